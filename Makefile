@@ -1,0 +1,38 @@
+# weft: a service mesh control plane for Envoy. `make` alone lists what there is.
+
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+
+# What many goroutines share: these also run under the race detector.
+RACED := ./internal/table/... ./internal/graph/... ./internal/xds/... ./internal/store/... \
+	./internal/admit/... ./internal/publish/... ./internal/dpserver/...
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+
+demo: build tools ## see a mesh work: three services, real Envoys, a killed instance, a restarted control plane
+	@bin/weft demo --once
+
+build: ## bin/weft and bin/weft-dp
+	@tools/build $(VERSION)
+
+tools: ## the pinned Envoy in .tools/, unless WEFT_ENVOY or the PATH has one
+	@tools/envoy/fetch
+
+generate: ## files that are made from others
+	go generate ./...
+
+test: build tools ## everything that CI runs
+	@test -z "$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go'))" || \
+		{ echo "not formatted; run: gofmt -w" $$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); exit 1; }
+	go vet ./...
+	tools/generated
+	go test ./...
+	go test -race $(RACED)
+
+check: ## every fuzz target for a minute
+	@tools/fuzz 60s
+
+bench: build ## cost and latency at 200 x 100 and 1,000 x 300, beside their budgets
+	@tools/bench
+
+.PHONY: help demo build tools generate test check bench
