@@ -1,0 +1,96 @@
+package settings
+
+import "strings"
+
+// agentVariables are those of the agent beside each proxy, which may share its environment with a
+// control plane; a trailing "_" stands for all that begin so.
+var agentVariables = []string{
+	"KUMA_CONTROL_PLANE_URL",
+	"KUMA_CONTROL_PLANE_CA_CERT",
+	"KUMA_CONTROL_PLANE_CA_CERT_FILE",
+	"KUMA_CONTROL_PLANE_RETRY_",
+	"KUMA_DATAPLANE_",
+	"KUMA_DNS_",
+	"KUMA_APPLICATION_PROBE_PROXY_",
+	"KUMA_METRIC_",
+}
+
+func ofAgent(name string) bool {
+	for _, known := range agentVariables {
+		if covers(known, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// meaningless are settings of Kuma that have no effect here, with the reason; a trailing "_" stands for
+// all that begin so. The first that covers a name answers.
+var meaningless = []struct{ name, reason string }{
+	{"KUMA_API_SERVER_HTTPS_", "the API is served over HTTP"},
+	{"KUMA_API_SERVER_GUI_", "there is no web interface in this release"},
+	{"KUMA_API_SERVER_HTTP_ENABLED", "the HTTP API is always on"},
+	{"KUMA_API_SERVER_CORS_ALLOWED_DOMAINS", "there is no web interface in this release"},
+	{"KUMA_API_SERVER_READ_ONLY", "the API takes writes"},
+	{"KUMA_API_SERVER_BASE_PATH", "the API has no path of its own in front"},
+	{"KUMA_API_SERVER_ROOT_URL", "the API has no path of its own in front"},
+	{"KUMA_API_SERVER_AUTH_", "only callers of the same machine are let in by this release"},
+	{"KUMA_API_SERVER_AUTHN_", "only callers of the same machine are let in by this release"},
+	{"KUMA_BOOTSTRAP_SERVER_", "the agent writes Envoy's bootstrap itself"},
+	{"KUMA_DEFAULTS_SKIP_TENANT_RESOURCES", "the mesh `default` is all that is made; see KUMA_DEFAULTS_SKIP_MESH_CREATION"},
+	{"KUMA_DEFAULTS_SKIP_HOSTNAME_GENERATORS", "there are no HostnameGenerators in this release"},
+	{"KUMA_DEFAULTS_ENABLE_LOCALHOST_INBOUND_CLUSTERS", "serviceAddress of an inbound decides"},
+	{"KUMA_DEFAULTS_CREATE_MESH_ROUTING_RESOURCES", "routes need no resources of their own"},
+	{"KUMA_DEFAULT_POLICIES_", "only the mesh `default` is made on the first start"},
+	{"KUMA_DIAGNOSTICS_DEBUG_ENDPOINTS", "they are always served, to administrators"},
+	{"KUMA_DIAGNOSTICS_TLS_", "diagnostics are served over HTTP"},
+	{"KUMA_DNS_SERVER_", "the control plane serves no DNS"},
+	{"KUMA_DP_SERVER_AUTH_", "every proxy proves itself with a dataplane token"},
+	{"KUMA_DP_SERVER_AUTHN_", "every proxy proves itself with a dataplane token"},
+	{"KUMA_DP_SERVER_HDS_", "the agent probes the application"},
+	{"KUMA_DP_SERVER_TLS_", "see KUMA_GENERAL_TLS_CERT_FILE"},
+	{"KUMA_ENVIRONMENT", "the environment is universal in this release"},
+	{"KUMA_EXPERIMENTAL_", "nothing here is experimental by setting"},
+	{"KUMA_GENERAL_TLS_", "TLS 1.2 and Go's own choice of ciphers"},
+	{"KUMA_GENERAL_DNS_CACHE_TTL", "the control plane resolves no names"},
+	{"KUMA_GENERAL_RESILIENT_COMPONENT_", "nothing restarts by setting"},
+	{"KUMA_GENERAL_WORK_DIR", "use KUMA_GENERAL_DATA_DIR"},
+	{"KUMA_INTER_CP_", "instances talk through their store"},
+	{"KUMA_INTERCP_", "instances talk through their store"},
+	{"KUMA_METRICS_", "nothing is measured on a timer"},
+	{"KUMA_MULTIZONE_", "this release serves one zone"},
+	{"KUMA_POLICIES_", "every kind of policy of this release is always on"},
+	{"KUMA_PLUGIN_POLICIES_ENABLED", "every kind of policy of this release is always on"},
+	{"KUMA_CORE_RESOURCES_", "every kind of this release is always on"},
+	{"KUMA_IPAM_MESH_EXTERNAL_SERVICE_CIDR", "there are no MeshExternalServices in this release"},
+	{"KUMA_IPAM_MESH_MULTI_ZONE_SERVICE_CIDR", "there are no MeshMultiZoneServices in this release"},
+	{"KUMA_IPAM_KNOWN_INTERNAL_CIDRS", "nothing here depends on which addresses are internal"},
+	{"KUMA_PROXY_GATEWAY_", "there is no gateway in this release"},
+	{"KUMA_RUNTIME_", "the environment is universal, and what Kuma tunes here follows from changes"},
+	{"KUMA_STORE_CACHE_", "the store is read once, then watched"},
+	{"KUMA_STORE_CONFLICT_RETRY_", "the control plane's own writes are repeated until they fit"},
+	{"KUMA_STORE_EVENT_BUS_", "nobody is queued without end"},
+	{"KUMA_STORE_KUBERNETES_", "this release keeps resources in SQLite or in memory"},
+	{"KUMA_STORE_POSTGRES_", "this release keeps resources in SQLite or in memory"},
+	{"KUMA_STORE_UNSAFE_DELETE", "a mesh that has Dataplanes is never deleted"},
+	{"KUMA_STORE_UPSERT_", "the control plane's own writes are repeated until they fit"},
+	{"KUMA_TRACING_", "the control plane sends no traces"},
+	{"KUMA_ACCESS_LOG_", "the control plane keeps no access log"},
+	{"KUMA_EVENT_BUS_", "nobody is queued without end"},
+	{"KUMA_REPORTS_ENABLED", "nothing is reported to anybody"},
+	{"KUMA_XDS_", "proxies are sent what changed when it changed"},
+	{"KUMA_XDS_SERVER_", "proxies are sent what changed when it changed"},
+}
+
+func withoutMeaning(name string) (reason string, ok bool) {
+	for _, known := range meaningless {
+		if covers(known.name, name) {
+			return known.reason, true
+		}
+	}
+	return "", false
+}
+
+func covers(known, name string) bool {
+	return known == name || strings.HasSuffix(known, "_") && strings.HasPrefix(name, known)
+}

@@ -1,0 +1,200 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"strconv"
+)
+
+// setting is one thing that an operator may set.
+type setting struct {
+	path     string // in the YAML file
+	env      string
+	fallback string // used where nobody sets it
+	doc      string
+	// set parses a value into its field. Its error continues a sentence that begins with the value.
+	set func(*Settings, string) error
+}
+
+// all is the one list of settings, in the order of the documentation.
+var all = []setting{
+	{
+		path: "mode", env: "KUMA_MODE", fallback: "zone",
+		doc: "What this control plane is for. `zone`: it serves proxies.",
+		set: func(_ *Settings, v string) error {
+			if v != "zone" {
+				return errors.New("is not served by this release; the only mode is \"zone\"")
+			}
+			return nil
+		},
+	},
+	{
+		path: "multizone.zone.name", env: "KUMA_MULTIZONE_ZONE_NAME", fallback: "default",
+		doc: "The zone's name, a DNS label of at most 63 characters. It stands in SPIFFE IDs and in resource names, so it cannot change later without changing those.",
+		set: label(func(s *Settings) *string { return &s.ZoneName }),
+	},
+	{
+		path: "general.dataDir", env: "KUMA_GENERAL_DATA_DIR", fallback: "weft-data",
+		doc: "The directory of everything that must survive a restart: the store and the server's own certificates. A relative path begins at the working directory. Flag: `--data-dir`.",
+		set: text(func(s *Settings) *string { return &s.DataDir }),
+	},
+	{
+		path: "general.tlsCertFile", env: "KUMA_GENERAL_TLS_CERT_FILE",
+		doc: "The server's certificate chain in PEM, for proxies and their agents. Empty: the control plane makes one of its own CA, whose certificate is `ca.crt` in the data directory.",
+		set: text(func(s *Settings) *string { return &s.TLSCertFile }),
+	},
+	{
+		path: "general.tlsKeyFile", env: "KUMA_GENERAL_TLS_KEY_FILE",
+		doc: "The private key of that certificate in PEM.",
+		set: text(func(s *Settings) *string { return &s.TLSKeyFile }),
+	},
+	{
+		path: "general.logLevel", env: "KUMA_GENERAL_LOG_LEVEL", fallback: "info",
+		doc: "`debug`, `info`, `warn` or `error`.",
+		set: func(s *Settings, v string) error {
+			if err := s.LogLevel.UnmarshalText([]byte(v)); err != nil {
+				return errors.New("is not a log level; use debug, info, warn or error")
+			}
+			return nil
+		},
+	},
+	{
+		path: "store.type", env: "KUMA_STORE_TYPE", fallback: string(SQLite),
+		doc: "Where resources are kept. `sqlite`: in a file in the data directory. `memory`: nowhere, for trying things out.",
+		set: func(s *Settings, v string) error {
+			s.Store = StoreType(v)
+			if s.Store != SQLite && s.Store != Memory {
+				return errors.New("is not a store of this release; use sqlite or memory")
+			}
+			return nil
+		},
+	},
+	{
+		path: "apiServer.http.interface", env: "KUMA_API_SERVER_HTTP_INTERFACE", fallback: "0.0.0.0",
+		doc: "The IP address on which the HTTP API listens.",
+		set: address(func(s *Settings) *string { return &s.API.Interface }),
+	},
+	{
+		path: "apiServer.http.port", env: "KUMA_API_SERVER_HTTP_PORT", fallback: "5681",
+		doc: "The port of the HTTP API; 0 for any free one.",
+		set: port(func(s *Settings) *uint16 { return &s.API.Port }),
+	},
+	{
+		path: "apiServer.authn.localhostIsAdmin", env: "KUMA_API_SERVER_AUTHN_LOCALHOST_IS_ADMIN", fallback: "true",
+		doc: "Whether a caller from this machine may do everything: a loopback address and `Host`, and no forwarding header.",
+		set: boolean(func(s *Settings) *bool { return &s.LocalhostIsAdmin }),
+	},
+	{
+		path: "dpServer.interface", env: "KUMA_DP_SERVER_INTERFACE", fallback: "0.0.0.0",
+		doc: "The IP address on which proxies and their agents are served.",
+		set: address(func(s *Settings) *string { return &s.DataPlane.Interface }),
+	},
+	{
+		path: "dpServer.port", env: "KUMA_DP_SERVER_PORT", fallback: "5678",
+		doc: "The port at which proxies and their agents are served, over TLS; 0 for any free one.",
+		set: port(func(s *Settings) *uint16 { return &s.DataPlane.Port }),
+	},
+	{
+		path: "diagnostics.serverInterface", env: "KUMA_DIAGNOSTICS_SERVER_INTERFACE", fallback: "0.0.0.0",
+		doc: "The IP address on which health and diagnostics are served.",
+		set: address(func(s *Settings) *string { return &s.Diagnostics.Interface }),
+	},
+	{
+		path: "diagnostics.serverPort", env: "KUMA_DIAGNOSTICS_SERVER_PORT", fallback: "5680",
+		doc: "The port of health (`/ready`) and diagnostics; 0 for any free one.",
+		set: port(func(s *Settings) *uint16 { return &s.Diagnostics.Port }),
+	},
+	{
+		path: "defaults.skipMeshCreation", env: "KUMA_DEFAULTS_SKIP_MESH_CREATION", fallback: "false",
+		doc: "Whether the first start leaves out making the mesh `default`.",
+		set: boolean(func(s *Settings) *bool { return &s.SkipMeshCreation }),
+	},
+	{
+		path: "defaults.mesh", env: "KUMA_DEFAULTS_MESH", fallback: "default",
+		doc: "The mesh of a Dataplane whose agent names none.",
+		set: label(func(s *Settings) *string { return &s.DefaultMesh }),
+	},
+	{
+		path: "ipam.meshService.cidr", env: "KUMA_IPAM_MESH_SERVICE_CIDR", fallback: "241.0.0.0/8",
+		doc: "The range from which MeshServices get their virtual IPs. Addresses that were given out stay when it changes.",
+		set: func(s *Settings, v string) error {
+			prefix, err := netip.ParsePrefix(v)
+			if err != nil || prefix != prefix.Masked() {
+				return errors.New("is not a network such as 241.0.0.0/8")
+			}
+			s.MeshServiceCIDR = prefix
+			return nil
+		},
+	},
+}
+
+func text(field func(*Settings) *string) func(*Settings, string) error {
+	return func(s *Settings, v string) error {
+		*field(s) = v
+		return nil
+	}
+}
+
+var dnsLabel = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$`)
+
+// label takes an RFC 1035 label.
+func label(field func(*Settings) *string) func(*Settings, string) error {
+	return func(s *Settings, v string) error {
+		*field(s) = v
+		if !dnsLabel.MatchString(v) {
+			return errors.New("is not a DNS label: lower-case letters, digits and \"-\", beginning with a letter, at most 63 characters")
+		}
+		return nil
+	}
+}
+
+func address(field func(*Settings) *string) func(*Settings, string) error {
+	return func(s *Settings, v string) error {
+		*field(s) = v
+		if _, err := netip.ParseAddr(v); err != nil {
+			return errors.New("is not an IP address; 0.0.0.0 means every IPv4 interface, :: every one")
+		}
+		return nil
+	}
+}
+
+func port(field func(*Settings) *uint16) func(*Settings, string) error {
+	return func(s *Settings, v string) error {
+		n, err := strconv.ParseUint(v, 10, 16)
+		if err != nil {
+			return errors.New("is not a port, 0 to 65535")
+		}
+		*field(s) = uint16(n)
+		return nil
+	}
+}
+
+func boolean(field func(*Settings) *bool) func(*Settings, string) error {
+	return func(s *Settings, v string) error {
+		b, err := strconv.ParseBool(v)
+		if err != nil {
+			return errors.New("is neither true nor false")
+		}
+		*field(s) = b
+		return nil
+	}
+}
+
+var (
+	byPath = index(func(s setting) string { return s.path })
+	byEnv  = index(func(s setting) string { return s.env })
+)
+
+func index(key func(setting) string) map[string]setting {
+	m := map[string]setting{}
+	for _, s := range all {
+		m[key(s)] = s
+	}
+	if len(m) != len(all) {
+		panic(fmt.Sprintf("settings: %d settings share %d names", len(all), len(m)))
+	}
+	return m
+}
+

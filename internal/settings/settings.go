@@ -1,0 +1,139 @@
+// Package settings reads what an operator sets of a control plane: flags over `KUMA_*` variables over a
+// YAML file over defaults.
+//
+// What is not known is an error, never ignored in silence: a misspelt key in the file, a misspelt
+// variable. Variables that are somebody else's are left alone, and those of Kuma that have no meaning
+// here are answered with a warning. The one list of settings is [all]; parsing, checking, the
+// documentation page and [Settings.Effective] follow from it.
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// Settings are the effective settings of one control plane.
+type Settings struct {
+	ZoneName string
+	Store    StoreType
+	// DataDir is where everything that must survive a restart stands.
+	DataDir string
+
+	API         Address
+	DataPlane   Address // gRPC for proxies and their agents, over TLS
+	Diagnostics Address
+
+	// LocalhostIsAdmin lets callers from the loopback interface do everything.
+	LocalhostIsAdmin bool
+	// TLSCertFile and TLSKeyFile are the server's own certificate; both are empty where the control
+	// plane makes one.
+	TLSCertFile, TLSKeyFile string
+
+	SkipMeshCreation bool
+	// DefaultMesh is the mesh of a Dataplane that names none.
+	DefaultMesh string
+	// MeshServiceCIDR is the range of the virtual IPs of MeshServices.
+	MeshServiceCIDR netip.Prefix
+	LogLevel        slog.Level
+
+	effective []Value
+}
+
+// StoreType says where resources are kept.
+type StoreType string
+
+const (
+	SQLite StoreType = "sqlite" // in a file under DataDir
+	Memory StoreType = "memory" // nowhere; gone with the process
+)
+
+// Address is where a server listens. Port 0 means any free port.
+type Address struct {
+	Interface string
+	Port      uint16
+}
+
+// String is the address as net.Listen takes it.
+func (a Address) String() string {
+	return net.JoinHostPort(a.Interface, strconv.Itoa(int(a.Port)))
+}
+
+// Value is one effective setting.
+type Value struct {
+	Path   string // in the YAML file, "apiServer.http.port"
+	Value  string
+	Source string // "default", the file's name, the variable's name or "flag"
+}
+
+// Effective answers every setting with where it came from, in the order of the documentation.
+func (s *Settings) Effective() []Value { return s.effective }
+
+// Load works out the effective settings. The file may be empty: none. Environ is as [os.Environ] gives
+// it. Flags are values by YAML path, and hold only the flags that were given.
+//
+// The error names every wrong setting at once, with where it stands; the warnings are sentences.
+func Load(file string, environ []string, flags map[string]string) (*Settings, []string, error) {
+	given := map[string]Value{} // by path; later sources replace earlier ones
+	var faults []error
+	if file != "" {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, nil, fmt.Errorf("settings file: %w", err)
+		}
+		values, err := parseFile(file, text)
+		faults = append(faults, err)
+		merge(given, values)
+	}
+	values, warnings, err := parseEnviron(environ)
+	faults = append(faults, err)
+	merge(given, values)
+	for path, value := range flags {
+		given[path] = Value{Path: path, Value: value, Source: "flag"}
+	}
+
+	s := &Settings{}
+	faults = append(faults, s.apply(given), s.check())
+	if err := errors.Join(faults...); err != nil {
+		return nil, warnings, err
+	}
+	return s, warnings, nil
+}
+
+func merge(into map[string]Value, values []Value) {
+	for _, v := range values {
+		into[v.Path] = v
+	}
+}
+
+// apply sets every setting, to what was given or to its default.
+func (s *Settings) apply(given map[string]Value) error {
+	var faults []error
+	for _, item := range all {
+		v, ok := given[item.path]
+		if !ok {
+			v = Value{Path: item.path, Value: item.fallback, Source: "default"}
+		}
+		if err := item.set(s, v.Value); err != nil {
+			faults = append(faults, fmt.Errorf("%s (%s): %q %w", item.path, v.Source, v.Value, err))
+		}
+		s.effective = append(s.effective, v)
+	}
+	return errors.Join(faults...)
+}
+
+// check refuses what is wrong with settings taken together.
+func (s *Settings) check() error {
+	if (s.TLSCertFile == "") != (s.TLSKeyFile == "") {
+		return errors.New("general.tlsCertFile and general.tlsKeyFile belong together: set both, or neither to have a certificate made")
+	}
+	if s.Store == SQLite && strings.TrimSpace(s.DataDir) == "" {
+		return errors.New("general.dataDir is empty: name a directory with --data-dir, or set KUMA_STORE_TYPE=memory to keep nothing")
+	}
+	return nil
+}

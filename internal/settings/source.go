@@ -1,0 +1,104 @@
+package settings
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// parseFile reads the YAML file; the error names every key that is not a setting.
+func parseFile(name string, text []byte) ([]Value, error) {
+	raw, err := yaml.YAMLToJSONStrict(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	var document any
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber() // so that a number reads as it was written
+	if err := decoder.Decode(&document); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if document == nil {
+		return nil, nil
+	}
+	root, ok := document.(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("%s: a settings file is a mapping such as `store: {type: memory}`", name)
+	}
+	return flatten(name, "", root)
+}
+
+// flatten walks a mapping down to the settings in it.
+func flatten(file, prefix string, branch map[string]any) (values []Value, fault error) {
+	var faults []error
+	for _, key := range slices.Sorted(maps.Keys(branch)) {
+		path := prefix + key
+		inner, isBranch := branch[key].(map[string]any)
+		_, isSetting := byPath[path]
+		switch {
+		case isSetting && scalar(branch[key]):
+			values = append(values, Value{Path: path, Value: fmt.Sprint(branch[key]), Source: file})
+		case isSetting:
+			faults = append(faults, fmt.Errorf("%s: %s takes a single value", file, path))
+		case isBranch && isParent(path):
+			below, err := flatten(file, path+".", inner)
+			values, faults = append(values, below...), append(faults, err)
+		default:
+			faults = append(faults, fmt.Errorf("%s: %s is not a setting; docs/settings.md lists them", file, path))
+		}
+	}
+	return values, errors.Join(faults...)
+}
+
+func scalar(v any) bool {
+	switch v.(type) {
+	case string, bool, json.Number:
+		return true
+	}
+	return false
+}
+
+// isParent says whether settings stand below a path.
+func isParent(path string) bool {
+	return slices.ContainsFunc(all, func(s setting) bool { return strings.HasPrefix(s.path, path+".") })
+}
+
+// parseEnviron reads the variables that begin with KUMA_; the error names every one that is nobody's.
+func parseEnviron(environ []string) (values []Value, warnings []string, fault error) {
+	var faults []error
+	for _, pair := range slices.Sorted(slices.Values(environ)) {
+		name, value, _ := strings.Cut(pair, "=")
+		if !strings.HasPrefix(name, "KUMA_") {
+			continue
+		}
+		if s, ok := byEnv[name]; ok {
+			values = append(values, Value{Path: s.path, Value: value, Source: name})
+			continue
+		}
+		if ofAgent(name) || isServiceLink(name, value) {
+			continue
+		}
+		if reason, ok := withoutMeaning(name); ok {
+			warnings = append(warnings, fmt.Sprintf("%s has no effect: %s", name, reason))
+			continue
+		}
+		faults = append(faults, fmt.Errorf("%s is not a setting; docs/settings.md lists them, and `unset %s` removes it", name, name))
+	}
+	return values, warnings, errors.Join(faults...)
+}
+
+// serviceLink matches the variables by which Kubernetes tells a pod of the Services of its namespace.
+// (Kubernetes, "Accessing the Service", environment variables.)
+var serviceLink = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(ADDR|PORT|PROTO))?)$`)
+
+func isServiceLink(name, value string) bool {
+	// NAME_PORT alone could be a misspelt setting; a link's value is a URL.
+	return serviceLink.MatchString(name) || strings.HasSuffix(name, "_PORT") && strings.Contains(value, "://")
+}
