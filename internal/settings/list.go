@@ -197,4 +197,3 @@ func index(key func(setting) string) map[string]setting {
 	}
 	return m
 }
-

@@ -1,0 +1,155 @@
+package settings
+
+import (
+	"flag"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "rewrite docs/settings.md")
+
+func TestDefaults(t *testing.T) {
+	s, warnings, err := Load("", []string{"HOME=/root"}, nil)
+	if err != nil || len(warnings) != 0 {
+		t.Fatalf("Load: %v, warnings %q", err, warnings)
+	}
+	if s.API.String() != "0.0.0.0:5681" || s.DataPlane.String() != "0.0.0.0:5678" || s.Diagnostics.String() != "0.0.0.0:5680" {
+		t.Errorf("addresses: %s %s %s", s.API, s.DataPlane, s.Diagnostics)
+	}
+	if s.ZoneName != "default" || s.DefaultMesh != "default" || s.Store != SQLite || !s.LocalhostIsAdmin || s.SkipMeshCreation {
+		t.Errorf("defaults: %+v", s)
+	}
+	if s.MeshServiceCIDR != netip.MustParsePrefix("241.0.0.0/8") || s.LogLevel != slog.LevelInfo {
+		t.Errorf("defaults: range %s, log level %s", s.MeshServiceCIDR, s.LogLevel)
+	}
+}
+
+func TestPrecedence(t *testing.T) {
+	file := write(t, "general: {dataDir: from-file}\nstore:\n  type: memory\napiServer: {http: {port: 1001}}\ndpServer: {port: 1002}\n")
+	environ := []string{"KUMA_GENERAL_DATA_DIR=from-variable", "KUMA_DP_SERVER_PORT=2002"}
+	s, _, err := Load(file, environ, map[string]string{"general.dataDir": "from-flag"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]Value{
+		"general.dataDir":        {"general.dataDir", "from-flag", "flag"},
+		"dpServer.port":          {"dpServer.port", "2002", "KUMA_DP_SERVER_PORT"},
+		"apiServer.http.port":    {"apiServer.http.port", "1001", file},
+		"diagnostics.serverPort": {"diagnostics.serverPort", "5680", "default"},
+	}
+	for _, got := range s.Effective() {
+		if w, ok := want[got.Path]; ok && got != w {
+			t.Errorf("effective: %+v, want %+v", got, w)
+		}
+	}
+	if s.DataDir != "from-flag" || s.DataPlane.Port != 2002 || s.API.Port != 1001 || s.Store != Memory {
+		t.Errorf("settings: %+v", s)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	tests := map[string]struct {
+		file    string
+		environ []string
+		want    []string // parts of the message
+	}{
+		"unknown key":            {file: "store: {typo: memory}", want: []string{"store.typo is not a setting"}},
+		"branch for a value":     {file: "mode: {mode: zone}", want: []string{"mode takes a single value"}},
+		"key twice":              {file: "mode: zone\nmode: zone", want: []string{`key "mode" already set`}},
+		"not a mapping":          {file: "- 1", want: []string{"is a mapping"}},
+		"unknown variable":       {environ: []string{"KUMA_STORE_TIPE=memory"}, want: []string{"KUMA_STORE_TIPE is not a setting", "unset KUMA_STORE_TIPE"}},
+		"misspelt port":          {environ: []string{"KUMA_DP_SERVR_PORT=1"}, want: []string{"KUMA_DP_SERVR_PORT is not a setting"}},
+		"global mode":            {environ: []string{"KUMA_MODE=global"}, want: []string{"mode (KUMA_MODE)", `"global" is not served by this release`}},
+		"zone name":              {environ: []string{"KUMA_MULTIZONE_ZONE_NAME=a.b"}, want: []string{`"a.b" is not a DNS label`}},
+		"port":                   {environ: []string{"KUMA_DP_SERVER_PORT=65536"}, want: []string{`"65536" is not a port`}},
+		"interface":              {environ: []string{"KUMA_API_SERVER_HTTP_INTERFACE=eth0"}, want: []string{`"eth0" is not an IP address`}},
+		"store":                  {environ: []string{"KUMA_STORE_TYPE=postgres"}, want: []string{"use sqlite or memory"}},
+		"boolean":                {environ: []string{"KUMA_DEFAULTS_SKIP_MESH_CREATION=ja"}, want: []string{"is neither true nor false"}},
+		"network with host bits": {environ: []string{"KUMA_IPAM_MESH_SERVICE_CIDR=241.0.0.1/8"}, want: []string{"is not a network"}},
+		"log level":              {environ: []string{"KUMA_GENERAL_LOG_LEVEL=loud"}, want: []string{"is not a log level"}},
+		"certificate alone":      {environ: []string{"KUMA_GENERAL_TLS_CERT_FILE=x"}, want: []string{"belong together"}},
+		"no data directory":      {environ: []string{"KUMA_GENERAL_DATA_DIR="}, want: []string{"--data-dir"}},
+		"all at once":            {file: "mode: global\na: 1", environ: []string{"KUMA_X=1"}, want: []string{"not served", "a is not a setting", "KUMA_X is not"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := Load(write(t, test.file), test.environ, nil)
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			for _, part := range test.want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("the message lacks %q:\n%v", part, err)
+				}
+			}
+		})
+	}
+}
+
+func TestMissingFileIsNamed(t *testing.T) {
+	if _, _, err := Load("/does/not/exist.yaml", nil, nil); err == nil || !strings.Contains(err.Error(), "/does/not/exist.yaml") {
+		t.Errorf("Load: %v", err)
+	}
+}
+
+func TestForeignVariables(t *testing.T) {
+	tests := []struct {
+		pair    string
+		warning string // empty: left alone without a word
+	}{
+		{"KUMA_DATAPLANE_RUNTIME_TOKEN_PATH=/t", ""},
+		{"KUMA_CONTROL_PLANE_URL=https://cp:5678", ""},
+		{"KUMA_CONTROL_PLANE_SERVICE_HOST=10.0.0.1", ""},
+		{"KUMA_CONTROL_PLANE_SERVICE_PORT_HTTP_API_SERVER=5681", ""},
+		{"KUMA_CONTROL_PLANE_PORT=tcp://10.0.0.1:5681", ""},
+		{"KUMA_CONTROL_PLANE_PORT_5681_TCP_ADDR=10.0.0.1", ""},
+		{"KUMA_STORE_POSTGRES_HOST=db", "KUMA_STORE_POSTGRES_HOST has no effect"},
+		{"KUMA_API_SERVER_AUTHN_TYPE=tokens", "KUMA_API_SERVER_AUTHN_TYPE has no effect"},
+	}
+	for _, test := range tests {
+		t.Run(test.pair, func(t *testing.T) {
+			_, warnings, err := Load("", []string{test.pair}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Join(warnings, "\n"); (test.warning == "") != (got == "") || !strings.Contains(got, test.warning) {
+				t.Errorf("warnings %q, want %q", got, test.warning)
+			}
+		})
+	}
+}
+
+// A family of foreign names must not hide a setting of ours, misspelt by its end.
+func TestForeignNamesLeaveOursAlone(t *testing.T) {
+	for _, s := range all {
+		name := s.env + "X"
+		if _, _, err := Load("", []string{name + "=1"}, nil); err == nil {
+			t.Errorf("%s was accepted", name)
+		}
+	}
+}
+
+func TestDocumentationIsCurrent(t *testing.T) {
+	const page = "../../docs/settings.md"
+	if *update {
+		if err := os.WriteFile(page, []byte(Markdown()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := os.ReadFile(page); err != nil || string(got) != Markdown() {
+		t.Errorf("docs/settings.md is not what the list of settings says (%v); `go test ./internal/settings -update` writes it", err)
+	}
+}
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "settings.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
