@@ -1,0 +1,133 @@
+// Package graph says what the mesh means, in our own nouns: what a proxy serves and under which name,
+// what a class of proxies reaches, which endpoints a destination has. It is pure: everything is a
+// function of the table, and it knows nothing of Envoy.
+package graph
+
+import (
+	"fmt"
+
+	"weft/internal/match"
+	"weft/kind"
+)
+
+// ProxyKey names a Dataplane.
+type ProxyKey struct{ Mesh, Name string }
+
+// String is the proxy's node id, "default.web-1".
+func (k ProxyKey) String() string { return k.Mesh + "." + k.Name }
+
+// ServiceKey names a MeshService.
+type ServiceKey struct{ Mesh, Name string }
+
+// DestinationKey names one port of a service.
+type DestinationKey struct {
+	Mesh    string
+	Zone    string
+	Service string
+	Port    uint32
+}
+
+// String is the destination's name in every place that shows one: clusters, assignments, routes.
+// "kri_msvc_default_east__backend_80": kind, mesh, zone, namespace (empty on machines), name, port.
+func (k DestinationKey) String() string {
+	return fmt.Sprintf("kri_msvc_%s_%s__%s_%d", k.Mesh, k.Zone, k.Service, k.Port)
+}
+
+// Class is the set of proxies for which everything that does not bind a port is the same. It holds
+// every input that outbound generation reads of a proxy, and nothing else.
+type Class struct {
+	Mesh string
+	// Secured proxies have an identity: they present it, and ask for the servers'.
+	Secured bool
+	// Transparent proxies reach every destination of Reach at its virtual IP.
+	Transparent bool
+	// IPFamilies is DualStack, IPv4 or IPv6; empty where not Transparent.
+	IPFamilies string
+	// Reach is "*" for every service of the mesh, or the sorted selection in its canonical form.
+	Reach string
+}
+
+// Proxy is one proxy, with all that is its own.
+type Proxy struct {
+	Key       ProxyKey
+	Zone      string
+	Class     Class
+	Identity  *Identity // nil: plain
+	Listeners []InboundListener
+	Outbounds []ExplicitOutbound
+	Capture   *Capture // nil: no transparent proxying
+}
+
+// Identity is what a MeshIdentity gives a proxy.
+type Identity struct {
+	MeshIdentity string // its name
+	SpiffeID     string
+	TrustDomain  string
+}
+
+// InboundListener is one (address, port) with the union of the inbounds that share it, those that are
+// being withdrawn too.
+type InboundListener struct {
+	Address string
+	Port    uint32
+	// Section is the inbounds' names, sorted and joined with "+".
+	Section        string
+	Protocol       kind.Protocol // of the first current inbound
+	ServiceAddress string
+	ServicePort    uint32
+	// Bind is false where connections arrive through the capture listener.
+	Bind bool
+	// Permissions are nil where the proxy is plain.
+	Permissions *match.Permissions
+	// TrustDomains that the mesh believes, sorted; a caller with names in two of them is refused.
+	TrustDomains []string
+}
+
+// ExplicitOutbound is one address of the proxy's machine at which a destination is reached.
+type ExplicitOutbound struct {
+	Address     string
+	Port        uint32
+	Destination DestinationKey
+	Protocol    kind.Protocol
+}
+
+// Capture is where redirected connections arrive.
+type Capture struct {
+	InboundPort  uint32
+	OutboundPort uint32
+	IPFamilies   string // DualStack, IPv4 or IPv6
+}
+
+// Destination is one port of a service, as its clients see it.
+type Destination struct {
+	Key      DestinationKey
+	Protocol kind.Protocol
+	VIPs     []string
+	// Identities are the SPIFFE IDs that its servers may present, sorted; empty: the servers are plain.
+	Identities []string
+}
+
+// Endpoint is one server of a destination.
+type Endpoint struct {
+	Address string
+	Port    uint32
+	Proxy   ProxyKey
+}
+
+// Endpoints are the servers of a destination that are published, sorted by address and port.
+type Endpoints struct {
+	Destination DestinationKey
+	Endpoints   []Endpoint
+}
+
+// Trust is what the proxies of a mesh believe, sorted by domain.
+type Trust struct {
+	Mesh    string
+	Domains []TrustDomain
+}
+
+// TrustDomain is the roots of one trust domain, in PEM, sorted and without doubles.
+type TrustDomain struct {
+	Name  string
+	Roots []string
+}

@@ -1,0 +1,74 @@
+// Package match decides which policies hit which proxy, and how those that do merge. It is pure.
+package match
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"weft/kind"
+	"weft/resource"
+)
+
+// Permissions are the joined MeshTrafficPermissions of one inbound: deny over shadow deny over allow,
+// and a caller whom no rule names is denied.
+type Permissions struct {
+	Deny       []Rule
+	ShadowDeny []Rule
+	Allow      []Rule
+}
+
+// Rule is one caller match of one policy.
+type Rule struct {
+	// Origin tells the policy and the place in it: "MeshTrafficPermission default/web rules[0].default.allow[1]".
+	Origin string
+	// Exact SPIFFE ID, or prefix of one, whichever is not empty.
+	Exact, Prefix string
+}
+
+// Permit joins the policies that hit one section of a proxy. Policies come in the order of their names,
+// so that equal sets give equal results.
+func Permit(policies []*resource.Object[kind.MeshTrafficPermission], proxy *resource.Meta, section string) *Permissions {
+	p := &Permissions{}
+	for _, policy := range policies {
+		if !Hits(policy.Spec.TargetRef, proxy, section) {
+			continue
+		}
+		for i, rule := range policy.Spec.Rules {
+			at := fmt.Sprintf("%s rules[%d].default", policy.Key(), i)
+			p.Deny = appendRules(p.Deny, at+".deny", rule.Default.Deny)
+			p.ShadowDeny = appendRules(p.ShadowDeny, at+".allowWithShadowDeny", rule.Default.AllowWithShadowDeny)
+			p.Allow = appendRules(p.Allow, at+".allow", rule.Default.Allow)
+		}
+	}
+	return p
+}
+
+func appendRules(rules []Rule, at string, callers []kind.CallerMatch) []Rule {
+	for i, caller := range callers {
+		rule := Rule{Origin: fmt.Sprintf("%s[%d]", at, i)}
+		switch caller.SpiffeID.Type {
+		case "Prefix":
+			rule.Prefix = caller.SpiffeID.Value
+		default:
+			rule.Exact = caller.SpiffeID.Value
+		}
+		rules = append(rules, rule)
+	}
+	return rules
+}
+
+// Hits says whether a target selects a section of a proxy. Section is the inbound's name, or several
+// joined with "+" where inbounds share a listener.
+func Hits(target *kind.TargetRef, proxy *resource.Meta, section string) bool {
+	if target == nil || target.Kind == "Mesh" {
+		return true
+	}
+	if target.Name != "" && target.Name != proxy.Name {
+		return false
+	}
+	if target.SectionName != "" && !slices.Contains(strings.Split(section, "+"), target.SectionName) {
+		return false
+	}
+	return kind.Subset(target.Labels, proxy.Labels)
+}

@@ -1,0 +1,66 @@
+// Package store is the durable contract of the control plane, which every store behind it keeps.
+//
+// A store holds rows and knows nothing of what is in them. Versions and cursors are opaque and are
+// compared for equality only; cursors are per kind. No transaction over several rows is promised.
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"weft/resource"
+)
+
+// Row is one stored resource.
+type Row struct {
+	Key      resource.Key
+	Version  string        // set by the store on every write
+	Owner    *resource.Key // deleting the owner deletes this row soon after
+	Created  time.Time     // set by the store
+	Modified time.Time     // set by the store
+	Body     []byte        // resource.Body; never changed in place
+}
+
+// Cursor is a position in the history of one kind.
+type Cursor string
+
+// Event is one change of one row.
+type Event struct {
+	Row     Row // of a deletion the last row
+	Deleted bool
+	Cursor  Cursor // watching from here continues after this event
+}
+
+// Errors that every store answers, to be found with errors.Is.
+var (
+	ErrNotFound = errors.New("store: no such row")
+	ErrExists   = errors.New("store: the row exists")
+	ErrStale    = errors.New("store: the row has another version")
+	// ErrTooOld answers a cursor that was compacted away. The caller lists again and works out the
+	// difference itself, deletions too.
+	ErrTooOld = errors.New("store: the cursor is too old")
+	// ErrUnavailable wraps a failure of what is below, such as a full disk; the write did not happen.
+	ErrUnavailable = errors.New("store: unavailable")
+)
+
+// Store keeps rows. All methods may be called at the same time.
+type Store interface {
+	// Get answers one row, or ErrNotFound.
+	Get(ctx context.Context, key resource.Key) (Row, error)
+	// List answers all rows of a kind, by mesh and name, and the cursor from which Watch continues.
+	List(ctx context.Context, kind string) ([]Row, Cursor, error)
+	// Create stores a new row and answers it with its version, or ErrExists.
+	Create(ctx context.Context, row Row) (Row, error)
+	// Update replaces a row whose current version is row.Version: ErrStale where it has another one,
+	// ErrNotFound where it is gone. Created and Owner are kept from the stored row.
+	Update(ctx context.Context, row Row) (Row, error)
+	// Delete removes a row; a version that is not empty must be the current one.
+	Delete(ctx context.Context, key resource.Key, version string) error
+	// Watch sends every event of a kind after a cursor, in order and without gaps, until ctx ends. The
+	// channel carries what arrived at one moment together and is closed when ctx ends or the watcher
+	// fell too far behind, upon which the caller lists again.
+	Watch(ctx context.Context, kind string, from Cursor) (<-chan []Event, error)
+	// Close releases what the store holds.
+	Close() error
+}

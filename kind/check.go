@@ -1,0 +1,207 @@
+package kind
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"weft/resource"
+)
+
+// checks are the problems of one object. Each method adds a problem where its value is wrong, and says
+// whether it is right.
+type checks struct{ problems resource.Problems }
+
+func (c *checks) add(field, format string, args ...any) bool {
+	c.problems.Add(field, format, args...)
+	return false
+}
+
+// envelope begins the checks of an object with its name and labels.
+func envelope(meta *resource.Meta) *checks {
+	c := &checks{}
+	c.name("name", meta.Name)
+	c.labels("labels", meta.Labels)
+	return c
+}
+
+var (
+	label1035  = regexp.MustCompile(`^[a-z]([-a-z0-9]*[a-z0-9])?$`)
+	label1123  = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
+	subdomain  = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+	labelName  = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`)
+	tagName    = regexp.MustCompile(`^[A-Za-z0-9._:/-]+$`)
+	tagValue   = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
+	onlyDigits = regexp.MustCompile(`^[0-9]+$`)
+)
+
+const (
+	maxName  = 253 // of a DNS name
+	maxLabel = 63  // of a DNS label, and of a label's name and value
+
+	// proxyType was a label and a tag once.
+	proxyType        = "kuma.io/proxy-type"
+	proxyTypeProblem = "has no meaning here; a zone proxy is told by its section of networking"
+)
+
+var protocols = []string{string(TCP), string(TLS), string(HTTP), string(HTTP2), string(GRPC), string(Kafka)}
+
+// name checks the name of every resource but a Mesh (RFC 1123, subdomain).
+func (c *checks) name(field, name string) bool {
+	switch {
+	case name == "":
+		return c.add(field, "is required")
+	case len(name) > maxName || !subdomain.MatchString(name):
+		return c.add(field, "%s is not a name: lower case letters, digits, '-' and '.', at most %d, beginning and ending with a letter or digit", quote(name), maxName)
+	}
+	return true
+}
+
+// MeshNameProblem answers what is wrong with the name of a mesh or a zone (RFC 1035, label), or "".
+// They have no dots, so that a proxy's node id splits at the first one.
+func MeshNameProblem(name string) string {
+	switch {
+	case name == "":
+		return "is required"
+	case len(name) > maxLabel || !label1035.MatchString(name):
+		return fmt.Sprintf("%s is not a name of a mesh or zone: lower case letters, digits and '-', at most %d, beginning with a letter, without a dot", quote(name), maxLabel)
+	}
+	return ""
+}
+
+// section checks the name of an inbound or of a service's port (RFC 1123, label). A number would be
+// taken for a port.
+func (c *checks) section(field, name string) bool {
+	switch {
+	case len(name) > maxLabel || !label1123.MatchString(name):
+		return c.add(field, "%s is not a name: lower case letters, digits and '-', at most %d", quote(name), maxLabel)
+	case onlyDigits.MatchString(name):
+		return c.add(field, "%q is a number; leave the name out, and it is reached by its port", name)
+	}
+	return true
+}
+
+func (c *checks) port(field string, port uint32) bool {
+	if port < 1 || port > 65535 {
+		return c.add(field, "is %d, want a port from 1 to 65535", port)
+	}
+	return true
+}
+
+// optionalPort takes 0 for a port that was left out.
+func (c *checks) optionalPort(field string, port uint32) bool {
+	return port == 0 || c.port(field, port)
+}
+
+// address wants one machine's IP address in its canonical spelling, since listeners and endpoints are
+// known by it.
+func (c *checks) address(field, address string) bool {
+	ip, err := netip.ParseAddr(address)
+	switch {
+	case err != nil || ip.Zone() != "":
+		return c.add(field, "%s is not an IP address", quote(address))
+	case ip.IsUnspecified():
+		return c.add(field, "%s means every address; name one", address)
+	case ip.IsMulticast():
+		return c.add(field, "%s is a multicast address; name one of a machine", address)
+	case ip.Unmap().String() != address:
+		return c.add(field, "write %s as %s", address, ip.Unmap())
+	}
+	return true
+}
+
+// optionalAddress takes "" for an address that was left out.
+func (c *checks) optionalAddress(field, address string) bool {
+	return address == "" || c.address(field, address)
+}
+
+func (c *checks) oneOf(field, value string, allowed ...string) bool {
+	if value == "" {
+		return c.add(field, "is required: %s", strings.Join(allowed, ", "))
+	}
+	if !slices.Contains(allowed, value) {
+		return c.add(field, "is %s, want one of %s", quote(value), strings.Join(allowed, ", "))
+	}
+	return true
+}
+
+// optionalOneOf takes "" for a value that was left out.
+func (c *checks) optionalOneOf(field, value string, allowed ...string) bool {
+	return value == "" || c.oneOf(field, value, allowed...)
+}
+
+// duration takes 0 for a duration that was left out.
+func (c *checks) duration(field string, d Duration, low, high time.Duration) bool {
+	if value := time.Duration(d); value != 0 && (value < low || value > high) {
+		return c.add(field, "is %s, want %s to %s", value, low, high)
+	}
+	return true
+}
+
+// labels checks names and values as Kubernetes does. The value of kuma.io/display-name is a
+// resource's name, which may be longer than a label's value.
+func (c *checks) labels(field string, labels map[string]string) {
+	for _, name := range sortedNames(labels) {
+		at := field + "[" + name + "]"
+		value := labels[name]
+		switch {
+		case name == proxyType:
+			c.add(at, proxyTypeProblem)
+		case !isLabelName(name):
+			c.add(at, "is not a label's name: [PREFIX/]NAME, of letters, digits, '-', '_' and '.', NAME at most %d", maxLabel)
+		case name != DisplayName && value != "" && (len(value) > maxLabel || !labelName.MatchString(value)):
+			c.add(at, "%s is not a label's value: letters, digits, '-', '_' and '.', at most %d", quote(value), maxLabel)
+		}
+	}
+}
+
+func isLabelName(name string) bool {
+	prefix, rest, found := strings.Cut(name, "/")
+	if !found {
+		rest = name
+	} else if len(prefix) > maxName || !subdomain.MatchString(prefix) {
+		return false
+	}
+	return len(rest) <= maxLabel && labelName.MatchString(rest)
+}
+
+// tags checks the tags of an inbound or of a selector of inbounds.
+func (c *checks) tags(field string, tags map[string]string) {
+	for _, name := range sortedNames(tags) {
+		at := field + "[" + name + "]"
+		value := tags[name]
+		switch {
+		case name == proxyType:
+			c.add(at, proxyTypeProblem)
+		case len(name) > maxName || !tagName.MatchString(name):
+			c.add(at, "is not a tag's name: letters, digits, '.', '-', '_', ':' and '/'")
+		case value == "":
+			c.add(at, "has no value")
+		case len(value) > maxName || !tagValue.MatchString(value):
+			c.add(at, "%s is not a tag's value: letters, digits, '.', '-' and '_'", quote(value))
+		case name == ProtocolTag:
+			c.oneOf(at, value, protocols...)
+		}
+	}
+}
+
+func sortedNames(m map[string]string) []string {
+	names := make([]string, 0, len(m))
+	for name := range m {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// quote shows a user's value, cut where it is long.
+func quote(value string) string {
+	const most = 80
+	if len(value) > most {
+		return fmt.Sprintf("%q...", value[:most])
+	}
+	return fmt.Sprintf("%q", value)
+}

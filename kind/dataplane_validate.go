@@ -1,0 +1,229 @@
+package kind
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"weft/resource"
+)
+
+func validateDataplane(o *resource.Object[Dataplane]) resource.Problems {
+	c := envelope(&o.Meta)
+	n := &o.Spec.Networking
+	c.optionalAddress("networking.address", n.Address)
+	for i, in := range n.Inbound {
+		c.inbound(fmt.Sprintf("networking.inbound[%d]", i), n, in)
+	}
+	c.sections(n)
+	c.sharedListeners(n)
+	for i, out := range n.Outbound {
+		c.outbound(fmt.Sprintf("networking.outbound[%d]", i), out)
+	}
+	c.boundAddresses(n)
+	if n.TransparentProxying != nil {
+		c.transparentProxying("networking.transparentProxying", n.TransparentProxying)
+	}
+	if n.Admin != nil {
+		c.optionalPort("networking.admin.port", n.Admin.Port)
+	}
+	return c.problems
+}
+
+func (c *checks) inbound(at string, n *Networking, in Inbound) {
+	c.port(at+".port", in.Port)
+	c.optionalAddress(at+".address", in.Address)
+	c.optionalPort(at+".servicePort", in.ServicePort)
+	c.optionalAddress(at+".serviceAddress", in.ServiceAddress)
+	if in.Name != "" {
+		c.section(at+".name", in.Name)
+	}
+	c.optionalOneOf(at+".protocol", string(in.Protocol), protocols...)
+	c.tags(at+".tags", in.Tags)
+	if tag := in.Tags[ProtocolTag]; tag != "" && in.Protocol != "" && tag != string(in.Protocol) {
+		c.add(at+".protocol", "is %q, and the tag %s says %q; leave one out", in.Protocol, ProtocolTag, tag)
+	}
+	c.state(at, in)
+	if in.ServiceProbe != nil {
+		c.probe(at+".serviceProbe", in.ServiceProbe)
+	}
+	c.forwarding(at, n, in)
+}
+
+// forwarding refuses an inbound that has nowhere to listen, and one that would call itself.
+func (c *checks) forwarding(at string, n *Networking, in Inbound) {
+	effective := n.Effective(in)
+	if effective.Address == "" {
+		c.add(at+".address", "is required where networking.address is absent")
+		return
+	}
+	itself := effective.ServiceAddress == effective.Address && effective.ServicePort == effective.Port
+	if n.TransparentProxying == nil && itself {
+		c.add(at+".servicePort", "the proxy would listen on %s and forward to it; let the application listen on another port or address and name it here or in serviceAddress", effective.Listener())
+	}
+}
+
+// state refuses what contradicts itself; an Ignored inbound may say anything about its health.
+func (c *checks) state(at string, in Inbound) {
+	c.optionalOneOf(at+".state", string(in.State), string(Ready), string(NotReady), string(Ignored))
+	h := in.Health
+	if h == nil {
+		return
+	}
+	if h.Ready != nil && h.Healthy != nil && *h.Ready != *h.Healthy {
+		c.add(at+".health", "`ready` and `healthy` contradict each other; leave `healthy` out")
+		return
+	}
+	said := h.Ready
+	if said == nil {
+		said = h.Healthy
+	}
+	if said != nil && (in.State == Ready && !*said || in.State == NotReady && *said) {
+		c.add(at+".state", "is %q, which `health` contradicts; leave `health` out", in.State)
+	}
+}
+
+func (c *checks) probe(at string, p *ServiceProbe) {
+	const most = 1000
+	c.duration(at+".interval", p.Interval, 100*time.Millisecond, time.Hour)
+	c.duration(at+".timeout", p.Timeout, 10*time.Millisecond, time.Hour)
+	if p.UnhealthyThreshold > most {
+		c.add(at+".unhealthyThreshold", "is %d, want %d at most", p.UnhealthyThreshold, most)
+	}
+	if p.HealthyThreshold > most {
+		c.add(at+".healthyThreshold", "is %d, want %d at most", p.HealthyThreshold, most)
+	}
+}
+
+// sections wants the names of inbounds to differ. Inbounds without a name may share a port.
+func (c *checks) sections(n *Networking) {
+	first := map[string]int{}
+	for i, in := range n.Inbound {
+		if in.Name == "" {
+			continue
+		}
+		if j, taken := first[in.Name]; taken {
+			c.add(fmt.Sprintf("networking.inbound[%d].name", i), "%q is the name of networking.inbound[%d] too; each needs its own", in.Name, j)
+			continue
+		}
+		first[in.Name] = i
+	}
+}
+
+// sharedListeners wants inbounds on one address and port to agree on what their one listener can be
+// only once.
+func (c *checks) sharedListeners(n *Networking) {
+	first := map[string]int{}
+	for i, in := range n.Inbound {
+		in = n.Effective(in)
+		j, shared := first[in.Listener()]
+		if !shared {
+			first[in.Listener()] = i
+			continue
+		}
+		other := n.Effective(n.Inbound[j])
+		differs := func(field string, mine, theirs any) {
+			if mine != theirs {
+				c.add(fmt.Sprintf("networking.inbound[%d].%s", i, field), "is %v, and %v in networking.inbound[%d], which shares the listener %s; they must agree", mine, theirs, j, in.Listener())
+			}
+		}
+		differs("protocol", in.Protocol, other.Protocol)
+		differs("servicePort", in.ServicePort, other.ServicePort)
+		differs("serviceAddress", in.ServiceAddress, other.ServiceAddress)
+	}
+}
+
+func (c *checks) outbound(at string, out Outbound) {
+	c.optionalAddress(at+".address", out.Address)
+	c.port(at+".port", out.Port)
+	switch {
+	case out.BackendRef != nil && len(out.Tags) > 0:
+		c.add(at, "has tags and a backendRef; leave one out")
+	case out.BackendRef != nil:
+		c.backendRef(at+".backendRef", *out.BackendRef)
+		if out.BackendRef.Port == 0 {
+			c.add(at+".backendRef.port", "is required: a port of the MeshService")
+		}
+	case out.Tags[ServiceTag] == "":
+		c.add(at, "names no destination: write a backendRef, or the tag %s", ServiceTag)
+	default:
+		c.tags(at+".tags", out.Tags)
+		for _, name := range sortedNames(out.Tags) {
+			if name != ServiceTag {
+				c.add(at+".tags["+name+"]", "has no meaning in an outbound; only %s has", ServiceTag)
+			}
+		}
+	}
+}
+
+func (c *checks) backendRef(at string, ref BackendRef) {
+	if c.oneOf(at+".kind", ref.Kind, "MeshService") {
+		c.nameOrLabels(at, ref.Name, ref.Labels)
+	}
+	c.optionalPort(at+".port", ref.Port)
+}
+
+// nameOrLabels wants exactly one of them.
+func (c *checks) nameOrLabels(at, name string, labels map[string]string) {
+	switch {
+	case name != "" && len(labels) > 0:
+		c.add(at, "has a name and labels; leave one out")
+	case name != "":
+		c.name(at+".name", name)
+	case len(labels) > 0:
+		c.labels(at+".labels", labels)
+	default:
+		c.add(at+".name", "is required, or labels")
+	}
+}
+
+// boundAddresses wants whatever the proxy binds to differ: outbounds, inbounds that are not reached by
+// redirection, and Envoy's administration interface.
+func (c *checks) boundAddresses(n *Networking) {
+	taken := map[string]string{}
+	bind := func(at, address string, port uint32) {
+		listener := net.JoinHostPort(address, strconv.Itoa(int(port)))
+		if other, ok := taken[listener]; ok {
+			c.add(at+".port", "%s is taken by %s", listener, other)
+			return
+		}
+		taken[listener] = at
+	}
+	if n.Admin != nil && n.Admin.Port != 0 {
+		bind("networking.admin", "127.0.0.1", n.Admin.Port)
+	}
+	if n.TransparentProxying == nil {
+		shared := map[string]bool{}
+		for i, in := range n.Inbound {
+			in = n.Effective(in)
+			if !shared[in.Listener()] {
+				shared[in.Listener()] = true
+				bind(fmt.Sprintf("networking.inbound[%d]", i), in.Address, in.Port)
+			}
+		}
+	}
+	for i, out := range n.Outbound {
+		bind(fmt.Sprintf("networking.outbound[%d]", i), out.EffectiveAddress(), out.Port)
+	}
+}
+
+func (c *checks) transparentProxying(at string, t *TransparentProxying) {
+	c.optionalPort(at+".redirectPortInbound", t.RedirectPortInbound)
+	c.optionalPort(at+".redirectPortOutbound", t.RedirectPortOutbound)
+	if t.RedirectPortInbound != 0 && t.RedirectPortInbound == t.RedirectPortOutbound {
+		c.add(at+".redirectPortOutbound", "is redirectPortInbound too; each needs its own")
+	}
+	c.optionalOneOf(at+".ipFamilyMode", t.IPFamilyMode, "DualStack", "IPv4", "IPv6")
+	for i, service := range t.ReachableServices {
+		if !tagValue.MatchString(service) {
+			c.add(fmt.Sprintf("%s.reachableServices[%d]", at, i), "%s is not a value of the tag %s", quote(service), ServiceTag)
+		}
+	}
+	if t.ReachableBackends == nil {
+		return
+	}
+	for i, ref := range t.ReachableBackends.Refs {
+		c.backendRef(fmt.Sprintf("%s.reachableBackends.refs[%d]", at, i), ref)
+	}
+}

@@ -1,0 +1,219 @@
+package kind
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"weft/resource"
+)
+
+// MeshService is a destination in the mesh: the Dataplanes that its selector matches, at its ports.
+type MeshService struct {
+	State      string            `json:"state,omitempty"` // Available or Unavailable; set by the zone
+	Selector   ServiceSelector   `json:"selector"`
+	Ports      []ServicePort     `json:"ports,omitempty"`
+	Identities []ServiceIdentity `json:"identities,omitempty"` // set by the zone: what its servers present
+}
+
+// ServiceSelector has exactly one of its fields.
+type ServiceSelector struct {
+	DataplaneTags   map[string]string `json:"dataplaneTags,omitempty"` // all must stand on one inbound
+	DataplaneLabels *LabelSelector    `json:"dataplaneLabels,omitempty"`
+	DataplaneRef    *NameRef          `json:"dataplaneRef,omitempty"`
+}
+
+// LabelSelector matches labels; an empty one matches everything.
+type LabelSelector struct {
+	MatchLabels map[string]string `json:"matchLabels"`
+}
+
+// Matches says whether every wanted label is there.
+func (s *LabelSelector) Matches(labels map[string]string) bool { return Subset(s.MatchLabels, labels) }
+
+// Subset says whether every pair of want is in have.
+func Subset(want, have map[string]string) bool {
+	for k, v := range want {
+		if got, ok := have[k]; !ok || got != v {
+			return false
+		}
+	}
+	return true
+}
+
+// NameRef names a resource of the same mesh.
+type NameRef struct {
+	Name string `json:"name"`
+}
+
+// ServicePort is one port of a service.
+type ServicePort struct {
+	Port        uint32   `json:"port"`
+	TargetPort  *PortRef `json:"targetPort,omitempty"` // default: port
+	Name        string   `json:"name,omitempty"`
+	AppProtocol Protocol `json:"appProtocol,omitempty"` // default: tcp
+}
+
+// PortRef is a number, or the name of an inbound.
+type PortRef struct {
+	Number uint32
+	Name   string
+}
+
+// MarshalJSON implements json.Marshaler.
+func (p PortRef) MarshalJSON() ([]byte, error) {
+	if p.Name != "" {
+		return json.Marshal(p.Name)
+	}
+	return []byte(strconv.Itoa(int(p.Number))), nil
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (p *PortRef) UnmarshalJSON(raw []byte) error {
+	if len(raw) > 0 && raw[0] == '"' {
+		return json.Unmarshal(raw, &p.Name)
+	}
+	return json.Unmarshal(raw, &p.Number)
+}
+
+// ServiceIdentity is a name that a service's servers present.
+type ServiceIdentity struct {
+	Type  string `json:"type"` // ServiceTag or SpiffeID
+	Value string `json:"value"`
+}
+
+// Kinds of ServiceIdentity.
+const (
+	ServiceTagIdentity = "ServiceTag"
+	SpiffeIdentity     = "SpiffeID"
+)
+
+func defaultMeshService(o *resource.Object[MeshService]) {
+	for i := range o.Spec.Ports {
+		port := &o.Spec.Ports[i]
+		if port.TargetPort == nil {
+			port.TargetPort = &PortRef{Number: port.Port}
+		}
+		if port.AppProtocol == "" {
+			port.AppProtocol = TCP
+		}
+	}
+}
+
+func validateMeshService(o *resource.Object[MeshService]) resource.Problems {
+	c := envelope(&o.Meta)
+	c.optionalOneOf("spec.state", o.Spec.State, "Available", "Unavailable")
+	c.serviceSelector("spec.selector", o.Spec.Selector)
+	if len(o.Spec.Ports) == 0 {
+		c.add("spec.ports", "is required: at least one port")
+	}
+	c.servicePorts("spec.ports", o.Spec.Ports)
+	for i, identity := range o.Spec.Identities {
+		at := fmt.Sprintf("spec.identities[%d]", i)
+		c.oneOf(at+".type", identity.Type, ServiceTagIdentity, SpiffeIdentity)
+		if identity.Value == "" {
+			c.add(at+".value", "is required")
+		}
+	}
+	return c.problems
+}
+
+func (c *checks) serviceSelector(at string, s ServiceSelector) {
+	ways := 0
+	if s.DataplaneTags != nil {
+		ways++
+		c.tags(at+".dataplaneTags", s.DataplaneTags)
+		if len(s.DataplaneTags) == 0 {
+			c.add(at+".dataplaneTags", "has no tag; name at least one")
+		}
+	}
+	if s.DataplaneLabels != nil {
+		ways++
+		c.labels(at+".dataplaneLabels.matchLabels", s.DataplaneLabels.MatchLabels)
+	}
+	if s.DataplaneRef != nil {
+		ways++
+		c.name(at+".dataplaneRef.name", s.DataplaneRef.Name)
+	}
+	if ways != 1 {
+		c.add(at, "has %d selections, want exactly one of dataplaneTags, dataplaneLabels, dataplaneRef", ways)
+	}
+}
+
+func (c *checks) servicePorts(at string, ports []ServicePort) {
+	numbers, names := map[uint32]int{}, map[string]int{}
+	for i, port := range ports {
+		at := fmt.Sprintf("%s[%d]", at, i)
+		if c.port(at+".port", port.Port) {
+			if j, taken := numbers[port.Port]; taken {
+				c.add(at+".port", "%d is the port of spec.ports[%d] too", port.Port, j)
+			}
+			numbers[port.Port] = i
+		}
+		if port.Name != "" && c.section(at+".name", port.Name) {
+			if j, taken := names[port.Name]; taken {
+				c.add(at+".name", "%q is the name of spec.ports[%d] too", port.Name, j)
+			}
+			names[port.Name] = i
+		}
+		c.targetPort(at+".targetPort", port.TargetPort, port.Port)
+		c.optionalOneOf(at+".appProtocol", string(port.AppProtocol), protocols...)
+	}
+}
+
+// targetPort is a port, or the name of an inbound. One that equals the port was checked with it.
+func (c *checks) targetPort(field string, target *PortRef, port uint32) {
+	switch {
+	case target == nil:
+	case target.Name == "" && target.Number == port:
+	case target.Name != "":
+		c.section(field, target.Name)
+	default:
+		c.port(field, target.Number)
+	}
+}
+
+// MeshServices is the kind of [MeshService].
+var MeshServices = &resource.Kind[MeshService]{
+	Info: resource.Info{
+		Name: "MeshService", Plural: "meshservices", Scope: resource.Mesh,
+		Replaced: map[string]string{
+			"ports.snis":  "is not served by this release",
+			"zoneIngress": "is not served by this release; the control plane fills it in",
+		},
+	},
+	Default:  defaultMeshService,
+	Validate: validateMeshService,
+}
+
+// MeshServiceStatus is what the zone knows of a MeshService.
+type MeshServiceStatus struct {
+	VIPs             []VIP           `json:"vips,omitempty"`
+	TLS              *TLSStatus      `json:"tls,omitempty"`
+	DataplaneProxies *DataplaneCount `json:"dataplaneProxies,omitempty"`
+	Conditions       []Condition     `json:"conditions,omitempty"`
+	// Abandoned is when a generated service lost its last Dataplane.
+	Abandoned *Time `json:"abandoned,omitempty"`
+}
+
+// VIP is a virtual IP address.
+type VIP struct {
+	IP string `json:"ip"`
+}
+
+// TLSStatus says whether a service's servers take mutual TLS: Ready or NotReady.
+type TLSStatus struct {
+	Status string `json:"status"`
+}
+
+// DataplaneCount counts the Dataplanes of a service.
+type DataplaneCount struct {
+	Connected int `json:"connected"`
+	Healthy   int `json:"healthy"`
+	Total     int `json:"total"`
+}
+
+// MeshServiceStatuses is the kind of [MeshServiceStatus].
+var MeshServiceStatuses = &resource.Kind[MeshServiceStatus]{
+	Info: resource.Info{Name: "MeshServiceStatus", Plural: "meshservicestatuses", Scope: resource.Mesh, ReadOnly: true, Hidden: true, StatusOf: "MeshService"},
+}

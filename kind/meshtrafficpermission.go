@@ -1,0 +1,162 @@
+package kind
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+
+	"weft/resource"
+)
+
+// MeshTrafficPermission says who may reach the proxies that it targets.
+//
+// All that match a proxy, or one of its inbounds, are joined: deny over allowWithShadowDeny over allow,
+// and nothing said means deny, as soon as the proxy has an identity.
+type MeshTrafficPermission struct {
+	TargetRef *TargetRef       `json:"targetRef,omitempty"` // absent: the whole mesh
+	Rules     []PermissionRule `json:"rules,omitempty"`
+}
+
+// TargetRef selects proxies, and with SectionName one inbound of each.
+type TargetRef struct {
+	Kind        string            `json:"kind"` // Mesh or Dataplane
+	Name        string            `json:"name,omitempty"`
+	Namespace   string            `json:"namespace,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	SectionName string            `json:"sectionName,omitempty"`
+}
+
+// PermissionRule is one set of matches.
+type PermissionRule struct {
+	Default PermissionDefault `json:"default"`
+}
+
+// PermissionDefault lists the callers of each verdict.
+type PermissionDefault struct {
+	Deny                []CallerMatch `json:"deny,omitempty"`
+	AllowWithShadowDeny []CallerMatch `json:"allowWithShadowDeny,omitempty"`
+	Allow               []CallerMatch `json:"allow,omitempty"`
+}
+
+// CallerMatch matches a caller by its SPIFFE ID.
+type CallerMatch struct {
+	SpiffeID *IDMatch `json:"spiffeID,omitempty"`
+	// OlderSpiffeID is the other spelling of SpiffeID; it is read and never written.
+	OlderSpiffeID *IDMatch `json:"spiffeId,omitempty"`
+}
+
+// IDMatch matches a SPIFFE ID: Exact, or Prefix of it.
+type IDMatch struct {
+	Type  string `json:"type"`
+	Value string `json:"value"`
+}
+
+// MeshTrafficPermissions is the kind of [MeshTrafficPermission].
+var MeshTrafficPermissions = &resource.Kind[MeshTrafficPermission]{
+	Info: resource.Info{
+		Name: "MeshTrafficPermission", Plural: "meshtrafficpermissions", Scope: resource.Mesh,
+		Replaced: map[string]string{
+			"from":                                  "has no meaning here; use `rules`",
+			"rules.matches":                         "is not served by this release",
+			"rules.default.action":                  "has no meaning here; use allow, deny or allowWithShadowDeny",
+			"rules.default.allow.sni":               "is not served by this release",
+			"rules.default.deny.sni":                "is not served by this release",
+			"rules.default.allowWithShadowDeny.sni": "is not served by this release",
+		},
+	},
+	Default:  defaultMeshTrafficPermission,
+	Validate: validateMeshTrafficPermission,
+}
+
+// lists are the callers of a rule, by the name of their field.
+func (d *PermissionDefault) lists() []callerList {
+	return []callerList{{"deny", d.Deny}, {"allowWithShadowDeny", d.AllowWithShadowDeny}, {"allow", d.Allow}}
+}
+
+type callerList struct {
+	name    string
+	callers []CallerMatch
+}
+
+func defaultMeshTrafficPermission(o *resource.Object[MeshTrafficPermission]) {
+	for i := range o.Spec.Rules {
+		for _, list := range o.Spec.Rules[i].Default.lists() {
+			for j := range list.callers {
+				if caller := &list.callers[j]; caller.SpiffeID == nil {
+					caller.SpiffeID, caller.OlderSpiffeID = caller.OlderSpiffeID, nil
+				}
+			}
+		}
+	}
+}
+
+func validateMeshTrafficPermission(o *resource.Object[MeshTrafficPermission]) resource.Problems {
+	c := envelope(&o.Meta)
+	if o.Spec.TargetRef != nil {
+		c.targetRef("spec.targetRef", o.Spec.TargetRef)
+	}
+	for i := range o.Spec.Rules {
+		for _, list := range o.Spec.Rules[i].Default.lists() {
+			for j, caller := range list.callers {
+				c.caller(fmt.Sprintf("spec.rules[%d].default.%s[%d]", i, list.name, j), caller)
+			}
+		}
+	}
+	return c.problems
+}
+
+func (c *checks) targetRef(at string, ref *TargetRef) {
+	if !c.oneOf(at+".kind", ref.Kind, "Mesh", "Dataplane") {
+		return
+	}
+	if ref.Namespace != "" {
+		c.add(at+".namespace", "has no meaning outside Kubernetes; leave it out")
+	}
+	if ref.Kind == "Mesh" {
+		if ref.Name != "" || len(ref.Labels) > 0 || ref.SectionName != "" {
+			c.add(at, "of the kind Mesh has no name, labels or sectionName: it is the whole mesh; use the kind Dataplane to narrow it")
+		}
+		return
+	}
+	if ref.Name != "" || len(ref.Labels) > 0 {
+		c.nameOrLabels(at, ref.Name, ref.Labels)
+	}
+	if s := ref.SectionName; s != "" && !onlyDigits.MatchString(s) {
+		c.section(at+".sectionName", s)
+	}
+}
+
+func (c *checks) caller(at string, caller CallerMatch) {
+	switch {
+	case caller.SpiffeID == nil:
+		c.add(at+".spiffeID", "is required")
+		return
+	case caller.OlderSpiffeID != nil:
+		c.add(at+".spiffeId", "is the older spelling of spiffeID, which is there too; leave it out")
+	}
+	at += ".spiffeID"
+	id := caller.SpiffeID
+	if !c.oneOf(at+".type", id.Type, "Exact", "Prefix") {
+		return
+	}
+	if id.Type == "Exact" {
+		if _, err := spiffeid.FromString(id.Value); err != nil {
+			c.add(at+".value", "%s is not a SPIFFE ID: %s", quote(id.Value), err)
+		}
+		return
+	}
+	c.idPrefix(at+".value", id.Value)
+}
+
+// idPrefix wants the whole trust domain: without its closing slash, "spiffe://prod" would match the
+// callers of "spiffe://prod-of-somebody-else".
+func (c *checks) idPrefix(field, prefix string) {
+	rest, found := strings.CutPrefix(prefix, "spiffe://")
+	domain, _, whole := strings.Cut(rest, "/")
+	if !found || !whole {
+		c.add(field, "%s is not the beginning of SPIFFE IDs: want spiffe://TRUST-DOMAIN/, and what follows if any", quote(prefix))
+		return
+	}
+	c.trustDomain(field, domain)
+}

@@ -1,0 +1,109 @@
+package kind
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"strings"
+
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+
+	"weft/resource"
+)
+
+// MeshTrust lists the roots of one trust domain that the mesh's proxies believe.
+type MeshTrust struct {
+	TrustDomain string     `json:"trustDomain"`
+	CABundles   []CABundle `json:"caBundles"`
+}
+
+// CABundle is one bundle of roots.
+type CABundle struct {
+	Type string     `json:"type"` // Pem
+	PEM  *PEMBundle `json:"pem,omitempty"`
+}
+
+// PEMBundle is certificates in PEM.
+type PEMBundle struct {
+	Value string `json:"value"`
+}
+
+// MeshTrusts is the kind of [MeshTrust].
+var MeshTrusts = &resource.Kind[MeshTrust]{
+	Info:     resource.Info{Name: "MeshTrust", Plural: "meshtrusts", Scope: resource.Mesh},
+	Validate: validateMeshTrust,
+}
+
+// MeshTrustStatus says where a MeshTrust comes from.
+type MeshTrustStatus struct {
+	Origin *TrustOrigin `json:"origin,omitempty"`
+}
+
+// TrustOrigin names the MeshIdentity that a MeshTrust was made for.
+type TrustOrigin struct {
+	KRI string `json:"kri"`
+}
+
+// MeshTrustStatuses is the kind of [MeshTrustStatus].
+var MeshTrustStatuses = &resource.Kind[MeshTrustStatus]{
+	Info: resource.Info{Name: "MeshTrustStatus", Plural: "meshtruststatuses", Scope: resource.Mesh, ReadOnly: true, Hidden: true, StatusOf: "MeshTrust"},
+}
+
+func validateMeshTrust(o *resource.Object[MeshTrust]) resource.Problems {
+	c := envelope(&o.Meta)
+	c.trustDomain("spec.trustDomain", o.Spec.TrustDomain)
+	if len(o.Spec.CABundles) == 0 {
+		c.add("spec.caBundles", "is required: at least one bundle of roots")
+	}
+	for i, bundle := range o.Spec.CABundles {
+		at := fmt.Sprintf("spec.caBundles[%d]", i)
+		switch {
+		case !c.oneOf(at+".type", bundle.Type, "Pem"):
+		case bundle.PEM == nil:
+			c.add(at+".pem", "is required with the type Pem")
+		default:
+			c.roots(at+".pem.value", bundle.PEM.Value)
+		}
+	}
+	return c.problems
+}
+
+func (c *checks) trustDomain(field, name string) bool {
+	if name == "" {
+		return c.add(field, "is required")
+	}
+	// The bare name is wanted: go-spiffe takes a whole SPIFFE ID for a trust domain too.
+	if strings.Contains(name, "/") {
+		return c.add(field, "%s is not a trust domain: write its name alone, without spiffe:// and path", quote(name))
+	}
+	if _, err := spiffeid.TrustDomainFromString(name); err != nil {
+		return c.add(field, "%s is not a trust domain: %s", quote(name), err)
+	}
+	return true
+}
+
+// roots wants certificates of authorities in PEM and nothing else. It shows nothing of a value, since a
+// private key may have been pasted there.
+func (c *checks) roots(field, text string) {
+	rest := []byte(text)
+	for n := 1; ; n++ {
+		block, after := pem.Decode(rest)
+		if block == nil {
+			if n == 1 || strings.TrimSpace(string(rest)) != "" {
+				c.add(field, "want certificates in PEM and nothing beside them")
+			}
+			return
+		}
+		rest = after
+		if block.Type != "CERTIFICATE" {
+			c.add(field, "block %d is not a certificate; only certificates belong here", n)
+			continue
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			c.add(field, "block %d is not a certificate: %s", n, err)
+		} else if !cert.IsCA {
+			c.add(field, "block %d is not the certificate of an authority (basic constraint CA)", n)
+		}
+	}
+}

@@ -1,0 +1,28 @@
+package kind
+
+import "weft/resource"
+
+// maxSecret is what a Secret of Kubernetes holds at most, in bytes.
+const maxSecret = 1 << 20
+
+// Secret is a value that only the control plane and administrators read.
+type Secret struct {
+	Data []byte `json:"data"` // base64 in its written form
+}
+
+// Secrets is the kind of [Secret].
+var Secrets = &resource.Kind[Secret]{
+	Info:     resource.Info{Name: "Secret", Plural: "secrets", Scope: resource.Mesh, Flat: true, AdminOnly: true},
+	Validate: validateSecret,
+}
+
+func validateSecret(o *resource.Object[Secret]) resource.Problems {
+	c := envelope(&o.Meta)
+	switch size := len(o.Spec.Data); {
+	case size == 0:
+		c.add("data", "is required: the value in base64")
+	case size > maxSecret:
+		c.add("data", "has %d bytes, want %d at most", size, maxSecret)
+	}
+	return c.problems
+}
