@@ -1,0 +1,281 @@
+// Package identity makes and checks what proves who somebody is: certificate authorities, workload
+// certificates (X.509 SVIDs), SPIFFE IDs, dataplane tokens, and the control plane's own server
+// certificate.
+//
+// Everything is a function of its arguments, the time included; keys and serial numbers alone come from
+// the system's random source. [ServerCertificate] is the one that touches files. Nothing here decides who
+// may have which identity: callers do, and names in a certificate request are never looked at.
+package identity
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net/url"
+	"time"
+
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+)
+
+const (
+	// caLifetime is how long a CA that we make lasts.
+	caLifetime = 10 * 365 * 24 * time.Hour
+	// backdating is how far before now a certificate begins, for machines whose clocks are late.
+	backdating = time.Minute
+)
+
+// CASecretName names the Secret that holds the CA of a MeshIdentity, in the MeshIdentity's mesh: the
+// certificate in PEM followed by the private key in PEM.
+func CASecretName(meshIdentity string) string { return "identity-ca-" + meshIdentity }
+
+// InstanceDNSName is the DNS name in a proxy's leaf. It names the one instance, where the SPIFFE ID may
+// be shared by all instances of a workload.
+func InstanceDNSName(mesh, name string) string { return name + "." + mesh + ".dataplane.mesh.local" }
+
+// NewCA makes a self-signed CA for a trust domain: ECDSA P-256, valid for ten years, with the trust
+// domain's SPIFFE ID as its one URI name.
+func NewCA(now time.Time, trustDomain string) (certPEM, keyPEM []byte, err error) {
+	domain, err := spiffeid.TrustDomainFromString(trustDomain)
+	if err != nil {
+		return nil, nil, fmt.Errorf("trust domain %q: %w", trustDomain, err)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, fmt.Errorf("making the CA's key: %w", err)
+	}
+	template := caTemplate(now, "weft CA of "+domain.Name())
+	template.URIs = []*url.URL{domain.ID().URL()}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, nil, fmt.Errorf("signing the CA: %w", err)
+	}
+	keyPEM, err = encodeKey(key)
+	return encodeCertificates(der), keyPEM, err
+}
+
+func caTemplate(now time.Time, commonName string) *x509.Certificate {
+	return &x509.Certificate{
+		SerialNumber:          serialNumber(),
+		Subject:               pkix.Name{CommonName: commonName},
+		NotBefore:             now.Add(-backdating),
+		NotAfter:              now.Add(caLifetime),
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+		BasicConstraintsValid: true,
+		IsCA:                  true,
+	}
+}
+
+// CA signs leaves.
+type CA struct {
+	chain []*x509.Certificate // the signing certificate first, then those above it
+	key   crypto.Signer
+}
+
+// ParseCA reads a CA in PEM: the signing certificate, then the certificates above it if there are any,
+// and the private key (PKCS #8, PKCS #1 or SEC 1) anywhere among them.
+func ParseCA(text []byte) (*CA, error) {
+	ca := &CA{}
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if err := ca.addBlock(block); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case len(ca.chain) == 0:
+		return nil, errors.New("the CA has no certificate: want a PEM block CERTIFICATE")
+	case ca.key == nil:
+		return nil, errors.New("the CA has no private key: want a PEM block PRIVATE KEY")
+	}
+	return ca, ca.check()
+}
+
+func (ca *CA) addBlock(block *pem.Block) error {
+	if block.Type == "CERTIFICATE" {
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return fmt.Errorf("the CA's certificate: %w", err)
+		}
+		ca.chain = append(ca.chain, cert)
+		return nil
+	}
+	key, err := parseKey(block)
+	if err != nil {
+		return fmt.Errorf("the CA's private key: %w", err)
+	}
+	ca.key = key
+	return nil
+}
+
+func (ca *CA) check() error {
+	cert := ca.chain[0]
+	if !cert.BasicConstraintsValid || !cert.IsCA {
+		return fmt.Errorf("certificate %q is not a CA's: its basic constraints do not say so", cert.Subject)
+	}
+	if cert.KeyUsage != 0 && cert.KeyUsage&x509.KeyUsageCertSign == 0 {
+		return fmt.Errorf("certificate %q may not sign certificates: its key usage lacks it", cert.Subject)
+	}
+	if public, ok := cert.PublicKey.(interface{ Equal(crypto.PublicKey) bool }); !ok || !public.Equal(ca.key.Public()) {
+		return fmt.Errorf("the private key does not belong to certificate %q", cert.Subject)
+	}
+	for i, above := range ca.chain[1:] {
+		if err := ca.chain[i].CheckSignatureFrom(above); err != nil {
+			return fmt.Errorf("certificate %q is not signed by %q, which follows it", ca.chain[i].Subject, above.Subject)
+		}
+	}
+	return nil
+}
+
+// Root is the certificate that others must trust in order to believe this CA, in PEM.
+func (ca *CA) Root() string {
+	return string(encodeCertificates(ca.chain[len(ca.chain)-1].Raw))
+}
+
+// NotAfter is when the CA ends; no leaf outlives it.
+func (ca *CA) NotAfter() time.Time { return ca.chain[0].NotAfter }
+
+// Leaf is what a certificate is to say.
+type Leaf struct {
+	SpiffeID  string // its one URI name
+	DNSName   string // its one DNS name
+	PublicKey crypto.PublicKey
+	Lifetime  time.Duration // cut at the CA's end
+	Now       time.Time
+}
+
+// Certificate is a signed leaf.
+type Certificate struct {
+	Chain     [][]byte // DER, the leaf first, self-signed certificates left out
+	Serial    string   // hexadecimal, lower case
+	NotBefore time.Time
+	NotAfter  time.Time
+}
+
+// Sign makes a certificate for both ends of mutual TLS. A CA whose own certificate names a trust domain
+// signs for that domain alone.
+func (ca *CA) Sign(leaf Leaf) (*Certificate, error) {
+	id, err := spiffeid.FromString(leaf.SpiffeID)
+	if err != nil {
+		return nil, fmt.Errorf("SPIFFE ID %q: %w", leaf.SpiffeID, err)
+	}
+	if err := ca.maySign(id.TrustDomain(), leaf.Now); err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber:          serialNumber(),
+		NotBefore:             leaf.Now.Add(-backdating).UTC().Truncate(time.Second),
+		NotAfter:              earlier(leaf.Now.Add(leaf.Lifetime), ca.NotAfter()).UTC().Truncate(time.Second),
+		KeyUsage:              x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		BasicConstraintsValid: true,
+		URIs:                  []*url.URL{id.URL()},
+		DNSNames:              []string{leaf.DNSName},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, ca.chain[0], leaf.PublicKey, ca.key)
+	if err != nil {
+		return nil, fmt.Errorf("signing the certificate of %s: %w", id, err)
+	}
+	return &Certificate{
+		Chain:     append([][]byte{der}, ca.intermediates()...),
+		Serial:    Serial(template.SerialNumber),
+		NotBefore: template.NotBefore,
+		NotAfter:  template.NotAfter,
+	}, nil
+}
+
+func (ca *CA) maySign(domain spiffeid.TrustDomain, now time.Time) error {
+	cert := ca.chain[0]
+	if now.After(cert.NotAfter) {
+		return fmt.Errorf("the CA %q ended on %s: replace it", cert.Subject, cert.NotAfter.Format(time.RFC3339))
+	}
+	if now.Before(cert.NotBefore) {
+		return fmt.Errorf("the CA %q begins on %s only", cert.Subject, cert.NotBefore.Format(time.RFC3339))
+	}
+	for _, uri := range cert.URIs {
+		if own, err := spiffeid.TrustDomainFromURI(uri); err == nil && own != domain {
+			return fmt.Errorf("the CA %q is the trust domain %q's and can't sign for %q", cert.Subject, own, domain)
+		}
+	}
+	return nil
+}
+
+func (ca *CA) intermediates() [][]byte {
+	var all [][]byte
+	for _, cert := range ca.chain {
+		if cert.CheckSignatureFrom(cert) != nil {
+			all = append(all, cert.Raw)
+		}
+	}
+	return all
+}
+
+// Serial writes a certificate's serial number as every report and status does: hexadecimal, lower case.
+func Serial(n *big.Int) string { return hex.EncodeToString(n.Bytes()) }
+
+// RenewAt is when a certificate is to be asked for anew: after 60 % to 80 % of its life. The jitter, from
+// [0, 1), spreads those that were signed at one moment.
+func RenewAt(notBefore, notAfter time.Time, jitter float64) time.Time {
+	return notBefore.Add(time.Duration(float64(notAfter.Sub(notBefore)) * (0.6 + 0.2*jitter)))
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// serialNumber is 126 random bits behind a set one: positive, never zero, and always 16 bytes, so that its
+// written form has one length (RFC 5280 allows 20).
+func serialNumber() *big.Int {
+	var raw [16]byte
+	rand.Read(raw[:]) // never fails
+	raw[0] = raw[0]&0x7f | 0x40
+	return new(big.Int).SetBytes(raw[:])
+}
+
+func encodeCertificates(ders ...[]byte) []byte {
+	var out []byte
+	for _, der := range ders {
+		out = append(out, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})...)
+	}
+	return out
+}
+
+func encodeKey(key crypto.Signer) ([]byte, error) {
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
+}
+
+func parseKey(block *pem.Block) (crypto.Signer, error) {
+	var key any
+	var err error
+	switch block.Type {
+	case "PRIVATE KEY":
+		key, err = x509.ParsePKCS8PrivateKey(block.Bytes)
+	case "RSA PRIVATE KEY":
+		key, err = x509.ParsePKCS1PrivateKey(block.Bytes)
+	case "EC PRIVATE KEY":
+		key, err = x509.ParseECPrivateKey(block.Bytes)
+	default:
+		return nil, fmt.Errorf("PEM block %q is neither a certificate nor a private key", block.Type)
+	}
+	if err != nil {
+		return nil, err
+	}
+	signer, ok := key.(crypto.Signer)
+	if !ok {
+		return nil, fmt.Errorf("a key of type %T can't sign", key)
+	}
+	return signer, nil
+}

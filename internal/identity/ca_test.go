@@ -1,0 +1,274 @@
+package identity_test
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spiffe/go-spiffe/v2/bundle/x509bundle"
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+	"github.com/spiffe/go-spiffe/v2/svid/x509svid"
+
+	"weft/internal/identity"
+)
+
+var now = time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+
+func newKey(t testing.TB, curve elliptic.Curve) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(curve, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func newCA(t testing.TB, at time.Time, domain string) *identity.CA {
+	t.Helper()
+	cert, key, err := identity.NewCA(at, domain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, err := identity.ParseCA(append(cert, key...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ca
+}
+
+func webLeaf(t testing.TB) identity.Leaf {
+	return identity.Leaf{
+		SpiffeID:  "spiffe://default.east.mesh.local/workload/web",
+		DNSName:   identity.InstanceDNSName("default", "web-1"),
+		PublicKey: newKey(t, elliptic.P256()).Public(),
+		Lifetime:  24 * time.Hour,
+		Now:       now,
+	}
+}
+
+func TestALeafIsAnSVIDThatItsTrustDomainBelieves(t *testing.T) {
+	ca := newCA(t, now, "default.east.mesh.local")
+	signed, err := ca.Sign(webLeaf(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	domain := spiffeid.RequireTrustDomainFromString("default.east.mesh.local")
+	bundle, err := x509bundle.Parse(domain, []byte(ca.Root()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, _, err := x509svid.ParseAndVerify(signed.Chain, bundle, x509svid.WithTime(now))
+	if err != nil {
+		t.Fatalf("the leaf is not believed: %v", err)
+	}
+	if id.String() != "spiffe://default.east.mesh.local/workload/web" {
+		t.Errorf("the leaf says %s", id)
+	}
+	leaf, err := x509.ParseCertificate(signed.Chain[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(leaf.DNSNames, []string{"web-1.default.dataplane.mesh.local"}) {
+		t.Errorf("DNS names are %v, want the one instance's", leaf.DNSNames)
+	}
+	if got := identity.Serial(leaf.SerialNumber); got != signed.Serial || len(got) != 32 {
+		t.Errorf("serial is %q in the leaf and %q beside it, want 16 bytes in both", got, signed.Serial)
+	}
+	if !leaf.NotBefore.Before(now) {
+		t.Errorf("a machine whose clock is late would refuse it: it begins at %s", leaf.NotBefore)
+	}
+	if !leaf.NotAfter.Equal(now.Add(24 * time.Hour)) {
+		t.Errorf("it ends at %s, want a day after now", leaf.NotAfter)
+	}
+	if len(signed.Chain) != 1 {
+		t.Errorf("the chain has %d certificates; the root is to be left out", len(signed.Chain))
+	}
+}
+
+func TestNoLeafOutlivesItsCA(t *testing.T) {
+	ca := newCA(t, now, "d.local")
+	leaf := webLeaf(t)
+	leaf.SpiffeID = "spiffe://d.local/a"
+	leaf.Now = ca.NotAfter().Add(-time.Hour)
+	signed, err := ca.Sign(leaf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !signed.NotAfter.Equal(ca.NotAfter()) {
+		t.Errorf("the leaf ends at %s, its CA at %s", signed.NotAfter, ca.NotAfter())
+	}
+}
+
+func TestACARefusesToSign(t *testing.T) {
+	ca := newCA(t, now, "default.east.mesh.local")
+	for _, c := range []struct {
+		name, id string
+		at       time.Time
+		want     string
+	}{
+		{"another trust domain", "spiffe://other.local/workload/web", now, `can't sign for "other.local"`},
+		{"no SPIFFE ID", "https://default.east.mesh.local/web", now, "SPIFFE ID"},
+		{"once it has ended", "spiffe://default.east.mesh.local/web", ca.NotAfter().Add(time.Second), "replace it"},
+		{"before it begins", "spiffe://default.east.mesh.local/web", now.Add(-time.Hour), "begins on"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			leaf := webLeaf(t)
+			leaf.SpiffeID, leaf.Now = c.id, c.at
+			_, err := ca.Sign(leaf)
+			wantError(t, err, c.want)
+		})
+	}
+}
+
+func wantError(t *testing.T, err error, want string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error is %v, want one that says %q", err, want)
+	}
+}
+
+func TestParseCARefuses(t *testing.T) {
+	cert, key, err := identity.NewCA(now, "a.local")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, otherKey, err := identity.NewCA(now, "a.local")
+	if err != nil {
+		t.Fatal(err)
+	}
+	leafCert, leafKey := selfSignedLeaf(t)
+	for _, c := range []struct {
+		name string
+		text []byte
+		want string
+	}{
+		{"nothing", nil, "no certificate"},
+		{"no key", cert, "no private key"},
+		{"no certificate", key, "no certificate"},
+		{"another's key", slices.Concat(cert, otherKey), "does not belong"},
+		{"a leaf", slices.Concat(leafCert, leafKey), "not a CA's"},
+		{"garbage in a block", []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), "the CA's certificate"},
+		{"another block", []byte("-----BEGIN DH PARAMETERS-----\nAAAA\n-----END DH PARAMETERS-----\n"), "neither a certificate nor"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := identity.ParseCA(c.text)
+			wantError(t, err, c.want)
+		})
+	}
+}
+
+func TestAProvidedIntermediateStandsInTheChain(t *testing.T) {
+	text := intermediateCA(t)
+	ca, err := identity.ParseCA(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf := webLeaf(t)
+	signed, err := ca.Sign(leaf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(signed.Chain) != 2 {
+		t.Fatalf("the chain has %d certificates, want leaf and intermediate", len(signed.Chain))
+	}
+	bundle, err := x509bundle.Parse(spiffeid.RequireTrustDomainFromString("default.east.mesh.local"), []byte(ca.Root()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := x509svid.ParseAndVerify(signed.Chain, bundle, x509svid.WithTime(now)); err != nil {
+		t.Errorf("the root above the intermediate does not vouch for the leaf: %v", err)
+	}
+}
+
+func TestRenewalIsInGoodTimeAndSpread(t *testing.T) {
+	for _, c := range []struct {
+		jitter float64
+		want   time.Duration
+	}{{0, 6 * time.Hour}, {0.5, 7 * time.Hour}, {1, 8 * time.Hour}} {
+		if got := identity.RenewAt(now, now.Add(10*time.Hour), c.jitter).Sub(now); got.Round(time.Second) != c.want {
+			t.Errorf("with jitter %v renewed after %s of ten hours, want %s", c.jitter, got, c.want)
+		}
+	}
+}
+
+func TestParseRequest(t *testing.T) {
+	rsaKey := func(bits int) crypto.Signer {
+		key, err := rsa.GenerateKey(rand.Reader, bits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return key
+	}
+	_, edKey, _ := ed25519.GenerateKey(rand.Reader)
+	for _, c := range []struct {
+		name string
+		key  crypto.Signer
+		want string // empty: taken
+	}{
+		{"P-256", newKey(t, elliptic.P256()), ""},
+		{"P-384", newKey(t, elliptic.P384()), ""},
+		{"RSA 2048", rsaKey(2048), ""},
+		{"P-224", newKey(t, elliptic.P224()), "curve is P-224"},
+		{"RSA 1024", rsaKey(1024), "1024 bits"},
+		{"Ed25519", edKey, "want ECDSA or RSA"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			public, err := identity.ParseRequest(newRequest(t, c.key))
+			if c.want != "" {
+				wantError(t, err, c.want)
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !public.(interface{ Equal(crypto.PublicKey) bool }).Equal(c.key.Public()) {
+				t.Error("another key was read than the request's")
+			}
+		})
+	}
+}
+
+func TestARequestWithoutTheKeyOfItsOwnerIsRefused(t *testing.T) {
+	der := newRequest(t, newKey(t, elliptic.P256()))
+	der[len(der)-1] ^= 1 // the signature's last byte
+	_, err := identity.ParseRequest(der)
+	wantError(t, err, "not signed by the key in it")
+}
+
+func TestAHugeRequestIsRefusedUnread(t *testing.T) {
+	_, err := identity.ParseRequest(make([]byte, 1<<20))
+	wantError(t, err, "at most 16384 are read")
+}
+
+func FuzzParseRequest(f *testing.F) {
+	f.Add(newRequest(f, newKey(f, elliptic.P256())))
+	f.Fuzz(func(t *testing.T, der []byte) {
+		if key, err := identity.ParseRequest(der); (key == nil) != (err != nil) {
+			t.Fatalf("key %v and error %v", key, err)
+		}
+	})
+}
+
+// newRequest asks for names that nobody may have: they are not to be looked at.
+func newRequest(t testing.TB, key crypto.Signer) []byte {
+	t.Helper()
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
+		Subject:  pkix.Name{CommonName: "admin"},
+		DNSNames: []string{"*"},
+		URIs:     []*url.URL{{Scheme: "spiffe", Host: "a", Path: "/b"}, {Scheme: "spiffe", Host: "c", Path: "/d"}},
+	}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return der
+}

@@ -1,0 +1,67 @@
+package identity_test
+
+import (
+	"crypto/x509"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"weft/internal/identity"
+)
+
+func serverSerial(t *testing.T, dir string, at time.Time, names ...string) string {
+	t.Helper()
+	cert, err := identity.ServerCertificate(dir, names, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(cert.Certificate[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	caPEM, err := os.ReadFile(filepath.Join(dir, "ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(caPEM)
+	for _, name := range append([]string{"localhost", "127.0.0.1", "::1"}, names...) {
+		if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: name, CurrentTime: at}); err != nil {
+			t.Errorf("a client that dials %s refuses the control plane: %v", name, err)
+		}
+	}
+	return identity.Serial(leaf.SerialNumber)
+}
+
+func TestServerCertificateStaysUntilItMustChange(t *testing.T) {
+	dir := t.TempDir()
+	first := serverSerial(t, dir, now)
+	root, _ := os.ReadFile(filepath.Join(dir, "ca.crt"))
+	if again := serverSerial(t, dir, now.Add(time.Hour)); again != first {
+		t.Error("a restart made a new certificate")
+	}
+	named := serverSerial(t, dir, now, "cp.example.com", "10.0.0.7")
+	if named == first {
+		t.Error("a new name made no new certificate")
+	}
+	if late := serverSerial(t, dir, now.Add(4*365*24*time.Hour+time.Hour), "cp.example.com", "10.0.0.7"); late == named {
+		t.Error("a certificate with less than a year left was kept")
+	}
+	if now, _ := os.ReadFile(filepath.Join(dir, "ca.crt")); string(now) != string(root) {
+		t.Error("the CA changed, which cuts off every client that was given it")
+	}
+	if info, _ := os.Stat(filepath.Join(dir, "ca.key")); info.Mode().Perm() != 0o600 {
+		t.Errorf("others may read the CA's key: %v", info.Mode())
+	}
+}
+
+func TestABrokenServerCAIsNeverReplacedSilently(t *testing.T) {
+	dir := t.TempDir()
+	serverSerial(t, dir, now)
+	if err := os.WriteFile(filepath.Join(dir, "ca.crt"), []byte("broken"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, err := identity.ServerCertificate(dir, nil, now)
+	wantError(t, err, "remove it and")
+}

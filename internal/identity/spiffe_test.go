@@ -1,0 +1,70 @@
+package identity_test
+
+import (
+	"testing"
+
+	"weft/internal/identity"
+	"weft/kind"
+)
+
+func TestSpiffeID(t *testing.T) {
+	service := kind.Dataplane{Networking: kind.Networking{Inbound: []kind.Inbound{
+		{Port: 1, State: kind.Ignored, Tags: map[string]string{kind.ServiceTag: "backend"}},
+		{Port: 2, Tags: map[string]string{kind.ServiceTag: "admin"}},
+	}}}
+	for _, c := range []struct {
+		name         string
+		domain, path string
+		labels       map[string]string
+		dp           kind.Dataplane
+		want         string
+		wantErr      string
+	}{
+		{name: "the label names the workload", labels: map[string]string{kind.WorkloadLabel: "web"}, dp: service,
+			want: "spiffe://default.east.mesh.local/workload/web"},
+		{name: "else the first inbound's service, an ignored one's too", dp: service,
+			want: "spiffe://default.east.mesh.local/workload/backend"},
+		{name: "else the Dataplane's name",
+			want: "spiffe://default.east.mesh.local/workload/web-1"},
+		{name: "templates of one's own", domain: "{{.Zone}}.corp", path: `/team/{{ label "team" }}/{{ .Workload }}-x`,
+			labels: map[string]string{"team": "A_1", kind.WorkloadLabel: "v1.2"},
+			want:   "spiffe://east.corp/team/A_1/v1.2-x"},
+		{name: "a slash in a value makes no second segment", labels: map[string]string{kind.WorkloadLabel: "a/b"},
+			wantErr: `"a/b"`},
+		{name: "two dots do not climb", labels: map[string]string{kind.WorkloadLabel: ".."},
+			wantErr: "spec.spiffeID.path"},
+		{name: "a dot in a value makes no other trust domain", domain: `{{ label "team" }}.corp`,
+			labels: map[string]string{"team": "root.evil"}, wantErr: `"root.evil"`},
+		{name: "an upper case letter is no trust domain's", domain: "{{ .Workload }}.corp",
+			labels: map[string]string{kind.WorkloadLabel: "Web"}, wantErr: `"Web"`},
+		{name: "a value is not read as a template again", labels: map[string]string{kind.WorkloadLabel: "{{.Mesh}}"},
+			wantErr: "{{.Mesh}}"},
+		{name: "a label that is missing", path: `/{{ label "team" }}`, wantErr: `no label "team"`},
+		{name: "a name that is unknown", path: "/{{ .Pod }}", wantErr: "{{ .Pod }} is not known"},
+		{name: "a loop", path: "/{{ range 1000000000 }}{{ end }}", wantErr: "not known here"},
+		{name: "a template that does not end", path: "/{{ .Mesh", wantErr: "without }}"},
+		{name: "a path without its slash", path: "{{ .Workload }}", wantErr: "spec.spiffeID.path"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			spec := &kind.MeshIdentity{SpiffeID: &kind.SpiffeIDTemplate{TrustDomain: c.domain, Path: c.path}}
+			got, _, err := identity.SpiffeID(spec, "default", "east", "web-1", c.labels, &c.dp)
+			if c.wantErr != "" {
+				wantError(t, err, c.wantErr)
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestSpiffeIDAnswersTheTrustDomain(t *testing.T) {
+	_, domain, err := identity.SpiffeID(&kind.MeshIdentity{}, "m", "z", "n", nil, &kind.Dataplane{})
+	if err != nil || domain != "m.z.mesh.local" {
+		t.Errorf("trust domain is %q (%v), want m.z.mesh.local", domain, err)
+	}
+}
