@@ -63,6 +63,9 @@ type Identity struct {
 	MeshIdentity string // its name
 	SpiffeID     string
 	TrustDomain  string
+	// Problem is why there is no SPIFFE ID, though the MeshIdentity selects the proxy. Such a proxy
+	// gets no certificate, and it does not become plain.
+	Problem string
 }
 
 // InboundListener is one (address, port) with the union of the inbounds that share it, those that are
@@ -79,6 +82,8 @@ type InboundListener struct {
 	Bind bool
 	// Permissions are nil where the proxy is plain.
 	Permissions *match.Permissions
+	// Probe says how the agent finds out whether the application lives; nil: as the agent does by default.
+	Probe *kind.ServiceProbe
 	// TrustDomains that the mesh believes, sorted; a caller with names in two of them is refused.
 	TrustDomains []string
 }

@@ -1,0 +1,200 @@
+package graph
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// State is the table of one zone: the rows that came from the store, and what is derived of them. The
+// order of the fields of [Derived] values is the order of the stages: each reads rows and earlier ones.
+type State struct {
+	DB   *table.DB
+	Zone string
+
+	Meshes          Rows[kind.Mesh]
+	Dataplanes      Rows[kind.Dataplane]
+	Servings        Rows[kind.DataplaneServing]
+	Services        Rows[kind.MeshService]
+	ServiceStatuses Rows[kind.MeshServiceStatus]
+	Identities      Rows[kind.MeshIdentity]
+	Trusts          Rows[kind.MeshTrust]
+	Permissions     Rows[kind.MeshTrafficPermission]
+	Secrets         Rows[kind.Secret]
+
+	// DataplanesBySelector finds Dataplanes by [TagKey], [LabelKey] or, all of a mesh, [MeshKey].
+	DataplanesBySelector *table.Index[*resource.Object[kind.Dataplane]]
+	// DataplanesByListener finds the Dataplanes that listen on "MESH/ADDRESS:PORT".
+	DataplanesByListener *table.Index[*resource.Object[kind.Dataplane]]
+	// ServicesByMesh finds the services of a [MeshKey].
+	ServicesByMesh *table.Index[*resource.Object[kind.MeshService]]
+	// ServicesByTag finds the services that select a value of kuma.io/service, by [TagKey].
+	ServicesByTag *table.Index[*resource.Object[kind.MeshService]]
+	// VIPOwners finds who has a virtual IP, by the address.
+	VIPOwners        *table.Index[*resource.Object[kind.MeshServiceStatus]]
+	IdentitiesByMesh *table.Index[*resource.Object[kind.MeshIdentity]]
+	TrustsByMesh     *table.Index[*resource.Object[kind.MeshTrust]]
+	PermissionByMesh *table.Index[*resource.Object[kind.MeshTrafficPermission]]
+
+	// Identity is what a Dataplane is given; nil for a plain one.
+	Identity *table.Derived[ProxyKey, *Identity]
+	// Trust is what the proxies of a mesh believe.
+	Trust *table.Derived[string, *Trust]
+	// ServiceIdentities are the SPIFFE IDs that a service's servers present, sorted.
+	ServiceIdentities *table.Derived[ServiceKey, []string]
+	// Destination is one port of a service; nil where there is none.
+	Destination *table.Derived[DestinationKey, *Destination]
+	// Endpoints are the published servers of a destination.
+	Endpoints *table.Derived[DestinationKey, *Endpoints]
+	// Reached are the destinations of a class, sorted by name.
+	Reached *table.Derived[Class, []DestinationKey]
+	// Proxy is one proxy; nil where there is no such Dataplane.
+	Proxy *table.Derived[ProxyKey, *Proxy]
+	// Withdrawing are the listeners that a proxy serves though its Dataplane has them no more.
+	Withdrawing *table.Derived[ProxyKey, []string]
+
+	kinds map[string]kindRows
+}
+
+// Rows is the table of one kind, keyed by [RowKey].
+type Rows[S any] struct {
+	*table.Input[*resource.Object[S]]
+}
+
+// Find answers one resource.
+func (t Rows[S]) Find(r *table.Reader, mesh, name string) (*resource.Object[S], bool) {
+	return t.Get(r, RowKey(mesh, name))
+}
+
+// RowKey is the key of every row. Mesh names contain no slash.
+func RowKey(mesh, name string) string { return mesh + "/" + name }
+
+// MeshKey is the index key of everything in a mesh.
+func MeshKey(mesh string) string { return mesh + "/" }
+
+// TagKey is the index key of an inbound tag.
+func TagKey(mesh, tag, value string) string { return mesh + "/tag/" + tag + "=" + value }
+
+// LabelKey is the index key of a label.
+func LabelKey(mesh, label, value string) string { return mesh + "/label/" + label + "=" + value }
+
+// kindRows puts and removes rows whose kind is known by name only.
+type kindRows struct {
+	put    func(*table.Tx, resource.Any)
+	remove func(*table.Tx, string)
+}
+
+// NewState answers an empty state of a zone.
+func NewState(zone string) *State {
+	s := &State{DB: table.New(), Zone: zone, kinds: map[string]kindRows{}}
+	s.Meshes = addRows(s, kind.Meshes)
+	s.Dataplanes = addRows(s, kind.Dataplanes)
+	s.Servings = addRows(s, kind.DataplaneServings)
+	s.Services = addRows(s, kind.MeshServices)
+	s.ServiceStatuses = addRows(s, kind.MeshServiceStatuses)
+	s.Identities = addRows(s, kind.MeshIdentities)
+	s.Trusts = addRows(s, kind.MeshTrusts)
+	s.Permissions = addRows(s, kind.MeshTrafficPermissions)
+	s.Secrets = addRows(s, kind.Secrets)
+
+	s.DataplanesBySelector = table.NewIndex(s.Dataplanes.Input, selectorKeys)
+	s.DataplanesByListener = table.NewIndex(s.Dataplanes.Input, listenerKeys)
+	s.ServicesByMesh = byMesh(s.Services)
+	s.ServicesByTag = table.NewIndex(s.Services.Input, serviceTagKeys)
+	s.VIPOwners = table.NewIndex(s.ServiceStatuses.Input, vipKeys)
+	s.IdentitiesByMesh = byMesh(s.Identities)
+	s.TrustsByMesh = byMesh(s.Trusts)
+	s.PermissionByMesh = byMesh(s.Permissions)
+
+	s.derive()
+	return s
+}
+
+func addRows[S any](s *State, k *resource.Kind[S]) Rows[S] {
+	rows := Rows[S]{table.NewInput(s.DB, func(o *resource.Object[S]) string { return RowKey(o.Mesh, o.Name) })}
+	s.kinds[k.Name] = kindRows{
+		put:    func(tx *table.Tx, o resource.Any) { rows.Put(tx, o.(*resource.Object[S])) },
+		remove: func(tx *table.Tx, key string) { rows.Delete(tx, key) },
+	}
+	return rows
+}
+
+func byMesh[S any](rows Rows[S]) *table.Index[*resource.Object[S]] {
+	return table.NewIndex(rows.Input, func(o *resource.Object[S]) []string { return []string{MeshKey(o.Mesh)} })
+}
+
+// Holds says whether rows of a kind have a place in the state. The others are for readers of the store
+// only.
+func (s *State) Holds(kind string) bool {
+	_, ok := s.kinds[kind]
+	return ok
+}
+
+// Put stores a resource of any kind that the state holds.
+func (s *State) Put(tx *table.Tx, o resource.Any) { s.kinds[o.Key().Kind].put(tx, o) }
+
+// Remove removes one.
+func (s *State) Remove(tx *table.Tx, key resource.Key) {
+	s.kinds[key.Kind].remove(tx, RowKey(key.Mesh, key.Name))
+}
+
+func selectorKeys(dp *resource.Object[kind.Dataplane]) []string {
+	keys := []string{MeshKey(dp.Mesh)}
+	seen := map[string]bool{}
+	for _, in := range dp.Spec.Networking.Inbound {
+		for tag, value := range in.Tags {
+			if key := TagKey(dp.Mesh, tag, value); !seen[key] {
+				seen[key] = true
+				keys = append(keys, key)
+			}
+		}
+	}
+	for label, value := range dp.Labels {
+		keys = append(keys, LabelKey(dp.Mesh, label, value))
+	}
+	return keys
+}
+
+func listenerKeys(dp *resource.Object[kind.Dataplane]) []string {
+	var keys []string
+	n := &dp.Spec.Networking
+	for _, in := range n.Inbound {
+		in = n.Effective(in)
+		keys = append(keys, ListenerKey(dp.Mesh, in.Address, in.Port))
+	}
+	return keys
+}
+
+// ListenerKey is the index key of what listens on an address and port.
+func ListenerKey(mesh, address string, port uint32) string {
+	return mesh + "/" + net.JoinHostPort(address, strconv.Itoa(int(port)))
+}
+
+func serviceTagKeys(s *resource.Object[kind.MeshService]) []string {
+	if value, ok := s.Spec.Selector.DataplaneTags[kind.ServiceTag]; ok {
+		return []string{TagKey(s.Mesh, kind.ServiceTag, value)}
+	}
+	return nil
+}
+
+func vipKeys(status *resource.Object[kind.MeshServiceStatus]) []string {
+	var keys []string
+	for _, vip := range status.Spec.VIPs {
+		keys = append(keys, vip.IP)
+	}
+	return keys
+}
+
+// destinationKey names one port of a service of this zone.
+func (s *State) destinationKey(mesh, service string, port uint32) DestinationKey {
+	return DestinationKey{Mesh: mesh, Zone: s.Zone, Service: service, Port: port}
+}
+
+// Stats counts what is kept, for metrics.
+func (s *State) Stats() string {
+	return fmt.Sprintf("%d proxies, %d destinations, %d assignments", s.Proxy.Len(), s.Destination.Len(), s.Endpoints.Len())
+}
