@@ -1,0 +1,79 @@
+package demo
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+)
+
+// console is what the user reads. It is plain text: no colours, no line is ever rewritten.
+type console struct {
+	out   io.Writer
+	steps int
+}
+
+// step begins a numbered part.
+func (c *console) step(format string, args ...any) {
+	c.steps++
+	c.line(fmt.Sprintf("\n%d. %s", c.steps, fmt.Sprintf(format, args...)))
+}
+
+// command shows a command that the user could have typed.
+func (c *console) command(name string, args ...string) {
+	quoted := make([]string, len(args))
+	for i, a := range args {
+		quoted[i] = quote(a)
+	}
+	c.line(strings.TrimSpace("   $ " + name + " " + strings.Join(quoted, " ")))
+}
+
+// output shows what a command printed.
+func (c *console) output(text string) {
+	for line := range strings.Lines(strings.TrimRight(text, "\n") + "\n") {
+		c.line("     " + strings.TrimRight(line, "\n"))
+	}
+}
+
+// note is one remark of the demo's own.
+func (c *console) note(format string, args ...any) { c.line("   " + fmt.Sprintf(format, args...)) }
+
+// say is a sentence that belongs to no step.
+func (c *console) say(format string, args ...any) { c.line("\n" + fmt.Sprintf(format, args...)) }
+
+// results is the table at the end.
+func (c *console) results(rows []result) {
+	c.line("")
+	t := tabwriter.NewWriter(c.out, 0, 0, 3, ' ', 0)
+	for _, r := range rows {
+		verdict := "ok"
+		if r.err != nil {
+			verdict = "FAILED"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\n", verdict, r.name, firstLine(r.text()))
+	}
+	t.Flush()
+}
+
+// logs shows the last lines of programs, by name.
+func (c *console) logs(tails []logTail) {
+	for _, t := range tails {
+		c.say("The last lines of %s:", t.name)
+		c.output(t.text)
+	}
+}
+
+func (c *console) line(text string) { fmt.Fprintln(c.out, strings.TrimRight(text, " ")) }
+
+// quote makes a word safe for a POSIX shell.
+func quote(word string) string {
+	if word != "" && !strings.ContainsAny(word, " \t\n'\"\\$&|;<>()*?[]#~`!{}") {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
+}
