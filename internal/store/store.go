@@ -37,14 +37,19 @@ var (
 	ErrNotFound = errors.New("store: no such row")
 	ErrExists   = errors.New("store: the row exists")
 	ErrStale    = errors.New("store: the row has another version")
+	// ErrNoOwner answers a new row whose owner is not there, so that none is left behind by an owner
+	// that goes at the same moment. A store may also take such a row and delete it soon after.
+	ErrNoOwner = errors.New("store: the owner of the row does not exist")
 	// ErrTooOld answers a cursor that was compacted away. The caller lists again and works out the
 	// difference itself, deletions too.
 	ErrTooOld = errors.New("store: the cursor is too old")
-	// ErrUnavailable wraps a failure of what is below, such as a full disk; the write did not happen.
+	// ErrUnavailable wraps a failure of what is below, such as a full disk, and answers a store that is
+	// closed; the write did not happen.
 	ErrUnavailable = errors.New("store: unavailable")
 )
 
-// Store keeps rows. All methods may be called at the same time.
+// Store keeps rows. All methods may be called at the same time. A write is durable when its method
+// returns, and every later read sees it. A write whose context ended may have happened or not.
 type Store interface {
 	// Get answers one row, or ErrNotFound.
 	Get(ctx context.Context, key resource.Key) (Row, error)
@@ -57,7 +62,8 @@ type Store interface {
 	Update(ctx context.Context, row Row) (Row, error)
 	// Delete removes a row; a version that is not empty must be the current one.
 	Delete(ctx context.Context, key resource.Key, version string) error
-	// Watch sends every event of a kind after a cursor, in order and without gaps, until ctx ends. The
+	// Watch sends every event of a kind after a cursor, in order and without gaps, until ctx ends, or
+	// answers ErrTooOld, also where the cursor is not one of this store. The
 	// channel carries what arrived at one moment together and is closed when ctx ends or the watcher
 	// fell too far behind, upon which the caller lists again.
 	Watch(ctx context.Context, kind string, from Cursor) (<-chan []Event, error)

@@ -1,0 +1,128 @@
+// Package follow is the part of a store's Watch that does not depend on where the store keeps its
+// history: who waits for which kind, and how a watcher walks through the history to its end.
+//
+// A watcher holds a position and no queue, so that a slow one costs nothing; the history's end is its
+// bound. A watcher at the end of the history sleeps until its own kind changes.
+package follow
+
+import (
+	"context"
+	"sync"
+
+	"weft/internal/store"
+)
+
+// Batch is how many events are read, and sent, at once at most.
+const Batch = 1000
+
+// Read answers the events of a kind after a position, in order, [Batch] at most, with the position of
+// the last. It answers an error where the history no longer reaches back to the position.
+type Read func(ctx context.Context, kind string, after int64) (events []store.Event, last int64, err error)
+
+// Hub wakes watchers. Its zero value is ready.
+type Hub struct {
+	mu       sync.Mutex
+	watchers map[string]map[*watcher]bool // by kind
+	closed   bool
+	running  sync.WaitGroup
+}
+
+type watcher struct {
+	kind string
+	wake chan struct{} // holds one signal: more say nothing more
+	stop context.CancelFunc
+}
+
+// Changed says that events of these kinds can be read now.
+func (h *Hub) Changed(kinds ...string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, kind := range kinds {
+		for w := range h.watchers[kind] {
+			select {
+			case w.wake <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+// Watch sends what can be read after a position until ctx ends, the hub is closed or a read fails.
+func (h *Hub) Watch(ctx context.Context, kind string, after int64, read Read) (<-chan []store.Event, error) {
+	ctx, stop := context.WithCancel(ctx)
+	w := &watcher{kind: kind, wake: make(chan struct{}, 1), stop: stop}
+	if !h.add(w) {
+		stop()
+		return nil, store.ErrUnavailable
+	}
+	events := make(chan []store.Event)
+	go func() {
+		defer h.running.Done()
+		defer close(events)
+		defer h.remove(w)
+		w.run(ctx, after, read, events)
+	}()
+	return events, nil
+}
+
+func (w *watcher) run(ctx context.Context, after int64, read Read, out chan<- []store.Event) {
+	for {
+		events, last, err := read(ctx, w.kind, after)
+		if err != nil {
+			return
+		}
+		if len(events) > 0 {
+			select {
+			case out <- events:
+				after = last
+			case <-ctx.Done():
+				return
+			}
+		}
+		if len(events) == Batch {
+			continue
+		}
+		select {
+		case <-w.wake:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (h *Hub) add(w *watcher) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return false
+	}
+	if h.watchers == nil {
+		h.watchers = map[string]map[*watcher]bool{}
+	}
+	if h.watchers[w.kind] == nil {
+		h.watchers[w.kind] = map[*watcher]bool{}
+	}
+	h.watchers[w.kind][w] = true
+	h.running.Add(1)
+	return true
+}
+
+func (h *Hub) remove(w *watcher) {
+	w.stop()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.watchers[w.kind], w)
+}
+
+// Close ends every watcher and waits until none reads any more.
+func (h *Hub) Close() {
+	h.mu.Lock()
+	h.closed = true
+	for _, watchers := range h.watchers {
+		for w := range watchers {
+			w.stop()
+		}
+	}
+	h.mu.Unlock()
+	h.running.Wait()
+}

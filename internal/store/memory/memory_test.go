@@ -1,0 +1,15 @@
+package memory_test
+
+import (
+	"testing"
+
+	"weft/internal/store"
+	"weft/internal/store/memory"
+	"weft/internal/store/storetest"
+)
+
+func TestStore(t *testing.T) {
+	storetest.Run(t, func(t *testing.T, history int) store.Store {
+		return memory.New(memory.Options{History: history})
+	})
+}

@@ -1,0 +1,151 @@
+// Package storetest is what every store must pass: each sentence of the contract of package store.
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"weft/internal/store"
+	"weft/resource"
+)
+
+// Open answers an empty store that remembers that many events of a kind at least, and forgets those
+// that are more than ten times as far back.
+type Open func(t *testing.T, history int) store.Store
+
+// plenty is a history that no test outruns.
+const plenty = 100_000
+
+// patience bounds how long a test waits for what must come.
+const patience = 20 * time.Second
+
+// Run runs the suite.
+func Run(t *testing.T, open Open) {
+	for _, test := range []struct {
+		name    string
+		history int
+		run     func(*testing.T, store.Store)
+	}{
+		{"a row that was created is read", plenty, testCreate},
+		{"an update is based on a version", plenty, testUpdate},
+		{"a deletion is based on a version or on none", plenty, testDelete},
+		{"a list is one kind in order", plenty, testList},
+		{"the caller's bytes are copied", plenty, testCopied},
+		{"the owned goes with its owner", plenty, testOwner},
+		{"no row is left without its owner", plenty, testNoOwner},
+		{"a context that ended", plenty, testEnded},
+		{"a closed store is unavailable", plenty, testClosed},
+		{"a watch continues a list", plenty, testWatch},
+		{"a watch continues after any event", plenty, testResume},
+		{"a watch ends with its context", plenty, testWatchEnds},
+		{"a watch sees what owners take along", plenty, testWatchOwner},
+		{"a cursor that was compacted away", 10, testTooOld},
+		{"a cursor of another store", plenty, testForeignCursor},
+		{"a watcher that falls behind is closed", 10, testBehind},
+		{"a quiet kind outlives a busy one", 10, testQuiet},
+		{"counting at the same time loses nothing", plenty, testCounters},
+		{"watchers see every write of many writers", plenty, testReplicas},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := open(t, test.history)
+			t.Cleanup(func() { _ = s.Close() })
+			test.run(t, s)
+		})
+	}
+}
+
+func key(name string) resource.Key {
+	return resource.Key{Kind: "Thing", Mesh: "default", Name: name}
+}
+
+func create(t *testing.T, s store.Store, k resource.Key, body string) store.Row {
+	t.Helper()
+	row, err := s.Create(t.Context(), store.Row{Key: k, Body: []byte(body)})
+	if err != nil {
+		t.Fatalf("Create %s: %v", k, err)
+	}
+	return row
+}
+
+func update(t *testing.T, s store.Store, row store.Row, body string) store.Row {
+	t.Helper()
+	row.Body = []byte(body)
+	row, err := s.Update(t.Context(), row)
+	if err != nil {
+		t.Fatalf("Update %s: %v", row.Key, err)
+	}
+	return row
+}
+
+func remove(t *testing.T, s store.Store, k resource.Key) {
+	t.Helper()
+	if err := s.Delete(t.Context(), k, ""); err != nil {
+		t.Fatalf("Delete %s: %v", k, err)
+	}
+}
+
+func list(t *testing.T, s store.Store, kind string) ([]store.Row, store.Cursor) {
+	t.Helper()
+	rows, at, err := s.List(t.Context(), kind)
+	if err != nil {
+		t.Fatalf("List %s: %v", kind, err)
+	}
+	return rows, at
+}
+
+func wantError(t *testing.T, what string, got, want error) {
+	t.Helper()
+	if !errors.Is(got, want) {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+// wantRow compares what a store may not change, the version too.
+func wantRow(t *testing.T, what string, got, want store.Row) {
+	t.Helper()
+	if difference := differs(got, want); difference != "" {
+		t.Errorf("%s: %s", what, difference)
+	}
+}
+
+func differs(got, want store.Row) string {
+	switch {
+	case got.Key != want.Key:
+		return fmt.Sprintf("key %v, want %v", got.Key, want.Key)
+	case got.Version != want.Version:
+		return fmt.Sprintf("%s: version %s, want %s", got.Key, got.Version, want.Version)
+	case !bytes.Equal(got.Body, want.Body):
+		return fmt.Sprintf("%s: body %q, want %q", got.Key, got.Body, want.Body)
+	case !got.Created.Equal(want.Created) || !got.Modified.Equal(want.Modified):
+		return fmt.Sprintf("%s: times %v %v, want %v %v", got.Key, got.Created, got.Modified, want.Created, want.Modified)
+	case (got.Owner == nil) != (want.Owner == nil) || got.Owner != nil && *got.Owner != *want.Owner:
+		return fmt.Sprintf("%s: owner %v, want %v", got.Key, got.Owner, want.Owner)
+	}
+	return ""
+}
+
+// eventually asks again until a condition holds, for what the contract promises "soon after".
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	end := time.After(patience)
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatalf("not within %s: %s", patience, what)
+		}
+	}
+}
+
+func gone(s store.Store, k resource.Key) func() bool {
+	return func() bool {
+		_, err := s.Get(context.Background(), k)
+		return errors.Is(err, store.ErrNotFound)
+	}
+}

@@ -1,0 +1,281 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"weft/internal/store"
+	"weft/resource"
+)
+
+// receive answers the next events, and fails where the channel was closed or nothing comes.
+func receive(t *testing.T, events <-chan []store.Event) []store.Event {
+	t.Helper()
+	select {
+	case batch, ok := <-events:
+		if !ok {
+			t.Fatal("the watch was closed")
+		}
+		return batch
+	case <-time.After(patience):
+		t.Fatal("no event came")
+	}
+	return nil
+}
+
+// collect answers the next n events.
+func collect(t *testing.T, events <-chan []store.Event, n int) []store.Event {
+	t.Helper()
+	var all []store.Event
+	for len(all) < n {
+		all = append(all, receive(t, events)...)
+	}
+	if len(all) > n {
+		t.Fatalf("%d events came, want %d", len(all), n)
+	}
+	return all
+}
+
+func watch(t *testing.T, s store.Store, kind string, from store.Cursor) <-chan []store.Event {
+	t.Helper()
+	events, err := s.Watch(t.Context(), kind, from)
+	if err != nil {
+		t.Fatalf("Watch %s: %v", kind, err)
+	}
+	return events
+}
+
+// history writes four events of the kind Thing, and one of another kind between them.
+func history(t *testing.T, s store.Store) []store.Event {
+	t.Helper()
+	first := create(t, s, key("a"), "one")
+	create(t, s, resource.Key{Kind: "Other", Name: "x"}, "")
+	second := update(t, s, first, "two")
+	third := create(t, s, key("b"), "")
+	remove(t, s, key("a"))
+	return []store.Event{{Row: first}, {Row: second}, {Row: third}, {Row: second, Deleted: true}}
+}
+
+func wantEvents(t *testing.T, got, want []store.Event) {
+	t.Helper()
+	for i, e := range got {
+		wantRow(t, fmt.Sprintf("event %d", i), e.Row, want[i].Row)
+		if e.Deleted != want[i].Deleted || e.Cursor == "" {
+			t.Errorf("event %d: deleted %v, want %v; cursor %q", i, e.Deleted, want[i].Deleted, e.Cursor)
+		}
+	}
+}
+
+func testWatch(t *testing.T, s store.Store) {
+	create(t, s, key("before"), "")
+	_, at := list(t, s, "Thing")
+	live := watch(t, s, "Thing", at)
+	want := history(t, s)
+	wantEvents(t, collect(t, live, len(want)), want)
+	late := watch(t, s, "Thing", at)
+	wantEvents(t, collect(t, late, len(want)), want)
+}
+
+func testResume(t *testing.T, s store.Store) {
+	_, at := list(t, s, "Thing")
+	want := history(t, s)
+	all := collect(t, watch(t, s, "Thing", at), len(want))
+	for i, e := range all[:len(all)-1] {
+		rest := collect(t, watch(t, s, "Thing", e.Cursor), len(all)-1-i)
+		wantEvents(t, rest, want[i+1:])
+	}
+	_, end := list(t, s, "Thing")
+	afterList, afterEvent := watch(t, s, "Thing", end), watch(t, s, "Thing", all[len(all)-1].Cursor)
+	next := []store.Event{{Row: create(t, s, key("next"), "")}}
+	wantEvents(t, collect(t, afterList, 1), next)
+	wantEvents(t, collect(t, afterEvent, 1), next)
+}
+
+func testWatchEnds(t *testing.T, s store.Store) {
+	_, at := list(t, s, "Thing")
+	for _, pending := range []bool{false, true} {
+		ctx, cancel := context.WithCancel(t.Context())
+		events, err := s.Watch(ctx, "Thing", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pending {
+			create(t, s, key("a"), "")
+		}
+		cancel()
+		eventually(t, "the channel is closed", func() bool {
+			_, open := <-events
+			return !open
+		})
+	}
+}
+
+func testWatchOwner(t *testing.T, s store.Store) {
+	create(t, s, key("root"), "")
+	owner := key("root")
+	if _, err := s.Create(t.Context(), store.Row{Key: resource.Key{Kind: "Leaf", Name: "x"}, Owner: &owner, Body: []byte("last")}); err != nil {
+		t.Fatal(err)
+	}
+	_, at := list(t, s, "Leaf")
+	events := watch(t, s, "Leaf", at)
+	remove(t, s, key("root"))
+	e := collect(t, events, 1)[0]
+	if !e.Deleted || string(e.Row.Body) != "last" {
+		t.Errorf("the event is of %q, deleted %v", e.Row.Body, e.Deleted)
+	}
+}
+
+func testTooOld(t *testing.T, s store.Store) {
+	_, old := list(t, s, "Thing")
+	row := create(t, s, key("a"), "")
+	for range 250 {
+		row = update(t, s, row, "x")
+	}
+	_, err := s.Watch(t.Context(), "Thing", old)
+	wantError(t, "Watch from a cursor 250 events back, with a history of 10", err, store.ErrTooOld)
+	_, at := list(t, s, "Thing")
+	events := watch(t, s, "Thing", at)
+	update(t, s, row, "y")
+	collect(t, events, 1)
+}
+
+func testForeignCursor(t *testing.T, s store.Store) {
+	create(t, s, key("a"), "")
+	for _, from := range []store.Cursor{"", "x", "-1", "9223372036854775807", "99999999999999999999"} {
+		_, err := s.Watch(t.Context(), "Thing", from)
+		wantError(t, fmt.Sprintf("Watch from %q", from), err, store.ErrTooOld)
+	}
+}
+
+func testBehind(t *testing.T, s store.Store) {
+	_, at := list(t, s, "Thing")
+	events := watch(t, s, "Thing", at)
+	row := create(t, s, key("a"), "0")
+	for i := 1; i <= 500; i++ {
+		row = update(t, s, row, fmt.Sprint(i))
+	}
+	// Whatever the watcher had taken before it fell behind has no gap.
+	next := 0
+	for batch := range events {
+		for _, e := range batch {
+			if got := string(e.Row.Body); got != fmt.Sprint(next) {
+				t.Fatalf("event %d is %s", next, got)
+			}
+			next++
+		}
+		if next == 501 {
+			t.Fatal("500 events waited for the watcher, with a history of 10")
+		}
+	}
+}
+
+func testQuiet(t *testing.T, s store.Store) {
+	quiet := resource.Key{Kind: "Quiet", Name: "x"}
+	create(t, s, quiet, "")
+	_, at := list(t, s, "Quiet")
+	live := watch(t, s, "Quiet", at)
+	row := create(t, s, key("busy"), "")
+	for range 250 {
+		row = update(t, s, row, "x")
+	}
+	late := watch(t, s, "Quiet", at)
+	remove(t, s, quiet)
+	for _, events := range []<-chan []store.Event{live, late} {
+		if e := collect(t, events, 1)[0]; !e.Deleted {
+			t.Error("want the deletion")
+		}
+	}
+}
+
+// testReplicas lets watchers that begin at different moments each keep a replica by what they see, and
+// compares the replicas with the store in the end.
+func testReplicas(t *testing.T, s store.Store) {
+	const writers, writes, watchers = 6, 60, 4
+	var writing, watching sync.WaitGroup
+	half := make(chan struct{}, writers)
+	for w := range writers {
+		writing.Go(func() { scribble(t, s, w, writes, half) })
+	}
+	last := key("last")
+	replicas := make([]map[resource.Key]store.Row, watchers)
+	for i := range watchers {
+		if i == watchers/2 {
+			<-half // the later watchers begin in the middle
+		}
+		watching.Go(func() { replicas[i] = replicate(t, s, last) })
+	}
+	writing.Wait()
+	create(t, s, last, "")
+	watching.Wait()
+	rows, _ := list(t, s, "Thing")
+	for i, replica := range replicas {
+		if len(replica) != len(rows) {
+			t.Errorf("replica %d has %d rows, the store %d", i, len(replica), len(rows))
+		}
+		for _, row := range rows {
+			wantRow(t, fmt.Sprintf("replica %d", i), replica[row.Key], row)
+		}
+	}
+}
+
+// scribble creates, updates and deletes rows of its own, and says so when it is half done.
+func scribble(t *testing.T, s store.Store, writer, writes int, half chan<- struct{}) {
+	ctx, random := t.Context(), rand.New(rand.NewPCG(uint64(writer), 1))
+	for n := range writes {
+		if n == writes/2 {
+			half <- struct{}{}
+		}
+		k := key(fmt.Sprintf("w%d-%d", writer, random.IntN(5)))
+		row, err := s.Get(ctx, k)
+		switch {
+		case err != nil:
+			_, err = s.Create(ctx, store.Row{Key: k, Body: []byte("created")})
+		case random.IntN(3) == 0:
+			err = s.Delete(ctx, k, row.Version)
+		default:
+			row.Body = fmt.Appendf(nil, "%d", n)
+			_, err = s.Update(ctx, row)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", k, err)
+		}
+	}
+}
+
+// replicate lists and then applies events until it sees the last row.
+func replicate(t *testing.T, s store.Store, last resource.Key) map[resource.Key]store.Row {
+	replica := map[resource.Key]store.Row{}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	rows, at, err := s.List(ctx, last.Kind)
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	for _, row := range rows {
+		replica[row.Key] = row
+	}
+	events, err := s.Watch(ctx, last.Kind, at)
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	for batch := range events {
+		for _, e := range batch {
+			if e.Deleted {
+				delete(replica, e.Row.Key)
+				continue
+			}
+			replica[e.Row.Key] = e.Row
+			if e.Row.Key == last {
+				return replica
+			}
+		}
+	}
+	t.Error("the watch ended before the last row")
+	return nil
+}
