@@ -111,16 +111,18 @@ func narrowest(pairs map[string]string, preferred string) (key, value string, ok
 	return key, value, ok
 }
 
-// member is one inbound that a selector matches, with the defaults filled in.
-type member struct {
-	dataplane *resource.Object[kind.Dataplane]
-	inbound   kind.Inbound
+// Member is one inbound that a selector matches, with the defaults filled in.
+type Member struct {
+	Dataplane *resource.Object[kind.Dataplane]
+	Inbound   kind.Inbound
+	Serving   bool // its proxy serves it
+	Healthy   bool // its owner, its probe and its agent say that it may be used
 }
 
-// members are the inbounds that a selector matches. Ignored ones are no part of any match.
+// Members are the inbounds that a selector matches. Ignored ones are no part of any match.
 // (Adding inbounds in runtime.)
-func (s *State) members(r *table.Reader, mesh string, selector *kind.ServiceSelector) []member {
-	var members []member
+func (s *State) Members(r *table.Reader, mesh string, selector *kind.ServiceSelector) []Member {
+	var members []Member
 	for _, dp := range s.candidates(r, mesh, selector) {
 		if selector.DataplaneLabels != nil && !selector.DataplaneLabels.Matches(dp.Labels) {
 			continue
@@ -129,11 +131,26 @@ func (s *State) members(r *table.Reader, mesh string, selector *kind.ServiceSele
 		for _, in := range n.Inbound {
 			in = n.Effective(in)
 			if in.State != kind.Ignored && kind.Subset(selector.DataplaneTags, in.Tags) {
-				members = append(members, member{dp, in})
+				members = append(members, s.member(r, dp, in))
 			}
 		}
 	}
 	return members
+}
+
+func (s *State) member(r *table.Reader, dp *resource.Object[kind.Dataplane], in kind.Inbound) Member {
+	m := Member{Dataplane: dp, Inbound: in}
+	serving, ok := s.Servings.Find(r, dp.Mesh, dp.Name)
+	if !ok {
+		return m
+	}
+	for i := range serving.Spec.Inbounds {
+		if served := &serving.Spec.Inbounds[i]; served.Address == in.Address && served.Port == in.Port {
+			m.Serving = true
+			m.Healthy = in.State == kind.Ready && !served.Unhealthy && !serving.Spec.Draining
+		}
+	}
+	return m
 }
 
 func (s *State) serviceIdentities(r *table.Reader, key ServiceKey) []string {
@@ -142,8 +159,8 @@ func (s *State) serviceIdentities(r *table.Reader, key ServiceKey) []string {
 		return nil
 	}
 	var ids []string
-	for _, m := range s.members(r, key.Mesh, &service.Spec.Selector) {
-		if id := s.Identity.Get(r, ProxyKey{m.dataplane.Mesh, m.dataplane.Name}); id != nil && id.SpiffeID != "" {
+	for _, m := range s.Members(r, key.Mesh, &service.Spec.Selector) {
+		if id := s.Identity.Get(r, ProxyKey{m.Dataplane.Mesh, m.Dataplane.Name}); id != nil && id.SpiffeID != "" {
 			ids = append(ids, id.SpiffeID)
 		}
 	}
@@ -208,14 +225,14 @@ func (s *State) endpoints(r *table.Reader, key DestinationKey) *Endpoints {
 	if !ok {
 		return published
 	}
-	for _, m := range s.members(r, key.Mesh, &service.Spec.Selector) {
-		if m.inbound.State != kind.Ready || !targets(port, &m.inbound) || !s.serves(r, &m) {
+	for _, m := range s.Members(r, key.Mesh, &service.Spec.Selector) {
+		if !m.Serving || !m.Healthy || !targets(port, &m.Inbound) {
 			continue
 		}
 		published.Endpoints = append(published.Endpoints, Endpoint{
-			Address: m.inbound.Address,
-			Port:    m.inbound.Port,
-			Proxy:   ProxyKey{m.dataplane.Mesh, m.dataplane.Name},
+			Address: m.Inbound.Address,
+			Port:    m.Inbound.Port,
+			Proxy:   ProxyKey{m.Dataplane.Mesh, m.Dataplane.Name},
 		})
 	}
 	slices.SortFunc(published.Endpoints, func(a, b Endpoint) int {
@@ -225,16 +242,6 @@ func (s *State) endpoints(r *table.Reader, key DestinationKey) *Endpoints {
 		return a.Address == b.Address && a.Port == b.Port
 	})
 	return published
-}
-
-func (s *State) serves(r *table.Reader, m *member) bool {
-	serving, ok := s.Servings.Find(r, m.dataplane.Mesh, m.dataplane.Name)
-	if !ok || serving.Spec.Draining {
-		return false
-	}
-	return slices.ContainsFunc(serving.Spec.Inbounds, func(in kind.ServedInbound) bool {
-		return in.Address == m.inbound.Address && in.Port == m.inbound.Port && !in.Unhealthy
-	})
 }
 
 // selection is one entry of a class's reach.

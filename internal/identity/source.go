@@ -1,0 +1,46 @@
+package identity
+
+import (
+	"fmt"
+
+	"weft/kind"
+)
+
+// CAText answers the CA of a Bundled MeshIdentity, the certificate in PEM followed by the private key in
+// PEM: what the user provides, else the Secret that the control plane makes. It is nil, without an error,
+// where that Secret is still to be made. secret finds the data of a Secret of the MeshIdentity's mesh.
+func CAText(spec *kind.MeshIdentity, name string, secret func(name string) ([]byte, bool)) ([]byte, error) {
+	if b := spec.Provider.Bundled; b != nil && b.CA != nil {
+		certificate, err := read(b.CA.Certificate, "spec.provider.bundled.ca.certificate", secret)
+		if err != nil {
+			return nil, err
+		}
+		key, err := read(b.CA.PrivateKey, "spec.provider.bundled.ca.privateKey", secret)
+		if err != nil {
+			return nil, err
+		}
+		return append(append(append([]byte(nil), certificate...), '\n'), key...), nil
+	}
+	if text, ok := secret(CASecretName(name)); ok {
+		return text, nil
+	}
+	if b := spec.Provider.Bundled; b != nil && b.Autogenerate != nil && b.Autogenerate.Enabled != nil && !*b.Autogenerate.Enabled {
+		return nil, fmt.Errorf("spec.provider.bundled.autogenerate is off and there is no spec.provider.bundled.ca: provide one of them")
+	}
+	return nil, nil
+}
+
+func read(source *kind.DataSource, field string, secret func(string) ([]byte, bool)) ([]byte, error) {
+	switch {
+	case source == nil:
+		return nil, fmt.Errorf("%s: is missing; name a Secret", field)
+	case source.InsecureInline != nil:
+		return []byte(source.InsecureInline.Value), nil
+	case source.SecretRef != nil:
+		if data, ok := secret(source.SecretRef.Name); ok {
+			return data, nil
+		}
+		return nil, fmt.Errorf("%s: there is no Secret %q in the mesh; create it", field, source.SecretRef.Name)
+	}
+	return nil, fmt.Errorf("%s: names neither a Secret nor a value", field)
+}

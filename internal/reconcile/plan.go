@@ -1,0 +1,359 @@
+// Package reconcile keeps what the control plane itself writes in line with what users wrote: virtual
+// IPs, services made for kuma.io/service tags, certificate authorities and MeshTrusts of MeshIdentities,
+// and statuses.
+//
+// A [Plan] is pure: it answers what is to be written for one unit at one time, and when to ask again. The
+// [Reconciler] asks it whenever something that the unit reads has changed.
+package reconcile
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"weft/internal/graph"
+	"weft/internal/identity"
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// Grace is how long a generated MeshService stays after its last Dataplane.
+const Grace = time.Hour
+
+// Unit is what is reconciled at once.
+type Unit struct {
+	// Kind is MeshService, MeshIdentity, or [TagUnit] with the tag's value as the name.
+	Kind, Mesh, Name string
+}
+
+// TagUnit is the kind of units that stand for one value of kuma.io/service.
+const TagUnit = "tag"
+
+// Step is one thing to do. Exactly one field is set.
+type Step struct {
+	Put    resource.Any
+	Delete *resource.Key
+	NewCA  *NewCA
+}
+
+// NewCA asks for a CA of a trust domain, stored as a Secret unless that is there by then.
+type NewCA struct {
+	Secret      resource.Key
+	TrustDomain string
+}
+
+// Plan decides what is to be written.
+type Plan struct {
+	State *graph.State
+	// ServiceCIDR is where virtual IPs of MeshServices come from.
+	ServiceCIDR netip.Prefix
+
+	facts     *table.Derived[graph.ServiceKey, facts]
+	generated *table.Derived[tagKey, *kind.MeshService]
+}
+
+type tagKey struct{ Mesh, Value string }
+
+// facts are what a MeshService's status is made of.
+type facts struct {
+	identities string // joined with a space, so that facts are comparable
+	secured    bool
+	count      kind.DataplaneCount
+}
+
+// NewPlan adds what plans read to a state, before its first commit.
+func NewPlan(state *graph.State, cidr netip.Prefix) *Plan {
+	p := &Plan{State: state, ServiceCIDR: cidr}
+	p.facts = table.NewDerived(state.DB, "service facts", p.serviceFacts, func(a, b facts) bool { return a == b })
+	p.generated = table.NewDerived(state.DB, "generated services", p.generatedService, equalServices)
+	return p
+}
+
+func equalServices(a, b *kind.MeshService) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return slices.EqualFunc(a.Ports, b.Ports, equalPorts)
+}
+
+func equalPorts(a, b kind.ServicePort) bool {
+	return a.Port == b.Port && a.Name == b.Name && a.AppProtocol == b.AppProtocol
+}
+
+// For answers what one unit needs now, and when to ask again though nothing has changed (zero: never).
+func (p *Plan) For(r *table.Reader, u Unit, now time.Time) (steps []Step, again time.Time) {
+	switch u.Kind {
+	case kind.MeshServices.Name:
+		return p.service(r, graph.ServiceKey{Mesh: u.Mesh, Name: u.Name}, now)
+	case TagUnit:
+		return p.tag(r, tagKey{u.Mesh, u.Name}), time.Time{}
+	case kind.MeshIdentities.Name:
+		return p.identity(r, u.Mesh, u.Name, now), time.Time{}
+	}
+	panic("reconcile: no such unit: " + u.Kind)
+}
+
+func (p *Plan) serviceFacts(r *table.Reader, key graph.ServiceKey) facts {
+	service, ok := p.State.Services.Find(r, key.Mesh, key.Name)
+	if !ok {
+		return facts{}
+	}
+	ids := p.State.ServiceIdentities.Get(r, key)
+	f := facts{identities: strings.Join(ids, " "), secured: len(ids) > 0}
+	for _, m := range p.State.Members(r, key.Mesh, &service.Spec.Selector) {
+		f.count.Total++
+		if m.Serving {
+			f.count.Connected++
+		}
+		if m.Serving && m.Healthy {
+			f.count.Healthy++
+		}
+	}
+	return f
+}
+
+// service gives a MeshService its virtual IP, its identities and its status, and ends a generated one
+// that nobody serves any more.
+func (p *Plan) service(r *table.Reader, key graph.ServiceKey, now time.Time) (steps []Step, again time.Time) {
+	service, ok := p.State.Services.Find(r, key.Mesh, key.Name)
+	if !ok {
+		return nil, time.Time{}
+	}
+	f := p.facts.Get(r, key)
+	if spec, differs := withIdentities(service, f); differs {
+		steps = append(steps, Step{Put: spec})
+	}
+	var old kind.MeshServiceStatus
+	if stored, ok := p.State.ServiceStatuses.Find(r, key.Mesh, key.Name); ok {
+		old = stored.Spec
+	}
+	status := kind.MeshServiceStatus{
+		VIPs:             old.VIPs,
+		TLS:              &kind.TLSStatus{Status: "NotReady"},
+		DataplaneProxies: &f.count,
+		Conditions:       old.Conditions,
+	}
+	if f.secured {
+		status.TLS.Status = "Ready"
+	}
+	if len(status.VIPs) == 0 {
+		status.VIPs = []kind.VIP{{IP: p.freeVIP(r, key).String()}}
+	}
+	if service.Label(kind.ManagedBy) == kind.GeneratedBy && f.count.Total == 0 {
+		status.Abandoned = cmp.Or(old.Abandoned, &kind.Time{Time: now})
+		again = status.Abandoned.Add(Grace)
+		if !now.Before(again) {
+			gone := kind.MeshServices.Key(key.Mesh, key.Name)
+			return []Step{{Delete: &gone}}, time.Time{}
+		}
+	}
+	return append(steps, Step{Put: kind.MeshServiceStatuses.Make(key.Mesh, key.Name, status)}), again
+}
+
+func withIdentities(service *resource.Object[kind.MeshService], f facts) (*resource.Object[kind.MeshService], bool) {
+	state := "Unavailable"
+	if f.count.Healthy > 0 {
+		state = "Available"
+	}
+	var ids []kind.ServiceIdentity
+	if tag, ok := service.Spec.Selector.DataplaneTags[kind.ServiceTag]; ok {
+		ids = append(ids, kind.ServiceIdentity{Type: kind.ServiceTagIdentity, Value: tag})
+	}
+	for _, id := range strings.Fields(f.identities) {
+		ids = append(ids, kind.ServiceIdentity{Type: kind.SpiffeIdentity, Value: id})
+	}
+	if service.Spec.State == state && slices.Equal(service.Spec.Identities, ids) {
+		return nil, false
+	}
+	updated := *service
+	updated.Spec.State, updated.Spec.Identities = state, ids
+	return &updated, true
+}
+
+// freeVIP begins at a place that depends on the name alone, so that a service mostly has the same
+// address in every world that is built from the same resources.
+func (p *Plan) freeVIP(r *table.Reader, key graph.ServiceKey) netip.Addr {
+	base := binary.BigEndian.Uint32(p.ServiceCIDR.Masked().Addr().AsSlice())
+	size := uint32(1) << (32 - p.ServiceCIDR.Bits())
+	h := fnv.New32a()
+	fmt.Fprintf(h, "%s/%s", key.Mesh, key.Name)
+	for i := h.Sum32(); ; i++ {
+		var raw [4]byte
+		binary.BigEndian.PutUint32(raw[:], base+1+i%(size-2)) // neither the network's address nor the last one
+		if addr := netip.AddrFrom4(raw); len(p.State.VIPOwners.List(r, addr.String())) == 0 {
+			return addr
+		}
+	}
+}
+
+// generatedService is the MeshService that a tag asks for; nil where somebody wrote one for it, or no
+// Dataplane has the tag.
+func (p *Plan) generatedService(r *table.Reader, key tagKey) *kind.MeshService {
+	selector := kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: key.Value}}
+	for _, service := range p.State.ServicesByTag.List(r, graph.TagKey(key.Mesh, kind.ServiceTag, key.Value)) {
+		if service.Label(kind.ManagedBy) != kind.GeneratedBy {
+			return nil
+		}
+	}
+	spec := &kind.MeshService{Selector: selector}
+	for _, m := range p.State.Members(r, key.Mesh, &selector) {
+		if !slices.ContainsFunc(spec.Ports, func(port kind.ServicePort) bool { return port.Port == m.Inbound.Port }) {
+			spec.Ports = append(spec.Ports, kind.ServicePort{Port: m.Inbound.Port, Name: m.Inbound.Name, AppProtocol: m.Inbound.Protocol})
+		}
+	}
+	if len(spec.Ports) == 0 {
+		return nil
+	}
+	slices.SortFunc(spec.Ports, func(a, b kind.ServicePort) int { return cmp.Compare(a.Port, b.Port) })
+	return spec
+}
+
+// tag writes the generated service. Its ports only grow here: one that its last Dataplane took along
+// goes with the service.
+func (p *Plan) tag(r *table.Reader, key tagKey) []Step {
+	wanted := p.generated.Get(r, key)
+	if wanted == nil {
+		return nil
+	}
+	name := serviceName(key.Value)
+	service := kind.MeshServices.Make(key.Mesh, name, *wanted)
+	service.Labels = map[string]string{kind.ManagedBy: kind.GeneratedBy}
+	if stored, ok := p.State.Services.Find(r, key.Mesh, name); ok {
+		if stored.Label(kind.ManagedBy) != kind.GeneratedBy {
+			return nil
+		}
+		merged := *stored
+		merged.Spec.Ports = mergePorts(stored.Spec.Ports, wanted.Ports)
+		if slices.EqualFunc(merged.Spec.Ports, stored.Spec.Ports, equalPorts) {
+			return nil
+		}
+		service = &merged
+	}
+	return []Step{{Put: service}}
+}
+
+func mergePorts(old, wanted []kind.ServicePort) []kind.ServicePort {
+	ports := slices.Clone(wanted)
+	for _, port := range old {
+		if !slices.ContainsFunc(wanted, func(w kind.ServicePort) bool { return w.Port == port.Port }) {
+			ports = append(ports, port)
+		}
+	}
+	slices.SortFunc(ports, func(a, b kind.ServicePort) int { return cmp.Compare(a.Port, b.Port) })
+	return ports
+}
+
+// serviceName makes a resource's name of a tag's value: lower case letters, digits and dashes.
+func serviceName(tag string) string {
+	name := strings.Map(func(c rune) rune {
+		switch {
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9':
+			return c
+		case 'A' <= c && c <= 'Z':
+			return c - 'A' + 'a'
+		}
+		return '-'
+	}, tag)
+	if name = strings.Trim(name, "-"); name == tag && len(name) <= 63 {
+		return name
+	}
+	h := fnv.New32a()
+	h.Write([]byte(tag))
+	return fmt.Sprintf("%s-%08x", strings.Trim(name[:min(len(name), 54)], "-"), h.Sum32())
+}
+
+// trustDomain renders the template of the trust domain, which must be the same for every Dataplane.
+func (p *Plan) trustDomain(mi *resource.Object[kind.MeshIdentity]) (string, error) {
+	alone := mi.Spec
+	alone.SpiffeID = &kind.SpiffeIDTemplate{Path: "/any"}
+	if mi.Spec.SpiffeID != nil {
+		alone.SpiffeID.TrustDomain = mi.Spec.SpiffeID.TrustDomain
+	}
+	_, domain, err := identity.SpiffeID(&alone, mi.Mesh, p.State.Zone, "", nil, &kind.Dataplane{})
+	return domain, err
+}
+
+// identity makes a MeshIdentity's CA and MeshTrust, and says how it stands.
+func (p *Plan) identity(r *table.Reader, mesh, name string, now time.Time) []Step {
+	mi, ok := p.State.Identities.Find(r, mesh, name)
+	if !ok {
+		return nil
+	}
+	var steps []Step
+	state := kind.Condition{Type: "Ready", Status: "True", Reason: "Ready", Message: "certificates are signed"}
+	domain, err := p.trustDomain(mi)
+	if err != nil {
+		state = failed("TrustDomainInvalid", err)
+	} else if root, reason, err := p.root(r, mi, now); err != nil {
+		state = failed(reason, err)
+	} else if root == "" {
+		state = kind.Condition{Type: "Ready", Status: "False", Reason: "CAMissing", Message: "the certificate authority is being made"}
+		steps = append(steps, Step{NewCA: &NewCA{kind.Secrets.Key(mesh, identity.CASecretName(name)), domain}})
+	} else {
+		steps = append(steps, p.meshTrust(r, mi, domain, root)...)
+	}
+	status := kind.MeshIdentityStatus{Conditions: []kind.Condition{state}}
+	return append(steps, Step{Put: kind.MeshIdentityStatuses.Make(mesh, name, status)})
+}
+
+func failed(reason string, err error) kind.Condition {
+	return kind.Condition{Type: "Ready", Status: "False", Reason: reason, Message: err.Error()}
+}
+
+// root answers the root certificate of a MeshIdentity's CA in PEM, or "" where the CA is still to be made.
+func (p *Plan) root(r *table.Reader, mi *resource.Object[kind.MeshIdentity], now time.Time) (root, reason string, err error) {
+	text, err := identity.CAText(&mi.Spec, mi.Name, func(name string) ([]byte, bool) {
+		secret, ok := p.State.Secrets.Find(r, mi.Mesh, name)
+		if !ok {
+			return nil, false
+		}
+		return secret.Spec.Data, true
+	})
+	if err != nil {
+		return "", "CAMissing", err
+	}
+	if text == nil {
+		return "", "", nil
+	}
+	ca, err := identity.ParseCA(text)
+	if err != nil {
+		return "", "CAInvalid", err
+	}
+	if !now.Before(ca.NotAfter()) {
+		return "", "CAExpired", fmt.Errorf("the CA of MeshIdentity %s/%s ended at %s", mi.Mesh, mi.Name, ca.NotAfter().UTC().Format(time.RFC3339))
+	}
+	return ca.Root(), "", nil
+}
+
+// meshTrust writes the MeshTrust of a MeshIdentity. Roots are added to it and never taken away: leaves
+// that an older one signed are believed for as long as an operator leaves it there.
+func (p *Plan) meshTrust(r *table.Reader, mi *resource.Object[kind.MeshIdentity], domain, root string) []Step {
+	if b := mi.Spec.Provider.Bundled; b != nil && b.MeshTrustCreation == "Disabled" {
+		return nil
+	}
+	bundle := kind.CABundle{Type: "Pem", PEM: &kind.PEMBundle{Value: root}}
+	origin := kind.MeshTrustStatus{Origin: &kind.TrustOrigin{
+		KRI: fmt.Sprintf("kri_mid_%s_%s__%s_", mi.Mesh, p.State.Zone, mi.Name),
+	}}
+	status := Step{Put: kind.MeshTrustStatuses.Make(mi.Mesh, mi.Name, origin)}
+	stored, ok := p.State.Trusts.Find(r, mi.Mesh, mi.Name)
+	if !ok || stored.Spec.TrustDomain != domain {
+		trust := kind.MeshTrust{TrustDomain: domain, CABundles: []kind.CABundle{bundle}}
+		return []Step{{Put: kind.MeshTrusts.Make(mi.Mesh, mi.Name, trust)}, status}
+	}
+	holds := func(b kind.CABundle) bool {
+		return b.PEM != nil && strings.TrimSpace(b.PEM.Value) == strings.TrimSpace(root)
+	}
+	if slices.ContainsFunc(stored.Spec.CABundles, holds) {
+		return []Step{status}
+	}
+	updated := *stored
+	updated.Spec.CABundles = append(slices.Clone(stored.Spec.CABundles), bundle)
+	return []Step{{Put: &updated}, status}
+}

@@ -1,0 +1,230 @@
+package reconcile
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"weft/internal/graph"
+	"weft/internal/identity"
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// Writer stores what a plan asks for. Put is for the control plane's own writes, and changes nothing
+// where the resource is stored as it is.
+type Writer interface {
+	Put(ctx context.Context, o resource.Any) error
+	// Create stores a resource that is not there, and does nothing where it is.
+	Create(ctx context.Context, o resource.Any) error
+	Delete(ctx context.Context, key resource.Key) error
+}
+
+// Delays between a change and the writes that follow from it. Counts in statuses are for readers, so
+// they wait for each other; what is needed to serve does not.
+const (
+	soon   = 10 * time.Millisecond
+	calmly = time.Second
+	retry  = 2 * time.Second
+)
+
+// Reconciler runs plans.
+type Reconciler struct {
+	plan   *Plan
+	writer Writer
+	log    *slog.Logger
+
+	// pinned are the facts and generated services that are followed. They belong to the table's writer.
+	pinnedServices map[graph.ServiceKey]bool
+	pinnedTags     map[tagKey]bool
+
+	mu   sync.Mutex
+	due  map[Unit]time.Time
+	wake chan struct{}
+}
+
+// New makes a Reconciler.
+func New(plan *Plan, writer Writer, log *slog.Logger) *Reconciler {
+	return &Reconciler{
+		plan: plan, writer: writer, log: log,
+		pinnedServices: map[graph.ServiceKey]bool{},
+		pinnedTags:     map[tagKey]bool{},
+		due:            map[Unit]time.Time{},
+		wake:           make(chan struct{}, 1),
+	}
+}
+
+// Observe is told of every commit, by the table's writer: the rows that were put and removed, and the
+// derived values that differ.
+func (rc *Reconciler) Observe(put []resource.Any, removed []resource.Key, changes *table.Changes, now time.Time) {
+	for _, o := range put {
+		rc.observePut(o, now)
+	}
+	for _, key := range removed {
+		rc.observeRemoved(key, now)
+	}
+	for key := range rc.plan.facts.Changed(changes) {
+		rc.ask(Unit{kind.MeshServices.Name, key.Mesh, key.Name}, now.Add(calmly))
+	}
+	for key := range rc.plan.generated.Changed(changes) {
+		rc.ask(Unit{TagUnit, key.Mesh, key.Value}, now.Add(soon))
+	}
+}
+
+func (rc *Reconciler) observePut(o resource.Any, now time.Time) {
+	key := o.Key()
+	switch o := o.(type) {
+	case *resource.Object[kind.MeshService]:
+		if service := (graph.ServiceKey{Mesh: key.Mesh, Name: key.Name}); !rc.pinnedServices[service] {
+			rc.pinnedServices[service] = true
+			rc.plan.facts.Pin(service)
+		}
+		rc.ask(Unit{key.Kind, key.Mesh, key.Name}, now.Add(soon))
+	case *resource.Object[kind.Dataplane]:
+		for _, in := range o.Spec.Networking.Inbound {
+			if value := in.Tags[kind.ServiceTag]; value != "" {
+				rc.follow(tagKey{key.Mesh, value}, now)
+			}
+		}
+	case *resource.Object[kind.MeshIdentity]:
+		rc.ask(Unit{key.Kind, key.Mesh, key.Name}, now)
+	case *resource.Object[kind.Secret]:
+		rc.askIdentities(key.Mesh, now)
+	}
+}
+
+func (rc *Reconciler) observeRemoved(key resource.Key, now time.Time) {
+	switch key.Kind {
+	case kind.MeshServices.Name:
+		if service := (graph.ServiceKey{Mesh: key.Mesh, Name: key.Name}); rc.pinnedServices[service] {
+			delete(rc.pinnedServices, service)
+			rc.plan.facts.Unpin(service)
+		}
+	case kind.MeshServiceStatuses.Name:
+		rc.ask(Unit{kind.MeshServices.Name, key.Mesh, key.Name}, now.Add(soon))
+	case kind.Secrets.Name, kind.MeshTrusts.Name, kind.MeshIdentityStatuses.Name:
+		rc.askIdentities(key.Mesh, now)
+	}
+}
+
+func (rc *Reconciler) follow(key tagKey, now time.Time) {
+	if rc.pinnedTags[key] {
+		return
+	}
+	rc.pinnedTags[key] = true
+	rc.plan.generated.Pin(key)
+	rc.ask(Unit{TagUnit, key.Mesh, key.Value}, now.Add(soon))
+}
+
+func (rc *Reconciler) askIdentities(mesh string, now time.Time) {
+	snapshot := rc.plan.State.DB.Snapshot()
+	for _, mi := range rc.plan.State.IdentitiesByMesh.List(table.Eval(snapshot), graph.MeshKey(mesh)) {
+		rc.ask(Unit{kind.MeshIdentities.Name, mi.Mesh, mi.Name}, now)
+	}
+}
+
+// ask puts a unit on the list, at the earlier time where it is there already.
+func (rc *Reconciler) ask(u Unit, at time.Time) {
+	rc.mu.Lock()
+	if due, ok := rc.due[u]; !ok || at.Before(due) {
+		rc.due[u] = at
+	}
+	rc.mu.Unlock()
+	select {
+	case rc.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take answers the units that are due, and the time when the next one is (zero: none is listed).
+func (rc *Reconciler) take(now time.Time) (units []Unit, next time.Time) {
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	for u, due := range rc.due {
+		switch {
+		case !due.After(now):
+			units = append(units, u)
+			delete(rc.due, u)
+		case next.IsZero() || due.Before(next):
+			next = due
+		}
+	}
+	return units, next
+}
+
+// Run writes what is due until ctx ends.
+func (rc *Reconciler) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		units, next := rc.take(time.Now())
+		if len(units) > 0 {
+			rc.reconcile(ctx, units)
+			continue
+		}
+		var timer <-chan time.Time
+		if !next.IsZero() {
+			timer = time.After(time.Until(next))
+		}
+		select {
+		case <-rc.wake:
+		case <-timer:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// reconcile asks the plan about every unit on the state as it is when its turn comes, so that two
+// services never choose one virtual IP: what was written is looked up again before the next choice.
+func (rc *Reconciler) reconcile(ctx context.Context, units []Unit) {
+	chosen := map[string]resource.Key{}
+	for _, u := range units {
+		r := table.Eval(rc.plan.State.DB.Snapshot())
+		steps, again := rc.plan.For(r, u, time.Now())
+		if !again.IsZero() {
+			rc.ask(u, again)
+		}
+		for _, step := range steps {
+			if collides(chosen, step) {
+				rc.ask(u, time.Now().Add(soon))
+				break
+			}
+			if err := rc.do(ctx, step); err != nil && ctx.Err() == nil {
+				rc.log.Warn("a write of the control plane's own failed, trying again", "unit", u, "error", err)
+				rc.ask(u, time.Now().Add(retry))
+				break
+			}
+		}
+	}
+}
+
+// collides says whether a step would give away a virtual IP that this round gave to another service,
+// before the table has heard of it.
+func collides(chosen map[string]resource.Key, step Step) bool {
+	status, ok := step.Put.(*resource.Object[kind.MeshServiceStatus])
+	if !ok {
+		return false
+	}
+	for _, vip := range status.Spec.VIPs {
+		if owner, taken := chosen[vip.IP]; taken && owner != status.Key() {
+			return true
+		}
+		chosen[vip.IP] = status.Key()
+	}
+	return false
+}
+
+func (rc *Reconciler) do(ctx context.Context, step Step) error {
+	switch {
+	case step.Put != nil:
+		return rc.writer.Put(ctx, step.Put)
+	case step.Delete != nil:
+		return rc.writer.Delete(ctx, *step.Delete)
+	}
+	certificate, key, err := identity.NewCA(time.Now(), step.NewCA.TrustDomain)
+	if err != nil {
+		return err
+	}
+	secret := kind.Secrets.Make(step.NewCA.Secret.Mesh, step.NewCA.Secret.Name, kind.Secret{Data: append(certificate, key...)})
+	return rc.writer.Create(ctx, secret)
+}
