@@ -9,18 +9,6 @@ import (
 	"weft/kind"
 )
 
-// Workload names the workload of a Dataplane: its label kuma.io/workload, else the tag kuma.io/service of
-// its first inbound, whatever that one's state, else its name.
-func Workload(name string, labels map[string]string, dp *kind.Dataplane) string {
-	if w := labels[kind.WorkloadLabel]; w != "" {
-		return w
-	}
-	if in := dp.Networking.Inbound; len(in) > 0 && in[0].Tags[kind.ServiceTag] != "" {
-		return in[0].Tags[kind.ServiceTag]
-	}
-	return name
-}
-
 // SpiffeID renders the templates of a MeshIdentity for one Dataplane and answers its SPIFFE ID and trust
 // domain, in the form that the SPIFFE specification ("SPIFFE-ID") allows.
 //
@@ -34,7 +22,7 @@ func SpiffeID(spec *kind.MeshIdentity, mesh, zone, name string, labels map[strin
 		pathTemplate = orDefault(t.Path, pathTemplate)
 	}
 	values := templateValues{
-		fields: map[string]string{".Mesh": mesh, ".Zone": zone, ".Workload": Workload(name, labels, dp)},
+		fields: map[string]string{".Mesh": mesh, ".Zone": zone, ".Workload": kind.Workload(name, labels, dp)},
 		labels: labels,
 	}
 	domainText, err := values.render(domainTemplate, labelCharacter, "lower case letters, digits, - and _")

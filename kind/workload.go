@@ -1,0 +1,13 @@
+package kind
+
+// Workload names the workload of a Dataplane: its label kuma.io/workload, else the tag kuma.io/service of
+// its first inbound, whatever that one's state, else its name.
+func Workload(name string, labels map[string]string, dp *Dataplane) string {
+	if w := labels[WorkloadLabel]; w != "" {
+		return w
+	}
+	if in := dp.Networking.Inbound; len(in) > 0 && in[0].Tags[ServiceTag] != "" {
+		return in[0].Tags[ServiceTag]
+	}
+	return name
+}
