@@ -25,7 +25,7 @@ func (c *console) command(name string, args ...string) {
 	for i, a := range args {
 		quoted[i] = quote(a)
 	}
-	c.line(strings.TrimSpace("   $ " + name + " " + strings.Join(quoted, " ")))
+	c.line("   $ " + name + " " + strings.Join(quoted, " "))
 }
 
 // output shows what a command printed.
