@@ -1,0 +1,78 @@
+package envoy
+
+import (
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listeners "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	direct "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/direct_response/v3"
+	tcpproxy "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+
+	"weft/internal/graph"
+	"weft/internal/xds"
+)
+
+const (
+	captureOutboundName = "self_capture_outbound"
+	captureInboundName  = "self_capture_inbound"
+	passthroughName     = "self_capture_passthrough"
+)
+
+// Capture is where the machine redirects connections to: each goes on to the listener of the address that
+// it was going to. What leaves for an address that no listener has goes there unchanged; what comes in for
+// one is closed, since nobody has said who may reach it.
+//
+// With IPv6 there is a listener more for each direction, named with "_ipv6" at the end.
+func Capture(c *graph.Capture) []*xds.Resource {
+	resources := []*xds.Resource{passthroughCluster()}
+	for _, ip := range []struct {
+		six               bool
+		wildcard, postfix string
+	}{{false, "0.0.0.0", ""}, {true, "::", "_ipv6"}} {
+		if !hasFamily(c.IPFamilies, ip.six) {
+			continue
+		}
+		resources = append(resources,
+			capture(captureOutboundName+ip.postfix, ip.wildcard, c.OutboundPort, core.TrafficDirection_OUTBOUND, passthrough()),
+			capture(captureInboundName+ip.postfix, ip.wildcard, c.InboundPort, core.TrafficDirection_INBOUND, refusal()),
+		)
+	}
+	return resources
+}
+
+// hasFamily says whether DualStack, IPv4 or IPv6 has IPv6, or IPv4.
+func hasFamily(families string, six bool) bool {
+	if six {
+		return families != "IPv4"
+	}
+	return families != "IPv6"
+}
+
+// capture closes what was sent to its own port: nothing redirected it, so that passing it on to where it
+// was going would bring it back for ever.
+func capture(name, wildcard string, port uint32, direction core.TrafficDirection, otherwise *listeners.Filter) *xds.Resource {
+	return xds.NewResource(xds.Listener, name, &listeners.Listener{
+		Name:             name,
+		Address:          socketAddress(wildcard, port),
+		UseOriginalDst:   yes(),
+		TrafficDirection: direction,
+		FilterChains: []*listeners.FilterChain{{
+			Name:             "unredirected",
+			FilterChainMatch: &listeners.FilterChainMatch{DestinationPort: number(port)},
+			Filters:          []*listeners.Filter{refusal()},
+		}},
+		DefaultFilterChain: &listeners.FilterChain{
+			Name:    "unknown",
+			Filters: []*listeners.Filter{otherwise},
+		},
+	})
+}
+
+func passthrough() *listeners.Filter {
+	return networkFilter(&tcpproxy.TcpProxy{
+		StatPrefix:       passthroughName,
+		ClusterSpecifier: &tcpproxy.TcpProxy_Cluster{Cluster: passthroughName},
+		IdleTimeout:      duration(idleTimeout),
+	})
+}
+
+// refusal closes a connection without a word.
+func refusal() *listeners.Filter { return networkFilter(&direct.Config{}) }

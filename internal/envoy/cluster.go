@@ -1,0 +1,134 @@
+package envoy
+
+import (
+	clusters "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpoints "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	upstreams "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"weft/internal/graph"
+	"weft/internal/xds"
+	"weft/kind"
+)
+
+// Cluster is how the proxies of a class reach a destination. It is the same for all of them but for
+// secured, which says whether they have an identity: those that do use mutual TLS with a destination
+// that has identities, and take nobody else for it.
+//
+// Its endpoints come as the assignment of the same name.
+func Cluster(d *graph.Destination, secured bool) *xds.Resource {
+	cluster := &clusters.Cluster{
+		Name:                 d.Key.String(),
+		ClusterDiscoveryType: &clusters.Cluster_Type{Type: clusters.Cluster_EDS},
+		// The assignment's name is the cluster's, and so distinct: two clusters that name one
+		// assignment stall each other on a delta stream.
+		EdsClusterConfig:              &clusters.Cluster_EdsClusterConfig{EdsConfig: ads()},
+		ConnectTimeout:                duration(connectTimeout),
+		CircuitBreakers:               breakers(breakerLimit),
+		OutlierDetection:              deadHosts(),
+		IgnoreHealthOnHostRemoval:     true,
+		TypedExtensionProtocolOptions: protocolOptions(d.Protocol, nil),
+	}
+	if secured && len(d.Identities) > 0 {
+		cluster.TransportSocket = clientTLS(d)
+	}
+	return xds.NewResource(xds.Cluster, cluster.Name, cluster)
+}
+
+// Assignment is the endpoints of a destination. One without endpoints is empty rather than absent, since
+// a cluster that waits for its assignment holds up all others.
+func Assignment(e *graph.Endpoints) *xds.Resource {
+	assignment := &endpoints.ClusterLoadAssignment{ClusterName: e.Destination.String()}
+	if len(e.Endpoints) > 0 {
+		locality := &endpoints.LocalityLbEndpoints{}
+		for _, endpoint := range e.Endpoints {
+			locality.LbEndpoints = append(locality.LbEndpoints, lbEndpoint(endpoint.Address, endpoint.Port))
+		}
+		assignment.Endpoints = []*endpoints.LocalityLbEndpoints{locality}
+	}
+	return xds.NewResource(xds.Endpoint, assignment.ClusterName, assignment)
+}
+
+// localCluster is the application behind an inbound.
+func localCluster(name string, l *graph.InboundListener) *xds.Resource {
+	return xds.NewResource(xds.Cluster, name, &clusters.Cluster{
+		Name:                 name,
+		ClusterDiscoveryType: &clusters.Cluster_Type{Type: clusters.Cluster_STATIC},
+		ConnectTimeout:       duration(localConnectTimeout),
+		CircuitBreakers:      breakers(localBreakerLimit),
+		LoadAssignment: &endpoints.ClusterLoadAssignment{
+			ClusterName: name,
+			Endpoints: []*endpoints.LocalityLbEndpoints{{
+				LbEndpoints: []*endpoints.LbEndpoint{lbEndpoint(l.ServiceAddress, l.ServicePort)},
+			}},
+		},
+		TypedExtensionProtocolOptions: protocolOptions(l.Protocol, &core.HttpProtocolOptions{
+			IdleTimeout: duration(localIdleTimeout),
+		}),
+	})
+}
+
+// passthroughCluster sends a connection where it was going.
+func passthroughCluster() *xds.Resource {
+	return xds.NewResource(xds.Cluster, passthroughName, &clusters.Cluster{
+		Name:                 passthroughName,
+		ClusterDiscoveryType: &clusters.Cluster_Type{Type: clusters.Cluster_ORIGINAL_DST},
+		LbPolicy:             clusters.Cluster_CLUSTER_PROVIDED,
+		ConnectTimeout:       duration(connectTimeout),
+		CircuitBreakers:      breakers(localBreakerLimit),
+	})
+}
+
+func lbEndpoint(address string, port uint32) *endpoints.LbEndpoint {
+	return &endpoints.LbEndpoint{HostIdentifier: &endpoints.LbEndpoint_Endpoint{
+		Endpoint: &endpoints.Endpoint{Address: socketAddress(address, port)},
+	}}
+}
+
+// breakers allows as many retries as requests: how often one request is retried is bounded already, and a
+// lower limit would fail requests just when half of a destination has died.
+func breakers(limit uint32) *clusters.CircuitBreakers {
+	return &clusters.CircuitBreakers{Thresholds: []*clusters.CircuitBreakers_Thresholds{{
+		MaxConnections:     number(limit),
+		MaxPendingRequests: number(limit),
+		MaxRequests:        number(limit),
+		MaxRetries:         number(limit),
+	}}}
+}
+
+// deadHosts sets aside, for a growing while, an endpoint that could not be reached five times in a row.
+// What an application answers is never held against its endpoint.
+func deadHosts() *clusters.OutlierDetection {
+	return &clusters.OutlierDetection{
+		SplitExternalLocalOriginErrors:  true,
+		EnforcingConsecutive_5Xx:        number(0),
+		EnforcingSuccessRate:            number(0),
+		EnforcingLocalOriginSuccessRate: number(0),
+		MaxEjectionPercent:              number(ejectableHosts),
+	}
+}
+
+const protocolOptionsName = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+
+// protocolOptions says which version of HTTP the other side is spoken to. HTTP/1.1 with nothing else to
+// say is Envoy's default, and bytes have no options.
+func protocolOptions(protocol kind.Protocol, common *core.HttpProtocolOptions) map[string]*anypb.Any {
+	if !protocol.IsHTTP() || protocol == kind.HTTP && common == nil {
+		return nil
+	}
+	version := &upstreams.HttpProtocolOptions_ExplicitHttpConfig{}
+	if protocol == kind.HTTP {
+		version.ProtocolConfig = &upstreams.HttpProtocolOptions_ExplicitHttpConfig_HttpProtocolOptions{
+			HttpProtocolOptions: &core.Http1ProtocolOptions{},
+		}
+	} else {
+		version.ProtocolConfig = &upstreams.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{
+			Http2ProtocolOptions: &core.Http2ProtocolOptions{},
+		}
+	}
+	return map[string]*anypb.Any{protocolOptionsName: pack(&upstreams.HttpProtocolOptions{
+		CommonHttpProtocolOptions: common,
+		UpstreamProtocolOptions:   &upstreams.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: version},
+	})}
+}

@@ -1,0 +1,54 @@
+package envoy
+
+import "time"
+
+// Defaults of every destination and inbound; docs/defaults.md has the reasons.
+const (
+	// connectTimeout bounds one attempt to reach an endpoint, its TLS handshake included.
+	connectTimeout = 5 * time.Second
+	// localConnectTimeout is the same towards the application, which is as near as can be.
+	localConnectTimeout = 10 * time.Second
+
+	// requestTimeout bounds a request of http and http2, from its last byte to the response's last. A
+	// call of grpc is bounded by its own deadline alone, since streams are long.
+	requestTimeout = 15 * time.Second
+	// streamIdleTimeout ends a stream on which nothing moves in either direction.
+	streamIdleTimeout = 30 * time.Minute
+	// idleTimeout ends a connection without requests, or of bytes that don't flow.
+	idleTimeout = time.Hour
+
+	// A server's side waits longer than its clients, so that it is the client that gives a connection
+	// up: a request that is sent while the other side closes would be lost.
+	inboundStreamIdleTimeout = time.Hour
+	inboundIdleTimeout       = 2 * time.Hour
+	// localIdleTimeout is, for the same reason, shorter than what applications keep connections for
+	// (the shortest that is common: 5 seconds).
+	localIdleTimeout = 4 * time.Second
+
+	// breakerLimit is how many connections, waiting requests, running requests and running retries one
+	// proxy has with one destination; what is beyond is refused at once with 503.
+	breakerLimit = 1024
+	// localBreakerLimit is the same towards the application: none, the application decides.
+	localBreakerLimit = 1<<32 - 1
+
+	// retries of a request after its first attempt.
+	retries = 3
+	// otherHostAttempts is how often a retry asks the balancer for a host that was not tried yet.
+	otherHostAttempts = 5
+	// connectAttempts of a connection of bytes, the first included.
+	connectAttempts = 5
+
+	// ejectableHosts is the percentage of a destination's endpoints that outlier detection may set aside.
+	ejectableHosts = 50
+)
+
+// unservedHeader is on a response that a server's proxy made because its application did not answer, and
+// says how far the request came. The client's proxy decides by it what is safe to send elsewhere; a 503
+// that the application itself made has no such header and is passed on as it is.
+const (
+	unservedHeader = "x-weft-unserved"
+	// unservedRefused: no connection to the application came about, so it has seen nothing.
+	unservedRefused = "refused"
+	// unservedReset: the application went away before it had answered, and may have acted.
+	unservedReset = "reset"
+)

@@ -1,0 +1,99 @@
+package envoy
+
+import (
+	"fmt"
+
+	accesslog "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listeners "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tcpproxy "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+
+	"weft/internal/graph"
+	"weft/internal/xds"
+)
+
+// Inbound is one listener of a proxy with the application behind it and, where the proxy is secured, the
+// permissions of its callers. A secured listener demands mutual TLS, and lets in whom a rule allows and
+// none denies; a plain one takes everybody.
+func Inbound(l *graph.InboundListener, secured bool) []*xds.Resource {
+	name := fmt.Sprintf("self_inbound_%s_%d", l.Address, l.Port)
+	chain := &listeners.FilterChain{Filters: inboundFilters(name, l, secured)}
+	if secured {
+		chain.TransportSocket = serverTLS(l.Protocol)
+	}
+	listener := &listeners.Listener{
+		Name:             name,
+		Address:          socketAddress(l.Address, l.Port),
+		TrafficDirection: core.TrafficDirection_INBOUND,
+		FilterChains:     []*listeners.FilterChain{chain},
+	}
+	if !l.Bind {
+		listener.BindToPort = no()
+	}
+	resources := []*xds.Resource{
+		localCluster(name, l),
+		xds.NewResource(xds.Listener, name, listener),
+	}
+	if secured {
+		resources = append(resources, permissions(l)...)
+	}
+	return resources
+}
+
+func inboundFilters(name string, l *graph.InboundListener, secured bool) []*listeners.Filter {
+	if l.Protocol.IsHTTP() {
+		return []*listeners.Filter{networkFilter(inboundManager(name, l, secured))}
+	}
+	proxy := networkFilter(&tcpproxy.TcpProxy{
+		StatPrefix:       name,
+		ClusterSpecifier: &tcpproxy.TcpProxy_Cluster{Cluster: name},
+		IdleTimeout:      duration(inboundIdleTimeout),
+	})
+	if !secured {
+		return []*listeners.Filter{proxy}
+	}
+	return []*listeners.Filter{
+		discoveredNetworkFilter(tcpFamily.denyName(l)),
+		discoveredNetworkFilter(tcpFamily.allowName(l)),
+		proxy,
+	}
+}
+
+// inboundManager reads an inbound's requests. Who the caller is stands in x-forwarded-client-cert, which
+// is this proxy's word alone: what a caller writes there never reaches the application.
+func inboundManager(name string, l *graph.InboundListener, secured bool) *hcm.HttpConnectionManager {
+	manager := connectionManager(name)
+	manager.CommonHttpProtocolOptions = &core.HttpProtocolOptions{IdleTimeout: duration(inboundIdleTimeout)}
+	manager.StreamIdleTimeout = duration(inboundStreamIdleTimeout)
+	manager.RouteSpecifier = &hcm.HttpConnectionManager_RouteConfig{RouteConfig: localRoute(name)}
+	manager.LocalReplyConfig = tellUnserved()
+	if secured {
+		manager.ForwardClientCertDetails = hcm.HttpConnectionManager_SANITIZE_SET
+		manager.SetCurrentClientCertDetails = &hcm.HttpConnectionManager_SetCurrentClientCertDetails{Uri: true}
+		manager.HttpFilters = append([]*hcm.HttpFilter{
+			discoveredHTTPFilter(httpFamily.denyName(l)),
+			discoveredHTTPFilter(httpFamily.allowName(l)),
+		}, manager.HttpFilters...)
+	}
+	return manager
+}
+
+// tellUnserved marks the answers that this proxy gives in place of an application that is gone.
+func tellUnserved() *hcm.LocalReplyConfig {
+	return &hcm.LocalReplyConfig{Mappers: []*hcm.ResponseMapper{
+		markFlag("UF", unservedRefused), // upstream connection failure
+		markFlag("UC", unservedReset),   // upstream connection termination
+	}}
+}
+
+func markFlag(flag, value string) *hcm.ResponseMapper {
+	return &hcm.ResponseMapper{
+		Filter: &accesslog.AccessLogFilter{FilterSpecifier: &accesslog.AccessLogFilter_ResponseFlagFilter{
+			ResponseFlagFilter: &accesslog.ResponseFlagFilter{Flags: []string{flag}},
+		}},
+		HeadersToAdd: []*core.HeaderValueOption{{
+			Header: &core.HeaderValue{Key: unservedHeader, Value: value},
+		}},
+	}
+}

@@ -1,0 +1,131 @@
+package envoy
+
+import (
+	"fmt"
+	"net/netip"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listeners "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	router "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
+	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tcpproxy "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	"google.golang.org/protobuf/proto"
+
+	"weft/internal/graph"
+	"weft/internal/xds"
+	"weft/kind"
+)
+
+// VIPListeners are where redirected connections to a destination's virtual IPs arrive. They bind nothing,
+// and are therefore the same for every proxy of a class: the capture listener hands them what was going to
+// their address. families is which virtual IPs the class's machines can reach: DualStack, IPv4 or IPv6.
+//
+// The first one has the destination's name, each further one its address behind it.
+func VIPListeners(d *graph.Destination, families string) []*xds.Resource {
+	var resources []*xds.Resource
+	for i, vip := range d.VIPs {
+		if !reachable(vip, families) {
+			continue
+		}
+		name := d.Key.String()
+		if i > 0 {
+			name += "_" + vip
+		}
+		listener := outbound(name, vip, d.Key.Port, d.Key, d.Protocol)
+		listener.BindToPort = no()
+		resources = append(resources, xds.NewResource(xds.Listener, name, listener))
+	}
+	return resources
+}
+
+func reachable(vip, families string) bool {
+	address, err := netip.ParseAddr(vip)
+	return err == nil && hasFamily(families, address.Is6())
+}
+
+// Explicit is one address of the proxy's own machine at which a destination is reached.
+func Explicit(o *graph.ExplicitOutbound) *xds.Resource {
+	name := fmt.Sprintf("self_outbound_%s_%d", o.Address, o.Port)
+	return xds.NewResource(xds.Listener, name, outbound(name, o.Address, o.Port, o.Destination, o.Protocol))
+}
+
+func outbound(name, address string, port uint32, to graph.DestinationKey, protocol kind.Protocol) *listeners.Listener {
+	return &listeners.Listener{
+		Name:             name,
+		Address:          socketAddress(address, port),
+		TrafficDirection: core.TrafficDirection_OUTBOUND,
+		FilterChains: []*listeners.FilterChain{{
+			Filters: []*listeners.Filter{outboundFilter(to.String(), protocol)},
+		}},
+	}
+}
+
+// outboundFilter leads to a destination: by its route where requests are read, else to its cluster.
+func outboundFilter(destination string, protocol kind.Protocol) *listeners.Filter {
+	if !protocol.IsHTTP() {
+		return networkFilter(&tcpproxy.TcpProxy{
+			StatPrefix:         destination,
+			ClusterSpecifier:   &tcpproxy.TcpProxy_Cluster{Cluster: destination},
+			IdleTimeout:        duration(idleTimeout),
+			MaxConnectAttempts: number(connectAttempts),
+		})
+	}
+	manager := connectionManager(destination)
+	manager.CommonHttpProtocolOptions = &core.HttpProtocolOptions{IdleTimeout: duration(idleTimeout)}
+	manager.StreamIdleTimeout = duration(streamIdleTimeout)
+	manager.RouteSpecifier = &hcm.HttpConnectionManager_Rds{Rds: &hcm.Rds{
+		ConfigSource:    adsOrWait(),
+		RouteConfigName: destination,
+	}}
+	return networkFilter(manager)
+}
+
+// connectionManager is what all that reads requests has in common: nothing of the proxy shows but what a
+// caller needs, and a WebSocket passes.
+func connectionManager(statPrefix string) *hcm.HttpConnectionManager {
+	return &hcm.HttpConnectionManager{
+		StatPrefix:                 statPrefix,
+		ServerHeaderTransformation: hcm.HttpConnectionManager_PASS_THROUGH,
+		UpgradeConfigs:             []*hcm.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
+		HttpFilters: []*hcm.HttpFilter{{
+			Name:       "envoy.filters.http.router",
+			ConfigType: &hcm.HttpFilter_TypedConfig{TypedConfig: pack(&router.Router{})},
+		}},
+	}
+}
+
+// filterName is the name that Envoy's documentation gives a network filter.
+func filterName(filter proto.Message) string {
+	switch filter.(type) {
+	case *hcm.HttpConnectionManager:
+		return "envoy.filters.network.http_connection_manager"
+	case *tcpproxy.TcpProxy:
+		return "envoy.filters.network.tcp_proxy"
+	}
+	return "envoy.filters.network.direct_response"
+}
+
+func networkFilter(filter proto.Message) *listeners.Filter {
+	return &listeners.Filter{
+		Name:       filterName(filter),
+		ConfigType: &listeners.Filter_TypedConfig{TypedConfig: pack(filter)},
+	}
+}
+
+// discoveredNetworkFilter and discoveredHTTPFilter come as an extension config of their name. Without it
+// nobody gets through.
+func discoveredNetworkFilter(name string) *listeners.Filter {
+	return &listeners.Filter{Name: name, ConfigType: &listeners.Filter_ConfigDiscovery{
+		ConfigDiscovery: discovered(tcpRBACType),
+	}}
+}
+
+func discoveredHTTPFilter(name string) *hcm.HttpFilter {
+	return &hcm.HttpFilter{Name: name, ConfigType: &hcm.HttpFilter_ConfigDiscovery{
+		ConfigDiscovery: discovered(httpRBACType),
+	}}
+}
+
+func discovered(typeURL string) *core.ExtensionConfigSource {
+	return &core.ExtensionConfigSource{ConfigSource: adsOrWait(), TypeUrls: []string{typeURL}}
+}

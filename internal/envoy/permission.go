@@ -1,0 +1,172 @@
+package envoy
+
+import (
+	"strings"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	rbac "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+	httprbac "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
+	tcprbac "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
+	matchers "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/proto"
+
+	"weft/internal/graph"
+	"weft/internal/match"
+	"weft/internal/xds"
+)
+
+const (
+	httpRBACType = "type.googleapis.com/envoy.extensions.filters.http.rbac.v3.RBAC"
+	tcpRBACType  = "type.googleapis.com/envoy.extensions.filters.network.rbac.v3.RBAC"
+)
+
+// severalDomains names the rule against a caller with names in two trust domains. Its certificate was
+// checked against the roots of the first name's domain, so that the second proves nothing.
+const severalDomains = "weft: the caller has names in several trust domains"
+
+// family is one of the two kinds of filters, of requests and of connections.
+type family struct {
+	name, typeURL string
+	filter        func(rules, shadow *rbac.RBAC) proto.Message
+}
+
+var httpFamily = family{"http", httpRBACType, func(rules, shadow *rbac.RBAC) proto.Message {
+	return &httprbac.RBAC{Rules: rules, ShadowRules: shadow}
+}}
+
+var tcpFamily = family{"tcp", tcpRBACType, func(rules, shadow *rbac.RBAC) proto.Message {
+	return &tcprbac.RBAC{Rules: rules, ShadowRules: shadow, StatPrefix: "self_permission."}
+}}
+
+func familyOf(l *graph.InboundListener) family {
+	if l.Protocol.IsHTTP() {
+		return httpFamily
+	}
+	return tcpFamily
+}
+
+// denyName and allowName name an inbound's filters. The address is no part of it, so that proxies with
+// equal rules share the bytes.
+func (f family) denyName(l *graph.InboundListener) string {
+	return "self_permission_deny_" + f.name + "_" + l.Section
+}
+
+func (f family) allowName(l *graph.InboundListener) string {
+	return "self_permission_allow_" + f.name + "_" + l.Section
+}
+
+// permissions are the filters of an inbound: what denies, then what allows. Both are always there, so
+// that a change of the rules is a change of these and never of the listener.
+func permissions(l *graph.InboundListener) []*xds.Resource {
+	rules := l.Permissions
+	if rules == nil {
+		rules = &match.Permissions{}
+	}
+	f := familyOf(l)
+	return []*xds.Resource{
+		extension(f.denyName(l), f.filter(denied(rules, l.TrustDomains), shadowDenied(rules))),
+		extension(f.allowName(l), f.filter(allowed(rules, l.TrustDomains), nil)),
+	}
+}
+
+func extension(name string, filter proto.Message) *xds.Resource {
+	return xds.NewResource(xds.Extension, name, &core.TypedExtensionConfig{Name: name, TypedConfig: pack(filter)})
+}
+
+func denied(p *match.Permissions, domains []string) *rbac.RBAC {
+	rules := &rbac.RBAC{Action: rbac.RBAC_DENY, Policies: map[string]*rbac.Policy{}}
+	for _, rule := range p.Deny {
+		rules.Policies[rule.Origin] = policy(named(rule))
+	}
+	if several := inTwoOf(domains); len(several) > 0 {
+		rules.Policies[severalDomains] = policy(several...)
+	}
+	return rules
+}
+
+// shadowDenied is counted and logged as a denial, and denies nothing.
+func shadowDenied(p *match.Permissions) *rbac.RBAC {
+	if len(p.ShadowDeny) == 0 {
+		return nil
+	}
+	rules := &rbac.RBAC{Action: rbac.RBAC_DENY, Policies: map[string]*rbac.Policy{}}
+	for _, rule := range p.ShadowDeny {
+		rules.Policies[rule.Origin] = policy(named(rule))
+	}
+	return rules
+}
+
+// allowed lets in whom a rule names, as far as the mesh believes in the name's trust domain: a name of
+// another one can only stand beside the one that was checked. Without a rule it lets in nobody.
+func allowed(p *match.Permissions, domains []string) *rbac.RBAC {
+	rules := &rbac.RBAC{Action: rbac.RBAC_ALLOW, Policies: map[string]*rbac.Policy{}}
+	for _, list := range [][]match.Rule{p.ShadowDeny, p.Allow} {
+		for _, rule := range list {
+			if principals := believed(rule, domains); len(principals) > 0 {
+				rules.Policies[rule.Origin] = policy(principals...)
+			}
+		}
+	}
+	return rules
+}
+
+func believed(rule match.Rule, domains []string) []*rbac.Principal {
+	var principals []*rbac.Principal
+	for _, domain := range domains {
+		prefix := idPrefix(domain)
+		switch {
+		case strings.HasPrefix(rule.Exact+rule.Prefix, prefix):
+			return []*rbac.Principal{named(rule)}
+		case rule.Exact == "" && strings.HasPrefix(prefix, rule.Prefix):
+			principals = append(principals, under(prefix))
+		}
+	}
+	return principals
+}
+
+// inTwoOf matches a caller with names in two of the domains, in a size that grows hardly faster than
+// their number: one in each half, or two in either half.
+func inTwoOf(domains []string) []*rbac.Principal {
+	if len(domains) < 2 {
+		return nil
+	}
+	left, right := domains[:len(domains)/2], domains[len(domains)/2:]
+	across := &rbac.Principal{Identifier: &rbac.Principal_AndIds{AndIds: &rbac.Principal_Set{
+		Ids: []*rbac.Principal{inOneOf(left), inOneOf(right)},
+	}}}
+	return append(append([]*rbac.Principal{across}, inTwoOf(left)...), inTwoOf(right)...)
+}
+
+func inOneOf(domains []string) *rbac.Principal {
+	set := &rbac.Principal_Set{}
+	for _, domain := range domains {
+		set.Ids = append(set.Ids, under(idPrefix(domain)))
+	}
+	return &rbac.Principal{Identifier: &rbac.Principal_OrIds{OrIds: set}}
+}
+
+func idPrefix(domain string) string { return "spiffe://" + domain + "/" }
+
+func named(rule match.Rule) *rbac.Principal {
+	if rule.Exact != "" {
+		return authenticated(&matchers.StringMatcher{MatchPattern: &matchers.StringMatcher_Exact{Exact: rule.Exact}})
+	}
+	return under(rule.Prefix)
+}
+
+func under(prefix string) *rbac.Principal {
+	return authenticated(&matchers.StringMatcher{MatchPattern: &matchers.StringMatcher_Prefix{Prefix: prefix}})
+}
+
+func authenticated(name *matchers.StringMatcher) *rbac.Principal {
+	return &rbac.Principal{Identifier: &rbac.Principal_Authenticated_{
+		Authenticated: &rbac.Principal_Authenticated{PrincipalName: name},
+	}}
+}
+
+func policy(principals ...*rbac.Principal) *rbac.Policy {
+	return &rbac.Policy{
+		Permissions: []*rbac.Permission{{Rule: &rbac.Permission_Any{Any: true}}},
+		Principals:  principals,
+	}
+}

@@ -1,0 +1,152 @@
+package envoy
+
+import (
+	"strings"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	tls "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	matchers "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/proto"
+
+	"weft/internal/graph"
+	"weft/internal/xds"
+	"weft/kind"
+)
+
+const (
+	// identitySecret is the proxy's own leaf, served by the agent beside it.
+	identitySecret = "identity"
+	// identityCluster is where the agent serves it; the bootstrap has it.
+	identityCluster = "weft_sds"
+	// trustSecret is what the proxies of a mesh believe; it comes by ADS.
+	trustSecret = "system_trust_bundle"
+
+	// maxServerName is the longest name that Envoy takes for an SNI.
+	maxServerName = 255
+)
+
+// TrustBundle is the roots that the proxies of a mesh believe, each for the SPIFFE IDs of its own trust
+// domain and for no other. A mesh that trusts nobody has none: what asks for it then serves nobody.
+func TrustBundle(t *graph.Trust) *xds.Resource {
+	if len(t.Domains) == 0 {
+		return nil
+	}
+	config := &tls.SPIFFECertValidatorConfig{}
+	for _, domain := range t.Domains {
+		config.TrustDomains = append(config.TrustDomains, &tls.SPIFFECertValidatorConfig_TrustDomain{
+			Name: domain.Name,
+			TrustBundle: &core.DataSource{Specifier: &core.DataSource_InlineString{
+				InlineString: strings.Join(domain.Roots, "\n"),
+			}},
+		})
+	}
+	return xds.NewResource(xds.Secret, trustSecret, &tls.Secret{
+		Name: trustSecret,
+		Type: &tls.Secret_ValidationContext{ValidationContext: &tls.CertificateValidationContext{
+			CustomValidatorConfig: &core.TypedExtensionConfig{
+				Name:        "envoy.tls.cert_validator.spiffe",
+				TypedConfig: pack(config),
+			},
+		}},
+	})
+}
+
+// clientTLS presents the proxy's leaf and takes a server only under one of the destination's names.
+func clientTLS(d *graph.Destination) *core.TransportSocket {
+	common := mutualTLS(d.Identities)
+	common.AlpnProtocols = clientProtocols(d.Protocol)
+	return transportSocket(&tls.UpstreamTlsContext{CommonTlsContext: common, Sni: serverName(d.Key)})
+}
+
+// serverTLS demands a certificate that the mesh believes; whether its owner may come in is for the
+// permissions to say. No session is resumed, so that every connection proves anew who it is.
+func serverTLS(protocol kind.Protocol) *core.TransportSocket {
+	common := mutualTLS(nil)
+	if protocol.IsHTTP() {
+		common.AlpnProtocols = []string{"h2", "http/1.1"}
+	}
+	return transportSocket(&tls.DownstreamTlsContext{
+		CommonTlsContext:         common,
+		RequireClientCertificate: yes(),
+		SessionTicketKeysType: &tls.DownstreamTlsContext_DisableStatelessSessionResumption{
+			DisableStatelessSessionResumption: true,
+		},
+		DisableStatefulSessionResumption: true,
+	})
+}
+
+// mutualTLS presents the proxy's leaf and checks the other side's against the mesh's trust and, where
+// there are any, the names.
+func mutualTLS(names []string) *tls.CommonTlsContext {
+	return &tls.CommonTlsContext{
+		TlsParams: &tls.TlsParameters{
+			TlsMinimumProtocolVersion: tls.TlsParameters_TLSv1_2,
+			TlsMaximumProtocolVersion: tls.TlsParameters_TLSv1_3,
+		},
+		TlsCertificateSdsSecretConfigs: []*tls.SdsSecretConfig{{
+			Name:      identitySecret,
+			SdsConfig: agentSecrets(),
+		}},
+		ValidationContextType: &tls.CommonTlsContext_CombinedValidationContext{
+			CombinedValidationContext: &tls.CommonTlsContext_CombinedCertificateValidationContext{
+				DefaultValidationContext: &tls.CertificateValidationContext{
+					MatchTypedSubjectAltNames: exactly(names),
+				},
+				ValidationContextSdsSecretConfig: &tls.SdsSecretConfig{
+					Name:      trustSecret,
+					SdsConfig: adsOrWait(),
+				},
+			},
+		},
+	}
+}
+
+func exactly(names []string) []*tls.SubjectAltNameMatcher {
+	var matching []*tls.SubjectAltNameMatcher
+	for _, name := range names {
+		matching = append(matching, &tls.SubjectAltNameMatcher{
+			SanType: tls.SubjectAltNameMatcher_URI,
+			Matcher: &matchers.StringMatcher{MatchPattern: &matchers.StringMatcher_Exact{Exact: name}},
+		})
+	}
+	return matching
+}
+
+// agentSecrets answers "from the agent", and waits for it like adsOrWait.
+func agentSecrets() *core.ConfigSource {
+	return &core.ConfigSource{
+		ResourceApiVersion:  core.ApiVersion_V3,
+		InitialFetchTimeout: duration(0),
+		ConfigSourceSpecifier: &core.ConfigSource_ApiConfigSource{ApiConfigSource: &core.ApiConfigSource{
+			ApiType:             core.ApiConfigSource_GRPC,
+			TransportApiVersion: core.ApiVersion_V3,
+			GrpcServices: []*core.GrpcService{{TargetSpecifier: &core.GrpcService_EnvoyGrpc_{
+				EnvoyGrpc: &core.GrpcService_EnvoyGrpc{ClusterName: identityCluster},
+			}}},
+		}},
+	}
+}
+
+// clientProtocols is what a client asks for: the version that its cluster speaks, and nothing for bytes.
+func clientProtocols(protocol kind.Protocol) []string {
+	switch {
+	case protocol == kind.HTTP:
+		return []string{"http/1.1"}
+	case protocol.IsHTTP():
+		return []string{"h2"}
+	}
+	return nil
+}
+
+// serverName is the destination's name, cut to what fits. Inside a zone nobody decides by it.
+func serverName(key graph.DestinationKey) string {
+	name := key.String()
+	return name[:min(len(name), maxServerName)]
+}
+
+func transportSocket(context proto.Message) *core.TransportSocket {
+	return &core.TransportSocket{
+		Name:       "envoy.transport_sockets.tls",
+		ConfigType: &core.TransportSocket_TypedConfig{TypedConfig: pack(context)},
+	}
+}
