@@ -7,9 +7,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,14 +28,12 @@ It stays up until Ctrl-C, so that you can try more; with --once it ends after it
 		Example: "  weft demo\n  weft demo --once",
 		Args:    cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			ctx, stop := signal.NotifyContext(command.Context(), os.Interrupt, syscall.SIGTERM)
-			defer stop()
 			options, err := demoPrograms()
 			if err != nil {
 				return err
 			}
 			options.Once, options.Out = once, command.OutOrStdout()
-			return demo.Run(ctx, options)
+			return demo.Run(command.Context(), options)
 		},
 	}
 	command.Flags().BoolVar(&once, "once", false, "end after the checks; the exit status says whether all held")

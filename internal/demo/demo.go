@@ -31,6 +31,9 @@ type Options struct {
 	Out  io.Writer
 }
 
+// errInterrupted is the answer to a context that ended before the checks did.
+var errInterrupted = errors.New("interrupted before the checks were through; nothing stays behind")
+
 // ErrChecks says that the demo ran and that something that it checks did not hold. The table that was
 // printed says what.
 var ErrChecks = errors.New("the demo ran, but not every check held")
@@ -66,12 +69,16 @@ func Run(ctx context.Context, o Options) error {
 	defer w.processes.killAll()
 
 	err = w.play(ctx)
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+	if err == nil || errors.Is(err, ErrChecks) {
+		return err
+	}
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, context.Canceled):
+		return errInterrupted
+	case cause != nil:
 		err = cause // a program that ended is the reason, whatever failed for it
 	}
-	if err != nil && !errors.Is(err, ErrChecks) && !errors.Is(err, context.Canceled) {
-		w.console.logs(w.processes.tails())
-	}
+	w.console.logs(w.processes.tails())
 	return err
 }
 
