@@ -20,25 +20,26 @@ func All() []resource.Descriptor {
 	}
 }
 
-// ByName finds a kind; nil where there is none.
-func ByName(name string) resource.Descriptor {
+var (
+	byName   = index(func(i *resource.Info) string { return i.Name })
+	byStatus = index(func(i *resource.Info) string { return i.StatusOf })
+)
+
+func index(by func(*resource.Info) string) map[string]resource.Descriptor {
+	kinds := map[string]resource.Descriptor{}
 	for _, d := range All() {
-		if d.Describe().Name == name {
-			return d
+		if name := by(d.Describe()); name != "" {
+			kinds[name] = d
 		}
 	}
-	return nil
+	return kinds
 }
 
+// ByName finds a kind; nil where there is none.
+func ByName(name string) resource.Descriptor { return byName[name] }
+
 // StatusKind answers the kind of the rows that carry a kind's status; nil where it has none.
-func StatusKind(name string) resource.Descriptor {
-	for _, d := range All() {
-		if d.Describe().StatusOf == name {
-			return d
-		}
-	}
-	return nil
-}
+func StatusKind(name string) resource.Descriptor { return byStatus[name] }
 
 // Condition is one statement of a status about its resource.
 type Condition struct {

@@ -40,7 +40,12 @@ type Error struct {
 	Code     Code
 	Detail   string
 	Problems Problems
+	// Cause is for the log; it is not shown.
+	Cause error
 }
+
+// Unwrap answers the cause.
+func (e *Error) Unwrap() error { return e.Cause }
 
 // Error implements error: the detail, and then every problem.
 func (e *Error) Error() string {

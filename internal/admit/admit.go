@@ -1,0 +1,288 @@
+// Package admit is where every write passes, of users and of the control plane: defaults, validation,
+// what the control plane sets itself, owners, and the version that a change was based on.
+//
+// Whatever is in the store went through here, so that readers need not check it again. Errors that a
+// user can do something about are a [resource.Error]; others must not be shown.
+package admit
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"weft/internal/store"
+	"weft/kind"
+	"weft/resource"
+)
+
+// Options say where the control plane stands.
+type Options struct {
+	// Zone is the name of its zone.
+	Zone string
+}
+
+// Writer writes resources. Its methods may be called at the same time.
+type Writer struct {
+	rows store.Store
+	zone string
+}
+
+// New answers a writer to a store.
+func New(rows store.Store, o Options) *Writer { return &Writer{rows: rows, zone: o.Zone} }
+
+// Change is what a write rests on.
+type Change struct {
+	// IfMatch is the version that must be the current one; empty where any is fine.
+	IfMatch string
+	// ControlPlane says that the control plane itself writes. It may write what users only read.
+	ControlPlane bool
+}
+
+// Result is what a write came to.
+type Result struct {
+	Object   resource.Any // as it is stored
+	Created  bool
+	Changed  bool // false: the same was stored before, and nothing was written
+	Warnings []string
+}
+
+// Put stores a resource whether it was there or not, unless Change.IfMatch says otherwise. The object
+// is not changed.
+//
+// A mesh must exist before what is in it. Errors are Invalid with every problem, NotFound for the mesh
+// or owner that is missing, Forbidden for what only the control plane writes, Stale, Unavailable.
+func (w *Writer) Put(ctx context.Context, o resource.Any, change Change) (Result, error) {
+	if err := w.allowed(o.Key(), change); err != nil {
+		return Result{}, err
+	}
+	written, err := resource.Body(o)
+	if err != nil {
+		return Result{}, fmt.Errorf("%s: %w", o.Key(), err)
+	}
+	for {
+		result, err := w.putOnce(ctx, store.Row{Key: o.Key(), Body: written}, change)
+		if raced(err) {
+			continue // somebody was faster: look again
+		}
+		if err != nil {
+			return Result{}, shown(o.Key(), err)
+		}
+		result.Warnings = w.warnings(ctx, result.Object)
+		return result, nil
+	}
+}
+
+// putOnce completes what was written, anew for each attempt, over what is stored now.
+func (w *Writer) putOnce(ctx context.Context, written store.Row, change Change) (Result, error) {
+	stored, err := w.stored(ctx, written.Key)
+	if err != nil {
+		return Result{}, err
+	}
+	if err := matches(written.Key, stored, change.IfMatch); err != nil {
+		return Result{}, err
+	}
+	o, err := Decode(written)
+	if err != nil {
+		return Result{}, err
+	}
+	return w.write(ctx, o, stored, change.ControlPlane, nil)
+}
+
+// Create stores a resource of the control plane's own unless there is one already, and answers what is
+// stored. It is owned by owner, or as usual where that is nil: by its mesh.
+func (w *Writer) Create(ctx context.Context, o resource.Any, owner *resource.Key) (Result, error) {
+	for {
+		stored, err := w.stored(ctx, o.Key())
+		if err != nil {
+			return Result{}, shown(o.Key(), err)
+		}
+		if stored != nil {
+			return Result{Object: stored.object}, nil
+		}
+		result, err := w.write(ctx, o, nil, true, owner)
+		if raced(err) {
+			continue
+		}
+		return result, shown(o.Key(), err)
+	}
+}
+
+// Modify reads a resource, changes it and writes it back on behalf of the control plane, again and again
+// until nobody wrote between. Where there is none, change gets an empty one, which is then created.
+// Nothing is written when change answers false.
+func Modify[S any](ctx context.Context, w *Writer, k *resource.Kind[S], mesh, name string, change func(*resource.Object[S]) bool) error {
+	for {
+		stored, err := w.stored(ctx, k.Key(mesh, name))
+		if err != nil {
+			return shown(k.Key(mesh, name), err)
+		}
+		var empty S
+		o := k.Make(mesh, name, empty)
+		if stored != nil {
+			o = stored.object.(*resource.Object[S])
+		}
+		if !change(o) {
+			return nil
+		}
+		if _, err := w.write(ctx, o, stored, true, nil); !raced(err) {
+			return shown(o.Key(), err)
+		}
+	}
+}
+
+// Delete removes a resource and what it owns. A version that is not empty must be the current one. A
+// mesh that still has Dataplanes stays: Conflict.
+func (w *Writer) Delete(ctx context.Context, key resource.Key, ifMatch string) error {
+	if err := w.allowed(key, Change{}); err != nil {
+		return err
+	}
+	if key.Kind == kind.Meshes.Name {
+		if err := w.unused(ctx, key); err != nil {
+			return err
+		}
+	}
+	err := w.rows.Delete(ctx, key, ifMatch)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return resource.Errorf(resource.NotFound, "%s does not exist", key)
+	case errors.Is(err, store.ErrStale):
+		return stale(key)
+	}
+	return shown(key, err)
+}
+
+// Decode makes an object of a stored row.
+func Decode(row store.Row) (resource.Any, error) {
+	d := kind.ByName(row.Key.Kind)
+	if d == nil {
+		return nil, fmt.Errorf("%s: the store has a kind that this release does not know", row.Key)
+	}
+	return resource.FromBody(d, resource.Meta{
+		Mesh: row.Key.Mesh, Name: row.Key.Name,
+		Version: row.Version, Created: row.Created, Modified: row.Modified,
+	}, row.Body)
+}
+
+// allowed says whether such a resource may be written at all.
+func (w *Writer) allowed(key resource.Key, change Change) error {
+	d := kind.ByName(key.Kind)
+	if d == nil {
+		return resource.Errorf(resource.Invalid, "%q is not a type of this control plane", key.Kind)
+	}
+	if info := d.Describe(); !change.ControlPlane && (info.ReadOnly || info.Hidden) {
+		return resource.Errorf(resource.Forbidden, "a %s is written by the control plane only", key.Kind)
+	}
+	return nil
+}
+
+// current is what is stored. The object was decoded for its one user, who may change it.
+type current struct {
+	row    store.Row
+	object resource.Any
+}
+
+// stored answers what is stored, or nil.
+func (w *Writer) stored(ctx context.Context, key resource.Key) (*current, error) {
+	row, err := w.rows.Get(ctx, key)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	object, err := Decode(row)
+	if err != nil {
+		return nil, err
+	}
+	return &current{row, object}, nil
+}
+
+// matches says whether a write that is based on a version may go on.
+func matches(key resource.Key, stored *current, ifMatch string) error {
+	switch {
+	case ifMatch == "", stored != nil && stored.row.Version == ifMatch:
+		return nil
+	case stored == nil:
+		return resource.Errorf(resource.Stale, "%s does not exist any more; leave out the version to create it", key)
+	}
+	return stale(key)
+}
+
+func stale(key resource.Key) error {
+	return resource.Errorf(resource.Stale, "%s was changed since; read it again and repeat the change", key)
+}
+
+// write completes, checks and stores one object over what was stored, nil where there was nothing. The
+// store's errors are passed on.
+func (w *Writer) write(ctx context.Context, o resource.Any, stored *current, controlPlane bool, owner *resource.Key) (Result, error) {
+	if err := w.complete(o, stored, controlPlane); err != nil {
+		return Result{}, err
+	}
+	body, err := resource.Body(o)
+	if err != nil {
+		return Result{}, fmt.Errorf("%s: %w", o.Key(), err)
+	}
+	if stored != nil && bytes.Equal(body, stored.row.Body) {
+		return Result{Object: stored.object}, nil
+	}
+	row := store.Row{Key: o.Key(), Body: body}
+	if stored != nil {
+		row.Version = stored.row.Version
+		row, err = w.rows.Update(ctx, row)
+	} else {
+		if row.Owner = owner; owner == nil {
+			row.Owner = ownerOf(row.Key)
+		}
+		row, err = w.create(ctx, row)
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	object, err := Decode(row)
+	return Result{Object: object, Created: stored == nil, Changed: true}, err
+}
+
+func (w *Writer) create(ctx context.Context, row store.Row) (store.Row, error) {
+	created, err := w.rows.Create(ctx, row)
+	if !errors.Is(err, store.ErrNoOwner) {
+		return created, err
+	}
+	missing := &resource.Error{Code: resource.NotFound, Detail: fmt.Sprintf("%s was not written: %s does not exist", row.Key, row.Owner)}
+	if row.Owner.Kind == kind.Meshes.Name {
+		missing.Problems.Add("mesh", "%q does not exist; create the Mesh first", row.Owner.Name)
+	}
+	return created, missing
+}
+
+// raced says whether a write failed because another one came first.
+func raced(err error) bool {
+	return errors.Is(err, store.ErrStale) || errors.Is(err, store.ErrExists) || errors.Is(err, store.ErrNotFound)
+}
+
+// shown makes a store that is not available an error that a user may see.
+func shown(key resource.Key, err error) error {
+	if !errors.Is(err, store.ErrUnavailable) {
+		return err
+	}
+	return &resource.Error{Code: resource.Unavailable, Detail: fmt.Sprintf("%s: the store is not available; try again", key), Cause: err}
+}
+
+// unused refuses the deletion of a mesh that has Dataplanes. One that joins at the very moment goes with
+// the mesh.
+func (w *Writer) unused(ctx context.Context, mesh resource.Key) error {
+	rows, _, err := w.rows.List(ctx, kind.Dataplanes.Name)
+	if err != nil {
+		return shown(mesh, err)
+	}
+	count := 0
+	for _, row := range rows {
+		if row.Key.Mesh == mesh.Name {
+			count++
+		}
+	}
+	if count > 0 {
+		return resource.Errorf(resource.Conflict, "%s still has Dataplanes (%d); delete them first", mesh, count)
+	}
+	return nil
+}

@@ -1,0 +1,163 @@
+package admit
+
+import (
+	"fmt"
+	"slices"
+
+	"weft/kind"
+	"weft/resource"
+)
+
+// What the control plane says of a resource that belongs to this zone, on machines.
+const (
+	originZone    = "zone"
+	envUniversal  = "universal"
+	environment   = "kuma.io/environment"
+	namespaceName = "k8s.kuma.io/namespace"
+)
+
+// companions are the kinds whose rows go with a resource of another kind that has the same name. Those
+// of a status are told by the kind itself.
+var companions = map[string]string{
+	kind.DataplaneServings.Name: kind.Dataplanes.Name,
+	kind.DataplaneInsights.Name: kind.Dataplanes.Name,
+}
+
+// ownerOf answers what a resource goes with, nil where it stands alone.
+func ownerOf(key resource.Key) *resource.Key {
+	info := kind.ByName(key.Kind).Describe()
+	of := info.StatusOf
+	if of == "" {
+		of = companions[key.Kind]
+	}
+	switch {
+	case of != "":
+		return &resource.Key{Kind: of, Mesh: key.Mesh, Name: key.Name}
+	case info.Scope == resource.Mesh:
+		return &resource.Key{Kind: kind.Meshes.Name, Name: key.Mesh}
+	}
+	return nil
+}
+
+// complete fills in defaults and what the control plane sets, and answers every problem.
+func (w *Writer) complete(o resource.Any, stored *current, controlPlane bool) error {
+	d := kind.ByName(o.Key().Kind)
+	problems := scope(d.Describe(), o.Key())
+	problems = append(problems, d.Prepare(o)...)
+	if !d.Describe().ReadOnly && !d.Describe().Hidden {
+		problems = append(problems, w.label(o, stored, controlPlane)...)
+		problems = append(problems, w.specFields(o, stored, controlPlane)...)
+	}
+	if len(problems) > 0 {
+		return &resource.Error{Code: resource.Invalid, Detail: o.Key().String() + " is invalid", Problems: problems}
+	}
+	return nil
+}
+
+// scope wants a mesh where the kind is of a mesh, and none elsewhere.
+func scope(info *resource.Info, key resource.Key) resource.Problems {
+	var problems resource.Problems
+	switch {
+	case info.Scope == resource.Global && key.Mesh != "":
+		problems.Add("mesh", "a %s is in no mesh; leave it out", key.Kind)
+	case info.Scope == resource.Mesh:
+		if problem := kind.MeshNameProblem(key.Mesh); problem != "" {
+			problems.Add("mesh", "%s", problem)
+		}
+	}
+	return problems
+}
+
+// label sets the labels that are the control plane's. One that the user wrote must agree.
+func (w *Writer) label(o resource.Any, stored *current, controlPlane bool) resource.Problems {
+	var problems resource.Problems
+	meta := o.Envelope()
+	agree := func(name, want string) {
+		if got, written := meta.Labels[name]; written && got != want {
+			problems.Add("labels["+name+"]", "is %q, and the control plane sets %q; leave it out", got, want)
+		}
+	}
+	labels := map[string]string{kind.DisplayName: meta.Name}
+	if meta.Mesh != "" {
+		agree(resource.MeshLabel, meta.Mesh)
+		labels[kind.ZoneLabel] = w.zone
+		labels[kind.OriginLabel] = originZone
+		labels[kind.EnvLabel] = envUniversal
+	}
+	if _, written := meta.Labels[namespaceName]; written {
+		problems.Add("labels["+namespaceName+"]", "has no meaning outside Kubernetes; leave it out")
+	}
+	if !controlPlane && meta.Labels[kind.ManagedBy] == kind.GeneratedBy && !generated(stored) {
+		problems.Add("labels["+kind.ManagedBy+"]", "%q marks what the control plane makes; leave it out", kind.GeneratedBy)
+	}
+	for _, name := range []string{kind.DisplayName, kind.ZoneLabel, kind.OriginLabel, kind.EnvLabel} {
+		if want, sets := labels[name]; sets {
+			agree(name, want)
+		}
+	}
+	for name, value := range meta.Labels {
+		if _, sets := labels[name]; !sets && name != resource.MeshLabel {
+			labels[name] = value
+		}
+	}
+	meta.Labels = labels
+	return problems
+}
+
+func generated(stored *current) bool {
+	return stored != nil && stored.object.Envelope().Label(kind.ManagedBy) == kind.GeneratedBy
+}
+
+// specFields sets the fields of a spec that are the control plane's.
+func (w *Writer) specFields(o resource.Any, stored *current, controlPlane bool) resource.Problems {
+	switch o := o.(type) {
+	case *resource.Object[kind.Dataplane]:
+		return w.inboundTags(o.Spec.Networking.Inbound)
+	case *resource.Object[kind.MeshService]:
+		if controlPlane {
+			return nil
+		}
+		var before kind.MeshService
+		if stored != nil {
+			before = stored.object.(*resource.Object[kind.MeshService]).Spec
+		}
+		return serviceFields(&o.Spec, before)
+	}
+	return nil
+}
+
+// inboundTags adds the zone to the tags of every inbound.
+func (w *Writer) inboundTags(inbounds []kind.Inbound) resource.Problems {
+	var problems resource.Problems
+	for i := range inbounds {
+		in := &inbounds[i]
+		at := fmt.Sprintf("networking.inbound[%d].tags", i)
+		for name, want := range map[string]string{kind.ZoneLabel: w.zone, environment: envUniversal} {
+			if got, written := in.Tags[name]; written && got != want {
+				problems.Add(at+"["+name+"]", "is %q, and the control plane sets %q; leave it out", got, want)
+			}
+		}
+		if _, written := in.Tags[namespaceName]; written {
+			problems.Add(at+"["+namespaceName+"]", "has no meaning outside Kubernetes; leave it out")
+		}
+		if in.Tags == nil {
+			in.Tags = map[string]string{}
+		}
+		in.Tags[kind.ZoneLabel] = w.zone
+	}
+	return problems
+}
+
+// serviceFields keeps what the control plane found out about a service's servers: clients rest on it,
+// so an update that leaves it out must not take it away, and nobody else may write it.
+func serviceFields(s *kind.MeshService, before kind.MeshService) resource.Problems {
+	var problems resource.Problems
+	if s.State != "" && s.State != before.State {
+		problems.Add("spec.state", "is set by the control plane; leave it out")
+	}
+	if len(s.Identities) > 0 && !slices.Equal(s.Identities, before.Identities) {
+		problems.Add("spec.identities", "are set by the control plane; leave them out")
+	}
+	s.State, s.Identities = before.State, before.Identities
+	return problems
+}

@@ -1,0 +1,50 @@
+package admit
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"slices"
+	"time"
+
+	"weft/internal/store"
+	"weft/kind"
+	"weft/resource"
+)
+
+// warnings says what is right and yet may not do what its writer thinks.
+func (w *Writer) warnings(ctx context.Context, o resource.Any) []string {
+	switch o := o.(type) {
+	case *resource.Object[kind.MeshIdentity]:
+		if s := o.Spec.Selector; s == nil || s.Dataplane == nil {
+			return []string{"spec.selector: without `dataplane` it selects nobody; `dataplane: {matchLabels: {}}` selects everybody"}
+		}
+	case *resource.Object[kind.MeshTrust]:
+		return expired(o, time.Now())
+	case *resource.Object[kind.MeshTrafficPermission]:
+		if !w.identified(ctx, o.Mesh) {
+			return []string{fmt.Sprintf("mesh %q has no MeshIdentity: its traffic is plain and everybody may call everybody until there is one", o.Mesh)}
+		}
+	}
+	return nil
+}
+
+// identified says whether a mesh has a MeshIdentity. Without one no caller can be told from another, and
+// no permission is enforced. Where the store fails, which it just did not, no warning is due.
+func (w *Writer) identified(ctx context.Context, mesh string) bool {
+	rows, _, err := w.rows.List(ctx, kind.MeshIdentities.Name)
+	return err != nil || slices.ContainsFunc(rows, func(row store.Row) bool { return row.Key.Mesh == mesh })
+}
+
+func expired(o *resource.Object[kind.MeshTrust], now time.Time) []string {
+	var warnings []string
+	for i, bundle := range o.Spec.CABundles {
+		for block, rest := pem.Decode([]byte(bundle.PEM.Value)); block != nil; block, rest = pem.Decode(rest) {
+			if cert, err := x509.ParseCertificate(block.Bytes); err == nil && now.After(cert.NotAfter) {
+				warnings = append(warnings, fmt.Sprintf("spec.caBundles[%d]: %s has expired on %s", i, cert.Subject, cert.NotAfter.UTC().Format(time.DateOnly)))
+			}
+		}
+	}
+	return warnings
+}
