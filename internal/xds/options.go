@@ -1,0 +1,53 @@
+package xds
+
+import (
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/encoding"
+	_ "google.golang.org/grpc/encoding/proto" // registers the codec that the others use
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/mem"
+)
+
+// codec sends a response as the bytes that it is, and leaves every other message to protobuf.
+type codec struct{ encoding.CodecV2 }
+
+func (c codec) Marshal(message any) (mem.BufferSlice, error) {
+	if r, ok := message.(*response); ok {
+		return mem.BufferSlice{mem.SliceBuffer(r.wire)}, nil
+	}
+	return c.CodecV2.Marshal(message)
+}
+
+// Sizes of a connection. Thousands of them are idle nearly always, so each holds as little as it can.
+const (
+	window         = 64 << 10 // bytes in flight to the server: requests are small
+	writeBuffer    = 8 << 10  // bytes, shared by all connections that are not writing
+	maxRequest     = 4 << 20  // bytes; a node with many extensions has 50 KB, 20,000 names 1 MB
+	maxStreams     = 16       // per connection: one for ADS, a few for the agent
+	maxHeaderBytes = 32 << 10
+)
+
+// ServerOptions are how a gRPC server holds many long streams cheaply.
+//
+// Clients are asked for a sign of life once a minute and given 20 s for it, so that a proxy whose
+// machine went away is noticed without its traffic.
+func ServerOptions(creds credentials.TransportCredentials) []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.Creds(creds),
+		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto")}),
+		grpc.SharedWriteBuffer(true),
+		grpc.WriteBufferSize(writeBuffer),
+		grpc.ReadBufferSize(0), // TLS has one
+		grpc.StaticStreamWindowSize(window),
+		grpc.StaticConnWindowSize(window),
+		grpc.MaxRecvMsgSize(maxRequest),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.ConnectionTimeout(20 * time.Second),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Minute, Timeout: 20 * time.Second}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+	}
+}

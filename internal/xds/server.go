@@ -1,0 +1,125 @@
+package xds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Peer is the caller's side of one stream. Its methods are called one at a time, by the stream, and
+// hold up that stream alone.
+type Peer interface {
+	// Acked says that the client has taken a response of this type.
+	Acked(t Type)
+	// Refused says that the client did not take a resource, by itself; the others of the response it has.
+	Refused(r Refusal)
+	// Closed is the last call. The error is nil where the client went away in order.
+	Closed(err error)
+}
+
+// Config is what a server needs of its caller.
+type Config struct {
+	Catalog *Catalog
+	// Accept decides about a new stream from its context (metadata, TLS) and the node of its first
+	// request, whose id is not empty. The caller keeps the stream and gives it feeds with
+	// [Stream.SetFeeds], then or later; until then the client gets no answer. An error ends the stream:
+	// a gRPC status as it is, any other as PermissionDenied. Peer's methods come after Accept.
+	Accept func(ctx context.Context, node *corev3.Node, stream *Stream) (Peer, error)
+	Log    *slog.Logger
+}
+
+// Server is the aggregated discovery service, delta only.
+//
+// The gRPC server that it is registered with must be made with [ServerOptions]: they carry the codec
+// that sends shared bytes.
+type Server struct {
+	discovery.UnimplementedAggregatedDiscoveryServiceServer
+	config Config
+
+	mu      sync.Mutex
+	streams map[*Stream]struct{}
+}
+
+// NewServer makes the service. All fields of the configuration are needed.
+func NewServer(config Config) *Server {
+	return &Server{config: config, streams: map[*Stream]struct{}{}}
+}
+
+// StreamAggregatedResources refuses state-of-the-world streams: they send everything at each change.
+func (s *Server) StreamAggregatedResources(discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+	return status.Error(codes.Unimplemented, "state-of-the-world streams are not served; set api_type: DELTA_GRPC in the bootstrap's ads_config")
+}
+
+// DeltaAggregatedResources serves one stream.
+func (s *Server) DeltaAggregatedResources(transport discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+	first, err := transport.Recv()
+	if err != nil {
+		return err
+	}
+	if first.GetNode().GetId() == "" {
+		return status.Error(codes.InvalidArgument, "the first request has no node.id; set node.id to MESH.NAME in the bootstrap")
+	}
+	stream := newStream(s.config.Catalog, transport, first.Node.Id)
+	peer, err := s.config.Accept(transport.Context(), first.Node, stream)
+	if err != nil {
+		return denied(err)
+	}
+	s.add(stream)
+	defer s.remove(stream)
+	stream.peer = peer
+	first.Node = nil // up to 50 KB, which Envoy sends once
+	err = stream.serve(first, s.config.Log)
+	if errors.Is(err, io.EOF) || status.Code(err) == codes.Canceled {
+		err = nil
+	}
+	peer.Closed(err)
+	return err
+}
+
+func denied(err error) error {
+	if _, ok := status.FromError(err); ok {
+		return err
+	}
+	return status.Error(codes.PermissionDenied, err.Error())
+}
+
+func (s *Server) add(stream *Stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.streams[stream] = struct{}{}
+}
+
+func (s *Server) remove(stream *Stream) {
+	s.mu.Lock()
+	delete(s.streams, stream)
+	s.mu.Unlock()
+	stream.end()
+}
+
+// Streams are those that are open now, in no order.
+func (s *Server) Streams() []*Stream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]*Stream, 0, len(s.streams))
+	for stream := range s.streams {
+		all = append(all, stream)
+	}
+	return all
+}
+
+// contain turns a panic into an error: a bug that one stream meets must not end the others.
+func contain(log *slog.Logger, node string, err *error) {
+	if p := recover(); p != nil {
+		log.Error("xds: a stream panicked; this is a bug in weft", "node", node, "panic", p, "stack", string(debug.Stack()))
+		*err = status.Error(codes.Internal, fmt.Sprintf("internal error on the stream of %s; the control plane's log has the details", node))
+	}
+}

@@ -1,0 +1,105 @@
+package xds
+
+import (
+	"context"
+	"slices"
+)
+
+// Settlement counts the streams that were open when a wait began.
+type Settlement struct {
+	Settled  int // have everything up to the revision, or said what they refuse
+	Refusing int // of those, the ones that refuse a resource
+	Lost     int // ended meanwhile; their clients run on with what they had
+	Behind   int // have not settled yet
+}
+
+// wait is for one stream to settle. Its channel has room, so that telling never blocks.
+type wait struct {
+	revision uint64
+	done     chan<- fate
+}
+
+type fate int
+
+const (
+	settled fate = iota
+	refusing
+	lost
+)
+
+// WaitSettled waits until each stream that is open now has settled past a revision, or has ended. What
+// the lost and the refusing ones mean is the caller's to say. The error is the context's; the counts
+// hold then too.
+func (s *Server) WaitSettled(ctx context.Context, revision uint64) (Settlement, error) {
+	streams := s.Streams()
+	done := make(chan fate, len(streams))
+	for _, stream := range streams {
+		stream.await(wait{revision, done})
+	}
+	result := Settlement{Behind: len(streams)}
+	for result.Behind > 0 {
+		select {
+		case f := <-done:
+			result.count(f)
+		case <-ctx.Done():
+			for _, stream := range streams {
+				stream.forget(done)
+			}
+			return result, ctx.Err()
+		}
+	}
+	return result, nil
+}
+
+func (r *Settlement) count(f fate) {
+	r.Behind--
+	switch f {
+	case settled:
+		r.Settled++
+	case refusing:
+		r.Settled++
+		r.Refusing++
+	case lost:
+		r.Lost++
+	}
+}
+
+func (s *Stream) await(w wait) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		w.done <- lost
+		return
+	}
+	s.waits = append(s.waits, w)
+	s.report()
+}
+
+func (s *Stream) forget(done chan<- fate) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waits = slices.DeleteFunc(s.waits, func(w wait) bool { return w.done == done })
+}
+
+// report tells those who wait.
+func (s *Stream) report() {
+	if len(s.waits) == 0 {
+		return
+	}
+	s.waits = slices.DeleteFunc(s.waits, func(w wait) bool {
+		if !s.session.settledAt(w.revision) {
+			return false
+		}
+		w.done <- s.session.fate()
+		return true
+	})
+}
+
+func (s *session) fate() fate {
+	for t := range s.subs {
+		if len(s.subs[t].refused) > 0 {
+			return refusing
+		}
+	}
+	return settled
+}

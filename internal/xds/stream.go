@@ -1,0 +1,167 @@
+package xds
+
+import (
+	"cmp"
+	"log/slog"
+	"slices"
+	"sync"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Stream is one client's connection. Its methods may be called from anywhere, at any time, also after
+// the stream has ended.
+type Stream struct {
+	node      string
+	transport discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer
+	peer      Peer
+	wake      chan struct{} // of one: something may be ready
+	closing   chan error    // of one: why the stream is to end
+
+	mu      sync.Mutex // guards all below
+	session *session
+	waits   []wait
+	ended   bool
+}
+
+func newStream(c *Catalog, transport discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer, node string) *Stream {
+	s := &Stream{node: node, transport: transport, wake: make(chan struct{}, 1), closing: make(chan error, 1)}
+	s.session = newSession(c, s.rouse)
+	return s
+}
+
+// Node is the id that the client gave.
+func (s *Stream) Node() string { return s.node }
+
+// SetFeeds makes these the feeds that the stream follows. The client is sent the difference, with the
+// feeds in this order within each type.
+func (s *Stream) SetFeeds(feeds ...*Feed) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return
+	}
+	s.session.follow(feeds)
+	s.rouse()
+}
+
+// Close ends the stream with this error, which should be a gRPC status; the client may come back.
+func (s *Stream) Close(err error) {
+	select {
+	case s.closing <- err:
+	default: // it ends already
+	}
+}
+
+// Refusals are the resources that the client has refused and that have not changed since, by type and
+// name.
+func (s *Stream) Refusals() []Refusal {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []Refusal
+	for t := range s.session.subs {
+		for _, r := range s.session.subs[t].refused {
+			all = append(all, r)
+		}
+	}
+	slices.SortFunc(all, func(a, b Refusal) int {
+		return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Name, b.Name))
+	})
+	return all
+}
+
+// Settled says whether the client has, or has refused, everything up to a revision.
+func (s *Stream) Settled(revision uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.session.settledAt(revision)
+}
+
+// rouse makes the sender look. It never waits and allocates nothing.
+func (s *Stream) rouse() {
+	select {
+	case s.wake <- struct{}{}:
+	default: // it is going to look anyway
+	}
+}
+
+// serve receives in a goroutine and sends in this one, until either ends.
+func (s *Stream) serve(first *discovery.DeltaDiscoveryRequest, log *slog.Logger) error {
+	go func() { s.Close(s.receive(first, log)) }()
+	return s.send(log)
+}
+
+func (s *Stream) receive(request *discovery.DeltaDiscoveryRequest, log *slog.Logger) (err error) {
+	defer contain(log, s.node, &err)
+	for {
+		if err := s.step(request); err != nil {
+			return err
+		}
+		request.Reset()
+		if err := s.transport.RecvMsg(request); err != nil {
+			return err
+		}
+		if id := request.GetNode().GetId(); id != "" && id != s.node {
+			return status.Errorf(codes.InvalidArgument, "the node changed from %q to %q; a stream is of one node", s.node, clip(id))
+		}
+	}
+}
+
+// step gives a request to the core and tells the peer what it said.
+func (s *Stream) step(request *discovery.DeltaDiscoveryRequest) error {
+	s.mu.Lock()
+	outcome, err := s.session.step(request)
+	if s.session.restless() {
+		s.rouse()
+	}
+	s.report()
+	s.mu.Unlock()
+	if err != nil {
+		return status.Error(codes.InvalidArgument, err.Error())
+	}
+	if outcome.acked {
+		s.peer.Acked(outcome.typ)
+	}
+	for _, refusal := range outcome.refused {
+		s.peer.Refused(refusal)
+	}
+	return nil
+}
+
+func (s *Stream) send(log *slog.Logger) (err error) {
+	defer contain(log, s.node, &err)
+	for {
+		select {
+		case err := <-s.closing:
+			return err
+		case <-s.wake:
+		}
+		for _, r := range s.ready() {
+			if err := s.transport.SendMsg(r); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (s *Stream) ready() []*response {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := s.session.ready()
+	s.report()
+	return out
+}
+
+// end is the last thing that happens to a stream.
+func (s *Stream) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	s.session.leave()
+	for _, w := range s.waits {
+		w.done <- lost
+	}
+	s.waits = nil
+}
