@@ -1,0 +1,298 @@
+package envoy
+
+import (
+	"bufio"
+	"context"
+	cryptotls "crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"weft/internal/graph"
+	"weft/internal/match"
+	"weft/internal/xds"
+	"weft/kind"
+)
+
+const (
+	domainEast = "default.east.mesh.local"
+	domainWest = "default.west.mesh.local"
+	clientID   = "spiffe://" + domainEast + "/workload/client"
+	serverID   = "spiffe://" + domainEast + "/workload/server"
+)
+
+// startEnvoy runs a real Envoy with the resources and returns once its listeners accept.
+func startEnvoy(t *testing.T, resources ...*xds.Resource) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), envoyBinary(t), "-c", bootstrapFile(t, resources),
+		"--disable-hot-restart", "--concurrency", "1", "-l", "info")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	logs, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	var seen strings.Builder
+	lines := bufio.NewScanner(logs)
+	for lines.Scan() {
+		fmt.Fprintln(&seen, lines.Text())
+		if strings.Contains(lines.Text(), "starting main dispatch loop") {
+			go func() { _, _ = io.Copy(io.Discard, logs) }()
+			return
+		}
+	}
+	t.Fatalf("Envoy ended:\n%s", seen.String())
+}
+
+// freePort answers a port of 127.0.0.1 that nobody has.
+func freePort(t *testing.T) uint32 {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return uint32(l.Addr().(*net.TCPAddr).Port)
+}
+
+// inboundTo is a listener in front of an application, open to those whom the rules allow.
+func inboundTo(t *testing.T, application net.Addr, protocol kind.Protocol, allow ...match.Rule) *graph.InboundListener {
+	t.Helper()
+	return &graph.InboundListener{
+		Address: "127.0.0.1", Port: freePort(t), Section: "main", Protocol: protocol, Bind: true,
+		ServiceAddress: "127.0.0.1", ServicePort: uint32(application.(*net.TCPAddr).Port),
+		TrustDomains: []string{domainEast, domainWest},
+		Permissions:  &match.Permissions{Allow: allow},
+	}
+}
+
+func address(l *graph.InboundListener) string { return fmt.Sprintf("127.0.0.1:%d", l.Port) }
+
+// twoServers starts a client and two servers, whose applications are the handlers, and answers the URL at
+// which the client's application reaches them.
+func twoServers(t *testing.T, first, second http.HandlerFunc) (url string, firstApp *httptest.Server) {
+	t.Helper()
+	east := newAuthority(t, domainEast)
+	destination := &graph.Destination{
+		Key:      graph.DestinationKey{Mesh: "default", Zone: "east", Service: "server", Port: 80},
+		Protocol: kind.HTTP, Identities: []string{serverID},
+	}
+	endpoints := &graph.Endpoints{Destination: destination.Key}
+	outbound := &graph.ExplicitOutbound{
+		Address: "127.0.0.1", Port: freePort(t), Destination: destination.Key, Protocol: kind.HTTP,
+	}
+	resources := []*xds.Resource{
+		trust(east), identity(t, east.leaf(t, serverID)),
+		Cluster(destination, true), Route(destination), Explicit(outbound),
+	}
+	firstApp = httptest.NewServer(first)
+	t.Cleanup(firstApp.Close)
+	secondApp := httptest.NewServer(second)
+	t.Cleanup(secondApp.Close)
+	for i, app := range []*httptest.Server{firstApp, secondApp} {
+		in := inboundTo(t, app.Listener.Addr(), kind.HTTP, match.Rule{Origin: "all of east", Prefix: "spiffe://" + domainEast + "/"})
+		in.Section = fmt.Sprintf("app-%d", i)
+		endpoints.Endpoints = append(endpoints.Endpoints, graph.Endpoint{Address: in.Address, Port: in.Port})
+		resources = append(resources, Inbound(in, true)...)
+	}
+	startEnvoy(t, append(resources, Assignment(endpoints))...)
+	return fmt.Sprintf("http://127.0.0.1:%d/", outbound.Port), firstApp
+}
+
+func do(t *testing.T, method, url string) *http.Response {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	return response
+}
+
+// An application that is not there has seen nothing: whatever the method, the request goes to the other.
+func TestNothingIsLostToAnApplicationThatIsGone(t *testing.T) {
+	ok := func(http.ResponseWriter, *http.Request) {}
+	url, first := twoServers(t, ok, ok)
+	first.Close()
+	for range 20 {
+		for _, method := range []string{"GET", "POST"} {
+			if got := do(t, method, url).StatusCode; got != 200 {
+				t.Fatalf("%s answered %d while one of two applications was up", method, got)
+			}
+		}
+	}
+}
+
+// An application that dies with a request in its hands may have acted on it: GET goes to the other, POST
+// does not, and the answer says what happened.
+func TestOnlySafeRequestsAreRepeated(t *testing.T) {
+	var posts atomic.Int32
+	count := func(_ http.ResponseWriter, r *http.Request) {
+		if r.Method == "POST" {
+			posts.Add(1)
+		}
+	}
+	die := func(w http.ResponseWriter, r *http.Request) {
+		count(w, r)
+		panic(http.ErrAbortHandler)
+	}
+	url, _ := twoServers(t, die, count)
+	for range 10 {
+		if got := do(t, "GET", url).StatusCode; got != 200 {
+			t.Fatalf("GET answered %d while one of two applications was well", got)
+		}
+	}
+	var failed int
+	for range 10 {
+		response := do(t, "POST", url)
+		if response.StatusCode == 200 {
+			continue
+		}
+		failed++
+		if got := response.Header.Get(unservedHeader); got != unservedReset {
+			t.Errorf("%s = %q, want %q", unservedHeader, got, unservedReset)
+		}
+	}
+	if failed == 0 || posts.Load() != 10 {
+		t.Errorf("of 10 POSTs %d failed and %d arrived; want each to arrive once", failed, posts.Load())
+	}
+}
+
+// An application's own 503 is its answer: it is passed on and not asked again.
+func TestAnApplicationsOwnAnswerIsFinal(t *testing.T) {
+	var asked atomic.Int32
+	busy := func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	url, _ := twoServers(t, busy, busy)
+	if got := do(t, "GET", url).StatusCode; got != 503 || asked.Load() != 1 {
+		t.Errorf("status %d after %d questions, want 503 after 1", got, asked.Load())
+	}
+}
+
+// callers are certificates that a server may be shown, with what becomes of their owners.
+func callers(t *testing.T, east, west *authority) map[string]struct {
+	leaf    cryptotls.Certificate
+	allowed bool
+} {
+	westClient := "spiffe://" + domainWest + "/workload/client"
+	return map[string]struct {
+		leaf    cryptotls.Certificate
+		allowed bool
+	}{
+		"named by a rule":                  {east.leaf(t, clientID), true},
+		"named by no rule":                 {east.leaf(t, clientID+"-2"), false},
+		"of another trust domain":          {west.leaf(t, westClient), true},
+		"signed by another domain's CA":    {west.leaf(t, clientID), false},
+		"with a name of a second domain":   {west.leaf(t, "spiffe://"+domainWest+"/workload/x", clientID), false},
+		"with a name of an unbelieved one": {west.leaf(t, "spiffe://"+domainWest+"/workload/x", "spiffe://elsewhere/workload/client"), false},
+		"that a CA of nobody has signed":   {newAuthority(t, domainEast).leaf(t, clientID), false},
+		"without a name":                   {east.leaf(t), false},
+	}
+}
+
+func rules() []match.Rule {
+	return []match.Rule{
+		{Origin: "east", Exact: clientID},
+		{Origin: "west", Exact: "spiffe://" + domainWest + "/workload/client"},
+		{Origin: "unbelieved", Exact: "spiffe://elsewhere/workload/client"},
+	}
+}
+
+func TestWhoGetsInHTTP(t *testing.T) {
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, r.Header.Get("x-forwarded-client-cert"))
+	}))
+	t.Cleanup(app.Close)
+	east, west := newAuthority(t, domainEast), newAuthority(t, domainWest)
+	in := inboundTo(t, app.Listener.Addr(), kind.HTTP, rules()...)
+	startEnvoy(t, append(Inbound(in, true), trust(east, west), identity(t, east.leaf(t, serverID)))...)
+	for name, caller := range callers(t, east, west) {
+		t.Run(name, func(t *testing.T) {
+			client := &http.Client{Transport: &http.Transport{TLSClientConfig: presenting(caller.leaf)}}
+			request, _ := http.NewRequestWithContext(t.Context(), "GET", "https://"+address(in), nil)
+			request.Header.Set("x-forwarded-client-cert", "URI=spiffe://forged")
+			response, err := client.Do(request)
+			got := err == nil && response.StatusCode == 200
+			if got != caller.allowed {
+				t.Fatalf("allowed: %v, want %v (%v, %v)", got, caller.allowed, response, err)
+			}
+			if !got {
+				return
+			}
+			body, _ := io.ReadAll(response.Body)
+			if strings.Contains(string(body), "forged") || !strings.Contains(string(body), "URI=spiffe://") {
+				t.Errorf("the application is told that the caller is %q", body)
+			}
+		})
+	}
+}
+
+// The server speaks first, as databases and mail servers do: a caller who may not get in must not get to
+// read what it says.
+func TestWhoGetsInTCP(t *testing.T) {
+	app := greeter(t)
+	east, west := newAuthority(t, domainEast), newAuthority(t, domainWest)
+	in := inboundTo(t, app, kind.TCP, rules()...)
+	startEnvoy(t, append(Inbound(in, true), trust(east, west), identity(t, east.leaf(t, serverID)))...)
+	for name, caller := range callers(t, east, west) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conn, err := cryptotls.Dial("tcp", address(in), presenting(caller.leaf))
+			if err != nil {
+				if caller.allowed {
+					t.Fatal(err)
+				}
+				return
+			}
+			defer conn.Close()
+			_ = conn.SetDeadline(time.Now().Add(2 * time.Second))
+			greeting := make([]byte, 5)
+			_, err = io.ReadFull(conn, greeting)
+			if got := err == nil; got != caller.allowed {
+				t.Errorf("was greeted: %v (%q, %v), want %v", got, greeting, err, caller.allowed)
+			}
+		})
+	}
+}
+
+// greeter is an application that says hello to whoever connects.
+func greeter(t *testing.T) net.Addr {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(conn, "hello")
+		}
+	}()
+	return l.Addr()
+}
+
+// presenting shows a certificate and believes any server.
+func presenting(leaf cryptotls.Certificate) *cryptotls.Config {
+	return &cryptotls.Config{Certificates: []cryptotls.Certificate{leaf}, InsecureSkipVerify: true}
+}

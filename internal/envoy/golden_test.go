@@ -1,0 +1,175 @@
+package envoy
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"sigs.k8s.io/yaml"
+
+	"weft/internal/graph"
+	"weft/internal/xds"
+)
+
+var update = flag.Bool("update", false, "rewrite the expectations under testdata")
+
+// nouns is the input of a golden: whatever is there is turned into configuration.
+type nouns struct {
+	Secured     bool
+	Families    string
+	Destination *graph.Destination
+	Endpoints   *graph.Endpoints
+	Inbound     *graph.InboundListener
+	Explicit    *graph.ExplicitOutbound
+	Capture     *graph.Capture
+	Trust       *graph.Trust
+}
+
+func (n *nouns) resources() []*xds.Resource {
+	var all []*xds.Resource
+	if d := n.Destination; d != nil {
+		all = append(all, Cluster(d, n.Secured))
+		if route := Route(d); route != nil {
+			all = append(all, route)
+		}
+		all = append(all, VIPListeners(d, n.Families)...)
+	}
+	if n.Endpoints != nil {
+		all = append(all, Assignment(n.Endpoints))
+	}
+	if n.Inbound != nil {
+		all = append(all, Inbound(n.Inbound, n.Secured)...)
+	}
+	if n.Explicit != nil {
+		all = append(all, Explicit(n.Explicit))
+	}
+	if n.Capture != nil {
+		all = append(all, Capture(n.Capture)...)
+	}
+	if n.Trust != nil {
+		all = append(all, TrustBundle(n.Trust))
+	}
+	return all
+}
+
+// goldens are the files under testdata by their names; a file that is put there is a test.
+func goldens(t *testing.T) map[string]string {
+	t.Helper()
+	paths, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no goldens under testdata: %v", err)
+	}
+	files := map[string]string{}
+	for _, path := range paths {
+		files[strings.TrimSuffix(filepath.Base(path), ".txtar")] = path
+	}
+	return files
+}
+
+// section answers a file of a golden, nil where it isn't there.
+func section(archive *txtar.Archive, name string) *txtar.File {
+	for i := range archive.Files {
+		if archive.Files[i].Name == name {
+			return &archive.Files[i]
+		}
+	}
+	return nil
+}
+
+func readGolden(t *testing.T, path string) (*txtar.Archive, []*xds.Resource) {
+	t.Helper()
+	archive, err := txtar.ParseFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	input := section(archive, "input.yaml")
+	if input == nil {
+		t.Fatalf("%s has no input.yaml", path)
+	}
+	var n nouns
+	if err := yaml.UnmarshalStrict(input.Data, &n); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	return archive, n.resources()
+}
+
+func TestGolden(t *testing.T) {
+	for name, path := range goldens(t) {
+		t.Run(name, func(t *testing.T) {
+			archive, resources := readGolden(t, path)
+			got := render(t, resources)
+			output := section(archive, "envoy.yaml")
+			if *update {
+				if output == nil {
+					archive.Files = append(archive.Files, txtar.File{Name: "envoy.yaml"})
+					output = &archive.Files[len(archive.Files)-1]
+				}
+				output.Data = []byte(got)
+				if err := os.WriteFile(path, txtar.Format(archive), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if output == nil {
+				t.Fatalf("%s has no envoy.yaml; -update writes it", path)
+			}
+			if diff := cmp.Diff(string(output.Data), got); diff != "" {
+				t.Errorf("the configuration has changed (-golden +now). Understand why, then run with -update.\n%s", diff)
+			}
+		})
+	}
+}
+
+// render writes resources in the order in which they were made, each under its type and name.
+func render(t *testing.T, resources []*xds.Resource) string {
+	t.Helper()
+	var out strings.Builder
+	for _, r := range resources {
+		raw, err := protojson.Marshal(message(t, r))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := yaml.JSONToYAML(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&out, "--- # %s %s\n%s", r.Type, r.Name, body)
+	}
+	return out.String()
+}
+
+func message(t *testing.T, r *xds.Resource) proto.Message {
+	t.Helper()
+	m, err := r.Message()
+	if err != nil {
+		t.Fatalf("%s %s: %v", r.Type, r.Name, err)
+	}
+	return m
+}
+
+// Equal nouns have equal versions, so that a restarted control plane sends nothing: rules stand in maps,
+// whose order is not to show.
+func TestVersionsAreStable(t *testing.T) {
+	for name, path := range goldens(t) {
+		t.Run(name, func(t *testing.T) {
+			versions := map[string]string{}
+			for range 20 {
+				_, resources := readGolden(t, path)
+				for _, r := range resources {
+					key := r.Type.String() + " " + r.Name
+					if before := versions[key]; before != "" && before != r.Version {
+						t.Fatalf("%s has version %s and %s for the same noun", key, before, r.Version)
+					}
+					versions[key] = r.Version
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,114 @@
+package envoy
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	cryptotls "crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"net/url"
+	"testing"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	tls "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+
+	"weft/internal/graph"
+	"weft/internal/xds"
+)
+
+// authority is the CA of one trust domain. It signs what it is asked to, as a hostile one would.
+type authority struct {
+	domain string
+	cert   *x509.Certificate
+	key    *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T, domain string) *authority {
+	t.Helper()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		URIs: uris(t, "spiffe://"+domain),
+	}
+	key := newKey(t)
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &authority{domain, cert, key}
+}
+
+// leaf signs a certificate with the names, in their order.
+func (a *authority) leaf(t *testing.T, names ...string) cryptotls.Certificate {
+	t.Helper()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(2), NotAfter: time.Now().Add(time.Hour), URIs: uris(t, names...),
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+	}
+	key := newKey(t)
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cryptotls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// trust is the bundle of a mesh that believes the authorities.
+func trust(authorities ...*authority) *xds.Resource {
+	bundle := &graph.Trust{Mesh: "default"}
+	for _, a := range authorities {
+		root := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
+		bundle.Domains = append(bundle.Domains, graph.TrustDomain{Name: a.domain, Roots: []string{string(root)}})
+	}
+	return TrustBundle(bundle)
+}
+
+// identity is the leaf as the agent would serve it.
+func identity(t *testing.T, leaf cryptotls.Certificate) *xds.Resource {
+	t.Helper()
+	key, err := x509.MarshalPKCS8PrivateKey(leaf.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return xds.NewResource(xds.Secret, identitySecret, &tls.Secret{
+		Name: identitySecret,
+		Type: &tls.Secret_TlsCertificate{TlsCertificate: &tls.TlsCertificate{
+			CertificateChain: inline(&pem.Block{Type: "CERTIFICATE", Bytes: leaf.Certificate[0]}),
+			PrivateKey:       inline(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
+		}},
+	})
+}
+
+func inline(block *pem.Block) *core.DataSource {
+	return &core.DataSource{Specifier: &core.DataSource_InlineBytes{InlineBytes: pem.EncodeToMemory(block)}}
+}
+
+func newKey(t *testing.T) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func uris(t *testing.T, names ...string) []*url.URL {
+	t.Helper()
+	var all []*url.URL
+	for _, name := range names {
+		u, err := url.Parse(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, u)
+	}
+	return all
+}

@@ -1,0 +1,83 @@
+package envoy
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"weft/internal/xds"
+)
+
+// Everything keeps the constraints that Envoy's API states, inside of extensions too.
+func TestConstraints(t *testing.T) {
+	for name, path := range goldens(t) {
+		t.Run(name, func(t *testing.T) {
+			_, resources := readGolden(t, path)
+			for _, r := range resources {
+				visit(t, message(t, r), func(m proto.Message) {
+					checked, ok := m.(interface{ ValidateAll() error })
+					if !ok {
+						return
+					}
+					if err := checked.ValidateAll(); err != nil {
+						t.Errorf("%s %s: %v", r.Type, r.Name, err)
+					}
+				})
+			}
+		})
+	}
+}
+
+// A real Envoy takes everything.
+func TestEnvoyTakesIt(t *testing.T) {
+	envoy := envoyBinary(t)
+	for name, path := range goldens(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, resources := readGolden(t, path)
+			if name != "trust" {
+				east := newAuthority(t, domainEast)
+				resources = append(resources, trust(east), identity(t, east.leaf(t, serverID)))
+			}
+			out, err := exec.Command(envoy, "--mode", "validate", "-l", "warning", "-c", bootstrapFile(t, resources)).CombinedOutput()
+			if err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
+func bootstrapFile(t *testing.T, resources []*xds.Resource) string {
+	t.Helper()
+	raw, err := protojson.Marshal(static(t, resources))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "envoy.json")
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// envoyBinary is WEFT_ENVOY, else what `make tools` has unpacked, else the one on the PATH.
+func envoyBinary(t *testing.T) string {
+	t.Helper()
+	if path := os.Getenv("WEFT_ENVOY"); path != "" {
+		return path
+	}
+	if path, err := filepath.Abs("../../.tools/envoy/envoy"); err == nil {
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	path, err := exec.LookPath("envoy")
+	if err != nil {
+		t.Fatal("no Envoy to test with: run `make tools`, or set WEFT_ENVOY")
+	}
+	return path
+}
