@@ -196,6 +196,36 @@ func TestFilesNameNoMachine(t *testing.T) {
 	}
 }
 
+// TestDocumentationLeadsSomewhere: a link within the repository, or a make target, that does not exist is a
+// promise of the first page that is not kept.
+func TestDocumentationLeadsSomewhere(t *testing.T) {
+	makefile, err := os.ReadFile("Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+	target := regexp.MustCompile("`make ([a-z]+)")
+	for _, file := range listed(t) {
+		if path.Ext(file) != ".md" {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range link.FindAllStringSubmatch(string(text), -1) {
+			if _, err := os.Stat(path.Join(path.Dir(file), found[1])); err != nil {
+				t.Errorf("%s links to %s, which does not exist", file, found[1])
+			}
+		}
+		for _, found := range target.FindAllStringSubmatch(string(text), -1) {
+			if !bytes.Contains(makefile, []byte("\n"+found[1]+":")) {
+				t.Errorf("%s speaks of `make %s`, which the Makefile does not have", file, found[1])
+			}
+		}
+	}
+}
+
 // listedPackage is what `go list` says of a package.
 type listedPackage struct {
 	ImportPath string
