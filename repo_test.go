@@ -152,14 +152,17 @@ func TestCalmCode(t *testing.T) {
 			if n := source.lines(f); n > maxFunction {
 				t.Errorf("%s: %s has %d lines, want at most %d", file, f.Name.Name, n, maxFunction)
 			}
-			if getter.MatchString(f.Name.Name) {
+			if getter.MatchString(f.Name.Name) && f.Name.Name != grpcCredentials {
 				t.Errorf("%s: %s: what is got says enough, leave out the Get", file, f.Name.Name)
 			}
 		}
 	}
 }
 
-var getter = regexp.MustCompile(`^[gG]et[A-Z]`)
+// getter matches names of our own; the exception is the name that gRPC gives to credentials' one method.
+var getter = regexp.MustCompile(`^Get[A-Z]`)
+
+const grpcCredentials = "GetRequestMetadata"
 
 // TestTestsWaitForEvents: a test that sleeps is slow where the event was early and fails where it was
 // late. Under testing/synctest time is not real, and sleeping is how it passes.
