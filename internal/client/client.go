@@ -1,0 +1,213 @@
+// Package client speaks to the HTTP API of a control plane for the command line and its relatives.
+//
+// Errors of the control plane come back as [*resource.Error], with its detail and the problem of each
+// field. A control plane that cannot be reached is an [*Unreachable].
+package client
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"weft/resource"
+)
+
+// largestAnswer bounds what is read of one answer.
+const largestAnswer = 256 << 20
+
+// Client speaks to one control plane. It may be used at the same time by many.
+type Client struct {
+	base *url.URL
+	http *http.Client
+}
+
+// Unreachable says that nobody answered at the control plane's address.
+type Unreachable struct {
+	Address string
+	Err     error
+}
+
+// Error implements error.
+func (u *Unreachable) Error() string {
+	return fmt.Sprintf("no control plane answers at %s: %v", u.Address, u.Err)
+}
+
+// Unwrap answers what went wrong below.
+func (u *Unreachable) Unwrap() error { return u.Err }
+
+// New answers a client for an address such as "http://127.0.0.1:5681".
+func New(address string) (*Client, error) {
+	base, err := url.Parse(address)
+	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
+		return nil, fmt.Errorf("%q is not the address of an API, want one such as http://127.0.0.1:5681", address)
+	}
+	return &Client{base: base, http: &http.Client{Timeout: time.Minute}}, nil
+}
+
+// Result is what became of a write.
+type Result struct {
+	Created  bool     `json:"-"`
+	Changed  bool     `json:"changed"` // false where the resource was as wanted already
+	Warnings []string `json:"warnings"`
+}
+
+// Put writes a resource, new or not.
+func (c *Client) Put(ctx context.Context, o resource.Any, d resource.Descriptor) (Result, error) {
+	body, err := resource.MarshalJSON(o, nil, d, resource.Universal)
+	if err != nil {
+		return Result{}, err
+	}
+	status, answer, err := c.do(ctx, http.MethodPut, Path(d, o.Key().Mesh, o.Key().Name), nil, body)
+	if err != nil {
+		return Result{}, err
+	}
+	result := Result{Created: status == http.StatusCreated}
+	return result, json.Unmarshal(answer, &result)
+}
+
+// Delete removes a resource.
+func (c *Client) Delete(ctx context.Context, d resource.Descriptor, mesh, name string) error {
+	_, _, err := c.do(ctx, http.MethodDelete, Path(d, mesh, name), nil, nil)
+	return err
+}
+
+// Get reads an answer into a value, or as it is into a *[]byte.
+func (c *Client) Get(ctx context.Context, path string, query url.Values, into any) error {
+	_, answer, err := c.do(ctx, http.MethodGet, path, query, nil)
+	if err != nil {
+		return err
+	}
+	return read(answer, into)
+}
+
+// Post sends a value and reads the answer as Get does.
+func (c *Client) Post(ctx context.Context, path string, value, into any) error {
+	body, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	_, answer, err := c.do(ctx, http.MethodPost, path, nil, body)
+	if err != nil {
+		return err
+	}
+	return read(answer, into)
+}
+
+func read(answer []byte, into any) error {
+	if raw, ok := into.(*[]byte); ok {
+		*raw = answer
+		return nil
+	}
+	return json.Unmarshal(answer, into)
+}
+
+// List reads all items of a list, page after page. An item that comes or goes meanwhile may be missed
+// or seen twice.
+func (c *Client) List(ctx context.Context, path string) ([]json.RawMessage, error) {
+	var items []json.RawMessage
+	query := url.Values{"size": {"1000"}}
+	for {
+		var page struct {
+			Items []json.RawMessage `json:"items"`
+			Next  *string           `json:"next"`
+		}
+		if err := c.Get(ctx, path, query, &page); err != nil {
+			return nil, err
+		}
+		items = append(items, page.Items...)
+		if page.Next == nil {
+			return items, nil
+		}
+		next, err := url.Parse(*page.Next)
+		if err != nil {
+			return nil, fmt.Errorf("the control plane's list goes on at %q: %w", *page.Next, err)
+		}
+		query = next.Query()
+	}
+}
+
+// Path answers the path of a resource, or of the list of its kind where the name is empty; for kinds of
+// mesh scope an empty mesh means all meshes.
+func Path(d resource.Descriptor, mesh, name string) string {
+	info := d.Describe()
+	path := "/" + info.Plural
+	if info.Scope == resource.Mesh && mesh != "" {
+		path = "/meshes/" + url.PathEscape(mesh) + path
+	}
+	if name != "" {
+		path += "/" + url.PathEscape(name)
+	}
+	return path
+}
+
+// do sends a request. Path is escaped already.
+func (c *Client) do(ctx context.Context, method, path string, query url.Values, body []byte) (int, []byte, error) {
+	target := strings.TrimSuffix(c.base.String(), "/") + path
+	if len(query) > 0 {
+		target += "?" + query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	response, err := c.http.Do(req)
+	if err != nil {
+		return 0, nil, c.unreachable(err)
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(response.Body, largestAnswer))
+	if err != nil {
+		return 0, nil, c.unreachable(err)
+	}
+	if response.StatusCode >= 300 {
+		return 0, nil, refusal(response, answer)
+	}
+	return response.StatusCode, answer, nil
+}
+
+func (c *Client) unreachable(err error) error {
+	var failed *url.Error
+	if errors.As(err, &failed) {
+		err = failed.Err
+	}
+	return &Unreachable{Address: c.base.String(), Err: err}
+}
+
+var codeOf = map[int]resource.Code{
+	http.StatusBadRequest:         resource.Invalid,
+	http.StatusUnauthorized:       resource.Unauthorized,
+	http.StatusForbidden:          resource.Forbidden,
+	http.StatusNotFound:           resource.NotFound,
+	http.StatusConflict:           resource.Conflict,
+	http.StatusPreconditionFailed: resource.Stale,
+	http.StatusServiceUnavailable: resource.Unavailable,
+}
+
+// refusal reads the control plane's error. One that is not its own (of a proxy in between) shows its
+// status.
+func refusal(response *http.Response, body []byte) error {
+	var problem struct {
+		Title             string            `json:"title"`
+		Detail            string            `json:"detail"`
+		InvalidParameters resource.Problems `json:"invalid_parameters"`
+	}
+	if err := json.Unmarshal(body, &problem); err != nil {
+		return resource.Errorf(codeOf[response.StatusCode], "%s answered %s, which is no answer of a control plane", response.Request.URL.Host, response.Status)
+	}
+	return &resource.Error{
+		Code:     codeOf[response.StatusCode],
+		Detail:   cmp.Or(problem.Detail, problem.Title, response.Status),
+		Problems: problem.InvalidParameters,
+	}
+}

@@ -1,0 +1,59 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"weft/internal/store"
+	"weft/resource"
+)
+
+// problem is an error as the API answers it. (RFC 9457, Problem Details for HTTP APIs.)
+type problem struct {
+	Type   string `json:"type"`
+	Status int    `json:"status"`
+	Title  string `json:"title"`
+	Detail string `json:"detail,omitempty"`
+	// InvalidParameters are the fields that are wrong.
+	InvalidParameters resource.Problems `json:"invalid_parameters,omitempty"`
+}
+
+var statusOf = map[resource.Code]int{
+	resource.Invalid:      http.StatusBadRequest,
+	resource.Unauthorized: http.StatusUnauthorized,
+	resource.Forbidden:    http.StatusForbidden,
+	resource.NotFound:     http.StatusNotFound,
+	resource.Conflict:     http.StatusConflict,
+	resource.Stale:        http.StatusPreconditionFailed,
+	resource.Unavailable:  http.StatusServiceUnavailable,
+}
+
+// fail answers an error. The text of one that has no code is logged and not shown.
+func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
+	var tooLarge *http.MaxBytesError
+	var known *resource.Error
+	switch {
+	case errors.As(err, &tooLarge):
+		writeProblem(w, problem{Status: http.StatusRequestEntityTooLarge, Detail: "a request has at most 5 MiB"})
+	case errors.As(err, &known) && statusOf[known.Code] != 0:
+		if known.Cause != nil {
+			a.Log.Error("request refused", "method", r.Method, "path", r.URL.Path, "detail", known.Detail, "cause", known.Cause)
+		}
+		writeProblem(w, problem{Status: statusOf[known.Code], Detail: known.Detail, InvalidParameters: known.Problems})
+	case errors.Is(err, store.ErrUnavailable):
+		a.Log.Error("store unavailable", "method", r.Method, "path", r.URL.Path, "error", err)
+		writeProblem(w, problem{Status: http.StatusServiceUnavailable, Detail: "the store is unavailable; try again later, its error is in the control plane's log"})
+	case errors.Is(err, context.Canceled):
+		// The client has gone: there is nobody to answer.
+	default:
+		a.Log.Error("request failed", "method", r.Method, "path", r.URL.Path, "error", err)
+		writeProblem(w, problem{Status: http.StatusInternalServerError, Detail: "an error of the control plane; its log says which"})
+	}
+}
+
+func writeProblem(w http.ResponseWriter, p problem) {
+	p.Type, p.Title = "about:blank", http.StatusText(p.Status)
+	w.Header().Set("Content-Type", "application/problem+json")
+	_ = writeBody(w, p.Status, p) // a problem always encodes
+}

@@ -1,0 +1,112 @@
+package rest
+
+import (
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"weft/internal/admit"
+	"weft/kind"
+	"weft/resource"
+)
+
+// largestBody is the size of the largest request. A resource of this size is far from any that works.
+const largestBody = 5 << 20
+
+// put writes a resource in either form: 201 where it is new, 200 where it was there.
+func (a *api) put(d resource.Descriptor) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		version, err := ifMatch(r)
+		if err != nil {
+			return err
+		}
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, largestBody))
+		if err != nil {
+			return bodyError(err)
+		}
+		o, err := resource.Parse(body, kind.ByName)
+		if err != nil {
+			return err
+		}
+		if err := place(o, keyOf(d, r)); err != nil {
+			return err
+		}
+		result, err := a.Writer.Put(r.Context(), o, admit.Change{IfMatch: version})
+		if err != nil {
+			return err
+		}
+		return writeResult(w, result)
+	}
+}
+
+// PutAnswer is the answer to a PUT.
+type PutAnswer struct {
+	Changed  bool     `json:"changed"`  // false where the same was stored before
+	Warnings []string `json:"warnings"` // sentences about what is right and yet may surprise
+}
+
+func writeResult(w http.ResponseWriter, result admit.Result) error {
+	status := http.StatusOK
+	if result.Created {
+		status = http.StatusCreated
+	}
+	w.Header().Set("ETag", strconv.Quote(result.Object.Envelope().Version))
+	return writeJSON(w, status, PutAnswer{result.Changed, append([]string{}, result.Warnings...)})
+}
+
+// delete removes a resource.
+func (a *api) delete(d resource.Descriptor) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		version, err := ifMatch(r)
+		if err != nil {
+			return err
+		}
+		if err := a.Writer.Delete(r.Context(), keyOf(d, r), version); err != nil {
+			return err
+		}
+		return writeJSON(w, http.StatusOK, struct{}{})
+	}
+}
+
+// place puts a parsed resource at the path's key. What the body leaves out is taken from the path; what
+// it says must agree.
+func place(o resource.Any, key resource.Key) error {
+	var problems resource.Problems
+	meta := o.Envelope()
+	if said := o.Key().Kind; said != key.Kind {
+		problems.Add("type", "is %q, but the path is that of a %s", said, key.Kind)
+	}
+	if meta.Mesh != "" && meta.Mesh != key.Mesh {
+		problems.Add("mesh", "is %q, but the path says %q", meta.Mesh, key.Mesh)
+	}
+	if meta.Name != "" && meta.Name != key.Name {
+		problems.Add("name", "is %q, but the path says %q", meta.Name, key.Name)
+	}
+	if len(problems) > 0 {
+		return &resource.Error{Code: resource.Invalid, Detail: "the body and the path do not agree", Problems: problems}
+	}
+	meta.Mesh, meta.Name = key.Mesh, key.Name
+	return nil
+}
+
+// ifMatch answers the version on which a write is based, empty where it does not matter.
+func ifMatch(r *http.Request) (string, error) {
+	value := r.Header.Get("If-Match")
+	if value == "" {
+		return "", nil
+	}
+	version, err := strconv.Unquote(value)
+	if err != nil || !strings.HasPrefix(value, `"`) || version == "" {
+		return "", resource.Errorf(resource.Invalid, "If-Match is %s, want one ETag of this API with its quotes", value)
+	}
+	return version, nil
+}
+
+// bodyError is what to say of a body that could not be read.
+func bodyError(err error) error {
+	if tooLarge, ok := err.(*http.MaxBytesError); ok {
+		return tooLarge
+	}
+	return resource.Errorf(resource.Invalid, "the request's body could not be read to its end")
+}
