@@ -219,12 +219,6 @@ func (ca *CA) intermediates() [][]byte {
 // Serial writes a certificate's serial number as every report and status does: hexadecimal, lower case.
 func Serial(n *big.Int) string { return hex.EncodeToString(n.Bytes()) }
 
-// RenewAt is when a certificate is to be asked for anew: after 60 % to 80 % of its life. The jitter, from
-// [0, 1), spreads those that were signed at one moment.
-func RenewAt(notBefore, notAfter time.Time, jitter float64) time.Time {
-	return notBefore.Add(time.Duration(float64(notAfter.Sub(notBefore)) * (0.6 + 0.2*jitter)))
-}
-
 func earlier(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b

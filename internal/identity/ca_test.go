@@ -190,17 +190,6 @@ func TestAProvidedIntermediateStandsInTheChain(t *testing.T) {
 	}
 }
 
-func TestRenewalIsInGoodTimeAndSpread(t *testing.T) {
-	for _, c := range []struct {
-		jitter float64
-		want   time.Duration
-	}{{0, 6 * time.Hour}, {0.5, 7 * time.Hour}, {1, 8 * time.Hour}} {
-		if got := identity.RenewAt(now, now.Add(10*time.Hour), c.jitter).Sub(now); got.Round(time.Second) != c.want {
-			t.Errorf("with jitter %v renewed after %s of ten hours, want %s", c.jitter, got, c.want)
-		}
-	}
-}
-
 func TestParseRequest(t *testing.T) {
 	rsaKey := func(bits int) crypto.Signer {
 		key, err := rsa.GenerateKey(rand.Reader, bits)

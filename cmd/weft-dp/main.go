@@ -1,0 +1,88 @@
+// Command weft-dp runs beside one Envoy: it proves whose the proxy is, gets its certificate, relays its
+// configuration and reports what it serves.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"weft/internal/agent"
+)
+
+// version is set when a release is built.
+var version = "dev"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	context.AfterFunc(ctx, stop) // a second signal ends it at once
+	err := newCommand().ExecuteContext(ctx)
+	var ended *agent.ExitError
+	switch {
+	case err == nil, ctx.Err() != nil && errors.Is(err, context.Canceled):
+	case errors.As(err, &ended) && ended.Code != 0:
+		fmt.Fprintln(os.Stderr, "weft-dp:", err)
+		os.Exit(ended.Code)
+	default:
+		fmt.Fprintln(os.Stderr, "weft-dp:", err)
+		os.Exit(1)
+	}
+}
+
+func newCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "weft-dp",
+		Short:         "The agent beside each Envoy of a weft mesh",
+		Version:       version,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(newRunCommand())
+	return root
+}
+
+func newRunCommand() *cobra.Command {
+	var c agent.Config
+	var verbose bool
+	command := &cobra.Command{
+		Use:   "run",
+		Short: "Register a Dataplane and run its Envoy",
+		Long: `Registers the Dataplane, gets its certificate, starts Envoy and stays with it.
+
+SIGTERM or Ctrl-C drains: clients are told first, then what is in flight finishes, then Envoy ends and
+the exit code is 0. A second signal ends both at once. An Envoy that ends by itself ends weft-dp with
+its exit code.`,
+		Example: `  weft generate dataplane-token --name web-1 > token
+  weft-dp run --cp-address https://127.0.0.1:5678 --ca-cert-file ca.crt \
+    --dataplane-file web-1.yaml --dataplane-token-file token`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			level := slog.LevelInfo
+			if verbose {
+				level, c.EnvoyLogLevel = slog.LevelDebug, "info"
+			}
+			c.EnvoyOutput = os.Stderr
+			c.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+			return agent.Run(command.Context(), c)
+		},
+	}
+	c.EnvoyLogLevel = "warning"
+	f := command.Flags()
+	f.StringVar(&c.ControlPlane, "cp-address", "https://127.0.0.1:5678", "the control plane's data plane server, https://HOST:PORT")
+	f.StringVar(&c.CAFile, "ca-cert-file", "", "the CA of the control plane's certificate, PEM (required)")
+	f.StringVar(&c.DataplaneFile, "dataplane-file", "", "the Dataplane, YAML or JSON (required)")
+	f.StringVar(&c.TokenFile, "dataplane-token-file", "", "the token of the Dataplane (required)")
+	f.StringVar(&c.Envoy, "envoy", "", "the Envoy to run (default: WEFT_ENVOY, then envoy on the PATH)")
+	f.IntVar(&c.ReadinessPort, "readiness-port", 9902, "answers GET /ready; 0 for none")
+	f.BoolVarP(&verbose, "verbose", "v", false, "log details, Envoy's too")
+	for _, name := range []string{"ca-cert-file", "dataplane-file", "dataplane-token-file"} {
+		command.MarkFlagRequired(name)
+	}
+	return command
+}

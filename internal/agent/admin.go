@@ -1,0 +1,128 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"weft/internal/wire"
+)
+
+// admin is Envoy's administration interface, as far as the agent needs it.
+type admin struct{ client *http.Client }
+
+func newAdmin(r *room, settings *wire.Settings) *admin {
+	network, address := "unix", r.admin()
+	if settings.AdminPort != 0 {
+		network, address = "tcp", at(loopback, settings.AdminPort)
+	}
+	return &admin{&http.Client{
+		Timeout: 2 * time.Second,
+		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, network, address)
+		}},
+	}}
+}
+
+func (a *admin) call(ctx context.Context, method, path string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, method, "http://envoy"+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := a.client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("envoy answers %s to %s: %s", response.Status, path, strings.TrimSpace(string(body)))
+	}
+	return body, err
+}
+
+// configured says whether Envoy runs with a first configuration. That it is live does not say so: it
+// goes live with nothing after a while.
+func (a *admin) configured(ctx context.Context) bool {
+	if _, err := a.call(ctx, http.MethodGet, "/ready"); err != nil {
+		return false
+	}
+	clusters, listeners := false, false
+	a.stats(ctx, `^(cluster_manager\.cds|listener_manager\.lds)\.update_success$`, func(name string, value float64) {
+		clusters = clusters || strings.HasPrefix(name, "cluster_manager") && value > 0
+		listeners = listeners || strings.HasPrefix(name, "listener_manager") && value > 0
+	})
+	return clusters && listeners
+}
+
+// connections counts what is open at the listeners, the administration interface's left out.
+func (a *admin) connections(ctx context.Context) (int, error) {
+	total := 0
+	err := a.stats(ctx, `^listener\..*\.downstream_cx_active$`, func(name string, value float64) {
+		if !strings.HasPrefix(name, "listener.admin.") && !strings.Contains(name, ".worker_") {
+			total += int(value)
+		}
+	})
+	return total, err
+}
+
+func (a *admin) stats(ctx context.Context, filter string, each func(name string, value float64)) error {
+	body, err := a.call(ctx, http.MethodGet, "/stats?format=json&filter="+url.QueryEscape(filter))
+	if err != nil {
+		return err
+	}
+	var answer struct {
+		Stats []struct {
+			Name  string  `json:"name"`
+			Value float64 `json:"value"`
+		} `json:"stats"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return fmt.Errorf("envoy's statistics: %w", err)
+	}
+	for _, s := range answer.Stats {
+		each(s.Name, s.Value)
+	}
+	return nil
+}
+
+// active are the addresses of the listeners that are past warming.
+func (a *admin) active(ctx context.Context) (map[string]bool, error) {
+	body, err := a.call(ctx, http.MethodGet, "/listeners?format=json")
+	if err != nil {
+		return nil, err
+	}
+	var answer struct {
+		Statuses []struct {
+			Local struct {
+				Socket struct {
+					Address string `json:"address"`
+					Port    uint32 `json:"port_value"`
+				} `json:"socket_address"`
+			} `json:"local_address"`
+		} `json:"listener_statuses"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return nil, fmt.Errorf("envoy's listeners: %w", err)
+	}
+	active := map[string]bool{}
+	for _, l := range answer.Statuses {
+		active[at(l.Local.Socket.Address, l.Local.Socket.Port)] = true
+	}
+	return active, nil
+}
+
+// drain makes Envoy ask its clients to go, and accept them meanwhile.
+func (a *admin) drain(ctx context.Context) error {
+	if _, err := a.call(ctx, http.MethodPost, "/healthcheck/fail"); err != nil {
+		return err
+	}
+	_, err := a.call(ctx, http.MethodPost, "/drain_listeners?graceful&skip_exit")
+	return err
+}

@@ -1,0 +1,221 @@
+// Package agent is what weft-dp is made of: it stands beside one Envoy, proves to the control plane whose
+// it is, gets it a certificate, relays its configuration, and says what it serves.
+//
+// The private key is made here and never leaves the machine. Configuration passes through without being
+// looked at. What the agent reports as served it has seen itself, by a dial of its own. A control plane
+// that is away stops nothing: Envoy serves on with what it has. Nothing here knows the control plane's
+// insides; the contract is package wire and Envoy's own protocols.
+//
+// The parts share a few watched values (settings, leaf, report) and otherwise nothing:
+//
+//	keepSession      settings <- control plane; report -> control plane
+//	keepCertificate  settings -> leaf
+//	keepProbing      settings -> health of the application -> report
+//	keepChecking     settings, leaf -> what is seen to serve -> report
+//	relay, secrets   Envoy's configuration and its leaf, on a unix socket
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"weft/internal/wire"
+	"weft/kind"
+	"weft/resource"
+)
+
+// Config says what one agent needs.
+type Config struct {
+	ControlPlane  string // https://HOST:PORT
+	CAFile        string // PEM, whom to believe that it is the control plane
+	DataplaneFile string // the Dataplane, YAML or JSON
+	TokenFile     string // read anew for each call, so that it may be replaced
+	Envoy         string // the binary; empty: WEFT_ENVOY, then `envoy` on the PATH
+	ReadinessPort int    // of `/ready`; 0: none
+	EnvoyLogLevel string // as Envoy's --log-level
+	EnvoyOutput   io.Writer
+	Log           *slog.Logger
+}
+
+const (
+	// drainBound is how long a proxy that goes away waits for the control plane to say that no client is
+	// sent to it any more.
+	drainBound = 10 * time.Second
+	// lastWordBound is how long a crashed Envoy's agent tries to say that nothing is served any more.
+	lastWordBound = time.Second
+)
+
+// agent is one run.
+type agent struct {
+	Config
+	control   *controlPlane
+	dataplane *resource.Object[kind.Dataplane]
+	document  []byte // the Dataplane as it was written
+	mesh      string // as the control plane answered
+	name      string
+
+	settings *watched[*wire.Settings] // nil until the first ones arrive
+	leaf     *watched[*leaf]          // nil until there is one
+	outlook  *outlook
+	ready    *watched[bool]
+	running  atomic.Bool // Envoy has been started
+}
+
+// Run registers, starts Envoy and stays until Envoy ends or ctx does, upon which it drains. It answers an
+// [ExitError] where Envoy ended by itself, and nil after a drain.
+func Run(ctx context.Context, c Config) error {
+	binary, version, err := findEnvoy(ctx, c.Envoy)
+	if err != nil {
+		return err
+	}
+	a, err := newAgent(c, version)
+	if err != nil {
+		return err
+	}
+	defer a.control.close()
+	if a.mesh, a.name, err = a.control.register(ctx, a.document, c.Log); err != nil {
+		return err
+	}
+	c.Log.Info("registered", "mesh", a.mesh, "dataplane", a.name, "controlPlane", a.control.address)
+
+	// What runs beside Envoy outlives ctx, since draining needs it.
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	parts, life := errgroup.WithContext(life)
+	defer func() { end(); parts.Wait() }()
+	parts.Go(func() error { return a.keepSession(life) })
+	parts.Go(func() error { return a.keepCertificate(life) })
+
+	if err := a.awaitStart(ctx, life); err != nil {
+		return err
+	}
+	return a.serve(ctx, life, parts, binary)
+}
+
+func newAgent(c Config, version string) (*agent, error) {
+	document, dataplane, err := readDataplane(c.DataplaneFile)
+	if err != nil {
+		return nil, err
+	}
+	control, err := connect(c)
+	if err != nil {
+		return nil, err
+	}
+	return &agent{
+		Config: c, control: control, dataplane: dataplane, document: document,
+		settings: watch[*wire.Settings](nil),
+		leaf:     watch[*leaf](nil),
+		outlook:  newOutlook(rand.Text(), version),
+		ready:    watch(false),
+	}, nil
+}
+
+// readDataplane checks what can be checked without the control plane, for an early and exact message.
+func readDataplane(file string) ([]byte, *resource.Object[kind.Dataplane], error) {
+	document, err := os.ReadFile(file)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the Dataplane (--dataplane-file): %w", err)
+	}
+	parsed, err := resource.Parse(document, kind.ByName)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", file, err)
+	}
+	dataplane, ok := parsed.(*resource.Object[kind.Dataplane])
+	if !ok {
+		return nil, nil, fmt.Errorf("%s is a %s, want a Dataplane", file, parsed.Key().Kind)
+	}
+	if dataplane.Name == "" {
+		return nil, nil, fmt.Errorf("%s: name: is required", file)
+	}
+	return document, dataplane, nil
+}
+
+// awaitStart waits for what Envoy needs before it starts: settings, and a certificate if there is an
+// identity. An Envoy without its certificate would refuse connections that it could serve a moment later.
+func (a *agent) awaitStart(ctx, life context.Context) error {
+	waiting, cancel := context.WithCancel(life)
+	defer cancel()
+	defer context.AfterFunc(ctx, cancel)()
+	settings, err := a.settings.await(waiting, func(s *wire.Settings) bool { return s != nil })
+	if err == nil && settings.Identity != nil {
+		_, err = a.leaf.await(waiting, func(l *leaf) bool { return l != nil })
+	}
+	if err != nil && ctx.Err() == nil {
+		return context.Cause(life) // the part that gave up says why
+	}
+	return err
+}
+
+// serve runs Envoy and everything that needs it.
+func (a *agent) serve(ctx, life context.Context, parts *errgroup.Group, binary string) error {
+	room, err := newRoom()
+	if err != nil {
+		return err
+	}
+	defer room.remove()
+	listener, err := room.listen()
+	if err != nil {
+		return err
+	}
+	settings, _ := a.settings.load()
+	bootstrap, err := a.bootstrap(room, settings)
+	if err != nil {
+		return err
+	}
+	relay := a.newRelay()
+	defer relay.Stop()
+	parts.Go(func() error { return relay.Serve(listener) })
+	if err := a.serveReadiness(life, parts); err != nil {
+		return err
+	}
+	envoy, err := startEnvoy(binary, bootstrap, settings.DrainSeconds, a.Config)
+	if err != nil {
+		return err
+	}
+	defer envoy.kill()
+	a.running.Store(true)
+	admin := newAdmin(room, settings)
+	parts.Go(func() error { return a.keepProbing(life) })
+	parts.Go(func() error { return a.keepChecking(life, admin) })
+
+	select {
+	case <-envoy.done:
+		a.lastWord(life)
+		return fmt.Errorf("Envoy ended: %w", envoy.exit())
+	case <-life.Done():
+		return context.Cause(life)
+	case <-ctx.Done():
+		a.Log.Info("draining")
+		a.drain(life, envoy, admin)
+		return nil
+	}
+}
+
+// lastWord tells the control plane that nothing is served any more, so that clients need not find out.
+func (a *agent) lastWord(life context.Context) {
+	ctx, cancel := context.WithTimeout(life, lastWordBound)
+	defer cancel()
+	last := a.outlook.end()
+	a.outlook.sent.await(ctx, func(r *wire.Report) bool { return r == last })
+}
+
+// drain makes the proxy go without a lost request: first the clients let go of it, then it finishes what
+// is in flight, then it ends.
+func (a *agent) drain(life context.Context, envoy *envoy, admin *admin) {
+	a.ready.store(false)
+	a.outlook.drain()
+	ctx, cancel := context.WithTimeout(life, drainBound)
+	defer cancel()
+	if _, err := a.settings.await(ctx, func(s *wire.Settings) bool { return s.Drained }); err != nil {
+		a.Log.Warn("the control plane did not confirm that no client is sent here any more; going on", "waited", drainBound)
+	}
+	settings, _ := a.settings.load()
+	envoy.drain(life, admin, time.Duration(settings.DrainSeconds)*time.Second, a.Log)
+}

@@ -1,0 +1,29 @@
+package agent
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"google.golang.org/grpc/backoff"
+)
+
+// reconnect is how the connection to the control plane comes back: soon, and with enough jitter that the
+// agents of a large mesh do not come all at once.
+var reconnect = backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.3, MaxDelay: 5 * time.Second}
+
+// retry grows from a fifth of a second to ten seconds, each wait somewhere between half and all of it.
+type retry struct{ next time.Duration }
+
+func newBackoff() *retry { return &retry{next: 200 * time.Millisecond} }
+
+func (r *retry) wait(ctx context.Context) {
+	pause := r.next/2 + rand.N(r.next/2)
+	r.next = min(2*r.next, 10*time.Second)
+	select {
+	case <-time.After(pause):
+	case <-ctx.Done():
+	}
+}
+
+func (r *retry) reset() { *r = *newBackoff() }

@@ -1,0 +1,106 @@
+package agent
+
+import (
+	bootstrap "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpoint "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	upstream "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"weft/internal/wire"
+	"weft/kind"
+)
+
+// The clusters that a bootstrap has. Both lead to the agent; configuration names the second one wherever
+// it wants the proxy's own certificate.
+const (
+	discoveryCluster = "weft_xds"
+	secretsCluster   = "weft_sds"
+)
+
+const httpOptions = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+
+// bootstrap writes Envoy's bootstrap and answers its path.
+func (a *agent) bootstrap(r *room, settings *wire.Settings) (string, error) {
+	b, err := newBootstrap(a.mesh+"."+a.name, kind.Workload(a.name, a.dataplane.Labels, &a.dataplane.Spec), r, settings)
+	if err != nil {
+		return "", err
+	}
+	text, err := protojson.MarshalOptions{Multiline: true}.Marshal(b)
+	if err != nil {
+		return "", err
+	}
+	return r.write("bootstrap.json", text)
+}
+
+func newBootstrap(node, workload string, r *room, settings *wire.Settings) (*bootstrap.Bootstrap, error) {
+	http2, err := anypb.New(&upstream.HttpProtocolOptions{
+		UpstreamProtocolOptions: &upstream.HttpProtocolOptions_ExplicitHttpConfig_{
+			ExplicitHttpConfig: &upstream.HttpProtocolOptions_ExplicitHttpConfig{
+				ProtocolConfig: &upstream.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{
+					Http2ProtocolOptions: &core.Http2ProtocolOptions{},
+				},
+			},
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	fromADS := &core.ConfigSource{
+		ResourceApiVersion:    core.ApiVersion_V3,
+		ConfigSourceSpecifier: &core.ConfigSource_Ads{Ads: &core.AggregatedConfigSource{}},
+	}
+	return &bootstrap.Bootstrap{
+		Node:  &core.Node{Id: node, Cluster: workload},
+		Admin: &bootstrap.Admin{Address: adminAddress(r, settings)},
+		DynamicResources: &bootstrap.Bootstrap_DynamicResources{
+			CdsConfig: fromADS,
+			LdsConfig: fromADS,
+			AdsConfig: &core.ApiConfigSource{
+				ApiType:             core.ApiConfigSource_DELTA_GRPC,
+				TransportApiVersion: core.ApiVersion_V3,
+				GrpcServices: []*core.GrpcService{{TargetSpecifier: &core.GrpcService_EnvoyGrpc_{
+					EnvoyGrpc: &core.GrpcService_EnvoyGrpc{ClusterName: discoveryCluster},
+				}}},
+			},
+		},
+		StaticResources: &bootstrap.Bootstrap_StaticResources{Clusters: []*cluster.Cluster{
+			agentCluster(discoveryCluster, r, http2),
+			agentCluster(secretsCluster, r, http2),
+		}},
+	}, nil
+}
+
+func agentCluster(name string, r *room, http2 *anypb.Any) *cluster.Cluster {
+	return &cluster.Cluster{
+		Name:                          name,
+		ConnectTimeout:                durationpb.New(reconnect.MaxDelay),
+		TypedExtensionProtocolOptions: map[string]*anypb.Any{httpOptions: http2},
+		LoadAssignment: &endpoint.ClusterLoadAssignment{
+			ClusterName: name,
+			Endpoints: []*endpoint.LocalityLbEndpoints{{LbEndpoints: []*endpoint.LbEndpoint{{
+				HostIdentifier: &endpoint.LbEndpoint_Endpoint{Endpoint: &endpoint.Endpoint{Address: pipe(r.discovery())}},
+			}}}},
+		},
+	}
+}
+
+// adminAddress is a socket that only this user reaches, or the port that the Dataplane names, on loopback.
+func adminAddress(r *room, settings *wire.Settings) *core.Address {
+	if settings.AdminPort == 0 {
+		return pipe(r.admin())
+	}
+	return &core.Address{Address: &core.Address_SocketAddress{SocketAddress: &core.SocketAddress{
+		Address:       loopback,
+		PortSpecifier: &core.SocketAddress_PortValue{PortValue: settings.AdminPort},
+	}}}
+}
+
+const loopback = "127.0.0.1"
+
+func pipe(path string) *core.Address {
+	return &core.Address{Address: &core.Address_Pipe{Pipe: &core.Pipe{Path: path}}}
+}

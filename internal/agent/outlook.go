@@ -1,0 +1,104 @@
+package agent
+
+import (
+	"cmp"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+
+	"weft/internal/wire"
+)
+
+// outlook puts together what the agent has to say: the report is made anew from what was seen whenever
+// one of its parts changes.
+type outlook struct {
+	report *watched[*wire.Report]
+	sent   *watched[*wire.Report] // the last one that left on a session
+
+	mu       sync.Mutex
+	run      string
+	version  string // of Envoy
+	seen     map[string]sighting
+	healthy  map[string]bool
+	draining bool
+	ended    bool
+}
+
+// sighting is a listener that a dial of the agent's own has reached.
+type sighting struct {
+	address    string
+	port       uint32
+	generation string
+	serial     string
+}
+
+func newOutlook(run, version string) *outlook {
+	return &outlook{
+		report:  watch(&wire.Report{Run: run, EnvoyVersion: version}),
+		sent:    watch[*wire.Report](nil),
+		run:     run,
+		version: version,
+		seen:    map[string]sighting{},
+		healthy: map[string]bool{},
+	}
+}
+
+// see replaces the listeners that are known to serve.
+func (o *outlook) see(seen map[string]sighting) { o.change(func() { o.seen = seen }) }
+
+// hear notes what a probe found out.
+func (o *outlook) hear(listener string, healthy bool) {
+	o.change(func() { o.healthy[listener] = healthy })
+}
+
+// alive is what was heard last. An application of which nothing is known counts as dead, so that no client
+// is sent to one that has not started.
+func (o *outlook) alive(listener string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.healthy[listener]
+}
+
+func (o *outlook) drain() { o.change(func() { o.draining = true }) }
+
+// end empties the report for good and answers it.
+func (o *outlook) end() *wire.Report {
+	o.change(func() { o.ended = true })
+	last, _ := o.report.load()
+	return last
+}
+
+func (o *outlook) change(apply func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	apply()
+	next := &wire.Report{Run: o.run, EnvoyVersion: o.version, Draining: o.draining}
+	if !o.ended {
+		next.Serving = o.serving()
+	}
+	if last, _ := o.report.load(); !proto.Equal(last, next) {
+		o.report.store(next)
+	}
+}
+
+func (o *outlook) serving() []*wire.Serving {
+	var all []*wire.Serving
+	for listener, s := range o.seen {
+		all = append(all, &wire.Serving{
+			Address: s.address, Port: s.port, Generation: s.generation, Serial: s.serial,
+			Healthy: o.healthy[listener],
+		})
+	}
+	slices.SortFunc(all, func(a, b *wire.Serving) int {
+		return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port))
+	})
+	return all
+}
+
+// at is "address:port", by which a listener is known.
+func at(address string, port uint32) string {
+	return net.JoinHostPort(address, strconv.Itoa(int(port)))
+}

@@ -1,0 +1,75 @@
+package agent
+
+import (
+	"context"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"weft/internal/wire"
+)
+
+// keepSession holds a session open. It gives up only before Envoy runs, where trying again can't help; later on,
+// whatever the control plane says, the proxy serves on with what it has.
+func (a *agent) keepSession(ctx context.Context) error {
+	retry := newBackoff()
+	for {
+		err := a.session(ctx, retry)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if !a.running.Load() && isFinal(err) {
+			return a.control.explain(err)
+		}
+		a.Log.Warn("the session with the control plane ended, trying again", "error", reason(err))
+		retry.wait(ctx)
+		if status.Code(err) == codes.NotFound {
+			a.registerAgain(ctx)
+		}
+	}
+}
+
+// registerAgain brings back a Dataplane that went while its agent was away. One that is there is left as
+// it is: its owner may have changed it since.
+func (a *agent) registerAgain(ctx context.Context) {
+	if _, err := a.control.agent.Register(ctx, &wire.RegisterRequest{Dataplane: a.document}); err != nil {
+		a.Log.Warn("registering again failed", "error", reason(err))
+	}
+}
+
+func (a *agent) session(ctx context.Context, retry *retry) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := a.control.agent.Session(ctx)
+	if err != nil {
+		return err
+	}
+	go a.sendReports(ctx, stream)
+	for {
+		settings, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		retry.reset()
+		a.settings.store(settings)
+	}
+}
+
+// sendReports sends every report until the stream fails, of which the receiving side tells.
+func (a *agent) sendReports(ctx context.Context, stream wire.Agent_SessionClient) {
+	for {
+		report, changed := a.outlook.report.load()
+		addressed := proto.CloneOf(report)
+		addressed.Mesh, addressed.Name = a.mesh, a.name
+		if stream.Send(addressed) != nil {
+			return
+		}
+		a.outlook.sent.store(report)
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
