@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"weft/internal/admit"
@@ -64,7 +65,7 @@ func parseTokenRequest(body []byte) (TokenRequest, error) {
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&req); err != nil {
-		return req, resource.Errorf(resource.Invalid, "the token request is invalid: %s", err)
+		return req, resource.Errorf(resource.Invalid, "the token request is invalid: %s", strings.TrimPrefix(err.Error(), "json: "))
 	}
 	req.Mesh = cmp.Or(req.Mesh, "default")
 	req.Type = cmp.Or(req.Type, identity.DataplaneType)

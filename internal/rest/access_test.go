@@ -1,0 +1,63 @@
+package rest
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+)
+
+func TestWhoIsLetIn(t *testing.T) {
+	allowed := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	tests := map[string]struct {
+		method, peer, host string
+		header             http.Header
+		off                bool // localhostIsAdmin
+		want               int
+	}{
+		"this machine":              {peer: "127.0.0.1:4000", host: "localhost:5681", want: 204},
+		"another loopback address":  {peer: "127.20.0.1:4000", host: "127.20.0.1", want: 204},
+		"IPv6":                      {peer: "[::1]:4000", host: "[::1]:5681", want: 204},
+		"IPv4 in IPv6":              {peer: "[::ffff:127.0.0.1]:4000", host: "LOCALHOST", want: 204},
+		"another machine":           {peer: "10.0.0.1:4000", host: "localhost:5681", want: 401},
+		"a name for this machine":   {peer: "127.0.0.1:4000", host: "rebound.example.com", want: 401},
+		"its address":               {peer: "127.0.0.1:4000", host: "10.0.0.1:5681", want: 401},
+		"no host":                   {peer: "127.0.0.1:4000", host: "", want: 401},
+		"behind a proxy":            {peer: "127.0.0.1:4000", host: "localhost", header: http.Header{"X-Forwarded-For": {"10.0.0.9"}}, want: 401},
+		"behind a standard proxy":   {peer: "127.0.0.1:4000", host: "localhost", header: http.Header{"Forwarded": {"for=10.0.0.9"}}, want: 401},
+		"behind one that hides":     {peer: "127.0.0.1:4000", host: "localhost", header: http.Header{"X-Forwarded-Host": {""}}, want: 401},
+		"turned off":                {peer: "127.0.0.1:4000", host: "localhost", off: true, want: 401},
+		"a page of another site":    {method: "POST", peer: "127.0.0.1:4000", host: "localhost", header: http.Header{"Sec-Fetch-Site": {"cross-site"}}, want: 403},
+		"a page of another origin":  {method: "POST", peer: "127.0.0.1:4000", host: "localhost:5681", header: http.Header{"Origin": {"http://evil.example"}}, want: 403},
+		"a page of this API itself": {method: "POST", peer: "127.0.0.1:4000", host: "localhost:5681", header: http.Header{"Origin": {"http://localhost:5681"}}, want: 204},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := httptest.NewRequest(test.method, "/meshes", nil)
+			r.RemoteAddr, r.Host = test.peer, test.host
+			for name, values := range test.header {
+				r.Header[name] = values
+			}
+			w := httptest.NewRecorder()
+			AdminOnly(!test.off, allowed).ServeHTTP(w, r)
+			if w.Code != test.want {
+				t.Errorf("status %d, want %d: %s", w.Code, test.want, w.Body)
+			}
+		})
+	}
+}
+
+func TestIndexIsOpenAndNothingElse(t *testing.T) {
+	w := newWorld(t, newStore(t))
+	for path, want := range map[string]int{
+		"/": 200, "/meshes": 401, "/_resources": 401, "/who-am-i": 401, "/nothing": 401,
+		"/meshes/default/secrets": 401, "/meshes/default/dataplanes/a/_config": 401,
+	} {
+		r := httptest.NewRequest("GET", path, nil)
+		r.RemoteAddr, r.Host = "192.0.2.7:4000", "cp.example.com"
+		recorder := httptest.NewRecorder()
+		w.handler.ServeHTTP(recorder, r)
+		if recorder.Code != want {
+			t.Errorf("GET %s from elsewhere: %d, want %d", path, recorder.Code, want)
+		}
+	}
+}

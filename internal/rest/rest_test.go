@@ -1,0 +1,294 @@
+package rest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+
+	"weft/internal/admit"
+	"weft/internal/envoysim"
+	"weft/internal/graph"
+	"weft/internal/store"
+	"weft/internal/store/memory"
+	"weft/internal/xds"
+	"weft/kind"
+	"weft/resource"
+)
+
+var update = flag.Bool("update", false, "rewrite the answers in testdata/stories")
+
+// world is an API over an empty store.
+type world struct {
+	handler http.Handler
+	store   store.Store
+	writer  *admit.Writer
+	log     *bytes.Buffer
+}
+
+func newWorld(t testing.TB, rows store.Store) *world {
+	t.Helper()
+	w := &world{store: rows, writer: admit.New(rows, admit.Options{Zone: "east"}), log: &bytes.Buffer{}}
+	w.handler = New(Config{
+		Store: rows, Writer: w.writer, Inspector: stranger{},
+		Zone: "east", InstanceID: "instance-1", Version: "1.2.3", LocalhostIsAdmin: true,
+		Now: time.Now, Log: slog.New(slog.NewTextHandler(w.log, nil)),
+	})
+	return w
+}
+
+func newStore(t testing.TB) store.Store {
+	rows := memory.New(memory.Options{})
+	t.Cleanup(func() { _ = rows.Close() })
+	return rows
+}
+
+// stranger is an inspector that knows no proxy.
+type stranger struct{}
+
+func (stranger) Config(graph.ProxyKey) ([]*xds.Resource, bool) { return nil, false }
+func (stranger) Explain(req envoysim.Request) (*envoysim.Explanation, error) {
+	return nil, resource.Errorf(resource.NotFound, "%s reaches no %q", req.From, req.To)
+}
+
+// do sends a request as from this machine.
+func (w *world) do(method, target, body string, header http.Header) *http.Response {
+	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	r.RemoteAddr, r.Host = "127.0.0.1:40000", "localhost:5681"
+	for name, values := range header {
+		r.Header[name] = values
+	}
+	recorder := httptest.NewRecorder()
+	w.handler.ServeHTTP(recorder, r)
+	return recorder.Result()
+}
+
+// put writes a resource that must be taken.
+func (w *world) put(t testing.TB, path, body string) {
+	t.Helper()
+	if r := w.do("PUT", path, body, nil); r.StatusCode >= 300 {
+		t.Fatalf("PUT %s: %s %s", path, r.Status, text(r))
+	}
+}
+
+func text(r *http.Response) string {
+	var b bytes.Buffer
+	_, _ = b.ReadFrom(r.Body) // of a recorder
+	return b.String()
+}
+
+// TestStories replays requests and compares the answers. A section is a request, "METHOD PATH" with
+// headers behind it, and the one that follows is its answer; -update rewrites the answers.
+func TestStories(t *testing.T) {
+	stories, err := filepath.Glob("testdata/stories/*.txtar")
+	if err != nil || len(stories) == 0 {
+		t.Fatalf("no stories: %v", err)
+	}
+	for _, path := range stories {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) { replay(t, path) })
+	}
+}
+
+func replay(t *testing.T, path string) {
+	archive, err := txtar.ParseFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, newStore(t))
+	played := &txtar.Archive{Comment: archive.Comment}
+	for _, section := range archive.Files {
+		method, rest, ok := strings.Cut(section.Name, " ")
+		if !ok || method != strings.ToUpper(method) || strings.ContainsAny(method, "0123456789") {
+			continue // an answer
+		}
+		target, header := parseTarget(t, rest)
+		answer := w.do(method, target, string(section.Data), header)
+		played.Files = append(played.Files, section, txtar.File{Name: answer.Status, Data: settled(text(answer))})
+	}
+	got := txtar.Format(played)
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(string(txtar.Format(archive)), string(got)); diff != "" {
+		t.Errorf("the API answers otherwise than %s says (understand the difference before -update):\n%s", path, diff)
+	}
+}
+
+// parseTarget reads "PATH HEADER=VALUE...".
+func parseTarget(t *testing.T, rest string) (string, http.Header) {
+	header := http.Header{}
+	fields := strings.Fields(rest)
+	for _, field := range fields[1:] {
+		name, value, ok := strings.Cut(field, "=")
+		if !ok {
+			t.Fatalf("%q is not HEADER=VALUE", field)
+		}
+		header.Set(name, value)
+	}
+	return fields[0], header
+}
+
+var passing = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`)
+
+// settled indents an answer and takes out what differs from run to run.
+func settled(answer string) []byte {
+	var b bytes.Buffer
+	if json.Indent(&b, []byte(answer), "", "  ") != nil {
+		return []byte(answer)
+	}
+	return passing.ReplaceAll(b.Bytes(), []byte("TIME"))
+}
+
+func TestPagesCoverTheList(t *testing.T) {
+	w := newWorld(t, newStore(t))
+	w.put(t, "/meshes/default", `{"type":"Mesh","name":"default"}`)
+	for i := range 25 {
+		name := fmt.Sprintf("s-%02d", i)
+		w.put(t, "/meshes/default/meshservices/"+name, `{"type":"MeshService","name":"`+name+`","spec":{"selector":{"dataplaneTags":{"a":"b"}},"ports":[{"port":80}]}}`)
+	}
+	var names []string
+	pages := 0
+	for target := "/meshes/default/meshservices?size=10&name=s-"; target != ""; pages++ {
+		var page struct {
+			Total int
+			Items []struct{ Name string }
+			Next  *string
+		}
+		if err := json.Unmarshal([]byte(text(w.do("GET", target, "", nil))), &page); err != nil {
+			t.Fatal(err)
+		}
+		for _, item := range page.Items {
+			names = append(names, item.Name)
+		}
+		if page.Total != 25 {
+			t.Fatalf("total is %d, want 25", page.Total)
+		}
+		target = ""
+		if page.Next != nil {
+			next, err := url.Parse(*page.Next)
+			if err != nil || next.Host != "localhost:5681" {
+				t.Fatalf("next is %q: %v", *page.Next, err)
+			}
+			target = next.RequestURI()
+		}
+	}
+	if pages != 3 || len(names) != 25 || names[0] != "s-00" || names[24] != "s-24" {
+		t.Errorf("%d pages with %v", pages, names)
+	}
+}
+
+func TestWriteBasedOnAVersion(t *testing.T) {
+	w := newWorld(t, newStore(t))
+	w.put(t, "/meshes/default", `{"type":"Mesh","name":"default"}`)
+	etag := w.do("GET", "/meshes/default", "", nil).Header.Get("ETag")
+	change := `{"type":"Mesh","name":"default","skipCreatingInitialPolicies":["*"]}`
+
+	first := w.do("PUT", "/meshes/default", change, http.Header{"If-Match": {etag}})
+	if first.StatusCode != http.StatusOK || first.Header.Get("ETag") == etag {
+		t.Fatalf("based on the current version: %s, ETag %s", first.Status, first.Header.Get("ETag"))
+	}
+	if r := w.do("PUT", "/meshes/default", `{"type":"Mesh","name":"default"}`, http.Header{"If-Match": {etag}}); r.StatusCode != http.StatusPreconditionFailed {
+		t.Errorf("based on an old version: %s", r.Status)
+	}
+	if r := w.do("DELETE", "/meshes/default", "", http.Header{"If-Match": {etag}}); r.StatusCode != http.StatusPreconditionFailed {
+		t.Errorf("deleting an old version: %s", r.Status)
+	}
+	if r := w.do("PUT", "/meshes/default", change, http.Header{"If-Match": {`W/"x"`}}); r.StatusCode != http.StatusBadRequest {
+		t.Errorf("a weak ETag: %s", r.Status)
+	}
+}
+
+func TestLargeBodyIsRefused(t *testing.T) {
+	w := newWorld(t, newStore(t))
+	body := `{"type":"Mesh","name":"` + strings.Repeat("a", largestBody) + `"}`
+	for _, request := range []struct{ method, path string }{{"PUT", "/meshes/a"}, {"POST", "/tokens/dataplane"}} {
+		if r := w.do(request.method, request.path, body, nil); r.StatusCode != http.StatusRequestEntityTooLarge {
+			t.Errorf("%s %s: %s", request.method, request.path, r.Status)
+		}
+	}
+}
+
+// broken is a store whose reads fail.
+type broken struct {
+	store.Store
+	err error
+}
+
+func (b broken) Get(context.Context, resource.Key) (store.Row, error) { return store.Row{}, b.err }
+
+func TestFailuresOfTheStore(t *testing.T) {
+	tests := map[string]struct {
+		err  error
+		want int
+	}{
+		"unavailable": {fmt.Errorf("%w: disk /var is full", store.ErrUnavailable), http.StatusServiceUnavailable},
+		"anything":    {errors.New("secret-table-name is broken"), http.StatusInternalServerError},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, broken{newStore(t), test.err})
+			r := w.do("GET", "/meshes/default", "", nil)
+			if r.StatusCode != test.want {
+				t.Errorf("status %s, want %d", r.Status, test.want)
+			}
+			if body := text(r); strings.Contains(body, "disk") || strings.Contains(body, "secret-table") {
+				t.Errorf("the caller is shown the store's own error: %s", body)
+			}
+			if !strings.Contains(w.log.String(), test.err.Error()) {
+				t.Errorf("the log lacks the error: %s", w.log)
+			}
+		})
+	}
+}
+
+func TestInsightShowsWhatIsServed(t *testing.T) {
+	w := newWorld(t, newStore(t))
+	w.put(t, "/meshes/default", `{"type":"Mesh","name":"default"}`)
+	w.put(t, "/meshes/default/dataplanes/web-1", `{"type":"Dataplane","name":"web-1","networking":{"address":"10.0.0.1","inbound":[{"port":8080,"tags":{"kuma.io/service":"web"}}]}}`)
+	err := admit.Modify(t.Context(), w.writer, kind.DataplaneServings, "default", "web-1", func(o *resource.Object[kind.DataplaneServing]) bool {
+		o.Spec.Inbounds = []kind.ServedInbound{{Inbound: kind.Inbound{Address: "10.0.0.1", Port: 8080}}}
+		return true
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/meshes/default/dataplanes/web-1/_overview", "/meshes/default/dataplanes/_overview", "/dataplanes/_overview"} {
+		if r := w.do("GET", path, "", nil); r.StatusCode != http.StatusOK {
+			t.Errorf("GET %s: %s", path, r.Status)
+		} else if body := text(r); !strings.Contains(body, `"serving":["10.0.0.1:8080"]`) {
+			t.Errorf("GET %s does not tell what the proxy serves: %s", path, body)
+		}
+	}
+}
+
+// FuzzPut holds that no body makes the API fail: it is taken, or refused as the caller's mistake.
+func FuzzPut(f *testing.F) {
+	f.Add(`{"type":"Dataplane","mesh":"default","name":"a","networking":{"address":"10.0.0.1","inbound":[{"port":80}]}}`)
+	f.Add("apiVersion: kuma.io/v1alpha1\nkind: Dataplane\nmetadata: {name: a, labels: {kuma.io/mesh: default}}\nspec: {networking: {}}\n")
+	f.Add("type: Dataplane\nnetworking: &x {inbound: [*x]}\n")
+	w := newWorld(f, newStore(f))
+	w.put(f, "/meshes/default", `{"type":"Mesh","name":"default"}`)
+	f.Fuzz(func(t *testing.T, body string) {
+		if r := w.do("PUT", "/meshes/default/dataplanes/a", body, nil); r.StatusCode >= 500 {
+			t.Errorf("%s %s", r.Status, w.log)
+		}
+	})
+}
