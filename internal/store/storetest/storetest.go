@@ -13,8 +13,8 @@ import (
 	"weft/resource"
 )
 
-// Open answers an empty store that remembers that many events of a kind at least, and forgets those
-// that are more than ten times as far back.
+// Open answers an empty store that remembers that many events at least, and forgets those that are more
+// than ten times as far back.
 type Open func(t *testing.T, history int) store.Store
 
 // plenty is a history that no test outruns.

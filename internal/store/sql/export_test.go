@@ -1,0 +1,12 @@
+package sql
+
+import (
+	"context"
+	"fmt"
+)
+
+// LimitPages lets the database grow to so many pages of 4 KiB, as a full disk would.
+func (s *Store) LimitPages(ctx context.Context, pages int) error {
+	_, err := s.write.ExecContext(ctx, fmt.Sprintf("PRAGMA max_page_count(%d)", pages))
+	return err
+}

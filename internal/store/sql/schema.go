@@ -1,0 +1,83 @@
+package sql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+)
+
+// migrations lead from one version of the schema to the next. Released ones are never changed.
+//
+// The counter begins at random, so that a cursor of another database is not taken for one of this.
+var migrations = []string{
+	`CREATE TABLE counter (start BIGINT NOT NULL, revision BIGINT NOT NULL);
+
+	CREATE TABLE resources (
+		kind TEXT NOT NULL, mesh TEXT NOT NULL, name TEXT NOT NULL,
+		version BIGINT NOT NULL,
+		owner_kind TEXT NOT NULL, owner_mesh TEXT NOT NULL, owner_name TEXT NOT NULL,
+		created BIGINT NOT NULL, modified BIGINT NOT NULL,
+		body BLOB,
+		PRIMARY KEY (kind, mesh, name)
+	);
+	CREATE INDEX resources_by_owner ON resources (owner_kind, owner_mesh, owner_name) WHERE owner_kind <> '';
+
+	CREATE TABLE history (
+		revision BIGINT NOT NULL PRIMARY KEY,
+		deleted BOOLEAN NOT NULL,
+		kind TEXT NOT NULL, mesh TEXT NOT NULL, name TEXT NOT NULL,
+		version BIGINT NOT NULL,
+		owner_kind TEXT NOT NULL, owner_mesh TEXT NOT NULL, owner_name TEXT NOT NULL,
+		created BIGINT NOT NULL, modified BIGINT NOT NULL,
+		body BLOB
+	);
+	CREATE INDEX history_by_kind ON history (kind, revision);
+
+	CREATE TABLE horizon (kind TEXT NOT NULL PRIMARY KEY, revision BIGINT NOT NULL);`,
+}
+
+// migrate brings the schema to the newest version in one transaction.
+func migrate(ctx context.Context, db *sql.DB) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("opening the database: %w", err)
+	}
+	defer tx.Rollback() // after a commit it does nothing
+	version, err := schemaVersion(ctx, tx)
+	if err != nil {
+		return fmt.Errorf("reading the version of the schema: %w", err)
+	}
+	if version > len(migrations) {
+		return fmt.Errorf("the database has schema version %d, and this release knows %d: it was written by a newer release, start that one", version, len(migrations))
+	}
+	for i, statements := range migrations[version:] {
+		if _, err := tx.ExecContext(ctx, statements); err != nil {
+			return fmt.Errorf("migrating the schema to version %d: %w", version+i+1, err)
+		}
+	}
+	if version == 0 {
+		if _, err := tx.ExecContext(ctx, `INSERT INTO counter (start, revision) VALUES ($1, $2)`, twice(1+rand.Int64N(1<<48))...); err != nil {
+			return fmt.Errorf("starting the counter: %w", err)
+		}
+	}
+	if _, err := tx.ExecContext(ctx, `UPDATE schema_version SET version = $1`, len(migrations)); err != nil {
+		return fmt.Errorf("noting the version of the schema: %w", err)
+	}
+	return tx.Commit()
+}
+
+func twice(n int64) []any { return []any{n, n} }
+
+// schemaVersion is 0 of an empty database.
+func schemaVersion(ctx context.Context, tx *sql.Tx) (version int, err error) {
+	if _, err := tx.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL)`); err != nil {
+		return 0, err
+	}
+	err = tx.QueryRowContext(ctx, `SELECT version FROM schema_version`).Scan(&version)
+	if errors.Is(err, sql.ErrNoRows) {
+		_, err = tx.ExecContext(ctx, `INSERT INTO schema_version (version) VALUES (0)`)
+	}
+	return version, err
+}

@@ -1,0 +1,241 @@
+// Package sql is the store of a control plane that keeps its data: one SQLite file.
+//
+// Every write takes the next revision in the transaction that stores it, and one writer commits the
+// transactions, so the history has no gaps and no reader sees a later revision before an earlier one.
+// Writes that wait at the same moment are committed together: one of many costs what the sync of the
+// disk costs, shared by all. What was acknowledged outlives a SIGKILL and a loss of power.
+//
+// Statements are written for SQLite and PostgreSQL alike; what differs is in sqlite.go. Their
+// parameters stand in order of first use, which is how SQLite numbers them.
+package sql
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"weft/internal/store"
+	"weft/internal/store/follow"
+	"weft/resource"
+)
+
+// DefaultHistory is how many events are kept where Options does not say.
+const DefaultHistory = 100_000
+
+// Options shape a store.
+type Options struct {
+	// History is how many events of all kinds are kept for watchers at least; 0 means DefaultHistory.
+	History int
+}
+
+// Store implements [store.Store].
+type Store struct {
+	database
+	hub follow.Hub
+
+	history  int64
+	requests chan *request
+	closing  chan struct{}
+	stopped  chan struct{}
+
+	closed     sync.Once
+	closeError error
+}
+
+// database is an open database of whatever dialect.
+type database struct {
+	write *sql.DB // one connection, used by the writer alone
+	read  *sql.DB
+	close func() error
+}
+
+var _ store.Store = (*Store)(nil)
+
+// start brings the schema up to date and starts the writer.
+func start(ctx context.Context, db database, o Options) (*Store, error) {
+	if err := migrate(ctx, db.write); err != nil {
+		return nil, errors.Join(err, db.close())
+	}
+	s := &Store{
+		database: db,
+		history:  int64(cmp.Or(o.History, DefaultHistory)),
+		requests: make(chan *request),
+		closing:  make(chan struct{}),
+		stopped:  make(chan struct{}),
+	}
+	w := &writer{Store: s}
+	if err := w.load(ctx); err != nil {
+		return nil, errors.Join(err, db.close())
+	}
+	go w.run()
+	return s, nil
+}
+
+// Close implements [store.Store]. Writes that were taken are finished.
+func (s *Store) Close() error {
+	s.closed.Do(func() {
+		close(s.closing)
+		<-s.stopped
+		s.hub.Close()
+		s.closeError = s.database.close()
+	})
+	return s.closeError
+}
+
+const columns = `kind, mesh, name, version, owner_kind, owner_mesh, owner_name, created, modified, body`
+
+// scanner is a *sql.Row or *sql.Rows.
+type scanner interface{ Scan(...any) error }
+
+func scan(from scanner, before ...any) (store.Row, error) {
+	var row store.Row
+	var owner resource.Key
+	var version, created, modified int64
+	err := from.Scan(append(before, &row.Key.Kind, &row.Key.Mesh, &row.Key.Name, &version,
+		&owner.Kind, &owner.Mesh, &owner.Name, &created, &modified, &row.Body)...)
+	if err != nil {
+		return store.Row{}, err
+	}
+	if owner.Kind != "" {
+		row.Owner = &owner
+	}
+	row.Version = strconv.FormatInt(version, 10)
+	row.Created, row.Modified = time.Unix(0, created).UTC(), time.Unix(0, modified).UTC()
+	return row, nil
+}
+
+// querier is a *sql.DB or *sql.Tx.
+type querier interface {
+	QueryRowContext(context.Context, string, ...any) *sql.Row
+}
+
+func get(ctx context.Context, q querier, key resource.Key) (store.Row, error) {
+	row, err := scan(q.QueryRowContext(ctx, `SELECT `+columns+` FROM resources WHERE kind = $1 AND mesh = $2 AND name = $3`,
+		key.Kind, key.Mesh, key.Name))
+	if errors.Is(err, sql.ErrNoRows) {
+		return row, store.ErrNotFound
+	}
+	return row, err
+}
+
+// Get implements [store.Store].
+func (s *Store) Get(ctx context.Context, key resource.Key) (store.Row, error) {
+	row, err := get(ctx, s.read, key)
+	return row, unavailable(ctx, err)
+}
+
+// List implements [store.Store].
+func (s *Store) List(ctx context.Context, kind string) ([]store.Row, store.Cursor, error) {
+	rows, revision, err := s.list(ctx, kind)
+	if err != nil {
+		return nil, "", unavailable(ctx, err)
+	}
+	return rows, cursor(revision), nil
+}
+
+// list reads rows and revision in one transaction, so that they belong together.
+func (s *Store) list(ctx context.Context, kind string) ([]store.Row, int64, error) {
+	tx, err := s.read.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelDefault, ReadOnly: true})
+	if err != nil {
+		return nil, 0, err
+	}
+	defer tx.Rollback() // nothing was written
+	var revision int64
+	if err := tx.QueryRowContext(ctx, `SELECT revision FROM counter`).Scan(&revision); err != nil {
+		return nil, 0, err
+	}
+	found, err := tx.QueryContext(ctx, `SELECT `+columns+` FROM resources WHERE kind = $1 ORDER BY mesh, name`, kind)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer found.Close()
+	var rows []store.Row
+	for found.Next() {
+		row, err := scan(found)
+		if err != nil {
+			return nil, 0, err
+		}
+		rows = append(rows, row)
+	}
+	return rows, revision, found.Err()
+}
+
+// Watch implements [store.Store].
+func (s *Store) Watch(ctx context.Context, kind string, from store.Cursor) (<-chan []store.Event, error) {
+	after, err := strconv.ParseInt(string(from), 10, 64)
+	if err != nil {
+		return nil, store.ErrTooOld
+	}
+	if err := s.reaches(ctx, kind, after); err != nil {
+		return nil, unavailable(ctx, err)
+	}
+	return s.hub.Watch(ctx, kind, after, s.events)
+}
+
+// reaches says whether the history of a kind goes back to a position.
+func (s *Store) reaches(ctx context.Context, kind string, after int64) error {
+	var horizon, revision int64
+	err := s.read.QueryRowContext(ctx, `SELECT coalesce((SELECT revision FROM horizon WHERE kind = $1), start), revision FROM counter`, kind).Scan(&horizon, &revision)
+	if err == nil && (after < horizon || after > revision) {
+		err = store.ErrTooOld
+	}
+	return err
+}
+
+// events implements [follow.Read]. The horizon is read after the events: had it passed them before, it
+// has passed them then.
+func (s *Store) events(ctx context.Context, kind string, after int64) ([]store.Event, int64, error) {
+	events, last, err := s.eventsAfter(ctx, kind, after)
+	if err == nil {
+		err = s.reaches(ctx, kind, after)
+	}
+	return events, last, err
+}
+
+func (s *Store) eventsAfter(ctx context.Context, kind string, after int64) ([]store.Event, int64, error) {
+	found, err := s.read.QueryContext(ctx, `SELECT revision, deleted, `+columns+` FROM history WHERE kind = $1 AND revision > $2 ORDER BY revision LIMIT $3`,
+		kind, after, follow.Batch)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer found.Close()
+	var events []store.Event
+	last := after
+	for found.Next() {
+		var e store.Event
+		if e.Row, err = scan(found, &last, &e.Deleted); err != nil {
+			return nil, 0, err
+		}
+		e.Cursor = cursor(last)
+		events = append(events, e)
+	}
+	return events, last, found.Err()
+}
+
+func cursor(revision int64) store.Cursor { return store.Cursor(strconv.FormatInt(revision, 10)) }
+
+// unavailable makes an error of the database one of the contract.
+func unavailable(ctx context.Context, err error) error {
+	switch {
+	case err == nil, contractual(err):
+		return err
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+}
+
+// contractual says whether an error is an answer, and not a failure.
+func contractual(err error) bool {
+	for _, answer := range []error{store.ErrNotFound, store.ErrExists, store.ErrStale, store.ErrNoOwner, store.ErrTooOld} {
+		if errors.Is(err, answer) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,273 @@
+package sql_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"weft/internal/store"
+	weft "weft/internal/store/sql"
+	"weft/internal/store/storetest"
+	"weft/resource"
+)
+
+// writeUntilKilled names the directory that a second process of this test fills until it is killed.
+const writeUntilKilled = "WEFT_TEST_WRITE_UNTIL_KILLED"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(writeUntilKilled); dir != "" {
+		fill(dir)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func open(t *testing.T, dir string, history int) *weft.Store {
+	t.Helper()
+	s, err := weft.Open(t.Context(), dir, weft.Options{History: history})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func key(name string) resource.Key { return resource.Key{Kind: "Thing", Mesh: "default", Name: name} }
+
+func TestStore(t *testing.T) {
+	storetest.Run(t, func(t *testing.T, history int) store.Store {
+		return open(t, t.TempDir(), history)
+	})
+}
+
+func TestDurableStore(t *testing.T) {
+	// The directory's name has what a URL must escape.
+	dir := filepath.Join(t.TempDir(), "100% of what? #1")
+	storetest.RunDurable(t, func(t *testing.T) store.Store { return open(t, dir, 0) })
+}
+
+// fill writes as fast as it can and prints the name of every row that was acknowledged.
+func fill(dir string) {
+	s, err := weft.Open(context.Background(), dir, weft.Options{})
+	if err != nil {
+		fmt.Println("error", err)
+		return
+	}
+	var printing sync.Mutex
+	var running sync.WaitGroup
+	for writer := range 4 {
+		running.Go(func() {
+			for n := 0; ; n++ {
+				name := fmt.Sprintf("w%d-%d", writer, n)
+				if _, err := s.Create(context.Background(), store.Row{Key: key(name)}); err != nil {
+					fmt.Println("error", err)
+					return
+				}
+				printing.Lock()
+				fmt.Println(name)
+				printing.Unlock()
+			}
+		})
+	}
+	running.Wait()
+}
+
+func TestAcknowledgedWritesOutliveSIGKILL(t *testing.T) {
+	dir := t.TempDir()
+	for range 3 {
+		acknowledged := killedWriter(t, dir, 200)
+		s := open(t, dir, 0)
+		for _, name := range acknowledged {
+			if _, err := s.Get(t.Context(), key(name)); err != nil {
+				t.Errorf("%s was acknowledged, and then: %v", name, err)
+			}
+			if err := s.Delete(t.Context(), key(name), ""); err != nil {
+				t.Errorf("deleting %s: %v", name, err)
+			}
+		}
+		rows, _, err := s.List(t.Context(), "Thing")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, row := range rows { // written and never acknowledged
+			if err := s.Delete(t.Context(), row.Key, ""); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// killedWriter starts a process that writes, kills it after so many acknowledgements and answers all
+// that it gave.
+func killedWriter(t *testing.T, dir string, after int) []string {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), os.Args[0])
+	command.Env = append(os.Environ(), writeUntilKilled+"="+dir)
+	out, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var acknowledged []string
+	lines := bufio.NewReader(out)
+	for {
+		line, err := lines.ReadString('\n')
+		if err == io.EOF {
+			break // the rest of a line is no acknowledgement
+		}
+		if strings.HasPrefix(line, "error") {
+			t.Fatal(line)
+		}
+		acknowledged = append(acknowledged, strings.TrimSpace(line))
+		if len(acknowledged) == after {
+			if err := command.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	_ = command.Wait() // killed
+	return acknowledged
+}
+
+func TestFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, 0)
+	kept, err := s.Create(t.Context(), store.Row{Key: key("kept"), Body: []byte("one")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.LimitPages(t.Context(), 40); err != nil {
+		t.Fatal(err)
+	}
+	_, at, _ := s.List(t.Context(), "Thing")
+	_, err = s.Create(t.Context(), store.Row{Key: key("large"), Body: bytes.Repeat([]byte("x"), 1<<20)})
+	if !errors.Is(err, store.ErrUnavailable) {
+		t.Fatalf("Create on a full disk: %v, want %v", err, store.ErrUnavailable)
+	}
+	if _, err := s.Get(t.Context(), key("large")); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("the refused write: %v", err)
+	}
+	kept.Body = []byte("two")
+	kept, err = s.Update(t.Context(), kept)
+	if err != nil {
+		t.Fatalf("a small write after a refused one: %v", err)
+	}
+	events, err := s.Watch(t.Context(), "Thing", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if batch := <-events; len(batch) != 1 || batch[0].Row.Version != kept.Version {
+		t.Errorf("the watch says %v, want the update alone", batch)
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	newer := t.TempDir()
+	if err := open(t, newer, 0).Close(); err != nil {
+		t.Fatal(err)
+	}
+	setSchemaVersion(t, newer, 99)
+	broken := t.TempDir()
+	if err := os.WriteFile(filepath.Join(broken, weft.File), bytes.Repeat([]byte("no database "), 1000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	used := t.TempDir()
+	open(t, used, 0)
+	notADirectory := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(notADirectory, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ name, dir, want string }{
+		{"a directory in use", used, "in use by another control plane"},
+		{"a newer schema", newer, "written by a newer release"},
+		{"no database", broken, "not a database"},
+		{"no directory", notADirectory, "not a directory"},
+	} {
+		_, err := weft.Open(t.Context(), test.dir, weft.Options{})
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %q", test.name, err, test.want)
+		}
+	}
+	// A refused start leaves no lock behind.
+	setSchemaVersion(t, newer, 1)
+	open(t, newer, 0)
+}
+
+func setSchemaVersion(t *testing.T, dir string, version int) {
+	t.Helper()
+	db, err := sql.Open("sqlite", filepath.Join(dir, weft.File))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Exec(`UPDATE schema_version SET version = $1`, version); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOnlyTheOwnerReads(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	s := open(t, dir, 0)
+	if _, err := s.Create(t.Context(), store.Row{Key: key("a")}); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(files) < 3 {
+		t.Fatalf("the directory has %v (%v)", files, err)
+	}
+	for _, path := range append(files, dir) {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode()&0o077 != 0 {
+			t.Errorf("%s has the mode %s", filepath.Base(path), info.Mode())
+		}
+	}
+}
+
+func BenchmarkCreate(b *testing.B) {
+	for _, writers := range []int{1, 64} {
+		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
+			s, err := weft.Open(b.Context(), b.TempDir(), weft.Options{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer s.Close()
+			body := bytes.Repeat([]byte("x"), 500)
+			names := make(chan int)
+			var running sync.WaitGroup
+			for range writers {
+				running.Go(func() {
+					for n := range names {
+						if _, err := s.Create(b.Context(), store.Row{Key: key(fmt.Sprint(n)), Body: body}); err != nil {
+							b.Error(err)
+						}
+					}
+				})
+			}
+			for n := 0; b.Loop(); n++ {
+				names <- n
+			}
+			close(names)
+			running.Wait()
+		})
+	}
+}

@@ -1,0 +1,92 @@
+package sql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	_ "modernc.org/sqlite" // the driver "sqlite"
+)
+
+// File is the name of the database in its directory.
+const File = "weft.db"
+
+// readers is how many reads of a database run at once.
+const readers = 4
+
+// Open opens the database DIR/weft.db, and makes it where there is none. The directory belongs to one
+// process at a time; it and what is in it are readable by their owner alone, since Secrets are there.
+func Open(ctx context.Context, dir string, o Options) (*Store, error) {
+	db, err := openSQLite(dir)
+	if err != nil {
+		return nil, err
+	}
+	s, err := start(ctx, db, o)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, File), err)
+	}
+	return s, nil
+}
+
+func openSQLite(dir string) (database, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return database{}, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return database{}, fmt.Errorf("making the data directory: %w", err)
+	}
+	lock, err := lockDirectory(dir)
+	if err != nil {
+		return database{}, err
+	}
+	path := filepath.Join(dir, File)
+	// SQLite gives its other files the mode of this one.
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return database{}, errors.Join(fmt.Errorf("opening the database: %w", err), lock.Close())
+	}
+	if err := file.Close(); err != nil {
+		return database{}, errors.Join(err, lock.Close())
+	}
+	write, err := connect(path, 1, "journal_mode(WAL)", "synchronous(FULL)")
+	if err != nil {
+		return database{}, errors.Join(err, lock.Close())
+	}
+	read, err := connect(path, readers, "query_only(1)")
+	if err != nil {
+		return database{}, errors.Join(err, write.Close(), lock.Close())
+	}
+	return database{write: write, read: read, close: func() error {
+		return errors.Join(read.Close(), write.Close(), lock.Close())
+	}}, nil
+}
+
+func connect(path string, connections int, pragmas ...string) (*sql.DB, error) {
+	query := url.Values{"_pragma": append(pragmas, "busy_timeout(10000)")}
+	source := url.URL{Scheme: "file", Path: path, RawQuery: query.Encode()}
+	db, err := sql.Open("sqlite", source.String())
+	if err != nil {
+		return nil, fmt.Errorf("opening the database: %w", err)
+	}
+	db.SetMaxOpenConns(connections)
+	db.SetMaxIdleConns(connections)
+	return db, nil
+}
+
+// lockDirectory takes the directory for this process. The lock goes with the process, however it ends.
+func lockDirectory(dir string) (*os.File, error) {
+	lock, err := os.OpenFile(filepath.Join(dir, "weft.lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("locking the data directory: %w", err)
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("the data directory %s is in use by another control plane; stop it or choose another directory: %w", dir, err), lock.Close())
+	}
+	return lock, nil
+}

@@ -1,0 +1,315 @@
+package sql
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strconv"
+	"time"
+
+	"weft/internal/store"
+	"weft/resource"
+)
+
+// mostTogether bounds how many writes one transaction holds.
+const mostTogether = 1000
+
+// request is one write that waits for the writer.
+type request struct {
+	ctx context.Context
+	// apply answers an error of the contract before it writes anything; any other one ends the
+	// transaction, with all that is in it.
+	apply func(*batch) (store.Row, error)
+	done  chan outcome // holds one, so that the writer never waits
+}
+
+type outcome struct {
+	row store.Row
+	err error
+}
+
+// Create implements [store.Store].
+func (s *Store) Create(ctx context.Context, row store.Row) (store.Row, error) {
+	return s.submit(ctx, func(b *batch) (store.Row, error) { return b.create(row) })
+}
+
+// Update implements [store.Store].
+func (s *Store) Update(ctx context.Context, row store.Row) (store.Row, error) {
+	return s.submit(ctx, func(b *batch) (store.Row, error) { return b.update(row) })
+}
+
+// Delete implements [store.Store]. What the row owns goes in the same transaction.
+func (s *Store) Delete(ctx context.Context, key resource.Key, version string) error {
+	_, err := s.submit(ctx, func(b *batch) (store.Row, error) { return b.delete(key, version) })
+	return err
+}
+
+func (s *Store) submit(ctx context.Context, apply func(*batch) (store.Row, error)) (store.Row, error) {
+	if err := ctx.Err(); err != nil {
+		return store.Row{}, err
+	}
+	r := &request{ctx, apply, make(chan outcome, 1)}
+	select {
+	case s.requests <- r:
+	case <-ctx.Done():
+		return store.Row{}, ctx.Err()
+	case <-s.closing:
+		return store.Row{}, store.ErrUnavailable
+	}
+	select {
+	case o := <-r.done:
+		return o.row, o.err
+	case <-ctx.Done():
+		return store.Row{}, ctx.Err()
+	}
+}
+
+// writer is the one goroutine that writes.
+type writer struct {
+	*Store
+	revision int64 // of the last event
+	oldest   int64 // the history begins after it
+}
+
+// load finds where the history stands.
+func (w *writer) load(ctx context.Context) error {
+	row := w.write.QueryRowContext(ctx, `SELECT revision, coalesce((SELECT min(revision) FROM history) - 1, revision) FROM counter`)
+	if err := row.Scan(&w.revision, &w.oldest); err != nil {
+		return fmt.Errorf("reading the revision: %w", err)
+	}
+	return nil
+}
+
+func (w *writer) run() {
+	defer close(w.stopped)
+	for {
+		select {
+		case r := <-w.requests:
+			w.commit(w.gather(r))
+		case <-w.closing:
+			return
+		}
+	}
+}
+
+// gather takes whoever waits already.
+func (w *writer) gather(first *request) []*request {
+	together := []*request{first}
+	for len(together) < mostTogether {
+		select {
+		case r := <-w.requests:
+			together = append(together, r)
+		default:
+			return together
+		}
+	}
+	return together
+}
+
+// commit stores requests in one transaction and answers them.
+func (w *writer) commit(requests []*request) {
+	outcomes, touched, err := w.transact(requests)
+	for i, r := range requests {
+		if err != nil {
+			r.done <- outcome{err: fmt.Errorf("%w: %w", store.ErrUnavailable, err)}
+			continue
+		}
+		r.done <- outcomes[i]
+	}
+	w.hub.Changed(touched...)
+}
+
+// transact answers each request's outcome and the kinds that changed. On an error nothing was stored.
+func (w *writer) transact(requests []*request) ([]outcome, []string, error) {
+	tx, err := w.write.BeginTx(context.Background(), nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer tx.Rollback() // after a commit it does nothing
+	b := &batch{tx: tx, now: time.Now().UTC().Round(0), revision: w.revision, touched: map[string]bool{}}
+	outcomes := make([]outcome, len(requests))
+	for i, r := range requests {
+		if outcomes[i].err = r.ctx.Err(); outcomes[i].err != nil {
+			continue
+		}
+		if outcomes[i].row, err = r.apply(b); err != nil && !contractual(err) {
+			return nil, nil, err
+		}
+		outcomes[i].err = err
+	}
+	if len(b.touched) == 0 {
+		return outcomes, nil, nil
+	}
+	oldest, err := w.compact(b)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := b.exec(`UPDATE counter SET revision = $1`, b.revision); err != nil {
+		return nil, nil, err
+	}
+	if err := tx.Commit(); err != nil {
+		return nil, nil, err
+	}
+	w.revision, w.oldest = b.revision, oldest
+	var touched []string
+	for kind := range b.touched {
+		touched = append(touched, kind)
+	}
+	return outcomes, touched, nil
+}
+
+// compact forgets the oldest events once a good number can go, and answers where the history begins
+// then. Of each kind it notes the newest event that went, so that a kind that changes rarely is not too
+// old because others change often.
+func (w *writer) compact(b *batch) (int64, error) {
+	slack := min(w.history/10, mostTogether) + 1
+	oldest := b.revision - w.history
+	if oldest-w.oldest < slack {
+		return w.oldest, nil
+	}
+	err := b.exec(`INSERT INTO horizon (kind, revision) SELECT kind, max(revision) FROM history WHERE revision <= $1 GROUP BY kind
+		ON CONFLICT (kind) DO UPDATE SET revision = excluded.revision`, oldest)
+	if err != nil {
+		return 0, err
+	}
+	return oldest, b.exec(`DELETE FROM history WHERE revision <= $1`, oldest)
+}
+
+// batch is one transaction.
+type batch struct {
+	tx       *sql.Tx
+	now      time.Time
+	revision int64
+	touched  map[string]bool // kinds
+}
+
+func (b *batch) exec(statement string, args ...any) error {
+	_, err := b.tx.ExecContext(context.Background(), statement, args...)
+	return err
+}
+
+func (b *batch) get(key resource.Key) (store.Row, error) {
+	return get(context.Background(), b.tx, key)
+}
+
+func (b *batch) create(row store.Row) (store.Row, error) {
+	if _, err := b.get(row.Key); err != store.ErrNotFound {
+		if err == nil {
+			err = store.ErrExists
+		}
+		return store.Row{}, err
+	}
+	if row.Owner != nil {
+		owner := *row.Owner
+		row.Owner = &owner
+		if _, err := b.get(owner); err == store.ErrNotFound {
+			return store.Row{}, store.ErrNoOwner
+		} else if err != nil {
+			return store.Row{}, err
+		}
+	}
+	row.Created, row.Modified = b.now, b.now
+	revision := b.next(&row)
+	err := b.exec(`INSERT INTO resources (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`, values(row, revision)...)
+	if err != nil {
+		return store.Row{}, err
+	}
+	return row, b.record(row, revision, false)
+}
+
+func (b *batch) update(row store.Row) (store.Row, error) {
+	old, err := b.get(row.Key)
+	if err != nil {
+		return store.Row{}, err
+	}
+	if old.Version != row.Version {
+		return store.Row{}, store.ErrStale
+	}
+	row.Owner, row.Created, row.Modified = old.Owner, old.Created, b.now
+	revision := b.next(&row)
+	err = b.exec(`UPDATE resources SET version = $1, modified = $2, body = $3 WHERE kind = $4 AND mesh = $5 AND name = $6`,
+		revision, row.Modified.UnixNano(), row.Body, row.Key.Kind, row.Key.Mesh, row.Key.Name)
+	if err != nil {
+		return store.Row{}, err
+	}
+	return row, b.record(row, revision, false)
+}
+
+func (b *batch) delete(key resource.Key, version string) (store.Row, error) {
+	old, err := b.get(key)
+	if err != nil {
+		return store.Row{}, err
+	}
+	if version != "" && version != old.Version {
+		return store.Row{}, store.ErrStale
+	}
+	return old, b.remove(old)
+}
+
+// remove takes a row and what it owns. The event of a deletion has the last row with its last version.
+func (b *batch) remove(row store.Row) error {
+	err := b.exec(`DELETE FROM resources WHERE kind = $1 AND mesh = $2 AND name = $3`, row.Key.Kind, row.Key.Mesh, row.Key.Name)
+	if err != nil {
+		return err
+	}
+	b.revision++
+	if err := b.record(row, b.revision, true); err != nil {
+		return err
+	}
+	owned, err := b.ownedBy(row.Key)
+	if err != nil {
+		return err
+	}
+	for _, row := range owned {
+		if err := b.remove(row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *batch) ownedBy(owner resource.Key) ([]store.Row, error) {
+	found, err := b.tx.QueryContext(context.Background(), `SELECT `+columns+` FROM resources WHERE owner_kind = $1 AND owner_mesh = $2 AND owner_name = $3`,
+		owner.Kind, owner.Mesh, owner.Name)
+	if err != nil {
+		return nil, err
+	}
+	defer found.Close()
+	var owned []store.Row
+	for found.Next() {
+		row, err := scan(found)
+		if err != nil {
+			return nil, err
+		}
+		owned = append(owned, row)
+	}
+	return owned, found.Err()
+}
+
+// next gives a row the next revision as its version.
+func (b *batch) next(row *store.Row) int64 {
+	b.revision++
+	row.Version = strconv.FormatInt(b.revision, 10)
+	return b.revision
+}
+
+// record adds an event to the history.
+func (b *batch) record(row store.Row, revision int64, deleted bool) error {
+	b.touched[row.Key.Kind] = true
+	version, err := strconv.ParseInt(row.Version, 10, 64)
+	if err != nil {
+		return fmt.Errorf("%s has the version %q: %w", row.Key, row.Version, err)
+	}
+	return b.exec(`INSERT INTO history (revision, deleted, `+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
+		append([]any{revision, deleted}, values(row, version)...)...)
+}
+
+// values are those of columns.
+func values(row store.Row, version int64) []any {
+	var owner resource.Key
+	if row.Owner != nil {
+		owner = *row.Owner
+	}
+	return []any{row.Key.Kind, row.Key.Mesh, row.Key.Name, version, owner.Kind, owner.Mesh, owner.Name,
+		row.Created.UnixNano(), row.Modified.UnixNano(), row.Body}
+}
