@@ -2,7 +2,6 @@ package xds
 
 import (
 	"slices"
-
 )
 
 // follow makes these the stream's feeds. The first call answers what the client has asked so far; a
@@ -126,4 +125,3 @@ func (p place) version(t Type, name string) string {
 	}
 	return ""
 }
-

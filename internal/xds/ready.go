@@ -9,12 +9,11 @@ func (s *session) ready() []*response {
 	var out []*response
 	for t := range numTypes {
 		if sub := &s.subs[t]; sub.open && len(sub.outstanding) == 0 && !s.mustWait(t) {
-			lot := s.lot(t)
-			for _, r := range lot {
-				sub.outstanding = append(sub.outstanding, r.manifest)
-			}
-			out = append(out, lot...)
+			out = append(out, s.lot(t)...)
 		}
+	}
+	if clusters := &s.subs[Cluster]; len(clusters.gone) > 0 && clusters.idle() && s.unreferenced() {
+		out = append(out, clusters.sent(s.removals(Cluster))...)
 	}
 	s.settle()
 	return out
@@ -24,7 +23,7 @@ func (s *session) ready() []*response {
 func (s *session) lot(t Type) []*response {
 	sub := &s.subs[t]
 	if lot := s.isolated(t); len(lot) > 0 {
-		return lot
+		return sub.sent(lot)
 	}
 	var lot []*response
 	for i, f := range s.feeds {
@@ -33,16 +32,24 @@ func (s *session) lot(t Type) []*response {
 		}
 	}
 	sub.position, sub.held = s.catalog.revision, 0
-	if t == Cluster {
+	switch {
+	case t == Cluster:
 		s.requireEndpoints(lot)
-	}
-	if names := s.removals(t); len(names) > 0 {
-		lot = append(lot, s.catalog.encode(t, nil, names))
+	case len(sub.gone) > 0:
+		lot = append(lot, s.removals(t)...)
 	}
 	if len(lot) == 0 && !sub.answered {
 		lot = append(lot, s.catalog.encode(t, nil, nil)) // Envoy waits for the first answer
 	}
 	sub.answered = true
+	return sub.sent(lot)
+}
+
+// sent notes what is on its way.
+func (sub *subscription) sent(lot []*response) []*response {
+	for _, r := range lot {
+		sub.outstanding = append(sub.outstanding, r.manifest)
+	}
 	return lot
 }
 
@@ -118,19 +125,25 @@ func (s *session) requireEndpoints(clusters []*response) {
 	}
 }
 
-// removals are the names to take from the client now.
-func (s *session) removals(t Type) []string {
+// removals take from the client what is gone, in a response without changes.
+func (s *session) removals(t Type) []*response {
 	sub := &s.subs[t]
-	if len(sub.gone) == 0 || t == Cluster && !(s.settledOn(Listener) && s.settledOn(Route)) {
-		return nil
-	}
 	names := slices.DeleteFunc(sub.gone, func(name string) bool {
 		_, e := s.find(t, name)
 		return e != nil // it is back, and was sent or will be
 	})
 	sub.gone = nil
+	if len(names) == 0 {
+		return nil
+	}
 	slices.Sort(names)
-	return slices.Compact(names)
+	return []*response{s.catalog.encode(t, nil, slices.Compact(names))}
+}
+
+// unreferenced says whether the client has nothing left that names a cluster which is gone. One that has
+// come back has not said so before it asks for its listeners.
+func (s *session) unreferenced() bool {
+	return s.subs[Listener].open && s.settledOn(Listener) && s.settledOn(Route)
 }
 
 // mustWait says whether a type waits for clusters. It does not wait for those that changed after it
@@ -213,7 +226,7 @@ func (s *session) settledAt(revision uint64) bool {
 	}
 	s.settle()
 	for t := range numTypes {
-		if sub := &s.subs[t]; sub.open && (sub.settled < revision || len(sub.gone) > 0) {
+		if sub := &s.subs[t]; sub.open && (sub.settled < revision || sub.removing()) {
 			return false
 		}
 	}

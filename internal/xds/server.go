@@ -69,27 +69,30 @@ func (s *Server) DeltaAggregatedResources(transport discovery.AggregatedDiscover
 		return status.Error(codes.InvalidArgument, "the first request has no node.id; set node.id to MESH.NAME in the bootstrap")
 	}
 	stream := newStream(s.config.Catalog, transport, first.Node.Id)
-	peer, err := s.config.Accept(transport.Context(), first.Node, stream)
-	if err != nil {
-		return denied(err)
+	if stream.peer, err = s.accept(transport.Context(), first.Node, stream); err != nil {
+		return err
 	}
 	s.add(stream)
 	defer s.remove(stream)
-	stream.peer = peer
 	first.Node = nil // up to 50 KB, which Envoy sends once
 	err = stream.serve(first, s.config.Log)
 	if errors.Is(err, io.EOF) || status.Code(err) == codes.Canceled {
 		err = nil
 	}
-	peer.Closed(err)
+	stream.peer.Closed(err)
 	return err
 }
 
-func denied(err error) error {
-	if _, ok := status.FromError(err); ok {
-		return err
+func (s *Server) accept(ctx context.Context, node *corev3.Node, stream *Stream) (peer Peer, err error) {
+	defer contain(s.config.Log, node.Id, &err)
+	if peer, err = s.config.Accept(ctx, node, stream); err == nil {
+		return peer, nil
 	}
-	return status.Error(codes.PermissionDenied, err.Error())
+	stream.end()
+	if _, ok := status.FromError(err); ok {
+		return nil, err
+	}
+	return nil, status.Error(codes.PermissionDenied, err.Error())
 }
 
 func (s *Server) add(stream *Stream) {

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/proto"
 )
 
 // session is the protocol of one stream: requests go into step, responses come out of ready. It has no
@@ -73,7 +74,7 @@ func (s *session) step(request *discovery.DeltaDiscoveryRequest) (outcome, error
 		if len(s.early) == maxEarly {
 			return outcome{}, fmt.Errorf("more than %d requests before the first answer", maxEarly)
 		}
-		s.early = append(s.early, request)
+		s.early = append(s.early, proto.CloneOf(request)) // the caller reads into it again
 		return outcome{typ: t}, nil
 	}
 	return s.handle(t, request)

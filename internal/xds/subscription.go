@@ -101,6 +101,11 @@ func (sub *subscription) overdue() bool {
 	return slices.ContainsFunc(sub.sets, func(set idSets) bool { return !set.due.empty() })
 }
 
+// removing says whether the client has something that it should not have any more.
+func (sub *subscription) removing() bool {
+	return len(sub.gone) > 0 || slices.ContainsFunc(sub.outstanding, func(m *manifest) bool { return len(m.removed) > 0 })
+}
+
 // acknowledge takes the response with this nonce off the outstanding ones; nil where there is none.
 func (sub *subscription) acknowledge(nonce string) *manifest {
 	i := slices.IndexFunc(sub.outstanding, func(m *manifest) bool { return m.nonce == nonce })

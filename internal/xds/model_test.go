@@ -1,0 +1,269 @@
+package xds
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+)
+
+// TestClientsConverge: whatever is committed, whatever a client asks, refuses, applies in part or delays,
+// and however often it reconnects or moves to another class, once it has caught up it has what its feeds
+// have.
+func TestClientsConverge(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t)
+		t.Repeat(map[string]func(*rapid.T){
+			"commit":      w.commit,
+			"deliver":     w.deliver,
+			"subscribe":   w.subscribe,
+			"unsubscribe": w.unsubscribe,
+			"move":        w.move,
+			"reconnect":   w.reconnect,
+			"":            func(*rapid.T) { w.pump() },
+		})
+		w.settle(t)
+		w.compare(t)
+	})
+}
+
+// world is a catalog with two classes and an own feed, and one client.
+type world struct {
+	catalog  *Catalog
+	classes  []*Feed
+	own      *Feed
+	class    int
+	session  *session
+	has      [numTypes]map[string]string // what the client runs: name to version
+	asked    [numTypes]map[string]bool
+	queue    []*discovery.DeltaDiscoveryResponse // sent, not delivered yet
+	versions int
+}
+
+func newWorld(t *rapid.T) *world {
+	w := &world{catalog: NewCatalog()}
+	w.classes = []*Feed{w.catalog.NewFeed(), w.catalog.NewFeed()}
+	w.own = w.catalog.NewFeed()
+	for typ := range numTypes {
+		w.has[typ], w.asked[typ] = map[string]string{}, map[string]bool{}
+	}
+	w.reconnect(t)
+	return w
+}
+
+func (w *world) feeds() []*Feed { return []*Feed{w.own, w.classes[w.class]} }
+
+// Names that end in "own" are the own feed's: a name stands in one feed of a stream.
+func (w *world) commit(t *rapid.T) {
+	var changes []Change
+	for i, f := range append([]*Feed{w.own}, w.classes...) {
+		change := Change{Feed: f}
+		for range rapid.IntRange(0, 3).Draw(t, "changes") {
+			key := Key{drawType(t), rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "name")}
+			if i == 0 {
+				key.Name += "-own"
+			}
+			switch rapid.IntRange(0, 5).Draw(t, "what") {
+			case 0:
+				change.Removed = append(change.Removed, key)
+			case 1:
+				w.versions++
+				change.Changed = append(change.Changed, fake(key.Type, key.Name, fmt.Sprintf("%d-bad", w.versions)))
+			default:
+				version := rapid.SampledFrom([]string{"1", "2", "3"}).Draw(t, "version")
+				change.Changed = append(change.Changed, fake(key.Type, key.Name, version))
+			}
+		}
+		changes = append(changes, change)
+	}
+	w.catalog.Commit(changes...)
+}
+
+func drawType(t *rapid.T) Type { return Type(rapid.IntRange(0, int(numTypes)-1).Draw(t, "type")) }
+
+// pump moves what the session has to say into the queue.
+func (w *world) pump() {
+	for _, r := range w.session.ready() {
+		var message discovery.DeltaDiscoveryResponse
+		if err := proto.Unmarshal(r.wire, &message); err != nil {
+			panic(err)
+		}
+		w.queue = append(w.queue, &message)
+	}
+}
+
+// deliver gives the client its next response. It refuses one that has a bad resource, and may have
+// applied any of the others.
+func (w *world) deliver(t *rapid.T) {
+	w.pump()
+	if len(w.queue) == 0 {
+		return
+	}
+	message := w.queue[0]
+	w.queue = w.queue[1:]
+	typ, _ := TypeOf(message.TypeUrl)
+	if len(message.Resources) > 0 && len(message.RemovedResources) > 0 {
+		t.Fatalf("a removal shares a response with a change: %v", message)
+	}
+	refused := slices.ContainsFunc(message.Resources, bad)
+	for _, r := range message.Resources {
+		if !bad(r) && (!refused || rapid.Bool().Draw(t, "applied all the same")) {
+			w.has[typ][r.Name] = r.Version
+		}
+	}
+	for _, name := range message.RemovedResources {
+		delete(w.has[typ], name)
+	}
+	request := &discovery.DeltaDiscoveryRequest{TypeUrl: message.TypeUrl, ResponseNonce: message.Nonce}
+	if refused {
+		request.ErrorDetail = &status.Status{Message: "bad"}
+	}
+	w.step(t, request)
+}
+
+func bad(r *discovery.Resource) bool { return len(r.Version) > 1 }
+
+func (w *world) step(t *rapid.T, request *discovery.DeltaDiscoveryRequest) {
+	if _, err := w.session.step(request); err != nil {
+		t.Fatalf("an ordinary request was refused: %v", err)
+	}
+}
+
+func (w *world) subscribe(t *rapid.T) {
+	typ, name := drawNamed(t)
+	w.asked[typ][name] = true
+	w.step(t, &discovery.DeltaDiscoveryRequest{TypeUrl: typ.URL(), ResourceNamesSubscribe: []string{name}})
+}
+
+func (w *world) unsubscribe(t *rapid.T) {
+	typ, name := drawNamed(t)
+	delete(w.asked[typ], name)
+	delete(w.has[typ], name)
+	w.step(t, &discovery.DeltaDiscoveryRequest{TypeUrl: typ.URL(), ResourceNamesUnsubscribe: []string{name}})
+}
+
+func drawNamed(t *rapid.T) (Type, string) {
+	typ := rapid.SampledFrom([]Type{Endpoint, Route, Extension, Secret}).Draw(t, "type")
+	name := rapid.SampledFrom([]string{"a", "b", "c", "d", "a-own", "b-own"}).Draw(t, "name")
+	return typ, name
+}
+
+func (w *world) move(t *rapid.T) {
+	w.class = rapid.IntRange(0, 1).Draw(t, "class")
+	w.session.follow(w.feeds())
+}
+
+// reconnect loses what was on its way. Envoy states what it has of each type, and asks again.
+func (w *world) reconnect(t *rapid.T) {
+	if w.session != nil {
+		w.session.leave()
+	}
+	w.session, w.queue = newSession(w.catalog, func() {}), nil
+	late := rapid.Bool().Draw(t, "feeds come late")
+	if !late {
+		w.session.follow(w.feeds())
+	}
+	for typ := range numTypes {
+		w.step(t, &discovery.DeltaDiscoveryRequest{
+			TypeUrl:                 typ.URL(),
+			InitialResourceVersions: maps.Clone(w.has[typ]),
+			ResourceNamesSubscribe:  slices.Sorted(maps.Keys(w.asked[typ])),
+		})
+		w.pump()
+	}
+	if late {
+		w.session.follow(w.feeds())
+	}
+}
+
+// settle delivers until nothing is left. A session that never comes to rest fails here.
+func (w *world) settle(t *rapid.T) {
+	w.pump()
+	for i := 0; len(w.queue) > 0; i++ {
+		if i == 1000 {
+			t.Fatal("the session still sends after 1000 answers")
+		}
+		w.deliver(t)
+		w.pump()
+	}
+	if !w.session.settledAt(w.catalog.Revision()) {
+		t.Fatalf("all is answered and the stream is not settled: %+v", w.session.subs)
+	}
+}
+
+func (w *world) compare(t *rapid.T) {
+	want := map[Key]string{}
+	for _, f := range w.feeds() {
+		for _, r := range f.Resources() {
+			want[Key{r.Type, r.Name}] = r.Version
+		}
+	}
+	for typ := range numTypes {
+		for name, version := range w.has[typ] {
+			if _, ok := want[Key{typ, name}]; !ok && removable(typ) {
+				t.Errorf("the client still has %s %s@%s, which is gone", typ, name, version)
+			}
+		}
+	}
+	for key, version := range want {
+		if got := w.has[key.Type][key.Name]; got != version && len(version) == 1 && (removable(key.Type) || w.asked[key.Type][key.Name]) {
+			t.Errorf("the client has %s %s@%s, want @%s", key.Type, key.Name, got, version)
+		}
+	}
+}
+
+// FuzzStep: no sequence of requests panics, and what is refused says why.
+func FuzzStep(f *testing.F) {
+	f.Add([]byte("\x00\x00a\x01\x01b\x02\x02*"), true)
+	f.Add([]byte("\x00\x03a\x00\x04a\x01\x00*\x01\x01*"), false)
+	f.Fuzz(func(t *testing.T, input []byte, late bool) {
+		catalog := NewCatalog()
+		feed := catalog.NewFeed()
+		feed.Commit([]*Resource{fake(Cluster, "a", "1"), fake(Endpoint, "a", "1"), fake(Listener, "b", "1")}, nil)
+		session := newSession(catalog, func() {})
+		if !late {
+			session.follow([]*Feed{feed})
+		}
+		for ; len(input) >= 3; input = input[3:] {
+			request := fuzzed(input[0], input[1], string(input[2]), session)
+			if _, err := session.step(request); err != nil && err.Error() == "" {
+				t.Fatal("refused without a reason")
+			}
+			session.ready()
+			feed.Commit([]*Resource{fake(Cluster, string(input[2]), string(input[1]))}, []Key{{Cluster, "a"}})
+		}
+		session.follow([]*Feed{catalog.NewFeed()})
+		session.ready()
+	})
+}
+
+func fuzzed(typ, what byte, name string, s *session) *discovery.DeltaDiscoveryRequest {
+	t := Type(typ) % numTypes
+	request := &discovery.DeltaDiscoveryRequest{TypeUrl: t.URL()}
+	if typ > 200 {
+		request.TypeUrl = name
+	}
+	switch what % 6 {
+	case 0:
+		request.ResourceNamesSubscribe = []string{name}
+	case 1:
+		request.ResourceNamesUnsubscribe = []string{name}
+	case 2:
+		request.InitialResourceVersions = map[string]string{name: "1"}
+	case 3:
+		request.ErrorDetail = &status.Status{Message: name}
+		fallthrough
+	case 4:
+		if sent := s.subs[t].outstanding; len(sent) > 0 {
+			request.ResponseNonce = sent[0].nonce
+		}
+	case 5:
+		request.ResponseNonce = name
+	}
+	return request
+}
