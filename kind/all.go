@@ -12,7 +12,7 @@ func All() []resource.Descriptor {
 	return []resource.Descriptor{
 		Meshes,
 		Dataplanes, DataplaneInsights, DataplaneServings,
-		MeshServices, MeshServiceStatuses,
+		MeshServices, MeshServiceStatuses, HeldEndpointsList,
 		MeshIdentities, MeshIdentityStatuses,
 		MeshTrusts, MeshTrustStatuses,
 		MeshTrafficPermissions,

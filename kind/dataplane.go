@@ -2,6 +2,7 @@ package kind
 
 import (
 	"net"
+	"slices"
 	"strconv"
 
 	"weft/resource"
@@ -241,4 +242,14 @@ type Certificate struct {
 // DataplaneInsights is the kind of [DataplaneInsight].
 var DataplaneInsights = &resource.Kind[DataplaneInsight]{
 	Info: resource.Info{Name: "DataplaneInsight", Plural: "dataplane-insights", Aliases: []string{"dataplaneinsights"}, Scope: resource.Mesh, Flat: true, ReadOnly: true},
+}
+
+// Forget takes inbounds, by their listener, out of what is served. It answers whether any was there.
+func (s *DataplaneServing) Forget(listeners []string) bool {
+	left := slices.DeleteFunc(slices.Clone(s.Inbounds), func(in ServedInbound) bool {
+		return slices.Contains(listeners, in.Listener())
+	})
+	changed := len(left) != len(s.Inbounds)
+	s.Inbounds = left
+	return changed
 }

@@ -235,6 +235,7 @@ func (s *State) endpoints(r *table.Reader, key DestinationKey) *Endpoints {
 			Proxy:   ProxyKey{m.Dataplane.Mesh, m.Dataplane.Name},
 		})
 	}
+	published.Endpoints = append(published.Endpoints, s.held(r, key)...)
 	slices.SortFunc(published.Endpoints, func(a, b Endpoint) int {
 		return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port))
 	})
@@ -277,7 +278,7 @@ func (s *State) reached(r *table.Reader, class Class) []DestinationKey {
 	for _, sel := range selections {
 		keys = append(keys, s.destinationsOf(s.servicesOf(r, class.Mesh, sel), sel.Port)...)
 	}
-	slices.SortFunc(keys, compareDestinations)
+	slices.SortFunc(keys, CompareDestinations)
 	return slices.Compact(keys)
 }
 
@@ -303,11 +304,12 @@ func (s *State) destinationsOf(services []*resource.Object[kind.MeshService], po
 			}
 		}
 	}
-	slices.SortFunc(keys, compareDestinations)
+	slices.SortFunc(keys, CompareDestinations)
 	return keys
 }
 
-func compareDestinations(a, b DestinationKey) int {
+// CompareDestinations orders destinations.
+func CompareDestinations(a, b DestinationKey) int {
 	return cmp.Or(cmp.Compare(a.Mesh, b.Mesh), cmp.Compare(a.Service, b.Service), cmp.Compare(a.Port, b.Port))
 }
 
@@ -452,7 +454,8 @@ func (s *State) listener(r *table.Reader, dp *resource.Object[kind.Dataplane], p
 	return l
 }
 
-// withdrawing are "address:port" of listeners that are served and no longer wanted.
+// withdrawing are "address:port" of listeners that are served and no longer wanted, but for those that
+// are held: clients are still sent there.
 func (s *State) withdrawing(r *table.Reader, key ProxyKey) []string {
 	serving, ok := s.Servings.Find(r, key.Mesh, key.Name)
 	if !ok {
@@ -467,6 +470,11 @@ func (s *State) withdrawing(r *table.Reader, key ProxyKey) []string {
 		wanted[in.Listener()] = true
 	}
 	var gone []string
+	for _, row := range s.HeldByProxy.List(r, RowKey(key.Mesh, key.Name)) {
+		for i := range row.Spec.Endpoints {
+			wanted[row.Spec.Endpoints[i].Listener()] = true
+		}
+	}
 	for _, in := range serving.Spec.Inbounds {
 		if at := in.Listener(); !wanted[at] {
 			gone = append(gone, at)

@@ -21,6 +21,7 @@ type State struct {
 	Servings        Rows[kind.DataplaneServing]
 	Services        Rows[kind.MeshService]
 	ServiceStatuses Rows[kind.MeshServiceStatus]
+	Held            Rows[kind.HeldEndpoints]
 	Identities      Rows[kind.MeshIdentity]
 	Trusts          Rows[kind.MeshTrust]
 	Permissions     Rows[kind.MeshTrafficPermission]
@@ -35,7 +36,9 @@ type State struct {
 	// ServicesByTag finds the services that select a value of kuma.io/service, by [TagKey].
 	ServicesByTag *table.Index[*resource.Object[kind.MeshService]]
 	// VIPOwners finds who has a virtual IP, by the address.
-	VIPOwners        *table.Index[*resource.Object[kind.MeshServiceStatus]]
+	VIPOwners *table.Index[*resource.Object[kind.MeshServiceStatus]]
+	// HeldByProxy finds what is held of a Dataplane, by its [RowKey].
+	HeldByProxy      *table.Index[*resource.Object[kind.HeldEndpoints]]
 	IdentitiesByMesh *table.Index[*resource.Object[kind.MeshIdentity]]
 	TrustsByMesh     *table.Index[*resource.Object[kind.MeshTrust]]
 	PermissionByMesh *table.Index[*resource.Object[kind.MeshTrafficPermission]]
@@ -96,6 +99,7 @@ func NewState(zone string) *State {
 	s.Servings = addRows(s, kind.DataplaneServings)
 	s.Services = addRows(s, kind.MeshServices)
 	s.ServiceStatuses = addRows(s, kind.MeshServiceStatuses)
+	s.Held = addRows(s, kind.HeldEndpointsList)
 	s.Identities = addRows(s, kind.MeshIdentities)
 	s.Trusts = addRows(s, kind.MeshTrusts)
 	s.Permissions = addRows(s, kind.MeshTrafficPermissions)
@@ -106,6 +110,7 @@ func NewState(zone string) *State {
 	s.ServicesByMesh = byMesh(s.Services)
 	s.ServicesByTag = table.NewIndex(s.Services.Input, serviceTagKeys)
 	s.VIPOwners = table.NewIndex(s.ServiceStatuses.Input, vipKeys)
+	s.HeldByProxy = table.NewIndex(s.Held.Input, heldKeys)
 	s.IdentitiesByMesh = byMesh(s.Identities)
 	s.TrustsByMesh = byMesh(s.Trusts)
 	s.PermissionByMesh = byMesh(s.Permissions)

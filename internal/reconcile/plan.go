@@ -28,7 +28,7 @@ const Grace = time.Hour
 
 // Unit is what is reconciled at once.
 type Unit struct {
-	// Kind is MeshService, MeshIdentity, or [TagUnit] with the tag's value as the name.
+	// Kind is MeshService, MeshIdentity, HeldEndpoints, or [TagUnit] with the tag's value as the name.
 	Kind, Mesh, Name string
 }
 
@@ -56,7 +56,11 @@ type Plan struct {
 
 	facts     *table.Derived[graph.ServiceKey, facts]
 	generated *table.Derived[tagKey, *kind.MeshService]
+	progress  *table.Derived[rowKey, progress]
 }
+
+// rowKey names a resource of a kind that is known.
+type rowKey struct{ Mesh, Name string }
 
 type tagKey struct{ Mesh, Value string }
 
@@ -72,6 +76,7 @@ func NewPlan(state *graph.State, cidr netip.Prefix) *Plan {
 	p := &Plan{State: state, ServiceCIDR: cidr}
 	p.facts = table.NewDerived(state.DB, "service facts", p.serviceFacts, func(a, b facts) bool { return a == b })
 	p.generated = table.NewDerived(state.DB, "generated services", p.generatedService, equalServices)
+	p.progress = table.NewDerived(state.DB, "progress of holds", p.holdProgress, func(a, b progress) bool { return a == b })
 	return p
 }
 
@@ -95,6 +100,8 @@ func (p *Plan) For(r *table.Reader, u Unit, now time.Time) (steps []Step, again 
 		return p.tag(r, tagKey{u.Mesh, u.Name}), time.Time{}
 	case kind.MeshIdentities.Name:
 		return p.identity(r, u.Mesh, u.Name, now), time.Time{}
+	case kind.HeldEndpointsList.Name:
+		return p.hold(r, rowKey{u.Mesh, u.Name}, now)
 	}
 	panic("reconcile: no such unit: " + u.Kind)
 }
@@ -137,7 +144,7 @@ func (p *Plan) service(r *table.Reader, key graph.ServiceKey, now time.Time) (st
 		VIPs:             old.VIPs,
 		TLS:              &kind.TLSStatus{Status: "NotReady"},
 		DataplaneProxies: &f.count,
-		Conditions:       old.Conditions,
+		Conditions:       p.heldCondition(r, service),
 	}
 	if f.secured {
 		status.TLS.Status = "Ready"

@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -36,9 +37,13 @@ type Reconciler struct {
 	writer Writer
 	log    *slog.Logger
 
-	// pinned are the facts and generated services that are followed. They belong to the table's writer.
+	// What is pinned is followed; it belongs to the table's writer.
 	pinnedServices map[graph.ServiceKey]bool
 	pinnedTags     map[tagKey]bool
+	pinnedHolds    map[rowKey]bool
+
+	// given are the virtual IPs that were written; Run's own.
+	given map[string]resource.Key
 
 	mu   sync.Mutex
 	due  map[Unit]time.Time
@@ -51,6 +56,8 @@ func New(plan *Plan, writer Writer, log *slog.Logger) *Reconciler {
 		plan: plan, writer: writer, log: log,
 		pinnedServices: map[graph.ServiceKey]bool{},
 		pinnedTags:     map[tagKey]bool{},
+		pinnedHolds:    map[rowKey]bool{},
+		given:          map[string]resource.Key{},
 		due:            map[Unit]time.Time{},
 		wake:           make(chan struct{}, 1),
 	}
@@ -58,15 +65,24 @@ func New(plan *Plan, writer Writer, log *slog.Logger) *Reconciler {
 
 // Observe is told of every commit, by the table's writer: the rows that were put and removed, and the
 // derived values that differ.
-func (rc *Reconciler) Observe(put []resource.Any, removed []resource.Key, changes *table.Changes, now time.Time) {
+func (rc *Reconciler) Observe(put []resource.Any, removed []resource.Key, commits []*table.Changes, now time.Time) {
 	for _, o := range put {
 		rc.observePut(o, now)
 	}
 	for _, key := range removed {
 		rc.observeRemoved(key, now)
 	}
+	for _, changes := range commits {
+		rc.observeDerived(changes, now)
+	}
+}
+
+func (rc *Reconciler) observeDerived(changes *table.Changes, now time.Time) {
 	for key := range rc.plan.facts.Changed(changes) {
 		rc.ask(Unit{kind.MeshServices.Name, key.Mesh, key.Name}, now.Add(calmly))
+	}
+	for key := range rc.plan.progress.Changed(changes) {
+		rc.ask(Unit{kind.HeldEndpointsList.Name, key.Mesh, key.Name}, now)
 	}
 	for key := range rc.plan.generated.Changed(changes) {
 		rc.ask(Unit{TagUnit, key.Mesh, key.Value}, now.Add(soon))
@@ -88,6 +104,13 @@ func (rc *Reconciler) observePut(o resource.Any, now time.Time) {
 				rc.follow(tagKey{key.Mesh, value}, now)
 			}
 		}
+	case *resource.Object[kind.HeldEndpoints]:
+		if row := (rowKey{key.Mesh, key.Name}); !rc.pinnedHolds[row] {
+			rc.pinnedHolds[row] = true
+			rc.plan.progress.Pin(row)
+			rc.ask(Unit{kind.MeshServices.Name, key.Mesh, o.Spec.Service}, now.Add(calmly))
+		}
+		rc.ask(Unit{key.Kind, key.Mesh, key.Name}, now)
 	case *resource.Object[kind.MeshIdentity]:
 		rc.ask(Unit{key.Kind, key.Mesh, key.Name}, now)
 	case *resource.Object[kind.Secret]:
@@ -102,6 +125,13 @@ func (rc *Reconciler) observeRemoved(key resource.Key, now time.Time) {
 			delete(rc.pinnedServices, service)
 			rc.plan.facts.Unpin(service)
 		}
+	case kind.HeldEndpointsList.Name:
+		if row := (rowKey{key.Mesh, key.Name}); rc.pinnedHolds[row] {
+			delete(rc.pinnedHolds, row)
+			rc.plan.progress.Unpin(row)
+		}
+		service := key.Name[:strings.LastIndexByte(key.Name, '-')]
+		rc.ask(Unit{kind.MeshServices.Name, key.Mesh, service}, now.Add(calmly))
 	case kind.MeshServiceStatuses.Name:
 		rc.ask(Unit{kind.MeshServices.Name, key.Mesh, key.Name}, now.Add(soon))
 	case kind.Secrets.Name, kind.MeshTrusts.Name, kind.MeshIdentityStatuses.Name:
@@ -174,10 +204,8 @@ func (rc *Reconciler) Run(ctx context.Context) {
 	}
 }
 
-// reconcile asks the plan about every unit on the state as it is when its turn comes, so that two
-// services never choose one virtual IP: what was written is looked up again before the next choice.
+// reconcile asks the plan about every unit and does what it says.
 func (rc *Reconciler) reconcile(ctx context.Context, units []Unit) {
-	chosen := map[string]resource.Key{}
 	for _, u := range units {
 		r := table.Eval(rc.plan.State.DB.Snapshot())
 		steps, again := rc.plan.For(r, u, time.Now())
@@ -185,7 +213,7 @@ func (rc *Reconciler) reconcile(ctx context.Context, units []Unit) {
 			rc.ask(u, again)
 		}
 		for _, step := range steps {
-			if collides(chosen, step) {
+			if rc.collides(r, step) {
 				rc.ask(u, time.Now().Add(soon))
 				break
 			}
@@ -198,18 +226,21 @@ func (rc *Reconciler) reconcile(ctx context.Context, units []Unit) {
 	}
 }
 
-// collides says whether a step would give away a virtual IP that this round gave to another service,
-// before the table has heard of it.
-func collides(chosen map[string]resource.Key, step Step) bool {
+// collides says whether a step would give away a virtual IP that was given to another service a moment
+// ago, of which the table has not heard yet.
+func (rc *Reconciler) collides(r *table.Reader, step Step) bool {
 	status, ok := step.Put.(*resource.Object[kind.MeshServiceStatus])
 	if !ok {
 		return false
 	}
 	for _, vip := range status.Spec.VIPs {
-		if owner, taken := chosen[vip.IP]; taken && owner != status.Key() {
-			return true
+		owner, taken := rc.given[vip.IP]
+		if taken && owner != status.Key() {
+			if _, lives := rc.plan.State.Services.Find(r, owner.Mesh, owner.Name); lives {
+				return true
+			}
 		}
-		chosen[vip.IP] = status.Key()
+		rc.given[vip.IP] = status.Key()
 	}
 	return false
 }

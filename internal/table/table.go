@@ -221,7 +221,12 @@ func (db *DB) Commit(change func(*Tx)) *Changes {
 // Changes are the derived values that a commit made differ.
 type Changes struct {
 	Revision uint64
-	nodes    map[int][]*node // by derived table
+	nodes    map[int][]difference // by derived table
+}
+
+type difference struct {
+	node   *node
+	before any
 }
 
 func (db *DB) propagate(touched map[leaf]struct{}, s *Snapshot) *Changes {
@@ -237,13 +242,14 @@ func (db *DB) propagate(touched map[leaf]struct{}, s *Snapshot) *Changes {
 	for l := range touched {
 		mark(db.readers[l])
 	}
-	changes := &Changes{Revision: s.Revision, nodes: map[int][]*node{}}
+	changes := &Changes{Revision: s.Revision, nodes: map[int][]difference{}}
 	for stage := range dirty {
 		for n := range dirty[stage] {
+			before := n.value
 			if n.dead || !db.recompute(n, s) {
 				continue
 			}
-			changes.nodes[stage] = append(changes.nodes[stage], n)
+			changes.nodes[stage] = append(changes.nodes[stage], difference{n, before})
 			mark(n.readers)
 		}
 	}
@@ -396,8 +402,26 @@ func (d *Derived[K, V]) Value(key K) (V, bool) {
 // Changed answers the pinned values of this table that a commit made differ, in no order.
 func (d *Derived[K, V]) Changed(c *Changes) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
-		for _, n := range c.nodes[d.id] {
-			if !n.dead && n.pins > 0 && !yield(n.key.(K), n.value.(V)) {
+		for _, change := range c.nodes[d.id] {
+			if n := change.node; !n.dead && n.pins > 0 && !yield(n.key.(K), n.value.(V)) {
+				return
+			}
+		}
+	}
+}
+
+// Transition is a kept value before and after a commit.
+type Transition[K comparable, V any] struct {
+	Key      K
+	Old, New V
+}
+
+// Transitions answers all kept values of this table that a commit made differ, pinned or not, in no
+// order.
+func (d *Derived[K, V]) Transitions(c *Changes) iter.Seq[Transition[K, V]] {
+	return func(yield func(Transition[K, V]) bool) {
+		for _, change := range c.nodes[d.id] {
+			if n := change.node; !n.dead && !yield(Transition[K, V]{n.key.(K), change.before.(V), n.value.(V)}) {
 				return
 			}
 		}

@@ -1,0 +1,107 @@
+package graph
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// HeldName is the name of the row of what is held of a destination.
+func HeldName(service string, port uint32) string { return fmt.Sprintf("%s-%d", service, port) }
+
+func heldKeys(o *resource.Object[kind.HeldEndpoints]) []string {
+	var keys []string
+	for _, e := range o.Spec.Endpoints {
+		if key := RowKey(o.Mesh, e.Dataplane); !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// held are the former endpoints of a destination that are held and that still serve.
+func (s *State) held(r *table.Reader, key DestinationKey) []Endpoint {
+	row, ok := s.Held.Find(r, key.Mesh, HeldName(key.Service, key.Port))
+	if !ok {
+		return nil
+	}
+	var endpoints []Endpoint
+	for i := range row.Spec.Endpoints {
+		if e := &row.Spec.Endpoints[i]; s.stillServes(r, key.Mesh, e) {
+			endpoints = append(endpoints, Endpoint{e.Address, e.Port, ProxyKey{key.Mesh, e.Dataplane}})
+		}
+	}
+	return endpoints
+}
+
+// stillServes says whether a former endpoint may be used: its proxy serves it, and neither its owner nor
+// its probe nor its agent has taken it out. What they say acts at once, also on the last one.
+func (s *State) stillServes(r *table.Reader, mesh string, e *kind.HeldEndpoint) bool {
+	dp, ok := s.Dataplanes.Find(r, mesh, e.Dataplane)
+	if !ok {
+		return false
+	}
+	for _, in := range current(&dp.Spec.Networking) {
+		if in.Listener() == e.Listener() && in.State != kind.Ready {
+			return false
+		}
+	}
+	serving, ok := s.Servings.Find(r, mesh, e.Dataplane)
+	return ok && !serving.Spec.Draining && slices.ContainsFunc(serving.Spec.Inbounds, func(in kind.ServedInbound) bool {
+		return in.Listener() == e.Listener() && !in.Unhealthy
+	})
+}
+
+// Hold answers what is to be held after a list became empty: the former endpoints that still serve,
+// where it was their membership alone that ended. It is nil where there is nothing to hold.
+func (s *State) Hold(r *table.Reader, key DestinationKey, former []Endpoint, now time.Time) *resource.Object[kind.HeldEndpoints] {
+	service, ok := s.Services.Find(r, key.Mesh, key.Service)
+	if !ok {
+		return nil
+	}
+	if _, ok := portOf(&service.Spec, key.Port); !ok {
+		return nil
+	}
+	spec := kind.HeldEndpoints{Service: key.Service, Port: key.Port, Since: kind.Time{Time: now}}
+	for _, e := range former {
+		held := kind.HeldEndpoint{Dataplane: e.Proxy.Name, Address: e.Address, Port: e.Port}
+		if s.stillServes(r, key.Mesh, &held) {
+			spec.Endpoints = append(spec.Endpoints, held)
+		}
+	}
+	if len(spec.Endpoints) == 0 {
+		return nil
+	}
+	return kind.HeldEndpointsList.Make(key.Mesh, HeldName(key.Service, key.Port), spec)
+}
+
+// Successors counts the new members that the former ones wait for, and those of them that serve.
+func (s *State) Successors(r *table.Reader, row *resource.Object[kind.HeldEndpoints]) (ready, serving int) {
+	service, ok := s.Services.Find(r, row.Mesh, row.Spec.Service)
+	if !ok {
+		return 0, 0
+	}
+	port, ok := portOf(&service.Spec, row.Spec.Port)
+	if !ok {
+		return 0, 0
+	}
+	for _, m := range s.Members(r, row.Mesh, &service.Spec.Selector) {
+		if m.Inbound.State != kind.Ready || !targets(port, &m.Inbound) {
+			continue
+		}
+		ready++
+		if m.Serving && m.Healthy {
+			serving++
+		}
+	}
+	return ready, serving
+}
+
+// StillHeld counts the former endpoints of a row that still serve.
+func (s *State) StillHeld(r *table.Reader, row *resource.Object[kind.HeldEndpoints]) int {
+	return len(s.held(r, s.destinationKey(row.Mesh, row.Spec.Service, row.Spec.Port)))
+}

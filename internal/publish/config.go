@@ -1,0 +1,182 @@
+package publish
+
+import (
+	"cmp"
+	"slices"
+
+	"weft/internal/envoy"
+	"weft/internal/graph"
+	"weft/internal/table"
+	"weft/internal/xds"
+)
+
+// Own is what one proxy has for itself: its inbounds and whatever binds a port.
+type Own struct {
+	Proxy     *graph.Proxy
+	Resources []*xds.Resource // sorted by type and name
+}
+
+// Shared is what every proxy of a class has, but for the assignments: those change on their own.
+type Shared struct {
+	Resources    []*xds.Resource // sorted by type and name
+	Destinations []graph.DestinationKey
+}
+
+// config are the last stages of the table: from our own nouns to encoded resources. A resource of a
+// destination is made once and shared by all classes that reach it.
+type config struct {
+	state      *graph.State
+	cluster    *table.Derived[clusterKey, *xds.Resource]
+	route      *table.Derived[graph.DestinationKey, *xds.Resource]
+	vips       *table.Derived[vipKey, []*xds.Resource]
+	assignment *table.Derived[graph.DestinationKey, *xds.Resource]
+	bundle     *table.Derived[string, *xds.Resource]
+	shared     *table.Derived[graph.Class, *Shared]
+	own        *table.Derived[graph.ProxyKey, *Own]
+}
+
+type clusterKey struct {
+	destination graph.DestinationKey
+	secured     bool
+}
+
+type vipKey struct {
+	destination graph.DestinationKey
+	families    string
+}
+
+func newConfig(state *graph.State) *config {
+	c := &config{state: state}
+	c.cluster = table.NewDerived(state.DB, "clusters", c.makeCluster, sameResource)
+	c.route = table.NewDerived(state.DB, "routes", c.makeRoute, sameResource)
+	c.vips = table.NewDerived(state.DB, "VIP listeners", c.makeVIPs, sameResources)
+	c.assignment = table.NewDerived(state.DB, "assignments", c.makeAssignment, sameResource)
+	c.bundle = table.NewDerived(state.DB, "trust bundles", c.makeBundle, sameResource)
+	c.shared = table.NewDerived(state.DB, "shared by class", c.makeShared, sameShared)
+	c.own = table.NewDerived(state.DB, "own of proxy", c.makeOwn, sameOwn)
+	return c
+}
+
+func (c *config) makeCluster(r *table.Reader, key clusterKey) *xds.Resource {
+	if d := c.state.Destination.Get(r, key.destination); d != nil {
+		return envoy.Cluster(d, key.secured)
+	}
+	return nil
+}
+
+func (c *config) makeRoute(r *table.Reader, key graph.DestinationKey) *xds.Resource {
+	if d := c.state.Destination.Get(r, key); d != nil {
+		return envoy.Route(d)
+	}
+	return nil
+}
+
+func (c *config) makeVIPs(r *table.Reader, key vipKey) []*xds.Resource {
+	if d := c.state.Destination.Get(r, key.destination); d != nil {
+		return envoy.VIPListeners(d, key.families)
+	}
+	return nil
+}
+
+func (c *config) makeAssignment(r *table.Reader, key graph.DestinationKey) *xds.Resource {
+	return envoy.Assignment(c.state.Endpoints.Get(r, key))
+}
+
+func (c *config) makeBundle(r *table.Reader, mesh string) *xds.Resource {
+	return envoy.TrustBundle(c.state.Trust.Get(r, mesh))
+}
+
+func (c *config) makeShared(r *table.Reader, class graph.Class) *Shared {
+	s := &Shared{Destinations: c.state.Reached.Get(r, class)}
+	for _, d := range s.Destinations {
+		s.Resources = append(s.Resources, c.cluster.Get(r, clusterKey{d, class.Secured}), c.route.Get(r, d))
+		if class.Transparent {
+			s.Resources = append(s.Resources, c.vips.Get(r, vipKey{d, class.IPFamilies})...)
+		}
+	}
+	if class.Secured {
+		s.Resources = append(s.Resources, c.bundle.Get(r, class.Mesh))
+	}
+	s.Resources = inOrder(s.Resources)
+	return s
+}
+
+func (c *config) makeOwn(r *table.Reader, key graph.ProxyKey) *Own {
+	p := c.state.Proxy.Get(r, key)
+	if p == nil {
+		return nil
+	}
+	own := &Own{Proxy: p}
+	for i := range p.Listeners {
+		own.Resources = append(own.Resources, envoy.Inbound(&p.Listeners[i], p.Identity != nil)...)
+	}
+	for i := range p.Outbounds {
+		own.Resources = append(own.Resources, envoy.Explicit(&p.Outbounds[i]))
+	}
+	if p.Capture != nil {
+		own.Resources = append(own.Resources, envoy.Capture(p.Capture)...)
+	}
+	own.Resources = inOrder(own.Resources)
+	return own
+}
+
+// inOrder sorts resources and drops what is nil or stands there twice: inbounds with equal rules share
+// the resources that hold them.
+func inOrder(resources []*xds.Resource) []*xds.Resource {
+	resources = slices.DeleteFunc(resources, func(r *xds.Resource) bool { return r == nil })
+	slices.SortFunc(resources, compareNames)
+	return slices.CompactFunc(resources, func(a, b *xds.Resource) bool { return compareNames(a, b) == 0 })
+}
+
+func compareNames(a, b *xds.Resource) int {
+	return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Name, b.Name))
+}
+
+func sameResource(a, b *xds.Resource) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a == b || a.Type == b.Type && a.Name == b.Name && a.Version == b.Version
+}
+
+func sameResources(a, b []*xds.Resource) bool { return slices.EqualFunc(a, b, sameResource) }
+
+func sameShared(a, b *Shared) bool {
+	return slices.Equal(a.Destinations, b.Destinations) && sameResources(a.Resources, b.Resources)
+}
+
+func sameOwn(a, b *Own) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Proxy == b.Proxy
+}
+
+// difference walks two sorted lists and tells what became of their resources.
+func difference(old, wanted []*xds.Resource) (changed []*xds.Resource, removed []xds.Key) {
+	for len(old) > 0 || len(wanted) > 0 {
+		order := 0
+		switch {
+		case len(old) == 0:
+			order = 1
+		case len(wanted) == 0:
+			order = -1
+		default:
+			order = compareNames(old[0], wanted[0])
+		}
+		switch {
+		case order < 0:
+			removed = append(removed, xds.Key{Type: old[0].Type, Name: old[0].Name})
+			old = old[1:]
+		case order > 0:
+			changed = append(changed, wanted[0])
+			wanted = wanted[1:]
+		default:
+			if old[0].Version != wanted[0].Version {
+				changed = append(changed, wanted[0])
+			}
+			old, wanted = old[1:], wanted[1:]
+		}
+	}
+	return changed, removed
+}

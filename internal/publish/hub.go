@@ -1,0 +1,349 @@
+// Package publish brings what the table derives to the streams.
+//
+// The [Hub] is the table's one writer. It takes batches from the mirror, commits them, and moves what
+// differs into feeds: one a class, shared by all its proxies, with the assignments of what the class
+// reaches; and one a proxy, with what is its own. It keeps derived only what somebody attached needs.
+package publish
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"weft/internal/graph"
+	"weft/internal/mirror"
+	"weft/internal/table"
+	"weft/internal/xds"
+	"weft/kind"
+	"weft/resource"
+)
+
+// Follower is told of every commit. It is called by the table's writer and must not block.
+type Follower func(put []resource.Any, removed []resource.Key, commits []*table.Changes, now time.Time)
+
+// Hub is the table's writer.
+type Hub struct {
+	state     *graph.State
+	config    *config
+	catalog   *xds.Catalog
+	followers []Follower
+	log       *slog.Logger
+
+	mu      sync.Mutex
+	classes map[graph.Class]*class
+	proxies map[graph.ProxyKey]*proxy
+	changed chan struct{} // closed by every commit
+
+	withdrawals withdrawals
+	ctx         context.Context // of the withdrawals, from Withdraw
+	settler     Settler
+	forget      Forget
+	keep        Keep
+}
+
+// class is a class that an attached proxy belongs to.
+type class struct {
+	feed    *xds.Feed
+	shared  *Shared
+	members int
+}
+
+// proxy is a proxy that somebody attends to: a stream, or the session of its agent.
+type proxy struct {
+	feed     *xds.Feed
+	own      *Own // the last one; kept when the Dataplane goes, since its Envoy still runs
+	streams  map[*xds.Stream]struct{}
+	watchers map[*func(*graph.Proxy)]struct{}
+}
+
+// NewHub makes the last stages of a state, before its first commit.
+func NewHub(state *graph.State, catalog *xds.Catalog, log *slog.Logger) *Hub {
+	return &Hub{
+		state: state, config: newConfig(state), catalog: catalog, log: log,
+		classes:     map[graph.Class]*class{},
+		proxies:     map[graph.ProxyKey]*proxy{},
+		changed:     make(chan struct{}),
+		withdrawals: newWithdrawals(),
+	}
+}
+
+// Follow adds a follower, before the first batch.
+func (h *Hub) Follow(f Follower) { h.followers = append(h.followers, f) }
+
+// Apply commits a batch and publishes what it changes.
+func (h *Hub) Apply(b mirror.Batch) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	changes := h.state.DB.Commit(func(tx *table.Tx) {
+		for _, o := range b.Put {
+			h.state.Put(tx, o)
+		}
+		for _, key := range b.Removed {
+			h.state.Remove(tx, key)
+		}
+	})
+	now := time.Now()
+	commits := []*table.Changes{changes}
+	held := h.hold(changes, now)
+	if len(held) > 0 {
+		// What is held is in the table before anything of the first commit goes out, so that no client
+		// sees the empty list between them.
+		commits = append(commits, h.state.DB.Commit(func(tx *table.Tx) {
+			for _, row := range held {
+				h.state.Put(tx, row)
+			}
+		}))
+	}
+	for _, c := range commits {
+		h.publish(c)
+	}
+	h.followServings(b, commits...)
+	put := append(slices.Clip(b.Put), held...)
+	for _, follow := range h.followers {
+		follow(put, b.Removed, commits, now)
+	}
+	close(h.changed)
+	h.changed = make(chan struct{})
+}
+
+// edits collects what one commit does to each feed.
+type edits map[*xds.Feed]*xds.Change
+
+func (e edits) of(f *xds.Feed) *xds.Change {
+	if e[f] == nil {
+		e[f] = &xds.Change{Feed: f}
+	}
+	return e[f]
+}
+
+func (e edits) add(f *xds.Feed, changed []*xds.Resource, removed []xds.Key) {
+	if len(changed)+len(removed) == 0 {
+		return
+	}
+	c := e.of(f)
+	c.Changed = append(c.Changed, changed...)
+	c.Removed = append(c.Removed, removed...)
+}
+
+func (h *Hub) commit(e edits) {
+	if len(e) == 0 {
+		return
+	}
+	var changes []xds.Change
+	for _, c := range e {
+		changes = append(changes, *c)
+	}
+	h.catalog.Commit(changes...)
+}
+
+// publish moves the differences of a commit into the feeds. Streams change over to another class only
+// once that class's feed is complete.
+func (h *Hub) publish(changes *table.Changes) {
+	e := edits{}
+	for key, shared := range h.config.shared.Changed(changes) {
+		h.updateClass(e, h.classes[key], shared)
+	}
+	for key, assignment := range h.config.assignment.Changed(changes) {
+		for _, c := range h.classes {
+			if _, found := slices.BinarySearchFunc(c.shared.Destinations, key, graph.CompareDestinations); found {
+				e.add(c.feed, []*xds.Resource{assignment}, nil)
+			}
+		}
+	}
+	var moved []*proxy
+	var left []graph.Class
+	for key, own := range h.config.own.Changed(changes) {
+		p := h.proxies[key]
+		if before, moves := h.updateProxy(e, p, own); moves {
+			moved = append(moved, p)
+			left = append(left, before)
+		}
+	}
+	h.commit(e)
+	for _, p := range moved {
+		h.feed(p)
+	}
+	for _, before := range left {
+		h.leave(before)
+	}
+}
+
+func (h *Hub) updateClass(e edits, c *class, shared *Shared) {
+	changed, removed := difference(c.shared.Resources, shared.Resources)
+	e.add(c.feed, changed, removed)
+	for _, d := range shared.Destinations {
+		if _, had := slices.BinarySearchFunc(c.shared.Destinations, d, graph.CompareDestinations); !had {
+			e.add(c.feed, []*xds.Resource{h.config.assignment.Pin(d)}, nil)
+		}
+	}
+	for _, d := range c.shared.Destinations {
+		if _, has := slices.BinarySearchFunc(shared.Destinations, d, graph.CompareDestinations); !has {
+			e.add(c.feed, nil, []xds.Key{{Type: xds.Endpoint, Name: d.String()}})
+			h.config.assignment.Unpin(d)
+		}
+	}
+	c.shared = shared
+}
+
+// updateProxy answers the class that the proxy leaves, where it moves to another.
+func (h *Hub) updateProxy(e edits, p *proxy, own *Own) (before graph.Class, moves bool) {
+	if own == nil {
+		h.tell(p, nil)
+		return graph.Class{}, false
+	}
+	old := p.own
+	p.own = own
+	var had []*xds.Resource
+	if old != nil {
+		had = old.Resources
+	}
+	changed, removed := difference(had, own.Resources)
+	e.add(p.feed, changed, removed)
+	h.tell(p, own.Proxy)
+	if old != nil && old.Proxy.Class == own.Proxy.Class {
+		return graph.Class{}, false
+	}
+	h.join(e, own.Proxy.Class)
+	if old == nil {
+		h.commit(e)
+		clear(e)
+		h.feed(p)
+		return graph.Class{}, false
+	}
+	return old.Proxy.Class, true
+}
+
+func (h *Hub) tell(p *proxy, g *graph.Proxy) {
+	for watcher := range p.watchers {
+		(*watcher)(g)
+	}
+}
+
+// join counts a proxy into a class, whose feed is made for the first one.
+func (h *Hub) join(e edits, key graph.Class) {
+	c := h.classes[key]
+	if c == nil {
+		c = &class{feed: h.catalog.NewFeed(), shared: &Shared{}}
+		h.classes[key] = c
+		h.updateClass(e, c, h.config.shared.Pin(key))
+	}
+	c.members++
+}
+
+func (h *Hub) leave(key graph.Class) {
+	c := h.classes[key]
+	if c.members--; c.members > 0 {
+		return
+	}
+	delete(h.classes, key)
+	for _, d := range c.shared.Destinations {
+		h.config.assignment.Unpin(d)
+	}
+	h.config.shared.Unpin(key)
+}
+
+// feed gives a proxy's streams the feeds of its class and its own.
+func (h *Hub) feed(p *proxy) {
+	for s := range p.streams {
+		s.SetFeeds(h.feedsOf(p)...)
+	}
+}
+
+func (h *Hub) feedsOf(p *proxy) []*xds.Feed {
+	if p.own == nil {
+		return []*xds.Feed{p.feed}
+	}
+	return []*xds.Feed{h.classes[p.own.Proxy.Class].feed, p.feed}
+}
+
+// attend answers the entry of a proxy, made for the first who asks.
+func (h *Hub) attend(key graph.ProxyKey) *proxy {
+	p := h.proxies[key]
+	if p != nil {
+		return p
+	}
+	p = &proxy{
+		feed:     h.catalog.NewFeed(),
+		streams:  map[*xds.Stream]struct{}{},
+		watchers: map[*func(*graph.Proxy)]struct{}{},
+	}
+	h.proxies[key] = p
+	if own := h.config.own.Pin(key); own != nil {
+		p.own = own
+		e := edits{}
+		h.join(e, own.Proxy.Class)
+		e.add(p.feed, own.Resources, nil)
+		h.commit(e)
+	}
+	return p
+}
+
+// neglect drops the entry of a proxy that nobody attends to.
+func (h *Hub) neglect(key graph.ProxyKey, p *proxy) {
+	if len(p.streams)+len(p.watchers) > 0 {
+		return
+	}
+	delete(h.proxies, key)
+	if p.own != nil {
+		h.leave(p.own.Proxy.Class)
+	}
+	h.config.own.Unpin(key)
+}
+
+// Attach gives a stream its feeds, and changes them as its proxy changes, until detach.
+func (h *Hub) Attach(key graph.ProxyKey, s *xds.Stream) (detach func(), err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := h.attend(key)
+	if p.own == nil {
+		h.neglect(key, p)
+		return nil, resource.Errorf(resource.NotFound, "%s does not exist; register it, or write it through the API", kind.Dataplanes.Key(key.Mesh, key.Name))
+	}
+	p.streams[s] = struct{}{}
+	s.SetFeeds(h.feedsOf(p)...)
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(p.streams, s)
+		h.neglect(key, p)
+	}, nil
+}
+
+// Watch calls tell with the proxy as it is (nil: there is none) and whenever it changes, until stop.
+// Calls come one after another from the table's writer, so tell must not block and must not call the Hub.
+func (h *Hub) Watch(key graph.ProxyKey, tell func(*graph.Proxy)) (stop func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := h.attend(key)
+	p.watchers[&tell] = struct{}{}
+	var now *graph.Proxy
+	if kept, _ := h.config.own.Value(key); kept != nil {
+		now = kept.Proxy
+	}
+	tell(now)
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(p.watchers, &tell)
+		h.neglect(key, p)
+	}
+}
+
+// await waits until the state fulfils a condition.
+func (h *Hub) await(ctx context.Context, fulfilled func(*table.Reader) bool) error {
+	for {
+		h.mu.Lock()
+		next := h.changed
+		h.mu.Unlock()
+		if fulfilled(h.reader()) {
+			return nil
+		}
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,218 @@
+package publish
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"weft/internal/graph"
+	"weft/internal/mirror"
+	"weft/internal/xds"
+	"weft/kind"
+	"weft/resource"
+)
+
+// The worlds below are small, so that every change meets every other one: a few names, all of them used
+// by all kinds.
+var (
+	proxyNames   = []string{"d1", "d2", "d3", "d4"}
+	serviceNames = []string{"s1", "s2", "s3"}
+	policyNames  = []string{"p1", "p2"}
+	workloads    = []string{"red", "blue"}
+)
+
+const mesh = "default"
+
+func pick[T any](t *rapid.T, label string, from ...T) T {
+	return rapid.SampledFrom(from).Draw(t, label)
+}
+
+func drawDataplane(t *rapid.T, name string) resource.Any {
+	dp := kind.Dataplane{Networking: kind.Networking{Address: "10.0.0." + name[1:]}}
+	for i := range rapid.IntRange(0, 3).Draw(t, "inbounds") {
+		dp.Networking.Inbound = append(dp.Networking.Inbound, kind.Inbound{
+			Port:     uint32(8000 + rapid.IntRange(0, 2).Draw(t, "port")),
+			Name:     fmt.Sprintf("in%d", i),
+			Protocol: pick(t, "protocol", kind.TCP, kind.HTTP, kind.GRPC),
+			State:    pick(t, "state", kind.Ready, kind.Ready, kind.NotReady, kind.Ignored),
+			Tags:     map[string]string{kind.ServiceTag: pick(t, "tag", workloads...)},
+		})
+	}
+	for i := range rapid.IntRange(0, 2).Draw(t, "outbounds") {
+		out := kind.Outbound{Port: uint32(10001 + i)}
+		if rapid.Bool().Draw(t, "by tag") {
+			out.Tags = map[string]string{kind.ServiceTag: pick(t, "to", workloads...)}
+		} else {
+			out.BackendRef = &kind.BackendRef{Kind: "MeshService", Name: pick(t, "ref", serviceNames...), Port: pick[uint32](t, "to port", 0, 80, 81)}
+		}
+		dp.Networking.Outbound = append(dp.Networking.Outbound, out)
+	}
+	switch rapid.IntRange(0, 3).Draw(t, "transparent") {
+	case 1:
+		dp.Networking.TransparentProxying = &kind.TransparentProxying{}
+	case 2:
+		dp.Networking.TransparentProxying = &kind.TransparentProxying{IPFamilyMode: "IPv4", ReachableBackends: &kind.ReachableBackends{
+			Refs: []kind.BackendRef{{Kind: "MeshService", Name: pick(t, "reach", serviceNames...)}},
+		}}
+	}
+	o := kind.Dataplanes.Make(mesh, name, dp)
+	o.Labels = map[string]string{kind.WorkloadLabel: pick(t, "workload", workloads...)}
+	return o
+}
+
+func drawServing(t *rapid.T, name string) resource.Any {
+	serving := kind.DataplaneServing{Draining: rapid.IntRange(0, 5).Draw(t, "draining") == 0}
+	for port := range 3 {
+		if rapid.Bool().Draw(t, "serves") {
+			serving.Inbounds = append(serving.Inbounds, kind.ServedInbound{
+				Inbound:   kind.Inbound{Address: "10.0.0." + name[1:], Port: uint32(8000 + port), Name: "old", Protocol: kind.HTTP, ServiceAddress: "127.0.0.1", ServicePort: 80},
+				Unhealthy: rapid.IntRange(0, 4).Draw(t, "unhealthy") == 0,
+			})
+		}
+	}
+	return kind.DataplaneServings.Make(mesh, name, serving)
+}
+
+func drawService(t *rapid.T, name string) resource.Any {
+	service := kind.MeshService{}
+	switch rapid.IntRange(0, 2).Draw(t, "selector") {
+	case 0:
+		service.Selector.DataplaneTags = map[string]string{kind.ServiceTag: pick(t, "selects", workloads...)}
+	case 1:
+		service.Selector.DataplaneLabels = &kind.LabelSelector{MatchLabels: map[string]string{kind.WorkloadLabel: pick(t, "labelled", workloads...)}}
+	case 2:
+		service.Selector.DataplaneRef = &kind.NameRef{Name: pick(t, "ref", proxyNames...)}
+	}
+	for i := range rapid.IntRange(0, 2).Draw(t, "ports") {
+		service.Ports = append(service.Ports, kind.ServicePort{
+			Port:        uint32(80 + i),
+			TargetPort:  &kind.PortRef{Number: uint32(8000 + rapid.IntRange(0, 2).Draw(t, "target"))},
+			AppProtocol: pick(t, "app protocol", kind.TCP, kind.HTTP),
+		})
+	}
+	return kind.MeshServices.Make(mesh, name, service)
+}
+
+func drawPermission(t *rapid.T, name string) resource.Any {
+	policy := kind.MeshTrafficPermission{}
+	if rapid.Bool().Draw(t, "targeted") {
+		policy.TargetRef = &kind.TargetRef{Kind: "Dataplane", Name: pick(t, "target", proxyNames...), SectionName: pick(t, "section", "", "in0")}
+	}
+	caller := kind.CallerMatch{SpiffeID: &kind.IDMatch{Type: pick(t, "match", "Exact", "Prefix"), Value: "spiffe://default.default.mesh.local/workload/" + pick(t, "caller", workloads...)}}
+	policy.Rules = []kind.PermissionRule{{Default: kind.PermissionDefault{Allow: []kind.CallerMatch{caller}}}}
+	return kind.MeshTrafficPermissions.Make(mesh, name, policy)
+}
+
+func drawIdentity(t *rapid.T, name string) resource.Any {
+	selector := &kind.LabelSelector{MatchLabels: map[string]string{}}
+	if rapid.Bool().Draw(t, "some") {
+		selector.MatchLabels[kind.WorkloadLabel] = pick(t, "selected", workloads...)
+	}
+	return kind.MeshIdentities.Make(mesh, name, kind.MeshIdentity{
+		Selector: &kind.IdentitySelector{Dataplane: selector},
+		Provider: kind.IdentityProvider{Type: "Bundled"},
+	})
+}
+
+func drawTrust(t *rapid.T, name string) resource.Any {
+	return kind.MeshTrusts.Make(mesh, name, kind.MeshTrust{
+		TrustDomain: pick(t, "domain", "one.local", "two.local"),
+		CABundles:   []kind.CABundle{{Type: "Pem", PEM: &kind.PEMBundle{Value: pick(t, "root", "root a", "root b")}}},
+	})
+}
+
+func drawStatus(t *rapid.T, name string) resource.Any {
+	return kind.MeshServiceStatuses.Make(mesh, name, kind.MeshServiceStatus{VIPs: []kind.VIP{{IP: "241.0.0." + name[1:]}}})
+}
+
+// drawn are the kinds of a random world, each with its names.
+var drawn = []struct {
+	kind  string
+	names []string
+	draw  func(*rapid.T, string) resource.Any
+}{
+	{"Dataplane", proxyNames, drawDataplane},
+	{"DataplaneServing", proxyNames, drawServing},
+	{"MeshService", serviceNames, drawService},
+	{"MeshServiceStatus", serviceNames, drawStatus},
+	{"MeshTrafficPermission", policyNames, drawPermission},
+	{"MeshIdentity", policyNames, drawIdentity},
+	{"MeshTrust", policyNames, drawTrust},
+}
+
+func drawBatch(t *rapid.T) mirror.Batch {
+	puts := map[resource.Key]resource.Any{}
+	for range rapid.IntRange(1, 5).Draw(t, "changes") {
+		k := pick(t, "kind", drawn...)
+		name := pick(t, "name", k.names...)
+		key := resource.Key{Kind: k.kind, Mesh: mesh, Name: name}
+		puts[key] = nil
+		if rapid.IntRange(0, 4).Draw(t, "delete") > 0 {
+			puts[key] = k.draw(t, name)
+		}
+	}
+	var b mirror.Batch
+	for key, o := range puts {
+		if o == nil {
+			b.Removed = append(b.Removed, key)
+		} else {
+			b.Put = append(b.Put, o)
+		}
+	}
+	return b
+}
+
+// What attached proxies are sent, after any changes, is what a control plane that starts now would send.
+func TestFeedsEqualARebuildAfterAnyChanges(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		hub := NewHub(graph.NewState("default"), xds.NewCatalog(), slog.New(slog.DiscardHandler))
+		hub.Withdraw(t.Context(), never{}, nil, func(context.Context, []resource.Any) error { return nil })
+		stops := map[graph.ProxyKey]func(){}
+		told := map[graph.ProxyKey]*graph.Proxy{}
+		t.Repeat(map[string]func(*rapid.T){
+			"change": func(t *rapid.T) { hub.Apply(drawBatch(t)) },
+			"attach or leave": func(t *rapid.T) {
+				key := graph.ProxyKey{Mesh: mesh, Name: pick(t, "proxy", proxyNames...)}
+				if stop := stops[key]; stop != nil {
+					stop()
+					delete(stops, key)
+					return
+				}
+				stops[key] = hub.Watch(key, func(p *graph.Proxy) { told[key] = p })
+			},
+			"": func(t *rapid.T) {
+				for key := range stops {
+					compareToRebuild(t, hub, key, told[key])
+				}
+				if len(stops) == 0 && len(hub.classes)+len(hub.proxies) > 0 {
+					t.Fatalf("nobody is attached, but %d classes and %d proxies are kept", len(hub.classes), len(hub.proxies))
+				}
+			},
+		})
+	})
+}
+
+func compareToRebuild(t *rapid.T, hub *Hub, key graph.ProxyKey, told *graph.Proxy) {
+	want, exists := hub.Config(key)
+	if exists != (told != nil) {
+		t.Fatalf("%s: exists is %v, but its watcher was told %v", key, exists, told)
+	}
+	if !exists {
+		return
+	}
+	var got []*xds.Resource
+	for _, f := range hub.feedsOf(hub.proxies[key]) {
+		got = append(got, f.Resources()...)
+	}
+	got = inOrder(got)
+	changed, removed := difference(got, want)
+	for _, r := range changed {
+		t.Errorf("%s: a rebuild has %s %s %s, the feeds have not", key, r.Type, r.Name, r.Version)
+	}
+	for _, k := range removed {
+		t.Errorf("%s: the feeds have %s %s, a rebuild has not", key, k.Type, k.Name)
+	}
+}

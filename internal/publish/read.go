@@ -1,0 +1,110 @@
+package publish
+
+import (
+	"context"
+
+	"weft/internal/envoysim"
+	"weft/internal/graph"
+	"weft/internal/table"
+	"weft/internal/xds"
+	"weft/kind"
+	"weft/resource"
+)
+
+// reader computes on the newest snapshot, beside the table's writer.
+func (h *Hub) reader() *table.Reader { return table.Eval(h.state.DB.Snapshot()) }
+
+// Proxy answers a proxy as it is.
+func (h *Hub) Proxy(key graph.ProxyKey) (*graph.Proxy, bool) {
+	p := h.state.Proxy.Get(h.reader(), key)
+	return p, p != nil
+}
+
+// Dataplane answers a Dataplane as users wrote it.
+func (h *Hub) Dataplane(key graph.ProxyKey) (*resource.Object[kind.Dataplane], bool) {
+	return h.state.Dataplanes.Find(h.reader(), key.Mesh, key.Name)
+}
+
+// Serving answers what a Dataplane serves.
+func (h *Hub) Serving(key graph.ProxyKey) (*resource.Object[kind.DataplaneServing], bool) {
+	return h.state.Servings.Find(h.reader(), key.Mesh, key.Name)
+}
+
+// Identity answers a MeshIdentity.
+func (h *Hub) Identity(mesh, name string) (*resource.Object[kind.MeshIdentity], bool) {
+	return h.state.Identities.Find(h.reader(), mesh, name)
+}
+
+// Secret answers the data of a Secret.
+func (h *Hub) Secret(mesh, name string) ([]byte, bool) {
+	secret, ok := h.state.Secrets.Find(h.reader(), mesh, name)
+	if !ok {
+		return nil, false
+	}
+	return secret.Spec.Data, true
+}
+
+// MeshExists says whether there is such a mesh.
+func (h *Hub) MeshExists(mesh string) bool {
+	_, ok := h.state.Meshes.Find(h.reader(), "", mesh)
+	return ok
+}
+
+// Config answers all that a proxy is sent, computed from nothing.
+func (h *Hub) Config(key graph.ProxyKey) ([]*xds.Resource, bool) {
+	return configOf(h.config, h.reader(), key)
+}
+
+func configOf(c *config, r *table.Reader, key graph.ProxyKey) ([]*xds.Resource, bool) {
+	own := c.own.Get(r, key)
+	if own == nil {
+		return nil, false
+	}
+	shared := c.shared.Get(r, own.Proxy.Class)
+	all := append(append([]*xds.Resource(nil), own.Resources...), shared.Resources...)
+	for _, d := range shared.Destinations {
+		all = append(all, c.assignment.Get(r, d))
+	}
+	return inOrder(all), true
+}
+
+// Explain says what becomes of a request, by the configuration that the proxies are sent.
+func (h *Hub) Explain(request envoysim.Request) (*envoysim.Explanation, error) {
+	return envoysim.Explain(&world{h, h.reader(), request.From.Mesh}, request)
+}
+
+// world is one mesh in one snapshot, as an explanation sees it.
+type world struct {
+	hub  *Hub
+	r    *table.Reader
+	mesh string
+}
+
+func (w *world) Config(key graph.ProxyKey) ([]*xds.Resource, bool) {
+	return configOf(w.hub.config, w.r, key)
+}
+
+func (w *world) SpiffeID(key graph.ProxyKey) string {
+	if id := w.hub.state.Identity.Get(w.r, key); id != nil {
+		return id.SpiffeID
+	}
+	return ""
+}
+
+func (w *world) At(address string, port uint32) (graph.ProxyKey, bool) {
+	return w.hub.state.At(w.r, w.mesh, address, port)
+}
+
+// Drained returns once a Dataplane's draining has taken it out of every endpoint list and every attached
+// stream has settled on that, or ctx ends.
+func (h *Hub) Drained(ctx context.Context, key graph.ProxyKey) error {
+	err := h.await(ctx, func(r *table.Reader) bool {
+		serving, ok := h.state.Servings.Find(r, key.Mesh, key.Name)
+		return !ok || serving.Spec.Draining
+	})
+	if err != nil {
+		return err
+	}
+	_, err = h.settler.WaitSettled(ctx, h.catalog.Revision())
+	return err
+}

@@ -1,0 +1,75 @@
+package reconcile
+
+import (
+	"fmt"
+	"time"
+
+	"weft/internal/graph"
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// How long former endpoints stay published: until all new members serve, but at most so long after the
+// first of them does, and so long in all.
+const (
+	holdAfterFirst = 10 * time.Second
+	holdAtMost     = 5 * time.Minute
+)
+
+// progress is what the end of a hold depends on.
+type progress struct{ ready, serving, held int }
+
+func (p *Plan) holdProgress(r *table.Reader, key rowKey) progress {
+	row, ok := p.State.Held.Find(r, key.Mesh, key.Name)
+	if !ok {
+		return progress{}
+	}
+	ready, serving := p.State.Successors(r, row)
+	return progress{ready, serving, p.State.StillHeld(r, row)}
+}
+
+// hold ends what is held when its time has come.
+func (p *Plan) hold(r *table.Reader, key rowKey, now time.Time) (steps []Step, again time.Time) {
+	row, ok := p.State.Held.Find(r, key.Mesh, key.Name)
+	if !ok {
+		return nil, time.Time{}
+	}
+	at := p.progress.Get(r, key)
+	end := row.Spec.Since.Add(holdAtMost)
+	if at.serving > 0 {
+		first := now
+		if row.Spec.FirstServed != nil {
+			first = row.Spec.FirstServed.Time
+		} else {
+			updated := *row
+			updated.Spec.FirstServed = &kind.Time{Time: now}
+			steps = append(steps, Step{Put: &updated})
+		}
+		if soonest := first.Add(holdAfterFirst); soonest.Before(end) {
+			end = soonest
+		}
+	}
+	if at.held == 0 || at.ready > 0 && at.serving == at.ready || !now.Before(end) {
+		gone := row.Key()
+		return []Step{{Delete: &gone}}, time.Time{}
+	}
+	return steps, end
+}
+
+// heldCondition tells readers of a service that former servers are still in use.
+func (p *Plan) heldCondition(r *table.Reader, service *resource.Object[kind.MeshService]) []kind.Condition {
+	var conditions []kind.Condition
+	for _, port := range service.Spec.Ports {
+		row, ok := p.State.Held.Find(r, service.Mesh, graph.HeldName(service.Name, port.Port))
+		if !ok {
+			continue
+		}
+		conditions = append(conditions, kind.Condition{
+			Type: "EndpointsHeld", Status: "True", Reason: "NoNewMemberServes",
+			Message: fmt.Sprintf("port %d: no current member served at %s, so %d former ones stay until the current ones do, until %s at the latest",
+				port.Port, row.Spec.Since.UTC().Format(time.RFC3339), len(row.Spec.Endpoints), row.Spec.Since.Add(holdAtMost).UTC().Format(time.RFC3339)),
+		})
+	}
+	return conditions
+}
