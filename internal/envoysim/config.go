@@ -1,0 +1,143 @@
+// Package envoysim answers what a request does, from the configuration that the proxies have been given
+// and from nothing else. It reads Envoy's messages as Envoy does, so that it knows no policy and can't
+// read one differently: a rule that never became configuration is not there.
+//
+// It covers what package envoy writes. Where it meets something else it says so as an error, and never
+// guesses.
+package envoysim
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	clusters "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpoints "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	listeners "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routes "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	tls "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"weft/internal/xds"
+)
+
+// Config is all that one proxy has been given.
+type Config struct {
+	listeners   []*listeners.Listener // sorted by name
+	clusters    map[string]*clusters.Cluster
+	assignments map[string]*endpoints.ClusterLoadAssignment
+	routes      map[string]*routes.RouteConfiguration
+	extensions  map[string]*anypb.Any
+	secrets     map[string]*tls.Secret
+}
+
+// Load decodes a proxy's resources, its class's and its own.
+func Load(resources []*xds.Resource) (*Config, error) {
+	c := &Config{
+		clusters:    map[string]*clusters.Cluster{},
+		assignments: map[string]*endpoints.ClusterLoadAssignment{},
+		routes:      map[string]*routes.RouteConfiguration{},
+		extensions:  map[string]*anypb.Any{},
+		secrets:     map[string]*tls.Secret{},
+	}
+	for _, r := range resources {
+		message, err := r.Message()
+		if err != nil {
+			return nil, fmt.Errorf("%s %s: %w", r.Type, r.Name, err)
+		}
+		c.add(message)
+	}
+	slices.SortFunc(c.listeners, func(a, b *listeners.Listener) int { return strings.Compare(a.Name, b.Name) })
+	return c, nil
+}
+
+func (c *Config) add(message proto.Message) {
+	switch m := message.(type) {
+	case *listeners.Listener:
+		c.listeners = append(c.listeners, m)
+	case *clusters.Cluster:
+		c.clusters[m.Name] = m
+	case *endpoints.ClusterLoadAssignment:
+		c.assignments[m.ClusterName] = m
+	case *routes.RouteConfiguration:
+		c.routes[m.Name] = m
+	case *core.TypedExtensionConfig:
+		c.extensions[m.Name] = m.TypedConfig
+	case *tls.Secret:
+		c.secrets[m.Name] = m
+	}
+}
+
+// Call is one request, or one connection where nobody reads requests.
+type Call struct {
+	Address string // an IP address
+	Port    uint32
+	Method  string // default GET
+	Path    string // default /
+	Headers map[string]string
+
+	// TLS says that the caller of an inbound begins with TLS, and PeerURIs are the names in the
+	// certificate that it presents, in their order.
+	TLS      bool
+	PeerURIs []string
+}
+
+func (c Call) target() string { return hostPort(c.Address, c.Port) }
+
+func hostPort(address string, port uint32) string {
+	return net.JoinHostPort(address, strconv.FormatUint(uint64(port), 10))
+}
+
+// header answers a request header, or one of the names that HTTP/2 gives to the request line.
+func (c Call) header(name string) (string, bool) {
+	switch name {
+	case ":method":
+		return orElse(c.Method, "GET"), true
+	case ":path":
+		return orElse(c.Path, "/"), true
+	}
+	value, ok := c.Headers[strings.ToLower(name)]
+	return value, ok
+}
+
+func orElse(value, otherwise string) string {
+	if value == "" {
+		return otherwise
+	}
+	return value
+}
+
+// listener finds the listener of a direction at an address; connections to one that binds nothing come
+// through a capture listener.
+func (c *Config) listener(direction core.TrafficDirection, address string, port uint32) *listeners.Listener {
+	for _, l := range c.listeners {
+		at := l.Address.GetSocketAddress()
+		if l.TrafficDirection == direction && at.GetAddress() == address && at.GetPortValue() == port && !l.UseOriginalDst.GetValue() {
+			return l
+		}
+	}
+	return nil
+}
+
+// capture is the listener of a direction that takes what was redirected; nil where nothing is.
+func (c *Config) capture(direction core.TrafficDirection, address string) *listeners.Listener {
+	for _, l := range c.listeners {
+		six := strings.Contains(l.Address.GetSocketAddress().GetAddress(), ":")
+		if l.TrafficDirection == direction && l.UseOriginalDst.GetValue() && six == strings.Contains(address, ":") {
+			return l
+		}
+	}
+	return nil
+}
+
+// lastFilter decodes the filter that ends a chain: it decides where the chain leads.
+func lastFilter(chain *listeners.FilterChain) (proto.Message, error) {
+	if len(chain.GetFilters()) == 0 {
+		return nil, fmt.Errorf("filter chain %q has no filters", chain.GetName())
+	}
+	return chain.Filters[len(chain.Filters)-1].GetTypedConfig().UnmarshalNew()
+}

@@ -1,0 +1,149 @@
+package envoysim_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+	"sigs.k8s.io/yaml"
+
+	"weft/internal/envoy"
+	"weft/internal/envoysim"
+	"weft/internal/graph"
+	"weft/internal/xds"
+)
+
+var update = flag.Bool("update", false, "rewrite the expectations under testdata")
+
+// world is a mesh in the graph's nouns: what its proxies have in common, and each with its own.
+type world struct {
+	Trust        graph.Trust
+	Destinations []graph.Destination
+	Endpoints    []graph.Endpoints
+	Proxies      []proxy
+	Questions    []question
+}
+
+type proxy struct {
+	Key       graph.ProxyKey
+	SpiffeID  string
+	Captured  bool
+	Listeners []graph.InboundListener
+	Outbounds []graph.ExplicitOutbound
+}
+
+type question struct{ From, To, Method, Path string }
+
+func (w *world) proxy(key graph.ProxyKey) *proxy {
+	for i := range w.Proxies {
+		if w.Proxies[i].Key == key {
+			return &w.Proxies[i]
+		}
+	}
+	return nil
+}
+
+func (w *world) SpiffeID(key graph.ProxyKey) string { return w.proxy(key).SpiffeID }
+
+func (w *world) At(address string, port uint32) (graph.ProxyKey, bool) {
+	for _, p := range w.Proxies {
+		for _, l := range p.Listeners {
+			if l.Address == address && l.Port == port {
+				return p.Key, true
+			}
+		}
+	}
+	return graph.ProxyKey{}, false
+}
+
+func (w *world) Config(key graph.ProxyKey) ([]*xds.Resource, bool) {
+	p := w.proxy(key)
+	if p == nil {
+		return nil, false
+	}
+	secured := p.SpiffeID != ""
+	resources := []*xds.Resource{envoy.TrustBundle(&w.Trust)}
+	for i := range w.Destinations {
+		d := &w.Destinations[i]
+		resources = append(resources, envoy.Cluster(d, secured))
+		if route := envoy.Route(d); route != nil {
+			resources = append(resources, route)
+		}
+		if p.Captured {
+			resources = append(resources, envoy.VIPListeners(d, "DualStack")...)
+		}
+	}
+	for i := range w.Endpoints {
+		resources = append(resources, envoy.Assignment(&w.Endpoints[i]))
+	}
+	for i := range p.Listeners {
+		resources = append(resources, envoy.Inbound(&p.Listeners[i], secured)...)
+	}
+	for i := range p.Outbounds {
+		resources = append(resources, envoy.Explicit(&p.Outbounds[i]))
+	}
+	if p.Captured {
+		resources = append(resources, envoy.Capture(&graph.Capture{InboundPort: 15006, OutboundPort: 15001, IPFamilies: "DualStack"})...)
+	}
+	return resources, true
+}
+
+func (w *world) answers() string {
+	var out strings.Builder
+	for i, q := range w.Questions {
+		if i > 0 {
+			fmt.Fprintln(&out)
+		}
+		mesh, name, _ := strings.Cut(q.From, ".")
+		explanation, err := envoysim.Explain(w, envoysim.Request{
+			From: graph.ProxyKey{Mesh: mesh, Name: name}, To: q.To, Method: q.Method, Path: q.Path,
+		})
+		if err != nil {
+			fmt.Fprintf(&out, "error: %v\n", err)
+			continue
+		}
+		fmt.Fprint(&out, explanation.Text())
+	}
+	return out.String()
+}
+
+// Each file under testdata is a mesh with questions about it and the answers.
+func TestExplain(t *testing.T) {
+	paths, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no scenarios under testdata: %v", err)
+	}
+	for _, path := range paths {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) { testScenario(t, path) })
+	}
+}
+
+func testScenario(t *testing.T, path string) {
+	archive, err := txtar.ParseFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(archive.Files) != 2 || archive.Files[0].Name != "world.yaml" || archive.Files[1].Name != "answers" {
+		t.Fatalf("%s: want the files world.yaml and answers", path)
+	}
+	var w world
+	if err := yaml.UnmarshalStrict(archive.Files[0].Data, &w); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	got := w.answers()
+	if *update {
+		archive.Files[1].Data = []byte(got)
+		if err := os.WriteFile(path, txtar.Format(archive), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(string(archive.Files[1].Data), got); diff != "" {
+		t.Errorf("the answers have changed (-golden +now). Understand why, then run with -update.\n%s", diff)
+	}
+}

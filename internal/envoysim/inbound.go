@@ -1,0 +1,198 @@
+package envoysim
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listeners "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	rbac "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+	httprbac "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
+	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tcprbac "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
+	tcpproxy "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	tls "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"google.golang.org/protobuf/proto"
+)
+
+// InboundResult is what a proxy does with what arrives for its application.
+type InboundResult struct {
+	Listener string
+	Cluster  string
+	Allowed  bool
+	// Rule decided: it allows or denies the caller. Empty where none was needed, or none matched.
+	Rule string
+	// ShadowRule would deny the caller and does not yet.
+	ShadowRule string
+	// Reason says why the caller is refused.
+	Reason string
+}
+
+// Inbound answers whether a call that arrives at the proxy gets to its application.
+func (c *Config) Inbound(call Call) InboundResult {
+	var result InboundResult
+	listener := c.listener(core.TrafficDirection_INBOUND, call.Address, call.Port)
+	if listener == nil {
+		result.Reason = fmt.Sprintf("the proxy has no listener at %s", call.target())
+		return result
+	}
+	result.Listener = listener.Name
+	if err := c.admit(&result, listener.FilterChains[0], call); err != nil {
+		result.Reason = err.Error()
+		return result
+	}
+	result.Allowed = true
+	return result
+}
+
+// admit goes through a filter chain as a connection would; an error is a refusal.
+func (c *Config) admit(result *InboundResult, chain *listeners.FilterChain, call Call) error {
+	if err := c.handshake(chain.TransportSocket, call); err != nil {
+		return err
+	}
+	filters, cluster, err := c.permissionFilters(chain)
+	if err != nil {
+		return err
+	}
+	result.Cluster = cluster
+	for _, filter := range filters {
+		if err := result.check(filter, call); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// handshake says what mutual TLS would.
+func (c *Config) handshake(socket *core.TransportSocket, call Call) error {
+	if socket == nil {
+		if call.TLS {
+			return errors.New("the caller begins with TLS, and the server is plain")
+		}
+		return nil
+	}
+	if !call.TLS {
+		return errors.New("the server takes mutual TLS only, and the caller is plain: " +
+			"a MeshIdentity that selects the caller's Dataplane gives it a certificate")
+	}
+	context := &tls.DownstreamTlsContext{}
+	if err := socket.GetTypedConfig().UnmarshalTo(context); err != nil {
+		return err
+	}
+	bundle := context.GetCommonTlsContext().GetCombinedValidationContext().GetValidationContextSdsSecretConfig().GetName()
+	if len(call.PeerURIs) == 0 {
+		return errors.New("the caller's certificate has no SPIFFE ID")
+	}
+	return c.believes(bundle, call.PeerURIs[0])
+}
+
+// believes says why the proxy does not take a certificate with the SPIFFE ID, given the secret that holds
+// its trust; nil where it does.
+func (c *Config) believes(bundle, id string) error {
+	secret := c.secrets[bundle]
+	if secret == nil {
+		return fmt.Errorf("the proxy has not been given secret %s, and believes nobody", bundle)
+	}
+	config := &tls.SPIFFECertValidatorConfig{}
+	if err := secret.GetValidationContext().GetCustomValidatorConfig().GetTypedConfig().UnmarshalTo(config); err != nil {
+		return fmt.Errorf("secret %s: %w", bundle, err)
+	}
+	var domains []string
+	for _, domain := range config.TrustDomains {
+		if strings.HasPrefix(id, "spiffe://"+domain.Name+"/") {
+			return nil
+		}
+		domains = append(domains, domain.Name)
+	}
+	return fmt.Errorf("the trust domain of %s is none that is believed: %s", id, strings.Join(domains, ", "))
+}
+
+// permissionFilters answers the filters before the one that ends the chain, and the cluster that it
+// leads to.
+func (c *Config) permissionFilters(chain *listeners.FilterChain) ([]proto.Message, string, error) {
+	last, err := lastFilter(chain)
+	if err != nil {
+		return nil, "", err
+	}
+	var names []string
+	var cluster string
+	switch f := last.(type) {
+	case *hcm.HttpConnectionManager:
+		for _, filter := range f.HttpFilters[:len(f.HttpFilters)-1] {
+			names = append(names, filter.Name)
+		}
+		cluster = f.GetRouteConfig().GetVirtualHosts()[0].Routes[0].GetRoute().GetCluster()
+	case *tcpproxy.TcpProxy:
+		for _, filter := range chain.Filters[:len(chain.Filters)-1] {
+			names = append(names, filter.Name)
+		}
+		cluster = f.GetCluster()
+	default:
+		return nil, "", errors.New("the listener closes every connection")
+	}
+	filters, err := c.extensionsNamed(names)
+	return filters, cluster, err
+}
+
+func (c *Config) extensionsNamed(names []string) ([]proto.Message, error) {
+	var filters []proto.Message
+	for _, name := range names {
+		extension := c.extensions[name]
+		if extension == nil {
+			return nil, fmt.Errorf("the proxy has not been given %s, and lets in nobody", name)
+		}
+		filter, err := extension.UnmarshalNew()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		filters = append(filters, filter)
+	}
+	return filters, nil
+}
+
+// check puts a caller to one filter; an error is a refusal.
+func (r *InboundResult) check(filter proto.Message, call Call) error {
+	var rules, shadow *rbac.RBAC
+	switch f := filter.(type) {
+	case *httprbac.RBAC:
+		rules, shadow = f.Rules, f.ShadowRules
+	case *tcprbac.RBAC:
+		rules, shadow = f.Rules, f.ShadowRules
+	default:
+		return fmt.Errorf("a filter of type %T is not understood", filter)
+	}
+	rule, err := matchPolicies(rules, call.PeerURIs)
+	if err != nil {
+		return err
+	}
+	if r.ShadowRule, err = shadowed(r.ShadowRule, shadow, call.PeerURIs); err != nil {
+		return err
+	}
+	return r.decide(rules.GetAction(), rule, call.PeerURIs)
+}
+
+func shadowed(before string, rules *rbac.RBAC, names []string) (string, error) {
+	if rules == nil {
+		return before, nil
+	}
+	return matchPolicies(rules, names)
+}
+
+func (r *InboundResult) decide(action rbac.RBAC_Action, rule string, names []string) error {
+	switch {
+	case action == rbac.RBAC_DENY && rule != "":
+		r.Rule = rule
+		return fmt.Errorf("%s denies %s", rule, strings.Join(names, ", "))
+	case action == rbac.RBAC_ALLOW && rule == "":
+		return fmt.Errorf("no rule allows %s: name it under rules[].default.allow "+
+			"of a MeshTrafficPermission that targets the server", strings.Join(names, ", "))
+	case action == rbac.RBAC_ALLOW:
+		r.Rule = rule
+	}
+	return nil
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,115 @@
+package envoysim_test
+
+import (
+	"strings"
+	"testing"
+
+	"weft/internal/envoy"
+	"weft/internal/envoysim"
+	"weft/internal/graph"
+	"weft/internal/match"
+	"weft/internal/xds"
+	"weft/kind"
+)
+
+const (
+	east = "spiffe://default.east.mesh.local/workload/"
+	west = "spiffe://default.west.mesh.local/workload/"
+)
+
+// server is the configuration of a proxy with one inbound at 10.0.0.1:80.
+func server(secured bool, protocol kind.Protocol, permissions match.Permissions) []*xds.Resource {
+	domains := []string{"default.east.mesh.local", "default.west.mesh.local"}
+	trust := &graph.Trust{Mesh: "default"}
+	for _, domain := range domains {
+		trust.Domains = append(trust.Domains, graph.TrustDomain{Name: domain})
+	}
+	inbound := &graph.InboundListener{
+		Address: "10.0.0.1", Port: 80, Section: "main", Protocol: protocol, Bind: true,
+		ServiceAddress: "127.0.0.1", ServicePort: 80, Permissions: &permissions, TrustDomains: domains,
+	}
+	return append(envoy.Inbound(inbound, secured), envoy.TrustBundle(trust))
+}
+
+func load(t *testing.T, resources []*xds.Resource) *envoysim.Config {
+	t.Helper()
+	config, err := envoysim.Load(resources)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+func TestInbound(t *testing.T) {
+	permissions := match.Permissions{
+		Deny:       []match.Rule{{Origin: "deny", Exact: east + "bad"}},
+		ShadowDeny: []match.Rule{{Origin: "shadow", Exact: east + "old"}},
+		Allow:      []match.Rule{{Origin: "allow east", Prefix: east}, {Origin: "allow elsewhere", Exact: "spiffe://elsewhere/x"}},
+	}
+	tests := []struct {
+		name      string
+		call      envoysim.Call
+		want      envoysim.InboundResult
+		reasonHas string
+	}{
+		{"a rule allows", peer(east + "web"), envoysim.InboundResult{Allowed: true, Rule: "allow east"}, ""},
+		{"deny wins over allow", peer(east + "bad"), envoysim.InboundResult{Rule: "deny"}, "denies"},
+		{"a shadow denial lets in", peer(east + "old"), envoysim.InboundResult{Allowed: true, Rule: "allow east", ShadowRule: "shadow"}, ""},
+		{"nobody named it", peer(west + "web"), envoysim.InboundResult{}, "no rule allows " + west + "web"},
+		{"its domain is not believed", peer("spiffe://elsewhere/x"), envoysim.InboundResult{}, "default.east.mesh.local, default.west.mesh.local"},
+		{"two domains", peer(west+"web", east+"web"), envoysim.InboundResult{Rule: "weft: the caller has names in several trust domains"}, "several"},
+		{"a second name that is not believed", peer(west+"web", "spiffe://elsewhere/x"), envoysim.InboundResult{}, "no rule allows"},
+		{"no certificate", envoysim.Call{}, envoysim.InboundResult{}, "MeshIdentity"},
+		{"a certificate without name", envoysim.Call{TLS: true}, envoysim.InboundResult{}, "no SPIFFE ID"},
+	}
+	for _, protocol := range []kind.Protocol{kind.HTTP, kind.TCP} {
+		config := load(t, server(true, protocol, permissions))
+		for _, test := range tests {
+			t.Run(string(protocol)+"/"+test.name, func(t *testing.T) {
+				test.call.Address, test.call.Port = "10.0.0.1", 80
+				got := config.Inbound(test.call)
+				if got.Allowed != test.want.Allowed || got.Rule != test.want.Rule || got.ShadowRule != test.want.ShadowRule {
+					t.Errorf("got %+v, want %+v", got, test.want)
+				}
+				if !strings.Contains(got.Reason, test.reasonHas) || got.Allowed != (got.Reason == "") {
+					t.Errorf("reason %q, want one with %q", got.Reason, test.reasonHas)
+				}
+			})
+		}
+	}
+}
+
+func peer(names ...string) envoysim.Call { return envoysim.Call{TLS: true, PeerURIs: names} }
+
+func TestInboundThatIsPlain(t *testing.T) {
+	config := load(t, server(false, kind.HTTP, match.Permissions{}))
+	if got := config.Inbound(envoysim.Call{Address: "10.0.0.1", Port: 80}); !got.Allowed || got.Rule != "" {
+		t.Errorf("a plain call: %+v, want it allowed by nobody in particular", got)
+	}
+	call := peer(east + "web")
+	call.Address, call.Port = "10.0.0.1", 80
+	if got := config.Inbound(call); got.Allowed || !strings.Contains(got.Reason, "plain") {
+		t.Errorf("TLS to a plain server: %+v, want it refused", got)
+	}
+	if got := config.Inbound(envoysim.Call{Address: "10.0.0.1", Port: 81}); got.Allowed || !strings.Contains(got.Reason, "10.0.0.1:81") {
+		t.Errorf("another port: %+v, want a reason that names it", got)
+	}
+}
+
+// A proxy that lacks part of its configuration lets in nobody, as Envoy does.
+func TestInboundFailsClosed(t *testing.T) {
+	all := server(true, kind.HTTP, match.Permissions{Allow: []match.Rule{{Origin: "allow", Prefix: east}}})
+	call := peer(east + "web")
+	call.Address, call.Port = "10.0.0.1", 80
+	for i, missing := range all {
+		if missing.Type == xds.Cluster {
+			continue
+		}
+		t.Run(missing.Name, func(t *testing.T) {
+			rest := append(append([]*xds.Resource{}, all[:i]...), all[i+1:]...)
+			if got := load(t, rest).Inbound(call); got.Allowed || got.Reason == "" {
+				t.Errorf("without %s %s: %+v, want it refused with a reason", missing.Type, missing.Name, got)
+			}
+		})
+	}
+}

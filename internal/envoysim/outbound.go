@@ -1,0 +1,157 @@
+package envoysim
+
+import (
+	"fmt"
+
+	clusters "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listeners "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routes "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tcpproxy "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	tls "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+)
+
+// OutboundResult is what a proxy does with what its application sends.
+type OutboundResult struct {
+	Listener string
+	// Captured says that the listener binds nothing: the call gets there only where the machine
+	// redirects it.
+	Captured bool
+	// Route is empty where the proxy reads no requests.
+	Route     string
+	Cluster   string
+	Endpoints []Address
+	// TLS says that the proxy presents its certificate and takes only a server with one of ServerNames.
+	TLS         bool
+	ServerNames []string
+	// Passed says that the call leaves for the address that it names, which is no destination of the mesh.
+	Passed bool
+	// Retries after the first attempt, and what makes them.
+	Retries uint32
+	RetryOn string
+	// Error says why the call goes nowhere; what is known up to there is filled in.
+	Error string
+
+	bundle string // the secret with what the proxy believes, where TLS
+}
+
+// Address is a place that can be dialled.
+type Address struct {
+	Address string
+	Port    uint32
+}
+
+// String is "10.0.0.1:8080".
+func (a Address) String() string { return hostPort(a.Address, a.Port) }
+
+// Outbound answers where a call of the application beside the proxy goes.
+func (c *Config) Outbound(call Call) OutboundResult {
+	var result OutboundResult
+	listener := c.listener(core.TrafficDirection_OUTBOUND, call.Address, call.Port)
+	capture := c.capture(core.TrafficDirection_OUTBOUND, call.Address)
+	var chain *listeners.FilterChain
+	switch {
+	case listener != nil && bound(listener):
+		chain = listener.FilterChains[0]
+	case capture == nil:
+		result.Error = fmt.Sprintf("the proxy has no listener at %s, and nothing redirects connections to it", call.target())
+		return result
+	case listener != nil:
+		result.Captured, chain = true, listener.FilterChains[0]
+	default:
+		listener, result.Captured, chain = capture, true, capture.DefaultFilterChain
+	}
+	result.Listener = listener.Name
+	if err := c.follow(&result, chain, call); err != nil {
+		result.Error = err.Error()
+	}
+	return result
+}
+
+func bound(l *listeners.Listener) bool { return l.BindToPort == nil || l.BindToPort.Value }
+
+// follow goes from a filter chain by its route, if it has one, to a cluster and its endpoints.
+func (c *Config) follow(result *OutboundResult, chain *listeners.FilterChain, call Call) error {
+	filter, err := lastFilter(chain)
+	if err != nil {
+		return err
+	}
+	switch f := filter.(type) {
+	case *tcpproxy.TcpProxy:
+		result.Cluster = f.GetCluster()
+	case *hcm.HttpConnectionManager:
+		if err := c.followRoute(result, f.GetRds().GetRouteConfigName(), call); err != nil {
+			return err
+		}
+	default:
+		return fmt.Errorf("listener %s closes the connection", result.Listener)
+	}
+	return c.followCluster(result, call)
+}
+
+func (c *Config) followRoute(result *OutboundResult, name string, call Call) error {
+	config := c.routes[name]
+	if config == nil {
+		return fmt.Errorf("the proxy has not been given route %s", name)
+	}
+	for _, host := range config.VirtualHosts {
+		for _, route := range host.Routes {
+			matched, err := matchRoute(route.Match, call)
+			if err != nil {
+				return fmt.Errorf("route %s: %w", name, err)
+			}
+			if matched {
+				result.Route = orElse(route.Name, name)
+				result.useAction(route.GetRoute())
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("no route of %s takes %s %s", name, orElse(call.Method, "GET"), orElse(call.Path, "/"))
+}
+
+func (r *OutboundResult) useAction(action *routes.RouteAction) {
+	r.Cluster = action.GetCluster()
+	r.Retries = action.GetRetryPolicy().GetNumRetries().GetValue()
+	r.RetryOn = action.GetRetryPolicy().GetRetryOn()
+}
+
+func (c *Config) followCluster(result *OutboundResult, call Call) error {
+	cluster := c.clusters[result.Cluster]
+	if cluster == nil {
+		return fmt.Errorf("the proxy has not been given cluster %s", result.Cluster)
+	}
+	if cluster.TransportSocket != nil {
+		if err := result.useTLS(cluster.TransportSocket); err != nil {
+			return fmt.Errorf("cluster %s: %w", cluster.Name, err)
+		}
+	}
+	if cluster.GetType() == clusters.Cluster_ORIGINAL_DST {
+		result.Passed, result.Endpoints = true, []Address{{call.Address, call.Port}}
+		return nil
+	}
+	for _, locality := range c.assignments[cluster.Name].GetEndpoints() {
+		for _, endpoint := range locality.LbEndpoints {
+			at := endpoint.GetEndpoint().GetAddress().GetSocketAddress()
+			result.Endpoints = append(result.Endpoints, Address{at.GetAddress(), at.GetPortValue()})
+		}
+	}
+	if len(result.Endpoints) == 0 {
+		return fmt.Errorf("destination %s has no endpoints: no proxy of it is up, ready and serving", cluster.Name)
+	}
+	return nil
+}
+
+func (r *OutboundResult) useTLS(socket *core.TransportSocket) error {
+	context := &tls.UpstreamTlsContext{}
+	if err := socket.GetTypedConfig().UnmarshalTo(context); err != nil {
+		return err
+	}
+	validation := context.GetCommonTlsContext().GetCombinedValidationContext()
+	r.TLS, r.bundle = true, validation.GetValidationContextSdsSecretConfig().GetName()
+	for _, san := range validation.GetDefaultValidationContext().GetMatchTypedSubjectAltNames() {
+		r.ServerNames = append(r.ServerNames, san.GetMatcher().GetExact())
+	}
+	return nil
+}

@@ -1,0 +1,163 @@
+package envoysim
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listeners "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tcpproxy "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+)
+
+// reach is one way from the proxy to a destination.
+type reach struct {
+	Address
+	bound   bool
+	service string // of the destination; empty where its name doesn't tell
+	port    uint32 // of the service
+}
+
+// resolve answers what the application dials for a service, a virtual IP or an address, with a port or
+// without. Without one there must be no choice.
+func (c *Config) resolve(to string) (Address, error) {
+	host, port, err := splitTarget(to)
+	if err != nil {
+		return Address{}, err
+	}
+	ways, err := c.reaches()
+	if err != nil {
+		return Address{}, err
+	}
+	if _, err := netip.ParseAddr(host); err == nil {
+		return resolveAddress(ways, host, port)
+	}
+	return resolveService(ways, host, port)
+}
+
+// splitTarget parts "host", "host:port", "[::1]:port" and "::1"; the port is 0 where there is none.
+func splitTarget(to string) (host string, port uint32, err error) {
+	if _, err := netip.ParseAddr(to); err == nil || !strings.Contains(to, ":") {
+		return to, 0, nil
+	}
+	host, text, err := net.SplitHostPort(to)
+	if err != nil {
+		return "", 0, err
+	}
+	number, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || number == 0 {
+		return "", 0, fmt.Errorf("%q is not a port: use 1 to 65535", text)
+	}
+	return host, uint32(number), nil
+}
+
+func resolveAddress(ways []reach, host string, port uint32) (Address, error) {
+	if port != 0 {
+		return Address{host, port}, nil
+	}
+	ways = slices.DeleteFunc(slices.Clone(ways), func(w reach) bool { return w.Address.Address != host })
+	switch len(ways) {
+	case 0:
+		return Address{}, fmt.Errorf("the proxy has no listener at this address; with a port it may be passed on")
+	case 1:
+		return ways[0].Address, nil
+	}
+	return Address{}, fmt.Errorf("the address has several ports, say which: %s", list(ways))
+}
+
+func resolveService(ways []reach, service string, port uint32) (Address, error) {
+	var found []reach
+	for _, way := range ways {
+		if way.service == service && (port == 0 || way.port == port) {
+			found = append(found, way)
+		}
+	}
+	if len(found) == 0 {
+		return Address{}, fmt.Errorf("the proxy reaches no such service; it reaches %s", list(ways))
+	}
+	for _, way := range found {
+		if way.port != found[0].port {
+			return Address{}, fmt.Errorf("the service has several ports, say which: %s", list(found))
+		}
+	}
+	return found[0].Address, nil
+}
+
+// reaches are the outbound listeners with what they lead to, those that bind first.
+func (c *Config) reaches() ([]reach, error) {
+	var ways []reach
+	for _, l := range c.listeners {
+		if l.TrafficDirection != core.TrafficDirection_OUTBOUND || l.UseOriginalDst.GetValue() {
+			continue
+		}
+		destination, err := destinationOf(l)
+		if err != nil {
+			return nil, err
+		}
+		at := l.Address.GetSocketAddress()
+		way := reach{Address: Address{at.GetAddress(), at.GetPortValue()}, bound: bound(l)}
+		way.service, way.port = serviceOf(destination)
+		ways = append(ways, way)
+	}
+	slices.SortStableFunc(ways, func(a, b reach) int {
+		switch {
+		case a.bound == b.bound:
+			return 0
+		case a.bound:
+			return -1
+		}
+		return 1
+	})
+	return ways, nil
+}
+
+// destinationOf is the name of the destination that a listener leads to.
+func destinationOf(l *listeners.Listener) (string, error) {
+	filter, err := lastFilter(l.FilterChains[0])
+	if err != nil {
+		return "", fmt.Errorf("listener %s: %w", l.Name, err)
+	}
+	switch f := filter.(type) {
+	case *hcm.HttpConnectionManager:
+		return f.GetRds().GetRouteConfigName(), nil
+	case *tcpproxy.TcpProxy:
+		return f.GetCluster(), nil
+	}
+	return "", nil
+}
+
+// serviceOf reads the service and its port out of a destination's name,
+// "kri_msvc_default_east__backend_80". Meshes and zones are labels, and have no "_" within.
+func serviceOf(destination string) (string, uint32) {
+	rest, ok := strings.CutPrefix(destination, "kri_msvc_")
+	parts := strings.SplitN(rest, "_", 4)
+	if !ok || len(parts) < 4 {
+		return "", 0
+	}
+	last := strings.LastIndex(parts[3], "_")
+	if last < 0 {
+		return "", 0
+	}
+	port, err := strconv.ParseUint(parts[3][last+1:], 10, 32)
+	if err != nil {
+		return "", 0
+	}
+	return parts[3][:last], uint32(port)
+}
+
+// list names ways as a user would ask for them.
+func list(ways []reach) string {
+	if len(ways) == 0 {
+		return "nothing"
+	}
+	var names []string
+	for _, way := range ways {
+		names = append(names, fmt.Sprintf("%s:%d (at %s)", orElse(way.service, "?"), way.port, way.Address))
+	}
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), ", ")
+}

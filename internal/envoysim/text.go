@@ -1,0 +1,83 @@
+package envoysim
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+)
+
+// Text is the explanation for people: one line a hop, the verdict last.
+func (e *Explanation) Text() string {
+	var out strings.Builder
+	columns := tabwriter.NewWriter(&out, 0, 8, 2, ' ', 0)
+	line := func(label, value string) {
+		if value != "" {
+			fmt.Fprintf(columns, "%s\t%s\n", label, value)
+		}
+	}
+	line("request", e.question())
+	line("dials", e.dialled())
+	line("listener", e.Listener)
+	line("route", e.Route)
+	line("retries", e.retrying())
+	line("destination", e.Destination)
+	line("mutual TLS", e.security())
+	for _, endpoint := range e.Endpoints {
+		line("endpoint", endpoint.text())
+	}
+	line("verdict", e.verdict())
+	_ = columns.Flush() // a strings.Builder takes everything
+	return out.String()
+}
+
+func (e *Explanation) question() string {
+	question := fmt.Sprintf("from %s to %s", e.From, e.To)
+	if e.Method == "" {
+		return question
+	}
+	return e.Method + " " + e.Path + " " + question
+}
+
+func (e *Explanation) dialled() string {
+	if e.Captured {
+		return e.Address + ", redirected to the proxy"
+	}
+	return e.Address
+}
+
+func (e *Explanation) retrying() string {
+	if e.Retries == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d, on %s", e.Retries, e.RetryOn)
+}
+
+func (e *Explanation) security() string {
+	switch {
+	case e.Destination == "" || e.Verdict == Passed:
+		return ""
+	case !e.MutualTLS:
+		return "no"
+	}
+	return fmt.Sprintf("yes, %s asks for %s", e.SpiffeID, strings.Join(e.ServerNames, " or "))
+}
+
+func (e *Explanation) verdict() string {
+	if e.Reason == "" {
+		return string(e.Verdict)
+	}
+	return fmt.Sprintf("%s: %s", e.Verdict, e.Reason)
+}
+
+func (v *EndpointVerdict) text() string {
+	text := strings.TrimSpace(v.Address+" "+v.Proxy) + ": "
+	switch {
+	case !v.Allowed:
+		return text + "refused: " + v.Reason
+	case v.Rule == "":
+		return text + "allowed, since it is plain"
+	case v.ShadowRule != "":
+		return text + "allowed by " + v.Rule + "; in shadow denied by " + v.ShadowRule
+	}
+	return text + "allowed by " + v.Rule
+}
