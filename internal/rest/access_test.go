@@ -3,6 +3,7 @@ package rest
 import (
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 )
 
@@ -58,6 +59,15 @@ func TestIndexIsOpenAndNothingElse(t *testing.T) {
 		w.handler.ServeHTTP(recorder, r)
 		if recorder.Code != want {
 			t.Errorf("GET %s from elsewhere: %d, want %d", path, recorder.Code, want)
+		}
+	}
+}
+
+func TestIndexSaysWhoAnswers(t *testing.T) {
+	body := text(newWorld(t, newStore(t)).do("GET", "/", "", nil))
+	for _, part := range []string{`"product":"weft"`, `"version":"1.2.3"`, `"instanceId":"instance-1"`, `"clusterId":"east"`, `"hostname":`} {
+		if !strings.Contains(body, part) {
+			t.Errorf("the index lacks %s: %s", part, body)
 		}
 	}
 }

@@ -126,7 +126,7 @@ func (a *api) explain(w http.ResponseWriter, r *http.Request) error {
 		To:   values.Get("to"), Method: values.Get("method"), Path: values.Get("path"),
 	})
 	if err != nil {
-		return err
+		return &resource.Error{Code: resource.Invalid, Detail: err.Error()}
 	}
 	return writeJSON(w, http.StatusOK, explanation)
 }

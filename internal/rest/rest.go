@@ -25,7 +25,8 @@ import (
 type Inspector interface {
 	// Config answers all that a proxy is sent; false where there is no such proxy.
 	Config(key graph.ProxyKey) ([]*xds.Resource, bool)
-	// Explain answers what would happen to a request.
+	// Explain answers what would happen to a request. Its error says why the question cannot be
+	// answered, to the one who asked.
 	Explain(req envoysim.Request) (*envoysim.Explanation, error)
 }
 

@@ -63,7 +63,7 @@ type stranger struct{}
 
 func (stranger) Config(graph.ProxyKey) ([]*xds.Resource, bool) { return nil, false }
 func (stranger) Explain(req envoysim.Request) (*envoysim.Explanation, error) {
-	return nil, resource.Errorf(resource.NotFound, "%s reaches no %q", req.From, req.To)
+	return nil, fmt.Errorf("%s reaches nothing at %q", req.From, req.To)
 }
 
 // do sends a request as from this machine.

@@ -121,8 +121,8 @@ var all = []setting{
 		doc: "The range from which MeshServices get their virtual IPs. Addresses that were given out stay when it changes.",
 		set: func(s *Settings, v string) error {
 			prefix, err := netip.ParsePrefix(v)
-			if err != nil || prefix != prefix.Masked() {
-				return errors.New("is not a network such as 241.0.0.0/8")
+			if err != nil || prefix != prefix.Masked() || !prefix.Addr().Is4() || prefix.Bits() > 30 {
+				return errors.New("is not an IPv4 network of at least four addresses, such as 241.0.0.0/8")
 			}
 			s.MeshServiceCIDR = prefix
 			return nil

@@ -69,7 +69,7 @@ func TestRefused(t *testing.T) {
 		"interface":              {environ: []string{"KUMA_API_SERVER_HTTP_INTERFACE=eth0"}, want: []string{`"eth0" is not an IP address`}},
 		"store":                  {environ: []string{"KUMA_STORE_TYPE=postgres"}, want: []string{"use sqlite or memory"}},
 		"boolean":                {environ: []string{"KUMA_DEFAULTS_SKIP_MESH_CREATION=ja"}, want: []string{"is neither true nor false"}},
-		"network with host bits": {environ: []string{"KUMA_IPAM_MESH_SERVICE_CIDR=241.0.0.1/8"}, want: []string{"is not a network"}},
+		"network with host bits": {environ: []string{"KUMA_IPAM_MESH_SERVICE_CIDR=241.0.0.1/8"}, want: []string{"is not an IPv4 network"}},
 		"log level":              {environ: []string{"KUMA_GENERAL_LOG_LEVEL=loud"}, want: []string{"is not a log level"}},
 		"certificate alone":      {environ: []string{"KUMA_GENERAL_TLS_CERT_FILE=x"}, want: []string{"belong together"}},
 		"no data directory":      {environ: []string{"KUMA_GENERAL_DATA_DIR="}, want: []string{"--data-dir"}},

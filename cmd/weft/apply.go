@@ -1,0 +1,64 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"weft/internal/client"
+)
+
+func newApplyCommand(r *remote) *cobra.Command {
+	var files []string
+	command := &cobra.Command{
+		Use:   "apply -f FILE|DIR|-",
+		Short: "Create or update resources",
+		Long: `Create or update the resources in YAML or JSON files, in the Universal or the Kubernetes form.
+
+All documents are read and checked before the first is written; a resource that names no mesh belongs
+to --mesh. Meshes are written first, then identities, policies, services and Dataplanes.`,
+		Example: `  weft apply -f mesh.yaml
+  weft apply -f examples/demo/mesh
+  cat web.yaml | weft apply -f -`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			manifests, err := readManifests(files, command.InOrStdin(), r.mesh)
+			if err != nil {
+				return err
+			}
+			inWriteOrder(manifests)
+			c, err := r.client()
+			if err != nil {
+				return err
+			}
+			for _, m := range manifests {
+				if err := apply(command, c, m); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	command.Flags().StringSliceVarP(&files, "file", "f", nil, "file, directory, or - for standard input; may be given several times")
+	_ = command.MarkFlagRequired("file") // it exists
+	return command
+}
+
+func apply(command *cobra.Command, c *client.Client, m manifest) error {
+	result, err := c.Put(command.Context(), m.object, m.kind)
+	if err != nil {
+		return err
+	}
+	outcome := "unchanged"
+	switch {
+	case result.Created:
+		outcome = "created"
+	case result.Changed:
+		outcome = "updated"
+	}
+	fmt.Fprintf(command.OutOrStdout(), "%s %s\n", m.object.Key(), outcome)
+	for _, warning := range result.Warnings {
+		fmt.Fprintln(command.ErrOrStderr(), "Warning:", warning)
+	}
+	return nil
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+
+	"github.com/spf13/cobra"
+
+	"weft/internal/client"
+	"weft/internal/envoysim"
+	"weft/kind"
+)
+
+func newExplainCommand(r *remote) *cobra.Command {
+	var from, to, path, method string
+	command := &cobra.Command{
+		Use:   "explain --from NAME --to SERVICE|VIP|ADDRESS[:PORT]",
+		Short: "Say what happens to a request, and why",
+		Long: `Say what happens to a request of the application beside a proxy: listener, route, destination, endpoints,
+mutual TLS or not, and whether each endpoint allows it, by which rule of which resource.
+
+The answer is read from the configuration that the proxies are sent.`,
+		Example: `  weft explain --from web --to backend
+  weft explain --from web --to backend:80 --method POST --path /orders
+  weft explain --from web --to 127.0.0.1:10001 -o json`,
+		Args: cobra.NoArgs,
+	}
+	o := outputFlag(command, asText, asJSON, asYAML)
+	command.Flags().StringVar(&from, "from", "", "the Dataplane whose application asks")
+	command.Flags().StringVar(&to, "to", "", "whom it asks: a MeshService, a virtual IP or an address")
+	command.Flags().StringVar(&path, "path", "/", "path of the request, for HTTP")
+	command.Flags().StringVar(&method, "method", "GET", "method of the request, for HTTP")
+	_ = command.MarkFlagRequired("from") // both exist
+	_ = command.MarkFlagRequired("to")
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		query := url.Values{"to": {to}, "path": {path}, "method": {method}}
+		return r.explain(command, client.Path(kind.Dataplanes, r.mesh, from)+"/_explain", query, o.form)
+	}
+	return command
+}
+
+func (r *remote) explain(command *cobra.Command, question string, query url.Values, form string) error {
+	c, err := r.client()
+	if err != nil {
+		return err
+	}
+	var document json.RawMessage
+	if err := c.Get(command.Context(), question, query, &document); err != nil {
+		return err
+	}
+	if form != asText {
+		return printDocument(command.OutOrStdout(), document, form)
+	}
+	var explanation envoysim.Explanation
+	if err := json.Unmarshal(document, &explanation); err != nil {
+		return err
+	}
+	_, err = fmt.Fprint(command.OutOrStdout(), explanation.Text())
+	return err
+}

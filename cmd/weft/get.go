@@ -1,0 +1,119 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weft/internal/client"
+	"weft/resource"
+)
+
+func newGetCommand(r *remote) *cobra.Command {
+	var allMeshes bool
+	command := &cobra.Command{
+		Use:   "get KIND [NAME]",
+		Short: "Show resources",
+		Long:  "Show the resources of a kind, or one of them with its status. A kind is named as in YAML or by its plural.",
+		Example: `  weft get meshes
+  weft get meshservices --all-meshes
+  weft get meshservice web -o yaml`,
+		Args: cobra.RangeArgs(1, 2),
+	}
+	o := outputFlag(command, asTable, asJSON, asYAML)
+	command.Flags().BoolVarP(&allMeshes, "all-meshes", "A", false, "of every mesh, not of --mesh alone")
+	command.RunE = func(command *cobra.Command, args []string) error {
+		d, err := kindOf(args[0])
+		if err != nil {
+			return err
+		}
+		mesh := r.meshOf(d)
+		if allMeshes && len(args) == 1 {
+			mesh = ""
+		}
+		if len(args) == 2 {
+			return r.getOne(command, client.Path(d, mesh, args[1]), o.form)
+		}
+		return r.getAll(command, d, mesh, o.form)
+	}
+	return command
+}
+
+func (r *remote) getOne(command *cobra.Command, path, form string) error {
+	c, err := r.client()
+	if err != nil {
+		return err
+	}
+	var document json.RawMessage
+	if err := c.Get(command.Context(), path, nil, &document); err != nil {
+		return err
+	}
+	if form == asTable {
+		return printResources(command.OutOrStdout(), []json.RawMessage{document})
+	}
+	return printDocument(command.OutOrStdout(), document, form)
+}
+
+func (r *remote) getAll(command *cobra.Command, d resource.Descriptor, mesh, form string) error {
+	c, err := r.client()
+	if err != nil {
+		return err
+	}
+	items, err := c.List(command.Context(), client.Path(d, mesh, ""))
+	if err != nil {
+		return err
+	}
+	return printItems(command.OutOrStdout(), items, form, d)
+}
+
+// printItems writes a list: as a table, as one JSON array, or as YAML documents that apply reads.
+func printItems(w io.Writer, items []json.RawMessage, form string, d resource.Descriptor) error {
+	switch form {
+	case asTable:
+		if len(items) == 0 {
+			_, err := fmt.Fprintf(w, "There are no %s.\n", d.Describe().Plural)
+			return err
+		}
+		return printResources(w, items)
+	case asJSON:
+		document, err := json.Marshal(append([]json.RawMessage{}, items...))
+		if err != nil {
+			return err
+		}
+		return printDocument(w, document, form)
+	}
+	for i, item := range items {
+		if i > 0 {
+			fmt.Fprintln(w, "---")
+		}
+		if err := printDocument(w, item, form); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func printResources(w io.Writer, items []json.RawMessage) error {
+	var rows [][]string
+	heading := []string{"NAME", "AGE"}
+	for _, item := range items {
+		var head struct {
+			Mesh    string    `json:"mesh"`
+			Name    string    `json:"name"`
+			Created time.Time `json:"creationTime"`
+		}
+		if err := json.Unmarshal(item, &head); err != nil {
+			return err
+		}
+		row := []string{head.Name, age(time.Since(head.Created))}
+		if head.Mesh != "" {
+			heading = []string{"MESH", "NAME", "AGE"}
+			row = append([]string{head.Mesh}, row...)
+		}
+		rows = append(rows, row)
+	}
+	return printTable(w, heading, rows)
+}

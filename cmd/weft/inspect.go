@@ -1,0 +1,138 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weft/internal/client"
+	"weft/internal/rest"
+	"weft/kind"
+)
+
+func newInspectCommand(r *remote) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "inspect",
+		Short: "Show what proxies do and what they are sent",
+	}
+	command.AddCommand(newInspectDataplanesCommand(r), newInspectDataplaneCommand(r))
+	return command
+}
+
+func newInspectDataplanesCommand(r *remote) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "dataplanes",
+		Short: "Show every proxy of a mesh: connected or not, what it serves, what it refused",
+		Long: `Show every proxy of a mesh.
+
+STATE is online where the proxy is connected and serves, "not serving" where it is connected and has
+inbounds but none of them serves yet, offline where it is not connected.`,
+		Example: `  weft inspect dataplanes
+  weft inspect dataplanes --mesh shop -o json`,
+		Args: cobra.NoArgs,
+	}
+	o := outputFlag(command, asTable, asJSON, asYAML)
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		c, err := r.client()
+		if err != nil {
+			return err
+		}
+		items, err := c.List(command.Context(), client.Path(kind.Dataplanes, r.mesh, "")+"/_overview")
+		if err != nil {
+			return err
+		}
+		if o.form != asTable || len(items) == 0 {
+			return printItems(command.OutOrStdout(), items, o.form, kind.Dataplanes)
+		}
+		return printOverviews(command.OutOrStdout(), items)
+	}
+	return command
+}
+
+func printOverviews(w io.Writer, items []json.RawMessage) error {
+	var rows [][]string
+	var refusals []string
+	for _, item := range items {
+		var o rest.Overview
+		if err := json.Unmarshal(item, &o); err != nil {
+			return err
+		}
+		rows = append(rows, overviewRow(&o, time.Now()))
+		for _, refused := range o.DataplaneInsight.Refusals {
+			refusals = append(refusals, fmt.Sprintf("%s refused the %s %s: %s", o.Name, refused.Type, refused.Name, refused.Message))
+		}
+	}
+	if err := printTable(w, []string{"NAME", "STATE", "SERVING", "CONNECTED", "CERTIFICATE ENDS", "REFUSED"}, rows); err != nil {
+		return err
+	}
+	if len(refusals) > 0 {
+		_, err := fmt.Fprintf(w, "\n%s\n", strings.Join(refusals, "\n"))
+		return err
+	}
+	return nil
+}
+
+func overviewRow(o *rest.Overview, now time.Time) []string {
+	insight := o.DataplaneInsight
+	state, connected := "offline", "-"
+	if since, ok := connectedSince(insight); ok {
+		state, connected = "online", age(now.Sub(since))+" ago"
+		if len(insight.Serving) == 0 && len(o.Dataplane.Networking.Inbound) > 0 {
+			state = "not serving"
+		}
+	}
+	certificate := "-"
+	if c := insight.Certificate; c != nil {
+		certificate = c.Expiration.UTC().Format("2006-01-02 15:04 UTC")
+	}
+	serving := cmp.Or(strings.Join(insight.Serving, " "), "-")
+	return []string{o.Name, state, serving, connected, certificate, fmt.Sprint(len(insight.Refusals))}
+}
+
+// connectedSince answers since when a proxy is connected: its oldest connection that is open.
+func connectedSince(insight *kind.DataplaneInsight) (since time.Time, ok bool) {
+	for _, s := range insight.Subscriptions {
+		if s.DisconnectTime == nil && (!ok || s.ConnectTime.Before(since)) {
+			since, ok = s.ConnectTime.Time, true
+		}
+	}
+	return since, ok
+}
+
+func newInspectDataplaneCommand(r *remote) *cobra.Command {
+	var config bool
+	command := &cobra.Command{
+		Use:   "dataplane NAME",
+		Short: "Show one proxy, or with --config all that it is sent",
+		Example: `  weft inspect dataplane web-1
+  weft inspect dataplane web-1 --config -o json`,
+		Args: cobra.ExactArgs(1),
+	}
+	o := outputFlag(command, asYAML, asJSON)
+	command.Flags().BoolVar(&config, "config", false, "the Envoy configuration that the proxy is sent")
+	command.RunE = func(command *cobra.Command, args []string) error {
+		if args[0] == "" {
+			return errors.New("name a Dataplane; `weft inspect dataplanes` lists them")
+		}
+		c, err := r.client()
+		if err != nil {
+			return err
+		}
+		question := "/_overview"
+		if config {
+			question = "/_config"
+		}
+		var document json.RawMessage
+		if err := c.Get(command.Context(), client.Path(kind.Dataplanes, r.mesh, args[0])+question, nil, &document); err != nil {
+			return err
+		}
+		return printDocument(command.OutOrStdout(), document, o.form)
+	}
+	return command
+}

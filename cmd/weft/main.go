@@ -1,0 +1,114 @@
+// Command weft is a service mesh control plane for Envoy, its command line, its demo and its load tool.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"weft/internal/client"
+	"weft/kind"
+	"weft/resource"
+)
+
+// version is set when weft is built (-ldflags "-X main.version=...").
+var version = "unknown"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// run executes one command line and answers its exit code.
+func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) int {
+	root := newRootCommand()
+	root.SetArgs(args)
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errs)
+	if err := root.ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(errs, "Error:", advise(err))
+		return 1
+	}
+	return 0
+}
+
+func newRootCommand() *cobra.Command {
+	r := &remote{}
+	root := &cobra.Command{
+		Use:           "weft",
+		Short:         "A service mesh control plane for Envoy",
+		SilenceUsage:  true, // an error says itself what to do
+		SilenceErrors: true, // run prints them
+	}
+	api := os.Getenv("WEFT_API")
+	if api == "" {
+		api = "http://127.0.0.1:5681"
+	}
+	root.PersistentFlags().StringVar(&r.api, "api", api, "address of the control plane's HTTP API (variable WEFT_API)")
+	root.PersistentFlags().StringVarP(&r.mesh, "mesh", "m", "default", "mesh of the resources")
+	root.AddCommand(
+		newControlPlaneCommand(),
+		newDemoCommand(),
+		newApplyCommand(r),
+		newGetCommand(r),
+		newDeleteCommand(r),
+		newGenerateCommand(r),
+		newInspectCommand(r),
+		newExplainCommand(r),
+		newVersionCommand(),
+	)
+	return root
+}
+
+// remote is the control plane that a command speaks to, and the mesh that it means.
+type remote struct{ api, mesh string }
+
+func (r *remote) client() (*client.Client, error) { return client.New(r.api) }
+
+// advise adds to an error what the reader can do about it.
+func advise(err error) string {
+	var unreachable *client.Unreachable
+	switch {
+	case errors.As(err, &unreachable):
+		return err.Error() + "\nStart one with `weft cp run --data-dir DIR`, or name another with --api or WEFT_API."
+	case strings.HasPrefix(err.Error(), "unknown command"), strings.HasPrefix(err.Error(), "unknown flag"):
+		return err.Error() + "\n`weft --help` lists the commands, and each has --help with examples."
+	}
+	return err.Error()
+}
+
+// kindOf finds a kind that users may name, by its name, plural or alias in whatever case.
+func kindOf(name string) (resource.Descriptor, error) {
+	var known []string
+	for _, d := range kind.All() {
+		info := d.Describe()
+		if info.Hidden {
+			continue
+		}
+		for _, spelling := range append([]string{info.Name, info.Plural}, info.Aliases...) {
+			if strings.EqualFold(spelling, name) {
+				return d, nil
+			}
+		}
+		known = append(known, info.Plural)
+	}
+	return nil, fmt.Errorf("%q is not a kind; there are %s", name, strings.Join(known, ", "))
+}
+
+// meshOf answers the mesh in which a kind's resources are named: none for kinds of global scope.
+func (r *remote) meshOf(d resource.Descriptor) string {
+	if d.Describe().Scope == resource.Global {
+		return ""
+	}
+	return r.mesh
+}

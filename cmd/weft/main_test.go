@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"weft/internal/admit"
+	"weft/internal/envoy"
+	"weft/internal/envoysim"
+	"weft/internal/graph"
+	"weft/internal/rest"
+	"weft/internal/store"
+	"weft/internal/store/memory"
+	"weft/internal/xds"
+	"weft/kind"
+	"weft/resource"
+)
+
+var update = flag.Bool("update", false, "rewrite the outputs in testdata")
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"weft": main})
+}
+
+// TestStories runs the command line as a user does, each story against an API of its own in the zone
+// "east".
+func TestStories(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata",
+		UpdateScripts:       *update,
+		RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error {
+			rows := memory.New(memory.Options{})
+			server := httptest.NewServer(newAPI(rows))
+			env.Setenv("WEFT_API", server.URL)
+			env.Values["writer"] = admit.New(rows, admit.Options{Zone: "east"})
+			env.Defer(func() {
+				server.Close()
+				_ = rows.Close()
+			})
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"proxy": proxyCommand},
+	})
+}
+
+func newAPI(rows store.Store) http.Handler {
+	return rest.New(rest.Config{
+		Store: rows, Writer: admit.New(rows, admit.Options{Zone: "east"}), Inspector: inspector{},
+		Zone: "east", InstanceID: "instance-1", Version: "test", LocalhostIsAdmin: true,
+		Now: time.Now, Log: slog.New(slog.DiscardHandler),
+	})
+}
+
+// inspector knows one answer to each question.
+type inspector struct{}
+
+func (inspector) Config(graph.ProxyKey) ([]*xds.Resource, bool) {
+	trust := &graph.Trust{Mesh: "default", Domains: []graph.TrustDomain{{Name: "default.east.mesh.local", Roots: []string{"ROOT"}}}}
+	return []*xds.Resource{envoy.TrustBundle(trust)}, true
+}
+
+func (inspector) Explain(req envoysim.Request) (*envoysim.Explanation, error) {
+	if req.To != "backend" {
+		return nil, fmt.Errorf("%s reaches nothing at %q", req.From, req.To)
+	}
+	return &envoysim.Explanation{
+		From: req.From.String(), To: req.To, Method: req.Method, Path: req.Path,
+		Verdict: envoysim.Refused, Reason: "no rule allows the caller",
+	}, nil
+}
+
+// proxyCommand is "proxy NAME": the Dataplane connects, refuses a cluster, and serves what it has.
+func proxyCommand(ts *testscript.TestScript, _ bool, args []string) {
+	writer, name := ts.Value("writer").(*admit.Writer), args[0]
+	now := time.Now()
+	ts.Check(admit.Modify(context.Background(), writer, kind.DataplaneInsights, "default", name, func(o *resource.Object[kind.DataplaneInsight]) bool {
+		o.Spec.Subscriptions = []kind.Subscription{{ID: "1", ConnectTime: kind.Time{Time: now.Add(-90 * time.Second)}}}
+		o.Spec.Certificate = &kind.Certificate{Expiration: kind.Time{Time: time.Date(2040, 1, 2, 3, 4, 0, 0, time.UTC)}}
+		o.Spec.Refusals = []kind.Refusal{{Type: "cluster", Name: "kri_x", Message: "no such field", Time: kind.Time{Time: now}}}
+		return true
+	}))
+	ts.Check(admit.Modify(context.Background(), writer, kind.DataplaneServings, "default", name, func(o *resource.Object[kind.DataplaneServing]) bool {
+		o.Spec.Inbounds = []kind.ServedInbound{{Inbound: kind.Inbound{Address: "10.0.0.1", Port: 8080}}}
+		return true
+	}))
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+)
+
+// Forms in which a command prints its answer.
+const (
+	asTable = "table"
+	asText  = "text"
+	asJSON  = "json"
+	asYAML  = "yaml"
+)
+
+// output is the value of the flag -o.
+type output struct {
+	form    string
+	allowed []string
+}
+
+// outputFlag adds -o to a command; the first form is the default.
+func outputFlag(command *cobra.Command, allowed ...string) *output {
+	o := &output{form: allowed[0], allowed: allowed}
+	command.Flags().VarP(o, "output", "o", "form of the answer: "+strings.Join(allowed, ", "))
+	return o
+}
+
+// String implements pflag.Value.
+func (o *output) String() string { return o.form }
+
+// Type implements pflag.Value.
+func (o *output) Type() string { return "form" }
+
+// Set implements pflag.Value.
+func (o *output) Set(value string) error {
+	if !slices.Contains(o.allowed, value) {
+		return fmt.Errorf("use %s", strings.Join(o.allowed, ", "))
+	}
+	o.form = value
+	return nil
+}
+
+// printDocument writes a JSON document as JSON, indented, or as YAML.
+func printDocument(w io.Writer, document []byte, form string) error {
+	if form == asYAML {
+		text, err := yaml.JSONToYAML(document)
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(text)
+		return err
+	}
+	var b bytes.Buffer
+	if err := json.Indent(&b, bytes.TrimSpace(document), "", "  "); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(w, b.String())
+	return err
+}
+
+// printTable writes rows under a heading, in columns.
+func printTable(w io.Writer, heading []string, rows [][]string) error {
+	columns := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+	for _, row := range append([][]string{heading}, rows...) {
+		fmt.Fprintln(columns, strings.Join(row, "\t"))
+	}
+	return columns.Flush()
+}
+
+// age writes how long ago something was, in its largest unit.
+func age(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", max(0, int(d.Seconds())))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours())/24)
+}
