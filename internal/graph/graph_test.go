@@ -1,0 +1,167 @@
+package graph_test
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+
+	"weft/internal/graph"
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+var update = flag.Bool("update", false, "rewrite the expectations; understand each difference first")
+
+// Every file of testdata is a world: resources as users write them, what the proxies serve, and what
+// the mesh then means. A file that is dropped there is a new test.
+func TestWorlds(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no worlds: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			archive, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := meaning(t, archive)
+			if *update {
+				setFile(archive, "meaning", got)
+				if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if diff := cmp.Diff(string(fileOf(archive, "meaning")), got); diff != "" {
+				t.Errorf("the world means something else (-want +got); if that is right, run with -update:\n%s", diff)
+			}
+		})
+	}
+}
+
+func fileOf(a *txtar.Archive, name string) []byte {
+	for _, f := range a.Files {
+		if f.Name == name {
+			return f.Data
+		}
+	}
+	return nil
+}
+
+func setFile(a *txtar.Archive, name, text string) {
+	a.Files = slices.DeleteFunc(a.Files, func(f txtar.File) bool { return f.Name == name })
+	a.Files = append(a.Files, txtar.File{Name: name, Data: []byte(text)})
+}
+
+// meaning loads a world and writes down what it means, one line a fact.
+func meaning(t *testing.T, archive *txtar.Archive) string {
+	s := graph.NewState("east")
+	s.DB.Commit(func(tx *table.Tx) {
+		for _, doc := range bytes.Split(fileOf(archive, "resources.yaml"), []byte("\n---\n")) {
+			s.Put(tx, parse(t, doc))
+		}
+		for _, line := range strings.Split(strings.TrimSpace(string(fileOf(archive, "serving"))), "\n") {
+			if line != "" {
+				s.Put(tx, serving(t, line))
+			}
+		}
+		for _, line := range strings.Split(strings.TrimSpace(string(fileOf(archive, "vips"))), "\n") {
+			if name, ip, ok := strings.Cut(line, " "); ok {
+				s.Put(tx, kind.MeshServiceStatuses.Make("default", name, kind.MeshServiceStatus{VIPs: []kind.VIP{{IP: ip}}}))
+			}
+		}
+	})
+	var b strings.Builder
+	r := table.Eval(s.DB.Snapshot())
+	for dp := range s.Dataplanes.All(s.DB.Snapshot()) {
+		describeProxy(&b, s, r, s.Proxy.Get(r, graph.ProxyKey{Mesh: dp.Mesh, Name: dp.Name}))
+	}
+	for service := range s.Services.All(s.DB.Snapshot()) {
+		for _, port := range service.Spec.Ports {
+			describeDestination(&b, s, r, graph.DestinationKey{Mesh: service.Mesh, Zone: "east", Service: service.Name, Port: port.Port})
+		}
+	}
+	return b.String()
+}
+
+func parse(t *testing.T, doc []byte) resource.Any {
+	o, err := resource.Parse(doc, kind.ByName)
+	if err != nil {
+		t.Fatalf("%s\n%s", err, doc)
+	}
+	if problems := kind.ByName(o.Key().Kind).Prepare(o); len(problems) > 0 {
+		t.Fatalf("%s: %v", o.Key(), problems)
+	}
+	return o
+}
+
+// serving reads "NAME [draining] ADDRESS PORT [unhealthy] ...".
+func serving(t *testing.T, line string) resource.Any {
+	words := strings.Fields(line)
+	row := kind.DataplaneServings.Make("default", words[0], kind.DataplaneServing{})
+	for _, word := range words[1:] {
+		switch last := len(row.Spec.Inbounds) - 1; {
+		case word == "draining":
+			row.Spec.Draining = true
+		case word == "unhealthy":
+			row.Spec.Inbounds[last].Unhealthy = true
+		default:
+			address, port, _ := strings.Cut(word, ":")
+			in := kind.ServedInbound{Inbound: kind.Inbound{Address: address, Name: port, Protocol: kind.TCP, ServiceAddress: "127.0.0.1"}}
+			if _, err := fmt.Sscan(port, &in.Port); err != nil {
+				t.Fatalf("serving %q: %v", line, err)
+			}
+			in.ServicePort = in.Port
+			row.Spec.Inbounds = append(row.Spec.Inbounds, in)
+		}
+	}
+	return row
+}
+
+func describeProxy(b *strings.Builder, s *graph.State, r *table.Reader, p *graph.Proxy) {
+	fmt.Fprintf(b, "proxy %s\n", p.Key)
+	if id := p.Identity; id != nil {
+		fmt.Fprintf(b, "  is %s by %s %s\n", id.SpiffeID, id.MeshIdentity, id.Problem)
+	} else {
+		fmt.Fprintf(b, "  is plain\n")
+	}
+	for _, l := range p.Listeners {
+		fmt.Fprintf(b, "  listens on %s:%d (%s) section %s for %s:%d\n", l.Address, l.Port, l.Protocol, l.Section, l.ServiceAddress, l.ServicePort)
+		if l.Permissions != nil {
+			for _, rule := range l.Permissions.Deny {
+				fmt.Fprintf(b, "    denies %s%s by %s\n", rule.Exact, rule.Prefix, rule.Origin)
+			}
+			for _, rule := range l.Permissions.Allow {
+				fmt.Fprintf(b, "    allows %s%s by %s\n", rule.Exact, rule.Prefix, rule.Origin)
+			}
+		}
+	}
+	for _, o := range p.Outbounds {
+		fmt.Fprintf(b, "  reaches %s (%s) at %s:%d\n", o.Destination, o.Protocol, o.Address, o.Port)
+	}
+	fmt.Fprintf(b, "  class sees %v\n", s.Reached.Get(r, p.Class))
+	if gone := s.Withdrawing.Get(r, p.Key); len(gone) > 0 {
+		fmt.Fprintf(b, "  is withdrawing %v\n", gone)
+	}
+}
+
+func describeDestination(b *strings.Builder, s *graph.State, r *table.Reader, key graph.DestinationKey) {
+	d := s.Destination.Get(r, key)
+	fmt.Fprintf(b, "destination %s (%s) at %v\n", key, d.Protocol, d.VIPs)
+	for _, id := range d.Identities {
+		fmt.Fprintf(b, "  servers are %s\n", id)
+	}
+	for _, e := range s.Endpoints.Get(r, key).Endpoints {
+		fmt.Fprintf(b, "  served by %s at %s:%d\n", e.Proxy.Name, e.Address, e.Port)
+	}
+}
