@@ -1,0 +1,110 @@
+package dpserver
+
+import (
+	"context"
+	"crypto/rsa"
+	"errors"
+	"fmt"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"weft/internal/graph"
+	"weft/internal/identity"
+	"weft/kind"
+	"weft/resource"
+)
+
+// maxKeys bounds the parsed signing keys that are kept; a mesh has a few.
+const maxKeys = 10_000
+
+// claims answers what the caller's token says, or Unauthenticated with the reason.
+func (s *Server) claims(ctx context.Context) (*identity.Claims, error) {
+	values := metadata.ValueFromIncomingContext(ctx, "authorization")
+	if len(values) != 1 {
+		return nil, status.Error(codes.Unauthenticated, "want one metadata `authorization: Bearer TOKEN`; make a token with `weft generate dataplane-token`")
+	}
+	token := strings.TrimSpace(values[0])
+	if scheme, rest, ok := strings.Cut(token, " "); ok && strings.EqualFold(scheme, "Bearer") {
+		token = strings.TrimSpace(rest)
+	}
+	claims, err := identity.Verify(token, s.signingKey, now())
+	if err != nil {
+		return nil, status.Error(codes.Unauthenticated, err.Error())
+	}
+	return claims, nil
+}
+
+// signingKey finds a mesh's key. Parsing one costs far more than checking a signature with it, and a
+// thousand proxies may come back at once, so that parsed keys are kept.
+func (s *Server) signingKey(mesh, kid string) (*rsa.PublicKey, bool) {
+	text, ok := s.Hub.Secret(mesh, identity.SigningKeyName(mesh, kid))
+	if !ok {
+		return nil, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if key := s.keys[string(text)]; key != nil {
+		return key, true
+	}
+	private, err := identity.ParseSigningKey(text)
+	if err != nil {
+		s.Log.Error("a token signing key can't be read", "mesh", mesh, "secret", identity.SigningKeyName(mesh, kid), "error", err)
+		return nil, false
+	}
+	if len(s.keys) >= maxKeys {
+		clear(s.keys)
+	}
+	s.keys[string(text)] = &private.PublicKey
+	return &private.PublicKey, true
+}
+
+// authorize answers the Dataplane that a caller speaks for, where its token lets it.
+func (s *Server) authorize(ctx context.Context, key graph.ProxyKey) (*resource.Object[kind.Dataplane], error) {
+	claims, err := s.claims(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := claims.Names(key.Mesh, key.Name); err != nil {
+		return nil, status.Error(codes.PermissionDenied, err.Error())
+	}
+	dataplane, ok := s.Hub.Dataplane(key)
+	if !ok {
+		return nil, status.Error(codes.NotFound, fmt.Sprintf("%s does not exist; register it, or write it through the API", kind.Dataplanes.Key(key.Mesh, key.Name)))
+	}
+	if err := claims.Permits(dataplane); err != nil {
+		return nil, status.Error(codes.PermissionDenied, err.Error())
+	}
+	return dataplane, nil
+}
+
+// nodeKey reads a node id, "MESH.NAME". Mesh names have no dot, so that the first one divides.
+func nodeKey(id string) (graph.ProxyKey, error) {
+	mesh, name, ok := strings.Cut(id, ".")
+	if !ok || mesh == "" || name == "" || len(id) > 320 {
+		return graph.ProxyKey{}, status.Error(codes.InvalidArgument, fmt.Sprintf("node.id is %.320q, want MESH.NAME, for example default.web-1", id))
+	}
+	return graph.ProxyKey{Mesh: mesh, Name: name}, nil
+}
+
+var statusCodes = map[resource.Code]codes.Code{
+	resource.Invalid:      codes.InvalidArgument,
+	resource.Unauthorized: codes.Unauthenticated,
+	resource.Forbidden:    codes.PermissionDenied,
+	resource.NotFound:     codes.NotFound,
+	resource.Conflict:     codes.AlreadyExists,
+	resource.Stale:        codes.Aborted,
+	resource.Unavailable:  codes.Unavailable,
+}
+
+// answer makes an error a gRPC status; one that no user may see goes to the log.
+func (s *Server) answer(err error, doing string) error {
+	var shown *resource.Error
+	if errors.As(err, &shown) && statusCodes[shown.Code] != codes.OK {
+		return status.Error(statusCodes[shown.Code], shown.Error())
+	}
+	s.Log.Error("an agent's request failed", "doing", doing, "error", err)
+	return status.Error(codes.Internal, "internal error; the control plane's log says more")
+}

@@ -1,0 +1,139 @@
+package dpserver
+
+import (
+	"context"
+	"log/slog"
+	"reflect"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"weft/internal/admit"
+	"weft/internal/graph"
+	"weft/internal/identity"
+	"weft/kind"
+	"weft/resource"
+)
+
+const (
+	maxSubscriptions = 10 // the last ones are kept
+	maxRefusals      = 20
+	// insightWriters write at the same time, so that the store can commit what is of one moment together.
+	insightWriters = 32
+)
+
+// change is one thing that happened to a proxy's connection.
+type change func(*kind.DataplaneInsight)
+
+// insights stores what happens, in the background: no stream waits for it, and what happens to one proxy
+// while a write is under way is one further write.
+type insights struct {
+	writer *admit.Writer
+	log    *slog.Logger
+	wake   chan struct{}
+
+	mu      sync.Mutex
+	pending map[graph.ProxyKey][]change
+}
+
+func newInsights(w *admit.Writer, log *slog.Logger) *insights {
+	return &insights{writer: w, log: log, wake: make(chan struct{}, 1), pending: map[graph.ProxyKey][]change{}}
+}
+
+func (i *insights) note(key graph.ProxyKey, c change) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.pending[key] = append(i.pending[key], c)
+	select {
+	case i.wake <- struct{}{}:
+	default: // run looks anyway
+	}
+}
+
+// run writes until ctx ends, and then once more what is left.
+func (i *insights) run(ctx context.Context) {
+	for {
+		select {
+		case <-i.wake:
+			i.write(ctx)
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+			defer cancel()
+			i.write(last)
+			return
+		}
+	}
+}
+
+func (i *insights) write(ctx context.Context) {
+	i.mu.Lock()
+	pending := i.pending
+	i.pending = map[graph.ProxyKey][]change{}
+	i.mu.Unlock()
+	var writers errgroup.Group
+	writers.SetLimit(insightWriters)
+	for key, changes := range pending {
+		writers.Go(func() error {
+			err := i.writeOne(ctx, key, changes)
+			if err != nil && ctx.Err() == nil && resource.CodeOf(err) != resource.NotFound {
+				i.log.Warn("storing what happened to a proxy failed", "proxy", key, "error", err)
+			}
+			return nil
+		})
+	}
+	writers.Wait()
+}
+
+func (i *insights) writeOne(ctx context.Context, key graph.ProxyKey, changes []change) error {
+	return admit.Modify(ctx, i.writer, kind.DataplaneInsights, key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneInsight]) bool {
+		before := o.Spec
+		before.Subscriptions = append([]kind.Subscription(nil), o.Spec.Subscriptions...)
+		for _, c := range changes {
+			c(&o.Spec)
+		}
+		return !reflect.DeepEqual(before, o.Spec)
+	})
+}
+
+// connected begins a subscription. A proxy has one stream, so that those which are open still belong to
+// streams of which nobody could tell that they ended.
+func connected(id, instance, version string, at time.Time) change {
+	return func(i *kind.DataplaneInsight) {
+		for n := range i.Subscriptions {
+			if i.Subscriptions[n].DisconnectTime == nil {
+				i.Subscriptions[n].DisconnectTime = &kind.Time{Time: at}
+			}
+		}
+		i.Subscriptions = append(i.Subscriptions, kind.Subscription{
+			ID: id, ControlPlaneInstanceID: instance, ConnectTime: kind.Time{Time: at}, Version: version,
+		})
+		if n := len(i.Subscriptions); n > maxSubscriptions {
+			i.Subscriptions = i.Subscriptions[n-maxSubscriptions:]
+		}
+		i.Refusals = nil
+	}
+}
+
+func disconnected(id string, at time.Time) change {
+	return func(i *kind.DataplaneInsight) {
+		for n := range i.Subscriptions {
+			if s := &i.Subscriptions[n]; s.ID == id && s.DisconnectTime == nil {
+				s.DisconnectTime = &kind.Time{Time: at}
+			}
+		}
+	}
+}
+
+func refused(refusals []kind.Refusal) change {
+	return func(i *kind.DataplaneInsight) { i.Refusals = refusals[:min(len(refusals), maxRefusals)] }
+}
+
+func certified(id *graph.Identity, c *identity.Certificate) change {
+	return func(i *kind.DataplaneInsight) {
+		i.Certificate = &kind.Certificate{
+			SpiffeID: id.SpiffeID, Serial: c.Serial, Issuer: id.MeshIdentity,
+			NotBefore: kind.Time{Time: c.NotBefore}, Expiration: kind.Time{Time: c.NotAfter},
+		}
+	}
+}

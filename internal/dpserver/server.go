@@ -1,0 +1,122 @@
+// Package dpserver is the control plane's side of its proxies: it decides whether a caller is who it
+// says, gives streams their configuration, signs certificates, and stores what the proxies serve.
+//
+// Every call proves itself with a dataplane token in its metadata, and what a caller may do follows from
+// the token's claims alone. What is stored is written when it happens, and only where it differs from
+// what is stored. That a session or a stream ends takes nothing out of service: an Envoy serves on without
+// its control plane.
+package dpserver
+
+import (
+	"context"
+	"crypto/rsa"
+	"log/slog"
+	"sync"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+
+	"weft/internal/admit"
+	"weft/internal/graph"
+	"weft/internal/wire"
+	"weft/internal/xds"
+	"weft/kind"
+	"weft/resource"
+)
+
+// Hub is what the server asks of the control plane's memory. Answers are of one moment, and a few
+// milliseconds behind the store.
+type Hub interface {
+	// Watch calls tell with the proxy as it is (nil: there is none) and whenever it changes, until stop.
+	// Calls come one after another; tell must neither block nor call the Hub.
+	Watch(key graph.ProxyKey, tell func(*graph.Proxy)) (stop func())
+	Proxy(key graph.ProxyKey) (*graph.Proxy, bool)
+	Dataplane(key graph.ProxyKey) (*resource.Object[kind.Dataplane], bool)
+	Serving(key graph.ProxyKey) (*resource.Object[kind.DataplaneServing], bool)
+	Identity(mesh, name string) (*resource.Object[kind.MeshIdentity], bool)
+	Secret(mesh, name string) ([]byte, bool)
+	MeshExists(mesh string) bool
+	// Attach gives a stream its feeds, and changes them as its proxy changes, until detach.
+	Attach(key graph.ProxyKey, s *xds.Stream) (detach func(), err error)
+	// Drained returns once a stored draining has taken the proxy out of every endpoint list and every
+	// stream has settled on that, or ctx ends.
+	Drained(ctx context.Context, key graph.ProxyKey) error
+}
+
+// Config says what the server works with. All fields but DefaultMesh are needed.
+type Config struct {
+	Hub     Hub
+	Writer  *admit.Writer
+	Catalog *xds.Catalog
+	Zone    string
+	// DefaultMesh is joined by a Dataplane that names none; empty: "default".
+	DefaultMesh string
+	// InstanceID names this control plane among those that share a store.
+	InstanceID string
+	Log        *slog.Logger
+}
+
+// Server serves proxies and their agents.
+type Server struct {
+	Config
+	discovery *xds.Server
+	insights  *insights
+	leases    *leases
+
+	mu       sync.Mutex
+	sessions map[graph.ProxyKey]*session
+	keys     map[string]*rsa.PublicKey // parsed, by the Secret's text
+}
+
+// New makes a server. Run must be running while it serves.
+func New(c Config) *Server {
+	if c.DefaultMesh == "" {
+		c.DefaultMesh = "default"
+	}
+	s := &Server{
+		Config:   c,
+		insights: newInsights(c.Writer, c.Log),
+		leases:   newLeases(time.Now),
+		sessions: map[graph.ProxyKey]*session{},
+		keys:     map[string]*rsa.PublicKey{},
+	}
+	s.discovery = xds.NewServer(xds.Config{Catalog: c.Catalog, Accept: s.accept, Log: c.Log})
+	return s
+}
+
+// Register adds the services to a gRPC server, which must be made with [xds.ServerOptions].
+func (s *Server) Register(g *grpc.Server) {
+	discovery.RegisterAggregatedDiscoveryServiceServer(g, s.discovery)
+	wire.RegisterAgentServer(g, &agents{Server: s})
+}
+
+// Run writes insights and ends leases until ctx ends.
+func (s *Server) Run(ctx context.Context) error {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.insights.run(ctx)
+	}()
+	s.leases.run(ctx, s.expire)
+	<-done
+	return nil
+}
+
+// WaitSettled returns once every stream that is open now has settled up to a revision. Streams that were
+// lost meanwhile, and those that refuse something, are counted: their proxies may run with what they had.
+func (s *Server) WaitSettled(ctx context.Context, revision uint64) (unsure int, err error) {
+	settlement, err := s.discovery.WaitSettled(ctx, revision)
+	return settlement.Lost + settlement.Refusing, err
+}
+
+// expire deletes a Dataplane that its agent registered and left for good.
+func (s *Server) expire(ctx context.Context, key graph.ProxyKey) error {
+	s.Log.Info("a Dataplane goes: its agent has been gone for long", "proxy", key, "after", leaseTime)
+	err := s.Writer.Delete(ctx, kind.Dataplanes.Key(key.Mesh, key.Name), "")
+	if err == nil || resource.CodeOf(err) == resource.NotFound {
+		return nil
+	}
+	s.Log.Warn("deleting a Dataplane failed", "proxy", key, "error", err)
+	return err
+}

@@ -1,0 +1,91 @@
+package dpserver
+
+import (
+	"reflect"
+
+	"weft/internal/wire"
+	"weft/kind"
+)
+
+// wanted are the listeners that the agent was told of, and their generations, by "address:port".
+type wanted map[string]string
+
+// reported is what a proxy serves after a report of its agent.
+//
+// A listener that the report leaves out is not served. One whose generation is another than what is
+// wanted now counts as it did before: its report is on the way. An inbound that the Dataplane has no more
+// stays as long as it is stored, which ends when its withdrawal does, and never comes back by a report.
+func reported(before kind.DataplaneServing, report *wire.Report, want wanted, n *kind.Networking) kind.DataplaneServing {
+	after := kind.DataplaneServing{Run: report.Run, Registered: before.Registered, Draining: report.Draining}
+	had := map[string][]kind.ServedInbound{}
+	if before.Run == report.Run {
+		for _, in := range before.Inbounds {
+			had[in.Listener()] = append(had[in.Listener()], in)
+		}
+	}
+	has := listening(n)
+	for _, serving := range report.Serving {
+		at := listenerOf(serving)
+		inbounds := had[at]
+		if generation, ok := want[at]; ok && generation == serving.Generation && len(has[at]) > 0 {
+			inbounds = served(has[at])
+		}
+		for _, in := range inbounds {
+			in.Unhealthy = !serving.Healthy
+			if want[at] == serving.Generation {
+				in.Serial = serving.Serial
+			}
+			after.Inbounds = append(after.Inbounds, in)
+		}
+	}
+	return after
+}
+
+// acknowledged is what a proxy without an agent serves once it took its listeners: all of its inbounds,
+// and what is being withdrawn.
+func acknowledged(before kind.DataplaneServing, n *kind.Networking) kind.DataplaneServing {
+	after := kind.DataplaneServing{Registered: before.Registered}
+	has := listening(n)
+	for _, in := range n.Inbound {
+		if in = n.Effective(in); in.State != kind.Ignored {
+			after.Inbounds = append(after.Inbounds, kind.ServedInbound{Inbound: in})
+		}
+	}
+	for _, in := range before.Inbounds {
+		if len(has[in.Listener()]) == 0 {
+			after.Inbounds = append(after.Inbounds, in)
+		}
+	}
+	return after
+}
+
+// listening are the inbounds that have a listener, by "address:port". (Adding inbounds in runtime.)
+func listening(n *kind.Networking) map[string][]kind.Inbound {
+	all := map[string][]kind.Inbound{}
+	for _, in := range n.Inbound {
+		if in = n.Effective(in); in.State != kind.Ignored {
+			all[in.Listener()] = append(all[in.Listener()], in)
+		}
+	}
+	return all
+}
+
+func served(inbounds []kind.Inbound) []kind.ServedInbound {
+	var all []kind.ServedInbound
+	for _, in := range inbounds {
+		all = append(all, kind.ServedInbound{Inbound: in})
+	}
+	return all
+}
+
+func listenerOf(s *wire.Serving) string {
+	return (&kind.Inbound{Address: s.Address, Port: s.Port}).Listener()
+}
+
+// equalServing compares meanings: no inbound and an empty list of them are the same.
+func equalServing(a, b kind.DataplaneServing) bool {
+	if len(a.Inbounds) == 0 && len(b.Inbounds) == 0 {
+		a.Inbounds, b.Inbounds = nil, nil
+	}
+	return reflect.DeepEqual(a, b)
+}

@@ -1,0 +1,194 @@
+package dpserver
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"weft/internal/graph"
+	"weft/internal/wire"
+	"weft/kind"
+	"weft/resource"
+)
+
+const (
+	// appearance is how long a session waits for a Dataplane that was written just now.
+	appearance = 5 * time.Second
+	// drainBound is how long a draining proxy waits for clients that do not settle.
+	drainBound = 5 * time.Second
+	// maxServing bounds the listeners of one report.
+	maxServing = 10_000
+)
+
+// session is one agent that is there.
+type session struct {
+	server *Server
+	key    graph.ProxyKey
+	stream wire.Agent_SessionServer
+	end    context.CancelCauseFunc
+
+	proxy   *graph.Proxy   // as it is now
+	want    wanted         // of the last settings
+	sent    *wire.Settings // the last ones
+	report  *wire.Report   // the last one
+	drained bool
+}
+
+// Session implements wire.AgentServer.
+func (s *agents) Session(stream wire.Agent_SessionServer) error {
+	claims, err := s.claims(stream.Context())
+	if err != nil {
+		return err
+	}
+	first, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	if err := claims.Names(first.Mesh, first.Name); err != nil {
+		return status.Error(codes.PermissionDenied, err.Error())
+	}
+	ctx, end := context.WithCancelCause(stream.Context())
+	defer end(nil)
+	a := &session{server: s.Server, key: graph.ProxyKey{Mesh: first.Mesh, Name: first.Name}, stream: stream, end: end}
+	proxies := make(chan *graph.Proxy, 1)
+	defer s.Hub.Watch(a.key, latest(proxies))()
+	if err := a.open(ctx, proxies); err != nil {
+		return err
+	}
+	defer s.join(a)()
+	reports := make(chan *wire.Report)
+	go a.receive(ctx, reports)
+	return a.run(ctx, first, reports, proxies)
+}
+
+// latest puts values where one reader takes the newest.
+func latest[T any](to chan T) func(T) {
+	return func(value T) {
+		select {
+		case <-to:
+		default:
+		}
+		to <- value
+	}
+}
+
+// open waits for the proxy, which a registration a moment ago makes, and lets the caller in.
+func (a *session) open(ctx context.Context, proxies <-chan *graph.Proxy) error {
+	timeout := time.NewTimer(appearance)
+	defer timeout.Stop()
+	for a.proxy == nil {
+		select {
+		case a.proxy = <-proxies:
+			continue
+		case <-timeout.C:
+		case <-ctx.Done():
+		}
+		break
+	}
+	_, err := a.server.authorize(ctx, a.key)
+	return err
+}
+
+// join makes this the Dataplane's one session. An older one is of a run that ended, or of a connection
+// that is broken.
+func (s *Server) join(a *session) (leave func()) {
+	s.mu.Lock()
+	if older := s.sessions[a.key]; older != nil {
+		older.end(status.Error(codes.Aborted, "another agent of this Dataplane has connected"))
+	}
+	s.sessions[a.key] = a
+	s.mu.Unlock()
+	s.leases.came(a.key)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.sessions[a.key] == a {
+			delete(s.sessions, a.key)
+			s.leases.went(a.key)
+		}
+	}
+}
+
+// session answers the session of a proxy's agent; nil where there is none.
+func (s *Server) session(key graph.ProxyKey) *session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sessions[key]
+}
+
+func (a *session) receive(ctx context.Context, reports chan<- *wire.Report) {
+	for {
+		report, err := a.stream.Recv()
+		if err != nil {
+			a.end(err)
+			return
+		}
+		select {
+		case reports <- report:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (a *session) run(ctx context.Context, first *wire.Report, reports <-chan *wire.Report, proxies <-chan *graph.Proxy) error {
+	drained := make(chan struct{})
+	a.report = first
+	for waiting := false; ; {
+		if err := a.settle(ctx); err != nil {
+			return err
+		}
+		if a.report.Draining && !waiting {
+			waiting = true
+			go a.awaitDrained(ctx, drained)
+		}
+		select {
+		case a.report = <-reports:
+		case a.proxy = <-proxies:
+			if a.proxy == nil {
+				return status.Error(codes.NotFound, "the Dataplane "+a.key.String()+" was deleted")
+			}
+		case <-drained:
+			a.drained, drained = true, nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// settle sends settings where they differ from the last ones, and stores what the proxy serves.
+func (a *session) settle(ctx context.Context) error {
+	if len(a.report.Serving) > maxServing {
+		return status.Error(codes.InvalidArgument, "the report names too many listeners")
+	}
+	dataplane, ok := a.server.Hub.Dataplane(a.key)
+	if !ok {
+		return status.Error(codes.NotFound, "the Dataplane "+a.key.String()+" was deleted")
+	}
+	next := settings(a.proxy, &dataplane.Spec.Networking, a.drained)
+	if err := a.send(next); err != nil {
+		return err
+	}
+	return a.store(ctx, dataplane)
+}
+
+func (a *session) store(ctx context.Context, dataplane *resource.Object[kind.Dataplane]) error {
+	err := a.server.storeServing(ctx, a.key, func(before kind.DataplaneServing) kind.DataplaneServing {
+		return reported(before, a.report, a.want, &dataplane.Spec.Networking)
+	})
+	if err != nil {
+		return a.server.answer(err, "storing what "+a.key.String()+" serves")
+	}
+	return nil
+}
+
+func (a *session) awaitDrained(ctx context.Context, drained chan<- struct{}) {
+	ctx, cancel := context.WithTimeout(ctx, drainBound)
+	defer cancel()
+	if err := a.server.Hub.Drained(ctx, a.key); err != nil {
+		a.server.Log.Warn("a draining proxy goes on without hearing from every client", "proxy", a.key, "bound", drainBound)
+	}
+	close(drained)
+}

@@ -1,0 +1,83 @@
+package dpserver
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"weft/internal/graph"
+	"weft/internal/wire"
+	"weft/kind"
+)
+
+// drainTime is how long a listener that goes lets finish what is in flight.
+const drainTime = 30 * time.Second
+
+// How an application is probed where its inbound does not say: a dead one leaves the endpoint lists
+// after about three seconds, and a busy one has three chances.
+var defaultProbe = kind.ServiceProbe{
+	Interval:           kind.Duration(time.Second),
+	Timeout:            kind.Duration(time.Second),
+	UnhealthyThreshold: 3,
+	HealthyThreshold:   1,
+}
+
+// send sends settings unless they are the last ones.
+func (a *session) send(next *wire.Settings) error {
+	if proto.Equal(next, a.sent) {
+		return nil
+	}
+	a.sent = next
+	a.want = wanted{}
+	for _, l := range next.Listeners {
+		a.want[(&kind.Inbound{Address: l.Address, Port: l.Port}).Listener()] = l.Generation
+	}
+	return a.stream.Send(next)
+}
+
+// settings are what the agent of a proxy works with.
+func settings(p *graph.Proxy, n *kind.Networking, drained bool) *wire.Settings {
+	s := &wire.Settings{Zone: p.Zone, DrainSeconds: uint32(drainTime.Seconds()), Drained: drained}
+	if n.Admin != nil {
+		s.AdminPort = n.Admin.Port
+	}
+	if id := p.Identity; id != nil {
+		s.Identity = &wire.Identity{
+			Name: id.MeshIdentity, SpiffeId: id.SpiffeID,
+			Generation: generation(id.MeshIdentity, id.SpiffeID),
+		}
+	}
+	for _, l := range p.Listeners {
+		s.Listeners = append(s.Listeners, &wire.Listener{
+			Address: l.Address, Port: l.Port, Tls: p.Identity != nil, Bound: l.Bind,
+			Generation:     generation(l.Address, l.Port, p.Identity != nil, l.Bind),
+			ServiceAddress: l.ServiceAddress, ServicePort: l.ServicePort, Probe: probe(l.Probe),
+		})
+	}
+	return s
+}
+
+// generation changes when one of the values does.
+func generation(values ...any) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q", values))
+	return hex.EncodeToString(sum[:6])
+}
+
+func probe(given *kind.ServiceProbe) *wire.Probe {
+	if given == nil {
+		given = &defaultProbe
+	}
+	milliseconds := func(d, otherwise kind.Duration) uint32 {
+		return uint32(time.Duration(cmp.Or(d, otherwise)).Milliseconds())
+	}
+	return &wire.Probe{
+		IntervalMs:         milliseconds(given.Interval, defaultProbe.Interval),
+		TimeoutMs:          milliseconds(given.Timeout, defaultProbe.Timeout),
+		UnhealthyThreshold: cmp.Or(given.UnhealthyThreshold, defaultProbe.UnhealthyThreshold),
+		HealthyThreshold:   cmp.Or(given.HealthyThreshold, defaultProbe.HealthyThreshold),
+	}
+}

@@ -1,0 +1,138 @@
+package dpserver
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/google/uuid"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"weft/internal/admit"
+	"weft/internal/graph"
+	"weft/internal/xds"
+	"weft/kind"
+	"weft/resource"
+)
+
+// accept lets in a configuration stream.
+func (s *Server) accept(ctx context.Context, node *core.Node, stream *xds.Stream) (xds.Peer, error) {
+	key, err := nodeKey(node.Id)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.authorize(ctx, key); err != nil {
+		s.Log.Warn("a proxy is refused", "proxy", key, "error", status.Convert(err).Message())
+		return nil, err
+	}
+	detach, err := s.Hub.Attach(key, stream)
+	if err != nil {
+		return nil, s.answer(err, "attaching "+key.String())
+	}
+	p := &peer{server: s, key: key, stream: stream, detach: detach, id: uuid.NewString()}
+	s.insights.note(key, connected(p.id, s.InstanceID, envoyVersion(node), now()))
+	return p, nil
+}
+
+// envoyVersion is what a client says of itself; empty where it says nothing.
+func envoyVersion(node *core.Node) string {
+	if v := node.GetUserAgentBuildVersion().GetVersion(); v != nil {
+		return fmt.Sprintf("%d.%d.%d", v.MajorNumber, v.MinorNumber, v.Patch)
+	}
+	return node.GetUserAgentVersion()
+}
+
+// peer follows one stream.
+type peer struct {
+	server   *Server
+	key      graph.ProxyKey
+	stream   *xds.Stream
+	detach   func()
+	id       string // of its subscription
+	refusals []kind.Refusal
+}
+
+// Acked implements xds.Peer. The ACK of its listeners is all that is ever heard of a plain client.
+func (p *peer) Acked(t xds.Type) {
+	if len(p.refusals) > 0 {
+		p.noteRefusals()
+	}
+	if t == xds.Listener {
+		p.server.serveWithoutAgent(p.key)
+	}
+}
+
+// Refused implements xds.Peer.
+func (p *peer) Refused(r xds.Refusal) {
+	p.server.Log.Warn("a proxy refuses a resource", "proxy", p.key, "type", r.Type, "name", r.Name, "version", r.Version, "message", r.Message)
+	p.noteRefusals()
+}
+
+// noteRefusals stores what the client refuses now, where that has changed.
+func (p *peer) noteRefusals() {
+	var refusals []kind.Refusal
+	for _, r := range p.stream.Refusals() {
+		refusal := kind.Refusal{Type: r.Type.String(), Name: r.Name, Version: r.Version, Message: r.Message, Time: kind.Time{Time: now()}}
+		same := func(old kind.Refusal) bool {
+			old.Time = refusal.Time
+			return old == refusal
+		}
+		if i := slices.IndexFunc(p.refusals, same); i >= 0 {
+			refusal = p.refusals[i]
+		}
+		refusals = append(refusals, refusal)
+	}
+	if !slices.Equal(refusals, p.refusals) {
+		p.refusals = refusals
+		p.server.insights.note(p.key, refused(refusals))
+	}
+}
+
+// Closed implements xds.Peer.
+func (p *peer) Closed(err error) {
+	p.detach()
+	p.server.insights.note(p.key, disconnected(p.id, now()))
+	if err != nil && status.Code(err) != codes.Unavailable {
+		p.server.Log.Warn("a proxy's stream ended", "proxy", p.key, "error", status.Convert(err).Message())
+	}
+}
+
+// serveWithoutAgent stores that a proxy serves, whose listeners need no secret and whom no agent speaks
+// for. An inbound that needs one is not known to serve by an ACK.
+func (s *Server) serveWithoutAgent(key graph.ProxyKey) {
+	proxy, ok := s.Hub.Proxy(key)
+	if !ok || proxy.Identity != nil || s.session(key) != nil {
+		return
+	}
+	dataplane, ok := s.Hub.Dataplane(key)
+	if !ok {
+		return
+	}
+	accepted := func(before kind.DataplaneServing) kind.DataplaneServing {
+		if before.Run != "" && !before.Draining {
+			return before // an agent's, which is on its way back
+		}
+		return acknowledged(before, &dataplane.Spec.Networking)
+	}
+	if err := s.storeServing(context.Background(), key, accepted); err != nil {
+		s.Log.Warn("storing what a proxy serves failed", "proxy", key, "error", err)
+	}
+}
+
+// storeServing changes what is stored of a proxy's serving; it asks the store only if memory says that
+// something changes.
+func (s *Server) storeServing(ctx context.Context, key graph.ProxyKey, next func(kind.DataplaneServing) kind.DataplaneServing) error {
+	if known, ok := s.Hub.Serving(key); ok && equalServing(next(known.Spec), known.Spec) {
+		return nil
+	}
+	return admit.Modify(ctx, s.Writer, kind.DataplaneServings, key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneServing]) bool {
+		after := next(o.Spec)
+		if equalServing(after, o.Spec) {
+			return false
+		}
+		o.Spec = after
+		return true
+	})
+}
