@@ -92,7 +92,7 @@ func (s *session) part(t Type, old place, j int) {
 		case named:
 			sub.miss(e.name)
 		}
-		if now == nil && removable(t) && (named || sub.wildcard) && e.born <= sub.position {
+		if now == nil && removable(t) && (named || sub.wildcard) && sub.position > 0 {
 			sub.gone = append(sub.gone, e.name)
 		}
 	}

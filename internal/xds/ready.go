@@ -100,10 +100,11 @@ func (s *session) changed(t Type, i int, f *Feed) []*Resource {
 	return changed
 }
 
-// drop handles an entry whose resource has gone.
+// drop handles an entry whose resource has gone. A client that never heard of the name is told too, where
+// it came and went between two positions: that is harmless.
 func (s *session) drop(t Type, i int, e *entry) {
 	sub := &s.subs[t]
-	known := sub.wants(i, e) && e.born <= sub.position
+	known := sub.wants(i, e) && sub.position > 0
 	sub.orphan(i, e)
 	if _, other := s.find(t, e.name); known && removable(t) && other == nil {
 		sub.gone = append(sub.gone, e.name)

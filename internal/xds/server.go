@@ -73,9 +73,9 @@ func (s *Server) DeltaAggregatedResources(transport discovery.AggregatedDiscover
 		return err
 	}
 	s.add(stream)
-	defer s.remove(stream)
 	first.Node = nil // up to 50 KB, which Envoy sends once
 	err = stream.serve(first, s.config.Log)
+	s.remove(stream)
 	if errors.Is(err, io.EOF) || status.Code(err) == codes.Canceled {
 		err = nil
 	}

@@ -45,6 +45,10 @@ func (s *Server) WaitSettled(ctx context.Context, revision uint64) (Settlement, 
 			for _, stream := range streams {
 				stream.forget(done)
 			}
+			close(done)
+			for f := range done { // told in the same moment
+				result.count(f)
+			}
 			return result, ctx.Err()
 		}
 	}

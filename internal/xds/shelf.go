@@ -19,11 +19,9 @@ type entry struct {
 	// id is small, and no other entry of the shelf has it: streams keep bit sets of ids.
 	id       uint32
 	resource *Resource // nil: removed
-	// born is when the name came; a stream that has not been there yet never heard of it.
-	born    uint64
-	changed uint64
-	newer   *entry
-	older   *entry
+	changed  uint64    // the revision
+	newer    *entry
+	older    *entry
 }
 
 // minSweep is the number of removed entries that is never worth looking at the followers for.
@@ -36,7 +34,7 @@ func (s *shelf) put(revision uint64, name string, r *Resource) bool {
 	case e == nil && r == nil:
 		return false
 	case e == nil:
-		e = s.add(revision, name)
+		e = s.add(name)
 	case r == nil && e.resource == nil:
 		return false
 	case r != nil && e.resource != nil && r.Version == e.resource.Version:
@@ -56,8 +54,8 @@ func (s *shelf) put(revision uint64, name string, r *Resource) bool {
 	return true
 }
 
-func (s *shelf) add(revision uint64, name string) *entry {
-	e := &entry{name: name, born: revision}
+func (s *shelf) add(name string) *entry {
+	e := &entry{name: name}
 	if n := len(s.free); n > 0 {
 		e.id = s.free[n-1]
 		s.free = s.free[:n-1]

@@ -1,0 +1,348 @@
+package xds
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+)
+
+// room is a server on a real connection, with one feed that every stream follows.
+type room struct {
+	catalog *Catalog
+	feed    *Feed
+	server  *Server
+	address string
+	creds   credentials.TransportCredentials
+	events  chan string
+}
+
+func newRoom(t *testing.T) *room {
+	web := httptest.NewUnstartedServer(nil) // for its certificate
+	web.StartTLS()
+	t.Cleanup(web.Close)
+	roots := x509.NewCertPool()
+	roots.AddCert(web.Certificate())
+	r := &room{
+		catalog: NewCatalog(),
+		creds:   credentials.NewTLS(&tls.Config{RootCAs: roots, ServerName: "example.com"}),
+		events:  make(chan string, 1000),
+	}
+	r.feed = r.catalog.NewFeed()
+	r.server = NewServer(Config{Catalog: r.catalog, Accept: r.accept, Log: slog.New(slog.DiscardHandler)})
+	gs := grpc.NewServer(ServerOptions(credentials.NewServerTLSFromCert(&web.TLS.Certificates[0]))...)
+	discovery.RegisterAggregatedDiscoveryServiceServer(gs, r.server)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.address = listener.Addr().String()
+	go func() { _ = gs.Serve(listener) }()
+	t.Cleanup(gs.Stop)
+	return r
+}
+
+func (r *room) accept(_ context.Context, node *corev3.Node, stream *Stream) (Peer, error) {
+	switch node.Id {
+	case "stranger":
+		return nil, errors.New("token is for another mesh")
+	case "panic":
+		panic("a bug")
+	}
+	stream.SetFeeds(r.feed)
+	return &witness{node.Id, r.events}, nil
+}
+
+// witness writes down what it is told.
+type witness struct {
+	node   string
+	events chan string
+}
+
+func (w *witness) Acked(t Type)      { w.events <- fmt.Sprintf("%s acked %s", w.node, t) }
+func (w *witness) Refused(r Refusal) { w.events <- fmt.Sprintf("%s refused %s", w.node, r.Name) }
+func (w *witness) Closed(err error)  { w.events <- fmt.Sprintf("%s closed: %v", w.node, err) }
+
+func (r *room) expect(t *testing.T, want string) {
+	t.Helper()
+	select {
+	case got := <-r.events:
+		if got != want {
+			t.Fatalf("event %q, want %q", got, want)
+		}
+	case <-t.Context().Done():
+		t.Fatalf("no event %q", want)
+	}
+}
+
+type client struct {
+	discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
+	t     *testing.T
+	close context.CancelFunc
+}
+
+func (r *room) dial(t *testing.T) discovery.AggregatedDiscoveryServiceClient {
+	conn, err := grpc.NewClient(r.address, grpc.WithTransportCredentials(r.creds))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return discovery.NewAggregatedDiscoveryServiceClient(conn)
+}
+
+func (r *room) connect(t *testing.T, node string) *client {
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	stream, err := r.dial(t).DeltaAggregatedResources(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &client{stream, t, cancel}
+	c.say(&discovery.DeltaDiscoveryRequest{Node: &corev3.Node{Id: node}, TypeUrl: Cluster.URL()})
+	return c
+}
+
+func (c *client) say(request *discovery.DeltaDiscoveryRequest) {
+	c.t.Helper()
+	if err := c.Send(request); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *client) ack(response *discovery.DeltaDiscoveryResponse) {
+	c.t.Helper()
+	c.say(&discovery.DeltaDiscoveryRequest{TypeUrl: response.TypeUrl, ResponseNonce: response.Nonce})
+}
+
+// hear answers the next response; want is "name@version ...".
+func (c *client) hear(want string) *discovery.DeltaDiscoveryResponse {
+	c.t.Helper()
+	response, err := c.Recv()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var got []string
+	for _, r := range response.Resources {
+		got = append(got, r.Name+"@"+r.Version)
+	}
+	if strings.Join(got, " ") != want {
+		c.t.Fatalf("got %q, want %q", got, want)
+	}
+	return response
+}
+
+func TestServerSendsChangesAndReportsAnswers(t *testing.T) {
+	r := newRoom(t)
+	r.feed.Commit([]*Resource{fake(Cluster, "a", "1")}, nil)
+	c := r.connect(t, "web")
+	c.ack(c.hear("a@1"))
+	r.expect(t, "web acked cluster")
+
+	r.feed.Commit([]*Resource{fake(Cluster, "a", "2")}, nil)
+	response := c.hear("a@2")
+	c.say(&discovery.DeltaDiscoveryRequest{
+		TypeUrl: response.TypeUrl, ResponseNonce: response.Nonce,
+		ErrorDetail: &rpcstatus.Status{Message: "no"},
+	})
+	r.expect(t, "web refused a")
+	if got := r.server.Streams()[0].Refusals(); len(got) != 1 || got[0].Message != "no" || got[0].Version != "2" {
+		t.Errorf("the stream's refusals are %+v", got)
+	}
+	c.close()
+	r.expect(t, "web closed: <nil>")
+}
+
+func TestServerRefusesWithAReason(t *testing.T) {
+	clusters := Cluster.URL()
+	tests := []struct {
+		name  string
+		first *discovery.DeltaDiscoveryRequest
+		then  *discovery.DeltaDiscoveryRequest
+		code  codes.Code
+		text  string
+	}{
+		{"no node", &discovery.DeltaDiscoveryRequest{TypeUrl: clusters}, nil, codes.InvalidArgument, "node.id"},
+		{"not accepted", &discovery.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "stranger"}, TypeUrl: clusters}, nil, codes.PermissionDenied, "another mesh"},
+		{"a bug on accepting", &discovery.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "panic"}, TypeUrl: clusters}, nil, codes.Internal, "log"},
+		{"unknown type", &discovery.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "a"}, TypeUrl: "x"}, nil, codes.InvalidArgument, `type_url "x"`},
+		{"second node", &discovery.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "a"}, TypeUrl: clusters},
+			&discovery.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "b"}, TypeUrl: clusters}, codes.InvalidArgument, "node changed"},
+		{"endless name", &discovery.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "a"}, TypeUrl: clusters,
+			ResourceNamesSubscribe: []string{strings.Repeat("x", maxName+1)}}, nil, codes.InvalidArgument, "longer than"},
+	}
+	r := newRoom(t)
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			stream, err := r.dial(t).DeltaAggregatedResources(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = stream.Send(test.first) // the answer tells
+			if test.then != nil {
+				_ = stream.Send(test.then)
+			}
+			for err == nil {
+				_, err = stream.Recv()
+			}
+			if status.Code(err) != test.code || !strings.Contains(err.Error(), test.text) {
+				t.Errorf("ended with %v, want %v and %q", err, test.code, test.text)
+			}
+		})
+	}
+	t.Run("state of the world", func(t *testing.T) {
+		stream, err := r.dial(t).StreamAggregatedResources(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = stream.Recv(); status.Code(err) != codes.Unimplemented || !strings.Contains(err.Error(), "DELTA_GRPC") {
+			t.Errorf("ended with %v, want Unimplemented and what to set", err)
+		}
+	})
+}
+
+func TestCloseEndsTheStreamWithItsReason(t *testing.T) {
+	r := newRoom(t)
+	c := r.connect(t, "web")
+	c.hear("")
+	r.server.Streams()[0].Close(status.Error(codes.PermissionDenied, "the Dataplane is gone"))
+	if _, err := c.Recv(); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("the client sees %v", err)
+	}
+}
+
+func TestWaitSettled(t *testing.T) {
+	r := newRoom(t)
+	fast, refusing, leaving, slow := r.connect(t, "fast"), r.connect(t, "refusing"), r.connect(t, "leaving"), r.connect(t, "slow")
+	clients := []*client{fast, refusing, leaving, slow}
+	for _, c := range clients {
+		c.ack(c.hear(""))
+	}
+	revision := r.feed.Commit([]*Resource{fake(Cluster, "a", "1")}, nil)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	result := make(chan Settlement)
+	go func() {
+		s, _ := r.server.WaitSettled(ctx, revision)
+		result <- s
+	}()
+	r.awaited(t)
+	fast.ack(fast.hear("a@1"))
+	response := refusing.hear("a@1")
+	refusing.say(&discovery.DeltaDiscoveryRequest{
+		TypeUrl: response.TypeUrl, ResponseNonce: response.Nonce, ErrorDetail: &rpcstatus.Status{Message: "no"}})
+	leaving.hear("a@1")
+	leaving.close()
+	slow.hear("a@1")
+	for seen := 0; seen < 7; seen++ { // four first answers, and what three of the streams did
+		<-r.events
+	}
+	cancel()
+	if got, want := <-result, (Settlement{Settled: 2, Refusing: 1, Lost: 1, Behind: 1}); got != want {
+		t.Errorf("settled %+v, want %+v", got, want)
+	}
+}
+
+// awaited returns once someone waits for every stream.
+func (r *room) awaited(t *testing.T) {
+	for _, stream := range r.server.Streams() {
+		for waits := 0; waits == 0 && t.Context().Err() == nil; runtime.Gosched() {
+			stream.mu.Lock()
+			waits = len(stream.waits)
+			stream.mu.Unlock()
+		}
+	}
+}
+
+// TestManyStreamsUnderChanges is for the race detector, and for what a stream must have in the end.
+func TestManyStreamsUnderChanges(t *testing.T) {
+	const streams, changes = 20, 50
+	r := newRoom(t)
+	go func() {
+		for range r.events {
+		}
+	}()
+	var wg sync.WaitGroup
+	for i := range streams {
+		c := r.connect(t, fmt.Sprint("proxy-", i))
+		wg.Go(func() { c.until(fmt.Sprint(changes)) })
+	}
+	for i := range changes {
+		r.feed.Commit([]*Resource{fake(Cluster, "a", fmt.Sprint(i+1)), fake(Cluster, fmt.Sprint("b", i%7), fmt.Sprint(i))}, nil)
+	}
+	wg.Wait()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if s, err := r.server.WaitSettled(ctx, r.catalog.Revision()); err != nil || s.Settled != streams {
+		t.Errorf("settled %+v, %v", s, err)
+	}
+}
+
+// until takes responses until the cluster a has this version.
+func (c *client) until(version string) {
+	for {
+		response, err := c.Recv()
+		if err != nil {
+			c.t.Errorf("before version %s: %v", version, err)
+			return
+		}
+		_ = c.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: response.TypeUrl, ResponseNonce: response.Nonce})
+		for _, resource := range response.Resources {
+			if resource.Name == "a" && resource.Version == version {
+				return
+			}
+		}
+	}
+}
+
+func TestStreamsInOnePositionShareBytes(t *testing.T) {
+	catalog := NewCatalog()
+	feed := catalog.NewFeed()
+	feed.Commit([]*Resource{fake(Cluster, "a", "1"), fake(Cluster, "b", "1")}, nil)
+	var first *response
+	for range 3 {
+		s := newSession(catalog, func() {})
+		s.follow([]*Feed{feed})
+		if _, err := s.step(&discovery.DeltaDiscoveryRequest{TypeUrl: Cluster.URL()}); err != nil {
+			t.Fatal(err)
+		}
+		sent := s.ready()
+		if first == nil {
+			first = sent[0]
+		}
+		if len(sent) != 1 || sent[0] != first {
+			t.Fatal("a second stream encoded for itself what the first one has sent")
+		}
+	}
+}
+
+// TestRemovedNamesAreForgotten: a feed whose names come and go does not grow.
+func TestRemovedNamesAreForgotten(t *testing.T) {
+	catalog := NewCatalog()
+	feed := catalog.NewFeed()
+	s := newSession(catalog, func() {})
+	s.follow([]*Feed{feed})
+	for i := range 10 * minSweep {
+		feed.Commit([]*Resource{fake(Route, fmt.Sprint("r", i), "1")}, []Key{{Route, fmt.Sprint("r", i-1)}})
+		s.ready()
+	}
+	if n := len(feed.shelves[Route].byID); n > 3*minSweep {
+		t.Errorf("%d ids for one route", n)
+	}
+}
