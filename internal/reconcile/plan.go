@@ -150,7 +150,11 @@ func (p *Plan) service(r *table.Reader, key graph.ServiceKey, now time.Time) (st
 		status.TLS.Status = "Ready"
 	}
 	if len(status.VIPs) == 0 {
-		status.VIPs = []kind.VIP{{IP: p.freeVIP(r, key).String()}}
+		if vip, ok := p.freeVIP(r, key); ok {
+			status.VIPs = []kind.VIP{{IP: vip.String()}}
+		} else {
+			status.Conditions = append(status.Conditions, p.rangeIsFull())
+		}
 	}
 	if service.Label(kind.ManagedBy) == kind.GeneratedBy && f.count.Total == 0 {
 		status.Abandoned = cmp.Or(old.Abandoned, &kind.Time{Time: now})
@@ -184,18 +188,27 @@ func withIdentities(service *resource.Object[kind.MeshService], f facts) (*resou
 }
 
 // freeVIP begins at a place that depends on the name alone, so that a service mostly has the same
-// address in every world that is built from the same resources.
-func (p *Plan) freeVIP(r *table.Reader, key graph.ServiceKey) netip.Addr {
+// address in every world that is built from the same resources. It is false where the range is full.
+func (p *Plan) freeVIP(r *table.Reader, key graph.ServiceKey) (netip.Addr, bool) {
 	base := binary.BigEndian.Uint32(p.ServiceCIDR.Masked().Addr().AsSlice())
-	size := uint32(1) << (32 - p.ServiceCIDR.Bits())
+	usable := uint32(1)<<(32-p.ServiceCIDR.Bits()) - 2 // neither the network's address nor the last one
 	h := fnv.New32a()
 	fmt.Fprintf(h, "%s/%s", key.Mesh, key.Name)
-	for i := h.Sum32(); ; i++ {
+	start := h.Sum32() % usable
+	for i := range usable {
 		var raw [4]byte
-		binary.BigEndian.PutUint32(raw[:], base+1+i%(size-2)) // neither the network's address nor the last one
+		binary.BigEndian.PutUint32(raw[:], base+1+(start+i)%usable)
 		if addr := netip.AddrFrom4(raw); len(p.State.VIPOwners.List(r, addr.String())) == 0 {
-			return addr
+			return addr, true
 		}
+	}
+	return netip.Addr{}, false
+}
+
+func (p *Plan) rangeIsFull() kind.Condition {
+	return kind.Condition{
+		Type: "VIPAssigned", Status: "False", Reason: "RangeIsFull",
+		Message: fmt.Sprintf("%s has no free address; set KUMA_IPAM_MESH_SERVICE_CIDR to a larger range", p.ServiceCIDR),
 	}
 }
 

@@ -134,7 +134,7 @@ func (rc *Reconciler) observeRemoved(key resource.Key, now time.Time) {
 		rc.ask(Unit{kind.MeshServices.Name, key.Mesh, service}, now.Add(calmly))
 	case kind.MeshServiceStatuses.Name:
 		rc.ask(Unit{kind.MeshServices.Name, key.Mesh, key.Name}, now.Add(soon))
-	case kind.Secrets.Name, kind.MeshTrusts.Name, kind.MeshIdentityStatuses.Name:
+	case kind.Secrets.Name, kind.MeshTrusts.Name:
 		rc.askIdentities(key.Mesh, now)
 	}
 }

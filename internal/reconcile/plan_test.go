@@ -1,0 +1,272 @@
+package reconcile
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"weft/internal/graph"
+	"weft/internal/identity"
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// world is a store that does at once what plans say, and a clock that tests set.
+type world struct {
+	t    *testing.T
+	plan *Plan
+	now  time.Time
+}
+
+func newWorld(t *testing.T, cidr string) *world {
+	state := graph.NewState("east")
+	return &world{t, NewPlan(state, netip.MustParsePrefix(cidr)), time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)}
+}
+
+func (w *world) put(objects ...resource.Any) {
+	w.plan.State.DB.Commit(func(tx *table.Tx) {
+		for _, o := range objects {
+			if w.plan.State.Holds(o.Key().Kind) {
+				w.plan.State.Put(tx, o)
+			}
+		}
+	})
+}
+
+func (w *world) remove(key resource.Key) {
+	w.plan.State.DB.Commit(func(tx *table.Tx) { w.plan.State.Remove(tx, key) })
+}
+
+func (w *world) reader() *table.Reader { return table.Eval(w.plan.State.DB.Snapshot()) }
+
+// reconcile does what the plan says about a unit, and answers when to ask again.
+func (w *world) reconcile(kind, name string) time.Time {
+	steps, again := w.plan.For(w.reader(), Unit{kind, "default", name}, w.now)
+	for _, step := range steps {
+		switch {
+		case step.Put != nil:
+			w.put(step.Put)
+		case step.Delete != nil:
+			w.remove(*step.Delete)
+		default:
+			certificate, key, err := identity.NewCA(w.now, step.NewCA.TrustDomain)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			w.put(w.secret(step.NewCA.Secret.Name, string(certificate)+string(key)))
+		}
+	}
+	return again
+}
+
+func (w *world) secret(name, data string) resource.Any {
+	return kind.Secrets.Make("default", name, kind.Secret{Data: []byte(data)})
+}
+
+func (w *world) dataplane(name, address, tag string) resource.Any {
+	return kind.Dataplanes.Make("default", name, kind.Dataplane{Networking: kind.Networking{
+		Address: address,
+		Inbound: []kind.Inbound{{Port: 8080, Name: "api", Protocol: kind.HTTP, Tags: map[string]string{kind.ServiceTag: tag}}},
+	}})
+}
+
+func (w *world) serves(name, address string) resource.Any {
+	return kind.DataplaneServings.Make("default", name, kind.DataplaneServing{
+		Inbounds: []kind.ServedInbound{{Inbound: kind.Inbound{Address: address, Port: 8080}}},
+	})
+}
+
+func (w *world) service(name string) (*kind.MeshService, *kind.MeshServiceStatus) {
+	var spec *kind.MeshService
+	var status *kind.MeshServiceStatus
+	if o, ok := w.plan.State.Services.Find(w.reader(), "default", name); ok {
+		spec = &o.Spec
+	}
+	if o, ok := w.plan.State.ServiceStatuses.Find(w.reader(), "default", name); ok {
+		status = &o.Spec
+	}
+	return spec, status
+}
+
+func TestATagMakesAServiceThatGoesAfterItsLastDataplane(t *testing.T) {
+	w := newWorld(t, "241.0.0.0/8")
+	w.put(w.dataplane("web-1", "10.0.0.1", "web"))
+	w.reconcile(TagUnit, "web")
+	w.reconcile("MeshService", "web")
+	spec, status := w.service("web")
+	if spec == nil || len(spec.Ports) != 1 || spec.Ports[0].Port != 8080 || spec.Ports[0].AppProtocol != kind.HTTP {
+		t.Fatalf("generated service is %+v, want port 8080 of http", spec)
+	}
+	if status == nil || len(status.VIPs) != 1 {
+		t.Fatalf("generated service has status %+v, want a virtual IP", status)
+	}
+	w.remove(kind.Dataplanes.Key("default", "web-1"))
+	again := w.reconcile("MeshService", "web")
+	if want := w.now.Add(Grace); !again.Equal(want) {
+		t.Fatalf("asks again at %v, want %v", again, want)
+	}
+	w.now = again.Add(-time.Second)
+	w.reconcile("MeshService", "web")
+	if spec, _ := w.service("web"); spec == nil {
+		t.Fatal("the service went before its time")
+	}
+	w.now = again
+	w.reconcile("MeshService", "web")
+	if spec, _ := w.service("web"); spec != nil {
+		t.Fatal("the service outlives its last Dataplane")
+	}
+}
+
+func TestAWrittenServiceIsNotReplaced(t *testing.T) {
+	w := newWorld(t, "241.0.0.0/8")
+	written := kind.MeshServices.Make("default", "mine", kind.MeshService{
+		Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: "web"}},
+		Ports:    []kind.ServicePort{{Port: 80}},
+	})
+	w.put(w.dataplane("web-1", "10.0.0.1", "web"), written)
+	w.reconcile(TagUnit, "web")
+	if spec, _ := w.service("web"); spec != nil {
+		t.Errorf("a service was made for a tag that a written service selects: %+v", spec)
+	}
+}
+
+func TestVirtualIPsAreKeptAndNeverShared(t *testing.T) {
+	w := newWorld(t, "241.0.0.0/29") // six addresses
+	taken := map[string]string{}
+	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+		w.put(kind.MeshServices.Make("default", name, kind.MeshService{Ports: []kind.ServicePort{{Port: 80}}}))
+		w.reconcile("MeshService", name)
+		_, status := w.service(name)
+		ip := status.VIPs[0].IP
+		if other, shared := taken[ip]; shared {
+			t.Errorf("%s and %s share %s", name, other, ip)
+		}
+		taken[ip] = name
+	}
+	for ip, name := range taken {
+		w.reconcile("MeshService", name)
+		if _, status := w.service(name); status.VIPs[0].IP != ip {
+			t.Errorf("%s had %s and has %s now", name, ip, status.VIPs[0].IP)
+		}
+	}
+}
+
+func TestAFullRangeIsSaid(t *testing.T) {
+	w := newWorld(t, "241.0.0.0/30") // two addresses
+	for _, name := range []string{"a", "b", "c"} {
+		w.put(kind.MeshServices.Make("default", name, kind.MeshService{Ports: []kind.ServicePort{{Port: 80}}}))
+		w.reconcile("MeshService", name)
+	}
+	_, status := w.service("c")
+	if len(status.VIPs) != 0 || len(status.Conditions) != 1 || !strings.Contains(status.Conditions[0].Message, "KUMA_IPAM_MESH_SERVICE_CIDR") {
+		t.Errorf("the third service of a range of two has status %+v, want a condition that names the setting", status)
+	}
+}
+
+func TestAMeshIdentityGetsItsCAAndTrust(t *testing.T) {
+	w := newWorld(t, "241.0.0.0/8")
+	w.put(kind.MeshIdentities.Make("default", "id", kind.MeshIdentity{Provider: kind.IdentityProvider{Type: "Bundled"}}))
+	w.reconcile("MeshIdentity", "id")
+	w.reconcile("MeshIdentity", "id")
+	trust, ok := w.plan.State.Trusts.Find(w.reader(), "default", "id")
+	if !ok || trust.Spec.TrustDomain != "default.east.mesh.local" || len(trust.Spec.CABundles) != 1 {
+		t.Fatalf("MeshTrust is %+v, want one root of default.east.mesh.local", trust)
+	}
+	w.remove(kind.Secrets.Key("default", identity.CASecretName("id")))
+	w.reconcile("MeshIdentity", "id")
+	w.reconcile("MeshIdentity", "id")
+	trust, _ = w.plan.State.Trusts.Find(w.reader(), "default", "id")
+	if len(trust.Spec.CABundles) != 2 {
+		t.Errorf("after a new CA there are %d roots, want the old one and the new one", len(trust.Spec.CABundles))
+	}
+}
+
+func TestAMissingCASecretIsAConditionThatNamesIt(t *testing.T) {
+	w := newWorld(t, "241.0.0.0/8")
+	ref := func(name string) *kind.DataSource {
+		return &kind.DataSource{Type: "Secret", SecretRef: &kind.SecretRef{Kind: "Secret", Name: name}}
+	}
+	w.put(kind.MeshIdentities.Make("default", "id", kind.MeshIdentity{Provider: kind.IdentityProvider{
+		Type: "Bundled", Bundled: &kind.BundledProvider{CA: &kind.ProvidedCA{Certificate: ref("my-cert"), PrivateKey: ref("my-key")}},
+	}}))
+	steps, _ := w.plan.For(w.reader(), Unit{"MeshIdentity", "default", "id"}, w.now)
+	if len(steps) != 1 {
+		t.Fatalf("%d steps, want the status alone", len(steps))
+	}
+	condition := steps[0].Put.(*resource.Object[kind.MeshIdentityStatus]).Spec.Conditions[0]
+	if condition.Status != "False" || !strings.Contains(condition.Message, `"my-cert"`) {
+		t.Errorf("condition is %+v, want one that names the Secret", condition)
+	}
+}
+
+func TestFormerEndpointsGoWhenTheNewOnesServeOrInTime(t *testing.T) {
+	selecting := func(name string) resource.Any {
+		return kind.MeshServices.Make("default", "web", kind.MeshService{
+			Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: name}},
+			Ports:    []kind.ServicePort{{Port: 8080}},
+		})
+	}
+	begin := func(t *testing.T, successors ...string) (*world, func() bool) {
+		w := newWorld(t, "241.0.0.0/8")
+		w.put(selecting("green"), w.dataplane("blue-1", "10.0.0.1", "blue"), w.serves("blue-1", "10.0.0.1"))
+		for _, address := range successors {
+			w.put(w.dataplane("green-"+address[len(address)-1:], address, "green"))
+		}
+		destination := graph.DestinationKey{Mesh: "default", Zone: "east", Service: "web", Port: 8080}
+		former := []graph.Endpoint{{Address: "10.0.0.1", Port: 8080, Proxy: graph.ProxyKey{Mesh: "default", Name: "blue-1"}}}
+		w.put(w.plan.State.Hold(w.reader(), destination, former, w.now))
+		return w, func() bool {
+			endpoints := w.plan.State.Endpoints.Get(w.reader(), destination).Endpoints
+			for _, e := range endpoints {
+				if e.Address == "10.0.0.1" {
+					return true
+				}
+			}
+			return false
+		}
+	}
+	t.Run("all new members serve", func(t *testing.T) {
+		w, held := begin(t, "10.0.0.2")
+		w.reconcile("HeldEndpoints", "web-8080")
+		if !held() {
+			t.Fatal("nothing serves, and the former endpoint is gone")
+		}
+		w.put(w.serves("green-2", "10.0.0.2"))
+		w.reconcile("HeldEndpoints", "web-8080")
+		if held() {
+			t.Error("all new members serve, and the former endpoint is still there")
+		}
+	})
+	t.Run("ten seconds after the first of them", func(t *testing.T) {
+		w, held := begin(t, "10.0.0.2", "10.0.0.3")
+		w.put(w.serves("green-2", "10.0.0.2"))
+		again := w.reconcile("HeldEndpoints", "web-8080")
+		if !held() || !again.Equal(w.now.Add(10*time.Second)) {
+			t.Fatalf("held is %v, asks again at %v; want held for ten seconds more", held(), again)
+		}
+		w.now = again
+		w.reconcile("HeldEndpoints", "web-8080")
+		if held() {
+			t.Error("held for longer than ten seconds after the first new member")
+		}
+	})
+	t.Run("five minutes", func(t *testing.T) {
+		w, held := begin(t)
+		w.now = w.reconcile("HeldEndpoints", "web-8080")
+		w.reconcile("HeldEndpoints", "web-8080")
+		if held() {
+			t.Error("held for longer than five minutes")
+		}
+	})
+	t.Run("at once when its probe fails", func(t *testing.T) {
+		w, held := begin(t, "10.0.0.2")
+		sick := w.serves("blue-1", "10.0.0.1").(*resource.Object[kind.DataplaneServing])
+		sick.Spec.Inbounds[0].Unhealthy = true
+		w.put(sick)
+		if held() {
+			t.Error("a former endpoint whose application is dead is still published")
+		}
+	})
+}
