@@ -31,12 +31,15 @@ var envelopeFields = []string{"type", "mesh", "name", "labels", "spec", "status"
 //
 // A written `status` is ignored: only the control plane writes it.
 func Parse(doc []byte, kinds Lookup) (Any, error) {
-	raw, err := yaml.YAMLToJSON(doc)
+	if several(doc) {
+		return nil, Errorf(Invalid, "there are several documents, want one resource")
+	}
+	raw, err := yaml.YAMLToJSONStrict(doc)
 	if err != nil {
 		return nil, Errorf(Invalid, "not YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
 	}
 	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &fields); err != nil {
+	if err := json.Unmarshal(raw, &fields); err != nil || fields == nil {
 		return nil, Errorf(Invalid, "a resource is a mapping with `type` and `name`")
 	}
 	if _, ok := fields["apiVersion"]; ok {
@@ -47,16 +50,31 @@ func Parse(doc []byte, kinds Lookup) (Any, error) {
 	return fromUniversal(fields, kinds)
 }
 
+// several says whether something follows the end of the first document, which the YAML reader would
+// leave out without a word.
+func several(doc []byte) bool {
+	documents, empty := 0, true
+	for line := range bytes.Lines(doc) {
+		line = bytes.TrimRight(line, " \t\r\n")
+		switch {
+		case bytes.Equal(line, []byte("---")):
+			empty = true
+		case empty && len(line) > 0 && !bytes.HasPrefix(bytes.TrimSpace(line), []byte("#")):
+			documents, empty = documents+1, false
+		}
+	}
+	return documents > 1
+}
+
+// fromKubernetes answers the fields of the Universal form.
 func fromKubernetes(fields map[string]json.RawMessage) (map[string]json.RawMessage, error) {
 	var head struct {
 		APIVersion string `json:"apiVersion"`
 		Kind       string `json:"kind"`
 		Metadata   struct {
-			Name      string            `json:"name"`
-			Namespace string            `json:"namespace"`
-			Labels    map[string]string `json:"labels"`
+			Name   json.RawMessage `json:"name"`
+			Labels json.RawMessage `json:"labels"`
 		} `json:"metadata"`
-		Mesh string `json:"mesh"`
 	}
 	raw, _ := json.Marshal(fields)
 	if err := json.Unmarshal(raw, &head); err != nil {
@@ -65,82 +83,122 @@ func fromKubernetes(fields map[string]json.RawMessage) (map[string]json.RawMessa
 	if head.APIVersion != APIVersion {
 		return nil, Errorf(Invalid, "apiVersion is %q, want %q", head.APIVersion, APIVersion)
 	}
-	out := map[string]json.RawMessage{}
-	put := func(name string, value any) { out[name], _ = json.Marshal(value) }
-	put("type", head.Kind)
-	put("name", head.Metadata.Name)
-	mesh := head.Metadata.Labels[MeshLabel]
-	if mesh == "" {
-		mesh = head.Mesh
-	}
-	if mesh != "" {
-		put("mesh", mesh)
-	}
-	if len(head.Metadata.Labels) > 0 {
-		put("labels", head.Metadata.Labels)
-	}
-	for name, value := range fields {
-		switch name {
-		case "apiVersion", "kind", "metadata", "mesh":
-		default:
-			out[name] = value
+	var problems Problems
+	for _, name := range []string{"type", "name", "labels"} {
+		if _, ok := fields[name]; ok {
+			problems.Add(name, "does not go with apiVersion; write `kind` and `metadata`, or leave apiVersion out")
 		}
+	}
+	if len(problems) > 0 {
+		return nil, &Error{Code: Invalid, Detail: "the resource mixes two forms", Problems: problems}
+	}
+	out := maps.Clone(fields)
+	for _, name := range []string{"apiVersion", "kind", "metadata"} {
+		delete(out, name)
+	}
+	out["type"], _ = json.Marshal(head.Kind)
+	if head.Metadata.Name != nil {
+		out["name"] = head.Metadata.Name
+	}
+	if head.Metadata.Labels != nil {
+		out["labels"] = head.Metadata.Labels
 	}
 	return out, nil
 }
 
-func fromUniversal(fields map[string]json.RawMessage, kinds Lookup) (Any, error) {
-	var head struct {
-		Type   string            `json:"type"`
-		Mesh   string            `json:"mesh"`
-		Name   string            `json:"name"`
-		Labels map[string]string `json:"labels"`
-	}
-	raw, _ := json.Marshal(fields)
-	if err := json.Unmarshal(raw, &head); err != nil {
-		return nil, decodeError(err)
-	}
-	if head.Type == "" {
-		return nil, &Error{Code: Invalid, Detail: "the resource has no type", Problems: Problems{{"type", "is required, for example `type: Mesh`"}}}
-	}
-	d := kinds(head.Type)
-	if d == nil || d.Describe().Hidden {
-		return nil, &Error{Code: Invalid, Detail: "unknown type", Problems: Problems{{"type", fmt.Sprintf("%q is not a type of this control plane; `GET /_resources` lists them", head.Type)}}}
-	}
-	spec := map[string]json.RawMessage{}
-	if s, ok := fields["spec"]; ok && !isNull(s) {
-		if err := json.Unmarshal(s, &spec); err != nil {
-			return nil, &Error{Code: Invalid, Detail: describe(head.Type, head.Mesh, head.Name) + " is invalid", Problems: Problems{{"spec", "must be a mapping"}}}
+// header is what stands beside a spec in the Universal form.
+type header struct {
+	Type   string
+	Mesh   string
+	Name   string
+	Labels map[string]string
+}
+
+func readHeader(fields map[string]json.RawMessage, problems *Problems) header {
+	var h header
+	c := checker{problems: problems}
+	for _, field := range []struct {
+		name string
+		into any
+	}{{"type", &h.Type}, {"mesh", &h.Mesh}, {"name", &h.Name}, {"labels", &h.Labels}} {
+		raw, ok := fields[field.name]
+		if !ok {
+			continue
 		}
+		var v any
+		_ = json.Unmarshal(raw, &v) // it was read before
+		c.check(v, reflect.TypeOf(field.into).Elem(), field.name+".", "")
+		_ = json.Unmarshal(raw, field.into) // where it fails there is a problem now
+	}
+	return h
+}
+
+// meta takes the mesh from its label where it is told there.
+func (h *header) meta(problems *Problems) Meta {
+	if mesh, ok := h.Labels[MeshLabel]; ok {
+		if h.Mesh != "" && h.Mesh != mesh {
+			problems.Add("labels["+MeshLabel+"]", "is %q, and `mesh` is %q; leave one out", mesh, h.Mesh)
+		}
+		h.Mesh = mesh
+		delete(h.Labels, MeshLabel)
+	}
+	return Meta{Mesh: h.Mesh, Name: h.Name, Labels: h.Labels}
+}
+
+func fromUniversal(fields map[string]json.RawMessage, kinds Lookup) (Any, error) {
+	var problems Problems
+	head := readHeader(fields, &problems)
+	if len(problems) > 0 {
+		return nil, &Error{Code: Invalid, Detail: "the resource is invalid", Problems: problems}
+	}
+	d, err := described(head.Type, kinds)
+	if err != nil {
+		return nil, err
 	}
 	o := d.New()
-	*o.Envelope() = Meta{Mesh: head.Mesh, Name: head.Name, Labels: head.Labels}
-
-	var problems Problems
-	prefix := "spec."
-	if d.Describe().Flat {
-		prefix = ""
-	}
-	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		switch {
-		case slices.Contains(envelopeFields, name):
-		case d.Describe().Flat:
-			spec[name] = fields[name]
-		default:
-			problems.Add(name, "is not a field of %s; its fields stand under `spec`", head.Type)
-		}
-	}
-	body, _ := json.Marshal(spec)
-	problems = append(problems, decodeSpec(body, o.spec(), prefix, d.Describe().Replaced)...)
+	*o.Envelope() = head.meta(&problems)
+	decodeSpec(specFields(fields, d.Describe(), &problems), o.spec(), d.Describe(), &problems)
 	if len(problems) > 0 {
-		return nil, &Error{Code: Invalid, Detail: describe(head.Type, head.Mesh, head.Name) + " is invalid", Problems: problems}
+		return nil, &Error{Code: Invalid, Detail: o.Key().String() + " is invalid", Problems: problems}
 	}
 	return o, nil
 }
 
-func describe(kind, mesh, name string) string { return Key{kind, mesh, name}.String() }
+func described(kind string, kinds Lookup) (Descriptor, error) {
+	if kind == "" {
+		return nil, &Error{Code: Invalid, Detail: "the resource has no type", Problems: Problems{{"type", "is required, for example `type: Mesh`"}}}
+	}
+	d := kinds(kind)
+	if d == nil || d.Describe().Hidden {
+		return nil, &Error{Code: Invalid, Detail: "unknown type", Problems: Problems{{"type", fmt.Sprintf("%q is not a type of this control plane; `GET /_resources` lists them", kind)}}}
+	}
+	return d, nil
+}
 
-func isNull(raw json.RawMessage) bool { return bytes.Equal(bytes.TrimSpace(raw), []byte("null")) }
+// specFields collects the fields of the spec: those under `spec`, and of flat kinds those beside it.
+func specFields(fields map[string]json.RawMessage, info *Info, problems *Problems) map[string]any {
+	spec := map[string]any{}
+	if raw, ok := fields["spec"]; ok {
+		if err := json.Unmarshal(raw, &spec); err != nil {
+			problems.Add("spec", "must be a mapping")
+		}
+	}
+	if spec == nil { // written as null
+		spec = map[string]any{}
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		switch {
+		case slices.Contains(envelopeFields, name):
+		case info.Flat:
+			var value any
+			_ = json.Unmarshal(fields[name], &value) // it was read before
+			spec[name] = value
+		default:
+			problems.Add(name, "is not a field of %s; its fields stand under `spec`", info.Name)
+		}
+	}
+	return spec
+}
 
 func decodeError(err error) error {
 	var t *json.UnmarshalTypeError
@@ -151,7 +209,16 @@ func decodeError(err error) error {
 }
 
 func typeReason(t *json.UnmarshalTypeError) string {
-	return fmt.Sprintf("is a %s, want %s", t.Value, plainType(t.Type))
+	got := "a " + t.Value
+	switch t.Value {
+	case "object":
+		got = "a mapping"
+	case "array":
+		got = "a list"
+	case "bool":
+		got = "true or false"
+	}
+	return fmt.Sprintf("is %s, want %s", got, plainType(t.Type))
 }
 
 func plainType(t reflect.Type) string {
@@ -167,67 +234,92 @@ func plainType(t reflect.Type) string {
 	case reflect.Pointer:
 		return plainType(t.Elem())
 	}
-	return "a number from the allowed range"
+	return "a whole number, not negative"
 }
 
-func decodeSpec(body []byte, into any, prefix string, replaced map[string]string) Problems {
-	var problems Problems
-	var loose any
-	if err := json.Unmarshal(body, &loose); err != nil {
-		return Problems{{strings.TrimSuffix(prefix, "."), err.Error()}}
+// decodeSpec reads a spec into its Go type.
+func decodeSpec(fields map[string]any, into any, info *Info, problems *Problems) {
+	prefix := "spec."
+	if info.Flat {
+		prefix = ""
 	}
-	unknownFields(loose, reflect.TypeOf(into).Elem(), prefix, "", replaced, &problems)
-	if err := json.Unmarshal(body, into); err != nil {
-		var t *json.UnmarshalTypeError
-		if errors.As(err, &t) {
-			problems.Add(prefix+t.Field, "%s", typeReason(t))
-		} else {
-			problems.Add(strings.TrimSuffix(prefix, "."), "%s", err)
-		}
+	c := checker{replaced: info.Replaced, problems: problems}
+	before := len(*problems)
+	c.check(fields, reflect.TypeOf(into).Elem(), prefix, "")
+	if len(*problems) > before {
+		return
 	}
-	return problems
+	raw, _ := json.Marshal(fields)
+	if err := json.Unmarshal(raw, into); err != nil {
+		problems.Add(strings.TrimSuffix(prefix, "."), "%s", err)
+	}
+}
+
+// checker walks a decoded document beside the Go type that it is for, and finds every field that is
+// unknown and every value of another type.
+type checker struct {
+	replaced map[string]string
+	problems *Problems
 }
 
 var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 
-// unknownFields walks a decoded document beside the Go type that it is for. Path is the field's path
-// without list positions, by which replacements are named; shown is the path that the user reads.
-func unknownFields(v any, t reflect.Type, shown, path string, replaced map[string]string, problems *Problems) {
+// check walks one value. Shown is the path that the user reads, path the one without list positions, by
+// which replacements are named; both end in a dot where they are not empty.
+func (c *checker) check(v any, t reflect.Type, shown, path string) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if reflect.PointerTo(t).Implements(unmarshaler) {
+	list, isList := v.([]any)
+	mapping, isMapping := v.(map[string]any)
+	switch {
+	case v == nil:
+	case reflect.PointerTo(t).Implements(unmarshaler):
+		c.leaf(v, t, shown)
+	case isList && t.Kind() == reflect.Slice:
+		for i, item := range list {
+			c.check(item, t.Elem(), fmt.Sprintf("%s[%d].", strings.TrimSuffix(shown, "."), i), path)
+		}
+	case isMapping && t.Kind() == reflect.Map:
+		for _, name := range slices.Sorted(maps.Keys(mapping)) {
+			c.check(mapping[name], t.Elem(), fmt.Sprintf("%s[%s].", strings.TrimSuffix(shown, "."), name), path)
+		}
+	case isMapping && t.Kind() == reflect.Struct:
+		for _, name := range slices.Sorted(maps.Keys(mapping)) {
+			c.field(name, mapping[name], t, shown, path)
+		}
+	default:
+		c.leaf(v, t, shown)
+	}
+}
+
+func (c *checker) field(name string, v any, t reflect.Type, shown, path string) {
+	if sentence, ok := c.replaced[path+name]; ok {
+		c.problems.Add(shown+name, "%s", sentence)
 		return
 	}
-	switch v := v.(type) {
-	case []any:
-		if t.Kind() != reflect.Slice {
-			return
-		}
-		for i, item := range v {
-			unknownFields(item, t.Elem(), fmt.Sprintf("%s[%d].", strings.TrimSuffix(shown, "."), i), path, replaced, problems)
-		}
-	case map[string]any:
-		for _, name := range slices.Sorted(maps.Keys(v)) {
-			if t.Kind() == reflect.Map {
-				unknownFields(v[name], t.Elem(), shown+name+".", path+name+".", replaced, problems)
-				continue
-			}
-			if t.Kind() != reflect.Struct {
-				return
-			}
-			if sentence, ok := replaced[path+name]; ok {
-				problems.Add(shown+name, "%s", sentence)
-				continue
-			}
-			field, ok := fieldByJSONName(t, name)
-			if !ok {
-				problems.Add(shown+name, "is not a known field")
-				continue
-			}
-			unknownFields(v[name], field.Type, shown+name+".", path+name+".", replaced, problems)
-		}
+	field, ok := fieldByJSONName(t, name)
+	if !ok {
+		c.problems.Add(shown+name, "is not a known field")
+		return
 	}
+	c.check(v, field.Type, shown+name+".", path+name+".")
+}
+
+// leaf reads one value alone, so that its error has its path.
+func (c *checker) leaf(v any, t reflect.Type, shown string) {
+	raw, _ := json.Marshal(v)
+	err := json.Unmarshal(raw, reflect.New(t).Interface())
+	if err == nil {
+		return
+	}
+	field := strings.TrimSuffix(shown, ".")
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) {
+		c.problems.Add(field, "%s", typeReason(wrong))
+		return
+	}
+	c.problems.Add(field, "%s", err)
 }
 
 func fieldByJSONName(t reflect.Type, name string) (reflect.StructField, bool) {
@@ -263,7 +355,7 @@ func FromBody(d Descriptor, meta Meta, body []byte) (Any, error) {
 		Spec   any               `json:"spec"`
 	}{Spec: o.spec()}
 	if err := json.Unmarshal(body, &stored); err != nil {
-		return nil, fmt.Errorf("%s: stored body: %w", describe(d.Describe().Name, meta.Mesh, meta.Name), err)
+		return nil, fmt.Errorf("%s: stored body: %w", Key{d.Describe().Name, meta.Mesh, meta.Name}, err)
 	}
 	meta.Labels = stored.Labels
 	*o.Envelope() = meta
@@ -280,53 +372,65 @@ const (
 
 // MarshalJSON writes a resource with its status, or without one where that is nil.
 func MarshalJSON(o, status Any, d Descriptor, form Form) ([]byte, error) {
-	meta := o.Envelope()
-	doc := ordered{}
+	var doc ordered
 	if form == Kubernetes {
-		labels := maps.Clone(meta.Labels)
-		if meta.Mesh != "" {
-			if labels == nil {
-				labels = map[string]string{}
-			}
-			labels[MeshLabel] = meta.Mesh
-		}
-		metadata := ordered{}
-		metadata.add("name", meta.Name)
-		if !meta.Created.IsZero() {
-			metadata.add("creationTimestamp", meta.Created.UTC().Format(time.RFC3339))
-		}
-		if len(labels) > 0 {
-			metadata.add("labels", labels)
-		}
-		doc.add("apiVersion", APIVersion)
-		doc.add("kind", d.Describe().Name)
-		doc.add("metadata", metadata)
-		doc.add("spec", o.spec())
+		doc = kubernetes(o, d)
 	} else {
-		doc.add("type", d.Describe().Name)
-		if d.Describe().Scope == Mesh {
-			doc.add("mesh", meta.Mesh)
-		}
-		doc.add("name", meta.Name)
-		if !meta.Created.IsZero() {
-			doc.add("creationTime", meta.Created.UTC().Format(time.RFC3339Nano))
-			doc.add("modificationTime", meta.Modified.UTC().Format(time.RFC3339Nano))
-		}
-		if len(meta.Labels) > 0 {
-			doc.add("labels", meta.Labels)
-		}
-		if d.Describe().Flat {
-			if err := doc.addFields(o.spec()); err != nil {
-				return nil, err
-			}
-		} else {
+		doc = universal(o, d)
+		if !d.Describe().Flat {
 			doc.add("spec", o.spec())
+		} else if err := doc.addFields(o.spec()); err != nil {
+			return nil, err
 		}
 	}
 	if status != nil {
 		doc.add("status", status.spec())
 	}
 	return json.Marshal(doc)
+}
+
+func kubernetes(o Any, d Descriptor) ordered {
+	meta := o.Envelope()
+	labels := maps.Clone(meta.Labels)
+	if meta.Mesh != "" {
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[MeshLabel] = meta.Mesh
+	}
+	metadata := ordered{}
+	metadata.add("name", meta.Name)
+	if !meta.Created.IsZero() {
+		metadata.add("creationTimestamp", meta.Created.UTC().Format(time.RFC3339))
+	}
+	if len(labels) > 0 {
+		metadata.add("labels", labels)
+	}
+	doc := ordered{}
+	doc.add("apiVersion", APIVersion)
+	doc.add("kind", d.Describe().Name)
+	doc.add("metadata", metadata)
+	doc.add("spec", o.spec())
+	return doc
+}
+
+// universal is the envelope without the spec.
+func universal(o Any, d Descriptor) ordered {
+	meta := o.Envelope()
+	doc := ordered{}
+	doc.add("type", d.Describe().Name)
+	if d.Describe().Scope == Mesh {
+		doc.add("mesh", meta.Mesh)
+	}
+	doc.add("name", meta.Name)
+	if !meta.Created.IsZero() {
+		doc.add("creationTime", meta.Created.UTC().Format(time.RFC3339Nano))
+		doc.add("modificationTime", meta.Modified.UTC().Format(time.RFC3339Nano))
+	}
+	if len(meta.Labels) > 0 {
+		doc.add("labels", meta.Labels)
+	}
+	return doc
 }
 
 // ordered is a JSON object that keeps the order in which its fields were added.
