@@ -1,0 +1,49 @@
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"weft/internal/settings"
+)
+
+// settingsFlags adds the flags of a control plane's settings to a command, and answers what reads the
+// effective ones.
+func settingsFlags(command *cobra.Command) (load func() (*settings.Settings, []string, error)) {
+	file := command.Flags().String("config-file", "", "settings in YAML")
+	dataDir := command.Flags().String("data-dir", "weft-data", "directory of everything that must survive a restart")
+	return func() (*settings.Settings, []string, error) {
+		flags := map[string]string{}
+		if command.Flags().Changed("data-dir") {
+			flags["general.dataDir"] = *dataDir
+		}
+		return settings.Load(*file, os.Environ(), flags)
+	}
+}
+
+func newControlPlaneConfigCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use:   "config",
+		Short: "Print the settings that a control plane started here would have, and where each comes from",
+		Example: `  weft cp config
+  KUMA_STORE_TYPE=memory weft cp config --config-file weft.yaml`,
+		Args: cobra.NoArgs,
+	}
+	load := settingsFlags(command)
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		s, warnings, err := load()
+		if err != nil {
+			return err
+		}
+		for _, warning := range warnings {
+			command.PrintErrln("Warning:", warning)
+		}
+		var rows [][]string
+		for _, v := range s.Effective() {
+			rows = append(rows, []string{v.Path, v.Value, v.Source})
+		}
+		return printTable(command.OutOrStdout(), []string{"SETTING", "VALUE", "FROM"}, rows)
+	}
+	return command
+}
