@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
+	"go.yaml.in/yaml/v2"
 )
 
 // Forms in which a command prints its answer.
@@ -53,18 +53,27 @@ func (o *output) Set(value string) error {
 // printDocument writes a JSON document as JSON, indented, or as YAML.
 func printDocument(w io.Writer, document []byte, form string) error {
 	if form == asYAML {
-		text, err := yaml.JSONToYAML(document)
-		if err != nil {
-			return err
-		}
-		_, err = w.Write(text)
-		return err
+		return printYAML(w, document)
 	}
 	var b bytes.Buffer
 	if err := json.Indent(&b, bytes.TrimSpace(document), "", "  "); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintln(w, b.String())
+	return err
+}
+
+// printYAML keeps the order of the fields, so that a resource reads as its author would write it.
+func printYAML(w io.Writer, document []byte) error {
+	var fields yaml.MapSlice
+	if err := yaml.Unmarshal(document, &fields); err != nil { // JSON is YAML
+		return err
+	}
+	text, err := yaml.Marshal(fields)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(text)
 	return err
 }
 
