@@ -1,0 +1,307 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	"weft/internal/admit"
+	"weft/internal/diag"
+	"weft/internal/dpserver"
+	"weft/internal/graph"
+	"weft/internal/identity"
+	"weft/internal/mirror"
+	"weft/internal/publish"
+	"weft/internal/reconcile"
+	"weft/internal/rest"
+	"weft/internal/settings"
+	"weft/internal/store"
+	"weft/internal/store/memory"
+	"weft/internal/store/sql"
+	"weft/internal/xds"
+	"weft/kind"
+	"weft/resource"
+)
+
+func newControlPlaneCommand() *cobra.Command {
+	cp := &cobra.Command{
+		Use:   "cp",
+		Short: "Run a control plane",
+	}
+	cp.AddCommand(newControlPlaneRunCommand(), newControlPlaneConfigCommand())
+	return cp
+}
+
+func newControlPlaneRunCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Run a control plane of one zone until SIGTERM or Ctrl-C",
+		Long: `Run a control plane of one zone until SIGTERM or Ctrl-C.
+
+Settings come from the file, from KUMA_* variables, which go over the file, and from the flags, which go
+over both; docs/settings.md lists them. It is ready when GET /ready on port 5680 answers 200.`,
+		Example: `  weft cp run --data-dir /var/lib/weft
+  KUMA_STORE_TYPE=memory weft cp run --data-dir /tmp/weft     # keeps no resources
+  KUMA_API_SERVER_HTTP_PORT=15681 weft cp run --config-file weft.yaml`,
+		Args: cobra.NoArgs,
+	}
+	load := settingsFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		s, warnings, err := load()
+		if err != nil {
+			return err
+		}
+		log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: s.LogLevel}))
+		for _, warning := range warnings {
+			log.Warn(warning)
+		}
+		return runControlPlane(cmd.Context(), s, log)
+	}
+	return cmd
+}
+
+// shutdownGrace is how long a stopping control plane waits for what it is answering.
+const shutdownGrace = 3 * time.Second
+
+// runControlPlane ties the parts together: the store's rows go through the mirror into the hub's table,
+// what is derived of them goes to the proxies, and every write goes through one writer into the store.
+func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger) error {
+	ports, err := listen(s)
+	if err != nil {
+		return err
+	}
+	defer ports.close()
+	certificate, err := serverCertificate(s)
+	if err != nil {
+		return err
+	}
+	rows, fresh, err := openStore(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	if err := createDefaultMesh(ctx, rows, s, fresh); err != nil {
+		return err
+	}
+
+	instance := uuid.NewString()
+	writer := admit.New(rows, admit.Options{Zone: s.ZoneName})
+	state := graph.NewState(s.ZoneName)
+	catalog := xds.NewCatalog()
+	plan := reconcile.NewPlan(state, s.MeshServiceCIDR)
+	hub := publish.NewHub(state, catalog, log)
+	reconciler := reconcile.New(plan, ownWrites{writer}, log)
+	proxies := dpserver.New(dpserver.Config{
+		Hub: hub, Writer: writer, Catalog: catalog,
+		Zone: s.ZoneName, DefaultMesh: s.DefaultMesh, InstanceID: instance, Log: log,
+	})
+	hub.Follow(reconciler.Observe)
+	hub.Follow(proxies.Observe)
+	hub.Follow(proxies.Observe)
+	hub.Withdraw(ctx, proxies, forget(writer), keep(writer))
+
+	group, ctx := errgroup.WithContext(ctx)
+	var kinds []string
+	for _, d := range kind.All() {
+		if name := d.Describe().Name; state.Holds(name) {
+			kinds = append(kinds, name)
+		}
+	}
+	wait, err := mirror.Start(ctx, mirror.Config{Store: rows, Kinds: kinds, Decode: admit.Decode, Apply: hub.Apply, Log: log})
+	if err != nil {
+		return err
+	}
+	defer wait()
+
+	api := rest.New(rest.Config{
+		Store: rows, Writer: writer, Inspector: hub,
+		Zone: s.ZoneName, InstanceID: instance, Version: version,
+		LocalhostIsAdmin: s.LocalhostIsAdmin, Now: time.Now, Log: log,
+	})
+	agents := grpc.NewServer(xds.ServerOptions(credentials.NewTLS(&tls.Config{
+		Certificates: []tls.Certificate{*certificate}, MinVersion: tls.VersionTLS12,
+	}))...)
+	proxies.Register(agents)
+
+	group.Go(func() error { reconciler.Run(ctx); return nil })
+	group.Go(func() error { return proxies.Run(ctx) })
+	group.Go(func() error { return serveHTTP(ctx, ports.api, api) })
+	group.Go(func() error { return serveHTTP(ctx, ports.diagnostics, diagnostics(s)) })
+	group.Go(func() error { return serveGRPC(ctx, ports.dataPlane, agents) })
+	log.Info("control plane is ready", "zone", s.ZoneName, "instance", instance, "store", s.Store, "dataDir", s.DataDir,
+		"api", ports.api.Addr(), "dataPlane", ports.dataPlane.Addr(), "diagnostics", ports.diagnostics.Addr())
+	return group.Wait()
+}
+
+// ports are the control plane's listeners, all open before anything else happens, so that one that is
+// taken stops the start before it has changed anything.
+type ports struct{ api, dataPlane, diagnostics net.Listener }
+
+func listen(s *settings.Settings) (*ports, error) {
+	p := &ports{}
+	for _, l := range []struct {
+		name string
+		at   settings.Address
+		into *net.Listener
+	}{
+		{"KUMA_API_SERVER_HTTP_PORT", s.API, &p.api},
+		{"KUMA_DP_SERVER_PORT", s.DataPlane, &p.dataPlane},
+		{"KUMA_DIAGNOSTICS_SERVER_PORT", s.Diagnostics, &p.diagnostics},
+	} {
+		listener, err := net.Listen("tcp", l.at.String())
+		if err != nil {
+			p.close()
+			if errors.Is(err, syscall.EADDRINUSE) {
+				return nil, fmt.Errorf("%s is taken; stop what listens there, or choose another port with %s", l.at, l.name)
+			}
+			return nil, fmt.Errorf("listening on %s: %w", l.at, err)
+		}
+		*l.into = listener
+	}
+	return p, nil
+}
+
+func (p *ports) close() {
+	for _, l := range []net.Listener{p.api, p.dataPlane, p.diagnostics} {
+		if l != nil {
+			l.Close()
+		}
+	}
+}
+
+func serverCertificate(s *settings.Settings) (*tls.Certificate, error) {
+	if s.TLSCertFile != "" {
+		certificate, err := tls.LoadX509KeyPair(s.TLSCertFile, s.TLSKeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("general.tlsCertFile and general.tlsKeyFile: %w", err)
+		}
+		return &certificate, nil
+	}
+	if err := os.MkdirAll(s.DataDir, 0o700); err != nil {
+		return nil, fmt.Errorf("general.dataDir: %w", err)
+	}
+	var names []string
+	if address := net.ParseIP(s.DataPlane.Interface); address != nil && !address.IsUnspecified() {
+		names = append(names, s.DataPlane.Interface)
+	}
+	certificate, err := identity.ServerCertificate(s.DataDir, names, time.Now())
+	return &certificate, err
+}
+
+// openStore answers also whether the store is new.
+func openStore(ctx context.Context, s *settings.Settings) (rows store.Store, fresh bool, err error) {
+	if s.Store == settings.Memory {
+		return memory.New(memory.Options{}), true, nil
+	}
+	_, statErr := os.Stat(filepath.Join(s.DataDir, sql.File))
+	rows, err = sql.Open(ctx, s.DataDir, sql.Options{})
+	if err != nil {
+		return nil, false, fmt.Errorf("general.dataDir %s: %w", s.DataDir, err)
+	}
+	return rows, errors.Is(statErr, os.ErrNotExist), nil
+}
+
+// createDefaultMesh makes the mesh "default" on the first start, and never again: who deleted it meant it.
+func createDefaultMesh(ctx context.Context, rows store.Store, s *settings.Settings, fresh bool) error {
+	if s.SkipMeshCreation || !fresh {
+		return nil
+	}
+	_, err := admit.New(rows, admit.Options{Zone: s.ZoneName}).Create(ctx, kind.Meshes.Make("", "default", kind.Mesh{}), nil)
+	return err
+}
+
+// ownWrites are the reconciler's writes.
+type ownWrites struct{ writer *admit.Writer }
+
+func (w ownWrites) Put(ctx context.Context, o resource.Any) error {
+	_, err := w.writer.Put(ctx, o, admit.Change{ControlPlane: true, IfMatch: o.Envelope().Version})
+	return unlessGone(err)
+}
+
+func (w ownWrites) Create(ctx context.Context, o resource.Any) error {
+	_, err := w.writer.Create(ctx, o, nil)
+	return unlessGone(err)
+}
+
+func (w ownWrites) Delete(ctx context.Context, key resource.Key) error {
+	return unlessGone(w.writer.Delete(ctx, key, ""))
+}
+
+// unlessGone takes it as done where what was to be written belongs to something that has gone, or has
+// changed meanwhile: the reconciler hears of that change and asks anew.
+func unlessGone(err error) error {
+	if code := resource.CodeOf(err); code == resource.NotFound || code == resource.Stale {
+		return nil
+	}
+	return err
+}
+
+func forget(writer *admit.Writer) publish.Forget {
+	return func(ctx context.Context, key graph.ProxyKey, listeners []string) error {
+		return admit.Modify(ctx, writer, kind.DataplaneServings, key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneServing]) bool {
+			return o.Spec.Forget(listeners)
+		})
+	}
+}
+
+func keep(writer *admit.Writer) publish.Keep {
+	return func(ctx context.Context, rows []resource.Any) error {
+		for _, row := range rows {
+			if err := (ownWrites{writer}).Put(ctx, row); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// diagnostics answers health to everybody, and the process's figures and profiles to this machine.
+func diagnostics(s *settings.Settings) http.Handler {
+	mux := http.NewServeMux()
+	ok := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "OK") }
+	mux.HandleFunc("GET /ready", ok)
+	mux.HandleFunc("GET /healthy", ok)
+	mux.Handle("/debug/", rest.AdminOnly(s.LocalhostIsAdmin, diag.Handler()))
+	return mux
+}
+
+func serveHTTP(ctx context.Context, at net.Listener, handler http.Handler) error {
+	server := rest.NewHTTPServer(handler)
+	stopped := context.AfterFunc(ctx, func() {
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
+		defer cancel()
+		if server.Shutdown(grace) != nil {
+			server.Close()
+		}
+	})
+	defer stopped()
+	if err := server.Serve(at); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving on %s: %w", at.Addr(), err)
+	}
+	return nil
+}
+
+// serveGRPC ends streams at once when it is told to stop: their clients find another instance, or wait
+// for this one.
+func serveGRPC(ctx context.Context, at net.Listener, server *grpc.Server) error {
+	stopped := context.AfterFunc(ctx, server.Stop)
+	defer stopped()
+	if err := server.Serve(at); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("serving on %s: %w", at.Addr(), err)
+	}
+	return nil
+}
