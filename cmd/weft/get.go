@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -31,10 +32,13 @@ func newGetCommand(r *remote) *cobra.Command {
 			return err
 		}
 		mesh := r.meshOf(d)
-		if allMeshes && len(args) == 1 {
+		if allMeshes {
 			mesh = ""
 		}
-		if len(args) == 2 {
+		switch {
+		case len(args) == 2 && allMeshes:
+			return errors.New("a NAME is of one mesh: leave out --all-meshes, or the name")
+		case len(args) == 2:
 			return r.getOne(command, client.Path(d, mesh, args[1]), o.form)
 		}
 		return r.getAll(command, d, mesh, o.form)

@@ -12,7 +12,6 @@ var agentVariables = []string{
 	"KUMA_DATAPLANE_",
 	"KUMA_DNS_",
 	"KUMA_APPLICATION_PROBE_PROXY_",
-	"KUMA_METRIC_",
 }
 
 func ofAgent(name string) bool {

@@ -133,6 +133,20 @@ func TestForeignNamesLeaveOursAlone(t *testing.T) {
 	}
 }
 
+// No name of the list is hidden behind another.
+func TestEverySettingWithoutMeaningIsAnswered(t *testing.T) {
+	for _, m := range meaningless {
+		name := m.name
+		if strings.HasSuffix(name, "_") {
+			name += "ANYTHING"
+		}
+		_, warnings, err := Load("", []string{name + "=1"}, nil)
+		if want := name + " has no effect: " + m.reason; err != nil || len(warnings) != 1 || warnings[0] != want {
+			t.Errorf("%s: warnings %q, error %v", name, warnings, err)
+		}
+	}
+}
+
 func TestDocumentationIsCurrent(t *testing.T) {
 	const page = "../../docs/settings.md"
 	if *update {

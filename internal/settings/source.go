@@ -82,11 +82,11 @@ func parseEnviron(environ []string) (values []Value, warnings []string, fault er
 			values = append(values, Value{Path: s.path, Value: value, Source: name})
 			continue
 		}
-		if ofAgent(name) || isServiceLink(name, value) {
-			continue
-		}
 		if reason, ok := withoutMeaning(name); ok {
 			warnings = append(warnings, fmt.Sprintf("%s has no effect: %s", name, reason))
+			continue
+		}
+		if ofAgent(name) || isServiceLink(name, value) {
 			continue
 		}
 		faults = append(faults, fmt.Errorf("%s is not a setting; docs/settings.md lists them, and `unset %s` removes it", name, name))
