@@ -78,15 +78,15 @@ func inboundTo(t *testing.T, application net.Addr, protocol kind.Protocol, allow
 func address(l *graph.InboundListener) string { return fmt.Sprintf("127.0.0.1:%d", l.Port) }
 
 // twoServers starts a client and two servers, whose applications are the handlers, and answers the URL at
-// which the client's application reaches them.
-func twoServers(t *testing.T, first, second http.HandlerFunc) (url string, firstApp *httptest.Server) {
+// which the client's application reaches them. The destination may have further endpoints.
+func twoServers(t *testing.T, first, second http.HandlerFunc, more ...graph.Endpoint) (url string, firstApp *httptest.Server) {
 	t.Helper()
 	east := newAuthority(t, domainEast)
 	destination := &graph.Destination{
 		Key:      graph.DestinationKey{Mesh: "default", Zone: "east", Service: "server", Port: 80},
 		Protocol: kind.HTTP, Identities: []string{serverID},
 	}
-	endpoints := &graph.Endpoints{Destination: destination.Key}
+	endpoints := &graph.Endpoints{Destination: destination.Key, Endpoints: more}
 	outbound := &graph.ExplicitOutbound{
 		Address: "127.0.0.1", Port: freePort(t), Destination: destination.Key, Protocol: kind.HTTP,
 	}
@@ -131,6 +131,19 @@ func TestNothingIsLostToAnApplicationThatIsGone(t *testing.T) {
 		for _, method := range []string{"GET", "POST"} {
 			if got := do(t, method, url).StatusCode; got != 200 {
 				t.Fatalf("%s answered %d while one of two applications was up", method, got)
+			}
+		}
+	}
+}
+
+// A proxy that was killed leaves its endpoint behind for a while; no request is lost to it.
+func TestNothingIsLostToAnEndpointThatIsGone(t *testing.T) {
+	ok := func(http.ResponseWriter, *http.Request) {}
+	url, _ := twoServers(t, ok, ok, graph.Endpoint{Address: "127.0.0.1", Port: freePort(t)})
+	for range 20 {
+		for _, method := range []string{"GET", "POST"} {
+			if got := do(t, method, url).StatusCode; got != 200 {
+				t.Fatalf("%s answered %d while two of three endpoints were up", method, got)
 			}
 		}
 	}
@@ -181,6 +194,22 @@ func TestAnApplicationsOwnAnswerIsFinal(t *testing.T) {
 	url, _ := twoServers(t, busy, busy)
 	if got := do(t, "GET", url).StatusCode; got != 503 || asked.Load() != 1 {
 		t.Errorf("status %d after %d questions, want 503 after 1", got, asked.Load())
+	}
+}
+
+// What nobody redirected ends at the capture listeners, rather than being sent back to them for ever.
+func TestCaptureRefusesWhatIsSentToItself(t *testing.T) {
+	capture := &graph.Capture{InboundPort: freePort(t), OutboundPort: freePort(t), IPFamilies: "IPv4"}
+	startEnvoy(t, Capture(capture)...)
+	for _, port := range []uint32{capture.InboundPort, capture.OutboundPort} {
+		conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rest, err := io.ReadAll(conn); err != nil || len(rest) > 0 {
+			t.Errorf("port %d: %q, %v; want the connection closed without a word", port, rest, err)
+		}
+		conn.Close()
 	}
 }
 
