@@ -213,16 +213,15 @@ func TestCaptureRefusesWhatIsSentToItself(t *testing.T) {
 	}
 }
 
-// callers are certificates that a server may be shown, with what becomes of their owners.
-func callers(t *testing.T, east, west *authority) map[string]struct {
+// caller is a certificate that a server is shown, with what becomes of its owner.
+type caller struct {
 	leaf    cryptotls.Certificate
 	allowed bool
-} {
+}
+
+func callers(t *testing.T, east, west *authority) map[string]caller {
 	westClient := "spiffe://" + domainWest + "/workload/client"
-	return map[string]struct {
-		leaf    cryptotls.Certificate
-		allowed bool
-	}{
+	return map[string]caller{
 		"named by a rule":                  {east.leaf(t, clientID), true},
 		"named by no rule":                 {east.leaf(t, clientID+"-2"), false},
 		"of another trust domain":          {west.leaf(t, westClient), true},

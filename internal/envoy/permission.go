@@ -110,14 +110,17 @@ func allowed(p *match.Permissions, domains []string) *rbac.RBAC {
 	return rules
 }
 
+// believed narrows a rule to the names of the domains: it is kept where it lies within one of them, and
+// where it spans some it becomes each of those.
 func believed(rule match.Rule, domains []string) []*rbac.Principal {
+	pattern := rule.Exact + rule.Prefix // one of them is empty
 	var principals []*rbac.Principal
 	for _, domain := range domains {
 		prefix := idPrefix(domain)
 		switch {
-		case strings.HasPrefix(rule.Exact+rule.Prefix, prefix):
+		case strings.HasPrefix(pattern, prefix):
 			return []*rbac.Principal{named(rule)}
-		case rule.Exact == "" && strings.HasPrefix(prefix, rule.Prefix):
+		case rule.Exact == "" && strings.HasPrefix(prefix, pattern):
 			principals = append(principals, under(prefix))
 		}
 	}
