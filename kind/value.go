@@ -3,6 +3,8 @@ package kind
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -43,26 +45,28 @@ func (d *Duration) UnmarshalJSON(raw []byte) error {
 
 // ParseDuration reads a duration with days.
 func ParseDuration(text string) (time.Duration, error) {
-	var days int
-	rest := text
-	for i, r := range text {
-		if r == 'd' {
-			if _, err := fmt.Sscanf(text[:i], "%d", &days); err != nil || days < 0 || days > 36500 {
-				return 0, fmt.Errorf("%q is not a duration such as \"30s\" or \"1d\"", text)
-			}
-			rest = text[i+1:]
-			break
+	wrong := fmt.Errorf("%s is not a duration such as \"30s\" or \"1d\"", quote(text))
+	before, rest, hasDays := strings.Cut(text, "d")
+	if !hasDays {
+		parsed, err := time.ParseDuration(text)
+		if err != nil {
+			return 0, wrong
 		}
+		return parsed, nil
+	}
+	days, err := strconv.ParseUint(before, 10, 16)
+	if err != nil {
+		return 0, wrong
 	}
 	whole := time.Duration(days) * 24 * time.Hour
-	if rest == "" && rest != text {
+	if rest == "" {
 		return whole, nil
 	}
-	parsed, err := time.ParseDuration(rest)
-	if err != nil {
-		return 0, fmt.Errorf("%q is not a duration such as \"30s\" or \"1d\"", text)
+	part, err := time.ParseDuration(rest)
+	if err != nil || part < 0 || part >= 24*time.Hour {
+		return 0, wrong
 	}
-	return whole + parsed, nil
+	return whole + part, nil
 }
 
 // Time is an instant, written in RFC 3339 in UTC.

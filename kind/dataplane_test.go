@@ -1,0 +1,133 @@
+package kind_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"weft/kind"
+)
+
+const wholeDataplane = `
+type: Dataplane
+mesh: default
+name: web-1
+labels: {kuma.io/workload: web, app: web}
+networking:
+  address: 10.0.0.1
+  inbound:
+  - port: 8080
+    address: 10.0.0.2
+    servicePort: 80
+    serviceAddress: 127.0.0.1
+    name: http
+    protocol: http
+    tags: {kuma.io/service: web, kuma.io/protocol: http, version: v1}
+    state: Ready
+    health: {ready: true}
+    serviceProbe: {interval: 1s, timeout: 2s, unhealthyThreshold: 3, healthyThreshold: 1, tcp: {}}
+  - {port: 9090, servicePort: 90}
+  - {port: 9090, servicePort: 90, tags: {kuma.io/service: green}, state: NotReady}
+  outbound:
+  - {address: 127.0.0.1, port: 10001, tags: {kuma.io/service: backend}}
+  - {port: 10002, backendRef: {kind: MeshService, name: backend, port: 80}}
+  - {port: 10003, backendRef: {kind: MeshService, labels: {app: backend}, port: 80}}
+  admin: {port: 9901}
+`
+
+func TestDataplane(t *testing.T) {
+	accepts(t, wholeDataplane)
+	for name, networking := range map[string]string{
+		"nothing":               `{}`,
+		"a client":              `{outbound: [{port: 1, tags: {kuma.io/service: a}}]}`,
+		"transparent":           `{address: "fd00::1", inbound: [{port: 80}], transparentProxying: {redirectPortInbound: 15006, redirectPortOutbound: 15001, ipFamilyMode: IPv6, reachableServices: [a, b_c]}}`,
+		"reaching nothing":      `{transparentProxying: {reachableBackends: {}}}`,
+		"reaching some":         `{transparentProxying: {reachableBackends: {refs: [{kind: MeshService, name: a}, {kind: MeshService, labels: {a: b}, port: 80}]}}}`,
+		"a port, two addresses": `{inbound: [{address: 10.0.0.1, port: 80}, {address: 10.0.0.2, port: 80}]}`,
+		"older health":          `{address: 10.0.0.1, inbound: [{port: 80, health: {healthy: false}}, {port: 81, state: Ignored, health: {ready: false}}]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			accepts(t, `{type: Dataplane, mesh: m, name: d, networking: `+networking+`}`)
+		})
+	}
+}
+
+func TestDataplaneRefuses(t *testing.T) {
+	refuses(t, `{type: Dataplane, mesh: m, name: d, networking: %s}`, []refusal{
+		{"a host name", `{address: web.local}`, []string{`networking.address: "web.local" is not an IP address`}},
+		{"every address", `{address: 0.0.0.0, inbound: [{port: 80, address: "::", serviceAddress: 0.0.0.0}]}`, []string{
+			"networking.address: 0.0.0.0 means every address", "networking.inbound[0].address: ::", "networking.inbound[0].serviceAddress: 0.0.0.0"}},
+		{"a multicast address", `{address: 224.0.0.1}`, []string{"networking.address: 224.0.0.1 is a multicast"}},
+		{"another spelling", `{address: "FD00::1", inbound: [{port: 80, address: "::ffff:10.0.0.1"}]}`, []string{
+			"networking.address: write FD00::1 as fd00::1", "networking.inbound[0].address: write ::ffff:10.0.0.1 as 10.0.0.1"}},
+		{"a scoped address", `{address: "fe80::1%eth0"}`, []string{`networking.address: "fe80::1%eth0" is not an IP address`}},
+		{"no address", `{inbound: [{port: 80}]}`, []string{"networking.inbound[0].address: is required where networking.address is absent"}},
+		{"ports", `{address: 10.0.0.1, inbound: [{port: 0}, {port: 65536}, {port: 80, servicePort: 70000}], admin: {port: 70000}}`, []string{
+			"networking.inbound[0].port: is 0, want a port", "networking.inbound[1].port: is 65536",
+			"networking.inbound[2].servicePort: is 70000", "networking.admin.port: is 70000"}},
+		{"a negative port", `{address: 10.0.0.1, inbound: [{port: -1}]}`, []string{"networking.inbound[0].port: is a number -1"}},
+		{"names", `{address: 10.0.0.1, inbound: [{port: 80, name: HTTP}, {port: 81, name: "82"}]}`, []string{
+			`networking.inbound[0].name: "HTTP" is not a name`, `networking.inbound[1].name: "82" is a number`}},
+		{"a name twice", `{address: 10.0.0.1, inbound: [{port: 80, name: a}, {port: 81}, {port: 82, name: a}]}`, []string{
+			`networking.inbound[2].name: "a" is the name of networking.inbound[0] too`}},
+		{"protocols", `{address: 10.0.0.1, inbound: [{port: 80, protocol: udp}, {port: 81, tags: {kuma.io/protocol: HTTP}}]}`, []string{
+			`networking.inbound[0].protocol: is "udp", want one of tcp, tls, http, http2, grpc, kafka`, `networking.inbound[1].tags[kuma.io/protocol]: is "HTTP"`}},
+		{"two protocols", `{address: 10.0.0.1, inbound: [{port: 80, protocol: tcp, tags: {kuma.io/protocol: http}}]}`, []string{"networking.inbound[0].protocol: is \"tcp\", and the tag"}},
+		{"tags", `{address: 10.0.0.1, inbound: [{port: 80, tags: {"a b": c, d: "e f", g: "", kuma.io/proxy-type: ingress}}]}`, []string{
+			"networking.inbound[0].tags[a b]: is not", "networking.inbound[0].tags[d]: \"e f\" is not", "networking.inbound[0].tags[g]: has no value",
+			"networking.inbound[0].tags[kuma.io/proxy-type]: has no meaning here"}},
+		{"a state", `{address: 10.0.0.1, inbound: [{port: 80, state: ready}]}`, []string{`networking.inbound[0].state: is "ready", want one of Ready, NotReady, Ignored`}},
+		{"contradictions", `{address: 10.0.0.1, inbound: [{port: 80, state: Ready, health: {ready: false}}, {port: 81, state: NotReady, health: {healthy: true}}, {port: 82, health: {ready: true, healthy: false}}]}`, []string{
+			"networking.inbound[0].state: is \"Ready\", which `health` contradicts", "networking.inbound[1].state: is \"NotReady\", which", "networking.inbound[2].health: `ready` and `healthy` contradict"}},
+		{"a probe", `{address: 10.0.0.1, inbound: [{port: 80, serviceProbe: {interval: 1ms, timeout: -1s, unhealthyThreshold: 2000, healthyThreshold: 2000}}]}`, []string{
+			"networking.inbound[0].serviceProbe.interval: is 1ms, want 100ms to 1h0m0s", "networking.inbound[0].serviceProbe.timeout: is -1s",
+			"networking.inbound[0].serviceProbe.unhealthyThreshold: is 2000", "networking.inbound[0].serviceProbe.healthyThreshold: is 2000"}},
+		{"no duration", `{inbound: [{port: 80, serviceProbe: {interval: 1}}, {port: 81, serviceProbe: {timeout: soon}}]}`, []string{
+			"networking.inbound[0].serviceProbe.interval: a duration is a string such as", `networking.inbound[1].serviceProbe.timeout: "soon" is not a duration`}},
+		{"forwarding to itself", `{address: 127.0.0.1, inbound: [{port: 80}]}`, []string{"networking.inbound[0].servicePort: the proxy would listen on 127.0.0.1:80 and forward to it"}},
+		{"one listener, two meanings", `{address: 10.0.0.1, inbound: [{port: 80}, {port: 80, protocol: http, servicePort: 81, serviceAddress: 10.0.0.9}]}`, []string{
+			"networking.inbound[1].protocol: is http, and tcp in networking.inbound[0], which shares the listener 10.0.0.1:80",
+			"networking.inbound[1].servicePort: is 81, and 80", "networking.inbound[1].serviceAddress: is 10.0.0.9, and 127.0.0.1"}},
+		{"no destination", `{outbound: [{port: 1}, {port: 2, tags: {version: v1}}]}`, []string{"networking.outbound[0]: names no destination", "networking.outbound[1]: names no destination"}},
+		{"two destinations", `{outbound: [{port: 1, tags: {kuma.io/service: a}, backendRef: {kind: MeshService, name: a, port: 80}}]}`, []string{"networking.outbound[0]: has tags and a backendRef"}},
+		{"tags of an outbound", `{outbound: [{port: 1, tags: {kuma.io/service: a, version: v1}}]}`, []string{"networking.outbound[0].tags[version]: has no meaning in an outbound"}},
+		{"backendRefs", `{outbound: [{port: 1, backendRef: {kind: MeshExternalService, name: a, port: 1}}, {port: 2, backendRef: {kind: MeshService, port: 1}}, {port: 3, backendRef: {kind: MeshService, name: a}}, {port: 4, backendRef: {kind: MeshService, name: a, labels: {a: b}, port: 1}}, {port: 5, backendRef: {name: A, port: 70000}}]}`, []string{
+			`networking.outbound[0].backendRef.kind: is "MeshExternalService", want one of MeshService`, "networking.outbound[1].backendRef.name: is required, or labels",
+			"networking.outbound[2].backendRef.port: is required", "networking.outbound[3].backendRef: has a name and labels",
+			"networking.outbound[4].backendRef.kind: is required", "networking.outbound[4].backendRef.port: is 70000"}},
+		{"an address twice", `{address: 127.0.0.1, inbound: [{port: 3, servicePort: 4}], outbound: [{port: 1, tags: {kuma.io/service: a}}, {address: 127.0.0.1, port: 1, tags: {kuma.io/service: b}}, {port: 2, tags: {kuma.io/service: c}}, {port: 3, tags: {kuma.io/service: d}}], admin: {port: 2}}`, []string{
+			"networking.outbound[1].port: 127.0.0.1:1 is taken by networking.outbound[0]", "networking.outbound[2].port: 127.0.0.1:2 is taken by networking.admin", "networking.outbound[3].port: 127.0.0.1:3 is taken by networking.inbound[0]"}},
+		{"redirection", `{transparentProxying: {redirectPortInbound: 70000, redirectPortOutbound: 70000, ipFamilyMode: ipv4, reachableServices: ["a b"], reachableBackends: {refs: [{kind: Mesh, name: a}]}}}`, []string{
+			"networking.transparentProxying.redirectPortInbound: is 70000", "networking.transparentProxying.redirectPortOutbound: is 70000", "networking.transparentProxying.redirectPortOutbound: is redirectPortInbound too",
+			`networking.transparentProxying.ipFamilyMode: is "ipv4"`, "networking.transparentProxying.reachableServices[0]: \"a b\" is not", "networking.transparentProxying.reachableBackends.refs[0].kind: is \"Mesh\""}},
+		{"what comes later", `{zoneIngress: {port: 1}, gateway: {}, transparentProxying: {directAccessServices: ["*"]}}`, []string{
+			"networking.zoneIngress: is not served", "networking.gateway: has no meaning here", "networking.transparentProxying.directAccessServices: is not served"}},
+		{"unknown", `{adress: 10.0.0.1, inbound: [{prot: 80}]}`, []string{"networking.adress: is not a known field", "networking.inbound[0].prot: is not a known field"}},
+	})
+}
+
+func TestEffectiveInbound(t *testing.T) {
+	no := false
+	network := kind.Networking{Address: "10.0.0.1"}
+	for _, test := range []struct {
+		name        string
+		transparent bool
+		in, want    kind.Inbound
+	}{
+		{"defaults", false, kind.Inbound{Port: 80},
+			kind.Inbound{Port: 80, Address: "10.0.0.1", ServicePort: 80, ServiceAddress: "127.0.0.1", Name: "80", Protocol: kind.TCP, State: kind.Ready}},
+		{"with redirection the application is at the inbound's address", true, kind.Inbound{Port: 80, Address: "10.0.0.2"},
+			kind.Inbound{Port: 80, Address: "10.0.0.2", ServicePort: 80, ServiceAddress: "10.0.0.2", Name: "80", Protocol: kind.TCP, State: kind.Ready}},
+		{"the tag's protocol, older health", false, kind.Inbound{Port: 80, Tags: map[string]string{"kuma.io/protocol": "grpc"}, Health: &kind.Health{Healthy: &no}},
+			kind.Inbound{Port: 80, Address: "10.0.0.1", ServicePort: 80, ServiceAddress: "127.0.0.1", Name: "80", Protocol: kind.GRPC, State: kind.NotReady,
+				Tags: map[string]string{"kuma.io/protocol": "grpc"}, Health: &kind.Health{Healthy: &no}}},
+	} {
+		n := network
+		if test.transparent {
+			n.TransparentProxying = &kind.TransparentProxying{}
+		}
+		if d := cmp.Diff(test.want, n.Effective(test.in)); d != "" {
+			t.Errorf("%s: %s", test.name, d)
+		}
+	}
+}

@@ -1,0 +1,167 @@
+package kind_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"weft/kind"
+	"weft/resource"
+)
+
+// problems reads a resource and answers all that is wrong with it, a line each: "field: reason".
+func problems(t *testing.T, doc string) []string {
+	t.Helper()
+	o, err := resource.Parse([]byte(doc), kind.ByName)
+	var found resource.Problems
+	if err == nil {
+		found = kind.ByName(o.Key().Kind).Prepare(o)
+	} else if refused := (*resource.Error)(nil); errors.As(err, &refused) {
+		found = refused.Problems
+	}
+	if err != nil && len(found) == 0 {
+		t.Fatalf("%v in\n%s", err, doc)
+	}
+	var lines []string
+	for _, p := range found {
+		lines = append(lines, p.Field+": "+p.Reason)
+	}
+	return lines
+}
+
+// refusal is a document and how each of its problems begins.
+type refusal struct {
+	name, doc string
+	want      []string
+}
+
+// refuses fills each document into a frame and compares the problems.
+func refuses(t *testing.T, frame string, tests []refusal) {
+	t.Helper()
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			got := problems(t, fmt.Sprintf(frame, test.doc))
+			for _, want := range test.want {
+				if !anyHasPrefix(got, want) {
+					t.Errorf("no problem begins with %q", want)
+				}
+			}
+			if len(got) != len(test.want) {
+				t.Errorf("%d problems, want %d", len(got), len(test.want))
+			}
+			if t.Failed() {
+				t.Logf("problems:\n%s", strings.Join(got, "\n"))
+			}
+		})
+	}
+}
+
+func anyHasPrefix(lines []string, prefix string) bool {
+	for _, line := range lines {
+		if strings.HasPrefix(line, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+func accepts(t *testing.T, doc string) resource.Any {
+	t.Helper()
+	if got := problems(t, doc); len(got) > 0 {
+		t.Fatalf("refused:\n%s\nin\n%s", strings.Join(got, "\n"), doc)
+	}
+	o, err := resource.Parse([]byte(doc), kind.ByName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kind.ByName(o.Key().Kind).Prepare(o)
+	return o
+}
+
+func TestKindsAreWhole(t *testing.T) {
+	paths := map[string]string{}
+	for _, d := range kind.All() {
+		info := d.Describe()
+		if kind.ByName(info.Name) != d {
+			t.Errorf("%s is not found by its name, or there are two", info.Name)
+		}
+		for _, path := range append([]string{info.Plural}, info.Aliases...) {
+			if other, taken := paths[path]; taken || path == "" {
+				t.Errorf("%s and %s have the path %q", info.Name, other, path)
+			}
+			paths[path] = info.Name
+		}
+		if info.StatusOf != "" && kind.StatusKind(info.StatusOf) != d {
+			t.Errorf("%s is not found as the status of %s", info.Name, info.StatusOf)
+		}
+	}
+	if kind.ByName("") != nil || kind.StatusKind("") != nil || kind.StatusKind("Secret") != nil {
+		t.Error("a kind is found where there is none")
+	}
+}
+
+func TestNames(t *testing.T) {
+	long := strings.Repeat("a", 254)
+	for _, test := range []struct {
+		name      string
+		mesh, any bool // whether a mesh, or anything else, may be called so
+	}{
+		{"a", true, true},
+		{"a-1", true, true},
+		{long[:63], true, true},
+		{long[:64], false, true},
+		{long[:253], false, true},
+		{long, false, false},
+		{"1a", false, true},
+		{"a.b", false, true},
+		{"", false, false},
+		{"A", false, false},
+		{"a_b", false, false},
+		{"-a", false, false},
+		{"a-", false, false},
+		{"a..b", false, false},
+		{"a/b", false, false},
+		{"a\n", false, false},
+		{"ä", false, false},
+	} {
+		mesh := kind.Meshes.Make("", test.name, kind.Mesh{})
+		if got := kind.Meshes.Prepare(mesh); (len(got) == 0) != test.mesh {
+			t.Errorf("Mesh %q: %v", test.name, got)
+		}
+		secret := kind.Secrets.Make("m", test.name, kind.Secret{Data: []byte("x")})
+		if got := kind.Secrets.Prepare(secret); (len(got) == 0) != test.any {
+			t.Errorf("Secret %q: %v", test.name, got)
+		}
+	}
+}
+
+func TestLabels(t *testing.T) {
+	refuses(t, `{type: Mesh, name: m, labels: {%s}}`, []refusal{
+		{"good", `a: b, kuma.io/workload: w-1.x_Y, empty: "", kuma.io/display-name: ` + strings.Repeat("a", 200), nil},
+		{"a name", `"a b": c`, []string{"labels[a b]: is not a label's name"}},
+		{"a prefix", `"A/b": c`, []string{"labels[A/b]: is not a label's name"}},
+		{"a long name", strings.Repeat("a", 64) + `: c`, []string{"labels[aaa"}},
+		{"a value", `a: "b c", d: -e`, []string{"labels[a]: \"b c\" is not", "labels[d]: \"-e\" is not"}},
+		{"a long value", `a: ` + strings.Repeat("a", 64), []string{"labels[a]: \"aaa"}},
+		{"what is gone", `kuma.io/proxy-type: ingress`, []string{"labels[kuma.io/proxy-type]: has no meaning here"}},
+	})
+}
+
+func TestMesh(t *testing.T) {
+	accepts(t, `{type: Mesh, name: m, skipCreatingInitialPolicies: ["*"]}`)
+	refuses(t, `{type: Mesh, name: m, %s}`, []refusal{
+		{"a security field without effect", `mtls: {enabledBackend: ca}`, []string{"mtls: is not served by this release; create a MeshIdentity"}},
+		{"a field with a replacement", `metrics: {}, logging: {}`, []string{"logging: has no meaning here; use a MeshAccessLog", "metrics: has no meaning here; use a MeshMetric"}},
+		{"membership", `dataplaneProxyMembership: {allowed: []}`, []string{"dataplaneProxyMembership: is not served"}},
+	})
+}
+
+func TestSecret(t *testing.T) {
+	accepts(t, `{type: Secret, mesh: m, name: s, data: c2VjcmV0}`)
+	refuses(t, `{type: Secret, mesh: m, name: s, %s}`, []refusal{
+		{"no data", `data: ""`, []string{"data: is required"}},
+		{"no base64", `data: "not base64"`, []string{"data: illegal base64"}},
+		{"too much", `data: "` + strings.Repeat("AAAA", 1<<19) + `"`, []string{"data: has 1572864 bytes, want 1048576 at most"}},
+	})
+}
