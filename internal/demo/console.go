@@ -19,7 +19,7 @@ func (c *console) step(format string, args ...any) {
 	c.line(fmt.Sprintf("\n%d. %s", c.steps, fmt.Sprintf(format, args...)))
 }
 
-// command shows a command that the user could have typed.
+// command shows a command that the user could have typed. The words ">" and "&" are the shell's.
 func (c *console) command(name string, args ...string) {
 	quoted := make([]string, len(args))
 	for i, a := range args {
@@ -65,8 +65,11 @@ func (c *console) logs(tails []logTail) {
 
 func (c *console) line(text string) { fmt.Fprintln(c.out, strings.TrimRight(text, " ")) }
 
-// quote makes a word safe for a POSIX shell.
+// quote makes a word safe for a POSIX shell, but for the operators that the demo itself writes.
 func quote(word string) string {
+	if word == ">" || word == "&" {
+		return word
+	}
 	if word != "" && !strings.ContainsAny(word, " \t\n'\"\\$&|;<>()*?[]#~`!{}") {
 		return word
 	}

@@ -92,7 +92,7 @@ func (w *world) play(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	w.console.say("%d seconds.", int(time.Since(began).Seconds()))
+	w.console.say("All of it took %d seconds.", int(time.Since(began).Round(time.Second).Seconds()))
 	if !w.options.Once {
 		w.invite()
 		<-ctx.Done()

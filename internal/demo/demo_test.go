@@ -39,8 +39,8 @@ func TestInstancesAreThoseOfTheExamples(t *testing.T) {
 func TestCommandsCanBePasted(t *testing.T) {
 	var out strings.Builder
 	c := &console{out: &out}
-	c.command("curl", "-w", ` %{http_code}\n`, "http://127.20.0.1:21001", "it's")
-	want := `   $ curl -w ' %{http_code}\n' http://127.20.0.1:21001 'it'\''s'` + "\n"
+	c.command("curl", "-w", ` %{http_code}\n`, "http://127.20.0.1:21001", "it's", ">", "a&b", "&")
+	want := `   $ curl -w ' %{http_code}\n' http://127.20.0.1:21001 'it'\''s' > 'a&b' &` + "\n"
 	if out.String() != want {
 		t.Errorf("got  %swant %s", out.String(), want)
 	}
