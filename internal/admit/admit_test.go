@@ -1,0 +1,403 @@
+package admit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"weft/internal/admit"
+	"weft/internal/store"
+	"weft/internal/store/memory"
+	"weft/kind"
+	"weft/resource"
+)
+
+// setup answers a writer of the zone east, its store, and the mesh m.
+func setup(t *testing.T) (*admit.Writer, store.Store) {
+	t.Helper()
+	rows := memory.New(memory.Options{})
+	t.Cleanup(func() { _ = rows.Close() })
+	w := admit.New(rows, admit.Options{Zone: "east"})
+	put(t, w, `{type: Mesh, name: m}`)
+	return w, rows
+}
+
+func parse(t *testing.T, doc string) resource.Any {
+	t.Helper()
+	o, err := resource.Parse([]byte(doc), kind.ByName)
+	if err != nil {
+		t.Fatalf("%v in %s", err, doc)
+	}
+	return o
+}
+
+func put(t *testing.T, w *admit.Writer, doc string) admit.Result {
+	t.Helper()
+	result, err := w.Put(t.Context(), parse(t, doc), admit.Change{})
+	if err != nil {
+		t.Fatalf("Put %s: %v", doc, err)
+	}
+	return result
+}
+
+// refused wants an error for users that says something.
+func refused(t *testing.T, err error, code resource.Code, says string) {
+	t.Helper()
+	if resource.CodeOf(err) != code || err == nil || !strings.Contains(err.Error(), says) {
+		t.Errorf("the error is %v (code %d), want code %d and %q", err, resource.CodeOf(err), code, says)
+	}
+}
+
+func read(t *testing.T, rows store.Store, key resource.Key) resource.Any {
+	t.Helper()
+	row, err := rows.Get(t.Context(), key)
+	if err != nil {
+		t.Fatalf("%s: %v", key, err)
+	}
+	o, err := admit.Decode(row)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+const web = `{type: Dataplane, mesh: m, name: web, labels: {app: web}, networking: {address: 10.0.0.1, inbound: [{port: 80}]}}`
+
+var webKey = kind.Dataplanes.Key("m", "web")
+
+func TestPut(t *testing.T) {
+	w, rows := setup(t)
+	first := put(t, w, web)
+	if !first.Created || !first.Changed {
+		t.Errorf("a new resource: created %v, changed %v", first.Created, first.Changed)
+	}
+	stored := read(t, rows, webKey)
+	want := map[string]string{"app": "web", "kuma.io/zone": "east", "kuma.io/origin": "zone", "kuma.io/env": "universal", "kuma.io/display-name": "web"}
+	if d := cmp.Diff(want, stored.Envelope().Labels); d != "" {
+		t.Error("labels:", d)
+	}
+	tags := resource.SpecOf(stored).(*kind.Dataplane).Networking.Inbound[0].Tags
+	if d := cmp.Diff(map[string]string{"kuma.io/zone": "east"}, tags); d != "" {
+		t.Error("tags:", d)
+	}
+
+	again := put(t, w, web)
+	if again.Created || again.Changed || again.Object.Envelope().Version != first.Object.Envelope().Version {
+		t.Errorf("the same again: created %v, changed %v", again.Created, again.Changed)
+	}
+	changed := put(t, w, strings.Replace(web, "port: 80", "port: 81", 1))
+	if changed.Created || !changed.Changed || changed.Object.Envelope().Version == first.Object.Envelope().Version {
+		t.Errorf("an update: created %v, changed %v", changed.Created, changed.Changed)
+	}
+}
+
+func TestPutLeavesTheObjectAlone(t *testing.T) {
+	w, _ := setup(t)
+	o := parse(t, web)
+	if _, err := w.Put(t.Context(), o, admit.Change{}); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(resource.SpecOf(parse(t, web)), resource.SpecOf(o)); d != "" || len(o.Envelope().Labels) != 1 {
+		t.Errorf("labels %v, spec %s", o.Envelope().Labels, d)
+	}
+}
+
+func TestPutRefuses(t *testing.T) {
+	w, _ := setup(t)
+	for _, test := range []struct {
+		name, doc string
+		code      resource.Code
+		says      string
+	}{
+		{"values", `{type: Dataplane, mesh: m, name: D, networking: {address: x}}`, resource.Invalid, "Dataplane m/D is invalid\n  name: \"D\" is not a name"},
+		{"no mesh", `{type: Secret, name: s, data: eA==}`, resource.Invalid, "\n  mesh: is required"},
+		{"a mesh of a mesh", `{type: Mesh, mesh: m, name: other}`, resource.Invalid, "\n  mesh: a Mesh is in no mesh"},
+		{"a mesh that is not there", `{type: Secret, mesh: other, name: s, data: eA==}`, resource.NotFound, "\n  mesh: \"other\" does not exist; create the Mesh first"},
+		{"another zone", `{type: Secret, mesh: m, name: s, labels: {kuma.io/zone: west}, data: eA==}`, resource.Invalid, "\n  labels[kuma.io/zone]: is \"west\", and the control plane sets \"east\""},
+		{"another origin", `{type: Secret, mesh: m, name: s, labels: {kuma.io/origin: global}, data: eA==}`, resource.Invalid, "labels[kuma.io/origin]"},
+		{"another environment", `{type: Secret, mesh: m, name: s, labels: {kuma.io/env: kubernetes}, data: eA==}`, resource.Invalid, "labels[kuma.io/env]"},
+		{"another name", `{type: Secret, mesh: m, name: s, labels: {kuma.io/display-name: r}, data: eA==}`, resource.Invalid, "labels[kuma.io/display-name]"},
+		{"a namespace", `{type: Secret, mesh: m, name: s, labels: {k8s.kuma.io/namespace: r}, data: eA==}`, resource.Invalid, "labels[k8s.kuma.io/namespace]: has no meaning outside Kubernetes"},
+		{"the control plane's mark", `{type: Secret, mesh: m, name: s, labels: {kuma.io/managed-by: weft}, data: eA==}`, resource.Invalid, "labels[kuma.io/managed-by]"},
+		{"tags", `{type: Dataplane, mesh: m, name: d, networking: {address: 10.0.0.1, inbound: [{port: 80, tags: {kuma.io/zone: west}}]}}`, resource.Invalid, "\n  networking.inbound[0].tags[kuma.io/zone]: is \"west\""},
+		{"a tag of the environment", `{type: Dataplane, mesh: m, name: d, networking: {address: 10.0.0.1, inbound: [{port: 80, tags: {kuma.io/environment: kubernetes}}]}}`, resource.Invalid, "tags[kuma.io/environment]"},
+		{"a tag of a namespace", `{type: Dataplane, mesh: m, name: d, networking: {address: 10.0.0.1, inbound: [{port: 80, tags: {k8s.kuma.io/namespace: x}}]}}`, resource.Invalid, "tags[k8s.kuma.io/namespace]"},
+		{"what users only read", `{type: DataplaneInsight, mesh: m, name: d}`, resource.Forbidden, "written by the control plane only"},
+		{"what the control plane finds out", `{type: MeshService, mesh: m, name: s, spec: {state: Available, selector: {dataplaneRef: {name: a}}, ports: [{port: 80}], identities: [{type: SpiffeID, value: "spiffe://a/b"}]}}`,
+			resource.Invalid, "\n  spec.state: is set by the control plane; leave it out\n  spec.identities: are set by"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := w.Put(t.Context(), parse(t, test.doc), admit.Change{})
+			refused(t, err, test.code, test.says)
+		})
+	}
+}
+
+// TestWhatWasReadCanBeWritten puts every document back as a client reads it.
+func TestWhatWasReadCanBeWritten(t *testing.T) {
+	w, _ := setup(t)
+	for _, doc := range []string{
+		`{type: Mesh, name: m}`, web,
+		`{type: MeshService, mesh: m, name: s, spec: {selector: {dataplaneRef: {name: a}}, ports: [{port: 80}]}}`,
+		`{type: MeshIdentity, mesh: m, name: i, spec: {selector: {dataplane: {}}, provider: {type: Bundled}}}`,
+		`{type: MeshTrafficPermission, mesh: m, name: p, spec: {rules: [{default: {allow: [{spiffeId: {type: Exact, value: "spiffe://a/b"}}]}}]}}`,
+		`{type: Secret, mesh: m, name: s, data: eA==}`,
+	} {
+		stored := put(t, w, doc).Object
+		for _, form := range []resource.Form{resource.Universal, resource.Kubernetes} {
+			written, err := resource.MarshalJSON(stored, nil, kind.ByName(stored.Key().Kind), form)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if put(t, w, string(written)).Changed {
+				t.Errorf("%s changed by writing back what was read", stored.Key())
+			}
+		}
+	}
+}
+
+func TestIfMatch(t *testing.T) {
+	w, _ := setup(t)
+	first := put(t, w, web).Object.Envelope().Version
+	second, err := w.Put(t.Context(), parse(t, strings.Replace(web, "80", "81", 1)), admit.Change{IfMatch: first})
+	if err != nil {
+		t.Fatalf("Put on the current version: %v", err)
+	}
+	_, err = w.Put(t.Context(), parse(t, web), admit.Change{IfMatch: first})
+	refused(t, err, resource.Stale, "Dataplane m/web was changed since")
+	refused(t, w.Delete(t.Context(), webKey, first), resource.Stale, "Dataplane m/web was changed since")
+	if err := w.Delete(t.Context(), webKey, second.Object.Envelope().Version); err != nil {
+		t.Fatal(err)
+	}
+	_, err = w.Put(t.Context(), parse(t, web), admit.Change{IfMatch: first})
+	refused(t, err, resource.Stale, "Dataplane m/web does not exist any more")
+}
+
+func TestDelete(t *testing.T) {
+	w, rows := setup(t)
+	refused(t, w.Delete(t.Context(), webKey, ""), resource.NotFound, "Dataplane m/web does not exist")
+	refused(t, w.Delete(t.Context(), kind.DataplaneServings.Key("m", "web"), ""), resource.Forbidden, "by the control plane only")
+	put(t, w, web)
+	put(t, w, `{type: Secret, mesh: m, name: s, data: eA==}`)
+	serve(t, w, "web")
+	mesh := kind.Meshes.Key("", "m")
+	refused(t, w.Delete(t.Context(), mesh, ""), resource.Conflict, "Mesh m still has Dataplanes (1)")
+
+	if err := w.Delete(t.Context(), webKey, ""); err != nil {
+		t.Fatal(err)
+	}
+	wantGone(t, rows, kind.DataplaneServings.Key("m", "web"))
+	if err := w.Delete(t.Context(), mesh, ""); err != nil {
+		t.Fatal(err)
+	}
+	wantGone(t, rows, kind.Secrets.Key("m", "s"))
+}
+
+func wantGone(t *testing.T, rows store.Store, key resource.Key) {
+	t.Helper()
+	if _, err := rows.Get(t.Context(), key); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("%s is still there (%v)", key, err)
+	}
+}
+
+func serve(t *testing.T, w *admit.Writer, name string) {
+	t.Helper()
+	err := admit.Modify(t.Context(), w, kind.DataplaneServings, "m", name, func(o *resource.Object[kind.DataplaneServing]) bool {
+		o.Spec.Run = "run"
+		return true
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestModify(t *testing.T) {
+	w, rows := setup(t)
+	err := admit.Modify(t.Context(), w, kind.DataplaneServings, "m", "web", func(*resource.Object[kind.DataplaneServing]) bool { return true })
+	refused(t, err, resource.NotFound, "Dataplane m/web does not exist")
+
+	put(t, w, web)
+	key := kind.DataplaneServings.Key("m", "web")
+	err = admit.Modify(t.Context(), w, kind.DataplaneServings, "m", "web", func(*resource.Object[kind.DataplaneServing]) bool { return false })
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantGone(t, rows, key) // nothing to change, nothing made
+	serve(t, w, "web")
+	first := read(t, rows, key)
+	if labels := first.Envelope().Labels; len(labels) > 0 {
+		t.Errorf("a row of the control plane's own has the labels %v", labels)
+	}
+	serve(t, w, "web")
+	if read(t, rows, key).Envelope().Version != first.Envelope().Version {
+		t.Error("an equal row was written")
+	}
+}
+
+// TestModifyAtTheSameTime counts in a row from several goroutines.
+func TestModifyAtTheSameTime(t *testing.T) {
+	const writers, each = 8, 20
+	w, rows := setup(t)
+	var running sync.WaitGroup
+	for range writers {
+		running.Go(func() {
+			for range each {
+				err := admit.Modify(t.Context(), w, kind.Secrets, "m", "counter", func(o *resource.Object[kind.Secret]) bool {
+					o.Spec.Data = append(o.Spec.Data, '1')
+					return true
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	running.Wait()
+	if got := len(resource.SpecOf(read(t, rows, kind.Secrets.Key("m", "counter"))).(*kind.Secret).Data); got != writers*each {
+		t.Errorf("counted %d of %d", got, writers*each)
+	}
+}
+
+func TestCreate(t *testing.T) {
+	w, rows := setup(t)
+	put(t, w, `{type: MeshIdentity, mesh: m, name: i, spec: {provider: {type: Bundled}}}`)
+	owner := kind.MeshIdentities.Key("m", "i")
+	first, err := w.Create(t.Context(), kind.Secrets.Make("m", "ca", kind.Secret{Data: []byte("one")}), &owner)
+	if err != nil || !first.Created {
+		t.Fatalf("created %v: %v", first.Created, err)
+	}
+	second, err := w.Create(t.Context(), kind.Secrets.Make("m", "ca", kind.Secret{Data: []byte("two")}), &owner)
+	if err != nil || second.Created || string(resource.SpecOf(second.Object).(*kind.Secret).Data) != "one" {
+		t.Errorf("the second one: created %v, %v", second.Created, err)
+	}
+	if err := w.Delete(t.Context(), owner, ""); err != nil {
+		t.Fatal(err)
+	}
+	wantGone(t, rows, kind.Secrets.Key("m", "ca"))
+	_, err = w.Create(t.Context(), kind.Secrets.Make("m", "ca", kind.Secret{Data: []byte("one")}), &owner)
+	refused(t, err, resource.NotFound, "MeshIdentity m/i does not exist")
+}
+
+const service = `{type: MeshService, mesh: m, name: s, spec: {selector: {dataplaneRef: {name: a}}, ports: [{port: %d}]}}`
+
+// TestIdentitiesStay updates a service without what the control plane found out about it.
+func TestIdentitiesStay(t *testing.T) {
+	w, _ := setup(t)
+	put(t, w, fmt.Sprintf(service, 80))
+	identities := []kind.ServiceIdentity{{Type: kind.SpiffeIdentity, Value: "spiffe://a/b"}}
+	err := admit.Modify(t.Context(), w, kind.MeshServices, "m", "s", func(o *resource.Object[kind.MeshService]) bool {
+		o.Spec.State, o.Spec.Identities = "Available", identities
+		return true
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := resource.SpecOf(put(t, w, fmt.Sprintf(service, 81)).Object).(*kind.MeshService)
+	if got.Ports[0].Port != 81 || got.State != "Available" || !cmp.Equal(got.Identities, identities) {
+		t.Errorf("after an update that leaves them out: %+v", got)
+	}
+}
+
+// TestTakingOverAGeneratedService writes one back with and without the control plane's mark.
+func TestTakingOverAGeneratedService(t *testing.T) {
+	w, _ := setup(t)
+	o := parse(t, fmt.Sprintf(service, 80))
+	o.Envelope().Labels = map[string]string{kind.ManagedBy: kind.GeneratedBy}
+	if _, err := w.Put(t.Context(), o, admit.Change{ControlPlane: true}); err != nil {
+		t.Fatal(err)
+	}
+	marked, err := w.Put(t.Context(), o, admit.Change{})
+	if err != nil || marked.Changed {
+		t.Errorf("writing back what was read: changed %v, %v", marked.Changed, err)
+	}
+	taken := put(t, w, fmt.Sprintf(service, 80))
+	if _, still := taken.Object.Envelope().Labels[kind.ManagedBy]; still || !taken.Changed {
+		t.Error("a service that was written without the mark is still marked")
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	w, _ := setup(t)
+	for _, test := range []struct{ doc, warns string }{
+		{`{type: MeshTrafficPermission, mesh: m, name: p, spec: {}}`, `mesh "m" has no MeshIdentity`},
+		{`{type: MeshIdentity, mesh: m, name: i, spec: {provider: {type: Bundled}}}`, "selects nobody"},
+		{`{type: MeshIdentity, mesh: m, name: i, spec: {selector: {dataplane: {matchLabels: {}}}, provider: {type: Bundled}}}`, ""},
+		{`{type: MeshTrafficPermission, mesh: m, name: p, spec: {}}`, ""},
+	} {
+		got := strings.Join(put(t, w, test.doc).Warnings, "\n")
+		if !strings.Contains(got, test.warns) || (got == "") != (test.warns == "") {
+			t.Errorf("%s: warnings %q, want %q", test.doc, got, test.warns)
+		}
+	}
+}
+
+// racing lets somebody else write before each of the first few updates.
+type racing struct {
+	store.Store
+	left int
+}
+
+func (r *racing) Update(ctx context.Context, row store.Row) (store.Row, error) {
+	if r.left > 0 {
+		r.left--
+		other := row
+		other.Body = fmt.Appendf(nil, `{"spec":{"data":"eA==","n":%d}}`, r.left)
+		if _, err := r.Store.Update(ctx, other); err != nil {
+			return store.Row{}, err
+		}
+	}
+	return r.Store.Update(ctx, row)
+}
+
+func TestPutWinsARace(t *testing.T) {
+	_, rows := setup(t)
+	w := admit.New(&racing{Store: rows, left: 3}, admit.Options{Zone: "east"})
+	put(t, w, `{type: Secret, mesh: m, name: s, data: YQ==}`)
+	put(t, w, `{type: Secret, mesh: m, name: s, data: Yg==}`)
+	if got := resource.SpecOf(read(t, rows, kind.Secrets.Key("m", "s"))).(*kind.Secret).Data; string(got) != "b" {
+		t.Errorf("stored is %q, want what was put last", got)
+	}
+}
+
+// broken fails every call as a full disk does.
+type broken struct{ store.Store }
+
+func (broken) Create(context.Context, store.Row) (store.Row, error) {
+	return store.Row{}, fmt.Errorf("%w: /var/lib/weft.db: disk full", store.ErrUnavailable)
+}
+
+func TestUnavailable(t *testing.T) {
+	_, rows := setup(t)
+	w := admit.New(broken{rows}, admit.Options{Zone: "east"})
+	_, err := w.Put(t.Context(), parse(t, web), admit.Change{})
+	refused(t, err, resource.Unavailable, "Dataplane m/web: the store is not available; try again")
+	if strings.Contains(err.Error(), "/var") {
+		t.Errorf("the error shows what is below: %v", err)
+	}
+	if !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("the error hides its cause from the log: %v", err)
+	}
+}
+
+func TestDecode(t *testing.T) {
+	_, rows := setup(t)
+	mesh := read(t, rows, kind.Meshes.Key("", "m")).Envelope()
+	if mesh.Version == "" || mesh.Created.IsZero() || mesh.Modified.IsZero() {
+		t.Errorf("the envelope is %+v", mesh)
+	}
+	if d := cmp.Diff(map[string]string{kind.DisplayName: "m"}, maps.Clone(mesh.Labels)); d != "" {
+		t.Error(d)
+	}
+	if _, err := admit.Decode(store.Row{Key: resource.Key{Kind: "Later", Name: "x"}}); err == nil {
+		t.Error("an unknown kind is decoded")
+	}
+	if _, err := admit.Decode(store.Row{Key: webKey, Body: []byte("{")}); err == nil {
+		t.Error("a broken body is decoded")
+	}
+}
