@@ -27,9 +27,12 @@ type Key struct {
 	Name string
 }
 
-// String reads as "Dataplane default/web-1" or "Mesh default".
+// String reads as "Dataplane default/web-1" or "Mesh default", and as the kind alone without a name.
 func (k Key) String() string {
-	if k.Mesh == "" {
+	switch {
+	case k.Name == "":
+		return k.Kind
+	case k.Mesh == "":
 		return k.Kind + " " + k.Name
 	}
 	return k.Kind + " " + k.Mesh + "/" + k.Name
