@@ -96,6 +96,9 @@ func (w *world) play(ctx context.Context) error {
 	if !w.options.Once {
 		w.invite()
 		<-ctx.Done()
+		if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+			return cause
+		}
 		w.console.say("Stopping.")
 	}
 	if !held {
@@ -159,18 +162,19 @@ func (w *world) quietly(ctx context.Context, args ...string) (string, error) {
 
 // invite says what to try while the demo stays up.
 func (w *world) invite() {
-	bin := filepath.Dir(w.options.Weft)
+	permissions := filepath.Join(w.dir, "mesh", "permissions.yaml")
 	w.console.step("Yours until Ctrl-C; in another terminal:")
 	for _, line := range []string{
-		fmt.Sprintf("export PATH=%s:$PATH WEFT_API=%s", bin, w.plane.api()),
+		fmt.Sprintf("export PATH=%s:$PATH WEFT_API=%s", filepath.Dir(w.options.Weft), w.plane.api()),
 		"weft inspect dataplanes",
 		"weft inspect dataplane web --config",
 		"weft explain --from web --to backend",
-		"weft get meshservices",
 		"curl " + backendURL,
-		"curl -i " + reportsURL,
-		"weft delete meshtrafficpermission reports-callers   # and curl again",
-		fmt.Sprintf("weft apply -f %s", filepath.Join(w.dir, "mesh", "permissions.yaml")),
+		"curl -i " + reportsURL + "   # refused; allow it:",
+		fmt.Sprintf("sed '/deny:/,/workload.web/d' %s | weft apply -f -", permissions),
+		"curl " + reportsURL + "   # and forbid it again:",
+		"weft apply -f " + permissions,
+		"weft get meshservice backend -o yaml",
 		"curl " + w.plane.api() + "/meshes/default/meshservices/backend",
 	} {
 		w.console.line("  " + line)
