@@ -73,7 +73,7 @@ func MeshNameProblem(name string) string {
 }
 
 // section checks the name of an inbound or of a service's port (RFC 1123, label). A number would be
-// taken for a port.
+// taken for the port of that number.
 func (c *checks) section(field, name string) bool {
 	switch {
 	case len(name) > maxLabel || !label1123.MatchString(name):

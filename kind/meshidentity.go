@@ -14,7 +14,8 @@ type IdentitySelector struct {
 	Dataplane *LabelSelector `json:"dataplane,omitempty"`
 }
 
-// SpiffeIDTemplate are templates over .Mesh, .Zone, .Workload and `label "key"`.
+// SpiffeIDTemplate are templates: of the trust domain over .Mesh and .Zone, of the path over .Workload
+// and `label "key"` too.
 type SpiffeIDTemplate struct {
 	TrustDomain string `json:"trustDomain,omitempty"` // default "{{ .Mesh }}.{{ .Zone }}.mesh.local"
 	Path        string `json:"path,omitempty"`        // default "/workload/{{ .Workload }}"

@@ -140,6 +140,7 @@ func (c *checks) serviceSelector(at string, s ServiceSelector) {
 	}
 }
 
+// servicePorts wants numbers and names to differ. A port may be called by its own number.
 func (c *checks) servicePorts(at string, ports []ServicePort) {
 	numbers, names := map[uint32]int{}, map[string]int{}
 	for i, port := range ports {
@@ -150,7 +151,7 @@ func (c *checks) servicePorts(at string, ports []ServicePort) {
 			}
 			numbers[port.Port] = i
 		}
-		if port.Name != "" && c.section(at+".name", port.Name) {
+		if name := port.Name; name != "" && (name == strconv.Itoa(int(port.Port)) || c.section(at+".name", name)) {
 			if j, taken := names[port.Name]; taken {
 				c.add(at+".name", "%q is the name of spec.ports[%d] too", port.Name, j)
 			}

@@ -26,13 +26,13 @@ mesh: default
 name: web
 spec:
   selector: {dataplaneTags: {kuma.io/service: web}}
-  ports: [{port: 80}, {port: 81, targetPort: http, name: main, appProtocol: http}, {port: 82, targetPort: 8080}]
+  ports: [{port: 80}, {port: 81, targetPort: http, name: main, appProtocol: http}, {port: 82, name: "82", targetPort: 8080}]
 `)
 	ports := resource.SpecOf(o).(*kind.MeshService).Ports
 	want := []kind.ServicePort{
 		{Port: 80, TargetPort: &kind.PortRef{Number: 80}, AppProtocol: kind.TCP},
 		{Port: 81, TargetPort: &kind.PortRef{Name: "http"}, Name: "main", AppProtocol: kind.HTTP},
-		{Port: 82, TargetPort: &kind.PortRef{Number: 8080}, AppProtocol: kind.TCP},
+		{Port: 82, TargetPort: &kind.PortRef{Number: 8080}, Name: "82", AppProtocol: kind.TCP},
 	}
 	if d := cmp.Diff(want, ports); d != "" {
 		t.Error(d)
@@ -52,6 +52,7 @@ func TestMeshServiceRefuses(t *testing.T) {
 		{"ports", `{selector: {dataplaneRef: {name: a}}, ports: [{port: 0}, {port: 80, targetPort: 70000}, {port: 80, targetPort: HTTP}, {port: 81, targetPort: "", name: a}, {port: 82, name: a, appProtocol: udp}]}`, []string{
 			"spec.ports[0].port: is 0", "spec.ports[1].targetPort: is 70000", "spec.ports[2].port: 80 is the port of spec.ports[1] too", `spec.ports[2].targetPort: "HTTP" is not a name`,
 			"spec.ports[3].targetPort: is 0", `spec.ports[4].name: "a" is the name of spec.ports[3] too`, `spec.ports[4].appProtocol: is "udp"`}},
+		{"a name that is another's number", `{selector: {dataplaneRef: {name: a}}, ports: [{port: 80, name: "81"}]}`, []string{`spec.ports[0].name: "81" is a number`}},
 		{"state and identities", `{state: Up, selector: {dataplaneRef: {name: a}}, ports: [{port: 80}], identities: [{type: Name, value: ""}]}`, []string{
 			`spec.state: is "Up", want one of Available, Unavailable`, `spec.identities[0].type: is "Name"`, "spec.identities[0].value: is required"}},
 		{"what comes later", `{selector: {dataplaneRef: {name: a}}, ports: [{port: 80, snis: []}], zoneIngress: {}}`, []string{"spec.ports[0].snis: is not served", "spec.zoneIngress: is not served"}},
@@ -95,6 +96,8 @@ func TestMeshIdentityRefuses(t *testing.T) {
 		{"a trust domain", `{spiffeID: {trustDomain: "Prod/x"}, provider: {type: Bundled}}`, []string{`spec.spiffeID.trustDomain: "Prod/x" is not a trust domain`}},
 		{"templates", `{spiffeID: {trustDomain: "{{ .Name }}", path: "/{{ range . }}"}, provider: {type: Bundled}}`, []string{
 			`spec.spiffeID.trustDomain: "{{ .Name }}" is not a template of {{ .Mesh }}`, "spec.spiffeID.path: "}},
+		{"a trust domain of one Dataplane", `{spiffeID: {trustDomain: "{{ .Workload }}.local"}, provider: {type: Bundled}}`, []string{
+			`spec.spiffeID.trustDomain: "{{ .Workload }}.local" is not a template of {{ .Mesh }} and {{ .Zone }}; a trust domain is the same for all`}},
 		{"paths", `{spiffeID: {path: "workload"}, provider: {type: Bundled}}`, []string{`spec.spiffeID.path: "workload" is not the path`}},
 		{"a path that climbs", `{spiffeID: {path: "/../{{ .Workload }}"}, provider: {type: Bundled}}`, []string{`spec.spiffeID.path: `}},
 		{"values", `{provider: {type: Bundled, bundled: {meshTrustCreation: "yes", certificateParameters: {expiry: 1s}}}}`, []string{
