@@ -13,6 +13,7 @@ import (
 	"hash/fnv"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -224,14 +225,23 @@ func (p *Plan) generatedService(r *table.Reader, key tagKey) *kind.MeshService {
 	spec := &kind.MeshService{Selector: selector}
 	for _, m := range p.State.Members(r, key.Mesh, &selector) {
 		if !slices.ContainsFunc(spec.Ports, func(port kind.ServicePort) bool { return port.Port == m.Inbound.Port }) {
-			spec.Ports = append(spec.Ports, kind.ServicePort{Port: m.Inbound.Port, Name: m.Inbound.Name, AppProtocol: m.Inbound.Protocol})
+			spec.Ports = append(spec.Ports, generatedPort(&m.Inbound))
 		}
 	}
 	if len(spec.Ports) == 0 {
 		return nil
 	}
-	slices.SortFunc(spec.Ports, func(a, b kind.ServicePort) int { return cmp.Compare(a.Port, b.Port) })
+	spec.Ports = inOrder(spec.Ports)
 	return spec
+}
+
+// generatedPort has the inbound's name, unless that is the number, as it is by default.
+func generatedPort(in *kind.Inbound) kind.ServicePort {
+	port := kind.ServicePort{Port: in.Port, AppProtocol: in.Protocol}
+	if in.Name != strconv.Itoa(int(in.Port)) {
+		port.Name = in.Name
+	}
+	return port
 }
 
 // tag writes the generated service. Its ports only grow here: one that its last Dataplane took along
@@ -265,7 +275,20 @@ func mergePorts(old, wanted []kind.ServicePort) []kind.ServicePort {
 			ports = append(ports, port)
 		}
 	}
+	return inOrder(ports)
+}
+
+// inOrder sorts ports by their number, and leaves a name to the first that has it: inbounds of several
+// Dataplanes may be called the same.
+func inOrder(ports []kind.ServicePort) []kind.ServicePort {
 	slices.SortFunc(ports, func(a, b kind.ServicePort) int { return cmp.Compare(a.Port, b.Port) })
+	taken := map[string]bool{}
+	for i := range ports {
+		if taken[ports[i].Name] {
+			ports[i].Name = ""
+		}
+		taken[ports[i].Name] = true
+	}
 	return ports
 }
 

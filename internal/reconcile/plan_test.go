@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -269,4 +270,22 @@ func TestFormerEndpointsGoWhenTheNewOnesServeOrInTime(t *testing.T) {
 			t.Error("a former endpoint whose application is dead is still published")
 		}
 	})
+}
+
+func TestAGeneratedServiceIsAdmitted(t *testing.T) {
+	w := newWorld(t, "241.0.0.0/8")
+	for port, name := range map[uint32]string{8080: "api", 8081: "api", 8082: ""} {
+		inbound := kind.Inbound{Port: port, Name: name, Tags: map[string]string{kind.ServiceTag: "web"}}
+		w.put(kind.Dataplanes.Make("default", fmt.Sprintf("web-%d", port), kind.Dataplane{
+			Networking: kind.Networking{Address: "10.0.0.1", Inbound: []kind.Inbound{inbound}},
+		}))
+	}
+	w.reconcile(TagUnit, "web")
+	spec, _ := w.service("web")
+	if spec == nil || len(spec.Ports) != 3 {
+		t.Fatalf("generated service is %+v, want three ports", spec)
+	}
+	if problems := kind.MeshServices.Prepare(kind.MeshServices.Make("default", "web", *spec)); len(problems) > 0 {
+		t.Errorf("it is refused: %v", problems)
+	}
 }

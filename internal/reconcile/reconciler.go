@@ -28,7 +28,9 @@ type Writer interface {
 const (
 	soon   = 10 * time.Millisecond
 	calmly = time.Second
-	retry  = 2 * time.Second
+	// A write that fails is tried again after retry, then twice that, and so on up to patience.
+	retry    = time.Second
+	patience = time.Minute
 )
 
 // Reconciler runs plans.
@@ -44,6 +46,8 @@ type Reconciler struct {
 
 	// given are the virtual IPs that were written; Run's own.
 	given map[string]resource.Key
+	// failed are the units whose last write failed, with how long they wait; Run's own.
+	failed map[Unit]time.Duration
 
 	mu   sync.Mutex
 	due  map[Unit]time.Time
@@ -58,6 +62,7 @@ func New(plan *Plan, writer Writer, log *slog.Logger) *Reconciler {
 		pinnedTags:     map[tagKey]bool{},
 		pinnedHolds:    map[rowKey]bool{},
 		given:          map[string]resource.Key{},
+		failed:         map[Unit]time.Duration{},
 		due:            map[Unit]time.Time{},
 		wake:           make(chan struct{}, 1),
 	}
@@ -218,10 +223,12 @@ func (rc *Reconciler) reconcile(ctx context.Context, units []Unit) {
 				break
 			}
 			if err := rc.do(ctx, step); err != nil && ctx.Err() == nil {
-				rc.log.Warn("a write of the control plane's own failed, trying again", "unit", u, "error", err)
-				rc.ask(u, time.Now().Add(retry))
+				rc.failed[u] = min(max(retry, 2*rc.failed[u]), patience)
+				rc.log.Warn("a write of the control plane's own failed", "unit", u, "again", rc.failed[u], "error", err)
+				rc.ask(u, time.Now().Add(rc.failed[u]))
 				break
 			}
+			delete(rc.failed, u)
 		}
 	}
 }
