@@ -149,7 +149,7 @@ func TestCalmCode(t *testing.T) {
 			if !ok {
 				continue
 			}
-			if n := source.lines(f); n > maxFunction {
+			if n := source.lines(f); n > maxFunction && !strings.HasSuffix(file, "_test.go") { // a table may be long
 				t.Errorf("%s: %s has %d lines, want at most %d", file, f.Name.Name, n, maxFunction)
 			}
 			if getter.MatchString(f.Name.Name) && f.Name.Name != grpcCredentials {

@@ -18,7 +18,7 @@ type check struct {
 // checks, in the order in which they run.
 var checks = []check{
 	{"a request is balanced and identified", (*world).balancedAndIdentified},
-	{"a request that no permission allows is refused", (*world).refusedWithReason},
+	{"a request that a permission denies is refused", (*world).refusedWithReason},
 	{"an instance is killed under traffic", (*world).instanceKilled},
 	{"the control plane is killed and restarted under traffic", (*world).planeRestarted},
 }
