@@ -1,6 +1,8 @@
 package identity
 
 import (
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 
 	"weft/kind"
@@ -19,6 +21,9 @@ func CAText(spec *kind.MeshIdentity, name string, secret func(name string) ([]by
 		if err != nil {
 			return nil, err
 		}
+		if allowed := b.InsecureAllowSelfSigned; allowed != nil && !*allowed && selfSigned(certificate) {
+			return nil, fmt.Errorf("spec.provider.bundled.ca.certificate: it is self-signed; give one that your own CA signed, or set insecureAllowSelfSigned to true")
+		}
 		return append(append(append([]byte(nil), certificate...), '\n'), key...), nil
 	}
 	if text, ok := secret(CASecretName(name)); ok {
@@ -28,6 +33,17 @@ func CAText(spec *kind.MeshIdentity, name string, secret func(name string) ([]by
 		return nil, fmt.Errorf("spec.provider.bundled.autogenerate is off and there is no spec.provider.bundled.ca: provide one of them")
 	}
 	return nil, nil
+}
+
+// selfSigned says whether the first certificate is its own issuer. What is no certificate is refused
+// where it is parsed.
+func selfSigned(certificate []byte) bool {
+	block, _ := pem.Decode(certificate)
+	if block == nil {
+		return false
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	return err == nil && cert.CheckSignatureFrom(cert) == nil
 }
 
 func read(source *kind.DataSource, field string, secret func(string) ([]byte, bool)) ([]byte, error) {
