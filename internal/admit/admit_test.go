@@ -2,12 +2,20 @@ package admit_test
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"maps"
+	"math/big"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -334,6 +342,31 @@ func TestWarnings(t *testing.T) {
 		if !strings.Contains(got, test.warns) || (got == "") != (test.warns == "") {
 			t.Errorf("%s: warnings %q, want %q", test.doc, got, test.warns)
 		}
+	}
+}
+
+func TestAnExpiredRootIsWarnedOf(t *testing.T) {
+	w, _ := setup(t)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "old root"}, IsCA: true, BasicConstraintsValid: true,
+		NotAfter: time.Date(2020, 2, 3, 0, 0, 0, 0, time.UTC),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, root, root, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	trust := kind.MeshTrusts.Make("m", "t", kind.MeshTrust{TrustDomain: "a", CABundles: []kind.CABundle{{Type: "Pem", PEM: &kind.PEMBundle{Value: text}}}})
+	result, err := w.Put(t.Context(), trust, admit.Change{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]string{"spec.caBundles[0]: CN=old root has expired on 2020-02-03"}, result.Warnings); d != "" {
+		t.Error(d)
 	}
 }
 

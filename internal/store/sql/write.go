@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -127,15 +129,9 @@ func (w *writer) transact(requests []*request) ([]outcome, []string, error) {
 	}
 	defer tx.Rollback() // after a commit it does nothing
 	b := &batch{tx: tx, now: time.Now().UTC().Round(0), revision: w.revision, touched: map[string]bool{}}
-	outcomes := make([]outcome, len(requests))
-	for i, r := range requests {
-		if outcomes[i].err = r.ctx.Err(); outcomes[i].err != nil {
-			continue
-		}
-		if outcomes[i].row, err = r.apply(b); err != nil && !contractual(err) {
-			return nil, nil, err
-		}
-		outcomes[i].err = err
+	outcomes, err := b.apply(requests)
+	if err != nil {
+		return nil, nil, err
 	}
 	if len(b.touched) == 0 {
 		return outcomes, nil, nil
@@ -151,11 +147,7 @@ func (w *writer) transact(requests []*request) ([]outcome, []string, error) {
 		return nil, nil, err
 	}
 	w.revision, w.oldest = b.revision, oldest
-	var touched []string
-	for kind := range b.touched {
-		touched = append(touched, kind)
-	}
-	return outcomes, touched, nil
+	return outcomes, slices.Collect(maps.Keys(b.touched)), nil
 }
 
 // compact forgets the oldest events once a good number can go, and answers where the history begins
@@ -181,6 +173,23 @@ type batch struct {
 	now      time.Time
 	revision int64
 	touched  map[string]bool // kinds
+}
+
+// apply answers each request's outcome, or the error that ends the transaction.
+func (b *batch) apply(requests []*request) ([]outcome, error) {
+	outcomes := make([]outcome, len(requests))
+	for i, r := range requests {
+		if err := r.ctx.Err(); err != nil {
+			outcomes[i].err = err
+			continue
+		}
+		row, err := r.apply(b)
+		if err != nil && !contractual(err) {
+			return nil, err
+		}
+		outcomes[i] = outcome{row, err}
+	}
+	return outcomes, nil
 }
 
 func (b *batch) exec(statement string, args ...any) error {
