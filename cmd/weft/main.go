@@ -59,6 +59,7 @@ func newRootCommand() *cobra.Command {
 	root.AddCommand(
 		newControlPlaneCommand(),
 		newDemoCommand(),
+		newLoadCommand(r),
 		newApplyCommand(r),
 		newGetCommand(r),
 		newDeleteCommand(r),

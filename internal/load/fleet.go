@@ -1,0 +1,279 @@
+package load
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+
+	"weft/internal/xds"
+)
+
+// target is a server to which proxies connect.
+type target struct {
+	address string // HOST:PORT
+	roots   *x509.CertPool
+	token   string
+}
+
+// fleet is many simulated Envoys. Each has a connection and a stream of its own, asks for what an Envoy
+// would ask for, and acknowledges everything.
+type fleet struct {
+	target target
+	reader *reader
+	// complete says whether a proxy has its first configuration.
+	complete func(*proxy) bool
+
+	proxies   []*proxy
+	running   sync.WaitGroup
+	bytes     atomic.Int64
+	messages  atomic.Int64
+	completed atomic.Int64
+	last      atomic.Int64 // when a message came, nanoseconds of Unix time
+	expected  atomic.Pointer[expectation]
+	failed    chan error // of one
+}
+
+// proxy is one simulated Envoy. What it has is a mark for each name that it asked for.
+type proxy struct {
+	node     string
+	asked    [6]map[string]bool // by type: true once the name has come
+	open     int                // names asked for that have not come
+	listens  bool               // has its listeners
+	messages int
+	complete bool
+	seen     *expectation
+	conn     *grpc.ClientConn
+}
+
+// expectation is a change that every proxy is to get: an address in or out of an assignment.
+type expectation struct {
+	assignment string
+	address    string
+	present    bool
+	left       atomic.Int64
+	done       chan time.Time // when the last proxy had it
+}
+
+// connecting is how many proxies shake hands at once, so that none is so slow that it times out.
+const connecting = 128
+
+func newFleet(t target, complete func(*proxy) bool) *fleet {
+	return &fleet{target: t, reader: newReader(), complete: complete, failed: make(chan error, 1)}
+}
+
+// connect adds proxies and waits until each is complete.
+func (f *fleet) connect(ctx context.Context, nodes []string) error {
+	want := f.completed.Load() + int64(len(nodes))
+	slots := make(chan struct{}, connecting)
+	for _, node := range nodes {
+		slots <- struct{}{}
+		p := &proxy{node: node}
+		if err := f.dial(p); err != nil {
+			return err
+		}
+		f.proxies = append(f.proxies, p)
+		var once sync.Once
+		release := func() { once.Do(func() { <-slots }) }
+		f.running.Go(func() {
+			defer release()
+			if err := f.run(ctx, p, release); err != nil {
+				f.fail(fmt.Errorf("the stream of %s: %w", p.node, err))
+			}
+		})
+	}
+	return f.wait(ctx, func() bool { return f.completed.Load() >= want })
+}
+
+func (f *fleet) dial(p *proxy) (err error) {
+	const window = 256 << 10
+	p.conn, err = grpc.NewClient(f.target.address,
+		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: f.target.roots, MinVersion: tls.VersionTLS12})),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(f.reader), grpc.MaxCallRecvMsgSize(64<<20)),
+		grpc.WithSharedWriteBuffer(true), grpc.WithReadBufferSize(0), grpc.WithWriteBufferSize(4<<10),
+		grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window),
+		grpc.WithDisableServiceConfig(),
+	)
+	return err
+}
+
+func (f *fleet) fail(err error) {
+	select {
+	case f.failed <- err:
+	default: // one reason is enough
+	}
+}
+
+// run is the life of one proxy; started is called with its first response.
+func (f *fleet) run(ctx context.Context, p *proxy, started func()) error {
+	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+f.target.token)
+	stream, err := discovery.NewAggregatedDiscoveryServiceClient(p.conn).DeltaAggregatedResources(ctx)
+	if err != nil {
+		return closedByUs(ctx, p, err)
+	}
+	first := &discovery.DeltaDiscoveryRequest{Node: &corev3.Node{Id: p.node}, TypeUrl: xds.Cluster.URL()}
+	if err := stream.SendMsg(first); err != nil {
+		return closedByUs(ctx, p, err)
+	}
+	for {
+		var m *message
+		if err := stream.RecvMsg(&m); err != nil {
+			return closedByUs(ctx, p, err)
+		}
+		started()
+		if err := f.take(stream, p, m); err != nil {
+			return closedByUs(ctx, p, err)
+		}
+	}
+}
+
+// closedByUs hides the error of a connection that the tool itself closed.
+func closedByUs(ctx context.Context, p *proxy, err error) error {
+	if ctx.Err() != nil || p.conn.GetState().String() == "SHUTDOWN" {
+		return nil
+	}
+	return err
+}
+
+// take acknowledges a response and asks for what it names.
+func (f *fleet) take(stream grpc.ClientStream, p *proxy, m *message) error {
+	f.last.Store(time.Now().UnixNano())
+	f.bytes.Add(int64(m.size))
+	f.messages.Add(1)
+	if err := stream.SendMsg(m.ack); err != nil {
+		return err
+	}
+	for _, request := range p.take(m) {
+		if err := stream.SendMsg(request); err != nil {
+			return err
+		}
+	}
+	if !p.complete && f.complete(p) {
+		p.complete = true
+		f.completed.Add(1)
+	}
+	if e := f.expected.Load(); e != nil && p.seen != e && e.met(m) {
+		p.seen = e
+		if e.left.Add(-1) == 0 {
+			e.done <- time.Now()
+		}
+	}
+	return nil
+}
+
+// take notes what has come, and answers the requests that follow from it.
+func (p *proxy) take(m *message) []*discovery.DeltaDiscoveryRequest {
+	p.messages++
+	for _, name := range m.names {
+		if came, asked := p.asked[m.typ][name]; asked && !came {
+			p.asked[m.typ][name] = true
+			p.open--
+		}
+	}
+	var requests []*discovery.DeltaDiscoveryRequest
+	for t, names := range m.asks {
+		if fresh := p.ask(t, names); len(fresh) > 0 {
+			requests = append(requests, &discovery.DeltaDiscoveryRequest{TypeUrl: t.URL(), ResourceNamesSubscribe: fresh})
+		}
+	}
+	if m.typ == xds.Cluster && p.messages == 1 { // Envoy asks for listeners after its first clusters
+		requests = append(requests, &discovery.DeltaDiscoveryRequest{TypeUrl: xds.Listener.URL()})
+	}
+	p.listens = p.listens || m.typ == xds.Listener
+	return requests
+}
+
+func (p *proxy) ask(t xds.Type, names []string) []string {
+	if p.asked[t] == nil {
+		p.asked[t] = map[string]bool{}
+	}
+	var fresh []string
+	for _, name := range names {
+		if _, asked := p.asked[t][name]; !asked {
+			p.asked[t][name] = false
+			p.open++
+			fresh = append(fresh, name)
+		}
+	}
+	return fresh
+}
+
+func (e *expectation) met(m *message) bool {
+	addresses, ok := m.endpoints[e.assignment]
+	return ok && slices.Contains(addresses, e.address) == e.present
+}
+
+// expect begins to wait for a change.
+func (f *fleet) expect(assignment, address string, present bool) *expectation {
+	e := &expectation{assignment: assignment, address: address, present: present, done: make(chan time.Time, 1)}
+	e.left.Store(int64(len(f.proxies)))
+	f.expected.Store(e)
+	return e
+}
+
+// quiet waits until no message has come for a while, and answers when the last one came.
+func (f *fleet) quiet(ctx context.Context, while time.Duration) (time.Time, error) {
+	err := f.wait(ctx, func() bool { return time.Since(time.Unix(0, f.last.Load())) >= while })
+	return time.Unix(0, f.last.Load()), err
+}
+
+// patience is how long the tool waits for anything before it says that it does not come.
+const patience = 2 * time.Minute
+
+func (f *fleet) wait(ctx context.Context, done func() bool) error {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	limit := time.After(patience)
+	for !done() {
+		select {
+		case <-tick.C:
+		case err := <-f.failed:
+			return err
+		case <-limit:
+			return fmt.Errorf("%d of %d proxies have their configuration after %s", f.completed.Load(), len(f.proxies), patience)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// reached waits for an expectation and answers when it was met.
+func (f *fleet) reached(ctx context.Context, e *expectation) (time.Time, error) {
+	select {
+	case at := <-e.done:
+		return at, nil
+	case err := <-f.failed:
+		return time.Time{}, err
+	case <-time.After(patience):
+		return time.Time{}, fmt.Errorf("%d proxies did not get the change of %s within %s", e.left.Load(), e.address, patience)
+	case <-ctx.Done():
+		return time.Time{}, ctx.Err()
+	}
+}
+
+// disconnect ends all proxies.
+func (f *fleet) disconnect() error {
+	var failures []error
+	for _, p := range f.proxies {
+		failures = append(failures, p.conn.Close())
+	}
+	f.running.Wait()
+	f.proxies = nil
+	f.completed.Store(0)
+	f.bytes.Store(0)
+	f.messages.Store(0)
+	f.expected.Store(nil)
+	return errors.Join(failures...)
+}

@@ -1,0 +1,216 @@
+package load
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/protobuf/proto"
+
+	"weft/internal/diag"
+	"weft/internal/xds"
+)
+
+// FloorConfig is what the bare server sends to each proxy first.
+type FloorConfig struct {
+	Bytes    int // in all
+	Messages int
+}
+
+// Floor is a bare server: grpc-go and TLS with the control plane's options, and nothing behind. It sends
+// the same bytes to every stream and reads what comes. It is what a control plane costs at the least.
+type Floor struct {
+	discovery.UnimplementedAggregatedDiscoveryServiceServer
+	first []encoded
+
+	mu      sync.Mutex
+	streams map[chan encoded]struct{}
+	changes int
+}
+
+// floorAddress is the endpoint that comes and goes in the assignment of that name.
+const (
+	floorAssignment = "floor"
+	floorAddress    = "10.0.0.1"
+	changeBytes     = 680 // the size of a real change of one endpoint in an assignment of two
+)
+
+// Where says how to reach a [Floor].
+type Where struct {
+	Address     string `json:"address"`     // HOST:PORT of the data plane server
+	Diagnostics string `json:"diagnostics"` // URL
+	Roots       string `json:"roots"`       // PEM
+}
+
+// ServeFloor runs a bare server on free ports of 127.0.0.1 until the context ends. It writes [Where], as
+// one line of JSON, once it listens.
+func ServeFloor(ctx context.Context, config FloorConfig, out io.Writer) error {
+	certificate, roots, err := selfSigned()
+	if err != nil {
+		return err
+	}
+	plane, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	control, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	floor := &Floor{streams: map[chan encoded]struct{}{}}
+	for range config.Messages {
+		floor.first = append(floor.first, padded(xds.Cluster, "first", nil, config.Bytes/config.Messages))
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/debug/", diag.Handler())
+	mux.HandleFunc("POST /change", func(http.ResponseWriter, *http.Request) { floor.change() })
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Second}
+	// The later codec wins: the floor sends bytes that are encoded already, as the control plane does.
+	options := append(xds.ServerOptions(credentials.NewServerTLSFromCert(&certificate)), grpc.ForceServerCodecV2(newReader()))
+	gs := grpc.NewServer(options...)
+	discovery.RegisterAggregatedDiscoveryServiceServer(gs, floor)
+	failed := make(chan error, 2)
+	go func() { failed <- gs.Serve(plane) }()
+	go func() { failed <- server.Serve(control) }()
+	defer gs.Stop()
+	defer server.Close()
+	where := Where{plane.Addr().String(), "http://" + control.Addr().String(), roots}
+	if err := json.NewEncoder(out).Encode(where); err != nil {
+		return err
+	}
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// DeltaAggregatedResources serves one stream.
+func (f *Floor) DeltaAggregatedResources(stream discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+	if _, err := stream.Recv(); err != nil {
+		return err
+	}
+	queue := make(chan encoded, 1)
+	f.mu.Lock()
+	f.streams[queue] = struct{}{}
+	f.mu.Unlock()
+	defer func() {
+		f.mu.Lock()
+		delete(f.streams, queue)
+		f.mu.Unlock()
+	}()
+	ended := make(chan error, 1)
+	go func() { ended <- drain(stream) }()
+	for _, m := range f.first {
+		if err := stream.SendMsg(m); err != nil {
+			return err
+		}
+	}
+	for {
+		select {
+		case m := <-queue:
+			if err := stream.SendMsg(m); err != nil {
+				return err
+			}
+		case err := <-ended:
+			return err
+		}
+	}
+}
+
+func drain(stream grpc.ServerStream) error {
+	var request discovery.DeltaDiscoveryRequest
+	for {
+		if err := stream.RecvMsg(&request); err != nil {
+			return err
+		}
+	}
+}
+
+// change sends one change to every stream. The one before has been sent.
+func (f *Floor) change() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.changes++
+	assignment := &endpointv3.ClusterLoadAssignment{ClusterName: floorAssignment}
+	if f.changes%2 == 0 {
+		assignment.Endpoints = []*endpointv3.LocalityLbEndpoints{{LbEndpoints: []*endpointv3.LbEndpoint{{
+			HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: socket(floorAddress)}},
+		}}}}
+	}
+	m := padded(xds.Endpoint, floorAssignment, assignment, changeBytes)
+	for queue := range f.streams {
+		queue <- m
+	}
+}
+
+func socket(address string) *corev3.Address {
+	return &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+		Address: address, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: 80},
+	}}}
+}
+
+// padded is a response of one resource and of that many bytes, or of as few as it takes.
+func padded(t xds.Type, name string, body proto.Message, size int) encoded {
+	resource := &discovery.Resource{Name: name, Version: "1"}
+	if body != nil {
+		resource = decoded(xds.NewResource(t, name, body))
+	}
+	response := &discovery.DeltaDiscoveryResponse{TypeUrl: t.URL(), Nonce: "1", Resources: []*discovery.Resource{resource}}
+	const overhead = 8 // the tags and lengths that the padding makes longer
+	if missing := size - proto.Size(response) - overhead; missing > 0 {
+		resource.Aliases = []string{strings.Repeat("x", missing)}
+	}
+	wire, err := proto.Marshal(response)
+	if err != nil {
+		panic(fmt.Sprintf("load: encoding %s: %v", name, err)) // of our own making
+	}
+	return wire
+}
+
+func decoded(r *xds.Resource) *discovery.Resource {
+	var resource discovery.Resource
+	if err := proto.Unmarshal(r.Wire, &resource); err != nil {
+		panic(fmt.Sprintf("load: decoding %s: %v", r.Name, err)) // of our own making
+	}
+	return &resource
+}
+
+// selfSigned makes a certificate for 127.0.0.1 and answers it as its own root too.
+func selfSigned() (tls.Certificate, string, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, "", err
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore:   time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return tls.Certificate{}, "", err
+	}
+	root := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, string(root), nil
+}

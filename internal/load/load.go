@@ -1,0 +1,300 @@
+// Package load measures what a control plane costs: simulated Envoys over the real protocol, beside the
+// same work done by a bare server, the floor.
+//
+// Load tool, control plane and floor are separate processes. CPU is from each server's own clock, which
+// counts nanoseconds; latency is until the last proxy has a change; memory is what the second half of
+// the proxies adds. The tool wants the machine for itself.
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"weft/internal/xds"
+)
+
+// Options say what to measure.
+type Options struct {
+	Proxies  int           // at least 2
+	Services int           // each proxy serves one, and sees all
+	Changes  int           // of one endpoint each
+	Idle     time.Duration // how long to watch the control plane do nothing
+	Plane    Plane
+	// StartFloor starts the bare server in a process of its own; it ends with stop.
+	StartFloor func(context.Context, FloorConfig) (where Where, stop func() error, err error)
+	Progress   io.Writer
+}
+
+// Cost is what one server used for the same work.
+type Cost struct {
+	FirstSeconds      float64 `json:"firstSeconds"`      // until every proxy has its first configuration
+	FirstCPUSeconds   float64 `json:"firstCPUSeconds"`   // for it
+	FirstBytes        int64   `json:"firstBytes"`        // to each proxy
+	FirstMessages     int     `json:"firstMessages"`     // to each proxy
+	MemoryBytes       int64   `json:"memoryBytes"`       // for each proxy that is connected and settled
+	ChangeCPUMicros   float64 `json:"changeCPUMicros"`   // for each change, to all proxies
+	ChangeBytes       int64   `json:"changeBytes"`       // of each change, to each proxy
+	ChangeP50Millis   float64 `json:"changeP50Millis"`   // until the last proxy has a change
+	ChangeP99Millis   float64 `json:"changeP99Millis"`   //
+	ChangeMaxMillis   float64 `json:"changeMaxMillis"`   //
+	StreamCPUMicros   float64 `json:"streamCPUMicros"`   // of a change, for each proxy
+	ConnectedRSSBytes int64   `json:"connectedRSSBytes"` // of the server with all proxies, after a collection
+}
+
+// Report is what was measured.
+type Report struct {
+	Proxies            int     `json:"proxies"`
+	Services           int     `json:"services"`
+	Changes            int     `json:"changes"`
+	RegisterSeconds    float64 `json:"registerSeconds"`    // to write all Dataplanes
+	ConvergeSeconds    float64 `json:"convergeSeconds"`    // from the first connection until every endpoint is everywhere
+	ConvergeCPUSeconds float64 `json:"convergeCPUSeconds"` //
+	IdleCPUPercent     float64 `json:"idleCPUPercent"`     // of one core
+	Plane              Cost    `json:"controlPlane"`
+	Floor              Cost    `json:"floor"`
+}
+
+// Run measures. The mesh of the measurement is made for it and deleted in the end, also after an error.
+func Run(ctx context.Context, o Options) (report *Report, err error) {
+	if o.Proxies < 2 || o.Services < 1 || o.Services > o.Proxies || o.Changes < 1 {
+		return nil, fmt.Errorf("want 2 proxies or more, 1 to %d services (each has a proxy) and 1 change or more; got %d, %d and %d", o.Proxies, o.Proxies, o.Services, o.Changes)
+	}
+	report = &Report{Proxies: o.Proxies, Services: o.Services, Changes: o.Changes}
+	world := &world{Options: o}
+	defer func() {
+		world.say("deleting the mesh %s", meshName)
+		err = errors.Join(err, world.clear(context.WithoutCancel(ctx)))
+	}()
+	if err := world.measurePlane(ctx, report); err != nil {
+		return nil, err
+	}
+	return report, world.measureFloor(ctx, report)
+}
+
+func (w *world) say(format string, args ...any) {
+	fmt.Fprintf(w.Progress, format+"\n", args...)
+}
+
+func (w *world) measurePlane(ctx context.Context, report *Report) error {
+	start := time.Now()
+	if err := w.register(ctx); err != nil {
+		return err
+	}
+	report.RegisterSeconds = time.Since(start).Seconds()
+	target, err := w.target(ctx)
+	if err != nil {
+		return err
+	}
+	run := &run{world: w, diagnostics: w.Plane.Diagnostics, nodes: w.nodes(), change: w.flip}
+	run.fleet = newFleet(target, func(p *proxy) bool { return p.listens && p.open == 0 && len(p.asked[xds.Endpoint]) >= w.Services })
+	if err := run.converge(ctx, report); err != nil {
+		return err
+	}
+	if err := run.first(ctx, &report.Plane); err != nil {
+		return err
+	}
+	if err := run.memory(ctx, &report.Plane); err != nil {
+		return err
+	}
+	if report.IdleCPUPercent, err = run.idle(ctx, w.Idle); err != nil {
+		return err
+	}
+	if err := run.changes(ctx, &report.Plane); err != nil {
+		return err
+	}
+	return run.fleet.disconnect()
+}
+
+func (w *world) measureFloor(ctx context.Context, report *Report) error {
+	w.say("the floor: a bare server that sends the same bytes")
+	config := FloorConfig{Bytes: int(report.Plane.FirstBytes), Messages: max(1, report.Plane.FirstMessages)}
+	where, stop, err := w.StartFloor(ctx, config)
+	if err != nil {
+		return fmt.Errorf("starting the floor: %w", err)
+	}
+	defer func() { _ = stop() }() // it has served
+	target, err := where.target()
+	if err != nil {
+		return err
+	}
+	run := &run{world: w, diagnostics: where.Diagnostics, nodes: w.nodes(), change: where.change}
+	run.fleet = newFleet(target, func(p *proxy) bool { return p.messages >= config.Messages })
+	if err := run.first(ctx, &report.Floor); err != nil {
+		return err
+	}
+	if err := run.memory(ctx, &report.Floor); err != nil {
+		return err
+	}
+	if err := run.changes(ctx, &report.Floor); err != nil {
+		return err
+	}
+	return run.fleet.disconnect()
+}
+
+// run is the measurement of one server.
+type run struct {
+	*world
+	diagnostics string
+	nodes       []string
+	fleet       *fleet
+	// change makes the nth change, of the endpoint that it names.
+	change func(ctx context.Context, n int) error
+}
+
+// settling is how long nothing must have come until the proxies count as settled.
+const settling = time.Second
+
+// converge connects everybody for the first time: each proxy that serves is news to all the others.
+func (r *run) converge(ctx context.Context, report *Report) error {
+	r.say("connecting %d proxies for the first time", len(r.nodes))
+	before, err := r.process(ctx, r.diagnostics)
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	if err := r.fleet.connect(ctx, r.nodes); err != nil {
+		return err
+	}
+	end, err := r.fleet.quiet(ctx, settling)
+	if err != nil {
+		return err
+	}
+	after, err := r.process(ctx, r.diagnostics)
+	report.ConvergeSeconds = end.Sub(start).Seconds()
+	report.ConvergeCPUSeconds = seconds(after.CPUNanoseconds - before.CPUNanoseconds)
+	return err
+}
+
+// first connects everybody at once to a server that has nothing new to say.
+func (r *run) first(ctx context.Context, cost *Cost) error {
+	if err := r.fleet.disconnect(); err != nil {
+		return err
+	}
+	r.say("first configuration of %d proxies", len(r.nodes))
+	before, err := r.collect(ctx, r.diagnostics)
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	if err := r.fleet.connect(ctx, r.nodes); err != nil {
+		return err
+	}
+	cost.FirstSeconds = time.Since(start).Seconds()
+	if _, err := r.fleet.quiet(ctx, settling); err != nil {
+		return err
+	}
+	after, err := r.process(ctx, r.diagnostics)
+	cost.FirstCPUSeconds = seconds(after.CPUNanoseconds - before.CPUNanoseconds)
+	cost.FirstBytes = r.fleet.bytes.Load() / int64(len(r.nodes))
+	cost.FirstMessages = int(r.fleet.messages.Load()) / len(r.nodes)
+	return err
+}
+
+// memory is what the second half of the proxies adds.
+func (r *run) memory(ctx context.Context, cost *Cost) error {
+	r.say("memory of half and of all proxies")
+	if err := r.fleet.disconnect(); err != nil {
+		return err
+	}
+	half := len(r.nodes) / 2
+	var held [2]int64
+	for i, nodes := range [][]string{r.nodes[:half], r.nodes[half:]} {
+		if err := r.fleet.connect(ctx, nodes); err != nil {
+			return err
+		}
+		if _, err := r.fleet.quiet(ctx, settling); err != nil {
+			return err
+		}
+		process, err := r.collect(ctx, r.diagnostics)
+		if err != nil {
+			return err
+		}
+		held[i] = int64(process.RSSBytes)
+	}
+	cost.MemoryBytes = (held[1] - held[0]) / int64(len(r.nodes)-half)
+	cost.ConnectedRSSBytes = held[1]
+	return nil
+}
+
+func (r *run) idle(ctx context.Context, during time.Duration) (percent float64, err error) {
+	r.say("idle for %s", during)
+	before, err := r.process(ctx, r.diagnostics)
+	if err != nil {
+		return 0, err
+	}
+	select {
+	case <-time.After(during):
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	after, err := r.process(ctx, r.diagnostics)
+	return 100 * seconds(after.CPUNanoseconds-before.CPUNanoseconds) / during.Seconds(), err
+}
+
+// changes makes them one after the other, each once all proxies have the one before.
+func (r *run) changes(ctx context.Context, cost *Cost) error {
+	r.say("%d changes of one endpoint", r.Changes)
+	for n := range 2 { // one each way, so that connections and code are warm
+		if _, err := r.one(ctx, n); err != nil {
+			return err
+		}
+	}
+	r.fleet.bytes.Store(0)
+	before, err := r.process(ctx, r.diagnostics)
+	if err != nil {
+		return err
+	}
+	var took []time.Duration
+	for n := range r.Changes {
+		latency, err := r.one(ctx, n)
+		if err != nil {
+			return fmt.Errorf("change %d: %w", n, err)
+		}
+		took = append(took, latency)
+	}
+	after, err := r.process(ctx, r.diagnostics)
+	if err != nil {
+		return err
+	}
+	slices.Sort(took)
+	cost.ChangeP50Millis, cost.ChangeP99Millis = millis(percentile(took, 50)), millis(percentile(took, 99))
+	cost.ChangeMaxMillis = millis(took[len(took)-1])
+	cost.ChangeCPUMicros = float64(after.CPUNanoseconds-before.CPUNanoseconds) / 1e3 / float64(r.Changes)
+	cost.StreamCPUMicros = cost.ChangeCPUMicros / float64(len(r.nodes))
+	cost.ChangeBytes = r.fleet.bytes.Load() / int64(r.Changes) / int64(len(r.nodes))
+	return nil
+}
+
+// acknowledging is what the server gets to read the last acknowledgements of a change before the next.
+const acknowledging = 10 * time.Millisecond
+
+func (r *run) one(ctx context.Context, n int) (time.Duration, error) {
+	address := r.changing(n)
+	assignment, ok := r.fleet.reader.assignment(address)
+	if !ok {
+		assignment, address = floorAssignment, floorAddress
+	}
+	expectation := r.fleet.expect(assignment, address, n%2 == 1)
+	start := time.Now()
+	if err := r.change(ctx, n); err != nil {
+		return 0, err
+	}
+	end, err := r.fleet.reached(ctx, expectation)
+	if err != nil {
+		return 0, err
+	}
+	_, err = r.fleet.quiet(ctx, acknowledging)
+	return end.Sub(start), err
+}
+
+// percentile of durations that are sorted: the smallest that so many percent do not exceed.
+func percentile(sorted []time.Duration, percent int) time.Duration {
+	return sorted[(len(sorted)*percent+99)/100-1]
+}
+
+func seconds(nanoseconds int64) float64 { return float64(nanoseconds) / 1e9 }
+func millis(d time.Duration) float64    { return float64(d) / 1e6 }

@@ -1,0 +1,194 @@
+package load
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"weft/internal/client"
+	"weft/internal/diag"
+	"weft/kind"
+	"weft/resource"
+)
+
+// Plane is the control plane to measure.
+type Plane struct {
+	API         *client.Client
+	DataPlane   string         // HOST:PORT of its data plane server
+	Roots       *x509.CertPool // that sign the data plane server's certificate
+	Diagnostics string         // URL
+}
+
+// meshName is the mesh of the measurement; the tool owns it.
+const meshName = "load"
+
+// writers is how many writes are in flight.
+const writers = 16
+
+// world is what the measurement writes.
+type world struct {
+	Options
+}
+
+func (w *world) nodes() []string {
+	nodes := make([]string, w.Proxies)
+	for i := range nodes {
+		nodes[i] = meshName + "." + proxyName(i)
+	}
+	return nodes
+}
+
+func proxyName(i int) string { return fmt.Sprintf("proxy-%d", i) }
+
+// address is unique to a proxy; nobody dials it.
+func address(i int) string { return fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255) }
+
+// dataplane is proxy i, which serves service i modulo their number and sees all of them.
+func (w *world) dataplane(i int, state kind.InboundState) *resource.Object[kind.Dataplane] {
+	service := fmt.Sprintf("service-%d", i%w.Services)
+	return kind.Dataplanes.Make(meshName, proxyName(i), kind.Dataplane{Networking: kind.Networking{
+		Address: address(i),
+		Inbound: []kind.Inbound{{
+			Port: 8080, State: state,
+			Tags: map[string]string{kind.ServiceTag: service, kind.ProtocolTag: "http"},
+		}},
+		TransparentProxying: &kind.TransparentProxying{RedirectPortInbound: 15006, RedirectPortOutbound: 15001, IPFamilyMode: "IPv4"},
+	}})
+}
+
+// register writes the mesh and its Dataplanes, in place of those that a killed run has left.
+func (w *world) register(ctx context.Context) error {
+	if err := w.clear(ctx); err != nil {
+		return err
+	}
+	w.say("writing %d Dataplanes of %d services into the mesh %s", w.Proxies, w.Services, meshName)
+	if _, err := w.Plane.API.Put(ctx, kind.Meshes.Make("", meshName, kind.Mesh{}), kind.Meshes); err != nil {
+		return err
+	}
+	return w.each(ctx, w.Proxies, func(ctx context.Context, i int) error {
+		_, err := w.Plane.API.Put(ctx, w.dataplane(i, kind.Ready), kind.Dataplanes)
+		return err
+	})
+}
+
+// each calls do for 0 to n-1, several at once.
+func (w *world) each(ctx context.Context, n int, do func(context.Context, int) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(writers)
+	for i := range n {
+		group.Go(func() error { return do(ctx, i) })
+	}
+	return group.Wait()
+}
+
+// clear deletes the mesh and all in it.
+func (w *world) clear(ctx context.Context) error {
+	var mesh json.RawMessage
+	err := w.Plane.API.Get(ctx, client.Path(kind.Meshes, "", meshName), nil, &mesh)
+	if absent(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, d := range []resource.Descriptor{kind.Dataplanes, kind.MeshServices} {
+		if err := w.empty(ctx, d); err != nil {
+			return err
+		}
+	}
+	return w.Plane.API.Delete(ctx, kind.Meshes, "", meshName)
+}
+
+func (w *world) empty(ctx context.Context, d resource.Descriptor) error {
+	items, err := w.Plane.API.List(ctx, client.Path(d, meshName, ""))
+	if err != nil {
+		return err
+	}
+	return w.each(ctx, len(items), func(ctx context.Context, i int) error {
+		var item struct{ Name string }
+		if err := json.Unmarshal(items[i], &item); err != nil {
+			return err
+		}
+		if err := w.Plane.API.Delete(ctx, d, meshName, item.Name); !absent(err) {
+			return err
+		}
+		return nil
+	})
+}
+
+func absent(err error) bool {
+	var refused *resource.Error
+	return errors.As(err, &refused) && refused.Code == resource.NotFound
+}
+
+// target is the control plane's data plane server, with a token that is good for every proxy of the mesh.
+func (w *world) target(ctx context.Context) (target, error) {
+	var token []byte
+	ask := map[string]string{"mesh": meshName, "validFor": "24h"}
+	err := w.Plane.API.Post(ctx, "/tokens/dataplane", ask, &token)
+	return target{address: w.Plane.DataPlane, roots: w.Plane.Roots, token: string(token)}, err
+}
+
+// flip makes change n: one endpoint goes, and with the next change it is back.
+func (w *world) flip(ctx context.Context, n int) error {
+	state := kind.NotReady
+	if n%2 == 1 {
+		state = kind.Ready
+	}
+	_, err := w.Plane.API.Put(ctx, w.dataplane(n/2%w.Proxies, state), kind.Dataplanes)
+	return err
+}
+
+// changing is the address whose endpoint change n flips.
+func (w *world) changing(n int) string { return address(n / 2 % w.Proxies) }
+
+func (where Where) target() (target, error) {
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM([]byte(where.Roots)) {
+		return target{}, errors.New("the floor's roots hold no certificate")
+	}
+	return target{address: where.Address, roots: roots}, nil
+}
+
+func (where Where) change(ctx context.Context, _ int) error {
+	return ask(ctx, http.MethodPost, where.Diagnostics+"/change", nil)
+}
+
+// process asks a server what it has used.
+func (w *world) process(ctx context.Context, diagnostics string) (p diag.Process, err error) {
+	err = ask(ctx, http.MethodGet, diagnostics+"/debug/process", &p)
+	return p, err
+}
+
+// collect makes a server collect its garbage first.
+func (w *world) collect(ctx context.Context, diagnostics string) (p diag.Process, err error) {
+	err = ask(ctx, http.MethodPost, diagnostics+"/debug/gc", &p)
+	return p, err
+}
+
+var web = http.Client{Timeout: time.Minute}
+
+func ask(ctx context.Context, method, url string, into any) error {
+	request, err := http.NewRequestWithContext(ctx, method, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := web.Do(request)
+	if err != nil {
+		return fmt.Errorf("%w; is --diagnostics the control plane's diagnostics address?", err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s %s answers %s; is --diagnostics the control plane's diagnostics address?", method, url, response.Status)
+	}
+	if into == nil {
+		return nil
+	}
+	return json.NewDecoder(response.Body).Decode(into)
+}
