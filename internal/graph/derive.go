@@ -153,14 +153,24 @@ func (s *State) member(r *table.Reader, dp *resource.Object[kind.Dataplane], in 
 	return m
 }
 
+// serviceIdentities are the names of a service's members, and of the former ones that are held.
 func (s *State) serviceIdentities(r *table.Reader, key ServiceKey) []string {
 	service, ok := s.Services.Find(r, key.Mesh, key.Name)
 	if !ok {
 		return nil
 	}
-	var ids []string
+	var servers []ProxyKey
 	for _, m := range s.Members(r, key.Mesh, &service.Spec.Selector) {
-		if id := s.Identity.Get(r, ProxyKey{m.Dataplane.Mesh, m.Dataplane.Name}); id != nil && id.SpiffeID != "" {
+		servers = append(servers, ProxyKey{m.Dataplane.Mesh, m.Dataplane.Name})
+	}
+	for _, port := range service.Spec.Ports {
+		for _, e := range s.held(r, s.destinationKey(key.Mesh, key.Name, port.Port)) {
+			servers = append(servers, e.Proxy)
+		}
+	}
+	var ids []string
+	for _, server := range servers {
+		if id := s.Identity.Get(r, server); id != nil && id.SpiffeID != "" {
 			ids = append(ids, id.SpiffeID)
 		}
 	}

@@ -1,0 +1,24 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"weft/internal/identity"
+)
+
+// newStrangersCA answers the file of a CA that signed nothing here.
+func newStrangersCA(t *testing.T) string {
+	t.Helper()
+	certificate, _, err := identity.NewCA(time.Now(), "stranger.local")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "stranger.crt")
+	if err := os.WriteFile(path, certificate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

@@ -1,0 +1,363 @@
+// Package e2e drives the real programs: weft, weft-dp and Envoy, on loopback addresses of this machine,
+// as users start them. Every wait is for an event, and every test counts what clients saw.
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+var (
+	binaries string // the folder of weft and weft-dp
+	envoy    string
+	subnets  atomic.Int32 // every test has 127.30.N.0/24 of its own
+	nextPort atomic.Int32
+)
+
+func TestMain(m *testing.M) {
+	code, err := prepare(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		os.Exit(1)
+	}
+	os.Exit(code)
+}
+
+func prepare(m *testing.M) (int, error) {
+	dir, err := os.MkdirTemp("", "weft-e2e-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	binaries = dir
+	build := exec.Command("go", "build", "-o", dir, "weft/cmd/weft", "weft/cmd/weft-dp")
+	if out, err := build.CombinedOutput(); err != nil {
+		return 0, fmt.Errorf("%s: %w\n%s", build, err, out)
+	}
+	if envoy, err = findEnvoy(); err != nil {
+		return 0, err
+	}
+	return m.Run(), nil
+}
+
+func findEnvoy() (string, error) {
+	if path := os.Getenv("WEFT_ENVOY"); path != "" {
+		return path, nil
+	}
+	if path, err := exec.LookPath("envoy"); err == nil {
+		return path, nil
+	}
+	path, err := filepath.Abs("../../.tools/envoy/envoy")
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(path); err != nil {
+		return "", errors.New("there is no Envoy: run `make tools`, or set WEFT_ENVOY")
+	}
+	return path, nil
+}
+
+// world is one control plane with its proxies, all ended with the test.
+type world struct {
+	t       *testing.T
+	dir     string
+	subnet  int
+	plane   *process
+	apiPort int
+	dpPort  int
+	env     []string
+}
+
+// newWorld starts a control plane.
+func newWorld(t *testing.T) *world {
+	t.Parallel()
+	w := &world{t: t, dir: t.TempDir(), subnet: int(subnets.Add(1))}
+	ports := freePorts(t, 3)
+	w.apiPort, w.dpPort = ports[0], ports[1]
+	w.env = append(os.Environ(),
+		fmt.Sprintf("KUMA_API_SERVER_HTTP_PORT=%d", ports[0]),
+		fmt.Sprintf("KUMA_DP_SERVER_PORT=%d", ports[1]),
+		fmt.Sprintf("KUMA_DIAGNOSTICS_SERVER_PORT=%d", ports[2]),
+		fmt.Sprintf("WEFT_API=http://127.0.0.1:%d", ports[0]),
+	)
+	w.startPlane()
+	return w
+}
+
+// freePorts answers ports below the ephemeral range, so that no client's socket takes one meanwhile, and
+// each one once, so that no other test does.
+func freePorts(t *testing.T, n int) []int {
+	t.Helper()
+	var ports []int
+	for len(ports) < n {
+		port := 12000 + (os.Getpid()*50+int(nextPort.Add(1)))%8000
+		l, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
+		if err == nil {
+			l.Close()
+			ports = append(ports, port)
+		}
+	}
+	return ports
+}
+
+func (w *world) startPlane() {
+	w.t.Helper()
+	w.plane = w.start("control-plane", "weft", "cp", "run", "--data-dir", filepath.Join(w.dir, "data"))
+	w.eventually("the control plane answers", func() error {
+		_, err := w.weft("get", "meshes")
+		return err
+	})
+}
+
+// address answers a loopback address of this test's own.
+func (w *world) address(host int) string { return fmt.Sprintf("127.30.%d.%d", w.subnet, host) }
+
+// process is a program that runs beside the test.
+type process struct {
+	*exec.Cmd
+	log    string
+	exited chan struct{}
+}
+
+func (w *world) start(name, program string, args ...string) *process {
+	w.t.Helper()
+	if !filepath.IsAbs(program) {
+		program = filepath.Join(binaries, program)
+	}
+	p := &process{Cmd: exec.Command(program, args...), log: filepath.Join(w.dir, name+".log"), exited: make(chan struct{})}
+	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer out.Close()
+	p.Stdout, p.Stderr, p.Env, p.Dir = out, out, w.env, w.dir
+	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := p.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	go func() {
+		p.Wait()
+		close(p.exited)
+	}()
+	w.t.Cleanup(func() {
+		p.kill()
+		if w.t.Failed() {
+			text, _ := os.ReadFile(p.log)
+			w.t.Logf("%s said:\n%s", name, text)
+		}
+	})
+	return p
+}
+
+// kill ends a program and what it started, as a machine that fails would.
+func (p *process) kill() {
+	syscall.Kill(-p.Process.Pid, syscall.SIGKILL)
+	<-p.exited
+}
+
+// weft runs one command line.
+func (w *world) weft(args ...string) (string, error) {
+	return w.weftWith("", args...)
+}
+
+func (w *world) weftWith(input string, args ...string) (string, error) {
+	cmd := exec.Command(filepath.Join(binaries, "weft"), args...)
+	cmd.Env, cmd.Dir, cmd.Stdin = w.env, w.dir, strings.NewReader(input)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		return out.String(), fmt.Errorf("weft %s: %w: %s", strings.Join(args, " "), err, errs.String())
+	}
+	return out.String(), nil
+}
+
+// apply writes resources; every %[1]s in them is the first three bytes of this test's addresses.
+func (w *world) apply(resources string) {
+	w.t.Helper()
+	if _, err := w.weftWith(w.expand(resources), "apply", "-f", "-"); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) expand(text string) string {
+	return strings.ReplaceAll(text, "NET", fmt.Sprintf("127.30.%d", w.subnet))
+}
+
+// file writes a file into the test's folder.
+func (w *world) file(name, text string) string {
+	w.t.Helper()
+	path := filepath.Join(w.dir, name)
+	if err := os.WriteFile(path, []byte(w.expand(text)), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	return path
+}
+
+func (w *world) token(mesh, name string) string {
+	w.t.Helper()
+	token, err := w.weft("generate", "dataplane-token", "--mesh", mesh, "--name", name)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return strings.TrimSpace(token)
+}
+
+// proxy starts weft-dp for a Dataplane and waits until it is ready.
+func (w *world) proxy(mesh, name, dataplane string) *process {
+	w.t.Helper()
+	ready := freePorts(w.t, 1)[0]
+	p := w.start(name, "weft-dp", "run",
+		"--cp-address", fmt.Sprintf("https://127.0.0.1:%d", w.dpPort),
+		"--ca-cert-file", filepath.Join(w.dir, "data", "ca.crt"),
+		"--dataplane-file", w.file(name+".yaml", dataplane),
+		"--dataplane-token-file", w.file(name+".token", w.token(mesh, name)),
+		"--envoy", envoy, "--readiness-port", fmt.Sprint(ready))
+	w.eventually(name+" is ready", func() error {
+		select {
+		case <-p.exited:
+			text, _ := os.ReadFile(p.log)
+			w.t.Fatalf("%s ended: %s", name, text)
+		default:
+		}
+		return get(fmt.Sprintf("http://127.0.0.1:%d/ready", ready))
+	})
+	return p
+}
+
+// service starts an HTTP application that answers its name.
+func (w *world) service(host, port int, name string) *http.Server {
+	w.t.Helper()
+	l, err := net.Listen("tcp", fmt.Sprintf("%s:%d", w.address(host), port))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	protocols := &http.Protocols{}
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	server := &http.Server{Protocols: protocols, Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(rw, "%s %s", name, r.Header.Get("x-forwarded-client-cert"))
+	})}
+	go server.Serve(l)
+	w.t.Cleanup(func() { server.Close() })
+	return server
+}
+
+// client never reuses a connection to an application's address, as a new client would not.
+var client = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 16}}
+
+func get(url string) error {
+	_, err := fetch(url)
+	return err
+}
+
+func fetch(url string) (string, error) {
+	response, err := client.Get(url)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return "", err
+	}
+	if response.StatusCode != http.StatusOK {
+		return string(body), fmt.Errorf("GET %s: %s: %s", url, response.Status, body)
+	}
+	return string(body), nil
+}
+
+// eventually waits for something that other programs bring about.
+func (w *world) eventually(what string, try func() error) {
+	w.t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := try()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatalf("waiting until %s: %v", what, err)
+		}
+		<-tick.C
+	}
+}
+
+// traffic is a client that asks at a steady rate and counts.
+type traffic struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+	sent   atomic.Int64
+	failed map[string]int
+}
+
+// send asks for a URL so often a second until stop.
+func send(url string, perSecond int) *traffic {
+	ctx, cancel := context.WithCancel(context.Background())
+	tr := &traffic{cancel: cancel, done: make(chan struct{}), failed: map[string]int{}}
+	results := make(chan error, 1024)
+	go func() {
+		defer close(tr.done)
+		tick := time.NewTicker(time.Second / time.Duration(perSecond))
+		defer tick.Stop()
+		flying := 0
+		note := func(err error) {
+			flying--
+			if err != nil {
+				tr.failed[err.Error()]++
+			}
+		}
+		for ctx.Err() == nil {
+			select {
+			case <-tick.C:
+				tr.sent.Add(1)
+				flying++
+				go func() { results <- get(url) }()
+			case err := <-results:
+				note(err)
+			case <-ctx.Done():
+			}
+		}
+		for flying > 0 {
+			note(<-results)
+		}
+	}()
+	return tr
+}
+
+// more waits until so many further requests were sent.
+func (tr *traffic) more(w *world, n int64) {
+	w.t.Helper()
+	from := tr.sent.Load()
+	w.eventually(fmt.Sprintf("%d more requests are sent", n), func() error {
+		if sent := tr.sent.Load() - from; sent < n {
+			return fmt.Errorf("%d", sent)
+		}
+		return nil
+	})
+}
+
+// stop ends the traffic and fails the test where the client saw a failure.
+func (tr *traffic) stop(t *testing.T) {
+	t.Helper()
+	tr.cancel()
+	<-tr.done
+	t.Logf("sent %d, failed %v", tr.sent.Load(), tr.failed)
+	if len(tr.failed) > 0 {
+		t.Errorf("of %d requests some failed: %v", tr.sent.Load(), tr.failed)
+	}
+}

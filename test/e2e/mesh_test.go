@@ -1,0 +1,362 @@
+package e2e
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+const secured = `
+type: MeshIdentity
+mesh: default
+name: identity
+spec: {selector: {dataplane: {matchLabels: {}}}, provider: {type: Bundled}}
+---
+type: MeshTrafficPermission
+mesh: default
+name: all
+spec: {rules: [{default: {allow: [{spiffeID: {type: Prefix, value: "spiffe://default.default.mesh.local/"}}]}}]}
+`
+
+// server is a Dataplane of the service "web" (or another tag), whose application listens on 18080.
+func server(name, tag, protocol string, host, port int) string {
+	return fmt.Sprintf(`
+type: Dataplane
+mesh: default
+name: %s
+labels: {kuma.io/workload: %s}
+networking:
+  address: NET.%d
+  inbound: [{port: %d, servicePort: 18080, serviceAddress: NET.%d, protocol: %s, tags: {kuma.io/service: %s}}]
+`, name, tag, host, port, host, protocol, tag)
+}
+
+// caller is a Dataplane that reaches a service at port 10001 of its own address.
+func caller(name string, host int, backend string) string {
+	return fmt.Sprintf(`
+type: Dataplane
+mesh: default
+name: %s
+labels: {kuma.io/workload: %s}
+networking:
+  address: NET.%d
+  outbound: [{address: NET.%d, port: 10001, %s}]
+`, name, name, host, host, backend)
+}
+
+func TestEveryProtocolCrossesTwoEnvoysWithTheCallersName(t *testing.T) {
+	w := newWorld(t)
+	w.apply(secured)
+	w.service(2, 18080, "web-1")
+	protocols := []string{"http", "http2", "grpc"}
+	inbounds, outbounds := "", ""
+	for i, protocol := range protocols {
+		inbounds += fmt.Sprintf("\n  - {port: %d, name: %s, servicePort: 18080, serviceAddress: NET.2, protocol: %s, tags: {kuma.io/service: %s}}", 20080+i, protocol, protocol, protocol)
+		outbounds += fmt.Sprintf("\n  - {address: NET.3, port: %d, tags: {kuma.io/service: %s}}", 10001+i, protocol)
+	}
+	w.proxy("default", "web-1", "type: Dataplane\nmesh: default\nname: web-1\nnetworking:\n  address: NET.2\n  inbound:"+inbounds)
+	w.proxy("default", "client", "type: Dataplane\nmesh: default\nname: client\nlabels: {kuma.io/workload: client}\nnetworking:\n  address: NET.3\n  outbound:"+outbounds)
+	for i, protocol := range protocols {
+		var body string
+		w.eventually(protocol+" passes", func() (err error) {
+			body, err = fetch(fmt.Sprintf("http://%s:%d/", w.address(3), 10001+i))
+			return err
+		})
+		if want := "URI=spiffe://default.default.mesh.local/workload/client"; !strings.Contains(body, want) {
+			t.Errorf("%s: the server saw %q, want %s", protocol, body, want)
+		}
+	}
+}
+
+func TestBytesOfAnyProtocolPassWithMutualTLS(t *testing.T) {
+	w := newWorld(t)
+	w.apply(secured)
+	echo, err := net.Listen("tcp", w.address(2)+":18080")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer echo.Close()
+	go func() {
+		for {
+			c, err := echo.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				buffer := make([]byte, 64)
+				n, _ := c.Read(buffer)
+				c.Write(buffer[:n])
+			}()
+		}
+	}()
+	w.proxy("default", "echo", server("echo", "echo", "tcp", 2, 20080))
+	// The tag makes the service: nobody wrote a MeshService.
+	w.proxy("default", "client", caller("client", 3, "tags: {kuma.io/service: echo}"))
+	w.eventually("bytes come back", func() error {
+		c, err := net.Dial("tcp", w.address(3)+":10001")
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		if _, err := c.Write([]byte("weft")); err != nil {
+			return err
+		}
+		buffer := make([]byte, 4)
+		if _, err := c.Read(buffer); err != nil || string(buffer) != "weft" {
+			return fmt.Errorf("read %q: %v", buffer, err)
+		}
+		return nil
+	})
+	if out, err := w.weft("get", "meshservice", "echo", "-o", "yaml"); err != nil || !strings.Contains(out, "kuma.io/managed-by: weft") {
+		t.Errorf("the generated service is not marked: %v\n%s", err, out)
+	}
+}
+
+func TestAPlainEnvoyWithATokenIsServed(t *testing.T) {
+	w := newWorld(t)
+	w.service(2, 18080, "web-1")
+	w.apply(server("web-1", "web", "http", 2, 20080))
+	w.apply(caller("client", 3, "tags: {kuma.io/service: web}"))
+	for i, name := range []string{"web-1", "client"} {
+		w.start(name, envoy, "--disable-hot-restart", "--log-level", "warning", "--config-path", w.file(name+".json", w.bootstrap(name, i)))
+	}
+	w.eventually("a request passes", func() error {
+		return get(fmt.Sprintf("http://%s:10001/", w.address(3)))
+	})
+	if out, err := w.weft("inspect", "dataplanes"); err != nil || !strings.Contains(out, w.address(2)+":20080") {
+		t.Errorf("inspect does not say what the plain Envoy serves: %v\n%s", err, out)
+	}
+}
+
+// bootstrap is what a user writes who has no agent.
+func (w *world) bootstrap(name string, i int) string {
+	return fmt.Sprintf(`{
+  "node": {"id": "default.%[1]s", "cluster": "%[1]s"},
+  "admin": {"address": {"socket_address": {"address": "%[5]s", "port_value": 9901}}},
+  "dynamic_resources": {
+    "ads_config": {"api_type": "DELTA_GRPC", "transport_api_version": "V3", "grpc_services": [{
+      "envoy_grpc": {"cluster_name": "control_plane"},
+      "initial_metadata": [{"key": "authorization", "value": "Bearer %[2]s"}]}]},
+    "lds_config": {"ads": {}, "resource_api_version": "V3"},
+    "cds_config": {"ads": {}, "resource_api_version": "V3"}
+  },
+  "static_resources": {"clusters": [{
+    "name": "control_plane", "type": "STATIC", "connect_timeout": "5s",
+    "typed_extension_protocol_options": {"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
+      "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
+      "explicit_http_config": {"http2_protocol_options": {}}}},
+    "load_assignment": {"cluster_name": "control_plane", "endpoints": [{"lb_endpoints": [{"endpoint": {
+      "address": {"socket_address": {"address": "127.0.0.1", "port_value": %[3]d}}}}]}]},
+    "transport_socket": {"name": "envoy.transport_sockets.tls", "typed_config": {
+      "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
+      "common_tls_context": {"validation_context": {"trusted_ca": {"filename": "%[4]s"}}}}}
+  }]}
+}`, name, w.token("default", name), w.dpPort, filepath.Join(w.dir, "data", "ca.crt"), w.address(100+i))
+}
+
+func TestARestartedControlPlaneSendsNothingAndLosesNothing(t *testing.T) {
+	w := newWorld(t)
+	w.apply(secured)
+	w.service(2, 18080, "web-1")
+	w.proxy("default", "web-1", server("web-1", "web", "http", 2, 20080))
+	w.proxy("default", "client", strings.Replace(caller("client", 3, "tags: {kuma.io/service: web}"), "networking:", "networking:\n  admin: {port: 20999}", 1))
+	url := fmt.Sprintf("http://%s:10001/", w.address(3))
+	w.eventually("a request passes", func() error { return get(url) })
+
+	updates := func() string {
+		stats, err := fetch("http://127.0.0.1:20999/stats?filter=(cds|lds|rds|sds|eds|extension_config_discovery).*update_(success|rejected)")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stats
+	}
+	before := updates()
+	tr := send(url, 100)
+	w.plane.kill()
+	w.startPlane()
+	w.eventually("the client's Envoy is back", func() error {
+		state, err := fetch("http://127.0.0.1:20999/stats?filter=control_plane.connected_state")
+		if err == nil && !strings.Contains(state, "connected_state: 1") {
+			err = fmt.Errorf("%s", state)
+		}
+		return err
+	})
+	// A change that follows shows that the stream carries updates, and so that it had nothing to carry.
+	w.apply(strings.Replace(server("web-2", "web", "http", 4, 20080), "18080", "18081", 1))
+	w.eventually("both proxies are connected", func() error {
+		out, err := w.weft("inspect", "dataplanes")
+		if err == nil && strings.Count(out, "online") < 2 {
+			err = fmt.Errorf("%s", out)
+		}
+		return err
+	})
+	tr.more(w, 50)
+	tr.stop(t)
+	if after := updates(); after != before {
+		t.Errorf("nothing had changed, but Envoy was sent updates:\nbefore:\n%s\nafter:\n%s", before, after)
+	}
+}
+
+// An inbound that moves to another port: clients hear of the new one when it serves, and the old one goes
+// when no client can be on its way to it.
+func TestAnInboundMovesUnderTrafficWithoutALostRequest(t *testing.T) {
+	w := newWorld(t)
+	w.apply(secured)
+	w.apply(`
+type: MeshService
+mesh: default
+name: web
+spec: {selector: {dataplaneTags: {kuma.io/service: web}}, ports: [{port: 80, targetPort: api, appProtocol: http}]}
+`)
+	w.service(2, 18080, "web-1")
+	at := func(port int) string {
+		return strings.Replace(server("web-1", "web", "http", 2, port), "protocol:", "name: api, protocol:", 1)
+	}
+	w.proxy("default", "web-1", at(20080))
+	w.proxy("default", "client", caller("client", 3, "backendRef: {kind: MeshService, name: web, port: 80}"))
+	url := fmt.Sprintf("http://%s:10001/", w.address(3))
+	w.eventually("a request passes", func() error { return get(url) })
+	tr := send(url, 200)
+	for i, port := range []int{20081, 20082, 20080} {
+		w.apply(at(port))
+		w.eventually(fmt.Sprintf("port %d serves alone", port), func() error {
+			out, err := w.weft("inspect", "dataplanes")
+			if err == nil && (strings.Count(out, w.address(2)) != 1 || !strings.Contains(out, fmt.Sprintf("%s:%d", w.address(2), port))) {
+				err = fmt.Errorf("move %d: %s", i, out)
+			}
+			return err
+		})
+	}
+	tr.stop(t)
+}
+
+// Blue and green: the service's selector flips to instances that have not served yet.
+func TestASelectorFlipsUnderTrafficWithoutALostRequest(t *testing.T) {
+	w := newWorld(t)
+	w.apply(secured)
+	selecting := func(color string) string {
+		return fmt.Sprintf("type: MeshService\nmesh: default\nname: web\nspec: {selector: {dataplaneTags: {kuma.io/service: %s}}, ports: [{port: 80, targetPort: 20080, appProtocol: http}]}", color)
+	}
+	w.apply(selecting("blue"))
+	w.service(2, 18080, "blue")
+	w.service(4, 18080, "green")
+	w.proxy("default", "blue", server("blue", "blue", "http", 2, 20080))
+	w.proxy("default", "client", caller("client", 3, "backendRef: {kind: MeshService, name: web, port: 80}"))
+	url := fmt.Sprintf("http://%s:10001/", w.address(3))
+	answers := func(color string) func() error {
+		return func() error {
+			body, err := fetch(url)
+			if err == nil && !strings.HasPrefix(body, color) {
+				err = fmt.Errorf("answered by %s", body)
+			}
+			return err
+		}
+	}
+	w.eventually("blue answers", answers("blue"))
+	tr := send(url, 200)
+	w.apply(selecting("green")) // nobody is green yet
+	tr.more(w, 50)
+	w.proxy("default", "green", server("green", "green", "http", 4, 20080))
+	w.eventually("green answers", answers("green"))
+	w.apply(selecting("blue"))
+	w.eventually("blue answers again", answers("blue"))
+	tr.more(w, 50)
+	tr.stop(t)
+}
+
+func TestAProxyThatEndsDrainsFirst(t *testing.T) {
+	w := newWorld(t)
+	w.apply(secured)
+	w.service(2, 18080, "web-1")
+	w.service(4, 18080, "web-2")
+	leaving := w.proxy("default", "web-1", server("web-1", "web", "http", 2, 20080))
+	w.proxy("default", "web-2", server("web-2", "web", "http", 4, 20080))
+	w.proxy("default", "client", caller("client", 3, "tags: {kuma.io/service: web}"))
+	url := fmt.Sprintf("http://%s:10001/", w.address(3))
+	w.eventually("a request passes", func() error { return get(url) })
+	tr := send(url, 200)
+	tr.more(w, 50)
+	leaving.Process.Signal(syscall.SIGTERM)
+	<-leaving.exited
+	tr.more(w, 50)
+	tr.stop(t)
+	if code := leaving.ProcessState.ExitCode(); code != 0 {
+		t.Errorf("weft-dp drained and ended with %d, want 0", code)
+	}
+}
+
+func TestADeadApplicationLeavesTheEndpoints(t *testing.T) {
+	w := newWorld(t)
+	dying := w.service(2, 18080, "web-1")
+	w.service(4, 18080, "web-2")
+	w.proxy("default", "web-1", server("web-1", "web", "http", 2, 20080))
+	w.proxy("default", "web-2", server("web-2", "web", "http", 4, 20080))
+	w.proxy("default", "client", caller("client", 3, "tags: {kuma.io/service: web}"))
+	endpoints := func(want int) func() error {
+		return func() error {
+			out, err := w.weft("explain", "--from", "client", "--to", "web", "-o", "json")
+			if got := strings.Count(out, `"proxy"`); err == nil && got != want {
+				err = fmt.Errorf("%d endpoints: %s", got, out)
+			}
+			return err
+		}
+	}
+	w.eventually("both are endpoints", endpoints(2))
+	dying.Close()
+	w.eventually("the dead one has left", endpoints(1))
+	w.service(2, 18080, "web-1")
+	w.eventually("it is back", endpoints(2))
+}
+
+func TestWhatCannotWorkIsSaidAndEndsTheAgent(t *testing.T) {
+	w := newWorld(t)
+	dataplane := w.file("dp.yaml", server("web-1", "web", "http", 2, 20080))
+	elsewhere := w.file("elsewhere.yaml", strings.Replace(server("web-1", "web", "http", 2, 20080), "mesh: default", "mesh: nowhere", 1))
+	good := w.file("good.token", w.token("default", "web-1"))
+	other := w.file("other.token", w.token("default", "web-2"))
+	garbage := w.file("garbage.token", "garbage")
+	ca := filepath.Join(w.dir, "data", "ca.crt")
+	stranger := newStrangersCA(t)
+	for name, c := range map[string]struct {
+		dataplane, token, ca, envoy string
+		want                        string
+	}{
+		"a token that is none":             {dataplane, garbage, ca, envoy, "token"},
+		"another proxy's token":            {dataplane, other, ca, envoy, "web-2"},
+		"a mesh that does not exist":       {elsewhere, good, ca, envoy, "nowhere"},
+		"a control plane that is a fraud":  {dataplane, good, stranger, envoy, "certificate"},
+		"an Envoy that is missing":         {dataplane, good, ca, "/nowhere/envoy", "/nowhere/envoy"},
+		"an Envoy that is something else":  {dataplane, good, ca, "/bin/true", "/bin/true"},
+		"a Dataplane file that is missing": {"/nowhere/dp.yaml", good, ca, envoy, "/nowhere/dp.yaml"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.Command(filepath.Join(binaries, "weft-dp"), "run",
+				"--cp-address", fmt.Sprintf("https://127.0.0.1:%d", w.dpPort), "--ca-cert-file", c.ca,
+				"--dataplane-file", c.dataplane, "--dataplane-token-file", c.token, "--envoy", c.envoy, "--readiness-port", "0")
+			out, err := cmd.CombinedOutput()
+			if err == nil {
+				t.Fatalf("weft-dp ended well:\n%s", out)
+			}
+			if !strings.Contains(string(out), c.want) {
+				t.Errorf("weft-dp said\n%s\nwant it to name %q", out, c.want)
+			}
+		})
+	}
+}
+
+func TestASecondControlPlaneSaysWhichPortIsTaken(t *testing.T) {
+	w := newWorld(t)
+	out, err := w.weft("cp", "run", "--data-dir", filepath.Join(w.dir, "second"))
+	if err == nil || !strings.Contains(err.Error(), fmt.Sprint(w.apiPort)) {
+		t.Errorf("a second control plane on the same ports: %v %s", err, out)
+	}
+	if _, err := os.Stat(filepath.Join(w.dir, "second", "weft.db")); err == nil {
+		t.Error("it left a database behind")
+	}
+}
