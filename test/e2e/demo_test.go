@@ -1,0 +1,27 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// TestTheDemoHoldsAndLeavesNothing runs what a newcomer runs first, from the binary alone.
+func TestTheDemoHoldsAndLeavesNothing(t *testing.T) {
+	t.Parallel()
+	temp := t.TempDir()
+	demo := exec.Command(filepath.Join(binaries, "weft"), "demo", "--once")
+	demo.Dir = temp
+	demo.Env = append(os.Environ(), "WEFT_ENVOY="+envoy, "TMPDIR="+temp)
+	demo.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	out, err := demo.CombinedOutput()
+	if err != nil {
+		t.Fatalf("weft demo --once: %s\n%s", err, out)
+	}
+	left, err := os.ReadDir(temp)
+	if err != nil || len(left) > 0 {
+		t.Errorf("it left %v behind, %v", left, err)
+	}
+}
