@@ -1,10 +1,15 @@
 package agent
 
 import (
+	"fmt"
+	"syscall"
+
 	bootstrap "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpoint "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	overload "github.com/envoyproxy/go-control-plane/envoy/config/overload/v3"
+	connections "github.com/envoyproxy/go-control-plane/envoy/extensions/resource_monitors/downstream_connections/v3"
 	upstream "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -22,6 +27,9 @@ const (
 )
 
 const httpOptions = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+
+// maxFiles stands for a limit of open files that is none.
+const maxFiles = 1 << 20
 
 // bootstrap writes Envoy's bootstrap and answers its path.
 func (a *agent) bootstrap(r *room, settings *wire.Settings) (string, error) {
@@ -49,6 +57,10 @@ func newBootstrap(node, workload string, r *room, settings *wire.Settings) (*boo
 	if err != nil {
 		return nil, err
 	}
+	limit, err := connectionLimit()
+	if err != nil {
+		return nil, err
+	}
 	fromADS := &core.ConfigSource{
 		ResourceApiVersion:    core.ApiVersion_V3,
 		ConfigSourceSpecifier: &core.ConfigSource_Ads{Ads: &core.AggregatedConfigSource{}},
@@ -67,11 +79,31 @@ func newBootstrap(node, workload string, r *room, settings *wire.Settings) (*boo
 				}}},
 			},
 		},
+		OverloadManager: limit,
 		StaticResources: &bootstrap.Bootstrap_StaticResources{Clusters: []*cluster.Cluster{
 			agentCluster(discoveryCluster, r, http2),
 			agentCluster(secretsCluster, r, http2),
 		}},
 	}, nil
+}
+
+// connectionLimit keeps Envoy from taking connections for which it would have no file descriptor left to
+// pass them on: each needs two.
+func connectionLimit() (*overload.OverloadManager, error) {
+	var files syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
+		return nil, fmt.Errorf("the limit of open files: %w", err)
+	}
+	limit, err := anypb.New(&connections.DownstreamConnectionsConfig{
+		MaxActiveDownstreamConnections: int64(min(files.Cur, maxFiles) / 2),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &overload.OverloadManager{ResourceMonitors: []*overload.ResourceMonitor{{
+		Name:       "envoy.resource_monitors.global_downstream_max_connections",
+		ConfigType: &overload.ResourceMonitor_TypedConfig{TypedConfig: limit},
+	}}}, nil
 }
 
 func agentCluster(name string, r *room, http2 *anypb.Any) *cluster.Cluster {

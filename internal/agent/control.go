@@ -106,7 +106,10 @@ func (p *controlPlane) register(ctx context.Context, document []byte, log *slog.
 		if err == nil {
 			return answer.Mesh, answer.Name, nil
 		}
-		if isFinal(err) || ctx.Err() != nil {
+		if ctx.Err() != nil {
+			return "", "", ctx.Err()
+		}
+		if isFinal(err) {
 			return "", "", p.explain(err)
 		}
 		log.Warn("the control plane can't be reached, trying again", "address", p.address, "error", reason(err))
@@ -138,7 +141,8 @@ func (p *controlPlane) trust(ctx context.Context) error {
 // isFinal says that trying the same again can't help.
 func isFinal(err error) bool {
 	var untrusted *tls.CertificateVerificationError
-	if errors.As(err, &untrusted) {
+	var plain tls.RecordHeaderError
+	if errors.As(err, &untrusted) || errors.As(err, &plain) {
 		return true
 	}
 	switch status.Code(err) {
@@ -153,6 +157,10 @@ func (p *controlPlane) explain(err error) error {
 	var untrusted *tls.CertificateVerificationError
 	if errors.As(err, &untrusted) {
 		return fmt.Errorf("the control plane at %s is not trusted: %w; give its CA with --ca-cert-file (now %s)", p.address, untrusted.Err, p.caFile)
+	}
+	var plain tls.RecordHeaderError
+	if errors.As(err, &plain) {
+		return fmt.Errorf("%s does not speak TLS; give the control plane's data plane server with --cp-address (port 5678 by default)", p.address)
 	}
 	switch status.Code(err) {
 	case codes.Unauthenticated, codes.PermissionDenied:

@@ -41,7 +41,7 @@ func newLeases(now func() time.Time) *leases {
 }
 
 // Observe hears of every commit of the control plane's memory, the first one, with all there is, included.
-func (s *Server) Observe(put []resource.Any, removed []resource.Key, _ *table.Changes, _ time.Time) {
+func (s *Server) Observe(put []resource.Any, removed []resource.Key, _ []*table.Changes, _ time.Time) {
 	for _, o := range put {
 		if serving, ok := o.(*resource.Object[kind.DataplaneServing]); ok && serving.Spec.Registered {
 			s.leases.registered(graph.ProxyKey{Mesh: serving.Mesh, Name: serving.Name})

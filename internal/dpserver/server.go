@@ -113,7 +113,7 @@ func (s *Server) WaitSettled(ctx context.Context, revision uint64) (unsure int, 
 // expire deletes a Dataplane that its agent registered and left for good.
 func (s *Server) expire(ctx context.Context, key graph.ProxyKey) error {
 	s.Log.Info("a Dataplane goes: its agent has been gone for long", "proxy", key, "after", leaseTime)
-	err := s.Writer.Delete(ctx, kind.Dataplanes.Key(key.Mesh, key.Name), "")
+	err := s.Writer.Delete(ctx, kind.Dataplanes.Key(key.Mesh, key.Name), admit.Change{ControlPlane: true})
 	if err == nil || resource.CodeOf(err) == resource.NotFound {
 		return nil
 	}

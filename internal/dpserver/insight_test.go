@@ -1,0 +1,41 @@
+package dpserver
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"weft/kind"
+)
+
+func TestSubscriptionsAreTheLastTenAndOneIsOpen(t *testing.T) {
+	var i kind.DataplaneInsight
+	at := time.Unix(1000, 0)
+	for n := range 12 {
+		connected(fmt.Sprint(n), "cp", "1.40.0", at.Add(time.Duration(n)*time.Minute))(&i)
+	}
+	if n := len(i.Subscriptions); n != 10 {
+		t.Fatalf("%d subscriptions are kept, want 10", n)
+	}
+	for n, s := range i.Subscriptions {
+		if open := s.DisconnectTime == nil; open != (n == 9) {
+			t.Errorf("subscription %s: open is %v; only the last one of a proxy can be", s.ID, open)
+		}
+	}
+	disconnected("11", at.Add(time.Hour))(&i)
+	if d := i.Subscriptions[9].DisconnectTime; d == nil || !d.Equal(at.Add(time.Hour)) {
+		t.Errorf("the last subscription ended at %v, want an hour after the start", d)
+	}
+	disconnected("11", at.Add(2*time.Hour))(&i)
+	if d := i.Subscriptions[9].DisconnectTime; !d.Equal(at.Add(time.Hour)) {
+		t.Errorf("an end that was stored was moved to %v", d)
+	}
+}
+
+func TestANewConnectionHasNoRefusalsYet(t *testing.T) {
+	i := kind.DataplaneInsight{Refusals: []kind.Refusal{{Name: "a"}}}
+	connected("1", "cp", "", time.Unix(1000, 0))(&i)
+	if len(i.Refusals) != 0 {
+		t.Errorf("refusals of the last connection stay: %v", i.Refusals)
+	}
+}

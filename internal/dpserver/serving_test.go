@@ -1,0 +1,153 @@
+package dpserver
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"weft/internal/wire"
+	"weft/kind"
+)
+
+func inbound(port uint32, name string) kind.Inbound {
+	return kind.Inbound{Port: port, Address: "10.0.0.1", Name: name}
+}
+
+func servedInbound(port uint32, name, serial string) kind.ServedInbound {
+	n := kind.Networking{Address: "10.0.0.1"}
+	return kind.ServedInbound{Inbound: n.Effective(inbound(port, name)), Serial: serial}
+}
+
+func unhealthy(in kind.ServedInbound) kind.ServedInbound {
+	in.Unhealthy = true
+	return in
+}
+
+func saw(port uint32, generation, serial string) *wire.Serving {
+	return &wire.Serving{Address: "10.0.0.1", Port: port, Generation: generation, Serial: serial, Healthy: true}
+}
+
+func TestReported(t *testing.T) {
+	type serving = kind.DataplaneServing
+	type list = []kind.ServedInbound
+	const first, second = "10.0.0.1:80", "10.0.0.1:81"
+	for _, c := range []struct {
+		name   string
+		before serving
+		has    []kind.Inbound
+		want   wanted
+		report *wire.Report
+		after  serving
+	}{
+		{
+			name:   "what the agent saw is served",
+			before: serving{Run: "a"},
+			has:    []kind.Inbound{inbound(80, "http"), inbound(81, "admin")},
+			want:   wanted{first: "g", second: "g"},
+			report: &wire.Report{Run: "a", Serving: []*wire.Serving{saw(80, "g", "5e")}},
+			after:  serving{Run: "a", Inbounds: list{servedInbound(80, "http", "5e")}},
+		},
+		{
+			name:   "every inbound of a shared listener is served",
+			before: serving{Run: "a"},
+			has:    []kind.Inbound{inbound(80, "blue"), inbound(80, "green")},
+			want:   wanted{first: "g"},
+			report: &wire.Report{Run: "a", Serving: []*wire.Serving{saw(80, "g", "")}},
+			after:  serving{Run: "a", Inbounds: list{servedInbound(80, "blue", ""), servedInbound(80, "green", "")}},
+		},
+		{
+			name:   "a new run begins as serving nothing, and stays registered",
+			before: serving{Run: "a", Registered: true, Draining: true, Inbounds: list{servedInbound(80, "http", "5e")}},
+			has:    []kind.Inbound{inbound(80, "http")},
+			want:   wanted{first: "g"},
+			report: &wire.Report{Run: "b"},
+			after:  serving{Run: "b", Registered: true},
+		},
+		{
+			name:   "a listener that is to change is not served anew before the agent saw the change",
+			before: serving{Run: "a"},
+			has:    []kind.Inbound{inbound(80, "http")},
+			want:   wanted{first: "tls"},
+			report: &wire.Report{Run: "a", Serving: []*wire.Serving{saw(80, "plain", "")}},
+			after:  serving{Run: "a"},
+		},
+		{
+			name:   "and one that served goes on serving meanwhile, as what it was",
+			before: serving{Run: "a", Inbounds: list{servedInbound(80, "http", "01")}},
+			has:    []kind.Inbound{inbound(80, "http")},
+			want:   wanted{first: "next"},
+			report: &wire.Report{Run: "a", Serving: []*wire.Serving{saw(80, "last", "02")}},
+			after:  serving{Run: "a", Inbounds: list{servedInbound(80, "http", "01")}},
+		},
+		{
+			name:   "what is being withdrawn stays while it is stored",
+			before: serving{Run: "a", Inbounds: list{servedInbound(81, "old", "")}},
+			want:   wanted{second: "g"},
+			report: &wire.Report{Run: "a", Serving: []*wire.Serving{saw(81, "g", "")}},
+			after:  serving{Run: "a", Inbounds: list{servedInbound(81, "old", "")}},
+		},
+		{
+			name:   "and never comes back by a report that was late",
+			before: serving{Run: "a"},
+			want:   wanted{},
+			report: &wire.Report{Run: "a", Serving: []*wire.Serving{saw(81, "g", "")}},
+			after:  serving{Run: "a"},
+		},
+		{
+			name:   "an ignored inbound is not served anew",
+			before: serving{Run: "a"},
+			has:    []kind.Inbound{{Port: 80, Address: "10.0.0.1", State: kind.Ignored}},
+			want:   wanted{first: "g"},
+			report: &wire.Report{Run: "a", Serving: []*wire.Serving{saw(80, "g", "")}},
+			after:  serving{Run: "a"},
+		},
+		{
+			name:   "a dead application keeps its listener and is marked",
+			before: serving{Run: "a", Inbounds: list{servedInbound(80, "http", "5e")}},
+			has:    []kind.Inbound{inbound(80, "http")},
+			want:   wanted{first: "g"},
+			report: &wire.Report{Run: "a", Serving: []*wire.Serving{{Address: "10.0.0.1", Port: 80, Generation: "g", Serial: "5e"}}},
+			after:  serving{Run: "a", Inbounds: list{unhealthy(servedInbound(80, "http", "5e"))}},
+		},
+		{
+			name:   "a crashed Envoy serves nothing",
+			before: serving{Run: "a", Inbounds: list{servedInbound(80, "http", "5e")}},
+			has:    []kind.Inbound{inbound(80, "http")},
+			want:   wanted{first: "g"},
+			report: &wire.Report{Run: "a"},
+			after:  serving{Run: "a"},
+		},
+		{
+			name:   "a draining proxy says so",
+			before: serving{Run: "a", Inbounds: list{servedInbound(80, "http", "")}},
+			has:    []kind.Inbound{inbound(80, "http")},
+			want:   wanted{first: "g"},
+			report: &wire.Report{Run: "a", Draining: true, Serving: []*wire.Serving{saw(80, "g", "")}},
+			after:  serving{Run: "a", Draining: true, Inbounds: list{servedInbound(80, "http", "")}},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := reported(c.before, c.report, c.want, &kind.Networking{Address: "10.0.0.1", Inbound: c.has})
+			if diff := cmp.Diff(c.after, got); diff != "" {
+				t.Error(diff)
+			}
+			again := reported(got, c.report, c.want, &kind.Networking{Address: "10.0.0.1", Inbound: c.has})
+			if !equalServing(got, again) {
+				t.Errorf("the same report again changes it:\n%s", cmp.Diff(got, again))
+			}
+		})
+	}
+}
+
+func TestAcknowledgedKeepsWhatIsBeingWithdrawn(t *testing.T) {
+	before := kind.DataplaneServing{Inbounds: []kind.ServedInbound{servedInbound(80, "http", ""), servedInbound(82, "gone", "")}}
+	got := acknowledged(before, &kind.Networking{Address: "10.0.0.1", Inbound: []kind.Inbound{
+		inbound(80, "http"), inbound(81, "new"), {Port: 83, State: kind.Ignored},
+	}})
+	want := kind.DataplaneServing{Inbounds: []kind.ServedInbound{
+		servedInbound(80, "http", ""), servedInbound(81, "new", ""), servedInbound(82, "gone", ""),
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
