@@ -238,7 +238,7 @@ func (w ownWrites) Create(ctx context.Context, o resource.Any) error {
 }
 
 func (w ownWrites) Delete(ctx context.Context, key resource.Key) error {
-	return unlessGone(w.writer.Delete(ctx, key, ""))
+	return unlessGone(w.writer.Delete(ctx, key, admit.Change{ControlPlane: true}))
 }
 
 // unlessGone takes it as done where what was to be written belongs to something that has gone, or has

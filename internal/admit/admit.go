@@ -131,10 +131,9 @@ func Modify[S any](ctx context.Context, w *Writer, k *resource.Kind[S], mesh, na
 	}
 }
 
-// Delete removes a resource and what it owns. A version that is not empty must be the current one. A
-// mesh that still has Dataplanes stays: Conflict.
-func (w *Writer) Delete(ctx context.Context, key resource.Key, ifMatch string) error {
-	if err := w.allowed(key, Change{}); err != nil {
+// Delete removes a resource and what it owns. A mesh that still has Dataplanes stays: Conflict.
+func (w *Writer) Delete(ctx context.Context, key resource.Key, change Change) error {
+	if err := w.allowed(key, change); err != nil {
 		return err
 	}
 	if key.Kind == kind.Meshes.Name {
@@ -142,7 +141,7 @@ func (w *Writer) Delete(ctx context.Context, key resource.Key, ifMatch string) e
 			return err
 		}
 	}
-	err := w.rows.Delete(ctx, key, ifMatch)
+	err := w.rows.Delete(ctx, key, change.IfMatch)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return resource.Errorf(resource.NotFound, "%s does not exist", key)

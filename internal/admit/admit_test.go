@@ -179,8 +179,8 @@ func TestIfMatch(t *testing.T) {
 	}
 	_, err = w.Put(t.Context(), parse(t, web), admit.Change{IfMatch: first})
 	refused(t, err, resource.Stale, "Dataplane m/web was changed since")
-	refused(t, w.Delete(t.Context(), webKey, first), resource.Stale, "Dataplane m/web was changed since")
-	if err := w.Delete(t.Context(), webKey, second.Object.Envelope().Version); err != nil {
+	refused(t, w.Delete(t.Context(), webKey, admit.Change{IfMatch: first}), resource.Stale, "Dataplane m/web was changed since")
+	if err := w.Delete(t.Context(), webKey, admit.Change{IfMatch: second.Object.Envelope().Version}); err != nil {
 		t.Fatal(err)
 	}
 	_, err = w.Put(t.Context(), parse(t, web), admit.Change{IfMatch: first})
@@ -189,19 +189,19 @@ func TestIfMatch(t *testing.T) {
 
 func TestDelete(t *testing.T) {
 	w, rows := setup(t)
-	refused(t, w.Delete(t.Context(), webKey, ""), resource.NotFound, "Dataplane m/web does not exist")
-	refused(t, w.Delete(t.Context(), kind.DataplaneServings.Key("m", "web"), ""), resource.Forbidden, "by the control plane only")
+	refused(t, w.Delete(t.Context(), webKey, admit.Change{}), resource.NotFound, "Dataplane m/web does not exist")
+	refused(t, w.Delete(t.Context(), kind.DataplaneServings.Key("m", "web"), admit.Change{}), resource.Forbidden, "by the control plane only")
 	put(t, w, web)
 	put(t, w, `{type: Secret, mesh: m, name: s, data: eA==}`)
 	serve(t, w, "web")
 	mesh := kind.Meshes.Key("", "m")
-	refused(t, w.Delete(t.Context(), mesh, ""), resource.Conflict, "Mesh m still has Dataplanes (1)")
+	refused(t, w.Delete(t.Context(), mesh, admit.Change{}), resource.Conflict, "Mesh m still has Dataplanes (1)")
 
-	if err := w.Delete(t.Context(), webKey, ""); err != nil {
+	if err := w.Delete(t.Context(), webKey, admit.Change{}); err != nil {
 		t.Fatal(err)
 	}
 	wantGone(t, rows, kind.DataplaneServings.Key("m", "web"))
-	if err := w.Delete(t.Context(), mesh, ""); err != nil {
+	if err := w.Delete(t.Context(), mesh, admit.Change{}); err != nil {
 		t.Fatal(err)
 	}
 	wantGone(t, rows, kind.Secrets.Key("m", "s"))
@@ -284,7 +284,7 @@ func TestCreate(t *testing.T) {
 	if err != nil || second.Created || string(resource.SpecOf(second.Object).(*kind.Secret).Data) != "one" {
 		t.Errorf("the second one: created %v, %v", second.Created, err)
 	}
-	if err := w.Delete(t.Context(), owner, ""); err != nil {
+	if err := w.Delete(t.Context(), owner, admit.Change{}); err != nil {
 		t.Fatal(err)
 	}
 	wantGone(t, rows, kind.Secrets.Key("m", "ca"))

@@ -62,7 +62,7 @@ func (a *api) delete(d resource.Descriptor) func(http.ResponseWriter, *http.Requ
 		if err != nil {
 			return err
 		}
-		if err := a.Writer.Delete(r.Context(), keyOf(d, r), version); err != nil {
+		if err := a.Writer.Delete(r.Context(), keyOf(d, r), admit.Change{IfMatch: version}); err != nil {
 			return err
 		}
 		return writeJSON(w, http.StatusOK, struct{}{})
