@@ -7,6 +7,7 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ type Options struct {
 	Services int           // each proxy serves one, and sees all
 	Changes  int           // of one endpoint each
 	Idle     time.Duration // how long to watch the control plane do nothing
+	Settling time.Duration // how long nothing must come until the proxies count as settled; 0: a second
 	Plane    Plane
 	// StartFloor starts the bare server in a process of its own; it ends with stop.
 	StartFloor func(context.Context, FloorConfig) (where Where, stop func() error, err error)
@@ -63,6 +65,7 @@ func Run(ctx context.Context, o Options) (report *Report, err error) {
 	if o.Proxies < 2 || o.Services < 1 || o.Services > o.Proxies || o.Changes < 1 {
 		return nil, fmt.Errorf("want 2 proxies or more, 1 to %d services (each has a proxy) and 1 change or more; got %d, %d and %d", o.Proxies, o.Proxies, o.Services, o.Changes)
 	}
+	o.Settling = cmp.Or(o.Settling, time.Second)
 	report = &Report{Proxies: o.Proxies, Services: o.Services, Changes: o.Changes}
 	world := &world{Options: o}
 	defer func() {
@@ -145,9 +148,6 @@ type run struct {
 	change func(ctx context.Context, n int) error
 }
 
-// settling is how long nothing must have come until the proxies count as settled.
-const settling = time.Second
-
 // converge connects everybody for the first time: each proxy that serves is news to all the others.
 func (r *run) converge(ctx context.Context, report *Report) error {
 	r.say("connecting %d proxies for the first time", len(r.nodes))
@@ -159,7 +159,7 @@ func (r *run) converge(ctx context.Context, report *Report) error {
 	if err := r.fleet.connect(ctx, r.nodes); err != nil {
 		return err
 	}
-	end, err := r.fleet.quiet(ctx, settling)
+	end, err := r.fleet.quiet(ctx, r.Settling)
 	if err != nil {
 		return err
 	}
@@ -184,7 +184,7 @@ func (r *run) first(ctx context.Context, cost *Cost) error {
 		return err
 	}
 	cost.FirstSeconds = time.Since(start).Seconds()
-	if _, err := r.fleet.quiet(ctx, settling); err != nil {
+	if _, err := r.fleet.quiet(ctx, r.Settling); err != nil {
 		return err
 	}
 	after, err := r.process(ctx, r.diagnostics)
@@ -206,7 +206,7 @@ func (r *run) memory(ctx context.Context, cost *Cost) error {
 		if err := r.fleet.connect(ctx, nodes); err != nil {
 			return err
 		}
-		if _, err := r.fleet.quiet(ctx, settling); err != nil {
+		if _, err := r.fleet.quiet(ctx, r.Settling); err != nil {
 			return err
 		}
 		process, err := r.collect(ctx, r.diagnostics)

@@ -159,7 +159,7 @@ func (m *message) read(body proto.Message) error {
 				m.ask(xds.Secret, found.Name)
 			}
 		case *corev3.ExtensionConfigSource:
-			m.ask(xds.Extension, nameOf(path.Index(-3).Value))
+			m.ask(xds.Extension, nameOf(path.Index(-2).Value))
 		}
 		return nil
 	})
