@@ -68,7 +68,7 @@ func freePort(t *testing.T) uint32 {
 func inboundTo(t *testing.T, application net.Addr, protocol kind.Protocol, allow ...match.Rule) *graph.InboundListener {
 	t.Helper()
 	return &graph.InboundListener{
-		Address: "127.0.0.1", Port: freePort(t), Section: "main", Protocol: protocol, Bind: true,
+		Address: "127.0.0.1", Port: freePort(t), Name: "main", Protocol: protocol, Bind: true,
 		ServiceAddress: "127.0.0.1", ServicePort: uint32(application.(*net.TCPAddr).Port),
 		TrustDomains: []string{domainEast, domainWest},
 		Permissions:  &match.Permissions{Allow: allow},
@@ -100,7 +100,7 @@ func twoServers(t *testing.T, first, second http.HandlerFunc, more ...graph.Endp
 	t.Cleanup(secondApp.Close)
 	for i, app := range []*httptest.Server{firstApp, secondApp} {
 		in := inboundTo(t, app.Listener.Addr(), kind.HTTP, match.Rule{Origin: "all of east", Prefix: "spiffe://" + domainEast + "/"})
-		in.Section = fmt.Sprintf("app-%d", i)
+		in.Name = fmt.Sprintf("app-%d", i)
 		endpoints.Endpoints = append(endpoints.Endpoints, graph.Endpoint{Address: in.Address, Port: in.Port})
 		resources = append(resources, Inbound(in, true)...)
 	}

@@ -45,14 +45,15 @@ func familyOf(l *graph.InboundListener) family {
 	return tcpFamily
 }
 
-// denyName and allowName name an inbound's filters. The address is no part of it, so that proxies with
-// equal rules share the bytes.
+// denyName and allowName name an inbound's filters: the same for all proxies that listen on a port, so
+// that those with equal rules share the bytes, and whatever inbounds share the listener, so that its
+// filter chain stays as it is.
 func (f family) denyName(l *graph.InboundListener) string {
-	return "self_permission_deny_" + f.name + "_" + l.Section
+	return "self_permission_deny_" + f.name + "_" + l.Name
 }
 
 func (f family) allowName(l *graph.InboundListener) string {
-	return "self_permission_allow_" + f.name + "_" + l.Section
+	return "self_permission_allow_" + f.name + "_" + l.Name
 }
 
 // permissions are the filters of an inbound: what denies, then what allows. Both are always there, so

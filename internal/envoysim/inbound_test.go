@@ -25,7 +25,7 @@ func server(secured bool, protocol kind.Protocol, permissions match.Permissions)
 		trust.Domains = append(trust.Domains, graph.TrustDomain{Name: domain})
 	}
 	inbound := &graph.InboundListener{
-		Address: "10.0.0.1", Port: 80, Section: "main", Protocol: protocol, Bind: true,
+		Address: "10.0.0.1", Port: 80, Name: "main", Protocol: protocol, Bind: true,
 		ServiceAddress: "127.0.0.1", ServicePort: 80, Permissions: &permissions, TrustDomains: domains,
 	}
 	return append(envoy.Inbound(inbound, secured), envoy.TrustBundle(trust))

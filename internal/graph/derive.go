@@ -3,6 +3,7 @@ package graph
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -424,7 +425,22 @@ func (s *State) listeners(r *table.Reader, dp *resource.Object[kind.Dataplane], 
 	slices.SortFunc(listeners, func(a, b InboundListener) int {
 		return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port))
 	})
+	nameListeners(listeners)
 	return listeners
+}
+
+func nameListeners(listeners []InboundListener) {
+	onPort := map[uint32]int{}
+	for _, l := range listeners {
+		onPort[l.Port]++
+	}
+	for i := range listeners {
+		l := &listeners[i]
+		l.Name = fmt.Sprint(l.Port)
+		if onPort[l.Port] > 1 {
+			l.Name = fmt.Sprintf("%s_%d", l.Address, l.Port)
+		}
+	}
 }
 
 // current are the inbounds that have a listener, with the defaults filled in.

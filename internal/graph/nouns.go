@@ -73,6 +73,9 @@ type Identity struct {
 type InboundListener struct {
 	Address string
 	Port    uint32
+	// Name is "8080", or "10.0.0.1_8080" where the proxy has that port at several addresses. It stays
+	// as inbounds that share the listener come and go.
+	Name string
 	// Section is the inbounds' names, sorted and joined with "+".
 	Section        string
 	Protocol       kind.Protocol // of the first current inbound
