@@ -35,9 +35,9 @@ type FloorConfig struct {
 	Messages int
 }
 
-// Floor is a bare server: grpc-go and TLS with the control plane's options, and nothing behind. It sends
+// floor is a bare server: grpc-go and TLS with the control plane's options, and nothing behind. It sends
 // the same bytes to every stream and reads what comes. It is what a control plane costs at the least.
-type Floor struct {
+type floor struct {
 	discovery.UnimplementedAggregatedDiscoveryServiceServer
 	first []encoded
 
@@ -53,7 +53,7 @@ const (
 	changeBytes     = 680 // the size of a real change of one endpoint in an assignment of two
 )
 
-// Where says how to reach a [Floor].
+// Where says how to reach the floor.
 type Where struct {
 	Address     string `json:"address"`     // HOST:PORT of the data plane server
 	Diagnostics string `json:"diagnostics"` // URL
@@ -75,18 +75,18 @@ func ServeFloor(ctx context.Context, config FloorConfig, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	floor := &Floor{streams: map[chan encoded]struct{}{}}
+	bare := &floor{streams: map[chan encoded]struct{}{}}
 	for range config.Messages {
-		floor.first = append(floor.first, padded(xds.Cluster, "first", nil, config.Bytes/config.Messages))
+		bare.first = append(bare.first, padded(xds.Cluster, "first", nil, config.Bytes/config.Messages))
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/debug/", diag.Handler())
-	mux.HandleFunc("POST /change", func(http.ResponseWriter, *http.Request) { floor.change() })
+	mux.HandleFunc("POST /change", func(http.ResponseWriter, *http.Request) { bare.change() })
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Second}
 	// The later codec wins: the floor sends bytes that are encoded already, as the control plane does.
 	options := append(xds.ServerOptions(credentials.NewServerTLSFromCert(&certificate)), grpc.ForceServerCodecV2(newReader()))
 	gs := grpc.NewServer(options...)
-	discovery.RegisterAggregatedDiscoveryServiceServer(gs, floor)
+	discovery.RegisterAggregatedDiscoveryServiceServer(gs, bare)
 	failed := make(chan error, 2)
 	go func() { failed <- gs.Serve(plane) }()
 	go func() { failed <- server.Serve(control) }()
@@ -105,7 +105,7 @@ func ServeFloor(ctx context.Context, config FloorConfig, out io.Writer) error {
 }
 
 // DeltaAggregatedResources serves one stream.
-func (f *Floor) DeltaAggregatedResources(stream discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+func (f *floor) DeltaAggregatedResources(stream discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
 	if _, err := stream.Recv(); err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func drain(stream grpc.ServerStream) error {
 }
 
 // change sends one change to every stream. The one before has been sent.
-func (f *Floor) change() {
+func (f *floor) change() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.changes++
