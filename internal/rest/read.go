@@ -153,15 +153,19 @@ func (a *api) status(ctx context.Context, key resource.Key) (resource.Any, error
 	return a.beside(ctx, key, d.Describe().Name)
 }
 
-// serving answers the addresses at which a proxy serves, "10.0.0.1:8080".
+// serving answers the addresses at which a proxy takes requests, "10.0.0.1:8080": not one that drains, nor
+// one whose application is dead.
 func (a *api) serving(ctx context.Context, key resource.Key) ([]string, error) {
 	o, err := a.beside(ctx, key, kind.DataplaneServings.Name)
 	if o == nil || err != nil {
 		return nil, err
 	}
 	var addresses []string
-	for _, in := range resource.SpecOf(o).(*kind.DataplaneServing).Inbounds {
-		addresses = append(addresses, in.Listener())
+	serving := resource.SpecOf(o).(*kind.DataplaneServing)
+	for _, in := range serving.Inbounds {
+		if !serving.Draining && !in.Unhealthy {
+			addresses = append(addresses, in.Listener())
+		}
 	}
 	return addresses, nil
 }
