@@ -38,7 +38,7 @@ var rooms = []room{
 	{"internal/demo", []string{"examples"}, "the demo has only what a user has: programs and YAML"},
 	{"kind", []string{"resource"}, "a kind says what may be written, not what it does"},
 	{"internal/store", []string{"resource", "internal/store"}, "a store keeps bytes under keys; what they mean is others' matter"},
-	{"internal/match", []string{"kind", "resource", "internal/table", "internal/graph"}, "what hits which proxy is a function of the resources alone"},
+	{"internal/match", []string{"kind", "resource"}, "what hits which proxy is a function of the resources alone"},
 	{"internal/graph", []string{"kind", "resource", "internal/table", "internal/match", "internal/identity"}, "what the mesh means is said without Envoy and without a store"},
 	{"internal/envoy", []string{"kind", "internal/graph", "internal/match", "internal/xds"}, "configuration is a function of the graph: nothing is looked up on the way"},
 	{"internal/envoysim", []string{"kind", "internal/graph", "internal/match", "internal/xds", "internal/envoy"}, "what a request does is read from the generated configuration, never from the policies a second time"},
@@ -199,14 +199,15 @@ func TestFilesNameNoMachine(t *testing.T) {
 	}
 }
 
-// TestDocumentationLeadsSomewhere: a link within the repository, or a make target, that does not exist is a
-// promise of the first page that is not kept.
+// TestDocumentationLeadsSomewhere: a link, a file or a make target that does not exist is a promise
+// that the first page does not keep.
 func TestDocumentationLeadsSomewhere(t *testing.T) {
 	makefile, err := os.ReadFile("Makefile")
 	if err != nil {
 		t.Fatal(err)
 	}
 	link := regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+	source := regexp.MustCompile("`((?:internal|cmd|kind|test|examples)/[\\w./-]+)`")
 	target := regexp.MustCompile("`make ([a-z]+)")
 	for _, file := range listed(t) {
 		if path.Ext(file) != ".md" {
@@ -219,6 +220,11 @@ func TestDocumentationLeadsSomewhere(t *testing.T) {
 		for _, found := range link.FindAllStringSubmatch(string(text), -1) {
 			if _, err := os.Stat(path.Join(path.Dir(file), found[1])); err != nil {
 				t.Errorf("%s links to %s, which does not exist", file, found[1])
+			}
+		}
+		for _, found := range source.FindAllStringSubmatch(string(text), -1) {
+			if _, err := os.Stat(found[1]); err != nil {
+				t.Errorf("%s speaks of %s, which does not exist", file, found[1])
 			}
 		}
 		for _, found := range target.FindAllStringSubmatch(string(text), -1) {
