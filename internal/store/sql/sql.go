@@ -35,8 +35,10 @@ type Options struct {
 
 // Store implements [store.Store].
 type Store struct {
-	database
-	hub follow.Hub
+	read  *prepared
+	write *prepared // one connection, used by the writer alone
+	close func() error
+	hub   follow.Hub
 
 	history  int64
 	requests chan *request
@@ -61,8 +63,18 @@ func start(ctx context.Context, db database, o Options) (*Store, error) {
 	if err := migrate(ctx, db.write); err != nil {
 		return nil, errors.Join(err, db.close())
 	}
+	write, err := prepare(ctx, db.write, selectRow, insertRow, updateRow, insertEvent, updateCounter)
+	if err != nil {
+		return nil, errors.Join(err, db.close())
+	}
+	read, err := prepare(ctx, db.read, selectRow, selectEvents, selectReach)
+	if err != nil {
+		return nil, errors.Join(err, db.close())
+	}
 	s := &Store{
-		database: db,
+		read:     read,
+		write:    write,
+		close:    db.close,
 		history:  int64(cmp.Or(o.History, DefaultHistory)),
 		requests: make(chan *request),
 		closing:  make(chan struct{}),
@@ -82,7 +94,7 @@ func (s *Store) Close() error {
 		close(s.closing)
 		<-s.stopped
 		s.hub.Close()
-		s.closeError = s.database.close()
+		s.closeError = s.close()
 	})
 	return s.closeError
 }
@@ -109,13 +121,13 @@ func scan(from scanner, before ...any) (store.Row, error) {
 	return row, nil
 }
 
-// querier is a *sql.DB or *sql.Tx.
+// querier is a *prepared or a *transaction.
 type querier interface {
 	QueryRowContext(context.Context, string, ...any) *sql.Row
 }
 
 func get(ctx context.Context, q querier, key resource.Key) (store.Row, error) {
-	row, err := scan(q.QueryRowContext(ctx, `SELECT `+columns+` FROM resources WHERE kind = $1 AND mesh = $2 AND name = $3`,
+	row, err := scan(q.QueryRowContext(ctx, selectRow,
 		key.Kind, key.Mesh, key.Name))
 	if errors.Is(err, sql.ErrNoRows) {
 		return row, store.ErrNotFound
@@ -180,7 +192,7 @@ func (s *Store) Watch(ctx context.Context, kind string, from store.Cursor) (<-ch
 // reaches says whether the history of a kind goes back to a position.
 func (s *Store) reaches(ctx context.Context, kind string, after int64) error {
 	var horizon, revision int64
-	err := s.read.QueryRowContext(ctx, `SELECT coalesce((SELECT revision FROM horizon WHERE kind = $1), start), revision FROM counter`, kind).Scan(&horizon, &revision)
+	err := s.read.QueryRowContext(ctx, selectReach, kind).Scan(&horizon, &revision)
 	if err == nil && (after < horizon || after > revision) {
 		err = store.ErrTooOld
 	}
@@ -198,7 +210,7 @@ func (s *Store) events(ctx context.Context, kind string, after int64) ([]store.E
 }
 
 func (s *Store) eventsAfter(ctx context.Context, kind string, after int64) ([]store.Event, int64, error) {
-	found, err := s.read.QueryContext(ctx, `SELECT revision, deleted, `+columns+` FROM history WHERE kind = $1 AND revision > $2 ORDER BY revision LIMIT $3`,
+	found, err := s.read.QueryContext(ctx, selectEvents,
 		kind, after, follow.Batch)
 	if err != nil {
 		return nil, 0, err

@@ -2,7 +2,6 @@ package sql
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"maps"
 	"slices"
@@ -123,7 +122,7 @@ func (w *writer) commit(requests []*request) {
 
 // transact answers each request's outcome and the kinds that changed. On an error nothing was stored.
 func (w *writer) transact(requests []*request) ([]outcome, []string, error) {
-	tx, err := w.write.BeginTx(context.Background(), nil)
+	tx, err := w.write.begin(context.Background())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -140,7 +139,7 @@ func (w *writer) transact(requests []*request) ([]outcome, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := b.exec(`UPDATE counter SET revision = $1`, b.revision); err != nil {
+	if err := b.exec(updateCounter, b.revision); err != nil {
 		return nil, nil, err
 	}
 	if err := tx.Commit(); err != nil {
@@ -169,7 +168,7 @@ func (w *writer) compact(b *batch) (int64, error) {
 
 // batch is one transaction.
 type batch struct {
-	tx       *sql.Tx
+	tx       *transaction
 	now      time.Time
 	revision int64
 	touched  map[string]bool // kinds
@@ -219,7 +218,7 @@ func (b *batch) create(row store.Row) (store.Row, error) {
 	}
 	row.Created, row.Modified = b.now, b.now
 	revision := b.next(&row)
-	err := b.exec(`INSERT INTO resources (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`, values(row, revision)...)
+	err := b.exec(insertRow, values(row, revision)...)
 	if err != nil {
 		return store.Row{}, err
 	}
@@ -236,7 +235,7 @@ func (b *batch) update(row store.Row) (store.Row, error) {
 	}
 	row.Owner, row.Created, row.Modified = old.Owner, old.Created, b.now
 	revision := b.next(&row)
-	err = b.exec(`UPDATE resources SET version = $1, modified = $2, body = $3 WHERE kind = $4 AND mesh = $5 AND name = $6`,
+	err = b.exec(updateRow,
 		revision, row.Modified.UnixNano(), row.Body, row.Key.Kind, row.Key.Mesh, row.Key.Name)
 	if err != nil {
 		return store.Row{}, err
@@ -309,7 +308,7 @@ func (b *batch) record(row store.Row, revision int64, deleted bool) error {
 	if err != nil {
 		return fmt.Errorf("%s has the version %q: %w", row.Key, row.Version, err)
 	}
-	return b.exec(`INSERT INTO history (revision, deleted, `+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
+	return b.exec(insertEvent,
 		append([]any{revision, deleted}, values(row, version)...)...)
 }
 

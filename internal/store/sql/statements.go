@@ -1,0 +1,80 @@
+package sql
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+)
+
+// The statements of every write and every watched change.
+const (
+	selectRow     = `SELECT ` + columns + ` FROM resources WHERE kind = $1 AND mesh = $2 AND name = $3`
+	insertRow     = `INSERT INTO resources (` + columns + `) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`
+	updateRow     = `UPDATE resources SET version = $1, modified = $2, body = $3 WHERE kind = $4 AND mesh = $5 AND name = $6`
+	insertEvent   = `INSERT INTO history (revision, deleted, ` + columns + `) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`
+	updateCounter = `UPDATE counter SET revision = $1`
+	selectEvents  = `SELECT revision, deleted, ` + columns + ` FROM history WHERE kind = $1 AND revision > $2 ORDER BY revision LIMIT $3`
+	selectReach   = `SELECT coalesce((SELECT revision FROM horizon WHERE kind = $1), start), revision FROM counter`
+)
+
+// prepared is a database that keeps statements prepared, since to parse and plan one costs more than to
+// run it. Other statements run as they are.
+type prepared struct {
+	*sql.DB
+	statements map[string]*sql.Stmt
+}
+
+func prepare(ctx context.Context, db *sql.DB, texts ...string) (*prepared, error) {
+	p := &prepared{DB: db, statements: map[string]*sql.Stmt{}}
+	for _, text := range texts {
+		statement, err := db.PrepareContext(ctx, text)
+		if err != nil {
+			return nil, fmt.Errorf("preparing %s: %w", text, err)
+		}
+		p.statements[text] = statement
+	}
+	return p, nil
+}
+
+// QueryRowContext is that of [sql.DB].
+func (p *prepared) QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row {
+	if statement := p.statements[text]; statement != nil {
+		return statement.QueryRowContext(ctx, args...)
+	}
+	return p.DB.QueryRowContext(ctx, text, args...)
+}
+
+// QueryContext is that of [sql.DB].
+func (p *prepared) QueryContext(ctx context.Context, text string, args ...any) (*sql.Rows, error) {
+	if statement := p.statements[text]; statement != nil {
+		return statement.QueryContext(ctx, args...)
+	}
+	return p.DB.QueryContext(ctx, text, args...)
+}
+
+// begin answers a transaction with the prepared statements.
+func (p *prepared) begin(ctx context.Context) (*transaction, error) {
+	tx, err := p.BeginTx(ctx, nil)
+	return &transaction{tx, p.statements}, err
+}
+
+type transaction struct {
+	*sql.Tx
+	statements map[string]*sql.Stmt
+}
+
+// QueryRowContext is that of [sql.Tx].
+func (t *transaction) QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row {
+	if statement := t.statements[text]; statement != nil {
+		return t.StmtContext(ctx, statement).QueryRowContext(ctx, args...)
+	}
+	return t.Tx.QueryRowContext(ctx, text, args...)
+}
+
+// ExecContext is that of [sql.Tx].
+func (t *transaction) ExecContext(ctx context.Context, text string, args ...any) (sql.Result, error) {
+	if statement := t.statements[text]; statement != nil {
+		return t.StmtContext(ctx, statement).ExecContext(ctx, args...)
+	}
+	return t.Tx.ExecContext(ctx, text, args...)
+}
