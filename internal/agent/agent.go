@@ -66,7 +66,8 @@ type agent struct {
 	leaf     *watched[*leaf]          // nil until there is one
 	outlook  *outlook
 	ready    *watched[bool]
-	running  atomic.Bool // Envoy has been started
+	running  atomic.Bool    // Envoy has been started
+	heard    *watched[bool] // the control plane has taken the last word
 }
 
 // Run registers, starts Envoy and stays until Envoy ends or ctx does, upon which it drains. It answers an
@@ -114,6 +115,7 @@ func newAgent(c Config, version string) (*agent, error) {
 		leaf:     watch[*leaf](nil),
 		outlook:  newOutlook(rand.Text(), version),
 		ready:    watch(false),
+		heard:    watch(false),
 	}, nil
 }
 
@@ -202,8 +204,8 @@ func (a *agent) serve(ctx, life context.Context, parts *errgroup.Group, binary s
 func (a *agent) lastWord(life context.Context) {
 	ctx, cancel := context.WithTimeout(life, lastWordBound)
 	defer cancel()
-	last := a.outlook.end()
-	a.outlook.sent.await(ctx, func(r *wire.Report) bool { return r == last })
+	a.outlook.end()
+	a.heard.await(ctx, func(heard bool) bool { return heard })
 }
 
 // drain makes the proxy go without a lost request: first the clients let go of it, then it finishes what

@@ -64,11 +64,14 @@ func (o *outlook) alive(listener string) bool {
 
 func (o *outlook) drain() { o.change(func() { o.draining = true }) }
 
-// end empties the report for good and answers it.
-func (o *outlook) end() *wire.Report {
-	o.change(func() { o.ended = true })
-	last, _ := o.report.load()
-	return last
+// end makes the last report, which serves nothing.
+func (o *outlook) end() { o.change(func() { o.ended = true }) }
+
+// over says that there is no further report.
+func (o *outlook) over() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.ended
 }
 
 func (o *outlook) change(apply func()) {
@@ -79,7 +82,7 @@ func (o *outlook) change(apply func()) {
 	if !o.ended {
 		next.Serving = o.serving()
 	}
-	if last, _ := o.report.load(); !proto.Equal(last, next) {
+	if last, _ := o.report.load(); o.ended || !proto.Equal(last, next) {
 		o.report.store(next)
 	}
 }

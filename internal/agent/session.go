@@ -2,6 +2,8 @@ package agent
 
 import (
 	"context"
+	"errors"
+	"io"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -17,6 +19,10 @@ func (a *agent) keepSession(ctx context.Context) error {
 	for {
 		err := a.session(ctx, retry)
 		if ctx.Err() != nil {
+			return nil
+		}
+		if errors.Is(err, io.EOF) && a.outlook.over() {
+			a.heard.store(true)
 			return nil
 		}
 		if !a.running.Load() && isFinal(err) {
@@ -56,7 +62,8 @@ func (a *agent) session(ctx context.Context, retry *retry) error {
 	}
 }
 
-// sendReports sends every report until the stream fails, of which the receiving side tells.
+// sendReports sends every report until the last one, or until the stream fails, of which the receiving
+// side tells.
 func (a *agent) sendReports(ctx context.Context, stream wire.Agent_SessionClient) {
 	for {
 		report, changed := a.outlook.report.load()
@@ -66,6 +73,10 @@ func (a *agent) sendReports(ctx context.Context, stream wire.Agent_SessionClient
 			return
 		}
 		a.outlook.sent.store(report)
+		if a.outlook.over() && len(report.Serving) == 0 {
+			stream.CloseSend()
+			return
+		}
 		select {
 		case <-changed:
 		case <-ctx.Done():

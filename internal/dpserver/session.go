@@ -2,6 +2,8 @@ package dpserver
 
 import (
 	"context"
+	"errors"
+	"io"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -18,6 +20,8 @@ const (
 	appearance = 5 * time.Second
 	// drainBound is how long a draining proxy waits for clients that do not settle.
 	drainBound = 5 * time.Second
+	// storeBound is how long a store may take.
+	storeBound = 10 * time.Second
 	// maxServing bounds the listeners of one report.
 	maxServing = 10_000
 )
@@ -58,8 +62,8 @@ func (s *agents) Session(stream wire.Agent_SessionServer) error {
 		return err
 	}
 	defer s.join(a)()
-	reports := make(chan *wire.Report)
-	go a.receive(ctx, reports)
+	reports := make(chan *wire.Report, 1)
+	go a.receive(latest(reports))
 	return a.run(ctx, first, reports, proxies)
 }
 
@@ -118,18 +122,15 @@ func (s *Server) session(key graph.ProxyKey) *session {
 	return s.sessions[key]
 }
 
-func (a *session) receive(ctx context.Context, reports chan<- *wire.Report) {
+// receive passes on reports, each of which replaces the one before, until the agent ends.
+func (a *session) receive(report func(*wire.Report)) {
 	for {
-		report, err := a.stream.Recv()
+		next, err := a.stream.Recv()
 		if err != nil {
 			a.end(err)
 			return
 		}
-		select {
-		case reports <- report:
-		case <-ctx.Done():
-			return
-		}
+		report(next)
 	}
 }
 
@@ -153,9 +154,25 @@ func (a *session) run(ctx context.Context, first *wire.Report, reports <-chan *w
 		case <-drained:
 			a.drained, drained = true, nil
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return a.close(ctx, reports)
 		}
 	}
+}
+
+// close takes the agent's last word into account, which may say that its Envoy is dead.
+func (a *session) close(ctx context.Context, reports <-chan *wire.Report) error {
+	cause := context.Cause(ctx)
+	select {
+	case a.report = <-reports:
+		if dataplane, ok := a.server.Hub.Dataplane(a.key); ok {
+			a.store(ctx, dataplane)
+		}
+	default:
+	}
+	if errors.Is(cause, io.EOF) {
+		return nil
+	}
+	return cause
 }
 
 // settle sends settings where they differ from the last ones, and stores what the proxy serves.
@@ -174,7 +191,10 @@ func (a *session) settle(ctx context.Context) error {
 	return a.store(ctx, dataplane)
 }
 
+// store finishes what it began when the agent goes meanwhile: what it said holds.
 func (a *session) store(ctx context.Context, dataplane *resource.Object[kind.Dataplane]) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeBound)
+	defer cancel()
 	err := a.server.storeServing(ctx, a.key, func(before kind.DataplaneServing) kind.DataplaneServing {
 		return reported(before, a.report, a.want, &dataplane.Spec.Networking)
 	})
