@@ -1,0 +1,274 @@
+package dpserver_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"log/slog"
+	"net"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+
+	"weft/internal/admit"
+	"weft/internal/dpserver"
+	"weft/internal/graph"
+	"weft/internal/identity"
+	"weft/internal/mirror"
+	"weft/internal/publish"
+	"weft/internal/store"
+	"weft/internal/store/memory"
+	"weft/internal/wire"
+	"weft/internal/xds"
+	"weft/kind"
+	"weft/resource"
+)
+
+// plane is a whole control plane but for its API, in memory, and a connection to its data plane server.
+type plane struct {
+	t      *testing.T
+	rows   store.Store
+	writer *admit.Writer
+	conn   *grpc.ClientConn
+	agent  wire.AgentClient
+}
+
+// signingKey is made once: RSA keys are slow to make.
+var signingKey = sync.OnceValue(func() []byte {
+	text, err := identity.NewSigningKey()
+	if err != nil {
+		panic(err)
+	}
+	return text
+})
+
+// newPlane has the mesh default with a token signing key, an empty mesh other without one, and what is
+// given.
+func newPlane(t *testing.T, given ...resource.Any) *plane {
+	t.Helper()
+	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	ctx, cancel := context.WithCancel(t.Context())
+	rows := memory.New(memory.Options{})
+	writer := admit.New(rows, admit.Options{Zone: "east"})
+	state := graph.NewState("east")
+	catalog := xds.NewCatalog()
+	hub := publish.NewHub(state, catalog, log)
+	server := dpserver.New(dpserver.Config{Hub: hub, Writer: writer, Catalog: catalog, Zone: "east", InstanceID: "cp-1", Log: log})
+	hub.Follow(server.Observe)
+	hub.Withdraw(ctx, server,
+		func(context.Context, graph.ProxyKey, []string) error { return nil },
+		func(context.Context, []resource.Any) error { return nil })
+	p := &plane{t: t, rows: rows, writer: writer}
+	p.put(kind.Meshes.Make("", "default", kind.Mesh{}))
+	p.put(kind.Meshes.Make("", "other", kind.Mesh{}))
+	p.put(kind.Secrets.Make("default", identity.SigningKeyName("default", "1"), kind.Secret{Data: signingKey()}))
+	for _, o := range given {
+		p.put(o)
+	}
+
+	var kinds []string
+	for _, d := range kind.All() {
+		if name := d.Describe().Name; state.Holds(name) {
+			kinds = append(kinds, name)
+		}
+	}
+	wait, err := mirror.Start(ctx, mirror.Config{Store: rows, Kinds: kinds, Decode: admit.Decode, Apply: hub.Apply, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.connect(ctx, server)
+	ended := make(chan struct{})
+	go func() { defer close(ended); server.Run(ctx) }()
+	t.Cleanup(func() { cancel(); wait(); <-ended; rows.Close() })
+	return p
+}
+
+func (p *plane) connect(ctx context.Context, server *dpserver.Server) {
+	dir := p.t.TempDir()
+	certificate, err := identity.ServerCertificate(dir, nil, time.Now())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	g := grpc.NewServer(xds.ServerOptions(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{certificate}}))...)
+	server.Register(g)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	go g.Serve(listener)
+	context.AfterFunc(ctx, g.Stop)
+	trust, err := credentials.NewClientTLSFromFile(dir+"/ca.crt", "localhost")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if p.conn, err = grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(trust)); err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() { p.conn.Close() })
+	p.agent = wire.NewAgentClient(p.conn)
+}
+
+func (p *plane) put(o resource.Any) {
+	p.t.Helper()
+	if _, err := p.writer.Put(p.t.Context(), o, admit.Change{ControlPlane: true}); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// secured gives every Dataplane of the mesh default an identity, with a CA of its own.
+func secured(t *testing.T) []resource.Any {
+	t.Helper()
+	cert, key, err := identity.NewCA(time.Now(), "default.east.mesh.local")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []resource.Any{
+		kind.Secrets.Make("default", identity.CASecretName("identity"), kind.Secret{Data: append(cert, key...)}),
+		kind.MeshIdentities.Make("default", "identity", kind.MeshIdentity{
+			Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{MatchLabels: map[string]string{}}},
+			Provider: kind.IdentityProvider{Type: "Bundled", Bundled: &kind.BundledProvider{}},
+		}),
+	}
+}
+
+// as is a context that carries a token for a Dataplane; an empty name is any of the mesh.
+func (p *plane) as(name string) context.Context {
+	p.t.Helper()
+	key, err := identity.ParseSigningKey(signingKey())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	token, err := identity.Issue(key, "1", identity.Claims{Mesh: "default", Name: name}, time.Hour, time.Now())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(p.t.Context(), 20*time.Second)
+	p.t.Cleanup(cancel)
+	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
+}
+
+const web = `{type: Dataplane, mesh: default, name: web-1, labels: {kuma.io/workload: web},
+  networking: {address: 10.0.0.1, inbound: [{port: 8080, tags: {kuma.io/service: web}}]}}`
+
+func (p *plane) register() {
+	p.t.Helper()
+	if _, err := p.agent.Register(p.as("web-1"), &wire.RegisterRequest{Dataplane: []byte(web)}); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// session opens a session of web-1 and answers it with its first settings.
+func (p *plane) session(run string, serving ...*wire.Serving) (wire.Agent_SessionClient, *wire.Settings) {
+	p.t.Helper()
+	stream, err := p.agent.Session(p.as("web-1"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.send(stream, &wire.Report{Mesh: "default", Name: "web-1", Run: run, Serving: serving})
+	return stream, p.settings(stream, func(*wire.Settings) bool { return true })
+}
+
+func (p *plane) send(stream wire.Agent_SessionClient, report *wire.Report) {
+	p.t.Helper()
+	report.Mesh, report.Name = "default", "web-1"
+	if err := stream.Send(report); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// settings waits for settings that are right.
+func (p *plane) settings(stream wire.Agent_SessionClient, right func(*wire.Settings) bool) *wire.Settings {
+	p.t.Helper()
+	for {
+		settings, err := stream.Recv()
+		if err != nil {
+			p.t.Fatalf("no settings as expected: %v", err)
+		}
+		if right(settings) {
+			return settings
+		}
+	}
+}
+
+// stored waits until what is stored of web-1 in a kind is right.
+func stored[S any](p *plane, k *resource.Kind[S], right func(S) bool) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), 10*time.Second)
+	defer cancel()
+	rows, cursor, err := p.rows.List(ctx, k.Name)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	watch, err := p.rows.Watch(ctx, k.Name, cursor)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	var last S
+	look := func(row store.Row) bool {
+		if row.Key != k.Key("default", "web-1") {
+			return false
+		}
+		o, err := admit.Decode(row)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		last = o.(*resource.Object[S]).Spec
+		return right(last)
+	}
+	for _, row := range rows {
+		if look(row) {
+			return
+		}
+	}
+	for events := range watch {
+		for _, e := range events {
+			if look(e.Row) {
+				return
+			}
+		}
+	}
+	p.t.Fatalf("%s of web-1 stays at %+v", k.Name, last)
+}
+
+// discover opens a configuration stream with a node id.
+func (p *plane) discover(ctx context.Context, node string) (discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, error) {
+	p.t.Helper()
+	stream, err := discovery.NewAggregatedDiscoveryServiceClient(p.conn).DeltaAggregatedResources(ctx)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, t := range []xds.Type{xds.Cluster, xds.Listener} {
+		if err := stream.Send(&discovery.DeltaDiscoveryRequest{Node: &core.Node{Id: node}, TypeUrl: t.URL()}); err != nil {
+			break // why is told by Recv
+		}
+	}
+	return stream, nil
+}
+
+// newRequest is a certificate request that asks for another's names.
+func newRequest(t *testing.T) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
+		DNSNames: []string{"admin.default.dataplane.mesh.local"},
+		URIs:     []*url.URL{{Scheme: "spiffe", Host: "default.east.mesh.local", Path: "/workload/admin"}},
+	}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return der
+}

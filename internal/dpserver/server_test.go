@@ -1,0 +1,285 @@
+package dpserver_test
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"weft/internal/admit"
+	"weft/internal/store"
+	"weft/internal/wire"
+	"weft/internal/xds"
+	"weft/kind"
+	"weft/resource"
+)
+
+func wantStatus(t *testing.T, err error, code codes.Code, part string) {
+	t.Helper()
+	if status.Code(err) != code || !strings.Contains(status.Convert(err).Message(), part) {
+		t.Errorf("got %v, want %s that says %q", err, code, part)
+	}
+}
+
+func TestRegisterRefuses(t *testing.T) {
+	p := newPlane(t)
+	swap := func(old, by string) string { return strings.Replace(web, old, by, 1) }
+	for _, c := range []struct {
+		name, token, document string
+		code                  codes.Code
+		want                  string
+	}{
+		{"another's token", "web-2", web, codes.PermissionDenied, `the token is for the Dataplane "web-2"`},
+		{"another mesh than the token's", "web-1", swap("mesh: default", "mesh: other"), codes.PermissionDenied, `for the mesh "default"`},
+		{"a mesh that does not exist", "web-1", swap("mesh: default", "mesh: nowhere"), codes.NotFound, `the mesh "nowhere" does not exist; create it`},
+		{"a field that is unknown", "web-1", swap("port:", "prt:"), codes.InvalidArgument, "networking.inbound[0].prt"},
+		{"a value that is wrong", "web-1", swap("port: 8080", "port: 0"), codes.InvalidArgument, "networking.inbound[0].port"},
+		{"another kind", "web-1", "{type: Mesh, name: evil}", codes.InvalidArgument, "only a Dataplane can"},
+		{"what is no YAML", "web-1", "\x00{", codes.InvalidArgument, "not YAML"},
+		{"too much", "web-1", strings.Repeat("#", 2<<20), codes.InvalidArgument, "at most 1048576"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := p.agent.Register(p.as(c.token), &wire.RegisterRequest{Dataplane: []byte(c.document)})
+			wantStatus(t, err, c.code, c.want)
+		})
+	}
+}
+
+func TestEveryCallNeedsAToken(t *testing.T) {
+	p := newPlane(t)
+	p.register()
+	for name, ctx := range map[string]context.Context{
+		"none":    t.Context(),
+		"garbage": metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer a.b.c"),
+		"two":     metadata.AppendToOutgoingContext(p.as("web-1"), "authorization", "Bearer a.b.c"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := p.agent.Register(ctx, &wire.RegisterRequest{Dataplane: []byte(web)})
+			wantStatus(t, err, codes.Unauthenticated, "weft generate dataplane-token")
+			_, err = p.agent.Sign(ctx, &wire.SignRequest{Mesh: "default", Name: "web-1", Request: newRequest(t)})
+			wantStatus(t, err, codes.Unauthenticated, "")
+			session, err := p.agent.Session(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			session.Send(&wire.Report{Mesh: "default", Name: "web-1"})
+			_, err = session.Recv()
+			wantStatus(t, err, codes.Unauthenticated, "")
+			stream, err := p.discover(ctx, "default.web-1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = stream.Recv()
+			wantStatus(t, err, codes.Unauthenticated, "")
+		})
+	}
+}
+
+func TestAConfigurationStreamIsOfTheNodeThatItsTokenNames(t *testing.T) {
+	p := newPlane(t)
+	p.register()
+	for _, c := range []struct {
+		name, token, node string
+		code              codes.Code
+		want              string
+	}{
+		{"another node", "web-1", "default.web-2", codes.PermissionDenied, `says it is "web-2"`},
+		{"another mesh", "web-1", "other.web-1", codes.PermissionDenied, `of "other"`},
+		{"a Dataplane that does not exist", "", "default.web-9", codes.NotFound, "Dataplane default/web-9 does not exist; register it"},
+		{"no mesh", "web-1", "web-1", codes.InvalidArgument, "want MESH.NAME"},
+		{"nothing", "web-1", "", codes.InvalidArgument, "node.id"},
+		{"far too much", "web-1", "default." + strings.Repeat("a", 10_000), codes.InvalidArgument, "want MESH.NAME"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			stream, err := p.discover(p.as(c.token), c.node)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = stream.Recv()
+			wantStatus(t, err, c.code, c.want)
+		})
+	}
+}
+
+func TestTheControlPlaneDecidesTheNamesInACertificate(t *testing.T) {
+	p := newPlane(t, secured(t)...)
+	p.register()
+	_, settings := p.session("run-1")
+	answer, err := p.agent.Sign(p.as("web-1"), &wire.SignRequest{Mesh: "default", Name: "web-1", Request: newRequest(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(answer.Chain[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(leaf.URIs) != 1 || leaf.URIs[0].String() != "spiffe://default.east.mesh.local/workload/web" || settings.Identity.SpiffeId != leaf.URIs[0].String() {
+		t.Errorf("the leaf names %v, the settings %s; the request asked for an administrator's name", leaf.URIs, settings.Identity.SpiffeId)
+	}
+	if len(leaf.DNSNames) != 1 || leaf.DNSNames[0] != "web-1.default.dataplane.mesh.local" {
+		t.Errorf("the leaf's DNS names are %v, want the instance's", leaf.DNSNames)
+	}
+	stored(p, kind.DataplaneInsights, func(i kind.DataplaneInsight) bool {
+		return i.Certificate != nil && i.Certificate.Serial == answer.Serial && i.Certificate.Issuer == "identity"
+	})
+}
+
+func TestSignRefuses(t *testing.T) {
+	p := newPlane(t)
+	p.register()
+	_, settings := p.session("run-1")
+	if settings.Identity != nil {
+		t.Fatal("a plain mesh has an identity")
+	}
+	_, err := p.agent.Sign(p.as("web-1"), &wire.SignRequest{Mesh: "default", Name: "web-1", Request: newRequest(t)})
+	wantStatus(t, err, codes.FailedPrecondition, "no MeshIdentity of the mesh default selects web-1")
+	_, err = p.agent.Sign(p.as("web-1"), &wire.SignRequest{Mesh: "default", Name: "web-1", Request: []byte("garbage")})
+	wantStatus(t, err, codes.InvalidArgument, "not a certificate request")
+	_, err = p.agent.Sign(p.as("web-1"), &wire.SignRequest{Mesh: "default", Name: "web-2", Request: newRequest(t)})
+	wantStatus(t, err, codes.PermissionDenied, "web-2")
+}
+
+func serves(want ...string) func(kind.DataplaneServing) bool {
+	return func(s kind.DataplaneServing) bool {
+		var got []string
+		for _, in := range s.Inbounds {
+			got = append(got, in.Listener())
+		}
+		return strings.Join(got, " ") == strings.Join(want, " ")
+	}
+}
+
+func TestWhatAnAgentReportsIsStoredAndOutlivesItsSession(t *testing.T) {
+	p := newPlane(t)
+	p.register()
+	stream, settings := p.session("run-1")
+	l := settings.Listeners[0]
+	if l.Probe.GetIntervalMs() != 1000 || l.Probe.GetUnhealthyThreshold() != 3 {
+		t.Errorf("the default probe is %v, want one a second and three failures", l.Probe)
+	}
+	seen := &wire.Serving{Address: l.Address, Port: l.Port, Generation: l.Generation, Healthy: true}
+	p.send(stream, &wire.Report{Run: "run-1", Serving: []*wire.Serving{seen}})
+	stored(p, kind.DataplaneServings, serves("10.0.0.1:8080"))
+
+	// A session that ends says nothing; a new run begins as serving nothing.
+	stream.CloseSend()
+	if _, err := stream.Recv(); !errors.Is(err, io.EOF) {
+		t.Fatalf("the session ended with %v", err)
+	}
+	stored(p, kind.DataplaneServings, serves("10.0.0.1:8080"))
+	p.session("run-2")
+	stored(p, kind.DataplaneServings, serves())
+}
+
+func TestTheLastWordOfASessionCounts(t *testing.T) {
+	p := newPlane(t)
+	p.register()
+	stream, settings := p.session("run-1")
+	l := settings.Listeners[0]
+	p.send(stream, &wire.Report{Run: "run-1", Serving: []*wire.Serving{{Address: l.Address, Port: l.Port, Generation: l.Generation, Healthy: true}}})
+	stored(p, kind.DataplaneServings, serves("10.0.0.1:8080"))
+	p.send(stream, &wire.Report{Run: "run-1"}) // its Envoy is dead
+	stream.CloseSend()
+	stored(p, kind.DataplaneServings, serves())
+}
+
+func TestADrainingProxyIsToldWhenNoClientIsSentThere(t *testing.T) {
+	p := newPlane(t)
+	p.register()
+	stream, _ := p.session("run-1")
+	p.send(stream, &wire.Report{Run: "run-1", Draining: true})
+	p.settings(stream, func(s *wire.Settings) bool { return s.Drained })
+	stored(p, kind.DataplaneServings, func(s kind.DataplaneServing) bool { return s.Draining })
+}
+
+func TestASecondAgentReplacesTheFirst(t *testing.T) {
+	p := newPlane(t)
+	p.register()
+	first, _ := p.session("run-1")
+	p.session("run-2")
+	for {
+		if _, err := first.Recv(); err != nil {
+			wantStatus(t, err, codes.Aborted, "another agent of this Dataplane has connected")
+			return
+		}
+	}
+}
+
+func TestADeletedDataplaneEndsItsSession(t *testing.T) {
+	p := newPlane(t)
+	p.register()
+	stream, _ := p.session("run-1")
+	if err := p.writer.Delete(t.Context(), kind.Dataplanes.Key("default", "web-1"), admit.Change{}); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := stream.Recv(); err != nil {
+			wantStatus(t, err, codes.NotFound, "was deleted")
+			return
+		}
+	}
+}
+
+func TestAPlainClientServesOnceItTookItsListeners(t *testing.T) {
+	p := newPlane(t, webDataplane(t))
+	stream, err := p.discover(p.as("web-1"), "default.web-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	acknowledge(t, stream)
+	stored(p, kind.DataplaneServings, serves("10.0.0.1:8080"))
+	stored(p, kind.DataplaneInsights, func(i kind.DataplaneInsight) bool {
+		return len(i.Subscriptions) == 1 && i.Subscriptions[0].DisconnectTime == nil && i.Subscriptions[0].ControlPlaneInstanceID == "cp-1"
+	})
+	stream.CloseSend()
+	stored(p, kind.DataplaneInsights, func(i kind.DataplaneInsight) bool { return i.Subscriptions[0].DisconnectTime != nil })
+	stored(p, kind.DataplaneServings, serves("10.0.0.1:8080")) // a stream that ends takes nothing out
+}
+
+func TestAnAckDoesNotSayThatAnInboundWithACertificateServes(t *testing.T) {
+	p := newPlane(t, append(secured(t), webDataplane(t))...)
+	stream, err := p.discover(p.as("web-1"), "default.web-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	acknowledge(t, stream)
+	stream.CloseSend()
+	// The end of the stream is stored after everything that its ACKs cause.
+	stored(p, kind.DataplaneInsights, func(i kind.DataplaneInsight) bool { return i.Subscriptions[0].DisconnectTime != nil })
+	if _, err := p.rows.Get(t.Context(), kind.DataplaneServings.Key("default", "web-1")); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("something is stored as serving after an ACK alone (%v)", err)
+	}
+}
+
+func webDataplane(t *testing.T) resource.Any {
+	t.Helper()
+	dataplane, err := resource.Parse([]byte(web), kind.ByName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dataplane
+}
+
+// acknowledge takes what comes until the listeners have come.
+func acknowledge(t *testing.T, stream discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient) {
+	t.Helper()
+	for {
+		response, err := stream.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: response.TypeUrl, ResponseNonce: response.Nonce}); err != nil {
+			t.Fatal(err)
+		}
+		if response.TypeUrl == xds.Listener.URL() {
+			return
+		}
+	}
+}
