@@ -8,8 +8,8 @@ import (
 	"weft/internal/wire"
 )
 
-// target is one application port and how it is probed.
-type target struct {
+// probe is one application port and how it is probed. Two that are equal are the same probe.
+type probe struct {
 	listener          string // whose health it decides
 	application       string
 	interval, timeout time.Duration
@@ -19,28 +19,28 @@ type target struct {
 
 // keepProbing probes what the settings name, and stops what they name no more.
 func (a *agent) keepProbing(ctx context.Context) error {
-	running := map[target]context.CancelFunc{}
+	running := map[probe]context.CancelFunc{}
 	for ctx.Err() == nil {
 		settings, changed := a.settings.load()
-		wanted := map[target]bool{}
+		wanted := map[probe]bool{}
 		for _, l := range settings.Listeners {
 			if l.Probe == nil {
 				a.outlook.hear(at(l.Address, l.Port), true)
 				continue
 			}
-			wanted[newTarget(l)] = true
+			wanted[newProbe(l)] = true
 		}
-		for t, stop := range running {
-			if !wanted[t] {
+		for p, stop := range running {
+			if !wanted[p] {
 				stop()
-				delete(running, t)
+				delete(running, p)
 			}
 		}
-		for t := range wanted {
-			if running[t] == nil {
+		for p := range wanted {
+			if running[p] == nil {
 				probing, stop := context.WithCancel(ctx)
-				running[t] = stop
-				go t.probe(probing, a.outlook.alive(t.listener), a.outlook.hear)
+				running[p] = stop
+				go p.run(probing, a.outlook.alive(p.listener), p.connect, a.outlook.hear)
 			}
 		}
 		select {
@@ -51,8 +51,8 @@ func (a *agent) keepProbing(ctx context.Context) error {
 	return nil
 }
 
-func newTarget(l *wire.Listener) target {
-	return target{
+func newProbe(l *wire.Listener) probe {
+	return probe{
 		listener:    at(l.Address, l.Port),
 		application: at(l.ServiceAddress, l.ServicePort),
 		interval:    time.Duration(l.Probe.IntervalMs) * time.Millisecond,
@@ -62,30 +62,30 @@ func newTarget(l *wire.Listener) target {
 	}
 }
 
-// probe connects again and again and says when the application turns alive or dead.
-func (t target) probe(ctx context.Context, alive bool, hear func(listener string, healthy bool)) {
+// run tries again and again, and says when the application turns alive or dead.
+func (p probe) run(ctx context.Context, alive bool, try func(context.Context) bool, hear func(listener string, alive bool)) {
 	row := uint32(0) // results that differ from alive, one after the other
 	for ctx.Err() == nil {
-		if t.connect(ctx) == alive {
+		if try(ctx) == alive {
 			row = 0
 		} else {
 			row++
 		}
-		if !alive && row >= t.healthy && row > 0 || alive && row >= t.unhealthy && row > 0 {
+		if row > 0 && (alive && row >= p.unhealthy || !alive && row >= p.healthy) {
 			alive, row = !alive, 0
-			hear(t.listener, alive)
+			hear(p.listener, alive)
 		}
 		select {
-		case <-time.After(t.interval):
+		case <-time.After(p.interval):
 		case <-ctx.Done():
 		}
 	}
 }
 
-func (t target) connect(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, t.timeout)
+func (p probe) connect(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", t.application)
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", p.application)
 	if err != nil {
 		return false
 	}

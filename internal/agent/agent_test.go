@@ -1,0 +1,169 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"weft/internal/wire"
+)
+
+func TestTheReportIsWhatWasSeenAndHeard(t *testing.T) {
+	o := newOutlook("run", "1.40.0")
+	o.see(map[string]sighting{"10.0.0.1:80": {address: "10.0.0.1", port: 80, generation: "g", serial: "5e"}})
+	report, _ := o.report.load()
+	if len(report.Serving) != 1 || report.Serving[0].Healthy {
+		t.Fatalf("an application of which nothing is known is reported as %v", report.Serving)
+	}
+	o.hear("10.0.0.1:80", true)
+	report, changed := o.report.load()
+	if !report.Serving[0].Healthy || report.Serving[0].Serial != "5e" || report.Run != "run" || report.EnvoyVersion != "1.40.0" {
+		t.Errorf("reported %v", report)
+	}
+	o.hear("10.0.0.1:80", true)
+	select {
+	case <-changed:
+		t.Error("hearing the same again made a new report")
+	default:
+	}
+	o.end()
+	if report, _ := o.report.load(); len(report.Serving) != 0 {
+		t.Errorf("the last report serves %v", report.Serving)
+	}
+}
+
+func TestProbeThresholds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var heard []string
+		answers := []bool{false, true, false, false, true, false, false, false, true, true}
+		ctx, cancel := context.WithCancel(t.Context())
+		p := probe{listener: "l", interval: time.Second, unhealthy: 3, healthy: 2}
+		try := func(context.Context) bool {
+			answer := answers[0]
+			if answers = answers[1:]; len(answers) == 0 {
+				cancel()
+			}
+			return answer
+		}
+		p.run(ctx, true, try, func(_ string, alive bool) {
+			heard = append(heard, map[bool]string{true: "alive", false: "dead"}[alive])
+		})
+		if got := strings.Join(heard, " "); got != "dead alive" {
+			t.Errorf("heard %q, want one death after three failures in a row and one return after two successes", got)
+		}
+	})
+}
+
+func TestAProbeConnects(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := probe{application: listener.Addr().String(), timeout: time.Second}
+	if !p.connect(t.Context()) {
+		t.Error("an application that listens counts as dead")
+	}
+	listener.Close()
+	if p.connect(t.Context()) {
+		t.Error("a closed port counts as alive")
+	}
+}
+
+func TestRenewalIsInGoodTimeAndSpread(t *testing.T) {
+	begin := time.Unix(1_000_000, 0)
+	for _, c := range []struct {
+		jitter float64
+		want   time.Duration
+	}{{0, 6 * time.Hour}, {0.5, 7 * time.Hour}, {1, 8 * time.Hour}} {
+		if got := renewAt(begin, begin.Add(10*time.Hour), c.jitter).Sub(begin); got.Round(time.Second) != c.want {
+			t.Errorf("with jitter %v renewed after %s of ten hours, want %s", c.jitter, got, c.want)
+		}
+	}
+}
+
+func TestALeafOfAnotherIdentityIsNotKept(t *testing.T) {
+	l := &leaf{generation: "a", renew: time.Now().Add(time.Hour)}
+	if !l.serves(&wire.Identity{Generation: "a"}) {
+		t.Error("a good leaf is asked for anew")
+	}
+	if l.serves(&wire.Identity{Generation: "b"}) {
+		t.Error("the leaf of the last identity is kept")
+	}
+	l.renew = time.Now().Add(-time.Second)
+	if l.serves(&wire.Identity{Generation: "a"}) {
+		t.Error("a leaf that is due is kept")
+	}
+}
+
+func TestEnvoyVersions(t *testing.T) {
+	for out, want := range map[string]string{
+		"\nenvoy  version: 0123abc/1.40.0/Clean/RELEASE/BoringSSL\n": "",
+		"envoy  version: 0123abc/1.34.2/Clean/RELEASE/BoringSSL":     "",
+		"envoy  version: 0123abc/2.0.0/Clean/RELEASE/BoringSSL":      "",
+		"envoy  version: 0123abc/1.33.9/Clean/RELEASE/BoringSSL":     "is Envoy 1.33.9, and 1.34 is the oldest",
+		"GNU bash, version 5.2":                                      "does not say which version",
+	} {
+		_, err := checkVersion("/bin/envoy", []byte(out))
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %v, want %q", out, err, want)
+		}
+	}
+}
+
+func TestEnvoysLogArrivesLineByLine(t *testing.T) {
+	var writes []string
+	l := &lines{to: writer(func(p []byte) { writes = append(writes, string(p)) })}
+	for _, part := range []string{"a", "b\nc", "d\ne\n", "f"} {
+		l.Write([]byte(part))
+	}
+	l.flush()
+	if got := strings.Join(writes, "|"); got != "ab\n|cd\ne\n|f\n" {
+		t.Errorf("written as %q", got)
+	}
+}
+
+type writer func([]byte)
+
+func (w writer) Write(p []byte) (int, error) { w(bytes.Clone(p)); return len(p), nil }
+
+func TestWhatAKilledAgentLeftIsSwept(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	dead, err := newRoom()
+	if err != nil {
+		t.Fatal(err)
+	}
+	alive, err := newRoom()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead.lock.Close() // as the kernel does when a process ends
+	next, err := newRoom()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for r, want := range map[*room]bool{dead: false, alive: true, next: true} {
+		if _, err := os.Stat(r.dir); (err == nil) != want {
+			t.Errorf("%s: there is %v, want %v", r.dir, err == nil, want)
+		}
+	}
+	next.remove()
+	if _, err := os.Stat(next.dir); err == nil {
+		t.Error("an agent that ends leaves its room")
+	}
+}
+
+func TestATooLongPathIsSaidBeforeAnythingStarts(t *testing.T) {
+	long := t.TempDir() + "/" + strings.Repeat("x", 100)
+	if err := os.Mkdir(long, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TMPDIR", long)
+	if _, err := newRoom(); err == nil || !strings.Contains(err.Error(), "set TMPDIR to a shorter one") {
+		t.Errorf("error is %v", err)
+	}
+}
