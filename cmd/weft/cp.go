@@ -128,7 +128,7 @@ func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger
 	defer wait()
 
 	api := rest.New(rest.Config{
-		Store: rows, Writer: writer, Inspector: hub,
+		Store: rows, Writer: writer, Inspector: hub, AwaitSecret: hub.AwaitSecret,
 		Zone: s.ZoneName, InstanceID: instance, Version: version,
 		LocalhostIsAdmin: s.LocalhostIsAdmin, Now: time.Now, Log: log,
 	})

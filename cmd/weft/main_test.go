@@ -54,7 +54,7 @@ func TestStories(t *testing.T) {
 
 func newAPI(rows store.Store) http.Handler {
 	return rest.New(rest.Config{
-		Store: rows, Writer: admit.New(rows, admit.Options{Zone: "east"}), Inspector: inspector{},
+		Store: rows, Writer: admit.New(rows, admit.Options{Zone: "east"}), Inspector: inspector{}, AwaitSecret: func(context.Context, string, string) error { return nil },
 		Zone: "east", InstanceID: "instance-1", Version: "test", LocalhostIsAdmin: true,
 		Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
@@ -83,7 +83,7 @@ func proxyCommand(ts *testscript.TestScript, _ bool, args []string) {
 	writer, name := ts.Value("writer").(*admit.Writer), args[0]
 	now := time.Now()
 	ts.Check(admit.Modify(context.Background(), writer, kind.DataplaneInsights, "default", name, func(o *resource.Object[kind.DataplaneInsight]) bool {
-		o.Spec.Subscriptions = []kind.Subscription{{ID: "1", ConnectTime: kind.Time{Time: now.Add(-90 * time.Second)}}}
+		o.Spec.Subscriptions = []kind.Subscription{{ID: "1", ControlPlaneInstanceID: "instance-1", ConnectTime: kind.Time{Time: now.Add(-90 * time.Second)}}}
 		o.Spec.Certificate = &kind.Certificate{Expiration: kind.Time{Time: time.Date(2040, 1, 2, 3, 4, 0, 0, time.UTC)}}
 		o.Spec.Refusals = []kind.Refusal{{Type: "cluster", Name: "kri_x", Message: "no such field", Time: kind.Time{Time: now}}}
 		return true

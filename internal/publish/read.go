@@ -44,6 +44,14 @@ func (h *Hub) Secret(mesh, name string) ([]byte, bool) {
 	return secret.Spec.Data, true
 }
 
+// AwaitSecret returns once a Secret that was stored just now is known here, or ctx ends.
+func (h *Hub) AwaitSecret(ctx context.Context, mesh, name string) error {
+	return h.await(ctx, func(r *table.Reader) bool {
+		_, ok := h.state.Secrets.Find(r, mesh, name)
+		return ok
+	})
+}
+
 // MeshExists says whether there is such a mesh.
 func (h *Hub) MeshExists(mesh string) bool {
 	_, ok := h.state.Meshes.Find(h.reader(), "", mesh)

@@ -71,6 +71,7 @@ func (a *api) insight(ctx context.Context, dataplane resource.Key) (*kind.Datapl
 	insight := &kind.DataplaneInsight{}
 	if o != nil {
 		insight = resource.SpecOf(o).(*kind.DataplaneInsight)
+		a.closeOlder(insight)
 	}
 	insight.Serving, err = a.serving(ctx, dataplane)
 	return insight, err

@@ -139,9 +139,20 @@ func (a *api) decode(ctx context.Context, row store.Row) (resource.Any, error) {
 		return nil, err
 	}
 	if insight, ok := o.(*resource.Object[kind.DataplaneInsight]); ok {
+		a.closeOlder(&insight.Spec)
 		insight.Spec.Serving, err = a.serving(ctx, row.Key)
 	}
 	return o, err
+}
+
+// closeOlder ends, for the reader, the subscriptions to an instance that is no more: one that was killed
+// could not write that they ended.
+func (a *api) closeOlder(insight *kind.DataplaneInsight) {
+	for i := range insight.Subscriptions {
+		if s := &insight.Subscriptions[i]; s.DisconnectTime == nil && s.ControlPlaneInstanceID != a.InstanceID {
+			s.DisconnectTime = &kind.Time{Time: a.started}
+		}
+	}
 }
 
 // status answers the status of a resource, nil where there is none.

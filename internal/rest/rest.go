@@ -7,6 +7,7 @@
 package rest
 
 import (
+	"context"
 	"encoding/json"
 	"log/slog"
 	"net/http"
@@ -35,6 +36,8 @@ type Config struct {
 	Store     store.Store // reads go straight to it
 	Writer    *admit.Writer
 	Inspector Inspector
+	// AwaitSecret returns once a Secret that was stored just now is known wherever tokens are checked.
+	AwaitSecret func(ctx context.Context, mesh, name string) error
 
 	Zone       string
 	InstanceID string
@@ -49,12 +52,13 @@ type Config struct {
 
 type api struct {
 	Config
-	mux *http.ServeMux
+	mux     *http.ServeMux
+	started time.Time
 }
 
 // New answers the handler of the whole API.
 func New(config Config) http.Handler {
-	a := &api{Config: config, mux: http.NewServeMux()}
+	a := &api{Config: config, mux: http.NewServeMux(), started: config.Now()}
 	a.handle("GET /{$}", a.index)
 	a.handle("GET /_resources", a.resources)
 	a.handle("GET /who-am-i", a.whoAmI)

@@ -45,7 +45,7 @@ func newWorld(t testing.TB, rows store.Store) *world {
 	t.Helper()
 	w := &world{store: rows, writer: admit.New(rows, admit.Options{Zone: "east"}), log: &bytes.Buffer{}}
 	w.handler = New(Config{
-		Store: rows, Writer: w.writer, Inspector: stranger{},
+		Store: rows, Writer: w.writer, Inspector: stranger{}, AwaitSecret: func(context.Context, string, string) error { return nil },
 		Zone: "east", InstanceID: "instance-1", Version: "1.2.3", LocalhostIsAdmin: true,
 		Now: time.Now, Log: slog.New(slog.NewTextHandler(w.log, nil)),
 	})
@@ -291,4 +291,28 @@ func FuzzPut(f *testing.F) {
 			t.Errorf("%s %s", r.Status, w.log)
 		}
 	})
+}
+
+// An instance that was killed could not write that its connections ended.
+func TestAConnectionToAFormerInstanceIsOver(t *testing.T) {
+	w := newWorld(t, newStore(t))
+	w.put(t, "/meshes/default", `{"type": "Mesh", "name": "default"}`)
+	for _, name := range []string{"now", "before"} {
+		w.put(t, "/meshes/default/dataplanes/"+name, `{"type": "Dataplane", "mesh": "default", "name": "`+name+`", "networking": {"address": "10.0.0.1", "inbound": [{"port": 80, "servicePort": 8080}]}}`)
+		instance := map[string]string{"now": "instance-1", "before": "instance-0"}[name]
+		err := admit.Modify(t.Context(), w.writer, kind.DataplaneInsights, "default", name, func(o *resource.Object[kind.DataplaneInsight]) bool {
+			o.Spec.Subscriptions = []kind.Subscription{{ID: "1", ControlPlaneInstanceID: instance}}
+			return true
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, over := range map[string]bool{"now": false, "before": true} {
+		for _, path := range []string{"/meshes/default/dataplanes/" + name + "/_overview", "/meshes/default/dataplane-insights/" + name} {
+			if body := text(w.do("GET", path, "", nil)); strings.Contains(body, "disconnectTime") != over {
+				t.Errorf("GET %s: over is not %v: %s", path, over, body)
+			}
+		}
+	}
 }

@@ -93,6 +93,9 @@ func (a *api) signingKey(ctx context.Context, mesh string) (kid string, key *rsa
 		if err := a.makeSigningKey(ctx, mesh, kid); err != nil {
 			return "", nil, err
 		}
+		if err := a.AwaitSecret(ctx, mesh, identity.SigningKeyName(mesh, kid)); err != nil {
+			return "", nil, err
+		}
 	}
 	row, err := a.Store.Get(ctx, kind.Secrets.Key(mesh, identity.SigningKeyName(mesh, kid)))
 	if err != nil {
