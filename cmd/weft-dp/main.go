@@ -78,7 +78,7 @@ its exit code.`,
 	f.StringVar(&c.CAFile, "ca-cert-file", "", "the CA of the control plane's certificate, PEM (required)")
 	f.StringVar(&c.DataplaneFile, "dataplane-file", "", "the Dataplane, YAML or JSON (required)")
 	f.StringVar(&c.TokenFile, "dataplane-token-file", "", "the token of the Dataplane (required)")
-	f.StringVar(&c.Envoy, "envoy", "", "the Envoy to run (default: WEFT_ENVOY, then envoy on the PATH)")
+	f.StringVar(&c.Envoy, "envoy", "", "the Envoy to run (default: WEFT_ENVOY, then envoy on the PATH, then what make tools unpacked)")
 	f.IntVar(&c.ReadinessPort, "readiness-port", 9902, "answers GET /ready; 0 for none")
 	f.BoolVarP(&verbose, "verbose", "v", false, "log details, Envoy's too")
 	for _, name := range []string{"ca-cert-file", "dataplane-file", "dataplane-token-file"} {

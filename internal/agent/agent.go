@@ -38,7 +38,7 @@ type Config struct {
 	CAFile        string // PEM, whom to believe that it is the control plane
 	DataplaneFile string // the Dataplane, YAML or JSON
 	TokenFile     string // read anew for each call, so that it may be replaced
-	Envoy         string // the binary; empty: WEFT_ENVOY, then `envoy` on the PATH
+	Envoy         string // the binary; empty: see findEnvoy
 	ReadinessPort int    // of `/ready`; 0: none
 	EnvoyLogLevel string // as Envoy's --log-level
 	EnvoyOutput   io.Writer

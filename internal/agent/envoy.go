@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"strconv"
@@ -26,18 +28,17 @@ type ExitError struct{ Code int }
 // Error implements error.
 func (e *ExitError) Error() string { return "exit code " + strconv.Itoa(e.Code) }
 
-// findEnvoy answers the path and version of an Envoy that is new enough.
+// findEnvoy answers the path and version of an Envoy that is new enough: the given one, else WEFT_ENVOY,
+// else `envoy` on the PATH, else the one that `make tools` unpacks beside the folder of this program.
 func findEnvoy(ctx context.Context, given string) (path, version string, err error) {
-	binary := given
-	if binary == "" {
-		binary = os.Getenv("WEFT_ENVOY")
+	path, err = exec.LookPath(cmp.Or(given, os.Getenv("WEFT_ENVOY"), "envoy"))
+	if err != nil && given == "" && os.Getenv("WEFT_ENVOY") == "" {
+		if pinned, lookErr := exec.LookPath(pinnedEnvoy()); lookErr == nil {
+			path, err = pinned, nil
+		}
 	}
-	if binary == "" {
-		binary = "envoy"
-	}
-	path, err = exec.LookPath(binary)
 	if err != nil {
-		return "", "", fmt.Errorf("no Envoy: %w; install one, or name it with --envoy or WEFT_ENVOY", err)
+		return "", "", fmt.Errorf("no Envoy: %w; install one, run `make tools`, or name it with --envoy or WEFT_ENVOY", err)
 	}
 	out, err := exec.CommandContext(ctx, path, "--version").Output()
 	if err != nil {
@@ -45,6 +46,15 @@ func findEnvoy(ctx context.Context, given string) (path, version string, err err
 	}
 	version, err = checkVersion(path, out)
 	return path, version, err
+}
+
+// pinnedEnvoy is where `make tools` puts Envoy, seen from bin/weft-dp.
+func pinnedEnvoy() string {
+	program, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(filepath.Dir(program), "..", ".tools", "envoy", "envoy")
 }
 
 var versionPattern = regexp.MustCompile(`/(\d+)\.(\d+)\.(\d+)`)
