@@ -18,10 +18,10 @@ import (
 
 // loadFlags are those of `weft load`.
 type loadFlags struct {
-	proxies, services, changes    int
-	dpServer, caFile, diagnostics string
-	idle                          time.Duration
-	output                        string
+	proxies, services, classes, changes int
+	dpServer, caFile, diagnostics       string
+	idle                                time.Duration
+	output                              string
 }
 
 func newLoadCommand(r *remote) *cobra.Command {
@@ -43,6 +43,7 @@ It writes and deletes a mesh of its own, "load". Run it on a machine that does n
 	flags := cmd.Flags()
 	flags.IntVar(&f.proxies, "proxies", 200, "simulated Envoys, each of a Dataplane with one inbound")
 	flags.IntVar(&f.services, "services", 100, "services, which the Dataplanes share evenly and all see")
+	flags.IntVar(&f.classes, "classes", 0, "classes of proxies, for which configuration is made apart; 0: all are one")
 	flags.IntVar(&f.changes, "changes", 100, "changes of one endpoint to measure")
 	flags.DurationVar(&f.idle, "idle", time.Minute, "how long to measure the idle control plane")
 	flags.StringVar(&f.dpServer, "dp-server", "127.0.0.1:5678", "address of the control plane's data plane server")
@@ -67,7 +68,7 @@ func runLoad(cmd *cobra.Command, r *remote, f loadFlags) error {
 		return err
 	}
 	report, err := load.Run(cmd.Context(), load.Options{
-		Proxies: f.proxies, Services: f.services, Changes: f.changes, Idle: f.idle,
+		Proxies: f.proxies, Services: f.services, Classes: f.classes, Changes: f.changes, Idle: f.idle,
 		Plane:      load.Plane{API: api, DataPlane: f.dpServer, Roots: roots, Diagnostics: f.diagnostics},
 		StartFloor: startFloor,
 		Progress:   cmd.ErrOrStderr(),

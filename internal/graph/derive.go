@@ -19,6 +19,9 @@ import (
 func (s *State) derive() {
 	s.Identity = table.NewDerived(s.DB, "identity", s.identity, same[*Identity])
 	s.Trust = table.NewDerived(s.DB, "trust", s.trust, same[*Trust])
+	s.Names = table.NewDerived(s.DB, "services of a mesh", s.names, slices.Equal)
+	s.Tagged = table.NewDerived(s.DB, "services of a tag", s.tagged, slices.Equal)
+	s.Ports = table.NewDerived(s.DB, "service ports", s.ports, slices.Equal)
 	s.ServiceIdentities = table.NewDerived(s.DB, "service identities", s.serviceIdentities, slices.Equal)
 	s.Destination = table.NewDerived(s.DB, "destination", s.destination, same[*Destination])
 	s.Endpoints = table.NewDerived(s.DB, "endpoints", s.endpoints, equalEndpoints)
@@ -277,46 +280,67 @@ func canonical(selections []selection) string {
 	return "[" + strings.Join(slices.Compact(written), ",") + "]"
 }
 
-func (s *State) reached(r *table.Reader, class Class) []DestinationKey {
-	if class.Reach == everything {
-		return s.destinationsOf(s.ServicesByMesh.List(r, MeshKey(class.Mesh)), 0)
+func (s *State) names(r *table.Reader, mesh string) []string {
+	return namesOf(s.ServicesByMesh.List(r, MeshKey(mesh)))
+}
+
+func (s *State) tagged(r *table.Reader, tagKey string) []string {
+	return namesOf(s.ServicesByTag.List(r, tagKey))
+}
+
+func namesOf(services []*resource.Object[kind.MeshService]) []string {
+	var names []string
+	for _, service := range services {
+		names = append(names, service.Name)
 	}
-	var selections []selection
-	if err := json.Unmarshal([]byte(class.Reach), &selections); err != nil {
-		panic("graph: a class's reach is written by canonical: " + err.Error())
+	return names
+}
+
+// ports are the numbers of a service's ports, in their order; none where there is no such service.
+func (s *State) ports(r *table.Reader, key ServiceKey) []uint32 {
+	service, ok := s.Services.Find(r, key.Mesh, key.Name)
+	if !ok {
+		return nil
+	}
+	var ports []uint32
+	for _, p := range service.Spec.Ports {
+		ports = append(ports, p.Port)
+	}
+	return ports
+}
+
+func (s *State) reached(r *table.Reader, class Class) []DestinationKey {
+	selections := []selection{{Labels: map[string]string{}}} // everything
+	if class.Reach != everything {
+		if err := json.Unmarshal([]byte(class.Reach), &selections); err != nil {
+			panic("graph: a class's reach is written by canonical: " + err.Error())
+		}
 	}
 	var keys []DestinationKey
 	for _, sel := range selections {
-		keys = append(keys, s.destinationsOf(s.servicesOf(r, class.Mesh, sel), sel.Port)...)
+		for _, name := range s.selected(r, class.Mesh, sel) {
+			for _, port := range s.Ports.Get(r, ServiceKey{class.Mesh, name}) {
+				if sel.Port == 0 || sel.Port == port {
+					keys = append(keys, s.destinationKey(class.Mesh, name, port))
+				}
+			}
+		}
 	}
 	slices.SortFunc(keys, CompareDestinations)
 	return slices.Compact(keys)
 }
 
-func (s *State) servicesOf(r *table.Reader, mesh string, sel selection) []*resource.Object[kind.MeshService] {
-	if sel.Name != "" {
-		if service, ok := s.Services.Find(r, mesh, sel.Name); ok {
-			return []*resource.Object[kind.MeshService]{service}
-		}
-		return nil
+// selected are the services of a selection: the named one, or all that have the labels.
+func (s *State) selected(r *table.Reader, mesh string, sel selection) []string {
+	switch {
+	case sel.Name != "":
+		return []string{sel.Name}
+	case len(sel.Labels) == 0:
+		return s.Names.Get(r, mesh)
 	}
-	return slices.DeleteFunc(s.ServicesByMesh.List(r, MeshKey(mesh)), func(o *resource.Object[kind.MeshService]) bool {
+	return namesOf(slices.DeleteFunc(s.ServicesByMesh.List(r, MeshKey(mesh)), func(o *resource.Object[kind.MeshService]) bool {
 		return !kind.Subset(sel.Labels, o.Labels)
-	})
-}
-
-// destinationsOf are the ports of services, or the one port where it is not zero.
-func (s *State) destinationsOf(services []*resource.Object[kind.MeshService], port uint32) []DestinationKey {
-	var keys []DestinationKey
-	for _, service := range services {
-		for _, p := range service.Spec.Ports {
-			if port == 0 || p.Port == port {
-				keys = append(keys, s.destinationKey(service.Mesh, service.Name, p.Port))
-			}
-		}
-	}
-	slices.SortFunc(keys, CompareDestinations)
-	return keys
+	}))
 }
 
 // CompareDestinations orders destinations.
@@ -350,35 +374,39 @@ func (s *State) proxy(r *table.Reader, key ProxyKey) *Proxy {
 // explicit are the outbounds whose destination exists; the others listen once it does.
 func (s *State) explicit(r *table.Reader, mesh string, outbounds []kind.Outbound) []ExplicitOutbound {
 	var explicit []ExplicitOutbound
-	for _, out := range outbounds {
-		services, port := s.named(r, mesh, &out)
-		if len(services) == 0 {
+	for i := range outbounds {
+		key, ok := s.named(r, mesh, &outbounds[i])
+		if !ok {
 			continue
 		}
-		keys := s.destinationsOf(services[:1], port)
-		if port == 0 && len(services[0].Spec.Ports) > 0 {
-			keys = s.destinationsOf(services[:1], services[0].Spec.Ports[0].Port)
-		}
-		if len(keys) == 0 {
-			continue
-		}
-		destination := s.Destination.Get(r, keys[0])
 		explicit = append(explicit, ExplicitOutbound{
-			Address:     cmp.Or(out.Address, "127.0.0.1"),
-			Port:        out.Port,
-			Destination: keys[0],
-			Protocol:    destination.Protocol,
+			Address:     cmp.Or(outbounds[i].Address, "127.0.0.1"),
+			Port:        outbounds[i].Port,
+			Destination: key,
+			Protocol:    s.Destination.Get(r, key).Protocol,
 		})
 	}
 	return explicit
 }
 
-// named are the services that an outbound means, the one to use first.
-func (s *State) named(r *table.Reader, mesh string, out *kind.Outbound) ([]*resource.Object[kind.MeshService], uint32) {
+// named is the destination that an outbound means: of the services that it names the first by name that
+// has the port, which is a service's first one where a tag names it.
+func (s *State) named(r *table.Reader, mesh string, out *kind.Outbound) (DestinationKey, bool) {
+	var names []string
+	var wanted uint32
 	if ref := out.BackendRef; ref != nil {
-		return s.servicesOf(r, mesh, selection{Name: ref.Name, Labels: ref.Labels}), ref.Port
+		names, wanted = s.selected(r, mesh, selection{Name: ref.Name, Labels: ref.Labels}), ref.Port
+	} else {
+		names = s.Tagged.Get(r, TagKey(mesh, kind.ServiceTag, out.Tags[kind.ServiceTag]))
 	}
-	return s.ServicesByTag.List(r, TagKey(mesh, kind.ServiceTag, out.Tags[kind.ServiceTag])), 0
+	for _, name := range names {
+		for _, port := range s.Ports.Get(r, ServiceKey{mesh, name}) {
+			if wanted == 0 || wanted == port {
+				return s.destinationKey(mesh, name, port), true
+			}
+		}
+	}
+	return DestinationKey{}, false
 }
 
 func (s *State) reach(r *table.Reader, mesh string, t *kind.TransparentProxying, explicit []ExplicitOutbound) string {
@@ -396,8 +424,8 @@ func (s *State) reach(r *table.Reader, mesh string, t *kind.TransparentProxying,
 	}
 	if t != nil {
 		for _, tag := range t.ReachableServices {
-			for _, service := range s.ServicesByTag.List(r, TagKey(mesh, kind.ServiceTag, tag)) {
-				selections = append(selections, selection{Name: service.Name})
+			for _, name := range s.Tagged.Get(r, TagKey(mesh, kind.ServiceTag, tag)) {
+				selections = append(selections, selection{Name: name})
 			}
 		}
 	}

@@ -5,6 +5,7 @@ package graph
 
 import (
 	"fmt"
+	"strings"
 
 	"weft/internal/match"
 	"weft/kind"
@@ -89,6 +90,20 @@ type InboundListener struct {
 	Probe *kind.ServiceProbe
 	// TrustDomains that the mesh believes, sorted; a caller with names in two of them is refused.
 	TrustDomains []string
+}
+
+// deliverySource is an address of every Linux machine's loopback interface that nobody else uses.
+const deliverySource = "127.0.0.6"
+
+// ServiceSource is the address from which the application is dialled; empty: any. Where connections are
+// redirected, the proxy's own to an address of its machine can be two things: a call of one of its
+// services that is to come in as any other does, or the delivery of one that has come in. The redirect
+// rules tell the second by its source. IPv6 has a single loopback address and so nothing to tell it by.
+func (l *InboundListener) ServiceSource() string {
+	if l.Bind || l.ServiceAddress != l.Address || strings.Contains(l.Address, ":") {
+		return ""
+	}
+	return deliverySource
 }
 
 // ExplicitOutbound is one address of the proxy's machine at which a destination is reached.

@@ -47,6 +47,12 @@ type State struct {
 	Identity *table.Derived[ProxyKey, *Identity]
 	// Trust is what the proxies of a mesh believe.
 	Trust *table.Derived[string, *Trust]
+	// Names are the services of a mesh, and Tagged those that select a value of kuma.io/service, by its
+	// [TagKey]; Ports are a service's. They stand between the services and those who reach them, so that
+	// what does not change these wakes no class.
+	Names  *table.Derived[string, []string]
+	Tagged *table.Derived[string, []string]
+	Ports  *table.Derived[ServiceKey, []uint32]
 	// ServiceIdentities are the SPIFFE IDs that a service's servers present, sorted.
 	ServiceIdentities *table.Derived[ServiceKey, []string]
 	// Destination is one port of a service; nil where there is none.

@@ -22,6 +22,7 @@ import (
 type Options struct {
 	Proxies  int           // at least 2
 	Services int           // each proxy serves one, and sees all
+	Classes  int           // of proxies, which differ in what they list as reachable; 0: one, which lists nothing
 	Changes  int           // of one endpoint each
 	Idle     time.Duration // how long to watch the control plane do nothing
 	Settling time.Duration // how long nothing must come until the proxies count as settled; 0: a second

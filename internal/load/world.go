@@ -58,8 +58,25 @@ func (w *world) dataplane(i int, state kind.InboundState) *resource.Object[kind.
 			Port: 8080, State: state,
 			Tags: map[string]string{kind.ServiceTag: service, kind.ProtocolTag: "http"},
 		}},
-		TransparentProxying: &kind.TransparentProxying{RedirectPortInbound: 15006, RedirectPortOutbound: 15001, IPFamilyMode: "IPv4"},
+		TransparentProxying: &kind.TransparentProxying{
+			RedirectPortInbound: 15006, RedirectPortOutbound: 15001, IPFamilyMode: "IPv4",
+			ReachableBackends: w.reachable(i),
+		},
 	}})
+}
+
+// reachable lists every service, and one that does not exist and that makes the class of proxy i: what
+// its proxies are sent is the same, but the control plane can't know that.
+func (w *world) reachable(i int) *kind.ReachableBackends {
+	if w.Classes == 0 {
+		return nil
+	}
+	list := &kind.ReachableBackends{}
+	for s := range w.Services {
+		list.Refs = append(list.Refs, kind.BackendRef{Kind: kind.MeshServices.Name, Name: fmt.Sprintf("service-%d", s)})
+	}
+	list.Refs = append(list.Refs, kind.BackendRef{Kind: kind.MeshServices.Name, Name: fmt.Sprintf("class-%d", i%w.Classes)})
+	return list
 }
 
 // register writes the mesh and its Dataplanes, in place of those that a killed run has left.

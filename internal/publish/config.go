@@ -26,30 +26,23 @@ type Shared struct {
 // destination is made once and shared by all classes that reach it.
 type config struct {
 	state      *graph.State
-	cluster    *table.Derived[clusterKey, *xds.Resource]
-	route      *table.Derived[graph.DestinationKey, *xds.Resource]
-	vips       *table.Derived[vipKey, []*xds.Resource]
+	outbound   *table.Derived[outboundKey, []*xds.Resource]
 	assignment *table.Derived[graph.DestinationKey, *xds.Resource]
 	bundle     *table.Derived[string, *xds.Resource]
 	shared     *table.Derived[graph.Class, *Shared]
 	own        *table.Derived[graph.ProxyKey, *Own]
 }
 
-type clusterKey struct {
+// outboundKey is a destination with all of a class that its resources depend on.
+type outboundKey struct {
 	destination graph.DestinationKey
 	secured     bool
-}
-
-type vipKey struct {
-	destination graph.DestinationKey
-	families    string
+	families    string // of the listeners at its virtual IPs; empty: none
 }
 
 func newConfig(state *graph.State) *config {
 	c := &config{state: state}
-	c.cluster = table.NewDerived(state.DB, "clusters", c.makeCluster, sameResource)
-	c.route = table.NewDerived(state.DB, "routes", c.makeRoute, sameResource)
-	c.vips = table.NewDerived(state.DB, "VIP listeners", c.makeVIPs, sameResources)
+	c.outbound = table.NewDerived(state.DB, "outbounds", c.makeOutbound, sameResources)
 	c.assignment = table.NewDerived(state.DB, "assignments", c.makeAssignment, sameResource)
 	c.bundle = table.NewDerived(state.DB, "trust bundles", c.makeBundle, sameResource)
 	c.shared = table.NewDerived(state.DB, "shared by class", c.makeShared, sameShared)
@@ -57,25 +50,16 @@ func newConfig(state *graph.State) *config {
 	return c
 }
 
-func (c *config) makeCluster(r *table.Reader, key clusterKey) *xds.Resource {
-	if d := c.state.Destination.Get(r, key.destination); d != nil {
-		return envoy.Cluster(d, key.secured)
+func (c *config) makeOutbound(r *table.Reader, key outboundKey) []*xds.Resource {
+	d := c.state.Destination.Get(r, key.destination)
+	if d == nil {
+		return nil
 	}
-	return nil
-}
-
-func (c *config) makeRoute(r *table.Reader, key graph.DestinationKey) *xds.Resource {
-	if d := c.state.Destination.Get(r, key); d != nil {
-		return envoy.Route(d)
+	resources := []*xds.Resource{envoy.Cluster(d, key.secured), envoy.Route(d)}
+	if key.families != "" {
+		resources = append(resources, envoy.VIPListeners(d, key.families)...)
 	}
-	return nil
-}
-
-func (c *config) makeVIPs(r *table.Reader, key vipKey) []*xds.Resource {
-	if d := c.state.Destination.Get(r, key.destination); d != nil {
-		return envoy.VIPListeners(d, key.families)
-	}
-	return nil
+	return resources
 }
 
 func (c *config) makeAssignment(r *table.Reader, key graph.DestinationKey) *xds.Resource {
@@ -89,10 +73,7 @@ func (c *config) makeBundle(r *table.Reader, mesh string) *xds.Resource {
 func (c *config) makeShared(r *table.Reader, class graph.Class) *Shared {
 	s := &Shared{Destinations: c.state.Reached.Get(r, class)}
 	for _, d := range s.Destinations {
-		s.Resources = append(s.Resources, c.cluster.Get(r, clusterKey{d, class.Secured}), c.route.Get(r, d))
-		if class.Transparent {
-			s.Resources = append(s.Resources, c.vips.Get(r, vipKey{d, class.IPFamilies})...)
-		}
+		s.Resources = append(s.Resources, c.outbound.Get(r, outboundKey{d, class.Secured, class.IPFamilies})...)
 	}
 	if class.Secured {
 		s.Resources = append(s.Resources, c.bundle.Get(r, class.Mesh))
