@@ -4,7 +4,8 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 
 # What many goroutines share: these also run under the race detector.
 RACED := ./internal/table/... ./internal/graph/... ./internal/xds/... ./internal/store/... \
-	./internal/admit/... ./internal/publish/... ./internal/dpserver/...
+	./internal/admit/... ./internal/mirror/... ./internal/publish/... ./internal/reconcile/... \
+	./internal/dpserver/... ./internal/agent/...
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile

@@ -16,7 +16,8 @@ import (
 	"weft/resource"
 )
 
-// Batch is what changed together. A key stands in it once.
+// Batch is what changed together. A key stands in it once. What came and went within one batch is among
+// the removed, though it was never handed over.
 type Batch struct {
 	Put     []resource.Any
 	Removed []resource.Key

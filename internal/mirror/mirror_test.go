@@ -1,0 +1,205 @@
+package mirror_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"weft/internal/admit"
+	"weft/internal/mirror"
+	"weft/internal/store"
+	"weft/internal/store/memory"
+	"weft/kind"
+	"weft/resource"
+)
+
+// copyOf is what the batches of a mirror add up to.
+type copyOf struct {
+	mu sync.Mutex
+	// versions by key; batches counts them.
+	versions map[resource.Key]string
+	batches  int
+}
+
+func (c *copyOf) apply(b mirror.Batch) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.batches++
+	for _, o := range b.Put {
+		c.versions[o.Key()] = o.Envelope().Version
+	}
+	for _, key := range b.Removed {
+		delete(c.versions, key)
+	}
+}
+
+func (c *copyOf) equals(rows store.Store) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	stored := map[resource.Key]string{}
+	list, _, err := rows.List(context.Background(), kind.Meshes.Name)
+	if err != nil {
+		return err
+	}
+	for _, row := range list {
+		stored[row.Key] = row.Version
+	}
+	if !maps.Equal(stored, c.versions) {
+		return fmt.Errorf("the store has %v, the mirror %v", stored, c.versions)
+	}
+	return nil
+}
+
+// unreliable ends every third watch at once, and lets others end behind a few events.
+type unreliable struct {
+	store.Store
+	watches atomic.Int64
+}
+
+func (u *unreliable) Watch(ctx context.Context, kind string, from store.Cursor) (<-chan []store.Event, error) {
+	n := u.watches.Add(1)
+	if n%3 == 0 {
+		return nil, store.ErrTooOld
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	events, err := u.Store.Watch(ctx, kind, from)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	some := make(chan []store.Event)
+	go func() {
+		defer close(some)
+		defer cancel()
+		for range n % 5 {
+			select {
+			case e, ok := <-events:
+				if !ok {
+					return
+				}
+				select {
+				case some <- e:
+				case <-ctx.Done():
+					return
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return some, nil
+}
+
+func start(t *testing.T, rows store.Store) *copyOf {
+	c := &copyOf{versions: map[resource.Key]string{}}
+	ctx, cancel := context.WithCancel(context.Background())
+	wait, err := mirror.Start(ctx, mirror.Config{
+		Store: rows, Kinds: []string{kind.Meshes.Name}, Decode: admit.Decode, Apply: c.apply, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cancel()
+		wait()
+	})
+	return c
+}
+
+// quiet lets the bubble's time go on until everything that waits a few milliseconds, or for a failed
+// store, has happened.
+func quiet(t *testing.T) {
+	t.Helper()
+	<-time.After(5 * time.Second)
+	synctest.Wait()
+}
+
+func body(t *testing.T, name string) store.Row {
+	raw, err := resource.Body(kind.Meshes.Make("", name, kind.Mesh{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store.Row{Key: kind.Meshes.Key("", name), Body: raw}
+}
+
+func TestTheFirstBatchHoldsEverything(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rows := memory.New(memory.Options{})
+		t.Cleanup(func() { rows.Close() })
+		for i := range 5 {
+			if _, err := rows.Create(t.Context(), body(t, fmt.Sprintf("m%d", i))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := start(t, rows)
+		if c.batches != 1 || len(c.versions) != 5 {
+			t.Errorf("after the start there are %d batches with %d meshes, want 1 with 5", c.batches, len(c.versions))
+		}
+	})
+}
+
+func TestWritesOfOneMomentAreOneBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rows := memory.New(memory.Options{})
+		t.Cleanup(func() { rows.Close() })
+		c := start(t, rows)
+		for i := range 50 {
+			if _, err := rows.Create(t.Context(), body(t, fmt.Sprintf("m%d", i))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if err := c.equals(rows); err == nil {
+			t.Fatal("nothing waited for others")
+		}
+		quiet(t)
+		if err := c.equals(rows); err != nil || c.batches != 2 {
+			t.Errorf("%d batches, want the first and one for 50 writes: %v", c.batches, err)
+		}
+	})
+}
+
+func TestBatchesAddUpToTheStoreWhateverHappensToWatches(t *testing.T) {
+	for seed := range uint64(50) {
+		synctest.Test(t, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 0))
+			rows := memory.New(memory.Options{})
+			t.Cleanup(func() { rows.Close() })
+			c := start(t, &unreliable{Store: rows})
+			for range 60 {
+				change(t, rows, random)
+				if random.IntN(3) == 0 {
+					quiet(t)
+				}
+			}
+			quiet(t)
+			if err := c.equals(rows); err != nil {
+				t.Errorf("seed %d: %v", seed, err)
+			}
+		})
+	}
+}
+
+// change creates, updates or deletes one of a few meshes.
+func change(t *testing.T, rows store.Store, random *rand.Rand) {
+	row := body(t, fmt.Sprintf("m%d", random.IntN(6)))
+	stored, err := rows.Get(t.Context(), row.Key)
+	switch {
+	case err != nil:
+		_, err = rows.Create(t.Context(), row)
+	case random.IntN(2) == 0:
+		err = rows.Delete(t.Context(), row.Key, "")
+	default:
+		_, err = rows.Update(t.Context(), stored)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
