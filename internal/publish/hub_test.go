@@ -1,6 +1,18 @@
 package publish
 
-import "context"
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"weft/internal/graph"
+	"weft/internal/mirror"
+	"weft/internal/xds"
+	"weft/kind"
+	"weft/resource"
+)
 
 // never is a world whose clients never settle.
 type never struct{}
@@ -8,4 +20,154 @@ type never struct{}
 func (never) WaitSettled(ctx context.Context, _ uint64) (int, error) {
 	<-ctx.Done()
 	return 0, ctx.Err()
+}
+
+// onDemand is a world whose clients settle when the test says so.
+type onDemand chan struct{}
+
+func (s onDemand) WaitSettled(ctx context.Context, _ uint64) (int, error) {
+	select {
+	case <-s:
+		return 0, nil
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+type forgotten struct {
+	proxy     graph.ProxyKey
+	listeners []string
+}
+
+// newHub answers a hub with one attached client, "client", that reaches everything.
+func newHub(t *testing.T, s Settler) (hub *Hub, kept chan []resource.Any, gone chan forgotten) {
+	kept, gone = make(chan []resource.Any, 1), make(chan forgotten, 1)
+	hub = NewHub(graph.NewState("default"), xds.NewCatalog(), slog.New(slog.DiscardHandler))
+	hub.Withdraw(t.Context(), s,
+		func(_ context.Context, key graph.ProxyKey, listeners []string) error {
+			gone <- forgotten{key, listeners}
+			return nil
+		},
+		func(_ context.Context, rows []resource.Any) error {
+			kept <- rows
+			return nil
+		})
+	put(hub, kind.Dataplanes.Make(mesh, "client", kind.Dataplane{Networking: kind.Networking{
+		Address: "10.0.0.9", TransparentProxying: &kind.TransparentProxying{},
+	}}))
+	t.Cleanup(hub.Watch(graph.ProxyKey{Mesh: mesh, Name: "client"}, func(*graph.Proxy) {}))
+	return hub, kept, gone
+}
+
+func put(hub *Hub, objects ...resource.Any) { hub.Apply(mirror.Batch{Put: objects}) }
+
+func web(tag string) resource.Any {
+	return kind.MeshServices.Make(mesh, "web", kind.MeshService{
+		Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: tag}},
+		Ports:    []kind.ServicePort{{Port: 8080}},
+	})
+}
+
+func server(name, address, tag string, port uint32) resource.Any {
+	return kind.Dataplanes.Make(mesh, name, kind.Dataplane{Networking: kind.Networking{
+		Address: address, Inbound: []kind.Inbound{{Port: port, Tags: map[string]string{kind.ServiceTag: tag}}},
+	}})
+}
+
+func serving(name, address string, port uint32) resource.Any {
+	return kind.DataplaneServings.Make(mesh, name, kind.DataplaneServing{
+		Inbounds: []kind.ServedInbound{{Inbound: kind.Inbound{Address: address, Port: port, Name: "8080", Protocol: kind.TCP, ServiceAddress: "127.0.0.1", ServicePort: port}}},
+	})
+}
+
+// endpoints are those of the service web that the client's class is sent.
+func endpoints(t *testing.T, hub *Hub) string {
+	t.Helper()
+	for _, f := range hub.feedsOf(hub.proxies[graph.ProxyKey{Mesh: mesh, Name: "client"}]) {
+		for _, r := range f.Resources() {
+			if r.Type == xds.Endpoint && strings.Contains(r.Name, "web") {
+				message, err := r.Message()
+				if err != nil {
+					t.Fatal(err)
+				}
+				return message.(interface{ String() string }).String()
+			}
+		}
+	}
+	t.Fatal("the client's class has no assignment of web")
+	return ""
+}
+
+func TestAFlippedSelectorKeepsTheFormerEndpointsUntilTheNewOnesServe(t *testing.T) {
+	hub, kept, _ := newHub(t, never{})
+	put(hub, web("blue"), server("blue", "10.0.0.1", "blue", 8080), serving("blue", "10.0.0.1", 8080), server("green", "10.0.0.2", "green", 8080))
+	put(hub, web("green"))
+	if got := endpoints(t, hub); !strings.Contains(got, "10.0.0.1") {
+		t.Errorf("the list was emptied: %s", got)
+	}
+	rows := <-kept
+	if len(rows) != 1 || rows[0].Key() != kind.HeldEndpointsList.Key(mesh, "web-8080") {
+		t.Errorf("kept %v, want the row of what is held", rows)
+	}
+	put(hub, serving("green", "10.0.0.2", 8080))
+	if got := endpoints(t, hub); !strings.Contains(got, "10.0.0.2") {
+		t.Errorf("green serves, and the list is %s", got)
+	}
+	hub.Apply(mirror.Batch{Removed: []resource.Key{rows[0].Key()}})
+	if got := endpoints(t, hub); strings.Contains(got, "10.0.0.1") {
+		t.Errorf("nothing is held any more, and the list is %s", got)
+	}
+}
+
+func TestWhatItsOwnerTakesOutLeavesAtOnce(t *testing.T) {
+	hub, _, _ := newHub(t, never{})
+	put(hub, web("blue"), server("blue", "10.0.0.1", "blue", 8080), serving("blue", "10.0.0.1", 8080))
+	out := server("blue", "10.0.0.1", "blue", 8080).(*resource.Object[kind.Dataplane])
+	out.Spec.Networking.Inbound[0].State = kind.NotReady
+	put(hub, out)
+	if got := endpoints(t, hub); strings.Contains(got, "10.0.0.1") {
+		t.Errorf("the last endpoint is NotReady, and the list is %s", got)
+	}
+}
+
+func TestAListenerGoesOnceEveryClientHasSettled(t *testing.T) {
+	settled := make(onDemand)
+	hub, _, gone := newHub(t, settled)
+	blue := graph.ProxyKey{Mesh: mesh, Name: "blue"}
+	put(hub, web("blue"), server("blue", "10.0.0.1", "blue", 8080), serving("blue", "10.0.0.1", 8080), server("other", "10.0.0.3", "blue", 8080), serving("other", "10.0.0.3", 8080))
+	put(hub, server("blue", "10.0.0.1", "blue", 8081))
+	if got := endpoints(t, hub); strings.Contains(got, "10.0.0.1") {
+		t.Errorf("the inbound moved, and clients are still sent there: %s", got)
+	}
+	proxy, _ := hub.Proxy(blue)
+	if ports := portsOf(proxy); !slices.Equal(ports, []uint32{8080, 8081}) {
+		t.Errorf("listens on %v, want the old port beside the new one until clients have settled", ports)
+	}
+	settled <- struct{}{}
+	if got := <-gone; got.proxy != blue || !slices.Equal(got.listeners, []string{"10.0.0.1:8080"}) {
+		t.Errorf("forgets %+v, want 10.0.0.1:8080 of blue", got)
+	}
+}
+
+func TestAListenerThatComesBackIsNotWithdrawn(t *testing.T) {
+	settled := make(onDemand)
+	hub, _, gone := newHub(t, settled)
+	put(hub, web("blue"), server("blue", "10.0.0.1", "blue", 8080), serving("blue", "10.0.0.1", 8080), server("other", "10.0.0.3", "blue", 8080), serving("other", "10.0.0.3", 8080))
+	put(hub, server("blue", "10.0.0.1", "blue", 8081))
+	put(hub, server("blue", "10.0.0.1", "blue", 8080))
+	settled <- struct{}{}
+	// A second withdrawal shows that the first one has ended: they wait one after another.
+	put(hub, server("other", "10.0.0.3", "blue", 8081))
+	settled <- struct{}{}
+	if got := <-gone; got.proxy.Name != "other" {
+		t.Errorf("forgets %+v, whose listener is wanted again", got)
+	}
+}
+
+func portsOf(p *graph.Proxy) []uint32 {
+	var ports []uint32
+	for _, l := range p.Listeners {
+		ports = append(ports, l.Port)
+	}
+	return ports
 }
