@@ -48,6 +48,9 @@ func (s *agents) Register(ctx context.Context, request *wire.RegisterRequest) (*
 	if err := claims.Permits(dataplane); err != nil {
 		return nil, status.Error(codes.PermissionDenied, err.Error())
 	}
+	if err := s.mayReplace(claims, dataplane.Mesh, dataplane.Name); err != nil {
+		return nil, err
+	}
 	if _, err := s.Writer.Put(ctx, dataplane, admit.Change{}); err != nil {
 		return nil, s.answer(err, "writing "+dataplane.Key().String())
 	}
@@ -61,6 +64,19 @@ func (s *agents) Register(ctx context.Context, request *wire.RegisterRequest) (*
 	}
 	s.leases.registered(graph.ProxyKey{Mesh: dataplane.Mesh, Name: dataplane.Name})
 	return &wire.RegisterResponse{Mesh: dataplane.Mesh, Name: dataplane.Name}, nil
+}
+
+// mayReplace refuses to write over a Dataplane of others: a token that names no Dataplane is good for those
+// that agree with it as they are stored, not only as the caller would have them.
+func (s *Server) mayReplace(claims *identity.Claims, mesh, name string) error {
+	stored, ok := s.Hub.Dataplane(graph.ProxyKey{Mesh: mesh, Name: name})
+	if !ok || claims.Name != "" {
+		return nil
+	}
+	if err := claims.Permits(stored); err != nil {
+		return status.Error(codes.PermissionDenied, fmt.Sprintf("%s exists and is not this token's: %v; choose another name, or delete it first", stored.Key(), err))
+	}
+	return nil
 }
 
 func (s *Server) parseDataplane(document []byte) (*resource.Object[kind.Dataplane], error) {

@@ -145,11 +145,17 @@ func secured(t *testing.T) []resource.Any {
 // as is a context that carries a token for a Dataplane; an empty name is any of the mesh.
 func (p *plane) as(name string) context.Context {
 	p.t.Helper()
+	return p.with(identity.Claims{Mesh: "default", Name: name})
+}
+
+// with is a context that carries a token with these claims.
+func (p *plane) with(claims identity.Claims) context.Context {
+	p.t.Helper()
 	key, err := identity.ParseSigningKey(signingKey())
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	token, err := identity.Issue(key, "1", identity.Claims{Mesh: "default", Name: name}, time.Hour, time.Now())
+	token, err := identity.Issue(key, "1", claims, time.Hour, time.Now())
 	if err != nil {
 		p.t.Fatal(err)
 	}

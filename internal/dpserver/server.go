@@ -81,7 +81,9 @@ func New(c Config) *Server {
 		sessions: map[graph.ProxyKey]*session{},
 		keys:     map[string]*rsa.PublicKey{},
 	}
-	s.discovery = xds.NewServer(xds.Config{Catalog: c.Catalog, Accept: s.accept, Log: c.Log})
+	s.discovery = xds.NewServer(xds.Config{
+		Catalog: c.Catalog, Authenticate: s.authenticate, Accept: s.accept, Log: c.Log,
+	})
 	return s
 }
 

@@ -24,6 +24,8 @@ const (
 	storeBound = 10 * time.Second
 	// maxServing bounds the listeners of one report.
 	maxServing = 10_000
+	// maxWord bounds what a report says in one word and is stored: a run, a certificate's serial.
+	maxWord = 64
 )
 
 // session is one agent that is there.
@@ -52,6 +54,9 @@ func (s *agents) Session(stream wire.Agent_SessionServer) error {
 	}
 	if err := claims.Names(first.Mesh, first.Name); err != nil {
 		return status.Error(codes.PermissionDenied, err.Error())
+	}
+	if err := checkReport(first); err != nil {
+		return err
 	}
 	ctx, end := context.WithCancelCause(stream.Context())
 	defer end(nil)
@@ -126,12 +131,31 @@ func (s *Server) session(key graph.ProxyKey) *session {
 func (a *session) receive(report func(*wire.Report)) {
 	for {
 		next, err := a.stream.Recv()
+		if err == nil {
+			err = checkReport(next)
+		}
 		if err != nil {
 			a.end(err)
 			return
 		}
 		report(next)
 	}
+}
+
+// checkReport bounds what a report can make the control plane keep.
+func checkReport(r *wire.Report) error {
+	if len(r.Serving) > maxServing {
+		return status.Errorf(codes.InvalidArgument, "the report names %d listeners in serving, at most %d are read", len(r.Serving), maxServing)
+	}
+	if len(r.Run) > maxWord {
+		return status.Errorf(codes.InvalidArgument, "the report's run has %d bytes, at most %d are kept", len(r.Run), maxWord)
+	}
+	for i, s := range r.Serving {
+		if len(s.GetSerial()) > maxWord {
+			return status.Errorf(codes.InvalidArgument, "the report's serving[%d].serial has %d bytes, at most %d are kept", i, len(s.Serial), maxWord)
+		}
+	}
+	return nil
 }
 
 func (a *session) run(ctx context.Context, first *wire.Report, reports <-chan *wire.Report, proxies <-chan *graph.Proxy) error {
@@ -177,9 +201,6 @@ func (a *session) close(ctx context.Context, reports <-chan *wire.Report) error 
 
 // settle sends settings where they differ from the last ones, and stores what the proxy serves.
 func (a *session) settle(ctx context.Context) error {
-	if len(a.report.Serving) > maxServing {
-		return status.Error(codes.InvalidArgument, "the report names too many listeners")
-	}
 	dataplane, ok := a.server.Hub.Dataplane(a.key)
 	if !ok {
 		return status.Error(codes.NotFound, "the Dataplane "+a.key.String()+" was deleted")

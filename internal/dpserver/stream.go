@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/google/uuid"
 	"google.golang.org/grpc/codes"
+	grpcpeer "google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"weft/internal/admit"
@@ -36,12 +38,26 @@ func (s *Server) accept(ctx context.Context, node *core.Node, stream *xds.Stream
 	return p, nil
 }
 
-// envoyVersion is what a client says of itself; empty where it says nothing.
+// authenticate refuses a stream of a caller without a good token before anything is read from it.
+func (s *Server) authenticate(ctx context.Context) error {
+	_, err := s.claims(ctx)
+	if err != nil {
+		from := "unknown"
+		if p, ok := grpcpeer.FromContext(ctx); ok {
+			from = p.Addr.String()
+		}
+		s.Log.Warn("a proxy is refused", "from", from, "error", status.Convert(err).Message())
+	}
+	return err
+}
+
+// envoyVersion is what a client says of itself, cut where no version goes on; empty where it says nothing.
 func envoyVersion(node *core.Node) string {
 	if v := node.GetUserAgentBuildVersion().GetVersion(); v != nil {
 		return fmt.Sprintf("%d.%d.%d", v.MajorNumber, v.MinorNumber, v.Patch)
 	}
-	return node.GetUserAgentVersion()
+	said := node.GetUserAgentVersion()
+	return strings.ToValidUTF8(said[:min(len(said), maxWord)], "")
 }
 
 // peer follows one stream.

@@ -30,6 +30,9 @@ const (
 	maxHeaderBytes = 32 << 10
 )
 
+// idleConnection is how long a connection without a stream stays: a proxy has one as long as it lives.
+const idleConnection = 5 * time.Minute
+
 // ServerOptions are how a gRPC server holds many long streams cheaply.
 //
 // Clients are asked for a sign of life once a minute and given 20 s for it, so that a proxy whose
@@ -47,7 +50,9 @@ func ServerOptions(creds credentials.TransportCredentials) []grpc.ServerOption {
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.ConnectionTimeout(20 * time.Second),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Minute, Timeout: 20 * time.Second}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			Time: time.Minute, Timeout: 20 * time.Second, MaxConnectionIdle: idleConnection,
+		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 	}
 }

@@ -29,6 +29,9 @@ type Peer interface {
 // Config is what a server needs of its caller.
 type Config struct {
 	Catalog *Catalog
+	// Authenticate decides about a caller from its context alone, before anything is read: nobody may hold
+	// a stream open who has not said who it is. Nil lets everybody go on to Accept.
+	Authenticate func(ctx context.Context) error
 	// Accept decides about a new stream from its context (metadata, TLS) and the node of its first
 	// request, whose id is not empty. The caller keeps the stream and gives it feeds with
 	// [Stream.SetFeeds], then or later; until then the client gets no answer. An error ends the stream:
@@ -49,7 +52,7 @@ type Server struct {
 	streams map[*Stream]struct{}
 }
 
-// NewServer makes the service. All fields of the configuration are needed.
+// NewServer makes the service. All fields of the configuration but Authenticate are needed.
 func NewServer(config Config) *Server {
 	return &Server{config: config, streams: map[*Stream]struct{}{}}
 }
@@ -61,6 +64,11 @@ func (s *Server) StreamAggregatedResources(discovery.AggregatedDiscoveryService_
 
 // DeltaAggregatedResources serves one stream.
 func (s *Server) DeltaAggregatedResources(transport discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+	if s.config.Authenticate != nil {
+		if err := s.config.Authenticate(transport.Context()); err != nil {
+			return err
+		}
+	}
 	first, err := transport.Recv()
 	if err != nil {
 		return err

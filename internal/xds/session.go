@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -40,8 +41,8 @@ type session struct {
 
 // Limits of what a client may ask. Nothing that the catalog has counts against them.
 const (
-	maxMissing = 1 << 16 // names of one type that no feed has
-	maxName    = 4 << 10 // bytes of a name
+	maxMissing = 8 << 20 // bytes that remembering names of one type takes which no feed has: 60,000 of usual length
+	maxName    = 1 << 10 // bytes of a name: twice the longest that there is
 	maxEarly   = 32      // requests before the stream has feeds
 	maxMessage = 4 << 10 // bytes of a refusal's message that are kept
 )
@@ -63,7 +64,7 @@ type outcome struct {
 func (s *session) step(request *discovery.DeltaDiscoveryRequest) (outcome, error) {
 	t, ok := TypeOf(request.GetTypeUrl())
 	if !ok {
-		return outcome{}, fmt.Errorf("type_url %q is not served; ask for clusters, endpoints, listeners, routes, extension configs or secrets", clip(request.GetTypeUrl()))
+		return outcome{}, fmt.Errorf("type_url %q is not served; ask for clusters, endpoints, listeners, routes, extension configs or secrets", brief(request.GetTypeUrl()))
 	}
 	if err := checkNames(request); err != nil {
 		return outcome{}, err
@@ -90,8 +91,8 @@ func (s *session) handle(t Type, request *discovery.DeltaDiscoveryRequest) (outc
 	}
 	s.unsubscribe(t, request.ResourceNamesUnsubscribe)
 	s.settle()
-	if len(sub.missing) > maxMissing {
-		return result, fmt.Errorf("more than %d names of type %s that do not exist", maxMissing, t)
+	if sub.missingBytes > maxMissing {
+		return result, fmt.Errorf("%d names of type %s that do not exist are more than are remembered", len(sub.missing), t)
 	}
 	return result, nil
 }
@@ -215,7 +216,7 @@ func (s *session) unsubscribe(t Type, names []string) {
 			sub.wildcard = false
 			continue
 		}
-		delete(sub.missing, name)
+		sub.unmiss(name)
 		for i, f := range s.feeds {
 			if e := f.shelves[t].entries[name]; e != nil {
 				sub.forget(i, e)
@@ -247,6 +248,9 @@ func (s *session) find(t Type, name string) (int, *entry) {
 	return 0, nil
 }
 
+// brief is as much of a word of the client as an error repeats.
+func brief(word string) string { return strings.ToValidUTF8(word[:min(len(word), 100)], "") }
+
 func clip(message string) string {
-	return message[:min(len(message), maxMessage)]
+	return strings.ToValidUTF8(message[:min(len(message), maxMessage)], "")
 }

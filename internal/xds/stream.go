@@ -104,7 +104,7 @@ func (s *Stream) receive(request *discovery.DeltaDiscoveryRequest, log *slog.Log
 			return err
 		}
 		if id := request.GetNode().GetId(); id != "" && id != s.node {
-			return status.Errorf(codes.InvalidArgument, "the node changed from %q to %q; a stream is of one node", s.node, clip(id))
+			return status.Errorf(codes.InvalidArgument, "the node changed from %q to %q; a stream is of one node", s.node, brief(id))
 		}
 	}
 }

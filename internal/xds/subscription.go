@@ -21,6 +21,8 @@ type subscription struct {
 	alone   []string            // names to send in a response each
 	refused map[string]Refusal  // by name: what the client did not take, and must not get again
 
+	missingBytes int // what missing takes, about
+
 	outstanding []*manifest // sent, neither acknowledged nor refused yet
 }
 
@@ -51,8 +53,7 @@ func (sub *subscription) wants(i int, e *entry) bool {
 
 // adopt makes a name that was asked for before it existed an entry that is wanted.
 func (sub *subscription) adopt(i int, e *entry) {
-	if _, ok := sub.missing[e.name]; ok {
-		delete(sub.missing, e.name)
+	if sub.unmiss(e.name) {
 		sub.sets[i].wanted.add(e.id)
 	}
 }
@@ -71,7 +72,23 @@ func (sub *subscription) miss(name string) {
 	if sub.missing == nil {
 		sub.missing = map[string]struct{}{}
 	}
-	sub.missing[name] = struct{}{}
+	if _, ok := sub.missing[name]; !ok {
+		sub.missing[name] = struct{}{}
+		sub.missingBytes += len(name) + missingCost
+	}
+}
+
+// missingCost is what an entry of the map takes beside the name's bytes.
+const missingCost = 64
+
+// unmiss says whether the name was missing; from now on it is not.
+func (sub *subscription) unmiss(name string) bool {
+	_, ok := sub.missing[name]
+	if ok {
+		delete(sub.missing, name)
+		sub.missingBytes -= len(name) + missingCost
+	}
+	return ok
 }
 
 // refuses says whether the client has refused just this version.

@@ -1,0 +1,122 @@
+package dpserver_test
+
+import (
+	"strings"
+	"testing"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+
+	"weft/internal/identity"
+	"weft/internal/wire"
+	"weft/internal/xds"
+	"weft/kind"
+)
+
+// A token for a workload is good for the Dataplanes that are of it, and not for making others' of it.
+func TestATokenWithoutANameWritesOverNobodyElsesDataplane(t *testing.T) {
+	p := newPlane(t)
+	p.register()
+	p.session("run-1") // the Dataplane is known by now
+	mine := p.with(identity.Claims{Mesh: "default", Workload: "evil"})
+	as := func(name string) *wire.RegisterRequest {
+		document := strings.NewReplacer("web-1", name, "workload: web", "workload: evil", "10.0.0.1", "10.6.6.6").Replace(web)
+		return &wire.RegisterRequest{Dataplane: []byte(document)}
+	}
+	_, err := p.agent.Register(mine, as("web-1"))
+	wantStatus(t, err, codes.PermissionDenied, `Dataplane default/web-1 exists and is not this token's: the token is for the workload "evil"`)
+	stored(p, kind.Dataplanes, func(d kind.Dataplane) bool { return d.Networking.Address == "10.0.0.1" })
+	if _, err := p.agent.Register(mine, as("evil-1")); err != nil {
+		t.Errorf("a new Dataplane of the token's workload is refused: %v", err)
+	}
+	if _, err := p.agent.Register(p.as("web-1"), as("web-1")); err != nil {
+		t.Errorf("a token that names the Dataplane may not change its workload: %v", err)
+	}
+}
+
+func TestACallerWithoutATokenHoldsNoStream(t *testing.T) {
+	p := newPlane(t)
+	stream, err := discovery.NewAggregatedDiscoveryServiceClient(p.conn).DeltaAggregatedResources(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = stream.Recv() // though nothing was sent
+	wantStatus(t, err, codes.Unauthenticated, "weft generate dataplane-token")
+}
+
+func TestWhatAProxySaysOfItselfIsBounded(t *testing.T) {
+	p := newPlane(t)
+	p.register()
+	long := strings.Repeat("x", 1<<20)
+	for _, c := range []struct {
+		name   string
+		report *wire.Report
+		want   string
+	}{
+		{"its run", &wire.Report{Run: long}, "run has 1048576 bytes"},
+		{"a serial", &wire.Report{Run: "run-1", Serving: []*wire.Serving{{}, {Serial: long}}}, "serving[1].serial has 1048576 bytes"},
+		{"its listeners", &wire.Report{Run: "run-1", Serving: make([]*wire.Serving, 10_001)}, "names 10001 listeners"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.report.Mesh, c.report.Name = "default", "web-1"
+			first, err := p.agent.Session(p.as("web-1"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.send(first, c.report)
+			_, err = first.Recv()
+			wantStatus(t, err, codes.InvalidArgument, c.want)
+
+			later, _ := p.session("run-1")
+			p.send(later, c.report)
+			_, err = later.Recv()
+			wantStatus(t, err, codes.InvalidArgument, c.want)
+		})
+	}
+
+	stream, err := discovery.NewAggregatedDiscoveryServiceClient(p.conn).DeltaAggregatedResources(p.as("web-1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := &core.Node{Id: "default.web-1", UserAgentVersionType: &core.Node_UserAgentVersion{UserAgentVersion: long}}
+	if err := stream.Send(&discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: xds.Cluster.URL()}); err != nil {
+		t.Fatal(err)
+	}
+	stored(p, kind.DataplaneInsights, func(i kind.DataplaneInsight) bool {
+		return len(i.Subscriptions) == 1 && i.Subscriptions[0].Version == long[:64]
+	})
+}
+
+// Bytes that are no message end the call that sent them, and nothing else of the connection.
+func TestMessagesThatAreGarbageEndTheirOwnCallAlone(t *testing.T) {
+	p := newPlane(t)
+	p.register()
+	session, _ := p.session("run-1")
+	for _, method := range []string{
+		"/weft.agent.v1.Agent/Register", "/weft.agent.v1.Agent/Sign", "/weft.agent.v1.Agent/Session",
+		"/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources",
+	} {
+		t.Run(method, func(t *testing.T) {
+			both := &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}
+			stream, err := p.conn.NewStream(p.as("web-1"), both, method, grpc.ForceCodec(raw{}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := stream.SendMsg([]byte{0xff, 0xff, 0xff, 0x01}); err != nil {
+				t.Fatal(err)
+			}
+			wantStatus(t, stream.RecvMsg(nil), codes.Internal, "unmarshal")
+		})
+	}
+	p.send(session, &wire.Report{Run: "run-1", Draining: true})
+	p.settings(session, func(s *wire.Settings) bool { return s.Drained })
+}
+
+// raw sends bytes as they are.
+type raw struct{ encoding.Codec }
+
+func (raw) Marshal(message any) ([]byte, error) { return message.([]byte), nil }
+func (raw) Name() string                        { return "proto" }
