@@ -111,7 +111,6 @@ func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger
 	})
 	hub.Follow(reconciler.Observe)
 	hub.Follow(proxies.Observe)
-	hub.Follow(proxies.Observe)
 	hub.Withdraw(ctx, proxies, forget(writer), keep(writer))
 
 	group, ctx := errgroup.WithContext(ctx)
