@@ -161,7 +161,7 @@ func TestSecret(t *testing.T) {
 	accepts(t, `{type: Secret, mesh: m, name: s, data: c2VjcmV0}`)
 	refuses(t, `{type: Secret, mesh: m, name: s, %s}`, []refusal{
 		{"no data", `data: ""`, []string{"data: is required"}},
-		{"no base64", `data: "not base64"`, []string{"data: illegal base64"}},
+		{"no base64", `data: "not base64"`, []string{"data: is not base64, from its character 4 on"}},
 		{"too much", `data: "` + strings.Repeat("AAAA", 1<<19) + `"`, []string{"data: has 1572864 bytes, want 1048576 at most"}},
 	})
 }

@@ -2,6 +2,7 @@ package resource
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -81,7 +82,7 @@ func fromKubernetes(fields map[string]json.RawMessage) (map[string]json.RawMessa
 		return nil, decodeError(err)
 	}
 	if head.APIVersion != APIVersion {
-		return nil, Errorf(Invalid, "apiVersion is %q, want %q", head.APIVersion, APIVersion)
+		return nil, Errorf(Invalid, "the apiVersion of %s is %q, want %q", strings.TrimSpace(head.Kind+" "+strings.Trim(string(head.Metadata.Name), `"`)), head.APIVersion, APIVersion)
 	}
 	var problems Problems
 	for _, name := range []string{"type", "name", "labels"} {
@@ -315,8 +316,13 @@ func (c *checker) leaf(v any, t reflect.Type, shown string) {
 	}
 	field := strings.TrimSuffix(shown, ".")
 	var wrong *json.UnmarshalTypeError
-	if errors.As(err, &wrong) {
+	var base base64.CorruptInputError
+	switch {
+	case errors.As(err, &wrong):
 		c.problems.Add(field, "%s", typeReason(wrong))
+		return
+	case errors.As(err, &base):
+		c.problems.Add(field, "is not base64, from its character %d on", int64(base)+1)
 		return
 	}
 	c.problems.Add(field, "%s", err)

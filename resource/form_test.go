@@ -141,7 +141,7 @@ func TestParseRefuses(t *testing.T) {
 		{"no type", `{name: s}`, []string{"\n  type: is required"}},
 		{"an unknown type", `{type: Shelve, name: s}`, []string{"\n  type: \"Shelve\" is not a type"}},
 		{"a hidden type", `{type: Hidden, name: s}`, []string{"\n  type: \"Hidden\" is not a type"}},
-		{"another apiVersion", `{apiVersion: v1, kind: Shelf, metadata: {name: s}}`, []string{`apiVersion is "v1", want "kuma.io/v1alpha1"`}},
+		{"another apiVersion", `{apiVersion: v1, kind: Shelf, metadata: {name: s}}`, []string{`the apiVersion of Shelf s is "v1", want "kuma.io/v1alpha1"`}},
 		{"two forms", `{apiVersion: kuma.io/v1alpha1, kind: Shelf, metadata: {name: s}, name: t}`, []string{"\n  name: does not go with apiVersion"}},
 		{"a name that is a number", `{type: Shelf, name: 1}`, []string{"\n  name: is a number, want a string (quote it)"}},
 		{"a label that is a number", `{type: Shelf, name: s, labels: {a: 1}}`, []string{"\n  labels[a]: is a number, want a string (quote it)"}},
@@ -164,7 +164,7 @@ func TestParseRefuses(t *testing.T) {
 			}},
 		{"a mapping for a list", `{type: Flat, name: s, books: {title: a}}`, []string{"\n  books: is a mapping, want a list"}},
 		{"a list for a mapping", `{type: Flat, name: s, tags: [a]}`, []string{"\n  tags: is a list, want a mapping"}},
-		{"no base64", `{type: Flat, name: s, stamp: "?"}`, []string{"\n  stamp: illegal base64"}},
+		{"no base64", `{type: Flat, name: s, stamp: "?"}`, []string{"\n  stamp: is not base64, from its character 1 on"}},
 		{"a value that reads itself", `{type: Flat, name: s, lent: never, books: [{title: a, loan: 3}]}`, []string{"\n  lent: a loan is a name", "\n  books[0].loan: a loan is a name"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
