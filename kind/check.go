@@ -49,13 +49,20 @@ const (
 
 var protocols = []string{string(TCP), string(TLS), string(HTTP), string(HTTP2), string(GRPC), string(Kafka)}
 
-// name checks the name of every resource but a Mesh (RFC 1123, subdomain).
-func (c *checks) name(field, name string) bool {
+// NameProblem answers what is wrong with the name of any resource but a Mesh (RFC 1123, subdomain), or "".
+func NameProblem(name string) string {
 	switch {
 	case name == "":
-		return c.add(field, "is required")
+		return "is required"
 	case len(name) > maxName || !subdomain.MatchString(name):
-		return c.add(field, "%s is not a name: lower case letters, digits, '-' and '.', at most %d, beginning and ending with a letter or digit", quote(name), maxName)
+		return fmt.Sprintf("%s is not a name: lower case letters, digits, '-' and '.', at most %d, beginning and ending with a letter or digit", quote(name), maxName)
+	}
+	return ""
+}
+
+func (c *checks) name(field, name string) bool {
+	if problem := NameProblem(name); problem != "" {
+		return c.add(field, "%s", problem)
 	}
 	return true
 }

@@ -41,8 +41,8 @@ const (
 	DataplaneType = "dataplane"
 
 	signingKeyBits = 2048
-	// maxToken is far above any honest token: one with a hundred tags has about 8 KB.
-	maxToken = 16 << 10
+	// MaxToken is the longest token that is read, in bytes; one with a hundred tags has about 8 KB.
+	MaxToken = 16 << 10
 )
 
 var (
@@ -116,8 +116,8 @@ func Issue(key *rsa.PrivateKey, kid string, claims Claims, validFor time.Duratio
 // key number that the token itself states, which are well-formed by then; what it claims is believed only
 // because that mesh's key signed it. Errors say what is wrong and never repeat the token.
 func Verify(token string, keys func(mesh, kid string) (*rsa.PublicKey, bool), now time.Time) (*Claims, error) {
-	if len(token) > maxToken {
-		return nil, fmt.Errorf("the token has %d bytes, at most %d are read", len(token), maxToken)
+	if len(token) > MaxToken {
+		return nil, fmt.Errorf("the token has %d bytes, at most %d are read", len(token), MaxToken)
 	}
 	var claims tokenClaims
 	parser := jwt.NewParser(

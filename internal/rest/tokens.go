@@ -6,9 +6,11 @@ import (
 	"context"
 	"crypto/rsa"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -55,6 +57,9 @@ func (a *api) dataplaneToken(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if len(token) > identity.MaxToken {
+		return resource.Errorf(resource.Invalid, "the token would have %d bytes, at most %d are read; ask for fewer or shorter tags", len(token), identity.MaxToken)
+	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = io.WriteString(w, token) // a client that has gone needs no answer
 	return nil
@@ -62,16 +67,17 @@ func (a *api) dataplaneToken(w http.ResponseWriter, r *http.Request) error {
 
 func parseTokenRequest(body []byte) (TokenRequest, error) {
 	var req TokenRequest
-	decoder := json.NewDecoder(bytes.NewReader(body))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&req); err != nil {
-		return req, resource.Errorf(resource.Invalid, "the token request is invalid: %s", strings.TrimPrefix(err.Error(), "json: "))
+	if err := decodeTokenRequest(body, &req); err != nil {
+		return req, err
 	}
 	req.Mesh = cmp.Or(req.Mesh, "default")
 	req.Type = cmp.Or(req.Type, identity.DataplaneType)
 	var problems resource.Problems
 	if valid := time.Duration(req.ValidFor); valid <= 0 || valid > longestToken {
 		problems.Add("validFor", "is required, a duration such as \"24h\" or \"30d\" of at most ten years")
+	}
+	if problem := kind.NameProblem(req.Name); req.Name != "" && problem != "" {
+		problems.Add("name", "%s", problem)
 	}
 	if req.Type != identity.DataplaneType {
 		problems.Add("type", "is %q; this release makes tokens of type %q only", req.Type, identity.DataplaneType)
@@ -80,6 +86,39 @@ func parseTokenRequest(body []byte) (TokenRequest, error) {
 		return req, &resource.Error{Code: resource.Invalid, Detail: "the token request is invalid", Problems: problems}
 	}
 	return req, nil
+}
+
+// decodeTokenRequest wants one JSON object with known fields, and nothing after it.
+func decodeTokenRequest(body []byte, into *TokenRequest) error {
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(into)
+	if _, end := decoder.Token(); err == nil && end != io.EOF {
+		err = errors.New("something follows the object")
+	}
+	var wrong *json.UnmarshalTypeError
+	switch {
+	case err == nil:
+		return nil
+	case err == io.EOF:
+		err = errors.New(`the body is empty, want a JSON object such as {"mesh": "default", "name": "web-1", "validFor": "24h"}`)
+	case errors.As(err, &wrong) && wrong.Field == "":
+		err = fmt.Errorf("the body is a JSON %s, want an object", wrong.Value)
+	case errors.As(err, &wrong):
+		err = fmt.Errorf("%s is a JSON %s, want a %s", wrong.Field, wrong.Value, plainKind(wrong.Type))
+	}
+	return resource.Errorf(resource.Invalid, "the token request is invalid: %s", strings.TrimPrefix(err.Error(), "json: "))
+}
+
+// plainKind names a type of TokenRequest's fields as JSON does.
+func plainKind(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Map:
+		return "object"
+	case reflect.Slice:
+		return "list"
+	}
+	return "string"
 }
 
 // signingKey answers the newest signing key of a mesh and its number, and makes the first one.

@@ -94,3 +94,14 @@ func TestNewestSigningKeySigns(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A token that no control plane would read is refused when it is made.
+func TestATokenThatNobodyWouldReadIsNotMade(t *testing.T) {
+	w := newWorld(t, newStore(t))
+	w.put(t, "/meshes/default", `{"type":"Mesh","name":"default"}`)
+	long := strings.Repeat("x", identity.MaxToken)
+	r := w.do("POST", "/tokens/dataplane", `{"validFor":"1h","tags":{"kuma.io/service":["`+long+`"]}}`, nil)
+	if answer := text(r); r.StatusCode != http.StatusBadRequest || !strings.Contains(answer, "at most 16384 are read") {
+		t.Errorf("%s %s", r.Status, answer)
+	}
+}
