@@ -44,6 +44,9 @@ func (r *remote) deleteOne(command *cobra.Command, c *client.Client, kindName, n
 	if err != nil {
 		return err
 	}
+	if name == "" {
+		return errNoName
+	}
 	mesh := r.meshOf(d)
 	if err := c.Delete(command.Context(), d, mesh, name); err != nil {
 		return err

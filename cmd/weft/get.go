@@ -36,6 +36,8 @@ func newGetCommand(r *remote) *cobra.Command {
 			mesh = ""
 		}
 		switch {
+		case len(args) == 2 && args[1] == "":
+			return errNoName
 		case len(args) == 2 && allMeshes:
 			return errors.New("a NAME is of one mesh: leave out --all-meshes, or the name")
 		case len(args) == 2:

@@ -32,7 +32,7 @@ func newInspectDataplanesCommand(r *remote) *cobra.Command {
 		Long: `Show every proxy of a mesh.
 
 STATE is online where the proxy is connected and serves, "not serving" where it is connected and has
-inbounds but none of them serves yet, offline where it is not connected.`,
+inbounds but none of them serves (its application does not answer, or its Envoy is not ready), offline where it is not connected.`,
 		Example: `  weft inspect dataplanes
   weft inspect dataplanes --mesh shop -o json`,
 		Args: cobra.NoArgs,

@@ -35,8 +35,8 @@ func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) 
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errs)
-	if err := root.ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(errs, "Error:", advise(err))
+	if command, err := root.ExecuteContextC(ctx); err != nil {
+		fmt.Fprintln(errs, "Error:", advise(command, err))
 		return 1
 	}
 	return 0
@@ -50,6 +50,7 @@ func newRootCommand() *cobra.Command {
 		SilenceUsage:  true, // an error says itself what to do
 		SilenceErrors: true, // run prints them
 	}
+	root.PersistentPreRunE = func(*cobra.Command, []string) error { return r.check() }
 	api := os.Getenv("WEFT_API")
 	if api == "" {
 		api = "http://127.0.0.1:5681"
@@ -74,30 +75,41 @@ func newRootCommand() *cobra.Command {
 // remote is the control plane that a command speaks to, and the mesh that it means.
 type remote struct{ api, mesh string }
 
+func (r *remote) check() error {
+	if r.mesh == "" {
+		return errors.New("--mesh is empty; name a mesh, or leave it out for the mesh default")
+	}
+	return nil
+}
+
 func (r *remote) client() (*client.Client, error) { return client.New(r.api) }
 
 // advise adds to an error what the reader can do about it.
-func advise(err error) string {
+func advise(command *cobra.Command, err error) string {
 	var unreachable *client.Unreachable
 	switch {
 	case errors.As(err, &unreachable):
 		return err.Error() + "\nStart one with `weft cp run --data-dir DIR`, or name another with --api or WEFT_API."
 	case strings.HasPrefix(err.Error(), "unknown command"), strings.HasPrefix(err.Error(), "unknown flag"):
 		return err.Error() + "\n`weft --help` lists the commands, and each has --help with examples."
+	case strings.HasPrefix(err.Error(), "accepts "): // so many arguments
+		return "want `" + command.UseLine() + "`; --help has examples"
 	}
 	return err.Error()
 }
 
-// kindOf finds a kind that users may name, by its name, plural or alias in whatever case.
+// kindOf finds a kind that users may name, by its name, plural or alias in whatever case, with hyphens or
+// without.
 func kindOf(name string) (resource.Descriptor, error) {
 	var known []string
+	plain := func(spelling string) string { return strings.ToLower(strings.ReplaceAll(spelling, "-", "")) }
 	for _, d := range kind.All() {
 		info := d.Describe()
 		if info.Hidden {
 			continue
 		}
 		for _, spelling := range append([]string{info.Name, info.Plural}, info.Aliases...) {
-			if strings.EqualFold(spelling, name) {
+			if plain(spelling) == plain(name) {
 				return d, nil
 			}
 		}
@@ -105,6 +117,9 @@ func kindOf(name string) (resource.Descriptor, error) {
 	}
 	return nil, fmt.Errorf("%q is not a kind; there are %s", name, strings.Join(known, ", "))
 }
+
+// errNoName is for a name that a script left empty: without it a path would mean something else.
+var errNoName = errors.New("NAME is empty")
 
 // meshOf answers the mesh in which a kind's resources are named: none for kinds of global scope.
 func (r *remote) meshOf(d resource.Descriptor) string {
