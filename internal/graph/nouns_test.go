@@ -1,0 +1,26 @@
+package graph_test
+
+import (
+	"testing"
+
+	"weft/internal/graph"
+)
+
+func TestOnlyRedirectedDeliveryAtTheInboundsOwnAddressHasASource(t *testing.T) {
+	for name, c := range map[string]struct {
+		listener graph.InboundListener
+		want     string
+	}{
+		"redirected":               {graph.InboundListener{Address: "10.0.0.1", ServiceAddress: "10.0.0.1"}, "127.0.0.6"},
+		"bound":                    {graph.InboundListener{Address: "10.0.0.1", ServiceAddress: "10.0.0.1", Bind: true}, ""},
+		"delivered to loopback":    {graph.InboundListener{Address: "10.0.0.1", ServiceAddress: "127.0.0.1"}, ""},
+		"delivered to elsewhere":   {graph.InboundListener{Address: "10.0.0.1", ServiceAddress: "10.0.0.9"}, ""},
+		"IPv6, without an address": {graph.InboundListener{Address: "fd00::1", ServiceAddress: "fd00::1"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := c.listener.ServiceSource(); got != c.want {
+				t.Errorf("the application is dialled from %q, want %q", got, c.want)
+			}
+		})
+	}
+}

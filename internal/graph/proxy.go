@@ -1,0 +1,149 @@
+package graph
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"weft/internal/match"
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+func (s *State) proxy(r *table.Reader, key ProxyKey) *Proxy {
+	dp, ok := s.Dataplanes.Find(r, key.Mesh, key.Name)
+	if !ok {
+		return nil
+	}
+	p := &Proxy{Key: key, Zone: s.Zone, Identity: s.Identity.Get(r, key)}
+	n := &dp.Spec.Networking
+	p.Outbounds = s.explicit(r, key.Mesh, n.Outbound)
+	p.Class = Class{Mesh: key.Mesh, Secured: p.Identity != nil}
+	if t := n.TransparentProxying; t != nil {
+		p.Capture = &Capture{
+			InboundPort:  cmp.Or(t.RedirectPortInbound, 15006),
+			OutboundPort: cmp.Or(t.RedirectPortOutbound, 15001),
+			IPFamilies:   cmp.Or(t.IPFamilyMode, "DualStack"),
+		}
+		p.Class.Transparent = true
+		p.Class.IPFamilies = p.Capture.IPFamilies
+	}
+	p.Class.Reach = s.reach(r, key.Mesh, n.TransparentProxying, p.Outbounds)
+	p.Listeners = s.listeners(r, dp, p)
+	return p
+}
+
+// listeners are what a proxy listens on: its current inbounds, and those that it serves still while
+// they are withdrawn. Inbounds that share an address and port are one listener.
+func (s *State) listeners(r *table.Reader, dp *resource.Object[kind.Dataplane], p *Proxy) []InboundListener {
+	shared := map[string][]kind.Inbound{}
+	for _, in := range current(&dp.Spec.Networking) {
+		shared[in.Listener()] = append(shared[in.Listener()], in)
+	}
+	if serving, ok := s.Servings.Find(r, dp.Mesh, dp.Name); ok {
+		for _, served := range serving.Spec.Inbounds {
+			if at := served.Listener(); len(shared[at]) == 0 {
+				shared[at] = []kind.Inbound{served.Inbound}
+			}
+		}
+	}
+	var listeners []InboundListener
+	for _, inbounds := range shared {
+		listeners = append(listeners, s.listener(r, dp, p, inbounds))
+	}
+	slices.SortFunc(listeners, func(a, b InboundListener) int {
+		return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port))
+	})
+	nameListeners(listeners)
+	return listeners
+}
+
+func nameListeners(listeners []InboundListener) {
+	onPort := map[uint32]int{}
+	for _, l := range listeners {
+		onPort[l.Port]++
+	}
+	for i := range listeners {
+		l := &listeners[i]
+		l.Name = fmt.Sprint(l.Port)
+		if onPort[l.Port] > 1 {
+			l.Name = fmt.Sprintf("%s_%d", l.Address, l.Port)
+		}
+	}
+}
+
+// current are the inbounds that have a listener, with the defaults filled in.
+func current(n *kind.Networking) []kind.Inbound {
+	var inbounds []kind.Inbound
+	for _, in := range n.Inbound {
+		if in = n.Effective(in); in.State != kind.Ignored {
+			inbounds = append(inbounds, in)
+		}
+	}
+	return inbounds
+}
+
+func (s *State) listener(r *table.Reader, dp *resource.Object[kind.Dataplane], p *Proxy, inbounds []kind.Inbound) InboundListener {
+	var names []string
+	for _, in := range inbounds {
+		names = append(names, in.Name)
+	}
+	slices.Sort(names)
+	first := inbounds[0]
+	l := InboundListener{
+		Address:        first.Address,
+		Port:           first.Port,
+		Section:        strings.Join(slices.Compact(names), "+"),
+		Protocol:       first.Protocol,
+		ServiceAddress: first.ServiceAddress,
+		ServicePort:    first.ServicePort,
+		Bind:           p.Capture == nil,
+		Probe:          first.ServiceProbe,
+	}
+	if p.Identity != nil {
+		l.Permissions = match.Permit(s.PermissionByMesh.List(r, MeshKey(dp.Mesh)), &dp.Meta, l.Section)
+		for _, domain := range s.Trust.Get(r, dp.Mesh).Domains {
+			l.TrustDomains = append(l.TrustDomains, domain.Name)
+		}
+	}
+	return l
+}
+
+// withdrawing are "address:port" of listeners that are served and no longer wanted, but for those that
+// are held: clients are still sent there.
+func (s *State) withdrawing(r *table.Reader, key ProxyKey) []string {
+	serving, ok := s.Servings.Find(r, key.Mesh, key.Name)
+	if !ok {
+		return nil
+	}
+	dp, ok := s.Dataplanes.Find(r, key.Mesh, key.Name)
+	if !ok {
+		return nil
+	}
+	wanted := map[string]bool{}
+	for _, in := range current(&dp.Spec.Networking) {
+		wanted[in.Listener()] = true
+	}
+	var gone []string
+	for _, row := range s.HeldByProxy.List(r, RowKey(key.Mesh, key.Name)) {
+		for i := range row.Spec.Endpoints {
+			wanted[row.Spec.Endpoints[i].Listener()] = true
+		}
+	}
+	for _, in := range serving.Spec.Inbounds {
+		if at := in.Listener(); !wanted[at] {
+			gone = append(gone, at)
+		}
+	}
+	return gone
+}
+
+// At answers the proxy that listens on an address and port of a mesh.
+func (s *State) At(r *table.Reader, mesh, address string, port uint32) (ProxyKey, bool) {
+	for _, dp := range s.DataplanesByListener.List(r, ListenerKey(mesh, address, port)) {
+		return ProxyKey{dp.Mesh, dp.Name}, true
+	}
+	return ProxyKey{}, false
+}

@@ -1,0 +1,188 @@
+package graph
+
+import (
+	"cmp"
+	"slices"
+
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// candidates are the Dataplanes that a selector may match, by its narrowest index key.
+func (s *State) candidates(r *table.Reader, mesh string, selector *kind.ServiceSelector) []*resource.Object[kind.Dataplane] {
+	switch {
+	case selector.DataplaneRef != nil:
+		if dp, ok := s.Dataplanes.Find(r, mesh, selector.DataplaneRef.Name); ok {
+			return []*resource.Object[kind.Dataplane]{dp}
+		}
+		return nil
+	case selector.DataplaneLabels != nil:
+		key := MeshKey(mesh)
+		if label, value, ok := narrowest(selector.DataplaneLabels.MatchLabels, kind.WorkloadLabel); ok {
+			key = LabelKey(mesh, label, value)
+		}
+		return s.DataplanesBySelector.List(r, key)
+	case len(selector.DataplaneTags) > 0:
+		tag, value, _ := narrowest(selector.DataplaneTags, kind.ServiceTag)
+		return s.DataplanesBySelector.List(r, TagKey(mesh, tag, value))
+	}
+	return nil
+}
+
+// narrowest chooses the pair to look up: the one that usually names a single workload, else the first.
+func narrowest(pairs map[string]string, preferred string) (key, value string, ok bool) {
+	if v, there := pairs[preferred]; there {
+		return preferred, v, true
+	}
+	for k, v := range pairs {
+		if !ok || k < key {
+			key, value, ok = k, v, true
+		}
+	}
+	return key, value, ok
+}
+
+// Member is one inbound that a selector matches, with the defaults filled in.
+type Member struct {
+	Dataplane *resource.Object[kind.Dataplane]
+	Inbound   kind.Inbound
+	Serving   bool // its proxy serves it
+	Healthy   bool // its owner, its probe and its agent say that it may be used
+}
+
+// Members are the inbounds that a selector matches. Ignored ones are no part of any match.
+// (Adding inbounds in runtime.)
+func (s *State) Members(r *table.Reader, mesh string, selector *kind.ServiceSelector) []Member {
+	var members []Member
+	for _, dp := range s.candidates(r, mesh, selector) {
+		if selector.DataplaneLabels != nil && !selector.DataplaneLabels.Matches(dp.Labels) {
+			continue
+		}
+		n := &dp.Spec.Networking
+		for _, in := range n.Inbound {
+			in = n.Effective(in)
+			if in.State != kind.Ignored && kind.Subset(selector.DataplaneTags, in.Tags) {
+				members = append(members, s.member(r, dp, in))
+			}
+		}
+	}
+	return members
+}
+
+func (s *State) member(r *table.Reader, dp *resource.Object[kind.Dataplane], in kind.Inbound) Member {
+	m := Member{Dataplane: dp, Inbound: in}
+	serving, ok := s.Servings.Find(r, dp.Mesh, dp.Name)
+	if !ok {
+		return m
+	}
+	for i := range serving.Spec.Inbounds {
+		if served := &serving.Spec.Inbounds[i]; served.Address == in.Address && served.Port == in.Port {
+			m.Serving = true
+			m.Healthy = in.State == kind.Ready && !served.Unhealthy && !serving.Spec.Draining
+		}
+	}
+	return m
+}
+
+// serviceIdentities are the names of a service's members, and of the former ones that are held.
+func (s *State) serviceIdentities(r *table.Reader, key ServiceKey) []string {
+	service, ok := s.Services.Find(r, key.Mesh, key.Name)
+	if !ok {
+		return nil
+	}
+	var servers []ProxyKey
+	for _, m := range s.Members(r, key.Mesh, &service.Spec.Selector) {
+		servers = append(servers, ProxyKey{m.Dataplane.Mesh, m.Dataplane.Name})
+	}
+	for _, port := range service.Spec.Ports {
+		for _, e := range s.held(r, s.destinationKey(key.Mesh, key.Name, port.Port)) {
+			servers = append(servers, e.Proxy)
+		}
+	}
+	var ids []string
+	for _, server := range servers {
+		if id := s.Identity.Get(r, server); id != nil && id.SpiffeID != "" {
+			ids = append(ids, id.SpiffeID)
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+func (s *State) destination(r *table.Reader, key DestinationKey) *Destination {
+	service, ok := s.Services.Find(r, key.Mesh, key.Service)
+	if !ok {
+		return nil
+	}
+	port, ok := portOf(&service.Spec, key.Port)
+	if !ok {
+		return nil
+	}
+	d := &Destination{
+		Key:        key,
+		Protocol:   port.AppProtocol,
+		Identities: s.ServiceIdentities.Get(r, ServiceKey{key.Mesh, key.Service}),
+	}
+	if d.Protocol == "" {
+		d.Protocol = kind.TCP
+	}
+	if status, ok := s.ServiceStatuses.Find(r, key.Mesh, key.Service); ok {
+		for _, vip := range status.Spec.VIPs {
+			d.VIPs = append(d.VIPs, vip.IP)
+		}
+	}
+	return d
+}
+
+func portOf(service *kind.MeshService, number uint32) (kind.ServicePort, bool) {
+	i := slices.IndexFunc(service.Ports, func(p kind.ServicePort) bool { return p.Port == number })
+	if i < 0 {
+		return kind.ServicePort{}, false
+	}
+	return service.Ports[i], true
+}
+
+// targets says whether a service's port leads to an inbound.
+func targets(port kind.ServicePort, in *kind.Inbound) bool {
+	switch {
+	case port.TargetPort == nil:
+		return in.Port == port.Port
+	case port.TargetPort.Name != "":
+		return in.Name == port.TargetPort.Name
+	default:
+		return in.Port == port.TargetPort.Number
+	}
+}
+
+// endpoints are the Ready members whose proxies serve them. What its owner, its probe or its agent takes
+// out leaves at once.
+func (s *State) endpoints(r *table.Reader, key DestinationKey) *Endpoints {
+	published := &Endpoints{Destination: key}
+	service, ok := s.Services.Find(r, key.Mesh, key.Service)
+	if !ok {
+		return published
+	}
+	port, ok := portOf(&service.Spec, key.Port)
+	if !ok {
+		return published
+	}
+	for _, m := range s.Members(r, key.Mesh, &service.Spec.Selector) {
+		if !m.Serving || !m.Healthy || !targets(port, &m.Inbound) {
+			continue
+		}
+		published.Endpoints = append(published.Endpoints, Endpoint{
+			Address: m.Inbound.Address,
+			Port:    m.Inbound.Port,
+			Proxy:   ProxyKey{m.Dataplane.Mesh, m.Dataplane.Name},
+		})
+	}
+	published.Endpoints = append(published.Endpoints, s.held(r, key)...)
+	slices.SortFunc(published.Endpoints, func(a, b Endpoint) int {
+		return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port))
+	})
+	published.Endpoints = slices.CompactFunc(published.Endpoints, func(a, b Endpoint) bool {
+		return a.Address == b.Address && a.Port == b.Port
+	})
+	return published
+}
