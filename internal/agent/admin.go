@@ -92,6 +92,20 @@ func (a *admin) stats(ctx context.Context, filter string, each func(name string,
 	return nil
 }
 
+// wantActive answers an error unless every one of these addresses has a listener that is past warming.
+func (a *admin) wantActive(ctx context.Context, addresses ...string) error {
+	active, err := a.active(ctx)
+	if err != nil {
+		return err
+	}
+	for _, address := range addresses {
+		if !active[address] {
+			return fmt.Errorf("envoy has no active listener at %s", address)
+		}
+	}
+	return nil
+}
+
 // active are the addresses of the listeners that are past warming.
 func (a *admin) active(ctx context.Context) (map[string]bool, error) {
 	body, err := a.call(ctx, http.MethodGet, "/listeners?format=json")

@@ -74,6 +74,30 @@ func TestAProbeConnects(t *testing.T) {
 	}
 }
 
+func TestAProbeComesFromWhereRedirectRulesLetItPass(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	port := uint32(listener.Addr().(*net.TCPAddr).Port)
+	p := newProbe(&wire.Listener{
+		ServiceAddress: "127.0.0.1", ServicePort: port, ServiceSource: "127.0.0.6",
+		Probe: &wire.Probe{TimeoutMs: 1000},
+	})
+	if !p.connect(t.Context()) {
+		t.Fatal("an application that listens counts as dead")
+	}
+	conn, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if from := conn.RemoteAddr().(*net.TCPAddr).IP.String(); from != "127.0.0.6" {
+		t.Errorf("the probe came from %s, want 127.0.0.6", from)
+	}
+}
+
 func TestRenewalIsInGoodTimeAndSpread(t *testing.T) {
 	begin := time.Unix(1_000_000, 0)
 	for _, c := range []struct {

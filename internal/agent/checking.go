@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"weft/internal/wire"
@@ -81,18 +82,15 @@ func check(ctx context.Context, admin *admin, listeners []*wire.Listener, l *lea
 }
 
 // look dials a listener and wants to be answered by the proxy's own leaf. Of a listener that binds
-// nothing, Envoy itself is asked: connections reach it by redirection only.
+// nothing, Envoy itself is asked: connections reach it by redirection only, through the capture listener,
+// without which it is of no use.
 func look(ctx context.Context, admin *admin, listener *wire.Listener, l *leaf) error {
 	ctx, cancel := context.WithTimeout(ctx, dialBound)
 	defer cancel()
 	key := at(listener.Address, listener.Port)
 	switch {
-	case !listener.Bound:
-		active, err := admin.active(ctx)
-		if err == nil && !active[key] {
-			err = errors.New("envoy does not list the listener as active")
-		}
-		return err
+	case listener.CapturePort != 0:
+		return admin.wantActive(ctx, key, captureAddress(listener))
 	case !listener.Tls:
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", key)
 		if err != nil {
@@ -103,6 +101,15 @@ func look(ctx context.Context, admin *admin, listener *wire.Listener, l *leaf) e
 		return errors.New("there is no certificate yet")
 	}
 	return lookTLS(ctx, key, l)
+}
+
+// captureAddress is where what is redirected to a listener arrives.
+func captureAddress(listener *wire.Listener) string {
+	wildcard := net.IPv4zero
+	if strings.Contains(listener.Address, ":") {
+		wildcard = net.IPv6zero
+	}
+	return at(wildcard.String(), listener.CapturePort)
 }
 
 // lookTLS compares serials and nothing more, so that no chain is verified: who holds our own serial and

@@ -1,14 +1,17 @@
 package agent
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -52,7 +55,7 @@ func listenAs(t *testing.T, current func() *leaf) *wire.Listener {
 	go server.Serve(listener)
 	t.Cleanup(func() { server.Close() })
 	address := listener.Addr().(*net.TCPAddr)
-	return &wire.Listener{Address: "127.0.0.1", Port: uint32(address.Port), Generation: "1", Tls: true, Bound: true}
+	return &wire.Listener{Address: "127.0.0.1", Port: uint32(address.Port), Generation: "1", Tls: true}
 }
 
 func TestAListenerServesOnceItPresentsTheExpectedLeaf(t *testing.T) {
@@ -97,8 +100,8 @@ func TestNothingServesBeforeItIsSeen(t *testing.T) {
 		listener *wire.Listener
 		leaf     *leaf
 	}{
-		"a closed port":         {&wire.Listener{Address: "127.0.0.1", Port: port, Bound: true}, nil},
-		"a closed port for TLS": {&wire.Listener{Address: "127.0.0.1", Port: port, Bound: true, Tls: true}, l},
+		"a closed port":         {&wire.Listener{Address: "127.0.0.1", Port: port}, nil},
+		"a closed port for TLS": {&wire.Listener{Address: "127.0.0.1", Port: port, Tls: true}, l},
 		"no certificate yet":    {listenAs(t, func() *leaf { return l }), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -114,5 +117,54 @@ func TestAListenerThatIsGoneIsNotReported(t *testing.T) {
 	seen, err := check(t.Context(), nil, nil, nil, map[string]sighting{"10.0.0.1:80": {port: 80}})
 	if err != nil || len(seen) != 0 {
 		t.Errorf("still reported: %v (%v)", seen, err)
+	}
+}
+
+// envoyWith is an administration interface that lists listeners at these addresses, and no others.
+func envoyWith(t *testing.T, addresses ...string) *admin {
+	t.Helper()
+	var statuses []string
+	for _, address := range addresses {
+		host, port, err := net.SplitHostPort(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		statuses = append(statuses, fmt.Sprintf(`{"local_address": {"socket_address": {"address": %q, "port_value": %s}}}`, host, port))
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"listener_statuses": [%s]}`, strings.Join(statuses, ", "))
+	}))
+	t.Cleanup(server.Close)
+	to := server.Listener.Addr().String()
+	return &admin{&http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "tcp", to)
+	}}}}
+}
+
+// Where Envoy could not have the capture port, nothing that is redirected there arrives, though every
+// listener behind it is as it should be.
+func TestACapturedListenerServesOnceItAndTheCapturePortAreActive(t *testing.T) {
+	for name, c := range map[string]struct {
+		address string
+		active  []string
+		want    string // in the error; empty: it serves
+	}{
+		"both":                          {"10.0.0.1", []string{"10.0.0.1:80", "0.0.0.0:15006"}, ""},
+		"both of IPv6":                  {"fd00::1", []string{"[fd00::1]:80", "[::]:15006"}, ""},
+		"no capture listener":           {"10.0.0.1", []string{"10.0.0.1:80"}, "0.0.0.0:15006"},
+		"the other family's":            {"10.0.0.1", []string{"10.0.0.1:80", "[::]:15006"}, "0.0.0.0:15006"},
+		"IPv6 with the other family's":  {"fd00::1", []string{"[fd00::1]:80", "0.0.0.0:15006"}, "[::]:15006"},
+		"still warming behind the port": {"10.0.0.1", []string{"0.0.0.0:15006"}, "10.0.0.1:80"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			listener := &wire.Listener{Address: c.address, Port: 80, CapturePort: 15006}
+			seen, err := check(t.Context(), envoyWith(t, c.active...), []*wire.Listener{listener}, nil, nil)
+			if c.want == "" && (err != nil || len(seen) != 1) {
+				t.Errorf("saw %v (%v), want that it serves", seen, err)
+			}
+			if c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || len(seen) != 0) {
+				t.Errorf("saw %v (%v), want nothing and an error that names %s", seen, err, c.want)
+			}
+		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 type probe struct {
 	listener          string // whose health it decides
 	application       string
+	source            string // the address to dial it from; empty: any
 	interval, timeout time.Duration
 	unhealthy         uint32 // failures in a row
 	healthy           uint32 // successes in a row
@@ -55,6 +56,7 @@ func newProbe(l *wire.Listener) probe {
 	return probe{
 		listener:    at(l.Address, l.Port),
 		application: at(l.ServiceAddress, l.ServicePort),
+		source:      l.ServiceSource,
 		interval:    time.Duration(l.Probe.IntervalMs) * time.Millisecond,
 		timeout:     time.Duration(l.Probe.TimeoutMs) * time.Millisecond,
 		unhealthy:   l.Probe.UnhealthyThreshold,
@@ -85,7 +87,11 @@ func (p probe) run(ctx context.Context, alive bool, try func(context.Context) bo
 func (p probe) connect(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", p.application)
+	dialer := &net.Dialer{}
+	if p.source != "" {
+		dialer.LocalAddr = &net.TCPAddr{IP: net.ParseIP(p.source)}
+	}
+	conn, err := dialer.DialContext(ctx, "tcp", p.application)
 	if err != nil {
 		return false
 	}

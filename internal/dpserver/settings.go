@@ -51,11 +51,16 @@ func settings(p *graph.Proxy, n *kind.Networking, drained bool) *wire.Settings {
 			Generation: generation(id.MeshIdentity, id.SpiffeID),
 		}
 	}
+	var capturePort uint32
+	if p.Capture != nil {
+		capturePort = p.Capture.InboundPort
+	}
 	for _, l := range p.Listeners {
 		s.Listeners = append(s.Listeners, &wire.Listener{
-			Address: l.Address, Port: l.Port, Tls: p.Identity != nil, Bound: l.Bind,
-			Generation:     generation(l.Address, l.Port, p.Identity != nil, l.Bind),
-			ServiceAddress: l.ServiceAddress, ServicePort: l.ServicePort, Probe: probe(l.Probe),
+			Address: l.Address, Port: l.Port, Tls: p.Identity != nil, CapturePort: capturePort,
+			Generation:     generation(l.Address, l.Port, p.Identity != nil, capturePort),
+			ServiceAddress: l.ServiceAddress, ServicePort: l.ServicePort, ServiceSource: l.ServiceSource(),
+			Probe: probe(l.Probe),
 		})
 	}
 	return s

@@ -55,6 +55,7 @@ func localCluster(name string, l *graph.InboundListener) *xds.Resource {
 	return xds.NewResource(xds.Cluster, name, &clusters.Cluster{
 		Name:                 name,
 		ClusterDiscoveryType: &clusters.Cluster_Type{Type: clusters.Cluster_STATIC},
+		UpstreamBindConfig:   dialledFrom(l.ServiceSource()),
 		ConnectTimeout:       duration(localConnectTimeout),
 		CircuitBreakers:      breakers(localBreakerLimit),
 		LoadAssignment: &endpoints.ClusterLoadAssignment{
@@ -67,6 +68,17 @@ func localCluster(name string, l *graph.InboundListener) *xds.Resource {
 			IdleTimeout: duration(localIdleTimeout),
 		}),
 	})
+}
+
+// dialledFrom makes a cluster's connections begin at an address, on whatever port; empty: anywhere.
+func dialledFrom(source string) *core.BindConfig {
+	if source == "" {
+		return nil
+	}
+	return &core.BindConfig{SourceAddress: &core.SocketAddress{
+		Address:       source,
+		PortSpecifier: &core.SocketAddress_PortValue{PortValue: 0},
+	}}
 }
 
 // passthroughCluster sends a connection where it was going.

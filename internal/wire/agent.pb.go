@@ -518,14 +518,17 @@ type Listener struct {
 	Port       uint32                 `protobuf:"varint,2,opt,name=port,proto3" json:"port,omitempty"`
 	Generation string                 `protobuf:"bytes,3,opt,name=generation,proto3" json:"generation,omitempty"`
 	Tls        bool                   `protobuf:"varint,4,opt,name=tls,proto3" json:"tls,omitempty"`
-	// False: connections come through the capture listener, so the agent can't dial it.
-	Bound bool `protobuf:"varint,5,opt,name=bound,proto3" json:"bound,omitempty"`
+	// Where redirected connections arrive: this listener binds nothing and gets them from the one at that
+	// port, so the agent can't dial it. 0: it is bound.
+	CapturePort uint32 `protobuf:"varint,5,opt,name=capture_port,json=capturePort,proto3" json:"capture_port,omitempty"`
 	// Where the application is, and how to probe it; absent: not probed.
 	ServiceAddress string `protobuf:"bytes,6,opt,name=service_address,json=serviceAddress,proto3" json:"service_address,omitempty"`
 	ServicePort    uint32 `protobuf:"varint,7,opt,name=service_port,json=servicePort,proto3" json:"service_port,omitempty"`
 	Probe          *Probe `protobuf:"bytes,8,opt,name=probe,proto3" json:"probe,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// From which address the application is dialled, so that no redirect rule catches it; empty: any.
+	ServiceSource string `protobuf:"bytes,9,opt,name=service_source,json=serviceSource,proto3" json:"service_source,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Listener) Reset() {
@@ -586,11 +589,11 @@ func (x *Listener) GetTls() bool {
 	return false
 }
 
-func (x *Listener) GetBound() bool {
+func (x *Listener) GetCapturePort() uint32 {
 	if x != nil {
-		return x.Bound
+		return x.CapturePort
 	}
-	return false
+	return 0
 }
 
 func (x *Listener) GetServiceAddress() string {
@@ -612,6 +615,13 @@ func (x *Listener) GetProbe() *Probe {
 		return x.Probe
 	}
 	return nil
+}
+
+func (x *Listener) GetServiceSource() string {
+	if x != nil {
+		return x.ServiceSource
+	}
+	return ""
 }
 
 type Probe struct {
@@ -785,18 +795,19 @@ const file_agent_proto_rawDesc = "" +
 	"\n" +
 	"admin_port\x18\x04 \x01(\rR\tadminPort\x12#\n" +
 	"\rdrain_seconds\x18\x05 \x01(\rR\fdrainSeconds\x12\x18\n" +
-	"\adrained\x18\x06 \x01(\bR\adrained\"\xf8\x01\n" +
+	"\adrained\x18\x06 \x01(\bR\adrained\"\xac\x02\n" +
 	"\bListener\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
 	"\x04port\x18\x02 \x01(\rR\x04port\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x03 \x01(\tR\n" +
 	"generation\x12\x10\n" +
-	"\x03tls\x18\x04 \x01(\bR\x03tls\x12\x14\n" +
-	"\x05bound\x18\x05 \x01(\bR\x05bound\x12'\n" +
+	"\x03tls\x18\x04 \x01(\bR\x03tls\x12!\n" +
+	"\fcapture_port\x18\x05 \x01(\rR\vcapturePort\x12'\n" +
 	"\x0fservice_address\x18\x06 \x01(\tR\x0eserviceAddress\x12!\n" +
 	"\fservice_port\x18\a \x01(\rR\vservicePort\x12*\n" +
-	"\x05probe\x18\b \x01(\v2\x14.weft.agent.v1.ProbeR\x05probe\"\xa5\x01\n" +
+	"\x05probe\x18\b \x01(\v2\x14.weft.agent.v1.ProbeR\x05probe\x12%\n" +
+	"\x0eservice_source\x18\t \x01(\tR\rserviceSource\"\xa5\x01\n" +
 	"\x05Probe\x12\x1f\n" +
 	"\vinterval_ms\x18\x01 \x01(\rR\n" +
 	"intervalMs\x12\x1d\n" +
