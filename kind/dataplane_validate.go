@@ -9,10 +9,18 @@ import (
 	"weft/resource"
 )
 
+// maxInbounds is far above what an application has. Each inbound may be a service of its own that every
+// proxy of the mesh hears of, so that one Dataplane must not bring thousands.
+const maxInbounds = 256
+
 func validateDataplane(o *resource.Object[Dataplane]) resource.Problems {
 	c := envelope(&o.Meta)
 	n := &o.Spec.Networking
 	c.optionalAddress("networking.address", n.Address)
+	if len(n.Inbound) > maxInbounds {
+		c.add("networking.inbound", "has %d inbounds, want %d at most", len(n.Inbound), maxInbounds)
+		return c.problems
+	}
 	for i, in := range n.Inbound {
 		c.inbound(fmt.Sprintf("networking.inbound[%d]", i), n, in)
 	}
