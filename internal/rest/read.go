@@ -236,9 +236,10 @@ func parseQuery(values url.Values) (query, error) {
 	q.size = number("size", defaultPage, 1, largestPage)
 	for key := range values {
 		inner, isFilter := strings.CutPrefix(key, "filter[")
-		label, isLabel := strings.CutPrefix(strings.TrimSuffix(inner, "]"), "labels.")
+		inner, closed := strings.CutSuffix(inner, "]")
+		label, isLabel := strings.CutPrefix(inner, "labels.")
 		switch {
-		case isLabel && isFilter:
+		case isFilter && closed && isLabel && label != "":
 			q.labels[label] = values.Get(key)
 		case isFilter:
 			problems.Add(key, "is not a filter; use filter[labels.NAME]=VALUE")
