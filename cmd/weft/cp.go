@@ -299,8 +299,35 @@ func serveHTTP(ctx context.Context, at net.Listener, handler http.Handler) error
 func serveGRPC(ctx context.Context, at net.Listener, server *grpc.Server) error {
 	stopped := context.AfterFunc(ctx, server.Stop)
 	defer stopped()
-	if err := server.Serve(at); err != nil && ctx.Err() == nil {
+	if err := server.Serve(endingListener{at, ctx}); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("serving on %s: %w", at.Addr(), err)
 	}
 	return nil
+}
+
+// endingListener closes its connections when the context ends. A gRPC server that stops waits for those
+// which have not finished their TLS handshake, as long as they may take for it.
+type endingListener struct {
+	net.Listener
+	ctx context.Context
+}
+
+// Accept implements net.Listener.
+func (l endingListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &endingConn{c, context.AfterFunc(l.ctx, func() { c.Close() })}, nil
+}
+
+type endingConn struct {
+	net.Conn
+	release func() (stopped bool)
+}
+
+// Close implements net.Conn.
+func (c *endingConn) Close() error {
+	c.release()
+	return c.Conn.Close()
 }

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// startPlane runs `weft cp run` on free ports and answers the addresses of its API, its data plane server
+// and its diagnostics once it says that it is ready. Stop sends what SIGTERM does and answers the exit code.
+func startPlane(t *testing.T, args ...string) (addresses map[string]string, stop func() int) {
+	t.Helper()
+	for _, server := range []string{"API_SERVER_HTTP", "DP_SERVER", "DIAGNOSTICS_SERVER"} {
+		t.Setenv("KUMA_"+server+"_PORT", "0")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	log := &firstMatch{pattern: regexp.MustCompile(`control plane is ready.* api=\S+:(\d+) dataPlane=\S+:(\d+) diagnostics=\S+:(\d+)`), found: make(chan []string, 1)}
+	code := make(chan int, 1)
+	go func() {
+		code <- run(ctx, append([]string{"cp", "run"}, args...), nil, io.Discard, log)
+	}()
+	stop = sync.OnceValue(func() int { cancel(); return <-code })
+	t.Cleanup(func() { stop() })
+	select {
+	case ports := <-log.found:
+		return map[string]string{"api": "127.0.0.1:" + ports[1], "dataPlane": "127.0.0.1:" + ports[2], "diagnostics": "127.0.0.1:" + ports[3]}, stop
+	case status := <-code:
+		code <- status
+		t.Fatalf("it ended with %d: %s", status, log.text.String())
+	case <-time.After(20 * time.Second):
+		t.Fatalf("it is not ready: %s", log.text.String())
+	}
+	return nil, nil
+}
+
+// firstMatch is a log of which one line is awaited.
+type firstMatch struct {
+	pattern *regexp.Regexp
+	found   chan []string
+	text    bytes.Buffer
+}
+
+func (f *firstMatch) Write(p []byte) (int, error) {
+	if match := f.pattern.FindStringSubmatch(string(p)); match != nil {
+		f.found <- match
+	}
+	return f.text.Write(p)
+}
+
+func weft(t *testing.T, api string, args ...string) string {
+	t.Helper()
+	var out, errs bytes.Buffer
+	if code := run(t.Context(), append([]string{"--api", "http://" + api}, args...), nil, &out, &errs); code != 0 {
+		t.Fatalf("weft %s: %s", strings.Join(args, " "), errs.String())
+	}
+	return out.String()
+}
+
+func TestTheFirstStartMakesTheMeshDefaultAndNoLaterOneDoes(t *testing.T) {
+	dir := t.TempDir()
+	at, stop := startPlane(t, "--data-dir", dir)
+	if got := weft(t, at["api"], "get", "mesh", "default", "-o", "yaml"); strings.Contains(got, "spec") {
+		t.Errorf("the mesh default is not plain:\n%s", got)
+	}
+	if got := weft(t, at["api"], "get", "meshidentities", "-A") + weft(t, at["api"], "get", "meshtrafficpermissions", "-A"); got != "There are no meshidentities.\nThere are no meshtrafficpermissions.\n" {
+		t.Errorf("it has\n%s", got)
+	}
+	weft(t, at["api"], "delete", "mesh", "default")
+	stop()
+	at, _ = startPlane(t, "--data-dir", dir)
+	if got := weft(t, at["api"], "get", "meshes"); got != "There are no meshes.\n" {
+		t.Errorf("after a restart there is\n%s", got)
+	}
+}
+
+func TestTheMeshDefaultCanBeLeftOut(t *testing.T) {
+	t.Setenv("KUMA_DEFAULTS_SKIP_MESH_CREATION", "true")
+	at, _ := startPlane(t, "--data-dir", t.TempDir())
+	if got := weft(t, at["api"], "get", "meshes"); got != "There are no meshes.\n" {
+		t.Errorf("there is\n%s", got)
+	}
+}
+
+func TestAStoreInMemoryKeepsNothing(t *testing.T) {
+	t.Setenv("KUMA_STORE_TYPE", "memory")
+	dir := t.TempDir()
+	at, stop := startPlane(t, "--data-dir", dir)
+	weft(t, at["api"], "delete", "mesh", "default")
+	stop()
+	at, _ = startPlane(t, "--data-dir", dir)
+	if got := weft(t, at["api"], "get", "meshes"); !strings.Contains(got, "default") {
+		t.Errorf("something of the former run was kept; the meshes are\n%s", got)
+	}
+}
+
+// A stop does not wait for those who are slow, half there, or asking for nothing.
+func TestAStopIsCleanWithinSecondsWhoeverIsConnected(t *testing.T) {
+	at, stop := startPlane(t, "--data-dir", t.TempDir())
+	for _, address := range at {
+		for _, said := range []string{"", "GET / HTTP/1.1\r\nHost: x\r\n", "PUT /meshes/default HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{"} {
+			c, err := net.Dial("tcp", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			_, _ = io.WriteString(c, said)
+		}
+	}
+	// Who comes after them is served, so that they were accepted.
+	for _, url := range []string{"http://" + at["diagnostics"] + "/ready", "http://" + at["api"] + "/meshes"} {
+		response, err := http.Get(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			t.Errorf("%s answers %s", url, response.Status)
+		}
+	}
+	proxy, err := tls.Dial("tcp", at["dataPlane"], &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer proxy.Close()
+	began := time.Now()
+	if code := stop(); code != 0 {
+		t.Errorf("it ended with %d, want 0", code)
+	}
+	if took := time.Since(began); took > 8*time.Second {
+		t.Errorf("it took %s to stop", took)
+	}
+}
