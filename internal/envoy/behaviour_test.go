@@ -5,6 +5,7 @@ import (
 	cryptotls "crypto/tls"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -290,6 +291,45 @@ func TestWhoGetsInTCP(t *testing.T) {
 			}
 			if got := heard.Swap(0) > 0; got != caller.allowed {
 				t.Errorf("was heard: %v, want %v", got, caller.allowed)
+			}
+		})
+	}
+}
+
+// A server is taken under a name only by the CA of the name's own trust domain, whatever else stands in
+// its certificate.
+func TestWhichServerIsBelieved(t *testing.T) {
+	east, west := newAuthority(t, domainEast), newAuthority(t, domainWest)
+	for name, c := range map[string]struct {
+		server   cryptotls.Certificate
+		believed bool
+	}{
+		"its own":                             {east.leaf(t, serverID), true},
+		"another workload":                    {east.leaf(t, clientID), false},
+		"signed by another domain's CA":       {west.leaf(t, serverID), false},
+		"another domain's with a second ID":   {west.leaf(t, "spiffe://"+domainWest+"/workload/x", serverID), false},
+		"another domain's behind a stolen ID": {west.leaf(t, serverID, "spiffe://"+domainWest+"/workload/x"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+			server.TLS = &cryptotls.Config{Certificates: []cryptotls.Certificate{c.server}, ClientAuth: cryptotls.RequireAnyClientCert}
+			server.Config.ErrorLog = log.New(io.Discard, "", 0)
+			server.StartTLS()
+			t.Cleanup(server.Close)
+			destination := &graph.Destination{
+				Key:      graph.DestinationKey{Mesh: "default", Zone: "east", Service: "server", Port: 80},
+				Protocol: kind.HTTP, Identities: []string{serverID}, TrustDomain: domainEast,
+			}
+			outbound := &graph.ExplicitOutbound{Address: "127.0.0.1", Port: freePort(t), Destination: destination.Key, Protocol: kind.HTTP}
+			at := server.Listener.Addr().(*net.TCPAddr)
+			endpoints := &graph.Endpoints{Destination: destination.Key, Endpoints: []graph.Endpoint{{Address: "127.0.0.1", Port: uint32(at.Port)}}}
+			resources := append(DomainBundles(trustOf(east, west)), trust(east, west), identity(t, east.leaf(t, clientID)),
+				Cluster(destination, true), Route(destination), Explicit(outbound), Assignment(endpoints))
+			startEnvoy(t, resources...)
+			response := do(t, "GET", fmt.Sprintf("http://127.0.0.1:%d/", outbound.Port))
+			if got := response.StatusCode == 200; got != c.believed {
+				t.Errorf("believed: %v (%s), want %v", got, response.Status, c.believed)
 			}
 		})
 	}

@@ -54,7 +54,7 @@ func (n *nouns) resources() []*xds.Resource {
 		all = append(all, Capture(n.Capture)...)
 	}
 	if n.Trust != nil {
-		all = append(all, TrustBundle(n.Trust))
+		all = append(append(all, TrustBundle(n.Trust)), DomainBundles(n.Trust)...)
 	}
 	return all
 }

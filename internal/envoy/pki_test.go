@@ -62,13 +62,15 @@ func (a *authority) leaf(t *testing.T, names ...string) cryptotls.Certificate {
 }
 
 // trust is the bundle of a mesh that believes the authorities.
-func trust(authorities ...*authority) *xds.Resource {
+func trust(authorities ...*authority) *xds.Resource { return TrustBundle(trustOf(authorities...)) }
+
+func trustOf(authorities ...*authority) *graph.Trust {
 	bundle := &graph.Trust{Mesh: "default"}
 	for _, a := range authorities {
 		root := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 		bundle.Domains = append(bundle.Domains, graph.TrustDomain{Name: a.domain, Roots: []string{string(root)}})
 	}
-	return TrustBundle(bundle)
+	return bundle
 }
 
 // identity is the leaf as the agent would serve it.

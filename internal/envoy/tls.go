@@ -31,8 +31,34 @@ func TrustBundle(t *graph.Trust) *xds.Resource {
 	if len(t.Domains) == 0 {
 		return nil
 	}
+	return bundle(trustSecret, t.Domains)
+}
+
+// DomainBundles are the roots of each trust domain alone, where a mesh believes several. The validator
+// looks at the first SPIFFE ID of a certificate and a name may match any, so that a client that believed
+// all domains could be answered by one domain's CA under another's name.
+func DomainBundles(t *graph.Trust) []*xds.Resource {
+	if len(t.Domains) < 2 {
+		return nil
+	}
+	var bundles []*xds.Resource
+	for i := range t.Domains {
+		bundles = append(bundles, bundle(domainSecret(t.Domains[i].Name), t.Domains[i:i+1]))
+	}
+	return bundles
+}
+
+// domainSecret names the roots of one trust domain; all of a mesh where there is none.
+func domainSecret(domain string) string {
+	if domain == "" {
+		return trustSecret
+	}
+	return trustSecret + "_of_" + domain
+}
+
+func bundle(name string, domains []graph.TrustDomain) *xds.Resource {
 	config := &tls.SPIFFECertValidatorConfig{}
-	for _, domain := range t.Domains {
+	for _, domain := range domains {
 		config.TrustDomains = append(config.TrustDomains, &tls.SPIFFECertValidatorConfig_TrustDomain{
 			Name: domain.Name,
 			TrustBundle: &core.DataSource{Specifier: &core.DataSource_InlineString{
@@ -40,8 +66,8 @@ func TrustBundle(t *graph.Trust) *xds.Resource {
 			}},
 		})
 	}
-	return xds.NewResource(xds.Secret, trustSecret, &tls.Secret{
-		Name: trustSecret,
+	return xds.NewResource(xds.Secret, name, &tls.Secret{
+		Name: name,
 		Type: &tls.Secret_ValidationContext{ValidationContext: &tls.CertificateValidationContext{
 			CustomValidatorConfig: &core.TypedExtensionConfig{
 				Name:        "envoy.tls.cert_validator.spiffe",
@@ -53,7 +79,7 @@ func TrustBundle(t *graph.Trust) *xds.Resource {
 
 // clientTLS presents the proxy's leaf and takes a server only under one of the destination's names.
 func clientTLS(d *graph.Destination) *core.TransportSocket {
-	common := mutualTLS(d.Identities)
+	common := mutualTLS(domainSecret(d.TrustDomain), d.Identities)
 	common.AlpnProtocols = clientProtocols(d.Protocol)
 	return transportSocket(&tls.UpstreamTlsContext{CommonTlsContext: common, Sni: serverName(d.Key)})
 }
@@ -61,7 +87,7 @@ func clientTLS(d *graph.Destination) *core.TransportSocket {
 // serverTLS demands a certificate that the mesh believes; whether its owner may come in is for the
 // permissions to say. No session is resumed, so that every connection proves anew who it is.
 func serverTLS(protocol kind.Protocol) *core.TransportSocket {
-	common := mutualTLS(nil)
+	common := mutualTLS(trustSecret, nil)
 	if protocol.IsHTTP() {
 		common.AlpnProtocols = []string{"h2", "http/1.1"}
 	}
@@ -75,9 +101,9 @@ func serverTLS(protocol kind.Protocol) *core.TransportSocket {
 	})
 }
 
-// mutualTLS presents the proxy's leaf and checks the other side's against the mesh's trust and, where
+// mutualTLS presents the proxy's leaf and checks the other side's against a bundle of roots and, where
 // there are any, the names.
-func mutualTLS(names []string) *tls.CommonTlsContext {
+func mutualTLS(bundle string, names []string) *tls.CommonTlsContext {
 	return &tls.CommonTlsContext{
 		TlsParams: &tls.TlsParameters{
 			TlsMinimumProtocolVersion: tls.TlsParameters_TLSv1_2,
@@ -93,7 +119,7 @@ func mutualTLS(names []string) *tls.CommonTlsContext {
 					MatchTypedSubjectAltNames: exactly(names),
 				},
 				ValidationContextSdsSecretConfig: &tls.SdsSecretConfig{
-					Name:      trustSecret,
+					Name:      bundle,
 					SdsConfig: adsOrWait(),
 				},
 			},

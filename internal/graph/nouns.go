@@ -128,6 +128,10 @@ type Destination struct {
 	VIPs     []string
 	// Identities are the SPIFFE IDs that its servers may present, sorted; empty: the servers are plain.
 	Identities []string
+	// TrustDomain is the one domain of the Identities, where the mesh believes several: its clients
+	// believe that one's roots alone, so that no other domain's CA can speak for its servers. Empty: the
+	// whole of what the mesh believes.
+	TrustDomain string
 }
 
 // Endpoint is one server of a destination.

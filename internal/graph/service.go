@@ -3,6 +3,7 @@ package graph
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"weft/internal/table"
 	"weft/kind"
@@ -127,12 +128,31 @@ func (s *State) destination(r *table.Reader, key DestinationKey) *Destination {
 	if d.Protocol == "" {
 		d.Protocol = kind.TCP
 	}
+	if len(d.Identities) > 0 && len(s.Trust.Get(r, key.Mesh).Domains) > 1 {
+		d.TrustDomain = commonDomain(d.Identities)
+	}
 	if status, ok := s.ServiceStatuses.Find(r, key.Mesh, key.Service); ok {
 		for _, vip := range status.Spec.VIPs {
 			d.VIPs = append(d.VIPs, vip.IP)
 		}
 	}
 	return d
+}
+
+// commonDomain is the trust domain of all SPIFFE IDs; empty where they are of several.
+func commonDomain(ids []string) string {
+	domain := domainOf(ids[0])
+	for _, id := range ids[1:] {
+		if domainOf(id) != domain {
+			return ""
+		}
+	}
+	return domain
+}
+
+func domainOf(spiffeID string) string {
+	domain, _, _ := strings.Cut(strings.TrimPrefix(spiffeID, "spiffe://"), "/")
+	return domain
 }
 
 func portOf(service *kind.MeshService, number uint32) (kind.ServicePort, bool) {

@@ -28,7 +28,7 @@ type config struct {
 	state      *graph.State
 	outbound   *table.Derived[outboundKey, []*xds.Resource]
 	assignment *table.Derived[graph.DestinationKey, *xds.Resource]
-	bundle     *table.Derived[string, *xds.Resource]
+	bundles    *table.Derived[string, []*xds.Resource]
 	shared     *table.Derived[graph.Class, *Shared]
 	own        *table.Derived[graph.ProxyKey, *Own]
 }
@@ -44,7 +44,7 @@ func newConfig(state *graph.State) *config {
 	c := &config{state: state}
 	c.outbound = table.NewDerived(state.DB, "outbounds", c.makeOutbound, sameResources)
 	c.assignment = table.NewDerived(state.DB, "assignments", c.makeAssignment, sameResource)
-	c.bundle = table.NewDerived(state.DB, "trust bundles", c.makeBundle, sameResource)
+	c.bundles = table.NewDerived(state.DB, "trust bundles", c.makeBundles, sameResources)
 	c.shared = table.NewDerived(state.DB, "shared by class", c.makeShared, sameShared)
 	c.own = table.NewDerived(state.DB, "own of proxy", c.makeOwn, sameOwn)
 	return c
@@ -66,8 +66,9 @@ func (c *config) makeAssignment(r *table.Reader, key graph.DestinationKey) *xds.
 	return envoy.Assignment(c.state.Endpoints.Get(r, key))
 }
 
-func (c *config) makeBundle(r *table.Reader, mesh string) *xds.Resource {
-	return envoy.TrustBundle(c.state.Trust.Get(r, mesh))
+func (c *config) makeBundles(r *table.Reader, mesh string) []*xds.Resource {
+	trust := c.state.Trust.Get(r, mesh)
+	return append(envoy.DomainBundles(trust), envoy.TrustBundle(trust))
 }
 
 func (c *config) makeShared(r *table.Reader, class graph.Class) *Shared {
@@ -76,7 +77,7 @@ func (c *config) makeShared(r *table.Reader, class graph.Class) *Shared {
 		s.Resources = append(s.Resources, c.outbound.Get(r, outboundKey{d, class.Secured, class.IPFamilies})...)
 	}
 	if class.Secured {
-		s.Resources = append(s.Resources, c.bundle.Get(r, class.Mesh))
+		s.Resources = append(s.Resources, c.bundles.Get(r, class.Mesh)...)
 	}
 	s.Resources = inOrder(s.Resources)
 	return s
