@@ -134,6 +134,12 @@ type process struct {
 
 func (w *world) start(name, program string, args ...string) *process {
 	w.t.Helper()
+	return w.startOn(nil, name, program, args...)
+}
+
+// startOn starts a program on a machine, there as one of the proxy's group, or on none in particular.
+func (w *world) startOn(m *machine, name, program string, args ...string) *process {
+	w.t.Helper()
 	if !filepath.IsAbs(program) {
 		program = filepath.Join(binaries, program)
 	}
@@ -145,7 +151,12 @@ func (w *world) start(name, program string, args ...string) *process {
 	defer out.Close()
 	p.Stdout, p.Stderr, p.Env, p.Dir = out, out, w.env, w.dir
 	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if err := p.Start(); err != nil {
+	start := p.Start
+	if m != nil {
+		p.SysProcAttr.Credential = &syscall.Credential{Gid: proxyGroup}
+		start = func() error { return m.do(p.Start) }
+	}
+	if err := start(); err != nil {
 		w.t.Fatal(err)
 	}
 	go func() {
@@ -218,8 +229,18 @@ func (w *world) token(mesh, name string) string {
 // proxy starts weft-dp for a Dataplane and waits until it is ready.
 func (w *world) proxy(mesh, name, dataplane string) *process {
 	w.t.Helper()
+	return w.proxyOn(nil, mesh, name, dataplane)
+}
+
+// proxyOn does so on a machine that reaches the control plane.
+func (w *world) proxyOn(m *machine, mesh, name, dataplane string) *process {
+	w.t.Helper()
+	fetch := fetch
+	if m != nil {
+		fetch = m.fetch
+	}
 	ready := freePorts(w.t, 1)[0]
-	p := w.start(name, "weft-dp", "run",
+	p := w.startOn(m, name, "weft-dp", "run",
 		"--cp-address", fmt.Sprintf("https://127.0.0.1:%d", w.dpPort),
 		"--ca-cert-file", filepath.Join(w.dir, "data", "ca.crt"),
 		"--dataplane-file", w.file(name+".yaml", dataplane),
@@ -232,7 +253,8 @@ func (w *world) proxy(mesh, name, dataplane string) *process {
 			w.t.Fatalf("%s ended: %s", name, text)
 		default:
 		}
-		return get(fmt.Sprintf("http://127.0.0.1:%d/ready", ready))
+		_, err := fetch(fmt.Sprintf("http://127.0.0.1:%d/ready", ready))
+		return err
 	})
 	return p
 }
@@ -244,6 +266,11 @@ func (w *world) service(host, port int, name string) *http.Server {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	return w.serve(l, name)
+}
+
+// serve is service at a listener.
+func (w *world) serve(l net.Listener, name string) *http.Server {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
@@ -263,7 +290,9 @@ func get(url string) error {
 	return err
 }
 
-func fetch(url string) (string, error) {
+func fetch(url string) (string, error) { return fetchBy(client, url) }
+
+func fetchBy(client *http.Client, url string) (string, error) {
 	response, err := client.Get(url)
 	if err != nil {
 		return "", err

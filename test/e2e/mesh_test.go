@@ -298,20 +298,23 @@ func TestADeadApplicationLeavesTheEndpoints(t *testing.T) {
 	w.proxy("default", "web-1", server("web-1", "web", "http", 2, 20080))
 	w.proxy("default", "web-2", server("web-2", "web", "http", 4, 20080))
 	w.proxy("default", "client", caller("client", 3, "tags: {kuma.io/service: web}"))
-	endpoints := func(want int) func() error {
-		return func() error {
-			out, err := w.weft("explain", "--from", "client", "--to", "web", "-o", "json")
-			if got := strings.Count(out, `"proxy"`); err == nil && got != want {
-				err = fmt.Errorf("%d endpoints: %s", got, out)
-			}
-			return err
-		}
-	}
-	w.eventually("both are endpoints", endpoints(2))
+	w.endpoints(2, "both live")
 	dying.Close()
-	w.eventually("the dead one has left", endpoints(1))
+	w.endpoints(1, "the dead one has left")
 	w.service(2, 18080, "web-1")
-	w.eventually("it is back", endpoints(2))
+	w.endpoints(2, "it is back")
+}
+
+// endpoints waits until the client is sent to so many instances of web.
+func (w *world) endpoints(want int, why string) {
+	w.t.Helper()
+	w.eventually(why, func() error {
+		out, err := w.weft("explain", "--from", "client", "--to", "web", "-o", "json")
+		if got := strings.Count(out, `"proxy"`); err == nil && got != want {
+			err = fmt.Errorf("%d endpoints: %s", got, out)
+		}
+		return err
+	})
 }
 
 func TestWhatCannotWorkIsSaidAndEndsTheAgent(t *testing.T) {

@@ -1,0 +1,169 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// proxyGroup is the group of weft-dp and its Envoy, by which redirect rules tell their connections.
+const proxyGroup = 5678
+
+// machine is where a program runs or a socket is: a network namespace, with interfaces and redirect rules
+// of its own. It belongs to one thread, and is gone when that ends, however the test does.
+type machine struct {
+	t      *testing.T
+	thread int
+	calls  chan func()
+}
+
+// newMachine makes one whose only interface is loopback.
+func newMachine(t *testing.T) *machine {
+	t.Helper()
+	m := &machine{t: t, calls: make(chan func())}
+	entered := make(chan error)
+	go func() {
+		runtime.LockOSThread() // for good: nothing else may run on a thread that is elsewhere
+		m.thread = syscall.Gettid()
+		entered <- syscall.Unshare(syscall.CLONE_NEWNET)
+		for call := range m.calls {
+			call()
+		}
+	}()
+	t.Cleanup(func() { close(m.calls) })
+	if err := <-entered; err != nil {
+		t.Fatalf("this machine makes no network namespace (%v): run where root has CAP_SYS_ADMIN and CAP_NET_ADMIN", err)
+	}
+	m.command("ip", "link", "set", "lo", "up")
+	return m
+}
+
+// do calls f there: it starts, listens or dials.
+func (m *machine) do(f func() error) error {
+	err := make(chan error)
+	m.calls <- func() { err <- f() }
+	return <-err
+}
+
+// command runs a program there and wants it to succeed.
+func (m *machine) command(program string, args ...string) {
+	m.t.Helper()
+	m.commandWith("", program, args...)
+}
+
+func (m *machine) commandWith(input, program string, args ...string) {
+	m.t.Helper()
+	cmd := exec.Command(program, args...)
+	cmd.Stdin = strings.NewReader(input)
+	var out []byte
+	err := m.do(func() (err error) {
+		out, err = cmd.CombinedOutput()
+		return err
+	})
+	if err != nil {
+		m.t.Fatalf("%s: %v: %s%s", cmd, err, out, input)
+	}
+}
+
+// connect lays a cable to another machine, named alike at both ends.
+func (m *machine) connect(other *machine, name, address, otherAddress string) {
+	m.t.Helper()
+	m.command("ip", "link", "add", name, "type", "veth", "peer", "name", name, "netns", fmt.Sprint(other.thread))
+	m.command("ip", "address", "add", address, "dev", name)
+	other.command("ip", "address", "add", otherAddress, "dev", name)
+	m.command("ip", "link", "set", name, "up")
+	other.command("ip", "link", "set", name, "up")
+}
+
+// forwardPackets makes it a router.
+func (m *machine) forwardPackets() {
+	m.t.Helper()
+	err := m.do(func() error { return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0) })
+	if err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// bring makes a port of the loopback address where the tests run answer there too.
+func (m *machine) bring(port int) {
+	m.t.Helper()
+	address := fmt.Sprintf("127.0.0.1:%d", port)
+	l := m.listen(address)
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go splice(conn, address)
+		}
+	}()
+}
+
+// splice carries bytes both ways until one side has had enough.
+func splice(conn net.Conn, to string) {
+	defer conn.Close()
+	onward, err := net.Dial("tcp", to)
+	if err != nil {
+		return
+	}
+	defer onward.Close()
+	ended := make(chan struct{}, 2)
+	for _, way := range [][2]net.Conn{{conn, onward}, {onward, conn}} {
+		go func() {
+			io.Copy(way[0], way[1])
+			ended <- struct{}{}
+		}()
+	}
+	<-ended
+}
+
+func (m *machine) listen(address string) (l net.Listener) {
+	m.t.Helper()
+	err := m.do(func() (err error) {
+		l, err = net.Listen("tcp", address)
+		return err
+	})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// fetch asks for a URL from there, over a connection of its own.
+func (m *machine) fetch(url string) (string, error) {
+	dial := func(ctx context.Context, network, address string) (conn net.Conn, err error) {
+		err = m.do(func() error {
+			conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
+			return err
+		})
+		return conn, err
+	}
+	return fetchBy(&http.Client{
+		Timeout:   5 * time.Second,
+		Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true},
+	}, url)
+}
+
+// wantRoot ends a test that needs machines where there can be none.
+func wantRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("nothing was tested: network namespaces and redirect rules are root's")
+	}
+	for _, program := range []string{"ip", "iptables-restore"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Fatalf("redirecting connections takes %s: install iproute2 and iptables", program)
+		}
+	}
+}
