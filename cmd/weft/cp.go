@@ -278,18 +278,20 @@ func diagnostics(s *settings.Settings) http.Handler {
 	return mux
 }
 
+// serveHTTP returns once what was being answered is answered, or has had its time.
 func serveHTTP(ctx context.Context, at net.Listener, handler http.Handler) error {
 	server := rest.NewHTTPServer(handler)
-	stopped := context.AfterFunc(ctx, func() {
-		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
-		defer cancel()
-		if server.Shutdown(grace) != nil {
-			server.Close()
-		}
-	})
-	defer stopped()
-	if err := server.Serve(at); !errors.Is(err, http.ErrServerClosed) {
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(at) }()
+	select {
+	case err := <-failed:
 		return fmt.Errorf("serving on %s: %w", at.Addr(), err)
+	case <-ctx.Done():
+	}
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
+	defer cancel()
+	if server.Shutdown(grace) != nil {
+		server.Close()
 	}
 	return nil
 }

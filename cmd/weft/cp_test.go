@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -136,5 +138,37 @@ func TestAStopIsCleanWithinSecondsWhoeverIsConnected(t *testing.T) {
 	}
 	if took := time.Since(began); took > 8*time.Second {
 		t.Errorf("it took %s to stop", took)
+	}
+}
+
+// What is being answered when the stop comes is answered to its end.
+func TestAStopLetsRequestsFinish(t *testing.T) {
+	at, stop := startPlane(t, "--data-dir", t.TempDir())
+	c, err := net.Dial("tcp", at["api"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	body := `{"type": "Mesh", "name": "late"}`
+	fmt.Fprintf(c, "PUT /meshes/late HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", len(body))
+	answers := bufio.NewReader(c)
+	if r, err := http.ReadResponse(answers, nil); err != nil || r.StatusCode != http.StatusContinue {
+		t.Fatalf("it does not read the body: %v %v", r, err)
+	}
+	stopped := make(chan int)
+	go func() { stopped <- stop() }()
+	for { // until nobody is let in any more
+		probe, err := net.Dial("tcp", at["api"])
+		if err != nil {
+			break
+		}
+		probe.Close()
+	}
+	io.WriteString(c, body)
+	if r, err := http.ReadResponse(answers, nil); err != nil || r.StatusCode != http.StatusCreated {
+		t.Errorf("the request under way was answered %v %v", r, err)
+	}
+	if code := <-stopped; code != 0 {
+		t.Errorf("it ended with %d, want 0", code)
 	}
 }
