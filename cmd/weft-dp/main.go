@@ -77,7 +77,7 @@ its exit code.`,
 	f.StringVar(&c.ControlPlane, "cp-address", "https://127.0.0.1:5678", "the control plane's data plane server, https://HOST:PORT")
 	f.StringVar(&c.CAFile, "ca-cert-file", "", "the CA of the control plane's certificate, PEM (required)")
 	f.StringVar(&c.DataplaneFile, "dataplane-file", "", "the Dataplane, YAML or JSON (required)")
-	f.StringVar(&c.TokenFile, "dataplane-token-file", "", "the token of the Dataplane (required)")
+	f.StringVar(&c.TokenFile, "dataplane-token-file", "", "the token of the Dataplane, read for each call, so that it may be replaced and can be no pipe (required)")
 	f.StringVar(&c.Envoy, "envoy", "", "the Envoy to run (default: WEFT_ENVOY, then envoy on the PATH, then what make tools unpacked)")
 	f.IntVar(&c.ReadinessPort, "readiness-port", 9902, "answers GET /ready; 0 for none")
 	f.BoolVarP(&verbose, "verbose", "v", false, "log details, Envoy's too")

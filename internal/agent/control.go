@@ -112,7 +112,7 @@ func (p *controlPlane) register(ctx context.Context, document []byte, log *slog.
 		if isFinal(err) {
 			return "", "", p.explain(err)
 		}
-		log.Warn("the control plane can't be reached, trying again", "address", p.address, "error", reason(err))
+		log.Warn("not registered yet, trying again", "address", p.address, "error", reason(err))
 		retry.wait(ctx)
 	}
 }
