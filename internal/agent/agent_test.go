@@ -110,6 +110,13 @@ func TestRenewalIsInGoodTimeAndSpread(t *testing.T) {
 	}
 }
 
+func TestAnAgentWhoseClockIsAheadDoesNotAskWithoutEnd(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	if got := renewAt(now, now.Add(-time.Hour), 0).Sub(now); got < time.Second {
+		t.Errorf("a leaf that seems to have ended is asked for anew after %s", got)
+	}
+}
+
 func TestALeafOfAnotherIdentityIsNotKept(t *testing.T) {
 	l := &leaf{generation: "a", renew: time.Now().Add(time.Hour)}
 	if !l.serves(&wire.Identity{Generation: "a"}) {

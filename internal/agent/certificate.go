@@ -102,7 +102,7 @@ func newLeaf(key *ecdsa.PrivateKey, answer *wire.SignResponse, generation string
 		key:        pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}),
 		serial:     answer.Serial,
 		generation: generation,
-		renew:      renewAt(time.Unix(answer.NotBeforeUnix, 0), time.Unix(answer.NotAfterUnix, 0), jitter),
+		renew:      renewAt(time.Now(), time.Unix(answer.NotAfterUnix, 0), jitter),
 	}
 	for _, cert := range answer.Chain {
 		l.chain = append(l.chain, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})...)
@@ -113,8 +113,13 @@ func newLeaf(key *ecdsa.PrivateKey, answer *wire.SignResponse, generation string
 	return l, nil
 }
 
-// renewAt is after 60 % to 80 % of a certificate's life. The jitter, from [0, 1), spreads the proxies that
-// were started at one moment.
-func renewAt(notBefore, notAfter time.Time, jitter float64) time.Time {
-	return notBefore.Add(time.Duration(float64(notAfter.Sub(notBefore)) * (0.6 + 0.2*jitter)))
+// soonestRenewal keeps an agent whose clock is far ahead from asking without end.
+const soonestRenewal = time.Second
+
+// renewAt is after 60 % to 80 % of what was left of a certificate's life when it was received: its
+// beginning is backdated, by more than a short life is long. The jitter, from [0, 1), spreads the proxies
+// that were started at one moment.
+func renewAt(received, notAfter time.Time, jitter float64) time.Time {
+	life := time.Duration(float64(notAfter.Sub(received)) * (0.6 + 0.2*jitter))
+	return received.Add(max(life, soonestRenewal))
 }

@@ -8,12 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -53,6 +55,18 @@ func prepare(m *testing.M) (int, error) {
 	return m.Run(), nil
 }
 
+// touchSources looks at every source file. A result of go test is reused while no file has changed that a
+// test looked at, and the programs are made of files that this package does not import.
+var touchSources = sync.OnceValue(func() error {
+	return filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") {
+			return err
+		}
+		_, err = os.Stat(path)
+		return err
+	})
+})
+
 func findEnvoy() (string, error) {
 	if path := os.Getenv("WEFT_ENVOY"); path != "" {
 		return path, nil
@@ -84,6 +98,9 @@ type world struct {
 // newWorld starts a control plane.
 func newWorld(t *testing.T) *world {
 	t.Parallel()
+	if err := touchSources(); err != nil {
+		t.Fatal(err)
+	}
 	w := &world{t: t, dir: t.TempDir(), subnet: int(subnets.Add(1))}
 	ports := freePorts(t, 3)
 	w.apiPort, w.dpPort = ports[0], ports[1]

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"net"
 	"os"
@@ -362,4 +363,46 @@ func TestASecondControlPlaneSaysWhichPortIsTaken(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(w.dir, "second", "weft.db")); err == nil {
 		t.Error("it left a database behind")
 	}
+}
+
+// Leaves of a few seconds: each proxy's certificate is replaced several times under traffic.
+func TestRenewedCertificatesLoseNoRequest(t *testing.T) {
+	w := newWorld(t)
+	w.apply(strings.Replace(secured, "provider: {type: Bundled}", "provider: {type: Bundled, bundled: {certificateParameters: {expiry: 10s}}}", 1))
+	w.service(2, 18080, "web-1")
+	w.proxy("default", "web-1", server("web-1", "web", "http", 2, 20080))
+	w.proxy("default", "client", caller("client", 3, "tags: {kuma.io/service: web}"))
+	url := fmt.Sprintf("http://%s:10001/", w.address(3))
+	w.eventually("a request passes", func() error { return get(url) })
+	serial := func(name string) string {
+		var overview struct {
+			DataplaneInsight struct {
+				Certificate struct{ Serial string }
+			}
+		}
+		out, err := w.weft("inspect", "dataplane", name, "-o", "json")
+		if err == nil {
+			err = json.Unmarshal([]byte(out), &overview)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return overview.DataplaneInsight.Certificate.Serial
+	}
+	seen := map[string]bool{}
+	for _, name := range []string{"web-1", "client"} {
+		seen[serial(name)] = true
+	}
+	tr := send(url, 100)
+	w.eventually("each proxy has had three certificates", func() error {
+		for _, name := range []string{"web-1", "client"} {
+			seen[serial(name)] = true
+		}
+		if len(seen) < 6 {
+			return fmt.Errorf("%d certificates so far", len(seen))
+		}
+		return nil
+	})
+	tr.more(w, 50)
+	tr.stop(t)
 }
