@@ -132,17 +132,18 @@ func (s *Server) serveWithoutAgent(key graph.ProxyKey) {
 		}
 		return acknowledged(before, &dataplane.Spec.Networking)
 	}
+	// Listeners that a whole class gets are acknowledged by all its proxies at once, and say nothing new.
+	if known, ok := s.Hub.Serving(key); ok && equalServing(accepted(known.Spec), known.Spec) {
+		return
+	}
 	if err := s.storeServing(context.Background(), key, accepted); err != nil {
 		s.Log.Warn("storing what a proxy serves failed", "proxy", key, "error", err)
 	}
 }
 
-// storeServing changes what is stored of a proxy's serving; it asks the store only if memory says that
-// something changes.
+// storeServing changes what is stored of a proxy's serving. It asks the store and not the memory, which a
+// report that follows another at once would find as it was before that one.
 func (s *Server) storeServing(ctx context.Context, key graph.ProxyKey, next func(kind.DataplaneServing) kind.DataplaneServing) error {
-	if known, ok := s.Hub.Serving(key); ok && equalServing(next(known.Spec), known.Spec) {
-		return nil
-	}
 	return admit.Modify(ctx, s.Writer, kind.DataplaneServings, key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneServing]) bool {
 		after := next(o.Spec)
 		if equalServing(after, o.Spec) {
