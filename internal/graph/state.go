@@ -1,7 +1,6 @@
 package graph
 
 import (
-	"fmt"
 	"net"
 	"strconv"
 
@@ -203,9 +202,4 @@ func vipKeys(status *resource.Object[kind.MeshServiceStatus]) []string {
 // destinationKey names one port of a service of this zone.
 func (s *State) destinationKey(mesh, service string, port uint32) DestinationKey {
 	return DestinationKey{Mesh: mesh, Zone: s.Zone, Service: service, Port: port}
-}
-
-// Stats counts what is kept, for metrics.
-func (s *State) Stats() string {
-	return fmt.Sprintf("%d proxies, %d destinations, %d assignments", s.Proxy.Len(), s.Destination.Len(), s.Endpoints.Len())
 }
