@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -269,5 +270,29 @@ func BenchmarkCreate(b *testing.B) {
 			close(names)
 			running.Wait()
 		})
+	}
+}
+
+// BenchmarkDelete deletes rows of a large store, most of which have owners.
+func BenchmarkDelete(b *testing.B) {
+	s, err := weft.Open(b.Context(), b.TempDir(), weft.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	owner := resource.Key{Kind: "Owner", Name: "owner"}
+	if _, err := s.Create(b.Context(), store.Row{Key: owner}); err != nil {
+		b.Fatal(err)
+	}
+	for i := range max(b.N, 20_000) {
+		if _, err := s.Create(b.Context(), store.Row{Key: resource.Key{Kind: "Owned", Name: strconv.Itoa(i)}, Owner: &owner}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ResetTimer()
+	for i := range b.N {
+		if err := s.Delete(b.Context(), resource.Key{Kind: "Owned", Name: strconv.Itoa(i)}, ""); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

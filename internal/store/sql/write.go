@@ -276,8 +276,9 @@ func (b *batch) remove(row store.Row) error {
 	return nil
 }
 
+// ownedBy names the index's own condition, without which no planner uses it.
 func (b *batch) ownedBy(owner resource.Key) ([]store.Row, error) {
-	found, err := b.tx.QueryContext(context.Background(), `SELECT `+columns+` FROM resources WHERE owner_kind = $1 AND owner_mesh = $2 AND owner_name = $3`,
+	found, err := b.tx.QueryContext(context.Background(), `SELECT `+columns+` FROM resources WHERE owner_kind = $1 AND owner_mesh = $2 AND owner_name = $3 AND owner_kind <> ''`,
 		owner.Kind, owner.Mesh, owner.Name)
 	if err != nil {
 		return nil, err
