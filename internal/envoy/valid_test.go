@@ -64,18 +64,19 @@ func bootstrapFile(t *testing.T, resources []*xds.Resource) string {
 	return path
 }
 
-// envoyBinary is WEFT_ENVOY, else what `make tools` has unpacked, else the one on the PATH.
+// envoyBinary is WEFT_ENVOY, else the one on the PATH, else what `make tools` has unpacked.
 func envoyBinary(t *testing.T) string {
 	t.Helper()
 	if path := os.Getenv("WEFT_ENVOY"); path != "" {
 		return path
 	}
-	if path, err := filepath.Abs("../../.tools/envoy/envoy"); err == nil {
-		if _, err := os.Stat(path); err == nil {
-			return path
-		}
+	if path, err := exec.LookPath("envoy"); err == nil {
+		return path
 	}
-	path, err := exec.LookPath("envoy")
+	path, err := filepath.Abs("../../.tools/envoy/envoy")
+	if err == nil {
+		_, err = os.Stat(path)
+	}
 	if err != nil {
 		t.Fatal("no Envoy to test with: run `make tools`, or set WEFT_ENVOY")
 	}

@@ -156,9 +156,12 @@ func (h *Hub) publish(changes *table.Changes) {
 	var left []graph.Class
 	for key, own := range h.config.own.Changed(changes) {
 		p := h.proxies[key]
-		if before, moves := h.updateProxy(e, p, own); moves {
+		before, moves := h.updateProxy(e, p, own)
+		if moves {
 			moved = append(moved, p)
-			left = append(left, before)
+		}
+		if before != nil {
+			left = append(left, *before)
 		}
 	}
 	h.commit(e)
@@ -187,11 +190,11 @@ func (h *Hub) updateClass(e edits, c *class, shared *Shared) {
 	c.shared = shared
 }
 
-// updateProxy answers the class that the proxy leaves, where it moves to another.
-func (h *Hub) updateProxy(e edits, p *proxy, own *Own) (before graph.Class, moves bool) {
+// updateProxy says whether the proxy moves to another class, and which one it leaves, if any.
+func (h *Hub) updateProxy(e edits, p *proxy, own *Own) (before *graph.Class, moves bool) {
 	if own == nil {
 		h.tell(p, nil)
-		return graph.Class{}, false
+		return nil, false
 	}
 	old := p.own
 	p.own = own
@@ -203,16 +206,13 @@ func (h *Hub) updateProxy(e edits, p *proxy, own *Own) (before graph.Class, move
 	e.add(p.feed, changed, removed)
 	h.tell(p, own.Proxy)
 	if old != nil && old.Proxy.Class == own.Proxy.Class {
-		return graph.Class{}, false
+		return nil, false
 	}
 	h.join(e, own.Proxy.Class)
 	if old == nil {
-		h.commit(e)
-		clear(e)
-		h.feed(p)
-		return graph.Class{}, false
+		return nil, true
 	}
-	return old.Proxy.Class, true
+	return &old.Proxy.Class, true
 }
 
 func (h *Hub) tell(p *proxy, g *graph.Proxy) {

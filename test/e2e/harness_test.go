@@ -212,7 +212,7 @@ func (w *world) weftWith(input string, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// apply writes resources; every %[1]s in them is the first three bytes of this test's addresses.
+// apply writes resources; NET in them is the first three bytes of this test's addresses.
 func (w *world) apply(resources string) {
 	w.t.Helper()
 	if _, err := w.weftWith(w.expand(resources), "apply", "-f", "-"); err != nil {
