@@ -228,7 +228,7 @@ func (w *world) expand(text string) string {
 func (w *world) file(name, text string) string {
 	w.t.Helper()
 	path := filepath.Join(w.dir, name)
-	if err := os.WriteFile(path, []byte(w.expand(text)), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
 	return path
@@ -260,7 +260,7 @@ func (w *world) proxyOn(m *machine, mesh, name, dataplane string) *process {
 	p := w.startOn(m, name, "weft-dp", "run",
 		"--cp-address", fmt.Sprintf("https://127.0.0.1:%d", w.dpPort),
 		"--ca-cert-file", filepath.Join(w.dir, "data", "ca.crt"),
-		"--dataplane-file", w.file(name+".yaml", dataplane),
+		"--dataplane-file", w.file(name+".yaml", w.expand(dataplane)),
 		"--dataplane-token-file", w.file(name+".token", w.token(mesh, name)),
 		"--envoy", envoy, "--readiness-port", fmt.Sprint(ready))
 	w.eventually(name+" is ready", func() error {

@@ -327,8 +327,8 @@ func (w *world) endpoints(want int, why string) {
 
 func TestWhatCannotWorkIsSaidAndEndsTheAgent(t *testing.T) {
 	w := newWorld(t)
-	dataplane := w.file("dp.yaml", server("web-1", "web", "http", 2, 20080))
-	elsewhere := w.file("elsewhere.yaml", strings.Replace(server("web-1", "web", "http", 2, 20080), "mesh: default", "mesh: nowhere", 1))
+	dataplane := w.file("dp.yaml", w.expand(server("web-1", "web", "http", 2, 20080)))
+	elsewhere := w.file("elsewhere.yaml", w.expand(strings.Replace(server("web-1", "web", "http", 2, 20080), "mesh: default", "mesh: nowhere", 1)))
 	good := w.file("good.token", w.token("default", "web-1"))
 	other := w.file("other.token", w.token("default", "web-2"))
 	garbage := w.file("garbage.token", "garbage")
