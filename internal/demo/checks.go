@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"weft/internal/traffic"
 )
 
 // check is one thing that the demo shows and that must hold.
@@ -142,13 +144,13 @@ func (w *world) refusedWithReason(ctx context.Context) (string, error) {
 func (w *world) instanceKilled(ctx context.Context) (string, error) {
 	victim := w.instances[1]
 	w.console.note("%d requests a second; application, Envoy and weft-dp of %s get SIGKILL", rate, victim.name)
-	running := startTraffic(ctx, backendURL, rate)
+	running := traffic.Start(rate, ask(backendURL))
 	pause(ctx, calm)
 	victim.kill(w)
 	pause(ctx, calm)
-	count := running.finish()
-	verdict, err := count.verdict()
-	if err == nil && count.answered[victim.name] == 0 {
+	count := running.Stop()
+	verdict, err := count.Verdict()
+	if err == nil && count.Answered[victim.name] == 0 {
 		err = fmt.Errorf("%s answered no request before it was killed: this shows nothing", victim.name)
 	}
 	if err := victim.start(ctx, w, false); err != nil {
@@ -161,7 +163,7 @@ func (w *world) instanceKilled(ctx context.Context) (string, error) {
 // has come back to it.
 func (w *world) planeRestarted(ctx context.Context) (string, error) {
 	w.console.note("%d requests a second; the control plane gets SIGKILL and is started again", rate)
-	running := startTraffic(ctx, backendURL, rate)
+	running := traffic.Start(rate, ask(backendURL))
 	pause(ctx, calm)
 	w.plane.kill()
 	pause(ctx, calm)
@@ -173,7 +175,7 @@ func (w *world) planeRestarted(ctx context.Context) (string, error) {
 		})
 	}
 	pause(ctx, calm)
-	verdict, failed := running.finish().verdict()
+	verdict, failed := running.Stop().Verdict()
 	return verdict, errors.Join(failed, err)
 }
 

@@ -1,15 +1,19 @@
-package demo
+package traffic
 
 import (
+	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
-// serveUntil answers like a demo service, but breaks as told; reached closes at the n-th request.
+// serveUntil answers "backend-1", but breaks as told; reached closes at the n-th request.
 func serveUntil(t *testing.T, n int32, broken func(request int32) bool) (url string, reached chan struct{}) {
 	t.Helper()
 	reached = make(chan struct{})
@@ -23,7 +27,7 @@ func serveUntil(t *testing.T, n int32, broken func(request int32) bool) (url str
 			http.Error(w, "upstream connect error", http.StatusServiceUnavailable)
 			return
 		}
-		Service("backend", "backend-1").ServeHTTP(w, r)
+		io.WriteString(w, "backend-1 here")
 	}))
 	t.Cleanup(server.Close)
 	return server.URL, reached
@@ -31,13 +35,13 @@ func serveUntil(t *testing.T, n int32, broken func(request int32) bool) (url str
 
 func TestTrafficCountsEveryFailure(t *testing.T) {
 	url, reached := serveUntil(t, 20, func(i int32) bool { return i == 3 || i == 7 })
-	running := startTraffic(t.Context(), url, 500)
+	running := Start(500, Get(url))
 	<-reached
-	count := running.finish()
-	if count.sent < 20 || count.answered["backend-1"] != count.sent-2 {
-		t.Errorf("%d sent, %d answered, want at least 20 and all but two", count.sent, count.answered["backend-1"])
+	count := running.Stop()
+	if count.Sent < 20 || count.Answered["backend-1"] != count.Sent-2 {
+		t.Errorf("%d sent, %d answered, want at least 20 and all but two", count.Sent, count.Answered["backend-1"])
 	}
-	_, err := count.verdict()
+	_, err := count.Verdict()
 	if err == nil || !strings.Contains(err.Error(), "2 x 503 upstream connect error") {
 		t.Errorf("the verdict is %v, want it to name both failures and their answer", err)
 	}
@@ -45,15 +49,15 @@ func TestTrafficCountsEveryFailure(t *testing.T) {
 
 func TestTrafficWithoutFailureHolds(t *testing.T) {
 	url, reached := serveUntil(t, 10, func(int32) bool { return false })
-	running := startTraffic(t.Context(), url, 500)
+	running := Start(500, Get(url))
 	<-reached
-	if text, err := running.finish().verdict(); err != nil || !strings.Contains(text, "none failed") {
+	if text, err := running.Stop().Verdict(); err != nil || !strings.Contains(text, "none failed") {
 		t.Errorf("the verdict is %q, %v, want that none failed", text, err)
 	}
 }
 
 func TestTrafficThatNeverRanProvesNothing(t *testing.T) {
-	if text, err := (tally{}).verdict(); err == nil {
+	if text, err := (Tally{}).Verdict(); err == nil {
 		t.Errorf("the verdict on no requests is %q, want an error", text)
 	}
 }
@@ -66,9 +70,24 @@ func TestTrafficCountsLostConnections(t *testing.T) {
 		panic(http.ErrAbortHandler) // closes the connection without an answer
 	}))
 	t.Cleanup(server.Close)
-	running := startTraffic(t.Context(), server.URL, 500)
+	running := Start(500, Get(server.URL))
 	<-reached
-	if text, err := running.finish().verdict(); err == nil {
-		t.Errorf("the verdict is %q, want an error", text)
+	count := running.Stop()
+	if count.Failed["connection closed"] != count.Sent || count.Sent == 0 {
+		t.Errorf("of %d requests failed %v, want all, by one cause", count.Sent, count.Failed)
 	}
+}
+
+func TestTheRateHoldsWhenAnswersAreSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		running := Start(1000, func(context.Context) (string, error) {
+			time.Sleep(time.Second)
+			return "slow", nil
+		})
+		time.Sleep(3 * time.Second)
+		count := running.Stop()
+		if count.Sent < 2990 || count.Sent > 3010 || count.Slowest != time.Second {
+			t.Errorf("%d requests in 3 s, the slowest took %v; want 1000 a second that took a second each", count.Sent, count.Slowest)
+		}
+	})
 }
