@@ -33,7 +33,10 @@ test: build tools ## everything that CI runs
 check: ## every fuzz target for a minute
 	@tools/fuzz 60s
 
+drills: build tools ## every drill with real Envoys: what was sent, answered, and failed by cause
+	@go test ./test/e2e -count=1 -run TestDrill -parallel 1 -drills | grep -v "^ok"
+
 bench: build ## cost and latency at 200 x 100 and 1,000 x 300, beside their budgets
 	@tools/bench
 
-.PHONY: help demo build tools generate test check bench
+.PHONY: help demo build tools generate test check drills bench

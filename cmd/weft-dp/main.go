@@ -56,8 +56,11 @@ func newRunCommand() *cobra.Command {
 		Long: `Registers the Dataplane, gets its certificate, starts Envoy and stays with it.
 
 SIGTERM or Ctrl-C drains: clients are told first, then what is in flight finishes, then Envoy ends and
-the exit code is 0. A second signal ends both at once. An Envoy that ends by itself ends weft-dp with
-its exit code.`,
+the exit code is 0. A second signal ends both at once. An Envoy that dies is started again; one that never
+became ready, or dies more than 5 times in a minute, ends weft-dp with its exit code.
+
+GET /ready on the readiness port answers 200 once everything serves, and 503 with the reason before that,
+while Envoy is down, and from the beginning of a drain; GET /live answers 200 for as long as weft-dp runs.`,
 		Example: `  weft generate dataplane-token --name web-1 > token
   weft-dp run --cp-address https://127.0.0.1:5678 --ca-cert-file ca.crt \
     --dataplane-file web-1.yaml --dataplane-token-file token`,

@@ -18,6 +18,7 @@ package agent
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -49,7 +50,8 @@ const (
 	// drainBound is how long a proxy that goes away waits for the control plane to say that no client is
 	// sent to it any more.
 	drainBound = 10 * time.Second
-	// lastWordBound is how long a crashed Envoy's agent tries to say that nothing is served any more.
+	// lastWordBound is how long the agent of an Envoy that has ended tries to say that nothing is served any
+	// more.
 	lastWordBound = time.Second
 )
 
@@ -70,8 +72,9 @@ type agent struct {
 	heard    *watched[bool] // the control plane has taken the last word
 }
 
-// Run registers, starts Envoy and stays until Envoy ends or ctx does, upon which it drains. It answers an
-// [ExitError] where Envoy ended by itself, and nil after a drain.
+// Run registers, starts Envoy and stays until ctx ends, upon which it drains. An Envoy that dies after it was
+// ready is started again. It answers nil after a drain, and an [ExitError] where Envoy ended before it was
+// ready, or dies again and again.
 func Run(ctx context.Context, c Config) error {
 	binary, version, err := findEnvoy(ctx, c.Envoy)
 	if err != nil {
@@ -166,37 +169,64 @@ func (a *agent) serve(ctx, life context.Context, parts *errgroup.Group, binary s
 	if err != nil {
 		return err
 	}
-	settings, _ := a.settings.load()
-	bootstrap, err := a.bootstrap(room, settings)
-	if err != nil {
-		return err
-	}
 	relay := a.newRelay()
 	defer relay.Stop()
 	parts.Go(func() error { return relay.Serve(listener) })
 	if err := a.serveReadiness(life, parts); err != nil {
 		return err
 	}
+	parts.Go(func() error { return a.keepProbing(life) })
+	for crashes := (crashes{}); ; {
+		wasReady, err := a.runEnvoy(ctx, life, room, binary)
+		var died *ExitError
+		switch {
+		case !errors.As(err, &died):
+			return err
+		case !wasReady, ctx.Err() != nil, !crashes.another(time.Now()):
+			a.lastWord(life)
+			return err
+		}
+		a.Log.Error("Envoy died and is started again", "how", died)
+	}
+}
+
+// runEnvoy runs one Envoy until it ends, which is an [ExitError], or until ctx ends and it has drained. It
+// says whether Envoy was ready when it ended.
+func (a *agent) runEnvoy(ctx, life context.Context, room *room, binary string) (wasReady bool, err error) {
+	settings, _ := a.settings.load()
+	bootstrap, err := a.bootstrap(room, settings)
+	if err != nil {
+		return false, err
+	}
 	envoy, err := startEnvoy(binary, bootstrap, settings.DrainSeconds, a.Config)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer envoy.kill()
 	a.running.Store(true)
 	admin := newAdmin(room, settings)
-	parts.Go(func() error { return a.keepProbing(life) })
-	parts.Go(func() error { return a.keepChecking(life, admin) })
+	checking, stop := context.WithCancel(life)
+	checked := make(chan struct{})
+	go func() {
+		defer close(checked)
+		a.keepChecking(checking, admin)
+	}()
+	defer func() { stop(); <-checked }()
 
 	select {
 	case <-envoy.done:
-		a.lastWord(life)
-		return fmt.Errorf("Envoy ended: %w", envoy.exit())
+		stop()
+		<-checked
+		wasReady, _ = a.ready.load()
+		a.ready.store(false)
+		a.outlook.crash()
+		return wasReady, fmt.Errorf("Envoy ended: %w", envoy.exit())
 	case <-life.Done():
-		return context.Cause(life)
+		return true, context.Cause(life)
 	case <-ctx.Done():
 		a.Log.Info("draining")
 		a.drain(life, envoy, admin)
-		return nil
+		return true, nil
 	}
 }
 

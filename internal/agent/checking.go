@@ -25,7 +25,7 @@ const (
 // keepChecking finds out which listeners serve, and reports it: an ACK says no more than that Envoy took
 // the configuration. A listener is looked at until it serves what is expected of it, and again once
 // another generation or another leaf is expected.
-func (a *agent) keepChecking(ctx context.Context, admin *admin) error {
+func (a *agent) keepChecking(ctx context.Context, admin *admin) {
 	seen := map[string]sighting{}
 	configured := false
 	pause := soonest
@@ -51,7 +51,6 @@ func (a *agent) keepChecking(ctx context.Context, admin *admin) error {
 		case <-ctx.Done():
 		}
 	}
-	return nil
 }
 
 // check answers the listeners that serve, and why one does not. One that served before stays until

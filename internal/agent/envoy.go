@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -22,11 +23,27 @@ import (
 // The oldest Envoy that is supported. What the tests run is the one that `make tools` brings.
 const oldestMajor, oldestMinor = 1, 34
 
-// ExitError says that Envoy ended by itself.
+// ExitError says that Envoy ended by itself, and for good.
 type ExitError struct{ Code int }
 
 // Error implements error.
 func (e *ExitError) Error() string { return "exit code " + strconv.Itoa(e.Code) }
+
+// An Envoy that dies more often than mostCrashes times within crashSpan stays dead: what is wrong with it
+// is somebody's to look at, and a supervisor's back-off is slower than ours.
+const (
+	mostCrashes = 5
+	crashSpan   = time.Minute
+)
+
+// crashes are the times of the last ones.
+type crashes []time.Time
+
+// another notes a crash, and says whether Envoy is to be started again.
+func (c *crashes) another(now time.Time) bool {
+	*c = slices.DeleteFunc(append(*c, now), func(at time.Time) bool { return now.Sub(at) > crashSpan })
+	return len(*c) <= mostCrashes
+}
 
 // findEnvoy answers the path and version of an Envoy that is new enough: the given one, else WEFT_ENVOY,
 // else `envoy` on the PATH, else the one that `make tools` unpacks beside the folder of this program.

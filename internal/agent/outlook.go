@@ -49,6 +49,12 @@ func newOutlook(run, version string) *outlook {
 // see replaces the listeners that are known to serve.
 func (o *outlook) see(seen map[string]sighting) { o.change(func() { o.seen = seen }) }
 
+// crash notes that Envoy is gone, and with it all that was seen.
+func (o *outlook) crash() {
+	o.see(nil)
+	o.sent.store(nil)
+}
+
 // hear notes what a probe found out.
 func (o *outlook) hear(listener string, healthy bool) {
 	o.change(func() { o.healthy[listener] = healthy })

@@ -28,7 +28,7 @@ func (a *agent) becomeReady(seen map[string]sighting) bool {
 	return true
 }
 
-// serveReadiness answers `GET /ready` on every address of the machine, as the probes of whoever runs the
+// serveReadiness answers `GET /ready`, and `GET /live` to whoever wants to know only that the agent runs, on every address of the machine, as the probes of whoever runs the
 // workload need it.
 func (a *agent) serveReadiness(ctx context.Context, parts *errgroup.Group) error {
 	if a.ReadinessPort == 0 {
@@ -46,6 +46,7 @@ func (a *agent) serveReadiness(ctx context.Context, parts *errgroup.Group) error
 		}
 		fmt.Fprintln(w, "ready")
 	})
+	mux.HandleFunc("GET /live", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "live") })
 	server := &http.Server{Handler: mux, ReadTimeout: 5 * time.Second}
 	context.AfterFunc(ctx, func() { server.Close() })
 	parts.Go(func() error {

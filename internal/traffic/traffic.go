@@ -145,16 +145,22 @@ func cause(err error) string {
 	return first
 }
 
-// Get asks a URL. An answer other than 200 is a failure, with its status and first line; the first word of
+// Get asks a URL.
+func Get(url string) Ask { return request(http.MethodGet, url) }
+
+// Post asks a URL in a way that no proxy may repeat once it was seen.
+func Post(url string) Ask { return request(http.MethodPost, url) }
+
+// request makes requests of one method. An answer other than 200 is a failure, with its status and first line; the first word of
 // another one is who served it. Few connections idle, so that requests share them as a client's do.
-func Get(url string) Ask {
+func request(method, url string) Ask {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
 	return func(ctx context.Context) (string, error) {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		asked, err := http.NewRequestWithContext(ctx, method, url, nil)
 		if err != nil {
 			return "", err
 		}
-		response, err := client.Do(request)
+		response, err := client.Do(asked)
 		if err != nil {
 			return "", err
 		}

@@ -4,8 +4,8 @@ package e2e
 
 import (
 	"bytes"
-	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"io/fs"
@@ -39,6 +39,7 @@ func TestMain(m *testing.M) {
 }
 
 func prepare(m *testing.M) (int, error) {
+	flag.Parse()
 	dir, err := os.MkdirTemp("", "weft-e2e-")
 	if err != nil {
 		return 0, err
@@ -52,7 +53,11 @@ func prepare(m *testing.M) (int, error) {
 	if envoy, err = findEnvoy(); err != nil {
 		return 0, err
 	}
-	return m.Run(), nil
+	code := m.Run()
+	if *showDrills {
+		printDrills(os.Stdout)
+	}
+	return code, nil
 }
 
 // touchSources looks at every source file. A result of go test is reused while no file has changed that a
@@ -340,70 +345,5 @@ func (w *world) eventually(what string, try func() error) {
 			w.t.Fatalf("waiting until %s: %v", what, err)
 		}
 		<-tick.C
-	}
-}
-
-// traffic is a client that asks at a steady rate and counts.
-type traffic struct {
-	cancel context.CancelFunc
-	done   chan struct{}
-	sent   atomic.Int64
-	failed map[string]int
-}
-
-// send asks for a URL so often a second until stop.
-func send(url string, perSecond int) *traffic {
-	ctx, cancel := context.WithCancel(context.Background())
-	tr := &traffic{cancel: cancel, done: make(chan struct{}), failed: map[string]int{}}
-	results := make(chan error, 1024)
-	go func() {
-		defer close(tr.done)
-		tick := time.NewTicker(time.Second / time.Duration(perSecond))
-		defer tick.Stop()
-		flying := 0
-		note := func(err error) {
-			flying--
-			if err != nil {
-				tr.failed[err.Error()]++
-			}
-		}
-		for ctx.Err() == nil {
-			select {
-			case <-tick.C:
-				tr.sent.Add(1)
-				flying++
-				go func() { results <- get(url) }()
-			case err := <-results:
-				note(err)
-			case <-ctx.Done():
-			}
-		}
-		for flying > 0 {
-			note(<-results)
-		}
-	}()
-	return tr
-}
-
-// more waits until so many further requests were sent.
-func (tr *traffic) more(w *world, n int64) {
-	w.t.Helper()
-	from := tr.sent.Load()
-	w.eventually(fmt.Sprintf("%d more requests are sent", n), func() error {
-		if sent := tr.sent.Load() - from; sent < n {
-			return fmt.Errorf("%d", sent)
-		}
-		return nil
-	})
-}
-
-// stop ends the traffic and fails the test where the client saw a failure.
-func (tr *traffic) stop(t *testing.T) {
-	t.Helper()
-	tr.cancel()
-	<-tr.done
-	t.Logf("sent %d, failed %v", tr.sent.Load(), tr.failed)
-	if len(tr.failed) > 0 {
-		t.Errorf("of %d requests some failed: %v", tr.sent.Load(), tr.failed)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"weft/internal/traffic"
 )
 
 const secured = `
@@ -162,7 +164,7 @@ func (w *world) bootstrap(name string, i int) string {
 }`, name, w.token("default", name), w.dpPort, filepath.Join(w.dir, "data", "ca.crt"), w.address(100+i))
 }
 
-func TestARestartedControlPlaneSendsNothingAndLosesNothing(t *testing.T) {
+func TestDrillARestartedControlPlaneSendsNothingAndLosesNothing(t *testing.T) {
 	w := newWorld(t)
 	w.apply(secured)
 	w.service(2, 18080, "web-1")
@@ -179,7 +181,7 @@ func TestARestartedControlPlaneSendsNothingAndLosesNothing(t *testing.T) {
 		return stats
 	}
 	before := updates()
-	tr := send(url, 100)
+	d := w.drill("the control plane is killed and restarted", traffic.Get(url))
 	w.plane.kill()
 	w.startPlane()
 	w.eventually("the client's Envoy is back", func() error {
@@ -196,8 +198,8 @@ func TestARestartedControlPlaneSendsNothingAndLosesNothing(t *testing.T) {
 		}
 		return err
 	})
-	tr.more(w, 50)
-	tr.stop(t)
+	d.more(50)
+	d.end()
 	if after := updates(); after != before {
 		t.Errorf("nothing had changed, but Envoy was sent updates:\nbefore:\n%s\nafter:\n%s", before, after)
 	}
@@ -213,7 +215,7 @@ func TestARestartedControlPlaneSendsNothingAndLosesNothing(t *testing.T) {
 
 // An inbound that moves to another port: clients hear of the new one when it serves, and the old one goes
 // when no client can be on its way to it.
-func TestAnInboundMovesUnderTrafficWithoutALostRequest(t *testing.T) {
+func TestDrillAnInboundMoves(t *testing.T) {
 	w := newWorld(t)
 	w.apply(secured)
 	w.apply(`
@@ -230,7 +232,7 @@ spec: {selector: {dataplaneTags: {kuma.io/service: web}}, ports: [{port: 80, tar
 	w.proxy("default", "client", caller("client", 3, "backendRef: {kind: MeshService, name: web, port: 80}"))
 	url := fmt.Sprintf("http://%s:10001/", w.address(3))
 	w.eventually("a request passes", func() error { return get(url) })
-	tr := send(url, 200)
+	d := w.drill("an inbound moves to another port, three times", traffic.Get(url))
 	for i, port := range []int{20081, 20082, 20080} {
 		w.apply(at(port))
 		w.eventually(fmt.Sprintf("port %d serves alone", port), func() error {
@@ -241,11 +243,11 @@ spec: {selector: {dataplaneTags: {kuma.io/service: web}}, ports: [{port: 80, tar
 			return err
 		})
 	}
-	tr.stop(t)
+	d.end()
 }
 
 // Blue and green: the service's selector flips to instances that have not served yet.
-func TestASelectorFlipsUnderTrafficWithoutALostRequest(t *testing.T) {
+func TestDrillASelectorFlips(t *testing.T) {
 	w := newWorld(t)
 	w.apply(secured)
 	selecting := func(color string) string {
@@ -267,18 +269,18 @@ func TestASelectorFlipsUnderTrafficWithoutALostRequest(t *testing.T) {
 		}
 	}
 	w.eventually("blue answers", answers("blue"))
-	tr := send(url, 200)
+	d := w.drill("a selector flips to instances that do not serve yet, and back", traffic.Get(url))
 	w.apply(selecting("green")) // nobody is green yet
-	tr.more(w, 50)
+	d.more(50)
 	w.proxy("default", "green", server("green", "green", "http", 4, 20080))
 	w.eventually("green answers", answers("green"))
 	w.apply(selecting("blue"))
 	w.eventually("blue answers again", answers("blue"))
-	tr.more(w, 50)
-	tr.stop(t)
+	d.more(50)
+	d.end()
 }
 
-func TestAProxyThatEndsDrainsFirst(t *testing.T) {
+func TestDrillAProxyThatEndsDrainsFirst(t *testing.T) {
 	w := newWorld(t)
 	w.apply(secured)
 	w.service(2, 18080, "web-1")
@@ -288,12 +290,12 @@ func TestAProxyThatEndsDrainsFirst(t *testing.T) {
 	w.proxy("default", "client", caller("client", 3, "tags: {kuma.io/service: web}"))
 	url := fmt.Sprintf("http://%s:10001/", w.address(3))
 	w.eventually("a request passes", func() error { return get(url) })
-	tr := send(url, 200)
-	tr.more(w, 50)
+	d := w.drill("weft-dp gets SIGTERM", inTurn(traffic.Get(url), traffic.Post(url)))
+	d.more(100)
 	leaving.Process.Signal(syscall.SIGTERM)
 	<-leaving.exited
-	tr.more(w, 50)
-	tr.stop(t)
+	d.more(100)
+	d.end()
 	if code := leaving.ProcessState.ExitCode(); code != 0 {
 		t.Errorf("weft-dp drained and ended with %d, want 0", code)
 	}
@@ -373,7 +375,7 @@ func TestASecondControlPlaneSaysWhichPortIsTaken(t *testing.T) {
 }
 
 // Leaves of a few seconds: each proxy's certificate is replaced several times under traffic.
-func TestRenewedCertificatesLoseNoRequest(t *testing.T) {
+func TestDrillCertificatesAreRenewed(t *testing.T) {
 	w := newWorld(t)
 	w.apply(strings.Replace(secured, "provider: {type: Bundled}", "provider: {type: Bundled, bundled: {certificateParameters: {expiry: 10s}}}", 1))
 	w.service(2, 18080, "web-1")
@@ -400,7 +402,7 @@ func TestRenewedCertificatesLoseNoRequest(t *testing.T) {
 	for _, name := range []string{"web-1", "client"} {
 		seen[serial(name)] = true
 	}
-	tr := send(url, 100)
+	d := w.drill("every certificate is renewed twice (10 s of life)", traffic.Get(url))
 	w.eventually("each proxy has had three certificates", func() error {
 		for _, name := range []string{"web-1", "client"} {
 			seen[serial(name)] = true
@@ -410,6 +412,6 @@ func TestRenewedCertificatesLoseNoRequest(t *testing.T) {
 		}
 		return nil
 	})
-	tr.more(w, 50)
-	tr.stop(t)
+	d.more(50)
+	d.end()
 }

@@ -1,0 +1,109 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"weft/internal/traffic"
+)
+
+// pair is a mesh of two instances of web and a client of theirs; it answers the first one's agent and the
+// URL at which the client reaches them.
+func (w *world) pair() (first *process, url string) {
+	w.t.Helper()
+	w.apply(secured)
+	first = w.proxy("default", "web-1", server("web-1", "web", "http", 2, 20080))
+	w.proxy("default", "web-2", server("web-2", "web", "http", 4, 20080))
+	w.proxy("default", "client", caller("client", 3, "tags: {kuma.io/service: web}"))
+	w.endpoints(2, "both serve")
+	url = fmt.Sprintf("http://%s:10001/", w.address(3))
+	w.eventually("a request passes", func() error { return get(url) })
+	return first, url
+}
+
+// An application that is told to end finishes what it has and takes nothing new: what comes meanwhile goes
+// to the other instance. A POST that meets the end of an idle connection halfway may be lost: nobody can
+// know whether the application has seen it.
+func TestDrillAnApplicationEndsAndComesBack(t *testing.T) {
+	w := newWorld(t)
+	application := w.service(2, 18080, "web-1")
+	w.service(4, 18080, "web-2")
+	_, url := w.pair()
+	d := w.drill("the application ends in good order, and comes back", traffic.Get(url))
+	d.more(100)
+	if err := application.Shutdown(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	w.endpoints(1, "it has left")
+	d.more(100)
+	w.service(2, 18080, "web-1")
+	w.endpoints(2, "it is back")
+	d.more(100)
+	d.end()
+}
+
+// An Envoy that is killed is started again by its agent; requests that could be repeated are.
+func TestDrillAKilledEnvoyIsStartedAgain(t *testing.T) {
+	w := newWorld(t)
+	w.service(2, 18080, "web-1")
+	w.service(4, 18080, "web-2")
+	agent, url := w.pair()
+	d := w.drill("an Envoy is killed, and started again by its agent", traffic.Get(url))
+	d.more(100)
+	killed := w.envoyOf(agent)
+	if err := syscall.Kill(killed, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("another Envoy runs", func() error {
+		if now := w.envoyOf(agent); now == killed || now == 0 {
+			return errors.New("none yet")
+		}
+		return nil
+	})
+	w.endpoints(2, "it serves again")
+	d.more(100)
+	d.end()
+}
+
+// envoyOf is the process that an agent has started, 0 where there is none at the moment.
+func (w *world) envoyOf(agent *process) int {
+	w.t.Helper()
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", agent.Process.Pid))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, thread := range threads {
+		children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", agent.Process.Pid, thread.Name()))
+		for child := range strings.FieldsSeq(string(children)) {
+			pid, _ := strconv.Atoi(child)
+			return pid
+		}
+	}
+	return 0
+}
+
+// One machine after the other is restarted, for as long as a rollout takes.
+func TestDrillARollout(t *testing.T) {
+	if !*showDrills {
+		t.Skip("a long drill: make drills")
+	}
+	w := newWorld(t)
+	w.service(2, 18080, "web-1")
+	w.service(4, 18080, "web-2")
+	first, url := w.pair()
+	d := w.drill("an instance is replaced ten times", inTurn(traffic.Get(url), traffic.Post(url)))
+	for range 10 {
+		d.more(100)
+		first.Process.Signal(syscall.SIGTERM)
+		<-first.exited
+		first = w.proxy("default", "web-1", server("web-1", "web", "http", 2, 20080))
+		w.endpoints(2, "it serves again")
+	}
+	d.end()
+}

@@ -1,0 +1,125 @@
+package e2e
+
+import (
+	"cmp"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"text/tabwriter"
+
+	"weft/internal/traffic"
+)
+
+// showDrills is how `make drills` has the table printed, and the long drills run.
+var showDrills = flag.Bool("drills", false, "run the long drills too, and print what every drill sent, and what failed by cause")
+
+// drill is traffic that flows while something happens to a mesh. Tests of drills are called TestDrill....
+type drill struct {
+	*traffic.Run
+	w    *world
+	name string
+}
+
+// Requests a second. Beside the other tests a machine of two cores has no room for more, and requests that
+// wait for a core prove nothing of a mesh.
+const (
+	aloneRate  = 1000
+	besideRate = 200
+)
+
+// drill starts to ask. The name says what is about to happen.
+func (w *world) drill(name string, ask traffic.Ask) *drill {
+	rate := besideRate
+	if *showDrills {
+		rate = aloneRate
+	}
+	return &drill{traffic.Start(rate, ask), w, name}
+}
+
+// more waits until so many further requests were sent.
+func (d *drill) more(n int64) {
+	d.w.t.Helper()
+	from := d.Begun()
+	d.w.eventually(fmt.Sprintf("%d more requests are sent", n), func() error {
+		if sent := d.Begun() - from; sent < n {
+			return fmt.Errorf("%d", sent)
+		}
+		return nil
+	})
+}
+
+// end ends the traffic and fails the test where the client saw a failure.
+func (d *drill) end() {
+	d.w.t.Helper()
+	tally := d.Stop()
+	verdict, err := tally.Verdict()
+	if err != nil {
+		d.w.t.Errorf("%s: %v", d.name, err)
+	}
+	d.w.t.Log(verdict)
+	drills.mu.Lock()
+	defer drills.mu.Unlock()
+	drills.results = append(drills.results, drillResult{d.name, tally})
+}
+
+type drillResult struct {
+	name  string
+	tally traffic.Tally
+}
+
+var drills struct {
+	mu      sync.Mutex
+	results []drillResult
+}
+
+func printDrills(to io.Writer) {
+	slices.SortFunc(drills.results, func(a, b drillResult) int { return cmp.Compare(a.name, b.name) })
+	out := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(out, "DRILL\tSENT\tANSWERED\tFAILED\tSLOWEST\tCAUSES")
+	for _, r := range drills.results {
+		failed, causes := r.tally.Failures()
+		fmt.Fprintf(out, "%s\t%d\t%d\t%d\t%d ms\t%s\n", r.name, r.tally.Sent, r.tally.Sent-failed, failed, r.tally.Slowest.Milliseconds(), causes)
+	}
+	out.Flush()
+}
+
+// inTurn asks one after the other.
+func inTurn(asks ...traffic.Ask) traffic.Ask {
+	var mu sync.Mutex
+	next := 0
+	return func(ctx context.Context) (string, error) {
+		mu.Lock()
+		ask := asks[next%len(asks)]
+		next++
+		mu.Unlock()
+		return ask(ctx)
+	}
+}
+
+// greet makes a connection of bytes, and wants back what it says.
+func greet(address string) traffic.Ask {
+	return func(ctx context.Context) (string, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		if err != nil {
+			return "", err
+		}
+		defer conn.Close()
+		deadline, _ := ctx.Deadline()
+		conn.SetDeadline(deadline)
+		if _, err := io.WriteString(conn, "weft"); err != nil {
+			return "", err
+		}
+		said := make([]byte, 4)
+		if _, err := io.ReadFull(conn, said); err != nil {
+			return "", err
+		}
+		if string(said) != "weft" {
+			return "", fmt.Errorf("the echo of weft is %q", said)
+		}
+		return "echo", nil
+	}
+}
