@@ -34,7 +34,7 @@ check: ## every fuzz target for a minute
 	@tools/fuzz 60s
 
 drills: build tools ## every drill with real Envoys: what was sent, answered, and failed by cause
-	@go test ./test/e2e -count=1 -run TestDrill -parallel 1 -drills | grep -v "^ok"
+	@cd test/e2e && go test -count=1 -run TestDrill -parallel 1 -drills
 
 bench: build ## cost and latency at 200 x 100 and 1,000 x 300, beside their budgets
 	@tools/bench

@@ -83,6 +83,8 @@ func inboundManager(name string, l *graph.InboundListener, secured bool) *hcm.Ht
 func tellUnserved() *hcm.LocalReplyConfig {
 	return &hcm.LocalReplyConfig{Mappers: []*hcm.ResponseMapper{
 		markFlag("UF", unservedRefused), // upstream connection failure
+		// No such cluster: the inbound is gone, and its listener finishes what its connections still send.
+		markFlag("NC", unservedRefused),
 		markFlag("UC", unservedReset),   // upstream connection termination
 	}}
 }

@@ -22,6 +22,7 @@ type drill struct {
 	*traffic.Run
 	w    *world
 	name string
+	rate int
 }
 
 // Requests a second. Beside the other tests a machine of two cores has no room for more, and requests that
@@ -37,12 +38,13 @@ func (w *world) drill(name string, ask traffic.Ask) *drill {
 	if *showDrills {
 		rate = aloneRate
 	}
-	return &drill{traffic.Start(rate, ask), w, name}
+	return &drill{traffic.Start(rate, ask), w, name, rate}
 }
 
-// more waits until so many further requests were sent.
+// more waits until so many further requests were sent, or as many times more as the rate is higher.
 func (d *drill) more(n int64) {
 	d.w.t.Helper()
+	n *= int64(d.rate / besideRate)
 	from := d.Begun()
 	d.w.eventually(fmt.Sprintf("%d more requests are sent", n), func() error {
 		if sent := d.Begun() - from; sent < n {
