@@ -85,7 +85,7 @@ func tellUnserved() *hcm.LocalReplyConfig {
 		markFlag("UF", unservedRefused), // upstream connection failure
 		// No such cluster: the inbound is gone, and its listener finishes what its connections still send.
 		markFlag("NC", unservedRefused),
-		markFlag("UC", unservedReset),   // upstream connection termination
+		markFlag("UC", unservedReset), // upstream connection termination
 	}}
 }
 
