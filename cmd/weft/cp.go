@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"weft/internal/access"
 	"weft/internal/admit"
 	"weft/internal/diag"
 	"weft/internal/dpserver"
@@ -126,10 +127,11 @@ func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger
 	}
 	defer wait()
 
+	guard := &rest.Guard{Rules: s.Access, LocalhostIsAdmin: s.LocalhostIsAdmin}
 	api := rest.New(rest.Config{
-		Store: rows, Writer: writer, Inspector: hub, AwaitSecret: hub.AwaitSecret,
+		Guard: guard, Store: rows, Writer: writer, Inspector: hub, AwaitSecret: hub.AwaitSecret,
 		Zone: s.ZoneName, InstanceID: instance, Version: version,
-		LocalhostIsAdmin: s.LocalhostIsAdmin, Now: time.Now, Log: log,
+		Now: time.Now, Log: log,
 	})
 	agents := grpc.NewServer(xds.ServerOptions(credentials.NewTLS(&tls.Config{
 		Certificates: []tls.Certificate{*certificate}, MinVersion: tls.VersionTLS12,
@@ -139,7 +141,7 @@ func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger
 	group.Go(func() error { reconciler.Run(ctx); return nil })
 	group.Go(func() error { return proxies.Run(ctx) })
 	group.Go(func() error { return serveHTTP(ctx, ports.api, api) })
-	group.Go(func() error { return serveHTTP(ctx, ports.diagnostics, diagnostics(s)) })
+	group.Go(func() error { return serveHTTP(ctx, ports.diagnostics, diagnostics(guard)) })
 	group.Go(func() error { return serveGRPC(ctx, ports.dataPlane, agents) })
 	log.Info("control plane is ready", "zone", s.ZoneName, "instance", instance, "store", s.Store, "dataDir", s.DataDir,
 		"api", ports.api.Addr(), "dataPlane", ports.dataPlane.Addr(), "diagnostics", ports.diagnostics.Addr())
@@ -268,13 +270,13 @@ func keep(writer *admit.Writer) publish.Keep {
 	}
 }
 
-// diagnostics answers health to everybody, and the process's figures and profiles to this machine.
-func diagnostics(s *settings.Settings) http.Handler {
+// diagnostics answers health to everybody, and the process's figures and profiles to those who may see them.
+func diagnostics(guard *rest.Guard) http.Handler {
 	mux := http.NewServeMux()
 	ok := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "OK") }
 	mux.HandleFunc("GET /ready", ok)
 	mux.HandleFunc("GET /healthy", ok)
-	mux.Handle("/debug/", rest.AdminOnly(s.LocalhostIsAdmin, diag.Handler()))
+	mux.Handle("/debug/", guard.Protect(access.ViewDiagnostics, diag.Handler()))
 	return mux
 }
 

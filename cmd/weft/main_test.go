@@ -12,6 +12,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"weft/internal/access"
 	"weft/internal/admit"
 	"weft/internal/envoy"
 	"weft/internal/envoysim"
@@ -54,8 +55,9 @@ func TestStories(t *testing.T) {
 
 func newAPI(rows store.Store) http.Handler {
 	return rest.New(rest.Config{
+		Guard: &rest.Guard{Rules: access.Defaults(), LocalhostIsAdmin: true},
 		Store: rows, Writer: admit.New(rows, admit.Options{Zone: "east"}), Inspector: inspector{}, AwaitSecret: func(context.Context, string, string) error { return nil },
-		Zone: "east", InstanceID: "instance-1", Version: "test", LocalhostIsAdmin: true,
+		Zone: "east", InstanceID: "instance-1", Version: "test",
 		Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 }

@@ -1,41 +1,69 @@
 package rest
 
 import (
+	"errors"
 	"net"
 	"net/http"
 	"net/netip"
 	"strings"
+
+	"weft/internal/access"
+	"weft/resource"
 )
 
-// AdminOnly lets administrators through to a handler: callers from the loopback interface, where the
-// operator has not turned that off. Others are answered 401.
-func AdminOnly(localhostIsAdmin bool, next http.Handler) http.Handler {
-	return guard(localhostIsAdmin, func(*http.Request) bool { return false }, next)
+// Guard finds out who sends a request, and lets through those who may.
+type Guard struct {
+	Rules access.Rules
+	// LocalhostIsAdmin takes callers from the loopback interface for administrators.
+	LocalhostIsAdmin bool
 }
 
-// guard is AdminOnly with requests that are open to everybody. A browser's request that another site
-// caused is refused, since its user did not mean it.
-func guard(localhostIsAdmin bool, open func(*http.Request) bool, next http.Handler) http.Handler {
-	crossOrigin := http.NewCrossOriginProtection()
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := crossOrigin.Check(r); err != nil {
-			writeProblem(w, problem{Status: http.StatusForbidden, Detail: "the request comes from a page of another origin"})
-			return
-		}
-		if !open(r) && !(localhostIsAdmin && isLocal(r)) {
-			writeProblem(w, problem{Status: http.StatusUnauthorized, Detail: refusal(localhostIsAdmin)})
+// Protect lets a request through to a handler where its sender may do the action.
+func (g *Guard) Protect(action access.Action, next http.Handler) http.Handler {
+	return g.identify(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := g.permit(r, action); err != nil {
+			refuse(w, err)
 			return
 		}
 		next.ServeHTTP(w, r)
+	}))
+}
+
+// identify puts the caller into the request's context. A browser's request that another site caused is
+// refused, since its user did not mean it.
+func (g *Guard) identify(next http.Handler) http.Handler {
+	crossOrigin := http.NewCrossOriginProtection()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if crossOrigin.Check(r) != nil {
+			refuse(w, resource.Errorf(resource.Forbidden, "the request comes from a page of another origin"))
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(access.WithUser(r.Context(), g.user(r))))
 	})
 }
 
-func refusal(localhostIsAdmin bool) string {
-	if !localhostIsAdmin {
-		return "nobody is let in: apiServer.authn.localhostIsAdmin is off, and this release has no user tokens"
+func (g *Guard) user(r *http.Request) access.User {
+	if g.LocalhostIsAdmin && isLocal(r) {
+		return access.Authenticated(access.AdminName, []string{access.AdminGroup}, access.ByLocalhost)
 	}
-	return "only callers of the control plane's own machine are let in: run the command there, through http://127.0.0.1 " +
-		"and without a proxy that forwards; this release has no user tokens"
+	return access.Anonymous()
+}
+
+// permit says whether an identified caller may do the action, and if not, why.
+func (g *Guard) permit(r *http.Request, action access.Action) error {
+	return g.Rules.Check(access.UserOf(r.Context()), action, r.Method+" "+r.URL.Path)
+}
+
+// refuse answers an error of who may.
+func refuse(w http.ResponseWriter, err error) {
+	var refusal *resource.Error
+	if !errors.As(err, &refusal) {
+		refusal = resource.Errorf(resource.Forbidden, "refused")
+	}
+	if refusal.Code == resource.Unauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer") // RFC 6750, section 3
+	}
+	writeProblem(w, problem{Status: statusOf[refusal.Code], Detail: refusal.Detail})
 }
 
 // forwarding headers show that somebody else is behind the peer.

@@ -5,6 +5,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"weft/internal/access"
 )
 
 func TestWhoIsLetIn(t *testing.T) {
@@ -39,7 +41,8 @@ func TestWhoIsLetIn(t *testing.T) {
 				r.Header[name] = values
 			}
 			w := httptest.NewRecorder()
-			AdminOnly(!test.off, allowed).ServeHTTP(w, r)
+			guard := &Guard{Rules: access.Defaults(), LocalhostIsAdmin: !test.off}
+			guard.Protect(access.Write, allowed).ServeHTTP(w, r)
 			if w.Code != test.want {
 				t.Errorf("status %d, want %d: %s", w.Code, test.want, w.Body)
 			}
@@ -47,20 +50,36 @@ func TestWhoIsLetIn(t *testing.T) {
 	}
 }
 
-func TestIndexIsOpenAndNothingElse(t *testing.T) {
+// Every path of the API says what its caller must be allowed, and no stranger gets past the index.
+func TestEveryRouteHasItsRule(t *testing.T) {
 	w := newWorld(t, newStore(t))
-	for path, want := range map[string]int{
-		"/": 200, "/meshes": 401, "/_resources": 401, "/who-am-i": 401, "/nothing": 401,
-		"/meshes/default/secrets": 401, "/meshes/default/dataplanes/a/_config": 401,
-	} {
-		r := httptest.NewRequest("GET", path, nil)
-		r.RemoteAddr, r.Host = "192.0.2.7:4000", "cp.example.com"
-		recorder := httptest.NewRecorder()
-		w.handler.ServeHTTP(recorder, r)
-		if recorder.Code != want {
-			t.Errorf("GET %s from elsewhere: %d, want %d", path, recorder.Code, want)
+	rules := access.Defaults()
+	for _, route := range newAPI(w.config()).routes() {
+		if _, ruled := rules[route.action]; !ruled && route.action != access.Open && route.action != access.Known {
+			t.Errorf("%s is for action %q, which no setting rules", route.pattern, route.action)
+		}
+		method, path, _ := strings.Cut(route.pattern, " ")
+		path = strings.NewReplacer("{mesh}", "default", "{name}", "a", "{$}", "").Replace(path)
+		want := http.StatusUnauthorized
+		if path == "/" {
+			want = http.StatusOK
+		}
+		if got := w.from("192.0.2.7:4000", method, path); got.Code != want {
+			t.Errorf("%s %s from elsewhere: %d, want %d", method, path, got.Code, want)
 		}
 	}
+	if got := w.from("192.0.2.7:4000", "GET", "/nothing"); got.Code != http.StatusUnauthorized || got.Header().Get("WWW-Authenticate") != "Bearer" {
+		t.Errorf("a stranger learns which paths there are: %d", got.Code)
+	}
+}
+
+// from sends a request of another machine.
+func (w *world) from(peer, method, path string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, path, nil)
+	r.RemoteAddr, r.Host = peer, "cp.example.com"
+	recorder := httptest.NewRecorder()
+	w.handler.ServeHTTP(recorder, r)
+	return recorder
 }
 
 func TestIndexSaysWhoAnswers(t *testing.T) {

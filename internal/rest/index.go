@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"os"
 
+	"weft/internal/access"
 	"weft/kind"
 	"weft/resource"
 )
@@ -47,10 +48,7 @@ func (a *api) resources(w http.ResponseWriter, _ *http.Request) error {
 	return writeJSON(w, http.StatusOK, map[string][]entry{"resources": entries})
 }
 
-// whoAmI tells the caller as whom it is known: nobody but administrators gets here.
-func (a *api) whoAmI(w http.ResponseWriter, _ *http.Request) error {
-	return writeJSON(w, http.StatusOK, struct {
-		Name   string   `json:"name"`
-		Groups []string `json:"groups"`
-	}{"mesh-system:admin", []string{"mesh-system:admin", "mesh-system:authenticated"}})
+// whoAmI tells the caller as whom it is known.
+func (a *api) whoAmI(w http.ResponseWriter, r *http.Request) error {
+	return writeJSON(w, http.StatusOK, access.UserOf(r.Context()))
 }

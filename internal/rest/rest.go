@@ -2,8 +2,8 @@
 //
 // Paths are `/meshes/{mesh}/{plural}/{name}`, for kinds of global scope `/{plural}/{name}`. What is
 // written is readable at once. Every error is a problem document (RFC 9457) with `invalid_parameters`,
-// the fields that are wrong and why. Nothing but the index is answered to a caller who did not prove
-// who it is.
+// the fields that are wrong and why. Every path states the action that its caller must be allowed; nothing
+// but the index is open to a caller who did not prove who it is.
 package rest
 
 import (
@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"time"
 
+	"weft/internal/access"
 	"weft/internal/admit"
 	"weft/internal/envoysim"
 	"weft/internal/graph"
@@ -33,6 +34,7 @@ type Inspector interface {
 
 // Config is what the API is made of. Every field is required.
 type Config struct {
+	Guard     *Guard
 	Store     store.Store // reads go straight to it
 	Writer    *admit.Writer
 	Inspector Inspector
@@ -42,12 +44,8 @@ type Config struct {
 	Zone       string
 	InstanceID string
 	Version    string
-	// LocalhostIsAdmin lets callers from the loopback interface do everything; without it nobody may
-	// do anything but read the index.
-	LocalhostIsAdmin bool
-
-	Now func() time.Time
-	Log *slog.Logger
+	Now        func() time.Time
+	Log        *slog.Logger
 }
 
 type api struct {
@@ -56,58 +54,94 @@ type api struct {
 	started time.Time
 }
 
+// route is one row of the API's table: a method and path, what its caller must be allowed, and who
+// answers. What a handler that fails answers is its error and nothing before it.
+type route struct {
+	pattern string // as http.ServeMux takes it
+	action  access.Action
+	answer  func(http.ResponseWriter, *http.Request) error
+}
+
 // New answers the handler of the whole API.
 func New(config Config) http.Handler {
+	a := newAPI(config)
+	return a.Guard.identify(http.HandlerFunc(a.route))
+}
+
+func newAPI(config Config) *api {
 	a := &api{Config: config, mux: http.NewServeMux(), started: config.Now()}
-	a.handle("GET /{$}", a.index)
-	a.handle("GET /_resources", a.resources)
-	a.handle("GET /who-am-i", a.whoAmI)
-	a.handle("POST /tokens/dataplane", a.dataplaneToken)
-	a.handle("GET /dataplanes/_overview", a.overviews)
-	a.handle("GET /meshes/{mesh}/dataplanes/_overview", a.overviews)
-	a.handle("GET /meshes/{mesh}/dataplanes/{name}/_overview", a.overview)
-	a.handle("GET /meshes/{mesh}/dataplanes/{name}/_config", a.proxyConfig)
-	a.handle("GET /meshes/{mesh}/dataplanes/{name}/_explain", a.explain)
+	for _, row := range a.routes() {
+		a.mux.HandleFunc(row.pattern, func(w http.ResponseWriter, r *http.Request) { a.serve(w, r, row) })
+	}
+	return a
+}
+
+// routes is everything that the API answers.
+func (a *api) routes() []route {
+	routes := []route{
+		{"GET /{$}", access.Open, a.index},
+		{"GET /_resources", access.Known, a.resources},
+		{"GET /who-am-i", access.Known, a.whoAmI},
+		{"POST /tokens/dataplane", access.GenerateDPToken, a.dataplaneToken},
+		{"GET /dataplanes/_overview", access.Read, a.overviews},
+		{"GET /meshes/{mesh}/dataplanes/_overview", access.Read, a.overviews},
+		{"GET /meshes/{mesh}/dataplanes/{name}/_overview", access.Read, a.overview},
+		{"GET /meshes/{mesh}/dataplanes/{name}/_config", access.ViewConfigDump, a.proxyConfig},
+		{"GET /meshes/{mesh}/dataplanes/{name}/_explain", access.Read, a.explain},
+	}
 	for _, d := range kind.All() {
-		if !d.Describe().Hidden {
-			a.handleKind(d)
+		if info := d.Describe(); !info.Hidden {
+			for _, segment := range append([]string{info.Plural}, info.Aliases...) {
+				routes = append(routes, a.kindRoutes(d, segment)...)
+			}
 		}
 	}
-	open := func(r *http.Request) bool { return r.URL.Path == "/" }
-	return guard(config.LocalhostIsAdmin, open, http.HandlerFunc(a.route))
+	return routes
 }
 
-// handleKind adds the paths of one kind, under its plural and its aliases.
-func (a *api) handleKind(d resource.Descriptor) {
+// kindRoutes are the paths of one kind under its plural or an alias.
+func (a *api) kindRoutes(d resource.Descriptor, segment string) []route {
 	info := d.Describe()
-	for _, segment := range append([]string{info.Plural}, info.Aliases...) {
-		collection := "/" + segment
-		if info.Scope == resource.Mesh {
-			a.handle("GET "+collection, a.list(d)) // over all meshes
-			collection = "/meshes/{mesh}/" + segment
-		}
-		a.handle("GET "+collection, a.list(d))
-		a.handle("GET "+collection+"/{name}", a.get(d))
-		if !info.ReadOnly {
-			a.handle("PUT "+collection+"/{name}", a.put(d))
-			a.handle("DELETE "+collection+"/{name}", a.delete(d))
-		}
+	read, write := access.Read, access.Write
+	if info.AdminOnly {
+		read, write = access.AdminResources, access.AdminResources
 	}
+	var routes []route
+	collection := "/" + segment
+	if info.Scope == resource.Mesh {
+		routes = append(routes, route{"GET " + collection, read, a.list(d)}) // over all meshes
+		collection = "/meshes/{mesh}/" + segment
+	}
+	routes = append(routes,
+		route{"GET " + collection, read, a.list(d)},
+		route{"GET " + collection + "/{name}", read, a.get(d)})
+	if !info.ReadOnly {
+		routes = append(routes,
+			route{"PUT " + collection + "/{name}", write, a.put(d)},
+			route{"DELETE " + collection + "/{name}", write, a.delete(d)})
+	}
+	return routes
 }
 
-// handle adds a handler that may fail; what it answers is then the error and nothing before it.
-func (a *api) handle(pattern string, h func(http.ResponseWriter, *http.Request) error) {
-	a.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-		if err := h(w, r); err != nil {
-			a.fail(w, r, err)
-		}
-	})
+// serve answers a request where its caller may ask.
+func (a *api) serve(w http.ResponseWriter, r *http.Request, row route) {
+	if err := a.Guard.permit(r, row.action); err != nil {
+		refuse(w, err)
+		return
+	}
+	if err := row.answer(w, r); err != nil {
+		a.fail(w, r, err)
+	}
 }
 
 // route serves a request, and answers in JSON also where the path or the method is unknown.
 func (a *api) route(w http.ResponseWriter, r *http.Request) {
 	if _, pattern := a.mux.Handler(r); pattern != "" {
 		a.mux.ServeHTTP(w, r)
+		return
+	}
+	if err := a.Guard.permit(r, access.Known); err != nil {
+		refuse(w, err) // which paths there are is nothing for strangers
 		return
 	}
 	verdict := verdictOnly{header: w.Header()}

@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
+	"weft/internal/access"
 	"weft/internal/admit"
 	"weft/internal/envoysim"
 	"weft/internal/graph"
@@ -44,12 +45,18 @@ type world struct {
 func newWorld(t testing.TB, rows store.Store) *world {
 	t.Helper()
 	w := &world{store: rows, writer: admit.New(rows, admit.Options{Zone: "east"}), log: &bytes.Buffer{}}
-	w.handler = New(Config{
-		Store: rows, Writer: w.writer, Inspector: stranger{}, AwaitSecret: func(context.Context, string, string) error { return nil },
-		Zone: "east", InstanceID: "instance-1", Version: "1.2.3", LocalhostIsAdmin: true,
-		Now: time.Now, Log: slog.New(slog.NewTextHandler(w.log, nil)),
-	})
+	w.handler = New(w.config())
 	return w
+}
+
+func (w *world) config() Config {
+	rows := w.store
+	return Config{
+		Guard: &Guard{Rules: access.Defaults(), LocalhostIsAdmin: true},
+		Store: rows, Writer: w.writer, Inspector: stranger{}, AwaitSecret: func(context.Context, string, string) error { return nil },
+		Zone: "east", InstanceID: "instance-1", Version: "1.2.3",
+		Now: time.Now, Log: slog.New(slog.NewTextHandler(w.log, nil)),
+	}
 }
 
 func newStore(t testing.TB) store.Store {

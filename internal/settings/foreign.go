@@ -81,6 +81,7 @@ var meaningless = []struct{ name, reason string }{
 	{"KUMA_STORE_UNSAFE_DELETE", "a mesh that has Dataplanes is never deleted"},
 	{"KUMA_STORE_UPSERT_", "the control plane's own writes are repeated until they fit"},
 	{"KUMA_TRACING_", "the control plane sends no traces"},
+	{"KUMA_ACCESS_TYPE", "the rules are those of access.static"},
 	{"KUMA_ACCESS_LOG_", "the control plane keeps no access log"},
 	{"KUMA_EVENT_BUS_", "nobody is queued without end"},
 	{"KUMA_REPORTS_ENABLED", "nothing is reported to anybody"},

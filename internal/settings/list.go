@@ -11,6 +11,7 @@ import (
 // setting is one thing that an operator may set.
 type setting struct {
 	path     string // in the YAML file
+	list     bool   // a list in the file; in a variable its values are separated by commas
 	env      string
 	fallback string // used where nobody sets it
 	doc      string
@@ -19,7 +20,9 @@ type setting struct {
 }
 
 // all is the one list of settings, in the order of the documentation.
-var all = []setting{
+var all = append(plain, accessRules()...)
+
+var plain = []setting{
 	{
 		path: "mode", env: "KUMA_MODE", fallback: "zone",
 		doc: "What this control plane is for. `zone`: it serves proxies.",

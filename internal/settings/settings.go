@@ -16,6 +16,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"weft/internal/access"
 )
 
 // Settings are the effective settings of one control plane.
@@ -31,6 +33,8 @@ type Settings struct {
 
 	// LocalhostIsAdmin lets callers from the loopback interface do everything.
 	LocalhostIsAdmin bool
+	// Access says who may do what.
+	Access access.Rules
 	// TLSCertFile and TLSKeyFile are the server's own certificate; both are empty where the control
 	// plane makes one.
 	TLSCertFile, TLSKeyFile string
@@ -97,7 +101,7 @@ func Load(file string, environ []string, flags map[string]string) (*Settings, []
 		given[path] = Value{Path: path, Value: value, Source: "flag"}
 	}
 
-	s := &Settings{}
+	s := &Settings{Access: access.Rules{}}
 	faults = append(faults, s.apply(given), s.check())
 	if err := errors.Join(faults...); err != nil {
 		return nil, warnings, err

@@ -8,6 +8,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"weft/internal/access"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/settings.md")
@@ -51,6 +55,24 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
+func TestLists(t *testing.T) {
+	file := write(t, "access: {static: {write: {groups: [deployers, ops]}, read: {users: [], groups: everybody}}}")
+	s, _, err := Load(file, []string{"KUMA_ACCESS_STATIC_ADMIN_RESOURCES_GROUPS= keepers,,ops ,ops", "KUMA_ACCESS_STATIC_ADMIN_RESOURCES_USERS="}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for action, want := range map[access.Action]access.Rule{
+		access.Write:             {Users: []string{"mesh-system:admin"}, Groups: []string{"deployers", "ops"}},
+		access.Read:              {Groups: []string{"everybody"}},
+		access.AdminResources:    {Groups: []string{"keepers", "ops"}},
+		access.GenerateUserToken: access.Defaults()[access.GenerateUserToken],
+	} {
+		if diff := cmp.Diff(want, s.Access[action]); diff != "" {
+			t.Errorf("%s: %s", action, diff)
+		}
+	}
+}
+
 func TestRefused(t *testing.T) {
 	tests := map[string]struct {
 		file    string
@@ -59,6 +81,9 @@ func TestRefused(t *testing.T) {
 	}{
 		"unknown key":            {file: "store: {typo: memory}", want: []string{"store.typo is not a setting"}},
 		"branch for a value":     {file: "mode: {mode: zone}", want: []string{"mode takes a single value"}},
+		"a name with a comma":    {file: `access: {static: {write: {users: ["a,b"]}}}`, want: []string{"access.static.write.users takes a list of names"}},
+		"a list of mappings":     {file: "access: {static: {write: {users: [{a: b}]}}}", want: []string{"access.static.write.users takes a list of names"}},
+		"a list for a value":     {file: "mode: [zone]", want: []string{"mode takes a single value"}},
 		"key twice":              {file: "mode: zone\nmode: zone", want: []string{`key "mode" already set`}},
 		"not a mapping":          {file: "- 1", want: []string{"is a mapping"}},
 		"unknown variable":       {environ: []string{"KUMA_STORE_TIPE=memory"}, want: []string{"KUMA_STORE_TIPE is not a setting", "unset KUMA_STORE_TIPE"}},

@@ -41,10 +41,13 @@ func flatten(file, prefix string, branch map[string]any) (values []Value, fault 
 	for _, key := range slices.Sorted(maps.Keys(branch)) {
 		path := prefix + key
 		inner, isBranch := branch[key].(map[string]any)
-		_, isSetting := byPath[path]
+		known, isSetting := byPath[path]
+		text, isText := textOf(branch[key], known.list)
 		switch {
-		case isSetting && scalar(branch[key]):
-			values = append(values, Value{Path: path, Value: fmt.Sprint(branch[key]), Source: file})
+		case isSetting && isText:
+			values = append(values, Value{Path: path, Value: text, Source: file})
+		case isSetting && known.list:
+			faults = append(faults, fmt.Errorf("%s: %s takes a list of names without commas", file, path))
 		case isSetting:
 			faults = append(faults, fmt.Errorf("%s: %s takes a single value", file, path))
 		case isBranch && isParent(path):
@@ -57,12 +60,25 @@ func flatten(file, prefix string, branch map[string]any) (values []Value, fault 
 	return values, errors.Join(faults...)
 }
 
-func scalar(v any) bool {
+// textOf answers a value of the file as a variable would have it, false for what is none. A list may be
+// written as one text too.
+func textOf(v any, list bool) (string, bool) {
+	if items, ok := v.([]any); ok && list {
+		var texts []string
+		for _, item := range items {
+			text, ok := textOf(item, false)
+			if !ok || strings.Contains(text, ",") {
+				return "", false
+			}
+			texts = append(texts, text)
+		}
+		return strings.Join(texts, ","), true
+	}
 	switch v.(type) {
 	case string, bool, json.Number:
-		return true
+		return fmt.Sprint(v), true
 	}
-	return false
+	return "", false
 }
 
 // isParent says whether settings stand below a path.

@@ -1,0 +1,104 @@
+// Package access says who a caller is and what it may do.
+//
+// It knows no transport: servers find out who calls, by a token, a certificate or the address, and ask
+// [Rules] before they act. What no rule allows is refused.
+package access
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"weft/resource"
+)
+
+// Groups that the control plane itself puts users into.
+const (
+	AdminGroup           = "mesh-system:admin"
+	AuthenticatedGroup   = "mesh-system:authenticated"   // everybody who proved who it is
+	UnauthenticatedGroup = "mesh-system:unauthenticated" // everybody else
+)
+
+// AdminName is the user of the control plane's own machine, and of the token that the first start makes.
+const AdminName = "mesh-system:admin"
+
+// Proof is how a caller showed who it is.
+type Proof string
+
+const (
+	NoProof          Proof = "none"
+	ByLocalhost      Proof = "localhost"      // it calls from the control plane's own machine
+	ByUserToken      Proof = "userToken"      // a user token
+	ByCertificate    Proof = "certificate"    // a TLS client certificate
+	ByDataplaneToken Proof = "dataplaneToken" // a proxy's agent
+)
+
+// User is a caller.
+type User struct {
+	Name   string   `json:"name"`
+	Groups []string `json:"groups"`
+	Proof  Proof    `json:"proof"`
+}
+
+// Authenticated answers a user who proved who it is, with the groups that the proof says.
+func Authenticated(name string, groups []string, by Proof) User {
+	if !slices.Contains(groups, AuthenticatedGroup) {
+		groups = append(slices.Clone(groups), AuthenticatedGroup)
+	}
+	return User{Name: name, Groups: groups, Proof: by}
+}
+
+// Anonymous is a caller who showed nothing.
+func Anonymous() User {
+	return User{Name: "mesh-system:anonymous", Groups: []string{UnauthenticatedGroup}, Proof: NoProof}
+}
+
+// Known says whether the user proved who it is.
+func (u User) Known() bool { return u.Proof != NoProof && u.Proof != "" }
+
+// String reads as `user "ann" (groups ops, mesh-system:authenticated)`.
+func (u User) String() string {
+	return `user "` + u.Name + `" (groups ` + strings.Join(u.Groups, ", ") + ")"
+}
+
+// Rule is who may do something: each of the users, and whoever is in one of the groups.
+type Rule struct {
+	Users, Groups []string
+}
+
+func (r Rule) allows(u User) bool {
+	return slices.Contains(r.Users, u.Name) ||
+		slices.ContainsFunc(r.Groups, func(group string) bool { return slices.Contains(u.Groups, group) })
+}
+
+// Rules are the rule of each action. An action without a rule is allowed to nobody.
+type Rules map[Action]Rule
+
+// Check answers nil where a user may do something to an object, a path or a name, and otherwise an error
+// that names both and the setting that decides: Unauthorized where it did not prove who it is, else
+// Forbidden.
+func (r Rules) Check(u User, action Action, object string) error {
+	if action == Open || u.Known() && action == Known || r[action].allows(u) {
+		return nil
+	}
+	if !u.Known() {
+		return resource.Errorf(resource.Unauthorized, "prove who you are: with a user token in the header "+
+			"`Authorization: Bearer TOKEN`, or with a TLS client certificate; an administrator makes tokens with `weft generate user-token`")
+	}
+	return resource.Errorf(resource.Forbidden, "%s may not %s: %s; the setting %s decides who may", u, action.Doing(), object, action.Variable("GROUPS"))
+}
+
+type userKey struct{}
+
+// WithUser answers a context in which the caller is known.
+func WithUser(ctx context.Context, u User) context.Context {
+	return context.WithValue(ctx, userKey{}, u)
+}
+
+// UserOf answers who calls, [Anonymous] where nobody said.
+func UserOf(ctx context.Context) User {
+	if u, ok := ctx.Value(userKey{}).(User); ok {
+		return u
+	}
+	return Anonymous()
+}

@@ -1,0 +1,80 @@
+package access
+
+import (
+	"strings"
+	"testing"
+
+	"weft/resource"
+)
+
+func TestWhoMayByDefault(t *testing.T) {
+	admin := Authenticated("ann", []string{AdminGroup}, ByUserToken)
+	bootstrap := Authenticated(AdminName, nil, ByUserToken)
+	user := Authenticated("bob", []string{"ops"}, ByCertificate)
+	for _, test := range []struct {
+		user   User
+		action Action
+		want   resource.Code // 0: allowed
+	}{
+		{Anonymous(), Open, 0},
+		{Anonymous(), Known, resource.Unauthorized},
+		{Anonymous(), Read, resource.Unauthorized},
+		{Anonymous(), "misspelt", resource.Unauthorized},
+		{Authenticated(AdminName, nil, ByLocalhost), Write, 0},
+		{user, Known, 0},
+		{user, Read, 0},
+		{user, Write, resource.Forbidden},
+		{user, AdminResources, resource.Forbidden},
+		{user, ViewConfigDump, resource.Forbidden},
+		{user, GenerateUserToken, resource.Forbidden},
+		{user, "misspelt", resource.Forbidden},
+		{admin, AdminResources, 0},
+		{bootstrap, GenerateZoneToken, 0},
+	} {
+		if got := resource.CodeOf(Defaults().Check(test.user, test.action, "GET /meshes")); got != test.want {
+			t.Errorf("%s, %s: code %d, want %d", test.user, test.action, got, test.want)
+		}
+	}
+}
+
+func TestARuleReplacesTheDefault(t *testing.T) {
+	rules := Defaults()
+	rules[Write] = Rule{Users: []string{"bob"}, Groups: []string{"deployers"}}
+	rules[Read] = Rule{Groups: []string{UnauthenticatedGroup}}
+	for _, test := range []struct {
+		user   User
+		action Action
+		may    bool
+	}{
+		{Authenticated("bob", nil, ByUserToken), Write, true},
+		{Authenticated("ci", []string{"deployers"}, ByUserToken), Write, true},
+		{Authenticated("ann", []string{AdminGroup}, ByUserToken), Write, false},
+		{Anonymous(), Read, true},
+		{Authenticated("bob", nil, ByUserToken), Read, false},
+	} {
+		if got := rules.Check(test.user, test.action, "x") == nil; got != test.may {
+			t.Errorf("%s, %s: allowed %v, want %v", test.user, test.action, got, test.may)
+		}
+	}
+}
+
+// A refusal says who was refused what, and which setting decides.
+func TestARefusalSaysWhatToDo(t *testing.T) {
+	err := Defaults().Check(Authenticated("bob", []string{"ops"}, ByUserToken), ViewConfigDump, "GET /meshes/default/dataplanes/a/_config")
+	for _, part := range []string{
+		`user "bob" (groups ops, mesh-system:authenticated)`, "may not see the configuration of a proxy",
+		"GET /meshes/default/dataplanes/a/_config", "KUMA_ACCESS_STATIC_GET_CONFIG_DUMP_GROUPS",
+	} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("the refusal lacks %q: %v", part, err)
+		}
+	}
+}
+
+// Neither a proof nor its groups can make somebody a member of the groups of strangers, or nobody known.
+func TestAuthenticatedOnce(t *testing.T) {
+	u := Authenticated("ann", []string{AuthenticatedGroup, "ops"}, ByUserToken)
+	if len(u.Groups) != 2 || !u.Known() || Anonymous().Known() || (User{}).Known() {
+		t.Errorf("%s, known %v", u, u.Known())
+	}
+}

@@ -1,0 +1,82 @@
+package access
+
+// Action is something that a rule of the settings allows, by its name there.
+type Action string
+
+const (
+	// Open is allowed to everybody, by no rule.
+	Open Action = "open"
+	// Known is allowed to everybody who proved who it is, by no rule.
+	Known Action = "known"
+
+	Read                 Action = "read"
+	Write                Action = "write"
+	AdminResources       Action = "adminResources"
+	GenerateDPToken      Action = "generateDPToken"
+	GenerateUserToken    Action = "generateUserToken"
+	GenerateZoneToken    Action = "generateZoneToken"
+	ViewConfigDump       Action = "viewConfigDump"
+	ViewStats            Action = "viewStats"
+	ViewClusters         Action = "viewClusters"
+	ControlPlaneMetadata Action = "controlPlaneMetadata"
+	ViewDiagnostics      Action = "viewDiagnostics"
+)
+
+// Description is what the settings say of an action.
+type Description struct {
+	Action Action
+	Env    string // of its two variables, between "KUMA_ACCESS_STATIC_" and "_USERS" or "_GROUPS"
+	Doing  string // what it is to do it
+	Groups []string
+}
+
+// Actions are all actions that have a rule, with the groups that may by default.
+var Actions = []Description{
+	{Read, "READ", "read resources and what is derived of them", []string{AdminGroup, AuthenticatedGroup}},
+	{Write, "WRITE", "write and delete resources", []string{AdminGroup}},
+	{AdminResources, "ADMIN_RESOURCES", "read and write Secrets and GlobalSecrets", []string{AdminGroup}},
+	{GenerateDPToken, "GENERATE_DP_TOKEN", "make dataplane tokens", []string{AdminGroup}},
+	{GenerateUserToken, "GENERATE_USER_TOKEN", "make user tokens, of whatever name and groups", []string{AdminGroup}},
+	{GenerateZoneToken, "GENERATE_ZONE_TOKEN", "make zone tokens", []string{AdminGroup}},
+	{ViewConfigDump, "GET_CONFIG_DUMP", "see the configuration of a proxy", []string{AdminGroup}},
+	{ViewStats, "VIEW_STATS", "see the statistics of a proxy", []string{AdminGroup}},
+	{ViewClusters, "VIEW_CLUSTERS", "see the clusters of a proxy", []string{AdminGroup}},
+	{ControlPlaneMetadata, "CONTROL_PLANE_METADATA", "see the settings of the control plane", []string{AdminGroup}},
+	{ViewDiagnostics, "VIEW_DIAGNOSTICS", "see metrics, profiles and figures of the control plane's process", []string{AdminGroup}},
+}
+
+// Defaults are the rules where the settings say nothing: the administrator may do everything.
+func Defaults() Rules {
+	rules := Rules{}
+	for _, d := range Actions {
+		rules[d.Action] = Rule{Users: []string{AdminName}, Groups: d.Groups}
+	}
+	return rules
+}
+
+func (a Action) description() Description {
+	for _, d := range Actions {
+		if d.Action == a {
+			return d
+		}
+	}
+	return Description{Action: a, Env: string(a), Doing: string(a)}
+}
+
+// Doing says what it is to do it: "write and delete resources".
+func (a Action) Doing() string { return a.description().Doing }
+
+// Variable names the setting of its users or groups: "USERS" or "GROUPS".
+func (a Action) Variable(of string) string {
+	return "KUMA_ACCESS_STATIC_" + a.description().Env + "_" + of
+}
+
+// Viewed says whether doing it leaves a trace in the audit log though it changes nothing: it shows what
+// only few may see.
+func (a Action) Viewed() bool {
+	switch a {
+	case AdminResources, ViewConfigDump, ViewStats, ViewClusters:
+		return true
+	}
+	return false
+}
