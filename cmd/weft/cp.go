@@ -25,6 +25,7 @@ import (
 	"weft/internal/dpserver"
 	"weft/internal/graph"
 	"weft/internal/identity"
+	"weft/internal/metrics"
 	"weft/internal/mirror"
 	"weft/internal/publish"
 	"weft/internal/reconcile"
@@ -32,6 +33,7 @@ import (
 	"weft/internal/settings"
 	"weft/internal/store"
 	"weft/internal/store/memory"
+	"weft/internal/store/metered"
 	"weft/internal/store/sql"
 	"weft/internal/xds"
 	"weft/kind"
@@ -95,13 +97,16 @@ func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger
 		return err
 	}
 	defer rows.Close()
+	instance := uuid.NewString()
+	figures := metrics.New(version, s.ZoneName, instance)
+	rows = metered.New(rows, figures.Store)
 	if err := createDefaultMesh(ctx, rows, s, fresh); err != nil {
 		return err
 	}
 
-	instance := uuid.NewString()
 	writer := admit.New(rows, admit.Options{Zone: s.ZoneName})
 	state := graph.NewState(s.ZoneName)
+	state.DB.Observe(figures.Stage)
 	catalog := xds.NewCatalog()
 	plan := reconcile.NewPlan(state, s.MeshServiceCIDR)
 	hub := publish.NewHub(state, catalog, log)
@@ -113,6 +118,15 @@ func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger
 	hub.Follow(reconciler.Observe)
 	hub.Follow(proxies.Observe)
 	hub.Withdraw(ctx, proxies, forget(writer), keep(writer))
+	figures.Follow(metrics.Sources{
+		Streams: proxies.Streams, Sessions: proxies.Sessions, Traffic: proxies.Traffic,
+		Classes: hub.Classes, Withdrawals: hub.Withdrawals, Backlog: reconciler.Backlog,
+	})
+	apply := func(b mirror.Batch) {
+		began := time.Now()
+		hub.Apply(b)
+		figures.Commit(len(b.Put)+len(b.Removed), time.Since(began))
+	}
 
 	group, ctx := errgroup.WithContext(ctx)
 	var kinds []string
@@ -121,7 +135,7 @@ func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger
 			kinds = append(kinds, name)
 		}
 	}
-	wait, err := mirror.Start(ctx, mirror.Config{Store: rows, Kinds: kinds, Decode: admit.Decode, Apply: hub.Apply, Log: log})
+	wait, err := mirror.Start(ctx, mirror.Config{Store: rows, Kinds: kinds, Decode: admit.Decode, Apply: apply, Log: log})
 	if err != nil {
 		return err
 	}
@@ -140,8 +154,8 @@ func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger
 
 	group.Go(func() error { reconciler.Run(ctx); return nil })
 	group.Go(func() error { return proxies.Run(ctx) })
-	group.Go(func() error { return serveHTTP(ctx, ports.api, api) })
-	group.Go(func() error { return serveHTTP(ctx, ports.diagnostics, diagnostics(guard)) })
+	group.Go(func() error { return serveHTTP(ctx, ports.api, figures.API(api)) })
+	group.Go(func() error { return serveHTTP(ctx, ports.diagnostics, diagnostics(guard, figures)) })
 	group.Go(func() error { return serveGRPC(ctx, ports.dataPlane, agents) })
 	log.Info("control plane is ready", "zone", s.ZoneName, "instance", instance, "store", s.Store, "dataDir", s.DataDir,
 		"api", ports.api.Addr(), "dataPlane", ports.dataPlane.Addr(), "diagnostics", ports.diagnostics.Addr())
@@ -271,12 +285,13 @@ func keep(writer *admit.Writer) publish.Keep {
 }
 
 // diagnostics answers health to everybody, and the process's figures and profiles to those who may see them.
-func diagnostics(guard *rest.Guard) http.Handler {
+func diagnostics(guard *rest.Guard, figures *metrics.Metrics) http.Handler {
 	mux := http.NewServeMux()
 	ok := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "OK") }
 	mux.HandleFunc("GET /ready", ok)
 	mux.HandleFunc("GET /healthy", ok)
 	mux.Handle("/debug/", guard.Protect(access.ViewDiagnostics, diag.Handler()))
+	mux.Handle("GET /metrics", guard.Protect(access.ViewDiagnostics, figures.Handler()))
 	return mux
 }
 

@@ -105,6 +105,19 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
+// Streams is how many configuration streams are open.
+func (s *Server) Streams() int { return len(s.discovery.Streams()) }
+
+// Sessions is how many agents are connected.
+func (s *Server) Sessions() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.sessions)
+}
+
+// Traffic is what was sent to proxies, by type.
+func (s *Server) Traffic() []xds.Traffic { return s.discovery.Traffic() }
+
 // WaitSettled returns once every stream that is open now has settled up to a revision. Streams that were
 // lost meanwhile, and those that refuse something, are counted: their proxies may run with what they had.
 func (s *Server) WaitSettled(ctx context.Context, revision uint64) (unsure int, err error) {

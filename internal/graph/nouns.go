@@ -5,6 +5,7 @@ package graph
 
 import (
 	"fmt"
+	"hash/fnv"
 	"strings"
 
 	"weft/internal/match"
@@ -46,6 +47,14 @@ type Class struct {
 	IPFamilies string
 	// Reach is "*" for every service of the mesh, or the sorted selection in its canonical form.
 	Reach string
+}
+
+// ShortName tells classes of a mesh apart where the whole of one would be too long to read: the sum of
+// everything in it (FNV-1a, 32 bits).
+func (c Class) ShortName() string {
+	h := fnv.New32a()
+	fmt.Fprintf(h, "%+v", c)
+	return fmt.Sprintf("%08x", h.Sum32())
 }
 
 // Proxy is one proxy, with all that is its own.

@@ -116,3 +116,27 @@ func (h *Hub) Drained(ctx context.Context, key graph.ProxyKey) error {
 	_, err = h.settler.WaitSettled(ctx, h.catalog.Revision())
 	return err
 }
+
+// ClassSize is how many attended proxies a class has.
+type ClassSize struct {
+	Class   graph.Class
+	Proxies int
+}
+
+// Classes are those that have a proxy, in no order.
+func (h *Hub) Classes() []ClassSize {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var all []ClassSize
+	for key, c := range h.classes {
+		all = append(all, ClassSize{key, c.members})
+	}
+	return all
+}
+
+// Withdrawals is how many listeners wait to go.
+func (h *Hub) Withdrawals() int {
+	h.withdrawals.mu.Lock()
+	defer h.withdrawals.mu.Unlock()
+	return len(h.withdrawals.open)
+}

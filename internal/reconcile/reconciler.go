@@ -173,6 +173,13 @@ func (rc *Reconciler) ask(u Unit, at time.Time) {
 	}
 }
 
+// Backlog is how many units wait, for their turn or for a time.
+func (rc *Reconciler) Backlog() int {
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	return len(rc.due)
+}
+
 // take answers the units that are due, and the time when the next one is (zero: none is listed).
 func (rc *Reconciler) take(now time.Time) (units []Unit, next time.Time) {
 	rc.mu.Lock()

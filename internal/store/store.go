@@ -7,6 +7,7 @@ package store
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"weft/resource"
@@ -47,6 +48,13 @@ var (
 	// closed; the write did not happen.
 	ErrUnavailable = errors.New("store: unavailable")
 )
+
+// Answers says whether an error is an answer of the contract, and not a failure.
+func Answers(err error) bool {
+	return slices.ContainsFunc([]error{ErrNotFound, ErrExists, ErrStale, ErrNoOwner, ErrTooOld}, func(answer error) bool {
+		return errors.Is(err, answer)
+	})
+}
 
 // Store keeps rows. All methods may be called at the same time. A write is durable when its method
 // returns, and every later read sees it. A write whose context ended may have happened or not.

@@ -24,9 +24,10 @@ package table
 import (
 	"fmt"
 	"iter"
+	"sync/atomic"
+	"time"
 
 	iradix "github.com/hashicorp/go-immutable-radix/v2"
-	"sync/atomic"
 )
 
 // DB holds rows and derived values.
@@ -36,7 +37,20 @@ type DB struct {
 	derived  []derivedTable
 	// readers knows who has read which row or index entry.
 	readers map[leaf]map[*node]struct{}
+	observe func(Stage)
 }
+
+// Stage is what one commit cost in one derived table.
+type Stage struct {
+	Table      string // its name
+	Recomputed int    // values
+	Changed    int    // of those, the ones that came out different
+	Took       time.Duration
+}
+
+// Observe has a function told of every stage in which a commit recomputed something, before the commit
+// returns. It must not block.
+func (db *DB) Observe(f func(Stage)) { db.observe = f }
 
 // New answers an empty DB.
 func New() *DB {
@@ -244,6 +258,10 @@ func (db *DB) propagate(touched map[leaf]struct{}, s *Snapshot) *Changes {
 	}
 	changes := &Changes{Revision: s.Revision, nodes: map[int][]difference{}}
 	for stage := range dirty {
+		if len(dirty[stage]) == 0 {
+			continue
+		}
+		began := time.Now()
 		for n := range dirty[stage] {
 			before := n.value
 			if n.dead || !db.recompute(n, s) {
@@ -251,6 +269,9 @@ func (db *DB) propagate(touched map[leaf]struct{}, s *Snapshot) *Changes {
 			}
 			changes.nodes[stage] = append(changes.nodes[stage], difference{n, before})
 			mark(n.readers)
+		}
+		if db.observe != nil {
+			db.observe(Stage{db.derived[stage].String(), len(dirty[stage]), len(changes.nodes[stage]), time.Since(began)})
 		}
 	}
 	return changes
@@ -317,6 +338,7 @@ func (db *DB) release(n *node) {
 
 // derivedTable is a [Derived] of whatever values.
 type derivedTable interface {
+	fmt.Stringer // its name
 	compute(r *Reader, key any) any
 	equal(a, b any) bool
 	forget(key any)

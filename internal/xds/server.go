@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -48,8 +49,32 @@ type Server struct {
 	discovery.UnimplementedAggregatedDiscoveryServiceServer
 	config Config
 
+	traffic [numTypes]counters
+
 	mu      sync.Mutex
 	streams map[*Stream]struct{}
+}
+
+// counters are of one type, over all streams.
+type counters struct{ responses, bytes, acked, refused atomic.Uint64 }
+
+// Traffic is what a server has sent of one type since it started.
+type Traffic struct {
+	Type      Type
+	Responses uint64
+	Bytes     uint64 // before TLS
+	Acked     uint64 // responses that were taken whole
+	Refused   uint64 // resources that were refused by themselves
+}
+
+// Traffic answers what was sent, a line for each type.
+func (s *Server) Traffic() []Traffic {
+	var all []Traffic
+	for t := range s.traffic {
+		c := &s.traffic[t]
+		all = append(all, Traffic{Type(t), c.responses.Load(), c.bytes.Load(), c.acked.Load(), c.refused.Load()})
+	}
+	return all
 }
 
 // NewServer makes the service. All fields of the configuration but Authenticate are needed.
@@ -77,6 +102,7 @@ func (s *Server) DeltaAggregatedResources(transport discovery.AggregatedDiscover
 		return status.Error(codes.InvalidArgument, "the first request has no node.id; set node.id to MESH.NAME in the bootstrap")
 	}
 	stream := newStream(s.config.Catalog, transport, first.Node.Id)
+	stream.traffic = &s.traffic
 	if stream.peer, err = s.accept(transport.Context(), first.Node, stream); err != nil {
 		return err
 	}

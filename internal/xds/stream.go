@@ -17,8 +17,9 @@ type Stream struct {
 	node      string
 	transport discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer
 	peer      Peer
-	wake      chan struct{} // of one: something may be ready
-	closing   chan error    // of one: why the stream is to end
+	traffic   *[numTypes]counters // the server's
+	wake      chan struct{}       // of one: something may be ready
+	closing   chan error          // of one: why the stream is to end
 
 	mu      sync.Mutex // guards all below
 	session *session
@@ -121,7 +122,10 @@ func (s *Stream) step(request *discovery.DeltaDiscoveryRequest) error {
 	if err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
+	count := &s.traffic[outcome.typ]
+	count.refused.Add(uint64(len(outcome.refused)))
 	if outcome.acked {
+		count.acked.Add(1)
 		s.peer.Acked(outcome.typ)
 	}
 	for _, refusal := range outcome.refused {
@@ -142,6 +146,9 @@ func (s *Stream) send(log *slog.Logger) (err error) {
 			if err := s.transport.SendMsg(r); err != nil {
 				return err
 			}
+			count := &s.traffic[r.typ]
+			count.responses.Add(1)
+			count.bytes.Add(uint64(len(r.wire)))
 		}
 	}
 }

@@ -1,0 +1,130 @@
+// Package metrics is what a control plane tells a Prometheus of itself. docs/operations/metrics.md says
+// what each figure means and when to worry.
+//
+// What happens is counted where it happens, through the functions of [Metrics]; what is so at the moment
+// is asked of the [Sources] when somebody reads. Nothing ticks, and no figure has a label for a proxy or a
+// resource: their number is bounded by that of classes, types and stages.
+package metrics
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"weft/internal/store"
+	"weft/internal/table"
+)
+
+// Metrics counts what happens.
+type Metrics struct {
+	registry *prometheus.Registry
+
+	commit   prometheus.Histogram
+	rows     prometheus.Counter
+	stage    *prometheus.HistogramVec
+	values   *prometheus.CounterVec
+	store    *prometheus.HistogramVec
+	requests *prometheus.HistogramVec
+}
+
+// From tens of microseconds to seconds: what is fast here is far below the usual buckets of Prometheus.
+var buckets = prometheus.ExponentialBuckets(50e-6, 2.5, 13)
+
+// New makes metrics of one control plane; Follow must be called before they are read.
+func New(version, zone, instance string) *Metrics {
+	m := &Metrics{
+		registry: prometheus.NewRegistry(),
+		commit: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "weft_commit_seconds", Buckets: buckets,
+			Help: "From a batch of the store's changes until everything that follows from it is on its way to the proxies.",
+		}),
+		rows: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "weft_commit_rows_total", Help: "Resources that came or went in those batches.",
+		}),
+		stage: histogram("weft_generation_seconds", "What one batch cost in one stage of generation, where it cost anything.", "stage"),
+		values: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weft_generation_values_total", Help: "Values that were computed anew by stage; result is changed, or equal where the new one woke nobody.",
+		}, []string{"stage", "result"}),
+		store:    histogram("weft_store_seconds", "What the store took for an operation; outcome is ok, refused (a stale version and the like) or failed.", "operation", "outcome"),
+		requests: histogram("weft_api_request_seconds", "What the HTTP API took for a request.", "method", "status"),
+	}
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "weft_info", Help: "Always 1; the labels say who answers.",
+		ConstLabels: prometheus.Labels{"version": version, "zone": zone, "instance_id": instance},
+	})
+	info.Set(1)
+	m.registry.MustRegister(info, m.commit, m.rows, m.stage, m.values, m.store, m.requests,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+func histogram(name, help string, labels ...string) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+}
+
+// Commit notes a batch of so many rows.
+func (m *Metrics) Commit(rows int, took time.Duration) {
+	m.commit.Observe(took.Seconds())
+	m.rows.Add(float64(rows))
+}
+
+// Stage notes one stage of a batch; it fits [table.DB.Observe].
+func (m *Metrics) Stage(s table.Stage) {
+	m.stage.WithLabelValues(s.Table).Observe(s.Took.Seconds())
+	m.values.WithLabelValues(s.Table, "changed").Add(float64(s.Changed))
+	m.values.WithLabelValues(s.Table, "equal").Add(float64(s.Recomputed - s.Changed))
+}
+
+// Store notes an operation of the store.
+func (m *Metrics) Store(operation string, took time.Duration, err error) {
+	outcome := "failed"
+	switch {
+	case err == nil:
+		outcome = "ok"
+	case store.Answers(err):
+		outcome = "refused"
+	}
+	m.store.WithLabelValues(operation, outcome).Observe(took.Seconds())
+}
+
+// API measures the requests to a handler.
+func (m *Metrics) API(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		began := time.Now()
+		answer := &statusWriter{ResponseWriter: w, status: http.StatusOK}
+		next.ServeHTTP(answer, r)
+		m.requests.WithLabelValues(method(r.Method), strconv.Itoa(answer.status)).Observe(time.Since(began).Seconds())
+	})
+}
+
+// method keeps callers from making up labels.
+func method(name string) string {
+	switch name {
+	case http.MethodGet, http.MethodHead, http.MethodPut, http.MethodPost, http.MethodDelete:
+		return name
+	}
+	return "other"
+}
+
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap lets http.ResponseController reach what is below.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Handler answers in the text format of Prometheus.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 3, Timeout: 10 * time.Second})
+}

@@ -1,0 +1,101 @@
+package metrics
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"weft/internal/graph"
+	"weft/internal/publish"
+	"weft/internal/store"
+	"weft/internal/table"
+	"weft/internal/xds"
+)
+
+// busy is a control plane to which everything has happened that is counted.
+func busy() *Metrics {
+	m := New("1.2.3", "east", "instance-1")
+	m.Follow(Sources{
+		Streams:  func() int { return 3 },
+		Sessions: func() int { return 2 },
+		Traffic: func() []xds.Traffic {
+			return []xds.Traffic{{Type: xds.Cluster, Responses: 5, Bytes: 700, Acked: 4, Refused: 1}}
+		},
+		Classes: func() []publish.ClassSize {
+			return []publish.ClassSize{{Class: graph.Class{Mesh: "default", Reach: "*"}, Proxies: 3}}
+		},
+		Withdrawals: func() int { return 1 },
+		Backlog:     func() int { return 7 },
+	})
+	m.Commit(4, 2*time.Millisecond)
+	m.Stage(table.Stage{Table: "endpoints", Recomputed: 5, Changed: 2, Took: time.Millisecond})
+	m.Store("update", time.Millisecond, store.ErrStale)
+	m.Store("update", time.Millisecond, store.ErrUnavailable)
+	api := m.API(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
+	for _, method := range []string{"GET", "MADE-UP"} {
+		api.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(method, "/", nil))
+	}
+	return m
+}
+
+func scrape(m *Metrics) string {
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	return w.Body.String()
+}
+
+func TestWhatHappensIsCounted(t *testing.T) {
+	text := scrape(busy())
+	for _, want := range []string{
+		`weft_info{instance_id="instance-1",version="1.2.3",zone="east"} 1`,
+		`weft_streams 3`,
+		`weft_agents 2`,
+		`weft_xds_sent_bytes_total{type="cluster"} 700`,
+		`weft_xds_refused_total{type="cluster"} 1`,
+		`weft_classes 1`,
+		`weft_withdrawals 1`,
+		`weft_reconcile_backlog 7`,
+		`weft_commit_rows_total 4`,
+		`weft_commit_seconds_count 1`,
+		`weft_generation_values_total{result="changed",stage="endpoints"} 2`,
+		`weft_generation_values_total{result="equal",stage="endpoints"} 3`,
+		`weft_store_seconds_count{operation="update",outcome="refused"} 1`,
+		`weft_store_seconds_count{operation="update",outcome="failed"} 1`,
+		`weft_api_request_seconds_count{method="GET",status="418"} 1`,
+		`weft_api_request_seconds_count{method="other",status="418"} 1`,
+	} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("it is not told that %s", want)
+		}
+	}
+	if t.Failed() {
+		t.Log(text)
+	}
+}
+
+func TestEveryFigureIsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/operations/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := regexp.MustCompile(`(?m)^# TYPE (weft_\w+)`).FindAllStringSubmatch(scrape(busy()), -1)
+	if len(told) == 0 {
+		t.Fatal("no figure is told")
+	}
+	names := map[string]bool{}
+	for _, found := range told {
+		names[found[1]] = true
+		if !strings.Contains(string(page), "`"+found[1]+"`") {
+			t.Errorf("%s has no line in docs/operations/metrics.md", found[1])
+		}
+	}
+	for _, found := range regexp.MustCompile("\\| `(weft_\\w+)`").FindAllStringSubmatch(string(page), -1) {
+		if !names[found[1]] {
+			t.Errorf("docs/operations/metrics.md tells of %s, which there is not", found[1])
+		}
+	}
+}
