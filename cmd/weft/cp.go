@@ -143,7 +143,7 @@ func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger
 
 	guard := &rest.Guard{Rules: s.Access, LocalhostIsAdmin: s.LocalhostIsAdmin}
 	api := rest.New(rest.Config{
-		Guard: guard, Store: rows, Writer: writer, Inspector: hub, AwaitSecret: hub.AwaitSecret,
+		Guard: guard, Store: rows, Writer: writer, Inspector: hub, Connections: proxies, AwaitSecret: hub.AwaitSecret,
 		Zone: s.ZoneName, InstanceID: instance, Version: version,
 		Now: time.Now, Log: log,
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,7 @@ import (
 
 	"weft/internal/access"
 	"weft/internal/admit"
+	"weft/internal/dpserver"
 	"weft/internal/envoy"
 	"weft/internal/envoysim"
 	"weft/internal/graph"
@@ -56,7 +58,7 @@ func TestStories(t *testing.T) {
 func newAPI(rows store.Store) http.Handler {
 	return rest.New(rest.Config{
 		Guard: &rest.Guard{Rules: access.Defaults(), LocalhostIsAdmin: true},
-		Store: rows, Writer: admit.New(rows, admit.Options{Zone: "east"}), Inspector: inspector{}, AwaitSecret: func(context.Context, string, string) error { return nil },
+		Store: rows, Writer: admit.New(rows, admit.Options{Zone: "east"}), Inspector: inspector{}, Connections: connections{}, AwaitSecret: func(context.Context, string, string) error { return nil },
 		Zone: "east", InstanceID: "instance-1", Version: "test",
 		Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
@@ -79,6 +81,15 @@ func (inspector) Explain(req envoysim.Request) (*envoysim.Explanation, error) {
 		Verdict: envoysim.Refused, Reason: "no rule allows the caller",
 	}, nil
 }
+
+// connections are none.
+type connections struct{}
+
+func (connections) Inspect(_ context.Context, key graph.ProxyKey, _ dpserver.Page, _ io.Writer) error {
+	return resource.Errorf(resource.Unavailable, "the proxy %s is not connected", key)
+}
+
+func (connections) Live(graph.ProxyKey) dpserver.Live { return dpserver.Live{} }
 
 // proxyCommand is "proxy NAME": the Dataplane connects, refuses a cluster, and serves what it has.
 func proxyCommand(ts *testscript.TestScript, _ bool, args []string) {

@@ -13,6 +13,7 @@
 //	keepProbing      settings -> health of the application -> report
 //	keepChecking     settings, leaf -> what is seen to serve -> report
 //	relay, secrets   Envoy's configuration and its leaf, on a unix socket
+//	answer           a question of the control plane -> a page of Envoy's administration interface
 package agent
 
 import (
@@ -68,8 +69,8 @@ type agent struct {
 	leaf     *watched[*leaf]          // nil until there is one
 	outlook  *outlook
 	ready    *watched[bool]
-	running  atomic.Bool    // Envoy has been started
-	heard    *watched[bool] // the control plane has taken the last word
+	admin    atomic.Pointer[admin] // nil until Envoy has been started
+	heard    *watched[bool]        // the control plane has taken the last word
 }
 
 // Run registers, starts Envoy and stays until ctx ends, upon which it drains. An Envoy that dies after it was
@@ -121,6 +122,9 @@ func newAgent(c Config, version string) (*agent, error) {
 		heard:    watch(false),
 	}, nil
 }
+
+// started says whether Envoy has been started.
+func (a *agent) started() bool { return a.admin.Load() != nil }
 
 // readDataplane checks what can be checked without the control plane, for an early and exact message.
 func readDataplane(file string) ([]byte, *resource.Object[kind.Dataplane], error) {
@@ -203,8 +207,8 @@ func (a *agent) runEnvoy(ctx, life context.Context, room *room, binary string) (
 		return false, err
 	}
 	defer envoy.kill()
-	a.running.Store(true)
 	admin := newAdmin(room, settings)
+	a.admin.Store(admin)
 	checking, stop := context.WithCancel(life)
 	checked := make(chan struct{})
 	go func() {

@@ -38,7 +38,7 @@ func (a *agent) keepCertificate(ctx context.Context) error {
 		}
 		next, err := a.requestLeaf(ctx, settings.Identity)
 		if err != nil {
-			if !a.running.Load() && isFinal(err) {
+			if !a.started() && isFinal(err) {
 				return fmt.Errorf("no certificate for identity %s: %w", settings.Identity.Name, a.control.explain(err))
 			}
 			a.Log.Warn("asking for a certificate failed, trying again", "identity", settings.Identity.Name, "error", reason(err))

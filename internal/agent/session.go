@@ -25,7 +25,7 @@ func (a *agent) keepSession(ctx context.Context) error {
 			a.heard.store(true)
 			return nil
 		}
-		if !a.running.Load() && isFinal(err) {
+		if !a.started() && isFinal(err) {
 			return a.control.explain(err)
 		}
 		a.Log.Warn("the session with the control plane ended, trying again", "error", reason(err))
@@ -58,6 +58,10 @@ func (a *agent) session(ctx context.Context, retry *retry) error {
 			return err
 		}
 		retry.reset()
+		if settings.Question != nil {
+			go a.answer(ctx, settings.Question)
+			continue
+		}
 		a.settings.store(settings)
 	}
 }

@@ -40,6 +40,7 @@ type plane struct {
 	t      *testing.T
 	rows   store.Store
 	writer *admit.Writer
+	server *dpserver.Server
 	conn   *grpc.ClientConn
 	agent  wire.AgentClient
 }
@@ -69,7 +70,7 @@ func newPlane(t *testing.T, given ...resource.Any) *plane {
 	hub.Withdraw(ctx, server,
 		func(context.Context, graph.ProxyKey, []string) error { return nil },
 		func(context.Context, []resource.Any) error { return nil })
-	p := &plane{t: t, rows: rows, writer: writer}
+	p := &plane{t: t, rows: rows, writer: writer, server: server}
 	p.put(kind.Meshes.Make("", "default", kind.Mesh{}))
 	p.put(kind.Meshes.Make("", "other", kind.Mesh{}))
 	p.put(kind.Secrets.Make("default", identity.SigningKeyName("default", "1"), kind.Secret{Data: signingKey()}))

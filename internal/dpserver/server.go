@@ -63,9 +63,11 @@ type Server struct {
 	discovery *xds.Server
 	insights  *insights
 	leases    *leases
+	questions questions
 
 	mu       sync.Mutex
 	sessions map[graph.ProxyKey]*session
+	peers    map[graph.ProxyKey]*peer  // with an open stream; the newest one
 	keys     map[string]*rsa.PublicKey // parsed, by the Secret's text
 }
 
@@ -75,11 +77,13 @@ func New(c Config) *Server {
 		c.DefaultMesh = "default"
 	}
 	s := &Server{
-		Config:   c,
-		insights: newInsights(c.Writer, c.Log),
-		leases:   newLeases(time.Now),
-		sessions: map[graph.ProxyKey]*session{},
-		keys:     map[string]*rsa.PublicKey{},
+		Config:    c,
+		insights:  newInsights(c.Writer, c.Log),
+		leases:    newLeases(time.Now),
+		questions: questions{open: map[string]*question{}},
+		sessions:  map[graph.ProxyKey]*session{},
+		peers:     map[graph.ProxyKey]*peer{},
+		keys:      map[string]*rsa.PublicKey{},
 	}
 	s.discovery = xds.NewServer(xds.Config{
 		Catalog: c.Catalog, Authenticate: s.authenticate, Accept: s.accept, Log: c.Log,

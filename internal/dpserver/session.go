@@ -34,6 +34,9 @@ type session struct {
 	key    graph.ProxyKey
 	stream wire.Agent_SessionServer
 	end    context.CancelCauseFunc
+	ended  <-chan struct{}
+	// questions are for the agent; one that is taken from here is sent.
+	questions chan *wire.Question
 
 	proxy   *graph.Proxy   // as it is now
 	want    wanted         // of the last settings
@@ -60,7 +63,10 @@ func (s *agents) Session(stream wire.Agent_SessionServer) error {
 	}
 	ctx, end := context.WithCancelCause(stream.Context())
 	defer end(nil)
-	a := &session{server: s.Server, key: graph.ProxyKey{Mesh: first.Mesh, Name: first.Name}, stream: stream, end: end}
+	a := &session{
+		server: s.Server, key: graph.ProxyKey{Mesh: first.Mesh, Name: first.Name},
+		stream: stream, end: end, ended: ctx.Done(), questions: make(chan *wire.Question),
+	}
 	proxies := make(chan *graph.Proxy, 1)
 	defer s.Hub.Watch(a.key, latest(proxies))()
 	if err := a.open(ctx, proxies); err != nil {
@@ -174,6 +180,10 @@ func (a *session) run(ctx context.Context, first *wire.Report, reports <-chan *w
 		case a.proxy = <-proxies:
 			if a.proxy == nil {
 				return status.Error(codes.NotFound, "the Dataplane "+a.key.String()+" was deleted")
+			}
+		case q := <-a.questions:
+			if err := a.ask(q); err != nil {
+				return err
 			}
 		case <-drained:
 			a.drained, drained = true, nil

@@ -39,6 +39,13 @@ func (a *session) send(next *wire.Settings) error {
 	return a.stream.Send(next)
 }
 
+// ask sends a question with the last settings: an agent that does not know of questions finds nothing new.
+func (a *session) ask(q *wire.Question) error {
+	asking := proto.CloneOf(a.sent)
+	asking.Question = q
+	return a.stream.Send(asking)
+}
+
 // settings are what the agent of a proxy works with.
 func settings(p *graph.Proxy, n *kind.Networking, drained bool) *wire.Settings {
 	s := &wire.Settings{Zone: p.Zone, DrainSeconds: uint32(drainTime.Seconds()), Drained: drained}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/google/uuid"
@@ -33,8 +35,9 @@ func (s *Server) accept(ctx context.Context, node *core.Node, stream *xds.Stream
 	if err != nil {
 		return nil, s.answer(err, "attaching "+key.String())
 	}
-	p := &peer{server: s, key: key, stream: stream, detach: detach, id: uuid.NewString()}
-	s.insights.note(key, connected(p.id, s.InstanceID, envoyVersion(node), now()))
+	p := &peer{server: s, key: key, stream: stream, detach: detach, id: uuid.NewString(), since: now()}
+	s.came(p)
+	s.insights.note(key, connected(p.id, s.InstanceID, envoyVersion(node), p.since))
 	return p, nil
 }
 
@@ -62,12 +65,15 @@ func envoyVersion(node *core.Node) string {
 
 // peer follows one stream.
 type peer struct {
-	server   *Server
-	key      graph.ProxyKey
-	stream   *xds.Stream
-	detach   func()
-	id       string // of its subscription
-	refusals []kind.Refusal
+	server *Server
+	key    graph.ProxyKey
+	stream *xds.Stream
+	detach func()
+	id     string // of its subscription
+	since  time.Time
+
+	mu       sync.Mutex     // guards refusals, which the stream alone writes
+	refusals []kind.Refusal // replaced as a whole
 }
 
 // Acked implements xds.Peer. The ACK of its listeners is all that is ever heard of a plain client.
@@ -101,14 +107,24 @@ func (p *peer) noteRefusals() {
 		refusals = append(refusals, refusal)
 	}
 	if !slices.Equal(refusals, p.refusals) {
+		p.mu.Lock()
 		p.refusals = refusals
+		p.mu.Unlock()
 		p.server.insights.note(p.key, refused(refusals))
 	}
+}
+
+// refuses answers what the client refuses now.
+func (p *peer) refuses() []kind.Refusal {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.refusals
 }
 
 // Closed implements xds.Peer.
 func (p *peer) Closed(err error) {
 	p.detach()
+	p.server.went(p)
 	p.server.insights.note(p.key, disconnected(p.id, now()))
 	if err != nil && status.Code(err) != codes.Unavailable {
 		p.server.Log.Warn("a proxy's stream ended", "proxy", p.key, "error", status.Convert(err).Message())

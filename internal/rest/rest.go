@@ -38,6 +38,8 @@ type Config struct {
 	Store     store.Store // reads go straight to it
 	Writer    *admit.Writer
 	Inspector Inspector
+	// Connections are those of the proxies to this instance.
+	Connections Connections
 	// AwaitSecret returns once a Secret that was stored just now is known wherever tokens are checked.
 	AwaitSecret func(ctx context.Context, mesh, name string) error
 
@@ -89,6 +91,7 @@ func (a *api) routes() []route {
 		{"GET /meshes/{mesh}/dataplanes/{name}/_config", access.ViewConfigDump, a.proxyConfig},
 		{"GET /meshes/{mesh}/dataplanes/{name}/_explain", access.Read, a.explain},
 	}
+	routes = append(routes, a.liveRoutes()...)
 	for _, d := range kind.All() {
 		if info := d.Describe(); !info.Hidden {
 			for _, segment := range append([]string{info.Plural}, info.Aliases...) {

@@ -53,7 +53,7 @@ func (w *world) config() Config {
 	rows := w.store
 	return Config{
 		Guard: &Guard{Rules: access.Defaults(), LocalhostIsAdmin: true},
-		Store: rows, Writer: w.writer, Inspector: stranger{}, AwaitSecret: func(context.Context, string, string) error { return nil },
+		Store: rows, Writer: w.writer, Inspector: stranger{}, Connections: connections{}, AwaitSecret: func(context.Context, string, string) error { return nil },
 		Zone: "east", InstanceID: "instance-1", Version: "1.2.3",
 		Now: time.Now, Log: slog.New(slog.NewTextHandler(w.log, nil)),
 	}

@@ -21,6 +21,68 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Page is one that can be asked for: each only reads, and none shows a private key.
+type Page int32
+
+const (
+	Page_PAGE_UNSPECIFIED Page = 0
+	Page_PAGE_CONFIG_DUMP Page = 1
+	Page_PAGE_CLUSTERS    Page = 2
+	Page_PAGE_STATS       Page = 3
+	Page_PAGE_LISTENERS   Page = 4
+	Page_PAGE_CERTS       Page = 5
+	Page_PAGE_SERVER_INFO Page = 6
+)
+
+// Enum value maps for Page.
+var (
+	Page_name = map[int32]string{
+		0: "PAGE_UNSPECIFIED",
+		1: "PAGE_CONFIG_DUMP",
+		2: "PAGE_CLUSTERS",
+		3: "PAGE_STATS",
+		4: "PAGE_LISTENERS",
+		5: "PAGE_CERTS",
+		6: "PAGE_SERVER_INFO",
+	}
+	Page_value = map[string]int32{
+		"PAGE_UNSPECIFIED": 0,
+		"PAGE_CONFIG_DUMP": 1,
+		"PAGE_CLUSTERS":    2,
+		"PAGE_STATS":       3,
+		"PAGE_LISTENERS":   4,
+		"PAGE_CERTS":       5,
+		"PAGE_SERVER_INFO": 6,
+	}
+)
+
+func (x Page) Enum() *Page {
+	p := new(Page)
+	*p = x
+	return p
+}
+
+func (x Page) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Page) Descriptor() protoreflect.EnumDescriptor {
+	return file_agent_proto_enumTypes[0].Descriptor()
+}
+
+func (Page) Type() protoreflect.EnumType {
+	return &file_agent_proto_enumTypes[0]
+}
+
+func (x Page) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Page.Descriptor instead.
+func (Page) EnumDescriptor() ([]byte, []int) {
+	return file_agent_proto_rawDescGZIP(), []int{0}
+}
+
 type RegisterRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The Dataplane in its Universal form, JSON or YAML.
@@ -435,7 +497,9 @@ type Settings struct {
 	DrainSeconds uint32 `protobuf:"varint,5,opt,name=drain_seconds,json=drainSeconds,proto3" json:"drain_seconds,omitempty"`
 	// True once the control plane has taken the last report's draining into account: no client is sent
 	// here any more.
-	Drained       bool `protobuf:"varint,6,opt,name=drained,proto3" json:"drained,omitempty"`
+	Drained bool `protobuf:"varint,6,opt,name=drained,proto3" json:"drained,omitempty"`
+	// To be answered by Answer. All else in the message is as it was before.
+	Question      *Question `protobuf:"bytes,7,opt,name=question,proto3" json:"question,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -512,6 +576,199 @@ func (x *Settings) GetDrained() bool {
 	return false
 }
 
+func (x *Settings) GetQuestion() *Question {
+	if x != nil {
+		return x.Question
+	}
+	return nil
+}
+
+// Question asks for a page of Envoy's administration interface.
+type Question struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Page  Page                   `protobuf:"varint,2,opt,name=page,proto3,enum=weft.agent.v1.Page" json:"page,omitempty"`
+	// In JSON, where the page is text by default.
+	Json bool `protobuf:"varint,3,opt,name=json,proto3" json:"json,omitempty"`
+	// The configuration with the endpoints, which Envoy leaves out by default.
+	Endpoints     bool `protobuf:"varint,4,opt,name=endpoints,proto3" json:"endpoints,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Question) Reset() {
+	*x = Question{}
+	mi := &file_agent_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Question) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Question) ProtoMessage() {}
+
+func (x *Question) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Question.ProtoReflect.Descriptor instead.
+func (*Question) Descriptor() ([]byte, []int) {
+	return file_agent_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Question) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Question) GetPage() Page {
+	if x != nil {
+		return x.Page
+	}
+	return Page_PAGE_UNSPECIFIED
+}
+
+func (x *Question) GetJson() bool {
+	if x != nil {
+		return x.Json
+	}
+	return false
+}
+
+func (x *Question) GetEndpoints() bool {
+	if x != nil {
+		return x.Endpoints
+	}
+	return false
+}
+
+// Part is a part of an answer, in the order of the page.
+type Part struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whose answer it is and to what, in the first part.
+	Mesh     string `protobuf:"bytes,1,opt,name=mesh,proto3" json:"mesh,omitempty"`
+	Name     string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Question string `protobuf:"bytes,3,opt,name=question,proto3" json:"question,omitempty"`
+	Content  []byte `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
+	// Why there is no page, or no more of it; in words for who asked.
+	Problem       string `protobuf:"bytes,5,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Part) Reset() {
+	*x = Part{}
+	mi := &file_agent_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Part) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Part) ProtoMessage() {}
+
+func (x *Part) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Part.ProtoReflect.Descriptor instead.
+func (*Part) Descriptor() ([]byte, []int) {
+	return file_agent_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Part) GetMesh() string {
+	if x != nil {
+		return x.Mesh
+	}
+	return ""
+}
+
+func (x *Part) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Part) GetQuestion() string {
+	if x != nil {
+		return x.Question
+	}
+	return ""
+}
+
+func (x *Part) GetContent() []byte {
+	if x != nil {
+		return x.Content
+	}
+	return nil
+}
+
+func (x *Part) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+type Received struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Received) Reset() {
+	*x = Received{}
+	mi := &file_agent_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Received) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Received) ProtoMessage() {}
+
+func (x *Received) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Received.ProtoReflect.Descriptor instead.
+func (*Received) Descriptor() ([]byte, []int) {
+	return file_agent_proto_rawDescGZIP(), []int{9}
+}
+
 type Listener struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Address    string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
@@ -533,7 +790,7 @@ type Listener struct {
 
 func (x *Listener) Reset() {
 	*x = Listener{}
-	mi := &file_agent_proto_msgTypes[7]
+	mi := &file_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -545,7 +802,7 @@ func (x *Listener) String() string {
 func (*Listener) ProtoMessage() {}
 
 func (x *Listener) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[7]
+	mi := &file_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -558,7 +815,7 @@ func (x *Listener) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Listener.ProtoReflect.Descriptor instead.
 func (*Listener) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{7}
+	return file_agent_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Listener) GetAddress() string {
@@ -636,7 +893,7 @@ type Probe struct {
 
 func (x *Probe) Reset() {
 	*x = Probe{}
-	mi := &file_agent_proto_msgTypes[8]
+	mi := &file_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -648,7 +905,7 @@ func (x *Probe) String() string {
 func (*Probe) ProtoMessage() {}
 
 func (x *Probe) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[8]
+	mi := &file_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -661,7 +918,7 @@ func (x *Probe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probe.ProtoReflect.Descriptor instead.
 func (*Probe) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{8}
+	return file_agent_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Probe) GetIntervalMs() uint32 {
@@ -704,7 +961,7 @@ type Identity struct {
 
 func (x *Identity) Reset() {
 	*x = Identity{}
-	mi := &file_agent_proto_msgTypes[9]
+	mi := &file_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -716,7 +973,7 @@ func (x *Identity) String() string {
 func (*Identity) ProtoMessage() {}
 
 func (x *Identity) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[9]
+	mi := &file_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -729,7 +986,7 @@ func (x *Identity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Identity.ProtoReflect.Descriptor instead.
 func (*Identity) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{9}
+	return file_agent_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Identity) GetName() string {
@@ -787,7 +1044,7 @@ const file_agent_proto_rawDesc = "" +
 	"generation\x18\x03 \x01(\tR\n" +
 	"generation\x12\x16\n" +
 	"\x06serial\x18\x04 \x01(\tR\x06serial\x12\x18\n" +
-	"\ahealthy\x18\x05 \x01(\bR\ahealthy\"\xe8\x01\n" +
+	"\ahealthy\x18\x05 \x01(\bR\ahealthy\"\x9d\x02\n" +
 	"\bSettings\x12\x12\n" +
 	"\x04zone\x18\x01 \x01(\tR\x04zone\x125\n" +
 	"\tlisteners\x18\x02 \x03(\v2\x17.weft.agent.v1.ListenerR\tlisteners\x123\n" +
@@ -795,7 +1052,21 @@ const file_agent_proto_rawDesc = "" +
 	"\n" +
 	"admin_port\x18\x04 \x01(\rR\tadminPort\x12#\n" +
 	"\rdrain_seconds\x18\x05 \x01(\rR\fdrainSeconds\x12\x18\n" +
-	"\adrained\x18\x06 \x01(\bR\adrained\"\xac\x02\n" +
+	"\adrained\x18\x06 \x01(\bR\adrained\x123\n" +
+	"\bquestion\x18\a \x01(\v2\x17.weft.agent.v1.QuestionR\bquestion\"u\n" +
+	"\bQuestion\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12'\n" +
+	"\x04page\x18\x02 \x01(\x0e2\x13.weft.agent.v1.PageR\x04page\x12\x12\n" +
+	"\x04json\x18\x03 \x01(\bR\x04json\x12\x1c\n" +
+	"\tendpoints\x18\x04 \x01(\bR\tendpoints\"~\n" +
+	"\x04Part\x12\x12\n" +
+	"\x04mesh\x18\x01 \x01(\tR\x04mesh\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1a\n" +
+	"\bquestion\x18\x03 \x01(\tR\bquestion\x12\x18\n" +
+	"\acontent\x18\x04 \x01(\fR\acontent\x12\x18\n" +
+	"\aproblem\x18\x05 \x01(\tR\aproblem\"\n" +
+	"\n" +
+	"\bReceived\"\xac\x02\n" +
 	"\bListener\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
 	"\x04port\x18\x02 \x01(\rR\x04port\x12\x1e\n" +
@@ -820,11 +1091,22 @@ const file_agent_proto_rawDesc = "" +
 	"\tspiffe_id\x18\x02 \x01(\tR\bspiffeId\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x03 \x01(\tR\n" +
-	"generation2\xd4\x01\n" +
+	"generation*\x8f\x01\n" +
+	"\x04Page\x12\x14\n" +
+	"\x10PAGE_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10PAGE_CONFIG_DUMP\x10\x01\x12\x11\n" +
+	"\rPAGE_CLUSTERS\x10\x02\x12\x0e\n" +
+	"\n" +
+	"PAGE_STATS\x10\x03\x12\x12\n" +
+	"\x0ePAGE_LISTENERS\x10\x04\x12\x0e\n" +
+	"\n" +
+	"PAGE_CERTS\x10\x05\x12\x14\n" +
+	"\x10PAGE_SERVER_INFO\x10\x062\x8e\x02\n" +
 	"\x05Agent\x12K\n" +
 	"\bRegister\x12\x1e.weft.agent.v1.RegisterRequest\x1a\x1f.weft.agent.v1.RegisterResponse\x12?\n" +
 	"\x04Sign\x12\x1a.weft.agent.v1.SignRequest\x1a\x1b.weft.agent.v1.SignResponse\x12=\n" +
-	"\aSession\x12\x15.weft.agent.v1.Report\x1a\x17.weft.agent.v1.Settings(\x010\x01B\x14Z\x12weft/internal/wireb\x06proto3"
+	"\aSession\x12\x15.weft.agent.v1.Report\x1a\x17.weft.agent.v1.Settings(\x010\x01\x128\n" +
+	"\x06Answer\x12\x13.weft.agent.v1.Part\x1a\x17.weft.agent.v1.Received(\x01B\x14Z\x12weft/internal/wireb\x06proto3"
 
 var (
 	file_agent_proto_rawDescOnce sync.Once
@@ -838,35 +1120,44 @@ func file_agent_proto_rawDescGZIP() []byte {
 	return file_agent_proto_rawDescData
 }
 
-var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_agent_proto_goTypes = []any{
-	(*RegisterRequest)(nil),  // 0: weft.agent.v1.RegisterRequest
-	(*RegisterResponse)(nil), // 1: weft.agent.v1.RegisterResponse
-	(*SignRequest)(nil),      // 2: weft.agent.v1.SignRequest
-	(*SignResponse)(nil),     // 3: weft.agent.v1.SignResponse
-	(*Report)(nil),           // 4: weft.agent.v1.Report
-	(*Serving)(nil),          // 5: weft.agent.v1.Serving
-	(*Settings)(nil),         // 6: weft.agent.v1.Settings
-	(*Listener)(nil),         // 7: weft.agent.v1.Listener
-	(*Probe)(nil),            // 8: weft.agent.v1.Probe
-	(*Identity)(nil),         // 9: weft.agent.v1.Identity
+	(Page)(0),                // 0: weft.agent.v1.Page
+	(*RegisterRequest)(nil),  // 1: weft.agent.v1.RegisterRequest
+	(*RegisterResponse)(nil), // 2: weft.agent.v1.RegisterResponse
+	(*SignRequest)(nil),      // 3: weft.agent.v1.SignRequest
+	(*SignResponse)(nil),     // 4: weft.agent.v1.SignResponse
+	(*Report)(nil),           // 5: weft.agent.v1.Report
+	(*Serving)(nil),          // 6: weft.agent.v1.Serving
+	(*Settings)(nil),         // 7: weft.agent.v1.Settings
+	(*Question)(nil),         // 8: weft.agent.v1.Question
+	(*Part)(nil),             // 9: weft.agent.v1.Part
+	(*Received)(nil),         // 10: weft.agent.v1.Received
+	(*Listener)(nil),         // 11: weft.agent.v1.Listener
+	(*Probe)(nil),            // 12: weft.agent.v1.Probe
+	(*Identity)(nil),         // 13: weft.agent.v1.Identity
 }
 var file_agent_proto_depIdxs = []int32{
-	5, // 0: weft.agent.v1.Report.serving:type_name -> weft.agent.v1.Serving
-	7, // 1: weft.agent.v1.Settings.listeners:type_name -> weft.agent.v1.Listener
-	9, // 2: weft.agent.v1.Settings.identity:type_name -> weft.agent.v1.Identity
-	8, // 3: weft.agent.v1.Listener.probe:type_name -> weft.agent.v1.Probe
-	0, // 4: weft.agent.v1.Agent.Register:input_type -> weft.agent.v1.RegisterRequest
-	2, // 5: weft.agent.v1.Agent.Sign:input_type -> weft.agent.v1.SignRequest
-	4, // 6: weft.agent.v1.Agent.Session:input_type -> weft.agent.v1.Report
-	1, // 7: weft.agent.v1.Agent.Register:output_type -> weft.agent.v1.RegisterResponse
-	3, // 8: weft.agent.v1.Agent.Sign:output_type -> weft.agent.v1.SignResponse
-	6, // 9: weft.agent.v1.Agent.Session:output_type -> weft.agent.v1.Settings
-	7, // [7:10] is the sub-list for method output_type
-	4, // [4:7] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	6,  // 0: weft.agent.v1.Report.serving:type_name -> weft.agent.v1.Serving
+	11, // 1: weft.agent.v1.Settings.listeners:type_name -> weft.agent.v1.Listener
+	13, // 2: weft.agent.v1.Settings.identity:type_name -> weft.agent.v1.Identity
+	8,  // 3: weft.agent.v1.Settings.question:type_name -> weft.agent.v1.Question
+	0,  // 4: weft.agent.v1.Question.page:type_name -> weft.agent.v1.Page
+	12, // 5: weft.agent.v1.Listener.probe:type_name -> weft.agent.v1.Probe
+	1,  // 6: weft.agent.v1.Agent.Register:input_type -> weft.agent.v1.RegisterRequest
+	3,  // 7: weft.agent.v1.Agent.Sign:input_type -> weft.agent.v1.SignRequest
+	5,  // 8: weft.agent.v1.Agent.Session:input_type -> weft.agent.v1.Report
+	9,  // 9: weft.agent.v1.Agent.Answer:input_type -> weft.agent.v1.Part
+	2,  // 10: weft.agent.v1.Agent.Register:output_type -> weft.agent.v1.RegisterResponse
+	4,  // 11: weft.agent.v1.Agent.Sign:output_type -> weft.agent.v1.SignResponse
+	7,  // 12: weft.agent.v1.Agent.Session:output_type -> weft.agent.v1.Settings
+	10, // 13: weft.agent.v1.Agent.Answer:output_type -> weft.agent.v1.Received
+	10, // [10:14] is the sub-list for method output_type
+	6,  // [6:10] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_agent_proto_init() }
@@ -879,13 +1170,14 @@ func file_agent_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_proto_rawDesc), len(file_agent_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   10,
+			NumEnums:      1,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_agent_proto_goTypes,
 		DependencyIndexes: file_agent_proto_depIdxs,
+		EnumInfos:         file_agent_proto_enumTypes,
 		MessageInfos:      file_agent_proto_msgTypes,
 	}.Build()
 	File_agent_proto = out.File

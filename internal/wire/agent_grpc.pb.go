@@ -22,6 +22,7 @@ const (
 	Agent_Register_FullMethodName = "/weft.agent.v1.Agent/Register"
 	Agent_Sign_FullMethodName     = "/weft.agent.v1.Agent/Sign"
 	Agent_Session_FullMethodName  = "/weft.agent.v1.Agent/Session"
+	Agent_Answer_FullMethodName   = "/weft.agent.v1.Agent/Answer"
 )
 
 // AgentClient is the client API for Agent service.
@@ -38,8 +39,12 @@ type AgentClient interface {
 	// request it takes the public key alone, after checking that the caller holds the private one.
 	Sign(ctx context.Context, in *SignRequest, opts ...grpc.CallOption) (*SignResponse, error)
 	// Session is open for as long as the agent runs. The first Report opens it; each further one replaces
-	// the one before. The control plane answers with Settings at once and whenever they change.
+	// the one before. The control plane answers with Settings at once and whenever they change, and with a
+	// Question in them whenever somebody asks one.
 	Session(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[Report, Settings], error)
+	// Answer carries the answer to a Question, in parts. It ends with an error where nobody waits for the
+	// answer any more.
+	Answer(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[Part, Received], error)
 }
 
 type agentClient struct {
@@ -83,6 +88,19 @@ func (c *agentClient) Session(ctx context.Context, opts ...grpc.CallOption) (grp
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Agent_SessionClient = grpc.BidiStreamingClient[Report, Settings]
 
+func (c *agentClient) Answer(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[Part, Received], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Agent_ServiceDesc.Streams[1], Agent_Answer_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[Part, Received]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Agent_AnswerClient = grpc.ClientStreamingClient[Part, Received]
+
 // AgentServer is the server API for Agent service.
 // All implementations must embed UnimplementedAgentServer
 // for forward compatibility.
@@ -97,8 +115,12 @@ type AgentServer interface {
 	// request it takes the public key alone, after checking that the caller holds the private one.
 	Sign(context.Context, *SignRequest) (*SignResponse, error)
 	// Session is open for as long as the agent runs. The first Report opens it; each further one replaces
-	// the one before. The control plane answers with Settings at once and whenever they change.
+	// the one before. The control plane answers with Settings at once and whenever they change, and with a
+	// Question in them whenever somebody asks one.
 	Session(grpc.BidiStreamingServer[Report, Settings]) error
+	// Answer carries the answer to a Question, in parts. It ends with an error where nobody waits for the
+	// answer any more.
+	Answer(grpc.ClientStreamingServer[Part, Received]) error
 	mustEmbedUnimplementedAgentServer()
 }
 
@@ -117,6 +139,9 @@ func (UnimplementedAgentServer) Sign(context.Context, *SignRequest) (*SignRespon
 }
 func (UnimplementedAgentServer) Session(grpc.BidiStreamingServer[Report, Settings]) error {
 	return status.Error(codes.Unimplemented, "method Session not implemented")
+}
+func (UnimplementedAgentServer) Answer(grpc.ClientStreamingServer[Part, Received]) error {
+	return status.Error(codes.Unimplemented, "method Answer not implemented")
 }
 func (UnimplementedAgentServer) mustEmbedUnimplementedAgentServer() {}
 func (UnimplementedAgentServer) testEmbeddedByValue()               {}
@@ -182,6 +207,13 @@ func _Agent_Session_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Agent_SessionServer = grpc.BidiStreamingServer[Report, Settings]
 
+func _Agent_Answer_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(AgentServer).Answer(&grpc.GenericServerStream[Part, Received]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Agent_AnswerServer = grpc.ClientStreamingServer[Part, Received]
+
 // Agent_ServiceDesc is the grpc.ServiceDesc for Agent service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -203,6 +235,11 @@ var Agent_ServiceDesc = grpc.ServiceDesc{
 			StreamName:    "Session",
 			Handler:       _Agent_Session_Handler,
 			ServerStreams: true,
+			ClientStreams: true,
+		},
+		{
+			StreamName:    "Answer",
+			Handler:       _Agent_Answer_Handler,
 			ClientStreams: true,
 		},
 	},

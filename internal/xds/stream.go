@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
@@ -25,6 +26,8 @@ type Stream struct {
 	session *session
 	waits   []wait
 	ended   bool
+	// pendingSince is since when the client lacks something; lastAck is when it last took something.
+	pendingSince, lastAck time.Time
 }
 
 func newStream(c *Catalog, transport discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer, node string) *Stream {
@@ -118,6 +121,11 @@ func (s *Stream) step(request *discovery.DeltaDiscoveryRequest) error {
 		s.rouse()
 	}
 	s.report()
+	now := time.Now()
+	if outcome.acked {
+		s.lastAck = now
+	}
+	s.track(now)
 	s.mu.Unlock()
 	if err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
@@ -158,6 +166,7 @@ func (s *Stream) ready() []*response {
 	defer s.mu.Unlock()
 	out := s.session.ready()
 	s.report()
+	s.track(time.Now())
 	return out
 }
 

@@ -1,0 +1,247 @@
+package dpserver_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
+
+	"weft/internal/dpserver"
+	"weft/internal/graph"
+	"weft/internal/wire"
+	"weft/resource"
+)
+
+var web1 = graph.ProxyKey{Mesh: "default", Name: "web-1"}
+
+// inspected is what an Inspect ended with.
+type inspected struct {
+	page string
+	err  error
+}
+
+// inspect asks for the configuration of web-1 beside the test.
+func (p *plane) inspect(ctx context.Context) <-chan inspected {
+	result := make(chan inspected, 1)
+	go func() {
+		var page bytes.Buffer
+		err := p.server.Inspect(ctx, web1, dpserver.Page{Page: wire.Page_PAGE_CONFIG_DUMP}, &page)
+		result <- inspected{page.String(), err}
+	}()
+	return result
+}
+
+func (p *plane) question(session wire.Agent_SessionClient) *wire.Settings {
+	p.t.Helper()
+	return p.settings(session, func(s *wire.Settings) bool { return s.Question != nil })
+}
+
+// answer opens an answer of a Dataplane to a question.
+func (p *plane) answer(name, question string) wire.Agent_AnswerClient {
+	p.t.Helper()
+	stream, err := p.agent.Answer(p.as(name))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.tell(stream, &wire.Part{Mesh: "default", Name: name, Question: question})
+	return stream
+}
+
+func (p *plane) tell(stream wire.Agent_AnswerClient, part *wire.Part) {
+	p.t.Helper()
+	if err := stream.Send(part); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func TestAPageComesFromTheProxysAgentPieceByPiece(t *testing.T) {
+	p := newPlane(t)
+	p.register()
+	session, settings := p.session("run-1")
+	result := p.inspect(t.Context())
+	asked := p.question(session)
+	if asked.Question.Page != wire.Page_PAGE_CONFIG_DUMP || len(asked.Listeners) != len(settings.Listeners) {
+		t.Errorf("asked with %v, want the configuration, and the settings as they were", asked)
+	}
+	stream := p.answer("web-1", asked.Question.Id)
+	for _, part := range []string{"one ", "two ", "three"} {
+		p.tell(stream, &wire.Part{Content: []byte(part)})
+	}
+	if _, err := stream.CloseAndRecv(); err != nil {
+		t.Errorf("a whole answer ends with %v", err)
+	}
+	if got := <-result; got.err != nil || got.page != "one two three" {
+		t.Errorf("got %q and %v", got.page, got.err)
+	}
+}
+
+func TestWhatTheAgentCannotTellIsSaid(t *testing.T) {
+	p := newPlane(t)
+	p.register()
+	session, _ := p.session("run-1")
+	result := p.inspect(t.Context())
+	stream := p.answer("web-1", p.question(session).Question.Id)
+	p.tell(stream, &wire.Part{Problem: "Envoy has not been started yet"})
+	if got := <-result; resource.CodeOf(got.err) != resource.Unavailable || !strings.Contains(got.err.Error(), "Envoy has not been started yet") {
+		t.Errorf("got %v", got.err)
+	}
+}
+
+func TestAnAgentThatBreaksOffLeavesNoWholePage(t *testing.T) {
+	p := newPlane(t)
+	p.register()
+	session, _ := p.session("run-1")
+	page, w := io.Pipe()
+	go func() { w.CloseWithError(p.server.Inspect(t.Context(), web1, dpserver.Page{}, w)) }()
+	ctx, breakOff := context.WithCancel(p.as("web-1"))
+	stream, err := p.agent.Answer(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.tell(stream, &wire.Part{Mesh: "default", Name: "web-1", Question: p.question(session).Question.Id, Content: []byte("half")})
+	if _, err := io.ReadFull(page, make([]byte, len("half"))); err != nil {
+		t.Fatal(err)
+	}
+	breakOff()
+	if rest, err := io.ReadAll(page); resource.CodeOf(err) != resource.Unavailable {
+		t.Errorf("after half of it came %q and %v", rest, err)
+	}
+}
+
+func TestAReaderWhoGoesEndsTheAnswer(t *testing.T) {
+	p := newPlane(t)
+	p.register()
+	session, _ := p.session("run-1")
+	ctx, leave := context.WithCancel(t.Context())
+	result := p.inspect(ctx)
+	stream := p.answer("web-1", p.question(session).Question.Id)
+	leave()
+	if got := <-result; !errors.Is(got.err, context.Canceled) {
+		t.Errorf("got %v", got.err)
+	}
+	var err error
+	for part := (&wire.Part{Content: make([]byte, 32<<10)}); err == nil; {
+		err = stream.Send(part)
+	}
+	if !errors.Is(err, io.EOF) {
+		t.Errorf("sending ends with %v", err)
+	}
+	if _, err := stream.CloseAndRecv(); err == nil {
+		t.Error("the agent is told that its answer was taken")
+	}
+}
+
+func TestAnAnswerIsOfWhoWasAsked(t *testing.T) {
+	p := newPlane(t)
+	p.register()
+	session, _ := p.session("run-1")
+	result := p.inspect(t.Context())
+	id := p.question(session).Question.Id
+	for _, c := range []struct {
+		token, name, question string
+		code                  codes.Code
+	}{
+		{"web-2", "web-1", id, codes.PermissionDenied},
+		{"web-2", "web-2", id, codes.NotFound},
+		{"web-1", "web-1", "guessed", codes.NotFound},
+	} {
+		stream, err := p.agent.Answer(p.as(c.token))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.tell(stream, &wire.Part{Mesh: "default", Name: c.name, Question: c.question, Content: []byte("forged")})
+		_, err = stream.CloseAndRecv()
+		wantStatus(t, err, c.code, "")
+	}
+	stream := p.answer("web-1", id)
+	p.tell(stream, &wire.Part{Content: []byte("true")})
+	stream.CloseAndRecv()
+	if got := <-result; got.page != "true" {
+		t.Errorf("got %q, %v", got.page, got.err)
+	}
+}
+
+func TestWhereThereIsNoAgentTheAnswerSaysWhatToDo(t *testing.T) {
+	p := newPlane(t)
+	err := p.server.Inspect(t.Context(), web1, dpserver.Page{}, io.Discard)
+	if resource.CodeOf(err) != resource.NotFound {
+		t.Errorf("without a Dataplane: %v", err)
+	}
+	p.register()
+	var got inspected
+	p.eventually(func() bool {
+		got = <-p.inspect(t.Context())
+		return resource.CodeOf(got.err) == resource.Unavailable && strings.Contains(got.err.Error(), "is not connected")
+	}, func() any { return got.err })
+	stream, err := p.discover(p.as("web-1"), "default.web-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	if got = <-p.inspect(t.Context()); resource.CodeOf(got.err) != resource.Conflict || !strings.Contains(got.err.Error(), "no weft-dp stands beside") {
+		t.Errorf("with a plain Envoy: %v", got.err)
+	}
+}
+
+func TestHowFarAProxyHasComeIsKnown(t *testing.T) {
+	p := newPlane(t)
+	p.register()
+	if live := p.server.Live(web1); live.Connected || live.Settled {
+		t.Errorf("before it connects: %+v", live)
+	}
+	stream, err := p.discover(p.as("web-1"), "default.web-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := stream.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	live := p.server.Live(web1)
+	if !live.Connected || live.ConnectedSince == nil || live.Settled || live.PendingSince == nil || live.Instance != "cp-1" {
+		t.Errorf("with an answer that is not acknowledged: %+v", live)
+	}
+	reply := func(response *discovery.DeltaDiscoveryResponse, refusal *rpcstatus.Status) {
+		t.Helper()
+		if err := stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: response.TypeUrl, ResponseNonce: response.Nonce, ErrorDetail: refusal}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reply(first, nil) // the inbound's cluster; its listener follows
+	second, err := stream.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply(second, &rpcstatus.Status{Message: "Address already in use"})
+	p.eventually(func() bool {
+		live = p.server.Live(web1)
+		return live.Settled && len(live.Refusals) == 1 && live.Refusals[0].Message == "Address already in use" && live.LastAck != nil && live.PendingSince == nil
+	}, func() any { return live })
+	for _, of := range live.Types {
+		if of.Acknowledged < of.Wanted {
+			t.Errorf("settled, and yet %+v", of)
+		}
+	}
+}
+
+// eventually waits for what other goroutines bring about, which no channel tells of.
+func (p *plane) eventually(right func() bool, show func() any) {
+	p.t.Helper()
+	deadline := time.After(10 * time.Second)
+	for tick := time.NewTicker(5 * time.Millisecond); !right(); {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			p.t.Fatalf("it stays at %+v", show())
+		}
+	}
+}

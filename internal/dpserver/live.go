@@ -1,0 +1,84 @@
+package dpserver
+
+import (
+	"time"
+
+	"weft/internal/graph"
+	"weft/kind"
+)
+
+// Live is how far a proxy has come with its configuration, as the instance of the control plane knows it
+// that holds its stream. It is of this moment and stored nowhere.
+type Live struct {
+	Connected      bool       `json:"connected"` // to this instance
+	ConnectedSince *kind.Time `json:"connectedSince,omitempty"`
+	Instance       string     `json:"instance"` // that answers
+	// Agent says whether a weft-dp stands beside the Envoy, which can be asked for Envoy's own pages.
+	Agent bool `json:"agent"`
+	// Settled says that the proxy has, or has refused, everything that it is to have.
+	Settled bool `json:"settled"`
+	// PendingSince is when it began to lack something, or to have something that it should not have; where
+	// not settled.
+	PendingSince *kind.Time `json:"pendingSince,omitempty"`
+	// LastAck is when it last took something.
+	LastAck *kind.Time `json:"lastAck,omitempty"`
+	Types   []LiveType `json:"types"`
+	// Refusals are what it refuses now, with Envoy's words.
+	Refusals []kind.Refusal `json:"refusals"`
+}
+
+// LiveType is how far a proxy has come with one type of resource. Revisions count the changes of this
+// instance's memory: they are for comparing with each other.
+type LiveType struct {
+	Type string `json:"type"` // cluster, endpoint, listener, route, extension or secret
+	// Wanted is the revision of the newest change that concerns the proxy, Acknowledged the one up to
+	// which it has answered: it lacks nothing where that is not the smaller one.
+	Wanted       uint64 `json:"wanted"`
+	Acknowledged uint64 `json:"acknowledged"`
+}
+
+// Live answers how a proxy stands with this instance. It is cheap enough to be asked of thousands.
+func (s *Server) Live(key graph.ProxyKey) Live {
+	live := Live{Instance: s.InstanceID, Agent: s.session(key) != nil, Types: []LiveType{}, Refusals: []kind.Refusal{}}
+	p := s.peer(key)
+	if p == nil {
+		return live
+	}
+	progress := p.stream.Progress()
+	live.Connected, live.ConnectedSince = true, at(p.since)
+	live.Settled, live.PendingSince, live.LastAck = progress.Settled, at(progress.PendingSince), at(progress.LastAck)
+	for _, t := range progress.Types {
+		live.Types = append(live.Types, LiveType{t.Type.String(), t.Wanted, t.Acknowledged})
+	}
+	live.Refusals = append(live.Refusals, p.refuses()...)
+	return live
+}
+
+// at is a time as it is written; nil for none.
+func at(t time.Time) *kind.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &kind.Time{Time: t}
+}
+
+func (s *Server) came(p *peer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.peers[p.key] = p
+}
+
+func (s *Server) went(p *peer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.peers[p.key] == p {
+		delete(s.peers, p.key)
+	}
+}
+
+// peer answers the stream of a proxy; nil where there is none.
+func (s *Server) peer(key graph.ProxyKey) *peer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.peers[key]
+}

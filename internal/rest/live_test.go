@@ -1,0 +1,59 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"weft/internal/dpserver"
+	"weft/internal/graph"
+	"weft/kind"
+	"weft/resource"
+)
+
+// connections know the proxies web-1, which answers, and broken-1, which breaks off.
+type connections struct{}
+
+func (connections) Inspect(_ context.Context, key graph.ProxyKey, page dpserver.Page, w io.Writer) error {
+	switch key.Name {
+	case "web-1":
+		_, err := fmt.Fprintf(w, "%s json=%t endpoints=%t", page.Page, page.JSON, page.Endpoints)
+		return err
+	case "broken-1":
+		fmt.Fprint(w, strings.Repeat("half of it ", 1000))
+		return errors.New("the rest is missing")
+	}
+	return resource.Errorf(resource.Unavailable, "the proxy %s is not connected", key)
+}
+
+func (connections) Live(key graph.ProxyKey) dpserver.Live {
+	if key.Name != "web-1" {
+		return dpserver.Live{Instance: "instance-1", Types: []dpserver.LiveType{}, Refusals: []kind.Refusal{}}
+	}
+	return dpserver.Live{
+		Connected: true, Instance: "instance-1", Agent: true, Settled: true,
+		Types:    []dpserver.LiveType{{Type: "cluster", Wanted: 3, Acknowledged: 7}},
+		Refusals: []kind.Refusal{{Type: "listener", Name: "self_inbound_10.0.0.1_80", Version: "5e", Message: "Address already in use"}},
+	}
+}
+
+func TestAPageThatBreaksOffIsSeenToBeCut(t *testing.T) {
+	w := newWorld(t, newStore(t))
+	w.put(t, "/meshes/default", "{type: Mesh, name: default}")
+	w.put(t, "/meshes/default/dataplanes/broken-1", "{type: Dataplane, networking: {address: 10.0.0.1}}")
+	server := httptest.NewServer(w.handler)
+	defer server.Close()
+	response, err := http.Get(server.URL + "/meshes/default/dataplanes/broken-1/xds")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if body, err := io.ReadAll(response.Body); err == nil {
+		t.Errorf("half a page of %d bytes looks like a whole one", len(body))
+	}
+}

@@ -1,0 +1,63 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// keyMaterial is a private key in PEM, or its first bytes in base64.
+var keyMaterial = regexp.MustCompile(`PRIVATE KEY|LS0tLS1CRUdJTiB[A-Za-z0-9+/]*UFJJVkFURSBLRV|LS0tLS1CRUdJTiBFQy|LS0tLS1CRUdJTiBQUklW|LS0tLS1CRUdJTiBSU0Eg`)
+
+// api answers a path of the control plane's HTTP API.
+func (w *world) api(path string) (string, error) {
+	return fetch(fmt.Sprintf("http://127.0.0.1:%d%s", w.apiPort, path))
+}
+
+func TestEnvoysOwnPagesComeThroughTheAgentWithoutKeys(t *testing.T) {
+	w := newWorld(t)
+	w.apply(secured)
+	w.service(2, 18080, "web-1")
+	w.proxy("default", "web-1", server("web-1", "web", "http", 2, 20080))
+	for page, want := range map[string]string{
+		"xds":                  "envoy.admin.v3.SecretsConfigDump",
+		"xds?include_eds=true": "envoy.admin.v3.EndpointsConfigDump",
+		"clusters":             "self_inbound_" + w.address(2) + "_20080::" + w.address(2) + ":18080::health_flags::healthy",
+		"clusters?format=json": `"cluster_statuses"`,
+		"stats":                "listener_manager.total_listeners_active: 1",
+		"listeners":            "::" + w.address(2) + ":20080",
+		"certs":                "spiffe://default.default.mesh.local/workload/web",
+		"server-info":          `"LIVE"`,
+	} {
+		body, err := w.api("/meshes/default/dataplanes/web-1/" + page)
+		if err != nil || !strings.Contains(body, want) {
+			t.Errorf("%s: %v; want %q in\n%.2000s", page, err, want, body)
+		}
+		if found := keyMaterial.FindString(body); found != "" {
+			t.Errorf("%s shows a private key: %q", page, found)
+		}
+		if page == "xds" && !strings.Contains(body, "W3JlZGFjdGVkXQ==") { // [redacted]
+			t.Errorf("the dump has no redacted key, so that this test proves nothing:\n%.2000s", body)
+		}
+	}
+	w.eventually("the proxy has settled", func() error {
+		body, err := w.api("/meshes/default/dataplanes/web-1/_sync")
+		if err != nil {
+			return err
+		}
+		var sync struct {
+			Connected, Agent, Settled bool
+			LastAck                   string
+		}
+		if err := json.Unmarshal([]byte(body), &sync); err != nil {
+			return err
+		}
+		if !sync.Connected || !sync.Agent || !sync.Settled || sync.LastAck == "" {
+			return errors.New(body)
+		}
+		return nil
+	})
+}
