@@ -72,7 +72,7 @@ var outsiders = []outside{
 		"flags end where the wiring ends",
 	},
 	{
-		[]string{"modernc.org/sqlite"},
+		[]string{"modernc.org/sqlite", "github.com/jackc/"},
 		[]string{"internal/store/sql"},
 		"which database it is stays behind the store's contract",
 	},

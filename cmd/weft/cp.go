@@ -223,7 +223,7 @@ func openStore(ctx context.Context, s *settings.Settings) (rows store.Store, fre
 		return memory.New(memory.Options{}), true, nil
 	}
 	_, statErr := os.Stat(filepath.Join(s.DataDir, sql.File))
-	rows, err = sql.Open(ctx, s.DataDir, sql.Options{})
+	rows, err = sql.Open(ctx, sql.SQLite{Dir: s.DataDir}, sql.Options{})
 	if err != nil {
 		return nil, false, fmt.Errorf("general.dataDir %s: %w", s.DataDir, err)
 	}

@@ -45,7 +45,7 @@ var (
 	// difference itself, deletions too.
 	ErrTooOld = errors.New("store: the cursor is too old")
 	// ErrUnavailable wraps a failure of what is below, such as a full disk, and answers a store that is
-	// closed; the write did not happen.
+	// closed; the write did not happen, unless the error says that it may have.
 	ErrUnavailable = errors.New("store: unavailable")
 )
 

@@ -7,7 +7,9 @@ package follow
 
 import (
 	"context"
+	"errors"
 	"sync"
+	"time"
 
 	"weft/internal/store"
 )
@@ -16,8 +18,11 @@ import (
 const Batch = 1000
 
 // Read answers the events of a kind after a position, in order, [Batch] at most, with the position of
-// the last. It answers an error where the history no longer reaches back to the position.
+// the last. It answers [store.ErrTooOld] where the history no longer reaches back to the position.
 type Read func(ctx context.Context, kind string, after int64) (events []store.Event, last int64, err error)
+
+// retry is how long a watcher waits after a read that failed, unless it is woken.
+const retry = time.Second
 
 // Hub wakes watchers. Its zero value is ready.
 type Hub struct {
@@ -38,16 +43,30 @@ func (h *Hub) Changed(kinds ...string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, kind := range kinds {
-		for w := range h.watchers[kind] {
-			select {
-			case w.wake <- struct{}{}:
-			default:
-			}
+		signal(h.watchers[kind])
+	}
+}
+
+// ChangedAll says that events of any kind may be read now.
+func (h *Hub) ChangedAll() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, watchers := range h.watchers {
+		signal(watchers)
+	}
+}
+
+func signal(watchers map[*watcher]bool) {
+	for w := range watchers {
+		select {
+		case w.wake <- struct{}{}:
+		default:
 		}
 	}
 }
 
-// Watch sends what can be read after a position until ctx ends, the hub is closed or a read fails.
+// Watch sends what can be read after a position until ctx ends, the hub is closed or the position is too
+// old. A read that fails otherwise is tried again.
 func (h *Hub) Watch(ctx context.Context, kind string, after int64, read Read) (<-chan []store.Event, error) {
 	ctx, stop := context.WithCancel(ctx)
 	w := &watcher{kind: kind, wake: make(chan struct{}, 1), stop: stop}
@@ -68,10 +87,10 @@ func (h *Hub) Watch(ctx context.Context, kind string, after int64, read Read) (<
 func (w *watcher) run(ctx context.Context, after int64, read Read, out chan<- []store.Event) {
 	for {
 		events, last, err := read(ctx, w.kind, after)
-		if err != nil {
+		if errors.Is(err, store.ErrTooOld) {
 			return
 		}
-		if len(events) > 0 {
+		if len(events) > 0 && err == nil {
 			select {
 			case out <- events:
 				after = last
@@ -79,15 +98,28 @@ func (w *watcher) run(ctx context.Context, after int64, read Read, out chan<- []
 				return
 			}
 		}
-		if len(events) == Batch {
+		if len(events) == Batch && err == nil {
 			continue
 		}
-		select {
-		case <-w.wake:
-		case <-ctx.Done():
+		if !w.wait(ctx, err != nil) {
 			return
 		}
 	}
+}
+
+// wait returns once there may be something to read: when the watcher is woken, and after a failed read in
+// a while. It answers false when ctx ended.
+func (w *watcher) wait(ctx context.Context, failed bool) bool {
+	var again <-chan time.Time
+	if failed {
+		again = time.After(retry)
+	}
+	select {
+	case <-w.wake:
+	case <-again:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
 }
 
 func (h *Hub) add(w *watcher) bool {

@@ -8,18 +8,19 @@ import (
 	"math/rand/v2"
 )
 
-// migrations lead from one version of the schema to the next. Released ones are never changed.
+// migrations lead from one version of the schema to the next. Released ones are never changed. Columns
+// are of the dialect's types {text}, which is ordered by its bytes, and {bytes}.
 //
 // The counter begins at random, so that a cursor of another database is not taken for one of this.
 var migrations = []string{
 	`CREATE TABLE counter (start BIGINT NOT NULL, revision BIGINT NOT NULL);
 
 	CREATE TABLE resources (
-		kind TEXT NOT NULL, mesh TEXT NOT NULL, name TEXT NOT NULL,
+		kind {text} NOT NULL, mesh {text} NOT NULL, name {text} NOT NULL,
 		version BIGINT NOT NULL,
-		owner_kind TEXT NOT NULL, owner_mesh TEXT NOT NULL, owner_name TEXT NOT NULL,
+		owner_kind {text} NOT NULL, owner_mesh {text} NOT NULL, owner_name {text} NOT NULL,
 		created BIGINT NOT NULL, modified BIGINT NOT NULL,
-		body BLOB,
+		body {bytes},
 		PRIMARY KEY (kind, mesh, name)
 	);
 	CREATE INDEX resources_by_owner ON resources (owner_kind, owner_mesh, owner_name) WHERE owner_kind <> '';
@@ -27,24 +28,29 @@ var migrations = []string{
 	CREATE TABLE history (
 		revision BIGINT NOT NULL PRIMARY KEY,
 		deleted BOOLEAN NOT NULL,
-		kind TEXT NOT NULL, mesh TEXT NOT NULL, name TEXT NOT NULL,
+		kind {text} NOT NULL, mesh {text} NOT NULL, name {text} NOT NULL,
 		version BIGINT NOT NULL,
-		owner_kind TEXT NOT NULL, owner_mesh TEXT NOT NULL, owner_name TEXT NOT NULL,
+		owner_kind {text} NOT NULL, owner_mesh {text} NOT NULL, owner_name {text} NOT NULL,
 		created BIGINT NOT NULL, modified BIGINT NOT NULL,
-		body BLOB
+		body {bytes}
 	);
 	CREATE INDEX history_by_kind ON history (kind, revision);
 
-	CREATE TABLE horizon (kind TEXT NOT NULL PRIMARY KEY, revision BIGINT NOT NULL);`,
+	CREATE TABLE horizon (kind {text} NOT NULL PRIMARY KEY, revision BIGINT NOT NULL);`,
 }
 
-// migrate brings the schema to the newest version in one transaction.
-func migrate(ctx context.Context, db *sql.DB) error {
+// migrate brings the schema to the newest version in one transaction, in which no other instance migrates.
+func (d dialect) migrate(ctx context.Context, db *sql.DB) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("opening the database: %w", err)
 	}
 	defer tx.Rollback() // after a commit it does nothing
+	if d.lockSchema != "" {
+		if _, err := tx.ExecContext(ctx, d.lockSchema); err != nil {
+			return fmt.Errorf("locking the schema: %w", err)
+		}
+	}
 	version, err := schemaVersion(ctx, tx)
 	if err != nil {
 		return fmt.Errorf("reading the version of the schema: %w", err)
@@ -53,7 +59,7 @@ func migrate(ctx context.Context, db *sql.DB) error {
 		return fmt.Errorf("the database has schema version %d, and this release knows %d: it was written by a newer release, start that one", version, len(migrations))
 	}
 	for i, statements := range migrations[version:] {
-		if _, err := tx.ExecContext(ctx, statements); err != nil {
+		if _, err := tx.ExecContext(ctx, d.schema.Replace(statements)); err != nil {
 			return fmt.Errorf("migrating the schema to version %d: %w", version+i+1, err)
 		}
 	}

@@ -1,12 +1,17 @@
-// Package sql is the store of a control plane that keeps its data: one SQLite file.
+// Package sql is the store of a control plane that keeps its data: one SQLite file, or a PostgreSQL
+// database that several instances share.
 //
-// Every write takes the next revision in the transaction that stores it, and one writer commits the
-// transactions, so the history has no gaps and no reader sees a later revision before an earlier one.
-// Writes that wait at the same moment are committed together: one of many costs what the sync of the
-// disk costs, shared by all. What was acknowledged outlives a SIGKILL and a loss of power.
+// Every write takes the next revision in the transaction that stores it, and holds a lock on the counter
+// until it is committed, so the history has no gaps and no reader sees a later revision before an earlier
+// one, whichever instance wrote it. An instance has one writer. Writes that wait at the same moment are
+// committed together: one of many costs what the sync of the disk costs, shared by all. What was
+// acknowledged outlives a SIGKILL and a loss of power.
 //
-// Statements are written for SQLite and PostgreSQL alike; what differs is in sqlite.go. Their
-// parameters stand in order of first use, which is how SQLite numbers them.
+// A database that cannot be reached answers [store.ErrUnavailable]; watchers keep their place until it
+// can.
+//
+// Statements are written for SQLite and PostgreSQL alike; what differs is the [dialect], in sqlite.go and
+// postgres.go. Their parameters stand in order of first use, which is how SQLite numbers them.
 package sql
 
 import (
@@ -15,6 +20,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"sync"
 	"time"
@@ -31,10 +37,20 @@ const DefaultHistory = 100_000
 type Options struct {
 	// History is how many events of all kinds are kept for watchers at least; 0 means DefaultHistory.
 	History int
+	// Log is told of a connection that is lost, and of its return; nil: nobody is.
+	Log *slog.Logger
+}
+
+// Source says where a database is: [SQLite] or [Postgres].
+type Source interface {
+	// String names it in errors, without what is secret.
+	fmt.Stringer
+	open(ctx context.Context) (database, error)
 }
 
 // Store implements [store.Store].
 type Store struct {
+	dialect
 	read  *prepared
 	write *prepared // one connection, used by the writer alone
 	close func() error
@@ -51,27 +67,45 @@ type Store struct {
 
 // database is an open database of whatever dialect.
 type database struct {
+	dialect
 	write *sql.DB // one connection, used by the writer alone
 	read  *sql.DB
 	close func() error
+	// listen wakes the hub's watchers for what other instances write, until ctx ends; nil where there
+	// are none.
+	listen func(ctx context.Context, hub *follow.Hub, log *slog.Logger)
 }
 
 var _ store.Store = (*Store)(nil)
 
+// Open opens a database, makes it where it is empty and brings an older release's schema up to date.
+func Open(ctx context.Context, from Source, o Options) (*Store, error) {
+	db, err := from.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s, err := start(ctx, db, o)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", from, errors.Join(err, db.close()))
+	}
+	return s, nil
+}
+
 // start brings the schema up to date and starts the writer.
 func start(ctx context.Context, db database, o Options) (*Store, error) {
-	if err := migrate(ctx, db.write); err != nil {
-		return nil, errors.Join(err, db.close())
+	if err := db.migrate(ctx, db.write); err != nil {
+		return nil, err
 	}
-	write, err := prepare(ctx, db.write, selectRow, insertRow, updateRow, insertEvent, updateCounter)
+	write, err := prepare(ctx, db.write, db.takeCounter, selectRow, insertRow, updateRow, insertEvent, updateCounter)
 	if err != nil {
-		return nil, errors.Join(err, db.close())
+		return nil, err
 	}
 	read, err := prepare(ctx, db.read, selectRow, selectEvents, selectReach)
 	if err != nil {
-		return nil, errors.Join(err, db.close())
+		return nil, err
 	}
 	s := &Store{
+		dialect:  db.dialect,
 		read:     read,
 		write:    write,
 		close:    db.close,
@@ -82,10 +116,28 @@ func start(ctx context.Context, db database, o Options) (*Store, error) {
 	}
 	w := &writer{Store: s}
 	if err := w.load(ctx); err != nil {
-		return nil, errors.Join(err, db.close())
+		return nil, err
 	}
 	go w.run()
+	if db.listen != nil {
+		s.listen(db, cmp.Or(o.Log, slog.New(slog.DiscardHandler)))
+	}
 	return s, nil
+}
+
+// listen follows other instances until the store is closed.
+func (s *Store) listen(db database, log *slog.Logger) {
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		db.listen(ctx, &s.hub, log)
+	}()
+	s.close = func() error {
+		stop()
+		<-ended
+		return db.close()
+	}
 }
 
 // Close implements [store.Store]. Writes that were taken are finished.
@@ -152,7 +204,7 @@ func (s *Store) List(ctx context.Context, kind string) ([]store.Row, store.Curso
 
 // list reads rows and revision in one transaction, so that they belong together.
 func (s *Store) list(ctx context.Context, kind string) ([]store.Row, int64, error) {
-	tx, err := s.read.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelDefault, ReadOnly: true})
+	tx, err := s.read.BeginTx(ctx, &s.snapshot)
 	if err != nil {
 		return nil, 0, err
 	}

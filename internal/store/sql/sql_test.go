@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 
 func open(t *testing.T, dir string, history int) *weft.Store {
 	t.Helper()
-	s, err := weft.Open(t.Context(), dir, weft.Options{History: history})
+	s, err := weft.Open(t.Context(), weft.SQLite{Dir: dir}, weft.Options{History: history})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestDurableStore(t *testing.T) {
 
 // fill writes as fast as it can and prints the name of every row that was acknowledged.
 func fill(dir string) {
-	s, err := weft.Open(context.Background(), dir, weft.Options{})
+	s, err := weft.Open(context.Background(), weft.SQLite{Dir: dir}, weft.Options{})
 	if err != nil {
 		fmt.Println("error", err)
 		return
@@ -199,7 +199,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"no database", broken, "not a database"},
 		{"no directory", notADirectory, "not a directory"},
 	} {
-		_, err := weft.Open(t.Context(), test.dir, weft.Options{})
+		_, err := weft.Open(t.Context(), weft.SQLite{Dir: test.dir}, weft.Options{})
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %q", test.name, err, test.want)
 		}
@@ -247,7 +247,7 @@ func TestOnlyTheOwnerReads(t *testing.T) {
 func BenchmarkCreate(b *testing.B) {
 	for _, writers := range []int{1, 64} {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
-			s, err := weft.Open(b.Context(), b.TempDir(), weft.Options{})
+			s, err := weft.Open(b.Context(), weft.SQLite{Dir: b.TempDir()}, weft.Options{})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -275,7 +275,7 @@ func BenchmarkCreate(b *testing.B) {
 
 // BenchmarkDelete deletes rows of a large store, most of which have owners.
 func BenchmarkDelete(b *testing.B) {
-	s, err := weft.Open(b.Context(), b.TempDir(), weft.Options{})
+	s, err := weft.Open(b.Context(), weft.SQLite{Dir: b.TempDir()}, weft.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}

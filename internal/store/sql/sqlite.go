@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	_ "modernc.org/sqlite" // the driver "sqlite"
@@ -19,22 +20,23 @@ const File = "weft.db"
 // readers is how many reads of a database run at once.
 const readers = 4
 
-// Open opens the database DIR/weft.db, and makes it where there is none. The directory belongs to one
+// SQLite is the database DIR/weft.db, which is made where there is none. The directory belongs to one
 // process at a time; it and what is in it are readable by their owner alone, since Secrets are there.
-func Open(ctx context.Context, dir string, o Options) (*Store, error) {
-	db, err := openSQLite(dir)
-	if err != nil {
-		return nil, err
-	}
-	s, err := start(ctx, db, o)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, File), err)
-	}
-	return s, nil
+type SQLite struct{ Dir string }
+
+// String implements [Source].
+func (s SQLite) String() string { return filepath.Join(s.Dir, File) }
+
+var sqliteDialect = dialect{
+	schema:      strings.NewReplacer("{text}", "TEXT", "{bytes}", "BLOB"),
+	takeCounter: selectCounter, // there is one writer
+	snapshot:    sql.TxOptions{ReadOnly: true},
+	announce:    func(*batch) error { return nil },
+	uncertain:   func(error) bool { return false },
 }
 
-func openSQLite(dir string) (database, error) {
-	dir, err := filepath.Abs(dir)
+func (s SQLite) open(context.Context) (database, error) {
+	dir, err := filepath.Abs(s.Dir)
 	if err != nil {
 		return database{}, err
 	}
@@ -62,7 +64,7 @@ func openSQLite(dir string) (database, error) {
 	if err != nil {
 		return database{}, errors.Join(err, write.Close(), lock.Close())
 	}
-	return database{write: write, read: read, close: func() error {
+	return database{dialect: sqliteDialect, write: write, read: read, close: func() error {
 		return errors.Join(read.Close(), write.Close(), lock.Close())
 	}}, nil
 }

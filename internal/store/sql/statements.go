@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strings"
 )
 
 // The statements of every write and every watched change.
@@ -12,10 +13,25 @@ const (
 	insertRow     = `INSERT INTO resources (` + columns + `) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`
 	updateRow     = `UPDATE resources SET version = $1, modified = $2, body = $3 WHERE kind = $4 AND mesh = $5 AND name = $6`
 	insertEvent   = `INSERT INTO history (revision, deleted, ` + columns + `) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`
+	selectCounter = `SELECT revision FROM counter`
 	updateCounter = `UPDATE counter SET revision = $1`
 	selectEvents  = `SELECT revision, deleted, ` + columns + ` FROM history WHERE kind = $1 AND revision > $2 ORDER BY revision LIMIT $3`
 	selectReach   = `SELECT coalesce((SELECT revision FROM horizon WHERE kind = $1), start), revision FROM counter`
 )
+
+// dialect is what the databases do each in their own way.
+type dialect struct {
+	schema *strings.Replacer // gives the columns of the migrations their types
+	// lockSchema is what a transaction begins with that migrates; empty where one process has the database.
+	lockSchema string
+	// takeCounter reads the revision, which then stays the same until the transaction ends.
+	takeCounter string
+	snapshot    sql.TxOptions // of a transaction that reads one moment
+	// announce tells other instances what a transaction changed.
+	announce func(*batch) error
+	// uncertain says of an error of a commit whether it leaves open what became of the transaction.
+	uncertain func(error) bool
+}
 
 // prepared is a database that keeps statements prepared, since to parse and plan one costs more than to
 // run it. Other statements run as they are.

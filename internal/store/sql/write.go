@@ -65,17 +65,19 @@ func (s *Store) submit(ctx context.Context, apply func(*batch) (store.Row, error
 	}
 }
 
+// patience bounds a transaction. One takes milliseconds; a database that takes longer is not there.
+const patience = 20 * time.Second
+
 // writer is the one goroutine that writes.
 type writer struct {
 	*Store
-	revision int64 // of the last event
-	oldest   int64 // the history begins after it
+	oldest int64 // the history begins after it, or after a later one
 }
 
-// load finds where the history stands.
+// load finds where the history begins.
 func (w *writer) load(ctx context.Context) error {
-	row := w.write.QueryRowContext(ctx, `SELECT revision, coalesce((SELECT min(revision) FROM history) - 1, revision) FROM counter`)
-	if err := row.Scan(&w.revision, &w.oldest); err != nil {
+	row := w.write.QueryRowContext(ctx, `SELECT coalesce((SELECT min(revision) FROM history) - 1, revision) FROM counter`)
+	if err := row.Scan(&w.oldest); err != nil {
 		return fmt.Errorf("reading the revision: %w", err)
 	}
 	return nil
@@ -120,14 +122,20 @@ func (w *writer) commit(requests []*request) {
 	w.hub.Changed(touched...)
 }
 
-// transact answers each request's outcome and the kinds that changed. On an error nothing was stored.
+// transact answers each request's outcome and the kinds that changed. On an error nothing was stored,
+// unless the error says that it may have been.
 func (w *writer) transact(requests []*request) ([]outcome, []string, error) {
-	tx, err := w.write.begin(context.Background())
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	tx, err := w.write.begin(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer tx.Rollback() // after a commit it does nothing
-	b := &batch{tx: tx, now: time.Now().UTC().Round(0), revision: w.revision, touched: map[string]bool{}}
+	b := &batch{ctx: ctx, tx: tx, now: time.Now().UTC().Round(0), touched: map[string]bool{}}
+	if err := tx.QueryRowContext(ctx, w.takeCounter).Scan(&b.revision); err != nil {
+		return nil, nil, err
+	}
 	outcomes, err := b.apply(requests)
 	if err != nil {
 		return nil, nil, err
@@ -135,18 +143,30 @@ func (w *writer) transact(requests []*request) ([]outcome, []string, error) {
 	if len(b.touched) == 0 {
 		return outcomes, nil, nil
 	}
-	oldest, err := w.compact(b)
+	oldest, err := w.conclude(b)
 	if err != nil {
 		return nil, nil, err
 	}
+	err = tx.Commit()
+	if err != nil && !w.uncertain(err) {
+		return nil, nil, err
+	}
+	w.oldest = oldest
+	if err != nil {
+		err = fmt.Errorf("the connection was lost during the commit, and the write may have happened: %w", err)
+	}
+	return outcomes, slices.Collect(maps.Keys(b.touched)), err
+}
+
+// conclude writes what every transaction ends with, and answers where the history begins then.
+func (w *writer) conclude(b *batch) (oldest int64, err error) {
+	if oldest, err = w.compact(b); err != nil {
+		return 0, err
+	}
 	if err := b.exec(updateCounter, b.revision); err != nil {
-		return nil, nil, err
+		return 0, err
 	}
-	if err := tx.Commit(); err != nil {
-		return nil, nil, err
-	}
-	w.revision, w.oldest = b.revision, oldest
-	return outcomes, slices.Collect(maps.Keys(b.touched)), nil
+	return oldest, w.announce(b)
 }
 
 // compact forgets the oldest events once a good number can go, and answers where the history begins
@@ -168,6 +188,7 @@ func (w *writer) compact(b *batch) (int64, error) {
 
 // batch is one transaction.
 type batch struct {
+	ctx      context.Context // of the transaction
 	tx       *transaction
 	now      time.Time
 	revision int64
@@ -192,12 +213,12 @@ func (b *batch) apply(requests []*request) ([]outcome, error) {
 }
 
 func (b *batch) exec(statement string, args ...any) error {
-	_, err := b.tx.ExecContext(context.Background(), statement, args...)
+	_, err := b.tx.ExecContext(b.ctx, statement, args...)
 	return err
 }
 
 func (b *batch) get(key resource.Key) (store.Row, error) {
-	return get(context.Background(), b.tx, key)
+	return get(b.ctx, b.tx, key)
 }
 
 func (b *batch) create(row store.Row) (store.Row, error) {
@@ -278,7 +299,7 @@ func (b *batch) remove(row store.Row) error {
 
 // ownedBy names the index's own condition, without which no planner uses it.
 func (b *batch) ownedBy(owner resource.Key) ([]store.Row, error) {
-	found, err := b.tx.QueryContext(context.Background(), `SELECT `+columns+` FROM resources WHERE owner_kind = $1 AND owner_mesh = $2 AND owner_name = $3 AND owner_kind <> ''`,
+	found, err := b.tx.QueryContext(b.ctx, `SELECT `+columns+` FROM resources WHERE owner_kind = $1 AND owner_mesh = $2 AND owner_name = $3 AND owner_kind <> ''`,
 		owner.Kind, owner.Mesh, owner.Name)
 	if err != nil {
 		return nil, err

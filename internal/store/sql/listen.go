@@ -1,0 +1,109 @@
+package sql
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"weft/internal/store/follow"
+)
+
+const (
+	// lookAgain is how long a listener hears nothing before it looks at the counter itself. A
+	// notification is a hint: one that was lost is made good then.
+	lookAgain = 5 * time.Second
+	// reconnect is how long a listener waits before it connects again.
+	reconnect = time.Second
+)
+
+// listener wakes watchers for what other instances write.
+type listener struct {
+	config   *pgx.ConnConfig
+	instance string // its own announcements say nothing new
+	hub      *follow.Hub
+	log      *slog.Logger
+	lost     bool // said in the log
+}
+
+// run listens until ctx ends, over as many connections as it takes.
+func (l *listener) run(ctx context.Context) {
+	for {
+		err := l.connected(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if !l.lost {
+			l.lost = true
+			l.log.Warn("the connection to the database is lost, trying again", "error", err)
+		}
+		select {
+		case <-time.After(reconnect):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// connected listens on one connection until it fails.
+func (l *listener) connected(ctx context.Context) error {
+	connection, err := pgx.ConnectConfig(ctx, l.config)
+	if err != nil {
+		return err
+	}
+	defer connection.Close(context.WithoutCancel(ctx))
+	if _, err := connection.Exec(ctx, `LISTEN `+channel); err != nil {
+		return err
+	}
+	if l.lost {
+		l.lost = false
+		l.log.Info("connected to the database again")
+	}
+	for seen := int64(-1); ; {
+		if seen, err = l.look(ctx, connection, seen); err != nil {
+			return err
+		}
+		if err := l.hear(ctx, connection); err != nil {
+			return err
+		}
+	}
+}
+
+// look wakes every watcher where the counter is not what was seen, and answers what it is.
+func (l *listener) look(ctx context.Context, connection *pgx.Conn, seen int64) (revision int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := connection.QueryRow(ctx, selectCounter).Scan(&revision); err != nil {
+		return 0, err
+	}
+	if revision != seen {
+		l.hub.ChangedAll()
+	}
+	return revision, nil
+}
+
+// hear wakes the watchers of what is announced, until nothing was for a while.
+func (l *listener) hear(ctx context.Context, connection *pgx.Conn) error {
+	for {
+		waiting, cancel := context.WithTimeout(ctx, lookAgain)
+		notification, err := connection.WaitForNotification(waiting)
+		cancel()
+		switch {
+		case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && !connection.IsClosed():
+			return nil
+		case err != nil:
+			return err
+		}
+		from, kinds, _ := strings.Cut(notification.Payload, " ")
+		switch {
+		case from == l.instance:
+		case kinds == "":
+			l.hub.ChangedAll()
+		default:
+			l.hub.Changed(strings.Fields(kinds)...)
+		}
+	}
+}

@@ -1,0 +1,203 @@
+package sql
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"weft/internal/store/follow"
+)
+
+// TLSMode says how much a connection to PostgreSQL proves.
+type TLSMode string
+
+const (
+	TLSDisable    TLSMode = "disable"    // no TLS
+	TLSVerifyNone TLSMode = "verifyNone" // encrypted; whoever answers is believed
+	TLSVerifyCA   TLSMode = "verifyCa"   // the server's certificate is of the CA
+	TLSVerifyFull TLSMode = "verifyFull" // and it names the host
+)
+
+// Postgres is a PostgreSQL database, of release 12 or later. Several instances may work on it at the same
+// time. The user must be allowed to make tables.
+type Postgres struct {
+	Host     string // a name, an address, or the directory of a Unix socket
+	Port     uint16
+	User     string
+	Password string // never in an error
+	Database string
+
+	// ConnectTimeout bounds how long a connection may take to be made; 0 means 5 seconds.
+	ConnectTimeout time.Duration
+	// MaxConnections is how many connections an instance holds at most; 0 means 50, and fewer than 3
+	// means 3: one writes, one listens and the rest read.
+	MaxConnections int
+
+	TLS TLSMode // empty means TLSDisable
+	// CAFile has the CAs in PEM that may have signed the server's certificate; empty means those of the
+	// system.
+	CAFile string
+	// CertFile and KeyFile are the client's own certificate in PEM; both may be empty.
+	CertFile, KeyFile string
+}
+
+// String implements [Source].
+func (p Postgres) String() string {
+	return fmt.Sprintf("PostgreSQL database %s of %s at %s", p.Database, p.User, net.JoinHostPort(p.Host, strconv.Itoa(int(p.Port))))
+}
+
+const (
+	// channel is where instances tell each other of their writes.
+	channel = "weft_changed"
+	// mostAnnounced bounds the kinds that are named; PostgreSQL takes 8,000 bytes.
+	mostAnnounced = 4000
+	// schemaLock is a number that nothing else in the database is likely to lock.
+	schemaLock = `SELECT pg_advisory_xact_lock(7307465)`
+)
+
+// postgresDialect tells others apart from the instance by its name.
+func postgresDialect(instance string) dialect {
+	return dialect{
+		schema:      strings.NewReplacer("{text}", `TEXT COLLATE "C"`, "{bytes}", "BYTEA"),
+		lockSchema:  schemaLock,
+		takeCounter: selectCounter + ` FOR UPDATE`,
+		snapshot:    sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true},
+		announce: func(b *batch) error {
+			kinds := strings.Join(slices.Collect(maps.Keys(b.touched)), " ")
+			if len(kinds) > mostAnnounced {
+				kinds = ""
+			}
+			return b.exec(`SELECT pg_notify($1, $2)`, channel, instance+" "+kinds)
+		},
+		uncertain: uncertain,
+	}
+}
+
+// uncertain takes an answer of the server for a rollback, unless the server says that it is going away.
+func uncertain(err error) bool {
+	var answer *pgconn.PgError
+	return !errors.As(err, &answer) || strings.HasPrefix(answer.Code, "57")
+}
+
+func (p Postgres) open(ctx context.Context) (database, error) {
+	config, err := p.config()
+	if err != nil {
+		return database{}, fmt.Errorf("%s: %w", p, err)
+	}
+	db := database{write: p.pool(config, 1), read: p.pool(config, max(1, cmp.Or(p.MaxConnections, 50)-2))}
+	db.close = func() error { return errors.Join(db.read.Close(), db.write.Close()) }
+	if err := db.write.PingContext(ctx); err != nil {
+		return database{}, errors.Join(fmt.Errorf("%s: connecting: %w", p, err), db.close())
+	}
+	instance := uuid.NewString()
+	db.dialect = postgresDialect(instance)
+	db.listen = func(ctx context.Context, hub *follow.Hub, log *slog.Logger) {
+		(&listener{config: config, instance: instance, hub: hub, log: log.With("database", p.String())}).run(ctx)
+	}
+	return db, nil
+}
+
+// idleConnection is how long a connection is kept that nobody uses.
+const idleConnection = 5 * time.Minute
+
+func (p Postgres) pool(config *pgx.ConnConfig, connections int) *sql.DB {
+	db := stdlib.OpenDB(*config)
+	db.SetMaxOpenConns(connections)
+	db.SetMaxIdleConns(connections)
+	db.SetConnMaxIdleTime(idleConnection)
+	return db
+}
+
+func (p Postgres) config() (*pgx.ConnConfig, error) {
+	config, err := pgx.ParseConfig("host=localhost sslmode=disable")
+	if err != nil {
+		return nil, err
+	}
+	config.Host, config.Port, config.Database = p.Host, p.Port, p.Database
+	config.User, config.Password = p.User, p.Password
+	config.Fallbacks = nil
+	config.ConnectTimeout = cmp.Or(p.ConnectTimeout, 5*time.Second)
+	config.DialFunc = dialer(config.ConnectTimeout).DialContext
+	config.RuntimeParams = map[string]string{
+		"application_name": "weft",
+		// An instance that stops in the middle of a write holds the others up no longer than this.
+		"idle_in_transaction_session_timeout": strconv.FormatInt(patience.Milliseconds(), 10),
+	}
+	if config.TLSConfig, err = p.tls(); err != nil {
+		return nil, err
+	}
+	return config, nil
+}
+
+// dialer finds out within half a minute that the other side has gone without a word.
+func dialer(timeout time.Duration) *net.Dialer {
+	return &net.Dialer{
+		Timeout:         timeout,
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3},
+		Control:         boundUnacknowledged,
+	}
+}
+
+func (p Postgres) tls() (*tls.Config, error) {
+	if p.TLS == "" || p.TLS == TLSDisable {
+		return nil, nil
+	}
+	config := &tls.Config{ServerName: p.Host, MinVersion: tls.VersionTLS12}
+	if p.CAFile != "" {
+		pem, err := os.ReadFile(p.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("reading the CA: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("%s has no certificate in PEM", p.CAFile)
+		}
+	}
+	if p.CertFile != "" {
+		certificate, err := tls.LoadX509KeyPair(p.CertFile, p.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("reading the client's certificate: %w", err)
+		}
+		config.Certificates = []tls.Certificate{certificate}
+	}
+	switch p.TLS {
+	case TLSVerifyNone:
+		config.InsecureSkipVerify = true // what the mode says
+	case TLSVerifyCA:
+		config.InsecureSkipVerify = true // instead of what the library verifies, the name too
+		config.VerifyConnection = verifyChain(config.RootCAs)
+	case TLSVerifyFull:
+	default:
+		return nil, fmt.Errorf("the TLS mode %q is not known; use disable, verifyNone, verifyCa or verifyFull", p.TLS)
+	}
+	return config, nil
+}
+
+// verifyChain verifies that the server's certificate is of one of the roots, whatever it names.
+func verifyChain(roots *x509.CertPool) func(tls.ConnectionState) error {
+	return func(state tls.ConnectionState) error {
+		intermediates := x509.NewCertPool()
+		for _, certificate := range state.PeerCertificates[1:] {
+			intermediates.AddCert(certificate)
+		}
+		_, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: intermediates})
+		return err
+	}
+}

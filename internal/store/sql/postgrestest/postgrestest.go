@@ -1,0 +1,178 @@
+// Package postgrestest runs a PostgreSQL of its own for a test: a real server in a temporary directory,
+// reached over a Unix socket there, and gone when the test ends.
+//
+// The server's programs are those of the PATH or of Debian's package `postgresql`. Where there are none a
+// test is skipped, and fails where CI=true says that everything must run.
+package postgrestest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"weft/internal/store/sql"
+)
+
+// Server is a running PostgreSQL.
+type Server struct {
+	bin       string // directory of its programs
+	dir       string // of its data and its socket
+	as        *syscall.Credential
+	settings  []string
+	process   *exec.Cmd
+	output    bytes.Buffer // read once the process has ended
+	databases atomic.Int64
+}
+
+const (
+	port          = 5432 // names the socket's file; no port is taken
+	administrator = "weft"
+	patience      = 30 * time.Second
+)
+
+// Start answers a server that runs until the test ends. It does not wait for the disk, so that it survives
+// [Server.Kill] and no loss of power; settings such as "fsync=on" go over that.
+func Start(t testing.TB, settings ...string) *Server {
+	t.Helper()
+	s := &Server{bin: programs(t), settings: append([]string{"fsync=off"}, settings...)}
+	var err error
+	if s.dir, err = os.MkdirTemp("", "weft-postgres-"); err != nil { // t.TempDir is too long for a socket
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(s.dir) })
+	if os.Getuid() == 0 { // as root PostgreSQL does not run
+		s.as = unprivileged(t)
+		if err := os.Chown(s.dir, int(s.as.Uid), int(s.as.Gid)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	initdb := s.command("initdb", "--username="+administrator, "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync", s.data())
+	if out, err := initdb.CombinedOutput(); err != nil {
+		t.Fatalf("initdb: %v\n%s", err, out)
+	}
+	s.Run(t)
+	t.Cleanup(s.Stop)
+	return s
+}
+
+// programs answers where PostgreSQL is installed.
+func programs(t testing.TB) string {
+	t.Helper()
+	if path, err := exec.LookPath("initdb"); err == nil {
+		return filepath.Dir(path)
+	}
+	if found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb"); len(found) > 0 {
+		return filepath.Dir(slices.Max(found))
+	}
+	const missing = "PostgreSQL is not installed; on Debian: apt-get install postgresql"
+	if os.Getenv("CI") == "true" {
+		t.Fatal(missing)
+	}
+	t.Skip(missing)
+	return ""
+}
+
+func unprivileged(t testing.TB) *syscall.Credential {
+	t.Helper()
+	nobody, err := user.Lookup("nobody")
+	if err != nil {
+		t.Fatal(err)
+	}
+	uid, _ := strconv.ParseUint(nobody.Uid, 10, 32)
+	gid, _ := strconv.ParseUint(nobody.Gid, 10, 32)
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+}
+
+func (s *Server) data() string { return filepath.Join(s.dir, "data") }
+
+// command ends with the test's process, however that ends.
+func (s *Server) command(program string, args ...string) *exec.Cmd {
+	command := exec.Command(filepath.Join(s.bin, program), args...)
+	command.Dir = s.dir
+	command.SysProcAttr = &syscall.SysProcAttr{Credential: s.as, Pdeathsig: syscall.SIGQUIT}
+	return command
+}
+
+// Run starts the server again after [Server.Stop] or [Server.Kill], and returns once it answers.
+func (s *Server) Run(t testing.TB) {
+	t.Helper()
+	s.output.Reset()
+	args := []string{"-D", s.data(), "-k", s.dir, "-p", strconv.Itoa(port), "-c", "listen_addresses="}
+	for _, setting := range s.settings {
+		args = append(args, "-c", setting)
+	}
+	s.process = s.command("postgres", args...)
+	s.process.Stdout, s.process.Stderr = &s.output, &s.output
+	if err := s.process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		connection, err := s.connect(ctx)
+		if err == nil {
+			connection.Close(ctx)
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			s.end(syscall.SIGQUIT)
+			t.Fatalf("PostgreSQL does not answer: %v\n%s", err, s.output.Bytes())
+		}
+	}
+}
+
+// Stop ends the server and every connection to it. Where it does not run it does nothing.
+func (s *Server) Stop() { s.end(syscall.SIGINT) }
+
+// Kill ends the server as a crash does: what it has not written to its log is lost.
+func (s *Server) Kill() { s.end(syscall.SIGQUIT) }
+
+func (s *Server) end(signal syscall.Signal) {
+	if s.process == nil {
+		return
+	}
+	_ = s.process.Process.Signal(signal)
+	_ = s.process.Wait()
+	s.process = nil
+}
+
+func (s *Server) connect(ctx context.Context) (*pgx.Conn, error) {
+	return pgx.Connect(ctx, fmt.Sprintf("host=%s port=%d user=%s dbname=postgres sslmode=disable", s.dir, port, administrator))
+}
+
+// Database answers a new, empty database.
+func (s *Server) Database(t testing.TB) sql.Postgres {
+	t.Helper()
+	name := fmt.Sprintf("weft_%d", s.databases.Add(1))
+	s.Exec(t, `CREATE DATABASE `+name)
+	return sql.Postgres{Host: s.dir, Port: port, User: administrator, Database: name, MaxConnections: 10}
+}
+
+// Exec runs a statement as the server's administrator.
+func (s *Server) Exec(t testing.TB, statement string) {
+	t.Helper()
+	connection, err := s.connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close(context.WithoutCancel(t.Context()))
+	if _, err := connection.Exec(t.Context(), statement); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
