@@ -91,13 +91,14 @@ func findEnvoy() (string, error) {
 
 // world is one control plane with its proxies, all ended with the test.
 type world struct {
-	t       *testing.T
-	dir     string
-	subnet  int
-	plane   *process
-	apiPort int
-	dpPort  int
-	env     []string
+	t               *testing.T
+	dir             string
+	subnet          int
+	plane           *process
+	apiPort         int
+	dpPort          int
+	diagnosticsPort int
+	env             []string
 }
 
 // newWorld starts a control plane.
@@ -108,7 +109,7 @@ func newWorld(t *testing.T) *world {
 	}
 	w := &world{t: t, dir: t.TempDir(), subnet: int(subnets.Add(1))}
 	ports := freePorts(t, 3)
-	w.apiPort, w.dpPort = ports[0], ports[1]
+	w.apiPort, w.dpPort, w.diagnosticsPort = ports[0], ports[1], ports[2]
 	w.env = append(os.Environ(),
 		fmt.Sprintf("KUMA_API_SERVER_HTTP_PORT=%d", ports[0]),
 		fmt.Sprintf("KUMA_DP_SERVER_PORT=%d", ports[1]),
