@@ -113,19 +113,20 @@ func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger
 	reconciler := reconcile.New(plan, ownWrites{writer}, log)
 	proxies := dpserver.New(dpserver.Config{
 		Hub: hub, Writer: writer, Catalog: catalog,
-		Zone: s.ZoneName, DefaultMesh: s.DefaultMesh, InstanceID: instance, Log: log,
+		Zone: s.ZoneName, DefaultMesh: s.DefaultMesh, InstanceID: instance, Settled: figures.Settled, Log: log,
 	})
 	hub.Follow(reconciler.Observe)
 	hub.Follow(proxies.Observe)
 	hub.Withdraw(ctx, proxies, forget(writer), keep(writer))
 	figures.Follow(metrics.Sources{
-		Streams: proxies.Streams, Sessions: proxies.Sessions, Traffic: proxies.Traffic,
+		Streams: proxies.Streams, Behind: proxies.Behind, Sessions: proxies.Sessions, Traffic: proxies.Traffic,
 		Classes: hub.Classes, Withdrawals: hub.Withdrawals, Backlog: reconciler.Backlog,
 	})
 	apply := func(b mirror.Batch) {
 		began := time.Now()
 		hub.Apply(b)
-		figures.Commit(len(b.Put)+len(b.Removed), time.Since(began))
+		now := time.Now()
+		figures.Commit(b, now, now.Sub(began))
 	}
 
 	group, ctx := errgroup.WithContext(ctx)

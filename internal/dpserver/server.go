@@ -44,7 +44,7 @@ type Hub interface {
 	Drained(ctx context.Context, key graph.ProxyKey) error
 }
 
-// Config says what the server works with. All fields but DefaultMesh are needed.
+// Config says what the server works with. All fields but DefaultMesh and Settled are needed.
 type Config struct {
 	Hub     Hub
 	Writer  *admit.Writer
@@ -54,7 +54,9 @@ type Config struct {
 	DefaultMesh string
 	// InstanceID names this control plane among those that share a store.
 	InstanceID string
-	Log        *slog.Logger
+	// Settled is told how long a proxy lacked something whenever it has everything again. Optional.
+	Settled func(after time.Duration)
+	Log     *slog.Logger
 }
 
 // Server serves proxies and their agents.
@@ -86,7 +88,7 @@ func New(c Config) *Server {
 		keys:      map[string]*rsa.PublicKey{},
 	}
 	s.discovery = xds.NewServer(xds.Config{
-		Catalog: c.Catalog, Authenticate: s.authenticate, Accept: s.accept, Log: c.Log,
+		Catalog: c.Catalog, Authenticate: s.authenticate, Accept: s.accept, Settled: c.Settled, Log: c.Log,
 	})
 	return s
 }
@@ -111,6 +113,9 @@ func (s *Server) Run(ctx context.Context) error {
 
 // Streams is how many configuration streams are open.
 func (s *Server) Streams() int { return len(s.discovery.Streams()) }
+
+// Behind is how many of those lack something at the moment.
+func (s *Server) Behind() int { return s.discovery.Behind() }
 
 // Sessions is how many agents are connected.
 func (s *Server) Sessions() int {

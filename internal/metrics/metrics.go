@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"weft/internal/mirror"
 	"weft/internal/store"
 	"weft/internal/table"
 )
@@ -23,6 +24,8 @@ import (
 type Metrics struct {
 	registry *prometheus.Registry
 
+	change   prometheus.Histogram
+	settled  prometheus.Histogram
 	commit   prometheus.Histogram
 	rows     prometheus.Counter
 	stage    *prometheus.HistogramVec
@@ -34,10 +37,15 @@ type Metrics struct {
 // From tens of microseconds to seconds: what is fast here is far below the usual buckets of Prometheus.
 var buckets = prometheus.ExponentialBuckets(50e-6, 2.5, 13)
 
+// longAgo is an age beyond which a resource did not change just now.
+const longAgo = 30 * time.Second
+
 // New makes metrics of one control plane; Follow must be called before they are read.
 func New(version, zone, instance string) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
+		change:   latency("weft_change_seconds", "From a resource's write until everything that follows from it is on its way to the proxies."),
+		settled:  latency("weft_acknowledged_seconds", "From there until a proxy has acknowledged all of it, for each proxy that it reaches."),
 		commit: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "weft_commit_seconds", Buckets: buckets,
 			Help: "From a batch of the store's changes until everything that follows from it is on its way to the proxies.",
@@ -57,20 +65,34 @@ func New(version, zone, instance string) *Metrics {
 		ConstLabels: prometheus.Labels{"version": version, "zone": zone, "instance_id": instance},
 	})
 	info.Set(1)
-	m.registry.MustRegister(info, m.commit, m.rows, m.stage, m.values, m.store, m.requests,
+	m.registry.MustRegister(info, m.change, m.settled, m.commit, m.rows, m.stage, m.values, m.store, m.requests,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
+}
+
+// latency is of what crosses machines, and is slower than what happens in one.
+func latency(name, help string) prometheus.Histogram {
+	return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(1e-3, 2, 16)})
 }
 
 func histogram(name, help string, labels ...string) *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
 }
 
-// Commit notes a batch of so many rows.
-func (m *Metrics) Commit(rows int, took time.Duration) {
+// Commit notes a batch that was taken in, and how long that took.
+func (m *Metrics) Commit(b mirror.Batch, now time.Time, took time.Duration) {
 	m.commit.Observe(took.Seconds())
-	m.rows.Add(float64(rows))
+	m.rows.Add(float64(len(b.Put) + len(b.Removed)))
+	for _, o := range b.Put {
+		// What a start reads was written long ago, and says nothing of the way.
+		if age := now.Sub(o.Envelope().Modified); age < longAgo {
+			m.change.Observe(max(age, 0).Seconds()) // the store's clock may be ahead
+		}
+	}
 }
+
+// Settled notes that a proxy has everything again, and how long it lacked something.
+func (m *Metrics) Settled(after time.Duration) { m.settled.Observe(after.Seconds()) }
 
 // Stage notes one stage of a batch; it fits [table.DB.Observe].
 func (m *Metrics) Stage(s table.Stage) {

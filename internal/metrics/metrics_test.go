@@ -10,10 +10,13 @@ import (
 	"time"
 
 	"weft/internal/graph"
+	"weft/internal/mirror"
 	"weft/internal/publish"
 	"weft/internal/store"
 	"weft/internal/table"
 	"weft/internal/xds"
+	"weft/kind"
+	"weft/resource"
 )
 
 // busy is a control plane to which everything has happened that is counted.
@@ -21,6 +24,7 @@ func busy() *Metrics {
 	m := New("1.2.3", "east", "instance-1")
 	m.Follow(Sources{
 		Streams:  func() int { return 3 },
+		Behind:   func() int { return 1 },
 		Sessions: func() int { return 2 },
 		Traffic: func() []xds.Traffic {
 			return []xds.Traffic{{Type: xds.Cluster, Responses: 5, Bytes: 700, Acked: 4, Refused: 1}}
@@ -31,7 +35,11 @@ func busy() *Metrics {
 		Withdrawals: func() int { return 1 },
 		Backlog:     func() int { return 7 },
 	})
-	m.Commit(4, 2*time.Millisecond)
+	now := time.Now()
+	fresh, old := kind.Meshes.Make("", "a", kind.Mesh{}), kind.Meshes.Make("", "b", kind.Mesh{})
+	fresh.Modified, old.Modified = now.Add(-time.Millisecond), now.Add(-time.Hour)
+	m.Commit(mirror.Batch{Put: []resource.Any{fresh, old}, Removed: make([]resource.Key, 2)}, now, 2*time.Millisecond)
+	m.Settled(5 * time.Millisecond)
 	m.Stage(table.Stage{Table: "endpoints", Recomputed: 5, Changed: 2, Took: time.Millisecond})
 	m.Store("update", time.Millisecond, store.ErrStale)
 	m.Store("update", time.Millisecond, store.ErrUnavailable)
@@ -61,6 +69,9 @@ func TestWhatHappensIsCounted(t *testing.T) {
 		`weft_reconcile_backlog 7`,
 		`weft_commit_rows_total 4`,
 		`weft_commit_seconds_count 1`,
+		`weft_change_seconds_count 1`,
+		`weft_acknowledged_seconds_count 1`,
+		`weft_streams_behind 1`,
 		`weft_generation_values_total{result="changed",stage="endpoints"} 2`,
 		`weft_generation_values_total{result="equal",stage="endpoints"} 3`,
 		`weft_store_seconds_count{operation="update",outcome="refused"} 1`,

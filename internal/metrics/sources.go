@@ -9,8 +9,8 @@ import (
 
 // Sources answer what is so at the moment. All are needed.
 type Sources struct {
-	// Streams are the configuration streams that are open.
-	Streams func() int
+	// Streams are the configuration streams that are open, and Behind those of them that lack something.
+	Streams, Behind func() int
 	// Sessions are the agents that are connected.
 	Sessions func() int
 	// Traffic is what was sent, by type.
@@ -29,6 +29,7 @@ func (m *Metrics) Follow(s Sources) {
 			func() float64 { return float64(value()) }))
 	}
 	gauge("weft_streams", "Configuration streams that are open.", s.Streams)
+	gauge("weft_streams_behind", "Of those, the ones that have not acknowledged everything.", s.Behind)
 	gauge("weft_agents", "Agents that are connected.", s.Sessions)
 	gauge("weft_withdrawals", "Listeners that wait until no client is sent to them.", s.Withdrawals)
 	gauge("weft_reconcile_backlog", "Resources that wait for a write of the control plane's own; those that wait for a time count too.", s.Backlog)

@@ -40,6 +40,9 @@ func (s *Stream) Progress() Progress {
 func (s *Stream) track(now time.Time) {
 	switch {
 	case s.session.settledAt(s.session.catalog.Revision()):
+		if s.settled != nil && !s.pendingSince.IsZero() {
+			s.settled(now.Sub(s.pendingSince))
+		}
 		s.pendingSince = time.Time{}
 	case s.pendingSince.IsZero():
 		s.pendingSince = now

@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -38,7 +39,10 @@ type Config struct {
 	// [Stream.SetFeeds], then or later; until then the client gets no answer. An error ends the stream:
 	// a gRPC status as it is, any other as PermissionDenied. Peer's methods come after Accept.
 	Accept func(ctx context.Context, node *corev3.Node, stream *Stream) (Peer, error)
-	Log    *slog.Logger
+	// Settled is told how long a client lacked something whenever it has, or has refused, everything
+	// again. It must not block. Optional.
+	Settled func(after time.Duration)
+	Log     *slog.Logger
 }
 
 // Server is the aggregated discovery service, delta only.
@@ -77,7 +81,7 @@ func (s *Server) Traffic() []Traffic {
 	return all
 }
 
-// NewServer makes the service. All fields of the configuration but Authenticate are needed.
+// NewServer makes the service. All fields of the configuration but Authenticate and Settled are needed.
 func NewServer(config Config) *Server {
 	return &Server{config: config, streams: map[*Stream]struct{}{}}
 }
@@ -102,7 +106,7 @@ func (s *Server) DeltaAggregatedResources(transport discovery.AggregatedDiscover
 		return status.Error(codes.InvalidArgument, "the first request has no node.id; set node.id to MESH.NAME in the bootstrap")
 	}
 	stream := newStream(s.config.Catalog, transport, first.Node.Id)
-	stream.traffic = &s.traffic
+	stream.traffic, stream.settled = &s.traffic, s.config.Settled
 	if stream.peer, err = s.accept(transport.Context(), first.Node, stream); err != nil {
 		return err
 	}
@@ -140,6 +144,17 @@ func (s *Server) remove(stream *Stream) {
 	delete(s.streams, stream)
 	s.mu.Unlock()
 	stream.end()
+}
+
+// Behind is how many streams lack something at the moment.
+func (s *Server) Behind() int {
+	behind := 0
+	for _, stream := range s.Streams() {
+		if !stream.Settled(s.config.Catalog.Revision()) {
+			behind++
+		}
+	}
+	return behind
 }
 
 // Streams are those that are open now, in no order.

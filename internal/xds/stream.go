@@ -19,6 +19,7 @@ type Stream struct {
 	transport discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer
 	peer      Peer
 	traffic   *[numTypes]counters // the server's
+	settled   func(time.Duration) // of the server's configuration
 	wake      chan struct{}       // of one: something may be ready
 	closing   chan error          // of one: why the stream is to end
 
