@@ -72,6 +72,10 @@ func (inspector) Config(graph.ProxyKey) ([]*xds.Resource, bool) {
 	return []*xds.Resource{envoy.TrustBundle(trust)}, true
 }
 
+func (inspector) Applied(graph.ProxyKey) *graph.Applied {
+	return &graph.Applied{Identity: graph.AppliedIdentity{Reason: "no MeshIdentity of the mesh selects it, so that it is plain"}}
+}
+
 func (inspector) Explain(req envoysim.Request) (*envoysim.Explanation, error) {
 	if req.To != "backend" {
 		return nil, fmt.Errorf("%s reaches nothing at %q", req.From, req.To)

@@ -27,7 +27,7 @@ func Capture(c *graph.Capture) []*xds.Resource {
 		six               bool
 		wildcard, postfix string
 	}{{false, "0.0.0.0", ""}, {true, "::", "_ipv6"}} {
-		if !hasFamily(c.IPFamilies, ip.six) {
+		if !graph.HasFamily(c.IPFamilies, ip.six) {
 			continue
 		}
 		resources = append(resources,
@@ -36,14 +36,6 @@ func Capture(c *graph.Capture) []*xds.Resource {
 		)
 	}
 	return resources
-}
-
-// hasFamily says whether DualStack, IPv4 or IPv6 has IPv6, or IPv4.
-func hasFamily(families string, six bool) bool {
-	if six {
-		return families != "IPv4"
-	}
-	return families != "IPv6"
 }
 
 // capture closes what was sent to its own port: nothing redirected it, so that passing it on to where it

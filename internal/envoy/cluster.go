@@ -30,7 +30,7 @@ func Cluster(d *graph.Destination, secured bool) *xds.Resource {
 		IgnoreHealthOnHostRemoval:     true,
 		TypedExtensionProtocolOptions: protocolOptions(d.Protocol, nil),
 	}
-	if secured && len(d.Identities) > 0 {
+	if d.Secured(secured) {
 		cluster.TransportSocket = clientTLS(d)
 	}
 	return xds.NewResource(xds.Cluster, cluster.Name, cluster)

@@ -2,7 +2,6 @@ package envoy
 
 import (
 	"fmt"
-	"net/netip"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listeners "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
@@ -24,7 +23,7 @@ import (
 func VIPListeners(d *graph.Destination, families string) []*xds.Resource {
 	var resources []*xds.Resource
 	for i, vip := range d.VIPs {
-		if !reachable(vip, families) {
+		if !graph.Reachable(vip, families) {
 			continue
 		}
 		name := d.Key.String()
@@ -36,11 +35,6 @@ func VIPListeners(d *graph.Destination, families string) []*xds.Resource {
 		resources = append(resources, xds.NewResource(xds.Listener, name, listener))
 	}
 	return resources
-}
-
-func reachable(vip, families string) bool {
-	address, err := netip.ParseAddr(vip)
-	return err == nil && hasFamily(families, address.Is6())
 }
 
 // Explicit is one address of the proxy's own machine at which a destination is reached.

@@ -39,25 +39,36 @@ func (s *State) identity(r *table.Reader, key ProxyKey) *Identity {
 	if !ok {
 		return nil
 	}
-	var chosen *resource.Object[kind.MeshIdentity]
-	most := -1
-	for _, candidate := range s.IdentitiesByMesh.List(r, MeshKey(key.Mesh)) {
-		selector := candidate.Spec.Selector
-		if selector == nil || selector.Dataplane == nil || !selector.Dataplane.Matches(dp.Labels) {
-			continue
-		}
-		if labels := len(selector.Dataplane.MatchLabels); labels > most {
-			chosen, most = candidate, labels
-		}
-	}
-	if chosen == nil {
+	selecting := s.selecting(r, dp)
+	if len(selecting) == 0 {
 		return nil
 	}
+	chosen := selecting[0]
 	id, domain, err := identity.SpiffeID(&chosen.Spec, key.Mesh, s.Zone, dp.Name, dp.Labels, &dp.Spec)
 	if err != nil {
 		return &Identity{MeshIdentity: chosen.Name, Problem: err.Error()}
 	}
 	return &Identity{MeshIdentity: chosen.Name, SpiffeID: id, TrustDomain: domain}
+}
+
+// selecting are the MeshIdentities that select a Dataplane, the chosen one first.
+func (s *State) selecting(r *table.Reader, dp *resource.Object[kind.Dataplane]) []*resource.Object[kind.MeshIdentity] {
+	var selecting []*resource.Object[kind.MeshIdentity]
+	for _, candidate := range s.IdentitiesByMesh.List(r, MeshKey(dp.Mesh)) {
+		selector := candidate.Spec.Selector
+		if selector != nil && selector.Dataplane != nil && selector.Dataplane.Matches(dp.Labels) {
+			selecting = append(selecting, candidate)
+		}
+	}
+	slices.SortFunc(selecting, func(a, b *resource.Object[kind.MeshIdentity]) int {
+		return cmp.Or(cmp.Compare(selectorLabels(b), selectorLabels(a)), cmp.Compare(a.Name, b.Name))
+	})
+	return selecting
+}
+
+// selectorLabels is how many labels a MeshIdentity that selects something names.
+func selectorLabels(o *resource.Object[kind.MeshIdentity]) int {
+	return len(o.Spec.Selector.Dataplane.MatchLabels)
 }
 
 func (s *State) trust(r *table.Reader, mesh string) *Trust {

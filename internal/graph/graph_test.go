@@ -63,8 +63,9 @@ func setFile(a *txtar.Archive, name, text string) {
 	a.Files = append(a.Files, txtar.File{Name: name, Data: []byte(text)})
 }
 
-// meaning loads a world and writes down what it means, one line a fact.
-func meaning(t *testing.T, archive *txtar.Archive) string {
+// load makes the state of a world.
+func load(t *testing.T, archive *txtar.Archive) *graph.State {
+	t.Helper()
 	s := graph.NewState("east")
 	s.DB.Commit(func(tx *table.Tx) {
 		for _, doc := range bytes.Split(fileOf(archive, "resources.yaml"), []byte("\n---\n")) {
@@ -80,7 +81,19 @@ func meaning(t *testing.T, archive *txtar.Archive) string {
 				s.Put(tx, kind.MeshServiceStatuses.Make("default", name, kind.MeshServiceStatus{VIPs: []kind.VIP{{IP: ip}}}))
 			}
 		}
+		for _, line := range strings.Split(strings.TrimSpace(string(fileOf(archive, "trusts"))), "\n") {
+			if name, domain, ok := strings.Cut(line, " "); ok {
+				bundle := kind.CABundle{Type: "Pem", PEM: &kind.PEMBundle{Value: "the roots of " + name}}
+				s.Put(tx, kind.MeshTrusts.Make("default", name, kind.MeshTrust{TrustDomain: domain, CABundles: []kind.CABundle{bundle}}))
+			}
+		}
 	})
+	return s
+}
+
+// meaning writes down what a world means, one line a fact.
+func meaning(t *testing.T, archive *txtar.Archive) string {
+	s := load(t, archive)
 	var b strings.Builder
 	r := table.Eval(s.DB.Snapshot())
 	for dp := range s.Dataplanes.All(s.DB.Snapshot()) {

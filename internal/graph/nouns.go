@@ -6,6 +6,7 @@ package graph
 import (
 	"fmt"
 	"hash/fnv"
+	"net/netip"
 	"strings"
 
 	"weft/internal/match"
@@ -123,6 +124,20 @@ type ExplicitOutbound struct {
 	Protocol    kind.Protocol
 }
 
+// HasFamily says whether DualStack, IPv4 or IPv6 has IPv6, or IPv4.
+func HasFamily(families string, six bool) bool {
+	if six {
+		return families != "IPv4"
+	}
+	return families != "IPv6"
+}
+
+// Reachable says whether proxies of these IP families reach a virtual IP.
+func Reachable(vip, families string) bool {
+	address, err := netip.ParseAddr(vip)
+	return err == nil && HasFamily(families, address.Is6())
+}
+
 // Capture is where redirected connections arrive.
 type Capture struct {
 	InboundPort  uint32
@@ -142,6 +157,9 @@ type Destination struct {
 	// whole of what the mesh believes.
 	TrustDomain string
 }
+
+// Secured says whether clients use mutual TLS with it: those that have an identity, where its servers do.
+func (d *Destination) Secured(client bool) bool { return client && len(d.Identities) > 0 }
 
 // Endpoint is one server of a destination.
 type Endpoint struct {

@@ -30,10 +30,7 @@ type Rule struct {
 // so that equal sets give equal results.
 func Permit(policies []*resource.Object[kind.MeshTrafficPermission], proxy *resource.Meta, section string) *Permissions {
 	p := &Permissions{}
-	for _, policy := range policies {
-		if !Hits(policy.Spec.TargetRef, proxy, section) {
-			continue
-		}
+	for _, policy := range Applying(policies, proxy, section) {
 		for i, rule := range policy.Spec.Rules {
 			at := fmt.Sprintf("%s rules[%d].default", policy.Key(), i)
 			p.Deny = appendRules(p.Deny, at+".deny", rule.Default.Deny)
@@ -42,6 +39,17 @@ func Permit(policies []*resource.Object[kind.MeshTrafficPermission], proxy *reso
 		}
 	}
 	return p
+}
+
+// Applying are the policies that hit one section of a proxy, in their order.
+func Applying(policies []*resource.Object[kind.MeshTrafficPermission], proxy *resource.Meta, section string) []*resource.Object[kind.MeshTrafficPermission] {
+	var hit []*resource.Object[kind.MeshTrafficPermission]
+	for _, policy := range policies {
+		if Hits(policy.Spec.TargetRef, proxy, section) {
+			hit = append(hit, policy)
+		}
+	}
+	return hit
 }
 
 func appendRules(rules []Rule, at string, callers []kind.CallerMatch) []Rule {

@@ -76,6 +76,11 @@ func configOf(c *config, r *table.Reader, key graph.ProxyKey) ([]*xds.Resource, 
 	return inOrder(all), true
 }
 
+// Applied answers which resources decide about a proxy; nil where there is no such proxy.
+func (h *Hub) Applied(key graph.ProxyKey) *graph.Applied {
+	return h.state.Applied(h.reader(), key)
+}
+
 // Explain says what becomes of a request, by the configuration that the proxies are sent.
 func (h *Hub) Explain(request envoysim.Request) (*envoysim.Explanation, error) {
 	return envoysim.Explain(&world{h, h.reader(), request.From.Mesh}, request)

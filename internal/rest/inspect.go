@@ -112,6 +112,16 @@ func configEntry(res *xds.Resource) (ConfigEntry, error) {
 	return ConfigEntry{res.Type.String(), res.Name, res.Version, body}, err
 }
 
+// policies answers which resources decide about a proxy, and how.
+func (a *api) policies(w http.ResponseWriter, r *http.Request) error {
+	key := keyOf(kind.Dataplanes, r)
+	applied := a.Inspector.Applied(graph.ProxyKey{Mesh: key.Mesh, Name: key.Name})
+	if applied == nil {
+		return resource.Errorf(resource.NotFound, "%s does not exist, so that nothing applies to it", key)
+	}
+	return writeJSON(w, http.StatusOK, applied)
+}
+
 // explain answers what would happen to a request of a proxy's application.
 func (a *api) explain(w http.ResponseWriter, r *http.Request) error {
 	key := keyOf(kind.Dataplanes, r)

@@ -27,6 +27,8 @@ import (
 type Inspector interface {
 	// Config answers all that a proxy is sent; false where there is no such proxy.
 	Config(key graph.ProxyKey) ([]*xds.Resource, bool)
+	// Applied answers which resources decide about a proxy; nil where there is no such proxy.
+	Applied(key graph.ProxyKey) *graph.Applied
 	// Explain answers what would happen to a request. Its error says why the question cannot be
 	// answered, to the one who asked.
 	Explain(req envoysim.Request) (*envoysim.Explanation, error)
@@ -90,6 +92,7 @@ func (a *api) routes() []route {
 		{"GET /meshes/{mesh}/dataplanes/{name}/_overview", access.Read, a.overview},
 		{"GET /meshes/{mesh}/dataplanes/{name}/_config", access.ViewConfigDump, a.proxyConfig},
 		{"GET /meshes/{mesh}/dataplanes/{name}/_explain", access.Read, a.explain},
+		{"GET /meshes/{mesh}/dataplanes/{name}/_policies", access.Read, a.policies},
 	}
 	routes = append(routes, a.liveRoutes()...)
 	for _, d := range kind.All() {

@@ -69,6 +69,7 @@ func newStore(t testing.TB) store.Store {
 type stranger struct{}
 
 func (stranger) Config(graph.ProxyKey) ([]*xds.Resource, bool) { return nil, false }
+func (stranger) Applied(graph.ProxyKey) *graph.Applied         { return nil }
 func (stranger) Explain(req envoysim.Request) (*envoysim.Explanation, error) {
 	return nil, fmt.Errorf("%s reaches nothing at %q", req.From, req.To)
 }

@@ -1,0 +1,183 @@
+package graph
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+
+	"weft/internal/match"
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// Applied says which resources decide about a proxy, and how, as the API shows it. It is read off the same
+// functions that configuration is made of.
+type Applied struct {
+	Identity  AppliedIdentity   `json:"identity"`
+	Trusts    []AppliedTrust    `json:"trusts"` // the MeshTrusts of its mesh; a plain proxy uses none
+	Inbounds  []AppliedInbound  `json:"inbounds"`
+	Outbounds []AppliedOutbound `json:"outbounds"`
+}
+
+// AppliedIdentity is the MeshIdentity of a proxy, and why it is that one.
+type AppliedIdentity struct {
+	MeshIdentity string `json:"meshIdentity,omitempty"` // empty: the proxy is plain
+	SpiffeID     string `json:"spiffeID,omitempty"`
+	TrustDomain  string `json:"trustDomain,omitempty"`
+	Reason       string `json:"reason"`
+	// Problem is why the identity can't be presented, if so.
+	Problem string `json:"problem,omitempty"`
+	// Selecting are all MeshIdentities that select the proxy, the chosen one first.
+	Selecting []string `json:"selecting"`
+}
+
+// AppliedTrust is a MeshTrust whose roots the proxies of the mesh believe.
+type AppliedTrust struct {
+	MeshTrust   string `json:"meshTrust"`
+	TrustDomain string `json:"trustDomain"`
+	Bundles     int    `json:"bundles"`
+}
+
+// AppliedInbound is who may call at one listener.
+type AppliedInbound struct {
+	Address  string        `json:"address"`
+	Port     uint32        `json:"port"`
+	Section  string        `json:"section"` // the inbounds' names, joined with "+"
+	Protocol kind.Protocol `json:"protocol"`
+	// Policies are those that apply, as "MeshTrafficPermission default/web", in the order in which they
+	// were joined.
+	Policies []string `json:"policies"`
+	// Rules are the joined rules; absent where the proxy is plain, which lets everybody in.
+	Rules *AppliedRules `json:"rules,omitempty"`
+	// Otherwise says what becomes of a caller whom no rule names.
+	Otherwise string `json:"otherwise"`
+}
+
+// AppliedRules are joined rules: the first list that names a caller decides.
+type AppliedRules struct {
+	Deny                []AppliedRule `json:"deny"`
+	AllowWithShadowDeny []AppliedRule `json:"allowWithShadowDeny"`
+	Allow               []AppliedRule `json:"allow"`
+}
+
+// AppliedRule is one rule about callers.
+type AppliedRule struct {
+	Origin   string       `json:"origin"` // "MeshTrafficPermission default/web rules[0].default.allow[1]"
+	SpiffeID kind.IDMatch `json:"spiffeID"`
+}
+
+// AppliedOutbound is how one destination is reached.
+type AppliedOutbound struct {
+	Destination string        `json:"destination"` // its name in Envoy's configuration
+	MeshService string        `json:"meshService"`
+	Port        uint32        `json:"port"`
+	Protocol    kind.Protocol `json:"protocol"`
+	// Addresses are where the proxy's application finds it.
+	Addresses []string `json:"addresses"`
+	MutualTLS bool     `json:"mutualTLS"`
+	// Identities are the SPIFFE IDs that are taken from its servers, with mutual TLS.
+	Identities []string `json:"identities,omitempty"`
+	// TrustDomain is the only one whose roots are believed of its servers; empty: any that the mesh
+	// believes.
+	TrustDomain string `json:"trustDomain,omitempty"`
+}
+
+// Applied answers what decides about a proxy; nil where there is no such Dataplane.
+func (s *State) Applied(r *table.Reader, key ProxyKey) *Applied {
+	dp, ok := s.Dataplanes.Find(r, key.Mesh, key.Name)
+	p := s.Proxy.Get(r, key)
+	if !ok || p == nil {
+		return nil
+	}
+	a := &Applied{Identity: s.appliedIdentity(r, dp), Trusts: []AppliedTrust{}, Inbounds: []AppliedInbound{}, Outbounds: []AppliedOutbound{}}
+	for _, t := range s.TrustsByMesh.List(r, MeshKey(key.Mesh)) {
+		a.Trusts = append(a.Trusts, AppliedTrust{t.Name, t.Spec.TrustDomain, len(t.Spec.CABundles)})
+	}
+	permissions := s.PermissionByMesh.List(r, MeshKey(key.Mesh))
+	for i := range p.Listeners {
+		l := &p.Listeners[i]
+		a.Inbounds = append(a.Inbounds, appliedInbound(l, match.Applying(permissions, &dp.Meta, l.Section)))
+	}
+	for _, destination := range s.Reached.Get(r, p.Class) {
+		if d := s.Destination.Get(r, destination); d != nil {
+			a.Outbounds = append(a.Outbounds, appliedOutbound(p, d))
+		}
+	}
+	return a
+}
+
+func (s *State) appliedIdentity(r *table.Reader, dp *resource.Object[kind.Dataplane]) AppliedIdentity {
+	a := AppliedIdentity{Selecting: []string{}}
+	selecting := s.selecting(r, dp)
+	for _, o := range selecting {
+		a.Selecting = append(a.Selecting, o.Name)
+	}
+	switch {
+	case len(selecting) == 0:
+		a.Reason = "no MeshIdentity of the mesh selects it, so that it is plain"
+	case len(selecting) == 1:
+		a.Reason = "it alone selects the Dataplane"
+	case selectorLabels(selecting[0]) > selectorLabels(selecting[1]):
+		a.Reason = fmt.Sprintf("of the %d that select the Dataplane it names the most labels (%d)", len(selecting), selectorLabels(selecting[0]))
+	default:
+		a.Reason = fmt.Sprintf("of those that select the Dataplane and name the most labels (%d) it is the first by name", selectorLabels(selecting[0]))
+	}
+	if id := s.Identity.Get(r, ProxyKey{dp.Mesh, dp.Name}); id != nil {
+		a.MeshIdentity, a.SpiffeID, a.TrustDomain, a.Problem = id.MeshIdentity, id.SpiffeID, id.TrustDomain, id.Problem
+	}
+	return a
+}
+
+func appliedInbound(l *InboundListener, policies []*resource.Object[kind.MeshTrafficPermission]) AppliedInbound {
+	a := AppliedInbound{
+		Address: l.Address, Port: l.Port, Section: l.Section, Protocol: l.Protocol, Policies: []string{},
+		Otherwise: "every caller is let in: the proxy has no identity, so that permissions have no effect",
+	}
+	for _, policy := range policies {
+		a.Policies = append(a.Policies, policy.Key().String())
+	}
+	if rules := l.Permissions; rules != nil {
+		a.Rules = &AppliedRules{appliedRules(rules.Deny), appliedRules(rules.ShadowDeny), appliedRules(rules.Allow)}
+		a.Otherwise = "a caller whom no rule names is refused"
+	}
+	return a
+}
+
+func appliedRules(rules []match.Rule) []AppliedRule {
+	applied := []AppliedRule{}
+	for _, rule := range rules {
+		id := kind.IDMatch{Type: "Exact", Value: rule.Exact}
+		if rule.Prefix != "" {
+			id = kind.IDMatch{Type: "Prefix", Value: rule.Prefix}
+		}
+		applied = append(applied, AppliedRule{rule.Origin, id})
+	}
+	return applied
+}
+
+func appliedOutbound(p *Proxy, d *Destination) AppliedOutbound {
+	a := AppliedOutbound{
+		Destination: d.Key.String(), MeshService: d.Key.Service, Port: d.Key.Port, Protocol: d.Protocol,
+		Addresses: []string{}, MutualTLS: d.Secured(p.Identity != nil),
+	}
+	if a.MutualTLS {
+		a.Identities, a.TrustDomain = slices.Clone(d.Identities), d.TrustDomain
+	}
+	for _, out := range p.Outbounds {
+		if out.Destination == d.Key {
+			a.Addresses = append(a.Addresses, joined(out.Address, out.Port))
+		}
+	}
+	for _, vip := range d.VIPs {
+		if p.Class.Transparent && Reachable(vip, p.Class.IPFamilies) {
+			a.Addresses = append(a.Addresses, joined(vip, d.Key.Port))
+		}
+	}
+	return a
+}
+
+func joined(address string, port uint32) string {
+	return net.JoinHostPort(address, strconv.Itoa(int(port)))
+}
