@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -80,25 +81,7 @@ func TestEveryProtocolCrossesTwoEnvoysWithTheCallersName(t *testing.T) {
 func TestBytesOfAnyProtocolPassWithMutualTLS(t *testing.T) {
 	w := newWorld(t)
 	w.apply(secured)
-	echo, err := net.Listen("tcp", w.address(2)+":18080")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer echo.Close()
-	go func() {
-		for {
-			c, err := echo.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				buffer := make([]byte, 64)
-				n, _ := c.Read(buffer)
-				c.Write(buffer[:n])
-			}()
-		}
-	}()
+	w.echo(2, 18080)
 	w.proxy("default", "echo", server("echo", "echo", "tcp", 2, 20080))
 	// The tag makes the service: nobody wrote a MeshService.
 	w.proxy("default", "client", caller("client", 3, "tags: {kuma.io/service: echo}"))
@@ -120,6 +103,28 @@ func TestBytesOfAnyProtocolPassWithMutualTLS(t *testing.T) {
 	if out, err := w.weft("get", "meshservice", "echo", "-o", "yaml"); err != nil || !strings.Contains(out, "kuma.io/managed-by: weft") {
 		t.Errorf("the generated service is not marked: %v\n%s", err, out)
 	}
+}
+
+// echo starts an application that says what it hears.
+func (w *world) echo(host, port int) {
+	w.t.Helper()
+	l, err := net.Listen("tcp", fmt.Sprintf("%s:%d", w.address(host), port))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				io.Copy(conn, conn)
+			}()
+		}
+	}()
 }
 
 func TestAPlainEnvoyWithATokenIsServed(t *testing.T) {
