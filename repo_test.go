@@ -44,6 +44,7 @@ var rooms = []room{
 	{"internal/graph", []string{"kind", "resource", "internal/table", "internal/match", "internal/identity"}, "what the mesh means is said without Envoy and without a store"},
 	{"internal/envoy", []string{"kind", "internal/graph", "internal/match", "internal/xds"}, "configuration is a function of the graph: nothing is looked up on the way"},
 	{"internal/envoysim", []string{"kind", "internal/graph", "internal/match", "internal/xds", "internal/envoy"}, "what a request does is read from the generated configuration, never from the policies a second time"},
+	{"internal/check", []string{"kind", "resource", "internal/table", "internal/match", "internal/graph", "internal/identity", "internal/wire"}, "what is wrong is read from one state of the mesh, and nobody is asked"},
 	{"internal/identity", []string{"kind", "resource"}, "who somebody is must not depend on who asks"},
 	{"internal/agent", []string{"internal/wire", "resource", "kind"}, "the agent runs beside every proxy: it is small, and links no control plane"},
 }

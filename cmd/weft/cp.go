@@ -21,6 +21,7 @@ import (
 
 	"weft/internal/access"
 	"weft/internal/admit"
+	"weft/internal/check"
 	"weft/internal/diag"
 	"weft/internal/dpserver"
 	"weft/internal/graph"
@@ -145,7 +146,8 @@ func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger
 	guard := &rest.Guard{Rules: s.Access, LocalhostIsAdmin: s.LocalhostIsAdmin}
 	api := rest.New(rest.Config{
 		Guard: guard, Store: rows, Writer: writer, Inspector: hub, Connections: proxies, AwaitSecret: hub.AwaitSecret,
-		Zone: s.ZoneName, InstanceID: instance, Version: version,
+		Check: checker(state, proxies, certificate),
+		Zone:  s.ZoneName, InstanceID: instance, Version: version,
 		Now: time.Now, Log: log,
 	})
 	agents := grpc.NewServer(xds.ServerOptions(credentials.NewTLS(&tls.Config{
@@ -161,6 +163,22 @@ func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger
 	log.Info("control plane is ready", "zone", s.ZoneName, "instance", instance, "store", s.Store, "dataDir", s.DataDir,
 		"api", ports.api.Addr(), "dataPlane", ports.dataPlane.Addr(), "diagnostics", ports.diagnostics.Addr())
 	return group.Wait()
+}
+
+// checker looks for what is wrong with this control plane and its meshes.
+func checker(state *graph.State, proxies *dpserver.Server, server *tls.Certificate) func(map[graph.ProxyKey]*kind.DataplaneInsight) *check.Report {
+	pending := func(key graph.ProxyKey) (since time.Time, ok bool) {
+		if live := proxies.Live(key); live.PendingSince != nil {
+			return live.PendingSince.Time, true
+		}
+		return time.Time{}, false
+	}
+	return func(insights map[graph.ProxyKey]*kind.DataplaneInsight) *check.Report {
+		return check.Look(check.World{
+			State: state, Snapshot: state.DB.Snapshot(), Insights: insights, Pending: pending,
+			ServerCertificateEnds: server.Leaf.NotAfter, Now: time.Now(),
+		})
+	}
 }
 
 // ports are the control plane's listeners, all open before anything else happens, so that one that is

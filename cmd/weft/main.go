@@ -35,11 +35,18 @@ func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) 
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errs)
-	if command, err := root.ExecuteContextC(ctx); err != nil {
-		fmt.Fprintln(errs, "Error:", advise(command, err))
+	command, err := root.ExecuteContextC(ctx)
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, errFound):
 		return 1
 	}
-	return 0
+	fmt.Fprintln(errs, "Error:", advise(command, err))
+	if errors.As(err, &cannotLook{}) {
+		return 2
+	}
+	return 1
 }
 
 func newRootCommand() *cobra.Command {
@@ -67,6 +74,7 @@ func newRootCommand() *cobra.Command {
 		newGenerateCommand(r),
 		newInspectCommand(r),
 		newExplainCommand(r),
+		newCheckCommand(r),
 		newVersionCommand(),
 	)
 	return root

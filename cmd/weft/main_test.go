@@ -15,6 +15,7 @@ import (
 
 	"weft/internal/access"
 	"weft/internal/admit"
+	"weft/internal/check"
 	"weft/internal/dpserver"
 	"weft/internal/envoy"
 	"weft/internal/envoysim"
@@ -22,6 +23,7 @@ import (
 	"weft/internal/rest"
 	"weft/internal/store"
 	"weft/internal/store/memory"
+	"weft/internal/table"
 	"weft/internal/xds"
 	"weft/kind"
 	"weft/resource"
@@ -59,8 +61,35 @@ func newAPI(rows store.Store) http.Handler {
 	return rest.New(rest.Config{
 		Guard: &rest.Guard{Rules: access.Defaults(), LocalhostIsAdmin: true},
 		Store: rows, Writer: admit.New(rows, admit.Options{Zone: "east"}), Inspector: inspector{}, Connections: connections{}, AwaitSecret: func(context.Context, string, string) error { return nil },
-		Zone: "east", InstanceID: "instance-1", Version: "test",
+		Check: func(insights map[graph.ProxyKey]*kind.DataplaneInsight) *check.Report { return look(rows, insights) },
+		Zone:  "east", InstanceID: "instance-1", Version: "test",
 		Now: time.Now, Log: slog.New(slog.DiscardHandler),
+	})
+}
+
+// look is what the control plane does, over a table that is made anew.
+func look(rows store.Store, insights map[graph.ProxyKey]*kind.DataplaneInsight) *check.Report {
+	state := graph.NewState("east")
+	state.DB.Commit(func(tx *table.Tx) {
+		for _, d := range kind.All() {
+			if name := d.Describe().Name; state.Holds(name) {
+				found, _, err := rows.List(context.Background(), name)
+				if err != nil {
+					panic(err) // a store in memory
+				}
+				for _, row := range found {
+					o, err := admit.Decode(row)
+					if err != nil {
+						panic(err)
+					}
+					state.Put(tx, o)
+				}
+			}
+		}
+	})
+	return check.Look(check.World{
+		State: state, Snapshot: state.DB.Snapshot(), Insights: insights,
+		ServerCertificateEnds: time.Now().AddDate(1, 0, 0), Now: time.Now(),
 	})
 }
 

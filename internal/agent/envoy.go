@@ -18,10 +18,9 @@ import (
 	"sync"
 	"syscall"
 	"time"
-)
 
-// The oldest Envoy that is supported. What the tests run is the one that `make tools` brings.
-const oldestMajor, oldestMinor = 1, 34
+	"weft/internal/wire"
+)
 
 // ExitError says that Envoy ended by itself, and for good.
 type ExitError struct{ Code int }
@@ -74,7 +73,7 @@ func pinnedEnvoy() string {
 	return filepath.Join(filepath.Dir(program), "..", ".tools", "envoy", "envoy")
 }
 
-var versionPattern = regexp.MustCompile(`/(\d+)\.(\d+)\.(\d+)`)
+var versionPattern = regexp.MustCompile(`/(\d+\.\d+\.\d+)`)
 
 // checkVersion reads what `envoy --version` prints: "envoy  version: COMMIT/1.40.0/Clean/RELEASE/BoringSSL".
 func checkVersion(path string, out []byte) (string, error) {
@@ -82,11 +81,9 @@ func checkVersion(path string, out []byte) (string, error) {
 	if found == nil {
 		return "", fmt.Errorf("%s does not say which version of Envoy it is: %q", path, bytes.TrimSpace(out))
 	}
-	version := string(found[0][1:])
-	major, _ := strconv.Atoi(string(found[1]))
-	minor, _ := strconv.Atoi(string(found[2]))
-	if major < oldestMajor || major == oldestMajor && minor < oldestMinor {
-		return "", fmt.Errorf("%s is Envoy %s, and %d.%d is the oldest that is supported; install a newer one", path, version, oldestMajor, oldestMinor)
+	version := string(found[1])
+	if wire.EnvoyTooOld(version) {
+		return "", fmt.Errorf("%s is Envoy %s, and %s is the oldest that is supported; install a newer one", path, version, wire.OldestEnvoy)
 	}
 	return version, nil
 }

@@ -90,7 +90,7 @@ func (s *State) Successors(r *table.Reader, row *resource.Object[kind.HeldEndpoi
 		return 0, 0
 	}
 	for _, m := range s.Members(r, row.Mesh, &service.Spec.Selector) {
-		if m.Inbound.State != kind.Ready || !targets(port, &m.Inbound) {
+		if m.Inbound.State != kind.Ready || !Targets(port, &m.Inbound) {
 			continue
 		}
 		ready++

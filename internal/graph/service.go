@@ -163,8 +163,8 @@ func portOf(service *kind.MeshService, number uint32) (kind.ServicePort, bool) {
 	return service.Ports[i], true
 }
 
-// targets says whether a service's port leads to an inbound.
-func targets(port kind.ServicePort, in *kind.Inbound) bool {
+// Targets says whether a service's port leads to an inbound, which has its defaults filled in.
+func Targets(port kind.ServicePort, in *kind.Inbound) bool {
 	switch {
 	case port.TargetPort == nil:
 		return in.Port == port.Port
@@ -188,7 +188,7 @@ func (s *State) endpoints(r *table.Reader, key DestinationKey) *Endpoints {
 		return published
 	}
 	for _, m := range s.Members(r, key.Mesh, &service.Spec.Selector) {
-		if !m.Serving || !m.Healthy || !targets(port, &m.Inbound) {
+		if !m.Serving || !m.Healthy || !Targets(port, &m.Inbound) {
 			continue
 		}
 		published.Endpoints = append(published.Endpoints, Endpoint{

@@ -15,6 +15,7 @@ import (
 
 	"weft/internal/access"
 	"weft/internal/admit"
+	"weft/internal/check"
 	"weft/internal/envoysim"
 	"weft/internal/graph"
 	"weft/internal/store"
@@ -44,6 +45,8 @@ type Config struct {
 	Connections Connections
 	// AwaitSecret returns once a Secret that was stored just now is known wherever tokens are checked.
 	AwaitSecret func(ctx context.Context, mesh, name string) error
+	// Check looks for what is wrong with the running system.
+	Check func(insights map[graph.ProxyKey]*kind.DataplaneInsight) *check.Report
 
 	Zone       string
 	InstanceID string
@@ -86,6 +89,7 @@ func (a *api) routes() []route {
 		{"GET /{$}", access.Open, a.index},
 		{"GET /_resources", access.Known, a.resources},
 		{"GET /who-am-i", access.Known, a.whoAmI},
+		{"GET /_check", access.Read, a.check},
 		{"POST /tokens/dataplane", access.GenerateDPToken, a.dataplaneToken},
 		{"GET /dataplanes/_overview", access.Read, a.overviews},
 		{"GET /meshes/{mesh}/dataplanes/_overview", access.Read, a.overviews},

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"weft/internal/check"
+)
+
+// errFound ends a check that found errors. They have been printed.
+var errFound = errors.New("errors were found")
+
+// cannotLook is why a check could not be made.
+type cannotLook struct{ error }
+
+func (c cannotLook) Unwrap() error { return c.error }
+
+// shownOfEach is how many findings of one problem a person is shown.
+const shownOfEach = 10
+
+func newCheckCommand(r *remote) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "check",
+		Short: "Look for what is wrong with the running system, and say what to do",
+		Long: `Look for what is wrong with the running system, and say what to do: certificates that end, proxies that
+are gone, refuse or lag, services without endpoints, permissions that let nobody in, and more;
+docs/troubleshooting.md has a section for each.
+
+All meshes are looked at, or the one of --mesh. The exit code is 0 where no error was found (there may be
+warnings), 1 where one was, and 2 where the control plane could not be asked.`,
+		Example: `  weft check
+  weft check --mesh shop
+  weft check -o json`,
+		Args: cobra.NoArgs,
+	}
+	o := outputFlag(command, asText, asJSON, asYAML)
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		report, err := r.look(command)
+		if err != nil {
+			return cannotLook{err}
+		}
+		if command.Flags().Changed("mesh") {
+			report.Findings = ofMesh(report.Findings, r.mesh)
+		}
+		if err := printReport(command.OutOrStdout(), report, o.form); err != nil {
+			return err
+		}
+		for _, f := range report.Findings {
+			if f.Severity == check.Error {
+				return errFound
+			}
+		}
+		return nil
+	}
+	return command
+}
+
+func (r *remote) look(command *cobra.Command) (*check.Report, error) {
+	c, err := r.client()
+	if err != nil {
+		return nil, err
+	}
+	report := &check.Report{}
+	return report, c.Get(command.Context(), "/_check", nil, report)
+}
+
+// ofMesh keeps the findings about a mesh and what is in it.
+func ofMesh(findings []check.Finding, mesh string) []check.Finding {
+	own := []check.Finding{}
+	for _, f := range findings {
+		if f.Object.Mesh == mesh || f.Object.Type == "Mesh" && f.Object.Name == mesh {
+			own = append(own, f)
+		}
+	}
+	return own
+}
+
+func printReport(w io.Writer, report *check.Report, form string) error {
+	if form != asText {
+		document, err := json.Marshal(report)
+		if err != nil {
+			return err
+		}
+		return printDocument(w, document, form)
+	}
+	left := report.Findings
+	for len(left) > 0 {
+		n := 1
+		for n < len(left) && left[n].Problem == left[0].Problem && left[n].Severity == left[0].Severity {
+			n++
+		}
+		printProblem(w, left[:n])
+		left = left[n:]
+	}
+	_, err := fmt.Fprintf(w, "Looked at %s and %s: %s.\n", count(report.Dataplanes, "Dataplane"), count(report.Services, "MeshService"), tally(report.Findings))
+	return err
+}
+
+// printProblem writes the findings of one problem under its name, with what to do below them.
+func printProblem(w io.Writer, findings []check.Finding) {
+	first := findings[0]
+	fmt.Fprintf(w, "%s  %s\n", first.Severity, first.Problem)
+	for _, f := range findings[:min(len(findings), shownOfEach)] {
+		fmt.Fprintf(w, "  %s: %s\n", f.Object, f.Detail)
+	}
+	if more := len(findings) - shownOfEach; more > 0 {
+		fmt.Fprintf(w, "  and %d more; -o json lists all\n", more)
+	}
+	fmt.Fprintf(w, "  -> %s\n     %s\n\n", first.Advice, first.Docs)
+}
+
+func tally(findings []check.Finding) string {
+	if len(findings) == 0 {
+		return "nothing is wrong"
+	}
+	counts := map[check.Severity]int{}
+	for _, f := range findings {
+		counts[f.Severity]++
+	}
+	return fmt.Sprintf("%s, %s", count(counts[check.Error], "error"), count(counts[check.Warning], "warning"))
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

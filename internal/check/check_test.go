@@ -1,0 +1,205 @@
+package check_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+	"sigs.k8s.io/yaml"
+
+	"weft/internal/check"
+	"weft/internal/graph"
+	"weft/internal/identity"
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+var update = flag.Bool("update", false, "rewrite the expectations; understand each difference first")
+
+// now is when every world is looked at. What is in it was written an hour before.
+var now = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// Every file of testdata is a world and what is wrong with it. A file that is dropped there is a new test.
+func TestWorlds(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no worlds: %v", err)
+	}
+	seen := map[string]bool{}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			archive, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			report := check.Look(world(t, archive))
+			for _, f := range report.Findings {
+				seen[f.Problem] = true
+			}
+			if got := written(report); *update {
+				setFile(archive, "findings", got)
+				if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			} else if diff := cmp.Diff(string(fileOf(archive, "findings")), got); diff != "" {
+				t.Errorf("something else is found (-want +got); if that is right, run with -update:\n%s", diff)
+			}
+		})
+	}
+	for _, p := range check.Problems() {
+		if !seen[p.ID] {
+			t.Errorf("no world has the problem %s", p.ID)
+		}
+	}
+}
+
+// Whoever follows the link of a finding finds a section.
+func TestEveryProblemIsDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/troubleshooting.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range check.Problems() {
+		if !bytes.Contains(text, []byte("\n### "+p.ID+"\n")) {
+			t.Errorf("docs/troubleshooting.md has no section %s", p.ID)
+		}
+	}
+	for _, heading := range regexp.MustCompile(`(?m)^### ([a-z]+(-[a-z]+)+)$`).FindAllSubmatch(text, -1) {
+		if !slices.ContainsFunc(check.Problems(), func(p *check.Problem) bool { return p.ID == string(heading[1]) }) {
+			t.Errorf("docs/troubleshooting.md explains %s, which nothing finds", heading[1])
+		}
+	}
+}
+
+// world reads the resources of an archive, the control plane's own rows and the insights among them, and
+// its notes: one fact a line.
+func world(t *testing.T, archive *txtar.Archive) check.World {
+	w := check.World{
+		State: graph.NewState("east"), Insights: map[graph.ProxyKey]*kind.DataplaneInsight{},
+		ServerCertificateEnds: now.AddDate(1, 0, 0), Now: now,
+	}
+	var rows []resource.Any
+	for _, doc := range bytes.Split(fileOf(archive, "resources.yaml"), []byte("\n---\n")) {
+		o := parse(t, doc)
+		if insight, ok := resource.SpecOf(o).(*kind.DataplaneInsight); ok {
+			w.Insights[graph.ProxyKey{Mesh: o.Key().Mesh, Name: o.Key().Name}] = insight
+			continue
+		}
+		rows = append(rows, o)
+	}
+	for line := range strings.Lines(string(fileOf(archive, "notes"))) {
+		rows = append(rows, note(t, &w, rows, strings.Fields(line))...)
+	}
+	w.State.DB.Commit(func(tx *table.Tx) {
+		for _, o := range rows {
+			w.State.Put(tx, o)
+		}
+	})
+	w.Snapshot = w.State.DB.Snapshot()
+	return w
+}
+
+func parse(t *testing.T, doc []byte) resource.Any {
+	var own struct {
+		Type, Mesh, Name string
+		Spec             json.RawMessage
+	}
+	if err := yaml.Unmarshal(doc, &own); err != nil {
+		t.Fatalf("%s\n%s", err, doc)
+	}
+	d := kind.ByName(own.Type)
+	if d == nil {
+		t.Fatalf("%q is no kind:\n%s", own.Type, doc)
+	}
+	o, err := d.New(), error(nil)
+	if d.Describe().Hidden { // users cannot write it
+		o.Envelope().Mesh, o.Envelope().Name = own.Mesh, own.Name
+		err = json.Unmarshal(own.Spec, resource.SpecOf(o))
+	} else {
+		o, err = resource.Parse(doc, kind.ByName)
+	}
+	if err != nil {
+		t.Fatalf("%s\n%s", err, doc)
+	}
+	if problems := d.Prepare(o); len(problems) > 0 {
+		t.Fatalf("%s: %v", o.Key(), problems)
+	}
+	o.Envelope().Created, o.Envelope().Modified = now.Add(-time.Hour), now.Add(-time.Hour)
+	return o
+}
+
+// note reads what no resource says:
+//
+//	signing-key MESH                   the mesh has one
+//	authority IDENTITY DOMAIN DAYS     the MeshIdentity's CA and MeshTrust are made, and it ends in DAYS
+//	server-certificate DAYS            when the control plane's ends
+//	pending NAME MINUTES               for how long the proxy has not taken an update
+//	fresh NAME                         what has the name was written just now
+func note(t *testing.T, w *check.World, rows []resource.Any, words []string) []resource.Any {
+	days := func(word string) (d time.Duration) {
+		var n int
+		if _, err := fmt.Sscan(word, &n); err != nil {
+			t.Fatalf("%v: %v", words, err)
+		}
+		return time.Duration(n) * 24 * time.Hour
+	}
+	switch words[0] {
+	case "signing-key":
+		return []resource.Any{kind.Secrets.Make(words[1], identity.SigningKeyName(words[1], "1"), kind.Secret{})}
+	case "authority":
+		cert, key, err := identity.NewCA(now.AddDate(0, 0, -3650).Add(days(words[3])), words[2])
+		if err != nil {
+			t.Fatal(err)
+		}
+		secret := kind.Secrets.Make("default", identity.CASecretName(words[1]), kind.Secret{Data: slices.Concat(cert, key)})
+		trust := kind.MeshTrusts.Make("default", words[1], kind.MeshTrust{TrustDomain: words[2], CABundles: []kind.CABundle{{Type: "Pem", PEM: &kind.PEMBundle{Value: string(cert)}}}})
+		return []resource.Any{secret, trust}
+	case "server-certificate":
+		w.ServerCertificateEnds = now.Add(days(words[1]))
+	case "pending":
+		since := now.Add(-days(words[2]) / (24 * 60))
+		w.Pending = func(key graph.ProxyKey) (time.Time, bool) { return since, key.Name == words[1] }
+	case "fresh":
+		for _, o := range rows {
+			if o.Key().Name == words[1] {
+				o.Envelope().Created, o.Envelope().Modified = now, now
+			}
+		}
+	default:
+		t.Fatalf("%v is no note", words)
+	}
+	return nil
+}
+
+func written(report *check.Report) string {
+	var b strings.Builder
+	for _, f := range report.Findings {
+		fmt.Fprintf(&b, "%s %s: %s: %s\n", f.Severity, f.Problem, f.Object, f.Detail)
+	}
+	return b.String()
+}
+
+func fileOf(a *txtar.Archive, name string) []byte {
+	for _, f := range a.Files {
+		if f.Name == name {
+			return f.Data
+		}
+	}
+	return nil
+}
+
+func setFile(a *txtar.Archive, name, text string) {
+	a.Files = slices.DeleteFunc(a.Files, func(f txtar.File) bool { return f.Name == name })
+	a.Files = append(a.Files, txtar.File{Name: name, Data: []byte(text)})
+}

@@ -1,0 +1,151 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"weft/internal/graph"
+	"weft/internal/match"
+	"weft/kind"
+	"weft/resource"
+)
+
+// callers finds a port whose servers all refuse everybody.
+func (l *look) callers(object Object, port kind.ServicePort, members []graph.Member) {
+	var silent, denied []string // servers without an allow, and those whose allows are all denied
+	servers := 0
+	for i := range members {
+		m := &members[i]
+		if m.Inbound.State != kind.Ready || !graph.Targets(port, &m.Inbound) {
+			continue
+		}
+		servers++
+		permissions := l.permissionsAt(m)
+		switch {
+		case permissions == nil:
+		case len(permissions.Allow)+len(permissions.ShadowDeny) == 0:
+			silent = append(silent, m.Dataplane.Name)
+		case allDenied(permissions):
+			denied = append(denied, m.Dataplane.Name)
+		}
+	}
+	if len(silent) > 0 {
+		l.found(nobodyMayCall, object, "port %d: no rule allows anybody to call %s (%d of %d)", port.Port, someOf(silent), len(silent), servers)
+	}
+	if len(denied) > 0 {
+		l.found(denyCoversAllow, object, "port %d: whoever may call %s is denied by another rule (%d of %d)", port.Port, someOf(denied), len(denied), servers)
+	}
+}
+
+// permissionsAt answers the permissions of a member's listener; nil where its proxy lets everybody in.
+func (l *look) permissionsAt(m *graph.Member) *match.Permissions {
+	proxy := l.State.Proxy.Get(l.r, graph.ProxyKey{Mesh: m.Dataplane.Mesh, Name: m.Dataplane.Name})
+	for i := range proxy.Listeners {
+		if at := &proxy.Listeners[i]; at.Address == m.Inbound.Address && at.Port == m.Inbound.Port {
+			return at.Permissions
+		}
+	}
+	return nil
+}
+
+// allDenied says whether a deny covers each allow. Rules that are allowed together with a shadow deny
+// count as allows.
+func allDenied(p *match.Permissions) bool {
+	for _, allow := range slices.Concat(p.Allow, p.ShadowDeny) {
+		if !slices.ContainsFunc(p.Deny, func(deny match.Rule) bool { return covers(deny, allow) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// covers says whether whoever one rule names is named by the other too.
+func covers(wide, narrow match.Rule) bool {
+	if wide.Exact != "" {
+		return wide.Exact == narrow.Exact
+	}
+	return strings.HasPrefix(narrow.Exact+narrow.Prefix, wide.Prefix)
+}
+
+// permissions looks at the policies themselves: whom they hit, and whom they name.
+func (l *look) permissions(mesh string, members []member) {
+	for _, policy := range l.State.PermissionByMesh.List(l.r, graph.MeshKey(mesh)) {
+		object := objectOf(policy.Key())
+		l.namedDomains(mesh, policy)
+		switch hit, secured := targeted(policy, members); {
+		case len(members) == 0:
+		case hit == 0:
+			l.found(selectorMatchesNothing, object, "no inbound of the mesh is its target (%s)", targetRefText(policy.Spec.TargetRef))
+		case secured == 0:
+			l.found(permissionWithoutEffect, object, "none of the Dataplanes that it targets (%d) has an identity, so that it is not enforced", hit)
+		}
+	}
+}
+
+// targeted counts the Dataplanes that a policy hits, and those of them that have an identity.
+func targeted(policy *resource.Object[kind.MeshTrafficPermission], members []member) (hit, secured int) {
+	for _, m := range members {
+		hits := func(l graph.InboundListener) bool {
+			return match.Hits(policy.Spec.TargetRef, &m.object.Meta, l.Section)
+		}
+		if slices.ContainsFunc(m.proxy.Listeners, hits) {
+			hit++
+			if m.proxy.Identity != nil {
+				secured++
+			}
+		}
+	}
+	return hit, secured
+}
+
+// namedDomains finds callers of a trust domain whose certificates nobody in the mesh believes.
+func (l *look) namedDomains(mesh string, policy *resource.Object[kind.MeshTrafficPermission]) {
+	believed := l.believed(mesh)
+	if len(believed) == 0 {
+		return // a mesh without any is plain
+	}
+	var strangers []string
+	for _, rule := range policy.Spec.Rules {
+		for _, caller := range slices.Concat(rule.Default.Allow, rule.Default.AllowWithShadowDeny, rule.Default.Deny) {
+			domain := domainOf(caller.SpiffeID.Value)
+			if !slices.Contains(believed, domain) && !slices.Contains(strangers, domain) {
+				strangers = append(strangers, domain)
+			}
+		}
+	}
+	if len(strangers) > 0 {
+		l.add(domainNotBelieved, Warning, objectOf(policy.Key()), "it names callers of %s, and the mesh believes %s", someOf(strangers), someOf(believed))
+	}
+}
+
+// believed are the trust domains of a mesh.
+func (l *look) believed(mesh string) []string {
+	var domains []string
+	for _, d := range l.State.Trust.Get(l.r, mesh).Domains {
+		domains = append(domains, d.Name)
+	}
+	return domains
+}
+
+func domainOf(spiffeID string) string {
+	domain, _, _ := strings.Cut(strings.TrimPrefix(spiffeID, "spiffe://"), "/")
+	return domain
+}
+
+func targetRefText(ref *kind.TargetRef) string {
+	if ref == nil || ref.Kind == "Mesh" {
+		return "the whole mesh"
+	}
+	var parts []string
+	if ref.Name != "" {
+		parts = append(parts, "name: "+ref.Name)
+	}
+	if len(ref.Labels) > 0 {
+		parts = append(parts, "labels: "+pairs(ref.Labels))
+	}
+	if ref.SectionName != "" {
+		parts = append(parts, "sectionName: "+ref.SectionName)
+	}
+	return fmt.Sprintf("kind: %s, %s", ref.Kind, strings.Join(parts, ", "))
+}

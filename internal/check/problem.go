@@ -1,0 +1,89 @@
+package check
+
+import "slices"
+
+// Severity says how bad a finding is.
+type Severity string
+
+const (
+	// Error: requests fail, or will not recover by themselves.
+	Error Severity = "error"
+	// Warning: something is not as somebody meant it, or will fail later.
+	Warning Severity = "warning"
+)
+
+func rank(s Severity) int { return slices.Index([]Severity{Error, Warning}, s) }
+
+// Problem is one kind of thing that can be wrong.
+type Problem struct {
+	ID       string   // also its anchor in docs/troubleshooting.md
+	Severity Severity // as it usually is
+	Advice   string   // what to do, as a sentence
+}
+
+func (p *Problem) docs() string { return "docs/troubleshooting.md#" + p.ID }
+
+func problemIndex(id string) int {
+	return slices.IndexFunc(problems, func(p *Problem) bool { return p.ID == id })
+}
+
+// Problems are all that a look can find, in the order in which they are shown.
+func Problems() []*Problem { return slices.Clone(problems) }
+
+var (
+	serverCertificateEnds = &Problem{"server-certificate-ends", Warning,
+		"Replace the files of general.tlsCertFile and general.tlsKeyFile; one that the control plane made itself is made anew when it starts."}
+	identityCannotSign = &Problem{"identity-cannot-sign", Error,
+		"Repair the certificate authority that the MeshIdentity names; nobody is given a certificate meanwhile."}
+	authorityEnds = &Problem{"certificate-authority-ends", Warning,
+		"Replace the certificate authority before it ends."}
+	noSpiffeID = &Problem{"no-spiffe-id", Error,
+		"Correct the labels of the Dataplane, or the templates of the MeshIdentity."}
+	certificateEnded = &Problem{"certificate-ended", Error,
+		"Look into the log of its weft-dp for why the certificate was not renewed."}
+	certificateOverdue = &Problem{"certificate-overdue", Warning,
+		"Look into the log of its weft-dp for why the certificate is not renewed."}
+	domainNotBelieved = &Problem{"trust-domain-not-believed", Error,
+		"Create a MeshTrust for the trust domain, or correct its name."}
+	signingKeyMissing = &Problem{"signing-key-missing", Error,
+		"Generate new tokens, which makes a new key, and start the proxies with them; or restore the Secret."}
+	updateRefused = &Problem{"update-refused", Error,
+		"The proxy goes on with what it had. Read Envoy's words, then `weft inspect dataplane NAME --config`."}
+	updatePending = &Problem{"update-pending", Warning,
+		"The proxy is slow or stuck: look at its machine, and at Envoy's log."}
+	envoyTooOld = &Problem{"envoy-too-old", Error,
+		"Give the proxy a newer Envoy."}
+	proxyOffline = &Problem{"proxy-offline", Warning,
+		"Start its weft-dp, or delete the Dataplane if it is gone for good."}
+	proxyNeverConnected = &Problem{"proxy-never-connected", Warning,
+		"Start weft-dp for it; if it runs, its log says why it is not let in."}
+	inboundNotServed = &Problem{"inbound-not-served", Warning,
+		"See that the application listens at its servicePort, and read the log of its weft-dp."}
+	outboundLeadsNowhere = &Problem{"outbound-leads-nowhere", Warning,
+		"Create the MeshService, or correct the outbound; nothing listens at its address meanwhile."}
+	serviceMatchesNothing = &Problem{"service-matches-nothing", Error,
+		"Correct the selector, start the Dataplanes, or delete the service."}
+	serviceWithoutEndpoints = &Problem{"service-without-endpoints", Error,
+		"Every request to the port fails. `weft describe meshservice NAME` shows its members."}
+	endpointsHeld = &Problem{"endpoints-held", Warning,
+		"See that the new members come up; the former ones are kept five minutes at most."}
+	withdrawalStuck = &Problem{"withdrawal-stuck", Warning,
+		"Find the proxies that are slow or refuse updates; they may still send requests there."}
+	nobodyMayCall = &Problem{"nobody-may-call", Error,
+		"Write a MeshTrafficPermission that allows its callers; `weft explain --from NAME --to SERVICE` tells which name a caller has."}
+	denyCoversAllow = &Problem{"deny-covers-allow", Error,
+		"A deny wins over every allow: narrow it."}
+	permissionWithoutEffect = &Problem{"permission-without-effect", Warning,
+		"Create a MeshIdentity that selects the proxies; without one they let everybody in."}
+	selectorMatchesNothing = &Problem{"selector-matches-nothing", Warning,
+		"Correct the selector, or delete the resource."}
+)
+
+var problems = []*Problem{
+	serverCertificateEnds,
+	identityCannotSign, authorityEnds, domainNotBelieved, noSpiffeID, certificateEnded, certificateOverdue, signingKeyMissing,
+	updateRefused, updatePending, envoyTooOld,
+	serviceMatchesNothing, serviceWithoutEndpoints, nobodyMayCall, denyCoversAllow, endpointsHeld, withdrawalStuck,
+	proxyOffline, proxyNeverConnected, inboundNotServed, outboundLeadsNowhere,
+	permissionWithoutEffect, selectorMatchesNothing,
+}

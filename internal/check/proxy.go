@@ -1,0 +1,168 @@
+package check
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"time"
+
+	"weft/internal/graph"
+	"weft/internal/wire"
+	"weft/kind"
+	"weft/resource"
+)
+
+// How long something may be as it should not be before it is a finding: starting, connecting and taking
+// an update need their time, and a withdrawal has a bound of half a minute.
+const (
+	settleTime     = time.Minute
+	withdrawalTime = 2 * time.Minute
+)
+
+// proxy looks at one Dataplane and what is known of its proxy.
+func (l *look) proxy(m member) {
+	insight := l.Insights[m.proxy.Key]
+	object := objectOf(m.object.Key())
+	l.withdrawing(m)
+	l.outbounds(m)
+	if id := m.proxy.Identity; id != nil && id.Problem != "" {
+		l.found(noSpiffeID, object, "MeshIdentity %s selects it and gives it no name: %s", id.MeshIdentity, id.Problem)
+	}
+	if insight == nil || len(insight.Subscriptions) == 0 {
+		if l.Now.Sub(m.object.Created) > settleTime {
+			l.found(proxyNeverConnected, object, "no proxy has connected since it was written %s ago", ago(l.Now.Sub(m.object.Created)))
+		}
+		return
+	}
+	last, online := connection(insight)
+	if !online {
+		l.found(proxyOffline, object, "its proxy has been gone for %s", ago(l.Now.Sub(last.DisconnectTime.Time)))
+		return
+	}
+	l.connected(m, insight, last)
+}
+
+// connection answers the newest connection of a proxy, and whether it is open.
+func connection(insight *kind.DataplaneInsight) (last kind.Subscription, online bool) {
+	for _, s := range insight.Subscriptions {
+		if open := s.DisconnectTime == nil; open || !online {
+			last, online = s, open
+		}
+	}
+	return last, online
+}
+
+func (l *look) connected(m member, insight *kind.DataplaneInsight, last kind.Subscription) {
+	object := objectOf(m.object.Key())
+	if wire.EnvoyTooOld(last.Version) {
+		l.found(envoyTooOld, object, "it runs Envoy %s, and %s is the oldest that is supported", last.Version, wire.OldestEnvoy)
+	}
+	for _, refused := range insight.Refusals {
+		l.found(updateRefused, object, "Envoy refused the %s %s %s ago: %s", refused.Type, refused.Name, ago(l.Now.Sub(refused.Time.Time)), refused.Message)
+	}
+	if l.Pending != nil {
+		if since, pending := l.Pending(m.proxy.Key); pending && l.Now.Sub(since) > settleTime {
+			l.found(updatePending, object, "it has not taken what it was sent %s ago", ago(l.Now.Sub(since)))
+		}
+	}
+	l.certificate(object, insight.Certificate)
+	if l.Now.Sub(last.ConnectTime.Time) > settleTime {
+		l.unserved(m)
+	}
+}
+
+// certificate expects a renewal after at most four fifths of a leaf's life.
+func (l *look) certificate(object Object, c *kind.Certificate) {
+	if c == nil {
+		return
+	}
+	life := c.Expiration.Sub(c.NotBefore.Time)
+	switch left := c.Expiration.Sub(l.Now); {
+	case left <= 0:
+		l.found(certificateEnded, object, "the certificate of %s ended at %s: mutual TLS fails", c.SpiffeID, day(c.Expiration.Time))
+	case left < life/10:
+		l.found(certificateOverdue, object, "the certificate of %s ends at %s and should have been renewed", c.SpiffeID, day(c.Expiration.Time))
+	}
+}
+
+// unserved finds inbounds that are to be endpoints and that the proxy does not serve.
+func (l *look) unserved(m member) {
+	serving, _ := l.State.Servings.Find(l.r, m.object.Mesh, m.object.Name)
+	if serving != nil && serving.Spec.Draining {
+		return
+	}
+	var missing []string
+	for _, in := range m.object.Spec.Networking.Inbound {
+		in = m.object.Spec.Networking.Effective(in)
+		if in.State == kind.Ready && !serves(serving, &in) {
+			missing = append(missing, in.Listener())
+		}
+	}
+	if len(missing) > 0 {
+		l.found(inboundNotServed, objectOf(m.object.Key()), "it is connected, and takes no requests at %s", someOf(missing))
+	}
+}
+
+// serves says whether a proxy takes requests at an inbound.
+func serves(serving *resource.Object[kind.DataplaneServing], in *kind.Inbound) bool {
+	return serving != nil && slices.ContainsFunc(serving.Spec.Inbounds, func(s kind.ServedInbound) bool {
+		return s.Listener() == in.Listener() && !s.Unhealthy
+	})
+}
+
+func (l *look) withdrawing(m member) {
+	listeners := l.State.Withdrawing.Get(l.r, m.proxy.Key)
+	serving, ok := l.State.Servings.Find(l.r, m.object.Mesh, m.object.Name)
+	if len(listeners) == 0 || !ok {
+		return
+	}
+	since := m.object.Modified
+	if serving.Modified.After(since) {
+		since = serving.Modified
+	}
+	if waited := l.Now.Sub(since); waited > withdrawalTime {
+		l.found(withdrawalStuck, objectOf(m.object.Key()), "%s left the Dataplane %s ago and is still open for clients that may not know", someOf(listeners), ago(waited))
+	}
+}
+
+func (l *look) outbounds(m member) {
+	var missing []string
+	for i := range m.object.Spec.Networking.Outbound {
+		out := &m.object.Spec.Networking.Outbound[i]
+		listens := slices.ContainsFunc(m.proxy.Outbounds, func(o graph.ExplicitOutbound) bool {
+			return o.Address == out.EffectiveAddress() && o.Port == out.Port
+		})
+		if !listens {
+			missing = append(missing, fmt.Sprintf("%s (%s)", net.JoinHostPort(out.EffectiveAddress(), strconv.Itoa(int(out.Port))), wanted(out)))
+		}
+	}
+	if len(missing) > 0 {
+		l.found(outboundLeadsNowhere, objectOf(m.object.Key()), "no MeshService is there for %s", someOf(missing))
+	}
+}
+
+// wanted says what an outbound names.
+func wanted(out *kind.Outbound) string {
+	switch ref := out.BackendRef; {
+	case ref == nil:
+		return kind.ServiceTag + ": " + out.Tags[kind.ServiceTag]
+	case ref.Name != "":
+		return fmt.Sprintf("%s:%d", ref.Name, ref.Port)
+	default:
+		return "labels " + pairs(ref.Labels)
+	}
+}
+
+// ago writes a duration for people: in whole seconds, minutes, hours or days.
+func ago(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours())/24)
+}

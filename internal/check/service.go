@@ -1,0 +1,107 @@
+package check
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"weft/internal/graph"
+	"weft/kind"
+	"weft/resource"
+)
+
+// service looks at who is behind a service, and whether anybody may call them.
+func (l *look) service(service *resource.Object[kind.MeshService]) {
+	object := objectOf(service.Key())
+	members := l.State.Members(l.r, service.Mesh, &service.Spec.Selector)
+	if len(members) == 0 {
+		severity := Error
+		if service.Label(kind.ManagedBy) == kind.GeneratedBy {
+			severity = Warning // it was made for Dataplanes that have gone, and goes too
+		}
+		l.add(serviceMatchesNothing, severity, object, "no Dataplane matches its selector (%s)", selectorText(&service.Spec.Selector))
+		return
+	}
+	for _, port := range service.Spec.Ports {
+		key := graph.DestinationKey{Mesh: service.Mesh, Zone: l.State.Zone, Service: service.Name, Port: port.Port}
+		if len(l.State.Endpoints.Get(l.r, key).Endpoints) == 0 {
+			l.found(serviceWithoutEndpoints, object, "port %d has no endpoint: %s", port.Port, whyNone(port, members))
+		}
+		l.callers(object, port, members)
+	}
+}
+
+// whyNone says why no member is an endpoint of a port.
+func whyNone(port kind.ServicePort, members []graph.Member) string {
+	var notReady, unserved, unhealthy, others []string
+	for i := range members {
+		m := &members[i]
+		switch name := m.Dataplane.Name; {
+		case !graph.Targets(port, &m.Inbound):
+			others = append(others, fmt.Sprintf("%s (%d)", m.Inbound.Name, m.Inbound.Port))
+		case m.Inbound.State != kind.Ready:
+			notReady = append(notReady, name)
+		case !m.Serving:
+			unserved = append(unserved, name)
+		default:
+			unhealthy = append(unhealthy, name)
+		}
+	}
+	var reasons []string
+	because := func(names []string, reason string) {
+		if len(names) > 0 {
+			reasons = append(reasons, reason+" "+someOf(names))
+		}
+	}
+	because(unserved, "not served by")
+	because(unhealthy, "failing the probe, or draining, at")
+	because(notReady, "NotReady at")
+	if len(reasons) == 0 {
+		slices.Sort(others)
+		return fmt.Sprintf("its targetPort %s is none of the inbounds %s", targetText(port), someOf(slices.Compact(others)))
+	}
+	return strings.Join(reasons, "; ")
+}
+
+func targetText(port kind.ServicePort) string {
+	switch {
+	case port.TargetPort == nil:
+		return fmt.Sprint(port.Port)
+	case port.TargetPort.Name != "":
+		return fmt.Sprintf("%q", port.TargetPort.Name)
+	}
+	return fmt.Sprint(port.TargetPort.Number)
+}
+
+func selectorText(s *kind.ServiceSelector) string {
+	switch {
+	case s.DataplaneRef != nil:
+		return "dataplaneRef: " + s.DataplaneRef.Name
+	case s.DataplaneLabels != nil:
+		return "dataplaneLabels: " + pairs(s.DataplaneLabels.MatchLabels)
+	}
+	return "dataplaneTags: " + pairs(s.DataplaneTags)
+}
+
+// pairs writes labels or tags in the order of their keys.
+func pairs(labels map[string]string) string {
+	var all []string
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		all = append(all, key+"="+labels[key])
+	}
+	return strings.Join(all, ", ")
+}
+
+// held finds ports whose former endpoints are published because the new ones do not serve yet.
+func (l *look) held(mesh string) {
+	for row := range l.State.Held.All(l.Snapshot) {
+		if row.Mesh != mesh || l.State.StillHeld(l.r, row) == 0 {
+			continue
+		}
+		ready, serving := l.State.Successors(l.r, row)
+		object := objectOf(kind.MeshServices.Key(mesh, row.Spec.Service))
+		l.found(endpointsHeld, object, "port %d would have no endpoint, so its former ones have been kept for %s: of %d new members %d serve",
+			row.Spec.Port, ago(l.Now.Sub(row.Spec.Since.Time)), ready, serving)
+	}
+}
