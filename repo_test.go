@@ -46,6 +46,7 @@ var rooms = []room{
 	{"internal/envoysim", []string{"kind", "internal/graph", "internal/match", "internal/xds", "internal/envoy"}, "what a request does is read from the generated configuration, never from the policies a second time"},
 	{"internal/check", []string{"kind", "resource", "internal/table", "internal/match", "internal/graph", "internal/identity", "internal/wire"}, "what is wrong is read from one state of the mesh, and nobody is asked"},
 	{"internal/identity", []string{"kind", "resource"}, "who somebody is must not depend on who asks"},
+	{"internal/instances", []string{"kind", "resource", "internal/store", "internal/admit", "internal/mirror"}, "who leads and who lives is known without what the leader does"},
 	{"internal/agent", []string{"internal/wire", "resource", "kind"}, "the agent runs beside every proxy: it is small, and links no control plane"},
 }
 

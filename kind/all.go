@@ -17,6 +17,7 @@ func All() []resource.Descriptor {
 		MeshTrusts, MeshTrustStatuses,
 		MeshTrafficPermissions,
 		Secrets,
+		Instances, Leaderships, Inquiries,
 	}
 }
 

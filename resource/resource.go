@@ -22,9 +22,9 @@ const (
 
 // Key names one resource. It is comparable, so it serves as a map key.
 type Key struct {
-	Kind string
-	Mesh string // empty for kinds of global scope
-	Name string
+	Kind string `json:"kind"`
+	Mesh string `json:"mesh,omitempty"` // empty for kinds of global scope
+	Name string `json:"name"`
 }
 
 // String reads as "Dataplane default/web-1" or "Mesh default", and as the kind alone without a name.

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -26,6 +27,7 @@ import (
 	"weft/internal/dpserver"
 	"weft/internal/graph"
 	"weft/internal/identity"
+	"weft/internal/instances"
 	"weft/internal/metrics"
 	"weft/internal/mirror"
 	"weft/internal/publish"
@@ -111,6 +113,7 @@ func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger
 	catalog := xds.NewCatalog()
 	plan := reconcile.NewPlan(state, s.MeshServiceCIDR)
 	hub := publish.NewHub(state, catalog, log)
+	self := instances.Alone(instance)
 	reconciler := reconcile.New(plan, ownWrites{writer}, log)
 	proxies := dpserver.New(dpserver.Config{
 		Hub: hub, Writer: writer, Catalog: catalog,
@@ -118,7 +121,6 @@ func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger
 	})
 	hub.Follow(reconciler.Observe)
 	hub.Follow(proxies.Observe)
-	hub.Withdraw(ctx, proxies, forget(writer), keep(writer))
 	figures.Follow(metrics.Sources{
 		Streams: proxies.Streams, Behind: proxies.Behind, Sessions: proxies.Sessions, Traffic: proxies.Traffic,
 		Classes: hub.Classes, Withdrawals: hub.Withdrawals, Backlog: reconciler.Backlog,
@@ -131,6 +133,10 @@ func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger
 	}
 
 	group, ctx := errgroup.WithContext(ctx)
+	hub.Use(ctx, publish.Outside{
+		Settler: proxies, Others: self,
+		Version: storedVersion(rows), Forget: forget(writer), Keep: keep(writer),
+	})
 	var kinds []string
 	for _, d := range kind.All() {
 		if name := d.Describe().Name; state.Holds(name) {
@@ -155,7 +161,9 @@ func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger
 	}))...)
 	proxies.Register(agents)
 
-	group.Go(func() error { reconciler.Run(ctx); return nil })
+	group.Go(func() error { self.Run(ctx); return nil })
+	group.Go(func() error { self.Lead(ctx, reconciler.Run); return nil })
+	group.Go(func() error { self.Lead(ctx, hub.Withdraw); return nil })
 	group.Go(func() error { return proxies.Run(ctx) })
 	group.Go(func() error { return serveHTTP(ctx, ports.api, figures.API(api)) })
 	group.Go(func() error { return serveHTTP(ctx, ports.diagnostics, diagnostics(guard, figures)) })
@@ -292,14 +300,32 @@ func forget(writer *admit.Writer) publish.Forget {
 	}
 }
 
+// keep stores what is held, once where several instances hold the same.
 func keep(writer *admit.Writer) publish.Keep {
-	return func(ctx context.Context, rows []resource.Any) error {
+	return func(ctx context.Context, rows []*resource.Object[kind.HeldEndpoints]) error {
+		var failed error
 		for _, row := range rows {
-			if err := (ownWrites{writer}).Put(ctx, row); err != nil {
-				return err
-			}
+			err := admit.Modify(ctx, writer, kind.HeldEndpointsList, row.Mesh, row.Name, func(o *resource.Object[kind.HeldEndpoints]) bool {
+				if slices.Equal(o.Spec.Endpoints, row.Spec.Endpoints) {
+					return false
+				}
+				o.Spec = row.Spec
+				return true
+			})
+			failed = errors.Join(failed, unlessGone(err))
 		}
-		return nil
+		return failed
+	}
+}
+
+// storedVersion asks the store for the version of a row, empty where there is none.
+func storedVersion(rows store.Store) func(context.Context, resource.Key) (string, error) {
+	return func(ctx context.Context, key resource.Key) (string, error) {
+		row, err := rows.Get(ctx, key)
+		if errors.Is(err, store.ErrNotFound) {
+			return "", nil
+		}
+		return row.Version, err
 	}
 }
 

@@ -25,6 +25,7 @@ import (
 	"weft/internal/dpserver"
 	"weft/internal/graph"
 	"weft/internal/identity"
+	"weft/internal/instances"
 	"weft/internal/mirror"
 	"weft/internal/publish"
 	"weft/internal/store"
@@ -67,9 +68,7 @@ func newPlane(t *testing.T, given ...resource.Any) *plane {
 	hub := publish.NewHub(state, catalog, log)
 	server := dpserver.New(dpserver.Config{Hub: hub, Writer: writer, Catalog: catalog, Zone: "east", InstanceID: "cp-1", Log: log})
 	hub.Follow(server.Observe)
-	hub.Withdraw(ctx, server,
-		func(context.Context, graph.ProxyKey, []string) error { return nil },
-		func(context.Context, []resource.Any) error { return nil })
+	hub.Use(ctx, publish.Outside{Settler: server, Others: instances.Alone("cp-1")})
 	p := &plane{t: t, rows: rows, writer: writer, server: server}
 	p.put(kind.Meshes.Make("", "default", kind.Mesh{}))
 	p.put(kind.Meshes.Make("", "other", kind.Mesh{}))

@@ -90,10 +90,11 @@ func TagKey(mesh, tag, value string) string { return mesh + "/tag/" + tag + "=" 
 // LabelKey is the index key of a label.
 func LabelKey(mesh, label, value string) string { return mesh + "/label/" + label + "=" + value }
 
-// kindRows puts and removes rows whose kind is known by name only.
+// kindRows puts, removes and finds rows whose kind is known by name only.
 type kindRows struct {
 	put    func(*table.Tx, resource.Any)
 	remove func(*table.Tx, string)
+	find   func(*table.Reader, string) (resource.Any, bool)
 }
 
 // NewState answers an empty state of a zone.
@@ -129,6 +130,10 @@ func addRows[S any](s *State, k *resource.Kind[S]) Rows[S] {
 	s.kinds[k.Name] = kindRows{
 		put:    func(tx *table.Tx, o resource.Any) { rows.Put(tx, o.(*resource.Object[S])) },
 		remove: func(tx *table.Tx, key string) { rows.Delete(tx, key) },
+		find: func(r *table.Reader, key string) (resource.Any, bool) {
+			o, ok := rows.Get(r, key)
+			return o, ok
+		},
 	}
 	return rows
 }
@@ -150,6 +155,11 @@ func (s *State) Put(tx *table.Tx, o resource.Any) { s.kinds[o.Key().Kind].put(tx
 // Remove removes one.
 func (s *State) Remove(tx *table.Tx, key resource.Key) {
 	s.kinds[key.Kind].remove(tx, RowKey(key.Mesh, key.Name))
+}
+
+// Find answers a resource of any kind that the state holds.
+func (s *State) Find(r *table.Reader, key resource.Key) (resource.Any, bool) {
+	return s.kinds[key.Kind].find(r, RowKey(key.Mesh, key.Name))
 }
 
 func selectorKeys(dp *resource.Object[kind.Dataplane]) []string {

@@ -37,10 +37,9 @@ type Hub struct {
 	changed chan struct{} // closed by every commit
 
 	withdrawals withdrawals
-	ctx         context.Context // of the withdrawals, from Withdraw
-	settler     Settler
-	forget      Forget
-	keep        Keep
+
+	ctx     context.Context // of what runs beside, from Use
+	outside Outside
 }
 
 // class is a class that an attached proxy belongs to.
@@ -65,7 +64,7 @@ func NewHub(state *graph.State, catalog *xds.Catalog, log *slog.Logger) *Hub {
 		classes:     map[graph.Class]*class{},
 		proxies:     map[graph.ProxyKey]*proxy{},
 		changed:     make(chan struct{}),
-		withdrawals: newWithdrawals(),
+		withdrawals: withdrawals{pinned: map[graph.ProxyKey]bool{}},
 	}
 }
 
@@ -100,7 +99,10 @@ func (h *Hub) Apply(b mirror.Batch) {
 		h.publish(c)
 	}
 	h.followServings(b, commits...)
-	put := append(slices.Clip(b.Put), held...)
+	put := slices.Clip(b.Put)
+	for _, row := range held {
+		put = append(put, row)
+	}
 	for _, follow := range h.followers {
 		follow(put, b.Removed, commits, now)
 	}
@@ -328,22 +330,5 @@ func (h *Hub) Watch(key graph.ProxyKey, tell func(*graph.Proxy)) (stop func()) {
 		defer h.mu.Unlock()
 		delete(p.watchers, &tell)
 		h.neglect(key, p)
-	}
-}
-
-// await waits until the state fulfils a condition.
-func (h *Hub) await(ctx context.Context, fulfilled func(*table.Reader) bool) error {
-	for {
-		h.mu.Lock()
-		next := h.changed
-		h.mu.Unlock()
-		if fulfilled(h.reader()) {
-			return nil
-		}
-		select {
-		case <-next:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
 	}
 }

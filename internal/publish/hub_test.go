@@ -3,6 +3,7 @@ package publish
 import (
 	"context"
 	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -39,24 +40,46 @@ type forgotten struct {
 	listeners []string
 }
 
+// alone is a world of one instance.
+type alone struct{}
+
+func (alone) Ask(context.Context, []resource.Key) error { return nil }
+
 // newHub answers a hub with one attached client, "client", that reaches everything.
-func newHub(t *testing.T, s Settler) (hub *Hub, kept chan []resource.Any, gone chan forgotten) {
-	kept, gone = make(chan []resource.Any, 1), make(chan forgotten, 1)
+func newHub(t *testing.T, s Settler) (hub *Hub, kept chan []*resource.Object[kind.HeldEndpoints], gone chan forgotten) {
+	kept, gone = make(chan []*resource.Object[kind.HeldEndpoints], 1), make(chan forgotten, 1)
 	hub = NewHub(graph.NewState("default"), xds.NewCatalog(), slog.New(slog.DiscardHandler))
-	hub.Withdraw(t.Context(), s,
-		func(_ context.Context, key graph.ProxyKey, listeners []string) error {
+	hub.Use(t.Context(), Outside{
+		Settler: s, Others: alone{},
+		Forget: func(_ context.Context, key graph.ProxyKey, listeners []string) error {
 			gone <- forgotten{key, listeners}
 			return nil
 		},
-		func(_ context.Context, rows []resource.Any) error {
+		Keep: func(_ context.Context, rows []*resource.Object[kind.HeldEndpoints]) error {
 			kept <- rows
 			return nil
-		})
+		},
+	})
+	withdrawing(t, hub)
 	put(hub, kind.Dataplanes.Make(mesh, "client", kind.Dataplane{Networking: kind.Networking{
 		Address: "10.0.0.9", TransparentProxying: &kind.TransparentProxying{},
 	}}))
 	t.Cleanup(hub.Watch(graph.ProxyKey{Mesh: mesh, Name: "client"}, func(*graph.Proxy) {}))
 	return hub, kept, gone
+}
+
+// withdrawing makes a hub run withdrawals before it returns.
+func withdrawing(t *testing.T, hub *Hub) {
+	go hub.Withdraw(t.Context())
+	for {
+		hub.mu.Lock()
+		begun := hub.withdrawals.ctx != nil
+		hub.mu.Unlock()
+		if begun {
+			return
+		}
+		runtime.Gosched()
+	}
 }
 
 func put(hub *Hub, objects ...resource.Any) { hub.Apply(mirror.Batch{Put: objects}) }
@@ -161,6 +184,23 @@ func TestAListenerThatComesBackIsNotWithdrawn(t *testing.T) {
 	settled <- struct{}{}
 	if got := <-gone; got.proxy.Name != "other" {
 		t.Errorf("forgets %+v, whose listener is wanted again", got)
+	}
+}
+
+func TestAListenerThatGoesTwiceWaitsForTheSecondTime(t *testing.T) {
+	settled := make(onDemand)
+	hub, _, gone := newHub(t, settled)
+	put(hub, web("blue"), server("blue", "10.0.0.1", "blue", 8080), serving("blue", "10.0.0.1", 8080), server("other", "10.0.0.3", "blue", 8080), serving("other", "10.0.0.3", 8080))
+	put(hub, server("blue", "10.0.0.1", "blue", 8081))
+	put(hub, server("blue", "10.0.0.1", "blue", 8080))
+	put(hub, server("blue", "10.0.0.1", "blue", 8081))
+	settled <- struct{}{} // one of the two waits
+	settled <- struct{}{}
+	<-gone
+	select {
+	case again := <-gone:
+		t.Errorf("forgets %+v a second time", again)
+	default:
 	}
 }
 

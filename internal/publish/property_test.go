@@ -169,7 +169,10 @@ func drawBatch(t *rapid.T) mirror.Batch {
 func TestFeedsEqualARebuildAfterAnyChanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		hub := NewHub(graph.NewState("default"), xds.NewCatalog(), slog.New(slog.DiscardHandler))
-		hub.Withdraw(t.Context(), never{}, nil, func(context.Context, []resource.Any) error { return nil })
+		hub.Use(t.Context(), Outside{
+			Settler: never{}, Others: alone{},
+			Keep: func(context.Context, []*resource.Object[kind.HeldEndpoints]) error { return nil },
+		})
 		stops := map[graph.ProxyKey]func(){}
 		told := map[graph.ProxyKey]*graph.Proxy{}
 		t.Repeat(map[string]func(*rapid.T){

@@ -2,6 +2,7 @@ package publish
 
 import (
 	"context"
+	"errors"
 
 	"weft/internal/envoysim"
 	"weft/internal/graph"
@@ -46,10 +47,11 @@ func (h *Hub) Secret(mesh, name string) ([]byte, bool) {
 
 // AwaitSecret returns once a Secret that was stored just now is known here, or ctx ends.
 func (h *Hub) AwaitSecret(ctx context.Context, mesh, name string) error {
-	return h.await(ctx, func(r *table.Reader) bool {
+	_, err := h.await(ctx, func(r *table.Reader) bool {
 		_, ok := h.state.Secrets.Find(r, mesh, name)
 		return ok
 	})
+	return err
 }
 
 // MeshExists says whether there is such a mesh.
@@ -108,18 +110,22 @@ func (w *world) At(address string, port uint32) (graph.ProxyKey, bool) {
 	return w.hub.state.At(w.r, w.mesh, address, port)
 }
 
-// Drained returns once a Dataplane's draining has taken it out of every endpoint list and every attached
-// stream has settled on that, or ctx ends.
+// Drained returns once a Dataplane's draining has taken it out of every endpoint list and every client of
+// every instance has settled on that, or ctx ends. Clients that are lost meanwhile are not waited for.
 func (h *Hub) Drained(ctx context.Context, key graph.ProxyKey) error {
-	err := h.await(ctx, func(r *table.Reader) bool {
+	revision, err := h.await(ctx, func(r *table.Reader) bool {
 		serving, ok := h.state.Servings.Find(r, key.Mesh, key.Name)
 		return !ok || serving.Spec.Draining
 	})
 	if err != nil {
 		return err
 	}
-	_, err = h.settler.WaitSettled(ctx, h.catalog.Revision())
-	return err
+	asked := make(chan error, 1)
+	go func() {
+		asked <- h.outside.Others.Ask(ctx, []resource.Key{kind.DataplaneServings.Key(key.Mesh, key.Name)})
+	}()
+	_, err = h.outside.Settler.WaitSettled(ctx, revision)
+	return errors.Join(err, <-asked)
 }
 
 // ClassSize is how many attended proxies a class has.
@@ -141,7 +147,11 @@ func (h *Hub) Classes() []ClassSize {
 
 // Withdrawals is how many listeners wait to go.
 func (h *Hub) Withdrawals() int {
-	h.withdrawals.mu.Lock()
-	defer h.withdrawals.mu.Unlock()
-	return len(h.withdrawals.open)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	open := 0
+	for _, listeners := range h.withdrawals.open {
+		open += len(listeners)
+	}
+	return open
 }

@@ -2,9 +2,8 @@ package publish
 
 import (
 	"context"
-	"errors"
+	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"weft/internal/graph"
@@ -14,87 +13,61 @@ import (
 	"weft/resource"
 )
 
-// Bound is how long a listener that is withdrawn waits for clients that are slow, lost or refuse.
-const Bound = 30 * time.Second
-
-// Settler waits for streams.
-type Settler interface {
-	// WaitSettled returns once every attached stream has settled all revisions up to one, and how many
-	// it lost meanwhile.
-	WaitSettled(ctx context.Context, revision uint64) (lost int, err error)
-}
-
-// Keep stores rows that the table has already.
-type Keep func(ctx context.Context, rows []resource.Any) error
-
 // Forget takes listeners, by "address:port", out of what a Dataplane serves.
 type Forget func(ctx context.Context, key graph.ProxyKey, listeners []string) error
 
 // withdrawals are the listeners that wait to go. The record that survives a restart is the serving row
-// itself: what it names and the Dataplane has no more is being withdrawn, and waits anew.
+// itself: what it names and the Dataplane has no more is being withdrawn, and waits anew. One instance
+// runs them, since what it waits for is every instance.
 type withdrawals struct {
-	mu     sync.Mutex
-	open   map[withdrawal]bool
-	pinned map[graph.ProxyKey]bool // belongs to the table's writer
+	ctx    context.Context                      // of the run; nil: another instance runs them
+	open   map[graph.ProxyKey]map[string]uint64 // the revision that clients must be past, by listener
+	pinned map[graph.ProxyKey]bool              // followed
 }
 
-type withdrawal struct {
-	proxy    graph.ProxyKey
-	listener string
-}
-
-func newWithdrawals() withdrawals {
-	return withdrawals{open: map[withdrawal]bool{}, pinned: map[graph.ProxyKey]bool{}}
-}
-
-// begin answers the listeners whose withdrawal is not open yet, and opens it.
-func (w *withdrawals) begin(key graph.ProxyKey, listeners []string) (fresh []string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+// begin takes note of the listeners that wait now, and answers those that did not. One that no longer
+// waits is wanted again: should it go later, clients must be past a later revision.
+func (w *withdrawals) begin(key graph.ProxyKey, listeners []string, revision uint64) (fresh []string) {
+	if len(listeners) == 0 {
+		delete(w.open, key)
+		return nil
+	}
+	maps.DeleteFunc(w.open[key], func(l string, _ uint64) bool { return !slices.Contains(listeners, l) })
 	for _, l := range listeners {
-		if id := (withdrawal{key, l}); !w.open[id] {
-			w.open[id] = true
-			fresh = append(fresh, l)
+		if _, waits := w.open[key][l]; waits {
+			continue
 		}
+		if w.open[key] == nil {
+			w.open[key] = map[string]uint64{}
+		}
+		w.open[key][l] = revision
+		fresh = append(fresh, l)
 	}
 	return fresh
 }
 
-func (w *withdrawals) end(key graph.ProxyKey, listeners []string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, l := range listeners {
-		delete(w.open, withdrawal{key, l})
-	}
+// still answers those of the listeners that have waited since a revision.
+func (w *withdrawals) still(key graph.ProxyKey, listeners []string, revision uint64) []string {
+	return slices.DeleteFunc(slices.Clone(listeners), func(l string) bool {
+		since, waits := w.open[key][l]
+		return !waits || since != revision
+	})
 }
 
-// Withdraw runs withdrawals and holds with a settler and writers until ctx ends. It is called once,
-// before the first batch.
-func (h *Hub) Withdraw(ctx context.Context, s Settler, forget Forget, keep Keep) {
-	h.ctx, h.settler, h.forget, h.keep = ctx, s, forget, keep
-}
-
-// hold answers the rows that keep former endpoints where a change of membership alone emptied a list,
-// and stores them beside: the table does not wait for the store.
-func (h *Hub) hold(changes *table.Changes, now time.Time) []resource.Any {
-	var rows []resource.Any
-	for t := range h.state.Endpoints.Transitions(changes) {
-		if len(t.Old.Endpoints) == 0 || len(t.New.Endpoints) > 0 {
-			continue
-		}
-		if row := h.state.Hold(h.reader(), t.Key, t.Old.Endpoints, now); row != nil {
-			h.log.Info("former endpoints are held until new ones serve", "destination", t.Key, "endpoints", len(row.Spec.Endpoints))
-			rows = append(rows, row)
+// Withdraw runs withdrawals until ctx ends: those that wait already, and every further one.
+func (h *Hub) Withdraw(ctx context.Context) {
+	h.mu.Lock()
+	h.withdrawals.ctx, h.withdrawals.open = ctx, map[graph.ProxyKey]map[string]uint64{}
+	for key := range h.withdrawals.pinned {
+		if listeners, _ := h.state.Withdrawing.Value(key); len(listeners) > 0 {
+			h.withdraw(key, listeners)
 		}
 	}
-	if len(rows) > 0 {
-		go func() {
-			if err := h.keep(h.ctx, rows); err != nil && h.ctx.Err() == nil {
-				h.log.Warn("endpoints that are held would not be after a restart", "error", err)
-			}
-		}()
-	}
-	return rows
+	h.mu.Unlock()
+	<-ctx.Done()
+	h.mu.Lock()
+	h.withdrawals.ctx, h.withdrawals.open = nil, nil
+	h.mu.Unlock()
 }
 
 // followServings keeps an eye on every Dataplane that serves something.
@@ -118,6 +91,7 @@ func (h *Hub) followServings(b mirror.Batch, commits ...*table.Changes) {
 		key := graph.ProxyKey{Mesh: removed.Mesh, Name: removed.Name}
 		if removed.Kind == kind.DataplaneServings.Name && h.withdrawals.pinned[key] {
 			delete(h.withdrawals.pinned, key)
+			delete(h.withdrawals.open, key)
 			h.state.Withdrawing.Unpin(key)
 		}
 	}
@@ -126,39 +100,32 @@ func (h *Hub) followServings(b mirror.Batch, commits ...*table.Changes) {
 // withdraw lets listeners go once no client can be on its way to them. They left the endpoint lists
 // with the commit that published the newest revision.
 func (h *Hub) withdraw(key graph.ProxyKey, listeners []string) {
-	listeners = h.withdrawals.begin(key, listeners)
-	if len(listeners) == 0 {
+	ctx, revision := h.withdrawals.ctx, h.catalog.Revision()
+	if ctx == nil {
 		return
 	}
-	revision := h.catalog.Revision()
-	go func() {
-		defer h.withdrawals.end(key, listeners)
-		started := time.Now()
-		h.settle(revision)
-		wanted := h.state.Withdrawing.Get(h.reader(), key)
-		listeners := slices.DeleteFunc(slices.Clone(listeners), func(l string) bool { return !slices.Contains(wanted, l) })
-		if len(listeners) == 0 || h.ctx.Err() != nil {
-			return
-		}
-		if err := h.forget(h.ctx, key, listeners); err != nil {
-			h.log.Warn("withdrawn listeners stay until the next start", "proxy", key, "listeners", listeners, "error", err)
-			return
-		}
-		h.log.Info("listeners withdrawn", "proxy", key, "listeners", listeners, "after", time.Since(started).Round(time.Millisecond))
-	}()
+	if fresh := h.withdrawals.begin(key, listeners, revision); len(fresh) > 0 {
+		go h.withdrawOnceSettled(ctx, key, fresh, revision)
+	}
 }
 
-// settle waits until every stream is past a revision; a stream that is lost may still send by what it
-// had, so it counts until the bound.
-func (h *Hub) settle(revision uint64) {
-	ctx, cancel := context.WithTimeout(h.ctx, Bound)
+func (h *Hub) withdrawOnceSettled(ctx context.Context, key graph.ProxyKey, listeners []string, revision uint64) {
+	started := time.Now()
+	bounded, cancel := context.WithTimeout(ctx, Bound)
 	defer cancel()
-	lost, err := h.settler.WaitSettled(ctx, revision)
-	if err == nil && lost > 0 {
-		<-ctx.Done()
-		err = ctx.Err()
+	err := h.everywhere(bounded, revision, []resource.Key{kind.Dataplanes.Key(key.Mesh, key.Name), kind.DataplaneServings.Key(key.Mesh, key.Name)})
+	h.mu.Lock()
+	listeners = h.withdrawals.still(key, listeners, revision)
+	h.mu.Unlock()
+	if ctx.Err() != nil || len(listeners) == 0 {
+		return
 	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		h.log.Warn("a withdrawal did not hear from every client in time", "bound", Bound, "lost", lost)
+	if err != nil {
+		h.log.Warn("a withdrawal did not hear from every client in time", "proxy", key, "bound", Bound, "error", err)
 	}
+	if err := h.outside.Forget(ctx, key, listeners); err != nil {
+		h.log.Warn("withdrawn listeners stay until the next start", "proxy", key, "listeners", listeners, "error", err)
+		return
+	}
+	h.log.Info("listeners withdrawn", "proxy", key, "listeners", listeners, "after", time.Since(started).Round(time.Millisecond))
 }

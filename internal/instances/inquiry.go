@@ -1,0 +1,147 @@
+package instances
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"weft/internal/admit"
+	"weft/kind"
+	"weft/resource"
+)
+
+// Ask returns once the clients of every other instance have settled on what rows say now, or ctx ends,
+// upon which the error names those that did not answer. An instance that went within Config.Lost and did
+// not answer before is waited for: its clients may still send by what they had.
+func (m *Member) Ask(ctx context.Context, rows []resource.Key) error {
+	if nobody, _ := m.unheard(""); len(nobody) == 0 {
+		return nil
+	}
+	id := uuid.NewString()
+	m.mu.Lock()
+	m.asking[id] = true
+	m.mu.Unlock()
+	defer m.close(ctx, id)
+	if err := m.inquire(ctx, id, rows); err != nil {
+		return err
+	}
+	for {
+		changed := m.Changed()
+		missing, next := m.unheard(id)
+		if len(missing) == 0 {
+			return nil
+		}
+		var timer <-chan time.Time
+		if !next.IsZero() {
+			timer = time.After(time.Until(next))
+		}
+		select {
+		case <-changed:
+		case <-timer:
+		case <-ctx.Done():
+			return fmt.Errorf("no answer of %s: %w", strings.Join(missing, ", "), ctx.Err())
+		}
+	}
+}
+
+// inquire stores an inquiry, and tries again for as long as anybody waits for it.
+func (m *Member) inquire(ctx context.Context, id string, rows []resource.Key) error {
+	for {
+		_, err := m.Writer.Create(ctx, kind.Inquiries.Make("", id, kind.Inquiry{Asker: m.ID(), Rows: rows}), nil)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(retry):
+		case <-ctx.Done():
+			return fmt.Errorf("asking the other instances: %w", err)
+		}
+	}
+}
+
+// unheard are the instances that have not answered an inquiry, and when that may change by itself.
+func (m *Member) unheard(id string) (missing []string, next time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.view.missing(m.view.inquiries[id].Answers, time.Now(), m.Lost)
+}
+
+// close ends an inquiry of this instance. One that can't be deleted now is deleted later.
+func (m *Member) close(ctx context.Context, id string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	defer cancel()
+	m.discard(ctx, id)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.asking, id)
+}
+
+func (m *Member) discard(ctx context.Context, id string) {
+	err := m.Writer.Delete(ctx, kind.Inquiries.Key("", id), admit.Change{ControlPlane: true})
+	if err != nil && resource.CodeOf(err) != resource.NotFound && ctx.Err() == nil {
+		m.Log.Warn("an inquiry that is over can't be deleted yet", "inquiry", id, "error", err)
+	}
+}
+
+// answerAll begins to answer what was asked, and stops where nobody waits for the answer any more.
+func (m *Member) answerAll(ctx context.Context) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	unanswered := m.view.unanswered()
+	for id, cancel := range m.replies {
+		if !slices.Contains(unanswered, id) {
+			cancel()
+		}
+	}
+	for _, id := range unanswered {
+		if m.replies[id] != nil {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(ctx, m.Lost)
+		m.replies[id] = cancel
+		go m.answer(ctx, id, m.view.inquiries[id].Rows)
+	}
+}
+
+func (m *Member) answer(ctx context.Context, id string, rows []resource.Key) {
+	err := m.Answer(ctx, rows)
+	if err == nil {
+		err = admit.Modify(ctx, m.Writer, kind.Inquiries, "", id, func(o *resource.Object[kind.Inquiry]) bool {
+			if o.Spec.Asker == "" || slices.Contains(o.Spec.Answers, m.ID()) {
+				return false // nobody waits any more
+			}
+			o.Spec.Answers = append(o.Spec.Answers, m.ID())
+			return true
+		})
+	}
+	if err != nil && ctx.Err() == nil {
+		m.Log.Warn("an inquiry of another instance is not answered", "inquiry", id, "error", err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.replies[id]()
+	delete(m.replies, id)
+}
+
+// tidy deletes inquiries that nobody waits for: this instance's own, and, of those that are no more, the
+// leader's task.
+func (m *Member) tidy(ctx context.Context) {
+	m.mu.Lock()
+	var over []string
+	if m.term != nil {
+		over = m.view.orphaned()
+	}
+	for id, inquiry := range m.view.inquiries {
+		if inquiry.Asker == m.ID() && !m.asking[id] {
+			over = append(over, id)
+		}
+	}
+	m.mu.Unlock()
+	for _, id := range over {
+		m.discard(ctx, id)
+	}
+}
