@@ -47,6 +47,7 @@ var rooms = []room{
 	{"internal/check", []string{"kind", "resource", "internal/table", "internal/match", "internal/graph", "internal/identity", "internal/wire"}, "what is wrong is read from one state of the mesh, and nobody is asked"},
 	{"internal/identity", []string{"kind", "resource"}, "who somebody is must not depend on who asks"},
 	{"internal/instances", []string{"kind", "resource", "internal/store", "internal/admit", "internal/mirror"}, "who leads and who lives is known without what the leader does"},
+	{"internal/token", []string{"resource", "kind", "internal/access", "internal/admit", "internal/identity", "internal/store", "internal/token"}, "tokens are made without HTTP too: by the first start"},
 	{"internal/agent", []string{"internal/wire", "resource", "kind"}, "the agent runs beside every proxy: it is small, and links no control plane"},
 }
 

@@ -16,7 +16,7 @@ func All() []resource.Descriptor {
 		MeshIdentities, MeshIdentityStatuses,
 		MeshTrusts, MeshTrustStatuses,
 		MeshTrafficPermissions,
-		Secrets,
+		Secrets, GlobalSecrets,
 		Instances, Leaderships, Inquiries,
 	}
 }

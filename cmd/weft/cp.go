@@ -38,6 +38,7 @@ import (
 	"weft/internal/store/memory"
 	"weft/internal/store/metered"
 	"weft/internal/store/sql"
+	"weft/internal/token"
 	"weft/internal/xds"
 	"weft/kind"
 	"weft/resource"
@@ -115,8 +116,9 @@ func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger
 	hub := publish.NewHub(state, catalog, log)
 	self := instances.Alone(instance)
 	reconciler := reconcile.New(plan, ownWrites{writer}, log)
+	keys := identity.NewKeyring(hub.Secret)
 	proxies := dpserver.New(dpserver.Config{
-		Hub: hub, Writer: writer, Catalog: catalog,
+		Hub: hub, Keys: keys, Writer: writer, Catalog: catalog,
 		Zone: s.ZoneName, DefaultMesh: s.DefaultMesh, InstanceID: instance, Settled: figures.Settled, Log: log,
 	})
 	hub.Follow(reconciler.Observe)
@@ -149,9 +151,15 @@ func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger
 	}
 	defer wait()
 
-	guard := &rest.Guard{Rules: s.Access, LocalhostIsAdmin: s.LocalhostIsAdmin}
+	tokens := &token.Issuer{Writer: writer, Secrets: hub, Keys: keys, Now: time.Now}
+	if fresh && s.BootstrapAdminToken {
+		if err := tokens.Bootstrap(ctx); err != nil {
+			return fmt.Errorf("making the first administrator's token: %w", err)
+		}
+	}
+	guard := &rest.Guard{Rules: s.Access, LocalhostIsAdmin: s.LocalhostIsAdmin, Keys: keys, Now: time.Now}
 	api := rest.New(rest.Config{
-		Guard: guard, Store: rows, Writer: writer, Inspector: hub, Connections: proxies, AwaitSecret: hub.AwaitSecret,
+		Guard: guard, Store: rows, Writer: writer, Inspector: hub, Connections: proxies, Tokens: tokens,
 		Check: checker(state, proxies, certificate),
 		Zone:  s.ZoneName, InstanceID: instance, Version: version,
 		Now: time.Now, Log: log,
@@ -336,7 +344,7 @@ func diagnostics(guard *rest.Guard, figures *metrics.Metrics) http.Handler {
 	mux.HandleFunc("GET /ready", ok)
 	mux.HandleFunc("GET /healthy", ok)
 	mux.Handle("/debug/", guard.Protect(access.ViewDiagnostics, diag.Handler()))
-	mux.Handle("GET /metrics", guard.Protect(access.ViewDiagnostics, figures.Handler()))
+	mux.Handle("GET /metrics", guard.Protect(access.ViewMetrics, figures.Handler()))
 	return mux
 }
 

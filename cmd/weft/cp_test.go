@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -171,4 +172,56 @@ func TestAStopLetsRequestsFinish(t *testing.T) {
 	if code := <-stopped; code != 0 {
 		t.Errorf("it ended with %d, want 0", code)
 	}
+}
+
+// The first start leaves a token for administrators elsewhere, and no later one makes another.
+func TestTheFirstStartMakesAnAdministratorsToken(t *testing.T) {
+	dir := t.TempDir()
+	at, stop := startPlane(t, "--data-dir", dir)
+	bootstrap := adminToken(t, at["api"])
+	stop()
+	t.Setenv("KUMA_API_SERVER_AUTHN_LOCALHOST_IS_ADMIN", "false")
+	at, _ = startPlane(t, "--data-dir", dir)
+	for _, server := range []struct{ url, token string }{
+		{"http://" + at["api"] + "/globalsecrets/admin-user-token", bootstrap},
+		{"http://" + at["diagnostics"] + "/debug/process", bootstrap},
+		{"http://" + at["api"] + "/meshes", ""},
+		{"http://" + at["diagnostics"] + "/debug/process", ""},
+	} {
+		request, err := http.NewRequestWithContext(t.Context(), "GET", server.url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := http.StatusUnauthorized
+		if server.token != "" {
+			request.Header.Set("Authorization", "Bearer "+server.token)
+			want = http.StatusOK
+		}
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != want {
+			t.Errorf("%s, token %v: %s", server.url, server.token != "", answer.Status)
+		}
+	}
+}
+
+func TestTheAdministratorsTokenCanBeLeftOut(t *testing.T) {
+	t.Setenv("KUMA_API_SERVER_AUTHN_TOKENS_BOOTSTRAP_ADMIN_TOKEN", "false")
+	at, _ := startPlane(t, "--data-dir", t.TempDir())
+	if got := weft(t, at["api"], "get", "globalsecrets"); got != "There are no globalsecrets.\n" {
+		t.Errorf("there is\n%s", got)
+	}
+}
+
+// adminToken reads the token that the first start made.
+func adminToken(t *testing.T, api string) string {
+	t.Helper()
+	var secret struct{ Data []byte }
+	if err := json.Unmarshal([]byte(weft(t, api, "get", "globalsecret", "admin-user-token", "-o", "json")), &secret); err != nil {
+		t.Fatal(err)
+	}
+	return string(secret.Data)
 }

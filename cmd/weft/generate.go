@@ -21,7 +21,7 @@ func newGenerateCommand(r *remote) *cobra.Command {
 }
 
 func newDataplaneTokenCommand(r *remote) *cobra.Command {
-	var req rest.TokenRequest
+	var req rest.DataplaneTokenRequest
 	var validFor string
 	var tags []string
 	command := &cobra.Command{
@@ -53,7 +53,7 @@ It is good for the proxies of --mesh that agree with everything it names: withou
 	return command
 }
 
-func (r *remote) printToken(command *cobra.Command, req rest.TokenRequest) error {
+func (r *remote) printToken(command *cobra.Command, req rest.DataplaneTokenRequest) error {
 	c, err := r.client()
 	if err != nil {
 		return err

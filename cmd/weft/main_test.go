@@ -24,6 +24,7 @@ import (
 	"weft/internal/store"
 	"weft/internal/store/memory"
 	"weft/internal/table"
+	"weft/internal/token/tokentest"
 	"weft/internal/xds"
 	"weft/kind"
 	"weft/resource"
@@ -58,9 +59,11 @@ func TestStories(t *testing.T) {
 }
 
 func newAPI(rows store.Store) http.Handler {
+	writer := admit.New(rows, admit.Options{Zone: "east"})
+	tokens, keys := tokentest.New(rows, writer)
 	return rest.New(rest.Config{
-		Guard: &rest.Guard{Rules: access.Defaults(), LocalhostIsAdmin: true},
-		Store: rows, Writer: admit.New(rows, admit.Options{Zone: "east"}), Inspector: inspector{}, Connections: connections{}, AwaitSecret: func(context.Context, string, string) error { return nil },
+		Guard: &rest.Guard{Rules: access.Defaults(), LocalhostIsAdmin: true, Keys: keys, Now: time.Now},
+		Store: rows, Writer: writer, Tokens: tokens, Inspector: inspector{}, Connections: connections{},
 		Check: func(insights map[graph.ProxyKey]*kind.DataplaneInsight) *check.Report { return look(rows, insights) },
 		Zone:  "east", InstanceID: "instance-1", Version: "test",
 		Now: time.Now, Log: slog.New(slog.DiscardHandler),

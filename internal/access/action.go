@@ -19,6 +19,7 @@ const (
 	ViewStats            Action = "viewStats"
 	ViewClusters         Action = "viewClusters"
 	ControlPlaneMetadata Action = "controlPlaneMetadata"
+	ViewMetrics          Action = "viewMetrics"
 	ViewDiagnostics      Action = "viewDiagnostics"
 )
 
@@ -42,7 +43,8 @@ var Actions = []Description{
 	{ViewStats, "VIEW_STATS", "see the statistics of a proxy", []string{AdminGroup}},
 	{ViewClusters, "VIEW_CLUSTERS", "see the clusters of a proxy", []string{AdminGroup}},
 	{ControlPlaneMetadata, "CONTROL_PLANE_METADATA", "see the settings of the control plane", []string{AdminGroup}},
-	{ViewDiagnostics, "VIEW_DIAGNOSTICS", "see metrics, profiles and figures of the control plane's process", []string{AdminGroup}},
+	{ViewMetrics, "VIEW_METRICS", "see the metrics of the control plane", []string{AdminGroup}},
+	{ViewDiagnostics, "VIEW_DIAGNOSTICS", "see profiles and figures of the control plane's process", []string{AdminGroup}},
 }
 
 // Defaults are the rules where the settings say nothing: the administrator may do everything.

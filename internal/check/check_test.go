@@ -156,7 +156,7 @@ func note(t *testing.T, w *check.World, rows []resource.Any, words []string) []r
 	}
 	switch words[0] {
 	case "signing-key":
-		return []resource.Any{kind.Secrets.Make(words[1], identity.SigningKeyName(words[1], "1"), kind.Secret{})}
+		return []resource.Any{kind.Secrets.Make(words[1], identity.DataplaneRealm(words[1]).SigningKey("1").Name, kind.Secret{})}
 	case "authority":
 		cert, key, err := identity.NewCA(now.AddDate(0, 0, -3650).Add(days(words[3])), words[2])
 		if err != nil {

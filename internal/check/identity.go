@@ -96,7 +96,7 @@ func (l *look) signingKey(mesh string, dataplanes int) {
 		return
 	}
 	for secret := range l.State.Secrets.All(l.Snapshot) {
-		if _, ok := identity.SigningKeyID(mesh, secret.Name); ok && secret.Mesh == mesh {
+		if realm, _, ok := identity.SigningKeyOf(secret.Key()); ok && realm == identity.DataplaneRealm(mesh) {
 			return
 		}
 	}

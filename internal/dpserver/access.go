@@ -2,7 +2,6 @@ package dpserver
 
 import (
 	"context"
-	"crypto/rsa"
 	"errors"
 	"fmt"
 	"strings"
@@ -17,11 +16,8 @@ import (
 	"weft/resource"
 )
 
-// maxKeys bounds the parsed signing keys that are kept; a mesh has a few.
-const maxKeys = 10_000
-
 // claims answers what the caller's token says, or Unauthenticated with the reason.
-func (s *Server) claims(ctx context.Context) (*identity.Claims, error) {
+func (s *Server) claims(ctx context.Context) (*identity.DataplaneClaims, error) {
 	values := metadata.ValueFromIncomingContext(ctx, "authorization")
 	if len(values) != 1 {
 		return nil, status.Error(codes.Unauthenticated, "want one metadata `authorization: Bearer TOKEN`; make a token with `weft generate dataplane-token`")
@@ -30,35 +26,11 @@ func (s *Server) claims(ctx context.Context) (*identity.Claims, error) {
 	if scheme, rest, ok := strings.Cut(token, " "); ok && strings.EqualFold(scheme, "Bearer") {
 		token = strings.TrimSpace(rest)
 	}
-	claims, err := identity.Verify(token, s.signingKey, now())
-	if err != nil {
+	var claims identity.DataplaneClaims
+	if err := identity.Verify(token, &claims, s.Keys, now()); err != nil {
 		return nil, status.Error(codes.Unauthenticated, err.Error())
 	}
-	return claims, nil
-}
-
-// signingKey finds a mesh's key. Parsing one costs far more than checking a signature with it, and a
-// thousand proxies may come back at once, so that parsed keys are kept.
-func (s *Server) signingKey(mesh, kid string) (*rsa.PublicKey, bool) {
-	text, ok := s.Hub.Secret(mesh, identity.SigningKeyName(mesh, kid))
-	if !ok {
-		return nil, false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if key := s.keys[string(text)]; key != nil {
-		return key, true
-	}
-	private, err := identity.ParseSigningKey(text)
-	if err != nil {
-		s.Log.Error("a token signing key can't be read", "mesh", mesh, "secret", identity.SigningKeyName(mesh, kid), "error", err)
-		return nil, false
-	}
-	if len(s.keys) >= maxKeys {
-		clear(s.keys)
-	}
-	s.keys[string(text)] = &private.PublicKey
-	return &private.PublicKey, true
+	return &claims, nil
 }
 
 // authorize answers the Dataplane that a caller speaks for, where its token lets it.

@@ -68,7 +68,7 @@ func (s *agents) Register(ctx context.Context, request *wire.RegisterRequest) (*
 
 // mayReplace refuses to write over a Dataplane of others: a token that names no Dataplane is good for those
 // that agree with it as they are stored, not only as the caller would have them.
-func (s *Server) mayReplace(claims *identity.Claims, mesh, name string) error {
+func (s *Server) mayReplace(claims *identity.DataplaneClaims, mesh, name string) error {
 	stored, ok := s.Hub.Dataplane(graph.ProxyKey{Mesh: mesh, Name: name})
 	if !ok || claims.Name != "" {
 		return nil
@@ -147,7 +147,7 @@ func (s *Server) identityOf(key graph.ProxyKey) (*graph.Proxy, *resource.Object[
 }
 
 func (s *Server) authority(o *resource.Object[kind.MeshIdentity]) (*identity.CA, error) {
-	text, err := identity.CAText(&o.Spec, o.Name, func(name string) ([]byte, bool) { return s.Hub.Secret(o.Mesh, name) })
+	text, err := identity.CAText(&o.Spec, o.Name, func(name string) ([]byte, bool) { return s.Hub.Secret(kind.Secrets.Key(o.Mesh, name)) })
 	if err == nil && text == nil {
 		return nil, status.Error(codes.Unavailable, fmt.Sprintf("the CA of %s is being made", o.Key()))
 	}

@@ -21,7 +21,7 @@ func TestATokenWithoutANameWritesOverNobodyElsesDataplane(t *testing.T) {
 	p := newPlane(t)
 	p.register()
 	p.session("run-1") // the Dataplane is known by now
-	mine := p.with(identity.Claims{Mesh: "default", Workload: "evil"})
+	mine := p.with(identity.DataplaneClaims{Mesh: "default", Workload: "evil"})
 	as := func(name string) *wire.RegisterRequest {
 		document := strings.NewReplacer("web-1", name, "workload: web", "workload: evil", "10.0.0.1", "10.6.6.6").Replace(web)
 		return &wire.RegisterRequest{Dataplane: []byte(document)}

@@ -66,13 +66,13 @@ func newPlane(t *testing.T, given ...resource.Any) *plane {
 	state := graph.NewState("east")
 	catalog := xds.NewCatalog()
 	hub := publish.NewHub(state, catalog, log)
-	server := dpserver.New(dpserver.Config{Hub: hub, Writer: writer, Catalog: catalog, Zone: "east", InstanceID: "cp-1", Log: log})
+	server := dpserver.New(dpserver.Config{Hub: hub, Keys: identity.NewKeyring(hub.Secret), Writer: writer, Catalog: catalog, Zone: "east", InstanceID: "cp-1", Log: log})
 	hub.Follow(server.Observe)
 	hub.Use(ctx, publish.Outside{Settler: server, Others: instances.Alone("cp-1")})
 	p := &plane{t: t, rows: rows, writer: writer, server: server}
 	p.put(kind.Meshes.Make("", "default", kind.Mesh{}))
 	p.put(kind.Meshes.Make("", "other", kind.Mesh{}))
-	p.put(kind.Secrets.Make("default", identity.SigningKeyName("default", "1"), kind.Secret{Data: signingKey()}))
+	p.put(kind.Secrets.Make("default", identity.DataplaneRealm("default").SigningKey("1").Name, kind.Secret{Data: signingKey()}))
 	for _, o := range given {
 		p.put(o)
 	}
@@ -145,17 +145,17 @@ func secured(t *testing.T) []resource.Any {
 // as is a context that carries a token for a Dataplane; an empty name is any of the mesh.
 func (p *plane) as(name string) context.Context {
 	p.t.Helper()
-	return p.with(identity.Claims{Mesh: "default", Name: name})
+	return p.with(identity.DataplaneClaims{Mesh: "default", Name: name})
 }
 
 // with is a context that carries a token with these claims.
-func (p *plane) with(claims identity.Claims) context.Context {
+func (p *plane) with(claims identity.DataplaneClaims) context.Context {
 	p.t.Helper()
 	key, err := identity.ParseSigningKey(signingKey())
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	token, err := identity.Issue(key, "1", claims, time.Hour, time.Now())
+	token, err := identity.Issue(key, "1", &claims, time.Hour, time.Now())
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -9,7 +9,6 @@ package dpserver
 
 import (
 	"context"
-	"crypto/rsa"
 	"log/slog"
 	"sync"
 	"time"
@@ -19,6 +18,7 @@ import (
 
 	"weft/internal/admit"
 	"weft/internal/graph"
+	"weft/internal/identity"
 	"weft/internal/wire"
 	"weft/internal/xds"
 	"weft/kind"
@@ -35,7 +35,7 @@ type Hub interface {
 	Dataplane(key graph.ProxyKey) (*resource.Object[kind.Dataplane], bool)
 	Serving(key graph.ProxyKey) (*resource.Object[kind.DataplaneServing], bool)
 	Identity(mesh, name string) (*resource.Object[kind.MeshIdentity], bool)
-	Secret(mesh, name string) ([]byte, bool)
+	Secret(key resource.Key) ([]byte, bool)
 	MeshExists(mesh string) bool
 	// Attach gives a stream its feeds, and changes them as its proxy changes, until detach.
 	Attach(key graph.ProxyKey, s *xds.Stream) (detach func(), err error)
@@ -47,6 +47,7 @@ type Hub interface {
 // Config says what the server works with. All fields but DefaultMesh and Settled are needed.
 type Config struct {
 	Hub     Hub
+	Keys    *identity.Keyring // of the Hub's Secrets
 	Writer  *admit.Writer
 	Catalog *xds.Catalog
 	Zone    string
@@ -69,8 +70,7 @@ type Server struct {
 
 	mu       sync.Mutex
 	sessions map[graph.ProxyKey]*session
-	peers    map[graph.ProxyKey]*peer  // with an open stream; the newest one
-	keys     map[string]*rsa.PublicKey // parsed, by the Secret's text
+	peers    map[graph.ProxyKey]*peer // with an open stream; the newest one
 }
 
 // New makes a server. Run must be running while it serves.
@@ -85,7 +85,6 @@ func New(c Config) *Server {
 		questions: questions{open: map[string]*question{}},
 		sessions:  map[graph.ProxyKey]*session{},
 		peers:     map[graph.ProxyKey]*peer{},
-		keys:      map[string]*rsa.PublicKey{},
 	}
 	s.discovery = xds.NewServer(xds.Config{
 		Catalog: c.Catalog, Authenticate: s.authenticate, Accept: s.accept, Settled: c.Settled, Log: c.Log,

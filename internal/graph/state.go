@@ -4,6 +4,7 @@ import (
 	"net"
 	"strconv"
 
+	"weft/internal/identity"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -25,6 +26,7 @@ type State struct {
 	Trusts          Rows[kind.MeshTrust]
 	Permissions     Rows[kind.MeshTrafficPermission]
 	Secrets         Rows[kind.Secret]
+	GlobalSecrets   Rows[kind.Secret]
 
 	// DataplanesBySelector finds Dataplanes by [TagKey], [LabelKey] or, all of a mesh, [MeshKey].
 	DataplanesBySelector *table.Index[*resource.Object[kind.Dataplane]]
@@ -41,6 +43,9 @@ type State struct {
 	IdentitiesByMesh *table.Index[*resource.Object[kind.MeshIdentity]]
 	TrustsByMesh     *table.Index[*resource.Object[kind.MeshTrust]]
 	PermissionByMesh *table.Index[*resource.Object[kind.MeshTrafficPermission]]
+	// SigningKeys and GlobalSigningKeys find the Secrets that hold the signing keys of a realm of tokens, by
+	// its String.
+	SigningKeys, GlobalSigningKeys *table.Index[*resource.Object[kind.Secret]]
 
 	// Identity is what a Dataplane is given; nil for a plain one.
 	Identity *table.Derived[ProxyKey, *Identity]
@@ -110,6 +115,7 @@ func NewState(zone string) *State {
 	s.Trusts = addRows(s, kind.MeshTrusts)
 	s.Permissions = addRows(s, kind.MeshTrafficPermissions)
 	s.Secrets = addRows(s, kind.Secrets)
+	s.GlobalSecrets = addRows(s, kind.GlobalSecrets)
 
 	s.DataplanesBySelector = table.NewIndex(s.Dataplanes.Input, selectorKeys)
 	s.DataplanesByListener = table.NewIndex(s.Dataplanes.Input, listenerKeys)
@@ -120,6 +126,8 @@ func NewState(zone string) *State {
 	s.IdentitiesByMesh = byMesh(s.Identities)
 	s.TrustsByMesh = byMesh(s.Trusts)
 	s.PermissionByMesh = byMesh(s.Permissions)
+	s.SigningKeys = table.NewIndex(s.Secrets.Input, signingKeyRealms)
+	s.GlobalSigningKeys = table.NewIndex(s.GlobalSecrets.Input, signingKeyRealms)
 
 	s.derive()
 	return s
@@ -207,6 +215,13 @@ func vipKeys(status *resource.Object[kind.MeshServiceStatus]) []string {
 		keys = append(keys, vip.IP)
 	}
 	return keys
+}
+
+func signingKeyRealms(secret *resource.Object[kind.Secret]) []string {
+	if realm, _, ok := identity.SigningKeyOf(secret.Key()); ok {
+		return []string{realm.String()}
+	}
+	return nil
 }
 
 // destinationKey names one port of a service of this zone.

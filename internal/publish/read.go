@@ -6,6 +6,7 @@ import (
 
 	"weft/internal/envoysim"
 	"weft/internal/graph"
+	"weft/internal/identity"
 	"weft/internal/table"
 	"weft/internal/xds"
 	"weft/kind"
@@ -36,22 +37,41 @@ func (h *Hub) Identity(mesh, name string) (*resource.Object[kind.MeshIdentity], 
 	return h.state.Identities.Find(h.reader(), mesh, name)
 }
 
-// Secret answers the data of a Secret.
-func (h *Hub) Secret(mesh, name string) ([]byte, bool) {
-	secret, ok := h.state.Secrets.Find(h.reader(), mesh, name)
+// Secret answers the data of a Secret or GlobalSecret.
+func (h *Hub) Secret(key resource.Key) ([]byte, bool) {
+	secret, ok := h.secret(h.reader(), key)
 	if !ok {
 		return nil, false
 	}
 	return secret.Spec.Data, true
 }
 
-// AwaitSecret returns once a Secret that was stored just now is known here, or ctx ends.
-func (h *Hub) AwaitSecret(ctx context.Context, mesh, name string) error {
+func (h *Hub) secret(r *table.Reader, key resource.Key) (*resource.Object[kind.Secret], bool) {
+	if key.Kind == kind.GlobalSecrets.Name {
+		return h.state.GlobalSecrets.Find(r, "", key.Name)
+	}
+	return h.state.Secrets.Find(r, key.Mesh, key.Name)
+}
+
+// AwaitSecret returns once a Secret or GlobalSecret that was stored just now is known here, or ctx ends.
+func (h *Hub) AwaitSecret(ctx context.Context, key resource.Key) error {
 	_, err := h.await(ctx, func(r *table.Reader) bool {
-		_, ok := h.state.Secrets.Find(r, mesh, name)
+		_, ok := h.secret(r, key)
 		return ok
 	})
 	return err
+}
+
+// SigningKeys answers the Secrets that hold signing keys of a realm's tokens.
+func (h *Hub) SigningKeys(realm identity.Realm) []resource.Key {
+	var keys []resource.Key
+	r := h.reader()
+	for _, index := range []*table.Index[*resource.Object[kind.Secret]]{h.state.SigningKeys, h.state.GlobalSigningKeys} {
+		for _, secret := range index.List(r, realm.String()) {
+			keys = append(keys, secret.Key())
+		}
+	}
+	return keys
 }
 
 // MeshExists says whether there is such a mesh.

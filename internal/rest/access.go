@@ -6,8 +6,10 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"time"
 
 	"weft/internal/access"
+	"weft/internal/identity"
 	"weft/resource"
 )
 
@@ -16,6 +18,9 @@ type Guard struct {
 	Rules access.Rules
 	// LocalhostIsAdmin takes callers from the loopback interface for administrators.
 	LocalhostIsAdmin bool
+	// Keys are those of the user tokens.
+	Keys *identity.Keyring
+	Now  func() time.Time
 }
 
 // Protect lets a request through to a handler where its sender may do the action.
@@ -38,15 +43,37 @@ func (g *Guard) identify(next http.Handler) http.Handler {
 			refuse(w, resource.Errorf(resource.Forbidden, "the request comes from a page of another origin"))
 			return
 		}
-		next.ServeHTTP(w, r.WithContext(access.WithUser(r.Context(), g.user(r))))
+		user, err := g.user(r)
+		if err != nil {
+			refuse(w, err)
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(access.WithUser(r.Context(), user)))
 	})
 }
 
-func (g *Guard) user(r *http.Request) access.User {
-	if g.LocalhostIsAdmin && isLocal(r) {
-		return access.Authenticated(access.AdminName, []string{access.AdminGroup}, access.ByLocalhost)
+// user answers who calls. A proof that is no good is an error, whatever else would speak for the caller.
+func (g *Guard) user(r *http.Request) (access.User, error) {
+	if len(r.Header.Values("Authorization")) > 0 {
+		return g.bearer(r)
 	}
-	return access.Anonymous()
+	if g.LocalhostIsAdmin && isLocal(r) {
+		return access.Authenticated(access.AdminName, []string{access.AdminGroup}, access.ByLocalhost), nil
+	}
+	return access.Anonymous(), nil
+}
+
+// bearer answers whose user token a request carries. (RFC 6750, section 2.1.)
+func (g *Guard) bearer(r *http.Request) (access.User, error) {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") || len(r.Header.Values("Authorization")) > 1 {
+		return access.User{}, resource.Errorf(resource.Unauthorized, "want one header `Authorization: Bearer TOKEN`, with a user token")
+	}
+	var claims identity.UserClaims
+	if err := identity.Verify(strings.TrimSpace(token), &claims, g.Keys, g.Now()); err != nil {
+		return access.User{}, resource.Errorf(resource.Unauthorized, "the user token is refused: %v", err)
+	}
+	return access.Authenticated(claims.Name, claims.Groups, access.ByUserToken), nil
 }
 
 // permit says whether an identified caller may do the action, and if not, why.

@@ -7,7 +7,6 @@
 package rest
 
 import (
-	"context"
 	"encoding/json"
 	"log/slog"
 	"net/http"
@@ -19,6 +18,7 @@ import (
 	"weft/internal/envoysim"
 	"weft/internal/graph"
 	"weft/internal/store"
+	"weft/internal/token"
 	"weft/internal/xds"
 	"weft/kind"
 	"weft/resource"
@@ -41,10 +41,9 @@ type Config struct {
 	Store     store.Store // reads go straight to it
 	Writer    *admit.Writer
 	Inspector Inspector
+	Tokens    *token.Issuer
 	// Connections are those of the proxies to this instance.
 	Connections Connections
-	// AwaitSecret returns once a Secret that was stored just now is known wherever tokens are checked.
-	AwaitSecret func(ctx context.Context, mesh, name string) error
 	// Check looks for what is wrong with the running system.
 	Check func(insights map[graph.ProxyKey]*kind.DataplaneInsight) *check.Report
 
@@ -90,7 +89,9 @@ func (a *api) routes() []route {
 		{"GET /_resources", access.Known, a.resources},
 		{"GET /who-am-i", access.Known, a.whoAmI},
 		{"GET /_check", access.Read, a.check},
-		{"POST /tokens/dataplane", access.GenerateDPToken, a.dataplaneToken},
+		{"POST /tokens/dataplane", access.GenerateDPToken, issue[DataplaneTokenRequest](a)},
+		{"POST /tokens/user", access.GenerateUserToken, issue[UserTokenRequest](a)},
+		{"POST /tokens/zone", access.GenerateZoneToken, issue[ZoneTokenRequest](a)},
 		{"GET /dataplanes/_overview", access.Read, a.overviews},
 		{"GET /meshes/{mesh}/dataplanes/_overview", access.Read, a.overviews},
 		{"GET /meshes/{mesh}/dataplanes/{name}/_overview", access.Read, a.overview},

@@ -25,8 +25,10 @@ import (
 	"weft/internal/admit"
 	"weft/internal/envoysim"
 	"weft/internal/graph"
+	"weft/internal/identity"
 	"weft/internal/store"
 	"weft/internal/store/memory"
+	"weft/internal/token/tokentest"
 	"weft/internal/xds"
 	"weft/kind"
 	"weft/resource"
@@ -39,6 +41,7 @@ type world struct {
 	handler http.Handler
 	store   store.Store
 	writer  *admit.Writer
+	keys    *identity.Keyring
 	log     *bytes.Buffer
 }
 
@@ -51,9 +54,12 @@ func newWorld(t testing.TB, rows store.Store) *world {
 
 func (w *world) config() Config {
 	rows := w.store
+	tokens, keys := tokentest.New(rows, w.writer)
+	w.keys = keys
 	return Config{
-		Guard: &Guard{Rules: access.Defaults(), LocalhostIsAdmin: true},
-		Store: rows, Writer: w.writer, Inspector: stranger{}, Connections: connections{}, AwaitSecret: func(context.Context, string, string) error { return nil },
+		Guard:  &Guard{Rules: access.Defaults(), LocalhostIsAdmin: true, Keys: keys, Now: time.Now},
+		Tokens: tokens,
+		Store:  rows, Writer: w.writer, Inspector: stranger{}, Connections: connections{},
 		Zone: "east", InstanceID: "instance-1", Version: "1.2.3",
 		Now: time.Now, Log: slog.New(slog.NewTextHandler(w.log, nil)),
 	}

@@ -3,29 +3,26 @@ package rest
 import (
 	"bytes"
 	"cmp"
-	"context"
-	"crypto/rsa"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"reflect"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
+	"unicode"
 
-	"weft/internal/admit"
 	"weft/internal/identity"
+	"weft/internal/token"
 	"weft/kind"
 	"weft/resource"
 )
 
-// longestToken bounds how long a token is valid.
-const longestToken = 10 * 365 * 24 * time.Hour
-
-// TokenRequest asks for a dataplane token. What is left out does not restrict the token, but for Mesh.
-type TokenRequest struct {
+// DataplaneTokenRequest asks for a dataplane token. What is left out does not restrict the token, but for
+// Mesh.
+type DataplaneTokenRequest struct {
 	Name     string              `json:"name,omitempty"`     // the one Dataplane that may use it
 	Mesh     string              `json:"mesh,omitempty"`     // default: "default"
 	Tags     map[string][]string `json:"tags,omitempty"`     // that every inbound must have, with one of the values
@@ -34,62 +31,127 @@ type TokenRequest struct {
 	ValidFor kind.Duration       `json:"validFor"`           // required, at most ten years
 }
 
-// dataplaneToken makes a token, and with a mesh's first token its signing key.
-func (a *api) dataplaneToken(w http.ResponseWriter, r *http.Request) error {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, largestBody))
-	if err != nil {
-		return bodyError(err)
-	}
-	req, err := parseTokenRequest(body)
-	if err != nil {
-		return err
-	}
-	if _, err := a.row(r.Context(), kind.Meshes.Key("", req.Mesh)); err != nil {
-		return err
-	}
-	kid, key, err := a.signingKey(r.Context(), req.Mesh)
-	if err != nil {
-		return err
-	}
-	token, err := identity.Issue(key, kid, identity.Claims{
-		Name: req.Name, Mesh: req.Mesh, Tags: req.Tags, Type: req.Type, Workload: req.Workload,
-	}, time.Duration(req.ValidFor), a.Now())
-	if err != nil {
-		return err
-	}
-	if len(token) > identity.MaxToken {
-		return resource.Errorf(resource.Invalid, "the token would have %d bytes, at most %d are read; ask for fewer or shorter tags", len(token), identity.MaxToken)
-	}
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = io.WriteString(w, token) // a client that has gone needs no answer
-	return nil
+// UserTokenRequest asks for a user token.
+type UserTokenRequest struct {
+	Name     string        `json:"name"`             // required
+	Groups   []string      `json:"groups,omitempty"` // default: none but mesh-system:authenticated
+	ValidFor kind.Duration `json:"validFor"`         // required, at most ten years
 }
 
-func parseTokenRequest(body []byte) (TokenRequest, error) {
-	var req TokenRequest
-	if err := decodeTokenRequest(body, &req); err != nil {
-		return req, err
+// ZoneTokenRequest asks for a zone token.
+type ZoneTokenRequest struct {
+	Zone     string        `json:"zone"`            // required
+	Scope    []string      `json:"scope,omitempty"` // of cp, ingress, egress; default: all
+	ValidFor kind.Duration `json:"validFor"`        // required, at most ten years
+}
+
+// tokenRequest is one of them, behind a pointer.
+type tokenRequest[R any] interface {
+	*R
+	// example is a right one, in JSON.
+	example() string
+	// claims fills in defaults and answers what the token will say, and every problem.
+	claims() (identity.Claims, kind.Duration, resource.Problems)
+}
+
+// issue answers the handler that makes tokens of one kind.
+func issue[R any, P tokenRequest[R]](a *api) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, largestBody))
+		if err != nil {
+			return bodyError(err)
+		}
+		var request R
+		if err := decodeTokenRequest(body, &request, P(&request).example()); err != nil {
+			return err
+		}
+		claims, validFor, problems := P(&request).claims()
+		if validFor <= 0 || time.Duration(validFor) > token.Longest {
+			problems.Add("validFor", "is required, a duration such as \"24h\" or \"30d\" of at most ten years")
+		}
+		if len(problems) > 0 {
+			return &resource.Error{Code: resource.Invalid, Detail: "the token request is invalid", Problems: problems}
+		}
+		if dataplane, ok := claims.(*identity.DataplaneClaims); ok {
+			if _, err := a.row(r.Context(), kind.Meshes.Key("", dataplane.Mesh)); err != nil {
+				return err
+			}
+		}
+		text, err := a.Tokens.Issue(r.Context(), claims, time.Duration(validFor))
+		if err != nil {
+			return err
+		}
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = io.WriteString(w, text) // a client that has gone needs no answer
+		return nil
 	}
-	req.Mesh = cmp.Or(req.Mesh, "default")
-	req.Type = cmp.Or(req.Type, identity.DataplaneType)
+}
+
+func (*DataplaneTokenRequest) example() string {
+	return `{"mesh": "default", "name": "web-1", "validFor": "24h"}`
+}
+
+func (req *DataplaneTokenRequest) claims() (identity.Claims, kind.Duration, resource.Problems) {
+	claims := &identity.DataplaneClaims{
+		Name: req.Name, Mesh: cmp.Or(req.Mesh, "default"), Tags: req.Tags,
+		Type: cmp.Or(req.Type, identity.DataplaneType), Workload: req.Workload,
+	}
 	var problems resource.Problems
-	if valid := time.Duration(req.ValidFor); valid <= 0 || valid > longestToken {
-		problems.Add("validFor", "is required, a duration such as \"24h\" or \"30d\" of at most ten years")
-	}
 	if problem := kind.NameProblem(req.Name); req.Name != "" && problem != "" {
 		problems.Add("name", "%s", problem)
 	}
-	if req.Type != identity.DataplaneType {
+	if claims.Type != identity.DataplaneType {
 		problems.Add("type", "is %q; this release makes tokens of type %q only", req.Type, identity.DataplaneType)
 	}
-	if len(problems) > 0 {
-		return req, &resource.Error{Code: resource.Invalid, Detail: "the token request is invalid", Problems: problems}
+	return claims, req.ValidFor, problems
+}
+
+func (*UserTokenRequest) example() string {
+	return `{"name": "ann", "groups": ["ops"], "validFor": "24h"}`
+}
+
+func (req *UserTokenRequest) claims() (identity.Claims, kind.Duration, resource.Problems) {
+	var problems resource.Problems
+	if !isPrincipal(req.Name) {
+		problems.Add("name", "is required: 1 to 253 printable characters without comma")
 	}
-	return req, nil
+	for i, group := range req.Groups {
+		if !isPrincipal(group) {
+			problems.Add(fmt.Sprintf("groups[%d]", i), "is not the name of a group: 1 to 253 printable characters without comma")
+		}
+	}
+	return &identity.UserClaims{Name: req.Name, Groups: req.Groups}, req.ValidFor, problems
+}
+
+// isPrincipal says whether a name of a user or group can stand in the settings, where commas divide them.
+func isPrincipal(name string) bool {
+	bad := func(r rune) bool { return r == ',' || !unicode.IsPrint(r) }
+	return strings.TrimSpace(name) == name && name != "" && len(name) <= 253 && !strings.ContainsFunc(name, bad)
+}
+
+func (*ZoneTokenRequest) example() string {
+	return `{"zone": "east", "scope": ["cp"], "validFor": "30d"}`
+}
+
+func (req *ZoneTokenRequest) claims() (identity.Claims, kind.Duration, resource.Problems) {
+	var problems resource.Problems
+	if problem := kind.MeshNameProblem(req.Zone); problem != "" { // zones are named as meshes are
+		problems.Add("zone", "%s", problem)
+	}
+	for i, scope := range req.Scope {
+		if !slices.Contains(identity.ZoneScopes, scope) {
+			problems.Add(fmt.Sprintf("scope[%d]", i), "is %q, want one of %s", scope, strings.Join(identity.ZoneScopes, ", "))
+		}
+	}
+	claims := &identity.ZoneClaims{Zone: req.Zone, Scope: req.Scope}
+	if len(claims.Scope) == 0 {
+		claims.Scope = identity.ZoneScopes
+	}
+	return claims, req.ValidFor, problems
 }
 
 // decodeTokenRequest wants one JSON object with known fields, and nothing after it.
-func decodeTokenRequest(body []byte, into *TokenRequest) error {
+func decodeTokenRequest(body []byte, into any, example string) error {
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.DisallowUnknownFields()
 	err := decoder.Decode(into)
@@ -101,7 +163,7 @@ func decodeTokenRequest(body []byte, into *TokenRequest) error {
 	case err == nil:
 		return nil
 	case err == io.EOF:
-		err = errors.New(`the body is empty, want a JSON object such as {"mesh": "default", "name": "web-1", "validFor": "24h"}`)
+		err = errors.New("the body is empty, want a JSON object such as " + example)
 	case errors.As(err, &wrong) && wrong.Field == "":
 		err = fmt.Errorf("the body is a JSON %s, want an object", wrong.Value)
 	case errors.As(err, &wrong):
@@ -110,7 +172,7 @@ func decodeTokenRequest(body []byte, into *TokenRequest) error {
 	return resource.Errorf(resource.Invalid, "the token request is invalid: %s", strings.TrimPrefix(err.Error(), "json: "))
 }
 
-// plainKind names a type of TokenRequest's fields as JSON does.
+// plainKind names a type of a request's fields as JSON does.
 func plainKind(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Map:
@@ -119,69 +181,4 @@ func plainKind(t reflect.Type) string {
 		return "list"
 	}
 	return "string"
-}
-
-// signingKey answers the newest signing key of a mesh and its number, and makes the first one.
-func (a *api) signingKey(ctx context.Context, mesh string) (kid string, key *rsa.PrivateKey, err error) {
-	kid, err = a.newestSigningKey(ctx, mesh)
-	if err != nil {
-		return "", nil, err
-	}
-	if kid == "" {
-		kid = "1"
-		if err := a.makeSigningKey(ctx, mesh, kid); err != nil {
-			return "", nil, err
-		}
-		if err := a.AwaitSecret(ctx, mesh, identity.SigningKeyName(mesh, kid)); err != nil {
-			return "", nil, err
-		}
-	}
-	row, err := a.Store.Get(ctx, kind.Secrets.Key(mesh, identity.SigningKeyName(mesh, kid)))
-	if err != nil {
-		return "", nil, fmt.Errorf("token signing key: %w", err)
-	}
-	secret, err := admit.Decode(row)
-	if err != nil {
-		return "", nil, err
-	}
-	key, err = identity.ParseSigningKey(resource.SpecOf(secret).(*kind.Secret).Data)
-	if err != nil {
-		return "", nil, fmt.Errorf("%s: %w", row.Key, err)
-	}
-	return kid, key, nil
-}
-
-// newestSigningKey answers the highest number of a mesh's signing keys, empty where it has none.
-func (a *api) newestSigningKey(ctx context.Context, mesh string) (string, error) {
-	rows, err := a.rows(ctx, kind.Secrets, mesh)
-	if err != nil {
-		return "", err
-	}
-	newest := 0
-	for _, row := range rows {
-		if kid, ok := identity.SigningKeyID(mesh, row.Key.Name); ok {
-			n, _ := strconv.Atoi(kid) // digits, by SigningKeyID
-			newest = max(newest, n)
-		}
-	}
-	if newest == 0 {
-		return "", nil
-	}
-	return strconv.Itoa(newest), nil
-}
-
-// makeSigningKey stores a new key, unless another request was faster: then that one's stays.
-func (a *api) makeSigningKey(ctx context.Context, mesh, kid string) error {
-	text, err := identity.NewSigningKey()
-	if err != nil {
-		return err
-	}
-	return admit.Modify(ctx, a.Writer, kind.Secrets, mesh, identity.SigningKeyName(mesh, kid),
-		func(o *resource.Object[kind.Secret]) bool {
-			if len(o.Spec.Data) > 0 {
-				return false
-			}
-			o.Spec.Data = text
-			return true
-		})
 }

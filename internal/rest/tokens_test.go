@@ -1,8 +1,9 @@
 package rest
 
 import (
-	"crypto/rsa"
+	"encoding/base64"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -11,26 +12,10 @@ import (
 	"weft/internal/admit"
 	"weft/internal/identity"
 	"weft/kind"
-	"weft/resource"
 )
 
-// publicKey finds the signing key of a mesh as the data plane server does.
-func (w *world) publicKey(t *testing.T) func(mesh, kid string) (*rsa.PublicKey, bool) {
-	return func(mesh, kid string) (*rsa.PublicKey, bool) {
-		row, err := w.store.Get(t.Context(), kind.Secrets.Key(mesh, identity.SigningKeyName(mesh, kid)))
-		if err != nil {
-			return nil, false
-		}
-		o, err := admit.Decode(row)
-		if err != nil {
-			t.Fatal(err)
-		}
-		key, err := identity.ParseSigningKey(resource.SpecOf(o).(*kind.Secret).Data)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return &key.PublicKey, true
-	}
+func (w *world) verify(token string, claims identity.Claims, now time.Time) error {
+	return identity.Verify(token, claims, w.keys, now)
 }
 
 func TestTokenSaysWhatWasAskedFor(t *testing.T) {
@@ -41,14 +26,14 @@ func TestTokenSaysWhatWasAskedFor(t *testing.T) {
 	if r.StatusCode != http.StatusOK || !strings.HasPrefix(r.Header.Get("Content-Type"), "text/plain") {
 		t.Fatalf("%s %s %s", r.Status, r.Header, token)
 	}
-	claims, err := identity.Verify(token, w.publicKey(t), time.Now())
-	if err != nil {
+	var claims identity.DataplaneClaims
+	if err := w.verify(token, &claims, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if claims.Name != "web-1" || claims.Mesh != "default" || claims.Workload != "w" || claims.Tags["kuma.io/service"][0] != "web" {
 		t.Errorf("claims: %+v", claims)
 	}
-	if _, err := identity.Verify(token, w.publicKey(t), time.Now().Add(25*time.Hour)); err == nil {
+	if w.verify(token, &claims, time.Now().Add(25*time.Hour)) == nil {
 		t.Error("the token outlives what was asked for")
 	}
 }
@@ -64,7 +49,7 @@ func TestFirstTokensAtOnce(t *testing.T) {
 	}
 	wait.Wait()
 	for _, token := range tokens {
-		if _, err := identity.Verify(token, w.publicKey(t), time.Now()); err != nil {
+		if err := w.verify(token, &identity.DataplaneClaims{}, time.Now()); err != nil {
 			t.Errorf("token %q: %v", token, err)
 		}
 	}
@@ -78,20 +63,89 @@ func TestNewestSigningKeySigns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		secret := kind.Secrets.Make("default", identity.SigningKeyName("default", kid), kind.Secret{Data: key})
+		secret := kind.Secrets.Make("default", identity.DataplaneRealm("default").SigningKey(kid).Name, kind.Secret{Data: key})
 		if _, err := w.writer.Put(t.Context(), secret, admit.Change{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	token := text(w.do("POST", "/tokens/dataplane", `{"validFor":"1h"}`, nil))
-	newest := func(mesh, kid string) (*rsa.PublicKey, bool) {
-		if kid != "10" {
-			t.Errorf("signed with key %s, want 10", kid)
-		}
-		return w.publicKey(t)(mesh, kid)
+	if r := w.do("DELETE", "/meshes/default/secrets/"+identity.DataplaneRealm("default").SigningKey("2").Name, "", nil); r.StatusCode != http.StatusOK {
+		t.Fatal(text(r))
 	}
-	if _, err := identity.Verify(token, newest, time.Now()); err != nil {
+	if err := w.verify(token, &identity.DataplaneClaims{}, time.Now()); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestTokensOfUsersAndZones(t *testing.T) {
+	w := newWorld(t, newStore(t))
+	var user identity.UserClaims
+	token := text(w.do("POST", "/tokens/user", `{"name":"ann","groups":["ops"],"validFor":"1h"}`, nil))
+	if err := w.verify(token, &user, time.Now()); err != nil || user.Name != "ann" || !slices.Equal(user.Groups, []string{"ops"}) {
+		t.Errorf("%+v, %v", user, err)
+	}
+	var zone identity.ZoneClaims
+	token = text(w.do("POST", "/tokens/zone", `{"zone":"east","validFor":"1h"}`, nil))
+	if err := w.verify(token, &zone, time.Now()); err != nil || zone.Zone != "east" || len(zone.Scope) != 3 {
+		t.Errorf("%+v, %v", zone, err)
+	}
+}
+
+// A user of a token is who the token says, on the control plane's own machine too, until it is revoked.
+func TestAUserToken(t *testing.T) {
+	w := newWorld(t, newStore(t))
+	w.put(t, "/meshes/default", `{"type":"Mesh","name":"default"}`)
+	token := text(w.do("POST", "/tokens/user", `{"name":"ann","groups":["ops"],"validFor":"1h"}`, nil))
+	ann := http.Header{"Authorization": {"Bearer " + token}}
+	for _, request := range []struct {
+		what   string
+		want   int
+		answer string
+	}{
+		{"GET /who-am-i", 200, `{"name":"ann","groups":["ops","mesh-system:authenticated"],"proof":"userToken"}`},
+		{"GET /meshes/default", 200, `"default"`},
+		{"GET /meshes/default/secrets", 403, "KUMA_ACCESS_STATIC_ADMIN_RESOURCES_GROUPS"},
+		{"GET /globalsecrets", 403, `user \"ann\" (groups ops, mesh-system:authenticated) may not read and write Secrets`},
+		{"PUT /meshes/other", 403, "KUMA_ACCESS_STATIC_WRITE_GROUPS"},
+		{"POST /tokens/user", 403, "may not make user tokens"},
+		{"GET /meshes/default/dataplanes/a/_config", 403, "KUMA_ACCESS_STATIC_GET_CONFIG_DUMP_GROUPS"},
+	} {
+		method, path, _ := strings.Cut(request.what, " ")
+		r := w.do(method, path, "", ann)
+		if answer := text(r); r.StatusCode != request.want || !strings.Contains(answer, request.answer) {
+			t.Errorf("%s: %s %s", request.what, r.Status, answer)
+		}
+	}
+	var claims identity.UserClaims
+	if err := w.verify(token, &claims, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	w.put(t, "/globalsecrets/user-token-revocations", `{"type":"GlobalSecret","data":"`+base64.StdEncoding.EncodeToString([]byte(claims.ID))+`"}`)
+	if r := w.do("GET", "/who-am-i", "", ann); r.StatusCode != http.StatusUnauthorized || !strings.Contains(text(r), "revoked") {
+		t.Errorf("a revoked token: %s", r.Status)
+	}
+}
+
+// A proof that is no good is refused, also where the caller would be let in without it.
+func TestNoGoodProof(t *testing.T) {
+	w := newWorld(t, newStore(t))
+	w.put(t, "/meshes/default", `{"type":"Mesh","name":"default"}`)
+	dataplane := text(w.do("POST", "/tokens/dataplane", `{"name":"web-1","validFor":"1h"}`, nil))
+	for name, values := range map[string][]string{
+		"empty":            {""},
+		"another scheme":   {"Basic YWRtaW46YWRtaW4="},
+		"nothing behind":   {"Bearer"},
+		"garbage":          {"Bearer a.b.c"},
+		"a huge one":       {"Bearer " + strings.Repeat("a", 1<<15)},
+		"of a dataplane":   {"Bearer " + dataplane},
+		"two at once":      {"Bearer a", "Bearer b"},
+		"unsigned":         {"Bearer eyJhbGciOiJub25lIiwia2lkIjoiMSJ9.eyJOYW1lIjoibWVzaC1zeXN0ZW06YWRtaW4ifQ."},
+		"without a scheme": {dataplane},
+	} {
+		r := w.do("GET", "/who-am-i", "", http.Header{"Authorization": values})
+		if answer := text(r); r.StatusCode != http.StatusUnauthorized || strings.Contains(answer, dataplane) {
+			t.Errorf("%s: %s %s", name, r.Status, answer)
+		}
 	}
 }
 

@@ -90,6 +90,11 @@ var plain = []setting{
 		set: boolean(func(s *Settings) *bool { return &s.LocalhostIsAdmin }),
 	},
 	{
+		path: "apiServer.authn.tokens.bootstrapAdminToken", env: "KUMA_API_SERVER_AUTHN_TOKENS_BOOTSTRAP_ADMIN_TOKEN", fallback: "true",
+		doc: "Whether the first start stores a user token of an administrator, valid for ten years, as the GlobalSecret `admin-user-token`.",
+		set: boolean(func(s *Settings) *bool { return &s.BootstrapAdminToken }),
+	},
+	{
 		path: "dpServer.interface", env: "KUMA_DP_SERVER_INTERFACE", fallback: "0.0.0.0",
 		doc: "The IP address on which proxies and their agents are served.",
 		set: address(func(s *Settings) *string { return &s.DataPlane.Interface }),

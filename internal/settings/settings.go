@@ -33,6 +33,8 @@ type Settings struct {
 
 	// LocalhostIsAdmin lets callers from the loopback interface do everything.
 	LocalhostIsAdmin bool
+	// BootstrapAdminToken has the first start make a token of an administrator.
+	BootstrapAdminToken bool
 	// Access says who may do what.
 	Access access.Rules
 	// TLSCertFile and TLSKeyFile are the server's own certificate; both are empty where the control

@@ -1,0 +1,160 @@
+package identity
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"weft/kind"
+	"weft/resource"
+)
+
+// Claims are what a token says: [DataplaneClaims], [UserClaims] or [ZoneClaims].
+type Claims interface {
+	jwt.Claims
+	// Realm is whose keys sign such a token.
+	Realm() Realm
+	// check refuses claims that no token has.
+	check() error
+	registered() *jwt.RegisteredClaims
+}
+
+// DataplaneClaims say for which proxies a dataplane token speaks. An empty field does not restrict, except
+// Mesh, which is required.
+type DataplaneClaims struct {
+	Name     string              `json:"Name,omitempty"`     // of the Dataplane
+	Mesh     string              `json:"Mesh"`               // of the Dataplane
+	Tags     map[string][]string `json:"Tags,omitempty"`     // every inbound has each tag, with one of the values
+	Type     string              `json:"Type,omitempty"`     // "dataplane"; empty means the same
+	Workload string              `json:"Workload,omitempty"` // the label kuma.io/workload
+	jwt.RegisteredClaims
+}
+
+// UserClaims say who a user of the API is.
+type UserClaims struct {
+	Name   string   `json:"Name"`
+	Groups []string `json:"Groups,omitempty"`
+	jwt.RegisteredClaims
+}
+
+// ZoneClaims say for which zone a token speaks, and as what of it.
+type ZoneClaims struct {
+	Zone  string   `json:"Zone"`
+	Scope []string `json:"Scope"` // of [ZoneScopes]
+	jwt.RegisteredClaims
+}
+
+// DataplaneType is the one value of DataplaneClaims.Type that this release knows.
+const DataplaneType = "dataplane"
+
+// ZoneScopes are as what a zone token may be used: by the zone's control plane, its ingress, its egress.
+var ZoneScopes = []string{"cp", "ingress", "egress"}
+
+// Realm implements [Claims].
+func (c *DataplaneClaims) Realm() Realm { return DataplaneRealm(c.Mesh) }
+
+// Realm implements [Claims].
+func (c *UserClaims) Realm() Realm { return UserRealm }
+
+// Realm implements [Claims].
+func (c *ZoneClaims) Realm() Realm { return ZoneRealm }
+
+var meshName = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$`)
+
+func (c *DataplaneClaims) check() error {
+	switch {
+	case !meshName.MatchString(c.Mesh):
+		return errors.New("a dataplane token needs the name of a mesh")
+	case c.Type != "" && c.Type != DataplaneType:
+		return fmt.Errorf("the token is of type %q, want %q", c.Type, DataplaneType)
+	}
+	return nil
+}
+
+func (c *UserClaims) check() error {
+	if strings.TrimSpace(c.Name) == "" {
+		return errors.New("a user token needs the name of its user")
+	}
+	return nil
+}
+
+func (c *ZoneClaims) check() error {
+	if !meshName.MatchString(c.Zone) {
+		return errors.New("a zone token needs the name of a zone")
+	}
+	for _, scope := range c.Scope {
+		if !slices.Contains(ZoneScopes, scope) {
+			return fmt.Errorf("a zone token has no scope %q, only %s", scope, strings.Join(ZoneScopes, ", "))
+		}
+	}
+	return nil
+}
+
+func (c *DataplaneClaims) registered() *jwt.RegisteredClaims { return &c.RegisteredClaims }
+func (c *UserClaims) registered() *jwt.RegisteredClaims      { return &c.RegisteredClaims }
+func (c *ZoneClaims) registered() *jwt.RegisteredClaims      { return &c.RegisteredClaims }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *DataplaneClaims) UnmarshalJSON(text []byte) error {
+	type plain DataplaneClaims
+	return strict(text, (*plain)(c))
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *UserClaims) UnmarshalJSON(text []byte) error {
+	type plain UserClaims
+	return strict(text, (*plain)(c))
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *ZoneClaims) UnmarshalJSON(text []byte) error {
+	type plain ZoneClaims
+	return strict(text, (*plain)(c))
+}
+
+// strict refuses claims of another kind, so that a token of one kind is no good for another even where an
+// operator gave both kinds the same key.
+func strict(text []byte, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	return decoder.Decode(into)
+}
+
+// Names says whether the token speaks for a proxy of this mesh and name, whatever else it asks of it.
+func (c *DataplaneClaims) Names(mesh, name string) error {
+	if c.Mesh != mesh {
+		return fmt.Errorf("the token is for the mesh %q, and the proxy says it is of %q", c.Mesh, mesh)
+	}
+	if c.Name != "" && c.Name != name {
+		return fmt.Errorf("the token is for the Dataplane %q, and the proxy says it is %q", c.Name, name)
+	}
+	return nil
+}
+
+// Permits says whether the token speaks for the Dataplane. A tag that the token asks for has to stand on
+// every inbound, since one inbound without it would be served on the others' behalf.
+func (c *DataplaneClaims) Permits(o *resource.Object[kind.Dataplane]) error {
+	if err := c.Names(o.Mesh, o.Name); err != nil {
+		return err
+	}
+	if c.Workload != "" && c.Workload != o.Label(kind.WorkloadLabel) {
+		return fmt.Errorf("the token is for the workload %q, and the Dataplane's label %s is %q", c.Workload, kind.WorkloadLabel, o.Label(kind.WorkloadLabel))
+	}
+	if len(c.Tags) > 0 && len(o.Spec.Networking.Inbound) == 0 {
+		return errors.New("the token asks for tags, and the Dataplane has no inbound that could have them")
+	}
+	for i, in := range o.Spec.Networking.Inbound {
+		for tag, values := range c.Tags {
+			if got, ok := in.Tags[tag]; !ok || !slices.Contains(values, got) {
+				return fmt.Errorf("the token asks for the tag %s: %s on every inbound, and networking.inbound[%d] has %q", tag, strings.Join(values, "|"), i, got)
+			}
+		}
+	}
+	return nil
+}

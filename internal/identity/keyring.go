@@ -1,0 +1,162 @@
+package identity
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+
+	"weft/kind"
+	"weft/resource"
+)
+
+// Realm is a family of tokens with signing keys and revocations of its own. Several keys are valid at once;
+// tokens are signed with the one of the highest number.
+type Realm struct {
+	token string // "user-token"
+	mesh  string // of dataplane tokens
+}
+
+// The realms of tokens that belong to no mesh.
+var (
+	UserRealm = Realm{token: "user-token"}
+	ZoneRealm = Realm{token: "zone-token"}
+)
+
+// DataplaneRealm is the realm of the dataplane tokens of a mesh.
+func DataplaneRealm(mesh string) Realm { return Realm{"dataplane-token", mesh} }
+
+const (
+	signingKeyBits = 2048
+	// maxKeys bounds the parsed signing keys that are kept; a realm has a few.
+	maxKeys = 10_000
+)
+
+var keyID = regexp.MustCompile(`^[1-9][0-9]{0,8}$`)
+
+// SigningKey names the Secret, or GlobalSecret, that holds the signing key of number kid.
+func (r Realm) SigningKey(kid string) resource.Key { return r.secret("signing-key", kid) }
+
+// Revocations names the Secret, or GlobalSecret, that lists the ids (`jti`) of tokens that are good no more,
+// separated by commas.
+func (r Realm) Revocations() resource.Key { return r.secret("revocations", "") }
+
+// secret names "user-token-WHAT-ID" or, of a mesh, "dataplane-token-WHAT-MESH-ID".
+func (r Realm) secret(what, id string) resource.Key {
+	name := r.token + "-" + what
+	for _, part := range []string{r.mesh, id} {
+		if part != "" {
+			name += "-" + part
+		}
+	}
+	if r.mesh != "" {
+		return kind.Secrets.Key(r.mesh, name)
+	}
+	return kind.GlobalSecrets.Key("", name)
+}
+
+// String names the realm among all: "user-token", "dataplane-token of the mesh default".
+func (r Realm) String() string {
+	if r.mesh == "" {
+		return r.token
+	}
+	return r.token + " of the mesh " + r.mesh
+}
+
+// SigningKeyOf answers the realm and number of the signing key that a Secret or GlobalSecret holds, false for
+// any other.
+func SigningKeyOf(secret resource.Key) (realm Realm, kid string, ok bool) {
+	realms := []Realm{UserRealm, ZoneRealm}
+	if secret.Mesh != "" {
+		realms = []Realm{DataplaneRealm(secret.Mesh)}
+	}
+	at := strings.LastIndexByte(secret.Name, '-')
+	for _, realm := range realms {
+		kid := secret.Name[at+1:]
+		if keyID.MatchString(kid) && realm.SigningKey(kid) == secret {
+			return realm, kid, true
+		}
+	}
+	return Realm{}, "", false
+}
+
+// Keyring finds the keys of tokens among the Secrets. It may be used at the same time by many.
+type Keyring struct {
+	secret func(resource.Key) ([]byte, bool)
+
+	mu sync.Mutex
+	// parsed by the Secret's text: parsing a key costs far more than checking a signature with it, and a
+	// thousand proxies may come back at once.
+	parsed map[string]*rsa.PrivateKey
+}
+
+// NewKeyring answers a keyring over what answers the data of a Secret or GlobalSecret.
+func NewKeyring(secret func(resource.Key) ([]byte, bool)) *Keyring {
+	return &Keyring{secret: secret, parsed: map[string]*rsa.PrivateKey{}}
+}
+
+var errUnknownKey = errors.New("no such signing key")
+
+// Key answers a signing key.
+func (k *Keyring) Key(realm Realm, kid string) (*rsa.PrivateKey, error) {
+	name := realm.SigningKey(kid)
+	text, ok := k.secret(name)
+	if !ok {
+		return nil, errUnknownKey
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if key := k.parsed[string(text)]; key != nil {
+		return key, nil
+	}
+	key, err := ParseSigningKey(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if len(k.parsed) >= maxKeys {
+		clear(k.parsed)
+	}
+	k.parsed[string(text)] = key
+	return key, nil
+}
+
+// revoked says whether the id of a token is on its realm's list. A token without an id is on no list.
+func (k *Keyring) revoked(realm Realm, id string) bool {
+	text, _ := k.secret(realm.Revocations())
+	for listed := range strings.SplitSeq(string(text), ",") {
+		if listed = strings.TrimSpace(listed); listed != "" && listed == id {
+			return true
+		}
+	}
+	return false
+}
+
+// NewSigningKey makes an RSA key of 2048 bits, in PEM as its Secret holds it.
+func NewSigningKey() ([]byte, error) {
+	key, err := rsa.GenerateKey(rand.Reader, signingKeyBits)
+	if err != nil {
+		return nil, fmt.Errorf("making a token signing key: %w", err)
+	}
+	return encodeKey(key)
+}
+
+// ParseSigningKey reads what [NewSigningKey] made, or an RSA key in PEM from elsewhere (PKCS #8 or #1).
+func ParseSigningKey(text []byte) (*rsa.PrivateKey, error) {
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil, errors.New("the token signing key is not PEM")
+	}
+	signer, err := parseKey(block)
+	if err != nil {
+		return nil, fmt.Errorf("the token signing key: %w", err)
+	}
+	key, ok := signer.(*rsa.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("the token signing key is a %T, want RSA", signer)
+	}
+	return key, nil
+}

@@ -1,0 +1,112 @@
+// Package token gives out tokens. The signing key of a realm is made when its first token is, and the newest
+// one signs.
+//
+// Who may have which token is for its callers to decide.
+package token
+
+import (
+	"context"
+	"crypto/rsa"
+	"fmt"
+	"strconv"
+	"time"
+
+	"weft/internal/access"
+	"weft/internal/admit"
+	"weft/internal/identity"
+	"weft/kind"
+	"weft/resource"
+)
+
+// Longest bounds how long a token is valid.
+const Longest = 10 * 365 * 24 * time.Hour
+
+// adminToken is the GlobalSecret of the token that the first start makes.
+const adminToken = "admin-user-token"
+
+// Secrets is the control plane's memory of Secrets and GlobalSecrets.
+type Secrets interface {
+	// SigningKeys answers those that hold signing keys of a realm.
+	SigningKeys(realm identity.Realm) []resource.Key
+	// AwaitSecret returns once one that was stored just now is known wherever tokens are checked.
+	AwaitSecret(ctx context.Context, key resource.Key) error
+}
+
+// Issuer makes tokens. It may be used at the same time by many.
+type Issuer struct {
+	Writer  *admit.Writer
+	Secrets Secrets
+	Keys    *identity.Keyring // of the same memory
+	Now     func() time.Time
+}
+
+// Issue makes a token that says what the claims do. Errors that the caller can do something about are a
+// [resource.Error].
+func (i *Issuer) Issue(ctx context.Context, claims identity.Claims, validFor time.Duration) (string, error) {
+	kid, key, err := i.signingKey(ctx, claims.Realm())
+	if err != nil {
+		return "", fmt.Errorf("token signing key: %w", err)
+	}
+	token, err := identity.Issue(key, kid, claims, validFor, i.Now())
+	if err != nil {
+		return "", resource.Errorf(resource.Invalid, "%v", err)
+	}
+	if len(token) > identity.MaxToken {
+		return "", resource.Errorf(resource.Invalid, "the token would have %d bytes, at most %d are read; ask for less in it", len(token), identity.MaxToken)
+	}
+	return token, nil
+}
+
+// Bootstrap stores a token of an administrator, valid for ten years, as the GlobalSecret admin-user-token,
+// for whoever can't call from the control plane's own machine.
+func (i *Issuer) Bootstrap(ctx context.Context) error {
+	claims := &identity.UserClaims{Name: access.AdminName, Groups: []string{access.AdminGroup}}
+	token, err := i.Issue(ctx, claims, Longest)
+	if err != nil {
+		return err
+	}
+	_, err = i.Writer.Create(ctx, kind.GlobalSecrets.Make("", adminToken, kind.Secret{Data: []byte(token)}), nil)
+	return err
+}
+
+// signingKey answers the newest signing key of a realm and its number, and makes the first one.
+func (i *Issuer) signingKey(ctx context.Context, realm identity.Realm) (kid string, key *rsa.PrivateKey, err error) {
+	newest := 0
+	for _, secret := range i.Secrets.SigningKeys(realm) {
+		_, kid, _ := identity.SigningKeyOf(secret)
+		number, _ := strconv.Atoi(kid) // digits, by SigningKeyOf
+		newest = max(newest, number)
+	}
+	if newest == 0 {
+		newest = 1
+		if err := i.makeSigningKey(ctx, realm.SigningKey("1")); err != nil {
+			return "", nil, err
+		}
+	}
+	kid = strconv.Itoa(newest)
+	key, err = i.Keys.Key(realm, kid)
+	return kid, key, err
+}
+
+// makeSigningKey stores a new key, unless somebody else was faster: then that one's stays.
+func (i *Issuer) makeSigningKey(ctx context.Context, secret resource.Key) error {
+	text, err := identity.NewSigningKey()
+	if err != nil {
+		return err
+	}
+	of := kind.Secrets
+	if secret.Kind == kind.GlobalSecrets.Name {
+		of = kind.GlobalSecrets
+	}
+	err = admit.Modify(ctx, i.Writer, of, secret.Mesh, secret.Name, func(o *resource.Object[kind.Secret]) bool {
+		if len(o.Spec.Data) > 0 {
+			return false
+		}
+		o.Spec.Data = text
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	return i.Secrets.AwaitSecret(ctx, secret)
+}
