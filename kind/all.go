@@ -11,11 +11,13 @@ import "weft/resource"
 func All() []resource.Descriptor {
 	return []resource.Descriptor{
 		Meshes,
+		Zones, ZoneInsights,
 		Dataplanes, DataplaneInsights, DataplaneServings,
 		MeshServices, MeshServiceStatuses, HeldEndpointsList,
 		MeshIdentities, MeshIdentityStatuses,
 		MeshTrusts, MeshTrustStatuses,
 		MeshTrafficPermissions,
+		HostnameGenerators,
 		Secrets, GlobalSecrets,
 		Instances, Leaderships, Inquiries,
 	}

@@ -28,6 +28,16 @@ func envelope(meta *resource.Meta) *checks {
 	return c
 }
 
+// topEnvelope is that of a mesh or a zone, whose names are narrower.
+func topEnvelope(meta *resource.Meta) *checks {
+	c := &checks{}
+	if problem := MeshNameProblem(meta.Name); problem != "" {
+		c.add("name", "%s", problem)
+	}
+	c.labels("labels", meta.Labels)
+	return c
+}
+
 var (
 	label1035  = regexp.MustCompile(`^[a-z]([-a-z0-9]*[a-z0-9])?$`)
 	label1123  = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)

@@ -165,3 +165,40 @@ func TestSecret(t *testing.T) {
 		{"too much", `data: "` + strings.Repeat("AAAA", 1<<19) + `"`, []string{"data: has 1572864 bytes, want 1048576 at most"}},
 	})
 }
+
+func TestZone(t *testing.T) {
+	o := accepts(t, `{type: Zone, name: east}`)
+	if enabled := resource.SpecOf(o).(*kind.Zone).Enabled; enabled == nil || !*enabled {
+		t.Error("a zone is not enabled by default")
+	}
+	accepts(t, `{type: Zone, name: east, enabled: false}`)
+	refuses(t, `{type: Zone, %s}`, []refusal{
+		{"a name with a dot", `name: a.b`, []string{`name: "a.b" is not a name of a mesh or zone`}},
+		{"a value", `name: east, enabled: "no"`, []string{"enabled: is a string, want true or false"}},
+		{"a field", `name: east, ingress: {}`, []string{"ingress: is not a known field"}},
+	})
+}
+
+func TestGlobalSecret(t *testing.T) {
+	accepts(t, `{type: GlobalSecret, name: s, data: c2VjcmV0}`)
+	refuses(t, `{type: GlobalSecret, name: s, %s}`, []refusal{
+		{"no data", `data: ""`, []string{"data: is required"}},
+		{"no base64", `data: "not base64"`, []string{"data: is not base64, from its character 4 on"}},
+	})
+}
+
+func TestHostnameGenerator(t *testing.T) {
+	accepts(t, `{type: HostnameGenerator, name: g, spec: {selector: {meshService: {matchLabels: {}}}, template: "{{ .DisplayName }}.svc.{{.Zone}}.mesh.local"}}`)
+	accepts(t, `{type: HostnameGenerator, name: g, spec: {selector: {meshService: {matchLabels: {a: b}}}, template: '{{ .Name }}-{{ .Mesh }}.{{ .Namespace }}.{{ label "team" }}.corp'}}`)
+	refuses(t, `{type: HostnameGenerator, name: g, spec: %s}`, []refusal{
+		{"nothing", `{}`, []string{"spec.selector.meshService: is required", `spec.template: is required, for example "{{ .DisplayName }}.svc`}},
+		{"labels", `{selector: {meshService: {matchLabels: {a: "b c"}}}, template: a}`, []string{"spec.selector.meshService.matchLabels[a]: "}},
+		{"an unknown action", `{selector: {meshService: {}}, template: "{{ .Workload }}.local"}`, []string{
+			`spec.template: "{{ .Workload }}.local" is not a template of {{ .DisplayName }}, {{ .Name }}, {{ .Namespace }}, {{ .Mesh }}, {{ .Zone }} and {{ label "NAME" }}`}},
+		{"an action that does not end", `{selector: {meshService: {}}, template: "{{ .Mesh }}.{{ .Zone"}`, []string{`spec.template: "{{ .Mesh }}.{{ .Zone" is not a template`}},
+		{"no host name", `{selector: {meshService: {}}, template: "{{ .Name }}_x.Local"}`, []string{`spec.template: "{{ .Name }}_x.Local" does not render to a host name`}},
+		{"a long part", `{selector: {meshService: {}}, template: "` + strings.Repeat("a", 64) + `.local"}`, []string{"spec.template: \"aaa"}},
+		{"what comes later", `{selector: {meshExternalService: {}, meshMultiZoneService: {}}, extension: {}, template: a}`, []string{
+			"spec.selector.meshExternalService: is not served", "spec.selector.meshMultiZoneService: is not served", "spec.extension: has no meaning here"}},
+	})
+}

@@ -29,10 +29,5 @@ var Meshes = &resource.Kind[Mesh]{
 }
 
 func validateMesh(o *resource.Object[Mesh]) resource.Problems {
-	c := &checks{}
-	if problem := MeshNameProblem(o.Name); problem != "" {
-		c.add("name", "%s", problem)
-	}
-	c.labels("labels", o.Labels)
-	return c.problems
+	return topEnvelope(&o.Meta).problems
 }

@@ -1,8 +1,6 @@
 package kind
 
 import (
-	"regexp"
-	"strings"
 	"time"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
@@ -113,32 +111,15 @@ func (c *checks) dataSource(at string, s *DataSource) {
 	}
 }
 
-// What the templates of a SPIFFE ID may contain; everything else stands for itself. A trust domain is
-// that of all Dataplanes of a MeshIdentity, since one MeshTrust has its roots, so it knows of none alone.
-var (
-	domainAction = regexp.MustCompile(`\{\{\s*\.(Mesh|Zone)\s*\}\}`)
-	pathAction   = regexp.MustCompile(`\{\{\s*(\.Mesh|\.Zone|\.Workload|label\s+"[^"{}]+")\s*\}\}`)
-)
-
-// sample answers the template with a letter for each of its actions, and whether nothing else of it
-// looks like one.
-func (c *checks) sample(field, template string, action *regexp.Regexp, actions string) (string, bool) {
-	text := action.ReplaceAllString(template, "x")
-	if strings.Contains(text, "{{") || strings.Contains(text, "}}") {
-		return "", c.add(field, "%s is not a template of %s", quote(template), actions)
-	}
-	return text, true
-}
-
 func (c *checks) trustDomainTemplate(field, template string) {
-	text, ok := c.sample(field, template, domainAction, "{{ .Mesh }} and {{ .Zone }}; a trust domain is the same for all Dataplanes")
+	text, ok := c.template(field, template, TrustDomainActions, "; a trust domain is the same for all Dataplanes")
 	if ok {
 		c.trustDomain(field, text)
 	}
 }
 
 func (c *checks) pathTemplate(field, template string) {
-	text, ok := c.sample(field, template, pathAction, "{{ .Mesh }}, {{ .Zone }}, {{ .Workload }} and {{ label \"NAME\" }}")
+	text, ok := c.template(field, template, PathActions, "")
 	if !ok {
 		return
 	}

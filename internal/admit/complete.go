@@ -21,6 +21,7 @@ const (
 var companions = map[string]string{
 	kind.DataplaneServings.Name: kind.Dataplanes.Name,
 	kind.DataplaneInsights.Name: kind.Dataplanes.Name,
+	kind.ZoneInsights.Name:      kind.Zones.Name,
 }
 
 // ownerOf answers what a resource goes with, nil where it stands alone.

@@ -20,6 +20,8 @@ func (w *Writer) warnings(ctx context.Context, o resource.Any) []string {
 		if s := o.Spec.Selector; s == nil || s.Dataplane == nil {
 			return []string{"spec.selector: without `dataplane` it selects nobody; `dataplane: {matchLabels: {}}` selects everybody"}
 		}
+	case *resource.Object[kind.Zone]:
+		return []string{"this control plane serves one zone, its own: no other zone connects to it, whatever its Zone says"}
 	case *resource.Object[kind.MeshTrust]:
 		return expired(o, time.Now())
 	case *resource.Object[kind.MeshTrafficPermission]:

@@ -2,7 +2,6 @@ package identity
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 
@@ -21,15 +20,17 @@ func SpiffeID(spec *kind.MeshIdentity, mesh, zone, name string, labels map[strin
 		domainTemplate = orDefault(t.TrustDomain, domainTemplate)
 		pathTemplate = orDefault(t.Path, pathTemplate)
 	}
-	values := templateValues{
-		fields: map[string]string{".Mesh": mesh, ".Zone": zone, ".Workload": kind.Workload(name, labels, dp)},
-		labels: labels,
+	values := kind.Values{
+		Fields: map[string]string{".Mesh": mesh, ".Zone": zone, ".Workload": kind.Workload(name, labels, dp)},
+		Labels: labels,
 	}
-	domainText, err := values.render(domainTemplate, labelCharacter, "lower case letters, digits, - and _")
+	values.Allowed, values.Names = labelCharacter, "lower case letters, digits, - and _"
+	domainText, err := render(domainTemplate, values)
 	if err != nil {
 		return "", "", fmt.Errorf("spec.spiffeID.trustDomain: %w", err)
 	}
-	pathText, err := values.render(pathTemplate, segmentCharacter, "letters, digits, ., - and _")
+	values.Allowed, values.Names = segmentCharacter, "letters, digits, ., - and _"
+	pathText, err := render(pathTemplate, values)
 	if err != nil {
 		return "", "", fmt.Errorf("spec.spiffeID.path: %w", err)
 	}
@@ -44,51 +45,13 @@ func SpiffeID(spec *kind.MeshIdentity, mesh, zone, name string, labels map[strin
 	return full.String(), domain.Name(), nil
 }
 
-// templateValues are what a template may name.
-type templateValues struct {
-	fields map[string]string
-	labels map[string]string
-}
-
-// render fills in a template. The language is {{ .Field }} and {{ label "key" }} and nothing else: users
-// write these templates, so that a language with loops would be a way to stop the control plane.
-func (v *templateValues) render(template string, allowed func(rune) bool, allowedNames string) (string, error) {
-	var out strings.Builder
-	for rest := template; ; {
-		text, after, found := strings.Cut(rest, "{{")
-		out.WriteString(text)
-		if !found {
-			return out.String(), nil
-		}
-		expression, tail, closed := strings.Cut(after, "}}")
-		if !closed {
-			return "", fmt.Errorf("the template %q has a {{ without }}", template)
-		}
-		value, err := v.lookup(strings.TrimSpace(expression))
-		if err != nil {
-			return "", err
-		}
-		if strings.ContainsFunc(value, func(r rune) bool { return !allowed(r) }) {
-			return "", fmt.Errorf("{{%s}} is %q here, and only %s can stand there", expression, value, allowedNames)
-		}
-		out.WriteString(value)
-		rest = tail
+// render takes any action in both templates: which one may stand where was checked when they were written.
+func render(template string, values kind.Values) (string, error) {
+	t, err := kind.ParseTemplate(template, kind.PathActions)
+	if err != nil {
+		return "", err
 	}
-}
-
-func (v *templateValues) lookup(expression string) (string, error) {
-	if key, ok := strings.CutPrefix(expression, "label "); ok {
-		key = strings.Trim(strings.TrimSpace(key), "\"`")
-		if value := v.labels[key]; value != "" {
-			return value, nil
-		}
-		return "", fmt.Errorf("the Dataplane has no label %q, which the template names", key)
-	}
-	value, ok := v.fields[expression]
-	if !ok {
-		return "", fmt.Errorf("{{ %s }} is not known here: use .Mesh, .Zone, .Workload or label \"key\"", expression)
-	}
-	return value, nil
+	return t.Render(values)
 }
 
 func labelCharacter(r rune) bool {

@@ -40,9 +40,9 @@ func TestSpiffeID(t *testing.T) {
 		{name: "a value is not read as a template again", labels: map[string]string{kind.WorkloadLabel: "{{.Mesh}}"},
 			wantErr: "{{.Mesh}}"},
 		{name: "a label that is missing", path: `/{{ label "team" }}`, wantErr: `no label "team"`},
-		{name: "a name that is unknown", path: "/{{ .Pod }}", wantErr: "{{ .Pod }} is not known"},
-		{name: "a loop", path: "/{{ range 1000000000 }}{{ end }}", wantErr: "not known here"},
-		{name: "a template that does not end", path: "/{{ .Mesh", wantErr: "without }}"},
+		{name: "a name that is unknown", path: "/{{ .Pod }}", wantErr: `"/{{ .Pod }}" is not a template`},
+		{name: "a loop", path: "/{{ range 1000000000 }}{{ end }}", wantErr: "is not a template"},
+		{name: "a template that does not end", path: "/{{ .Mesh", wantErr: "is not a template"},
 		{name: "a path without its slash", path: "{{ .Workload }}", wantErr: "spec.spiffeID.path"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

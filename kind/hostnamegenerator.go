@@ -1,0 +1,66 @@
+package kind
+
+import "weft/resource"
+
+// HostnameGenerator gives the services that it selects a host name, by which applications reach them.
+// Several may select the same service, which then has all their names.
+type HostnameGenerator struct {
+	Selector HostnameSelector `json:"selector"`
+	// Template renders to the name. Its actions are those of [HostnameActions]: of the service its name as
+	// it was first written, its name here, its namespace on Kubernetes, its mesh and zone, and its labels.
+	Template string `json:"template"`
+}
+
+// HostnameSelector has exactly one of its fields.
+type HostnameSelector struct {
+	MeshService *LabelSelector `json:"meshService,omitempty"`
+}
+
+// HostnameGenerators is the kind of [HostnameGenerator].
+var HostnameGenerators = &resource.Kind[HostnameGenerator]{
+	Info: resource.Info{
+		Name: "HostnameGenerator", Plural: "hostnamegenerators", Scope: resource.Global,
+		Replaced: map[string]string{
+			"selector.meshExternalService":  "is not served by this release; only a MeshService has a host name",
+			"selector.meshMultiZoneService": "is not served by this release; only a MeshService has a host name",
+			"extension":                     "has no meaning here; use `template`",
+		},
+	},
+	Validate: validateHostnameGenerator,
+}
+
+func validateHostnameGenerator(o *resource.Object[HostnameGenerator]) resource.Problems {
+	c := envelope(&o.Meta)
+	if s := o.Spec.Selector.MeshService; s == nil {
+		c.add("spec.selector.meshService", "is required: the labels of the services; {matchLabels: {}} selects all")
+	} else {
+		c.labels("spec.selector.meshService.matchLabels", s.MatchLabels)
+	}
+	if o.Spec.Template == "" {
+		c.add("spec.template", "is required, for example %q", "{{ .DisplayName }}.svc.{{ .Zone }}.mesh.local")
+		return c.problems
+	}
+	if sample, ok := c.template("spec.template", o.Spec.Template, HostnameActions, ""); ok && !IsHostname(sample) {
+		c.add("spec.template", "%s does not render to a host name: want lower case letters, digits and '-', in parts between dots", quote(o.Spec.Template))
+	}
+	return c.problems
+}
+
+// IsHostname says whether a name is one of a host: labels of RFC 1123, in lower case, of 63 characters at
+// most, and 253 in all (RFC 1035, section 2.3.4).
+func IsHostname(name string) bool {
+	return len(name) <= maxName && subdomain.MatchString(name) && !longLabel(name)
+}
+
+func longLabel(name string) bool {
+	length := 0
+	for _, r := range name {
+		if length++; r == '.' {
+			length = 0
+		}
+		if length > maxLabel {
+			return true
+		}
+	}
+	return false
+}

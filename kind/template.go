@@ -1,0 +1,130 @@
+package kind
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Template is text in which {{ .Field }} and {{ label "KEY" }} stand for values, and which has no other
+// actions: users write templates, so that a language with loops would be a way to stop the control plane.
+type Template struct {
+	actions []action
+	tail    string // after the last action
+}
+
+// action is a field or, where that is empty, a label.
+type action struct {
+	before, field, label string
+}
+
+// Actions are those that a template may have.
+type Actions struct {
+	Fields []string // with their dot: ".Mesh"
+	Labels bool
+}
+
+// Actions of the templates that there are. A trust domain is that of all Dataplanes of a MeshIdentity,
+// since one MeshTrust has its roots, so it knows of none alone.
+var (
+	TrustDomainActions = Actions{Fields: []string{".Mesh", ".Zone"}}
+	PathActions        = Actions{Fields: []string{".Mesh", ".Zone", ".Workload"}, Labels: true}
+	HostnameActions    = Actions{Fields: []string{".DisplayName", ".Name", ".Namespace", ".Mesh", ".Zone"}, Labels: true}
+)
+
+// String lists the actions as they are written.
+func (a Actions) String() string {
+	var written []string
+	for _, field := range a.Fields {
+		written = append(written, "{{ "+field+" }}")
+	}
+	if a.Labels {
+		written = append(written, `{{ label "NAME" }}`)
+	}
+	last := len(written) - 1
+	return strings.Join(written[:last], ", ") + " and " + written[last]
+}
+
+var labelAction = regexp.MustCompile(`^label\s+"([^"{}]+)"$`)
+
+// ParseTemplate reads a template of the given actions. Its error is for the user who wrote it.
+func ParseTemplate(text string, allowed Actions) (*Template, error) {
+	t := &Template{}
+	for rest := text; ; {
+		before, after, found := strings.Cut(rest, "{{")
+		if strings.Contains(before, "}}") {
+			break
+		}
+		if !found {
+			t.tail = before
+			return t, nil
+		}
+		inner, tail, closed := strings.Cut(after, "}}")
+		a := action{before: before, field: strings.TrimSpace(inner)}
+		if label := labelAction.FindStringSubmatch(a.field); allowed.Labels && label != nil {
+			a.field, a.label = "", label[1]
+		} else if !closed || !slices.Contains(allowed.Fields, a.field) {
+			break
+		}
+		t.actions = append(t.actions, a)
+		rest = tail
+	}
+	return nil, fmt.Errorf("%s is not a template of %s", quote(text), allowed)
+}
+
+// Values are what a template is filled in with.
+type Values struct {
+	Fields map[string]string
+	Labels map[string]string
+	// Allowed says which characters a value may have, and Names them for whoever wrote another one: a
+	// value stands for itself, and reaches no name that the template was not meant to give.
+	Allowed func(rune) bool
+	Names   string
+}
+
+// Render fills in a template. An error says which value is absent or can't stand there.
+func (t *Template) Render(v Values) (string, error) {
+	var out strings.Builder
+	for _, a := range t.actions {
+		value, err := v.of(a)
+		if err != nil {
+			return "", err
+		}
+		out.WriteString(a.before)
+		out.WriteString(value)
+	}
+	return out.String() + t.tail, nil
+}
+
+func (v *Values) of(a action) (string, error) {
+	written, value := a.field, v.Fields[a.field]
+	if a.field == "" {
+		written, value = fmt.Sprintf("label %q", a.label), v.Labels[a.label]
+		if value == "" {
+			return "", fmt.Errorf("there is no label %q, which the template names", a.label)
+		}
+	}
+	if strings.ContainsFunc(value, func(r rune) bool { return !v.Allowed(r) }) {
+		return "", fmt.Errorf("{{ %s }} is %s here, and only %s can stand there", written, quote(value), v.Names)
+	}
+	return value, nil
+}
+
+// sample is what the template looks like when each value is a letter.
+func (t *Template) sample() string {
+	var out strings.Builder
+	for _, a := range t.actions {
+		out.WriteString(a.before + "x")
+	}
+	return out.String() + t.tail
+}
+
+// template answers the sample of a template, and whether it is one.
+func (c *checks) template(field, text string, allowed Actions, hint string) (sample string, ok bool) {
+	t, err := ParseTemplate(text, allowed)
+	if err != nil {
+		return "", c.add(field, "%s%s", err, hint)
+	}
+	return t.sample(), true
+}
