@@ -90,7 +90,7 @@ func (r *remote) check() error {
 	return nil
 }
 
-func (r *remote) client() (*client.Client, error) { return client.New(r.api) }
+func (r *remote) client() (*client.Client, error) { return client.New(client.Options{Address: r.api}) }
 
 // advise adds to an error what the reader can do about it.
 func advise(command *cobra.Command, err error) string {

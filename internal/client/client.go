@@ -9,13 +9,11 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	"weft/resource"
 )
@@ -25,8 +23,9 @@ const largestAnswer = 256 << 20
 
 // Client speaks to one control plane. It may be used at the same time by many.
 type Client struct {
-	base *url.URL
-	http *http.Client
+	base  *url.URL
+	token string
+	http  *http.Client
 }
 
 // Unreachable says that nobody answered at the control plane's address.
@@ -42,15 +41,6 @@ func (u *Unreachable) Error() string {
 
 // Unwrap answers what went wrong below.
 func (u *Unreachable) Unwrap() error { return u.Err }
-
-// New answers a client for an address such as "http://127.0.0.1:5681".
-func New(address string) (*Client, error) {
-	base, err := url.Parse(address)
-	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-		return nil, fmt.Errorf("%q is not the address of an API, want one such as http://127.0.0.1:5681", address)
-	}
-	return &Client{base: base, http: &http.Client{Timeout: time.Minute}}, nil
-}
 
 // Result is what became of a write.
 type Result struct {
@@ -161,6 +151,9 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
 	response, err := c.http.Do(req)
 	if err != nil {
 		return 0, nil, c.unreachable(err)
@@ -177,11 +170,7 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 }
 
 func (c *Client) unreachable(err error) error {
-	var failed *url.Error
-	if errors.As(err, &failed) {
-		err = failed.Err
-	}
-	return &Unreachable{Address: c.base.String(), Err: err}
+	return &Unreachable{Address: c.base.String(), Err: explained(err)}
 }
 
 var codeOf = map[int]resource.Code{

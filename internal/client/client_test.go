@@ -16,7 +16,7 @@ func serve(t *testing.T, handler http.HandlerFunc) *Client {
 	t.Helper()
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
-	c, err := New(server.URL)
+	c, err := New(Options{Address: server.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestNobodyThere(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	address := server.URL
 	server.Close()
-	c, err := New(address)
+	c, err := New(Options{Address: address})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestAddressesOfAnAPI(t *testing.T) {
 		"http://127.0.0.1:5681": true, "https://cp.example.com/weft/": true,
 		"127.0.0.1:5681": false, "unix:///run/weft": false, "": false,
 	} {
-		if _, err := New(address); (err == nil) != want {
+		if _, err := New(Options{Address: address}); (err == nil) != want {
 			t.Errorf("New(%q): %v", address, err)
 		}
 	}

@@ -142,7 +142,7 @@ func startPlane(t *testing.T) (Plane, *fakePlane) {
 	api, diagnostics := httptest.NewServer(f), httptest.NewServer(diag.Handler())
 	t.Cleanup(api.Close)
 	t.Cleanup(diagnostics.Close)
-	c, err := client.New(api.URL)
+	c, err := client.New(client.Options{Address: api.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
