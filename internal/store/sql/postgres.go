@@ -79,6 +79,7 @@ func postgresDialect(instance string) dialect {
 		lockSchema:  schemaLock,
 		takeCounter: selectCounter + ` FOR UPDATE`,
 		snapshot:    sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true},
+		reclaim:     []string{`VACUUM FULL resources`, `VACUUM FULL history`},
 		announce: func(b *batch) error {
 			kinds := strings.Join(slices.Collect(maps.Keys(b.touched)), " ")
 			if len(kinds) > mostAnnounced {

@@ -1,7 +1,12 @@
 package sql_test
 
 import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"weft/internal/store"
 	weft "weft/internal/store/sql"
@@ -24,4 +29,115 @@ func TestPostgres(t *testing.T) {
 	storetest.Run(t, func(t *testing.T, history int) store.Store {
 		return openPostgres(t, server.Database(t), history)
 	})
+	t.Run("shared", func(t *testing.T) {
+		storetest.RunShared(t, func(t *testing.T, stores int) []store.Store {
+			return openTogether(t, server.Database(t), stores)
+		})
+	})
+	t.Run("durable", func(t *testing.T) {
+		at := server.Database(t)
+		storetest.RunDurable(t, func(t *testing.T) store.Store { return openPostgres(t, at, 0) })
+	})
+}
+
+// openTogether opens stores of an empty database at the same moment, so that each finds it without tables.
+func openTogether(t *testing.T, at weft.Postgres, n int) []store.Store {
+	stores, failures := make([]store.Store, n), make([]error, n)
+	var opening sync.WaitGroup
+	for i := range n {
+		opening.Go(func() { stores[i], failures[i] = weft.Open(t.Context(), at, weft.Options{}) })
+	}
+	opening.Wait()
+	if err := errors.Join(failures...); err != nil {
+		t.Fatal(err)
+	}
+	return stores
+}
+
+// TestLostDatabase: while PostgreSQL is away nothing is written, and when it comes back everything goes on
+// where it was, the watch too.
+func TestLostDatabase(t *testing.T) {
+	server := postgrestest.Start(t)
+	at := server.Database(t)
+	here, there := openPostgres(t, at, 0), openPostgres(t, at, 0)
+	_, cursor, err := here.List(t.Context(), "Thing")
+	if err != nil {
+		t.Fatal(err)
+	}
+	events, err := here.Watch(t.Context(), "Thing", cursor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []store.Row{mustCreate(t, there, "before")}
+	for name, away := range map[string]func(){"stopped": server.Stop, "crashed": server.Kill} {
+		away()
+		_, err := there.Create(t.Context(), store.Row{Key: key(name + "-lost")})
+		if !errors.Is(err, store.ErrUnavailable) {
+			t.Fatalf("Create while PostgreSQL is %s: %v, want %v", name, err, store.ErrUnavailable)
+		}
+		if _, err := there.Get(t.Context(), key("before")); !errors.Is(err, store.ErrUnavailable) {
+			t.Fatalf("Get while PostgreSQL is %s: %v, want %v", name, err, store.ErrUnavailable)
+		}
+		server.Run(t)
+		want = append(want, mustCreate(t, there, name+"-after"))
+	}
+	for len(want) > 0 {
+		select {
+		case batch, open := <-events:
+			if !open {
+				t.Fatal("the watch was closed")
+			}
+			for _, e := range batch {
+				if e.Row.Key != want[0].Key || e.Row.Version != want[0].Version {
+					t.Fatalf("the watch says %v, want %v", e.Row, want[0])
+				}
+				want = want[1:]
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("%d events did not come", len(want))
+		}
+	}
+}
+
+// mustCreate creates a row, trying again while the store is unavailable.
+func mustCreate(t *testing.T, s store.Store, name string) store.Row {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for {
+		row, err := s.Create(ctx, store.Row{Key: key(name)})
+		if err == nil {
+			return row
+		}
+		if !errors.Is(err, store.ErrUnavailable) {
+			t.Fatalf("creating %s: %v", name, err)
+		}
+	}
+}
+
+func TestPostgresRefuses(t *testing.T) {
+	server := postgrestest.Start(t)
+	at := server.Database(t)
+	nowhere := at
+	nowhere.Host = t.TempDir()
+	nobody := at
+	nobody.User, nobody.Password = "nobody", "s3cr3t"
+	badCA := at
+	badCA.TLS, badCA.CAFile = weft.TLSVerifyFull, "/dev/null"
+
+	for _, test := range []struct {
+		name string
+		at   weft.Postgres
+		want string
+	}{
+		{"no server", nowhere, "connecting"},
+		{"no such user", nobody, `role "nobody" does not exist`},
+		{"no CA", badCA, "no certificate in PEM"},
+		{"an unknown mode", weft.Postgres{TLS: "prefer"}, "use disable, verifyNone, verifyCa or verifyFull"},
+	} {
+		_, err := weft.Open(t.Context(), test.at, weft.Options{})
+		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "s3cr3t") {
+			t.Errorf("%s: %v, want %q and no password", test.name, err, test.want)
+		}
+	}
 }

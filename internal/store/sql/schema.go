@@ -40,24 +40,32 @@ var migrations = []string{
 }
 
 // migrate brings the schema to the newest version in one transaction, in which no other instance migrates.
-func (d dialect) migrate(ctx context.Context, db *sql.DB) error {
+// It answers whether there was none.
+func (d dialect) migrate(ctx context.Context, db *sql.DB) (fresh bool, err error) {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
-		return fmt.Errorf("opening the database: %w", err)
+		return false, fmt.Errorf("opening the database: %w", err)
 	}
 	defer tx.Rollback() // after a commit it does nothing
 	if d.lockSchema != "" {
 		if _, err := tx.ExecContext(ctx, d.lockSchema); err != nil {
-			return fmt.Errorf("locking the schema: %w", err)
+			return false, fmt.Errorf("locking the schema: %w", err)
 		}
 	}
 	version, err := schemaVersion(ctx, tx)
 	if err != nil {
-		return fmt.Errorf("reading the version of the schema: %w", err)
+		return false, fmt.Errorf("reading the version of the schema: %w", err)
 	}
 	if version > len(migrations) {
-		return fmt.Errorf("the database has schema version %d, and this release knows %d: it was written by a newer release, start that one", version, len(migrations))
+		return false, fmt.Errorf("the database has schema version %d, and this release knows %d: it was written by a newer release, start that one", version, len(migrations))
 	}
+	if err := d.advance(ctx, tx, version); err != nil {
+		return false, err
+	}
+	return version == 0, tx.Commit()
+}
+
+func (d dialect) advance(ctx context.Context, tx *sql.Tx, version int) error {
 	for i, statements := range migrations[version:] {
 		if _, err := tx.ExecContext(ctx, d.schema.Replace(statements)); err != nil {
 			return fmt.Errorf("migrating the schema to version %d: %w", version+i+1, err)
@@ -71,7 +79,7 @@ func (d dialect) migrate(ctx context.Context, db *sql.DB) error {
 	if _, err := tx.ExecContext(ctx, `UPDATE schema_version SET version = $1`, len(migrations)); err != nil {
 		return fmt.Errorf("noting the version of the schema: %w", err)
 	}
-	return tx.Commit()
+	return nil
 }
 
 func twice(n int64) []any { return []any{n, n} }

@@ -51,6 +51,7 @@ type Source interface {
 // Store implements [store.Store].
 type Store struct {
 	dialect
+	fresh bool
 	read  *prepared
 	write *prepared // one connection, used by the writer alone
 	close func() error
@@ -93,7 +94,8 @@ func Open(ctx context.Context, from Source, o Options) (*Store, error) {
 
 // start brings the schema up to date and starts the writer.
 func start(ctx context.Context, db database, o Options) (*Store, error) {
-	if err := db.migrate(ctx, db.write); err != nil {
+	fresh, err := db.migrate(ctx, db.write)
+	if err != nil {
 		return nil, err
 	}
 	write, err := prepare(ctx, db.write, db.takeCounter, selectRow, insertRow, updateRow, insertEvent, updateCounter)
@@ -106,6 +108,7 @@ func start(ctx context.Context, db database, o Options) (*Store, error) {
 	}
 	s := &Store{
 		dialect:  db.dialect,
+		fresh:    fresh,
 		read:     read,
 		write:    write,
 		close:    db.close,
@@ -124,6 +127,10 @@ func start(ctx context.Context, db database, o Options) (*Store, error) {
 	}
 	return s, nil
 }
+
+// Fresh says whether the database was empty when it was opened. Of several stores that open it at the same
+// moment it is fresh to one.
+func (s *Store) Fresh() bool { return s.fresh }
 
 // listen follows other instances until the store is closed.
 func (s *Store) listen(db database, log *slog.Logger) {
@@ -286,20 +293,10 @@ func cursor(revision int64) store.Cursor { return store.Cursor(strconv.FormatInt
 // unavailable makes an error of the database one of the contract.
 func unavailable(ctx context.Context, err error) error {
 	switch {
-	case err == nil, contractual(err):
+	case err == nil, store.Answers(err):
 		return err
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
 	return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
-}
-
-// contractual says whether an error is an answer, and not a failure.
-func contractual(err error) bool {
-	for _, answer := range []error{store.ErrNotFound, store.ErrExists, store.ErrStale, store.ErrNoOwner, store.ErrTooOld} {
-		if errors.Is(err, answer) {
-			return true
-		}
-	}
-	return false
 }

@@ -31,6 +31,7 @@ var sqliteDialect = dialect{
 	schema:      strings.NewReplacer("{text}", "TEXT", "{bytes}", "BLOB"),
 	takeCounter: selectCounter, // there is one writer
 	snapshot:    sql.TxOptions{ReadOnly: true},
+	reclaim:     []string{`VACUUM`, `PRAGMA wal_checkpoint(TRUNCATE)`},
 	announce:    func(*batch) error { return nil },
 	uncertain:   func(error) bool { return false },
 }

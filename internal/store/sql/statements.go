@@ -27,6 +27,8 @@ type dialect struct {
 	// takeCounter reads the revision, which then stays the same until the transaction ends.
 	takeCounter string
 	snapshot    sql.TxOptions // of a transaction that reads one moment
+	// reclaim writes the database anew, without what was deleted.
+	reclaim []string
 	// announce tells other instances what a transaction changed.
 	announce func(*batch) error
 	// uncertain says of an error of a commit whether it leaves open what became of the transaction.

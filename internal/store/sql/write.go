@@ -186,6 +186,36 @@ func (w *writer) compact(b *batch) (int64, error) {
 	return oldest, b.exec(`DELETE FROM history WHERE revision <= $1`, oldest)
 }
 
+// Scrub removes what rows have been: the history, so that every cursor is too old, and what the database
+// keeps of it in free space. It locks the database for as long as copying it takes.
+func (s *Store) Scrub(ctx context.Context) error {
+	return unavailable(ctx, s.scrub(ctx))
+}
+
+func (s *Store) scrub(ctx context.Context) error {
+	tx, err := s.write.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() // after a commit it does nothing
+	// The counter comes first, as in every write: it is the lock.
+	for _, statement := range []string{`UPDATE counter SET revision = revision + 1, start = revision + 1`, `DELETE FROM horizon`, `DELETE FROM history`} {
+		if _, err := tx.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		return err
+	}
+	s.hub.ChangedAll()
+	for _, statement := range s.reclaim {
+		if _, err := s.write.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // batch is one transaction.
 type batch struct {
 	ctx      context.Context // of the transaction
@@ -204,7 +234,7 @@ func (b *batch) apply(requests []*request) ([]outcome, error) {
 			continue
 		}
 		row, err := r.apply(b)
-		if err != nil && !contractual(err) {
+		if err != nil && !store.Answers(err) {
 			return nil, err
 		}
 		outcomes[i] = outcome{row, err}

@@ -213,12 +213,17 @@ func testReplicas(t *testing.T, s store.Store) {
 	watching.Wait()
 	rows, _ := list(t, s, "Thing")
 	for i, replica := range replicas {
-		if len(replica) != len(rows) {
-			t.Errorf("replica %d has %d rows, the store %d", i, len(replica), len(rows))
-		}
-		for _, row := range rows {
-			wantRow(t, fmt.Sprintf("replica %d", i), replica[row.Key], row)
-		}
+		wantReplica(t, i, replica, rows)
+	}
+}
+
+func wantReplica(t *testing.T, i int, replica map[resource.Key]store.Row, rows []store.Row) {
+	t.Helper()
+	if len(replica) != len(rows) {
+		t.Errorf("replica %d has %d rows, the store %d", i, len(replica), len(rows))
+	}
+	for _, row := range rows {
+		wantRow(t, fmt.Sprintf("replica %d", i), replica[row.Key], row)
 	}
 }
 
