@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
@@ -35,9 +34,7 @@ import (
 	"weft/internal/rest"
 	"weft/internal/settings"
 	"weft/internal/store"
-	"weft/internal/store/memory"
 	"weft/internal/store/metered"
-	"weft/internal/store/sql"
 	"weft/internal/token"
 	"weft/internal/xds"
 	"weft/kind"
@@ -96,7 +93,7 @@ func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger
 	if err != nil {
 		return err
 	}
-	rows, fresh, err := openStore(ctx, s)
+	rows, fresh, err := openStore(ctx, s, log)
 	if err != nil {
 		return err
 	}
@@ -250,19 +247,6 @@ func serverCertificate(s *settings.Settings) (*tls.Certificate, error) {
 	}
 	certificate, err := identity.ServerCertificate(s.DataDir, names, time.Now())
 	return &certificate, err
-}
-
-// openStore answers also whether the store is new.
-func openStore(ctx context.Context, s *settings.Settings) (rows store.Store, fresh bool, err error) {
-	if s.Store == settings.Memory {
-		return memory.New(memory.Options{}), true, nil
-	}
-	_, statErr := os.Stat(filepath.Join(s.DataDir, sql.File))
-	rows, err = sql.Open(ctx, sql.SQLite{Dir: s.DataDir}, sql.Options{})
-	if err != nil {
-		return nil, false, fmt.Errorf("general.dataDir %s: %w", s.DataDir, err)
-	}
-	return rows, errors.Is(statErr, os.ErrNotExist), nil
 }
 
 // createDefaultMesh makes the mesh "default" on the first start, and never again: who deleted it meant it.

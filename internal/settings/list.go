@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 )
 
@@ -13,6 +14,7 @@ type setting struct {
 	path     string // in the YAML file
 	list     bool   // a list in the file; in a variable its values are separated by commas
 	env      string
+	secret   bool   // never shown
 	fallback string // used where nobody sets it
 	doc      string
 	// set parses a value into its field. Its error continues a sentence that begins with the value.
@@ -20,7 +22,7 @@ type setting struct {
 }
 
 // all is the one list of settings, in the order of the documentation.
-var all = append(plain, accessRules()...)
+var all = slices.Concat(plain, storeSettings, accessRules())
 
 var plain = []setting{
 	{
@@ -59,17 +61,6 @@ var plain = []setting{
 		set: func(s *Settings, v string) error {
 			if err := s.LogLevel.UnmarshalText([]byte(v)); err != nil {
 				return errors.New("is not a log level; use debug, info, warn or error")
-			}
-			return nil
-		},
-	},
-	{
-		path: "store.type", env: "KUMA_STORE_TYPE", fallback: string(SQLite),
-		doc: "Where resources are kept. `sqlite`: in a file in the data directory. `memory`: nowhere, for trying things out.",
-		set: func(s *Settings, v string) error {
-			s.Store = StoreType(v)
-			if s.Store != SQLite && s.Store != Memory {
-				return errors.New("is not a store of this release; use sqlite or memory")
 			}
 			return nil
 		},

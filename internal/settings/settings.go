@@ -15,7 +15,6 @@ import (
 	"net/netip"
 	"os"
 	"strconv"
-	"strings"
 
 	"weft/internal/access"
 )
@@ -24,6 +23,9 @@ import (
 type Settings struct {
 	ZoneName string
 	Store    StoreType
+	Postgres Postgres // where Store is PostgreSQL
+	// EncryptionKeyFile is empty where the control plane makes one in DataDir.
+	EncryptionKeyFile string
 	// DataDir is where everything that must survive a restart stands.
 	DataDir string
 
@@ -55,8 +57,9 @@ type Settings struct {
 type StoreType string
 
 const (
-	SQLite StoreType = "sqlite" // in a file under DataDir
-	Memory StoreType = "memory" // nowhere; gone with the process
+	SQLite     StoreType = "sqlite"   // in a file under DataDir
+	PostgreSQL StoreType = "postgres" // in a database that several instances may share
+	Memory     StoreType = "memory"   // nowhere; gone with the process
 )
 
 // Address is where a server listens. Port 0 means any free port.
@@ -73,7 +76,7 @@ func (a Address) String() string {
 // Value is one effective setting.
 type Value struct {
 	Path   string // in the YAML file, "apiServer.http.port"
-	Value  string
+	Value  string // asterisks where it is secret
 	Source string // "default", the file's name, the variable's name or "flag"
 }
 
@@ -128,6 +131,9 @@ func (s *Settings) apply(given map[string]Value) error {
 		if err := item.set(s, v.Value); err != nil {
 			faults = append(faults, fmt.Errorf("%s (%s): %q %w", item.path, v.Source, v.Value, err))
 		}
+		if item.secret && v.Value != "" {
+			v.Value = "***"
+		}
 		s.effective = append(s.effective, v)
 	}
 	return errors.Join(faults...)
@@ -138,8 +144,5 @@ func (s *Settings) check() error {
 	if (s.TLSCertFile == "") != (s.TLSKeyFile == "") {
 		return errors.New("general.tlsCertFile and general.tlsKeyFile belong together: set both, or neither to have a certificate made")
 	}
-	if s.Store == SQLite && strings.TrimSpace(s.DataDir) == "" {
-		return errors.New("general.dataDir is empty: name a directory with --data-dir, or set KUMA_STORE_TYPE=memory to keep nothing")
-	}
-	return nil
+	return s.checkStore()
 }

@@ -73,6 +73,21 @@ func TestLists(t *testing.T) {
 	}
 }
 
+func TestPasswordIsNotShown(t *testing.T) {
+	s, _, err := Load(write(t, "store: {postgres: {password: hunter2}}"), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Postgres.Password != "hunter2" {
+		t.Errorf("the password is %q", s.Postgres.Password)
+	}
+	for _, v := range s.Effective() {
+		if strings.Contains(v.Value, "hunter2") {
+			t.Errorf("%s shows the password", v.Path)
+		}
+	}
+}
+
 func TestRefused(t *testing.T) {
 	tests := map[string]struct {
 		file    string
@@ -92,7 +107,12 @@ func TestRefused(t *testing.T) {
 		"zone name":              {environ: []string{"KUMA_MULTIZONE_ZONE_NAME=a.b"}, want: []string{`"a.b" is not a DNS label`}},
 		"port":                   {environ: []string{"KUMA_DP_SERVER_PORT=65536"}, want: []string{`"65536" is not a port`}},
 		"interface":              {environ: []string{"KUMA_API_SERVER_HTTP_INTERFACE=eth0"}, want: []string{`"eth0" is not an IP address`}},
-		"store":                  {environ: []string{"KUMA_STORE_TYPE=postgres"}, want: []string{"use sqlite or memory"}},
+		"store":                  {environ: []string{"KUMA_STORE_TYPE=mysql"}, want: []string{"use sqlite, postgres or memory"}},
+		"no key for PostgreSQL":  {environ: []string{"KUMA_STORE_TYPE=postgres"}, want: []string{"store.encryption.keyFile is empty", "weft generate encryption-key"}},
+		"TLS mode":               {environ: []string{"KUMA_STORE_POSTGRES_TLS_MODE=prefer"}, want: []string{"use disable, verifyNone, verifyCa, verifyFull"}},
+		"too few connections":    {environ: []string{"KUMA_STORE_POSTGRES_MAX_OPEN_CONNECTIONS=2"}, want: []string{"3 or more"}},
+		"no timeout":             {environ: []string{"KUMA_STORE_POSTGRES_CONNECTION_TIMEOUT=0"}, want: []string{"is not a number of seconds"}},
+		"half a client":          {environ: []string{"KUMA_STORE_POSTGRES_TLS_CERT_PATH=x"}, want: []string{"belong together"}},
 		"boolean":                {environ: []string{"KUMA_DEFAULTS_SKIP_MESH_CREATION=ja"}, want: []string{"is neither true nor false"}},
 		"network with host bits": {environ: []string{"KUMA_IPAM_MESH_SERVICE_CIDR=241.0.0.1/8"}, want: []string{"is not an IPv4 network"}},
 		"log level":              {environ: []string{"KUMA_GENERAL_LOG_LEVEL=loud"}, want: []string{"is not a log level"}},
@@ -132,7 +152,7 @@ func TestForeignVariables(t *testing.T) {
 		{"KUMA_CONTROL_PLANE_SERVICE_PORT_HTTP_API_SERVER=5681", ""},
 		{"KUMA_CONTROL_PLANE_PORT=tcp://10.0.0.1:5681", ""},
 		{"KUMA_CONTROL_PLANE_PORT_5681_TCP_ADDR=10.0.0.1", ""},
-		{"KUMA_STORE_POSTGRES_HOST=db", "KUMA_STORE_POSTGRES_HOST has no effect"},
+		{"KUMA_STORE_POSTGRES_READ_REPLICA_HOST=db", "KUMA_STORE_POSTGRES_READ_REPLICA_HOST has no effect"},
 		{"KUMA_API_SERVER_AUTHN_TYPE=tokens", "KUMA_API_SERVER_AUTHN_TYPE has no effect"},
 	}
 	for _, test := range tests {
