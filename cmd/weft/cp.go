@@ -116,7 +116,7 @@ func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger
 	keys := identity.NewKeyring(hub.Secret)
 	proxies := dpserver.New(dpserver.Config{
 		Hub: hub, Keys: keys, Writer: writer, Catalog: catalog,
-		Zone: s.ZoneName, DefaultMesh: s.DefaultMesh, InstanceID: instance, Settled: figures.Settled, Log: log,
+		Zone: s.ZoneName, DefaultMesh: s.DefaultMesh, Instance: self, Settled: figures.Settled, Log: log,
 	})
 	hub.Follow(reconciler.Observe)
 	hub.Follow(proxies.Observe)
@@ -158,7 +158,7 @@ func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger
 	api := rest.New(rest.Config{
 		Guard: guard, Store: rows, Writer: writer, Inspector: hub, Connections: proxies, Tokens: tokens,
 		Check: checker(state, proxies, certificate),
-		Zone:  s.ZoneName, InstanceID: instance, Version: version,
+		Zone:  s.ZoneName, InstanceID: instance, Ended: self.Ended, Version: version,
 		Now: time.Now, Log: log,
 	})
 	agents := grpc.NewServer(xds.ServerOptions(credentials.NewTLS(&tls.Config{

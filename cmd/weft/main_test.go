@@ -20,6 +20,7 @@ import (
 	"weft/internal/envoy"
 	"weft/internal/envoysim"
 	"weft/internal/graph"
+	"weft/internal/instances"
 	"weft/internal/rest"
 	"weft/internal/store"
 	"weft/internal/store/memory"
@@ -65,7 +66,7 @@ func newAPI(rows store.Store) http.Handler {
 		Guard: &rest.Guard{Rules: access.Defaults(), LocalhostIsAdmin: true, Keys: keys, Now: time.Now},
 		Store: rows, Writer: writer, Tokens: tokens, Inspector: inspector{}, Connections: connections{},
 		Check: func(insights map[graph.ProxyKey]*kind.DataplaneInsight) *check.Report { return look(rows, insights) },
-		Zone:  "east", InstanceID: "instance-1", Version: "test",
+		Zone:  "east", InstanceID: "instance-1", Ended: instances.Alone("instance-1").Ended, Version: "test",
 		Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 }

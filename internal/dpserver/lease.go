@@ -18,25 +18,39 @@ const (
 	leaseRetry = time.Minute
 )
 
-// leases are of the Dataplanes that their agents registered. A lease runs from when the agent went, or
-// from when this control plane first heard of the Dataplane; a restart begins it anew. While more than
-// half of the proxies are missing none ends: then it is not the proxies that are broken.
-type leases struct {
-	now  func() time.Time
-	wake chan struct{}
-
-	mu     sync.Mutex
-	absent map[graph.ProxyKey]time.Time // registered, and since when without a session
-	here   map[graph.ProxyKey]bool      // with a session
-	known  map[graph.ProxyKey]bool      // registered
+// instance is this control plane among those that share a store.
+type instance interface {
+	Leads() bool
+	Others() (live, gone int)
+	Changed() <-chan struct{}
 }
 
-func newLeases(now func() time.Time) *leases {
+// leases are of the Dataplanes that their agents registered. A lease runs from when the agent left this
+// instance; the leader's run also for those whose agents are at no instance, from when it first heard of
+// the Dataplane, began to lead, or saw another instance go. Whose proxy is at another instance when its
+// lease is over is left to that one. While more than half of the proxies are missing no lease ends: then
+// it is not the proxies that are broken.
+type leases struct {
+	now      func() time.Time
+	instance instance
+	wake     chan struct{}
+	led      bool // run's own, as gone: what was last seen of the instance
+	gone     int
+
+	mu        sync.Mutex
+	absent    map[graph.ProxyKey]time.Time // registered, and since when without a session
+	here      map[graph.ProxyKey]bool      // with a session
+	elsewhere map[graph.ProxyKey]bool      // with a stream of another instance, when it was looked for last
+	known     map[graph.ProxyKey]bool      // registered
+}
+
+func newLeases(now func() time.Time, i instance) *leases {
 	return &leases{
-		now: now, wake: make(chan struct{}, 1),
-		absent: map[graph.ProxyKey]time.Time{},
-		here:   map[graph.ProxyKey]bool{},
-		known:  map[graph.ProxyKey]bool{},
+		now: now, instance: i, wake: make(chan struct{}, 1),
+		absent:    map[graph.ProxyKey]time.Time{},
+		here:      map[graph.ProxyKey]bool{},
+		elsewhere: map[graph.ProxyKey]bool{},
+		known:     map[graph.ProxyKey]bool{},
 	}
 }
 
@@ -49,24 +63,50 @@ func (s *Server) Observe(put []resource.Any, removed []resource.Key, _ []*table.
 	}
 	for _, key := range removed {
 		if key.Kind == kind.DataplaneServings.Name {
-			s.leases.gone(graph.ProxyKey{Mesh: key.Mesh, Name: key.Name})
+			s.leases.removed(graph.ProxyKey{Mesh: key.Mesh, Name: key.Name})
 		}
 	}
 }
 
 func (l *leases) registered(key graph.ProxyKey) {
+	leads := l.instance.Leads()
 	l.change(func() {
-		if _, absent := l.absent[key]; !absent && !l.here[key] {
-			l.absent[key] = l.now()
+		if !l.known[key] && leads {
+			l.begin(key)
 		}
 		l.known[key] = true
 	})
 }
 
-func (l *leases) gone(key graph.ProxyKey) {
+// begin lets the lease of a proxy run that is not here.
+func (l *leases) begin(key graph.ProxyKey) {
+	if _, absent := l.absent[key]; !absent && !l.here[key] {
+		l.absent[key] = l.now()
+	}
+}
+
+// look begins leases anew where this instance has begun to lead, or has seen another one go while it leads.
+func (l *leases) look() {
+	leads := l.instance.Leads()
+	_, gone := l.instance.Others()
+	if leads && !l.led || gone != l.gone {
+		l.change(func() {
+			clear(l.elsewhere)
+			for key := range l.known {
+				if leads {
+					l.begin(key)
+				}
+			}
+		})
+	}
+	l.led, l.gone = leads, gone
+}
+
+func (l *leases) removed(key graph.ProxyKey) {
 	l.change(func() {
 		delete(l.known, key)
 		delete(l.absent, key)
+		delete(l.elsewhere, key)
 	})
 }
 
@@ -74,6 +114,7 @@ func (l *leases) came(key graph.ProxyKey) {
 	l.change(func() {
 		l.here[key] = true
 		delete(l.absent, key)
+		delete(l.elsewhere, key)
 	})
 }
 
@@ -96,32 +137,78 @@ func (l *leases) change(apply func()) {
 	}
 }
 
-// due answers whose lease has ended, and when to look again; zero: when something changes.
-func (l *leases) due() (ended []graph.ProxyKey, next time.Time) {
+// due answers whose lease is over, and when the next one is; zero: when something changes.
+func (l *leases) due() (over []graph.ProxyKey, next time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
 	for key, since := range l.absent {
 		end := since.Add(leaseTime)
 		if !end.After(now) {
-			ended = append(ended, key)
+			over = append(over, key)
 		} else if next.IsZero() || end.Before(next) {
 			next = end
 		}
 	}
-	if len(ended) > 0 && len(l.absent) > len(l.here) {
-		return nil, now.Add(leaseRetry)
+	return over, next
+}
+
+// at takes note that proxies are at other instances.
+func (l *leases) at(keys []graph.ProxyKey) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, key := range keys {
+		if _, absent := l.absent[key]; absent {
+			delete(l.absent, key)
+			l.elsewhere[key] = true
+		}
 	}
-	return ended, next
+}
+
+// mostAreMissing says that no lease should end.
+func (l *leases) mostAreMissing() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.absent) > len(l.here)+len(l.elsewhere)
+}
+
+// finder says whether a proxy is at another instance.
+type finder func(context.Context, graph.ProxyKey) (bool, error)
+
+// sought answers whose lease is over and who is nowhere, or where that can't be said of one, nobody.
+func (l *leases) sought(ctx context.Context, over []graph.ProxyKey, elsewhere finder) ([]graph.ProxyKey, error) {
+	if live, _ := l.instance.Others(); live == 0 {
+		return over, nil
+	}
+	var nowhere, found []graph.ProxyKey
+	for _, key := range over {
+		is, err := elsewhere(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		if is {
+			found = append(found, key)
+		} else {
+			nowhere = append(nowhere, key)
+		}
+	}
+	l.at(found)
+	return nowhere, nil
 }
 
 // run ends leases until ctx ends.
-func (l *leases) run(ctx context.Context, expire func(context.Context, graph.ProxyKey) error) {
+func (l *leases) run(ctx context.Context, elsewhere finder, expire func(context.Context, graph.ProxyKey) error) {
 	for {
-		ended, next := l.due()
+		changed := l.instance.Changed()
+		l.look()
+		over, next := l.due()
+		ended, err := l.sought(ctx, over, elsewhere)
+		if err != nil || len(ended) > 0 && l.mostAreMissing() {
+			ended, next = nil, l.now().Add(leaseRetry)
+		}
 		for _, key := range ended {
 			if expire(ctx, key) == nil {
-				l.gone(key)
+				l.removed(key)
 			} else {
 				l.went(key)
 			}
@@ -132,6 +219,7 @@ func (l *leases) run(ctx context.Context, expire func(context.Context, graph.Pro
 		}
 		select {
 		case <-l.wake:
+		case <-changed:
 		case <-timer:
 		case <-ctx.Done():
 			return

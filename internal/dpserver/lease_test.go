@@ -1,6 +1,7 @@
 package dpserver
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,8 +26,28 @@ func enroll(l *leases, names ...string) {
 	}
 }
 
-func ended(l *leases) string {
-	keys, _ := l.due()
+// others stands for the instances that share the store.
+type others struct {
+	leads      bool
+	live, gone int
+}
+
+func (o *others) Leads() bool              { return o.leads }
+func (o *others) Others() (live, gone int) { return o.live, o.gone }
+func (o *others) Changed() <-chan struct{} { return nil }
+
+func newAlone(c *clock) *leases { return newLeases(c.now, &others{leads: true}) }
+
+// ended names those whose lease ends, where the given ones are at another instance.
+func ended(l *leases, elsewhere ...string) string {
+	l.look()
+	over, _ := l.due()
+	keys, err := l.sought(context.Background(), over, func(_ context.Context, key graph.ProxyKey) (bool, error) {
+		return slices.Contains(elsewhere, key.Name), nil
+	})
+	if err != nil || l.mostAreMissing() {
+		return ""
+	}
 	var names []string
 	for _, key := range keys {
 		names = append(names, key.Name)
@@ -37,7 +58,7 @@ func ended(l *leases) string {
 
 func TestALeaseEndsFiveMinutesAfterItsAgentWent(t *testing.T) {
 	c := &clock{time.Unix(1000, 0)}
-	l := newLeases(c.now)
+	l := newAlone(c)
 	enroll(l, "a", "b", "c")
 	l.went(proxyKey("a"))
 	c.at = c.at.Add(leaseTime - time.Second)
@@ -55,7 +76,7 @@ func TestALeaseEndsFiveMinutesAfterItsAgentWent(t *testing.T) {
 
 func TestAnAgentThatComesBackKeepsItsDataplane(t *testing.T) {
 	c := &clock{time.Unix(1000, 0)}
-	l := newLeases(c.now)
+	l := newAlone(c)
 	enroll(l, "a", "b", "c")
 	l.went(proxyKey("a"))
 	c.at = c.at.Add(leaseTime - time.Second)
@@ -69,7 +90,7 @@ func TestAnAgentThatComesBackKeepsItsDataplane(t *testing.T) {
 
 func TestARestartBeginsLeasesAnew(t *testing.T) {
 	c := &clock{time.Unix(1000, 0)}
-	l := newLeases(c.now)
+	l := newAlone(c)
 	l.registered(proxyKey("gone")) // as the store says at the start
 	enroll(l, "a", "b")
 	c.at = c.at.Add(leaseTime - time.Second)
@@ -84,7 +105,7 @@ func TestARestartBeginsLeasesAnew(t *testing.T) {
 
 func TestNoLeaseEndsWhileMostProxiesAreMissing(t *testing.T) {
 	c := &clock{time.Unix(1000, 0)}
-	l := newLeases(c.now)
+	l := newAlone(c)
 	for i := range 10 {
 		enroll(l, fmt.Sprint(i))
 	}
@@ -103,12 +124,54 @@ func TestNoLeaseEndsWhileMostProxiesAreMissing(t *testing.T) {
 
 func TestADataplaneOfTheAPIHasNoLease(t *testing.T) {
 	c := &clock{time.Unix(1000, 0)}
-	l := newLeases(c.now)
+	l := newAlone(c)
 	enroll(l, "a", "b")
 	l.came(proxyKey("written"))
 	l.went(proxyKey("written"))
 	c.at = c.at.Add(2 * leaseTime)
 	if got := ended(l); got != "" {
 		t.Errorf("%s went, though nobody registered it", got)
+	}
+}
+
+func TestAProxyAtAnotherInstanceKeepsItsDataplane(t *testing.T) {
+	c := &clock{time.Unix(1000, 0)}
+	o := &others{live: 1}
+	l := newLeases(c.now, o)
+	enroll(l, "moved", "left", "stays")
+	l.registered(proxyKey("never here"))
+	l.went(proxyKey("moved"))
+	l.went(proxyKey("left"))
+	c.at = c.at.Add(leaseTime)
+	if got := ended(l, "moved"); got != "left" {
+		t.Errorf("%q went, want the one that is nowhere", got)
+	}
+	if got := ended(l); got != "left" {
+		t.Errorf("%q went, though the other instance has moved", got)
+	}
+}
+
+func TestALeaderBeginsLeasesAnewWhenAnotherInstanceGoes(t *testing.T) {
+	c := &clock{time.Unix(1000, 0)}
+	o := &others{live: 2}
+	l := newLeases(c.now, o)
+	enroll(l, "here", "here too")
+	l.registered(proxyKey("a"))
+	l.registered(proxyKey("b"))
+	o.leads = true
+	ended(l)
+	c.at = c.at.Add(leaseTime)
+	if got := ended(l, "a", "b"); got != "" {
+		t.Errorf("%q went, though they are at another instance", got)
+	}
+	o.live, o.gone = 1, 1
+	ended(l)
+	c.at = c.at.Add(leaseTime - time.Second)
+	if got := ended(l, "a"); got != "" {
+		t.Errorf("%q went too early after its instance did", got)
+	}
+	c.at = c.at.Add(time.Second)
+	if got := ended(l, "a"); got != "b" {
+		t.Errorf("%q went, want the one that did not come back", got)
 	}
 }

@@ -39,7 +39,7 @@ type LiveType struct {
 
 // Live answers how a proxy stands with this instance. It is cheap enough to be asked of thousands.
 func (s *Server) Live(key graph.ProxyKey) Live {
-	live := Live{Instance: s.InstanceID, Agent: s.session(key) != nil, Types: []LiveType{}, Refusals: []kind.Refusal{}}
+	live := Live{Instance: s.Instance.ID(), Agent: s.session(key) != nil, Types: []LiveType{}, Refusals: []kind.Refusal{}}
 	p := s.peer(key)
 	if p == nil {
 		return live

@@ -66,9 +66,10 @@ func newPlane(t *testing.T, given ...resource.Any) *plane {
 	state := graph.NewState("east")
 	catalog := xds.NewCatalog()
 	hub := publish.NewHub(state, catalog, log)
-	server := dpserver.New(dpserver.Config{Hub: hub, Keys: identity.NewKeyring(hub.Secret), Writer: writer, Catalog: catalog, Zone: "east", InstanceID: "cp-1", Log: log})
+	self := instances.Alone("cp-1")
+	server := dpserver.New(dpserver.Config{Hub: hub, Keys: identity.NewKeyring(hub.Secret), Writer: writer, Catalog: catalog, Zone: "east", Instance: self, Log: log})
 	hub.Follow(server.Observe)
-	hub.Use(ctx, publish.Outside{Settler: server, Others: instances.Alone("cp-1")})
+	hub.Use(ctx, publish.Outside{Settler: server, Others: self})
 	p := &plane{t: t, rows: rows, writer: writer, server: server}
 	p.put(kind.Meshes.Make("", "default", kind.Mesh{}))
 	p.put(kind.Meshes.Make("", "other", kind.Mesh{}))

@@ -10,6 +10,7 @@ package dpserver
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"weft/internal/admit"
 	"weft/internal/graph"
 	"weft/internal/identity"
+	"weft/internal/instances"
 	"weft/internal/wire"
 	"weft/internal/xds"
 	"weft/kind"
@@ -53,8 +55,8 @@ type Config struct {
 	Zone    string
 	// DefaultMesh is joined by a Dataplane that names none; empty: "default".
 	DefaultMesh string
-	// InstanceID names this control plane among those that share a store.
-	InstanceID string
+	// Instance is this control plane among those that share a store.
+	Instance *instances.Member
 	// Settled is told how long a proxy lacked something whenever it has everything again. Optional.
 	Settled func(after time.Duration)
 	Log     *slog.Logger
@@ -81,7 +83,7 @@ func New(c Config) *Server {
 	s := &Server{
 		Config:    c,
 		insights:  newInsights(c.Writer, c.Log),
-		leases:    newLeases(time.Now),
+		leases:    newLeases(time.Now, c.Instance),
 		questions: questions{open: map[string]*question{}},
 		sessions:  map[graph.ProxyKey]*session{},
 		peers:     map[graph.ProxyKey]*peer{},
@@ -105,7 +107,7 @@ func (s *Server) Run(ctx context.Context) error {
 		defer close(done)
 		s.insights.run(ctx)
 	}()
-	s.leases.run(ctx, s.expire)
+	s.leases.run(ctx, s.elsewhere, s.expire)
 	<-done
 	return nil
 }
@@ -131,6 +133,19 @@ func (s *Server) Traffic() []xds.Traffic { return s.discovery.Traffic() }
 func (s *Server) WaitSettled(ctx context.Context, revision uint64) (unsure int, err error) {
 	settlement, err := s.discovery.WaitSettled(ctx, revision)
 	return settlement.Lost + settlement.Refusing, err
+}
+
+// elsewhere says whether another instance has the stream of a proxy. Of an agent whose Envoy has none the
+// store knows nothing; where its Dataplane goes it registers again.
+func (s *Server) elsewhere(ctx context.Context, key graph.ProxyKey) (bool, error) {
+	insight, err := admit.Find(ctx, s.Writer, kind.DataplaneInsights, key.Mesh, key.Name)
+	if insight == nil || err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(insight.Spec.Subscriptions, func(sub kind.Subscription) bool {
+		_, ended := s.Instance.Ended(sub.ControlPlaneInstanceID)
+		return sub.DisconnectTime == nil && !ended && sub.ControlPlaneInstanceID != s.Instance.ID()
+	}), nil
 }
 
 // expire deletes a Dataplane that its agent registered and left for good.

@@ -37,7 +37,7 @@ func (s *Server) accept(ctx context.Context, node *core.Node, stream *xds.Stream
 	}
 	p := &peer{server: s, key: key, stream: stream, detach: detach, id: uuid.NewString(), since: now()}
 	s.came(p)
-	s.insights.note(key, connected(p.id, s.InstanceID, envoyVersion(node), p.since))
+	s.insights.note(key, connected(p.id, s.Instance.ID(), envoyVersion(node), p.since))
 	return p, nil
 }
 

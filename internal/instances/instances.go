@@ -111,6 +111,13 @@ func (m *Member) Ended(id string) (last time.Time, ended bool) {
 	return m.view.ended(id)
 }
 
+// Others is how many further instances are live, and how often one has gone since this one began.
+func (m *Member) Others() (live, gone int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.view.peers), m.view.went
+}
+
 // Changed is closed when something has changed since it was answered: who is live, who leads, or an
 // inquiry.
 func (m *Member) Changed() <-chan struct{} {

@@ -27,6 +27,7 @@ type view struct {
 
 	peers map[string]peer      // the others, whose rows are there
 	gone  map[string]departure // the others whose rows were there
+	went  int                  // how often one went
 
 	leadership kind.Leadership
 	version    string    // of the row of the leadership; empty: there is none
@@ -62,6 +63,7 @@ func (v *view) hear(id, version string, now time.Time) {
 func (v *view) miss(id string, now time.Time) {
 	if p, was := v.peers[id]; was {
 		v.gone[id] = departure{seen: now, heard: p.heard}
+		v.went++
 		delete(v.peers, id)
 	}
 }

@@ -149,8 +149,12 @@ func (a *api) decode(ctx context.Context, row store.Row) (resource.Any, error) {
 // could not write that they ended.
 func (a *api) closeOlder(insight *kind.DataplaneInsight) {
 	for i := range insight.Subscriptions {
-		if s := &insight.Subscriptions[i]; s.DisconnectTime == nil && s.ControlPlaneInstanceID != a.InstanceID {
-			s.DisconnectTime = &kind.Time{Time: a.started}
+		s := &insight.Subscriptions[i]
+		if last, ended := a.Ended(s.ControlPlaneInstanceID); ended && s.DisconnectTime == nil {
+			if last.Before(s.ConnectTime.Time) {
+				last = s.ConnectTime.Time
+			}
+			s.DisconnectTime = &kind.Time{Time: last}
 		}
 	}
 }

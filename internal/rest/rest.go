@@ -49,15 +49,16 @@ type Config struct {
 
 	Zone       string
 	InstanceID string
-	Version    string
-	Now        func() time.Time
-	Log        *slog.Logger
+	// Ended says whether an instance is live no more, and when it was heard of last.
+	Ended   func(instance string) (last time.Time, ended bool)
+	Version string
+	Now     func() time.Time
+	Log     *slog.Logger
 }
 
 type api struct {
 	Config
-	mux     *http.ServeMux
-	started time.Time
+	mux *http.ServeMux
 }
 
 // route is one row of the API's table: a method and path, what its caller must be allowed, and who
@@ -75,7 +76,7 @@ func New(config Config) http.Handler {
 }
 
 func newAPI(config Config) *api {
-	a := &api{Config: config, mux: http.NewServeMux(), started: config.Now()}
+	a := &api{Config: config, mux: http.NewServeMux()}
 	for _, row := range a.routes() {
 		a.mux.HandleFunc(row.pattern, func(w http.ResponseWriter, r *http.Request) { a.serve(w, r, row) })
 	}

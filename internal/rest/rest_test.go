@@ -26,6 +26,7 @@ import (
 	"weft/internal/envoysim"
 	"weft/internal/graph"
 	"weft/internal/identity"
+	"weft/internal/instances"
 	"weft/internal/store"
 	"weft/internal/store/memory"
 	"weft/internal/token/tokentest"
@@ -60,7 +61,7 @@ func (w *world) config() Config {
 		Guard:  &Guard{Rules: access.Defaults(), LocalhostIsAdmin: true, Keys: keys, Now: time.Now},
 		Tokens: tokens,
 		Store:  rows, Writer: w.writer, Inspector: stranger{}, Connections: connections{},
-		Zone: "east", InstanceID: "instance-1", Version: "1.2.3",
+		Zone: "east", InstanceID: "instance-1", Ended: instances.Alone("instance-1").Ended, Version: "1.2.3",
 		Now: time.Now, Log: slog.New(slog.NewTextHandler(w.log, nil)),
 	}
 }
