@@ -16,7 +16,7 @@ func All() []resource.Descriptor {
 		MeshServices, MeshServiceStatuses, HeldEndpointsList,
 		MeshIdentities, MeshIdentityStatuses,
 		MeshTrusts, MeshTrustStatuses,
-		MeshTrafficPermissions,
+		MeshTrafficPermissions, MeshTrafficPermissionStatuses,
 		HostnameGenerators,
 		Secrets, GlobalSecrets,
 		Instances, Leaderships, Inquiries,

@@ -228,6 +228,19 @@ type Refusal struct {
 	Version string `json:"version"`
 	Message string `json:"message"`
 	Time    Time   `json:"time"`
+	// Causes are the resources that it was made of; none: of the Dataplane itself alone.
+	Causes []Cause `json:"causes,omitempty"`
+}
+
+// Cause names a resource of the same mesh.
+type Cause struct {
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+}
+
+// Connected says whether a subscription is open.
+func (i *DataplaneInsight) Connected() bool {
+	return slices.ContainsFunc(i.Subscriptions, func(s Subscription) bool { return s.DisconnectTime == nil })
 }
 
 // Certificate is the leaf that a proxy was given last.

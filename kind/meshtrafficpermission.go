@@ -69,6 +69,16 @@ var MeshTrafficPermissions = &resource.Kind[MeshTrafficPermission]{
 	Validate: validateMeshTrafficPermission,
 }
 
+// MeshTrafficPermissionStatus says how a MeshTrafficPermission stands with the proxies.
+type MeshTrafficPermissionStatus struct {
+	Conditions []Condition `json:"conditions,omitempty"`
+}
+
+// MeshTrafficPermissionStatuses is the kind of [MeshTrafficPermissionStatus].
+var MeshTrafficPermissionStatuses = &resource.Kind[MeshTrafficPermissionStatus]{
+	Info: resource.Info{Name: "MeshTrafficPermissionStatus", Plural: "meshtrafficpermissionstatuses", Scope: resource.Mesh, ReadOnly: true, Hidden: true, StatusOf: "MeshTrafficPermission"},
+}
+
 // lists are the callers of a rule, by the name of their field.
 func (d *PermissionDefault) lists() []callerList {
 	return []callerList{{"deny", d.Deny}, {"allowWithShadowDeny", d.AllowWithShadowDeny}, {"allow", d.Allow}}

@@ -179,7 +179,7 @@ func (a *session) run(ctx context.Context, first *wire.Report, reports <-chan *w
 		case a.report = <-reports:
 		case a.proxy = <-proxies:
 			if a.proxy == nil {
-				return status.Error(codes.NotFound, "the Dataplane "+a.key.String()+" was deleted")
+				return a.deleted()
 			}
 		case q := <-a.questions:
 			if err := a.ask(q); err != nil {
@@ -213,13 +213,17 @@ func (a *session) close(ctx context.Context, reports <-chan *wire.Report) error 
 func (a *session) settle(ctx context.Context) error {
 	dataplane, ok := a.server.Hub.Dataplane(a.key)
 	if !ok {
-		return status.Error(codes.NotFound, "the Dataplane "+a.key.String()+" was deleted")
+		return a.deleted()
 	}
 	next := settings(a.proxy, &dataplane.Spec.Networking, a.drained)
 	if err := a.send(next); err != nil {
 		return err
 	}
 	return a.store(ctx, dataplane)
+}
+
+func (a *session) deleted() error {
+	return status.Error(codes.NotFound, "the Dataplane "+a.key.String()+" was deleted")
 }
 
 // store finishes what it began when the agent goes meanwhile: what it said holds.
@@ -229,6 +233,9 @@ func (a *session) store(ctx context.Context, dataplane *resource.Object[kind.Dat
 	err := a.server.storeServing(ctx, a.key, func(before kind.DataplaneServing) kind.DataplaneServing {
 		return reported(before, a.report, a.want, &dataplane.Spec.Networking)
 	})
+	if resource.CodeOf(err) == resource.NotFound {
+		return a.deleted()
+	}
 	if err != nil {
 		return a.server.answer(err, "storing what "+a.key.String()+" serves")
 	}

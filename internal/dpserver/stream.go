@@ -3,7 +3,7 @@ package dpserver
 import (
 	"context"
 	"fmt"
-	"slices"
+	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -96,21 +96,26 @@ func (p *peer) Refused(r xds.Refusal) {
 func (p *peer) noteRefusals() {
 	var refusals []kind.Refusal
 	for _, r := range p.stream.Refusals() {
-		refusal := kind.Refusal{Type: r.Type.String(), Name: r.Name, Version: r.Version, Message: r.Message, Time: kind.Time{Time: now()}}
-		same := func(old kind.Refusal) bool {
-			old.Time = refusal.Time
-			return old == refusal
-		}
-		if i := slices.IndexFunc(p.refusals, same); i >= 0 {
-			refusal = p.refusals[i]
-		}
-		refusals = append(refusals, refusal)
+		refusals = append(refusals, p.refusal(r))
 	}
-	if !slices.Equal(refusals, p.refusals) {
+	if !reflect.DeepEqual(refusals, p.refusals) {
 		p.mu.Lock()
 		p.refusals = refusals
 		p.mu.Unlock()
 		p.server.insights.note(p.key, refused(refusals))
+	}
+}
+
+// refusal is one as it is stored: the known one, or a new one of this moment.
+func (p *peer) refusal(r xds.Refusal) kind.Refusal {
+	for _, known := range p.refusals {
+		if known.Type == r.Type.String() && known.Name == r.Name && known.Version == r.Version && known.Message == r.Message {
+			return known
+		}
+	}
+	return kind.Refusal{
+		Type: r.Type.String(), Name: r.Name, Version: r.Version, Message: r.Message, Time: kind.Time{Time: now()},
+		Causes: p.server.Hub.Causes(p.key, r.Type, r.Name),
 	}
 }
 

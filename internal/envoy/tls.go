@@ -20,6 +20,7 @@ const (
 	identityCluster = "weft_sds"
 	// trustSecret is what the proxies of a mesh believe; it comes by ADS.
 	trustSecret = "system_trust_bundle"
+	ofDomain    = "_of_"
 
 	// maxServerName is the longest name that Envoy takes for an SNI.
 	maxServerName = 255
@@ -53,7 +54,7 @@ func domainSecret(domain string) string {
 	if domain == "" {
 		return trustSecret
 	}
-	return trustSecret + "_of_" + domain
+	return trustSecret + ofDomain + domain
 }
 
 func bundle(name string, domains []graph.TrustDomain) *xds.Resource {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"net/netip"
+	"strconv"
 	"strings"
 
 	"weft/internal/match"
@@ -34,6 +35,17 @@ type DestinationKey struct {
 // "kri_msvc_default_east__backend_80": kind, mesh, zone, namespace (empty on machines), name, port.
 func (k DestinationKey) String() string {
 	return fmt.Sprintf("kri_msvc_%s_%s__%s_%d", k.Mesh, k.Zone, k.Service, k.Port)
+}
+
+// ParseDestination reads what [DestinationKey.String] writes, and what follows a port after another "_".
+// No part of it contains that letter.
+func ParseDestination(name string) (key DestinationKey, ok bool) {
+	parts := strings.SplitN(name, "_", 8)
+	if len(parts) < 7 || parts[0] != "kri" || parts[1] != "msvc" {
+		return key, false
+	}
+	port, err := strconv.ParseUint(parts[6], 10, 16)
+	return DestinationKey{Mesh: parts[2], Zone: parts[3], Service: parts[5], Port: uint32(port)}, err == nil
 }
 
 // Class is the set of proxies for which everything that does not bind a port is the same. It holds

@@ -24,3 +24,17 @@ func TestOnlyRedirectedDeliveryAtTheInboundsOwnAddressHasASource(t *testing.T) {
 		})
 	}
 }
+
+func TestADestinationIsReadFromEveryNameThatBeginsWithIt(t *testing.T) {
+	key := graph.DestinationKey{Mesh: "default", Zone: "east-1", Service: "web.shop", Port: 80}
+	for _, name := range []string{key.String(), key.String() + "_241.0.0.2"} {
+		if got, ok := graph.ParseDestination(name); !ok || got != key {
+			t.Errorf("%s is read as %v, %v", name, got, ok)
+		}
+	}
+	for _, name := range []string{"", "self_inbound_10.0.0.1_80", "kri_msvc_default_east__web", "kri_msvc_default_east__web_http"} {
+		if got, ok := graph.ParseDestination(name); ok {
+			t.Errorf("%s is read as %v", name, got)
+		}
+	}
+}

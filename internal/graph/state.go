@@ -2,6 +2,7 @@ package graph
 
 import (
 	"net"
+	"slices"
 	"strconv"
 
 	"weft/internal/identity"
@@ -19,19 +20,25 @@ type State struct {
 	Meshes          Rows[kind.Mesh]
 	Dataplanes      Rows[kind.Dataplane]
 	Servings        Rows[kind.DataplaneServing]
+	Insights        Rows[kind.DataplaneInsight]
 	Services        Rows[kind.MeshService]
 	ServiceStatuses Rows[kind.MeshServiceStatus]
 	Held            Rows[kind.HeldEndpoints]
 	Identities      Rows[kind.MeshIdentity]
 	Trusts          Rows[kind.MeshTrust]
 	Permissions     Rows[kind.MeshTrafficPermission]
-	Secrets         Rows[kind.Secret]
-	GlobalSecrets   Rows[kind.Secret]
+	// PermissionStatuses are of the Permissions.
+	PermissionStatuses Rows[kind.MeshTrafficPermissionStatus]
+	Secrets            Rows[kind.Secret]
+	GlobalSecrets      Rows[kind.Secret]
 
 	// DataplanesBySelector finds Dataplanes by [TagKey], [LabelKey] or, all of a mesh, [MeshKey].
 	DataplanesBySelector *table.Index[*resource.Object[kind.Dataplane]]
 	// DataplanesByListener finds the Dataplanes that listen on "MESH/ADDRESS:PORT".
 	DataplanesByListener *table.Index[*resource.Object[kind.Dataplane]]
+	// InsightsByCause finds the insights of connected proxies that refuse what a resource was made into, by
+	// its [CauseKey].
+	InsightsByCause *table.Index[*resource.Object[kind.DataplaneInsight]]
 	// ServicesByMesh finds the services of a [MeshKey].
 	ServicesByMesh *table.Index[*resource.Object[kind.MeshService]]
 	// ServicesByTag finds the services that select a value of kuma.io/service, by [TagKey].
@@ -95,6 +102,9 @@ func TagKey(mesh, tag, value string) string { return mesh + "/tag/" + tag + "=" 
 // LabelKey is the index key of a label.
 func LabelKey(mesh, label, value string) string { return mesh + "/label/" + label + "=" + value }
 
+// CauseKey is the index key of a resource of which something is refused.
+func CauseKey(mesh string, c kind.Cause) string { return mesh + "/" + c.Kind + "/" + c.Name }
+
 // kindRows puts, removes and finds rows whose kind is known by name only.
 type kindRows struct {
 	put    func(*table.Tx, resource.Any)
@@ -108,17 +118,20 @@ func NewState(zone string) *State {
 	s.Meshes = addRows(s, kind.Meshes)
 	s.Dataplanes = addRows(s, kind.Dataplanes)
 	s.Servings = addRows(s, kind.DataplaneServings)
+	s.Insights = addRows(s, kind.DataplaneInsights)
 	s.Services = addRows(s, kind.MeshServices)
 	s.ServiceStatuses = addRows(s, kind.MeshServiceStatuses)
 	s.Held = addRows(s, kind.HeldEndpointsList)
 	s.Identities = addRows(s, kind.MeshIdentities)
 	s.Trusts = addRows(s, kind.MeshTrusts)
 	s.Permissions = addRows(s, kind.MeshTrafficPermissions)
+	s.PermissionStatuses = addRows(s, kind.MeshTrafficPermissionStatuses)
 	s.Secrets = addRows(s, kind.Secrets)
 	s.GlobalSecrets = addRows(s, kind.GlobalSecrets)
 
 	s.DataplanesBySelector = table.NewIndex(s.Dataplanes.Input, selectorKeys)
 	s.DataplanesByListener = table.NewIndex(s.Dataplanes.Input, listenerKeys)
+	s.InsightsByCause = table.NewIndex(s.Insights.Input, causeKeys)
 	s.ServicesByMesh = byMesh(s.Services)
 	s.ServicesByTag = table.NewIndex(s.Services.Input, serviceTagKeys)
 	s.VIPOwners = table.NewIndex(s.ServiceStatuses.Input, vipKeys)
@@ -200,6 +213,19 @@ func listenerKeys(dp *resource.Object[kind.Dataplane]) []string {
 // ListenerKey is the index key of what listens on an address and port.
 func ListenerKey(mesh, address string, port uint32) string {
 	return mesh + "/" + net.JoinHostPort(address, strconv.Itoa(int(port)))
+}
+
+// causeKeys leaves out the proxies that are gone: what they refused last, nobody runs any more.
+func causeKeys(o *resource.Object[kind.DataplaneInsight]) []string {
+	var keys []string
+	for _, refusal := range o.Spec.Refusals {
+		for _, cause := range refusal.Causes {
+			if key := CauseKey(o.Mesh, cause); o.Spec.Connected() && !slices.Contains(keys, key) {
+				keys = append(keys, key)
+			}
+		}
+	}
+	return keys
 }
 
 func serviceTagKeys(s *resource.Object[kind.MeshService]) []string {

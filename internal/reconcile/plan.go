@@ -29,7 +29,7 @@ const Grace = time.Hour
 
 // Unit is what is reconciled at once.
 type Unit struct {
-	// Kind is MeshService, MeshIdentity, HeldEndpoints, or [TagUnit] with the tag's value as the name.
+	// Kind is MeshService, MeshIdentity, MeshTrafficPermission, HeldEndpoints, or [TagUnit] with the tag's value as the name.
 	Kind, Mesh, Name string
 }
 
@@ -55,6 +55,7 @@ type Plan struct {
 	// ServiceCIDR is where virtual IPs of MeshServices come from.
 	ServiceCIDR netip.Prefix
 
+	refused   *table.Derived[causeKey, refusals]
 	facts     *table.Derived[graph.ServiceKey, facts]
 	generated *table.Derived[tagKey, *kind.MeshService]
 	progress  *table.Derived[rowKey, progress]
@@ -70,11 +71,13 @@ type facts struct {
 	identities string // joined with a space, so that facts are comparable
 	secured    bool
 	count      kind.DataplaneCount
+	refused    refusals
 }
 
 // NewPlan adds what plans read to a state, before its first commit.
 func NewPlan(state *graph.State, cidr netip.Prefix) *Plan {
 	p := &Plan{State: state, ServiceCIDR: cidr}
+	p.refused = table.NewDerived(state.DB, "refusals", p.refusedBy, func(a, b refusals) bool { return a == b })
 	p.facts = table.NewDerived(state.DB, "service facts", p.serviceFacts, func(a, b facts) bool { return a == b })
 	p.generated = table.NewDerived(state.DB, "generated services", p.generatedService, equalServices)
 	p.progress = table.NewDerived(state.DB, "progress of holds", p.holdProgress, func(a, b progress) bool { return a == b })
@@ -101,6 +104,8 @@ func (p *Plan) For(r *table.Reader, u Unit, now time.Time) (steps []Step, again 
 		return p.tag(r, tagKey{u.Mesh, u.Name}), time.Time{}
 	case kind.MeshIdentities.Name:
 		return p.identity(r, u.Mesh, u.Name, now), time.Time{}
+	case kind.MeshTrafficPermissions.Name:
+		return p.permission(r, u.Mesh, u.Name), time.Time{}
 	case kind.HeldEndpointsList.Name:
 		return p.hold(r, rowKey{u.Mesh, u.Name}, now)
 	}
@@ -113,7 +118,10 @@ func (p *Plan) serviceFacts(r *table.Reader, key graph.ServiceKey) facts {
 		return facts{}
 	}
 	ids := p.State.ServiceIdentities.Get(r, key)
-	f := facts{identities: strings.Join(ids, " "), secured: len(ids) > 0}
+	f := facts{
+		identities: strings.Join(ids, " "), secured: len(ids) > 0,
+		refused: p.refused.Get(r, causeKey{key.Mesh, kind.Cause{Kind: kind.MeshServices.Name, Name: key.Name}}),
+	}
 	for _, m := range p.State.Members(r, key.Mesh, &service.Spec.Selector) {
 		f.count.Total++
 		if m.Serving {
@@ -145,7 +153,7 @@ func (p *Plan) service(r *table.Reader, key graph.ServiceKey, now time.Time) (st
 		VIPs:             old.VIPs,
 		TLS:              &kind.TLSStatus{Status: "NotReady"},
 		DataplaneProxies: &f.count,
-		Conditions:       p.heldCondition(r, service),
+		Conditions:       append(f.refused.conditions(), p.heldCondition(r, service)...),
 	}
 	if f.secured {
 		status.TLS.Status = "Ready"

@@ -43,6 +43,7 @@ type Reconciler struct {
 	pinnedServices map[graph.ServiceKey]bool
 	pinnedTags     map[tagKey]bool
 	pinnedHolds    map[rowKey]bool
+	pinnedCauses   map[causeKey]bool
 
 	// given are the virtual IPs that were written; Run's own.
 	given map[string]resource.Key
@@ -61,6 +62,7 @@ func New(plan *Plan, writer Writer, log *slog.Logger) *Reconciler {
 		pinnedServices: map[graph.ServiceKey]bool{},
 		pinnedTags:     map[tagKey]bool{},
 		pinnedHolds:    map[rowKey]bool{},
+		pinnedCauses:   map[causeKey]bool{},
 		given:          map[string]resource.Key{},
 		failed:         map[Unit]time.Duration{},
 		due:            map[Unit]time.Time{},
@@ -85,6 +87,9 @@ func (rc *Reconciler) Observe(put []resource.Any, removed []resource.Key, commit
 func (rc *Reconciler) observeDerived(changes *table.Changes, now time.Time) {
 	for key := range rc.plan.facts.Changed(changes) {
 		rc.ask(Unit{kind.MeshServices.Name, key.Mesh, key.Name}, now.Add(calmly))
+	}
+	for key := range rc.plan.refused.Changed(changes) {
+		rc.ask(key.unit(), now.Add(calmly))
 	}
 	for key := range rc.plan.progress.Changed(changes) {
 		rc.ask(Unit{kind.HeldEndpointsList.Name, key.Mesh, key.Name}, now)
@@ -116,6 +121,9 @@ func (rc *Reconciler) observePut(o resource.Any, now time.Time) {
 			rc.ask(Unit{kind.MeshServices.Name, key.Mesh, o.Spec.Service}, now.Add(calmly))
 		}
 		rc.ask(Unit{key.Kind, key.Mesh, key.Name}, now)
+	case *resource.Object[kind.MeshTrafficPermission]:
+		rc.followRefusals(causeKey{key.Mesh, kind.Cause{Kind: key.Kind, Name: key.Name}})
+		rc.ask(Unit{key.Kind, key.Mesh, key.Name}, now.Add(calmly))
 	case *resource.Object[kind.MeshIdentity]:
 		rc.ask(Unit{key.Kind, key.Mesh, key.Name}, now)
 	case *resource.Object[kind.Secret]:
@@ -137,6 +145,8 @@ func (rc *Reconciler) observeRemoved(key resource.Key, now time.Time) {
 		}
 		service := key.Name[:strings.LastIndexByte(key.Name, '-')]
 		rc.ask(Unit{kind.MeshServices.Name, key.Mesh, service}, now.Add(calmly))
+	case kind.MeshTrafficPermissions.Name:
+		rc.forgetRefusals(causeKey{key.Mesh, kind.Cause{Kind: key.Kind, Name: key.Name}})
 	case kind.MeshServiceStatuses.Name:
 		rc.ask(Unit{kind.MeshServices.Name, key.Mesh, key.Name}, now.Add(soon))
 	case kind.Secrets.Name, kind.MeshTrusts.Name:

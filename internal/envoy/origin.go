@@ -1,0 +1,37 @@
+package envoy
+
+import (
+	"strings"
+
+	"weft/internal/graph"
+	"weft/internal/xds"
+)
+
+// Origin says what a resource was made of, which its type and name tell. One that has none of these was
+// made of the Dataplane alone.
+type Origin struct {
+	// Destination is set where it was made of one.
+	Destination *graph.DestinationKey
+	// Trust: it holds the roots of TrustDomain, or of all domains where that is empty.
+	Trust       bool
+	TrustDomain string
+}
+
+// OriginOf answers the origin of a resource that this package has made. What an inbound's permissions
+// were made of, [HoldsPermissions] tells.
+func OriginOf(t xds.Type, name string) Origin {
+	if destination, ok := graph.ParseDestination(name); ok {
+		return Origin{Destination: &destination}
+	}
+	if t != xds.Secret {
+		return Origin{}
+	}
+	domain := strings.TrimPrefix(name, domainSecret(""))
+	return Origin{Trust: true, TrustDomain: strings.TrimPrefix(domain, ofDomain)}
+}
+
+// HoldsPermissions says whether an extension has the permissions of an inbound.
+func HoldsPermissions(l *graph.InboundListener, extension string) bool {
+	f := familyOf(l)
+	return extension == f.denyName(l) || extension == f.allowName(l)
+}

@@ -1,0 +1,57 @@
+package publish
+
+import (
+	"weft/internal/envoy"
+	"weft/internal/graph"
+	"weft/internal/match"
+	"weft/internal/table"
+	"weft/internal/xds"
+	"weft/kind"
+)
+
+// Causes answers the resources that one of a proxy's was made of, by that one's type and name; none where
+// it was made of the Dataplane alone.
+func (h *Hub) Causes(key graph.ProxyKey, t xds.Type, name string) []kind.Cause {
+	origin := envoy.OriginOf(t, name)
+	switch r := h.reader(); {
+	case origin.Destination != nil:
+		return []kind.Cause{{Kind: kind.MeshServices.Name, Name: origin.Destination.Service}}
+	case origin.Trust:
+		return h.trusted(r, key.Mesh, origin.TrustDomain)
+	case t == xds.Extension:
+		return h.permitting(r, key, name)
+	}
+	return nil
+}
+
+// trusted are the MeshTrusts of a domain; of all domains where it is empty.
+func (h *Hub) trusted(r *table.Reader, mesh, domain string) []kind.Cause {
+	var causes []kind.Cause
+	for _, trust := range h.state.TrustsByMesh.List(r, graph.MeshKey(mesh)) {
+		if domain == "" || trust.Spec.TrustDomain == domain {
+			causes = append(causes, kind.Cause{Kind: kind.MeshTrusts.Name, Name: trust.Name})
+		}
+	}
+	return causes
+}
+
+// permitting are the policies whose rules an extension holds.
+func (h *Hub) permitting(r *table.Reader, key graph.ProxyKey, extension string) []kind.Cause {
+	p := h.state.Proxy.Get(r, key)
+	dp, ok := h.state.Dataplanes.Find(r, key.Mesh, key.Name)
+	if p == nil || !ok {
+		return nil
+	}
+	var causes []kind.Cause
+	for i := range p.Listeners {
+		l := &p.Listeners[i]
+		if !envoy.HoldsPermissions(l, extension) {
+			continue
+		}
+		policies := h.state.PermissionByMesh.List(r, graph.MeshKey(key.Mesh))
+		for _, policy := range match.Applying(policies, &dp.Meta, l.Section) {
+			causes = append(causes, kind.Cause{Kind: kind.MeshTrafficPermissions.Name, Name: policy.Name})
+		}
+	}
+	return causes
+}

@@ -1,0 +1,99 @@
+package reconcile
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"weft/kind"
+	"weft/resource"
+)
+
+// refuser is the insight of a connected proxy that refuses something of each cause.
+func (w *world) refuser(name, message string, causes ...kind.Cause) *resource.Object[kind.DataplaneInsight] {
+	insight := kind.DataplaneInsights.Make("default", name, kind.DataplaneInsight{
+		Subscriptions: []kind.Subscription{{ID: name, ConnectTime: kind.Time{Time: w.now}}},
+	})
+	for _, cause := range causes {
+		insight.Spec.Refusals = append(insight.Spec.Refusals, kind.Refusal{
+			Type: "cluster", Name: "of_" + cause.Name, Message: message, Causes: []kind.Cause{cause},
+		})
+	}
+	return insight
+}
+
+func TestWhatProxiesRefuseStandsOnWhatItWasMadeOf(t *testing.T) {
+	w := newWorld(t, "241.0.0.0/8")
+	service, permission := kind.Cause{Kind: "MeshService", Name: "web"}, kind.Cause{Kind: "MeshTrafficPermission", Name: "all"}
+	w.put(
+		kind.MeshServices.Make("default", "web", kind.MeshService{Ports: []kind.ServicePort{{Port: 80}}}),
+		kind.MeshServices.Make("default", "other", kind.MeshService{Ports: []kind.ServicePort{{Port: 80}}}),
+		kind.MeshTrafficPermissions.Make("default", "all", kind.MeshTrafficPermission{}),
+	)
+	conditions := map[string]func() []kind.Condition{
+		"web": func() []kind.Condition {
+			_, status := w.service("web")
+			return status.Conditions
+		},
+		"other": func() []kind.Condition {
+			_, status := w.service("other")
+			return status.Conditions
+		},
+		"all": func() []kind.Condition {
+			status, ok := w.plan.State.PermissionStatuses.Find(w.reader(), "default", "all")
+			if !ok {
+				return nil
+			}
+			return status.Spec.Conditions
+		},
+	}
+	expect := func(when string, want map[string]string) {
+		t.Helper()
+		w.reconcile("MeshService", "web")
+		w.reconcile("MeshService", "other")
+		w.reconcile("MeshTrafficPermission", "all")
+		for name, of := range conditions {
+			got := ""
+			for _, c := range of() {
+				got += fmt.Sprintf("%s=%s %s: %s", c.Type, c.Status, c.Reason, c.Message)
+			}
+			if got != want[name] {
+				t.Errorf("%s: %s has the condition\n  %s, want\n  %s", when, name, got, want[name])
+			}
+		}
+	}
+	const prefix = "Accepted=False RefusedByProxies: "
+	expect("at first", nil)
+	w.put(w.refuser("a-1", "no such field", service, permission))
+	expect("after one refused", map[string]string{
+		"web": prefix + "1 proxy refuses what it is made into, and keeps what it had (a-1): cluster of_web: no such field",
+		"all": prefix + "1 proxy refuses what it is made into, and keeps what it had (a-1): cluster of_all: no such field",
+	})
+	for i := 2; i <= 7; i++ {
+		w.put(w.refuser(fmt.Sprintf("a-%d", i), "no such field either", service))
+	}
+	expect("after seven refused", map[string]string{
+		"web": prefix + "7 proxies refuse what it is made into, and keep what they had (a-1, a-2, a-3, a-4, a-5 and 2 more): cluster of_web: no such field",
+		"all": prefix + "1 proxy refuses what it is made into, and keeps what it had (a-1): cluster of_all: no such field",
+	})
+	for i := 2; i <= 7; i++ {
+		w.put(w.refuser(fmt.Sprintf("a-%d", i), ""))
+	}
+	gone := w.refuser("a-1", "no such field", service, permission)
+	gone.Spec.Subscriptions[0].DisconnectTime = &kind.Time{Time: w.now.Add(time.Minute)}
+	w.put(gone)
+	expect("after six took it and one went", nil)
+}
+
+func TestAProxysWordsAreCutInACondition(t *testing.T) {
+	w := newWorld(t, "241.0.0.0/8")
+	w.put(
+		kind.MeshServices.Make("default", "web", kind.MeshService{Ports: []kind.ServicePort{{Port: 80}}}),
+		w.refuser("a-1", strings.Repeat("ä", 4<<10), kind.Cause{Kind: "MeshService", Name: "web"}),
+	)
+	w.reconcile("MeshService", "web")
+	if _, status := w.service("web"); len(status.Conditions) != 1 || len(status.Conditions[0].Message) > 2<<10 {
+		t.Errorf("the conditions are %d: %.100v", len(status.Conditions), status.Conditions)
+	}
+}
