@@ -9,20 +9,23 @@ import (
 )
 
 func newApplyCommand(r *remote) *cobra.Command {
-	var files []string
+	var from sources
 	command := &cobra.Command{
-		Use:   "apply -f FILE|DIR|-",
+		Use:   "apply -f FILE|DIR|URL|-",
 		Short: "Create or update resources",
 		Long: `Create or update the resources in YAML or JSON files, in the Universal or the Kubernetes form.
 
 All documents are read and checked before the first is written; a resource that names no mesh belongs
-to --mesh. Meshes are written first, then identities, policies, services and Dataplanes.`,
+to --mesh. Meshes are written first, then identities, policies, services and Dataplanes. {{ KEY }} stands
+for the value of --var KEY=VALUE; one without a value is an error.`,
 		Example: `  weft apply -f mesh.yaml
   weft apply -f examples/demo/mesh
+  weft apply -f web.yaml --var version=v2 --var replicas=3
+  weft apply -f https://example.com/mesh.yaml
   cat web.yaml | weft apply -f -`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			manifests, err := readManifests(files, command.InOrStdin(), r.mesh)
+			manifests, err := readManifests(command.Context(), &from, command.InOrStdin(), r.mesh)
 			if err != nil {
 				return err
 			}
@@ -39,7 +42,7 @@ to --mesh. Meshes are written first, then identities, policies, services and Dat
 			return nil
 		},
 	}
-	command.Flags().StringSliceVarP(&files, "file", "f", nil, "file, directory, or - for standard input; may be given several times")
+	from.flags(command)
 	_ = command.MarkFlagRequired("file") // it exists
 	return command
 }

@@ -12,9 +12,9 @@ import (
 )
 
 func newDeleteCommand(r *remote) *cobra.Command {
-	var files []string
+	var from sources
 	command := &cobra.Command{
-		Use:   "delete KIND NAME | -f FILE|DIR|-",
+		Use:   "delete KIND NAME | -f FILE|DIR|URL|-",
 		Short: "Delete resources",
 		Long:  "Delete one resource, or those that files name: in the opposite order of apply, without those that are gone already.",
 		Example: `  weft delete meshservice web
@@ -27,15 +27,15 @@ func newDeleteCommand(r *remote) *cobra.Command {
 				return err
 			}
 			switch {
-			case len(files) > 0 && len(args) == 0:
-				return r.deleteFiles(command, c, files)
-			case len(files) == 0 && len(args) == 2:
+			case len(from.files) > 0 && len(args) == 0:
+				return r.deleteFiles(command, c, &from)
+			case len(from.files) == 0 && len(args) == 2:
 				return r.deleteOne(command, c, args[0], args[1])
 			}
 			return errors.New("name a KIND and a NAME, or files with -f")
 		},
 	}
-	command.Flags().StringSliceVarP(&files, "file", "f", nil, "file, directory, or - for standard input; may be given several times")
+	from.flags(command)
 	return command
 }
 
@@ -55,8 +55,8 @@ func (r *remote) deleteOne(command *cobra.Command, c *client.Client, kindName, n
 	return err
 }
 
-func (r *remote) deleteFiles(command *cobra.Command, c *client.Client, files []string) error {
-	manifests, err := readManifests(files, command.InOrStdin(), r.mesh)
+func (r *remote) deleteFiles(command *cobra.Command, c *client.Client, from *sources) error {
+	manifests, err := readManifests(command.Context(), from, command.InOrStdin(), r.mesh)
 	if err != nil {
 		return err
 	}

@@ -47,16 +47,34 @@ func TestStories(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			rows := memory.New(memory.Options{})
 			server := httptest.NewServer(newAPI(rows))
+			files := httptest.NewServer(fileServer(env.WorkDir))
 			env.Setenv("WEFT_API", server.URL)
+			env.Setenv("FILES", files.URL)
 			env.Values["writer"] = admit.New(rows, admit.Options{Zone: "east"})
 			env.Defer(func() {
 				server.Close()
+				files.Close()
 				_ = rows.Close()
 			})
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"proxy": proxyCommand},
 	})
+}
+
+// fileServer has the files of a folder, and two addresses that mean no good.
+func fileServer(dir string) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", http.FileServer(http.Dir(dir)))
+	mux.Handle("/elsewhere", http.RedirectHandler("ftp://example.com/mesh.yaml", http.StatusFound))
+	mux.HandleFunc("/endless", func(w http.ResponseWriter, _ *http.Request) {
+		for {
+			if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+				return
+			}
+		}
+	})
+	return mux
 }
 
 func newAPI(rows store.Store) http.Handler {

@@ -1,90 +1,53 @@
 package main
 
 import (
-	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"weft/kind"
 	"weft/resource"
 )
 
-// manifest is one document of a file.
+// manifest is one document of a file, parsed.
 type manifest struct {
 	object resource.Any
 	kind   resource.Descriptor
+	source string
+	line   int
 }
 
-// readManifests reads every document that the paths hold: of a file, of the .yaml, .yml and .json files
-// under a directory, or of in for "-". The error names every document that is wrong.
-func readManifests(paths []string, in io.Reader, mesh string) ([]manifest, error) {
-	var manifests []manifest
-	var faults []error
-	for _, path := range paths {
-		files, err := expand(path)
-		faults = append(faults, err)
-		for _, file := range files {
-			found, err := readManifest(file, in, mesh)
-			manifests, faults = append(manifests, found...), append(faults, err)
-		}
-	}
-	if err := errors.Join(faults...); err != nil {
-		return nil, err
-	}
-	if len(manifests) == 0 {
-		return nil, fmt.Errorf("there is no resource in %v", paths)
-	}
-	return manifests, nil
-}
-
-// expand answers the files that a path means, by name.
-func expand(path string) ([]string, error) {
-	if info, err := os.Stat(path); path == "-" || err != nil || !info.IsDir() {
-		return []string{path}, nil // what is wrong with it shows when it is read
-	}
-	var files []string
-	err := filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
-		if err == nil && !entry.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(file)) {
-			files = append(files, file)
-		}
-		return err
-	})
-	return files, err
-}
-
-func readManifest(file string, in io.Reader, mesh string) ([]manifest, error) {
-	var text []byte
-	var err error
-	if file == "-" {
-		file = "standard input"
-		text, err = io.ReadAll(in)
-	} else {
-		text, err = os.ReadFile(file)
-	}
+// readManifests reads and checks every document of the sources. The error names every one that is wrong,
+// with its file and line.
+func readManifests(ctx context.Context, from *sources, in io.Reader, mesh string) ([]manifest, error) {
+	docs, err := from.read(ctx, in)
 	if err != nil {
 		return nil, err
 	}
 	var manifests []manifest
 	var faults []error
-	for _, doc := range documents(text) {
+	first := map[resource.Key]manifest{}
+	for _, doc := range docs {
 		m, err := parseManifest(doc, mesh)
 		if err != nil {
-			faults = append(faults, fmt.Errorf("%s: %w", file, err))
+			faults = append(faults, fmt.Errorf("%s:%d: %w", doc.source, doc.line, err))
 			continue
 		}
+		key := m.object.Key()
+		if before, ok := first[key]; ok {
+			faults = append(faults, fmt.Errorf("%s:%d: %s stands at %s:%d already", m.source, m.line, key, before.source, before.line))
+		}
+		first[key] = m
 		manifests = append(manifests, m)
 	}
 	return manifests, errors.Join(faults...)
 }
 
 // parseManifest reads one document and checks its values, without changing what will be sent.
-func parseManifest(doc []byte, mesh string) (manifest, error) {
-	o, err := resource.Parse(doc, kind.ByName)
+func parseManifest(doc document, mesh string) (manifest, error) {
+	o, err := resource.Parse(doc.text, kind.ByName)
 	if err != nil {
 		return manifest{}, err
 	}
@@ -95,7 +58,7 @@ func parseManifest(doc []byte, mesh string) (manifest, error) {
 	if o.Envelope().Name == "" {
 		return manifest{}, resource.Errorf(resource.Invalid, "a %s has no name", o.Key().Kind)
 	}
-	checked, err := resource.Parse(doc, kind.ByName)
+	checked, err := resource.Parse(doc.text, kind.ByName)
 	if err != nil {
 		return manifest{}, err
 	}
@@ -103,41 +66,7 @@ func parseManifest(doc []byte, mesh string) (manifest, error) {
 	if problems := d.Prepare(checked); len(problems) > 0 {
 		return manifest{}, &resource.Error{Code: resource.Invalid, Detail: o.Key().String() + " is invalid", Problems: problems}
 	}
-	return manifest{o, d}, nil
-}
-
-// documents splits YAML at its document markers. Every document but the first begins with as many empty
-// lines as stand before it, so that a parser's line numbers are those of the file.
-func documents(text []byte) [][]byte {
-	var docs [][]byte
-	var current []byte
-	line := 0
-	flush := func() {
-		if holdsAnything(current) {
-			docs = append(docs, current)
-		}
-		current = bytes.Repeat([]byte("\n"), line)
-	}
-	for part := range bytes.Lines(text) {
-		line++
-		if marker := bytes.TrimRight(part, " \t\r\n"); bytes.Equal(marker, []byte("---")) {
-			flush()
-			continue
-		}
-		current = append(current, part...)
-	}
-	flush()
-	return docs
-}
-
-// holdsAnything says whether there is more than empty lines and comments.
-func holdsAnything(doc []byte) bool {
-	for part := range bytes.Lines(doc) {
-		if part = bytes.TrimSpace(part); len(part) > 0 && part[0] != '#' {
-			return true
-		}
-	}
-	return false
+	return manifest{o, d, doc.source, doc.line}, nil
 }
 
 // writeOrder is the order in which kinds are written, so that each finds what it needs: a Dataplane that
@@ -149,11 +78,12 @@ var writeOrder = []resource.Descriptor{
 
 // inWriteOrder sorts manifests for writing; those of one kind stay in the order of their files.
 func inWriteOrder(manifests []manifest) {
-	place := func(m manifest) int {
-		if i := slices.Index(writeOrder, m.kind); i >= 0 {
-			return i
-		}
-		return len(writeOrder)
+	slices.SortStableFunc(manifests, func(a, b manifest) int { return writePlace(a.kind) - writePlace(b.kind) })
+}
+
+func writePlace(d resource.Descriptor) int {
+	if i := slices.Index(writeOrder, d); i >= 0 {
+		return i
 	}
-	slices.SortStableFunc(manifests, func(a, b manifest) int { return place(a) - place(b) })
+	return len(writeOrder)
 }

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// sources are where documents come from, and what is filled into them.
+type sources struct {
+	files     []string
+	variables []string // KEY=VALUE
+}
+
+func (s *sources) flags(command *cobra.Command) {
+	command.Flags().StringArrayVarP(&s.files, "file", "f", nil, "file, directory, http(s) URL, or - for standard input; may be given several times")
+	command.Flags().StringArrayVarP(&s.variables, "var", "v", nil, "KEY=VALUE, for {{ KEY }} in the documents; may be given several times")
+}
+
+// document is one YAML or JSON document.
+type document struct {
+	source string
+	line   int // where it begins
+	text   []byte
+}
+
+// read answers every document. The error names everything that is wrong.
+func (s *sources) read(ctx context.Context, in io.Reader) ([]document, error) {
+	values, err := parseVariables(s.variables)
+	if err != nil {
+		return nil, err
+	}
+	var all []document
+	var faults []error
+	for _, path := range s.files {
+		files, err := expand(path)
+		faults = append(faults, err)
+		for _, file := range files {
+			found, err := readSource(ctx, file, in, values)
+			all, faults = append(all, found...), append(faults, err)
+		}
+	}
+	if err := errors.Join(faults...); err != nil {
+		return nil, err
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("there is no resource in %v", s.files)
+	}
+	return all, nil
+}
+
+// expand answers the files that a path means, by name: those of a directory end in .yaml, .yml or .json.
+func expand(path string) ([]string, error) {
+	if info, err := os.Stat(path); path == "-" || isURL(path) || err != nil || !info.IsDir() {
+		return []string{path}, nil // what is wrong with it shows when it is read
+	}
+	var files []string
+	err := filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(file)) {
+			files = append(files, file)
+		}
+		return err
+	})
+	return files, err
+}
+
+func readSource(ctx context.Context, source string, in io.Reader, values map[string]string) ([]document, error) {
+	var text []byte
+	var err error
+	switch {
+	case source == "-":
+		source = "standard input"
+		text, err = io.ReadAll(in)
+	case isURL(source):
+		text, err = download(ctx, source)
+	default:
+		text, err = os.ReadFile(source)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if text, err = fillIn(source, text, values); err != nil {
+		return nil, err
+	}
+	return documents(source, text), nil
+}
+
+func isURL(path string) bool { return strings.Contains(path, "://") }
+
+const (
+	largestDownload = 10 << 20
+	downloadTime    = 30 * time.Second
+)
+
+// download reads an http(s) URL. A redirect leads to http(s) only, and not from https to http.
+func download(ctx context.Context, address string) ([]byte, error) {
+	at, err := url.Parse(address)
+	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
+		return nil, fmt.Errorf("%s: only http:// and https:// are read", address)
+	}
+	ctx, cancel := context.WithTimeout(ctx, downloadTime)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := (&http.Client{CheckRedirect: safely}).Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s: answered %s", address, response.Status)
+	}
+	text, err := io.ReadAll(io.LimitReader(response.Body, largestDownload+1))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", address, err)
+	}
+	if len(text) > largestDownload {
+		return nil, fmt.Errorf("%s: has more than %d MiB, which no file of resources has", address, largestDownload>>20)
+	}
+	return text, nil
+}
+
+func safely(next *http.Request, via []*http.Request) error {
+	switch scheme := next.URL.Scheme; {
+	case scheme != "http" && scheme != "https", scheme == "http" && via[0].URL.Scheme == "https":
+		return fmt.Errorf("it redirects to %s, which is not followed", next.URL.Redacted())
+	case len(via) > 5:
+		return errors.New("it redirects more than five times")
+	}
+	return nil
+}
+
+func parseVariables(pairs []string) (map[string]string, error) {
+	values := map[string]string{}
+	for _, pair := range pairs {
+		key, value, ok := strings.Cut(pair, "=")
+		if !ok || !variableName.MatchString(key) {
+			return nil, fmt.Errorf("--var %q is not KEY=VALUE with a KEY of letters, digits, - and _", pair)
+		}
+		values[key] = value
+	}
+	return values, nil
+}
+
+var (
+	variableName = regexp.MustCompile(`^` + namePattern + `$`)
+	// variable is a name between braces. The templates of resources begin with a point or have two words,
+	// and stay.
+	variable = regexp.MustCompile(`\{\{ *(` + namePattern + `) *\}\}`)
+)
+
+const namePattern = `[A-Za-z_][-A-Za-z0-9_]*`
+
+// fillIn puts values in the places of variables, but in comment lines. The error names every variable
+// without a value and where it stands.
+func fillIn(source string, text []byte, values map[string]string) ([]byte, error) {
+	var filled bytes.Buffer
+	var faults []error
+	number := 0
+	for line := range bytes.Lines(text) {
+		number++
+		if !bytes.HasPrefix(bytes.TrimSpace(line), []byte("#")) {
+			line = variable.ReplaceAllFunc(line, func(found []byte) []byte {
+				key := string(variable.FindSubmatch(found)[1])
+				value, ok := values[key]
+				if !ok {
+					faults = append(faults, fmt.Errorf("%s:%d: %s has no value; give it one with --var %s=VALUE", source, number, found, key))
+				}
+				return []byte(value)
+			})
+		}
+		filled.Write(line)
+	}
+	return filled.Bytes(), errors.Join(faults...)
+}
+
+// documents splits YAML at its document markers. Every document but the first begins with as many empty
+// lines as stand before it, so that a parser's line numbers are those of the file.
+func documents(source string, text []byte) []document {
+	var docs []document
+	var current []byte
+	line, begin := 0, 0
+	flush := func() {
+		if begin > 0 {
+			docs = append(docs, document{source, begin, current})
+		}
+		current, begin = bytes.Repeat([]byte("\n"), line), 0
+	}
+	for part := range bytes.Lines(text) {
+		line++
+		if marker := bytes.TrimRight(part, " \t\r\n"); bytes.Equal(marker, []byte("---")) {
+			flush()
+			continue
+		}
+		if begin == 0 && holdsAnything(part) {
+			begin = line
+		}
+		current = append(current, part...)
+	}
+	flush()
+	return docs
+}
+
+// holdsAnything says whether a line is more than empty or a comment.
+func holdsAnything(line []byte) bool {
+	line = bytes.TrimSpace(line)
+	return len(line) > 0 && line[0] != '#'
+}
