@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -81,11 +80,7 @@ func ofMesh(findings []check.Finding, mesh string) []check.Finding {
 
 func printReport(w io.Writer, report *check.Report, form string) error {
 	if form != asText {
-		document, err := json.Marshal(report)
-		if err != nil {
-			return err
-		}
-		return printDocument(w, document, form)
+		return printValue(w, report, form)
 	}
 	left := report.Findings
 	for len(left) > 0 {

@@ -20,7 +20,8 @@ func newDeleteCommand(r *remote) *cobra.Command {
 		Example: `  weft delete meshservice web
   weft delete dataplane web-1 --mesh shop
   weft delete -f examples/demo/mesh`,
-		Args: cobra.MaximumNArgs(2),
+		Args:              cobra.MaximumNArgs(2),
+		ValidArgsFunction: r.completeKindAndName,
 		RunE: func(command *cobra.Command, args []string) error {
 			c, err := r.client()
 			if err != nil {

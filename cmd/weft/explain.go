@@ -31,6 +31,8 @@ The answer is read from the configuration that the proxies are sent.`,
 	command.Flags().StringVar(&to, "to", "", "whom it asks: a MeshService, a virtual IP or an address")
 	command.Flags().StringVar(&path, "path", "/", "path of the request, for HTTP")
 	command.Flags().StringVar(&method, "method", "GET", "method of the request, for HTTP")
+	completeFlag(command, "from", r.completeName(kind.Dataplanes))
+	completeFlag(command, "to", r.completeName(kind.MeshServices))
 	_ = command.MarkFlagRequired("from") // both exist
 	_ = command.MarkFlagRequired("to")
 	command.RunE = func(command *cobra.Command, _ []string) error {

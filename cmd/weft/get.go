@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,17 +17,21 @@ import (
 
 func newGetCommand(r *remote) *cobra.Command {
 	var allMeshes bool
+	var labels []string
 	command := &cobra.Command{
 		Use:   "get KIND [NAME]",
 		Short: "Show resources",
 		Long:  "Show the resources of a kind, or one of them with its status. A kind is named as in YAML or by its plural.",
 		Example: `  weft get meshes
   weft get meshservices --all-meshes
+  weft get dataplanes -l app=web -l version=v2
   weft get meshservice web -o yaml`,
-		Args: cobra.RangeArgs(1, 2),
+		Args:              cobra.RangeArgs(1, 2),
+		ValidArgsFunction: r.completeKindAndName,
 	}
 	o := outputFlag(command, asTable, asJSON, asYAML)
 	command.Flags().BoolVarP(&allMeshes, "all-meshes", "A", false, "of every mesh, not of --mesh alone")
+	command.Flags().StringArrayVarP(&labels, "label", "l", nil, "KEY=VALUE, a label that they have; may be given several times")
 	command.RunE = func(command *cobra.Command, args []string) error {
 		d, err := kindOf(args[0])
 		if err != nil {
@@ -40,12 +46,31 @@ func newGetCommand(r *remote) *cobra.Command {
 			return errNoName
 		case len(args) == 2 && allMeshes:
 			return errors.New("a NAME is of one mesh: leave out --all-meshes, or the name")
+		case len(args) == 2 && len(labels) > 0:
+			return errors.New("a NAME is one resource: leave out --label, or the name")
 		case len(args) == 2:
 			return r.getOne(command, client.Path(d, mesh, args[1]), o.form)
 		}
-		return r.getAll(command, d, mesh, o.form)
+		filter, err := labelFilter(labels)
+		if err != nil {
+			return err
+		}
+		return r.getAll(command, d, mesh, filter, o.form)
 	}
 	return command
+}
+
+// labelFilter is the API's query for resources that have labels.
+func labelFilter(pairs []string) (url.Values, error) {
+	filter := url.Values{}
+	for _, pair := range pairs {
+		key, value, ok := strings.Cut(pair, "=")
+		if !ok || key == "" {
+			return nil, fmt.Errorf("--label %q is not KEY=VALUE", pair)
+		}
+		filter.Set("filter[labels."+key+"]", value)
+	}
+	return filter, nil
 }
 
 func (r *remote) getOne(command *cobra.Command, path, form string) error {
@@ -63,12 +88,12 @@ func (r *remote) getOne(command *cobra.Command, path, form string) error {
 	return printDocument(command.OutOrStdout(), document, form)
 }
 
-func (r *remote) getAll(command *cobra.Command, d resource.Descriptor, mesh, form string) error {
+func (r *remote) getAll(command *cobra.Command, d resource.Descriptor, mesh string, filter url.Values, form string) error {
 	c, err := r.client()
 	if err != nil {
 		return err
 	}
-	items, err := c.List(command.Context(), client.Path(d, mesh, ""))
+	items, err := c.List(command.Context(), client.Path(d, mesh, ""), filter)
 	if err != nil {
 		return err
 	}

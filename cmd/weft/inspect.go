@@ -43,7 +43,7 @@ inbounds but none of them serves (its application does not answer, or its Envoy 
 		if err != nil {
 			return err
 		}
-		items, err := c.List(command.Context(), client.Path(kind.Dataplanes, r.mesh, "")+"/_overview")
+		items, err := c.List(command.Context(), client.Path(kind.Dataplanes, r.mesh, "")+"/_overview", nil)
 		if err != nil {
 			return err
 		}
@@ -112,7 +112,8 @@ func newInspectDataplaneCommand(r *remote) *cobra.Command {
 		Short: "Show one proxy, or with --config all that it is sent",
 		Example: `  weft inspect dataplane web-1
   weft inspect dataplane web-1 --config -o json`,
-		Args: cobra.ExactArgs(1),
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: r.completeName(kind.Dataplanes),
 	}
 	o := outputFlag(command, asYAML, asJSON)
 	command.Flags().BoolVar(&config, "config", false, "the Envoy configuration that the proxy is sent")

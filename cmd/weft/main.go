@@ -77,6 +77,10 @@ func newRootCommand() *cobra.Command {
 		newCheckCommand(r),
 		newVersionCommand(),
 	)
+	completeFlag(root, "mesh", func(command *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+		return r.names(command.Context(), kind.Meshes, begun), cobra.ShellCompDirectiveNoFileComp
+	})
+	addCompletionCommand(root)
 	return root
 }
 
@@ -109,7 +113,6 @@ func advise(command *cobra.Command, err error) string {
 // kindOf finds a kind that users may name, by its name, plural or alias in whatever case, with hyphens or
 // without.
 func kindOf(name string) (resource.Descriptor, error) {
-	var known []string
 	plain := func(spelling string) string { return strings.ToLower(strings.ReplaceAll(spelling, "-", "")) }
 	for _, d := range kind.All() {
 		info := d.Describe()
@@ -121,9 +124,8 @@ func kindOf(name string) (resource.Descriptor, error) {
 				return d, nil
 			}
 		}
-		known = append(known, info.Plural)
 	}
-	return nil, fmt.Errorf("%q is not a kind; there are %s", name, strings.Join(known, ", "))
+	return nil, fmt.Errorf("%q is not a kind; there are %s", name, strings.Join(kindNames(), ", "))
 }
 
 // errNoName is for a name that a script left empty: without it a path would mean something else.

@@ -32,6 +32,7 @@ type output struct {
 func outputFlag(command *cobra.Command, allowed ...string) *output {
 	o := &output{form: allowed[0], allowed: allowed}
 	command.Flags().VarP(o, "output", "o", "form of the answer: "+strings.Join(allowed, ", "))
+	completeFlag(command, "output", cobra.FixedCompletions(allowed, cobra.ShellCompDirectiveNoFileComp))
 	return o
 }
 
@@ -63,13 +64,25 @@ func printDocument(w io.Writer, document []byte, form string) error {
 	return err
 }
 
-// printYAML keeps the order of the fields, so that a resource reads as its author would write it.
-func printYAML(w io.Writer, document []byte) error {
-	var fields yaml.MapSlice
-	if err := yaml.Unmarshal(document, &fields); err != nil { // JSON is YAML
+// printValue writes a value as JSON or as YAML.
+func printValue(w io.Writer, value any, form string) error {
+	document, err := json.Marshal(value)
+	if err != nil {
 		return err
 	}
-	text, err := yaml.Marshal(fields)
+	return printDocument(w, document, form)
+}
+
+// printYAML writes an object or a list of objects, and keeps the order of the fields, so that a resource reads as its author would write it.
+func printYAML(w io.Writer, document []byte) error {
+	var inOrder any = &yaml.MapSlice{}
+	if bytes.HasPrefix(bytes.TrimSpace(document), []byte("[")) {
+		inOrder = &[]yaml.MapSlice{}
+	}
+	if err := yaml.Unmarshal(document, inOrder); err != nil { // JSON is YAML
+		return err
+	}
+	text, err := yaml.Marshal(inOrder)
 	if err != nil {
 		return err
 	}

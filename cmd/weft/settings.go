@@ -26,11 +26,12 @@ func newControlPlaneConfigCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "config",
 		Short: "Print the settings that a control plane started here would have, and where each comes from",
-		Example: `  weft cp config
+		Example: `  weft cp config -o yaml
   KUMA_STORE_TYPE=memory weft cp config --config-file weft.yaml`,
 		Args: cobra.NoArgs,
 	}
 	load := settingsFlags(command)
+	o := outputFlag(command, asTable, asJSON, asYAML)
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		s, warnings, err := load()
 		if err != nil {
@@ -38,6 +39,9 @@ func newControlPlaneConfigCommand() *cobra.Command {
 		}
 		for _, warning := range warnings {
 			command.PrintErrln("Warning:", warning)
+		}
+		if o.form != asTable {
+			return printValue(command.OutOrStdout(), s.Effective(), o.form)
 		}
 		var rows [][]string
 		for _, v := range s.Effective() {

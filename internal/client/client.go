@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -99,11 +100,13 @@ func read(answer []byte, into any) error {
 	return json.Unmarshal(answer, into)
 }
 
-// List reads all items of a list, page after page. An item that comes or goes meanwhile may be missed
-// or seen twice.
-func (c *Client) List(ctx context.Context, path string) ([]json.RawMessage, error) {
+// List reads all items of a list that the filter keeps (the API's query parameters; nil: every one), page
+// after page. An item that comes or goes meanwhile may be missed or seen twice.
+func (c *Client) List(ctx context.Context, path string, filter url.Values) ([]json.RawMessage, error) {
 	var items []json.RawMessage
-	query := url.Values{"size": {"1000"}}
+	query := url.Values{}
+	maps.Copy(query, filter)
+	query.Set("size", "1000")
 	for {
 		var page struct {
 			Items []json.RawMessage `json:"items"`

@@ -35,7 +35,7 @@ func TestListFollowsEveryPage(t *testing.T) {
 		}
 		fmt.Fprintf(w, `{"total":3,"items":[{"name":"m%s"}],"next":%s}`, offset, next)
 	})
-	items, err := c.List(t.Context(), "/meshes")
+	items, err := c.List(t.Context(), "/meshes", nil)
 	if err != nil || len(items) != 3 || !strings.Contains(string(items[2]), "m2") {
 		t.Errorf("items %s, %v", items, err)
 	}

@@ -123,7 +123,7 @@ func (w *world) clear(ctx context.Context) error {
 }
 
 func (w *world) empty(ctx context.Context, d resource.Descriptor) error {
-	items, err := w.Plane.API.List(ctx, client.Path(d, meshName, ""))
+	items, err := w.Plane.API.List(ctx, client.Path(d, meshName, ""), nil)
 	if err != nil {
 		return err
 	}

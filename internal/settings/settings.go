@@ -75,9 +75,9 @@ func (a Address) String() string {
 
 // Value is one effective setting.
 type Value struct {
-	Path   string // in the YAML file, "apiServer.http.port"
-	Value  string // asterisks where it is secret
-	Source string // "default", the file's name, the variable's name or "flag"
+	Path   string `json:"path"`   // in the YAML file, "apiServer.http.port"
+	Value  string `json:"value"`  // asterisks where it is secret
+	Source string `json:"source"` // "default", the file's name, the variable's name or "flag"
 }
 
 // Effective answers every setting with where it came from, in the order of the documentation.

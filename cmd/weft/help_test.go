@@ -1,0 +1,69 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// Whoever asks a command for help is told what it is for and how it is called, and the examples are calls
+// that it takes.
+func TestHelp(t *testing.T) {
+	var walk func(*cobra.Command)
+	walk = func(command *cobra.Command) {
+		for _, sub := range command.Commands() {
+			if !sub.Hidden && sub.Name() != "help" {
+				t.Run(sub.CommandPath(), func(t *testing.T) { helps(t, sub) })
+				walk(sub)
+			}
+		}
+	}
+	walk(newRootCommand())
+}
+
+func helps(t *testing.T, command *cobra.Command) {
+	if command.Short == "" || strings.HasSuffix(command.Short, ".") {
+		t.Errorf("Short is %q, want a phrase without a full stop", command.Short)
+	}
+	if !command.Runnable() {
+		return // a group, whose commands have examples
+	}
+	if command.Example == "" {
+		t.Error("has no example")
+	}
+	for line := range strings.Lines(command.Example) {
+		takes(t, command.CommandPath(), line)
+	}
+}
+
+// program is where a line begins to be a call of weft, and afterCall what a shell takes from it.
+var (
+	program   = regexp.MustCompile(`(^|[\s(])weft `)
+	afterCall = regexp.MustCompile(`\s+(#|\||>|2>|&).*$|\)$`)
+)
+
+// takes parses an example as the program would, in a fresh tree since flags keep their values.
+func takes(t *testing.T, path, line string) {
+	line = strings.TrimSpace(line)
+	at := program.FindStringIndex(line)
+	if at == nil {
+		t.Errorf("%q does not call weft", line)
+		return
+	}
+	args := strings.Fields(afterCall.ReplaceAllString(line[at[1]:], ""))
+	command, rest, err := newRootCommand().Find(args)
+	if err == nil {
+		err = command.ParseFlags(rest)
+	}
+	if err == nil {
+		err = command.ValidateRequiredFlags()
+	}
+	if err == nil {
+		err = command.ValidateArgs(command.Flags().Args())
+	}
+	if err != nil || command.CommandPath() != path {
+		t.Errorf("%q calls %s: %v", line, command.CommandPath(), err)
+	}
+}
