@@ -12,9 +12,9 @@ func All() []resource.Descriptor {
 	return []resource.Descriptor{
 		Meshes,
 		Zones, ZoneInsights,
-		Dataplanes, DataplaneInsights, DataplaneServings,
+		Dataplanes, DataplaneInsights, DataplaneServings, DataplaneLeavesList,
 		MeshServices, MeshServiceStatuses, HeldEndpointsList,
-		MeshIdentities, MeshIdentityStatuses,
+		MeshIdentities, MeshIdentityStatuses, SigningCAs,
 		MeshTrusts, MeshTrustStatuses,
 		MeshTrafficPermissions, MeshTrafficPermissionStatuses,
 		HostnameGenerators,

@@ -42,6 +42,14 @@ type BundledProvider struct {
 	CA                      *ProvidedCA            `json:"ca,omitempty"`
 }
 
+// LeafLife is how long a leaf is valid.
+func (m *MeshIdentity) LeafLife() Duration {
+	if b := m.Provider.Bundled; b != nil && b.CertificateParameters != nil && b.CertificateParameters.Expiry > 0 {
+		return b.CertificateParameters.Expiry
+	}
+	return Duration(defaultExpiry)
+}
+
 // Autogenerate says whether the control plane makes the CA.
 type Autogenerate struct {
 	Enabled *bool `json:"enabled,omitempty"`

@@ -112,7 +112,7 @@ func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger
 	plan := reconcile.NewPlan(state, s.MeshServiceCIDR)
 	hub := publish.NewHub(state, catalog, log)
 	self := instances.Alone(instance)
-	reconciler := reconcile.New(plan, ownWrites{writer}, log)
+	reconciler := reconcile.New(plan, ownWrites{writer}, hub, log)
 	keys := identity.NewKeyring(hub.Secret)
 	proxies := dpserver.New(dpserver.Config{
 		Hub: hub, Keys: keys, Writer: writer, Catalog: catalog,

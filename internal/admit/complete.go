@@ -19,9 +19,10 @@ const (
 // companions are the kinds whose rows go with a resource of another kind that has the same name. Those
 // of a status are told by the kind itself.
 var companions = map[string]string{
-	kind.DataplaneServings.Name: kind.Dataplanes.Name,
-	kind.DataplaneInsights.Name: kind.Dataplanes.Name,
-	kind.ZoneInsights.Name:      kind.Zones.Name,
+	kind.DataplaneServings.Name:   kind.Dataplanes.Name,
+	kind.DataplaneInsights.Name:   kind.Dataplanes.Name,
+	kind.ZoneInsights.Name:        kind.Zones.Name,
+	kind.DataplaneLeavesList.Name: kind.Dataplanes.Name,
 }
 
 // ownerOf answers what a resource goes with, nil where it stands alone.

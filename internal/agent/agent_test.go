@@ -117,17 +117,33 @@ func TestAnAgentWhoseClockIsAheadDoesNotAskWithoutEnd(t *testing.T) {
 	}
 }
 
-func TestALeafOfAnotherIdentityIsNotKept(t *testing.T) {
-	l := &leaf{generation: "a", renew: time.Now().Add(time.Hour)}
-	if !l.serves(&wire.Identity{Generation: "a"}) {
-		t.Error("a good leaf is asked for anew")
+func TestTheNextCertificateIsAskedForInTurn(t *testing.T) {
+	now := time.Now()
+	due := now.Add(time.Hour)
+	held := &leaf{generation: "a", renew: due}
+	asked := func(l *leaf, identity *wire.Identity) time.Duration {
+		var turn turn
+		return turn.of(l, identity).Sub(now).Round(time.Second)
 	}
-	if l.serves(&wire.Identity{Generation: "b"}) {
-		t.Error("the leaf of the last identity is kept")
+	if got := asked(nil, &wire.Identity{Generation: "a", SpreadMs: 60_000}); got != 0 {
+		t.Errorf("without a leaf it is asked for in %s, want at once", got)
 	}
-	l.renew = time.Now().Add(-time.Second)
-	if l.serves(&wire.Identity{Generation: "a"}) {
-		t.Error("a leaf that is due is kept")
+	if got := asked(held, &wire.Identity{Generation: "a"}); got != time.Hour {
+		t.Errorf("a good leaf is asked for anew in %s, want when it is due", got)
+	}
+	if got := asked(held, &wire.Identity{Generation: "b"}); got != 0 {
+		t.Errorf("another generation is asked for in %s, want at once", got)
+	}
+	if got := asked(held, &wire.Identity{Generation: "b", SpreadMs: 10_000}); got > 10*time.Second {
+		t.Errorf("another generation is asked for in %s, want within 10 s", got)
+	}
+	if got := asked(&leaf{generation: "a", renew: now}, &wire.Identity{Generation: "b", SpreadMs: 3_600_000}); got != 0 {
+		t.Errorf("a leaf that is due waits %s for the proxy's turn", got)
+	}
+	var kept turn
+	many := &wire.Identity{Generation: "b", SpreadMs: 3_000_000}
+	if first, second := kept.of(held, many), kept.of(held, many); first != second {
+		t.Errorf("its turn moved from %s to %s", first, second)
 	}
 }
 

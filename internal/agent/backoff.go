@@ -17,10 +17,14 @@ type retry struct{ next time.Duration }
 
 func newBackoff() *retry { return &retry{next: 200 * time.Millisecond} }
 
-func (r *retry) wait(ctx context.Context) {
+func (r *retry) wait(ctx context.Context) { r.waitOr(ctx, nil) }
+
+// waitOr waits until something has changed, and as long as wait at most.
+func (r *retry) waitOr(ctx context.Context, changed <-chan struct{}) {
 	pause := r.next/2 + rand.N(r.next/2)
 	r.next = min(2*r.next, 10*time.Second)
 	select {
+	case <-changed:
 	case <-time.After(pause):
 	case <-ctx.Done():
 	}

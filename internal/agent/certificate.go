@@ -29,11 +29,12 @@ type leaf struct {
 // one in good time, with jitter, and at once where the identity changes. A new one comes with a new key.
 func (a *agent) keepCertificate(ctx context.Context) error {
 	retry := newBackoff()
+	var turn turn
 	for ctx.Err() == nil {
 		settings, changed := a.settings.load()
 		current, _ := a.leaf.load()
-		if settings == nil || settings.Identity == nil || current.serves(settings.Identity) {
-			waitUntil(ctx, changed, current.renewal())
+		if at := turn.of(current, settings.GetIdentity()); time.Now().Before(at) {
+			waitUntil(ctx, changed, at)
 			continue
 		}
 		next, err := a.requestLeaf(ctx, settings.Identity)
@@ -42,7 +43,7 @@ func (a *agent) keepCertificate(ctx context.Context) error {
 				return fmt.Errorf("no certificate for identity %s: %w", settings.Identity.Name, a.control.explain(err))
 			}
 			a.Log.Warn("asking for a certificate failed, trying again", "identity", settings.Identity.Name, "error", reason(err))
-			retry.wait(ctx)
+			retry.waitOr(ctx, changed)
 			continue
 		}
 		retry.reset()
@@ -52,17 +53,31 @@ func (a *agent) keepCertificate(ctx context.Context) error {
 	return nil
 }
 
-// serves says whether the leaf is the identity's and not due for renewal.
-func (l *leaf) serves(identity *wire.Identity) bool {
-	return l != nil && l.generation == identity.Generation && time.Now().Before(l.renew)
+// turn is when a certificate of another generation is asked for.
+type turn struct {
+	generation string
+	at         time.Time
 }
 
-// renewal is when the leaf is due; a leaf that is none is never due.
-func (l *leaf) renewal() time.Time {
-	if l == nil {
-		return time.Now().Add(24 * time.Hour)
+// of is when the next certificate is asked for: at once where there is none, when the leaf is due, or in
+// the proxy's turn where another generation is wanted of everybody; never where there is no identity.
+func (t *turn) of(current *leaf, identity *wire.Identity) time.Time {
+	now := time.Now()
+	switch {
+	case identity == nil:
+		return now.Add(24 * time.Hour)
+	case current == nil:
+		return now
+	case current.generation == identity.Generation:
+		return current.renew
+	case t.generation != identity.Generation:
+		spread := time.Duration(identity.SpreadMs) * time.Millisecond
+		*t = turn{identity.Generation, now.Add(time.Duration(mathrand.Float64() * float64(spread)))}
 	}
-	return l.renew
+	if t.at.Before(current.renew) {
+		return t.at
+	}
+	return current.renew
 }
 
 func waitUntil(ctx context.Context, changed <-chan struct{}, at time.Time) {

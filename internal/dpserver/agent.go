@@ -20,8 +20,6 @@ import (
 const (
 	// maxDataplane is far above any honest Dataplane.
 	maxDataplane = 1 << 20
-	// defaultExpiry is how long a leaf is valid where the MeshIdentity does not say.
-	defaultExpiry = 24 * time.Hour
 )
 
 func now() time.Time { return time.Now() }
@@ -93,77 +91,4 @@ func (s *Server) parseDataplane(document []byte) (*resource.Object[kind.Dataplan
 	}
 	dataplane.Mesh = cmp.Or(dataplane.Mesh, s.DefaultMesh)
 	return dataplane, nil
-}
-
-// Sign implements wire.AgentServer. What the certificate says comes from the proxy's MeshIdentity.
-func (s *agents) Sign(ctx context.Context, request *wire.SignRequest) (*wire.SignResponse, error) {
-	key := graph.ProxyKey{Mesh: request.Mesh, Name: request.Name}
-	if _, err := s.authorize(ctx, key); err != nil {
-		return nil, err
-	}
-	public, err := identity.ParseRequest(request.Request)
-	if err != nil {
-		return nil, status.Error(codes.InvalidArgument, err.Error())
-	}
-	proxy, meshIdentity, err := s.identityOf(key)
-	if err != nil {
-		return nil, err
-	}
-	ca, err := s.authority(meshIdentity)
-	if err != nil {
-		return nil, err
-	}
-	signed, err := ca.Sign(identity.Leaf{
-		SpiffeID:  proxy.Identity.SpiffeID,
-		DNSName:   identity.InstanceDNSName(key.Mesh, key.Name),
-		PublicKey: public,
-		Lifetime:  expiry(&meshIdentity.Spec),
-		Now:       now(),
-	})
-	if err != nil {
-		return nil, status.Error(codes.FailedPrecondition, fmt.Sprintf("%s: %v", meshIdentity.Key(), err))
-	}
-	s.insights.note(key, certified(proxy.Identity, signed))
-	return &wire.SignResponse{
-		Chain: signed.Chain, SpiffeId: proxy.Identity.SpiffeID, Serial: signed.Serial,
-		NotBeforeUnix: signed.NotBefore.Unix(), NotAfterUnix: signed.NotAfter.Unix(),
-	}, nil
-}
-
-// identityOf answers FailedPrecondition where the proxy has none, or none that can be presented.
-func (s *Server) identityOf(key graph.ProxyKey) (*graph.Proxy, *resource.Object[kind.MeshIdentity], error) {
-	proxy, ok := s.Hub.Proxy(key)
-	if !ok || proxy.Identity == nil {
-		return nil, nil, status.Error(codes.FailedPrecondition, fmt.Sprintf("no MeshIdentity of the mesh %s selects %s", key.Mesh, key.Name))
-	}
-	if problem := proxy.Identity.Problem; problem != "" {
-		return nil, nil, status.Error(codes.FailedPrecondition, fmt.Sprintf("%s: %s", kind.MeshIdentities.Key(key.Mesh, proxy.Identity.MeshIdentity), problem))
-	}
-	meshIdentity, ok := s.Hub.Identity(key.Mesh, proxy.Identity.MeshIdentity)
-	if !ok {
-		return nil, nil, status.Error(codes.Unavailable, fmt.Sprintf("the MeshIdentity of %s is changing", key))
-	}
-	return proxy, meshIdentity, nil
-}
-
-func (s *Server) authority(o *resource.Object[kind.MeshIdentity]) (*identity.CA, error) {
-	text, err := identity.CAText(&o.Spec, o.Name, func(name string) ([]byte, bool) { return s.Hub.Secret(kind.Secrets.Key(o.Mesh, name)) })
-	if err == nil && text == nil {
-		return nil, status.Error(codes.Unavailable, fmt.Sprintf("the CA of %s is being made", o.Key()))
-	}
-	var ca *identity.CA
-	if err == nil {
-		ca, err = identity.ParseCA(text)
-	}
-	if err != nil {
-		return nil, status.Error(codes.FailedPrecondition, fmt.Sprintf("%s: %v", o.Key(), err))
-	}
-	return ca, nil
-}
-
-func expiry(spec *kind.MeshIdentity) time.Duration {
-	if b := spec.Provider.Bundled; b != nil && b.CertificateParameters != nil && b.CertificateParameters.Expiry > 0 {
-		return time.Duration(b.CertificateParameters.Expiry)
-	}
-	return defaultExpiry
 }

@@ -129,10 +129,10 @@ func refused(refusals []kind.Refusal) change {
 	return func(i *kind.DataplaneInsight) { i.Refusals = refusals[:min(len(refusals), maxRefusals)] }
 }
 
-func certified(id *graph.Identity, c *identity.Certificate) change {
+func certified(leaf *graph.Leaf, c *identity.Certificate) change {
 	return func(i *kind.DataplaneInsight) {
 		i.Certificate = &kind.Certificate{
-			SpiffeID: id.SpiffeID, Serial: c.Serial, Issuer: id.MeshIdentity,
+			SpiffeID: leaf.SpiffeID, Serial: c.Serial, Issuer: leaf.MeshIdentity,
 			NotBefore: kind.Time{Time: c.NotBefore}, Expiration: kind.Time{Time: c.NotAfter},
 		}
 	}

@@ -134,8 +134,11 @@ func secured(t *testing.T) []resource.Any {
 	if err != nil {
 		t.Fatal(err)
 	}
+	authority := append(cert, key...)
 	return []resource.Any{
-		kind.Secrets.Make("default", identity.CASecretName("identity"), kind.Secret{Data: append(cert, key...)}),
+		kind.SigningCAs.Make("default", "identity", kind.SigningCA{
+			TrustDomain: "default.east.mesh.local", Life: kind.Duration(time.Hour), Authority: authority, Fingerprint: "first",
+		}),
 		kind.MeshIdentities.Make("default", "identity", kind.MeshIdentity{
 			Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{MatchLabels: map[string]string{}}},
 			Provider: kind.IdentityProvider{Type: "Bundled", Bundled: &kind.BundledProvider{}},

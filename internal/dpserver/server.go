@@ -36,7 +36,7 @@ type Hub interface {
 	Proxy(key graph.ProxyKey) (*graph.Proxy, bool)
 	Dataplane(key graph.ProxyKey) (*resource.Object[kind.Dataplane], bool)
 	Serving(key graph.ProxyKey) (*resource.Object[kind.DataplaneServing], bool)
-	Identity(mesh, name string) (*resource.Object[kind.MeshIdentity], bool)
+	SigningCA(mesh, name string) (*resource.Object[kind.SigningCA], bool)
 	Secret(key resource.Key) ([]byte, bool)
 	MeshExists(mesh string) bool
 	// Causes answers the resources that one of a proxy's was made of, by that one's type and name; none

@@ -216,6 +216,7 @@ func (a *session) settle(ctx context.Context) error {
 		return a.deleted()
 	}
 	next := settings(a.proxy, &dataplane.Spec.Networking, a.drained)
+	spread(next, a.sent, a.server.Sessions())
 	if err := a.send(next); err != nil {
 		return err
 	}

@@ -52,11 +52,8 @@ func settings(p *graph.Proxy, n *kind.Networking, drained bool) *wire.Settings {
 	if n.Admin != nil {
 		s.AdminPort = n.Admin.Port
 	}
-	if id := p.Identity; id != nil {
-		s.Identity = &wire.Identity{
-			Name: id.MeshIdentity, SpiffeId: id.SpiffeID,
-			Generation: generation(id.MeshIdentity, id.SpiffeID),
-		}
+	if p.Identity != nil {
+		s.Identity = identitySettings(p)
 	}
 	var capturePort uint32
 	if p.Capture != nil {
@@ -71,6 +68,33 @@ func settings(p *graph.Proxy, n *kind.Networking, drained bool) *wire.Settings {
 		})
 	}
 	return s
+}
+
+// identitySettings are for a proxy that has an identity, also while it can't have a certificate: it does
+// not become plain.
+func identitySettings(p *graph.Proxy) *wire.Identity {
+	if p.Leaf == nil {
+		return &wire.Identity{Name: p.Identity.MeshIdentity, Generation: generation(p.Identity.MeshIdentity)}
+	}
+	return &wire.Identity{
+		Name: p.Leaf.MeshIdentity, SpiffeId: p.Leaf.SpiffeID,
+		Generation: generation(p.Leaf.MeshIdentity, p.Leaf.SpiffeID, p.Leaf.Authority),
+	}
+}
+
+// renewalRate is how many certificates a second are asked for where a CA is replaced for everybody at once.
+const renewalRate = 500
+
+// spread has the proxies of a large mesh come one after another where their certificates change together.
+// It is decided with the generation, and stays with it.
+func spread(next, before *wire.Settings, sessions int) {
+	switch id := next.GetIdentity(); {
+	case id == nil || before.GetIdentity() == nil:
+	case before.Identity.Generation == id.Generation:
+		id.SpreadMs = before.Identity.SpreadMs
+	default:
+		id.SpreadMs = uint32(sessions * 1000 / renewalRate)
+	}
 }
 
 // generation changes when one of the values does.

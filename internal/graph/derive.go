@@ -15,6 +15,7 @@ import (
 // derive makes the stages, each of which reads rows and the ones before it.
 func (s *State) derive() {
 	s.Identity = table.NewDerived(s.DB, "identity", s.identity, same[*Identity])
+	s.Authority = table.NewDerived(s.DB, "authority", s.authority, func(a, b string) bool { return a == b })
 	s.Trust = table.NewDerived(s.DB, "trust", s.trust, same[*Trust])
 	s.Names = table.NewDerived(s.DB, "services of a mesh", s.names, slices.Equal)
 	s.Tagged = table.NewDerived(s.DB, "services of a tag", s.tagged, slices.Equal)

@@ -23,6 +23,9 @@ func (k ProxyKey) String() string { return k.Mesh + "." + k.Name }
 // ServiceKey names a MeshService.
 type ServiceKey struct{ Mesh, Name string }
 
+// IdentityKey names a MeshIdentity.
+type IdentityKey struct{ Mesh, Name string }
+
 // DestinationKey names one port of a service.
 type DestinationKey struct {
 	Mesh    string
@@ -76,6 +79,7 @@ type Proxy struct {
 	Zone      string
 	Class     Class
 	Identity  *Identity // nil: plain
+	Leaf      *Leaf     // nil: it is to have none
 	Listeners []InboundListener
 	Outbounds []ExplicitOutbound
 	Capture   *Capture // nil: no transparent proxying
@@ -89,6 +93,14 @@ type Identity struct {
 	// Problem is why there is no SPIFFE ID, though the MeshIdentity selects the proxy. Such a proxy
 	// gets no certificate, and it does not become plain.
 	Problem string
+}
+
+// Leaf is what a proxy's next certificate says.
+type Leaf struct {
+	MeshIdentity string
+	SpiffeID     string
+	// Authority is the fingerprint of the CA that signs it; empty: none does yet.
+	Authority string
 }
 
 // InboundListener is one (address, port) with the union of the inbounds that share it, those that are

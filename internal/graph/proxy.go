@@ -18,6 +18,7 @@ func (s *State) proxy(r *table.Reader, key ProxyKey) *Proxy {
 		return nil
 	}
 	p := &Proxy{Key: key, Zone: s.Zone, Identity: s.Identity.Get(r, key)}
+	p.Leaf = s.leaf(r, key, p.Identity)
 	n := &dp.Spec.Networking
 	p.Outbounds = s.explicit(r, key.Mesh, n.Outbound)
 	p.Class = Class{Mesh: key.Mesh, Secured: p.Identity != nil}

@@ -21,10 +21,12 @@ type State struct {
 	Dataplanes      Rows[kind.Dataplane]
 	Servings        Rows[kind.DataplaneServing]
 	Insights        Rows[kind.DataplaneInsight]
+	Leaves          Rows[kind.DataplaneLeaves]
 	Services        Rows[kind.MeshService]
 	ServiceStatuses Rows[kind.MeshServiceStatus]
 	Held            Rows[kind.HeldEndpoints]
 	Identities      Rows[kind.MeshIdentity]
+	SigningCAs      Rows[kind.SigningCA]
 	Trusts          Rows[kind.MeshTrust]
 	Permissions     Rows[kind.MeshTrafficPermission]
 	// PermissionStatuses are of the Permissions.
@@ -46,8 +48,11 @@ type State struct {
 	// VIPOwners finds who has a virtual IP, by the address.
 	VIPOwners *table.Index[*resource.Object[kind.MeshServiceStatus]]
 	// HeldByProxy finds what is held of a Dataplane, by its [RowKey].
-	HeldByProxy      *table.Index[*resource.Object[kind.HeldEndpoints]]
+	HeldByProxy *table.Index[*resource.Object[kind.HeldEndpoints]]
+	// LeavesByRoot finds who holds leaves that lead to a root, by its [RootKey], and all of a [MeshKey].
+	LeavesByRoot     *table.Index[*resource.Object[kind.DataplaneLeaves]]
 	IdentitiesByMesh *table.Index[*resource.Object[kind.MeshIdentity]]
+	SigningCAsByMesh *table.Index[*resource.Object[kind.SigningCA]]
 	TrustsByMesh     *table.Index[*resource.Object[kind.MeshTrust]]
 	PermissionByMesh *table.Index[*resource.Object[kind.MeshTrafficPermission]]
 	// SigningKeys and GlobalSigningKeys find the Secrets that hold the signing keys of a realm of tokens, by
@@ -56,6 +61,8 @@ type State struct {
 
 	// Identity is what a Dataplane is given; nil for a plain one.
 	Identity *table.Derived[ProxyKey, *Identity]
+	// Authority is the fingerprint of the CA that signs for a MeshIdentity; empty: none does yet.
+	Authority *table.Derived[IdentityKey, string]
 	// Trust is what the proxies of a mesh believe.
 	Trust *table.Derived[string, *Trust]
 	// Names are the services of a mesh, and Tagged those that select a value of kuma.io/service, by its
@@ -119,10 +126,12 @@ func NewState(zone string) *State {
 	s.Dataplanes = addRows(s, kind.Dataplanes)
 	s.Servings = addRows(s, kind.DataplaneServings)
 	s.Insights = addRows(s, kind.DataplaneInsights)
+	s.Leaves = addRows(s, kind.DataplaneLeavesList)
 	s.Services = addRows(s, kind.MeshServices)
 	s.ServiceStatuses = addRows(s, kind.MeshServiceStatuses)
 	s.Held = addRows(s, kind.HeldEndpointsList)
 	s.Identities = addRows(s, kind.MeshIdentities)
+	s.SigningCAs = addRows(s, kind.SigningCAs)
 	s.Trusts = addRows(s, kind.MeshTrusts)
 	s.Permissions = addRows(s, kind.MeshTrafficPermissions)
 	s.PermissionStatuses = addRows(s, kind.MeshTrafficPermissionStatuses)
@@ -136,7 +145,9 @@ func NewState(zone string) *State {
 	s.ServicesByTag = table.NewIndex(s.Services.Input, serviceTagKeys)
 	s.VIPOwners = table.NewIndex(s.ServiceStatuses.Input, vipKeys)
 	s.HeldByProxy = table.NewIndex(s.Held.Input, heldKeys)
+	s.LeavesByRoot = table.NewIndex(s.Leaves.Input, rootKeys)
 	s.IdentitiesByMesh = byMesh(s.Identities)
+	s.SigningCAsByMesh = byMesh(s.SigningCAs)
 	s.TrustsByMesh = byMesh(s.Trusts)
 	s.PermissionByMesh = byMesh(s.Permissions)
 	s.SigningKeys = table.NewIndex(s.Secrets.Input, signingKeyRealms)

@@ -12,6 +12,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/hex"
@@ -138,6 +139,39 @@ func (ca *CA) Root() string {
 	return string(encodeCertificates(ca.chain[len(ca.chain)-1].Raw))
 }
 
+// Fingerprint tells the signing certificate from any other one.
+func (ca *CA) Fingerprint() string { return fingerprint(ca.chain[0].Raw) }
+
+func fingerprint(der []byte) string {
+	sum := sha256.Sum256(der)
+	return hex.EncodeToString(sum[:16])
+}
+
+// Fingerprints are those of the certificates of a text in PEM, in their order.
+func Fingerprints(text string) []string {
+	var all []string
+	for block, rest := pem.Decode([]byte(text)); block != nil; block, rest = pem.Decode(rest) {
+		all = append(all, fingerprint(block.Bytes))
+	}
+	return all
+}
+
+// LeadsTo says whether somebody who believes these roots, in PEM, believes the CA.
+func (ca *CA) LeadsTo(roots []string, now time.Time) bool {
+	options := x509.VerifyOptions{
+		Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool(), CurrentTime: now,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
+	}
+	for _, root := range roots {
+		options.Roots.AppendCertsFromPEM([]byte(root))
+	}
+	for _, cert := range ca.chain[1:] {
+		options.Intermediates.AddCert(cert)
+	}
+	_, err := ca.chain[0].Verify(options)
+	return err == nil
+}
+
 // NotAfter is when the CA ends; no leaf outlives it.
 func (ca *CA) NotAfter() time.Time { return ca.chain[0].NotAfter }
 
@@ -165,7 +199,7 @@ func (ca *CA) Sign(leaf Leaf) (*Certificate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("SPIFFE ID %q: %w", leaf.SpiffeID, err)
 	}
-	if err := ca.maySign(id.TrustDomain(), leaf.Now); err != nil {
+	if err := ca.MaySign(id.TrustDomain().Name(), leaf.Now); err != nil {
 		return nil, err
 	}
 	template := &x509.Certificate{
@@ -190,7 +224,8 @@ func (ca *CA) Sign(leaf Leaf) (*Certificate, error) {
 	}, nil
 }
 
-func (ca *CA) maySign(domain spiffeid.TrustDomain, now time.Time) error {
+// MaySign says why the CA can't sign for a trust domain at a time; nil where it can.
+func (ca *CA) MaySign(domain string, now time.Time) error {
 	cert := ca.chain[0]
 	if now.After(cert.NotAfter) {
 		return fmt.Errorf("the CA %q ended on %s: replace it", cert.Subject, cert.NotAfter.Format(time.RFC3339))
@@ -199,7 +234,7 @@ func (ca *CA) maySign(domain spiffeid.TrustDomain, now time.Time) error {
 		return fmt.Errorf("the CA %q begins on %s only", cert.Subject, cert.NotBefore.Format(time.RFC3339))
 	}
 	for _, uri := range cert.URIs {
-		if own, err := spiffeid.TrustDomainFromURI(uri); err == nil && own != domain {
+		if own, err := spiffeid.TrustDomainFromURI(uri); err == nil && own.Name() != domain {
 			return fmt.Errorf("the CA %q is the trust domain %q's and can't sign for %q", cert.Subject, own, domain)
 		}
 	}

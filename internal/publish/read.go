@@ -32,9 +32,9 @@ func (h *Hub) Serving(key graph.ProxyKey) (*resource.Object[kind.DataplaneServin
 	return h.state.Servings.Find(h.reader(), key.Mesh, key.Name)
 }
 
-// Identity answers a MeshIdentity.
-func (h *Hub) Identity(mesh, name string) (*resource.Object[kind.MeshIdentity], bool) {
-	return h.state.Identities.Find(h.reader(), mesh, name)
+// SigningCA answers the authority of a MeshIdentity.
+func (h *Hub) SigningCA(mesh, name string) (*resource.Object[kind.SigningCA], bool) {
+	return h.state.SigningCAs.Find(h.reader(), mesh, name)
 }
 
 // Secret answers the data of a Secret or GlobalSecret.

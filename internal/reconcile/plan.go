@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"weft/internal/graph"
-	"weft/internal/identity"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -29,7 +28,8 @@ const Grace = time.Hour
 
 // Unit is what is reconciled at once.
 type Unit struct {
-	// Kind is MeshService, MeshIdentity, MeshTrafficPermission, HeldEndpoints, or [TagUnit] with the tag's value as the name.
+	// Kind is MeshService, MeshIdentity, MeshTrafficPermission, HeldEndpoints, [TagUnit] with the tag's
+	// value as the name, or [LeavesUnit] without one.
 	Kind, Mesh, Name string
 }
 
@@ -41,6 +41,17 @@ type Step struct {
 	Put    resource.Any
 	Delete *resource.Key
 	NewCA  *NewCA
+	Settle *Settle
+}
+
+// Settle asks for writes once every proxy of a mesh that holds a certificate runs with what rows say, as
+// the table has them now. A write whose row has changed meanwhile is left out: the unit is asked anew
+// then, and so it is after a restart, which forgets what was waited for.
+type Settle struct {
+	Topic string // what is waited for; the same is waited for once
+	Mesh  string
+	Rows  []resource.Key
+	Then  []resource.Any
 }
 
 // NewCA asks for a CA of a trust domain, stored as a Secret unless that is there by then.
@@ -54,6 +65,8 @@ type Plan struct {
 	State *graph.State
 	// ServiceCIDR is where virtual IPs of MeshServices come from.
 	ServiceCIDR netip.Prefix
+	// Behind are the proxies that a topic waits for, as far as it is known; nil where nobody waits.
+	Behind func(topic string) []graph.ProxyKey
 
 	refused   *table.Derived[causeKey, refusals]
 	facts     *table.Derived[graph.ServiceKey, facts]
@@ -76,7 +89,7 @@ type facts struct {
 
 // NewPlan adds what plans read to a state, before its first commit.
 func NewPlan(state *graph.State, cidr netip.Prefix) *Plan {
-	p := &Plan{State: state, ServiceCIDR: cidr}
+	p := &Plan{State: state, ServiceCIDR: cidr, Behind: func(string) []graph.ProxyKey { return nil }}
 	p.refused = table.NewDerived(state.DB, "refusals", p.refusedBy, func(a, b refusals) bool { return a == b })
 	p.facts = table.NewDerived(state.DB, "service facts", p.serviceFacts, func(a, b facts) bool { return a == b })
 	p.generated = table.NewDerived(state.DB, "generated services", p.generatedService, equalServices)
@@ -103,9 +116,11 @@ func (p *Plan) For(r *table.Reader, u Unit, now time.Time) (steps []Step, again 
 	case TagUnit:
 		return p.tag(r, tagKey{u.Mesh, u.Name}), time.Time{}
 	case kind.MeshIdentities.Name:
-		return p.identity(r, u.Mesh, u.Name, now), time.Time{}
+		return p.identity(r, u.Mesh, u.Name, now)
 	case kind.MeshTrafficPermissions.Name:
 		return p.permission(r, u.Mesh, u.Name), time.Time{}
+	case LeavesUnit:
+		return p.leaves(r, u.Mesh, now)
 	case kind.HeldEndpointsList.Name:
 		return p.hold(r, rowKey{u.Mesh, u.Name}, now)
 	}
@@ -317,94 +332,4 @@ func serviceName(tag string) string {
 	h := fnv.New32a()
 	h.Write([]byte(tag))
 	return fmt.Sprintf("%s-%08x", strings.Trim(name[:min(len(name), 54)], "-"), h.Sum32())
-}
-
-// trustDomain renders the template of the trust domain, which must be the same for every Dataplane.
-func (p *Plan) trustDomain(mi *resource.Object[kind.MeshIdentity]) (string, error) {
-	alone := mi.Spec
-	alone.SpiffeID = &kind.SpiffeIDTemplate{Path: "/any"}
-	if mi.Spec.SpiffeID != nil {
-		alone.SpiffeID.TrustDomain = mi.Spec.SpiffeID.TrustDomain
-	}
-	_, domain, err := identity.SpiffeID(&alone, mi.Mesh, p.State.Zone, "", nil, &kind.Dataplane{})
-	return domain, err
-}
-
-// identity makes a MeshIdentity's CA and MeshTrust, and says how it stands.
-func (p *Plan) identity(r *table.Reader, mesh, name string, now time.Time) []Step {
-	mi, ok := p.State.Identities.Find(r, mesh, name)
-	if !ok {
-		return nil
-	}
-	var steps []Step
-	state := kind.Condition{Type: "Ready", Status: "True", Reason: "Ready", Message: "certificates are signed"}
-	domain, err := p.trustDomain(mi)
-	if err != nil {
-		state = failed("TrustDomainInvalid", err)
-	} else if root, reason, err := p.root(r, mi, now); err != nil {
-		state = failed(reason, err)
-	} else if root == "" {
-		state = kind.Condition{Type: "Ready", Status: "False", Reason: "CAMissing", Message: "the certificate authority is being made"}
-		steps = append(steps, Step{NewCA: &NewCA{kind.Secrets.Key(mesh, identity.CASecretName(name)), domain}})
-	} else {
-		steps = append(steps, p.meshTrust(r, mi, domain, root)...)
-	}
-	status := kind.MeshIdentityStatus{Conditions: []kind.Condition{state}}
-	return append(steps, Step{Put: kind.MeshIdentityStatuses.Make(mesh, name, status)})
-}
-
-func failed(reason string, err error) kind.Condition {
-	return kind.Condition{Type: "Ready", Status: "False", Reason: reason, Message: err.Error()}
-}
-
-// root answers the root certificate of a MeshIdentity's CA in PEM, or "" where the CA is still to be made.
-func (p *Plan) root(r *table.Reader, mi *resource.Object[kind.MeshIdentity], now time.Time) (root, reason string, err error) {
-	text, err := identity.CAText(&mi.Spec, mi.Name, func(name string) ([]byte, bool) {
-		secret, ok := p.State.Secrets.Find(r, mi.Mesh, name)
-		if !ok {
-			return nil, false
-		}
-		return secret.Spec.Data, true
-	})
-	if err != nil {
-		return "", "CAMissing", err
-	}
-	if text == nil {
-		return "", "", nil
-	}
-	ca, err := identity.ParseCA(text)
-	if err != nil {
-		return "", "CAInvalid", err
-	}
-	if !now.Before(ca.NotAfter()) {
-		return "", "CAExpired", fmt.Errorf("the CA of MeshIdentity %s/%s ended at %s", mi.Mesh, mi.Name, ca.NotAfter().UTC().Format(time.RFC3339))
-	}
-	return ca.Root(), "", nil
-}
-
-// meshTrust writes the MeshTrust of a MeshIdentity. Roots are added to it and never taken away: leaves
-// that an older one signed are believed for as long as an operator leaves it there.
-func (p *Plan) meshTrust(r *table.Reader, mi *resource.Object[kind.MeshIdentity], domain, root string) []Step {
-	if b := mi.Spec.Provider.Bundled; b != nil && b.MeshTrustCreation == "Disabled" {
-		return nil
-	}
-	bundle := kind.CABundle{Type: "Pem", PEM: &kind.PEMBundle{Value: root}}
-	origin := kind.MeshTrustStatus{Origin: &kind.TrustOrigin{
-		KRI: fmt.Sprintf("kri_mid_%s_%s__%s_", mi.Mesh, p.State.Zone, mi.Name),
-	}}
-	status := Step{Put: kind.MeshTrustStatuses.Make(mi.Mesh, mi.Name, origin)}
-	stored, ok := p.State.Trusts.Find(r, mi.Mesh, mi.Name)
-	if !ok || stored.Spec.TrustDomain != domain {
-		trust := kind.MeshTrust{TrustDomain: domain, CABundles: []kind.CABundle{bundle}}
-		return []Step{{Put: kind.MeshTrusts.Make(mi.Mesh, mi.Name, trust)}, status}
-	}
-	holds := func(b kind.CABundle) bool {
-		return b.PEM != nil && strings.TrimSpace(b.PEM.Value) == strings.TrimSpace(root)
-	}
-	if slices.ContainsFunc(stored.Spec.CABundles, holds) {
-		return []Step{status}
-	}
-	updated := *stored
-	updated.Spec.CABundles = append(slices.Clone(stored.Spec.CABundles), bundle)
-	return []Step{{Put: &updated}, status}
 }

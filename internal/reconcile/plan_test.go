@@ -16,14 +16,19 @@ import (
 
 // world is a store that does at once what plans say, and a clock that tests set.
 type world struct {
-	t    *testing.T
+	t    testing.TB
 	plan *Plan
 	now  time.Time
+	// waiting is what waits until proxies have settled, by topic; settle does it.
+	waiting map[string]*Settle
 }
 
-func newWorld(t *testing.T, cidr string) *world {
+func newWorld(t testing.TB, cidr string) *world {
 	state := graph.NewState("east")
-	return &world{t, NewPlan(state, netip.MustParsePrefix(cidr)), time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)}
+	return &world{
+		t: t, plan: NewPlan(state, netip.MustParsePrefix(cidr)), now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC),
+		waiting: map[string]*Settle{},
+	}
 }
 
 func (w *world) put(objects ...resource.Any) {
@@ -46,20 +51,39 @@ func (w *world) reader() *table.Reader { return table.Eval(w.plan.State.DB.Snaps
 func (w *world) reconcile(kind, name string) time.Time {
 	steps, again := w.plan.For(w.reader(), Unit{kind, "default", name}, w.now)
 	for _, step := range steps {
-		switch {
-		case step.Put != nil:
-			w.put(step.Put)
-		case step.Delete != nil:
-			w.remove(*step.Delete)
-		default:
-			certificate, key, err := identity.NewCA(w.now, step.NewCA.TrustDomain)
-			if err != nil {
-				w.t.Fatal(err)
-			}
-			w.put(w.secret(step.NewCA.Secret.Name, string(certificate)+string(key)))
-		}
+		w.do(step)
 	}
 	return again
+}
+
+func (w *world) do(step Step) {
+	switch {
+	case step.Put != nil:
+		w.put(step.Put)
+	case step.Delete != nil:
+		w.remove(*step.Delete)
+	case step.Settle != nil:
+		w.waiting[step.Settle.Topic] = step.Settle
+	default:
+		w.put(w.secret(step.NewCA.Secret.Name, newCA(w, step.NewCA.TrustDomain)))
+	}
+}
+
+// newCA is a CA in PEM, certificate and key.
+func newCA(w *world, domain string) string {
+	certificate, key, err := identity.NewCA(w.now, domain)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return string(certificate) + string(key)
+}
+
+// settle says that every proxy runs with what the table has.
+func (w *world) settle() {
+	for topic, s := range w.waiting {
+		delete(w.waiting, topic)
+		w.put(s.Then...)
+	}
 }
 
 func (w *world) secret(name, data string) resource.Any {
@@ -163,42 +187,6 @@ func TestAFullRangeIsSaid(t *testing.T) {
 	_, status := w.service("c")
 	if len(status.VIPs) != 0 || len(status.Conditions) != 1 || !strings.Contains(status.Conditions[0].Message, "KUMA_IPAM_MESH_SERVICE_CIDR") {
 		t.Errorf("the third service of a range of two has status %+v, want a condition that names the setting", status)
-	}
-}
-
-func TestAMeshIdentityGetsItsCAAndTrust(t *testing.T) {
-	w := newWorld(t, "241.0.0.0/8")
-	w.put(kind.MeshIdentities.Make("default", "id", kind.MeshIdentity{Provider: kind.IdentityProvider{Type: "Bundled"}}))
-	w.reconcile("MeshIdentity", "id")
-	w.reconcile("MeshIdentity", "id")
-	trust, ok := w.plan.State.Trusts.Find(w.reader(), "default", "id")
-	if !ok || trust.Spec.TrustDomain != "default.east.mesh.local" || len(trust.Spec.CABundles) != 1 {
-		t.Fatalf("MeshTrust is %+v, want one root of default.east.mesh.local", trust)
-	}
-	w.remove(kind.Secrets.Key("default", identity.CASecretName("id")))
-	w.reconcile("MeshIdentity", "id")
-	w.reconcile("MeshIdentity", "id")
-	trust, _ = w.plan.State.Trusts.Find(w.reader(), "default", "id")
-	if len(trust.Spec.CABundles) != 2 {
-		t.Errorf("after a new CA there are %d roots, want the old one and the new one", len(trust.Spec.CABundles))
-	}
-}
-
-func TestAMissingCASecretIsAConditionThatNamesIt(t *testing.T) {
-	w := newWorld(t, "241.0.0.0/8")
-	ref := func(name string) *kind.DataSource {
-		return &kind.DataSource{Type: "Secret", SecretRef: &kind.SecretRef{Kind: "Secret", Name: name}}
-	}
-	w.put(kind.MeshIdentities.Make("default", "id", kind.MeshIdentity{Provider: kind.IdentityProvider{
-		Type: "Bundled", Bundled: &kind.BundledProvider{CA: &kind.ProvidedCA{Certificate: ref("my-cert"), PrivateKey: ref("my-key")}},
-	}}))
-	steps, _ := w.plan.For(w.reader(), Unit{"MeshIdentity", "default", "id"}, w.now)
-	if len(steps) != 1 {
-		t.Fatalf("%d steps, want the status alone", len(steps))
-	}
-	condition := steps[0].Put.(*resource.Object[kind.MeshIdentityStatus]).Spec.Conditions[0]
-	if condition.Status != "False" || !strings.Contains(condition.Message, `"my-cert"`) {
-		t.Errorf("condition is %+v, want one that names the Secret", condition)
 	}
 }
 

@@ -23,6 +23,13 @@ type Writer interface {
 	Delete(ctx context.Context, key resource.Key) error
 }
 
+// Settler knows what proxies run with.
+type Settler interface {
+	// Settled returns once every proxy of a mesh that holds a certificate runs with what rows say, as the
+	// table has them now, or with ctx's error. Whom it waits for it says whenever that changes.
+	Settled(ctx context.Context, mesh string, rows []resource.Key, behind func([]graph.ProxyKey)) error
+}
+
 // Delays between a change and the writes that follow from it. Counts in statuses are for readers, so
 // they wait for each other; what is needed to serve does not.
 const (
@@ -35,9 +42,10 @@ const (
 
 // Reconciler runs plans.
 type Reconciler struct {
-	plan   *Plan
-	writer Writer
-	log    *slog.Logger
+	plan    *Plan
+	writer  Writer
+	settler Settler
+	log     *slog.Logger
 
 	// What is pinned is followed; it belongs to the table's writer.
 	pinnedServices map[graph.ServiceKey]bool
@@ -50,15 +58,16 @@ type Reconciler struct {
 	// failed are the units whose last write failed, with how long they wait; Run's own.
 	failed map[Unit]time.Duration
 
-	mu   sync.Mutex
-	due  map[Unit]time.Time
-	wake chan struct{}
+	mu     sync.Mutex
+	due    map[Unit]time.Time
+	behind map[string][]graph.ProxyKey // by topic, of what is waited for
+	wake   chan struct{}
 }
 
 // New makes a Reconciler.
-func New(plan *Plan, writer Writer, log *slog.Logger) *Reconciler {
-	return &Reconciler{
-		plan: plan, writer: writer, log: log,
+func New(plan *Plan, writer Writer, settler Settler, log *slog.Logger) *Reconciler {
+	rc := &Reconciler{
+		plan: plan, writer: writer, settler: settler, log: log,
 		pinnedServices: map[graph.ServiceKey]bool{},
 		pinnedTags:     map[tagKey]bool{},
 		pinnedHolds:    map[rowKey]bool{},
@@ -66,8 +75,11 @@ func New(plan *Plan, writer Writer, log *slog.Logger) *Reconciler {
 		given:          map[string]resource.Key{},
 		failed:         map[Unit]time.Duration{},
 		due:            map[Unit]time.Time{},
+		behind:         map[string][]graph.ProxyKey{},
 		wake:           make(chan struct{}, 1),
 	}
+	plan.Behind = rc.behindOf
+	return rc
 }
 
 // Observe is told of every commit, by the table's writer: the rows that were put and removed, and the
@@ -126,7 +138,13 @@ func (rc *Reconciler) observePut(o resource.Any, now time.Time) {
 		rc.ask(Unit{key.Kind, key.Mesh, key.Name}, now.Add(calmly))
 	case *resource.Object[kind.MeshIdentity]:
 		rc.ask(Unit{key.Kind, key.Mesh, key.Name}, now)
-	case *resource.Object[kind.Secret]:
+	case *resource.Object[kind.SigningCA]:
+		rc.ask(Unit{kind.MeshIdentities.Name, key.Mesh, key.Name}, now)
+	case *resource.Object[kind.DataplaneLeaves]:
+		for _, leaf := range o.Spec.Leaves {
+			rc.ask(Unit{LeavesUnit, key.Mesh, ""}, leaf.Until.Add(graph.ConnectionLife))
+		}
+	case *resource.Object[kind.Secret], *resource.Object[kind.MeshTrust]:
 		rc.askIdentities(key.Mesh, now)
 	}
 }
@@ -149,6 +167,8 @@ func (rc *Reconciler) observeRemoved(key resource.Key, now time.Time) {
 		rc.forgetRefusals(causeKey{key.Mesh, kind.Cause{Kind: key.Kind, Name: key.Name}})
 	case kind.MeshServiceStatuses.Name:
 		rc.ask(Unit{kind.MeshServices.Name, key.Mesh, key.Name}, now.Add(soon))
+	case kind.MeshIdentities.Name:
+		rc.ask(Unit{key.Kind, key.Mesh, key.Name}, now)
 	case kind.Secrets.Name, kind.MeshTrusts.Name:
 		rc.askIdentities(key.Mesh, now)
 	}
@@ -164,9 +184,12 @@ func (rc *Reconciler) follow(key tagKey, now time.Time) {
 }
 
 func (rc *Reconciler) askIdentities(mesh string, now time.Time) {
-	snapshot := rc.plan.State.DB.Snapshot()
-	for _, mi := range rc.plan.State.IdentitiesByMesh.List(table.Eval(snapshot), graph.MeshKey(mesh)) {
+	r := table.Eval(rc.plan.State.DB.Snapshot())
+	for _, mi := range rc.plan.State.IdentitiesByMesh.List(r, graph.MeshKey(mesh)) {
 		rc.ask(Unit{kind.MeshIdentities.Name, mi.Mesh, mi.Name}, now)
+	}
+	for _, ca := range rc.plan.State.SigningCAsByMesh.List(r, graph.MeshKey(mesh)) {
+		rc.ask(Unit{kind.MeshIdentities.Name, ca.Mesh, ca.Name}, now)
 	}
 }
 
@@ -235,6 +258,10 @@ func (rc *Reconciler) reconcile(ctx context.Context, units []Unit) {
 			rc.ask(u, again)
 		}
 		for _, step := range steps {
+			if step.Settle != nil {
+				rc.settle(ctx, u, step.Settle)
+				continue
+			}
 			if rc.collides(r, step) {
 				rc.ask(u, time.Now().Add(soon))
 				break

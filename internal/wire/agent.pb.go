@@ -954,7 +954,10 @@ type Identity struct {
 	Name     string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	SpiffeId string                 `protobuf:"bytes,2,opt,name=spiffe_id,json=spiffeId,proto3" json:"spiffe_id,omitempty"`
 	// Changes when the certificate must be asked for anew.
-	Generation    string `protobuf:"bytes,3,opt,name=generation,proto3" json:"generation,omitempty"`
+	Generation string `protobuf:"bytes,3,opt,name=generation,proto3" json:"generation,omitempty"`
+	// Within which time after a change of the generation it is asked for, at random: the certificates of
+	// many proxies change at once.
+	SpreadMs      uint32 `protobuf:"varint,4,opt,name=spread_ms,json=spreadMs,proto3" json:"spread_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1008,6 +1011,13 @@ func (x *Identity) GetGeneration() string {
 		return x.Generation
 	}
 	return ""
+}
+
+func (x *Identity) GetSpreadMs() uint32 {
+	if x != nil {
+		return x.SpreadMs
+	}
+	return 0
 }
 
 var File_agent_proto protoreflect.FileDescriptor
@@ -1085,13 +1095,14 @@ const file_agent_proto_rawDesc = "" +
 	"\n" +
 	"timeout_ms\x18\x02 \x01(\rR\ttimeoutMs\x12/\n" +
 	"\x13unhealthy_threshold\x18\x03 \x01(\rR\x12unhealthyThreshold\x12+\n" +
-	"\x11healthy_threshold\x18\x04 \x01(\rR\x10healthyThreshold\"[\n" +
+	"\x11healthy_threshold\x18\x04 \x01(\rR\x10healthyThreshold\"x\n" +
 	"\bIdentity\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
 	"\tspiffe_id\x18\x02 \x01(\tR\bspiffeId\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x03 \x01(\tR\n" +
-	"generation*\x8f\x01\n" +
+	"generation\x12\x1b\n" +
+	"\tspread_ms\x18\x04 \x01(\rR\bspreadMs*\x8f\x01\n" +
 	"\x04Page\x12\x14\n" +
 	"\x10PAGE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10PAGE_CONFIG_DUMP\x10\x01\x12\x11\n" +

@@ -1,0 +1,94 @@
+package dpserver
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"weft/internal/admit"
+	"weft/internal/graph"
+	"weft/internal/identity"
+	"weft/internal/wire"
+	"weft/kind"
+	"weft/resource"
+)
+
+// Sign implements wire.AgentServer. What the certificate says comes from the proxy's MeshIdentity. Who holds
+// it is stored before it is handed out. Unavailable says that a later try may succeed.
+func (s *agents) Sign(ctx context.Context, request *wire.SignRequest) (*wire.SignResponse, error) {
+	key := graph.ProxyKey{Mesh: request.Mesh, Name: request.Name}
+	if _, err := s.authorize(ctx, key); err != nil {
+		return nil, err
+	}
+	public, err := identity.ParseRequest(request.Request)
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	leaf, err := s.leaf(key)
+	if err != nil {
+		return nil, err
+	}
+	ca, life, err := s.authority(key.Mesh, leaf)
+	if err != nil {
+		return nil, err
+	}
+	signed, err := ca.Sign(identity.Leaf{
+		SpiffeID:  leaf.SpiffeID,
+		DNSName:   identity.InstanceDNSName(key.Mesh, key.Name),
+		PublicKey: public,
+		Lifetime:  life,
+		Now:       now(),
+	})
+	if err != nil {
+		return nil, status.Error(codes.FailedPrecondition, fmt.Sprintf("%s: %v", kind.MeshIdentities.Key(key.Mesh, leaf.MeshIdentity), err))
+	}
+	if err := s.hold(ctx, key, leaf, ca, signed); err != nil {
+		return nil, s.answer(err, "storing the certificate of "+key.String())
+	}
+	s.insights.note(key, certified(leaf, signed))
+	return &wire.SignResponse{
+		Chain: signed.Chain, SpiffeId: leaf.SpiffeID, Serial: signed.Serial,
+		NotBeforeUnix: signed.NotBefore.Unix(), NotAfterUnix: signed.NotAfter.Unix(),
+	}, nil
+}
+
+// leaf answers FailedPrecondition where the proxy is to have no certificate.
+func (s *Server) leaf(key graph.ProxyKey) (*graph.Leaf, error) {
+	proxy, ok := s.Hub.Proxy(key)
+	switch {
+	case !ok || proxy.Identity == nil:
+		return nil, status.Error(codes.FailedPrecondition, fmt.Sprintf("no MeshIdentity of the mesh %s selects %s", key.Mesh, key.Name))
+	case proxy.Leaf == nil:
+		return nil, status.Error(codes.FailedPrecondition, fmt.Sprintf("%s: %s", kind.MeshIdentities.Key(key.Mesh, proxy.Identity.MeshIdentity), proxy.Identity.Problem))
+	}
+	return proxy.Leaf, nil
+}
+
+// authority is the CA that signs a leaf, and for how long the leaf is valid.
+func (s *Server) authority(mesh string, leaf *graph.Leaf) (*identity.CA, time.Duration, error) {
+	meshIdentity := kind.MeshIdentities.Key(mesh, leaf.MeshIdentity)
+	row, ok := s.Hub.SigningCA(mesh, leaf.MeshIdentity)
+	if !ok || len(row.Spec.Authority) == 0 {
+		return nil, 0, status.Error(codes.Unavailable, fmt.Sprintf("%s signs nothing yet: its CA is being made, or made known, or its status says why not", meshIdentity))
+	}
+	ca, err := identity.ParseCA(row.Spec.Authority)
+	if err != nil {
+		return nil, 0, status.Error(codes.FailedPrecondition, fmt.Sprintf("%s: %v", meshIdentity, err))
+	}
+	return ca, time.Duration(row.Spec.Life), nil
+}
+
+// hold stores that a proxy may present a leaf.
+func (s *Server) hold(ctx context.Context, key graph.ProxyKey, leaf *graph.Leaf, ca *identity.CA, signed *identity.Certificate) error {
+	held := kind.HeldLeaf{
+		SpiffeID: leaf.SpiffeID, MeshIdentity: leaf.MeshIdentity,
+		Root: identity.Fingerprints(ca.Root())[0], Until: kind.Time{Time: signed.NotAfter},
+	}
+	return admit.Modify(ctx, s.Writer, kind.DataplaneLeavesList, key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneLeaves]) bool {
+		o.Spec.Add(held)
+		return true
+	})
+}

@@ -1,0 +1,78 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"weft/internal/graph"
+	"weft/internal/xds"
+	"weft/resource"
+)
+
+// lookAgain is how soon the Hub looks again at proxies that are away, or that refuse what they are sent.
+const lookAgain = time.Second
+
+// Settled returns once every proxy of a mesh that holds a valid certificate runs with what rows say that
+// this hub has already published, whatever instance it is connected to, or ctx ends. It calls behind with
+// those that it waits for here whenever they are others than before.
+//
+// A proxy that is away or refuses something runs with what it had, so that it counts for as long as its
+// certificate is valid; one without a certificate counts for nothing.
+func (h *Hub) Settled(ctx context.Context, mesh string, rows []resource.Key, behind func([]graph.ProxyKey)) error {
+	h.mu.Lock() // what is committed is published
+	revision := h.catalog.Revision()
+	h.mu.Unlock()
+	asked := make(chan error, 1)
+	go func() { asked <- h.outside.Others.Ask(ctx, rows) }()
+	var before []graph.ProxyKey
+	for ctx.Err() == nil {
+		bounded, cancel := context.WithTimeout(ctx, lookAgain)
+		h.outside.Settler.WaitSettled(bounded, revision)
+		missing := h.behind(mesh, revision, time.Now())
+		if len(missing) == 0 {
+			cancel()
+			return errors.Join(<-asked, ctx.Err())
+		}
+		if !slices.Equal(missing, before) {
+			behind(missing)
+			before = missing
+		}
+		<-bounded.Done()
+		cancel()
+	}
+	return ctx.Err()
+}
+
+// behind are the proxies that hold a certificate and may run with what they had before a revision.
+func (h *Hub) behind(mesh string, revision uint64, now time.Time) []graph.ProxyKey {
+	var missing []graph.ProxyKey
+	for _, row := range h.state.LeavesByRoot.List(h.reader(), graph.MeshKey(mesh)) {
+		key := graph.ProxyKey{Mesh: row.Mesh, Name: row.Name}
+		if row.Spec.Valid(now) && !h.runs(key, revision) {
+			missing = append(missing, key)
+		}
+	}
+	return missing
+}
+
+// runs says whether a proxy is here and has everything up to a revision.
+func (h *Hub) runs(key graph.ProxyKey, revision uint64) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := h.proxies[key]
+	if p == nil {
+		return false
+	}
+	for s := range p.streams {
+		if settled(s, revision) {
+			return true
+		}
+	}
+	return false
+}
+
+func settled(s *xds.Stream, revision uint64) bool {
+	return s.Settled(revision) && len(s.Refusals()) == 0
+}

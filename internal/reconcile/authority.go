@@ -1,0 +1,90 @@
+package reconcile
+
+import (
+	"fmt"
+	"time"
+
+	"weft/internal/identity"
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// source is the CA that a MeshIdentity names.
+type source struct {
+	domain string
+	text   []byte
+	ca     *identity.CA // nil: it is still to be made
+}
+
+// problem is why a source can't be used.
+type problem struct{ reason, message string }
+
+// source reads the CA of a MeshIdentity.
+func (p *Plan) source(r *table.Reader, mi *resource.Object[kind.MeshIdentity], now time.Time) (*source, *problem) {
+	domain, err := p.trustDomain(mi)
+	if err != nil {
+		return nil, &problem{"TrustDomainInvalid", err.Error()}
+	}
+	text, err := identity.CAText(&mi.Spec, mi.Name, func(name string) ([]byte, bool) {
+		secret, ok := p.State.Secrets.Find(r, mi.Mesh, name)
+		if !ok {
+			return nil, false
+		}
+		return secret.Spec.Data, true
+	})
+	if err != nil {
+		return nil, &problem{"CAMissing", err.Error()}
+	}
+	if text == nil {
+		return &source{domain: domain}, nil
+	}
+	ca, err := identity.ParseCA(text)
+	if err != nil {
+		return nil, &problem{"CAInvalid", err.Error()}
+	}
+	if !now.Before(ca.NotAfter()) {
+		return nil, &problem{"CAExpired", fmt.Sprintf("the CA of MeshIdentity %s/%s ended at %s; replace it", mi.Mesh, mi.Name, ca.NotAfter().UTC().Format(time.RFC3339))}
+	}
+	if err := ca.MaySign(domain, now); err != nil {
+		return nil, &problem{"CAInvalid", err.Error()}
+	}
+	return &source{domain, text, ca}, nil
+}
+
+// trustDomain renders the template of the trust domain, which must be the same for every Dataplane.
+func (p *Plan) trustDomain(mi *resource.Object[kind.MeshIdentity]) (string, error) {
+	alone := mi.Spec
+	alone.SpiffeID = &kind.SpiffeIDTemplate{Path: "/any"}
+	if mi.Spec.SpiffeID != nil {
+		alone.SpiffeID.TrustDomain = mi.Spec.SpiffeID.TrustDomain
+	}
+	_, domain, err := identity.SpiffeID(&alone, mi.Mesh, p.State.Zone, "", nil, &kind.Dataplane{})
+	return domain, err
+}
+
+// identity makes a MeshIdentity's CA and MeshTrust, brings a replaced CA into use, and says how it stands.
+// One that is gone is followed until nobody holds a leaf of it.
+func (p *Plan) identity(r *table.Reader, mesh, name string, now time.Time) ([]Step, time.Time) {
+	rot := p.rotation(r, mesh, name, now)
+	mi, ok := p.State.Identities.Find(r, mesh, name)
+	if !ok {
+		rot.retire()
+		return rot.steps, rot.again
+	}
+	src, trouble := p.source(r, mi, now)
+	rot.source = src
+	switch {
+	case trouble != nil:
+	case src.ca == nil:
+		rot.do(Step{NewCA: &NewCA{kind.Secrets.Key(mesh, identity.CASecretName(name)), src.domain}})
+		trouble = &problem{"CAMissing", "the certificate authority is being made"}
+	default:
+		trouble = rot.follow(mi, src)
+	}
+	rot.prune()
+	rot.store()
+	conditions := append([]kind.Condition{rot.ready(trouble)}, rot.settled()...)
+	rot.do(Step{Put: kind.MeshIdentityStatuses.Make(mesh, name, kind.MeshIdentityStatus{Conditions: conditions})})
+	return rot.steps, rot.again
+}

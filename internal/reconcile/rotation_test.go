@@ -1,0 +1,237 @@
+package reconcile
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"weft/internal/graph"
+	"weft/internal/identity"
+	"weft/kind"
+	"weft/resource"
+)
+
+const domain = "default.east.mesh.local"
+
+// provided is a MeshIdentity whose CA stands in the Secret "ca".
+func provided() resource.Any {
+	ref := &kind.DataSource{Type: "Secret", SecretRef: &kind.SecretRef{Kind: "Secret", Name: "ca"}}
+	return kind.MeshIdentities.Make("default", "id", kind.MeshIdentity{
+		Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{MatchLabels: map[string]string{}}},
+		Provider: kind.IdentityProvider{Type: "Bundled", Bundled: &kind.BundledProvider{
+			CertificateParameters: &kind.CertificateParameters{Expiry: kind.Duration(time.Hour)},
+			CA:                    &kind.ProvidedCA{Certificate: ref, PrivateKey: ref},
+		}},
+	})
+}
+
+// reconcileIdentity asks about the MeshIdentity until nothing follows any more.
+func (w *world) reconcileIdentity() (again time.Time) {
+	for range 4 {
+		again = w.reconcile("MeshIdentity", "id")
+	}
+	return again
+}
+
+// signing is the fingerprint of the CA that signs.
+func (w *world) signing() string {
+	return w.plan.State.Authority.Get(w.reader(), graph.IdentityKey{Mesh: "default", Name: "id"})
+}
+
+func fingerprint(w *world, ca string) string {
+	parsed, err := identity.ParseCA([]byte(ca))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return parsed.Fingerprint()
+}
+
+// roots are how many the MeshTrust has.
+func (w *world) roots() int {
+	trust, ok := w.plan.State.Trusts.Find(w.reader(), "default", "id")
+	if !ok {
+		return 0
+	}
+	return len(trust.Spec.CABundles)
+}
+
+// conditions are those of the MeshIdentity as the plan says now, by type.
+func (w *world) conditions() map[string]kind.Condition {
+	steps, _ := w.plan.For(w.reader(), Unit{"MeshIdentity", "default", "id"}, w.now)
+	conditions := map[string]kind.Condition{}
+	for _, step := range steps {
+		if status, ok := step.Put.(*resource.Object[kind.MeshIdentityStatus]); ok {
+			for _, c := range status.Spec.Conditions {
+				conditions[c.Type] = c
+			}
+		}
+	}
+	return conditions
+}
+
+// holds says that a proxy holds a leaf of the CA that signs.
+func (w *world) holds(proxy string, until time.Time) {
+	ca, _ := w.plan.State.SigningCAs.Find(w.reader(), "default", "id")
+	parsed, err := identity.ParseCA(ca.Spec.Authority)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.put(kind.DataplaneLeavesList.Make("default", proxy, kind.DataplaneLeaves{Leaves: []kind.HeldLeaf{{
+		SpiffeID: "spiffe://" + domain + "/workload/" + proxy, MeshIdentity: "id",
+		Root: identity.Fingerprints(parsed.Root())[0], Until: kind.Time{Time: until},
+	}}}))
+}
+
+// begun is a world in which the first CA signs.
+func begun(t *testing.T) (*world, string) {
+	w := newWorld(t, "241.0.0.0/8")
+	first := newCA(w, domain)
+	w.put(provided(), w.secret("ca", first))
+	w.reconcileIdentity()
+	w.settle()
+	w.reconcileIdentity()
+	if w.signing() != fingerprint(w, first) || w.roots() != 1 {
+		t.Fatalf("the first CA does not sign: %v", w.conditions())
+	}
+	return w, first
+}
+
+func TestAGeneratedCASignsOnceItsRootIsBelieved(t *testing.T) {
+	w := newWorld(t, "241.0.0.0/8")
+	w.put(kind.MeshIdentities.Make("default", "id", kind.MeshIdentity{Provider: kind.IdentityProvider{Type: "Bundled"}}))
+	w.reconcileIdentity()
+	trust, ok := w.plan.State.Trusts.Find(w.reader(), "default", "id")
+	if !ok || trust.Spec.TrustDomain != domain || w.roots() != 1 {
+		t.Fatalf("MeshTrust is %+v, want one root of %s", trust, domain)
+	}
+	if w.signing() != "" {
+		t.Fatal("it signs before anybody has settled on its root")
+	}
+	w.settle()
+	if w.reconcileIdentity(); w.signing() == "" || w.conditions()["Ready"].Status != "True" {
+		t.Errorf("it does not sign: %v", w.conditions())
+	}
+}
+
+func TestAReplacedCASignsAfterItsRootAndTheFormerRootGoesAfterItsLeaves(t *testing.T) {
+	w, first := begun(t)
+	w.holds("web-1", w.now.Add(time.Hour))
+	second := newCA(w, domain)
+	w.put(w.secret("ca", second))
+	w.reconcileIdentity()
+	if w.signing() != fingerprint(w, first) || w.roots() != 2 {
+		t.Fatalf("%d roots, and %s signs; want two roots and the first CA", w.roots(), w.signing())
+	}
+	w.plan.Behind = func(string) []graph.ProxyKey { return []graph.ProxyKey{{Mesh: "default", Name: "stuck"}} }
+	if c := w.conditions()["RotationSettled"]; c.Status != "False" || !strings.Contains(c.Message, "stuck") {
+		t.Errorf("condition is %+v, want it to name who is waited for", c)
+	}
+	w.settle()
+	again := w.reconcileIdentity()
+	if w.signing() != fingerprint(w, second) || w.roots() != 2 {
+		t.Fatalf("%d roots, and %s signs; want two roots and the second CA", w.roots(), w.signing())
+	}
+	if c := w.conditions()["RotationSettled"]; c.Reason != "FormerLeavesHeld" {
+		t.Errorf("condition is %+v, want it to say that the former root stays", c)
+	}
+	if want := w.now.Add(time.Hour + graph.ConnectionLife); !again.Equal(want) {
+		t.Fatalf("asks again at %s, want %s", again, want)
+	}
+	w.now = again.Add(-time.Second)
+	if w.reconcileIdentity(); w.roots() != 2 {
+		t.Fatal("the former root went while a leaf of it may be shown")
+	}
+	w.now = again
+	if w.reconcileIdentity(); w.roots() != 1 {
+		t.Errorf("%d roots after the last leaf of the former one expired, want one", w.roots())
+	}
+	if _, waits := w.conditions()["RotationSettled"]; waits {
+		t.Errorf("a rotation that is over is still told of: %v", w.conditions())
+	}
+}
+
+func TestARotationGoesOnWhenTheLeavesOfThoseWhoBlockItHaveExpired(t *testing.T) {
+	w, _ := begun(t)
+	second := newCA(w, domain)
+	w.put(w.secret("ca", second))
+	began := w.now
+	if again := w.reconcileIdentity(); !again.Equal(began.Add(time.Hour)) {
+		t.Fatalf("asks again at %s, want after the hour that a leaf is valid", again)
+	}
+	w.now = began.Add(time.Hour)
+	if w.reconcileIdentity(); w.signing() != fingerprint(w, second) {
+		t.Error("a proxy that is away blocks the rotation for longer than its leaf is valid")
+	}
+}
+
+func TestABrokenCATakesNothingFromAnybody(t *testing.T) {
+	w, first := begun(t)
+	expired := *w
+	expired.now = w.now.Add(-20 * 365 * 24 * time.Hour)
+	for name, secret := range map[string]resource.Any{
+		"garbage":                    w.secret("ca", "garbage"),
+		"a CA without a key":         w.secret("ca", first[:strings.Index(first, "-----BEGIN PRIVATE")]),
+		"an expired CA":              w.secret("ca", newCA(&expired, domain)),
+		"a CA of another domain":     w.secret("ca", newCA(w, "other.local")),
+		"a Secret that is not there": nil,
+	} {
+		if secret != nil {
+			w.put(secret)
+		} else {
+			w.remove(kind.Secrets.Key("default", "ca"))
+		}
+		w.reconcileIdentity()
+		w.settle()
+		w.reconcileIdentity()
+		if w.signing() != fingerprint(w, first) || w.roots() != 1 {
+			t.Errorf("%s: %d roots, and %s signs; want the first CA alone", name, w.roots(), w.signing())
+		}
+		if c := w.conditions()["Ready"]; c.Status != "False" || !strings.Contains(c.Message, "in use before") {
+			t.Errorf("%s: condition is %+v, want one that says so, and who signs", name, c)
+		}
+	}
+}
+
+func TestAMissingFirstCAIsAConditionThatNamesIt(t *testing.T) {
+	w := newWorld(t, "241.0.0.0/8")
+	w.put(provided())
+	w.reconcileIdentity()
+	if c := w.conditions()["Ready"]; c.Status != "False" || !strings.Contains(c.Message, `"ca"`) {
+		t.Errorf("condition is %+v, want one that names the Secret", c)
+	}
+	if w.signing() != "" {
+		t.Error("something signs")
+	}
+}
+
+func TestARootThatAnOperatorTakesOutStaysOut(t *testing.T) {
+	w, _ := begun(t)
+	w.holds("web-1", w.now.Add(time.Hour))
+	w.put(w.secret("ca", newCA(w, domain)))
+	w.reconcileIdentity()
+	w.settle()
+	w.reconcileIdentity()
+	trust, _ := w.plan.State.Trusts.Find(w.reader(), "default", "id")
+	w.put(kind.MeshTrusts.Make("default", "id", kind.MeshTrust{TrustDomain: domain, CABundles: trust.Spec.CABundles[:1]}))
+	if w.reconcileIdentity(); w.roots() != 1 {
+		t.Fatal("a root that was taken out by hand is back")
+	}
+	if c := w.conditions()["Ready"]; c.Reason != "RootRemoved" {
+		t.Errorf("condition is %+v, want it to say that nobody believes the CA", c)
+	}
+}
+
+func TestAMeshIdentityThatGoesLeavesItsRootUntilItsLeavesHaveExpired(t *testing.T) {
+	w, _ := begun(t)
+	w.holds("web-1", w.now.Add(time.Hour))
+	w.remove(kind.MeshIdentities.Key("default", "id"))
+	w.now = w.reconcileIdentity().Add(-time.Second)
+	if w.reconcileIdentity(); w.roots() != 1 || w.signing() == "" {
+		t.Fatal("a proxy that holds a leaf of it is left alone")
+	}
+	w.now = w.now.Add(time.Second)
+	w.reconcileIdentity()
+	if _, ok := w.plan.State.SigningCAs.Find(w.reader(), "default", "id"); ok || w.roots() != 0 {
+		t.Errorf("of a MeshIdentity that is gone, %d roots and the CA (%v) stay", w.roots(), ok)
+	}
+}
