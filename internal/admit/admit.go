@@ -37,11 +37,13 @@ type Change struct {
 	IfMatch string
 	// ControlPlane says that the control plane itself writes. It may write what users only read.
 	ControlPlane bool
+	// DryRun checks everything that the write would check, answers what it would answer, and writes nothing.
+	DryRun bool
 }
 
 // Result is what a write came to.
 type Result struct {
-	Object   resource.Any // as it is stored
+	Object   resource.Any // as it is stored; of a dry run as it would be, without a version where that would be new
 	Created  bool
 	Changed  bool // false: the same was stored before, and nothing was written
 	Warnings []string
@@ -86,7 +88,7 @@ func (w *Writer) putOnce(ctx context.Context, written store.Row, change Change) 
 	if err != nil {
 		return Result{}, err
 	}
-	return w.write(ctx, o, stored, change.ControlPlane, nil)
+	return w.write(ctx, o, stored, change, nil)
 }
 
 // Create stores a resource of the control plane's own unless there is one already, and answers what is
@@ -100,7 +102,7 @@ func (w *Writer) Create(ctx context.Context, o resource.Any, owner *resource.Key
 		if stored != nil {
 			return Result{Object: stored.object}, nil
 		}
-		result, err := w.write(ctx, o, nil, true, owner)
+		result, err := w.write(ctx, o, nil, Change{ControlPlane: true}, owner)
 		if raced(err) {
 			continue
 		}
@@ -134,13 +136,14 @@ func Modify[S any](ctx context.Context, w *Writer, k *resource.Kind[S], mesh, na
 		if !change(o) {
 			return nil
 		}
-		if _, err := w.write(ctx, o, stored, true, nil); !raced(err) {
+		if _, err := w.write(ctx, o, stored, Change{ControlPlane: true}, nil); !raced(err) {
 			return shown(o.Key(), err)
 		}
 	}
 }
 
-// Delete removes a resource and what it owns. A mesh that still has Dataplanes stays: Conflict.
+// Delete removes a resource and what it owns. A mesh that still has Dataplanes stays: Conflict. A dry run
+// looks at the same, and removes nothing.
 func (w *Writer) Delete(ctx context.Context, key resource.Key, change Change) error {
 	if err := w.allowed(key, change); err != nil {
 		return err
@@ -150,7 +153,7 @@ func (w *Writer) Delete(ctx context.Context, key resource.Key, change Change) er
 			return err
 		}
 	}
-	err := w.rows.Delete(ctx, key, change.IfMatch)
+	err := w.remove(ctx, key, change)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return resource.Errorf(resource.NotFound, "%s does not exist", key)
@@ -158,6 +161,18 @@ func (w *Writer) Delete(ctx context.Context, key resource.Key, change Change) er
 		return stale(key)
 	}
 	return shown(key, err)
+}
+
+// remove deletes a row, or says of a dry run what would stand against that.
+func (w *Writer) remove(ctx context.Context, key resource.Key, change Change) error {
+	if !change.DryRun {
+		return w.rows.Delete(ctx, key, change.IfMatch)
+	}
+	row, err := w.rows.Get(ctx, key)
+	if err == nil && change.IfMatch != "" && change.IfMatch != row.Version {
+		return store.ErrStale
+	}
+	return err
 }
 
 // Decode makes an object of a stored row.
@@ -223,8 +238,8 @@ func stale(key resource.Key) error {
 
 // write completes, checks and stores one object over what was stored, nil where there was nothing. The
 // store's errors are passed on.
-func (w *Writer) write(ctx context.Context, o resource.Any, stored *current, controlPlane bool, owner *resource.Key) (Result, error) {
-	if err := w.complete(o, stored, controlPlane); err != nil {
+func (w *Writer) write(ctx context.Context, o resource.Any, stored *current, change Change, owner *resource.Key) (Result, error) {
+	if err := w.complete(o, stored, change.ControlPlane); err != nil {
 		return Result{}, err
 	}
 	body, err := resource.Body(o)
@@ -235,32 +250,55 @@ func (w *Writer) write(ctx context.Context, o resource.Any, stored *current, con
 		return Result{Object: stored.object}, nil
 	}
 	row := store.Row{Key: o.Key(), Body: body}
-	if stored != nil {
-		row.Version = stored.row.Version
-		row, err = w.rows.Update(ctx, row)
-	} else {
+	if stored == nil {
 		if row.Owner = owner; owner == nil {
 			row.Owner = ownerOf(row.Key)
 		}
-		row, err = w.create(ctx, row)
 	}
-	if err != nil {
+	if row, err = w.store(ctx, row, stored, change.DryRun); err != nil {
 		return Result{}, err
 	}
 	object, err := Decode(row)
 	return Result{Object: object, Created: stored == nil, Changed: true}, err
 }
 
-func (w *Writer) create(ctx context.Context, row store.Row) (store.Row, error) {
-	created, err := w.rows.Create(ctx, row)
-	if !errors.Is(err, store.ErrNoOwner) {
-		return created, err
+// store writes a row over what was stored; a dry run answers the row as it would be.
+func (w *Writer) store(ctx context.Context, row store.Row, stored *current, dryRun bool) (store.Row, error) {
+	switch {
+	case dryRun && stored != nil:
+		row.Created, row.Modified = stored.row.Created, stored.row.Modified
+		return row, nil
+	case dryRun:
+		return row, w.owned(ctx, row)
+	case stored != nil:
+		row.Version = stored.row.Version
+		return w.rows.Update(ctx, row)
 	}
+	created, err := w.rows.Create(ctx, row)
+	if errors.Is(err, store.ErrNoOwner) {
+		err = ownerless(row)
+	}
+	return created, err
+}
+
+// owned refuses a new row whose owner is not there, as a store does.
+func (w *Writer) owned(ctx context.Context, row store.Row) error {
+	if row.Owner == nil {
+		return nil
+	}
+	_, err := w.rows.Get(ctx, *row.Owner)
+	if errors.Is(err, store.ErrNotFound) {
+		return ownerless(row)
+	}
+	return err
+}
+
+func ownerless(row store.Row) error {
 	missing := &resource.Error{Code: resource.NotFound, Detail: fmt.Sprintf("%s was not written: %s does not exist", row.Key, row.Owner)}
 	if row.Owner.Kind == kind.Meshes.Name {
 		missing.Problems.Add("mesh", "%q does not exist; create the Mesh first", row.Owner.Name)
 	}
-	return created, missing
+	return missing
 }
 
 // raced says whether a write failed because another one came first.

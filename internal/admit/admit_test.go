@@ -434,3 +434,66 @@ func TestDecode(t *testing.T) {
 		t.Error("a broken body is decoded")
 	}
 }
+
+// listing is every row of the store, with its version.
+func listing(t *testing.T, rows store.Store) map[resource.Key]string {
+	t.Helper()
+	all := map[resource.Key]string{}
+	for _, d := range kind.All() {
+		of, _, err := rows.List(t.Context(), d.Describe().Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, row := range of {
+			all[row.Key] = row.Version
+		}
+	}
+	return all
+}
+
+// A dry run answers as the write itself would, and leaves the store as it was.
+func TestDryRun(t *testing.T) {
+	w, rows := setup(t)
+	version := put(t, w, web).Object.Envelope().Version
+	before := listing(t, rows)
+	dry := admit.Change{DryRun: true}
+
+	for name, test := range map[string]struct {
+		doc              string
+		created, changed bool
+	}{
+		"new":     {strings.Replace(web, "name: web", "name: new", 1), true, true},
+		"changed": {strings.Replace(web, "80", "81", 1), false, true},
+		"same":    {web, false, false},
+	} {
+		result, err := w.Put(t.Context(), parse(t, test.doc), dry)
+		if err != nil || result.Created != test.created || result.Changed != test.changed {
+			t.Errorf("%s: created %v, changed %v, %v", name, result.Created, result.Changed, err)
+			continue
+		}
+		if zone := result.Object.Envelope().Label(kind.ZoneLabel); zone != "east" {
+			t.Errorf("%s: the answer is not what would be stored: its zone is %q", name, zone)
+		}
+	}
+	policy, err := w.Put(t.Context(), parse(t, `{type: MeshTrafficPermission, mesh: m, name: p, spec: {rules: []}}`), dry)
+	if err != nil || len(policy.Warnings) != 1 {
+		t.Errorf("a policy in a mesh without identities: %v, warnings %q", err, policy.Warnings)
+	}
+
+	_, err = w.Put(t.Context(), parse(t, strings.Replace(web, "80", "70000", 1)), dry)
+	refused(t, err, resource.Invalid, "Dataplane m/web is invalid")
+	_, err = w.Put(t.Context(), parse(t, strings.Replace(web, "mesh: m", "mesh: other", 1)), dry)
+	refused(t, err, resource.NotFound, "Mesh other does not exist")
+	_, err = w.Put(t.Context(), parse(t, web), admit.Change{DryRun: true, IfMatch: version + "0"})
+	refused(t, err, resource.Stale, "Dataplane m/web was changed since")
+
+	refused(t, w.Delete(t.Context(), kind.Meshes.Key("", "m"), dry), resource.Conflict, "Mesh m still has Dataplanes (1)")
+	refused(t, w.Delete(t.Context(), kind.Dataplanes.Key("m", "none"), dry), resource.NotFound, "does not exist")
+	refused(t, w.Delete(t.Context(), webKey, admit.Change{DryRun: true, IfMatch: version + "0"}), resource.Stale, "was changed since")
+	if err := w.Delete(t.Context(), webKey, dry); err != nil {
+		t.Error(err)
+	}
+	if d := cmp.Diff(before, listing(t, rows)); d != "" {
+		t.Errorf("a dry run wrote:\n%s", d)
+	}
+}

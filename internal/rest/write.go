@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"encoding/json"
 	"io"
 	"net/http"
 	"strconv"
@@ -17,7 +18,7 @@ const largestBody = 5 << 20
 // put writes a resource in either form: 201 where it is new, 200 where it was there.
 func (a *api) put(d resource.Descriptor) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		version, err := ifMatch(r)
+		change, err := changeOf(r)
 		if err != nil {
 			return err
 		}
@@ -32,9 +33,12 @@ func (a *api) put(d resource.Descriptor) func(http.ResponseWriter, *http.Request
 		if err := place(o, keyOf(d, r)); err != nil {
 			return err
 		}
-		result, err := a.Writer.Put(r.Context(), o, admit.Change{IfMatch: version})
+		result, err := a.Writer.Put(r.Context(), o, change)
 		if err != nil {
 			return err
+		}
+		if change.DryRun {
+			return writePreview(w, d, result)
 		}
 		return writeResult(w, result)
 	}
@@ -55,14 +59,30 @@ func writeResult(w http.ResponseWriter, result admit.Result) error {
 	return writeJSON(w, status, PutAnswer{result.Changed, append([]string{}, result.Warnings...)})
 }
 
+// Preview is the answer to a PUT that is a dry run.
+type Preview struct {
+	Created  bool            `json:"created"`
+	Changed  bool            `json:"changed"`
+	Warnings []string        `json:"warnings"`
+	Resource json.RawMessage `json:"resource"` // as it would be stored, in the Universal form
+}
+
+func writePreview(w http.ResponseWriter, d resource.Descriptor, result admit.Result) error {
+	body, err := resource.MarshalJSON(result.Object, nil, d, resource.Universal)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, Preview{result.Created, result.Changed, append([]string{}, result.Warnings...), body})
+}
+
 // delete removes a resource.
 func (a *api) delete(d resource.Descriptor) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		version, err := ifMatch(r)
+		change, err := changeOf(r)
 		if err != nil {
 			return err
 		}
-		if err := a.Writer.Delete(r.Context(), keyOf(d, r), admit.Change{IfMatch: version}); err != nil {
+		if err := a.Writer.Delete(r.Context(), keyOf(d, r), change); err != nil {
 			return err
 		}
 		return writeJSON(w, http.StatusOK, struct{}{})
@@ -88,6 +108,28 @@ func place(o resource.Any, key resource.Key) error {
 	}
 	meta.Mesh, meta.Name = key.Mesh, key.Name
 	return nil
+}
+
+// changeOf answers what a write rests on: the header If-Match, and whether it is a dry run (`dryRun` or
+// `dry_run`).
+func changeOf(r *http.Request) (admit.Change, error) {
+	version, err := ifMatch(r)
+	if err != nil {
+		return admit.Change{}, err
+	}
+	change := admit.Change{IfMatch: version}
+	values := r.URL.Query()
+	for _, name := range []string{"dryRun", "dry_run"} {
+		if !values.Has(name) {
+			continue
+		}
+		asked, err := strconv.ParseBool(values.Get(name))
+		if err != nil {
+			return change, invalidQuery(resource.Problem{Field: name, Reason: strconv.Quote(values.Get(name)) + " is neither true nor false"})
+		}
+		change.DryRun = change.DryRun || asked
+	}
+	return change, nil
 }
 
 // ifMatch answers the version on which a write is based, empty where it does not matter.
