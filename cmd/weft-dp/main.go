@@ -77,7 +77,7 @@ while Envoy is down, and from the beginning of a drain; GET /live answers 200 fo
 	}
 	c.EnvoyLogLevel = "warning"
 	f := command.Flags()
-	f.StringVar(&c.ControlPlane, "cp-address", "https://127.0.0.1:5678", "the control plane's data plane server, https://HOST:PORT")
+	f.StringSliceVar(&c.ControlPlane, "cp-address", []string{"https://127.0.0.1:5678"}, "the control plane's data plane server, https://HOST:PORT; of several instances each, comma-separated or given again")
 	f.StringVar(&c.CAFile, "ca-cert-file", "", "the CA of the control plane's certificate, PEM (required)")
 	f.StringVar(&c.DataplaneFile, "dataplane-file", "", "the Dataplane, YAML or JSON (required)")
 	f.StringVar(&c.TokenFile, "dataplane-token-file", "", "the token of the Dataplane, read for each call, so that it may be replaced and can be no pipe (required)")

@@ -36,13 +36,13 @@ import (
 
 // Config says what one agent needs.
 type Config struct {
-	ControlPlane  string // https://HOST:PORT
-	CAFile        string // PEM, whom to believe that it is the control plane
-	DataplaneFile string // the Dataplane, YAML or JSON
-	TokenFile     string // read anew for each call, so that it may be replaced
-	Envoy         string // the binary; empty: see findEnvoy
-	ReadinessPort int    // of `/ready`; 0: none
-	EnvoyLogLevel string // as Envoy's --log-level
+	ControlPlane  []string // https://HOST:PORT, of one instance or several
+	CAFile        string   // PEM, whom to believe that it is the control plane
+	DataplaneFile string   // the Dataplane, YAML or JSON
+	TokenFile     string   // read anew for each call, so that it may be replaced
+	Envoy         string   // the binary; empty: see findEnvoy
+	ReadinessPort int      // of `/ready`; 0: none
+	EnvoyLogLevel string   // as Envoy's --log-level
 	EnvoyOutput   io.Writer
 	Log           *slog.Logger
 }
@@ -89,7 +89,7 @@ func Run(ctx context.Context, c Config) error {
 	if a.mesh, a.name, err = a.control.register(ctx, a.document, c.Log); err != nil {
 		return err
 	}
-	c.Log.Info("registered", "mesh", a.mesh, "dataplane", a.name, "controlPlane", a.control.address)
+	c.Log.Info("registered", "mesh", a.mesh, "dataplane", a.name, "controlPlane", a.control)
 
 	// What runs beside Envoy outlives ctx, since draining needs it.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))

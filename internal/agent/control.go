@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"math/rand/v2"
+	"net"
 	"net/url"
 	"os"
 	"strings"
@@ -17,24 +19,27 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
 	"google.golang.org/grpc/status"
 
 	"weft/internal/wire"
 )
 
-// controlPlane is the connection that everything shares.
+// controlPlane is the connection that everything shares. It is to one of the instances, and goes over to
+// the next one where it fails.
 type controlPlane struct {
-	address string // HOST:PORT
-	caFile  string
-	tls     *tls.Config
-	conn    *grpc.ClientConn
-	agent   wire.AgentClient
+	addresses []string // HOST:PORT, in the order in which they are tried
+	caFile    string
+	tls       *tls.Config
+	conn      *grpc.ClientConn
+	agent     wire.AgentClient
 }
 
 func connect(c Config) (*controlPlane, error) {
-	u, err := url.Parse(c.ControlPlane)
-	if err != nil || u.Scheme != "https" || u.Port() == "" || strings.Trim(u.Path, "/") != "" {
-		return nil, fmt.Errorf("--cp-address is %q, want https://HOST:PORT, for example https://127.0.0.1:5678", c.ControlPlane)
+	addresses, err := controlPlanes(c.ControlPlane)
+	if err != nil {
+		return nil, err
 	}
 	roots, err := readRoots(c.CAFile)
 	if err != nil {
@@ -43,19 +48,65 @@ func connect(c Config) (*controlPlane, error) {
 	if _, err := readToken(c.TokenFile); err != nil {
 		return nil, err
 	}
-	config := &tls.Config{RootCAs: roots, ServerName: u.Hostname(), MinVersion: tls.VersionTLS12}
-	conn, err := grpc.NewClient(u.Host,
-		grpc.WithTransportCredentials(credentials.NewTLS(config)),
-		grpc.WithPerRPCCredentials(token{file: c.TokenFile}),
+	p := &controlPlane{
+		addresses: addresses, caFile: c.CAFile,
+		tls: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+	}
+	p.conn, err = p.dial(c.TokenFile)
+	if err != nil {
+		return nil, fmt.Errorf("--cp-address %s: %w", p, err)
+	}
+	p.agent = wire.NewAgentClient(p.conn)
+	return p, nil
+}
+
+// controlPlanes reads the addresses of one or several control planes. Each agent begins at another one, so
+// that they share the proxies.
+func controlPlanes(urls []string) ([]string, error) {
+	var addresses []string
+	for _, text := range urls {
+		u, err := url.Parse(strings.TrimSpace(text))
+		if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.Port() == "" || strings.Trim(u.Path, "/") != "" {
+			return nil, fmt.Errorf("--cp-address is %q, want https://HOST:PORT, for example https://127.0.0.1:5678", text)
+		}
+		addresses = append(addresses, u.Host)
+	}
+	if len(addresses) == 0 {
+		return nil, errors.New("--cp-address is empty, want https://HOST:PORT, for example https://127.0.0.1:5678")
+	}
+	first := rand.IntN(len(addresses))
+	return append(addresses[first:len(addresses):len(addresses)], addresses[:first]...), nil
+}
+
+// dial answers a connection that is made when it is first used. gRPC tries the addresses in their order, the
+// next one as soon as one refuses, or after a quarter of a second.
+func (p *controlPlane) dial(tokenFile string) (*grpc.ClientConn, error) {
+	instances := manual.NewBuilderWithScheme("weft")
+	var state resolver.State
+	for _, address := range p.addresses {
+		state.Addresses = append(state.Addresses, resolver.Address{Addr: address, ServerName: hostOf(address)})
+	}
+	instances.InitialState(state)
+	return grpc.NewClient(instances.Scheme()+":///control-plane",
+		grpc.WithResolvers(instances),
+		grpc.WithTransportCredentials(credentials.NewTLS(p.tls)),
+		grpc.WithPerRPCCredentials(token{file: tokenFile}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: 5 * time.Second}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32), grpc.MaxCallSendMsgSize(math.MaxInt32)),
 	)
-	if err != nil {
-		return nil, fmt.Errorf("--cp-address %s: %w", c.ControlPlane, err)
-	}
-	return &controlPlane{address: u.Host, caFile: c.CAFile, tls: config, conn: conn, agent: wire.NewAgentClient(conn)}, nil
 }
+
+func hostOf(address string) string {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return address
+	}
+	return host
+}
+
+// String names the addresses.
+func (p *controlPlane) String() string { return strings.Join(p.addresses, ", ") }
 
 func (p *controlPlane) close() { p.conn.Close() }
 
@@ -112,7 +163,7 @@ func (p *controlPlane) register(ctx context.Context, document []byte, log *slog.
 		if isFinal(err) {
 			return "", "", p.explain(err)
 		}
-		log.Warn("not registered yet, trying again", "address", p.address, "error", reason(err))
+		log.Warn("not registered yet, trying again", "controlPlane", p, "error", reason(err))
 		retry.wait(ctx)
 	}
 }
@@ -124,18 +175,23 @@ func (p *controlPlane) tryRegister(ctx context.Context, document []byte) (*wire.
 	return p.agent.Register(ctx, &wire.RegisterRequest{Dataplane: document})
 }
 
-// trust finds out whether the certificate of whoever answers is believed: of that gRPC tells no more than
-// that the connection failed, as if waiting could help.
+// trust finds out whether the certificate of the first instance that answers is believed: of that gRPC tells
+// no more than that the connection failed, as if waiting could help.
 func (p *controlPlane) trust(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	config := p.tls.Clone()
-	config.NextProtos = []string{"h2"}
-	conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", p.address)
-	if err != nil {
-		return err
+	var failed error
+	for _, address := range p.addresses {
+		config := p.tls.Clone()
+		config.NextProtos = []string{"h2"}
+		dialer := tls.Dialer{Config: config, NetDialer: &net.Dialer{Timeout: 2 * time.Second}}
+		conn, err := dialer.DialContext(ctx, "tcp", address)
+		if err == nil {
+			return conn.Close()
+		}
+		failed = errors.Join(failed, err)
 	}
-	return conn.Close()
+	return failed
 }
 
 // isFinal says that trying the same again can't help.
@@ -156,19 +212,19 @@ func isFinal(err error) bool {
 func (p *controlPlane) explain(err error) error {
 	var untrusted *tls.CertificateVerificationError
 	if errors.As(err, &untrusted) {
-		return fmt.Errorf("the control plane at %s is not trusted: %w; give its CA with --ca-cert-file (now %s)", p.address, untrusted.Err, p.caFile)
+		return fmt.Errorf("the control plane at %s is not trusted: %w; give its CA with --ca-cert-file (now %s)", p, untrusted.Err, p.caFile)
 	}
 	var plain tls.RecordHeaderError
 	if errors.As(err, &plain) {
-		return fmt.Errorf("%s does not speak TLS; give the control plane's data plane server with --cp-address (port 5678 by default)", p.address)
+		return fmt.Errorf("%s does not speak TLS; give the control plane's data plane server with --cp-address (port 5678 by default)", p)
 	}
 	switch status.Code(err) {
 	case codes.Unauthenticated, codes.PermissionDenied:
-		return fmt.Errorf("the control plane at %s refuses the token or what it is used for: %s", p.address, reason(err))
+		return fmt.Errorf("the control plane at %s refuses the token or what it is used for: %s", p, reason(err))
 	case codes.Unimplemented:
-		return fmt.Errorf("%s is no weft control plane's data plane server (port 5678 by default): %s", p.address, reason(err))
+		return fmt.Errorf("%s is no weft control plane's data plane server (port 5678 by default): %s", p, reason(err))
 	}
-	return fmt.Errorf("the control plane at %s: %s", p.address, reason(err))
+	return fmt.Errorf("the control plane at %s: %s", p, reason(err))
 }
 
 // reason is an error without gRPC's own words around it.

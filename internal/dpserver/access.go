@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -15,6 +16,9 @@ import (
 	"weft/kind"
 	"weft/resource"
 )
+
+// keyBound is how long a signing key may be on its way from another instance.
+const keyBound = time.Second
 
 // claims answers what the caller's token says, or Unauthenticated with the reason.
 func (s *Server) claims(ctx context.Context) (*identity.DataplaneClaims, error) {
@@ -27,10 +31,26 @@ func (s *Server) claims(ctx context.Context) (*identity.DataplaneClaims, error) 
 		token = strings.TrimSpace(rest)
 	}
 	var claims identity.DataplaneClaims
-	if err := identity.Verify(token, &claims, s.Keys, now()); err != nil {
+	err := identity.Verify(token, &claims, s.Keys, now())
+	if s.keyIsOnTheWay(ctx, err) {
+		err = identity.Verify(token, &claims, s.Keys, now())
+	}
+	if err != nil {
 		return nil, status.Error(codes.Unauthenticated, err.Error())
 	}
 	return &claims, nil
+}
+
+// keyIsOnTheWay waits for a signing key that another instance may have made just now: an agent that is
+// refused gives up.
+func (s *Server) keyIsOnTheWay(ctx context.Context, err error) bool {
+	var unknown *identity.UnknownKeyError
+	if live, _ := s.Instance.Others(); live == 0 || !errors.As(err, &unknown) || unknown.Secret.Name == "" {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, keyBound)
+	defer cancel()
+	return s.Hub.AwaitSecret(ctx, unknown.Secret) == nil
 }
 
 // authorize answers the Dataplane that a caller speaks for, where its token lets it.

@@ -42,6 +42,8 @@ type Hub interface {
 	// Causes answers the resources that one of a proxy's was made of, by that one's type and name; none
 	// where it was made of the Dataplane alone.
 	Causes(key graph.ProxyKey, t xds.Type, name string) []kind.Cause
+	// AwaitSecret returns once a Secret or GlobalSecret that was stored just now is known, or ctx ends.
+	AwaitSecret(ctx context.Context, key resource.Key) error
 	// Attach gives a stream its feeds, and changes them as its proxy changes, until detach.
 	Attach(key graph.ProxyKey, s *xds.Stream) (detach func(), err error)
 	// Drained returns once a stored draining has taken the proxy out of every endpoint list and every

@@ -99,14 +99,23 @@ func NewKeyring(secret func(resource.Key) ([]byte, bool)) *Keyring {
 	return &Keyring{secret: secret, parsed: map[string]*rsa.PrivateKey{}}
 }
 
-var errUnknownKey = errors.New("no such signing key")
+// UnknownKeyError says that a token is signed with a key that is not in the control plane's memory.
+type UnknownKeyError struct {
+	Secret resource.Key // where it would be; empty where there can be no such key
+	kind   string       // of the token
+}
+
+// Error implements error.
+func (e *UnknownKeyError) Error() string {
+	return fmt.Sprintf("the token is signed with a key that does not exist here; make one on this control plane with `weft generate %s`", e.kind)
+}
 
 // Key answers a signing key.
 func (k *Keyring) Key(realm Realm, kid string) (*rsa.PrivateKey, error) {
 	name := realm.SigningKey(kid)
 	text, ok := k.secret(name)
 	if !ok {
-		return nil, errUnknownKey
+		return nil, &UnknownKeyError{name, realm.token}
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -48,7 +48,7 @@ func Verify(token string, claims Claims, keys *Keyring, now time.Time) error {
 	_, err := parser.ParseWithClaims(token, claims, func(t *jwt.Token) (any, error) {
 		kid, _ := t.Header["kid"].(string)
 		if refused = claims.check(); refused == nil && !keyID.MatchString(kid) {
-			refused = errUnknownKey
+			refused = &UnknownKeyError{kind: claims.Realm().token}
 		}
 		if refused != nil {
 			return nil, refused
@@ -74,8 +74,6 @@ func tokenError(err, refused error, kind string) error {
 	switch {
 	case errors.Is(err, jwt.ErrTokenMalformed):
 		return fmt.Errorf("it is not a %s (a JWT); make one with `weft generate %s`", kind, kind)
-	case errors.Is(refused, errUnknownKey):
-		return fmt.Errorf("the token is signed with a key that does not exist here; make one on this control plane with `weft generate %s`", kind)
 	case refused != nil:
 		return refused
 	case errors.Is(err, jwt.ErrTokenExpired):

@@ -1,0 +1,140 @@
+package agent
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	"weft/internal/identity"
+	"weft/internal/wire"
+)
+
+// instance is a control plane's data plane server that registers whoever asks, as of the mesh that it is
+// named after.
+type instance struct {
+	wire.UnimplementedAgentServer
+	name   string
+	url    string
+	server *grpc.Server
+}
+
+func (i *instance) Register(context.Context, *wire.RegisterRequest) (*wire.RegisterResponse, error) {
+	return &wire.RegisterResponse{Mesh: i.name}, nil
+}
+
+func (i *instance) Session(stream wire.Agent_SessionServer) error {
+	if err := stream.Send(&wire.Settings{}); err != nil {
+		return err
+	}
+	<-stream.Context().Done()
+	return nil
+}
+
+// startInstance serves at a loopback address with a certificate for that address alone.
+func startInstance(t *testing.T, name, host, dir string) *instance {
+	t.Helper()
+	certificate, err := identity.ServerCertificate(dir, []string{host}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", host+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := &instance{name: name, url: "https://" + listener.Addr().String()}
+	i.server = grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{certificate}})))
+	wire.RegisterAgentServer(i.server, i)
+	go i.server.Serve(listener)
+	t.Cleanup(i.server.Stop)
+	return i
+}
+
+func connectTo(t *testing.T, dir string, urls ...string) *controlPlane {
+	t.Helper()
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("t"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, err := connect(Config{ControlPlane: urls, CAFile: filepath.Join(dir, "ca.crt"), TokenFile: token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.close)
+	return p
+}
+
+func TestAnAgentGoesToAnotherInstanceWithinASecond(t *testing.T) {
+	dir := t.TempDir()
+	all := map[string]*instance{}
+	for _, i := range []*instance{startInstance(t, "a", "127.30.250.1", dir), startInstance(t, "b", "127.30.250.2", dir)} {
+		all[i.name] = i
+	}
+	p := connectTo(t, dir, all["a"].url, all["b"].url)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	answer, err := p.tryRegister(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := p.agent.Session(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	all[answer.Mesh].server.Stop()
+	if _, err := stream.Recv(); err == nil {
+		t.Fatal("the session outlived its instance")
+	}
+	began := time.Now()
+	again, err := p.agent.Register(ctx, &wire.RegisterRequest{}, grpc.WaitForReady(true))
+	if err != nil || again.Mesh == answer.Mesh {
+		t.Fatalf("registered at %v after %s was stopped: %v", again, answer.Mesh, err)
+	}
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("the other instance was reached after %s, want a second at most", took)
+	}
+}
+
+func TestAnInstanceThatIsAwayStopsNoRegistration(t *testing.T) {
+	dir := t.TempDir()
+	there := startInstance(t, "there", "127.30.250.3", dir)
+	gone := startInstance(t, "gone", "127.30.250.4", dir)
+	gone.server.Stop()
+	if _, err := connectTo(t, dir, gone.url, there.url).tryRegister(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAddressesOfControlPlanes(t *testing.T) {
+	firsts := map[string]bool{}
+	for range 100 {
+		got, err := controlPlanes([]string{"https://a:1", " https://b:2", "https://[::1]:3"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		firsts[got[0]] = true
+		slices.Sort(got)
+		if strings.Join(got, " ") != "[::1]:3 a:1 b:2" {
+			t.Fatalf("addresses %v", got)
+		}
+	}
+	if len(firsts) != 3 {
+		t.Errorf("agents begin at %v only", firsts)
+	}
+	for _, bad := range [][]string{nil, {""}, {"http://a:1"}, {"https://a"}, {"https://a:1", "b:2"}, {"https://a:1/path"}, {"https://:1"}} {
+		if got, err := controlPlanes(bad); err == nil || !strings.Contains(err.Error(), "--cp-address") {
+			t.Errorf("%q: %v, %v", bad, got, err)
+		}
+	}
+}
