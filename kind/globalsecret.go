@@ -6,7 +6,7 @@ import "weft/resource"
 var GlobalSecrets = &resource.Kind[Secret]{
 	Info: resource.Info{
 		Name: "GlobalSecret", Plural: "globalsecrets", Aliases: []string{"global-secrets"},
-		Scope: resource.Global, Flat: true, AdminOnly: true,
+		Scope: resource.Global, Flat: true, AdminOnly: true, Encrypted: true,
 	},
 	Validate: validateSecret,
 }

@@ -202,3 +202,13 @@ func TestHostnameGenerator(t *testing.T) {
 			"spec.selector.meshExternalService: is not served", "spec.selector.meshMultiZoneService: is not served", "spec.extension: has no meaning here"}},
 	})
 }
+
+// TestWhatOnlyAdministratorsReadIsEncrypted: a value that is kept from readers of the API is kept from
+// readers of the database too.
+func TestWhatOnlyAdministratorsReadIsEncrypted(t *testing.T) {
+	for _, d := range kind.All() {
+		if info := d.Describe(); info.AdminOnly && !info.Encrypted {
+			t.Errorf("%s is read by administrators only, and stored for everybody", info.Name)
+		}
+	}
+}

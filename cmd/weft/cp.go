@@ -44,9 +44,9 @@ import (
 func newControlPlaneCommand() *cobra.Command {
 	cp := &cobra.Command{
 		Use:   "cp",
-		Short: "Run a control plane",
+		Short: "Run a control plane, and look after what it keeps",
 	}
-	cp.AddCommand(newControlPlaneRunCommand(), newControlPlaneConfigCommand())
+	cp.AddCommand(newControlPlaneRunCommand(), newControlPlaneConfigCommand(), newBackupCommand(), newRestoreCommand())
 	return cp
 }
 

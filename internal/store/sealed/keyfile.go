@@ -3,9 +3,12 @@ package sealed
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"strings"
+
+	"weft/internal/store/wholefile"
 )
 
 // ReadKeyFile reads a key file; see [ParseKeys].
@@ -28,29 +31,45 @@ func MakeKeyFile(path string) (*Keys, error) {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, fs.ErrExist), err)
 	}
 	if err := writeKeyFile(path, NewKey()+"\n"); err != nil {
-		return nil, fmt.Errorf("making the encryption key: %w", err)
+		return nil, err
 	}
 	return ReadKeyFile(path)
 }
 
-// writeKeyFile puts the whole file in its place, where it outlives a loss of power: nothing that is
-// encrypted later can be read without it.
+// AddToKeyFile adds the keys of another key file that are not in this one, after those that are. Where there
+// is no file it makes one.
+func AddToKeyFile(path string, text []byte) error {
+	added, err := ParseKeys(text)
+	if err != nil {
+		return err
+	}
+	present, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return writeKeyFile(path, string(text))
+	}
+	if err != nil {
+		return err
+	}
+	keys, err := ParseKeys(present)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	for id := range added.all {
+		if _, known := keys.all[id]; !known {
+			return writeKeyFile(path, strings.TrimRight(string(present), "\n")+"\n"+string(text))
+		}
+	}
+	return nil
+}
+
+// writeKeyFile does not return before the disk has it: nothing that is encrypted later can be read without.
 func writeKeyFile(path, text string) error {
-	file, err := os.CreateTemp(filepath.Dir(path), ".key-*") // 0600
+	err := wholefile.Write(path, func(w io.Writer) error {
+		_, err := io.WriteString(w, text)
+		return err
+	})
 	if err != nil {
-		return err
+		return fmt.Errorf("writing the encryption keys: %w", err)
 	}
-	defer os.Remove(file.Name()) // after the rename it does nothing
-	_, err = file.WriteString(text)
-	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(file.Name(), path); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return nil
 }

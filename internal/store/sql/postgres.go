@@ -115,6 +115,14 @@ func (p Postgres) open(ctx context.Context) (database, error) {
 	return db, nil
 }
 
+func (p Postgres) attach(ctx context.Context) (*sql.DB, sql.TxOptions, error) {
+	config, err := p.config()
+	if err != nil {
+		return nil, sql.TxOptions{}, fmt.Errorf("%s: %w", p, err)
+	}
+	return p.pool(config, 1), postgresDialect("").snapshot, nil
+}
+
 // idleConnection is how long a connection is kept that nobody uses.
 const idleConnection = 5 * time.Minute
 

@@ -45,7 +45,10 @@ type Options struct {
 type Source interface {
 	// String names it in errors, without what is secret.
 	fmt.Stringer
+	// open takes the database for a store, and makes it where there is none.
 	open(ctx context.Context) (database, error)
+	// attach reads a database that others may be using; its transactions read one moment.
+	attach(ctx context.Context) (*sql.DB, sql.TxOptions, error)
 }
 
 // Store implements [store.Store].

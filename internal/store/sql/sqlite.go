@@ -70,6 +70,18 @@ func (s SQLite) open(context.Context) (database, error) {
 	}}, nil
 }
 
+func (s SQLite) attach(context.Context) (*sql.DB, sql.TxOptions, error) {
+	path, err := filepath.Abs(filepath.Join(s.Dir, File))
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	if err != nil {
+		return nil, sql.TxOptions{}, fmt.Errorf("opening the database: %w", err)
+	}
+	db, err := connect(path, 1, "query_only(1)")
+	return db, sqliteDialect.snapshot, err
+}
+
 func connect(path string, connections int, pragmas ...string) (*sql.DB, error) {
 	query := url.Values{"_pragma": append(pragmas, "busy_timeout(10000)")}
 	source := url.URL{Scheme: "file", Path: path, RawQuery: query.Encode()}

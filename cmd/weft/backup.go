@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weft/internal/settings"
+	"weft/internal/store"
+	"weft/internal/store/backup"
+	"weft/internal/store/sealed"
+	"weft/internal/store/sql"
+	"weft/internal/store/wholefile"
+)
+
+func newBackupCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use:   "backup FILE",
+		Short: "Copy everything that a control plane stores into a file, while it runs",
+		Long: `Copy everything that a control plane stores into a file, as it is at one moment. The control plane may run.
+
+It is run where the control plane runs and with its settings: it reads the database, not the API. Secrets
+stay encrypted; keep a copy of their key apart from the file, or put it in with --with-key.`,
+		Example: `  weft cp backup weft-2026-01-31.backup --data-dir /var/lib/weft`,
+		Args:    cobra.ExactArgs(1),
+	}
+	withKey := command.Flags().Bool("with-key", false, "put the key file of the secrets into the backup; whoever reads it reads every secret")
+	load := settingsFlags(command)
+	command.RunE = func(command *cobra.Command, args []string) error {
+		s, err := loadForStore(load)
+		if err != nil {
+			return err
+		}
+		h := backup.Header{Created: time.Now().UTC().Round(0), Release: version}
+		if *withKey {
+			if h.Keys, err = keyFileText(s); err != nil {
+				return err
+			}
+		}
+		n, err := backUp(command.Context(), args[0], h, databaseOf(s), command.ErrOrStderr())
+		if err != nil {
+			return fmt.Errorf("no backup was made: %w", err)
+		}
+		command.PrintErrf("%s has %d rows.\n", args[0], n)
+		if !*withKey {
+			command.PrintErrf("Its secrets are of no use without %s: keep a copy of that too, elsewhere.\n", encryptionKeyFile(s))
+		}
+		return nil
+	}
+	return command
+}
+
+// loadForStore answers the settings of a control plane that stores something.
+func loadForStore(load func() (*settings.Settings, []string, error)) (*settings.Settings, error) {
+	s, _, err := load()
+	if err == nil && s.Store == settings.Memory {
+		err = errors.New("store.type is memory: such a control plane keeps nothing that could be copied")
+	}
+	return s, err
+}
+
+// keyFileText answers the key file, once it is found to have keys.
+func keyFileText(s *settings.Settings) (string, error) {
+	path := encryptionKeyFile(s)
+	if _, err := sealed.ReadKeyFile(path); err != nil {
+		return "", err
+	}
+	text, err := os.ReadFile(path)
+	return string(text), err
+}
+
+func backUp(ctx context.Context, path string, h backup.Header, from sql.Source, progress io.Writer) (n int, err error) {
+	tell := &teller{to: progress, next: time.Now().Add(tellEvery)}
+	err = wholefile.Write(path, func(w io.Writer) error {
+		return backup.Write(w, h, func(take func(store.Row) error) error {
+			return sql.Export(ctx, from, func(rows int) { tell.total = rows }, func(row store.Row) error {
+				tell.row()
+				return take(row)
+			})
+		})
+	})
+	return tell.done, err
+}
+
+func newRestoreCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use:   "restore FILE",
+		Short: "Fill an empty store with a backup",
+		Long: `Fill an empty store with a backup: all of it or, where the file is not whole, nothing.
+
+Stop the control plane first. The store may be of another type than the one that was backed up.`,
+		Example: `  weft cp restore weft-2026-01-31.backup --data-dir /var/lib/weft
+  KUMA_STORE_TYPE=postgres weft cp restore weft-2026-01-31.backup --config-file weft.yaml`,
+		Args: cobra.ExactArgs(1),
+	}
+	force := command.Flags().Bool("force", false, "replace what the store has")
+	load := settingsFlags(command)
+	command.RunE = func(command *cobra.Command, args []string) error {
+		s, err := loadForStore(load)
+		if err != nil {
+			return err
+		}
+		h, n, err := restore(command.Context(), args[0], s, *force, command.ErrOrStderr())
+		if errors.Is(err, sql.ErrNotEmpty) {
+			return fmt.Errorf("%w\nNothing was restored. Choose an empty store, or replace what is there with --force, after a backup of it.", err)
+		}
+		if err != nil {
+			return fmt.Errorf("nothing was restored: %w", err)
+		}
+		command.PrintErrf("%d rows of %s are restored.\n", n, h.Created.Format(time.RFC3339))
+		if h.Keys == "" {
+			command.PrintErrf("The backup has no key: before the control plane starts, %s must have the one of its secrets.\n", encryptionKeyFile(s))
+		}
+		return nil
+	}
+	return command
+}
+
+func restore(ctx context.Context, path string, s *settings.Settings, force bool, progress io.Writer) (h backup.Header, n int, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return h, 0, err
+	}
+	defer file.Close() // it was only read
+	h, rows, err := backup.Read(file)
+	if err != nil {
+		return h, 0, fmt.Errorf("%s: %w", path, err)
+	}
+	if h.Keys != "" {
+		if err := addKeys(encryptionKeyFile(s), h.Keys); err != nil {
+			return h, 0, err
+		}
+	}
+	tell := &teller{to: progress, next: time.Now().Add(tellEvery)}
+	err = sql.Import(ctx, databaseOf(s), force, func(yield func(store.Row, error) bool) {
+		for row, err := range rows {
+			tell.row()
+			if !yield(row, err) {
+				return
+			}
+		}
+	})
+	return h, tell.done, err
+}
+
+// addKeys comes before the rows: a key too many does no harm.
+func addKeys(path, text string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	return sealed.AddToKeyFile(path, []byte(text))
+}
+
+// tellEvery is how often somebody who waits hears how far it is.
+const tellEvery = 2 * time.Second
+
+// teller counts rows.
+type teller struct {
+	to          io.Writer
+	next        time.Time
+	done, total int // total is 0 where it is not known
+}
+
+func (t *teller) row() {
+	t.done++
+	if now := time.Now(); now.After(t.next) {
+		t.next = now.Add(tellEvery)
+		if t.total > 0 {
+			fmt.Fprintf(t.to, "%d of %d rows\n", t.done, t.total)
+		} else {
+			fmt.Fprintf(t.to, "%d rows\n", t.done)
+		}
+	}
+}

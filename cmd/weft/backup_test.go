@@ -1,0 +1,63 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// weftFails runs a command that must fail, and answers what it says.
+func weftFails(t *testing.T, args ...string) string {
+	t.Helper()
+	var errs bytes.Buffer
+	if code := run(t.Context(), args, nil, &bytes.Buffer{}, &errs); code == 0 {
+		t.Fatalf("weft %s: it did not fail", strings.Join(args, " "))
+	}
+	return errs.String()
+}
+
+const secretYAML = "type: Secret\nmesh: default\nname: s\ndata: Y29ycmVjdCBob3JzZQ==\n"
+
+// TestABackupOfARunningControlPlaneIsRestored moves a control plane to another directory, with its Secret.
+func TestABackupOfARunningControlPlaneIsRestored(t *testing.T) {
+	dir, elsewhere, file := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "backup")
+	at, stop := startPlane(t, "--data-dir", dir)
+	secret := filepath.Join(t.TempDir(), "secret.yaml")
+	if err := os.WriteFile(secret, []byte(secretYAML), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	weft(t, at["api"], "apply", "-f", secret)
+	weft(t, at["api"], "cp", "backup", file, "--data-dir", dir, "--with-key")
+	withoutKey := file + "-without-key"
+	weft(t, at["api"], "cp", "backup", withoutKey, "--data-dir", dir)
+	stop()
+
+	if got := weftFails(t, "cp", "restore", file, "--data-dir", dir); !strings.Contains(got, "not empty") || !strings.Contains(got, "--force") {
+		t.Errorf("restoring into a store that has rows says\n%s", got)
+	}
+	weft(t, at["api"], "cp", "restore", file, "--data-dir", elsewhere)
+	at, stop = startPlane(t, "--data-dir", elsewhere)
+	if got := weft(t, at["api"], "get", "secret", "s", "-o", "yaml"); !strings.Contains(got, "Y29ycmVjdCBob3JzZQ==") {
+		t.Errorf("the restored secret is\n%s", got)
+	}
+	if got := weftFails(t, "cp", "restore", file, "--data-dir", elsewhere, "--force"); !strings.Contains(got, "in use by another control plane") {
+		t.Errorf("restoring under a running control plane says\n%s", got)
+	}
+	stop()
+
+	keyless := t.TempDir()
+	weft(t, at["api"], "cp", "restore", withoutKey, "--data-dir", keyless)
+	if got := weftFails(t, "cp", "run", "--data-dir", keyless); !strings.Contains(got, "secrets.key is missing") {
+		t.Errorf("starting without the key says\n%s", got)
+	}
+	key, err := os.ReadFile(filepath.Join(dir, "secrets.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(keyless, "secrets.key"), key, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	startPlane(t, "--data-dir", keyless)
+}
