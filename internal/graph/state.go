@@ -34,6 +34,10 @@ type State struct {
 	Secrets            Rows[kind.Secret]
 	GlobalSecrets      Rows[kind.Secret]
 
+	// Faults are rows of this instance alone, and FaultsByCause finds them by [CauseKey].
+	Faults        *table.Input[Fault]
+	FaultsByCause *table.Index[Fault]
+
 	// DataplanesBySelector finds Dataplanes by [TagKey], [LabelKey] or, all of a mesh, [MeshKey].
 	DataplanesBySelector *table.Index[*resource.Object[kind.Dataplane]]
 	// DataplanesByListener finds the Dataplanes that listen on "MESH/ADDRESS:PORT".
@@ -85,6 +89,15 @@ type State struct {
 	Withdrawing *table.Derived[ProxyKey, []string]
 
 	kinds map[string]kindRows
+}
+
+// Fault is a derived value that can't be made of a resource, because of a bug of ours. The value that was
+// made of it last is used meanwhile.
+type Fault struct {
+	Value string // which one
+	Mesh  string
+	Cause kind.Cause // the resource
+	Panic string
 }
 
 // Rows is the table of one kind, keyed by [RowKey].
@@ -140,6 +153,8 @@ func NewState(zone string) *State {
 
 	s.DataplanesBySelector = table.NewIndex(s.Dataplanes.Input, selectorKeys)
 	s.DataplanesByListener = table.NewIndex(s.Dataplanes.Input, listenerKeys)
+	s.Faults = table.NewInput(s.DB, func(f Fault) string { return f.Value })
+	s.FaultsByCause = table.NewIndex(s.Faults, func(f Fault) []string { return []string{CauseKey(f.Mesh, f.Cause)} })
 	s.InsightsByCause = table.NewIndex(s.Insights.Input, causeKeys)
 	s.ServicesByMesh = byMesh(s.Services)
 	s.ServicesByTag = table.NewIndex(s.Services.Input, serviceTagKeys)

@@ -18,7 +18,7 @@ type Keep func(ctx context.Context, held []*resource.Object[kind.HeldEndpoints])
 func (h *Hub) hold(changes *table.Changes, now time.Time) []*resource.Object[kind.HeldEndpoints] {
 	var rows []*resource.Object[kind.HeldEndpoints]
 	for t := range h.state.Endpoints.Transitions(changes) {
-		if len(t.Old.Endpoints) == 0 || len(t.New.Endpoints) > 0 {
+		if t.Old == nil || len(t.Old.Endpoints) == 0 || len(t.New.Endpoints) > 0 {
 			continue
 		}
 		if row := h.state.Hold(h.reader(), t.Key, t.Old.Endpoints, now); row != nil {

@@ -6,6 +6,7 @@
 package publish
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -37,6 +38,7 @@ type Hub struct {
 	changed chan struct{} // closed by every commit
 
 	withdrawals withdrawals
+	faults      []graph.Fault // that came, or went (without a panic), since the last commit
 
 	ctx     context.Context // of what runs beside, from Use
 	outside Outside
@@ -59,13 +61,15 @@ type proxy struct {
 
 // NewHub makes the last stages of a state, before its first commit.
 func NewHub(state *graph.State, catalog *xds.Catalog, log *slog.Logger) *Hub {
-	return &Hub{
+	h := &Hub{
 		state: state, config: newConfig(state), catalog: catalog, log: log,
 		classes:     map[graph.Class]*class{},
 		proxies:     map[graph.ProxyKey]*proxy{},
 		changed:     make(chan struct{}),
 		withdrawals: withdrawals{pinned: map[graph.ProxyKey]bool{}},
 	}
+	state.DB.Contain(h.failed)
+	return h
 }
 
 // Follow adds a follower, before the first batch.
@@ -98,6 +102,7 @@ func (h *Hub) Apply(b mirror.Batch) {
 	for _, c := range commits {
 		h.publish(c)
 	}
+	commits = append(commits, h.noteFaults()...)
 	h.followServings(b, commits...)
 	put := slices.Clip(b.Put)
 	for _, row := range held {
@@ -180,7 +185,9 @@ func (h *Hub) updateClass(e edits, c *class, shared *Shared) {
 	e.add(c.feed, changed, removed)
 	for _, d := range shared.Destinations {
 		if _, had := slices.BinarySearchFunc(c.shared.Destinations, d, graph.CompareDestinations); !had {
-			e.add(c.feed, []*xds.Resource{h.config.assignment.Pin(d)}, nil)
+			if a := h.config.assignment.Pin(d); a != nil { // nil: it could not be made yet
+				e.add(c.feed, []*xds.Resource{a}, nil)
+			}
 		}
 	}
 	for _, d := range c.shared.Destinations {
@@ -229,7 +236,7 @@ func (h *Hub) join(e edits, key graph.Class) {
 	if c == nil {
 		c = &class{feed: h.catalog.NewFeed(), shared: &Shared{}}
 		h.classes[key] = c
-		h.updateClass(e, c, h.config.shared.Pin(key))
+		h.updateClass(e, c, cmp.Or(h.config.shared.Pin(key), c.shared)) // nil: it could not be made yet
 	}
 	c.members++
 }

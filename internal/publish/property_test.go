@@ -199,6 +199,7 @@ func TestFeedsEqualARebuildAfterAnyChanges(t *testing.T) {
 }
 
 func compareToRebuild(t *rapid.T, hub *Hub, key graph.ProxyKey, told *graph.Proxy) {
+	wantNoFaults(t, hub)
 	want, exists := hub.Config(key)
 	if exists != (told != nil) {
 		t.Fatalf("%s: exists is %v, but its watcher was told %v", key, exists, told)

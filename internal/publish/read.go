@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -90,7 +91,7 @@ func configOf(c *config, r *table.Reader, key graph.ProxyKey) ([]*xds.Resource, 
 	if own == nil {
 		return nil, false
 	}
-	shared := c.shared.Get(r, own.Proxy.Class)
+	shared := cmp.Or(c.shared.Get(r, own.Proxy.Class), &Shared{}) // nil: it can't be made
 	all := append(append([]*xds.Resource(nil), own.Resources...), shared.Resources...)
 	for _, d := range shared.Destinations {
 		all = append(all, c.assignment.Get(r, d))

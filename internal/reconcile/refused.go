@@ -17,14 +17,18 @@ const (
 	quoted = 1 << 10
 )
 
+// accepted is the type of the condition that says whether proxies take what a resource is made into.
+const accepted = "Accepted"
+
 // causeKey names a resource that configuration is made of.
 type causeKey struct {
 	Mesh  string
 	Cause kind.Cause
 }
 
-// refusals are what proxies refuse of one resource's configuration now.
+// refusals are what proxies refuse of one resource's configuration now, and whether there is any new one.
 type refusals struct {
+	fault   string // why there is none: the panic of a function of ours
 	proxies int
 	names   string // of the first ones
 	said    string // by the first one
@@ -33,6 +37,9 @@ type refusals struct {
 func (p *Plan) refusedBy(r *table.Reader, key causeKey) refusals {
 	var f refusals
 	var names []string
+	for _, fault := range p.State.FaultsByCause.List(r, graph.CauseKey(key.Mesh, key.Cause)) {
+		f.fault = fault.Panic
+	}
 	for _, insight := range p.State.InsightsByCause.List(r, graph.CauseKey(key.Mesh, key.Cause)) {
 		f.proxies++
 		if len(names) < namedProxies {
@@ -56,7 +63,13 @@ func said(insight *kind.DataplaneInsight, c kind.Cause) string {
 
 // conditions tell readers of the resource; none where nobody refuses anything.
 func (f refusals) conditions() []kind.Condition {
-	if f.proxies == 0 {
+	switch {
+	case f.fault != "":
+		return []kind.Condition{{
+			Type: accepted, Status: "False", Reason: "TranslationFailed",
+			Message: fmt.Sprintf("its configuration can't be made, and proxies keep what they had; this is a bug in weft, of which the control plane's log has the details: %s", f.fault),
+		}}
+	case f.proxies == 0:
 		return nil
 	}
 	names := f.names
@@ -68,7 +81,7 @@ func (f refusals) conditions() []kind.Condition {
 		what = fmt.Sprintf("%d proxies refuse what it is made into, and keep what they had", f.proxies)
 	}
 	return []kind.Condition{{
-		Type: "Accepted", Status: "False", Reason: "RefusedByProxies",
+		Type: accepted, Status: "False", Reason: "RefusedByProxies",
 		Message: fmt.Sprintf("%s (%s): %s", what, names, f.said),
 	}}
 }

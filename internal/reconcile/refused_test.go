@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"weft/internal/graph"
+	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
 )
@@ -95,5 +97,26 @@ func TestAProxysWordsAreCutInACondition(t *testing.T) {
 	w.reconcile("MeshService", "web")
 	if _, status := w.service("web"); len(status.Conditions) != 1 || len(status.Conditions[0].Message) > 2<<10 {
 		t.Errorf("the conditions are %d: %.100v", len(status.Conditions), status.Conditions)
+	}
+}
+
+func TestAServiceThatCannotBeTranslatedSaysSo(t *testing.T) {
+	w := newWorld(t, "241.0.0.0/8")
+	cause := kind.Cause{Kind: "MeshService", Name: "web"}
+	w.put(
+		kind.MeshServices.Make("default", "web", kind.MeshService{Ports: []kind.ServicePort{{Port: 80}}}),
+		w.refuser("a-1", "no such field", cause),
+	)
+	fault := graph.Fault{Value: "clusters of web", Mesh: "default", Cause: cause, Panic: "index out of range"}
+	w.plan.State.DB.Commit(func(tx *table.Tx) { w.plan.State.Faults.Put(tx, fault) })
+	w.reconcile("MeshService", "web")
+	_, status := w.service("web")
+	if len(status.Conditions) != 1 || status.Conditions[0].Reason != "TranslationFailed" || !strings.HasSuffix(status.Conditions[0].Message, "index out of range") {
+		t.Errorf("the conditions are %+v, want one", status.Conditions)
+	}
+	w.plan.State.DB.Commit(func(tx *table.Tx) { w.plan.State.Faults.Delete(tx, fault.Value) })
+	w.reconcile("MeshService", "web")
+	if _, status := w.service("web"); len(status.Conditions) != 1 || status.Conditions[0].Reason != "RefusedByProxies" {
+		t.Errorf("after that the conditions are %+v, want what the proxy says", status.Conditions)
 	}
 }

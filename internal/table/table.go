@@ -38,6 +38,8 @@ type DB struct {
 	// readers knows who has read which row or index entry.
 	readers map[leaf]map[*node]struct{}
 	observe func(Stage)
+	tell    func(Failure)      // nil: panics are passed on
+	failing map[*node]struct{} // kept values whose function panicked when they were last tried
 }
 
 // Stage is what one commit cost in one derived table.
@@ -54,7 +56,7 @@ func (db *DB) Observe(f func(Stage)) { db.observe = f }
 
 // New answers an empty DB.
 func New() *DB {
-	db := &DB{readers: map[leaf]map[*node]struct{}{}}
+	db := &DB{readers: map[leaf]map[*node]struct{}{}, failing: map[*node]struct{}{}}
 	db.snapshot.Store(&Snapshot{})
 	return db
 }
@@ -293,7 +295,8 @@ type node struct {
 func (db *DB) recompute(n *node, s *Snapshot) bool {
 	leaves, inputs := n.leaves, n.inputs
 	n.leaves, n.inputs = map[leaf]struct{}{}, map[*node]struct{}{}
-	value := db.derived[n.table].compute(&Reader{snapshot: s, db: db, node: n}, n.key)
+	failed := db.fails(n)
+	value, ok := db.derive(n, s)
 	for l := range leaves {
 		if _, ok := n.leaves[l]; !ok {
 			db.forgetLeaf(l, n)
@@ -305,7 +308,8 @@ func (db *DB) recompute(n *node, s *Snapshot) bool {
 			db.release(input)
 		}
 	}
-	if db.derived[n.table].equal(n.value, value) {
+	// One that failed may be the zero value, which the function that compares need not know.
+	if !ok || !failed && db.derived[n.table].equal(n.value, value) {
 		return false
 	}
 	n.value = value
@@ -326,6 +330,9 @@ func (db *DB) release(n *node) {
 		return
 	}
 	n.dead = true
+	if db.fails(n) {
+		db.mend(n)
+	}
 	db.derived[n.table].forget(n.key)
 	for l := range n.leaves {
 		db.forgetLeaf(l, n)
@@ -342,6 +349,7 @@ type derivedTable interface {
 	compute(r *Reader, key any) any
 	equal(a, b any) bool
 	forget(key any)
+	zero() any
 }
 
 // Derived is a table of values computed from rows and from derived tables that were made before it.
@@ -365,6 +373,7 @@ func NewDerived[K comparable, V any](db *DB, name string, fn func(*Reader, K) V,
 func (d *Derived[K, V]) compute(r *Reader, key any) any { return d.fn(r, key.(K)) }
 func (d *Derived[K, V]) equal(a, b any) bool            { return d.same(a.(V), b.(V)) }
 func (d *Derived[K, V]) forget(key any)                 { delete(d.nodes, key.(K)) }
+func (d *Derived[K, V]) zero() any                      { var none V; return none }
 
 // Get answers a value to a derived function of a later table, or to an [Eval].
 func (d *Derived[K, V]) Get(r *Reader, key K) V {
@@ -390,7 +399,11 @@ func (d *Derived[K, V]) node(s *Snapshot, key K) *node {
 		return n
 	}
 	n := &node{table: d.id, key: key, leaves: map[leaf]struct{}{}, inputs: map[*node]struct{}{}, readers: map[*node]struct{}{}}
-	n.value = d.fn(&Reader{snapshot: s, db: d.db, node: n}, key)
+	if value, ok := d.db.derive(n, s); ok {
+		n.value = value
+	} else {
+		n.value = d.zero()
+	}
 	d.nodes[key] = n
 	return n
 }
@@ -490,7 +503,10 @@ func (d *Derived[K, V]) evaluate(r *Reader, key K) V {
 	if v, ok := r.memo[m]; ok {
 		return v.(V)
 	}
-	v := d.fn(r, key)
+	var v V
+	if made, ok := d.db.attempt(d, key, false, r); ok {
+		v = made.(V)
+	}
 	r.memo[m] = v
 	return v
 }
