@@ -109,15 +109,16 @@ type Admin struct {
 
 // Tags and labels that have a meaning.
 const (
-	ServiceTag    = "kuma.io/service"
-	ProtocolTag   = "kuma.io/protocol"
-	ZoneLabel     = "kuma.io/zone"
-	OriginLabel   = "kuma.io/origin"
-	EnvLabel      = "kuma.io/env"
-	DisplayName   = "kuma.io/display-name"
-	WorkloadLabel = "kuma.io/workload"
-	ManagedBy     = "kuma.io/managed-by" // the value GeneratedBy marks what the control plane made
-	GeneratedBy   = "weft"
+	ServiceTag     = "kuma.io/service"
+	ProtocolTag    = "kuma.io/protocol"
+	ZoneLabel      = "kuma.io/zone"
+	OriginLabel    = "kuma.io/origin"
+	EnvLabel       = "kuma.io/env"
+	DisplayName    = "kuma.io/display-name"
+	WorkloadLabel  = "kuma.io/workload"
+	NamespaceLabel = "k8s.kuma.io/namespace"
+	ManagedBy      = "kuma.io/managed-by" // the value GeneratedBy marks what the control plane made
+	GeneratedBy    = "weft"
 )
 
 // Effective answers the inbound with every default of its Dataplane filled in. The control plane works

@@ -1,6 +1,10 @@
 package kind
 
-import "weft/resource"
+import (
+	"strings"
+
+	"weft/resource"
+)
 
 // HostnameGenerator gives the services that it selects a host name, by which applications reach them.
 // Several may select the same service, which then has all their names.
@@ -47,9 +51,14 @@ func validateHostnameGenerator(o *resource.Object[HostnameGenerator]) resource.P
 }
 
 // IsHostname says whether a name is one of a host: labels of RFC 1123, in lower case, of 63 characters at
-// most, and 253 in all (RFC 1035, section 2.3.4).
+// most, 253 in all (RFC 1035, section 2.3.4), the last not a number.
 func IsHostname(name string) bool {
-	return len(name) <= maxName && subdomain.MatchString(name) && !longLabel(name)
+	return len(name) <= maxName && subdomain.MatchString(name) && !longLabel(name) && !endsInANumber(name)
+}
+
+// endsInANumber says whether others would read the name as an IP address.
+func endsInANumber(name string) bool {
+	return onlyDigits.MatchString(name[strings.LastIndexByte(name, '.')+1:])
 }
 
 func longLabel(name string) bool {

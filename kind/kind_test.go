@@ -197,6 +197,7 @@ func TestHostnameGenerator(t *testing.T) {
 			`spec.template: "{{ .Workload }}.local" is not a template of {{ .DisplayName }}, {{ .Name }}, {{ .Namespace }}, {{ .Mesh }}, {{ .Zone }} and {{ label "NAME" }}`}},
 		{"an action that does not end", `{selector: {meshService: {}}, template: "{{ .Mesh }}.{{ .Zone"}`, []string{`spec.template: "{{ .Mesh }}.{{ .Zone" is not a template`}},
 		{"no host name", `{selector: {meshService: {}}, template: "{{ .Name }}_x.Local"}`, []string{`spec.template: "{{ .Name }}_x.Local" does not render to a host name`}},
+		{"an IP address", `{selector: {meshService: {}}, template: "{{ .Name }}.0.0.1"}`, []string{`spec.template: "{{ .Name }}.0.0.1" does not render`}},
 		{"a long part", `{selector: {meshService: {}}, template: "` + strings.Repeat("a", 64) + `.local"}`, []string{"spec.template: \"aaa"}},
 		{"what comes later", `{selector: {meshExternalService: {}, meshMultiZoneService: {}}, extension: {}, template: a}`, []string{
 			"spec.selector.meshExternalService: is not served", "spec.selector.meshMultiZoneService: is not served", "spec.extension: has no meaning here"}},

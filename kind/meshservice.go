@@ -190,9 +190,12 @@ var MeshServices = &resource.Kind[MeshService]{
 // MeshServiceStatus is what the zone knows of a MeshService.
 type MeshServiceStatus struct {
 	VIPs             []VIP           `json:"vips,omitempty"`
+	Addresses        []Address       `json:"addresses,omitempty"`
 	TLS              *TLSStatus      `json:"tls,omitempty"`
 	DataplaneProxies *DataplaneCount `json:"dataplaneProxies,omitempty"`
-	Conditions       []Condition     `json:"conditions,omitempty"`
+	// HostnameGenerators are those that select the service, by name.
+	HostnameGenerators []HostnameGeneratorStatus `json:"hostnameGenerators,omitempty"`
+	Conditions         []Condition               `json:"conditions,omitempty"`
 	// Abandoned is when a generated service lost its last Dataplane.
 	Abandoned *Time `json:"abandoned,omitempty"`
 }
@@ -200,6 +203,26 @@ type MeshServiceStatus struct {
 // VIP is a virtual IP address.
 type VIP struct {
 	IP string `json:"ip"`
+}
+
+// Address is a host name by which a service is reached.
+type Address struct {
+	Hostname             string               `json:"hostname"`
+	Origin               string               `json:"origin"` // HostnameGenerator
+	HostnameGeneratorRef HostnameGeneratorRef `json:"hostnameGeneratorRef"`
+}
+
+// HostnameGeneratorRef names a HostnameGenerator.
+type HostnameGeneratorRef struct {
+	CoreName string `json:"coreName"`
+}
+
+// HostnameGeneratorStatus is what one HostnameGenerator makes of a service.
+type HostnameGeneratorStatus struct {
+	HostnameGeneratorRef HostnameGeneratorRef `json:"hostnameGeneratorRef"`
+	// Hostname is the name that the service asks for, whether it has it or not.
+	Hostname   string      `json:"hostname,omitempty"`
+	Conditions []Condition `json:"conditions,omitempty"` // Generated
 }
 
 // TLSStatus says whether a service's servers take mutual TLS: Ready or NotReady.

@@ -10,10 +10,9 @@ import (
 
 // What the control plane says of a resource that belongs to this zone, on machines.
 const (
-	originZone    = "zone"
-	envUniversal  = "universal"
-	environment   = "kuma.io/environment"
-	namespaceName = "k8s.kuma.io/namespace"
+	originZone   = "zone"
+	envUniversal = "universal"
+	environment  = "kuma.io/environment"
 )
 
 // companions are the kinds whose rows go with a resource of another kind that has the same name. Those
@@ -86,8 +85,8 @@ func (w *Writer) label(o resource.Any, stored *current, controlPlane bool) resou
 		labels[kind.OriginLabel] = originZone
 		labels[kind.EnvLabel] = envUniversal
 	}
-	if _, written := meta.Labels[namespaceName]; written {
-		problems.Add("labels["+namespaceName+"]", "has no meaning outside Kubernetes; leave it out")
+	if _, written := meta.Labels[kind.NamespaceLabel]; written {
+		problems.Add("labels["+kind.NamespaceLabel+"]", "has no meaning outside Kubernetes; leave it out")
 	}
 	if !controlPlane && meta.Labels[kind.ManagedBy] == kind.GeneratedBy && !generated(stored) {
 		problems.Add("labels["+kind.ManagedBy+"]", "%q marks what the control plane makes; leave it out", kind.GeneratedBy)
@@ -139,8 +138,8 @@ func (w *Writer) inboundTags(inbounds []kind.Inbound) resource.Problems {
 				problems.Add(at+"["+name+"]", "is %q, and the control plane sets %q; leave it out", got, want)
 			}
 		}
-		if _, written := in.Tags[namespaceName]; written {
-			problems.Add(at+"["+namespaceName+"]", "has no meaning outside Kubernetes; leave it out")
+		if _, written := in.Tags[kind.NamespaceLabel]; written {
+			problems.Add(at+"["+kind.NamespaceLabel+"]", "has no meaning outside Kubernetes; leave it out")
 		}
 		if in.Tags == nil {
 			in.Tags = map[string]string{}

@@ -32,6 +32,7 @@ type State struct {
 	// PermissionStatuses are of the Permissions.
 	PermissionStatuses Rows[kind.MeshTrafficPermissionStatus]
 	Secrets            Rows[kind.Secret]
+	Generators         Rows[kind.HostnameGenerator]
 	GlobalSecrets      Rows[kind.Secret]
 
 	// Faults are rows of this instance alone, and FaultsByCause finds them by [CauseKey].
@@ -51,6 +52,10 @@ type State struct {
 	ServicesByTag *table.Index[*resource.Object[kind.MeshService]]
 	// VIPOwners finds who has a virtual IP, by the address.
 	VIPOwners *table.Index[*resource.Object[kind.MeshServiceStatus]]
+	// HostnameClaims finds who asks for a host name, by its [HostnameKey].
+	HostnameClaims *table.Index[*resource.Object[kind.MeshServiceStatus]]
+	// GeneratorsByScope finds all HostnameGenerators under the [MeshKey] of no mesh.
+	GeneratorsByScope *table.Index[*resource.Object[kind.HostnameGenerator]]
 	// HeldByProxy finds what is held of a Dataplane, by its [RowKey].
 	HeldByProxy *table.Index[*resource.Object[kind.HeldEndpoints]]
 	// LeavesByRoot finds who holds leaves that lead to a root, by its [RootKey], and all of a [MeshKey].
@@ -148,6 +153,7 @@ func NewState(zone string) *State {
 	s.Trusts = addRows(s, kind.MeshTrusts)
 	s.Permissions = addRows(s, kind.MeshTrafficPermissions)
 	s.PermissionStatuses = addRows(s, kind.MeshTrafficPermissionStatuses)
+	s.Generators = addRows(s, kind.HostnameGenerators)
 	s.Secrets = addRows(s, kind.Secrets)
 	s.GlobalSecrets = addRows(s, kind.GlobalSecrets)
 
@@ -159,6 +165,8 @@ func NewState(zone string) *State {
 	s.ServicesByMesh = byMesh(s.Services)
 	s.ServicesByTag = table.NewIndex(s.Services.Input, serviceTagKeys)
 	s.VIPOwners = table.NewIndex(s.ServiceStatuses.Input, vipKeys)
+	s.HostnameClaims = table.NewIndex(s.ServiceStatuses.Input, hostnameKeys)
+	s.GeneratorsByScope = byMesh(s.Generators)
 	s.HeldByProxy = table.NewIndex(s.Held.Input, heldKeys)
 	s.LeavesByRoot = table.NewIndex(s.Leaves.Input, rootKeys)
 	s.IdentitiesByMesh = byMesh(s.Identities)
@@ -275,6 +283,19 @@ func signingKeyRealms(secret *resource.Object[kind.Secret]) []string {
 	}
 	return nil
 }
+
+func hostnameKeys(status *resource.Object[kind.MeshServiceStatus]) []string {
+	var keys []string
+	for _, g := range status.Spec.HostnameGenerators {
+		if g.Hostname != "" {
+			keys = append(keys, HostnameKey(status.Mesh, g.Hostname))
+		}
+	}
+	return keys
+}
+
+// HostnameKey is the index key of a host name, which is unique in a mesh.
+func HostnameKey(mesh, hostname string) string { return mesh + "/" + hostname }
 
 // destinationKey names one port of a service of this zone.
 func (s *State) destinationKey(mesh, service string, port uint32) DestinationKey {

@@ -72,6 +72,7 @@ type Plan struct {
 	facts     *table.Derived[graph.ServiceKey, facts]
 	generated *table.Derived[tagKey, *kind.MeshService]
 	progress  *table.Derived[rowKey, progress]
+	names     *table.Derived[graph.ServiceKey, []hostname]
 }
 
 // rowKey names a resource of a kind that is known.
@@ -93,6 +94,7 @@ func NewPlan(state *graph.State, cidr netip.Prefix) *Plan {
 	p.refused = table.NewDerived(state.DB, "refusals", p.refusedBy, func(a, b refusals) bool { return a == b })
 	p.facts = table.NewDerived(state.DB, "service facts", p.serviceFacts, func(a, b facts) bool { return a == b })
 	p.generated = table.NewDerived(state.DB, "generated services", p.generatedService, equalServices)
+	p.names = table.NewDerived(state.DB, "host names", p.hostnames, slices.Equal)
 	p.progress = table.NewDerived(state.DB, "progress of holds", p.holdProgress, func(a, b progress) bool { return a == b })
 	return p
 }
@@ -173,6 +175,7 @@ func (p *Plan) service(r *table.Reader, key graph.ServiceKey, now time.Time) (st
 	if f.secured {
 		status.TLS.Status = "Ready"
 	}
+	p.nameService(r, key, &status)
 	if len(status.VIPs) == 0 {
 		if vip, ok := p.freeVIP(r, key); ok {
 			status.VIPs = []kind.VIP{{IP: vip.String()}}

@@ -103,6 +103,9 @@ func (rc *Reconciler) observeDerived(changes *table.Changes, now time.Time) {
 	for key := range rc.plan.refused.Changed(changes) {
 		rc.ask(key.unit(), now.Add(calmly))
 	}
+	for key := range rc.plan.names.Changed(changes) {
+		rc.ask(Unit{kind.MeshServices.Name, key.Mesh, key.Name}, now.Add(soon))
+	}
 	for key := range rc.plan.progress.Changed(changes) {
 		rc.ask(Unit{kind.HeldEndpointsList.Name, key.Mesh, key.Name}, now)
 	}
@@ -118,6 +121,7 @@ func (rc *Reconciler) observePut(o resource.Any, now time.Time) {
 		if service := (graph.ServiceKey{Mesh: key.Mesh, Name: key.Name}); !rc.pinnedServices[service] {
 			rc.pinnedServices[service] = true
 			rc.plan.facts.Pin(service)
+			rc.plan.names.Pin(service)
 		}
 		rc.ask(Unit{key.Kind, key.Mesh, key.Name}, now.Add(soon))
 	case *resource.Object[kind.Dataplane]:
@@ -155,6 +159,7 @@ func (rc *Reconciler) observeRemoved(key resource.Key, now time.Time) {
 		if service := (graph.ServiceKey{Mesh: key.Mesh, Name: key.Name}); rc.pinnedServices[service] {
 			delete(rc.pinnedServices, service)
 			rc.plan.facts.Unpin(service)
+			rc.plan.names.Unpin(service)
 		}
 	case kind.HeldEndpointsList.Name:
 		if row := (rowKey{key.Mesh, key.Name}); rc.pinnedHolds[row] {
