@@ -101,7 +101,7 @@ func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger
 	instance := uuid.NewString()
 	figures := metrics.New(version, s.ZoneName, instance)
 	rows = metered.New(rows, figures.Store)
-	if err := createDefaultMesh(ctx, rows, s, fresh); err != nil {
+	if err := createDefaults(ctx, rows, s, fresh); err != nil {
 		return err
 	}
 
@@ -247,15 +247,6 @@ func serverCertificate(s *settings.Settings) (*tls.Certificate, error) {
 	}
 	certificate, err := identity.ServerCertificate(s.DataDir, names, time.Now())
 	return &certificate, err
-}
-
-// createDefaultMesh makes the mesh "default" on the first start, and never again: who deleted it meant it.
-func createDefaultMesh(ctx context.Context, rows store.Store, s *settings.Settings, fresh bool) error {
-	if s.SkipMeshCreation || !fresh {
-		return nil
-	}
-	_, err := admit.New(rows, admit.Options{Zone: s.ZoneName}).Create(ctx, kind.Meshes.Make("", "default", kind.Mesh{}), nil)
-	return err
 }
 
 // ownWrites are the reconciler's writes.

@@ -10,6 +10,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -67,7 +69,7 @@ func weft(t *testing.T, api string, args ...string) string {
 	return out.String()
 }
 
-func TestTheFirstStartMakesTheMeshDefaultAndNoLaterOneDoes(t *testing.T) {
+func TestTheFirstStartMakesDefaultsAndNoLaterOneDoes(t *testing.T) {
 	dir := t.TempDir()
 	at, stop := startPlane(t, "--data-dir", dir)
 	if got := weft(t, at["api"], "get", "mesh", "default", "-o", "yaml"); strings.Contains(got, "spec") {
@@ -76,19 +78,45 @@ func TestTheFirstStartMakesTheMeshDefaultAndNoLaterOneDoes(t *testing.T) {
 	if got := weft(t, at["api"], "get", "meshidentities", "-A") + weft(t, at["api"], "get", "meshtrafficpermissions", "-A"); got != "There are no meshidentities.\nThere are no meshtrafficpermissions.\n" {
 		t.Errorf("it has\n%s", got)
 	}
-	weft(t, at["api"], "delete", "mesh", "default")
+	for _, made := range [][]string{{"mesh", "default"}, {"hostnamegenerator", "local-mesh-service"}, {"hostnamegenerator", "zone-mesh-service"}} {
+		weft(t, at["api"], "delete", made[0], made[1])
+	}
 	stop()
 	at, _ = startPlane(t, "--data-dir", dir)
-	if got := weft(t, at["api"], "get", "meshes"); got != "There are no meshes.\n" {
+	if got := defaultsOf(t, at["api"]); got != nothing {
 		t.Errorf("after a restart there is\n%s", got)
 	}
 }
 
-func TestTheMeshDefaultCanBeLeftOut(t *testing.T) {
+const nothing = "There are no meshes.\nThere are no hostnamegenerators.\n"
+
+func defaultsOf(t *testing.T, api string) string {
+	return weft(t, api, "get", "meshes") + weft(t, api, "get", "hostnamegenerators")
+}
+
+func TestDefaultsCanBeLeftOut(t *testing.T) {
 	t.Setenv("KUMA_DEFAULTS_SKIP_MESH_CREATION", "true")
+	t.Setenv("KUMA_DEFAULTS_SKIP_HOSTNAME_GENERATORS", "true")
 	at, _ := startPlane(t, "--data-dir", t.TempDir())
-	if got := weft(t, at["api"], "get", "meshes"); got != "There are no meshes.\n" {
+	if got := defaultsOf(t, at["api"]); got != nothing {
 		t.Errorf("there is\n%s", got)
+	}
+}
+
+func TestAServiceHasTheDefaultHostnames(t *testing.T) {
+	at, _ := startPlane(t, "--data-dir", t.TempDir())
+	file := filepath.Join(t.TempDir(), "web.yaml")
+	service := `{type: MeshService, mesh: default, name: web, spec: {selector: {dataplaneRef: {name: web-1}}, ports: [{port: 80}]}}`
+	if err := os.WriteFile(file, []byte(service), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	weft(t, at["api"], "apply", "-f", file)
+	deadline := time.Now().Add(time.Minute)
+	for got := ""; !strings.Contains(got, "hostname: web.svc.mesh.local") || !strings.Contains(got, "hostname: web.svc.default.mesh.local"); {
+		if time.Now().After(deadline) {
+			t.Fatalf("the service never got its names:\n%s", got)
+		}
+		got = weft(t, at["api"], "get", "meshservice", "web", "-o", "yaml")
 	}
 }
 

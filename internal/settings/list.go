@@ -111,6 +111,11 @@ var plain = []setting{
 		set: boolean(func(s *Settings) *bool { return &s.SkipMeshCreation }),
 	},
 	{
+		path: "defaults.skipHostnameGenerators", env: "KUMA_DEFAULTS_SKIP_HOSTNAME_GENERATORS", fallback: "false",
+		doc: "Whether the first start leaves out making the HostnameGenerators of `NAME.svc.mesh.local` and `NAME.svc.ZONE.mesh.local`.",
+		set: boolean(func(s *Settings) *bool { return &s.SkipHostnameGenerators }),
+	},
+	{
 		path: "defaults.mesh", env: "KUMA_DEFAULTS_MESH", fallback: "default",
 		doc: "The mesh of a Dataplane whose agent names none.",
 		set: label(func(s *Settings) *string { return &s.DefaultMesh }),

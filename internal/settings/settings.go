@@ -44,6 +44,8 @@ type Settings struct {
 	TLSCertFile, TLSKeyFile string
 
 	SkipMeshCreation bool
+	// SkipHostnameGenerators leaves out the HostnameGenerators of the first start.
+	SkipHostnameGenerators bool
 	// DefaultMesh is the mesh of a Dataplane that names none.
 	DefaultMesh string
 	// MeshServiceCIDR is the range of the virtual IPs of MeshServices.

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+
+	"weft/internal/admit"
+	"weft/internal/settings"
+	"weft/internal/store"
+	"weft/kind"
+	"weft/resource"
+)
+
+// createDefaults makes what a control plane begins with on its first start, and never again: who deleted
+// it meant it.
+func createDefaults(ctx context.Context, rows store.Store, s *settings.Settings, fresh bool) error {
+	if !fresh {
+		return nil
+	}
+	writer := admit.New(rows, admit.Options{Zone: s.ZoneName})
+	for _, o := range defaults(s) {
+		if _, err := writer.Create(ctx, o, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func defaults(s *settings.Settings) []resource.Any {
+	var made []resource.Any
+	if !s.SkipMeshCreation {
+		made = append(made, kind.Meshes.Make("", "default", kind.Mesh{}))
+	}
+	if !s.SkipHostnameGenerators {
+		made = append(made,
+			hostnames("local-mesh-service", "{{ .DisplayName }}.svc.mesh.local", map[string]string{
+				kind.OriginLabel: "zone", kind.EnvLabel: "universal",
+			}),
+			hostnames("zone-mesh-service", "{{ .DisplayName }}.svc.{{ .Zone }}.mesh.local", map[string]string{
+				kind.EnvLabel: "universal",
+			}))
+	}
+	return made
+}
+
+func hostnames(name, template string, labels map[string]string) resource.Any {
+	return kind.HostnameGenerators.Make("", name, kind.HostnameGenerator{
+		Selector: kind.HostnameSelector{MeshService: &kind.LabelSelector{MatchLabels: labels}},
+		Template: template,
+	})
+}

@@ -1,0 +1,119 @@
+package reconcile
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"weft/internal/graph"
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+func generator(name, template string, labels map[string]string) resource.Any {
+	return kind.HostnameGenerators.Make("", name, kind.HostnameGenerator{
+		Selector: kind.HostnameSelector{MeshService: &kind.LabelSelector{MatchLabels: labels}},
+		Template: template,
+	})
+}
+
+// named is a service that was made some minutes after the others.
+func named(name string, age int, labels map[string]string) resource.Any {
+	o := kind.MeshServices.Make("default", name, kind.MeshService{Ports: []kind.ServicePort{{Port: 80}}})
+	o.Labels, o.Created = labels, time.Date(2030, 1, 1, 0, age, 0, 0, time.UTC)
+	return o
+}
+
+// names are what a service's status says of its host names: "name", or "generator: reason".
+func (w *world) names(service string) string {
+	_, status := w.service(service)
+	if status == nil {
+		return ""
+	}
+	var said []string
+	for _, a := range status.Addresses {
+		said = append(said, a.Hostname)
+	}
+	for _, g := range status.HostnameGenerators {
+		if c := g.Conditions[0]; c.Status != "True" {
+			said = append(said, fmt.Sprintf("%s: %s", g.HostnameGeneratorRef.CoreName, c.Reason))
+		}
+	}
+	return strings.Join(said, ", ")
+}
+
+func TestHostnames(t *testing.T) {
+	w := newWorld(t, "241.0.0.0/8")
+	w.put(
+		generator("every", "{{ .DisplayName }}.svc.{{ .Zone }}.{{ .Mesh }}", nil),
+		generator("other", "{{ .Name }}.other", map[string]string{"team": "other"}),
+		generator("team", `{{ .Name }}.{{ label "team" }}`, map[string]string{"app": "web"}),
+		generator("namespace", "{{ .Name }}.{{ .Namespace }}.k8s", map[string]string{"app": "web"}),
+		named("plain", 0, nil),
+		named("web", 0, map[string]string{"app": "web", "team": "blue", kind.DisplayName: "www", kind.ZoneLabel: "west"}),
+		named("shouting", 0, map[string]string{"app": "web", "team": "BLUE"}),
+		named("alone", 0, map[string]string{"app": "web"}),
+		named(strings.Repeat("a", 64), 0, nil),
+	)
+	for service, want := range map[string]string{
+		"plain":                 "plain.svc.east.default",
+		"web":                   "www.svc.west.default, web.blue, namespace: TemplateError",
+		"shouting":              "shouting.svc.east.default, namespace: TemplateError, team: TemplateError",
+		"alone":                 "alone.svc.east.default, namespace: TemplateError, team: TemplateError",
+		strings.Repeat("a", 64): "every: TemplateError",
+	} {
+		w.reconcile("MeshService", service)
+		if got := w.names(service); got != want {
+			t.Errorf("%s has %q, want %q", service, got, want)
+		}
+	}
+}
+
+// TestTheOlderServiceKeepsAHostname also where the younger one asked first, and where the older one goes.
+func TestTheOlderServiceKeepsAHostname(t *testing.T) {
+	w := newWorld(t, "241.0.0.0/8")
+	same := map[string]string{"as": "web"}
+	w.put(generator("g", `{{ label "as" }}.local`, nil), named("younger", 2, same))
+	w.reconcile("MeshService", "younger")
+	w.put(named("older", 1, same), named("twin", 2, same))
+	for _, name := range []string{"twin", "older", "younger", "twin"} {
+		w.reconcile("MeshService", name)
+	}
+	for service, want := range map[string]string{"older": "web.local", "younger": "g: Collision", "twin": "g: Collision"} {
+		if got := w.names(service); got != want {
+			t.Errorf("%s has %q, want %q", service, got, want)
+		}
+	}
+	w.remove(kind.MeshServiceStatuses.Key("default", "older"))
+	w.remove(kind.MeshServices.Key("default", "older"))
+	for _, name := range []string{"younger", "twin"} {
+		w.reconcile("MeshService", name)
+	}
+	if got := w.names("twin"); got != "web.local" {
+		t.Errorf("of two of one moment the first by name has %q", got)
+	}
+}
+
+// TestAHostnameWakesWhomItConcerns: a service that another one takes a name from hears of it, and nobody
+// else does.
+func TestAHostnameWakesWhomItConcerns(t *testing.T) {
+	w := newWorld(t, "241.0.0.0/8")
+	same := map[string]string{"as": "web"}
+	w.put(generator("g", "{{ .Name }}.local", map[string]string{}), generator("h", `{{ label "as" }}.local`, same))
+	for _, service := range []resource.Any{named("older", 1, same), named("younger", 2, same), named("bystander", 0, nil)} {
+		w.put(service)
+		w.plan.names.Pin(graph.ServiceKey{Mesh: "default", Name: service.Key().Name})
+	}
+	w.reconcile("MeshService", "younger")
+	steps, _ := w.plan.For(w.reader(), Unit{"MeshService", "default", "older"}, w.now)
+	changes := w.plan.State.DB.Commit(func(tx *table.Tx) { w.plan.State.Put(tx, steps[len(steps)-1].Put) })
+	var woken []string
+	for key := range w.plan.names.Changed(changes) {
+		woken = append(woken, key.Name)
+	}
+	if len(woken) != 1 || woken[0] != "younger" {
+		t.Errorf("the older service's claim wakes %v, want the younger one alone", woken)
+	}
+}
