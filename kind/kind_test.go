@@ -92,9 +92,6 @@ func TestKindsAreWhole(t *testing.T) {
 			}
 			paths[path] = info.Name
 		}
-		if info.AdminOnly && !info.Encrypted {
-			t.Errorf("%s is for administrators only, and is stored for everybody who can read the disk", info.Name)
-		}
 		if info.StatusOf != "" && kind.StatusKind(info.StatusOf) != d {
 			t.Errorf("%s is not found as the status of %s", info.Name, info.StatusOf)
 		}

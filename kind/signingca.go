@@ -31,5 +31,5 @@ type NextCA struct {
 
 // SigningCAs is the kind of [SigningCA].
 var SigningCAs = &resource.Kind[SigningCA]{
-	Info: resource.Info{Name: "SigningCA", Plural: "signing-cas", Scope: resource.Mesh, ReadOnly: true, AdminOnly: true, Hidden: true},
+	Info: resource.Info{Name: "SigningCA", Plural: "signing-cas", Scope: resource.Mesh, ReadOnly: true, AdminOnly: true, Encrypted: true, Hidden: true},
 }

@@ -19,8 +19,8 @@ func generator(name, template string, labels map[string]string) resource.Any {
 	})
 }
 
-// named is a service that was made some minutes after the others.
-func named(name string, age int, labels map[string]string) resource.Any {
+// namedService is a service that was made some minutes after the others.
+func namedService(name string, age int, labels map[string]string) resource.Any {
 	o := kind.MeshServices.Make("default", name, kind.MeshService{Ports: []kind.ServicePort{{Port: 80}}})
 	o.Labels, o.Created = labels, time.Date(2030, 1, 1, 0, age, 0, 0, time.UTC)
 	return o
@@ -51,11 +51,11 @@ func TestHostnames(t *testing.T) {
 		generator("other", "{{ .Name }}.other", map[string]string{"team": "other"}),
 		generator("team", `{{ .Name }}.{{ label "team" }}`, map[string]string{"app": "web"}),
 		generator("namespace", "{{ .Name }}.{{ .Namespace }}.k8s", map[string]string{"app": "web"}),
-		named("plain", 0, nil),
-		named("web", 0, map[string]string{"app": "web", "team": "blue", kind.DisplayName: "www", kind.ZoneLabel: "west"}),
-		named("shouting", 0, map[string]string{"app": "web", "team": "BLUE"}),
-		named("alone", 0, map[string]string{"app": "web"}),
-		named(strings.Repeat("a", 64), 0, nil),
+		namedService("plain", 0, nil),
+		namedService("web", 0, map[string]string{"app": "web", "team": "blue", kind.DisplayName: "www", kind.ZoneLabel: "west"}),
+		namedService("shouting", 0, map[string]string{"app": "web", "team": "BLUE"}),
+		namedService("alone", 0, map[string]string{"app": "web"}),
+		namedService(strings.Repeat("a", 64), 0, nil),
 	)
 	for service, want := range map[string]string{
 		"plain":                 "plain.svc.east.default",
@@ -75,9 +75,9 @@ func TestHostnames(t *testing.T) {
 func TestTheOlderServiceKeepsAHostname(t *testing.T) {
 	w := newWorld(t, "241.0.0.0/8")
 	same := map[string]string{"as": "web"}
-	w.put(generator("g", `{{ label "as" }}.local`, nil), named("younger", 2, same))
+	w.put(generator("g", `{{ label "as" }}.local`, nil), namedService("younger", 2, same))
 	w.reconcile("MeshService", "younger")
-	w.put(named("older", 1, same), named("twin", 2, same))
+	w.put(namedService("older", 1, same), namedService("twin", 2, same))
 	for _, name := range []string{"twin", "older", "younger", "twin"} {
 		w.reconcile("MeshService", name)
 	}
@@ -102,7 +102,7 @@ func TestAHostnameWakesWhomItConcerns(t *testing.T) {
 	w := newWorld(t, "241.0.0.0/8")
 	same := map[string]string{"as": "web"}
 	w.put(generator("g", "{{ .Name }}.local", map[string]string{}), generator("h", `{{ label "as" }}.local`, same))
-	for _, service := range []resource.Any{named("older", 1, same), named("younger", 2, same), named("bystander", 0, nil)} {
+	for _, service := range []resource.Any{namedService("older", 1, same), namedService("younger", 2, same), namedService("bystander", 0, nil)} {
 		w.put(service)
 		w.plan.names.Pin(graph.ServiceKey{Mesh: "default", Name: service.Key().Name})
 	}
