@@ -58,11 +58,8 @@ func newRootCommand() *cobra.Command {
 		SilenceErrors: true, // run prints them
 	}
 	root.PersistentPreRunE = func(*cobra.Command, []string) error { return r.check() }
-	api := os.Getenv("WEFT_API")
-	if api == "" {
-		api = "http://127.0.0.1:5681"
-	}
-	root.PersistentFlags().StringVar(&r.api, "api", api, "address of the control plane's HTTP API (variable WEFT_API)")
+	root.PersistentFlags().StringVar(&r.api, "api", "", "address of the control plane's HTTP API (default: WEFT_API, else that of the context, else "+defaultAddress+")")
+	root.PersistentFlags().StringVar(&r.context, "context", "", "control plane of `weft config`, by its name (default: WEFT_CONTEXT, else the chosen one)")
 	root.PersistentFlags().StringVarP(&r.mesh, "mesh", "m", "default", "mesh of the resources")
 	root.AddCommand(
 		newControlPlaneCommand(),
@@ -75,17 +72,19 @@ func newRootCommand() *cobra.Command {
 		newInspectCommand(r),
 		newExplainCommand(r),
 		newCheckCommand(r),
+		newConfigCommand(),
 		newVersionCommand(),
 	)
 	completeFlag(root, "mesh", func(command *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 		return r.names(command.Context(), kind.Meshes, begun), cobra.ShellCompDirectiveNoFileComp
 	})
+	completeFlag(root, "context", completeContext)
 	addCompletionCommand(root)
 	return root
 }
 
 // remote is the control plane that a command speaks to, and the mesh that it means.
-type remote struct{ api, mesh string }
+type remote struct{ api, context, mesh string }
 
 func (r *remote) check() error {
 	if r.mesh == "" {
@@ -94,14 +93,20 @@ func (r *remote) check() error {
 	return nil
 }
 
-func (r *remote) client() (*client.Client, error) { return client.New(client.Options{Address: r.api}) }
+func (r *remote) client() (*client.Client, error) {
+	options, err := r.options()
+	if err != nil {
+		return nil, err
+	}
+	return client.New(options)
+}
 
 // advise adds to an error what the reader can do about it.
 func advise(command *cobra.Command, err error) string {
 	var unreachable *client.Unreachable
 	switch {
 	case errors.As(err, &unreachable):
-		return err.Error() + "\nStart one with `weft cp run --data-dir DIR`, or name another with --api or WEFT_API."
+		return err.Error() + "\nStart one with `weft cp run --data-dir DIR`, or name another with --api or WEFT_API, or for good with `weft config control-planes add`."
 	case strings.HasPrefix(err.Error(), "unknown command"), strings.HasPrefix(err.Error(), "unknown flag"):
 		return err.Error() + "\n`weft --help` lists the commands, and each has --help with examples."
 	case strings.HasPrefix(err.Error(), "accepts "): // so many arguments

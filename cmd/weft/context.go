@@ -1,0 +1,155 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"sigs.k8s.io/yaml"
+
+	"weft/internal/client"
+)
+
+// defaultAddress is where a control plane on this machine answers.
+const defaultAddress = "http://127.0.0.1:5681"
+
+// contexts are the control planes that a user has given names, as their file holds them.
+type contexts struct {
+	Current       string         `json:"currentContext,omitempty"`
+	ControlPlanes []controlPlane `json:"controlPlanes,omitempty"`
+}
+
+// controlPlane is where one is, and how this user proves to it who it is.
+type controlPlane struct {
+	Name           string `json:"name"`
+	Address        string `json:"address"`
+	CACertFile     string `json:"caCertFile,omitempty"`
+	ClientCertFile string `json:"clientCertFile,omitempty"`
+	ClientKeyFile  string `json:"clientKeyFile,omitempty"`
+	SkipVerify     bool   `json:"skipVerify,omitempty"`
+	Token          string `json:"token,omitempty"`
+}
+
+func (p *controlPlane) options() client.Options {
+	return client.Options{
+		Address: p.Address, Token: p.Token, CAFile: p.CACertFile,
+		CertFile: p.ClientCertFile, KeyFile: p.ClientKeyFile, SkipVerify: p.SkipVerify,
+	}
+}
+
+// contextsFile is $WEFT_CONFIG, else .weft/config in the user's home.
+func contextsFile() (string, error) {
+	if file := os.Getenv("WEFT_CONFIG"); file != "" {
+		return file, nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("there is no home directory for the contexts; name their file with WEFT_CONFIG: %w", err)
+	}
+	return filepath.Join(home, ".weft", "config"), nil
+}
+
+// loadContexts answers none where there is no file.
+func loadContexts() (*contexts, error) {
+	c := &contexts{}
+	file, err := contextsFile()
+	if err != nil {
+		return nil, err
+	}
+	text, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return c, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := yaml.UnmarshalStrict(text, c); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return c, nil
+}
+
+// save replaces the file, which its owner alone may read: it has tokens.
+func (c *contexts) save() error {
+	file, err := contextsFile()
+	if err != nil {
+		return err
+	}
+	text, err := yaml.Marshal(c)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+	return writePrivate(file, text)
+}
+
+// writePrivate writes a file that its owner alone may read, whole or not at all.
+func writePrivate(file string, text []byte) error {
+	whole, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*") // with mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(whole.Name()) // where it was not renamed
+	_, err = whole.Write(text)
+	if err := errors.Join(err, whole.Close()); err != nil {
+		return err
+	}
+	return os.Rename(whole.Name(), file)
+}
+
+// find answers the control plane of a name; the error names those that there are.
+func (c *contexts) find(name string) (*controlPlane, error) {
+	if i := c.index(name); i >= 0 {
+		return &c.ControlPlanes[i], nil
+	}
+	if len(c.ControlPlanes) == 0 {
+		return nil, fmt.Errorf("there is no control plane %q; add it with `weft config control-planes add`", name)
+	}
+	return nil, fmt.Errorf("there is no control plane %q, only %s", name, someOf(c.names()))
+}
+
+func (c *contexts) index(name string) int {
+	return slices.IndexFunc(c.ControlPlanes, func(p controlPlane) bool { return p.Name == name })
+}
+
+func (c *contexts) names() []string {
+	var names []string
+	for _, p := range c.ControlPlanes {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// options answers how the control plane is reached: flags go over variables, and both over the current
+// context.
+func (r *remote) options() (client.Options, error) {
+	address, name := r.api, r.context
+	switch {
+	case address != "" && name != "":
+		return client.Options{}, errors.New("--api and --context both say which control plane; leave one out")
+	case address == "" && name == "":
+		address, name = os.Getenv("WEFT_API"), os.Getenv("WEFT_CONTEXT")
+	}
+	if address != "" {
+		return client.Options{Address: address}, nil
+	}
+	known, err := loadContexts()
+	if err != nil {
+		return client.Options{}, err
+	}
+	if name == "" {
+		name = known.Current
+	}
+	if name == "" {
+		return client.Options{Address: defaultAddress}, nil
+	}
+	plane, err := known.find(name)
+	if err != nil {
+		return client.Options{}, err
+	}
+	return plane.options(), nil
+}
