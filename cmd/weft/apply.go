@@ -10,6 +10,7 @@ import (
 
 func newApplyCommand(r *remote) *cobra.Command {
 	var from sources
+	var dryRun bool
 	command := &cobra.Command{
 		Use:   "apply -f FILE|DIR|URL|-",
 		Short: "Create or update resources",
@@ -17,9 +18,11 @@ func newApplyCommand(r *remote) *cobra.Command {
 
 All documents are read and checked before the first is written; a resource that names no mesh belongs
 to --mesh. Meshes are written first, then identities, policies, services and Dataplanes. {{ KEY }} stands
-for the value of --var KEY=VALUE; one without a value is an error.`,
+for the value of --var KEY=VALUE; one without a value is an error.
+
+With --dry-run the control plane checks everything as if it were written, and answers what would change.`,
 		Example: `  weft apply -f mesh.yaml
-  weft apply -f examples/demo/mesh
+  weft apply -f examples/demo/mesh --dry-run
   weft apply -f web.yaml --var version=v2 --var replicas=3
   weft apply -f https://example.com/mesh.yaml
   cat web.yaml | weft apply -f -`,
@@ -34,6 +37,9 @@ for the value of --var KEY=VALUE; one without a value is an error.`,
 			if err != nil {
 				return err
 			}
+			if dryRun {
+				return preview(command, c, manifests)
+			}
 			for _, m := range manifests {
 				if err := apply(command, c, m); err != nil {
 					return err
@@ -43,6 +49,7 @@ for the value of --var KEY=VALUE; one without a value is an error.`,
 		},
 	}
 	from.flags(command)
+	command.Flags().BoolVar(&dryRun, "dry-run", false, "show what would change, and change nothing")
 	_ = command.MarkFlagRequired("file") // it exists
 	return command
 }

@@ -98,7 +98,8 @@ func printReport(w io.Writer, report *check.Report, form string) error {
 // printProblem writes the findings of one problem under its name, with what to do below them.
 func printProblem(w io.Writer, findings []check.Finding) {
 	first := findings[0]
-	fmt.Fprintf(w, "%s  %s\n", first.Severity, first.Problem)
+	colour := map[check.Severity]string{check.Error: red, check.Warning: yellow}[first.Severity]
+	fmt.Fprintf(w, "%s  %s\n", paletteOf(w).paint(colour, string(first.Severity)), first.Problem)
 	for _, f := range findings[:min(len(findings), shownOfEach)] {
 		fmt.Fprintf(w, "  %s: %s\n", f.Object, f.Detail)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,12 +14,14 @@ import (
 
 func newDeleteCommand(r *remote) *cobra.Command {
 	var from sources
+	var dryRun bool
 	command := &cobra.Command{
 		Use:   "delete KIND NAME | -f FILE|DIR|URL|-",
 		Short: "Delete resources",
 		Long:  "Delete one resource, or those that files name: in the opposite order of apply, without those that are gone already.",
 		Example: `  weft delete meshservice web
   weft delete dataplane web-1 --mesh shop
+  weft delete mesh shop --dry-run
   weft delete -f examples/demo/mesh`,
 		Args:              cobra.MaximumNArgs(2),
 		ValidArgsFunction: r.completeKindAndName,
@@ -29,18 +32,32 @@ func newDeleteCommand(r *remote) *cobra.Command {
 			}
 			switch {
 			case len(from.files) > 0 && len(args) == 0:
-				return r.deleteFiles(command, c, &from)
+				return r.deleteFiles(command, removal(c, dryRun), &from)
 			case len(from.files) == 0 && len(args) == 2:
-				return r.deleteOne(command, c, args[0], args[1])
+				return r.deleteOne(command, removal(c, dryRun), args[0], args[1])
 			}
 			return errors.New("name a KIND and a NAME, or files with -f")
 		},
 	}
 	from.flags(command)
+	command.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be deleted, and delete nothing")
 	return command
 }
 
-func (r *remote) deleteOne(command *cobra.Command, c *client.Client, kindName, name string) error {
+// remover removes a resource, or only asks whether it could.
+type remover struct {
+	remove func(ctx context.Context, d resource.Descriptor, mesh, name string) error
+	done   string
+}
+
+func removal(c *client.Client, dryRun bool) remover {
+	if dryRun {
+		return remover{c.PreviewDelete, "would be deleted"}
+	}
+	return remover{c.Delete, "deleted"}
+}
+
+func (r *remote) deleteOne(command *cobra.Command, by remover, kindName, name string) error {
 	d, err := kindOf(kindName)
 	if err != nil {
 		return err
@@ -49,22 +66,22 @@ func (r *remote) deleteOne(command *cobra.Command, c *client.Client, kindName, n
 		return errNoName
 	}
 	mesh := r.meshOf(d)
-	if err := c.Delete(command.Context(), d, mesh, name); err != nil {
+	if err := by.remove(command.Context(), d, mesh, name); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(command.OutOrStdout(), "%s deleted\n", resource.Key{Kind: d.Describe().Name, Mesh: mesh, Name: name})
+	_, err = fmt.Fprintf(command.OutOrStdout(), "%s %s\n", resource.Key{Kind: d.Describe().Name, Mesh: mesh, Name: name}, by.done)
 	return err
 }
 
-func (r *remote) deleteFiles(command *cobra.Command, c *client.Client, from *sources) error {
+func (r *remote) deleteFiles(command *cobra.Command, by remover, from *sources) error {
 	manifests, err := readManifests(command.Context(), from, command.InOrStdin(), r.mesh)
 	if err != nil {
 		return err
 	}
 	inWriteOrder(manifests)
 	for _, m := range slices.Backward(manifests) {
-		key, outcome := m.object.Key(), "deleted"
-		err := c.Delete(command.Context(), m.kind, key.Mesh, key.Name)
+		key, outcome := m.object.Key(), by.done
+		err := by.remove(command.Context(), m.kind, key.Mesh, key.Name)
 		if resource.CodeOf(err) == resource.NotFound {
 			err, outcome = nil, "is gone already"
 		}

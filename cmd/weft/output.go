@@ -73,15 +73,24 @@ func printValue(w io.Writer, value any, form string) error {
 	return printDocument(w, document, form)
 }
 
-// printYAML writes an object or a list of objects, and keeps the order of the fields, so that a resource reads as its author would write it.
+// printYAML writes an object or a list of objects, and keeps the order of the fields, so that a resource
+// reads as its author would write it.
 func printYAML(w io.Writer, document []byte) error {
-	var inOrder any = &yaml.MapSlice{}
+	return printYAMLWithout(w, document, func(string) bool { return false })
+}
+
+// printYAMLWithout leaves out fields of an object, at its top level.
+func printYAMLWithout(w io.Writer, document []byte, leaveOut func(field string) bool) error {
+	var object yaml.MapSlice
+	var list []yaml.MapSlice
+	var inOrder any = &object
 	if bytes.HasPrefix(bytes.TrimSpace(document), []byte("[")) {
-		inOrder = &[]yaml.MapSlice{}
+		inOrder = &list
 	}
 	if err := yaml.Unmarshal(document, inOrder); err != nil { // JSON is YAML
 		return err
 	}
+	object = slices.DeleteFunc(object, func(field yaml.MapItem) bool { return leaveOut(fmt.Sprint(field.Key)) })
 	text, err := yaml.Marshal(inOrder)
 	if err != nil {
 		return err

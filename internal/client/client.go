@@ -64,6 +64,38 @@ func (c *Client) Put(ctx context.Context, o resource.Any, d resource.Descriptor)
 	return result, json.Unmarshal(answer, &result)
 }
 
+// Preview is what a write would come to.
+type Preview struct {
+	Created  bool            `json:"created"`
+	Changed  bool            `json:"changed"`
+	Warnings []string        `json:"warnings"`
+	Resource json.RawMessage `json:"resource"` // as it would be stored
+}
+
+// dryRun has a write checked and answered, and nothing written.
+var dryRun = url.Values{"dryRun": {"true"}}
+
+// PreviewPut answers what Put would do.
+func (c *Client) PreviewPut(ctx context.Context, o resource.Any, d resource.Descriptor) (Preview, error) {
+	body, err := resource.MarshalJSON(o, nil, d, resource.Universal)
+	if err != nil {
+		return Preview{}, err
+	}
+	_, answer, err := c.do(ctx, http.MethodPut, Path(d, o.Key().Mesh, o.Key().Name), dryRun, body)
+	if err != nil {
+		return Preview{}, err
+	}
+	var preview Preview
+	err = json.Unmarshal(answer, &preview)
+	return preview, err
+}
+
+// PreviewDelete answers the error of Delete, and removes nothing.
+func (c *Client) PreviewDelete(ctx context.Context, d resource.Descriptor, mesh, name string) error {
+	_, _, err := c.do(ctx, http.MethodDelete, Path(d, mesh, name), dryRun, nil)
+	return err
+}
+
 // Delete removes a resource.
 func (c *Client) Delete(ctx context.Context, d resource.Descriptor, mesh, name string) error {
 	_, _, err := c.do(ctx, http.MethodDelete, Path(d, mesh, name), nil, nil)
