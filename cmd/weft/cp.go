@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"syscall"
 	"time"
@@ -89,10 +88,6 @@ func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger
 		return err
 	}
 	defer ports.close()
-	certificate, err := serverCertificate(s)
-	if err != nil {
-		return err
-	}
 	rows, fresh, err := openStore(ctx, s, log)
 	if err != nil {
 		return err
@@ -106,12 +101,20 @@ func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger
 	}
 
 	writer := admit.New(rows, admit.Options{Zone: s.ZoneName})
+	certificate, err := serverCertificate(ctx, s, writer)
+	if err != nil {
+		return err
+	}
 	state := graph.NewState(s.ZoneName)
 	state.DB.Observe(figures.Stage)
 	catalog := xds.NewCatalog()
 	plan := reconcile.NewPlan(state, s.MeshServiceCIDR)
 	hub := publish.NewHub(state, catalog, log)
-	self := instances.Alone(instance)
+	group, ctx := errgroup.WithContext(ctx)
+	self, err := joinInstances(ctx, s, instances.Config{ID: instance, Store: rows, Writer: writer, Answer: hub.Here, Lost: publish.Bound, Log: log})
+	if err != nil {
+		return err
+	}
 	reconciler := reconcile.New(plan, ownWrites{writer}, hub, log)
 	keys := identity.NewKeyring(hub.Secret)
 	proxies := dpserver.New(dpserver.Config{
@@ -124,25 +127,11 @@ func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger
 		Streams: proxies.Streams, Behind: proxies.Behind, Sessions: proxies.Sessions, Traffic: proxies.Traffic,
 		Classes: hub.Classes, Withdrawals: hub.Withdrawals, Backlog: reconciler.Backlog,
 	})
-	apply := func(b mirror.Batch) {
-		began := time.Now()
-		hub.Apply(b)
-		now := time.Now()
-		figures.Commit(b, now, now.Sub(began))
-	}
-
-	group, ctx := errgroup.WithContext(ctx)
 	hub.Use(ctx, publish.Outside{
 		Settler: proxies, Others: self,
 		Version: storedVersion(rows), Forget: forget(writer), Keep: keep(writer),
 	})
-	var kinds []string
-	for _, d := range kind.All() {
-		if name := d.Describe().Name; state.Holds(name) {
-			kinds = append(kinds, name)
-		}
-	}
-	wait, err := mirror.Start(ctx, mirror.Config{Store: rows, Kinds: kinds, Decode: admit.Decode, Apply: apply, Log: log})
+	wait, err := mirror.Start(ctx, mirror.Config{Store: rows, Kinds: kindsOf(state), Decode: admit.Decode, Apply: timed(hub.Apply, figures), Log: log})
 	if err != nil {
 		return err
 	}
@@ -194,6 +183,27 @@ func checker(state *graph.State, proxies *dpserver.Server, server *tls.Certifica
 	}
 }
 
+// kindsOf are the kinds whose rows have a place in the state.
+func kindsOf(state *graph.State) []string {
+	var kinds []string
+	for _, d := range kind.All() {
+		if name := d.Describe().Name; state.Holds(name) {
+			kinds = append(kinds, name)
+		}
+	}
+	return kinds
+}
+
+// timed tells the figures how long a batch takes.
+func timed(apply func(mirror.Batch), figures *metrics.Metrics) func(mirror.Batch) {
+	return func(b mirror.Batch) {
+		began := time.Now()
+		apply(b)
+		now := time.Now()
+		figures.Commit(b, now, now.Sub(began))
+	}
+}
+
 // ports are the control plane's listeners, all open before anything else happens, so that one that is
 // taken stops the start before it has changed anything.
 type ports struct{ api, dataPlane, diagnostics net.Listener }
@@ -228,25 +238,6 @@ func (p *ports) close() {
 			l.Close()
 		}
 	}
-}
-
-func serverCertificate(s *settings.Settings) (*tls.Certificate, error) {
-	if s.TLSCertFile != "" {
-		certificate, err := tls.LoadX509KeyPair(s.TLSCertFile, s.TLSKeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("general.tlsCertFile and general.tlsKeyFile: %w", err)
-		}
-		return &certificate, nil
-	}
-	if err := os.MkdirAll(s.DataDir, 0o700); err != nil {
-		return nil, fmt.Errorf("general.dataDir: %w", err)
-	}
-	var names []string
-	if address := net.ParseIP(s.DataPlane.Interface); address != nil && !address.IsUnspecified() {
-		names = append(names, s.DataPlane.Interface)
-	}
-	certificate, err := identity.ServerCertificate(s.DataDir, names, time.Now())
-	return &certificate, err
 }
 
 // ownWrites are the reconciler's writes.

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -29,12 +30,35 @@ const (
 //
 // Two processes must not call it for one folder at the same time.
 func ServerCertificate(dir string, names []string, now time.Time) (tls.Certificate, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return tls.Certificate{}, err
-	}
-	ca, err := loadOrMakeServerCA(dir, now)
+	text, err := ReadServerCA(dir)
 	if err != nil {
 		return tls.Certificate{}, err
+	}
+	if text == nil {
+		certPEM, keyPEM, err := newServerCA(now)
+		if err != nil {
+			return tls.Certificate{}, err
+		}
+		if err := writeFile(filepath.Join(dir, serverCAKey), keyPEM, 0o600); err != nil {
+			return tls.Certificate{}, err
+		}
+		text = append(certPEM, keyPEM...)
+	}
+	return ServerCertificateOf(text, dir, names, now)
+}
+
+// ServerCertificateOf is [ServerCertificate] by a CA that is kept elsewhere, in PEM as [NewServerCA] makes
+// it. The folder gets its ca.crt, and no ca.key.
+func ServerCertificateOf(text []byte, dir string, names []string, now time.Time) (tls.Certificate, error) {
+	ca, err := ParseCA(text)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("the CA of the control plane's server certificate: %w", err)
+	}
+	root, file := encodeCertificates(ca.chain[0].Raw), filepath.Join(dir, serverCA)
+	if there, err := os.ReadFile(file); err != nil || !bytes.Equal(there, root) {
+		if err := writeFile(file, root, 0o644); err != nil {
+			return tls.Certificate{}, err
+		}
 	}
 	names = serverNames(names)
 	certFile, keyFile := filepath.Join(dir, "server.crt"), filepath.Join(dir, "server.key")
@@ -51,37 +75,51 @@ func ServerCertificate(dir string, names []string, now time.Time) (tls.Certifica
 	return tls.X509KeyPair(certPEM, keyPEM)
 }
 
-func loadOrMakeServerCA(dir string, now time.Time) (*CA, error) {
-	certFile, keyFile := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "ca.key")
+// The files of the server's CA.
+const (
+	serverCA    = "ca.crt"
+	serverCAKey = "ca.key"
+)
+
+// ReadServerCA answers the CA that a folder has, in PEM with its key; nil where it has none.
+func ReadServerCA(dir string) ([]byte, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	certFile, keyFile := filepath.Join(dir, serverCA), filepath.Join(dir, serverCAKey)
 	certPEM, certErr := os.ReadFile(certFile)
 	keyPEM, keyErr := os.ReadFile(keyFile)
-	if certErr == nil && keyErr == nil {
-		ca, err := ParseCA(append(certPEM, keyPEM...))
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w; remove it and %s to have new ones made", certFile, err, keyFile)
-		}
-		return ca, nil
-	}
 	if err := errors.Join(unlessMissing(certErr), unlessMissing(keyErr)); err != nil {
 		return nil, err
 	}
+	if certErr != nil || keyErr != nil {
+		return nil, nil
+	}
+	text := append(certPEM, keyPEM...)
+	if _, err := ParseCA(text); err != nil {
+		return nil, fmt.Errorf("%s: %w; remove it and %s to have new ones made", certFile, err, keyFile)
+	}
+	return text, nil
+}
+
+// NewServerCA makes a CA for the certificates of control planes, in PEM with its key.
+func NewServerCA(now time.Time) ([]byte, error) {
+	certPEM, keyPEM, err := newServerCA(now)
+	return append(certPEM, keyPEM...), err
+}
+
+func newServerCA(now time.Time) (certPEM, keyPEM []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	template := caTemplate(now, "weft control plane CA")
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if keyPEM, err = encodeKey(key); err != nil {
-		return nil, err
-	}
-	certPEM = encodeCertificates(der)
-	if err := errors.Join(writeFile(keyFile, keyPEM, 0o600), writeFile(certFile, certPEM, 0o644)); err != nil {
-		return nil, err
-	}
-	return ParseCA(append(certPEM, keyPEM...))
+	keyPEM, err = encodeKey(key)
+	return encodeCertificates(der), keyPEM, err
 }
 
 func (ca *CA) signServer(names []string, now time.Time) (certPEM, keyPEM []byte, err error) {

@@ -65,3 +65,37 @@ func TestABrokenServerCAIsNeverReplacedSilently(t *testing.T) {
 	_, err := identity.ServerCertificate(dir, nil, now)
 	wantError(t, err, "remove it and")
 }
+
+func TestInstancesWithFoldersOfTheirOwnAreBelievedByTheSameClients(t *testing.T) {
+	ca, err := identity.NewServerCA(now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var roots []string
+	for _, name := range []string{"10.0.0.1", "10.0.0.2"} {
+		dir := t.TempDir()
+		cert, err := identity.ServerCertificateOf(ca, dir, []string{name}, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := identity.ServerCertificateOf(ca, dir, []string{name}, now); err != nil || !again.Leaf.Equal(cert.Leaf) {
+			t.Errorf("a restart made a new certificate: %v", err)
+		}
+		root, err := os.ReadFile(filepath.Join(dir, "ca.crt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		roots = append(roots, string(root))
+		pool := x509.NewCertPool()
+		pool.AppendCertsFromPEM([]byte(roots[0]))
+		if _, err := cert.Leaf.Verify(x509.VerifyOptions{Roots: pool, DNSName: name, CurrentTime: now}); err != nil {
+			t.Errorf("a client with the first one's ca.crt refuses %s: %v", name, err)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "ca.key")); err == nil {
+			t.Error("the key of the CA lies in the folder of each instance")
+		}
+	}
+	if roots[0] != roots[1] {
+		t.Error("the folders have different ca.crt")
+	}
+}
