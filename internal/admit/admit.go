@@ -311,7 +311,7 @@ func shown(key resource.Key, err error) error {
 	if !errors.Is(err, store.ErrUnavailable) {
 		return err
 	}
-	return &resource.Error{Code: resource.Unavailable, Detail: fmt.Sprintf("%s: the store is not available; try again", key), Cause: err}
+	return &resource.Error{Code: resource.Unavailable, Detail: fmt.Sprintf("%s: %s; try again", key, store.Why(err)), Cause: err}
 }
 
 // unused refuses the deletion of a mesh that has Dataplanes. One that joins at the very moment goes with

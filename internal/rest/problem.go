@@ -43,7 +43,7 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 		writeProblem(w, problem{Status: statusOf[known.Code], Detail: known.Detail, InvalidParameters: known.Problems})
 	case errors.Is(err, store.ErrUnavailable):
 		a.Log.Error("store unavailable", "method", r.Method, "path", r.URL.Path, "error", err)
-		writeProblem(w, problem{Status: http.StatusServiceUnavailable, Detail: "the store is unavailable; try again later, its error is in the control plane's log"})
+		writeProblem(w, problem{Status: http.StatusServiceUnavailable, Detail: store.Why(err) + "; try again later, the control plane's log has more"})
 	case errors.Is(err, context.Canceled):
 		// The client has gone: there is nobody to answer.
 	default:

@@ -7,6 +7,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -48,6 +49,26 @@ var (
 	// closed; the write did not happen, unless the error says that it may have.
 	ErrUnavailable = errors.New("store: unavailable")
 )
+
+// Errors that are ErrUnavailable and say why.
+var (
+	ErrFull        = fmt.Errorf("%w: no space is left where it is kept", ErrUnavailable)
+	ErrUnreachable = fmt.Errorf("%w: its database cannot be reached", ErrUnavailable)
+	ErrUncertain   = fmt.Errorf("%w: the connection broke during the commit, and the write may have happened", ErrUnavailable)
+)
+
+// Why says in words for a user why a store is unavailable, without what only an operator should see.
+func Why(err error) string {
+	switch {
+	case errors.Is(err, ErrFull):
+		return "the store has no space left"
+	case errors.Is(err, ErrUnreachable):
+		return "the store's database cannot be reached"
+	case errors.Is(err, ErrUncertain):
+		return "the connection to the store's database broke during the write, which may have happened"
+	}
+	return "the store is not available"
+}
 
 // Answers says whether an error is an answer of the contract, and not a failure.
 func Answers(err error) bool {

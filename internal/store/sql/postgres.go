@@ -22,6 +22,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"weft/internal/store"
 	"weft/internal/store/follow"
 )
 
@@ -87,14 +88,29 @@ func postgresDialect(instance string) dialect {
 			}
 			return b.exec(`SELECT pg_notify($1, $2)`, channel, instance+" "+kinds)
 		},
+		cause:     postgresCause,
 		uncertain: uncertain,
 	}
 }
 
+func postgresCause(err error) error {
+	answer, ok := errors.AsType[*pgconn.PgError](err)
+	switch {
+	case ok && answer.Code == "53100": // disk_full
+		return store.ErrFull
+	case !ok || goingAway(answer):
+		return store.ErrUnreachable
+	}
+	return store.ErrUnavailable
+}
+
+// goingAway says whether the server stops, starts or ends the connection (class 57).
+func goingAway(answer *pgconn.PgError) bool { return strings.HasPrefix(answer.Code, "57") }
+
 // uncertain takes an answer of the server for a rollback, unless the server says that it is going away.
 func uncertain(err error) bool {
-	var answer *pgconn.PgError
-	return !errors.As(err, &answer) || strings.HasPrefix(answer.Code, "57")
+	answer, ok := errors.AsType[*pgconn.PgError](err)
+	return !ok || goingAway(answer)
 }
 
 func (p Postgres) open(ctx context.Context) (database, error) {

@@ -75,8 +75,8 @@ func TestLostDatabase(t *testing.T) {
 		if !errors.Is(err, store.ErrUnavailable) {
 			t.Fatalf("Create while PostgreSQL is %s: %v, want %v", name, err, store.ErrUnavailable)
 		}
-		if _, err := there.Get(t.Context(), key("before")); !errors.Is(err, store.ErrUnavailable) {
-			t.Fatalf("Get while PostgreSQL is %s: %v, want %v", name, err, store.ErrUnavailable)
+		if _, err := there.Get(t.Context(), key("before")); !errors.Is(err, store.ErrUnreachable) {
+			t.Fatalf("Get while PostgreSQL is %s: %v, want %v", name, err, store.ErrUnreachable)
 		}
 		server.Run(t)
 		want = append(want, mustCreate(t, there, name+"-after"))

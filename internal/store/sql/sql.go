@@ -200,14 +200,14 @@ func get(ctx context.Context, q querier, key resource.Key) (store.Row, error) {
 // Get implements [store.Store].
 func (s *Store) Get(ctx context.Context, key resource.Key) (store.Row, error) {
 	row, err := get(ctx, s.read, key)
-	return row, unavailable(ctx, err)
+	return row, s.unavailable(ctx, err)
 }
 
 // List implements [store.Store].
 func (s *Store) List(ctx context.Context, kind string) ([]store.Row, store.Cursor, error) {
 	rows, revision, err := s.list(ctx, kind)
 	if err != nil {
-		return nil, "", unavailable(ctx, err)
+		return nil, "", s.unavailable(ctx, err)
 	}
 	return rows, cursor(revision), nil
 }
@@ -246,7 +246,7 @@ func (s *Store) Watch(ctx context.Context, kind string, from store.Cursor) (<-ch
 		return nil, store.ErrTooOld
 	}
 	if err := s.reaches(ctx, kind, after); err != nil {
-		return nil, unavailable(ctx, err)
+		return nil, s.unavailable(ctx, err)
 	}
 	return s.hub.Watch(ctx, kind, after, s.events)
 }
@@ -294,12 +294,12 @@ func (s *Store) eventsAfter(ctx context.Context, kind string, after int64) ([]st
 func cursor(revision int64) store.Cursor { return store.Cursor(strconv.FormatInt(revision, 10)) }
 
 // unavailable makes an error of the database one of the contract.
-func unavailable(ctx context.Context, err error) error {
+func (d dialect) unavailable(ctx context.Context, err error) error {
 	switch {
-	case err == nil, store.Answers(err):
+	case err == nil, store.Answers(err), errors.Is(err, store.ErrUnavailable):
 		return err
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
-	return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+	return fmt.Errorf("%w: %w", d.cause(err), err)
 }

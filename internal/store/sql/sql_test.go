@@ -1,15 +1,11 @@
 package sql_test
 
 import (
-	"bufio"
 	"bytes"
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -21,17 +17,6 @@ import (
 	"weft/internal/store/storetest"
 	"weft/resource"
 )
-
-// writeUntilKilled names the directory that a second process of this test fills until it is killed.
-const writeUntilKilled = "WEFT_TEST_WRITE_UNTIL_KILLED"
-
-func TestMain(m *testing.M) {
-	if dir := os.Getenv(writeUntilKilled); dir != "" {
-		fill(dir)
-		return
-	}
-	os.Exit(m.Run())
-}
 
 func open(t *testing.T, dir string, history int) *weft.Store {
 	t.Helper()
@@ -57,94 +42,6 @@ func TestDurableStore(t *testing.T) {
 	storetest.RunDurable(t, func(t *testing.T) store.Store { return open(t, dir, 0) })
 }
 
-// fill writes as fast as it can and prints the name of every row that was acknowledged.
-func fill(dir string) {
-	s, err := weft.Open(context.Background(), weft.SQLite{Dir: dir}, weft.Options{})
-	if err != nil {
-		fmt.Println("error", err)
-		return
-	}
-	var printing sync.Mutex
-	var running sync.WaitGroup
-	for writer := range 4 {
-		running.Go(func() {
-			for n := 0; ; n++ {
-				name := fmt.Sprintf("w%d-%d", writer, n)
-				if _, err := s.Create(context.Background(), store.Row{Key: key(name)}); err != nil {
-					fmt.Println("error", err)
-					return
-				}
-				printing.Lock()
-				fmt.Println(name)
-				printing.Unlock()
-			}
-		})
-	}
-	running.Wait()
-}
-
-func TestAcknowledgedWritesOutliveSIGKILL(t *testing.T) {
-	dir := t.TempDir()
-	for range 3 {
-		acknowledged := killedWriter(t, dir, 200)
-		s := open(t, dir, 0)
-		for _, name := range acknowledged {
-			if _, err := s.Get(t.Context(), key(name)); err != nil {
-				t.Errorf("%s was acknowledged, and then: %v", name, err)
-			}
-			if err := s.Delete(t.Context(), key(name), ""); err != nil {
-				t.Errorf("deleting %s: %v", name, err)
-			}
-		}
-		rows, _, err := s.List(t.Context(), "Thing")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, row := range rows { // written and never acknowledged
-			if err := s.Delete(t.Context(), row.Key, ""); err != nil {
-				t.Error(err)
-			}
-		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// killedWriter starts a process that writes, kills it after so many acknowledgements and answers all
-// that it gave.
-func killedWriter(t *testing.T, dir string, after int) []string {
-	t.Helper()
-	command := exec.CommandContext(t.Context(), os.Args[0])
-	command.Env = append(os.Environ(), writeUntilKilled+"="+dir)
-	out, err := command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	var acknowledged []string
-	lines := bufio.NewReader(out)
-	for {
-		line, err := lines.ReadString('\n')
-		if err == io.EOF {
-			break // the rest of a line is no acknowledgement
-		}
-		if strings.HasPrefix(line, "error") {
-			t.Fatal(line)
-		}
-		acknowledged = append(acknowledged, strings.TrimSpace(line))
-		if len(acknowledged) == after {
-			if err := command.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	_ = command.Wait() // killed
-	return acknowledged
-}
-
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, 0)
@@ -157,8 +54,8 @@ func TestFullDisk(t *testing.T) {
 	}
 	_, at, _ := s.List(t.Context(), "Thing")
 	_, err = s.Create(t.Context(), store.Row{Key: key("large"), Body: bytes.Repeat([]byte("x"), 1<<20)})
-	if !errors.Is(err, store.ErrUnavailable) {
-		t.Fatalf("Create on a full disk: %v, want %v", err, store.ErrUnavailable)
+	if !errors.Is(err, store.ErrFull) {
+		t.Fatalf("Create on a full disk: %v, want %v", err, store.ErrFull)
 	}
 	if _, err := s.Get(t.Context(), key("large")); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("the refused write: %v", err)

@@ -11,7 +11,9 @@ import (
 	"strings"
 	"syscall"
 
-	_ "modernc.org/sqlite" // the driver "sqlite"
+	"modernc.org/sqlite" // also the driver "sqlite"
+
+	"weft/internal/store"
 )
 
 // File is the name of the database in its directory.
@@ -33,7 +35,16 @@ var sqliteDialect = dialect{
 	snapshot:    sql.TxOptions{ReadOnly: true},
 	reclaim:     []string{`VACUUM`, `PRAGMA wal_checkpoint(TRUNCATE)`},
 	announce:    func(*batch) error { return nil },
+	cause:       sqliteCause,
 	uncertain:   func(error) bool { return false },
+}
+
+func sqliteCause(err error) error {
+	const full = 13 // SQLITE_FULL
+	if answer, ok := errors.AsType[*sqlite.Error](err); ok && answer.Code()&0xff == full {
+		return store.ErrFull
+	}
+	return store.ErrUnavailable
 }
 
 func (s SQLite) open(context.Context) (database, error) {

@@ -31,6 +31,8 @@ type dialect struct {
 	reclaim []string
 	// announce tells other instances what a transaction changed.
 	announce func(*batch) error
+	// cause answers which sort of [store.ErrUnavailable] an error of the database is.
+	cause func(error) error
 	// uncertain says of an error of a commit whether it leaves open what became of the transaction.
 	uncertain func(error) bool
 }

@@ -114,7 +114,7 @@ func (w *writer) commit(requests []*request) {
 	outcomes, touched, err := w.transact(requests)
 	for i, r := range requests {
 		if err != nil {
-			r.done <- outcome{err: fmt.Errorf("%w: %w", store.ErrUnavailable, err)}
+			r.done <- outcome{err: w.unavailable(context.Background(), err)}
 			continue
 		}
 		r.done <- outcomes[i]
@@ -153,7 +153,7 @@ func (w *writer) transact(requests []*request) ([]outcome, []string, error) {
 	}
 	w.oldest = oldest
 	if err != nil {
-		err = fmt.Errorf("the connection was lost during the commit, and the write may have happened: %w", err)
+		err = fmt.Errorf("%w: %w", store.ErrUncertain, err)
 	}
 	return outcomes, slices.Collect(maps.Keys(b.touched)), err
 }
@@ -189,7 +189,7 @@ func (w *writer) compact(b *batch) (int64, error) {
 // Scrub removes what rows have been: the history, so that every cursor is too old, and what the database
 // keeps of it in free space. It locks the database for as long as copying it takes.
 func (s *Store) Scrub(ctx context.Context) error {
-	return unavailable(ctx, s.scrub(ctx))
+	return s.unavailable(ctx, s.scrub(ctx))
 }
 
 func (s *Store) scrub(ctx context.Context) error {

@@ -1,0 +1,77 @@
+package sql_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"weft/internal/store"
+)
+
+// TestRealFullDisk fills a disk of 4 MiB beside the store, and empties it again.
+func TestRealFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=4m"); err != nil {
+		t.Skipf("mounting a small disk, which root may: %v", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+	s := open(t, filepath.Join(dir, "data"), 0)
+	kept, err := s.Create(t.Context(), store.Row{Key: key("kept"), Body: []byte("one")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, at, err := s.List(t.Context(), "Thing")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ballast := filepath.Join(dir, "ballast")
+	if err := os.WriteFile(ballast, make([]byte, 16<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("filling the disk: %v", err)
+	}
+
+	// What is left of pages that the store has already takes some writes.
+	refused := 0
+	body := bytes.Repeat([]byte("x"), 100_000)
+	for n := range 10 {
+		_, err := s.Create(t.Context(), store.Row{Key: key(fmt.Sprint(n)), Body: body})
+		if err == nil {
+			continue
+		}
+		refused++
+		if !errors.Is(err, store.ErrFull) || !errors.Is(err, store.ErrUnavailable) {
+			t.Fatalf("Create on a full disk: %v, want %v", err, store.ErrFull)
+		}
+		if _, err := s.Get(t.Context(), key(fmt.Sprint(n))); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("a refused write: %v", err)
+		}
+	}
+	if refused == 0 {
+		t.Fatal("nothing was refused")
+	}
+	if got, err := s.Get(t.Context(), key("kept")); err != nil || string(got.Body) != "one" {
+		t.Errorf("reading on a full disk: %q, %v", got.Body, err)
+	}
+	events, err := s.Watch(t.Context(), "Thing", at)
+	if err != nil {
+		t.Errorf("watching on a full disk: %v", err)
+	}
+
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	kept.Body = []byte("two")
+	kept, err = s.Update(t.Context(), kept)
+	if err != nil {
+		t.Fatalf("Update once there is space again: %v", err)
+	}
+	for batch := range events {
+		if last := batch[len(batch)-1].Row; last.Key == kept.Key {
+			return
+		}
+	}
+	t.Error("the watch ended")
+}

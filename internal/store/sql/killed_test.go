@@ -1,0 +1,181 @@
+package sql_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"weft/internal/store"
+	weft "weft/internal/store/sql"
+	"weft/internal/store/sql/postgrestest"
+)
+
+// writeUntilKilled makes a second process of this test one that writes until it is killed.
+const writeUntilKilled = "WEFT_TEST_WRITE_UNTIL_KILLED"
+
+// victim is what such a process is told.
+type victim struct {
+	SQLite   *weft.SQLite
+	Postgres *weft.Postgres
+	Round    int // its rows begin with it
+}
+
+func (v victim) source() weft.Source {
+	if v.SQLite != nil {
+		return *v.SQLite
+	}
+	return *v.Postgres
+}
+
+func TestMain(m *testing.M) {
+	if told := os.Getenv(writeUntilKilled); told != "" {
+		if err := write(told); err != nil {
+			fmt.Println("error", err)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// write creates and deletes rows as fast as it can, and prints each write that was acknowledged: "+ NAME" and
+// "- NAME".
+func write(told string) error {
+	var v victim
+	if err := json.Unmarshal([]byte(told), &v); err != nil {
+		return err
+	}
+	s, err := weft.Open(context.Background(), v.source(), weft.Options{History: 100})
+	if err != nil {
+		return err
+	}
+	failed := make(chan error)
+	for writer := range 4 {
+		go func() { failed <- v.scribble(s, writer) }()
+	}
+	return <-failed
+}
+
+var printing sync.Mutex
+
+func (v victim) scribble(s *weft.Store, writer int) error {
+	for n := 0; ; n++ {
+		name := fmt.Sprintf("%d-%d-%d", v.Round, writer, n)
+		if _, err := s.Create(context.Background(), store.Row{Key: key(name), Body: []byte(name)}); err != nil {
+			return err
+		}
+		acknowledge("+", name)
+		if n%2 == 1 {
+			continue
+		}
+		if err := s.Delete(context.Background(), key(name), ""); err != nil {
+			return err
+		}
+		acknowledge("-", name)
+	}
+}
+
+func acknowledge(what, name string) {
+	printing.Lock()
+	defer printing.Unlock()
+	fmt.Println(what, name)
+}
+
+func TestAcknowledgedWritesOutliveSIGKILL(t *testing.T) {
+	dir := weft.SQLite{Dir: t.TempDir()}
+	testKilled(t, 100, victim{SQLite: &dir})
+}
+
+func TestAcknowledgedWritesOutliveSIGKILLWithPostgres(t *testing.T) {
+	at := postgrestest.Start(t).Database(t)
+	testKilled(t, 10, victim{Postgres: &at})
+}
+
+// testKilled kills a writing process at random moments, while it starts too, and compares what it
+// acknowledged with what is there.
+func testKilled(t *testing.T, rounds int, v victim) {
+	seed := rand.Uint64()
+	random := rand.New(rand.NewPCG(seed, 0))
+	acknowledged := 0
+	for v.Round = range rounds {
+		writes := kill(t, v, random)
+		acknowledged += len(writes)
+		there := openSource(t, v.source())
+		rows, _, err := there.List(t.Context(), "Thing")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := there.Close(); err != nil {
+			t.Fatal(err)
+		}
+		left := map[string]bool{}
+		for _, row := range rows {
+			left[row.Key.Name] = true
+		}
+		for name, created := range writes {
+			if created && !left[name] && !deletedUnasked(name) {
+				t.Errorf("round %d of seed %d: %s was created, and is not there", v.Round, seed, name)
+			}
+			if !created && left[name] {
+				t.Errorf("round %d of seed %d: %s was deleted, and is there", v.Round, seed, name)
+			}
+		}
+	}
+	if acknowledged < rounds {
+		t.Errorf("%d writes were acknowledged in %d rounds, which says little", acknowledged, rounds)
+	}
+}
+
+// deletedUnasked says of a row that was created whether its deletion may be under way, not acknowledged yet.
+func deletedUnasked(name string) bool {
+	return strings.ContainsAny(name[len(name)-1:], "02468")
+}
+
+// kill starts a process that writes, kills it within 50 milliseconds of its start or of its first
+// acknowledgement, and answers of each row whose write it acknowledged whether it is created or deleted.
+func kill(t *testing.T, v victim, random *rand.Rand) map[string]bool {
+	t.Helper()
+	told, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.CommandContext(t.Context(), os.Args[0])
+	command.Env = append(os.Environ(), writeUntilKilled+"="+string(told))
+	out, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	end := func() { _ = command.Process.Kill() }
+	after := time.Duration(random.Int64N(int64(50 * time.Millisecond)))
+	if random.IntN(4) == 0 {
+		time.AfterFunc(after, end)
+	}
+	writes := map[string]bool{}
+	lines := bufio.NewReader(out)
+	for {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			break // the rest of a line is no acknowledgement
+		}
+		if strings.HasPrefix(line, "error") {
+			t.Fatal(line)
+		}
+		if len(writes) == 0 {
+			time.AfterFunc(after, end)
+		}
+		what, name, _ := strings.Cut(strings.TrimSpace(line), " ")
+		writes[name] = what == "+"
+	}
+	_ = command.Wait() // killed
+	return writes
+}
