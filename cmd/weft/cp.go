@@ -6,10 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/http"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/google/uuid"
@@ -20,8 +17,8 @@ import (
 
 	"weft/internal/access"
 	"weft/internal/admit"
+	"weft/internal/certfile"
 	"weft/internal/check"
-	"weft/internal/diag"
 	"weft/internal/dpserver"
 	"weft/internal/graph"
 	"weft/internal/identity"
@@ -77,9 +74,6 @@ over both; docs/settings.md lists them. It is ready when GET /ready on port 5680
 	return cmd
 }
 
-// shutdownGrace is how long a stopping control plane waits for what it is answering.
-const shutdownGrace = 3 * time.Second
-
 // runControlPlane ties the parts together: the store's rows go through the mirror into the hub's table,
 // what is derived of them goes to the proxies, and every write goes through one writer into the store.
 func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger) error {
@@ -101,7 +95,7 @@ func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger
 	}
 
 	writer := admit.New(rows, admit.Options{Zone: s.ZoneName})
-	certificate, err := serverCertificate(ctx, s, writer)
+	certificates, err := loadCertificates(ctx, s, writer, log)
 	if err != nil {
 		return err
 	}
@@ -143,15 +137,16 @@ func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger
 			return fmt.Errorf("making the first administrator's token: %w", err)
 		}
 	}
-	guard := &rest.Guard{Rules: s.Access, LocalhostIsAdmin: s.LocalhostIsAdmin, Keys: keys, Now: time.Now}
+	refused := access.NewRefusals(log)
+	guard := &rest.Guard{Rules: s.Access, LocalhostIsAdmin: s.LocalhostIsAdmin, Keys: keys, Refused: refused, Now: time.Now}
 	api := rest.New(rest.Config{
 		Guard: guard, Store: rows, Writer: writer, Inspector: hub, Connections: proxies, Tokens: tokens,
-		Check: checker(state, proxies, certificate),
+		Check: checker(state, proxies, certificates.dataPlane),
 		Zone:  s.ZoneName, InstanceID: instance, Ended: self.Ended, Version: version,
 		Now: time.Now, Log: log,
 	})
 	agents := grpc.NewServer(xds.ServerOptions(credentials.NewTLS(&tls.Config{
-		Certificates: []tls.Certificate{*certificate}, MinVersion: tls.VersionTLS12,
+		GetCertificate: certificates.dataPlane.ForClient, MinVersion: tls.VersionTLS12,
 	}))...)
 	proxies.Register(agents)
 
@@ -159,16 +154,16 @@ func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger
 	group.Go(func() error { self.Lead(ctx, reconciler.Run); return nil })
 	group.Go(func() error { self.Lead(ctx, hub.Withdraw); return nil })
 	group.Go(func() error { return proxies.Run(ctx) })
-	group.Go(func() error { return serveHTTP(ctx, ports.api, figures.API(api)) })
-	group.Go(func() error { return serveHTTP(ctx, ports.diagnostics, diagnostics(guard, figures)) })
+	serveAPI(ctx, group, ports, certificates.api, figures.API(api), refused)
+	group.Go(func() error { return serveHTTP(ctx, ports.diagnostics, diagnostics(guard, figures), refused) })
 	group.Go(func() error { return serveGRPC(ctx, ports.dataPlane, agents) })
 	log.Info("control plane is ready", "zone", s.ZoneName, "instance", instance, "store", s.Store, "dataDir", s.DataDir,
-		"api", ports.api.Addr(), "dataPlane", ports.dataPlane.Addr(), "diagnostics", ports.diagnostics.Addr())
+		"api", addr(ports.api), "apiOverTLS", addr(ports.apiOverTLS), "dataPlane", ports.dataPlane.Addr(), "diagnostics", ports.diagnostics.Addr())
 	return group.Wait()
 }
 
 // checker looks for what is wrong with this control plane and its meshes.
-func checker(state *graph.State, proxies *dpserver.Server, server *tls.Certificate) func(map[graph.ProxyKey]*kind.DataplaneInsight) *check.Report {
+func checker(state *graph.State, proxies *dpserver.Server, server *certfile.Certificate) func(map[graph.ProxyKey]*kind.DataplaneInsight) *check.Report {
 	pending := func(key graph.ProxyKey) (since time.Time, ok bool) {
 		if live := proxies.Live(key); live.PendingSince != nil {
 			return live.PendingSince.Time, true
@@ -178,7 +173,7 @@ func checker(state *graph.State, proxies *dpserver.Server, server *tls.Certifica
 	return func(insights map[graph.ProxyKey]*kind.DataplaneInsight) *check.Report {
 		return check.Look(check.World{
 			State: state, Snapshot: state.DB.Snapshot(), Insights: insights, Pending: pending,
-			ServerCertificateEnds: server.Leaf.NotAfter, Now: time.Now(),
+			ServerCertificateEnds: server.Now().Leaf.NotAfter, Now: time.Now(),
 		})
 	}
 }
@@ -201,42 +196,6 @@ func timed(apply func(mirror.Batch), figures *metrics.Metrics) func(mirror.Batch
 		apply(b)
 		now := time.Now()
 		figures.Commit(b, now, now.Sub(began))
-	}
-}
-
-// ports are the control plane's listeners, all open before anything else happens, so that one that is
-// taken stops the start before it has changed anything.
-type ports struct{ api, dataPlane, diagnostics net.Listener }
-
-func listen(s *settings.Settings) (*ports, error) {
-	p := &ports{}
-	for _, l := range []struct {
-		name string
-		at   settings.Address
-		into *net.Listener
-	}{
-		{"KUMA_API_SERVER_HTTP_PORT", s.API, &p.api},
-		{"KUMA_DP_SERVER_PORT", s.DataPlane, &p.dataPlane},
-		{"KUMA_DIAGNOSTICS_SERVER_PORT", s.Diagnostics, &p.diagnostics},
-	} {
-		listener, err := net.Listen("tcp", l.at.String())
-		if err != nil {
-			p.close()
-			if errors.Is(err, syscall.EADDRINUSE) {
-				return nil, fmt.Errorf("%s is taken; stop what listens there, or choose another port with %s", l.at, l.name)
-			}
-			return nil, fmt.Errorf("listening on %s: %w", l.at, err)
-		}
-		*l.into = listener
-	}
-	return p, nil
-}
-
-func (p *ports) close() {
-	for _, l := range []net.Listener{p.api, p.dataPlane, p.diagnostics} {
-		if l != nil {
-			l.Close()
-		}
 	}
 }
 
@@ -301,71 +260,4 @@ func storedVersion(rows store.Store) func(context.Context, resource.Key) (string
 		}
 		return row.Version, err
 	}
-}
-
-// diagnostics answers health to everybody, and the process's figures and profiles to those who may see them.
-func diagnostics(guard *rest.Guard, figures *metrics.Metrics) http.Handler {
-	mux := http.NewServeMux()
-	ok := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "OK") }
-	mux.HandleFunc("GET /ready", ok)
-	mux.HandleFunc("GET /healthy", ok)
-	mux.Handle("/debug/", guard.Protect(access.ViewDiagnostics, diag.Handler()))
-	mux.Handle("GET /metrics", guard.Protect(access.ViewMetrics, figures.Handler()))
-	return mux
-}
-
-// serveHTTP returns once what was being answered is answered, or has had its time.
-func serveHTTP(ctx context.Context, at net.Listener, handler http.Handler) error {
-	server := rest.NewHTTPServer(handler)
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(at) }()
-	select {
-	case err := <-failed:
-		return fmt.Errorf("serving on %s: %w", at.Addr(), err)
-	case <-ctx.Done():
-	}
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
-	defer cancel()
-	if server.Shutdown(grace) != nil {
-		server.Close()
-	}
-	return nil
-}
-
-// serveGRPC ends streams at once when it is told to stop: their clients find another instance, or wait
-// for this one.
-func serveGRPC(ctx context.Context, at net.Listener, server *grpc.Server) error {
-	stopped := context.AfterFunc(ctx, server.Stop)
-	defer stopped()
-	if err := server.Serve(endingListener{at, ctx}); err != nil && ctx.Err() == nil {
-		return fmt.Errorf("serving on %s: %w", at.Addr(), err)
-	}
-	return nil
-}
-
-// endingListener closes its connections when the context ends. A gRPC server that stops waits for those
-// which have not finished their TLS handshake, as long as they may take for it.
-type endingListener struct {
-	net.Listener
-	ctx context.Context
-}
-
-// Accept implements net.Listener.
-func (l endingListener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return &endingConn{c, context.AfterFunc(l.ctx, func() { c.Close() })}, nil
-}
-
-type endingConn struct {
-	net.Conn
-	release func() (stopped bool)
-}
-
-// Close implements net.Conn.
-func (c *endingConn) Close() error {
-	c.release()
-	return c.Conn.Close()
 }

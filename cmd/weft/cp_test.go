@@ -23,11 +23,11 @@ import (
 // and its diagnostics once it says that it is ready. Stop sends what SIGTERM does and answers the exit code.
 func startPlane(t *testing.T, args ...string) (addresses map[string]string, stop func() int) {
 	t.Helper()
-	for _, server := range []string{"API_SERVER_HTTP", "DP_SERVER", "DIAGNOSTICS_SERVER"} {
+	for _, server := range []string{"API_SERVER_HTTP", "API_SERVER_HTTPS", "DP_SERVER", "DIAGNOSTICS_SERVER"} {
 		t.Setenv("KUMA_"+server+"_PORT", "0")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	log := &firstMatch{pattern: regexp.MustCompile(`control plane is ready.* api=\S+:(\d+) dataPlane=\S+:(\d+) diagnostics=\S+:(\d+)`), found: make(chan []string, 1)}
+	log := &firstMatch{pattern: regexp.MustCompile(`control plane is ready.* api=(\S+) apiOverTLS=(\S+) dataPlane=(\S+) diagnostics=(\S+)`), found: make(chan []string, 1)}
 	code := make(chan int, 1)
 	go func() {
 		code <- run(ctx, append([]string{"cp", "run"}, args...), nil, io.Discard, log)
@@ -36,7 +36,14 @@ func startPlane(t *testing.T, args ...string) (addresses map[string]string, stop
 	t.Cleanup(func() { stop() })
 	select {
 	case ports := <-log.found:
-		return map[string]string{"api": "127.0.0.1:" + ports[1], "dataPlane": "127.0.0.1:" + ports[2], "diagnostics": "127.0.0.1:" + ports[3]}, stop
+		addresses = map[string]string{}
+		for i, server := range []string{"api", "apiOverTLS", "dataPlane", "diagnostics"} {
+			addresses[server] = ports[i+1]
+			if _, port, err := net.SplitHostPort(ports[i+1]); err == nil { // else it is off
+				addresses[server] = "127.0.0.1:" + port
+			}
+		}
+		return addresses, stop
 	case status := <-code:
 		code <- status
 		t.Fatalf("it ended with %d: %s", status, log.text.String())

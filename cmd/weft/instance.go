@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
+	"log/slog"
 	"net"
+	"path/filepath"
 	"time"
 
 	"weft/internal/admit"
+	"weft/internal/certfile"
 	"weft/internal/identity"
 	"weft/internal/instances"
 	"weft/internal/settings"
@@ -37,50 +39,58 @@ const serverCASecret = "control-plane-ca"
 // serverCertificate is what the operator gives, else one of the control plane's own CA. That one is in the
 // data directory, or, where several instances share a store, in the store: then the same agents believe
 // each of them.
-func serverCertificate(ctx context.Context, s *settings.Settings, writer *admit.Writer) (*tls.Certificate, error) {
+func serverCertificate(ctx context.Context, s *settings.Settings, writer *admit.Writer, log *slog.Logger) (*certfile.Certificate, error) {
 	if s.TLSCertFile != "" {
-		certificate, err := tls.LoadX509KeyPair(s.TLSCertFile, s.TLSKeyFile)
+		certificate, err := certfile.NewCertificate(s.TLSCertFile, s.TLSKeyFile, log)
 		if err != nil {
 			return nil, fmt.Errorf("general.tlsCertFile and general.tlsKeyFile: %w", err)
 		}
-		return &certificate, nil
+		return certificate, nil
 	}
-	var certificate tls.Certificate
 	var err error
 	if shared(s) {
-		certificate, err = sharedServerCertificate(ctx, s, writer)
+		err = makeSharedServerCertificate(ctx, s, writer)
 	} else {
-		certificate, err = identity.ServerCertificate(s.DataDir, ownAddresses(s), time.Now())
+		_, err = identity.ServerCertificate(s.DataDir, ownAddresses(s), time.Now())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the server's certificate in general.dataDir: %w", err)
 	}
-	return &certificate, nil
+	return certfile.NewCertificate(filepath.Join(s.DataDir, "server.crt"), filepath.Join(s.DataDir, "server.key"), log)
 }
 
-// sharedServerCertificate signs by the CA in the store. The first instance stores the one that it has from
+// makeSharedServerCertificate signs by the CA in the store. The first instance stores the one that it has from
 // when it was alone.
-func sharedServerCertificate(ctx context.Context, s *settings.Settings, writer *admit.Writer) (none tls.Certificate, err error) {
+func makeSharedServerCertificate(ctx context.Context, s *settings.Settings, writer *admit.Writer) error {
 	own, err := identity.ReadServerCA(s.DataDir)
 	if err == nil && own == nil {
 		own, err = identity.NewServerCA(time.Now())
 	}
 	if err != nil {
-		return none, err
+		return err
 	}
 	result, err := writer.Create(ctx, kind.GlobalSecrets.Make("", serverCASecret, kind.Secret{Data: own}), nil)
 	if err != nil {
-		return none, err
+		return err
 	}
 	ca := result.Object.(*resource.Object[kind.Secret]).Spec.Data
-	return identity.ServerCertificateOf(ca, s.DataDir, ownAddresses(s), time.Now())
+	_, err = identity.ServerCertificateOf(ca, s.DataDir, ownAddresses(s), time.Now())
+	return err
 }
 
-// ownAddresses are those at which agents may reach this machine's data plane server.
+// ownAddresses are those at which agents and users may reach this machine's servers over TLS.
 func ownAddresses(s *settings.Settings) []string {
-	if address := net.ParseIP(s.DataPlane.Interface); address != nil && !address.IsUnspecified() {
-		return []string{s.DataPlane.Interface}
+	var addresses []string
+	for _, at := range []settings.Address{s.DataPlane, s.APIOverTLS.Address} {
+		if address := net.ParseIP(at.Interface); address == nil || address.IsUnspecified() {
+			return machineAddresses()
+		}
+		addresses = append(addresses, at.Interface)
 	}
+	return addresses
+}
+
+func machineAddresses() []string {
 	all, err := net.InterfaceAddrs()
 	if err != nil {
 		return nil

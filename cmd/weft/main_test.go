@@ -81,7 +81,7 @@ func newAPI(rows store.Store) http.Handler {
 	writer := admit.New(rows, admit.Options{Zone: "east"})
 	tokens, keys := tokentest.New(rows, writer)
 	return rest.New(rest.Config{
-		Guard: &rest.Guard{Rules: access.Defaults(), LocalhostIsAdmin: true, Keys: keys, Now: time.Now},
+		Guard: &rest.Guard{Rules: access.Defaults(), LocalhostIsAdmin: true, Keys: keys, Refused: access.NewRefusals(slog.New(slog.DiscardHandler)), Now: time.Now},
 		Store: rows, Writer: writer, Tokens: tokens, Inspector: inspector{}, Connections: connections{},
 		Check: func(insights map[graph.ProxyKey]*kind.DataplaneInsight) *check.Report { return look(rows, insights) },
 		Zone:  "east", InstanceID: "instance-1", Ended: instances.Alone("instance-1").Ended, Version: "test",

@@ -48,7 +48,7 @@ func startPlane(ctx context.Context, w *world) (*plane, error) {
 		return nil, err
 	}
 	p := &plane{world: w, ports: found}
-	w.console.command(fmt.Sprintf("export KUMA_API_SERVER_HTTP_PORT=%d KUMA_DP_SERVER_PORT=%d KUMA_DIAGNOSTICS_SERVER_PORT=%d",
+	w.console.command(fmt.Sprintf("export KUMA_API_SERVER_HTTP_PORT=%d KUMA_API_SERVER_HTTPS_PORT=0 KUMA_DP_SERVER_PORT=%d KUMA_DIAGNOSTICS_SERVER_PORT=%d",
 		found.api, found.dataPlane, found.diagnostics))
 	w.console.command("weft cp run --data-dir control-plane &")
 	w.console.command("export WEFT_API=" + p.api())
@@ -59,6 +59,7 @@ func startPlane(ctx context.Context, w *world) (*plane, error) {
 func (p *plane) start(ctx context.Context) error {
 	started, err := p.world.processes.start("control-plane", []string{
 		fmt.Sprintf("KUMA_API_SERVER_HTTP_PORT=%d", p.ports.api),
+		"KUMA_API_SERVER_HTTPS_PORT=0",
 		fmt.Sprintf("KUMA_DP_SERVER_PORT=%d", p.ports.dataPlane),
 		fmt.Sprintf("KUMA_DIAGNOSTICS_SERVER_PORT=%d", p.ports.diagnostics),
 	}, p.world.options.Weft, "cp", "run", "--data-dir", "control-plane")

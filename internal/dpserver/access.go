@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	grpcpeer "google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"weft/internal/graph"
@@ -22,23 +23,39 @@ const keyBound = time.Second
 
 // claims answers what the caller's token says, or Unauthenticated with the reason.
 func (s *Server) claims(ctx context.Context) (*identity.DataplaneClaims, error) {
+	claims := &identity.DataplaneClaims{}
+	token, err := bearer(ctx)
+	if err == nil {
+		err = identity.Verify(token, claims, s.Keys, now())
+	}
+	if s.keyIsOnTheWay(ctx, err) {
+		err = identity.Verify(token, claims, s.Keys, now())
+	}
+	if err != nil {
+		s.refused.Note("a proxy is refused", "from", from(ctx), "reason", err)
+		return nil, status.Error(codes.Unauthenticated, err.Error())
+	}
+	return claims, nil
+}
+
+func bearer(ctx context.Context) (string, error) {
 	values := metadata.ValueFromIncomingContext(ctx, "authorization")
 	if len(values) != 1 {
-		return nil, status.Error(codes.Unauthenticated, "want one metadata `authorization: Bearer TOKEN`; make a token with `weft generate dataplane-token`")
+		return "", errors.New("want one metadata `authorization: Bearer TOKEN`; make a token with `weft generate dataplane-token`")
 	}
 	token := strings.TrimSpace(values[0])
 	if scheme, rest, ok := strings.Cut(token, " "); ok && strings.EqualFold(scheme, "Bearer") {
 		token = strings.TrimSpace(rest)
 	}
-	var claims identity.DataplaneClaims
-	err := identity.Verify(token, &claims, s.Keys, now())
-	if s.keyIsOnTheWay(ctx, err) {
-		err = identity.Verify(token, &claims, s.Keys, now())
+	return token, nil
+}
+
+// from answers the caller's address.
+func from(ctx context.Context) string {
+	if p, ok := grpcpeer.FromContext(ctx); ok {
+		return p.Addr.String()
 	}
-	if err != nil {
-		return nil, status.Error(codes.Unauthenticated, err.Error())
-	}
-	return &claims, nil
+	return "unknown"
 }
 
 // keyIsOnTheWay waits for a signing key that another instance may have made just now: an agent that is
@@ -59,6 +76,14 @@ func (s *Server) authorize(ctx context.Context, key graph.ProxyKey) (*resource.O
 	if err != nil {
 		return nil, err
 	}
+	dataplane, err := s.spokenFor(claims, key)
+	if err != nil {
+		s.refused.Note("a proxy is refused", "from", from(ctx), "proxy", key, "reason", status.Convert(err).Message())
+	}
+	return dataplane, err
+}
+
+func (s *Server) spokenFor(claims *identity.DataplaneClaims, key graph.ProxyKey) (*resource.Object[kind.Dataplane], error) {
 	if err := claims.Names(key.Mesh, key.Name); err != nil {
 		return nil, status.Error(codes.PermissionDenied, err.Error())
 	}

@@ -17,6 +17,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 
+	"weft/internal/access"
 	"weft/internal/admit"
 	"weft/internal/graph"
 	"weft/internal/identity"
@@ -73,6 +74,7 @@ type Server struct {
 	discovery *xds.Server
 	insights  *insights
 	leases    *leases
+	refused   *access.Refusals
 	questions questions
 
 	mu       sync.Mutex
@@ -89,6 +91,7 @@ func New(c Config) *Server {
 		Config:    c,
 		insights:  newInsights(c.Writer, c.Log),
 		leases:    newLeases(time.Now, c.Instance),
+		refused:   access.NewRefusals(c.Log),
 		questions: questions{open: map[string]*question{}},
 		sessions:  map[graph.ProxyKey]*session{},
 		peers:     map[graph.ProxyKey]*peer{},

@@ -11,7 +11,6 @@ import (
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/google/uuid"
 	"google.golang.org/grpc/codes"
-	grpcpeer "google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"weft/internal/admit"
@@ -28,7 +27,6 @@ func (s *Server) accept(ctx context.Context, node *core.Node, stream *xds.Stream
 		return nil, err
 	}
 	if _, err := s.authorize(ctx, key); err != nil {
-		s.Log.Warn("a proxy is refused", "proxy", key, "error", status.Convert(err).Message())
 		return nil, err
 	}
 	detach, err := s.Hub.Attach(key, stream)
@@ -44,13 +42,6 @@ func (s *Server) accept(ctx context.Context, node *core.Node, stream *xds.Stream
 // authenticate refuses a stream of a caller without a good token before anything is read from it.
 func (s *Server) authenticate(ctx context.Context) error {
 	_, err := s.claims(ctx)
-	if err != nil {
-		from := "unknown"
-		if p, ok := grpcpeer.FromContext(ctx); ok {
-			from = p.Addr.String()
-		}
-		s.Log.Warn("a proxy is refused", "from", from, "error", status.Convert(err).Message())
-	}
 	return err
 }
 

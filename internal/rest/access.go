@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"crypto/x509"
 	"errors"
 	"net"
 	"net/http"
@@ -20,14 +21,16 @@ type Guard struct {
 	LocalhostIsAdmin bool
 	// Keys are those of the user tokens.
 	Keys *identity.Keyring
-	Now  func() time.Time
+	// Refused is told of callers that are refused.
+	Refused *access.Refusals
+	Now     func() time.Time
 }
 
 // Protect lets a request through to a handler where its sender may do the action.
 func (g *Guard) Protect(action access.Action, next http.Handler) http.Handler {
 	return g.identify(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := g.permit(r, action); err != nil {
-			refuse(w, err)
+			g.refuse(w, r, err)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -40,12 +43,12 @@ func (g *Guard) identify(next http.Handler) http.Handler {
 	crossOrigin := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if crossOrigin.Check(r) != nil {
-			refuse(w, resource.Errorf(resource.Forbidden, "the request comes from a page of another origin"))
+			g.refuse(w, r, resource.Errorf(resource.Forbidden, "the request comes from a page of another origin"))
 			return
 		}
 		user, err := g.user(r)
 		if err != nil {
-			refuse(w, err)
+			g.refuse(w, r, err)
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(access.WithUser(r.Context(), user)))
@@ -56,6 +59,9 @@ func (g *Guard) identify(next http.Handler) http.Handler {
 func (g *Guard) user(r *http.Request) (access.User, error) {
 	if len(r.Header.Values("Authorization")) > 0 {
 		return g.bearer(r)
+	}
+	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		return holder(r.TLS.VerifiedChains[0][0])
 	}
 	if g.LocalhostIsAdmin && isLocal(r) {
 		return access.Authenticated(access.AdminName, []string{access.AdminGroup}, access.ByLocalhost), nil
@@ -76,13 +82,22 @@ func (g *Guard) bearer(r *http.Request) (access.User, error) {
 	return access.Authenticated(claims.Name, claims.Groups, access.ByUserToken), nil
 }
 
+// holder answers whose client certificate it is. Which CAs' certificates are users is for the server to say.
+func holder(certificate *x509.Certificate) (access.User, error) {
+	subject := certificate.Subject
+	if subject.CommonName == "" {
+		return access.User{}, resource.Errorf(resource.Unauthorized, "the client certificate has no common name, which is the name of its user")
+	}
+	return access.Authenticated(subject.CommonName, subject.Organization, access.ByCertificate), nil
+}
+
 // permit says whether an identified caller may do the action, and if not, why.
 func (g *Guard) permit(r *http.Request, action access.Action) error {
 	return g.Rules.Check(access.UserOf(r.Context()), action, r.Method+" "+r.URL.Path)
 }
 
 // refuse answers an error of who may.
-func refuse(w http.ResponseWriter, err error) {
+func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	var refusal *resource.Error
 	if !errors.As(err, &refusal) {
 		refusal = resource.Errorf(resource.Forbidden, "refused")
@@ -90,6 +105,7 @@ func refuse(w http.ResponseWriter, err error) {
 	if refusal.Code == resource.Unauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer") // RFC 6750, section 3
 	}
+	g.Refused.Note("a caller of the API is refused", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "reason", refusal.Detail)
 	writeProblem(w, problem{Status: statusOf[refusal.Code], Detail: refusal.Detail})
 }
 

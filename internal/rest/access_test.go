@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -41,7 +42,7 @@ func TestWhoIsLetIn(t *testing.T) {
 				r.Header[name] = values
 			}
 			w := httptest.NewRecorder()
-			guard := &Guard{Rules: access.Defaults(), LocalhostIsAdmin: !test.off}
+			guard := &Guard{Rules: access.Defaults(), LocalhostIsAdmin: !test.off, Refused: access.NewRefusals(slog.New(slog.DiscardHandler))}
 			guard.Protect(access.Write, allowed).ServeHTTP(w, r)
 			if w.Code != test.want {
 				t.Errorf("status %d, want %d: %s", w.Code, test.want, w.Body)

@@ -87,7 +87,11 @@ func (a *api) page(w http.ResponseWriter, r *http.Request, d resource.Descriptor
 func nextURL(r *http.Request, offset int) string {
 	values := r.URL.Query()
 	values.Set("offset", strconv.Itoa(offset))
-	return (&url.URL{Scheme: "http", Host: r.Host, Path: r.URL.Path, RawQuery: values.Encode()}).String()
+	scheme := "http"
+	if r.TLS != nil {
+		scheme = "https"
+	}
+	return (&url.URL{Scheme: scheme, Host: r.Host, Path: r.URL.Path, RawQuery: values.Encode()}).String()
 }
 
 // rows answers the rows of a kind by mesh and name; an empty mesh means all of them.

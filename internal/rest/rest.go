@@ -8,6 +8,7 @@ package rest
 
 import (
 	"encoding/json"
+	"log"
 	"log/slog"
 	"net/http"
 	"time"
@@ -138,7 +139,7 @@ func (a *api) kindRoutes(d resource.Descriptor, segment string) []route {
 // serve answers a request where its caller may ask.
 func (a *api) serve(w http.ResponseWriter, r *http.Request, row route) {
 	if err := a.Guard.permit(r, row.action); err != nil {
-		refuse(w, err)
+		a.Guard.refuse(w, r, err)
 		return
 	}
 	if err := row.answer(w, r); err != nil {
@@ -153,7 +154,7 @@ func (a *api) route(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := a.Guard.permit(r, access.Known); err != nil {
-		refuse(w, err) // which paths there are is nothing for strangers
+		a.Guard.refuse(w, r, err) // which paths there are is nothing for strangers
 		return
 	}
 	verdict := verdictOnly{header: w.Header()}
@@ -191,9 +192,11 @@ func writeBody(w http.ResponseWriter, status int, body any) error {
 	return nil
 }
 
-// NewHTTPServer answers a server on which a slow client costs a connection and nothing more.
-func NewHTTPServer(handler http.Handler) *http.Server {
+// NewHTTPServer answers a server on which a slow client costs a connection and nothing more. It tells
+// refused of connections that fail.
+func NewHTTPServer(handler http.Handler, refused *access.Refusals) *http.Server {
 	return &http.Server{
+		ErrorLog:          log.New(refused, "", 0),
 		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       30 * time.Second,

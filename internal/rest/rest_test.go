@@ -58,7 +58,7 @@ func (w *world) config() Config {
 	tokens, keys := tokentest.New(rows, w.writer)
 	w.keys = keys
 	return Config{
-		Guard:  &Guard{Rules: access.Defaults(), LocalhostIsAdmin: true, Keys: keys, Now: time.Now},
+		Guard:  &Guard{Rules: access.Defaults(), LocalhostIsAdmin: true, Keys: keys, Refused: access.NewRefusals(slog.New(slog.DiscardHandler)), Now: time.Now},
 		Tokens: tokens,
 		Store:  rows, Writer: w.writer, Inspector: stranger{}, Connections: connections{},
 		Zone: "east", InstanceID: "instance-1", Ended: instances.Alone("instance-1").Ended, Version: "1.2.3",

@@ -26,14 +26,14 @@ func ofAgent(name string) bool {
 // meaningless are settings of Kuma that have no effect here, with the reason; a trailing "_" stands for
 // all that begin so. The first that covers a name answers.
 var meaningless = []struct{ name, reason string }{
-	{"KUMA_API_SERVER_HTTPS_", "the API is served over HTTP"},
+	{"KUMA_API_SERVER_HTTPS_TLS_MIN_VERSION", "TLS 1.2 is the oldest that is spoken"},
+	{"KUMA_API_SERVER_HTTPS_TLS_MAX_VERSION", "TLS 1.3 is always spoken"},
+	{"KUMA_API_SERVER_HTTPS_TLS_CIPHER_SUITES", "the ciphers are Go's choice"},
 	{"KUMA_API_SERVER_GUI_", "there is no web interface in this release"},
-	{"KUMA_API_SERVER_HTTP_ENABLED", "the HTTP API is always on"},
 	{"KUMA_API_SERVER_CORS_ALLOWED_DOMAINS", "there is no web interface in this release"},
 	{"KUMA_API_SERVER_READ_ONLY", "the API takes writes"},
 	{"KUMA_API_SERVER_BASE_PATH", "the API has no path of its own in front"},
 	{"KUMA_API_SERVER_ROOT_URL", "the API has no path of its own in front"},
-	{"KUMA_API_SERVER_AUTH_", "only callers of the same machine are let in by this release"},
 	{"KUMA_API_SERVER_AUTHN_TYPE", "every proof of who somebody is holds: user tokens, client certificates, localhostIsAdmin"},
 	{"KUMA_API_SERVER_AUTHN_TOKENS_ENABLE_ISSUER", "KUMA_ACCESS_STATIC_GENERATE_USER_TOKEN_GROUPS says who may make user tokens"},
 	{"KUMA_API_SERVER_AUTHN_TOKENS_VALIDATOR_", "user tokens are checked with the keys in the GlobalSecrets user-token-signing-key-N"},

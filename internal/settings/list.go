@@ -76,6 +76,51 @@ var plain = []setting{
 		set: port(func(s *Settings) *uint16 { return &s.API.Port }),
 	},
 	{
+		path: "apiServer.http.enabled", env: "KUMA_API_SERVER_HTTP_ENABLED", fallback: "true",
+		doc: "Whether the API is served without TLS too. Tokens that are sent there can be read on the way.",
+		set: boolean(func(s *Settings) *bool { return &s.API.Enabled }),
+	},
+	{
+		path: "apiServer.https.enabled", env: "KUMA_API_SERVER_HTTPS_ENABLED", fallback: "true",
+		doc: "Whether the API is served over TLS.",
+		set: boolean(func(s *Settings) *bool { return &s.APIOverTLS.Enabled }),
+	},
+	{
+		path: "apiServer.https.interface", env: "KUMA_API_SERVER_HTTPS_INTERFACE", fallback: "0.0.0.0",
+		doc: "The IP address on which the API is served over TLS.",
+		set: address(func(s *Settings) *string { return &s.APIOverTLS.Interface }),
+	},
+	{
+		path: "apiServer.https.port", env: "KUMA_API_SERVER_HTTPS_PORT", fallback: "5682",
+		doc: "The port of the API over TLS; 0 for any free one.",
+		set: port(func(s *Settings) *uint16 { return &s.APIOverTLS.Port }),
+	},
+	{
+		path: "apiServer.https.tlsCertFile", env: "KUMA_API_SERVER_HTTPS_TLS_CERT_FILE",
+		doc: "The API's certificate chain in PEM, read anew when it changes. Empty: that of the server for proxies, `general.tlsCertFile`.",
+		set: text(func(s *Settings) *string { return &s.APIOverTLS.CertFile }),
+	},
+	{
+		path: "apiServer.https.tlsKeyFile", env: "KUMA_API_SERVER_HTTPS_TLS_KEY_FILE",
+		doc: "The private key of that certificate in PEM.",
+		set: text(func(s *Settings) *string { return &s.APIOverTLS.KeyFile }),
+	},
+	{
+		path: "apiServer.https.tlsCaFile", env: "KUMA_API_SERVER_HTTPS_TLS_CA_FILE",
+		doc: "CA certificates in PEM, read anew when they change. Whoever has a certificate of one of them is a user of the API: the common name is its name, the organizations are its groups.",
+		set: text(func(s *Settings) *string { return &s.APIOverTLS.ClientCAFile }),
+	},
+	{
+		path: "apiServer.https.requireClientCert", env: "KUMA_API_SERVER_HTTPS_REQUIRE_CLIENT_CERT", fallback: "false",
+		doc: "Whether a caller without such a certificate is refused in the handshake, before it can show a token.",
+		set: boolean(func(s *Settings) *bool { return &s.APIOverTLS.RequireClientCert }),
+	},
+	{
+		path: "apiServer.auth.clientCertsDir", env: "KUMA_API_SERVER_AUTH_CLIENT_CERTS_DIR",
+		doc: "A folder of more such certificates, in files `*.pem` and `*.crt`.",
+		set: text(func(s *Settings) *string { return &s.APIOverTLS.ClientCADir }),
+	},
+	{
 		path: "apiServer.authn.localhostIsAdmin", env: "KUMA_API_SERVER_AUTHN_LOCALHOST_IS_ADMIN", fallback: "true",
 		doc: "Whether a caller from this machine may do everything: a loopback address and `Host`, and no forwarding header.",
 		set: boolean(func(s *Settings) *bool { return &s.LocalhostIsAdmin }),

@@ -29,7 +29,8 @@ type Settings struct {
 	// DataDir is where everything that must survive a restart stands.
 	DataDir string
 
-	API         Address
+	API         OptionalAddress // the HTTP API
+	APIOverTLS  APIOverTLS
 	DataPlane   Address // gRPC for proxies and their agents, over TLS
 	Diagnostics Address
 
@@ -73,6 +74,21 @@ type Address struct {
 // String is the address as net.Listen takes it.
 func (a Address) String() string {
 	return net.JoinHostPort(a.Interface, strconv.Itoa(int(a.Port)))
+}
+
+// OptionalAddress is where a server listens that may be turned off.
+type OptionalAddress struct {
+	Enabled bool
+	Address
+}
+
+// APIOverTLS is how the API is served over TLS.
+type APIOverTLS struct {
+	OptionalAddress
+	CertFile, KeyFile string // empty: the certificate of the server for proxies
+	// ClientCAFile and ClientCADir hold the CAs of users' certificates; without them no user has one.
+	ClientCAFile, ClientCADir string
+	RequireClientCert         bool
 }
 
 // Value is one effective setting.

@@ -112,6 +112,7 @@ func newWorld(t *testing.T) *world {
 	w.apiPort, w.dpPort, w.diagnosticsPort = ports[0], ports[1], ports[2]
 	w.env = append(os.Environ(),
 		fmt.Sprintf("KUMA_API_SERVER_HTTP_PORT=%d", ports[0]),
+		"KUMA_API_SERVER_HTTPS_PORT=0",
 		fmt.Sprintf("KUMA_DP_SERVER_PORT=%d", ports[1]),
 		fmt.Sprintf("KUMA_DIAGNOSTICS_SERVER_PORT=%d", ports[2]),
 		fmt.Sprintf("WEFT_API=http://127.0.0.1:%d", ports[0]),

@@ -1,0 +1,38 @@
+package access
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Who knocks a thousand times in a second fills two lines.
+func TestRefusalsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		r := NewRefusals(slog.New(slog.NewTextHandler(&log, nil)))
+		lines := func() int { synctest.Wait(); return strings.Count(log.String(), "\n") }
+		for range 1000 {
+			r.Note("a caller is refused", "from", "192.0.2.7")
+		}
+		if lines() != 1 {
+			t.Errorf("at once:\n%s", &log)
+		}
+		time.Sleep(1500 * time.Millisecond)
+		if lines() != 2 || !strings.Contains(log.String(), "count=999") {
+			t.Errorf("a second later:\n%s", &log)
+		}
+		time.Sleep(time.Minute)
+		_, _ = r.Write([]byte("tls: bad certificate\n"))
+		if lines() != 3 || !strings.Contains(log.String(), `reason="tls: bad certificate"`) {
+			t.Errorf("after a quiet minute:\n%s", &log)
+		}
+		time.Sleep(time.Minute)
+		if lines() != 3 {
+			t.Errorf("when nobody knocks:\n%s", &log)
+		}
+	})
+}
