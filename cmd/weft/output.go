@@ -20,6 +20,7 @@ const (
 	asText  = "text"
 	asJSON  = "json"
 	asYAML  = "yaml"
+	asPEM   = "pem"
 )
 
 // output is the value of the flag -o.

@@ -226,17 +226,26 @@ func (ca *CA) Sign(leaf Leaf) (*Certificate, error) {
 
 // MaySign says why the CA can't sign for a trust domain at a time; nil where it can.
 func (ca *CA) MaySign(domain string, now time.Time) error {
+	if err := ca.isCurrent(now); err != nil {
+		return err
+	}
+	cert := ca.chain[0]
+	for _, uri := range cert.URIs {
+		if own, err := spiffeid.TrustDomainFromURI(uri); err == nil && own.Name() != domain {
+			return fmt.Errorf("the CA %q is the trust domain %q's and can't sign for %q", cert.Subject, own, domain)
+		}
+	}
+	return nil
+}
+
+// isCurrent says why the CA can't sign anything at a time; nil where it can.
+func (ca *CA) isCurrent(now time.Time) error {
 	cert := ca.chain[0]
 	if now.After(cert.NotAfter) {
 		return fmt.Errorf("the CA %q ended on %s: replace it", cert.Subject, cert.NotAfter.Format(time.RFC3339))
 	}
 	if now.Before(cert.NotBefore) {
 		return fmt.Errorf("the CA %q begins on %s only", cert.Subject, cert.NotBefore.Format(time.RFC3339))
-	}
-	for _, uri := range cert.URIs {
-		if own, err := spiffeid.TrustDomainFromURI(uri); err == nil && own.Name() != domain {
-			return fmt.Errorf("the CA %q is the trust domain %q's and can't sign for %q", cert.Subject, own, domain)
-		}
 	}
 	return nil
 }

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -65,7 +64,7 @@ func ServerCertificateOf(text []byte, dir string, names []string, now time.Time)
 	if cert, err := tls.LoadX509KeyPair(certFile, keyFile); err == nil && stillGood(cert.Leaf, ca, names, now) {
 		return cert, nil
 	}
-	certPEM, keyPEM, err := ca.signServer(names, now)
+	certPEM, keyPEM, err := NewTLSCertificate(ca, TLSCertificate{Hosts: names, Lifetime: serverLifetime, Now: now})
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("making the control plane's server certificate: %w", err)
 	}
@@ -115,33 +114,6 @@ func newServerCA(now time.Time) (certPEM, keyPEM []byte, err error) {
 	}
 	template := caTemplate(now, "weft control plane CA")
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return nil, nil, err
-	}
-	keyPEM, err = encodeKey(key)
-	return encodeCertificates(der), keyPEM, err
-}
-
-func (ca *CA) signServer(names []string, now time.Time) (certPEM, keyPEM []byte, err error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, nil, err
-	}
-	template := &x509.Certificate{
-		SerialNumber: serialNumber(),
-		NotBefore:    now.Add(-backdating),
-		NotAfter:     earlier(now.Add(serverLifetime), ca.NotAfter()),
-		KeyUsage:     x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	for _, name := range names {
-		if ip := net.ParseIP(name); ip != nil {
-			template.IPAddresses = append(template.IPAddresses, ip)
-		} else {
-			template.DNSNames = append(template.DNSNames, name)
-		}
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, ca.chain[0], key.Public(), ca.key)
 	if err != nil {
 		return nil, nil, err
 	}
