@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/genproto/googleapis/rpc/status"
@@ -25,6 +26,7 @@ func TestClientsConverge(t *testing.T) {
 			"unsubscribe": w.unsubscribe,
 			"move":        w.move,
 			"reconnect":   w.reconnect,
+			"wait":        w.wait,
 			"":            func(*rapid.T) { w.pump() },
 		})
 		w.settle(t)
@@ -43,6 +45,7 @@ type world struct {
 	asked    [numTypes]map[string]bool
 	queue    []*discovery.DeltaDiscoveryResponse // sent, not delivered yet
 	versions int
+	now      time.Time
 }
 
 func newWorld(t *rapid.T) *world {
@@ -88,6 +91,7 @@ func drawType(t *rapid.T) Type { return Type(rapid.IntRange(0, int(numTypes)-1).
 
 // pump moves what the session has to say into the queue.
 func (w *world) pump() {
+	w.session.retry(w.now)
 	for _, r := range w.session.ready() {
 		var message discovery.DeltaDiscoveryResponse
 		if err := proto.Unmarshal(r.wire, &message); err != nil {
@@ -157,6 +161,9 @@ func (w *world) move(t *rapid.T) {
 	w.class = rapid.IntRange(0, 1).Draw(t, "class")
 	w.session.follow(w.feeds())
 }
+
+// wait makes what is refused be sent again, most of the time.
+func (w *world) wait(*rapid.T) { w.now = w.now.Add(lastRetry) }
 
 // reconnect loses what was on its way. Envoy states what it has of each type, and asks again.
 func (w *world) reconnect(t *rapid.T) {

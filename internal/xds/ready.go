@@ -23,6 +23,9 @@ func (s *session) ready() []*response {
 func (s *session) lot(t Type) []*response {
 	sub := &s.subs[t]
 	if lot := s.isolated(t); len(lot) > 0 {
+		if t == Cluster {
+			s.requireEndpoints(lot)
+		}
 		return sub.sent(lot)
 	}
 	var lot []*response
@@ -53,7 +56,8 @@ func (sub *subscription) sent(lot []*response) []*response {
 	return lot
 }
 
-// isolated are responses of one resource each.
+// isolated are responses of one resource each: of those that were refused together, and of those that are
+// refused and tried again.
 func (s *session) isolated(t Type) []*response {
 	sub := &s.subs[t]
 	var lot []*response
@@ -63,10 +67,19 @@ func (s *session) isolated(t Type) []*response {
 			continue
 		}
 		sub.sets[i].due.remove(e.id)
-		lot = append(lot, s.feeds[i].shelves[t].cache.response(s.catalog, t, []*Resource{e.resource}))
+		lot = append(lot, s.alone(t, i, e))
 	}
-	sub.alone = nil
+	for _, name := range sub.again {
+		if i, e := s.find(t, name); e != nil && sub.wants(i, e) && sub.refuses(e.resource) {
+			lot = append(lot, s.alone(t, i, e))
+		}
+	}
+	sub.alone, sub.again = nil, nil
 	return lot
+}
+
+func (s *session) alone(t Type, i int, e *entry) *response {
+	return s.feeds[i].shelves[t].cache.response(s.catalog, t, []*Resource{e.resource})
 }
 
 // changed are the resources of one feed that the client needs: those that have changed since the
@@ -169,7 +182,7 @@ func (s *session) pending(t Type) bool {
 	if !sub.open {
 		return false
 	}
-	if !sub.answered || len(sub.alone) > 0 {
+	if !sub.answered || len(sub.alone)+len(sub.again) > 0 {
 		return true
 	}
 	for i, f := range s.feeds {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/proto"
@@ -24,7 +25,8 @@ import (
 //   - Removals have responses of their own, since Envoy applies them even where it refuses the response;
 //     clusters go once listeners and routes are settled.
 //   - What was refused together is sent again one by one: after a refusal any name of the response may or
-//     may not have been applied. One that is refused alone is not sent again until it changes.
+//     may not have been applied. One that is refused alone is not sent again until it changes, or until a
+//     while has passed ([session.retry]).
 type session struct {
 	catalog *Catalog
 	// wake is called, from any goroutine, when a feed has changed.
@@ -37,6 +39,9 @@ type session struct {
 	// early requests came before the stream had feeds. Answering them from nothing would take from the
 	// client all that it has.
 	early []*discovery.DeltaDiscoveryRequest
+
+	retryAt    time.Time     // when what is refused is sent again; zero: nothing is refused
+	retryAfter time.Duration // the last wait
 }
 
 // Limits of what a client may ask. Nothing that the catalog has counts against them.
@@ -119,6 +124,7 @@ func (s *session) acknowledge(t Type, request *discovery.DeltaDiscoveryRequest) 
 		return outcome{typ: t}
 	}
 	if request.ErrorDetail == nil {
+		sub.accept(m)
 		return outcome{typ: t, acked: true}
 	}
 	return outcome{typ: t, refused: sub.reject(m, clip(request.ErrorDetail.Message))}

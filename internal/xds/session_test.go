@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/google/go-cmp/cmp"
@@ -26,6 +27,7 @@ var update = flag.Bool("update", false, "rewrite the traces in testdata; read th
 //	request TYPE +NAME -NAME NAME=VERSION ...       subscribe, unsubscribe, initial version
 //	ack TYPE | nack TYPE MESSAGE                    for the oldest response of the type
 //	settled                                         up to which revision
+//	after DURATION                                  time passes; how long until the session looks again
 func TestSessions(t *testing.T) {
 	scripts, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(scripts) == 0 {
@@ -56,11 +58,12 @@ type stage struct {
 	feeds   map[string]*Feed
 	session *session
 	unacked [numTypes][]*manifest
+	now     time.Time
 	trace   strings.Builder
 }
 
 func newStage(t *testing.T) *stage {
-	s := &stage{t: t, catalog: NewCatalog(), feeds: map[string]*Feed{}}
+	s := &stage{t: t, catalog: NewCatalog(), feeds: map[string]*Feed{}, now: time.Unix(1_000_000, 0)}
 	s.connect()
 	return s
 }
@@ -111,6 +114,8 @@ func (s *stage) command(name string, args []string) {
 			revision--
 		}
 		s.tell("settled at %d of %d", revision, s.catalog.Revision())
+	case "after":
+		s.after(args[0])
 	default:
 		s.t.Fatalf("no command %q", name)
 	}
@@ -195,7 +200,21 @@ func (s *stage) step(request *discovery.DeltaDiscoveryRequest) {
 	}
 }
 
+func (s *stage) after(duration string) {
+	passed, err := time.ParseDuration(duration)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.now = s.now.Add(passed)
+	if next := s.session.retry(s.now); next.IsZero() {
+		s.tell("does not look again")
+	} else {
+		s.tell("looks again in %s", next.Sub(s.now))
+	}
+}
+
 func (s *stage) flush() {
+	s.session.retry(s.now)
 	for _, r := range s.session.ready() {
 		s.unacked[r.typ] = append(s.unacked[r.typ], r.manifest)
 		s.tell("<- %s", describe(s.t, r))

@@ -118,7 +118,7 @@ func (s *Stream) receive(request *discovery.DeltaDiscoveryRequest, log *slog.Log
 func (s *Stream) step(request *discovery.DeltaDiscoveryRequest) error {
 	s.mu.Lock()
 	outcome, err := s.session.step(request)
-	if s.session.restless() {
+	if s.session.restless() || len(outcome.refused) > 0 {
 		s.rouse()
 	}
 	s.report()
@@ -145,13 +145,19 @@ func (s *Stream) step(request *discovery.DeltaDiscoveryRequest) error {
 
 func (s *Stream) send(log *slog.Logger) (err error) {
 	defer contain(log, s.node, &err)
+	var retry <-chan time.Time // nil: nothing is refused
 	for {
 		select {
 		case err := <-s.closing:
 			return err
 		case <-s.wake:
+		case <-retry:
 		}
-		for _, r := range s.ready() {
+		out, next := s.ready()
+		if retry = nil; !next.IsZero() {
+			retry = time.After(time.Until(next))
+		}
+		for _, r := range out {
 			if err := s.transport.SendMsg(r); err != nil {
 				return err
 			}
@@ -162,13 +168,16 @@ func (s *Stream) send(log *slog.Logger) (err error) {
 	}
 }
 
-func (s *Stream) ready() []*response {
+// ready answers what is to be sent now, and when to look again though nothing has changed (zero: never).
+func (s *Stream) ready() (out []*response, again time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := s.session.ready()
+	now := time.Now()
+	again = s.session.retry(now)
+	out = s.session.ready()
 	s.report()
-	s.track(time.Now())
-	return out
+	s.track(now)
+	return out, again
 }
 
 // end is the last thing that happens to a stream.

@@ -19,7 +19,9 @@ type subscription struct {
 	missing map[string]struct{} // names asked for that no feed has
 	gone    []string            // names to take from the client
 	alone   []string            // names to send in a response each
-	refused map[string]Refusal  // by name: what the client did not take, and must not get again
+	again   []string            // names to send once more though they are refused
+	refused map[string]Refusal  // by name: what the client did not take
+	fresh   bool                // something was refused that had not been
 
 	missingBytes int // what missing takes, about
 
@@ -105,13 +107,25 @@ func (sub *subscription) refuse(refusal Refusal) {
 	if sub.refused == nil {
 		sub.refused = map[string]Refusal{}
 	}
+	if known, ok := sub.refused[refusal.Name]; !ok || known.Version != refusal.Version {
+		sub.fresh = true
+	}
 	sub.refused[refusal.Name] = refusal
+}
+
+// accept ends the refusals of what the client has taken after all.
+func (sub *subscription) accept(m *manifest) {
+	for _, r := range m.changed {
+		if refusal, ok := sub.refused[r.Name]; ok && refusal.Version == r.Version {
+			delete(sub.refused, r.Name)
+		}
+	}
 }
 
 // idle says whether all that was sent is acknowledged, and no resource is left to send whose revision
 // does not tell of it. Removals are left aside: they may have to wait for other types.
 func (sub *subscription) idle() bool {
-	return len(sub.outstanding) == 0 && len(sub.alone) == 0 && !sub.overdue()
+	return len(sub.outstanding) == 0 && len(sub.alone)+len(sub.again) == 0 && !sub.overdue()
 }
 
 func (sub *subscription) overdue() bool {
