@@ -137,9 +137,9 @@ func (s *Server) Sessions() int {
 func (s *Server) Traffic() []xds.Traffic { return s.discovery.Traffic() }
 
 // WaitSettled returns once every stream that is open now has settled up to a revision. Streams that were
-// lost meanwhile, and those that refuse something, are counted: their proxies may run with what they had.
-func (s *Server) WaitSettled(ctx context.Context, revision uint64) (unsure int, err error) {
-	settlement, err := s.discovery.WaitSettled(ctx, revision)
+// lost meanwhile, and those that refuse something of concern, are counted: their proxies may run with what they had.
+func (s *Server) WaitSettled(ctx context.Context, revision uint64, concerns func(xds.Refusal) bool) (unsure int, err error) {
+	settlement, err := s.discovery.WaitSettled(ctx, revision, concerns)
 	return settlement.Lost + settlement.Refusing, err
 }
 

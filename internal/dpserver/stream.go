@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -77,9 +78,11 @@ func (p *peer) Acked(t xds.Type) {
 	}
 }
 
-// Refused implements xds.Peer.
+// Refused implements xds.Peer. What is refused again, as it was before, is nothing new.
 func (p *peer) Refused(r xds.Refusal) {
-	p.server.Log.Warn("a proxy refuses a resource", "proxy", p.key, "type", r.Type, "name", r.Name, "version", r.Version, "message", r.Message)
+	if !slices.ContainsFunc(p.refusals, func(known kind.Refusal) bool { return sameRefusal(known, r) }) {
+		p.server.Log.Warn("a proxy refuses a resource", "proxy", p.key, "type", r.Type, "name", r.Name, "version", r.Version, "message", r.Message)
+	}
 	p.noteRefusals()
 }
 
@@ -100,7 +103,7 @@ func (p *peer) noteRefusals() {
 // refusal is one as it is stored: the known one, or a new one of this moment.
 func (p *peer) refusal(r xds.Refusal) kind.Refusal {
 	for _, known := range p.refusals {
-		if known.Type == r.Type.String() && known.Name == r.Name && known.Version == r.Version && known.Message == r.Message {
+		if sameRefusal(known, r) {
 			return known
 		}
 	}
@@ -108,6 +111,10 @@ func (p *peer) refusal(r xds.Refusal) kind.Refusal {
 		Type: r.Type.String(), Name: r.Name, Version: r.Version, Message: r.Message, Time: kind.Time{Time: now()},
 		Causes: p.server.Hub.Causes(p.key, r.Type, r.Name),
 	}
+}
+
+func sameRefusal(known kind.Refusal, r xds.Refusal) bool {
+	return known.Type == r.Type.String() && known.Name == r.Name && known.Version == r.Version && known.Message == r.Message
 }
 
 // refuses answers what the client refuses now.

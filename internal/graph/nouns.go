@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -197,6 +198,9 @@ type Endpoints struct {
 	Destination DestinationKey
 	Endpoints   []Endpoint
 }
+
+// Has says whether an endpoint is one of them.
+func (e *Endpoints) Has(endpoint Endpoint) bool { return slices.Contains(e.Endpoints, endpoint) }
 
 // Trust is what the proxies of a mesh believe, sorted by domain.
 type Trust struct {

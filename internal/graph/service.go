@@ -71,6 +71,12 @@ func (s *State) Members(r *table.Reader, mesh string, selector *kind.ServiceSele
 	return members
 }
 
+// IsMember says whether a service selects a Dataplane.
+func (s *State) IsMember(r *table.Reader, key ProxyKey, service string) bool {
+	o, ok := s.Services.Find(r, key.Mesh, service)
+	return ok && slices.ContainsFunc(s.Members(r, key.Mesh, &o.Spec.Selector), func(m Member) bool { return m.Dataplane.Name == key.Name })
+}
+
 func (s *State) member(r *table.Reader, dp *resource.Object[kind.Dataplane], in kind.Inbound) Member {
 	m := Member{Dataplane: dp, Inbound: in}
 	serving, ok := s.Servings.Find(r, dp.Mesh, dp.Name)

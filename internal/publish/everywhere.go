@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"weft/internal/table"
+	"weft/internal/xds"
 	"weft/resource"
 )
 
@@ -25,8 +26,10 @@ type Outside struct {
 // Settler waits for the streams of this instance.
 type Settler interface {
 	// WaitSettled returns once every attached stream has settled all revisions up to one, and how many
-	// it lost meanwhile or refuse something: of these nobody knows what they run with.
-	WaitSettled(ctx context.Context, revision uint64) (unsure int, err error)
+	// it lost meanwhile or refuse something that concerns the caller (nil: anything does): of these nobody
+	// knows what they run with. The function is called by several streams at once, and must neither block
+	// nor call the Hub.
+	WaitSettled(ctx context.Context, revision uint64, concerns func(xds.Refusal) bool) (unsure int, err error)
 }
 
 // Others are the further instances that share the store.
@@ -53,7 +56,7 @@ func (h *Hub) Everywhere(ctx context.Context, rows ...resource.Key) error {
 func (h *Hub) everywhere(ctx context.Context, revision uint64, rows []resource.Key) error {
 	asked := make(chan error, 1)
 	go func() { asked <- h.outside.Others.Ask(ctx, rows) }()
-	return errors.Join(h.settled(ctx, revision), <-asked)
+	return errors.Join(h.settled(ctx, revision, rows), <-asked)
 }
 
 // Here returns once the clients of this instance have settled on what rows say now, or later, in the
@@ -63,7 +66,7 @@ func (h *Hub) Here(ctx context.Context, rows []resource.Key) error {
 	if err != nil {
 		return err
 	}
-	return h.settled(ctx, revision)
+	return h.settled(ctx, revision, rows)
 }
 
 // catchUp waits until the table has rows as the store has them, and answers the revision at which they
@@ -107,10 +110,10 @@ func (h *Hub) publishedAt(rows []resource.Key, versions []string) (revision uint
 	return h.catalog.Revision(), true
 }
 
-// settled waits for this instance's own streams. A stream that is lost may still send by what it had, so
-// it counts until ctx ends.
-func (h *Hub) settled(ctx context.Context, revision uint64) error {
-	unsure, err := h.outside.Settler.WaitSettled(ctx, revision)
+// settled waits for this instance's own streams. A stream that is lost, or that refuses something that
+// concerns the rows, may still send by what it had, so it counts until ctx ends.
+func (h *Hub) settled(ctx context.Context, revision uint64, rows []resource.Key) error {
+	unsure, err := h.outside.Settler.WaitSettled(ctx, revision, h.concerns(rows))
 	if err == nil && unsure > 0 {
 		<-ctx.Done()
 		err = ctx.Err()

@@ -38,6 +38,7 @@ type Hub struct {
 	changed chan struct{} // closed by every commit
 
 	withdrawals withdrawals
+	left        map[graph.ProxyKey]map[graph.DestinationKey]bool // the lists that a proxy's endpoints have left
 	faults      []graph.Fault // that came, or went (without a panic), since the last commit
 
 	ctx     context.Context // of what runs beside, from Use
@@ -66,6 +67,7 @@ func NewHub(state *graph.State, catalog *xds.Catalog, log *slog.Logger) *Hub {
 		classes:     map[graph.Class]*class{},
 		proxies:     map[graph.ProxyKey]*proxy{},
 		changed:     make(chan struct{}),
+		left:        map[graph.ProxyKey]map[graph.DestinationKey]bool{},
 		withdrawals: withdrawals{pinned: map[graph.ProxyKey]bool{}},
 	}
 	state.DB.Contain(h.failed)
@@ -100,7 +102,13 @@ func (h *Hub) Apply(b mirror.Batch) {
 		}))
 	}
 	for _, c := range commits {
+		h.noteLeft(c)
 		h.publish(c)
+	}
+	for _, key := range b.Removed {
+		if key.Kind == kind.DataplaneServings.Name {
+			delete(h.left, graph.ProxyKey{Mesh: key.Mesh, Name: key.Name})
+		}
 	}
 	commits = append(commits, h.noteFaults()...)
 	h.followServings(b, commits...)

@@ -18,7 +18,7 @@ import (
 // never is a world whose clients never settle.
 type never struct{}
 
-func (never) WaitSettled(ctx context.Context, _ uint64) (int, error) {
+func (never) WaitSettled(ctx context.Context, _ uint64, _ func(xds.Refusal) bool) (int, error) {
 	<-ctx.Done()
 	return 0, ctx.Err()
 }
@@ -26,7 +26,7 @@ func (never) WaitSettled(ctx context.Context, _ uint64) (int, error) {
 // onDemand is a world whose clients settle when the test says so.
 type onDemand chan struct{}
 
-func (s onDemand) WaitSettled(ctx context.Context, _ uint64) (int, error) {
+func (s onDemand) WaitSettled(ctx context.Context, _ uint64, _ func(xds.Refusal) bool) (int, error) {
 	select {
 	case <-s:
 		return 0, nil

@@ -145,7 +145,7 @@ func (h *Hub) Drained(ctx context.Context, key graph.ProxyKey) error {
 	go func() {
 		asked <- h.outside.Others.Ask(ctx, []resource.Key{kind.DataplaneServings.Key(key.Mesh, key.Name)})
 	}()
-	_, err = h.outside.Settler.WaitSettled(ctx, revision)
+	_, err = h.outside.Settler.WaitSettled(ctx, revision, nil)
 	return errors.Join(err, <-asked)
 }
 

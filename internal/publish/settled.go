@@ -29,7 +29,7 @@ func (h *Hub) Settled(ctx context.Context, mesh string, rows []resource.Key, beh
 	var before []graph.ProxyKey
 	for ctx.Err() == nil {
 		bounded, cancel := context.WithTimeout(ctx, lookAgain)
-		h.outside.Settler.WaitSettled(bounded, revision)
+		h.outside.Settler.WaitSettled(bounded, revision, nil)
 		missing := h.behind(mesh, revision, time.Now())
 		if len(missing) == 0 {
 			cancel()

@@ -239,7 +239,7 @@ func TestWaitSettled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	result := make(chan Settlement)
 	go func() {
-		s, _ := r.server.WaitSettled(ctx, revision)
+		s, _ := r.server.WaitSettled(ctx, revision, nil)
 		result <- s
 	}()
 	r.awaited(t)
@@ -256,6 +256,14 @@ func TestWaitSettled(t *testing.T) {
 	cancel()
 	if got, want := <-result, (Settlement{Settled: 2, Refusing: 1, Lost: 1, Behind: 1}); got != want {
 		t.Errorf("settled %+v, want %+v", got, want)
+	}
+	ctx, cancel = context.WithCancel(t.Context())
+	cancel()
+	of := func(name string) func(Refusal) bool { return func(r Refusal) bool { return r.Name == name } }
+	for name, want := range map[string]int{"a": 1, "b": 0} {
+		if got, _ := r.server.WaitSettled(ctx, revision, of(name)); got.Refusing != want || got.Settled != 2 {
+			t.Errorf("of what concerns %s %+v, want %d refusing", name, got, want)
+		}
 	}
 }
 
@@ -289,7 +297,7 @@ func TestManyStreamsUnderChanges(t *testing.T) {
 	wg.Wait()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if s, err := r.server.WaitSettled(ctx, r.catalog.Revision()); err != nil || s.Settled != streams {
+	if s, err := r.server.WaitSettled(ctx, r.catalog.Revision(), nil); err != nil || s.Settled != streams {
 		t.Errorf("settled %+v, %v", s, err)
 	}
 }

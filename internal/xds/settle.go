@@ -8,7 +8,7 @@ import (
 // Settlement counts the streams that were open when a wait began.
 type Settlement struct {
 	Settled  int // have everything up to the revision, or said what they refuse
-	Refusing int // of those, the ones that refuse a resource
+	Refusing int // of those, the ones that refuse a resource of concern
 	Lost     int // ended meanwhile; their clients run on with what they had
 	Behind   int // have not settled yet
 }
@@ -16,6 +16,7 @@ type Settlement struct {
 // wait is for one stream to settle. Its channel has room, so that telling never blocks.
 type wait struct {
 	revision uint64
+	concerns func(Refusal) bool // nil: every refusal does
 	done     chan<- fate
 }
 
@@ -28,13 +29,14 @@ const (
 )
 
 // WaitSettled waits until each stream that is open now has settled past a revision, or has ended. What
-// the lost and the refusing ones mean is the caller's to say. The error is the context's; the counts
-// hold then too.
-func (s *Server) WaitSettled(ctx context.Context, revision uint64) (Settlement, error) {
+// the lost and the refusing ones mean is the caller's to say, and which refusals it is about (nil: all):
+// concerns is called by streams, several at once, and must not block. The error is the context's; the
+// counts hold then too.
+func (s *Server) WaitSettled(ctx context.Context, revision uint64, concerns func(Refusal) bool) (Settlement, error) {
 	streams := s.Streams()
 	done := make(chan fate, len(streams))
 	for _, stream := range streams {
-		stream.await(wait{revision, done})
+		stream.await(wait{revision, concerns, done})
 	}
 	result := Settlement{Behind: len(streams)}
 	for result.Behind > 0 {
@@ -94,15 +96,17 @@ func (s *Stream) report() {
 		if !s.session.settledAt(w.revision) {
 			return false
 		}
-		w.done <- s.session.fate()
+		w.done <- s.session.fate(w.concerns)
 		return true
 	})
 }
 
-func (s *session) fate() fate {
+func (s *session) fate(concerns func(Refusal) bool) fate {
 	for t := range s.subs {
-		if len(s.subs[t].refused) > 0 {
-			return refusing
+		for _, refusal := range s.subs[t].refused {
+			if concerns == nil || concerns(refusal) {
+				return refusing
+			}
 		}
 	}
 	return settled

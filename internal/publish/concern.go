@@ -1,0 +1,73 @@
+package publish
+
+import (
+	"maps"
+
+	"weft/internal/envoy"
+	"weft/internal/graph"
+	"weft/internal/table"
+	"weft/internal/xds"
+	"weft/kind"
+	"weft/resource"
+)
+
+// noteLeft remembers which lists a proxy's endpoints have left. A client that refuses the next of such a
+// list may send to them still.
+func (h *Hub) noteLeft(changes *table.Changes) {
+	for t := range h.state.Endpoints.Transitions(changes) {
+		if t.Old == nil {
+			continue
+		}
+		for _, e := range t.Old.Endpoints {
+			if t.New.Has(e) {
+				continue
+			}
+			if h.left[e.Proxy] == nil {
+				h.left[e.Proxy] = map[graph.DestinationKey]bool{}
+			}
+			h.left[e.Proxy][t.Key] = true
+		}
+	}
+}
+
+// concerns says which refusals leave open what a client runs with, where it is to have settled on what
+// rows say. Of a Dataplane, and of what it serves, these are the refusals of the lists that its endpoints
+// were or may be in; of anything else, all. Listeners, permissions and roots lead to no other endpoint.
+func (h *Hub) concerns(rows []resource.Key) func(xds.Refusal) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var proxies []*departure
+	for _, row := range rows {
+		if row.Kind != kind.Dataplanes.Name && row.Kind != kind.DataplaneServings.Name {
+			return nil
+		}
+		key := graph.ProxyKey{Mesh: row.Mesh, Name: row.Name}
+		proxies = append(proxies, &departure{h.state, key, maps.Clone(h.left[key])})
+	}
+	return func(r xds.Refusal) bool {
+		for _, p := range proxies {
+			if p.concernedBy(r) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// departure is a proxy whose endpoints are to be in no client's list any more.
+type departure struct {
+	state *graph.State
+	key   graph.ProxyKey
+	left  map[graph.DestinationKey]bool // nil: nothing is known, as after a start
+}
+
+func (d *departure) concernedBy(refused xds.Refusal) bool {
+	if refused.Type != xds.Cluster && refused.Type != xds.Endpoint && refused.Type != xds.Route {
+		return false
+	}
+	list := envoy.OriginOf(refused.Type, refused.Name).Destination
+	if list == nil || list.Mesh != d.key.Mesh {
+		return false
+	}
+	return d.left == nil || d.left[*list] || d.state.IsMember(table.Eval(d.state.DB.Snapshot()), d.key, list.Service)
+}
