@@ -39,7 +39,7 @@ type Hub struct {
 
 	withdrawals withdrawals
 	left        map[graph.ProxyKey]map[graph.DestinationKey]bool // the lists that a proxy's endpoints have left
-	faults      []graph.Fault // that came, or went (without a panic), since the last commit
+	faults      []graph.Fault                                    // that came, or went (without a panic), since the last commit
 
 	ctx     context.Context // of what runs beside, from Use
 	outside Outside
