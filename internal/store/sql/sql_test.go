@@ -14,6 +14,7 @@ import (
 
 	"weft/internal/store"
 	weft "weft/internal/store/sql"
+	"weft/internal/store/sql/postgrestest"
 	"weft/internal/store/storetest"
 	"weft/resource"
 )
@@ -141,33 +142,42 @@ func TestOnlyTheOwnerReads(t *testing.T) {
 	}
 }
 
+// BenchmarkCreate creates rows of 500 bytes, with as many callers at the same moment.
 func BenchmarkCreate(b *testing.B) {
+	server := postgrestest.Start(b, "fsync=on")
 	for _, writers := range []int{1, 64} {
-		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
-			s, err := weft.Open(b.Context(), weft.SQLite{Dir: b.TempDir()}, weft.Options{})
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer s.Close()
-			body := bytes.Repeat([]byte("x"), 500)
-			names := make(chan int)
-			var running sync.WaitGroup
-			for range writers {
-				running.Go(func() {
-					for n := range names {
-						if _, err := s.Create(b.Context(), store.Row{Key: key(fmt.Sprint(n)), Body: body}); err != nil {
-							b.Error(err)
-						}
-					}
-				})
-			}
-			for n := 0; b.Loop(); n++ {
-				names <- n
-			}
-			close(names)
-			running.Wait()
+		b.Run(fmt.Sprintf("SQLite/writers=%d", writers), func(b *testing.B) {
+			benchmarkCreate(b, weft.SQLite{Dir: b.TempDir()}, writers)
+		})
+		b.Run(fmt.Sprintf("PostgreSQL/writers=%d", writers), func(b *testing.B) {
+			benchmarkCreate(b, server.Database(b), writers)
 		})
 	}
+}
+
+func benchmarkCreate(b *testing.B, at weft.Source, writers int) {
+	s, err := weft.Open(b.Context(), at, weft.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	body := bytes.Repeat([]byte("x"), 500)
+	names := make(chan int)
+	var running sync.WaitGroup
+	for range writers {
+		running.Go(func() {
+			for n := range names {
+				if _, err := s.Create(b.Context(), store.Row{Key: key(fmt.Sprint(n)), Body: body}); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	for n := 0; b.Loop(); n++ {
+		names <- n
+	}
+	close(names)
+	running.Wait()
 }
 
 // BenchmarkDelete deletes rows of a large store, most of which have owners.
