@@ -2,7 +2,16 @@ package sql_test
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"errors"
+	"math/big"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -140,4 +149,75 @@ func TestPostgresRefuses(t *testing.T) {
 			t.Errorf("%s: %v, want %q and no password", test.name, err, test.want)
 		}
 	}
+}
+
+// TestPostgresTLS connects to a server whose certificate is of a CA, and names localhost.
+func TestPostgresTLS(t *testing.T) {
+	server := postgrestest.Start(t)
+	at := server.Database(t)
+	ca, certificate, key := serverCertificate(t)
+	server.ServeTLS(t, certificate, key)
+	otherCA, _, _ := serverCertificate(t)
+	roots, others := filepath.Join(t.TempDir(), "ca.crt"), filepath.Join(t.TempDir(), "other.crt")
+	for path, pem := range map[string][]byte{roots: ca, others: otherCA} {
+		if err := os.WriteFile(path, pem, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct {
+		host   string
+		mode   weft.TLSMode
+		ca     string
+		refuse string
+	}{
+		{"localhost", weft.TLSVerifyFull, roots, ""},
+		{"127.0.0.1", weft.TLSVerifyCA, roots, ""},
+		{"127.0.0.1", weft.TLSVerifyNone, "", ""},
+		{"127.0.0.1", weft.TLSVerifyFull, roots, "doesn't contain any IP SANs"},
+		{"localhost", weft.TLSVerifyFull, others, "signed by unknown authority"},
+		{"localhost", weft.TLSVerifyCA, others, "signed by unknown authority"},
+		{"localhost", weft.TLSVerifyCA, "", "signed by unknown authority"},
+		{"localhost", weft.TLSDisable, "", "no pg_hba.conf entry"},
+	} {
+		at.Host, at.TLS, at.CAFile = test.host, test.mode, test.ca
+		s, err := weft.Open(t.Context(), at, weft.Options{})
+		if err == nil {
+			err = s.Close()
+		}
+		if (err == nil) != (test.refuse == "") || err != nil && !strings.Contains(err.Error(), test.refuse) {
+			t.Errorf("%s, %s: %v, want %q", test.host, test.mode, err, test.refuse)
+		}
+	}
+}
+
+// serverCertificate answers a new CA and a certificate for localhost with its key, in PEM.
+func serverCertificate(t *testing.T) (ca, certificate, key []byte) {
+	t.Helper()
+	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "CA"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	leaf := &x509.Certificate{SerialNumber: big.NewInt(2), DNSNames: []string{"localhost"}, NotAfter: time.Now().Add(time.Hour)}
+	leafKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rootDER, err := x509.CreateCertificate(rand.Reader, root, root, caKey.Public(), caKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leafDER, err := x509.CreateCertificate(rand.Reader, leaf, root, leafKey.Public(), caKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(leafKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encode := func(kind string, der []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}) }
+	return encode("CERTIFICATE", rootDER), encode("CERTIFICATE", leafDER), encode("PRIVATE KEY", keyDER)
 }

@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -30,6 +31,7 @@ type Server struct {
 	bin       string // directory of its programs
 	dir       string // of its data and its socket
 	as        *syscall.Credential
+	port      int // of 127.0.0.1, with TLS alone; it also names the socket's file
 	settings  []string
 	process   *exec.Cmd
 	output    bytes.Buffer // read once the process has ended
@@ -37,7 +39,6 @@ type Server struct {
 }
 
 const (
-	port          = 5432 // names the socket's file; no port is taken
 	administrator = "weft"
 	patience      = 30 * time.Second
 )
@@ -46,7 +47,7 @@ const (
 // [Server.Kill] and no loss of power; settings such as "fsync=on" go over that.
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
-	s := &Server{bin: programs(t), settings: append([]string{"fsync=off"}, settings...)}
+	s := &Server{bin: programs(t), port: freePort(t), settings: append([]string{"fsync=off", "listen_addresses="}, settings...)}
 	var err error
 	if s.dir, err = os.MkdirTemp("", "weft-postgres-"); err != nil { // t.TempDir is too long for a socket
 		t.Fatal(err)
@@ -65,6 +66,40 @@ func Start(t testing.TB, settings ...string) *Server {
 	s.Run(t)
 	t.Cleanup(s.Stop)
 	return s
+}
+
+// freePort answers a port that nobody has just now.
+func freePort(t testing.TB) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// ServeTLS starts the server again, so that it also answers at 127.0.0.1, with a certificate in PEM, and there
+// takes no connection without TLS.
+func (s *Server) ServeTLS(t testing.TB, certificate, key []byte) {
+	t.Helper()
+	for name, content := range map[string][]byte{
+		"server.crt": certificate, "server.key": key,
+		"pg_hba.conf": []byte("local all all trust\nhostssl all all 127.0.0.1/32 trust\n"),
+	} {
+		path := filepath.Join(s.data(), name)
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if s.as != nil {
+			if err := os.Chown(path, int(s.as.Uid), int(s.as.Gid)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	s.settings = append(s.settings, "listen_addresses=127.0.0.1", "ssl=on")
+	s.Stop()
+	s.Run(t)
 }
 
 // programs answers where PostgreSQL is installed.
@@ -109,7 +144,7 @@ func (s *Server) command(program string, args ...string) *exec.Cmd {
 func (s *Server) Run(t testing.TB) {
 	t.Helper()
 	s.output.Reset()
-	args := []string{"-D", s.data(), "-k", s.dir, "-p", strconv.Itoa(port), "-c", "listen_addresses="}
+	args := []string{"-D", s.data(), "-k", s.dir, "-p", strconv.Itoa(s.port)}
 	for _, setting := range s.settings {
 		args = append(args, "-c", setting)
 	}
@@ -153,7 +188,7 @@ func (s *Server) end(signal syscall.Signal) {
 }
 
 func (s *Server) connect(ctx context.Context) (*pgx.Conn, error) {
-	return pgx.Connect(ctx, fmt.Sprintf("host=%s port=%d user=%s dbname=postgres sslmode=disable", s.dir, port, administrator))
+	return pgx.Connect(ctx, fmt.Sprintf("host=%s port=%d user=%s dbname=postgres sslmode=disable", s.dir, s.port, administrator))
 }
 
 // Database answers a new, empty database.
@@ -161,7 +196,7 @@ func (s *Server) Database(t testing.TB) sql.Postgres {
 	t.Helper()
 	name := fmt.Sprintf("weft_%d", s.databases.Add(1))
 	s.Exec(t, `CREATE DATABASE `+name)
-	return sql.Postgres{Host: s.dir, Port: port, User: administrator, Database: name, MaxConnections: 10}
+	return sql.Postgres{Host: s.dir, Port: uint16(s.port), User: administrator, Database: name, MaxConnections: 10}
 }
 
 // Exec runs a statement as the server's administrator.

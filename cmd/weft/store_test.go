@@ -1,0 +1,55 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"weft/internal/store/sealed"
+	"weft/internal/store/sql/postgrestest"
+)
+
+// TestControlPlanesShareAPostgres: what is written at one is read at the other, the Secret too, and the mesh
+// default is made once.
+func TestControlPlanesShareAPostgres(t *testing.T) {
+	database := postgrestest.Start(t).Database(t)
+	keys := filepath.Join(t.TempDir(), "secrets.key")
+	if _, err := sealed.MakeKeyFile(keys); err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string]string{
+		"TYPE": "postgres", "ENCRYPTION_KEY_FILE": keys,
+		"POSTGRES_HOST": database.Host, "POSTGRES_PORT": strconv.Itoa(int(database.Port)),
+		"POSTGRES_USER": database.User, "POSTGRES_DB_NAME": database.Database,
+	} {
+		t.Setenv("KUMA_STORE_"+name, value)
+	}
+	one, stop := startPlane(t, "--data-dir", t.TempDir())
+	other, _ := startPlane(t, "--data-dir", t.TempDir())
+	secret := filepath.Join(t.TempDir(), "secret.yaml")
+	if err := os.WriteFile(secret, []byte(secretYAML), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	weft(t, one["api"], "apply", "-f", secret)
+	end := time.After(20 * time.Second)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !strings.Contains(weft(t, other["api"], "get", "secrets", "-o", "yaml"), "Y29ycmVjdCBob3JzZQ==") {
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatal("the other control plane does not have the Secret")
+		}
+	}
+	file := filepath.Join(t.TempDir(), "backup")
+	weft(t, other["api"], "cp", "backup", file)
+	stop()
+	weft(t, other["api"], "delete", "mesh", "default")
+	again, _ := startPlane(t, "--data-dir", t.TempDir())
+	if got := weft(t, again["api"], "get", "meshes"); got != "There are no meshes.\n" {
+		t.Errorf("after a start there is\n%s", got)
+	}
+}
