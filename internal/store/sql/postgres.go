@@ -163,7 +163,7 @@ func (p Postgres) config() (*pgx.ConnConfig, error) {
 	config.RuntimeParams = map[string]string{
 		"application_name": "weft",
 		// An instance that stops in the middle of a write holds the others up no longer than this.
-		"idle_in_transaction_session_timeout": strconv.FormatInt(patience.Milliseconds(), 10),
+		"idle_in_transaction_session_timeout": "5000", // milliseconds
 	}
 	if config.TLSConfig, err = p.tls(); err != nil {
 		return nil, err
