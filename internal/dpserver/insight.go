@@ -12,6 +12,7 @@ import (
 	"weft/internal/admit"
 	"weft/internal/graph"
 	"weft/internal/identity"
+	"weft/internal/store"
 	"weft/kind"
 	"weft/resource"
 )
@@ -94,6 +95,37 @@ func (i *insights) writeOne(ctx context.Context, key graph.ProxyKey, changes []c
 		}
 		return !reflect.DeepEqual(before, o.Spec)
 	})
+}
+
+// longGone is when a proxy that ended its connection to an instance matters no more, whatever that
+// machine's clock says.
+const longGone = 5 * time.Minute
+
+// Strays says whether a proxy that was last at an instance has come to no other one.
+func Strays(ctx context.Context, rows store.Store, instance string) (bool, error) {
+	all, _, err := rows.List(ctx, kind.DataplaneInsights.Name)
+	if err != nil {
+		return false, err
+	}
+	for _, row := range all {
+		o, err := admit.Decode(row)
+		if err != nil {
+			return false, err
+		}
+		if strayed(&o.(*resource.Object[kind.DataplaneInsight]).Spec, instance, now()) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func strayed(i *kind.DataplaneInsight, instance string, now time.Time) bool {
+	if len(i.Subscriptions) == 0 {
+		return false
+	}
+	last := i.Subscriptions[len(i.Subscriptions)-1]
+	return last.ControlPlaneInstanceID == instance &&
+		(last.DisconnectTime == nil || last.DisconnectTime.After(now.Add(-longGone)))
 }
 
 // connected begins a subscription. A proxy has one stream, so that those which are open still belong to

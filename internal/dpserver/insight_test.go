@@ -39,3 +39,30 @@ func TestANewConnectionHasNoRefusalsYet(t *testing.T) {
 		t.Errorf("refusals of the last connection stay: %v", i.Refusals)
 	}
 }
+
+func TestAStrayWasLastAtTheInstanceThatWent(t *testing.T) {
+	at := time.Unix(10_000, 0)
+	tests := []struct {
+		name string
+		does []change
+		want bool
+	}{
+		{"never connected", nil, false},
+		{"was there when it was killed", []change{connected("1", "gone", "", at)}, true},
+		{"was there when it stopped", []change{connected("1", "gone", "", at), disconnected("1", at)}, true},
+		{"left it long before", []change{connected("1", "gone", "", at.Add(-time.Hour)), disconnected("1", at.Add(-longGone))}, false},
+		{"is elsewhere", []change{connected("1", "gone", "", at), connected("2", "cp", "", at)}, false},
+		{"was always elsewhere", []change{connected("1", "cp", "", at)}, false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			var i kind.DataplaneInsight
+			for _, happened := range test.does {
+				happened(&i)
+			}
+			if got := strayed(&i, "gone", at); got != test.want {
+				t.Errorf("strayed: %t, want %t", got, test.want)
+			}
+		})
+	}
+}

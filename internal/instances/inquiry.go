@@ -16,7 +16,8 @@ import (
 
 // Ask returns once the clients of every other instance have settled on what rows say now, or ctx ends,
 // upon which the error names those that did not answer. An instance that went within Config.Lost and did
-// not answer before is waited for: its clients may still send by what they had.
+// not answer before is waited for until all its clients are elsewhere: they may still send by what they
+// had.
 func (m *Member) Ask(ctx context.Context, rows []resource.Key) error {
 	if nobody, _ := m.unheard(""); len(nobody) == 0 {
 		return nil
@@ -25,6 +26,7 @@ func (m *Member) Ask(ctx context.Context, rows []resource.Key) error {
 	m.mu.Lock()
 	m.asking[id] = true
 	m.mu.Unlock()
+	m.nudge()
 	defer m.close(ctx, id)
 	if err := m.inquire(ctx, id, rows); err != nil {
 		return err
@@ -85,6 +87,29 @@ func (m *Member) discard(ctx context.Context, id string) {
 	if err != nil && resource.CodeOf(err) != resource.NotFound && ctx.Err() == nil {
 		m.Log.Warn("an inquiry that is over can't be deleted yet", "inquiry", id, "error", err)
 	}
+}
+
+// seek looks for the clients of those that went, while somebody waits for them, and answers when to look
+// again.
+func (m *Member) seek(ctx context.Context) (next time.Time) {
+	m.mu.Lock()
+	var departed []string
+	if len(m.asking) > 0 {
+		departed = m.view.departed(time.Now(), m.Lost)
+	}
+	m.mu.Unlock()
+	for _, id := range departed {
+		strays, err := m.Strays(ctx, id)
+		if err != nil || strays {
+			next = time.Now().Add(retry)
+			continue
+		}
+		m.mu.Lock()
+		m.view.emptied(id)
+		m.turn(time.Now())
+		m.mu.Unlock()
+	}
+	return next
 }
 
 // answerAll begins to answer what was asked, and stops where nobody waits for the answer any more.

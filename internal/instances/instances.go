@@ -32,9 +32,11 @@ type Config struct {
 	Writer *admit.Writer
 	// Answer returns once the clients of this instance have settled on what rows say, or ctx ends.
 	Answer func(ctx context.Context, rows []resource.Key) error
-	// Lost is how long the clients of an instance that went may still send by what they had.
+	// Lost is how long a client that is at no instance may still send by what it had.
 	Lost time.Duration
-	Log  *slog.Logger
+	// Strays says whether there are clients of an instance that went which are at no other one.
+	Strays func(ctx context.Context, instance string) (bool, error)
+	Log    *slog.Logger
 }
 
 // Member is one instance. Its methods may be called at the same time.
@@ -196,8 +198,13 @@ func (m *Member) turn(now time.Time) {
 	}
 	close(m.changed)
 	m.changed = make(chan struct{})
+	m.nudge()
+}
+
+// nudge makes Run look.
+func (m *Member) nudge() {
 	select {
 	case m.wake <- struct{}{}:
-	default:
+	default: // it looks anyway
 	}
 }

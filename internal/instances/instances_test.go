@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,8 +20,9 @@ import (
 
 // world is a store with its instances. Time is that of the test's bubble.
 type world struct {
-	t    *testing.T
-	rows store.Store
+	t      *testing.T
+	rows   store.Store
+	strays map[string]*atomic.Bool // whether clients of an instance are nowhere else
 }
 
 // cut is a store that an instance reaches or does not. Every write begins with a Get or is a Delete.
@@ -74,6 +76,7 @@ func (w *world) join(id string) *instance {
 	i := &instance{link: &cut{Store: w.rows}, ask: make(chan []resource.Key, 10), mute: make(chan struct{})}
 	member, err := Join(ctx, Config{
 		ID: id, Store: i.link, Writer: admit.New(i.link, admit.Options{}), Lost: 30 * time.Second, Log: slog.New(slog.DiscardHandler),
+		Strays: func(_ context.Context, instance string) (bool, error) { return w.strays[instance].Load(), nil },
 		Answer: func(ctx context.Context, rows []resource.Key) error {
 			i.ask <- rows
 			select {
@@ -100,7 +103,7 @@ func (i *instance) crash() { i.link.set(true); i.stop() }
 
 func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t, memory.New(memory.Options{})}
+		w := &world{t, memory.New(memory.Options{}), map[string]*atomic.Bool{"a": {}, "b": {}, "c": {}}}
 		t.Cleanup(func() { w.rows.Close() })
 		test(t, w)
 	})
@@ -229,9 +232,24 @@ func TestAskReturnsWhenEveryOtherHasAnswered(t *testing.T) {
 			}
 		})
 	})
-	t.Run("one that dies is waited for until the bound", func(t *testing.T) {
+	t.Run("one that dies is waited for until its clients are elsewhere", func(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
 			a, b := w.join("a"), w.join("b")
+			settle(time.Second)
+			w.strays["b"].Store(true)
+			b.stop()
+			asked := ask(t, a)
+			pending(t, asked, "while clients of b are nowhere else")
+			w.strays["b"].Store(false)
+			if err := <-asked; err != nil {
+				t.Error(err)
+			}
+		})
+	})
+	t.Run("one that dies with clients that stay away is waited for until the bound", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *world) {
+			a, b := w.join("a"), w.join("b")
+			w.strays["b"].Store(true)
 			settle(time.Second)
 			began := time.Now()
 			asked := ask(t, a)

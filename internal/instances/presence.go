@@ -35,17 +35,24 @@ func (m *Member) Run(ctx context.Context) {
 			}
 			standDown.Reset(time.Until(m.assured()))
 		}
-		next := m.bury(ctx)
+		dead := m.bury(ctx)
 		m.takeLead(ctx)
 		m.answerAll(ctx)
 		m.tidy(ctx)
-		if next.IsZero() || due.Before(next) {
-			next = due
-		}
-		m.sleep(ctx, next)
+		m.sleep(ctx, earliest(due, dead, m.seek(ctx)))
 	}
 	m.leave(ctx)
 	m.followed()
+}
+
+// earliest answers the first of several times, of which the zero ones are none.
+func earliest(first time.Time, others ...time.Time) time.Time {
+	for _, t := range others {
+		if !t.IsZero() && t.Before(first) {
+			first = t
+		}
+	}
+	return first
 }
 
 func (m *Member) sleep(ctx context.Context, until time.Time) {

@@ -45,6 +45,7 @@ type peer struct {
 type departure struct {
 	seen  time.Time // when its row was seen to be gone
 	heard time.Time // when it was heard of last
+	empty bool      // all its clients are elsewhere
 }
 
 func newView(self string, now time.Time) *view {
@@ -131,8 +132,8 @@ func (v *view) ended(id string) (last time.Time, ended bool) {
 }
 
 // missing are the instances that have not answered an inquiry: those that live, and those that went
-// within the time for which their clients may still send by what they had; and when the next of these
-// need no longer be waited for.
+// within the time for which clients that are nowhere else may still send by what they had; and when the
+// next of these need no longer be waited for.
 func (v *view) missing(answers []string, now time.Time, lost time.Duration) (ids []string, next time.Time) {
 	for id := range v.peers {
 		if !slices.Contains(answers, id) {
@@ -141,7 +142,7 @@ func (v *view) missing(answers []string, now time.Time, lost time.Duration) (ids
 	}
 	for id, d := range v.gone {
 		end := d.seen.Add(lost)
-		if slices.Contains(answers, id) || !end.After(now) {
+		if d.empty || slices.Contains(answers, id) || !end.After(now) {
 			continue
 		}
 		ids = append(ids, id)
@@ -151,6 +152,24 @@ func (v *view) missing(answers []string, now time.Time, lost time.Duration) (ids
 	}
 	slices.Sort(ids)
 	return ids, next
+}
+
+// departed are the instances that went so lately that their clients matter.
+func (v *view) departed(now time.Time, lost time.Duration) (ids []string) {
+	for id, d := range v.gone {
+		if !d.empty && d.seen.Add(lost).After(now) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// emptied takes note that all clients of an instance that went are elsewhere.
+func (v *view) emptied(id string) {
+	if d, ok := v.gone[id]; ok {
+		d.empty = true
+		v.gone[id] = d
+	}
 }
 
 // orphaned are the inquiries of instances that are no more.
