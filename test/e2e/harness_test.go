@@ -98,26 +98,34 @@ type world struct {
 	apiPort         int
 	dpPort          int
 	diagnosticsPort int
+	cpAddress       string // for agents
 	env             []string
 }
 
 // newWorld starts a control plane.
 func newWorld(t *testing.T) *world {
 	t.Parallel()
+	w := newInstance(t, int(subnets.Add(1)))
+	w.startPlane()
+	return w
+}
+
+// newInstance prepares a control plane with a folder and ports of its own.
+func newInstance(t *testing.T, subnet int, settings ...string) *world {
 	if err := touchSources(); err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, dir: t.TempDir(), subnet: int(subnets.Add(1))}
+	w := &world{t: t, dir: t.TempDir(), subnet: subnet}
 	ports := freePorts(t, 3)
 	w.apiPort, w.dpPort, w.diagnosticsPort = ports[0], ports[1], ports[2]
-	w.env = append(os.Environ(),
+	w.cpAddress = fmt.Sprintf("https://127.0.0.1:%d", w.dpPort)
+	w.env = append(append(os.Environ(),
 		fmt.Sprintf("KUMA_API_SERVER_HTTP_PORT=%d", ports[0]),
 		"KUMA_API_SERVER_HTTPS_PORT=0",
 		fmt.Sprintf("KUMA_DP_SERVER_PORT=%d", ports[1]),
 		fmt.Sprintf("KUMA_DIAGNOSTICS_SERVER_PORT=%d", ports[2]),
 		fmt.Sprintf("WEFT_API=http://127.0.0.1:%d", ports[0]),
-	)
-	w.startPlane()
+	), settings...)
 	return w
 }
 
@@ -265,7 +273,7 @@ func (w *world) proxyOn(m *machine, mesh, name, dataplane string) *process {
 	}
 	ready := freePorts(w.t, 1)[0]
 	p := w.startOn(m, name, "weft-dp", "run",
-		"--cp-address", fmt.Sprintf("https://127.0.0.1:%d", w.dpPort),
+		"--cp-address", w.cpAddress,
 		"--ca-cert-file", filepath.Join(w.dir, "data", "ca.crt"),
 		"--dataplane-file", w.file(name+".yaml", w.expand(dataplane)),
 		"--dataplane-token-file", w.file(name+".token", w.token(mesh, name)),

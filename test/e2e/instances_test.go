@@ -1,0 +1,118 @@
+package e2e
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"weft/internal/store/sealed"
+	"weft/internal/store/sql/postgrestest"
+	"weft/internal/traffic"
+)
+
+// twoInstances prepares two control planes on one PostgreSQL. Agents know both.
+func twoInstances(t *testing.T) (a, b *world) {
+	t.Parallel()
+	database := postgrestest.Start(t).Database(t)
+	key := filepath.Join(t.TempDir(), "secrets.key")
+	if _, err := sealed.MakeKeyFile(key); err != nil {
+		t.Fatal(err)
+	}
+	settings := []string{
+		"KUMA_STORE_TYPE=postgres",
+		"KUMA_STORE_POSTGRES_HOST=" + database.Host,
+		fmt.Sprintf("KUMA_STORE_POSTGRES_PORT=%d", database.Port),
+		"KUMA_STORE_POSTGRES_USER=" + database.User,
+		"KUMA_STORE_POSTGRES_DB_NAME=" + database.Database,
+		"KUMA_STORE_ENCRYPTION_KEY_FILE=" + key,
+	}
+	subnet := int(subnets.Add(1))
+	a, b = newInstance(t, subnet, settings...), newInstance(t, subnet, settings...)
+	both := a.cpAddress + "," + b.cpAddress
+	a.cpAddress, b.cpAddress = both, both
+	return a, b
+}
+
+// serves fails unless what is known of a proxy is that it is online and serves at these addresses alone.
+func (w *world) serves(proxy string, addresses ...string) error {
+	out, err := w.weft("inspect", "dataplanes")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(out) {
+		if !strings.Contains(line, proxy) {
+			continue
+		}
+		if strings.Contains(line, "online") && strings.Contains(line, strings.Join(addresses, ",")) &&
+			strings.Count(line, fmt.Sprintf("127.30.%d.", w.subnet)) == len(addresses) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s does not serve %s alone:\n%s", proxy, addresses, out)
+}
+
+// answers says who answered some requests.
+func answers(url string) (by string, err error) {
+	for range 40 {
+		body, err := fetch(url)
+		if err != nil {
+			return "", err
+		}
+		if name, _, _ := strings.Cut(body, " "); !strings.Contains(by, name) {
+			by += name + " "
+		}
+	}
+	return by, nil
+}
+
+// Two control planes share a mesh. The one that leads and has every stream is killed: no request fails, the
+// proxies go to the other one, and that one knows what they serve and goes on with what was begun.
+func TestDrillAnInstanceIsKilled(t *testing.T) {
+	a, b := twoInstances(t)
+	a.startPlane()
+	a.apply(secured)
+	for i := 1; i <= 3; i++ {
+		a.service(1+i, 18080, fmt.Sprintf("web-%d", i))
+	}
+	a.proxy("default", "web-1", server("web-1", "web", "http", 2, 20080))
+	a.proxy("default", "web-2", server("web-2", "web", "http", 3, 20080))
+	a.proxy("default", "client", caller("client", 9, "tags: {kuma.io/service: web}"))
+	url := fmt.Sprintf("http://%s:10001/", a.address(9))
+	a.eventually("a request passes", func() error { return get(url) })
+	b.startPlane()
+
+	d := a.drill("one of two control planes is killed, and then the other", traffic.Get(url))
+	d.more(50)
+	a.plane.kill()
+	b.proxy("default", "web-3", server("web-3", "web", "http", 4, 20080))
+	b.eventually("a new endpoint is served by the other instance", func() error {
+		by, err := answers(url)
+		if err == nil && !strings.Contains(by, "web-3") {
+			err = fmt.Errorf("answered by %s", by)
+		}
+		return err
+	})
+	b.apply(server("web-1", "web", "http", 2, 20081))
+	b.eventually("an inbound that moved is withdrawn by the other instance", func() error {
+		return b.serves("web-1", b.address(2)+":20081")
+	})
+	for name, address := range map[string]string{"web-2": b.address(3), "web-3": b.address(4)} {
+		if err := b.serves(name, address+":20080"); err != nil {
+			t.Error(err)
+		}
+	}
+
+	a.startPlane()
+	b.plane.kill()
+	a.apply(strings.Replace(server("web-2", "web", "http", 3, 20080), "protocol:", "state: NotReady, protocol:", 1))
+	a.eventually("a change at the first instance, which is back, reaches the client", func() error {
+		by, err := answers(url)
+		if err == nil && strings.Contains(by, "web-2") {
+			err = fmt.Errorf("answered by %s", by)
+		}
+		return err
+	})
+	d.more(50)
+	d.end()
+}
