@@ -68,7 +68,7 @@ func printOverviews(w io.Writer, items []json.RawMessage) error {
 			refusals = append(refusals, fmt.Sprintf("%s refused the %s %s: %s", o.Name, refused.Type, refused.Name, refused.Message))
 		}
 	}
-	if err := printTable(w, []string{"NAME", "STATE", "SERVING", "CONNECTED", "CERTIFICATE ENDS", "REFUSED"}, rows); err != nil {
+	if err := printTable(w, overviewHeading, rows); err != nil {
 		return err
 	}
 	if len(refusals) > 0 {
@@ -77,6 +77,8 @@ func printOverviews(w io.Writer, items []json.RawMessage) error {
 	}
 	return nil
 }
+
+var overviewHeading = []string{"NAME", "STATE", "SERVING", "CONNECTED", "CERTIFICATE ENDS", "REFUSED"}
 
 func overviewRow(o *rest.Overview, now time.Time) []string {
 	insight := o.DataplaneInsight

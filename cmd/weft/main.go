@@ -67,6 +67,8 @@ func newRootCommand() *cobra.Command {
 		newLoadCommand(r),
 		newApplyCommand(r),
 		newGetCommand(r),
+		newDescribeCommand(r),
+		newExportCommand(r),
 		newDeleteCommand(r),
 		newGenerateCommand(r),
 		newInspectCommand(r),

@@ -82,15 +82,15 @@ func newAPI(rows store.Store) http.Handler {
 	tokens, keys := tokentest.New(rows, writer)
 	return rest.New(rest.Config{
 		Guard: &rest.Guard{Rules: access.Defaults(), LocalhostIsAdmin: true, Keys: keys, Refused: access.NewRefusals(slog.New(slog.DiscardHandler)), Now: time.Now},
-		Store: rows, Writer: writer, Tokens: tokens, Inspector: inspector{}, Connections: connections{},
+		Store: rows, Writer: writer, Tokens: tokens, Inspector: inspector{rows}, Connections: connections{},
 		Check: func(insights map[graph.ProxyKey]*kind.DataplaneInsight) *check.Report { return look(rows, insights) },
 		Zone:  "east", InstanceID: "instance-1", Ended: instances.Alone("instance-1").Ended, Version: "test",
 		Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 }
 
-// look is what the control plane does, over a table that is made anew.
-func look(rows store.Store, insights map[graph.ProxyKey]*kind.DataplaneInsight) *check.Report {
+// stateOf makes the table of a store anew.
+func stateOf(rows store.Store) *graph.State {
 	state := graph.NewState("east")
 	state.DB.Commit(func(tx *table.Tx) {
 		for _, d := range kind.All() {
@@ -109,18 +109,29 @@ func look(rows store.Store, insights map[graph.ProxyKey]*kind.DataplaneInsight) 
 			}
 		}
 	})
+	return state
+}
+
+// look is what the control plane does.
+func look(rows store.Store, insights map[graph.ProxyKey]*kind.DataplaneInsight) *check.Report {
+	state := stateOf(rows)
 	return check.Look(check.World{
 		State: state, Snapshot: state.DB.Snapshot(), Insights: insights,
 		ServerCertificateEnds: time.Now().AddDate(1, 0, 0), Now: time.Now(),
 	})
 }
 
-// inspector knows one answer to each question.
-type inspector struct{}
+// inspector knows one answer to each question, but for who is behind a service.
+type inspector struct{ rows store.Store }
 
 func (inspector) Config(graph.ProxyKey) ([]*xds.Resource, bool) {
 	trust := &graph.Trust{Mesh: "default", Domains: []graph.TrustDomain{{Name: "default.east.mesh.local", Roots: []string{"ROOT"}}}}
 	return []*xds.Resource{envoy.TrustBundle(trust)}, true
+}
+
+func (i inspector) Backing(key graph.ServiceKey) *graph.Backing {
+	state := stateOf(i.rows)
+	return state.Backing(table.Eval(state.DB.Snapshot()), key)
 }
 
 func (inspector) Applied(graph.ProxyKey) *graph.Applied {

@@ -72,7 +72,8 @@ func parseManifest(doc document, mesh string) (manifest, error) {
 // writeOrder is the order in which kinds are written, so that each finds what it needs: a Dataplane that
 // joins finds its service, its permissions and its identity there. Kinds that are not named come after.
 var writeOrder = []resource.Descriptor{
-	kind.Meshes, kind.Secrets, kind.MeshTrusts, kind.MeshIdentities,
+	kind.Meshes, kind.Zones, kind.HostnameGenerators,
+	kind.Secrets, kind.GlobalSecrets, kind.MeshTrusts, kind.MeshIdentities,
 	kind.MeshTrafficPermissions, kind.MeshServices, kind.Dataplanes,
 }
 

@@ -34,29 +34,25 @@ func (l *look) service(service *resource.Object[kind.MeshService]) {
 
 // whyNone says why no member is an endpoint of a port.
 func whyNone(port kind.ServicePort, members []graph.Member) string {
-	var notReady, unserved, unhealthy, others []string
+	var others []string
+	by := map[graph.Standing][]string{}
 	for i := range members {
 		m := &members[i]
-		switch name := m.Dataplane.Name; {
-		case !graph.Targets(port, &m.Inbound):
+		if standing := m.Standing(port); standing == graph.AnotherPort {
 			others = append(others, fmt.Sprintf("%s (%d)", m.Inbound.Name, m.Inbound.Port))
-		case m.Inbound.State != kind.Ready:
-			notReady = append(notReady, name)
-		case !m.Serving:
-			unserved = append(unserved, name)
-		default:
-			unhealthy = append(unhealthy, name)
+		} else {
+			by[standing] = append(by[standing], m.Dataplane.Name)
 		}
 	}
 	var reasons []string
-	because := func(names []string, reason string) {
-		if len(names) > 0 {
+	because := func(standing graph.Standing, reason string) {
+		if names := by[standing]; len(names) > 0 {
 			reasons = append(reasons, reason+" "+someOf(names))
 		}
 	}
-	because(unserved, "not served by")
-	because(unhealthy, "failing the probe, or draining, at")
-	because(notReady, "NotReady at")
+	because(graph.Unserved, "not served by")
+	because(graph.Unhealthy, "failing the probe, or draining, at")
+	because(graph.NotReady, "NotReady at")
 	if len(reasons) == 0 {
 		slices.Sort(others)
 		return fmt.Sprintf("its targetPort %s is none of the inbounds %s", targetText(port), someOf(slices.Compact(others)))

@@ -177,4 +177,11 @@ func describeDestination(b *strings.Builder, s *graph.State, r *table.Reader, ke
 	for _, e := range s.Endpoints.Get(r, key).Endpoints {
 		fmt.Fprintf(b, "  served by %s at %s:%d\n", e.Proxy.Name, e.Address, e.Port)
 	}
+	backing := s.Backing(r, graph.ServiceKey{Mesh: key.Mesh, Name: key.Service})
+	for _, server := range backing.Servers {
+		if server.Port == key.Port && server.Standing != graph.Published {
+			fmt.Fprintf(b, "  not by %s at %s: %s\n", server.Dataplane, server.Address, server.Standing)
+		}
+	}
+	fmt.Fprintf(b, "  called by %v and %d more\n", backing.Callers, backing.Transparent)
 }

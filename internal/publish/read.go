@@ -99,6 +99,11 @@ func configOf(c *config, r *table.Reader, key graph.ProxyKey) ([]*xds.Resource, 
 	return inOrder(all), true
 }
 
+// Backing answers who is behind a service and who calls it; nil where there is no such service.
+func (h *Hub) Backing(key graph.ServiceKey) *graph.Backing {
+	return h.state.Backing(h.reader(), key)
+}
+
 // Applied answers which resources decide about a proxy; nil where there is no such proxy.
 func (h *Hub) Applied(key graph.ProxyKey) *graph.Applied {
 	return h.state.Applied(h.reader(), key)

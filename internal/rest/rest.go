@@ -31,6 +31,8 @@ type Inspector interface {
 	Config(key graph.ProxyKey) ([]*xds.Resource, bool)
 	// Applied answers which resources decide about a proxy; nil where there is no such proxy.
 	Applied(key graph.ProxyKey) *graph.Applied
+	// Backing answers who is behind a service and who calls it; nil where there is no such service.
+	Backing(key graph.ServiceKey) *graph.Backing
 	// Explain answers what would happen to a request. Its error says why the question cannot be
 	// answered, to the one who asked.
 	Explain(req envoysim.Request) (*envoysim.Explanation, error)
@@ -100,6 +102,7 @@ func (a *api) routes() []route {
 		{"GET /meshes/{mesh}/dataplanes/{name}/_config", access.ViewConfigDump, a.proxyConfig},
 		{"GET /meshes/{mesh}/dataplanes/{name}/_explain", access.Read, a.explain},
 		{"GET /meshes/{mesh}/dataplanes/{name}/_policies", access.Read, a.policies},
+		{"GET /meshes/{mesh}/meshservices/{name}/_backing", access.Read, a.backing},
 	}
 	routes = append(routes, a.liveRoutes()...)
 	for _, d := range kind.All() {

@@ -77,6 +77,7 @@ type stranger struct{}
 
 func (stranger) Config(graph.ProxyKey) ([]*xds.Resource, bool) { return nil, false }
 func (stranger) Applied(graph.ProxyKey) *graph.Applied         { return nil }
+func (stranger) Backing(graph.ServiceKey) *graph.Backing       { return nil }
 func (stranger) Explain(req envoysim.Request) (*envoysim.Explanation, error) {
 	return nil, fmt.Errorf("%s reaches nothing at %q", req.From, req.To)
 }

@@ -1,0 +1,225 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weft/internal/check"
+	"weft/internal/client"
+	"weft/internal/graph"
+	"weft/internal/rest"
+	"weft/kind"
+	"weft/resource"
+)
+
+func newDescribeCommand(r *remote) *cobra.Command {
+	return &cobra.Command{
+		Use:   "describe KIND NAME",
+		Short: "Show one resource for people: what it says, how it is, who is concerned, and what is wrong with it",
+		Example: `  weft describe meshservice web
+  weft describe dataplane web-1 --mesh shop`,
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: r.completeKindAndName,
+		RunE: func(command *cobra.Command, args []string) error {
+			d, err := kindOf(args[0])
+			if err != nil {
+				return err
+			}
+			if args[1] == "" {
+				return errNoName
+			}
+			c, err := r.client()
+			if err != nil {
+				return err
+			}
+			key := resource.Key{Kind: d.Describe().Name, Mesh: r.meshOf(d), Name: args[1]}
+			return (&description{command, c, d, key, command.OutOrStdout()}).print()
+		},
+	}
+}
+
+// description is one resource as it is described.
+type description struct {
+	*cobra.Command
+	api  *client.Client
+	kind resource.Descriptor
+	key  resource.Key
+	out  io.Writer
+}
+
+func (d *description) path() string { return client.Path(d.kind, d.key.Mesh, d.key.Name) }
+
+func (d *description) get(path string, into any) error {
+	return d.api.Get(d.Context(), path, nil, into)
+}
+
+// print writes the resource itself, what its kind has beside it, and what is wrong with it.
+func (d *description) print() error {
+	parts := []func() error{d.resource}
+	switch d.kind {
+	case kind.MeshServices:
+		parts = append(parts, d.backing)
+	case kind.Dataplanes:
+		parts = append(parts, d.proxy, d.policies)
+	}
+	for _, part := range append(parts, d.wrong) {
+		if err := part(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addedToSpec are the fields of a document that stand apart from the spec here.
+var addedToSpec = []string{"type", "mesh", "name", "labels", "creationTime", "modificationTime", "status"}
+
+func (d *description) resource() error {
+	var document json.RawMessage
+	if err := d.get(d.path(), &document); err != nil {
+		return err
+	}
+	var head struct {
+		Labels   map[string]string          `json:"labels"`
+		Created  time.Time                  `json:"creationTime"`
+		Modified time.Time                  `json:"modificationTime"`
+		Status   map[string]json.RawMessage `json:"status"`
+	}
+	if err := json.Unmarshal(document, &head); err != nil {
+		return err
+	}
+	fmt.Fprintf(d.out, "%s\n\n", d.key)
+	var labels []string
+	for _, name := range slices.Sorted(maps.Keys(head.Labels)) {
+		labels = append(labels, name+"="+head.Labels[name])
+	}
+	fmt.Fprintf(d.out, "Labels:    %s\n", cmp.Or(strings.Join(labels, "\n           "), "none"))
+	fmt.Fprintf(d.out, "Created:   %s\nModified:  %s\n", since(head.Created), since(head.Modified))
+	leaveOut := func(field string) bool { return slices.Contains(addedToSpec, field) }
+	if d.kind.Describe().AdminOnly {
+		leaveOut = func(string) bool { return true } // values are for `get`
+	}
+	if err := d.fields(document, leaveOut); err != nil {
+		return err
+	}
+	return d.status(head.Status)
+}
+
+// fields writes those of a document that are not left out, as YAML.
+func (d *description) fields(document []byte, leaveOut func(string) bool) error {
+	var b bytes.Buffer
+	if err := printYAMLWithout(&b, document, leaveOut); err != nil {
+		return err
+	}
+	if text := b.String(); strings.TrimSpace(text) != "{}" {
+		fmt.Fprintf(d.out, "\n%s", text)
+	}
+	return nil
+}
+
+// status writes the fields of a status, and its conditions as a table.
+func (d *description) status(status map[string]json.RawMessage) error {
+	var conditions []kind.Condition
+	if raw, ok := status["conditions"]; ok {
+		if err := json.Unmarshal(raw, &conditions); err != nil {
+			return err
+		}
+		delete(status, "conditions")
+	}
+	if len(status) > 0 {
+		document, err := json.Marshal(map[string]any{"status": status})
+		if err != nil {
+			return err
+		}
+		if err := d.fields(document, func(string) bool { return false }); err != nil {
+			return err
+		}
+	}
+	var rows [][]string
+	for _, c := range conditions {
+		rows = append(rows, []string{c.Type, c.Status, c.Reason, c.Message})
+	}
+	return d.table([]string{"CONDITION", "STATUS", "REASON", "MESSAGE"}, rows)
+}
+
+// table writes rows after an empty line; nothing where there are none.
+func (d *description) table(heading []string, rows [][]string) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	fmt.Fprintln(d.out)
+	return printTable(d.out, heading, rows)
+}
+
+func (d *description) backing() error {
+	var backing graph.Backing
+	if err := d.get(d.path()+"/_backing", &backing); err != nil {
+		return err
+	}
+	var rows [][]string
+	for _, s := range backing.Servers {
+		rows = append(rows, []string{fmt.Sprint(s.Port), s.Dataplane, s.Address, string(s.Standing)})
+	}
+	if err := d.table([]string{"PORT", "DATAPLANE", "ADDRESS", "STANDING"}, rows); err != nil {
+		return err
+	}
+	if len(rows) == 0 {
+		fmt.Fprintln(d.out, "\nNobody is behind it.")
+	}
+	callers := cmp.Or(someOf(backing.Callers), "nobody")
+	if backing.Transparent > 0 {
+		callers += fmt.Sprintf("; %s may, at its virtual IP", count(backing.Transparent, "Dataplane"))
+	}
+	_, err := fmt.Fprintf(d.out, "\nOutbounds for it: %s\n", callers)
+	return err
+}
+
+func (d *description) proxy() error {
+	var o rest.Overview
+	if err := d.get(d.path()+"/_overview", &o); err != nil {
+		return err
+	}
+	return d.table(overviewHeading, [][]string{overviewRow(&o, time.Now())})
+}
+
+// policies writes which resources decide about the proxy.
+func (d *description) policies() error {
+	var applied graph.Applied
+	if err := d.get(d.path()+"/_policies", &applied); err != nil {
+		return err
+	}
+	fmt.Fprintf(d.out, "\nIdentity: %s (%s)\n", cmp.Or(applied.Identity.SpiffeID, "none"), applied.Identity.Reason)
+	var rows [][]string
+	for _, in := range applied.Inbounds {
+		rows = append(rows, []string{in.Section, fmt.Sprintf("%s:%d", in.Address, in.Port), cmp.Or(strings.Join(in.Policies, ", "), "no policy"), in.Otherwise})
+	}
+	return d.table([]string{"INBOUND", "ADDRESS", "POLICIES", "WHOM NO RULE NAMES"}, rows)
+}
+
+// wrong writes what a check finds of the resource.
+func (d *description) wrong() error {
+	report := &check.Report{}
+	if err := d.get("/_check", report); err != nil {
+		return err
+	}
+	for _, f := range report.Findings {
+		if f.Object == (check.Object{Type: d.key.Kind, Mesh: d.key.Mesh, Name: d.key.Name}) {
+			fmt.Fprintln(d.out)
+			printProblem(d.out, []check.Finding{f})
+		}
+	}
+	return nil
+}
+
+// since writes an instant and how long ago it was.
+func since(t time.Time) string {
+	return fmt.Sprintf("%s (%s ago)", t.UTC().Format("2006-01-02 15:04 UTC"), age(time.Since(t)))
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"weft/internal/client"
+	"weft/kind"
+	"weft/resource"
+)
+
+func newExportCommand(r *remote) *cobra.Command {
+	var withSecrets bool
+	command := &cobra.Command{
+		Use:   "export",
+		Short: "Print all resources as YAML that apply takes",
+		Long: `Print all resources as YAML that apply takes, in the order in which it writes them: of all meshes, or of
+--mesh. What a control plane makes itself is left out: generated services, the MeshTrusts of MeshIdentities,
+statuses, and the labels and fields that it sets.
+
+Secrets are there with --with-secrets only. With them, tokens and certificates of this control plane are good at
+one that takes the export; keep it like a password.`,
+		Example: `  weft export > mesh.yaml
+  weft export --mesh shop
+  (umask 077 && weft export --with-secrets > everything.yaml)`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			c, err := r.client()
+			if err != nil {
+				return err
+			}
+			mesh := ""
+			if command.Flags().Changed("mesh") {
+				mesh = r.mesh
+			}
+			objects, err := exported(command.Context(), c, mesh, withSecrets)
+			if err != nil {
+				return err
+			}
+			return printExport(command.OutOrStdout(), objects)
+		},
+	}
+	command.Flags().BoolVar(&withSecrets, "with-secrets", false, "Secrets and GlobalSecrets too, in plain sight")
+	return command
+}
+
+// exported answers what users wrote, in the order of writing; of one mesh, or of all and what is in none.
+func exported(ctx context.Context, c *client.Client, mesh string, withSecrets bool) ([]resource.Any, error) {
+	kinds := kind.All()
+	slices.SortStableFunc(kinds, func(a, b resource.Descriptor) int { return writePlace(a) - writePlace(b) })
+	var objects []resource.Any
+	for _, d := range kinds {
+		info := d.Describe()
+		ofMesh := info.Scope == resource.Mesh || d == kind.Meshes
+		if info.Hidden || info.ReadOnly || info.AdminOnly && !withSecrets || mesh != "" && !ofMesh {
+			continue
+		}
+		items, err := c.List(ctx, client.Path(d, mesh, ""), nil)
+		if err != nil {
+			return nil, err
+		}
+		for _, item := range items {
+			o, own, err := userWritten(item)
+			if err != nil {
+				return nil, err
+			}
+			if own && (d != kind.Meshes || mesh == "" || o.Key().Name == mesh) {
+				objects = append(objects, o)
+			}
+		}
+	}
+	return objects, nil
+}
+
+// setByControlPlane are the labels that every write gets.
+var setByControlPlane = []string{kind.ZoneLabel, kind.OriginLabel, kind.EnvLabel, kind.DisplayName}
+
+// userWritten reads a resource without what the control plane adds; false where it made it whole.
+func userWritten(item json.RawMessage) (o resource.Any, own bool, err error) {
+	o, err = resource.Parse(item, kind.ByName)
+	if err != nil {
+		return nil, false, fmt.Errorf("the control plane's answer is none that this release reads: %w", err)
+	}
+	var made struct {
+		Status kind.MeshTrustStatus `json:"status"`
+	}
+	if err := json.Unmarshal(item, &made); err != nil {
+		return nil, false, err
+	}
+	labels := o.Envelope().Labels
+	if labels[kind.ManagedBy] == kind.GeneratedBy || made.Status.Origin != nil {
+		return o, false, nil
+	}
+	for _, name := range setByControlPlane {
+		delete(labels, name)
+	}
+	switch spec := resource.SpecOf(o).(type) {
+	case *kind.MeshService:
+		spec.State, spec.Identities = "", nil
+	case *kind.Dataplane:
+		for i := range spec.Networking.Inbound {
+			delete(spec.Networking.Inbound[i].Tags, kind.ZoneLabel)
+			delete(spec.Networking.Inbound[i].Tags, environmentTag)
+		}
+	}
+	return o, true, nil
+}
+
+// environmentTag is added to inbounds with the zone's.
+const environmentTag = "kuma.io/environment"
+
+func printExport(w io.Writer, objects []resource.Any) error {
+	for i, o := range objects {
+		document, err := resource.MarshalJSON(o, nil, kind.ByName(o.Key().Kind), resource.Universal)
+		if err != nil {
+			return err
+		}
+		if i > 0 {
+			fmt.Fprintln(w, "---")
+		}
+		if err := printYAMLWithout(w, document, func(field string) bool { return addedOnReading[field] }); err != nil {
+			return err
+		}
+	}
+	return nil
+}

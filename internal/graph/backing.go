@@ -1,0 +1,93 @@
+package graph
+
+import (
+	"slices"
+
+	"weft/internal/table"
+	"weft/kind"
+)
+
+// Standing says whether a member of a service is an endpoint of one of its ports, and if not, why.
+type Standing string
+
+const (
+	Published   Standing = "endpoint"
+	AnotherPort Standing = "another port" // the service's port does not lead to the inbound
+	NotReady    Standing = "NotReady"     // so its owner says
+	Unserved    Standing = "not served"   // its proxy is not there, or its listener, or its application
+	Unhealthy   Standing = "unhealthy"    // its application fails the probe, or its proxy drains
+	FormerOne   Standing = "held"         // a former member, kept until new ones serve
+)
+
+// Standing answers how the member stands to a port of its service.
+func (m *Member) Standing(port kind.ServicePort) Standing {
+	switch {
+	case !Targets(port, &m.Inbound):
+		return AnotherPort
+	case m.Inbound.State != kind.Ready:
+		return NotReady
+	case !m.Serving:
+		return Unserved
+	case !m.Healthy:
+		return Unhealthy
+	}
+	return Published
+}
+
+// Backing is who is behind a service and who calls it, as the API shows it.
+type Backing struct {
+	Servers []Server `json:"servers"`
+	// Callers are the Dataplanes that have an outbound for it, and Transparent counts those that reach it
+	// at its virtual IP.
+	Callers     []string `json:"callers"`
+	Transparent int      `json:"transparent"`
+}
+
+// Server is one inbound behind a port of a service.
+type Server struct {
+	Port      uint32   `json:"port"` // of the service
+	Dataplane string   `json:"dataplane"`
+	Address   string   `json:"address"` // "10.0.0.1:8080"
+	Standing  Standing `json:"standing"`
+}
+
+// Backing answers who is behind a service; nil where there is no such service. It looks at every proxy of the
+// mesh.
+func (s *State) Backing(r *table.Reader, key ServiceKey) *Backing {
+	service, ok := s.Services.Find(r, key.Mesh, key.Name)
+	if !ok {
+		return nil
+	}
+	b := &Backing{Servers: []Server{}, Callers: []string{}}
+	members := s.Members(r, key.Mesh, &service.Spec.Selector)
+	for _, port := range service.Spec.Ports {
+		for i := range members {
+			if m := &members[i]; m.Standing(port) != AnotherPort {
+				b.Servers = append(b.Servers, Server{port.Port, m.Dataplane.Name, m.Inbound.Listener(), m.Standing(port)})
+			}
+		}
+		if row, ok := s.Held.Find(r, key.Mesh, HeldName(key.Name, port.Port)); ok {
+			for i := range row.Spec.Endpoints {
+				if e := &row.Spec.Endpoints[i]; s.stillServes(r, key.Mesh, e) {
+					b.Servers = append(b.Servers, Server{port.Port, e.Dataplane, e.Listener(), FormerOne})
+				}
+			}
+		}
+	}
+	s.callers(r, key, b)
+	return b
+}
+
+func (s *State) callers(r *table.Reader, key ServiceKey, b *Backing) {
+	for _, dp := range s.DataplanesBySelector.List(r, MeshKey(key.Mesh)) {
+		proxy := s.Proxy.Get(r, ProxyKey{dp.Mesh, dp.Name})
+		names := func(o ExplicitOutbound) bool { return o.Destination.Service == key.Name }
+		reaches := func(d DestinationKey) bool { return d.Service == key.Name }
+		switch {
+		case slices.ContainsFunc(proxy.Outbounds, names):
+			b.Callers = append(b.Callers, dp.Name)
+		case proxy.Class.Transparent && slices.ContainsFunc(s.Reached.Get(r, proxy.Class), reaches):
+			b.Transparent++
+		}
+	}
+}
