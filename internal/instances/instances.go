@@ -139,7 +139,7 @@ func (m *Member) Lead(ctx context.Context, run func(context.Context)) {
 		}
 		m.mu.Unlock()
 		if now != nil {
-			during(ctx, now, run)
+			m.during(ctx, now, run)
 			continue
 		}
 		select {
@@ -149,13 +149,28 @@ func (m *Member) Lead(ctx context.Context, run func(context.Context)) {
 	}
 }
 
-func during(ctx context.Context, t *term, run func(context.Context)) {
+func (m *Member) during(ctx context.Context, t *term, run func(context.Context)) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(t.ctx, cancel)()
-	run(ctx)
+	if !m.alone {
+		pause(ctx, handover)
+	}
+	if ctx.Err() == nil {
+		run(ctx)
+	}
 	t.parts.Done()
 	<-ctx.Done()
+}
+
+// handover is how long a leader waits before it begins, so that it knows what the one before it wrote last.
+const handover = time.Second
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
 }
 
 // apply takes what changed in the rows of all instances.

@@ -58,10 +58,11 @@ type Reconciler struct {
 	// failed are the units whose last write failed, with how long they wait; Run's own.
 	failed map[Unit]time.Duration
 
-	mu     sync.Mutex
-	due    map[Unit]time.Time
-	behind map[string][]graph.ProxyKey // by topic, of what is waited for
-	wake   chan struct{}
+	mu      sync.Mutex
+	running bool // this instance leads
+	due     map[Unit]time.Time
+	behind  map[string][]graph.ProxyKey // by topic, of what is waited for
+	wake    chan struct{}
 }
 
 // New makes a Reconciler.
@@ -211,11 +212,21 @@ func (rc *Reconciler) ask(u Unit, at time.Time) {
 	}
 }
 
-// Backlog is how many units wait, for their turn or for a time.
+// Backlog is how many units wait, for their turn or for a time; none where another instance looks after
+// them.
 func (rc *Reconciler) Backlog() int {
 	rc.mu.Lock()
 	defer rc.mu.Unlock()
+	if !rc.running {
+		return 0
+	}
 	return len(rc.due)
+}
+
+func (rc *Reconciler) setRunning(running bool) {
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	rc.running = running
 }
 
 // take answers the units that are due, and the time when the next one is (zero: none is listed).
@@ -234,8 +245,12 @@ func (rc *Reconciler) take(now time.Time) (units []Unit, next time.Time) {
 	return units, next
 }
 
-// Run writes what is due until ctx ends.
+// Run writes what is due until ctx ends. It may be run again, after another instance has written meanwhile.
 func (rc *Reconciler) Run(ctx context.Context) {
+	rc.setRunning(true)
+	defer rc.setRunning(false)
+	clear(rc.given)
+	clear(rc.failed)
 	for ctx.Err() == nil {
 		units, next := rc.take(time.Now())
 		if len(units) > 0 {
