@@ -105,7 +105,10 @@ func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger
 	plan := reconcile.NewPlan(state, s.MeshServiceCIDR)
 	hub := publish.NewHub(state, catalog, log)
 	group, ctx := errgroup.WithContext(ctx)
-	self, err := joinInstances(ctx, s, instances.Config{ID: instance, Store: rows, Writer: writer, Answer: hub.Here, Log: log})
+	self, err := joinInstances(ctx, s, instances.Config{
+		ID: instance, Store: rows, Writer: writer, Answer: hub.Here, Lost: publish.Bound,
+		Strays: func(instance string) bool { return dpserver.Strays(state, instance) }, Log: log,
+	})
 	if err != nil {
 		return err
 	}

@@ -10,10 +10,8 @@ import (
 
 	"weft/internal/admit"
 	"weft/internal/certfile"
-	"weft/internal/dpserver"
 	"weft/internal/identity"
 	"weft/internal/instances"
-	"weft/internal/publish"
 	"weft/internal/settings"
 	"weft/kind"
 	"weft/resource"
@@ -27,10 +25,6 @@ func shared(s *settings.Settings) bool { return s.Store == settings.PostgreSQL }
 func joinInstances(ctx context.Context, s *settings.Settings, c instances.Config) (*instances.Member, error) {
 	if !shared(s) {
 		return instances.Alone(c.ID), nil
-	}
-	c.Lost = publish.Bound
-	c.Strays = func(ctx context.Context, instance string) (bool, error) {
-		return dpserver.Strays(ctx, c.Store, instance)
 	}
 	self, err := instances.Join(ctx, c)
 	if err != nil {

@@ -110,15 +110,6 @@ func (w *Writer) Create(ctx context.Context, o resource.Any, owner *resource.Key
 	}
 }
 
-// Find answers a resource as it is stored, nil where there is none.
-func Find[S any](ctx context.Context, w *Writer, k *resource.Kind[S], mesh, name string) (*resource.Object[S], error) {
-	stored, err := w.stored(ctx, k.Key(mesh, name))
-	if stored == nil || err != nil {
-		return nil, shown(k.Key(mesh, name), err)
-	}
-	return stored.object.(*resource.Object[S]), nil
-}
-
 // Modify reads a resource, changes it and writes it back on behalf of the control plane, again and again
 // until nobody wrote between. Where there is none, change gets an empty one, which is then created.
 // Nothing is written when change answers false.

@@ -62,7 +62,7 @@ func from(ctx context.Context) string {
 // refused gives up.
 func (s *Server) keyIsOnTheWay(ctx context.Context, err error) bool {
 	var unknown *identity.UnknownKeyError
-	if live, _ := s.Instance.Others(); live == 0 || !errors.As(err, &unknown) || unknown.Secret.Name == "" {
+	if s.Instance.Others() == 0 || !errors.As(err, &unknown) || unknown.Secret.Name == "" {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, keyBound)

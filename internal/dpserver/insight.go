@@ -12,7 +12,6 @@ import (
 	"weft/internal/admit"
 	"weft/internal/graph"
 	"weft/internal/identity"
-	"weft/internal/store"
 	"weft/kind"
 	"weft/resource"
 )
@@ -101,22 +100,15 @@ func (i *insights) writeOne(ctx context.Context, key graph.ProxyKey, changes []c
 // machine's clock says.
 const longGone = 5 * time.Minute
 
-// Strays says whether a proxy that was last at an instance has come to no other one.
-func Strays(ctx context.Context, rows store.Store, instance string) (bool, error) {
-	all, _, err := rows.List(ctx, kind.DataplaneInsights.Name)
-	if err != nil {
-		return false, err
-	}
-	for _, row := range all {
-		o, err := admit.Decode(row)
-		if err != nil {
-			return false, err
-		}
-		if strayed(&o.(*resource.Object[kind.DataplaneInsight]).Spec, instance, now()) {
-			return true, nil
+// Strays says whether a proxy that was last at an instance has come to no other one, as far as this
+// instance's table knows.
+func Strays(state *graph.State, instance string) bool {
+	for insight := range state.Insights.All(state.DB.Snapshot()) {
+		if strayed(&insight.Spec, instance, now()) {
+			return true
 		}
 	}
-	return false, nil
+	return false
 }
 
 func strayed(i *kind.DataplaneInsight, instance string, now time.Time) bool {

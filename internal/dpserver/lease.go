@@ -21,7 +21,7 @@ const (
 // instance is this control plane among those that share a store.
 type instance interface {
 	Leads() bool
-	Others() (live, gone int)
+	Gone() int
 	Changed() <-chan struct{}
 }
 
@@ -88,7 +88,7 @@ func (l *leases) begin(key graph.ProxyKey) {
 // look begins leases anew where this instance has begun to lead, or has seen another one go while it leads.
 func (l *leases) look() {
 	leads := l.instance.Leads()
-	_, gone := l.instance.Others()
+	gone := l.instance.Gone()
 	if leads && !l.led || gone != l.gone {
 		l.change(func() {
 			clear(l.elsewhere)
@@ -172,38 +172,28 @@ func (l *leases) mostAreMissing() bool {
 	return len(l.absent) > len(l.here)+len(l.elsewhere)
 }
 
-// finder says whether a proxy is at another instance.
-type finder func(context.Context, graph.ProxyKey) (bool, error)
-
-// sought answers whose lease is over and who is nowhere, or where that can't be said of one, nobody.
-func (l *leases) sought(ctx context.Context, over []graph.ProxyKey, elsewhere finder) ([]graph.ProxyKey, error) {
-	if live, _ := l.instance.Others(); live == 0 {
-		return over, nil
-	}
-	var nowhere, found []graph.ProxyKey
+// sought answers whose lease is over and who is nowhere.
+func (l *leases) sought(over []graph.ProxyKey, elsewhere func(graph.ProxyKey) bool) (nowhere []graph.ProxyKey) {
+	var found []graph.ProxyKey
 	for _, key := range over {
-		is, err := elsewhere(ctx, key)
-		if err != nil {
-			return nil, err
-		}
-		if is {
+		if elsewhere(key) {
 			found = append(found, key)
 		} else {
 			nowhere = append(nowhere, key)
 		}
 	}
 	l.at(found)
-	return nowhere, nil
+	return nowhere
 }
 
 // run ends leases until ctx ends.
-func (l *leases) run(ctx context.Context, elsewhere finder, expire func(context.Context, graph.ProxyKey) error) {
+func (l *leases) run(ctx context.Context, elsewhere func(graph.ProxyKey) bool, expire func(context.Context, graph.ProxyKey) error) {
 	for {
 		changed := l.instance.Changed()
 		l.look()
 		over, next := l.due()
-		ended, err := l.sought(ctx, over, elsewhere)
-		if err != nil || len(ended) > 0 && l.mostAreMissing() {
+		ended := l.sought(over, elsewhere)
+		if len(ended) > 0 && l.mostAreMissing() {
 			ended, next = nil, l.now().Add(leaseRetry)
 		}
 		for _, key := range ended {

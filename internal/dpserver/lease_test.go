@@ -1,7 +1,6 @@
 package dpserver
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,12 +27,12 @@ func enroll(l *leases, names ...string) {
 
 // others stands for the instances that share the store.
 type others struct {
-	leads      bool
-	live, gone int
+	leads bool
+	gone  int
 }
 
 func (o *others) Leads() bool              { return o.leads }
-func (o *others) Others() (live, gone int) { return o.live, o.gone }
+func (o *others) Gone() int                { return o.gone }
 func (o *others) Changed() <-chan struct{} { return nil }
 
 func newAlone(c *clock) *leases { return newLeases(c.now, &others{leads: true}) }
@@ -42,10 +41,8 @@ func newAlone(c *clock) *leases { return newLeases(c.now, &others{leads: true}) 
 func ended(l *leases, elsewhere ...string) string {
 	l.look()
 	over, _ := l.due()
-	keys, err := l.sought(context.Background(), over, func(_ context.Context, key graph.ProxyKey) (bool, error) {
-		return slices.Contains(elsewhere, key.Name), nil
-	})
-	if err != nil || l.mostAreMissing() {
+	keys := l.sought(over, func(key graph.ProxyKey) bool { return slices.Contains(elsewhere, key.Name) })
+	if l.mostAreMissing() {
 		return ""
 	}
 	var names []string
@@ -136,7 +133,7 @@ func TestADataplaneOfTheAPIHasNoLease(t *testing.T) {
 
 func TestAProxyAtAnotherInstanceKeepsItsDataplane(t *testing.T) {
 	c := &clock{time.Unix(1000, 0)}
-	o := &others{live: 1}
+	o := &others{}
 	l := newLeases(c.now, o)
 	enroll(l, "moved", "left", "stays")
 	l.registered(proxyKey("never here"))
@@ -153,7 +150,7 @@ func TestAProxyAtAnotherInstanceKeepsItsDataplane(t *testing.T) {
 
 func TestALeaderBeginsLeasesAnewWhenAnotherInstanceGoes(t *testing.T) {
 	c := &clock{time.Unix(1000, 0)}
-	o := &others{live: 2}
+	o := &others{}
 	l := newLeases(c.now, o)
 	enroll(l, "here", "here too")
 	l.registered(proxyKey("a"))
@@ -164,7 +161,7 @@ func TestALeaderBeginsLeasesAnewWhenAnotherInstanceGoes(t *testing.T) {
 	if got := ended(l, "a", "b"); got != "" {
 		t.Errorf("%q went, though they are at another instance", got)
 	}
-	o.live, o.gone = 1, 1
+	o.gone = 1
 	ended(l)
 	c.at = c.at.Add(leaseTime - time.Second)
 	if got := ended(l, "a"); got != "" {

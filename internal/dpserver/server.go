@@ -37,6 +37,7 @@ type Hub interface {
 	Proxy(key graph.ProxyKey) (*graph.Proxy, bool)
 	Dataplane(key graph.ProxyKey) (*resource.Object[kind.Dataplane], bool)
 	Serving(key graph.ProxyKey) (*resource.Object[kind.DataplaneServing], bool)
+	Insight(key graph.ProxyKey) (*resource.Object[kind.DataplaneInsight], bool)
 	SigningCA(mesh, name string) (*resource.Object[kind.SigningCA], bool)
 	Secret(key resource.Key) ([]byte, bool)
 	MeshExists(mesh string) bool
@@ -143,17 +144,14 @@ func (s *Server) WaitSettled(ctx context.Context, revision uint64, concerns func
 	return settlement.Lost + settlement.Refusing, err
 }
 
-// elsewhere says whether another instance has the stream of a proxy. Of an agent whose Envoy has none the
-// store knows nothing; where its Dataplane goes it registers again.
-func (s *Server) elsewhere(ctx context.Context, key graph.ProxyKey) (bool, error) {
-	insight, err := admit.Find(ctx, s.Writer, kind.DataplaneInsights, key.Mesh, key.Name)
-	if insight == nil || err != nil {
-		return false, err
-	}
-	return slices.ContainsFunc(insight.Spec.Subscriptions, func(sub kind.Subscription) bool {
+// elsewhere says whether another instance has the stream of a proxy. Of an agent whose Envoy has none
+// nobody else knows; where its Dataplane goes it registers again.
+func (s *Server) elsewhere(key graph.ProxyKey) bool {
+	insight, ok := s.Hub.Insight(key)
+	return ok && slices.ContainsFunc(insight.Spec.Subscriptions, func(sub kind.Subscription) bool {
 		_, ended := s.Instance.Ended(sub.ControlPlaneInstanceID)
 		return sub.DisconnectTime == nil && !ended && sub.ControlPlaneInstanceID != s.Instance.ID()
-	}), nil
+	})
 }
 
 // expire deletes a Dataplane that its agent registered and left for good.

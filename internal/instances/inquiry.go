@@ -91,7 +91,7 @@ func (m *Member) discard(ctx context.Context, id string) {
 
 // seek looks for the clients of those that went, while somebody waits for them, and answers when to look
 // again.
-func (m *Member) seek(ctx context.Context) (next time.Time) {
+func (m *Member) seek() (next time.Time) {
 	m.mu.Lock()
 	var departed []string
 	if len(m.asking) > 0 {
@@ -99,8 +99,7 @@ func (m *Member) seek(ctx context.Context) (next time.Time) {
 	}
 	m.mu.Unlock()
 	for _, id := range departed {
-		strays, err := m.Strays(ctx, id)
-		if err != nil || strays {
+		if m.Strays(id) {
 			next = time.Now().Add(retry)
 			continue
 		}

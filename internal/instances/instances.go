@@ -35,7 +35,7 @@ type Config struct {
 	// Lost is how long a client that is at no instance may still send by what it had.
 	Lost time.Duration
 	// Strays says whether there are clients of an instance that went which are at no other one.
-	Strays func(ctx context.Context, instance string) (bool, error)
+	Strays func(instance string) bool
 	Log    *slog.Logger
 }
 
@@ -113,11 +113,18 @@ func (m *Member) Ended(id string) (last time.Time, ended bool) {
 	return m.view.ended(id)
 }
 
-// Others is how many further instances are live, and how often one has gone since this one began.
-func (m *Member) Others() (live, gone int) {
+// Others is how many further instances are live.
+func (m *Member) Others() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return len(m.view.peers), m.view.went
+	return len(m.view.peers)
+}
+
+// Gone is how often another instance has gone since this one began.
+func (m *Member) Gone() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.view.went
 }
 
 // Changed is closed when something has changed since it was answered: who is live, who leads, or an

@@ -76,7 +76,7 @@ func (w *world) join(id string) *instance {
 	i := &instance{link: &cut{Store: w.rows}, ask: make(chan []resource.Key, 10), mute: make(chan struct{})}
 	member, err := Join(ctx, Config{
 		ID: id, Store: i.link, Writer: admit.New(i.link, admit.Options{}), Lost: 30 * time.Second, Log: slog.New(slog.DiscardHandler),
-		Strays: func(_ context.Context, instance string) (bool, error) { return w.strays[instance].Load(), nil },
+		Strays: func(instance string) bool { return w.strays[instance].Load() },
 		Answer: func(ctx context.Context, rows []resource.Key) error {
 			i.ask <- rows
 			select {

@@ -39,7 +39,7 @@ func (m *Member) Run(ctx context.Context) {
 		m.takeLead(ctx)
 		m.answerAll(ctx)
 		m.tidy(ctx)
-		m.sleep(ctx, earliest(due, dead, m.seek(ctx)))
+		m.sleep(ctx, earliest(due, dead, m.seek()))
 	}
 	m.leave(ctx)
 	m.followed()

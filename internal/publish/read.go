@@ -33,6 +33,11 @@ func (h *Hub) Serving(key graph.ProxyKey) (*resource.Object[kind.DataplaneServin
 	return h.state.Servings.Find(h.reader(), key.Mesh, key.Name)
 }
 
+// Insight answers what is known of a Dataplane's connections.
+func (h *Hub) Insight(key graph.ProxyKey) (*resource.Object[kind.DataplaneInsight], bool) {
+	return h.state.Insights.Find(h.reader(), key.Mesh, key.Name)
+}
+
 // SigningCA answers the authority of a MeshIdentity.
 func (h *Hub) SigningCA(mesh, name string) (*resource.Object[kind.SigningCA], bool) {
 	return h.state.SigningCAs.Find(h.reader(), mesh, name)
