@@ -34,9 +34,10 @@ var MeshTrusts = &resource.Kind[MeshTrust]{
 	Validate: validateMeshTrust,
 }
 
-// MeshTrustStatus says where a MeshTrust comes from.
+// MeshTrustStatus says where a MeshTrust comes from, and how it stands with the proxies.
 type MeshTrustStatus struct {
-	Origin *TrustOrigin `json:"origin,omitempty"`
+	Origin     *TrustOrigin `json:"origin,omitempty"`
+	Conditions []Condition  `json:"conditions,omitempty"`
 }
 
 // TrustOrigin names the MeshIdentity that a MeshTrust was made for.

@@ -29,7 +29,8 @@ type State struct {
 	SigningCAs      Rows[kind.SigningCA]
 	Trusts          Rows[kind.MeshTrust]
 	Permissions     Rows[kind.MeshTrafficPermission]
-	// PermissionStatuses are of the Permissions.
+	// TrustStatuses are of the Trusts, PermissionStatuses of the Permissions.
+	TrustStatuses      Rows[kind.MeshTrustStatus]
 	PermissionStatuses Rows[kind.MeshTrafficPermissionStatus]
 	Secrets            Rows[kind.Secret]
 	Generators         Rows[kind.HostnameGenerator]
@@ -152,6 +153,7 @@ func NewState(zone string) *State {
 	s.SigningCAs = addRows(s, kind.SigningCAs)
 	s.Trusts = addRows(s, kind.MeshTrusts)
 	s.Permissions = addRows(s, kind.MeshTrafficPermissions)
+	s.TrustStatuses = addRows(s, kind.MeshTrustStatuses)
 	s.PermissionStatuses = addRows(s, kind.MeshTrafficPermissionStatuses)
 	s.Generators = addRows(s, kind.HostnameGenerators)
 	s.Secrets = addRows(s, kind.Secrets)

@@ -28,7 +28,7 @@ const Grace = time.Hour
 
 // Unit is what is reconciled at once.
 type Unit struct {
-	// Kind is MeshService, MeshIdentity, MeshTrafficPermission, HeldEndpoints, [TagUnit] with the tag's
+	// Kind is MeshService, MeshIdentity, MeshTrafficPermission, MeshTrust, HeldEndpoints, [TagUnit] with the tag's
 	// value as the name, or [LeavesUnit] without one.
 	Kind, Mesh, Name string
 }
@@ -121,6 +121,8 @@ func (p *Plan) For(r *table.Reader, u Unit, now time.Time) (steps []Step, again 
 		return p.identity(r, u.Mesh, u.Name, now)
 	case kind.MeshTrafficPermissions.Name:
 		return p.permission(r, u.Mesh, u.Name), time.Time{}
+	case kind.MeshTrusts.Name:
+		return p.trust(r, u.Mesh, u.Name), time.Time{}
 	case LeavesUnit:
 		return p.leaves(r, u.Mesh, now)
 	case kind.HeldEndpointsList.Name:
@@ -137,7 +139,7 @@ func (p *Plan) serviceFacts(r *table.Reader, key graph.ServiceKey) facts {
 	ids := p.State.ServiceIdentities.Get(r, key)
 	f := facts{
 		identities: strings.Join(ids, " "), secured: len(ids) > 0,
-		refused: p.refused.Get(r, causeKey{key.Mesh, kind.Cause{Kind: kind.MeshServices.Name, Name: key.Name}}),
+		refused: p.refused.Get(r, causeOf(kind.MeshServices.Key(key.Mesh, key.Name))),
 	}
 	for _, m := range p.State.Members(r, key.Mesh, &service.Spec.Selector) {
 		f.count.Total++

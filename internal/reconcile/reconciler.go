@@ -139,7 +139,7 @@ func (rc *Reconciler) observePut(o resource.Any, now time.Time) {
 		}
 		rc.ask(Unit{key.Kind, key.Mesh, key.Name}, now)
 	case *resource.Object[kind.MeshTrafficPermission]:
-		rc.followRefusals(causeKey{key.Mesh, kind.Cause{Kind: key.Kind, Name: key.Name}})
+		rc.followRefusals(causeOf(key))
 		rc.ask(Unit{key.Kind, key.Mesh, key.Name}, now.Add(calmly))
 	case *resource.Object[kind.MeshIdentity]:
 		rc.ask(Unit{key.Kind, key.Mesh, key.Name}, now)
@@ -149,7 +149,11 @@ func (rc *Reconciler) observePut(o resource.Any, now time.Time) {
 		for _, leaf := range o.Spec.Leaves {
 			rc.ask(Unit{LeavesUnit, key.Mesh, ""}, leaf.Until.Add(graph.ConnectionLife))
 		}
-	case *resource.Object[kind.Secret], *resource.Object[kind.MeshTrust]:
+	case *resource.Object[kind.MeshTrust]:
+		rc.followRefusals(causeOf(key))
+		rc.ask(Unit{key.Kind, key.Mesh, key.Name}, now.Add(calmly))
+		rc.askIdentities(key.Mesh, now)
+	case *resource.Object[kind.Secret]:
 		rc.askIdentities(key.Mesh, now)
 	}
 }
@@ -170,12 +174,15 @@ func (rc *Reconciler) observeRemoved(key resource.Key, now time.Time) {
 		service := key.Name[:strings.LastIndexByte(key.Name, '-')]
 		rc.ask(Unit{kind.MeshServices.Name, key.Mesh, service}, now.Add(calmly))
 	case kind.MeshTrafficPermissions.Name:
-		rc.forgetRefusals(causeKey{key.Mesh, kind.Cause{Kind: key.Kind, Name: key.Name}})
+		rc.forgetRefusals(causeOf(key))
 	case kind.MeshServiceStatuses.Name:
 		rc.ask(Unit{kind.MeshServices.Name, key.Mesh, key.Name}, now.Add(soon))
 	case kind.MeshIdentities.Name:
 		rc.ask(Unit{key.Kind, key.Mesh, key.Name}, now)
-	case kind.Secrets.Name, kind.MeshTrusts.Name:
+	case kind.MeshTrusts.Name:
+		rc.forgetRefusals(causeOf(key))
+		rc.askIdentities(key.Mesh, now)
+	case kind.Secrets.Name:
 		rc.askIdentities(key.Mesh, now)
 	}
 }

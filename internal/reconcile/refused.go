@@ -8,6 +8,7 @@ import (
 	"weft/internal/graph"
 	"weft/internal/table"
 	"weft/kind"
+	"weft/resource"
 )
 
 const (
@@ -24,6 +25,10 @@ const accepted = "Accepted"
 type causeKey struct {
 	Mesh  string
 	Cause kind.Cause
+}
+
+func causeOf(key resource.Key) causeKey {
+	return causeKey{key.Mesh, kind.Cause{Kind: key.Kind, Name: key.Name}}
 }
 
 // refusals are what proxies refuse of one resource's configuration now, and whether there is any new one.
@@ -91,12 +96,28 @@ func (p *Plan) permission(r *table.Reader, mesh, name string) []Step {
 	if _, ok := p.State.Permissions.Find(r, mesh, name); !ok {
 		return nil
 	}
-	conditions := p.refused.Get(r, causeKey{mesh, kind.Cause{Kind: kind.MeshTrafficPermissions.Name, Name: name}}).conditions()
+	conditions := p.refused.Get(r, causeOf(kind.MeshTrafficPermissions.Key(mesh, name))).conditions()
 	if _, told := p.State.PermissionStatuses.Find(r, mesh, name); !told && len(conditions) == 0 {
 		return nil
 	}
 	status := kind.MeshTrafficPermissionStatus{Conditions: conditions}
 	return []Step{{Put: kind.MeshTrafficPermissionStatuses.Make(mesh, name, status)}}
+}
+
+// trust says of a MeshTrust whether proxies take it. Where it comes from is for whoever made it to say.
+func (p *Plan) trust(r *table.Reader, mesh, name string) []Step {
+	if _, ok := p.State.Trusts.Find(r, mesh, name); !ok {
+		return nil
+	}
+	status := kind.MeshTrustStatus{Conditions: p.refused.Get(r, causeOf(kind.MeshTrusts.Key(mesh, name))).conditions()}
+	told, ok := p.State.TrustStatuses.Find(r, mesh, name)
+	switch {
+	case ok:
+		status.Origin = told.Spec.Origin
+	case len(status.Conditions) == 0:
+		return nil
+	}
+	return []Step{{Put: kind.MeshTrustStatuses.Make(mesh, name, status)}}
 }
 
 // followRefusals keeps an eye on what is refused of a resource that has a status for it alone.

@@ -1,7 +1,9 @@
 package reconcile
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,10 +30,12 @@ func (w *world) refuser(name, message string, causes ...kind.Cause) *resource.Ob
 func TestWhatProxiesRefuseStandsOnWhatItWasMadeOf(t *testing.T) {
 	w := newWorld(t, "241.0.0.0/8")
 	service, permission := kind.Cause{Kind: "MeshService", Name: "web"}, kind.Cause{Kind: "MeshTrafficPermission", Name: "all"}
+	trust := kind.Cause{Kind: "MeshTrust", Name: "roots"}
 	w.put(
 		kind.MeshServices.Make("default", "web", kind.MeshService{Ports: []kind.ServicePort{{Port: 80}}}),
 		kind.MeshServices.Make("default", "other", kind.MeshService{Ports: []kind.ServicePort{{Port: 80}}}),
 		kind.MeshTrafficPermissions.Make("default", "all", kind.MeshTrafficPermission{}),
+		kind.MeshTrusts.Make("default", "roots", kind.MeshTrust{TrustDomain: "d.local"}),
 	)
 	conditions := map[string]func() []kind.Condition{
 		"web": func() []kind.Condition {
@@ -49,12 +53,20 @@ func TestWhatProxiesRefuseStandsOnWhatItWasMadeOf(t *testing.T) {
 			}
 			return status.Spec.Conditions
 		},
+		"roots": func() []kind.Condition {
+			status, ok := w.plan.State.TrustStatuses.Find(w.reader(), "default", "roots")
+			if !ok {
+				return nil
+			}
+			return status.Spec.Conditions
+		},
 	}
 	expect := func(when string, want map[string]string) {
 		t.Helper()
 		w.reconcile("MeshService", "web")
 		w.reconcile("MeshService", "other")
 		w.reconcile("MeshTrafficPermission", "all")
+		w.reconcile("MeshTrust", "roots")
 		for name, of := range conditions {
 			got := ""
 			for _, c := range of() {
@@ -67,25 +79,61 @@ func TestWhatProxiesRefuseStandsOnWhatItWasMadeOf(t *testing.T) {
 	}
 	const prefix = "Accepted=False RefusedByProxies: "
 	expect("at first", nil)
-	w.put(w.refuser("a-1", "no such field", service, permission))
+	w.put(w.refuser("a-1", "no such field", service, permission, trust))
 	expect("after one refused", map[string]string{
-		"web": prefix + "1 proxy refuses what it is made into, and keeps what it had (a-1): cluster of_web: no such field",
-		"all": prefix + "1 proxy refuses what it is made into, and keeps what it had (a-1): cluster of_all: no such field",
+		"web":   prefix + "1 proxy refuses what it is made into, and keeps what it had (a-1): cluster of_web: no such field",
+		"all":   prefix + "1 proxy refuses what it is made into, and keeps what it had (a-1): cluster of_all: no such field",
+		"roots": prefix + "1 proxy refuses what it is made into, and keeps what it had (a-1): cluster of_roots: no such field",
 	})
 	for i := 2; i <= 7; i++ {
 		w.put(w.refuser(fmt.Sprintf("a-%d", i), "no such field either", service))
 	}
 	expect("after seven refused", map[string]string{
-		"web": prefix + "7 proxies refuse what it is made into, and keep what they had (a-1, a-2, a-3, a-4, a-5 and 2 more): cluster of_web: no such field",
-		"all": prefix + "1 proxy refuses what it is made into, and keeps what it had (a-1): cluster of_all: no such field",
+		"web":   prefix + "7 proxies refuse what it is made into, and keep what they had (a-1, a-2, a-3, a-4, a-5 and 2 more): cluster of_web: no such field",
+		"all":   prefix + "1 proxy refuses what it is made into, and keeps what it had (a-1): cluster of_all: no such field",
+		"roots": prefix + "1 proxy refuses what it is made into, and keeps what it had (a-1): cluster of_roots: no such field",
 	})
 	for i := 2; i <= 7; i++ {
 		w.put(w.refuser(fmt.Sprintf("a-%d", i), ""))
 	}
-	gone := w.refuser("a-1", "no such field", service, permission)
+	gone := w.refuser("a-1", "no such field", service, permission, trust)
 	gone.Spec.Subscriptions[0].DisconnectTime = &kind.Time{Time: w.now.Add(time.Minute)}
 	w.put(gone)
 	expect("after six took it and one went", nil)
+}
+
+func TestWhoseStatusARefusalChangesIsLookedAtAgain(t *testing.T) {
+	w := newWorld(t, "241.0.0.0/8")
+	rc := New(w.plan, nil, nil, nil)
+	observe := func(objects ...resource.Any) []Unit {
+		changes := w.plan.State.DB.Commit(func(tx *table.Tx) {
+			for _, o := range objects {
+				w.plan.State.Put(tx, o)
+			}
+		})
+		rc.Observe(objects, nil, []*table.Changes{changes}, w.now)
+		units, _ := rc.take(w.now.Add(time.Hour))
+		slices.SortFunc(units, func(a, b Unit) int { return cmp.Compare(a.Kind, b.Kind) })
+		return units
+	}
+	all := Unit{"MeshTrafficPermission", "default", "all"}
+	web := Unit{"MeshService", "default", "web"}
+	observe(
+		kind.MeshServices.Make("default", "web", kind.MeshService{Ports: []kind.ServicePort{{Port: 80}}}),
+		kind.MeshTrafficPermissions.Make("default", "all", kind.MeshTrafficPermission{}),
+	)
+	refuser := w.refuser("a-1", "no", kind.Cause{Kind: all.Kind, Name: all.Name}, kind.Cause{Kind: web.Kind, Name: web.Name})
+	if got, want := observe(refuser), []Unit{web, all}; !slices.Equal(got, want) {
+		t.Errorf("after a refusal %v are looked at, want %v", got, want)
+	}
+	again := *refuser
+	again.Spec.Certificate = &kind.Certificate{Serial: "5e"}
+	if got := observe(&again); len(got) > 0 {
+		t.Errorf("after another change of the insight %v are looked at", got)
+	}
+	if got, want := observe(w.refuser("a-1", "")), []Unit{web, all}; !slices.Equal(got, want) {
+		t.Errorf("after it is taken %v are looked at, want %v", got, want)
+	}
 }
 
 func TestAProxysWordsAreCutInACondition(t *testing.T) {

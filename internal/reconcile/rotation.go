@@ -218,10 +218,11 @@ func (rot *rotation) storeTrust() {
 	} else if len(rot.signing.Roots) == 0 {
 		return
 	}
-	origin := kind.MeshTrustStatus{Origin: &kind.TrustOrigin{
-		KRI: fmt.Sprintf("kri_mid_%s_%s__%s_", rot.mesh, rot.plan.State.Zone, rot.name),
-	}}
-	rot.do(Step{Put: kind.MeshTrustStatuses.Make(rot.mesh, rot.name, origin)})
+	status := kind.MeshTrustStatus{
+		Origin:     &kind.TrustOrigin{KRI: fmt.Sprintf("kri_mid_%s_%s__%s_", rot.mesh, rot.plan.State.Zone, rot.name)},
+		Conditions: rot.plan.refused.Get(rot.r, causeOf(kind.MeshTrusts.Key(rot.mesh, rot.name))).conditions(),
+	}
+	rot.do(Step{Put: kind.MeshTrustStatuses.Make(rot.mesh, rot.name, status)})
 }
 
 // prune takes former roots out of the MeshTrust that nobody's leaf needs any more. That it did is noted
