@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,8 @@ import (
 	"weft/internal/dpserver"
 	"weft/internal/graph"
 	"weft/internal/wire"
+	"weft/internal/xds"
+	"weft/kind"
 	"weft/resource"
 )
 
@@ -198,14 +201,7 @@ func TestHowFarAProxyHasComeIsKnown(t *testing.T) {
 	if live := p.server.Live(web1); live.Connected || live.Settled {
 		t.Errorf("before it connects: %+v", live)
 	}
-	stream, err := p.discover(p.as("web-1"), "default.web-1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, err := stream.Recv()
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream, first := p.attached()
 	live := p.server.Live(web1)
 	if !live.Connected || live.ConnectedSince == nil || live.Settled || live.PendingSince == nil || live.Instance != "cp-1" {
 		t.Errorf("with an answer that is not acknowledged: %+v", live)
@@ -233,6 +229,20 @@ func TestHowFarAProxyHasComeIsKnown(t *testing.T) {
 	}
 }
 
+// attached opens a configuration stream of web-1, whose Dataplane the control plane may not have heard of
+// yet, and answers it with the first response.
+func (p *plane) attached() (stream discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, first *discovery.DeltaDiscoveryResponse) {
+	p.t.Helper()
+	var err error
+	p.eventually(func() bool {
+		if stream, err = p.discover(p.as("web-1"), "default.web-1"); err == nil {
+			first, err = stream.Recv()
+		}
+		return err == nil
+	}, func() any { return err })
+	return stream, first
+}
+
 // eventually waits for what other goroutines bring about, which no channel tells of.
 func (p *plane) eventually(right func() bool, show func() any) {
 	p.t.Helper()
@@ -244,4 +254,37 @@ func (p *plane) eventually(right func() bool, show func() any) {
 			p.t.Fatalf("it stays at %+v", show())
 		}
 	}
+}
+
+func TestARefusalNamesWhatTheResourceWasMadeOf(t *testing.T) {
+	p := newPlane(t, kind.MeshServices.Make("default", "backend", kind.MeshService{
+		Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: "backend"}},
+		Ports:    []kind.ServicePort{{Port: 80, AppProtocol: kind.HTTP}},
+	}))
+	p.put(kind.Dataplanes.Make("default", "web-1", kind.Dataplane{Networking: kind.Networking{
+		Address: "10.0.0.1", TransparentProxying: &kind.TransparentProxying{},
+	}}))
+	stream, first := p.attached()
+	refuseClusters := func(response *discovery.DeltaDiscoveryResponse) {
+		reply := &discovery.DeltaDiscoveryRequest{TypeUrl: response.TypeUrl, ResponseNonce: response.Nonce}
+		if response.TypeUrl == xds.Cluster.URL() {
+			reply.ErrorDetail = &rpcstatus.Status{Message: "no such field"}
+		}
+		stream.Send(reply)
+	}
+	refuseClusters(first)
+	go func() {
+		for {
+			response, err := stream.Recv()
+			if err != nil {
+				return
+			}
+			refuseClusters(response)
+		}
+	}()
+	stored(p, kind.DataplaneInsights, func(i kind.DataplaneInsight) bool {
+		return slices.ContainsFunc(i.Refusals, func(r kind.Refusal) bool {
+			return r.Message == "no such field" && slices.Equal(r.Causes, []kind.Cause{{Kind: "MeshService", Name: "backend"}})
+		})
+	})
 }

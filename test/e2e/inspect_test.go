@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"regexp"
 	"strings"
 	"testing"
@@ -59,5 +60,58 @@ func TestEnvoysOwnPagesComeThroughTheAgentWithoutKeys(t *testing.T) {
 			return errors.New(body)
 		}
 		return nil
+	})
+}
+
+func TestARefusedListenerIsShownAndServesOnceItsPortIsFree(t *testing.T) {
+	w := newWorld(t)
+	w.service(2, 18080, "web-1")
+	taken, err := net.Listen("tcp", w.address(2)+":20081")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	w.proxy("default", "web-1", server("web-1", "web", "http", 2, 20080))
+	served := fmt.Sprintf("http://%s:20080/", w.address(2))
+	w.eventually("the first inbound serves", func() error { return get(served) })
+	w.apply(strings.Replace(server("web-1", "web", "http", 2, 20080), "inbound: [", "inbound: [{port: 20081, servicePort: 18080, serviceAddress: NET.2, protocol: http, tags: {kuma.io/service: late}}, ", 1))
+
+	refusals := func() (string, error) {
+		body, err := w.api("/meshes/default/dataplanes/web-1/_overview")
+		if err != nil {
+			return "", err
+		}
+		var overview struct {
+			DataplaneInsight struct {
+				Refusals []struct{ Type, Name, Message string }
+			}
+		}
+		if err := json.Unmarshal([]byte(body), &overview); err != nil {
+			return "", err
+		}
+		return strings.TrimPrefix(fmt.Sprint(overview.DataplaneInsight.Refusals), "[]"), nil
+	}
+	var said string
+	w.eventually("the refusal is shown", func() error {
+		if said, err = refusals(); err == nil && said == "" {
+			err = errors.New("nothing is refused")
+		}
+		return err
+	})
+	for _, part := range []string{"listener", "self_inbound_" + w.address(2) + "_20081", "Address already in use"} {
+		if !strings.Contains(said, part) {
+			t.Errorf("what is refused is %s, want it to tell %q", said, part)
+		}
+	}
+	if err := get(served); err != nil {
+		t.Errorf("while one listener is refused the other fails: %v", err)
+	}
+	taken.Close()
+	w.eventually("the listener serves", func() error { return get(fmt.Sprintf("http://%s:20081/", w.address(2))) })
+	w.eventually("nothing is refused any more", func() error {
+		if said, err = refusals(); err == nil && said != "" {
+			err = errors.New(said)
+		}
+		return err
 	})
 }
