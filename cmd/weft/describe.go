@@ -15,6 +15,7 @@ import (
 
 	"weft/internal/check"
 	"weft/internal/client"
+	"weft/internal/dpserver"
 	"weft/internal/graph"
 	"weft/internal/rest"
 	"weft/kind"
@@ -187,7 +188,11 @@ func (d *description) proxy() error {
 	if err := d.get(d.path()+"/_overview", &o); err != nil {
 		return err
 	}
-	return d.table(overviewHeading, [][]string{overviewRow(&o, time.Now())})
+	var sync dpserver.Live
+	if err := d.get(d.path()+"/_sync", &sync); err != nil {
+		return err
+	}
+	return d.table(overviewHeading, [][]string{overviewRow(&o, sync, time.Now())})
 }
 
 // policies writes which resources decide about the proxy.

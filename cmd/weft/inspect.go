@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weft/internal/client"
+	"weft/internal/dpserver"
 	"weft/internal/rest"
 	"weft/kind"
 )
@@ -21,7 +21,9 @@ func newInspectCommand(r *remote) *cobra.Command {
 		Use:   "inspect",
 		Short: "Show what proxies do and what they are sent",
 	}
-	command.AddCommand(newInspectDataplanesCommand(r), newInspectDataplaneCommand(r))
+	command.AddCommand(
+		newInspectDataplanesCommand(r), newInspectDataplaneCommand(r),
+	)
 	return command
 }
 
@@ -32,7 +34,9 @@ func newInspectDataplanesCommand(r *remote) *cobra.Command {
 		Long: `Show every proxy of a mesh.
 
 STATE is online where the proxy is connected and serves, "not serving" where it is connected and has
-inbounds but none of them serves (its application does not answer, or its Envoy is not ready), offline where it is not connected.`,
+inbounds but none of them serves (its application does not answer, or its Envoy is not ready), offline where it
+is not connected. CONFIG is "settled" where it has all that it is to have, else for how long something is
+pending; "-" where it is not connected to the control plane that answers.`,
 		Example: `  weft inspect dataplanes
   weft inspect dataplanes --mesh shop -o json`,
 		Args: cobra.NoArgs,
@@ -50,12 +54,16 @@ inbounds but none of them serves (its application does not answer, or its Envoy 
 		if o.form != asTable || len(items) == 0 {
 			return printItems(command.OutOrStdout(), items, o.form, kind.Dataplanes)
 		}
-		return printOverviews(command.OutOrStdout(), items)
+		var syncs rest.Syncs
+		if err := c.Get(command.Context(), client.Path(kind.Dataplanes, r.mesh, "")+"/_sync", nil, &syncs); err != nil {
+			return err
+		}
+		return printOverviews(command.OutOrStdout(), items, syncs.Dataplanes)
 	}
 	return command
 }
 
-func printOverviews(w io.Writer, items []json.RawMessage) error {
+func printOverviews(w io.Writer, items []json.RawMessage, syncs map[string]dpserver.Live) error {
 	var rows [][]string
 	var refusals []string
 	for _, item := range items {
@@ -63,7 +71,7 @@ func printOverviews(w io.Writer, items []json.RawMessage) error {
 		if err := json.Unmarshal(item, &o); err != nil {
 			return err
 		}
-		rows = append(rows, overviewRow(&o, time.Now()))
+		rows = append(rows, overviewRow(&o, syncs[o.Name], time.Now()))
 		for _, refused := range o.DataplaneInsight.Refusals {
 			refusals = append(refusals, fmt.Sprintf("%s refused the %s %s: %s", o.Name, refused.Type, refused.Name, refused.Message))
 		}
@@ -78,9 +86,9 @@ func printOverviews(w io.Writer, items []json.RawMessage) error {
 	return nil
 }
 
-var overviewHeading = []string{"NAME", "STATE", "SERVING", "CONNECTED", "CERTIFICATE ENDS", "REFUSED"}
+var overviewHeading = []string{"NAME", "STATE", "SERVING", "CONNECTED", "CONFIG", "CERTIFICATE ENDS", "REFUSED"}
 
-func overviewRow(o *rest.Overview, now time.Time) []string {
+func overviewRow(o *rest.Overview, sync dpserver.Live, now time.Time) []string {
 	insight := o.DataplaneInsight
 	state, connected := "offline", "-"
 	if since, ok := connectedSince(insight); ok {
@@ -94,7 +102,18 @@ func overviewRow(o *rest.Overview, now time.Time) []string {
 		certificate = c.Expiration.UTC().Format("2006-01-02 15:04 UTC")
 	}
 	serving := cmp.Or(strings.Join(insight.Serving, " "), "-")
-	return []string{o.Name, state, serving, connected, certificate, fmt.Sprint(len(insight.Refusals))}
+	return []string{o.Name, state, serving, connected, configState(sync, now), certificate, fmt.Sprint(len(insight.Refusals))}
+}
+
+// configState says whether a proxy has what it is to have, or for how long it has not.
+func configState(sync dpserver.Live, now time.Time) string {
+	switch {
+	case !sync.Connected:
+		return "-"
+	case sync.Settled || sync.PendingSince == nil:
+		return "settled"
+	}
+	return "pending " + age(now.Sub(sync.PendingSince.Time))
 }
 
 // connectedSince answers since when a proxy is connected: its oldest connection that is open.
@@ -105,37 +124,4 @@ func connectedSince(insight *kind.DataplaneInsight) (since time.Time, ok bool) {
 		}
 	}
 	return since, ok
-}
-
-func newInspectDataplaneCommand(r *remote) *cobra.Command {
-	var config bool
-	command := &cobra.Command{
-		Use:   "dataplane NAME",
-		Short: "Show one proxy, or with --config all that it is sent",
-		Example: `  weft inspect dataplane web-1
-  weft inspect dataplane web-1 --config -o json`,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: r.completeName(kind.Dataplanes),
-	}
-	o := outputFlag(command, asYAML, asJSON)
-	command.Flags().BoolVar(&config, "config", false, "the Envoy configuration that the proxy is sent")
-	command.RunE = func(command *cobra.Command, args []string) error {
-		if args[0] == "" {
-			return errors.New("name a Dataplane; `weft inspect dataplanes` lists them")
-		}
-		c, err := r.client()
-		if err != nil {
-			return err
-		}
-		question := "/_overview"
-		if config {
-			question = "/_config"
-		}
-		var document json.RawMessage
-		if err := c.Get(command.Context(), client.Path(kind.Dataplanes, r.mesh, args[0])+question, nil, &document); err != nil {
-			return err
-		}
-		return printDocument(command.OutOrStdout(), document, o.form)
-	}
-	return command
 }

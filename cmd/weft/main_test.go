@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"time"
 
@@ -82,7 +83,7 @@ func newAPI(rows store.Store) http.Handler {
 	tokens, keys := tokentest.New(rows, writer)
 	return rest.New(rest.Config{
 		Guard: &rest.Guard{Rules: access.Defaults(), LocalhostIsAdmin: true, Keys: keys, Refused: access.NewRefusals(slog.New(slog.DiscardHandler)), Now: time.Now},
-		Store: rows, Writer: writer, Tokens: tokens, Inspector: inspector{rows}, Connections: connections{},
+		Store: rows, Writer: writer, Tokens: tokens, Inspector: inspector{rows}, Connections: connections{rows},
 		Check: func(insights map[graph.ProxyKey]*kind.DataplaneInsight) *check.Report { return look(rows, insights) },
 		Zone:  "east", InstanceID: "instance-1", Ended: instances.Alone("instance-1").Ended, Version: "test",
 		Now: time.Now, Log: slog.New(slog.DiscardHandler),
@@ -148,14 +149,36 @@ func (inspector) Explain(req envoysim.Request) (*envoysim.Explanation, error) {
 	}, nil
 }
 
-// connections are none.
-type connections struct{}
+// connections are of the proxies that have an insight: each lacks something and answers with one line.
+type connections struct{ rows store.Store }
 
-func (connections) Inspect(_ context.Context, key graph.ProxyKey, _ dpserver.Page, _ io.Writer) error {
-	return resource.Errorf(resource.Unavailable, "the proxy %s is not connected", key)
+func (c connections) Inspect(_ context.Context, key graph.ProxyKey, page dpserver.Page, w io.Writer) error {
+	if !c.Live(key).Connected {
+		return resource.Errorf(resource.Unavailable, "the proxy %s is not connected", key)
+	}
+	line := "upstream_cx_total: 3\n"
+	if page.JSON {
+		line = `{"stats": [{"name": "upstream_cx_total", "value": 3}]}`
+	}
+	_, err := io.WriteString(w, line)
+	return err
 }
 
-func (connections) Live(graph.ProxyKey) dpserver.Live { return dpserver.Live{} }
+func (c connections) Connected(mesh string) []graph.ProxyKey {
+	rows, _, _ := c.rows.List(context.Background(), kind.DataplaneInsights.Name)
+	var keys []graph.ProxyKey
+	for _, row := range rows {
+		keys = append(keys, graph.ProxyKey{Mesh: row.Key.Mesh, Name: row.Key.Name})
+	}
+	return keys
+}
+
+func (c connections) Live(key graph.ProxyKey) dpserver.Live {
+	if !slices.Contains(c.Connected(key.Mesh), key) {
+		return dpserver.Live{}
+	}
+	return dpserver.Live{Connected: true, PendingSince: &kind.Time{Time: time.Now().Add(-5 * time.Minute)}}
+}
 
 // proxyCommand is "proxy NAME": the Dataplane connects, refuses a cluster, and serves what it has.
 func proxyCommand(ts *testscript.TestScript, _ bool, args []string) {

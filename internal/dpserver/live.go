@@ -54,6 +54,19 @@ func (s *Server) Live(key graph.ProxyKey) Live {
 	return live
 }
 
+// Connected answers the proxies of a mesh that are connected to this instance, in no order.
+func (s *Server) Connected(mesh string) []graph.ProxyKey {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var keys []graph.ProxyKey
+	for key := range s.peers {
+		if key.Mesh == mesh {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
 // at is a time as it is written; nil for none.
 func at(t time.Time) *kind.Time {
 	if t.IsZero() {

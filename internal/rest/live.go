@@ -20,6 +20,8 @@ type Connections interface {
 	Inspect(ctx context.Context, key graph.ProxyKey, page dpserver.Page, w io.Writer) error
 	// Live says how far a proxy has come with its configuration.
 	Live(key graph.ProxyKey) dpserver.Live
+	// Connected answers the proxies of a mesh that are connected to this instance.
+	Connected(mesh string) []graph.ProxyKey
 }
 
 // livePage is one of Envoy's own pages, under its name in the path.
@@ -42,7 +44,10 @@ var livePages = []livePage{
 
 func (a *api) liveRoutes() []route {
 	const proxy = "GET /meshes/{mesh}/dataplanes/{name}/"
-	routes := []route{{proxy + "_sync", access.Read, a.sync}}
+	routes := []route{
+		{proxy + "_sync", access.Read, a.sync},
+		{"GET /meshes/{mesh}/dataplanes/_sync", access.Read, a.syncs},
+	}
 	for _, p := range livePages {
 		routes = append(routes, route{proxy + p.name, p.who, a.live(p)})
 	}
@@ -98,6 +103,19 @@ func (a *api) sync(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return writeJSON(w, http.StatusOK, a.Connections.Live(key))
+}
+
+// Syncs are how far the proxies of a mesh have come that are connected to this instance, by name.
+type Syncs struct {
+	Dataplanes map[string]dpserver.Live `json:"dataplanes"`
+}
+
+func (a *api) syncs(w http.ResponseWriter, r *http.Request) error {
+	syncs := Syncs{map[string]dpserver.Live{}}
+	for _, key := range a.Connections.Connected(r.PathValue("mesh")) {
+		syncs.Dataplanes[key.Name] = a.Connections.Live(key)
+	}
+	return writeJSON(w, http.StatusOK, syncs)
 }
 
 // proxyOf answers the proxy of the path, whose Dataplane exists.

@@ -31,6 +31,10 @@ func (connections) Inspect(_ context.Context, key graph.ProxyKey, page dpserver.
 	return resource.Errorf(resource.Unavailable, "the proxy %s is not connected", key)
 }
 
+func (connections) Connected(mesh string) []graph.ProxyKey {
+	return []graph.ProxyKey{{Mesh: mesh, Name: "web-1"}}
+}
+
 func (connections) Live(key graph.ProxyKey) dpserver.Live {
 	if key.Name != "web-1" {
 		return dpserver.Live{Instance: "instance-1", Types: []dpserver.LiveType{}, Refusals: []kind.Refusal{}}

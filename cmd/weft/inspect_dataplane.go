@@ -1,0 +1,120 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"net/url"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"weft/internal/client"
+	"weft/kind"
+)
+
+// view is one way to look at a proxy, chosen by a flag.
+type view struct {
+	flag, path, usage string
+	// text is of Envoy's own pages, which it writes as text unless JSON is asked for.
+	text bool
+	// only is the type of resource that is kept; empty: all.
+	only string
+}
+
+// views are all but the overview, which is shown without a flag. The live ones are asked of the proxy's Envoy
+// itself, through its weft-dp.
+var views = []view{
+	{flag: "config", path: "_config", usage: "the Envoy configuration that the control plane sends it"},
+	{flag: "endpoints", path: "_config", usage: "the endpoints that the control plane sends it", only: "endpoint"},
+	{flag: "policies", path: "_policies", usage: "which identity and policies apply to it, and why"},
+	{flag: "sync", path: "_sync", usage: "how far it has come with what it was sent"},
+	{flag: "envoy", path: "xds", usage: "live: the configuration that its Envoy runs"},
+	{flag: "clusters", path: "clusters", usage: "live: the destinations of its Envoy, with the health of each endpoint", text: true},
+	{flag: "stats", path: "stats", usage: "live: the statistics of its Envoy", text: true},
+	{flag: "certs", path: "certs", usage: "live: the certificates that its Envoy has"},
+}
+
+func newInspectDataplaneCommand(r *remote) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "dataplane NAME",
+		Short: "Show one proxy, what it is sent, or what its Envoy says of itself",
+		Long: `Show one proxy: its Dataplane beside its connections, what it serves and what it refused. With a flag, what it
+is sent, or what its Envoy says of itself; "weft describe dataplane NAME" has the short of it.`,
+		Example: `  weft inspect dataplane web-1
+  weft inspect dataplane web-1 --config -o json
+  weft inspect dataplane web-1 --policies
+  weft inspect dataplane web-1 --stats`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: r.completeName(kind.Dataplanes),
+	}
+	o := outputFlag(command, asYAML, asJSON)
+	chosen := make([]bool, len(views))
+	var flags []string
+	for i, v := range views {
+		command.Flags().BoolVar(&chosen[i], v.flag, false, v.usage)
+		flags = append(flags, v.flag)
+	}
+	command.MarkFlagsMutuallyExclusive(flags...)
+	command.RunE = func(command *cobra.Command, args []string) error {
+		if args[0] == "" {
+			return errors.New("name a Dataplane; `weft inspect dataplanes` lists them")
+		}
+		seen := view{path: "_overview"}
+		if i := slices.Index(chosen, true); i >= 0 {
+			seen = views[i]
+		}
+		form := o.form
+		if seen.text && !command.Flags().Changed("output") {
+			form = asText
+		}
+		return r.inspect(command, args[0], seen, form)
+	}
+	return command
+}
+
+func (r *remote) inspect(command *cobra.Command, name string, seen view, form string) error {
+	c, err := r.client()
+	if err != nil {
+		return err
+	}
+	query := url.Values{}
+	if seen.text && form != asText {
+		query.Set("format", "json")
+	}
+	var answer []byte
+	if err := c.Get(command.Context(), client.Path(kind.Dataplanes, r.mesh, name)+"/"+seen.path, query, &answer); err != nil {
+		return err
+	}
+	if form == asText {
+		_, err := command.OutOrStdout().Write(answer)
+		return err
+	}
+	if seen.only != "" {
+		if answer, err = onlyType(answer, seen.only); err != nil {
+			return err
+		}
+	}
+	return printDocument(command.OutOrStdout(), answer, form)
+}
+
+// onlyType keeps the resources of a type of what a proxy is sent.
+func onlyType(document []byte, kept string) ([]byte, error) {
+	var config struct {
+		XDS []json.RawMessage `json:"xds"`
+	}
+	if err := json.Unmarshal(document, &config); err != nil {
+		return nil, err
+	}
+	var failed error
+	config.XDS = slices.DeleteFunc(config.XDS, func(entry json.RawMessage) bool {
+		var head struct {
+			Type string `json:"type"`
+		}
+		failed = errors.Join(failed, json.Unmarshal(entry, &head))
+		return head.Type != kept
+	})
+	if failed != nil {
+		return nil, failed
+	}
+	return json.Marshal(config)
+}
