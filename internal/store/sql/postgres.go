@@ -24,6 +24,7 @@ import (
 
 	"weft/internal/store"
 	"weft/internal/store/follow"
+	"weft/resource"
 )
 
 // TLSMode says how much a connection to PostgreSQL proves.
@@ -81,16 +82,42 @@ func postgresDialect(instance string) dialect {
 		takeCounter: selectCounter + ` FOR UPDATE`,
 		snapshot:    sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true},
 		reclaim:     []string{`VACUUM FULL resources`, `VACUUM FULL history`},
-		announce: func(b *batch) error {
+		announce: func(b *batch) {
 			kinds := strings.Join(slices.Collect(maps.Keys(b.touched)), " ")
 			if len(kinds) > mostAnnounced {
 				kinds = ""
 			}
-			return b.exec(`SELECT pg_notify($1, $2)`, channel, instance+" "+kinds)
+			b.queue(`SELECT pg_notify($1, $2)`, channel, instance+" "+kinds)
 		},
+		run:       runTogether,
+		readRows:  readRows,
 		cause:     postgresCause,
 		uncertain: uncertain,
 	}
+}
+
+// runTogether sends all statements before it reads the first answer.
+func runTogether(ctx context.Context, tx *transaction, statements []statement) error {
+	var together pgx.Batch
+	for _, s := range statements {
+		together.Queue(s.text, s.args...)
+	}
+	return tx.connection.Raw(func(driver any) error {
+		return driver.(*stdlib.Conn).Conn().SendBatch(ctx, &together).Close()
+	})
+}
+
+// readRows asks for all keys with one statement.
+func readRows(ctx context.Context, tx *transaction, keys []resource.Key) ([]store.Row, error) {
+	var kinds, meshes, names []string
+	for _, key := range keys {
+		kinds, meshes, names = append(kinds, key.Kind), append(meshes, key.Mesh), append(names, key.Name)
+	}
+	found, err := tx.QueryContext(ctx, `SELECT `+columns+` FROM resources WHERE (kind, mesh, name) IN (SELECT * FROM unnest($1::text[], $2::text[], $3::text[]))`, kinds, meshes, names)
+	if err != nil {
+		return nil, err
+	}
+	return scanAll(found)
 }
 
 func postgresCause(err error) error {

@@ -22,8 +22,10 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"weft/internal/store"
 	"weft/internal/store/follow"
@@ -183,6 +185,26 @@ func scan(from scanner, before ...any) (store.Row, error) {
 	return row, nil
 }
 
+// scanAll reads rows to their end, and closes them.
+func scanAll(found *sql.Rows) (rows []store.Row, err error) {
+	defer found.Close()
+	for found.Next() {
+		row, err := scan(found)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, row)
+	}
+	return rows, found.Err()
+}
+
+// storable says whether there can be a row of a key: PostgreSQL keeps no text with a zero byte, and none that
+// is not UTF-8.
+func storable(key resource.Key) bool {
+	text := key.Kind + key.Mesh + key.Name
+	return utf8.ValidString(text) && !strings.ContainsRune(text, 0)
+}
+
 // querier is a *prepared or a *transaction.
 type querier interface {
 	QueryRowContext(context.Context, string, ...any) *sql.Row
@@ -199,6 +221,9 @@ func get(ctx context.Context, q querier, key resource.Key) (store.Row, error) {
 
 // Get implements [store.Store].
 func (s *Store) Get(ctx context.Context, key resource.Key) (store.Row, error) {
+	if !storable(key) {
+		return store.Row{}, store.ErrNotFound
+	}
 	row, err := get(ctx, s.read, key)
 	return row, s.unavailable(ctx, err)
 }
@@ -227,16 +252,8 @@ func (s *Store) list(ctx context.Context, kind string) ([]store.Row, int64, erro
 	if err != nil {
 		return nil, 0, err
 	}
-	defer found.Close()
-	var rows []store.Row
-	for found.Next() {
-		row, err := scan(found)
-		if err != nil {
-			return nil, 0, err
-		}
-		rows = append(rows, row)
-	}
-	return rows, revision, found.Err()
+	rows, err := scanAll(found)
+	return rows, revision, err
 }
 
 // Watch implements [store.Store].

@@ -34,9 +34,19 @@ var sqliteDialect = dialect{
 	takeCounter: selectCounter, // there is one writer
 	snapshot:    sql.TxOptions{ReadOnly: true},
 	reclaim:     []string{`VACUUM`, `PRAGMA wal_checkpoint(TRUNCATE)`},
-	announce:    func(*batch) error { return nil },
+	announce:    func(*batch) {},
+	run:         runEach,
 	cause:       sqliteCause,
 	uncertain:   func(error) bool { return false },
+}
+
+func runEach(ctx context.Context, tx *transaction, statements []statement) error {
+	for _, s := range statements {
+		if _, err := tx.ExecContext(ctx, s.text, s.args...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func sqliteCause(err error) error {

@@ -3,8 +3,12 @@ package sql
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
+
+	"weft/internal/store"
+	"weft/resource"
 )
 
 // The statements of every write and every watched change.
@@ -30,7 +34,12 @@ type dialect struct {
 	// reclaim writes the database anew, without what was deleted.
 	reclaim []string
 	// announce tells other instances what a transaction changed.
-	announce func(*batch) error
+	announce func(*batch)
+	// run runs the statements of a transaction in their order.
+	run func(context.Context, *transaction, []statement) error
+	// readRows answers those rows of the keys that there are; nil where asking for one after the other
+	// costs no more.
+	readRows func(ctx context.Context, tx *transaction, keys []resource.Key) ([]store.Row, error)
 	// cause answers which sort of [store.ErrUnavailable] an error of the database is.
 	cause func(error) error
 	// uncertain says of an error of a commit whether it leaves open what became of the transaction.
@@ -74,13 +83,28 @@ func (p *prepared) QueryContext(ctx context.Context, text string, args ...any) (
 
 // begin answers a transaction with the prepared statements.
 func (p *prepared) begin(ctx context.Context) (*transaction, error) {
-	tx, err := p.BeginTx(ctx, nil)
-	return &transaction{tx, p.statements}, err
+	connection, err := p.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tx, err := connection.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, errors.Join(err, connection.Close())
+	}
+	return &transaction{tx, connection, p.statements}, nil
 }
 
+// transaction is one, with the connection on which it runs.
 type transaction struct {
 	*sql.Tx
+	connection *sql.Conn
 	statements map[string]*sql.Stmt
+}
+
+// end gives the connection back, and undoes what was not committed.
+func (t *transaction) end() {
+	_ = t.Rollback() // after a commit it does nothing
+	_ = t.connection.Close()
 }
 
 // QueryRowContext is that of [sql.Tx].

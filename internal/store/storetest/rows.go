@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"sync"
 	"testing"
@@ -139,6 +140,16 @@ func testOwner(t *testing.T, s store.Store) {
 	if _, err := s.Get(t.Context(), key("child")); err != nil {
 		t.Errorf("a row that was created again after its owner: %v", err)
 	}
+}
+
+// testImpossible: a path of the API may name anything.
+func testImpossible(t *testing.T, s store.Store) {
+	for _, name := range []string{"", "a\x00b", "\xff", "'; DROP TABLE resources; --"} {
+		_, err := s.Get(t.Context(), key(name))
+		wantError(t, fmt.Sprintf("Get of %q", name), err, store.ErrNotFound)
+		wantError(t, fmt.Sprintf("Delete of %q", name), s.Delete(t.Context(), key(name), ""), store.ErrNotFound)
+	}
+	create(t, s, key("a"), "")
 }
 
 func testNoOwner(t *testing.T, s store.Store) {

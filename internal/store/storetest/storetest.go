@@ -37,6 +37,7 @@ func Run(t *testing.T, open Open) {
 		{"the caller's bytes are copied", plenty, testCopied},
 		{"the owned goes with its owner", plenty, testOwner},
 		{"no row is left without its owner", plenty, testNoOwner},
+		{"a name that no row has", plenty, testImpossible},
 		{"a context that ended", plenty, testEnded},
 		{"a closed store is unavailable", plenty, testClosed},
 		{"a watch continues a list", plenty, testWatch},
