@@ -40,6 +40,7 @@ var rooms = []room{
 	{"examples", nil, "examples are files"},
 	{"internal/demo", []string{"examples", "internal/traffic"}, "the demo has only what a user has: programs and YAML"},
 	{"kind", []string{"resource"}, "a kind says what may be written, not what it does"},
+	{"internal/schema", []string{"kind", "resource", "internal/schema"}, "what may be written is told from the kinds alone, and is the same wherever it is asked"},
 	{"internal/store", []string{"resource", "internal/store"}, "a store keeps bytes under keys; what they mean is others' matter"},
 	{"internal/match", []string{"kind", "resource"}, "what hits which proxy is a function of the resources alone"},
 	{"internal/graph", []string{"kind", "resource", "internal/table", "internal/match", "internal/identity"}, "what the mesh means is said without Envoy and without a store"},

@@ -46,8 +46,8 @@ func StatusKind(name string) resource.Descriptor { return byStatus[name] }
 
 // Condition is one statement of a status about its resource.
 type Condition struct {
-	Type    string `json:"type"`
-	Status  string `json:"status"` // "True", "False" or "Unknown"
-	Reason  string `json:"reason"` // CamelCase, for programs
-	Message string `json:"message"`
+	Type    string `json:"type"`                                    // what it is about
+	Status  string `json:"status" schema:"enum=True|False|Unknown"` // whether it holds
+	Reason  string `json:"reason"`                                  // why, in CamelCase, for programs
+	Message string `json:"message"`                                 // why, for people
 }

@@ -48,6 +48,17 @@ var (
 	onlyDigits = regexp.MustCompile(`^[0-9]+$`)
 )
 
+// Patterns are the forms that a field's tag `schema` names with "pattern=", and those of the names and values
+// of labels and tags.
+var Patterns = map[string]*regexp.Regexp{
+	"name":      subdomain,
+	"mesh":      label1035,
+	"section":   label1123,
+	"labelName": regexp.MustCompile(`^([-a-z0-9.]+/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`),
+	"tagName":   tagName,
+	"tagValue":  tagValue,
+}
+
 const (
 	maxName  = 253 // of a DNS name
 	maxLabel = 63  // of a DNS label, and of a label's name and value

@@ -10,16 +10,21 @@ import (
 
 // Dataplane is one proxy: where it listens for its application and what the application dials.
 type Dataplane struct {
-	Networking Networking `json:"networking"`
+	Networking Networking `json:"networking"` // where it stands in the network
 }
 
 // Networking is the network side of a [Dataplane].
 type Networking struct {
-	Address             string               `json:"address,omitempty"` // an IP address
-	Inbound             []Inbound            `json:"inbound,omitempty"`
-	Outbound            []Outbound           `json:"outbound,omitempty"`
+	// Address is the machine's, for every inbound without one.
+	Address string `json:"address,omitempty" schema:"ip"`
+	// Inbound are the ports of the application that others may reach.
+	Inbound []Inbound `json:"inbound,omitempty" schema:"maxItems=256"`
+	// Outbound are the destinations that it reaches at addresses of its own machine.
+	Outbound []Outbound `json:"outbound,omitempty"`
+	// TransparentProxying says that the machine redirects connections to the proxy.
 	TransparentProxying *TransparentProxying `json:"transparentProxying,omitempty"`
-	Admin               *Admin               `json:"admin,omitempty"`
+	// Admin is Envoy's administration interface.
+	Admin *Admin `json:"admin,omitempty"`
 }
 
 // InboundState is what the owner says of an inbound. The control plane never rewrites it.
@@ -34,31 +39,48 @@ const (
 
 // Inbound is one port of the application that others may reach.
 type Inbound struct {
-	Port           uint32            `json:"port"`                     // what clients dial
-	Address        string            `json:"address,omitempty"`        // default: networking.address
-	ServicePort    uint32            `json:"servicePort,omitempty"`    // default: port
-	ServiceAddress string            `json:"serviceAddress,omitempty"` // default: with transparentProxying the inbound's address, else 127.0.0.1
-	Name           string            `json:"name,omitempty"`           // default: the port
-	Protocol       Protocol          `json:"protocol,omitempty"`       // default: the tag kuma.io/protocol, else tcp
-	Tags           map[string]string `json:"tags,omitempty"`
-	State          InboundState      `json:"state,omitempty"` // default: Ready
-	Health         *Health           `json:"health,omitempty"`
-	ServiceProbe   *ServiceProbe     `json:"serviceProbe,omitempty"`
+	// Port is what clients dial.
+	Port uint32 `json:"port" schema:"required port"`
+	// Address is where the proxy listens; by default networking.address.
+	Address string `json:"address,omitempty" schema:"ip"`
+	// ServicePort is where the application listens; by default the port.
+	ServicePort uint32 `json:"servicePort,omitempty" schema:"port"`
+	// ServiceAddress is where the application listens; by default the inbound's address with
+	// transparentProxying, else 127.0.0.1.
+	ServiceAddress string `json:"serviceAddress,omitempty" schema:"ip"`
+	// Name is how services and policies call it; by default the port.
+	Name string `json:"name,omitempty" schema:"pattern=section"`
+	// Protocol is what the application speaks; by default what the tag kuma.io/protocol says, else tcp.
+	Protocol Protocol `json:"protocol,omitempty" schema:"enum=tcp|tls|http|http2|grpc|kafka"`
+	// Tags are matched by the selectors of services.
+	Tags map[string]string `json:"tags,omitempty" schema:"tags"`
+	// State is what the owner says: Ready for an endpoint once the proxy serves it, NotReady for none, Ignored
+	// for an inbound that no service and no policy sees.
+	State InboundState `json:"state,omitempty" schema:"enum=Ready|NotReady|Ignored default=Ready"`
+	// Health is the older form of the state; it is read where that is absent.
+	Health *Health `json:"health,omitempty" schema:"deprecated"`
+	// ServiceProbe says how weft-dp finds out whether the application lives.
+	ServiceProbe *ServiceProbe `json:"serviceProbe,omitempty"`
 }
 
 // Health is the older form of an inbound's state; read where State is absent.
 type Health struct {
-	Ready   *bool `json:"ready,omitempty"`
-	Healthy *bool `json:"healthy,omitempty"`
+	Ready   *bool `json:"ready,omitempty"`   // false means NotReady
+	Healthy *bool `json:"healthy,omitempty"` // the same, older still
 }
 
 // ServiceProbe says how the agent finds out whether the application lives.
 type ServiceProbe struct {
-	Interval           Duration  `json:"interval,omitempty"`           // default 1s
-	Timeout            Duration  `json:"timeout,omitempty"`            // default 1s
-	UnhealthyThreshold uint32    `json:"unhealthyThreshold,omitempty"` // failures in a row, default 3
-	HealthyThreshold   uint32    `json:"healthyThreshold,omitempty"`   // successes in a row, default 1
-	TCP                *TCPProbe `json:"tcp,omitempty"`
+	// Interval is the time between probes, 100ms to 1h.
+	Interval Duration `json:"interval,omitempty" schema:"default=1s"`
+	// Timeout is how long one may take, 10ms to 1h.
+	Timeout Duration `json:"timeout,omitempty" schema:"default=1s"`
+	// UnhealthyThreshold is how many must fail in a row until the inbound is no endpoint.
+	UnhealthyThreshold uint32 `json:"unhealthyThreshold,omitempty" schema:"max=1000 default=3"`
+	// HealthyThreshold is how many must succeed in a row until it is one again.
+	HealthyThreshold uint32 `json:"healthyThreshold,omitempty" schema:"max=1000 default=1"`
+	// TCP connects, which is the only probe there is.
+	TCP *TCPProbe `json:"tcp,omitempty"`
 }
 
 // TCPProbe is a probe that connects.
@@ -66,10 +88,10 @@ type TCPProbe struct{}
 
 // Outbound is one destination that the application reaches at an address of its own machine.
 type Outbound struct {
-	Address    string            `json:"address,omitempty"` // default 127.0.0.1
-	Port       uint32            `json:"port"`
-	Tags       map[string]string `json:"tags,omitempty"` // kuma.io/service names the destination; or
-	BackendRef *BackendRef       `json:"backendRef,omitempty"`
+	Address    string            `json:"address,omitempty" schema:"ip default=127.0.0.1"` // where the application dials
+	Port       uint32            `json:"port" schema:"required port"`                     // where the application dials
+	Tags       map[string]string `json:"tags,omitempty" schema:"tags"`                    // kuma.io/service names the destination, where there is no backendRef
+	BackendRef *BackendRef       `json:"backendRef,omitempty"`                            // the MeshService and its port
 }
 
 // EffectiveAddress answers the address at which the outbound listens.
@@ -82,29 +104,34 @@ func (out *Outbound) EffectiveAddress() string {
 
 // BackendRef names a destination.
 type BackendRef struct {
-	Kind   string            `json:"kind"`
-	Name   string            `json:"name,omitempty"`
-	Labels map[string]string `json:"labels,omitempty"`
-	Port   uint32            `json:"port,omitempty"`
+	Kind   string            `json:"kind" schema:"required enum=MeshService"` // of the destination
+	Name   string            `json:"name,omitempty" schema:"pattern=name"`    // of the one destination
+	Labels map[string]string `json:"labels,omitempty" schema:"labels"`        // of the destinations
+	Port   uint32            `json:"port,omitempty" schema:"port"`            // of the destination
 }
 
 // TransparentProxying says that the machine redirects connections to the proxy.
 type TransparentProxying struct {
-	RedirectPortInbound  uint32             `json:"redirectPortInbound,omitempty"`  // default 15006
-	RedirectPortOutbound uint32             `json:"redirectPortOutbound,omitempty"` // default 15001
-	IPFamilyMode         string             `json:"ipFamilyMode,omitempty"`         // DualStack (default), IPv4, IPv6
-	ReachableServices    []string           `json:"reachableServices,omitempty"`    // values of kuma.io/service; absent: all
-	ReachableBackends    *ReachableBackends `json:"reachableBackends,omitempty"`    // absent: all; empty refs: none
+	// RedirectPortInbound is where what comes in is redirected to.
+	RedirectPortInbound uint32 `json:"redirectPortInbound,omitempty" schema:"port default=15006"`
+	// RedirectPortOutbound is where what goes out is redirected to.
+	RedirectPortOutbound uint32 `json:"redirectPortOutbound,omitempty" schema:"port default=15001"`
+	// IPFamilyMode says for which addresses.
+	IPFamilyMode string `json:"ipFamilyMode,omitempty" schema:"enum=DualStack|IPv4|IPv6 default=DualStack"`
+	// ReachableServices are the values of kuma.io/service that the application dials; by default all.
+	ReachableServices []string `json:"reachableServices,omitempty"`
+	// ReachableBackends are the services that the application dials; by default all.
+	ReachableBackends *ReachableBackends `json:"reachableBackends,omitempty"`
 }
 
 // ReachableBackends restricts what a proxy gets configuration for.
 type ReachableBackends struct {
-	Refs []BackendRef `json:"refs,omitempty"`
+	Refs []BackendRef `json:"refs,omitempty"` // none: nothing is reached
 }
 
 // Admin is Envoy's administration interface.
 type Admin struct {
-	Port uint32 `json:"port,omitempty"`
+	Port uint32 `json:"port,omitempty" schema:"port"` // on 127.0.0.1
 }
 
 // Tags and labels that have a meaning.
@@ -207,36 +234,36 @@ var DataplaneServings = &resource.Kind[DataplaneServing]{
 
 // DataplaneInsight is what the control plane knows of a proxy's connection.
 type DataplaneInsight struct {
-	Subscriptions []Subscription `json:"subscriptions,omitempty"`
-	Serving       []string       `json:"serving,omitempty"` // "10.0.0.1:8080", filled in on reading
-	Refusals      []Refusal      `json:"refusals,omitempty"`
-	Certificate   *Certificate   `json:"certificate,omitempty"`
+	Subscriptions []Subscription `json:"subscriptions,omitempty"` // the proxy's connections, the latest last
+	Serving       []string       `json:"serving,omitempty"`       // the listeners that it serves, such as 10.0.0.1:8080
+	Refusals      []Refusal      `json:"refusals,omitempty"`      // what its Envoy did not take
+	Certificate   *Certificate   `json:"certificate,omitempty"`   // what it was given last
 }
 
 // Subscription is one connection of a proxy to one instance of the control plane.
 type Subscription struct {
-	ID                     string `json:"id"`
-	ControlPlaneInstanceID string `json:"controlPlaneInstanceId"`
-	ConnectTime            Time   `json:"connectTime"`
-	DisconnectTime         *Time  `json:"disconnectTime,omitempty"`
-	Version                string `json:"version,omitempty"` // of Envoy
+	ID                     string `json:"id"`                       // one for each connection
+	ControlPlaneInstanceID string `json:"controlPlaneInstanceId"`   // the instance that it is to
+	ConnectTime            Time   `json:"connectTime"`              // when it began
+	DisconnectTime         *Time  `json:"disconnectTime,omitempty"` // when it ended; absent while it lasts
+	Version                string `json:"version,omitempty"`        // of Envoy
 }
 
 // Refusal is a resource that Envoy did not take, in Envoy's words.
 type Refusal struct {
-	Type    string `json:"type"`
-	Name    string `json:"name"`
-	Version string `json:"version"`
-	Message string `json:"message"`
-	Time    Time   `json:"time"`
+	Type    string `json:"type"`    // of the resource, as xDS calls it
+	Name    string `json:"name"`    // of the resource
+	Version string `json:"version"` // of the resource
+	Message string `json:"message"` // what Envoy says
+	Time    Time   `json:"time"`    // when
 	// Causes are the resources that it was made of; none: of the Dataplane itself alone.
 	Causes []Cause `json:"causes,omitempty"`
 }
 
 // Cause names a resource of the same mesh.
 type Cause struct {
-	Kind string `json:"kind"`
-	Name string `json:"name"`
+	Kind string `json:"kind"` // of the resource
+	Name string `json:"name"` // of the resource
 }
 
 // Connected says whether a subscription is open.
@@ -246,11 +273,11 @@ func (i *DataplaneInsight) Connected() bool {
 
 // Certificate is the leaf that a proxy was given last.
 type Certificate struct {
-	SpiffeID   string `json:"spiffeID"`
-	Serial     string `json:"serial"`
-	Issuer     string `json:"issuer"` // the MeshIdentity
-	NotBefore  Time   `json:"notBefore"`
-	Expiration Time   `json:"expiration"`
+	SpiffeID   string `json:"spiffeID"`   // the name in it
+	Serial     string `json:"serial"`     // its serial number
+	Issuer     string `json:"issuer"`     // the MeshIdentity
+	NotBefore  Time   `json:"notBefore"`  // since when it is valid
+	Expiration Time   `json:"expiration"` // when it expires
 }
 
 // DataplaneInsights is the kind of [DataplaneInsight].

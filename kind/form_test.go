@@ -10,7 +10,8 @@ import (
 	"weft/resource"
 )
 
-// FuzzForms: whatever a user may write means the same after it was read, in either form.
+// FuzzForms: whatever a user may write means the same after it was read, in either form, and the kind's
+// schema takes both.
 func FuzzForms(f *testing.F) {
 	files, err := filepath.Glob("../examples/kinds/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -29,8 +30,9 @@ func FuzzForms(f *testing.F) {
 			return
 		}
 		d := kind.ByName(o.Key().Kind)
-		if len(d.Prepare(o)) > 0 {
-			return
+		inMesh := d.Describe().Scope == resource.Mesh
+		if len(d.Prepare(o)) > 0 || inMesh != (o.Key().Mesh != "") || inMesh && kind.MeshNameProblem(o.Key().Mesh) != "" {
+			return // which mesh is asked where a resource is written
 		}
 		for _, form := range []resource.Form{resource.Universal, resource.Kubernetes} {
 			same(t, o, d, form)
@@ -45,6 +47,7 @@ func same(t *testing.T, o resource.Any, d resource.Descriptor, form resource.For
 	if err != nil {
 		t.Fatal(err)
 	}
+	described(t, o, string(written))
 	again, err := resource.Parse(written, kind.ByName)
 	if err != nil {
 		t.Fatalf("%s\n%v", written, err)

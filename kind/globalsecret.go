@@ -2,8 +2,13 @@ package kind
 
 import "weft/resource"
 
-// GlobalSecrets is the kind of a [Secret] that belongs to no mesh.
-var GlobalSecrets = &resource.Kind[Secret]{
+// GlobalSecret is a value of no mesh that only the control plane and administrators read. The keys that sign
+// the tokens of users and of zones are GlobalSecrets of the names user-token-signing-key-N and
+// zone-token-signing-key-N: where one is deleted, the tokens that it signed are good no more.
+type GlobalSecret = Secret
+
+// GlobalSecrets is the kind of [GlobalSecret].
+var GlobalSecrets = &resource.Kind[GlobalSecret]{
 	Info: resource.Info{
 		Name: "GlobalSecret", Plural: "globalsecrets", Aliases: []string{"global-secrets"},
 		Scope: resource.Global, Flat: true, AdminOnly: true, Encrypted: true,

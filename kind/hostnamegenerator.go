@@ -9,15 +9,17 @@ import (
 // HostnameGenerator gives the services that it selects a host name, by which applications reach them.
 // Several may select the same service, which then has all their names.
 type HostnameGenerator struct {
-	Selector HostnameSelector `json:"selector"`
-	// Template renders to the name. Its actions are those of [HostnameActions]: of the service its name as
-	// it was first written, its name here, its namespace on Kubernetes, its mesh and zone, and its labels.
-	Template string `json:"template"`
+	// Selector says which services have the name.
+	Selector HostnameSelector `json:"selector" schema:"required one"`
+	// Template renders to the name. What stands for values in it is {{ .DisplayName }} (the service's name as
+	// it was first written), {{ .Name }} (its name here), {{ .Namespace }} (on Kubernetes), {{ .Mesh }},
+	// {{ .Zone }} and {{ label "NAME" }}.
+	Template string `json:"template" schema:"required"`
 }
 
 // HostnameSelector has exactly one of its fields.
 type HostnameSelector struct {
-	MeshService *LabelSelector `json:"meshService,omitempty"`
+	MeshService *LabelSelector `json:"meshService,omitempty"` // MeshServices by their labels
 }
 
 // HostnameGenerators is the kind of [HostnameGenerator].

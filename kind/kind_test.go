@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"weft/internal/schema/schematest"
 	"weft/kind"
 	"weft/resource"
 )
@@ -23,11 +24,22 @@ func problems(t *testing.T, doc string) []string {
 	if err != nil && len(found) == 0 {
 		t.Fatalf("%v in\n%s", err, doc)
 	}
+	if len(found) == 0 {
+		described(t, o, doc)
+	}
 	var lines []string
 	for _, p := range found {
 		lines = append(lines, p.Field+": "+p.Reason)
 	}
 	return lines
+}
+
+// described wants the schema of a kind to take what validation took.
+func described(t *testing.T, o resource.Any, doc string) {
+	t.Helper()
+	if err := schematest.Check(kind.ByName(o.Key().Kind), []byte(doc)); err != nil {
+		t.Errorf("%v in\n%s", err, doc)
+	}
 }
 
 // refusal is a document and how each of its problems begins.

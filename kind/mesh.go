@@ -2,7 +2,8 @@ package kind
 
 import "weft/resource"
 
-// Mesh is one mesh. Without a MeshIdentity its traffic is plain.
+// Mesh is a set of workloads that may know each other; nothing crosses from one mesh into another. Without a
+// MeshIdentity its traffic is plain.
 type Mesh struct {
 	// SkipCreatingInitialPolicies names policies that a new mesh shall not begin with, or "*". No mesh
 	// of ours begins with any, so that whatever it asks for holds.

@@ -4,21 +4,27 @@ import "weft/resource"
 
 // MeshIdentity gives the Dataplanes that it selects a SPIFFE ID and a certificate for it.
 type MeshIdentity struct {
-	Selector *IdentitySelector `json:"selector,omitempty"` // absent: selects nobody
+	// Selector says which Dataplanes; without one it is nobody.
+	Selector *IdentitySelector `json:"selector,omitempty"`
+	// SpiffeID is what the names look like.
 	SpiffeID *SpiffeIDTemplate `json:"spiffeID,omitempty"`
-	Provider IdentityProvider  `json:"provider"`
+	// Provider is who signs.
+	Provider IdentityProvider `json:"provider" schema:"required"`
 }
 
 // IdentitySelector selects by Dataplane labels; the one with most labels wins, then the first name.
 type IdentitySelector struct {
-	Dataplane *LabelSelector `json:"dataplane,omitempty"`
+	Dataplane *LabelSelector `json:"dataplane,omitempty"` // Dataplanes by their labels; {} is all of them
 }
 
 // SpiffeIDTemplate are templates: of the trust domain over .Mesh and .Zone, of the path over .Workload
 // and `label "key"` too.
 type SpiffeIDTemplate struct {
-	TrustDomain string `json:"trustDomain,omitempty"` // default "{{ .Mesh }}.{{ .Zone }}.mesh.local"
-	Path        string `json:"path,omitempty"`        // default "/workload/{{ .Workload }}"
+	// TrustDomain is one for all of them; {{ .Mesh }} and {{ .Zone }} stand for values in it.
+	TrustDomain string `json:"trustDomain,omitempty" schema:"default={{ .Mesh }}.{{ .Zone }}.mesh.local"`
+	// Path may have {{ .Workload }} and {{ label "NAME" }} too. The workload is the label kuma.io/workload,
+	// else the tag kuma.io/service of the first inbound, else the Dataplane's name.
+	Path string `json:"path,omitempty" schema:"default=/workload/{{ .Workload }}"`
 }
 
 // Defaults of SpiffeIDTemplate.
@@ -29,17 +35,22 @@ const (
 
 // IdentityProvider says who signs.
 type IdentityProvider struct {
-	Type    string           `json:"type"` // Bundled
-	Bundled *BundledProvider `json:"bundled,omitempty"`
+	Type    string           `json:"type" schema:"required enum=Bundled"` // which of them
+	Bundled *BundledProvider `json:"bundled,omitempty"`                   // the control plane itself
 }
 
 // BundledProvider is the control plane's own certificate authority.
 type BundledProvider struct {
-	MeshTrustCreation       string                 `json:"meshTrustCreation,omitempty"` // Enabled (default) or Disabled
-	InsecureAllowSelfSigned *bool                  `json:"insecureAllowSelfSigned,omitempty"`
-	Autogenerate            *Autogenerate          `json:"autogenerate,omitempty"`
-	CertificateParameters   *CertificateParameters `json:"certificateParameters,omitempty"`
-	CA                      *ProvidedCA            `json:"ca,omitempty"`
+	// MeshTrustCreation says whether the root is put into a MeshTrust of the same name.
+	MeshTrustCreation string `json:"meshTrustCreation,omitempty" schema:"enum=Enabled|Disabled default=Enabled"`
+	// InsecureAllowSelfSigned says whether the authority may be its own root; by default a generated one may.
+	InsecureAllowSelfSigned *bool `json:"insecureAllowSelfSigned,omitempty"`
+	// Autogenerate is for an authority that the control plane makes.
+	Autogenerate *Autogenerate `json:"autogenerate,omitempty"`
+	// CertificateParameters shape the certificates.
+	CertificateParameters *CertificateParameters `json:"certificateParameters,omitempty"`
+	// CA is an authority of your own.
+	CA *ProvidedCA `json:"ca,omitempty"`
 }
 
 // LeafLife is how long a leaf is valid.
@@ -52,36 +63,36 @@ func (m *MeshIdentity) LeafLife() Duration {
 
 // Autogenerate says whether the control plane makes the CA.
 type Autogenerate struct {
-	Enabled *bool `json:"enabled,omitempty"`
+	Enabled *bool `json:"enabled,omitempty"` // by default where there is no ca
 }
 
 // CertificateParameters shape the leaves.
 type CertificateParameters struct {
-	Expiry Duration `json:"expiry,omitempty"` // default 24h
+	Expiry Duration `json:"expiry,omitempty" schema:"default=24h"` // how long one is valid, 10s to 365d
 }
 
 // ProvidedCA is a CA that the user brings.
 type ProvidedCA struct {
-	Certificate *DataSource `json:"certificate,omitempty"`
-	PrivateKey  *DataSource `json:"privateKey,omitempty"`
+	Certificate *DataSource `json:"certificate,omitempty"` // in PEM; those up to the root may follow
+	PrivateKey  *DataSource `json:"privateKey,omitempty"`  // in PEM
 }
 
 // DataSource says where a secret value stands.
 type DataSource struct {
-	Type           string          `json:"type"` // Secret or InsecureInline; File and EnvVar need an operator's setting
-	SecretRef      *SecretRef      `json:"secretRef,omitempty"`
-	InsecureInline *InsecureInline `json:"insecureInline,omitempty"`
+	Type           string          `json:"type" schema:"required enum=Secret|InsecureInline"` // where it stands
+	SecretRef      *SecretRef      `json:"secretRef,omitempty"`                               // with the type Secret
+	InsecureInline *InsecureInline `json:"insecureInline,omitempty"`                          // with the type InsecureInline
 }
 
 // SecretRef names a Secret of the same mesh.
 type SecretRef struct {
-	Kind string `json:"kind"` // Secret
-	Name string `json:"name"`
+	Kind string `json:"kind" schema:"required enum=Secret"`  // what it is
+	Name string `json:"name" schema:"required pattern=name"` // of the Secret
 }
 
 // InsecureInline is a value in plain sight.
 type InsecureInline struct {
-	Value string `json:"value"`
+	Value string `json:"value" schema:"required"` // the value
 }
 
 // MeshIdentities is the kind of [MeshIdentity].
@@ -102,6 +113,8 @@ var MeshIdentities = &resource.Kind[MeshIdentity]{
 
 // MeshIdentityStatus is what the control plane knows of a MeshIdentity.
 type MeshIdentityStatus struct {
+	// Conditions are Ready, whether certificates are signed, and RotationSettled, which is False while a CA is
+	// being replaced.
 	Conditions []Condition `json:"conditions,omitempty"`
 }
 

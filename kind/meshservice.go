@@ -8,24 +8,32 @@ import (
 	"weft/resource"
 )
 
-// MeshService is a destination in the mesh: the Dataplanes that its selector matches, at its ports.
+// MeshService is a destination in the mesh: the Dataplanes that its selector matches, at its ports. One is
+// made for each value of the tag kuma.io/service for which nobody wrote one.
 type MeshService struct {
-	State      string            `json:"state,omitempty"` // Available or Unavailable; set by the zone
-	Selector   ServiceSelector   `json:"selector"`
-	Ports      []ServicePort     `json:"ports,omitempty"`
-	Identities []ServiceIdentity `json:"identities,omitempty"` // set by the zone: what its servers present
+	// State says whether any of its servers can be reached.
+	State string `json:"state,omitempty" schema:"readonly enum=Available|Unavailable"`
+	// Selector says which Dataplanes are its servers.
+	Selector ServiceSelector `json:"selector" schema:"required one"`
+	// Ports are those that clients dial.
+	Ports []ServicePort `json:"ports,omitempty" schema:"required minItems=1"`
+	// Identities are the names that its servers present.
+	Identities []ServiceIdentity `json:"identities,omitempty" schema:"readonly"`
 }
 
 // ServiceSelector has exactly one of its fields.
 type ServiceSelector struct {
-	DataplaneTags   map[string]string `json:"dataplaneTags,omitempty"` // all must stand on one inbound
-	DataplaneLabels *LabelSelector    `json:"dataplaneLabels,omitempty"`
-	DataplaneRef    *NameRef          `json:"dataplaneRef,omitempty"`
+	// DataplaneTags must all stand on one inbound.
+	DataplaneTags map[string]string `json:"dataplaneTags,omitempty" schema:"tags minProperties=1"`
+	// DataplaneLabels selects by the labels of Dataplanes.
+	DataplaneLabels *LabelSelector `json:"dataplaneLabels,omitempty"`
+	// DataplaneRef selects one Dataplane.
+	DataplaneRef *NameRef `json:"dataplaneRef,omitempty"`
 }
 
 // LabelSelector matches labels; an empty one matches everything.
 type LabelSelector struct {
-	MatchLabels map[string]string `json:"matchLabels"`
+	MatchLabels map[string]string `json:"matchLabels,omitzero" schema:"labels"` // all must be there; {} matches everything
 }
 
 // Matches says whether every wanted label is there.
@@ -43,15 +51,19 @@ func Subset(want, have map[string]string) bool {
 
 // NameRef names a resource of the same mesh.
 type NameRef struct {
-	Name string `json:"name"`
+	Name string `json:"name" schema:"required pattern=name"` // of the resource
 }
 
 // ServicePort is one port of a service.
 type ServicePort struct {
-	Port        uint32   `json:"port"`
-	TargetPort  *PortRef `json:"targetPort,omitempty"` // default: port
-	Name        string   `json:"name,omitempty"`
-	AppProtocol Protocol `json:"appProtocol,omitempty"` // default: tcp
+	// Port is what clients dial.
+	Port uint32 `json:"port" schema:"required port"`
+	// TargetPort is the number or the name of the inbounds behind it; by default the port.
+	TargetPort *PortRef `json:"targetPort,omitempty"`
+	// Name is another way to say which port is meant.
+	Name string `json:"name,omitempty" schema:"pattern=section"`
+	// AppProtocol is what the servers speak.
+	AppProtocol Protocol `json:"appProtocol,omitempty" schema:"enum=tcp|tls|http|http2|grpc|kafka default=tcp"`
 }
 
 // PortRef is a number, or the name of an inbound.
@@ -78,8 +90,8 @@ func (p *PortRef) UnmarshalJSON(raw []byte) error {
 
 // ServiceIdentity is a name that a service's servers present.
 type ServiceIdentity struct {
-	Type  string `json:"type"` // ServiceTag or SpiffeID
-	Value string `json:"value"`
+	Type  string `json:"type" schema:"required enum=ServiceTag|SpiffeID"` // what kind of name it is
+	Value string `json:"value" schema:"required"`                         // the name
 }
 
 // Kinds of ServiceIdentity.
@@ -189,52 +201,61 @@ var MeshServices = &resource.Kind[MeshService]{
 
 // MeshServiceStatus is what the zone knows of a MeshService.
 type MeshServiceStatus struct {
-	VIPs             []VIP           `json:"vips,omitempty"`
-	Addresses        []Address       `json:"addresses,omitempty"`
-	TLS              *TLSStatus      `json:"tls,omitempty"`
+	// VIPs are its virtual IP addresses.
+	VIPs []VIP `json:"vips,omitempty"`
+	// Addresses are its host names.
+	Addresses []Address `json:"addresses,omitempty"`
+	// TLS says whether its servers take mutual TLS.
+	TLS *TLSStatus `json:"tls,omitempty"`
+	// DataplaneProxies counts its servers.
 	DataplaneProxies *DataplaneCount `json:"dataplaneProxies,omitempty"`
 	// HostnameGenerators are those that select the service, by name.
 	HostnameGenerators []HostnameGeneratorStatus `json:"hostnameGenerators,omitempty"`
-	Conditions         []Condition               `json:"conditions,omitempty"`
+	// Conditions are VIPAssigned, where there is no free virtual IP, EndpointsHeld, while former servers of a
+	// port stay because no current one serves yet, and Accepted, which is False where a proxy's Envoy did not
+	// take what follows from the service.
+	Conditions []Condition `json:"conditions,omitempty"`
 	// Abandoned is when a generated service lost its last Dataplane.
 	Abandoned *Time `json:"abandoned,omitempty"`
 }
 
 // VIP is a virtual IP address.
 type VIP struct {
-	IP string `json:"ip"`
+	IP string `json:"ip"` // the address
 }
 
 // Address is a host name by which a service is reached.
 type Address struct {
-	Hostname             string               `json:"hostname"`
-	Origin               string               `json:"origin"` // HostnameGenerator
-	HostnameGeneratorRef HostnameGeneratorRef `json:"hostnameGeneratorRef"`
+	Hostname             string               `json:"hostname"`             // the name
+	Origin               string               `json:"origin"`               // what gave it: HostnameGenerator
+	HostnameGeneratorRef HostnameGeneratorRef `json:"hostnameGeneratorRef"` // which one
 }
 
 // HostnameGeneratorRef names a HostnameGenerator.
 type HostnameGeneratorRef struct {
-	CoreName string `json:"coreName"`
+	CoreName string `json:"coreName"` // its name
 }
 
 // HostnameGeneratorStatus is what one HostnameGenerator makes of a service.
 type HostnameGeneratorStatus struct {
+	// HostnameGeneratorRef says which one.
 	HostnameGeneratorRef HostnameGeneratorRef `json:"hostnameGeneratorRef"`
 	// Hostname is the name that the service asks for, whether it has it or not.
-	Hostname   string      `json:"hostname,omitempty"`
-	Conditions []Condition `json:"conditions,omitempty"` // Generated
+	Hostname string `json:"hostname,omitempty"`
+	// Conditions are Generated: whether the service has the name; Collision and TemplateError say why not.
+	Conditions []Condition `json:"conditions,omitempty"`
 }
 
 // TLSStatus says whether a service's servers take mutual TLS: Ready or NotReady.
 type TLSStatus struct {
-	Status string `json:"status"`
+	Status string `json:"status" schema:"enum=Ready|NotReady"` // whether they do
 }
 
 // DataplaneCount counts the Dataplanes of a service.
 type DataplaneCount struct {
-	Connected int `json:"connected"`
-	Healthy   int `json:"healthy"`
-	Total     int `json:"total"`
+	Connected int `json:"connected"` // those that serve
+	Healthy   int `json:"healthy"`   // those of them that are endpoints
+	Total     int `json:"total"`     // all
 }
 
 // MeshServiceStatuses is the kind of [MeshServiceStatus].

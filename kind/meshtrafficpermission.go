@@ -14,42 +14,45 @@ import (
 // All that match a proxy, or one of its inbounds, are joined: deny over allowWithShadowDeny over allow,
 // and nothing said means deny, as soon as the proxy has an identity.
 type MeshTrafficPermission struct {
-	TargetRef *TargetRef       `json:"targetRef,omitempty"` // absent: the whole mesh
-	Rules     []PermissionRule `json:"rules,omitempty"`
+	TargetRef *TargetRef       `json:"targetRef,omitempty"` // which proxies; by default the whole mesh
+	Rules     []PermissionRule `json:"rules,omitempty"`     // all of them count
 }
 
 // TargetRef selects proxies, and with SectionName one inbound of each.
 type TargetRef struct {
-	Kind        string            `json:"kind"` // Mesh or Dataplane
-	Name        string            `json:"name,omitempty"`
-	Namespace   string            `json:"namespace,omitempty"`
-	Labels      map[string]string `json:"labels,omitempty"`
-	SectionName string            `json:"sectionName,omitempty"`
+	Kind        string            `json:"kind" schema:"required enum=Mesh|Dataplane"`     // all proxies of the mesh, or some
+	Name        string            `json:"name,omitempty" schema:"pattern=name"`           // of the one Dataplane
+	Namespace   string            `json:"namespace,omitempty"`                            // refused outside Kubernetes
+	Labels      map[string]string `json:"labels,omitempty" schema:"labels"`               // of the Dataplanes
+	SectionName string            `json:"sectionName,omitempty" schema:"pattern=section"` // the name or port of one inbound
 }
 
 // PermissionRule is one set of matches.
 type PermissionRule struct {
-	Default PermissionDefault `json:"default"`
+	Default PermissionDefault `json:"default"` // what it says
 }
 
 // PermissionDefault lists the callers of each verdict.
 type PermissionDefault struct {
-	Deny                []CallerMatch `json:"deny,omitempty"`
+	// Deny lists those who are refused, whatever else allows them.
+	Deny []CallerMatch `json:"deny,omitempty"`
+	// AllowWithShadowDeny lists those who are let in and shown as if they were refused.
 	AllowWithShadowDeny []CallerMatch `json:"allowWithShadowDeny,omitempty"`
-	Allow               []CallerMatch `json:"allow,omitempty"`
+	// Allow lists those who are let in.
+	Allow []CallerMatch `json:"allow,omitempty"`
 }
 
 // CallerMatch matches a caller by its SPIFFE ID.
 type CallerMatch struct {
-	SpiffeID *IDMatch `json:"spiffeID,omitempty"`
+	SpiffeID *IDMatch `json:"spiffeID,omitempty"` // the name in its certificate
 	// OlderSpiffeID is the other spelling of SpiffeID; it is read and never written.
-	OlderSpiffeID *IDMatch `json:"spiffeId,omitempty"`
+	OlderSpiffeID *IDMatch `json:"spiffeId,omitempty" schema:"deprecated"`
 }
 
 // IDMatch matches a SPIFFE ID: Exact, or Prefix of it.
 type IDMatch struct {
-	Type  string `json:"type"`
-	Value string `json:"value"`
+	Type  string `json:"type" schema:"required enum=Exact|Prefix"` // how it is compared
+	Value string `json:"value" schema:"required"`                  // spiffe://TRUST-DOMAIN/PATH; a prefix has the whole trust domain and a slash
 }
 
 // MeshTrafficPermissions is the kind of [MeshTrafficPermission].
@@ -71,6 +74,7 @@ var MeshTrafficPermissions = &resource.Kind[MeshTrafficPermission]{
 
 // MeshTrafficPermissionStatus says how a MeshTrafficPermission stands with the proxies.
 type MeshTrafficPermissionStatus struct {
+	// Conditions are Accepted, which is False where a proxy's Envoy did not take what follows from it.
 	Conditions []Condition `json:"conditions,omitempty"`
 }
 

@@ -11,21 +11,22 @@ import (
 	"weft/resource"
 )
 
-// MeshTrust lists the roots of one trust domain that the mesh's proxies believe.
+// MeshTrust lists the roots of one trust domain that the mesh's proxies believe. The control plane makes one
+// for each MeshIdentity, of the same name; others say whom beyond the mesh its proxies believe.
 type MeshTrust struct {
-	TrustDomain string     `json:"trustDomain"`
-	CABundles   []CABundle `json:"caBundles"`
+	TrustDomain string     `json:"trustDomain" schema:"required"`          // without spiffe:// and path
+	CABundles   []CABundle `json:"caBundles" schema:"required minItems=1"` // the roots, of which any is believed
 }
 
 // CABundle is one bundle of roots.
 type CABundle struct {
-	Type string     `json:"type"` // Pem
-	PEM  *PEMBundle `json:"pem,omitempty"`
+	Type string     `json:"type" schema:"required enum=Pem"` // how they are written
+	PEM  *PEMBundle `json:"pem,omitempty" schema:"required"` // with the type Pem
 }
 
 // PEMBundle is certificates in PEM.
 type PEMBundle struct {
-	Value string `json:"value"`
+	Value string `json:"value" schema:"required"` // certificates of authorities, and nothing else
 }
 
 // MeshTrusts is the kind of [MeshTrust].
@@ -36,13 +37,15 @@ var MeshTrusts = &resource.Kind[MeshTrust]{
 
 // MeshTrustStatus says where a MeshTrust comes from, and how it stands with the proxies.
 type MeshTrustStatus struct {
-	Origin     *TrustOrigin `json:"origin,omitempty"`
-	Conditions []Condition  `json:"conditions,omitempty"`
+	// Origin is absent on one that a user wrote.
+	Origin *TrustOrigin `json:"origin,omitempty"`
+	// Conditions are Accepted, which is False where a proxy's Envoy did not take what follows from it.
+	Conditions []Condition `json:"conditions,omitempty"`
 }
 
 // TrustOrigin names the MeshIdentity that a MeshTrust was made for.
 type TrustOrigin struct {
-	KRI string `json:"kri"`
+	KRI string `json:"kri"` // kri_mid_MESH_ZONE__NAME_
 }
 
 // MeshTrustStatuses is the kind of [MeshTrustStatus].

@@ -5,9 +5,11 @@ import "weft/resource"
 // maxSecret is what a Secret of Kubernetes holds at most, in bytes.
 const maxSecret = 1 << 20
 
-// Secret is a value that only the control plane and administrators read.
+// Secret is a value of a mesh that only the control plane and administrators read, such as the CA of a
+// MeshIdentity. The keys that sign the tokens of a mesh's Dataplanes are Secrets of the name
+// dataplane-token-signing-key-MESH-N: where one is deleted, the tokens that it signed are good no more.
 type Secret struct {
-	Data []byte `json:"data"` // base64 in its written form
+	Data []byte `json:"data" schema:"required"` // in base64, one MiB at most
 }
 
 // Secrets is the kind of [Secret].

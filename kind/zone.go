@@ -6,7 +6,7 @@ import "weft/resource"
 // by this name. A control plane that is alone has none: nobody connects to it.
 type Zone struct {
 	// Enabled says whether the zone's control plane may connect.
-	Enabled *bool `json:"enabled,omitempty"` // default true
+	Enabled *bool `json:"enabled,omitempty" schema:"default=true"`
 }
 
 // Zones is the kind of [Zone].
@@ -29,6 +29,7 @@ func validateZone(o *resource.Object[Zone]) resource.Problems {
 
 // ZoneInsight is what the global control plane knows of a zone's connection.
 type ZoneInsight struct {
+	// Subscriptions are the zone's connections, the latest last.
 	Subscriptions []ZoneSubscription `json:"subscriptions,omitempty"`
 	// Lag is how long the oldest change that the zone has not taken yet waits.
 	Lag Duration `json:"lag,omitempty"`
@@ -40,20 +41,20 @@ type ZoneInsight struct {
 
 // ZoneSubscription is one connection of a zone to one instance of the global control plane.
 type ZoneSubscription struct {
-	ID                     string `json:"id"`
-	ControlPlaneInstanceID string `json:"controlPlaneInstanceId"`
-	ConnectTime            Time   `json:"connectTime"`
-	DisconnectTime         *Time  `json:"disconnectTime,omitempty"`
-	Version                string `json:"version,omitempty"` // of the zone's control plane
+	ID                     string `json:"id"`                       // one for each connection
+	ControlPlaneInstanceID string `json:"controlPlaneInstanceId"`   // the instance that it is to
+	ConnectTime            Time   `json:"connectTime"`              // when it began
+	DisconnectTime         *Time  `json:"disconnectTime,omitempty"` // when it ended; absent while it lasts
+	Version                string `json:"version,omitempty"`        // of the zone's control plane
 }
 
 // RefusedItem is a resource that was not taken, and why.
 type RefusedItem struct {
-	Kind   string `json:"kind"`
-	Mesh   string `json:"mesh,omitempty"`
-	Name   string `json:"name"`
-	Reason string `json:"reason"`
-	Time   Time   `json:"time"`
+	Kind   string `json:"kind"`           // of the resource
+	Mesh   string `json:"mesh,omitempty"` // of the resource
+	Name   string `json:"name"`           // of the resource
+	Reason string `json:"reason"`         // why it was not taken
+	Time   Time   `json:"time"`           // when
 }
 
 // ZoneInsights is the kind of [ZoneInsight].

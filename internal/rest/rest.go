@@ -105,6 +105,7 @@ func (a *api) routes() []route {
 		{"GET /meshes/{mesh}/meshservices/{name}/_backing", access.Read, a.backing},
 	}
 	routes = append(routes, a.liveRoutes()...)
+	routes = append(routes, a.schemaRoutes()...)
 	for _, d := range kind.All() {
 		if info := d.Describe(); !info.Hidden {
 			for _, segment := range append([]string{info.Plural}, info.Aliases...) {

@@ -1,0 +1,45 @@
+package rest
+
+import (
+	"net/http"
+
+	"weft/internal/access"
+	"weft/internal/schema"
+	"weft/kind"
+	"weft/resource"
+)
+
+// schemaRoutes describe the API.
+func (a *api) schemaRoutes() []route {
+	return []route{
+		{"GET /_schemas", access.Known, a.schemas},
+		{"GET /_schemas/{kind}", access.Known, a.schema},
+		{"GET /openapi.json", access.Known, a.openAPI},
+	}
+}
+
+// schemas lists where the schemas of the kinds are.
+func (a *api) schemas(w http.ResponseWriter, _ *http.Request) error {
+	at := map[string]string{}
+	for _, d := range kind.All() {
+		if info := d.Describe(); !info.Hidden {
+			at[info.Name] = schema.At(d)
+		}
+	}
+	return writeJSON(w, http.StatusOK, map[string]map[string]string{"schemas": at})
+}
+
+// schema answers the JSON Schema of one kind.
+func (a *api) schema(w http.ResponseWriter, r *http.Request) error {
+	d := kind.ByName(r.PathValue("kind"))
+	if d == nil || d.Describe().Hidden {
+		return resource.Errorf(resource.NotFound, "%q is not a kind; `GET /_schemas` lists them", r.PathValue("kind"))
+	}
+	w.Header().Set("Content-Type", "application/schema+json")
+	return writeBody(w, http.StatusOK, schema.Of(d))
+}
+
+// openAPI answers the description of the kinds' paths.
+func (a *api) openAPI(w http.ResponseWriter, _ *http.Request) error {
+	return writeJSON(w, http.StatusOK, schema.OpenAPI(a.Version))
+}

@@ -1,0 +1,108 @@
+package schema
+
+import (
+	"maps"
+
+	"weft/kind"
+	"weft/resource"
+)
+
+// Of answers the schema of a kind, in the Universal form and, for whatever has an apiVersion, in the
+// Kubernetes form.
+func Of(d resource.Descriptor) *Schema {
+	b := &builder{prefix: "#/$defs/", defs: map[string]*Schema{}}
+	s := b.resource(d, &Schema{Description: "written by the control plane; ignored where a user writes it"})
+	s.Draft, s.ID, s.Defs = Draft, At(d), b.defs
+	return s
+}
+
+// At is where the API serves the schema of a kind.
+func At(d resource.Descriptor) string { return "/_schemas/" + d.Describe().Name }
+
+// resource answers the schema of a kind's documents, whose definitions the builder keeps.
+func (b *builder) resource(d resource.Descriptor, status *Schema) *Schema {
+	info := d.Describe()
+	spec := info.Name + "Spec"
+	b.defs[spec] = b.object(specType(d))
+	b.defs[info.Name+"Universal"] = b.universal(d, status)
+	b.defs[info.Name+"Kubernetes"] = b.kubernetes(d, status)
+	return &Schema{
+		Title: info.Name, Description: Description(d), Type: "object",
+		If:   &Schema{Required: []string{"apiVersion"}},
+		Then: &Schema{Ref: b.prefix + info.Name + "Kubernetes"},
+		Else: &Schema{Ref: b.prefix + info.Name + "Universal"},
+	}
+}
+
+// Description says what a kind is for. The comment is that of the spec, but for a kind whose spec is
+// another's: there it is the kind's own.
+func Description(d resource.Descriptor) string {
+	info := d.Describe()
+	if text := describe(info.Name); text != "" {
+		return text
+	}
+	return describe(specType(d).Name())
+}
+
+func (b *builder) universal(d resource.Descriptor, status *Schema) *Schema {
+	info := d.Describe()
+	return b.document(d, status, []string{"type"}, map[string]*Schema{
+		"type":   {Const: info.Name},
+		"name":   {Type: "string", Pattern: namePattern(info), Description: "by which it is known"},
+		"labels": labels(),
+	})
+}
+
+func (b *builder) kubernetes(d resource.Descriptor, status *Schema) *Schema {
+	info := d.Describe()
+	return b.document(d, status, []string{"apiVersion", "kind", "metadata"}, map[string]*Schema{
+		"apiVersion": {Const: resource.APIVersion},
+		"kind":       {Const: info.Name},
+		"metadata": {Type: "object", Properties: map[string]*Schema{
+			"name":   {Type: "string", Pattern: namePattern(info)},
+			"labels": labels(),
+		}},
+	})
+}
+
+// document adds to the head of a form what is in both.
+func (b *builder) document(d resource.Descriptor, status *Schema, required []string, properties map[string]*Schema) *Schema {
+	info := d.Describe()
+	spec := b.defs[info.Name+"Spec"]
+	maps.Copy(properties, map[string]*Schema{
+		"spec":             {Ref: b.prefix + info.Name + "Spec"},
+		"status":           status,
+		"creationTime":     {ReadOnly: true, Description: "when it was created"},
+		"modificationTime": {ReadOnly: true, Description: "when it was last changed"},
+	})
+	if info.Scope == resource.Mesh {
+		properties["mesh"] = &Schema{Type: "string", Pattern: kind.Patterns["mesh"].String(), Description: "the mesh that it is in"}
+	}
+	s := &Schema{Type: "object", Additional: false, Required: required, Properties: properties}
+	switch {
+	case len(spec.Required) == 0:
+	case info.Flat:
+		s.AnyOf = []*Schema{{Required: spec.Required}, {Required: []string{"spec"}}}
+	default:
+		s.Required = append(s.Required, "spec")
+	}
+	if info.Flat {
+		maps.Copy(properties, spec.Properties)
+	}
+	return s
+}
+
+func labels() *Schema {
+	return &Schema{
+		Type: "object", Additional: &Schema{Type: "string"}, PropertyNames: &Schema{Pattern: kind.Patterns["labelName"].String()},
+		Description: "labels, by which policies and services select it; those that begin with kuma.io/ have meanings",
+	}
+}
+
+// namePattern is that of the names of a kind: a mesh's or a zone's is narrower than others.
+func namePattern(info *resource.Info) string {
+	if info.Name == kind.Meshes.Name || info.Name == kind.Zones.Name {
+		return kind.Patterns["mesh"].String()
+	}
+	return kind.Patterns["name"].String()
+}

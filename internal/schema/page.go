@@ -1,0 +1,134 @@
+package schema
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"weft/kind"
+	"weft/resource"
+)
+
+// Page is the documentation of a kind, in Markdown. The example is empty for a kind that only the control
+// plane writes.
+func Page(d resource.Descriptor, example string) string {
+	info := d.Describe()
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s\n\n%s\n\n", info.Name, strings.ReplaceAll(Description(d), "\n", "\n\n"))
+	for _, fact := range facts(info) {
+		fmt.Fprintf(&b, "- %s\n", fact)
+	}
+	if example != "" {
+		fmt.Fprintf(&b, "\n## Example\n\n`%s`:\n\n```yaml\n%s```\n", ExampleFile(d), example)
+	}
+	written, status := split(Fields(d))
+	table(&b, "Fields", written)
+	table(&b, "Status", status)
+	refused(&b, info)
+	return b.String()
+}
+
+// ExampleFile is where the example of a kind stands in the repository.
+func ExampleFile(d resource.Descriptor) string {
+	return "examples/kinds/" + strings.ToLower(d.Describe().Name) + ".yaml"
+}
+
+// Index is the page that lists the others.
+func Index() string {
+	var b strings.Builder
+	b.WriteString("# Kinds of resources\n\n")
+	b.WriteString("These pages, the JSON Schemas (`GET /_schemas`) and the description of the API (`GET /openapi.json`) are\n" +
+		"made of the same source. An editor that has the schema of a kind completes and checks its YAML, in the\n" +
+		"Universal and in the Kubernetes form.\n\n")
+	b.WriteString("| kind | of | |\n|---|---|---|\n")
+	for _, d := range kind.All() {
+		if info := d.Describe(); !info.Hidden {
+			summary, _, _ := strings.Cut(strings.ReplaceAll(Description(d), "\n", " "), ". ")
+			fmt.Fprintf(&b, "| [%s](%s.md) | %s | %s |\n", info.Name, strings.ToLower(info.Name), scope(info), about(summary, info.Name, ""))
+		}
+	}
+	return b.String()
+}
+
+func scope(info *resource.Info) string {
+	if info.Scope == resource.Mesh {
+		return "a mesh"
+	}
+	return "no mesh"
+}
+
+// facts are what is to be known of a kind beside its fields.
+func facts(info *resource.Info) []string {
+	path := "/" + info.Plural + "/{name}"
+	if info.Scope == resource.Mesh {
+		path = "/meshes/{mesh}" + path
+	}
+	facts := []string{fmt.Sprintf("It belongs to %s; the API has it at `%s`.", scope(info), path)}
+	if info.ReadOnly {
+		facts = append(facts, "The control plane writes it, and users read it.")
+	} else if info.Flat {
+		facts = append(facts, "In the Universal form its fields stand beside `type` and `name`; `spec:` is read too.")
+	}
+	if info.AdminOnly {
+		facts = append(facts, "Only administrators read and write it.")
+	}
+	if info.Encrypted {
+		facts = append(facts, "It is stored encrypted.")
+	}
+	return facts
+}
+
+func split(fields []Field) (written, status []Field) {
+	i := slices.IndexFunc(fields, func(f Field) bool { return strings.HasPrefix(f.Path, "status.") })
+	if i < 0 {
+		return fields, nil
+	}
+	return fields[:i], fields[i:]
+}
+
+func table(b *strings.Builder, title string, fields []Field) {
+	if len(fields) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\n## %s\n\n| field | type | default | meaning |\n|---|---|---|---|\n", title)
+	for _, f := range fields {
+		fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", f.Path, f.Type, defaultOf(f), strings.ReplaceAll(f.meaning(), "|", "\\|"))
+	}
+}
+
+func defaultOf(f Field) string {
+	switch {
+	case f.Required:
+		return "required"
+	case f.Default != "":
+		return "`" + f.Default + "`"
+	}
+	return ""
+}
+
+// meaning adds who writes the field, where that is not the user.
+func (f *Field) meaning() string {
+	switch {
+	case f.Deprecated:
+		return f.Meaning + " (older form)"
+	case f.ReadOnly && !strings.HasPrefix(f.Path, "status."):
+		return f.Meaning + " (set by the control plane)"
+	}
+	return f.Meaning
+}
+
+// refused lists the fields that users know from elsewhere.
+func refused(b *strings.Builder, info *resource.Info) {
+	if len(info.Replaced) == 0 {
+		return
+	}
+	prefix := "spec."
+	if info.Flat {
+		prefix = ""
+	}
+	b.WriteString("\n## Fields that are refused\n\n| field | why |\n|---|---|\n")
+	for _, path := range slices.Sorted(maps.Keys(info.Replaced)) {
+		fmt.Fprintf(b, "| `%s%s` | %s |\n", prefix, path, info.Replaced[path])
+	}
+}
