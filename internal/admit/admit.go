@@ -39,6 +39,9 @@ type Change struct {
 	ControlPlane bool
 	// DryRun checks everything that the write would check, answers what it would answer, and writes nothing.
 	DryRun bool
+	// Told is called with what stood before and after, nil where there was or is nothing, once a write has
+	// changed something. Optional.
+	Told func(before, after resource.Any)
 }
 
 // Result is what a write came to.
@@ -154,14 +157,26 @@ func (w *Writer) Delete(ctx context.Context, key resource.Key, change Change) er
 	return shown(key, err)
 }
 
-// remove deletes a row, or says of a dry run what would stand against that.
+// remove deletes a row, or says of a dry run what would stand against that. Who is to be told of it is told
+// of the very row that went.
 func (w *Writer) remove(ctx context.Context, key resource.Key, change Change) error {
-	if !change.DryRun {
+	if !change.DryRun && change.Told == nil {
 		return w.rows.Delete(ctx, key, change.IfMatch)
 	}
 	row, err := w.rows.Get(ctx, key)
 	if err == nil && change.IfMatch != "" && change.IfMatch != row.Version {
-		return store.ErrStale
+		err = store.ErrStale
+	}
+	if err != nil || change.DryRun {
+		return err
+	}
+	err = w.rows.Delete(ctx, key, row.Version)
+	if errors.Is(err, store.ErrStale) && change.IfMatch == "" {
+		return w.remove(ctx, key, change) // somebody was faster: look again
+	}
+	if err == nil {
+		before, _ := Decode(row) // what can't be read any more can be deleted
+		change.Told(before, nil)
 	}
 	return err
 }
@@ -194,6 +209,14 @@ func (w *Writer) allowed(key resource.Key, change Change) error {
 type current struct {
 	row    store.Row
 	object resource.Any
+}
+
+// before answers what stood there, as those see it who are told of a change.
+func (c *current) before() resource.Any {
+	if c == nil {
+		return nil
+	}
+	return c.object
 }
 
 // stored answers what is stored, or nil.
@@ -250,6 +273,9 @@ func (w *Writer) write(ctx context.Context, o resource.Any, stored *current, cha
 		return Result{}, err
 	}
 	object, err := Decode(row)
+	if err == nil && !change.DryRun && change.Told != nil {
+		change.Told(stored.before(), object)
+	}
 	return Result{Object: object, Created: stored == nil, Changed: true}, err
 }
 

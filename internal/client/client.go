@@ -205,7 +205,7 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 }
 
 func (c *Client) unreachable(err error) error {
-	return &Unreachable{Address: c.base.String(), Err: explained(err)}
+	return &Unreachable{Address: c.base.String(), Err: explained(err, c.base.Scheme == "https")}
 }
 
 var codeOf = map[int]resource.Code{

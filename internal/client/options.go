@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -89,7 +90,7 @@ func (o *Options) tlsConfig() (*tls.Config, error) {
 }
 
 // explained adds to an error of a connection what it means here.
-func explained(err error) error {
+func explained(err error, secured bool) error {
 	var failed *url.Error
 	if errors.As(err, &failed) {
 		err = failed.Err
@@ -104,6 +105,9 @@ func explained(err error) error {
 		return fmt.Errorf("%w; use a name or address that stands in the certificate", err)
 	case errors.As(err, &remote) && remote.Op == "remote error":
 		return alert(remote)
+	case secured && (errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)):
+		// In TLS 1.3 a server looks at the client certificate after the client has begun to send.
+		return fmt.Errorf("%w: it may want a client certificate, or refuse the one that it got", err)
 	}
 	return err
 }

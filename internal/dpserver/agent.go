@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"weft/internal/access"
 	"weft/internal/admit"
 	"weft/internal/graph"
 	"weft/internal/identity"
@@ -49,7 +51,7 @@ func (s *agents) Register(ctx context.Context, request *wire.RegisterRequest) (*
 	if err := s.mayReplace(claims, dataplane.Mesh, dataplane.Name); err != nil {
 		return nil, err
 	}
-	if _, err := s.Writer.Put(ctx, dataplane, admit.Change{}); err != nil {
+	if _, err := s.Writer.Put(ctx, dataplane, admit.Change{Told: s.audited(ctx, claims)}); err != nil {
 		return nil, s.answer(err, "writing "+dataplane.Key().String())
 	}
 	err = admit.Modify(ctx, s.Writer, kind.DataplaneServings, dataplane.Mesh, dataplane.Name, func(o *resource.Object[kind.DataplaneServing]) bool {
@@ -62,6 +64,16 @@ func (s *agents) Register(ctx context.Context, request *wire.RegisterRequest) (*
 	}
 	s.leases.registered(graph.ProxyKey{Mesh: dataplane.Mesh, Name: dataplane.Name})
 	return &wire.RegisterResponse{Mesh: dataplane.Mesh, Name: dataplane.Name}, nil
+}
+
+// audited keeps the record of a registration that changes its Dataplane.
+func (s *Server) audited(ctx context.Context, claims *identity.DataplaneClaims) func(before, after resource.Any) {
+	return func(before, after resource.Any) {
+		agent := access.User{Name: after.Key().String(), Groups: []string{}, Proof: access.ByDataplaneToken, TokenID: claims.ID}
+		record := s.Audit.Record(agent, from(ctx), "Register", "")
+		record.Changed(before, after)
+		record.End(http.StatusOK, nil)
+	}
 }
 
 // mayReplace refuses to write over a Dataplane of others: a token that names no Dataplane is good for those

@@ -1,6 +1,7 @@
 package dpserver_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -22,6 +23,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"weft/internal/admit"
+	"weft/internal/audit"
 	"weft/internal/dpserver"
 	"weft/internal/graph"
 	"weft/internal/identity"
@@ -44,6 +46,7 @@ type plane struct {
 	server *dpserver.Server
 	conn   *grpc.ClientConn
 	agent  wire.AgentClient
+	audit  bytes.Buffer // written before the answer
 }
 
 // signingKey is made once: RSA keys are slow to make.
@@ -67,10 +70,11 @@ func newPlane(t *testing.T, given ...resource.Any) *plane {
 	catalog := xds.NewCatalog()
 	hub := publish.NewHub(state, catalog, log)
 	self := instances.Alone("cp-1")
-	server := dpserver.New(dpserver.Config{Hub: hub, Keys: identity.NewKeyring(hub.Secret), Writer: writer, Catalog: catalog, Zone: "east", Instance: self, Log: log})
+	p := &plane{t: t, rows: rows, writer: writer}
+	server := dpserver.New(dpserver.Config{Hub: hub, Keys: identity.NewKeyring(hub.Secret), Audit: audit.New(&p.audit, "cp-1", time.Now, log), Writer: writer, Catalog: catalog, Zone: "east", Instance: self, Log: log})
 	hub.Follow(server.Observe)
 	hub.Use(ctx, publish.Outside{Settler: server, Others: self})
-	p := &plane{t: t, rows: rows, writer: writer, server: server}
+	p.server = server
 	p.put(kind.Meshes.Make("", "default", kind.Mesh{}))
 	p.put(kind.Meshes.Make("", "other", kind.Mesh{}))
 	p.put(kind.Secrets.Make("default", identity.DataplaneRealm("default").SigningKey("1").Name, kind.Secret{Data: signingKey()}))
@@ -176,6 +180,7 @@ func (p *plane) register() {
 	if _, err := p.agent.Register(p.as("web-1"), &wire.RegisterRequest{Dataplane: []byte(web)}); err != nil {
 		p.t.Fatal(err)
 	}
+	p.eventually(func() bool { _, known := p.server.Hub.Dataplane(web1); return known }, func() any { return "the Dataplane is not known" })
 }
 
 // session opens a session of web-1 and answers it with its first settings.

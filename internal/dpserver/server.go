@@ -19,6 +19,7 @@ import (
 
 	"weft/internal/access"
 	"weft/internal/admit"
+	"weft/internal/audit"
 	"weft/internal/graph"
 	"weft/internal/identity"
 	"weft/internal/instances"
@@ -57,6 +58,7 @@ type Hub interface {
 type Config struct {
 	Hub     Hub
 	Keys    *identity.Keyring // of the Hub's Secrets
+	Audit   *audit.Log        // of what agents write
 	Writer  *admit.Writer
 	Catalog *xds.Catalog
 	Zone    string

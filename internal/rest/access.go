@@ -79,7 +79,9 @@ func (g *Guard) bearer(r *http.Request) (access.User, error) {
 	if err := identity.Verify(strings.TrimSpace(token), &claims, g.Keys, g.Now()); err != nil {
 		return access.User{}, resource.Errorf(resource.Unauthorized, "the user token is refused: %v", err)
 	}
-	return access.Authenticated(claims.Name, claims.Groups, access.ByUserToken), nil
+	user := access.Authenticated(claims.Name, claims.Groups, access.ByUserToken)
+	user.TokenID = claims.ID
+	return user, nil
 }
 
 // holder answers whose client certificate it is. Which CAs' certificates are users is for the server to say.

@@ -15,6 +15,7 @@ import (
 
 	"weft/internal/access"
 	"weft/internal/admit"
+	"weft/internal/audit"
 	"weft/internal/check"
 	"weft/internal/envoysim"
 	"weft/internal/graph"
@@ -45,6 +46,7 @@ type Config struct {
 	Writer    *admit.Writer
 	Inspector Inspector
 	Tokens    *token.Issuer
+	Audit     *audit.Log
 	// Connections are those of the proxies to this instance.
 	Connections Connections
 	// Check looks for what is wrong with the running system.
@@ -138,17 +140,6 @@ func (a *api) kindRoutes(d resource.Descriptor, segment string) []route {
 			route{"DELETE " + collection + "/{name}", write, a.delete(d)})
 	}
 	return routes
-}
-
-// serve answers a request where its caller may ask.
-func (a *api) serve(w http.ResponseWriter, r *http.Request, row route) {
-	if err := a.Guard.permit(r, row.action); err != nil {
-		a.Guard.refuse(w, r, err)
-		return
-	}
-	if err := row.answer(w, r); err != nil {
-		a.fail(w, r, err)
-	}
 }
 
 // route serves a request, and answers in JSON also where the path or the method is unknown.

@@ -23,6 +23,7 @@ import (
 
 	"weft/internal/access"
 	"weft/internal/admit"
+	"weft/internal/audit"
 	"weft/internal/envoysim"
 	"weft/internal/graph"
 	"weft/internal/identity"
@@ -44,6 +45,7 @@ type world struct {
 	writer  *admit.Writer
 	keys    *identity.Keyring
 	log     *bytes.Buffer
+	audit   bytes.Buffer
 }
 
 func newWorld(t testing.TB, rows store.Store) *world {
@@ -59,8 +61,8 @@ func (w *world) config() Config {
 	w.keys = keys
 	return Config{
 		Guard:  &Guard{Rules: access.Defaults(), LocalhostIsAdmin: true, Keys: keys, Refused: access.NewRefusals(slog.New(slog.DiscardHandler)), Now: time.Now},
-		Tokens: tokens,
-		Store:  rows, Writer: w.writer, Inspector: stranger{}, Connections: connections{},
+		Tokens: tokens, Audit: audit.New(&w.audit, "instance-1", time.Now, slog.New(slog.NewTextHandler(w.log, nil))),
+		Store: rows, Writer: w.writer, Inspector: stranger{}, Connections: connections{},
 		Zone: "east", InstanceID: "instance-1", Ended: instances.Alone("instance-1").Ended, Version: "1.2.3",
 		Now: time.Now, Log: slog.New(slog.NewTextHandler(w.log, nil)),
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode"
 
+	"weft/internal/audit"
 	"weft/internal/identity"
 	"weft/internal/token"
 	"weft/kind"
@@ -81,6 +82,7 @@ func issue[R any, P tokenRequest[R]](a *api) func(http.ResponseWriter, *http.Req
 		if err != nil {
 			return err
 		}
+		audit.Of(r.Context()).Issued(claims.Realm().String(), claims)
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = io.WriteString(w, text) // a client that has gone needs no answer
 		return nil

@@ -102,7 +102,7 @@ func TestAUserToken(t *testing.T) {
 		want   int
 		answer string
 	}{
-		{"GET /who-am-i", 200, `{"name":"ann","groups":["ops","mesh-system:authenticated"],"proof":"userToken"}`},
+		{"GET /who-am-i", 200, `{"name":"ann","groups":["ops","mesh-system:authenticated"],"proof":"userToken","tokenId":"`},
 		{"GET /meshes/default", 200, `"default"`},
 		{"GET /meshes/default/secrets", 403, "KUMA_ACCESS_STATIC_ADMIN_RESOURCES_GROUPS"},
 		{"GET /globalsecrets", 403, `user \"ann\" (groups ops, mesh-system:authenticated) may not read and write Secrets`},

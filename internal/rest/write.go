@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"weft/internal/admit"
+	"weft/internal/audit"
 	"weft/kind"
 	"weft/resource"
 )
@@ -117,7 +118,7 @@ func changeOf(r *http.Request) (admit.Change, error) {
 	if err != nil {
 		return admit.Change{}, err
 	}
-	change := admit.Change{IfMatch: version}
+	change := admit.Change{IfMatch: version, Told: audit.Of(r.Context()).Changed}
 	values := r.URL.Query()
 	for _, name := range []string{"dryRun", "dry_run"} {
 		if !values.Has(name) {

@@ -131,6 +131,27 @@ var plain = []setting{
 		set: boolean(func(s *Settings) *bool { return &s.BootstrapAdminToken }),
 	},
 	{
+		path: "audit.output", env: "KUMA_AUDIT_OUTPUT", fallback: string(AuditFile),
+		doc: "Where it is recorded who changed what, made a token or saw a secret. `file`: in `audit.log` in the data directory. `stdout`: on the standard output. `off`: nowhere.",
+		set: func(s *Settings, v string) error {
+			s.Audit.Output = AuditOutput(v)
+			if !slices.Contains([]AuditOutput{AuditFile, AuditStdout, AuditOff}, s.Audit.Output) {
+				return errors.New("is not a place of the audit log; use file, stdout or off")
+			}
+			return nil
+		},
+	},
+	{
+		path: "audit.maxSize", env: "KUMA_AUDIT_MAX_SIZE", fallback: "100",
+		doc: "The MiB that the file may have, 1 to 10000, before it becomes `audit.log.1`, that one `audit.log.2`, and so on.",
+		set: number(1, 10_000, func(s *Settings) *int { return &s.Audit.MaxSize }),
+	},
+	{
+		path: "audit.keep", env: "KUMA_AUDIT_KEEP", fallback: "10",
+		doc: "How many such older files are kept, 0 to 1000.",
+		set: number(0, 1000, func(s *Settings) *int { return &s.Audit.Keep }),
+	},
+	{
 		path: "dpServer.interface", env: "KUMA_DP_SERVER_INTERFACE", fallback: "0.0.0.0",
 		doc: "The IP address on which proxies and their agents are served.",
 		set: address(func(s *Settings) *string { return &s.DataPlane.Interface }),
@@ -216,6 +237,17 @@ func port(field func(*Settings) *uint16) func(*Settings, string) error {
 			return errors.New("is not a port, 0 to 65535")
 		}
 		*field(s) = uint16(n)
+		return nil
+	}
+}
+
+func number(least, most int, field func(*Settings) *int) func(*Settings, string) error {
+	return func(s *Settings, v string) error {
+		n, err := strconv.Atoi(v)
+		if err != nil || n < least || n > most {
+			return fmt.Errorf("is not a number from %d to %d", least, most)
+		}
+		*field(s) = n
 		return nil
 	}
 }

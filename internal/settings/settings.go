@@ -40,6 +40,7 @@ type Settings struct {
 	BootstrapAdminToken bool
 	// Access says who may do what.
 	Access access.Rules
+	Audit  Audit
 	// TLSCertFile and TLSKeyFile are the server's own certificate; both are empty where the control
 	// plane makes one.
 	TLSCertFile, TLSKeyFile string
@@ -75,6 +76,22 @@ type Address struct {
 func (a Address) String() string {
 	return net.JoinHostPort(a.Interface, strconv.Itoa(int(a.Port)))
 }
+
+// Audit is where it is recorded who did what.
+type Audit struct {
+	Output  AuditOutput
+	MaxSize int // of one file, in MiB
+	Keep    int // older files
+}
+
+// AuditOutput says where the record goes.
+type AuditOutput string
+
+const (
+	AuditFile   AuditOutput = "file" // audit.log under DataDir
+	AuditStdout AuditOutput = "stdout"
+	AuditOff    AuditOutput = "off"
+)
 
 // OptionalAddress is where a server listens that may be turned off.
 type OptionalAddress struct {
@@ -162,5 +179,17 @@ func (s *Settings) check() error {
 	if (s.TLSCertFile == "") != (s.TLSKeyFile == "") {
 		return errors.New("general.tlsCertFile and general.tlsKeyFile belong together: set both, or neither to have a certificate made")
 	}
-	return s.checkStore()
+	return errors.Join(s.APIOverTLS.check(s.API.Enabled), s.checkStore())
+}
+
+func (a *APIOverTLS) check(plain bool) error {
+	switch {
+	case (a.CertFile == "") != (a.KeyFile == ""):
+		return errors.New("apiServer.https.tlsCertFile and apiServer.https.tlsKeyFile belong together: set both, or neither to use the certificate of the server for proxies")
+	case a.RequireClientCert && a.ClientCAFile == "" && a.ClientCADir == "":
+		return errors.New("apiServer.https.requireClientCert lets nobody in without apiServer.https.tlsCaFile or apiServer.auth.clientCertsDir: name the CAs of the certificates")
+	case !plain && !a.Enabled:
+		return errors.New("apiServer.http.enabled and apiServer.https.enabled are both false: without its API nobody reaches the control plane")
+	}
+	return nil
 }

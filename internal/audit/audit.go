@@ -1,0 +1,183 @@
+// Package audit keeps the record of what users and agents did: who, from where, what, what stood before and
+// after, and how it was answered, as lines of JSON.
+//
+// No value of a secret and no token gets into it. An entry is handed to the system before its request is
+// finished; while an entry can't be written, nothing is begun that would need one. Agents are served
+// nonetheless, and their entries follow.
+package audit
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"weft/internal/access"
+	"weft/resource"
+)
+
+// Entry is one line. What does not apply is left out.
+type Entry struct {
+	Time     time.Time     `json:"time"`
+	Instance string        `json:"instance"` // of the control plane
+	User     access.User   `json:"user"`
+	From     string        `json:"from"`    // the peer's address; what a forwarding proxy says is not believed
+	Request  string        `json:"request"` // "PUT /meshes/default", or "Register" of an agent
+	Action   access.Action `json:"action,omitempty"`
+
+	Resource      *Resource       `json:"resource,omitempty"` // of one that was changed
+	VersionBefore string          `json:"versionBefore,omitempty"`
+	VersionAfter  string          `json:"versionAfter,omitempty"`
+	Before        json.RawMessage `json:"before,omitempty"` // in the Universal form, secrets masked
+	After         json.RawMessage `json:"after,omitempty"`
+
+	Token *Token `json:"token,omitempty"` // that was issued
+
+	Status int    `json:"status"` // as HTTP has it
+	Error  string `json:"error,omitempty"`
+}
+
+// Resource names a resource.
+type Resource struct {
+	Type string `json:"type"`
+	Mesh string `json:"mesh,omitempty"`
+	Name string `json:"name"`
+}
+
+// Token says which token was issued, by what it says and the id under which it can be revoked.
+type Token struct {
+	Kind   string `json:"kind"` // "user-token"
+	Claims any    `json:"claims"`
+}
+
+// mostPending bounds the entries that wait for a disk.
+const mostPending = 1000
+
+// Log writes entries. It may be used at the same time by many.
+type Log struct {
+	instance string
+	out      io.Writer // nil: nothing is kept
+	now      func() time.Time
+	log      *slog.Logger
+
+	mu      sync.Mutex
+	pending [][]byte // that could not be written yet
+}
+
+// New answers a log of an instance. A nil writer keeps nothing; one that fails is asked again.
+func New(out io.Writer, instance string, now func() time.Time, log *slog.Logger) *Log {
+	return &Log{instance: instance, out: out, now: now, log: log}
+}
+
+// Begin answers the record of something that is about to happen. Where entries can't be written it must not:
+// Unavailable. A record may be nil, and then keeps nothing.
+func (l *Log) Begin(user access.User, from, request string, action access.Action) (*Record, error) {
+	if l.out == nil {
+		return nil, nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.flush(); err != nil {
+		return nil, &resource.Error{
+			Code: resource.Unavailable, Cause: err,
+			Detail: "the audit log can't be written, so that nothing is done that belongs into it; the control plane's log says why, and KUMA_AUDIT_OUTPUT where it is written",
+		}
+	}
+	return l.Record(user, from, request, action), nil
+}
+
+// Record answers the record of something that happens whether or not entries can be written.
+func (l *Log) Record(user access.User, from, request string, action access.Action) *Record {
+	if l.out == nil {
+		return nil
+	}
+	return &Record{log: l, entry: Entry{
+		Time: l.now().UTC(), Instance: l.instance, User: user, From: from, Request: request, Action: action,
+	}}
+}
+
+// flush writes what is pending.
+func (l *Log) flush() error {
+	for len(l.pending) > 0 {
+		if _, err := l.out.Write(l.pending[0]); err != nil {
+			return err
+		}
+		l.pending = l.pending[1:]
+	}
+	return nil
+}
+
+func (l *Log) write(e *Entry) {
+	line, err := json.Marshal(e)
+	if err != nil {
+		l.log.Error("an audit entry can't be encoded", "request", e.Request, "user", e.User.Name, "error", err)
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.pending) < mostPending {
+		l.pending = append(l.pending, append(line, '\n'))
+		err = l.flush()
+	}
+	if err != nil {
+		l.log.Error("an audit entry can't be written, and waits", "request", e.Request, "user", e.User.Name, "from", e.From,
+			"status", e.Status, "waiting", len(l.pending), "error", err)
+	}
+}
+
+// Record is an entry that is being made. Its methods may be called on nil.
+type Record struct {
+	log   *Log
+	entry Entry
+}
+
+// Changed notes what stood before and after a write; nil means nothing.
+func (r *Record) Changed(before, after resource.Any) {
+	if r == nil {
+		return
+	}
+	e := &r.entry
+	was, versionBefore, bodyBefore := r.log.masked(before)
+	is, versionAfter, bodyAfter := r.log.masked(after)
+	e.Resource = cmp.Or(is, was)
+	e.VersionBefore, e.Before, e.VersionAfter, e.After = versionBefore, bodyBefore, versionAfter, bodyAfter
+}
+
+// Issued notes a token.
+func (r *Record) Issued(kind string, claims any) {
+	if r != nil {
+		r.entry.Token = &Token{kind, claims}
+	}
+}
+
+// End writes the entry, with the HTTP status of the answer and the error, nil for none. One whose text no user
+// is shown is not in the entry either.
+func (r *Record) End(status int, err error) {
+	if r == nil {
+		return
+	}
+	r.entry.Status = cmp.Or(status, http.StatusOK)
+	var shown *resource.Error
+	if errors.As(err, &shown) {
+		r.entry.Error = shown.Error()
+	}
+	r.log.write(&r.entry)
+}
+
+type recordKey struct{}
+
+// With answers a context that carries a record to whoever knows more about it.
+func With(ctx context.Context, r *Record) context.Context {
+	return context.WithValue(ctx, recordKey{}, r)
+}
+
+// Of answers the context's record, nil where there is none.
+func Of(ctx context.Context) *Record {
+	r, _ := ctx.Value(recordKey{}).(*Record)
+	return r
+}

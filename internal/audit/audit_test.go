@@ -1,0 +1,164 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"weft/internal/access"
+	"weft/kind"
+	"weft/resource"
+)
+
+var ann = access.Authenticated("ann", nil, access.ByUserToken)
+
+// disk is a writer that fails while it is full.
+type disk struct {
+	bytes.Buffer
+	full bool
+}
+
+func (d *disk) Write(p []byte) (int, error) {
+	if d.full {
+		return 0, errors.New("no space left on device")
+	}
+	return d.Buffer.Write(p)
+}
+
+// What was done while the disk filled is recorded later; what was not begun yet is refused until then.
+func TestNothingIsDoneThatCannotBeRecorded(t *testing.T) {
+	var out disk
+	var text bytes.Buffer
+	l := New(&out, "cp-1", time.Now, slog.New(slog.NewTextHandler(&text, nil)))
+	first, err := l.Begin(ann, "192.0.2.7:1", "PUT /meshes/a", access.Write)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out.full = true
+	first.End(200, nil)
+	if _, err := l.Begin(ann, "192.0.2.7:1", "PUT /meshes/b", access.Write); resource.CodeOf(err) != resource.Unavailable || strings.Contains(err.Error(), "space") {
+		t.Errorf("with a full disk: %v", err)
+	}
+	l.Record(ann, "192.0.2.7:1", "Register", "").End(200, nil) // an agent's
+	out.full = false
+	last, err := l.Begin(ann, "192.0.2.7:1", "PUT /meshes/c", access.Write)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last.End(0, errors.New("of the inside"))
+	var requests []string
+	for line := range strings.Lines(out.String()) {
+		var e Entry
+		if err := json.Unmarshal([]byte(line), &e); err != nil || e.Status != 200 || e.Error != "" {
+			t.Fatalf("%v: %s", err, line)
+		}
+		requests = append(requests, e.Request)
+	}
+	if want := []string{"PUT /meshes/a", "Register", "PUT /meshes/c"}; !slices.Equal(requests, want) {
+		t.Errorf("recorded %q, want %q", requests, want)
+	}
+	if !strings.Contains(text.String(), "no space left") {
+		t.Errorf("the log is silent: %s", &text)
+	}
+}
+
+func TestALogThatKeepsNothing(t *testing.T) {
+	l := New(nil, "cp-1", time.Now, nil)
+	r, err := l.Begin(ann, "", "PUT /meshes/a", access.Write)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := With(context.Background(), r)
+	Of(ctx).Changed(nil, kind.Meshes.Make("", "a", kind.Mesh{}))
+	Of(ctx).Issued("user-token", nil)
+	Of(context.Background()).End(200, nil)
+}
+
+func TestSecretsAreMasked(t *testing.T) {
+	text := `{type: MeshIdentity, mesh: m, name: i, spec: {provider: {type: Bundled, bundled: {ca: {
+	  certificate: {type: InsecureInline, insecureInline: {value: swordfish}},
+	  privateKey: {type: Secret, secretRef: {kind: Secret, name: shown}}}}}}}`
+	meshIdentity, err := resource.Parse([]byte(text), kind.ByName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := kind.Secrets.Make("m", "s", kind.Secret{Data: []byte("swordfish")})
+	secret.Labels = map[string]string{"team": "shown"}
+	for _, o := range []resource.Any{meshIdentity, secret, kind.GlobalSecrets.Make("", "shown", kind.Secret{Data: []byte("swordfish")})} {
+		body, err := maskedBody(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := string(body); strings.Contains(got, "swordfish") || strings.Contains(got, "c3dvcmRmaXNo") || !strings.Contains(got, mask) || !strings.Contains(got, "shown") {
+			t.Errorf("%s: %s", o.Key(), got)
+		}
+	}
+}
+
+// Every place of a resource where a value may stand in plain sight is one that is masked.
+func TestEveryInlineValueIsKnown(t *testing.T) {
+	seen := map[reflect.Type]bool{}
+	var walk func(path string, t reflect.Type)
+	walk = func(path string, typ reflect.Type) {
+		for typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Slice || typ.Kind() == reflect.Map {
+			typ = typ.Elem()
+		}
+		if typ.Kind() != reflect.Struct || seen[typ] {
+			return
+		}
+		seen[typ] = true
+		for i := range typ.NumField() {
+			field := typ.Field(i)
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			if strings.Contains(strings.ToLower(name), "inline") && !inline[name] {
+				t.Errorf("%s.%s is not masked", path, name)
+			}
+			walk(path+"."+name, field.Type)
+		}
+	}
+	for _, d := range kind.All() {
+		walk(d.Describe().Name, reflect.TypeOf(resource.SpecOf(d.New())))
+	}
+}
+
+func TestAFileIsBounded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.log")
+	f, err := OpenFile(path, 10, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"aaaa\n", "bbbb\n", "cccc\n", "longer than a file\n", "dddd\n"} {
+		if _, err := f.Write([]byte(line)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := OpenFile(path, 10, 2) // a restart goes on where it was
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if _, err := again.Write([]byte("eeee\n")); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{path: "dddd\neeee\n", path + ".1": "longer than a file\n", path + ".2": "cccc\n"} {
+		got, err := os.ReadFile(name)
+		if info, statErr := os.Stat(name); err != nil || string(got) != want || statErr != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s has %q, want %q (%v)", filepath.Base(name), got, want, err)
+		}
+	}
+	if _, err := os.Stat(path + ".3"); err == nil {
+		t.Error("too many older files are kept")
+	}
+}

@@ -1,0 +1,69 @@
+package audit
+
+import (
+	"encoding/json"
+
+	"weft/kind"
+	"weft/resource"
+)
+
+// mask stands for a value that is not shown.
+const mask = "***"
+
+// inline are the fields whose contents are values in plain sight, wherever they stand in a resource.
+var inline = map[string]bool{"insecureInline": true, "inline": true, "inlineString": true}
+
+// masked answers a resource as it may be shown.
+func (l *Log) masked(o resource.Any) (*Resource, string, json.RawMessage) {
+	if o == nil {
+		return nil, "", nil
+	}
+	key := o.Key()
+	name := &Resource{key.Kind, key.Mesh, key.Name}
+	body, err := maskedBody(o)
+	if err != nil {
+		l.log.Error("a resource can't be shown in the audit log", "resource", key, "error", err)
+	}
+	return name, o.Envelope().Version, body
+}
+
+func maskedBody(o resource.Any) (json.RawMessage, error) {
+	d := kind.ByName(o.Key().Kind)
+	text, err := resource.MarshalJSON(o, nil, d, resource.Universal)
+	if err != nil {
+		return nil, err
+	}
+	var document map[string]any
+	if err := json.Unmarshal(text, &document); err != nil {
+		return nil, err
+	}
+	for field, value := range document {
+		if d.Describe().AdminOnly && !envelope[field] {
+			document[field] = mask
+		} else {
+			document[field] = withoutInline(value)
+		}
+	}
+	return json.Marshal(document)
+}
+
+// envelope are the fields of a resource that say nothing of what is in it.
+var envelope = map[string]bool{"type": true, "mesh": true, "name": true, "labels": true, "creationTime": true, "modificationTime": true}
+
+func withoutInline(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		for field, inner := range value {
+			if inline[field] {
+				value[field] = mask
+			} else {
+				value[field] = withoutInline(inner)
+			}
+		}
+	case []any:
+		for i := range value {
+			value[i] = withoutInline(value[i])
+		}
+	}
+	return value
+}
