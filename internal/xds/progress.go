@@ -39,7 +39,7 @@ func (s *Stream) Progress() Progress {
 // the time is right to within what a sender takes to wake.
 func (s *Stream) track(now time.Time) {
 	switch {
-	case s.session.settledAt(s.session.catalog.Revision()):
+	case s.session.settledNow():
 		if s.settled != nil && !s.pendingSince.IsZero() {
 			s.settled(now.Sub(s.pendingSince))
 		}

@@ -235,6 +235,17 @@ func (s *session) settle() {
 func (s *session) settledAt(revision uint64) bool {
 	s.catalog.mu.RLock()
 	defer s.catalog.mu.RUnlock()
+	return s.past(revision)
+}
+
+// settledNow is settledAt of the newest revision.
+func (s *session) settledNow() bool {
+	s.catalog.mu.RLock()
+	defer s.catalog.mu.RUnlock()
+	return s.past(s.catalog.revision)
+}
+
+func (s *session) past(revision uint64) bool {
 	if s.feeds == nil {
 		return false
 	}
