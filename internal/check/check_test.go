@@ -143,6 +143,7 @@ func parse(t *testing.T, doc []byte) resource.Any {
 //
 //	signing-key MESH                   the mesh has one
 //	authority IDENTITY DOMAIN DAYS     the MeshIdentity's CA and MeshTrust are made, and it ends in DAYS
+//	signs IDENTITY DAYS                an authority signs for it that ends in DAYS, and another has waited an hour
 //	server-certificate DAYS            when the control plane's ends
 //	pending NAME MINUTES               for how long the proxy has not taken an update
 //	fresh NAME                         what has the name was written just now
@@ -165,6 +166,14 @@ func note(t *testing.T, w *check.World, rows []resource.Any, words []string) []r
 		secret := kind.Secrets.Make("default", identity.CASecretName(words[1]), kind.Secret{Data: slices.Concat(cert, key)})
 		trust := kind.MeshTrusts.Make("default", words[1], kind.MeshTrust{TrustDomain: words[2], CABundles: []kind.CABundle{{Type: "Pem", PEM: &kind.PEMBundle{Value: string(cert)}}}})
 		return []resource.Any{secret, trust}
+	case "signs":
+		cert, key, err := identity.NewCA(now.AddDate(0, 0, -3650).Add(days(words[2])), "default.east.mesh.local")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []resource.Any{kind.SigningCAs.Make("default", words[1], kind.SigningCA{
+			Authority: slices.Concat(cert, key), Next: &kind.NextCA{Since: kind.Time{Time: now.Add(-time.Hour)}},
+		})}
 	case "server-certificate":
 		w.ServerCertificateEnds = now.Add(days(words[1]))
 	case "pending":

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -10,8 +11,12 @@ import (
 	"weft/resource"
 )
 
-// endsSoon is how long before its end a certificate that somebody must replace is a finding.
-const endsSoon = 30 * 24 * time.Hour
+const (
+	// endsSoon is how long before its end a certificate that somebody must replace is a finding.
+	endsSoon = 30 * 24 * time.Hour
+	// changeTime is how long the change of a certificate authority may take.
+	changeTime = 10 * time.Minute
+)
 
 func (l *look) controlPlane() {
 	switch ends := l.ServerCertificateEnds; {
@@ -45,8 +50,27 @@ func identitySelectorText(s *kind.IdentitySelector) string {
 	return "matchLabels: " + pairs(s.Dataplane.MatchLabels)
 }
 
-// authority looks at the CA of a MeshIdentity. Of what it reads only the end goes on.
+// authority looks at the CA that a MeshIdentity names, and at the one that signs. Of what it reads only the
+// ends go on.
 func (l *look) authority(mi *resource.Object[kind.MeshIdentity], object Object) {
+	signing := l.signs(mi)
+	if signing != nil && signing.Next != nil && l.Now.Sub(signing.Next.Since.Time) > changeTime {
+		l.found(authorityChangePending, object, "a new certificate authority has waited for %s until every proxy believes its root", ago(l.Now.Sub(signing.Next.Since.Time)))
+	}
+	ca, trouble := l.source(mi)
+	switch former := authorityOf(signing); {
+	case trouble == "" && ca != nil && ca.NotAfter().Sub(l.Now) < endsSoon:
+		l.found(authorityEnds, object, "its certificate authority ends at %s, and no certificate outlives it", day(ca.NotAfter()))
+	case trouble == "":
+	case former != nil && l.Now.Before(former.NotAfter()):
+		l.add(identityCannotSign, Warning, object, "%s; the former authority goes on signing until %s", trouble, day(former.NotAfter()))
+	default:
+		l.found(identityCannotSign, object, "%s", trouble)
+	}
+}
+
+// source answers the CA that a MeshIdentity names, or why it can't be used; neither while it is being made.
+func (l *look) source(mi *resource.Object[kind.MeshIdentity]) (ca *identity.CA, trouble string) {
 	text, err := identity.CAText(&mi.Spec, mi.Name, func(name string) ([]byte, bool) {
 		secret, ok := l.State.Secrets.Find(l.r, mi.Mesh, name)
 		if !ok {
@@ -54,24 +78,41 @@ func (l *look) authority(mi *resource.Object[kind.MeshIdentity], object Object) 
 		}
 		return secret.Spec.Data, true
 	})
-	if text == nil && err == nil {
-		if waited := l.Now.Sub(mi.Created); waited > settleTime {
-			l.found(identityCannotSign, object, "its certificate authority has not been made in %s", ago(waited))
-		}
-		return
+	if err != nil {
+		return nil, err.Error()
 	}
-	var ca *identity.CA
-	if err == nil {
-		ca, err = identity.ParseCA(text)
+	if waited := l.Now.Sub(mi.Created); text == nil && waited > settleTime {
+		return nil, fmt.Sprintf("its certificate authority has not been made in %s", ago(waited))
+	} else if text == nil {
+		return nil, ""
 	}
-	switch {
-	case err != nil:
-		l.found(identityCannotSign, object, "%s", err)
-	case !l.Now.Before(ca.NotAfter()):
-		l.found(identityCannotSign, object, "its certificate authority ended at %s", day(ca.NotAfter()))
-	case ca.NotAfter().Sub(l.Now) < endsSoon:
-		l.found(authorityEnds, object, "its certificate authority ends at %s, and no certificate outlives it", day(ca.NotAfter()))
+	if ca, err = identity.ParseCA(text); err != nil {
+		return nil, err.Error()
 	}
+	if !l.Now.Before(ca.NotAfter()) {
+		return nil, fmt.Sprintf("its certificate authority ended at %s", day(ca.NotAfter()))
+	}
+	return ca, ""
+}
+
+// signs answers what is kept of the CA that signs for a MeshIdentity; nil: none has yet.
+func (l *look) signs(mi *resource.Object[kind.MeshIdentity]) *kind.SigningCA {
+	row, ok := l.State.SigningCAs.Find(l.r, mi.Mesh, mi.Name)
+	if !ok {
+		return nil
+	}
+	return &row.Spec
+}
+
+func authorityOf(signing *kind.SigningCA) *identity.CA {
+	if signing == nil || len(signing.Authority) == 0 {
+		return nil
+	}
+	ca, err := identity.ParseCA(signing.Authority)
+	if err != nil {
+		return nil // it can't sign
+	}
+	return ca
 }
 
 // identityBelieved finds a MeshIdentity whose certificates the mesh does not believe.

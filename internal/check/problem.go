@@ -34,9 +34,17 @@ var (
 	serverCertificateEnds = &Problem{"server-certificate-ends", Warning,
 		"Replace the files of general.tlsCertFile and general.tlsKeyFile; one that the control plane made itself is made anew when it starts."}
 	identityCannotSign = &Problem{"identity-cannot-sign", Error,
-		"Repair the certificate authority that the MeshIdentity names; nobody is given a certificate meanwhile."}
+		"Repair the certificate authority that the MeshIdentity names; without another nobody is given a certificate."}
 	authorityEnds = &Problem{"certificate-authority-ends", Warning,
 		"Replace the certificate authority before it ends."}
+	authorityChangePending = &Problem{"authority-change-pending", Warning,
+		"Find the proxies that are slow or refuse updates; the former authority signs meanwhile."}
+	noVirtualIP = &Problem{"no-virtual-ip", Error,
+		"Set ipam.meshService.cidr to a larger range."}
+	notTranslated = &Problem{"not-translated", Error,
+		"Proxies keep what they had. It is a bug in weft: report it, with the control plane's log."}
+	hostnameMissing = &Problem{"hostname-missing", Warning,
+		"Rename one of the services, or correct the template."}
 	noSpiffeID = &Problem{"no-spiffe-id", Error,
 		"Correct the labels of the Dataplane, or the templates of the MeshIdentity."}
 	certificateEnded = &Problem{"certificate-ended", Error,
@@ -81,9 +89,10 @@ var (
 
 var problems = []*Problem{
 	serverCertificateEnds,
-	identityCannotSign, authorityEnds, domainNotBelieved, noSpiffeID, certificateEnded, certificateOverdue, signingKeyMissing,
+	identityCannotSign, authorityEnds, authorityChangePending, domainNotBelieved, noSpiffeID, certificateEnded, certificateOverdue, signingKeyMissing,
 	updateRefused, updatePending, envoyTooOld,
+	noVirtualIP, notTranslated,
 	serviceMatchesNothing, serviceWithoutEndpoints, nobodyMayCall, denyCoversAllow, endpointsHeld, withdrawalStuck,
 	proxyOffline, proxyNeverConnected, inboundNotServed, outboundLeadsNowhere,
-	permissionWithoutEffect, selectorMatchesNothing,
+	permissionWithoutEffect, selectorMatchesNothing, hostnameMissing,
 }

@@ -14,6 +14,7 @@ import (
 // service looks at who is behind a service, and whether anybody may call them.
 func (l *look) service(service *resource.Object[kind.MeshService]) {
 	object := objectOf(service.Key())
+	l.serviceStatus(service, object)
 	members := l.State.Members(l.r, service.Mesh, &service.Spec.Selector)
 	if len(members) == 0 {
 		severity := Error
@@ -29,6 +30,30 @@ func (l *look) service(service *resource.Object[kind.MeshService]) {
 			l.found(serviceWithoutEndpoints, object, "port %d has no endpoint: %s", port.Port, whyNone(port, members))
 		}
 		l.callers(object, port, members)
+	}
+}
+
+// serviceStatus passes on what the control plane itself says of a service.
+func (l *look) serviceStatus(service *resource.Object[kind.MeshService], object Object) {
+	status, ok := l.State.ServiceStatuses.Find(l.r, service.Mesh, service.Name)
+	if !ok {
+		return
+	}
+	for _, c := range status.Spec.Conditions {
+		switch {
+		case c.Status != "False":
+		case c.Type == "VIPAssigned":
+			l.found(noVirtualIP, object, "%s", c.Message)
+		case c.Reason == "TranslationFailed":
+			l.found(notTranslated, object, "%s", c.Message)
+		}
+	}
+	for _, generator := range status.Spec.HostnameGenerators {
+		for _, c := range generator.Conditions {
+			if c.Status == "False" {
+				l.found(hostnameMissing, object, "HostnameGenerator %s gives it no name: %s", generator.HostnameGeneratorRef.CoreName, c.Message)
+			}
+		}
 	}
 }
 
