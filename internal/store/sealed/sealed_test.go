@@ -7,12 +7,15 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"weft/internal/store"
 	"weft/internal/store/sealed"
 	"weft/internal/store/sql"
+	"weft/internal/store/sql/postgrestest"
 	"weft/internal/store/storetest"
 	"weft/resource"
 )
@@ -250,5 +253,44 @@ func TestKeyFile(t *testing.T) {
 	}
 	if _, err := sealed.ReadKeyFile(path); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestInstancesStartTogether: those that share a database encrypt it at the same moment, and then change the
+// key at the same moment.
+func TestInstancesStartTogether(t *testing.T) {
+	at := postgrestest.Start(t).Database(t)
+	var below []*sql.Store
+	for range 3 {
+		s, err := sql.Open(t.Context(), at, sql.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close() })
+		below = append(below, s)
+	}
+	for n := range 20 {
+		key := resource.Key{Kind: "Secret", Name: strconv.Itoa(n)}
+		if _, err := below[0].Create(t.Context(), store.Row{Key: key, Body: []byte(secret)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first, second := sealed.NewKey(), sealed.NewKey()
+	for _, k := range []*sealed.Keys{keys(t, first), keys(t, second, first), keys(t, second)} {
+		var opening sync.WaitGroup
+		for _, s := range below {
+			opening.Go(func() {
+				opened, err := sealed.Open(t.Context(), s, k, []string{"Secret"}, slog.New(slog.DiscardHandler))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				rows, _, err := opened.List(t.Context(), "Secret")
+				if err != nil || len(rows) != 20 || string(rows[0].Body) != secret {
+					t.Errorf("%d secrets are read, the first is %q (%v)", len(rows), rows[0].Body, err)
+				}
+			})
+		}
+		opening.Wait()
 	}
 }
