@@ -156,6 +156,9 @@ func (s *Server) nobodyToAsk(key graph.ProxyKey) error {
 	if live := s.Live(key); live.Connected {
 		return resource.Errorf(resource.Conflict, "no weft-dp stands beside the Envoy of %s; ask that Envoy's own administration interface, or run it with weft-dp", key)
 	}
+	if instance := s.elsewhere(key); instance != "" {
+		return resource.Errorf(resource.Unavailable, "the proxy %s is connected to another instance of the control plane, %s; ask that one", key, instance)
+	}
 	return resource.Errorf(resource.Unavailable, "the proxy %s is not connected to this control plane; start it, or try again when it is back", key)
 }
 

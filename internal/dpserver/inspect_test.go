@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -14,8 +15,11 @@ import (
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 
+	"weft/internal/admit"
 	"weft/internal/dpserver"
 	"weft/internal/graph"
+	"weft/internal/instances"
+	"weft/internal/store"
 	"weft/internal/wire"
 	"weft/internal/xds"
 	"weft/kind"
@@ -287,4 +291,29 @@ func TestARefusalNamesWhatTheResourceWasMadeOf(t *testing.T) {
 			return r.Message == "no such field" && slices.Equal(r.Causes, []kind.Cause{{Kind: "MeshService", Name: "backend"}})
 		})
 	})
+}
+
+func TestAProxyOfAnotherInstanceIsToBeAskedThere(t *testing.T) {
+	join := func(ctx context.Context, rows store.Store, writer *admit.Writer) (self *instances.Member) {
+		for _, id := range []string{"cp-2", "cp-1"} {
+			var err error
+			if self, err = instances.Join(ctx, instances.Config{ID: id, Store: rows, Writer: writer, Log: slog.New(slog.DiscardHandler)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return self
+	}
+	p := newPlaneOf(t, join)
+	p.put(kind.Dataplanes.Make("default", "web-1", kind.Dataplane{Networking: kind.Networking{Address: "10.0.0.1"}}))
+	p.put(kind.DataplaneInsights.Make("default", "web-1", kind.DataplaneInsight{Subscriptions: []kind.Subscription{
+		{ID: "1", ControlPlaneInstanceID: "cp-2", ConnectTime: kind.Time{Time: time.Now()}},
+	}}))
+	var live dpserver.Live
+	p.eventually(func() bool {
+		live = p.server.Live(web1)
+		return !live.Connected && live.Elsewhere == "cp-2"
+	}, func() any { return live })
+	if got := <-p.inspect(t.Context()); resource.CodeOf(got.err) != resource.Unavailable || !strings.Contains(got.err.Error(), "cp-2; ask that one") {
+		t.Errorf("asked here, the answer is %v", got.err)
+	}
 }

@@ -13,6 +13,8 @@ type Live struct {
 	Connected      bool       `json:"connected"` // to this instance
 	ConnectedSince *kind.Time `json:"connectedSince,omitempty"`
 	Instance       string     `json:"instance"` // that answers
+	// Elsewhere is another instance that the proxy is connected to, which is the one to ask.
+	Elsewhere string `json:"elsewhere,omitempty"`
 	// Agent says whether a weft-dp stands beside the Envoy, which can be asked for Envoy's own pages.
 	Agent bool `json:"agent"`
 	// Settled says that the proxy has, or has refused, everything that it is to have.
@@ -42,6 +44,7 @@ func (s *Server) Live(key graph.ProxyKey) Live {
 	live := Live{Instance: s.Instance.ID(), Agent: s.session(key) != nil, Types: []LiveType{}, Refusals: []kind.Refusal{}}
 	p := s.peer(key)
 	if p == nil {
+		live.Elsewhere = s.elsewhere(key)
 		return live
 	}
 	progress := p.stream.Progress()

@@ -62,6 +62,13 @@ var signingKey = sync.OnceValue(func() []byte {
 // given.
 func newPlane(t *testing.T, given ...resource.Any) *plane {
 	t.Helper()
+	alone := func(context.Context, store.Store, *admit.Writer) *instances.Member { return instances.Alone("cp-1") }
+	return newPlaneOf(t, alone, given...)
+}
+
+// newPlaneOf does so for an instance that may share the store with others.
+func newPlaneOf(t *testing.T, instance func(context.Context, store.Store, *admit.Writer) *instances.Member, given ...resource.Any) *plane {
+	t.Helper()
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	ctx, cancel := context.WithCancel(t.Context())
 	rows := memory.New(memory.Options{})
@@ -69,7 +76,7 @@ func newPlane(t *testing.T, given ...resource.Any) *plane {
 	state := graph.NewState("east")
 	catalog := xds.NewCatalog()
 	hub := publish.NewHub(state, catalog, log)
-	self := instances.Alone("cp-1")
+	self := instance(ctx, rows, writer)
 	p := &plane{t: t, rows: rows, writer: writer}
 	server := dpserver.New(dpserver.Config{Hub: hub, Keys: identity.NewKeyring(hub.Secret), Audit: audit.New(&p.audit, "cp-1", time.Now, log), Writer: writer, Catalog: catalog, Zone: "east", Instance: self, Log: log})
 	hub.Follow(server.Observe)

@@ -10,7 +10,6 @@ package dpserver
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -118,7 +117,7 @@ func (s *Server) Run(ctx context.Context) error {
 		defer close(done)
 		s.insights.run(ctx)
 	}()
-	s.leases.run(ctx, s.elsewhere, s.expire)
+	s.leases.run(ctx, func(key graph.ProxyKey) bool { return s.elsewhere(key) != "" }, s.expire)
 	<-done
 	return nil
 }
@@ -146,14 +145,20 @@ func (s *Server) WaitSettled(ctx context.Context, revision uint64, concerns func
 	return settlement.Lost + settlement.Refusing, err
 }
 
-// elsewhere says whether another instance has the stream of a proxy. Of an agent whose Envoy has none
-// nobody else knows; where its Dataplane goes it registers again.
-func (s *Server) elsewhere(key graph.ProxyKey) bool {
+// elsewhere answers the other instance that has the stream of a proxy; empty: none has. Of an agent whose
+// Envoy has none nobody else knows; where its Dataplane goes it registers again.
+func (s *Server) elsewhere(key graph.ProxyKey) (instance string) {
 	insight, ok := s.Hub.Insight(key)
-	return ok && slices.ContainsFunc(insight.Spec.Subscriptions, func(sub kind.Subscription) bool {
+	if !ok {
+		return ""
+	}
+	for _, sub := range insight.Spec.Subscriptions {
 		_, ended := s.Instance.Ended(sub.ControlPlaneInstanceID)
-		return sub.DisconnectTime == nil && !ended && sub.ControlPlaneInstanceID != s.Instance.ID()
-	})
+		if sub.DisconnectTime == nil && !ended && sub.ControlPlaneInstanceID != s.Instance.ID() {
+			return sub.ControlPlaneInstanceID
+		}
+	}
+	return ""
 }
 
 // expire deletes a Dataplane that its agent registered and left for good.
