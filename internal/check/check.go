@@ -115,9 +115,10 @@ func (l *look) mesh(mesh string) {
 		members = append(members, m)
 		l.proxy(m)
 	}
+	calls := callsOf(members)
 	services := l.State.ServicesByMesh.List(l.r, graph.MeshKey(mesh))
 	for _, service := range services {
-		l.service(service)
+		l.service(service, calls)
 	}
 	l.held(mesh)
 	l.identities(mesh, members)

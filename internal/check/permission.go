@@ -11,8 +11,42 @@ import (
 	"weft/resource"
 )
 
-// callers finds a port whose servers all refuse everybody.
-func (l *look) callers(object Object, port kind.ServicePort, members []graph.Member) {
+// calls are who calls what in a mesh.
+type calls struct {
+	named       map[string]bool // services that an outbound names
+	transparent bool            // whether anybody reaches services at their virtual IPs
+}
+
+func callsOf(members []member) calls {
+	c := calls{named: map[string]bool{}}
+	for _, m := range members {
+		for _, out := range m.proxy.Outbounds {
+			c.named[out.Destination.Service] = true
+		}
+		c.transparent = c.transparent || m.proxy.Class.Transparent
+	}
+	return c
+}
+
+// severity says how bad it is that nobody may call a service; false where nobody is meant to: it was made for a
+// workload to which no other has an outbound.
+func (c calls) severity(service *resource.Object[kind.MeshService]) (Severity, bool) {
+	switch {
+	case c.named[service.Name]:
+		return Error, true
+	case c.transparent || service.Label(kind.ManagedBy) != kind.GeneratedBy:
+		return Warning, true
+	}
+	return "", false
+}
+
+// callers finds a port whose servers refuse everybody.
+func (l *look) callers(service *resource.Object[kind.MeshService], port kind.ServicePort, members []graph.Member, calls calls) {
+	severity, meant := calls.severity(service)
+	if !meant {
+		return
+	}
+	object := objectOf(service.Key())
 	var silent, denied []string // servers without an allow, and those whose allows are all denied
 	servers := 0
 	for i := range members {
@@ -31,10 +65,10 @@ func (l *look) callers(object Object, port kind.ServicePort, members []graph.Mem
 		}
 	}
 	if len(silent) > 0 {
-		l.found(nobodyMayCall, object, "port %d: no rule allows anybody to call %s (%d of %d)", port.Port, someOf(silent), len(silent), servers)
+		l.add(nobodyMayCall, severity, object, "port %d: no rule allows anybody to call %s (%d of %d)", port.Port, someOf(silent), len(silent), servers)
 	}
 	if len(denied) > 0 {
-		l.found(denyCoversAllow, object, "port %d: whoever may call %s is denied by another rule (%d of %d)", port.Port, someOf(denied), len(denied), servers)
+		l.add(denyCoversAllow, severity, object, "port %d: whoever may call %s is denied by another rule (%d of %d)", port.Port, someOf(denied), len(denied), servers)
 	}
 }
 

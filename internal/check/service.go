@@ -12,7 +12,7 @@ import (
 )
 
 // service looks at who is behind a service, and whether anybody may call them.
-func (l *look) service(service *resource.Object[kind.MeshService]) {
+func (l *look) service(service *resource.Object[kind.MeshService], calls calls) {
 	object := objectOf(service.Key())
 	l.serviceStatus(service, object)
 	members := l.State.Members(l.r, service.Mesh, &service.Spec.Selector)
@@ -29,7 +29,7 @@ func (l *look) service(service *resource.Object[kind.MeshService]) {
 		if len(l.State.Endpoints.Get(l.r, key).Endpoints) == 0 {
 			l.found(serviceWithoutEndpoints, object, "port %d has no endpoint: %s", port.Port, whyNone(port, members))
 		}
-		l.callers(object, port, members)
+		l.callers(service, port, members, calls)
 	}
 }
 
