@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"path/filepath"
 	"time"
@@ -44,6 +45,9 @@ stay encrypted; keep a copy of their key apart from the file, or put it in with 
 			}
 		}
 		n, err := backUp(command.Context(), args[0], h, databaseOf(s), command.ErrOrStderr())
+		if errors.Is(err, sql.ErrNoDatabase) {
+			return fmt.Errorf("no backup was made: %w; name the control plane's directory with --data-dir", err)
+		}
 		if err != nil {
 			return fmt.Errorf("no backup was made: %w", err)
 		}
@@ -123,30 +127,50 @@ Stop the control plane first. The store may be of another type than the one that
 }
 
 func restore(ctx context.Context, path string, s *settings.Settings, force bool, progress io.Writer) (h backup.Header, n int, err error) {
-	file, err := os.Open(path)
+	tell := &teller{to: progress, next: time.Now().Add(tellEvery)}
+	// Read once to its end, so that a damaged file makes no database.
+	h, err = readBackup(path, func(rows iter.Seq2[store.Row, error]) error {
+		for _, err := range rows {
+			if err != nil {
+				return err
+			}
+			tell.total++
+		}
+		return nil
+	})
+	if err == nil && h.Keys != "" {
+		err = addKeys(encryptionKeyFile(s), h.Keys)
+	}
 	if err != nil {
 		return h, 0, err
 	}
-	defer file.Close() // it was only read
-	h, rows, err := backup.Read(file)
-	if err != nil {
-		return h, 0, fmt.Errorf("%s: %w", path, err)
-	}
-	if h.Keys != "" {
-		if err := addKeys(encryptionKeyFile(s), h.Keys); err != nil {
-			return h, 0, err
-		}
-	}
-	tell := &teller{to: progress, next: time.Now().Add(tellEvery)}
-	err = sql.Import(ctx, databaseOf(s), force, func(yield func(store.Row, error) bool) {
-		for row, err := range rows {
-			tell.row()
-			if !yield(row, err) {
-				return
+	_, err = readBackup(path, func(rows iter.Seq2[store.Row, error]) error {
+		return sql.Import(ctx, databaseOf(s), force, func(yield func(store.Row, error) bool) {
+			for row, err := range rows {
+				tell.row()
+				if !yield(row, err) {
+					return
+				}
 			}
-		}
+		})
 	})
 	return h, tell.done, err
+}
+
+func readBackup(path string, use func(iter.Seq2[store.Row, error]) error) (backup.Header, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return backup.Header{}, err
+	}
+	defer file.Close() // it was only read
+	h, rows, err := backup.Read(file)
+	if err == nil {
+		err = use(rows)
+	}
+	if err != nil {
+		return h, fmt.Errorf("%s: %w", path, err)
+	}
+	return h, nil
 }
 
 // addKeys comes before the rows: a key too many does no harm.
@@ -164,17 +188,13 @@ const tellEvery = 2 * time.Second
 type teller struct {
 	to          io.Writer
 	next        time.Time
-	done, total int // total is 0 where it is not known
+	done, total int
 }
 
 func (t *teller) row() {
 	t.done++
 	if now := time.Now(); now.After(t.next) {
 		t.next = now.Add(tellEvery)
-		if t.total > 0 {
-			fmt.Fprintf(t.to, "%d of %d rows\n", t.done, t.total)
-		} else {
-			fmt.Fprintf(t.to, "%d rows\n", t.done)
-		}
+		fmt.Fprintf(t.to, "%d of %d rows\n", t.done, t.total)
 	}
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -47,6 +49,23 @@ func TestABackupOfARunningControlPlaneIsRestored(t *testing.T) {
 	}
 	stop()
 
+	if got := weftFails(t, "cp", "backup", file, "--data-dir", t.TempDir()); !strings.Contains(got, "there is no store") || !strings.Contains(got, "--data-dir") {
+		t.Errorf("a backup of nothing says\n%s", got)
+	}
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	damaged, untouched := file+"-damaged", filepath.Join(t.TempDir(), "data")
+	if err := os.WriteFile(damaged, whole[:len(whole)/2], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := weftFails(t, "cp", "restore", damaged, "--data-dir", untouched); !strings.Contains(got, "nothing was restored") {
+		t.Errorf("restoring half a backup says\n%s", got)
+	}
+	if _, err := os.Stat(untouched); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a damaged backup made a store (%v)", err)
+	}
 	keyless := t.TempDir()
 	weft(t, at["api"], "cp", "restore", withoutKey, "--data-dir", keyless)
 	if got := weftFails(t, "cp", "run", "--data-dir", keyless); !strings.Contains(got, "secrets.key is missing") {

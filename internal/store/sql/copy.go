@@ -11,8 +11,12 @@ import (
 	"weft/internal/store"
 )
 
-// ErrNotEmpty answers an import into a database that has rows.
-var ErrNotEmpty = errors.New("the store is not empty")
+var (
+	// ErrNotEmpty answers an import into a database that has rows.
+	ErrNotEmpty = errors.New("the store is not empty")
+	// ErrNoDatabase answers an export from where there is no store.
+	ErrNoDatabase = errors.New("there is no store")
+)
 
 // Export hands over every row of a database, all of one moment, by kind, mesh and name; before the first it
 // says how many there are. A control plane may run on the database.
@@ -35,7 +39,7 @@ func export(ctx context.Context, db *sql.DB, snapshot sql.TxOptions, count func(
 	defer tx.Rollback() // nothing was written
 	var version, rows int
 	if err := tx.QueryRowContext(ctx, `SELECT version FROM schema_version`).Scan(&version); err != nil {
-		return fmt.Errorf("this is no store, or one in which no control plane has run: %w", err)
+		return fmt.Errorf("%w, or no control plane has run on it: %w", ErrNoDatabase, err)
 	}
 	if version != len(migrations) {
 		return fmt.Errorf("the database has schema version %d, and this release copies %d: use the release that runs on it", version, len(migrations))

@@ -178,7 +178,7 @@ func TestExportIsOfOneMoment(t *testing.T) {
 
 func TestExportRefuses(t *testing.T) {
 	nothing := weft.SQLite{Dir: t.TempDir()}
-	if err := weft.Export(t.Context(), nothing, func(int) {}, nil); err == nil || !strings.Contains(err.Error(), "no such file") {
+	if err := weft.Export(t.Context(), nothing, func(int) {}, nil); !errors.Is(err, weft.ErrNoDatabase) {
 		t.Errorf("a directory without a database: %v", err)
 	}
 	newer := t.TempDir()

@@ -93,10 +93,12 @@ func (s SQLite) open(context.Context) (database, error) {
 
 func (s SQLite) attach(context.Context) (*sql.DB, sql.TxOptions, error) {
 	path, err := filepath.Abs(filepath.Join(s.Dir, File))
-	if err == nil {
-		_, err = os.Stat(path)
-	}
 	if err != nil {
+		return nil, sql.TxOptions{}, err
+	}
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+		return nil, sql.TxOptions{}, fmt.Errorf("%w at %s", ErrNoDatabase, path)
+	} else if err != nil {
 		return nil, sql.TxOptions{}, fmt.Errorf("opening the database: %w", err)
 	}
 	db, err := connect(path, 1, "query_only(1)")
