@@ -193,8 +193,8 @@ var Dataplanes = &resource.Kind[Dataplane]{
 		Replaced: map[string]string{
 			"networking.gateway":                                  "has no meaning here; use networking.zoneIngress, or an Envoy Gateway in front of the mesh",
 			"networking.advertisedAddress":                        "has no meaning here; use networking.zoneIngress.advertisedAddress",
-			"networking.zoneIngress":                              "is not served by this release",
-			"networking.zoneEgress":                               "is not served by this release",
+			"networking.zoneIngress":                              "is not served by this release; leave it out: there is one zone",
+			"networking.zoneEgress":                               "is not served by this release; leave it out: proxies reach what is outside the mesh themselves",
 			"networking.transparentProxying.directAccessServices": "is not served by this release; list the destination in reachableBackends",
 			"probes":  "has no meaning here; use serviceProbe of the inbound",
 			"metrics": "has no meaning here; use a MeshMetric",

@@ -16,8 +16,8 @@ var Meshes = &resource.Kind[Mesh]{
 		Name: "Mesh", Plural: "meshes", Scope: resource.Global, Flat: true,
 		Replaced: map[string]string{
 			"mtls":                     "is not served by this release; create a MeshIdentity for mutual TLS",
-			"routing":                  "is not served by this release",
-			"dataplaneProxyMembership": "is not served by this release",
+			"routing":                  "is not served by this release; leave it out: there is one zone, and no zone egress",
+			"dataplaneProxyMembership": "is not served by this release; a dataplane token says which mesh a proxy may join",
 			"networking":               "has no meaning here; MeshPassthrough decides what may leave the mesh",
 			"tracing":                  "has no meaning here; use a MeshTrace",
 			"logging":                  "has no meaning here; use a MeshAccessLog",

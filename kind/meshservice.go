@@ -191,7 +191,7 @@ var MeshServices = &resource.Kind[MeshService]{
 	Info: resource.Info{
 		Name: "MeshService", Plural: "meshservices", Scope: resource.Mesh,
 		Replaced: map[string]string{
-			"ports.snis":  "is not served by this release",
+			"ports.snis":  "is not served by this release; the control plane fills it in where a zone ingress needs it",
 			"zoneIngress": "is not served by this release; the control plane fills it in",
 		},
 	},

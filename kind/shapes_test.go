@@ -1,0 +1,136 @@
+package kind_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"weft/kind"
+)
+
+// TestEveryFieldWorksOrIsRefused goes through the fields that users of this API know. One that has an effect
+// is taken; another is refused with a sentence that says what to do instead, and never taken and ignored. A
+// line is a field and, where it is refused, how the sentence begins.
+func TestEveryFieldWorksOrIsRefused(t *testing.T) {
+	const certificate = `{type: Secret, secretRef: {kind: Secret, name: c}}`
+	for _, shape := range []struct{ kind, frame, fields string }{
+		{"Mesh", `{type: Mesh, name: m, %s}`, `
+			skipCreatingInitialPolicies: ["*"]
+			mtls: {enabledBackend: ca-1}                     | mtls: is not served by this release; create a MeshIdentity
+			routing: {zoneEgress: true}                      | routing: is not served by this release; leave it out
+			dataplaneProxyMembership: {allowed: []}          | dataplaneProxyMembership: is not served by this release; a dataplane token
+			networking: {outbound: {passthrough: false}}     | networking: has no meaning here; MeshPassthrough
+			tracing: {}                                      | tracing: has no meaning here; use a MeshTrace
+			logging: {}                                      | logging: has no meaning here; use a MeshAccessLog
+			metrics: {}                                      | metrics: has no meaning here; use a MeshMetric
+			constraints: {}                                  | constraints: has no meaning here; use dataplaneProxyMembership
+			meshServices: {mode: Exclusive}                  | meshServices: has no meaning here; MeshServices are always used`},
+		{"Dataplane", `{type: Dataplane, mesh: m, name: d, %s}`, `
+			networking: {address: 10.0.0.1}
+			networking: {zoneIngress: {}}                    | networking.zoneIngress: is not served by this release; leave it out
+			networking: {zoneEgress: {}}                     | networking.zoneEgress: is not served by this release; leave it out
+			networking: {admin: {port: 9901}}
+			networking: {gateway: {type: BUILTIN}}           | networking.gateway: has no meaning here; use networking.zoneIngress
+			networking: {advertisedAddress: 10.0.0.1}        | networking.advertisedAddress: has no meaning here; use networking.zoneIngress
+			probes: {port: 9000}                             | probes: has no meaning here; use serviceProbe
+			metrics: {}                                      | metrics: has no meaning here; use a MeshMetric`},
+		{"inbound", `{type: Dataplane, mesh: m, name: d, networking: {address: 10.0.0.1, inbound: [{port: 8080, %s}]}}`, `
+			address: 10.0.0.2
+			servicePort: 80
+			serviceAddress: 127.0.0.1
+			name: http
+			protocol: http
+			tags: {kuma.io/service: web, kuma.io/protocol: http, version: v1}
+			state: Ignored
+			health: {ready: true}
+			health: {healthy: false}
+			serviceProbe: {interval: 1s, timeout: 2s, unhealthyThreshold: 3, healthyThreshold: 1, tcp: {}}`},
+		{"outbound", `{type: Dataplane, mesh: m, name: d, networking: {outbound: [{port: 10001, %s}]}}`, `
+			address: 127.0.0.2, tags: {kuma.io/service: backend}
+			backendRef: {kind: MeshService, name: backend, port: 80}
+			backendRef: {kind: MeshService, labels: {app: backend}, port: 80}
+			backendRef: {kind: MeshExternalService, name: api, port: 80}  | networking.outbound[0].backendRef.kind: is "MeshExternalService", want one of MeshService`},
+		{"transparentProxying", `{type: Dataplane, mesh: m, name: d, networking: {transparentProxying: {%s}}}`, `
+			redirectPortInbound: 15006
+			redirectPortOutbound: 15001
+			ipFamilyMode: DualStack
+			directAccessServices: ["*"]                      | networking.transparentProxying.directAccessServices: is not served by this release; list
+			reachableServices: [backend]
+			reachableBackends: {refs: [{kind: MeshService, name: a}]}`},
+		{"MeshService", `{type: MeshService, mesh: m, name: s, spec: {selector: {dataplaneRef: {name: web-1}}, ports: [{port: 80}], %s}}`, `
+			state: Available
+			identities: [{type: ServiceTag, value: web}, {type: SpiffeID, value: "spiffe://a/b"}]
+			zoneIngress: {address: 192.168.1.100, port: 30001} | spec.zoneIngress: is not served by this release; the control plane fills it in`},
+		{"MeshService's selector", `{type: MeshService, mesh: m, name: s, spec: {selector: {%s}, ports: [{port: 80}]}}`, `
+			dataplaneTags: {kuma.io/service: web}
+			dataplaneLabels: {matchLabels: {app: web}}
+			dataplaneRef: {name: web-1}`},
+		{"MeshService's ports", `{type: MeshService, mesh: m, name: s, spec: {selector: {dataplaneRef: {name: a}}, ports: [{port: 80, %s}]}}`, `
+			targetPort: 8080
+			targetPort: http
+			name: web
+			appProtocol: http
+			snis: [{value: a.web.80.default.ms}]             | spec.ports[0].snis: is not served by this release; the control plane fills it in`},
+		{"HostnameGenerator", `{type: HostnameGenerator, name: g, spec: {template: "{{ .DisplayName }}.svc.mesh.local", %s}}`, `
+			selector: {meshService: {matchLabels: {a: b}}}
+			selector: {meshService: {}, meshExternalService: {}}  | spec.selector.meshExternalService: is not served by this release; only a MeshService
+			selector: {meshService: {}, meshMultiZoneService: {}} | spec.selector.meshMultiZoneService: is not served by this release; only a MeshService`},
+		{"MeshIdentity", `{type: MeshIdentity, mesh: m, name: i, spec: {provider: {type: Bundled}, %s}}`, `
+			selector: {dataplane: {matchLabels: {}}}
+			spiffeID: {trustDomain: "{{ .Mesh }}.{{ .Zone }}.mesh.local"}
+			spiffeID: {path: '/{{ .Workload }}/{{ label "k" }}'}`},
+		{"MeshIdentity's provider", `{type: MeshIdentity, mesh: m, name: i, spec: {provider: {%s}}}`, `
+			type: Bundled
+			type: Spire                                      | spec.provider.type: "Spire" is not served by this release; use Bundled
+			type: Bundled, spire: {agent: {timeout: 1s}}     | spec.provider.spire: is not served by this release; use the provider Bundled
+			type: Bundled, bundled: {meshTrustCreation: Disabled}
+			type: Bundled, bundled: {insecureAllowSelfSigned: true}
+			type: Bundled, bundled: {autogenerate: {enabled: true}}
+			type: Bundled, bundled: {certificateParameters: {expiry: 24h}}`},
+		{"MeshIdentity's CA", `{type: MeshIdentity, mesh: m, name: i, spec: {provider: {type: Bundled, bundled: {ca: {certificate: ` + certificate + `, privateKey: {%s}}}}}}`, `
+			type: Secret, secretRef: {kind: Secret, name: k}
+			type: InsecureInline, insecureInline: {value: pem}
+			type: File                                       | spec.provider.bundled.ca.privateKey.type: "File" is not served by this release; use Secret
+			type: EnvVar                                     | spec.provider.bundled.ca.privateKey.type: "EnvVar" is not served by this release; use Secret
+			type: File, file: {path: /k}                     | spec.provider.bundled.ca.privateKey.file: is not served by this release; use a Secret
+			type: EnvVar, envVar: {name: K}                  | spec.provider.bundled.ca.privateKey.envVar: is not served by this release; use a Secret`},
+		{"MeshTrafficPermission", `{type: MeshTrafficPermission, mesh: m, name: p, spec: {%s}}`, `
+			targetRef: {kind: Mesh}
+			targetRef: {kind: Dataplane, name: web-1}
+			targetRef: {kind: Dataplane, labels: {app: web}, sectionName: http}
+			targetRef: {kind: Dataplane, namespace: a}       | spec.targetRef.namespace: has no meaning outside Kubernetes
+			from: []                                         | spec.from: has no meaning here; use
+			rules: [{default: {deny: [{spiffeID: {type: Prefix, value: "spiffe://other/"}}]}}]
+			rules: [{default: {allowWithShadowDeny: [{spiffeID: {type: Exact, value: "spiffe://a/b"}}]}}]
+			rules: [{default: {allow: [{spiffeId: {type: Exact, value: "spiffe://a/b"}}]}}]
+			rules: [{matches: []}]                           | spec.rules[0].matches: is not served by this release; leave it out
+			rules: [{default: {allow: [{sni: {}}]}}]         | spec.rules[0].default.allow[0].sni: is not served by this release; use spiffeID
+			rules: [{default: {deny: [{sni: {}}]}}]          | spec.rules[0].default.deny[0].sni: is not served by this release; use spiffeID
+			rules: [{default: {action: Allow}}]              | spec.rules[0].default.action: has no meaning here; use allow`},
+		{"Zone", `{type: Zone, name: east, %s}`, `enabled: false`},
+		{"Secret", `{type: Secret, mesh: m, name: s, %s}`, `data: c2VjcmV0`},
+		{"GlobalSecret", `{type: GlobalSecret, name: s, %s}`, `data: c2VjcmV0`},
+	} {
+		for line := range strings.Lines(shape.fields) {
+			field, refusal, _ := strings.Cut(strings.TrimSpace(line), "|")
+			if field == "" {
+				continue
+			}
+			got := strings.Join(problems(t, fmt.Sprintf(shape.frame, field)), "\n")
+			if want := strings.TrimSpace(refusal); (want == "") != (got == "") || !strings.HasPrefix(got, want) {
+				t.Errorf("%s, %s: the problems are %q, want %q", shape.kind, strings.TrimSpace(field), got, want)
+			}
+		}
+	}
+}
+
+// TestRefusalsSayWhatToDo: "not served" alone leaves a user with nothing.
+func TestRefusalsSayWhatToDo(t *testing.T) {
+	for _, d := range kind.All() {
+		for field, sentence := range d.Describe().Replaced {
+			if !strings.Contains(sentence, "; ") {
+				t.Errorf("%s: %s: %q says nothing to do", d.Describe().Name, field, sentence)
+			}
+		}
+	}
+}
