@@ -1,0 +1,140 @@
+package publish
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"weft/internal/admit"
+	"weft/internal/graph"
+	"weft/internal/instances"
+	"weft/internal/mirror"
+	"weft/internal/store"
+	"weft/internal/store/memory"
+	"weft/internal/xds"
+	"weft/kind"
+	"weft/resource"
+)
+
+// startHub starts one instance on a store that others share, whose clients settle when the settler says so.
+func startHub(t *testing.T, rows store.Store, id string, s Settler) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	log := slog.New(slog.DiscardHandler)
+	writer := admit.New(rows, admit.Options{Zone: "default"})
+	state := graph.NewState("default")
+	hub := NewHub(state, xds.NewCatalog(), log)
+	member, err := instances.Join(ctx, instances.Config{
+		ID: id, Store: rows, Writer: writer, Answer: hub.Here, Lost: Bound, Log: log,
+		Strays: func(string) bool { return true },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hub.Use(ctx, Outside{
+		Settler: s, Others: member,
+		Version: func(ctx context.Context, key resource.Key) (string, error) {
+			row, err := rows.Get(ctx, key)
+			return row.Version, err
+		},
+		Forget: func(ctx context.Context, key graph.ProxyKey, listeners []string) error {
+			return admit.Modify(ctx, writer, kind.DataplaneServings, key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneServing]) bool {
+				return o.Spec.Forget(listeners)
+			})
+		},
+	})
+	var kinds []string
+	for _, d := range kind.All() {
+		if name := d.Describe().Name; state.Holds(name) {
+			kinds = append(kinds, name)
+		}
+	}
+	wait, err := mirror.Start(ctx, mirror.Config{Store: rows, Kinds: kinds, Decode: admit.Decode, Apply: hub.Apply, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, led := make(chan struct{}), make(chan struct{})
+	go func() { defer close(run); member.Run(ctx) }()
+	go func() { defer close(led); member.Lead(ctx, hub.Withdraw) }()
+	stop = func() { cancel(); <-run; <-led; wait() }
+	t.Cleanup(stop)
+	return stop
+}
+
+// atOnce is a world whose clients have always settled.
+type atOnce struct{}
+
+func (atOnce) WaitSettled(context.Context, uint64, func(xds.Refusal) bool) (int, error) { return 0, nil }
+
+// storeAll writes resources of users and of the control plane.
+func storeAll(t *testing.T, rows store.Store, objects ...resource.Any) {
+	t.Helper()
+	writer := admit.New(rows, admit.Options{Zone: "default"})
+	for _, o := range objects {
+		if _, err := writer.Put(t.Context(), o, admit.Change{ControlPlane: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// listenersOf counts the listeners of the Dataplane blue that are stored as served.
+func listenersOf(t *testing.T, rows store.Store) int {
+	t.Helper()
+	row, err := rows.Get(t.Context(), kind.DataplaneServings.Key(mesh, "blue"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := admit.Decode(row)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(o.(*resource.Object[kind.DataplaneServing]).Spec.Inbounds)
+}
+
+func TestAWithdrawalWaitsForTheClientsOfEveryInstance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rows := memory.New(memory.Options{})
+		t.Cleanup(func() { rows.Close() })
+		storeAll(t, rows, kind.Meshes.Make("", mesh, kind.Mesh{}), server("blue", "10.0.0.1", "blue", 8080), serving("blue", "10.0.0.1", 8080))
+		slow := make(onDemand)
+		startHub(t, rows, "a", atOnce{})
+		time.Sleep(2 * time.Second) // a leads
+		startHub(t, rows, "b", slow)
+		time.Sleep(2 * time.Second)
+
+		storeAll(t, rows, server("blue", "10.0.0.1", "blue", 8081))
+		time.Sleep(20 * time.Second)
+		if n := listenersOf(t, rows); n != 1 {
+			t.Fatalf("%d listeners are served while clients of the other instance may be sent there, want 1", n)
+		}
+		slow <- struct{}{}
+		time.Sleep(time.Second)
+		if n := listenersOf(t, rows); n != 0 {
+			t.Errorf("%d listeners are served though every client has settled", n)
+		}
+	})
+}
+
+func TestAWithdrawalOutlivesTheInstanceThatBeganIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rows := memory.New(memory.Options{})
+		t.Cleanup(func() { rows.Close() })
+		storeAll(t, rows, kind.Meshes.Make("", mesh, kind.Mesh{}), server("blue", "10.0.0.1", "blue", 8080), serving("blue", "10.0.0.1", 8080))
+		stop := startHub(t, rows, "a", never{})
+		time.Sleep(2 * time.Second)
+		startHub(t, rows, "b", atOnce{})
+		storeAll(t, rows, server("blue", "10.0.0.1", "blue", 8081))
+		time.Sleep(2 * time.Second)
+		stop()
+		time.Sleep(20 * time.Second)
+		if n := listenersOf(t, rows); n != 1 {
+			t.Errorf("%d listeners are served while clients of the one that stopped may be anywhere, want 1", n)
+		}
+		time.Sleep(Bound - 20*time.Second + 2*time.Second)
+		if n := listenersOf(t, rows); n != 0 {
+			t.Errorf("%d listeners are served after the bound", n)
+		}
+	})
+}
