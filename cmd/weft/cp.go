@@ -133,7 +133,7 @@ func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger
 		Settler: proxies, Others: self,
 		Version: storedVersion(rows), Forget: forget(writer), Keep: keep(writer),
 	})
-	wait, err := mirror.Start(ctx, mirror.Config{Store: rows, Kinds: kindsOf(state), Decode: admit.Decode, Apply: timed(hub.Apply, figures), Log: log})
+	wait, err := mirror.Start(ctx, mirror.Config{Store: rows, Kinds: state.Kinds(), Decode: admit.Decode, Apply: timed(hub.Apply, figures), Log: log})
 	if err != nil {
 		return err
 	}
@@ -184,17 +184,6 @@ func checker(state *graph.State, proxies *dpserver.Server, server *certfile.Cert
 			ServerCertificateEnds: server.Now().Leaf.NotAfter, Now: time.Now(),
 		})
 	}
-}
-
-// kindsOf are the kinds whose rows have a place in the state.
-func kindsOf(state *graph.State) []string {
-	var kinds []string
-	for _, d := range kind.All() {
-		if name := d.Describe().Name; state.Holds(name) {
-			kinds = append(kinds, name)
-		}
-	}
-	return kinds
 }
 
 // timed tells the figures how long a batch takes.

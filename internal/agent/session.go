@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -52,10 +53,13 @@ func (a *agent) session(ctx context.Context, retry *retry) error {
 		return err
 	}
 	go a.sendReports(ctx, stream)
-	for {
+	for connected := false; ; connected = true {
 		settings, err := stream.Recv()
 		if err != nil {
 			return err
+		}
+		if at, ok := peer.FromContext(stream.Context()); ok && !connected {
+			a.Log.Info("connected", "controlPlane", at.Addr)
 		}
 		retry.reset()
 		if settings.Question != nil {

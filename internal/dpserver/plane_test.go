@@ -89,13 +89,7 @@ func newPlaneOf(t *testing.T, instance func(context.Context, store.Store, *admit
 		p.put(o)
 	}
 
-	var kinds []string
-	for _, d := range kind.All() {
-		if name := d.Describe().Name; state.Holds(name) {
-			kinds = append(kinds, name)
-		}
-	}
-	wait, err := mirror.Start(ctx, mirror.Config{Store: rows, Kinds: kinds, Decode: admit.Decode, Apply: hub.Apply, Log: log})
+	wait, err := mirror.Start(ctx, mirror.Config{Store: rows, Kinds: state.Kinds(), Decode: admit.Decode, Apply: hub.Apply, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -198,6 +199,9 @@ func addRows[S any](s *State, k *resource.Kind[S]) Rows[S] {
 func byMesh[S any](rows Rows[S]) *table.Index[*resource.Object[S]] {
 	return table.NewIndex(rows.Input, func(o *resource.Object[S]) []string { return []string{MeshKey(o.Mesh)} })
 }
+
+// Kinds names the kinds whose rows have a place in the state, sorted.
+func (s *State) Kinds() []string { return slices.Sorted(maps.Keys(s.kinds)) }
 
 // Holds says whether rows of a kind have a place in the state. The others are for readers of the store
 // only.

@@ -45,13 +45,7 @@ func startHub(t *testing.T, rows store.Store, id string, s Settler) (stop func()
 			})
 		},
 	})
-	var kinds []string
-	for _, d := range kind.All() {
-		if name := d.Describe().Name; state.Holds(name) {
-			kinds = append(kinds, name)
-		}
-	}
-	wait, err := mirror.Start(ctx, mirror.Config{Store: rows, Kinds: kinds, Decode: admit.Decode, Apply: hub.Apply, Log: log})
+	wait, err := mirror.Start(ctx, mirror.Config{Store: rows, Kinds: state.Kinds(), Decode: admit.Decode, Apply: hub.Apply, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +60,9 @@ func startHub(t *testing.T, rows store.Store, id string, s Settler) (stop func()
 // atOnce is a world whose clients have always settled.
 type atOnce struct{}
 
-func (atOnce) WaitSettled(context.Context, uint64, func(xds.Refusal) bool) (int, error) { return 0, nil }
+func (atOnce) WaitSettled(context.Context, uint64, func(xds.Refusal) bool) (int, error) {
+	return 0, nil
+}
 
 // storeAll writes resources of users and of the control plane.
 func storeAll(t *testing.T, rows store.Store, objects ...resource.Any) {
