@@ -13,6 +13,17 @@ type DataplaneLeaves struct {
 	// Leaves are sorted by when they were last signed, the one in use last: one for each pair of a name
 	// and a root.
 	Leaves []HeldLeaf `json:"leaves,omitempty"`
+	// Next is a name of which the proxy has no leaf yet.
+	Next *NextName `json:"next,omitempty"`
+}
+
+// NextName is a name that others are being told of, so that a leaf of it can be signed.
+type NextName struct {
+	SpiffeID     string `json:"spiffeID"`
+	MeshIdentity string `json:"meshIdentity"`
+	Since        Time   `json:"since"`
+	// Accepted says that everybody takes the proxy under this name.
+	Accepted bool `json:"accepted,omitempty"`
 }
 
 // HeldLeaf is all certificates of one name that lead to one root.
@@ -30,8 +41,32 @@ var DataplaneLeavesList = &resource.Kind[DataplaneLeaves]{
 	Info: resource.Info{Name: "DataplaneLeaves", Plural: "dataplane-leaves", Scope: resource.Mesh, ReadOnly: true, Hidden: true},
 }
 
+// Names are the SPIFFE IDs under which the proxy is to be taken, sorted: those that it holds leaves of,
+// and the next one.
+func (l *DataplaneLeaves) Names() []string {
+	var names []string
+	for _, leaf := range l.Leaves {
+		names = append(names, leaf.SpiffeID)
+	}
+	if l.Next != nil {
+		names = append(names, l.Next.SpiffeID)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// MaySign says whether a leaf of a name may be handed out: the first one of all, one of the name in use, or
+// one of a next name that is accepted.
+func (l *DataplaneLeaves) MaySign(name string) bool {
+	used := l.InUse()
+	return used == nil || used.SpiffeID == name || l.Next != nil && l.Next.Accepted && l.Next.SpiffeID == name
+}
+
 // Add notes a leaf that is about to be handed out.
 func (l *DataplaneLeaves) Add(leaf HeldLeaf) {
+	if l.Next != nil && l.Next.SpiffeID == leaf.SpiffeID {
+		l.Next = nil
+	}
 	kept := make([]HeldLeaf, 0, len(l.Leaves)+1)
 	for _, held := range l.Leaves {
 		switch {

@@ -87,8 +87,15 @@ func (s *Server) hold(ctx context.Context, key graph.ProxyKey, leaf *graph.Leaf,
 		SpiffeID: leaf.SpiffeID, MeshIdentity: leaf.MeshIdentity,
 		Root: identity.Fingerprints(ca.Root())[0], Until: kind.Time{Time: signed.NotAfter},
 	}
-	return admit.Modify(ctx, s.Writer, kind.DataplaneLeavesList, key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneLeaves]) bool {
-		o.Spec.Add(held)
-		return true
+	may := true
+	err := admit.Modify(ctx, s.Writer, kind.DataplaneLeavesList, key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneLeaves]) bool {
+		if may = o.Spec.MaySign(leaf.SpiffeID); may {
+			o.Spec.Add(held)
+		}
+		return may
 	})
+	if err == nil && !may {
+		return resource.Errorf(resource.Unavailable, "%s is getting another name than %s; try again", key, leaf.SpiffeID)
+	}
+	return err
 }

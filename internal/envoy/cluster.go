@@ -23,12 +23,14 @@ func Cluster(d *graph.Destination, secured bool) *xds.Resource {
 		ClusterDiscoveryType: &clusters.Cluster_Type{Type: clusters.Cluster_EDS},
 		// The assignment's name is the cluster's, and so distinct: two clusters that name one
 		// assignment stall each other on a delta stream.
-		EdsClusterConfig:              &clusters.Cluster_EdsClusterConfig{EdsConfig: ads()},
-		ConnectTimeout:                duration(connectTimeout),
-		CircuitBreakers:               breakers(breakerLimit),
-		OutlierDetection:              deadHosts(),
-		IgnoreHealthOnHostRemoval:     true,
-		TypedExtensionProtocolOptions: protocolOptions(d.Protocol, nil),
+		EdsClusterConfig:          &clusters.Cluster_EdsClusterConfig{EdsConfig: ads()},
+		ConnectTimeout:            duration(connectTimeout),
+		CircuitBreakers:           breakers(breakerLimit),
+		OutlierDetection:          deadHosts(),
+		IgnoreHealthOnHostRemoval: true,
+		TypedExtensionProtocolOptions: protocolOptions(d.Protocol, &core.HttpProtocolOptions{
+			MaxConnectionDuration: duration(connectionLife),
+		}),
 	}
 	if d.Secured(secured) {
 		cluster.TransportSocket = clientTLS(d)
@@ -123,10 +125,9 @@ func deadHosts() *clusters.OutlierDetection {
 
 const protocolOptionsName = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 
-// protocolOptions says which version of HTTP the other side is spoken to. HTTP/1.1 with nothing else to
-// say is Envoy's default, and bytes have no options.
+// protocolOptions says which version of HTTP the other side is spoken to; bytes have no options.
 func protocolOptions(protocol kind.Protocol, common *core.HttpProtocolOptions) map[string]*anypb.Any {
-	if !protocol.IsHTTP() || protocol == kind.HTTP && common == nil {
+	if !protocol.IsHTTP() {
 		return nil
 	}
 	version := &upstreams.HttpProtocolOptions_ExplicitHttpConfig{}

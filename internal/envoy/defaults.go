@@ -1,6 +1,10 @@
 package envoy
 
-import "time"
+import (
+	"time"
+
+	"weft/internal/graph"
+)
 
 // Defaults of every destination and inbound; docs/defaults.md has the reasons.
 const (
@@ -16,6 +20,10 @@ const (
 	streamIdleTimeout = 30 * time.Minute
 	// idleTimeout ends a connection without requests, or of bytes that don't flow.
 	idleTimeout = time.Hour
+
+	// connectionLife is when a connection of requests takes no further one, and ends once those that it has
+	// are answered.
+	connectionLife = graph.ConnectionLife
 
 	// A server's side waits longer than its clients, so that it is the client that gives a connection
 	// up: a request that is sent while the other side closes would be lost.

@@ -1,6 +1,7 @@
 package envoy
 
 import (
+	"slices"
 	"strings"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -77,7 +78,7 @@ func extension(name string, filter proto.Message) *xds.Resource {
 func denied(p *match.Permissions, domains []string) *rbac.RBAC {
 	rules := &rbac.RBAC{Action: rbac.RBAC_DENY, Policies: map[string]*rbac.Policy{}}
 	for _, rule := range p.Deny {
-		rules.Policies[rule.Origin] = policy(named(rule))
+		rules.Policies[rule.Origin] = policy(named(rule)...)
 	}
 	if several := inTwoOf(domains); len(several) > 0 {
 		rules.Policies[severalDomains] = policy(several...)
@@ -92,7 +93,7 @@ func shadowDenied(p *match.Permissions) *rbac.RBAC {
 	}
 	rules := &rbac.RBAC{Action: rbac.RBAC_DENY, Policies: map[string]*rbac.Policy{}}
 	for _, rule := range p.ShadowDeny {
-		rules.Policies[rule.Origin] = policy(named(rule))
+		rules.Policies[rule.Origin] = policy(named(rule)...)
 	}
 	return rules
 }
@@ -114,18 +115,27 @@ func allowed(p *match.Permissions, domains []string) *rbac.RBAC {
 // believed narrows a rule to the names of the domains: it is kept where it lies within one of them, and
 // where it spans some it becomes each of those.
 func believed(rule match.Rule, domains []string) []*rbac.Principal {
-	pattern := rule.Exact + rule.Prefix // one of them is empty
-	var principals []*rbac.Principal
-	for _, domain := range domains {
-		prefix := idPrefix(domain)
-		switch {
-		case strings.HasPrefix(pattern, prefix):
-			return []*rbac.Principal{named(rule)}
-		case rule.Exact == "" && strings.HasPrefix(prefix, pattern):
-			principals = append(principals, under(prefix))
+	within := func(pattern string) bool {
+		return slices.ContainsFunc(domains, func(domain string) bool { return strings.HasPrefix(pattern, idPrefix(domain)) })
+	}
+	kept := match.Rule{}
+	for _, name := range rule.Also {
+		if within(name) {
+			kept.Also = append(kept.Also, name)
 		}
 	}
-	return principals
+	var principals []*rbac.Principal
+	switch {
+	case within(rule.Exact + rule.Prefix): // one of them is empty
+		kept.Exact, kept.Prefix = rule.Exact, rule.Prefix
+	case rule.Exact == "":
+		for _, domain := range domains {
+			if prefix := idPrefix(domain); strings.HasPrefix(prefix, rule.Prefix) {
+				principals = append(principals, under(prefix))
+			}
+		}
+	}
+	return append(principals, named(kept)...)
 }
 
 // inTwoOf matches a caller with names in two of the domains, in a size that grows hardly faster than
@@ -151,11 +161,18 @@ func inOneOf(domains []string) *rbac.Principal {
 
 func idPrefix(domain string) string { return "spiffe://" + domain + "/" }
 
-func named(rule match.Rule) *rbac.Principal {
-	if rule.Exact != "" {
-		return authenticated(&matchers.StringMatcher{MatchPattern: &matchers.StringMatcher_Exact{Exact: rule.Exact}})
+// named matches all whom a rule names, and for whom it holds also.
+func named(rule match.Rule) []*rbac.Principal {
+	var principals []*rbac.Principal
+	if rule.Prefix != "" {
+		principals = append(principals, under(rule.Prefix))
 	}
-	return under(rule.Prefix)
+	for _, name := range append([]string{rule.Exact}, rule.Also...) {
+		if name != "" {
+			principals = append(principals, authenticated(&matchers.StringMatcher{MatchPattern: &matchers.StringMatcher_Exact{Exact: name}}))
+		}
+	}
+	return principals
 }
 
 func under(prefix string) *rbac.Principal {

@@ -66,6 +66,8 @@ type AppliedRules struct {
 type AppliedRule struct {
 	Origin   string       `json:"origin"` // "MeshTrafficPermission default/web rules[0].default.allow[1]"
 	SpiffeID kind.IDMatch `json:"spiffeID"`
+	// Also are further names for which it holds, of workloads that are changing theirs.
+	Also []string `json:"also,omitempty"`
 }
 
 // AppliedOutbound is how one destination is reached.
@@ -152,7 +154,7 @@ func appliedRules(rules []match.Rule) []AppliedRule {
 		if rule.Prefix != "" {
 			id = kind.IDMatch{Type: "Prefix", Value: rule.Prefix}
 		}
-		applied = append(applied, AppliedRule{rule.Origin, id})
+		applied = append(applied, AppliedRule{rule.Origin, id, rule.Also})
 	}
 	return applied
 }

@@ -16,6 +16,8 @@ import (
 func (s *State) derive() {
 	s.Identity = table.NewDerived(s.DB, "identity", s.identity, same[*Identity])
 	s.Authority = table.NewDerived(s.DB, "authority", s.authority, func(a, b string) bool { return a == b })
+	s.Presented = table.NewDerived(s.DB, "names of a proxy", s.presented, slices.Equal)
+	s.Also = table.NewDerived(s.DB, "names beside a rule's", s.also, slices.Equal)
 	s.Trust = table.NewDerived(s.DB, "trust", s.trust, same[*Trust])
 	s.Names = table.NewDerived(s.DB, "services of a mesh", s.names, slices.Equal)
 	s.Tagged = table.NewDerived(s.DB, "services of a tag", s.tagged, slices.Equal)

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"weft/internal/graph"
+	"weft/internal/match"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -74,6 +75,16 @@ func load(t *testing.T, archive *txtar.Archive) *graph.State {
 		for _, line := range strings.Split(strings.TrimSpace(string(fileOf(archive, "serving"))), "\n") {
 			if line != "" {
 				s.Put(tx, serving(t, line))
+			}
+		}
+		for _, line := range strings.Split(strings.TrimSpace(string(fileOf(archive, "leaves"))), "\n") {
+			if line != "" {
+				s.Put(tx, leaves(line))
+			}
+		}
+		for _, line := range strings.Split(strings.TrimSpace(string(fileOf(archive, "authorities"))), "\n") {
+			if name, fingerprint, ok := strings.Cut(line, " "); ok {
+				s.Put(tx, kind.SigningCAs.Make("default", name, kind.SigningCA{Fingerprint: fingerprint}))
 			}
 		}
 		for _, line := range strings.Split(strings.TrimSpace(string(fileOf(archive, "vips"))), "\n") {
@@ -141,6 +152,30 @@ func serving(t *testing.T, line string) resource.Any {
 	return row
 }
 
+// leaves reads "NAME SPIFFEID by MESHIDENTITY ... [next|accepted SPIFFEID by MESHIDENTITY]".
+func leaves(line string) resource.Any {
+	words := strings.Fields(line)
+	row := kind.DataplaneLeavesList.Make("default", words[0], kind.DataplaneLeaves{})
+	for words = words[1:]; len(words) > 0; {
+		switch words[0] {
+		case "next", "accepted":
+			row.Spec.Next = &kind.NextName{SpiffeID: words[1], MeshIdentity: words[3], Accepted: words[0] == "accepted"}
+			words = words[4:]
+		default:
+			row.Spec.Leaves = append(row.Spec.Leaves, kind.HeldLeaf{SpiffeID: words[0], MeshIdentity: words[2]})
+			words = words[3:]
+		}
+	}
+	return row
+}
+
+func also(rule match.Rule) string {
+	if len(rule.Also) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" and %v", rule.Also)
+}
+
 func describeProxy(b *strings.Builder, s *graph.State, r *table.Reader, p *graph.Proxy) {
 	fmt.Fprintf(b, "proxy %s\n", p.Key)
 	if id := p.Identity; id != nil {
@@ -148,14 +183,17 @@ func describeProxy(b *strings.Builder, s *graph.State, r *table.Reader, p *graph
 	} else {
 		fmt.Fprintf(b, "  is plain\n")
 	}
+	if leaf := p.Leaf; leaf != nil && (leaf.SpiffeID != p.Identity.SpiffeID || leaf.Authority != "") {
+		fmt.Fprintf(b, "  its next leaf is %s by %s %s\n", leaf.SpiffeID, leaf.MeshIdentity, leaf.Authority)
+	}
 	for _, l := range p.Listeners {
 		fmt.Fprintf(b, "  listens on %s:%d (%s) section %s for %s:%d\n", l.Address, l.Port, l.Protocol, l.Section, l.ServiceAddress, l.ServicePort)
 		if l.Permissions != nil {
 			for _, rule := range l.Permissions.Deny {
-				fmt.Fprintf(b, "    denies %s%s by %s\n", rule.Exact, rule.Prefix, rule.Origin)
+				fmt.Fprintf(b, "    denies %s%s%s by %s\n", rule.Exact, rule.Prefix, also(rule), rule.Origin)
 			}
 			for _, rule := range l.Permissions.Allow {
-				fmt.Fprintf(b, "    allows %s%s by %s\n", rule.Exact, rule.Prefix, rule.Origin)
+				fmt.Fprintf(b, "    allows %s%s%s by %s\n", rule.Exact, rule.Prefix, also(rule), rule.Origin)
 			}
 		}
 	}

@@ -1,8 +1,10 @@
 package graph
 
 import (
+	"slices"
 	"time"
 
+	"weft/internal/match"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -35,13 +37,79 @@ func (s *State) authority(r *table.Reader, key IdentityKey) string {
 	return ""
 }
 
-// leaf is what the next certificate of a proxy says; nil where it is to have none.
+// leaf is what the next certificate of a proxy says; nil where it is to have none. A proxy that holds a
+// leaf goes on under its name, signed by whoever signed for it, until everybody takes it under the one that
+// is wanted and somebody signs for that.
 func (s *State) leaf(r *table.Reader, key ProxyKey, wanted *Identity) *Leaf {
-	if wanted == nil || wanted.Problem != "" {
+	if wanted == nil {
 		return nil
 	}
-	return &Leaf{
-		MeshIdentity: wanted.MeshIdentity, SpiffeID: wanted.SpiffeID,
-		Authority: s.Authority.Get(r, IdentityKey{key.Mesh, wanted.MeshIdentity}),
+	next := &Leaf{MeshIdentity: wanted.MeshIdentity, SpiffeID: wanted.SpiffeID, Authority: s.Authority.Get(r, IdentityKey{key.Mesh, wanted.MeshIdentity})}
+	row, ok := s.Leaves.Find(r, key.Mesh, key.Name)
+	switch {
+	case !ok || row.Spec.InUse() == nil:
+		if wanted.Problem != "" {
+			return nil
+		}
+		return next
+	case wanted.Problem == "" && next.Authority != "" && row.Spec.MaySign(wanted.SpiffeID):
+		return next
 	}
+	used := row.Spec.InUse()
+	return &Leaf{
+		MeshIdentity: used.MeshIdentity, SpiffeID: used.SpiffeID,
+		Authority: s.Authority.Get(r, IdentityKey{key.Mesh, used.MeshIdentity}),
+	}
+}
+
+// presented are the names under which a proxy is to be taken, sorted; none for a plain one.
+func (s *State) presented(r *table.Reader, key ProxyKey) []string {
+	wanted := s.Identity.Get(r, key)
+	if wanted == nil {
+		return nil
+	}
+	if row, ok := s.Leaves.Find(r, key.Mesh, key.Name); ok && row.Spec.InUse() != nil {
+		return row.Spec.Names()
+	}
+	if wanted.SpiffeID == "" {
+		return nil
+	}
+	return []string{wanted.SpiffeID}
+}
+
+// movingKeys finds the proxies that have several names.
+func movingKeys(row *resource.Object[kind.DataplaneLeaves]) []string {
+	if len(row.Spec.Names()) > 1 {
+		return []string{MeshKey(row.Mesh)}
+	}
+	return nil
+}
+
+// callers names a part of a mesh's callers, as a rule does.
+type callers struct{ mesh, exact, prefix string }
+
+// also are the names that a rule does not name, of workloads that have a name which it does: while a
+// workload changes its name, a rule about one of its names holds for all of them.
+func (s *State) also(r *table.Reader, rule callers) []string {
+	named := match.Rule{Exact: rule.exact, Prefix: rule.prefix}
+	var others []string
+	for _, row := range s.LeavesMoving.List(r, MeshKey(rule.mesh)) {
+		names := row.Spec.Names()
+		if slices.ContainsFunc(names, named.Names) {
+			others = append(others, slices.DeleteFunc(names, named.Names)...)
+		}
+	}
+	slices.Sort(others)
+	return slices.Compact(others)
+}
+
+// permissions are the joined rules of a section of a proxy.
+func (s *State) permissions(r *table.Reader, dp *resource.Object[kind.Dataplane], section string) *match.Permissions {
+	joined := match.Permit(s.PermissionByMesh.List(r, MeshKey(dp.Mesh)), &dp.Meta, section)
+	for _, rules := range [][]match.Rule{joined.Deny, joined.ShadowDeny, joined.Allow} {
+		for i := range rules {
+			rules[i].Also = s.Also.Get(r, callers{dp.Mesh, rules[i].Exact, rules[i].Prefix})
+		}
+	}
+	return joined
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"weft/internal/match"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -104,7 +103,7 @@ func (s *State) listener(r *table.Reader, dp *resource.Object[kind.Dataplane], p
 		Probe:          first.ServiceProbe,
 	}
 	if p.Identity != nil {
-		l.Permissions = match.Permit(s.PermissionByMesh.List(r, MeshKey(dp.Mesh)), &dp.Meta, l.Section)
+		l.Permissions = s.permissions(r, dp, l.Section)
 		for _, domain := range s.Trust.Get(r, dp.Mesh).Domains {
 			l.TrustDomains = append(l.TrustDomains, domain.Name)
 		}

@@ -109,9 +109,7 @@ func (s *State) serviceIdentities(r *table.Reader, key ServiceKey) []string {
 	}
 	var ids []string
 	for _, server := range servers {
-		if id := s.Identity.Get(r, server); id != nil && id.SpiffeID != "" {
-			ids = append(ids, id.SpiffeID)
-		}
+		ids = append(ids, s.Presented.Get(r, server)...)
 	}
 	slices.Sort(ids)
 	return slices.Compact(ids)

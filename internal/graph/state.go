@@ -61,7 +61,9 @@ type State struct {
 	// HeldByProxy finds what is held of a Dataplane, by its [RowKey].
 	HeldByProxy *table.Index[*resource.Object[kind.HeldEndpoints]]
 	// LeavesByRoot finds who holds leaves that lead to a root, by its [RootKey], and all of a [MeshKey].
-	LeavesByRoot     *table.Index[*resource.Object[kind.DataplaneLeaves]]
+	LeavesByRoot *table.Index[*resource.Object[kind.DataplaneLeaves]]
+	// LeavesMoving finds who has several names, by its [MeshKey].
+	LeavesMoving     *table.Index[*resource.Object[kind.DataplaneLeaves]]
 	IdentitiesByMesh *table.Index[*resource.Object[kind.MeshIdentity]]
 	SigningCAsByMesh *table.Index[*resource.Object[kind.SigningCA]]
 	TrustsByMesh     *table.Index[*resource.Object[kind.MeshTrust]]
@@ -74,6 +76,10 @@ type State struct {
 	Identity *table.Derived[ProxyKey, *Identity]
 	// Authority is the fingerprint of the CA that signs for a MeshIdentity; empty: none does yet.
 	Authority *table.Derived[IdentityKey, string]
+	// Presented are the names under which a proxy is to be taken, sorted; none for a plain one.
+	Presented *table.Derived[ProxyKey, []string]
+	// Also are the further names for which a rule holds.
+	Also *table.Derived[callers, []string]
 	// Trust is what the proxies of a mesh believe.
 	Trust *table.Derived[string, *Trust]
 	// Names are the services of a mesh, and Tagged those that select a value of kuma.io/service, by its
@@ -82,7 +88,7 @@ type State struct {
 	Names  *table.Derived[string, []string]
 	Tagged *table.Derived[string, []string]
 	Ports  *table.Derived[ServiceKey, []uint32]
-	// ServiceIdentities are the SPIFFE IDs that a service's servers present, sorted.
+	// ServiceIdentities are the SPIFFE IDs that a service's servers may present, sorted.
 	ServiceIdentities *table.Derived[ServiceKey, []string]
 	// Destination is one port of a service; nil where there is none.
 	Destination *table.Derived[DestinationKey, *Destination]
@@ -172,6 +178,7 @@ func NewState(zone string) *State {
 	s.GeneratorsByScope = byMesh(s.Generators)
 	s.HeldByProxy = table.NewIndex(s.Held.Input, heldKeys)
 	s.LeavesByRoot = table.NewIndex(s.Leaves.Input, rootKeys)
+	s.LeavesMoving = table.NewIndex(s.Leaves.Input, movingKeys)
 	s.IdentitiesByMesh = byMesh(s.Identities)
 	s.SigningCAsByMesh = byMesh(s.SigningCAs)
 	s.TrustsByMesh = byMesh(s.Trusts)

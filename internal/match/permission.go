@@ -24,6 +24,16 @@ type Rule struct {
 	Origin string
 	// Exact SPIFFE ID, or prefix of one, whichever is not empty.
 	Exact, Prefix string
+	// Also are further SPIFFE IDs for which it holds.
+	Also []string
+}
+
+// Names says whether the rule itself names a SPIFFE ID.
+func (r Rule) Names(id string) bool {
+	if r.Exact != "" {
+		return id == r.Exact
+	}
+	return strings.HasPrefix(id, r.Prefix)
 }
 
 // Permit joins the policies that hit one section of a proxy. Policies come in the order of their names,

@@ -37,6 +37,9 @@ type Others interface {
 	// Ask returns once the clients of every other instance have settled on what these rows say now, or
 	// ctx ends. Without another instance it returns at once.
 	Ask(ctx context.Context, rows []resource.Key) error
+	// ID names this instance, and Ended says whether one is live no more.
+	ID() string
+	Ended(id string) (last time.Time, ended bool)
 }
 
 // Use gives the hub what is outside of it, before the first batch. What runs beside ends with ctx.

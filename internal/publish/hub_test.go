@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"weft/internal/graph"
 	"weft/internal/mirror"
@@ -42,6 +43,10 @@ type forgotten struct {
 
 // alone is a world of one instance.
 type alone struct{}
+
+func (alone) ID() string { return "here" }
+
+func (alone) Ended(string) (time.Time, bool) { return time.Time{}, false }
 
 func (alone) Ask(context.Context, []resource.Key) error { return nil }
 

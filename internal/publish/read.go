@@ -131,8 +131,8 @@ func (w *world) Config(key graph.ProxyKey) ([]*xds.Resource, bool) {
 }
 
 func (w *world) SpiffeID(key graph.ProxyKey) string {
-	if id := w.hub.state.Identity.Get(w.r, key); id != nil {
-		return id.SpiffeID
+	if p := w.hub.state.Proxy.Get(w.r, key); p != nil && p.Leaf != nil {
+		return p.Leaf.SpiffeID
 	}
 	return ""
 }

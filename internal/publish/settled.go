@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"weft/internal/graph"
+	"weft/internal/table"
 	"weft/internal/xds"
+	"weft/kind"
 	"weft/resource"
 )
 
@@ -47,14 +49,24 @@ func (h *Hub) Settled(ctx context.Context, mesh string, rows []resource.Key, beh
 
 // behind are the proxies that hold a certificate and may run with what they had before a revision.
 func (h *Hub) behind(mesh string, revision uint64, now time.Time) []graph.ProxyKey {
+	r := h.reader()
 	var missing []graph.ProxyKey
-	for _, row := range h.state.LeavesByRoot.List(h.reader(), graph.MeshKey(mesh)) {
+	for _, row := range h.state.LeavesByRoot.List(r, graph.MeshKey(mesh)) {
 		key := graph.ProxyKey{Mesh: row.Mesh, Name: row.Name}
-		if row.Spec.Valid(now) && !h.runs(key, revision) {
+		if row.Spec.Valid(now) && !h.runs(key, revision) && !h.elsewhere(r, key) {
 			missing = append(missing, key)
 		}
 	}
 	return missing
+}
+
+// elsewhere says whether another instance has the stream of a proxy: that one is asked.
+func (h *Hub) elsewhere(r *table.Reader, key graph.ProxyKey) bool {
+	insight, ok := h.state.Insights.Find(r, key.Mesh, key.Name)
+	return ok && slices.ContainsFunc(insight.Spec.Subscriptions, func(s kind.Subscription) bool {
+		_, ended := h.outside.Others.Ended(s.ControlPlaneInstanceID)
+		return s.DisconnectTime == nil && !ended && s.ControlPlaneInstanceID != h.outside.Others.ID()
+	})
 }
 
 // runs says whether a proxy is here and has everything up to a revision.

@@ -85,6 +85,7 @@ func (p *Plan) identity(r *table.Reader, mesh, name string, now time.Time) ([]St
 	rot.prune()
 	rot.store()
 	conditions := append([]kind.Condition{rot.ready(trouble)}, rot.settled()...)
+	conditions = append(conditions, p.namesSettled(r, mesh, name)...)
 	rot.do(Step{Put: kind.MeshIdentityStatuses.Make(mesh, name, kind.MeshIdentityStatus{Conditions: conditions})})
 	return rot.steps, rot.again
 }

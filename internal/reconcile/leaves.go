@@ -1,6 +1,8 @@
 package reconcile
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -13,25 +15,129 @@ import (
 // LeavesUnit is the kind of units that stand for all leaves of a mesh.
 const LeavesUnit = "leaves"
 
-// leaves forgets the leaves of a mesh that nobody can be shown any more.
+// movement is the name that a proxy is to have instead of the one that it has; empty: it has the right one.
+func (p *Plan) movement(r *table.Reader, key graph.ProxyKey) string {
+	row, ok := p.State.Leaves.Find(r, key.Mesh, key.Name)
+	if !ok {
+		return ""
+	}
+	wanted, used := p.State.Identity.Get(r, key), row.Spec.InUse()
+	switch {
+	case wanted == nil || wanted.Problem != "" || used == nil || used.SpiffeID == wanted.SpiffeID:
+		return ""
+	}
+	return wanted.SpiffeID
+}
+
+// leaves brings the proxies of a mesh to their names, and forgets the leaves that nobody can be shown any
+// more. A new name is announced, upon which clients and permissions take it; it may be signed once all of
+// them do; the former one goes with its last leaf and the connections that were made with it.
 func (p *Plan) leaves(r *table.Reader, mesh string, now time.Time) (steps []Step, again time.Time) {
+	var announced []*resource.Object[kind.DataplaneLeaves]
+	bound := p.patience(r, mesh)
 	for _, row := range p.State.LeavesByRoot.List(r, graph.MeshKey(mesh)) {
-		kept := slices.DeleteFunc(slices.Clone(row.Spec.Leaves), func(leaf kind.HeldLeaf) bool {
-			end := leaf.Until.Add(graph.ConnectionLife)
-			if now.Before(end) && (again.IsZero() || end.Before(again)) {
-				again = end
-			}
-			return !now.Before(end)
-		})
-		if len(kept) < len(row.Spec.Leaves) {
-			steps = append(steps, Step{Put: withLeaves(row, kept)})
+		updated, next := p.nextLeaves(r, row, now)
+		if updated != nil {
+			steps = append(steps, Step{Put: updated})
 		}
+		if waits := row.Spec.Next; updated == nil && waits != nil && !waits.Accepted {
+			if end := waits.Since.Add(bound); now.Before(end) {
+				announced, next = append(announced, row), earliest(next, end)
+			} else {
+				steps = append(steps, Step{Put: signable(row)})
+			}
+		}
+		again = earliest(again, next)
+	}
+	if len(announced) > 0 {
+		steps = append(steps, Step{Settle: settleNames(mesh, announced)})
 	}
 	return steps, again
 }
 
-func withLeaves(row *resource.Object[kind.DataplaneLeaves], leaves []kind.HeldLeaf) *resource.Object[kind.DataplaneLeaves] {
-	updated := *row
-	updated.Spec.Leaves = leaves
-	return &updated
+// nextLeaves is a row as it is to be, nil where it stays, and when that changes by itself.
+func (p *Plan) nextLeaves(r *table.Reader, row *resource.Object[kind.DataplaneLeaves], now time.Time) (updated *resource.Object[kind.DataplaneLeaves], again time.Time) {
+	kept := slices.DeleteFunc(slices.Clone(row.Spec.Leaves), func(leaf kind.HeldLeaf) bool {
+		end := leaf.Until.Add(graph.ConnectionLife)
+		if now.Before(end) {
+			again = earliest(again, end)
+		}
+		return !now.Before(end)
+	})
+	key := graph.ProxyKey{Mesh: row.Mesh, Name: row.Name}
+	next := row.Spec.Next
+	switch name := p.movement(r, key); {
+	case name == "" || len(kept) == 0:
+		next = nil
+	case next == nil || next.SpiffeID != name:
+		next = &kind.NextName{SpiffeID: name, MeshIdentity: p.State.Identity.Get(r, key).MeshIdentity, Since: kind.Time{Time: now}}
+	}
+	if len(kept) == len(row.Spec.Leaves) && next == row.Spec.Next {
+		return nil, again
+	}
+	changed := *row
+	changed.Spec = kind.DataplaneLeaves{Leaves: kept, Next: next}
+	return &changed, again
+}
+
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// patience is how long a step of a mesh's names waits: as long as any leaf is valid.
+func (p *Plan) patience(r *table.Reader, mesh string) time.Duration {
+	var longest kind.Duration
+	for _, ca := range p.State.SigningCAsByMesh.List(r, graph.MeshKey(mesh)) {
+		longest = max(longest, ca.Spec.Life)
+	}
+	return patienceFor(longest)
+}
+
+// signable is a row whose next name may be signed.
+func signable(row *resource.Object[kind.DataplaneLeaves]) *resource.Object[kind.DataplaneLeaves] {
+	changed := *row
+	next := *row.Spec.Next
+	next.Accepted = true
+	changed.Spec.Next = &next
+	return &changed
+}
+
+func namesTopic(mesh string) string { return "the names of proxies of the mesh " + mesh }
+
+// mostRows is how many rows stand for all: whoever has the newest has those before.
+const mostRows = 32
+
+// settleNames waits until announced names are taken everywhere.
+func settleNames(mesh string, announced []*resource.Object[kind.DataplaneLeaves]) *Settle {
+	slices.SortFunc(announced, func(a, b *resource.Object[kind.DataplaneLeaves]) int {
+		return cmp.Or(b.Modified.Compare(a.Modified), cmp.Compare(a.Name, b.Name))
+	})
+	s := &Settle{Topic: namesTopic(mesh), Mesh: mesh}
+	for i, row := range announced {
+		if i < mostRows {
+			s.Rows = append(s.Rows, row.Key())
+		}
+		s.Then = append(s.Then, signable(row))
+	}
+	return s
+}
+
+// namesSettled says that proxies wait for a name which a MeshIdentity gives them; nothing where none does.
+func (p *Plan) namesSettled(r *table.Reader, mesh, meshIdentity string) []kind.Condition {
+	waiting, bound := 0, time.Time{}
+	for _, row := range p.State.LeavesMoving.List(r, graph.MeshKey(mesh)) {
+		if next := row.Spec.Next; next != nil && !next.Accepted && next.MeshIdentity == meshIdentity {
+			waiting++
+			bound = earliest(bound, next.Since.Time)
+		}
+	}
+	if waiting == 0 {
+		return nil
+	}
+	return []kind.Condition{{Type: "NamesSettled", Status: "False", Reason: "NamesSpreading", Message: fmt.Sprintf(
+		"%d Dataplanes get certificates of their new SPIFFE IDs once every proxy takes them under these, from %s at the latest%s",
+		waiting, written(bound.Add(p.patience(r, mesh))), waitingFor(p.Behind(namesTopic(mesh))))}}
 }

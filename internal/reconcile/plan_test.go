@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"weft/internal/graph"
 	"weft/internal/identity"
 	"weft/internal/table"
@@ -16,14 +18,15 @@ import (
 
 // world is a store that does at once what plans say, and a clock that tests set.
 type world struct {
-	t    testing.TB
-	plan *Plan
-	now  time.Time
+	t       rapid.TB
+	plan    *Plan
+	now     time.Time
+	version int
 	// waiting is what waits until proxies have settled, by topic; settle does it.
 	waiting map[string]*Settle
 }
 
-func newWorld(t testing.TB, cidr string) *world {
+func newWorld(t rapid.TB, cidr string) *world {
 	state := graph.NewState("east")
 	return &world{
 		t: t, plan: NewPlan(state, netip.MustParsePrefix(cidr)), now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC),
@@ -35,6 +38,8 @@ func (w *world) put(objects ...resource.Any) {
 	w.plan.State.DB.Commit(func(tx *table.Tx) {
 		for _, o := range objects {
 			if w.plan.State.Holds(o.Key().Kind) {
+				w.version++
+				o.Envelope().Version = fmt.Sprint(w.version)
 				w.plan.State.Put(tx, o)
 			}
 		}

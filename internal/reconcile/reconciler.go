@@ -51,6 +51,7 @@ type Reconciler struct {
 	pinnedServices map[graph.ServiceKey]bool
 	pinnedTags     map[tagKey]bool
 	pinnedHolds    map[rowKey]bool
+	pinnedMoves    map[graph.ProxyKey]bool
 	pinnedCauses   map[causeKey]bool
 
 	// given are the virtual IPs that were written; Run's own.
@@ -72,6 +73,7 @@ func New(plan *Plan, writer Writer, settler Settler, log *slog.Logger) *Reconcil
 		pinnedServices: map[graph.ServiceKey]bool{},
 		pinnedTags:     map[tagKey]bool{},
 		pinnedHolds:    map[rowKey]bool{},
+		pinnedMoves:    map[graph.ProxyKey]bool{},
 		pinnedCauses:   map[causeKey]bool{},
 		given:          map[string]resource.Key{},
 		failed:         map[Unit]time.Duration{},
@@ -110,6 +112,9 @@ func (rc *Reconciler) observeDerived(changes *table.Changes, now time.Time) {
 	for key := range rc.plan.progress.Changed(changes) {
 		rc.ask(Unit{kind.HeldEndpointsList.Name, key.Mesh, key.Name}, now)
 	}
+	for key := range rc.plan.moving.Changed(changes) {
+		rc.ask(Unit{LeavesUnit, key.Mesh, ""}, now.Add(soon))
+	}
 	for key := range rc.plan.generated.Changed(changes) {
 		rc.ask(Unit{TagUnit, key.Mesh, key.Value}, now.Add(soon))
 	}
@@ -146,15 +151,32 @@ func (rc *Reconciler) observePut(o resource.Any, now time.Time) {
 	case *resource.Object[kind.SigningCA]:
 		rc.ask(Unit{kind.MeshIdentities.Name, key.Mesh, key.Name}, now)
 	case *resource.Object[kind.DataplaneLeaves]:
-		for _, leaf := range o.Spec.Leaves {
-			rc.ask(Unit{LeavesUnit, key.Mesh, ""}, leaf.Until.Add(graph.ConnectionLife))
-		}
+		rc.observeLeaves(o, now)
 	case *resource.Object[kind.MeshTrust]:
 		rc.followRefusals(causeOf(key))
 		rc.ask(Unit{key.Kind, key.Mesh, key.Name}, now.Add(calmly))
 		rc.askIdentities(key.Mesh, now)
 	case *resource.Object[kind.Secret]:
 		rc.askIdentities(key.Mesh, now)
+	}
+}
+
+func (rc *Reconciler) observeLeaves(o *resource.Object[kind.DataplaneLeaves], now time.Time) {
+	unit := Unit{LeavesUnit, o.Mesh, ""}
+	if key := (graph.ProxyKey{Mesh: o.Mesh, Name: o.Name}); !rc.pinnedMoves[key] {
+		rc.pinnedMoves[key] = true
+		if rc.plan.moving.Pin(key) != "" {
+			rc.ask(unit, now.Add(soon))
+		}
+	}
+	for _, leaf := range o.Spec.Leaves {
+		rc.ask(unit, leaf.Until.Add(graph.ConnectionLife))
+	}
+	if next := o.Spec.Next; next != nil {
+		rc.ask(unit, now.Add(soon))
+		rc.ask(Unit{kind.MeshIdentities.Name, o.Mesh, next.MeshIdentity}, now.Add(calmly))
+	} else if used := o.Spec.InUse(); used != nil && len(o.Spec.Leaves) > 1 {
+		rc.ask(Unit{kind.MeshIdentities.Name, o.Mesh, used.MeshIdentity}, now.Add(calmly))
 	}
 }
 
@@ -177,6 +199,11 @@ func (rc *Reconciler) observeRemoved(key resource.Key, now time.Time) {
 		rc.forgetRefusals(causeOf(key))
 	case kind.MeshServiceStatuses.Name:
 		rc.ask(Unit{kind.MeshServices.Name, key.Mesh, key.Name}, now.Add(soon))
+	case kind.DataplaneLeavesList.Name:
+		if proxy := (graph.ProxyKey{Mesh: key.Mesh, Name: key.Name}); rc.pinnedMoves[proxy] {
+			delete(rc.pinnedMoves, proxy)
+			rc.plan.moving.Unpin(proxy)
+		}
 	case kind.MeshIdentities.Name:
 		rc.ask(Unit{key.Kind, key.Mesh, key.Name}, now)
 	case kind.MeshTrusts.Name:

@@ -130,8 +130,14 @@ func (rot *rotation) active() *identity.CA {
 // bound is when the next CA signs although some proxies have not settled: the leaves that they held when
 // it began have expired.
 func (rot *rotation) bound() time.Time {
-	return rot.signing.Next.Since.Add(time.Duration(rot.signing.Life))
+	return rot.signing.Next.Since.Add(patienceFor(rot.signing.Life))
 }
+
+// leastPatience is how long a step waits at least, for proxies that are there and slow.
+const leastPatience = time.Minute
+
+// patienceFor is how long a step waits for proxies whose leaves live so long.
+func patienceFor(life kind.Duration) time.Duration { return max(time.Duration(life), leastPatience) }
 
 func (rot *rotation) topic() string {
 	return fmt.Sprintf("the root of MeshIdentity %s/%s, CA %s", rot.mesh, rot.name, rot.signing.Next.Fingerprint)

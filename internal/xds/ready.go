@@ -128,6 +128,7 @@ func (s *session) drop(t Type, i int, e *entry) {
 func (s *session) requireEndpoints(clusters []*response) {
 	sub := &s.subs[Endpoint]
 	if !sub.open {
+		s.unassigned = s.unassigned || len(clusters) > 0
 		return
 	}
 	for _, response := range clusters {

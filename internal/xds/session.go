@@ -42,6 +42,9 @@ type session struct {
 
 	retryAt    time.Time     // when what is refused is sent again; zero: nothing is refused
 	retryAfter time.Duration // the last wait
+	// unassigned says that clusters were sent before the client asked for assignments. One that has come
+	// back and states its assignments waits for those of the clusters that have changed all the same.
+	unassigned bool
 }
 
 // Limits of what a client may ask. Nothing that the catalog has counts against them.
@@ -166,6 +169,9 @@ func (s *session) open(t Type, request *discovery.DeltaDiscoveryRequest) {
 		s.requireAll(t)
 	}
 	s.subscribe(t, request.ResourceNamesSubscribe)
+	if t == Endpoint && s.unassigned {
+		stated = nil
+	}
 	for name, version := range stated {
 		s.state(t, name, version)
 	}

@@ -135,6 +135,20 @@ func (w *world) inMotion() (ask traffic.Ask, servers []string) {
 	return ask, servers
 }
 
+// named waits until inbounds present a SPIFFE ID.
+func (w *world) named(id string, inbounds ...string) {
+	w.t.Helper()
+	for _, inbound := range inbounds {
+		w.eventually(inbound+" presents "+id, func() error {
+			leaf, err := presented(inbound)
+			if err == nil && leaf.URIs[0].String() != id {
+				err = fmt.Errorf("it is %s", leaf.URIs[0])
+			}
+			return err
+		})
+	}
+}
+
 func TestDrillReplacedCAs(t *testing.T) {
 	w := newWorld(t)
 	w.newCA()
@@ -171,4 +185,41 @@ func TestDrillReplacedCAs(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// Every name in the mesh changes twice, and the permission knows the first one only: it holds for the others
+// while the first one may be shown.
+func TestDrillNamesChange(t *testing.T) {
+	w := newWorld(t)
+	w.newCA()
+	w.apply(shortLived)
+	w.apply(`
+type: MeshTrafficPermission
+mesh: default
+name: all
+spec: {rules: [{default: {allow: [{spiffeID: {type: Exact, value: "spiffe://default.default.mesh.local/workload/client"}}]}}]}
+`)
+	ask, servers := w.inMotion()
+	d := w.drill("the names of all change, and a MeshIdentity is replaced by another one", ask)
+	d.more(50)
+	w.apply(strings.Replace(shortLived, "  provider:", `  spiffeID: {path: "/second/{{ .Workload }}"}`+"\n  provider:", 1))
+	w.plane.kill()
+	w.startPlane()
+	w.named("spiffe://default.default.mesh.local/second/web", servers...)
+	d.more(50)
+	w.apply(`
+type: MeshIdentity
+mesh: default
+name: another
+spec:
+  selector: {dataplane: {matchLabels: {kuma.io/env: universal}}}
+  spiffeID: {trustDomain: another.local}
+  provider: {type: Bundled, bundled: {certificateParameters: {expiry: 10s}}}
+`)
+	if _, err := w.weft("delete", "meshidentity", "identity"); err != nil {
+		t.Fatal(err)
+	}
+	w.named("spiffe://another.local/workload/web", servers...)
+	d.more(200)
+	d.end()
 }

@@ -1,0 +1,332 @@
+package reconcile
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"weft/internal/graph"
+	"weft/internal/identity"
+	"weft/internal/match"
+	"weft/kind"
+	"weft/resource"
+)
+
+// life is how long a leaf of the model is valid.
+const life = time.Hour
+
+// motion is a mesh whose identities are changed in any order, while its proxies lag, go away and come back
+// and the control plane is restarted.
+type motion struct {
+	*world
+	proxies []*proxy
+	clock   int            // counts what happens
+	begun   map[string]int // when a topic began to be waited for
+	path    string         // of the MeshIdentity
+	// permitted is when the operator last wrote the permission.
+	permitted time.Time
+}
+
+// proxy runs with what it was told last.
+type proxy struct {
+	name, workload string
+	away           bool
+	told           int // by the motion's clock
+	toldAt         time.Time
+	roots          []string            // fingerprints that it believes
+	names          map[string][]string // of each workload's servers, that it takes
+	allows         func(name string) bool
+	leaf           kind.HeldLeaf // what it presents
+	began          int           // when it had its first leaf; it waits for nobody
+}
+
+func (p *proxy) valid(now time.Time) bool { return p.leaf.Until.After(now) }
+
+func newMotion(t rapid.TB) *motion {
+	m := &motion{world: newWorld(t, "241.0.0.0/8"), begun: map[string]int{}, path: "/first/{{ .Workload }}"}
+	m.put(m.meshIdentity(), m.secret("ca", newCA(m.world, domain)))
+	for _, p := range []*proxy{{name: "a-1", workload: "a"}, {name: "a-2", workload: "a"}, {name: "b-1", workload: "b"}} {
+		m.proxies = append(m.proxies, p)
+		o := m.dataplane(p.name, "10.0.0."+fmt.Sprint(len(m.proxies)), p.workload).(*resource.Object[kind.Dataplane])
+		o.Labels = map[string]string{kind.WorkloadLabel: p.workload}
+		m.put(o)
+	}
+	for _, workload := range []string{"a", "b"} {
+		m.put(kind.MeshServices.Make("default", workload, kind.MeshService{
+			Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: workload}},
+			Ports:    []kind.ServicePort{{Port: 8080}},
+		}))
+	}
+	return m
+}
+
+// meshIdentity selects everybody.
+func (m *motion) meshIdentity() resource.Any {
+	o := provided().(*resource.Object[kind.MeshIdentity])
+	o.Spec.SpiffeID = &kind.SpiffeIDTemplate{TrustDomain: kind.DefaultTrustDomain, Path: m.path}
+	return o
+}
+
+// other takes the proxies of a over, with a CA of its own.
+func (m *motion) other() resource.Any {
+	return kind.MeshIdentities.Make("default", "other", kind.MeshIdentity{
+		Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{MatchLabels: map[string]string{kind.WorkloadLabel: "a"}}},
+		SpiffeID: &kind.SpiffeIDTemplate{TrustDomain: "other.local", Path: "/{{ .Workload }}"},
+		Provider: kind.IdentityProvider{Type: "Bundled", Bundled: &kind.BundledProvider{CertificateParameters: &kind.CertificateParameters{Expiry: kind.Duration(life)}}},
+	})
+}
+
+// permit makes the operator allow the names that are in use now, and no others.
+func (m *motion) permit() {
+	m.permitted = m.now
+	var names []string
+	for _, row := range m.plan.State.LeavesByRoot.List(m.reader(), graph.MeshKey("default")) {
+		names = append(names, row.Spec.Names()...)
+	}
+	for _, p := range m.proxies {
+		names = append(names, p.leaf.SpiffeID)
+	}
+	var allow []kind.CallerMatch
+	for _, name := range names {
+		allow = append(allow, kind.CallerMatch{SpiffeID: &kind.IDMatch{Type: "Exact", Value: name}})
+	}
+	m.put(kind.MeshTrafficPermissions.Make("default", "all", kind.MeshTrafficPermission{
+		Rules: []kind.PermissionRule{{Default: kind.PermissionDefault{Allow: allow}}},
+	}))
+}
+
+// tell brings a proxy up to date.
+func (m *motion) tell(p *proxy) {
+	r, state := m.reader(), m.plan.State
+	p.told, p.toldAt = m.clock, m.now
+	p.roots = nil
+	for _, d := range state.Trust.Get(r, "default").Domains {
+		for _, root := range d.Roots {
+			p.roots = append(p.roots, identity.Fingerprints(root)...)
+		}
+	}
+	p.names = map[string][]string{}
+	for _, workload := range []string{"a", "b"} {
+		p.names[workload] = state.ServiceIdentities.Get(r, graph.ServiceKey{Mesh: "default", Name: workload})
+	}
+	rules := state.Proxy.Get(r, graph.ProxyKey{Mesh: "default", Name: p.name}).Listeners[0].Permissions.Allow
+	p.allows = func(name string) bool {
+		return slices.ContainsFunc(rules, func(rule match.Rule) bool { return rule.Names(name) || slices.Contains(rule.Also, name) })
+	}
+}
+
+// sign gives a proxy its next leaf, where somebody signs it.
+func (m *motion) sign(p *proxy) {
+	r := m.reader()
+	leaf := m.plan.State.Proxy.Get(r, graph.ProxyKey{Mesh: "default", Name: p.name}).Leaf
+	if p.away || leaf == nil || leaf.Authority == "" {
+		return
+	}
+	authority, _ := m.plan.State.SigningCAs.Find(r, "default", leaf.MeshIdentity)
+	ca, err := identity.ParseCA(authority.Spec.Authority)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	row := kind.DataplaneLeavesList.Make("default", p.name, kind.DataplaneLeaves{})
+	if stored, ok := m.plan.State.Leaves.Find(r, "default", p.name); ok {
+		*row = *stored
+	}
+	if !row.Spec.MaySign(leaf.SpiffeID) {
+		m.t.Fatalf("%s is to get a leaf of %s, and may not: %+v", p.name, leaf.SpiffeID, row.Spec)
+	}
+	if row.Spec.InUse() == nil {
+		p.began = m.clock
+	}
+	p.leaf = kind.HeldLeaf{
+		SpiffeID: leaf.SpiffeID, MeshIdentity: leaf.MeshIdentity,
+		Root: identity.Fingerprints(ca.Root())[0], Until: kind.Time{Time: m.now.Add(life)},
+	}
+	row.Spec.Add(p.leaf)
+	m.put(row)
+}
+
+// write stores what a plan says, a part of it where the control plane is killed meanwhile.
+func (m *motion) write(u Unit, most int) {
+	steps, _ := m.plan.For(m.reader(), u, m.now)
+	for _, step := range steps[:min(most, len(steps))] {
+		if step.Settle != nil && m.waiting[step.Settle.Topic] == nil {
+			m.begun[step.Settle.Topic] = m.clock
+		}
+		if step.Settle == nil || m.waiting[step.Settle.Topic] == nil {
+			m.do(step)
+		}
+	}
+}
+
+// settleWhatHas writes what waited for proxies that have been told since.
+func (m *motion) settleWhatHas() {
+	for topic, s := range m.waiting {
+		behind := func(p *proxy) bool { return p.valid(m.now) && (p.away || p.told < m.begun[topic]) }
+		if slices.ContainsFunc(m.proxies, behind) {
+			continue
+		}
+		delete(m.waiting, topic)
+		for _, o := range s.Then {
+			if stored, ok := m.plan.State.Find(m.reader(), o.Key()); ok && stored.Envelope().Version == o.Envelope().Version {
+				m.put(o)
+			}
+		}
+	}
+}
+
+// pass lets time go by. Whoever is there is told of everything, and has its leaf renewed, in good time.
+func (m *motion) pass(d time.Duration) {
+	if m.now.Sub(m.permitted) > life/2 {
+		m.permit()
+	}
+	m.now = m.now.Add(d)
+	for _, p := range m.proxies {
+		if !p.away && m.now.Sub(p.toldAt) > life/2 {
+			m.tell(p)
+		}
+		if p.leaf.Until.Sub(m.now) < life/2 {
+			m.sign(p)
+		}
+	}
+}
+
+var units = []Unit{{"MeshIdentity", "default", "id"}, {"MeshIdentity", "default", "other"}, {LeavesUnit, "default", ""}}
+
+// reconcile does all that plans say.
+func (m *motion) reconcileAll() {
+	for range 3 {
+		for _, u := range units {
+			m.write(u, 100)
+		}
+	}
+}
+
+// check wants that whoever holds a leaf is taken by everybody who does.
+func (m *motion) check(t rapid.TB) {
+	for _, client := range m.proxies {
+		for _, server := range m.proxies {
+			if !client.valid(m.now) || !server.valid(m.now) || client.told <= server.began || server.told <= client.began {
+				continue
+			}
+			switch {
+			case !slices.Contains(client.roots, server.leaf.Root):
+				t.Fatalf("%s does not believe the root of %s's leaf %+v", client.name, server.name, server.leaf)
+			case !slices.Contains(server.roots, client.leaf.Root):
+				t.Fatalf("%s does not believe the root of its caller %s, %+v", server.name, client.name, client.leaf)
+			case !slices.Contains(client.names[server.workload], server.leaf.SpiffeID):
+				t.Fatalf("%s takes %v for %s, and is answered by %s", client.name, client.names[server.workload], server.workload, server.leaf.SpiffeID)
+			case !server.allows(client.leaf.SpiffeID):
+				t.Fatalf("%s refuses its caller %s", server.name, client.leaf.SpiffeID)
+			}
+		}
+	}
+}
+
+// everybody lets all be told, settled and signed.
+func (m *motion) everybody() {
+	for range 4 {
+		m.clock++
+		m.reconcileAll()
+		for _, p := range m.proxies {
+			m.tell(p)
+		}
+		m.settleWhatHas()
+		for _, p := range m.proxies {
+			m.sign(p)
+		}
+	}
+	m.permit()
+	m.clock++
+	for _, p := range m.proxies {
+		m.tell(p)
+	}
+}
+
+func TestNobodyMeetsALeafThatItDoesNotTake(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := newMotion(t)
+		m.everybody()
+		any := func() *proxy { return rapid.SampledFrom(m.proxies).Draw(t, "proxy") }
+		t.Repeat(map[string]func(*rapid.T){
+			"replace the CA": func(*rapid.T) { m.put(m.secret("ca", newCA(m.world, domain))) },
+			"break the CA":   func(*rapid.T) { m.put(m.secret("ca", "broken")) },
+			"change the names": func(t *rapid.T) {
+				m.path = rapid.SampledFrom([]string{"/first/{{ .Workload }}", "/second/{{ .Workload }}", "/one-for-all"}).Draw(t, "path")
+				m.put(m.meshIdentity())
+			},
+			"another MeshIdentity": func(*rapid.T) { m.put(m.other()) },
+			"and none again":       func(*rapid.T) { m.remove(kind.MeshIdentities.Key("default", "other")) },
+			"write a part": func(t *rapid.T) {
+				m.write(rapid.SampledFrom(units).Draw(t, "unit"), rapid.IntRange(0, 2).Draw(t, "most"))
+			},
+			"write all": func(*rapid.T) { m.reconcileAll() },
+			"settle":    func(*rapid.T) { m.settleWhatHas() },
+			"go on": func(t *rapid.T) {
+				m.reconcileAll()
+				for _, p := range m.proxies {
+					m.tellIfThere(p)
+				}
+				m.settleWhatHas()
+				m.sign(any())
+			},
+			"restart":      func(*rapid.T) { m.waiting = map[string]*Settle{} },
+			"tell":         func(*rapid.T) { m.tellIfThere(any()) },
+			"sign":         func(*rapid.T) { m.sign(any()) },
+			"leave":        func(*rapid.T) { any().away = true },
+			"come back":    func(*rapid.T) { any().away = false },
+			"time goes by": func(t *rapid.T) { m.pass(time.Duration(rapid.IntRange(1, 20).Draw(t, "minutes")) * time.Minute) },
+			"": func(t *rapid.T) {
+				m.clock++
+				m.check(t)
+			},
+		})
+	})
+}
+
+func (m *motion) tellIfThere(p *proxy) {
+	if !p.away {
+		m.tell(p)
+	}
+}
+
+// Changes come to an end: once everybody is there, the wanted names and the provided CA are in use, and
+// after a day nothing of the former ones is left.
+func TestAChangeOfEverythingEnds(t *testing.T) {
+	for _, other := range []bool{false, true} {
+		m := newMotion(t)
+		m.everybody()
+		replaced := newCA(m.world, domain)
+		m.path = "/second/{{ .Workload }}"
+		m.put(m.secret("ca", replaced), m.meshIdentity())
+		if other {
+			m.put(m.other())
+		}
+		m.everybody()
+		for _, p := range m.proxies {
+			wanted := m.plan.State.Identity.Get(m.reader(), graph.ProxyKey{Mesh: "default", Name: p.name})
+			if p.leaf.SpiffeID != wanted.SpiffeID {
+				t.Errorf("%s presents %s still, want %s", p.name, p.leaf.SpiffeID, wanted.SpiffeID)
+			}
+		}
+		m.check(t)
+		if m.signing() != fingerprint(m.world, replaced) {
+			t.Error("the replaced CA signs still")
+		}
+		m.now = m.now.Add(24 * time.Hour)
+		for range 2 { // what leads to a former root goes with the leaves
+			for _, p := range m.proxies {
+				m.sign(p)
+			}
+			m.everybody()
+		}
+		if m.roots() != 1 {
+			t.Errorf("%d roots are left, want one", m.roots())
+		}
+		for _, row := range m.plan.State.LeavesMoving.List(m.reader(), graph.MeshKey("default")) {
+			t.Errorf("%s has the names %v still", row.Name, row.Spec.Names())
+		}
+	}
+}
