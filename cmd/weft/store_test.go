@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -52,4 +53,33 @@ func TestControlPlanesShareAPostgres(t *testing.T) {
 	if got := weft(t, again["api"], "get", "meshes"); got != "There are no meshes.\n" {
 		t.Errorf("after a start there is\n%s", got)
 	}
+}
+
+// TestNoFileTellsASecret looks into every file of the data directory, while the control plane
+// runs and after it.
+func TestNoFileTellsASecret(t *testing.T) {
+	dir, secret := t.TempDir(), filepath.Join(t.TempDir(), "secret.yaml")
+	if err := os.WriteFile(secret, []byte(secretYAML), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	at, stop := startPlane(t, "--data-dir", dir)
+	weft(t, at["api"], "apply", "-f", secret)
+	check := func() {
+		files, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			content, err := os.ReadFile(filepath.Join(dir, file.Name()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if bytes.Contains(content, []byte("correct horse")) || bytes.Contains(content, []byte("Y29ycmVjdCBob3JzZ")) {
+				t.Errorf("%s tells the secret", file.Name())
+			}
+		}
+	}
+	check()
+	stop()
+	check()
 }
