@@ -1,0 +1,71 @@
+// Package bundle packs what somebody needs who is asked for help with a control plane into one archive
+// (tar, gzip).
+//
+// It decides nothing about secrets: who gives it a part answers for what is in there.
+package bundle
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// Part is one file of a bundle.
+type Part struct {
+	Name  string // "config.yaml", "resources/meshes.yaml"
+	Write func(io.Writer) error
+}
+
+// Write packs parts into a folder. What a part lacks says errors.txt: one that fails leaves out no other.
+func Write(to io.Writer, folder string, now time.Time, parts []Part) error {
+	packed := gzip.NewWriter(to)
+	archive := tar.NewWriter(packed)
+	add := func(name string, content []byte) error {
+		header := &tar.Header{Name: folder + "/" + name, Mode: 0o600, Size: int64(len(content)), ModTime: now}
+		if err := archive.WriteHeader(header); err != nil {
+			return err
+		}
+		_, err := archive.Write(content)
+		return err
+	}
+	var failures strings.Builder
+	for _, part := range parts {
+		var content bytes.Buffer
+		if err := part.Write(&content); err != nil {
+			fmt.Fprintf(&failures, "%s: %v\n", part.Name, err)
+		}
+		if err := add(part.Name, content.Bytes()); err != nil {
+			return err
+		}
+	}
+	if failures.Len() > 0 {
+		if err := add("errors.txt", []byte(failures.String())); err != nil {
+			return err
+		}
+	}
+	if err := archive.Close(); err != nil {
+		return err
+	}
+	return packed.Close()
+}
+
+// Handler answers a bundle called PREFIX-TIME, made at the moment.
+func Handler(prefix string, parts []Part) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		now := time.Now().UTC()
+		folder := prefix + "-" + now.Format("20060102-150405")
+		var whole bytes.Buffer // so that a failure is still a 500
+		if err := Write(&whole, folder, now, parts); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/gzip")
+		w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", folder+".tar.gz"))
+		_, _ = w.Write(whole.Bytes()) // a reader who went away
+	})
+}
