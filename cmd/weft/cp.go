@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"time"
@@ -17,6 +18,7 @@ import (
 
 	"weft/internal/access"
 	"weft/internal/admit"
+	"weft/internal/bundle"
 	"weft/internal/certfile"
 	"weft/internal/check"
 	"weft/internal/dpserver"
@@ -37,12 +39,12 @@ import (
 	"weft/resource"
 )
 
-func newControlPlaneCommand() *cobra.Command {
+func newControlPlaneCommand(r *remote) *cobra.Command {
 	cp := &cobra.Command{
 		Use:   "cp",
 		Short: "Run a control plane, and look after what it keeps",
 	}
-	cp.AddCommand(newControlPlaneRunCommand(), newControlPlaneConfigCommand(), newBackupCommand(), newRestoreCommand())
+	cp.AddCommand(newControlPlaneRunCommand(), newControlPlaneConfigCommand(), newBackupCommand(), newRestoreCommand(), newBundleCommand(r))
 	return cp
 }
 
@@ -65,18 +67,22 @@ over both; docs/settings.md lists them. It is ready when GET /ready on port 5680
 		if err != nil {
 			return err
 		}
-		log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: s.LogLevel}))
+		tail := bundle.NewTail(keptLog)
+		log := slog.New(slog.NewTextHandler(io.MultiWriter(cmd.ErrOrStderr(), tail), &slog.HandlerOptions{Level: s.LogLevel}))
 		for _, warning := range warnings {
 			log.Warn(warning)
 		}
-		return runControlPlane(cmd.Context(), s, log)
+		return runControlPlane(cmd.Context(), s, log, tail)
 	}
 	return cmd
 }
 
+// keptLog is how many bytes of the log a support bundle has.
+const keptLog = 1 << 20
+
 // runControlPlane ties the parts together: the store's rows go through the mirror into the hub's table,
 // what is derived of them goes to the proxies, and every write goes through one writer into the store.
-func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger) error {
+func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger, tail *bundle.Tail) error {
 	ports, err := listen(s)
 	if err != nil {
 		return err
@@ -147,10 +153,12 @@ func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger
 	}
 	refused := access.NewRefusals(log)
 	guard := &rest.Guard{Rules: s.Access, LocalhostIsAdmin: s.LocalhostIsAdmin, Keys: keys, Refused: refused, Now: time.Now}
+	look := checker(state, proxies, certificates.dataPlane)
+	support := &whole{settings: s, instance: instance, rows: rows, check: look, figures: figures, log: tail}
 	api := rest.New(rest.Config{
 		Guard: guard, Store: rows, Writer: writer, Inspector: hub, Connections: proxies, Tokens: tokens, Audit: auditing,
-		Check: checker(state, proxies, certificates.dataPlane),
-		Zone:  s.ZoneName, InstanceID: instance, Ended: self.Ended, Version: version,
+		Check: look, Bundle: support.handler(),
+		Zone: s.ZoneName, InstanceID: instance, Ended: self.Ended, Version: version,
 		Now: time.Now, Log: log,
 	})
 	agents := grpc.NewServer(xds.ServerOptions(credentials.NewTLS(&tls.Config{

@@ -62,7 +62,7 @@ func newRootCommand() *cobra.Command {
 	root.PersistentFlags().StringVar(&r.context, "context", "", "control plane of `weft config`, by its name (default: WEFT_CONTEXT, else the chosen one)")
 	root.PersistentFlags().StringVarP(&r.mesh, "mesh", "m", "default", "mesh of the resources")
 	root.AddCommand(
-		newControlPlaneCommand(),
+		newControlPlaneCommand(r),
 		newDemoCommand(),
 		newLoadCommand(r),
 		newApplyCommand(r),

@@ -94,7 +94,7 @@ func TestSecretsAreMasked(t *testing.T) {
 	secret := kind.Secrets.Make("m", "s", kind.Secret{Data: []byte("swordfish")})
 	secret.Labels = map[string]string{"team": "shown"}
 	for _, o := range []resource.Any{meshIdentity, secret, kind.GlobalSecrets.Make("", "shown", kind.Secret{Data: []byte("swordfish")})} {
-		body, err := maskedBody(o)
+		body, err := Mask(o)
 		if err != nil {
 			t.Fatal(err)
 		}

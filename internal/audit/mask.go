@@ -20,14 +20,14 @@ func (l *Log) masked(o resource.Any) (*Resource, string, json.RawMessage) {
 	}
 	key := o.Key()
 	name := &Resource{key.Kind, key.Mesh, key.Name}
-	body, err := maskedBody(o)
+	body, err := Mask(o)
 	if err != nil {
 		l.log.Error("a resource can't be shown in the audit log", "resource", key, "error", err)
 	}
 	return name, o.Envelope().Version, body
 }
 
-func maskedBody(o resource.Any) (json.RawMessage, error) {
+func Mask(o resource.Any) (json.RawMessage, error) {
 	d := kind.ByName(o.Key().Kind)
 	text, err := resource.MarshalJSON(o, nil, d, resource.Universal)
 	if err != nil {

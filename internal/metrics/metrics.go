@@ -7,6 +7,7 @@
 package metrics
 
 import (
+	"io"
 	"net/http"
 	"strconv"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/common/expfmt"
 
 	"weft/internal/mirror"
 	"weft/internal/store"
@@ -145,6 +147,20 @@ func (w *statusWriter) WriteHeader(status int) {
 
 // Unwrap lets http.ResponseController reach what is below.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Write writes everything in the text format of Prometheus.
+func (m *Metrics) Write(to io.Writer) error {
+	families, err := m.registry.Gather()
+	if err != nil {
+		return err
+	}
+	for _, family := range families {
+		if _, err := expfmt.MetricFamilyToText(to, family); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // Handler answers in the text format of Prometheus.
 func (m *Metrics) Handler() http.Handler {

@@ -51,6 +51,8 @@ type Config struct {
 	Connections Connections
 	// Check looks for what is wrong with the running system.
 	Check func(insights map[graph.ProxyKey]*kind.DataplaneInsight) *check.Report
+	// Bundle answers a support bundle.
+	Bundle http.Handler
 
 	Zone       string
 	InstanceID string
@@ -95,6 +97,7 @@ func (a *api) routes() []route {
 		{"GET /_resources", access.Known, a.resources},
 		{"GET /who-am-i", access.Known, a.whoAmI},
 		{"GET /_check", access.Read, a.check},
+		{"GET /_bundle", access.ViewDiagnostics, func(w http.ResponseWriter, r *http.Request) error { a.Bundle.ServeHTTP(w, r); return nil }},
 		{"POST /tokens/dataplane", access.GenerateDPToken, issue[DataplaneTokenRequest](a)},
 		{"POST /tokens/user", access.GenerateUserToken, issue[UserTokenRequest](a)},
 		{"POST /tokens/zone", access.GenerateZoneToken, issue[ZoneTokenRequest](a)},
