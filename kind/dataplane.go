@@ -21,7 +21,7 @@ type Networking struct {
 	Inbound []Inbound `json:"inbound,omitempty" schema:"maxItems=256"`
 	// Outbound are the destinations that it reaches at addresses of its own machine.
 	Outbound []Outbound `json:"outbound,omitempty"`
-	// TransparentProxying says that the machine redirects connections to the proxy.
+	// TransparentProxying is there where the machine redirects connections to the proxy.
 	TransparentProxying *TransparentProxying `json:"transparentProxying,omitempty"`
 	// Admin is Envoy's administration interface.
 	Admin *Admin `json:"admin,omitempty"`

@@ -11,7 +11,7 @@ import (
 type HostnameGenerator struct {
 	// Selector says which services have the name.
 	Selector HostnameSelector `json:"selector" schema:"required one"`
-	// Template renders to the name. What stands for values in it is {{ .DisplayName }} (the service's name as
+	// Template is what the name looks like. For values stand in it {{ .DisplayName }} (the service's name as
 	// it was first written), {{ .Name }} (its name here), {{ .Namespace }} (on Kubernetes), {{ .Mesh }},
 	// {{ .Zone }} and {{ label "NAME" }}.
 	Template string `json:"template" schema:"required"`

@@ -34,18 +34,18 @@ type PermissionRule struct {
 
 // PermissionDefault lists the callers of each verdict.
 type PermissionDefault struct {
-	// Deny lists those who are refused, whatever else allows them.
+	// Deny are those who are refused, whatever else allows them.
 	Deny []CallerMatch `json:"deny,omitempty"`
-	// AllowWithShadowDeny lists those who are let in and shown as if they were refused.
+	// AllowWithShadowDeny are those who are let in and shown as if they were refused.
 	AllowWithShadowDeny []CallerMatch `json:"allowWithShadowDeny,omitempty"`
-	// Allow lists those who are let in.
+	// Allow are those who are let in.
 	Allow []CallerMatch `json:"allow,omitempty"`
 }
 
 // CallerMatch matches a caller by its SPIFFE ID.
 type CallerMatch struct {
 	SpiffeID *IDMatch `json:"spiffeID,omitempty"` // the name in its certificate
-	// OlderSpiffeID is the other spelling of SpiffeID; it is read and never written.
+	// OlderSpiffeID is the other spelling of spiffeID; it is read and never written.
 	OlderSpiffeID *IDMatch `json:"spiffeId,omitempty" schema:"deprecated"`
 }
 

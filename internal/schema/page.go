@@ -40,7 +40,8 @@ func Index() string {
 	b.WriteString("# Kinds of resources\n\n")
 	b.WriteString("These pages, the JSON Schemas (`GET /_schemas`) and the description of the API (`GET /openapi.json`) are\n" +
 		"made of the same source. An editor that has the schema of a kind completes and checks its YAML, in the\n" +
-		"Universal and in the Kubernetes form.\n\n")
+		"Universal and in the Kubernetes form; the YAML language server takes it from a control plane on this machine\n" +
+		"by a first line such as\n\n```yaml\n# yaml-language-server: $schema=http://localhost:5681/_schemas/MeshService\n```\n\n")
 	b.WriteString("| kind | of | |\n|---|---|---|\n")
 	for _, d := range kind.All() {
 		if info := d.Describe(); !info.Hidden {
