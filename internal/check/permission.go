@@ -28,13 +28,12 @@ func callsOf(members []member) calls {
 	return c
 }
 
-// severity says how bad it is that nobody may call a service; false where nobody is meant to: it was made for a
-// workload to which no other has an outbound.
-func (c calls) severity(service *resource.Object[kind.MeshService]) (Severity, bool) {
+// severity says how bad it is that a service lets nobody in; false where nobody tries.
+func (c calls) severity(service string) (Severity, bool) {
 	switch {
-	case c.named[service.Name]:
+	case c.named[service]:
 		return Error, true
-	case c.transparent || service.Label(kind.ManagedBy) != kind.GeneratedBy:
+	case c.transparent:
 		return Warning, true
 	}
 	return "", false
@@ -42,8 +41,8 @@ func (c calls) severity(service *resource.Object[kind.MeshService]) (Severity, b
 
 // callers finds a port whose servers refuse everybody.
 func (l *look) callers(service *resource.Object[kind.MeshService], port kind.ServicePort, members []graph.Member, calls calls) {
-	severity, meant := calls.severity(service)
-	if !meant {
+	severity, tried := calls.severity(service.Name)
+	if !tried {
 		return
 	}
 	object := objectOf(service.Key())

@@ -23,6 +23,7 @@ var checks = []check{
 	{"a request that a permission denies is refused", (*world).refusedWithReason},
 	{"an instance is killed under traffic", (*world).instanceKilled},
 	{"the control plane is killed and restarted under traffic", (*world).planeRestarted},
+	{"nothing is wrong after all that", (*world).nothingWrong},
 }
 
 // result is what became of a check.
@@ -177,6 +178,16 @@ func (w *world) planeRestarted(ctx context.Context) (string, error) {
 	pause(ctx, calm)
 	verdict, failed := running.Stop().Verdict()
 	return verdict, errors.Join(failed, err)
+}
+
+// nothingWrong asks the control plane what is wrong.
+func (w *world) nothingWrong(ctx context.Context) (string, error) {
+	report, err := w.weft(ctx, "check")
+	w.console.output(report)
+	if err == nil && !strings.Contains(report, "nothing is wrong") {
+		err = errors.New("weft check finds something")
+	}
+	return firstLine(report), err
 }
 
 // pause waits, or less where the context ends.

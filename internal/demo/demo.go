@@ -166,6 +166,7 @@ func (w *world) invite() {
 	w.console.step("Yours until Ctrl-C; in another terminal:")
 	for _, line := range []string{
 		fmt.Sprintf("export PATH=%s:$PATH WEFT_API=%s", filepath.Dir(w.options.Weft), w.plane.api()),
+		"weft check",
 		"weft inspect dataplanes",
 		"weft inspect dataplane web --config",
 		"weft explain --from web --to backend",
