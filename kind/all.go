@@ -4,7 +4,11 @@
 // kind means one file here and one line in [All]; nothing registers itself.
 package kind
 
-import "weft/resource"
+import (
+	"slices"
+
+	"weft/resource"
+)
 
 // All is the one list of kinds. Everything that handles resources without knowing them (API, store
 // loader, command line) is driven by it.
@@ -36,6 +40,11 @@ func index(by func(*resource.Info) string) map[string]resource.Descriptor {
 		}
 	}
 	return kinds
+}
+
+// Policies are the kinds that say how traffic is treated.
+func Policies() []resource.Descriptor {
+	return slices.DeleteFunc(All(), func(d resource.Descriptor) bool { return !d.Describe().Policy })
 }
 
 // ByName finds a kind; nil where there is none.

@@ -34,6 +34,7 @@ import (
 	"weft/internal/store"
 	"weft/internal/store/metered"
 	"weft/internal/token"
+	"weft/internal/view"
 	"weft/internal/xds"
 	"weft/kind"
 	"weft/resource"
@@ -95,7 +96,10 @@ func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger
 	defer rows.Close()
 	instance := uuid.NewString()
 	figures := metrics.New(version, s.ZoneName, instance)
-	rows = metered.New(rows, figures.Store)
+	state := graph.NewState(s.ZoneName)
+	state.DB.Observe(figures.Stage)
+	reads := view.New(state, metered.New(rows, figures.Store))
+	rows = reads.Store()
 	if err := createDefaults(ctx, rows, s, fresh); err != nil {
 		return err
 	}
@@ -105,8 +109,6 @@ func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger
 	if err != nil {
 		return err
 	}
-	state := graph.NewState(s.ZoneName)
-	state.DB.Observe(figures.Stage)
 	catalog := xds.NewCatalog()
 	plan := reconcile.NewPlan(state, s.MeshServiceCIDR)
 	hub := publish.NewHub(state, catalog, log)
@@ -139,7 +141,11 @@ func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger
 		Settler: proxies, Others: self,
 		Version: storedVersion(rows), Forget: forget(writer), Keep: keep(writer),
 	})
-	wait, err := mirror.Start(ctx, mirror.Config{Store: rows, Kinds: state.Kinds(), Decode: admit.Decode, Apply: timed(hub.Apply, figures), Log: log})
+	apply := timed(hub.Apply, figures)
+	wait, err := mirror.Start(ctx, mirror.Config{
+		Store: rows, Kinds: state.Kinds(), Decode: admit.Decode, Log: log,
+		Apply: func(b mirror.Batch) { apply(b); reads.Applied(b) },
+	})
 	if err != nil {
 		return err
 	}
@@ -156,7 +162,7 @@ func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger
 	look := checker(state, proxies, certificates.dataPlane)
 	support := &whole{settings: s, instance: instance, rows: rows, check: look, figures: figures, log: tail}
 	api := rest.New(rest.Config{
-		Guard: guard, Store: rows, Writer: writer, Inspector: hub, Connections: proxies, Tokens: tokens, Audit: auditing,
+		Guard: guard, View: reads, Settings: s.Effective(), Writer: writer, Inspector: hub, Connections: proxies, Tokens: tokens, Audit: auditing,
 		Check: look, Bundle: support.handler(),
 		Zone: s.ZoneName, InstanceID: instance, Ended: self.Ended, Version: version,
 		Now: time.Now, Log: log,

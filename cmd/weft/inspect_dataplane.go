@@ -12,8 +12,8 @@ import (
 	"weft/kind"
 )
 
-// view is one way to look at a proxy, chosen by a flag.
-type view struct {
+// question is one way to look at a proxy, chosen by a flag.
+type question struct {
 	flag, path, usage string
 	// text is of Envoy's own pages, which it writes as text unless JSON is asked for.
 	text bool
@@ -21,9 +21,9 @@ type view struct {
 	only string
 }
 
-// views are all but the overview, which is shown without a flag. The live ones are asked of the proxy's Envoy
-// itself, through its weft-dp.
-var views = []view{
+// questions are all but the overview, which is shown without a flag. The live ones are asked of the proxy's
+// Envoy itself, through its weft-dp.
+var questions = []question{
 	{flag: "config", path: "_config", usage: "the Envoy configuration that the control plane sends it"},
 	{flag: "endpoints", path: "_config", usage: "the endpoints that the control plane sends it", only: "endpoint"},
 	{flag: "policies", path: "_policies", usage: "which identity and policies apply to it, and why"},
@@ -48,49 +48,49 @@ is sent, or what its Envoy says of itself; "weft describe dataplane NAME" has th
 		ValidArgsFunction: r.completeName(kind.Dataplanes),
 	}
 	o := outputFlag(command, asYAML, asJSON)
-	chosen := make([]bool, len(views))
+	chosen := make([]bool, len(questions))
 	var flags []string
-	for i, v := range views {
-		command.Flags().BoolVar(&chosen[i], v.flag, false, v.usage)
-		flags = append(flags, v.flag)
+	for i, q := range questions {
+		command.Flags().BoolVar(&chosen[i], q.flag, false, q.usage)
+		flags = append(flags, q.flag)
 	}
 	command.MarkFlagsMutuallyExclusive(flags...)
 	command.RunE = func(command *cobra.Command, args []string) error {
 		if args[0] == "" {
 			return errors.New("name a Dataplane; `weft inspect dataplanes` lists them")
 		}
-		seen := view{path: "_overview"}
+		asked := question{path: "_overview"}
 		if i := slices.Index(chosen, true); i >= 0 {
-			seen = views[i]
+			asked = questions[i]
 		}
 		form := o.form
-		if seen.text && !command.Flags().Changed("output") {
+		if asked.text && !command.Flags().Changed("output") {
 			form = asText
 		}
-		return r.inspect(command, args[0], seen, form)
+		return r.inspect(command, args[0], asked, form)
 	}
 	return command
 }
 
-func (r *remote) inspect(command *cobra.Command, name string, seen view, form string) error {
+func (r *remote) inspect(command *cobra.Command, name string, asked question, form string) error {
 	c, err := r.client()
 	if err != nil {
 		return err
 	}
 	query := url.Values{}
-	if seen.text && form != asText {
+	if asked.text && form != asText {
 		query.Set("format", "json")
 	}
 	var answer []byte
-	if err := c.Get(command.Context(), client.Path(kind.Dataplanes, r.mesh, name)+"/"+seen.path, query, &answer); err != nil {
+	if err := c.Get(command.Context(), client.Path(kind.Dataplanes, r.mesh, name)+"/"+asked.path, query, &answer); err != nil {
 		return err
 	}
 	if form == asText {
 		_, err := command.OutOrStdout().Write(answer)
 		return err
 	}
-	if seen.only != "" {
-		if answer, err = onlyType(answer, seen.only); err != nil {
+	if asked.only != "" {
+		if answer, err = onlyType(answer, asked.only); err != nil {
 			return err
 		}
 	}

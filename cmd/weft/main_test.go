@@ -28,6 +28,8 @@ import (
 	"weft/internal/store/memory"
 	"weft/internal/table"
 	"weft/internal/token/tokentest"
+	"weft/internal/view"
+	"weft/internal/view/viewtest"
 	"weft/internal/xds"
 	"weft/kind"
 	"weft/resource"
@@ -47,8 +49,12 @@ func TestStories(t *testing.T) {
 		UpdateScripts:       *update,
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
-			rows := memory.New(memory.Options{})
-			server := httptest.NewServer(newAPI(rows))
+			reads, stop, err := viewtest.New(memory.New(memory.Options{}), "east")
+			if err != nil {
+				return err
+			}
+			rows := reads.Store()
+			server := httptest.NewServer(newAPI(reads))
 			files := httptest.NewServer(fileServer(env.WorkDir))
 			env.Setenv("WEFT_API", server.URL)
 			env.Setenv("FILES", files.URL)
@@ -56,6 +62,7 @@ func TestStories(t *testing.T) {
 			env.Defer(func() {
 				server.Close()
 				files.Close()
+				stop()
 				_ = rows.Close()
 			})
 			return nil
@@ -79,52 +86,39 @@ func fileServer(dir string) http.Handler {
 	return mux
 }
 
-func newAPI(rows store.Store) http.Handler {
+func newAPI(reads *view.View) http.Handler {
+	rows := reads.Store()
 	writer := admit.New(rows, admit.Options{Zone: "east"})
 	tokens, keys := tokentest.New(rows, writer)
 	return rest.New(rest.Config{
 		Guard: &rest.Guard{Rules: access.Defaults(), LocalhostIsAdmin: true, Keys: keys, Refused: access.NewRefusals(slog.New(slog.DiscardHandler)), Now: time.Now},
-		Store: rows, Writer: writer, Tokens: tokens, Audit: audit.New(nil, "", time.Now, nil), Inspector: inspector{rows}, Connections: connections{rows},
-		Check: func(insights map[graph.ProxyKey]*kind.DataplaneInsight) *check.Report { return look(rows, insights) },
+		View:  reads, Writer: writer, Tokens: tokens, Audit: audit.New(nil, "", time.Now, nil), Inspector: inspector{reads}, Connections: connections{rows},
+		Check: func(insights map[graph.ProxyKey]*kind.DataplaneInsight) *check.Report { return look(reads, insights) },
 		Zone:  "east", InstanceID: "instance-1", Ended: instances.Alone("instance-1").Ended, Version: "test",
 		Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 }
 
-// stateOf makes the table of a store anew.
-func stateOf(rows store.Store) *graph.State {
-	state := graph.NewState("east")
-	state.DB.Commit(func(tx *table.Tx) {
-		for _, d := range kind.All() {
-			if name := d.Describe().Name; state.Holds(name) {
-				found, _, err := rows.List(context.Background(), name)
-				if err != nil {
-					panic(err) // a store in memory
-				}
-				for _, row := range found {
-					o, err := admit.Decode(row)
-					if err != nil {
-						panic(err)
-					}
-					state.Put(tx, o)
-				}
-			}
-		}
-	})
-	return state
+// readAll reads every kind.
+func readAll(reads *view.View) *view.Rows {
+	rows, err := reads.Read(context.Background())
+	if err != nil {
+		panic(err) // a store in memory
+	}
+	return rows
 }
 
 // look is what the control plane does.
-func look(rows store.Store, insights map[graph.ProxyKey]*kind.DataplaneInsight) *check.Report {
-	state := stateOf(rows)
+func look(reads *view.View, insights map[graph.ProxyKey]*kind.DataplaneInsight) *check.Report {
+	rows := readAll(reads)
 	return check.Look(check.World{
-		State: state, Snapshot: state.DB.Snapshot(), Insights: insights,
+		State: rows.State, Snapshot: rows.Snapshot, Insights: insights,
 		ServerCertificateEnds: time.Now().AddDate(1, 0, 0), Now: time.Now(),
 	})
 }
 
 // inspector knows one answer to each question, but for who is behind a service.
-type inspector struct{ rows store.Store }
+type inspector struct{ reads *view.View }
 
 func (inspector) Config(graph.ProxyKey) ([]*xds.Resource, bool) {
 	trust := &graph.Trust{Mesh: "default", Domains: []graph.TrustDomain{{Name: "default.east.mesh.local", Roots: []string{"ROOT"}}}}
@@ -132,8 +126,8 @@ func (inspector) Config(graph.ProxyKey) ([]*xds.Resource, bool) {
 }
 
 func (i inspector) Backing(key graph.ServiceKey) *graph.Backing {
-	state := stateOf(i.rows)
-	return state.Backing(table.Eval(state.DB.Snapshot()), key)
+	rows := readAll(i.reads)
+	return rows.State.Backing(table.Eval(rows.Snapshot), key)
 }
 
 func (inspector) Applied(graph.ProxyKey) *graph.Applied {

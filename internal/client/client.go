@@ -133,7 +133,7 @@ func read(answer []byte, into any) error {
 }
 
 // List reads all items of a list that the filter keeps (the API's query parameters; nil: every one), page
-// after page. An item that comes or goes meanwhile may be missed or seen twice.
+// after page. What is there all the time is seen once.
 func (c *Client) List(ctx context.Context, path string, filter url.Values) ([]json.RawMessage, error) {
 	var items []json.RawMessage
 	query := url.Values{}

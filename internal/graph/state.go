@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"iter"
 	"maps"
 	"net"
 	"slices"
@@ -143,6 +144,7 @@ type kindRows struct {
 	put    func(*table.Tx, resource.Any)
 	remove func(*table.Tx, string)
 	find   func(*table.Reader, string) (resource.Any, bool)
+	from   func(s *table.Snapshot, prefix, after string) iter.Seq[resource.Any]
 }
 
 // NewState answers an empty state of a zone.
@@ -165,6 +167,11 @@ func NewState(zone string) *State {
 	s.Generators = addRows(s, kind.HostnameGenerators)
 	s.Secrets = addRows(s, kind.Secrets)
 	s.GlobalSecrets = addRows(s, kind.GlobalSecrets)
+	// These are read by the API alone.
+	addRows(s, kind.Zones)
+	addRows(s, kind.ZoneInsights)
+	addRows(s, kind.MeshIdentityStatuses)
+	addRows(s, kind.MeshTrustStatuses)
 
 	s.DataplanesBySelector = table.NewIndex(s.Dataplanes.Input, selectorKeys)
 	s.DataplanesByListener = table.NewIndex(s.Dataplanes.Input, listenerKeys)
@@ -199,6 +206,15 @@ func addRows[S any](s *State, k *resource.Kind[S]) Rows[S] {
 			o, ok := rows.Get(r, key)
 			return o, ok
 		},
+		from: func(s *table.Snapshot, prefix, after string) iter.Seq[resource.Any] {
+			return func(yield func(resource.Any) bool) {
+				for o := range rows.From(s, prefix, after) {
+					if !yield(o) {
+						return
+					}
+				}
+			}
+		},
 	}
 	return rows
 }
@@ -207,15 +223,14 @@ func byMesh[S any](rows Rows[S]) *table.Index[*resource.Object[S]] {
 	return table.NewIndex(rows.Input, func(o *resource.Object[S]) []string { return []string{MeshKey(o.Mesh)} })
 }
 
-// Kinds names the kinds whose rows have a place in the state, sorted.
-func (s *State) Kinds() []string { return slices.Sorted(maps.Keys(s.kinds)) }
-
-// Holds says whether rows of a kind have a place in the state. The others are for readers of the store
-// only.
+// Holds says whether rows of a kind have a place in the state: of those that the API shows, all.
 func (s *State) Holds(kind string) bool {
 	_, ok := s.kinds[kind]
 	return ok
 }
+
+// Kinds are the names of those that the state holds, sorted.
+func (s *State) Kinds() []string { return slices.Sorted(maps.Keys(s.kinds)) }
 
 // Put stores a resource of any kind that the state holds.
 func (s *State) Put(tx *table.Tx, o resource.Any) { s.kinds[o.Key().Kind].put(tx, o) }
@@ -228,6 +243,17 @@ func (s *State) Remove(tx *table.Tx, key resource.Key) {
 // Find answers a resource of any kind that the state holds.
 func (s *State) Find(r *table.Reader, key resource.Key) (resource.Any, bool) {
 	return s.kinds[key.Kind].find(r, RowKey(key.Mesh, key.Name))
+}
+
+// From answers the resources of a kind that come after a [RowKey], in the order of these keys: of one mesh,
+// or of all where the mesh is empty. "" is before the first. It is for readers of snapshots, not for
+// derived values.
+func (s *State) From(snapshot *table.Snapshot, kind, mesh, after string) iter.Seq[resource.Any] {
+	prefix := ""
+	if mesh != "" {
+		prefix = MeshKey(mesh)
+	}
+	return s.kinds[kind].from(snapshot, prefix, after)
 }
 
 func selectorKeys(dp *resource.Object[kind.Dataplane]) []string {

@@ -10,6 +10,9 @@ import (
 
 // backing answers who is behind a service and who calls it.
 func (a *api) backing(w http.ResponseWriter, r *http.Request) error {
+	if _, err := a.read(r.Context()); err != nil {
+		return err
+	}
 	key := keyOf(kind.MeshServices, r)
 	backing := a.Inspector.Backing(graph.ServiceKey{Mesh: key.Mesh, Name: key.Name})
 	if backing == nil {

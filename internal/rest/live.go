@@ -121,7 +121,10 @@ func (a *api) syncs(w http.ResponseWriter, r *http.Request) error {
 // proxyOf answers the proxy of the path, whose Dataplane exists.
 func (a *api) proxyOf(r *http.Request) (graph.ProxyKey, error) {
 	key := keyOf(kind.Dataplanes, r)
-	_, err := a.row(r.Context(), key)
+	m, err := a.read(r.Context(), kind.Dataplanes)
+	if err == nil {
+		_, err = m.need(key)
+	}
 	return graph.ProxyKey{Mesh: key.Mesh, Name: key.Name}, err
 }
 

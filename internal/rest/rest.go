@@ -19,8 +19,8 @@ import (
 	"weft/internal/check"
 	"weft/internal/envoysim"
 	"weft/internal/graph"
-	"weft/internal/store"
 	"weft/internal/token"
+	"weft/internal/view"
 	"weft/internal/xds"
 	"weft/kind"
 	"weft/resource"
@@ -42,7 +42,7 @@ type Inspector interface {
 // Config is what the API is made of. Every field is required.
 type Config struct {
 	Guard     *Guard
-	Store     store.Store // reads go straight to it
+	View      *view.View // of what Writer writes
 	Writer    *admit.Writer
 	Inspector Inspector
 	Tokens    *token.Issuer
@@ -56,6 +56,8 @@ type Config struct {
 
 	Zone       string
 	InstanceID string
+	// Settings are the effective ones, as JSON values, secret ones masked.
+	Settings any
 	// Ended says whether an instance is live no more, and when it was heard of last.
 	Ended   func(instance string) (last time.Time, ended bool)
 	Version string
@@ -101,14 +103,13 @@ func (a *api) routes() []route {
 		{"POST /tokens/dataplane", access.GenerateDPToken, issue[DataplaneTokenRequest](a)},
 		{"POST /tokens/user", access.GenerateUserToken, issue[UserTokenRequest](a)},
 		{"POST /tokens/zone", access.GenerateZoneToken, issue[ZoneTokenRequest](a)},
-		{"GET /dataplanes/_overview", access.Read, a.overviews},
-		{"GET /meshes/{mesh}/dataplanes/_overview", access.Read, a.overviews},
-		{"GET /meshes/{mesh}/dataplanes/{name}/_overview", access.Read, a.overview},
 		{"GET /meshes/{mesh}/dataplanes/{name}/_config", access.ViewConfigDump, a.proxyConfig},
 		{"GET /meshes/{mesh}/dataplanes/{name}/_explain", access.Read, a.explain},
 		{"GET /meshes/{mesh}/dataplanes/{name}/_policies", access.Read, a.policies},
 		{"GET /meshes/{mesh}/meshservices/{name}/_backing", access.Read, a.backing},
 	}
+	routes = append(routes, a.overviewRoutes()...)
+	routes = append(routes, a.insightRoutes()...)
 	routes = append(routes, a.liveRoutes()...)
 	routes = append(routes, a.schemaRoutes()...)
 	for _, d := range kind.All() {

@@ -28,9 +28,12 @@ import (
 	"weft/internal/graph"
 	"weft/internal/identity"
 	"weft/internal/instances"
+	"weft/internal/settings"
 	"weft/internal/store"
 	"weft/internal/store/memory"
 	"weft/internal/token/tokentest"
+	"weft/internal/view"
+	"weft/internal/view/viewtest"
 	"weft/internal/xds"
 	"weft/kind"
 	"weft/resource"
@@ -42,6 +45,7 @@ var update = flag.Bool("update", false, "rewrite the answers in testdata/stories
 type world struct {
 	handler http.Handler
 	store   store.Store
+	view    *view.View
 	writer  *admit.Writer
 	keys    *identity.Keyring
 	log     *bytes.Buffer
@@ -50,7 +54,12 @@ type world struct {
 
 func newWorld(t testing.TB, rows store.Store) *world {
 	t.Helper()
-	w := &world{store: rows, writer: admit.New(rows, admit.Options{Zone: "east"}), log: &bytes.Buffer{}}
+	reads, stop, err := viewtest.New(rows, "east")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	w := &world{store: reads.Store(), view: reads, writer: admit.New(reads.Store(), admit.Options{Zone: "east"}), log: &bytes.Buffer{}}
 	w.handler = New(w.config())
 	return w
 }
@@ -62,9 +71,10 @@ func (w *world) config() Config {
 	return Config{
 		Guard:  &Guard{Rules: access.Defaults(), LocalhostIsAdmin: true, Keys: keys, Refused: access.NewRefusals(slog.New(slog.DiscardHandler)), Now: time.Now},
 		Tokens: tokens, Audit: audit.New(&w.audit, "instance-1", time.Now, slog.New(slog.NewTextHandler(w.log, nil))),
-		Store: rows, Writer: w.writer, Inspector: stranger{}, Connections: connections{},
+		View: w.view, Writer: w.writer, Inspector: stranger{}, Connections: connections{},
 		Zone: "east", InstanceID: "instance-1", Ended: instances.Alone("instance-1").Ended, Version: "1.2.3",
-		Now: time.Now, Log: slog.New(slog.NewTextHandler(w.log, nil)),
+		Settings: []settings.Value{{Path: "store.postgres.password", Value: "***", Source: "KUMA_STORE_POSTGRES_PASSWORD"}},
+		Now:      time.Now, Log: slog.New(slog.NewTextHandler(w.log, nil)),
 	}
 }
 
@@ -111,7 +121,8 @@ func text(r *http.Response) string {
 }
 
 // TestStories replays requests and compares the answers. A section is a request, "METHOD PATH" with
-// headers behind it, and the one that follows is its answer; -update rewrites the answers.
+// headers behind it, and the one that follows is its answer; -update rewrites the answers. A section STORE
+// is a row that the control plane writes.
 func TestStories(t *testing.T) {
 	stories, err := filepath.Glob("testdata/stories/*.txtar")
 	if err != nil || len(stories) == 0 {
@@ -134,6 +145,11 @@ func replay(t *testing.T, path string) {
 		if !ok || method != strings.ToUpper(method) || strings.ContainsAny(method, "0123456789") {
 			continue // an answer
 		}
+		if method == "STORE" {
+			w.storeOwn(t, section)
+			played.Files = append(played.Files, section)
+			continue
+		}
 		target, header := parseTarget(t, rest)
 		answer := w.do(method, target, string(section.Data), header)
 		played.Files = append(played.Files, section, txtar.File{Name: answer.Status, Data: settled(text(answer))})
@@ -147,6 +163,21 @@ func replay(t *testing.T, path string) {
 	}
 	if diff := cmp.Diff(string(txtar.Format(archive)), string(got)); diff != "" {
 		t.Errorf("the API answers otherwise than %s says (understand the difference before -update):\n%s", path, diff)
+	}
+}
+
+// storeOwn writes what the control plane itself does, "STORE KIND MESH/NAME" and the row's body: how a
+// proxy's connection goes, what it serves.
+func (w *world) storeOwn(t *testing.T, section txtar.File) {
+	t.Helper()
+	fields := strings.Fields(section.Name)
+	mesh, name, _ := strings.Cut(fields[2], "/")
+	o, err := resource.FromBody(kind.ByName(fields[1]), resource.Meta{Mesh: mesh, Name: name}, section.Data)
+	if err != nil {
+		t.Fatalf("%s: %v", section.Name, err)
+	}
+	if _, err := w.writer.Put(t.Context(), o, admit.Change{ControlPlane: true}); err != nil {
+		t.Fatalf("%s: %v", section.Name, err)
 	}
 }
 
@@ -173,6 +204,57 @@ func settled(answer string) []byte {
 		return []byte(answer)
 	}
 	return passing.ReplaceAll(b.Bytes(), []byte("TIME"))
+}
+
+// What the table does not hold could not be read.
+func TestTheTableHoldsEveryKindOfTheAPI(t *testing.T) {
+	state := graph.NewState("east")
+	for _, d := range kind.All() {
+		info := d.Describe()
+		if shown := !info.Hidden || info.StatusOf != ""; shown && !state.Holds(info.Name) {
+			t.Errorf("%s has no rows in graph.State", info.Name)
+		}
+	}
+}
+
+// Whatever comes and goes between two pages, what stays is on one of them, once.
+func TestPagesOfAChangingList(t *testing.T) {
+	w := newWorld(t, newStore(t))
+	for _, name := range []string{"b", "d", "f", "h"} {
+		w.put(t, "/meshes/"+name, `{"type":"Mesh"}`)
+	}
+	first, next := w.names(t, "/meshes?size=2")
+	w.put(t, "/meshes/a", `{"type":"Mesh"}`) // before what was read
+	if r := w.do("DELETE", "/meshes/b", "", nil); r.StatusCode != http.StatusOK {
+		t.Fatal(text(r))
+	}
+	second, next := w.names(t, next)
+	if got := strings.Join(append(first, second...), " "); got != "b d f h" || next != "" {
+		t.Errorf("the pages hold %s, and go on at %q", got, next)
+	}
+}
+
+// names answers the names on a page, and where the list goes on.
+func (w *world) names(t *testing.T, target string) (names []string, next string) {
+	t.Helper()
+	var page struct {
+		Items []struct{ Name string }
+		Next  *string
+	}
+	if err := json.Unmarshal([]byte(text(w.do("GET", target, "", nil))), &page); err != nil {
+		t.Fatal(err)
+	}
+	for _, item := range page.Items {
+		names = append(names, item.Name)
+	}
+	if page.Next == nil {
+		return names, ""
+	}
+	at, err := url.Parse(*page.Next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names, at.RequestURI()
 }
 
 func TestPagesCoverTheList(t *testing.T) {
@@ -263,7 +345,7 @@ func TestFailuresOfTheStore(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, broken{newStore(t), test.err})
-			r := w.do("GET", "/meshes/default", "", nil)
+			r := w.do("PUT", "/meshes/default", `{"type":"Mesh"}`, nil)
 			if r.StatusCode != test.want {
 				t.Errorf("status %s, want %d", r.Status, test.want)
 			}

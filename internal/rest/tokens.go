@@ -74,7 +74,11 @@ func issue[R any, P tokenRequest[R]](a *api) func(http.ResponseWriter, *http.Req
 			return &resource.Error{Code: resource.Invalid, Detail: "the token request is invalid", Problems: problems}
 		}
 		if dataplane, ok := claims.(*identity.DataplaneClaims); ok {
-			if _, err := a.row(r.Context(), kind.Meshes.Key("", dataplane.Mesh)); err != nil {
+			m, err := a.read(r.Context(), kind.Meshes)
+			if err != nil {
+				return err
+			}
+			if _, err := m.need(kind.Meshes.Key("", dataplane.Mesh)); err != nil {
 				return err
 			}
 		}

@@ -22,6 +22,7 @@
 package table
 
 import (
+	"bytes"
 	"fmt"
 	"iter"
 	"sync/atomic"
@@ -139,6 +140,24 @@ func (t *Input[V]) walk(s *Snapshot, prefix []byte, source int, yield func(V) bo
 	for _, row, ok := it.Next(); ok; _, row, ok = it.Next() {
 		if !yield(row.(V)) {
 			return
+		}
+	}
+}
+
+// From answers the rows whose keys begin with a prefix and come after a key, in the order of their keys; ""
+// is before the first. Like [Input.All] it is for readers of snapshots.
+func (t *Input[V]) From(s *Snapshot, prefix, after string) iter.Seq[V] {
+	least := prefix
+	if after >= prefix && after != "" {
+		least = after + "\x00" // what comes right after it
+	}
+	return func(yield func(V) bool) {
+		it := s.trees[t.source].Root().Iterator()
+		it.SeekLowerBound([]byte(least))
+		for key, row, ok := it.Next(); ok && bytes.HasPrefix(key, []byte(prefix)); key, row, ok = it.Next() {
+			if !yield(row.(V)) {
+				return
+			}
 		}
 	}
 }

@@ -1,0 +1,183 @@
+// Package insight says how proxies, services and meshes are at one moment of the table: what the API's
+// overviews and insights show.
+//
+// Everything is worked out when it is asked for and stored nowhere. A proxy costs two look-ups, a mesh its
+// proxies, a service those that it selects.
+package insight
+
+import (
+	"slices"
+	"time"
+
+	"weft/internal/graph"
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// Status is how a proxy or a service is.
+type Status string
+
+const (
+	// Online: everything that it has may be used.
+	Online Status = "online"
+	// Offline: it can't be reached, or none of what it has may be used; a proxy of which its owner says
+	// that an inbound is NotReady. ("Adding inbounds in runtime")
+	Offline Status = "offline"
+	// PartiallyDegraded: a part of what it has may not be used.
+	PartiallyDegraded Status = "partially_degraded"
+	// NotAvailable is a service that no proxy provides.
+	NotAvailable Status = "not_available"
+)
+
+// World is one moment, with what is not in the table. All fields are needed.
+type World struct {
+	State    *graph.State
+	Snapshot *table.Snapshot
+	// Ended says whether an instance of the control plane is live no more, and when it was heard of last.
+	Ended func(instance string) (last time.Time, ended bool)
+}
+
+// Of answers the insight of a Dataplane, an empty one where its proxy never connected. It is the caller's.
+func (w *World) Of(mesh, name string) *kind.DataplaneInsight {
+	r := table.Eval(w.Snapshot)
+	insight := &kind.DataplaneInsight{}
+	if stored, ok := w.State.Insights.Find(r, mesh, name); ok {
+		*insight = stored.Spec
+		insight.Subscriptions = w.closed(insight.Subscriptions)
+	}
+	if serving, ok := w.State.Servings.Find(r, mesh, name); ok {
+		insight.Serving = taking(&serving.Spec)
+	}
+	return insight
+}
+
+// taking are the addresses at which a proxy takes requests, "10.0.0.1:8080": not one that drains, nor one
+// whose application is dead.
+func taking(serving *kind.DataplaneServing) []string {
+	var addresses []string
+	for _, in := range serving.Inbounds {
+		if !serving.Draining && !in.Unhealthy {
+			addresses = append(addresses, in.Listener())
+		}
+	}
+	return addresses
+}
+
+// closed ends, for the reader, the subscriptions to an instance that is no more: one that was killed could
+// not write that they ended.
+func (w *World) closed(subscriptions []kind.Subscription) []kind.Subscription {
+	own := slices.Clone(subscriptions)
+	for i := range own {
+		s := &own[i]
+		last, ended := w.Ended(s.ControlPlaneInstanceID)
+		if s.DisconnectTime != nil || !ended {
+			continue
+		}
+		if last.Before(s.ConnectTime.Time) {
+			last = s.ConnectTime.Time
+		}
+		s.DisconnectTime = &kind.Time{Time: last}
+	}
+	return own
+}
+
+// connection answers the subscription of a proxy that is connected, nil for one that is not.
+func (w *World) connection(insight *kind.DataplaneInsight) *kind.Subscription {
+	for i := range insight.Subscriptions {
+		s := &insight.Subscriptions[i]
+		if s.DisconnectTime != nil {
+			continue
+		}
+		if _, ended := w.Ended(s.ControlPlaneInstanceID); !ended {
+			return s
+		}
+	}
+	return nil
+}
+
+// known is what is known of one proxy.
+type known struct {
+	insight *kind.DataplaneInsight // nil: it never connected
+	serving *kind.DataplaneServing // nil: it never served
+}
+
+func (w *World) known(r *table.Reader, mesh, name string) known {
+	var k known
+	if o, ok := w.State.Insights.Find(r, mesh, name); ok {
+		k.insight = &o.Spec
+	}
+	if o, ok := w.State.Servings.Find(r, mesh, name); ok {
+		k.serving = &o.Spec
+	}
+	return k
+}
+
+func (w *World) connected(k known) bool {
+	return k.insight != nil && w.connection(k.insight) != nil
+}
+
+// Status says how a proxy is. Ignored inbounds are not counted; with none but these its connection decides.
+func (w *World) Status(dp *resource.Object[kind.Dataplane]) Status {
+	return w.status(dp, w.known(table.Eval(w.Snapshot), dp.Mesh, dp.Name))
+}
+
+func (w *World) status(dp *resource.Object[kind.Dataplane], k known) Status {
+	if !w.connected(k) {
+		return Offline
+	}
+	counted, dead := 0, 0
+	n := &dp.Spec.Networking
+	for i := range n.Inbound {
+		switch in := n.Effective(n.Inbound[i]); {
+		case in.State == kind.NotReady:
+			return Offline
+		case in.State == kind.Ignored:
+		case k.dead(&in):
+			counted++
+			dead++
+		default:
+			counted++
+		}
+	}
+	switch {
+	case dead == 0:
+		return Online
+	case dead == counted:
+		return Offline
+	}
+	return PartiallyDegraded
+}
+
+// dead says whether the proxy reports of an inbound that it takes no requests: its application fails its
+// probe, or the proxy is going away.
+func (k known) dead(in *kind.Inbound) bool {
+	return k.serving != nil && (k.serving.Draining || slices.ContainsFunc(k.serving.Inbounds, func(served kind.ServedInbound) bool {
+		return served.Unhealthy && served.Port == in.Port && served.Address == in.Address
+	}))
+}
+
+// Counts are things by their status.
+type Counts struct {
+	Total             int `json:"total"`
+	Online            int `json:"online"`
+	Offline           int `json:"offline"`
+	PartiallyDegraded int `json:"partiallyDegraded"`
+}
+
+func (c *Counts) add(s Status) {
+	c.Total++
+	switch s {
+	case Online:
+		c.Online++
+	case PartiallyDegraded:
+		c.PartiallyDegraded++
+	default:
+		c.Offline++
+	}
+}
+
+// Total counts what has no status.
+type Total struct {
+	Total int `json:"total"`
+}

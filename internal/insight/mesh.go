@@ -1,0 +1,137 @@
+package insight
+
+import (
+	"weft/internal/graph"
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// Mesh is what a mesh has.
+type Mesh struct {
+	Dataplanes Counts           `json:"dataplanes"`
+	Services   ServiceTotals    `json:"services"`
+	Policies   map[string]Total `json:"policies"` // by kind, without those of which there is none
+	MTLS       MTLS             `json:"mTLS"`
+}
+
+// ServiceTotals are the services of a mesh: those inside, and those outside that the mesh knows.
+type ServiceTotals struct {
+	Total    int `json:"total"`
+	Internal int `json:"internal"`
+	External int `json:"external"`
+}
+
+// MTLS counts the proxies by the MeshIdentity of which they have a certificate.
+type MTLS struct {
+	IssuedBackends map[string]Counts `json:"issuedBackends"`
+}
+
+// Mesh looks at one mesh.
+func (w *World) Mesh(mesh string) Mesh {
+	m := Mesh{Policies: map[string]Total{}, MTLS: MTLS{IssuedBackends: map[string]Counts{}}}
+	r := table.Eval(w.Snapshot)
+	for dp := range w.State.Dataplanes.From(w.Snapshot, graph.MeshKey(mesh), "") {
+		k := w.known(r, dp.Mesh, dp.Name)
+		status := w.status(dp, k)
+		m.Dataplanes.add(status)
+		if k.insight != nil && k.insight.Certificate != nil {
+			issuer := k.insight.Certificate.Issuer
+			counts := m.MTLS.IssuedBackends[issuer]
+			counts.add(status)
+			m.MTLS.IssuedBackends[issuer] = counts
+		}
+	}
+	m.Services.Internal = w.count(kind.MeshServices, mesh)
+	m.Services.Total = m.Services.Internal
+	for _, d := range kind.Policies() {
+		if n := w.count(d, mesh); n > 0 {
+			m.Policies[d.Describe().Name] = Total{n}
+		}
+	}
+	return m
+}
+
+// count is how many resources of a kind there are, in one mesh or, where it is empty, in all.
+func (w *World) count(d resource.Descriptor, mesh string) int {
+	n := 0
+	for range w.State.From(w.Snapshot, d.Describe().Name, mesh, "") {
+		n++
+	}
+	return n
+}
+
+// Global is what all meshes have together.
+type Global struct {
+	Meshes     Total            `json:"meshes"`
+	Zones      GlobalZones      `json:"zones"`
+	Dataplanes GlobalDataplanes `json:"dataplanes"`
+	Services   GlobalServices   `json:"services"`
+	Policies   Total            `json:"policies"`
+}
+
+// GlobalZones are the zones.
+type GlobalZones struct {
+	ControlPlanes ZoneCounts `json:"controlPlanes"`
+}
+
+// ZoneCounts are zones, and those that are connected.
+type ZoneCounts struct {
+	Total  int `json:"total"`
+	Online int `json:"online"`
+}
+
+// GlobalDataplanes are the proxies by what they are.
+type GlobalDataplanes struct {
+	Standard Counts `json:"standard"`
+}
+
+// GlobalServices are the services by what they are.
+type GlobalServices struct {
+	Internal Counts `json:"internal"`
+	External Total  `json:"external"`
+}
+
+// Global looks at all meshes. A service that no proxy provides counts as offline.
+func (w *World) Global() Global {
+	var g Global
+	g.Meshes.Total = w.count(kind.Meshes, "")
+	r := table.Eval(w.Snapshot)
+	for dp := range w.State.Dataplanes.From(w.Snapshot, "", "") {
+		g.Dataplanes.Standard.add(w.status(dp, w.known(r, dp.Mesh, dp.Name)))
+	}
+	for service := range w.State.Services.From(w.Snapshot, "", "") {
+		g.Services.Internal.add(w.Service(service).Status)
+	}
+	for _, d := range kind.Policies() {
+		g.Policies.Total += w.count(d, "")
+	}
+	for o := range w.State.From(w.Snapshot, kind.Zones.Name, "", "") {
+		g.Zones.ControlPlanes.Total++
+		if w.ZoneConnected(o.Envelope().Name) {
+			g.Zones.ControlPlanes.Online++
+		}
+	}
+	return g
+}
+
+// Zone answers what is known of a zone's connection, an empty insight where it never connected. It is the
+// caller's.
+func (w *World) Zone(name string) *kind.ZoneInsight {
+	o, ok := w.State.Find(table.Eval(w.Snapshot), kind.ZoneInsights.Key("", name))
+	if !ok {
+		return &kind.ZoneInsight{}
+	}
+	insight := *resource.SpecOf(o).(*kind.ZoneInsight)
+	return &insight
+}
+
+// ZoneConnected says whether a zone's control plane is connected.
+func (w *World) ZoneConnected(name string) bool {
+	for _, s := range w.Zone(name).Subscriptions {
+		if _, ended := w.Ended(s.ControlPlaneInstanceID); s.DisconnectTime == nil && !ended {
+			return true
+		}
+	}
+	return false
+}

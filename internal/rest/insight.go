@@ -1,0 +1,94 @@
+package rest
+
+import (
+	"net/http"
+	"strings"
+	"unicode"
+
+	"weft/internal/access"
+	"weft/internal/insight"
+	"weft/kind"
+	"weft/resource"
+)
+
+// MeshInsight is what a mesh has. It is worked out when it is asked for, so that it is never old.
+type MeshInsight struct {
+	shownMeta // of the type MeshInsight
+	insight.Mesh
+}
+
+// ServiceInsight is how a MeshService is.
+type ServiceInsight struct {
+	shownMeta // of the type ServiceInsight
+	insight.Service
+}
+
+func (a *api) insightRoutes() []route {
+	meshes, mesh := a.joined(kind.Meshes, meshInsight)
+	services, service := a.joined(kind.MeshServices, serviceInsight)
+	return []route{
+		{"GET /mesh-insights", access.Read, meshes},
+		{"GET /mesh-insights/{name}", access.Read, mesh},
+		{"GET /service-insights", access.Read, services},
+		{"GET /meshes/{mesh}/service-insights", access.Read, services},
+		{"GET /meshes/{mesh}/service-insights/{name}", access.Read, service},
+		{"GET /global-insight", access.Read, a.globalInsight},
+		{"GET /policies", access.Known, a.policyKinds},
+		{"GET /config", access.ControlPlaneMetadata, a.config},
+	}
+}
+
+func meshInsight(m *moment, o resource.Any) (any, error) {
+	return MeshInsight{metaOf("MeshInsight", o), m.Mesh(o.Envelope().Name)}, nil
+}
+
+func serviceInsight(m *moment, o resource.Any) (any, error) {
+	return ServiceInsight{metaOf("ServiceInsight", o), m.Service(o.(*resource.Object[kind.MeshService]))}, nil
+}
+
+func (a *api) globalInsight(w http.ResponseWriter, r *http.Request) error {
+	m, err := a.read(r.Context(), overviewReads...)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, struct {
+		CreatedAt kind.Time `json:"createdAt"`
+		insight.Global
+	}{kind.Time{Time: a.Now()}, m.Global()})
+}
+
+// policyKinds lists the kinds that say how traffic is treated.
+func (a *api) policyKinds(w http.ResponseWriter, _ *http.Request) error {
+	type entry struct {
+		Name                string `json:"name"`
+		ReadOnly            bool   `json:"readOnly"`
+		Path                string `json:"path"`
+		SingularDisplayName string `json:"singularDisplayName"`
+		PluralDisplayName   string `json:"pluralDisplayName"`
+		IsTargetRefBased    bool   `json:"isTargetRefBased"`
+	}
+	entries := []entry{}
+	for _, d := range kind.Policies() {
+		info := d.Describe()
+		name := displayName(info.Name)
+		entries = append(entries, entry{info.Name, info.ReadOnly, info.Plural, name, name + "s", true})
+	}
+	return writeJSON(w, http.StatusOK, map[string][]entry{"policies": entries})
+}
+
+// displayName puts a space before each word: "Mesh Traffic Permission".
+func displayName(kind string) string {
+	var b strings.Builder
+	for i, r := range kind {
+		if i > 0 && unicode.IsUpper(r) {
+			b.WriteByte(' ')
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// config answers the effective settings with where each comes from, secret ones masked.
+func (a *api) config(w http.ResponseWriter, _ *http.Request) error {
+	return writeJSON(w, http.StatusOK, a.Settings)
+}

@@ -1,0 +1,96 @@
+package rest
+
+import (
+	"net/http"
+
+	"weft/internal/access"
+	"weft/internal/insight"
+	"weft/kind"
+	"weft/resource"
+)
+
+// shownMeta is what every answer says of the resource that it is about.
+type shownMeta struct {
+	Type             string            `json:"type"`
+	Mesh             string            `json:"mesh,omitempty"`
+	Name             string            `json:"name"`
+	Labels           map[string]string `json:"labels,omitempty"`
+	CreationTime     kind.Time         `json:"creationTime"`
+	ModificationTime kind.Time         `json:"modificationTime"`
+}
+
+func metaOf(shown string, o resource.Any) shownMeta {
+	meta := o.Envelope()
+	return shownMeta{shown, meta.Mesh, meta.Name, meta.Labels, kind.Time{Time: meta.Created}, kind.Time{Time: meta.Modified}}
+}
+
+// Overview is a Dataplane beside what the control plane knows of its proxy.
+type Overview struct {
+	shownMeta                               // of the type DataplaneOverview
+	Status           insight.Status         `json:"status"`
+	Dataplane        *kind.Dataplane        `json:"dataplane"`
+	DataplaneInsight *kind.DataplaneInsight `json:"dataplaneInsight"`
+}
+
+// ZoneOverview is a Zone beside what is known of its control plane's connection.
+type ZoneOverview struct {
+	shownMeta                     // of the type ZoneOverview
+	Zone        *kind.Zone        `json:"zone"`
+	ZoneInsight *kind.ZoneInsight `json:"zoneInsight"`
+}
+
+// overviewReads are the kinds that overviews and insights are made of.
+var overviewReads = []resource.Descriptor{
+	kind.Meshes, kind.Dataplanes, kind.DataplaneInsights, kind.DataplaneServings,
+	kind.MeshServices, kind.MeshServiceStatuses, kind.Zones, kind.ZoneInsights,
+}
+
+// overviewRoutes has the older spelling of each path too.
+func (a *api) overviewRoutes() []route {
+	dataplanes, dataplane := a.joined(kind.Dataplanes, dataplaneOverview)
+	zones, zone := a.joined(kind.Zones, zoneOverview)
+	return []route{
+		{"GET /dataplanes/_overview", access.Read, dataplanes},
+		{"GET /dataplanes+insights", access.Read, dataplanes},
+		{"GET /meshes/{mesh}/dataplanes/_overview", access.Read, dataplanes},
+		{"GET /meshes/{mesh}/dataplanes+insights", access.Read, dataplanes},
+		{"GET /meshes/{mesh}/dataplanes/{name}/_overview", access.Read, dataplane},
+		{"GET /meshes/{mesh}/dataplanes+insights/{name}", access.Read, dataplane},
+		{"GET /zones/_overview", access.Read, zones},
+		{"GET /zones+insights", access.Read, zones},
+		{"GET /zones/{name}/_overview", access.Read, zone},
+		{"GET /zones+insights/{name}", access.Read, zone},
+	}
+}
+
+// joined answers the list, and one, of what show makes of the resources of a kind.
+func (a *api) joined(d resource.Descriptor, show func(*moment, resource.Any) (any, error)) (list, one func(http.ResponseWriter, *http.Request) error) {
+	list = func(w http.ResponseWriter, r *http.Request) error {
+		return a.page(w, r, d, overviewReads, show)
+	}
+	one = func(w http.ResponseWriter, r *http.Request) error {
+		m, err := a.read(r.Context(), overviewReads...)
+		if err != nil {
+			return err
+		}
+		o, err := m.need(keyOf(d, r))
+		if err != nil {
+			return err
+		}
+		body, err := show(m, o)
+		if err != nil {
+			return err
+		}
+		return writeJSON(w, http.StatusOK, body)
+	}
+	return list, one
+}
+
+func dataplaneOverview(m *moment, o resource.Any) (any, error) {
+	dp := dataplane(o)
+	return Overview{metaOf("DataplaneOverview", o), m.Status(dp), &dp.Spec, m.Of(dp.Mesh, dp.Name)}, nil
+}
+
+func zoneOverview(m *moment, o resource.Any) (any, error) {
+	return ZoneOverview{metaOf("ZoneOverview", o), resource.SpecOf(o).(*kind.Zone), m.Zone(o.Envelope().Name)}, nil
+}

@@ -1,0 +1,215 @@
+package rest
+
+import (
+	"cmp"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"weft/internal/graph"
+	"weft/internal/insight"
+	"weft/kind"
+	"weft/resource"
+)
+
+// Sizes of a page.
+const (
+	defaultPage = 100
+	largestPage = 1000
+)
+
+// query is what a list is asked for.
+type query struct {
+	size   int
+	offset int    // how many are left out
+	after  string // the [graph.RowKey] of the last one that was answered before; empty: none was
+	keep   []filter
+	reads  []resource.Descriptor // that the filters look at
+}
+
+// filter says whether a resource is wanted.
+type filter func(*moment, resource.Any) bool
+
+// page answers the part of a list that the query asks for, each item as show makes it.
+func (a *api) page(w http.ResponseWriter, r *http.Request, d resource.Descriptor, reads []resource.Descriptor, show func(*moment, resource.Any) (any, error)) error {
+	q, err := parseQuery(r.URL.Query(), d)
+	if err != nil {
+		return err
+	}
+	m, err := a.read(r.Context(), slices.Concat(reads, q.reads)...)
+	if err != nil {
+		return err
+	}
+	if err := m.needMesh(r); err != nil {
+		return err
+	}
+	found, total, more := q.run(m, d, r.PathValue("mesh"))
+	answer := struct {
+		Total int     `json:"total"`
+		Items []any   `json:"items"`
+		Next  *string `json:"next"`
+	}{Total: total, Items: []any{}}
+	for _, o := range found {
+		item, err := show(m, o)
+		if err != nil {
+			return err
+		}
+		answer.Items = append(answer.Items, item)
+	}
+	if more {
+		next := nextURL(r, found[len(found)-1])
+		answer.Next = &next
+	}
+	return writeJSON(w, http.StatusOK, answer)
+}
+
+// run answers the resources of the page, how many the whole list has, and whether more follow the page.
+func (q *query) run(m *moment, d resource.Descriptor, mesh string) (page []resource.Any, total int, more bool) {
+	before := q.offset
+	for o := range m.State.From(m.Snapshot, d.Describe().Name, mesh, "") {
+		if !q.wants(m, o) {
+			continue
+		}
+		total++
+		switch {
+		case q.after != "" && rowKey(o) <= q.after:
+		case before > 0:
+			before--
+		case len(page) < q.size:
+			page = append(page, o)
+		default:
+			more = true
+		}
+	}
+	return page, total, more
+}
+
+func (q *query) wants(m *moment, o resource.Any) bool {
+	for _, keep := range q.keep {
+		if !keep(m, o) {
+			return false
+		}
+	}
+	return true
+}
+
+func rowKey(o resource.Any) string {
+	key := o.Key()
+	return graph.RowKey(key.Mesh, key.Name)
+}
+
+// nextURL is where the list goes on after its last item, as a whole URL like clients of this API expect it.
+// Whatever comes or goes meanwhile, what stays is answered once.
+func nextURL(r *http.Request, last resource.Any) string {
+	values := r.URL.Query()
+	values.Set("offset", rowKey(last))
+	scheme := "http"
+	if r.TLS != nil {
+		scheme = "https"
+	}
+	return (&url.URL{Scheme: scheme, Host: r.Host, Path: r.URL.Path, RawQuery: values.Encode()}).String()
+}
+
+func parseQuery(values url.Values, d resource.Descriptor) (*query, error) {
+	q := &query{}
+	var problems resource.Problems
+	number := func(field, fallback string, least, most int) int {
+		n, err := strconv.Atoi(cmp.Or(values.Get(field), fallback))
+		if err != nil || n < least || n > most {
+			problems.Add(field, "%q is not a number from %d to %d", values.Get(field), least, most)
+		}
+		return n
+	}
+	q.size = number("size", strconv.Itoa(defaultPage), 1, largestPage)
+	if at := values.Get("offset"); strings.Contains(at, "/") { // no number, and no name, has one
+		q.after = at
+	} else {
+		q.offset = number("offset", "0", 0, 1<<30)
+	}
+	if part := values.Get("name"); part != "" {
+		q.keep = append(q.keep, func(_ *moment, o resource.Any) bool { return strings.Contains(o.Key().Name, part) })
+	}
+	q.parseFilters(values, d, &problems)
+	if d == resource.Descriptor(kind.Dataplanes) {
+		q.parseTags(values["tag"], &problems)
+		q.parseGateway(values, &problems)
+	}
+	if len(problems) > 0 {
+		return nil, invalidQuery(problems...)
+	}
+	return q, nil
+}
+
+// parseFilters reads `filter[labels.NAME]=VALUE`, all of which must match, and for Dataplanes
+// `filter[status]`.
+func (q *query) parseFilters(values url.Values, d resource.Descriptor, problems *resource.Problems) {
+	labels := map[string]string{}
+	for key := range values {
+		inner, isFilter := strings.CutPrefix(key, "filter[")
+		inner, closed := strings.CutSuffix(inner, "]")
+		label, isLabel := strings.CutPrefix(inner, "labels.")
+		switch {
+		case isFilter && closed && isLabel && label != "":
+			labels[label] = values.Get(key)
+		case isFilter && closed && inner == "status" && d == resource.Descriptor(kind.Dataplanes):
+			q.parseStatus(key, values.Get(key), problems)
+		case isFilter:
+			problems.Add(key, "is not a filter; use filter[labels.NAME]=VALUE, for Dataplanes filter[status]=STATUS too")
+		}
+	}
+	if len(labels) > 0 {
+		q.keep = append(q.keep, func(_ *moment, o resource.Any) bool { return kind.Subset(labels, o.Envelope().Labels) })
+	}
+}
+
+func (q *query) parseStatus(field, value string, problems *resource.Problems) {
+	wanted := insight.Status(strings.ToLower(value))
+	switch wanted {
+	case insight.Online, insight.Offline, insight.PartiallyDegraded:
+		q.reads = append(q.reads, kind.DataplaneInsights, kind.DataplaneServings)
+		q.keep = append(q.keep, func(m *moment, o resource.Any) bool { return m.Status(dataplane(o)) == wanted })
+	default:
+		problems.Add(field, "%q is neither online nor offline nor partially_degraded", value)
+	}
+}
+
+// parseTags reads `tag=NAME:VALUE`, where "*" is any value: a Dataplane is wanted that has each in some
+// inbound.
+func (q *query) parseTags(tags []string, problems *resource.Problems) {
+	for _, tag := range tags {
+		name, value, ok := strings.Cut(tag, ":")
+		if !ok || name == "" {
+			problems.Add("tag", "%q is not NAME:VALUE", tag)
+			continue
+		}
+		q.keep = append(q.keep, func(_ *moment, o resource.Any) bool {
+			for _, in := range dataplane(o).Spec.Networking.Inbound {
+				if has, ok := in.Tags[name]; ok && (value == "*" || value == has) {
+					return true
+				}
+			}
+			return false
+		})
+	}
+}
+
+// parseGateway reads `gateway`, by which older clients ask for Dataplanes of a form that is not there.
+func (q *query) parseGateway(values url.Values, problems *resource.Problems) {
+	switch value := values.Get("gateway"); value {
+	case "", "false":
+	case "true", "builtin", "delegated":
+		q.keep = append(q.keep, func(*moment, resource.Any) bool { return false })
+	default:
+		problems.Add("gateway", "%q is neither true nor false nor builtin nor delegated", value)
+	}
+}
+
+func dataplane(o resource.Any) *resource.Object[kind.Dataplane] {
+	return o.(*resource.Object[kind.Dataplane])
+}
+
+func invalidQuery(problems ...resource.Problem) error {
+	return &resource.Error{Code: resource.Invalid, Detail: "the query is invalid", Problems: problems}
+}

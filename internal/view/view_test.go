@@ -1,0 +1,224 @@
+package view_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"weft/internal/admit"
+	"weft/internal/graph"
+	"weft/internal/mirror"
+	"weft/internal/store"
+	"weft/internal/store/memory"
+	"weft/internal/table"
+	"weft/internal/view"
+	"weft/internal/view/viewtest"
+	"weft/kind"
+	"weft/resource"
+)
+
+// world is a view whose batches the test brings itself.
+type world struct {
+	t     *testing.T
+	below store.Store // as another instance writes to it
+	state *graph.State
+	view  *view.View
+	store store.Store
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{t: t, below: memory.New(memory.Options{}), state: graph.NewState("east")}
+	t.Cleanup(func() { w.below.Close() })
+	w.view = view.New(w.state, w.below)
+	w.store = w.view.Store()
+	return w
+}
+
+func meshRow(t *testing.T, name string) store.Row {
+	body, err := resource.Body(kind.Meshes.Make("", name, kind.Mesh{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store.Row{Key: kind.Meshes.Key("", name), Body: body}
+}
+
+func (w *world) create(in store.Store, name string) store.Row {
+	w.t.Helper()
+	row, err := in.Create(w.t.Context(), meshRow(w.t, name))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return row
+}
+
+func (w *world) update(in store.Store, row store.Row) store.Row {
+	w.t.Helper()
+	row, err := in.Update(w.t.Context(), row)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return row
+}
+
+// bring has the state show a row.
+func (w *world) bring(row store.Row) {
+	o, err := admit.Decode(row)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.state.DB.Commit(func(tx *table.Tx) { w.state.Put(tx, o) })
+	w.view.Applied(mirror.Batch{Put: []resource.Any{o}})
+}
+
+// version reads the version of a mesh, and says how long that took; empty: there is none.
+func (w *world) version(name string) (version string, took time.Duration) {
+	w.t.Helper()
+	began := time.Now()
+	rows, err := w.view.Read(w.t.Context(), kind.Meshes.Name)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return versionIn(rows, name), time.Since(began)
+}
+
+func versionIn(rows *view.Rows, name string) string {
+	o, ok := rows.State.Find(table.Eval(rows.Snapshot), kind.Meshes.Key("", name))
+	if !ok {
+		return ""
+	}
+	return o.Envelope().Version
+}
+
+func TestReadWaitsForWhatWasWrittenBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		row := w.create(w.store, "a")
+		time.AfterFunc(3*time.Millisecond, func() { w.bring(row) })
+		if version, took := w.version("a"); version != row.Version || took != 3*time.Millisecond {
+			t.Errorf("version %q after %s, want %q once it is there", version, took, row.Version)
+		}
+		if _, took := w.version("a"); took != 0 {
+			t.Errorf("with nothing under way a read takes %s", took)
+		}
+	})
+}
+
+func TestReadDoesNotWaitForWhatComesLaterOrForOtherKinds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		first := w.create(w.store, "a")
+		time.AfterFunc(time.Millisecond, func() {
+			w.create(w.store, "b")
+			w.bring(first)
+		})
+		if _, took := w.version("a"); took != time.Millisecond {
+			t.Errorf("the read took %s: it waited for a write that came after it", took)
+		}
+		began := time.Now()
+		if _, err := w.view.Read(t.Context(), kind.Dataplanes.Name); err != nil || time.Since(began) != 0 {
+			t.Errorf("a read of Dataplanes waited %s for a Mesh: %v", time.Since(began), err)
+		}
+	})
+}
+
+func TestAStuckMirrorCostsOneWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		row := w.create(w.store, "a")
+		if version, took := w.version("a"); version != row.Version || took != view.Patience {
+			t.Errorf("version %q after %s, want the store's %q after %s", version, took, row.Version, view.Patience)
+		}
+		if version, took := w.version("a"); version != row.Version || took != 0 {
+			t.Errorf("again: version %q after %s", version, took)
+		}
+		if err := w.store.Delete(t.Context(), row.Key, ""); err != nil {
+			t.Fatal(err)
+		}
+		if version, took := w.version("a"); version != "" || took > view.Patience {
+			t.Errorf("deleted: version %q after %s", version, took)
+		}
+	})
+}
+
+// What another instance writes over this one's write is all that the mirror brings of it.
+func TestAnotherInstanceWritesOverIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		second := w.update(w.below, w.create(w.store, "a"))
+		w.bring(second)
+		if version, took := w.version("a"); version != second.Version || took > view.Patience {
+			t.Errorf("version %q after %s, want %q", version, took, second.Version)
+		}
+		if version, took := w.version("a"); version != second.Version || took != 0 {
+			t.Errorf("again: version %q after %s, though nothing is under way", version, took)
+		}
+	})
+}
+
+func TestReadEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.create(w.store, "a")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if _, err := w.view.Read(ctx, kind.Meshes.Name); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the error is %v", err)
+		}
+	})
+}
+
+// Whoever reads after a write has returned finds it, whatever others write and read at the same time.
+func TestEverybodyReadsTheirOwnWrites(t *testing.T) {
+	rows := memory.New(memory.Options{})
+	defer rows.Close()
+	v, stop, err := viewtest.New(rows, "east")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	var users sync.WaitGroup
+	for user := range uint64(8) {
+		users.Go(func() {
+			random := rand.New(rand.NewPCG(user, 0))
+			for range 100 {
+				if err := writeAndRead(t, v, fmt.Sprintf("m%d-%d", user, random.IntN(3)), random); err != nil {
+					t.Errorf("user %d: %v", user, err)
+					return
+				}
+			}
+		})
+	}
+	users.Wait()
+}
+
+// writeAndRead creates, changes or deletes one mesh, and reads it.
+func writeAndRead(t *testing.T, v *view.View, name string, random *rand.Rand) error {
+	in, want := v.Store(), ""
+	stored, err := in.Get(t.Context(), kind.Meshes.Key("", name))
+	switch {
+	case err != nil:
+		stored, err = in.Create(t.Context(), meshRow(t, name))
+		want = stored.Version
+	case random.IntN(2) == 0:
+		err = in.Delete(t.Context(), stored.Key, "")
+	default:
+		stored, err = in.Update(t.Context(), stored)
+		want = stored.Version
+	}
+	if err != nil {
+		return err
+	}
+	seen, err := v.Read(t.Context(), kind.Meshes.Name)
+	if err != nil {
+		return err
+	}
+	if got := versionIn(seen, name); got != want {
+		return fmt.Errorf("%s has version %q, want %q", name, got, want)
+	}
+	return nil
+}

@@ -1,0 +1,42 @@
+// Package viewtest makes a view of a bare store, for tests of what reads through one.
+package viewtest
+
+import (
+	"context"
+	"log/slog"
+
+	"weft/internal/admit"
+	"weft/internal/graph"
+	"weft/internal/mirror"
+	"weft/internal/store"
+	"weft/internal/table"
+	"weft/internal/view"
+	"weft/resource"
+)
+
+// New follows a store until stop. What a test writes must go through the view's own store.
+func New(rows store.Store, zone string) (v *view.View, stop func(), err error) {
+	state := graph.NewState(zone)
+	v = view.New(state, rows)
+	ctx, cancel := context.WithCancel(context.Background())
+	wait, err := mirror.Start(ctx, mirror.Config{
+		Store: rows, Kinds: state.Kinds(), Decode: admit.Decode, Log: slog.New(slog.DiscardHandler),
+		Apply: func(b mirror.Batch) {
+			commit(state, b.Put, b.Removed)
+			v.Applied(b)
+		},
+	})
+	return v, func() { cancel(); wait() }, err
+}
+
+// commit changes a state.
+func commit(state *graph.State, put []resource.Any, removed []resource.Key) {
+	state.DB.Commit(func(tx *table.Tx) {
+		for _, o := range put {
+			state.Put(tx, o)
+		}
+		for _, key := range removed {
+			state.Remove(tx, key)
+		}
+	})
+}
