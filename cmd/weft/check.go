@@ -42,10 +42,13 @@ warnings), 1 where one was, and 2 where the control plane could not be asked.`,
 		if err != nil {
 			return cannotLook{err}
 		}
+		if other := report.version; other != version {
+			fmt.Fprintf(command.ErrOrStderr(), "Warning: this program is weft %s, the control plane is weft %s\n", version, other)
+		}
 		if command.Flags().Changed("mesh") {
 			report.Findings = ofMesh(report.Findings, r.mesh)
 		}
-		if err := printReport(command.OutOrStdout(), report, o.form); err != nil {
+		if err := printReport(command.OutOrStdout(), &report.Report, o.form); err != nil {
 			return err
 		}
 		for _, f := range report.Findings {
@@ -58,13 +61,25 @@ warnings), 1 where one was, and 2 where the control plane could not be asked.`,
 	return command
 }
 
-func (r *remote) look(command *cobra.Command) (*check.Report, error) {
+// answer is what the control plane finds, and which release of it.
+type answer struct {
+	check.Report
+	version string
+}
+
+func (r *remote) look(command *cobra.Command) (*answer, error) {
 	c, err := r.client()
 	if err != nil {
 		return nil, err
 	}
-	report := &check.Report{}
-	return report, c.Get(command.Context(), "/_check", nil, report)
+	var index struct {
+		Version string `json:"version"`
+	}
+	if err := c.Get(command.Context(), "/", nil, &index); err != nil {
+		return nil, err
+	}
+	a := &answer{version: index.Version}
+	return a, c.Get(command.Context(), "/_check", nil, &a.Report)
 }
 
 // ofMesh keeps the findings about a mesh and what is in it.
