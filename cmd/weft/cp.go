@@ -3,11 +3,9 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -24,14 +22,12 @@ import (
 	"weft/internal/dpserver"
 	"weft/internal/graph"
 	"weft/internal/identity"
-	"weft/internal/instances"
 	"weft/internal/metrics"
 	"weft/internal/mirror"
 	"weft/internal/publish"
 	"weft/internal/reconcile"
 	"weft/internal/rest"
 	"weft/internal/settings"
-	"weft/internal/store"
 	"weft/internal/store/metered"
 	"weft/internal/token"
 	"weft/internal/view"
@@ -113,10 +109,7 @@ func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger
 	plan := reconcile.NewPlan(state, s.MeshServiceCIDR)
 	hub := publish.NewHub(state, catalog, log)
 	group, ctx := errgroup.WithContext(ctx)
-	self, err := joinInstances(ctx, s, instances.Config{
-		ID: instance, Store: rows, Writer: writer, Answer: hub.Here, Lost: publish.Bound,
-		Strays: func(instance string) bool { return dpserver.Strays(state, instance) }, Log: log,
-	})
+	self, err := joinInstances(ctx, s, instance, rows, writer, hub, state, log)
 	if err != nil {
 		return err
 	}
@@ -137,10 +130,7 @@ func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger
 		Streams: proxies.Streams, Behind: proxies.Behind, Sessions: proxies.Sessions, Traffic: proxies.Traffic,
 		Classes: hub.Classes, Withdrawals: hub.Withdrawals, Backlog: reconciler.Backlog,
 	})
-	hub.Use(ctx, publish.Outside{
-		Settler: proxies, Others: self,
-		Version: storedVersion(rows), Forget: forget(writer), Keep: keep(writer),
-	})
+	hub.Use(ctx, outside(rows, writer, proxies, self))
 	apply := timed(hub.Apply, figures)
 	wait, err := mirror.Start(ctx, mirror.Config{
 		Store: rows, Kinds: state.Kinds(), Decode: admit.Decode, Log: log,
@@ -234,41 +224,4 @@ func unlessGone(err error) error {
 		return nil
 	}
 	return err
-}
-
-func forget(writer *admit.Writer) publish.Forget {
-	return func(ctx context.Context, key graph.ProxyKey, listeners []string) error {
-		return admit.Modify(ctx, writer, kind.DataplaneServings, key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneServing]) bool {
-			return o.Spec.Forget(listeners)
-		})
-	}
-}
-
-// keep stores what is held, once where several instances hold the same.
-func keep(writer *admit.Writer) publish.Keep {
-	return func(ctx context.Context, rows []*resource.Object[kind.HeldEndpoints]) error {
-		var failed error
-		for _, row := range rows {
-			err := admit.Modify(ctx, writer, kind.HeldEndpointsList, row.Mesh, row.Name, func(o *resource.Object[kind.HeldEndpoints]) bool {
-				if slices.Equal(o.Spec.Endpoints, row.Spec.Endpoints) {
-					return false
-				}
-				o.Spec = row.Spec
-				return true
-			})
-			failed = errors.Join(failed, unlessGone(err))
-		}
-		return failed
-	}
-}
-
-// storedVersion asks the store for the version of a row, empty where there is none.
-func storedVersion(rows store.Store) func(context.Context, resource.Key) (string, error) {
-	return func(ctx context.Context, key resource.Key) (string, error) {
-		row, err := rows.Get(ctx, key)
-		if errors.Is(err, store.ErrNotFound) {
-			return "", nil
-		}
-		return row.Version, err
-	}
 }

@@ -10,9 +10,13 @@ import (
 
 	"weft/internal/admit"
 	"weft/internal/certfile"
+	"weft/internal/dpserver"
+	"weft/internal/graph"
 	"weft/internal/identity"
 	"weft/internal/instances"
+	"weft/internal/publish"
 	"weft/internal/settings"
+	"weft/internal/store"
 	"weft/kind"
 	"weft/resource"
 )
@@ -22,11 +26,14 @@ func shared(s *settings.Settings) bool { return s.Store == settings.PostgreSQL }
 
 // joinInstances answers this instance among those that share its store, of which it is the only one where
 // no other one can.
-func joinInstances(ctx context.Context, s *settings.Settings, c instances.Config) (*instances.Member, error) {
+func joinInstances(ctx context.Context, s *settings.Settings, id string, rows store.Store, writer *admit.Writer, hub *publish.Hub, state *graph.State, log *slog.Logger) (*instances.Member, error) {
 	if !shared(s) {
-		return instances.Alone(c.ID), nil
+		return instances.Alone(id), nil
 	}
-	self, err := instances.Join(ctx, c)
+	self, err := instances.Join(ctx, instances.Config{
+		ID: id, Store: rows, Writer: writer, Answer: hub.Here, Lost: publish.Bound,
+		Strays: func(instance string) bool { return dpserver.Strays(state, instance) }, Log: log,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("joining the other instances: %w", err)
 	}

@@ -152,13 +152,7 @@ func (s *Server) elsewhere(key graph.ProxyKey) (instance string) {
 	if !ok {
 		return ""
 	}
-	for _, sub := range insight.Spec.Subscriptions {
-		_, ended := s.Instance.Ended(sub.ControlPlaneInstanceID)
-		if sub.DisconnectTime == nil && !ended && sub.ControlPlaneInstanceID != s.Instance.ID() {
-			return sub.ControlPlaneInstanceID
-		}
-	}
-	return ""
+	return s.Instance.Elsewhere(insight.Spec.Subscriptions)
 }
 
 // expire deletes a Dataplane that its agent registered and left for good.

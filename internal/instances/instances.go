@@ -127,6 +127,20 @@ func (m *Member) Gone() int {
 	return m.view.went
 }
 
+// Elsewhere answers the other live instance at which one of a proxy's subscriptions is open; empty: there
+// is none.
+func (m *Member) Elsewhere(subscriptions []kind.Subscription) (instance string) {
+	for _, s := range subscriptions {
+		if s.DisconnectTime != nil || s.ControlPlaneInstanceID == m.ID() {
+			continue
+		}
+		if _, ended := m.Ended(s.ControlPlaneInstanceID); !ended {
+			return s.ControlPlaneInstanceID
+		}
+	}
+	return ""
+}
+
 // Changed is closed when something has changed since it was answered: who is live, who leads, or an
 // inquiry.
 func (m *Member) Changed() <-chan struct{} {

@@ -7,6 +7,7 @@ import (
 
 	"weft/internal/table"
 	"weft/internal/xds"
+	"weft/kind"
 	"weft/resource"
 )
 
@@ -37,9 +38,9 @@ type Others interface {
 	// Ask returns once the clients of every other instance have settled on what these rows say now, or
 	// ctx ends. Without another instance it returns at once.
 	Ask(ctx context.Context, rows []resource.Key) error
-	// ID names this instance, and Ended says whether one is live no more.
-	ID() string
-	Ended(id string) (last time.Time, ended bool)
+	// Elsewhere answers the other live instance at which one of a proxy's subscriptions is open; empty:
+	// there is none.
+	Elsewhere(subscriptions []kind.Subscription) (instance string)
 }
 
 // Use gives the hub what is outside of it, before the first batch. What runs beside ends with ctx.

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"weft/internal/graph"
 	"weft/internal/mirror"
@@ -44,9 +43,7 @@ type forgotten struct {
 // alone is a world of one instance.
 type alone struct{}
 
-func (alone) ID() string { return "here" }
-
-func (alone) Ended(string) (time.Time, bool) { return time.Time{}, false }
+func (alone) Elsewhere([]kind.Subscription) string { return "" }
 
 func (alone) Ask(context.Context, []resource.Key) error { return nil }
 

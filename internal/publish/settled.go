@@ -9,7 +9,6 @@ import (
 	"weft/internal/graph"
 	"weft/internal/table"
 	"weft/internal/xds"
-	"weft/kind"
 	"weft/resource"
 )
 
@@ -63,10 +62,7 @@ func (h *Hub) behind(mesh string, revision uint64, now time.Time) []graph.ProxyK
 // elsewhere says whether another instance has the stream of a proxy: that one is asked.
 func (h *Hub) elsewhere(r *table.Reader, key graph.ProxyKey) bool {
 	insight, ok := h.state.Insights.Find(r, key.Mesh, key.Name)
-	return ok && slices.ContainsFunc(insight.Spec.Subscriptions, func(s kind.Subscription) bool {
-		_, ended := h.outside.Others.Ended(s.ControlPlaneInstanceID)
-		return s.DisconnectTime == nil && !ended && s.ControlPlaneInstanceID != h.outside.Others.ID()
-	})
+	return ok && h.outside.Others.Elsewhere(insight.Spec.Subscriptions) != ""
 }
 
 // runs says whether a proxy is here and has everything up to a revision.

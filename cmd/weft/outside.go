@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"weft/internal/admit"
+	"weft/internal/dpserver"
+	"weft/internal/graph"
+	"weft/internal/instances"
+	"weft/internal/publish"
+	"weft/internal/store"
+	"weft/kind"
+	"weft/resource"
+)
+
+// outside is what the hub needs beyond its table.
+func outside(rows store.Store, writer *admit.Writer, proxies *dpserver.Server, self *instances.Member) publish.Outside {
+	return publish.Outside{
+		Settler: proxies, Others: self,
+		Version: storedVersion(rows), Forget: forget(writer), Keep: keep(writer),
+	}
+}
+
+func forget(writer *admit.Writer) publish.Forget {
+	return func(ctx context.Context, key graph.ProxyKey, listeners []string) error {
+		return admit.Modify(ctx, writer, kind.DataplaneServings, key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneServing]) bool {
+			return o.Spec.Forget(listeners)
+		})
+	}
+}
+
+// keep stores what is held, once where several instances hold the same.
+func keep(writer *admit.Writer) publish.Keep {
+	return func(ctx context.Context, rows []*resource.Object[kind.HeldEndpoints]) error {
+		var failed error
+		for _, row := range rows {
+			err := admit.Modify(ctx, writer, kind.HeldEndpointsList, row.Mesh, row.Name, func(o *resource.Object[kind.HeldEndpoints]) bool {
+				if slices.Equal(o.Spec.Endpoints, row.Spec.Endpoints) {
+					return false
+				}
+				o.Spec = row.Spec
+				return true
+			})
+			failed = errors.Join(failed, unlessGone(err))
+		}
+		return failed
+	}
+}
+
+// storedVersion asks the store for the version of a row, empty where there is none.
+func storedVersion(rows store.Store) func(context.Context, resource.Key) (string, error) {
+	return func(ctx context.Context, key resource.Key) (string, error) {
+		row, err := rows.Get(ctx, key)
+		if errors.Is(err, store.ErrNotFound) {
+			return "", nil
+		}
+		return row.Version, err
+	}
+}
