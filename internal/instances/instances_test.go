@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -325,4 +326,32 @@ func TestPresenceCostsOneWriteEachFiveSeconds(t *testing.T) {
 			t.Errorf("%d versions were written within a minute, want one each 5 s of each of the two", n)
 		}
 	})
+}
+
+// Whatever the store does to them, no two instances lead at once, and one leads when it is back.
+func TestNoTwoLeadAtOnce(t *testing.T) {
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				random := rand.New(rand.NewPCG(seed, 0))
+				all := []*instance{w.join("a"), w.join("b"), w.join("c")}
+				for range 3000 { // five minutes
+					settle(100 * time.Millisecond)
+					if got := leaders(all...); len(got) > 1 {
+						t.Fatalf("%q lead at once", got)
+					}
+					if i := all[random.IntN(len(all))]; random.IntN(50) == 0 {
+						i.link.set(random.IntN(2) == 0)
+					}
+				}
+				for _, i := range all {
+					i.link.set(false)
+				}
+				settle(30 * time.Second)
+				if got := leaders(all...); len(got) != 1 {
+					t.Errorf("%q lead once the store is back for all, want one", got)
+				}
+			})
+		})
+	}
 }
