@@ -22,7 +22,7 @@ func newInspectCommand(r *remote) *cobra.Command {
 		Short: "Show what proxies do and what they are sent",
 	}
 	command.AddCommand(
-		newInspectDataplanesCommand(r), newInspectDataplaneCommand(r),
+		newInspectDataplanesCommand(r), newInspectDataplaneCommand(r), newInspectMeshesCommand(r), newInspectServicesCommand(r),
 	)
 	return command
 }

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"weft/internal/client"
+	"weft/internal/rest"
+	"weft/kind"
+)
+
+func newInspectMeshesCommand(r *remote) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "meshes",
+		Short: "Show what every mesh has: proxies by how they are, services, policies",
+		Example: `  weft inspect meshes
+  weft inspect meshes -o yaml`,
+		Args: cobra.NoArgs,
+	}
+	o := outputFlag(command, asTable, asJSON, asYAML)
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		items, err := r.insights(command, "/mesh-insights")
+		if err != nil {
+			return err
+		}
+		if o.form != asTable || len(items) == 0 {
+			return printItems(command.OutOrStdout(), items, o.form, kind.Meshes)
+		}
+		heading := []string{"NAME", "DATAPLANES", "ONLINE", "DEGRADED", "OFFLINE", "SERVICES", "POLICIES"}
+		rows, err := rowsOf(items, meshRow)
+		if err != nil {
+			return err
+		}
+		return printTable(command.OutOrStdout(), heading, rows)
+	}
+	return command
+}
+
+func meshRow(m *rest.MeshInsight) []string {
+	policies := 0
+	for _, total := range m.Policies {
+		policies += total.Total
+	}
+	row := []string{m.Name}
+	for _, n := range []int{m.Dataplanes.Total, m.Dataplanes.Online, m.Dataplanes.PartiallyDegraded, m.Dataplanes.Offline, m.Services.Total, policies} {
+		row = append(row, fmt.Sprint(n))
+	}
+	return row
+}
+
+func newInspectServicesCommand(r *remote) *cobra.Command {
+	var allMeshes bool
+	command := &cobra.Command{
+		Use:   "services",
+		Short: "Show how the services of a mesh are, and where clients reach them",
+		Long: `Show how the services of a mesh are, and where clients reach them.
+
+STATUS is online where all proxies behind a service may be used, offline where none may, partially_degraded
+between, and not_available where nobody is behind it; "weft describe meshservice NAME" says why.`,
+		Example: `  weft inspect services
+  weft inspect services --all-meshes -o json`,
+		Args: cobra.NoArgs,
+	}
+	o := outputFlag(command, asTable, asJSON, asYAML)
+	command.Flags().BoolVarP(&allMeshes, "all-meshes", "A", false, "of every mesh, not of --mesh alone")
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		path := client.Path(kind.Meshes, "", r.mesh) + "/service-insights"
+		if allMeshes {
+			path = "/service-insights"
+		}
+		items, err := r.insights(command, path)
+		if err != nil {
+			return err
+		}
+		if o.form != asTable || len(items) == 0 {
+			return printItems(command.OutOrStdout(), items, o.form, kind.MeshServices)
+		}
+		rows, err := rowsOf(items, serviceRow)
+		if err != nil {
+			return err
+		}
+		return printTable(command.OutOrStdout(), []string{"MESH", "NAME", "STATUS", "DATAPLANES", "ONLINE", "ADDRESS"}, rows)
+	}
+	return command
+}
+
+func serviceRow(s *rest.ServiceInsight) []string {
+	return []string{
+		s.Mesh, s.Name, string(s.Status),
+		fmt.Sprint(s.Dataplanes.Total), fmt.Sprint(s.Dataplanes.Online), cmp.Or(s.AddressPort, "-"),
+	}
+}
+
+func (r *remote) insights(command *cobra.Command, path string) ([]json.RawMessage, error) {
+	c, err := r.client()
+	if err != nil {
+		return nil, err
+	}
+	return c.List(command.Context(), path, nil)
+}
+
+// rowsOf makes a row of each item.
+func rowsOf[T any](items []json.RawMessage, row func(*T) []string) ([][]string, error) {
+	var rows [][]string
+	for _, item := range items {
+		var value T
+		if err := json.Unmarshal(item, &value); err != nil {
+			return nil, err
+		}
+		rows = append(rows, row(&value))
+	}
+	return rows, nil
+}
