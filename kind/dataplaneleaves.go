@@ -62,6 +62,16 @@ func (l *DataplaneLeaves) MaySign(name string) bool {
 	return used == nil || used.SpiffeID == name || l.Next != nil && l.Next.Accepted && l.Next.SpiffeID == name
 }
 
+// Announce notes a name that the proxy is to have, and says whether it is new.
+func (l *DataplaneLeaves) Announce(next NextName) bool {
+	used := l.InUse()
+	if used == nil || used.SpiffeID == next.SpiffeID || l.Next != nil && l.Next.SpiffeID == next.SpiffeID {
+		return false
+	}
+	l.Next = &next
+	return true
+}
+
 // Add notes a leaf that is about to be handed out.
 func (l *DataplaneLeaves) Add(leaf HeldLeaf) {
 	if l.Next != nil && l.Next.SpiffeID == leaf.SpiffeID {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
+
 	"weft/internal/admit"
 	"weft/internal/dpserver"
 	"weft/internal/graph"
@@ -19,7 +21,7 @@ import (
 func outside(rows store.Store, writer *admit.Writer, proxies *dpserver.Server, self *instances.Member) publish.Outside {
 	return publish.Outside{
 		Settler: proxies, Others: self,
-		Version: storedVersion(rows), Forget: forget(writer), Keep: keep(writer),
+		Version: storedVersion(rows), Forget: forget(writer), Keep: keep(writer), Announce: announce(writer),
 	}
 }
 
@@ -28,6 +30,25 @@ func forget(writer *admit.Writer) publish.Forget {
 		return admit.Modify(ctx, writer, kind.DataplaneServings, key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneServing]) bool {
 			return o.Spec.Forget(listeners)
 		})
+	}
+}
+
+// announcers write at the same time, so that the store can commit what is of one moment together.
+const announcers = 32
+
+// announce stores the next name of each proxy that presents another one still.
+func announce(writer *admit.Writer) publish.Announce {
+	return func(ctx context.Context, rows []*resource.Object[kind.DataplaneLeaves]) error {
+		group, ctx := errgroup.WithContext(ctx)
+		group.SetLimit(announcers)
+		for _, row := range rows {
+			group.Go(func() error {
+				return unlessGone(admit.Modify(ctx, writer, kind.DataplaneLeavesList, row.Mesh, row.Name, func(o *resource.Object[kind.DataplaneLeaves]) bool {
+					return o.Spec.Announce(*row.Spec.Next)
+				}))
+			})
+		}
+		return group.Wait()
 	}
 }
 

@@ -17,6 +17,7 @@ func (s *State) derive() {
 	s.Identity = table.NewDerived(s.DB, "identity", s.identity, same[*Identity])
 	s.Authority = table.NewDerived(s.DB, "authority", s.authority, func(a, b string) bool { return a == b })
 	s.Presented = table.NewDerived(s.DB, "names of a proxy", s.presented, slices.Equal)
+	s.Moving = table.NewDerived(s.DB, "movements of names", s.moving, func(a, b string) bool { return a == b })
 	s.Also = table.NewDerived(s.DB, "names beside a rule's", s.also, slices.Equal)
 	s.Trust = table.NewDerived(s.DB, "trust", s.trust, same[*Trust])
 	s.Names = table.NewDerived(s.DB, "services of a mesh", s.names, slices.Equal)

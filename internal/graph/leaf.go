@@ -77,6 +77,40 @@ func (s *State) presented(r *table.Reader, key ProxyKey) []string {
 	return []string{wanted.SpiffeID}
 }
 
+func (s *State) moving(r *table.Reader, key ProxyKey) string {
+	row, ok := s.Leaves.Find(r, key.Mesh, key.Name)
+	if !ok {
+		return ""
+	}
+	wanted, used := s.Identity.Get(r, key), row.Spec.InUse()
+	if wanted == nil || wanted.Problem != "" || used == nil || used.SpiffeID == wanted.SpiffeID {
+		return ""
+	}
+	return wanted.SpiffeID
+}
+
+// Announce answers the leaves of a proxy with the name that it is to have next, or none; nil where they say
+// so already.
+func (s *State) Announce(r *table.Reader, key ProxyKey, now time.Time) *resource.Object[kind.DataplaneLeaves] {
+	row, ok := s.Leaves.Find(r, key.Mesh, key.Name)
+	if !ok {
+		return nil
+	}
+	name, said := s.Moving.Get(r, key), ""
+	if row.Spec.Next != nil {
+		said = row.Spec.Next.SpiffeID
+	}
+	if name == said {
+		return nil
+	}
+	announced := *row
+	announced.Spec.Next = nil
+	if name != "" {
+		announced.Spec.Next = &kind.NextName{SpiffeID: name, MeshIdentity: s.Identity.Get(r, key).MeshIdentity, Since: kind.Time{Time: now}}
+	}
+	return &announced
+}
+
 // movingKeys finds the proxies that have several names.
 func movingKeys(row *resource.Object[kind.DataplaneLeaves]) []string {
 	if len(row.Spec.Names()) > 1 {

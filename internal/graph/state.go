@@ -79,6 +79,9 @@ type State struct {
 	Authority *table.Derived[IdentityKey, string]
 	// Presented are the names under which a proxy is to be taken, sorted; none for a plain one.
 	Presented *table.Derived[ProxyKey, []string]
+	// Moving is the name that a proxy is to have instead of the one that it presents; empty: it has the
+	// right one.
+	Moving *table.Derived[ProxyKey, string]
 	// Also are the further names for which a rule holds.
 	Also *table.Derived[callers, []string]
 	// Trust is what the proxies of a mesh believe.

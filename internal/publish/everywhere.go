@@ -19,9 +19,10 @@ type Outside struct {
 	Settler Settler
 	Others  Others
 	// Version answers the version of a row as it is in the store, empty where there is none.
-	Version func(ctx context.Context, key resource.Key) (string, error)
-	Forget  Forget
-	Keep    Keep
+	Version  func(ctx context.Context, key resource.Key) (string, error)
+	Forget   Forget
+	Keep     Keep
+	Announce Announce
 }
 
 // Settler waits for the streams of this instance.

@@ -13,6 +13,30 @@ import (
 // store the same endpoints, its row stays.
 type Keep func(ctx context.Context, held []*resource.Object[kind.HeldEndpoints]) error
 
+// Announce stores the next names of proxies, which the table has already. One whose leaves have changed
+// meanwhile is left as it is.
+type Announce func(ctx context.Context, moving []*resource.Object[kind.DataplaneLeaves]) error
+
+// announce answers the rows that say which proxies are to have another name, and stores them beside: from
+// the very commit that changes a name on, whoever is sent something takes the proxy under both.
+func (h *Hub) announce(changes *table.Changes, now time.Time) []*resource.Object[kind.DataplaneLeaves] {
+	var rows []*resource.Object[kind.DataplaneLeaves]
+	for t := range h.state.Moving.Transitions(changes) {
+		if row := h.state.Announce(h.reader(), t.Key, now); row != nil && t.New != "" {
+			rows = append(rows, row)
+		}
+	}
+	if len(rows) > 0 {
+		h.log.Info("proxies are taken under new names too", "proxies", len(rows))
+		go func() {
+			if err := h.outside.Announce(h.ctx, rows); err != nil && h.ctx.Err() == nil {
+				h.log.Warn("new names of proxies are not stored yet", "proxies", len(rows), "error", err)
+			}
+		}()
+	}
+	return rows
+}
+
 // hold answers the rows that keep former endpoints where a change of membership alone emptied a list,
 // and stores them beside: the table does not wait for the store.
 func (h *Hub) hold(changes *table.Changes, now time.Time) []*resource.Object[kind.HeldEndpoints] {

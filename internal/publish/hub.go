@@ -91,12 +91,12 @@ func (h *Hub) Apply(b mirror.Batch) {
 	})
 	now := time.Now()
 	commits := []*table.Changes{changes}
-	held := h.hold(changes, now)
-	if len(held) > 0 {
-		// What is held is in the table before anything of the first commit goes out, so that no client
-		// sees the empty list between them.
+	own := h.consequences(changes, now)
+	if len(own) > 0 {
+		// This is in the table before anything of the first commit goes out, so that no client sees what
+		// is between them: an empty list, or a proxy that is known by its new name alone.
 		commits = append(commits, h.state.DB.Commit(func(tx *table.Tx) {
-			for _, row := range held {
+			for _, row := range own {
 				h.state.Put(tx, row)
 			}
 		}))
@@ -112,15 +112,24 @@ func (h *Hub) Apply(b mirror.Batch) {
 	}
 	commits = append(commits, h.noteFaults()...)
 	h.followServings(b, commits...)
-	put := slices.Clip(b.Put)
-	for _, row := range held {
-		put = append(put, row)
-	}
+	put := append(slices.Clip(b.Put), own...)
 	for _, follow := range h.followers {
 		follow(put, b.Removed, commits, now)
 	}
 	close(h.changed)
 	h.changed = make(chan struct{})
+}
+
+// consequences are the rows that follow from a commit at once.
+func (h *Hub) consequences(changes *table.Changes, now time.Time) []resource.Any {
+	var own []resource.Any
+	for _, row := range h.hold(changes, now) {
+		own = append(own, row)
+	}
+	for _, row := range h.announce(changes, now) {
+		own = append(own, row)
+	}
+	return own
 }
 
 // edits collects what one commit does to each feed.

@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"runtime"
@@ -57,6 +58,7 @@ func newHub(t *testing.T, s Settler) (hub *Hub, kept chan []*resource.Object[kin
 			gone <- forgotten{key, listeners}
 			return nil
 		},
+		Announce: func(context.Context, []*resource.Object[kind.DataplaneLeaves]) error { return nil },
 		Keep: func(_ context.Context, rows []*resource.Object[kind.HeldEndpoints]) error {
 			kept <- rows
 			return nil
@@ -212,4 +214,35 @@ func portsOf(p *graph.Proxy) []uint32 {
 		ports = append(ports, l.Port)
 	}
 	return ports
+}
+
+// A change of names and of permissions in one go must not leave a moment in which a proxy is known by its
+// new name alone.
+func TestANewNameIsTakenFromTheCommitThatGivesIt(t *testing.T) {
+	hub, _, _ := newHub(t, never{})
+	named := func(path string) resource.Any {
+		return kind.MeshIdentities.Make(mesh, "identity", kind.MeshIdentity{
+			Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{MatchLabels: map[string]string{}}},
+			SpiffeID: &kind.SpiffeIDTemplate{TrustDomain: "mesh.local", Path: path},
+			Provider: kind.IdentityProvider{Type: "Bundled"},
+		})
+	}
+	leaves := kind.DataplaneLeaves{Leaves: []kind.HeldLeaf{{SpiffeID: "spiffe://mesh.local/old", MeshIdentity: "identity"}}}
+	put(hub, named("/old"), web("blue"), server("blue", "10.0.0.1", "blue", 8080), kind.DataplaneLeavesList.Make(mesh, "blue", leaves))
+	hub.state.Moving.Pin(graph.ProxyKey{Mesh: mesh, Name: "blue"})
+	put(hub, named("/new"))
+	for _, f := range hub.feedsOf(hub.proxies[graph.ProxyKey{Mesh: mesh, Name: "client"}]) {
+		for _, r := range f.Resources() {
+			if r.Type != xds.Cluster || !strings.Contains(r.Name, "web") {
+				continue
+			}
+			for _, name := range []string{"spiffe://mesh.local/old", "spiffe://mesh.local/new"} {
+				if !bytes.Contains(r.Wire, []byte(name)) {
+					t.Errorf("the client does not take the server under %s", name)
+				}
+			}
+			return
+		}
+	}
+	t.Error("the client does not reach the service")
 }

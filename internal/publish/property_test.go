@@ -171,7 +171,8 @@ func TestFeedsEqualARebuildAfterAnyChanges(t *testing.T) {
 		hub := NewHub(graph.NewState("default"), xds.NewCatalog(), slog.New(slog.DiscardHandler))
 		hub.Use(t.Context(), Outside{
 			Settler: never{}, Others: alone{},
-			Keep: func(context.Context, []*resource.Object[kind.HeldEndpoints]) error { return nil },
+			Announce: func(context.Context, []*resource.Object[kind.DataplaneLeaves]) error { return nil },
+			Keep:     func(context.Context, []*resource.Object[kind.HeldEndpoints]) error { return nil },
 		})
 		stops := map[graph.ProxyKey]func(){}
 		told := map[graph.ProxyKey]*graph.Proxy{}

@@ -15,20 +15,6 @@ import (
 // LeavesUnit is the kind of units that stand for all leaves of a mesh.
 const LeavesUnit = "leaves"
 
-// movement is the name that a proxy is to have instead of the one that it has; empty: it has the right one.
-func (p *Plan) movement(r *table.Reader, key graph.ProxyKey) string {
-	row, ok := p.State.Leaves.Find(r, key.Mesh, key.Name)
-	if !ok {
-		return ""
-	}
-	wanted, used := p.State.Identity.Get(r, key), row.Spec.InUse()
-	switch {
-	case wanted == nil || wanted.Problem != "" || used == nil || used.SpiffeID == wanted.SpiffeID:
-		return ""
-	}
-	return wanted.SpiffeID
-}
-
 // leaves brings the proxies of a mesh to their names, and forgets the leaves that nobody can be shown any
 // more. A new name is announced, upon which clients and permissions take it; it may be signed once all of
 // them do; the former one goes with its last leaf and the connections that were made with it.
@@ -64,13 +50,12 @@ func (p *Plan) nextLeaves(r *table.Reader, row *resource.Object[kind.DataplaneLe
 		}
 		return !now.Before(end)
 	})
-	key := graph.ProxyKey{Mesh: row.Mesh, Name: row.Name}
 	next := row.Spec.Next
-	switch name := p.movement(r, key); {
-	case name == "" || len(kept) == 0:
+	if announced := p.State.Announce(r, graph.ProxyKey{Mesh: row.Mesh, Name: row.Name}, now); announced != nil {
+		next = announced.Spec.Next
+	}
+	if len(kept) == 0 {
 		next = nil
-	case next == nil || next.SpiffeID != name:
-		next = &kind.NextName{SpiffeID: name, MeshIdentity: p.State.Identity.Get(r, key).MeshIdentity, Since: kind.Time{Time: now}}
 	}
 	if len(kept) == len(row.Spec.Leaves) && next == row.Spec.Next {
 		return nil, again

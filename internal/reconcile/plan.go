@@ -73,7 +73,6 @@ type Plan struct {
 	generated *table.Derived[tagKey, *kind.MeshService]
 	progress  *table.Derived[rowKey, progress]
 	names     *table.Derived[graph.ServiceKey, []hostname]
-	moving    *table.Derived[graph.ProxyKey, string]
 }
 
 // rowKey names a resource of a kind that is known.
@@ -97,7 +96,6 @@ func NewPlan(state *graph.State, cidr netip.Prefix) *Plan {
 	p.generated = table.NewDerived(state.DB, "generated services", p.generatedService, equalServices)
 	p.names = table.NewDerived(state.DB, "host names", p.hostnames, slices.Equal)
 	p.progress = table.NewDerived(state.DB, "progress of holds", p.holdProgress, func(a, b progress) bool { return a == b })
-	p.moving = table.NewDerived(state.DB, "movements of names", p.movement, func(a, b string) bool { return a == b })
 	return p
 }
 

@@ -112,7 +112,7 @@ func (rc *Reconciler) observeDerived(changes *table.Changes, now time.Time) {
 	for key := range rc.plan.progress.Changed(changes) {
 		rc.ask(Unit{kind.HeldEndpointsList.Name, key.Mesh, key.Name}, now)
 	}
-	for key := range rc.plan.moving.Changed(changes) {
+	for key := range rc.plan.State.Moving.Changed(changes) {
 		rc.ask(Unit{LeavesUnit, key.Mesh, ""}, now.Add(soon))
 	}
 	for key := range rc.plan.generated.Changed(changes) {
@@ -165,7 +165,7 @@ func (rc *Reconciler) observeLeaves(o *resource.Object[kind.DataplaneLeaves], no
 	unit := Unit{LeavesUnit, o.Mesh, ""}
 	if key := (graph.ProxyKey{Mesh: o.Mesh, Name: o.Name}); !rc.pinnedMoves[key] {
 		rc.pinnedMoves[key] = true
-		if rc.plan.moving.Pin(key) != "" {
+		if rc.plan.State.Moving.Pin(key) != "" {
 			rc.ask(unit, now.Add(soon))
 		}
 	}
@@ -202,7 +202,7 @@ func (rc *Reconciler) observeRemoved(key resource.Key, now time.Time) {
 	case kind.DataplaneLeavesList.Name:
 		if proxy := (graph.ProxyKey{Mesh: key.Mesh, Name: key.Name}); rc.pinnedMoves[proxy] {
 			delete(rc.pinnedMoves, proxy)
-			rc.plan.moving.Unpin(proxy)
+			rc.plan.State.Moving.Unpin(proxy)
 		}
 	case kind.MeshIdentities.Name:
 		rc.ask(Unit{key.Kind, key.Mesh, key.Name}, now)

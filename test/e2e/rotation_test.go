@@ -29,12 +29,23 @@ spec:
       ca:
         certificate: {type: Secret, secretRef: {kind: Secret, name: ca}}
         privateKey: {type: Secret, secretRef: {kind: Secret, name: ca}}
+`
+
+// called is the same with another path of its names.
+func called(path string) string {
+	return strings.Replace(shortLived, "  provider:", fmt.Sprintf("  spiffeID: {path: %q}\n  provider:", path), 1)
+}
+
+// permitting lets one caller in.
+func permitting(id string) string {
+	return fmt.Sprintf(`
 ---
 type: MeshTrafficPermission
 mesh: default
 name: all
-spec: {rules: [{default: {allow: [{spiffeID: {type: Prefix, value: "spiffe://default.default.mesh.local/"}}]}}]}
-`
+spec: {rules: [{default: {allow: [{spiffeID: {type: Exact, value: %q}}]}}]}
+`, id)
+}
 
 // newCA writes the Secret "ca" and answers its certificate.
 func (w *world) newCA() *x509.Certificate {
@@ -152,7 +163,7 @@ func (w *world) named(id string, inbounds ...string) {
 func TestDrillReplacedCAs(t *testing.T) {
 	w := newWorld(t)
 	w.newCA()
-	w.apply(shortLived)
+	w.apply(shortLived + permitting("spiffe://default.default.mesh.local/workload/client"))
 	ask, servers := w.inMotion()
 	d := w.drill("a CA is replaced, and again while the control plane is killed", ask)
 	d.more(50)
@@ -187,25 +198,22 @@ func TestDrillReplacedCAs(t *testing.T) {
 	})
 }
 
-// Every name in the mesh changes twice, and the permission knows the first one only: it holds for the others
-// while the first one may be shown.
+// Every name in the mesh changes, and the permission knows one of each: it holds for the others while that
+// one may be shown.
 func TestDrillNamesChange(t *testing.T) {
 	w := newWorld(t)
 	w.newCA()
-	w.apply(shortLived)
-	w.apply(`
-type: MeshTrafficPermission
-mesh: default
-name: all
-spec: {rules: [{default: {allow: [{spiffeID: {type: Exact, value: "spiffe://default.default.mesh.local/workload/client"}}]}}]}
-`)
+	w.apply(shortLived + permitting("spiffe://default.default.mesh.local/workload/client"))
 	ask, servers := w.inMotion()
 	d := w.drill("the names of all change, and a MeshIdentity is replaced by another one", ask)
 	d.more(50)
-	w.apply(strings.Replace(shortLived, "  provider:", `  spiffeID: {path: "/second/{{ .Workload }}"}`+"\n  provider:", 1))
+	w.apply(called("/second/{{ .Workload }}"))
 	w.plane.kill()
 	w.startPlane()
 	w.named("spiffe://default.default.mesh.local/second/web", servers...)
+	// Names and the permission in one go, while all present the names before.
+	w.apply(called("/third/{{ .Workload }}") + permitting("spiffe://default.default.mesh.local/third/client"))
+	w.named("spiffe://default.default.mesh.local/third/web", servers...)
 	d.more(50)
 	w.apply(`
 type: MeshIdentity
