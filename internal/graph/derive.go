@@ -15,7 +15,7 @@ import (
 // derive makes the stages, each of which reads rows and the ones before it.
 func (s *State) derive() {
 	s.Identity = table.NewDerived(s.DB, "identity", s.identity, same[*Identity])
-	s.Authority = table.NewDerived(s.DB, "authority", s.authority, func(a, b string) bool { return a == b })
+	s.Authority = table.NewDerived(s.DB, "authority", s.authority, func(a, b Authority) bool { return a == b })
 	s.Presented = table.NewDerived(s.DB, "names of a proxy", s.presented, slices.Equal)
 	s.Moving = table.NewDerived(s.DB, "movements of names", s.moving, func(a, b string) bool { return a == b })
 	s.Also = table.NewDerived(s.DB, "names beside a rule's", s.also, slices.Equal)

@@ -84,7 +84,7 @@ func load(t *testing.T, archive *txtar.Archive) *graph.State {
 		}
 		for _, line := range strings.Split(strings.TrimSpace(string(fileOf(archive, "authorities"))), "\n") {
 			if name, fingerprint, ok := strings.Cut(line, " "); ok {
-				s.Put(tx, kind.SigningCAs.Make("default", name, kind.SigningCA{Fingerprint: fingerprint}))
+				s.Put(tx, kind.SigningCAs.Make("default", name, kind.SigningCA{Fingerprint: fingerprint, TrustDomain: "default.east.mesh.local"}))
 			}
 		}
 		for _, line := range strings.Split(strings.TrimSpace(string(fileOf(archive, "vips"))), "\n") {

@@ -30,11 +30,11 @@ func rootKeys(row *resource.Object[kind.DataplaneLeaves]) []string {
 }
 
 // authority stands between a CA and those whom it signs for, so that its rotation wakes them once.
-func (s *State) authority(r *table.Reader, key IdentityKey) string {
+func (s *State) authority(r *table.Reader, key IdentityKey) Authority {
 	if ca, ok := s.SigningCAs.Find(r, key.Mesh, key.Name); ok {
-		return ca.Spec.Fingerprint
+		return Authority{ca.Spec.Fingerprint, ca.Spec.TrustDomain}
 	}
-	return ""
+	return Authority{}
 }
 
 // leaf is what the next certificate of a proxy says; nil where it is to have none. A proxy that holds a
@@ -44,21 +44,25 @@ func (s *State) leaf(r *table.Reader, key ProxyKey, wanted *Identity) *Leaf {
 	if wanted == nil {
 		return nil
 	}
-	next := &Leaf{MeshIdentity: wanted.MeshIdentity, SpiffeID: wanted.SpiffeID, Authority: s.Authority.Get(r, IdentityKey{key.Mesh, wanted.MeshIdentity})}
+	next := &Leaf{MeshIdentity: wanted.MeshIdentity, SpiffeID: wanted.SpiffeID}
+	if a := s.Authority.Get(r, IdentityKey{key.Mesh, wanted.MeshIdentity}); a.TrustDomain == wanted.TrustDomain {
+		next.Authority = a.Fingerprint
+	}
 	row, ok := s.Leaves.Find(r, key.Mesh, key.Name)
 	switch {
-	case !ok || row.Spec.InUse() == nil:
-		if wanted.Problem != "" {
-			return nil
-		}
+	case ok && row.Spec.InUse() != nil:
+	case wanted.Problem != "":
+		return nil
+	default:
 		return next
-	case wanted.Problem == "" && next.Authority != "" && row.Spec.MaySign(wanted.SpiffeID):
+	}
+	if wanted.Problem == "" && next.Authority != "" && row.Spec.MaySign(wanted.SpiffeID) {
 		return next
 	}
 	used := row.Spec.InUse()
 	return &Leaf{
 		MeshIdentity: used.MeshIdentity, SpiffeID: used.SpiffeID,
-		Authority: s.Authority.Get(r, IdentityKey{key.Mesh, used.MeshIdentity}),
+		Authority: s.Authority.Get(r, IdentityKey{key.Mesh, used.MeshIdentity}).Fingerprint,
 	}
 }
 

@@ -96,6 +96,12 @@ type Identity struct {
 	Problem string
 }
 
+// Authority is a CA that signs; without a fingerprint none does yet.
+type Authority struct {
+	Fingerprint string
+	TrustDomain string
+}
+
 // Leaf is what a proxy's next certificate says.
 type Leaf struct {
 	MeshIdentity string

@@ -75,8 +75,8 @@ type State struct {
 
 	// Identity is what a Dataplane is given; nil for a plain one.
 	Identity *table.Derived[ProxyKey, *Identity]
-	// Authority is the fingerprint of the CA that signs for a MeshIdentity; empty: none does yet.
-	Authority *table.Derived[IdentityKey, string]
+	// Authority is who signs for a MeshIdentity.
+	Authority *table.Derived[IdentityKey, Authority]
 	// Presented are the names under which a proxy is to be taken, sorted; none for a plain one.
 	Presented *table.Derived[ProxyKey, []string]
 	// Moving is the name that a proxy is to have instead of the one that it presents; empty: it has the

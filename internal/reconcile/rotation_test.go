@@ -35,7 +35,7 @@ func (w *world) reconcileIdentity() (again time.Time) {
 
 // signing is the fingerprint of the CA that signs.
 func (w *world) signing() string {
-	return w.plan.State.Authority.Get(w.reader(), graph.IdentityKey{Mesh: "default", Name: "id"})
+	return w.plan.State.Authority.Get(w.reader(), graph.IdentityKey{Mesh: "default", Name: "id"}).Fingerprint
 }
 
 func fingerprint(w *world, ca string) string {
