@@ -174,7 +174,6 @@ func NewState(zone string) *State {
 	addRows(s, kind.Zones)
 	addRows(s, kind.ZoneInsights)
 	addRows(s, kind.MeshIdentityStatuses)
-	addRows(s, kind.MeshTrustStatuses)
 
 	s.DataplanesBySelector = table.NewIndex(s.Dataplanes.Input, selectorKeys)
 	s.DataplanesByListener = table.NewIndex(s.Dataplanes.Input, listenerKeys)
@@ -201,6 +200,9 @@ func NewState(zone string) *State {
 }
 
 func addRows[S any](s *State, k *resource.Kind[S]) Rows[S] {
+	if s.Holds(k.Name) {
+		panic("graph: " + k.Name + " has a table already")
+	}
 	rows := Rows[S]{table.NewInput(s.DB, func(o *resource.Object[S]) string { return RowKey(o.Mesh, o.Name) })}
 	s.kinds[k.Name] = kindRows{
 		put:    func(tx *table.Tx, o resource.Any) { rows.Put(tx, o.(*resource.Object[S])) },
