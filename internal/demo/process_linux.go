@@ -16,10 +16,20 @@ func ownGroup() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// killFamily kills a process, its group and all its descendants. Whoever is gone already is left out.
+// killFamily kills a process, its group and all its descendants. Whoever is gone already is left out. They
+// are stopped first, until there is nobody new: who is stopped starts no further child.
 func killFamily(pid int) {
-	family := append(descendants(pid), pid, -pid)
-	for _, member := range family {
+	family := map[int]bool{}
+	for grown := true; grown; {
+		grown = false
+		for _, member := range append(descendants(pid), pid, -pid) {
+			if !family[member] {
+				family[member], grown = true, true
+				_ = syscall.Kill(member, syscall.SIGSTOP)
+			}
+		}
+	}
+	for member := range family {
 		_ = syscall.Kill(member, syscall.SIGKILL)
 	}
 }

@@ -204,6 +204,9 @@ func addRows[S any](s *State, k *resource.Kind[S]) Rows[S] {
 		panic("graph: " + k.Name + " has a table already")
 	}
 	rows := Rows[S]{table.NewInput(s.DB, func(o *resource.Object[S]) string { return RowKey(o.Mesh, o.Name) })}
+	if s.Holds(k.Name) {
+		panic("graph: two tables for " + k.Name)
+	}
 	s.kinds[k.Name] = kindRows{
 		put:    func(tx *table.Tx, o resource.Any) { rows.Put(tx, o.(*resource.Object[S])) },
 		remove: func(tx *table.Tx, key string) { rows.Delete(tx, key) },
