@@ -62,6 +62,28 @@ func (c *cut) Delete(ctx context.Context, key resource.Key, version string) erro
 	return c.Store.Delete(ctx, key, version)
 }
 
+// Watch holds events back while the store is not reached.
+func (c *cut) Watch(ctx context.Context, kind string, from store.Cursor) (<-chan []store.Event, error) {
+	below, err := c.Store.Watch(ctx, kind, from)
+	if err != nil {
+		return nil, err
+	}
+	events := make(chan []store.Event)
+	go func() {
+		defer close(events)
+		for next := range below {
+			for c.err() != nil && ctx.Err() == nil {
+				time.Sleep(50 * time.Millisecond)
+			}
+			select {
+			case events <- next:
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return events, nil
+}
+
 // instance is one of the world's.
 type instance struct {
 	*Member
