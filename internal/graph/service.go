@@ -2,6 +2,7 @@ package graph
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"strings"
 
@@ -52,23 +53,33 @@ type Member struct {
 	Healthy   bool // its owner, its probe and its agent say that it may be used
 }
 
-// Members are the inbounds that a selector matches. Ignored ones are no part of any match.
-// (Adding inbounds in runtime.)
+// Members are the inbounds that a selector matches, with what their proxies serve.
 func (s *State) Members(r *table.Reader, mesh string, selector *kind.ServiceSelector) []Member {
 	var members []Member
-	for _, dp := range s.candidates(r, mesh, selector) {
-		if selector.DataplaneLabels != nil && !selector.DataplaneLabels.Matches(dp.Labels) {
-			continue
-		}
-		n := &dp.Spec.Networking
-		for _, in := range n.Inbound {
-			in = n.Effective(in)
-			if in.State != kind.Ignored && kind.Subset(selector.DataplaneTags, in.Tags) {
-				members = append(members, s.member(r, dp, in))
+	for dp, in := range s.Selected(r, mesh, selector) {
+		members = append(members, s.member(r, dp, in))
+	}
+	return members
+}
+
+// Selected are the inbounds that a selector matches, with the defaults filled in, those of one Dataplane
+// after each other. Ignored ones are no part of any match. (Adding inbounds in runtime.)
+func (s *State) Selected(r *table.Reader, mesh string, selector *kind.ServiceSelector) iter.Seq2[*resource.Object[kind.Dataplane], kind.Inbound] {
+	return func(yield func(*resource.Object[kind.Dataplane], kind.Inbound) bool) {
+		for _, dp := range s.candidates(r, mesh, selector) {
+			if selector.DataplaneLabels != nil && !selector.DataplaneLabels.Matches(dp.Labels) {
+				continue
+			}
+			n := &dp.Spec.Networking
+			for _, in := range n.Inbound {
+				in = n.Effective(in)
+				matches := in.State != kind.Ignored && kind.Subset(selector.DataplaneTags, in.Tags)
+				if matches && !yield(dp, in) {
+					return
+				}
 			}
 		}
 	}
-	return members
 }
 
 // IsMember says whether a service selects a Dataplane.

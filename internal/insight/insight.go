@@ -1,8 +1,8 @@
 // Package insight says how proxies, services and meshes are at one moment of the table: what the API's
 // overviews and insights show.
 //
-// Everything is worked out when it is asked for and stored nowhere. A proxy costs two look-ups, a mesh its
-// proxies, a service those that it selects.
+// Everything is worked out when it is asked for and stored nowhere. A proxy costs two look-ups, a service
+// and a mesh those of their proxies.
 package insight
 
 import (

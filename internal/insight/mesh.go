@@ -101,7 +101,7 @@ func (w *World) Global() Global {
 		g.Dataplanes.Standard.add(w.status(dp, w.known(r, dp.Mesh, dp.Name)))
 	}
 	for service := range w.State.Services.From(w.Snapshot, "", "") {
-		g.Services.Internal.add(w.Service(service).Status)
+		g.Services.Internal.add(w.providers(service).status())
 	}
 	for _, d := range kind.Policies() {
 		g.Policies.Total += w.count(d, "")

@@ -30,35 +30,44 @@ type ServiceCounts struct {
 // Service looks at a service. It is online where all its proxies are, offline where none is, and partially
 // degraded between; not available without any.
 func (w *World) Service(o *resource.Object[kind.MeshService]) Service {
-	r := table.Eval(w.Snapshot)
-	s := Service{ServiceType: "internal", AddressPort: w.address(r, o)}
-	members := w.State.Members(r, o.Mesh, &o.Spec.Selector)
-	for len(members) > 0 {
-		dp := members[0].Dataplane
-		k := w.known(r, dp.Mesh, dp.Name)
-		usable := w.connected(k)
-		// The inbounds of one Dataplane stand together.
-		for len(members) > 0 && members[0].Dataplane == dp {
-			in := &members[0].Inbound
-			usable = usable && in.State == kind.Ready && !k.dead(in)
-			members = members[1:]
-		}
-		s.Dataplanes.add(usable)
-	}
-	s.Status = s.Dataplanes.status()
-	return s
+	counts := w.providers(o)
+	return Service{ServiceType: "internal", Status: counts.status(), Dataplanes: counts, AddressPort: w.address(o)}
 }
 
-func (c *ServiceCounts) add(usable bool) {
-	c.Total++
-	if usable {
+// providers counts the Dataplanes that a service selects.
+func (w *World) providers(o *resource.Object[kind.MeshService]) ServiceCounts {
+	r := table.Eval(w.Snapshot)
+	var (
+		counts ServiceCounts
+		last   *resource.Object[kind.Dataplane] // whose inbounds come after each other
+		k      known
+		usable bool
+	)
+	for dp, in := range w.State.Selected(r, o.Mesh, &o.Spec.Selector) {
+		if dp != last {
+			counts.add(last, usable)
+			last, k = dp, w.known(r, dp.Mesh, dp.Name)
+			usable = w.connected(k)
+		}
+		usable = usable && in.State == kind.Ready && !k.dead(&in)
+	}
+	counts.add(last, usable)
+	return counts
+}
+
+func (c *ServiceCounts) add(dp *resource.Object[kind.Dataplane], usable bool) {
+	switch {
+	case dp == nil:
+		return
+	case usable:
 		c.Online++
-	} else {
+	default:
 		c.Offline++
 	}
+	c.Total++
 }
 
-func (c *ServiceCounts) status() Status {
+func (c ServiceCounts) status() Status {
 	switch {
 	case c.Total == 0:
 		return NotAvailable
@@ -70,8 +79,8 @@ func (c *ServiceCounts) status() Status {
 	return PartiallyDegraded
 }
 
-func (w *World) address(r *table.Reader, o *resource.Object[kind.MeshService]) string {
-	status, ok := w.State.ServiceStatuses.Find(r, o.Mesh, o.Name)
+func (w *World) address(o *resource.Object[kind.MeshService]) string {
+	status, ok := w.State.ServiceStatuses.Find(table.Eval(w.Snapshot), o.Mesh, o.Name)
 	if !ok || len(o.Spec.Ports) == 0 {
 		return ""
 	}

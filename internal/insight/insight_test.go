@@ -1,0 +1,98 @@
+package insight_test
+
+import (
+	"testing"
+	"time"
+
+	"weft/internal/graph"
+	"weft/internal/insight"
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// world holds resources, and knows that the instance "gone" is no more since noon.
+func world(objects ...resource.Any) *insight.World {
+	state := graph.NewState("east")
+	state.DB.Commit(func(tx *table.Tx) {
+		for _, o := range objects {
+			state.Put(tx, o)
+		}
+	})
+	return &insight.World{State: state, Snapshot: state.DB.Snapshot(), Ended: func(instance string) (time.Time, bool) {
+		return noon, instance == "gone"
+	}}
+}
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func connection(instance string, at time.Time) kind.DataplaneInsight {
+	return kind.DataplaneInsight{Subscriptions: []kind.Subscription{{ID: "1", ControlPlaneInstanceID: instance, ConnectTime: kind.Time{Time: at}}}}
+}
+
+func TestStatusOfAProxy(t *testing.T) {
+	ready, notReady, ignored := kind.Ready, kind.NotReady, kind.Ignored
+	ended := connection("here", noon)
+	ended.Subscriptions[0].DisconnectTime = &kind.Time{Time: noon}
+	here := connection("here", noon)
+	served := func(dead ...bool) *kind.DataplaneServing {
+		s := &kind.DataplaneServing{}
+		for i, dead := range dead {
+			s.Inbounds = append(s.Inbounds, kind.ServedInbound{Inbound: kind.Inbound{Address: "10.0.0.1", Port: uint32(i + 1)}, Unhealthy: dead})
+		}
+		return s
+	}
+	draining := served(false)
+	draining.Draining = true
+
+	tests := map[string]struct {
+		inbounds []kind.InboundState
+		insight  *kind.DataplaneInsight
+		serving  *kind.DataplaneServing
+		want     insight.Status
+	}{
+		"never connected":                        {[]kind.InboundState{ready}, nil, nil, insight.Offline},
+		"connected no more":                      {[]kind.InboundState{ready}, &ended, nil, insight.Offline},
+		"connected to an instance that ended":    {[]kind.InboundState{ready}, new(connection("gone", noon)), nil, insight.Offline},
+		"connected":                              {[]kind.InboundState{ready}, &here, nil, insight.Online},
+		"one of two is NotReady":                 {[]kind.InboundState{ready, notReady}, &here, served(false), insight.Offline},
+		"one of two is Ignored":                  {[]kind.InboundState{ready, ignored}, &here, nil, insight.Online},
+		"only Ignored, connected":                {[]kind.InboundState{ignored}, &here, nil, insight.Online},
+		"only Ignored, not connected":            {[]kind.InboundState{ignored}, nil, nil, insight.Offline},
+		"one of two applications is dead":        {[]kind.InboundState{ready, ready}, &here, served(false, true), insight.PartiallyDegraded},
+		"both applications are dead":             {[]kind.InboundState{ready, ready}, &here, served(true, true), insight.Offline},
+		"dead, and the other inbound is Ignored": {[]kind.InboundState{ready, ignored}, &here, served(true), insight.Offline},
+		"draining":                               {[]kind.InboundState{ready}, &here, draining, insight.Offline},
+		"without inbounds":                       {nil, &here, nil, insight.Online},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			dp := kind.Dataplanes.Make("default", "web", kind.Dataplane{Networking: kind.Networking{Address: "10.0.0.1"}})
+			for i, state := range test.inbounds {
+				dp.Spec.Networking.Inbound = append(dp.Spec.Networking.Inbound, kind.Inbound{Port: uint32(i + 1), State: state})
+			}
+			objects := []resource.Any{dp}
+			if test.insight != nil {
+				objects = append(objects, kind.DataplaneInsights.Make("default", "web", *test.insight))
+			}
+			if test.serving != nil {
+				objects = append(objects, kind.DataplaneServings.Make("default", "web", *test.serving))
+			}
+			if got := world(objects...).Status(dp); got != test.want {
+				t.Errorf("it is %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// What is shown is a copy: the table's own row stays as it was stored.
+func TestAConnectionToAFormerInstanceIsShownAsOver(t *testing.T) {
+	stored := kind.DataplaneInsights.Make("default", "web", connection("gone", noon.Add(time.Hour)))
+	shown := world(stored).Of("default", "web")
+	if end := shown.Subscriptions[0].DisconnectTime; end == nil || !end.Equal(noon.Add(time.Hour)) {
+		t.Errorf("it ended at %v, want when it began: its instance was heard of before that only", end)
+	}
+	if stored.Spec.Subscriptions[0].DisconnectTime != nil {
+		t.Error("the row in the table was changed")
+	}
+}
