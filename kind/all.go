@@ -47,6 +47,11 @@ func Policies() []resource.Descriptor {
 	return slices.DeleteFunc(All(), func(d resource.Descriptor) bool { return !d.Describe().Policy })
 }
 
+// Written are the kinds that users write.
+func Written() []resource.Descriptor {
+	return slices.DeleteFunc(All(), func(d resource.Descriptor) bool { return d.Describe().ReadOnly || d.Describe().Hidden })
+}
+
 // ByName finds a kind; nil where there is none.
 func ByName(name string) resource.Descriptor { return byName[name] }
 

@@ -38,6 +38,8 @@ func (r *Report) Figures() []Figure {
 		{"memory with all proxies", float64(p.ConnectedRSSBytes) / kilobyte / kilobyte, float64(f.ConnectedRSSBytes) / kilobyte / kilobyte, 0, "MB"},
 		{"idle CPU, of one core", r.IdleCPUPercent, 0, 1, "%"},
 		{"writing all Dataplanes", r.RegisterSeconds, 0, 0, "s"},
+		{"writing all Dataplanes: CPU", r.RegisterCPUSeconds, 0, 0, "s"},
+		{"memory with all Dataplanes, no proxy", float64(r.RegisteredRSSBytes) / kilobyte / kilobyte, 0, 0, "MB"},
 		{"converging from nothing", r.ConvergeSeconds, 0, 0, "s"},
 		{"converging from nothing: CPU", r.ConvergeCPUSeconds, 0, 0, "s"},
 	}

@@ -10,7 +10,7 @@ import (
 
 // backing answers who is behind a service and who calls it.
 func (a *api) backing(w http.ResponseWriter, r *http.Request) error {
-	if _, err := a.read(r.Context()); err != nil {
+	if _, err := a.read(r.Context(), kind.Written()...); err != nil {
 		return err
 	}
 	key := keyOf(kind.MeshServices, r)

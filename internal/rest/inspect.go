@@ -24,7 +24,7 @@ type ConfigEntry struct {
 // proxyConfig answers all that a proxy is sent. Private keys are not among it: no proxy is sent any.
 func (a *api) proxyConfig(w http.ResponseWriter, r *http.Request) error {
 	key := keyOf(kind.Dataplanes, r)
-	if _, err := a.read(r.Context()); err != nil {
+	if _, err := a.read(r.Context(), kind.Written()...); err != nil {
 		return err
 	}
 	resources, ok := a.Inspector.Config(graph.ProxyKey{Mesh: key.Mesh, Name: key.Name})
@@ -54,7 +54,7 @@ func configEntry(res *xds.Resource) (ConfigEntry, error) {
 // policies answers which resources decide about a proxy, and how.
 func (a *api) policies(w http.ResponseWriter, r *http.Request) error {
 	key := keyOf(kind.Dataplanes, r)
-	if _, err := a.read(r.Context()); err != nil {
+	if _, err := a.read(r.Context(), kind.Written()...); err != nil {
 		return err
 	}
 	applied := a.Inspector.Applied(graph.ProxyKey{Mesh: key.Mesh, Name: key.Name})
@@ -66,7 +66,7 @@ func (a *api) policies(w http.ResponseWriter, r *http.Request) error {
 
 // explain answers what would happen to a request of a proxy's application.
 func (a *api) explain(w http.ResponseWriter, r *http.Request) error {
-	m, err := a.read(r.Context())
+	m, err := a.read(r.Context(), kind.Written()...)
 	if err != nil {
 		return err
 	}
