@@ -393,6 +393,30 @@ func FuzzPut(f *testing.F) {
 	})
 }
 
+// FuzzRead holds the same of paths and queries, and that what is answered is JSON.
+func FuzzRead(f *testing.F) {
+	f.Add("dataplanes", "size=1&offset=1&name=a&filter[labels.team]=x&format=k8s")
+	f.Add("dataplanes/_overview", "status=online&tag=kuma.io/service:web&tag=a")
+	f.Add("dataplanes/a/_explain", "to=web:80&method=GET&path=/")
+	f.Add("meshservices/../../..//a", "filter[x]=%00;%zz")
+	w := newWorld(f, newStore(f))
+	w.put(f, "/meshes/default", `{"type":"Mesh","name":"default"}`)
+	w.put(f, "/meshes/default/dataplanes/a", `{"type":"Dataplane","mesh":"default","name":"a","networking":{"address":"10.0.0.1","inbound":[{"port":80}]}}`)
+	f.Fuzz(func(t *testing.T, path, query string) {
+		r := httptest.NewRequest("GET", "http://127.0.0.1/", nil)
+		r.RemoteAddr = "127.0.0.1:1"
+		r.URL.Path, r.URL.RawQuery = "/meshes/default/"+path, query
+		answer := httptest.NewRecorder()
+		w.handler.ServeHTTP(answer, r)
+		if answer.Code >= 500 && answer.Code != http.StatusServiceUnavailable {
+			t.Errorf("%d %s %s", answer.Code, answer.Body, w.log)
+		}
+		if answer.Code/100 != 3 && !json.Valid(answer.Body.Bytes()) {
+			t.Errorf("%d with no JSON: %s", answer.Code, answer.Body)
+		}
+	})
+}
+
 // An instance that was killed could not write that its connections ended.
 func TestAConnectionToAFormerInstanceIsOver(t *testing.T) {
 	w := newWorld(t, newStore(t))

@@ -217,3 +217,21 @@ func write(t *testing.T, text string) string {
 	}
 	return file
 }
+
+// FuzzFile holds that a settings file is taken, or refused with a reason that names it.
+func FuzzFile(f *testing.F) {
+	f.Add([]byte("store: {type: memory}\naccess: {static: {read: {users: [a, b]}}}\n"))
+	f.Add([]byte("store: &s {type: *s}"))
+	f.Add([]byte("general: [1, {2: 3}]"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		values, err := parseFile("weft.yaml", text)
+		if err != nil && !strings.Contains(err.Error(), "weft.yaml") {
+			t.Errorf("the reason does not name the file: %v", err)
+		}
+		for _, v := range values {
+			if _, known := byPath[v.Path]; !known {
+				t.Errorf("%q is no setting", v.Path)
+			}
+		}
+	})
+}

@@ -24,7 +24,7 @@ func sample() []store.Row {
 	}
 }
 
-func write(t *testing.T, h backup.Header, rows []store.Row) []byte {
+func write(t testing.TB, h backup.Header, rows []store.Row) []byte {
 	t.Helper()
 	var file bytes.Buffer
 	err := backup.Write(&file, h, func(take func(store.Row) error) error {
@@ -87,4 +87,24 @@ func TestNoDamageIsTakenForABackup(t *testing.T) {
 	if _, _, err := read([]byte("PK\x03\x04")); err == nil || !strings.Contains(err.Error(), "no backup of weft") {
 		t.Errorf("another file: %v", err)
 	}
+}
+
+// FuzzRead holds that no file makes reading it fail in another way than by saying so, and that what is read to
+// its end was written by nobody else.
+func FuzzRead(f *testing.F) {
+	f.Add(write(f, backup.Header{Created: at, Release: "v1"}, sample()))
+	f.Add([]byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff})
+	f.Fuzz(func(t *testing.T, file []byte) {
+		h, rows, err := read(file)
+		if err != nil {
+			return
+		}
+		again, back, err := read(write(t, h, rows))
+		if err != nil {
+			t.Fatalf("what was read can't be written: %v", err)
+		}
+		if diff := cmp.Diff([]any{h.Release, h.Keys, rows}, []any{again.Release, again.Keys, back}); diff != "" {
+			t.Errorf("written again it differs: %s", diff)
+		}
+	})
 }
