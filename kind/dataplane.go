@@ -223,6 +223,9 @@ type ServedInbound struct {
 	Inbound
 	// Serial is the leaf certificate that was seen on the port; empty for a plain inbound.
 	Serial string `json:"serial,omitempty"`
+	// AlsoPlain is since when it takes mutual TLS beside connections without, which was all that it took
+	// before: until every client has heard of that. Zero: it takes one of the two.
+	AlsoPlain Time `json:"alsoPlain,omitzero"`
 	// Unhealthy says that the application behind it fails its probe.
 	Unhealthy bool `json:"unhealthy,omitempty"`
 }
@@ -283,6 +286,11 @@ type Certificate struct {
 // DataplaneInsights is the kind of [DataplaneInsight].
 var DataplaneInsights = &resource.Kind[DataplaneInsight]{
 	Info: resource.Info{Name: "DataplaneInsight", Plural: "dataplane-insights", Aliases: []string{"dataplaneinsights"}, Scope: resource.Mesh, Flat: true, ReadOnly: true},
+}
+
+// Changing says whether any inbound takes connections with mutual TLS and without.
+func (s *DataplaneServing) Changing() bool {
+	return slices.ContainsFunc(s.Inbounds, func(in ServedInbound) bool { return !in.AlsoPlain.IsZero() })
 }
 
 // Forget takes inbounds, by their listener, out of what is served. It answers whether any was there.

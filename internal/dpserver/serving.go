@@ -2,6 +2,7 @@ package dpserver
 
 import (
 	"reflect"
+	"time"
 
 	"weft/internal/wire"
 	"weft/kind"
@@ -15,7 +16,7 @@ type wanted map[string]string
 // A listener that the report leaves out is not served. One whose generation is another than what is
 // wanted now counts as it did before: its report is on the way. An inbound that the Dataplane has no more
 // stays as long as it is stored, which ends when its withdrawal does, and never comes back by a report.
-func reported(before kind.DataplaneServing, report *wire.Report, want wanted, n *kind.Networking) kind.DataplaneServing {
+func reported(before kind.DataplaneServing, report *wire.Report, want wanted, n *kind.Networking, now time.Time) kind.DataplaneServing {
 	after := kind.DataplaneServing{Run: report.Run, Registered: before.Registered, Draining: report.Draining}
 	had := map[string][]kind.ServedInbound{}
 	if before.Run == report.Run {
@@ -33,12 +34,25 @@ func reported(before kind.DataplaneServing, report *wire.Report, want wanted, n 
 		for _, in := range inbounds {
 			in.Unhealthy = !serving.Healthy
 			if want[at] == serving.Generation {
+				in.AlsoPlain = alsoPlain(had[at], serving.Serial, now)
 				in.Serial = serving.Serial
 			}
 			after.Inbounds = append(after.Inbounds, in)
 		}
 	}
 	return after
+}
+
+// alsoPlain is since when a listener that presents a leaf takes connections without TLS too: it was plain
+// before, and clients may not have heard yet that it is no more.
+func alsoPlain(before []kind.ServedInbound, serial string, now time.Time) kind.Time {
+	switch {
+	case serial == "" || len(before) == 0:
+		return kind.Time{}
+	case before[0].Serial == "":
+		return kind.Time{Time: now}
+	}
+	return before[0].AlsoPlain
 }
 
 // acknowledged is what a proxy without an agent serves once it took its listeners: all of its inbounds,

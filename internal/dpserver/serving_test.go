@@ -2,6 +2,7 @@ package dpserver
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -18,6 +19,11 @@ func servedInbound(port uint32, name, serial string) kind.ServedInbound {
 	return kind.ServedInbound{Inbound: n.Effective(inbound(port, name)), Serial: serial}
 }
 
+func alsoPlainSince(in kind.ServedInbound, since time.Time) kind.ServedInbound {
+	in.AlsoPlain = kind.Time{Time: since}
+	return in
+}
+
 func unhealthy(in kind.ServedInbound) kind.ServedInbound {
 	in.Unhealthy = true
 	return in
@@ -26,6 +32,9 @@ func unhealthy(in kind.ServedInbound) kind.ServedInbound {
 func saw(port uint32, generation, serial string) *wire.Serving {
 	return &wire.Serving{Address: "10.0.0.1", Port: port, Generation: generation, Serial: serial, Healthy: true}
 }
+
+// begun is when a proxy of these tests reports.
+var begun = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func TestReported(t *testing.T) {
 	type serving = kind.DataplaneServing
@@ -118,6 +127,30 @@ func TestReported(t *testing.T) {
 			after:  serving{Run: "a"},
 		},
 		{
+			name:   "a plain inbound that serves with a leaf is plain too for a while",
+			before: serving{Run: "a", Inbounds: list{servedInbound(80, "http", "")}},
+			has:    []kind.Inbound{inbound(80, "http")},
+			want:   wanted{first: "tls"},
+			report: &wire.Report{Run: "a", Serving: []*wire.Serving{saw(80, "tls", "5e")}},
+			after:  serving{Run: "a", Inbounds: list{alsoPlainSince(servedInbound(80, "http", "5e"), begun)}},
+		},
+		{
+			name:   "a renewed leaf changes nothing of that",
+			before: serving{Run: "a", Inbounds: list{alsoPlainSince(servedInbound(80, "http", "5e"), begun.Add(-time.Second))}},
+			has:    []kind.Inbound{inbound(80, "http")},
+			want:   wanted{first: "tls"},
+			report: &wire.Report{Run: "a", Serving: []*wire.Serving{saw(80, "tls", "5f")}},
+			after:  serving{Run: "a", Inbounds: list{alsoPlainSince(servedInbound(80, "http", "5f"), begun.Add(-time.Second))}},
+		},
+		{
+			name:   "an inbound that has had a leaf from the beginning was never plain",
+			before: serving{Run: "a"},
+			has:    []kind.Inbound{inbound(80, "http")},
+			want:   wanted{first: "tls"},
+			report: &wire.Report{Run: "a", Serving: []*wire.Serving{saw(80, "tls", "5e")}},
+			after:  serving{Run: "a", Inbounds: list{servedInbound(80, "http", "5e")}},
+		},
+		{
 			name:   "a draining proxy says so",
 			before: serving{Run: "a", Inbounds: list{servedInbound(80, "http", "")}},
 			has:    []kind.Inbound{inbound(80, "http")},
@@ -127,11 +160,11 @@ func TestReported(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := reported(c.before, c.report, c.want, &kind.Networking{Address: "10.0.0.1", Inbound: c.has})
+			got := reported(c.before, c.report, c.want, &kind.Networking{Address: "10.0.0.1", Inbound: c.has}, begun)
 			if diff := cmp.Diff(c.after, got); diff != "" {
 				t.Error(diff)
 			}
-			again := reported(got, c.report, c.want, &kind.Networking{Address: "10.0.0.1", Inbound: c.has})
+			again := reported(got, c.report, c.want, &kind.Networking{Address: "10.0.0.1", Inbound: c.has}, begun)
 			if !equalServing(got, again) {
 				t.Errorf("the same report again changes it:\n%s", cmp.Diff(got, again))
 			}

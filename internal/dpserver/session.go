@@ -232,7 +232,7 @@ func (a *session) store(ctx context.Context, dataplane *resource.Object[kind.Dat
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeBound)
 	defer cancel()
 	err := a.server.storeServing(ctx, a.key, func(before kind.DataplaneServing) kind.DataplaneServing {
-		return reported(before, a.report, a.want, &dataplane.Spec.Networking)
+		return reported(before, a.report, a.want, &dataplane.Spec.Networking, now())
 	})
 	if resource.CodeOf(err) == resource.NotFound {
 		return a.deleted()

@@ -4,8 +4,10 @@ import (
 	clusters "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpoints "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	raw "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/raw_buffer/v3"
 	upstreams "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"weft/internal/graph"
 	"weft/internal/xds"
@@ -34,6 +36,7 @@ func Cluster(d *graph.Destination, secured bool) *xds.Resource {
 	}
 	if d.Secured(secured) {
 		cluster.TransportSocket = clientTLS(d)
+		cluster.TransportSocketMatches = unlessPlain()
 	}
 	return xds.NewResource(xds.Cluster, cluster.Name, cluster)
 }
@@ -45,11 +48,34 @@ func Assignment(e *graph.Endpoints) *xds.Resource {
 	if len(e.Endpoints) > 0 {
 		locality := &endpoints.LocalityLbEndpoints{}
 		for _, endpoint := range e.Endpoints {
-			locality.LbEndpoints = append(locality.LbEndpoints, lbEndpoint(endpoint.Address, endpoint.Port))
+			server := lbEndpoint(endpoint.Address, endpoint.Port)
+			if endpoint.Plain {
+				server.Metadata = &core.Metadata{FilterMetadata: map[string]*structpb.Struct{socketMatch: plainEndpoint()}}
+			}
+			locality.LbEndpoints = append(locality.LbEndpoints, server)
 		}
 		assignment.Endpoints = []*endpoints.LocalityLbEndpoints{locality}
 	}
 	return xds.NewResource(xds.Endpoint, assignment.ClusterName, assignment)
+}
+
+// socketMatch is where an endpoint says by which transport it is reached.
+const socketMatch = "envoy.transport_socket_match"
+
+// plainEndpoint marks a server that does not serve mutual TLS yet.
+func plainEndpoint() *structpb.Struct {
+	return &structpb.Struct{Fields: map[string]*structpb.Value{"plain": structpb.NewBoolValue(true)}}
+}
+
+// unlessPlain reaches the endpoints so marked without TLS, and no others: a mark is the only way there.
+func unlessPlain() []*clusters.Cluster_TransportSocketMatch {
+	return []*clusters.Cluster_TransportSocketMatch{{
+		Name: "plain", Match: plainEndpoint(),
+		TransportSocket: &core.TransportSocket{
+			Name:       "envoy.transport_sockets.raw_buffer",
+			ConfigType: &core.TransportSocket_TypedConfig{TypedConfig: pack(&raw.RawBuffer{})},
+		},
+	}}
 }
 
 // localCluster is the application behind an inbound.

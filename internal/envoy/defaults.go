@@ -46,6 +46,9 @@ const (
 	// connectAttempts of a connection of bytes, the first included.
 	connectAttempts = 5
 
+	// firstBytesTimeout is how long a connection that may be TLS or not is waited for to say which.
+	firstBytesTimeout = time.Second
+
 	// ejectableHosts is the percentage of a destination's endpoints that outlier detection may set aside.
 	ejectableHosts = 50
 )

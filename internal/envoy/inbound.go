@@ -6,6 +6,7 @@ import (
 	accesslog "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listeners "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	inspector "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
 	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tcpproxy "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 
@@ -28,6 +29,9 @@ func Inbound(l *graph.InboundListener, secured bool) []*xds.Resource {
 		TrafficDirection: core.TrafficDirection_INBOUND,
 		FilterChains:     []*listeners.FilterChain{chain},
 	}
+	if secured && l.AlsoPlain {
+		takePlain(listener, &listeners.FilterChain{Filters: inboundFilters(name, l, false)})
+	}
 	if !l.Bind {
 		listener.BindToPort = no()
 	}
@@ -39,6 +43,20 @@ func Inbound(l *graph.InboundListener, secured bool) []*xds.Resource {
 		resources = append(resources, permissions(l)...)
 	}
 	return resources
+}
+
+// takePlain makes a listener take connections without TLS too, and tell them by their first bytes. One on
+// which the server speaks first is taken for plain.
+func takePlain(l *listeners.Listener, plain *listeners.FilterChain) {
+	l.FilterChains[0].FilterChainMatch = &listeners.FilterChainMatch{TransportProtocol: "tls"}
+	plain.FilterChainMatch = &listeners.FilterChainMatch{TransportProtocol: "raw_buffer"}
+	l.FilterChains = append(l.FilterChains, plain)
+	l.ListenerFilters = []*listeners.ListenerFilter{{
+		Name:       "envoy.filters.listener.tls_inspector",
+		ConfigType: &listeners.ListenerFilter_TypedConfig{TypedConfig: pack(&inspector.TlsInspector{})},
+	}}
+	l.ListenerFiltersTimeout = duration(firstBytesTimeout)
+	l.ContinueOnListenerFiltersTimeout = true
 }
 
 func inboundFilters(name string, l *graph.InboundListener, secured bool) []*listeners.Filter {

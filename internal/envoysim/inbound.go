@@ -40,12 +40,22 @@ func (c *Config) Inbound(call Call) InboundResult {
 		return result
 	}
 	result.Listener = listener.Name
-	if err := c.admit(&result, listener.FilterChains[0], call); err != nil {
+	if err := c.admit(&result, chainFor(listener, call), call); err != nil {
 		result.Reason = err.Error()
 		return result
 	}
 	result.Allowed = true
 	return result
+}
+
+// chainFor is the filter chain that takes a call: with two, one is for TLS.
+func chainFor(l *listeners.Listener, call Call) *listeners.FilterChain {
+	for _, chain := range l.FilterChains {
+		if (chain.GetFilterChainMatch().GetTransportProtocol() == "raw_buffer") != call.TLS {
+			return chain
+		}
+	}
+	return l.FilterChains[0]
 }
 
 // admit goes through a filter chain as a connection would; an error is a refusal.

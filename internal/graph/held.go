@@ -32,7 +32,7 @@ func (s *State) held(r *table.Reader, key DestinationKey) []Endpoint {
 	var endpoints []Endpoint
 	for i := range row.Spec.Endpoints {
 		if e := &row.Spec.Endpoints[i]; s.stillServes(r, key.Mesh, e) {
-			endpoints = append(endpoints, Endpoint{e.Address, e.Port, ProxyKey{key.Mesh, e.Dataplane}})
+			endpoints = append(endpoints, Endpoint{Address: e.Address, Port: e.Port, Proxy: ProxyKey{key.Mesh, e.Dataplane}})
 		}
 	}
 	return endpoints

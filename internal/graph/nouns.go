@@ -125,6 +125,9 @@ type InboundListener struct {
 	ServicePort    uint32
 	// Bind is false where connections arrive through the capture listener.
 	Bind bool
+	// AlsoPlain says that it takes connections without TLS beside mutual TLS: its clients have not all
+	// heard that its proxy has an identity.
+	AlsoPlain bool
 	// Permissions are nil where the proxy is plain.
 	Permissions *match.Permissions
 	// Probe says how the agent finds out whether the application lives; nil: as the agent does by default.
@@ -197,6 +200,8 @@ type Endpoint struct {
 	Address string
 	Port    uint32
 	Proxy   ProxyKey
+	// Plain says that it is to have mutual TLS and does not serve it yet.
+	Plain bool
 }
 
 // Endpoints are the servers of a destination that are published, sorted by address and port.

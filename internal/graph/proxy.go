@@ -42,16 +42,21 @@ func (s *State) listeners(r *table.Reader, dp *resource.Object[kind.Dataplane], 
 	for _, in := range current(&dp.Spec.Networking) {
 		shared[in.Listener()] = append(shared[in.Listener()], in)
 	}
+	alsoPlain := map[string]bool{}
 	if serving, ok := s.Servings.Find(r, dp.Mesh, dp.Name); ok {
 		for _, served := range serving.Spec.Inbounds {
-			if at := served.Listener(); len(shared[at]) == 0 {
+			at := served.Listener()
+			if len(shared[at]) == 0 {
 				shared[at] = []kind.Inbound{served.Inbound}
 			}
+			alsoPlain[at] = p.Identity != nil && (served.Serial == "" || !served.AlsoPlain.IsZero())
 		}
 	}
 	var listeners []InboundListener
-	for _, inbounds := range shared {
-		listeners = append(listeners, s.listener(r, dp, p, inbounds))
+	for at, inbounds := range shared {
+		l := s.listener(r, dp, p, inbounds)
+		l.AlsoPlain = alsoPlain[at]
+		listeners = append(listeners, l)
 	}
 	slices.SortFunc(listeners, func(a, b InboundListener) int {
 		return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port))

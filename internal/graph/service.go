@@ -50,6 +50,7 @@ type Member struct {
 	Dataplane *resource.Object[kind.Dataplane]
 	Inbound   kind.Inbound
 	Serving   bool // its proxy serves it
+	Plain     bool // and without TLS
 	Healthy   bool // its owner, its probe and its agent say that it may be used
 }
 
@@ -96,7 +97,7 @@ func (s *State) member(r *table.Reader, dp *resource.Object[kind.Dataplane], in 
 	}
 	for i := range serving.Spec.Inbounds {
 		if served := &serving.Spec.Inbounds[i]; served.Address == in.Address && served.Port == in.Port {
-			m.Serving = true
+			m.Serving, m.Plain = true, served.Serial == ""
 			m.Healthy = in.State == kind.Ready && !served.Unhealthy && !serving.Spec.Draining
 		}
 	}
@@ -202,6 +203,7 @@ func (s *State) endpoints(r *table.Reader, key DestinationKey) *Endpoints {
 	if !ok {
 		return published
 	}
+	secured := len(s.IdentitiesByMesh.List(r, MeshKey(key.Mesh))) > 0
 	for _, m := range s.Members(r, key.Mesh, &service.Spec.Selector) {
 		if !m.Serving || !m.Healthy || !Targets(port, &m.Inbound) {
 			continue
@@ -210,6 +212,7 @@ func (s *State) endpoints(r *table.Reader, key DestinationKey) *Endpoints {
 			Address: m.Inbound.Address,
 			Port:    m.Inbound.Port,
 			Proxy:   ProxyKey{m.Dataplane.Mesh, m.Dataplane.Name},
+			Plain:   m.Plain && secured && s.Identity.Get(r, ProxyKey{m.Dataplane.Mesh, m.Dataplane.Name}) != nil,
 		})
 	}
 	published.Endpoints = append(published.Endpoints, s.held(r, key)...)

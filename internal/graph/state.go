@@ -53,6 +53,8 @@ type State struct {
 	ServicesByMesh *table.Index[*resource.Object[kind.MeshService]]
 	// ServicesByTag finds the services that select a value of kuma.io/service, by [TagKey].
 	ServicesByTag *table.Index[*resource.Object[kind.MeshService]]
+	// ServingsChanging finds who takes connections with mutual TLS and without, by its [MeshKey].
+	ServingsChanging *table.Index[*resource.Object[kind.DataplaneServing]]
 	// VIPOwners finds who has a virtual IP, by the address.
 	VIPOwners *table.Index[*resource.Object[kind.MeshServiceStatus]]
 	// HostnameClaims finds who asks for a host name, by its [HostnameKey].
@@ -182,6 +184,7 @@ func NewState(zone string) *State {
 	s.InsightsByCause = table.NewIndex(s.Insights.Input, causeKeys)
 	s.ServicesByMesh = byMesh(s.Services)
 	s.ServicesByTag = table.NewIndex(s.Services.Input, serviceTagKeys)
+	s.ServingsChanging = table.NewIndex(s.Servings.Input, changingKeys)
 	s.VIPOwners = table.NewIndex(s.ServiceStatuses.Input, vipKeys)
 	s.HostnameClaims = table.NewIndex(s.ServiceStatuses.Input, hostnameKeys)
 	s.GeneratorsByScope = byMesh(s.Generators)
@@ -279,6 +282,13 @@ func selectorKeys(dp *resource.Object[kind.Dataplane]) []string {
 		keys = append(keys, LabelKey(dp.Mesh, label, value))
 	}
 	return keys
+}
+
+func changingKeys(row *resource.Object[kind.DataplaneServing]) []string {
+	if row.Spec.Changing() {
+		return []string{MeshKey(row.Mesh)}
+	}
+	return nil
 }
 
 func listenerKeys(dp *resource.Object[kind.Dataplane]) []string {

@@ -20,8 +20,8 @@ const lookAgain = time.Second
 // those that it waits for here whenever they are others than before.
 //
 // A proxy that is away or refuses something runs with what it had, so that it counts for as long as its
-// certificate is valid; one without a certificate counts for nothing.
-func (h *Hub) Settled(ctx context.Context, mesh string, rows []resource.Key, behind func([]graph.ProxyKey)) error {
+// certificate is valid; one without a certificate counts for nothing, or, with everybody, while it is here.
+func (h *Hub) Settled(ctx context.Context, mesh string, everybody bool, rows []resource.Key, behind func([]graph.ProxyKey)) error {
 	h.mu.Lock() // what is committed is published
 	revision := h.catalog.Revision()
 	h.mu.Unlock()
@@ -30,9 +30,9 @@ func (h *Hub) Settled(ctx context.Context, mesh string, rows []resource.Key, beh
 	var before []graph.ProxyKey
 	for ctx.Err() == nil {
 		bounded, cancel := context.WithTimeout(ctx, lookAgain)
-		h.outside.Settler.WaitSettled(bounded, revision, nil)
+		unsure, err := h.outside.Settler.WaitSettled(bounded, revision, nil)
 		missing := h.behind(mesh, revision, time.Now())
-		if len(missing) == 0 {
+		if len(missing) == 0 && (!everybody || err == nil && unsure == 0) {
 			cancel()
 			return errors.Join(<-asked, ctx.Err())
 		}

@@ -95,16 +95,21 @@ func namesTopic(mesh string) string { return "the names of proxies of the mesh "
 // mostRows is how many rows stand for all: whoever has the newest has those before.
 const mostRows = 32
 
-// settleNames waits until announced names are taken everywhere.
-func settleNames(mesh string, announced []*resource.Object[kind.DataplaneLeaves]) *Settle {
-	slices.SortFunc(announced, func(a, b *resource.Object[kind.DataplaneLeaves]) int {
+func newest[S any](rows []*resource.Object[S]) []resource.Key {
+	rows = slices.SortedFunc(slices.Values(rows), func(a, b *resource.Object[S]) int {
 		return cmp.Or(b.Modified.Compare(a.Modified), cmp.Compare(a.Name, b.Name))
 	})
-	s := &Settle{Topic: namesTopic(mesh), Mesh: mesh}
-	for i, row := range announced {
-		if i < mostRows {
-			s.Rows = append(s.Rows, row.Key())
-		}
+	var keys []resource.Key
+	for _, row := range rows[:min(len(rows), mostRows)] {
+		keys = append(keys, row.Key())
+	}
+	return keys
+}
+
+// settleNames waits until announced names are taken everywhere.
+func settleNames(mesh string, announced []*resource.Object[kind.DataplaneLeaves]) *Settle {
+	s := &Settle{Topic: namesTopic(mesh), Mesh: mesh, Rows: newest(announced)}
+	for _, row := range announced {
 		s.Then = append(s.Then, signable(row))
 	}
 	return s

@@ -29,7 +29,7 @@ const Grace = time.Hour
 // Unit is what is reconciled at once.
 type Unit struct {
 	// Kind is MeshService, MeshIdentity, MeshTrafficPermission, MeshTrust, HeldEndpoints, [TagUnit] with the tag's
-	// value as the name, or [LeavesUnit] without one.
+	// value as the name, or [LeavesUnit] or [ChangingUnit] without one.
 	Kind, Mesh, Name string
 }
 
@@ -50,8 +50,10 @@ type Step struct {
 type Settle struct {
 	Topic string // what is waited for; the same is waited for once
 	Mesh  string
-	Rows  []resource.Key
-	Then  []resource.Any
+	// Everybody says that proxies without a certificate are waited for too, as far as they are there.
+	Everybody bool
+	Rows      []resource.Key
+	Then      []resource.Any
 }
 
 // NewCA asks for a CA of a trust domain, stored as a Secret unless that is there by then.
@@ -123,6 +125,8 @@ func (p *Plan) For(r *table.Reader, u Unit, now time.Time) (steps []Step, again 
 		return p.permission(r, u.Mesh, u.Name), time.Time{}
 	case kind.MeshTrusts.Name:
 		return p.trust(r, u.Mesh, u.Name), time.Time{}
+	case ChangingUnit:
+		return p.changing(r, u.Mesh, now)
 	case LeavesUnit:
 		return p.leaves(r, u.Mesh, now)
 	case kind.HeldEndpointsList.Name:

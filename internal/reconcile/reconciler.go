@@ -27,7 +27,8 @@ type Writer interface {
 type Settler interface {
 	// Settled returns once every proxy of a mesh that holds a certificate runs with what rows say, as the
 	// table has them now, or with ctx's error. Whom it waits for it says whenever that changes.
-	Settled(ctx context.Context, mesh string, rows []resource.Key, behind func([]graph.ProxyKey)) error
+	// With everybody it waits for proxies without a certificate too, as far as they are there.
+	Settled(ctx context.Context, mesh string, everybody bool, rows []resource.Key, behind func([]graph.ProxyKey)) error
 }
 
 // Delays between a change and the writes that follow from it. Counts in statuses are for readers, so
@@ -150,6 +151,10 @@ func (rc *Reconciler) observePut(o resource.Any, now time.Time) {
 		rc.ask(Unit{key.Kind, key.Mesh, key.Name}, now)
 	case *resource.Object[kind.SigningCA]:
 		rc.ask(Unit{kind.MeshIdentities.Name, key.Mesh, key.Name}, now)
+	case *resource.Object[kind.DataplaneServing]:
+		if o.Spec.Changing() {
+			rc.ask(Unit{ChangingUnit, key.Mesh, ""}, now.Add(soon))
+		}
 	case *resource.Object[kind.DataplaneLeaves]:
 		rc.observeLeaves(o, now)
 	case *resource.Object[kind.MeshTrust]:

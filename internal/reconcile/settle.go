@@ -25,7 +25,7 @@ func (rc *Reconciler) settle(ctx context.Context, u Unit, s *Settle) {
 		return
 	}
 	go func() {
-		err := rc.settler.Settled(ctx, s.Mesh, s.Rows, func(behind []graph.ProxyKey) {
+		err := rc.settler.Settled(ctx, s.Mesh, s.Everybody, s.Rows, func(behind []graph.ProxyKey) {
 			rc.noteBehind(s.Topic, behind)
 			rc.ask(u, time.Now())
 		})

@@ -231,3 +231,24 @@ spec:
 	d.more(200)
 	d.end()
 }
+
+// A mesh without identities gets them under traffic, and takes nothing without them in the end.
+func TestDrillAPlainMeshGetsIdentities(t *testing.T) {
+	w := newWorld(t)
+	ask, servers := w.inMotion()
+	d := w.drill("a plain mesh gets identities", ask)
+	d.more(50)
+	w.apply(secured)
+	w.named("spiffe://default.default.mesh.local/workload/web", servers...)
+	d.more(50)
+	for _, server := range servers {
+		w.eventually(server+" takes mutual TLS alone", func() error {
+			if _, err := traffic.Get("http://" + server)(t.Context()); err == nil {
+				return fmt.Errorf("a caller without a certificate is served")
+			}
+			return nil
+		})
+	}
+	d.more(50)
+	d.end()
+}
