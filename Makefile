@@ -5,7 +5,8 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 # What many goroutines share: these also run under the race detector.
 RACED := ./internal/table/... ./internal/graph/... ./internal/xds/... ./internal/store/... \
 	./internal/admit/... ./internal/mirror/... ./internal/publish/... ./internal/reconcile/... \
-	./internal/dpserver/... ./internal/agent/...
+	./internal/dpserver/... ./internal/agent/... ./internal/instances/... ./internal/view/... \
+	./internal/access/... ./internal/audit/... ./internal/certfile/... ./internal/rest/...
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
