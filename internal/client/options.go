@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -51,6 +52,10 @@ func New(o Options) (*Client, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = trust
+	// One request follows another here, so that HTTP/2 gains nothing, and its client hides why a server
+	// has ended a connection.
+	transport.Protocols = &http.Protocols{}
+	transport.Protocols.SetHTTP1(true)
 	return &Client{base: base, token: token, http: &http.Client{
 		Timeout:   time.Minute,
 		Transport: transport,
@@ -105,7 +110,7 @@ func explained(err error, secured bool) error {
 		return fmt.Errorf("%w; use a name or address that stands in the certificate", err)
 	case errors.As(err, &remote) && remote.Op == "remote error":
 		return alert(remote)
-	case secured && (errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)):
+	case secured && (errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF)):
 		// In TLS 1.3 a server looks at the client certificate after the client has begun to send.
 		return fmt.Errorf("%w: it may want a client certificate, or refuse the one that it got", err)
 	}

@@ -43,6 +43,8 @@ func (r result) text() string {
 const (
 	// rate is how many requests a second run while things are killed.
 	rate = 200
+	// patience is when a client gives up; a request that takes longer has failed.
+	patience = 5 * time.Second
 	// calm is how long they run before and after; retries and reconnects fit well into it.
 	calm = 2 * time.Second
 
@@ -145,7 +147,7 @@ func (w *world) refusedWithReason(ctx context.Context) (string, error) {
 func (w *world) instanceKilled(ctx context.Context) (string, error) {
 	victim := w.instances[1]
 	w.console.note("%d requests a second; application, Envoy and weft-dp of %s get SIGKILL", rate, victim.name)
-	running := traffic.Start(rate, ask(backendURL))
+	running := traffic.Start(rate, patience, ask(backendURL))
 	pause(ctx, calm)
 	victim.kill(w)
 	pause(ctx, calm)
@@ -164,7 +166,7 @@ func (w *world) instanceKilled(ctx context.Context) (string, error) {
 // has come back to it.
 func (w *world) planeRestarted(ctx context.Context) (string, error) {
 	w.console.note("%d requests a second; the control plane gets SIGKILL and is started again", rate)
-	running := traffic.Start(rate, ask(backendURL))
+	running := traffic.Start(rate, patience, ask(backendURL))
 	pause(ctx, calm)
 	w.plane.kill()
 	pause(ctx, calm)

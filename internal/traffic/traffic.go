@@ -21,15 +21,13 @@ import (
 	"time"
 )
 
-// Patience is when a client gives up; a request that takes longer has failed.
-const Patience = 5 * time.Second
-
-// Ask sends one request and answers who served it. Its context ends after [Patience].
+// Ask sends one request and answers who served it. Its context ends when the client has no more patience.
 type Ask func(ctx context.Context) (by string, err error)
 
 // Run is traffic that flows until Stop.
 type Run struct {
 	ask      Ask
+	patience time.Duration
 	stop     context.CancelFunc
 	stopped  chan struct{}
 	requests sync.WaitGroup
@@ -39,11 +37,11 @@ type Run struct {
 	tally Tally
 }
 
-// Start asks so often a second.
-func Start(perSecond int, ask Ask) *Run {
+// Start asks so often a second. A request that takes longer than the client has patience has failed.
+func Start(perSecond int, patience time.Duration, ask Ask) *Run {
 	ctx, stop := context.WithCancel(context.Background())
 	r := &Run{
-		ask: ask, stop: stop, stopped: make(chan struct{}),
+		ask: ask, patience: patience, stop: stop, stopped: make(chan struct{}),
 		tally: Tally{Answered: map[string]int{}, Failed: map[string]int{}},
 	}
 	go r.keep(ctx, perSecond)
@@ -73,7 +71,7 @@ func (r *Run) keep(ctx context.Context, perSecond int) {
 
 // one outlives the order to stop, so that what was begun is also counted.
 func (r *Run) one() {
-	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), r.patience)
 	defer cancel()
 	began := time.Now()
 	by, err := r.ask(ctx)

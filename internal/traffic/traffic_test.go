@@ -35,7 +35,7 @@ func serveUntil(t *testing.T, n int32, broken func(request int32) bool) (url str
 
 func TestTrafficCountsEveryFailure(t *testing.T) {
 	url, reached := serveUntil(t, 20, func(i int32) bool { return i == 3 || i == 7 })
-	running := Start(500, Get(url))
+	running := Start(500, 5*time.Second, Get(url))
 	<-reached
 	count := running.Stop()
 	if count.Sent < 20 || count.Answered["backend-1"] != count.Sent-2 {
@@ -49,7 +49,7 @@ func TestTrafficCountsEveryFailure(t *testing.T) {
 
 func TestTrafficWithoutFailureHolds(t *testing.T) {
 	url, reached := serveUntil(t, 10, func(int32) bool { return false })
-	running := Start(500, Get(url))
+	running := Start(500, 5*time.Second, Get(url))
 	<-reached
 	if text, err := running.Stop().Verdict(); err != nil || !strings.Contains(text, "none failed") {
 		t.Errorf("the verdict is %q, %v, want that none failed", text, err)
@@ -70,7 +70,7 @@ func TestTrafficCountsLostConnections(t *testing.T) {
 		panic(http.ErrAbortHandler) // closes the connection without an answer
 	}))
 	t.Cleanup(server.Close)
-	running := Start(500, Get(server.URL))
+	running := Start(500, 5*time.Second, Get(server.URL))
 	<-reached
 	count := running.Stop()
 	if count.Failed["connection closed"] != count.Sent || count.Sent == 0 {
@@ -80,7 +80,7 @@ func TestTrafficCountsLostConnections(t *testing.T) {
 
 func TestTheRateHoldsWhenAnswersAreSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		running := Start(1000, func(context.Context) (string, error) {
+		running := Start(1000, 5*time.Second, func(context.Context) (string, error) {
 			time.Sleep(time.Second)
 			return "slow", nil
 		})

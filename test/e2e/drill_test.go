@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"text/tabwriter"
+	"time"
 
 	"weft/internal/traffic"
 )
@@ -22,29 +23,38 @@ type drill struct {
 	*traffic.Run
 	w    *world
 	name string
-	rate int
 }
 
-// Requests a second. Beside the other tests a machine of two cores has no room for more, and requests that
-// wait for a core prove nothing of a mesh.
-const (
-	aloneRate  = 1000
-	besideRate = 200
+// What clients do. Beside the other tests a machine of two cores, or one that others use too, has no room for
+// more, and requests that wait for a core prove nothing of a mesh.
+var (
+	alone  = load{perSecond: 1000, patience: 5 * time.Second, leafLife: 10 * time.Second}
+	beside = load{perSecond: 100, patience: 20 * time.Second, leafLife: 15 * time.Second}
 )
+
+type load struct {
+	perSecond int
+	patience  time.Duration
+	leafLife  time.Duration // where certificates are to be renewed
+}
+
+func drillLoad() load {
+	if *showDrills {
+		return alone
+	}
+	return beside
+}
 
 // drill starts to ask. The name says what is about to happen.
 func (w *world) drill(name string, ask traffic.Ask) *drill {
-	rate := besideRate
-	if *showDrills {
-		rate = aloneRate
-	}
-	return &drill{traffic.Start(rate, ask), w, name, rate}
+	l := drillLoad()
+	return &drill{traffic.Start(l.perSecond, l.patience, ask), w, name}
 }
 
 // more waits until so many further requests were sent, or as many times more as the rate is higher.
 func (d *drill) more(n int64) {
 	d.w.t.Helper()
-	n *= int64(d.rate / besideRate)
+	n *= int64(drillLoad().perSecond / beside.perSecond)
 	from := d.Begun()
 	d.w.eventually(fmt.Sprintf("%d more requests are sent", n), func() error {
 		if sent := d.Begun() - from; sent < n {

@@ -227,7 +227,8 @@ func (w *world) weftWith(input string, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// apply writes resources; NET in them is the first three bytes of this test's addresses.
+// apply writes resources; NET in them is the first three bytes of this test's addresses, LIFE how long a
+// certificate is valid.
 func (w *world) apply(resources string) {
 	w.t.Helper()
 	if _, err := w.weftWith(w.expand(resources), "apply", "-f", "-"); err != nil {
@@ -236,7 +237,7 @@ func (w *world) apply(resources string) {
 }
 
 func (w *world) expand(text string) string {
-	return strings.ReplaceAll(text, "NET", fmt.Sprintf("127.30.%d", w.subnet))
+	return strings.NewReplacer("NET", fmt.Sprintf("127.30.%d", w.subnet), "LIFE", drillLoad().leafLife.String()).Replace(text)
 }
 
 // file writes a file into the test's folder.

@@ -382,7 +382,7 @@ func TestASecondControlPlaneSaysWhichPortIsTaken(t *testing.T) {
 // Leaves of a few seconds: each proxy's certificate is replaced several times under traffic.
 func TestDrillCertificatesAreRenewed(t *testing.T) {
 	w := newWorld(t)
-	w.apply(strings.Replace(secured, "provider: {type: Bundled}", "provider: {type: Bundled, bundled: {certificateParameters: {expiry: 10s}}}", 1))
+	w.apply(strings.Replace(secured, "provider: {type: Bundled}", "provider: {type: Bundled, bundled: {certificateParameters: {expiry: LIFE}}}", 1))
 	w.service(2, 18080, "web-1")
 	w.proxy("default", "web-1", server("web-1", "web", "http", 2, 20080))
 	w.proxy("default", "client", caller("client", 3, "tags: {kuma.io/service: web}"))
@@ -407,7 +407,7 @@ func TestDrillCertificatesAreRenewed(t *testing.T) {
 	for _, name := range []string{"web-1", "client"} {
 		seen[serial(name)] = true
 	}
-	d := w.drill("every certificate is renewed twice (10 s of life)", traffic.Get(url))
+	d := w.drill("every certificate is renewed twice", traffic.Get(url))
 	w.eventually("each proxy has had three certificates", func() error {
 		for _, name := range []string{"web-1", "client"} {
 			seen[serial(name)] = true

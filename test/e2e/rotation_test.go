@@ -14,7 +14,7 @@ import (
 	"weft/internal/traffic"
 )
 
-// shortLived is an identity whose leaves are valid for ten seconds, and whose CA stands in a Secret.
+// shortLived is an identity whose leaves are valid for seconds, and whose CA stands in a Secret.
 const shortLived = `
 type: MeshIdentity
 mesh: default
@@ -24,7 +24,7 @@ spec:
   provider:
     type: Bundled
     bundled:
-      certificateParameters: {expiry: 10s}
+      certificateParameters: {expiry: LIFE}
       insecureAllowSelfSigned: true
       ca:
         certificate: {type: Secret, secretRef: {kind: Secret, name: ca}}
@@ -222,7 +222,7 @@ name: another
 spec:
   selector: {dataplane: {matchLabels: {kuma.io/env: universal}}}
   spiffeID: {trustDomain: another.local}
-  provider: {type: Bundled, bundled: {certificateParameters: {expiry: 10s}}}
+  provider: {type: Bundled, bundled: {certificateParameters: {expiry: LIFE}}}
 `)
 	if _, err := w.weft("delete", "meshidentity", "identity"); err != nil {
 		t.Fatal(err)
