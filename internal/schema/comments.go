@@ -203,6 +203,7 @@ var comments = map[string]string{
 	"SecretRef.Kind":                               "what it is",
 	"SecretRef.Name":                               "of the Secret",
 	"ServedInbound":                                "ServedInbound is one inbound that a proxy serves.",
+	"ServedInbound.AlsoPlain":                      "AlsoPlain is since when it takes mutual TLS beside connections without, which was all that it took before: until every client has heard of that. Zero: it takes one of the two.",
 	"ServedInbound.Serial":                         "Serial is the leaf certificate that was seen on the port; empty for a plain inbound.",
 	"ServedInbound.Unhealthy":                      "Unhealthy says that the application behind it fails its probe.",
 	"ServiceIdentity":                              "ServiceIdentity is a name that a service's servers present.",
