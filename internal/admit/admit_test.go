@@ -127,6 +127,7 @@ func TestPutRefuses(t *testing.T) {
 		{"no mesh", `{type: Secret, name: s, data: eA==}`, resource.Invalid, "\n  mesh: is required"},
 		{"a mesh of a mesh", `{type: Mesh, mesh: m, name: other}`, resource.Invalid, "\n  mesh: a Mesh is in no mesh"},
 		{"a mesh that is not there", `{type: Secret, mesh: other, name: s, data: eA==}`, resource.NotFound, "\n  mesh: \"other\" does not exist; create the Mesh first"},
+		{"another zone, of a kind without a mesh", `{type: Mesh, name: other, labels: {kuma.io/zone: west}}`, resource.Invalid, "labels[kuma.io/zone]"},
 		{"another zone", `{type: Secret, mesh: m, name: s, labels: {kuma.io/zone: west}, data: eA==}`, resource.Invalid, "\n  labels[kuma.io/zone]: is \"west\", and the control plane sets \"east\""},
 		{"another origin", `{type: Secret, mesh: m, name: s, labels: {kuma.io/origin: global}, data: eA==}`, resource.Invalid, "labels[kuma.io/origin]"},
 		{"another environment", `{type: Secret, mesh: m, name: s, labels: {kuma.io/env: kubernetes}, data: eA==}`, resource.Invalid, "labels[kuma.io/env]"},

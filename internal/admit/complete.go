@@ -2,6 +2,7 @@ package admit
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"weft/kind"
@@ -79,11 +80,10 @@ func (w *Writer) label(o resource.Any, stored *current, controlPlane bool) resou
 		}
 	}
 	labels := map[string]string{kind.DisplayName: meta.Name}
+	ours := map[string]string{kind.ZoneLabel: w.zone, kind.OriginLabel: originZone, kind.EnvLabel: envUniversal}
 	if meta.Mesh != "" {
 		agree(resource.MeshLabel, meta.Mesh)
-		labels[kind.ZoneLabel] = w.zone
-		labels[kind.OriginLabel] = originZone
-		labels[kind.EnvLabel] = envUniversal
+		maps.Copy(labels, ours)
 	}
 	if _, written := meta.Labels[kind.NamespaceLabel]; written {
 		problems.Add("labels["+kind.NamespaceLabel+"]", "has no meaning outside Kubernetes; leave it out")
@@ -91,10 +91,9 @@ func (w *Writer) label(o resource.Any, stored *current, controlPlane bool) resou
 	if !controlPlane && meta.Labels[kind.ManagedBy] == kind.GeneratedBy && !generated(stored) {
 		problems.Add("labels["+kind.ManagedBy+"]", "%q marks what the control plane makes; leave it out", kind.GeneratedBy)
 	}
-	for _, name := range []string{kind.DisplayName, kind.ZoneLabel, kind.OriginLabel, kind.EnvLabel} {
-		if want, sets := labels[name]; sets {
-			agree(name, want)
-		}
+	agree(kind.DisplayName, meta.Name)
+	for _, name := range []string{kind.ZoneLabel, kind.OriginLabel, kind.EnvLabel} {
+		agree(name, ours[name])
 	}
 	for name, value := range meta.Labels {
 		if _, sets := labels[name]; !sets && name != resource.MeshLabel {
