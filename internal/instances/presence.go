@@ -27,9 +27,10 @@ func (m *Member) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if now := time.Now(); !now.Before(due) {
 			err := m.renew(ctx, now, failed)
-			if failed = err != nil; failed && ctx.Err() == nil {
-				m.Log.Warn("this instance can't say that it is live", "instance", m.ID(), "error", err)
+			if err != nil && !failed && ctx.Err() == nil {
+				m.Log.Warn("this instance can't say that it is live, and tries again until it can", "instance", m.ID(), "error", err)
 			}
+			failed = err != nil
 			if due = now.Add(renewal); failed {
 				due = time.Now().Add(retry)
 			}

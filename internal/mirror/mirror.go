@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"weft/internal/store"
@@ -46,7 +47,9 @@ type Config struct {
 type Mirror struct {
 	Config
 	events chan []store.Event
-	known  map[string]map[resource.Key]string // versions handed over, by kind; owned by each kind's follower
+	// failing is set while the store can't be read, so that this is said once for all kinds.
+	failing atomic.Bool
+	known   map[string]map[resource.Key]string // versions handed over, by kind; owned by each kind's follower
 }
 
 // Start lists every kind and applies the first batch before it returns; then it follows the store until
@@ -118,11 +121,16 @@ func (m *Mirror) follow(ctx context.Context, kind string, cursor store.Cursor) {
 		err := m.watch(ctx, kind, cursor)
 		for ctx.Err() == nil {
 			if err != nil && !errors.Is(err, store.ErrTooOld) {
-				m.Log.Warn("reading the store failed, trying again", "kind", kind, "error", err)
+				if !m.failing.Swap(true) {
+					m.Log.Warn("reading the store failed, trying again until it is back", "kind", kind, "error", err)
+				}
 				pause(ctx, retry)
 			}
 			var events []store.Event
 			if events, cursor, err = m.list(ctx, kind); err == nil {
+				if m.failing.Swap(false) {
+					m.Log.Info("the store is read again")
+				}
 				m.send(ctx, events)
 				break
 			}
