@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -55,14 +56,19 @@ func TestGettingStartedWorksAsWritten(t *testing.T) {
 		fmt.Sprintf("WEFT_API=http://127.0.0.1:%d", ports[4]), "WEFT_ENVOY="+envoy)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	out, err := cmd.CombinedOutput()
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := onLastingThread(cmd.Start); err != nil {
+		t.Fatal(err)
+	}
+	err = cmd.Wait()
 	syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // whatever is left
-	if err != nil || !strings.Contains(string(out), "RBAC: access denied") || !strings.Contains(string(out), "hello from backend") {
+	if err != nil || !strings.Contains(out.String(), "RBAC: access denied") || !strings.Contains(out.String(), "hello from backend") {
 		logs, _ := filepath.Glob(filepath.Join(dir, "*.log"))
 		for _, log := range logs {
 			said, _ := os.ReadFile(log)
 			t.Logf("%s:\n%s", filepath.Base(log), said)
 		}
-		t.Errorf("%v, the page's commands say:\n%s", err, out)
+		t.Errorf("%v, the page's commands say:\n%s", err, &out)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -183,7 +184,7 @@ func (w *world) startOn(m *machine, name, program string, args ...string) *proce
 	defer out.Close()
 	p.Stdout, p.Stderr, p.Env, p.Dir = out, out, w.env, w.dir
 	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	start := p.Start
+	start := func() error { return onLastingThread(p.Start) }
 	if m != nil {
 		p.SysProcAttr.Credential = &syscall.Credential{Gid: proxyGroup}
 		start = func() error { return m.do(p.Start) }
@@ -203,6 +204,25 @@ func (w *world) startOn(m *machine, name, program string, args ...string) *proce
 		}
 	})
 	return p
+}
+
+// lasting is a thread that ends with the tests. A program that is to die with its parent dies with the thread
+// that started it, and any other thread may be taken by a machine, which ends its own.
+var lasting = sync.OnceValue(func() chan<- func() {
+	calls := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		for call := range calls {
+			call()
+		}
+	}()
+	return calls
+})
+
+func onLastingThread(start func() error) error {
+	err := make(chan error)
+	lasting() <- func() { err <- start() }
+	return <-err
 }
 
 // kill ends a program and what it started, as a machine that fails would.
