@@ -12,16 +12,20 @@ import (
 	"weft/resource"
 )
 
-// LeavesUnit is the kind of units that stand for all leaves of a mesh.
-const LeavesUnit = "leaves"
+// Kinds of units that stand for leaves of a mesh: all of them, of which some expire now and then, and those of
+// proxies that have several names, which are few and change at once.
+const (
+	LeavesUnit = "leaves"
+	NamesUnit  = "names"
+)
 
-// leaves brings the proxies of a mesh to their names, and forgets the leaves that nobody can be shown any
+// leaves brings proxies of a mesh to their names, and forgets the leaves that nobody can be shown any
 // more. A new name is announced, upon which clients and permissions take it; it may be signed once all of
 // them do; the former one goes with its last leaf and the connections that were made with it.
-func (p *Plan) leaves(r *table.Reader, mesh string, now time.Time) (steps []Step, again time.Time) {
+func (p *Plan) leaves(r *table.Reader, mesh string, rows []*resource.Object[kind.DataplaneLeaves], now time.Time) (steps []Step, again time.Time) {
 	var announced []*resource.Object[kind.DataplaneLeaves]
 	bound := p.patience(r, mesh)
-	for _, row := range p.State.LeavesByRoot.List(r, graph.MeshKey(mesh)) {
+	for _, row := range rows {
 		updated, next := p.nextLeaves(r, row, now)
 		if updated != nil {
 			steps = append(steps, Step{Put: updated})

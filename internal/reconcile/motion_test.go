@@ -193,7 +193,7 @@ func (m *motion) pass(d time.Duration) {
 	}
 }
 
-var units = []Unit{{"MeshIdentity", "default", "id"}, {"MeshIdentity", "default", "other"}, {LeavesUnit, "default", ""}}
+var units = []Unit{{"MeshIdentity", "default", "id"}, {"MeshIdentity", "default", "other"}, {LeavesUnit, "default", ""}, {NamesUnit, "default", ""}}
 
 // reconcile does all that plans say.
 func (m *motion) reconcileAll() {

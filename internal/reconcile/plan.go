@@ -29,7 +29,7 @@ const Grace = time.Hour
 // Unit is what is reconciled at once.
 type Unit struct {
 	// Kind is MeshService, MeshIdentity, MeshTrafficPermission, MeshTrust, HeldEndpoints, [TagUnit] with the tag's
-	// value as the name, or [LeavesUnit] or [ChangingUnit] without one.
+	// value as the name, or [LeavesUnit], [NamesUnit] or [ChangingUnit] without one.
 	Kind, Mesh, Name string
 }
 
@@ -128,7 +128,9 @@ func (p *Plan) For(r *table.Reader, u Unit, now time.Time) (steps []Step, again 
 	case ChangingUnit:
 		return p.changing(r, u.Mesh, now)
 	case LeavesUnit:
-		return p.leaves(r, u.Mesh, now)
+		return p.leaves(r, u.Mesh, p.State.LeavesByRoot.List(r, graph.MeshKey(u.Mesh)), now)
+	case NamesUnit:
+		return p.leaves(r, u.Mesh, p.State.LeavesMoving.List(r, graph.MeshKey(u.Mesh)), now)
 	case kind.HeldEndpointsList.Name:
 		return p.hold(r, rowKey{u.Mesh, u.Name}, now)
 	}

@@ -114,7 +114,7 @@ func (rc *Reconciler) observeDerived(changes *table.Changes, now time.Time) {
 		rc.ask(Unit{kind.HeldEndpointsList.Name, key.Mesh, key.Name}, now)
 	}
 	for key := range rc.plan.State.Moving.Changed(changes) {
-		rc.ask(Unit{LeavesUnit, key.Mesh, ""}, now.Add(soon))
+		rc.ask(Unit{NamesUnit, key.Mesh, ""}, now.Add(soon))
 	}
 	for key := range rc.plan.generated.Changed(changes) {
 		rc.ask(Unit{TagUnit, key.Mesh, key.Value}, now.Add(soon))
@@ -178,7 +178,7 @@ func (rc *Reconciler) observeLeaves(o *resource.Object[kind.DataplaneLeaves], no
 		rc.ask(unit, leaf.Until.Add(graph.ConnectionLife))
 	}
 	if next := o.Spec.Next; next != nil {
-		rc.ask(unit, now.Add(soon))
+		rc.ask(Unit{NamesUnit, o.Mesh, ""}, now.Add(soon))
 		rc.ask(Unit{kind.MeshIdentities.Name, o.Mesh, next.MeshIdentity}, now.Add(calmly))
 	} else if used := o.Spec.InUse(); used != nil && len(o.Spec.Leaves) > 1 {
 		rc.ask(Unit{kind.MeshIdentities.Name, o.Mesh, used.MeshIdentity}, now.Add(calmly))
