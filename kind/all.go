@@ -16,8 +16,10 @@ func All() []resource.Descriptor {
 	return []resource.Descriptor{
 		Meshes,
 		Zones, ZoneInsights,
+		ZoneIngresses, MeshZoneAddresses,
 		Dataplanes, DataplaneInsights, DataplaneServings, DataplaneLeavesList,
 		MeshServices, MeshServiceStatuses, HeldEndpointsList,
+		MeshMultiZoneServices, MeshMultiZoneServiceStatuses,
 		MeshIdentities, MeshIdentityStatuses, SigningCAs,
 		MeshTrusts, MeshTrustStatuses,
 		MeshTrafficPermissions, MeshTrafficPermissionStatuses,

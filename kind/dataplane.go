@@ -21,10 +21,27 @@ type Networking struct {
 	Inbound []Inbound `json:"inbound,omitempty" schema:"maxItems=256"`
 	// Outbound are the destinations that it reaches at addresses of its own machine.
 	Outbound []Outbound `json:"outbound,omitempty"`
+	// ZoneIngress makes the proxy a door of its zone, by which other zones reach the services of the mesh here.
+	// (Mesh Scoped Zone Ingress and Zone Egress.)
+	ZoneIngress *ZoneIngressSection `json:"zoneIngress,omitempty"`
 	// TransparentProxying is there where the machine redirects connections to the proxy.
 	TransparentProxying *TransparentProxying `json:"transparentProxying,omitempty"`
 	// Admin is Envoy's administration interface.
 	Admin *Admin `json:"admin,omitempty"`
+}
+
+// ZoneIngressSection is where a zone ingress listens, and where other zones dial it.
+type ZoneIngressSection struct {
+	Address           string `json:"address" schema:"required ip"`            // where its proxy listens
+	Port              uint32 `json:"port" schema:"required port"`             // where its proxy listens
+	AdvertisedAddress string `json:"advertisedAddress" schema:"required ip"`  // where other zones dial it
+	AdvertisedPort    uint32 `json:"advertisedPort" schema:"required port"`   // where other zones dial it
+	Name              string `json:"name,omitempty" schema:"pattern=section"` // how policies call it; by default the port
+}
+
+// Listener answers "address:port".
+func (z *ZoneIngressSection) Listener() string {
+	return net.JoinHostPort(z.Address, strconv.Itoa(int(z.Port)))
 }
 
 // InboundState is what the owner says of an inbound. The control plane never rewrites it.
@@ -189,11 +206,10 @@ func (in *Inbound) Listener() string {
 // Dataplanes is the kind of [Dataplane].
 var Dataplanes = &resource.Kind[Dataplane]{
 	Info: resource.Info{
-		Name: "Dataplane", Plural: "dataplanes", Scope: resource.Mesh, Flat: true,
+		Name: "Dataplane", Plural: "dataplanes", Scope: resource.Mesh, Sync: resource.ZoneToGlobal, Flat: true,
 		Replaced: map[string]string{
 			"networking.gateway":                                  "has no meaning here; use networking.zoneIngress, or an Envoy Gateway in front of the mesh",
 			"networking.advertisedAddress":                        "has no meaning here; use networking.zoneIngress.advertisedAddress",
-			"networking.zoneIngress":                              "is not served by this release; leave it out: there is one zone",
 			"networking.zoneEgress":                               "is not served by this release; leave it out: proxies reach what is outside the mesh themselves",
 			"networking.transparentProxying.directAccessServices": "is not served by this release; list the destination in reachableBackends",
 			"probes":  "has no meaning here; use serviceProbe of the inbound",
@@ -285,7 +301,7 @@ type Certificate struct {
 
 // DataplaneInsights is the kind of [DataplaneInsight].
 var DataplaneInsights = &resource.Kind[DataplaneInsight]{
-	Info: resource.Info{Name: "DataplaneInsight", Plural: "dataplane-insights", Aliases: []string{"dataplaneinsights"}, Scope: resource.Mesh, Flat: true, ReadOnly: true},
+	Info: resource.Info{Name: "DataplaneInsight", Plural: "dataplane-insights", Aliases: []string{"dataplaneinsights"}, Scope: resource.Mesh, Sync: resource.ZoneToGlobal, Flat: true, ReadOnly: true},
 }
 
 // Changing says whether any inbound takes connections with mutual TLS and without.

@@ -102,8 +102,8 @@ func TestDataplaneRefuses(t *testing.T) {
 		{"redirection", `{transparentProxying: {redirectPortInbound: 70000, redirectPortOutbound: 70000, ipFamilyMode: ipv4, reachableServices: ["a b"], reachableBackends: {refs: [{kind: Mesh, name: a}]}}}`, []string{
 			"networking.transparentProxying.redirectPortInbound: is 70000", "networking.transparentProxying.redirectPortOutbound: is 70000", "networking.transparentProxying.redirectPortOutbound: is redirectPortInbound too",
 			`networking.transparentProxying.ipFamilyMode: is "ipv4"`, "networking.transparentProxying.reachableServices[0]: \"a b\" is not", "networking.transparentProxying.reachableBackends.refs[0].kind: is \"Mesh\""}},
-		{"what comes later", `{zoneIngress: {port: 1}, gateway: {}, transparentProxying: {directAccessServices: ["*"]}}`, []string{
-			"networking.zoneIngress: is not served", "networking.gateway: has no meaning here", "networking.transparentProxying.directAccessServices: is not served"}},
+		{"what comes later", `{zoneEgress: {port: 1}, gateway: {}, transparentProxying: {directAccessServices: ["*"]}}`, []string{
+			"networking.zoneEgress: is not served", "networking.gateway: has no meaning here", "networking.transparentProxying.directAccessServices: is not served"}},
 		{"unknown", `{adress: 10.0.0.1, inbound: [{prot: 80}]}`, []string{"networking.adress: is not a known field", "networking.inbound[0].prot: is not a known field"}},
 	})
 }

@@ -19,17 +19,17 @@ type HostnameGenerator struct {
 
 // HostnameSelector has exactly one of its fields.
 type HostnameSelector struct {
-	MeshService *LabelSelector `json:"meshService,omitempty"` // MeshServices by their labels
+	MeshService          *LabelSelector `json:"meshService,omitempty"`          // MeshServices by their labels
+	MeshMultiZoneService *LabelSelector `json:"meshMultiZoneService,omitempty"` // MeshMultiZoneServices by their labels
 }
 
 // HostnameGenerators is the kind of [HostnameGenerator].
 var HostnameGenerators = &resource.Kind[HostnameGenerator]{
 	Info: resource.Info{
-		Name: "HostnameGenerator", Plural: "hostnamegenerators", Scope: resource.Global,
+		Name: "HostnameGenerator", Plural: "hostnamegenerators", Scope: resource.Global, Sync: resource.GlobalToZones | resource.ZoneToGlobal,
 		Replaced: map[string]string{
-			"selector.meshExternalService":  "is not served by this release; only a MeshService has a host name",
-			"selector.meshMultiZoneService": "is not served by this release; only a MeshService has a host name",
-			"extension":                     "has no meaning here; use `template`",
+			"selector.meshExternalService": "is not served by this release; a MeshService or a MeshMultiZoneService has a host name",
+			"extension":                    "has no meaning here; use `template`",
 		},
 	},
 	Validate: validateHostnameGenerator,
@@ -37,11 +37,7 @@ var HostnameGenerators = &resource.Kind[HostnameGenerator]{
 
 func validateHostnameGenerator(o *resource.Object[HostnameGenerator]) resource.Problems {
 	c := envelope(&o.Meta)
-	if s := o.Spec.Selector.MeshService; s == nil {
-		c.add("spec.selector.meshService", "is required: the labels of the services; {matchLabels: {}} selects all")
-	} else {
-		c.labels("spec.selector.meshService.matchLabels", s.MatchLabels)
-	}
+	c.hostnameSelector("spec.selector", o.Spec.Selector)
 	if o.Spec.Template == "" {
 		c.add("spec.template", "is required, for example %q", "{{ .DisplayName }}.svc.{{ .Zone }}.mesh.local")
 		return c.problems
@@ -50,6 +46,22 @@ func validateHostnameGenerator(o *resource.Object[HostnameGenerator]) resource.P
 		c.add("spec.template", "%s does not render to a host name: want lower case letters, digits and '-', in parts between dots", quote(o.Spec.Template))
 	}
 	return c.problems
+}
+
+func (c *checks) hostnameSelector(at string, s HostnameSelector) {
+	ways := 0
+	for _, kind := range []struct {
+		field    string
+		selector *LabelSelector
+	}{{".meshService", s.MeshService}, {".meshMultiZoneService", s.MeshMultiZoneService}} {
+		if kind.selector != nil {
+			ways++
+			c.labels(at+kind.field+".matchLabels", kind.selector.MatchLabels)
+		}
+	}
+	if ways != 1 {
+		c.add(at, "has %d selections, want exactly one of meshService, meshMultiZoneService; {matchLabels: {}} selects all", ways)
+	}
 }
 
 // IsHostname says whether a name is one of a host: labels of RFC 1123, in lower case, of 63 characters at

@@ -203,7 +203,7 @@ func TestHostnameGenerator(t *testing.T) {
 	accepts(t, `{type: HostnameGenerator, name: g, spec: {selector: {meshService: {matchLabels: {}}}, template: "{{ .DisplayName }}.svc.{{.Zone}}.mesh.local"}}`)
 	accepts(t, `{type: HostnameGenerator, name: g, spec: {selector: {meshService: {matchLabels: {a: b}}}, template: '{{ .Name }}-{{ .Mesh }}.{{ .Namespace }}.{{ label "team" }}.corp'}}`)
 	refuses(t, `{type: HostnameGenerator, name: g, spec: %s}`, []refusal{
-		{"nothing", `{}`, []string{"spec.selector.meshService: is required", `spec.template: is required, for example "{{ .DisplayName }}.svc`}},
+		{"nothing", `{}`, []string{"spec.selector: has 0 selections", `spec.template: is required, for example "{{ .DisplayName }}.svc`}},
 		{"labels", `{selector: {meshService: {matchLabels: {a: "b c"}}}, template: a}`, []string{"spec.selector.meshService.matchLabels[a]: "}},
 		{"an unknown action", `{selector: {meshService: {}}, template: "{{ .Workload }}.local"}`, []string{
 			`spec.template: "{{ .Workload }}.local" is not a template of {{ .DisplayName }}, {{ .Name }}, {{ .Namespace }}, {{ .Mesh }}, {{ .Zone }} and {{ label "NAME" }}`}},
@@ -211,8 +211,8 @@ func TestHostnameGenerator(t *testing.T) {
 		{"no host name", `{selector: {meshService: {}}, template: "{{ .Name }}_x.Local"}`, []string{`spec.template: "{{ .Name }}_x.Local" does not render to a host name`}},
 		{"an IP address", `{selector: {meshService: {}}, template: "{{ .Name }}.0.0.1"}`, []string{`spec.template: "{{ .Name }}.0.0.1" does not render`}},
 		{"a long part", `{selector: {meshService: {}}, template: "` + strings.Repeat("a", 64) + `.local"}`, []string{"spec.template: \"aaa"}},
-		{"what comes later", `{selector: {meshExternalService: {}, meshMultiZoneService: {}}, extension: {}, template: a}`, []string{
-			"spec.selector.meshExternalService: is not served", "spec.selector.meshMultiZoneService: is not served", "spec.extension: has no meaning here"}},
+		{"what comes later", `{selector: {meshService: {}, meshExternalService: {}}, extension: {}, template: a}`, []string{
+			"spec.selector.meshExternalService: is not served", "spec.extension: has no meaning here"}},
 	})
 }
 

@@ -13,7 +13,7 @@ type Mesh struct {
 // Meshes is the kind of [Mesh].
 var Meshes = &resource.Kind[Mesh]{
 	Info: resource.Info{
-		Name: "Mesh", Plural: "meshes", Scope: resource.Global, Flat: true,
+		Name: "Mesh", Plural: "meshes", Scope: resource.Global, Sync: resource.GlobalToZones, Flat: true,
 		Replaced: map[string]string{
 			"mtls":                     "is not served by this release; create a MeshIdentity for mutual TLS",
 			"routing":                  "is not served by this release; leave it out: there is one zone, and no zone egress",

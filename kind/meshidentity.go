@@ -98,7 +98,7 @@ type InsecureInline struct {
 // MeshIdentities is the kind of [MeshIdentity].
 var MeshIdentities = &resource.Kind[MeshIdentity]{
 	Info: resource.Info{
-		Name: "MeshIdentity", Plural: "meshidentities", Scope: resource.Mesh,
+		Name: "MeshIdentity", Plural: "meshidentities", Scope: resource.Mesh, Sync: resource.GlobalToZones | resource.ZoneToGlobal,
 		Replaced: map[string]string{
 			"provider.spire":                         "is not served by this release; use the provider Bundled",
 			"provider.bundled.ca.certificate.file":   "is not served by this release; use a Secret",

@@ -19,6 +19,25 @@ type MeshService struct {
 	Ports []ServicePort `json:"ports,omitempty" schema:"required minItems=1"`
 	// Identities are the names that its servers present.
 	Identities []ServiceIdentity `json:"identities,omitempty" schema:"readonly"`
+	// ZoneIngress is where other zones reach it. It is filled in on reading, and stored nowhere.
+	// (Mesh Scoped Zone Ingress and Zone Egress.)
+	ZoneIngress *ServiceIngress `json:"zoneIngress,omitempty" schema:"readonly"`
+}
+
+// ServiceIngress is where other zones reach a MeshService.
+type ServiceIngress struct {
+	Address string `json:"address"` // of the first zone ingress of its zone
+	Port    uint32 `json:"port"`    // of the same
+	SNI     string `json:"sni"`     // of its first port
+	// Endpoints are all zone ingresses of its zone.
+	Endpoints []IngressEndpoint `json:"endpoints,omitempty"`
+}
+
+// IngressEndpoint is one zone ingress.
+type IngressEndpoint struct {
+	Address string `json:"address"` // where other zones dial it
+	Port    uint32 `json:"port"`    // where other zones dial it
+	Healthy bool   `json:"healthy"` // whether its proxy is there and serves
 }
 
 // ServiceSelector has exactly one of its fields.
@@ -64,6 +83,22 @@ type ServicePort struct {
 	Name string `json:"name,omitempty" schema:"pattern=section"`
 	// AppProtocol is what the servers speak.
 	AppProtocol Protocol `json:"appProtocol,omitempty" schema:"enum=tcp|tls|http|http2|grpc|kafka default=tcp"`
+	// SNIs are the server names by which zone proxies know the port: clients use the first, ingresses answer
+	// all. (SNI in the resource definition.)
+	SNIs []SNI `json:"snis,omitempty" schema:"readonly"`
+}
+
+// SNI is one server name of a port.
+type SNI struct {
+	Value string `json:"value"` // a host name
+}
+
+// SNI is the server name that clients of the port use; empty where it has none.
+func (p *ServicePort) SNI() string {
+	if len(p.SNIs) == 0 {
+		return ""
+	}
+	return p.SNIs[0].Value
 }
 
 // PortRef is a number, or the name of an inbound.
@@ -100,9 +135,11 @@ const (
 	SpiffeIdentity     = "SpiffeID"
 )
 
-func defaultMeshService(o *resource.Object[MeshService]) {
-	for i := range o.Spec.Ports {
-		port := &o.Spec.Ports[i]
+func defaultMeshService(o *resource.Object[MeshService]) { defaultPorts(o.Spec.Ports) }
+
+func defaultPorts(ports []ServicePort) {
+	for i := range ports {
+		port := &ports[i]
 		if port.TargetPort == nil {
 			port.TargetPort = &PortRef{Number: port.Port}
 		}
@@ -189,11 +226,7 @@ func (c *checks) targetPort(field string, target *PortRef, port uint32) {
 // MeshServices is the kind of [MeshService].
 var MeshServices = &resource.Kind[MeshService]{
 	Info: resource.Info{
-		Name: "MeshService", Plural: "meshservices", Scope: resource.Mesh,
-		Replaced: map[string]string{
-			"ports.snis":  "is not served by this release; the control plane fills it in where a zone ingress needs it",
-			"zoneIngress": "is not served by this release; the control plane fills it in",
-		},
+		Name: "MeshService", Plural: "meshservices", Scope: resource.Mesh, Sync: resource.ZoneToGlobal | resource.ZoneToZones,
 	},
 	Default:  defaultMeshService,
 	Validate: validateMeshService,

@@ -58,7 +58,7 @@ type IDMatch struct {
 // MeshTrafficPermissions is the kind of [MeshTrafficPermission].
 var MeshTrafficPermissions = &resource.Kind[MeshTrafficPermission]{
 	Info: resource.Info{
-		Name: "MeshTrafficPermission", Plural: "meshtrafficpermissions", Scope: resource.Mesh, Policy: true,
+		Name: "MeshTrafficPermission", Plural: "meshtrafficpermissions", Scope: resource.Mesh, Sync: resource.GlobalToZones | resource.ZoneToGlobal, Policy: true,
 		Replaced: map[string]string{
 			"from":                                  "has no meaning here; use `rules`",
 			"rules.matches":                         "is not served by this release; leave it out: it narrows a rule on zone proxies alone",

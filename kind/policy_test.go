@@ -55,7 +55,6 @@ func TestMeshServiceRefuses(t *testing.T) {
 		{"a name that is another's number", `{selector: {dataplaneRef: {name: a}}, ports: [{port: 80, name: "81"}]}`, []string{`spec.ports[0].name: "81" is a number`}},
 		{"state and identities", `{state: Up, selector: {dataplaneRef: {name: a}}, ports: [{port: 80}], identities: [{type: Name, value: ""}]}`, []string{
 			`spec.state: is "Up", want one of Available, Unavailable`, `spec.identities[0].type: is "Name"`, "spec.identities[0].value: is required"}},
-		{"what comes later", `{selector: {dataplaneRef: {name: a}}, ports: [{port: 80, snis: []}], zoneIngress: {}}`, []string{"spec.ports[0].snis: is not served", "spec.zoneIngress: is not served"}},
 	})
 }
 

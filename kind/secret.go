@@ -14,7 +14,7 @@ type Secret struct {
 
 // Secrets is the kind of [Secret].
 var Secrets = &resource.Kind[Secret]{
-	Info:     resource.Info{Name: "Secret", Plural: "secrets", Scope: resource.Mesh, Flat: true, AdminOnly: true, Encrypted: true},
+	Info:     resource.Info{Name: "Secret", Plural: "secrets", Scope: resource.Mesh, Sync: resource.GlobalToZones, Flat: true, AdminOnly: true, Encrypted: true},
 	Validate: validateSecret,
 }
 

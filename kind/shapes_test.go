@@ -27,7 +27,7 @@ func TestEveryFieldWorksOrIsRefused(t *testing.T) {
 			meshServices: {mode: Exclusive}                  | meshServices: has no meaning here; MeshServices are always used`},
 		{"Dataplane", `{type: Dataplane, mesh: m, name: d, %s}`, `
 			networking: {address: 10.0.0.1}
-			networking: {zoneIngress: {}}                    | networking.zoneIngress: is not served by this release; leave it out
+			networking: {zoneIngress: {address: 10.0.0.1, port: 10001, advertisedAddress: 192.168.1.100, advertisedPort: 30001, name: zi-port}}
 			networking: {zoneEgress: {}}                     | networking.zoneEgress: is not served by this release; leave it out
 			networking: {admin: {port: 9901}}
 			networking: {gateway: {type: BUILTIN}}           | networking.gateway: has no meaning here; use networking.zoneIngress
@@ -60,7 +60,7 @@ func TestEveryFieldWorksOrIsRefused(t *testing.T) {
 		{"MeshService", `{type: MeshService, mesh: m, name: s, spec: {selector: {dataplaneRef: {name: web-1}}, ports: [{port: 80}], %s}}`, `
 			state: Available
 			identities: [{type: ServiceTag, value: web}, {type: SpiffeID, value: "spiffe://a/b"}]
-			zoneIngress: {address: 192.168.1.100, port: 30001} | spec.zoneIngress: is not served by this release; the control plane fills it in`},
+			zoneIngress: {address: 192.168.1.100, port: 30001}`},
 		{"MeshService's selector", `{type: MeshService, mesh: m, name: s, spec: {selector: {%s}, ports: [{port: 80}]}}`, `
 			dataplaneTags: {kuma.io/service: web}
 			dataplaneLabels: {matchLabels: {app: web}}
@@ -70,11 +70,11 @@ func TestEveryFieldWorksOrIsRefused(t *testing.T) {
 			targetPort: http
 			name: web
 			appProtocol: http
-			snis: [{value: a.web.80.default.ms}]             | spec.ports[0].snis: is not served by this release; the control plane fills it in`},
+			snis: [{value: a.web.80.default.ms}]`},
 		{"HostnameGenerator", `{type: HostnameGenerator, name: g, spec: {template: "{{ .DisplayName }}.svc.mesh.local", %s}}`, `
 			selector: {meshService: {matchLabels: {a: b}}}
-			selector: {meshService: {}, meshExternalService: {}}  | spec.selector.meshExternalService: is not served by this release; only a MeshService
-			selector: {meshService: {}, meshMultiZoneService: {}} | spec.selector.meshMultiZoneService: is not served by this release; only a MeshService`},
+			selector: {meshService: {}, meshExternalService: {}}  | spec.selector.meshExternalService: is not served by this release; a MeshService or
+			selector: {meshMultiZoneService: {}}`},
 		{"MeshIdentity", `{type: MeshIdentity, mesh: m, name: i, spec: {provider: {type: Bundled}, %s}}`, `
 			selector: {dataplane: {matchLabels: {}}}
 			spiffeID: {trustDomain: "{{ .Mesh }}.{{ .Zone }}.mesh.local"}

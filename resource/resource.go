@@ -88,6 +88,8 @@ type Info struct {
 	Plural  string   // the REST path's segment, "meshservices"
 	Aliases []string // further path segments that older clients use
 	Scope   Scope
+	// Sync says which way they travel between zones and global.
+	Sync Sync
 
 	// Flat kinds are written with their fields beside `type` and `name`; `spec:` is accepted too.
 	Flat bool

@@ -37,6 +37,12 @@ type State struct {
 	Secrets            Rows[kind.Secret]
 	Generators         Rows[kind.HostnameGenerator]
 	GlobalSecrets      Rows[kind.Secret]
+	// MultiZoneServices and their statuses; ZoneAddresses are the doors of all zones, this one's too, and
+	// ZoneIngresses the older form of its own.
+	MultiZoneServices        Rows[kind.MeshMultiZoneService]
+	MultiZoneServiceStatuses Rows[kind.MeshMultiZoneServiceStatus]
+	ZoneAddresses            Rows[kind.MeshZoneAddress]
+	ZoneIngresses            Rows[kind.ZoneIngress]
 
 	// Faults are rows of this instance alone, and FaultsByCause finds them by [CauseKey].
 	Faults        *table.Input[Fault]
@@ -172,6 +178,10 @@ func NewState(zone string) *State {
 	s.Generators = addRows(s, kind.HostnameGenerators)
 	s.Secrets = addRows(s, kind.Secrets)
 	s.GlobalSecrets = addRows(s, kind.GlobalSecrets)
+	s.MultiZoneServices = addRows(s, kind.MeshMultiZoneServices)
+	s.MultiZoneServiceStatuses = addRows(s, kind.MeshMultiZoneServiceStatuses)
+	s.ZoneAddresses = addRows(s, kind.MeshZoneAddresses)
+	s.ZoneIngresses = addRows(s, kind.ZoneIngresses)
 	// These are read by the API alone.
 	addRows(s, kind.Zones)
 	addRows(s, kind.ZoneInsights)

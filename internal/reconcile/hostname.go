@@ -27,7 +27,7 @@ func (p *Plan) hostnames(r *table.Reader, key graph.ServiceKey) []hostname {
 	}
 	var names []hostname
 	for _, g := range p.State.GeneratorsByScope.List(r, graph.MeshKey("")) {
-		if !g.Spec.Selector.MeshService.Matches(service.Labels) {
+		if s := g.Spec.Selector.MeshService; s == nil || !s.Matches(service.Labels) {
 			continue
 		}
 		h := hostname{generator: g.Name}

@@ -1,0 +1,51 @@
+package kind
+
+import (
+	"net"
+	"slices"
+	"strconv"
+
+	"weft/resource"
+)
+
+// MeshZoneAddress is where the zone ingresses of one zone take connections for a mesh. There is one for each
+// mesh and zone, named after the zone, so that an address that changes is one write, whatever the number of
+// services behind it. The zone writes it; every other zone joins it with the zone's services.
+// (Mesh Scoped Zone Ingress and Zone Egress.)
+type MeshZoneAddress struct {
+	// Ingresses are sorted by name. The last one stays, whatever its health.
+	Ingresses []IngressAddress `json:"ingresses,omitempty"`
+}
+
+// IngressAddress is one zone ingress, as other zones dial it.
+type IngressAddress struct {
+	Name    string `json:"name"` // of its Dataplane or ZoneIngress
+	Address string `json:"address"`
+	Port    uint32 `json:"port"`
+	// Healthy says that its proxy is there and serves.
+	Healthy bool `json:"healthy,omitempty"`
+	// Legacy says that it is a ZoneIngress, of global scope.
+	Legacy bool `json:"legacy,omitempty"`
+}
+
+// Listener answers "address:port".
+func (a *IngressAddress) Listener() string {
+	return net.JoinHostPort(a.Address, strconv.Itoa(int(a.Port)))
+}
+
+// Usable are those that are to be dialled: the healthy ones, and without any of these all of them.
+func (z *MeshZoneAddress) Usable() []IngressAddress {
+	healthy := slices.DeleteFunc(slices.Clone(z.Ingresses), func(a IngressAddress) bool { return !a.Healthy })
+	if len(healthy) == 0 {
+		return z.Ingresses
+	}
+	return healthy
+}
+
+// MeshZoneAddresses is the kind of [MeshZoneAddress].
+var MeshZoneAddresses = &resource.Kind[MeshZoneAddress]{
+	Info: resource.Info{
+		Name: "MeshZoneAddress", Plural: "meshzoneaddresses", Scope: resource.Mesh, ReadOnly: true, Hidden: true,
+		Sync: resource.ZoneToGlobal | resource.ZoneToZones,
+	},
+}
