@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"os"
 	"slices"
@@ -143,16 +144,25 @@ func cause(err error) string {
 	return first
 }
 
+// Dial makes the connections of a client, as [net.Dialer.DialContext] does; nil is that one.
+type Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
 // Get asks a URL.
-func Get(url string) Ask { return request(http.MethodGet, url) }
+func Get(url string) Ask { return Dial(nil).Get(url) }
 
 // Post asks a URL in a way that no proxy may repeat once it was seen.
-func Post(url string) Ask { return request(http.MethodPost, url) }
+func Post(url string) Ask { return Dial(nil).Post(url) }
+
+// Get asks a URL over these connections.
+func (d Dial) Get(url string) Ask { return d.request(http.MethodGet, url) }
+
+// Post asks a URL over these connections, in a way that no proxy may repeat once it was seen.
+func (d Dial) Post(url string) Ask { return d.request(http.MethodPost, url) }
 
 // request makes requests of one method. An answer other than 200 is a failure, with its status and first line; the first word of
 // another one is who served it. Few connections idle, so that requests share them as a client's do.
-func request(method, url string) Ask {
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
+func (d Dial) request(method, url string) Ask {
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, DialContext: d}}
 	return func(ctx context.Context) (string, error) {
 		asked, err := http.NewRequestWithContext(ctx, method, url, nil)
 		if err != nil {

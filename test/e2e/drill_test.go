@@ -113,9 +113,11 @@ func inTurn(asks ...traffic.Ask) traffic.Ask {
 }
 
 // greet makes a connection of bytes, and wants back what it says.
-func greet(address string) traffic.Ask {
+func greet(address string) traffic.Ask { return greetBy((&net.Dialer{}).DialContext, address) }
+
+func greetBy(dial traffic.Dial, address string) traffic.Ask {
 	return func(ctx context.Context) (string, error) {
-		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		conn, err := dial(ctx, "tcp", address)
 		if err != nil {
 			return "", err
 		}

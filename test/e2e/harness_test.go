@@ -94,12 +94,14 @@ func findEnvoy() (string, error) {
 type world struct {
 	t               *testing.T
 	dir             string
-	subnet          int
+	machine         *machine // where all of it runs; nil: where the tests do
+	network         string   // the first three bytes of its addresses
 	plane           *process
 	apiPort         int
 	dpPort          int
 	diagnosticsPort int
 	cpAddress       string // for agents
+	processes       []*process
 	env             []string
 }
 
@@ -116,7 +118,7 @@ func newInstance(t *testing.T, subnet int, settings ...string) *world {
 	if err := touchSources(); err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, dir: t.TempDir(), subnet: subnet}
+	w := &world{t: t, dir: t.TempDir(), network: fmt.Sprintf("127.30.%d", subnet)}
 	ports := freePorts(t, 3)
 	w.apiPort, w.dpPort, w.diagnosticsPort = ports[0], ports[1], ports[2]
 	w.cpAddress = fmt.Sprintf("https://127.0.0.1:%d", w.dpPort)
@@ -155,8 +157,8 @@ func (w *world) startPlane() {
 	})
 }
 
-// address answers a loopback address of this test's own.
-func (w *world) address(host int) string { return fmt.Sprintf("127.30.%d.%d", w.subnet, host) }
+// address answers an address of this world's own.
+func (w *world) address(host int) string { return fmt.Sprintf("%s.%d", w.network, host) }
 
 // process is a program that runs beside the test.
 type process struct {
@@ -167,7 +169,7 @@ type process struct {
 
 func (w *world) start(name, program string, args ...string) *process {
 	w.t.Helper()
-	return w.startOn(nil, name, program, args...)
+	return w.startOn(w.machine, name, program, args...)
 }
 
 // startOn starts a program on a machine, there as one of the proxy's group, or on none in particular.
@@ -192,6 +194,7 @@ func (w *world) startOn(m *machine, name, program string, args ...string) *proce
 	if err := start(); err != nil {
 		w.t.Fatal(err)
 	}
+	w.processes = append(w.processes, p)
 	go func() {
 		p.Wait()
 		close(p.exited)
@@ -241,7 +244,7 @@ func (w *world) weftWith(input string, args ...string) (string, error) {
 	cmd.Env, cmd.Dir, cmd.Stdin = w.env, w.dir, strings.NewReader(input)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	if err := cmd.Run(); err != nil {
+	if err := w.machine.run(cmd); err != nil {
 		return out.String(), fmt.Errorf("weft %s: %w: %s", strings.Join(args, " "), err, errs.String())
 	}
 	return out.String(), nil
@@ -257,7 +260,7 @@ func (w *world) apply(resources string) {
 }
 
 func (w *world) expand(text string) string {
-	return strings.NewReplacer("NET", fmt.Sprintf("127.30.%d", w.subnet), "LIFE", drillLoad().leafLife.String()).Replace(text)
+	return strings.NewReplacer("NET", w.network, "LIFE", drillLoad().leafLife.String()).Replace(text)
 }
 
 // file writes a file into the test's folder.
@@ -282,16 +285,12 @@ func (w *world) token(mesh, name string) string {
 // proxy starts weft-dp for a Dataplane and waits until it is ready.
 func (w *world) proxy(mesh, name, dataplane string) *process {
 	w.t.Helper()
-	return w.proxyOn(nil, mesh, name, dataplane)
+	return w.proxyOn(w.machine, mesh, name, dataplane)
 }
 
 // proxyOn does so on a machine that reaches the control plane.
 func (w *world) proxyOn(m *machine, mesh, name, dataplane string) *process {
 	w.t.Helper()
-	fetch := fetch
-	if m != nil {
-		fetch = m.fetch
-	}
 	ready := freePorts(w.t, 1)[0]
 	p := w.startOn(m, name, "weft-dp", "run",
 		"--cp-address", w.cpAddress,
@@ -306,7 +305,7 @@ func (w *world) proxyOn(m *machine, mesh, name, dataplane string) *process {
 			w.t.Fatalf("%s ended: %s", name, text)
 		default:
 		}
-		_, err := fetch(fmt.Sprintf("http://127.0.0.1:%d/ready", ready))
+		_, err := m.fetch(fmt.Sprintf("http://127.0.0.1:%d/ready", ready))
 		return err
 	})
 	return p
@@ -315,11 +314,12 @@ func (w *world) proxyOn(m *machine, mesh, name, dataplane string) *process {
 // service starts an HTTP application that answers its name.
 func (w *world) service(host, port int, name string) *http.Server {
 	w.t.Helper()
-	l, err := net.Listen("tcp", fmt.Sprintf("%s:%d", w.address(host), port))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return w.serve(l, name)
+	return w.serve(w.listen(host, port), name)
+}
+
+func (w *world) listen(host, port int) net.Listener {
+	w.t.Helper()
+	return w.machine.listen(w.t, fmt.Sprintf("%s:%d", w.address(host), port))
 }
 
 // serve is service at a listener.

@@ -45,7 +45,7 @@ func (w *world) serves(proxy string, addresses ...string) error {
 			continue
 		}
 		if strings.Contains(line, "online") && strings.Contains(line, strings.Join(addresses, ",")) &&
-			strings.Count(line, fmt.Sprintf("127.30.%d.", w.subnet)) == len(addresses) {
+			strings.Count(line, w.network+".") == len(addresses) {
 			return nil
 		}
 	}

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -47,8 +48,11 @@ func newMachine(t *testing.T) *machine {
 	return m
 }
 
-// do calls f there: it starts, listens or dials.
+// do calls f there: it starts, listens or dials. Without a machine that is where the tests run.
 func (m *machine) do(f func() error) error {
+	if m == nil {
+		return f()
+	}
 	err := make(chan error)
 	m.calls <- func() { err <- f() }
 	return <-err
@@ -64,14 +68,19 @@ func (m *machine) commandWith(input, program string, args ...string) {
 	m.t.Helper()
 	cmd := exec.Command(program, args...)
 	cmd.Stdin = strings.NewReader(input)
-	var out []byte
-	err := m.do(func() (err error) {
-		out, err = cmd.CombinedOutput()
-		return err
-	})
-	if err != nil {
-		m.t.Fatalf("%s: %v: %s%s", cmd, err, out, input)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := m.run(cmd); err != nil {
+		m.t.Fatalf("%s: %v: %s%s", cmd, err, &out, input)
 	}
+}
+
+// run runs a program there to its end.
+func (m *machine) run(cmd *exec.Cmd) error {
+	if err := m.do(cmd.Start); err != nil {
+		return err
+	}
+	return cmd.Wait()
 }
 
 // connect lays a cable to another machine, named alike at both ends.
@@ -97,7 +106,7 @@ func (m *machine) forwardPackets() {
 func (m *machine) bring(port int) {
 	m.t.Helper()
 	address := fmt.Sprintf("127.0.0.1:%d", port)
-	l := m.listen(address)
+	l := m.listen(m.t, address)
 	go func() {
 		for {
 			conn, err := l.Accept()
@@ -127,31 +136,36 @@ func splice(conn net.Conn, to string) {
 	<-ended
 }
 
-func (m *machine) listen(address string) (l net.Listener) {
-	m.t.Helper()
+func (m *machine) listen(t *testing.T, address string) (l net.Listener) {
+	t.Helper()
 	err := m.do(func() (err error) {
 		l, err = net.Listen("tcp", address)
 		return err
 	})
 	if err != nil {
-		m.t.Fatal(err)
+		t.Fatal(err)
 	}
-	m.t.Cleanup(func() { l.Close() })
+	t.Cleanup(func() { l.Close() })
 	return l
+}
+
+// dial connects from there.
+func (m *machine) dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
+	err = m.do(func() error {
+		conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
+		return err
+	})
+	return conn, err
 }
 
 // fetch asks for a URL from there, over a connection of its own.
 func (m *machine) fetch(url string) (string, error) {
-	dial := func(ctx context.Context, network, address string) (conn net.Conn, err error) {
-		err = m.do(func() error {
-			conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
-			return err
-		})
-		return conn, err
+	if m == nil {
+		return fetch(url)
 	}
 	return fetchBy(&http.Client{
 		Timeout:   5 * time.Second,
-		Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true},
+		Transport: &http.Transport{DialContext: m.dial, DisableKeepAlives: true},
 	}, url)
 }
 

@@ -108,11 +108,7 @@ func TestBytesOfAnyProtocolPassWithMutualTLS(t *testing.T) {
 // echo starts an application that says what it hears.
 func (w *world) echo(host, port int) {
 	w.t.Helper()
-	l, err := net.Listen("tcp", fmt.Sprintf("%s:%d", w.address(host), port))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(func() { l.Close() })
+	l := w.listen(host, port)
 	go func() {
 		for {
 			conn, err := l.Accept()

@@ -65,13 +65,13 @@ spec: {selector: {dataplaneTags: {kuma.io/service: web}}, ports: [{port: 80, tar
 	server := w.redirected(router, "server", serverAddress, routerAtServer)
 	client := w.redirected(router, "client", clientAddress, routerAtClient)
 	outside := "http://" + routerAtClient + ":19000/"
-	w.serve(router.listen(routerAtClient+":19000"), "outside")
+	w.serve(router.listen(t, routerAtClient+":19000"), "outside")
 	if body, err := client.fetch(outside); err == nil {
 		t.Fatalf("nothing redirects: without a proxy the client got %q", body)
 	}
 
-	application := w.serve(server.listen(serverAddress+":18080"), "web")
-	w.serve(server.listen(serverAddress+":18081"), "hidden")
+	application := w.serve(server.listen(t, serverAddress+":18080"), "web")
+	w.serve(server.listen(t, serverAddress+":18081"), "hidden")
 	w.proxyOn(server, "default", "server", transparent("server", serverAddress, "{port: 18080, protocol: http, tags: {kuma.io/service: web}}"))
 	w.proxyOn(client, "default", "client", transparent("client", clientAddress, ""))
 
