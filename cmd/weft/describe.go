@@ -144,20 +144,7 @@ func (d *description) status(status map[string]json.RawMessage) error {
 			return err
 		}
 	}
-	var rows [][]string
-	for _, c := range conditions {
-		rows = append(rows, []string{c.Type, c.Status, c.Reason, c.Message})
-	}
-	return d.table([]string{"CONDITION", "STATUS", "REASON", "MESSAGE"}, rows)
-}
-
-// table writes rows after an empty line; nothing where there are none.
-func (d *description) table(heading []string, rows [][]string) error {
-	if len(rows) == 0 {
-		return nil
-	}
-	fmt.Fprintln(d.out)
-	return printTable(d.out, heading, rows)
+	return conditionTable(conditions).print(d.out)
 }
 
 func (d *description) backing() error {
@@ -165,14 +152,11 @@ func (d *description) backing() error {
 	if err := d.get(d.path()+"/_backing", &backing); err != nil {
 		return err
 	}
-	var rows [][]string
-	for _, s := range backing.Servers {
-		rows = append(rows, []string{fmt.Sprint(s.Port), s.Dataplane, s.Address, string(s.Standing)})
-	}
-	if err := d.table([]string{"PORT", "DATAPLANE", "ADDRESS", "STANDING"}, rows); err != nil {
+	servers := serverTable(backing.Servers)
+	if err := servers.print(d.out); err != nil {
 		return err
 	}
-	if len(rows) == 0 {
+	if len(servers.rows) == 0 {
 		fmt.Fprintln(d.out, "\nNobody is behind it.")
 	}
 	callers := cmp.Or(someOf(backing.Callers), "nobody")
@@ -192,7 +176,7 @@ func (d *description) proxy() error {
 	if err := d.get(d.path()+"/_sync", &sync); err != nil {
 		return err
 	}
-	return d.table(overviewHeading, [][]string{overviewRow(&o, sync, time.Now())})
+	return section{overviewHeading, [][]string{overviewRow(&o, sync, time.Now())}}.print(d.out)
 }
 
 // policies writes which resources decide about the proxy.
@@ -206,7 +190,7 @@ func (d *description) policies() error {
 	for _, in := range applied.Inbounds {
 		rows = append(rows, []string{in.Section, fmt.Sprintf("%s:%d", in.Address, in.Port), cmp.Or(strings.Join(in.Policies, ", "), "no policy"), in.Otherwise})
 	}
-	return d.table([]string{"INBOUND", "ADDRESS", "POLICIES", "WHOM NO RULE NAMES"}, rows)
+	return section{[]string{"INBOUND", "ADDRESS", "POLICIES", "WHOM NO RULE NAMES"}, rows}.print(d.out)
 }
 
 // wrong writes what a check finds of the resource.

@@ -17,7 +17,22 @@ import (
 // Every file of testdata/applied is a world and what applies to some of its Dataplanes: each section
 // "NAME.json" is of one.
 func TestApplied(t *testing.T) {
-	files, err := filepath.Glob("testdata/applied/*.txtar")
+	compareAnswers(t, "testdata/applied", func(s *graph.State, name string) any {
+		return s.Applied(table.Eval(s.DB.Snapshot()), graph.ProxyKey{Mesh: "default", Name: name})
+	})
+}
+
+// Every file of testdata/services is a world and what is known of some of its services: each section
+// "NAME.json" is of one name.
+func TestReportServices(t *testing.T) {
+	compareAnswers(t, "testdata/services", func(s *graph.State, name string) any {
+		return s.ReportServices(s.DB.Snapshot(), graph.ServiceQuery{Mesh: "default", Name: name})
+	})
+}
+
+// compareAnswers asks each world of a folder for each of its sections "NAME.json".
+func compareAnswers(t *testing.T, folder string, ask func(s *graph.State, name string) any) {
+	files, err := filepath.Glob(folder + "/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no worlds: %v", err)
 	}
@@ -33,15 +48,15 @@ func TestApplied(t *testing.T) {
 			if !ok {
 				continue
 			}
-			applied, err := json.MarshalIndent(s.Applied(table.Eval(s.DB.Snapshot()), graph.ProxyKey{Mesh: "default", Name: name}), "", "  ")
+			answer, err := json.MarshalIndent(ask(s, name), "", "  ")
 			if err != nil {
 				t.Fatal(err)
 			}
-			applied = append(applied, '\n')
+			answer = append(answer, '\n')
 			if *update {
-				section.Data = applied
-			} else if diff := cmp.Diff(string(section.Data), string(applied)); diff != "" {
-				t.Errorf("%s: to %s something else applies (-want +got); if that is right, run with -update:\n%s", file, name, diff)
+				section.Data = answer
+			} else if diff := cmp.Diff(string(section.Data), string(answer)); diff != "" {
+				t.Errorf("%s: of %s something else is answered (-want +got); if that is right, run with -update:\n%s", file, name, diff)
 			}
 		}
 		if *update {

@@ -5,6 +5,7 @@ import (
 
 	"weft/internal/table"
 	"weft/kind"
+	"weft/resource"
 )
 
 // Standing says whether a member of a service is an endpoint of one of its ports, and if not, why.
@@ -58,24 +59,30 @@ func (s *State) Backing(r *table.Reader, key ServiceKey) *Backing {
 	if !ok {
 		return nil
 	}
-	b := &Backing{Servers: []Server{}, Callers: []string{}}
-	members := s.Members(r, key.Mesh, &service.Spec.Selector)
+	b := &Backing{Servers: s.servers(r, service), Callers: []string{}}
+	s.callers(r, key, b)
+	return b
+}
+
+// servers are the members of a service by its ports, and the former ones that are held.
+func (s *State) servers(r *table.Reader, service *resource.Object[kind.MeshService]) []Server {
+	servers := []Server{}
+	members := s.Members(r, service.Mesh, &service.Spec.Selector)
 	for _, port := range service.Spec.Ports {
 		for i := range members {
 			if m := &members[i]; m.Standing(port) != AnotherPort {
-				b.Servers = append(b.Servers, Server{port.Port, m.Dataplane.Name, m.Inbound.Listener(), m.Standing(port)})
+				servers = append(servers, Server{port.Port, m.Dataplane.Name, m.Inbound.Listener(), m.Standing(port)})
 			}
 		}
-		if row, ok := s.Held.Find(r, key.Mesh, HeldName(key.Name, port.Port)); ok {
+		if row, ok := s.Held.Find(r, service.Mesh, HeldName(service.Name, port.Port)); ok {
 			for i := range row.Spec.Endpoints {
-				if e := &row.Spec.Endpoints[i]; s.stillServes(r, key.Mesh, e) {
-					b.Servers = append(b.Servers, Server{port.Port, e.Dataplane, e.Listener(), FormerOne})
+				if e := &row.Spec.Endpoints[i]; s.stillServes(r, service.Mesh, e) {
+					servers = append(servers, Server{port.Port, e.Dataplane, e.Listener(), FormerOne})
 				}
 			}
 		}
 	}
-	s.callers(r, key, b)
-	return b
+	return servers
 }
 
 func (s *State) callers(r *table.Reader, key ServiceKey, b *Backing) {

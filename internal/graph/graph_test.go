@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -92,6 +93,11 @@ func load(t *testing.T, archive *txtar.Archive) *graph.State {
 				s.Put(tx, kind.MeshServiceStatuses.Make("default", name, kind.MeshServiceStatus{VIPs: []kind.VIP{{IP: ip}}}))
 			}
 		}
+		for _, line := range strings.Split(strings.TrimSpace(string(fileOf(archive, "doors"))), "\n") {
+			if line != "" {
+				s.Put(tx, doors(t, line))
+			}
+		}
 		for _, line := range strings.Split(strings.TrimSpace(string(fileOf(archive, "trusts"))), "\n") {
 			if name, domain, ok := strings.Cut(line, " "); ok {
 				bundle := kind.CABundle{Type: "Pem", PEM: &kind.PEMBundle{Value: "the roots of " + name}}
@@ -165,6 +171,27 @@ func leaves(line string) resource.Any {
 			row.Spec.Leaves = append(row.Spec.Leaves, kind.HeldLeaf{SpiffeID: words[0], MeshIdentity: words[2]})
 			words = words[3:]
 		}
+	}
+	return row
+}
+
+// doors reads the name of a MeshZoneAddress and "NAME ADDRESS:PORT [healthy]" of its ingresses.
+func doors(t *testing.T, line string) resource.Any {
+	words := strings.Fields(line)
+	row := kind.MeshZoneAddresses.Make("default", words[0], kind.MeshZoneAddress{})
+	for words = words[1:]; len(words) > 0; {
+		if words[0] == "healthy" {
+			row.Spec.Ingresses[len(row.Spec.Ingresses)-1].Healthy = true
+			words = words[1:]
+			continue
+		}
+		address, port, _ := strings.Cut(words[1], ":")
+		number, err := strconv.ParseUint(port, 10, 16)
+		if err != nil {
+			t.Fatalf("doors %q: %v", line, err)
+		}
+		row.Spec.Ingresses = append(row.Spec.Ingresses, kind.IngressAddress{Name: words[0], Address: address, Port: uint32(number)})
+		words = words[2:]
 	}
 	return row
 }

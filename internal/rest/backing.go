@@ -1,7 +1,9 @@
 package rest
 
 import (
+	"cmp"
 	"net/http"
+	"strconv"
 
 	"weft/internal/graph"
 	"weft/kind"
@@ -19,4 +21,42 @@ func (a *api) backing(w http.ResponseWriter, r *http.Request) error {
 		return resource.Errorf(resource.NotFound, "%s does not exist, so that nobody is behind it", key)
 	}
 	return writeJSON(w, http.StatusOK, backing)
+}
+
+// services answers what is known of the services of a name: those of every zone, and those over several.
+func (a *api) services(w http.ResponseWriter, r *http.Request) error {
+	query := graph.ServiceQuery{
+		Mesh: r.PathValue("mesh"), Name: r.PathValue("name"),
+		Type: r.URL.Query().Get("type"), Zone: r.URL.Query().Get("zone"),
+	}
+	switch query.Type {
+	case "", kind.MeshServices.Name, kind.MeshMultiZoneServices.Name:
+	default:
+		return invalidQuery(resource.Problem{Field: "type", Reason: strconv.Quote(query.Type) + " is neither MeshService nor MeshMultiZoneService"})
+	}
+	m, err := a.read(r.Context())
+	if err != nil {
+		return err
+	}
+	if err := m.needMesh(r); err != nil {
+		return err
+	}
+	reports := m.State.ReportServices(m.Snapshot, query)
+	if len(reports) == 0 {
+		return resource.Errorf(resource.NotFound, "no %s of the mesh %s is called %s%s",
+			cmp.Or(query.Type, "service"), query.Mesh, query.Name, inZone(query.Zone))
+	}
+	return writeJSON(w, http.StatusOK, Services{reports})
+}
+
+// Services are what is known of the services of one name.
+type Services struct {
+	Services []graph.ServiceReport `json:"services"`
+}
+
+func inZone(zone string) string {
+	if zone == "" {
+		return ""
+	}
+	return " in the zone " + zone
 }

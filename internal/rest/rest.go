@@ -107,6 +107,7 @@ func (a *api) routes() []route {
 		{"GET /meshes/{mesh}/dataplanes/{name}/_explain", access.Read, a.explain},
 		{"GET /meshes/{mesh}/dataplanes/{name}/_policies", access.Read, a.policies},
 		{"GET /meshes/{mesh}/meshservices/{name}/_backing", access.Read, a.backing},
+		{"GET /meshes/{mesh}/services/{name}/_inspect", access.Read, a.services},
 	}
 	routes = append(routes, a.overviewRoutes()...)
 	routes = append(routes, a.insightRoutes()...)

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"weft/internal/client"
+	"weft/internal/graph"
+	"weft/internal/rest"
+	"weft/kind"
+)
+
+func newInspectServiceCommand(r *remote) *cobra.Command {
+	var zone, kindName string
+	command := &cobra.Command{
+		Use:   "service NAME",
+		Short: "Show one service: where it lives, who may call it, how other zones reach it",
+		Long: `Show the services of a name, those of every zone and those that are made of several: host names and virtual
+IPs, server names (SNI) of each port, identities, zone ingresses with their health, servers, who may call each,
+members, and what stands in the way of clients of other zones.
+
+Servers and rules are known where the service lives.`,
+		Example: `  weft inspect service web
+  weft inspect service web --zone east
+  weft inspect service web --kind meshmultizoneservice -o yaml`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: r.completeName(kind.MeshServices),
+	}
+	o := outputFlag(command, asText, asJSON, asYAML)
+	command.Flags().StringVar(&zone, "zone", "", "only the services of this zone")
+	command.Flags().StringVar(&kindName, "kind", "", "only services of this kind: meshservice or meshmultizoneservice")
+	completeFlag(command, "zone", r.completeName(kind.Zones))
+	completeFlag(command, "kind", cobra.FixedCompletions([]string{"meshservice", "meshmultizoneservice"}, cobra.ShellCompDirectiveNoFileComp))
+	command.RunE = func(command *cobra.Command, args []string) error {
+		if args[0] == "" {
+			return errors.New("name a service; `weft inspect services` lists them")
+		}
+		query := url.Values{"zone": {zone}}
+		if kindName != "" {
+			d, err := kindOf(kindName)
+			if err != nil {
+				return err
+			}
+			query.Set("type", d.Describe().Name)
+		}
+		return r.inspectService(command, args[0], query, o.form)
+	}
+	return command
+}
+
+func (r *remote) inspectService(command *cobra.Command, name string, query url.Values, form string) error {
+	c, err := r.client()
+	if err != nil {
+		return err
+	}
+	path := client.Path(kind.Meshes, "", r.mesh) + "/services/" + url.PathEscape(name) + "/_inspect"
+	var document json.RawMessage
+	if err := c.Get(command.Context(), path, query, &document); err != nil {
+		return err
+	}
+	if form != asText {
+		return printDocument(command.OutOrStdout(), document, form)
+	}
+	var found rest.Services
+	if err := json.Unmarshal(document, &found); err != nil {
+		return err
+	}
+	for i := range found.Services {
+		if i > 0 {
+			fmt.Fprintln(command.OutOrStdout())
+		}
+		if err := printService(command.OutOrStdout(), &found.Services[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printService writes what is known of a service for people: a table for each list that is not empty.
+func printService(w io.Writer, s *graph.ServiceReport) error {
+	fmt.Fprintf(w, "%s %s/%s, %s\n", s.Type, s.Mesh, s.DisplayName, serviceHome(s))
+	line := func(label string, values ...string) {
+		if len(values) > 0 {
+			fmt.Fprintf(w, "%-12s %s\n", label, strings.Join(values, "\n             "))
+		}
+	}
+	line("Host names:", s.Hostnames...)
+	line("Virtual IPs:", s.VIPs...)
+	line("Identities:", s.Identities...)
+	for _, obstacle := range s.Obstacles {
+		line("Other zones:", "can't reach it: "+string(obstacle))
+	}
+	tables := []section{portTable(s), ingressTable(s), memberTable(s), conditionTable(s.Conditions)}
+	if s.Behind != nil {
+		tables = append(tables, serverTable(s.Behind.Servers))
+	}
+	for _, t := range tables {
+		if err := t.print(w); err != nil {
+			return err
+		}
+	}
+	return printAccess(w, s.Behind)
+}
+
+func serviceHome(s *graph.ServiceReport) string {
+	switch {
+	case s.Type == kind.MeshMultiZoneServices.Name:
+		return fmt.Sprintf("made of %s", count(len(s.Members), "MeshService"))
+	case s.State == "":
+		return "of the zone " + s.Zone
+	}
+	return fmt.Sprintf("of the zone %s, %s", s.Zone, s.State)
+}
+
+// section is rows under a heading.
+type section struct {
+	heading []string
+	rows    [][]string
+}
+
+// print writes it after an empty line; nothing where it has no rows.
+func (t section) print(w io.Writer) error {
+	if len(t.rows) == 0 {
+		return nil
+	}
+	fmt.Fprintln(w)
+	return printTable(w, t.heading, t.rows)
+}
+
+func portTable(s *graph.ServiceReport) section {
+	t := section{heading: []string{"PORT", "PROTOCOL", "ENDPOINTS", "SNI"}}
+	for i := range s.Ports {
+		p := &s.Ports[i]
+		t.rows = append(t.rows, []string{fmt.Sprint(p.Port), string(p.Protocol), endpointsOf(s.Behind, p.Port), cmp.Or(strings.Join(p.SNIs, " "), "-")})
+	}
+	return t
+}
+
+// endpointsOf counts the endpoints of a port and its servers, "2/3".
+func endpointsOf(behind *graph.Behind, port uint32) string {
+	if behind == nil {
+		return "-"
+	}
+	ready, total := behind.Endpoints(port)
+	return fmt.Sprintf("%d/%d", ready, total)
+}
+
+func ingressTable(s *graph.ServiceReport) section {
+	t := section{heading: []string{"INGRESS", "ZONE", "ADDRESS", "HEALTH"}}
+	for _, in := range s.Ingresses {
+		health := "healthy"
+		if !in.Healthy {
+			health = "not healthy"
+		}
+		if in.Legacy {
+			health += ", a ZoneIngress"
+		}
+		t.rows = append(t.rows, []string{in.Name, in.Zone, in.Address, health})
+	}
+	return t
+}
+
+func memberTable(s *graph.ServiceReport) section {
+	t := section{heading: []string{"MEMBER", "ZONE", "STATE", "PORTS", "LEFT OUT"}}
+	for _, m := range s.Members {
+		ports := strings.Trim(fmt.Sprint(m.Ports), "[]")
+		t.rows = append(t.rows, []string{m.Name, m.Zone, cmp.Or(m.State, "-"), cmp.Or(ports, "-"), cmp.Or(strings.Join(m.LeftOut, "; "), "-")})
+	}
+	return t
+}
+
+func serverTable(servers []graph.Server) section {
+	t := section{heading: []string{"PORT", "DATAPLANE", "ADDRESS", "STANDING"}}
+	for _, s := range servers {
+		t.rows = append(t.rows, []string{fmt.Sprint(s.Port), s.Dataplane, s.Address, string(s.Standing)})
+	}
+	return t
+}
+
+func conditionTable(conditions []kind.Condition) section {
+	t := section{heading: []string{"CONDITION", "STATUS", "REASON", "MESSAGE"}}
+	for _, c := range conditions {
+		t.rows = append(t.rows, []string{c.Type, c.Status, c.Reason, c.Message})
+	}
+	return t
+}
+
+// printAccess writes who may call, servers with the same rules together.
+func printAccess(w io.Writer, behind *graph.Behind) error {
+	if behind == nil {
+		return nil
+	}
+	for i := range behind.Access {
+		a := &behind.Access[i]
+		fmt.Fprintf(w, "\nPort %d at %s:\n", a.Port, someOf(a.Dataplanes))
+		if a.Rules != nil {
+			printRules(w, "denied", a.Rules.Deny)
+			printRules(w, "allowed, to be denied", a.Rules.AllowWithShadowDeny)
+			printRules(w, "allowed", a.Rules.Allow)
+		}
+		if _, err := fmt.Fprintf(w, "  %s\n", a.Otherwise); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func printRules(w io.Writer, effect string, rules []graph.AppliedRule) {
+	for _, rule := range rules {
+		callers := rule.SpiffeID.Value
+		if rule.SpiffeID.Type == "Prefix" {
+			callers += "..."
+		}
+		fmt.Fprintf(w, "  %s: %s, by %s\n", effect, callers, rule.Origin)
+	}
+}

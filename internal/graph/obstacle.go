@@ -1,0 +1,49 @@
+package graph
+
+import (
+	"slices"
+
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// Obstacle is why clients of other zones don't reach a service, as words.
+type Obstacle string
+
+const (
+	// NoIdentity: what is plain is known by its address alone, and that ends at the zone's ingress.
+	NoIdentity Obstacle = "its servers have no identity: other zones reach mutual TLS only"
+	// NoSNI: the ingress has nothing to tell it by.
+	NoSNI Obstacle = "a port of it has no server name (SNI) yet"
+	// NoIngress: the zone has no door.
+	NoIngress Obstacle = "its zone has no zone ingress"
+	// NoHealthyIngress: the doors are all closed, as far as the zone knows.
+	NoHealthyIngress Obstacle = "no zone ingress of its zone is healthy"
+)
+
+// Obstacles say why clients of other zones don't reach a service; none where nothing stands in their way.
+func (s *State) Obstacles(r *table.Reader, o *resource.Object[kind.MeshService]) []Obstacle {
+	var obstacles []Obstacle
+	if len(spiffeIDs(&o.Spec)) == 0 {
+		obstacles = append(obstacles, NoIdentity)
+	}
+	if slices.ContainsFunc(o.Spec.Ports, func(p kind.ServicePort) bool { return p.SNI() == "" }) {
+		obstacles = append(obstacles, NoSNI)
+	}
+	doors := s.reportIngresses(r, o.Mesh, s.zoneOf(&o.Meta))
+	switch {
+	case len(doors) == 0:
+		obstacles = append(obstacles, NoIngress)
+	case !slices.ContainsFunc(doors, func(door IngressReport) bool { return door.Healthy }):
+		obstacles = append(obstacles, NoHealthyIngress)
+	}
+	return obstacles
+}
+
+// ManyZones says whether a service of another zone is known in a mesh.
+func (s *State) ManyZones(r *table.Reader, mesh string) bool {
+	return slices.ContainsFunc(s.ServicesByMesh.List(r, MeshKey(mesh)), func(o *resource.Object[kind.MeshService]) bool {
+		return s.zoneOf(&o.Meta) != s.Zone
+	})
+}
