@@ -1020,6 +1020,193 @@ func (x *Identity) GetSpreadMs() uint32 {
 	return 0
 }
 
+type NamesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Which proxy.
+	Mesh string `protobuf:"bytes,1,opt,name=mesh,proto3" json:"mesh,omitempty"`
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Of the last update; empty: there was none.
+	Version       string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NamesRequest) Reset() {
+	*x = NamesRequest{}
+	mi := &file_agent_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NamesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NamesRequest) ProtoMessage() {}
+
+func (x *NamesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NamesRequest.ProtoReflect.Descriptor instead.
+func (*NamesRequest) Descriptor() ([]byte, []int) {
+	return file_agent_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *NamesRequest) GetMesh() string {
+	if x != nil {
+		return x.Mesh
+	}
+	return ""
+}
+
+func (x *NamesRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *NamesRequest) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+// NamesUpdate leads from the names that were told before to those of its version. Equal names have equal
+// versions, whichever control plane tells them.
+type NamesUpdate struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Version string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	// These are all the names: what was told before is gone.
+	Complete      bool        `protobuf:"varint,2,opt,name=complete,proto3" json:"complete,omitempty"`
+	Changed       []*HostName `protobuf:"bytes,3,rep,name=changed,proto3" json:"changed,omitempty"`
+	Removed       []string    `protobuf:"bytes,4,rep,name=removed,proto3" json:"removed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NamesUpdate) Reset() {
+	*x = NamesUpdate{}
+	mi := &file_agent_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NamesUpdate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NamesUpdate) ProtoMessage() {}
+
+func (x *NamesUpdate) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NamesUpdate.ProtoReflect.Descriptor instead.
+func (*NamesUpdate) Descriptor() ([]byte, []int) {
+	return file_agent_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *NamesUpdate) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *NamesUpdate) GetComplete() bool {
+	if x != nil {
+		return x.Complete
+	}
+	return false
+}
+
+func (x *NamesUpdate) GetChanged() []*HostName {
+	if x != nil {
+		return x.Changed
+	}
+	return nil
+}
+
+func (x *NamesUpdate) GetRemoved() []string {
+	if x != nil {
+		return x.Removed
+	}
+	return nil
+}
+
+type HostName struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Lower case, without a final dot: "web.svc.mesh.local".
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// 4 or 16 bytes each.
+	Addresses     [][]byte `protobuf:"bytes,2,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HostName) Reset() {
+	*x = HostName{}
+	mi := &file_agent_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HostName) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HostName) ProtoMessage() {}
+
+func (x *HostName) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HostName.ProtoReflect.Descriptor instead.
+func (*HostName) Descriptor() ([]byte, []int) {
+	return file_agent_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *HostName) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *HostName) GetAddresses() [][]byte {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
 var File_agent_proto protoreflect.FileDescriptor
 
 const file_agent_proto_rawDesc = "" +
@@ -1102,7 +1289,19 @@ const file_agent_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x03 \x01(\tR\n" +
 	"generation\x12\x1b\n" +
-	"\tspread_ms\x18\x04 \x01(\rR\bspreadMs*\x8f\x01\n" +
+	"\tspread_ms\x18\x04 \x01(\rR\bspreadMs\"P\n" +
+	"\fNamesRequest\x12\x12\n" +
+	"\x04mesh\x18\x01 \x01(\tR\x04mesh\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\tR\aversion\"\x90\x01\n" +
+	"\vNamesUpdate\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1a\n" +
+	"\bcomplete\x18\x02 \x01(\bR\bcomplete\x121\n" +
+	"\achanged\x18\x03 \x03(\v2\x17.weft.agent.v1.HostNameR\achanged\x12\x18\n" +
+	"\aremoved\x18\x04 \x03(\tR\aremoved\"<\n" +
+	"\bHostName\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
+	"\taddresses\x18\x02 \x03(\fR\taddresses*\x8f\x01\n" +
 	"\x04Page\x12\x14\n" +
 	"\x10PAGE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10PAGE_CONFIG_DUMP\x10\x01\x12\x11\n" +
@@ -1112,12 +1311,13 @@ const file_agent_proto_rawDesc = "" +
 	"\x0ePAGE_LISTENERS\x10\x04\x12\x0e\n" +
 	"\n" +
 	"PAGE_CERTS\x10\x05\x12\x14\n" +
-	"\x10PAGE_SERVER_INFO\x10\x062\x8e\x02\n" +
+	"\x10PAGE_SERVER_INFO\x10\x062\xd2\x02\n" +
 	"\x05Agent\x12K\n" +
 	"\bRegister\x12\x1e.weft.agent.v1.RegisterRequest\x1a\x1f.weft.agent.v1.RegisterResponse\x12?\n" +
 	"\x04Sign\x12\x1a.weft.agent.v1.SignRequest\x1a\x1b.weft.agent.v1.SignResponse\x12=\n" +
 	"\aSession\x12\x15.weft.agent.v1.Report\x1a\x17.weft.agent.v1.Settings(\x010\x01\x128\n" +
-	"\x06Answer\x12\x13.weft.agent.v1.Part\x1a\x17.weft.agent.v1.Received(\x01B\x14Z\x12weft/internal/wireb\x06proto3"
+	"\x06Answer\x12\x13.weft.agent.v1.Part\x1a\x17.weft.agent.v1.Received(\x01\x12B\n" +
+	"\x05Names\x12\x1b.weft.agent.v1.NamesRequest\x1a\x1a.weft.agent.v1.NamesUpdate0\x01B\x14Z\x12weft/internal/wireb\x06proto3"
 
 var (
 	file_agent_proto_rawDescOnce sync.Once
@@ -1132,7 +1332,7 @@ func file_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_agent_proto_goTypes = []any{
 	(Page)(0),                // 0: weft.agent.v1.Page
 	(*RegisterRequest)(nil),  // 1: weft.agent.v1.RegisterRequest
@@ -1148,6 +1348,9 @@ var file_agent_proto_goTypes = []any{
 	(*Listener)(nil),         // 11: weft.agent.v1.Listener
 	(*Probe)(nil),            // 12: weft.agent.v1.Probe
 	(*Identity)(nil),         // 13: weft.agent.v1.Identity
+	(*NamesRequest)(nil),     // 14: weft.agent.v1.NamesRequest
+	(*NamesUpdate)(nil),      // 15: weft.agent.v1.NamesUpdate
+	(*HostName)(nil),         // 16: weft.agent.v1.HostName
 }
 var file_agent_proto_depIdxs = []int32{
 	6,  // 0: weft.agent.v1.Report.serving:type_name -> weft.agent.v1.Serving
@@ -1156,19 +1359,22 @@ var file_agent_proto_depIdxs = []int32{
 	8,  // 3: weft.agent.v1.Settings.question:type_name -> weft.agent.v1.Question
 	0,  // 4: weft.agent.v1.Question.page:type_name -> weft.agent.v1.Page
 	12, // 5: weft.agent.v1.Listener.probe:type_name -> weft.agent.v1.Probe
-	1,  // 6: weft.agent.v1.Agent.Register:input_type -> weft.agent.v1.RegisterRequest
-	3,  // 7: weft.agent.v1.Agent.Sign:input_type -> weft.agent.v1.SignRequest
-	5,  // 8: weft.agent.v1.Agent.Session:input_type -> weft.agent.v1.Report
-	9,  // 9: weft.agent.v1.Agent.Answer:input_type -> weft.agent.v1.Part
-	2,  // 10: weft.agent.v1.Agent.Register:output_type -> weft.agent.v1.RegisterResponse
-	4,  // 11: weft.agent.v1.Agent.Sign:output_type -> weft.agent.v1.SignResponse
-	7,  // 12: weft.agent.v1.Agent.Session:output_type -> weft.agent.v1.Settings
-	10, // 13: weft.agent.v1.Agent.Answer:output_type -> weft.agent.v1.Received
-	10, // [10:14] is the sub-list for method output_type
-	6,  // [6:10] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	16, // 6: weft.agent.v1.NamesUpdate.changed:type_name -> weft.agent.v1.HostName
+	1,  // 7: weft.agent.v1.Agent.Register:input_type -> weft.agent.v1.RegisterRequest
+	3,  // 8: weft.agent.v1.Agent.Sign:input_type -> weft.agent.v1.SignRequest
+	5,  // 9: weft.agent.v1.Agent.Session:input_type -> weft.agent.v1.Report
+	9,  // 10: weft.agent.v1.Agent.Answer:input_type -> weft.agent.v1.Part
+	14, // 11: weft.agent.v1.Agent.Names:input_type -> weft.agent.v1.NamesRequest
+	2,  // 12: weft.agent.v1.Agent.Register:output_type -> weft.agent.v1.RegisterResponse
+	4,  // 13: weft.agent.v1.Agent.Sign:output_type -> weft.agent.v1.SignResponse
+	7,  // 14: weft.agent.v1.Agent.Session:output_type -> weft.agent.v1.Settings
+	10, // 15: weft.agent.v1.Agent.Answer:output_type -> weft.agent.v1.Received
+	15, // 16: weft.agent.v1.Agent.Names:output_type -> weft.agent.v1.NamesUpdate
+	12, // [12:17] is the sub-list for method output_type
+	7,  // [7:12] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	7,  // [7:7] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_agent_proto_init() }
@@ -1182,7 +1388,7 @@ func file_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_proto_rawDesc), len(file_agent_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   13,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

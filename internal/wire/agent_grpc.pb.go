@@ -23,6 +23,7 @@ const (
 	Agent_Sign_FullMethodName     = "/weft.agent.v1.Agent/Sign"
 	Agent_Session_FullMethodName  = "/weft.agent.v1.Agent/Session"
 	Agent_Answer_FullMethodName   = "/weft.agent.v1.Agent/Answer"
+	Agent_Names_FullMethodName    = "/weft.agent.v1.Agent/Names"
 )
 
 // AgentClient is the client API for Agent service.
@@ -45,6 +46,10 @@ type AgentClient interface {
 	// Answer carries the answer to a Question, in parts. It ends with an error where nobody waits for the
 	// answer any more.
 	Answer(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[Part, Received], error)
+	// Names tells which host names the proxy's machine finds in the mesh, at once and whenever they change,
+	// for as long as the stream is open. Who states the version of what it has is told nothing while that is
+	// right.
+	Names(ctx context.Context, in *NamesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[NamesUpdate], error)
 }
 
 type agentClient struct {
@@ -101,6 +106,25 @@ func (c *agentClient) Answer(ctx context.Context, opts ...grpc.CallOption) (grpc
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Agent_AnswerClient = grpc.ClientStreamingClient[Part, Received]
 
+func (c *agentClient) Names(ctx context.Context, in *NamesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[NamesUpdate], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Agent_ServiceDesc.Streams[2], Agent_Names_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[NamesRequest, NamesUpdate]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Agent_NamesClient = grpc.ServerStreamingClient[NamesUpdate]
+
 // AgentServer is the server API for Agent service.
 // All implementations must embed UnimplementedAgentServer
 // for forward compatibility.
@@ -121,6 +145,10 @@ type AgentServer interface {
 	// Answer carries the answer to a Question, in parts. It ends with an error where nobody waits for the
 	// answer any more.
 	Answer(grpc.ClientStreamingServer[Part, Received]) error
+	// Names tells which host names the proxy's machine finds in the mesh, at once and whenever they change,
+	// for as long as the stream is open. Who states the version of what it has is told nothing while that is
+	// right.
+	Names(*NamesRequest, grpc.ServerStreamingServer[NamesUpdate]) error
 	mustEmbedUnimplementedAgentServer()
 }
 
@@ -142,6 +170,9 @@ func (UnimplementedAgentServer) Session(grpc.BidiStreamingServer[Report, Setting
 }
 func (UnimplementedAgentServer) Answer(grpc.ClientStreamingServer[Part, Received]) error {
 	return status.Error(codes.Unimplemented, "method Answer not implemented")
+}
+func (UnimplementedAgentServer) Names(*NamesRequest, grpc.ServerStreamingServer[NamesUpdate]) error {
+	return status.Error(codes.Unimplemented, "method Names not implemented")
 }
 func (UnimplementedAgentServer) mustEmbedUnimplementedAgentServer() {}
 func (UnimplementedAgentServer) testEmbeddedByValue()               {}
@@ -214,6 +245,17 @@ func _Agent_Answer_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Agent_AnswerServer = grpc.ClientStreamingServer[Part, Received]
 
+func _Agent_Names_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(NamesRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AgentServer).Names(m, &grpc.GenericServerStream[NamesRequest, NamesUpdate]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Agent_NamesServer = grpc.ServerStreamingServer[NamesUpdate]
+
 // Agent_ServiceDesc is the grpc.ServiceDesc for Agent service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -241,6 +283,11 @@ var Agent_ServiceDesc = grpc.ServiceDesc{
 			StreamName:    "Answer",
 			Handler:       _Agent_Answer_Handler,
 			ClientStreams: true,
+		},
+		{
+			StreamName:    "Names",
+			Handler:       _Agent_Names_Handler,
+			ServerStreams: true,
 		},
 	},
 	Metadata: "agent.proto",
