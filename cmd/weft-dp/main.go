@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"os/signal"
 	"syscall"
@@ -14,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weft/internal/agent"
+	"weft/internal/agent/nameserver"
 )
 
 // version is set when a release is built.
@@ -50,6 +52,7 @@ func newCommand() *cobra.Command {
 func newRunCommand() *cobra.Command {
 	var c agent.Config
 	var verbose bool
+	var resolvers []string
 	command := &cobra.Command{
 		Use:   "run",
 		Short: "Register a Dataplane and run its Envoy",
@@ -59,13 +62,19 @@ SIGTERM or Ctrl-C drains: clients are told first, then what is in flight finishe
 the exit code is 0. A second signal ends both at once. An Envoy that dies is started again; one that never
 became ready, or dies more than 5 times in a minute, ends weft-dp with its exit code.
 
+Where the Dataplane has transparentProxying, weft-dp answers DNS on 127.0.0.1 and ::1: the mesh's host names
+itself, all others by asking the machine's resolvers.
+
 GET /ready on the readiness port answers 200 once everything serves, and 503 with the reason before that,
 while Envoy is down, and from the beginning of a drain; GET /live answers 200 for as long as weft-dp runs.`,
 		Example: `  weft generate dataplane-token --name web-1 > token
   weft-dp run --cp-address https://127.0.0.1:5678 --ca-cert-file ca.crt \
     --dataplane-file web-1.yaml --dataplane-token-file token`,
 		Args: cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
+		RunE: func(command *cobra.Command, _ []string) (err error) {
+			if c.DNSResolvers, err = parseResolvers(resolvers); err != nil {
+				return err
+			}
 			level := slog.LevelInfo
 			if verbose {
 				level, c.EnvoyLogLevel = slog.LevelDebug, "info"
@@ -83,9 +92,23 @@ while Envoy is down, and from the beginning of a drain; GET /live answers 200 fo
 	f.StringVar(&c.TokenFile, "dataplane-token-file", "", "the token of the Dataplane, read for each call, so that it may be replaced and can be no pipe (required)")
 	f.StringVar(&c.Envoy, "envoy", "", "the Envoy to run (default: WEFT_ENVOY, then envoy on the PATH, then what make tools unpacked)")
 	f.IntVar(&c.ReadinessPort, "readiness-port", 9902, "answers GET /ready; 0 for none")
+	f.IntVar(&c.DNSPort, "dns-port", 15053, "answers DNS, UDP and TCP, where the Dataplane has transparentProxying; 0 for none")
+	f.StringSliceVar(&resolvers, "dns-resolvers", nil, "who is asked for names that are not the mesh's, ADDRESS or ADDRESS:PORT, comma-separated (default: those of /etc/resolv.conf)")
 	f.BoolVarP(&verbose, "verbose", "v", false, "log details, Envoy's too")
 	for _, name := range []string{"ca-cert-file", "dataplane-file", "dataplane-token-file"} {
 		command.MarkFlagRequired(name)
 	}
 	return command
+}
+
+func parseResolvers(texts []string) ([]netip.AddrPort, error) {
+	var resolvers []netip.AddrPort
+	for _, text := range texts {
+		resolver, err := nameserver.ParseResolver(text)
+		if err != nil {
+			return nil, fmt.Errorf("--dns-resolvers: %w", err)
+		}
+		resolvers = append(resolvers, resolver)
+	}
+	return resolvers, nil
 }

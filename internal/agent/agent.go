@@ -13,6 +13,7 @@
 //	keepProbing      settings -> health of the application -> report
 //	keepChecking     settings, leaf -> what is seen to serve -> report
 //	relay, secrets   Envoy's configuration and its leaf, on a unix socket
+//	keepNames        the mesh's host names <- control plane -> the machine's DNS (package nameserver)
 //	answer           a question of the control plane -> a page of Envoy's administration interface
 package agent
 
@@ -23,12 +24,14 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/netip"
 	"os"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"weft/internal/agent/nameserver"
 	"weft/internal/wire"
 	"weft/kind"
 	"weft/resource"
@@ -36,13 +39,15 @@ import (
 
 // Config says what one agent needs.
 type Config struct {
-	ControlPlane  []string // https://HOST:PORT, of one instance or several
-	CAFile        string   // PEM, whom to believe that it is the control plane
-	DataplaneFile string   // the Dataplane, YAML or JSON
-	TokenFile     string   // read anew for each call, so that it may be replaced
-	Envoy         string   // the binary; empty: see findEnvoy
-	ReadinessPort int      // of `/ready`; 0: none
-	EnvoyLogLevel string   // as Envoy's --log-level
+	ControlPlane  []string         // https://HOST:PORT, of one instance or several
+	CAFile        string           // PEM, whom to believe that it is the control plane
+	DataplaneFile string           // the Dataplane, YAML or JSON
+	TokenFile     string           // read anew for each call, so that it may be replaced
+	Envoy         string           // the binary; empty: see findEnvoy
+	ReadinessPort int              // of `/ready`; 0: none
+	DNSPort       int              // of the machine's DNS, where the Dataplane has transparentProxying; 0: none
+	DNSResolvers  []netip.AddrPort // of names that are not the mesh's; empty: those of /etc/resolv.conf
+	EnvoyLogLevel string           // as Envoy's --log-level
 	EnvoyOutput   io.Writer
 	Log           *slog.Logger
 }
@@ -68,6 +73,7 @@ type agent struct {
 	settings *watched[*wire.Settings] // nil until the first ones arrive
 	leaf     *watched[*leaf]          // nil until there is one
 	outlook  *outlook
+	named    *watched[bool] // the control plane has told the names, or has none to tell
 	ready    *watched[bool]
 	admin    atomic.Pointer[admin] // nil until Envoy has been started
 	heard    *watched[bool]        // the control plane has taken the last word
@@ -113,14 +119,16 @@ func newAgent(c Config, version string) (*agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &agent{
+	a := &agent{
 		Config: c, control: control, dataplane: dataplane, document: document,
 		settings: watch[*wire.Settings](nil),
 		leaf:     watch[*leaf](nil),
 		outlook:  newOutlook(rand.Text(), version),
 		ready:    watch(false),
 		heard:    watch(false),
-	}, nil
+	}
+	a.named = watch(!a.resolves())
+	return a, nil
 }
 
 // started says whether Envoy has been started.
@@ -177,6 +185,9 @@ func (a *agent) serve(ctx, life context.Context, parts *errgroup.Group, binary s
 	defer relay.Stop()
 	parts.Go(func() error { return relay.Serve(listener) })
 	if err := a.serveReadiness(life, parts); err != nil {
+		return err
+	}
+	if err := a.serveNames(life, parts); err != nil {
 		return err
 	}
 	parts.Go(func() error { return a.keepProbing(life) })

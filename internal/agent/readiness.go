@@ -10,14 +10,15 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// becomeReady turns ready, and answers true, once the control plane was told of everything that serves. It stays so until
-// the proxy drains, whether the control plane is there or not.
+// becomeReady turns ready, and answers true, once the control plane was told of everything that serves and has
+// told the host names. It stays so until the proxy drains, whether the control plane is there or not.
 func (a *agent) becomeReady(seen map[string]sighting) bool {
 	if ready, _ := a.ready.load(); ready {
 		return true
 	}
 	report, _ := a.outlook.sent.load()
-	if report == nil || len(report.Serving) < len(seen) {
+	named, _ := a.named.load()
+	if !named || report == nil || len(report.Serving) < len(seen) {
 		return false
 	}
 	if report.Draining {
@@ -61,6 +62,9 @@ func (a *agent) whyNotReady() string {
 	report, _ := a.outlook.report.load()
 	if report.Draining {
 		return "draining"
+	}
+	if named, _ := a.named.load(); !named {
+		return "the control plane has not told the host names yet"
 	}
 	return fmt.Sprintf("%d of %d listeners serve", len(report.Serving), len(settings.GetListeners()))
 }

@@ -22,6 +22,7 @@ import (
 	"weft/internal/graph"
 	"weft/internal/identity"
 	"weft/internal/instances"
+	"weft/internal/publish"
 	"weft/internal/wire"
 	"weft/internal/xds"
 	"weft/kind"
@@ -34,6 +35,8 @@ type Hub interface {
 	// Watch calls tell with the proxy as it is (nil: there is none) and whenever it changes, until stop.
 	// Calls come one after another; tell must neither block nor call the Hub.
 	Watch(key graph.ProxyKey, tell func(*graph.Proxy)) (stop func())
+	// WatchNames does so with the host names that the proxy finds.
+	WatchNames(key graph.ProxyKey, tell func(*publish.Names)) (stop func())
 	Proxy(key graph.ProxyKey) (*graph.Proxy, bool)
 	Dataplane(key graph.ProxyKey) (*resource.Object[kind.Dataplane], bool)
 	Serving(key graph.ProxyKey) (*resource.Object[kind.DataplaneServing], bool)

@@ -27,6 +27,8 @@ func (s *State) derive() {
 	s.Destination = table.NewDerived(s.DB, "destination", s.destination, same[*Destination])
 	s.Endpoints = table.NewDerived(s.DB, "endpoints", s.endpoints, equalEndpoints)
 	s.Reached = table.NewDerived(s.DB, "reached", s.reached, slices.Equal)
+	s.HostsOf = table.NewDerived(s.DB, "host names of a destination", s.hostsOf, equalHosts)
+	s.Hosts = table.NewDerived(s.DB, "host names of a class", s.hosts, equalHosts)
 	s.Proxy = table.NewDerived(s.DB, "proxy", s.proxy, same[*Proxy])
 	s.Withdrawing = table.NewDerived(s.DB, "withdrawing", s.withdrawing, slices.Equal)
 }

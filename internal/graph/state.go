@@ -108,6 +108,10 @@ type State struct {
 	Endpoints *table.Derived[DestinationKey, *Endpoints]
 	// Reached are the destinations of a class, sorted by name.
 	Reached *table.Derived[Class, []DestinationKey]
+	// HostsOf are the host names of a destination, whose key has no port.
+	HostsOf *table.Derived[DestinationKey, []Host]
+	// Hosts are the host names that the proxies of a class find, sorted; none where it is not transparent.
+	Hosts *table.Derived[Class, []Host]
 	// Proxy is one proxy; nil where there is no such Dataplane.
 	Proxy *table.Derived[ProxyKey, *Proxy]
 	// Withdrawing are the listeners that a proxy serves though its Dataplane has them no more.

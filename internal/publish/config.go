@@ -30,6 +30,7 @@ type config struct {
 	assignment *table.Derived[graph.DestinationKey, *xds.Resource]
 	bundles    *table.Derived[string, []*xds.Resource]
 	shared     *table.Derived[graph.Class, *Shared]
+	names      *table.Derived[graph.Class, *Names]
 	own        *table.Derived[graph.ProxyKey, *Own]
 }
 
@@ -46,6 +47,7 @@ func newConfig(state *graph.State) *config {
 	c.assignment = table.NewDerived(state.DB, "assignments", c.makeAssignment, sameResource)
 	c.bundles = table.NewDerived(state.DB, "trust bundles", c.makeBundles, sameResources)
 	c.shared = table.NewDerived(state.DB, "shared by class", c.makeShared, sameShared)
+	c.names = table.NewDerived(state.DB, "names by class", c.makeNames, sameNames)
 	c.own = table.NewDerived(state.DB, "own of proxy", c.makeOwn, sameOwn)
 	return c
 }

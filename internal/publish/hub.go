@@ -2,7 +2,8 @@
 //
 // The [Hub] is the table's one writer. It takes batches from the mirror, commits them, and moves what
 // differs into feeds: one a class, shared by all its proxies, with the assignments of what the class
-// reaches; and one a proxy, with what is its own. It keeps derived only what somebody attached needs.
+// reaches; and one a proxy, with what is its own. Beside the feeds it tells agents the host names that
+// their class finds. It keeps derived only what somebody attached needs.
 package publish
 
 import (
@@ -49,15 +50,18 @@ type Hub struct {
 type class struct {
 	feed    *xds.Feed
 	shared  *Shared
+	names   *Names
 	members int
 }
 
-// proxy is a proxy that somebody attends to: a stream, or the session of its agent.
+// proxy is a proxy that somebody attends to: a stream, the session of its agent, or what tells its names.
 type proxy struct {
 	feed     *xds.Feed
 	own      *Own // the last one; kept when the Dataplane goes, since its Envoy still runs
 	streams  map[*xds.Stream]struct{}
 	watchers map[*func(*graph.Proxy)]struct{}
+	// resolvers are told the names that it finds.
+	resolvers map[*func(*Names)]struct{}
 }
 
 // NewHub makes the last stages of a state, before its first commit.
@@ -191,10 +195,12 @@ func (h *Hub) publish(changes *table.Changes) {
 	h.commit(e)
 	for _, p := range moved {
 		h.feed(p)
+		p.tellNames(h.classes[p.own.Proxy.Class].names)
 	}
 	for _, before := range left {
 		h.leave(before)
 	}
+	h.publishNames(changes)
 }
 
 func (h *Hub) updateClass(e edits, c *class, shared *Shared) {
@@ -220,6 +226,7 @@ func (h *Hub) updateClass(e edits, c *class, shared *Shared) {
 func (h *Hub) updateProxy(e edits, p *proxy, own *Own) (before *graph.Class, moves bool) {
 	if own == nil {
 		h.tell(p, nil)
+		p.tellNames(nil)
 		return nil, false
 	}
 	old := p.own
@@ -251,7 +258,7 @@ func (h *Hub) tell(p *proxy, g *graph.Proxy) {
 func (h *Hub) join(e edits, key graph.Class) {
 	c := h.classes[key]
 	if c == nil {
-		c = &class{feed: h.catalog.NewFeed(), shared: &Shared{}}
+		c = &class{feed: h.catalog.NewFeed(), shared: &Shared{}, names: cmp.Or(h.config.names.Pin(key), newNames(nil))}
 		h.classes[key] = c
 		h.updateClass(e, c, cmp.Or(h.config.shared.Pin(key), c.shared)) // nil: it could not be made yet
 	}
@@ -268,6 +275,7 @@ func (h *Hub) leave(key graph.Class) {
 		h.config.assignment.Unpin(d)
 	}
 	h.config.shared.Unpin(key)
+	h.config.names.Unpin(key)
 }
 
 // feed gives a proxy's streams the feeds of its class and its own.
@@ -291,9 +299,10 @@ func (h *Hub) attend(key graph.ProxyKey) *proxy {
 		return p
 	}
 	p = &proxy{
-		feed:     h.catalog.NewFeed(),
-		streams:  map[*xds.Stream]struct{}{},
-		watchers: map[*func(*graph.Proxy)]struct{}{},
+		feed:      h.catalog.NewFeed(),
+		streams:   map[*xds.Stream]struct{}{},
+		watchers:  map[*func(*graph.Proxy)]struct{}{},
+		resolvers: map[*func(*Names)]struct{}{},
 	}
 	h.proxies[key] = p
 	if own := h.config.own.Pin(key); own != nil {
@@ -308,7 +317,7 @@ func (h *Hub) attend(key graph.ProxyKey) *proxy {
 
 // neglect drops the entry of a proxy that nobody attends to.
 func (h *Hub) neglect(key graph.ProxyKey, p *proxy) {
-	if len(p.streams)+len(p.watchers) > 0 {
+	if len(p.streams)+len(p.watchers)+len(p.resolvers) > 0 {
 		return
 	}
 	delete(h.proxies, key)

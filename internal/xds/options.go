@@ -11,12 +11,15 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// codec sends a response as the bytes that it is, and leaves every other message to protobuf.
+// Encoded is a message that is there in its encoded form, which every stream that sends it shares.
+type Encoded interface{ Encoded() []byte }
+
+// codec sends an [Encoded] message as it is, and leaves every other to protobuf.
 type codec struct{ encoding.CodecV2 }
 
 func (c codec) Marshal(message any) (mem.BufferSlice, error) {
-	if r, ok := message.(*response); ok {
-		return mem.BufferSlice{mem.SliceBuffer(r.wire)}, nil
+	if m, ok := message.(Encoded); ok {
+		return mem.BufferSlice{mem.SliceBuffer(m.Encoded())}, nil
 	}
 	return c.CodecV2.Marshal(message)
 }
@@ -33,7 +36,7 @@ const (
 // idleConnection is how long a connection without a stream stays: a proxy has one as long as it lives.
 const idleConnection = 5 * time.Minute
 
-// ServerOptions are how a gRPC server holds many long streams cheaply.
+// ServerOptions are how a gRPC server holds many long streams cheaply, and sends [Encoded] messages.
 //
 // Clients are asked for a sign of life once a minute and given 20 s for it, so that a proxy whose
 // machine went away is noticed without its traffic.

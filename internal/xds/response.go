@@ -19,6 +19,9 @@ type response struct {
 	wire []byte
 }
 
+// Encoded implements [Encoded].
+func (r *response) Encoded() []byte { return r.wire }
+
 // manifest is what a stream remembers of a response until it is acknowledged. It does not hold the
 // response's bytes.
 type manifest struct {

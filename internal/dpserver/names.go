@@ -1,0 +1,48 @@
+package dpserver
+
+import (
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"weft/internal/graph"
+	"weft/internal/publish"
+	"weft/internal/wire"
+)
+
+// Names implements wire.AgentServer. A slow stream gets what has changed meanwhile in one update, so that
+// nothing is queued for it.
+func (s *agents) Names(request *wire.NamesRequest, stream wire.Agent_NamesServer) error {
+	key := graph.ProxyKey{Mesh: request.Mesh, Name: request.Name}
+	if _, err := s.authorize(stream.Context(), key); err != nil {
+		return err
+	}
+	names := make(chan *publish.Names, 1)
+	defer s.Hub.WatchNames(key, latest(names))()
+	var told *publish.Names
+	for {
+		select {
+		case now := <-names:
+			if now == nil {
+				return status.Error(codes.NotFound, "the Dataplane "+key.String()+" was deleted")
+			}
+			if err := tellNames(stream, request.Version, told, now); err != nil {
+				return err
+			}
+			told = now
+		case <-stream.Context().Done():
+			return stream.Context().Err()
+		}
+	}
+}
+
+// tellNames sends what leads on from the names that the agent was told, or, where it was told none on this
+// stream, from the version that it has from an earlier one.
+func tellNames(stream wire.Agent_NamesServer, has string, told, now *publish.Names) error {
+	if told != nil {
+		has = told.Version
+	}
+	if has == now.Version {
+		return nil
+	}
+	return stream.SendMsg(now.Since(told))
+}

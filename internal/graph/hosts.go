@@ -1,0 +1,70 @@
+package graph
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	"weft/internal/table"
+)
+
+// Host is a host name of a destination, with the virtual IPs that it stands for.
+type Host struct {
+	Name      string       // lower case, without a final dot
+	Addresses []netip.Addr // in the order of the destination's; there may be none
+}
+
+func equalHosts(a, b []Host) bool {
+	return slices.EqualFunc(a, b, func(a, b Host) bool {
+		return a.Name == b.Name && slices.Equal(a.Addresses, b.Addresses)
+	})
+}
+
+// whole is the key of what a destination's ports have in common.
+func (k DestinationKey) whole() DestinationKey {
+	k.Port = 0
+	return k
+}
+
+// hostsOf are the names of a destination, whose key is [DestinationKey.whole].
+func (s *State) hostsOf(r *table.Reader, key DestinationKey) []Host {
+	status, ok := s.ServiceStatuses.Find(r, key.Mesh, key.Service)
+	if !ok {
+		return nil
+	}
+	var addresses []netip.Addr
+	for _, vip := range status.Spec.VIPs {
+		if address, err := netip.ParseAddr(vip.IP); err == nil {
+			addresses = append(addresses, address)
+		}
+	}
+	var hosts []Host
+	for _, address := range status.Spec.Addresses {
+		hosts = append(hosts, Host{address.Hostname, addresses})
+	}
+	return hosts
+}
+
+// hosts are the names that the proxies of a class find: those of what it reaches at virtual IPs, sorted, each
+// once. A name has no addresses that the proxies' IP families leave out, and stays a name without them.
+func (s *State) hosts(r *table.Reader, class Class) []Host {
+	if !class.Transparent {
+		return nil
+	}
+	var hosts []Host
+	var last DestinationKey
+	for _, key := range s.Reached.Get(r, class) {
+		if key = key.whole(); key == last { // the ports of a destination follow each other
+			continue
+		}
+		last = key
+		for _, host := range s.HostsOf.Get(r, key) {
+			host.Addresses = slices.DeleteFunc(slices.Clone(host.Addresses), func(a netip.Addr) bool {
+				return !HasFamily(class.IPFamilies, a.Is6())
+			})
+			hosts = append(hosts, host)
+		}
+	}
+	slices.SortStableFunc(hosts, func(a, b Host) int { return cmp.Compare(a.Name, b.Name) })
+	return slices.CompactFunc(hosts, func(a, b Host) bool { return a.Name == b.Name })
+}

@@ -1,0 +1,152 @@
+package publish
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"slices"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+
+	"weft/internal/graph"
+	"weft/internal/table"
+	"weft/internal/wire"
+)
+
+// Names are the host names that the proxies of a class find, as they are at one moment.
+type Names struct {
+	Version string       // equal where the names are
+	hosts   []graph.Host // sorted
+
+	mu      sync.Mutex
+	updates map[string]*NamesUpdate // by the version that they lead on from; "": from nothing
+}
+
+// NamesUpdate is a [wire.NamesUpdate], encoded once for all who are told the same.
+type NamesUpdate struct{ encoded []byte }
+
+// Encoded implements xds.Encoded.
+func (u *NamesUpdate) Encoded() []byte { return u.encoded }
+
+func newNames(hosts []graph.Host) *Names {
+	return &Names{Version: versionOf(hosts), hosts: hosts, updates: map[string]*NamesUpdate{}}
+}
+
+// versionOf is a hash of all that the names are made of.
+func versionOf(hosts []graph.Host) string {
+	h := sha256.New()
+	word := func(b []byte) {
+		h.Write(binary.BigEndian.AppendUint32(nil, uint32(len(b))))
+		h.Write(b)
+	}
+	for _, host := range hosts {
+		word([]byte(host.Name))
+		h.Write(binary.BigEndian.AppendUint32(nil, uint32(len(host.Addresses))))
+		for _, address := range host.Addresses {
+			word(address.AsSlice())
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// Since is what leads on from earlier names, or all of them where those are nil.
+func (n *Names) Since(before *Names) *NamesUpdate {
+	from := ""
+	if before != nil {
+		from = before.Version
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.updates[from] == nil {
+		n.updates[from] = &NamesUpdate{n.encode(before)}
+	}
+	return n.updates[from]
+}
+
+func (n *Names) encode(before *Names) []byte {
+	update := &wire.NamesUpdate{Version: n.Version, Complete: before == nil}
+	var had []graph.Host
+	if before != nil {
+		had = before.hosts
+	}
+	for _, host := range n.hosts {
+		i, found := slices.BinarySearchFunc(had, host, compareHosts)
+		if !found || !slices.Equal(had[i].Addresses, host.Addresses) {
+			update.Changed = append(update.Changed, wireHost(host))
+		}
+	}
+	for _, host := range had {
+		if _, found := slices.BinarySearchFunc(n.hosts, host, compareHosts); !found {
+			update.Removed = append(update.Removed, host.Name)
+		}
+	}
+	encoded, err := proto.Marshal(update)
+	if err != nil {
+		panic("publish: host names are UTF-8: " + err.Error())
+	}
+	return encoded
+}
+
+func compareHosts(a, b graph.Host) int { return cmp.Compare(a.Name, b.Name) }
+
+func wireHost(host graph.Host) *wire.HostName {
+	w := &wire.HostName{Name: host.Name}
+	for _, address := range host.Addresses {
+		w.Addresses = append(w.Addresses, address.AsSlice())
+	}
+	return w
+}
+
+func (c *config) makeNames(r *table.Reader, class graph.Class) *Names {
+	return newNames(c.state.Hosts.Get(r, class))
+}
+
+func sameNames(a, b *Names) bool { return a == b || a != nil && b != nil && a.Version == b.Version }
+
+// WatchNames calls tell with the host names that a proxy finds (nil: there is no such proxy) and whenever
+// they change, until stop. Calls come one after another from the table's writer, so tell must not block and
+// must not call the Hub.
+func (h *Hub) WatchNames(key graph.ProxyKey, tell func(*Names)) (stop func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := h.attend(key)
+	p.resolvers[&tell] = struct{}{}
+	if kept, _ := h.config.own.Value(key); kept != nil {
+		tell(h.classes[kept.Proxy.Class].names)
+	} else {
+		tell(nil)
+	}
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(p.resolvers, &tell)
+		h.neglect(key, p)
+	}
+}
+
+func (p *proxy) tellNames(names *Names) {
+	for tell := range p.resolvers {
+		(*tell)(names)
+	}
+}
+
+// publishNames tells the names that a commit changes.
+func (h *Hub) publishNames(changes *table.Changes) {
+	changed := map[graph.Class]*Names{}
+	for class, names := range h.config.names.Changed(changes) {
+		changed[class], h.classes[class].names = names, names
+	}
+	if len(changed) == 0 {
+		return
+	}
+	for _, p := range h.proxies {
+		if p.own == nil {
+			continue
+		}
+		if names := changed[p.own.Proxy.Class]; names != nil {
+			p.tellNames(names)
+		}
+	}
+}
