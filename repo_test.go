@@ -53,7 +53,8 @@ var rooms = []room{
 	{"internal/identity", []string{"kind", "resource"}, "who somebody is must not depend on who asks"},
 	{"internal/instances", []string{"kind", "resource", "internal/store", "internal/admit", "internal/mirror"}, "who leads and who lives is known without what the leader does"},
 	{"internal/token", []string{"resource", "kind", "internal/access", "internal/admit", "internal/identity", "internal/store", "internal/token"}, "tokens are made without HTTP too: by the first start"},
-	{"internal/agent", []string{"internal/wire", "resource", "kind"}, "the agent runs beside every proxy: it is small, and links no control plane"},
+	{"internal/agent", []string{"internal/wire", "resource", "kind", "internal/agent"}, "the agent runs beside every proxy: it is small, and links no control plane"},
+	{"internal/agent/nameserver", nil, "what a machine answers depends on the names alone, whoever tells them"},
 }
 
 // outside is who may import a family of packages of others.

@@ -31,7 +31,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"weft/internal/agent/nameserver"
 	"weft/internal/wire"
 	"weft/kind"
 	"weft/resource"

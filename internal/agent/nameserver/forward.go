@@ -64,8 +64,6 @@ func (f *forwarder) forward(request *dns.Msg, from net.Addr) *dns.Msg {
 	if err != nil {
 		return failure(request)
 	}
-	reply.Id = request.Id
-	reply.Compress = true
 	return reply
 }
 

@@ -23,7 +23,7 @@ type Name struct {
 func (n *Names) Replace(names []Name) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.addresses = make(map[string][]netip.Addr, len(names))
+	n.addresses = nil
 	n.put(names)
 }
 
@@ -38,6 +38,9 @@ func (n *Names) Change(put []Name, removed []string) {
 }
 
 func (n *Names) put(names []Name) {
+	if n.addresses == nil {
+		n.addresses = make(map[string][]netip.Addr, len(names))
+	}
 	for _, name := range names {
 		n.addresses[dns.CanonicalName(name.Host)] = name.Addresses
 	}

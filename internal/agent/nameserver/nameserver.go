@@ -121,11 +121,18 @@ func (s *Server) Serve(ctx context.Context) error {
 // ServeDNS implements dns.Handler.
 func (s *Server) ServeDNS(w dns.ResponseWriter, request *dns.Msg) {
 	reply := s.reply(request, w.RemoteAddr())
-	if _, udp := w.RemoteAddr().(*net.UDPAddr); udp && reply.IsTsig() == nil { // what is signed stays as it is
-		reply.Truncate(sizeOver(request))
-	}
+	_, udp := w.RemoteAddr().(*net.UDPAddr)
+	finish(request, reply, udp)
 	// Where this fails the client is gone, or a resolver's answer can't be written.
 	_ = w.WriteMsg(reply)
+}
+
+// finish makes a reply fit what it is sent over.
+func finish(request, reply *dns.Msg, udp bool) {
+	reply.Id, reply.Compress = request.Id, true
+	if udp && reply.IsTsig() == nil { // what is signed stays as it is
+		reply.Truncate(sizeOver(request))
+	}
 }
 
 func (s *Server) reply(request *dns.Msg, from net.Addr) *dns.Msg {

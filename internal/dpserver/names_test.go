@@ -1,0 +1,91 @@
+package dpserver_test
+
+import (
+	"context"
+	"testing"
+
+	"weft/internal/admit"
+	"weft/internal/wire"
+	"weft/kind"
+	"weft/resource"
+)
+
+// reaching is a Dataplane that reaches the service web at its virtual IP, by the name it has.
+func reaching(host, ip string) []resource.Any {
+	return []resource.Any{
+		kind.Dataplanes.Make("default", "web-1", kind.Dataplane{Networking: kind.Networking{
+			Address: "10.0.0.1", TransparentProxying: &kind.TransparentProxying{},
+		}}),
+		kind.MeshServices.Make("default", "web", kind.MeshService{
+			Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: "web"}},
+			Ports:    []kind.ServicePort{{Port: 80}},
+		}),
+		webIs(host, ip),
+	}
+}
+
+func webIs(host, ip string) resource.Any {
+	return kind.MeshServiceStatuses.Make("default", "web", kind.MeshServiceStatus{
+		VIPs: []kind.VIP{{IP: ip}}, Addresses: []kind.Address{{Hostname: host}},
+	})
+}
+
+func (p *plane) names(ctx context.Context, version string) wire.Agent_NamesClient {
+	p.t.Helper()
+	stream, err := p.agent.Names(ctx, &wire.NamesRequest{Mesh: "default", Name: "web-1", Version: version})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return stream
+}
+
+func (p *plane) update(stream wire.Agent_NamesClient) *wire.NamesUpdate {
+	p.t.Helper()
+	update, err := stream.Recv()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return update
+}
+
+func TestAnAgentHearsAllNamesOnceAndThenWhatChanges(t *testing.T) {
+	p := newPlane(t, reaching("web.mesh.local", "241.0.0.1")...)
+	ctx, leave := context.WithCancel(p.as("web-1"))
+	stream := p.names(ctx, "")
+	first := p.update(stream)
+	if !first.Complete || len(first.Changed) != 1 || first.Changed[0].Name != "web.mesh.local" || string(first.Changed[0].Addresses[0]) != "\xf1\x00\x00\x01" {
+		t.Fatalf("told %v, want all names", first)
+	}
+	p.put(webIs("www.mesh.local", "241.0.0.1"))
+	second := p.update(stream)
+	if second.Complete || len(second.Changed) != 1 || second.Changed[0].Name != "www.mesh.local" || len(second.Removed) != 1 {
+		t.Fatalf("told %v, want the new name and the end of the old one", second)
+	}
+	leave()
+
+	again := p.names(p.as("web-1"), second.Version)
+	p.put(webIs("api.mesh.local", "241.0.0.1"))
+	if third := p.update(again); third.Version == second.Version || third.Changed[0].Name != "api.mesh.local" {
+		t.Errorf("who came back with the right version is told %v, want nothing before the next change", third)
+	}
+	if lost := p.update(p.names(p.as("web-1"), first.Version)); !lost.Complete {
+		t.Errorf("who came back with an older version is told %v, want all names", lost)
+	}
+}
+
+func TestNamesAreToldToWhoseTheyAre(t *testing.T) {
+	p := newPlane(t, reaching("web.mesh.local", "241.0.0.1")...)
+	for what, ctx := range map[string]context.Context{"no token": t.Context(), "another's token": p.as("web-2")} {
+		if update, err := p.names(ctx, "").Recv(); err == nil {
+			t.Errorf("with %s it is told %v", what, update)
+		}
+	}
+	stream := p.names(p.as("web-1"), "")
+	p.update(stream)
+	if err := p.writer.Delete(t.Context(), kind.Dataplanes.Key("default", "web-1"), admit.Change{}); err != nil {
+		t.Fatal(err)
+	}
+	if update, err := stream.Recv(); err == nil {
+		t.Errorf("a Dataplane that is deleted is told %v", update)
+	}
+}

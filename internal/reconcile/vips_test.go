@@ -1,0 +1,105 @@
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"weft/kind"
+	"weft/resource"
+)
+
+// addresses is a store of services and their statuses, a table that is behind it, and the Reconciler that
+// reads the one and writes the other.
+type addresses struct {
+	t     *rapid.T
+	rows  map[resource.Key]resource.Any
+	table *world
+	late  []func(*world) // what the table has not heard of yet
+	rc    *Reconciler
+	had   map[string]string // the virtual IP of each service that lives
+}
+
+// restart makes a control plane of what is stored.
+func (a *addresses) restart() {
+	a.table = newWorld(a.t, "241.0.0.0/29") // six addresses
+	a.late = nil
+	for _, row := range a.rows {
+		a.table.put(row)
+	}
+	a.rc = New(a.table.plan, a, nil, slog.New(slog.DiscardHandler))
+}
+
+// Put implements Writer.
+func (a *addresses) Put(_ context.Context, row resource.Any) error {
+	a.rows[row.Key()] = row
+	a.late = append(a.late, func(w *world) { w.put(row) })
+	return nil
+}
+
+// Create implements Writer.
+func (a *addresses) Create(ctx context.Context, row resource.Any) error { return a.Put(ctx, row) }
+
+// Delete implements Writer.
+func (a *addresses) Delete(_ context.Context, key resource.Key) error {
+	if _, there := a.rows[key]; there {
+		delete(a.rows, key)
+		a.late = append(a.late, func(w *world) { w.remove(key) })
+	}
+	return nil
+}
+
+func (a *addresses) hear() {
+	if len(a.late) > 0 {
+		a.late[0](a.table)
+		a.late = a.late[1:]
+	}
+}
+
+func (a *addresses) check() {
+	owners := map[string]string{}
+	for key, row := range a.rows {
+		status, ok := row.(*resource.Object[kind.MeshServiceStatus])
+		if _, lives := a.rows[kind.MeshServices.Key(key.Mesh, key.Name)]; !ok || !lives || len(status.Spec.VIPs) == 0 {
+			continue
+		}
+		ip := status.Spec.VIPs[0].IP
+		if other, taken := owners[ip]; taken {
+			a.t.Fatalf("%s and %s both have %s", other, key.Name, ip)
+		}
+		owners[ip] = key.Name
+		if had := a.had[key.Name]; had != "" && had != ip {
+			a.t.Fatalf("%s had %s and has %s", key.Name, had, ip)
+		}
+		a.had[key.Name] = ip
+	}
+}
+
+func TestNoTwoServicesHaveAVirtualIPAndNoneLosesIts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a := &addresses{t: t, rows: map[resource.Key]resource.Any{}, had: map[string]string{}}
+		a.restart()
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			name := fmt.Sprintf("service-%d", rapid.IntRange(0, 4).Draw(t, "service"))
+			service, status := kind.MeshServices.Key("default", name), kind.MeshServiceStatuses.Key("default", name)
+			switch rapid.SampledFrom([]string{"create", "reconcile", "reconcile", "hear", "hear", "delete", "restart"}).Draw(t, "step") {
+			case "create":
+				a.Put(t.Context(), kind.MeshServices.Make("default", name, kind.MeshService{Ports: []kind.ServicePort{{Port: 80}}}))
+			case "reconcile":
+				a.rc.reconcile(t.Context(), []Unit{{Kind: kind.MeshServices.Name, Mesh: "default", Name: name}})
+			case "hear":
+				a.hear()
+			case "delete":
+				a.Delete(t.Context(), service)
+				a.Delete(t.Context(), status)
+				delete(a.had, name)
+			case "restart":
+				a.restart()
+			}
+			a.check()
+		}
+	})
+}
