@@ -52,6 +52,7 @@ var rooms = []room{
 	{"internal/view", []string{"resource", "kind", "internal/view", "internal/store", "internal/admit", "internal/mirror", "internal/table", "internal/graph"}, "what is read is what is stored, and who reads it is no matter"},
 	{"internal/identity", []string{"kind", "resource"}, "who somebody is must not depend on who asks"},
 	{"internal/instances", []string{"kind", "resource", "internal/store", "internal/admit", "internal/mirror"}, "who leads and who lives is known without what the leader does"},
+	{"internal/zonesync", []string{"kind", "resource", "internal/wire"}, "what is said between zones is the same whatever store it ends in"},
 	{"internal/token", []string{"resource", "kind", "internal/access", "internal/admit", "internal/identity", "internal/store", "internal/token"}, "tokens are made without HTTP too: by the first start"},
 	{"internal/agent", []string{"internal/wire", "resource", "kind", "internal/agent"}, "the agent runs beside every proxy: it is small, and links no control plane"},
 	{"internal/agent/nameserver", nil, "what a machine answers depends on the names alone, whoever tells them"},

@@ -1,0 +1,367 @@
+package zonesync
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"weft/internal/wire"
+)
+
+// Receiver takes what one sender tells of one kind. It outlives the streams: what it remembers spares the
+// comparison, and is lost without harm. One caller at a time.
+type Receiver struct {
+	way Way
+
+	applied Position // up to where the sender's log is stored; zero: it can't say
+	settled uint64   // in the same epoch
+	synced  bool
+	refused map[Key]*refusal
+	bytes   int  // of the items in refused
+	missed  bool // there are refused items that are not kept
+	retry   bool
+
+	// Of the stream.
+	waiting  []*wire.Frame // batches and questions that are not handled yet
+	applying *Apply
+	held     []Held       // what was answered to the sender's question; nil once it is told
+	round    uint64       // of that question
+	listing  bool         // the caller owes an answer
+	received uint64       // batches
+	stored   uint64       // batches
+	changed  map[Key]bool // whose refusal is to be reported, or that there is none any more
+	owes     bool         // an acknowledgement
+	frames   []*wire.Frame
+}
+
+// refusal is an item that was not taken.
+type refusal struct {
+	item   Item
+	reason string
+	final  bool // it will never be taken
+}
+
+// Apply are items to be stored, in one transaction or one by one. Each is the newest state of its key; what is
+// stored in the same state already needs no write.
+type Apply struct {
+	Items []Item
+	// Position in the sender's log, up to which everything is stored once these are. It is zero while the
+	// receiver catches up and can't say, and of items that are tried again.
+	Position Position
+	complete bool
+	again    bool
+}
+
+// NewReceiver answers the receiver of a kind. It remembers nothing yet.
+func NewReceiver(way Way) *Receiver {
+	return &Receiver{way: way, refused: map[Key]*refusal{}, changed: map[Key]bool{}}
+}
+
+// connect begins a stream with a claim. What is still being applied counts for nothing: it comes again.
+func (r *Receiver) connect() {
+	r.waiting, r.applying, r.held, r.listing = nil, nil, nil, false
+	r.received, r.stored, r.round, r.owes, r.frames = 0, 0, 0, false, nil
+	for key := range r.refused {
+		r.changed[key] = true
+	}
+	r.claim()
+}
+
+func (r *Receiver) claim() {
+	claim := &wire.Claim{Epoch: r.applied.Epoch, Seq: r.applied.Seq, Settled: r.settled}
+	r.frames = append(r.frames, &wire.Frame{Message: &wire.Frame_Claim{Claim: claim}})
+}
+
+// Synced says that everything that the sender had when it was connected first is stored, apart from what was
+// refused.
+func (r *Receiver) Synced() bool { return r.synced }
+
+// Position answers up to where the sender's log is stored; zero where that can't be said.
+func (r *Receiver) Position() Position { return r.applied }
+
+// Settle says that everybody behind the receiver runs with what [Apply.Position] stood for.
+func (r *Receiver) Settle(p Position) {
+	if p.Epoch == r.applied.Epoch && p.Seq <= r.applied.Seq && p.Seq > r.settled {
+		r.settled, r.owes = p.Seq, true
+	}
+}
+
+// Retry has what was refused tried again: something that it may have lacked is there.
+func (r *Receiver) Retry() {
+	r.retry = len(r.refused) > 0
+	if r.missed { // until it was compared anew
+		r.applied, r.settled = Position{}, 0
+		r.claim()
+	}
+}
+
+// Refused lists what is not taken, by key.
+func (r *Receiver) Refused() []Refusal {
+	all := make([]Refusal, 0, len(r.refused))
+	for key, refusal := range r.refused {
+		all = append(all, Refusal{key, refusal.reason})
+	}
+	slices.SortFunc(all, func(a, b Refusal) int { return compareKeys(a.Key, b.Key) })
+	return all
+}
+
+// step takes one frame of the sender. An error is a reason to end the stream.
+func (r *Receiver) step(f *wire.Frame) error {
+	switch m := f.Message.(type) {
+	case *wire.Frame_Ask:
+		if m.Ask.Round < r.round || len(m.Ask.Buckets) > maxBuckets {
+			return fmt.Errorf("a question of round %d for %d buckets is out of order", m.Ask.Round, len(m.Ask.Buckets))
+		}
+	case *wire.Frame_Batch:
+		r.received++
+		if r.received-r.stored > Window {
+			return fmt.Errorf("more than %d batches are not acknowledged", Window)
+		}
+	default:
+		return fmt.Errorf("a frame of type %T is not for a receiver", f.Message)
+	}
+	if len(r.waiting) > 2*Window {
+		return fmt.Errorf("more than %d questions wait for their answers", Window)
+	}
+	r.waiting = append(r.waiting, f)
+	return nil
+}
+
+// ready answers what is to be sent and done now.
+func (r *Receiver) ready() (Ready, error) {
+	applying, listing := r.applying, r.listing
+	if err := r.advance(); err != nil {
+		return Ready{}, err
+	}
+	r.acknowledge()
+	ready := Ready{Frames: r.frames, List: r.listing && !listing}
+	if r.applying != applying {
+		ready.Apply = r.applying
+	}
+	r.frames = nil
+	return ready, nil
+}
+
+// advance handles what waits, in order, as far as it goes without the caller.
+func (r *Receiver) advance() error {
+	for r.applying == nil && !r.listing {
+		switch {
+		case r.retry:
+			r.again()
+		case len(r.waiting) == 0:
+			return nil
+		default:
+			next := r.waiting[0]
+			r.waiting = r.waiting[1:]
+			if err := r.handle(next); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *Receiver) handle(f *wire.Frame) error {
+	if ask := f.GetAsk(); ask != nil {
+		return r.ask(ask)
+	}
+	return r.batch(f.GetBatch())
+}
+
+// ask begins or continues a comparison. What was remembered of the sender's log is void with it.
+func (r *Receiver) ask(ask *wire.Ask) error {
+	if len(ask.Buckets) > 0 {
+		if ask.Round != r.round || r.held == nil {
+			return fmt.Errorf("a question for the items of round %d came before one for sums", ask.Round)
+		}
+		r.list(ask.Buckets)
+		return nil
+	}
+	r.applied, r.settled, r.round, r.listing = Position{}, 0, ask.Round, true
+	r.bytes, r.missed, r.retry = 0, false, false
+	clear(r.refused)
+	clear(r.changed)
+	return nil
+}
+
+// Inventory answers [Ready.List]. The list is kept until the sender has begun to send.
+func (r *Receiver) Inventory(held []Held) {
+	if !r.listing {
+		return
+	}
+	r.listing = false
+	r.held = append([]Held{}, held...)
+	r.say(&wire.Inventory{Round: r.round, Sums: sums(r.held)})
+}
+
+func (r *Receiver) say(part *wire.Inventory) {
+	r.frames = append(r.frames, &wire.Frame{Message: &wire.Frame_Inventory{Inventory: part}})
+}
+
+// list tells the items of some buckets.
+func (r *Receiver) list(buckets []uint32) {
+	n := bucketsFor(len(r.held))
+	wanted := newBits(n)
+	for _, b := range buckets {
+		wanted.set(b % uint32(n))
+	}
+	part := &wire.Inventory{Round: r.round}
+	for _, held := range r.held {
+		if !wanted.has(uint32(bucket(held.Hash, n))) {
+			continue
+		}
+		if len(part.Items) == maxBatchItems {
+			r.say(part)
+			part = &wire.Inventory{Round: r.round}
+		}
+		part.Items = append(part.Items, &wire.Held{Key: held.Key.wire(), Hash: uint64(held.Hash)})
+	}
+	part.Last = true
+	r.say(part)
+	r.held = nil
+}
+
+// batch checks what is to be applied.
+func (r *Receiver) batch(b *wire.Batch) error {
+	apply, err := r.readBatch(b)
+	if err != nil {
+		return err
+	}
+	r.held = nil
+	if len(apply.Items) == 0 {
+		r.finish(apply, nil)
+	} else {
+		r.applying = apply
+	}
+	return nil
+}
+
+func (r *Receiver) readBatch(b *wire.Batch) (*Apply, error) {
+	switch {
+	case len(b.Items) > maxBatchItems:
+		return nil, fmt.Errorf("a batch has %d items, want at most %d", len(b.Items), maxBatchItems)
+	case b.Epoch == 0:
+		return nil, fmt.Errorf("a batch has no epoch")
+	case r.applied.Epoch != 0 && (b.Epoch != r.applied.Epoch || b.Seq < r.applied.Seq):
+		return nil, fmt.Errorf("a batch of epoch %x position %d does not follow epoch %x position %d", b.Epoch, b.Seq, r.applied.Epoch, r.applied.Seq)
+	}
+	apply := &Apply{complete: b.Complete}
+	if b.Seq != 0 {
+		apply.Position = Position{b.Epoch, b.Seq}
+	}
+	for _, encoded := range b.Items {
+		item, err := decodeItem(encoded)
+		if err != nil {
+			return nil, err
+		}
+		why := r.way.May(item.Key.Owner)
+		switch {
+		case why == nil:
+			apply.Items = append(apply.Items, item)
+		case item.Deleted:
+			r.accept(item.Key) // it was never taken
+		default:
+			r.refuse(Item{Key: item.Key}, why.Error(), true)
+		}
+	}
+	return apply, nil
+}
+
+// again has what was refused applied once more, before anything newer.
+func (r *Receiver) again() {
+	r.retry = false
+	apply := &Apply{again: true}
+	for _, refusal := range r.refused {
+		if !refusal.final {
+			apply.Items = append(apply.Items, refusal.item)
+		}
+	}
+	slices.SortFunc(apply.Items, func(a, b Item) int { return compareKeys(a.Key, b.Key) })
+	if len(apply.Items) > 0 {
+		r.applying = apply
+	}
+}
+
+// Applied reports that what was to be applied is durably stored, apart from what was refused. Where it was
+// overtaken by a new stream the report is ignored.
+func (r *Receiver) Applied(a *Apply, refused []Refusal) {
+	if a == r.applying {
+		r.applying = nil
+		r.finish(a, refused)
+	}
+}
+
+func (r *Receiver) finish(a *Apply, refused []Refusal) {
+	reasons := map[Key]string{}
+	for _, refusal := range refused {
+		reasons[refusal.Key] = refusal.Reason
+	}
+	for _, item := range a.Items {
+		if reason, no := reasons[item.Key]; no {
+			r.refuse(item, reason, false)
+		} else {
+			r.accept(item.Key)
+		}
+	}
+	if a.again {
+		return
+	}
+	r.stored++
+	r.owes = true
+	r.synced = r.synced || a.complete
+	if a.Position != (Position{}) {
+		r.applied = a.Position
+	}
+}
+
+// refuse keeps an item that was not taken, in the place of an older state.
+func (r *Receiver) refuse(item Item, reason string, final bool) {
+	reason = clip(reason)
+	old := r.refused[item.Key]
+	if old == nil || old.reason != reason {
+		r.changed[item.Key] = true
+	}
+	r.drop(item.Key)
+	if len(r.refused) == MaxRefused || r.bytes+len(item.Body) > MaxRefusedBytes {
+		r.missed = true
+		return
+	}
+	r.refused[item.Key] = &refusal{item, reason, final}
+	r.bytes += len(item.Body)
+}
+
+// accept forgets a refusal.
+func (r *Receiver) accept(key Key) {
+	if r.drop(key) {
+		r.changed[key] = true
+	}
+}
+
+func (r *Receiver) drop(key Key) bool {
+	old, was := r.refused[key]
+	if was {
+		r.bytes -= len(old.item.Body)
+		delete(r.refused, key)
+	}
+	return was
+}
+
+// acknowledge tells the sender what is new since it was told last.
+func (r *Receiver) acknowledge() {
+	keys := slices.SortedFunc(maps.Keys(r.changed), compareKeys)
+	for r.owes || len(keys) > 0 {
+		r.owes = false
+		ack := &wire.Ack{Batches: r.stored, Settled: r.settled}
+		part := keys[:min(len(keys), maxBatchItems)]
+		keys = keys[len(part):]
+		for _, key := range part {
+			if refusal := r.refused[key]; refusal != nil {
+				ack.Refused = append(ack.Refused, &wire.Refusal{Key: key.wire(), Reason: refusal.reason})
+			} else {
+				ack.Cleared = append(ack.Cleared, key.wire())
+			}
+		}
+		r.frames = append(r.frames, &wire.Frame{Message: &wire.Frame_Ack{Ack: ack}})
+	}
+	clear(r.changed)
+}

@@ -1,0 +1,251 @@
+package zonesync
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"weft/internal/wire"
+	"weft/kind"
+)
+
+// Sender tells one receiver, over one stream, what is in a log. What it keeps for it does not grow with the
+// log, except while the two are being compared. One caller at a time.
+type Sender struct {
+	log *Log
+	way Way
+
+	claim     *wire.Claim // to be answered once the log is open
+	comparing *comparison // with what the receiver holds
+	round     uint64      // of the last comparison
+	streaming bool        // it is known what the receiver holds
+	frames    []*wire.Frame
+
+	cursor   uint64 // position up to which the log was sent
+	known    uint64 // position up to which deletions need no entry of the log any more
+	held     bits   // by id: entries up to known that the receiver has; nil: none
+	gone     []Key  // deletions that are not in the log, to be sent first
+	withheld map[kind.Owner]bool
+	catching bool // what there was when the receiver connected is not sent yet
+	horizon  uint64
+
+	sent    uint64   // batches of this stream
+	window  []uint64 // the positions of those that are not acknowledged
+	applied uint64
+	settled uint64
+	refused map[Key]string
+}
+
+// NewSender answers the sender of a stream.
+func NewSender(log *Log, way Way) *Sender {
+	return &Sender{log: log, way: way, withheld: map[kind.Owner]bool{}, refused: map[Key]string{}}
+}
+
+// Progress is how far a receiver is.
+type Progress struct {
+	// Applied is the position up to which it has stored the log, apart from what it refused, and Settled the
+	// one up to which everybody behind it runs with it. Both go down when it must be compared anew.
+	Applied, Settled uint64
+	// Current says that it has everything.
+	Current bool
+	// Lag is the age of the oldest change that it has not stored, rounded up to a quarter of a second; 0 where
+	// it is current, and where it is not known yet what it holds.
+	Lag time.Duration
+}
+
+// Progress answers how far the receiver is. The time is compared with those that were given to [Log.Put].
+func (s *Sender) Progress(now time.Time) Progress {
+	s.log.mu.RLock()
+	defer s.log.mu.RUnlock()
+	p := Progress{Applied: s.applied, Settled: s.settled}
+	if !s.streaming {
+		return p
+	}
+	if len(s.window) == 0 && !s.catching {
+		// Between the last batch and the cursor there was nothing for this receiver.
+		if s.settled == s.applied {
+			p.Settled = s.cursor
+		}
+		p.Applied = s.cursor
+	}
+	if p.Current = p.Applied == s.log.head; !p.Current {
+		p.Lag = s.log.times.age(p.Applied+1, now)
+	}
+	return p
+}
+
+// Refused lists what the receiver does not take, by key.
+func (s *Sender) Refused() []Refusal {
+	all := make([]Refusal, 0, len(s.refused))
+	for key, reason := range s.refused {
+		all = append(all, Refusal{key, reason})
+	}
+	slices.SortFunc(all, func(a, b Refusal) int { return compareKeys(a.Key, b.Key) })
+	return all
+}
+
+// Refusing answers whose resources the receiver may hold in another state, however far it is: it refuses one,
+// or the log waits for the owner.
+func (s *Sender) Refusing() map[kind.Owner]bool {
+	owners := maps.Clone(s.withheld)
+	for key := range s.refused {
+		owners[key.Owner] = true
+	}
+	return owners
+}
+
+// step takes one frame of the receiver. An error is a reason to end the stream.
+func (s *Sender) step(f *wire.Frame) error {
+	switch m := f.Message.(type) {
+	case *wire.Frame_Claim:
+		s.claim = m.Claim
+		return nil
+	case *wire.Frame_Inventory:
+		return s.inventory(m.Inventory)
+	case *wire.Frame_Ack:
+		return s.ack(m.Ack)
+	}
+	return fmt.Errorf("a frame of type %T is not for a sender", f.Message)
+}
+
+// ready answers what is to be sent now.
+func (s *Sender) ready() []*wire.Frame {
+	s.log.mu.RLock()
+	defer s.log.mu.RUnlock()
+	if !s.log.open {
+		return nil
+	}
+	if s.claim != nil {
+		s.resume(s.claim)
+		s.claim = nil
+	}
+	if s.streaming && s.outdated() {
+		s.compare()
+	}
+	for s.streaming && len(s.window) < Window {
+		batch := s.take()
+		if batch == nil {
+			break
+		}
+		s.sent++
+		s.window = append(s.window, batch.Seq)
+		s.frames = append(s.frames, &wire.Frame{Message: &wire.Frame_Batch{Batch: batch}})
+	}
+	frames := s.frames
+	s.frames = nil
+	return frames
+}
+
+// resume continues where the receiver is, or asks what it holds where the log can't tell.
+func (s *Sender) resume(claim *wire.Claim) {
+	if claim.Epoch != s.log.epoch || claim.Seq < s.log.floor || claim.Seq > s.log.head {
+		s.compare()
+		return
+	}
+	s.streaming, s.catching = true, true
+	s.cursor, s.known, s.horizon = claim.Seq, claim.Seq, s.log.head
+	s.applied, s.settled = claim.Seq, min(claim.Settled, claim.Seq)
+	s.comparing, s.held, s.gone = nil, nil, nil
+}
+
+// outdated says that a deletion may be missed, or that an owner that was waited for is there.
+func (s *Sender) outdated() bool {
+	if s.log.floor > max(s.cursor, s.known) {
+		return true
+	}
+	for owner := range s.withheld {
+		if !s.log.awaited[owner] {
+			return true
+		}
+	}
+	return false
+}
+
+// take answers the next batch, or nil where there is none.
+func (s *Sender) take() *wire.Batch {
+	if len(s.gone) > 0 {
+		return s.takeGone()
+	}
+	batch, size := &wire.Batch{Epoch: s.log.epoch}, 0
+	next := s.log.after(s.cursor)
+	for len(next) > 0 {
+		e := next[0]
+		if s.wants(e) {
+			if full(batch, size, len(e.item)) {
+				break
+			}
+			batch.Items, size = append(batch.Items, e.item), size+len(e.item)
+		}
+		s.cursor, next = e.seq, next[1:]
+	}
+	batch.Seq = s.cursor
+	if s.catching && s.cursor >= s.horizon {
+		s.catching, s.held, batch.Complete = false, nil, true
+	}
+	if len(batch.Items) == 0 && !batch.Complete {
+		return nil
+	}
+	return batch
+}
+
+// takeGone answers a batch of deletions that are not in the log.
+func (s *Sender) takeGone() *wire.Batch {
+	batch, size := &wire.Batch{Epoch: s.log.epoch}, 0
+	for len(s.gone) > 0 {
+		item, err := Item{Key: s.gone[0], Deleted: true}.encode()
+		if err == nil { // the key was decoded, so it can be encoded
+			if full(batch, size, len(item)) {
+				break
+			}
+			batch.Items, size = append(batch.Items, item), size+len(item)
+		}
+		s.gone = s.gone[1:]
+	}
+	return batch
+}
+
+func full(batch *wire.Batch, size, more int) bool {
+	return len(batch.Items) == maxBatchItems || len(batch.Items) > 0 && size+more > MaxBatch
+}
+
+// wants says whether an entry is for this receiver.
+func (s *Sender) wants(e *entry) bool {
+	if e.superseded || s.way.May(e.key.Owner) != nil {
+		return false
+	}
+	return s.held == nil || e.seq > s.known || !e.deleted && !s.held.has(e.id)
+}
+
+func (s *Sender) ack(ack *wire.Ack) error {
+	acknowledged := s.sent - uint64(len(s.window))
+	if ack.Batches < acknowledged || ack.Batches > s.sent {
+		return fmt.Errorf("%d batches are acknowledged, of %d that were sent and %d that were acknowledged before", ack.Batches, s.sent, acknowledged)
+	}
+	for range ack.Batches - acknowledged {
+		s.applied = max(s.applied, s.window[0])
+		s.window = s.window[1:]
+	}
+	s.settled = max(s.settled, min(ack.Settled, s.applied))
+	return s.refusals(ack)
+}
+
+func (s *Sender) refusals(ack *wire.Ack) error {
+	for _, cleared := range ack.Cleared {
+		key, err := readKey(cleared)
+		if err != nil {
+			return err
+		}
+		delete(s.refused, key)
+	}
+	for _, refusal := range ack.Refused {
+		key, err := readKey(refusal.Key)
+		if err != nil {
+			return err
+		}
+		if s.refused[key] = clip(refusal.Reason); len(s.refused) > MaxRefused {
+			return fmt.Errorf("more than %d items are refused, which are not listed any more", MaxRefused)
+		}
+	}
+	return nil
+}
