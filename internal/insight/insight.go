@@ -2,11 +2,13 @@
 // overviews and insights show.
 //
 // Everything is worked out when it is asked for and stored nowhere. A proxy costs two look-ups, a service
-// and a mesh those of their proxies.
+// those of its proxies, and a mesh a walk over them.
 package insight
 
 import (
+	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"weft/internal/graph"
@@ -111,6 +113,50 @@ func (w *World) known(r *table.Reader, mesh, name string) known {
 		k.serving = &o.Spec
 	}
 	return k
+}
+
+// proxies are the Dataplanes of a mesh, of all where it is empty, each with what is known of it. It walks three
+// lists beside each other, at a third of the cost of looking up each row.
+func (w *World) proxies(mesh string) iter.Seq2[*resource.Object[kind.Dataplane], known] {
+	prefix := ""
+	if mesh != "" {
+		prefix = graph.MeshKey(mesh)
+	}
+	return func(yield func(*resource.Object[kind.Dataplane], known) bool) {
+		insights := follower[kind.DataplaneInsight]{slices.Collect(w.State.Insights.From(w.Snapshot, prefix, ""))}
+		servings := follower[kind.DataplaneServing]{slices.Collect(w.State.Servings.From(w.Snapshot, prefix, ""))}
+		for dp := range w.State.Dataplanes.From(w.Snapshot, prefix, "") {
+			if !yield(dp, known{insights.beside(dp), servings.beside(dp)}) {
+				return
+			}
+		}
+	}
+}
+
+// follower has the rows of a kind that nobody has asked for yet, in the order of their [graph.RowKey].
+type follower[S any] struct{ rows []*resource.Object[S] }
+
+// beside answers the row with the name of a Dataplane; nil where there is none. Dataplanes come in order.
+func (f *follower[S]) beside(dp *resource.Object[kind.Dataplane]) *S {
+	for len(f.rows) > 0 {
+		row := f.rows[0]
+		switch order := compareKeys(&row.Meta, &dp.Meta); {
+		case order > 0:
+			return nil
+		case order == 0:
+			return &row.Spec
+		}
+		f.rows = f.rows[1:]
+	}
+	return nil
+}
+
+// compareKeys orders as the [graph.RowKey] of each do.
+func compareKeys(a, b *resource.Meta) int {
+	if a.Mesh != b.Mesh {
+		return strings.Compare(graph.MeshKey(a.Mesh), graph.MeshKey(b.Mesh))
+	}
+	return strings.Compare(a.Name, b.Name)
 }
 
 func (w *World) connected(k known) bool {

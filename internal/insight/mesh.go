@@ -1,7 +1,6 @@
 package insight
 
 import (
-	"weft/internal/graph"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -30,9 +29,7 @@ type MTLS struct {
 // Mesh looks at one mesh.
 func (w *World) Mesh(mesh string) Mesh {
 	m := Mesh{Policies: map[string]Total{}, MTLS: MTLS{IssuedBackends: map[string]Counts{}}}
-	r := table.Eval(w.Snapshot)
-	for dp := range w.State.Dataplanes.From(w.Snapshot, graph.MeshKey(mesh), "") {
-		k := w.known(r, dp.Mesh, dp.Name)
+	for dp, k := range w.proxies(mesh) {
 		status := w.status(dp, k)
 		m.Dataplanes.add(status)
 		if k.insight != nil && k.insight.Certificate != nil {
@@ -96,12 +93,14 @@ type GlobalServices struct {
 func (w *World) Global() Global {
 	var g Global
 	g.Meshes.Total = w.count(kind.Meshes, "")
-	r := table.Eval(w.Snapshot)
-	for dp := range w.State.Dataplanes.From(w.Snapshot, "", "") {
-		g.Dataplanes.Standard.add(w.status(dp, w.known(r, dp.Mesh, dp.Name)))
+	all := map[*resource.Object[kind.Dataplane]]known{}
+	for dp, k := range w.proxies("") {
+		all[dp] = k
+		g.Dataplanes.Standard.add(w.status(dp, k))
 	}
+	seen := func(dp *resource.Object[kind.Dataplane]) known { return all[dp] }
 	for service := range w.State.Services.From(w.Snapshot, "", "") {
-		g.Services.Internal.add(w.providers(service).status())
+		g.Services.Internal.add(w.providers(service, seen).status())
 	}
 	for _, d := range kind.Policies() {
 		g.Policies.Total += w.count(d, "")

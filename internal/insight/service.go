@@ -30,12 +30,13 @@ type ServiceCounts struct {
 // Service looks at a service. It is online where all its proxies are, offline where none is, and partially
 // degraded between; not available without any.
 func (w *World) Service(o *resource.Object[kind.MeshService]) Service {
-	counts := w.providers(o)
+	r := table.Eval(w.Snapshot)
+	counts := w.providers(o, func(dp *resource.Object[kind.Dataplane]) known { return w.known(r, dp.Mesh, dp.Name) })
 	return Service{ServiceType: "internal", Status: counts.status(), Dataplanes: counts, AddressPort: w.address(o)}
 }
 
-// providers counts the Dataplanes that a service selects.
-func (w *World) providers(o *resource.Object[kind.MeshService]) ServiceCounts {
+// providers counts the Dataplanes that a service selects, given what is known of each.
+func (w *World) providers(o *resource.Object[kind.MeshService], knownOf func(*resource.Object[kind.Dataplane]) known) ServiceCounts {
 	r := table.Eval(w.Snapshot)
 	var (
 		counts ServiceCounts
@@ -46,7 +47,7 @@ func (w *World) providers(o *resource.Object[kind.MeshService]) ServiceCounts {
 	for dp, in := range w.State.Selected(r, o.Mesh, &o.Spec.Selector) {
 		if dp != last {
 			counts.add(last, usable)
-			last, k = dp, w.known(r, dp.Mesh, dp.Name)
+			last, k = dp, knownOf(dp)
 			usable = w.connected(k)
 		}
 		usable = usable && in.State == kind.Ready && !k.dead(&in)
