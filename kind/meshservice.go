@@ -135,7 +135,38 @@ const (
 	SpiffeIdentity     = "SpiffeID"
 )
 
-func defaultMeshService(o *resource.Object[MeshService]) { defaultPorts(o.Spec.Ports) }
+// PortsOf are the ports of a MeshService or a MeshMultiZoneService; of another kind none.
+func PortsOf(o resource.Any) []ServicePort {
+	switch o := o.(type) {
+	case *resource.Object[MeshService]:
+		return o.Spec.Ports
+	case *resource.Object[MeshMultiZoneService]:
+		return o.Spec.Ports
+	}
+	return nil
+}
+
+// WithPorts is the same MeshService or MeshMultiZoneService with other ports.
+func WithPorts(o resource.Any, ports []ServicePort) resource.Any {
+	switch o := o.(type) {
+	case *resource.Object[MeshService]:
+		changed := *o
+		changed.Spec.Ports = ports
+		return &changed
+	case *resource.Object[MeshMultiZoneService]:
+		changed := *o
+		changed.Spec.Ports = ports
+		return &changed
+	}
+	return o
+}
+
+// defaultMeshService leaves out where the zone's ingresses are: whoever writes back what was read has it, and
+// it is another by then.
+func defaultMeshService(o *resource.Object[MeshService]) {
+	o.Spec.ZoneIngress = nil
+	defaultPorts(o.Spec.Ports)
+}
 
 func defaultPorts(ports []ServicePort) {
 	for i := range ports {

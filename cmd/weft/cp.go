@@ -100,7 +100,7 @@ func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger
 		return err
 	}
 
-	writer := admit.New(rows, admit.Options{Zone: s.ZoneName})
+	writer := admit.New(rows, admit.Options{Zone: s.ZoneName, SNIs: graph.ServerNames{State: state}})
 	certificates, err := loadCertificates(ctx, s, writer, log)
 	if err != nil {
 		return err

@@ -101,7 +101,12 @@ func userWritten(item json.RawMessage) (o resource.Any, own bool, err error) {
 	}
 	switch spec := resource.SpecOf(o).(type) {
 	case *kind.MeshService:
-		spec.State, spec.Identities = "", nil
+		spec.State, spec.Identities, spec.ZoneIngress = "", nil, nil
+		forgetSNIs(spec.Ports)
+	case *kind.MeshMultiZoneService:
+		forgetSNIs(spec.Ports)
+	case *kind.ZoneIngress:
+		spec.Zone = ""
 	case *kind.Dataplane:
 		for i := range spec.Networking.Inbound {
 			delete(spec.Networking.Inbound[i].Tags, kind.ZoneLabel)
@@ -109,6 +114,13 @@ func userWritten(item json.RawMessage) (o resource.Any, own bool, err error) {
 		}
 	}
 	return o, true, nil
+}
+
+// forgetSNIs leaves it to the zone that takes the export to give its own.
+func forgetSNIs(ports []kind.ServicePort) {
+	for i := range ports {
+		ports[i].SNIs = nil
+	}
 }
 
 // environmentTag is added to inbounds with the zone's.

@@ -20,16 +20,19 @@ import (
 type Options struct {
 	// Zone is the name of its zone.
 	Zone string
+	// SNIs are the server names that services have; nil where there is no service yet.
+	SNIs SNIs
 }
 
 // Writer writes resources. Its methods may be called at the same time.
 type Writer struct {
 	rows store.Store
 	zone string
+	snis SNIs
 }
 
 // New answers a writer to a store.
-func New(rows store.Store, o Options) *Writer { return &Writer{rows: rows, zone: o.Zone} }
+func New(rows store.Store, o Options) *Writer { return &Writer{rows: rows, zone: o.Zone, snis: o.SNIs} }
 
 // Change is what a write rests on.
 type Change struct {

@@ -49,6 +49,7 @@ func (w *Writer) complete(o resource.Any, stored *current, controlPlane bool) er
 	if !d.Describe().ReadOnly && !d.Describe().Hidden {
 		problems = append(problems, w.label(o, stored, controlPlane)...)
 		problems = append(problems, w.specFields(o, stored, controlPlane)...)
+		problems = append(problems, w.serverNames(o, stored, controlPlane)...)
 	}
 	if len(problems) > 0 {
 		return &resource.Error{Code: resource.Invalid, Detail: o.Key().String() + " is invalid", Problems: problems}

@@ -43,6 +43,7 @@ type State struct {
 	MultiZoneServiceStatuses Rows[kind.MeshMultiZoneServiceStatus]
 	ZoneAddresses            Rows[kind.MeshZoneAddress]
 	ZoneIngresses            Rows[kind.ZoneIngress]
+	SNIFormats               Rows[kind.SNIFormat]
 
 	// Faults are rows of this instance alone, and FaultsByCause finds them by [CauseKey].
 	Faults        *table.Input[Fault]
@@ -59,6 +60,9 @@ type State struct {
 	ServicesByMesh *table.Index[*resource.Object[kind.MeshService]]
 	// ServicesByTag finds the services that select a value of kuma.io/service, by [TagKey].
 	ServicesByTag *table.Index[*resource.Object[kind.MeshService]]
+	// ServicesBySNI and MultiZoneServicesBySNI find who has a server name.
+	ServicesBySNI          *table.Index[*resource.Object[kind.MeshService]]
+	MultiZoneServicesBySNI *table.Index[*resource.Object[kind.MeshMultiZoneService]]
 	// ServingsChanging finds who takes connections with mutual TLS and without, by its [MeshKey].
 	ServingsChanging *table.Index[*resource.Object[kind.DataplaneServing]]
 	// VIPOwners finds who has a virtual IP, by the address.
@@ -186,6 +190,7 @@ func NewState(zone string) *State {
 	s.MultiZoneServiceStatuses = addRows(s, kind.MeshMultiZoneServiceStatuses)
 	s.ZoneAddresses = addRows(s, kind.MeshZoneAddresses)
 	s.ZoneIngresses = addRows(s, kind.ZoneIngresses)
+	s.SNIFormats = addRows(s, kind.SNIFormats)
 	// These are read by the API alone.
 	addRows(s, kind.Zones)
 	addRows(s, kind.ZoneInsights)
@@ -198,6 +203,8 @@ func NewState(zone string) *State {
 	s.InsightsByCause = table.NewIndex(s.Insights.Input, causeKeys)
 	s.ServicesByMesh = byMesh(s.Services)
 	s.ServicesByTag = table.NewIndex(s.Services.Input, serviceTagKeys)
+	s.ServicesBySNI = table.NewIndex(s.Services.Input, sniKeys)
+	s.MultiZoneServicesBySNI = table.NewIndex(s.MultiZoneServices.Input, sniKeys)
 	s.ServingsChanging = table.NewIndex(s.Servings.Input, changingKeys)
 	s.VIPOwners = table.NewIndex(s.ServiceStatuses.Input, vipKeys)
 	s.HostnameClaims = table.NewIndex(s.ServiceStatuses.Input, hostnameKeys)

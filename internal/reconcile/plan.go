@@ -29,7 +29,7 @@ const Grace = time.Hour
 // Unit is what is reconciled at once.
 type Unit struct {
 	// Kind is MeshService, MeshIdentity, MeshTrafficPermission, MeshTrust, HeldEndpoints, [TagUnit] with the tag's
-	// value as the name, or [LeavesUnit], [NamesUnit] or [ChangingUnit] without one.
+	// value as the name, [UnnamedUnit] with a kind and a name, or [LeavesUnit], [NamesUnit] or [ChangingUnit] without one.
 	Kind, Mesh, Name string
 }
 
@@ -125,6 +125,8 @@ func (p *Plan) For(r *table.Reader, u Unit, now time.Time) (steps []Step, again 
 		return p.permission(r, u.Mesh, u.Name), time.Time{}
 	case kind.MeshTrusts.Name:
 		return p.trust(r, u.Mesh, u.Name), time.Time{}
+	case UnnamedUnit:
+		return p.unnamed(r, u), time.Time{}
 	case ChangingUnit:
 		return p.changing(r, u.Mesh, now)
 	case LeavesUnit:

@@ -123,6 +123,7 @@ func (rc *Reconciler) observeDerived(changes *table.Changes, now time.Time) {
 
 func (rc *Reconciler) observePut(o resource.Any, now time.Time) {
 	key := o.Key()
+	rc.observeNames(o, now)
 	switch o := o.(type) {
 	case *resource.Object[kind.MeshService]:
 		if service := (graph.ServiceKey{Mesh: key.Mesh, Name: key.Name}); !rc.pinnedServices[service] {

@@ -1,0 +1,50 @@
+package graph
+
+import (
+	"weft/internal/sni"
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+func sniKeys[S any](service *resource.Object[S]) []string {
+	var keys []string
+	for _, port := range kind.PortsOf(service) {
+		for _, name := range port.SNIs {
+			keys = append(keys, name.Value)
+		}
+	}
+	return keys
+}
+
+// ServerNames are those of all services of a state, as it is whenever it is asked.
+type ServerNames struct{ State *State }
+
+// Format is that of names which are given now.
+func (n ServerNames) Format() sni.Format {
+	return n.State.SNIFormat(table.Eval(n.State.DB.Snapshot()))
+}
+
+// Holders are the services that have a name, whoever owns them.
+func (n ServerNames) Holders(name string) []resource.Key {
+	r := table.Eval(n.State.DB.Snapshot())
+	var holders []resource.Key
+	for _, service := range n.State.ServicesBySNI.List(r, name) {
+		holders = append(holders, service.Key())
+	}
+	for _, service := range n.State.MultiZoneServicesBySNI.List(r, name) {
+		holders = append(holders, service.Key())
+	}
+	return holders
+}
+
+// SNIFormat is the format that server names are to have: the first one until somebody migrates, and where a
+// later release was told of one that this one does not know.
+func (s *State) SNIFormat(r *table.Reader) sni.Format {
+	if row, ok := s.SNIFormats.Find(r, "", kind.TheSNIFormat); ok {
+		if format := sni.FormatNamed(row.Spec.Format); format != nil {
+			return format
+		}
+	}
+	return sni.V1
+}

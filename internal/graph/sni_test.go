@@ -1,0 +1,46 @@
+package graph_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"weft/internal/graph"
+	"weft/internal/sni"
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// TestServerNames: whoever has a name is found by it, and the format is the first one until it is said.
+func TestServerNames(t *testing.T) {
+	state := graph.NewState("east")
+	names := graph.ServerNames{State: state}
+	ports := []kind.ServicePort{{Port: 80, SNIs: []kind.SNI{{Value: "new.80.ms"}, {Value: "old.80.ms"}}}}
+	state.DB.Commit(func(tx *table.Tx) {
+		state.Put(tx, kind.MeshServices.Make("m", "web", kind.MeshService{Ports: ports}))
+		state.Put(tx, kind.MeshMultiZoneServices.Make("m", "web", kind.MeshMultiZoneService{Ports: []kind.ServicePort{{Port: 80, SNIs: []kind.SNI{{Value: "a.80.mzms"}}}}}))
+	})
+	for name, want := range map[string][]resource.Key{
+		"old.80.ms": {kind.MeshServices.Key("m", "web")},
+		"a.80.mzms": {kind.MeshMultiZoneServices.Key("m", "web")},
+		"other.ms":  nil,
+	} {
+		if d := cmp.Diff(want, names.Holders(name)); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+	}
+	for _, test := range []struct {
+		said string
+		want sni.Format
+	}{{"", sni.V1}, {"v2", sni.V2}, {"v9", sni.V1}} {
+		if test.said != "" {
+			state.DB.Commit(func(tx *table.Tx) {
+				state.Put(tx, kind.SNIFormats.Make("", kind.TheSNIFormat, kind.SNIFormat{Format: test.said}))
+			})
+		}
+		if got := names.Format(); got != test.want {
+			t.Errorf("told %q, the format is %s", test.said, got)
+		}
+	}
+}

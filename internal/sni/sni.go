@@ -1,0 +1,175 @@
+// Package sni makes the server names by which zone proxies know the ports of services: a client of another
+// zone states one in its TLS handshake, and the zone ingress passes the connection on by it, unopened.
+//
+// A name is a function of its [Port] and of the [Format] alone, so that every control plane can tell whether
+// the owner of a service could have made it. It is always a host name: letters, digits and '-' in labels of 63
+// characters at most, 253 in all (RFC 1035, section 2.3.4; RFC 1123, section 2.1). Names of two ports differ,
+// and so do those of two formats. (SNI in the resource definition.)
+package sni
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"weft/kind"
+	"weft/resource"
+)
+
+// Port is one port of a service, as the whole mesh knows it.
+type Port struct {
+	Kind string // MeshService, MeshMultiZoneService or MeshExternalService
+	Mesh string
+	// Zone owns the service; empty for one that is global's, and for a MeshMultiZoneService whoever owns it,
+	// so that it keeps its names when a zone that was alone joins.
+	Zone      string
+	Namespace string // on Kubernetes; else empty
+	Name      string // as its owner calls it
+	Number    uint32
+}
+
+// Of answers a port of a service from its metadata, whether it is stored at its owner's or elsewhere.
+func Of(o resource.Any, number uint32) Port {
+	meta := o.Envelope()
+	port := Port{
+		Kind: o.Key().Kind, Mesh: meta.Mesh, Zone: kind.OwnerOf(meta).Zone,
+		Namespace: meta.Label(kind.NamespaceLabel), Name: kind.DisplayNameOf(meta), Number: number,
+	}
+	if port.Kind == kind.MeshMultiZoneServices.Name {
+		port.Zone = ""
+	}
+	return port
+}
+
+// identity writes whatever tells the port's service from any other. No part of it contains the separator.
+func (p Port) identity(to io.Writer) {
+	fmt.Fprintf(to, "%s\x00%s\x00%s\x00%s\x00%s", p.Name, p.Mesh, p.Kind, p.Zone, p.Namespace)
+}
+
+// suffixes end every name, and say which kind of service it is of. A zone proxy takes connections for these
+// alone. The kind of external services is served by zone egresses.
+var suffixes = map[string]string{
+	kind.MeshServices.Name:          "ms",
+	kind.MeshMultiZoneServices.Name: "mzms",
+	"MeshExternalService":           "mes",
+}
+
+// Format makes names.
+type Format interface {
+	// String is how users call it.
+	String() string
+	// Name answers the name of a port.
+	Name(Port) string
+}
+
+// The formats, in the order in which they came.
+var (
+	// V1 is "a" and 16 hexadecimal digits of FNV-1a (64 bits), then NAME.PORT.MESH.ms, with names of more than
+	// 63 characters cut: whoever reads a log sees which service is meant.
+	V1 Format = v1{}
+	// V2 is "b" and 32 hexadecimal digits of SHA-256, then PORT.ms: whoever watches the network does not
+	// see which service is meant, and nobody can choose a name that collides with another's.
+	V2 Format = v2{}
+)
+
+// Formats are all of them, in the order in which they came.
+func Formats() []Format { return []Format{V1, V2} }
+
+// FormatNamed finds a format by its String; nil where there is none.
+func FormatNamed(name string) Format {
+	for _, f := range Formats() {
+		if f.String() == name {
+			return f
+		}
+	}
+	return nil
+}
+
+// MadeBy answers the format in which a value is the name of a port; nil where it is none in any.
+func MadeBy(value string, port Port) Format {
+	for _, f := range Formats() {
+		if f.Name(port) == value {
+			return f
+		}
+	}
+	return nil
+}
+
+// Own are those of the names that the port can have. A zone that was given another name lets go of those that
+// tell the former one.
+func Own(names []kind.SNI, port Port) []kind.SNI {
+	return slices.DeleteFunc(slices.Clone(names), func(name kind.SNI) bool { return MadeBy(name.Value, port) == nil })
+}
+
+type v1 struct{}
+
+func (v1) String() string { return "v1" }
+
+func (v1) Name(p Port) string {
+	h := fnv.New64a()
+	p.identity(h)
+	return fmt.Sprintf("a%016x.%s.%d.%s.%s", h.Sum64(), cut(p.Name), p.Number, cut(p.Mesh), suffixes[p.Kind])
+}
+
+// cut keeps a name within the length of a label. What follows a dot or a dash at the end is a letter, so that
+// it stays a name.
+func cut(name string) string {
+	const most = 63
+	if len(name) <= most {
+		return name
+	}
+	return name[:most-1] + "x"
+}
+
+type v2 struct{}
+
+func (v2) String() string { return "v2" }
+
+func (v2) Name(p Port) string {
+	h := sha256.New()
+	p.identity(h)
+	return fmt.Sprintf("b%s.%d.%s", hex.EncodeToString(h.Sum(nil)[:16]), p.Number, suffixes[p.Kind])
+}
+
+var (
+	formV1 = regexp.MustCompile(`^a[0-9a-f]{16}\.[-a-z0-9.]{1,63}\.([1-9][0-9]{0,4})\.[-a-z0-9]{1,63}\.([a-z]+)$`)
+	formV2 = regexp.MustCompile(`^b[0-9a-f]{32}\.([1-9][0-9]{0,4})\.([a-z]+)$`)
+)
+
+// Told is what a name says of itself.
+type Told struct {
+	Format Format
+	Kind   string
+	Number uint32 // of the port
+}
+
+// Parse reads off a name what it says of itself, which is nothing about whose it is. False: it is in none of
+// the formats.
+func Parse(value string) (told Told, ok bool) {
+	for _, form := range []struct {
+		format Format
+		parts  []string
+	}{{V1, formV1.FindStringSubmatch(value)}, {V2, formV2.FindStringSubmatch(value)}} {
+		if form.parts == nil {
+			continue
+		}
+		number, err := strconv.ParseUint(form.parts[1], 10, 16)
+		of := kindOf(form.parts[2])
+		return Told{form.format, of, uint32(number)}, err == nil && of != ""
+	}
+	return Told{}, false
+}
+
+func kindOf(suffix string) string {
+	for kind, s := range suffixes {
+		if s == suffix {
+			return kind
+		}
+	}
+	return ""
+}

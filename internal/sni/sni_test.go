@@ -1,0 +1,109 @@
+package sni_test
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"weft/internal/sni"
+	"weft/kind"
+)
+
+// A name that was given once is answered by ingresses and dialled by clients of releases to come, so that no
+// format may ever change.
+func TestFormats(t *testing.T) {
+	long := "payments.a-very-long-name-of-a-service-that-somebody-chose-to-write-out.team"
+	for _, test := range []struct {
+		port   sni.Port
+		v1, v2 string
+	}{
+		{
+			sni.Port{Kind: "MeshService", Mesh: "default", Zone: "east", Name: "web", Number: 80},
+			"a6b70ca98a72441a7.web.80.default.ms", "b3f3e587458d2bae196f211b945caaa73.80.ms",
+		},
+		{
+			sni.Port{Kind: "MeshMultiZoneService", Mesh: "default", Name: "web", Number: 80},
+			"af3b71fe1adcad3b3.web.80.default.mzms", "b91a42d2af5961740141b98bbca74e6b9.80.mzms",
+		},
+		{
+			sni.Port{Kind: "MeshService", Mesh: "default", Zone: "east", Name: long, Number: 8080},
+			"a09d29c87f1e227ab.payments.a-very-long-name-of-a-service-that-somebody-chose-to-x.8080.default.ms",
+			"b720a727142c8c4e4f2e1944191eb7df3.8080.ms",
+		},
+	} {
+		if got := sni.V1.Name(test.port); got != test.v1 {
+			t.Errorf("v1 of %+v is %q, want %q", test.port, got, test.v1)
+		}
+		if got := sni.V2.Name(test.port); got != test.v2 {
+			t.Errorf("v2 of %+v is %q, want %q", test.port, got, test.v2)
+		}
+	}
+}
+
+// drawPort draws whatever kind takes as names, with the lengths at which something is cut more often than others.
+func drawPort(t *rapid.T, label string) sni.Port {
+	resourceName := rapid.Custom(func(t *rapid.T) string {
+		return rapid.OneOf(
+			rapid.StringMatching(`[a-z0-9]([-a-z0-9]{0,5}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,5}[a-z0-9])?){0,3}`),
+			rapid.StringMatching(`[a-z0-9]([-a-z0-9]{58,68}[a-z0-9])`),
+			rapid.StringMatching(`[a-z0-9]{57,64}(\.[a-z0-9]{1,3}){1,60}`).Filter(func(s string) bool { return len(s) <= 253 }),
+			rapid.StringMatching(`[a-z0-9]{253}`),
+		).Draw(t, "name")
+	}).Filter(func(name string) bool { return kind.NameProblem(name) == "" })
+	meshName := rapid.OneOf(rapid.StringMatching(`[a-z]([-a-z0-9]{0,5}[a-z0-9])?`), rapid.StringMatching(`[a-z][-a-z0-9]{61}[a-z0-9]`))
+	return sni.Port{
+		Kind:      rapid.SampledFrom([]string{"MeshService", "MeshMultiZoneService", "MeshExternalService"}).Draw(t, label+" kind"),
+		Mesh:      meshName.Draw(t, label+" mesh"),
+		Zone:      rapid.OneOf(rapid.Just(""), meshName).Draw(t, label+" zone"),
+		Namespace: rapid.OneOf(rapid.Just(""), meshName).Draw(t, label+" namespace"),
+		Name:      resourceName.Draw(t, label+" name"),
+		Number:    rapid.Uint32Range(1, 65535).Draw(t, label+" port"),
+	}
+}
+
+// Whatever a user may call a service, a mesh or a zone, the name is one of a host and says of itself what is
+// true.
+func TestAnyNameIsAHostName(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		port := drawPort(t, "a")
+		for _, format := range sni.Formats() {
+			name := format.Name(port)
+			if !kind.IsHostname(name) {
+				t.Fatalf("%s: %q (%d characters) is no host name", format, name, len(name))
+			}
+			if told, ok := sni.Parse(name); !ok || told != (sni.Told{Format: format, Kind: port.Kind, Number: port.Number}) {
+				t.Fatalf("%s: %q reads as %+v, %t", format, name, told, ok)
+			}
+			if made := sni.MadeBy(name, port); made != format {
+				t.Fatalf("%s: %q is taken for one of %v", format, name, made)
+			}
+		}
+	})
+}
+
+// Two ports that differ in anything have different names, and none is another's in any format.
+func TestNamesDiffer(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a := drawPort(t, "a")
+		b := drawPort(t, "b")
+		// Most often they differ in one field alone.
+		for i, same := range rapid.SliceOfN(rapid.Bool(), 6, 6).Draw(t, "same") {
+			if same {
+				[]func(){
+					func() { b.Kind = a.Kind }, func() { b.Mesh = a.Mesh }, func() { b.Zone = a.Zone },
+					func() { b.Namespace = a.Namespace }, func() { b.Name = a.Name }, func() { b.Number = a.Number },
+				}[i]()
+			}
+		}
+		for _, f := range sni.Formats() {
+			for _, g := range sni.Formats() {
+				if same := f.Name(a) == g.Name(b); same != (a == b && f == g) {
+					t.Fatalf("%s of %+v is %q, %s of %+v is %q", f, a, f.Name(a), g, b, g.Name(b))
+				}
+			}
+		}
+		if made := sni.MadeBy(sni.V1.Name(b), a); (made != nil) != (a == b) {
+			t.Fatalf("the name of %+v is taken for one of %+v", b, a)
+		}
+	})
+}

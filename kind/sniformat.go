@@ -1,0 +1,17 @@
+package kind
+
+import "weft/resource"
+
+// SNIFormat is the format that the server names of services are to have everywhere. There is one row at most,
+// which is global's, or that of a zone that is alone.
+type SNIFormat struct {
+	Format string `json:"format"`
+}
+
+// TheSNIFormat is the name of the one [SNIFormat].
+const TheSNIFormat = "sni"
+
+// SNIFormats is the kind of [SNIFormat].
+var SNIFormats = &resource.Kind[SNIFormat]{
+	Info: resource.Info{Name: "SNIFormat", Plural: "sniformats", Scope: resource.Global, ReadOnly: true, Hidden: true, Sync: resource.GlobalToZones},
+}
