@@ -699,7 +699,9 @@ type Ack struct {
 	Settled uint64     `protobuf:"varint,2,opt,name=settled,proto3" json:"settled,omitempty"`
 	Refused []*Refusal `protobuf:"bytes,3,rep,name=refused,proto3" json:"refused,omitempty"`
 	// Refused before, and no longer: taken since, or withdrawn.
-	Cleared       []*ItemKey `protobuf:"bytes,4,rep,name=cleared,proto3" json:"cleared,omitempty"`
+	Cleared []*ItemKey `protobuf:"bytes,4,rep,name=cleared,proto3" json:"cleared,omitempty"`
+	// More is refused than the receiver lists and keeps.
+	More          bool `protobuf:"varint,5,opt,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -760,6 +762,13 @@ func (x *Ack) GetCleared() []*ItemKey {
 		return x.Cleared
 	}
 	return nil
+}
+
+func (x *Ack) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
 }
 
 // Refusal says why the receiver did not take an item. It keeps the item and tries again by itself.
@@ -862,12 +871,13 @@ const file_zonesync_proto_rawDesc = "" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x14\n" +
 	"\x05items\x18\x03 \x03(\fR\x05items\x12\x1a\n" +
-	"\bcomplete\x18\x04 \x01(\bR\bcomplete\"\xa3\x01\n" +
+	"\bcomplete\x18\x04 \x01(\bR\bcomplete\"\xb7\x01\n" +
 	"\x03Ack\x12\x18\n" +
 	"\abatches\x18\x01 \x01(\x04R\abatches\x12\x18\n" +
 	"\asettled\x18\x02 \x01(\x04R\asettled\x123\n" +
 	"\arefused\x18\x03 \x03(\v2\x19.weft.zonesync.v1.RefusalR\arefused\x123\n" +
-	"\acleared\x18\x04 \x03(\v2\x19.weft.zonesync.v1.ItemKeyR\acleared\"N\n" +
+	"\acleared\x18\x04 \x03(\v2\x19.weft.zonesync.v1.ItemKeyR\acleared\x12\x12\n" +
+	"\x04more\x18\x05 \x01(\bR\x04more\"N\n" +
 	"\aRefusal\x12+\n" +
 	"\x03key\x18\x01 \x01(\v2\x19.weft.zonesync.v1.ItemKeyR\x03key\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason2H\n" +

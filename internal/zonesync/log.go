@@ -10,15 +10,13 @@ import (
 	"weft/kind"
 )
 
-// maxTombstones is how many deletions a log remembers. A receiver that is further behind says what it holds.
-const maxTombstones = 10_000
-
 // Log has the resources of one kind in the order of their last changes: each key once, encoded once, for
 // however many receivers. It is what one control plane knows of its store since it started.
 //
 // It may be used by several goroutines.
 type Log struct {
-	epoch uint64
+	Limits // not to be changed once it is used
+	epoch  uint64
 
 	mu      sync.RWMutex
 	open    bool
@@ -47,7 +45,7 @@ type entry struct {
 // NewLog answers an empty log that is not open yet. The epoch tells this run from every other; it is random
 // and not 0.
 func NewLog(epoch uint64) *Log {
-	return &Log{epoch: epoch, head: 1, index: map[Key]*entry{}, awaited: map[kind.Owner]bool{}}
+	return &Log{Limits: defaultLimits(), epoch: epoch, head: 1, index: map[Key]*entry{}, awaited: map[kind.Owner]bool{}}
 }
 
 // Open says that the log has everything that is in the store. Until then it tells nobody anything.
@@ -78,7 +76,7 @@ func (l *Log) Complete(owner kind.Owner) {
 func (l *Log) Head() Position {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	return Position{l.epoch, l.head}
+	return Position{Epoch: l.epoch, Seq: l.head}
 }
 
 // Put takes the newest state of a resource, and says whether that is a change. The error is of an item that
@@ -134,7 +132,7 @@ func (l *Log) supersede(e *entry) {
 
 // bury forgets the oldest deletions.
 func (l *Log) bury() {
-	for l.deleted > maxTombstones {
+	for l.deleted > l.Tombstones {
 		oldest := l.graves[0]
 		l.graves = l.graves[1:]
 		if oldest.superseded {

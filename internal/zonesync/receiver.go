@@ -11,7 +11,8 @@ import (
 // Receiver takes what one sender tells of one kind. It outlives the streams: what it remembers spares the
 // comparison, and is lost without harm. One caller at a time.
 type Receiver struct {
-	way Way
+	Limits // not to be changed once it is used
+	way    Way
 
 	applied Position // up to where the sender's log is stored; zero: it can't say
 	settled uint64   // in the same epoch
@@ -45,16 +46,15 @@ type refusal struct {
 // stored in the same state already needs no write.
 type Apply struct {
 	Items []Item
-	// Position in the sender's log, up to which everything is stored once these are. It is zero while the
-	// receiver catches up and can't say, and of items that are tried again.
-	Position Position
+
+	position Position // of the sender's log, once these are stored; zero: unchanged
 	complete bool
-	again    bool
+	again    bool // they were refused before
 }
 
 // NewReceiver answers the receiver of a kind. It remembers nothing yet.
 func NewReceiver(way Way) *Receiver {
-	return &Receiver{way: way, refused: map[Key]*refusal{}, changed: map[Key]bool{}}
+	return &Receiver{Limits: defaultLimits(), way: way, refused: map[Key]*refusal{}, changed: map[Key]bool{}}
 }
 
 // connect begins a stream with a claim. What is still being applied counts for nothing: it comes again.
@@ -79,9 +79,11 @@ func (r *Receiver) Synced() bool { return r.synced }
 // Position answers up to where the sender's log is stored; zero where that can't be said.
 func (r *Receiver) Position() Position { return r.applied }
 
-// Settle says that everybody behind the receiver runs with what [Apply.Position] stood for.
+// Settle says that everybody behind the receiver runs with what was stored when [Receiver.Position] answered
+// p. One that is not of the present, as before a comparison or before something that was refused was taken
+// after all, is ignored.
 func (r *Receiver) Settle(p Position) {
-	if p.Epoch == r.applied.Epoch && p.Seq <= r.applied.Seq && p.Seq > r.settled {
+	if !r.missed && p.Epoch == r.applied.Epoch && p.again == r.applied.again && p.Seq <= r.applied.Seq && p.Seq > r.settled {
 		r.settled, r.owes = p.Seq, true
 	}
 }
@@ -90,10 +92,18 @@ func (r *Receiver) Settle(p Position) {
 func (r *Receiver) Retry() {
 	r.retry = len(r.refused) > 0
 	if r.missed { // until it was compared anew
-		r.applied, r.settled = Position{}, 0
+		r.forget()
 		r.claim()
 	}
 }
+
+// forget drops what is remembered of the sender's log. No earlier position is ever one of the present again.
+func (r *Receiver) forget() {
+	r.applied, r.settled = Position{again: r.applied.again + 1}, 0
+}
+
+// Missed says that more was refused than is listed and kept.
+func (r *Receiver) Missed() bool { return r.missed }
 
 // Refused lists what is not taken, by key.
 func (r *Receiver) Refused() []Refusal {
@@ -114,14 +124,14 @@ func (r *Receiver) step(f *wire.Frame) error {
 		}
 	case *wire.Frame_Batch:
 		r.received++
-		if r.received-r.stored > Window {
-			return fmt.Errorf("more than %d batches are not acknowledged", Window)
+		if r.received-r.stored > uint64(r.Window) {
+			return fmt.Errorf("more than %d batches are not acknowledged", r.Window)
 		}
 	default:
 		return fmt.Errorf("a frame of type %T is not for a receiver", f.Message)
 	}
-	if len(r.waiting) > 2*Window {
-		return fmt.Errorf("more than %d questions wait for their answers", Window)
+	if len(r.waiting) > 2*r.Window {
+		return fmt.Errorf("more than %d questions wait for their answers", r.Window)
 	}
 	r.waiting = append(r.waiting, f)
 	return nil
@@ -177,7 +187,8 @@ func (r *Receiver) ask(ask *wire.Ask) error {
 		r.list(ask.Buckets)
 		return nil
 	}
-	r.applied, r.settled, r.round, r.listing = Position{}, 0, ask.Round, true
+	r.forget()
+	r.round, r.listing = ask.Round, true
 	r.bytes, r.missed, r.retry = 0, false, false
 	clear(r.refused)
 	clear(r.changed)
@@ -210,7 +221,7 @@ func (r *Receiver) list(buckets []uint32) {
 		if !wanted.has(uint32(bucket(held.Hash, n))) {
 			continue
 		}
-		if len(part.Items) == maxBatchItems {
+		if len(part.Items) == maxPart {
 			r.say(part)
 			part = &wire.Inventory{Round: r.round}
 		}
@@ -238,8 +249,8 @@ func (r *Receiver) batch(b *wire.Batch) error {
 
 func (r *Receiver) readBatch(b *wire.Batch) (*Apply, error) {
 	switch {
-	case len(b.Items) > maxBatchItems:
-		return nil, fmt.Errorf("a batch has %d items, want at most %d", len(b.Items), maxBatchItems)
+	case len(b.Items) > r.BatchItems:
+		return nil, fmt.Errorf("a batch has %d items, want at most %d", len(b.Items), r.BatchItems)
 	case b.Epoch == 0:
 		return nil, fmt.Errorf("a batch has no epoch")
 	case r.applied.Epoch != 0 && (b.Epoch != r.applied.Epoch || b.Seq < r.applied.Seq):
@@ -247,7 +258,7 @@ func (r *Receiver) readBatch(b *wire.Batch) (*Apply, error) {
 	}
 	apply := &Apply{complete: b.Complete}
 	if b.Seq != 0 {
-		apply.Position = Position{b.Epoch, b.Seq}
+		apply.position = Position{Epoch: b.Epoch, Seq: b.Seq}
 	}
 	for _, encoded := range b.Items {
 		item, err := decodeItem(encoded)
@@ -296,22 +307,37 @@ func (r *Receiver) finish(a *Apply, refused []Refusal) {
 	for _, refusal := range refused {
 		reasons[refusal.Key] = refusal.Reason
 	}
+	taken := false
 	for _, item := range a.Items {
 		if reason, no := reasons[item.Key]; no {
 			r.refuse(item, reason, false)
 		} else {
-			r.accept(item.Key)
+			taken = r.accept(item.Key) || taken
 		}
 	}
 	if a.again {
+		r.late(taken)
 		return
 	}
 	r.stored++
 	r.owes = true
 	r.synced = r.synced || a.complete
-	if a.Position != (Position{}) {
-		r.applied = a.Position
+	if a.position != (Position{}) {
+		r.applied.Epoch, r.applied.Seq = a.position.Epoch, a.position.Seq
 	}
+}
+
+// late takes back what was said of having settled, where something was taken at a position that had settled
+// without it.
+func (r *Receiver) late(taken bool) {
+	if taken {
+		r.unsettle()
+	}
+}
+
+func (r *Receiver) unsettle() {
+	r.applied.again++
+	r.settled, r.owes = 0, true
 }
 
 // refuse keeps an item that was not taken, in the place of an older state.
@@ -322,19 +348,22 @@ func (r *Receiver) refuse(item Item, reason string, final bool) {
 		r.changed[item.Key] = true
 	}
 	r.drop(item.Key)
-	if len(r.refused) == MaxRefused || r.bytes+len(item.Body) > MaxRefusedBytes {
+	if len(r.refused) == r.RefusedItems || r.bytes+len(item.Body) > r.RefusedBytes {
 		r.missed = true
+		r.unsettle()
 		return
 	}
 	r.refused[item.Key] = &refusal{item, reason, final}
 	r.bytes += len(item.Body)
 }
 
-// accept forgets a refusal.
-func (r *Receiver) accept(key Key) {
-	if r.drop(key) {
+// accept forgets a refusal, and says whether there was one.
+func (r *Receiver) accept(key Key) bool {
+	was := r.drop(key)
+	if was {
 		r.changed[key] = true
 	}
+	return was
 }
 
 func (r *Receiver) drop(key Key) bool {
@@ -351,8 +380,8 @@ func (r *Receiver) acknowledge() {
 	keys := slices.SortedFunc(maps.Keys(r.changed), compareKeys)
 	for r.owes || len(keys) > 0 {
 		r.owes = false
-		ack := &wire.Ack{Batches: r.stored, Settled: r.settled}
-		part := keys[:min(len(keys), maxBatchItems)]
+		ack := &wire.Ack{Batches: r.stored, Settled: r.settled, More: r.missed}
+		part := keys[:min(len(keys), maxPart)]
 		keys = keys[len(part):]
 		for _, key := range part {
 			if refusal := r.refused[key]; refusal != nil {

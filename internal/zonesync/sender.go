@@ -35,6 +35,7 @@ type Sender struct {
 	applied uint64
 	settled uint64
 	refused map[Key]string
+	more    bool // is refused than that
 }
 
 // NewSender answers the sender of a stream.
@@ -75,6 +76,25 @@ func (s *Sender) Progress(now time.Time) Progress {
 	return p
 }
 
+// Confirmed says whether everybody behind the receiver runs with a state of a resource: it is the newest one in
+// the log, the receiver has settled on it and does not refuse it.
+func (s *Sender) Confirmed(item Item) bool {
+	settled := s.Progress(time.Time{}).Settled
+	s.log.mu.RLock()
+	defer s.log.mu.RUnlock()
+	if _, refused := s.refused[item.Key]; refused {
+		return false
+	}
+	e := s.log.index[item.Key]
+	switch {
+	case e == nil:
+		return item.Deleted && settled >= s.log.floor
+	case item.Deleted:
+		return e.deleted && settled >= e.seq
+	}
+	return !e.deleted && e.hash == Sum(item.Key, item.Body) && settled >= e.seq
+}
+
 // Refused lists what the receiver does not take, by key.
 func (s *Sender) Refused() []Refusal {
 	all := make([]Refusal, 0, len(s.refused))
@@ -84,6 +104,9 @@ func (s *Sender) Refused() []Refusal {
 	slices.SortFunc(all, func(a, b Refusal) int { return compareKeys(a.Key, b.Key) })
 	return all
 }
+
+// RefusesMore says that the receiver refuses more than [Sender.Refused] lists. It has settled on nothing then.
+func (s *Sender) RefusesMore() bool { return s.more }
 
 // Refusing answers whose resources the receiver may hold in another state, however far it is: it refuses one,
 // or the log waits for the owner.
@@ -123,7 +146,7 @@ func (s *Sender) ready() []*wire.Frame {
 	if s.streaming && s.outdated() {
 		s.compare()
 	}
-	for s.streaming && len(s.window) < Window {
+	for s.streaming && len(s.window) < s.log.Window {
 		batch := s.take()
 		if batch == nil {
 			break
@@ -172,7 +195,7 @@ func (s *Sender) take() *wire.Batch {
 	for len(next) > 0 {
 		e := next[0]
 		if s.wants(e) {
-			if full(batch, size, len(e.item)) {
+			if s.full(batch, size, len(e.item)) {
 				break
 			}
 			batch.Items, size = append(batch.Items, e.item), size+len(e.item)
@@ -195,7 +218,7 @@ func (s *Sender) takeGone() *wire.Batch {
 	for len(s.gone) > 0 {
 		item, err := Item{Key: s.gone[0], Deleted: true}.encode()
 		if err == nil { // the key was decoded, so it can be encoded
-			if full(batch, size, len(item)) {
+			if s.full(batch, size, len(item)) {
 				break
 			}
 			batch.Items, size = append(batch.Items, item), size+len(item)
@@ -205,8 +228,8 @@ func (s *Sender) takeGone() *wire.Batch {
 	return batch
 }
 
-func full(batch *wire.Batch, size, more int) bool {
-	return len(batch.Items) == maxBatchItems || len(batch.Items) > 0 && size+more > MaxBatch
+func (s *Sender) full(batch *wire.Batch, size, more int) bool {
+	return len(batch.Items) == s.log.BatchItems || len(batch.Items) > 0 && size+more > s.log.BatchBytes
 }
 
 // wants says whether an entry is for this receiver.
@@ -226,7 +249,7 @@ func (s *Sender) ack(ack *wire.Ack) error {
 		s.applied = max(s.applied, s.window[0])
 		s.window = s.window[1:]
 	}
-	s.settled = max(s.settled, min(ack.Settled, s.applied))
+	s.settled, s.more = min(ack.Settled, s.applied), ack.More
 	return s.refusals(ack)
 }
 
@@ -243,8 +266,8 @@ func (s *Sender) refusals(ack *wire.Ack) error {
 		if err != nil {
 			return err
 		}
-		if s.refused[key] = clip(refusal.Reason); len(s.refused) > MaxRefused {
-			return fmt.Errorf("more than %d items are refused, which are not listed any more", MaxRefused)
+		if s.refused[key] = clip(refusal.Reason); len(s.refused) > s.log.RefusedItems {
+			return fmt.Errorf("more than %d items are refused, which are not listed any more", s.log.RefusedItems)
 		}
 	}
 	return nil

@@ -28,24 +28,37 @@ import (
 	"weft/kind"
 )
 
-// Limits of one session. They hold off a peer that is broken or hostile; the sizes let a batch of the usual
-// kind fill a gRPC window, and a resource of the API's largest size travel.
+// What one session may cost, however broken or hostile the other side is.
 const (
-	MaxBatch = 256 << 10 // bytes of items in one batch, unless one item alone is larger
-	MaxItem  = 8 << 20   // bytes of one encoded item
-	MaxFrame = 9 << 20   // bytes of the largest frame: what a transport must take
-	Window   = 4         // batches that are sent and not acknowledged
-	// MaxRefused items of a receiver are listed and kept, [MaxRefusedBytes] in all; of more it is remembered
-	// only that there are some.
-	MaxRefused      = 10_000
-	MaxRefusedBytes = 64 << 20
+	MaxItem  = 8 << 20 // bytes of one encoded item: more than a resource of the API's largest size has
+	MaxFrame = 9 << 20 // bytes of the largest frame: what a transport must take
 
-	maxBatchItems = 1_000
-	maxBuckets    = 4_096
-	maxInventory  = 1 << 20 // items that one inventory lists
-	maxName       = 512     // bytes of each part of a key
-	maxReason     = 1 << 10 // bytes of a refusal's reason that are kept
+	maxBuckets   = 4_096
+	maxPart      = 1_000   // items in one part of an inventory, and refusals in one acknowledgement
+	maxInventory = 1 << 20 // items that one inventory lists
+	maxName      = 512     // bytes of each part of a key
+	maxReason    = 1 << 10 // bytes of a refusal's reason that are kept
 )
+
+// Limits are sizes that both sides keep to. Those of [NewLog] and [NewReceiver] are right; tests have smaller
+// ones, so that little is much.
+type Limits struct {
+	// BatchItems and BatchBytes are what one batch has at most, unless one item alone is larger. By default
+	// 1,000 items and 256 KiB, about what a connection takes at once.
+	BatchItems, BatchBytes int
+	// Window is how many batches are sent and not acknowledged, 4 by default.
+	Window int
+	// Tombstones is how many deletions a log remembers, 10,000 by default. A receiver that is further behind
+	// says what it holds.
+	Tombstones int
+	// RefusedItems and RefusedBytes are what a receiver keeps of what it refused, 10,000 and 64 MiB by default.
+	// Of more it remembers only that there was some, and has it sent again when it is to try again.
+	RefusedItems, RefusedBytes int
+}
+
+func defaultLimits() Limits {
+	return Limits{BatchItems: 1_000, BatchBytes: 256 << 10, Window: 4, Tombstones: 10_000, RefusedItems: 10_000, RefusedBytes: 64 << 20}
+}
 
 // Key names an item of a kind as its owner does.
 type Key struct {
@@ -94,7 +107,13 @@ func Sum(key Key, body []byte) Hash {
 }
 
 // Position is a place in the log of one sender. An epoch is one run of the sender, and never 0.
-type Position struct{ Epoch, Seq uint64 }
+type Position struct {
+	Epoch, Seq uint64
+
+	// again counts what was refused and then taken after all: having settled on a position says nothing of
+	// what was taken later.
+	again uint64
+}
 
 // Refusal says why an item was not taken.
 type Refusal struct {
