@@ -228,6 +228,9 @@ type DataplaneServing struct {
 	// Inbounds are served. One that is no longer in the Dataplane is being withdrawn: its listener
 	// stays until every client has let go of it, and then it leaves this list.
 	Inbounds []ServedInbound `json:"inbounds,omitempty"`
+	// Ingresses are the zone ingress's listeners that are served. One that is no longer in the Dataplane is
+	// being withdrawn.
+	Ingresses []ZoneIngressSection `json:"ingresses,omitempty"`
 	// Registered says that the agent wrote the Dataplane, which goes when the agent has gone for good.
 	Registered bool `json:"registered,omitempty"`
 	// Draining says that the proxy is going away; none of its inbounds is an endpoint.

@@ -2,6 +2,7 @@ package dpserver
 
 import (
 	"reflect"
+	"slices"
 	"time"
 
 	"weft/internal/wire"
@@ -19,11 +20,14 @@ type wanted map[string]string
 func reported(before kind.DataplaneServing, report *wire.Report, want wanted, n *kind.Networking, now time.Time) kind.DataplaneServing {
 	after := kind.DataplaneServing{Run: report.Run, Registered: before.Registered, Draining: report.Draining}
 	had := map[string][]kind.ServedInbound{}
+	var former []kind.ZoneIngressSection
 	if before.Run == report.Run {
 		for _, in := range before.Inbounds {
 			had[in.Listener()] = append(had[in.Listener()], in)
 		}
+		former = before.Ingresses
 	}
+	after.Ingresses = servedIngresses(former, report, want, n.ZoneIngress)
 	has := listening(n)
 	for _, serving := range report.Serving {
 		at := listenerOf(serving)
@@ -41,6 +45,24 @@ func reported(before kind.DataplaneServing, report *wire.Report, want wanted, n 
 		}
 	}
 	return after
+}
+
+// servedIngresses are the zone ingress's listeners that the report names: the current one, and those that were
+// served before and are being withdrawn.
+func servedIngresses(former []kind.ZoneIngressSection, report *wire.Report, want wanted, section *kind.ZoneIngressSection) []kind.ZoneIngressSection {
+	var served []kind.ZoneIngressSection
+	for _, serving := range report.Serving {
+		at := listenerOf(serving)
+		if section != nil && section.Listener() == at && want[at] == serving.Generation {
+			served = append(served, *section)
+			continue
+		}
+		i := slices.IndexFunc(former, func(z kind.ZoneIngressSection) bool { return z.Listener() == at })
+		if i >= 0 {
+			served = append(served, former[i])
+		}
+	}
+	return served
 }
 
 // alsoPlain is since when a listener that presents a leaf takes connections without TLS too: it was plain
@@ -68,6 +90,14 @@ func acknowledged(before kind.DataplaneServing, n *kind.Networking) kind.Datapla
 	for _, in := range before.Inbounds {
 		if len(has[in.Listener()]) == 0 {
 			after.Inbounds = append(after.Inbounds, in)
+		}
+	}
+	if n.ZoneIngress != nil {
+		after.Ingresses = append(after.Ingresses, *n.ZoneIngress)
+	}
+	for _, former := range before.Ingresses {
+		if n.ZoneIngress == nil || former.Listener() != n.ZoneIngress.Listener() {
+			after.Ingresses = append(after.Ingresses, former)
 		}
 	}
 	return after
@@ -100,6 +130,9 @@ func listenerOf(s *wire.Serving) string {
 func equalServing(a, b kind.DataplaneServing) bool {
 	if len(a.Inbounds) == 0 && len(b.Inbounds) == 0 {
 		a.Inbounds, b.Inbounds = nil, nil
+	}
+	if len(a.Ingresses) == 0 && len(b.Ingresses) == 0 {
+		a.Ingresses, b.Ingresses = nil, nil
 	}
 	return reflect.DeepEqual(a, b)
 }

@@ -172,6 +172,52 @@ func TestReported(t *testing.T) {
 	}
 }
 
+func ingress(port uint32) *kind.ZoneIngressSection {
+	return &kind.ZoneIngressSection{Address: "10.0.0.1", Port: port, AdvertisedAddress: "192.168.1.100", AdvertisedPort: 30000 + port}
+}
+
+func TestReportedIngress(t *testing.T) {
+	const first, second = "10.0.0.1:80", "10.0.0.1:81"
+	type list = []kind.ZoneIngressSection
+	for _, c := range []struct {
+		name    string
+		before  list
+		section *kind.ZoneIngressSection
+		want    wanted
+		report  *wire.Report
+		after   list
+	}{
+		{
+			name: "one that the agent saw is served", section: ingress(80), want: wanted{first: "g"},
+			report: &wire.Report{Run: "a", Serving: []*wire.Serving{saw(80, "g", "")}}, after: list{*ingress(80)},
+		},
+		{
+			name: "one that it has not seen is not", section: ingress(80), want: wanted{first: "g"},
+			report: &wire.Report{Run: "a"},
+		},
+		{
+			name: "one that moves serves at both places", before: list{*ingress(80)}, section: ingress(81), want: wanted{first: "g", second: "g"},
+			report: &wire.Report{Run: "a", Serving: []*wire.Serving{saw(80, "g", ""), saw(81, "g", "")}}, after: list{*ingress(80), *ingress(81)},
+		},
+		{
+			name: "one that goes stays while it is stored", before: list{*ingress(80)}, want: wanted{first: "g"},
+			report: &wire.Report{Run: "a", Serving: []*wire.Serving{saw(80, "g", "")}}, after: list{*ingress(80)},
+		},
+		{
+			name: "and not in a new run", before: list{*ingress(80)}, want: wanted{first: "g"},
+			report: &wire.Report{Run: "b", Serving: []*wire.Serving{saw(80, "g", "")}},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := &kind.Networking{ZoneIngress: c.section}
+			got := reported(kind.DataplaneServing{Run: "a", Ingresses: c.before}, c.report, c.want, n, begun)
+			if diff := cmp.Diff(c.after, got.Ingresses); diff != "" || len(got.Inbounds) > 0 {
+				t.Errorf("%v %s", got.Inbounds, diff)
+			}
+		})
+	}
+}
+
 func TestAcknowledgedKeepsWhatIsBeingWithdrawn(t *testing.T) {
 	before := kind.DataplaneServing{Inbounds: []kind.ServedInbound{servedInbound(80, "http", ""), servedInbound(82, "gone", "")}}
 	got := acknowledged(before, &kind.Networking{Address: "10.0.0.1", Inbound: []kind.Inbound{

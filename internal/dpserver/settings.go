@@ -67,6 +67,9 @@ func settings(p *graph.Proxy, n *kind.Networking, drained bool) *wire.Settings {
 			Probe: probe(l.Probe),
 		})
 	}
+	for _, l := range p.Ingresses {
+		s.Listeners = append(s.Listeners, &wire.Listener{Address: l.Address, Port: l.Port, Generation: generation("ingress", l.Address, l.Port)})
+	}
 	return s
 }
 

@@ -49,6 +49,9 @@ const (
 	// firstBytesTimeout is how long a connection that may be TLS or not is waited for to say which.
 	firstBytesTimeout = time.Second
 
+	// helloTimeout is how long a zone ingress waits for a client to name a server.
+	helloTimeout = 5 * time.Second
+
 	// ejectableHosts is the percentage of a destination's endpoints that outlier detection may set aside.
 	ejectableHosts = 50
 )

@@ -30,6 +30,9 @@ type nouns struct {
 	Explicit    *graph.ExplicitOutbound
 	Capture     *graph.Capture
 	Trust       *graph.Trust
+	Ingress     *graph.IngressListener
+	Passage     string
+	Passable    []graph.Endpoint
 }
 
 func (n *nouns) resources() []*xds.Resource {
@@ -52,6 +55,12 @@ func (n *nouns) resources() []*xds.Resource {
 	}
 	if n.Capture != nil {
 		all = append(all, Capture(n.Capture)...)
+	}
+	if n.Ingress != nil {
+		all = append(all, Ingress(n.Ingress))
+	}
+	if n.Passage != "" {
+		all = append(all, PassageCluster(n.Passage), PassageAssignment(n.Passage, n.Passable))
 	}
 	if n.Trust != nil {
 		all = append(append(all, TrustBundle(n.Trust)), DomainBundles(n.Trust)...)

@@ -6,7 +6,6 @@ import (
 	accesslog "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listeners "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	inspector "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
 	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tcpproxy "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 
@@ -51,10 +50,7 @@ func takePlain(l *listeners.Listener, plain *listeners.FilterChain) {
 	l.FilterChains[0].FilterChainMatch = &listeners.FilterChainMatch{TransportProtocol: "tls"}
 	plain.FilterChainMatch = &listeners.FilterChainMatch{TransportProtocol: "raw_buffer"}
 	l.FilterChains = append(l.FilterChains, plain)
-	l.ListenerFilters = []*listeners.ListenerFilter{{
-		Name:       "envoy.filters.listener.tls_inspector",
-		ConfigType: &listeners.ListenerFilter_TypedConfig{TypedConfig: pack(&inspector.TlsInspector{})},
-	}}
+	l.ListenerFilters = inspectTLS()
 	l.ListenerFiltersTimeout = duration(firstBytesTimeout)
 	l.ContinueOnListenerFiltersTimeout = true
 }

@@ -6,7 +6,9 @@ import (
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listeners "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	router "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
+	inspector "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
 	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	snicluster "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/sni_cluster/v3"
 	tcpproxy "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	"google.golang.org/protobuf/proto"
 
@@ -88,6 +90,14 @@ func connectionManager(statPrefix string) *hcm.HttpConnectionManager {
 	}
 }
 
+// inspectTLS looks at the first bytes of a connection: whether it is TLS, and the server name.
+func inspectTLS() []*listeners.ListenerFilter {
+	return []*listeners.ListenerFilter{{
+		Name:       "envoy.filters.listener.tls_inspector",
+		ConfigType: &listeners.ListenerFilter_TypedConfig{TypedConfig: pack(&inspector.TlsInspector{})},
+	}}
+}
+
 // filterName is the name that Envoy's documentation gives a network filter.
 func filterName(filter proto.Message) string {
 	switch filter.(type) {
@@ -95,6 +105,8 @@ func filterName(filter proto.Message) string {
 		return "envoy.filters.network.http_connection_manager"
 	case *tcpproxy.TcpProxy:
 		return "envoy.filters.network.tcp_proxy"
+	case *snicluster.SniCluster:
+		return "envoy.filters.network.sni_cluster"
 	}
 	return "envoy.filters.network.direct_response"
 }

@@ -116,6 +116,12 @@ func meaning(t *testing.T, archive *txtar.Archive) string {
 	for dp := range s.Dataplanes.All(s.DB.Snapshot()) {
 		describeProxy(&b, s, r, s.Proxy.Get(r, graph.ProxyKey{Mesh: dp.Mesh, Name: dp.Name}))
 	}
+	for _, passage := range s.Passages.Get(r, "default") {
+		fmt.Fprintf(&b, "passage %s to %s\n", passage.SNI, passage.Destination)
+		for _, e := range s.Passable.Get(r, passage.Destination) {
+			fmt.Fprintf(&b, "  served by %s at %s:%d\n", e.Proxy.Name, e.Address, e.Port)
+		}
+	}
 	for service := range s.Services.All(s.DB.Snapshot()) {
 		for _, port := range service.Spec.Ports {
 			describeDestination(&b, s, r, graph.DestinationKey{Mesh: service.Mesh, Zone: "east", Service: service.Name, Port: port.Port})
@@ -135,7 +141,7 @@ func parse(t *testing.T, doc []byte) resource.Any {
 	return o
 }
 
-// serving reads "NAME [draining] ADDRESS PORT [unhealthy] ...".
+// serving reads "NAME [draining] ADDRESS:PORT [unhealthy|tls] ...", with "ingress:" before an ingress's address.
 func serving(t *testing.T, line string) resource.Any {
 	words := strings.Fields(line)
 	row := kind.DataplaneServings.Make("default", words[0], kind.DataplaneServing{})
@@ -145,6 +151,16 @@ func serving(t *testing.T, line string) resource.Any {
 			row.Spec.Draining = true
 		case word == "unhealthy":
 			row.Spec.Inbounds[last].Unhealthy = true
+		case word == "tls":
+			row.Spec.Inbounds[last].Serial = "5e"
+		case strings.HasPrefix(word, "ingress:"):
+			section := kind.ZoneIngressSection{}
+			address, port, _ := strings.Cut(strings.TrimPrefix(word, "ingress:"), ":")
+			if _, err := fmt.Sscan(port, &section.Port); err != nil {
+				t.Fatalf("serving %q: %v", line, err)
+			}
+			section.Address = address
+			row.Spec.Ingresses = append(row.Spec.Ingresses, section)
 		default:
 			address, port, _ := strings.Cut(word, ":")
 			in := kind.ServedInbound{Inbound: kind.Inbound{Address: address, Name: port, Protocol: kind.TCP, ServiceAddress: "127.0.0.1"}}
@@ -223,6 +239,9 @@ func describeProxy(b *strings.Builder, s *graph.State, r *table.Reader, p *graph
 				fmt.Fprintf(b, "    allows %s%s%s by %s\n", rule.Exact, rule.Prefix, also(rule), rule.Origin)
 			}
 		}
+	}
+	for _, l := range p.Ingresses {
+		fmt.Fprintf(b, "  is an ingress of %v at %s:%d\n", p.Passes, l.Address, l.Port)
 	}
 	for _, o := range p.Outbounds {
 		fmt.Fprintf(b, "  reaches %s (%s) at %s:%d\n", o.Destination, o.Protocol, o.Address, o.Port)

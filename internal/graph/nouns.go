@@ -84,6 +84,10 @@ type Proxy struct {
 	Listeners []InboundListener
 	Outbounds []ExplicitOutbound
 	Capture   *Capture // nil: no transparent proxying
+	// Ingresses are where it takes connections of other zones, and Passes the meshes, sorted, to whose
+	// services it passes them on.
+	Ingresses []IngressListener
+	Passes    []string
 }
 
 // Identity is what a MeshIdentity gives a proxy.

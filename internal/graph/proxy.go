@@ -32,6 +32,9 @@ func (s *State) proxy(r *table.Reader, key ProxyKey) *Proxy {
 	}
 	p.Class.Reach = s.reach(r, key.Mesh, n.TransparentProxying, p.Outbounds)
 	p.Listeners = s.listeners(r, dp, p)
+	if p.Ingresses = s.ingressListeners(r, key, n.ZoneIngress); len(p.Ingresses) > 0 {
+		p.Passes = []string{key.Mesh}
+	}
 	return p
 }
 

@@ -110,6 +110,11 @@ type State struct {
 	Destination *table.Derived[DestinationKey, *Destination]
 	// Endpoints are the published servers of a destination.
 	Endpoints *table.Derived[DestinationKey, *Endpoints]
+	// ServicePassages are the server names of a service, and Passages those of a mesh, by which the zone
+	// ingresses pass connections on to what is Passable of their destinations.
+	ServicePassages *table.Derived[ServiceKey, []Passage]
+	Passages        *table.Derived[string, []Passage]
+	Passable        *table.Derived[DestinationKey, []Endpoint]
 	// Reached are the destinations of a class, sorted by name.
 	Reached *table.Derived[Class, []DestinationKey]
 	// HostsOf are the host names of a destination, whose key has no port.

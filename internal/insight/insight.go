@@ -57,11 +57,17 @@ func (w *World) Of(mesh, name string) *kind.DataplaneInsight {
 // taking are the addresses at which a proxy takes requests, "10.0.0.1:8080": not one that drains, nor one
 // whose application is dead.
 func taking(serving *kind.DataplaneServing) []string {
+	if serving.Draining {
+		return nil
+	}
 	var addresses []string
 	for _, in := range serving.Inbounds {
-		if !serving.Draining && !in.Unhealthy {
+		if !in.Unhealthy {
 			addresses = append(addresses, in.Listener())
 		}
+	}
+	for i := range serving.Ingresses {
+		addresses = append(addresses, serving.Ingresses[i].Listener())
 	}
 	return addresses
 }

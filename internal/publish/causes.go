@@ -12,8 +12,11 @@ import (
 // Causes answers the resources that one of a proxy's was made of, by that one's type and name; none where
 // it was made of the Dataplane alone.
 func (h *Hub) Causes(key graph.ProxyKey, t xds.Type, name string) []kind.Cause {
-	origin := envoy.OriginOf(t, name)
-	switch r := h.reader(); {
+	r, origin := h.reader(), envoy.OriginOf(t, name)
+	passage, passes := h.state.PassageOf(r, name)
+	switch {
+	case passes:
+		return []kind.Cause{{Kind: kind.MeshServices.Name, Name: passage.Destination.Service}}
 	case origin.Destination != nil:
 		return []kind.Cause{{Kind: kind.MeshServices.Name, Name: origin.Destination.Service}}
 	case origin.Trust:

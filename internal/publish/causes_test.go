@@ -18,7 +18,7 @@ func TestEveryResourceLeadsBackToWhatItWasMadeOf(t *testing.T) {
 	trust := func(name, domain string) *kind.MeshTrust {
 		return &kind.MeshTrust{TrustDomain: domain, CABundles: []kind.CABundle{{Type: "Pem", PEM: &kind.PEMBundle{Value: name}}}}
 	}
-	put(hub, identity, web("web"), server("web-1", "10.0.0.1", "web", 8080), serving("web-1", "10.0.0.1", 8080),
+	put(hub, identity, withSNI("a.web.8080.default.ms"), door("door", "10.0.0.7"), server("web-1", "10.0.0.1", "web", 8080), serving("web-1", "10.0.0.1", 8080),
 		kind.MeshTrusts.Make(mesh, "one", *trust("one", "one.local")),
 		kind.MeshTrusts.Make(mesh, "two", *trust("two", "two.local")),
 		kind.MeshTrafficPermissions.Make(mesh, "all", kind.MeshTrafficPermission{}),
@@ -34,6 +34,8 @@ func TestEveryResourceLeadsBackToWhatItWasMadeOf(t *testing.T) {
 		{Type: xds.Endpoint, Name: "kri_msvc_default_default__web_8080"}:           service,
 		{Type: xds.Listener, Name: "kri_msvc_default_default__web_8080"}:           service,
 		{Type: xds.Listener, Name: "kri_msvc_default_default__web_8080_241.0.0.2"}: service,
+		{Type: xds.Cluster, Name: "a.web.8080.default.ms"}:                         service,
+		{Type: xds.Endpoint, Name: "a.web.8080.default.ms"}:                        service,
 		{Type: xds.Extension, Name: "self_permission_deny_tcp_8080"}:               permissions,
 		{Type: xds.Extension, Name: "self_permission_allow_tcp_8080"}:              permissions,
 		{Type: xds.Secret, Name: "system_trust_bundle"}:                            {one, two},
@@ -41,7 +43,7 @@ func TestEveryResourceLeadsBackToWhatItWasMadeOf(t *testing.T) {
 		{Type: xds.Secret, Name: "system_trust_bundle_of_two.local"}:               {two},
 	}
 	seen := map[xds.Key]bool{}
-	for _, proxy := range []string{"web-1", "client"} {
+	for _, proxy := range []string{"web-1", "client", "door"} {
 		key := graph.ProxyKey{Mesh: mesh, Name: proxy}
 		resources, _ := hub.Config(key)
 		for _, r := range resources {

@@ -65,9 +65,19 @@ func (d *departure) concernedBy(refused xds.Refusal) bool {
 	if refused.Type != xds.Cluster && refused.Type != xds.Endpoint && refused.Type != xds.Route {
 		return false
 	}
-	list := envoy.OriginOf(refused.Type, refused.Name).Destination
+	r := table.Eval(d.state.DB.Snapshot())
+	list := destinationOf(d.state, r, refused)
 	if list == nil || list.Mesh != d.key.Mesh {
 		return false
 	}
-	return d.left == nil || d.left[*list] || d.state.IsMember(table.Eval(d.state.DB.Snapshot()), d.key, list.Service)
+	return d.left == nil || d.left[*list] || d.state.IsMember(r, d.key, list.Service)
+}
+
+// destinationOf is the destination that a resource was made of: a client's by its own name, a zone ingress's by
+// a server name; nil for any other.
+func destinationOf(state *graph.State, r *table.Reader, refused xds.Refusal) *graph.DestinationKey {
+	if passage, ok := state.PassageOf(r, refused.Name); ok {
+		return &passage.Destination
+	}
+	return envoy.OriginOf(refused.Type, refused.Name).Destination
 }

@@ -17,7 +17,7 @@ func TestARefusalHoldsUpAWithdrawalWhereItConcernsItsEndpoint(t *testing.T) {
 	other := kind.MeshServices.Make(mesh, "other", kind.MeshService{
 		Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: "other"}}, Ports: []kind.ServicePort{{Port: 8080}},
 	})
-	put(hub, web("web"), other, server("web-1", "10.0.0.1", "web", 8080), serving("web-1", "10.0.0.1", 8080))
+	put(hub, withSNI("a.web.8080.default.ms"), other, server("web-1", "10.0.0.1", "web", 8080), serving("web-1", "10.0.0.1", 8080))
 	put(hub, server("web-2", "10.0.0.2", "web", 8080), serving("web-2", "10.0.0.2", 8080))
 	row := kind.Dataplanes.Key(mesh, "web-1")
 	check := func(when string, rows []resource.Key, want map[xds.Key]bool) {
@@ -39,6 +39,7 @@ func TestARefusalHoldsUpAWithdrawalWhereItConcernsItsEndpoint(t *testing.T) {
 	check("that has left the list of web", []resource.Key{row, kind.DataplaneServings.Key(mesh, "web-1")}, map[xds.Key]bool{
 		{Type: xds.Endpoint, Name: web80}: true, {Type: xds.Cluster, Name: web80}: true, {Type: xds.Route, Name: web80}: true,
 		{Type: xds.Endpoint, Name: other80}: false, {Type: xds.Cluster, Name: other80}: false,
+		{Type: xds.Endpoint, Name: "a.web.8080.default.ms"}:            true, // a zone ingress's
 		{Type: xds.Listener, Name: web80}:                              false,
 		{Type: xds.Extension, Name: "self_permission_allow_http_8080"}: false,
 	})

@@ -22,6 +22,12 @@ type Shared struct {
 	Destinations []graph.DestinationKey
 }
 
+// Ingress is what every zone ingress of a mesh has, but for the assignments: those change on their own.
+type Ingress struct {
+	Resources []*xds.Resource // sorted by type and name
+	Passages  []graph.Passage // sorted
+}
+
 // config are the last stages of the table: from our own nouns to encoded resources. A resource of a
 // destination is made once and shared by all classes that reach it.
 type config struct {
@@ -31,7 +37,11 @@ type config struct {
 	bundles    *table.Derived[string, []*xds.Resource]
 	shared     *table.Derived[graph.Class, *Shared]
 	names      *table.Derived[graph.Class, *Names]
-	own        *table.Derived[graph.ProxyKey, *Own]
+	// passage is the cluster of a server name, passageAssignment what is behind it.
+	passage           *table.Derived[string, *xds.Resource]
+	passageAssignment *table.Derived[graph.Passage, *xds.Resource]
+	ingress           *table.Derived[string, *Ingress]
+	own               *table.Derived[graph.ProxyKey, *Own]
 }
 
 // outboundKey is a destination with all of a class that its resources depend on.
@@ -48,6 +58,9 @@ func newConfig(state *graph.State) *config {
 	c.bundles = table.NewDerived(state.DB, "trust bundles", c.makeBundles, sameResources)
 	c.shared = table.NewDerived(state.DB, "shared by class", c.makeShared, sameShared)
 	c.names = table.NewDerived(state.DB, "names by class", c.makeNames, sameNames)
+	c.passage = table.NewDerived(state.DB, "clusters of server names", c.makePassage, sameResource)
+	c.passageAssignment = table.NewDerived(state.DB, "assignments of server names", c.makePassageAssignment, sameResource)
+	c.ingress = table.NewDerived(state.DB, "shared by zone ingresses", c.makeIngress, sameIngress)
 	c.own = table.NewDerived(state.DB, "own of proxy", c.makeOwn, sameOwn)
 	return c
 }
@@ -85,6 +98,23 @@ func (c *config) makeShared(r *table.Reader, class graph.Class) *Shared {
 	return s
 }
 
+func (c *config) makePassage(_ *table.Reader, sni string) *xds.Resource {
+	return envoy.PassageCluster(sni)
+}
+
+func (c *config) makePassageAssignment(r *table.Reader, p graph.Passage) *xds.Resource {
+	return envoy.PassageAssignment(p.SNI, c.state.Passable.Get(r, p.Destination))
+}
+
+func (c *config) makeIngress(r *table.Reader, mesh string) *Ingress {
+	i := &Ingress{Passages: c.state.Passages.Get(r, mesh)}
+	for _, p := range i.Passages {
+		i.Resources = append(i.Resources, c.passage.Get(r, p.SNI))
+	}
+	i.Resources = inOrder(i.Resources)
+	return i
+}
+
 func (c *config) makeOwn(r *table.Reader, key graph.ProxyKey) *Own {
 	p := c.state.Proxy.Get(r, key)
 	if p == nil {
@@ -96,6 +126,9 @@ func (c *config) makeOwn(r *table.Reader, key graph.ProxyKey) *Own {
 	}
 	for i := range p.Outbounds {
 		own.Resources = append(own.Resources, envoy.Explicit(&p.Outbounds[i]))
+	}
+	for i := range p.Ingresses {
+		own.Resources = append(own.Resources, envoy.Ingress(&p.Ingresses[i]))
 	}
 	if p.Capture != nil {
 		own.Resources = append(own.Resources, envoy.Capture(p.Capture)...)
@@ -127,6 +160,10 @@ func sameResources(a, b []*xds.Resource) bool { return slices.EqualFunc(a, b, sa
 
 func sameShared(a, b *Shared) bool {
 	return slices.Equal(a.Destinations, b.Destinations) && sameResources(a.Resources, b.Resources)
+}
+
+func sameIngress(a, b *Ingress) bool {
+	return slices.Equal(a.Passages, b.Passages) && sameResources(a.Resources, b.Resources)
 }
 
 func sameOwn(a, b *Own) bool {

@@ -2,8 +2,8 @@
 //
 // The [Hub] is the table's one writer. It takes batches from the mirror, commits them, and moves what
 // differs into feeds: one a class, shared by all its proxies, with the assignments of what the class
-// reaches; and one a proxy, with what is its own. Beside the feeds it tells agents the host names that
-// their class finds. It keeps derived only what somebody attached needs.
+// reaches; one a mesh, shared by its zone ingresses; and one a proxy, with what is its own. Beside the feeds it
+// tells agents the host names that their class finds. It keeps derived only what somebody attached needs.
 package publish
 
 import (
@@ -33,10 +33,11 @@ type Hub struct {
 	followers []Follower
 	log       *slog.Logger
 
-	mu      sync.Mutex
-	classes map[graph.Class]*class
-	proxies map[graph.ProxyKey]*proxy
-	changed chan struct{} // closed by every commit
+	mu        sync.Mutex
+	classes   map[graph.Class]*class
+	ingresses map[string]*ingress // by mesh
+	proxies   map[graph.ProxyKey]*proxy
+	changed   chan struct{} // closed by every commit
 
 	withdrawals withdrawals
 	left        map[graph.ProxyKey]map[graph.DestinationKey]bool // the lists that a proxy's endpoints have left
@@ -69,6 +70,7 @@ func NewHub(state *graph.State, catalog *xds.Catalog, log *slog.Logger) *Hub {
 	h := &Hub{
 		state: state, config: newConfig(state), catalog: catalog, log: log,
 		classes:     map[graph.Class]*class{},
+		ingresses:   map[string]*ingress{},
 		proxies:     map[graph.ProxyKey]*proxy{},
 		changed:     make(chan struct{}),
 		left:        map[graph.ProxyKey]map[graph.DestinationKey]bool{},
@@ -180,8 +182,9 @@ func (h *Hub) publish(changes *table.Changes) {
 			}
 		}
 	}
+	h.publishPassages(e, changes)
 	var moved []*proxy
-	var left []graph.Class
+	var left []*graph.Proxy
 	for key, own := range h.config.own.Changed(changes) {
 		p := h.proxies[key]
 		before, moves := h.updateProxy(e, p, own)
@@ -189,7 +192,7 @@ func (h *Hub) publish(changes *table.Changes) {
 			moved = append(moved, p)
 		}
 		if before != nil {
-			left = append(left, *before)
+			left = append(left, before)
 		}
 	}
 	h.commit(e)
@@ -222,8 +225,9 @@ func (h *Hub) updateClass(e edits, c *class, shared *Shared) {
 	c.shared = shared
 }
 
-// updateProxy says whether the proxy moves to another class, and which one it leaves, if any.
-func (h *Hub) updateProxy(e edits, p *proxy, own *Own) (before *graph.Class, moves bool) {
+// updateProxy says whether the proxy moves to other shared feeds, and as what it leaves those that it has,
+// if any.
+func (h *Hub) updateProxy(e edits, p *proxy, own *Own) (before *graph.Proxy, moves bool) {
 	if own == nil {
 		h.tell(p, nil)
 		p.tellNames(nil)
@@ -238,14 +242,14 @@ func (h *Hub) updateProxy(e edits, p *proxy, own *Own) (before *graph.Class, mov
 	changed, removed := difference(had, own.Resources)
 	e.add(p.feed, changed, removed)
 	h.tell(p, own.Proxy)
-	if old != nil && old.Proxy.Class == own.Proxy.Class {
+	if old != nil && old.Proxy.Class == own.Proxy.Class && slices.Equal(old.Proxy.Passes, own.Proxy.Passes) {
 		return nil, false
 	}
-	h.join(e, own.Proxy.Class)
+	h.join(e, own.Proxy)
 	if old == nil {
 		return nil, true
 	}
-	return &old.Proxy.Class, true
+	return old.Proxy, true
 }
 
 func (h *Hub) tell(p *proxy, g *graph.Proxy) {
@@ -254,8 +258,15 @@ func (h *Hub) tell(p *proxy, g *graph.Proxy) {
 	}
 }
 
-// join counts a proxy into a class, whose feed is made for the first one.
-func (h *Hub) join(e edits, key graph.Class) {
+// join counts a proxy into what it shares with others, whose feeds are made for the first one.
+func (h *Hub) join(e edits, p *graph.Proxy) {
+	h.joinClass(e, p.Class)
+	for _, mesh := range p.Passes {
+		h.joinIngress(e, mesh)
+	}
+}
+
+func (h *Hub) joinClass(e edits, key graph.Class) {
 	c := h.classes[key]
 	if c == nil {
 		c = &class{feed: h.catalog.NewFeed(), shared: &Shared{}, names: cmp.Or(h.config.names.Pin(key), newNames(nil))}
@@ -265,7 +276,14 @@ func (h *Hub) join(e edits, key graph.Class) {
 	c.members++
 }
 
-func (h *Hub) leave(key graph.Class) {
+func (h *Hub) leave(p *graph.Proxy) {
+	h.leaveClass(p.Class)
+	for _, mesh := range p.Passes {
+		h.leaveIngress(mesh)
+	}
+}
+
+func (h *Hub) leaveClass(key graph.Class) {
 	c := h.classes[key]
 	if c.members--; c.members > 0 {
 		return
@@ -278,7 +296,7 @@ func (h *Hub) leave(key graph.Class) {
 	h.config.names.Unpin(key)
 }
 
-// feed gives a proxy's streams the feeds of its class and its own.
+// feed gives a proxy's streams what it shares with others and its own.
 func (h *Hub) feed(p *proxy) {
 	for s := range p.streams {
 		s.SetFeeds(h.feedsOf(p)...)
@@ -289,7 +307,11 @@ func (h *Hub) feedsOf(p *proxy) []*xds.Feed {
 	if p.own == nil {
 		return []*xds.Feed{p.feed}
 	}
-	return []*xds.Feed{h.classes[p.own.Proxy.Class].feed, p.feed}
+	feeds := []*xds.Feed{h.classes[p.own.Proxy.Class].feed}
+	for _, mesh := range p.own.Proxy.Passes {
+		feeds = append(feeds, h.ingresses[mesh].feed)
+	}
+	return append(feeds, p.feed)
 }
 
 // attend answers the entry of a proxy, made for the first who asks.
@@ -308,7 +330,7 @@ func (h *Hub) attend(key graph.ProxyKey) *proxy {
 	if own := h.config.own.Pin(key); own != nil {
 		p.own = own
 		e := edits{}
-		h.join(e, own.Proxy.Class)
+		h.join(e, own.Proxy)
 		e.add(p.feed, own.Resources, nil)
 		h.commit(e)
 	}
@@ -322,7 +344,7 @@ func (h *Hub) neglect(key graph.ProxyKey, p *proxy) {
 	}
 	delete(h.proxies, key)
 	if p.own != nil {
-		h.leave(p.own.Proxy.Class)
+		h.leave(p.own.Proxy)
 	}
 	h.config.own.Unpin(key)
 }

@@ -86,6 +86,8 @@ func withdrawing(t *testing.T, hub *Hub) {
 	}
 }
 
+func removal(keys ...resource.Key) mirror.Batch { return mirror.Batch{Removed: keys} }
+
 func put(hub *Hub, objects ...resource.Any) { hub.Apply(mirror.Batch{Put: objects}) }
 
 func web(tag string) resource.Any {

@@ -50,6 +50,9 @@ func drawDataplane(t *rapid.T, name string) resource.Any {
 		}
 		dp.Networking.Outbound = append(dp.Networking.Outbound, out)
 	}
+	if rapid.IntRange(0, 2).Draw(t, "ingress") == 0 {
+		dp.Networking.ZoneIngress = &kind.ZoneIngressSection{Address: "10.0.0." + name[1:], Port: pick[uint32](t, "ingress port", 10001, 10002)}
+	}
 	switch rapid.IntRange(0, 3).Draw(t, "transparent") {
 	case 1:
 		dp.Networking.TransparentProxying = &kind.TransparentProxying{}
@@ -69,9 +72,13 @@ func drawServing(t *rapid.T, name string) resource.Any {
 		if rapid.Bool().Draw(t, "serves") {
 			serving.Inbounds = append(serving.Inbounds, kind.ServedInbound{
 				Inbound:   kind.Inbound{Address: "10.0.0." + name[1:], Port: uint32(8000 + port), Name: "old", Protocol: kind.HTTP, ServiceAddress: "127.0.0.1", ServicePort: 80},
+				Serial:    pick(t, "serial", "", "5e"),
 				Unhealthy: rapid.IntRange(0, 4).Draw(t, "unhealthy") == 0,
 			})
 		}
+	}
+	if rapid.Bool().Draw(t, "serves an ingress") {
+		serving.Ingresses = []kind.ZoneIngressSection{{Address: "10.0.0." + name[1:], Port: 10001}}
 	}
 	return kind.DataplaneServings.Make(mesh, name, serving)
 }
@@ -91,9 +98,18 @@ func drawService(t *rapid.T, name string) resource.Any {
 			Port:        uint32(80 + i),
 			TargetPort:  &kind.PortRef{Number: uint32(8000 + rapid.IntRange(0, 2).Draw(t, "target"))},
 			AppProtocol: pick(t, "app protocol", kind.TCP, kind.HTTP),
+			SNIs:        pick(t, "snis", snisOf(name, 80+i, "a"), snisOf(name, 80+i, "b", "a"), nil),
 		})
 	}
 	return kind.MeshServices.Make(mesh, name, service)
+}
+
+func snisOf(name string, port int, formats ...string) []kind.SNI {
+	var snis []kind.SNI
+	for _, format := range formats {
+		snis = append(snis, kind.SNI{Value: fmt.Sprintf("%s.%s.%d.default.ms", format, name, port)})
+	}
+	return snis
 }
 
 func drawPermission(t *rapid.T, name string) resource.Any {
@@ -191,8 +207,8 @@ func TestFeedsEqualARebuildAfterAnyChanges(t *testing.T) {
 				for key := range stops {
 					compareToRebuild(t, hub, key, told[key])
 				}
-				if len(stops) == 0 && len(hub.classes)+len(hub.proxies) > 0 {
-					t.Fatalf("nobody is attached, but %d classes and %d proxies are kept", len(hub.classes), len(hub.proxies))
+				if len(stops) == 0 && len(hub.classes)+len(hub.ingresses)+len(hub.proxies) > 0 {
+					t.Fatalf("nobody is attached, but %d classes, %d ingresses and %d proxies are kept", len(hub.classes), len(hub.ingresses), len(hub.proxies))
 				}
 			},
 		})

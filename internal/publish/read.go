@@ -101,6 +101,13 @@ func configOf(c *config, r *table.Reader, key graph.ProxyKey) ([]*xds.Resource, 
 	for _, d := range shared.Destinations {
 		all = append(all, c.assignment.Get(r, d))
 	}
+	for _, mesh := range own.Proxy.Passes {
+		shared := cmp.Or(c.ingress.Get(r, mesh), &Ingress{})
+		all = append(all, shared.Resources...)
+		for _, passage := range shared.Passages {
+			all = append(all, c.passageAssignment.Get(r, passage))
+		}
+	}
 	return inOrder(all), true
 }
 

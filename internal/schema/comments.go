@@ -68,6 +68,7 @@ var comments = map[string]string{
 	"DataplaneServing":                              "DataplaneServing is what a proxy serves, stored by the instance that holds its session whenever it changes. It has a row of its own, so that it wakes only those who derive endpoints.",
 	"DataplaneServing.Draining":                     "Draining says that the proxy is going away; none of its inbounds is an endpoint.",
 	"DataplaneServing.Inbounds":                     "Inbounds are served. One that is no longer in the Dataplane is being withdrawn: its listener stays until every client has let go of it, and then it leaves this list.",
+	"DataplaneServing.Ingresses":                    "Ingresses are the zone ingress's listeners that are served. One that is no longer in the Dataplane is being withdrawn.",
 	"DataplaneServing.Registered":                   "Registered says that the agent wrote the Dataplane, which goes when the agent has gone for good.",
 	"DataplaneServing.Run":                          "Run is the agent's run that reported; a new run begins as serving nothing. Empty for a proxy without an agent.",
 	"Duration":                                      "Duration is written as Go writes it, \"1m30s\", or with a day as \"1d\" or \"1d12h\".",

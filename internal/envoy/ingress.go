@@ -1,0 +1,73 @@
+package envoy
+
+import (
+	"fmt"
+
+	clusters "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpoints "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	listeners "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	snicluster "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/sni_cluster/v3"
+	tcpproxy "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+
+	"weft/internal/graph"
+	"weft/internal/xds"
+)
+
+// passable are the server names that a zone ingress passes on: those of services and of services of many
+// zones. No cluster but a passage is called so, which is all that keeps the others from being reached.
+var passable = []string{"*.ms", "*.mzms"}
+
+// Ingress is a listener at which other zones reach this one's services. It looks at the server name alone and
+// passes the connection on to the cluster of that name, so that it stays as it is whatever services there are.
+// TLS goes through unbroken; a connection without a name that is known is closed.
+func Ingress(l *graph.IngressListener) *xds.Resource {
+	name := fmt.Sprintf("self_ingress_%s_%d", l.Address, l.Port)
+	return xds.NewResource(xds.Listener, name, &listeners.Listener{
+		Name:                   name,
+		Address:                socketAddress(l.Address, l.Port),
+		TrafficDirection:       core.TrafficDirection_INBOUND,
+		ListenerFilters:        inspectTLS(),
+		ListenerFiltersTimeout: duration(helloTimeout),
+		FilterChains: []*listeners.FilterChain{{
+			FilterChainMatch: &listeners.FilterChainMatch{TransportProtocol: "tls", ServerNames: passable},
+			Filters: []*listeners.Filter{
+				networkFilter(&snicluster.SniCluster{}),
+				networkFilter(&tcpproxy.TcpProxy{
+					StatPrefix: name,
+					// It takes the cluster that sni_cluster has named; there is none of this name.
+					ClusterSpecifier:   &tcpproxy.TcpProxy_Cluster{Cluster: name},
+					IdleTimeout:        duration(inboundIdleTimeout),
+					MaxConnectAttempts: number(connectAttempts),
+				}),
+			},
+		}},
+	})
+}
+
+// PassageCluster is where connections with a server name are passed on to, as they are. How many there may
+// be is for the clients' proxies to say, each of which has limits of its own.
+func PassageCluster(sni string) *xds.Resource {
+	return xds.NewResource(xds.Cluster, sni, &clusters.Cluster{
+		Name:                      sni,
+		ClusterDiscoveryType:      &clusters.Cluster_Type{Type: clusters.Cluster_EDS},
+		EdsClusterConfig:          &clusters.Cluster_EdsClusterConfig{EdsConfig: ads()},
+		ConnectTimeout:            duration(connectTimeout),
+		CircuitBreakers:           breakers(localBreakerLimit),
+		OutlierDetection:          deadHosts(),
+		IgnoreHealthOnHostRemoval: true,
+	})
+}
+
+// PassageAssignment is the servers behind a server name.
+func PassageAssignment(sni string, servers []graph.Endpoint) *xds.Resource {
+	assignment := &endpoints.ClusterLoadAssignment{ClusterName: sni}
+	if len(servers) > 0 {
+		locality := &endpoints.LocalityLbEndpoints{}
+		for _, server := range servers {
+			locality.LbEndpoints = append(locality.LbEndpoints, lbEndpoint(server.Address, server.Port))
+		}
+		assignment.Endpoints = []*endpoints.LocalityLbEndpoints{locality}
+	}
+	return xds.NewResource(xds.Endpoint, sni, assignment)
+}

@@ -1,0 +1,142 @@
+package publish
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"weft/internal/graph"
+	"weft/internal/xds"
+	"weft/kind"
+	"weft/resource"
+)
+
+func door(name, address string) resource.Any {
+	return kind.Dataplanes.Make(mesh, name, kind.Dataplane{Networking: kind.Networking{
+		ZoneIngress: &kind.ZoneIngressSection{Address: address, Port: 10001, AdvertisedAddress: "192.168.1.100", AdvertisedPort: 30001},
+	}})
+}
+
+// withSNI is the service web with a server name.
+func withSNI(sni string) resource.Any {
+	return kind.MeshServices.Make(mesh, "web", kind.MeshService{
+		Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: "web"}},
+		Ports:    []kind.ServicePort{{Port: 8080, SNIs: []kind.SNI{{Value: sni}}}},
+	})
+}
+
+// servingTLS is a server that presents a certificate.
+func servingTLS(name, address string, port uint32) resource.Any {
+	row := serving(name, address, port).(*resource.Object[kind.DataplaneServing])
+	row.Spec.Inbounds[0].Serial = "5e"
+	return row
+}
+
+// watched keeps a proxy attended to.
+func watched(t *testing.T, hub *Hub, name string) graph.ProxyKey {
+	key := graph.ProxyKey{Mesh: mesh, Name: name}
+	t.Cleanup(hub.Watch(key, func(*graph.Proxy) {}))
+	return key
+}
+
+// namesOf are the resources of a type that a proxy's feeds have, sorted.
+func namesOf(hub *Hub, key graph.ProxyKey, typ xds.Type) []string {
+	var all []string
+	for _, f := range hub.feedsOf(hub.proxies[key]) {
+		for _, r := range f.Resources() {
+			if r.Type == typ {
+				all = append(all, r.Name)
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func TestIngressesOfAMeshShareWhatTheyPassOn(t *testing.T) {
+	hub, _, _ := newHub(t, never{})
+	put(hub, door("door-1", "10.0.0.1"), door("door-2", "10.0.0.2"), withSNI("a.web.8080.default.ms"))
+	first, second := watched(t, hub, "door-1"), watched(t, hub, "door-2")
+	if a, b := hub.feedsOf(hub.proxies[first])[1], hub.feedsOf(hub.proxies[second])[1]; a != b {
+		t.Error("each ingress has passages of its own")
+	}
+	for _, key := range []graph.ProxyKey{first, second} {
+		if got := namesOf(hub, key, xds.Cluster); !slices.Equal(got, []string{"a.web.8080.default.ms"}) {
+			t.Errorf("%s has the clusters %v", key, got)
+		}
+		if got := namesOf(hub, key, xds.Endpoint); !slices.Equal(got, []string{"a.web.8080.default.ms"}) {
+			t.Errorf("%s has the assignments %v, want one for its cluster", key, got)
+		}
+		if got, want := namesOf(hub, key, xds.Listener), fmt.Sprintf("self_ingress_10.0.0.%s_10001", key.Name[5:]); !slices.Equal(got, []string{want}) {
+			t.Errorf("%s listens at %v, want %s", key, got, want)
+		}
+	}
+}
+
+// What comes and goes behind an ingress never touches the listener, which everything that is open hangs on.
+func TestAServiceThatComesOrGoesLeavesTheIngressListenerAlone(t *testing.T) {
+	hub, _, _ := newHub(t, never{})
+	put(hub, door("door", "10.0.0.1"))
+	key := watched(t, hub, "door")
+	own := hub.proxies[key].own
+	put(hub, withSNI("a.web.8080.default.ms"), server("web", "10.0.0.5", "web", 8080), servingTLS("web", "10.0.0.5", 8080))
+	put(hub, withSNI("b.web.8080.default.ms"))
+	if got := namesOf(hub, key, xds.Endpoint); !slices.Equal(got, []string{"b.web.8080.default.ms"}) {
+		t.Errorf("after the server name changed it has the assignments %v", got)
+	}
+	hub.Apply(removal(kind.MeshServices.Key(mesh, "web")))
+	if got := namesOf(hub, key, xds.Cluster); len(got) > 0 {
+		t.Errorf("the service is gone, and it has the clusters %v", got)
+	}
+	if hub.proxies[key].own != own {
+		t.Error("what the ingress has for itself was made anew")
+	}
+}
+
+// Other zones would reach a plain server without anybody knowing who calls.
+func TestAPlainServerIsNotPassedOnTo(t *testing.T) {
+	hub, _, _ := newHub(t, never{})
+	put(hub, door("door", "10.0.0.1"), withSNI("a.web.8080.default.ms"),
+		server("secure", "10.0.0.5", "web", 8080), servingTLS("secure", "10.0.0.5", 8080),
+		server("plain", "10.0.0.6", "web", 8080), serving("plain", "10.0.0.6", 8080))
+	key := watched(t, hub, "door")
+	config, _ := hub.Config(key)
+	i := slices.IndexFunc(config, func(r *xds.Resource) bool { return r.Type == xds.Endpoint })
+	message, err := config[i].Message()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(message); !strings.Contains(got, "10.0.0.5") || strings.Contains(got, "10.0.0.6") {
+		t.Errorf("it passes on to %s, want the server that takes mutual TLS and no other", got)
+	}
+}
+
+// An ingress is a client of what it passes on to: a listener behind it stays until it has let go of it.
+func TestAServerWaitsForTheIngressesToLetGo(t *testing.T) {
+	settled := make(onDemand)
+	hub, _, gone := newHub(t, settled)
+	put(hub, door("door", "10.0.0.1"), withSNI("a.web.8080.default.ms"),
+		server("one", "10.0.0.5", "web", 8080), servingTLS("one", "10.0.0.5", 8080),
+		server("two", "10.0.0.6", "web", 8080), servingTLS("two", "10.0.0.6", 8080))
+	key := watched(t, hub, "door")
+	before := hub.catalog.Revision()
+	put(hub, server("one", "10.0.0.5", "web", 8081))
+	if hub.catalog.Revision() == before {
+		t.Fatal("the ingress was not told")
+	}
+	config, _ := hub.Config(key)
+	for _, r := range config {
+		if r.Type == xds.Endpoint && strings.Contains(string(r.Wire), "10.0.0.5") {
+			t.Error("the ingress still passes on to the server that goes")
+		}
+	}
+	hub.mu.Lock()
+	since := hub.withdrawals.open[graph.ProxyKey{Mesh: mesh, Name: "one"}]["10.0.0.5:8080"]
+	hub.mu.Unlock()
+	if since != hub.catalog.Revision() {
+		t.Errorf("the withdrawal waits for revision %d, want %d, at which the ingress has let go", since, hub.catalog.Revision())
+	}
+	settled <- struct{}{}
+	<-gone
+}
