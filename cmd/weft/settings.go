@@ -8,15 +8,32 @@ import (
 	"weft/internal/settings"
 )
 
+// settingOf are the settings that have a flag, by the flag.
+var settingOf = map[string]string{
+	"data-dir":        "general.dataDir",
+	"mode":            "mode",
+	"zone":            "multizone.zone.name",
+	"global-address":  "multizone.zone.globalAddress",
+	"global-ca-file":  "multizone.zone.kds.rootCaFile",
+	"zone-token-file": "multizone.zone.kds.auth.cpTokenPath",
+}
+
 // settingsFlags adds the flags of a control plane's settings to a command, and answers what reads the
 // effective ones.
 func settingsFlags(command *cobra.Command) (load func() (*settings.Settings, []string, error)) {
 	file := command.Flags().String("config-file", "", "settings in YAML")
-	dataDir := command.Flags().String("data-dir", "weft-data", "directory of everything that must survive a restart")
+	command.Flags().String("data-dir", "weft-data", "directory of everything that must survive a restart")
+	command.Flags().String("mode", "zone", "zone: serve the proxies of one zone; global: join zones into one mesh")
+	command.Flags().String("zone", "default", "name of the zone")
+	command.Flags().String("global-address", "", "join the zones of this global control plane, grpcs://HOST:PORT")
+	command.Flags().String("global-ca-file", "", "CA certificates of the global control plane, in PEM (default those of the machine)")
+	command.Flags().String("zone-token-file", "", "token with which the zone proves itself to the global control plane")
 	return func() (*settings.Settings, []string, error) {
 		flags := map[string]string{}
-		if command.Flags().Changed("data-dir") {
-			flags["general.dataDir"] = *dataDir
+		for flag, path := range settingOf {
+			if f := command.Flags().Lookup(flag); f.Changed {
+				flags[path] = f.Value.String()
+			}
 		}
 		return settings.Load(*file, os.Environ(), flags)
 	}

@@ -22,24 +22,9 @@ type setting struct {
 }
 
 // all is the one list of settings, in the order of the documentation.
-var all = slices.Concat(plain, storeSettings, accessRules())
+var all = slices.Concat(zoneSettings, plain, storeSettings, accessRules())
 
 var plain = []setting{
-	{
-		path: "mode", env: "KUMA_MODE", fallback: "zone",
-		doc: "What this control plane is for. `zone`: it serves proxies.",
-		set: func(_ *Settings, v string) error {
-			if v != "zone" {
-				return errors.New("is not served by this release; the only mode is \"zone\"")
-			}
-			return nil
-		},
-	},
-	{
-		path: "multizone.zone.name", env: "KUMA_MULTIZONE_ZONE_NAME", fallback: "default",
-		doc: "The zone's name, a DNS label of at most 63 characters. It stands in SPIFFE IDs and in resource names, so it cannot change later without changing those.",
-		set: label(func(s *Settings) *string { return &s.ZoneName }),
-	},
 	{
 		path: "general.dataDir", env: "KUMA_GENERAL_DATA_DIR", fallback: "weft-data",
 		doc: "The directory of everything that must survive a restart: the store and the server's own certificates. A relative path begins at the working directory. Flag: `--data-dir`.",

@@ -21,7 +21,10 @@ import (
 
 // Settings are the effective settings of one control plane.
 type Settings struct {
-	ZoneName string
+	Mode     Mode
+	ZoneName string   // empty of a global control plane
+	Join     Join     // of a zone
+	ZoneSync ZoneSync // of a global control plane
 	Store    StoreType
 	Postgres Postgres // where Store is PostgreSQL
 	// EncryptionKeyFile is empty where the control plane makes one in DataDir.
@@ -179,7 +182,7 @@ func (s *Settings) check() error {
 	if (s.TLSCertFile == "") != (s.TLSKeyFile == "") {
 		return errors.New("general.tlsCertFile and general.tlsKeyFile belong together: set both, or neither to have a certificate made")
 	}
-	return errors.Join(s.APIOverTLS.check(s.API.Enabled), s.checkStore())
+	return errors.Join(s.APIOverTLS.check(s.API.Enabled), s.checkStore(), s.checkZones())
 }
 
 func (a *APIOverTLS) check(plain bool) error {

@@ -55,6 +55,26 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
+func TestModes(t *testing.T) {
+	const inline = "KUMA_MULTIZONE_ZONE_KDS_AUTH_CP_TOKEN_INLINE=eyJ.secret"
+	s, _, err := Load("", []string{"KUMA_MULTIZONE_ZONE_NAME=east", "KUMA_MULTIZONE_ZONE_GLOBAL_ADDRESS=grpcs://global.example", inline}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !s.Joined() || s.ZoneName != "east" || s.Join.Host() != "global.example:5685" || s.Join.Token != "eyJ.secret" {
+		t.Errorf("a zone that joins: %+v", s.Join)
+	}
+	for _, v := range s.Effective() {
+		if strings.Contains(v.Value, "secret") {
+			t.Errorf("%s shows the token", v.Path)
+		}
+	}
+	s, _, err = Load("", []string{"KUMA_MODE=global", "KUMA_MULTIZONE_GLOBAL_KDS_GRPC_INTERFACE=127.0.0.1"}, nil)
+	if err != nil || s.Joined() || s.ZoneName != "" || s.ZoneSync.String() != "127.0.0.1:5685" {
+		t.Errorf("global: zone %q, zones at %s, %v", s.ZoneName, s.ZoneSync, err)
+	}
+}
+
 func TestLists(t *testing.T) {
 	file := write(t, "access: {static: {write: {groups: [deployers, ops]}, read: {users: [], groups: everybody}}}")
 	s, _, err := Load(file, []string{"KUMA_ACCESS_STATIC_ADMIN_RESOURCES_GROUPS= keepers,,ops ,ops", "KUMA_ACCESS_STATIC_ADMIN_RESOURCES_USERS="}, nil)
@@ -108,7 +128,11 @@ func TestRefused(t *testing.T) {
 		"not a mapping":          {file: "- 1", want: []string{"is a mapping"}},
 		"unknown variable":       {environ: []string{"KUMA_STORE_TIPE=memory"}, want: []string{"KUMA_STORE_TIPE is not a setting", "unset KUMA_STORE_TIPE"}},
 		"misspelt port":          {environ: []string{"KUMA_DP_SERVR_PORT=1"}, want: []string{"KUMA_DP_SERVR_PORT is not a setting"}},
-		"global mode":            {environ: []string{"KUMA_MODE=global"}, want: []string{"mode (KUMA_MODE)", `"global" is not served by this release`}},
+		"mode":                   {environ: []string{"KUMA_MODE=remote"}, want: []string{"mode (KUMA_MODE)", `"remote" is not a mode; use zone or global`}},
+		"global that joins":      {environ: []string{"KUMA_MODE=global", "KUMA_MULTIZONE_ZONE_GLOBAL_ADDRESS=grpcs://g"}, want: []string{"mode is global"}},
+		"join without a token":   {environ: []string{"KUMA_MULTIZONE_ZONE_GLOBAL_ADDRESS=grpcs://g"}, want: []string{"needs the zone's token", "--zone-token-file", "weft generate zone-token"}},
+		"join in plain text":     {environ: []string{"KUMA_MULTIZONE_ZONE_GLOBAL_ADDRESS=grpc://g:5685"}, want: []string{"write grpcs://HOST:PORT"}},
+		"half a sync server":     {environ: []string{"KUMA_MULTIZONE_GLOBAL_KDS_TLS_KEY_FILE=x"}, want: []string{"multizone.global.kds.tlsCertFile", "belong together"}},
 		"zone name":              {environ: []string{"KUMA_MULTIZONE_ZONE_NAME=a.b"}, want: []string{`"a.b" is not a DNS label`}},
 		"port":                   {environ: []string{"KUMA_DP_SERVER_PORT=65536"}, want: []string{`"65536" is not a port`}},
 		"interface":              {environ: []string{"KUMA_API_SERVER_HTTP_INTERFACE=eth0"}, want: []string{`"eth0" is not an IP address`}},
@@ -123,7 +147,7 @@ func TestRefused(t *testing.T) {
 		"log level":              {environ: []string{"KUMA_GENERAL_LOG_LEVEL=loud"}, want: []string{"is not a log level"}},
 		"certificate alone":      {environ: []string{"KUMA_GENERAL_TLS_CERT_FILE=x"}, want: []string{"belong together"}},
 		"no data directory":      {environ: []string{"KUMA_GENERAL_DATA_DIR="}, want: []string{"--data-dir"}},
-		"all at once":            {file: "mode: global\na: 1", environ: []string{"KUMA_X=1"}, want: []string{"not served", "a is not a setting", "KUMA_X is not"}},
+		"all at once":            {file: "mode: remote\na: 1", environ: []string{"KUMA_X=1"}, want: []string{"not a mode", "a is not a setting", "KUMA_X is not"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

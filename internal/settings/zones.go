@@ -1,0 +1,146 @@
+package settings
+
+import (
+	"errors"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+)
+
+// Mode is what a control plane is for.
+type Mode string
+
+const (
+	// Zone serves the proxies of one zone, alone or joined with others.
+	Zone Mode = "zone"
+	// Global joins zones into one mesh, and serves no proxy.
+	Global Mode = "global"
+)
+
+// Join is how a zone joins others: where their global control plane is, and what the two show each other.
+type Join struct {
+	// GlobalAddress is "grpcs://HOST:PORT"; empty where the zone is alone.
+	GlobalAddress string
+	// CAFile holds the CAs, in PEM, of the global control plane's certificate; empty: those of the machine.
+	CAFile string
+	// Token is the zone token; where it is empty, TokenFile holds it.
+	Token, TokenFile string
+}
+
+// Host answers "HOST:PORT" of the global control plane.
+func (j *Join) Host() string {
+	address, _ := url.Parse(j.GlobalAddress) // it was checked
+	return address.Host
+}
+
+// Joined says whether this is a zone that has joined others.
+func (s *Settings) Joined() bool { return s.Join.GlobalAddress != "" }
+
+// ZoneSync is where a global control plane serves zones, over TLS.
+type ZoneSync struct {
+	Address
+	CertFile, KeyFile string // empty: the certificate of the server for proxies
+}
+
+// defaultSyncPort is that of a global control plane where its address names none.
+const defaultSyncPort = "5685"
+
+// zoneSettings are those of how zones become one mesh.
+var zoneSettings = []setting{
+	{
+		path: "mode", env: "KUMA_MODE", fallback: string(Zone),
+		doc: "What this control plane is for. `zone`: it serves the proxies of one zone. `global`: it joins zones into one mesh, and serves no proxy. Flag: `--mode`. See [many zones](operations/multizone.md).",
+		set: func(s *Settings, v string) error {
+			s.Mode = Mode(v)
+			if !slices.Contains([]Mode{Zone, Global}, s.Mode) {
+				return errors.New("is not a mode; use zone or global")
+			}
+			return nil
+		},
+	},
+	{
+		path: "multizone.zone.name", env: "KUMA_MULTIZONE_ZONE_NAME", fallback: "default",
+		doc: "The zone's name, a DNS label of at most 63 characters; without meaning for a global control plane. It stands in SPIFFE IDs and in resource names, so it cannot change later without changing those. Flag: `--zone`.",
+		set: label(func(s *Settings) *string { return &s.ZoneName }),
+	},
+	{
+		path: "multizone.zone.globalAddress", env: "KUMA_MULTIZONE_ZONE_GLOBAL_ADDRESS",
+		doc: "The global control plane that the zone joins, `grpcs://HOST:PORT`, by default port 5685. Empty: the zone is alone. Flag: `--global-address`.",
+		set: func(s *Settings, v string) (err error) {
+			s.Join.GlobalAddress, err = globalAddress(v)
+			return err
+		},
+	},
+	{
+		path: "multizone.zone.kds.rootCaFile", env: "KUMA_MULTIZONE_ZONE_KDS_ROOT_CA_FILE",
+		doc: "CA certificates in PEM that may have signed the certificate of the global control plane, read anew when they change. Empty: those of the machine. Flag: `--global-ca-file`.",
+		set: text(func(s *Settings) *string { return &s.Join.CAFile }),
+	},
+	{
+		path: "multizone.zone.kds.auth.cpTokenPath", env: "KUMA_MULTIZONE_ZONE_KDS_AUTH_CP_TOKEN_PATH",
+		doc: "The file of the zone token with which the zone proves itself, read whenever it connects. Flag: `--zone-token-file`.",
+		set: text(func(s *Settings) *string { return &s.Join.TokenFile }),
+	},
+	{
+		path: "multizone.zone.kds.auth.cpTokenInline", env: "KUMA_MULTIZONE_ZONE_KDS_AUTH_CP_TOKEN_INLINE", secret: true,
+		doc: "The zone token itself, in place of a file.",
+		set: text(func(s *Settings) *string { return &s.Join.Token }),
+	},
+	{
+		path: "multizone.global.kds.grpcInterface", env: "KUMA_MULTIZONE_GLOBAL_KDS_GRPC_INTERFACE", fallback: "0.0.0.0",
+		doc: "The IP address on which a global control plane serves zones.",
+		set: address(func(s *Settings) *string { return &s.ZoneSync.Interface }),
+	},
+	{
+		path: "multizone.global.kds.grpcPort", env: "KUMA_MULTIZONE_GLOBAL_KDS_GRPC_PORT", fallback: defaultSyncPort,
+		doc: "The port at which a global control plane serves zones, over TLS; 0 for any free one.",
+		set: port(func(s *Settings) *uint16 { return &s.ZoneSync.Port }),
+	},
+	{
+		path: "multizone.global.kds.tlsCertFile", env: "KUMA_MULTIZONE_GLOBAL_KDS_TLS_CERT_FILE",
+		doc: "The certificate chain in PEM that a global control plane shows to zones, read anew when it changes. Empty: that of `general.tlsCertFile`, or, where that is empty too, one of its own CA, `ca.crt` in the data directory.",
+		set: text(func(s *Settings) *string { return &s.ZoneSync.CertFile }),
+	},
+	{
+		path: "multizone.global.kds.tlsKeyFile", env: "KUMA_MULTIZONE_GLOBAL_KDS_TLS_KEY_FILE",
+		doc: "The private key of that certificate in PEM.",
+		set: text(func(s *Settings) *string { return &s.ZoneSync.KeyFile }),
+	},
+}
+
+// globalAddress fills in the port.
+func globalAddress(v string) (string, error) {
+	if v == "" {
+		return "", nil
+	}
+	u, err := url.Parse(v)
+	if err != nil || u.Scheme != "grpcs" || u.Hostname() == "" || u.Path+u.RawQuery+u.Fragment != "" || u.User != nil {
+		return "", errors.New("is not the address of a global control plane; write grpcs://HOST:PORT")
+	}
+	if u.Port() == "" {
+		u.Host = net.JoinHostPort(u.Hostname(), defaultSyncPort)
+	}
+	if n, err := strconv.ParseUint(u.Port(), 10, 16); err != nil || n == 0 {
+		return "", errors.New("has a port that is none; use 1 to 65535")
+	}
+	return u.String(), nil
+}
+
+// checkZones refuses settings of zones that contradict each other, and takes the zone's name from a global
+// control plane: it is in none.
+func (s *Settings) checkZones() error {
+	j := &s.Join
+	switch {
+	case s.Mode == Global && s.Joined():
+		return errors.New("multizone.zone.globalAddress is what a zone joins, and mode is global: leave one of them out")
+	case s.Joined() && (j.Token == "") == (j.TokenFile == ""):
+		return errors.New("multizone.zone.globalAddress needs the zone's token: set multizone.zone.kds.auth.cpTokenPath (--zone-token-file) or multizone.zone.kds.auth.cpTokenInline, and not both; `weft generate zone-token` on the global control plane makes one")
+	case (s.ZoneSync.CertFile == "") != (s.ZoneSync.KeyFile == ""):
+		return errors.New("multizone.global.kds.tlsCertFile and multizone.global.kds.tlsKeyFile belong together: set both, or neither to use the certificate of the server for proxies")
+	}
+	if s.Mode == Global {
+		s.ZoneName = ""
+	}
+	return nil
+}
