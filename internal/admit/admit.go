@@ -18,21 +18,26 @@ import (
 
 // Options say where the control plane stands.
 type Options struct {
-	// Zone is the name of its zone.
+	// Zone is the name of its zone; empty: it is the global control plane.
 	Zone string
 	// SNIs are the server names that services have; nil where there is no service yet.
 	SNIs SNIs
+	// Joined says that the zone has joined others: what only the global control plane owns is made there.
+	Joined bool
 }
 
 // Writer writes resources. Its methods may be called at the same time.
 type Writer struct {
-	rows store.Store
-	zone string
-	snis SNIs
+	rows   store.Store
+	zone   string
+	joined bool
+	snis   SNIs
 }
 
 // New answers a writer to a store.
-func New(rows store.Store, o Options) *Writer { return &Writer{rows: rows, zone: o.Zone, snis: o.SNIs} }
+func New(rows store.Store, o Options) *Writer {
+	return &Writer{rows: rows, zone: o.Zone, joined: o.Joined, snis: o.SNIs}
+}
 
 // Change is what a write rests on.
 type Change struct {
@@ -59,7 +64,8 @@ type Result struct {
 // is not changed.
 //
 // A mesh must exist before what is in it. Errors are Invalid with every problem, NotFound for the mesh
-// or owner that is missing, Forbidden for what only the control plane writes, Stale, Unavailable.
+// or owner that is missing, Forbidden for what only the control plane writes and for what belongs to another
+// one, Stale, Unavailable.
 func (w *Writer) Put(ctx context.Context, o resource.Any, change Change) (Result, error) {
 	if err := w.allowed(o.Key(), change); err != nil {
 		return Result{}, err
@@ -150,7 +156,10 @@ func (w *Writer) Delete(ctx context.Context, key resource.Key, change Change) er
 			return err
 		}
 	}
-	err := w.remove(ctx, key, change)
+	err := w.deletable(ctx, key)
+	if err == nil {
+		err = w.remove(ctx, key, change)
+	}
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return resource.Errorf(resource.NotFound, "%s does not exist", key)
@@ -256,6 +265,9 @@ func stale(key resource.Key) error {
 // write completes, checks and stores one object over what was stored, nil where there was nothing. The
 // store's errors are passed on.
 func (w *Writer) write(ctx context.Context, o resource.Any, stored *current, change Change, owner *resource.Key) (Result, error) {
+	if err := w.ownable(o.Key(), stored); err != nil {
+		return Result{}, err
+	}
 	if err := w.complete(o, stored, change.ControlPlane); err != nil {
 		return Result{}, err
 	}

@@ -425,7 +425,7 @@ func TestDecode(t *testing.T) {
 	if mesh.Version == "" || mesh.Created.IsZero() || mesh.Modified.IsZero() {
 		t.Errorf("the envelope is %+v", mesh)
 	}
-	if d := cmp.Diff(map[string]string{kind.DisplayName: "m"}, maps.Clone(mesh.Labels)); d != "" {
+	if d := cmp.Diff(map[string]string{kind.DisplayName: "m", kind.OriginLabel: "zone", kind.ZoneLabel: "east", kind.EnvLabel: "universal"}, maps.Clone(mesh.Labels)); d != "" {
 		t.Error(d)
 	}
 	if _, err := admit.Decode(store.Row{Key: resource.Key{Kind: "Later", Name: "x"}}); err == nil {

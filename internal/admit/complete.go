@@ -9,9 +9,8 @@ import (
 	"weft/resource"
 )
 
-// What the control plane says of a resource that belongs to this zone, on machines.
+// What the control plane says of a resource on machines.
 const (
-	originZone   = "zone"
 	envUniversal = "universal"
 	environment  = "kuma.io/environment"
 )
@@ -46,8 +45,11 @@ func (w *Writer) complete(o resource.Any, stored *current, controlPlane bool) er
 	d := kind.ByName(o.Key().Kind)
 	problems := scope(d.Describe(), o.Key())
 	problems = append(problems, d.Prepare(o)...)
-	if !d.Describe().ReadOnly && !d.Describe().Hidden {
+	written := !d.Describe().ReadOnly && !d.Describe().Hidden
+	if written || d.Describe().Sync != 0 {
 		problems = append(problems, w.label(o, stored, controlPlane)...)
+	}
+	if written {
 		problems = append(problems, w.specFields(o, stored, controlPlane)...)
 		problems = append(problems, w.serverNames(o, stored, controlPlane)...)
 	}
@@ -75,26 +77,23 @@ func scope(info *resource.Info, key resource.Key) resource.Problems {
 func (w *Writer) label(o resource.Any, stored *current, controlPlane bool) resource.Problems {
 	var problems resource.Problems
 	meta := o.Envelope()
-	agree := func(name, want string) {
-		if got, written := meta.Labels[name]; written && got != want {
+	labels := map[string]string{}
+	for name, want := range w.protected(o, stored) {
+		got, written := meta.Labels[name]
+		switch {
+		case written && want == "":
+			problems.Add("labels["+name+"]", "is %q, and has no meaning here; leave it out", got)
+		case written && got != want:
 			problems.Add("labels["+name+"]", "is %q, and the control plane sets %q; leave it out", got, want)
+		case want != "" && name != resource.MeshLabel:
+			labels[name] = want
 		}
-	}
-	labels := map[string]string{kind.DisplayName: meta.Name}
-	ours := map[string]string{kind.ZoneLabel: w.zone, kind.OriginLabel: originZone, kind.EnvLabel: envUniversal}
-	if meta.Mesh != "" {
-		agree(resource.MeshLabel, meta.Mesh)
-		maps.Copy(labels, ours)
 	}
 	if _, written := meta.Labels[kind.NamespaceLabel]; written {
 		problems.Add("labels["+kind.NamespaceLabel+"]", "has no meaning outside Kubernetes; leave it out")
 	}
 	if !controlPlane && meta.Labels[kind.ManagedBy] == kind.GeneratedBy && !generated(stored) {
 		problems.Add("labels["+kind.ManagedBy+"]", "%q marks what the control plane makes; leave it out", kind.GeneratedBy)
-	}
-	agree(kind.DisplayName, meta.Name)
-	for _, name := range []string{kind.ZoneLabel, kind.OriginLabel, kind.EnvLabel} {
-		agree(name, ours[name])
 	}
 	for name, value := range meta.Labels {
 		if _, sets := labels[name]; !sets && name != resource.MeshLabel {
@@ -103,6 +102,25 @@ func (w *Writer) label(o resource.Any, stored *current, controlPlane bool) resou
 	}
 	meta.Labels = labels
 	return problems
+}
+
+// protected are the labels that nobody chooses, empty where a resource has none. The name for display stays
+// what it was where a resource came from another owner.
+func (w *Writer) protected(o resource.Any, stored *current) map[string]string {
+	meta := o.Envelope()
+	labels := map[string]string{kind.DisplayName: meta.Name}
+	if stored != nil {
+		labels[kind.DisplayName] = kind.DisplayNameOf(stored.object.Envelope())
+	}
+	if meta.Mesh != "" {
+		labels[resource.MeshLabel] = meta.Mesh
+	}
+	owned := w.ownership()
+	if kind.ByName(o.Key().Kind).Describe().Sync == 0 {
+		owned = map[string]string{kind.OriginLabel: "", kind.ZoneLabel: "", kind.EnvLabel: ""}
+	}
+	maps.Copy(labels, owned)
+	return labels
 }
 
 func generated(stored *current) bool {

@@ -21,6 +21,9 @@ func (w *Writer) warnings(ctx context.Context, o resource.Any) []string {
 			return []string{"spec.selector: without `dataplane` it selects nobody; `dataplane: {matchLabels: {}}` selects everybody"}
 		}
 	case *resource.Object[kind.Zone]:
+		if w.self().Global() {
+			return nil
+		}
 		return []string{"this control plane serves one zone, its own: no other zone connects to it, whatever its Zone says"}
 	case *resource.Object[kind.MeshTrust]:
 		return expired(o, time.Now())
