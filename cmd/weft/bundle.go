@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -102,7 +103,7 @@ func (b *whole) handler() http.Handler {
 		}
 		parts = append(parts, bundle.Part{Name: "resources/" + info.Plural + ".jsonl", Write: func(w io.Writer) error { return b.resources(w, info.Name) }})
 	}
-	return bundle.Handler("weft-bundle-"+b.settings.ZoneName, parts)
+	return bundle.Handler("weft-bundle-"+cmp.Or(b.settings.ZoneName, string(settings.Global)), parts)
 }
 
 func asJSONLine(value func() any) func(io.Writer) error {

@@ -5,18 +5,16 @@ import (
 
 	"weft/internal/admit"
 	"weft/internal/settings"
-	"weft/internal/store"
 	"weft/kind"
 	"weft/resource"
 )
 
 // createDefaults makes what a control plane begins with on its first start, and never again: who deleted
-// it meant it.
-func createDefaults(ctx context.Context, rows store.Store, s *settings.Settings, fresh bool) error {
-	if !fresh {
+// it meant it. A zone that joins others on its first start gets what the global control plane began with.
+func createDefaults(ctx context.Context, writer *admit.Writer, s *settings.Settings, fresh bool) error {
+	if !fresh || s.Joined() {
 		return nil
 	}
-	writer := admit.New(rows, admit.Options{Zone: s.ZoneName})
 	for _, o := range defaults(s) {
 		if _, err := writer.Create(ctx, o, nil); err != nil {
 			return err

@@ -85,10 +85,14 @@ func makeSharedServerCertificate(ctx context.Context, s *settings.Settings, writ
 	return err
 }
 
-// ownAddresses are those at which agents and users may reach this machine's servers over TLS.
+// ownAddresses are those at which agents, zones and users may reach this machine's servers over TLS.
 func ownAddresses(s *settings.Settings) []string {
+	serves := s.DataPlane
+	if s.Mode == settings.Global {
+		serves = s.ZoneSync.Address
+	}
 	var addresses []string
-	for _, at := range []settings.Address{s.DataPlane, s.APIOverTLS.Address} {
+	for _, at := range []settings.Address{serves, s.APIOverTLS.Address} {
 		if address := net.ParseIP(at.Interface); address == nil || address.IsUnspecified() {
 			return machineAddresses()
 		}

@@ -27,8 +27,9 @@ import (
 const shutdownGrace = 3 * time.Second
 
 // ports are the control plane's listeners, all open before anything else happens, so that one that is
-// taken stops the start before it has changed anything. Those of the API are nil where they are turned off.
-type ports struct{ api, apiOverTLS, dataPlane, diagnostics net.Listener }
+// taken stops the start before it has changed anything. Those of the API are nil where they are turned off; a zone has
+// dataPlane, a global control plane zones.
+type ports struct{ api, apiOverTLS, dataPlane, diagnostics, zones net.Listener }
 
 func listen(s *settings.Settings) (*ports, error) {
 	p := &ports{}
@@ -39,8 +40,9 @@ func listen(s *settings.Settings) (*ports, error) {
 	}{
 		{"KUMA_API_SERVER_HTTP_PORT", s.API, &p.api},
 		{"KUMA_API_SERVER_HTTPS_PORT", s.APIOverTLS.OptionalAddress, &p.apiOverTLS},
-		{"KUMA_DP_SERVER_PORT", settings.OptionalAddress{Enabled: true, Address: s.DataPlane}, &p.dataPlane},
+		{"KUMA_DP_SERVER_PORT", settings.OptionalAddress{Enabled: s.Mode == settings.Zone, Address: s.DataPlane}, &p.dataPlane},
 		{"KUMA_DIAGNOSTICS_SERVER_PORT", settings.OptionalAddress{Enabled: true, Address: s.Diagnostics}, &p.diagnostics},
+		{"KUMA_MULTIZONE_GLOBAL_KDS_GRPC_PORT", settings.OptionalAddress{Enabled: s.Mode == settings.Global, Address: s.ZoneSync.Address}, &p.zones},
 	} {
 		if !l.at.Enabled {
 			continue
@@ -59,7 +61,7 @@ func listen(s *settings.Settings) (*ports, error) {
 }
 
 func (p *ports) close() {
-	for _, l := range []net.Listener{p.api, p.apiOverTLS, p.dataPlane, p.diagnostics} {
+	for _, l := range []net.Listener{p.api, p.apiOverTLS, p.dataPlane, p.diagnostics, p.zones} {
 		if l != nil {
 			l.Close()
 		}
@@ -68,17 +70,26 @@ func (p *ports) close() {
 
 // certificates are what the servers show, and what the API's callers may show.
 type certificates struct {
-	dataPlane *certfile.Certificate
-	api       *tls.Config // nil where the API is not served over TLS
+	server *certfile.Certificate // for proxies, and for zones that have no other
+	zones  *certfile.Certificate
+	api    *tls.Config // nil where the API is not served over TLS
 }
 
 func loadCertificates(ctx context.Context, s *settings.Settings, writer *admit.Writer, log *slog.Logger) (*certificates, error) {
-	dataPlane, err := serverCertificate(ctx, s, writer, log)
-	if err != nil || !s.APIOverTLS.Enabled {
-		return &certificates{dataPlane: dataPlane}, err
+	server, err := serverCertificate(ctx, s, writer, log)
+	if err != nil {
+		return nil, err
 	}
-	api, err := apiTLS(s.APIOverTLS, dataPlane, log)
-	return &certificates{dataPlane, api}, err
+	c := &certificates{server: server, zones: server}
+	if s.ZoneSync.CertFile != "" {
+		if c.zones, err = certfile.NewCertificate(s.ZoneSync.CertFile, s.ZoneSync.KeyFile, log); err != nil {
+			return nil, fmt.Errorf("multizone.global.kds.tlsCertFile and multizone.global.kds.tlsKeyFile: %w", err)
+		}
+	}
+	if s.APIOverTLS.Enabled {
+		c.api, err = apiTLS(s.APIOverTLS, server, log)
+	}
+	return c, err
 }
 
 // apiTLS asks for a client certificate only where there is a CA that could have signed it. One of another CA

@@ -38,8 +38,8 @@ func TestWhereResourcesAreMade(t *testing.T) {
 		"alone": {admit.Options{Zone: "east"}, "zone", nil, []string{`{type: Mesh, name: other}`, web, permission, multiZone, secret, zoneEast}},
 		"joined": {admit.Options{Zone: "east", Joined: true}, "zone", map[string]string{
 			`{type: Mesh, name: other}`: `a Mesh belongs to the global control plane, which zone "east" has joined; write it there`,
-			multiZone:               "a MeshMultiZoneService belongs to the global control plane",
-			zoneEast:                "a Zone belongs to the global control plane",
+			multiZone:                   "a MeshMultiZoneService belongs to the global control plane",
+			zoneEast:                    "a Zone belongs to the global control plane",
 		}, []string{web, permission, secret}},
 		"global": {admit.Options{}, "global", map[string]string{
 			web: "a Dataplane belongs to one zone; write it to the control plane of that zone",

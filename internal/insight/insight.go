@@ -78,7 +78,7 @@ func (w *World) closed(subscriptions []kind.Subscription) []kind.Subscription {
 	own := slices.Clone(subscriptions)
 	for i := range own {
 		s := &own[i]
-		last, ended := w.Ended(s.ControlPlaneInstanceID)
+		last, ended := w.ended(s.ControlPlaneInstanceID)
 		if s.DisconnectTime != nil || !ended {
 			continue
 		}
@@ -97,11 +97,20 @@ func (w *World) connection(insight *kind.DataplaneInsight) *kind.Subscription {
 		if s.DisconnectTime != nil {
 			continue
 		}
-		if _, ended := w.Ended(s.ControlPlaneInstanceID); !ended {
+		if _, ended := w.ended(s.ControlPlaneInstanceID); !ended {
 			return s
 		}
 	}
 	return nil
+}
+
+// ended says of the instance to which a proxy is connected whether it is live no more. What a global control
+// plane knows of proxies came from their zones, which end it themselves.
+func (w *World) ended(instance string) (last time.Time, ended bool) {
+	if w.State.Zone == "" {
+		return time.Time{}, false
+	}
+	return w.Ended(instance)
 }
 
 // known is what is known of one proxy.

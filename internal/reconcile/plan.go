@@ -77,6 +77,13 @@ type Plan struct {
 	names     *table.Derived[graph.ServiceKey, []hostname]
 }
 
+// Global says whether it is the plan of the global control plane, which serves no proxy.
+func (p *Plan) Global() bool { return p.State.Zone == "" }
+
+// plannedOnGlobal are the kinds of which the global control plane writes something itself; of all others the
+// zones do.
+var plannedOnGlobal = map[string]bool{kind.MeshMultiZoneServices.Name: true}
+
 // rowKey names a resource of a kind that is known.
 type rowKey struct{ Mesh, Name string }
 

@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -89,6 +90,10 @@ func New(plan *Plan, writer Writer, settler Settler, log *slog.Logger) *Reconcil
 // Observe is told of every commit, by the table's writer: the rows that were put and removed, and the
 // derived values that differ.
 func (rc *Reconciler) Observe(put []resource.Any, removed []resource.Key, commits []*table.Changes, now time.Time) {
+	if rc.plan.Global() {
+		put = slices.DeleteFunc(slices.Clone(put), func(o resource.Any) bool { return !plannedOnGlobal[o.Key().Kind] })
+		removed = slices.DeleteFunc(slices.Clone(removed), func(key resource.Key) bool { return !plannedOnGlobal[key.Kind] })
+	}
 	for _, o := range put {
 		rc.observePut(o, now)
 	}
