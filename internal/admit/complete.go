@@ -78,7 +78,9 @@ func (w *Writer) label(o resource.Any, stored *current, controlPlane bool) resou
 	var problems resource.Problems
 	meta := o.Envelope()
 	labels := map[string]string{}
-	for name, want := range w.protected(o, stored) {
+	protected := w.protected(o, stored)
+	for _, name := range slices.Sorted(maps.Keys(protected)) {
+		want := protected[name]
 		got, written := meta.Labels[name]
 		switch {
 		case written && want == "":
