@@ -56,6 +56,7 @@ var rooms = []room{
 	{"internal/zonesync", []string{"kind", "resource", "internal/wire"}, "what is said between zones is the same whatever store it ends in"},
 	{"internal/token", []string{"resource", "kind", "internal/access", "internal/admit", "internal/identity", "internal/store", "internal/token"}, "tokens are made without HTTP too: by the first start"},
 	{"internal/agent", []string{"internal/wire", "resource", "kind", "internal/agent"}, "the agent runs beside every proxy: it is small, and links no control plane"},
+	{"internal/agent/redirect", nil, "rules of a machine are made and undone without the proxy, which may not run yet or no more"},
 	{"internal/agent/nameserver", nil, "what a machine answers depends on the names alone, whoever tells them"},
 }
 

@@ -45,7 +45,7 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newRunCommand())
+	root.AddCommand(newRunCommand(), newInstallCommand(), newUninstallCommand())
 	return root
 }
 

@@ -103,6 +103,7 @@ type world struct {
 	cpAddress       string // for agents
 	processes       []*process
 	env             []string
+	agentFlags      []string // further ones
 }
 
 // newWorld starts a control plane.
@@ -292,12 +293,12 @@ func (w *world) proxy(mesh, name, dataplane string) *process {
 func (w *world) proxyOn(m *machine, mesh, name, dataplane string) *process {
 	w.t.Helper()
 	ready := freePorts(w.t, 1)[0]
-	p := w.startOn(m, name, "weft-dp", "run",
+	p := w.startOn(m, name, "weft-dp", append([]string{"run",
 		"--cp-address", w.cpAddress,
 		"--ca-cert-file", filepath.Join(w.dir, "data", "ca.crt"),
 		"--dataplane-file", w.file(name+".yaml", w.expand(dataplane)),
 		"--dataplane-token-file", w.file(name+".token", w.token(mesh, name)),
-		"--envoy", envoy, "--readiness-port", fmt.Sprint(ready))
+		"--envoy", envoy, "--readiness-port", fmt.Sprint(ready)}, w.agentFlags...)...)
 	w.eventually(name+" is ready", func() error {
 		select {
 		case <-p.exited:

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/miekg/dns"
 )
 
 // proxyGroup is the group of weft-dp and its Envoy, by which redirect rules tell their connections.
@@ -58,21 +60,32 @@ func (m *machine) do(f func() error) error {
 	return <-err
 }
 
-// command runs a program there and wants it to succeed.
-func (m *machine) command(program string, args ...string) {
+// command runs a program there, wants it to succeed, and answers what it says.
+func (m *machine) command(program string, args ...string) string {
 	m.t.Helper()
-	m.commandWith("", program, args...)
+	return m.commandWith("", program, args...)
 }
 
-func (m *machine) commandWith(input, program string, args ...string) {
+func (m *machine) commandWith(input, program string, args ...string) string {
 	m.t.Helper()
+	out, err := m.try(input, program, args...)
+	if err != nil {
+		m.t.Fatalf("%v\n%s", err, input)
+	}
+	return out
+}
+
+// try runs a program there and answers what it says, which an error has too.
+func (m *machine) try(input, program string, args ...string) (string, error) {
 	cmd := exec.Command(program, args...)
 	cmd.Stdin = strings.NewReader(input)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := m.run(cmd); err != nil {
-		m.t.Fatalf("%s: %v: %s%s", cmd, err, &out, input)
+	err := m.run(cmd)
+	if err != nil {
+		err = fmt.Errorf("%s: %w: %s", cmd, err, &out)
 	}
+	return out.String(), err
 }
 
 // run runs a program there to its end.
@@ -96,9 +109,11 @@ func (m *machine) connect(other *machine, name, address, otherAddress string) {
 // forwardPackets makes it a router.
 func (m *machine) forwardPackets() {
 	m.t.Helper()
-	err := m.do(func() error { return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0) })
-	if err != nil {
-		m.t.Fatal(err)
+	for _, setting := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"} {
+		err := m.do(func() error { return os.WriteFile("/proc/sys/net/"+setting, []byte("1"), 0) })
+		if err != nil {
+			m.t.Fatal(err)
+		}
 	}
 }
 
@@ -158,6 +173,34 @@ func (m *machine) dial(ctx context.Context, network, address string) (conn net.C
 	return conn, err
 }
 
+// resolve answers DNS there, over UDP: the address for every A.
+func (m *machine) resolve(at, address string) {
+	m.t.Helper()
+	var socket net.PacketConn
+	err := m.do(func() (err error) {
+		socket, err = net.ListenPacket("udp", at)
+		return err
+	})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	server := &dns.Server{PacketConn: socket, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, request *dns.Msg) {
+		reply := new(dns.Msg).SetReply(request)
+		if q := request.Question[0]; q.Qtype == dns.TypeA {
+			header := dns.RR_Header{Name: q.Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 60}
+			reply.Answer = append(reply.Answer, &dns.A{Hdr: header, A: net.ParseIP(address)})
+		}
+		w.WriteMsg(reply)
+	})}
+	go server.ActivateAndServe()
+	m.t.Cleanup(func() { socket.Close() })
+}
+
+// curl asks for a URL from there, whose host's name the machine resolves.
+func (m *machine) curl(url string) (string, error) {
+	return m.try("", "curl", "--silent", "--show-error", "--fail", "--max-time", "5", url)
+}
+
 // fetch asks for a URL from there, over a connection of its own.
 func (m *machine) fetch(url string) (string, error) {
 	if m == nil {
@@ -175,9 +218,9 @@ func wantRoot(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("nothing was tested: network namespaces and redirect rules are root's")
 	}
-	for _, program := range []string{"ip", "iptables-restore"} {
+	for _, program := range []string{"ip", "iptables-restore", "curl"} {
 		if _, err := exec.LookPath(program); err != nil {
-			t.Fatalf("redirecting connections takes %s: install iproute2 and iptables", program)
+			t.Fatalf("redirecting connections takes %s: install iproute2, iptables and curl", program)
 		}
 	}
 }

@@ -2,41 +2,49 @@ package e2e
 
 import (
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 )
 
-// redirection is what makes a machine's connections go through its proxy: what leaves an application goes
-// to 15001, and what comes in for an address of the machine to 15006, be it from the proxy itself. What the
-// proxy sends to other machines, and what it delivers from 127.0.0.6, goes where it is going.
-var redirection = fmt.Sprintf(`*nat
--A PREROUTING -p tcp -m addrtype --dst-type LOCAL -j REDIRECT --to-ports 15006
--A OUTPUT -p tcp -o lo -s 127.0.0.6 -j RETURN
--A OUTPUT -p tcp -o lo ! -d 127.0.0.1 -m owner --gid-owner %[1]d -j REDIRECT --to-ports 15006
--A OUTPUT -p tcp -o lo -j RETURN
--A OUTPUT -p tcp -m owner --gid-owner %[1]d -j RETURN
--A OUTPUT -p tcp -j REDIRECT --to-ports 15001
-COMMIT
-`, proxyGroup)
-
 // The machines' addresses. Between them is a router, which is not in the mesh.
 const (
-	serverAddress  = "10.0.2.2"
-	routerAtServer = "10.0.2.1"
-	clientAddress  = "10.0.3.2"
-	routerAtClient = "10.0.3.1"
+	serverAddress   = "10.0.2.2"
+	server6Address  = "fd00:2::2"
+	clientAddress   = "10.0.3.2"
+	routerAtClient  = "10.0.3.1"
+	router6AtClient = "fd00:3::1"
 )
 
-// redirected is a machine behind the router whose connections go through its proxy.
-func (w *world) redirected(router *machine, name, address, gateway string) *machine {
+// redirected is a machine behind the router whose connections go through its proxy, by rules that are
+// installed with these flags.
+func (w *world) redirected(router *machine, name, net string, flags ...string) *machine {
 	w.t.Helper()
 	m := newMachine(w.t)
-	m.connect(router, name, address+"/24", gateway+"/24")
-	m.command("ip", "route", "add", "default", "via", gateway)
-	m.commandWith(redirection, "iptables-restore")
+	m.connect(router, name, "10.0."+net+".2/24", "10.0."+net+".1/24")
+	m.command("ip", "route", "add", "default", "via", "10.0."+net+".1")
+	for _, end := range []struct {
+		*machine
+		host string
+	}{{m, "2"}, {router, "1"}} {
+		end.command("ip", "address", "add", "fd00:"+net+"::"+end.host+"/64", "dev", name, "nodad")
+	}
+	m.command("ip", "route", "add", "default", "via", "fd00:"+net+"::1")
+	m.install(flags...)
 	m.bring(w.dpPort)
 	return m
+}
+
+// install redirects a machine's connections and answers what was said.
+func (m *machine) install(flags ...string) string {
+	m.t.Helper()
+	return m.command(filepath.Join(binaries, "weft-dp"), append([]string{"install", "transparent-proxy", "--proxy-group", fmt.Sprint(proxyGroup)}, flags...)...)
+}
+
+func (m *machine) uninstall(flags ...string) string {
+	m.t.Helper()
+	return m.command(filepath.Join(binaries, "weft-dp"), append([]string{"uninstall", "transparent-proxy"}, flags...)...)
 }
 
 // transparent is a Dataplane that names no outbound.
@@ -59,28 +67,49 @@ type: MeshService
 mesh: default
 name: web
 spec: {selector: {dataplaneTags: {kuma.io/service: web}}, ports: [{port: 80, targetPort: 18080, appProtocol: http}]}
+---
+type: MeshService
+mesh: default
+name: six
+spec: {selector: {dataplaneTags: {kuma.io/service: six}}, ports: [{port: 80, targetPort: 18086, appProtocol: http}]}
 `)
 	router := newMachine(t)
 	router.forwardPackets()
-	server := w.redirected(router, "server", serverAddress, routerAtServer)
-	client := w.redirected(router, "client", clientAddress, routerAtClient)
-	outside := "http://" + routerAtClient + ":19000/"
-	w.serve(router.listen(t, routerAtClient+":19000"), "outside")
-	if body, err := client.fetch(outside); err == nil {
-		t.Fatalf("nothing redirects: without a proxy the client got %q", body)
+	server := w.redirected(router, "server", "2", "--exclude-inbound-ports", "18082")
+	client := w.redirected(router, "client", "3", "--redirect-all-dns-traffic", "--exclude-outbound-ports", "19001")
+	outside, outside6, direct := "http://"+routerAtClient+":19000/", "http://["+router6AtClient+"]:19000/", "http://"+routerAtClient+":19001/"
+	w.serve(router.listen(t, ":19000"), "outside")
+	w.serve(router.listen(t, ":19001"), "direct")
+	router.resolve(routerAtClient+":53", routerAtClient)
+	for _, url := range []string{outside, outside6} {
+		if body, err := client.fetch(url); err == nil {
+			t.Fatalf("nothing redirects: without a proxy the client got %q", body)
+		}
 	}
+	w.answers(client.fetch, direct, "direct ")
 
 	application := w.serve(server.listen(t, serverAddress+":18080"), "web")
+	w.serve(server.listen(t, "["+server6Address+"]:18086"), "six")
 	w.serve(server.listen(t, serverAddress+":18081"), "hidden")
-	w.proxyOn(server, "default", "server", transparent("server", serverAddress, "{port: 18080, protocol: http, tags: {kuma.io/service: web}}"))
+	w.serve(server.listen(t, serverAddress+":18082"), "open")
+	w.proxyOn(server, "default", "server", transparent("server", serverAddress, `{port: 18080, protocol: http, tags: {kuma.io/service: web}},
+    {port: 18086, address: "`+server6Address+`", protocol: http, tags: {kuma.io/service: six}}`))
+	w.agentFlags = []string{"--dns-resolvers", routerAtClient}
 	w.proxyOn(client, "default", "client", transparent("client", clientAddress, ""))
 
 	web := "http://" + w.virtualIP("web") + "/"
-	w.answers(client, web, "web By=spiffe://default.default.mesh.local/workload/server", "URI=spiffe://default.default.mesh.local/workload/client")
-	w.answers(server, web, "web By=spiffe://default.default.mesh.local/workload/server", "URI=spiffe://default.default.mesh.local/workload/server")
-	w.answers(client, outside, "outside ")
+	asServer, asClient := "By=spiffe://default.default.mesh.local/workload/server", "URI=spiffe://default.default.mesh.local/workload/client"
+	w.answers(client.fetch, web, "web "+asServer, asClient)
+	w.answers(server.fetch, web, "web "+asServer, "URI=spiffe://default.default.mesh.local/workload/server")
+	w.answers(client.curl, "http://web.svc.mesh.local/", "web "+asServer, asClient)
+	w.answers(client.curl, "http://six.svc.default.mesh.local/", "six "+asServer, asClient)
+	w.answers(client.curl, "http://outside.example:19000/", "outside ")
+	w.answers(client.fetch, outside, "outside ")
+	w.answers(client.fetch, outside6, "outside ")
+	w.answers(router.fetch, "http://"+serverAddress+":18082/", "open ")
 	for what, url := range map[string]string{
 		"a service without mutual TLS": "http://" + serverAddress + ":18080/",
+		"one over IPv6":                "http://[" + server6Address + "]:18086/",
 		"a port that is no inbound":    "http://" + serverAddress + ":18081/",
 		"the inbound redirect port":    "http://" + serverAddress + ":15006/",
 		"the outbound redirect port":   "http://" + serverAddress + ":15001/",
@@ -92,6 +121,72 @@ spec: {selector: {dataplaneTags: {kuma.io/service: web}}, ports: [{port: 80, tar
 	w.endpoints(1, "the application lives")
 	application.Close()
 	w.endpoints(0, "it has left, though connections to it are redirected")
+
+	w.plane.kill()
+	w.answers(client.curl, "http://six.svc.mesh.local/", "six "+asServer)
+}
+
+// TestRedirectRulesComeAndGo: what is installed is what was shown, stands beside the rules of others, and
+// leaves nothing behind.
+func TestRedirectRulesComeAndGo(t *testing.T) {
+	wantRoot(t)
+	t.Parallel()
+	m := newMachine(t)
+	const others = "*nat\n:OTHERS - [0:0]\n-A OUTPUT -d 10.9.9.9/32 -p tcp -j OTHERS\n-A OTHERS -j RETURN\nCOMMIT\n*raw\n-A OUTPUT -d 10.9.9.9/32 -j ACCEPT\nCOMMIT\n"
+	for _, program := range []string{"iptables-restore", "ip6tables-restore"} {
+		m.commandWith(strings.ReplaceAll(others, "10.9.9.9/32", map[bool]string{true: "fd00::9/128", false: "10.9.9.9/32"}[program == "ip6tables-restore"]), program)
+	}
+	before := m.rules()
+	flags := []string{"--redirect-all-dns-traffic", "--exclude-outbound-ips", "10.0.0.0/8,fd00::/16"}
+
+	shown := m.install(append(flags, "--dry-run")...)
+	if now := m.rules(); now != before {
+		t.Fatalf("--dry-run changes something:\n%s", now)
+	}
+	m.install(flags...)
+	installed := m.rules()
+	for line := range strings.Lines(shown) {
+		if strings.HasPrefix(line, "-A") && strings.Count(installed, line) != strings.Count(shown, line) {
+			t.Errorf("--dry-run shows a rule %d times that is there %d times: %s", strings.Count(shown, line), strings.Count(installed, line), line)
+		}
+	}
+	if said := m.install(flags...); said != "nothing to change\n" || m.rules() != installed {
+		t.Errorf("the second time says %q and leaves\n%s\nwant what was there:\n%s", said, m.rules(), installed)
+	}
+	m.install("--ip-family-mode", "ipv4")
+	if now := m.rules(); strings.Contains(now, "WEFT_DNS") || strings.Count(now, "WEFT_INBOUND -m comment") != 1 {
+		t.Errorf("other flags leave rules of the first ones:\n%s", now)
+	}
+
+	m.command("iptables", "-t", "nat", "-A", "WEFT_OUTBOUND", "-j", "RETURN")
+	edited := m.rules()
+	for _, args := range [][]string{{"install", "transparent-proxy", "--proxy-group", "0"}, {"uninstall", "transparent-proxy"}} {
+		out, err := m.try("", filepath.Join(binaries, "weft-dp"), args...)
+		if err == nil || !strings.Contains(out, "nat WEFT_OUTBOUND: not as weft-dp made it") || m.rules() != edited {
+			t.Errorf("of a chain that somebody has changed %s says %q (%v)", args[0], out, err)
+		}
+	}
+	m.uninstall("--force")
+	if now := m.rules(); now != before {
+		t.Errorf("it leaves\n%s\nwant what was there before:\n%s", now, before)
+	}
+	if said := m.uninstall(); said != "nothing to change\n" {
+		t.Errorf("where nothing is installed it says %q", said)
+	}
+}
+
+// rules are all rules and chains of a machine, without counters and the kernel's own empty chains.
+func (m *machine) rules() string {
+	m.t.Helper()
+	var text strings.Builder
+	for _, program := range []string{"iptables-save", "ip6tables-save"} {
+		for line := range strings.Lines(m.command(program)) {
+			if strings.HasPrefix(line, "-A") || strings.HasPrefix(line, ":") && strings.Contains(line, " - ") {
+				text.WriteString(line)
+			}
+		}
+	}
+	return text.String()
 }
 
 // virtualIP is where redirected clients find a service.
@@ -110,11 +205,11 @@ func (w *world) virtualIP(service string) string {
 	return ip
 }
 
-// answers waits until what a machine gets has all of this in it.
-func (w *world) answers(m *machine, url string, want ...string) {
+// answers waits until what is got of a URL has all of this in it.
+func (w *world) answers(get func(url string) (string, error), url string, want ...string) {
 	w.t.Helper()
 	w.eventually(fmt.Sprintf("%s answers %q", url, want), func() error {
-		body, err := m.fetch(url)
+		body, err := get(url)
 		for _, part := range want {
 			if err == nil && !strings.Contains(body, part) {
 				err = fmt.Errorf("it answers %q", body)

@@ -32,9 +32,8 @@ type forwarder struct {
 	preferred atomic.Uint32 // counts up as resolvers fail: which one is asked first
 
 	mu     sync.Mutex
-	asking map[netip.AddrPort]bool // our sockets that wait for a resolver's answer
+	asking map[netip.AddrPort]bool // our sockets that wait for a resolver's answer, and whether we got the question
 	away   bool                    // the last question got no answer
-	looped bool                    // that has been said
 }
 
 func newForwarder(c Config) *forwarder {
@@ -48,7 +47,7 @@ func newForwarder(c Config) *forwarder {
 
 // forward answers what a resolver answers, or SERVFAIL.
 func (f *forwarder) forward(request *dns.Msg, from net.Addr) *dns.Msg {
-	if f.isOurs(from) {
+	if f.cameBack(from) {
 		return failure(request)
 	}
 	select {
@@ -130,14 +129,18 @@ func (f *forwarder) exchangeOver(ctx context.Context, network string, request *d
 		return nil, err
 	}
 	defer conn.Close()
-	defer f.waits(conn.LocalAddr())()
-	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
+	done := f.waits(conn.LocalAddr())
 	reply, _, err := client.ExchangeWithConnContext(ctx, question, conn)
-	if err == nil && !answers(reply, question) {
-		err = errors.New("it answers another question")
+	switch {
+	case done():
+		return nil, errLoop
+	case err == nil && !answers(reply, question):
+		return nil, errors.New("it answers another question")
 	}
 	return reply, err
 }
+
+var errLoop = errors.New("what weft-dp asks is redirected back to it: have the redirect rules leave out the user or group that it runs as (weft-dp install transparent-proxy --proxy-user)")
 
 func answers(reply, question *dns.Msg) bool {
 	if !reply.Response || len(reply.Question) != 1 {
@@ -147,32 +150,31 @@ func answers(reply, question *dns.Msg) bool {
 	return asked.Qtype == answered.Qtype && asked.Qclass == answered.Qclass && strings.EqualFold(asked.Name, answered.Name)
 }
 
-// waits remembers a socket of ours until done.
-func (f *forwarder) waits(socket net.Addr) (done func()) {
+// waits remembers a socket of ours until done, which says whether what was sent from it came back to us.
+func (f *forwarder) waits(socket net.Addr) (done func() bool) {
 	at := addressOf(socket)
 	f.mu.Lock()
-	f.asking[at] = true
-	f.mu.Unlock()
-	return func() {
+	defer f.mu.Unlock()
+	f.asking[at] = false
+	return func() bool {
 		f.mu.Lock()
-		delete(f.asking, at)
-		f.mu.Unlock()
+		defer f.mu.Unlock()
+		defer delete(f.asking, at)
+		return f.asking[at]
 	}
 }
 
-// isOurs says whether a question comes from a socket with which we wait for a resolver: what we send to it
-// comes back to us, and to forward it again would go on without end.
-func (f *forwarder) isOurs(from net.Addr) bool {
+// cameBack says whether a question comes from a socket with which we wait for a resolver: to forward it again
+// would go on without end.
+func (f *forwarder) cameBack(from net.Addr) bool {
+	at := addressOf(from)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.asking[addressOf(from)] {
-		return false
+	_, ours := f.asking[at]
+	if ours {
+		f.asking[at] = true
 	}
-	if !f.looped {
-		f.looped = true
-		f.log.Error("what weft-dp asks the resolvers is redirected back to it: have the redirect rules leave out the user or group that weft-dp runs as (weft-dp install transparent-proxy --proxy-user)")
-	}
-	return true
+	return ours
 }
 
 func addressOf(a net.Addr) netip.AddrPort {

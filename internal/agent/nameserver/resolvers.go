@@ -44,7 +44,7 @@ func (r *resolvers) current() ([]netip.AddrPort, error) {
 	}
 	if r.seen == nil || !os.SameFile(now, r.seen) || !now.ModTime().Equal(r.seen.ModTime()) || now.Size() != r.seen.Size() {
 		r.seen = now
-		if r.read, r.err = readResolvConf(r.file); r.err == nil {
+		if r.read, r.err = ReadResolvConf(r.file); r.err == nil {
 			r.read, r.err = r.others(r.read, r.file)
 		}
 	}
@@ -61,7 +61,8 @@ func (r *resolvers) others(all []netip.AddrPort, where string) ([]netip.AddrPort
 	return others, nil
 }
 
-func readResolvConf(file string) ([]netip.AddrPort, error) {
+// ReadResolvConf answers the resolvers of a resolv.conf(5), of which it must name one.
+func ReadResolvConf(file string) ([]netip.AddrPort, error) {
 	config, err := dns.ClientConfigFromFile(file)
 	if err != nil {
 		return nil, err
@@ -73,7 +74,7 @@ func readResolvConf(file string) ([]netip.AddrPort, error) {
 		}
 	}
 	if len(found) == 0 {
-		return nil, errors.New(file + " names no resolver; name one with --dns-resolvers")
+		return nil, errors.New(file + " names no resolver")
 	}
 	return found, nil
 }

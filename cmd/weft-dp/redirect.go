@@ -1,0 +1,233 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/user"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"weft/internal/agent/nameserver"
+	"weft/internal/agent/redirect"
+)
+
+// defaultUser is whom weft-dp runs as where the machine's connections go through it.
+const defaultUser = "weft-dp"
+
+// resolvConf says whom the machine asks for names.
+const resolvConf = "/etc/resolv.conf"
+
+func newInstallCommand() *cobra.Command {
+	command := &cobra.Command{Use: "install", Short: "Make the machine's connections go through its proxy"}
+	command.AddCommand(newInstallRedirect())
+	return command
+}
+
+func newUninstallCommand() *cobra.Command {
+	command := &cobra.Command{Use: "uninstall", Short: "Take away what install made"}
+	command.AddCommand(newUninstallRedirect())
+	return command
+}
+
+// redirection is what the flags say.
+type redirection struct {
+	redirect.Options
+	user, group                 string
+	families                    string
+	dns, allDNS                 bool
+	inboundPorts, outboundPorts []string
+	inboundIPs, outboundIPs     []string
+	dryRun, force               bool
+}
+
+func newInstallRedirect() *cobra.Command {
+	var r redirection
+	command := &cobra.Command{
+		Use:   "transparent-proxy",
+		Short: "Redirect connections by rules of iptables",
+		Long: `Redirects the TCP connections of this machine, or of the network namespace in which it runs, to its proxy:
+what programs dial, but for the proxy itself, and what comes in. With --redirect-dns the questions for host names
+that programs send to the resolvers of /etc/resolv.conf go to weft-dp.
+
+The rules last until the machine restarts. Given again with the same flags it changes nothing; with others the
+rules are replaced at once. weft-dp uninstall transparent-proxy takes them away.`,
+		Example: `  useradd --system weft-dp
+  weft-dp install transparent-proxy --redirect-dns --dry-run
+  weft-dp install transparent-proxy --redirect-dns --exclude-inbound-ports 22,9902`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := r.complete(); err != nil {
+				return err
+			}
+			return r.run(command, &r.Options, "connections go through the proxy now, until the machine restarts")
+		},
+	}
+	f := command.Flags()
+	f.StringVar(&r.user, "proxy-user", "", "as whom weft-dp and its Envoy run, a name or a number (default weft-dp)")
+	f.StringVar(&r.group, "proxy-group", "", "the same by their group")
+	f.Uint16Var(&r.InboundPort, "redirect-inbound-port", 15006, "where the proxy takes what comes in (the Dataplane's redirectPortInbound)")
+	f.Uint16Var(&r.OutboundPort, "redirect-outbound-port", 15001, "where the proxy takes what programs dial (the Dataplane's redirectPortOutbound)")
+	f.BoolVar(&r.dns, "redirect-dns", false, "redirect questions to the resolvers of /etc/resolv.conf, as it is now")
+	f.BoolVar(&r.allDNS, "redirect-all-dns-traffic", false, "redirect questions to any address")
+	f.Uint16Var(&r.DNSPort, "redirect-dns-port", 15053, "where weft-dp answers them (--dns-port of weft-dp run)")
+	f.StringSliceVar(&r.inboundPorts, "exclude-inbound-ports", []string{"22"}, "ports of this machine, or ranges such as 8000-8010, to which connections come in as they are; unless 22 is among them, ssh no longer does")
+	f.StringSliceVar(&r.outboundPorts, "exclude-outbound-ports", nil, "ports, or ranges, to which connections go out as they are")
+	f.StringSliceVar(&r.inboundIPs, "exclude-inbound-ips", nil, "addresses, or ranges such as 10.0.0.0/8, from which connections come in as they are")
+	f.StringSliceVar(&r.outboundIPs, "exclude-outbound-ips", nil, "addresses, or ranges, to which connections go out as they are")
+	f.StringVar(&r.families, "ip-family-mode", "dualstack", "dualstack, ipv4 or ipv6 (the Dataplane's ipFamilyMode)")
+	r.addCommonFlags(command)
+	f.SetNormalizeFunc(kumaNames)
+	command.MarkFlagsMutuallyExclusive("proxy-user", "proxy-group")
+	return command
+}
+
+// kumaNames lets flags be called as Kuma's users have them.
+func kumaNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+	if name == "kuma-dp-user" {
+		name = "proxy-user"
+	}
+	return pflag.NormalizedName(name)
+}
+
+func newUninstallRedirect() *cobra.Command {
+	var r redirection
+	command := &cobra.Command{
+		Use:   "transparent-proxy",
+		Short: "Take away the rules that redirect connections",
+		Long: `Takes away what weft-dp install transparent-proxy made, and nothing else. Connections that are open stay
+redirected to their end.`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			return r.run(command, nil, "connections are no longer redirected")
+		},
+	}
+	r.addCommonFlags(command)
+	return command
+}
+
+func (r *redirection) addCommonFlags(command *cobra.Command) {
+	command.Flags().BoolVar(&r.dryRun, "dry-run", false, "only print what iptables-restore would be given; without root as if nothing were there")
+	command.Flags().BoolVar(&r.force, "force", false, "also where somebody has changed the rules, which are lost, or another mesh redirects connections")
+}
+
+// complete makes options of the flags.
+func (r *redirection) complete() (err error) {
+	if r.Proxy, err = r.owner(); err != nil {
+		return err
+	}
+	switch r.families {
+	case "dualstack":
+		r.IPv4, r.IPv6 = true, redirect.HasIPv6()
+	case "ipv4":
+		r.IPv4 = true
+	case "ipv6":
+		r.IPv6 = true
+	default:
+		return fmt.Errorf("--ip-family-mode is %q, want dualstack, ipv4 or ipv6", r.families)
+	}
+	switch {
+	case r.allDNS:
+	case r.dns:
+		if r.Resolvers, err = resolvers(); err != nil {
+			return fmt.Errorf("--redirect-dns: %w; --redirect-all-dns-traffic needs none", err)
+		}
+	default:
+		r.DNSPort = 0
+	}
+	if r.ExcludeInboundPorts, err = parseEach("exclude-inbound-ports", r.inboundPorts, redirect.ParsePorts); err != nil {
+		return err
+	}
+	if r.ExcludeOutboundPorts, err = parseEach("exclude-outbound-ports", r.outboundPorts, redirect.ParsePorts); err != nil {
+		return err
+	}
+	if r.ExcludeInboundIPs, err = parseEach("exclude-inbound-ips", r.inboundIPs, redirect.ParsePrefix); err != nil {
+		return err
+	}
+	r.ExcludeOutboundIPs, err = parseEach("exclude-outbound-ips", r.outboundIPs, redirect.ParsePrefix)
+	return err
+}
+
+func parseEach[T any](flag string, texts []string, parse func(string) (T, error)) (all []T, err error) {
+	for _, text := range texts {
+		one, err := parse(text)
+		if err != nil {
+			return nil, fmt.Errorf("--%s: %w", flag, err)
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+func resolvers() (addresses []netip.Addr, err error) {
+	found, err := nameserver.ReadResolvConf(resolvConf)
+	for _, resolver := range found {
+		addresses = append(addresses, resolver.Addr())
+	}
+	return addresses, err
+}
+
+// owner is whose connections are the proxy's.
+func (r *redirection) owner() (redirect.Owner, error) {
+	name, look := cmp.Or(r.user, defaultUser), userID
+	if r.group != "" {
+		name, look = r.group, groupID
+	}
+	if id, err := strconv.ParseUint(name, 10, 32); err == nil {
+		return redirect.Owner{Group: r.group != "", ID: uint32(id)}, nil
+	}
+	text, err := look(name)
+	if err != nil {
+		return redirect.Owner{}, fmt.Errorf("%w; make one (useradd --system %s) that weft-dp runs as, or name another with --proxy-user or --proxy-group", err, name)
+	}
+	id, err := strconv.ParseUint(text, 10, 32)
+	return redirect.Owner{Group: r.group != "", ID: uint32(id)}, err
+}
+
+func userID(name string) (string, error) {
+	found, err := user.Lookup(name)
+	if err != nil {
+		return "", fmt.Errorf("there is no user %q", name)
+	}
+	return found.Uid, nil
+}
+
+func groupID(name string) (string, error) {
+	found, err := user.LookupGroup(name)
+	if err != nil {
+		return "", fmt.Errorf("there is no group %q", name)
+	}
+	return found.Gid, nil
+}
+
+// run makes it so, or shows what that takes.
+func (r *redirection) run(command *cobra.Command, options *redirect.Options, done string) error {
+	out := command.OutOrStdout()
+	run := redirect.Run{Force: r.force, System: redirect.Nothing{}}
+	if !r.dryRun || os.Geteuid() == 0 {
+		programs, err := redirect.FindPrograms(options != nil && options.IPv6)
+		if err != nil {
+			return err
+		}
+		run.System = programs
+	}
+	changes, err := run.Plan(options)
+	switch {
+	case err != nil:
+		return err
+	case r.dryRun:
+		fmt.Fprint(out, redirect.Show(changes))
+		return nil
+	case len(changes) == 0:
+		fmt.Fprintln(out, "nothing to change")
+		return nil
+	}
+	if err := run.Apply(changes); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, done)
+	return nil
+}

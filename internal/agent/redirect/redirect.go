@@ -1,0 +1,107 @@
+// Package redirect makes the connections of a Linux machine, or of one network namespace of it, go through
+// the machine's proxy, by rules of iptables and ip6tables, and takes these rules away again.
+//
+// All of it stands in chains of its own, which begin with [prefix] and carry a sum of what is in them, and in
+// jumps to them from the kernel's chains, after whatever rules are there. Nothing else is touched. What was
+// installed is replaced in one transaction of each table, and put back as it was where a later step fails.
+// What can't be undone exactly is refused: chains that somebody has changed, and rules of others that lead
+// into them.
+//
+// What the rules say is a pure function of [Options]; what has to be done for it, of that and of what
+// iptables-save shows.
+package redirect
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// Options say what is redirected.
+type Options struct {
+	// Proxy is whose connections are the proxy's own.
+	Proxy Owner
+	// InboundPort and OutboundPort are the proxy's: the Dataplane's transparentProxying names them too.
+	InboundPort, OutboundPort uint16
+	// DNSPort is where weft-dp answers; 0: questions go where they are sent.
+	DNSPort uint16
+	// Resolvers are those to whom a redirected question is sent; none: any address.
+	Resolvers []netip.Addr
+	// Connections from ExcludeInboundIPs, and to ExcludeInboundPorts of this machine, come in as they are.
+	ExcludeInboundIPs   []netip.Prefix
+	ExcludeInboundPorts []Ports
+	// Connections to ExcludeOutboundIPs, and to ExcludeOutboundPorts anywhere, go out as they are. Questions
+	// to resolvers are no matter of these.
+	ExcludeOutboundIPs   []netip.Prefix
+	ExcludeOutboundPorts []Ports
+	// IPv4 and IPv6 say of which of them connections are redirected.
+	IPv4, IPv6 bool
+}
+
+// Owner is a user or a group by whose number the kernel tells a program's connections.
+type Owner struct {
+	Group bool
+	ID    uint32
+}
+
+// match is a rule's part that matches what the owner sends.
+func (o Owner) match() string {
+	if o.Group {
+		return fmt.Sprintf("-m owner --gid-owner %d", o.ID)
+	}
+	return fmt.Sprintf("-m owner --uid-owner %d", o.ID)
+}
+
+// Ports are a range of ports.
+type Ports struct{ First, Last uint16 }
+
+// ParsePorts reads "22" or "8000-8010".
+func ParsePorts(text string) (Ports, error) {
+	first, last, isRange := strings.Cut(text, "-")
+	if !isRange {
+		last = first
+	}
+	from, err := strconv.ParseUint(first, 10, 16)
+	to, err2 := strconv.ParseUint(last, 10, 16)
+	if err != nil || err2 != nil || from == 0 || from > to {
+		return Ports{}, fmt.Errorf("%q is no port, want a number from 1 to 65535, or a range such as 8000-8010", text)
+	}
+	return Ports{uint16(from), uint16(to)}, nil
+}
+
+// match is a rule's part that matches what is sent to these ports.
+func (p Ports) match() string {
+	if p.First == p.Last {
+		return fmt.Sprintf("--dport %d", p.First)
+	}
+	return fmt.Sprintf("--dport %d:%d", p.First, p.Last)
+}
+
+// ParsePrefix reads an address or a range of them, "10.0.0.0/8".
+func ParsePrefix(text string) (netip.Prefix, error) {
+	if address, err := netip.ParseAddr(text); err == nil && address.Zone() == "" {
+		return netip.PrefixFrom(address, address.BitLen()), nil
+	}
+	prefix, err := netip.ParsePrefix(text)
+	if err != nil {
+		return netip.Prefix{}, fmt.Errorf("%q is no address, want one such as 10.0.0.1, or a range such as 10.0.0.0/8", text)
+	}
+	return prefix.Masked(), nil
+}
+
+// Check answers what is wrong with the options, in the words of the command line.
+func (o *Options) Check() error {
+	switch {
+	case !o.IPv4 && !o.IPv6:
+		return errors.New("neither IPv4 nor IPv6 is to be redirected")
+	case o.InboundPort == 0:
+		return errors.New("--redirect-inbound-port is 0, want the port of the Dataplane's transparentProxying.redirectPortInbound")
+	case o.OutboundPort == 0:
+		return errors.New("--redirect-outbound-port is 0, want the port of the Dataplane's transparentProxying.redirectPortOutbound")
+	case o.InboundPort == o.OutboundPort:
+		return fmt.Errorf("--redirect-inbound-port and --redirect-outbound-port are both %d", o.InboundPort)
+	}
+	return nil
+}
