@@ -146,6 +146,9 @@ type ReachableBackends struct {
 	Refs []BackendRef `json:"refs,omitempty"` // none: nothing is reached
 }
 
+// adminAddress is where Envoy's administration interface listens.
+const adminAddress = "127.0.0.1"
+
 // Admin is Envoy's administration interface.
 type Admin struct {
 	Port uint32 `json:"port,omitempty" schema:"port"` // on 127.0.0.1

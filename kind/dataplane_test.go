@@ -39,18 +39,52 @@ networking:
 func TestDataplane(t *testing.T) {
 	accepts(t, wholeDataplane)
 	for name, networking := range map[string]string{
-		"nothing":               `{}`,
-		"a client":              `{outbound: [{port: 1, tags: {kuma.io/service: a}}]}`,
-		"transparent":           `{address: "fd00::1", inbound: [{port: 80}], transparentProxying: {redirectPortInbound: 15006, redirectPortOutbound: 15001, ipFamilyMode: IPv6, reachableServices: [a, b_c]}}`,
-		"reaching nothing":      `{transparentProxying: {reachableBackends: {}}}`,
-		"reaching some":         `{transparentProxying: {reachableBackends: {refs: [{kind: MeshService, name: a}, {kind: MeshService, labels: {a: b}, port: 80}]}}}`,
-		"a port, two addresses": `{inbound: [{address: 10.0.0.1, port: 80}, {address: 10.0.0.2, port: 80}]}`,
-		"older health":          `{address: 10.0.0.1, inbound: [{port: 80, health: {healthy: false}}, {port: 81, state: Ignored, health: {ready: false}}]}`,
+		"nothing":                          `{}`,
+		"a client":                         `{outbound: [{port: 1, tags: {kuma.io/service: a}}]}`,
+		"transparent":                      `{address: "fd00::1", inbound: [{port: 80}], transparentProxying: {redirectPortInbound: 15006, redirectPortOutbound: 15001, ipFamilyMode: IPv6, reachableServices: [a, b_c]}}`,
+		"reaching nothing":                 `{transparentProxying: {reachableBackends: {}}}`,
+		"reaching some":                    `{transparentProxying: {reachableBackends: {refs: [{kind: MeshService, name: a}, {kind: MeshService, labels: {a: b}, port: 80}]}}}`,
+		"a port, two addresses":            `{inbound: [{address: 10.0.0.1, port: 80}, {address: 10.0.0.2, port: 80}]}`,
+		"a zone ingress":                   `{` + zoneIngress + `}`,
+		"an ingress beside an application": `{address: 10.0.0.1, inbound: [{port: 80}], zoneIngress: {address: 10.0.0.2, port: 80, name: door, advertisedAddress: 192.168.1.100, advertisedPort: 80}}`,
+		"an ingress, named inbounds":       `{address: 10.0.0.1, inbound: [{port: 10001, name: http}], zoneIngress: {address: 10.0.0.2, port: 10001, advertisedAddress: "fd00::1", advertisedPort: 1}}`,
+		"older health":                     `{address: 10.0.0.1, inbound: [{port: 80, health: {healthy: false}}, {port: 81, state: Ignored, health: {ready: false}}]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			accepts(t, `{type: Dataplane, mesh: m, name: d, networking: `+networking+`}`)
 		})
 	}
+}
+
+const zoneIngress = `zoneIngress: {address: 10.0.0.1, port: 10001, advertisedAddress: 192.168.1.100, advertisedPort: 30001}`
+
+// TestZoneIngressRefuses: a section in which anything is missing would be a door that nobody finds.
+func TestZoneIngressRefuses(t *testing.T) {
+	refuses(t, `{type: Dataplane, mesh: m, name: d, networking: {%s}}`, []refusal{
+		{"nothing", `zoneIngress: {}`, []string{
+			"networking.zoneIngress.address: is required", "networking.zoneIngress.port: is 0, want a port",
+			"networking.zoneIngress.advertisedAddress: is required", "networking.zoneIngress.advertisedPort: is 0, want a port"}},
+		{"addresses of nobody", `zoneIngress: {address: 0.0.0.0, port: 1, advertisedAddress: "::", advertisedPort: 1}`, []string{
+			"networking.zoneIngress.address: 0.0.0.0 means every address", "networking.zoneIngress.advertisedAddress: :: means every address"}},
+		{"host names", `zoneIngress: {address: a.local, port: 1, advertisedAddress: lb.example.com, advertisedPort: 1}`, []string{
+			`networking.zoneIngress.address: "a.local" is not an IP address`,
+			`networking.zoneIngress.advertisedAddress: "lb.example.com" is not an IP address, and host names are not served by this release; write`}},
+		{"a name that is none", strings.Replace(zoneIngress, "}", ", name: Door}", 1), []string{`networking.zoneIngress.name: "Door" is not a name`}},
+		{"a number for a name", strings.Replace(zoneIngress, "}", `, name: "80"}`, 1), []string{`networking.zoneIngress.name: "80" is a number`}},
+		{"an inbound's name", `address: 10.0.0.1, inbound: [{port: 1}, {port: 2, name: http}], ` + strings.Replace(zoneIngress, "}", ", name: http}", 1), []string{
+			`networking.zoneIngress.name: "http" is the name of networking.inbound[1] too`}},
+		{"a port that is two things", `inbound: [{address: 10.0.0.2, port: 10001}], ` + zoneIngress, []string{
+			"networking.zoneIngress.name: is required: policies reach it by its port, and networking.inbound[0] has the port 10001 too"}},
+		{"an inbound's listener", `address: 10.0.0.1, inbound: [{port: 10001, name: http}], ` + zoneIngress, []string{
+			"networking.zoneIngress.port: 10.0.0.1:10001 is taken by networking.inbound[0]"}},
+		{"an outbound's listener", `outbound: [{address: 10.0.0.1, port: 10001, tags: {kuma.io/service: a}}], ` + zoneIngress, []string{
+			"networking.outbound[0].port: 10.0.0.1:10001 is taken by networking.zoneIngress"}},
+		{"Envoy's own port", `admin: {port: 10001}, ` + strings.Replace(zoneIngress, "10.0.0.1", "127.0.0.1", 1), []string{
+			"networking.zoneIngress.port: 127.0.0.1:10001 is taken by networking.admin"}},
+		{"redirection", `transparentProxying: {}, ` + zoneIngress, []string{"networking.transparentProxying: a zone proxy has none: nothing is redirected to it; leave it out"}},
+		{"an egress", `zoneEgress: {address: 10.0.0.1, port: 10002}, ` + zoneIngress, []string{"networking.zoneEgress: is not served by this release"}},
+		{"an address of all sections", `advertisedAddress: 10.0.0.1, ` + zoneIngress, []string{"networking.advertisedAddress: has no meaning here; use networking.zoneIngress.advertisedAddress"}},
+	})
 }
 
 func TestDataplaneRefuses(t *testing.T) {

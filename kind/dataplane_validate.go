@@ -3,6 +3,7 @@ package kind
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"strconv"
 	"time"
 
@@ -23,6 +24,9 @@ func validateDataplane(o *resource.Object[Dataplane]) resource.Problems {
 	}
 	for i, in := range n.Inbound {
 		c.inbound(fmt.Sprintf("networking.inbound[%d]", i), n, in)
+	}
+	if n.ZoneIngress != nil {
+		c.zoneIngress(atZoneIngress, n)
 	}
 	c.sections(n)
 	c.sharedListeners(n)
@@ -104,18 +108,67 @@ func (c *checks) probe(at string, p *ServiceProbe) {
 	}
 }
 
-// sections wants the names of inbounds to differ. Inbounds without a name may share a port.
+const atZoneIngress = "networking.zoneIngress"
+
+// zoneIngress checks the section of a zone ingress, which other zones dial as it is written.
+func (c *checks) zoneIngress(at string, n *Networking) {
+	z := n.ZoneIngress
+	c.door(at, z.Address, z.Port)
+	c.advertised(at, z.AdvertisedAddress, z.AdvertisedPort)
+	if z.Name != "" {
+		c.section(at+".name", z.Name)
+	}
+	if n.TransparentProxying != nil && len(n.Inbound) == 0 {
+		c.add("networking.transparentProxying", "a zone proxy has none: nothing is redirected to it; leave it out")
+	}
+}
+
+// door checks where a zone proxy listens.
+func (c *checks) door(at, address string, port uint32) {
+	if address == "" {
+		c.add(at+".address", "is required: the IP address that its proxy listens on")
+	} else {
+		c.address(at+".address", address)
+	}
+	c.port(at+".port", port)
+}
+
+// advertised checks where other zones dial a zone ingress.
+func (c *checks) advertised(at, address string, port uint32) {
+	switch _, err := netip.ParseAddr(address); {
+	case address == "":
+		c.add(at+".advertisedAddress", "is required: the IP address that other zones dial")
+	case err != nil:
+		c.add(at+".advertisedAddress", "%s is not an IP address, and host names are not served by this release; write the address that other zones dial", quote(address))
+	default:
+		c.address(at+".advertisedAddress", address)
+	}
+	c.port(at+".advertisedPort", port)
+}
+
+// sections wants the names of inbounds and of zone proxy sections to differ. Inbounds without a name may share
+// a port; a zone proxy section without one is reached by its port alone, which is then nobody else's.
 func (c *checks) sections(n *Networking) {
-	first := map[string]int{}
+	first := map[string]string{}
+	differs := func(at, name string) {
+		if name == "" {
+			return
+		}
+		if other, taken := first[name]; taken {
+			c.add(at+".name", "%q is the name of %s too; each needs its own", name, other)
+			return
+		}
+		first[name] = at
+	}
 	for i, in := range n.Inbound {
-		if in.Name == "" {
-			continue
+		at := fmt.Sprintf("networking.inbound[%d]", i)
+		differs(at, in.Name)
+		if z := n.ZoneIngress; z != nil && z.Name == "" && in.Name == "" && in.Port == z.Port {
+			c.add(atZoneIngress+".name", "is required: policies reach it by its port, and %s has the port %d too", at, z.Port)
 		}
-		if j, taken := first[in.Name]; taken {
-			c.add(fmt.Sprintf("networking.inbound[%d].name", i), "%q is the name of networking.inbound[%d] too; each needs its own", in.Name, j)
-			continue
-		}
-		first[in.Name] = i
+	}
+	if n.ZoneIngress != nil {
+		differs(atZoneIngress, n.ZoneIngress.Name)
 	}
 }
 
@@ -187,7 +240,7 @@ func (c *checks) nameOrLabels(at, name string, labels map[string]string) {
 }
 
 // boundAddresses wants whatever the proxy binds to differ: outbounds, inbounds that are not reached by
-// redirection, and Envoy's administration interface.
+// redirection, the zone ingress, and Envoy's administration interface.
 func (c *checks) boundAddresses(n *Networking) {
 	taken := map[string]string{}
 	bind := func(at, address string, port uint32) {
@@ -199,7 +252,7 @@ func (c *checks) boundAddresses(n *Networking) {
 		taken[listener] = at
 	}
 	if n.Admin != nil && n.Admin.Port != 0 {
-		bind("networking.admin", "127.0.0.1", n.Admin.Port)
+		bind("networking.admin", adminAddress, n.Admin.Port)
 	}
 	if n.TransparentProxying == nil {
 		shared := map[string]bool{}
@@ -210,6 +263,9 @@ func (c *checks) boundAddresses(n *Networking) {
 				bind(fmt.Sprintf("networking.inbound[%d]", i), in.Address, in.Port)
 			}
 		}
+	}
+	if z := n.ZoneIngress; z != nil {
+		bind(atZoneIngress, z.Address, z.Port)
 	}
 	for i, out := range n.Outbound {
 		bind(fmt.Sprintf("networking.outbound[%d]", i), out.EffectiveAddress(), out.Port)

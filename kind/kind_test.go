@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"weft/internal/schema/schematest"
 	"weft/kind"
 	"weft/resource"
@@ -189,6 +191,56 @@ func TestZone(t *testing.T) {
 		{"a value", `name: east, enabled: "no"`, []string{"enabled: is a string, want true or false"}},
 		{"a field", `name: east, ingress: {}`, []string{"ingress: is not a known field"}},
 	})
+}
+
+func TestZoneIngress(t *testing.T) {
+	accepts(t, `{type: ZoneIngress, name: zi, zone: east, networking: {address: 10.0.0.1, port: 10001, advertisedAddress: 192.168.1.100, advertisedPort: 30001, admin: {port: 9901}}}`)
+	accepts(t, `{type: ZoneIngress, name: zi, networking: {address: 10.0.0.1, port: 10001}}`)
+	refuses(t, `{type: ZoneIngress, name: zi, %s}`, []refusal{
+		{"nothing", `networking: {}`, []string{"networking.address: is required", "networking.port: is 0, want a port"}},
+		{"half of where it is dialled", `networking: {address: 10.0.0.1, port: 1, advertisedPort: 1}`, []string{"networking.advertisedAddress: is required"}},
+		{"the other half", `networking: {address: 10.0.0.1, port: 1, advertisedAddress: 10.0.0.2}`, []string{"networking.advertisedPort: is 0, want a port"}},
+		{"addresses of nobody", `networking: {address: "::", port: 1, advertisedAddress: a.local, advertisedPort: 1}`, []string{
+			"networking.address: :: means every address", `networking.advertisedAddress: "a.local" is not an IP address, and host names are not`}},
+		{"a zone", `zone: a.b, networking: {address: 10.0.0.1, port: 1}`, []string{`zone: "a.b" is not a name of a mesh or zone`}},
+		{"Envoy's own port", `networking: {address: 127.0.0.1, port: 9901, admin: {port: 9901}}`, []string{"networking.admin.port: 127.0.0.1:9901 is taken"}},
+	})
+}
+
+func TestMeshMultiZoneService(t *testing.T) {
+	accepts(t, `{type: MeshMultiZoneService, mesh: m, name: web, spec: {selector: {meshService: {matchLabels: {kuma.io/display-name: web}}}, ports: [{port: 80, targetPort: 8080, name: http, appProtocol: http}]}}`)
+	accepts(t, `{type: MeshMultiZoneService, mesh: m, name: all, spec: {selector: {meshService: {}}, ports: [{port: 80}]}}`)
+	refuses(t, `{type: MeshMultiZoneService, mesh: m, name: web, spec: %s}`, []refusal{
+		{"nothing", `{}`, []string{"spec.selector.meshService: is required: the labels", "spec.ports: is required: at least one port"}},
+		{"labels", `{selector: {meshService: {matchLabels: {a: "b c"}}}, ports: [{port: 80}]}`, []string{"spec.selector.meshService.matchLabels[a]: "}},
+		{"ports", `{selector: {meshService: {}}, ports: [{port: 80, name: a}, {port: 80, appProtocol: udp}, {port: 81, name: a}]}`, []string{
+			"spec.ports[1].port: 80 is the port of spec.ports[0] too", `spec.ports[1].appProtocol: is "udp"`, `spec.ports[2].name: "a" is the name of spec.ports[0] too`}},
+	})
+}
+
+// TestMeshZoneAddress: other zones dial what stands there, whoever sent it.
+func TestMeshZoneAddress(t *testing.T) {
+	for name, test := range map[string]struct {
+		ingresses []kind.IngressAddress
+		problems  []string
+	}{
+		"two": {[]kind.IngressAddress{{Name: "a", Address: "10.0.0.1", Port: 1}, {Name: "a", Address: "10.0.0.1", Port: 1, Legacy: true}}, nil},
+		"an address of nobody": {[]kind.IngressAddress{{Name: "a", Address: "0.0.0.0", Port: 1}, {Name: "b", Address: "x", Port: 0}}, []string{
+			"spec.ingresses[0].address: 0.0.0.0 means every address; name one", `spec.ingresses[1].address: "x" is not an IP address`,
+			"spec.ingresses[1].port: is 0, want a port from 1 to 65535"}},
+		"a name twice": {[]kind.IngressAddress{{Name: "a", Address: "10.0.0.1", Port: 1}, {Name: "a", Address: "10.0.0.2", Port: 1}}, []string{
+			`spec.ingresses[1].name: "a" is the name of spec.ingresses[0] too`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, p := range kind.MeshZoneAddresses.Prepare(kind.MeshZoneAddresses.Make("m", "east", kind.MeshZoneAddress{Ingresses: test.ingresses})) {
+				got = append(got, p.Field+": "+p.Reason)
+			}
+			if d := cmp.Diff(test.problems, got); d != "" {
+				t.Error(d)
+			}
+		})
+	}
 }
 
 func TestGlobalSecret(t *testing.T) {

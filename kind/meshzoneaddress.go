@@ -1,6 +1,7 @@
 package kind
 
 import (
+	"fmt"
 	"net"
 	"slices"
 	"strconv"
@@ -48,4 +49,26 @@ var MeshZoneAddresses = &resource.Kind[MeshZoneAddress]{
 		Name: "MeshZoneAddress", Plural: "meshzoneaddresses", Scope: resource.Mesh, ReadOnly: true, Hidden: true,
 		Sync: resource.ZoneToGlobal | resource.ZoneToZones,
 	},
+	Validate: validateMeshZoneAddress,
+}
+
+// validateMeshZoneAddress looks at what another zone sends, too.
+func validateMeshZoneAddress(o *resource.Object[MeshZoneAddress]) resource.Problems {
+	c := envelope(&o.Meta)
+	type identity struct {
+		name   string
+		legacy bool
+	}
+	first := map[identity]int{}
+	for i, ingress := range o.Spec.Ingresses {
+		at := fmt.Sprintf("spec.ingresses[%d]", i)
+		c.name(at+".name", ingress.Name)
+		c.address(at+".address", ingress.Address)
+		c.port(at+".port", ingress.Port)
+		if j, taken := first[identity{ingress.Name, ingress.Legacy}]; taken {
+			c.add(at+".name", "%q is the name of spec.ingresses[%d] too", ingress.Name, j)
+		}
+		first[identity{ingress.Name, ingress.Legacy}] = i
+	}
+	return c.problems
 }

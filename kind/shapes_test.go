@@ -71,6 +71,13 @@ func TestEveryFieldWorksOrIsRefused(t *testing.T) {
 			name: web
 			appProtocol: http
 			snis: [{value: a.web.80.default.ms}]`},
+		{"MeshMultiZoneService", `{type: MeshMultiZoneService, mesh: m, name: s, spec: {%s}}`, `
+			selector: {meshService: {matchLabels: {kuma.io/display-name: web}}}, ports: [{port: 80, targetPort: 8080, name: http, appProtocol: http, snis: [{value: a.80.mzms}]}]`},
+		{"ZoneIngress", `{type: ZoneIngress, name: zi, networking: {address: 10.0.0.1, port: 10001%s`, `
+			}, zone: east}
+			, advertisedAddress: 192.168.1.100, advertisedPort: 30001}}
+			, admin: {port: 9901}}}
+			}, availableServices: []}                        | availableServices: has no meaning here; leave it out`},
 		{"HostnameGenerator", `{type: HostnameGenerator, name: g, spec: {template: "{{ .DisplayName }}.svc.mesh.local", %s}}`, `
 			selector: {meshService: {matchLabels: {a: b}}}
 			selector: {meshService: {}, meshExternalService: {}}  | spec.selector.meshExternalService: is not served by this release; a MeshService or

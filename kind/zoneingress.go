@@ -25,16 +25,27 @@ var ZoneIngresses = &resource.Kind[ZoneIngress]{
 	Info: resource.Info{
 		Name: "ZoneIngress", Plural: "zone-ingresses", Aliases: []string{"zoneingresses"}, Scope: resource.Global, Flat: true,
 		Sync: resource.ZoneToGlobal,
+		Replaced: map[string]string{
+			"availableServices": "has no meaning here; leave it out: the control plane knows the services of the zone",
+		},
 	},
 	Validate: validateZoneIngress,
 }
 
 func validateZoneIngress(o *resource.Object[ZoneIngress]) resource.Problems {
 	c := envelope(&o.Meta)
+	if o.Spec.Zone != "" {
+		if problem := MeshNameProblem(o.Spec.Zone); problem != "" {
+			c.add("zone", "%s", problem)
+		}
+	}
 	n := &o.Spec.Networking
-	c.address("networking.address", n.Address)
-	c.port("networking.port", n.Port)
-	c.optionalAddress("networking.advertisedAddress", n.AdvertisedAddress)
-	c.optionalPort("networking.advertisedPort", n.AdvertisedPort)
+	c.door("networking", n.Address, n.Port)
+	if n.AdvertisedAddress != "" || n.AdvertisedPort != 0 {
+		c.advertised("networking", n.AdvertisedAddress, n.AdvertisedPort)
+	}
+	if n.Admin != nil && c.optionalPort("networking.admin.port", n.Admin.Port) && n.Address == adminAddress && n.Admin.Port == n.Port {
+		c.add("networking.admin.port", "%s:%d is taken by networking", adminAddress, n.Port)
+	}
 	return c.problems
 }

@@ -143,8 +143,20 @@ func (w *Writer) specFields(o resource.Any, stored *current, controlPlane bool) 
 			before = stored.object.(*resource.Object[kind.MeshService]).Spec
 		}
 		return serviceFields(&o.Spec, before)
+	case *resource.Object[kind.ZoneIngress]:
+		return w.ingressZone(&o.Spec)
 	}
 	return nil
+}
+
+// ingressZone is where an ingress stands: where it is written.
+func (w *Writer) ingressZone(z *kind.ZoneIngress) resource.Problems {
+	var problems resource.Problems
+	if z.Zone != "" && z.Zone != w.zone {
+		problems.Add("zone", "is %q, and this control plane is of zone %q; leave it out, or write it to the control plane of that zone", z.Zone, w.zone)
+	}
+	z.Zone = w.zone
+	return problems
 }
 
 // inboundTags adds the zone to the tags of every inbound.

@@ -34,8 +34,11 @@ func readsOf(d resource.Descriptor) []resource.Descriptor {
 	if status := kind.StatusKind(d.Describe().Name); status != nil {
 		kinds = append(kinds, status)
 	}
-	if d == resource.Descriptor(kind.DataplaneInsights) {
+	switch d {
+	case resource.Descriptor(kind.DataplaneInsights):
 		kinds = append(kinds, kind.DataplaneServings)
+	case resource.Descriptor(kind.MeshServices):
+		kinds = append(kinds, kind.MeshZoneAddresses)
 	}
 	return kinds
 }
@@ -102,9 +105,14 @@ func (a *api) list(d resource.Descriptor) func(http.ResponseWriter, *http.Reques
 
 // encode writes a resource with its status, and with what stands in a row of its own.
 func (m *moment) encode(d resource.Descriptor, o resource.Any, form resource.Form) (json.RawMessage, error) {
-	if stored, ok := o.(*resource.Object[kind.DataplaneInsight]); ok {
+	switch stored := o.(type) {
+	case *resource.Object[kind.DataplaneInsight]:
 		shown := *stored
 		shown.Spec = *m.Of(stored.Mesh, stored.Name)
+		o = &shown
+	case *resource.Object[kind.MeshService]:
+		shown := *stored
+		shown.Spec.ZoneIngress = m.State.ServiceIngress(table.Eval(m.Snapshot), stored)
 		o = &shown
 	}
 	return resource.MarshalJSON(o, m.status(o.Key()), d, form)

@@ -29,6 +29,7 @@ import (
 	"weft/internal/identity"
 	"weft/internal/instances"
 	"weft/internal/settings"
+	"weft/internal/sni"
 	"weft/internal/store"
 	"weft/internal/store/memory"
 	"weft/internal/token/tokentest"
@@ -375,6 +376,42 @@ func TestInsightShowsWhatIsServed(t *testing.T) {
 			t.Errorf("GET %s: %s", path, r.Status)
 		} else if body := text(r); !strings.Contains(body, `"serving":["10.0.0.1:8080"]`) {
 			t.Errorf("GET %s does not tell what the proxy serves: %s", path, body)
+		}
+	}
+}
+
+// TestServicesShowWhereOtherZonesReachThem: in both forms, one by one and in a list, and what was read can be
+// written back.
+func TestServicesShowWhereOtherZonesReachThem(t *testing.T) {
+	w := newWorld(t, newStore(t))
+	w.put(t, "/meshes/default", `{"type":"Mesh","name":"default"}`)
+	const path = "/meshes/default/meshservices/web"
+	w.put(t, path, `{"type":"MeshService","name":"web","spec":{"selector":{"dataplaneTags":{"kuma.io/service":"web"}},"ports":[{"port":80}]}}`)
+	if body := text(w.do("GET", path, "", nil)); strings.Contains(body, "zoneIngress") {
+		t.Errorf("a service of a zone without an ingress: %s", body)
+	}
+	if err := admit.Modify(t.Context(), w.writer, kind.MeshZoneAddresses, "default", "east", func(o *resource.Object[kind.MeshZoneAddress]) bool {
+		o.Spec.Ingresses = []kind.IngressAddress{
+			{Name: "one", Address: "192.168.1.100", Port: 30001},
+			{Name: "two", Address: "192.168.1.101", Port: 30001, Healthy: true},
+		}
+		return true
+	}); err != nil {
+		t.Fatal(err)
+	}
+	name := sni.V1.Name(sni.Port{Kind: "MeshService", Mesh: "default", Zone: "east", Name: "web", Number: 80})
+	want := `"zoneIngress":{"address":"192.168.1.101","port":30001,"sni":"` + name + `","endpoints":[` +
+		`{"address":"192.168.1.100","port":30001,"healthy":false},{"address":"192.168.1.101","port":30001,"healthy":true}]}`
+	for _, from := range []string{path, path + "?format=k8s", "/meshes/default/meshservices", "/meshservices?format=k8s"} {
+		body := text(w.do("GET", from, "", nil))
+		if !strings.Contains(body, want) {
+			t.Errorf("GET %s: %s\nwant %s", from, body, want)
+		}
+		if !strings.HasPrefix(from, path) {
+			continue
+		}
+		if r := w.do("PUT", path, body, nil); r.StatusCode != http.StatusOK || !strings.Contains(text(r), `"changed":false`) {
+			t.Errorf("PUT of what GET %s answered: %s", from, r.Status)
 		}
 	}
 }

@@ -1,0 +1,23 @@
+package graph
+
+import (
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// ServiceIngress is where other zones reach a service: its first port at the first of its zone's ingresses
+// that is healthy, and where none is at the first one. Nil: its zone has no ingress. (Mesh Scoped Zone Ingress
+// and Zone Egress.)
+func (s *State) ServiceIngress(r *table.Reader, service *resource.Object[kind.MeshService]) *kind.ServiceIngress {
+	row, ok := s.ZoneAddresses.Find(r, service.Mesh, s.zoneAddressName(s.zoneOf(&service.Meta)))
+	if !ok || len(row.Spec.Ingresses) == 0 || len(service.Spec.Ports) == 0 {
+		return nil
+	}
+	first := row.Spec.Usable()[0]
+	ingress := &kind.ServiceIngress{Address: first.Address, Port: first.Port, SNI: service.Spec.Ports[0].SNI()}
+	for _, a := range row.Spec.Ingresses {
+		ingress.Endpoints = append(ingress.Endpoints, kind.IngressEndpoint{Address: a.Address, Port: a.Port, Healthy: a.Healthy})
+	}
+	return ingress
+}
