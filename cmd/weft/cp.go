@@ -21,6 +21,7 @@ import (
 	"weft/internal/mirror"
 	"weft/internal/settings"
 	"weft/internal/xds"
+	"weft/internal/zonequery"
 	"weft/kind"
 	"weft/resource"
 )
@@ -102,7 +103,7 @@ func (p *plane) runZone(ctx context.Context, group *errgroup.Group, tail *bundle
 	p.lead(ctx, group, p.hub.Withdraw)
 	group.Go(func() error { return proxies.Run(ctx) })
 	group.Go(func() error { return serveGRPC(ctx, p.ports.dataPlane, agents) })
-	p.serve(ctx, group, proxies, tail)
+	p.serve(ctx, group, proxies, zonequery.NewZone(p.settings.ZoneName, p.hub), tail)
 	return nil
 }
 
@@ -112,7 +113,7 @@ func (p *plane) runGlobal(ctx context.Context, group *errgroup.Group, tail *bund
 	if err := p.follow(ctx, nobody); err != nil {
 		return err
 	}
-	p.serve(ctx, group, nobody, tail)
+	p.serve(ctx, group, nobody, zonequery.NewGlobal(nil), tail)
 	return nil
 }
 

@@ -106,6 +106,9 @@ func printService(w io.Writer, s *graph.ServiceReport) error {
 			return err
 		}
 	}
+	if s.Unasked != "" {
+		fmt.Fprintf(w, "\nServers are not known: %s\n", s.Unasked)
+	}
 	return printAccess(w, s.Behind)
 }
 

@@ -31,6 +31,7 @@ import (
 	"weft/internal/view"
 	"weft/internal/view/viewtest"
 	"weft/internal/xds"
+	"weft/internal/zonequery"
 	"weft/kind"
 	"weft/resource"
 )
@@ -92,7 +93,7 @@ func newAPI(reads *view.View) http.Handler {
 	tokens, keys := tokentest.New(rows, writer)
 	return rest.New(rest.Config{
 		Guard: &rest.Guard{Rules: access.Defaults(), LocalhostIsAdmin: true, Keys: keys, Refused: access.NewRefusals(slog.New(slog.DiscardHandler)), Now: time.Now},
-		View:  reads, Writer: writer, Tokens: tokens, Audit: audit.New(nil, "", time.Now, nil), Inspector: inspector{reads}, Connections: connections{rows},
+		View:  reads, Writer: writer, Tokens: tokens, Audit: audit.New(nil, "", time.Now, nil), Inspector: inspector{reads}, Zones: zonequery.NewZone("east", nil), Connections: connections{rows},
 		Check: func(insights map[graph.ProxyKey]*kind.DataplaneInsight) *check.Report { return look(reads, insights) },
 		Zone:  "east", InstanceID: "instance-1", Ended: instances.Alone("instance-1").Ended, Version: "test",
 		Now: time.Now, Log: slog.New(slog.DiscardHandler),
@@ -134,7 +135,7 @@ func (inspector) Applied(graph.ProxyKey) *graph.Applied {
 	return &graph.Applied{Identity: graph.AppliedIdentity{Reason: "no MeshIdentity of the mesh selects it, so that it is plain"}}
 }
 
-func (inspector) Explain(req envoysim.Request) (*envoysim.Explanation, error) {
+func (inspector) Explain(req envoysim.Request, _ envoysim.Beyond) (*envoysim.Explanation, error) {
 	if req.To != "backend" {
 		return nil, fmt.Errorf("%s reaches nothing at %q", req.From, req.To)
 	}

@@ -15,7 +15,7 @@ import (
 func (l *look) service(service *resource.Object[kind.MeshService], calls calls) {
 	object := objectOf(service.Key())
 	l.serviceStatus(service, object)
-	members := l.State.Members(l.r, service)
+	members := l.State.Members(l.r, service.Mesh, &service.Spec.Selector)
 	if len(members) == 0 {
 		severity := Error
 		if service.Label(kind.ManagedBy) == kind.GeneratedBy {

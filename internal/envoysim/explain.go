@@ -17,7 +17,19 @@ type World interface {
 	SpiffeID(graph.ProxyKey) string
 	// At finds the proxy that listens at an address.
 	At(address string, port uint32) (graph.ProxyKey, bool)
+	// Door finds the zone ingress that other zones dial at an address.
+	Door(address string, port uint32) (Door, bool)
 }
+
+// Door is a zone ingress of another zone.
+type Door struct {
+	Zone    string
+	Ingress graph.ProxyKey // without a mesh: a ZoneIngress
+	Healthy bool
+}
+
+// Beyond has another zone say what becomes of a request that arrives at one of its ingresses.
+type Beyond func(zone string, crossing Crossing) (*Arrival, error)
 
 // Request is a question.
 type Request struct {
@@ -43,6 +55,8 @@ const (
 	Unserved Verdict = "unserved"
 	// Passed: it leaves the mesh unchanged, and what becomes of it there is not known.
 	Passed Verdict = "passed"
+	// Unknown: it leaves for another zone, which can't be asked.
+	Unknown Verdict = "unknown"
 )
 
 // Explanation is what a request does, hop by hop. What comes after the hop at which it ends is empty.
@@ -77,11 +91,25 @@ type EndpointVerdict struct {
 	Rule       string `json:"rule,omitempty"`
 	ShadowRule string `json:"shadowRule,omitempty"`
 	Reason     string `json:"reason,omitempty"`
+	// Ingress is set where the endpoint is a zone ingress of another zone. What becomes of the request there
+	// stands in it, and Allowed says that every server there takes it.
+	Ingress *IngressVerdict `json:"ingress,omitempty"`
 }
 
-// Explain answers what a request does. It is an error when the question can't be asked: the proxy is
-// unknown, or To names nothing that it knows.
-func Explain(world World, request Request) (*Explanation, error) {
+// IngressVerdict is what becomes of a request that goes to another zone by one of its ingresses.
+type IngressVerdict struct {
+	Zone    string `json:"zone"`
+	Name    string `json:"name"`
+	Healthy bool   `json:"healthy"` // as its zone says
+	SNI     string `json:"sni"`     // by which the ingress knows the destination
+	// Arrival is absent where the zone could not be asked; Unasked says why.
+	Arrival *Arrival `json:"arrival,omitempty"`
+	Unasked string   `json:"unasked,omitempty"`
+}
+
+// Explain answers what a request does, and asks beyond where it goes on in another zone. It is an error when
+// the question can't be asked: the proxy is unknown, or To names nothing that it knows.
+func Explain(world World, request Request, beyond Beyond) (*Explanation, error) {
 	resources, ok := world.Config(request.From)
 	if !ok {
 		return nil, fmt.Errorf("there is no proxy %s: no Dataplane of that name is in the mesh", request.From)
@@ -103,7 +131,7 @@ func Explain(world World, request Request) (*Explanation, error) {
 	case way.Passed:
 		e.Verdict, e.Reason = Passed, "no service of the mesh has this address"
 	default:
-		e.ask(world, client, way, call)
+		(&asking{world, beyond, request.From.Mesh, client, way, call}).ask(e)
 	}
 	return e, nil
 }
@@ -120,33 +148,126 @@ func explanation(id string, request Request, address Address, way OutboundResult
 	return e
 }
 
+// asking is a request on its way to the endpoints of its destination.
+type asking struct {
+	world  World
+	beyond Beyond
+	mesh   string
+	client *Config
+	way    OutboundResult
+	call   Call
+}
+
 // ask puts the request to every endpoint and sums up.
-func (e *Explanation) ask(world World, client *Config, way OutboundResult, call Call) {
-	var allowed int
-	for _, endpoint := range way.Endpoints {
-		v := askEndpoint(world, e.SpiffeID, client, way, endpoint, call)
-		if v.Allowed {
-			allowed++
-		} else if e.Reason == "" {
-			e.Reason = v.Reason
-		}
+func (a *asking) ask(e *Explanation) {
+	if a.call.TLS = a.way.TLS; a.call.TLS {
+		a.call.PeerURIs = []string{e.SpiffeID}
+	}
+	var sum tally
+	for _, endpoint := range a.way.Endpoints {
+		v := a.endpoint(endpoint)
+		sum.add(&v)
 		e.Endpoints = append(e.Endpoints, v)
 	}
-	switch allowed {
-	case 0:
-		e.Verdict = Refused
-	case len(e.Endpoints):
-		e.Verdict = Allowed
-	default:
-		e.Verdict = Partly
+	e.Verdict, e.Reason = sum.verdict(), sum.reason
+}
+
+func (a *asking) endpoint(at Address) EndpointVerdict {
+	if _, here := a.world.At(at.Address, at.Port); !here {
+		if door, ok := a.world.Door(at.Address, at.Port); ok {
+			return a.throughDoor(at, door)
+		}
+	}
+	v := askServer(a.world, at, a.call)
+	a.accept(&v)
+	return v
+}
+
+// accept has the client look at the server's name.
+func (a *asking) accept(v *EndpointVerdict) {
+	if refusal := a.client.accepts(a.way, v.SpiffeID); v.Allowed && refusal != nil {
+		v.Allowed, v.Rule, v.Reason = false, "", refusal.Error()
 	}
 }
 
-func askEndpoint(world World, id string, client *Config, way OutboundResult, endpoint Address, call Call) EndpointVerdict {
-	v := EndpointVerdict{Address: endpoint.String()}
-	proxy, ok := world.At(endpoint.Address, endpoint.Port)
+// throughDoor asks the zone of an ingress.
+func (a *asking) throughDoor(at Address, door Door) EndpointVerdict {
+	there := &IngressVerdict{Zone: door.Zone, Name: door.Ingress.Name, Healthy: door.Healthy, SNI: a.way.SNI}
+	v := EndpointVerdict{Address: at.String(), Ingress: there}
+	if !a.call.TLS {
+		v.Reason = "it is a zone ingress, which tells services apart by the server name of TLS, and the request is plain: " +
+			"both the client and the servers need a MeshIdentity that selects them"
+		return v
+	}
+	arrival, err := a.beyond(door.Zone, Crossing{
+		Ingress: door.Ingress, Mesh: a.mesh, SNI: a.way.SNI, SpiffeID: a.call.PeerURIs[0], Method: a.call.Method, Path: a.call.Path,
+	})
+	if err != nil {
+		there.Unasked = err.Error()
+		return v
+	}
+	there.Arrival, v.Reason = arrival, arrival.Reason
+	v.Allowed = arrival.Reason == ""
+	for i := range arrival.Endpoints {
+		server := &arrival.Endpoints[i]
+		a.accept(server)
+		v.Allowed = v.Allowed && server.Allowed
+	}
+	return v
+}
+
+// tally counts what endpoints do with a request.
+type tally struct {
+	allowed, refused, unserved, unknown int
+	reason                              string // the first that is told
+}
+
+func (t *tally) add(v *EndpointVerdict) {
+	switch there := v.Ingress; {
+	case v.Allowed:
+		t.allowed++
+	case there != nil && there.Unasked != "":
+		t.unknown++
+		t.tell(there.Unasked)
+	case there != nil && there.Arrival != nil && there.Arrival.Reason == "":
+		for i := range there.Arrival.Endpoints {
+			t.add(&there.Arrival.Endpoints[i])
+		}
+	case there != nil:
+		t.unserved++
+		t.tell(v.Reason)
+	default:
+		t.refused++
+		t.tell(v.Reason)
+	}
+}
+
+func (t *tally) tell(reason string) {
+	if t.reason == "" {
+		t.reason = reason
+	}
+}
+
+func (t *tally) verdict() Verdict {
+	switch t.allowed + t.refused + t.unserved + t.unknown {
+	case t.allowed:
+		return Allowed
+	case t.unserved:
+		return Unserved
+	case t.refused, t.refused + t.unserved:
+		return Refused
+	case t.unknown, t.unknown + t.unserved:
+		return Unknown
+	}
+	return Partly
+}
+
+// askServer answers what the proxy at an address does with a call that arrives there.
+func askServer(world World, at Address, call Call) EndpointVerdict {
+	v := EndpointVerdict{Address: at.String()}
+	proxy, ok := world.At(at.Address, at.Port)
 	if !ok {
-		v.Reason = fmt.Sprintf("no proxy is known at %s", endpoint)
+		v.Reason = fmt.Sprintf("no proxy is known at %s", at)
 		return v
 	}
 	v.Proxy, v.SpiffeID = proxy.String(), world.SpiffeID(proxy)
@@ -155,15 +276,9 @@ func askEndpoint(world World, id string, client *Config, way OutboundResult, end
 		v.Reason = err.Error()
 		return v
 	}
-	call.Address, call.Port, call.TLS = endpoint.Address, endpoint.Port, way.TLS
-	if way.TLS {
-		call.PeerURIs = []string{id}
-	}
+	call.Address, call.Port = at.Address, at.Port
 	result := server.Inbound(call)
 	v.Listener, v.Allowed, v.Rule, v.ShadowRule, v.Reason = result.Listener, result.Allowed, result.Rule, result.ShadowRule, result.Reason
-	if refusal := client.accepts(way, v.SpiffeID); v.Allowed && refusal != nil {
-		v.Allowed, v.Rule, v.Reason = false, "", refusal.Error()
-	}
 	return v
 }
 

@@ -61,6 +61,8 @@ func (w *world) At(address string, port uint32) (graph.ProxyKey, bool) {
 	return graph.ProxyKey{}, false
 }
 
+func (w *world) Door(string, uint32) (envoysim.Door, bool) { return envoysim.Door{}, false }
+
 func (w *world) Config(key graph.ProxyKey) ([]*xds.Resource, bool) {
 	p := w.proxy(key)
 	if p == nil {
@@ -70,7 +72,7 @@ func (w *world) Config(key graph.ProxyKey) ([]*xds.Resource, bool) {
 	resources := []*xds.Resource{envoy.TrustBundle(&w.Trust)}
 	for i := range w.Destinations {
 		d := &w.Destinations[i]
-		resources = append(resources, envoy.Clusters(d, secured)...)
+		resources = append(resources, envoy.Cluster(d, secured))
 		if route := envoy.Route(d); route != nil {
 			resources = append(resources, route)
 		}
@@ -102,7 +104,7 @@ func (w *world) answers() string {
 		mesh, name, _ := strings.Cut(q.From, ".")
 		explanation, err := envoysim.Explain(w, envoysim.Request{
 			From: graph.ProxyKey{Mesh: mesh, Name: name}, To: q.To, Method: q.Method, Path: q.Path,
-		})
+		}, nil)
 		if err != nil {
 			fmt.Fprintf(&out, "error: %v\n", err)
 			continue

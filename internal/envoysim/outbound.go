@@ -25,6 +25,8 @@ type OutboundResult struct {
 	// TLS says that the proxy presents its certificate and takes only a server with one of ServerNames.
 	TLS         bool
 	ServerNames []string
+	// SNI is the server name that it sends; empty: none.
+	SNI string
 	// Passed says that the call leaves for the address that it names, which is no destination of the mesh.
 	Passed bool
 	// Retries after the first attempt, and what makes them.
@@ -131,12 +133,7 @@ func (c *Config) followCluster(result *OutboundResult, call Call) error {
 		result.Passed, result.Endpoints = true, []Address{{call.Address, call.Port}}
 		return nil
 	}
-	for _, locality := range c.assignments[cluster.Name].GetEndpoints() {
-		for _, endpoint := range locality.LbEndpoints {
-			at := endpoint.GetEndpoint().GetAddress().GetSocketAddress()
-			result.Endpoints = append(result.Endpoints, Address{at.GetAddress(), at.GetPortValue()})
-		}
-	}
+	result.Endpoints = addressesOf(c.assignments[cluster.Name])
 	if len(result.Endpoints) == 0 {
 		return fmt.Errorf("destination %s has no endpoints: no proxy of it is up, ready and serving", cluster.Name)
 	}
@@ -149,6 +146,7 @@ func (r *OutboundResult) useTLS(socket *core.TransportSocket) error {
 		return err
 	}
 	validation := context.GetCommonTlsContext().GetCombinedValidationContext()
+	r.SNI = context.GetSni()
 	r.TLS, r.bundle = true, validation.GetValidationContextSdsSecretConfig().GetName()
 	for _, san := range validation.GetDefaultValidationContext().GetMatchTypedSubjectAltNames() {
 		r.ServerNames = append(r.ServerNames, san.GetMatcher().GetExact())

@@ -22,8 +22,8 @@ func (e *Explanation) Text() string {
 	line("retries", e.retrying())
 	line("destination", e.Destination)
 	line("mutual TLS", e.security())
-	for _, endpoint := range e.Endpoints {
-		line("endpoint", endpoint.text())
+	for i := range e.Endpoints {
+		e.Endpoints[i].lines(line)
 	}
 	line("verdict", e.verdict())
 	_ = columns.Flush() // a strings.Builder takes everything
@@ -67,6 +67,43 @@ func (e *Explanation) verdict() string {
 		return string(e.Verdict)
 	}
 	return fmt.Sprintf("%s: %s", e.Verdict, e.Reason)
+}
+
+// lines writes an endpoint; of a zone ingress, what becomes of the request in its zone.
+func (v *EndpointVerdict) lines(line func(label, value string)) {
+	there := v.Ingress
+	if there == nil {
+		line("endpoint", v.text())
+		return
+	}
+	line("zone ingress", v.Address+" "+there.text())
+	line("  server name", there.SNI)
+	switch {
+	case there.Arrival != nil:
+		there.Arrival.lines(line)
+	case v.Reason != "":
+		line("  closed", v.Reason)
+	}
+}
+
+func (t *IngressVerdict) text() string {
+	text := t.Name + " of the zone " + t.Zone
+	if !t.Healthy {
+		text += ", not healthy"
+	}
+	if t.Unasked != "" {
+		text += "; what becomes of it there is not known: " + t.Unasked
+	}
+	return text
+}
+
+func (a *Arrival) lines(line func(label, value string)) {
+	line("  listener", a.Listener)
+	line("  destination", a.Cluster)
+	for i := range a.Endpoints {
+		line("  endpoint", a.Endpoints[i].text())
+	}
+	line("  closed", a.Reason)
 }
 
 func (v *EndpointVerdict) text() string {

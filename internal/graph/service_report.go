@@ -30,8 +30,10 @@ type ServiceReport struct {
 	Identities []string `json:"identities"`
 	// Ingresses are the doors of its zone, for a MeshMultiZoneService of the zones of its members.
 	Ingresses []IngressReport `json:"ingresses"`
-	// Behind is absent where only another control plane knows.
-	Behind *Behind `json:"behind,omitempty"`
+	// Behind is absent where only another control plane knows, and that one could not be asked; Unasked says
+	// why.
+	Behind  *Behind `json:"behind,omitempty"`
+	Unasked string  `json:"unasked,omitempty"`
 	// Members are the MeshServices that a MeshMultiZoneService selects.
 	Members    []MemberReport   `json:"members,omitempty"`
 	Conditions []kind.Condition `json:"conditions"`
@@ -134,9 +136,22 @@ func (s *State) reportService(r *table.Reader, o *resource.Object[kind.MeshServi
 		report.Obstacles = append(report.Obstacles, s.Obstacles(r, o)...)
 	}
 	if report.Zone == s.Zone {
-		report.Behind = &Behind{Servers: s.servers(r, o), Access: s.access(r, o)}
+		report.Behind = s.behind(r, o)
 	}
 	return report
+}
+
+// Behind answers who is behind a service of this zone; nil where there is no such service.
+func (s *State) Behind(r *table.Reader, key ServiceKey) *Behind {
+	o, ok := s.Services.Find(r, key.Mesh, key.Name)
+	if !ok || s.zoneOf(&o.Meta) != s.Zone {
+		return nil
+	}
+	return s.behind(r, o)
+}
+
+func (s *State) behind(r *table.Reader, o *resource.Object[kind.MeshService]) *Behind {
+	return &Behind{Servers: s.servers(r, o), Access: s.access(r, o)}
 }
 
 func newServiceReport(o resource.Any, ports []kind.ServicePort) ServiceReport {
@@ -178,28 +193,11 @@ func spiffeIDs(service *kind.MeshService) []string {
 // zoneOf is the zone in which a service lives.
 func (s *State) zoneOf(meta *resource.Meta) string { return cmp.Or(kind.OwnerOf(meta).Zone, s.Zone) }
 
-func (s *State) reportIngresses(r *table.Reader, mesh, zone string) []IngressReport {
-	doors, ok := s.ZoneAddresses.Find(r, mesh, s.zoneAddressName(zone))
-	if !ok {
-		return nil
-	}
-	var reports []IngressReport
-	for _, a := range doors.Spec.Ingresses {
-		reports = append(reports, IngressReport{Zone: zone, Name: a.Name, Address: a.Listener(), Healthy: a.Healthy, Legacy: a.Legacy})
-	}
-	return reports
-}
-
-// zoneAddressName is the name under which the doors of a zone are stored here.
-func (s *State) zoneAddressName(zone string) string {
-	return s.stored(&kind.MeshZoneAddresses.Info, zone, zone)
-}
-
 // access joins the servers of each port whose rules are the same.
 func (s *State) access(r *table.Reader, o *resource.Object[kind.MeshService]) []Access {
 	all := []Access{}
 	permissions := s.PermissionByMesh.List(r, MeshKey(o.Mesh))
-	members := s.Members(r, o)
+	members := s.Members(r, o.Mesh, &o.Spec.Selector)
 	for _, port := range o.Spec.Ports {
 		var ofPort []Access
 		for i := range members {
@@ -267,11 +265,7 @@ func (s *State) reportMultiZone(r *table.Reader, o *resource.Object[kind.MeshMul
 func (s *State) reportMember(ports []kind.ServicePort, service *resource.Object[kind.MeshService]) MemberReport {
 	m := MemberReport{Zone: s.zoneOf(&service.Meta), Name: kind.DisplayNameOf(&service.Meta), State: service.Spec.State, Ports: []uint32{}}
 	for _, port := range ports {
-		var has kind.Protocol
-		if own, ok := portOf(service.Spec.Ports, port.Port); ok {
-			has = cmp.Or(own.AppProtocol, kind.TCP)
-		}
-		if reason := leftOut(port, has); reason != "" {
+		if reason := leftOut(port, &service.Spec); reason != "" {
 			m.LeftOut = append(m.LeftOut, reason)
 		} else {
 			m.Ports = append(m.Ports, port.Port)
@@ -280,12 +274,13 @@ func (s *State) reportMember(ports []kind.ServicePort, service *resource.Object[
 	return m
 }
 
-// leftOut says why a MeshService whose port of that number has a protocol, empty where it lacks the port, takes
-// no part in a port of a MeshMultiZoneService; empty where it does. (SNI in the resource definition.)
-func leftOut(port kind.ServicePort, has kind.Protocol) string {
-	wanted := cmp.Or(port.AppProtocol, kind.TCP)
+// leftOut says why a MeshService takes no part in a port of a MeshMultiZoneService; empty where it does. (SNI
+// in the resource definition.)
+func leftOut(port kind.ServicePort, service *kind.MeshService) string {
+	own, ok := portOf(service, port.Port)
+	wanted, has := cmp.Or(port.AppProtocol, kind.TCP), cmp.Or(own.AppProtocol, kind.TCP)
 	switch {
-	case has == "":
+	case !ok:
 		return fmt.Sprintf("it has no port %d", port.Port)
 	case wanted != has:
 		return fmt.Sprintf("its port %d is %s, not %s", port.Port, has, wanted)

@@ -98,7 +98,7 @@ func configOf(c *config, r *table.Reader, key graph.ProxyKey) ([]*xds.Resource, 
 	}
 	shared := cmp.Or(c.shared.Get(r, own.Proxy.Class), &Shared{}) // nil: it can't be made
 	all := append(append([]*xds.Resource(nil), own.Resources...), shared.Resources...)
-	for _, d := range shared.Lists {
+	for _, d := range shared.Destinations {
 		all = append(all, c.assignment.Get(r, d))
 	}
 	for _, mesh := range own.Proxy.Passes {
@@ -121,16 +121,34 @@ func (h *Hub) Applied(key graph.ProxyKey) *graph.Applied {
 	return h.state.Applied(h.reader(), key)
 }
 
-// Explain says what becomes of a request, by the configuration that the proxies are sent.
-func (h *Hub) Explain(request envoysim.Request) (*envoysim.Explanation, error) {
-	return envoysim.Explain(&world{h, h.reader(), request.From.Mesh}, request)
+// Behind answers who is behind a service of this zone and who may call there; nil where there is no such
+// service.
+func (h *Hub) Behind(key graph.ServiceKey) *graph.Behind {
+	return h.state.Behind(h.reader(), key)
+}
+
+// Explain says what becomes of a request, by the configuration that the proxies are sent, and asks beyond where
+// it goes on in another zone.
+func (h *Hub) Explain(request envoysim.Request, beyond envoysim.Beyond) (*envoysim.Explanation, error) {
+	return envoysim.Explain(h.world(request.From.Mesh), request, beyond)
+}
+
+// Arrive says what becomes of a request of another zone that arrives at a zone ingress of this one.
+func (h *Hub) Arrive(crossing envoysim.Crossing) (*envoysim.Arrival, error) {
+	return envoysim.Arrive(h.world(crossing.Mesh), crossing)
+}
+
+func (h *Hub) world(mesh string) *world {
+	snapshot := h.state.DB.Snapshot()
+	return &world{h, snapshot, table.Eval(snapshot), mesh}
 }
 
 // world is one mesh in one snapshot, as an explanation sees it.
 type world struct {
-	hub  *Hub
-	r    *table.Reader
-	mesh string
+	hub      *Hub
+	snapshot *table.Snapshot
+	r        *table.Reader
+	mesh     string
 }
 
 func (w *world) Config(key graph.ProxyKey) ([]*xds.Resource, bool) {
@@ -146,6 +164,15 @@ func (w *world) SpiffeID(key graph.ProxyKey) string {
 
 func (w *world) At(address string, port uint32) (graph.ProxyKey, bool) {
 	return w.hub.state.At(w.r, w.mesh, address, port)
+}
+
+func (w *world) Door(address string, port uint32) (envoysim.Door, bool) {
+	zone, door, ok := w.hub.state.Door(w.snapshot, w.mesh, address, port)
+	ingress := graph.ProxyKey{Mesh: w.mesh, Name: door.Name}
+	if door.Legacy {
+		ingress.Mesh = ""
+	}
+	return envoysim.Door{Zone: zone, Ingress: ingress, Healthy: door.Healthy}, ok
 }
 
 // Drained returns once a Dataplane's draining has taken it out of every endpoint list and every client of

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"cmp"
+	"context"
 	"net/http"
 	"strconv"
 
@@ -46,7 +47,22 @@ func (a *api) services(w http.ResponseWriter, r *http.Request) error {
 		return resource.Errorf(resource.NotFound, "no %s of the mesh %s is called %s%s",
 			cmp.Or(query.Type, "service"), query.Mesh, query.Name, inZone(query.Zone))
 	}
+	for i := range reports {
+		a.lookBehind(r.Context(), &reports[i])
+	}
 	return writeJSON(w, http.StatusOK, Services{reports})
+}
+
+// lookBehind asks the zone of a service who is behind it, where that is not known here.
+func (a *api) lookBehind(ctx context.Context, report *graph.ServiceReport) {
+	if report.Behind != nil || report.Type != kind.MeshServices.Name {
+		return
+	}
+	behind, err := a.Zones.Behind(ctx, report.Zone, graph.ServiceKey{Mesh: report.Mesh, Name: report.DisplayName})
+	if err != nil {
+		report.Unasked = err.Error()
+	}
+	report.Behind = behind
 }
 
 // Services are what is known of the services of one name.

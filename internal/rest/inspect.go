@@ -1,6 +1,8 @@
 package rest
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"net/http"
 
@@ -64,26 +66,41 @@ func (a *api) policies(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, applied)
 }
 
-// explain answers what would happen to a request of a proxy's application.
+// explain answers what would happen to a request of a proxy's application, asked of the proxy's zone.
 func (a *api) explain(w http.ResponseWriter, r *http.Request) error {
 	m, err := a.read(r.Context(), kind.Written()...)
 	if err != nil {
 		return err
 	}
-	key := keyOf(kind.Dataplanes, r)
-	if _, err := m.need(key); err != nil {
+	dataplane, err := m.need(keyOf(kind.Dataplanes, r))
+	if err != nil {
 		return err
 	}
 	values := r.URL.Query()
 	if values.Get("to") == "" {
 		return invalidQuery(resource.Problem{Field: "to", Reason: "is required: a service, a virtual IP or an address, with :PORT or without"})
 	}
-	explanation, err := a.Inspector.Explain(envoysim.Request{
-		From: graph.ProxyKey{Mesh: key.Mesh, Name: key.Name},
+	meta := dataplane.Envelope()
+	explanation, err := a.explainIn(r.Context(), cmp.Or(kind.OwnerOf(meta).Zone, a.Zone), envoysim.Request{
+		From: graph.ProxyKey{Mesh: meta.Mesh, Name: kind.DisplayNameOf(meta)},
 		To:   values.Get("to"), Method: values.Get("method"), Path: values.Get("path"),
 	})
 	if err != nil {
-		return &resource.Error{Code: resource.Invalid, Detail: err.Error()}
+		return err
 	}
 	return writeJSON(w, http.StatusOK, explanation)
+}
+
+// explainIn asks in the zone of the proxy, which is called as there.
+func (a *api) explainIn(ctx context.Context, zone string, req envoysim.Request) (*envoysim.Explanation, error) {
+	if zone != a.Zone {
+		return a.Zones.Explain(ctx, zone, req)
+	}
+	explanation, err := a.Inspector.Explain(req, func(zone string, c envoysim.Crossing) (*envoysim.Arrival, error) {
+		return a.Zones.Arrive(ctx, zone, c)
+	})
+	if err != nil {
+		return nil, &resource.Error{Code: resource.Invalid, Detail: err.Error()}
+	}
+	return explanation, nil
 }

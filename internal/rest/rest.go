@@ -7,6 +7,7 @@
 package rest
 
 import (
+	"context"
 	"encoding/json"
 	"log"
 	"log/slog"
@@ -34,9 +35,19 @@ type Inspector interface {
 	Applied(key graph.ProxyKey) *graph.Applied
 	// Backing answers who is behind a service and who calls it; nil where there is no such service.
 	Backing(key graph.ServiceKey) *graph.Backing
-	// Explain answers what would happen to a request. Its error says why the question cannot be
-	// answered, to the one who asked.
-	Explain(req envoysim.Request) (*envoysim.Explanation, error)
+	// Explain answers what would happen to a request, and asks beyond where it goes on in another zone. Its
+	// error says why the question cannot be answered, to the one who asked.
+	Explain(req envoysim.Request, beyond envoysim.Beyond) (*envoysim.Explanation, error)
+}
+
+// Zones answer what is known in one zone only, asked of any control plane. Errors are for who asked.
+type Zones interface {
+	// Explain answers what would happen to a request of a proxy of another zone.
+	Explain(ctx context.Context, zone string, req envoysim.Request) (*envoysim.Explanation, error)
+	// Arrive answers what would happen to a request that arrives at a zone ingress of another zone.
+	Arrive(ctx context.Context, zone string, c envoysim.Crossing) (*envoysim.Arrival, error)
+	// Behind answers who is behind a service of another zone, named as there.
+	Behind(ctx context.Context, zone string, service graph.ServiceKey) (*graph.Behind, error)
 }
 
 // Config is what the API is made of. Every field is required.
@@ -45,6 +56,7 @@ type Config struct {
 	View      *view.View // of what Writer writes
 	Writer    *admit.Writer
 	Inspector Inspector
+	Zones     Zones
 	Tokens    *token.Issuer
 	Audit     *audit.Log
 	// Connections are those of the proxies to this instance.

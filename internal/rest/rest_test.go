@@ -36,6 +36,7 @@ import (
 	"weft/internal/view"
 	"weft/internal/view/viewtest"
 	"weft/internal/xds"
+	"weft/internal/zonequery"
 	"weft/kind"
 	"weft/resource"
 )
@@ -72,7 +73,7 @@ func (w *world) config() Config {
 	return Config{
 		Guard:  &Guard{Rules: access.Defaults(), LocalhostIsAdmin: true, Keys: keys, Refused: access.NewRefusals(slog.New(slog.DiscardHandler)), Now: time.Now},
 		Tokens: tokens, Audit: audit.New(&w.audit, "instance-1", time.Now, slog.New(slog.NewTextHandler(w.log, nil))),
-		View: w.view, Writer: w.writer, Inspector: stranger{}, Connections: connections{},
+		View: w.view, Writer: w.writer, Inspector: stranger{}, Zones: zonequery.NewZone("east", nil), Connections: connections{},
 		Zone: "east", InstanceID: "instance-1", Ended: instances.Alone("instance-1").Ended, Version: "1.2.3",
 		Settings: []settings.Value{{Path: "store.postgres.password", Value: "***", Source: "KUMA_STORE_POSTGRES_PASSWORD"}},
 		Now:      time.Now, Log: slog.New(slog.NewTextHandler(w.log, nil)),
@@ -91,7 +92,7 @@ type stranger struct{}
 func (stranger) Config(graph.ProxyKey) ([]*xds.Resource, bool) { return nil, false }
 func (stranger) Applied(graph.ProxyKey) *graph.Applied         { return nil }
 func (stranger) Backing(graph.ServiceKey) *graph.Backing       { return nil }
-func (stranger) Explain(req envoysim.Request) (*envoysim.Explanation, error) {
+func (stranger) Explain(req envoysim.Request, _ envoysim.Beyond) (*envoysim.Explanation, error) {
 	return nil, fmt.Errorf("%s reaches nothing at %q", req.From, req.To)
 }
 

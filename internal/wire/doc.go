@@ -3,4 +3,4 @@
 // not know it ignores.
 package wire
 
-//go:generate go run -C ../../tools ./genproto ../internal/wire/agent.proto ../internal/wire/zonesync.proto
+//go:generate go run -C ../../tools ./genproto ../internal/wire/agent.proto ../internal/wire/zonesync.proto ../internal/wire/zonequery.proto

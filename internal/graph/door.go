@@ -1,0 +1,39 @@
+package graph
+
+import (
+	"weft/internal/table"
+	"weft/kind"
+)
+
+// Door answers the zone ingress of another zone that is dialled at an address, and its zone.
+func (s *State) Door(snapshot *table.Snapshot, mesh, address string, port uint32) (zone string, door kind.IngressAddress, ok bool) {
+	for o := range s.ZoneAddresses.From(snapshot, MeshKey(mesh), "") {
+		zone := s.zoneOf(&o.Meta)
+		for _, door := range o.Spec.Ingresses {
+			if zone != s.Zone && door.Address == address && door.Port == port {
+				return zone, door, true
+			}
+		}
+	}
+	return "", kind.IngressAddress{}, false
+}
+
+func (s *State) reportIngresses(r *table.Reader, mesh, zone string) []IngressReport {
+	doors, ok := s.ZoneAddresses.Find(r, mesh, s.zoneAddressName(zone))
+	if !ok {
+		return nil
+	}
+	var reports []IngressReport
+	for _, a := range doors.Spec.Ingresses {
+		reports = append(reports, IngressReport{Zone: zone, Name: a.Name, Address: a.Listener(), Healthy: a.Healthy, Legacy: a.Legacy})
+	}
+	return reports
+}
+
+// zoneAddressName is the name under which the doors of a zone are stored here.
+func (s *State) zoneAddressName(zone string) string {
+	if zone == s.Zone {
+		return zone
+	}
+	return kind.SyncedName(&kind.MeshZoneAddresses.Info, zone, kind.Owner{Zone: zone})
+}

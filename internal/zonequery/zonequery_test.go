@@ -1,0 +1,205 @@
+package zonequery_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+
+	"weft/internal/envoysim"
+	"weft/internal/graph"
+	"weft/internal/wire"
+	"weft/internal/zonequery"
+	"weft/resource"
+)
+
+// inspector of a zone: web calls db of the zone west, and db-1 is behind db.
+type inspector struct{ zone string }
+
+func (i inspector) Explain(r envoysim.Request, beyond envoysim.Beyond) (*envoysim.Explanation, error) {
+	if r.From.Name != "web" {
+		return nil, errors.New("there is no proxy " + r.From.String())
+	}
+	arrival, err := beyond("west", envoysim.Crossing{
+		Ingress: graph.ProxyKey{Mesh: r.From.Mesh, Name: "zi"}, Mesh: r.From.Mesh, SNI: "db.ms", SpiffeID: "spiffe://east/web", Path: r.Path,
+	})
+	if err != nil {
+		return &envoysim.Explanation{From: r.From.String(), Verdict: envoysim.Unknown, Reason: err.Error()}, nil
+	}
+	return &envoysim.Explanation{From: r.From.String(), Verdict: envoysim.Allowed, Listener: arrival.Listener}, nil
+}
+
+func (i inspector) Arrive(c envoysim.Crossing) (*envoysim.Arrival, error) {
+	return &envoysim.Arrival{Listener: strings.Join([]string{i.zone, c.Ingress.String(), c.SNI, c.SpiffeID, c.Path}, " ")}, nil
+}
+
+func (i inspector) Behind(key graph.ServiceKey) *graph.Behind {
+	if key != (graph.ServiceKey{Mesh: "default", Name: "db"}) {
+		return nil
+	}
+	return &graph.Behind{Servers: []graph.Server{{Port: 80, Dataplane: "db-1"}}}
+}
+
+// zones are a global control plane and the zones that are connected to it. A caller is the zone that it says.
+type zones struct {
+	global *zonequery.Global
+	server *grpc.Server
+	conn   func(zone string) *grpc.ClientConn
+}
+
+func newZones(t *testing.T) *zones {
+	global := zonequery.NewGlobal(func(ctx context.Context) (string, error) {
+		return metadata.ValueFromIncomingContext(ctx, "zone")[0], nil
+	})
+	server := grpc.NewServer()
+	wire.RegisterZoneQueriesServer(server, global)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	conn := func(zone string) *grpc.ClientConn {
+		c, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithStreamInterceptor(func(ctx context.Context, d *grpc.StreamDesc, c *grpc.ClientConn, m string, s grpc.Streamer, o ...grpc.CallOption) (grpc.ClientStream, error) {
+				return s(metadata.AppendToOutgoingContext(ctx, "zone", zone), d, c, m, o...)
+			}),
+			grpc.WithUnaryInterceptor(func(ctx context.Context, m string, req, reply any, c *grpc.ClientConn, i grpc.UnaryInvoker, o ...grpc.CallOption) error {
+				return i(metadata.AppendToOutgoingContext(ctx, "zone", zone), m, req, reply, c, o...)
+			}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	return &zones{global, server, conn}
+}
+
+// join connects a zone until the test ends, and returns once it answers.
+func (z *zones) join(t *testing.T, name string) *zonequery.Zone {
+	zone := zonequery.NewZone(name, inspector{name})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); zone.Follow(ctx, z.conn(name)) }()
+	t.Cleanup(func() { cancel(); <-done })
+	for {
+		if _, err := z.global.Arrive(t.Context(), name, envoysim.Crossing{}); err == nil {
+			return zone
+		} else if resource.CodeOf(err) != resource.Unavailable {
+			t.Fatal(err)
+		}
+	}
+}
+
+var request = envoysim.Request{From: graph.ProxyKey{Mesh: "default", Name: "web"}, To: "db", Path: "/a"}
+
+// Whoever asks global follows a request through both zones; each answers for itself.
+func TestGlobalAsksBothZones(t *testing.T) {
+	z := newZones(t)
+	z.join(t, "east")
+	z.join(t, "west")
+	got, err := z.global.Explain(t.Context(), "east", request)
+	if err != nil || got.Verdict != envoysim.Allowed || got.Listener != "west default.zi db.ms spiffe://east/web /a" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	behind, err := z.global.Behind(t.Context(), "west", graph.ServiceKey{Mesh: "default", Name: "db"})
+	if err != nil || len(behind.Servers) != 1 || behind.Servers[0].Dataplane != "db-1" {
+		t.Errorf("%+v, %v", behind, err)
+	}
+}
+
+// A zone says why it has no answer, and what can't be asked is told from that.
+func TestNoAnswer(t *testing.T) {
+	z := newZones(t)
+	east := z.join(t, "east")
+	for name, test := range map[string]struct {
+		ask  func() error
+		want string
+	}{
+		"no such proxy": {func() error {
+			_, err := z.global.Explain(t.Context(), "east", envoysim.Request{From: graph.ProxyKey{Mesh: "default", Name: "nobody"}})
+			return err
+		}, "the zone east: there is no proxy default.nobody"},
+		"no such service": {func() error {
+			_, err := z.global.Behind(t.Context(), "east", graph.ServiceKey{Mesh: "default", Name: "nothing"})
+			return err
+		}, "the zone east: there is no MeshService default/nothing"},
+		"global asks a zone that is away": {func() error {
+			_, err := z.global.Explain(t.Context(), "north", request)
+			return err
+		}, "the zone north can't be asked: it is not connected to this instance of the global control plane"},
+		"a zone asks a zone that is away": {func() error {
+			_, err := east.Arrive(t.Context(), "north", envoysim.Crossing{})
+			return err
+		}, "by way of global: the zone north can't be asked: it is not connected to this instance of the global control plane"},
+		"a zone that is alone": {func() error {
+			_, err := zonequery.NewZone("alone", nil).Arrive(t.Context(), "east", envoysim.Crossing{})
+			return err
+		}, "the zone east can't be asked: this control plane is joined to no global one"},
+	} {
+		if err := test.ask(); err == nil || err.Error() != test.want {
+			t.Errorf("%s: %v, want %s", name, err, test.want)
+		}
+	}
+}
+
+// The client's half is told where the server's zone is away.
+func TestTheOtherZoneIsAway(t *testing.T) {
+	z := newZones(t)
+	z.join(t, "east")
+	got, err := z.global.Explain(t.Context(), "east", request)
+	if err != nil || got.Verdict != envoysim.Unknown || !strings.Contains(got.Reason, "the zone west can't be asked") {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// A zone asks another what becomes of its own requests, and learns nothing else of it.
+func TestAZoneLearnsNothingElse(t *testing.T) {
+	z := newZones(t)
+	z.join(t, "west")
+	hostile := wire.NewZoneQueriesClient(z.conn("hostile"))
+	for _, q := range []*wire.ZoneQuestion{
+		{Zone: "west", Question: &wire.ZoneQuestion_Behind_{Behind: &wire.ZoneQuestion_Behind{Mesh: "default", Service: "db"}}},
+		{Zone: "west", Question: &wire.ZoneQuestion_Explain_{Explain: &wire.ZoneQuestion_Explain{Mesh: "default", Dataplane: "web"}}},
+		{Zone: "west"},
+	} {
+		if a, err := hostile.Ask(t.Context(), q); err == nil || !strings.Contains(err.Error(), "PermissionDenied") {
+			t.Errorf("%v is answered %v, %v", q, a, err)
+		}
+	}
+}
+
+// A zone that goes while it is asked is not waited for.
+func TestAZoneGoes(t *testing.T) {
+	z := newZones(t)
+	stream, err := wire.NewZoneQueriesClient(z.conn("slow")).Questions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan error, 1)
+	go func() {
+		for {
+			_, err := z.global.Arrive(context.Background(), "slow", envoysim.Crossing{})
+			if err != nil && strings.Contains(err.Error(), "not connected") {
+				continue // not yet
+			}
+			answered <- err
+			return
+		}
+	}()
+	if _, err := stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-answered; err == nil || !strings.Contains(err.Error(), "went while it was asked") {
+		t.Errorf("%v", err)
+	}
+}
