@@ -59,12 +59,19 @@ func (s *State) hosts(r *table.Reader, class Class) []Host {
 		}
 		last = key
 		for _, host := range s.HostsOf.Get(r, key) {
-			host.Addresses = slices.DeleteFunc(slices.Clone(host.Addresses), func(a netip.Addr) bool {
-				return !HasFamily(class.IPFamilies, a.Is6())
-			})
+			host.Addresses = ofFamilies(host.Addresses, class.IPFamilies)
 			hosts = append(hosts, host)
 		}
 	}
 	slices.SortStableFunc(hosts, func(a, b Host) int { return cmp.Compare(a.Name, b.Name) })
 	return slices.CompactFunc(hosts, func(a, b Host) bool { return a.Name == b.Name })
+}
+
+// ofFamilies leaves out the addresses of a family that is not one of these.
+func ofFamilies(addresses []netip.Addr, families string) []netip.Addr {
+	left := func(a netip.Addr) bool { return !HasFamily(families, a.Is6()) }
+	if !slices.ContainsFunc(addresses, left) {
+		return addresses
+	}
+	return slices.DeleteFunc(slices.Clone(addresses), left)
 }

@@ -1,7 +1,6 @@
 package publish
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -37,16 +36,16 @@ func newNames(hosts []graph.Host) *Names {
 // versionOf is a hash of all that the names are made of.
 func versionOf(hosts []graph.Host) string {
 	h := sha256.New()
-	word := func(b []byte) {
-		h.Write(binary.BigEndian.AppendUint32(nil, uint32(len(b))))
-		h.Write(b)
-	}
+	var text []byte
 	for _, host := range hosts {
-		word([]byte(host.Name))
-		h.Write(binary.BigEndian.AppendUint32(nil, uint32(len(host.Addresses))))
+		text = binary.AppendUvarint(text[:0], uint64(len(host.Name)))
+		text = append(text, host.Name...)
+		text = binary.AppendUvarint(text, uint64(len(host.Addresses)))
 		for _, address := range host.Addresses {
-			word(address.AsSlice())
+			text = binary.AppendUvarint(text, uint64(address.BitLen()))
+			text = append(text, address.AsSlice()...)
 		}
+		h.Write(text)
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
@@ -65,6 +64,7 @@ func (n *Names) Since(before *Names) *NamesUpdate {
 	return n.updates[from]
 }
 
+// encode walks two sorted lists and tells what became of their names.
 func (n *Names) encode(before *Names) []byte {
 	update := &wire.NamesUpdate{Version: n.Version, Complete: before == nil}
 	var had []graph.Host
@@ -72,15 +72,20 @@ func (n *Names) encode(before *Names) []byte {
 		had = before.hosts
 	}
 	for _, host := range n.hosts {
-		i, found := slices.BinarySearchFunc(had, host, compareHosts)
-		if !found || !slices.Equal(had[i].Addresses, host.Addresses) {
-			update.Changed = append(update.Changed, wireHost(host))
+		for len(had) > 0 && had[0].Name < host.Name {
+			update.Removed = append(update.Removed, had[0].Name)
+			had = had[1:]
 		}
+		if len(had) > 0 && had[0].Name == host.Name {
+			same := slices.Equal(had[0].Addresses, host.Addresses)
+			if had = had[1:]; same {
+				continue
+			}
+		}
+		update.Changed = append(update.Changed, wireHost(host))
 	}
 	for _, host := range had {
-		if _, found := slices.BinarySearchFunc(n.hosts, host, compareHosts); !found {
-			update.Removed = append(update.Removed, host.Name)
-		}
+		update.Removed = append(update.Removed, host.Name)
 	}
 	encoded, err := proto.Marshal(update)
 	if err != nil {
@@ -88,8 +93,6 @@ func (n *Names) encode(before *Names) []byte {
 	}
 	return encoded
 }
-
-func compareHosts(a, b graph.Host) int { return cmp.Compare(a.Name, b.Name) }
 
 func wireHost(host graph.Host) *wire.HostName {
 	w := &wire.HostName{Name: host.Name}
