@@ -40,9 +40,6 @@ func joinInstances(ctx context.Context, s *settings.Settings, id string, rows st
 	return self, nil
 }
 
-// serverCASecret is the GlobalSecret of the CA that signs the certificates of the control planes of a store.
-const serverCASecret = "control-plane-ca"
-
 // serverCertificate is what the operator gives, else one of the control plane's own CA. That one is in the
 // data directory, or, where several instances share a store, in the store: then the same agents believe
 // each of them.
@@ -76,7 +73,7 @@ func makeSharedServerCertificate(ctx context.Context, s *settings.Settings, writ
 	if err != nil {
 		return err
 	}
-	result, err := writer.Create(ctx, kind.GlobalSecrets.Make("", serverCASecret, kind.Secret{Data: own}), nil)
+	result, err := writer.Create(ctx, kind.GlobalSecrets.Make("", identity.ServerCASecret, kind.Secret{Data: own}), nil)
 	if err != nil {
 		return err
 	}

@@ -78,7 +78,7 @@ func (w *Writer) label(o resource.Any, stored *current, controlPlane bool) resou
 	var problems resource.Problems
 	meta := o.Envelope()
 	labels := map[string]string{}
-	protected := w.protected(o, stored)
+	protected := w.protected(o)
 	for _, name := range slices.Sorted(maps.Keys(protected)) {
 		want := protected[name]
 		got, written := meta.Labels[name]
@@ -106,14 +106,10 @@ func (w *Writer) label(o resource.Any, stored *current, controlPlane bool) resou
 	return problems
 }
 
-// protected are the labels that nobody chooses, empty where a resource has none. The name for display stays
-// what it was where a resource came from another owner.
-func (w *Writer) protected(o resource.Any, stored *current) map[string]string {
+// protected are the labels that nobody chooses, empty where a resource has none.
+func (w *Writer) protected(o resource.Any) map[string]string {
 	meta := o.Envelope()
 	labels := map[string]string{kind.DisplayName: meta.Name}
-	if stored != nil {
-		labels[kind.DisplayName] = kind.DisplayNameOf(stored.object.Envelope())
-	}
 	if meta.Mesh != "" {
 		labels[resource.MeshLabel] = meta.Mesh
 	}

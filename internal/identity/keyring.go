@@ -3,10 +3,12 @@ package identity
 import (
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -91,12 +93,18 @@ type Keyring struct {
 	mu sync.Mutex
 	// parsed by the Secret's text: parsing a key costs far more than checking a signature with it, and a
 	// thousand proxies may come back at once.
-	parsed map[string]*rsa.PrivateKey
+	parsed map[string]*signingKey
+}
+
+// signingKey is a key of tokens. Where tokens are only checked its private half is missing.
+type signingKey struct {
+	public  *rsa.PublicKey
+	private *rsa.PrivateKey
 }
 
 // NewKeyring answers a keyring over what answers the data of a Secret or GlobalSecret.
 func NewKeyring(secret func(resource.Key) ([]byte, bool)) *Keyring {
-	return &Keyring{secret: secret, parsed: map[string]*rsa.PrivateKey{}}
+	return &Keyring{secret: secret, parsed: map[string]*signingKey{}}
 }
 
 // UnknownKeyError says that a token is signed with a key that is not in the control plane's memory.
@@ -110,8 +118,26 @@ func (e *UnknownKeyError) Error() string {
 	return fmt.Sprintf("the token is signed with a key that does not exist here; make one on this control plane with `weft generate %s`", e.kind)
 }
 
-// Key answers a signing key.
-func (k *Keyring) Key(realm Realm, kid string) (*rsa.PrivateKey, error) {
+// Signer answers the key that signs tokens of a number; nil where only its public half is here, as in a zone of
+// keys of the global control plane.
+func (k *Keyring) Signer(realm Realm, kid string) (*rsa.PrivateKey, error) {
+	key, err := k.key(realm, kid)
+	if err != nil {
+		return nil, err
+	}
+	return key.private, nil
+}
+
+// verifier answers the key by which a token is checked.
+func (k *Keyring) verifier(realm Realm, kid string) (*rsa.PublicKey, error) {
+	key, err := k.key(realm, kid)
+	if err != nil {
+		return nil, err
+	}
+	return key.public, nil
+}
+
+func (k *Keyring) key(realm Realm, kid string) (*signingKey, error) {
 	name := realm.SigningKey(kid)
 	text, ok := k.secret(name)
 	if !ok {
@@ -122,7 +148,7 @@ func (k *Keyring) Key(realm Realm, kid string) (*rsa.PrivateKey, error) {
 	if key := k.parsed[string(text)]; key != nil {
 		return key, nil
 	}
-	key, err := ParseSigningKey(text)
+	key, err := parseHalves(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -168,4 +194,56 @@ func ParseSigningKey(text []byte) (*rsa.PrivateKey, error) {
 		return nil, fmt.Errorf("the token signing key is a %T, want RSA", signer)
 	}
 	return key, nil
+}
+
+const publicBlock = "PUBLIC KEY"
+
+// parseHalves reads a signing key, or its public half alone.
+func parseHalves(text []byte) (*signingKey, error) {
+	if block, _ := pem.Decode(text); block != nil && block.Type == publicBlock {
+		parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("the public half of a token signing key: %w", err)
+		}
+		public, ok := parsed.(*rsa.PublicKey)
+		if !ok {
+			return nil, fmt.Errorf("the public half of a token signing key is a %T, want RSA", parsed)
+		}
+		return &signingKey{public: public}, nil
+	}
+	private, err := ParseSigningKey(text)
+	if err != nil {
+		return nil, err
+	}
+	return &signingKey{&private.PublicKey, private}, nil
+}
+
+// The GlobalSecrets of a control plane's own, which never leave it.
+const (
+	// AdminTokenSecret is the token of an administrator that the first start makes.
+	AdminTokenSecret = "admin-user-token"
+	// ServerCASecret is the CA of the certificates of the control planes of one store.
+	ServerCASecret = "control-plane-ca"
+)
+
+// ForZones answers what zones are told of a Secret or GlobalSecret of the global control plane, false where
+// that is nothing: of the keys of tokens that zones check their public half, and nothing of what makes its
+// users and its servers who they are.
+func ForZones(secret resource.Key, data []byte) ([]byte, bool) {
+	if slices.Contains([]string{AdminTokenSecret, ServerCASecret, UserRealm.Revocations().Name}, secret.Name) {
+		return nil, false
+	}
+	realm, _, signs := SigningKeyOf(secret)
+	if !signs {
+		return data, true
+	}
+	key, err := parseHalves(data)
+	if err != nil || realm == UserRealm {
+		return nil, false
+	}
+	der, err := x509.MarshalPKIXPublicKey(key.public)
+	if err != nil {
+		return nil, false
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: publicBlock, Bytes: der}), true
 }

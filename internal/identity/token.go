@@ -53,11 +53,11 @@ func Verify(token string, claims Claims, keys *Keyring, now time.Time) error {
 		if refused != nil {
 			return nil, refused
 		}
-		key, err := keys.Key(claims.Realm(), kid)
+		key, err := keys.verifier(claims.Realm(), kid)
 		if refused = err; err != nil {
 			return nil, err
 		}
-		return &key.PublicKey, nil
+		return key, nil
 	})
 	if err != nil {
 		return tokenError(err, refused, claims.Realm().token)

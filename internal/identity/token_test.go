@@ -294,3 +294,40 @@ func FuzzVerify(f *testing.F) {
 		}
 	})
 }
+
+// Zones check the tokens of the global control plane, and can't make any: no private key is told to them, and
+// nothing by which its users or servers are known.
+func TestWhatZonesAreToldOfSecrets(t *testing.T) {
+	dataplanes := identity.DataplaneRealm("default")
+	inZone := func(key resource.Key) ([]byte, bool) {
+		text, ok := secrets(key)
+		if !ok {
+			return nil, false
+		}
+		return identity.ForZones(key, text)
+	}
+	keys := identity.NewKeyring(inZone)
+	claims := &identity.DataplaneClaims{Mesh: "default", Name: "web-1"}
+	if err := identity.Verify(issue(t, "1", claims), &identity.DataplaneClaims{}, keys, now); err != nil {
+		t.Errorf("a dataplane token: %v", err)
+	}
+	if key, err := keys.Signer(dataplanes, "1"); key != nil || err != nil {
+		t.Errorf("the zone can sign: %v", err)
+	}
+	if text, ok := inZone(dataplanes.SigningKey("1")); !ok || strings.Contains(string(text), "PRIVATE") {
+		t.Error("a private key is told")
+	}
+	for _, name := range []string{identity.UserRealm.SigningKey("1").Name, identity.UserRealm.Revocations().Name, identity.AdminTokenSecret, identity.ServerCASecret} {
+		if _, told := identity.ForZones(kind.GlobalSecrets.Key("", name), signingKeyText()); told {
+			t.Errorf("%s is told", name)
+		}
+	}
+	if _, told := identity.ForZones(dataplanes.SigningKey("2"), []byte("no key")); told {
+		t.Error("what can't be read is told")
+	}
+	for _, key := range []resource.Key{dataplanes.Revocations(), kind.Secrets.Key("default", "ca")} {
+		if text, told := identity.ForZones(key, []byte("as it is")); !told || string(text) != "as it is" {
+			t.Errorf("%s is told as %q", key, text)
+		}
+	}
+}

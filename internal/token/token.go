@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/rsa"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -20,9 +21,6 @@ import (
 
 // Longest bounds how long a token is valid.
 const Longest = 10 * 365 * 24 * time.Hour
-
-// adminToken is the GlobalSecret of the token that the first start makes.
-const adminToken = "admin-user-token"
 
 // Secrets is the control plane's memory of Secrets and GlobalSecrets.
 type Secrets interface {
@@ -65,27 +63,42 @@ func (i *Issuer) Bootstrap(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = i.Writer.Create(ctx, kind.GlobalSecrets.Make("", adminToken, kind.Secret{Data: []byte(token)}), nil)
+	_, err = i.Writer.Create(ctx, kind.GlobalSecrets.Make("", identity.AdminTokenSecret, kind.Secret{Data: []byte(token)}), nil)
 	return err
 }
 
-// signingKey answers the newest signing key of a realm and its number, and makes the first one.
+// signingKey answers the newest key of a realm that can sign here, and its number, and makes one where there is
+// none: of a number of its own where the others are known by their public halves.
 func (i *Issuer) signingKey(ctx context.Context, realm identity.Realm) (kid string, key *rsa.PrivateKey, err error) {
-	newest := 0
+	numbers := i.numbers(realm)
+	for _, number := range slices.Backward(numbers) {
+		kid = strconv.Itoa(number)
+		if key, err = i.Keys.Signer(realm, kid); key != nil || err != nil {
+			return kid, key, err
+		}
+	}
+	next := 1
+	if len(numbers) > 0 {
+		next = numbers[len(numbers)-1] + 1
+	}
+	kid = strconv.Itoa(next)
+	if err := i.makeSigningKey(ctx, realm.SigningKey(kid)); err != nil {
+		return "", nil, err
+	}
+	key, err = i.Keys.Signer(realm, kid)
+	return kid, key, err
+}
+
+// numbers are those of a realm's keys, in order.
+func (i *Issuer) numbers(realm identity.Realm) []int {
+	var numbers []int
 	for _, secret := range i.Secrets.SigningKeys(realm) {
 		_, kid, _ := identity.SigningKeyOf(secret)
 		number, _ := strconv.Atoi(kid) // digits, by SigningKeyOf
-		newest = max(newest, number)
+		numbers = append(numbers, number)
 	}
-	if newest == 0 {
-		newest = 1
-		if err := i.makeSigningKey(ctx, realm.SigningKey("1")); err != nil {
-			return "", nil, err
-		}
-	}
-	kid = strconv.Itoa(newest)
-	key, err = i.Keys.Key(realm, kid)
-	return kid, key, err
+	slices.Sort(numbers)
+	return numbers
 }
 
 // makeSigningKey stores a new key, unless somebody else was faster: then that one's stays.

@@ -1,0 +1,99 @@
+package admit
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"maps"
+
+	"weft/internal/store"
+	"weft/kind"
+	"weft/resource"
+)
+
+// Adopted counts what a start has changed in whose resources are.
+type Adopted struct {
+	Labelled int // had no owner, or one of a name that this zone had
+	Taken    int // were the global control plane's
+	Removed  int // were another zone's
+}
+
+// Adopt makes whose resources are agree with what the control plane is now; it is for the start, with all that
+// is stored of the kinds that travel. A zone that has joined no others any more takes over what was the global
+// control plane's, and what other zones had goes. What was stored before resources said whose they are, or
+// while this zone had another name, becomes its own.
+func (w *Writer) Adopt(ctx context.Context, resources iter.Seq[resource.Any]) (Adopted, error) {
+	var done Adopted
+	for o := range resources {
+		var err error
+		switch w.standing(o) {
+		case unlabelled:
+			done.Labelled++
+			err = w.relabel(ctx, o.Key())
+		case former:
+			done.Taken++
+			err = w.relabel(ctx, o.Key())
+		case stray:
+			done.Removed++
+			err = w.rows.Delete(ctx, o.Key(), "")
+		}
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return done, shown(o.Key(), err)
+		}
+	}
+	return done, nil
+}
+
+// standing is what a stored resource is to the control plane that it is found by.
+type standing int
+
+const (
+	settled    standing = iota
+	unlabelled          // its own, and does not say so
+	former              // global's, of a zone that is alone
+	stray               // another zone's, of a zone that is alone
+)
+
+func (w *Writer) standing(o resource.Any) standing {
+	meta, info := o.Envelope(), kind.ByName(o.Key().Kind).Describe()
+	zoneOnly, _ := ownersOf(info)
+	alone := !w.self().Global() && !w.joined
+	switch origin := meta.Label(kind.OriginLabel); {
+	case info.Sync == 0, w.self().Global() && zoneOnly:
+		return settled
+	case origin == "":
+		return unlabelled
+	case kind.OwnerOf(meta) == w.self(), origin == kind.OriginGlobal && !alone:
+		return settled
+	case origin == kind.OriginGlobal:
+		return former
+	case meta.Name == kind.DisplayNameOf(meta): // it was not received, so this zone had another name
+		return unlabelled
+	case alone:
+		return stray
+	}
+	return settled
+}
+
+// relabel makes a row this control plane's own.
+func (w *Writer) relabel(ctx context.Context, key resource.Key) error {
+	row, err := w.rows.Get(ctx, key)
+	if err != nil {
+		return err
+	}
+	row.Body, err = resource.Relabel(row.Body, func(labels map[string]string) {
+		maps.Copy(labels, w.ownership())
+		labels[kind.DisplayName] = key.Name
+		if w.self().Global() {
+			delete(labels, kind.ZoneLabel)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	_, err = w.rows.Update(ctx, row)
+	if errors.Is(err, store.ErrStale) {
+		return w.relabel(ctx, key)
+	}
+	return err
+}

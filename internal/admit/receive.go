@@ -1,0 +1,146 @@
+package admit
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+
+	"weft/internal/store"
+	"weft/kind"
+	"weft/resource"
+)
+
+// Received is a resource as its owner stored it, brought by another control plane.
+type Received struct {
+	Kind resource.Descriptor
+	Mesh string
+	Name string // as its owner names it
+	// Owner is who it belongs to, as whoever brings it has proved.
+	Owner kind.Owner
+	Body  []byte // resource.Body
+}
+
+// Key names it where it is stored.
+func (r *Received) Key() resource.Key {
+	info := r.Kind.Describe()
+	return resource.Key{Kind: info.Name, Mesh: r.Mesh, Name: kind.SyncedName(info, r.Name, r.Owner)}
+}
+
+// Receive stores what belongs to another control plane, byte for byte: fields that this release does not know
+// stay. It is checked all the same: that it can be read, that it is valid, that it says of itself whose it is.
+//
+// Errors are Invalid, NotFound for the mesh or owner that is missing here, Conflict where something of this
+// control plane's own stands in the way, Unavailable. After whichever it may be tried again.
+func (w *Writer) Receive(ctx context.Context, r Received) error {
+	for {
+		err := w.receiveOnce(ctx, &r)
+		if raced(err) {
+			continue // somebody was faster: look again
+		}
+		return shown(r.Key(), err)
+	}
+}
+
+func (w *Writer) receiveOnce(ctx context.Context, r *Received) error {
+	key := r.Key()
+	if err := w.checkReceived(key, r); err != nil {
+		return err
+	}
+	stored, err := w.stored(ctx, key)
+	if err != nil {
+		return err
+	}
+	row := store.Row{Key: key, Body: r.Body}
+	if stored == nil {
+		row.Owner = ownerOf(key)
+		_, err = w.rows.Create(ctx, row)
+		if errors.Is(err, store.ErrNoOwner) {
+			err = w.awaited(row)
+		}
+		return err
+	}
+	if err := w.replaceable(stored, r); err != nil || bytes.Equal(r.Body, stored.row.Body) {
+		return err
+	}
+	row.Version = stored.row.Version
+	_, err = w.rows.Update(ctx, row)
+	return err
+}
+
+// checkReceived answers what is wrong with a resource, whoever sent it.
+func (w *Writer) checkReceived(key resource.Key, r *Received) error {
+	o, err := resource.FromBody(r.Kind, resource.Meta{Mesh: key.Mesh, Name: key.Name}, r.Body)
+	if err != nil {
+		return resource.Errorf(resource.Invalid, "%s can't be read: %v", key, err)
+	}
+	problems := scope(r.Kind.Describe(), key)
+	problems = append(problems, r.Kind.Prepare(o)...)
+	meta := o.Envelope()
+	origin, zone := kind.OriginGlobal, ""
+	if !r.Owner.Global() {
+		origin, zone = kind.OriginZone, r.Owner.Zone
+	}
+	for _, label := range []struct{ name, want string }{
+		{kind.DisplayName, r.Name}, {kind.OriginLabel, origin}, {kind.ZoneLabel, zone},
+	} {
+		if got := meta.Label(label.name); got != label.want {
+			problems.Add("labels["+label.name+"]", "is %.100q, and it is %q that was brought, of %s", got, label.want, whose(r.Owner))
+		}
+	}
+	problems = append(problems, w.foreignNames(o)...)
+	if len(problems) > 0 {
+		return &resource.Error{Code: resource.Invalid, Detail: key.String() + " is invalid", Problems: problems}
+	}
+	return nil
+}
+
+// replaceable says whether what is stored may give way. A Mesh is global's as soon as global has it, and so is
+// whatever stands at a name that only a received resource has, or says the same.
+func (w *Writer) replaceable(stored *current, r *Received) error {
+	meta := stored.object.Envelope()
+	switch {
+	case kind.OwnerOf(meta) == r.Owner, meta.Name != r.Name, r.Kind.Describe().Name == kind.Meshes.Name:
+		return nil
+	case equalSpecs(stored.row.Body, r.Body):
+		return nil
+	}
+	return resource.Errorf(resource.Conflict, "%s of %s was not taken: %s has one of the same name; delete that one, or give one of the two another name",
+		stored.row.Key, whose(r.Owner), whose(kind.OwnerOf(meta)))
+}
+
+func equalSpecs(a, b []byte) bool {
+	var first, second struct{ Spec json.RawMessage }
+	return json.Unmarshal(a, &first) == nil && json.Unmarshal(b, &second) == nil && bytes.Equal(first.Spec, second.Spec)
+}
+
+// awaited says what a received resource lacks.
+func (w *Writer) awaited(row store.Row) error {
+	switch {
+	case row.Owner.Kind != kind.Meshes.Name:
+		return resource.Errorf(resource.NotFound, "%s does not exist here yet", row.Owner)
+	case w.self().Global():
+		return resource.Errorf(resource.NotFound, "the Mesh %q does not exist on the global control plane; create it there", row.Owner.Name)
+	}
+	return resource.Errorf(resource.NotFound, "the Mesh %q does not exist in the zone %q yet", row.Owner.Name, w.zone)
+}
+
+// Withdraw removes what its owner has deleted. What belongs to somebody else by now stays. A mesh that still
+// has Dataplanes here stays too, with an error: Conflict.
+func (w *Writer) Withdraw(ctx context.Context, r Received) error {
+	key := r.Key()
+	for {
+		stored, err := w.stored(ctx, key)
+		if err != nil || stored == nil || kind.OwnerOf(stored.object.Envelope()) != r.Owner {
+			return shown(key, err)
+		}
+		if key.Kind == kind.Meshes.Name {
+			if err := w.unused(ctx, key); err != nil {
+				return err
+			}
+		}
+		if err = w.rows.Delete(ctx, key, stored.row.Version); !raced(err) {
+			return shown(key, err)
+		}
+	}
+}
