@@ -79,15 +79,15 @@ func TestReceiveRefuses(t *testing.T) {
 		code resource.Code
 		says string
 	}{
-		"no JSON":                {w, admit.Received{Kind: kind.MeshServices, Mesh: "m", Name: "web", Owner: west, Body: []byte("{")}, resource.Invalid, "can't be read"},
-		"another's":              {w, claimed, resource.Invalid, `labels[kuma.io/zone]: is "west", and it is "north" that was brought`},
-		"under another name":     {w, renamed, resource.Invalid, `labels[kuma.io/display-name]: is "web"`},
-		"invalid":                {w, received(west, kind.MeshServices, "web", `{"ports":[{"port":70000}]}`), resource.Invalid, "port"},
-		"another's server name":  {w, received(west, kind.MeshServices, "web", strings.Replace(webService, `"port":80,`, `"port":80,"snis":[{"value":"a0123456789abcdef.api.80.m.ms"}],`, 1)), resource.Invalid, "is not a server name of this port"},
-		"no mesh":                {w, elsewhere, resource.NotFound, `the Mesh "missing" does not exist in the zone "east" yet`},
-		"no mesh on global":      {g, elsewhere, resource.NotFound, `the Mesh "missing" does not exist on the global control plane; create it there`},
-		"before its Dataplane":   {g, received(west, kind.DataplaneInsights, "web-1", `{}`), resource.NotFound, "does not exist here yet"},
-		"outside of every mesh":  {w, admit.Received{Kind: kind.MeshServices, Name: "web", Owner: west, Body: []byte(`{"spec":{}}`)}, resource.Invalid, "mesh"},
+		"no JSON":               {w, admit.Received{Kind: kind.MeshServices, Mesh: "m", Name: "web", Owner: west, Body: []byte("{")}, resource.Invalid, "can't be read"},
+		"another's":             {w, claimed, resource.Invalid, `labels[kuma.io/zone]: is "west", and it is "north" that was brought`},
+		"under another name":    {w, renamed, resource.Invalid, `labels[kuma.io/display-name]: is "web"`},
+		"invalid":               {w, received(west, kind.MeshServices, "web", `{"ports":[{"port":70000}]}`), resource.Invalid, "port"},
+		"another's server name": {w, received(west, kind.MeshServices, "web", strings.Replace(webService, `"port":80,`, `"port":80,"snis":[{"value":"a0123456789abcdef.api.80.m.ms"}],`, 1)), resource.Invalid, "is not a server name of this port"},
+		"no mesh":               {w, elsewhere, resource.NotFound, `the Mesh "missing" does not exist in the zone "east" yet`},
+		"no mesh on global":     {g, elsewhere, resource.NotFound, `the Mesh "missing" does not exist on the global control plane; create it there`},
+		"before its Dataplane":  {g, received(west, kind.DataplaneInsights, "web-1", `{}`), resource.NotFound, "does not exist here yet"},
+		"outside of every mesh": {w, admit.Received{Kind: kind.MeshServices, Name: "web", Owner: west, Body: []byte(`{"spec":{}}`)}, resource.Invalid, "mesh"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			refused(t, test.by.Receive(t.Context(), test.r), test.code, test.says)
