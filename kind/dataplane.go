@@ -108,7 +108,7 @@ type Outbound struct {
 	Address    string            `json:"address,omitempty" schema:"ip default=127.0.0.1"` // where the application dials
 	Port       uint32            `json:"port" schema:"required port"`                     // where the application dials
 	Tags       map[string]string `json:"tags,omitempty" schema:"tags"`                    // kuma.io/service names the destination, where there is no backendRef
-	BackendRef *BackendRef       `json:"backendRef,omitempty"`                            // the MeshService and its port
+	BackendRef *BackendRef       `json:"backendRef,omitempty"`                            // the destination and its port
 }
 
 // EffectiveAddress answers the address at which the outbound listens.
@@ -121,10 +121,10 @@ func (out *Outbound) EffectiveAddress() string {
 
 // BackendRef names a destination.
 type BackendRef struct {
-	Kind   string            `json:"kind" schema:"required enum=MeshService"` // of the destination
-	Name   string            `json:"name,omitempty" schema:"pattern=name"`    // of the one destination
-	Labels map[string]string `json:"labels,omitempty" schema:"labels"`        // of the destinations
-	Port   uint32            `json:"port,omitempty" schema:"port"`            // of the destination
+	Kind   string            `json:"kind" schema:"required enum=MeshService|MeshMultiZoneService"` // of the destination
+	Name   string            `json:"name,omitempty" schema:"pattern=name"`                         // of the one destination
+	Labels map[string]string `json:"labels,omitempty" schema:"labels"`                             // of the destinations
+	Port   uint32            `json:"port,omitempty" schema:"port"`                                 // of the destination
 }
 
 // TransparentProxying says that the machine redirects connections to the proxy.

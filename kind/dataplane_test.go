@@ -128,7 +128,7 @@ func TestDataplaneRefuses(t *testing.T) {
 		{"two destinations", `{outbound: [{port: 1, tags: {kuma.io/service: a}, backendRef: {kind: MeshService, name: a, port: 80}}]}`, []string{"networking.outbound[0]: has tags and a backendRef"}},
 		{"tags of an outbound", `{outbound: [{port: 1, tags: {kuma.io/service: a, version: v1}}]}`, []string{"networking.outbound[0].tags[version]: has no meaning in an outbound"}},
 		{"backendRefs", `{outbound: [{port: 1, backendRef: {kind: MeshExternalService, name: a, port: 1}}, {port: 2, backendRef: {kind: MeshService, port: 1}}, {port: 3, backendRef: {kind: MeshService, name: a}}, {port: 4, backendRef: {kind: MeshService, name: a, labels: {a: b}, port: 1}}, {port: 5, backendRef: {name: A, port: 70000}}]}`, []string{
-			`networking.outbound[0].backendRef.kind: is "MeshExternalService", want one of MeshService`, "networking.outbound[1].backendRef.name: is required, or labels",
+			`networking.outbound[0].backendRef.kind: is "MeshExternalService", want one of MeshService, MeshMultiZoneService`, "networking.outbound[1].backendRef.name: is required, or labels",
 			"networking.outbound[2].backendRef.port: is required", "networking.outbound[3].backendRef: has a name and labels",
 			"networking.outbound[4].backendRef.kind: is required", "networking.outbound[4].backendRef.port: is 70000"}},
 		{"an address twice", `{address: 127.0.0.1, inbound: [{port: 3, servicePort: 4}], outbound: [{port: 1, tags: {kuma.io/service: a}}, {address: 127.0.0.1, port: 1, tags: {kuma.io/service: b}}, {port: 2, tags: {kuma.io/service: c}}, {port: 3, tags: {kuma.io/service: d}}], admin: {port: 2}}`, []string{

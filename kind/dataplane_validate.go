@@ -204,7 +204,7 @@ func (c *checks) outbound(at string, out Outbound) {
 	case out.BackendRef != nil:
 		c.backendRef(at+".backendRef", *out.BackendRef)
 		if out.BackendRef.Port == 0 {
-			c.add(at+".backendRef.port", "is required: a port of the MeshService")
+			c.add(at+".backendRef.port", "is required: a port of the destination")
 		}
 	case out.Tags[ServiceTag] == "":
 		c.add(at, "names no destination: write a backendRef, or the tag %s", ServiceTag)
@@ -219,7 +219,7 @@ func (c *checks) outbound(at string, out Outbound) {
 }
 
 func (c *checks) backendRef(at string, ref BackendRef) {
-	if c.oneOf(at+".kind", ref.Kind, "MeshService") {
+	if c.oneOf(at+".kind", ref.Kind, MeshServices.Name, MeshMultiZoneServices.Name) {
 		c.nameOrLabels(at, ref.Name, ref.Labels)
 	}
 	c.optionalPort(at+".port", ref.Port)

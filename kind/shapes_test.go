@@ -49,7 +49,7 @@ func TestEveryFieldWorksOrIsRefused(t *testing.T) {
 			address: 127.0.0.2, tags: {kuma.io/service: backend}
 			backendRef: {kind: MeshService, name: backend, port: 80}
 			backendRef: {kind: MeshService, labels: {app: backend}, port: 80}
-			backendRef: {kind: MeshExternalService, name: api, port: 80}  | networking.outbound[0].backendRef.kind: is "MeshExternalService", want one of MeshService`},
+			backendRef: {kind: MeshExternalService, name: api, port: 80}  | networking.outbound[0].backendRef.kind: is "MeshExternalService", want one of MeshService, MeshMultiZoneService`},
 		{"transparentProxying", `{type: Dataplane, mesh: m, name: d, networking: {transparentProxying: {%s}}}`, `
 			redirectPortInbound: 15006
 			redirectPortOutbound: 15001

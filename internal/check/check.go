@@ -116,7 +116,7 @@ func (l *look) mesh(mesh string) {
 		l.proxy(m)
 	}
 	calls := callsOf(members)
-	services := l.State.ServicesByMesh.List(l.r, graph.MeshKey(mesh))
+	services := slices.DeleteFunc(slices.Clone(l.State.ServicesByMesh.List(l.r, graph.MeshKey(mesh))), l.State.Foreign)
 	for _, service := range services {
 		l.service(service, calls)
 	}

@@ -15,7 +15,7 @@ import (
 func (l *look) service(service *resource.Object[kind.MeshService], calls calls) {
 	object := objectOf(service.Key())
 	l.serviceStatus(service, object)
-	members := l.State.Members(l.r, service.Mesh, &service.Spec.Selector)
+	members := l.State.Members(l.r, service)
 	if len(members) == 0 {
 		severity := Error
 		if service.Label(kind.ManagedBy) == kind.GeneratedBy {

@@ -85,7 +85,7 @@ func twoServers(t *testing.T, first, second http.HandlerFunc, more ...graph.Endp
 	east := newAuthority(t, domainEast)
 	destination := &graph.Destination{
 		Key:      graph.DestinationKey{Mesh: "default", Zone: "east", Service: "server", Port: 80},
-		Protocol: kind.HTTP, Identities: []string{serverID},
+		Protocol: kind.HTTP, Servers: graph.Servers{Identities: []string{serverID}},
 	}
 	endpoints := &graph.Endpoints{Destination: destination.Key, Endpoints: more}
 	outbound := &graph.ExplicitOutbound{
@@ -93,7 +93,7 @@ func twoServers(t *testing.T, first, second http.HandlerFunc, more ...graph.Endp
 	}
 	resources := []*xds.Resource{
 		trust(east), identity(t, east.leaf(t, serverID)),
-		Cluster(destination, true), Route(destination), Explicit(outbound),
+		Clusters(destination, true)[0], Route(destination), Explicit(outbound),
 	}
 	firstApp = httptest.NewServer(first)
 	t.Cleanup(firstApp.Close)
@@ -319,13 +319,13 @@ func TestWhichServerIsBelieved(t *testing.T) {
 			t.Cleanup(server.Close)
 			destination := &graph.Destination{
 				Key:      graph.DestinationKey{Mesh: "default", Zone: "east", Service: "server", Port: 80},
-				Protocol: kind.HTTP, Identities: []string{serverID}, TrustDomain: domainEast,
+				Protocol: kind.HTTP, Servers: graph.Servers{Identities: []string{serverID}, TrustDomain: domainEast},
 			}
 			outbound := &graph.ExplicitOutbound{Address: "127.0.0.1", Port: freePort(t), Destination: destination.Key, Protocol: kind.HTTP}
 			at := server.Listener.Addr().(*net.TCPAddr)
 			endpoints := &graph.Endpoints{Destination: destination.Key, Endpoints: []graph.Endpoint{{Address: "127.0.0.1", Port: uint32(at.Port)}}}
 			resources := append(DomainBundles(trustOf(east, west)), trust(east, west), identity(t, east.leaf(t, clientID)),
-				Cluster(destination, true), Route(destination), Explicit(outbound), Assignment(endpoints))
+				Clusters(destination, true)[0], Route(destination), Explicit(outbound), Assignment(endpoints))
 			startEnvoy(t, resources...)
 			response := do(t, "GET", fmt.Sprintf("http://127.0.0.1:%d/", outbound.Port))
 			if got := response.StatusCode == 200; got != c.believed {

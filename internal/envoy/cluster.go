@@ -14,49 +14,98 @@ import (
 	"weft/kind"
 )
 
-// Cluster is how the proxies of a class reach a destination. It is the same for all of them but for
-// secured, which says whether they have an identity: those that do use mutual TLS with a destination
-// that has identities, and take nobody else for it.
+// Clusters are how the proxies of a class reach a destination. They are the same for all of them but for
+// secured, which says whether they have an identity: those that do use mutual TLS with servers that have
+// identities, and take nobody else for them.
 //
-// Its endpoints come as the assignment of the same name.
-func Cluster(d *graph.Destination, secured bool) *xds.Resource {
-	cluster := &clusters.Cluster{
-		Name:                 d.Key.String(),
+// The first has the destination's name, and routes and listeners lead to it. The endpoints of each come as
+// the assignment of its name; those of a destination with legs as the assignments of the legs.
+func Clusters(d *graph.Destination, secured bool) []*xds.Resource {
+	lists := d.Lists(secured)
+	switch {
+	case len(lists) == 0:
+		return []*xds.Resource{unreachable(d, secured)}
+	case d.Key.Kind == graph.MeshService:
+		return []*xds.Resource{oneZone(d.Key, d.Protocol, &d.Servers, secured)}
+	}
+	resources := []*xds.Resource{aggregate(d.Key, lists)}
+	for _, list := range lists {
+		if list.Leg == graph.LocalLeg {
+			resources = append(resources, oneZone(list, d.Protocol, d.Local, secured))
+		} else {
+			resources = append(resources, otherZones(list, d.Protocol, d.Zones))
+		}
+	}
+	return resources
+}
+
+// oneZone reaches the servers of one zone: the client's own, or another one through its ingresses.
+func oneZone(key graph.DestinationKey, protocol kind.Protocol, servers *graph.Servers, secured bool) *xds.Resource {
+	cluster := discoveredCluster(key, protocol)
+	if servers.Secured(secured) {
+		cluster.TransportSocket = clientTLS(key, protocol, servers)
+	}
+	if servers.Secured(secured) && servers.Zone == "" {
+		cluster.TransportSocketMatches = unlessPlain()
+	}
+	return xds.NewResource(xds.Cluster, cluster.Name, cluster)
+}
+
+// discoveredCluster has endpoints that come as an assignment of its name.
+func discoveredCluster(key graph.DestinationKey, protocol kind.Protocol) *clusters.Cluster {
+	return &clusters.Cluster{
+		Name:                 key.String(),
 		ClusterDiscoveryType: &clusters.Cluster_Type{Type: clusters.Cluster_EDS},
 		// The assignment's name is the cluster's, and so distinct: two clusters that name one
 		// assignment stall each other on a delta stream.
 		EdsClusterConfig:          &clusters.Cluster_EdsClusterConfig{EdsConfig: ads()},
 		ConnectTimeout:            duration(connectTimeout),
 		CircuitBreakers:           breakers(breakerLimit),
-		OutlierDetection:          deadHosts(),
+		OutlierDetection:          deadHostsOf(key.Leg),
 		IgnoreHealthOnHostRemoval: true,
-		TypedExtensionProtocolOptions: protocolOptions(d.Protocol, &core.HttpProtocolOptions{
+		TypedExtensionProtocolOptions: protocolOptions(protocol, &core.HttpProtocolOptions{
 			MaxConnectionDuration: duration(connectionLife),
 		}),
 	}
-	if d.Secured(secured) {
-		cluster.TransportSocket = clientTLS(d)
-		cluster.TransportSocketMatches = unlessPlain()
-	}
-	return xds.NewResource(xds.Cluster, cluster.Name, cluster)
 }
 
-// Assignment is the endpoints of a destination. One without endpoints is empty rather than absent, since
-// a cluster that waits for its assignment holds up all others.
+// Assignment is the endpoints of a destination, or of a leg of one. One without endpoints is empty rather
+// than absent, since a cluster that waits for its assignment holds up all others. The ingresses of another
+// zone are a locality of its name.
 func Assignment(e *graph.Endpoints) *xds.Resource {
 	assignment := &endpoints.ClusterLoadAssignment{ClusterName: e.Destination.String()}
-	if len(e.Endpoints) > 0 {
-		locality := &endpoints.LocalityLbEndpoints{}
-		for _, endpoint := range e.Endpoints {
-			server := lbEndpoint(endpoint.Address, endpoint.Port)
-			if endpoint.Plain {
-				server.Metadata = &core.Metadata{FilterMetadata: map[string]*structpb.Struct{socketMatch: plainEndpoint()}}
-			}
-			locality.LbEndpoints = append(locality.LbEndpoints, server)
+	var locality *endpoints.LocalityLbEndpoints
+	for i := range e.Endpoints {
+		endpoint := &e.Endpoints[i]
+		if locality == nil || locality.Locality.GetZone() != endpoint.Zone {
+			locality = localityOf(endpoint.Zone)
+			assignment.Endpoints = append(assignment.Endpoints, locality)
 		}
-		assignment.Endpoints = []*endpoints.LocalityLbEndpoints{locality}
+		server := lbEndpoint(endpoint.Address, endpoint.Port)
+		if mark := markOf(e.Destination.Leg, endpoint); mark != nil {
+			server.Metadata = &core.Metadata{FilterMetadata: map[string]*structpb.Struct{socketMatch: mark}}
+		}
+		locality.LbEndpoints = append(locality.LbEndpoints, server)
 	}
 	return xds.NewResource(xds.Endpoint, assignment.ClusterName, assignment)
+}
+
+func localityOf(zone string) *endpoints.LocalityLbEndpoints {
+	if zone == "" {
+		return &endpoints.LocalityLbEndpoints{}
+	}
+	return &endpoints.LocalityLbEndpoints{Locality: &core.Locality{Zone: zone}}
+}
+
+// markOf is by which of its cluster's transports an endpoint is reached; nil: by the first.
+func markOf(leg graph.Leg, e *graph.Endpoint) *structpb.Struct {
+	switch {
+	case e.Plain:
+		return plainEndpoint()
+	case leg == graph.ZonesLeg:
+		return endpointOf(e.Zone)
+	}
+	return nil
 }
 
 // socketMatch is where an endpoint says by which transport it is reached.
@@ -137,8 +186,9 @@ func breakers(limit uint32) *clusters.CircuitBreakers {
 	}}}
 }
 
-// deadHosts sets aside, for a growing while, an endpoint that could not be reached five times in a row.
-// What an application answers is never held against its endpoint.
+// deadHosts sets aside, for a growing while, an endpoint that could not be reached several times in a row.
+// What an application answers is never held against its endpoint: behind a zone's ingress are the servers of
+// many services.
 func deadHosts() *clusters.OutlierDetection {
 	return &clusters.OutlierDetection{
 		SplitExternalLocalOriginErrors:  true,
@@ -147,6 +197,16 @@ func deadHosts() *clusters.OutlierDetection {
 		EnforcingLocalOriginSuccessRate: number(0),
 		MaxEjectionPercent:              number(ejectableHosts),
 	}
+}
+
+// deadHostsOf gives the client's own zone up sooner where others can answer, and as a whole.
+func deadHostsOf(leg graph.Leg) *clusters.OutlierDetection {
+	detection := deadHosts()
+	if leg == graph.LocalLeg {
+		detection.ConsecutiveLocalOriginFailure = number(localLegFailures)
+		detection.MaxEjectionPercent = number(100)
+	}
+	return detection
 }
 
 const protocolOptionsName = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"

@@ -54,6 +54,12 @@ const (
 
 	// ejectableHosts is the percentage of a destination's endpoints that outlier detection may set aside.
 	ejectableHosts = 50
+	// localLegFailures is how often in a row an endpoint of the client's own zone can't be reached before it is
+	// set aside, where other zones can answer instead. It is less than connectAttempts, so that the first
+	// connection of bytes that meets a dead one still gets through; and all may be set aside.
+	localLegFailures = 2
+	// localAttempts of a request stay in the client's own zone, the first included; what is left goes to others.
+	localAttempts = 2
 )
 
 // unservedHeader is on a response that a server's proxy made because its application did not answer, and

@@ -38,7 +38,7 @@ type nouns struct {
 func (n *nouns) resources() []*xds.Resource {
 	var all []*xds.Resource
 	if d := n.Destination; d != nil {
-		all = append(all, Cluster(d, n.Secured))
+		all = append(all, Clusters(d, n.Secured)...)
 		if route := Route(d); route != nil {
 			all = append(all, route)
 		}

@@ -51,6 +51,9 @@ func to(d *graph.Destination, retry *routes.RetryPolicy) *routes.Route_Route {
 		Timeout:          duration(requestTimeout),
 		RetryPolicy:      retry,
 	}
+	if d.Key.Kind == graph.MultiZoneService {
+		retry.RetryPriority = otherZoneThen
+	}
 	if d.Protocol == kind.GRPC {
 		action.Timeout = duration(0)
 		action.MaxStreamDuration = &routes.RouteAction_MaxStreamDuration{GrpcTimeoutHeaderMax: duration(0)}

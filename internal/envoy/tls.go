@@ -78,11 +78,11 @@ func bundle(name string, domains []graph.TrustDomain) *xds.Resource {
 	})
 }
 
-// clientTLS presents the proxy's leaf and takes a server only under one of the destination's names.
-func clientTLS(d *graph.Destination) *core.TransportSocket {
-	common := mutualTLS(domainSecret(d.TrustDomain), d.Identities)
-	common.AlpnProtocols = clientProtocols(d.Protocol)
-	return transportSocket(&tls.UpstreamTlsContext{CommonTlsContext: common, Sni: serverName(d.Key)})
+// clientTLS presents the proxy's leaf and takes a server only under one of its names.
+func clientTLS(key graph.DestinationKey, protocol kind.Protocol, servers *graph.Servers) *core.TransportSocket {
+	common := mutualTLS(domainSecret(servers.TrustDomain), servers.Identities)
+	common.AlpnProtocols = clientProtocols(protocol)
+	return transportSocket(&tls.UpstreamTlsContext{CommonTlsContext: common, Sni: serverName(key, servers)})
 }
 
 // serverTLS demands a certificate that the mesh believes; whether its owner may come in is for the
@@ -165,8 +165,12 @@ func clientProtocols(protocol kind.Protocol) []string {
 	return nil
 }
 
-// serverName is the destination's name, cut to what fits. Inside a zone nobody decides by it.
-func serverName(key graph.DestinationKey) string {
+// serverName is what the ingress of another zone knows the port by; inside a zone, where nobody decides by
+// it, the destination's name, cut to what fits.
+func serverName(key graph.DestinationKey, servers *graph.Servers) string {
+	if servers.Zone != "" {
+		return servers.SNI
+	}
 	name := key.String()
 	return name[:min(len(name), maxServerName)]
 }

@@ -41,7 +41,9 @@ func TestEnvoyTakesIt(t *testing.T) {
 			_, resources := readGolden(t, path)
 			if name != "trust" {
 				east := newAuthority(t, domainEast)
-				resources = append(resources, trust(east), identity(t, east.leaf(t, serverID)))
+				mesh := trustOf(east, newAuthority(t, domainWest), newAuthority(t, "default.north.mesh.local"))
+				resources = append(resources, TrustBundle(mesh), identity(t, east.leaf(t, serverID)))
+				resources = append(resources, DomainBundles(mesh)...)
 			}
 			out, err := exec.Command(envoy, "--mode", "validate", "-l", "warning", "-c", bootstrapFile(t, resources)).CombinedOutput()
 			if err != nil {

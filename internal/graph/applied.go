@@ -72,10 +72,14 @@ type AppliedRule struct {
 
 // AppliedOutbound is how one destination is reached.
 type AppliedOutbound struct {
-	Destination string        `json:"destination"` // its name in Envoy's configuration
-	MeshService string        `json:"meshService"`
-	Port        uint32        `json:"port"`
-	Protocol    kind.Protocol `json:"protocol"`
+	Destination string `json:"destination"` // its name in Envoy's configuration
+	// MeshService or MultiZoneService is its name, as its owner gave it, and Zone the zone of a MeshService
+	// where that is another one.
+	MeshService      string        `json:"meshService,omitempty"`
+	MultiZoneService string        `json:"meshMultiZoneService,omitempty"`
+	Zone             string        `json:"zone,omitempty"`
+	Port             uint32        `json:"port"`
+	Protocol         kind.Protocol `json:"protocol"`
 	// Addresses are where the proxy's application finds it.
 	Addresses []string `json:"addresses"`
 	MutualTLS bool     `json:"mutualTLS"`
@@ -84,6 +88,8 @@ type AppliedOutbound struct {
 	// TrustDomain is the only one whose roots are believed of its servers; empty: any that the mesh
 	// believes.
 	TrustDomain string `json:"trustDomain,omitempty"`
+	// Unreachable is why the proxy can't reach it; absent where it can.
+	Unreachable string `json:"unreachable,omitempty"`
 }
 
 // Applied answers what decides about a proxy; nil where there is no such Dataplane.
@@ -103,7 +109,7 @@ func (s *State) Applied(r *table.Reader, key ProxyKey) *Applied {
 		a.Inbounds = append(a.Inbounds, appliedInbound(l, match.Applying(permissions, &dp.Meta, l.Section)))
 	}
 	for _, destination := range s.Reached.Get(r, p.Class) {
-		if d := s.Destination.Get(r, destination); d != nil {
+		if d := s.DestinationOf(r, destination); d != nil {
 			a.Outbounds = append(a.Outbounds, appliedOutbound(p, d))
 		}
 	}
@@ -160,12 +166,22 @@ func appliedRules(rules []match.Rule) []AppliedRule {
 }
 
 func appliedOutbound(p *Proxy, d *Destination) AppliedOutbound {
+	secured := p.Identity != nil
 	a := AppliedOutbound{
-		Destination: d.Key.String(), MeshService: d.Key.Service, Port: d.Key.Port, Protocol: d.Protocol,
-		Addresses: []string{}, MutualTLS: d.Secured(p.Identity != nil),
+		Destination: d.Key.String(), MeshService: d.Key.Service, Zone: d.Servers.Zone, Port: d.Key.Port,
+		Protocol: d.Protocol, Addresses: []string{}, Unreachable: d.Barrier(secured),
 	}
-	if a.MutualTLS {
-		a.Identities, a.TrustDomain = slices.Clone(d.Identities), d.TrustDomain
+	for _, servers := range d.everyone() {
+		if servers.Secured(secured) && servers.Barrier(secured) == "" {
+			a.MutualTLS = true
+			a.Identities = append(a.Identities, servers.Identities...)
+			a.TrustDomain = servers.TrustDomain
+		}
+	}
+	if d.Key.Kind == MultiZoneService {
+		a.MeshService, a.MultiZoneService, a.TrustDomain = "", d.Key.Service, ""
+		slices.Sort(a.Identities)
+		a.Identities = slices.Compact(a.Identities)
 	}
 	for _, out := range p.Outbounds {
 		if out.Destination == d.Key {

@@ -60,36 +60,32 @@ func (s *State) Backing(r *table.Reader, key ServiceKey) *Backing {
 		return nil
 	}
 	b := &Backing{Servers: s.servers(r, service), Callers: []string{}}
-	s.callers(r, key, b)
+	s.callers(r, s.keyOf(service), b)
 	return b
 }
 
 // servers are the members of a service by its ports, and the former ones that are held.
 func (s *State) servers(r *table.Reader, service *resource.Object[kind.MeshService]) []Server {
 	servers := []Server{}
-	members := s.Members(r, service.Mesh, &service.Spec.Selector)
+	members := s.Members(r, service)
 	for _, port := range service.Spec.Ports {
 		for i := range members {
 			if m := &members[i]; m.Standing(port) != AnotherPort {
 				servers = append(servers, Server{port.Port, m.Dataplane.Name, m.Inbound.Listener(), m.Standing(port)})
 			}
 		}
-		if row, ok := s.Held.Find(r, service.Mesh, HeldName(service.Name, port.Port)); ok {
-			for i := range row.Spec.Endpoints {
-				if e := &row.Spec.Endpoints[i]; s.stillServes(r, service.Mesh, e) {
-					servers = append(servers, Server{port.Port, e.Dataplane, e.Listener(), FormerOne})
-				}
-			}
+		for _, e := range s.held(r, s.keyOf(service).At(port.Port)) {
+			servers = append(servers, Server{port.Port, e.Proxy.Name, joined(e.Address, e.Port), FormerOne})
 		}
 	}
 	return servers
 }
 
-func (s *State) callers(r *table.Reader, key ServiceKey, b *Backing) {
+func (s *State) callers(r *table.Reader, key DestinationKey, b *Backing) {
 	for _, dp := range s.DataplanesBySelector.List(r, MeshKey(key.Mesh)) {
 		proxy := s.Proxy.Get(r, ProxyKey{dp.Mesh, dp.Name})
-		names := func(o ExplicitOutbound) bool { return o.Destination.Service == key.Name }
-		reaches := func(d DestinationKey) bool { return d.Service == key.Name }
+		names := func(o ExplicitOutbound) bool { return o.Destination.Of() == key }
+		reaches := func(d DestinationKey) bool { return d.Of() == key }
 		switch {
 		case slices.ContainsFunc(proxy.Outbounds, names):
 			b.Callers = append(b.Callers, dp.Name)

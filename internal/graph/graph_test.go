@@ -2,8 +2,10 @@ package graph_test
 
 import (
 	"bytes"
+	stdcmp "cmp"
 	"flag"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -71,7 +73,12 @@ func load(t *testing.T, archive *txtar.Archive) *graph.State {
 	s := graph.NewState("east")
 	s.DB.Commit(func(tx *table.Tx) {
 		for _, doc := range bytes.Split(fileOf(archive, "resources.yaml"), []byte("\n---\n")) {
-			s.Put(tx, parse(t, doc))
+			s.Put(tx, received(parse(t, doc)))
+		}
+		for _, line := range strings.Split(strings.TrimSpace(string(fileOf(archive, "ingresses"))), "\n") {
+			if line != "" {
+				s.Put(tx, ingresses(t, line))
+			}
 		}
 		for _, line := range strings.Split(strings.TrimSpace(string(fileOf(archive, "serving"))), "\n") {
 			if line != "" {
@@ -122,12 +129,44 @@ func meaning(t *testing.T, archive *txtar.Archive) string {
 			fmt.Fprintf(&b, "  served by %s at %s:%d\n", e.Proxy.Name, e.Address, e.Port)
 		}
 	}
-	for service := range s.Services.All(s.DB.Snapshot()) {
-		for _, port := range service.Spec.Ports {
-			describeDestination(&b, s, r, graph.DestinationKey{Mesh: service.Mesh, Zone: "east", Service: service.Name, Port: port.Port})
+	services := s.Names.Get(r, "default")
+	slices.SortFunc(services, graph.CompareDestinations)
+	for _, service := range services {
+		for _, port := range s.Ports.Get(r, service) {
+			describeDestination(&b, s, r, service.At(port))
 		}
 	}
 	return b.String()
+}
+
+// received names a resource of another zone as it is named where it has been received; one with a display name
+// is written so already.
+func received(o resource.Any) resource.Any {
+	meta := o.Envelope()
+	if owner := kind.OwnerOf(meta); !owner.Global() && owner.Zone != "east" && meta.Label(kind.DisplayName) == "" {
+		meta.Labels[kind.DisplayName] = meta.Name
+		meta.Name = kind.SyncedName(kind.ByName(o.Key().Kind).Describe(), meta.Name, owner)
+	}
+	return o
+}
+
+// ingresses reads "ZONE ADDRESS:PORT [healthy] ...".
+func ingresses(t *testing.T, line string) resource.Any {
+	words := strings.Fields(line)
+	name := kind.SyncedName(&kind.MeshZoneAddresses.Info, words[0], kind.Owner{Zone: words[0]})
+	row := kind.MeshZoneAddresses.Make("default", name, kind.MeshZoneAddress{})
+	for _, word := range words[1:] {
+		if word == "healthy" {
+			row.Spec.Ingresses[len(row.Spec.Ingresses)-1].Healthy = true
+			continue
+		}
+		at, err := netip.ParseAddrPort(word)
+		if err != nil {
+			t.Fatal(err)
+		}
+		row.Spec.Ingresses = append(row.Spec.Ingresses, kind.IngressAddress{Address: at.Addr().String(), Port: uint32(at.Port())})
+	}
+	return row
 }
 
 func parse(t *testing.T, doc []byte) resource.Any {
@@ -253,19 +292,60 @@ func describeProxy(b *strings.Builder, s *graph.State, r *table.Reader, p *graph
 }
 
 func describeDestination(b *strings.Builder, s *graph.State, r *table.Reader, key graph.DestinationKey) {
-	d := s.Destination.Get(r, key)
+	d := s.DestinationOf(r, key)
 	fmt.Fprintf(b, "destination %s (%s) at %v\n", key, d.Protocol, d.VIPs)
-	for _, id := range d.Identities {
-		fmt.Fprintf(b, "  servers are %s\n", id)
+	if key.Kind == graph.MeshService {
+		describeServers(b, "servers", &d.Servers)
 	}
-	for _, e := range s.Endpoints.Get(r, key).Endpoints {
-		fmt.Fprintf(b, "  served by %s at %s:%d\n", e.Proxy.Name, e.Address, e.Port)
+	if d.Local != nil {
+		describeServers(b, "servers here", d.Local)
 	}
-	backing := s.Backing(r, graph.ServiceKey{Mesh: key.Mesh, Name: key.Service})
+	for i := range d.Zones {
+		describeServers(b, "servers", &d.Zones[i])
+	}
+	for _, secured := range []bool{true, false} {
+		if barrier := d.Barrier(secured); barrier != "" {
+			fmt.Fprintf(b, "  unreachable for secured=%v: %s\n", secured, barrier)
+		}
+	}
+	for _, list := range d.Lists(true) {
+		for _, e := range s.EndpointsOf(r, list).Endpoints {
+			fmt.Fprintf(b, "  served by %s at %s:%d\n", stdcmp.Or(e.Proxy.Name, "the ingress of "+e.Zone), e.Address, e.Port)
+		}
+	}
+	if key.Kind == graph.MultiZoneService {
+		describeTakings(b, s, r, key)
+		return
+	}
+	backing := s.Backing(r, s.Row(key))
 	for _, server := range backing.Servers {
 		if server.Port == key.Port && server.Standing != graph.Published {
 			fmt.Fprintf(b, "  not by %s at %s: %s\n", server.Dataplane, server.Address, server.Standing)
 		}
 	}
 	fmt.Fprintf(b, "  called by %v and %d more\n", backing.Callers, backing.Transparent)
+}
+
+func describeServers(b *strings.Builder, who string, servers *graph.Servers) {
+	if servers.Zone != "" {
+		who += " in " + servers.Zone
+		fmt.Fprintf(b, "  %s have the SNI %q\n", who, servers.SNI)
+	}
+	for _, id := range servers.Identities {
+		fmt.Fprintf(b, "  %s are %s\n", who, id)
+	}
+	if servers.TrustDomain != "" {
+		fmt.Fprintf(b, "  %s are believed as of %s\n", who, servers.TrustDomain)
+	}
+}
+
+func describeTakings(b *strings.Builder, s *graph.State, r *table.Reader, key graph.DestinationKey) {
+	service, _ := s.MultiZoneServices.Find(r, key.Mesh, key.Service)
+	for _, port := range service.Spec.Ports {
+		for _, taking := range s.Takings(r, service, port) {
+			if port.Port == key.Port {
+				fmt.Fprintf(b, "  selects %s %s\n", taking.Service, taking.LeftOut)
+			}
+		}
+	}
 }

@@ -25,6 +25,9 @@ func heldKeys(o *resource.Object[kind.HeldEndpoints]) []string {
 
 // held are the former endpoints of a destination that are held and that still serve.
 func (s *State) held(r *table.Reader, key DestinationKey) []Endpoint {
+	if key.Zone != s.Zone {
+		return nil
+	}
 	row, ok := s.Held.Find(r, key.Mesh, HeldName(key.Service, key.Port))
 	if !ok {
 		return nil
@@ -57,13 +60,15 @@ func (s *State) stillServes(r *table.Reader, mesh string, e *kind.HeldEndpoint) 
 }
 
 // Hold answers what is to be held after a list became empty: the former endpoints that still serve,
-// where it was their membership alone that ended. It is nil where there is nothing to hold.
+// where it was their membership alone that ended. It is nil where there is nothing to hold, and of another
+// zone's service: its ingresses say themselves whether they may be used.
 func (s *State) Hold(r *table.Reader, key DestinationKey, former []Endpoint, now time.Time) *resource.Object[kind.HeldEndpoints] {
-	service, ok := s.Services.Find(r, key.Mesh, key.Service)
-	if !ok {
+	row := s.Row(key)
+	service, ok := s.Services.Find(r, row.Mesh, row.Name)
+	if !ok || s.Foreign(service) {
 		return nil
 	}
-	if _, ok := portOf(&service.Spec, key.Port); !ok {
+	if _, ok := portOf(service.Spec.Ports, key.Port); !ok {
 		return nil
 	}
 	spec := kind.HeldEndpoints{Service: key.Service, Port: key.Port, Since: kind.Time{Time: now}}
@@ -85,11 +90,11 @@ func (s *State) Successors(r *table.Reader, row *resource.Object[kind.HeldEndpoi
 	if !ok {
 		return 0, 0
 	}
-	port, ok := portOf(&service.Spec, row.Spec.Port)
+	port, ok := portOf(service.Spec.Ports, row.Spec.Port)
 	if !ok {
 		return 0, 0
 	}
-	for _, m := range s.Members(r, row.Mesh, &service.Spec.Selector) {
+	for _, m := range s.Members(r, service) {
 		if m.Inbound.State != kind.Ready || !Targets(port, &m.Inbound) {
 			continue
 		}
@@ -103,5 +108,5 @@ func (s *State) Successors(r *table.Reader, row *resource.Object[kind.HeldEndpoi
 
 // StillHeld counts the former endpoints of a row that still serve.
 func (s *State) StillHeld(r *table.Reader, row *resource.Object[kind.HeldEndpoints]) int {
-	return len(s.held(r, s.destinationKey(row.Mesh, row.Spec.Service, row.Spec.Port)))
+	return len(s.held(r, DestinationKey{Mesh: row.Mesh, Zone: s.Zone, Service: row.Spec.Service, Port: row.Spec.Port}))
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"weft/internal/table"
+	"weft/kind"
 )
 
 // Host is a host name of a destination, with the virtual IPs that it stands for.
@@ -20,27 +21,29 @@ func equalHosts(a, b []Host) bool {
 	})
 }
 
-// whole is the key of what a destination's ports have in common.
-func (k DestinationKey) whole() DestinationKey {
-	k.Port = 0
-	return k
+// hostsOf are the names of a destination, whose key is [DestinationKey.Of].
+func (s *State) hostsOf(r *table.Reader, key DestinationKey) []Host {
+	row := s.Row(key)
+	if key.Kind == MultiZoneService {
+		if status, ok := s.MultiZoneServiceStatuses.Find(r, row.Mesh, row.Name); ok {
+			return hostsAt(status.Spec.VIPs, status.Spec.Addresses)
+		}
+	} else if status, ok := s.ServiceStatuses.Find(r, row.Mesh, row.Name); ok {
+		return hostsAt(status.Spec.VIPs, status.Spec.Addresses)
+	}
+	return nil
 }
 
-// hostsOf are the names of a destination, whose key is [DestinationKey.whole].
-func (s *State) hostsOf(r *table.Reader, key DestinationKey) []Host {
-	status, ok := s.ServiceStatuses.Find(r, key.Mesh, key.Service)
-	if !ok {
-		return nil
-	}
+func hostsAt(vips []kind.VIP, names []kind.Address) []Host {
 	var addresses []netip.Addr
-	for _, vip := range status.Spec.VIPs {
+	for _, vip := range vips {
 		if address, err := netip.ParseAddr(vip.IP); err == nil {
 			addresses = append(addresses, address)
 		}
 	}
 	var hosts []Host
-	for _, address := range status.Spec.Addresses {
-		hosts = append(hosts, Host{address.Hostname, addresses})
+	for _, name := range names {
+		hosts = append(hosts, Host{name.Hostname, addresses})
 	}
 	return hosts
 }
@@ -54,7 +57,7 @@ func (s *State) hosts(r *table.Reader, class Class) []Host {
 	var hosts []Host
 	var last DestinationKey
 	for _, key := range s.Reached.Get(r, class) {
-		if key = key.whole(); key == last { // the ports of a destination follow each other
+		if key = key.Of(); key == last { // the ports of a destination follow each other
 			continue
 		}
 		last = key

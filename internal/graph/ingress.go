@@ -64,7 +64,7 @@ func (s *State) servicePassages(r *table.Reader, key ServiceKey) []Passage {
 	var passages []Passage
 	for _, port := range service.Spec.Ports {
 		for _, sni := range port.SNIs {
-			passages = append(passages, Passage{sni.Value, s.destinationKey(key.Mesh, key.Name, port.Port)})
+			passages = append(passages, Passage{sni.Value, s.keyOf(service).At(port.Port)})
 		}
 	}
 	return passages
@@ -73,8 +73,10 @@ func (s *State) servicePassages(r *table.Reader, key ServiceKey) []Passage {
 // passages are what the zone ingresses of a mesh pass on, sorted.
 func (s *State) passages(r *table.Reader, mesh string) []Passage {
 	var all []Passage
-	for _, name := range s.Names.Get(r, mesh) {
-		all = append(all, s.ServicePassages.Get(r, ServiceKey{mesh, name})...)
+	for _, service := range s.Names.Get(r, mesh) {
+		if service.Kind == MeshService && service.Zone == s.Zone {
+			all = append(all, s.ServicePassages.Get(r, s.Row(service))...)
+		}
 	}
 	slices.SortFunc(all, ComparePassages)
 	return slices.CompactFunc(all, func(a, b Passage) bool { return a.SNI == b.SNI })

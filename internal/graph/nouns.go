@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"net/netip"
-	"slices"
-	"strconv"
 	"strings"
 
 	"weft/internal/match"
@@ -21,36 +19,12 @@ type ProxyKey struct{ Mesh, Name string }
 // String is the proxy's node id, "default.web-1".
 func (k ProxyKey) String() string { return k.Mesh + "." + k.Name }
 
-// ServiceKey names a MeshService.
+// ServiceKey names the row of a MeshService. One that another zone owns has another name there than its
+// owner gave it.
 type ServiceKey struct{ Mesh, Name string }
 
 // IdentityKey names a MeshIdentity.
 type IdentityKey struct{ Mesh, Name string }
-
-// DestinationKey names one port of a service.
-type DestinationKey struct {
-	Mesh    string
-	Zone    string
-	Service string
-	Port    uint32
-}
-
-// String is the destination's name in every place that shows one: clusters, assignments, routes.
-// "kri_msvc_default_east__backend_80": kind, mesh, zone, namespace (empty on machines), name, port.
-func (k DestinationKey) String() string {
-	return fmt.Sprintf("kri_msvc_%s_%s__%s_%d", k.Mesh, k.Zone, k.Service, k.Port)
-}
-
-// ParseDestination reads what [DestinationKey.String] writes, and what follows a port after another "_".
-// No part of it contains that letter.
-func ParseDestination(name string) (key DestinationKey, ok bool) {
-	parts := strings.SplitN(name, "_", 8)
-	if len(parts) < 7 || parts[0] != "kri" || parts[1] != "msvc" {
-		return key, false
-	}
-	port, err := strconv.ParseUint(parts[6], 10, 16)
-	return DestinationKey{Mesh: parts[2], Zone: parts[3], Service: parts[5], Port: uint32(port)}, err == nil
-}
 
 // Class is the set of proxies for which everything that does not bind a port is the same. It holds
 // every input that outbound generation reads of a proxy, and nothing else.
@@ -182,40 +156,6 @@ type Capture struct {
 	OutboundPort uint32
 	IPFamilies   string // DualStack, IPv4 or IPv6
 }
-
-// Destination is one port of a service, as its clients see it.
-type Destination struct {
-	Key      DestinationKey
-	Protocol kind.Protocol
-	VIPs     []string
-	// Identities are the SPIFFE IDs that its servers may present, sorted; empty: the servers are plain.
-	Identities []string
-	// TrustDomain is the one domain of the Identities, where the mesh believes several: its clients
-	// believe that one's roots alone, so that no other domain's CA can speak for its servers. Empty: the
-	// whole of what the mesh believes.
-	TrustDomain string
-}
-
-// Secured says whether clients use mutual TLS with it: those that have an identity, where its servers do.
-func (d *Destination) Secured(client bool) bool { return client && len(d.Identities) > 0 }
-
-// Endpoint is one server of a destination.
-type Endpoint struct {
-	Address string
-	Port    uint32
-	Proxy   ProxyKey
-	// Plain says that it is to have mutual TLS and does not serve it yet.
-	Plain bool
-}
-
-// Endpoints are the servers of a destination that are published, sorted by address and port.
-type Endpoints struct {
-	Destination DestinationKey
-	Endpoints   []Endpoint
-}
-
-// Has says whether an endpoint is one of them.
-func (e *Endpoints) Has(endpoint Endpoint) bool { return slices.Contains(e.Endpoints, endpoint) }
 
 // Trust is what the proxies of a mesh believe, sorted by domain.
 type Trust struct {

@@ -13,9 +13,29 @@ import (
 
 // selection is one entry of a class's reach.
 type selection struct {
-	Name   string            `json:"n,omitempty"`
+	Kind   DestinationKind   `json:"k,omitempty"`
+	Name   string            `json:"n,omitempty"` // of the row
 	Labels map[string]string `json:"l,omitempty"`
 	Port   uint32            `json:"p,omitempty"`
+}
+
+func selectionOf(ref *kind.BackendRef) selection {
+	sel := selection{Name: ref.Name, Labels: ref.Labels, Port: ref.Port}
+	if ref.Kind == kind.MeshMultiZoneServices.Name {
+		sel.Kind = MultiZoneService
+	}
+	return sel
+}
+
+// labelled names the MeshServices of a mesh that have labels.
+type labelled struct {
+	Mesh   string
+	Labels string // in JSON, sorted by name
+}
+
+func labelsOf(mesh string, labels map[string]string) labelled {
+	raw, _ := json.Marshal(labels) // maps are written in the order of their keys
+	return labelled{mesh, string(raw)}
 }
 
 // everything is the reach of a proxy that sees all services of its mesh.
@@ -32,50 +52,104 @@ func canonical(selections []selection) string {
 	return "[" + strings.Join(slices.Compact(written), ",") + "]"
 }
 
-func (s *State) names(r *table.Reader, mesh string) []string {
-	return namesOf(s.ServicesByMesh.List(r, MeshKey(mesh)))
-}
-
-func (s *State) tagged(r *table.Reader, tagKey string) []string {
-	return namesOf(s.ServicesByTag.List(r, tagKey))
-}
-
-func namesOf(services []*resource.Object[kind.MeshService]) []string {
-	var names []string
-	for _, service := range services {
-		names = append(names, service.Name)
+func (s *State) names(r *table.Reader, mesh string) []DestinationKey {
+	names := s.keysOf(s.ServicesByMesh.List(r, MeshKey(mesh)))
+	for _, service := range s.MultiZoneServicesByMesh.List(r, MeshKey(mesh)) {
+		names = append(names, multiZoneKey(mesh, service.Name))
 	}
 	return names
 }
 
-// ports are the numbers of a service's ports, in their order; none where there is no such service.
-func (s *State) ports(r *table.Reader, key ServiceKey) []uint32 {
-	service, ok := s.Services.Find(r, key.Mesh, key.Name)
+// tagged are the services of this zone that select a value of kuma.io/service; where it has none, those of
+// other zones.
+func (s *State) tagged(r *table.Reader, tagKey string) []DestinationKey {
+	keys := s.keysOf(s.ServicesByTag.List(r, tagKey))
+	own := slices.DeleteFunc(slices.Clone(keys), func(key DestinationKey) bool { return key.Zone != s.Zone })
+	if len(own) > 0 {
+		return own
+	}
+	return keys
+}
+
+func (s *State) labelled(r *table.Reader, key labelled) []DestinationKey {
+	labels := map[string]string{}
+	if err := json.Unmarshal([]byte(key.Labels), &labels); err != nil {
+		panic("graph: labels are written by labelsOf: " + err.Error())
+	}
+	var services []*resource.Object[kind.MeshService]
+	if label, value, ok := narrowest(labels, kind.DisplayName); ok {
+		services = s.ServicesByLabel.List(r, LabelKey(key.Mesh, label, value))
+	} else {
+		services = s.ServicesByMesh.List(r, MeshKey(key.Mesh))
+	}
+	return s.keysOf(slices.DeleteFunc(slices.Clone(services), func(o *resource.Object[kind.MeshService]) bool {
+		return !kind.Subset(labels, o.Labels)
+	}))
+}
+
+func (s *State) named(r *table.Reader, row ServiceKey) DestinationKey {
+	service, ok := s.Services.Find(r, row.Mesh, row.Name)
 	if !ok {
-		return nil
+		return DestinationKey{}
 	}
-	var ports []uint32
-	for _, p := range service.Spec.Ports {
-		ports = append(ports, p.Port)
+	return s.keyOf(service)
+}
+
+// keysOf are services as destinations, sorted.
+func (s *State) keysOf(services []*resource.Object[kind.MeshService]) []DestinationKey {
+	var keys []DestinationKey
+	for _, service := range services {
+		keys = append(keys, s.keyOf(service))
 	}
-	return ports
+	slices.SortFunc(keys, CompareDestinations)
+	return keys
+}
+
+func multiZoneKey(mesh, name string) DestinationKey {
+	return DestinationKey{Kind: MultiZoneService, Mesh: mesh, Service: name}
+}
+
+// ports are the numbers of a service's ports, in their order; none where there is no such service.
+func (s *State) ports(r *table.Reader, key DestinationKey) []uint32 {
+	row := s.Row(key)
+	if key.Kind == MultiZoneService {
+		if service, ok := s.MultiZoneServices.Find(r, row.Mesh, row.Name); ok {
+			return numbersOf(service.Spec.Ports)
+		}
+	} else if service, ok := s.Services.Find(r, row.Mesh, row.Name); ok {
+		return numbersOf(service.Spec.Ports)
+	}
+	return nil
+}
+
+func numbersOf(ports []kind.ServicePort) []uint32 {
+	var numbers []uint32
+	for _, p := range ports {
+		numbers = append(numbers, p.Port)
+	}
+	return numbers
 }
 
 func (s *State) reached(r *table.Reader, class Class) []DestinationKey {
-	selections := []selection{{Labels: map[string]string{}}} // everything
-	if class.Reach != everything {
+	var keys []DestinationKey
+	add := func(services []DestinationKey, wanted uint32) {
+		for _, service := range services {
+			for _, port := range s.Ports.Get(r, service) {
+				if wanted == 0 || wanted == port {
+					keys = append(keys, service.At(port))
+				}
+			}
+		}
+	}
+	if class.Reach == everything {
+		add(s.Names.Get(r, class.Mesh), 0)
+	} else {
+		var selections []selection
 		if err := json.Unmarshal([]byte(class.Reach), &selections); err != nil {
 			panic("graph: a class's reach is written by canonical: " + err.Error())
 		}
-	}
-	var keys []DestinationKey
-	for _, sel := range selections {
-		for _, name := range s.selected(r, class.Mesh, sel) {
-			for _, port := range s.Ports.Get(r, ServiceKey{class.Mesh, name}) {
-				if sel.Port == 0 || sel.Port == port {
-					keys = append(keys, s.destinationKey(class.Mesh, name, port))
-				}
-			}
+		for _, sel := range selections {
+			add(s.selected(r, class.Mesh, sel), sel.Port)
 		}
 	}
 	slices.SortFunc(keys, CompareDestinations)
@@ -83,59 +157,78 @@ func (s *State) reached(r *table.Reader, class Class) []DestinationKey {
 }
 
 // selected are the services of a selection: the named one, or all that have the labels.
-func (s *State) selected(r *table.Reader, mesh string, sel selection) []string {
+func (s *State) selected(r *table.Reader, mesh string, sel selection) []DestinationKey {
 	switch {
+	case sel.Kind == MultiZoneService && sel.Name != "":
+		return []DestinationKey{multiZoneKey(mesh, sel.Name)}
+	case sel.Kind == MultiZoneService:
+		var keys []DestinationKey
+		for _, service := range s.MultiZoneServicesByMesh.List(r, MeshKey(mesh)) {
+			if kind.Subset(sel.Labels, service.Labels) {
+				keys = append(keys, multiZoneKey(mesh, service.Name))
+			}
+		}
+		return keys
 	case sel.Name != "":
-		return []string{sel.Name}
-	case len(sel.Labels) == 0:
-		return s.Names.Get(r, mesh)
+		if key := s.Named.Get(r, ServiceKey{mesh, sel.Name}); key != (DestinationKey{}) {
+			return []DestinationKey{key}
+		}
+		return nil
 	}
-	return namesOf(slices.DeleteFunc(s.ServicesByMesh.List(r, MeshKey(mesh)), func(o *resource.Object[kind.MeshService]) bool {
-		return !kind.Subset(sel.Labels, o.Labels)
-	}))
-}
-
-// CompareDestinations orders destinations.
-func CompareDestinations(a, b DestinationKey) int {
-	return cmp.Or(cmp.Compare(a.Mesh, b.Mesh), cmp.Compare(a.Service, b.Service), cmp.Compare(a.Port, b.Port))
+	return s.Labelled.Get(r, labelsOf(mesh, sel.Labels))
 }
 
 // explicit are the outbounds whose destination exists; the others listen once it does.
 func (s *State) explicit(r *table.Reader, mesh string, outbounds []kind.Outbound) []ExplicitOutbound {
 	var explicit []ExplicitOutbound
 	for i := range outbounds {
-		key, ok := s.named(r, mesh, &outbounds[i])
+		key, ok := s.meant(r, mesh, &outbounds[i])
 		if !ok {
+			continue
+		}
+		d := s.DestinationOf(r, key)
+		if d == nil {
 			continue
 		}
 		explicit = append(explicit, ExplicitOutbound{
 			Address:     cmp.Or(outbounds[i].Address, "127.0.0.1"),
 			Port:        outbounds[i].Port,
 			Destination: key,
-			Protocol:    s.Destination.Get(r, key).Protocol,
+			Protocol:    d.Protocol,
 		})
 	}
 	return explicit
 }
 
-// named is the destination that an outbound means: of the services that it names the first by name that
-// has the port, which is a service's first one where a tag names it.
-func (s *State) named(r *table.Reader, mesh string, out *kind.Outbound) (DestinationKey, bool) {
-	var names []string
+// meant is the destination that an outbound means: of the services that it names the first that has the
+// port, this zone's before others'; the port is a service's first one where a tag names it.
+func (s *State) meant(r *table.Reader, mesh string, out *kind.Outbound) (DestinationKey, bool) {
+	var services []DestinationKey
 	var wanted uint32
 	if ref := out.BackendRef; ref != nil {
-		names, wanted = s.selected(r, mesh, selection{Name: ref.Name, Labels: ref.Labels}), ref.Port
+		services, wanted = slices.Clone(s.selected(r, mesh, selectionOf(ref))), ref.Port
+		slices.SortStableFunc(services, s.ownFirst)
 	} else {
-		names = s.Tagged.Get(r, TagKey(mesh, kind.ServiceTag, out.Tags[kind.ServiceTag]))
+		services = s.Tagged.Get(r, TagKey(mesh, kind.ServiceTag, out.Tags[kind.ServiceTag]))
 	}
-	for _, name := range names {
-		for _, port := range s.Ports.Get(r, ServiceKey{mesh, name}) {
+	for _, service := range services {
+		for _, port := range s.Ports.Get(r, service) {
 			if wanted == 0 || wanted == port {
-				return s.destinationKey(mesh, name, port), true
+				return service.At(port), true
 			}
 		}
 	}
 	return DestinationKey{}, false
+}
+
+func (s *State) ownFirst(a, b DestinationKey) int {
+	switch own, other := a.Zone == s.Zone, b.Zone == s.Zone; {
+	case own == other:
+		return 0
+	case own:
+		return -1
+	}
+	return 1
 }
 
 func (s *State) reach(r *table.Reader, mesh string, t *kind.TransparentProxying, explicit []ExplicitOutbound) string {
@@ -144,17 +237,18 @@ func (s *State) reach(r *table.Reader, mesh string, t *kind.TransparentProxying,
 	}
 	var selections []selection
 	for _, out := range explicit {
-		selections = append(selections, selection{Name: out.Destination.Service, Port: out.Destination.Port})
+		to := out.Destination
+		selections = append(selections, selection{Kind: to.Kind, Name: s.Row(to).Name, Port: to.Port})
 	}
 	if t != nil && t.ReachableBackends != nil {
-		for _, ref := range t.ReachableBackends.Refs {
-			selections = append(selections, selection{ref.Name, ref.Labels, ref.Port})
+		for i := range t.ReachableBackends.Refs {
+			selections = append(selections, selectionOf(&t.ReachableBackends.Refs[i]))
 		}
 	}
 	if t != nil {
 		for _, tag := range t.ReachableServices {
-			for _, name := range s.Tagged.Get(r, TagKey(mesh, kind.ServiceTag, tag)) {
-				selections = append(selections, selection{Name: name})
+			for _, service := range s.Tagged.Get(r, TagKey(mesh, kind.ServiceTag, tag)) {
+				selections = append(selections, selection{Name: s.Row(service).Name})
 			}
 		}
 	}

@@ -11,11 +11,11 @@ import (
 	"weft/resource"
 )
 
-// candidates are the Dataplanes that a selector may match, by its narrowest index key.
-func (s *State) candidates(r *table.Reader, mesh string, selector *kind.ServiceSelector) []*resource.Object[kind.Dataplane] {
+// candidates are the Dataplanes that a selector of a zone may match, by its narrowest index key.
+func (s *State) candidates(r *table.Reader, mesh, zone string, selector *kind.ServiceSelector) []*resource.Object[kind.Dataplane] {
 	switch {
 	case selector.DataplaneRef != nil:
-		if dp, ok := s.Dataplanes.Find(r, mesh, selector.DataplaneRef.Name); ok {
+		if dp, ok := s.Dataplanes.Find(r, mesh, s.stored(&kind.Dataplanes.Info, zone, selector.DataplaneRef.Name)); ok {
 			return []*resource.Object[kind.Dataplane]{dp}
 		}
 		return nil
@@ -54,21 +54,26 @@ type Member struct {
 	Healthy   bool // its owner, its probe and its agent say that it may be used
 }
 
-// Members are the inbounds that a selector matches, with what their proxies serve.
-func (s *State) Members(r *table.Reader, mesh string, selector *kind.ServiceSelector) []Member {
+// Members are the inbounds behind a service, with what their proxies serve.
+func (s *State) Members(r *table.Reader, service *resource.Object[kind.MeshService]) []Member {
 	var members []Member
-	for dp, in := range s.Selected(r, mesh, selector) {
+	for dp, in := range s.Selected(r, service) {
 		members = append(members, s.member(r, dp, in))
 	}
 	return members
 }
 
-// Selected are the inbounds that a selector matches, with the defaults filled in, those of one Dataplane
-// after each other. Ignored ones are no part of any match. (Adding inbounds in runtime.)
-func (s *State) Selected(r *table.Reader, mesh string, selector *kind.ServiceSelector) iter.Seq2[*resource.Object[kind.Dataplane], kind.Inbound] {
+// Selected are the inbounds that a service's selector matches in the zone that owns it, with the defaults
+// filled in, those of one Dataplane after each other. Ignored ones are no part of any match. (Adding
+// inbounds in runtime.)
+func (s *State) Selected(r *table.Reader, service *resource.Object[kind.MeshService]) iter.Seq2[*resource.Object[kind.Dataplane], kind.Inbound] {
+	selector, zone := &service.Spec.Selector, s.zoneOf(&service.Meta)
 	return func(yield func(*resource.Object[kind.Dataplane], kind.Inbound) bool) {
-		for _, dp := range s.candidates(r, mesh, selector) {
-			if selector.DataplaneLabels != nil && !selector.DataplaneLabels.Matches(dp.Labels) {
+		if zone != s.Zone && s.Zone != "" {
+			return // its Dataplanes are not here
+		}
+		for _, dp := range s.candidates(r, service.Mesh, zone, selector) {
+			if s.zoneOf(&dp.Meta) != zone || selector.DataplaneLabels != nil && !selector.DataplaneLabels.Matches(dp.Labels) {
 				continue
 			}
 			n := &dp.Spec.Networking
@@ -83,10 +88,15 @@ func (s *State) Selected(r *table.Reader, mesh string, selector *kind.ServiceSel
 	}
 }
 
-// IsMember says whether a service selects a Dataplane.
-func (s *State) IsMember(r *table.Reader, key ProxyKey, service string) bool {
-	o, ok := s.Services.Find(r, key.Mesh, service)
-	return ok && slices.ContainsFunc(s.Members(r, key.Mesh, &o.Spec.Selector), func(m Member) bool { return m.Dataplane.Name == key.Name })
+// IsMember says whether a Dataplane is behind a destination.
+func (s *State) IsMember(r *table.Reader, proxy ProxyKey, key DestinationKey) bool {
+	if key.Kind == MultiZoneService {
+		_, taking := s.taking(r, key.On(""))
+		return slices.ContainsFunc(taking, func(t Taking) bool { return s.IsMember(r, proxy, t.Service) })
+	}
+	row := s.Row(key)
+	service, ok := s.Services.Find(r, row.Mesh, row.Name)
+	return ok && slices.ContainsFunc(s.Members(r, service), func(m Member) bool { return m.Dataplane.Name == proxy.Name })
 }
 
 func (s *State) member(r *table.Reader, dp *resource.Object[kind.Dataplane], in kind.Inbound) Member {
@@ -104,18 +114,22 @@ func (s *State) member(r *table.Reader, dp *resource.Object[kind.Dataplane], in 
 	return m
 }
 
-// serviceIdentities are the names of a service's members, and of the former ones that are held.
+// serviceIdentities are the names of a service's members, and of the former ones that are held; of another
+// zone's service those that the zone tells.
 func (s *State) serviceIdentities(r *table.Reader, key ServiceKey) []string {
 	service, ok := s.Services.Find(r, key.Mesh, key.Name)
 	if !ok {
 		return nil
 	}
+	if s.Foreign(service) {
+		return toldIdentities(&service.Spec)
+	}
 	var servers []ProxyKey
-	for _, m := range s.Members(r, key.Mesh, &service.Spec.Selector) {
+	for _, m := range s.Members(r, service) {
 		servers = append(servers, ProxyKey{m.Dataplane.Mesh, m.Dataplane.Name})
 	}
 	for _, port := range service.Spec.Ports {
-		for _, e := range s.held(r, s.destinationKey(key.Mesh, key.Name, port.Port)) {
+		for _, e := range s.held(r, s.keyOf(service).At(port.Port)) {
 			servers = append(servers, e.Proxy)
 		}
 	}
@@ -128,31 +142,40 @@ func (s *State) serviceIdentities(r *table.Reader, key ServiceKey) []string {
 }
 
 func (s *State) destination(r *table.Reader, key DestinationKey) *Destination {
-	service, ok := s.Services.Find(r, key.Mesh, key.Service)
+	row := s.Row(key)
+	service, ok := s.Services.Find(r, row.Mesh, row.Name)
 	if !ok {
 		return nil
 	}
-	port, ok := portOf(&service.Spec, key.Port)
+	port, ok := portOf(service.Spec.Ports, key.Port)
 	if !ok {
 		return nil
 	}
-	d := &Destination{
-		Key:        key,
-		Protocol:   port.AppProtocol,
-		Identities: s.ServiceIdentities.Get(r, ServiceKey{key.Mesh, key.Service}),
+	d := &Destination{Key: key, Protocol: cmp.Or(port.AppProtocol, kind.TCP)}
+	if s.Foreign(service) {
+		d.Servers.Zone, d.SNI = key.Zone, port.SNI()
 	}
-	if d.Protocol == "" {
-		d.Protocol = kind.TCP
-	}
-	if len(d.Identities) > 0 && len(s.Trust.Get(r, key.Mesh).Domains) > 1 {
-		d.TrustDomain = commonDomain(d.Identities)
-	}
-	if status, ok := s.ServiceStatuses.Find(r, key.Mesh, key.Service); ok {
-		for _, vip := range status.Spec.VIPs {
-			d.VIPs = append(d.VIPs, vip.IP)
-		}
+	s.identify(r, key.Mesh, &d.Servers, s.ServiceIdentities.Get(r, row))
+	if status, ok := s.ServiceStatuses.Find(r, row.Mesh, row.Name); ok {
+		d.VIPs = addressesOf(status.Spec.VIPs)
 	}
 	return d
+}
+
+// identify says which names servers may present.
+func (s *State) identify(r *table.Reader, mesh string, servers *Servers, ids []string) {
+	servers.Identities = ids
+	if len(ids) > 0 && len(s.Trust.Get(r, mesh).Domains) > 1 {
+		servers.TrustDomain = commonDomain(ids)
+	}
+}
+
+func addressesOf(vips []kind.VIP) []string {
+	var addresses []string
+	for _, vip := range vips {
+		addresses = append(addresses, vip.IP)
+	}
+	return addresses
 }
 
 // commonDomain is the trust domain of all SPIFFE IDs; empty where they are of several.
@@ -171,12 +194,12 @@ func domainOf(spiffeID string) string {
 	return domain
 }
 
-func portOf(service *kind.MeshService, number uint32) (kind.ServicePort, bool) {
-	i := slices.IndexFunc(service.Ports, func(p kind.ServicePort) bool { return p.Port == number })
+func portOf(ports []kind.ServicePort, number uint32) (kind.ServicePort, bool) {
+	i := slices.IndexFunc(ports, func(p kind.ServicePort) bool { return p.Port == number })
 	if i < 0 {
 		return kind.ServicePort{}, false
 	}
-	return service.Ports[i], true
+	return ports[i], true
 }
 
 // Targets says whether a service's port leads to an inbound, which has its defaults filled in.
@@ -192,19 +215,24 @@ func Targets(port kind.ServicePort, in *kind.Inbound) bool {
 }
 
 // endpoints are the Ready members whose proxies serve them. What its owner, its probe or its agent takes
-// out leaves at once.
+// out leaves at once. Of another zone's service they are the ingresses of that zone.
 func (s *State) endpoints(r *table.Reader, key DestinationKey) *Endpoints {
 	published := &Endpoints{Destination: key}
-	service, ok := s.Services.Find(r, key.Mesh, key.Service)
+	row := s.Row(key)
+	service, ok := s.Services.Find(r, row.Mesh, row.Name)
 	if !ok {
 		return published
 	}
-	port, ok := portOf(&service.Spec, key.Port)
+	port, ok := portOf(service.Spec.Ports, key.Port)
 	if !ok {
 		return published
+	}
+	if s.Foreign(service) {
+		published.Endpoints = s.ingressesOf(r, key.Mesh, key.Zone)
+		return published.inOrder()
 	}
 	secured := len(s.IdentitiesByMesh.List(r, MeshKey(key.Mesh))) > 0
-	for _, m := range s.Members(r, key.Mesh, &service.Spec.Selector) {
+	for _, m := range s.Members(r, service) {
 		if !m.Serving || !m.Healthy || !Targets(port, &m.Inbound) {
 			continue
 		}
@@ -216,11 +244,5 @@ func (s *State) endpoints(r *table.Reader, key DestinationKey) *Endpoints {
 		})
 	}
 	published.Endpoints = append(published.Endpoints, s.held(r, key)...)
-	slices.SortFunc(published.Endpoints, func(a, b Endpoint) int {
-		return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port))
-	})
-	published.Endpoints = slices.CompactFunc(published.Endpoints, func(a, b Endpoint) bool {
-		return a.Address == b.Address && a.Port == b.Port
-	})
-	return published
+	return published.inOrder()
 }

@@ -197,7 +197,7 @@ func (s *State) zoneOf(meta *resource.Meta) string { return cmp.Or(kind.OwnerOf(
 func (s *State) access(r *table.Reader, o *resource.Object[kind.MeshService]) []Access {
 	all := []Access{}
 	permissions := s.PermissionByMesh.List(r, MeshKey(o.Mesh))
-	members := s.Members(r, o.Mesh, &o.Spec.Selector)
+	members := s.Members(r, o)
 	for _, port := range o.Spec.Ports {
 		var ofPort []Access
 		for i := range members {
@@ -265,7 +265,11 @@ func (s *State) reportMultiZone(r *table.Reader, o *resource.Object[kind.MeshMul
 func (s *State) reportMember(ports []kind.ServicePort, service *resource.Object[kind.MeshService]) MemberReport {
 	m := MemberReport{Zone: s.zoneOf(&service.Meta), Name: kind.DisplayNameOf(&service.Meta), State: service.Spec.State, Ports: []uint32{}}
 	for _, port := range ports {
-		if reason := leftOut(port, &service.Spec); reason != "" {
+		var has kind.Protocol
+		if own, ok := portOf(service.Spec.Ports, port.Port); ok {
+			has = cmp.Or(own.AppProtocol, kind.TCP)
+		}
+		if reason := leftOut(port, has); reason != "" {
 			m.LeftOut = append(m.LeftOut, reason)
 		} else {
 			m.Ports = append(m.Ports, port.Port)
@@ -274,13 +278,12 @@ func (s *State) reportMember(ports []kind.ServicePort, service *resource.Object[
 	return m
 }
 
-// leftOut says why a MeshService takes no part in a port of a MeshMultiZoneService; empty where it does. (SNI
-// in the resource definition.)
-func leftOut(port kind.ServicePort, service *kind.MeshService) string {
-	own, ok := portOf(service, port.Port)
-	wanted, has := cmp.Or(port.AppProtocol, kind.TCP), cmp.Or(own.AppProtocol, kind.TCP)
+// leftOut says why a MeshService whose port of that number has a protocol, empty where it lacks the port, takes
+// no part in a port of a MeshMultiZoneService; empty where it does. (SNI in the resource definition.)
+func leftOut(port kind.ServicePort, has kind.Protocol) string {
+	wanted := cmp.Or(port.AppProtocol, kind.TCP)
 	switch {
-	case !ok:
+	case has == "":
 		return fmt.Sprintf("it has no port %d", port.Port)
 	case wanted != has:
 		return fmt.Sprintf("its port %d is %s, not %s", port.Port, has, wanted)

@@ -13,7 +13,8 @@ import (
 	"weft/resource"
 )
 
-// State is the table of one zone: the rows that came from the store, and what is derived of them. The
+// State is the table of one zone, or of global, which has no zone: the rows that came from the store, and
+// what is derived of them. The
 // order of the fields of [Derived] values is the order of the stages: each reads rows and earlier ones.
 type State struct {
 	DB   *table.DB
@@ -63,6 +64,10 @@ type State struct {
 	// ServicesBySNI and MultiZoneServicesBySNI find who has a server name.
 	ServicesBySNI          *table.Index[*resource.Object[kind.MeshService]]
 	MultiZoneServicesBySNI *table.Index[*resource.Object[kind.MeshMultiZoneService]]
+	// ServicesByLabel finds the services that have a label, by [LabelKey].
+	ServicesByLabel *table.Index[*resource.Object[kind.MeshService]]
+	// MultiZoneServicesByMesh finds those of a [MeshKey].
+	MultiZoneServicesByMesh *table.Index[*resource.Object[kind.MeshMultiZoneService]]
 	// ServingsChanging finds who takes connections with mutual TLS and without, by its [MeshKey].
 	ServingsChanging *table.Index[*resource.Object[kind.DataplaneServing]]
 	// VIPOwners finds who has a virtual IP, by the address.
@@ -98,18 +103,23 @@ type State struct {
 	Also *table.Derived[callers, []string]
 	// Trust is what the proxies of a mesh believe.
 	Trust *table.Derived[string, *Trust]
-	// Names are the services of a mesh, and Tagged those that select a value of kuma.io/service, by its
-	// [TagKey]; Ports are a service's. They stand between the services and those who reach them, so that
-	// what does not change these wakes no class.
-	Names  *table.Derived[string, []string]
-	Tagged *table.Derived[string, []string]
-	Ports  *table.Derived[ServiceKey, []uint32]
+	// Names are the services of a mesh, of every kind and zone; Tagged the MeshServices that select a value
+	// of kuma.io/service, by its [TagKey]; Labelled those that have labels; Named the one of a row, the zero
+	// key where there is none. Ports are a service's. They stand between the services and those who reach
+	// them, so that what does not change these wakes no class.
+	Names    *table.Derived[string, []DestinationKey]
+	Tagged   *table.Derived[string, []DestinationKey]
+	Labelled *table.Derived[labelled, []DestinationKey]
+	Named    *table.Derived[ServiceKey, DestinationKey]
+	Ports    *table.Derived[DestinationKey, []uint32]
 	// ServiceIdentities are the SPIFFE IDs that a service's servers may present, sorted.
 	ServiceIdentities *table.Derived[ServiceKey, []string]
-	// Destination is one port of a service; nil where there is none.
-	Destination *table.Derived[DestinationKey, *Destination]
-	// Endpoints are the published servers of a destination.
-	Endpoints *table.Derived[DestinationKey, *Endpoints]
+	// Destination is one port of a MeshService; nil where there is none. MultiZone is the same of a
+	// MeshMultiZoneService, and made of the former. [State.DestinationOf] answers both.
+	Destination, MultiZone *table.Derived[DestinationKey, *Destination]
+	// Endpoints are the published endpoints of a MeshService's port. Legs are those of a leg of a
+	// MeshMultiZoneService's. [State.EndpointsOf] answers both.
+	Endpoints, Legs *table.Derived[DestinationKey, *Endpoints]
 	// ServicePassages are the server names of a service, and Passages those of a mesh, by which the zone
 	// ingresses pass connections on to what is Passable of their destinations.
 	ServicePassages *table.Derived[ServiceKey, []Passage]
@@ -210,6 +220,8 @@ func NewState(zone string) *State {
 	s.ServicesByTag = table.NewIndex(s.Services.Input, serviceTagKeys)
 	s.ServicesBySNI = table.NewIndex(s.Services.Input, sniKeys)
 	s.MultiZoneServicesBySNI = table.NewIndex(s.MultiZoneServices.Input, sniKeys)
+	s.ServicesByLabel = table.NewIndex(s.Services.Input, serviceLabelKeys)
+	s.MultiZoneServicesByMesh = byMesh(s.MultiZoneServices)
 	s.ServingsChanging = table.NewIndex(s.Servings.Input, changingKeys)
 	s.VIPOwners = table.NewIndex(s.ServiceStatuses.Input, vipKeys)
 	s.HostnameClaims = table.NewIndex(s.ServiceStatuses.Input, hostnameKeys)
@@ -352,6 +364,14 @@ func serviceTagKeys(s *resource.Object[kind.MeshService]) []string {
 	return nil
 }
 
+func serviceLabelKeys(s *resource.Object[kind.MeshService]) []string {
+	var keys []string
+	for label, value := range s.Labels {
+		keys = append(keys, LabelKey(s.Mesh, label, value))
+	}
+	return keys
+}
+
 func vipKeys(status *resource.Object[kind.MeshServiceStatus]) []string {
 	var keys []string
 	for _, vip := range status.Spec.VIPs {
@@ -379,8 +399,3 @@ func hostnameKeys(status *resource.Object[kind.MeshServiceStatus]) []string {
 
 // HostnameKey is the index key of a host name, which is unique in a mesh.
 func HostnameKey(mesh, hostname string) string { return mesh + "/" + hostname }
-
-// destinationKey names one port of a service of this zone.
-func (s *State) destinationKey(mesh, service string, port uint32) DestinationKey {
-	return DestinationKey{Mesh: mesh, Zone: s.Zone, Service: service, Port: port}
-}

@@ -44,7 +44,7 @@ func (w *World) providers(o *resource.Object[kind.MeshService], knownOf func(*re
 		k      known
 		usable bool
 	)
-	for dp, in := range w.State.Selected(r, o.Mesh, &o.Spec.Selector) {
+	for dp, in := range w.State.Selected(r, o) {
 		if dp != last {
 			counts.add(last, usable)
 			last, k = dp, knownOf(dp)

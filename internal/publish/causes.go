@@ -18,7 +18,7 @@ func (h *Hub) Causes(key graph.ProxyKey, t xds.Type, name string) []kind.Cause {
 	case passes:
 		return []kind.Cause{{Kind: kind.MeshServices.Name, Name: passage.Destination.Service}}
 	case origin.Destination != nil:
-		return []kind.Cause{{Kind: kind.MeshServices.Name, Name: origin.Destination.Service}}
+		return []kind.Cause{{Kind: origin.Destination.Kind.String(), Name: h.state.Row(*origin.Destination).Name}}
 	case origin.Trust:
 		return h.trusted(r, key.Mesh, origin.TrustDomain)
 	case t == xds.Extension:

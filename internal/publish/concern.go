@@ -14,19 +14,24 @@ import (
 // noteLeft remembers which lists a proxy's endpoints have left. A client that refuses the next of such a
 // list may send to them still.
 func (h *Hub) noteLeft(changes *table.Changes) {
-	for t := range h.state.Endpoints.Transitions(changes) {
-		if t.Old == nil {
+	for _, lists := range []*table.Derived[graph.DestinationKey, *graph.Endpoints]{h.state.Endpoints, h.state.Legs} {
+		for t := range lists.Transitions(changes) {
+			if t.Old != nil {
+				h.noteLeftBy(t)
+			}
+		}
+	}
+}
+
+func (h *Hub) noteLeftBy(t table.Transition[graph.DestinationKey, *graph.Endpoints]) {
+	for _, e := range t.Old.Endpoints {
+		if e.Zone != "" || t.New.Has(e) {
 			continue
 		}
-		for _, e := range t.Old.Endpoints {
-			if t.New.Has(e) {
-				continue
-			}
-			if h.left[e.Proxy] == nil {
-				h.left[e.Proxy] = map[graph.DestinationKey]bool{}
-			}
-			h.left[e.Proxy][t.Key] = true
+		if h.left[e.Proxy] == nil {
+			h.left[e.Proxy] = map[graph.DestinationKey]bool{}
 		}
+		h.left[e.Proxy][t.Key] = true
 	}
 }
 
@@ -70,7 +75,14 @@ func (d *departure) concernedBy(refused xds.Refusal) bool {
 	if list == nil || list.Mesh != d.key.Mesh {
 		return false
 	}
-	return d.left == nil || d.left[*list] || d.state.IsMember(r, d.key, list.Service)
+	return d.left == nil || d.mayBeIn(r, *list)
+}
+
+// mayBeIn says whether one of the proxy's endpoints was or may be in a list. A refused cluster names the
+// destination, and so all its legs.
+func (d *departure) mayBeIn(r *table.Reader, list graph.DestinationKey) bool {
+	return d.left[list] || list.Leg == "" && d.left[list.On(graph.LocalLeg)] ||
+		d.state.IsMember(r, d.key, list)
 }
 
 // destinationOf is the destination that a resource was made of: a client's by its own name, a zone ingress's by

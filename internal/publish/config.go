@@ -18,8 +18,14 @@ type Own struct {
 
 // Shared is what every proxy of a class has, but for the assignments: those change on their own.
 type Shared struct {
-	Resources    []*xds.Resource // sorted by type and name
-	Destinations []graph.DestinationKey
+	Resources []*xds.Resource        // sorted by type and name
+	Lists     []graph.DestinationKey // of endpoints, sorted
+}
+
+// outbound is what a destination is made into, and the lists of endpoints that this uses.
+type outbound struct {
+	resources []*xds.Resource
+	lists     []graph.DestinationKey
 }
 
 // Ingress is what every zone ingress of a mesh has, but for the assignments: those change on their own.
@@ -32,7 +38,7 @@ type Ingress struct {
 // destination is made once and shared by all classes that reach it.
 type config struct {
 	state      *graph.State
-	outbound   *table.Derived[outboundKey, []*xds.Resource]
+	outbound   *table.Derived[outboundKey, *outbound]
 	assignment *table.Derived[graph.DestinationKey, *xds.Resource]
 	bundles    *table.Derived[string, []*xds.Resource]
 	shared     *table.Derived[graph.Class, *Shared]
@@ -53,7 +59,7 @@ type outboundKey struct {
 
 func newConfig(state *graph.State) *config {
 	c := &config{state: state}
-	c.outbound = table.NewDerived(state.DB, "outbounds", c.makeOutbound, sameResources)
+	c.outbound = table.NewDerived(state.DB, "outbounds", c.makeOutbound, sameOutbound)
 	c.assignment = table.NewDerived(state.DB, "assignments", c.makeAssignment, sameResource)
 	c.bundles = table.NewDerived(state.DB, "trust bundles", c.makeBundles, sameResources)
 	c.shared = table.NewDerived(state.DB, "shared by class", c.makeShared, sameShared)
@@ -65,20 +71,20 @@ func newConfig(state *graph.State) *config {
 	return c
 }
 
-func (c *config) makeOutbound(r *table.Reader, key outboundKey) []*xds.Resource {
-	d := c.state.Destination.Get(r, key.destination)
+func (c *config) makeOutbound(r *table.Reader, key outboundKey) *outbound {
+	d := c.state.DestinationOf(r, key.destination)
 	if d == nil {
-		return nil
+		return &outbound{}
 	}
-	resources := []*xds.Resource{envoy.Cluster(d, key.secured), envoy.Route(d)}
+	resources := append(envoy.Clusters(d, key.secured), envoy.Route(d))
 	if key.families != "" {
 		resources = append(resources, envoy.VIPListeners(d, key.families)...)
 	}
-	return resources
+	return &outbound{resources, d.Lists(key.secured)}
 }
 
 func (c *config) makeAssignment(r *table.Reader, key graph.DestinationKey) *xds.Resource {
-	return envoy.Assignment(c.state.Endpoints.Get(r, key))
+	return envoy.Assignment(c.state.EndpointsOf(r, key))
 }
 
 func (c *config) makeBundles(r *table.Reader, mesh string) []*xds.Resource {
@@ -87,10 +93,14 @@ func (c *config) makeBundles(r *table.Reader, mesh string) []*xds.Resource {
 }
 
 func (c *config) makeShared(r *table.Reader, class graph.Class) *Shared {
-	s := &Shared{Destinations: c.state.Reached.Get(r, class)}
-	for _, d := range s.Destinations {
-		s.Resources = append(s.Resources, c.outbound.Get(r, outboundKey{d, class.Secured, class.IPFamilies})...)
+	s := &Shared{}
+	for _, d := range c.state.Reached.Get(r, class) {
+		if o := c.outbound.Get(r, outboundKey{d, class.Secured, class.IPFamilies}); o != nil { // nil: it could not be made yet
+			s.Resources = append(s.Resources, o.resources...)
+			s.Lists = append(s.Lists, o.lists...)
+		}
 	}
+	slices.SortFunc(s.Lists, graph.CompareDestinations)
 	if class.Secured {
 		s.Resources = append(s.Resources, c.bundles.Get(r, class.Mesh)...)
 	}
@@ -158,8 +168,12 @@ func sameResource(a, b *xds.Resource) bool {
 
 func sameResources(a, b []*xds.Resource) bool { return slices.EqualFunc(a, b, sameResource) }
 
+func sameOutbound(a, b *outbound) bool {
+	return slices.Equal(a.lists, b.lists) && sameResources(a.resources, b.resources)
+}
+
 func sameShared(a, b *Shared) bool {
-	return slices.Equal(a.Destinations, b.Destinations) && sameResources(a.Resources, b.Resources)
+	return slices.Equal(a.Lists, b.Lists) && sameResources(a.Resources, b.Resources)
 }
 
 func sameIngress(a, b *Ingress) bool {

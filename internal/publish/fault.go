@@ -15,7 +15,7 @@ func (h *Hub) failed(f table.Failure) {
 		h.log.Error("a derived value can't be made, and what was made of it last stays; this is a bug in weft",
 			"table", f.Table, "key", f.Key, "kept", f.Kept, "panic", f.Panic, "stack", string(f.Stack))
 	}
-	mesh, cause, ok := causeOf(f.Key)
+	mesh, cause, ok := h.causeOf(f.Key)
 	if !f.Kept || !ok {
 		return
 	}
@@ -27,17 +27,17 @@ func (h *Hub) failed(f table.Failure) {
 }
 
 // causeOf is the resource that the derived value of a key is made of, where its status can tell.
-func causeOf(key any) (mesh string, cause kind.Cause, ok bool) {
-	service := func(mesh, name string) (string, kind.Cause, bool) {
-		return mesh, kind.Cause{Kind: kind.MeshServices.Name, Name: name}, true
+func (h *Hub) causeOf(key any) (mesh string, cause kind.Cause, ok bool) {
+	destination := func(key graph.DestinationKey) (string, kind.Cause, bool) {
+		return key.Mesh, kind.Cause{Kind: key.Kind.String(), Name: h.state.Row(key).Name}, true
 	}
 	switch key := key.(type) {
 	case graph.ServiceKey:
-		return service(key.Mesh, key.Name)
+		return key.Mesh, kind.Cause{Kind: kind.MeshServices.Name, Name: key.Name}, true
 	case graph.DestinationKey:
-		return service(key.Mesh, key.Service)
+		return destination(key)
 	case outboundKey:
-		return service(key.destination.Mesh, key.destination.Service)
+		return destination(key.destination)
 	}
 	return "", kind.Cause{}, false
 }

@@ -177,7 +177,7 @@ func (h *Hub) publish(changes *table.Changes) {
 	}
 	for key, assignment := range h.config.assignment.Changed(changes) {
 		for _, c := range h.classes {
-			if _, found := slices.BinarySearchFunc(c.shared.Destinations, key, graph.CompareDestinations); found {
+			if _, found := slices.BinarySearchFunc(c.shared.Lists, key, graph.CompareDestinations); found {
 				e.add(c.feed, []*xds.Resource{assignment}, nil)
 			}
 		}
@@ -209,15 +209,15 @@ func (h *Hub) publish(changes *table.Changes) {
 func (h *Hub) updateClass(e edits, c *class, shared *Shared) {
 	changed, removed := difference(c.shared.Resources, shared.Resources)
 	e.add(c.feed, changed, removed)
-	for _, d := range shared.Destinations {
-		if _, had := slices.BinarySearchFunc(c.shared.Destinations, d, graph.CompareDestinations); !had {
+	for _, d := range shared.Lists {
+		if _, had := slices.BinarySearchFunc(c.shared.Lists, d, graph.CompareDestinations); !had {
 			if a := h.config.assignment.Pin(d); a != nil { // nil: it could not be made yet
 				e.add(c.feed, []*xds.Resource{a}, nil)
 			}
 		}
 	}
-	for _, d := range c.shared.Destinations {
-		if _, has := slices.BinarySearchFunc(shared.Destinations, d, graph.CompareDestinations); !has {
+	for _, d := range c.shared.Lists {
+		if _, has := slices.BinarySearchFunc(shared.Lists, d, graph.CompareDestinations); !has {
 			e.add(c.feed, nil, []xds.Key{{Type: xds.Endpoint, Name: d.String()}})
 			h.config.assignment.Unpin(d)
 		}
@@ -289,7 +289,7 @@ func (h *Hub) leaveClass(key graph.Class) {
 		return
 	}
 	delete(h.classes, key)
-	for _, d := range c.shared.Destinations {
+	for _, d := range c.shared.Lists {
 		h.config.assignment.Unpin(d)
 	}
 	h.config.shared.Unpin(key)

@@ -98,7 +98,7 @@ func configOf(c *config, r *table.Reader, key graph.ProxyKey) ([]*xds.Resource, 
 	}
 	shared := cmp.Or(c.shared.Get(r, own.Proxy.Class), &Shared{}) // nil: it can't be made
 	all := append(append([]*xds.Resource(nil), own.Resources...), shared.Resources...)
-	for _, d := range shared.Destinations {
+	for _, d := range shared.Lists {
 		all = append(all, c.assignment.Get(r, d))
 	}
 	for _, mesh := range own.Proxy.Passes {

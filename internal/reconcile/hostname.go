@@ -3,6 +3,8 @@ package reconcile
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 
 	"weft/internal/graph"
 	"weft/internal/table"
@@ -19,7 +21,8 @@ type hostname struct {
 }
 
 // hostnames answers the names of a service, by generator. A name that several services of a mesh ask for
-// belongs to the oldest of them, whoever came to it first: so it is the same wherever it is worked out.
+// belongs to the oldest of them, whoever came to it first: so it is the same wherever it is worked out. This
+// zone's go before those of others, so that no other zone can take a name from it.
 func (p *Plan) hostnames(r *table.Reader, key graph.ServiceKey) []hostname {
 	service, ok := p.State.Services.Find(r, key.Mesh, key.Name)
 	if !ok {
@@ -27,7 +30,7 @@ func (p *Plan) hostnames(r *table.Reader, key graph.ServiceKey) []hostname {
 	}
 	var names []hostname
 	for _, g := range p.State.GeneratorsByScope.List(r, graph.MeshKey("")) {
-		if s := g.Spec.Selector.MeshService; s == nil || !s.Matches(service.Labels) {
+		if s := g.Spec.Selector.MeshService; s == nil || !s.Matches(p.seenLabels(service)) {
 			continue
 		}
 		h := hostname{generator: g.Name}
@@ -39,6 +42,17 @@ func (p *Plan) hostnames(r *table.Reader, key graph.ServiceKey) []hostname {
 		names = append(names, h)
 	}
 	return names
+}
+
+// seenLabels are the labels by which a HostnameGenerator selects a service. Of another zone's the origin is
+// global, from where it has come: "zone" means this one's own.
+func (p *Plan) seenLabels(service *resource.Object[kind.MeshService]) map[string]string {
+	if !p.State.Foreign(service) {
+		return service.Labels
+	}
+	labels := maps.Clone(service.Labels)
+	labels[kind.OriginLabel] = kind.OriginGlobal
+	return labels
 }
 
 func (p *Plan) renderHostname(template string, service *resource.Object[kind.MeshService]) (string, error) {
@@ -67,16 +81,25 @@ func hostnameCharacter(r rune) bool {
 	return 'a' <= r && r <= 'z' || '0' <= r && r <= '9' || r == '-' || r == '.'
 }
 
-// hostnameOwner is the oldest of those that ask for a name, the first by name among those of one moment.
+// hostnameOwner is the oldest of those that ask for a name, the first by name among those of one moment; one
+// of this zone before all others.
 func (p *Plan) hostnameOwner(r *table.Reader, service *resource.Object[kind.MeshService], name string) string {
 	owner := service
 	for _, claim := range p.State.HostnameClaims.List(r, graph.HostnameKey(service.Mesh, name)) {
 		other, ok := p.State.Services.Find(r, claim.Mesh, claim.Name)
-		if ok && cmp.Or(other.Created.Compare(owner.Created), cmp.Compare(other.Name, owner.Name)) < 0 {
+		if ok && cmp.Or(p.away(other)-p.away(owner), other.Created.Compare(owner.Created), cmp.Compare(other.Name, owner.Name)) < 0 {
 			owner = other
 		}
 	}
 	return owner.Name
+}
+
+// away is 1 for another zone's service, and 0 for this one's.
+func (p *Plan) away(service *resource.Object[kind.MeshService]) int {
+	if p.State.Foreign(service) {
+		return 1
+	}
+	return 0
 }
 
 // nameService writes the names of a service into its status.
@@ -86,7 +109,7 @@ func (p *Plan) nameService(r *table.Reader, key graph.ServiceKey, status *kind.M
 		status.HostnameGenerators = append(status.HostnameGenerators, kind.HostnameGeneratorStatus{
 			HostnameGeneratorRef: ref, Hostname: h.name, Conditions: []kind.Condition{h.condition(key.Name)},
 		})
-		if h.owner == key.Name {
+		if h.owner == key.Name && !slices.ContainsFunc(status.Addresses, func(a kind.Address) bool { return a.Hostname == h.name }) {
 			status.Addresses = append(status.Addresses, kind.Address{
 				Hostname: h.name, Origin: kind.HostnameGenerators.Name, HostnameGeneratorRef: ref,
 			})

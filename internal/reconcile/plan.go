@@ -156,7 +156,7 @@ func (p *Plan) serviceFacts(r *table.Reader, key graph.ServiceKey) facts {
 		identities: strings.Join(ids, " "), secured: len(ids) > 0,
 		refused: p.refused.Get(r, causeOf(kind.MeshServices.Key(key.Mesh, key.Name))),
 	}
-	for _, m := range p.State.Members(r, key.Mesh, &service.Spec.Selector) {
+	for _, m := range p.State.Members(r, service) {
 		f.count.Total++
 		if m.Serving {
 			f.count.Connected++
@@ -169,14 +169,15 @@ func (p *Plan) serviceFacts(r *table.Reader, key graph.ServiceKey) facts {
 }
 
 // service gives a MeshService its virtual IP, its identities and its status, and ends a generated one
-// that nobody serves any more.
+// that nobody serves any more. Another zone's has a virtual IP and names here too, and is else left alone.
 func (p *Plan) service(r *table.Reader, key graph.ServiceKey, now time.Time) (steps []Step, again time.Time) {
 	service, ok := p.State.Services.Find(r, key.Mesh, key.Name)
 	if !ok {
 		return nil, time.Time{}
 	}
 	f := p.facts.Get(r, key)
-	if spec, differs := withIdentities(service, f); differs {
+	own := !p.State.Foreign(service)
+	if spec, differs := withIdentities(service, f); own && differs {
 		steps = append(steps, Step{Put: spec})
 	}
 	var old kind.MeshServiceStatus
@@ -184,10 +185,13 @@ func (p *Plan) service(r *table.Reader, key graph.ServiceKey, now time.Time) (st
 		old = stored.Spec
 	}
 	status := kind.MeshServiceStatus{
-		VIPs:             old.VIPs,
-		TLS:              &kind.TLSStatus{Status: "NotReady"},
-		DataplaneProxies: &f.count,
-		Conditions:       append(f.refused.conditions(), p.heldCondition(r, service)...),
+		VIPs:       old.VIPs,
+		TLS:        &kind.TLSStatus{Status: "NotReady"},
+		Conditions: f.refused.conditions(),
+	}
+	if own {
+		status.DataplaneProxies = &f.count
+		status.Conditions = append(status.Conditions, p.heldCondition(r, service)...)
 	}
 	if f.secured {
 		status.TLS.Status = "Ready"
@@ -200,7 +204,7 @@ func (p *Plan) service(r *table.Reader, key graph.ServiceKey, now time.Time) (st
 			status.Conditions = append(status.Conditions, p.rangeIsFull())
 		}
 	}
-	if service.Label(kind.ManagedBy) == kind.GeneratedBy && f.count.Total == 0 {
+	if own && service.Label(kind.ManagedBy) == kind.GeneratedBy && f.count.Total == 0 {
 		status.Abandoned = cmp.Or(old.Abandoned, &kind.Time{Time: now})
 		again = status.Abandoned.Add(Grace)
 		if !now.Before(again) {
@@ -259,14 +263,16 @@ func (p *Plan) rangeIsFull() kind.Condition {
 // generatedService is the MeshService that a tag asks for; nil where somebody wrote one for it, or no
 // Dataplane has the tag.
 func (p *Plan) generatedService(r *table.Reader, key tagKey) *kind.MeshService {
-	selector := kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: key.Value}}
 	for _, service := range p.State.ServicesByTag.List(r, graph.TagKey(key.Mesh, kind.ServiceTag, key.Value)) {
-		if service.Label(kind.ManagedBy) != kind.GeneratedBy {
+		if !p.State.Foreign(service) && service.Label(kind.ManagedBy) != kind.GeneratedBy {
 			return nil
 		}
 	}
-	spec := &kind.MeshService{Selector: selector}
-	for _, m := range p.State.Members(r, key.Mesh, &selector) {
+	generated := kind.MeshServices.Make(key.Mesh, serviceName(key.Value), kind.MeshService{
+		Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: key.Value}},
+	})
+	spec := &generated.Spec
+	for _, m := range p.State.Members(r, generated) {
 		if !slices.ContainsFunc(spec.Ports, func(port kind.ServicePort) bool { return port.Port == m.Inbound.Port }) {
 			spec.Ports = append(spec.Ports, generatedPort(&m.Inbound))
 		}

@@ -196,7 +196,7 @@ var comments = map[string]string{
 	"NextName.Accepted":                             "Accepted says that everybody takes the proxy under this name.",
 	"Outbound":                                      "Outbound is one destination that the application reaches at an address of its own machine.",
 	"Outbound.Address":                              "where the application dials",
-	"Outbound.BackendRef":                           "the MeshService and its port",
+	"Outbound.BackendRef":                           "the destination and its port",
 	"Outbound.Port":                                 "where the application dials",
 	"Outbound.Tags":                                 "kuma.io/service names the destination, where there is no backendRef",
 	"Owner":                                         "Owner is who may change a resource, and whose copy everybody else holds: global, or one zone. The zero value is global.",

@@ -32,8 +32,5 @@ func (s *State) reportIngresses(r *table.Reader, mesh, zone string) []IngressRep
 
 // zoneAddressName is the name under which the doors of a zone are stored here.
 func (s *State) zoneAddressName(zone string) string {
-	if zone == s.Zone {
-		return zone
-	}
-	return kind.SyncedName(&kind.MeshZoneAddresses.Info, zone, kind.Owner{Zone: zone})
+	return s.stored(&kind.MeshZoneAddresses.Info, zone, zone)
 }

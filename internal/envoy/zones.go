@@ -1,0 +1,81 @@
+package envoy
+
+import (
+	clusters "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	routes "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	aggregates "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/aggregate/v3"
+	previous "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/priority/previous_priorities/v3"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"weft/internal/graph"
+	"weft/internal/xds"
+	"weft/kind"
+)
+
+// aggregate prefers the first of the legs that has an endpoint that is not set aside. Its limits are those of
+// the legs: Envoy counts running requests and retries here, not there.
+func aggregate(key graph.DestinationKey, legs []graph.DestinationKey) *xds.Resource {
+	config := &aggregates.ClusterConfig{}
+	for _, leg := range legs {
+		config.Clusters = append(config.Clusters, leg.String())
+	}
+	return xds.NewResource(xds.Cluster, key.String(), &clusters.Cluster{
+		Name: key.String(),
+		ClusterDiscoveryType: &clusters.Cluster_ClusterType{ClusterType: &clusters.Cluster_CustomClusterType{
+			Name: "envoy.clusters.aggregate", TypedConfig: pack(config),
+		}},
+		LbPolicy:        clusters.Cluster_CLUSTER_PROVIDED,
+		ConnectTimeout:  duration(connectTimeout),
+		CircuitBreakers: breakers(breakerLimit),
+	})
+}
+
+// otherZones reaches servers of several zones through their ingresses, which find them by the same SNI. Each
+// zone's endpoints are held to the names, and the roots, of its own servers.
+func otherZones(key graph.DestinationKey, protocol kind.Protocol, zones []graph.Servers) *xds.Resource {
+	cluster := discoveredCluster(key, protocol)
+	// An endpoint of a zone that is none of these is on its way out. It is held to the first one's names,
+	// which it does not have: without a transport of its own it would be spoken to in plain text.
+	cluster.TransportSocket = clientTLS(key, protocol, &zones[0])
+	for i := range zones {
+		cluster.TransportSocketMatches = append(cluster.TransportSocketMatches, &clusters.Cluster_TransportSocketMatch{
+			Name: zones[i].Zone, Match: endpointOf(zones[i].Zone), TransportSocket: clientTLS(key, protocol, &zones[i]),
+		})
+	}
+	return xds.NewResource(xds.Cluster, cluster.Name, cluster)
+}
+
+// endpointOf marks an endpoint of a zone.
+func endpointOf(zone string) *structpb.Struct {
+	return &structpb.Struct{Fields: map[string]*structpb.Value{"zone": structpb.NewStringValue(zone)}}
+}
+
+// metadataName is where a resource says what Envoy has no field for.
+const metadataName = "weft"
+
+// unreachable has no endpoint and never will: what goes there is refused at once, and the reason stands beside.
+func unreachable(d *graph.Destination, secured bool) *xds.Resource {
+	reason := &structpb.Struct{Fields: map[string]*structpb.Value{
+		"unreachable": structpb.NewStringValue(d.Barrier(secured)),
+	}}
+	return xds.NewResource(xds.Cluster, d.Key.String(), &clusters.Cluster{
+		Name:                 d.Key.String(),
+		ClusterDiscoveryType: &clusters.Cluster_Type{Type: clusters.Cluster_STATIC},
+		ConnectTimeout:       duration(connectTimeout),
+		Metadata:             &core.Metadata{FilterMetadata: map[string]*structpb.Struct{metadataName: reason}},
+	})
+}
+
+// Unreachable is why a cluster that this package made has no endpoint and never will; empty: it may have.
+func Unreachable(cluster *clusters.Cluster) string {
+	return cluster.GetMetadata().GetFilterMetadata()[metadataName].GetFields()["unreachable"].GetStringValue()
+}
+
+// otherZoneThen sends the retries of a request, once its own zone has had its attempts, to other zones.
+var otherZoneThen = &routes.RetryPolicy_RetryPriority{
+	Name: "envoy.retry_priorities.previous_priorities",
+	ConfigType: &routes.RetryPolicy_RetryPriority_TypedConfig{
+		TypedConfig: pack(&previous.PreviousPrioritiesConfig{UpdateFrequency: localAttempts}),
+	},
+}

@@ -1,0 +1,242 @@
+package graph
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"weft/kind"
+)
+
+// DestinationKind is what a destination is a port of.
+type DestinationKind int
+
+// Kinds of destinations.
+const (
+	MeshService DestinationKind = iota
+	MultiZoneService
+)
+
+var destinationKinds = [...]struct{ resource, short string }{
+	MeshService:      {kind.MeshServices.Name, "msvc"},
+	MultiZoneService: {kind.MeshMultiZoneServices.Name, "mzsvc"},
+}
+
+// String is the name of the resource's kind, "MeshService".
+func (k DestinationKind) String() string { return destinationKinds[k].resource }
+
+// MarshalText implements encoding.TextMarshaler.
+func (k DestinationKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (k *DestinationKind) UnmarshalText(text []byte) error {
+	for i := range destinationKinds {
+		if *k = DestinationKind(i); k.String() == string(text) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is no kind of destination", text)
+}
+
+// Leg is a part of a destination that has endpoints of its own. The zero value is the whole.
+type Leg string
+
+// Legs of a [MultiZoneService].
+const (
+	LocalLeg Leg = "local" // the servers of the client's zone
+	ZonesLeg Leg = "zones" // the ingresses of the other zones
+)
+
+// DestinationKey names one port of a service, or one leg of it; without a port, the service.
+type DestinationKey struct {
+	Kind DestinationKind
+	Mesh string
+	// Zone is the one that owns a MeshService; empty for a MultiZoneService, which is the mesh's.
+	Zone string
+	// Service is the name that its owner gave it.
+	Service string
+	Port    uint32
+	Leg     Leg
+}
+
+// String is the destination's name in every place that shows one: clusters, assignments, routes.
+// "kri_msvc_default_east__backend_80": kind, mesh, zone, namespace (empty on machines), name, port; a leg
+// follows with another "_".
+func (k DestinationKey) String() string {
+	name := fmt.Sprintf("kri_%s_%s_%s__%s_%d", destinationKinds[k.Kind].short, k.Mesh, k.Zone, k.Service, k.Port)
+	if k.Leg != "" {
+		name += "_" + string(k.Leg)
+	}
+	return name
+}
+
+// At is one port of the service.
+func (k DestinationKey) At(port uint32) DestinationKey {
+	k.Port = port
+	return k
+}
+
+// On is one leg of the destination.
+func (k DestinationKey) On(leg Leg) DestinationKey {
+	k.Leg = leg
+	return k
+}
+
+// Of is the service that the destination is a port of.
+func (k DestinationKey) Of() DestinationKey { return k.At(0).On("") }
+
+// ParseDestination reads what [DestinationKey.String] writes, and what follows a port after another "_".
+// No part of it contains that letter.
+func ParseDestination(name string) (key DestinationKey, ok bool) {
+	parts := strings.SplitN(name, "_", 8)
+	if len(parts) < 7 || parts[0] != "kri" {
+		return key, false
+	}
+	for i := range destinationKinds {
+		if destinationKinds[i].short == parts[1] {
+			key.Kind, ok = DestinationKind(i), true
+		}
+	}
+	port, err := strconv.ParseUint(parts[6], 10, 16)
+	if !ok || err != nil {
+		return DestinationKey{}, false
+	}
+	key.Mesh, key.Zone, key.Service, key.Port = parts[2], parts[3], parts[5], uint32(port)
+	if len(parts) == 8 && (parts[7] == string(LocalLeg) || parts[7] == string(ZonesLeg)) {
+		key.Leg = Leg(parts[7])
+	}
+	return key, true
+}
+
+// CompareDestinations orders destinations.
+func CompareDestinations(a, b DestinationKey) int {
+	return cmp.Or(cmp.Compare(a.Mesh, b.Mesh), cmp.Compare(a.Service, b.Service), cmp.Compare(a.Kind, b.Kind),
+		cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Leg, b.Leg))
+}
+
+// Destination is one port of a service, as its clients see it.
+type Destination struct {
+	Key      DestinationKey
+	Protocol kind.Protocol
+	VIPs     []string
+	// Servers are those of a MeshService.
+	Servers
+	// Local and Zones are those of a MultiZoneService: in this zone, nil where it has no member here, and in
+	// each of the others, sorted by zone, as far as they can be reached from here.
+	Local *Servers
+	Zones []Servers
+}
+
+// Servers are those who answer in one zone.
+type Servers struct {
+	// Zone is another than the clients'; empty: they are in the same one. They are reached through its
+	// ingresses, which tell by SNI what is meant.
+	Zone string
+	SNI  string
+	// Identities are the SPIFFE IDs that they may present, sorted; empty: they are plain.
+	Identities []string
+	// TrustDomain is the one domain of the Identities, where the mesh believes several: its clients
+	// believe that one's roots alone, so that no other domain's CA can speak for its servers. Empty: the
+	// whole of what the mesh believes.
+	TrustDomain string
+}
+
+// Secured says whether clients use mutual TLS with them: those that have an identity, where they do.
+func (s *Servers) Secured(client bool) bool { return client && len(s.Identities) > 0 }
+
+// Barrier is why a client, with an identity or without, can't reach them; empty: it can. An ingress passes
+// mutual TLS on by its server name, so that whatever has none stays in its zone.
+func (s *Servers) Barrier(secured bool) string {
+	switch {
+	case s.Zone == "":
+		return ""
+	case !secured:
+		return fmt.Sprintf("its servers are in zone %s, and a proxy without an identity reaches none of another zone", s.Zone)
+	case len(s.Identities) == 0:
+		return fmt.Sprintf("its servers are in zone %s and have no identity, so that no other zone reaches them", s.Zone)
+	case s.SNI == "":
+		return fmt.Sprintf("zone %s has given the port no SNI, by which its ingress would know it", s.Zone)
+	}
+	return ""
+}
+
+// everyone are the servers in every zone.
+func (d *Destination) everyone() []*Servers {
+	if d.Key.Kind == MeshService {
+		return []*Servers{&d.Servers}
+	}
+	var all []*Servers
+	if d.Local != nil {
+		all = append(all, d.Local)
+	}
+	for i := range d.Zones {
+		all = append(all, &d.Zones[i])
+	}
+	return all
+}
+
+// Barrier is why a client, with an identity or without, can't reach the destination; empty: it can.
+func (d *Destination) Barrier(secured bool) string {
+	switch {
+	case d.Key.Kind == MeshService:
+		return d.Servers.Barrier(secured)
+	case d.Local != nil || secured && len(d.Zones) > 0:
+		return ""
+	case len(d.Zones) > 0:
+		return d.Zones[0].Barrier(secured)
+	}
+	return "no MeshService that its selector matches has this port with this protocol and can be reached from here"
+}
+
+// Lists are the lists of endpoints that such clients use, in the order in which they prefer them; none
+// where they can't reach it.
+func (d *Destination) Lists(secured bool) []DestinationKey {
+	if d.Barrier(secured) != "" {
+		return nil
+	}
+	if d.Key.Kind == MeshService {
+		return []DestinationKey{d.Key}
+	}
+	var lists []DestinationKey
+	if d.Local != nil {
+		lists = append(lists, d.Key.On(LocalLeg))
+	}
+	if secured && len(d.Zones) > 0 {
+		lists = append(lists, d.Key.On(ZonesLeg))
+	}
+	return lists
+}
+
+// Endpoint is one server of a destination, or an ingress of another zone, behind which its servers are.
+type Endpoint struct {
+	Address string
+	Port    uint32
+	// Zone is set on an ingress.
+	Zone string
+	// Proxy is set on a server.
+	Proxy ProxyKey
+	// Plain says that it is to have mutual TLS and does not serve it yet.
+	Plain bool
+}
+
+// Endpoints are the endpoints of a destination that are published, sorted by zone, address and port.
+type Endpoints struct {
+	Destination DestinationKey
+	Endpoints   []Endpoint
+}
+
+// Has says whether an endpoint is one of them.
+func (e *Endpoints) Has(endpoint Endpoint) bool { return slices.Contains(e.Endpoints, endpoint) }
+
+// inOrder sorts endpoints, and leaves an address of a zone there once: several inbounds may share it.
+func (e *Endpoints) inOrder() *Endpoints {
+	slices.SortFunc(e.Endpoints, func(a, b Endpoint) int {
+		return cmp.Or(cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port))
+	})
+	e.Endpoints = slices.CompactFunc(e.Endpoints, func(a, b Endpoint) bool {
+		return a.Zone == b.Zone && a.Address == b.Address && a.Port == b.Port
+	})
+	return e
+}

@@ -1,0 +1,149 @@
+package graph
+
+import (
+	"cmp"
+	"slices"
+
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// DestinationOf is one port of a service of any kind; nil where there is none.
+func (s *State) DestinationOf(r *table.Reader, key DestinationKey) *Destination {
+	if key.Kind == MultiZoneService {
+		return s.MultiZone.Get(r, key)
+	}
+	return s.Destination.Get(r, key)
+}
+
+// EndpointsOf are the endpoints of a MeshService's port, or of a leg of a MeshMultiZoneService's.
+func (s *State) EndpointsOf(r *table.Reader, key DestinationKey) *Endpoints {
+	if key.Kind == MultiZoneService {
+		return s.Legs.Get(r, key)
+	}
+	return s.Endpoints.Get(r, key)
+}
+
+// Taking is a MeshService that a MeshMultiZoneService selects, and how it stands to one of its ports.
+type Taking struct {
+	Service DestinationKey // the MeshService's port
+	// LeftOut is why it takes no part in the port; empty: it does.
+	LeftOut string
+
+	destination *Destination
+}
+
+// Takings are the MeshServices that a MeshMultiZoneService selects, with how they stand to one of its ports.
+// (SNI in the resource definition: the written ports decide.)
+func (s *State) Takings(r *table.Reader, service *resource.Object[kind.MeshMultiZoneService], port kind.ServicePort) []Taking {
+	if service.Spec.Selector.MeshService == nil {
+		return nil
+	}
+	var all []Taking
+	for _, selected := range s.Labelled.Get(r, labelsOf(service.Mesh, service.Spec.Selector.MeshService.MatchLabels)) {
+		t := Taking{Service: selected.At(port.Port)}
+		t.destination = s.Destination.Get(r, t.Service)
+		var has kind.Protocol
+		if t.destination != nil {
+			has = t.destination.Protocol
+		}
+		t.LeftOut = leftOut(port, has)
+		all = append(all, t)
+	}
+	return all
+}
+
+// taking are those that take part in a port, and the port; none where there is no such port.
+func (s *State) taking(r *table.Reader, key DestinationKey) (kind.ServicePort, []Taking) {
+	service, ok := s.MultiZoneServices.Find(r, key.Mesh, key.Service)
+	if !ok {
+		return kind.ServicePort{}, nil
+	}
+	port, ok := portOf(service.Spec.Ports, key.Port)
+	if !ok {
+		return port, nil
+	}
+	return port, slices.DeleteFunc(s.Takings(r, service, port), func(t Taking) bool { return t.LeftOut != "" })
+}
+
+// multiZone is one port of a MeshMultiZoneService: the servers of this zone's members, and those of each
+// other zone, which that zone's ingresses find by the SNI of the MeshMultiZoneService.
+func (s *State) multiZone(r *table.Reader, key DestinationKey) *Destination {
+	port, taking := s.taking(r, key)
+	if port.Port == 0 {
+		return nil
+	}
+	d := &Destination{Key: key, Protocol: cmp.Or(port.AppProtocol, kind.TCP)}
+	if status, ok := s.MultiZoneServiceStatuses.Find(r, key.Mesh, key.Service); ok {
+		d.VIPs = addressesOf(status.Spec.VIPs)
+	}
+	ids := map[string][]string{}
+	for _, t := range taking {
+		zone := t.Service.Zone
+		ids[zone] = append(ids[zone], t.destination.Identities...)
+	}
+	for zone, names := range ids {
+		slices.Sort(names)
+		servers := Servers{Zone: zone, SNI: port.SNI()}
+		if zone == s.Zone {
+			servers = Servers{}
+		}
+		s.identify(r, key.Mesh, &servers, slices.Compact(names))
+		switch {
+		case zone == s.Zone:
+			d.Local = &servers
+		case servers.Barrier(true) == "":
+			d.Zones = append(d.Zones, servers)
+		}
+	}
+	slices.SortFunc(d.Zones, func(a, b Servers) int { return cmp.Compare(a.Zone, b.Zone) })
+	return d
+}
+
+// legs are the endpoints of one leg.
+func (s *State) legs(r *table.Reader, key DestinationKey) *Endpoints {
+	legs := &Endpoints{Destination: key}
+	_, taking := s.taking(r, key.On(""))
+	if key.Leg == LocalLeg {
+		for _, t := range taking {
+			if t.Service.Zone == s.Zone {
+				legs.Endpoints = append(legs.Endpoints, s.Endpoints.Get(r, t.Service).Endpoints...)
+			}
+		}
+		return legs.inOrder()
+	}
+	d := s.MultiZone.Get(r, key.On(""))
+	if d == nil {
+		return legs
+	}
+	available := s.availableIn(r, taking)
+	seen := map[string]bool{}
+	for i := range d.Zones {
+		zone := d.Zones[i].Zone
+		if len(available) > 0 && !available[zone] {
+			continue
+		}
+		for _, e := range s.ingressesOf(r, key.Mesh, zone) {
+			// What stands in two zones would be one host for Envoy, of either.
+			if at := joined(e.Address, e.Port); !seen[at] {
+				seen[at] = true
+				legs.Endpoints = append(legs.Endpoints, e)
+			}
+		}
+	}
+	return legs.inOrder()
+}
+
+// availableIn are the other zones that have a server for one of the services.
+func (s *State) availableIn(r *table.Reader, taking []Taking) map[string]bool {
+	available := map[string]bool{}
+	for _, t := range taking {
+		row := s.Row(t.Service)
+		service, ok := s.Services.Find(r, row.Mesh, row.Name)
+		if ok && t.Service.Zone != s.Zone && service.Spec.State == "Available" {
+			available[t.Service.Zone] = true
+		}
+	}
+	return available
+}

@@ -1,0 +1,62 @@
+package graph
+
+import (
+	"slices"
+
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// Foreign says whether a MeshService is another zone's. Its selector is about that zone's Dataplanes, which
+// are not here, and what the zone tells of it is all that is known. On global every one is.
+func (s *State) Foreign(service *resource.Object[kind.MeshService]) bool {
+	return s.zoneOf(&service.Meta) != s.Zone
+}
+
+// stored is the name that a zone's resource has in this table.
+func (s *State) stored(info *resource.Info, zone, name string) string {
+	if zone == s.Zone {
+		return name
+	}
+	return kind.SyncedName(info, name, kind.Owner{Zone: zone})
+}
+
+// Row is where the service of a destination stands, in the rows of its kind. It follows from the key alone.
+func (s *State) Row(key DestinationKey) ServiceKey {
+	if key.Kind == MultiZoneService {
+		return ServiceKey{key.Mesh, key.Service}
+	}
+	return ServiceKey{key.Mesh, s.stored(&kind.MeshServices.Info, key.Zone, key.Service)}
+}
+
+// keyOf names a MeshService as a destination, without a port.
+func (s *State) keyOf(service *resource.Object[kind.MeshService]) DestinationKey {
+	key := DestinationKey{Mesh: service.Mesh, Zone: s.zoneOf(&service.Meta), Service: service.Name}
+	if key.Zone != s.Zone {
+		key.Service = kind.DisplayNameOf(&service.Meta)
+	}
+	return key
+}
+
+// toldIdentities are the SPIFFE IDs of a service's servers, as its zone tells them.
+func toldIdentities(service *kind.MeshService) []string {
+	ids := spiffeIDs(service)
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// ingressesOf are the ingresses of another zone that are to be dialled. The zone says which; that none of its
+// services is Available is no reason against them: an ingress without a server refuses at once, and one
+// that has a server again is used again before the news of it is here.
+func (s *State) ingressesOf(r *table.Reader, mesh, zone string) []Endpoint {
+	row, ok := s.ZoneAddresses.Find(r, mesh, s.zoneAddressName(zone))
+	if !ok {
+		return nil
+	}
+	var endpoints []Endpoint
+	for _, ingress := range row.Spec.Usable() {
+		endpoints = append(endpoints, Endpoint{Address: ingress.Address, Port: ingress.Port, Zone: zone})
+	}
+	return endpoints
+}

@@ -1,0 +1,101 @@
+package reconcile
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"weft/internal/graph"
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// foreignService is a service of another zone, as it is received here.
+func foreignService(zone, name string) *resource.Object[kind.MeshService] {
+	o := kind.MeshServices.Make("default", kind.SyncedName(&kind.MeshServices.Info, name, kind.Owner{Zone: zone}), kind.MeshService{
+		State: "Available", Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: name}},
+		Ports:      []kind.ServicePort{{Port: 80, SNIs: []kind.SNI{{Value: "a1." + name + ".80.default.ms"}}}},
+		Identities: []kind.ServiceIdentity{{Type: kind.SpiffeIdentity, Value: "spiffe://default." + zone + ".mesh.local/workload/" + name}},
+	})
+	o.Labels = map[string]string{
+		kind.ZoneLabel: zone, kind.OriginLabel: kind.OriginZone, kind.DisplayName: name, kind.EnvLabel: "universal",
+		kind.ManagedBy: kind.GeneratedBy,
+	}
+	return o
+}
+
+// Another zone's service has an address and names here. What its owner says of it stays as it is, though no
+// Dataplane here stands behind it.
+func TestAnotherZonesServiceIsItsOwners(t *testing.T) {
+	w := newWorld(t, "241.0.0.0/8")
+	theirs := foreignService("west", "web")
+	w.put(
+		generator("local", "{{ .DisplayName }}.svc.mesh.local", map[string]string{kind.OriginLabel: kind.OriginZone}),
+		generator("zone", "{{ .DisplayName }}.svc.{{ .Zone }}.mesh.local", map[string]string{kind.EnvLabel: "universal"}),
+		theirs,
+		w.dataplane("web-1", "10.0.0.1", "web"), w.serves("web-1", "10.0.0.1"),
+	)
+	w.reconcile(kind.MeshServices.Name, theirs.Name)
+	w.now = w.now.Add(2 * Grace)
+	w.reconcile(kind.MeshServices.Name, theirs.Name)
+	service, status := w.service(theirs.Name)
+	if service == nil {
+		t.Fatal("another zone's service was removed, since none of its Dataplanes is here")
+	}
+	if service != &theirs.Spec {
+		t.Errorf("another zone's service was written: %+v", service)
+	}
+	if len(status.VIPs) != 1 || status.TLS.Status != "Ready" || status.DataplaneProxies != nil {
+		t.Errorf("its status is %+v; want a virtual IP, mutual TLS, and no count of Dataplanes", status)
+	}
+	if got := w.names(theirs.Name); got != "web.svc.west.mesh.local" {
+		t.Errorf("its names are %q; the short one is this zone's own to give", got)
+	}
+	w.reconcile(TagUnit, "web")
+	if own, _ := w.service("web"); own == nil {
+		t.Error("another zone's service kept this zone's tag from having one")
+	}
+}
+
+// A name goes to this zone's service, however old another zone's is, and a service that two generators give
+// the same name has it once and without a complaint.
+func TestThisZonesServiceHasTheName(t *testing.T) {
+	w := newWorld(t, "241.0.0.0/8")
+	theirs := foreignService("west", "web")
+	theirs.Created = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+	w.put(
+		generator("zones-own", "{{ .DisplayName }}.svc", nil), generator("of-global", "{{ .DisplayName }}.svc", nil),
+		theirs, namedService("web", 0, map[string]string{kind.ZoneLabel: "east"}),
+	)
+	for range 2 {
+		w.reconcile(kind.MeshServices.Name, theirs.Name)
+		w.reconcile(kind.MeshServices.Name, "web")
+	}
+	if got := w.names("web"); got != "web.svc" {
+		t.Errorf("this zone's service has %q", got)
+	}
+	if got := w.names(theirs.Name); got != "zones-own: Collision, of-global: Collision" && got != "of-global: Collision, zones-own: Collision" {
+		t.Errorf("the other zone's service has %q", got)
+	}
+}
+
+// On global no Dataplane is taken for another zone's, though all of them are there.
+func TestGlobalMatchesEachZonesOwn(t *testing.T) {
+	s := graph.NewState("")
+	west, east := foreignService("west", "web"), foreignService("east", "web")
+	s.DB.Commit(func(tx *table.Tx) {
+		s.Put(tx, west)
+		s.Put(tx, east)
+		for i, zone := range []string{"west", "east", "east"} {
+			w := world{}
+			dp := w.dataplane(fmt.Sprint("web-", i), "10.0.0.1", "web")
+			dp.Envelope().Labels = map[string]string{kind.ZoneLabel: zone}
+			s.Put(tx, dp)
+		}
+	})
+	r := table.Eval(s.DB.Snapshot())
+	if got, want := [2]int{len(s.Members(r, west)), len(s.Members(r, east))}, [2]int{1, 2}; got != want {
+		t.Errorf("the services have %v members of %v", got, want)
+	}
+}
