@@ -254,7 +254,6 @@ type Claim struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Epoch         uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Seq           uint64                 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
-	Settled       uint64                 `protobuf:"varint,3,opt,name=settled,proto3" json:"settled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -299,13 +298,6 @@ func (x *Claim) GetEpoch() uint64 {
 func (x *Claim) GetSeq() uint64 {
 	if x != nil {
 		return x.Seq
-	}
-	return 0
-}
-
-func (x *Claim) GetSettled() uint64 {
-	if x != nil {
-		return x.Settled
 	}
 	return 0
 }
@@ -626,7 +618,10 @@ type Batch struct {
 	// Encoded Items, each key at most once.
 	Items [][]byte `protobuf:"bytes,3,rep,name=items,proto3" json:"items,omitempty"`
 	// With this batch the receiver has caught up with what there was when it connected.
-	Complete      bool `protobuf:"varint,4,opt,name=complete,proto3" json:"complete,omitempty"`
+	Complete bool `protobuf:"varint,4,opt,name=complete,proto3" json:"complete,omitempty"`
+	// Of the last Ask on this stream, 0 before one: a batch says nothing about a comparison that it is no result
+	// of.
+	Round         uint64 `protobuf:"varint,5,opt,name=round,proto3" json:"round,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -687,6 +682,13 @@ func (x *Batch) GetComplete() bool {
 		return x.Complete
 	}
 	return false
+}
+
+func (x *Batch) GetRound() uint64 {
+	if x != nil {
+		return x.Round
+	}
+	return 0
 }
 
 // Ack says how far the receiver is.
@@ -842,11 +844,10 @@ const file_zonesync_proto_rawDesc = "" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04zone\x18\x03 \x01(\tR\x04zone\x12\x1a\n" +
 	"\binstance\x18\x04 \x01(\tR\binstance\x12\x18\n" +
-	"\arelease\x18\x05 \x01(\tR\arelease\"I\n" +
+	"\arelease\x18\x05 \x01(\tR\arelease\"/\n" +
 	"\x05Claim\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x18\n" +
-	"\asettled\x18\x03 \x01(\x04R\asettled\"5\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"5\n" +
 	"\x03Ask\x12\x14\n" +
 	"\x05round\x18\x01 \x01(\x04R\x05round\x12\x18\n" +
 	"\abuckets\x18\x02 \x03(\rR\abuckets\"w\n" +
@@ -866,12 +867,13 @@ const file_zonesync_proto_rawDesc = "" +
 	"\x04Item\x12+\n" +
 	"\x03key\x18\x01 \x01(\v2\x19.weft.zonesync.v1.ItemKeyR\x03key\x12\x12\n" +
 	"\x04body\x18\x02 \x01(\fR\x04body\x12\x18\n" +
-	"\adeleted\x18\x03 \x01(\bR\adeleted\"a\n" +
+	"\adeleted\x18\x03 \x01(\bR\adeleted\"w\n" +
 	"\x05Batch\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x14\n" +
 	"\x05items\x18\x03 \x03(\fR\x05items\x12\x1a\n" +
-	"\bcomplete\x18\x04 \x01(\bR\bcomplete\"\xb7\x01\n" +
+	"\bcomplete\x18\x04 \x01(\bR\bcomplete\x12\x14\n" +
+	"\x05round\x18\x05 \x01(\x04R\x05round\"\xb7\x01\n" +
 	"\x03Ack\x12\x18\n" +
 	"\abatches\x18\x01 \x01(\x04R\abatches\x12\x18\n" +
 	"\asettled\x18\x02 \x01(\x04R\asettled\x123\n" +

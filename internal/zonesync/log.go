@@ -22,6 +22,7 @@ type Log struct {
 	open    bool
 	head    uint64         // position of the newest change
 	floor   uint64         // position of the newest deletion that is forgotten
+	heard   uint64         // position at which an owner was there that had been waited for
 	entries []*entry       // by position; superseded ones stay until there are too many
 	index   map[Key]*entry // those that are current
 	graves  []*entry       // deletions, oldest first; with superseded ones too
@@ -69,7 +70,24 @@ func (l *Log) Await(owner kind.Owner) {
 func (l *Log) Complete(owner kind.Owner) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.awaited, owner)
+	if l.awaited[owner] {
+		delete(l.awaited, owner)
+		l.heard = l.head
+	}
+}
+
+// continues says whether a receiver that has stored the log up to a position needs only what comes after it:
+// no deletion is missed, and nothing was withheld from it for an owner that may travel its way.
+func (l *Log) continues(from Position, way Way) bool {
+	if from.Epoch != l.epoch || from.Seq < l.floor || from.Seq <= l.heard || from.Seq > l.head {
+		return false
+	}
+	for owner := range l.awaited {
+		if way.May(owner) == nil {
+			return false
+		}
+	}
+	return true
 }
 
 // Head answers the position of the newest change.

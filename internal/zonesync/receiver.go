@@ -59,25 +59,55 @@ func NewReceiver(way Way) *Receiver {
 
 // connect begins a stream with a claim. What is still being applied counts for nothing: it comes again.
 func (r *Receiver) connect() {
+	r.abandon()
 	r.waiting, r.applying, r.held, r.listing = nil, nil, nil, false
-	r.received, r.stored, r.round, r.owes, r.frames = 0, 0, 0, false, nil
+	r.received, r.stored, r.round, r.owes, r.frames = 0, 0, 0, r.settled > 0, nil
 	for key := range r.refused {
 		r.changed[key] = true
 	}
 	r.claim()
 }
 
+// abandon gives up what is being applied. Some of it may be stored, so older states of it are never tried again;
+// it comes again itself.
+func (r *Receiver) abandon() {
+	switch {
+	case r.applying == nil:
+	case r.applying.again:
+		r.retry = true
+	default:
+		for _, item := range r.applying.Items {
+			r.drop(item.Key)
+		}
+	}
+}
+
 func (r *Receiver) claim() {
-	claim := &wire.Claim{Epoch: r.applied.Epoch, Seq: r.applied.Seq, Settled: r.settled}
+	claim := &wire.Claim{Epoch: r.applied.Epoch, Seq: r.applied.Seq}
 	r.frames = append(r.frames, &wire.Frame{Message: &wire.Frame_Claim{Claim: claim}})
 }
 
-// Synced says that everything that the sender had when it was connected first is stored, apart from what was
-// refused.
-func (r *Receiver) Synced() bool { return r.synced }
+// Synced says that everything is stored that the sender had when it was connected first, and that nothing is
+// refused which may be lacking because of that.
+func (r *Receiver) Synced() bool {
+	if !r.synced || r.missed {
+		return false
+	}
+	for _, refusal := range r.refused {
+		if !refusal.final {
+			return false
+		}
+	}
+	return true
+}
 
 // Position answers up to where the sender's log is stored; zero where that can't be said.
 func (r *Receiver) Position() Position { return r.applied }
+
+// Settled answers up to where everybody behind the receiver runs with what it has stored.
+func (r *Receiver) Settled() Position {
+	return Position{Epoch: r.applied.Epoch, Seq: r.settled, again: r.applied.again}
+}
 
 // Settle says that everybody behind the receiver runs with what was stored when [Receiver.Position] answered
 // p. One that is not of the present, as before a comparison or before something that was refused was taken
@@ -88,14 +118,9 @@ func (r *Receiver) Settle(p Position) {
 	}
 }
 
-// Retry has what was refused tried again: something that it may have lacked is there.
-func (r *Receiver) Retry() {
-	r.retry = len(r.refused) > 0
-	if r.missed { // until it was compared anew
-		r.forget()
-		r.claim()
-	}
-}
+// Retry has what was refused tried again, what is being applied included: something that it may have lacked is
+// there.
+func (r *Receiver) Retry() { r.retry = true }
 
 // forget drops what is remembered of the sender's log. No earlier position is ever one of the present again.
 func (r *Receiver) forget() {
@@ -119,8 +144,8 @@ func (r *Receiver) Refused() []Refusal {
 func (r *Receiver) step(f *wire.Frame) error {
 	switch m := f.Message.(type) {
 	case *wire.Frame_Ask:
-		if m.Ask.Round < r.round || len(m.Ask.Buckets) > maxBuckets {
-			return fmt.Errorf("a question of round %d for %d buckets is out of order", m.Ask.Round, len(m.Ask.Buckets))
+		if len(m.Ask.Buckets) > maxBuckets {
+			return fmt.Errorf("a question is for %d buckets, want at most %d", len(m.Ask.Buckets), maxBuckets)
 		}
 	case *wire.Frame_Batch:
 		r.received++
@@ -187,6 +212,9 @@ func (r *Receiver) ask(ask *wire.Ask) error {
 		r.list(ask.Buckets)
 		return nil
 	}
+	if ask.Round <= r.round {
+		return fmt.Errorf("a question of round %d came after one of round %d", ask.Round, r.round)
+	}
 	r.forget()
 	r.round, r.listing = ask.Round, true
 	r.bytes, r.missed, r.retry = 0, false, false
@@ -251,8 +279,8 @@ func (r *Receiver) readBatch(b *wire.Batch) (*Apply, error) {
 	switch {
 	case len(b.Items) > r.BatchItems:
 		return nil, fmt.Errorf("a batch has %d items, want at most %d", len(b.Items), r.BatchItems)
-	case b.Epoch == 0:
-		return nil, fmt.Errorf("a batch has no epoch")
+	case b.Epoch == 0 || b.Round != r.round:
+		return nil, fmt.Errorf("a batch is of epoch %x and round %d, and the last question was of round %d", b.Epoch, b.Round, r.round)
 	case r.applied.Epoch != 0 && (b.Epoch != r.applied.Epoch || b.Seq < r.applied.Seq):
 		return nil, fmt.Errorf("a batch of epoch %x position %d does not follow epoch %x position %d", b.Epoch, b.Seq, r.applied.Epoch, r.applied.Seq)
 	}
@@ -278,9 +306,13 @@ func (r *Receiver) readBatch(b *wire.Batch) (*Apply, error) {
 	return apply, nil
 }
 
-// again has what was refused applied once more, before anything newer.
+// again has what was refused applied once more, before anything newer. What was not kept comes by a comparison.
 func (r *Receiver) again() {
 	r.retry = false
+	if r.missed {
+		r.forget()
+		r.claim()
+	}
 	apply := &Apply{again: true}
 	for _, refusal := range r.refused {
 		if !refusal.final {
@@ -375,14 +407,17 @@ func (r *Receiver) drop(key Key) bool {
 	return was
 }
 
-// acknowledge tells the sender what is new since it was told last.
+// acknowledge tells the sender what is new since it was told last. What has settled comes with the last of what
+// is refused, since it says nothing of that.
 func (r *Receiver) acknowledge() {
 	keys := slices.SortedFunc(maps.Keys(r.changed), compareKeys)
 	for r.owes || len(keys) > 0 {
 		r.owes = false
-		ack := &wire.Ack{Batches: r.stored, Settled: r.settled, More: r.missed}
+		ack := &wire.Ack{Batches: r.stored, More: r.missed}
 		part := keys[:min(len(keys), maxPart)]
-		keys = keys[len(part):]
+		if keys = keys[len(part):]; len(keys) == 0 {
+			ack.Settled = r.settled
+		}
 		for _, key := range part {
 			if refusal := r.refused[key]; refusal != nil {
 				ack.Refused = append(ack.Refused, &wire.Refusal{Key: key.wire(), Reason: refusal.reason})

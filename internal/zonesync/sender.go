@@ -33,7 +33,7 @@ type Sender struct {
 	sent    uint64   // batches of this stream
 	window  []uint64 // the positions of those that are not acknowledged
 	applied uint64
-	settled uint64
+	settled uint64 // as the receiver says; it counts up to what it has applied
 	refused map[Key]string
 	more    bool // is refused than that
 }
@@ -59,13 +59,13 @@ type Progress struct {
 func (s *Sender) Progress(now time.Time) Progress {
 	s.log.mu.RLock()
 	defer s.log.mu.RUnlock()
-	p := Progress{Applied: s.applied, Settled: s.settled}
+	p := Progress{Applied: s.applied, Settled: min(s.settled, s.applied)}
 	if !s.streaming {
 		return p
 	}
 	if len(s.window) == 0 && !s.catching {
 		// Between the last batch and the cursor there was nothing for this receiver.
-		if s.settled == s.applied {
+		if p.Settled == s.applied {
 			p.Settled = s.cursor
 		}
 		p.Applied = s.cursor
@@ -162,13 +162,13 @@ func (s *Sender) ready() []*wire.Frame {
 
 // resume continues where the receiver is, or asks what it holds where the log can't tell.
 func (s *Sender) resume(claim *wire.Claim) {
-	if claim.Epoch != s.log.epoch || claim.Seq < s.log.floor || claim.Seq > s.log.head {
+	if !s.log.continues(Position{Epoch: claim.Epoch, Seq: claim.Seq}, s.way) {
 		s.compare()
 		return
 	}
 	s.streaming, s.catching = true, true
 	s.cursor, s.known, s.horizon = claim.Seq, claim.Seq, s.log.head
-	s.applied, s.settled = claim.Seq, min(claim.Settled, claim.Seq)
+	s.applied = claim.Seq
 	s.comparing, s.held, s.gone = nil, nil, nil
 }
 
@@ -190,7 +190,7 @@ func (s *Sender) take() *wire.Batch {
 	if len(s.gone) > 0 {
 		return s.takeGone()
 	}
-	batch, size := &wire.Batch{Epoch: s.log.epoch}, 0
+	batch, size := &wire.Batch{Epoch: s.log.epoch, Round: s.round}, 0
 	next := s.log.after(s.cursor)
 	for len(next) > 0 {
 		e := next[0]
@@ -201,6 +201,9 @@ func (s *Sender) take() *wire.Batch {
 			batch.Items, size = append(batch.Items, e.item), size+len(e.item)
 		}
 		s.cursor, next = e.seq, next[1:]
+	}
+	if len(next) == 0 {
+		s.cursor = s.log.head
 	}
 	batch.Seq = s.cursor
 	if s.catching && s.cursor >= s.horizon {
@@ -214,7 +217,7 @@ func (s *Sender) take() *wire.Batch {
 
 // takeGone answers a batch of deletions that are not in the log.
 func (s *Sender) takeGone() *wire.Batch {
-	batch, size := &wire.Batch{Epoch: s.log.epoch}, 0
+	batch, size := &wire.Batch{Epoch: s.log.epoch, Round: s.round}, 0
 	for len(s.gone) > 0 {
 		item, err := Item{Key: s.gone[0], Deleted: true}.encode()
 		if err == nil { // the key was decoded, so it can be encoded
@@ -249,7 +252,7 @@ func (s *Sender) ack(ack *wire.Ack) error {
 		s.applied = max(s.applied, s.window[0])
 		s.window = s.window[1:]
 	}
-	s.settled, s.more = min(ack.Settled, s.applied), ack.More
+	s.settled, s.more = ack.Settled, ack.More
 	return s.refusals(ack)
 }
 

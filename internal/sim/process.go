@@ -1,0 +1,291 @@
+package sim
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+
+	"weft/internal/wire"
+	"weft/internal/zonesync"
+	"weft/kind"
+	"weft/resource"
+)
+
+// process is one run of a control plane: all of it is lost in a crash.
+type process struct {
+	epoch     uint64
+	log       *zonesync.Log
+	opened    bool
+	unread    map[zonesync.Key]bool // of the store, what the log was not told yet
+	receivers map[kind.Owner]*zonesync.Receiver
+	ends      map[kind.Owner]*end
+	tracker   *zonesync.Tracker // of global
+}
+
+// end is one side of a stream.
+type end struct {
+	*stream
+	at       *site
+	peer     kind.Owner
+	session  *zonesync.Session
+	sender   *zonesync.Sender   // nil where nothing goes that way
+	receiver *zonesync.Receiver // nil likewise
+	apply    *zonesync.Apply    // being stored
+	stored   int                // items of it
+	refused  []zonesync.Refusal
+	list     bool // an inventory is owed
+}
+
+// stream keeps the order of frames. What is on it is lost when it is cut; each side finds out later.
+type stream struct {
+	cut     bool
+	garbled bool                         // one side says what it does not mean, so what it believes is its own matter
+	frames  map[kind.Owner][]*wire.Frame // by who will get them
+}
+
+func (w *world) start(s *site) {
+	p := &process{
+		epoch: w.rand.Uint64() | 1, unread: map[zonesync.Key]bool{}, tracker: zonesync.NewTracker(),
+		receivers: map[kind.Owner]*zonesync.Receiver{}, ends: map[kind.Owner]*end{},
+	}
+	p.log = zonesync.NewLog(p.epoch)
+	p.log.BatchItems, p.log.Window, p.log.Tombstones, p.log.RefusedItems = 2, 2, 3, 3
+	w.puts[p.epoch] = map[zonesync.Key]put{}
+	for key := range s.store {
+		p.unread[key] = true
+	}
+	for zone := range s.members {
+		p.tracker.Join(zone)
+		if w.fault != NotAwaited {
+			p.log.Await(zone)
+		}
+	}
+	if w.fault == OpenEarly {
+		p.log.Open()
+	}
+	s.process = p
+	w.say("%s starts", s.owner)
+}
+
+func (w *world) crash(s *site) {
+	for _, e := range s.process.ends {
+		e.sever()
+	}
+	s.process, s.rollout = nil, nil
+	w.say("%s crashes", s.owner)
+}
+
+func (st *stream) sever() { st.cut, st.frames = true, map[kind.Owner][]*wire.Frame{} }
+
+// read tells the log what is new in the store. Global takes what it has stored for passed on once all of it
+// has been read.
+func (w *world) read(s *site, atMost int) {
+	p := s.process
+	for _, key := range keysOf(p.unread) {
+		if atMost--; atMost < 0 {
+			break
+		}
+		delete(p.unread, key)
+		state, ok := s.store[key]
+		changed, err := p.log.Put(zonesync.Item{Key: key, Body: []byte(state), Deleted: !ok}, w.now)
+		if err != nil {
+			w.violated("%s: %v", s.owner, err)
+		}
+		if changed {
+			w.noted(s, key, state)
+		}
+	}
+	if len(p.unread) == 0 && !p.opened {
+		p.log.Open()
+		p.opened = true
+		w.say("%s has read its store", s.owner)
+	}
+	if s == w.global && (len(p.unread) == 0 || w.fault == ForwardedEarly) {
+		w.forwarded()
+	}
+}
+
+func (w *world) noted(s *site, key zonesync.Key, state string) {
+	index, _ := w.since(key, state, 0)
+	for at, ok := w.since(key, state, index+1); ok; at, ok = w.since(key, state, at+1) {
+		index = at
+	}
+	w.puts[s.process.epoch][key] = put{s.process.log.Head().Seq, index}
+	w.say("%s logs %s as %q, %d", s.owner, key, state, s.process.log.Head().Seq)
+}
+
+// forwarded: what global has stored of the zones stands in its log.
+func (w *world) forwarded() {
+	p := w.global.process
+	for _, z := range w.zones {
+		if receiver := p.receivers[z.owner]; receiver != nil {
+			p.tracker.Forwarded(z.owner, receiver.Position(), p.log.Head().Seq)
+			if receiver.Synced() {
+				p.log.Complete(z.owner)
+			}
+		}
+	}
+}
+
+// dial opens a stream from a zone to global.
+func (w *world) dial(z *site) {
+	st := &stream{frames: map[kind.Owner][]*wire.Frame{}}
+	z.attach(w, st, w.global.owner)
+	w.global.attach(w, st, z.owner)
+	w.say("%s dials", z.owner)
+}
+
+// attach makes one side of a stream, in the place of an older one.
+func (s *site) attach(w *world, st *stream, peer kind.Owner) {
+	p := s.process
+	out, in := zonesync.Way{Sync: w.sync, From: s.owner, To: peer}, zonesync.Way{Sync: w.sync, From: peer, To: s.owner}
+	e := &end{stream: st, at: s, peer: peer}
+	if out.Open() {
+		e.sender = zonesync.NewSender(p.log, out)
+	}
+	if in.Open() {
+		if w.fault == Unowned {
+			in.Sync, in.From = w.sync|resource.ZoneToZones, kind.Owner{}
+		}
+		if e.receiver = p.receivers[peer]; e.receiver == nil {
+			e.receiver = zonesync.NewReceiver(in)
+			e.receiver.BatchItems, e.receiver.Window, e.receiver.RefusedItems = 2, 2, 3
+			p.receivers[peer] = e.receiver
+		}
+	}
+	if old := p.ends[peer]; old != nil {
+		old.sever()
+	}
+	p.ends[peer] = e
+	e.session = zonesync.NewSession(zonesync.Side{Kind: "Thing", Owner: s.owner, Instance: fmt.Sprint(p.epoch)}, peer, e.sender, e.receiver)
+}
+
+// pump asks one side what there is to do.
+func (w *world) pump(e *end) {
+	ready, err := e.session.Ready()
+	if err != nil {
+		w.say("%s ends the stream: %v", e.at.owner, err)
+		e.sever()
+		return
+	}
+	if ready.Apply != nil {
+		e.apply, e.stored, e.refused = ready.Apply, 0, nil
+	}
+	e.list = e.list || ready.List
+	for _, f := range ready.Frames {
+		w.say("%s says %v", e.at.owner, f)
+		if !e.cut {
+			e.frames[e.peer] = append(e.frames[e.peer], f)
+		}
+	}
+	w.report(e)
+}
+
+// deliver hands over the oldest frame.
+func (w *world) deliver(e *end) {
+	f := e.frames[e.at.owner][0]
+	e.frames[e.at.owner] = e.frames[e.at.owner][1:]
+	if err := e.session.Step(f); err != nil {
+		w.say("%s ends the stream: %v", e.at.owner, err)
+		e.sever()
+		return
+	}
+	w.say("%s takes a %T", e.at.owner, f.Message)
+	w.acknowledged(e)
+	w.report(e)
+}
+
+// report brings global's tracker up to date, and tells the zones what it confirms.
+func (w *world) report(e *end) {
+	if e.at != w.global {
+		return
+	}
+	p := w.global.process
+	if e.sender != nil {
+		p.tracker.Settled(e.peer, e.sender.Progress(w.now).Settled, e.sender.Refusing())
+	}
+	for _, z := range w.zones {
+		receiver := p.receivers[z.owner]
+		if receiver == nil {
+			continue
+		}
+		position := receiver.Position()
+		if w.sync.Has(resource.ZoneToZones) {
+			position = p.tracker.Confirmed(z.owner)
+		}
+		before := receiver.Settled()
+		receiver.Settle(position)
+		if now := receiver.Settled(); now != before {
+			w.confirmed(z.owner, now)
+		}
+	}
+}
+
+// answer says what a site holds of a peer.
+func (w *world) answer(e *end) {
+	e.list = false
+	var held []zonesync.Held
+	for _, key := range keysOf(e.at.store) {
+		if (e.at == w.global && key.Owner == e.peer) || (e.at != w.global && key.Owner != e.at.owner) {
+			held = append(held, zonesync.Held{Key: key, Hash: zonesync.Sum(key, []byte(e.at.store[key]))})
+		}
+	}
+	e.receiver.Inventory(held)
+	w.say("%s lists %d", e.at.owner, len(held))
+}
+
+// storeOne stores the next item of what is to be applied; once all are stored it says so.
+func (w *world) storeOne(e *end) {
+	if e.stored == len(e.apply.Items) || w.fault == AppliedEarly && w.chance(50) {
+		apply := e.apply
+		e.apply = nil
+		e.receiver.Applied(apply, e.refused)
+		w.say("%s has applied, up to %v", e.at.owner, e.receiver.Position())
+		return
+	}
+	item := e.apply.Items[e.stored]
+	e.stored++
+	state := string(item.Body)
+	if item.Deleted {
+		state = absent
+	}
+	switch {
+	case e.at.store[item.Key] == state:
+	case e.at.refuses(item.Key, state):
+		e.refused = append(e.refused, zonesync.Refusal{Key: item.Key, Reason: "it is strict here"})
+		w.say("%s refuses %q of %s", e.at.owner, state, item.Key)
+	default:
+		w.say("%s stores %q of %s", e.at.owner, state, item.Key)
+		e.at.put(w, item.Key, state)
+	}
+}
+
+// refuses says whether a state is one that a strict site does not take: some resources in any state, and one
+// that is not to be deleted.
+func (s *site) refuses(key zonesync.Key, state string) bool {
+	return s.strict && (strings.HasSuffix(state, "!") || state == absent && key.Name == "sticky")
+}
+
+// roll brings what a zone has stored to its proxies, in two steps.
+func (w *world) roll(z *site) {
+	receiver := z.process.receivers[w.global.owner] // global has none, and no proxies
+	if receiver == nil || z.rollout == nil && z.settled(receiver) {
+		return
+	}
+	if z.rollout == nil {
+		z.rollout = &rollout{maps.Clone(z.store), receiver.Position()}
+		if w.fault == SettledEarly {
+			receiver.Settle(z.rollout.position)
+		}
+		return
+	}
+	z.running, z.rolled = z.rollout.state, z.rollout.position
+	receiver.Settle(z.rollout.position)
+	w.say("the proxies of %s run with what it had at %v", z.owner, z.rollout.position)
+	z.rollout = nil
+}
+
+// settled says whether the proxies run with what is stored, and that was said.
+func (s *site) settled(r *zonesync.Receiver) bool {
+	return s.rolled == r.Position() && maps.Equal(s.running, s.store)
+}

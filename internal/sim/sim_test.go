@@ -1,0 +1,77 @@
+package sim
+
+import (
+	"flag"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+var (
+	seeds = flag.Uint64("seeds", 1000, "how many worlds TestSeeds lives through")
+	seed  = flag.Uint64("seed", 0, "the one world that TestSeed lives through, with a trace of its steps")
+)
+
+const steps = 600
+
+// TestSeeds lives through many worlds. One that breaks is printed with the command that shows its steps.
+func TestSeeds(t *testing.T) {
+	each(*seeds, func(seed uint64) bool {
+		err := Run(seed, steps, None, nil)
+		if err != nil {
+			t.Errorf("seed %d: %v\nsee its steps: go test ./internal/sim -run TestSeed$ -seed %d -v", seed, err, seed)
+		}
+		return err == nil
+	})
+}
+
+// TestSeed replays one world.
+func TestSeed(t *testing.T) {
+	if *seed == 0 {
+		t.Skip("a seed that failed is replayed with -seed")
+	}
+	if err := Run(*seed, steps, None, os.Stdout); err != nil {
+		t.Error(err)
+	}
+}
+
+// each calls a function with the seeds 1 to n, on all cores, until it answers false.
+func each(n uint64, live func(seed uint64) bool) {
+	var next atomic.Uint64
+	var stop atomic.Bool
+	var all sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		all.Go(func() {
+			for seed := next.Add(1); seed <= n && !stop.Load(); seed = next.Add(1) {
+				if !live(seed) {
+					stop.Store(true)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// TestFaults makes each mistake that a caller of the core can make, and expects that some seed finds it.
+func TestFaults(t *testing.T) {
+	for name, fault := range map[string]Fault{
+		"applied early": AppliedEarly, "open early": OpenEarly, "not awaited": NotAwaited,
+		"settled early": SettledEarly, "forwarded early": ForwardedEarly, "unowned": Unowned,
+	} {
+		t.Run(name, func(t *testing.T) {
+			var found atomic.Bool
+			each(1000, func(seed uint64) bool {
+				err := Run(seed, steps, fault, nil)
+				if err != nil && found.CompareAndSwap(false, true) {
+					t.Logf("seed %d: %v", seed, err)
+				}
+				return err == nil
+			})
+			if !found.Load() {
+				t.Error("no seed finds it")
+			}
+		})
+	}
+}
