@@ -55,6 +55,7 @@ func oneZone(key graph.DestinationKey, protocol kind.Protocol, servers *graph.Se
 func discoveredCluster(key graph.DestinationKey, protocol kind.Protocol) *clusters.Cluster {
 	return &clusters.Cluster{
 		Name:                 key.String(),
+		CommonLbConfig:       promptly(key.Leg),
 		ClusterDiscoveryType: &clusters.Cluster_Type{Type: clusters.Cluster_EDS},
 		// The assignment's name is the cluster's, and so distinct: two clusters that name one
 		// assignment stall each other on a delta stream.
@@ -73,7 +74,7 @@ func discoveredCluster(key graph.DestinationKey, protocol kind.Protocol) *cluste
 // than absent, since a cluster that waits for its assignment holds up all others. The ingresses of another
 // zone are a locality of its name.
 func Assignment(e *graph.Endpoints) *xds.Resource {
-	assignment := &endpoints.ClusterLoadAssignment{ClusterName: e.Destination.String()}
+	assignment := &endpoints.ClusterLoadAssignment{ClusterName: e.Destination.String(), Policy: policyOf(e.Destination.Leg)}
 	var locality *endpoints.LocalityLbEndpoints
 	for i := range e.Endpoints {
 		endpoint := &e.Endpoints[i]
@@ -88,6 +89,15 @@ func Assignment(e *graph.Endpoints) *xds.Resource {
 		locality.LbEndpoints = append(locality.LbEndpoints, server)
 	}
 	return xds.NewResource(xds.Endpoint, assignment.ClusterName, assignment)
+}
+
+// policyOf keeps all of the load in the client's own zone while one endpoint there is not set aside. Envoy's
+// default would send a part away as soon as less than 72 % are left.
+func policyOf(leg graph.Leg) *endpoints.ClusterLoadAssignment_Policy {
+	if leg != graph.LocalLeg {
+		return nil
+	}
+	return &endpoints.ClusterLoadAssignment_Policy{OverprovisioningFactor: number(localLegFactor)}
 }
 
 func localityOf(zone string) *endpoints.LocalityLbEndpoints {
@@ -197,6 +207,15 @@ func deadHosts() *clusters.OutlierDetection {
 		EnforcingLocalOriginSuccessRate: number(0),
 		MaxEjectionPercent:              number(ejectableHosts),
 	}
+}
+
+// promptly has the aggregate see at once what is set aside in a leg. Envoy would tell it of the first such change,
+// and of all others within a second at the end of that, in which connections go on to the dead.
+func promptly(leg graph.Leg) *clusters.Cluster_CommonLbConfig {
+	if leg == "" {
+		return nil
+	}
+	return &clusters.Cluster_CommonLbConfig{UpdateMergeWindow: duration(0)}
 }
 
 // deadHostsOf gives the client's own zone up sooner where others can answer, and as a whole.

@@ -55,9 +55,16 @@ const (
 	// ejectableHosts is the percentage of a destination's endpoints that outlier detection may set aside.
 	ejectableHosts = 50
 	// localLegFailures is how often in a row an endpoint of the client's own zone can't be reached before it is
-	// set aside, where other zones can answer instead. It is less than connectAttempts, so that the first
-	// connection of bytes that meets a dead one still gets through; and all may be set aside.
+	// set aside, where other zones can answer instead. All may be.
 	localLegFailures = 2
+	// localLegFactor is by how much, in percent, the endpoints of the client's own zone that are left are taken to
+	// carry more than their part: one in a thousand carries all.
+	localLegFactor = 100 * 1000
+	// zonesConnectAttempts of a connection of bytes, the first included, where other zones can take it: enough
+	// to set four dead endpoints aside and reach the next zone.
+	zonesConnectAttempts = 10
+	// zonesBackoff is the longest wait before the second attempt; it doubles up to zonesLongestBackoff.
+	zonesBackoff, zonesLongestBackoff = 10 * time.Millisecond, 40 * time.Millisecond
 	// localAttempts of a request stay in the client's own zone, the first included; what is left goes to others.
 	localAttempts = 2
 )

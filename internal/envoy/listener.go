@@ -51,20 +51,25 @@ func outbound(name, address string, port uint32, to graph.DestinationKey, protoc
 		Address:          socketAddress(address, port),
 		TrafficDirection: core.TrafficDirection_OUTBOUND,
 		FilterChains: []*listeners.FilterChain{{
-			Filters: []*listeners.Filter{outboundFilter(to.String(), protocol)},
+			Filters: []*listeners.Filter{outboundFilter(to, protocol)},
 		}},
 	}
 }
 
 // outboundFilter leads to a destination: by its route where requests are read, else to its cluster.
-func outboundFilter(destination string, protocol kind.Protocol) *listeners.Filter {
+func outboundFilter(to graph.DestinationKey, protocol kind.Protocol) *listeners.Filter {
+	destination := to.String()
 	if !protocol.IsHTTP() {
-		return networkFilter(&tcpproxy.TcpProxy{
+		proxy := &tcpproxy.TcpProxy{
 			StatPrefix:         destination,
 			ClusterSpecifier:   &tcpproxy.TcpProxy_Cluster{Cluster: destination},
 			IdleTimeout:        duration(idleTimeout),
 			MaxConnectAttempts: number(connectAttempts),
-		})
+		}
+		if to.Kind == graph.MultiZoneService {
+			proxy.MaxConnectAttempts, proxy.BackoffOptions = number(zonesConnectAttempts), untilSetAside()
+		}
+		return networkFilter(proxy)
 	}
 	manager := connectionManager(destination)
 	manager.CommonHttpProtocolOptions = &core.HttpProtocolOptions{IdleTimeout: duration(idleTimeout)}

@@ -79,3 +79,9 @@ var otherZoneThen = &routes.RetryPolicy_RetryPriority{
 		TypedConfig: pack(&previous.PreviousPrioritiesConfig{UpdateFrequency: localAttempts}),
 	},
 }
+
+// untilSetAside gives outlier detection the moment that it needs to set a dead endpoint aside: attempts that follow
+// each other at once all go to the same zone.
+func untilSetAside() *core.BackoffStrategy {
+	return &core.BackoffStrategy{BaseInterval: duration(zonesBackoff), MaxInterval: duration(zonesLongestBackoff)}
+}

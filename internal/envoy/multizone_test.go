@@ -1,0 +1,192 @@
+package envoy
+
+import (
+	cryptotls "crypto/tls"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+
+	"weft/internal/graph"
+	"weft/kind"
+)
+
+const (
+	multiZoneSNI = "a0123456789abcdef.server.80.default.mzms"
+	westID       = "spiffe://" + domainWest + "/workload/server"
+)
+
+// zoneServer is a server of a zone as clients find it: with mutual TLS, at its own address or behind an ingress.
+// It answers with its name, to requests or to a byte.
+type zoneServer struct {
+	at    graph.Endpoint
+	asked atomic.Int32 // how often it was asked for something
+	sni   atomic.Value // of the last handshake
+	close func()
+}
+
+func newZoneServer(t *testing.T, zone string, leaf cryptotls.Certificate, protocol kind.Protocol) *zoneServer {
+	t.Helper()
+	s := &zoneServer{}
+	config := &cryptotls.Config{
+		Certificates: []cryptotls.Certificate{leaf}, ClientAuth: cryptotls.RequireAnyClientCert,
+		GetConfigForClient: func(hello *cryptotls.ClientHelloInfo) (*cryptotls.Config, error) {
+			s.sni.Store(hello.ServerName)
+			return nil, nil
+		},
+	}
+	var addr net.Addr
+	if protocol.IsHTTP() {
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { s.asked.Add(1) }))
+		server.EnableHTTP2 = protocol != kind.HTTP
+		server.TLS, server.Config.ErrorLog = config, log.New(io.Discard, "", 0)
+		server.StartTLS()
+		addr, s.close = server.Listener.Addr(), func() { server.CloseClientConnections(); server.Close() }
+	} else {
+		l, err := cryptotls.Listen("tcp", "127.0.0.1:0", config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				go echo(conn, &s.asked)
+			}
+		}()
+		addr, s.close = l.Addr(), func() { l.Close() }
+	}
+	t.Cleanup(s.close)
+	at := addr.(*net.TCPAddr)
+	s.at = graph.Endpoint{Address: "127.0.0.1", Port: uint32(at.Port), Zone: zone}
+	return s
+}
+
+// dead is an address that nobody answers at.
+func dead(t *testing.T, zone string) graph.Endpoint {
+	return graph.Endpoint{Address: "127.0.0.1", Port: freePort(t), Zone: zone}
+}
+
+// multiZoneClient is the address at which a client's application reaches a service of the zones east, its own,
+// west and north.
+func multiZoneClient(t *testing.T, protocol kind.Protocol, east, west *authority, local, zones []graph.Endpoint) string {
+	t.Helper()
+	d := &graph.Destination{
+		Key:      graph.DestinationKey{Kind: graph.MultiZoneService, Mesh: "default", Service: "server", Port: 80},
+		Protocol: protocol,
+		Local:    &graph.Servers{Identities: []string{serverID}, TrustDomain: domainEast},
+		Zones: []graph.Servers{
+			{Zone: "north", SNI: multiZoneSNI, Identities: []string{serverID}, TrustDomain: domainEast},
+			{Zone: "west", SNI: multiZoneSNI, Identities: []string{westID}, TrustDomain: domainWest},
+		},
+	}
+	outbound := &graph.ExplicitOutbound{Address: "127.0.0.1", Port: freePort(t), Destination: d.Key, Protocol: protocol}
+	resources := append(DomainBundles(trustOf(east, west)), trust(east, west), identity(t, east.leaf(t, clientID)), Explicit(outbound),
+		Assignment(&graph.Endpoints{Destination: d.Key.On(graph.LocalLeg), Endpoints: local}),
+		Assignment(&graph.Endpoints{Destination: d.Key.On(graph.ZonesLeg), Endpoints: zones}))
+	if route := Route(d); route != nil {
+		resources = append(resources, route)
+	}
+	startEnvoy(t, append(resources, Clusters(d, true)...)...)
+	return fmt.Sprintf("127.0.0.1:%d", outbound.Port)
+}
+
+// ask sends a request, or a byte, and says whether it was answered.
+func ask(t *testing.T, protocol kind.Protocol, method, at string) error {
+	t.Helper()
+	if protocol.IsHTTP() {
+		if response := do(t, method, "http://"+at+"/"); response.StatusCode != 200 {
+			return fmt.Errorf("%s: %s", method, response.Status)
+		}
+		return nil
+	}
+	conn, err := net.Dial("tcp", at)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := conn.Write([]byte("x")); err != nil {
+		return err
+	}
+	_, err = io.ReadFull(conn, make([]byte, 1))
+	return err
+}
+
+var multiZoneProtocols = []kind.Protocol{kind.HTTP, kind.HTTP2, kind.TCP}
+
+// Requests and connections stay in the client's zone while a server there answers, however many do not, and go to
+// the others from the very first on that meets none.
+func TestTheOwnZoneFirst(t *testing.T) {
+	for _, protocol := range multiZoneProtocols {
+		t.Run(string(protocol), func(t *testing.T) {
+			t.Parallel()
+			east, west := newAuthority(t, domainEast), newAuthority(t, domainWest)
+			here := newZoneServer(t, "", east.leaf(t, serverID), protocol)
+			there := newZoneServer(t, "west", west.leaf(t, westID), protocol)
+			at := multiZoneClient(t, protocol, east, west,
+				[]graph.Endpoint{here.at, dead(t, ""), dead(t, ""), dead(t, "")}, []graph.Endpoint{dead(t, "north"), there.at})
+			for i := range 20 {
+				if err := ask(t, protocol, "POST", at); err != nil {
+					t.Fatalf("request %d while one server of the zone answers: %v", i, err)
+				}
+			}
+			// The first ones may have come before the dead were set aside.
+			before := there.asked.Load()
+			for range 20 {
+				_ = ask(t, protocol, "POST", at)
+			}
+			if got := there.asked.Load(); got > before {
+				t.Errorf("%d of 20 left the zone, of which a server answers", got-before)
+			}
+			here.close()
+			for i := range 20 {
+				if err := ask(t, protocol, "POST", at); err != nil {
+					t.Errorf("request %d after the zone's last server died: %v", i, err)
+				}
+			}
+			if got := there.sni.Load(); got != multiZoneSNI {
+				t.Errorf("the other zone's ingress was asked for %v, want %s", got, multiZoneSNI)
+			}
+		})
+	}
+}
+
+// A zone of which nobody answers, at whichever address, loses nothing.
+func TestTheFirstRequestFindsAnotherZone(t *testing.T) {
+	for _, protocol := range multiZoneProtocols {
+		t.Run(string(protocol), func(t *testing.T) {
+			t.Parallel()
+			east, west := newAuthority(t, domainEast), newAuthority(t, domainWest)
+			there := newZoneServer(t, "west", west.leaf(t, westID), protocol)
+			at := multiZoneClient(t, protocol, east, west,
+				[]graph.Endpoint{dead(t, ""), dead(t, ""), dead(t, "")}, []graph.Endpoint{dead(t, "north"), there.at})
+			for i := range 20 {
+				if err := ask(t, protocol, "POST", at); err != nil {
+					t.Errorf("request %d: %v", i, err)
+				}
+			}
+		})
+	}
+}
+
+// What one zone's ingress leads to must be that zone's: the servers of another are not taken for them, though they
+// are servers of the same service.
+func TestAZoneIsHeldToItsOwnNames(t *testing.T) {
+	east, west := newAuthority(t, domainEast), newAuthority(t, domainWest)
+	there := newZoneServer(t, "west", west.leaf(t, westID), kind.HTTP)
+	astray := there.at
+	astray.Zone = "north"
+	at := multiZoneClient(t, kind.HTTP, east, west, nil, []graph.Endpoint{astray})
+	if err := ask(t, kind.HTTP, "GET", at); err == nil {
+		t.Error("a server of west was taken for one of north")
+	}
+	if got := there.asked.Load(); got > 0 {
+		t.Errorf("it was asked %d times", got)
+	}
+}
