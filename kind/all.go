@@ -16,7 +16,7 @@ func All() []resource.Descriptor {
 	return []resource.Descriptor{
 		Meshes,
 		Zones, ZoneInsights,
-		ZoneIngresses, MeshZoneAddresses,
+		ZoneIngresses, ZoneIngressInsights, ZoneIngressServings, MeshZoneAddresses,
 		Dataplanes, DataplaneInsights, DataplaneServings, DataplaneLeavesList,
 		MeshServices, MeshServiceStatuses, HeldEndpointsList,
 		MeshMultiZoneServices, MeshMultiZoneServiceStatuses,

@@ -44,6 +44,11 @@ func (z *ZoneIngressSection) Listener() string {
 	return net.JoinHostPort(z.Address, strconv.Itoa(int(z.Port)))
 }
 
+// SameDoor says whether other zones dial both at the same address.
+func (z *ZoneIngressSection) SameDoor(other *ZoneIngressSection) bool {
+	return z.AdvertisedAddress == other.AdvertisedAddress && z.AdvertisedPort == other.AdvertisedPort
+}
+
 // InboundState is what the owner says of an inbound. The control plane never rewrites it.
 // (Adding inbounds in runtime.)
 type InboundState string
@@ -315,12 +320,15 @@ func (s *DataplaneServing) Changing() bool {
 	return slices.ContainsFunc(s.Inbounds, func(in ServedInbound) bool { return !in.AlsoPlain.IsZero() })
 }
 
-// Forget takes inbounds, by their listener, out of what is served. It answers whether any was there.
+// Forget takes inbounds and ingresses, by their listener, out of what is served. It answers whether any was there.
 func (s *DataplaneServing) Forget(listeners []string) bool {
-	left := slices.DeleteFunc(slices.Clone(s.Inbounds), func(in ServedInbound) bool {
+	inbounds := slices.DeleteFunc(slices.Clone(s.Inbounds), func(in ServedInbound) bool {
 		return slices.Contains(listeners, in.Listener())
 	})
-	changed := len(left) != len(s.Inbounds)
-	s.Inbounds = left
+	ingresses := slices.DeleteFunc(slices.Clone(s.Ingresses), func(z ZoneIngressSection) bool {
+		return slices.Contains(listeners, z.Listener())
+	})
+	changed := len(inbounds)+len(ingresses) != len(s.Inbounds)+len(s.Ingresses)
+	s.Inbounds, s.Ingresses = inbounds, ingresses
 	return changed
 }

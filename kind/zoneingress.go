@@ -32,6 +32,25 @@ var ZoneIngresses = &resource.Kind[ZoneIngress]{
 	Validate: validateZoneIngress,
 }
 
+// Dataplane is the ingress as a Dataplane would be one.
+func (z *ZoneIngress) Dataplane() *Networking {
+	n := &z.Networking
+	return &Networking{
+		ZoneIngress: &ZoneIngressSection{Address: n.Address, Port: n.Port, AdvertisedAddress: n.AdvertisedAddress, AdvertisedPort: n.AdvertisedPort},
+		Admin:       n.Admin,
+	}
+}
+
+// ZoneIngressServings is the kind of what the proxies of ZoneIngresses serve.
+var ZoneIngressServings = &resource.Kind[DataplaneServing]{
+	Info: resource.Info{Name: "ZoneIngressServing", Plural: "zone-ingress-servings", Scope: resource.Global, ReadOnly: true, Hidden: true},
+}
+
+// ZoneIngressInsights is the kind of what the control plane knows of the connections of ZoneIngresses.
+var ZoneIngressInsights = &resource.Kind[DataplaneInsight]{
+	Info: resource.Info{Name: "ZoneIngressInsight", Plural: "zone-ingress-insights", Aliases: []string{"zoneingressinsights"}, Scope: resource.Global, Sync: resource.ZoneToGlobal, Flat: true, ReadOnly: true},
+}
+
 func validateZoneIngress(o *resource.Object[ZoneIngress]) resource.Problems {
 	c := envelope(&o.Meta)
 	if o.Spec.Zone != "" {

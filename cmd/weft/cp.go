@@ -17,8 +17,10 @@ import (
 	"weft/internal/check"
 	"weft/internal/dpserver"
 	"weft/internal/graph"
+	"weft/internal/instances"
 	"weft/internal/metrics"
 	"weft/internal/mirror"
+	"weft/internal/reconcile"
 	"weft/internal/settings"
 	"weft/internal/xds"
 	"weft/internal/zonequery"
@@ -101,10 +103,23 @@ func (p *plane) runZone(ctx context.Context, group *errgroup.Group, tail *bundle
 	agents := grpc.NewServer(xds.ServerOptions(credentials.NewTLS(serverTLS(p.certificates.server.ForClient)))...)
 	proxies.Register(agents)
 	p.lead(ctx, group, p.hub.Withdraw)
+	group.Go(func() error { lookAtIngresses(ctx, p.self, p.reconciler); return nil })
 	group.Go(func() error { return proxies.Run(ctx) })
 	group.Go(func() error { return serveGRPC(ctx, p.ports.dataPlane, agents) })
 	p.serve(ctx, group, proxies, zonequery.NewZone(p.settings.ZoneName, p.hub), tail)
 	return nil
+}
+
+// lookAtIngresses has it found out anew which zone ingresses are there whenever an instance comes or goes.
+func lookAtIngresses(ctx context.Context, self *instances.Member, reconciler *reconcile.Reconciler) {
+	for ctx.Err() == nil {
+		changed := self.Changed()
+		reconciler.LookAtIngresses()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
 }
 
 // runGlobal starts what joins zones into one mesh. It serves no proxy.

@@ -20,14 +20,24 @@ import (
 // outside is what the hub needs beyond its table.
 func outside(rows store.Store, writer *admit.Writer, proxies *dpserver.Server, self *instances.Member) publish.Outside {
 	return publish.Outside{
-		Settler: proxies, Others: self,
+		Settler: proxies, Others: self, Zones: soleZone{},
 		Version: storedVersion(rows), Forget: forget(writer), Keep: keep(writer), Announce: announce(writer),
 	}
 }
 
+// soleZone is what a zone that is alone knows of others: there is none to wait for.
+type soleZone struct{}
+
+// Confirmed implements publish.Zones.
+func (soleZone) Confirmed(context.Context, ...resource.Key) error { return nil }
+
 func forget(writer *admit.Writer) publish.Forget {
 	return func(ctx context.Context, key graph.ProxyKey, listeners []string) error {
-		return admit.Modify(ctx, writer, kind.DataplaneServings, key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneServing]) bool {
+		kinds := kind.DataplaneServings
+		if key.Mesh == "" {
+			kinds = kind.ZoneIngressServings
+		}
+		return admit.Modify(ctx, writer, kinds, key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneServing]) bool {
 			return o.Spec.Forget(listeners)
 		})
 	}

@@ -104,6 +104,10 @@ func (p *plane) assemble(ctx context.Context) error {
 	if p.self, err = joinInstances(ctx, p.settings, p.instance, p.rows, p.writer, p.hub, p.state, p.log); err != nil {
 		return err
 	}
+	plan.Lives = func(instance string) bool {
+		_, ended := p.self.Ended(instance)
+		return !ended
+	}
 	p.reconciler = reconcile.New(plan, ownWrites{p.writer}, p.hub, p.log)
 	p.hub.Follow(p.reconciler.Observe)
 	auditing, closeAudit, err := openAudit(p.settings, p.instance, p.log)

@@ -21,6 +21,8 @@ var companions = map[string]string{
 	kind.DataplaneServings.Name:   kind.Dataplanes.Name,
 	kind.DataplaneInsights.Name:   kind.Dataplanes.Name,
 	kind.ZoneInsights.Name:        kind.Zones.Name,
+	kind.ZoneIngressServings.Name: kind.ZoneIngresses.Name,
+	kind.ZoneIngressInsights.Name: kind.ZoneIngresses.Name,
 	kind.DataplaneLeavesList.Name: kind.Dataplanes.Name,
 }
 

@@ -33,6 +33,7 @@ func (s *State) derive() {
 	s.ServicePassages = table.NewDerived(s.DB, "passages of a service", s.servicePassages, slices.Equal)
 	s.Passages = table.NewDerived(s.DB, "passages of a mesh", s.passages, slices.Equal)
 	s.Passable = table.NewDerived(s.DB, "passable endpoints", s.passable, slices.Equal)
+	s.Doors = table.NewDerived(s.DB, "zone ingresses", s.doors, slices.Equal)
 	s.Reached = table.NewDerived(s.DB, "reached", s.reached, slices.Equal)
 	s.HostsOf = table.NewDerived(s.DB, "host names of a destination", s.hostsOf, equalHosts)
 	s.Hosts = table.NewDerived(s.DB, "host names of a class", s.hosts, equalHosts)

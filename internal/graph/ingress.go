@@ -29,12 +29,8 @@ func ComparePassages(a, b Passage) int {
 	return cmp.Or(strings.Compare(a.SNI, b.SNI), CompareDestinations(a.Destination, b.Destination))
 }
 
-// isOwn says whether a resource belongs to this zone. One without the label was written before there were
-// others.
-func (s *State) isOwn(meta *resource.Meta) bool {
-	zone := meta.Label(kind.ZoneLabel)
-	return zone == "" || zone == s.Zone
-}
+// isOwn says whether a resource belongs to this zone.
+func (s *State) isOwn(meta *resource.Meta) bool { return s.zoneOf(meta) == s.Zone }
 
 // ingressListeners are the current one of a proxy, and former ones that it serves still while they are
 // withdrawn.
@@ -43,7 +39,7 @@ func (s *State) ingressListeners(r *table.Reader, key ProxyKey, section *kind.Zo
 	if section != nil {
 		listeners = append(listeners, IngressListener{section.Address, section.Port})
 	}
-	if serving, ok := s.Servings.Find(r, key.Mesh, key.Name); ok {
+	if serving, ok := s.Serving(r, key); ok {
 		for _, served := range serving.Spec.Ingresses {
 			listeners = append(listeners, IngressListener{served.Address, served.Port})
 		}
@@ -52,6 +48,107 @@ func (s *State) ingressListeners(r *table.Reader, key ProxyKey, section *kind.Zo
 		return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port))
 	})
 	return slices.Compact(listeners)
+}
+
+// zoneIngress is the proxy of a ZoneIngress, which serves every mesh and belongs to none; nil where there is no
+// such one in this zone.
+func (s *State) zoneIngress(r *table.Reader, key ProxyKey) *Proxy {
+	n, ok := s.networking(r, key)
+	if !ok {
+		return nil
+	}
+	return &Proxy{
+		Key: key, Zone: s.Zone, Class: Class{Reach: nothing},
+		Ingresses: s.ingressListeners(r, key, n.ZoneIngress),
+		Passes:    s.meshesOf(r, key),
+	}
+}
+
+// networking is that of a Dataplane, or, without a mesh, that of a ZoneIngress of this zone.
+func (s *State) networking(r *table.Reader, key ProxyKey) (*kind.Networking, bool) {
+	if key.Mesh != "" {
+		dp, ok := s.Dataplanes.Find(r, key.Mesh, key.Name)
+		if !ok {
+			return nil, false
+		}
+		return &dp.Spec.Networking, true
+	}
+	z, ok := s.ZoneIngresses.Find(r, "", key.Name)
+	if !ok || !s.isOwn(&z.Meta) {
+		return nil, false
+	}
+	return z.Spec.Dataplane(), true
+}
+
+// withdrawingIngresses are "address:port" of ingress listeners that are served and no longer wanted, but for those
+// that other zones are still told to dial.
+func (s *State) withdrawingIngresses(r *table.Reader, key ProxyKey, section *kind.ZoneIngressSection, serving *kind.DataplaneServing) []string {
+	moved := section != nil && slices.ContainsFunc(serving.Ingresses, func(z kind.ZoneIngressSection) bool { return z.Listener() == section.Listener() })
+	var gone []string
+	for i := range serving.Ingresses {
+		former := &serving.Ingresses[i]
+		if section != nil && former.Listener() == section.Listener() {
+			continue
+		}
+		if moved && former.SameDoor(section) || !s.dialled(r, key, former) {
+			gone = append(gone, former.Listener())
+		}
+	}
+	return gone
+}
+
+// dialled says whether other zones are told to dial a proxy where a section says.
+func (s *State) dialled(r *table.Reader, key ProxyKey, section *kind.ZoneIngressSection) bool {
+	for _, entry := range s.addresses(r, key) {
+		if entry.Address == section.AdvertisedAddress && entry.Port == section.AdvertisedPort {
+			return true
+		}
+	}
+	return false
+}
+
+// Told says whether other zones are told that a proxy is an ingress which is well.
+func (s *State) Told(r *table.Reader, key ProxyKey) bool {
+	return slices.ContainsFunc(s.addresses(r, key), func(a kind.IngressAddress) bool { return a.Healthy })
+}
+
+// addresses are what other zones are told of a proxy, in the meshes that it serves.
+func (s *State) addresses(r *table.Reader, key ProxyKey) []kind.IngressAddress {
+	var entries []kind.IngressAddress
+	for _, mesh := range s.meshesOf(r, key) {
+		row, ok := s.ZoneAddresses.Find(r, mesh, s.Zone)
+		if !ok {
+			continue
+		}
+		for _, entry := range row.Spec.Ingresses {
+			if entry.Name == key.Name && entry.Legacy == (key.Mesh == "") {
+				entries = append(entries, entry)
+			}
+		}
+	}
+	return entries
+}
+
+// AddressRows are the rows that tell other zones of a proxy.
+func (s *State) AddressRows(r *table.Reader, key ProxyKey) []resource.Key {
+	var rows []resource.Key
+	for _, mesh := range s.meshesOf(r, key) {
+		rows = append(rows, kind.MeshZoneAddresses.Key(mesh, s.Zone))
+	}
+	return rows
+}
+
+// meshesOf are the meshes to whose services a zone ingress leads: its own, or, where it has none, all.
+func (s *State) meshesOf(r *table.Reader, key ProxyKey) []string {
+	if key.Mesh != "" {
+		return []string{key.Mesh}
+	}
+	var meshes []string
+	for _, mesh := range s.MeshesByScope.List(r, MeshKey("")) {
+		meshes = append(meshes, mesh.Name)
+	}
+	slices.Sort(meshes)
+	return meshes
 }
 
 // servicePassages are the server names of a service's ports, in no order. Only this zone's own services are

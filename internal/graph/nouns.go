@@ -11,13 +11,30 @@ import (
 
 	"weft/internal/match"
 	"weft/kind"
+	"weft/resource"
 )
 
-// ProxyKey names a Dataplane.
+// ProxyKey names the proxy of a Dataplane, or, without a mesh, that of a ZoneIngress.
 type ProxyKey struct{ Mesh, Name string }
 
 // String is the proxy's node id, "default.web-1".
 func (k ProxyKey) String() string { return k.Mesh + "." + k.Name }
+
+// Resource names what users write of the proxy.
+func (k ProxyKey) Resource() resource.Key {
+	if k.Mesh == "" {
+		return kind.ZoneIngresses.Key("", k.Name)
+	}
+	return kind.Dataplanes.Key(k.Mesh, k.Name)
+}
+
+// ServingRow names the row of what the proxy serves.
+func (k ProxyKey) ServingRow() resource.Key {
+	if k.Mesh == "" {
+		return kind.ZoneIngressServings.Key("", k.Name)
+	}
+	return kind.DataplaneServings.Key(k.Mesh, k.Name)
+}
 
 // ServiceKey names the row of a MeshService. One that another zone owns has another name there than its
 // owner gave it.

@@ -12,6 +12,9 @@ import (
 )
 
 func (s *State) proxy(r *table.Reader, key ProxyKey) *Proxy {
+	if key.Mesh == "" {
+		return s.zoneIngress(r, key)
+	}
 	dp, ok := s.Dataplanes.Find(r, key.Mesh, key.Name)
 	if !ok {
 		return nil
@@ -33,7 +36,7 @@ func (s *State) proxy(r *table.Reader, key ProxyKey) *Proxy {
 	p.Class.Reach = s.reach(r, key.Mesh, n.TransparentProxying, p.Outbounds)
 	p.Listeners = s.listeners(r, dp, p)
 	if p.Ingresses = s.ingressListeners(r, key, n.ZoneIngress); len(p.Ingresses) > 0 {
-		p.Passes = []string{key.Mesh}
+		p.Passes = s.meshesOf(r, key)
 	}
 	return p
 }
@@ -122,16 +125,16 @@ func (s *State) listener(r *table.Reader, dp *resource.Object[kind.Dataplane], p
 // withdrawing are "address:port" of listeners that are served and no longer wanted, but for those that
 // are held: clients are still sent there.
 func (s *State) withdrawing(r *table.Reader, key ProxyKey) []string {
-	serving, ok := s.Servings.Find(r, key.Mesh, key.Name)
+	serving, ok := s.Serving(r, key)
 	if !ok {
 		return nil
 	}
-	dp, ok := s.Dataplanes.Find(r, key.Mesh, key.Name)
+	n, ok := s.networking(r, key)
 	if !ok {
 		return nil
 	}
 	wanted := map[string]bool{}
-	for _, in := range current(&dp.Spec.Networking) {
+	for _, in := range current(n) {
 		wanted[in.Listener()] = true
 	}
 	var gone []string
@@ -145,7 +148,7 @@ func (s *State) withdrawing(r *table.Reader, key ProxyKey) []string {
 			gone = append(gone, at)
 		}
 	}
-	return gone
+	return append(gone, s.withdrawingIngresses(r, key, n.ZoneIngress, &serving.Spec)...)
 }
 
 // At answers the proxy that listens on an address and port of a mesh.

@@ -41,6 +41,9 @@ func labelsOf(mesh string, labels map[string]string) labelled {
 // everything is the reach of a proxy that sees all services of its mesh.
 const everything = "*"
 
+// nothing is the reach of a proxy that sees none.
+var nothing = canonical(nil)
+
 // canonical writes selections so that equal sets are equal strings.
 func canonical(selections []selection) string {
 	written := make([]string, 0, len(selections))

@@ -44,6 +44,8 @@ type State struct {
 	MultiZoneServiceStatuses Rows[kind.MeshMultiZoneServiceStatus]
 	ZoneAddresses            Rows[kind.MeshZoneAddress]
 	ZoneIngresses            Rows[kind.ZoneIngress]
+	ZoneIngressServings      Rows[kind.DataplaneServing]
+	ZoneIngressInsights      Rows[kind.DataplaneInsight]
 	SNIFormats               Rows[kind.SNIFormat]
 
 	// Faults are rows of this instance alone, and FaultsByCause finds them by [CauseKey].
@@ -52,6 +54,12 @@ type State struct {
 
 	// DataplanesBySelector finds Dataplanes by [TagKey], [LabelKey] or, all of a mesh, [MeshKey].
 	DataplanesBySelector *table.Index[*resource.Object[kind.Dataplane]]
+	// MeshesByScope finds all meshes under the [MeshKey] of no mesh.
+	MeshesByScope *table.Index[*resource.Object[kind.Mesh]]
+	// IngressesByMesh finds the Dataplanes that are zone ingresses, and ZoneIngressesByScope the ZoneIngresses,
+	// by their [MeshKey].
+	IngressesByMesh      *table.Index[*resource.Object[kind.Dataplane]]
+	ZoneIngressesByScope *table.Index[*resource.Object[kind.ZoneIngress]]
 	// DataplanesByListener finds the Dataplanes that listen on "MESH/ADDRESS:PORT".
 	DataplanesByListener *table.Index[*resource.Object[kind.Dataplane]]
 	// InsightsByCause finds the insights of connected proxies that refuse what a resource was made into, by
@@ -125,6 +133,8 @@ type State struct {
 	ServicePassages *table.Derived[ServiceKey, []Passage]
 	Passages        *table.Derived[string, []Passage]
 	Passable        *table.Derived[DestinationKey, []Endpoint]
+	// Doors are the zone ingresses of a mesh in this zone; those that serve every mesh under no mesh.
+	Doors *table.Derived[string, []Door]
 	// Reached are the destinations of a class, sorted by name.
 	Reached *table.Derived[Class, []DestinationKey]
 	// HostsOf are the host names of a destination, whose key has no port.
@@ -205,6 +215,8 @@ func NewState(zone string) *State {
 	s.MultiZoneServiceStatuses = addRows(s, kind.MeshMultiZoneServiceStatuses)
 	s.ZoneAddresses = addRows(s, kind.MeshZoneAddresses)
 	s.ZoneIngresses = addRows(s, kind.ZoneIngresses)
+	s.ZoneIngressServings = addRows(s, kind.ZoneIngressServings)
+	s.ZoneIngressInsights = addRows(s, kind.ZoneIngressInsights)
 	s.SNIFormats = addRows(s, kind.SNIFormats)
 	// These are read by the API alone.
 	addRows(s, kind.Zones)
@@ -212,6 +224,9 @@ func NewState(zone string) *State {
 	addRows(s, kind.MeshIdentityStatuses)
 
 	s.DataplanesBySelector = table.NewIndex(s.Dataplanes.Input, selectorKeys)
+	s.MeshesByScope = byMesh(s.Meshes)
+	s.IngressesByMesh = table.NewIndex(s.Dataplanes.Input, ingressKeys)
+	s.ZoneIngressesByScope = byMesh(s.ZoneIngresses)
 	s.DataplanesByListener = table.NewIndex(s.Dataplanes.Input, listenerKeys)
 	s.Faults = table.NewInput(s.DB, func(f Fault) string { return f.Value })
 	s.FaultsByCause = table.NewIndex(s.Faults, func(f Fault) []string { return []string{CauseKey(f.Mesh, f.Cause)} })

@@ -7,7 +7,6 @@ import (
 	"weft/internal/graph"
 	"weft/internal/table"
 	"weft/internal/xds"
-	"weft/kind"
 	"weft/resource"
 )
 
@@ -43,10 +42,10 @@ func (h *Hub) concerns(rows []resource.Key) func(xds.Refusal) bool {
 	defer h.mu.Unlock()
 	var proxies []*departure
 	for _, row := range rows {
-		if row.Kind != kind.Dataplanes.Name && row.Kind != kind.DataplaneServings.Name {
+		key := graph.ProxyKey{Mesh: row.Mesh, Name: row.Name}
+		if row != key.Resource() && row != key.ServingRow() {
 			return nil
 		}
-		key := graph.ProxyKey{Mesh: row.Mesh, Name: row.Name}
 		proxies = append(proxies, &departure{h.state, key, maps.Clone(h.left[key])})
 	}
 	return func(r xds.Refusal) bool {

@@ -18,7 +18,6 @@ import (
 	"weft/internal/mirror"
 	"weft/internal/table"
 	"weft/internal/xds"
-	"weft/kind"
 	"weft/resource"
 )
 
@@ -112,8 +111,8 @@ func (h *Hub) Apply(b mirror.Batch) {
 		h.publish(c)
 	}
 	for _, key := range b.Removed {
-		if key.Kind == kind.DataplaneServings.Name {
-			delete(h.left, graph.ProxyKey{Mesh: key.Mesh, Name: key.Name})
+		if proxy := (graph.ProxyKey{Mesh: key.Mesh, Name: key.Name}); key == proxy.ServingRow() {
+			delete(h.left, proxy)
 		}
 	}
 	commits = append(commits, h.noteFaults()...)
@@ -356,7 +355,7 @@ func (h *Hub) Attach(key graph.ProxyKey, s *xds.Stream) (detach func(), err erro
 	p := h.attend(key)
 	if p.own == nil {
 		h.neglect(key, p)
-		return nil, resource.Errorf(resource.NotFound, "%s does not exist; register it, or write it through the API", kind.Dataplanes.Key(key.Mesh, key.Name))
+		return nil, resource.Errorf(resource.NotFound, "%s does not exist; register it, or write it through the API", key.Resource())
 	}
 	p.streams[s] = struct{}{}
 	s.SetFeeds(h.feedsOf(p)...)

@@ -41,19 +41,26 @@ type forgotten struct {
 	listeners []string
 }
 
-// alone is a world of one instance.
+// alone is a world of one instance and one zone.
 type alone struct{}
 
 func (alone) Elsewhere([]kind.Subscription) string { return "" }
 
 func (alone) Ask(context.Context, []resource.Key) error { return nil }
 
+func (alone) Confirmed(context.Context, ...resource.Key) error { return nil }
+
 // newHub answers a hub with one attached client, "client", that reaches everything.
 func newHub(t *testing.T, s Settler) (hub *Hub, kept chan []*resource.Object[kind.HeldEndpoints], gone chan forgotten) {
+	return newHubAmong(t, s, alone{})
+}
+
+// newHubAmong is newHub with other zones.
+func newHubAmong(t *testing.T, s Settler, zones Zones) (hub *Hub, kept chan []*resource.Object[kind.HeldEndpoints], gone chan forgotten) {
 	kept, gone = make(chan []*resource.Object[kind.HeldEndpoints], 1), make(chan forgotten, 1)
 	hub = NewHub(graph.NewState("default"), xds.NewCatalog(), slog.New(slog.DiscardHandler))
 	hub.Use(t.Context(), Outside{
-		Settler: s, Others: alone{},
+		Settler: s, Others: alone{}, Zones: zones,
 		Forget: func(_ context.Context, key graph.ProxyKey, listeners []string) error {
 			gone <- forgotten{key, listeners}
 			return nil

@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -139,4 +140,115 @@ func TestAServerWaitsForTheIngressesToLetGo(t *testing.T) {
 	}
 	settled <- struct{}{}
 	<-gone
+}
+
+// asked are other zones that confirm when the test says so.
+type asked struct {
+	rows    chan []resource.Key
+	confirm chan struct{}
+}
+
+func (a asked) Confirmed(ctx context.Context, rows ...resource.Key) error {
+	select {
+	case a.rows <- rows:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case <-a.confirm:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func told(ingresses ...kind.IngressAddress) resource.Any {
+	return kind.MeshZoneAddresses.Make(mesh, "default", kind.MeshZoneAddress{Ingresses: ingresses})
+}
+
+// settledAlready is a world whose clients settle at once.
+type settledAlready struct{}
+
+func (settledAlready) WaitSettled(context.Context, uint64, func(xds.Refusal) bool) (int, error) {
+	return 0, nil
+}
+
+// An ingress that moves listens where it was until every other zone dials it where it is.
+func TestAnIngressListenerGoesOnceOtherZonesDialAnother(t *testing.T) {
+	zones := asked{make(chan []resource.Key), make(chan struct{})}
+	hub, _, gone := newHubAmong(t, settledAlready{}, zones)
+	former := kind.ZoneIngressSection{Address: "10.0.0.1", Port: 10001, AdvertisedAddress: "192.168.1.100", AdvertisedPort: 30001}
+	moved := kind.ZoneIngressSection{Address: "10.0.0.1", Port: 10002, AdvertisedAddress: "192.168.1.100", AdvertisedPort: 30002}
+	put(hub, door("door", "10.0.0.1"), told(kind.IngressAddress{Name: "door", Address: "192.168.1.100", Port: 30001, Healthy: true}),
+		kind.DataplaneServings.Make(mesh, "door", kind.DataplaneServing{Ingresses: []kind.ZoneIngressSection{former}}))
+	put(hub, kind.Dataplanes.Make(mesh, "door", kind.Dataplane{Networking: kind.Networking{ZoneIngress: &moved}}))
+	put(hub, kind.DataplaneServings.Make(mesh, "door", kind.DataplaneServing{Ingresses: []kind.ZoneIngressSection{former, moved}}))
+	proxy, _ := hub.Proxy(graph.ProxyKey{Mesh: mesh, Name: "door"})
+	if len(proxy.Ingresses) != 2 || hub.Withdrawals() > 0 {
+		t.Errorf("listens at %v with %d withdrawals, want both places while other zones are told of the former one", proxy.Ingresses, hub.Withdrawals())
+	}
+	put(hub, told(kind.IngressAddress{Name: "door", Address: "192.168.1.100", Port: 30002, Healthy: true}))
+	if rows := <-zones.rows; !slices.Equal(rows, []resource.Key{kind.MeshZoneAddresses.Key(mesh, "default")}) {
+		t.Errorf("other zones are asked about %v", rows)
+	}
+	select {
+	case left := <-gone:
+		t.Errorf("%v goes before other zones have confirmed", left)
+	default:
+	}
+	zones.confirm <- struct{}{}
+	if left := <-gone; !slices.Equal(left.listeners, []string{"10.0.0.1:10001"}) {
+		t.Errorf("%v goes, want the former listener", left)
+	}
+}
+
+func TestADrainingIngressWaitsForOtherZones(t *testing.T) {
+	zones := asked{make(chan []resource.Key), make(chan struct{})}
+	hub, _, _ := newHubAmong(t, settledAlready{}, zones)
+	key := graph.ProxyKey{Mesh: mesh, Name: "door"}
+	put(hub, door("door", "10.0.0.1"), told(kind.IngressAddress{Name: "door", Healthy: true}))
+	drained := make(chan error)
+	go func() { drained <- hub.Drained(t.Context(), key) }()
+	put(hub, kind.DataplaneServings.Make(mesh, "door", kind.DataplaneServing{Draining: true}))
+	select {
+	case rows := <-zones.rows:
+		t.Errorf("other zones are asked about %v before they are told", rows)
+	case err := <-drained:
+		t.Errorf("drained (%v) while other zones are told that it is well", err)
+	default:
+	}
+	put(hub, told(kind.IngressAddress{Name: "door"}))
+	<-zones.rows
+	zones.confirm <- struct{}{}
+	if err := <-drained; err != nil {
+		t.Error(err)
+	}
+}
+
+// A ZoneIngress serves all meshes, also those that come later, and belongs to none.
+func TestAZoneIngressServesEveryMesh(t *testing.T) {
+	hub, _, _ := newHub(t, never{})
+	other := kind.MeshServices.Make("other", "db", kind.MeshService{
+		Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: "db"}},
+		Ports:    []kind.ServicePort{{Port: 5432, SNIs: []kind.SNI{{Value: "a.db.5432.other.ms"}}}},
+	})
+	put(hub, kind.Meshes.Make("", mesh, kind.Mesh{}), withSNI("a.web.8080.default.ms"), other,
+		kind.ZoneIngresses.Make("", "old", kind.ZoneIngress{Networking: kind.ZoneIngressNetworking{Address: "10.0.0.1", Port: 10001}}))
+	key := graph.ProxyKey{Name: "old"}
+	t.Cleanup(hub.Watch(key, func(*graph.Proxy) {}))
+	if got := namesOf(hub, key, xds.Cluster); !slices.Equal(got, []string{"a.web.8080.default.ms"}) {
+		t.Errorf("passes on %v", got)
+	}
+	put(hub, kind.Meshes.Make("", "other", kind.Mesh{}))
+	want := []string{"a.db.5432.other.ms", "a.web.8080.default.ms"}
+	if got := namesOf(hub, key, xds.Cluster); !slices.Equal(got, want) {
+		t.Errorf("with a second mesh it passes on %v, want %v", got, want)
+	}
+	if got := namesOf(hub, key, xds.Endpoint); !slices.Equal(got, want) {
+		t.Errorf("its assignments are %v, want %v", got, want)
+	}
+	hub.Apply(removal(kind.Meshes.Key("", mesh)))
+	if got := namesOf(hub, key, xds.Cluster); !slices.Equal(got, want[:1]) {
+		t.Errorf("with one mesh less it passes on %v", got)
+	}
 }

@@ -186,7 +186,7 @@ func TestFeedsEqualARebuildAfterAnyChanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		hub := NewHub(graph.NewState("default"), xds.NewCatalog(), slog.New(slog.DiscardHandler))
 		hub.Use(t.Context(), Outside{
-			Settler: never{}, Others: alone{},
+			Settler: never{}, Others: alone{}, Zones: alone{},
 			Announce: func(context.Context, []*resource.Object[kind.DataplaneLeaves]) error { return nil },
 			Keep:     func(context.Context, []*resource.Object[kind.HeldEndpoints]) error { return nil },
 		})

@@ -28,14 +28,14 @@ func (h *Hub) Dataplane(key graph.ProxyKey) (*resource.Object[kind.Dataplane], b
 	return h.state.Dataplanes.Find(h.reader(), key.Mesh, key.Name)
 }
 
-// Serving answers what a Dataplane serves.
+// Serving answers what a proxy serves.
 func (h *Hub) Serving(key graph.ProxyKey) (*resource.Object[kind.DataplaneServing], bool) {
-	return h.state.Servings.Find(h.reader(), key.Mesh, key.Name)
+	return h.state.Serving(h.reader(), key)
 }
 
-// Insight answers what is known of a Dataplane's connections.
+// Insight answers what is known of a proxy's connections.
 func (h *Hub) Insight(key graph.ProxyKey) (*resource.Object[kind.DataplaneInsight], bool) {
-	return h.state.Insights.Find(h.reader(), key.Mesh, key.Name)
+	return h.state.Insight(h.reader(), key)
 }
 
 // SigningCA answers the authority of a MeshIdentity.
@@ -175,22 +175,32 @@ func (w *world) Door(address string, port uint32) (envoysim.Door, bool) {
 	return envoysim.Door{Zone: zone, Ingress: ingress, Healthy: door.Healthy}, ok
 }
 
-// Drained returns once a Dataplane's draining has taken it out of every endpoint list and every client of
-// every instance has settled on that, or ctx ends. Clients that are lost meanwhile are not waited for.
+// Drained returns once a proxy's draining has taken it out of every endpoint list and, where it is a zone
+// ingress, out of what other zones dial, and every client of every instance and zone has settled on that, or ctx
+// ends. Clients that are lost meanwhile are not waited for.
 func (h *Hub) Drained(ctx context.Context, key graph.ProxyKey) error {
 	revision, err := h.await(ctx, func(r *table.Reader) bool {
-		serving, ok := h.state.Servings.Find(r, key.Mesh, key.Name)
-		return !ok || serving.Spec.Draining
+		serving, ok := h.state.Serving(r, key)
+		return (!ok || serving.Spec.Draining) && !h.state.Told(r, key)
 	})
 	if err != nil {
 		return err
 	}
-	asked := make(chan error, 1)
-	go func() {
-		asked <- h.outside.Others.Ask(ctx, []resource.Key{kind.DataplaneServings.Key(key.Mesh, key.Name)})
-	}()
+	asked := make(chan error, 2)
+	go func() { asked <- h.outside.Others.Ask(ctx, []resource.Key{key.ServingRow()}) }()
+	go func() { asked <- h.forgottenElsewhere(ctx, key) }()
 	_, err = h.outside.Settler.WaitSettled(ctx, revision, nil)
-	return errors.Join(err, <-asked)
+	return errors.Join(err, <-asked, <-asked)
+}
+
+// forgottenElsewhere returns once every other zone has heard that an ingress is not to be dialled, at once where
+// the proxy is none.
+func (h *Hub) forgottenElsewhere(ctx context.Context, key graph.ProxyKey) error {
+	r := h.reader()
+	if p := h.state.Proxy.Get(r, key); p == nil || len(p.Ingresses) == 0 {
+		return nil
+	}
+	return h.outside.Zones.Confirmed(ctx, h.state.AddressRows(r, key)...)
 }
 
 // ClassSize is how many attended proxies a class has.

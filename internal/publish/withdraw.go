@@ -89,7 +89,7 @@ func (h *Hub) followServings(b mirror.Batch, commits ...*table.Changes) {
 	}
 	for _, removed := range b.Removed {
 		key := graph.ProxyKey{Mesh: removed.Mesh, Name: removed.Name}
-		if removed.Kind == kind.DataplaneServings.Name && h.withdrawals.pinned[key] {
+		if removed == key.ServingRow() && h.withdrawals.pinned[key] {
 			delete(h.withdrawals.pinned, key)
 			delete(h.withdrawals.open, key)
 			h.state.Withdrawing.Unpin(key)
@@ -109,11 +109,24 @@ func (h *Hub) withdraw(key graph.ProxyKey, listeners []string) {
 	}
 }
 
+// toldOf are the rows that told other zones of any of a proxy's listeners; none where these are for its own zone.
+func (h *Hub) toldOf(key graph.ProxyKey, listeners []string) []resource.Key {
+	r := h.reader()
+	serving, ok := h.state.Serving(r, key)
+	if !ok || !slices.ContainsFunc(serving.Spec.Ingresses, func(z kind.ZoneIngressSection) bool { return slices.Contains(listeners, z.Listener()) }) {
+		return nil
+	}
+	return h.state.AddressRows(r, key)
+}
+
 func (h *Hub) withdrawOnceSettled(ctx context.Context, key graph.ProxyKey, listeners []string, revision uint64) {
 	started := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, Bound)
 	defer cancel()
-	err := h.everywhere(bounded, revision, []resource.Key{kind.Dataplanes.Key(key.Mesh, key.Name), kind.DataplaneServings.Key(key.Mesh, key.Name)})
+	err := h.everywhere(bounded, revision, []resource.Key{key.Resource(), key.ServingRow()})
+	if rows := h.toldOf(key, listeners); err == nil && len(rows) > 0 {
+		err = h.outside.Zones.Confirmed(bounded, rows...)
+	}
 	h.mu.Lock()
 	listeners = h.withdrawals.still(key, listeners, revision)
 	h.mu.Unlock()

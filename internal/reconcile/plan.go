@@ -2,7 +2,7 @@
 // IPs, services made for kuma.io/service tags, certificate authorities and MeshTrusts of MeshIdentities,
 // and statuses.
 //
-// A [Plan] is pure: it answers what is to be written for one unit at one time, and when to ask again. The
+// A [Plan] is pure, but for what it remembers of zone ingresses that are away: it answers what is to be written for one unit at one time, and when to ask again. The
 // [Reconciler] asks it whenever something that the unit reads has changed.
 package reconcile
 
@@ -29,7 +29,8 @@ const Grace = time.Hour
 // Unit is what is reconciled at once.
 type Unit struct {
 	// Kind is MeshService, MeshIdentity, MeshTrafficPermission, MeshTrust, HeldEndpoints, [TagUnit] with the tag's
-	// value as the name, [UnnamedUnit] with a kind and a name, or [LeavesUnit], [NamesUnit] or [ChangingUnit] without one.
+	// value as the name, [UnnamedUnit] with a kind and a name, or MeshZoneAddress, [LeavesUnit], [NamesUnit] or
+	// [ChangingUnit] without one.
 	Kind, Mesh, Name string
 }
 
@@ -69,7 +70,10 @@ type Plan struct {
 	ServiceCIDR netip.Prefix
 	// Behind are the proxies that a topic waits for, as far as it is known; nil where nobody waits.
 	Behind func(topic string) []graph.ProxyKey
+	// Lives says whether an instance of the control plane is there.
+	Lives func(instance string) bool
 
+	absent    absences
 	refused   *table.Derived[causeKey, refusals]
 	facts     *table.Derived[graph.ServiceKey, facts]
 	generated *table.Derived[tagKey, *kind.MeshService]
@@ -99,7 +103,7 @@ type facts struct {
 
 // NewPlan adds what plans read to a state, before its first commit.
 func NewPlan(state *graph.State, cidr netip.Prefix) *Plan {
-	p := &Plan{State: state, ServiceCIDR: cidr, Behind: func(string) []graph.ProxyKey { return nil }}
+	p := &Plan{State: state, ServiceCIDR: cidr, Behind: func(string) []graph.ProxyKey { return nil }, Lives: func(string) bool { return true }, absent: absences{}}
 	p.refused = table.NewDerived(state.DB, "refusals", p.refusedBy, func(a, b refusals) bool { return a == b })
 	p.facts = table.NewDerived(state.DB, "service facts", p.serviceFacts, func(a, b facts) bool { return a == b })
 	p.generated = table.NewDerived(state.DB, "generated services", p.generatedService, equalServices)
@@ -134,6 +138,8 @@ func (p *Plan) For(r *table.Reader, u Unit, now time.Time) (steps []Step, again 
 		return p.trust(r, u.Mesh, u.Name), time.Time{}
 	case UnnamedUnit:
 		return p.unnamed(r, u), time.Time{}
+	case kind.MeshZoneAddresses.Name:
+		return p.address(r, u.Mesh, now)
 	case ChangingUnit:
 		return p.changing(r, u.Mesh, now)
 	case LeavesUnit:

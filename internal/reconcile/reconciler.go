@@ -50,6 +50,7 @@ type Reconciler struct {
 	log     *slog.Logger
 
 	// What is pinned is followed; it belongs to the table's writer.
+	pinnedMeshes   map[string]bool
 	pinnedServices map[graph.ServiceKey]bool
 	pinnedTags     map[tagKey]bool
 	pinnedHolds    map[rowKey]bool
@@ -72,6 +73,7 @@ type Reconciler struct {
 func New(plan *Plan, writer Writer, settler Settler, log *slog.Logger) *Reconciler {
 	rc := &Reconciler{
 		plan: plan, writer: writer, settler: settler, log: log,
+		pinnedMeshes:   map[string]bool{},
 		pinnedServices: map[graph.ServiceKey]bool{},
 		pinnedTags:     map[tagKey]bool{},
 		pinnedHolds:    map[rowKey]bool{},
@@ -118,6 +120,7 @@ func (rc *Reconciler) observeDerived(changes *table.Changes, now time.Time) {
 	for key := range rc.plan.progress.Changed(changes) {
 		rc.ask(Unit{kind.HeldEndpointsList.Name, key.Mesh, key.Name}, now)
 	}
+	rc.observeDoors(changes, now)
 	for key := range rc.plan.State.Moving.Changed(changes) {
 		rc.ask(Unit{NamesUnit, key.Mesh, ""}, now.Add(soon))
 	}
@@ -130,6 +133,10 @@ func (rc *Reconciler) observePut(o resource.Any, now time.Time) {
 	key := o.Key()
 	rc.observeNames(o, now)
 	switch o := o.(type) {
+	case *resource.Object[kind.Mesh]:
+		rc.followDoors(key.Name, now)
+	case *resource.Object[kind.MeshZoneAddress]:
+		rc.askAddress(key.Mesh, now)
 	case *resource.Object[kind.MeshService]:
 		if service := (graph.ServiceKey{Mesh: key.Mesh, Name: key.Name}); !rc.pinnedServices[service] {
 			rc.pinnedServices[service] = true
@@ -193,6 +200,10 @@ func (rc *Reconciler) observeLeaves(o *resource.Object[kind.DataplaneLeaves], no
 
 func (rc *Reconciler) observeRemoved(key resource.Key, now time.Time) {
 	switch key.Kind {
+	case kind.Meshes.Name:
+		rc.forgetDoors(key.Name)
+	case kind.MeshZoneAddresses.Name:
+		rc.askAddress(key.Mesh, now)
 	case kind.MeshServices.Name:
 		if service := (graph.ServiceKey{Mesh: key.Mesh, Name: key.Name}); rc.pinnedServices[service] {
 			delete(rc.pinnedServices, service)
@@ -296,6 +307,7 @@ func (rc *Reconciler) Run(ctx context.Context) {
 	defer rc.setRunning(false)
 	clear(rc.given)
 	clear(rc.failed)
+	clear(rc.plan.absent)
 	for ctx.Err() == nil {
 		units, next := rc.take(time.Now())
 		if len(units) > 0 {

@@ -1,0 +1,173 @@
+package reconcile
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// door is a zone ingress that other zones dial at an address.
+func (w *world) door(name, address string) resource.Any {
+	return kind.Dataplanes.Make("default", name, kind.Dataplane{Networking: kind.Networking{ZoneIngress: section(address)}})
+}
+
+func (w *world) legacyDoor(name, address string) resource.Any {
+	s := section(address)
+	return kind.ZoneIngresses.Make("", name, kind.ZoneIngress{Networking: kind.ZoneIngressNetworking{
+		Address: s.Address, Port: s.Port, AdvertisedAddress: s.AdvertisedAddress, AdvertisedPort: s.AdvertisedPort,
+	}})
+}
+
+// section listens on a port of its own for each address.
+func section(address string) *kind.ZoneIngressSection {
+	port := uint32(10000 + len(address)*100 + int(address[len(address)-1]))
+	return &kind.ZoneIngressSection{Address: "10.0.0.1", Port: port, AdvertisedAddress: address, AdvertisedPort: 30001}
+}
+
+func servingAt(addresses ...string) kind.DataplaneServing {
+	serving := kind.DataplaneServing{}
+	for _, address := range addresses {
+		serving.Ingresses = append(serving.Ingresses, *section(address))
+	}
+	return serving
+}
+
+func (w *world) passes(name string, addresses ...string) resource.Any {
+	return kind.DataplaneServings.Make("default", name, servingAt(addresses...))
+}
+
+func attached(instance string) kind.DataplaneInsight {
+	if instance == "" {
+		return kind.DataplaneInsight{}
+	}
+	return kind.DataplaneInsight{Subscriptions: []kind.Subscription{{ID: "s", ControlPlaneInstanceID: instance}}}
+}
+
+func (w *world) stream(name, instance string) resource.Any {
+	return kind.DataplaneInsights.Make("default", name, attached(instance))
+}
+
+// addresses is what other zones are told, "" where there is no row, and when that is looked at again.
+func (w *world) addresses() (string, time.Time) {
+	again := w.reconcile(kind.MeshZoneAddresses.Name, "")
+	row, ok := w.plan.State.ZoneAddresses.Find(w.reader(), "default", "east")
+	if !ok {
+		return "", again
+	}
+	var entries []string
+	for _, a := range row.Spec.Ingresses {
+		entry := fmt.Sprintf("%s=%s", a.Name, a.Address)
+		if !a.Healthy {
+			entry += " down"
+		}
+		if a.Legacy {
+			entry += " legacy"
+		}
+		entries = append(entries, entry)
+	}
+	return strings.Join(entries, ", "), again
+}
+
+func (w *world) wantAddresses(when, want string) {
+	w.t.Helper()
+	if got, _ := w.addresses(); got != want {
+		w.t.Errorf("%s: other zones are told of %q, want %q", when, got, want)
+	}
+}
+
+func newDoors(t *testing.T) *world {
+	w := newWorld(t, "241.0.0.0/8")
+	w.plan.Lives = func(instance string) bool { return instance == "here" }
+	w.put(kind.Meshes.Make("", "default", kind.Mesh{}))
+	return w
+}
+
+func TestOtherZonesAreToldOfIngressesThatServe(t *testing.T) {
+	w := newDoors(t)
+	w.put(w.door("one", "192.168.1.1"), w.stream("one", "here"))
+	w.wantAddresses("before it serves", "")
+	w.put(w.passes("one", "192.168.1.1"))
+	w.wantAddresses("once it serves", "one=192.168.1.1")
+	w.put(w.door("two", "192.168.1.2"), w.stream("two", "here"), w.passes("two", "192.168.1.2"))
+	w.wantAddresses("with a second one", "one=192.168.1.1, two=192.168.1.2")
+	w.put(w.passes("one"))
+	w.wantAddresses("when its Envoy is dead", "one=192.168.1.1 down, two=192.168.1.2")
+	draining := servingAt("192.168.1.2")
+	draining.Draining = true
+	w.put(kind.DataplaneServings.Make("default", "two", draining))
+	w.wantAddresses("when none is well, all are dialled", "one=192.168.1.1 down, two=192.168.1.2 down")
+	w.remove(kind.Dataplanes.Key("default", "one"))
+	w.wantAddresses("one that was deleted leaves at once", "two=192.168.1.2 down")
+	w.remove(kind.Dataplanes.Key("default", "two"))
+	w.wantAddresses("and the last one too", "")
+}
+
+func TestAnIngressThatMovesIsDialledWhereItWasUntilItServesAnew(t *testing.T) {
+	w := newDoors(t)
+	w.put(w.door("one", "192.168.1.1"), w.stream("one", "here"), w.passes("one", "192.168.1.1"))
+	w.wantAddresses("before", "one=192.168.1.1")
+	w.put(w.door("one", "192.168.1.22"))
+	w.wantAddresses("while it does not listen there", "one=192.168.1.1")
+	w.put(w.passes("one", "192.168.1.1", "192.168.1.22"))
+	w.wantAddresses("once it does", "one=192.168.1.22")
+}
+
+// A lost stream says nothing about an ingress for a while; one that is lost for long counts, and a control
+// plane that starts gives everybody the time anew.
+func TestAnIngressWithoutAStreamHasAGrace(t *testing.T) {
+	w := newDoors(t)
+	w.put(w.door("one", "192.168.1.1"), w.stream("one", "here"), w.passes("one", "192.168.1.1"))
+	w.wantAddresses("attached", "one=192.168.1.1")
+	w.put(w.stream("one", "another that is gone"))
+	got, again := w.addresses()
+	if got != "one=192.168.1.1" || !again.Equal(w.now.Add(ingressGrace)) {
+		t.Errorf("at first: %q, looked at again at %v; want it kept for %v", got, again, ingressGrace)
+	}
+	clear(w.plan.absent) // a restart
+	w.now = w.now.Add(ingressGrace)
+	w.wantAddresses("after a restart", "one=192.168.1.1")
+	w.now = w.now.Add(ingressGrace)
+	w.wantAddresses("when the time is over", "one=192.168.1.1 down")
+	w.put(w.stream("one", "here"))
+	w.wantAddresses("when it is back", "one=192.168.1.1")
+	w.put(w.stream("one", ""))
+	w.wantAddresses("and it has the time anew", "one=192.168.1.1")
+}
+
+func TestTheMeshsOwnIngressIsPreferredWhileItIsReady(t *testing.T) {
+	w := newDoors(t)
+	w.put(w.legacyDoor("old", "192.168.1.9"), kind.ZoneIngressServings.Make("", "old", servingAt("192.168.1.9")),
+		kind.ZoneIngressInsights.Make("", "old", attached("here")))
+	w.wantAddresses("a legacy one alone", "old=192.168.1.9 legacy")
+	w.put(w.door("one", "192.168.1.1"), w.stream("one", "here"))
+	w.wantAddresses("beside one that does not serve", "old=192.168.1.9 legacy")
+	w.put(w.passes("one", "192.168.1.1"))
+	w.wantAddresses("beside one that does", "one=192.168.1.1")
+	w.put(w.passes("one"))
+	w.wantAddresses("beside one that is down", "old=192.168.1.9 legacy, one=192.168.1.1 down")
+}
+
+// An ingress belongs to the zone that its labels name; what another zone's ingress passes on is not here.
+func TestAnIngressOfAnotherZoneIsNotDialledForThisOne(t *testing.T) {
+	w := newDoors(t)
+	foreign := w.door("one", "192.168.1.1").(*resource.Object[kind.Dataplane])
+	foreign.Labels = map[string]string{kind.ZoneLabel: "west"}
+	w.put(foreign, w.stream("one", "here"), w.passes("one", "192.168.1.1"))
+	w.wantAddresses("of another zone", "")
+}
+
+// One write for each mesh and zone, and only where something has changed: other zones pay for each.
+func TestAnAddressIsWrittenOnce(t *testing.T) {
+	w := newDoors(t)
+	w.put(w.door("one", "192.168.1.1"), w.stream("one", "here"), w.passes("one", "192.168.1.1"))
+	w.wantAddresses("at first", "one=192.168.1.1")
+	steps, _ := w.plan.For(table.Eval(w.plan.State.DB.Snapshot()), Unit{kind.MeshZoneAddresses.Name, "default", ""}, w.now)
+	if len(steps) > 0 {
+		t.Errorf("nothing has changed, and %d writes are asked for", len(steps))
+	}
+}
