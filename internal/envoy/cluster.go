@@ -84,7 +84,7 @@ func Assignment(e *graph.Endpoints) *xds.Resource {
 		}
 		server := lbEndpoint(endpoint.Address, endpoint.Port)
 		if mark := markOf(e.Destination.Leg, endpoint); mark != nil {
-			server.Metadata = &core.Metadata{FilterMetadata: map[string]*structpb.Struct{socketMatch: mark}}
+			server.Metadata = &core.Metadata{FilterMetadata: map[string]*structpb.Struct{SocketMatch: mark}}
 		}
 		locality.LbEndpoints = append(locality.LbEndpoints, server)
 	}
@@ -118,8 +118,8 @@ func markOf(leg graph.Leg, e *graph.Endpoint) *structpb.Struct {
 	return nil
 }
 
-// socketMatch is where an endpoint says by which transport it is reached.
-const socketMatch = "envoy.transport_socket_match"
+// SocketMatch is the metadata in which an endpoint says by which transport it is reached.
+const SocketMatch = "envoy.transport_socket_match"
 
 // plainEndpoint marks a server that does not serve mutual TLS yet.
 func plainEndpoint() *structpb.Struct {

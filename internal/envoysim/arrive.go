@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	endpoints "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listeners "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	snicluster "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/sni_cluster/v3"
 
@@ -92,20 +91,14 @@ func (c *Config) behind(cluster string) ([]Address, error) {
 	if c.clusters[cluster] == nil {
 		return nil, fmt.Errorf("the ingress knows no server name %s: no service of its zone has it", cluster)
 	}
-	servers := addressesOf(c.assignments[cluster])
+	var servers []Address
+	for _, locality := range c.assignments[cluster].GetEndpoints() {
+		for _, endpoint := range locality.LbEndpoints {
+			servers = append(servers, addressOf(endpoint))
+		}
+	}
 	if len(servers) == 0 {
 		return nil, fmt.Errorf("nobody is behind the server name %s: no server of it is up, ready and takes mutual TLS", cluster)
 	}
 	return servers, nil
-}
-
-func addressesOf(assignment *endpoints.ClusterLoadAssignment) []Address {
-	var addresses []Address
-	for _, locality := range assignment.GetEndpoints() {
-		for _, endpoint := range locality.LbEndpoints {
-			at := endpoint.GetEndpoint().GetAddress().GetSocketAddress()
-			addresses = append(addresses, Address{at.GetAddress(), at.GetPortValue()})
-		}
-	}
-	return addresses
 }

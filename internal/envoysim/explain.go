@@ -82,6 +82,10 @@ type Explanation struct {
 
 // EndpointVerdict is what one endpoint does with the request.
 type EndpointVerdict struct {
+	// Leg is the part of the destination that the endpoint belongs to, where it has parts: the client's own zone,
+	// and the others. Fallback says that it is dialled only while nobody of an earlier part is up.
+	Leg      string `json:"leg,omitempty"`
+	Fallback bool   `json:"fallback,omitempty"`
 	Address  string `json:"address"`
 	Proxy    string `json:"proxy,omitempty"`
 	SpiffeID string `json:"spiffeID,omitempty"`
@@ -131,7 +135,7 @@ func Explain(world World, request Request, beyond Beyond) (*Explanation, error) 
 	case way.Passed:
 		e.Verdict, e.Reason = Passed, "no service of the mesh has this address"
 	default:
-		(&asking{world, beyond, request.From.Mesh, client, way, call}).ask(e)
+		(&asking{world, beyond, request.From.Mesh, e.SpiffeID, client, call}).ask(e, way.Endpoints)
 	}
 	return e, nil
 }
@@ -150,57 +154,61 @@ func explanation(id string, request Request, address Address, way OutboundResult
 
 // asking is a request on its way to the endpoints of its destination.
 type asking struct {
-	world  World
-	beyond Beyond
-	mesh   string
-	client *Config
-	way    OutboundResult
-	call   Call
+	world    World
+	beyond   Beyond
+	mesh     string
+	spiffeID string // of the client
+	client   *Config
+	call     Call
 }
 
-// ask puts the request to every endpoint and sums up.
-func (a *asking) ask(e *Explanation) {
-	if a.call.TLS = a.way.TLS; a.call.TLS {
-		a.call.PeerURIs = []string{e.SpiffeID}
-	}
+// ask puts the request to every endpoint and sums up. Those that are dialled only while others are down have
+// their answers, and no part in the sum.
+func (a *asking) ask(e *Explanation, all []Endpoint) {
 	var sum tally
-	for _, endpoint := range a.way.Endpoints {
+	for _, endpoint := range all {
 		v := a.endpoint(endpoint)
-		sum.add(&v)
+		v.Leg, v.Fallback = endpoint.Leg, endpoint.Fallback
+		if !endpoint.Fallback {
+			sum.add(&v)
+		}
 		e.Endpoints = append(e.Endpoints, v)
 	}
 	e.Verdict, e.Reason = sum.verdict(), sum.reason
 }
 
-func (a *asking) endpoint(at Address) EndpointVerdict {
-	if _, here := a.world.At(at.Address, at.Port); !here {
-		if door, ok := a.world.Door(at.Address, at.Port); ok {
-			return a.throughDoor(at, door)
+func (a *asking) endpoint(e Endpoint) EndpointVerdict {
+	call := a.call
+	if call.TLS = e.TLS; e.TLS {
+		call.PeerURIs = []string{a.spiffeID}
+	}
+	if _, here := a.world.At(e.At.Address, e.At.Port); !here {
+		if door, ok := a.world.Door(e.At.Address, e.At.Port); ok {
+			return a.throughDoor(e, door)
 		}
 	}
-	v := askServer(a.world, at, a.call)
-	a.accept(&v)
+	v := askServer(a.world, e.At, call)
+	a.accept(&v, e)
 	return v
 }
 
 // accept has the client look at the server's name.
-func (a *asking) accept(v *EndpointVerdict) {
-	if refusal := a.client.accepts(a.way, v.SpiffeID); v.Allowed && refusal != nil {
+func (a *asking) accept(v *EndpointVerdict, e Endpoint) {
+	if refusal := a.client.accepts(e.Security, v.SpiffeID); v.Allowed && refusal != nil {
 		v.Allowed, v.Rule, v.Reason = false, "", refusal.Error()
 	}
 }
 
 // throughDoor asks the zone of an ingress.
-func (a *asking) throughDoor(at Address, door Door) EndpointVerdict {
-	there := &IngressVerdict{Zone: door.Zone, Name: door.Ingress.Name, Healthy: door.Healthy, SNI: a.way.SNI}
-	v := EndpointVerdict{Address: at.String(), Ingress: there}
-	if !a.call.TLS {
-		v.Reason = "it is a zone ingress, which tells services apart by the server name of TLS, and the request is plain: " +
-			"both the client and the servers need a MeshIdentity that selects them"
+func (a *asking) throughDoor(e Endpoint, door Door) EndpointVerdict {
+	there := &IngressVerdict{Zone: door.Zone, Name: door.Ingress.Name, Healthy: door.Healthy, SNI: e.SNI}
+	v := EndpointVerdict{Address: e.At.String(), Ingress: there}
+	if !e.TLS {
+		v.Reason = "it is a zone ingress, which tells services apart by the server name of TLS, and the request is plain"
 		return v
 	}
 	arrival, err := a.beyond(door.Zone, Crossing{
-		Ingress: door.Ingress, Mesh: a.mesh, SNI: a.way.SNI, SpiffeID: a.call.PeerURIs[0], Method: a.call.Method, Path: a.call.Path,
+		Ingress: door.Ingress, Mesh: a.mesh, SNI: e.SNI, SpiffeID: a.spiffeID, Method: a.call.Method, Path: a.call.Path,
 	})
 	if err != nil {
 		there.Unasked = err.Error()
@@ -210,7 +218,7 @@ func (a *asking) throughDoor(at Address, door Door) EndpointVerdict {
 	v.Allowed = arrival.Reason == ""
 	for i := range arrival.Endpoints {
 		server := &arrival.Endpoints[i]
-		a.accept(server)
+		a.accept(server, e)
 		v.Allowed = v.Allowed && server.Allowed
 	}
 	return v
@@ -291,7 +299,7 @@ func load(world World, proxy graph.ProxyKey) (*Config, error) {
 }
 
 // accepts says why the client does not take a server of that name; nil where it does.
-func (c *Config) accepts(way OutboundResult, id string) error {
+func (c *Config) accepts(way Security, id string) error {
 	if !way.TLS {
 		return nil
 	}

@@ -9,7 +9,6 @@ import (
 	routes "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tcpproxy "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
-	tls "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 )
 
 // OutboundResult is what a proxy does with what its application sends.
@@ -21,12 +20,11 @@ type OutboundResult struct {
 	// Route is empty where the proxy reads no requests.
 	Route     string
 	Cluster   string
-	Endpoints []Address
-	// TLS says that the proxy presents its certificate and takes only a server with one of ServerNames.
+	Endpoints []Endpoint
+	// TLS says that the proxy presents its certificate to any of the endpoints, and ServerNames are those that
+	// it takes from them.
 	TLS         bool
 	ServerNames []string
-	// SNI is the server name that it sends; empty: none.
-	SNI string
 	// Passed says that the call leaves for the address that it names, which is no destination of the mesh.
 	Passed bool
 	// Retries after the first attempt, and what makes them.
@@ -34,8 +32,6 @@ type OutboundResult struct {
 	RetryOn string
 	// Error says why the call goes nowhere; what is known up to there is filled in.
 	Error string
-
-	bundle string // the secret with what the proxy believes, where TLS
 }
 
 // Address is a place that can be dialled.
@@ -124,32 +120,18 @@ func (c *Config) followCluster(result *OutboundResult, call Call) error {
 	if cluster == nil {
 		return fmt.Errorf("the proxy has not been given cluster %s", result.Cluster)
 	}
-	if cluster.TransportSocket != nil {
-		if err := result.useTLS(cluster.TransportSocket); err != nil {
-			return fmt.Errorf("cluster %s: %w", cluster.Name, err)
-		}
-	}
 	if cluster.GetType() == clusters.Cluster_ORIGINAL_DST {
-		result.Passed, result.Endpoints = true, []Address{{call.Address, call.Port}}
+		result.Passed, result.Endpoints = true, []Endpoint{{At: Address{call.Address, call.Port}}}
 		return nil
 	}
-	result.Endpoints = addressesOf(c.assignments[cluster.Name])
-	if len(result.Endpoints) == 0 {
-		return fmt.Errorf("destination %s has no endpoints: no proxy of it is up, ready and serving", cluster.Name)
-	}
-	return nil
-}
-
-func (r *OutboundResult) useTLS(socket *core.TransportSocket) error {
-	context := &tls.UpstreamTlsContext{}
-	if err := socket.GetTypedConfig().UnmarshalTo(context); err != nil {
+	found, err := c.endpointsOf(cluster)
+	if err != nil {
 		return err
 	}
-	validation := context.GetCommonTlsContext().GetCombinedValidationContext()
-	r.SNI = context.GetSni()
-	r.TLS, r.bundle = true, validation.GetValidationContextSdsSecretConfig().GetName()
-	for _, san := range validation.GetDefaultValidationContext().GetMatchTypedSubjectAltNames() {
-		r.ServerNames = append(r.ServerNames, san.GetMatcher().GetExact())
+	result.Endpoints = found
+	result.TLS, result.ServerNames = secured(found)
+	if len(found) == 0 {
+		return whyNone(cluster)
 	}
 	return nil
 }

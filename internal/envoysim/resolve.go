@@ -12,14 +12,17 @@ import (
 	listeners "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tcpproxy "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+
+	"weft/internal/graph"
 )
 
 // reach is one way from the proxy to a destination.
 type reach struct {
 	Address
-	bound   bool
-	service string // of the destination; empty where its name doesn't tell
-	port    uint32 // of the service
+	bound       bool
+	destination string // its name
+	service     string // of the destination; empty where its name doesn't tell
+	port        uint32 // of the service
 }
 
 // resolve answers what the application dials for a service, a virtual IP or an address, with a port or
@@ -72,7 +75,8 @@ func resolveAddress(ways []reach, host string, port uint32) (Address, error) {
 func resolveService(ways []reach, service string, port uint32) (Address, error) {
 	var found []reach
 	for _, way := range ways {
-		if way.service == service && (port == 0 || way.port == port) {
+		named := way.service == service || way.destination == service
+		if named && (port == 0 || way.port == port) {
 			found = append(found, way)
 		}
 	}
@@ -82,6 +86,9 @@ func resolveService(ways []reach, service string, port uint32) (Address, error) 
 	for _, way := range found {
 		if way.port != found[0].port {
 			return Address{}, fmt.Errorf("the service has several ports, say which: %s", list(found))
+		}
+		if way.destination != found[0].destination {
+			return Address{}, fmt.Errorf("several services are called so, say which by its address or its destination: %s", listDestinations(found))
 		}
 	}
 	return found[0].Address, nil
@@ -99,8 +106,10 @@ func (c *Config) reaches() ([]reach, error) {
 			return nil, err
 		}
 		at := l.Address.GetSocketAddress()
-		way := reach{Address: Address{at.GetAddress(), at.GetPortValue()}, bound: bound(l)}
-		way.service, way.port = serviceOf(destination)
+		way := reach{Address: Address{at.GetAddress(), at.GetPortValue()}, bound: bound(l), destination: destination}
+		if key, ok := graph.ParseDestination(destination); ok {
+			way.service, way.port = key.Service, key.Port
+		}
 		ways = append(ways, way)
 	}
 	slices.SortStableFunc(ways, func(a, b reach) int {
@@ -130,25 +139,6 @@ func destinationOf(l *listeners.Listener) (string, error) {
 	return "", nil
 }
 
-// serviceOf reads the service and its port out of a destination's name,
-// "kri_msvc_default_east__backend_80". Meshes and zones are labels, and have no "_" within.
-func serviceOf(destination string) (string, uint32) {
-	rest, ok := strings.CutPrefix(destination, "kri_msvc_")
-	parts := strings.SplitN(rest, "_", 4)
-	if !ok || len(parts) < 4 {
-		return "", 0
-	}
-	last := strings.LastIndex(parts[3], "_")
-	if last < 0 {
-		return "", 0
-	}
-	port, err := strconv.ParseUint(parts[3][last+1:], 10, 32)
-	if err != nil {
-		return "", 0
-	}
-	return parts[3][:last], uint32(port)
-}
-
 // list names ways as a user would ask for them.
 func list(ways []reach) string {
 	if len(ways) == 0 {
@@ -157,6 +147,15 @@ func list(ways []reach) string {
 	var names []string
 	for _, way := range ways {
 		names = append(names, fmt.Sprintf("%s:%d (at %s)", orElse(way.service, "?"), way.port, way.Address))
+	}
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), ", ")
+}
+
+func listDestinations(ways []reach) string {
+	var names []string
+	for _, way := range ways {
+		names = append(names, fmt.Sprintf("%s (at %s)", way.destination, way.Address))
 	}
 	slices.Sort(names)
 	return strings.Join(slices.Compact(names), ", ")

@@ -22,8 +22,14 @@ func (e *Explanation) Text() string {
 	line("retries", e.retrying())
 	line("destination", e.Destination)
 	line("mutual TLS", e.security())
+	leg := ""
 	for i := range e.Endpoints {
-		e.Endpoints[i].lines(line)
+		v := &e.Endpoints[i]
+		if v.Leg != leg {
+			leg = v.Leg
+			line(v.legLabel(), leg)
+		}
+		v.lines(line)
 	}
 	line("verdict", e.verdict())
 	_ = columns.Flush() // a strings.Builder takes everything
@@ -67,6 +73,13 @@ func (e *Explanation) verdict() string {
 		return string(e.Verdict)
 	}
 	return fmt.Sprintf("%s: %s", e.Verdict, e.Reason)
+}
+
+func (v *EndpointVerdict) legLabel() string {
+	if v.Fallback {
+		return "otherwise"
+	}
+	return "at first"
 }
 
 // lines writes an endpoint; of a zone ingress, what becomes of the request in its zone.
