@@ -20,7 +20,7 @@ func All() []resource.Descriptor {
 		Dataplanes, DataplaneInsights, DataplaneServings, DataplaneLeavesList,
 		MeshServices, MeshServiceStatuses, HeldEndpointsList,
 		MeshMultiZoneServices, MeshMultiZoneServiceStatuses,
-		SNIFormats,
+		SNIFormats, SNIWaits,
 		MeshIdentities, MeshIdentityStatuses, SigningCAs,
 		MeshTrusts, MeshTrustStatuses,
 		MeshTrafficPermissions, MeshTrafficPermissionStatuses,

@@ -15,3 +15,17 @@ const TheSNIFormat = "sni"
 var SNIFormats = &resource.Kind[SNIFormat]{
 	Info: resource.Info{Name: "SNIFormat", Plural: "sniformats", Scope: resource.Global, ReadOnly: true, Hidden: true, Sync: resource.GlobalToZones},
 }
+
+// SNIWait is whom a control plane waits for before it goes on with the server names of its services of a mesh.
+// It has a row only where that lasts, named after its zone, or "global".
+type SNIWait struct {
+	For []string `json:"for"` // for people, sorted
+}
+
+// SNIWaits is the kind of [SNIWait].
+var SNIWaits = &resource.Kind[SNIWait]{
+	Info: resource.Info{
+		Name: "SNIWait", Plural: "sniwaits", Scope: resource.Mesh, ReadOnly: true, Hidden: true,
+		Sync: resource.GlobalToZones | resource.ZoneToGlobal,
+	},
+}

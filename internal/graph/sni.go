@@ -27,12 +27,16 @@ func (n ServerNames) Format() sni.Format {
 
 // Holders are the services that have a name, whoever owns them.
 func (n ServerNames) Holders(name string) []resource.Key {
-	r := table.Eval(n.State.DB.Snapshot())
+	return n.State.SNIHolders(table.Eval(n.State.DB.Snapshot()), name)
+}
+
+// SNIHolders are the services that have a server name, whoever owns them.
+func (s *State) SNIHolders(r *table.Reader, name string) []resource.Key {
 	var holders []resource.Key
-	for _, service := range n.State.ServicesBySNI.List(r, name) {
+	for _, service := range s.ServicesBySNI.List(r, name) {
 		holders = append(holders, service.Key())
 	}
-	for _, service := range n.State.MultiZoneServicesBySNI.List(r, name) {
+	for _, service := range s.MultiZoneServicesBySNI.List(r, name) {
 		holders = append(holders, service.Key())
 	}
 	return holders

@@ -47,6 +47,7 @@ type State struct {
 	ZoneIngressServings      Rows[kind.DataplaneServing]
 	ZoneIngressInsights      Rows[kind.DataplaneInsight]
 	SNIFormats               Rows[kind.SNIFormat]
+	SNIWaits                 Rows[kind.SNIWait]
 
 	// Faults are rows of this instance alone, and FaultsByCause finds them by [CauseKey].
 	Faults        *table.Input[Fault]
@@ -76,6 +77,8 @@ type State struct {
 	ServicesByLabel *table.Index[*resource.Object[kind.MeshService]]
 	// MultiZoneServicesByMesh finds those of a [MeshKey].
 	MultiZoneServicesByMesh *table.Index[*resource.Object[kind.MeshMultiZoneService]]
+	// ZoneAddressesByMesh finds those of a [MeshKey].
+	ZoneAddressesByMesh *table.Index[*resource.Object[kind.MeshZoneAddress]]
 	// ServingsChanging finds who takes connections with mutual TLS and without, by its [MeshKey].
 	ServingsChanging *table.Index[*resource.Object[kind.DataplaneServing]]
 	// VIPOwners finds who has a virtual IP, by the address.
@@ -218,6 +221,7 @@ func NewState(zone string) *State {
 	s.ZoneIngressServings = addRows(s, kind.ZoneIngressServings)
 	s.ZoneIngressInsights = addRows(s, kind.ZoneIngressInsights)
 	s.SNIFormats = addRows(s, kind.SNIFormats)
+	s.SNIWaits = addRows(s, kind.SNIWaits)
 	// These are read by the API alone.
 	addRows(s, kind.Zones)
 	addRows(s, kind.ZoneInsights)
@@ -237,6 +241,7 @@ func NewState(zone string) *State {
 	s.MultiZoneServicesBySNI = table.NewIndex(s.MultiZoneServices.Input, sniKeys)
 	s.ServicesByLabel = table.NewIndex(s.Services.Input, serviceLabelKeys)
 	s.MultiZoneServicesByMesh = byMesh(s.MultiZoneServices)
+	s.ZoneAddressesByMesh = byMesh(s.ZoneAddresses)
 	s.ServingsChanging = table.NewIndex(s.Servings.Input, changingKeys)
 	s.VIPOwners = table.NewIndex(s.ServiceStatuses.Input, vipKeys)
 	s.HostnameClaims = table.NewIndex(s.ServiceStatuses.Input, hostnameKeys)

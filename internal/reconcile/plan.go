@@ -29,8 +29,7 @@ const Grace = time.Hour
 // Unit is what is reconciled at once.
 type Unit struct {
 	// Kind is MeshService, MeshIdentity, MeshTrafficPermission, MeshTrust, HeldEndpoints, [TagUnit] with the tag's
-	// value as the name, [UnnamedUnit] with a kind and a name, or MeshZoneAddress, [LeavesUnit], [NamesUnit] or
-	// [ChangingUnit] without one.
+	// value as the name, or MeshZoneAddress, [LeavesUnit], [NamesUnit], [SNIUnit] or [ChangingUnit] without one.
 	Kind, Mesh, Name string
 }
 
@@ -53,8 +52,10 @@ type Settle struct {
 	Mesh  string
 	// Everybody says that proxies without a certificate are waited for too, as far as they are there.
 	Everybody bool
-	Rows      []resource.Key
-	Then      []resource.Any
+	// Zones says that the proxies of all other zones are waited for too.
+	Zones bool
+	Rows  []resource.Key
+	Then  []resource.Any
 }
 
 // NewCA asks for a CA of a trust domain, stored as a Secret unless that is there by then.
@@ -70,6 +71,8 @@ type Plan struct {
 	ServiceCIDR netip.Prefix
 	// Behind are the proxies that a topic waits for, as far as it is known; nil where nobody waits.
 	Behind func(topic string) []graph.ProxyKey
+	// Unconfirmed are the zones that it waits for, in words; empty where it does not.
+	Unconfirmed func(topic string) string
 	// Lives says whether an instance of the control plane is there.
 	Lives func(instance string) bool
 
@@ -86,7 +89,7 @@ func (p *Plan) Global() bool { return p.State.Zone == "" }
 
 // plannedOnGlobal are the kinds of which the global control plane writes something itself; of all others the
 // zones do.
-var plannedOnGlobal = map[string]bool{kind.MeshMultiZoneServices.Name: true}
+var plannedOnGlobal = map[string]bool{kind.MeshMultiZoneServices.Name: true, kind.SNIFormats.Name: true}
 
 // rowKey names a resource of a kind that is known.
 type rowKey struct{ Mesh, Name string }
@@ -103,7 +106,11 @@ type facts struct {
 
 // NewPlan adds what plans read to a state, before its first commit.
 func NewPlan(state *graph.State, cidr netip.Prefix) *Plan {
-	p := &Plan{State: state, ServiceCIDR: cidr, Behind: func(string) []graph.ProxyKey { return nil }, Lives: func(string) bool { return true }, absent: absences{}}
+	p := &Plan{
+		State: state, ServiceCIDR: cidr, absent: absences{},
+		Behind: func(string) []graph.ProxyKey { return nil }, Unconfirmed: func(string) string { return "" },
+		Lives: func(string) bool { return true },
+	}
 	p.refused = table.NewDerived(state.DB, "refusals", p.refusedBy, func(a, b refusals) bool { return a == b })
 	p.facts = table.NewDerived(state.DB, "service facts", p.serviceFacts, func(a, b facts) bool { return a == b })
 	p.generated = table.NewDerived(state.DB, "generated services", p.generatedService, equalServices)
@@ -136,8 +143,8 @@ func (p *Plan) For(r *table.Reader, u Unit, now time.Time) (steps []Step, again 
 		return p.permission(r, u.Mesh, u.Name), time.Time{}
 	case kind.MeshTrusts.Name:
 		return p.trust(r, u.Mesh, u.Name), time.Time{}
-	case UnnamedUnit:
-		return p.unnamed(r, u), time.Time{}
+	case SNIUnit:
+		return p.serverNames(r, u.Mesh, now)
 	case kind.MeshZoneAddresses.Name:
 		return p.address(r, u.Mesh, now)
 	case ChangingUnit:

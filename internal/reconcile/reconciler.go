@@ -32,6 +32,13 @@ type Settler interface {
 	Settled(ctx context.Context, mesh string, everybody bool, rows []resource.Key, behind func([]graph.ProxyKey)) error
 }
 
+// Zones know what the proxies of other zones run with.
+type Zones interface {
+	// Confirmed returns once the proxies of every other zone run with what rows say, as the table has them now.
+	// Where ctx ends before that its error says which zones have not said so.
+	Confirmed(ctx context.Context, rows ...resource.Key) error
+}
+
 // Delays between a change and the writes that follow from it. Counts in statuses are for readers, so
 // they wait for each other; what is needed to serve does not.
 const (
@@ -44,6 +51,9 @@ const (
 
 // Reconciler runs plans.
 type Reconciler struct {
+	// Zones are those that share the mesh; nil for a zone that is alone. It is set before the first run.
+	Zones Zones
+
 	plan    *Plan
 	writer  Writer
 	settler Settler
@@ -65,7 +75,7 @@ type Reconciler struct {
 	mu      sync.Mutex
 	running bool // this instance leads
 	due     map[Unit]time.Time
-	behind  map[string][]graph.ProxyKey // by topic, of what is waited for
+	behind  map[string]*behind // by topic, of what is waited for
 	wake    chan struct{}
 }
 
@@ -82,10 +92,10 @@ func New(plan *Plan, writer Writer, settler Settler, log *slog.Logger) *Reconcil
 		given:          map[string]resource.Key{},
 		failed:         map[Unit]time.Duration{},
 		due:            map[Unit]time.Time{},
-		behind:         map[string][]graph.ProxyKey{},
+		behind:         map[string]*behind{},
 		wake:           make(chan struct{}, 1),
 	}
-	plan.Behind = rc.behindOf
+	plan.Behind, plan.Unconfirmed = rc.behindOf, rc.unconfirmed
 	return rc
 }
 

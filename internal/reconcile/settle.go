@@ -12,23 +12,29 @@ import (
 // settleWriters write at the same time, so that the store can commit what is of one moment together.
 const settleWriters = 32
 
+// tellZones is how often it is told which zones are waited for.
+const tellZones = 10 * time.Second
+
+// behind is who a topic waits for.
+type behind struct {
+	proxies []graph.ProxyKey
+	zones   string // in words
+}
+
 // settle begins to wait for a topic, unless that is waited for already, and then writes. Whatever came of
 // it, the unit is asked anew.
 func (rc *Reconciler) settle(ctx context.Context, u Unit, s *Settle) {
 	rc.mu.Lock()
-	_, waiting := rc.behind[s.Topic]
+	waiting := rc.behind[s.Topic] != nil
 	if !waiting {
-		rc.behind[s.Topic] = nil
+		rc.behind[s.Topic] = &behind{}
 	}
 	rc.mu.Unlock()
 	if waiting {
 		return
 	}
 	go func() {
-		err := rc.settler.Settled(ctx, s.Mesh, s.Everybody, s.Rows, func(behind []graph.ProxyKey) {
-			rc.noteBehind(s.Topic, behind)
-			rc.ask(u, time.Now())
-		})
+		err := rc.settled(ctx, u, s)
 		if err == nil {
 			err = rc.writeSettled(ctx, s)
 		}
@@ -42,6 +48,34 @@ func (rc *Reconciler) settle(ctx context.Context, u Unit, s *Settle) {
 	}()
 }
 
+// settled waits for this zone's proxies and, where they count, for those of the others.
+func (rc *Reconciler) settled(ctx context.Context, u Unit, s *Settle) error {
+	err := rc.settler.Settled(ctx, s.Mesh, s.Everybody, s.Rows, func(proxies []graph.ProxyKey) {
+		rc.noteBehind(u, s.Topic, behind{proxies: proxies})
+	})
+	if err != nil || !s.Zones || rc.Zones == nil {
+		return err
+	}
+	for {
+		why := rc.confirmed(ctx, s)
+		if why == nil || ctx.Err() != nil {
+			return ctx.Err()
+		}
+		rc.noteBehind(u, s.Topic, behind{zones: why.Error()})
+	}
+}
+
+// confirmed waits for the other zones, and answers after a while which ones have not confirmed.
+func (rc *Reconciler) confirmed(ctx context.Context, s *Settle) error {
+	bounded, cancel := context.WithTimeout(ctx, tellZones)
+	defer cancel()
+	why := rc.Zones.Confirmed(bounded, s.Rows...)
+	if why != nil {
+		<-bounded.Done() // one that fails at once is not asked again and again
+	}
+	return why
+}
+
 func (rc *Reconciler) writeSettled(ctx context.Context, s *Settle) error {
 	writers, ctx := errgroup.WithContext(ctx)
 	writers.SetLimit(settleWriters)
@@ -51,15 +85,29 @@ func (rc *Reconciler) writeSettled(ctx context.Context, s *Settle) error {
 	return writers.Wait()
 }
 
-func (rc *Reconciler) noteBehind(topic string, behind []graph.ProxyKey) {
+func (rc *Reconciler) noteBehind(u Unit, topic string, b behind) {
 	rc.mu.Lock()
-	defer rc.mu.Unlock()
-	rc.behind[topic] = behind
+	rc.behind[topic] = &b
+	rc.mu.Unlock()
+	rc.ask(u, time.Now())
 }
 
 // behindOf are the proxies that a topic waits for, as far as it is known.
 func (rc *Reconciler) behindOf(topic string) []graph.ProxyKey {
 	rc.mu.Lock()
 	defer rc.mu.Unlock()
-	return rc.behind[topic]
+	if b := rc.behind[topic]; b != nil {
+		return b.proxies
+	}
+	return nil
+}
+
+// unconfirmed are the zones that a topic waits for, in words.
+func (rc *Reconciler) unconfirmed(topic string) string {
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	if b := rc.behind[topic]; b != nil {
+		return b.zones
+	}
+	return ""
 }
