@@ -75,6 +75,7 @@ func newRootCommand() *cobra.Command {
 		newInspectCommand(r),
 		newExplainCommand(r),
 		newCheckCommand(r),
+		newSNICommand(r),
 		newConfigCommand(),
 		newVersionCommand(),
 	)

@@ -111,6 +111,8 @@ func (a *api) routes() []route {
 		{"GET /_resources", access.Known, a.resources},
 		{"GET /who-am-i", access.Known, a.whoAmI},
 		{"GET /_check", access.Read, a.check},
+		{"GET /_sni", access.Read, a.sni},
+		{"POST /_sni", access.Write, a.migrateSNI},
 		{"GET /_bundle", access.ViewDiagnostics, func(w http.ResponseWriter, r *http.Request) error { a.Bundle.ServeHTTP(w, r); return nil }},
 		{"POST /tokens/dataplane", access.GenerateDPToken, issue[DataplaneTokenRequest](a)},
 		{"POST /tokens/user", access.GenerateUserToken, issue[UserTokenRequest](a)},

@@ -63,7 +63,7 @@ func issue[R any, P tokenRequest[R]](a *api) func(http.ResponseWriter, *http.Req
 			return bodyError(err)
 		}
 		var request R
-		if err := decodeTokenRequest(body, &request, P(&request).example()); err != nil {
+		if err := decodeRequest(body, &request, "the token request", P(&request).example()); err != nil {
 			return err
 		}
 		claims, validFor, problems := P(&request).claims()
@@ -156,8 +156,8 @@ func (req *ZoneTokenRequest) claims() (identity.Claims, kind.Duration, resource.
 	return claims, req.ValidFor, problems
 }
 
-// decodeTokenRequest wants one JSON object with known fields, and nothing after it.
-func decodeTokenRequest(body []byte, into any, example string) error {
+// decodeRequest wants one JSON object with known fields, and nothing after it.
+func decodeRequest(body []byte, into any, what, example string) error {
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.DisallowUnknownFields()
 	err := decoder.Decode(into)
@@ -175,7 +175,7 @@ func decodeTokenRequest(body []byte, into any, example string) error {
 	case errors.As(err, &wrong):
 		err = fmt.Errorf("%s is a JSON %s, want a %s", wrong.Field, wrong.Value, plainKind(wrong.Type))
 	}
-	return resource.Errorf(resource.Invalid, "the token request is invalid: %s", strings.TrimPrefix(err.Error(), "json: "))
+	return resource.Errorf(resource.Invalid, "%s is invalid: %s", what, strings.TrimPrefix(err.Error(), "json: "))
 }
 
 // plainKind names a type of a request's fields as JSON does.

@@ -231,6 +231,8 @@ var comments = map[string]string{
 	"SNI":                                           "SNI is one server name of a port.",
 	"SNI.Value":                                     "a host name",
 	"SNIFormat":                                     "SNIFormat is the format that the server names of services are to have everywhere. There is one row at most, which is global's, or that of a zone that is alone.",
+	"SNIWait":                                       "SNIWait is whom a control plane waits for before it goes on with the server names of its services of a mesh. It has a row only where that lasts, named after its zone, or \"global\".",
+	"SNIWait.For":                                   "for people, sorted",
 	"Secret":                                        "Secret is a value of a mesh that only the control plane and administrators read, such as the CA of a MeshIdentity. The keys that sign the tokens of a mesh's Dataplanes are Secrets of the name dataplane-token-signing-key-MESH-N: where one is deleted, the tokens that it signed are good no more.",
 	"Secret.Data":                                   "in base64, one MiB at most",
 	"SecretRef":                                     "SecretRef names a Secret of the same mesh.",

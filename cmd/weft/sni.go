@@ -1,0 +1,158 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weft/internal/graph"
+	"weft/internal/rest"
+	"weft/internal/sni"
+)
+
+func newSNICommand(r *remote) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "sni",
+		Short: "Look after the server names by which zones reach each other's services",
+	}
+	command.AddCommand(newSNIStatusCommand(r), newSNIMigrateCommand(r))
+	return command
+}
+
+func newSNIStatusCommand(r *remote) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "status",
+		Short: "Show which format server names have, and how far each zone is with another",
+		Long: `Show which format the server names of all meshes are to have, and at which step each owner's ports are: BEFORE
+have names of other formats alone, APPENDED the new one behind them, FIRST in front of them, DONE have it alone.
+WAITS FOR says who has not settled on the step before, where that lasts.
+
+Global knows all zones; a zone knows what global tells it.`,
+		Example: `  weft sni status
+  weft sni status -o json`,
+		Args: cobra.NoArgs,
+	}
+	o := outputFlag(command, asTable, asJSON, asYAML)
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		c, err := r.client()
+		if err != nil {
+			return err
+		}
+		var report graph.SNIReport
+		if err := c.Get(command.Context(), "/_sni", nil, &report); err != nil {
+			return err
+		}
+		if o.form != asTable {
+			return printValue(command.OutOrStdout(), &report, o.form)
+		}
+		return printSNIReport(command.OutOrStdout(), &report)
+	}
+	return command
+}
+
+func newSNIMigrateCommand(r *remote) *cobra.Command {
+	var to string
+	var wait bool
+	command := &cobra.Command{
+		Use:   "migrate --to FORMAT",
+		Short: "Give all services server names of another format, without a lost request",
+		Long: `Give all services server names of another format. Every control plane walks its own services there by itself: it
+appends the new name, puts it first, and takes the old ones away, each step once the zone ingresses and the
+clients of all zones have settled on the one before. A zone that is cut off holds its last step up until it is
+back. Whoever changes their mind migrates back, at any time.
+
+The format is chosen on global, or in a zone that is alone, when all control planes are of a release that knows
+it.`,
+		Example: `  weft sni migrate --to v2
+  weft sni migrate --to v2 --wait`,
+		Args: cobra.NoArgs,
+	}
+	command.Flags().StringVar(&to, "to", "", "the format: "+strings.Join(sniFormats(), ", "))
+	command.Flags().BoolVar(&wait, "wait", false, "return when all are done, and show each step")
+	_ = command.MarkFlagRequired("to") // the flag is there
+	completeFlag(command, "to", cobra.FixedCompletions(sniFormats(), cobra.ShellCompDirectiveNoFileComp))
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		c, err := r.client()
+		if err != nil {
+			return err
+		}
+		var report graph.SNIReport
+		if err := c.Post(command.Context(), "/_sni", rest.SNIRequest{Format: to}, &report); err != nil {
+			return err
+		}
+		if err := printSNIReport(command.OutOrStdout(), &report); err != nil || !wait {
+			return err
+		}
+		return followSNI(command.Context(), command.OutOrStdout(), &report, func(into *graph.SNIReport) error {
+			return c.Get(command.Context(), "/_sni", nil, into)
+		})
+	}
+	return command
+}
+
+func sniFormats() []string {
+	var names []string
+	for _, format := range sni.Formats() {
+		names = append(names, format.String())
+	}
+	return names
+}
+
+// lookAtSNIs is how often a migration is looked at.
+const lookAtSNIs = 500 * time.Millisecond
+
+// followSNI prints how far a migration is whenever that changes, until it is done.
+func followSNI(ctx context.Context, w io.Writer, seen *graph.SNIReport, read func(*graph.SNIReport) error) error {
+	for !seen.Done {
+		select {
+		case <-time.After(lookAtSNIs):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		var now graph.SNIReport
+		if err := read(&now); err != nil {
+			return err
+		}
+		if now.Format != seen.Format {
+			return fmt.Errorf("somebody asks for server names of the format %s meanwhile", now.Format)
+		}
+		if !slices.EqualFunc(now.Owners, seen.Owners, equalProgress) {
+			fmt.Fprintln(w)
+			if err := printSNIReport(w, &now); err != nil {
+				return err
+			}
+		}
+		seen = &now
+	}
+	return nil
+}
+
+func equalProgress(a, b graph.SNIProgress) bool {
+	return a.Owner == b.Owner && a.Ports == b.Ports && a.Before == b.Before && a.Appended == b.Appended && a.First == b.First &&
+		slices.Equal(a.WaitsFor, b.WaitsFor)
+}
+
+func printSNIReport(w io.Writer, report *graph.SNIReport) error {
+	state := "on the way"
+	if report.Done {
+		state = "done"
+	}
+	fmt.Fprintf(w, "server names of the format %s: %s\n", report.Format, state)
+	if len(report.Owners) == 0 {
+		return nil
+	}
+	var rows [][]string
+	for _, p := range report.Owners {
+		rows = append(rows, []string{
+			p.Owner, fmt.Sprint(p.Ports), fmt.Sprint(p.Before), fmt.Sprint(p.Appended), fmt.Sprint(p.First), fmt.Sprint(p.Done),
+			cmp.Or(someOf(p.WaitsFor), "-"),
+		})
+	}
+	return printTable(w, []string{"OWNER", "PORTS", "BEFORE", "APPENDED", "FIRST", "DONE", "WAITS FOR"}, rows)
+}

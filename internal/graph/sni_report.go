@@ -1,0 +1,104 @@
+package graph
+
+import (
+	"cmp"
+	"slices"
+
+	"weft/internal/sni"
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// SNIReport is how far the server names of all services have come.
+type SNIReport struct {
+	Format string `json:"format"` // that they are to have
+	Done   bool   `json:"done"`   // whether all have it alone
+	// Owners are those whose services have ports: global first, then the zones by name.
+	Owners []SNIProgress `json:"owners"`
+}
+
+// SNIProgress counts the ports of an owner's services by the step at which they are.
+type SNIProgress struct {
+	Owner string `json:"owner"` // "global", or a zone
+	Ports int    `json:"ports"`
+	// Before have names of other formats alone, Appended the new one behind them, First in front of them,
+	// and Done have it alone.
+	Before   int `json:"before"`
+	Appended int `json:"appended"`
+	First    int `json:"first"`
+	Done     int `json:"done"`
+	// WaitsFor is whom the next step waits for, where that lasts; for people.
+	WaitsFor []string `json:"waitsFor"`
+}
+
+// SNIReport is made of a snapshot.
+func (s *State) SNIReport(snapshot *table.Snapshot) *SNIReport {
+	report := &SNIReport{Owners: []SNIProgress{}}
+	format := s.SNIFormat(table.Eval(snapshot))
+	report.Format = format.String()
+	owners := map[string]*SNIProgress{}
+	count := func(service resource.Any) {
+		owner := ownerName(service.Envelope())
+		if owners[owner] == nil {
+			owners[owner] = &SNIProgress{Owner: owner, WaitsFor: []string{}}
+		}
+		for _, port := range kind.PortsOf(service) {
+			owners[owner].count(port.SNIs, format.Name(sni.Of(service, port.Port)))
+		}
+	}
+	for service := range s.Services.All(snapshot) {
+		count(service)
+	}
+	for service := range s.MultiZoneServices.All(snapshot) {
+		count(service)
+	}
+	for row := range s.SNIWaits.All(snapshot) {
+		if owner := owners[ownerName(&row.Meta)]; owner != nil {
+			owner.waitFor(row.Spec.For)
+		}
+	}
+	report.finish(owners)
+	return report
+}
+
+// ownerName is "global", or the zone.
+func ownerName(meta *resource.Meta) string { return cmp.Or(kind.OwnerOf(meta).Zone, kind.OriginGlobal) }
+
+func (p *SNIProgress) count(names []kind.SNI, wanted string) {
+	p.Ports++
+	switch at := slices.IndexFunc(names, func(name kind.SNI) bool { return name.Value == wanted }); {
+	case at < 0:
+		p.Before++
+	case at > 0:
+		p.Appended++
+	case len(names) > 1:
+		p.First++
+	default:
+		p.Done++
+	}
+}
+
+// waitFor adds whom one mesh waits for to the others'.
+func (p *SNIProgress) waitFor(waits []string) {
+	p.WaitsFor = slices.Concat(p.WaitsFor, waits)
+	slices.Sort(p.WaitsFor)
+	p.WaitsFor = slices.Compact(p.WaitsFor)
+}
+
+func (report *SNIReport) finish(owners map[string]*SNIProgress) {
+	report.Done = true
+	for _, owner := range owners {
+		report.Owners = append(report.Owners, *owner)
+		report.Done = report.Done && owner.Done == owner.Ports
+	}
+	slices.SortFunc(report.Owners, func(a, b SNIProgress) int { return cmp.Compare(a.place(), b.place()) })
+}
+
+// place has global before every zone.
+func (p *SNIProgress) place() string {
+	if p.Owner == kind.OriginGlobal {
+		return ""
+	}
+	return p.Owner
+}
