@@ -22,7 +22,7 @@ func TestServerNamesMove(t *testing.T) {
 	named := func(kind, name, pattern string) {
 		t.Helper()
 		got := weft(t, at["api"], "get", kind, name, "-o", "yaml")
-		if !regexp.MustCompile(`\n +snis:\n +- value: ` + pattern + `\n`).MatchString(got) || strings.Count(got, " value: ") != 1 {
+		if !regexp.MustCompile(`\n +snis:\n +- value: `+pattern+`\n`).MatchString(got) || strings.Count(got, " value: ") != 1 {
 			t.Errorf("the %s %s is not called %s:\n%s", kind, name, pattern, got)
 		}
 	}

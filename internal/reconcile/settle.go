@@ -2,11 +2,14 @@ package reconcile
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"weft/internal/graph"
+	"weft/kind"
+	"weft/resource"
 )
 
 // settleWriters write at the same time, so that the store can commit what is of one moment together.
@@ -69,7 +72,7 @@ func (rc *Reconciler) settled(ctx context.Context, u Unit, s *Settle) error {
 func (rc *Reconciler) confirmed(ctx context.Context, s *Settle) error {
 	bounded, cancel := context.WithTimeout(ctx, tellZones)
 	defer cancel()
-	why := rc.Zones.Confirmed(bounded, s.Rows...)
+	why := rc.Zones.Confirmed(bounded, rc.plan.travelling(s.Rows)...)
 	if why != nil {
 		<-bounded.Done() // one that fails at once is not asked again and again
 	}
@@ -110,4 +113,15 @@ func (rc *Reconciler) unconfirmed(topic string) string {
 		return b.zones
 	}
 	return ""
+}
+
+// travelling are those of the rows of this control plane that other zones hear of.
+func (p *Plan) travelling(rows []resource.Key) []resource.Key {
+	way := resource.ZoneToZones
+	if p.Global() {
+		way = resource.GlobalToZones
+	}
+	return slices.DeleteFunc(slices.Clone(rows), func(key resource.Key) bool {
+		return !kind.ByName(key.Kind).Describe().Sync.Has(way)
+	})
 }
