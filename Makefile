@@ -6,7 +6,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 RACED := ./internal/table/... ./internal/graph/... ./internal/xds/... ./internal/store/... \
 	./internal/admit/... ./internal/mirror/... ./internal/publish/... ./internal/reconcile/... \
 	./internal/dpserver/... ./internal/agent/... ./internal/instances/... ./internal/view/... \
-	./internal/access/... ./internal/audit/... ./internal/certfile/... ./internal/rest/...
+	./internal/access/... ./internal/audit/... ./internal/zonesync/... ./internal/certfile/... ./internal/rest/...
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -34,10 +34,16 @@ test: build tools ## everything that CI runs
 check: ## every fuzz target for a minute
 	@tools/fuzz 60s
 
+# Worlds that `make sim` lives through.
+SEEDS ?= 100000
+
+sim: ## zone sync in SEEDS seeded worlds, 100,000 by default: crashes, cuts, restored stores, a zone that lies
+	@cd internal/sim && go test -count=1 -timeout 0 -run 'TestSeeds$$' -seeds $(SEEDS)
+
 drills: build tools ## every drill with real Envoys: what was sent, answered, and failed by cause
 	@cd test/e2e && go test -count=1 -run TestDrill -parallel 1 -drills
 
 bench: build ## cost and latency at 200 x 100 and 1,000 x 300, beside their budgets
 	@tools/bench
 
-.PHONY: help demo build tools generate test check drills bench
+.PHONY: help demo build tools generate test check sim drills bench

@@ -55,6 +55,7 @@ var rooms = []room{
 	{"internal/instances", []string{"kind", "resource", "internal/store", "internal/admit", "internal/mirror"}, "who leads and who lives is known without what the leader does"},
 	{"internal/zonesync", []string{"kind", "resource", "internal/wire"}, "what is said between zones is the same whatever store it ends in"},
 	{"internal/zonequery", []string{"resource", "internal/wire", "internal/graph", "internal/envoysim"}, "what a zone is asked is the same whoever asks, and nothing is looked up for it here"},
+	{"internal/sim", []string{"kind", "resource", "internal/wire", "internal/zonesync"}, "a world that replays has nothing in it that is real"},
 	{"internal/token", []string{"resource", "kind", "internal/access", "internal/admit", "internal/identity", "internal/store", "internal/token"}, "tokens are made without HTTP too: by the first start"},
 	{"internal/agent", []string{"internal/wire", "resource", "kind", "internal/agent"}, "the agent runs beside every proxy: it is small, and links no control plane"},
 	{"internal/agent/redirect", nil, "rules of a machine are made and undone without the proxy, which may not run yet or no more"},

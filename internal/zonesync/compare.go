@@ -16,7 +16,8 @@ type comparison struct {
 	horizon   uint64 // the log's head when the sums were compared
 	held      bits   // by id
 	gone      []Key
-	listed    int
+	listed    int // items
+	unknown   int // bytes of the keys in gone
 }
 
 // compare asks the receiver what it holds. Nothing more is sent until it has answered.
@@ -82,7 +83,7 @@ func (s *Sender) compareSums(theirs []uint64) error {
 
 func (s *Sender) eachVisible(visit func(*entry)) {
 	for _, e := range s.log.entries {
-		if !e.superseded && !e.deleted && s.way.May(e.key.Owner) == nil {
+		if !e.superseded && !e.deleted && s.way.permits(e.key.Owner) {
 			visit(e)
 		}
 	}
@@ -99,9 +100,12 @@ func (s *Sender) compareItems(part *wire.Inventory) error {
 		if err != nil {
 			return err
 		}
-		if s.way.May(key.Owner) == nil { // of others nothing is to be said to this receiver
+		if s.way.permits(key.Owner) { // of others nothing is to be said to this receiver
 			s.compareItem(Held{key, Hash(item.Hash)})
 		}
+	}
+	if c.unknown > maxUnknown {
+		return fmt.Errorf("an inventory has more than %d bytes of keys that do not exist", maxUnknown)
 	}
 	if part.Last {
 		s.compared()
@@ -122,6 +126,7 @@ func (s *Sender) compareItem(item Held) {
 		}
 	case !current:
 		c.gone = append(c.gone, item.Key)
+		c.unknown += len(item.Key.Owner.Zone) + len(item.Key.Mesh) + len(item.Key.Name)
 	}
 }
 

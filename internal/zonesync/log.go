@@ -83,7 +83,7 @@ func (l *Log) continues(from Position, way Way) bool {
 		return false
 	}
 	for owner := range l.awaited {
-		if way.May(owner) == nil {
+		if way.permits(owner) {
 			return false
 		}
 	}

@@ -22,21 +22,33 @@ func (w Way) Open() bool {
 	return w.Sync.Has(resource.ZoneToGlobal)
 }
 
+// permits says whether resources of an owner may travel this way: its own, and from global those of other
+// zones where the kind is passed on.
+func (w Way) permits(owner kind.Owner) bool {
+	switch {
+	case owner == w.To:
+		return false
+	case owner != w.From:
+		return w.From.Global() && w.Sync.Has(resource.ZoneToZones)
+	case owner.Global():
+		return w.Sync.Has(resource.GlobalToZones)
+	}
+	return w.Sync.Has(resource.ZoneToGlobal)
+}
+
 // May answers nil where resources of an owner may travel this way, and else why not.
 func (w Way) May(owner kind.Owner) error {
 	switch {
+	case w.permits(owner):
+		return nil
 	case owner == w.To:
 		return fmt.Errorf("it belongs to %s, which alone changes it", owner)
-	case w.From == owner && owner.Global() && !w.Sync.Has(resource.GlobalToZones):
+	case owner == w.From && owner.Global():
 		return fmt.Errorf("resources of this kind do not belong to global")
-	case w.From == owner && !owner.Global() && !w.Sync.Has(resource.ZoneToGlobal):
+	case owner == w.From:
 		return fmt.Errorf("resources of this kind do not belong to zones")
-	case w.From == owner:
-		return nil
-	case !w.From.Global():
-		return fmt.Errorf("it belongs to %s, and %s may send only its own", owner, w.From)
-	case !w.Sync.Has(resource.ZoneToZones):
+	case w.From.Global():
 		return fmt.Errorf("it belongs to %s, and resources of this kind are not passed on to other zones", owner)
 	}
-	return nil
+	return fmt.Errorf("it belongs to %s, and %s may send only its own", owner, w.From)
 }

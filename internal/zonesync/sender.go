@@ -51,7 +51,7 @@ type Progress struct {
 	// Current says that it has everything.
 	Current bool
 	// Lag is the age of the oldest change that it has not stored, rounded up to a quarter of a second; 0 where
-	// it is current, and where it is not known yet what it holds.
+	// it is current, and until what it holds was compared.
 	Lag time.Duration
 }
 
@@ -70,7 +70,7 @@ func (s *Sender) Progress(now time.Time) Progress {
 		}
 		p.Applied = s.cursor
 	}
-	if p.Current = p.Applied == s.log.head; !p.Current {
+	if p.Current = p.Applied == s.log.head; !p.Current && s.held == nil {
 		p.Lag = s.log.times.age(p.Applied+1, now)
 	}
 	return p
@@ -88,7 +88,7 @@ func (s *Sender) Confirmed(item Item) bool {
 	e := s.log.index[item.Key]
 	switch {
 	case e == nil:
-		return item.Deleted && settled >= s.log.floor
+		return item.Deleted && settled >= max(s.known, s.log.floor, 1)
 	case item.Deleted:
 		return e.deleted && settled >= e.seq
 	}
@@ -237,7 +237,7 @@ func (s *Sender) full(batch *wire.Batch, size, more int) bool {
 
 // wants says whether an entry is for this receiver.
 func (s *Sender) wants(e *entry) bool {
-	if e.superseded || s.way.May(e.key.Owner) != nil {
+	if e.superseded || !s.way.permits(e.key.Owner) {
 		return false
 	}
 	return s.held == nil || e.seq > s.known || !e.deleted && !s.held.has(e.id)

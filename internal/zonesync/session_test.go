@@ -215,3 +215,229 @@ func TestRestart(t *testing.T) {
 		t.Errorf("the zone holds %d resources, s000 as %q; want 998 and 2", len(l.store), l.store[key("s000")])
 	}
 }
+
+// TestSlowReceiver: whatever changes while batches wait to be acknowledged is sent once, in its newest state.
+func TestSlowReceiver(t *testing.T) {
+	log := openLog(1)
+	log.BatchItems, log.Window = 1, 2
+	l := newLink(t, log)
+	l.receiver.BatchItems, l.receiver.Window = 1, 2
+	l.connect()
+	l.trace = nil
+	for i := range 1000 {
+		put(t, log, key("a"), fmt.Sprint(i))
+		put(t, log, key("b"), fmt.Sprint(i))
+		put(t, log, key("c"), fmt.Sprint(i))
+		if ready, _ := l.up.Ready(); len(ready.Frames) > 0 {
+			for _, f := range ready.Frames {
+				l.note(f)
+				if err := l.down.Step(f); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	if diff := cmp.Diff([]string{"batch of 1", "batch of 1"}, l.trace); diff != "" {
+		t.Errorf("sent without an acknowledgement (-want +got):\n%s", diff)
+	}
+	l.run()
+	l.has("a=999", "b=999", "c=999")
+	if batches := len(l.trace); batches > 12 {
+		t.Errorf("%d frames for three resources:\n%v", batches, l.trace)
+	}
+}
+
+// TestForgottenDeletions: a receiver that is further behind than the log remembers still loses what is gone.
+func TestForgottenDeletions(t *testing.T) {
+	log := openLog(1)
+	log.Tombstones = 3
+	l := newLink(t, log)
+	for i := range 10 {
+		put(t, log, key(fmt.Sprint(i)), "1")
+	}
+	l.connect()
+	for i := range 9 {
+		remove(t, log, key(fmt.Sprint(i)))
+	}
+	l.run() // on the same stream
+	l.has("9=1")
+
+	put(t, log, key("x"), "1")
+	l.run()
+	for i := range 9 {
+		put(t, log, key(fmt.Sprint(i)), "2")
+		remove(t, log, key(fmt.Sprint(i)))
+	}
+	remove(t, log, key("x"))
+	l.connect() // on a new one
+	l.has("9=1")
+}
+
+// TestLogIsClosed: a log that does not have everything yet says nothing, least of all that something is gone.
+func TestLogIsClosed(t *testing.T) {
+	log := openLog(1)
+	put(t, log, key("a"), "1")
+	put(t, log, key("b"), "1")
+	l := newLink(t, log)
+	l.connect()
+
+	l.log = zonesync.NewLog(2)
+	put(t, l.log, key("a"), "1")
+	l.connect()
+	l.has("a=1", "b=1")
+	l.said("hello", "hello", "claim")
+	l.log.Open()
+	l.run()
+	l.has("a=1")
+}
+
+// TestRestoredGlobal: a global that was restored from an older copy takes nothing of a zone from the others
+// before it has heard that zone.
+func TestRestoredGlobal(t *testing.T) {
+	service := func(name string) zonesync.Key { return zonesync.Key{Owner: west, Mesh: "default", Name: name} }
+	log := openLog(1)
+	put(t, log, service("kept"), "new")
+	put(t, log, service("made"), "1")
+	l := newLink(t, log)
+	l.connect()
+
+	l.log = zonesync.NewLog(2)
+	l.log.Await(west)
+	put(t, l.log, service("kept"), "old")
+	put(t, l.log, service("lost"), "1")
+	l.log.Open()
+	l.connect()
+	l.has("kept=new", "lost=1", "made=1")
+
+	put(t, l.log, service("kept"), "new")
+	remove(t, l.log, service("lost"))
+	put(t, l.log, service("made"), "1")
+	l.log.Complete(west)
+	l.run()
+	l.has("kept=new", "made=1")
+}
+
+// TestRefusal: a refused item is listed on both sides, does not stop the others, and is taken as soon as it
+// can be, without being sent again.
+func TestRefusal(t *testing.T) {
+	log := openLog(1)
+	put(t, log, key("a"), "1")
+	put(t, log, key("b"), "1")
+	l := newLink(t, log)
+	l.refuse[key("a")] = "its mesh does not exist"
+	l.connect()
+	l.has("b=1")
+	want := []zonesync.Refusal{{Key: key("a"), Reason: "its mesh does not exist"}}
+	if diff := cmp.Diff(want, l.sender.Refused()); diff != "" {
+		t.Errorf("what the sender knows (-want +got):\n%s", diff)
+	}
+
+	l.connect() // the sender hears of it again
+	if diff := cmp.Diff(want, l.sender.Refused()); diff != "" {
+		t.Errorf("what the next sender knows (-want +got):\n%s", diff)
+	}
+
+	l.bytes = 0
+	delete(l.refuse, key("a"))
+	l.receiver.Retry()
+	l.run()
+	l.has("a=1", "b=1")
+	if len(l.sender.Refused())+len(l.receiver.Refused()) > 0 || l.bytes > 0 {
+		t.Errorf("after it was taken: %v, %v, and %d bytes were sent", l.sender.Refused(), l.receiver.Refused(), l.bytes)
+	}
+}
+
+// TestManyRefusals: more is refused than is kept; all of it is taken once it can be.
+func TestManyRefusals(t *testing.T) {
+	log := openLog(1)
+	l := newLink(t, log)
+	l.receiver.RefusedItems = 2
+	for i := range 5 {
+		put(t, log, key(fmt.Sprint(i)), "1")
+		l.refuse[key(fmt.Sprint(i))] = "no"
+	}
+	l.connect()
+	if n := len(l.sender.Refused()); n != 2 || !l.sender.RefusesMore() {
+		t.Errorf("%d refusals are listed, and there are more: %v", n, l.sender.RefusesMore())
+	}
+	clear(l.refuse)
+	l.receiver.Retry()
+	l.run()
+	l.has("0=1", "1=1", "2=1", "3=1", "4=1")
+	if n := len(l.sender.Refused()); n != 0 || l.sender.RefusesMore() {
+		t.Errorf("%d refusals are still listed, and there are more: %v", n, l.sender.RefusesMore())
+	}
+}
+
+// TestProgress: what is said of a receiver holds while it is behind, and clocks that jump do no harm.
+func TestProgress(t *testing.T) {
+	log := openLog(1)
+	put(t, log, key("a"), "1")
+	l := newLink(t, log)
+	l.connect()
+	if p := l.sender.Progress(epoch); !p.Current || p.Lag != 0 {
+		t.Errorf("after the first sync: %+v", p)
+	}
+	item := zonesync.Item{Key: key("a"), Body: []byte("2")}
+	for i := range 3 { // the oldest change counts, although newer ones have replaced it
+		item.Body = fmt.Append(nil, i)
+		if _, err := log.Put(item, epoch.Add(time.Duration(i)*time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if p := l.sender.Progress(epoch.Add(time.Hour)); p.Current || p.Lag != time.Hour {
+		t.Errorf("an hour after a change: %+v", p)
+	}
+	if p := l.sender.Progress(epoch.Add(-time.Hour)); p.Lag != 0 {
+		t.Errorf("with a clock that was put back: %+v", p)
+	}
+	l.run()
+	if l.sender.Confirmed(item) {
+		t.Error("it is confirmed before it has settled")
+	}
+	l.receiver.Settle(l.receiver.Position())
+	l.run()
+	if p := l.sender.Progress(epoch); !l.sender.Confirmed(item) || p.Settled != log.Head().Seq {
+		t.Errorf("settled: %+v", p)
+	}
+}
+
+// TestSettledBeforeRefused: having settled on a position says nothing of what was refused then and taken later.
+func TestSettledBeforeRefused(t *testing.T) {
+	log := openLog(1)
+	item := zonesync.Item{Key: key("a"), Body: []byte("1")}
+	put(t, log, item.Key, "1")
+	l := newLink(t, log)
+	l.refuse[key("a")] = "no"
+	l.connect()
+	position := l.receiver.Position()
+	clear(l.refuse)
+	l.receiver.Retry()
+	l.run()
+	l.receiver.Settle(position)
+	l.run()
+	if l.sender.Confirmed(item) {
+		t.Error("it is confirmed by those who had settled without it")
+	}
+	l.receiver.Settle(l.receiver.Position())
+	l.run()
+	if !l.sender.Confirmed(item) {
+		t.Error("it is not confirmed")
+	}
+}
+
+// TestTooLarge: what can't travel is told to who puts it, and changes nothing.
+func TestTooLarge(t *testing.T) {
+	log := openLog(1)
+	if changed, err := log.Put(zonesync.Item{Key: key("a"), Body: make([]byte, zonesync.MaxItem)}, epoch); changed || err == nil {
+		t.Errorf("Put answers %v, %v", changed, err)
+	}
+}
+
+// TestSum: hashes are compared between releases, so they never change.
+func TestSum(t *testing.T) {
+	const want zonesync.Hash = 0xe140875c94414dc4
+	if got := zonesync.Sum(zonesync.Key{Owner: east, Mesh: "default", Name: "web"}, []byte(`{"spec":{}}`)); got != want {
+		t.Errorf("the hash is %#x, want %#x", got, want)
+	}
+}

@@ -34,10 +34,11 @@ const (
 	MaxFrame = 9 << 20 // bytes of the largest frame: what a transport must take
 
 	maxBuckets   = 4_096
-	maxPart      = 1_000   // items in one part of an inventory, and refusals in one acknowledgement
-	maxInventory = 1 << 20 // items that one inventory lists
-	maxName      = 512     // bytes of each part of a key
-	maxReason    = 1 << 10 // bytes of a refusal's reason that are kept
+	maxPart      = 1_000    // items in one part of an inventory, and refusals in one acknowledgement
+	maxInventory = 1 << 20  // items that one inventory lists
+	maxUnknown   = 64 << 20 // bytes of keys in one inventory that do not exist
+	maxName      = 512      // bytes of each part of a key
+	maxReason    = 1 << 10  // bytes of a refusal's reason that are kept
 )
 
 // Limits are sizes that both sides keep to. Those of [NewLog] and [NewReceiver] are right; tests have smaller

@@ -1,0 +1,181 @@
+package zonesync_test
+
+import (
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"weft/internal/wire"
+	"weft/internal/zonesync"
+)
+
+// both are the two sides of a session at global with the zone east, where the kind goes every way.
+func both() (*zonesync.Session, *zonesync.Receiver, *zonesync.Log) {
+	log := zonesync.NewLog(7)
+	log.Open()
+	receiver := zonesync.NewReceiver(zonesync.Way{Sync: everyWay, From: east, To: global})
+	sender := zonesync.NewSender(log, zonesync.Way{Sync: everyWay, From: global, To: east})
+	return zonesync.NewSession(zonesync.Side{Kind: "MeshService"}, east, sender, receiver), receiver, log
+}
+
+func helloOf(h *wire.Hello) *wire.Frame { return &wire.Frame{Message: &wire.Frame_Hello{Hello: h}} }
+
+var hello = helloOf(&wire.Hello{Protocol: zonesync.Protocol, Kind: "MeshService", Zone: "east"})
+
+func batchOf(b *wire.Batch) *wire.Frame { return &wire.Frame{Message: &wire.Frame_Batch{Batch: b}} }
+
+// play gives a session frames one by one and answers the first error.
+func play(s *zonesync.Session, frames ...*wire.Frame) error {
+	for _, f := range frames {
+		if err := s.Step(f); err != nil {
+			return err
+		}
+		if _, err := s.Ready(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestHostileFrames: what makes no sense ends the stream with words that say what was wrong.
+func TestHostileFrames(t *testing.T) {
+	claim := &wire.Frame{Message: &wire.Frame_Claim{Claim: &wire.Claim{}}}
+	ask := &wire.Frame{Message: &wire.Frame_Ask{Ask: &wire.Ask{Round: 1}}}
+	inventory := func(i *wire.Inventory) *wire.Frame {
+		return &wire.Frame{Message: &wire.Frame_Inventory{Inventory: i}}
+	}
+	for name, test := range map[string]struct {
+		frames []*wire.Frame
+		want   string
+	}{
+		"no hello":         {[]*wire.Frame{claim}, "the first frame is not a Hello"},
+		"two hellos":       {[]*wire.Frame{hello, hello}, "second Hello"},
+		"another zone":     {[]*wire.Frame{helloOf(&wire.Hello{Protocol: 1, Kind: "MeshService", Zone: "west"})}, "it says that it is zone west, and has proved to be zone east"},
+		"another kind":     {[]*wire.Frame{helloOf(&wire.Hello{Protocol: 1, Kind: "Secret", Zone: "east"})}, `it speaks of "Secret" on a stream of MeshService`},
+		"an old release":   {[]*wire.Frame{helloOf(&wire.Hello{Kind: "MeshService", Zone: "east"})}, "upgrade it"},
+		"absurd ack":       {[]*wire.Frame{hello, claim, {Message: &wire.Frame_Ack{Ack: &wire.Ack{Batches: 1 << 60}}}}, "batches are acknowledged"},
+		"nothing asked":    {[]*wire.Frame{hello, inventory(&wire.Inventory{Round: 3})}, "was not asked for"},
+		"absurd sums":      {[]*wire.Frame{hello, claim, inventory(&wire.Inventory{Round: 1, Sums: make([]uint64, 3)})}, "want a power of two"},
+		"endless sums":     {[]*wire.Frame{hello, claim, inventory(&wire.Inventory{Round: 1, Sums: make([]uint64, 1<<16)})}, "want a power of two"},
+		"item without key": {[]*wire.Frame{hello, claim, inventory(&wire.Inventory{Round: 1, Sums: []uint64{1}}), inventory(&wire.Inventory{Round: 1, Items: []*wire.Held{{}}})}, "has no name"},
+		"absurd key":       {[]*wire.Frame{hello, batchOf(&wire.Batch{Epoch: 1, Items: [][]byte{encoded(t, strings.Repeat("x", 1000))}})}, "a part of 1000 bytes"},
+		"not an item":      {[]*wire.Frame{hello, batchOf(&wire.Batch{Epoch: 1, Items: [][]byte{{1, 2, 3}}})}, "does not decode"},
+		"too many items":   {[]*wire.Frame{hello, batchOf(&wire.Batch{Epoch: 1, Items: make([][]byte, 2000)})}, "a batch has 2000 items"},
+		"no epoch":         {[]*wire.Frame{hello, batchOf(&wire.Batch{})}, "epoch 0"},
+		"backwards":        {[]*wire.Frame{hello, batchOf(&wire.Batch{Epoch: 1, Seq: 9}), batchOf(&wire.Batch{Epoch: 1, Seq: 8})}, "does not follow"},
+		"another epoch":    {[]*wire.Frame{hello, batchOf(&wire.Batch{Epoch: 1, Seq: 9}), batchOf(&wire.Batch{Epoch: 2, Seq: 10})}, "does not follow"},
+		"old question":     {[]*wire.Frame{hello, {Message: &wire.Frame_Ask{Ask: &wire.Ask{}}}}, "a question of round 0"},
+		"names unasked":    {[]*wire.Frame{hello, {Message: &wire.Frame_Ask{Ask: &wire.Ask{Round: 1, Buckets: []uint32{1}}}}}, "came before one for sums"},
+		"endless batches":  {append([]*wire.Frame{hello, ask}, repeated(batchOf(&wire.Batch{Epoch: 1}), 6)...), "are not acknowledged"},
+		"endless asking":   {append([]*wire.Frame{hello, ask}, repeated(ask, 12)...), "wait for their answers"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			session, _, _ := both()
+			err := play(session, test.frames...)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("the error is %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+func repeated(f *wire.Frame, n int) (frames []*wire.Frame) {
+	for range n {
+		frames = append(frames, f)
+	}
+	return frames
+}
+
+func encoded(t testing.TB, name string) []byte {
+	b, err := proto.Marshal(&wire.Item{Key: &wire.ItemKey{OwnerZone: "east", Mesh: "default", Name: name}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// TestForeignItems: a zone that sends what is not its own changes nothing by that, and what is its own is taken.
+func TestForeignItems(t *testing.T) {
+	session, receiver, _ := both()
+	var items [][]byte
+	for _, owner := range []string{"", "west", "east"} {
+		b, _ := proto.Marshal(&wire.Item{Key: &wire.ItemKey{OwnerZone: owner, Mesh: "default", Name: "web"}, Body: []byte("{}")})
+		items = append(items, b)
+	}
+	for _, f := range []*wire.Frame{hello, batchOf(&wire.Batch{Epoch: 1, Seq: 2, Items: items})} {
+		if err := session.Step(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ready, err := session.Ready()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ready.Apply == nil || len(ready.Apply.Items) != 1 || ready.Apply.Items[0].Key.Owner != east {
+		t.Errorf("what is to be stored: %+v", ready.Apply)
+	}
+	refused := receiver.Refused()
+	if len(refused) != 2 || refused[1].Reason != "it belongs to zone west, and zone east may send only its own" {
+		t.Errorf("what is refused: %+v", refused)
+	}
+}
+
+// TestNewerRelease: what an older release does not know it passes over.
+func TestNewerRelease(t *testing.T) {
+	session, _, _ := both()
+	newer := helloOf(&wire.Hello{Protocol: zonesync.Protocol + 1, Kind: "MeshService", Zone: "east"})
+	if err := play(session, newer, &wire.Frame{}); err != nil {
+		t.Fatal(err)
+	}
+	if session.Protocol() != zonesync.Protocol {
+		t.Errorf("version %d is spoken", session.Protocol())
+	}
+}
+
+// FuzzStep feeds a session whatever frames; it ends the stream or goes on, and never panics. What it asks for
+// is done at once.
+func FuzzStep(f *testing.F) {
+	seeds := []*wire.Frame{
+		hello,
+		{Message: &wire.Frame_Claim{Claim: &wire.Claim{Epoch: 7, Seq: 2}}},
+		{Message: &wire.Frame_Ask{Ask: &wire.Ask{Round: 1}}},
+		{Message: &wire.Frame_Ask{Ask: &wire.Ask{Round: 1, Buckets: []uint32{0, 1 << 31}}}},
+		{Message: &wire.Frame_Inventory{Inventory: &wire.Inventory{Round: 1, Sums: []uint64{1, 2}}}},
+		{Message: &wire.Frame_Inventory{Inventory: &wire.Inventory{Round: 1, Items: []*wire.Held{{Key: &wire.ItemKey{Name: "a"}}}, Last: true}}},
+		batchOf(&wire.Batch{Epoch: 1, Seq: 3, Items: [][]byte{encoded(f, "a")}, Complete: true}),
+		{Message: &wire.Frame_Ack{Ack: &wire.Ack{Batches: 1, Settled: 3, Refused: []*wire.Refusal{{Key: &wire.ItemKey{Name: "a"}}}, Cleared: []*wire.ItemKey{{Name: "a"}}}}},
+	}
+	for _, a := range seeds {
+		for _, b := range seeds {
+			x, _ := proto.Marshal(a)
+			y, _ := proto.Marshal(b)
+			f.Add(x, y)
+		}
+	}
+	f.Fuzz(func(t *testing.T, first, second []byte) {
+		session, receiver, log := both()
+		put(t, log, key("a"), "1")
+		if err := play(session, hello); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			for _, b := range [][]byte{first, second} {
+				var frame wire.Frame
+				if proto.Unmarshal(b, &frame) != nil || session.Step(&frame) != nil {
+					return
+				}
+				ready, err := session.Ready()
+				if err != nil {
+					return
+				}
+				if ready.List {
+					receiver.Inventory([]zonesync.Held{{Key: key("x"), Hash: 1}})
+				}
+				if ready.Apply != nil {
+					receiver.Applied(ready.Apply, nil)
+				}
+			}
+		}
+	})
+}
