@@ -96,11 +96,12 @@ func (w *Writer) checkReceived(key resource.Key, r *Received) error {
 }
 
 // replaceable says whether what is stored may give way. A Mesh is global's as soon as global has it, and so is
-// whatever stands at a name that only a received resource has, or says the same.
+// whatever stands at a name that only a received resource has, or says the same, or is no user's.
 func (w *Writer) replaceable(stored *current, r *Received) error {
 	meta := stored.object.Envelope()
+	info := r.Kind.Describe()
 	switch {
-	case kind.OwnerOf(meta) == r.Owner, meta.Name != r.Name, r.Kind.Describe().Name == kind.Meshes.Name:
+	case kind.OwnerOf(meta) == r.Owner, meta.Name != r.Name, info.Name == kind.Meshes.Name, info.Hidden:
 		return nil
 	case equalSpecs(stored.row.Body, r.Body):
 		return nil

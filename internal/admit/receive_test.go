@@ -108,6 +108,12 @@ func TestNamesThatGlobalHasToo(t *testing.T) {
 	_, err := w.Put(t.Context(), parse(t, `{type: Mesh, name: m}`), admit.Change{})
 	refused(t, err, resource.Forbidden, "belongs to the global control plane")
 
+	if _, err := alone.Put(t.Context(), kind.SNIFormats.Make("", "sni", kind.SNIFormat{Format: "v1"}), admit.Change{ControlPlane: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Receive(t.Context(), received(global, kind.SNIFormats, "sni", `{"format":"v2"}`)); err != nil {
+		t.Errorf("what no user wrote: %v", err)
+	}
 	refused(t, w.Receive(t.Context(), received(global, kind.Secrets, "s", `{"data":"eQ=="}`)), resource.Conflict,
 		`the zone "east" has one of the same name; delete that one, or give one of the two another name`)
 	if err := w.Receive(t.Context(), received(global, kind.Secrets, "s", `{"data":"eA=="}`)); err != nil {

@@ -140,19 +140,23 @@ func (p *Plan) taken(r *table.Reader, key resource.Key, names []kind.SNI) bool {
 	})
 }
 
-// absentIngresses are the zone ingresses that are away, and are dialled all the same should no other be there.
-// What they answer nobody knows.
+// absentIngresses are the zone ingresses that are away and may be dialled all the same: those of this zone, and
+// on global, whose services all of them pass on, those that their zones tell of.
 func (p *Plan) absentIngresses(r *table.Reader, mesh string) []string {
 	var absent []string
-	for _, row := range p.State.ZoneAddressesByMesh.List(r, graph.MeshKey(mesh)) {
-		zone := kind.DisplayNameOf(&row.Meta)
-		if !p.Global() && zone != p.State.Zone {
-			continue // its services are its own to name
-		}
-		for _, ingress := range row.Spec.Ingresses {
-			if !ingress.Healthy {
-				absent = append(absent, fmt.Sprintf("the zone ingress %s of zone %s, which is away", ingress.Name, zone))
+	if p.Global() {
+		for _, row := range p.State.ZoneAddressesByMesh.List(r, graph.MeshKey(mesh)) {
+			for _, ingress := range row.Spec.Ingresses {
+				if !ingress.Healthy {
+					absent = append(absent, fmt.Sprintf("the zone ingress %s of zone %s, which is away", ingress.Name, kind.DisplayNameOf(&row.Meta)))
+				}
 			}
+		}
+	}
+	for _, d := range slices.Concat(p.State.Doors.Get(r, mesh), p.State.Doors.Get(r, "")) {
+		listens := d.Serves || d.ServesFormer
+		if listens && !(d.Instance != "" && p.Lives(d.Instance)) {
+			absent = append(absent, fmt.Sprintf("the zone ingress %s, which is away", d.Proxy.Name))
 		}
 	}
 	slices.Sort(absent)

@@ -1,16 +1,18 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"weft/internal/graph"
@@ -76,7 +78,7 @@ func TestServicesOfAnEarlierReleaseAreNamed(t *testing.T) {
 				t.Errorf("asks %t, want %t", asks, test.asks)
 			}
 			w.reconcile(SNIUnit, "")
-			if d := cmp.Diff(test.want, w.snis()); d != "" {
+			if d := gocmp.Diff(test.want, w.snis()); d != "" {
 				t.Error(d)
 			}
 		})
@@ -177,7 +179,7 @@ func TestAMigrationIsWalkedToItsEnd(t *testing.T) {
 	for _, want := range [][]string{{v1, v2}, {v2, v1}, {v2}} {
 		w.reconcile(SNIUnit, "")
 		w.settleUnchanged()
-		if d := cmp.Diff(want, w.snis()); d != "" {
+		if d := gocmp.Diff(want, w.snis()); d != "" {
 			t.Fatal(d)
 		}
 	}
@@ -186,31 +188,58 @@ func TestAMigrationIsWalkedToItsEnd(t *testing.T) {
 	}
 }
 
-// TestAMigrationWaitsForIngressesThatAreAway: the last one is dialled though nobody knows what it answers.
+// TestAMigrationWaitsForIngressesThatAreAway: the last one is dialled though nobody knows what it answers, and
+// one whose stream has just been lost too.
 func TestAMigrationWaitsForIngressesThatAreAway(t *testing.T) {
 	w := newWorld(t, "241.0.0.0/8")
 	v1, v2 := nameOf(sni.V1, "east"), nameOf(sni.V2, "east")
-	door := func(zone string, healthy bool) *resource.Object[kind.MeshZoneAddress] {
-		return owned(kind.MeshZoneAddresses.Make("default", zone, kind.MeshZoneAddress{
-			Ingresses: []kind.IngressAddress{{Name: "door", Address: "10.0.0.1", Port: 1, Healthy: healthy}},
-		}), kind.Owner{Zone: zone})
-	}
-	w.put(webOf(east, v1, v2), kind.SNIFormats.Make("", kind.TheSNIFormat, kind.SNIFormat{Format: "v2"}), door("west", false), door("east", false))
+	w.put(webOf(east, v1, v2), kind.SNIFormats.Make("", kind.TheSNIFormat, kind.SNIFormat{Format: "v2"}),
+		w.door("door", "192.168.1.1"), w.passes("door", "192.168.1.1"))
 	if again := w.reconcile(SNIUnit, ""); len(w.waiting) > 0 || !again.After(w.now) {
 		t.Errorf("waits for %v, asks again at %v", w.waiting, again)
 	}
-	row, ok := w.plan.State.SNIWaits.Find(w.reader(), "default", "east")
-	if want := []string{"the zone ingress door of zone east, which is away"}; !ok || !slices.Equal(row.Spec.For, want) {
-		t.Errorf("it says that it waits for %v, want %q", row, want)
-	}
-	w.put(door("east", true))
+	w.wantWait("the zone ingress door, which is away")
+	w.put(w.stream("door", "a"))
 	w.reconcile(SNIUnit, "")
 	w.settleUnchanged()
 	if got := w.snis(); got[0] != v2 {
 		t.Errorf("once it is back, the names are %q", got)
 	}
-	if row, ok := w.plan.State.SNIWaits.Find(w.reader(), "default", "east"); ok {
-		t.Errorf("it still says that it waits for %v", row.Spec.For)
+	w.wantWait()
+}
+
+// wantWait wants the zone to say that it waits for somebody.
+func (w *world) wantWait(want ...string) {
+	w.t.Helper()
+	var got []string
+	if row, ok := w.plan.State.SNIWaits.Find(w.reader(), "default", cmp.Or(w.plan.State.Zone, "global")); ok {
+		got = row.Spec.For
+	}
+	if !slices.Equal(got, want) {
+		w.t.Errorf("it says that it waits for %q, want %q", got, want)
+	}
+}
+
+// TestGlobalWaitsForTheIngressesOfAllZones: each of them passes on what is of many zones.
+func TestGlobalWaitsForTheIngressesOfAllZones(t *testing.T) {
+	state := graph.NewState("")
+	w := &world{t: t, plan: NewPlan(state, netip.MustParsePrefix("241.0.0.0/8")), now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC), waiting: map[string]*Settle{}}
+	door := func(healthy bool) resource.Any {
+		return owned(kind.MeshZoneAddresses.Make("default", "west", kind.MeshZoneAddress{
+			Ingresses: []kind.IngressAddress{{Name: "door", Address: "10.0.0.1", Port: 1, Healthy: healthy}},
+		}), kind.Owner{Zone: "west"})
+	}
+	of := sni.Port{Kind: "MeshMultiZoneService", Mesh: "default", Name: "web", Number: 80}
+	names := []kind.SNI{{Value: sni.V1.Name(of)}, {Value: sni.V2.Name(of)}}
+	w.put(owned(kind.MeshMultiZoneServices.Make("default", "web", kind.MeshMultiZoneService{Ports: []kind.ServicePort{{Port: 80, SNIs: names}}}), kind.Owner{}),
+		kind.SNIFormats.Make("", kind.TheSNIFormat, kind.SNIFormat{Format: "v2"}), door(false))
+	w.reconcile(SNIUnit, "")
+	w.wantWait("the zone ingress door of zone west, which is away")
+	w.put(door(true))
+	w.reconcile(SNIUnit, "")
+	w.wantWait()
+	if len(w.waiting) != 1 {
+		t.Errorf("once it is back, it waits for %v", w.waiting)
 	}
 }
 
