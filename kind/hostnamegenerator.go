@@ -9,7 +9,8 @@ import (
 // HostnameGenerator gives the services that it selects a host name, by which applications reach them.
 // Several may select the same service, which then has all their names.
 type HostnameGenerator struct {
-	// Selector says which services have the name.
+	// Selector says which services have the name. To it the label kuma.io/origin of a zone's own MeshService is
+	// "zone", and that of another zone's "global", from where it has come.
 	Selector HostnameSelector `json:"selector" schema:"required one"`
 	// Template is what the name looks like. For values stand in it {{ .DisplayName }} (the service's name as
 	// it was first written), {{ .Name }} (its name here), {{ .Namespace }} (on Kubernetes), {{ .Mesh }},

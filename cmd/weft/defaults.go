@@ -30,19 +30,20 @@ func defaults(s *settings.Settings) []resource.Any {
 	}
 	if !s.SkipHostnameGenerators {
 		made = append(made,
-			hostnames("local-mesh-service", "{{ .DisplayName }}.svc.mesh.local", map[string]string{
-				kind.OriginLabel: "zone", kind.EnvLabel: "universal",
+			// The origin "zone" is that of a zone's own services alone: others' come to it from global.
+			hostnames("local-mesh-service", "{{ .DisplayName }}.svc.mesh.local", kind.HostnameSelector{
+				MeshService: &kind.LabelSelector{MatchLabels: map[string]string{kind.OriginLabel: kind.OriginZone, kind.EnvLabel: "universal"}},
 			}),
-			hostnames("zone-mesh-service", "{{ .DisplayName }}.svc.{{ .Zone }}.mesh.local", map[string]string{
-				kind.EnvLabel: "universal",
+			hostnames("zone-mesh-service", "{{ .DisplayName }}.svc.{{ .Zone }}.mesh.local", kind.HostnameSelector{
+				MeshService: &kind.LabelSelector{MatchLabels: map[string]string{kind.EnvLabel: "universal"}},
+			}),
+			hostnames("mesh-multi-zone-service", "{{ .DisplayName }}.mzsvc.mesh.local", kind.HostnameSelector{
+				MeshMultiZoneService: &kind.LabelSelector{MatchLabels: map[string]string{}},
 			}))
 	}
 	return made
 }
 
-func hostnames(name, template string, labels map[string]string) resource.Any {
-	return kind.HostnameGenerators.Make("", name, kind.HostnameGenerator{
-		Selector: kind.HostnameSelector{MeshService: &kind.LabelSelector{MatchLabels: labels}},
-		Template: template,
-	})
+func hostnames(name, template string, selector kind.HostnameSelector) resource.Any {
+	return kind.HostnameGenerators.Make("", name, kind.HostnameGenerator{Selector: selector, Template: template})
 }

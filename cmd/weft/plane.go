@@ -98,7 +98,9 @@ func (p *plane) open(ctx context.Context) error {
 // assemble makes the parts that work on the store.
 func (p *plane) assemble(ctx context.Context) error {
 	p.catalog = xds.NewCatalog()
-	plan := reconcile.NewPlan(p.state, p.settings.MeshServiceCIDR)
+	plan := reconcile.NewPlan(p.state, reconcile.Ranges{
+		MeshService: p.settings.MeshServiceCIDR, MeshMultiZoneService: p.settings.MeshMultiZoneServiceCIDR,
+	})
 	p.hub = publish.NewHub(p.state, p.catalog, p.log)
 	var err error
 	if p.self, err = joinInstances(ctx, p.settings, p.instance, p.rows, p.writer, p.hub, p.state, p.log); err != nil {

@@ -81,10 +81,12 @@ type State struct {
 	ZoneAddressesByMesh *table.Index[*resource.Object[kind.MeshZoneAddress]]
 	// ServingsChanging finds who takes connections with mutual TLS and without, by its [MeshKey].
 	ServingsChanging *table.Index[*resource.Object[kind.DataplaneServing]]
-	// VIPOwners finds who has a virtual IP, by the address.
-	VIPOwners *table.Index[*resource.Object[kind.MeshServiceStatus]]
-	// HostnameClaims finds who asks for a host name, by its [HostnameKey].
-	HostnameClaims *table.Index[*resource.Object[kind.MeshServiceStatus]]
+	// VIPOwners and MultiZoneVIPOwners find who has a virtual IP, by the address.
+	VIPOwners          *table.Index[*resource.Object[kind.MeshServiceStatus]]
+	MultiZoneVIPOwners *table.Index[*resource.Object[kind.MeshMultiZoneServiceStatus]]
+	// HostnameClaims and MultiZoneHostnameClaims find who asks for a host name, by its [HostnameKey].
+	HostnameClaims          *table.Index[*resource.Object[kind.MeshServiceStatus]]
+	MultiZoneHostnameClaims *table.Index[*resource.Object[kind.MeshMultiZoneServiceStatus]]
 	// GeneratorsByScope finds all HostnameGenerators under the [MeshKey] of no mesh.
 	GeneratorsByScope *table.Index[*resource.Object[kind.HostnameGenerator]]
 	// HeldByProxy finds what is held of a Dataplane, by its [RowKey].
@@ -243,8 +245,18 @@ func NewState(zone string) *State {
 	s.MultiZoneServicesByMesh = byMesh(s.MultiZoneServices)
 	s.ZoneAddressesByMesh = byMesh(s.ZoneAddresses)
 	s.ServingsChanging = table.NewIndex(s.Servings.Input, changingKeys)
-	s.VIPOwners = table.NewIndex(s.ServiceStatuses.Input, vipKeys)
-	s.HostnameClaims = table.NewIndex(s.ServiceStatuses.Input, hostnameKeys)
+	s.VIPOwners = table.NewIndex(s.ServiceStatuses.Input, func(o *resource.Object[kind.MeshServiceStatus]) []string {
+		return addressesOf(o.Spec.VIPs)
+	})
+	s.MultiZoneVIPOwners = table.NewIndex(s.MultiZoneServiceStatuses.Input, func(o *resource.Object[kind.MeshMultiZoneServiceStatus]) []string {
+		return addressesOf(o.Spec.VIPs)
+	})
+	s.HostnameClaims = table.NewIndex(s.ServiceStatuses.Input, func(o *resource.Object[kind.MeshServiceStatus]) []string {
+		return hostnameKeys(o.Mesh, o.Spec.HostnameGenerators)
+	})
+	s.MultiZoneHostnameClaims = table.NewIndex(s.MultiZoneServiceStatuses.Input, func(o *resource.Object[kind.MeshMultiZoneServiceStatus]) []string {
+		return hostnameKeys(o.Mesh, o.Spec.HostnameGenerators)
+	})
 	s.GeneratorsByScope = byMesh(s.Generators)
 	s.HeldByProxy = table.NewIndex(s.Held.Input, heldKeys)
 	s.LeavesByRoot = table.NewIndex(s.Leaves.Input, rootKeys)
@@ -392,14 +404,6 @@ func serviceLabelKeys(s *resource.Object[kind.MeshService]) []string {
 	return keys
 }
 
-func vipKeys(status *resource.Object[kind.MeshServiceStatus]) []string {
-	var keys []string
-	for _, vip := range status.Spec.VIPs {
-		keys = append(keys, vip.IP)
-	}
-	return keys
-}
-
 func signingKeyRealms(secret *resource.Object[kind.Secret]) []string {
 	if realm, _, ok := identity.SigningKeyOf(secret.Key()); ok {
 		return []string{realm.String()}
@@ -407,11 +411,11 @@ func signingKeyRealms(secret *resource.Object[kind.Secret]) []string {
 	return nil
 }
 
-func hostnameKeys(status *resource.Object[kind.MeshServiceStatus]) []string {
+func hostnameKeys(mesh string, generators []kind.HostnameGeneratorStatus) []string {
 	var keys []string
-	for _, g := range status.Spec.HostnameGenerators {
+	for _, g := range generators {
 		if g.Hostname != "" {
-			keys = append(keys, HostnameKey(status.Mesh, g.Hostname))
+			keys = append(keys, HostnameKey(mesh, g.Hostname))
 		}
 	}
 	return keys

@@ -11,8 +11,11 @@ import (
 // Foreign says whether a MeshService is another zone's. Its selector is about that zone's Dataplanes, which
 // are not here, and what the zone tells of it is all that is known. On global every one is.
 func (s *State) Foreign(service *resource.Object[kind.MeshService]) bool {
-	return s.zoneOf(&service.Meta) != s.Zone
+	return s.Elsewhere(&service.Meta)
 }
+
+// Elsewhere says whether a resource is another zone's. What global owns is every zone's.
+func (s *State) Elsewhere(meta *resource.Meta) bool { return s.zoneOf(meta) != s.Zone }
 
 // stored is the name that a zone's resource has in this table.
 func (s *State) stored(info *resource.Info, zone, name string) string {

@@ -17,37 +17,54 @@ type hostname struct {
 	generator string
 	name      string // empty where the template gives none
 	problem   string // why there is no name
-	owner     string // the service that has the name
+	owner     Unit   // the service that has the name
 }
 
 // hostnames answers the names of a service, by generator. A name that several services of a mesh ask for
 // belongs to the oldest of them, whoever came to it first: so it is the same wherever it is worked out. This
 // zone's go before those of others, so that no other zone can take a name from it.
-func (p *Plan) hostnames(r *table.Reader, key graph.ServiceKey) []hostname {
-	service, ok := p.State.Services.Find(r, key.Mesh, key.Name)
+func (p *Plan) hostnames(r *table.Reader, u Unit) []hostname {
+	service, ok := p.named(r, u)
 	if !ok {
 		return nil
 	}
 	var names []hostname
 	for _, g := range p.State.GeneratorsByScope.List(r, graph.MeshKey("")) {
-		if s := g.Spec.Selector.MeshService; s == nil || !s.Matches(p.seenLabels(service)) {
+		if s := selectorOf(&g.Spec.Selector, u.Kind); s == nil || !s.Matches(p.seenLabels(service)) {
 			continue
 		}
 		h := hostname{generator: g.Name}
 		if name, err := p.renderHostname(g.Spec.Template, service); err != nil {
 			h.problem = err.Error()
 		} else {
-			h.name, h.owner = name, p.hostnameOwner(r, service, name)
+			h.name, h.owner = name, p.hostnameOwner(r, u, name)
 		}
 		names = append(names, h)
 	}
 	return names
 }
 
+// named answers the service that may have names.
+func (p *Plan) named(r *table.Reader, u Unit) (*resource.Meta, bool) {
+	service, ok := p.State.Find(r, resource.Key(u))
+	if !ok {
+		return nil, false
+	}
+	return service.Envelope(), true
+}
+
+// selectorOf is what a HostnameGenerator selects of a kind; nil: nothing.
+func selectorOf(s *kind.HostnameSelector, of string) *kind.LabelSelector {
+	if of == kind.MeshMultiZoneServices.Name {
+		return s.MeshMultiZoneService
+	}
+	return s.MeshService
+}
+
 // seenLabels are the labels by which a HostnameGenerator selects a service. Of another zone's the origin is
 // global, from where it has come: "zone" means this one's own.
-func (p *Plan) seenLabels(service *resource.Object[kind.MeshService]) map[string]string {
-	if !p.State.Foreign(service) {
+func (p *Plan) seenLabels(service *resource.Meta) map[string]string {
+	if !p.State.Elsewhere(service) {
 		return service.Labels
 	}
 	labels := maps.Clone(service.Labels)
@@ -55,14 +72,14 @@ func (p *Plan) seenLabels(service *resource.Object[kind.MeshService]) map[string
 	return labels
 }
 
-func (p *Plan) renderHostname(template string, service *resource.Object[kind.MeshService]) (string, error) {
+func (p *Plan) renderHostname(template string, service *resource.Meta) (string, error) {
 	t, err := kind.ParseTemplate(template, kind.HostnameActions)
 	if err != nil {
 		return "", err
 	}
 	name, err := t.Render(kind.Values{
 		Fields: map[string]string{
-			".DisplayName": cmp.Or(service.Label(kind.DisplayName), service.Name),
+			".DisplayName": kind.DisplayNameOf(service),
 			".Name":        service.Name,
 			".Namespace":   service.Label(kind.NamespaceLabel),
 			".Mesh":        service.Mesh,
@@ -81,50 +98,65 @@ func hostnameCharacter(r rune) bool {
 	return 'a' <= r && r <= 'z' || '0' <= r && r <= '9' || r == '-' || r == '.'
 }
 
-// hostnameOwner is the oldest of those that ask for a name, the first by name among those of one moment; one
-// of this zone before all others.
-func (p *Plan) hostnameOwner(r *table.Reader, service *resource.Object[kind.MeshService], name string) string {
-	owner := service
-	for _, claim := range p.State.HostnameClaims.List(r, graph.HostnameKey(service.Mesh, name)) {
-		other, ok := p.State.Services.Find(r, claim.Mesh, claim.Name)
-		if ok && cmp.Or(p.away(other)-p.away(owner), other.Created.Compare(owner.Created), cmp.Compare(other.Name, owner.Name)) < 0 {
-			owner = other
+// hostnameOwner is the oldest of those that ask for a name, the first by kind and name among those of one
+// moment; one of this zone before all of others.
+func (p *Plan) hostnameOwner(r *table.Reader, u Unit, name string) Unit {
+	owner := u
+	meta, _ := p.named(r, u)
+	for _, claimant := range p.claimants(r, graph.HostnameKey(u.Mesh, name)) {
+		other, ok := p.named(r, claimant)
+		if ok && cmp.Or(p.away(other)-p.away(meta), other.Created.Compare(meta.Created),
+			cmp.Compare(claimant.Kind, owner.Kind), cmp.Compare(claimant.Name, owner.Name)) < 0 {
+			owner, meta = claimant, other
 		}
 	}
-	return owner.Name
+	return owner
 }
 
-// away is 1 for another zone's service, and 0 for this one's.
-func (p *Plan) away(service *resource.Object[kind.MeshService]) int {
-	if p.State.Foreign(service) {
+// claimants are the services that ask for a host name.
+func (p *Plan) claimants(r *table.Reader, key string) []Unit {
+	var units []Unit
+	for _, claim := range p.State.HostnameClaims.List(r, key) {
+		units = append(units, Unit{kind.MeshServices.Name, claim.Mesh, claim.Name})
+	}
+	for _, claim := range p.State.MultiZoneHostnameClaims.List(r, key) {
+		units = append(units, Unit{kind.MeshMultiZoneServices.Name, claim.Mesh, claim.Name})
+	}
+	return units
+}
+
+// away is 1 for what another zone owns, and 0 for all else.
+func (p *Plan) away(service *resource.Meta) int {
+	if p.State.Elsewhere(service) {
 		return 1
 	}
 	return 0
 }
 
-// nameService writes the names of a service into its status.
-func (p *Plan) nameService(r *table.Reader, key graph.ServiceKey, status *kind.MeshServiceStatus) {
-	for _, h := range p.names.Get(r, key) {
+// namesOf answers the host names that a service has, each once, and what becomes of those that it asks for.
+func (p *Plan) namesOf(r *table.Reader, u Unit) (addresses []kind.Address, generators []kind.HostnameGeneratorStatus) {
+	for _, h := range p.names.Get(r, u) {
 		ref := kind.HostnameGeneratorRef{CoreName: h.generator}
-		status.HostnameGenerators = append(status.HostnameGenerators, kind.HostnameGeneratorStatus{
-			HostnameGeneratorRef: ref, Hostname: h.name, Conditions: []kind.Condition{h.condition(key.Name)},
+		generators = append(generators, kind.HostnameGeneratorStatus{
+			HostnameGeneratorRef: ref, Hostname: h.name, Conditions: []kind.Condition{h.condition(u)},
 		})
-		if h.owner == key.Name && !slices.ContainsFunc(status.Addresses, func(a kind.Address) bool { return a.Hostname == h.name }) {
-			status.Addresses = append(status.Addresses, kind.Address{
+		if h.owner == u && !slices.ContainsFunc(addresses, func(a kind.Address) bool { return a.Hostname == h.name }) {
+			addresses = append(addresses, kind.Address{
 				Hostname: h.name, Origin: kind.HostnameGenerators.Name, HostnameGeneratorRef: ref,
 			})
 		}
 	}
+	return addresses, generators
 }
 
-func (h *hostname) condition(service string) kind.Condition {
+func (h *hostname) condition(service Unit) kind.Condition {
 	c := kind.Condition{Type: "Generated", Status: "False"}
 	switch {
 	case h.problem != "":
 		c.Reason, c.Message = "TemplateError", h.problem
 	case h.owner != service:
 		c.Reason = "Collision"
-		c.Message = fmt.Sprintf("the MeshService %q, which was first, has the name %s", h.owner, h.name)
+		c.Message = fmt.Sprintf("the %s %q, which goes before it, has the name %s", h.owner.Kind, h.owner.Name, h.name)
 	default:
 		c.Status, c.Reason, c.Message = "True", "Generated", "the service has the name "+h.name
 	}

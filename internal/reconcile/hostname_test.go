@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"weft/internal/graph"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -104,7 +103,7 @@ func TestAHostnameWakesWhomItConcerns(t *testing.T) {
 	w.put(generator("g", "{{ .Name }}.local", map[string]string{}), generator("h", `{{ label "as" }}.local`, same))
 	for _, service := range []resource.Any{namedService("older", 1, same), namedService("younger", 2, same), namedService("bystander", 0, nil)} {
 		w.put(service)
-		w.plan.names.Pin(graph.ServiceKey{Mesh: "default", Name: service.Key().Name})
+		w.plan.names.Pin(Unit(service.Key()))
 	}
 	w.reconcile("MeshService", "younger")
 	steps, _ := w.plan.For(w.reader(), Unit{"MeshService", "default", "older"}, w.now)

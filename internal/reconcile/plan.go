@@ -8,10 +8,8 @@ package reconcile
 
 import (
 	"cmp"
-	"encoding/binary"
 	"fmt"
 	"hash/fnv"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,8 +26,9 @@ const Grace = time.Hour
 
 // Unit is what is reconciled at once.
 type Unit struct {
-	// Kind is MeshService, MeshIdentity, MeshTrafficPermission, MeshTrust, HeldEndpoints, [TagUnit] with the tag's
-	// value as the name, or MeshZoneAddress, [LeavesUnit], [NamesUnit], [SNIUnit] or [ChangingUnit] without one.
+	// Kind is MeshService, MeshMultiZoneService, MeshIdentity, MeshTrafficPermission, MeshTrust, HeldEndpoints,
+	// [TagUnit] with the tag's value as the name, or MeshZoneAddress, [LeavesUnit], [NamesUnit], [SNIUnit] or
+	// [ChangingUnit] without one.
 	Kind, Mesh, Name string
 }
 
@@ -67,8 +66,8 @@ type NewCA struct {
 // Plan decides what is to be written.
 type Plan struct {
 	State *graph.State
-	// ServiceCIDR is where virtual IPs of MeshServices come from.
-	ServiceCIDR netip.Prefix
+	// Ranges are where virtual IPs come from.
+	Ranges Ranges
 	// Behind are the proxies that a topic waits for, as far as it is known; nil where nobody waits.
 	Behind func(topic string) []graph.ProxyKey
 	// Unconfirmed are the zones that it waits for, in words; empty where it does not.
@@ -81,7 +80,8 @@ type Plan struct {
 	facts     *table.Derived[graph.ServiceKey, facts]
 	generated *table.Derived[tagKey, *kind.MeshService]
 	progress  *table.Derived[rowKey, progress]
-	names     *table.Derived[graph.ServiceKey, []hostname]
+	names     *table.Derived[Unit, []hostname]
+	members   *table.Derived[graph.ServiceKey, members]
 }
 
 // Global says whether it is the plan of the global control plane, which serves no proxy.
@@ -89,7 +89,9 @@ func (p *Plan) Global() bool { return p.State.Zone == "" }
 
 // plannedOnGlobal are the kinds of which the global control plane writes something itself; of all others the
 // zones do.
-var plannedOnGlobal = map[string]bool{kind.MeshMultiZoneServices.Name: true, kind.SNIFormats.Name: true}
+var plannedOnGlobal = map[string]bool{
+	kind.MeshMultiZoneServices.Name: true, kind.MeshMultiZoneServiceStatuses.Name: true, kind.SNIFormats.Name: true,
+}
 
 // rowKey names a resource of a kind that is known.
 type rowKey struct{ Mesh, Name string }
@@ -105,9 +107,9 @@ type facts struct {
 }
 
 // NewPlan adds what plans read to a state, before its first commit.
-func NewPlan(state *graph.State, cidr netip.Prefix) *Plan {
+func NewPlan(state *graph.State, ranges Ranges) *Plan {
 	p := &Plan{
-		State: state, ServiceCIDR: cidr, absent: absences{},
+		State: state, Ranges: ranges, absent: absences{},
 		Behind: func(string) []graph.ProxyKey { return nil }, Unconfirmed: func(string) string { return "" },
 		Lives: func(string) bool { return true },
 	}
@@ -115,6 +117,7 @@ func NewPlan(state *graph.State, cidr netip.Prefix) *Plan {
 	p.facts = table.NewDerived(state.DB, "service facts", p.serviceFacts, func(a, b facts) bool { return a == b })
 	p.generated = table.NewDerived(state.DB, "generated services", p.generatedService, equalServices)
 	p.names = table.NewDerived(state.DB, "host names", p.hostnames, slices.Equal)
+	p.members = table.NewDerived(state.DB, "members of many zones", p.membersOf, equalMembers)
 	p.progress = table.NewDerived(state.DB, "progress of holds", p.holdProgress, func(a, b progress) bool { return a == b })
 	return p
 }
@@ -135,6 +138,8 @@ func (p *Plan) For(r *table.Reader, u Unit, now time.Time) (steps []Step, again 
 	switch u.Kind {
 	case kind.MeshServices.Name:
 		return p.service(r, graph.ServiceKey{Mesh: u.Mesh, Name: u.Name}, now)
+	case kind.MeshMultiZoneServices.Name:
+		return p.multiZone(r, u), time.Time{}
 	case TagUnit:
 		return p.tag(r, tagKey{u.Mesh, u.Name}), time.Time{}
 	case kind.MeshIdentities.Name:
@@ -198,7 +203,6 @@ func (p *Plan) service(r *table.Reader, key graph.ServiceKey, now time.Time) (st
 		old = stored.Spec
 	}
 	status := kind.MeshServiceStatus{
-		VIPs:       old.VIPs,
 		TLS:        &kind.TLSStatus{Status: "NotReady"},
 		Conditions: f.refused.conditions(),
 	}
@@ -209,13 +213,12 @@ func (p *Plan) service(r *table.Reader, key graph.ServiceKey, now time.Time) (st
 	if f.secured {
 		status.TLS.Status = "Ready"
 	}
-	p.nameService(r, key, &status)
-	if len(status.VIPs) == 0 {
-		if vip, ok := p.freeVIP(r, key); ok {
-			status.VIPs = []kind.VIP{{IP: vip.String()}}
-		} else {
-			status.Conditions = append(status.Conditions, p.rangeIsFull())
-		}
+	u := Unit{kind.MeshServices.Name, key.Mesh, key.Name}
+	status.Addresses, status.HostnameGenerators = p.namesOf(r, u)
+	if vips, full := p.vipsOf(r, u, old.VIPs); full != nil {
+		status.Conditions = append(status.Conditions, *full)
+	} else {
+		status.VIPs = vips
 	}
 	if own && service.Label(kind.ManagedBy) == kind.GeneratedBy && f.count.Total == 0 {
 		status.Abandoned = cmp.Or(old.Abandoned, &kind.Time{Time: now})
@@ -246,31 +249,6 @@ func withIdentities(service *resource.Object[kind.MeshService], f facts) (*resou
 	updated := *service
 	updated.Spec.State, updated.Spec.Identities = state, ids
 	return &updated, true
-}
-
-// freeVIP begins at a place that depends on the name alone, so that a service mostly has the same
-// address in every world that is built from the same resources. It is false where the range is full.
-func (p *Plan) freeVIP(r *table.Reader, key graph.ServiceKey) (netip.Addr, bool) {
-	base := binary.BigEndian.Uint32(p.ServiceCIDR.Masked().Addr().AsSlice())
-	usable := uint32(1)<<(32-p.ServiceCIDR.Bits()) - 2 // neither the network's address nor the last one
-	h := fnv.New32a()
-	fmt.Fprintf(h, "%s/%s", key.Mesh, key.Name)
-	start := h.Sum32() % usable
-	for i := range usable {
-		var raw [4]byte
-		binary.BigEndian.PutUint32(raw[:], base+1+(start+i)%usable)
-		if addr := netip.AddrFrom4(raw); len(p.State.VIPOwners.List(r, addr.String())) == 0 {
-			return addr, true
-		}
-	}
-	return netip.Addr{}, false
-}
-
-func (p *Plan) rangeIsFull() kind.Condition {
-	return kind.Condition{
-		Type: "VIPAssigned", Status: "False", Reason: "RangeIsFull",
-		Message: fmt.Sprintf("%s has no free address; set KUMA_IPAM_MESH_SERVICE_CIDR to a larger range", p.ServiceCIDR),
-	}
 }
 
 // generatedService is the MeshService that a tag asks for; nil where somebody wrote one for it, or no

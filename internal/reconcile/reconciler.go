@@ -62,6 +62,7 @@ type Reconciler struct {
 	// What is pinned is followed; it belongs to the table's writer.
 	pinnedMeshes   map[string]bool
 	pinnedServices map[graph.ServiceKey]bool
+	pinnedMembers  map[graph.ServiceKey]bool
 	pinnedTags     map[tagKey]bool
 	pinnedHolds    map[rowKey]bool
 	pinnedMoves    map[graph.ProxyKey]bool
@@ -85,6 +86,7 @@ func New(plan *Plan, writer Writer, settler Settler, log *slog.Logger) *Reconcil
 		plan: plan, writer: writer, settler: settler, log: log,
 		pinnedMeshes:   map[string]bool{},
 		pinnedServices: map[graph.ServiceKey]bool{},
+		pinnedMembers:  map[graph.ServiceKey]bool{},
 		pinnedTags:     map[tagKey]bool{},
 		pinnedHolds:    map[rowKey]bool{},
 		pinnedMoves:    map[graph.ProxyKey]bool{},
@@ -124,8 +126,11 @@ func (rc *Reconciler) observeDerived(changes *table.Changes, now time.Time) {
 	for key := range rc.plan.refused.Changed(changes) {
 		rc.ask(key.unit(), now.Add(calmly))
 	}
-	for key := range rc.plan.names.Changed(changes) {
-		rc.ask(Unit{kind.MeshServices.Name, key.Mesh, key.Name}, now.Add(soon))
+	for u := range rc.plan.names.Changed(changes) {
+		rc.ask(u, now.Add(soon))
+	}
+	for key := range rc.plan.members.Changed(changes) {
+		rc.ask(Unit{kind.MeshMultiZoneServices.Name, key.Mesh, key.Name}, now.Add(calmly))
 	}
 	for key := range rc.plan.progress.Changed(changes) {
 		rc.ask(Unit{kind.HeldEndpointsList.Name, key.Mesh, key.Name}, now)
@@ -151,9 +156,11 @@ func (rc *Reconciler) observePut(o resource.Any, now time.Time) {
 		if service := (graph.ServiceKey{Mesh: key.Mesh, Name: key.Name}); !rc.pinnedServices[service] {
 			rc.pinnedServices[service] = true
 			rc.plan.facts.Pin(service)
-			rc.plan.names.Pin(service)
+			rc.plan.names.Pin(Unit(key))
 		}
-		rc.ask(Unit{key.Kind, key.Mesh, key.Name}, now.Add(soon))
+		rc.ask(Unit(key), now.Add(soon))
+	case *resource.Object[kind.MeshMultiZoneService]:
+		rc.followMembers(key, now)
 	case *resource.Object[kind.Dataplane]:
 		for _, in := range o.Spec.Networking.Inbound {
 			if value := in.Tags[kind.ServiceTag]; value != "" {
@@ -218,8 +225,12 @@ func (rc *Reconciler) observeRemoved(key resource.Key, now time.Time) {
 		if service := (graph.ServiceKey{Mesh: key.Mesh, Name: key.Name}); rc.pinnedServices[service] {
 			delete(rc.pinnedServices, service)
 			rc.plan.facts.Unpin(service)
-			rc.plan.names.Unpin(service)
+			rc.plan.names.Unpin(Unit(key))
 		}
+	case kind.MeshMultiZoneServices.Name:
+		rc.forgetMembers(key)
+	case kind.MeshMultiZoneServiceStatuses.Name:
+		rc.ask(Unit{kind.MeshMultiZoneServices.Name, key.Mesh, key.Name}, now.Add(soon))
 	case kind.HeldEndpointsList.Name:
 		if row := (rowKey{key.Mesh, key.Name}); rc.pinnedHolds[row] {
 			delete(rc.pinnedHolds, row)
@@ -362,25 +373,6 @@ func (rc *Reconciler) reconcile(ctx context.Context, units []Unit) {
 			delete(rc.failed, u)
 		}
 	}
-}
-
-// collides says whether a step would give away a virtual IP that was given to another service a moment
-// ago, of which the table has not heard yet.
-func (rc *Reconciler) collides(r *table.Reader, step Step) bool {
-	status, ok := step.Put.(*resource.Object[kind.MeshServiceStatus])
-	if !ok {
-		return false
-	}
-	for _, vip := range status.Spec.VIPs {
-		owner, taken := rc.given[vip.IP]
-		if taken && owner != status.Key() {
-			if _, lives := rc.plan.State.Services.Find(r, owner.Mesh, owner.Name); lives {
-				return true
-			}
-		}
-		rc.given[vip.IP] = status.Key()
-	}
-	return false
 }
 
 func (rc *Reconciler) do(ctx context.Context, step Step) error {

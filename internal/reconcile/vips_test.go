@@ -61,20 +61,20 @@ func (a *addresses) hear() {
 
 func (a *addresses) check() {
 	owners := map[string]string{}
-	for key, row := range a.rows {
-		status, ok := row.(*resource.Object[kind.MeshServiceStatus])
-		if _, lives := a.rows[kind.MeshServices.Key(key.Mesh, key.Name)]; !ok || !lives || len(status.Spec.VIPs) == 0 {
+	for _, row := range a.rows {
+		service, vips := givenBy(Step{Put: row})
+		if _, lives := a.rows[service]; !lives || len(vips) == 0 {
 			continue
 		}
-		ip := status.Spec.VIPs[0].IP
+		ip, name := vips[0].IP, service.String()
 		if other, taken := owners[ip]; taken {
-			a.t.Fatalf("%s and %s both have %s", other, key.Name, ip)
+			a.t.Fatalf("%s and %s both have %s", other, name, ip)
 		}
-		owners[ip] = key.Name
-		if had := a.had[key.Name]; had != "" && had != ip {
-			a.t.Fatalf("%s had %s and has %s", key.Name, had, ip)
+		owners[ip] = name
+		if had := a.had[name]; had != "" && had != ip {
+			a.t.Fatalf("%s had %s and has %s", name, had, ip)
 		}
-		a.had[key.Name] = ip
+		a.had[name] = ip
 	}
 }
 
@@ -83,19 +83,24 @@ func TestNoTwoServicesHaveAVirtualIPAndNoneLosesIts(t *testing.T) {
 		a := &addresses{t: t, rows: map[resource.Key]resource.Any{}, had: map[string]string{}}
 		a.restart()
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
-			name := fmt.Sprintf("service-%d", rapid.IntRange(0, 4).Draw(t, "service"))
+			name := fmt.Sprintf("service-%d", rapid.IntRange(0, 3).Draw(t, "service"))
 			service, status := kind.MeshServices.Key("default", name), kind.MeshServiceStatuses.Key("default", name)
+			var made resource.Any = kind.MeshServices.Make("default", name, kind.MeshService{Ports: []kind.ServicePort{{Port: 80}}})
+			if rapid.Bool().Draw(t, "of many zones") {
+				service, status = kind.MeshMultiZoneServices.Key("default", name), kind.MeshMultiZoneServiceStatuses.Key("default", name)
+				made = kind.MeshMultiZoneServices.Make("default", name, kind.MeshMultiZoneService{})
+			}
 			switch rapid.SampledFrom([]string{"create", "reconcile", "reconcile", "hear", "hear", "delete", "restart"}).Draw(t, "step") {
 			case "create":
-				a.Put(t.Context(), kind.MeshServices.Make("default", name, kind.MeshService{Ports: []kind.ServicePort{{Port: 80}}}))
+				a.Put(t.Context(), made)
 			case "reconcile":
-				a.rc.reconcile(t.Context(), []Unit{{Kind: kind.MeshServices.Name, Mesh: "default", Name: name}})
+				a.rc.reconcile(t.Context(), []Unit{Unit(service)})
 			case "hear":
 				a.hear()
 			case "delete":
 				a.Delete(t.Context(), service)
 				a.Delete(t.Context(), status)
-				delete(a.had, name)
+				delete(a.had, service.String())
 			case "restart":
 				a.restart()
 			}

@@ -83,7 +83,7 @@ var comments = map[string]string{
 	"HeldLeaf.Root":                                 "Root is the fingerprint of the certificate that one must believe.",
 	"HeldLeaf.Until":                                "Until is when the last of them expires.",
 	"HostnameGenerator":                             "HostnameGenerator gives the services that it selects a host name, by which applications reach them. Several may select the same service, which then has all their names.",
-	"HostnameGenerator.Selector":                    "Selector says which services have the name.",
+	"HostnameGenerator.Selector":                    "Selector says which services have the name. To it the label kuma.io/origin of a zone's own MeshService is \"zone\", and that of another zone's \"global\", from where it has come.",
 	"HostnameGenerator.Template":                    "Template is what the name looks like. For values stand in it {{ .DisplayName }} (the service's name as it was first written), {{ .Name }} (its name here), {{ .Namespace }} (on Kubernetes), {{ .Mesh }}, {{ .Zone }} and {{ label \"NAME\" }}.",
 	"HostnameGeneratorRef":                          "HostnameGeneratorRef names a HostnameGenerator.",
 	"HostnameGeneratorRef.CoreName":                 "its name",

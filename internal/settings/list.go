@@ -174,15 +174,25 @@ var plain = []setting{
 	{
 		path: "ipam.meshService.cidr", env: "KUMA_IPAM_MESH_SERVICE_CIDR", fallback: "241.0.0.0/8",
 		doc: "The range from which MeshServices get their virtual IPs. Addresses that were given out stay when it changes.",
-		set: func(s *Settings, v string) error {
-			prefix, err := netip.ParsePrefix(v)
-			if err != nil || prefix != prefix.Masked() || !prefix.Addr().Is4() || prefix.Bits() > 30 {
-				return errors.New("is not an IPv4 network of at least four addresses, such as 241.0.0.0/8")
-			}
-			s.MeshServiceCIDR = prefix
-			return nil
-		},
+		set: network(func(s *Settings) *netip.Prefix { return &s.MeshServiceCIDR }),
 	},
+	{
+		path: "ipam.meshMultiZoneService.cidr", env: "KUMA_IPAM_MESH_MULTI_ZONE_SERVICE_CIDR", fallback: "243.0.0.0/8",
+		doc: "The range from which MeshMultiZoneServices get their virtual IPs, in each zone for itself. Addresses that were given out stay when it changes.",
+		set: network(func(s *Settings) *netip.Prefix { return &s.MeshMultiZoneServiceCIDR }),
+	},
+}
+
+// network takes an IPv4 network.
+func network(field func(*Settings) *netip.Prefix) func(*Settings, string) error {
+	return func(s *Settings, v string) error {
+		prefix, err := netip.ParsePrefix(v)
+		if err != nil || prefix != prefix.Masked() || !prefix.Addr().Is4() || prefix.Bits() > 30 {
+			return errors.New("is not an IPv4 network of at least four addresses, such as 241.0.0.0/8")
+		}
+		*field(s) = prefix
+		return nil
+	}
 }
 
 func text(field func(*Settings) *string) func(*Settings, string) error {

@@ -53,9 +53,10 @@ type Settings struct {
 	SkipHostnameGenerators bool
 	// DefaultMesh is the mesh of a Dataplane that names none.
 	DefaultMesh string
-	// MeshServiceCIDR is the range of the virtual IPs of MeshServices.
-	MeshServiceCIDR netip.Prefix
-	LogLevel        slog.Level
+	// MeshServiceCIDR is the range of the virtual IPs of MeshServices, and MeshMultiZoneServiceCIDR that of
+	// MeshMultiZoneServices.
+	MeshServiceCIDR, MeshMultiZoneServiceCIDR netip.Prefix
+	LogLevel                                  slog.Level
 
 	effective []Value
 }

@@ -1,0 +1,89 @@
+package reconcile
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"net/netip"
+
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// Ranges are the IPv4 networks from which virtual IPs are given. They may overlap: an address is given once.
+type Ranges struct {
+	MeshService          netip.Prefix
+	MeshMultiZoneService netip.Prefix
+}
+
+func (ranges *Ranges) of(u Unit) (cidr netip.Prefix, setting string) {
+	if u.Kind == kind.MeshMultiZoneServices.Name {
+		return ranges.MeshMultiZoneService, "KUMA_IPAM_MESH_MULTI_ZONE_SERVICE_CIDR"
+	}
+	return ranges.MeshService, "KUMA_IPAM_MESH_SERVICE_CIDR"
+}
+
+// vipsOf are the virtual IPs of a service, given once and kept. Where the range has none left, full says so.
+func (p *Plan) vipsOf(r *table.Reader, u Unit, had []kind.VIP) (vips []kind.VIP, full *kind.Condition) {
+	if len(had) > 0 || p.Global() {
+		return had, nil
+	}
+	cidr, setting := p.Ranges.of(u)
+	if vip, ok := p.freeVIP(r, u, cidr); ok {
+		return []kind.VIP{{IP: vip.String()}}, nil
+	}
+	return nil, &kind.Condition{
+		Type: "VIPAssigned", Status: "False", Reason: "RangeIsFull",
+		Message: fmt.Sprintf("%s has no free address; set %s to a larger range", cidr, setting),
+	}
+}
+
+// freeVIP begins at a place that depends on the name alone, so that a service mostly has the same
+// address in every world that is built from the same resources. It is false where the range is full.
+func (p *Plan) freeVIP(r *table.Reader, u Unit, cidr netip.Prefix) (netip.Addr, bool) {
+	base := binary.BigEndian.Uint32(cidr.Masked().Addr().AsSlice())
+	usable := uint32(1)<<(32-cidr.Bits()) - 2 // neither the network's address nor the last one
+	h := fnv.New32a()
+	fmt.Fprintf(h, "%s/%s", u.Mesh, u.Name)
+	start := h.Sum32() % usable
+	for i := range usable {
+		var raw [4]byte
+		binary.BigEndian.PutUint32(raw[:], base+1+(start+i)%usable)
+		if addr := netip.AddrFrom4(raw); !p.hasOwner(r, addr.String()) {
+			return addr, true
+		}
+	}
+	return netip.Addr{}, false
+}
+
+func (p *Plan) hasOwner(r *table.Reader, vip string) bool {
+	return len(p.State.VIPOwners.List(r, vip)) > 0 || len(p.State.MultiZoneVIPOwners.List(r, vip)) > 0
+}
+
+// collides says whether a step would give away a virtual IP that was given to another service a moment
+// ago, of which the table has not heard yet.
+func (rc *Reconciler) collides(r *table.Reader, step Step) bool {
+	service, vips := givenBy(step)
+	for _, vip := range vips {
+		owner, taken := rc.given[vip.IP]
+		if taken && owner != service {
+			if _, lives := rc.plan.State.Find(r, owner); lives {
+				return true
+			}
+		}
+		rc.given[vip.IP] = service
+	}
+	return false
+}
+
+// givenBy are the virtual IPs that a step gives to a service.
+func givenBy(step Step) (service resource.Key, vips []kind.VIP) {
+	switch status := step.Put.(type) {
+	case *resource.Object[kind.MeshServiceStatus]:
+		return kind.MeshServices.Key(status.Mesh, status.Name), status.Spec.VIPs
+	case *resource.Object[kind.MeshMultiZoneServiceStatus]:
+		return kind.MeshMultiZoneServices.Key(status.Mesh, status.Name), status.Spec.VIPs
+	}
+	return resource.Key{}, nil
+}
