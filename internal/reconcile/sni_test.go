@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"net/netip"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -223,7 +222,7 @@ func (w *world) wantWait(want ...string) {
 // TestGlobalWaitsForTheIngressesOfAllZones: each of them passes on what is of many zones.
 func TestGlobalWaitsForTheIngressesOfAllZones(t *testing.T) {
 	state := graph.NewState("")
-	w := &world{t: t, plan: NewPlan(state, netip.MustParsePrefix("241.0.0.0/8")), now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC), waiting: map[string]*Settle{}}
+	w := &world{t: t, plan: NewPlan(state, Ranges{}), now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC), waiting: map[string]*Settle{}}
 	door := func(healthy bool) resource.Any {
 		return owned(kind.MeshZoneAddresses.Make("default", "west", kind.MeshZoneAddress{
 			Ingresses: []kind.IngressAddress{{Name: "door", Address: "10.0.0.1", Port: 1, Healthy: healthy}},
