@@ -18,7 +18,6 @@ import (
 	"weft/internal/bundle"
 	"weft/internal/check"
 	"weft/internal/diag"
-	"weft/internal/graph"
 	"weft/internal/metrics"
 	"weft/internal/settings"
 	"weft/internal/store"
@@ -72,7 +71,7 @@ type whole struct {
 	settings *settings.Settings
 	instance string
 	rows     store.Store
-	check    func(map[graph.ProxyKey]*kind.DataplaneInsight) *check.Report
+	check    func(check.Known) *check.Report
 	figures  *metrics.Metrics
 	log      *bundle.Tail
 }
@@ -83,7 +82,7 @@ func (b *whole) handler() http.Handler {
 			return map[string]string{"version": version, "go": runtime.Version(), "instance": b.instance, "zone": b.settings.ZoneName}
 		})},
 		{Name: "settings.json", Write: asJSONLine(func() any { return b.settings.Effective() })},
-		{Name: "check.json", Write: asJSONLine(func() any { return b.check(nil) })},
+		{Name: "check.json", Write: asJSONLine(func() any { return b.check(check.Known{}) })},
 		{Name: "process.json", Write: func(w io.Writer) error {
 			process, err := diag.Read()
 			if err != nil {

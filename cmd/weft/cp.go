@@ -24,7 +24,6 @@ import (
 	"weft/internal/settings"
 	"weft/internal/xds"
 	"weft/internal/zonequery"
-	"weft/kind"
 	"weft/resource"
 )
 
@@ -133,16 +132,16 @@ func (p *plane) runGlobal(ctx context.Context, group *errgroup.Group, tail *bund
 }
 
 // checker looks for what is wrong with this control plane and its meshes.
-func checker(state *graph.State, proxies *dpserver.Server, server *certfile.Certificate) func(map[graph.ProxyKey]*kind.DataplaneInsight) *check.Report {
+func checker(state *graph.State, proxies *dpserver.Server, server *certfile.Certificate) func(check.Known) *check.Report {
 	pending := func(key graph.ProxyKey) (since time.Time, ok bool) {
 		if live := proxies.Live(key); live.PendingSince != nil {
 			return live.PendingSince.Time, true
 		}
 		return time.Time{}, false
 	}
-	return func(insights map[graph.ProxyKey]*kind.DataplaneInsight) *check.Report {
+	return func(known check.Known) *check.Report {
 		return check.Look(check.World{
-			State: state, Snapshot: state.DB.Snapshot(), Insights: insights, Pending: pending,
+			State: state, Snapshot: state.DB.Snapshot(), Known: known, Pending: pending,
 			ServerCertificateEnds: server.Now().Leaf.NotAfter, Now: time.Now(),
 		})
 	}

@@ -94,7 +94,7 @@ func newAPI(reads *view.View) http.Handler {
 	return rest.New(rest.Config{
 		Guard: &rest.Guard{Rules: access.Defaults(), LocalhostIsAdmin: true, Keys: keys, Refused: access.NewRefusals(slog.New(slog.DiscardHandler)), Now: time.Now},
 		View:  reads, Writer: writer, Tokens: tokens, Audit: audit.New(nil, "", time.Now, nil), Inspector: inspector{reads}, Zones: zonequery.NewZone("east", nil), Connections: connections{rows},
-		Check: func(insights map[graph.ProxyKey]*kind.DataplaneInsight) *check.Report { return look(reads, insights) },
+		Check: func(known check.Known) *check.Report { return look(reads, known) },
 		Zone:  "east", InstanceID: "instance-1", Ended: instances.Alone("instance-1").Ended, Version: "test",
 		Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
@@ -110,10 +110,10 @@ func readAll(reads *view.View) *view.Rows {
 }
 
 // look is what the control plane does.
-func look(reads *view.View, insights map[graph.ProxyKey]*kind.DataplaneInsight) *check.Report {
+func look(reads *view.View, known check.Known) *check.Report {
 	rows := readAll(reads)
 	return check.Look(check.World{
-		State: rows.State, Snapshot: rows.Snapshot, Insights: insights,
+		State: rows.State, Snapshot: rows.Snapshot, Known: known,
 		ServerCertificateEnds: time.Now().AddDate(1, 0, 0), Now: time.Now(),
 	})
 }

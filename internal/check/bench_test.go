@@ -12,7 +12,7 @@ import (
 
 // One look at a mesh of 10,000 proxies and 100 services.
 func BenchmarkLook(b *testing.B) {
-	w := check.World{State: graph.NewState("east"), Insights: map[graph.ProxyKey]*kind.DataplaneInsight{}, ServerCertificateEnds: now.AddDate(1, 0, 0), Now: now}
+	w := check.World{State: graph.NewState("east"), Known: check.Known{Insights: map[graph.ProxyKey]*kind.DataplaneInsight{}}, ServerCertificateEnds: now.AddDate(1, 0, 0), Now: now}
 	const services, proxies = 100, 10_000
 	w.State.DB.Commit(func(tx *table.Tx) {
 		w.State.Put(tx, kind.Meshes.Make("", "default", kind.Mesh{}))

@@ -23,15 +23,22 @@ import (
 type World struct {
 	State    *graph.State
 	Snapshot *table.Snapshot
-	// Insights are what is known of the proxies that have connected, subscriptions to instances that are
-	// no more closed.
-	Insights map[graph.ProxyKey]*kind.DataplaneInsight
+	Known
+	// Global is how a zone stands with the global control plane; nil where it is joined to none.
+	Global *GlobalLink
 	// Pending answers since when a proxy, connected to this instance, has not taken something that it was
 	// sent; false where it has it all. Optional.
 	Pending func(graph.ProxyKey) (since time.Time, ok bool)
 	// ServerCertificateEnds is when the certificate of the control plane's own servers does.
 	ServerCertificateEnds time.Time
 	Now                   time.Time
+}
+
+// Known is what is known beside the table, subscriptions to instances that are no more closed.
+type Known struct {
+	Insights map[graph.ProxyKey]*kind.DataplaneInsight // of the proxies that have connected
+	// ZoneInsights are of the zones that have connected to a global control plane.
+	ZoneInsights map[string]*kind.ZoneInsight
 }
 
 // Report is what a look found, the worst first.
@@ -71,6 +78,7 @@ func objectOf(key resource.Key) Object { return Object{key.Kind, key.Mesh, key.N
 func Look(w World) *Report {
 	l := &look{World: w, r: table.Eval(w.Snapshot), report: &Report{Findings: []Finding{}}}
 	l.controlPlane()
+	l.zones()
 	for mesh := range w.State.Meshes.All(w.Snapshot) {
 		l.mesh(mesh.Name)
 	}
@@ -109,6 +117,12 @@ type member struct {
 }
 
 func (l *look) mesh(mesh string) {
+	l.crossing(mesh)
+	l.leftOut(mesh)
+	if l.isGlobal() {
+		l.countAll(mesh) // each zone looks at its own
+		return
+	}
 	var members []member
 	for _, dp := range l.State.DataplanesBySelector.List(l.r, graph.MeshKey(mesh)) {
 		m := member{dp, l.State.Proxy.Get(l.r, graph.ProxyKey{Mesh: mesh, Name: dp.Name})}
@@ -126,6 +140,11 @@ func (l *look) mesh(mesh string) {
 	l.permissions(mesh, members)
 	l.report.Dataplanes += len(members)
 	l.report.Services += len(services)
+}
+
+func (l *look) countAll(mesh string) {
+	l.report.Dataplanes += len(l.State.DataplanesBySelector.List(l.r, graph.MeshKey(mesh)))
+	l.report.Services += len(l.State.ServicesByMesh.List(l.r, graph.MeshKey(mesh)))
 }
 
 // someOf lists names, the first of them where there are many.

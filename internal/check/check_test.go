@@ -83,10 +83,15 @@ func TestEveryProblemIsDocumented(t *testing.T) {
 }
 
 // world reads the resources of an archive, the control plane's own rows and the insights among them, and
-// its notes: one fact a line.
+// its notes: one fact a line. It is of the zone east, of a global control plane where there is a file "global".
 func world(t *testing.T, archive *txtar.Archive) check.World {
+	zone := "east"
+	if fileOf(archive, "global") != nil {
+		zone = ""
+	}
 	w := check.World{
-		State: graph.NewState("east"), Insights: map[graph.ProxyKey]*kind.DataplaneInsight{},
+		State:                 graph.NewState(zone),
+		Known:                 check.Known{Insights: map[graph.ProxyKey]*kind.DataplaneInsight{}, ZoneInsights: map[string]*kind.ZoneInsight{}},
 		ServerCertificateEnds: now.AddDate(1, 0, 0), Now: now,
 	}
 	var rows []resource.Any
@@ -94,6 +99,10 @@ func world(t *testing.T, archive *txtar.Archive) check.World {
 		o := parse(t, doc)
 		if insight, ok := resource.SpecOf(o).(*kind.DataplaneInsight); ok {
 			w.Insights[graph.ProxyKey{Mesh: o.Key().Mesh, Name: o.Key().Name}] = insight
+			continue
+		}
+		if insight, ok := resource.SpecOf(o).(*kind.ZoneInsight); ok {
+			w.ZoneInsights[o.Key().Name] = insight
 			continue
 		}
 		rows = append(rows, o)
@@ -113,6 +122,7 @@ func world(t *testing.T, archive *txtar.Archive) check.World {
 func parse(t *testing.T, doc []byte) resource.Any {
 	var own struct {
 		Type, Mesh, Name string
+		Labels           map[string]string
 		Spec             json.RawMessage
 	}
 	if err := yaml.Unmarshal(doc, &own); err != nil {
@@ -124,7 +134,7 @@ func parse(t *testing.T, doc []byte) resource.Any {
 	}
 	o, err := d.New(), error(nil)
 	if d.Describe().Hidden { // users cannot write it
-		o.Envelope().Mesh, o.Envelope().Name = own.Mesh, own.Name
+		o.Envelope().Mesh, o.Envelope().Name, o.Envelope().Labels = own.Mesh, own.Name, own.Labels
 		err = json.Unmarshal(own.Spec, resource.SpecOf(o))
 	} else {
 		o, err = resource.Parse(doc, kind.ByName)
@@ -147,6 +157,7 @@ func parse(t *testing.T, doc []byte) resource.Any {
 //	server-certificate DAYS            when the control plane's ends
 //	pending NAME MINUTES               for how long the proxy has not taken an update
 //	fresh NAME                         what has the name was written just now
+//	away MINUTES REASON                for how long the zone has not been connected to global, and why
 func note(t *testing.T, w *check.World, rows []resource.Any, words []string) []resource.Any {
 	days := func(word string) (d time.Duration) {
 		var n int
@@ -179,6 +190,9 @@ func note(t *testing.T, w *check.World, rows []resource.Any, words []string) []r
 	case "pending":
 		since := now.Add(-days(words[2]) / (24 * 60))
 		w.Pending = func(key graph.ProxyKey) (time.Time, bool) { return since, key.Name == words[1] }
+	case "away":
+		since := now.Add(-days(words[1]) / (24 * 60))
+		w.Global = &check.GlobalLink{Since: since, Trouble: strings.Join(words[2:], " ")}
 	case "fresh":
 		for _, o := range rows {
 			if o.Key().Name == words[1] {

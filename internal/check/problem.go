@@ -81,6 +81,22 @@ var (
 		"Write a MeshTrafficPermission that allows its callers; `weft explain --from NAME --to SERVICE` tells which name a caller has."}
 	denyCoversAllow = &Problem{"deny-covers-allow", Error,
 		"A deny wins over every allow: narrow it."}
+	zoneNotConnected = &Problem{"zone-not-connected", Error,
+		"Look into the log of the zone's control plane: it says why it is not let in, or that nobody answers."}
+	zoneLags = &Problem{"zone-lags", Warning,
+		"`weft inspect zones -o json` on global shows which kind is behind; look at the load of that control plane and of its store."}
+	itemRefused = &Problem{"item-refused", Error,
+		"Do what the reason says; the resource is tried again by itself."}
+	zoneWithoutIngress = &Problem{"zone-without-ingress", Warning,
+		"Run a Dataplane with networking.zoneIngress in the zone; leave it where other zones are not to reach it."}
+	ingressNotServing = &Problem{"ingress-not-serving", Warning,
+		"Start its weft-dp; if it runs, its log says why its listener is not served."}
+	serviceWithoutSNI = &Problem{"service-without-sni", Warning,
+		"Upgrade the control plane of its zone, which fills it in, or write the service again."}
+	memberLeftOut = &Problem{"member-left-out", Warning,
+		"Give the MeshService the port with that appProtocol, or narrow the selector of the MeshMultiZoneService."}
+	outboundBarred = &Problem{"outbound-barred", Error,
+		"Create a MeshIdentity that selects the proxies of both sides: requests to other zones need mutual TLS."}
 	permissionWithoutEffect = &Problem{"permission-without-effect", Warning,
 		"Create a MeshIdentity that selects the proxies; without one they let everybody in."}
 	selectorMatchesNothing = &Problem{"selector-matches-nothing", Warning,
@@ -91,8 +107,10 @@ var problems = []*Problem{
 	serverCertificateEnds,
 	identityCannotSign, authorityEnds, authorityChangePending, domainNotBelieved, noSpiffeID, certificateEnded, certificateOverdue, signingKeyMissing,
 	updateRefused, updatePending, envoyTooOld,
+	zoneNotConnected, itemRefused, zoneLags,
 	noVirtualIP, notTranslated,
 	serviceMatchesNothing, serviceWithoutEndpoints, nobodyMayCall, denyCoversAllow, endpointsHeld, withdrawalStuck,
+	ingressNotServing, outboundBarred, zoneWithoutIngress, serviceWithoutSNI, memberLeftOut,
 	proxyOffline, proxyNeverConnected, inboundNotServed, outboundLeadsNowhere,
 	permissionWithoutEffect, selectorMatchesNothing, hostnameMissing,
 }

@@ -26,6 +26,7 @@ func (l *look) proxy(m member) {
 	object := objectOf(m.object.Key())
 	l.withdrawing(m)
 	l.outbounds(m)
+	l.barred(m)
 	if id := m.proxy.Identity; id != nil && id.Problem != "" {
 		l.found(noSpiffeID, object, "MeshIdentity %s selects it and gives it no name: %s", id.MeshIdentity, id.Problem)
 	}

@@ -30,7 +30,7 @@ func ComparePassages(a, b Passage) int {
 }
 
 // isOwn says whether a resource belongs to this zone.
-func (s *State) isOwn(meta *resource.Meta) bool { return s.zoneOf(meta) == s.Zone }
+func (s *State) isOwn(meta *resource.Meta) bool { return s.ZoneOf(meta) == s.Zone }
 
 // ingressListeners are the current one of a proxy, and former ones that it serves still while they are
 // withdrawn.

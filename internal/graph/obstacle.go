@@ -31,7 +31,7 @@ func (s *State) Obstacles(r *table.Reader, o *resource.Object[kind.MeshService])
 	if slices.ContainsFunc(o.Spec.Ports, func(p kind.ServicePort) bool { return p.SNI() == "" }) {
 		obstacles = append(obstacles, NoSNI)
 	}
-	doors := s.reportIngresses(r, o.Mesh, s.zoneOf(&o.Meta))
+	doors := s.reportIngresses(r, o.Mesh, s.ZoneOf(&o.Meta))
 	switch {
 	case len(doors) == 0:
 		obstacles = append(obstacles, NoIngress)
@@ -41,9 +41,15 @@ func (s *State) Obstacles(r *table.Reader, o *resource.Object[kind.MeshService])
 	return obstacles
 }
 
-// ManyZones says whether a service of another zone is known in a mesh.
+// ManyZones says whether the services of a mesh live in several zones, this one counted in.
 func (s *State) ManyZones(r *table.Reader, mesh string) bool {
-	return slices.ContainsFunc(s.ServicesByMesh.List(r, MeshKey(mesh)), func(o *resource.Object[kind.MeshService]) bool {
-		return s.zoneOf(&o.Meta) != s.Zone
-	})
+	one := s.Zone
+	for _, o := range s.ServicesByMesh.List(r, MeshKey(mesh)) {
+		zone := s.ZoneOf(&o.Meta)
+		if one != "" && zone != one {
+			return true
+		}
+		one = zone
+	}
+	return false
 }

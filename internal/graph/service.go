@@ -67,13 +67,13 @@ func (s *State) Members(r *table.Reader, service *resource.Object[kind.MeshServi
 // filled in, those of one Dataplane after each other. Ignored ones are no part of any match. (Adding
 // inbounds in runtime.)
 func (s *State) Selected(r *table.Reader, service *resource.Object[kind.MeshService]) iter.Seq2[*resource.Object[kind.Dataplane], kind.Inbound] {
-	selector, zone := &service.Spec.Selector, s.zoneOf(&service.Meta)
+	selector, zone := &service.Spec.Selector, s.ZoneOf(&service.Meta)
 	return func(yield func(*resource.Object[kind.Dataplane], kind.Inbound) bool) {
 		if zone != s.Zone && s.Zone != "" {
 			return // its Dataplanes are not here
 		}
 		for _, dp := range s.candidates(r, service.Mesh, zone, selector) {
-			if s.zoneOf(&dp.Meta) != zone || selector.DataplaneLabels != nil && !selector.DataplaneLabels.Matches(dp.Labels) {
+			if s.ZoneOf(&dp.Meta) != zone || selector.DataplaneLabels != nil && !selector.DataplaneLabels.Matches(dp.Labels) {
 				continue
 			}
 			n := &dp.Spec.Networking

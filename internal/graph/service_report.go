@@ -83,6 +83,8 @@ type MemberReport struct {
 	Ports []uint32 `json:"ports"` // those of the MeshMultiZoneService in which it takes part
 	// LeftOut says for each other port why it takes no part in it.
 	LeftOut []string `json:"leftOut,omitempty"`
+
+	identities []string
 }
 
 // ServiceQuery says which services are meant.
@@ -124,7 +126,7 @@ func (q *ServiceQuery) means(meta *resource.Meta) bool {
 
 func (s *State) reportService(r *table.Reader, o *resource.Object[kind.MeshService]) ServiceReport {
 	report := newServiceReport(o, o.Spec.Ports)
-	report.Zone = s.zoneOf(&o.Meta)
+	report.Zone = s.ZoneOf(&o.Meta)
 	report.State = o.Spec.State
 	if status, ok := s.ServiceStatuses.Find(r, o.Mesh, o.Name); ok {
 		report.reachedAt(status.Spec.VIPs, status.Spec.Addresses)
@@ -144,7 +146,7 @@ func (s *State) reportService(r *table.Reader, o *resource.Object[kind.MeshServi
 // Behind answers who is behind a service of this zone; nil where there is no such service.
 func (s *State) Behind(r *table.Reader, key ServiceKey) *Behind {
 	o, ok := s.Services.Find(r, key.Mesh, key.Name)
-	if !ok || s.zoneOf(&o.Meta) != s.Zone {
+	if !ok || s.ZoneOf(&o.Meta) != s.Zone {
 		return nil
 	}
 	return s.behind(r, o)
@@ -190,8 +192,8 @@ func spiffeIDs(service *kind.MeshService) []string {
 	return ids
 }
 
-// zoneOf is the zone in which a service lives.
-func (s *State) zoneOf(meta *resource.Meta) string { return cmp.Or(kind.OwnerOf(meta).Zone, s.Zone) }
+// ZoneOf is the zone that a resource belongs to: this one, where it does not say.
+func (s *State) ZoneOf(meta *resource.Meta) string { return cmp.Or(kind.OwnerOf(meta).Zone, s.Zone) }
 
 // access joins the servers of each port whose rules are the same.
 func (s *State) access(r *table.Reader, o *resource.Object[kind.MeshService]) []Access {
@@ -241,18 +243,12 @@ func (s *State) reportMultiZone(r *table.Reader, o *resource.Object[kind.MeshMul
 		report.reachedAt(status.Spec.VIPs, status.Spec.Addresses)
 		report.Conditions = append(report.Conditions, status.Spec.Conditions...)
 	}
+	report.Members = s.MembersOf(r, o)
 	var zones []string
-	for _, service := range s.ServicesByMesh.List(r, MeshKey(o.Mesh)) {
-		if o.Spec.Selector.MeshService == nil || !o.Spec.Selector.MeshService.Matches(service.Labels) {
-			continue
-		}
-		report.Members = append(report.Members, s.reportMember(o.Spec.Ports, service))
-		zones = append(zones, s.zoneOf(&service.Meta))
-		report.Identities = append(report.Identities, spiffeIDs(&service.Spec)...)
+	for _, member := range report.Members {
+		zones = append(zones, member.Zone)
+		report.Identities = append(report.Identities, member.identities...)
 	}
-	slices.SortFunc(report.Members, func(a, b MemberReport) int {
-		return cmp.Or(cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.Name, b.Name))
-	})
 	slices.Sort(zones)
 	for _, zone := range slices.Compact(zones) {
 		report.Ingresses = append(report.Ingresses, s.reportIngresses(r, o.Mesh, zone)...)
@@ -262,8 +258,22 @@ func (s *State) reportMultiZone(r *table.Reader, o *resource.Object[kind.MeshMul
 	return report
 }
 
+// MembersOf are the MeshServices that a MeshMultiZoneService selects, by zone and name.
+func (s *State) MembersOf(r *table.Reader, o *resource.Object[kind.MeshMultiZoneService]) []MemberReport {
+	var members []MemberReport
+	for _, service := range s.ServicesByMesh.List(r, MeshKey(o.Mesh)) {
+		if selector := o.Spec.Selector.MeshService; selector != nil && selector.Matches(service.Labels) {
+			members = append(members, s.reportMember(o.Spec.Ports, service))
+		}
+	}
+	slices.SortFunc(members, func(a, b MemberReport) int {
+		return cmp.Or(cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.Name, b.Name))
+	})
+	return members
+}
+
 func (s *State) reportMember(ports []kind.ServicePort, service *resource.Object[kind.MeshService]) MemberReport {
-	m := MemberReport{Zone: s.zoneOf(&service.Meta), Name: kind.DisplayNameOf(&service.Meta), State: service.Spec.State, Ports: []uint32{}}
+	m := MemberReport{Zone: s.ZoneOf(&service.Meta), Name: kind.DisplayNameOf(&service.Meta), State: service.Spec.State, Ports: []uint32{}, identities: spiffeIDs(&service.Spec)}
 	for _, port := range ports {
 		var has kind.Protocol
 		if own, ok := portOf(service.Spec.Ports, port.Port); ok {

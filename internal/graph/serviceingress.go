@@ -10,7 +10,7 @@ import (
 // that is healthy, and where none is at the first one. Nil: its zone has no ingress. (Mesh Scoped Zone Ingress
 // and Zone Egress.)
 func (s *State) ServiceIngress(r *table.Reader, service *resource.Object[kind.MeshService]) *kind.ServiceIngress {
-	row, ok := s.ZoneAddresses.Find(r, service.Mesh, s.zoneAddressName(s.zoneOf(&service.Meta)))
+	row, ok := s.ZoneAddresses.Find(r, service.Mesh, s.zoneAddressName(s.ZoneOf(&service.Meta)))
 	if !ok || len(row.Spec.Ingresses) == 0 || len(service.Spec.Ports) == 0 {
 		return nil
 	}

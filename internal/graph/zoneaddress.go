@@ -8,7 +8,7 @@ import (
 // Door answers the zone ingress of another zone that is dialled at an address, and its zone.
 func (s *State) Door(snapshot *table.Snapshot, mesh, address string, port uint32) (zone string, door kind.IngressAddress, ok bool) {
 	for o := range s.ZoneAddresses.From(snapshot, MeshKey(mesh), "") {
-		zone := s.zoneOf(&o.Meta)
+		zone := s.ZoneOf(&o.Meta)
 		for _, door := range o.Spec.Ingresses {
 			if zone != s.Zone && door.Address == address && door.Port == port {
 				return zone, door, true

@@ -15,7 +15,7 @@ func (s *State) Foreign(service *resource.Object[kind.MeshService]) bool {
 }
 
 // Elsewhere says whether a resource is another zone's. What global owns is every zone's.
-func (s *State) Elsewhere(meta *resource.Meta) bool { return s.zoneOf(meta) != s.Zone }
+func (s *State) Elsewhere(meta *resource.Meta) bool { return s.ZoneOf(meta) != s.Zone }
 
 // stored is the name that a zone's resource has in this table.
 func (s *State) stored(info *resource.Info, zone, name string) string {
@@ -35,7 +35,7 @@ func (s *State) Row(key DestinationKey) ServiceKey {
 
 // keyOf names a MeshService as a destination, without a port.
 func (s *State) keyOf(service *resource.Object[kind.MeshService]) DestinationKey {
-	key := DestinationKey{Mesh: service.Mesh, Zone: s.zoneOf(&service.Meta), Service: service.Name}
+	key := DestinationKey{Mesh: service.Mesh, Zone: s.ZoneOf(&service.Meta), Service: service.Name}
 	if key.Zone != s.Zone {
 		key.Service = kind.DisplayNameOf(&service.Meta)
 	}

@@ -72,22 +72,27 @@ func taking(serving *kind.DataplaneServing) []string {
 	return addresses
 }
 
-// closed ends, for the reader, the subscriptions to an instance that is no more: one that was killed could
-// not write that they ended.
+// closed ends, for the reader, the subscriptions to an instance that is no more.
 func (w *World) closed(subscriptions []kind.Subscription) []kind.Subscription {
 	own := slices.Clone(subscriptions)
 	for i := range own {
 		s := &own[i]
 		last, ended := w.ended(s.ControlPlaneInstanceID)
-		if s.DisconnectTime != nil || !ended {
-			continue
-		}
-		if last.Before(s.ConnectTime.Time) {
-			last = s.ConnectTime.Time
-		}
-		s.DisconnectTime = &kind.Time{Time: last}
+		s.DisconnectTime = disconnected(last, ended, s.ConnectTime, s.DisconnectTime)
 	}
 	return own
+}
+
+// disconnected answers when a connection ended to an instance that may have ended; nil: it lasts. An instance
+// that was killed could not write that.
+func disconnected(last time.Time, ended bool, connect kind.Time, written *kind.Time) *kind.Time {
+	switch {
+	case written != nil || !ended:
+		return written
+	case last.Before(connect.Time):
+		return &connect
+	}
+	return &kind.Time{Time: last}
 }
 
 // connection answers the subscription of a proxy that is connected, nil for one that is not.

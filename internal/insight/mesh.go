@@ -1,6 +1,8 @@
 package insight
 
 import (
+	"slices"
+
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -122,15 +124,16 @@ func (w *World) Zone(name string) *kind.ZoneInsight {
 		return &kind.ZoneInsight{}
 	}
 	insight := *resource.SpecOf(o).(*kind.ZoneInsight)
+	insight.Subscriptions = slices.Clone(insight.Subscriptions)
+	for i := range insight.Subscriptions {
+		s := &insight.Subscriptions[i]
+		last, ended := w.Ended(s.ControlPlaneInstanceID)
+		s.DisconnectTime = disconnected(last, ended, s.ConnectTime, s.DisconnectTime)
+	}
 	return &insight
 }
 
 // ZoneConnected says whether a zone's control plane is connected.
 func (w *World) ZoneConnected(name string) bool {
-	for _, s := range w.Zone(name).Subscriptions {
-		if _, ended := w.Ended(s.ControlPlaneInstanceID); s.DisconnectTime == nil && !ended {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(w.Zone(name).Subscriptions, func(s kind.ZoneSubscription) bool { return s.DisconnectTime == nil })
 }

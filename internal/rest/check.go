@@ -3,6 +3,7 @@ package rest
 import (
 	"net/http"
 
+	"weft/internal/check"
 	"weft/internal/graph"
 	"weft/kind"
 )
@@ -13,9 +14,12 @@ func (a *api) check(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	insights := map[graph.ProxyKey]*kind.DataplaneInsight{}
+	known := check.Known{Insights: map[graph.ProxyKey]*kind.DataplaneInsight{}, ZoneInsights: map[string]*kind.ZoneInsight{}}
 	for o := range m.State.Insights.All(m.Snapshot) {
-		insights[graph.ProxyKey{Mesh: o.Mesh, Name: o.Name}] = m.Of(o.Mesh, o.Name)
+		known.Insights[graph.ProxyKey{Mesh: o.Mesh, Name: o.Name}] = m.Of(o.Mesh, o.Name)
 	}
-	return writeJSON(w, http.StatusOK, a.Check(insights))
+	for o := range m.State.From(m.Snapshot, kind.Zones.Name, "", "") {
+		known.ZoneInsights[o.Envelope().Name] = m.Zone(o.Envelope().Name)
+	}
+	return writeJSON(w, http.StatusOK, a.Check(known))
 }

@@ -62,7 +62,7 @@ type Config struct {
 	// Connections are those of the proxies to this instance.
 	Connections Connections
 	// Check looks for what is wrong with the running system.
-	Check func(insights map[graph.ProxyKey]*kind.DataplaneInsight) *check.Report
+	Check func(known check.Known) *check.Report
 	// Bundle answers a support bundle.
 	Bundle http.Handler
 

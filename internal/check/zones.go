@@ -1,0 +1,151 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"weft/internal/graph"
+	"weft/kind"
+	"weft/resource"
+)
+
+// lagging is for how long a zone may lack a change: changes take well under a second.
+const lagging = 30 * time.Second
+
+// GlobalLink is how a zone stands with the global control plane that it joined.
+type GlobalLink struct {
+	Connected bool
+	Since     time.Time // of being connected, or of not being so
+	Trouble   string    // why it is not connected
+	Lag       time.Duration
+	Refused   []kind.RefusedItem // resources that one side did not take from the other
+}
+
+// isGlobal says whether the state is of a global control plane, whose proxies and services are all of zones.
+func (l *look) isGlobal() bool { return l.State.Zone == "" }
+
+// zones looks at the connections between zones and global, from whichever side this is.
+func (l *look) zones() {
+	for o := range l.State.From(l.Snapshot, kind.Zones.Name, "", "") {
+		l.zone(o.(*resource.Object[kind.Zone]))
+	}
+	if link := l.Global; link != nil {
+		l.link(controlPlane, link, "the global control plane", "no change goes either way, and the zone serves on with what it has")
+	}
+}
+
+func (l *look) zone(o *resource.Object[kind.Zone]) {
+	if o.Spec.Enabled != nil && !*o.Spec.Enabled {
+		return
+	}
+	object := objectOf(o.Key())
+	known := l.ZoneInsights[o.Name]
+	if known == nil || len(known.Subscriptions) == 0 {
+		if waited := l.Now.Sub(o.Created); waited > settleTime {
+			l.found(zoneNotConnected, object, "its control plane has never connected since it was written %s ago", ago(waited))
+		}
+		return
+	}
+	link := &GlobalLink{Lag: time.Duration(known.Lag), Refused: known.Refused}
+	for _, s := range known.Subscriptions {
+		if open := s.DisconnectTime == nil; open {
+			link.Connected = true
+		} else if !link.Connected {
+			link.Since = s.DisconnectTime.Time
+		}
+	}
+	l.link(object, link, "its control plane", "it serves on with what it has, and changes wait")
+}
+
+// link looks at one connection, with words for who is at its other end and for what follows where that is away.
+func (l *look) link(object Object, link *GlobalLink, other, meanwhile string) {
+	if away := l.Now.Sub(link.Since); !link.Connected && away > settleTime {
+		because := ""
+		if link.Trouble != "" {
+			because = " (" + link.Trouble + ")"
+		}
+		l.found(zoneNotConnected, object, "%s has been away for %s%s: %s", other, ago(away), because, meanwhile)
+	}
+	if link.Connected && link.Lag > lagging {
+		l.found(zoneLags, object, "%s has not taken a change for %s", other, ago(link.Lag))
+	}
+	for _, r := range link.Refused {
+		l.found(itemRefused, object, "%s was not taken %s ago: %s", resource.Key{Kind: r.Kind, Mesh: r.Mesh, Name: r.Name}, ago(l.Now.Sub(r.Time.Time)), r.Reason)
+	}
+}
+
+// crossing looks at what stands between the services of a mesh and the clients of other zones: on global
+// everywhere, else of its own zone.
+func (l *look) crossing(mesh string) {
+	if !l.State.ManyZones(l.r, mesh) {
+		return
+	}
+	l.doors(mesh)
+	behind := map[string][]string{} // services that could be reached, by the zone that has no ingress
+	for _, service := range l.State.ServicesByMesh.List(l.r, graph.MeshKey(mesh)) {
+		if !l.isGlobal() && l.State.Foreign(service) {
+			continue
+		}
+		obstacles := l.State.Obstacles(l.r, service)
+		if slices.Contains(obstacles, graph.NoSNI) {
+			l.found(serviceWithoutSNI, objectOf(service.Key()), "a port of it has no server name, so that other zones don't reach it")
+		}
+		if slices.Contains(obstacles, graph.NoIngress) && !slices.Contains(obstacles, graph.NoIdentity) {
+			zone := l.State.ZoneOf(&service.Meta)
+			behind[zone] = append(behind[zone], kind.DisplayNameOf(&service.Meta))
+		}
+	}
+	for zone, services := range behind {
+		l.found(zoneWithoutIngress, objectOf(kind.Zones.Key("", zone)), "it has no zone ingress for the mesh %s, so that no other zone reaches %s", mesh, someOf(services))
+	}
+}
+
+// doors finds zone ingresses that don't serve.
+func (l *look) doors(mesh string) {
+	for o := range l.State.ZoneAddresses.From(l.Snapshot, graph.MeshKey(mesh), "") {
+		zone := l.State.ZoneOf(&o.Meta)
+		if !l.isGlobal() && zone != l.State.Zone {
+			continue
+		}
+		usable := slices.ContainsFunc(o.Spec.Ingresses, func(a kind.IngressAddress) bool { return a.Healthy })
+		for _, a := range o.Spec.Ingresses {
+			if a.Healthy {
+				continue
+			}
+			severity, left := Warning, "the others of its zone take its part"
+			if !usable {
+				severity, left = Error, "no other of its zone does either"
+			}
+			l.add(ingressNotServing, severity, objectOf(kind.Zones.Key("", zone)), "its zone ingress %s at %s does not serve the mesh %s; %s", a.Name, a.Listener(), mesh, left)
+		}
+	}
+}
+
+// leftOut finds members of a MeshMultiZoneService that take no part in one of its ports.
+func (l *look) leftOut(mesh string) {
+	for o := range l.State.MultiZoneServices.From(l.Snapshot, graph.MeshKey(mesh), "") {
+		var members []string
+		for _, m := range l.State.MembersOf(l.r, o) {
+			for _, reason := range m.LeftOut {
+				members = append(members, fmt.Sprintf("%s of the zone %s (%s)", m.Name, m.Zone, reason))
+			}
+		}
+		if len(members) > 0 {
+			l.found(memberLeftOut, objectOf(o.Key()), "it is not made of %s", someOf(members))
+		}
+	}
+}
+
+// barred finds outbounds to services of other zones that the proxy can't reach.
+func (l *look) barred(m member) {
+	for _, out := range m.proxy.Outbounds {
+		d := l.State.Destination.Get(l.r, out.Destination)
+		if d == nil {
+			continue
+		}
+		if reason := d.Barrier(m.proxy.Identity != nil); reason != "" {
+			l.found(outboundBarred, objectOf(m.object.Key()), "it reaches nobody at %s: %s", out.Destination, reason)
+		}
+	}
+}
