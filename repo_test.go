@@ -53,6 +53,7 @@ var rooms = []room{
 	{"internal/view", []string{"resource", "kind", "internal/view", "internal/store", "internal/admit", "internal/mirror", "internal/table", "internal/graph"}, "what is read is what is stored, and who reads it is no matter"},
 	{"internal/identity", []string{"kind", "resource"}, "who somebody is must not depend on who asks"},
 	{"internal/instances", []string{"kind", "resource", "internal/store", "internal/admit", "internal/mirror"}, "who leads and who lives is known without what the leader does"},
+	{"internal/join", []string{"kind", "resource", "internal/zonesync", "internal/wire", "internal/store", "internal/mirror", "internal/admit", "internal/identity", "internal/access"}, "zones and global bring each other's stores into line; what the resources mean is others' matter"},
 	{"internal/zonesync", []string{"kind", "resource", "internal/wire"}, "what is said between zones is the same whatever store it ends in"},
 	{"internal/zonequery", []string{"resource", "internal/wire", "internal/graph", "internal/envoysim"}, "what a zone is asked is the same whoever asks, and nothing is looked up for it here"},
 	{"internal/sim", []string{"kind", "resource", "internal/wire", "internal/zonesync"}, "a world that replays has nothing in it that is real"},

@@ -99,13 +99,19 @@ func (p *plane) runZone(ctx context.Context, group *errgroup.Group, tail *bundle
 	if err := p.follow(ctx, proxies); err != nil {
 		return err
 	}
+	queries := zonequery.NewZone(p.settings.ZoneName, p.hub)
+	if p.settings.Joined() {
+		if err := p.join(ctx, group, queries); err != nil {
+			return err
+		}
+	}
 	agents := grpc.NewServer(xds.ServerOptions(credentials.NewTLS(serverTLS(p.certificates.server.ForClient)))...)
 	proxies.Register(agents)
 	p.lead(ctx, group, p.hub.Withdraw)
 	group.Go(func() error { lookAtIngresses(ctx, p.self, p.reconciler); return nil })
 	group.Go(func() error { return proxies.Run(ctx) })
 	group.Go(func() error { return serveGRPC(ctx, p.ports.dataPlane, agents) })
-	p.serve(ctx, group, proxies, zonequery.NewZone(p.settings.ZoneName, p.hub), tail)
+	p.serve(ctx, group, proxies, queries, tail)
 	return nil
 }
 
@@ -127,7 +133,11 @@ func (p *plane) runGlobal(ctx context.Context, group *errgroup.Group, tail *bund
 	if err := p.follow(ctx, nobody); err != nil {
 		return err
 	}
-	p.serve(ctx, group, nobody, zonequery.NewGlobal(nil), tail)
+	zones, err := p.serveZones(ctx, group)
+	if err != nil {
+		return err
+	}
+	p.serve(ctx, group, nobody, zones, tail)
 	return nil
 }
 

@@ -152,6 +152,9 @@ func (p *plane) follow(ctx context.Context, proxies *dpserver.Server) error {
 		return err
 	}
 	p.onClose(wait)
+	if err := p.adopt(ctx); err != nil {
+		return err
+	}
 	if p.fresh && p.settings.BootstrapAdminToken {
 		if err := p.tokens.Bootstrap(ctx); err != nil {
 			return fmt.Errorf("making the first administrator's token: %w", err)

@@ -6,6 +6,8 @@ import (
 	"iter"
 	"maps"
 
+	"golang.org/x/sync/errgroup"
+
 	"weft/internal/store"
 	"weft/kind"
 	"weft/resource"
@@ -24,25 +26,33 @@ type Adopted struct {
 // while this zone had another name, becomes its own.
 func (w *Writer) Adopt(ctx context.Context, resources iter.Seq[resource.Any]) (Adopted, error) {
 	var done Adopted
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(adopters)
 	for o := range resources {
-		var err error
+		change := w.relabel
 		switch w.standing(o) {
+		case settled:
+			continue
 		case unlabelled:
 			done.Labelled++
-			err = w.relabel(ctx, o.Key())
 		case former:
 			done.Taken++
-			err = w.relabel(ctx, o.Key())
 		case stray:
 			done.Removed++
-			err = w.rows.Delete(ctx, o.Key(), "")
+			change = func(ctx context.Context, key resource.Key) error { return w.rows.Delete(ctx, key, "") }
 		}
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return done, shown(o.Key(), err)
-		}
+		group.Go(func() error {
+			if err := change(ctx, o.Key()); !errors.Is(err, store.ErrNotFound) {
+				return shown(o.Key(), err)
+			}
+			return nil
+		})
 	}
-	return done, nil
+	return done, group.Wait()
 }
+
+// adopters write at the same time, so that the store can commit what is of one moment together.
+const adopters = 32
 
 // standing is what a stored resource is to the control plane that it is found by.
 type standing int
@@ -61,6 +71,8 @@ func (w *Writer) standing(o resource.Any) standing {
 	switch origin := meta.Label(kind.OriginLabel); {
 	case info.Sync == 0, w.self().Global() && zoneOnly:
 		return settled
+	case origin == "" && alone:
+		return settled // nobody else is told of it; its next write says whose it is
 	case origin == "":
 		return unlabelled
 	case kind.OwnerOf(meta) == w.self(), origin == kind.OriginGlobal && !alone:

@@ -20,10 +20,13 @@ func (w *Writer) ownership() map[string]string {
 	return labels
 }
 
-// ours says whether a resource is this control plane's. One that was stored before resources said whose they
-// are is.
-func (w *Writer) ours(meta *resource.Meta) bool {
-	return meta.Label(kind.OriginLabel) == "" || kind.OwnerOf(meta) == w.self()
+// owner answers whose a stored resource is. One that was stored before resources said so is this control
+// plane's own.
+func (w *Writer) owner(meta *resource.Meta) kind.Owner {
+	if meta.Label(kind.OriginLabel) == "" {
+		return w.self()
+	}
+	return kind.OwnerOf(meta)
 }
 
 // ownable refuses a write of what belongs to another control plane, or would: a resource has one writer.
@@ -49,8 +52,8 @@ func ownersOf(info *resource.Info) (zoneOnly, globalOnly bool) {
 }
 
 func (w *Writer) changeable(key resource.Key, stored resource.Any) error {
-	if meta := stored.Envelope(); !w.ours(meta) {
-		owner := kind.OwnerOf(meta)
+	meta := stored.Envelope()
+	if owner := w.owner(meta); owner != w.self() {
 		return resource.Errorf(resource.Forbidden, "%s belongs to %s, where its name is %q; change it there", key, whose(owner), kind.DisplayNameOf(meta))
 	}
 	return nil

@@ -101,13 +101,13 @@ func (w *Writer) replaceable(stored *current, r *Received) error {
 	meta := stored.object.Envelope()
 	info := r.Kind.Describe()
 	switch {
-	case kind.OwnerOf(meta) == r.Owner, meta.Name != r.Name, info.Name == kind.Meshes.Name, info.Hidden:
+	case w.owner(meta) == r.Owner, meta.Name != r.Name, info.Name == kind.Meshes.Name, info.Hidden:
 		return nil
 	case equalSpecs(stored.row.Body, r.Body):
 		return nil
 	}
 	return resource.Errorf(resource.Conflict, "%s of %s was not taken: %s has one of the same name; delete that one, or give one of the two another name",
-		stored.row.Key, whose(r.Owner), whose(kind.OwnerOf(meta)))
+		stored.row.Key, whose(r.Owner), whose(w.owner(meta)))
 }
 
 func equalSpecs(a, b []byte) bool {
@@ -132,7 +132,7 @@ func (w *Writer) Withdraw(ctx context.Context, r Received) error {
 	key := r.Key()
 	for {
 		stored, err := w.stored(ctx, key)
-		if err != nil || stored == nil || kind.OwnerOf(stored.object.Envelope()) != r.Owner {
+		if err != nil || stored == nil || w.owner(stored.object.Envelope()) != r.Owner {
 			return shown(key, err)
 		}
 		if key.Kind == kind.Meshes.Name {

@@ -181,9 +181,11 @@ func TestWhatAZoneHadBeforeIsItsOwn(t *testing.T) {
 	if _, err := rows.Create(t.Context(), old); err != nil {
 		t.Fatal(err)
 	}
-	renamed := admit.New(rows, admit.Options{Zone: "east"})
-	if done := adopt(t, renamed, rows); done != (admit.Adopted{Labelled: 3}) {
-		t.Errorf("adopted: %+v", done)
+	if done := adopt(t, admit.New(rows, admit.Options{Zone: "east"}), rows); done != (admit.Adopted{Labelled: 2}) {
+		t.Errorf("of another name: %+v", done)
+	}
+	if done := adopt(t, admit.New(rows, admit.Options{Zone: "east", Joined: true}), rows); done != (admit.Adopted{Labelled: 1}) {
+		t.Errorf("joined: %+v", done)
 	}
 	for _, key := range []resource.Key{old.Key, webKey} {
 		if zone := read(t, rows, key).Envelope().Label(kind.ZoneLabel); zone != "east" {

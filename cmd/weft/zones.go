@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	"weft/internal/certfile"
+	"weft/internal/join"
+	"weft/internal/publish"
+	"weft/internal/settings"
+	"weft/internal/wire"
+	"weft/internal/zonequery"
+	"weft/resource"
+)
+
+// adopt makes whose the stored resources are agree with what the control plane is now.
+func (p *plane) adopt(ctx context.Context) error {
+	snapshot := p.state.DB.Snapshot()
+	done, err := p.writer.Adopt(ctx, func(yield func(resource.Any) bool) {
+		for _, d := range join.Traveling() {
+			for o := range p.state.From(snapshot, d.Describe().Name, "", "") {
+				if !yield(o) {
+					return
+				}
+			}
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("taking over what is stored: %w", err)
+	}
+	if done.Labelled+done.Taken+done.Removed > 0 {
+		p.log.Info("stored resources have another owner now", "labelled", done.Labelled, "takenFromGlobal", done.Taken, "ofOtherZonesRemoved", done.Removed)
+	}
+	return nil
+}
+
+// join connects a zone with the global control plane.
+func (p *plane) join(ctx context.Context, group *errgroup.Group, queries *zonequery.Zone) error {
+	s := &p.settings.Join
+	var cas func() *x509.CertPool
+	if s.CAFile != "" {
+		pool, err := certfile.NewPool(s.CAFile, "", p.log)
+		if err != nil {
+			return fmt.Errorf("multizone.zone.kds.rootCaFile: %w", err)
+		}
+		cas = pool.Now
+	}
+	global, err := join.Dial(s.Host(), cas, func() (string, error) { return zoneToken(s) })
+	if err != nil {
+		return fmt.Errorf("multizone.zone.globalAddress: %w", err)
+	}
+	p.onClose(func() { global.Close() })
+	zone := join.NewZone(join.ZoneConfig{
+		Zone: p.settings.ZoneName, Instance: p.instance, Release: version, Global: global,
+		Store: p.rows, Writer: p.writer, Settled: p.settledHere, Log: p.log,
+	})
+	wait, err := zone.Start(ctx)
+	if err != nil {
+		return err
+	}
+	p.onClose(wait)
+	p.lead(ctx, group, zone.Run)
+	p.lead(ctx, group, func(ctx context.Context) { queries.Follow(ctx, global) })
+	return nil
+}
+
+// zoneToken reads the token anew each time, so that one which is renewed takes effect.
+func zoneToken(s *settings.Join) (string, error) {
+	if s.Token != "" {
+		return s.Token, nil
+	}
+	text, err := os.ReadFile(s.TokenFile)
+	return strings.TrimSpace(string(text)), err
+}
+
+// settledHere returns once every proxy of the zone, whichever instance it is connected to, runs with what rows
+// say in the store.
+func (p *plane) settledHere(ctx context.Context, rows []resource.Key) error {
+	rows = slices.DeleteFunc(slices.Clone(rows), func(key resource.Key) bool { return !p.state.Holds(key.Kind) })
+	ctx, cancel := context.WithTimeout(ctx, publish.Bound)
+	defer cancel()
+	if err := p.hub.Here(ctx, rows); err != nil {
+		return err
+	}
+	return p.self.Ask(ctx, rows)
+}
+
+// serveZones serves those who join this global control plane, and answers who asks them.
+func (p *plane) serveZones(ctx context.Context, group *errgroup.Group) (*zonequery.Global, error) {
+	global := join.NewGlobal(join.GlobalConfig{
+		Instance: p.instance, Release: version, Shared: shared(p.settings),
+		Store: p.rows, Writer: p.writer, Keys: p.keys, Refused: p.refused, Log: p.log,
+	})
+	wait, err := global.Start(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p.onClose(wait)
+	queries := zonequery.NewGlobal(global.Authenticate)
+	zones := grpc.NewServer(join.ServerOptions(credentials.NewTLS(serverTLS(p.certificates.zones.ForClient)))...)
+	global.Register(zones)
+	wire.RegisterZoneQueriesServer(zones, queries)
+	p.lead(ctx, group, global.Sweep)
+	group.Go(func() error { return serveGRPC(ctx, p.ports.zones, zones) })
+	return queries, nil
+}

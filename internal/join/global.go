@@ -1,0 +1,317 @@
+package join
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"weft/internal/access"
+	"weft/internal/admit"
+	"weft/internal/identity"
+	"weft/internal/store"
+	"weft/internal/wire"
+	"weft/internal/zonesync"
+	"weft/kind"
+	"weft/resource"
+)
+
+// GlobalConfig says what a global control plane serves zones with. All fields are needed.
+type GlobalConfig struct {
+	Instance string // one run of this control plane
+	Release  string
+	// Shared says that other instances may serve zones of the same store.
+	Shared  bool
+	Store   store.Store
+	Writer  *admit.Writer
+	Keys    *identity.Keyring // of zone tokens
+	Refused *access.Refusals
+	Log     *slog.Logger
+}
+
+// Global is the global control plane's side: it serves whichever zones come to this instance.
+type Global struct {
+	wire.UnimplementedZoneSyncServer
+	GlobalConfig
+	logs  *logs
+	kinds map[string]*tracking
+	ctx   context.Context // of Start
+
+	mu      sync.Mutex
+	zones   map[string]*zonePeer // that were here since this instance started
+	counted map[string]bool      // that were at any instance, ever: what has settled everywhere has settled there
+}
+
+// tracking is what of one kind all zones have settled on.
+type tracking struct {
+	mu      sync.Mutex
+	tracker *zonesync.Tracker
+	moved   *signal
+}
+
+// zonePeer is a zone as this instance knows it.
+type zonePeer struct {
+	name  string
+	kinds map[string]*peerStream
+
+	mu      sync.Mutex
+	insight connection
+}
+
+// peerStream is one kind of a zone. What the receiver remembers outlives the streams, of which there is one at
+// a time: the newest.
+type peerStream struct {
+	kind     resource.Descriptor
+	way      zonesync.Way       // from the zone
+	receiver *zonesync.Receiver // of whoever has the turn
+	turn     chan struct{}      // holds one token
+	nudge    *signal
+
+	mu        sync.Mutex
+	end       context.CancelCauseFunc // of the stream that has the turn, or waits for it
+	current   *conversation
+	anew      bool // what the receiver remembers is not so any more
+	confirmed zonesync.Position
+	state     StreamState
+}
+
+// NewGlobal answers a global control plane that serves nobody yet.
+func NewGlobal(c GlobalConfig) *Global {
+	g := &Global{GlobalConfig: c, kinds: map[string]*tracking{}, zones: map[string]*zonePeer{}, counted: map[string]bool{}}
+	g.logs = newLogs(kind.Owner{}, c.Store, c.Log)
+	for name := range g.logs.kinds {
+		g.kinds[name] = &tracking{tracker: zonesync.NewTracker(), moved: newSignal()}
+	}
+	return g
+}
+
+// Register adds the service of zone sync to a server.
+func (g *Global) Register(s grpc.ServiceRegistrar) { wire.RegisterZoneSyncServer(s, g) }
+
+// Start reads the store, and follows it until ctx ends. Wait returns once it has stopped.
+func (g *Global) Start(ctx context.Context) (wait func(), err error) {
+	g.ctx = ctx
+	if wait, err = g.logs.follow(ctx); err != nil {
+		return nil, err
+	}
+	insights, _, err := g.Store.List(ctx, kind.ZoneInsights.Name)
+	if err != nil {
+		return wait, err
+	}
+	for _, row := range insights {
+		g.expect(row.Key.Name) // it was connected once, so its proxies run with something
+	}
+	g.logs.open()
+	go g.attend(ctx)
+	return wait, nil
+}
+
+// expect counts a zone in that was there before. What other zones are told of it waits for it, unless another
+// instance may have heard it already.
+func (g *Global) expect(zone string) {
+	if enabled, _ := g.logs.zoneEnabled(zone); !enabled {
+		return
+	}
+	owner := kind.Owner{Zone: zone}
+	for _, k := range g.logs.kinds {
+		if !g.Shared && k.kind.Describe().Sync.Has(resource.ZoneToZones) {
+			k.log.Await(owner)
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.count(zone)
+}
+
+// peer answers what is known of a zone, made for the first who asks.
+func (g *Global) peer(zone string) *zonePeer {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p := g.zones[zone]
+	if p != nil {
+		return p
+	}
+	p = &zonePeer{name: zone, kinds: map[string]*peerStream{}}
+	owner := kind.Owner{Zone: zone}
+	for name, k := range g.logs.kinds {
+		s := &peerStream{kind: k.kind, way: way(k.kind, owner, kind.Owner{}), turn: make(chan struct{}, 1), nudge: newSignal()}
+		if s.way.Open() {
+			s.receiver = zonesync.NewReceiver(s.way)
+		}
+		p.kinds[name] = s
+	}
+	g.zones[zone] = p
+	g.count(zone)
+	return p
+}
+
+// begun is a stream of which the first frame was read.
+type begun struct {
+	stream
+	first *wire.Frame
+}
+
+// Recv implements stream.
+func (b *begun) Recv() (*wire.Frame, error) {
+	if first := b.first; first != nil {
+		b.first = nil
+		return first, nil
+	}
+	return b.stream.Recv()
+}
+
+// Sync implements wire.ZoneSyncServer.
+func (g *Global) Sync(s grpc.BidiStreamingServer[wire.Frame, wire.Frame]) error {
+	zone, err := g.Authenticate(s.Context())
+	if err != nil {
+		return err
+	}
+	first, err := s.Recv()
+	if err != nil {
+		return err
+	}
+	p := g.peer(zone)
+	k := p.kinds[first.GetHello().GetKind()]
+	if k == nil {
+		return status.Errorf(codes.Unimplemented, "release %s of the global control plane does not know %.100q", g.Release, first.GetHello().GetKind())
+	}
+	ctx, end := context.WithCancelCause(s.Context())
+	defer end(nil)
+	if err := k.take(ctx, end); err != nil {
+		return err
+	}
+	defer k.release()
+	k.refresh()
+	c := newConversation(g.peerKind(p, k), &begun{s, first})
+	k.hold(c)
+	err = c.run(ctx)
+	if c.known {
+		g.left(p)
+	}
+	return verdict(ctx, err)
+}
+
+// verdict makes an error that the zone is told.
+func verdict(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil && status.Code(cause) != codes.Unknown {
+		return cause
+	}
+	if _, ok := status.FromError(err); ok {
+		return err
+	}
+	return status.Error(codes.InvalidArgument, err.Error())
+}
+
+// take waits for the turn, which ends the stream that has it.
+func (k *peerStream) take(ctx context.Context, end context.CancelCauseFunc) error {
+	k.mu.Lock()
+	if k.end != nil {
+		k.end(status.Error(codes.Aborted, "another stream of the zone took its place"))
+	}
+	k.end = end
+	k.mu.Unlock()
+	select {
+	case k.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// refresh begins with a new receiver where resources have gone that the former one remembers.
+func (k *peerStream) refresh() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.anew && k.receiver != nil {
+		k.receiver = zonesync.NewReceiver(k.way)
+	}
+	k.anew = false
+}
+
+func (k *peerStream) release() {
+	k.hold(nil)
+	<-k.turn
+}
+
+func (k *peerStream) hold(c *conversation) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.current = c
+}
+
+// stop ends the stream, for a reason that its zone is told.
+func (k *peerStream) stop(why error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.end != nil {
+		k.end(why)
+	}
+}
+
+func (g *Global) peerKind(p *zonePeer, k *peerStream) peerKind {
+	info, owner := k.kind.Describe(), kind.Owner{Zone: p.name}
+	return peerKind{
+		kind: k.kind, own: zonesync.Side{Kind: info.Name, Instance: g.Instance, Release: g.Release}, peer: owner,
+		logs: g.logs, receiver: k.receiver,
+		apply: func(ctx context.Context, items []zonesync.Item) []zonesync.Refusal {
+			refused := apply(ctx, g.Writer, k.kind, items, g.Log)
+			if info.Sync.Has(resource.ZoneToZones) {
+				_ = g.logs.await(ctx, rowsOf(k.kind, items)) // until then it is not in the log that goes on; else ctx has ended
+			}
+			return refused
+		},
+		list: func() []zonesync.Held {
+			return g.logs.kinds[info.Name].inventory(func(of kind.Owner) bool { return of == owner })
+		},
+		heard:      func(side *zonesync.Side) { g.met(p, side) },
+		stored:     func(c *conversation, _ []zonesync.Item) { g.forwarded(owner, c) },
+		progressed: func(c *conversation) { g.progressed(p, k, c) },
+		nudge:      k.nudge,
+		nudged:     func(c *conversation) { k.confirm(c) },
+	}
+}
+
+// forwarded notes that what a zone sent stands in the log that goes to the others.
+func (g *Global) forwarded(owner kind.Owner, c *conversation) {
+	name := c.own.Kind
+	if !c.kind.Describe().Sync.Has(resource.ZoneToZones) {
+		return
+	}
+	t := g.kinds[name]
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.tracker.Forwarded(owner, c.receiver.Position(), g.logs.kinds[name].log.Head().Seq)
+	t.moved.raise()
+}
+
+// progressed takes note of how far a zone is.
+func (g *Global) progressed(p *zonePeer, k *peerStream, c *conversation) {
+	t, owner := g.kinds[c.own.Kind], kind.Owner{Zone: p.name}
+	if own := g.logs.kinds[c.own.Kind]; !c.synced && c.receiver != nil && c.receiver.Synced() {
+		c.synced = true
+		own.log.Complete(owner)
+		own.changed.raise()
+	}
+	if c.sender != nil && c.known {
+		settled := c.sender.Progress(time.Now()).Settled
+		t.mu.Lock()
+		t.tracker.Settled(owner, settled, c.sender.Refusing())
+		t.mu.Unlock()
+		t.moved.raise()
+	}
+	g.observe(p, k, c)
+}
+
+// confirm tells a zone how far all others have settled on what it sent.
+func (k *peerStream) confirm(c *conversation) {
+	k.mu.Lock()
+	confirmed := k.confirmed
+	k.mu.Unlock()
+	if c.receiver != nil && confirmed.Seq > 0 {
+		c.receiver.Settle(confirmed)
+	}
+}

@@ -1,0 +1,435 @@
+package join
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"weft/internal/identity"
+	"weft/internal/mirror"
+	"weft/internal/store"
+	"weft/internal/zonesync"
+	"weft/kind"
+	"weft/resource"
+)
+
+// logs have what a control plane's store says of the kinds that travel: what is to be told to others, and what
+// is held of theirs.
+type logs struct {
+	self    kind.Owner
+	rows    store.Store
+	serving func(context.Context, resource.Key) error // nil: whatever is stored may be told at once
+	log     *slog.Logger
+
+	kinds map[string]*kindLog
+	// mended is raised when something is there, or gone, for want of which a resource may have been refused.
+	mended *signal
+	read   *signal // raised by every batch of the store
+	remade *signal // raised when there is a mesh again that had gone
+	zoned  *signal // raised when there is another zone, or one less, or one was enabled or disabled
+
+	mu       sync.Mutex
+	opened   bool
+	disabled map[string]bool // zones whose ingresses nobody is to use
+	zones    map[string]bool // that there are, and whether each is enabled; of a global control plane
+	gone     map[string]bool // meshes that were deleted since the start
+	pending  map[resource.Key]context.CancelFunc
+	ctx      context.Context
+}
+
+// kindLog is one kind of the logs.
+type kindLog struct {
+	kind    resource.Descriptor
+	log     *zonesync.Log
+	changed *signal
+
+	mu   sync.Mutex
+	rows map[resource.Key]known
+	held map[kind.Owner]map[zonesync.Key]zonesync.Hash // what others own
+}
+
+// known is what is known of a stored row.
+type known struct {
+	key     zonesync.Key
+	version string
+}
+
+// stored is the spec of a row as it stands in the store, so that fields of a later release travel too.
+type stored struct{ body []byte }
+
+func newLogs(self kind.Owner, rows store.Store, log *slog.Logger) *logs {
+	l := &logs{
+		self: self, rows: rows, log: log, kinds: map[string]*kindLog{}, mended: newSignal(), read: newSignal(), zoned: newSignal(), remade: newSignal(),
+		disabled: map[string]bool{}, zones: map[string]bool{}, gone: map[string]bool{}, pending: map[resource.Key]context.CancelFunc{},
+	}
+	for _, d := range Traveling() {
+		l.kinds[d.Describe().Name] = &kindLog{
+			kind: d, log: zonesync.NewLog(newEpoch()), changed: newSignal(),
+			rows: map[resource.Key]known{}, held: map[kind.Owner]map[zonesync.Key]zonesync.Hash{},
+		}
+	}
+	return l
+}
+
+func newEpoch() uint64 {
+	var random [8]byte
+	_, _ = rand.Read(random[:]) // it never fails
+	return binary.BigEndian.Uint64(random[:]) | 1
+}
+
+// follow reads the store until ctx ends. It returns once the logs have what was there.
+func (l *logs) follow(ctx context.Context) (wait func(), err error) {
+	l.ctx = ctx
+	kinds := []string{kind.Zones.Name}
+	for name := range l.kinds {
+		kinds = append(kinds, name)
+	}
+	wait, err = mirror.Start(ctx, mirror.Config{Store: l.rows, Kinds: kinds, Decode: undecoded, Apply: l.apply, Log: l.log})
+	if err != nil {
+		return nil, err
+	}
+	return wait, nil
+}
+
+// open has the logs speak.
+func (l *logs) open() {
+	for _, k := range l.kinds {
+		k.log.Open()
+		k.changed.raise()
+	}
+}
+
+// undecoded keeps a row's body, and reads its labels.
+func undecoded(row store.Row) (resource.Any, error) {
+	var labeled struct{ Labels map[string]string }
+	if err := json.Unmarshal(row.Body, &labeled); err != nil {
+		return nil, err
+	}
+	of := &resource.Kind[stored]{Info: resource.Info{Name: row.Key.Kind}}
+	o := of.Make(row.Key.Mesh, row.Key.Name, stored{row.Body})
+	o.Labels, o.Version = labeled.Labels, row.Version
+	return o, nil
+}
+
+// apply takes a batch of the store.
+func (l *logs) apply(b mirror.Batch) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	raised := map[*kindLog]bool{}
+	mended := len(b.Removed) > 0
+	zones := false
+	for _, o := range b.Put {
+		key, of := o.Key(), o.(*resource.Object[stored])
+		if key.Kind == kind.Zones.Name {
+			zones = l.putZone(of) || zones
+			continue
+		}
+		mended = mended || key.Kind == kind.Meshes.Name || key.Kind == kind.Dataplanes.Name
+		if key.Kind == kind.Meshes.Name && l.gone[key.Name] {
+			delete(l.gone, key.Name)
+			l.remade.raise()
+		}
+		raised[l.kinds[key.Kind]] = true
+		l.put(key, of)
+	}
+	for _, key := range b.Removed {
+		if key.Kind == kind.Zones.Name {
+			delete(l.zones, key.Name)
+			delete(l.disabled, key.Name)
+			zones = true
+			continue
+		}
+		if key.Kind == kind.Meshes.Name {
+			l.gone[key.Name] = true
+		}
+		raised[l.kinds[key.Kind]] = true
+		l.remove(key)
+	}
+	l.opened = true
+	l.read.raise()
+	for k := range raised {
+		k.changed.raise()
+	}
+	if mended {
+		l.mended.raise()
+	}
+	if zones {
+		l.zoned.raise()
+	}
+}
+
+// put takes a row. A row of nobody's is not told until its owner stands in it.
+func (l *logs) put(key resource.Key, o *resource.Object[stored]) {
+	k := l.kinds[key.Kind]
+	was, is := k.note(key, o, l.ownerOf(&o.Meta))
+	if was != nil && was.key != is.key {
+		l.tell(k, zonesync.Item{Key: was.key, Deleted: true})
+	}
+	if o.Label(kind.OriginLabel) == "" {
+		return
+	}
+	item := zonesync.Item{Key: is.key, Body: o.Spec.body}
+	if l.serving != nil && l.opened && is.key.Owner == l.self {
+		l.tellServed(key, k, item)
+		return
+	}
+	l.tell(k, item)
+}
+
+// ownerOf answers whose a row is. One that does not say so is this control plane's own.
+func (l *logs) ownerOf(meta *resource.Meta) kind.Owner {
+	if meta.Label(kind.OriginLabel) == "" {
+		return l.self
+	}
+	return kind.OwnerOf(meta)
+}
+
+func (l *logs) remove(key resource.Key) {
+	k := l.kinds[key.Kind]
+	if cancel := l.pending[key]; cancel != nil {
+		cancel()
+		delete(l.pending, key)
+	}
+	if was := k.forget(key); was != nil {
+		l.tell(k, zonesync.Item{Key: was.key, Deleted: true})
+	}
+}
+
+// tell puts an item into the log of its kind, if it may travel on from here at all.
+func (l *logs) tell(k *kindLog, item zonesync.Item) {
+	if !l.self.Global() && item.Key.Owner != l.self {
+		return
+	}
+	if !item.Deleted {
+		var told bool
+		if item.Body, told = l.forOthers(k, item); !told {
+			item.Body, item.Deleted = nil, true
+		}
+	}
+	if _, err := k.log.Put(item, time.Now()); err != nil {
+		l.log.Error("a resource can't travel to other control planes", "kind", k.kind.Describe().Name, "resource", item.Key, "error", err)
+	}
+}
+
+// forOthers answers what of a row others are told.
+func (l *logs) forOthers(k *kindLog, item zonesync.Item) (body []byte, told bool) {
+	info := k.kind.Describe()
+	switch {
+	case info.Name == kind.MeshZoneAddresses.Name && l.disabled[item.Key.Owner.Zone]:
+		return nil, false
+	case !info.Encrypted || item.Key.Owner != l.self:
+		return item.Body, true
+	}
+	return publicHalf(resource.Key{Kind: info.Name, Mesh: item.Key.Mesh, Name: item.Key.Name}, item.Body)
+}
+
+// publicHalf is a row of a secret as zones are told of it.
+func publicHalf(key resource.Key, body []byte) ([]byte, bool) {
+	var row struct {
+		Labels map[string]string `json:"labels"`
+		Spec   kind.Secret       `json:"spec"`
+	}
+	if json.Unmarshal(body, &row) != nil {
+		return nil, false
+	}
+	data, told := identity.ForZones(key, row.Spec.Data)
+	if !told || string(data) == string(row.Spec.Data) {
+		return body, told
+	}
+	row.Spec.Data = data
+	body, err := json.Marshal(row)
+	return body, err == nil
+}
+
+// tellServed tells a row once it may be: the latest state of it, however long that takes.
+func (l *logs) tellServed(key resource.Key, k *kindLog, item zonesync.Item) {
+	if cancel := l.pending[key]; cancel != nil {
+		cancel()
+	}
+	ctx, cancel := context.WithCancel(l.ctx)
+	l.pending[key] = cancel
+	go func() {
+		err := l.serving(ctx, key)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if ctx.Err() != nil {
+			return // there is a later state, or none
+		}
+		cancel()
+		delete(l.pending, key)
+		if err != nil {
+			l.log.Warn("other zones are told of a resource that this zone does not serve everywhere yet", "resource", key, "error", err)
+		}
+		l.tell(k, item)
+		k.changed.raise()
+		l.read.raise()
+	}()
+}
+
+// putZone says whether the zone is new, or was enabled or disabled.
+func (l *logs) putZone(o *resource.Object[stored]) bool {
+	var row struct{ Spec kind.Zone }
+	_ = json.Unmarshal(o.Spec.body, &row) // of a row that can't be read, what it was last
+	enabled := row.Spec.Enabled == nil || *row.Spec.Enabled
+	was, known := l.zones[o.Name]
+	l.zones[o.Name] = enabled
+	if l.disabled[o.Name] == enabled {
+		l.setDisabled(o.Name, !enabled)
+	}
+	return !known || was != enabled
+}
+
+// setDisabled takes the ingresses of a zone away from all others, or gives them back.
+func (l *logs) setDisabled(zone string, disabled bool) {
+	l.disabled[zone] = disabled
+	k := l.kinds[kind.MeshZoneAddresses.Name]
+	for key, row := range k.of(kind.Owner{Zone: zone}) {
+		item := zonesync.Item{Key: row.key, Deleted: true}
+		if !disabled {
+			stored, err := l.rows.Get(l.ctx, key)
+			if err != nil {
+				continue // it went, which the next batch says
+			}
+			item = zonesync.Item{Key: row.key, Body: stored.Body}
+		}
+		l.tell(k, item)
+	}
+	k.changed.raise()
+}
+
+// zoneEnabled says whether there is a zone, and whether it may connect.
+func (l *logs) zoneEnabled(name string) (enabled, exists bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	enabled, exists = l.zones[name]
+	return enabled, exists
+}
+
+// awaitZone returns once a Zone that was made just now is known.
+func (l *logs) awaitZone(ctx context.Context, name string) error {
+	for {
+		zoned := l.zoned.next()
+		if _, exists := l.zoneEnabled(name); exists {
+			return nil
+		}
+		select {
+		case <-zoned:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// await returns once the logs have rows as the store has them now, and whatever may be told of them is.
+func (l *logs) await(ctx context.Context, rows []resource.Key) error {
+	for {
+		next := l.read.next()
+		current, err := l.current(ctx, rows)
+		if current || err != nil {
+			return err
+		}
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (l *logs) current(ctx context.Context, rows []resource.Key) (bool, error) {
+	for _, key := range rows {
+		version := ""
+		row, err := l.rows.Get(ctx, key)
+		switch {
+		case err == nil:
+			version = row.Version
+		case !errors.Is(err, store.ErrNotFound):
+			return false, fmt.Errorf("%s: %w", key, err)
+		}
+		l.mu.Lock()
+		pending := l.pending[key] != nil
+		l.mu.Unlock()
+		if pending || l.kinds[key.Kind].version(key) != version {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// note remembers a row, and answers what was known of it before.
+func (k *kindLog) note(key resource.Key, o *resource.Object[stored], owner kind.Owner) (was *known, is known) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	before, had := k.rows[key]
+	if had {
+		was = &before
+		k.release(before.key)
+	}
+	is = known{zonesync.Key{Owner: owner, Mesh: o.Mesh, Name: kind.DisplayNameOf(&o.Meta)}, o.Version}
+	k.rows[key] = is
+	if k.held[is.key.Owner] == nil {
+		k.held[is.key.Owner] = map[zonesync.Key]zonesync.Hash{}
+	}
+	k.held[is.key.Owner][is.key] = zonesync.Sum(is.key, o.Spec.body)
+	return was, is
+}
+
+func (k *kindLog) forget(key resource.Key) *known {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	was, had := k.rows[key]
+	if !had {
+		return nil
+	}
+	delete(k.rows, key)
+	k.release(was.key)
+	return &was
+}
+
+func (k *kindLog) release(key zonesync.Key) {
+	delete(k.held[key.Owner], key)
+	if len(k.held[key.Owner]) == 0 {
+		delete(k.held, key.Owner)
+	}
+}
+
+func (k *kindLog) version(key resource.Key) string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.rows[key].version
+}
+
+// inventory answers what is held of those whom a condition names.
+func (k *kindLog) inventory(of func(kind.Owner) bool) []zonesync.Held {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var held []zonesync.Held
+	for owner, items := range k.held {
+		if !of(owner) {
+			continue
+		}
+		for key, hash := range items {
+			held = append(held, zonesync.Held{Key: key, Hash: hash})
+		}
+	}
+	return held
+}
+
+// of answers the rows of an owner.
+func (k *kindLog) of(owner kind.Owner) map[resource.Key]known {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	rows := map[resource.Key]known{}
+	for key, row := range k.rows {
+		if row.key.Owner == owner {
+			rows[key] = row
+		}
+	}
+	return rows
+}

@@ -1,0 +1,275 @@
+package join_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	"weft/internal/access"
+	"weft/internal/admit"
+	"weft/internal/identity"
+	"weft/internal/join"
+	"weft/internal/store"
+	"weft/internal/store/memory"
+	"weft/kind"
+	"weft/resource"
+)
+
+const patience = 20 * time.Second
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// signingKey is made once: RSA keys are slow to make.
+var signingKey = sync.OnceValue(func() []byte {
+	text, err := identity.NewSigningKey()
+	if err != nil {
+		panic(err)
+	}
+	return text
+})
+
+func token(t *testing.T, zone string, scope ...string) string {
+	t.Helper()
+	key, err := identity.ParseSigningKey(signingKey())
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := identity.Issue(key, "1", &identity.ZoneClaims{Zone: zone, Scope: scope}, time.Hour, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// plane is a control plane's store and writer, which outlive its runs.
+type plane struct {
+	t      *testing.T
+	name   string // of its zone; empty: global
+	rows   store.Store
+	writer *admit.Writer
+	stop   func()
+}
+
+func newPlane(t *testing.T, zone string) *plane {
+	t.Helper()
+	rows := memory.New(memory.Options{})
+	t.Cleanup(func() { rows.Close() })
+	return &plane{t: t, name: zone, rows: rows, writer: admit.New(rows, admit.Options{Zone: zone, Joined: zone != ""}), stop: func() {}}
+}
+
+// global is a global control plane that can be stopped and started at its address.
+type global struct {
+	*plane
+	serves  *join.Global
+	address string
+	cas     *x509.CertPool
+	tls     *tls.Config
+}
+
+func newGlobal(t *testing.T) *global {
+	t.Helper()
+	g := &global{plane: newPlane(t, "")}
+	dir := t.TempDir()
+	certificate, err := identity.ServerCertificate(dir, []string{"127.0.0.1"}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, err := identity.ReadServerCA(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, _ := pem.Decode(ca)
+	parsed, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.cas = x509.NewCertPool()
+	g.cas.AddCert(parsed)
+	g.tls = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
+	g.address = "127.0.0.1:0"
+	g.start()
+	return g
+}
+
+func (g *global) start() {
+	g.t.Helper()
+	listener, err := net.Listen("tcp", g.address)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.address = listener.Addr().String()
+	ctx, cancel := context.WithCancel(context.Background())
+	keys := identity.NewKeyring(func(key resource.Key) ([]byte, bool) {
+		return signingKey(), key == identity.ZoneRealm.SigningKey("1")
+	})
+	g.serves = join.NewGlobal(join.GlobalConfig{
+		Instance: "global", Release: "test", Store: g.rows, Writer: g.writer, Keys: keys, Refused: access.NewRefusals(quiet), Log: quiet,
+	})
+	wait, err := g.serves.Start(ctx)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	server := grpc.NewServer(join.ServerOptions(credentials.NewTLS(g.tls))...)
+	g.serves.Register(server)
+	var running sync.WaitGroup
+	running.Go(func() { _ = server.Serve(listener) })
+	running.Go(func() { g.serves.Sweep(ctx) })
+	g.stop = sync.OnceFunc(func() { server.Stop(); cancel(); running.Wait(); wait() })
+	g.t.Cleanup(g.stop)
+}
+
+// zone is a zone's control plane.
+type zone struct {
+	*plane
+	joined  *join.Zone
+	settled func(context.Context, []resource.Key) error
+	serving func(context.Context, resource.Key) error
+}
+
+func newZone(t *testing.T, name string) *zone {
+	t.Helper()
+	return &zone{plane: newPlane(t, name), settled: func(context.Context, []resource.Key) error { return nil }}
+}
+
+// join connects a zone, with a good token of its own where none is given.
+func (z *zone) join(g *global, tokens ...string) *zone {
+	z.t.Helper()
+	tokens = append(tokens, "")
+	if tokens[0] == "" {
+		tokens[0] = token(z.t, z.name, "cp")
+	}
+	conn, err := join.Dial(g.address, func() *x509.CertPool { return g.cas }, func() (string, error) { return tokens[0], nil })
+	if err != nil {
+		z.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	z.joined = join.NewZone(join.ZoneConfig{
+		Zone: z.name, Instance: z.name + "-1", Release: "test", Global: conn, Store: z.rows, Writer: z.writer,
+		Settled: z.settled, Serving: z.serving, Log: quiet,
+	})
+	wait, err := z.joined.Start(ctx)
+	if err != nil {
+		z.t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	running.Go(func() { z.joined.Run(ctx) })
+	z.stop = sync.OnceFunc(func() { cancel(); running.Wait(); wait(); conn.Close() })
+	z.t.Cleanup(z.stop)
+	return z
+}
+
+// put stores a resource as its user does.
+func (p *plane) put(doc string) resource.Any {
+	p.t.Helper()
+	o, err := resource.Parse([]byte(doc), kind.ByName)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	result, err := p.writer.Put(p.t.Context(), o, admit.Change{})
+	if err != nil {
+		p.t.Fatalf("%s: %v", doc, err)
+	}
+	return result.Object
+}
+
+func (p *plane) remove(key resource.Key) {
+	p.t.Helper()
+	if err := p.writer.Delete(p.t.Context(), key, admit.Change{}); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// eventually waits until a condition holds, which is asked whenever the store of the plane may have changed.
+func (p *plane) eventually(what string, holds func() bool) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			p.t.Fatalf("%s never held", what)
+		}
+	}
+}
+
+func (p *plane) has(key resource.Key) bool {
+	_, err := p.rows.Get(p.t.Context(), key)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		p.t.Fatal(err)
+	}
+	return err == nil
+}
+
+func (p *plane) body(key resource.Key) string {
+	p.t.Helper()
+	row, err := p.rows.Get(p.t.Context(), key)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return string(row.Body)
+}
+
+// wantsSoon waits until the plane has a row.
+func (p *plane) wants(key resource.Key) {
+	p.t.Helper()
+	p.eventually(key.String()+" is in "+kind.Owner{Zone: p.name}.String(), func() bool { return p.has(key) })
+}
+
+func (p *plane) loses(key resource.Key) {
+	p.t.Helper()
+	p.eventually(key.String()+" is no more in "+kind.Owner{Zone: p.name}.String(), func() bool { return !p.has(key) })
+}
+
+// away is the key of a resource away from its owner.
+func away(of resource.Descriptor, mesh, name, zone string) resource.Key {
+	info := of.Describe()
+	return resource.Key{Kind: info.Name, Mesh: mesh, Name: kind.SyncedName(info, name, kind.Owner{Zone: zone})}
+}
+
+// trouble waits until a kind of the zone is not connected for a reason, and answers it.
+func (z *zone) trouble(says string) {
+	z.t.Helper()
+	z.eventually("the trouble "+says, func() bool {
+		link := z.joined.Links()[kind.Meshes.Name]
+		return !link.Connected && strings.Contains(link.Trouble, says)
+	})
+}
+
+func (z *zone) connected() {
+	z.t.Helper()
+	z.eventually("every kind is connected", func() bool {
+		for _, link := range z.joined.Links() {
+			if !link.Connected {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func (p *plane) insight(zone string) *kind.ZoneInsight {
+	p.t.Helper()
+	row, err := p.rows.Get(p.t.Context(), kind.ZoneInsights.Key("", zone))
+	if err != nil {
+		return &kind.ZoneInsight{}
+	}
+	o, err := admit.Decode(row)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return resource.SpecOf(o).(*kind.ZoneInsight)
+}
