@@ -18,6 +18,7 @@ import (
 	"weft/internal/dpserver"
 	"weft/internal/graph"
 	"weft/internal/instances"
+	"weft/internal/join"
 	"weft/internal/metrics"
 	"weft/internal/mirror"
 	"weft/internal/reconcile"
@@ -96,14 +97,13 @@ func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger
 func (p *plane) runZone(ctx context.Context, group *errgroup.Group, tail *bundle.Tail) error {
 	proxies := p.proxies()
 	p.hub.Follow(proxies.Observe)
-	if err := p.follow(ctx, proxies); err != nil {
-		return err
-	}
 	queries := zonequery.NewZone(p.settings.ZoneName, p.hub)
+	follow := func() error { return p.follow(ctx, proxies, soleZone{}) }
 	if p.settings.Joined() {
-		if err := p.join(ctx, group, queries); err != nil {
-			return err
-		}
+		follow = func() error { return p.followJoined(ctx, group, proxies, queries) }
+	}
+	if err := follow(); err != nil {
+		return err
 	}
 	agents := grpc.NewServer(xds.ServerOptions(credentials.NewTLS(serverTLS(p.certificates.server.ForClient)))...)
 	proxies.Register(agents)
@@ -130,14 +130,18 @@ func lookAtIngresses(ctx context.Context, self *instances.Member, reconciler *re
 // runGlobal starts what joins zones into one mesh. It serves no proxy.
 func (p *plane) runGlobal(ctx context.Context, group *errgroup.Group, tail *bundle.Tail) error {
 	nobody := p.proxies()
-	if err := p.follow(ctx, nobody); err != nil {
+	global := join.NewGlobal(join.GlobalConfig{
+		Instance: p.instance, Release: version, Shared: shared(p.settings),
+		Store: p.rows, Writer: p.writer, Keys: p.keys, Refused: p.refused, Log: p.log,
+	})
+	if err := p.follow(ctx, nobody, global); err != nil {
 		return err
 	}
-	zones, err := p.serveZones(ctx, group)
+	queries, err := p.serveZones(ctx, group, global)
 	if err != nil {
 		return err
 	}
-	p.serve(ctx, group, nobody, zones, tail)
+	p.serve(ctx, group, nobody, queries, tail)
 	return nil
 }
 

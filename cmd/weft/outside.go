@@ -18,9 +18,9 @@ import (
 )
 
 // outside is what the hub needs beyond its table.
-func outside(rows store.Store, writer *admit.Writer, proxies *dpserver.Server, self *instances.Member) publish.Outside {
+func outside(rows store.Store, writer *admit.Writer, proxies *dpserver.Server, self *instances.Member, others publish.Zones) publish.Outside {
 	return publish.Outside{
-		Settler: proxies, Others: self, Zones: soleZone{},
+		Settler: proxies, Others: self, Zones: others,
 		Version: storedVersion(rows), Forget: forget(writer), Keep: keep(writer), Announce: announce(writer),
 	}
 }

@@ -136,13 +136,14 @@ func (p *plane) proxies() *dpserver.Server {
 }
 
 // follow reads the store into the table from now on, until ctx ends, and returns once the table has what was
-// there.
-func (p *plane) follow(ctx context.Context, proxies *dpserver.Server) error {
+// there. What concerns other zones waits for those.
+func (p *plane) follow(ctx context.Context, proxies *dpserver.Server, others publish.Zones) error {
 	p.figures.Follow(metrics.Sources{
 		Streams: proxies.Streams, Behind: proxies.Behind, Sessions: proxies.Sessions, Traffic: proxies.Traffic,
 		Classes: p.hub.Classes, Withdrawals: p.hub.Withdrawals, Backlog: p.reconciler.Backlog,
 	})
-	p.hub.Use(ctx, outside(p.rows, p.writer, proxies, p.self))
+	p.hub.Use(ctx, outside(p.rows, p.writer, proxies, p.self, others))
+	p.reconciler.Zones = others
 	apply := timed(p.hub.Apply, p.figures)
 	wait, err := mirror.Start(ctx, mirror.Config{
 		Store: p.rows, Kinds: p.state.Kinds(), Decode: admit.Decode, Log: p.log,

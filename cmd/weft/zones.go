@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"weft/internal/certfile"
+	"weft/internal/dpserver"
 	"weft/internal/join"
 	"weft/internal/publish"
 	"weft/internal/settings"
@@ -42,26 +43,21 @@ func (p *plane) adopt(ctx context.Context) error {
 	return nil
 }
 
-// join connects a zone with the global control plane.
-func (p *plane) join(ctx context.Context, group *errgroup.Group, queries *zonequery.Zone) error {
-	s := &p.settings.Join
-	var cas func() *x509.CertPool
-	if s.CAFile != "" {
-		pool, err := certfile.NewPool(s.CAFile, "", p.log)
-		if err != nil {
-			return fmt.Errorf("multizone.zone.kds.rootCaFile: %w", err)
-		}
-		cas = pool.Now
-	}
-	global, err := join.Dial(s.Host(), cas, func() (string, error) { return zoneToken(s) })
+// followJoined follows the store of a zone that joins others, and keeps it connected with the global control
+// plane.
+func (p *plane) followJoined(ctx context.Context, group *errgroup.Group, proxies *dpserver.Server, queries *zonequery.Zone) error {
+	global, err := p.dialGlobal()
 	if err != nil {
-		return fmt.Errorf("multizone.zone.globalAddress: %w", err)
+		return err
 	}
 	p.onClose(func() { global.Close() })
 	zone := join.NewZone(join.ZoneConfig{
 		Zone: p.settings.ZoneName, Instance: p.instance, Release: version, Global: global,
 		Store: p.rows, Writer: p.writer, Settled: p.settledHere, Log: p.log,
 	})
+	if err := p.follow(ctx, proxies, zone); err != nil {
+		return err
+	}
 	wait, err := zone.Start(ctx)
 	if err != nil {
 		return err
@@ -70,6 +66,23 @@ func (p *plane) join(ctx context.Context, group *errgroup.Group, queries *zonequ
 	p.lead(ctx, group, zone.Run)
 	p.lead(ctx, group, func(ctx context.Context) { queries.Follow(ctx, global) })
 	return nil
+}
+
+func (p *plane) dialGlobal() (*grpc.ClientConn, error) {
+	s := &p.settings.Join
+	var cas func() *x509.CertPool
+	if s.CAFile != "" {
+		pool, err := certfile.NewPool(s.CAFile, "", p.log)
+		if err != nil {
+			return nil, fmt.Errorf("multizone.zone.kds.rootCaFile: %w", err)
+		}
+		cas = pool.Now
+	}
+	conn, err := join.Dial(s.Host(), cas, func() (string, error) { return zoneToken(s) })
+	if err != nil {
+		return nil, fmt.Errorf("multizone.zone.globalAddress: %w", err)
+	}
+	return conn, nil
 }
 
 // zoneToken reads the token anew each time, so that one which is renewed takes effect.
@@ -94,11 +107,7 @@ func (p *plane) settledHere(ctx context.Context, rows []resource.Key) error {
 }
 
 // serveZones serves those who join this global control plane, and answers who asks them.
-func (p *plane) serveZones(ctx context.Context, group *errgroup.Group) (*zonequery.Global, error) {
-	global := join.NewGlobal(join.GlobalConfig{
-		Instance: p.instance, Release: version, Shared: shared(p.settings),
-		Store: p.rows, Writer: p.writer, Keys: p.keys, Refused: p.refused, Log: p.log,
-	})
+func (p *plane) serveZones(ctx context.Context, group *errgroup.Group, global *join.Global) (*zonequery.Global, error) {
 	wait, err := global.Start(ctx)
 	if err != nil {
 		return nil, err

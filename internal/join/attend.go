@@ -145,6 +145,7 @@ func (g *Global) discount(zone string) {
 // stored now or later, or ctx ends, upon which the error names the zones that are behind. A zone that is cut off
 // counts until it is back, disabled or deleted.
 func (g *Global) Confirmed(ctx context.Context, rows ...resource.Key) error {
+	rows = g.logs.traveling(rows)
 	if err := g.logs.await(ctx, rows); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -324,6 +325,11 @@ func (l *logs) awaitZone(ctx context.Context, name string) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// traveling leaves out rows of kinds that stay where they are.
+func (l *logs) traveling(rows []resource.Key) []resource.Key {
+	return slices.DeleteFunc(slices.Clone(rows), func(key resource.Key) bool { return l.kinds[key.Kind] == nil })
 }
 
 // await returns once the logs have rows as the store has them now, and whatever may be told of them is.

@@ -243,6 +243,7 @@ func (z *Zone) Links() map[string]Link {
 // later, or ctx ends: then somebody may still run with what was before. A zone that is cut off counts until it
 // is back or taken out.
 func (z *Zone) Confirmed(ctx context.Context, rows ...resource.Key) error {
+	rows = z.logs.traveling(rows)
 	if err := z.logs.await(ctx, rows); err != nil {
 		return err
 	}
