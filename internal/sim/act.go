@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -19,39 +20,50 @@ type deed struct {
 	do     func(*world)
 }
 
-// Streams move often, so that there is something to lose; what breaks them is rare, so that they get somewhere.
-// Work comes in bursts too, so that a sync is found both half done and done.
-var deeds = []deed{
+// Streams move often, so that there is something to lose. Work comes in bursts too, so that a sync is found both
+// half done and done.
+var work = []deed{
 	{400, (*world).move},
 	{12, (*world).burst},
 	{60, func(w *world) { w.change(one(w, w.sites())) }},
-	{60, func(w *world) { w.up(func(s *site) { w.read(s, 1+w.rand.IntN(4)) }) }},
+	{60, func(w *world) { w.up(func(s *site) { w.read(s, 1+w.rand.IntN(2)) }) }},
 	{40, func(w *world) { w.up(w.roll) }},
-	{15, func(w *world) { w.join(one(w, w.zones)) }},
-	{40, func(w *world) { w.connect(one(w, w.zones)) }},
-	{15, func(w *world) { w.boot(one(w, w.sites())) }},
+	{30, func(w *world) { w.join(one(w, w.zones)) }},
+	{80, func(w *world) { w.connect(one(w, w.zones)) }},
+	{60, func(w *world) { w.boot(one(w, w.sites())) }},
+}
+
+// What goes wrong differs from world to world, some of it never and some of it often: much of one thing finds
+// what a little of everything does not.
+var trouble = []deed{
 	{8, func(w *world) { w.up(w.crash) }},
 	{8, (*world).cut},
 	{6, func(w *world) { w.relent(one(w, w.sites())) }},
 	{6, (*world).lie},
 	{4, (*world).garble},
-	{4, func(w *world) { w.snapshot(one(w, w.sites())) }},
+	{5, func(w *world) { w.snapshot(one(w, w.sites())) }},
 	{2, func(w *world) { w.restore(one(w, w.sites())) }},
+	{2, func(w *world) { w.restore(w.global) }},
 	{2, func(w *world) { w.takeOut(one(w, w.zones)) }},
 	{10, func(w *world) { w.now = w.now.Add(time.Duration(w.rand.Int64N(int64(time.Hour))) - 10*time.Minute) }},
 }
 
-var weights = func() (sum int) {
-	for _, d := range deeds {
-		sum += d.weight
+// choose decides how often which deed is done in this world.
+func (w *world) choose() {
+	w.deeds = slices.Clone(work)
+	for _, d := range trouble {
+		d.weight *= one(w, []int{0, 1, 2, 4})
+		w.deeds = append(w.deeds, d)
 	}
-	return sum
-}()
+	for _, d := range w.deeds {
+		w.weight += d.weight
+	}
+}
 
 // act lets one thing happen.
 func (w *world) act() {
-	n := w.rand.IntN(weights)
-	for _, d := range deeds {
+	n := w.rand.IntN(w.weight)
+	for _, d := range w.deeds {
 		if n -= d.weight; n < 0 {
 			d.do(w)
 			return
@@ -117,7 +129,7 @@ func (w *world) burst() {
 		switch s := one(w, w.sites()); {
 		case s.process == nil:
 		case s == w.global || w.chance(50):
-			w.read(s, 2)
+			w.read(s, 1)
 		default:
 			w.roll(s)
 		}

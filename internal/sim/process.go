@@ -43,13 +43,16 @@ type stream struct {
 	frames  map[kind.Owner][]*wire.Frame // by who will get them
 }
 
+// small limits make much of the few resources of a world.
+var small = zonesync.Limits{BatchItems: 2, BatchBytes: 1 << 20, Window: 2, Tombstones: 3, BucketItems: 1, RefusedItems: 3, RefusedBytes: 1 << 20}
+
 func (w *world) start(s *site) {
 	p := &process{
 		epoch: w.rand.Uint64() | 1, unread: map[zonesync.Key]bool{}, tracker: zonesync.NewTracker(),
 		receivers: map[kind.Owner]*zonesync.Receiver{}, ends: map[kind.Owner]*end{},
 	}
 	p.log = zonesync.NewLog(p.epoch)
-	p.log.BatchItems, p.log.Window, p.log.Tombstones, p.log.RefusedItems = 2, 2, 3, 3
+	p.log.Limits = small
 	w.puts[p.epoch] = map[zonesync.Key]put{}
 	for key := range s.store {
 		p.unread[key] = true
@@ -149,7 +152,7 @@ func (s *site) attach(w *world, st *stream, peer kind.Owner) {
 		}
 		if e.receiver = p.receivers[peer]; e.receiver == nil {
 			e.receiver = zonesync.NewReceiver(in)
-			e.receiver.BatchItems, e.receiver.Window, e.receiver.RefusedItems = 2, 2, 3
+			e.receiver.Limits = small
 			p.receivers[peer] = e.receiver
 		}
 	}

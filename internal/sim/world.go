@@ -46,6 +46,9 @@ type world struct {
 	now   time.Time
 	step  int
 
+	deeds  []deed
+	weight int // of all of them
+
 	global *site
 	zones  []*site
 	// written are the states of each key in the order in which its owner gave them, the first one absent.
@@ -111,6 +114,7 @@ func newWorld(seed uint64, fault Fault, trace io.Writer) *world {
 		rand: rand.New(rand.NewPCG(seed, 0)), trace: trace, fault: fault, now: time.Unix(1_800_000_000, 0),
 		written: map[zonesync.Key][]string{}, puts: map[uint64]map[zonesync.Key]put{},
 	}
+	w.choose()
 	w.sync = ways[w.rand.IntN(len(ways))]
 	w.global = newSite(kind.Owner{})
 	w.global.members = map[kind.Owner]bool{}

@@ -142,17 +142,17 @@ func (s *Sender) compared() {
 // bucket answers in which of n buckets, a power of two, an item is.
 func bucket(h Hash, n int) int { return int(uint64(h) & uint64(n-1)) }
 
-// bucketsFor answers how many buckets an inventory has: so many that one holds a few items.
-func bucketsFor(items int) int {
+// buckets answers how many buckets an inventory has.
+func (l Limits) buckets(items int) int {
 	n := 1
-	for n < maxBuckets && n*16 < items {
+	for n < maxBuckets && n*l.BucketItems < items {
 		n *= 2
 	}
 	return n
 }
 
-func sums(items []Held) []uint64 {
-	n := bucketsFor(len(items))
+// sums adds up the hashes in each of n buckets.
+func sums(items []Held, n int) []uint64 {
 	all := make([]uint64, n)
 	for _, item := range items {
 		all[bucket(item.Hash, n)] += uint64(item.Hash)

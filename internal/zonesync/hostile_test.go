@@ -25,14 +25,18 @@ var hello = helloOf(&wire.Hello{Protocol: zonesync.Protocol, Kind: "MeshService"
 
 func batchOf(b *wire.Batch) *wire.Frame { return &wire.Frame{Message: &wire.Frame_Batch{Batch: b}} }
 
-// play gives a session frames one by one and answers the first error.
-func play(s *zonesync.Session, frames ...*wire.Frame) error {
+// play gives a session frames one by one and answers the first error. Nothing is held, and nothing stored.
+func play(s *zonesync.Session, receiver *zonesync.Receiver, frames ...*wire.Frame) error {
 	for _, f := range frames {
 		if err := s.Step(f); err != nil {
 			return err
 		}
-		if _, err := s.Ready(); err != nil {
+		ready, err := s.Ready()
+		if err != nil {
 			return err
+		}
+		if ready.List {
+			receiver.Inventory(nil)
 		}
 	}
 	return nil
@@ -42,6 +46,7 @@ func play(s *zonesync.Session, frames ...*wire.Frame) error {
 func TestHostileFrames(t *testing.T) {
 	claim := &wire.Frame{Message: &wire.Frame_Claim{Claim: &wire.Claim{}}}
 	ask := &wire.Frame{Message: &wire.Frame_Ask{Ask: &wire.Ask{Round: 1}}}
+	storing := batchOf(&wire.Batch{Epoch: 1, Items: [][]byte{encoded(t, "web")}})
 	inventory := func(i *wire.Inventory) *wire.Frame {
 		return &wire.Frame{Message: &wire.Frame_Inventory{Inventory: i}}
 	}
@@ -66,13 +71,14 @@ func TestHostileFrames(t *testing.T) {
 		"backwards":        {[]*wire.Frame{hello, batchOf(&wire.Batch{Epoch: 1, Seq: 9}), batchOf(&wire.Batch{Epoch: 1, Seq: 8})}, "does not follow"},
 		"another epoch":    {[]*wire.Frame{hello, batchOf(&wire.Batch{Epoch: 1, Seq: 9}), batchOf(&wire.Batch{Epoch: 2, Seq: 10})}, "does not follow"},
 		"old question":     {[]*wire.Frame{hello, {Message: &wire.Frame_Ask{Ask: &wire.Ask{}}}}, "a question of round 0"},
+		"old batch":        {[]*wire.Frame{hello, ask, batchOf(&wire.Batch{Epoch: 1, Seq: 9})}, "and the last question was of round 1"},
 		"names unasked":    {[]*wire.Frame{hello, {Message: &wire.Frame_Ask{Ask: &wire.Ask{Round: 1, Buckets: []uint32{1}}}}}, "came before one for sums"},
-		"endless batches":  {append([]*wire.Frame{hello, ask}, repeated(batchOf(&wire.Batch{Epoch: 1}), 6)...), "are not acknowledged"},
-		"endless asking":   {append([]*wire.Frame{hello, ask}, repeated(ask, 12)...), "wait for their answers"},
+		"endless batches":  {append([]*wire.Frame{hello, storing}, repeated(batchOf(&wire.Batch{Epoch: 1}), 6)...), "are not acknowledged"},
+		"endless asking":   {append([]*wire.Frame{hello, storing}, repeated(ask, 12)...), "wait for their answers"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			session, _, _ := both()
-			err := play(session, test.frames...)
+			session, receiver, _ := both()
+			err := play(session, receiver, test.frames...)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("the error is %v, want %q", err, test.want)
 			}
@@ -123,9 +129,9 @@ func TestForeignItems(t *testing.T) {
 
 // TestNewerRelease: what an older release does not know it passes over.
 func TestNewerRelease(t *testing.T) {
-	session, _, _ := both()
+	session, receiver, _ := both()
 	newer := helloOf(&wire.Hello{Protocol: zonesync.Protocol + 1, Kind: "MeshService", Zone: "east"})
-	if err := play(session, newer, &wire.Frame{}); err != nil {
+	if err := play(session, receiver, newer, &wire.Frame{}); err != nil {
 		t.Fatal(err)
 	}
 	if session.Protocol() != zonesync.Protocol {
@@ -156,7 +162,7 @@ func FuzzStep(f *testing.F) {
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		session, receiver, log := both()
 		put(t, log, key("a"), "1")
-		if err := play(session, hello); err != nil {
+		if err := play(session, receiver, hello); err != nil {
 			t.Fatal(err)
 		}
 		for range 3 {

@@ -230,7 +230,7 @@ func (r *Receiver) Inventory(held []Held) {
 	}
 	r.listing = false
 	r.held = append([]Held{}, held...)
-	r.say(&wire.Inventory{Round: r.round, Sums: sums(r.held)})
+	r.say(&wire.Inventory{Round: r.round, Sums: sums(r.held, r.buckets(len(r.held)))})
 }
 
 func (r *Receiver) say(part *wire.Inventory) {
@@ -239,7 +239,7 @@ func (r *Receiver) say(part *wire.Inventory) {
 
 // list tells the items of some buckets.
 func (r *Receiver) list(buckets []uint32) {
-	n := bucketsFor(len(r.held))
+	n := r.buckets(len(r.held))
 	wanted := newBits(n)
 	for _, b := range buckets {
 		wanted.set(b % uint32(n))

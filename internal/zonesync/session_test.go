@@ -317,6 +317,26 @@ func TestRestoredGlobal(t *testing.T) {
 	l.has("kept=new", "made=1")
 }
 
+// TestRestoredGlobalAndNewStream: what was withheld on one stream comes on the next one, although the zone
+// has a position to go on from.
+func TestRestoredGlobalAndNewStream(t *testing.T) {
+	kept := zonesync.Key{Owner: west, Mesh: "default", Name: "kept"}
+	log := openLog(1)
+	put(t, log, kept, "old")
+	l := newLink(t, log)
+	l.connect()
+
+	l.log = zonesync.NewLog(2)
+	l.log.Await(west)
+	put(t, l.log, kept, "new")
+	l.log.Open()
+	l.connect()
+	l.has("kept=old")
+	l.log.Complete(west)
+	l.connect()
+	l.has("kept=new")
+}
+
 // TestRefusal: a refused item is listed on both sides, does not stop the others, and is taken as soon as it
 // can be, without being sent again.
 func TestRefusal(t *testing.T) {

@@ -52,13 +52,18 @@ type Limits struct {
 	// Tombstones is how many deletions a log remembers, 10,000 by default. A receiver that is further behind
 	// says what it holds.
 	Tombstones int
+	// BucketItems is how many items of an inventory share a sum, about, 16 by default.
+	BucketItems int
 	// RefusedItems and RefusedBytes are what a receiver keeps of what it refused, 10,000 and 64 MiB by default.
 	// Of more it remembers only that there was some, and has it sent again when it is to try again.
 	RefusedItems, RefusedBytes int
 }
 
 func defaultLimits() Limits {
-	return Limits{BatchItems: 1_000, BatchBytes: 256 << 10, Window: 4, Tombstones: 10_000, RefusedItems: 10_000, RefusedBytes: 64 << 20}
+	return Limits{
+		BatchItems: 1_000, BatchBytes: 256 << 10, Window: 4, Tombstones: 10_000, BucketItems: 16,
+		RefusedItems: 10_000, RefusedBytes: 64 << 20,
+	}
 }
 
 // Key names an item of a kind as its owner does.
