@@ -53,15 +53,14 @@ type conversation struct {
 	session *zonesync.Session
 	sender  *zonesync.Sender // nil where nothing of the kind goes to the peer
 
-	calls  chan func()   // from beside: results of what was begun
-	ended  chan struct{} // closed when the stream has ended
-	known  bool          // heard was called
-	batch  time.Time     // when one was sent last
-	synced bool          // it was noted that the receiver is
-	// lastItem is when an item went over the stream last, either way.
-	lastItem time.Time
-	retry    <-chan time.Time
-	retryAt  time.Time
+	calls   chan func()   // from beside: results of what was begun
+	ended   chan struct{} // closed when the stream has ended
+	known   bool          // heard was called
+	batch   time.Time     // when one was sent last
+	synced  bool          // it was noted that the receiver is
+	traffic StreamState   // what of it is counted here
+	retry   <-chan time.Time
+	retryAt time.Time
 }
 
 func newConversation(p peerKind, s stream) *conversation {
@@ -159,8 +158,8 @@ func (c *conversation) step(frame *wire.Frame) error {
 	if err := c.session.Step(frame); err != nil {
 		return err
 	}
-	if frame.GetBatch() != nil {
-		c.lastItem = time.Now()
+	if b := frame.GetBatch(); b != nil {
+		c.traffic.LastItem, c.traffic.ItemsReceived = time.Now(), c.traffic.ItemsReceived+uint64(len(b.Items))
 	}
 	if peer := c.session.Peer(); peer != nil && !c.known {
 		c.known = true
@@ -176,8 +175,9 @@ func (c *conversation) speak(ctx context.Context) error {
 		return err
 	}
 	for _, frame := range ready.Frames {
-		if frame.GetBatch() != nil {
-			c.batch, c.lastItem = time.Now(), time.Now()
+		if b := frame.GetBatch(); b != nil {
+			c.batch = time.Now()
+			c.traffic.LastItem, c.traffic.ItemsSent = c.batch, c.traffic.ItemsSent+uint64(len(b.Items))
 		}
 		if err := c.stream.Send(frame); err != nil {
 			return err

@@ -32,17 +32,6 @@ type connection struct {
 	changed bool
 }
 
-// StreamState is how one kind stands between a zone and this instance.
-type StreamState struct {
-	Sent     zonesync.Progress
-	Received zonesync.Position
-	LastItem time.Time
-	// Refused are the resources that this side did not take, Refuses those that the zone did not.
-	Refused, Refuses []zonesync.Refusal
-
-	at time.Time // of which this is
-}
-
 // met notes a stream of a zone that has said who it is.
 func (g *Global) met(p *zonePeer, side *zonesync.Side) {
 	p.mu.Lock()
@@ -70,13 +59,7 @@ func (g *Global) left(p *zonePeer) {
 
 // observe notes how far a stream is.
 func (g *Global) observe(p *zonePeer, k *peerStream, c *conversation) {
-	state := StreamState{LastItem: c.lastItem, at: time.Now()}
-	if c.sender != nil {
-		state.Sent, state.Refuses = c.sender.Progress(time.Now()), c.sender.Refused()
-	}
-	if c.receiver != nil {
-		state.Received, state.Refused = c.receiver.Position(), c.receiver.Refused()
-	}
+	state := c.state()
 	k.mu.Lock()
 	differs := !slices.Equal(k.state.Refused, state.Refused) || !slices.Equal(k.state.Refuses, state.Refuses)
 	k.state = state
@@ -204,9 +187,5 @@ func (k *peerStream) live() (StreamState, bool) {
 	if k.current == nil {
 		return StreamState{}, false
 	}
-	state := k.state
-	if !state.Sent.Current && state.Sent.Lag > 0 {
-		state.Sent.Lag += time.Since(state.at)
-	}
-	return state, true
+	return k.state.now(), true
 }

@@ -63,10 +63,7 @@ type Link struct {
 	Trouble   string    // why it is not connected
 	Global    string    // the instance of the global control plane
 	Release   string    // of the global control plane
-	Sent      zonesync.Progress
-	Position  zonesync.Position  // up to where global's log is stored here
-	Refused   []zonesync.Refusal // by this zone
-	Refuses   []zonesync.Refusal // by global
+	StreamState
 }
 
 // NewZone answers a zone that has not dialled yet.
@@ -210,12 +207,7 @@ func (k *zoneKind) lost(err error, log *slog.Logger) {
 func (k *zoneKind) progressed(c *conversation) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if c.sender != nil {
-		k.status.Sent, k.status.Refuses = c.sender.Progress(time.Now()), c.sender.Refused()
-	}
-	if k.receiver != nil {
-		k.status.Position, k.status.Refused = k.receiver.Position(), k.receiver.Refused()
-	}
+	k.status.StreamState = c.state()
 	k.moved.raise()
 }
 
@@ -233,7 +225,9 @@ func (z *Zone) Links() map[string]Link {
 	links := map[string]Link{}
 	for name, k := range z.kinds {
 		k.mu.Lock()
-		links[name] = k.status
+		link := k.status
+		link.StreamState = link.now()
+		links[name] = link
 		k.mu.Unlock()
 	}
 	return links
