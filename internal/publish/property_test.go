@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -26,6 +28,30 @@ var (
 
 const mesh = "default"
 
+// foreignServices are the labels of services of other zones, by their names here; foreignNames are these, and
+// doorNames those of the zones' addresses.
+var (
+	foreignServices = labelsOfForeign("west", "north")
+	foreignNames    = slices.Sorted(maps.Keys(foreignServices))
+	doorNames       = []string{received(&kind.MeshZoneAddresses.Info, "west", "west"), received(&kind.MeshZoneAddresses.Info, "north", "north")}
+)
+
+func received(info *resource.Info, name, zone string) string {
+	return kind.SyncedName(info, name, kind.Owner{Zone: zone})
+}
+
+func labelsOfForeign(zones ...string) map[string]map[string]string {
+	labels := map[string]map[string]string{}
+	for _, zone := range zones {
+		for _, name := range serviceNames[:2] {
+			labels[received(&kind.MeshServices.Info, name, zone)] = map[string]string{
+				kind.DisplayName: name, kind.ZoneLabel: zone, kind.OriginLabel: kind.OriginZone,
+			}
+		}
+	}
+	return labels
+}
+
 func pick[T any](t *rapid.T, label string, from ...T) T {
 	return rapid.SampledFrom(from).Draw(t, label)
 }
@@ -46,7 +72,7 @@ func drawDataplane(t *rapid.T, name string) resource.Any {
 		if rapid.Bool().Draw(t, "by tag") {
 			out.Tags = map[string]string{kind.ServiceTag: pick(t, "to", workloads...)}
 		} else {
-			out.BackendRef = &kind.BackendRef{Kind: "MeshService", Name: pick(t, "ref", serviceNames...), Port: pick[uint32](t, "to port", 0, 80, 81)}
+			out.BackendRef = drawReference(t)
 		}
 		dp.Networking.Outbound = append(dp.Networking.Outbound, out)
 	}
@@ -58,12 +84,22 @@ func drawDataplane(t *rapid.T, name string) resource.Any {
 		dp.Networking.TransparentProxying = &kind.TransparentProxying{}
 	case 2:
 		dp.Networking.TransparentProxying = &kind.TransparentProxying{IPFamilyMode: "IPv4", ReachableBackends: &kind.ReachableBackends{
-			Refs: []kind.BackendRef{{Kind: "MeshService", Name: pick(t, "reach", serviceNames...)}},
+			Refs: []kind.BackendRef{*drawReference(t)},
 		}}
 	}
 	o := kind.Dataplanes.Make(mesh, name, dp)
 	o.Labels = map[string]string{kind.WorkloadLabel: pick(t, "workload", workloads...)}
 	return o
+}
+
+func drawReference(t *rapid.T) *kind.BackendRef {
+	ref := &kind.BackendRef{Kind: pick(t, "to", "MeshService", "MeshMultiZoneService"), Port: pick[uint32](t, "to port", 0, 80, 81)}
+	if rapid.Bool().Draw(t, "by label") {
+		ref.Labels = map[string]string{kind.DisplayName: pick(t, "display name", serviceNames...)}
+	} else {
+		ref.Name = pick(t, "ref", serviceNames...)
+	}
+	return ref
 }
 
 func drawServing(t *rapid.T, name string) resource.Any {
@@ -101,7 +137,49 @@ func drawService(t *rapid.T, name string) resource.Any {
 			SNIs:        pick(t, "snis", snisOf(name, 80+i, "a"), snisOf(name, 80+i, "b", "a"), nil),
 		})
 	}
-	return kind.MeshServices.Make(mesh, name, service)
+	o := kind.MeshServices.Make(mesh, name, service)
+	o.Labels = map[string]string{kind.DisplayName: name}
+	return o
+}
+
+// drawForeign is a service of another zone, of which its owner calls several the same.
+func drawForeign(t *rapid.T, name string) resource.Any {
+	o := drawService(t, name).(*resource.Object[kind.MeshService])
+	o.Labels = foreignServices[name]
+	o.Spec.State = pick(t, "available", "Available", "Unavailable")
+	if rapid.IntRange(0, 3).Draw(t, "identities") > 0 {
+		id := "spiffe://" + pick(t, "domain", "one.local", "two.local") + "/workload/" + pick(t, "is", workloads...)
+		o.Spec.Identities = []kind.ServiceIdentity{{Type: kind.SpiffeIdentity, Value: id}}
+	}
+	return o
+}
+
+func drawMultiZone(t *rapid.T, name string) resource.Any {
+	service := kind.MeshMultiZoneService{Selector: kind.MultiZoneSelector{MeshService: &kind.LabelSelector{}}}
+	if rapid.Bool().Draw(t, "of a name") {
+		service.Selector.MeshService.MatchLabels = map[string]string{kind.DisplayName: pick(t, "display name", serviceNames...)}
+	}
+	for i := range rapid.IntRange(1, 2).Draw(t, "ports") {
+		service.Ports = append(service.Ports, kind.ServicePort{
+			Port: uint32(80 + i), AppProtocol: pick(t, "app protocol", kind.TCP, kind.HTTP),
+			SNIs: pick(t, "snis", []kind.SNI{{Value: fmt.Sprintf("a.%s.%d.default.mzms", name, 80+i)}}, nil),
+		})
+	}
+	return kind.MeshMultiZoneServices.Make(mesh, name, service)
+}
+
+func drawMultiZoneStatus(t *rapid.T, name string) resource.Any {
+	return kind.MeshMultiZoneServiceStatuses.Make(mesh, name, kind.MeshMultiZoneServiceStatus{VIPs: []kind.VIP{{IP: "243.0.0." + name[1:]}}})
+}
+
+func drawZoneAddress(t *rapid.T, name string) resource.Any {
+	row := kind.MeshZoneAddress{}
+	for i := range rapid.IntRange(0, 2).Draw(t, "ingresses") {
+		row.Ingresses = append(row.Ingresses, kind.IngressAddress{
+			Name: fmt.Sprint("zi-", i), Address: pick(t, "at", "192.168.0.1", "192.168.0.2"), Port: 10001, Healthy: rapid.Bool().Draw(t, "healthy"),
+		})
+	}
+	return kind.MeshZoneAddresses.Make(mesh, name, row)
 }
 
 func snisOf(name string, port int, formats ...string) []kind.SNI {
@@ -154,6 +232,10 @@ var drawn = []struct {
 	{"DataplaneServing", proxyNames, drawServing},
 	{"MeshService", serviceNames, drawService},
 	{"MeshServiceStatus", serviceNames, drawStatus},
+	{"MeshService", foreignNames, drawForeign},
+	{"MeshZoneAddress", doorNames, drawZoneAddress},
+	{"MeshMultiZoneService", serviceNames, drawMultiZone},
+	{"MeshMultiZoneServiceStatus", serviceNames, drawMultiZoneStatus},
 	{"MeshTrafficPermission", policyNames, drawPermission},
 	{"MeshIdentity", policyNames, drawIdentity},
 	{"MeshTrust", policyNames, drawTrust},
