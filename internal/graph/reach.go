@@ -56,8 +56,12 @@ func canonical(selections []selection) string {
 }
 
 func (s *State) names(r *table.Reader, mesh string) []DestinationKey {
-	names := s.keysOf(s.ServicesByMesh.List(r, MeshKey(mesh)))
-	for _, service := range s.MultiZoneServicesByMesh.List(r, MeshKey(mesh)) {
+	ofZones, ofMany := s.ServicesByMesh.List(r, MeshKey(mesh)), s.MultiZoneServicesByMesh.List(r, MeshKey(mesh))
+	names := make([]DestinationKey, 0, len(ofZones)+len(ofMany))
+	for _, service := range ofZones {
+		names = append(names, s.keyOf(service))
+	}
+	for _, service := range ofMany {
 		names = append(names, multiZoneKey(mesh, service.Name))
 	}
 	return names
@@ -67,6 +71,7 @@ func (s *State) names(r *table.Reader, mesh string) []DestinationKey {
 // other zones.
 func (s *State) tagged(r *table.Reader, tagKey string) []DestinationKey {
 	keys := s.keysOf(s.ServicesByTag.List(r, tagKey))
+	slices.SortFunc(keys, CompareDestinations)
 	own := slices.DeleteFunc(slices.Clone(keys), func(key DestinationKey) bool { return key.Zone != s.Zone })
 	if len(own) > 0 {
 		return own
@@ -85,9 +90,11 @@ func (s *State) labelled(r *table.Reader, key labelled) []DestinationKey {
 	} else {
 		services = s.ServicesByMesh.List(r, MeshKey(key.Mesh))
 	}
-	return s.keysOf(slices.DeleteFunc(slices.Clone(services), func(o *resource.Object[kind.MeshService]) bool {
+	keys := s.keysOf(slices.DeleteFunc(slices.Clone(services), func(o *resource.Object[kind.MeshService]) bool {
 		return !kind.Subset(labels, o.Labels)
 	}))
+	slices.SortFunc(keys, CompareDestinations)
+	return keys
 }
 
 func (s *State) named(r *table.Reader, row ServiceKey) DestinationKey {
@@ -98,13 +105,12 @@ func (s *State) named(r *table.Reader, row ServiceKey) DestinationKey {
 	return s.keyOf(service)
 }
 
-// keysOf are services as destinations, sorted.
+// keysOf are services as destinations, in the order of the services.
 func (s *State) keysOf(services []*resource.Object[kind.MeshService]) []DestinationKey {
-	var keys []DestinationKey
+	keys := make([]DestinationKey, 0, len(services))
 	for _, service := range services {
 		keys = append(keys, s.keyOf(service))
 	}
-	slices.SortFunc(keys, CompareDestinations)
 	return keys
 }
 
@@ -210,7 +216,7 @@ func (s *State) meant(r *table.Reader, mesh string, out *kind.Outbound) (Destina
 	var wanted uint32
 	if ref := out.BackendRef; ref != nil {
 		services, wanted = slices.Clone(s.selected(r, mesh, selectionOf(ref))), ref.Port
-		slices.SortStableFunc(services, s.ownFirst)
+		slices.SortFunc(services, s.ownFirst)
 	} else {
 		services = s.Tagged.Get(r, TagKey(mesh, kind.ServiceTag, out.Tags[kind.ServiceTag]))
 	}
@@ -226,12 +232,12 @@ func (s *State) meant(r *table.Reader, mesh string, out *kind.Outbound) (Destina
 
 func (s *State) ownFirst(a, b DestinationKey) int {
 	switch own, other := a.Zone == s.Zone, b.Zone == s.Zone; {
-	case own == other:
-		return 0
-	case own:
+	case own && !other:
 		return -1
+	case other && !own:
+		return 1
 	}
-	return 1
+	return CompareDestinations(a, b)
 }
 
 func (s *State) reach(r *table.Reader, mesh string, t *kind.TransparentProxying, explicit []ExplicitOutbound) string {

@@ -1,0 +1,99 @@
+package publish
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"weft/internal/graph"
+	"weft/internal/mirror"
+	"weft/internal/xds"
+	"weft/kind"
+	"weft/resource"
+)
+
+// benchWorld is a zone with 100 services of its own and some of ten other zones, of which 20 MeshMultiZoneServices
+// take one each, all reached by the proxies of one class.
+func benchWorld(b *testing.B, foreign int) *Hub {
+	hub := NewHub(graph.NewState("default"), xds.NewCatalog(), slog.New(slog.DiscardHandler))
+	var batch mirror.Batch
+	batch.Put = append(batch.Put, kind.MeshIdentities.Make(mesh, "identity", kind.MeshIdentity{
+		Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{}}, Provider: kind.IdentityProvider{Type: "Bundled"},
+	}))
+	for i := range 100 {
+		name := fmt.Sprint("own-", i)
+		service := kind.MeshServices.Make(mesh, name, kind.MeshService{
+			Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: name}},
+			Ports:    []kind.ServicePort{{Port: 80, TargetPort: &kind.PortRef{Number: 8080}, AppProtocol: kind.HTTP}},
+		})
+		batch.Put = append(batch.Put, service, benchDataplane(i), benchServing(i, false))
+	}
+	for zone := range 10 {
+		batch.Put = append(batch.Put, benchDoor(zone, 0))
+	}
+	for i := range foreign {
+		batch.Put = append(batch.Put, benchForeign(i, "Available"))
+	}
+	for i := range min(20, foreign) {
+		batch.Put = append(batch.Put, kind.MeshMultiZoneServices.Make(mesh, fmt.Sprint("all-", i), kind.MeshMultiZoneService{
+			Selector: kind.MultiZoneSelector{MeshService: &kind.LabelSelector{MatchLabels: map[string]string{kind.DisplayName: fmt.Sprint("their-", i)}}},
+			Ports:    []kind.ServicePort{{Port: 80, AppProtocol: kind.HTTP, SNIs: []kind.SNI{{Value: fmt.Sprintf("a.all-%d.80.default.mzms", i)}}}},
+		}))
+	}
+	hub.Apply(batch)
+	for i := range 100 {
+		b.Cleanup(hub.Watch(graph.ProxyKey{Mesh: mesh, Name: fmt.Sprint("d", i)}, func(*graph.Proxy) {}))
+	}
+	return hub
+}
+
+func benchDataplane(i int) resource.Any {
+	return kind.Dataplanes.Make(mesh, fmt.Sprint("d", i), kind.Dataplane{Networking: kind.Networking{
+		Address: fmt.Sprint("10.0.0.", i), TransparentProxying: &kind.TransparentProxying{},
+		Inbound: []kind.Inbound{{Port: 8080, Protocol: kind.HTTP, Tags: map[string]string{kind.ServiceTag: fmt.Sprint("own-", i)}}},
+	}})
+}
+
+func benchServing(i int, unhealthy bool) resource.Any {
+	return kind.DataplaneServings.Make(mesh, fmt.Sprint("d", i), kind.DataplaneServing{Inbounds: []kind.ServedInbound{{
+		Inbound: kind.Inbound{Address: fmt.Sprint("10.0.0.", i), Port: 8080, Name: "8080", Protocol: kind.HTTP}, Serial: "5e", Unhealthy: unhealthy,
+	}}})
+}
+
+func benchForeign(i int, state string) resource.Any {
+	zone, name := fmt.Sprint("zone-", i%10), fmt.Sprint("their-", i)
+	o := kind.MeshServices.Make(mesh, received(&kind.MeshServices.Info, name, zone), kind.MeshService{
+		State: state, Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: name}},
+		Ports:      []kind.ServicePort{{Port: 80, AppProtocol: kind.HTTP, SNIs: []kind.SNI{{Value: fmt.Sprintf("a.%s.80.default.ms", name)}}}},
+		Identities: []kind.ServiceIdentity{{Type: kind.SpiffeIdentity, Value: "spiffe://default." + zone + ".mesh.local/workload/" + name}},
+	})
+	o.Labels = map[string]string{kind.DisplayName: name, kind.ZoneLabel: zone, kind.OriginLabel: kind.OriginZone}
+	return o
+}
+
+func benchDoor(zone, last int) resource.Any {
+	name := fmt.Sprint("zone-", zone)
+	return kind.MeshZoneAddresses.Make(mesh, received(&kind.MeshZoneAddresses.Info, name, name), kind.MeshZoneAddress{
+		Ingresses: []kind.IngressAddress{{Name: "zi", Address: fmt.Sprintf("192.168.%d.%d", zone, last), Port: 10001, Healthy: true}},
+	})
+}
+
+// BenchmarkChange is what the control plane computes for a change, before anything is sent: it does not grow with
+// what other zones have, but for an ingress, of whose zone it is every service.
+func BenchmarkChange(b *testing.B) {
+	for _, foreign := range []int{0, 1000} {
+		hub := benchWorld(b, foreign)
+		for name, change := range map[string]func(i int) resource.Any{
+			"endpoint":      func(i int) resource.Any { return benchServing(i%100, i/100%2 == 0) },
+			"their state":   func(i int) resource.Any { return benchForeign(i%10, []string{"Unavailable", "Available"}[i/10%2]) },
+			"their ingress": func(i int) resource.Any { return benchDoor(i%10, 1+i%200) },
+		} {
+			b.Run(fmt.Sprintf("%s/foreign=%d", name, foreign), func(b *testing.B) {
+				b.ReportAllocs()
+				for i := range b.N {
+					hub.Apply(mirror.Batch{Put: []resource.Any{change(i)}})
+				}
+			})
+		}
+	}
+}
