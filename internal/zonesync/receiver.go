@@ -2,8 +2,6 @@ package zonesync
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 
 	"weft/internal/wire"
 )
@@ -17,29 +15,19 @@ type Receiver struct {
 	applied Position // up to where the sender's log is stored; zero: it can't say
 	settled uint64   // in the same epoch
 	synced  bool
-	refused map[Key]*refusal
-	bytes   int  // of the items in refused
-	missed  bool // there are refused items that are not kept
+	refused refused
 	retry   bool
 
 	// Of the stream.
 	waiting  []*wire.Frame // batches and questions that are not handled yet
 	applying *Apply
-	held     []Held       // what was answered to the sender's question; nil once it is told
-	round    uint64       // of that question
-	listing  bool         // the caller owes an answer
-	received uint64       // batches
-	stored   uint64       // batches
-	changed  map[Key]bool // whose refusal is to be reported, or that there is none any more
-	owes     bool         // an acknowledgement
+	held     []Held // what was answered to the sender's question; nil once it is told
+	round    uint64 // of that question
+	listing  bool   // the caller owes an answer
+	received uint64 // batches
+	stored   uint64 // batches
+	owes     bool   // an acknowledgement
 	frames   []*wire.Frame
-}
-
-// refusal is an item that was not taken.
-type refusal struct {
-	item   Item
-	reason string
-	final  bool // it will never be taken
 }
 
 // Apply are items to be stored, in one transaction or one by one. Each is the newest state of its key; what is
@@ -54,7 +42,7 @@ type Apply struct {
 
 // NewReceiver answers the receiver of a kind. It remembers nothing yet.
 func NewReceiver(way Way) *Receiver {
-	return &Receiver{Limits: defaultLimits(), way: way, refused: map[Key]*refusal{}, changed: map[Key]bool{}}
+	return &Receiver{Limits: defaultLimits(), way: way, refused: newRefused()}
 }
 
 // connect begins a stream with a claim. What is still being applied counts for nothing: it comes again.
@@ -62,9 +50,7 @@ func (r *Receiver) connect() {
 	r.abandon()
 	r.waiting, r.applying, r.held, r.listing = nil, nil, nil, false
 	r.received, r.stored, r.round, r.owes, r.frames = 0, 0, 0, r.settled > 0, nil
-	for key := range r.refused {
-		r.changed[key] = true
-	}
+	r.refused.reportAll()
 	r.claim()
 }
 
@@ -77,7 +63,7 @@ func (r *Receiver) abandon() {
 		r.retry = true
 	default:
 		for _, item := range r.applying.Items {
-			r.drop(item.Key)
+			r.refused.drop(item.Key)
 		}
 	}
 }
@@ -90,15 +76,7 @@ func (r *Receiver) claim() {
 // Synced says that everything is stored that the sender had when it was connected first, and that nothing is
 // refused which may be lacking because of that.
 func (r *Receiver) Synced() bool {
-	if !r.synced || r.missed {
-		return false
-	}
-	for _, refusal := range r.refused {
-		if !refusal.final {
-			return false
-		}
-	}
-	return true
+	return r.synced && !r.refused.missed && !r.refused.any()
 }
 
 // Position answers up to where the sender's log is stored; zero where that can't be said.
@@ -113,7 +91,7 @@ func (r *Receiver) Settled() Position {
 // p. One that is not of the present, as before a comparison or before something that was refused was taken
 // after all, is ignored.
 func (r *Receiver) Settle(p Position) {
-	if !r.missed && p.Epoch == r.applied.Epoch && p.again == r.applied.again && p.Seq <= r.applied.Seq && p.Seq > r.settled {
+	if !r.refused.missed && p.Epoch == r.applied.Epoch && p.again == r.applied.again && p.Seq <= r.applied.Seq && p.Seq > r.settled {
 		r.settled, r.owes = p.Seq, true
 	}
 }
@@ -128,17 +106,10 @@ func (r *Receiver) forget() {
 }
 
 // Missed says that more was refused than is listed and kept.
-func (r *Receiver) Missed() bool { return r.missed }
+func (r *Receiver) Missed() bool { return r.refused.missed }
 
 // Refused lists what is not taken, by key.
-func (r *Receiver) Refused() []Refusal {
-	all := make([]Refusal, 0, len(r.refused))
-	for key, refusal := range r.refused {
-		all = append(all, Refusal{key, refusal.reason})
-	}
-	slices.SortFunc(all, func(a, b Refusal) int { return compareKeys(a.Key, b.Key) })
-	return all
-}
+func (r *Receiver) Refused() []Refusal { return r.refused.list() }
 
 // step takes one frame of the sender. An error is a reason to end the stream.
 func (r *Receiver) step(f *wire.Frame) error {
@@ -217,9 +188,7 @@ func (r *Receiver) ask(ask *wire.Ask) error {
 	}
 	r.forget()
 	r.round, r.listing = ask.Round, true
-	r.bytes, r.missed, r.retry = 0, false, false
-	clear(r.refused)
-	clear(r.changed)
+	r.refused, r.retry = newRefused(), false
 	return nil
 }
 
@@ -298,9 +267,9 @@ func (r *Receiver) readBatch(b *wire.Batch) (*Apply, error) {
 		case why == nil:
 			apply.Items = append(apply.Items, item)
 		case item.Deleted:
-			r.accept(item.Key) // it was never taken
+			r.refused.accept(item.Key) // it was never taken
 		default:
-			r.refuse(Item{Key: item.Key}, why.Error(), true)
+			r.refuse(&refusal{Item{Key: item.Key}, why.Error(), true})
 		}
 	}
 	return apply, nil
@@ -309,19 +278,12 @@ func (r *Receiver) readBatch(b *wire.Batch) (*Apply, error) {
 // again has what was refused applied once more, before anything newer. What was not kept comes by a comparison.
 func (r *Receiver) again() {
 	r.retry = false
-	if r.missed {
+	if r.refused.missed {
 		r.forget()
 		r.claim()
 	}
-	apply := &Apply{again: true}
-	for _, refusal := range r.refused {
-		if !refusal.final {
-			apply.Items = append(apply.Items, refusal.item)
-		}
-	}
-	slices.SortFunc(apply.Items, func(a, b Item) int { return compareKeys(a.Key, b.Key) })
-	if len(apply.Items) > 0 {
-		r.applying = apply
+	if items := r.refused.items(); len(items) > 0 {
+		r.applying = &Apply{Items: items, again: true}
 	}
 }
 
@@ -342,9 +304,9 @@ func (r *Receiver) finish(a *Apply, refused []Refusal) {
 	taken := false
 	for _, item := range a.Items {
 		if reason, no := reasons[item.Key]; no {
-			r.refuse(item, reason, false)
+			r.refuse(&refusal{item, reason, false})
 		} else {
-			taken = r.accept(item.Key) || taken
+			taken = r.refused.accept(item.Key) || taken
 		}
 	}
 	if a.again {
@@ -372,54 +334,26 @@ func (r *Receiver) unsettle() {
 	r.settled, r.owes = 0, true
 }
 
-// refuse keeps an item that was not taken, in the place of an older state.
-func (r *Receiver) refuse(item Item, reason string, final bool) {
-	reason = clip(reason)
-	old := r.refused[item.Key]
-	if old == nil || old.reason != reason {
-		r.changed[item.Key] = true
-	}
-	r.drop(item.Key)
-	if len(r.refused) == r.RefusedItems || r.bytes+len(item.Body) > r.RefusedBytes {
-		r.missed = true
+// refuse keeps an item, as far as it may. What is not kept has not settled.
+func (r *Receiver) refuse(refusal *refusal) {
+	if !r.refused.add(refusal, r.Limits) {
 		r.unsettle()
-		return
 	}
-	r.refused[item.Key] = &refusal{item, reason, final}
-	r.bytes += len(item.Body)
-}
-
-// accept forgets a refusal, and says whether there was one.
-func (r *Receiver) accept(key Key) bool {
-	was := r.drop(key)
-	if was {
-		r.changed[key] = true
-	}
-	return was
-}
-
-func (r *Receiver) drop(key Key) bool {
-	old, was := r.refused[key]
-	if was {
-		r.bytes -= len(old.item.Body)
-		delete(r.refused, key)
-	}
-	return was
 }
 
 // acknowledge tells the sender what is new since it was told last. What has settled comes with the last of what
 // is refused, since it says nothing of that.
 func (r *Receiver) acknowledge() {
-	keys := slices.SortedFunc(maps.Keys(r.changed), compareKeys)
+	keys := r.refused.news()
 	for r.owes || len(keys) > 0 {
 		r.owes = false
-		ack := &wire.Ack{Batches: r.stored, More: r.missed}
+		ack := &wire.Ack{Batches: r.stored, More: r.refused.missed}
 		part := keys[:min(len(keys), maxPart)]
 		if keys = keys[len(part):]; len(keys) == 0 {
 			ack.Settled = r.settled
 		}
 		for _, key := range part {
-			if refusal := r.refused[key]; refusal != nil {
+			if refusal := r.refused.all[key]; refusal != nil {
 				ack.Refused = append(ack.Refused, &wire.Refusal{Key: key.wire(), Reason: refusal.reason})
 			} else {
 				ack.Cleared = append(ack.Cleared, key.wire())
@@ -427,5 +361,4 @@ func (r *Receiver) acknowledge() {
 		}
 		r.frames = append(r.frames, &wire.Frame{Message: &wire.Frame_Ack{Ack: ack}})
 	}
-	clear(r.changed)
 }

@@ -97,12 +97,11 @@ func (s *Sender) Confirmed(item Item) bool {
 
 // Refused lists what the receiver does not take, by key.
 func (s *Sender) Refused() []Refusal {
-	all := make([]Refusal, 0, len(s.refused))
-	for key, reason := range s.refused {
-		all = append(all, Refusal{key, reason})
+	list := make([]Refusal, 0, len(s.refused))
+	for _, key := range slices.SortedFunc(maps.Keys(s.refused), compareKeys) {
+		list = append(list, Refusal{key, s.refused[key]})
 	}
-	slices.SortFunc(all, func(a, b Refusal) int { return compareKeys(a.Key, b.Key) })
-	return all
+	return list
 }
 
 // RefusesMore says that the receiver refuses more than [Sender.Refused] lists. It has settled on nothing then.

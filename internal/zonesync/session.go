@@ -39,8 +39,9 @@ type Ready struct {
 	List bool
 }
 
-// NewSession begins a stream. The peer is who it proved to be; it may be nil who sends, or who receives, where
-// the kind does not travel that way.
+// NewSession begins a stream. The peer is who it proved to be. The sender, and the receiver, is nil where the kind
+// does not travel that way. A sender is of one stream; a receiver goes from one to the next, and what the former
+// one had it store must have come to its end, stored or given up, since its report is of no use any more.
 func NewSession(own Side, peer kind.Owner, sender *Sender, receiver *Receiver) *Session {
 	if receiver != nil {
 		receiver.connect()

@@ -1,0 +1,102 @@
+package zonesync
+
+import (
+	"maps"
+	"slices"
+)
+
+// refused are the items that a receiver did not take, and what of that its sender does not know yet.
+type refused struct {
+	all     map[Key]*refusal
+	bytes   int          // of their bodies
+	missed  bool         // there were more than may be kept
+	changed map[Key]bool // keys that were refused, or are no longer, since the last report
+}
+
+// refusal is an item that was not taken.
+type refusal struct {
+	item   Item
+	reason string
+	final  bool // it will never be taken, and has no body
+}
+
+func newRefused() refused { return refused{all: map[Key]*refusal{}, changed: map[Key]bool{}} }
+
+// add keeps an item in the place of an older state, and says whether there was room.
+func (r *refused) add(one *refusal, limits Limits) bool {
+	one.reason = clip(one.reason)
+	key := one.item.Key
+	if old := r.all[key]; old == nil || old.reason != one.reason {
+		r.changed[key] = true
+	}
+	r.drop(key)
+	if len(r.all) == limits.RefusedItems || r.bytes+len(one.item.Body) > limits.RefusedBytes {
+		r.missed = true
+		r.changed[key] = true
+		return false
+	}
+	r.all[key] = one
+	r.bytes += len(one.item.Body)
+	return true
+}
+
+// accept forgets a refusal, and says whether there was one.
+func (r *refused) accept(key Key) bool {
+	was := r.drop(key)
+	if was {
+		r.changed[key] = true
+	}
+	return was
+}
+
+func (r *refused) drop(key Key) bool {
+	old, was := r.all[key]
+	if was {
+		r.bytes -= len(old.item.Body)
+		delete(r.all, key)
+	}
+	return was
+}
+
+// any says whether something is refused that may be taken later.
+func (r *refused) any() bool {
+	for _, one := range r.all {
+		if !one.final {
+			return true
+		}
+	}
+	return false
+}
+
+// items are those that may be taken later, by key.
+func (r *refused) items() (items []Item) {
+	for _, key := range slices.SortedFunc(maps.Keys(r.all), compareKeys) {
+		if !r.all[key].final {
+			items = append(items, r.all[key].item)
+		}
+	}
+	return items
+}
+
+// list is what users see, by key.
+func (r *refused) list() []Refusal {
+	list := make([]Refusal, 0, len(r.all))
+	for _, key := range slices.SortedFunc(maps.Keys(r.all), compareKeys) {
+		list = append(list, Refusal{key, r.all[key].reason})
+	}
+	return list
+}
+
+// reportAll has all of it reported, to a sender that knows nothing of it.
+func (r *refused) reportAll() {
+	for key := range r.all {
+		r.changed[key] = true
+	}
+}
+
+// news answers the keys that are to be reported, once.
+func (r *refused) news() []Key {
+	keys := slices.SortedFunc(maps.Keys(r.changed), compareKeys)
+	clear(r.changed)
+	return keys
+}
