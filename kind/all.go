@@ -18,7 +18,7 @@ func All() []resource.Descriptor {
 		Zones, ZoneInsights,
 		ZoneIngresses, ZoneIngressInsights, ZoneIngressServings, MeshZoneAddresses,
 		Dataplanes, DataplaneInsights, DataplaneServings, DataplaneLeavesList,
-		MeshServices, MeshServiceStatuses, HeldEndpointsList,
+		MeshServices, MeshServiceStatuses, HeldEndpointsList, HeldPassages,
 		MeshMultiZoneServices, MeshMultiZoneServiceStatuses,
 		SNIFormats, SNIWaits,
 		MeshIdentities, MeshIdentityStatuses, SigningCAs,

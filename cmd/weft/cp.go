@@ -98,7 +98,7 @@ func (p *plane) runZone(ctx context.Context, group *errgroup.Group, tail *bundle
 	proxies := p.proxies()
 	p.hub.Follow(proxies.Observe)
 	queries := zonequery.NewZone(p.settings.ZoneName, p.hub)
-	follow := func() error { return p.follow(ctx, proxies, soleZone{}) }
+	follow := func() error { return p.follow(ctx, proxies, nil) }
 	if p.settings.Joined() {
 		follow = func() error { return p.followJoined(ctx, group, proxies, queries) }
 	}

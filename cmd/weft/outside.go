@@ -21,15 +21,9 @@ import (
 func outside(rows store.Store, writer *admit.Writer, proxies *dpserver.Server, self *instances.Member, others publish.Zones) publish.Outside {
 	return publish.Outside{
 		Settler: proxies, Others: self, Zones: others,
-		Version: storedVersion(rows), Forget: forget(writer), Keep: keep(writer), Announce: announce(writer),
+		Version: storedVersion(rows), Forget: forget(writer), Keep: keep(writer), KeepPassages: keepPassages(writer), Announce: announce(writer),
 	}
 }
-
-// soleZone is what a zone that is alone knows of others: there is none to wait for.
-type soleZone struct{}
-
-// Confirmed implements publish.Zones.
-func (soleZone) Confirmed(context.Context, ...resource.Key) error { return nil }
 
 func forget(writer *admit.Writer) publish.Forget {
 	return func(ctx context.Context, key graph.ProxyKey, listeners []string) error {
@@ -71,6 +65,21 @@ func keep(writer *admit.Writer) publish.Keep {
 				if slices.Equal(o.Spec.Endpoints, row.Spec.Endpoints) {
 					return false
 				}
+				o.Spec = row.Spec
+				return true
+			})
+			failed = errors.Join(failed, unlessGone(err))
+		}
+		return failed
+	}
+}
+
+// keepPassages stores what zone ingresses pass on still, once where several instances do.
+func keepPassages(writer *admit.Writer) publish.KeepPassages {
+	return func(ctx context.Context, rows []*resource.Object[kind.HeldPassage]) error {
+		var failed error
+		for _, row := range rows {
+			err := admit.Modify(ctx, writer, kind.HeldPassages, row.Mesh, row.Name, func(o *resource.Object[kind.HeldPassage]) bool {
 				o.Spec = row.Spec
 				return true
 			})

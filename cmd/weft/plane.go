@@ -136,7 +136,7 @@ func (p *plane) proxies() *dpserver.Server {
 }
 
 // follow reads the store into the table from now on, until ctx ends, and returns once the table has what was
-// there. What concerns other zones waits for those.
+// there. What concerns other zones waits for those; nil where there is none.
 func (p *plane) follow(ctx context.Context, proxies *dpserver.Server, others publish.Zones) error {
 	p.figures.Follow(metrics.Sources{
 		Streams: proxies.Streams, Behind: proxies.Behind, Sessions: proxies.Sessions, Traffic: proxies.Traffic,

@@ -80,7 +80,7 @@ func newPlaneOf(t *testing.T, instance func(context.Context, store.Store, *admit
 	p := &plane{t: t, rows: rows, writer: writer}
 	server := dpserver.New(dpserver.Config{Hub: hub, Keys: identity.NewKeyring(hub.Secret), Audit: audit.New(&p.audit, "cp-1", time.Now, log), Writer: writer, Catalog: catalog, Zone: "east", Instance: self, Log: log})
 	hub.Follow(server.Observe)
-	hub.Use(ctx, publish.Outside{Settler: server, Others: self, Zones: nobody{}})
+	hub.Use(ctx, publish.Outside{Settler: server, Others: self})
 	p.server = server
 	p.put(kind.Meshes.Make("", "default", kind.Mesh{}))
 	p.put(kind.Meshes.Make("", "other", kind.Mesh{}))
@@ -288,8 +288,3 @@ func newRequest(t *testing.T) []byte {
 	}
 	return der
 }
-
-// nobody is a mesh of one zone.
-type nobody struct{}
-
-func (nobody) Confirmed(context.Context, ...resource.Key) error { return nil }

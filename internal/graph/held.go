@@ -14,9 +14,14 @@ import (
 func HeldName(service string, port uint32) string { return fmt.Sprintf("%s-%d", service, port) }
 
 func heldKeys(o *resource.Object[kind.HeldEndpoints]) []string {
+	return proxiesOf(o.Mesh, o.Spec.Endpoints)
+}
+
+// proxiesOf are the [RowKey]s of those that serve former endpoints.
+func proxiesOf(mesh string, endpoints []kind.HeldEndpoint) []string {
 	var keys []string
-	for _, e := range o.Spec.Endpoints {
-		if key := RowKey(o.Mesh, e.Dataplane); !slices.Contains(keys, key) {
+	for _, e := range endpoints {
+		if key := RowKey(mesh, e.Dataplane); !slices.Contains(keys, key) {
 			keys = append(keys, key)
 		}
 	}
@@ -32,10 +37,27 @@ func (s *State) held(r *table.Reader, key DestinationKey) []Endpoint {
 	if !ok {
 		return nil
 	}
+	return s.stillServing(r, key.Mesh, row.Spec.Endpoints)
+}
+
+// heldOf are the former endpoints of a proxy that clients are still sent to, of this zone or of others.
+func (s *State) heldOf(r *table.Reader, key ProxyKey) []kind.HeldEndpoint {
+	var held []kind.HeldEndpoint
+	for _, row := range s.HeldByProxy.List(r, RowKey(key.Mesh, key.Name)) {
+		held = append(held, row.Spec.Endpoints...)
+	}
+	for _, row := range s.HeldPassagesByProxy.List(r, RowKey(key.Mesh, key.Name)) {
+		held = append(held, row.Spec.Endpoints...)
+	}
+	return slices.DeleteFunc(held, func(e kind.HeldEndpoint) bool { return e.Dataplane != key.Name })
+}
+
+// stillServing are those of former endpoints that may be used.
+func (s *State) stillServing(r *table.Reader, mesh string, former []kind.HeldEndpoint) []Endpoint {
 	var endpoints []Endpoint
-	for i := range row.Spec.Endpoints {
-		if e := &row.Spec.Endpoints[i]; s.stillServes(r, key.Mesh, e) {
-			endpoints = append(endpoints, Endpoint{Address: e.Address, Port: e.Port, Proxy: ProxyKey{key.Mesh, e.Dataplane}})
+	for i := range former {
+		if e := &former[i]; s.stillServes(r, mesh, e) {
+			endpoints = append(endpoints, Endpoint{Address: e.Address, Port: e.Port, Proxy: ProxyKey{mesh, e.Dataplane}})
 		}
 	}
 	return endpoints

@@ -151,38 +151,52 @@ func (s *State) meshesOf(r *table.Reader, key ProxyKey) []string {
 	return meshes
 }
 
-// servicePassages are the server names of a service's ports, in no order. Only this zone's own services are
-// behind its ingresses.
-func (s *State) servicePassages(r *table.Reader, key ServiceKey) []Passage {
-	service, ok := s.Services.Find(r, key.Mesh, key.Name)
-	if !ok || !s.isOwn(&service.Meta) {
-		return nil
-	}
+// servicePassages are the server names of a service's ports, in no order. Behind this zone's ingresses are its own
+// services, and what is here of those of many zones.
+func (s *State) servicePassages(r *table.Reader, key DestinationKey) []Passage {
 	var passages []Passage
-	for _, port := range service.Spec.Ports {
+	for _, port := range s.portsOf(r, key) {
+		to := key.At(port.Port)
+		if key.Kind == MultiZoneService {
+			to = to.On(LocalLeg)
+		}
 		for _, sni := range port.SNIs {
-			passages = append(passages, Passage{sni.Value, s.keyOf(service).At(port.Port)})
+			passages = append(passages, Passage{sni.Value, to})
 		}
 	}
 	return passages
 }
 
+// portsOf are the ports of a service of any kind.
+func (s *State) portsOf(r *table.Reader, key DestinationKey) []kind.ServicePort {
+	row := s.Row(key)
+	if key.Kind == MultiZoneService {
+		if service, ok := s.MultiZoneServices.Find(r, row.Mesh, row.Name); ok {
+			return service.Spec.Ports
+		}
+	} else if service, ok := s.Services.Find(r, row.Mesh, row.Name); ok {
+		return service.Spec.Ports
+	}
+	return nil
+}
+
 // passages are what the zone ingresses of a mesh pass on, sorted.
 func (s *State) passages(r *table.Reader, mesh string) []Passage {
-	var all []Passage
+	all := s.heldPassages(r, mesh)
 	for _, service := range s.Names.Get(r, mesh) {
-		if service.Kind == MeshService && service.Zone == s.Zone {
-			all = append(all, s.ServicePassages.Get(r, s.Row(service))...)
+		if service.Kind == MultiZoneService || service.Zone == s.Zone {
+			all = append(all, s.ServicePassages.Get(r, service)...)
 		}
 	}
 	slices.SortFunc(all, ComparePassages)
 	return slices.CompactFunc(all, func(a, b Passage) bool { return a.SNI == b.SNI })
 }
 
-// passable are the endpoints of a destination that other zones may reach: those that serve mutual TLS. A
-// plain server is reached from its own zone alone, since nobody would know who calls.
+// passable are the servers of a destination that other zones may reach: those that serve mutual TLS, of which
+// some are former ones. A plain server is reached from its own zone alone, since nobody would know who calls.
 func (s *State) passable(r *table.Reader, key DestinationKey) []Endpoint {
-	return slices.DeleteFunc(slices.Clone(s.Endpoints.Get(r, key).Endpoints), func(e Endpoint) bool {
+	servers := &Endpoints{Endpoints: slices.Concat(s.EndpointsOf(r, key).Endpoints, s.heldPassable(r, key))}
+	return slices.DeleteFunc(servers.inOrder().Endpoints, func(e Endpoint) bool {
 		serving, ok := s.Servings.Find(r, e.Proxy.Mesh, e.Proxy.Name)
 		return !ok || !slices.ContainsFunc(serving.Spec.Inbounds, func(in kind.ServedInbound) bool {
 			return in.Address == e.Address && in.Port == e.Port && in.Serial != ""
@@ -192,8 +206,17 @@ func (s *State) passable(r *table.Reader, key DestinationKey) []Endpoint {
 
 // PassageOf answers the destination to which a server name leads in this zone.
 func (s *State) PassageOf(r *table.Reader, sni string) (Passage, bool) {
+	var named []DestinationKey
 	for _, service := range s.ServicesBySNI.List(r, sni) {
-		for _, passage := range s.servicePassages(r, ServiceKey{service.Mesh, service.Name}) {
+		if s.isOwn(&service.Meta) {
+			named = append(named, s.keyOf(service))
+		}
+	}
+	for _, service := range s.MultiZoneServicesBySNI.List(r, sni) {
+		named = append(named, multiZoneKey(service.Mesh, service.Name))
+	}
+	for _, service := range named {
+		for _, passage := range s.servicePassages(r, service) {
 			if passage.SNI == sni {
 				return passage, true
 			}

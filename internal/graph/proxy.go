@@ -138,10 +138,8 @@ func (s *State) withdrawing(r *table.Reader, key ProxyKey) []string {
 		wanted[in.Listener()] = true
 	}
 	var gone []string
-	for _, row := range s.HeldByProxy.List(r, RowKey(key.Mesh, key.Name)) {
-		for i := range row.Spec.Endpoints {
-			wanted[row.Spec.Endpoints[i].Listener()] = true
-		}
+	for _, held := range s.heldOf(r, key) {
+		wanted[held.Listener()] = true
 	}
 	for _, in := range serving.Spec.Inbounds {
 		if at := in.Listener(); !wanted[at] {

@@ -28,6 +28,7 @@ type State struct {
 	Services        Rows[kind.MeshService]
 	ServiceStatuses Rows[kind.MeshServiceStatus]
 	Held            Rows[kind.HeldEndpoints]
+	HeldPassages    Rows[kind.HeldPassage]
 	Identities      Rows[kind.MeshIdentity]
 	SigningCAs      Rows[kind.SigningCA]
 	Trusts          Rows[kind.MeshTrust]
@@ -91,6 +92,9 @@ type State struct {
 	GeneratorsByScope *table.Index[*resource.Object[kind.HostnameGenerator]]
 	// HeldByProxy finds what is held of a Dataplane, by its [RowKey].
 	HeldByProxy *table.Index[*resource.Object[kind.HeldEndpoints]]
+	// HeldPassagesByProxy finds what is passed on of a Dataplane still, by its [RowKey], and HeldPassagesByMesh
+	// all of a [MeshKey].
+	HeldPassagesByProxy, HeldPassagesByMesh *table.Index[*resource.Object[kind.HeldPassage]]
 	// LeavesByRoot finds who holds leaves that lead to a root, by its [RootKey], and all of a [MeshKey].
 	LeavesByRoot *table.Index[*resource.Object[kind.DataplaneLeaves]]
 	// LeavesMoving finds who has several names, by its [MeshKey].
@@ -135,7 +139,7 @@ type State struct {
 	Endpoints, Legs *table.Derived[DestinationKey, *Endpoints]
 	// ServicePassages are the server names of a service, and Passages those of a mesh, by which the zone
 	// ingresses pass connections on to what is Passable of their destinations.
-	ServicePassages *table.Derived[ServiceKey, []Passage]
+	ServicePassages *table.Derived[DestinationKey, []Passage]
 	Passages        *table.Derived[string, []Passage]
 	Passable        *table.Derived[DestinationKey, []Endpoint]
 	// Doors are the zone ingresses of a mesh in this zone; those that serve every mesh under no mesh.
@@ -207,6 +211,7 @@ func NewState(zone string) *State {
 	s.Services = addRows(s, kind.MeshServices)
 	s.ServiceStatuses = addRows(s, kind.MeshServiceStatuses)
 	s.Held = addRows(s, kind.HeldEndpointsList)
+	s.HeldPassages = addRows(s, kind.HeldPassages)
 	s.Identities = addRows(s, kind.MeshIdentities)
 	s.SigningCAs = addRows(s, kind.SigningCAs)
 	s.Trusts = addRows(s, kind.MeshTrusts)
@@ -259,6 +264,8 @@ func NewState(zone string) *State {
 	})
 	s.GeneratorsByScope = byMesh(s.Generators)
 	s.HeldByProxy = table.NewIndex(s.Held.Input, heldKeys)
+	s.HeldPassagesByProxy = table.NewIndex(s.HeldPassages.Input, heldPassageKeys)
+	s.HeldPassagesByMesh = byMesh(s.HeldPassages)
 	s.LeavesByRoot = table.NewIndex(s.Leaves.Input, rootKeys)
 	s.LeavesMoving = table.NewIndex(s.Leaves.Input, movingKeys)
 	s.IdentitiesByMesh = byMesh(s.Identities)

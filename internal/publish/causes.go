@@ -16,7 +16,7 @@ func (h *Hub) Causes(key graph.ProxyKey, t xds.Type, name string) []kind.Cause {
 	passage, passes := h.state.PassageOf(r, name)
 	switch {
 	case passes:
-		return []kind.Cause{{Kind: kind.MeshServices.Name, Name: passage.Destination.Service}}
+		return []kind.Cause{{Kind: passage.Destination.Kind.String(), Name: h.state.Row(passage.Destination).Name}}
 	case origin.Destination != nil:
 		return []kind.Cause{{Kind: origin.Destination.Kind.String(), Name: h.state.Row(*origin.Destination).Name}}
 	case origin.Trust:

@@ -14,16 +14,18 @@ import (
 // Bound is how long whoever waits for clients that are slow, lost or refuse waits at most.
 const Bound = 30 * time.Second
 
-// Outside is what the hub needs beyond its table. All fields are needed.
+// Outside is what the hub needs beyond its table. All fields but Zones are needed.
 type Outside struct {
 	Settler Settler
 	Others  Others
-	Zones   Zones
+	Zones   Zones // nil: the zone is alone
 	// Version answers the version of a row as it is in the store, empty where there is none.
-	Version  func(ctx context.Context, key resource.Key) (string, error)
-	Forget   Forget
-	Keep     Keep
-	Announce Announce
+	Version func(ctx context.Context, key resource.Key) (string, error)
+	Forget  Forget
+	Keep    Keep
+	// KeepPassages is Keep for what zone ingresses pass on.
+	KeepPassages KeepPassages
+	Announce     Announce
 }
 
 // Settler waits for the streams of this instance.
@@ -43,14 +45,6 @@ type Others interface {
 	// Elsewhere answers the other live instance at which one of a proxy's subscriptions is open; empty:
 	// there is none.
 	Elsewhere(subscriptions []kind.Subscription) (instance string)
-}
-
-// Zones are the other zones of the mesh.
-type Zones interface {
-	// Confirmed returns once every other zone runs with what rows of this one say now, or with their absence, or
-	// when ctx ends, upon which the error names the zones that have not said so. In a zone that is alone it
-	// returns at once.
-	Confirmed(ctx context.Context, rows ...resource.Key) error
 }
 
 // Use gives the hub what is outside of it, before the first batch. What runs beside ends with ctx.

@@ -17,6 +17,27 @@ type Keep func(ctx context.Context, held []*resource.Object[kind.HeldEndpoints])
 // meanwhile is left as it is.
 type Announce func(ctx context.Context, moving []*resource.Object[kind.DataplaneLeaves]) error
 
+// KeepPassages stores what zone ingresses pass on still, which the table has already.
+type KeepPassages func(ctx context.Context, held []*resource.Object[kind.HeldPassage]) error
+
+// holdPassages answers the rows that keep server names which have gone from services, and the servers behind them,
+// until other zones have heard of it; and stores them beside.
+func (h *Hub) holdPassages(before *table.Reader, changes *table.Changes, now time.Time) []*resource.Object[kind.HeldPassage] {
+	var rows []*resource.Object[kind.HeldPassage]
+	for t := range h.state.Passages.Transitions(changes) {
+		rows = append(rows, h.state.HoldPassages(before, h.reader(), t.Old, t.New, now)...)
+	}
+	if len(rows) > 0 {
+		h.log.Info("server names are passed on until other zones have heard that they are gone", "ports", len(rows))
+		go func() {
+			if err := h.outside.KeepPassages(h.ctx, rows); err != nil && h.ctx.Err() == nil {
+				h.log.Warn("server names that are passed on still would not be after a restart", "error", err)
+			}
+		}()
+	}
+	return rows
+}
+
 // announce answers the rows that say which proxies are to have another name, and stores them beside: from
 // the very commit that changes a name on, whoever is sent something takes the proxy under both.
 func (h *Hub) announce(changes *table.Changes, now time.Time) []*resource.Object[kind.DataplaneLeaves] {

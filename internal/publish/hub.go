@@ -86,6 +86,7 @@ func (h *Hub) Follow(f Follower) { h.followers = append(h.followers, f) }
 func (h *Hub) Apply(b mirror.Batch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	before := h.reader()
 	changes := h.state.DB.Commit(func(tx *table.Tx) {
 		for _, o := range b.Put {
 			h.state.Put(tx, o)
@@ -96,7 +97,7 @@ func (h *Hub) Apply(b mirror.Batch) {
 	})
 	now := time.Now()
 	commits := []*table.Changes{changes}
-	own := h.consequences(changes, now)
+	own := h.consequences(before, changes, now)
 	if len(own) > 0 {
 		// This is in the table before anything of the first commit goes out, so that no client sees what
 		// is between them: an empty list, or a proxy that is known by its new name alone.
@@ -125,10 +126,13 @@ func (h *Hub) Apply(b mirror.Batch) {
 	h.changed = make(chan struct{})
 }
 
-// consequences are the rows that follow from a commit at once.
-func (h *Hub) consequences(changes *table.Changes, now time.Time) []resource.Any {
+// consequences are the rows that follow from a commit at once, by the table before it and after.
+func (h *Hub) consequences(before *table.Reader, changes *table.Changes, now time.Time) []resource.Any {
 	var own []resource.Any
 	for _, row := range h.hold(changes, now) {
+		own = append(own, row)
+	}
+	for _, row := range h.holdPassages(before, changes, now) {
 		own = append(own, row)
 	}
 	for _, row := range h.announce(changes, now) {

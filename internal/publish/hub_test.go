@@ -41,18 +41,16 @@ type forgotten struct {
 	listeners []string
 }
 
-// alone is a world of one instance and one zone.
+// alone is a world of one instance.
 type alone struct{}
 
 func (alone) Elsewhere([]kind.Subscription) string { return "" }
 
 func (alone) Ask(context.Context, []resource.Key) error { return nil }
 
-func (alone) Confirmed(context.Context, ...resource.Key) error { return nil }
-
 // newHub answers a hub with one attached client, "client", that reaches everything.
 func newHub(t *testing.T, s Settler) (hub *Hub, kept chan []*resource.Object[kind.HeldEndpoints], gone chan forgotten) {
-	return newHubAmong(t, s, alone{})
+	return newHubAmong(t, s, nil)
 }
 
 // newHubAmong is newHub with other zones.
@@ -65,7 +63,8 @@ func newHubAmong(t *testing.T, s Settler, zones Zones) (hub *Hub, kept chan []*r
 			gone <- forgotten{key, listeners}
 			return nil
 		},
-		Announce: func(context.Context, []*resource.Object[kind.DataplaneLeaves]) error { return nil },
+		KeepPassages: func(context.Context, []*resource.Object[kind.HeldPassage]) error { return nil },
+		Announce:     func(context.Context, []*resource.Object[kind.DataplaneLeaves]) error { return nil },
 		Keep: func(_ context.Context, rows []*resource.Object[kind.HeldEndpoints]) error {
 			kept <- rows
 			return nil

@@ -83,10 +83,12 @@ func TestAServiceThatComesOrGoesLeavesTheIngressListenerAlone(t *testing.T) {
 	own := hub.proxies[key].own
 	put(hub, withSNI("a.web.8080.default.ms"), server("web", "10.0.0.5", "web", 8080), servingTLS("web", "10.0.0.5", 8080))
 	put(hub, withSNI("b.web.8080.default.ms"))
+	hub.Apply(removal(kind.HeldPassages.Key(mesh, "web-8080"))) // other zones have heard of it
 	if got := namesOf(hub, key, xds.Endpoint); !slices.Equal(got, []string{"b.web.8080.default.ms"}) {
 		t.Errorf("after the server name changed it has the assignments %v", got)
 	}
 	hub.Apply(removal(kind.MeshServices.Key(mesh, "web")))
+	hub.Apply(removal(kind.HeldPassages.Key(mesh, "web-8080")))
 	if got := namesOf(hub, key, xds.Cluster); len(got) > 0 {
 		t.Errorf("the service is gone, and it has the clusters %v", got)
 	}
@@ -250,5 +252,109 @@ func TestAZoneIngressServesEveryMesh(t *testing.T) {
 	hub.Apply(removal(kind.Meshes.Key("", mesh)))
 	if got := namesOf(hub, key, xds.Cluster); !slices.Equal(got, want[:1]) {
 		t.Errorf("with one mesh less it passes on %v", got)
+	}
+}
+
+// A service that is deleted while its servers stay, and one whose port goes from its servers too: other zones send
+// there until they have heard of it.
+func TestWhatGoesFromAServiceIsPassedOnUntilOtherZonesHaveHeard(t *testing.T) {
+	const sni = "a.web.8080.default.ms"
+	for name, change := range map[string]func(*Hub){
+		"the service is deleted": func(hub *Hub) { hub.Apply(removal(kind.MeshServices.Key(mesh, "web"))) },
+		"it has another name":    func(hub *Hub) { put(hub, withSNI("b.web.8080.default.ms")) },
+		"the inbound goes with it": func(hub *Hub) {
+			b := removal(kind.MeshServices.Key(mesh, "web"))
+			b.Put = []resource.Any{server("one", "10.0.0.5", "web", 8081)}
+			hub.Apply(b)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hub, _, _ := newHub(t, never{})
+			put(hub, door("door", "10.0.0.1"), withSNI(sni), server("one", "10.0.0.5", "web", 8080), servingTLS("one", "10.0.0.5", 8080))
+			key := watched(t, hub, "door")
+			change(hub)
+			if got := behind(t, hub, key, sni); !strings.Contains(got, "10.0.0.5") {
+				t.Errorf("behind the server name is %s", got)
+			}
+			if listeners := portsOf(proxyOf(hub, "one")); !slices.Contains(listeners, 8080) {
+				t.Errorf("the server listens at %v", listeners)
+			}
+			if hub.Withdrawals() > 0 {
+				t.Error("its listener waits for the clients of its own zone alone")
+			}
+			hub.Apply(removal(kind.HeldPassages.Key(mesh, "web-8080")))
+			if got := namesOf(hub, key, xds.Cluster); slices.Contains(got, sni) {
+				t.Errorf("other zones have heard of it, and the ingress has %v", got)
+			}
+		})
+	}
+}
+
+// What nobody serves has no request to lose.
+func TestNothingIsHeldOfAServiceWithoutServers(t *testing.T) {
+	hub, _, _ := newHub(t, never{})
+	put(hub, door("door", "10.0.0.1"), withSNI("a.web.8080.default.ms"))
+	key := watched(t, hub, "door")
+	hub.Apply(removal(kind.MeshServices.Key(mesh, "web")))
+	if got := namesOf(hub, key, xds.Cluster); len(got) > 0 {
+		t.Errorf("the ingress has %v", got)
+	}
+}
+
+// A member that leaves a service of many zones is behind its server name too.
+func TestAServiceOfManyZonesKeepsAMemberThatGoes(t *testing.T) {
+	const sni = "a.all.8080.default.mzms"
+	hub, _, _ := newHub(t, never{})
+	member := withSNI("a.web.8080.default.ms")
+	put(hub, door("door", "10.0.0.1"), member, server("one", "10.0.0.5", "web", 8080), servingTLS("one", "10.0.0.5", 8080),
+		kind.MeshMultiZoneServices.Make(mesh, "all", kind.MeshMultiZoneService{
+			Selector: kind.MultiZoneSelector{MeshService: &kind.LabelSelector{MatchLabels: map[string]string{}}},
+			Ports:    []kind.ServicePort{{Port: 8080, AppProtocol: kind.TCP, SNIs: []kind.SNI{{Value: sni}}}},
+		}))
+	key := watched(t, hub, "door")
+	if got := behind(t, hub, key, sni); !strings.Contains(got, "10.0.0.5") {
+		t.Fatalf("behind the server name is %s", got)
+	}
+	hub.Apply(removal(member.Key()))
+	if got := behind(t, hub, key, sni); !strings.Contains(got, "10.0.0.5") {
+		t.Errorf("once the member has gone: %s", got)
+	}
+	hub.Apply(removal(kind.HeldPassages.Key(mesh, "web-8080")))
+	if got := behind(t, hub, key, sni); strings.Contains(got, "10.0.0.5") {
+		t.Errorf("other zones have heard of it, and behind the server name is %s", got)
+	}
+}
+
+// behind is the assignment of a server name, as a proxy's feeds have it.
+func behind(t *testing.T, hub *Hub, key graph.ProxyKey, sni string) string {
+	t.Helper()
+	for _, f := range hub.feedsOf(hub.proxies[key]) {
+		for _, r := range f.Resources() {
+			if r.Type != xds.Endpoint || r.Name != sni {
+				continue
+			}
+			message, err := r.Message()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return fmt.Sprint(message)
+		}
+	}
+	t.Fatalf("%s has no assignment of %s", key, sni)
+	return ""
+}
+
+func proxyOf(hub *Hub, name string) *graph.Proxy {
+	proxy, _ := hub.Proxy(graph.ProxyKey{Mesh: mesh, Name: name})
+	return proxy
+}
+
+// Without an ingress nothing arrives from other zones, so that news need not wait.
+func TestNewsWaitForNoIngressWhereThereIsNone(t *testing.T) {
+	hub, _, _ := newHub(t, never{})
+	hub.outside.Version = func(context.Context, resource.Key) (string, error) { return "", nil }
+	put(hub, withSNI("a.web.8080.default.ms"), door("door", "10.0.0.1"))
+	if err := hub.Passed(t.Context(), mesh, kind.MeshServices.Key(mesh, "web")); err != nil {
+		t.Error(err)
 	}
 }

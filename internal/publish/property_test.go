@@ -268,9 +268,10 @@ func TestFeedsEqualARebuildAfterAnyChanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		hub := NewHub(graph.NewState("default"), xds.NewCatalog(), slog.New(slog.DiscardHandler))
 		hub.Use(t.Context(), Outside{
-			Settler: never{}, Others: alone{}, Zones: alone{},
-			Announce: func(context.Context, []*resource.Object[kind.DataplaneLeaves]) error { return nil },
-			Keep:     func(context.Context, []*resource.Object[kind.HeldEndpoints]) error { return nil },
+			Settler: never{}, Others: alone{},
+			KeepPassages: func(context.Context, []*resource.Object[kind.HeldPassage]) error { return nil },
+			Announce:     func(context.Context, []*resource.Object[kind.DataplaneLeaves]) error { return nil },
+			Keep:         func(context.Context, []*resource.Object[kind.HeldEndpoints]) error { return nil },
 		})
 		stops := map[graph.ProxyKey]func(){}
 		told := map[graph.ProxyKey]*graph.Proxy{}

@@ -200,7 +200,7 @@ func (h *Hub) forgottenElsewhere(ctx context.Context, key graph.ProxyKey) error 
 	if p := h.state.Proxy.Get(r, key); p == nil || len(p.Ingresses) == 0 {
 		return nil
 	}
-	return h.outside.Zones.Confirmed(ctx, h.state.AddressRows(r, key)...)
+	return h.confirmed(ctx, h.state.AddressRows(r, key))
 }
 
 // ClassSize is how many attended proxies a class has.

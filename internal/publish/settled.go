@@ -61,7 +61,7 @@ func (h *Hub) behind(mesh string, revision uint64, now time.Time) []graph.ProxyK
 
 // elsewhere says whether another instance has the stream of a proxy: that one is asked.
 func (h *Hub) elsewhere(r *table.Reader, key graph.ProxyKey) bool {
-	insight, ok := h.state.Insights.Find(r, key.Mesh, key.Name)
+	insight, ok := h.state.Insight(r, key)
 	return ok && h.outside.Others.Elsewhere(insight.Spec.Subscriptions) != ""
 }
 

@@ -125,7 +125,7 @@ func (h *Hub) withdrawOnceSettled(ctx context.Context, key graph.ProxyKey, liste
 	defer cancel()
 	err := h.everywhere(bounded, revision, []resource.Key{key.Resource(), key.ServingRow()})
 	if rows := h.toldOf(key, listeners); err == nil && len(rows) > 0 {
-		err = h.outside.Zones.Confirmed(bounded, rows...)
+		err = h.confirmed(bounded, rows)
 	}
 	h.mu.Lock()
 	listeners = h.withdrawals.still(key, listeners, revision)

@@ -27,7 +27,7 @@ const Grace = time.Hour
 // Unit is what is reconciled at once.
 type Unit struct {
 	// Kind is MeshService, MeshMultiZoneService, MeshIdentity, MeshTrafficPermission, MeshTrust, HeldEndpoints,
-	// [TagUnit] with the tag's value as the name, or MeshZoneAddress, [LeavesUnit], [NamesUnit], [SNIUnit] or
+	// HeldPassage, [TagUnit] with the tag's value as the name, or MeshZoneAddress, [LeavesUnit], [NamesUnit], [SNIUnit] or
 	// [ChangingUnit] without one.
 	Kind, Mesh, Name string
 }
@@ -41,6 +41,15 @@ type Step struct {
 	Delete *resource.Key
 	NewCA  *NewCA
 	Settle *Settle
+	Leave  *Leave
+}
+
+// Leave asks for a row to be deleted once every other zone runs with what rows say, as they are stored, or after
+// a time. Where the row has changed meanwhile the unit is asked anew.
+type Leave struct {
+	Row    *resource.Object[kind.HeldPassage]
+	Rows   []resource.Key
+	Within time.Duration
 }
 
 // Settle asks for writes once every proxy of a mesh that holds a certificate runs with what rows say, as
@@ -152,6 +161,8 @@ func (p *Plan) For(r *table.Reader, u Unit, now time.Time) (steps []Step, again 
 		return p.serverNames(r, u.Mesh, now)
 	case kind.MeshZoneAddresses.Name:
 		return p.address(r, u.Mesh, now)
+	case kind.HeldPassages.Name:
+		return p.passage(r, u.Mesh, u.Name), time.Time{}
 	case ChangingUnit:
 		return p.changing(r, u.Mesh, now)
 	case LeavesUnit:

@@ -77,6 +77,7 @@ type Reconciler struct {
 	running bool // this instance leads
 	due     map[Unit]time.Time
 	behind  map[string]*behind // by topic, of what is waited for
+	leaving map[Unit]bool      // waiting for other zones
 	wake    chan struct{}
 }
 
@@ -95,6 +96,7 @@ func New(plan *Plan, writer Writer, settler Settler, log *slog.Logger) *Reconcil
 		failed:         map[Unit]time.Duration{},
 		due:            map[Unit]time.Time{},
 		behind:         map[string]*behind{},
+		leaving:        map[Unit]bool{},
 		wake:           make(chan struct{}, 1),
 	}
 	plan.Behind, plan.Unconfirmed = rc.behindOf, rc.unconfirmed
@@ -173,6 +175,8 @@ func (rc *Reconciler) observePut(o resource.Any, now time.Time) {
 			rc.plan.progress.Pin(row)
 			rc.ask(Unit{kind.MeshServices.Name, key.Mesh, o.Spec.Service}, now.Add(calmly))
 		}
+		rc.ask(Unit{key.Kind, key.Mesh, key.Name}, now)
+	case *resource.Object[kind.HeldPassage]:
 		rc.ask(Unit{key.Kind, key.Mesh, key.Name}, now)
 	case *resource.Object[kind.MeshTrafficPermission]:
 		rc.followRefusals(causeOf(key))
@@ -358,6 +362,10 @@ func (rc *Reconciler) reconcile(ctx context.Context, units []Unit) {
 		for _, step := range steps {
 			if step.Settle != nil {
 				rc.settle(ctx, u, step.Settle)
+				continue
+			}
+			if step.Leave != nil {
+				rc.leave(ctx, u, step.Leave)
 				continue
 			}
 			if rc.collides(r, step) {

@@ -82,6 +82,8 @@ var comments = map[string]string{
 	"HeldLeaf":                                      "HeldLeaf is all certificates of one name that lead to one root.",
 	"HeldLeaf.Root":                                 "Root is the fingerprint of the certificate that one must believe.",
 	"HeldLeaf.Until":                                "Until is when the last of them expires.",
+	"HeldPassage":                                   "HeldPassage is what zone ingresses pass on still though a MeshService has it no more: server names of one of its ports, and the servers that were behind them. Other zones may send there until all of them have heard of it; then the row goes, or in time.",
+	"HeldPassage.MultiZone":                         "MultiZone are the MeshMultiZoneServices in which the port took part, whose server names lead there too.",
 	"HostnameGenerator":                             "HostnameGenerator gives the services that it selects a host name, by which applications reach them. Several may select the same service, which then has all their names.",
 	"HostnameGenerator.Selector":                    "Selector says which services have the name. To it the label kuma.io/origin of a zone's own MeshService is \"zone\", and that of another zone's \"global\", from where it has come.",
 	"HostnameGenerator.Template":                    "Template is what the name looks like. For values stand in it {{ .DisplayName }} (the service's name as it was first written), {{ .Name }} (its name here), {{ .Namespace }} (on Kubernetes), {{ .Mesh }}, {{ .Zone }} and {{ label \"NAME\" }}.",

@@ -2,6 +2,7 @@ package xds
 
 import (
 	"context"
+	"errors"
 	"slices"
 )
 
@@ -55,6 +56,26 @@ func (s *Server) WaitSettled(ctx context.Context, revision uint64, concerns func
 		}
 	}
 	return result, nil
+}
+
+// ErrLost is of a stream that ended before it settled.
+var ErrLost = errors.New("the stream ended")
+
+// WaitSettled waits until the client has, or has refused, everything up to a revision. The error is the
+// context's, or [ErrLost].
+func (s *Stream) WaitSettled(ctx context.Context, revision uint64) error {
+	done := make(chan fate, 1)
+	s.await(wait{revision, nil, done})
+	select {
+	case f := <-done:
+		if f == lost {
+			return ErrLost
+		}
+		return nil
+	case <-ctx.Done():
+		s.forget(done)
+		return ctx.Err()
+	}
 }
 
 func (r *Settlement) count(f fate) {

@@ -1,0 +1,59 @@
+package reconcile
+
+import (
+	"context"
+	"time"
+
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// passAtMost is how long server names that have gone from a service are passed on for zones that don't say that
+// they have heard of it. It begins anew where another instance takes over.
+const passAtMost = 30 * time.Second
+
+// passage ends what is passed on though its service has it no more, once no other zone sends there.
+func (p *Plan) passage(r *table.Reader, mesh, name string) []Step {
+	row, ok := p.State.HeldPassages.Find(r, mesh, name)
+	if !ok {
+		return nil
+	}
+	service := kind.MeshServices.Key(mesh, row.Spec.Service)
+	return []Step{{Leave: &Leave{Row: row, Rows: []resource.Key{service}, Within: passAtMost}}}
+}
+
+// leave begins to wait for other zones, unless it does already, and then deletes.
+func (rc *Reconciler) leave(ctx context.Context, u Unit, l *Leave) {
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	if rc.leaving[u] {
+		return
+	}
+	rc.leaving[u] = true
+	go func() {
+		err := rc.deleteOnceConfirmed(ctx, l)
+		rc.mu.Lock()
+		delete(rc.leaving, u)
+		rc.mu.Unlock()
+		if err != nil && ctx.Err() == nil {
+			rc.log.Warn("what other zones have heard of could not be stored", "unit", u, "again", retry, "error", err)
+		}
+		rc.ask(u, time.Now().Add(retry))
+	}()
+}
+
+func (rc *Reconciler) deleteOnceConfirmed(ctx context.Context, l *Leave) error {
+	bounded, cancel := context.WithTimeout(ctx, l.Within)
+	defer cancel()
+	if rc.Zones != nil {
+		if err := rc.Zones.Confirmed(bounded, l.Rows...); err != nil && ctx.Err() == nil {
+			rc.log.Warn("not every zone has heard in time that server names are gone", "row", l.Row.Key(), "waited", l.Within, "error", err)
+		}
+	}
+	now, ok := rc.plan.State.HeldPassages.Find(table.Eval(rc.plan.State.DB.Snapshot()), l.Row.Mesh, l.Row.Name)
+	if ctx.Err() != nil || !ok || !now.Spec.Since.Equal(l.Row.Spec.Since.Time) {
+		return ctx.Err()
+	}
+	return rc.writer.Delete(ctx, l.Row.Key())
+}

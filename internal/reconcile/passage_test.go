@@ -1,0 +1,107 @@
+package reconcile
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// zones are others that confirm when the test says so.
+type zones struct {
+	asked   chan []resource.Key
+	confirm chan struct{}
+}
+
+func (z *zones) Confirmed(ctx context.Context, rows ...resource.Key) error {
+	z.asked <- rows
+	select {
+	case <-z.confirm:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// deletions are the rows that are deleted, and nothing else is written.
+type deletions chan resource.Key
+
+func (d deletions) Put(context.Context, resource.Any) error    { return nil }
+func (d deletions) Create(context.Context, resource.Any) error { return nil }
+
+func (d deletions) Delete(_ context.Context, key resource.Key) error {
+	d <- key
+	return nil
+}
+
+func passedOn(since time.Time) *resource.Object[kind.HeldPassage] {
+	return kind.HeldPassages.Make("default", "web-80", kind.HeldPassage{Service: "web", Port: 80, Since: kind.Time{Time: since}})
+}
+
+// passing runs a reconciler that has one row of what is passed on still.
+func passing(t *testing.T) (w *world, z *zones, deleted deletions, observe func(resource.Any)) {
+	w = newWorld(t, "241.0.0.0/8")
+	z, deleted = &zones{asked: make(chan []resource.Key, 1), confirm: make(chan struct{})}, make(deletions, 1)
+	rc := New(w.plan, deleted, nil, slog.New(slog.DiscardHandler))
+	rc.Zones = z
+	observe = func(o resource.Any) {
+		changes := w.plan.State.DB.Commit(func(tx *table.Tx) { w.plan.State.Put(tx, o) })
+		rc.Observe([]resource.Any{o}, nil, []*table.Changes{changes}, time.Now())
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); rc.Run(ctx) }()
+	t.Cleanup(func() { stop(); <-done })
+	observe(passedOn(w.now))
+	return w, z, deleted, observe
+}
+
+func TestWhatIsPassedOnEndsWhenEveryZoneHasHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, z, deleted, _ := passing(t)
+		if rows := <-z.asked; len(rows) != 1 || rows[0] != kind.MeshServices.Key("default", "web") {
+			t.Errorf("other zones are asked about %v", rows)
+		}
+		synctest.Wait()
+		if len(deleted) > 0 {
+			t.Fatal("it ends before they have answered")
+		}
+		z.confirm <- struct{}{}
+		if key := <-deleted; key != kind.HeldPassages.Key("default", "web-80") {
+			t.Errorf("deletes %s", key)
+		}
+	})
+}
+
+func TestAZoneThatIsCutOffIsWaitedForForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, z, deleted, _ := passing(t)
+		<-z.asked
+		began := time.Now()
+		<-deleted
+		if waited := time.Since(began); waited != passAtMost {
+			t.Errorf("waited %v, want %v", waited, passAtMost)
+		}
+	})
+}
+
+// A port that came back and went again is news that nobody has confirmed yet.
+func TestWhatGoesTwiceIsAskedAboutTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, z, deleted, observe := passing(t)
+		<-z.asked
+		observe(passedOn(w.now.Add(time.Second)))
+		z.confirm <- struct{}{}
+		<-z.asked
+		if len(deleted) > 0 {
+			t.Error("it ends with the first answer")
+		}
+		z.confirm <- struct{}{}
+		<-deleted
+	})
+}
