@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -64,7 +65,7 @@ func (rc *Reconciler) settled(ctx context.Context, u Unit, s *Settle) error {
 		if why == nil || ctx.Err() != nil {
 			return ctx.Err()
 		}
-		rc.noteBehind(u, s.Topic, behind{zones: why.Error()})
+		rc.noteBehind(u, s.Topic, behind{zones: strings.TrimSuffix(why.Error(), ": "+context.DeadlineExceeded.Error())})
 	}
 }
 

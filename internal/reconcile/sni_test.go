@@ -3,7 +3,7 @@ package reconcile
 import (
 	"cmp"
 	"context"
-	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"slices"
@@ -252,8 +252,8 @@ func (c *cutOff) Confirmed(ctx context.Context, _ ...resource.Key) error {
 	select {
 	case <-c.connected:
 		return nil
-	default:
-		return errors.New("zone west, which is cut off")
+	case <-ctx.Done():
+		return fmt.Errorf("zone west, which is cut off: %w", ctx.Err())
 	}
 }
 
