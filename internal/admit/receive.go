@@ -89,6 +89,9 @@ func (w *Writer) checkReceived(key resource.Key, r *Received) error {
 		}
 	}
 	problems = append(problems, w.foreignNames(o)...)
+	if z, ok := o.(*resource.Object[kind.ZoneIngress]); ok && z.Spec.Zone != r.Owner.Zone {
+		problems.Add("zone", "is %.100q, and it was brought of %s", z.Spec.Zone, whose(r.Owner))
+	}
 	if len(problems) > 0 {
 		return &resource.Error{Code: resource.Invalid, Detail: key.String() + " is invalid", Problems: problems}
 	}
