@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -459,5 +460,39 @@ func TestSum(t *testing.T) {
 	const want zonesync.Hash = 0xe140875c94414dc4
 	if got := zonesync.Sum(zonesync.Key{Owner: east, Mesh: "default", Name: "web"}, []byte(`{"spec":{}}`)); got != want {
 		t.Errorf("the hash is %#x, want %#x", got, want)
+	}
+}
+
+// TestManyReceivers: one log serves many streams while it changes, and each ends with all of it.
+func TestManyReceivers(t *testing.T) {
+	log := openLog(1)
+	var links []*link
+	for range 4 {
+		links = append(links, newLink(t, log))
+	}
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		for i := range 1000 {
+			if _, err := log.Put(zonesync.Item{Key: key(fmt.Sprint(i % 50)), Body: fmt.Append(nil, i)}, epoch); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	var reading sync.WaitGroup
+	for _, l := range links {
+		reading.Go(func() {
+			for range 20 {
+				l.connect()
+			}
+			<-written
+			l.run()
+		})
+	}
+	reading.Wait()
+	for _, l := range links {
+		if len(l.store) != 50 || l.store[key("49")] != "999" || l.store[key("0")] != "950" {
+			t.Errorf("a zone holds %d resources, the last as %q", len(l.store), l.store[key("49")])
+		}
 	}
 }
