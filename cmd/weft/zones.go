@@ -19,6 +19,7 @@ import (
 	"weft/internal/settings"
 	"weft/internal/wire"
 	"weft/internal/zonequery"
+	"weft/kind"
 	"weft/resource"
 )
 
@@ -53,7 +54,7 @@ func (p *plane) followJoined(ctx context.Context, group *errgroup.Group, proxies
 	p.onClose(func() { global.Close() })
 	zone := join.NewZone(join.ZoneConfig{
 		Zone: p.settings.ZoneName, Instance: p.instance, Release: version, Global: global,
-		Store: p.rows, Writer: p.writer, Settled: p.settledHere, Log: p.log,
+		Store: p.rows, Writer: p.writer, Settled: p.settledHere, Serving: p.passedOn, Log: p.log,
 	})
 	if err := p.follow(ctx, proxies, zone); err != nil {
 		return err
@@ -104,6 +105,16 @@ func (p *plane) settledHere(ctx context.Context, rows []resource.Key) error {
 		return err
 	}
 	return p.self.Ask(ctx, rows)
+}
+
+// passedOn returns once the zone's ingresses pass on what a row of a service says, so that others can be told.
+func (p *plane) passedOn(ctx context.Context, row resource.Key) error {
+	if row.Kind != kind.MeshServices.Name && row.Kind != kind.MeshZoneAddresses.Name {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, publish.Bound)
+	defer cancel()
+	return p.hub.Passed(ctx, row.Mesh, row)
 }
 
 // serveZones serves those who join this global control plane, and answers who asks them.

@@ -75,6 +75,9 @@ func (w *Writer) checkReceived(key resource.Key, r *Received) error {
 		return resource.Errorf(resource.Invalid, "%s can't be read: %v", key, err)
 	}
 	problems := scope(r.Kind.Describe(), key)
+	if problem := kind.NameProblem(r.Name); problem != "" {
+		problems.Add("name", "%s", problem)
+	}
 	problems = append(problems, r.Kind.Prepare(o)...)
 	meta := o.Envelope()
 	origin, zone := kind.OriginGlobal, ""

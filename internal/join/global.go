@@ -149,6 +149,15 @@ func (g *Global) peer(zone string) *zonePeer {
 	return p
 }
 
+// serves says whether a zone is still what it was when its stream began. It is asked once the stream can be
+// ended by whoever dismisses the zone.
+func (g *Global) serves(p *zonePeer) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	enabled, _ := g.logs.zoneEnabled(p.name)
+	return enabled && g.zones[p.name] == p
+}
+
 // begun is a stream of which the first frame was read.
 type begun struct {
 	stream
@@ -185,6 +194,9 @@ func (g *Global) Sync(s grpc.BidiStreamingServer[wire.Frame, wire.Frame]) error 
 		return err
 	}
 	defer k.release()
+	if !g.serves(p) {
+		return status.Error(codes.Aborted, "the Zone was deleted or disabled at this moment; try again")
+	}
 	k.refresh()
 	c := newConversation(g.peerKind(p, k), &begun{s, first})
 	k.hold(c)

@@ -176,7 +176,7 @@ func (l *logs) put(key resource.Key, o *resource.Object[stored]) {
 		return
 	}
 	item := zonesync.Item{Key: is.key, Body: o.Spec.body}
-	if l.serving != nil && l.opened && is.key.Owner == l.self {
+	if l.serving != nil && l.opened && is.key.Owner == l.self && k.kind.Describe().Sync.Has(resource.ZoneToZones) {
 		l.tellServed(key, k, item)
 		return
 	}
@@ -336,8 +336,8 @@ func (l *logs) traveling(rows []resource.Key) []resource.Key {
 func (l *logs) await(ctx context.Context, rows []resource.Key) error {
 	for {
 		next := l.read.next()
-		current, err := l.current(ctx, rows)
-		if current || err != nil {
+		var err error
+		if rows, err = l.behind(ctx, rows); len(rows) == 0 || err != nil {
 			return err
 		}
 		select {
@@ -348,7 +348,8 @@ func (l *logs) await(ctx context.Context, rows []resource.Key) error {
 	}
 }
 
-func (l *logs) current(ctx context.Context, rows []resource.Key) (bool, error) {
+// behind are the rows that the logs have otherwise than the store.
+func (l *logs) behind(ctx context.Context, rows []resource.Key) (behind []resource.Key, err error) {
 	for _, key := range rows {
 		version := ""
 		row, err := l.rows.Get(ctx, key)
@@ -356,16 +357,16 @@ func (l *logs) current(ctx context.Context, rows []resource.Key) (bool, error) {
 		case err == nil:
 			version = row.Version
 		case !errors.Is(err, store.ErrNotFound):
-			return false, fmt.Errorf("%s: %w", key, err)
+			return nil, fmt.Errorf("%s: %w", key, err)
 		}
 		l.mu.Lock()
 		pending := l.pending[key] != nil
 		l.mu.Unlock()
 		if pending || l.kinds[key.Kind].version(key) != version {
-			return false, nil
+			behind = append(behind, key)
 		}
 	}
-	return true, nil
+	return behind, nil
 }
 
 // note remembers a row, and answers what was known of it before.

@@ -33,7 +33,8 @@ type ZoneConfig struct {
 	// Settled returns once every proxy of the zone runs with what rows say, as they are stored, or ctx ends.
 	Settled func(ctx context.Context, rows []resource.Key) error
 	// Serving returns once other zones may be told what a row of the zone's own says, because whoever they will
-	// call serves it. Its error is said in the log, and they are told all the same. Optional.
+	// call serves it; it is asked for kinds that go to other zones. Its error is said in the log, and they are told
+	// all the same. Optional.
 	Serving func(ctx context.Context, row resource.Key) error
 	Log     *slog.Logger
 }
