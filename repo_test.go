@@ -48,7 +48,7 @@ var rooms = []room{
 	{"internal/graph", []string{"kind", "resource", "internal/table", "internal/match", "internal/identity", "internal/sni"}, "what the mesh means is said without Envoy and without a store"},
 	{"internal/envoy", []string{"kind", "internal/graph", "internal/match", "internal/xds"}, "configuration is a function of the graph: nothing is looked up on the way"},
 	{"internal/envoysim", []string{"kind", "internal/graph", "internal/match", "internal/xds", "internal/envoy"}, "what a request does is read from the generated configuration, never from the policies a second time"},
-	{"internal/check", []string{"kind", "resource", "internal/table", "internal/match", "internal/graph", "internal/identity", "internal/wire"}, "what is wrong is read from one state of the mesh, and nobody is asked"},
+	{"internal/check", []string{"kind", "resource", "internal/table", "internal/match", "internal/graph", "internal/insight", "internal/identity", "internal/wire"}, "what is wrong is read from one state of the mesh, and nobody is asked"},
 	{"internal/insight", []string{"kind", "resource", "internal/table", "internal/graph"}, "how a mesh is, is a function of one moment of the table, and nothing is stored for it"},
 	{"internal/view", []string{"resource", "kind", "internal/view", "internal/store", "internal/admit", "internal/mirror", "internal/table", "internal/graph"}, "what is read is what is stored, and who reads it is no matter"},
 	{"internal/identity", []string{"kind", "resource"}, "who somebody is must not depend on who asks"},

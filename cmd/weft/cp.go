@@ -17,6 +17,7 @@ import (
 	"weft/internal/check"
 	"weft/internal/dpserver"
 	"weft/internal/graph"
+	"weft/internal/insight"
 	"weft/internal/instances"
 	"weft/internal/join"
 	"weft/internal/metrics"
@@ -98,9 +99,10 @@ func (p *plane) runZone(ctx context.Context, group *errgroup.Group, tail *bundle
 	proxies := p.proxies()
 	p.hub.Follow(proxies.Observe)
 	queries := zonequery.NewZone(p.settings.ZoneName, p.hub)
+	others := others{Elsewhere: queries}
 	follow := func() error { return p.follow(ctx, proxies, nil) }
 	if p.settings.Joined() {
-		follow = func() error { return p.followJoined(ctx, group, proxies, queries) }
+		follow = func() (err error) { others.global, err = p.followJoined(ctx, group, proxies, queries); return err }
 	}
 	if err := follow(); err != nil {
 		return err
@@ -111,7 +113,7 @@ func (p *plane) runZone(ctx context.Context, group *errgroup.Group, tail *bundle
 	group.Go(func() error { lookAtIngresses(ctx, p.self, p.reconciler); return nil })
 	group.Go(func() error { return proxies.Run(ctx) })
 	group.Go(func() error { return serveGRPC(ctx, p.ports.dataPlane, agents) })
-	p.serve(ctx, group, proxies, queries, tail)
+	p.serve(ctx, group, proxies, others, tail)
 	return nil
 }
 
@@ -141,12 +143,12 @@ func (p *plane) runGlobal(ctx context.Context, group *errgroup.Group, tail *bund
 	if err != nil {
 		return err
 	}
-	p.serve(ctx, group, nobody, queries, tail)
+	p.serve(ctx, group, nobody, others{Elsewhere: queries, links: linksOf(global)}, tail)
 	return nil
 }
 
 // checker looks for what is wrong with this control plane and its meshes.
-func checker(state *graph.State, proxies *dpserver.Server, server *certfile.Certificate) func(check.Known) *check.Report {
+func checker(state *graph.State, proxies *dpserver.Server, global func() *insight.GlobalLink, server *certfile.Certificate) func(check.Known) *check.Report {
 	pending := func(key graph.ProxyKey) (since time.Time, ok bool) {
 		if live := proxies.Live(key); live.PendingSince != nil {
 			return live.PendingSince.Time, true
@@ -154,8 +156,12 @@ func checker(state *graph.State, proxies *dpserver.Server, server *certfile.Cert
 		return time.Time{}, false
 	}
 	return func(known check.Known) *check.Report {
+		var link *insight.GlobalLink
+		if global != nil {
+			link = global()
+		}
 		return check.Look(check.World{
-			State: state, Snapshot: state.DB.Snapshot(), Known: known, Pending: pending,
+			State: state, Snapshot: state.DB.Snapshot(), Known: known, Global: link, Pending: pending,
 			ServerCertificateEnds: server.Now().Leaf.NotAfter, Now: time.Now(),
 		})
 	}

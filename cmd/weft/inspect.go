@@ -23,7 +23,7 @@ func newInspectCommand(r *remote) *cobra.Command {
 	}
 	command.AddCommand(
 		newInspectDataplanesCommand(r), newInspectDataplaneCommand(r), newInspectMeshesCommand(r), newInspectServicesCommand(r),
-		newInspectServiceCommand(r),
+		newInspectServiceCommand(r), newInspectZonesCommand(r),
 	)
 	return command
 }

@@ -165,11 +165,11 @@ func (p *plane) follow(ctx context.Context, proxies *dpserver.Server, others pub
 }
 
 // serve runs what every control plane runs until ctx ends.
-func (p *plane) serve(ctx context.Context, group *errgroup.Group, proxies *dpserver.Server, zones rest.Zones, tail *bundle.Tail) {
-	look := checker(p.state, proxies, p.certificates.server)
+func (p *plane) serve(ctx context.Context, group *errgroup.Group, proxies *dpserver.Server, others others, tail *bundle.Tail) {
+	look := checker(p.state, proxies, others.global, p.certificates.server)
 	support := &whole{settings: p.settings, instance: p.instance, rows: p.rows, check: look, figures: p.figures, log: tail}
 	api := rest.New(rest.Config{
-		Guard: p.guard, View: p.reads, Settings: p.settings.Effective(), Writer: p.writer, Inspector: p.hub, Connections: proxies, Zones: zones,
+		Guard: p.guard, View: p.reads, Settings: p.settings.Effective(), Writer: p.writer, Inspector: p.hub, Connections: proxies, Elsewhere: others, Links: others.links, Global: others.global,
 		Tokens: p.tokens, Audit: p.audit, Check: look, Bundle: support.handler(),
 		Zone: p.settings.ZoneName, InstanceID: p.instance, Ended: p.self.Ended, Version: version,
 		Now: time.Now, Log: p.log,

@@ -14,6 +14,7 @@ import (
 
 	"weft/internal/certfile"
 	"weft/internal/dpserver"
+	"weft/internal/insight"
 	"weft/internal/join"
 	"weft/internal/publish"
 	"weft/internal/settings"
@@ -45,11 +46,11 @@ func (p *plane) adopt(ctx context.Context) error {
 }
 
 // followJoined follows the store of a zone that joins others, and keeps it connected with the global control
-// plane.
-func (p *plane) followJoined(ctx context.Context, group *errgroup.Group, proxies *dpserver.Server, queries *zonequery.Zone) error {
+// plane. It answers how it stands with that.
+func (p *plane) followJoined(ctx context.Context, group *errgroup.Group, proxies *dpserver.Server, queries *zonequery.Zone) (func() *insight.GlobalLink, error) {
 	global, err := p.dialGlobal()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	p.onClose(func() { global.Close() })
 	zone := join.NewZone(join.ZoneConfig{
@@ -57,16 +58,16 @@ func (p *plane) followJoined(ctx context.Context, group *errgroup.Group, proxies
 		Store: p.rows, Writer: p.writer, Settled: p.settledHere, Serving: p.passedOn, Log: p.log,
 	})
 	if err := p.follow(ctx, proxies, zone); err != nil {
-		return err
+		return nil, err
 	}
 	wait, err := zone.Start(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	p.onClose(wait)
 	p.lead(ctx, group, zone.Run)
 	p.lead(ctx, group, func(ctx context.Context) { queries.Follow(ctx, global) })
-	return nil
+	return linkOf(zone, p.self.Leads), nil
 }
 
 func (p *plane) dialGlobal() (*grpc.ClientConn, error) {

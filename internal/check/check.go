@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"weft/internal/graph"
+	"weft/internal/insight"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -25,7 +26,7 @@ type World struct {
 	Snapshot *table.Snapshot
 	Known
 	// Global is how a zone stands with the global control plane; nil where it is joined to none.
-	Global *GlobalLink
+	Global *insight.GlobalLink
 	// Pending answers since when a proxy, connected to this instance, has not taken something that it was
 	// sent; false where it has it all. Optional.
 	Pending func(graph.ProxyKey) (since time.Time, ok bool)

@@ -20,6 +20,7 @@ import (
 	"weft/internal/check"
 	"weft/internal/graph"
 	"weft/internal/identity"
+	"weft/internal/insight"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -192,7 +193,7 @@ func note(t *testing.T, w *check.World, rows []resource.Any, words []string) []r
 		w.Pending = func(key graph.ProxyKey) (time.Time, bool) { return since, key.Name == words[1] }
 	case "away":
 		since := now.Add(-days(words[1]) / (24 * 60))
-		w.Global = &check.GlobalLink{Since: since, Trouble: strings.Join(words[2:], " ")}
+		w.Global = &insight.GlobalLink{Since: kind.Time{Time: since}, Trouble: strings.Join(words[2:], " ")}
 	case "fresh":
 		for _, o := range rows {
 			if o.Key().Name == words[1] {

@@ -6,21 +6,13 @@ import (
 	"time"
 
 	"weft/internal/graph"
+	"weft/internal/insight"
 	"weft/kind"
 	"weft/resource"
 )
 
 // lagging is for how long a zone may lack a change: changes take well under a second.
 const lagging = 30 * time.Second
-
-// GlobalLink is how a zone stands with the global control plane that it joined.
-type GlobalLink struct {
-	Connected bool
-	Since     time.Time // of being connected, or of not being so
-	Trouble   string    // why it is not connected
-	Lag       time.Duration
-	Refused   []kind.RefusedItem // resources that one side did not take from the other
-}
 
 // isGlobal says whether the state is of a global control plane, whose proxies and services are all of zones.
 func (l *look) isGlobal() bool { return l.State.Zone == "" }
@@ -47,31 +39,31 @@ func (l *look) zone(o *resource.Object[kind.Zone]) {
 		}
 		return
 	}
-	link := &GlobalLink{Lag: time.Duration(known.Lag), Refused: known.Refused}
+	link := &insight.GlobalLink{Lag: known.Lag, Refused: known.Refused}
 	for _, s := range known.Subscriptions {
 		if open := s.DisconnectTime == nil; open {
 			link.Connected = true
 		} else if !link.Connected {
-			link.Since = s.DisconnectTime.Time
+			link.Since = *s.DisconnectTime
 		}
 	}
 	l.link(object, link, "its control plane", "it serves on with what it has, and changes wait")
 }
 
 // link looks at one connection, with words for who is at its other end and for what follows where that is away.
-func (l *look) link(object Object, link *GlobalLink, other, meanwhile string) {
-	if away := l.Now.Sub(link.Since); !link.Connected && away > settleTime {
+func (l *look) link(object Object, link *insight.GlobalLink, other, meanwhile string) {
+	if away := l.Now.Sub(link.Since.Time); !link.Connected && away > settleTime {
 		because := ""
 		if link.Trouble != "" {
 			because = " (" + link.Trouble + ")"
 		}
 		l.found(zoneNotConnected, object, "%s has been away for %s%s: %s", other, ago(away), because, meanwhile)
 	}
-	if link.Connected && link.Lag > lagging {
-		l.found(zoneLags, object, "%s has not taken a change for %s", other, ago(link.Lag))
+	if link.Connected && time.Duration(link.Lag) > lagging {
+		l.found(zoneLags, object, "%s has not taken a change for %s", other, ago(time.Duration(link.Lag)))
 	}
 	for _, r := range link.Refused {
-		l.found(itemRefused, object, "%s was not taken %s ago: %s", resource.Key{Kind: r.Kind, Mesh: r.Mesh, Name: r.Name}, ago(l.Now.Sub(r.Time.Time)), r.Reason)
+		l.found(itemRefused, object, "%s was not taken: %s", resource.Key{Kind: r.Kind, Mesh: r.Mesh, Name: r.Name}, r.Reason)
 	}
 }
 

@@ -32,12 +32,15 @@ const (
 	NotAvailable Status = "not_available"
 )
 
-// World is one moment, with what is not in the table. All fields are needed.
+// World is one moment, with what is not in the table. All fields but Links are needed.
 type World struct {
 	State    *graph.State
 	Snapshot *table.Snapshot
 	// Ended says whether an instance of the control plane is live no more, and when it was heard of last.
 	Ended func(instance string) (last time.Time, ended bool)
+	// Links answers how each kind of a zone stands that is connected to this instance of the global control
+	// plane, by its name; nil where the zone is not. Optional.
+	Links func(zone string) map[string]KindLink
 }
 
 // Of answers the insight of a Dataplane, an empty one where its proxy never connected. It is the caller's.

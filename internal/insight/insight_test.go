@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"weft/internal/graph"
 	"weft/internal/insight"
 	"weft/internal/table"
@@ -94,5 +96,66 @@ func TestAConnectionToAFormerInstanceIsShownAsOver(t *testing.T) {
 	}
 	if stored.Spec.Subscriptions[0].DisconnectTime != nil {
 		t.Error("the row in the table was changed")
+	}
+}
+
+// Global knows of every zone what stands in its insight, and counts what the zone has sent.
+func TestZones(t *testing.T) {
+	of := func(o resource.Any, zone string) resource.Any {
+		o.Envelope().Labels = map[string]string{kind.ZoneLabel: zone, kind.OriginLabel: kind.OriginZone}
+		return o
+	}
+	enabled := true
+	state := graph.NewState("")
+	state.DB.Commit(func(tx *table.Tx) {
+		for _, o := range []resource.Any{
+			kind.Zones.Make("", "east", kind.Zone{Enabled: &enabled}),
+			kind.Zones.Make("", "west", kind.Zone{Enabled: &enabled}),
+			kind.ZoneInsights.Make("", "east", kind.ZoneInsight{Subscriptions: []kind.ZoneSubscription{
+				{ID: "1", ControlPlaneInstanceID: "gone", ConnectTime: kind.Time{Time: noon.Add(-time.Hour)}, Version: "1.0"},
+				{ID: "2", ControlPlaneInstanceID: "here", ConnectTime: kind.Time{Time: noon}, Version: "1.1"},
+			}}),
+			kind.ZoneInsights.Make("", "west", kind.ZoneInsight{
+				Subscriptions: []kind.ZoneSubscription{{ID: "1", ControlPlaneInstanceID: "gone", ConnectTime: kind.Time{Time: noon.Add(-time.Hour)}, Version: "1.0"}},
+				Refused:       []kind.RefusedItem{{Kind: "MeshService", Name: "web"}},
+			}),
+			of(kind.Dataplanes.Make("default", "web-1", kind.Dataplane{}), "east"),
+			kind.DataplaneInsights.Make("default", "web-1", connection("of east", noon)),
+			of(kind.MeshServices.Make("default", "web-1", kind.MeshService{State: "Available"}), "east"),
+			of(kind.MeshServices.Make("default", "web-2", kind.MeshService{State: "Unavailable"}), "east"),
+			of(kind.MeshZoneAddresses.Make("default", "east-1", kind.MeshZoneAddress{Ingresses: []kind.IngressAddress{{Name: "zi", Address: "192.168.1.1", Port: 30001, Healthy: true}}}), "east"),
+		} {
+			state.Put(tx, o)
+		}
+	})
+	w := &insight.World{
+		State: state, Snapshot: state.DB.Snapshot(),
+		Ended: func(instance string) (time.Time, bool) { return noon, instance == "gone" },
+		Links: func(zone string) map[string]insight.KindLink {
+			if zone != "east" {
+				return nil
+			}
+			return map[string]insight.KindLink{"Mesh": {Lag: kind.Duration(time.Second)}, "Secret": {LastItem: &kind.Time{Time: noon}}}
+		},
+	}
+	yes, no := true, false
+	want := []insight.Zone{
+		{
+			Name: "east", Enabled: &enabled, Connected: &yes, Since: &kind.Time{Time: noon}, Instance: "here", Version: "1.1",
+			Lag: kind.Duration(time.Second), LastItem: &kind.Time{Time: noon}, Refused: []kind.RefusedItem{},
+			Dataplanes: insight.Counts{Total: 1, Online: 1}, Services: insight.ZoneServices{Total: 2, Available: 1},
+			Ingresses: []insight.ZoneDoor{{Mesh: "default", Name: "zi", Address: "192.168.1.1:30001", Healthy: true}},
+			Kinds:     w.Links("east"),
+		},
+		{
+			Name: "west", Enabled: &enabled, Connected: &no, Since: &kind.Time{Time: noon}, Version: "1.0",
+			Refused: []kind.RefusedItem{{Kind: "MeshService", Name: "web"}}, Ingresses: []insight.ZoneDoor{},
+		},
+	}
+	if diff := cmp.Diff(want, w.Zones()); diff != "" {
+		t.Errorf("the zones are others (-want +got):\n%s", diff)
+	}
+	if g := w.Global(); g.Zones.ControlPlanes != (insight.ZoneCounts{Total: 2, Online: 1}) {
+		t.Errorf("%+v", g.Zones.ControlPlanes)
 	}
 }

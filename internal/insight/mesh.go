@@ -1,9 +1,6 @@
 package insight
 
 import (
-	"slices"
-
-	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
 )
@@ -114,26 +111,4 @@ func (w *World) Global() Global {
 		}
 	}
 	return g
-}
-
-// Zone answers what is known of a zone's connection, an empty insight where it never connected. It is the
-// caller's.
-func (w *World) Zone(name string) *kind.ZoneInsight {
-	o, ok := w.State.Find(table.Eval(w.Snapshot), kind.ZoneInsights.Key("", name))
-	if !ok {
-		return &kind.ZoneInsight{}
-	}
-	insight := *resource.SpecOf(o).(*kind.ZoneInsight)
-	insight.Subscriptions = slices.Clone(insight.Subscriptions)
-	for i := range insight.Subscriptions {
-		s := &insight.Subscriptions[i]
-		last, ended := w.Ended(s.ControlPlaneInstanceID)
-		s.DisconnectTime = disconnected(last, ended, s.ConnectTime, s.DisconnectTime)
-	}
-	return &insight
-}
-
-// ZoneConnected says whether a zone's control plane is connected.
-func (w *World) ZoneConnected(name string) bool {
-	return slices.ContainsFunc(w.Zone(name).Subscriptions, func(s kind.ZoneSubscription) bool { return s.DisconnectTime == nil })
 }

@@ -58,7 +58,7 @@ func (a *api) lookBehind(ctx context.Context, report *graph.ServiceReport) {
 	if report.Behind != nil || report.Type != kind.MeshServices.Name {
 		return
 	}
-	behind, err := a.Zones.Behind(ctx, report.Zone, graph.ServiceKey{Mesh: report.Mesh, Name: report.DisplayName})
+	behind, err := a.Elsewhere.Behind(ctx, report.Zone, graph.ServiceKey{Mesh: report.Mesh, Name: report.DisplayName})
 	if err != nil {
 		report.Unasked = err.Error()
 	}

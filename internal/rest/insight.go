@@ -33,6 +33,7 @@ func (a *api) insightRoutes() []route {
 		{"GET /meshes/{mesh}/service-insights", access.Read, services},
 		{"GET /meshes/{mesh}/service-insights/{name}", access.Read, service},
 		{"GET /global-insight", access.Read, a.globalInsight},
+		{"GET /zones/_inspect", access.Read, a.zones},
 		{"GET /policies", access.Known, a.policyKinds},
 		{"GET /config", access.ControlPlaneMetadata, a.config},
 	}
@@ -55,6 +56,24 @@ func (a *api) globalInsight(w http.ResponseWriter, r *http.Request) error {
 		CreatedAt kind.Time `json:"createdAt"`
 		insight.Global
 	}{kind.Time{Time: a.Now()}, m.Global()})
+}
+
+// Zones are all zones as this control plane knows them, and in one that is joined, how it stands with global.
+type Zones struct {
+	Zones  []insight.Zone      `json:"zones"`
+	Global *insight.GlobalLink `json:"global,omitempty"`
+}
+
+func (a *api) zones(w http.ResponseWriter, r *http.Request) error {
+	m, err := a.read(r.Context(), append([]resource.Descriptor{kind.MeshZoneAddresses}, overviewReads...)...)
+	if err != nil {
+		return err
+	}
+	answer := Zones{Zones: m.Zones()}
+	if a.Global != nil {
+		answer.Global = a.Global()
+	}
+	return writeJSON(w, http.StatusOK, answer)
 }
 
 // policyKinds lists the kinds that say how traffic is treated.

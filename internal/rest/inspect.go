@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
 
@@ -72,7 +74,7 @@ func (a *api) explain(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	dataplane, err := m.need(keyOf(kind.Dataplanes, r))
+	dataplane, err := m.dataplane(keyOf(kind.Dataplanes, r))
 	if err != nil {
 		return err
 	}
@@ -91,13 +93,35 @@ func (a *api) explain(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, explanation)
 }
 
+// dataplane finds one by its name here, or by that which its zone gave it, where one zone only has such a name.
+func (m *moment) dataplane(key resource.Key) (resource.Any, error) {
+	o, err := m.need(key)
+	if err == nil || m.State.Zone != "" {
+		return o, err
+	}
+	var found []resource.Any
+	var zones []string
+	for dp := range m.State.Dataplanes.From(m.Snapshot, graph.MeshKey(key.Mesh), "") {
+		if kind.DisplayNameOf(&dp.Meta) == key.Name {
+			found, zones = append(found, dp), append(zones, fmt.Sprintf("%s (of the zone %s)", dp.Name, m.State.ZoneOf(&dp.Meta)))
+		}
+	}
+	switch len(found) {
+	case 0:
+		return nil, err
+	case 1:
+		return found[0], nil
+	}
+	return nil, resource.Errorf(resource.Conflict, "several zones have a %s, say which: %s", key, strings.Join(zones, ", "))
+}
+
 // explainIn asks in the zone of the proxy, which is called as there.
 func (a *api) explainIn(ctx context.Context, zone string, req envoysim.Request) (*envoysim.Explanation, error) {
 	if zone != a.Zone {
-		return a.Zones.Explain(ctx, zone, req)
+		return a.Elsewhere.Explain(ctx, zone, req)
 	}
 	explanation, err := a.Inspector.Explain(req, func(zone string, c envoysim.Crossing) (*envoysim.Arrival, error) {
-		return a.Zones.Arrive(ctx, zone, c)
+		return a.Elsewhere.Arrive(ctx, zone, c)
 	})
 	if err != nil {
 		return nil, &resource.Error{Code: resource.Invalid, Detail: err.Error()}

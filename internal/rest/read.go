@@ -25,7 +25,7 @@ func (a *api) read(ctx context.Context, kinds ...resource.Descriptor) (*moment, 
 	if err != nil {
 		return nil, err
 	}
-	return &moment{insight.World{State: rows.State, Snapshot: rows.Snapshot, Ended: a.Ended}}, nil
+	return &moment{insight.World{State: rows.State, Snapshot: rows.Snapshot, Ended: a.Ended, Links: a.Links}}, nil
 }
 
 // readsOf are the kinds that an answer about resources of a kind is made of.

@@ -20,6 +20,7 @@ import (
 	"weft/internal/check"
 	"weft/internal/envoysim"
 	"weft/internal/graph"
+	"weft/internal/insight"
 	"weft/internal/token"
 	"weft/internal/view"
 	"weft/internal/xds"
@@ -40,8 +41,8 @@ type Inspector interface {
 	Explain(req envoysim.Request, beyond envoysim.Beyond) (*envoysim.Explanation, error)
 }
 
-// Zones answer what is known in one zone only, asked of any control plane. Errors are for who asked.
-type Zones interface {
+// Elsewhere answers what is known in one zone only, asked of any control plane. Errors are for who asked.
+type Elsewhere interface {
 	// Explain answers what would happen to a request of a proxy of another zone.
 	Explain(ctx context.Context, zone string, req envoysim.Request) (*envoysim.Explanation, error)
 	// Arrive answers what would happen to a request that arrives at a zone ingress of another zone.
@@ -50,13 +51,13 @@ type Zones interface {
 	Behind(ctx context.Context, zone string, service graph.ServiceKey) (*graph.Behind, error)
 }
 
-// Config is what the API is made of. Every field is required.
+// Config is what the API is made of. Every field is required but those that say otherwise.
 type Config struct {
 	Guard     *Guard
 	View      *view.View // of what Writer writes
 	Writer    *admit.Writer
 	Inspector Inspector
-	Zones     Zones
+	Elsewhere Elsewhere
 	Tokens    *token.Issuer
 	Audit     *audit.Log
 	// Connections are those of the proxies to this instance.
@@ -70,6 +71,11 @@ type Config struct {
 	InstanceID string
 	// Settings are the effective ones, as JSON values, secret ones masked.
 	Settings any
+	// Links answers how each kind of a zone stands that is connected to this instance of a global control plane;
+	// nil on others.
+	Links func(zone string) map[string]insight.KindLink
+	// Global answers how this zone stands with the global control plane; nil where it is joined to none.
+	Global func() *insight.GlobalLink
 	// Ended says whether an instance is live no more, and when it was heard of last.
 	Ended   func(instance string) (last time.Time, ended bool)
 	Version string

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weft/internal/insight"
+	"weft/internal/rest"
+	"weft/kind"
+	"weft/resource"
+)
+
+func newInspectZonesCommand(r *remote) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "zones",
+		Short: "Show every zone: connected or not, how far behind, what was not taken, what it has",
+		Long: `Show every zone as the control plane that answers knows it: global knows them all, a zone itself and what others
+offer it.
+
+LAG is the age of the oldest change that a zone has not taken yet, 0s where it has all; LAST ITEM is when a
+resource last went one way or the other. DATAPLANES, SERVICES and INGRESSES count those that are online, Available and
+healthy, of all. With -o json, how far each kind is.
+
+A zone that has joined shows besides how it stands with global.`,
+		Example: `  weft inspect zones
+  weft inspect zones -o json`,
+		Args: cobra.NoArgs,
+	}
+	o := outputFlag(command, asTable, asJSON, asYAML)
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		c, err := r.client()
+		if err != nil {
+			return err
+		}
+		var document json.RawMessage
+		if err := c.Get(command.Context(), "/zones/_inspect", nil, &document); err != nil {
+			return err
+		}
+		if o.form != asTable {
+			return printDocument(command.OutOrStdout(), document, o.form)
+		}
+		var found rest.Zones
+		if err := json.Unmarshal(document, &found); err != nil {
+			return err
+		}
+		return printZones(command.OutOrStdout(), &found, time.Now())
+	}
+	return command
+}
+
+func printZones(w io.Writer, found *rest.Zones, now time.Time) error {
+	var rows [][]string
+	for i := range found.Zones {
+		rows = append(rows, zoneRow(&found.Zones[i], now))
+	}
+	heading := []string{"NAME", "STATE", "SINCE", "VERSION", "LAG", "LAST ITEM", "REFUSED", "DATAPLANES", "SERVICES", "INGRESSES"}
+	if err := printTable(w, heading, rows); err != nil {
+		return err
+	}
+	for i := range found.Zones {
+		z := &found.Zones[i]
+		printRefused(w, "between global and "+z.Name, z.Refused)
+	}
+	if found.Global != nil {
+		printGlobal(w, found.Global, now)
+	}
+	return nil
+}
+
+func zoneRow(z *insight.Zone, now time.Time) []string {
+	lag := "-"
+	if z.Connected != nil && *z.Connected {
+		lag = age(time.Duration(z.Lag))
+	}
+	healthy := 0
+	for _, door := range z.Ingresses {
+		if door.Healthy {
+			healthy++
+		}
+	}
+	return []string{
+		z.Name, zoneState(z), agoOrNever(z.Since, now), cmp.Or(z.Version, "-"), lag, agoOrNever(z.LastItem, now), fmt.Sprint(len(z.Refused)),
+		of(z.Dataplanes.Online, z.Dataplanes.Total), of(z.Services.Available, z.Services.Total), of(healthy, len(z.Ingresses)),
+	}
+}
+
+// zoneState is "-" where only global knows.
+func zoneState(z *insight.Zone) string {
+	switch {
+	case z.Enabled != nil && !*z.Enabled:
+		return "disabled"
+	case z.Connected == nil:
+		return "-"
+	case *z.Connected:
+		return "connected"
+	case z.Since == nil:
+		return "never connected"
+	}
+	return "away"
+}
+
+func of(part, whole int) string { return fmt.Sprintf("%d/%d", part, whole) }
+
+func agoOrNever(at *kind.Time, now time.Time) string {
+	if at == nil {
+		return "-"
+	}
+	return age(now.Sub(at.Time)) + " ago"
+}
+
+func printRefused(w io.Writer, where string, refused []kind.RefusedItem) {
+	if len(refused) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\nNot taken %s:\n", where)
+	for _, r := range refused {
+		fmt.Fprintf(w, "  %s: %s\n", resource.Key{Kind: r.Kind, Mesh: r.Mesh, Name: r.Name}, r.Reason)
+	}
+}
+
+func printGlobal(w io.Writer, g *insight.GlobalLink, now time.Time) {
+	since := age(now.Sub(g.Since.Time))
+	if g.Connected {
+		fmt.Fprintf(w, "\nThis zone is connected to the global control plane %s (%s) for %s, and global lacks changes of the last %s.\n",
+			g.Instance, g.Version, since, age(time.Duration(g.Lag)))
+	} else {
+		fmt.Fprintf(w, "\nThis zone has not been connected to the global control plane for %s: %s\n", since, g.Trouble)
+	}
+	printRefused(w, "between this zone and global", g.Refused)
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"cmp"
+	"slices"
+
+	"weft/internal/insight"
+	"weft/internal/join"
+	"weft/internal/rest"
+	"weft/kind"
+)
+
+// others are the control planes of other zones and of global, as far as this one has to do with them.
+type others struct {
+	rest.Elsewhere
+	// links are those of zones to this instance of a global control plane, and global is this zone's; nil where
+	// there are none.
+	links  func(zone string) map[string]insight.KindLink
+	global func() *insight.GlobalLink
+}
+
+// linksOf answers how each kind of a zone stands with a global control plane.
+func linksOf(global *join.Global) func(zone string) map[string]insight.KindLink {
+	return func(zone string) map[string]insight.KindLink {
+		states, _ := global.Live(zone)
+		links := map[string]insight.KindLink{}
+		for name, s := range states {
+			links[name] = kindLink(true, s)
+		}
+		return links
+	}
+}
+
+// linkOf answers how a zone stands with its global control plane; nil on an instance that does not lead, since
+// the one that does has the connection. The stream of Meshes speaks for all: they begin and break together.
+func linkOf(zone *join.Zone, leads func() bool) func() *insight.GlobalLink {
+	return func() *insight.GlobalLink {
+		if !leads() {
+			return nil
+		}
+		links := zone.Links()
+		main := links[kind.Meshes.Name]
+		g := &insight.GlobalLink{
+			Connected: main.Connected, Since: kind.Time{Time: main.Since}, Trouble: main.Trouble, Instance: main.Global, Version: main.Release,
+			Refused: []kind.RefusedItem{}, Kinds: map[string]insight.KindLink{},
+		}
+		for name, link := range links {
+			g.Kinds[name] = kindLink(link.Connected, link.StreamState)
+			for _, r := range slices.Concat(link.Refused, link.Refuses) {
+				g.Refused = append(g.Refused, kind.RefusedItem{Kind: name, Mesh: r.Key.Mesh, Name: r.Key.Name, Reason: r.Reason})
+			}
+		}
+		slices.SortFunc(g.Refused, func(a, b kind.RefusedItem) int {
+			return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Mesh, b.Mesh), cmp.Compare(a.Name, b.Name))
+		})
+		g.Lag, _ = insight.Behind(g.Kinds)
+		return g
+	}
+}
+
+func kindLink(connected bool, s join.StreamState) insight.KindLink {
+	link := insight.KindLink{
+		Connected: connected,
+		Stored:    s.Sent.Applied, Settled: s.Sent.Settled, Current: s.Sent.Current, Lag: kind.Duration(s.Sent.Lag),
+		Received: s.Received.Seq, Refused: len(s.Refused) + len(s.Refuses),
+		ItemsSent: s.ItemsSent, ItemsReceived: s.ItemsReceived,
+	}
+	if !s.LastItem.IsZero() {
+		link.LastItem = &kind.Time{Time: s.LastItem}
+	}
+	return link
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const shop = `
+type: Dataplane
+name: web-1
+networking: {address: 10.0.0.1, inbound: [{port: 8080, tags: {kuma.io/service: web}}]}
+---
+type: Dataplane
+name: client
+networking: {address: 10.0.0.2, outbound: [{port: 10001, backendRef: {kind: MeshService, name: web, port: 80}}]}
+---
+type: MeshService
+name: web
+spec: {selector: {dataplaneTags: {kuma.io/service: web}}, ports: [{port: 80, targetPort: 8080, appProtocol: http}]}
+`
+
+// What only a zone knows is answered by global too, which asks it; and each says how it stands with the other.
+func TestGlobalIsAsked(t *testing.T) {
+	t.Setenv("KUMA_MULTIZONE_GLOBAL_KDS_GRPC_PORT", "0")
+	at, dir := t.TempDir(), t.TempDir()
+	global, _ := startPlane(t, "--data-dir", at, "--mode", "global")
+	token, file := filepath.Join(dir, "east.token"), filepath.Join(dir, "shop.yaml")
+	for path, text := range map[string]string{token: weft(t, global["api"], "generate", "zone-token", "--zone", "east", "--scope", "cp"), file: shop} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	east, stop := startPlane(t, "--data-dir", dir, "--zone", "east", "--global-address", "grpcs://"+global["zones"],
+		"--global-ca-file", filepath.Join(at, "ca.crt"), "--zone-token-file", token)
+	awaitOutput(t, "origin: global", east["api"], "get", "mesh", "default", "-o", "yaml")
+	weft(t, east["api"], "apply", "-f", file)
+
+	awaitOutput(t, "web-1       10.0.0.1:8080   not served", global["api"], "inspect", "service", "web")
+	awaitOutput(t, "destination kri_msvc_default_east__web_80 has no endpoints", global["api"], "explain", "--from", "client", "--to", "web")
+	awaitOutput(t, "0/2          0/1", global["api"], "inspect", "zones")
+	awaitOutput(t, "This zone is connected to the global control plane", east["api"], "inspect", "zones")
+
+	stop()
+	awaitOutput(t, "away", global["api"], "inspect", "zones")
+	if got := weft(t, global["api"], "inspect", "service", "web"); !strings.Contains(got, "the zone east can't be asked") {
+		t.Errorf("a zone that is away is not said to be:\n%s", got)
+	}
+}
