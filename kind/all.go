@@ -17,7 +17,7 @@ func All() []resource.Descriptor {
 		Meshes,
 		Zones, ZoneInsights,
 		ZoneIngresses, ZoneIngressInsights, ZoneIngressServings, MeshZoneAddresses,
-		Dataplanes, DataplaneInsights, DataplaneServings, DataplaneLeavesList,
+		Dataplanes, DataplaneInsights, DataplaneServings, DataplaneLeavesList, ChangingNamesList,
 		MeshServices, MeshServiceStatuses, HeldEndpointsList, HeldPassages,
 		MeshMultiZoneServices, MeshMultiZoneServiceStatuses,
 		SNIFormats, SNIWaits,

@@ -127,14 +127,21 @@ func movingKeys(row *resource.Object[kind.DataplaneLeaves]) []string {
 type callers struct{ mesh, exact, prefix string }
 
 // also are the names that a rule does not name, of workloads that have a name which it does: while a
-// workload changes its name, a rule about one of its names holds for all of them.
+// workload changes its name, a rule about one of its names holds for all of them, in whatever zone it is.
 func (s *State) also(r *table.Reader, rule callers) []string {
 	named := match.Rule{Exact: rule.exact, Prefix: rule.prefix}
 	var others []string
-	for _, row := range s.LeavesMoving.List(r, MeshKey(rule.mesh)) {
-		names := row.Spec.Names()
+	also := func(names []string) {
 		if slices.ContainsFunc(names, named.Names) {
-			others = append(others, slices.DeleteFunc(names, named.Names)...)
+			others = append(others, slices.DeleteFunc(slices.Clone(names), named.Names)...)
+		}
+	}
+	for _, row := range s.LeavesMoving.List(r, MeshKey(rule.mesh)) {
+		also(row.Spec.Names())
+	}
+	for _, zone := range s.ChangingNamesByMesh.List(r, MeshKey(rule.mesh)) {
+		for _, names := range zone.Spec.Workloads {
+			also(names)
 		}
 	}
 	slices.Sort(others)

@@ -97,6 +97,9 @@ type State struct {
 	HeldPassagesByProxy, HeldPassagesByMesh *table.Index[*resource.Object[kind.HeldPassage]]
 	// LeavesByRoot finds who holds leaves that lead to a root, by its [RootKey], and all of a [MeshKey].
 	LeavesByRoot *table.Index[*resource.Object[kind.DataplaneLeaves]]
+	// ChangingNames are those of all zones, this one's too; ChangingNamesByMesh finds them by a [MeshKey].
+	ChangingNames       Rows[kind.ChangingNames]
+	ChangingNamesByMesh *table.Index[*resource.Object[kind.ChangingNames]]
 	// LeavesMoving finds who has several names, by its [MeshKey].
 	LeavesMoving     *table.Index[*resource.Object[kind.DataplaneLeaves]]
 	IdentitiesByMesh *table.Index[*resource.Object[kind.MeshIdentity]]
@@ -224,6 +227,7 @@ func NewState(zone string) *State {
 	s.MultiZoneServices = addRows(s, kind.MeshMultiZoneServices)
 	s.MultiZoneServiceStatuses = addRows(s, kind.MeshMultiZoneServiceStatuses)
 	s.ZoneAddresses = addRows(s, kind.MeshZoneAddresses)
+	s.ChangingNames = addRows(s, kind.ChangingNamesList)
 	s.ZoneIngresses = addRows(s, kind.ZoneIngresses)
 	s.ZoneIngressServings = addRows(s, kind.ZoneIngressServings)
 	s.ZoneIngressInsights = addRows(s, kind.ZoneIngressInsights)
@@ -249,6 +253,7 @@ func NewState(zone string) *State {
 	s.ServicesByLabel = table.NewIndex(s.Services.Input, serviceLabelKeys)
 	s.MultiZoneServicesByMesh = byMesh(s.MultiZoneServices)
 	s.ZoneAddressesByMesh = byMesh(s.ZoneAddresses)
+	s.ChangingNamesByMesh = byMesh(s.ChangingNames)
 	s.ServingsChanging = table.NewIndex(s.Servings.Input, changingKeys)
 	s.VIPOwners = table.NewIndex(s.ServiceStatuses.Input, func(o *resource.Object[kind.MeshServiceStatus]) []string {
 		return addressesOf(o.Spec.VIPs)

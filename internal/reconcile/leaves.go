@@ -39,10 +39,52 @@ func (p *Plan) leaves(r *table.Reader, mesh string, rows []*resource.Object[kind
 		}
 		again = earliest(again, next)
 	}
-	if len(announced) > 0 {
-		steps = append(steps, Step{Settle: settleNames(mesh, announced)})
+	if told := p.tellNames(r, mesh); told != nil {
+		return append(steps, *told), again
+	}
+	switch {
+	case len(announced) == 0:
+	case p.servicesTell(r, mesh):
+		steps = append(steps, Step{Settle: p.settleNames(r, mesh, announced)})
+	default:
+		again = earliest(again, now.Add(calmly))
 	}
 	return steps, again
+}
+
+// tellNames writes which of this zone's workloads have several names; nil where that stands there already.
+func (p *Plan) tellNames(r *table.Reader, mesh string) *Step {
+	var workloads [][]string
+	for _, row := range p.State.LeavesMoving.List(r, graph.MeshKey(mesh)) {
+		workloads = append(workloads, row.Spec.Names())
+	}
+	slices.SortFunc(workloads, slices.Compare)
+	workloads = slices.CompactFunc(workloads, slices.Equal)
+	row := kind.ChangingNamesList.Make(mesh, p.State.Zone, kind.ChangingNames{Workloads: workloads})
+	stored, ok := p.State.ChangingNames.Find(r, mesh, p.State.Zone)
+	switch {
+	case ok && len(workloads) == 0:
+		gone := stored.Key()
+		return &Step{Delete: &gone}
+	case len(workloads) == 0 || ok && slices.EqualFunc(stored.Spec.Workloads, workloads, slices.Equal):
+		return nil
+	}
+	return &Step{Put: row}
+}
+
+// servicesTell says whether the services of this zone name all under whom their servers are to be taken.
+func (p *Plan) servicesTell(r *table.Reader, mesh string) bool {
+	return !slices.ContainsFunc(p.zoneServices(r, mesh), func(service *resource.Object[kind.MeshService]) bool {
+		_, differs := withIdentities(service, p.facts.Get(r, graph.ServiceKey{Mesh: mesh, Name: service.Name}))
+		return differs
+	})
+}
+
+// zoneServices are the MeshServices of this zone.
+func (p *Plan) zoneServices(r *table.Reader, mesh string) []*resource.Object[kind.MeshService] {
+	return slices.DeleteFunc(p.State.ServicesByMesh.List(r, graph.MeshKey(mesh)), func(service *resource.Object[kind.MeshService]) bool {
+		return p.State.ZoneOf(&service.Meta) != p.State.Zone
+	})
 }
 
 // nextLeaves is a row as it is to be, nil where it stays, and when that changes by itself.
@@ -110,9 +152,11 @@ func newest[S any](rows []*resource.Object[S]) []resource.Key {
 	return keys
 }
 
-// settleNames waits until announced names are taken everywhere.
-func settleNames(mesh string, announced []*resource.Object[kind.DataplaneLeaves]) *Settle {
-	s := &Settle{Topic: namesTopic(mesh), Mesh: mesh, Rows: newest(announced)}
+// settleNames waits until announced names are taken everywhere: by the clients of their services, and where a
+// rule names one of them, in other zones too.
+func (p *Plan) settleNames(r *table.Reader, mesh string, announced []*resource.Object[kind.DataplaneLeaves]) *Settle {
+	s := &Settle{Topic: namesTopic(mesh), Mesh: mesh, Zones: true, Rows: slices.Concat(
+		newest(announced), newest(p.zoneServices(r, mesh)), []resource.Key{kind.ChangingNamesList.Key(mesh, p.State.Zone)})}
 	for _, row := range announced {
 		s.Then = append(s.Then, signable(row))
 	}
@@ -133,5 +177,5 @@ func (p *Plan) namesSettled(r *table.Reader, mesh, meshIdentity string) []kind.C
 	}
 	return []kind.Condition{{Type: "NamesSettled", Status: "False", Reason: "NamesSpreading", Message: fmt.Sprintf(
 		"%d Dataplanes get certificates of their new SPIFFE IDs once every proxy takes them under these, from %s at the latest%s",
-		waiting, written(bound.Add(p.patience(r, mesh))), waitingFor(p.Behind(namesTopic(mesh))))}}
+		waiting, written(bound.Add(p.patience(r, mesh))), p.waitingFor(namesTopic(mesh)))}}
 }

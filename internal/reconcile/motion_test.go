@@ -193,7 +193,10 @@ func (m *motion) pass(d time.Duration) {
 	}
 }
 
-var units = []Unit{{"MeshIdentity", "default", "id"}, {"MeshIdentity", "default", "other"}, {LeavesUnit, "default", ""}, {NamesUnit, "default", ""}}
+var units = []Unit{
+	{"MeshIdentity", "default", "id"}, {"MeshIdentity", "default", "other"}, {LeavesUnit, "default", ""},
+	{"MeshService", "default", "a"}, {"MeshService", "default", "b"}, {NamesUnit, "default", ""},
+}
 
 // reconcile does all that plans say.
 func (m *motion) reconcileAll() {
@@ -289,6 +292,44 @@ func TestNobodyMeetsALeafThatItDoesNotTake(t *testing.T) {
 func (m *motion) tellIfThere(p *proxy) {
 	if !p.away {
 		m.tell(p)
+	}
+}
+
+// Other zones have no Dataplanes to read names from, so they are told of new ones before they may be signed.
+func TestOtherZonesHearOfNewNamesFirst(t *testing.T) {
+	m := newMotion(t)
+	m.everybody()
+	m.path = "/second/{{ .Workload }}"
+	m.put(m.meshIdentity())
+	m.reconcileAll()
+	told, ok := m.plan.State.ChangingNames.Find(m.reader(), "default", m.plan.State.Zone)
+	if !ok {
+		t.Fatal("other zones are not told")
+	}
+	want := [][]string{
+		{"spiffe://default.east.mesh.local/first/a", "spiffe://default.east.mesh.local/second/a"},
+		{"spiffe://default.east.mesh.local/first/b", "spiffe://default.east.mesh.local/second/b"},
+	}
+	if !slices.EqualFunc(told.Spec.Workloads, want, slices.Equal) {
+		t.Errorf("other zones are told of %v, want %v", told.Spec.Workloads, want)
+	}
+	waiting := m.waiting[namesTopic("default")]
+	if waiting == nil || !waiting.Zones {
+		t.Fatalf("nobody waits for other zones: %+v", waiting)
+	}
+	for _, row := range []resource.Key{told.Key(), kind.MeshServices.Key("default", "a"), kind.MeshServices.Key("default", "b")} {
+		if !slices.Contains(waiting.Rows, row) {
+			t.Errorf("it is not waited for %s", row)
+		}
+	}
+	m.everybody()
+	m.now = m.now.Add(24 * time.Hour)
+	for _, p := range m.proxies {
+		m.sign(p)
+	}
+	m.everybody()
+	if _, ok := m.plan.State.ChangingNames.Find(m.reader(), "default", m.plan.State.Zone); ok {
+		t.Error("other zones are told still, and nobody has several names")
 	}
 }
 

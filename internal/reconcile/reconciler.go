@@ -191,6 +191,8 @@ func (rc *Reconciler) observePut(o resource.Any, now time.Time) {
 		}
 	case *resource.Object[kind.DataplaneLeaves]:
 		rc.observeLeaves(o, now)
+	case *resource.Object[kind.ChangingNames]:
+		rc.ask(Unit{NamesUnit, key.Mesh, ""}, now.Add(soon))
 	case *resource.Object[kind.MeshTrust]:
 		rc.followRefusals(causeOf(key))
 		rc.ask(Unit{key.Kind, key.Mesh, key.Name}, now.Add(calmly))
@@ -211,8 +213,8 @@ func (rc *Reconciler) observeLeaves(o *resource.Object[kind.DataplaneLeaves], no
 	for _, leaf := range o.Spec.Leaves {
 		rc.ask(unit, leaf.Until.Add(graph.ConnectionLife))
 	}
+	rc.ask(Unit{NamesUnit, o.Mesh, ""}, now.Add(soon))
 	if next := o.Spec.Next; next != nil {
-		rc.ask(Unit{NamesUnit, o.Mesh, ""}, now.Add(soon))
 		rc.ask(Unit{kind.MeshIdentities.Name, o.Mesh, next.MeshIdentity}, now.Add(calmly))
 	} else if used := o.Spec.InUse(); used != nil && len(o.Spec.Leaves) > 1 {
 		rc.ask(Unit{kind.MeshIdentities.Name, o.Mesh, used.MeshIdentity}, now.Add(calmly))
@@ -247,6 +249,7 @@ func (rc *Reconciler) observeRemoved(key resource.Key, now time.Time) {
 	case kind.MeshServiceStatuses.Name:
 		rc.ask(Unit{kind.MeshServices.Name, key.Mesh, key.Name}, now.Add(soon))
 	case kind.DataplaneLeavesList.Name:
+		rc.ask(Unit{NamesUnit, key.Mesh, ""}, now.Add(soon))
 		if proxy := (graph.ProxyKey{Mesh: key.Mesh, Name: key.Name}); rc.pinnedMoves[proxy] {
 			delete(rc.pinnedMoves, proxy)
 			rc.plan.State.Moving.Unpin(proxy)

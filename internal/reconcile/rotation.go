@@ -93,7 +93,7 @@ func (rot *rotation) follow(mi *resource.Object[kind.MeshIdentity], src *source)
 		next := *rot.stored
 		next.Spec = src.signed(next.Spec)
 		rot.settle = &Settle{
-			Topic: rot.topic(), Mesh: rot.mesh,
+			Topic: rot.topic(), Mesh: rot.mesh, Zones: true,
 			Rows: []resource.Key{kind.MeshTrusts.Key(rot.mesh, rot.name)}, Then: []resource.Any{&next},
 		}
 	}
@@ -334,7 +334,7 @@ func (rot *rotation) ready(trouble *problem) kind.Condition {
 func (rot *rotation) settled() []kind.Condition {
 	if rot.signing.Next != nil {
 		return []kind.Condition{{Type: "RotationSettled", Status: "False", Reason: "RootSpreading", Message: fmt.Sprintf(
-			"a new CA signs once every proxy believes its root, at %s at the latest%s", written(rot.bound()), waitingFor(rot.plan.Behind(rot.topic())))}}
+			"a new CA signs once every proxy believes its root, at %s at the latest%s", written(rot.bound()), rot.plan.waitingFor(rot.topic()))}}
 	}
 	var conditions []kind.Condition
 	for _, old := range rot.retired {
@@ -349,14 +349,18 @@ func written(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 // named is how many proxies a condition names.
 const named = 10
 
-// waitingFor names proxies, as the end of a sentence.
-func waitingFor(proxies []graph.ProxyKey) string {
+// waitingFor names whom a topic waits for, as the end of a sentence.
+func (p *Plan) waitingFor(topic string) string {
+	if zones := p.Unconfirmed(topic); zones != "" {
+		return "; " + zones
+	}
+	proxies := p.Behind(topic)
 	if len(proxies) == 0 {
 		return ""
 	}
 	var names []string
-	for _, p := range proxies[:min(len(proxies), named)] {
-		names = append(names, p.Name)
+	for _, proxy := range proxies[:min(len(proxies), named)] {
+		names = append(names, proxy.Name)
 	}
 	text := "; it waits for the Dataplanes " + strings.Join(names, ", ")
 	if more := len(proxies) - named; more > 0 {

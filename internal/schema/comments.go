@@ -42,6 +42,8 @@ var comments = map[string]string{
 	"Certificate.SpiffeID":                          "the name in it",
 	"CertificateParameters":                         "CertificateParameters shape the leaves.",
 	"CertificateParameters.Expiry":                  "how long one is valid, 10s to 365d",
+	"ChangingNames":                                 "ChangingNames are the workloads of one zone and mesh that are to be taken under several SPIFFE IDs, because they are changing theirs or hold a certificate of a former one. The row is named after the zone. Other zones know of no Dataplane, so they learn from it that a rule about one of the names holds for the others.",
+	"ChangingNames.Workloads":                       "Workloads have at least two names each. Both lists are sorted, and each set of names stands once.",
 	"Condition":                                     "Condition is one statement of a status about its resource.",
 	"Condition.Message":                             "why, for people",
 	"Condition.Reason":                              "why, in CamelCase, for programs",

@@ -1,0 +1,31 @@
+package graph_test
+
+import (
+	"slices"
+	"testing"
+
+	"weft/internal/graph"
+	"weft/internal/table"
+	"weft/kind"
+)
+
+// A rule names a caller of another zone, which is changing its name there: no Dataplane of it is known here.
+func TestARuleHoldsForTheOtherNameOfACallerInAnotherZone(t *testing.T) {
+	const old, next = "spiffe://default.west.mesh.local/old/client", "spiffe://default.west.mesh.local/new/client"
+	s := graph.NewState("east")
+	s.DB.Commit(func(tx *table.Tx) {
+		s.Put(tx, kind.Meshes.Make("", "default", kind.Mesh{}))
+		s.Put(tx, kind.Dataplanes.Make("default", "web-1", kind.Dataplane{Networking: kind.Networking{Address: "10.0.0.1", Inbound: []kind.Inbound{{Port: 80, ServicePort: 8080}}}}))
+		s.Put(tx, kind.MeshIdentities.Make("default", "id", kind.MeshIdentity{
+			Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{}}, Provider: kind.IdentityProvider{Type: "Bundled"},
+		}))
+		s.Put(tx, kind.MeshTrafficPermissions.Make("default", "clients", kind.MeshTrafficPermission{Rules: []kind.PermissionRule{{
+			Default: kind.PermissionDefault{Allow: []kind.CallerMatch{{SpiffeID: &kind.IDMatch{Type: "Exact", Value: old}}}},
+		}}}))
+		s.Put(tx, kind.ChangingNamesList.Make("default", "west", kind.ChangingNames{Workloads: [][]string{{next, old}}}))
+	})
+	proxy := s.Proxy.Get(table.Eval(s.DB.Snapshot()), graph.ProxyKey{Mesh: "default", Name: "web-1"})
+	if also := proxy.Listeners[0].Permissions.Allow[0].Also; !slices.Equal(also, []string{next}) {
+		t.Errorf("the rule holds for %v too, want %s", also, next)
+	}
+}

@@ -1,0 +1,19 @@
+package kind
+
+import "weft/resource"
+
+// ChangingNames are the workloads of one zone and mesh that are to be taken under several SPIFFE IDs, because
+// they are changing theirs or hold a certificate of a former one. The row is named after the zone. Other zones
+// know of no Dataplane, so they learn from it that a rule about one of the names holds for the others.
+type ChangingNames struct {
+	// Workloads have at least two names each. Both lists are sorted, and each set of names stands once.
+	Workloads [][]string `json:"workloads"`
+}
+
+// ChangingNamesList is the kind of [ChangingNames].
+var ChangingNamesList = &resource.Kind[ChangingNames]{
+	Info: resource.Info{
+		Name: "ChangingNames", Plural: "changing-names", Scope: resource.Mesh, ReadOnly: true, Hidden: true,
+		Sync: resource.ZoneToGlobal | resource.ZoneToZones,
+	},
+}
