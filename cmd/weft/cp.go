@@ -134,7 +134,7 @@ func (p *plane) runGlobal(ctx context.Context, group *errgroup.Group, tail *bund
 	nobody := p.proxies()
 	global := join.NewGlobal(join.GlobalConfig{
 		Instance: p.instance, Release: version, Shared: shared(p.settings),
-		Store: p.rows, Writer: p.writer, Keys: p.keys, Refused: p.refused, Log: p.log,
+		Store: p.rows, Writer: p.writer, Keys: p.keys, Refused: p.refused, Count: p.figures.Frame, Log: p.log,
 	})
 	if err := p.follow(ctx, nobody, global); err != nil {
 		return err
@@ -143,7 +143,9 @@ func (p *plane) runGlobal(ctx context.Context, group *errgroup.Group, tail *bund
 	if err != nil {
 		return err
 	}
-	p.serve(ctx, group, nobody, others{Elsewhere: queries, links: linksOf(global)}, tail)
+	links := linksOf(global)
+	p.figures.FollowLinks(figuresOf(p.state, links))
+	p.serve(ctx, group, nobody, others{Elsewhere: queries, links: links}, tail)
 	return nil
 }
 

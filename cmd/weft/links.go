@@ -3,9 +3,12 @@ package main
 import (
 	"cmp"
 	"slices"
+	"time"
 
+	"weft/internal/graph"
 	"weft/internal/insight"
 	"weft/internal/join"
+	"weft/internal/metrics"
 	"weft/internal/rest"
 	"weft/kind"
 )
@@ -69,4 +72,32 @@ func kindLink(connected bool, s join.StreamState) insight.KindLink {
 		link.LastItem = &kind.Time{Time: s.LastItem}
 	}
 	return link
+}
+
+// figuresOf are the links of all zones to a global control plane.
+func figuresOf(state *graph.State, links func(zone string) map[string]insight.KindLink) func() []metrics.Link {
+	return func() []metrics.Link {
+		var all []metrics.Link
+		for o := range state.From(state.DB.Snapshot(), kind.Zones.Name, "", "") {
+			kinds := links(o.Envelope().Name)
+			lag, _ := insight.Behind(kinds)
+			link := metrics.Link{Zone: o.Envelope().Name, Connected: len(kinds) > 0, Lag: time.Duration(lag)}
+			for _, k := range kinds {
+				link.Refused += k.Refused
+			}
+			all = append(all, link)
+		}
+		return all
+	}
+}
+
+// figureOf is the link of a zone.
+func figureOf(zone string, global func() *insight.GlobalLink) func() []metrics.Link {
+	return func() []metrics.Link {
+		link := global()
+		if link == nil {
+			return nil
+		}
+		return []metrics.Link{{Zone: zone, Connected: link.Connected, Lag: time.Duration(link.Lag), Refused: len(link.Refused)}}
+	}
 }

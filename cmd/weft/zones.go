@@ -55,7 +55,7 @@ func (p *plane) followJoined(ctx context.Context, group *errgroup.Group, proxies
 	p.onClose(func() { global.Close() })
 	zone := join.NewZone(join.ZoneConfig{
 		Zone: p.settings.ZoneName, Instance: p.instance, Release: version, Global: global,
-		Store: p.rows, Writer: p.writer, Settled: p.settledHere, Serving: p.passedOn, Log: p.log,
+		Store: p.rows, Writer: p.writer, Settled: p.settledHere, Serving: p.passedOn, Count: p.figures.Frame, Log: p.log,
 	})
 	if err := p.follow(ctx, proxies, zone); err != nil {
 		return nil, err
@@ -67,7 +67,9 @@ func (p *plane) followJoined(ctx context.Context, group *errgroup.Group, proxies
 	p.onClose(wait)
 	p.lead(ctx, group, zone.Run)
 	p.lead(ctx, group, func(ctx context.Context) { queries.Follow(ctx, global) })
-	return linkOf(zone, p.self.Leads), nil
+	link := linkOf(zone, p.self.Leads)
+	p.figures.FollowLinks(figureOf(p.settings.ZoneName, link))
+	return link, nil
 }
 
 func (p *plane) dialGlobal() (*grpc.ClientConn, error) {

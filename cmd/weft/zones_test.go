@@ -1,6 +1,8 @@
 package main
 
 import (
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -41,10 +43,29 @@ func TestGlobalIsAsked(t *testing.T) {
 	awaitOutput(t, "destination kri_msvc_default_east__web_80 has no endpoints", global["api"], "explain", "--from", "client", "--to", "web")
 	awaitOutput(t, "0/2          0/1", global["api"], "inspect", "zones")
 	awaitOutput(t, "This zone is connected to the global control plane", east["api"], "inspect", "zones")
+	for _, at := range []map[string]string{global, east} {
+		if figures := get(t, "http://"+at["diagnostics"]+"/metrics"); !strings.Contains(figures, `weft_zone_connected{zone="east"} 1`) {
+			t.Error("the figures do not show the connection")
+		}
+	}
 
 	stop()
 	awaitOutput(t, "away", global["api"], "inspect", "zones")
 	if got := weft(t, global["api"], "inspect", "service", "web"); !strings.Contains(got, "the zone east can't be asked") {
 		t.Errorf("a zone that is away is not said to be:\n%s", got)
 	}
+}
+
+func get(t *testing.T, url string) string {
+	t.Helper()
+	response, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }

@@ -26,6 +26,31 @@ type stream interface {
 	Recv() (*wire.Frame, error)
 }
 
+// Count is told of every frame of a kind that goes over a stream, sent or received.
+type Count func(kind string, sent bool, frame *wire.Frame)
+
+// counted is a stream whose frames are told.
+type counted struct {
+	stream
+	kind  string
+	count Count
+}
+
+// Send implements stream.
+func (c counted) Send(frame *wire.Frame) error {
+	c.count(c.kind, true, frame)
+	return c.stream.Send(frame)
+}
+
+// Recv implements stream.
+func (c counted) Recv() (*wire.Frame, error) {
+	frame, err := c.stream.Recv()
+	if err == nil {
+		c.count(c.kind, false, frame)
+	}
+	return frame, err
+}
+
 // peerKind is what a conversation about one kind with one peer rests on.
 type peerKind struct {
 	kind     resource.Descriptor
@@ -35,6 +60,7 @@ type peerKind struct {
 	receiver *zonesync.Receiver // outlives the streams; nil where nothing of the kind comes from the peer
 	apply    func(context.Context, []zonesync.Item) []zonesync.Refusal
 	list     func() []zonesync.Held
+	count    Count // nil: nobody counts
 
 	// heard is called once the peer has said who it is, stored after something of it was, and progressed
 	// whenever the stream may be further. All run in the conversation, and so does nudged, whenever the signal
@@ -64,6 +90,9 @@ type conversation struct {
 }
 
 func newConversation(p peerKind, s stream) *conversation {
+	if p.count != nil {
+		s = counted{s, p.own.Kind, p.count}
+	}
 	c := &conversation{peerKind: p, stream: s, calls: make(chan func()), ended: make(chan struct{})}
 	if w := way(p.kind, p.own.Owner, p.peer); w.Open() {
 		c.sender = zonesync.NewSender(p.logs.kinds[p.own.Kind].log, w)

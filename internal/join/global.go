@@ -20,7 +20,7 @@ import (
 	"weft/resource"
 )
 
-// GlobalConfig says what a global control plane serves zones with. All fields are needed.
+// GlobalConfig says what a global control plane serves zones with. All fields but Count are needed.
 type GlobalConfig struct {
 	Instance string // one run of this control plane
 	Release  string
@@ -30,6 +30,7 @@ type GlobalConfig struct {
 	Writer  *admit.Writer
 	Keys    *identity.Keyring // of zone tokens
 	Refused *access.Refusals
+	Count   Count // optional
 	Log     *slog.Logger
 }
 
@@ -268,7 +269,7 @@ func (g *Global) peerKind(p *zonePeer, k *peerStream) peerKind {
 	info, owner := k.kind.Describe(), kind.Owner{Zone: p.name}
 	return peerKind{
 		kind: k.kind, own: zonesync.Side{Kind: info.Name, Instance: g.Instance, Release: g.Release}, peer: owner,
-		logs: g.logs, receiver: k.receiver,
+		logs: g.logs, receiver: k.receiver, count: g.Count,
 		apply: func(ctx context.Context, items []zonesync.Item) []zonesync.Refusal {
 			refused := apply(ctx, g.Writer, k.kind, items, g.Log)
 			if info.Sync.Has(resource.ZoneToZones) {

@@ -22,7 +22,7 @@ import (
 	"weft/resource"
 )
 
-// ZoneConfig says what a zone joins, and as whom. All fields but Serving are needed.
+// ZoneConfig says what a zone joins, and as whom. All fields but Serving and Count are needed.
 type ZoneConfig struct {
 	Zone     string
 	Instance string // one run of this control plane
@@ -36,6 +36,7 @@ type ZoneConfig struct {
 	// call serves it; it is asked for kinds that go to other zones. Its error is said in the log, and they are told
 	// all the same. Optional.
 	Serving func(ctx context.Context, row resource.Key) error
+	Count   Count // optional
 	Log     *slog.Logger
 }
 
@@ -156,7 +157,7 @@ func (z *Zone) peerKind(ctx context.Context, k *zoneKind) peerKind {
 	info := k.kind.Describe()
 	return peerKind{
 		kind: k.kind, own: zonesync.Side{Kind: info.Name, Owner: z.self(), Instance: z.Instance, Release: z.Release},
-		logs: z.logs, receiver: k.receiver,
+		logs: z.logs, receiver: k.receiver, count: z.Count,
 		apply: func(ctx context.Context, items []zonesync.Item) []zonesync.Refusal {
 			return apply(ctx, z.Writer, k.kind, items, z.Log)
 		},

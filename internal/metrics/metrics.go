@@ -3,7 +3,7 @@
 //
 // What happens is counted where it happens, through the functions of [Metrics]; what is so at the moment
 // is asked of the [Sources] when somebody reads. Nothing ticks, and no figure has a label for a proxy or a
-// resource: their number is bounded by that of classes, types and stages.
+// resource: their number is bounded by that of classes, types, stages, kinds and zones.
 package metrics
 
 import (
@@ -34,6 +34,7 @@ type Metrics struct {
 	values   *prometheus.CounterVec
 	store    *prometheus.HistogramVec
 	requests *prometheus.HistogramVec
+	sync     *sync
 }
 
 // From tens of microseconds to seconds: what is fast here is far below the usual buckets of Prometheus.
@@ -61,12 +62,14 @@ func New(version, zone, instance string) *Metrics {
 		}, []string{"stage", "result"}),
 		store:    histogram("weft_store_seconds", "What the store took for an operation; outcome is ok, refused (a stale version and the like) or failed.", "operation", "outcome"),
 		requests: histogram("weft_api_request_seconds", "What the HTTP API took for a request.", "method", "status"),
+		sync:     newSync(),
 	}
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "weft_info", Help: "Always 1; the labels say who answers.",
 		ConstLabels: prometheus.Labels{"version": version, "zone": zone, "instance_id": instance},
 	})
 	info.Set(1)
+	m.registry.MustRegister(m.sync.collectors()...)
 	m.registry.MustRegister(info, m.change, m.settled, m.commit, m.rows, m.stage, m.values, m.store, m.requests,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m

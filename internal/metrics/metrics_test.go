@@ -14,6 +14,7 @@ import (
 	"weft/internal/publish"
 	"weft/internal/store"
 	"weft/internal/table"
+	"weft/internal/wire"
 	"weft/internal/xds"
 	"weft/kind"
 	"weft/resource"
@@ -35,6 +36,12 @@ func busy() *Metrics {
 		Withdrawals: func() int { return 1 },
 		Backlog:     func() int { return 7 },
 	})
+	m.FollowLinks(func() []Link {
+		return []Link{{Zone: "east", Connected: true, Lag: 1500 * time.Millisecond, Refused: 2}, {Zone: "west"}}
+	})
+	m.Frame("MeshService", true, &wire.Frame{Message: &wire.Frame_Batch{Batch: &wire.Batch{Items: [][]byte{{1, 2, 3}, {4}}}}})
+	m.Frame("MeshService", false, &wire.Frame{Message: &wire.Frame_Ack{Ack: &wire.Ack{Refused: []*wire.Refusal{{Reason: "no"}}}}})
+	m.Frame("MeshService", true, &wire.Frame{Message: &wire.Frame_Ask{Ask: &wire.Ask{Round: 1}}})
 	now := time.Now()
 	fresh, old := kind.Meshes.Make("", "a", kind.Mesh{}), kind.Meshes.Make("", "b", kind.Mesh{})
 	fresh.Modified, old.Modified = now.Add(-time.Millisecond), now.Add(-time.Hour)
@@ -66,6 +73,13 @@ func TestWhatHappensIsCounted(t *testing.T) {
 		`weft_xds_refused_total{type="cluster"} 1`,
 		`weft_classes 1`,
 		`weft_withdrawals 1`,
+		`weft_sync_items_total{direction="sent",kind="MeshService"} 2`,
+		`weft_sync_refused_total{direction="received",kind="MeshService"} 1`,
+		`weft_sync_comparisons_total{direction="sent",kind="MeshService"} 1`,
+		`weft_zone_connected{zone="east"} 1`,
+		`weft_zone_connected{zone="west"} 0`,
+		`weft_zone_lag_seconds{zone="east"} 1.5`,
+		`weft_zone_refused{zone="east"} 2`,
 		`weft_reconcile_backlog 7`,
 		`weft_commit_rows_total 4`,
 		`weft_commit_seconds_count 1`,
