@@ -27,11 +27,7 @@ func outside(rows store.Store, writer *admit.Writer, proxies *dpserver.Server, s
 
 func forget(writer *admit.Writer) publish.Forget {
 	return func(ctx context.Context, key graph.ProxyKey, listeners []string) error {
-		kinds := kind.DataplaneServings
-		if key.Mesh == "" {
-			kinds = kind.ZoneIngressServings
-		}
-		return admit.Modify(ctx, writer, kinds, key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneServing]) bool {
+		return admit.Modify(ctx, writer, key.ServingKind(), key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneServing]) bool {
 			return o.Spec.Forget(listeners)
 		})
 	}

@@ -31,6 +31,7 @@ const (
 	ByUserToken      Proof = "userToken"      // a user token
 	ByCertificate    Proof = "certificate"    // a TLS client certificate
 	ByDataplaneToken Proof = "dataplaneToken" // a proxy's agent
+	ByZoneToken      Proof = "zoneToken"      // the agent of a ZoneIngress
 )
 
 // User is a caller.

@@ -38,9 +38,10 @@ import (
 
 // Config says what one agent needs.
 type Config struct {
-	ControlPlane  []string         // https://HOST:PORT, of one instance or several
-	CAFile        string           // PEM, whom to believe that it is the control plane
-	DataplaneFile string           // the Dataplane, YAML or JSON
+	ControlPlane  []string // https://HOST:PORT, of one instance or several
+	CAFile        string   // PEM, whom to believe that it is the control plane
+	ProxyType     ProxyType
+	DataplaneFile string           // the Dataplane or ZoneIngress, YAML or JSON
 	TokenFile     string           // read anew for each call, so that it may be replaced
 	Envoy         string           // the binary; empty: see findEnvoy
 	ReadinessPort int              // of `/ready`; 0: none
@@ -50,6 +51,14 @@ type Config struct {
 	EnvoyOutput   io.Writer
 	Log           *slog.Logger
 }
+
+// ProxyType is what the proxy is to the mesh.
+type ProxyType string
+
+const (
+	DataplaneProxy ProxyType = "dataplane" // of a Dataplane, which may be a zone ingress too
+	IngressProxy   ProxyType = "ingress"   // of a ZoneIngress, which serves every mesh
+)
 
 const (
 	// drainBound is how long a proxy that goes away waits for the control plane to say that no client is
@@ -110,7 +119,7 @@ func Run(ctx context.Context, c Config) error {
 }
 
 func newAgent(c Config, version string) (*agent, error) {
-	document, dataplane, err := readDataplane(c.DataplaneFile)
+	document, dataplane, err := readDataplane(c.DataplaneFile, c.ProxyType)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +143,7 @@ func newAgent(c Config, version string) (*agent, error) {
 func (a *agent) started() bool { return a.admin.Load() != nil }
 
 // readDataplane checks what can be checked without the control plane, for an early and exact message.
-func readDataplane(file string) ([]byte, *resource.Object[kind.Dataplane], error) {
+func readDataplane(file string, wanted ProxyType) ([]byte, *resource.Object[kind.Dataplane], error) {
 	document, err := os.ReadFile(file)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the Dataplane (--dataplane-file): %w", err)
@@ -143,14 +152,31 @@ func readDataplane(file string) ([]byte, *resource.Object[kind.Dataplane], error
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", file, err)
 	}
-	dataplane, ok := parsed.(*resource.Object[kind.Dataplane])
-	if !ok {
-		return nil, nil, fmt.Errorf("%s is a %s, want a Dataplane", file, parsed.Key().Kind)
+	dataplane, err := proxyOf(parsed, wanted)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s (--dataplane-file): %w", file, err)
 	}
 	if dataplane.Name == "" {
 		return nil, nil, fmt.Errorf("%s: name: is required", file)
 	}
 	return document, dataplane, nil
+}
+
+// proxyOf is a Dataplane, or a ZoneIngress as a Dataplane of no mesh would be one.
+func proxyOf(o resource.Any, wanted ProxyType) (*resource.Object[kind.Dataplane], error) {
+	switch wanted {
+	case DataplaneProxy:
+		if dataplane, ok := o.(*resource.Object[kind.Dataplane]); ok {
+			return dataplane, nil
+		}
+		return nil, fmt.Errorf("is a %s, want a Dataplane; a ZoneIngress runs with --proxy-type %s", o.Key().Kind, IngressProxy)
+	case IngressProxy:
+		if z, ok := o.(*resource.Object[kind.ZoneIngress]); ok {
+			return kind.Dataplanes.Make("", z.Name, kind.Dataplane{Networking: *z.Spec.Dataplane()}), nil
+		}
+		return nil, fmt.Errorf("is a %s, want a ZoneIngress; a Dataplane with networking.zoneIngress runs with --proxy-type %s", o.Key().Kind, DataplaneProxy)
+	}
+	return nil, fmt.Errorf("--proxy-type is %q, want %s or %s", wanted, DataplaneProxy, IngressProxy)
 }
 
 // awaitStart waits for what Envoy needs before it starts: settings, and a certificate if there is an

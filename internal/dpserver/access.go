@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	grpcpeer "google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"weft/internal/access"
 	"weft/internal/graph"
 	"weft/internal/identity"
 	"weft/kind"
@@ -21,21 +23,85 @@ import (
 // keyBound is how long a signing key may be on its way from another instance.
 const keyBound = time.Second
 
-// claims answers what the caller's token says, or Unauthenticated with the reason.
-func (s *Server) claims(ctx context.Context) (*identity.DataplaneClaims, error) {
-	claims := &identity.DataplaneClaims{}
+// caller is who a token speaks for: exactly one of its fields is set.
+type caller struct {
+	dataplane *identity.DataplaneClaims
+	zone      *identity.ZoneClaims // of a zone ingress that serves every mesh
+}
+
+// names says whether the caller may speak for a proxy of this name, whatever else its token asks of it.
+func (c *caller) names(key graph.ProxyKey) error {
+	switch {
+	case c.dataplane != nil:
+		return c.dataplane.Names(key.Mesh, key.Name)
+	case key.Mesh != "":
+		return fmt.Errorf("the token is a zone's, which is good for a ZoneIngress, and the proxy says it is of the mesh %q; make one with `weft generate dataplane-token`", key.Mesh)
+	}
+	return nil
+}
+
+// permits says whether the caller may speak for a Dataplane or a ZoneIngress as it is.
+func (c *caller) permits(o resource.Any) error {
+	if dataplane, ok := o.(*resource.Object[kind.Dataplane]); ok && c.dataplane != nil {
+		return c.dataplane.Permits(dataplane)
+	}
+	if c.dataplane != nil {
+		return fmt.Errorf("the token is a Dataplane's, and %s is none; make one with `weft generate zone-token --scope %s`", o.Key(), ingressScope)
+	}
+	return c.names(graph.ProxyKey{Mesh: o.Key().Mesh, Name: o.Key().Name})
+}
+
+// proof is how the caller has proved itself, and by which token.
+func (c *caller) proof() (access.Proof, string) {
+	if c.zone != nil {
+		return access.ByZoneToken, c.zone.ID
+	}
+	return access.ByDataplaneToken, c.dataplane.ID
+}
+
+// ingressScope is as what of its zone a ZoneIngress must prove itself.
+const ingressScope = "ingress"
+
+// caller answers whom the caller's token speaks for, or Unauthenticated with the reason.
+func (s *Server) caller(ctx context.Context) (*caller, error) {
 	token, err := bearer(ctx)
 	if err == nil {
-		err = identity.Verify(token, claims, s.Keys, now())
+		var c *caller
+		if c, err = s.tokenOf(ctx, token); err == nil {
+			return c, nil
+		}
 	}
+	s.refused.Note("a proxy is refused", "from", from(ctx), "reason", err)
+	return nil, status.Error(codes.Unauthenticated, err.Error())
+}
+
+// tokenOf reads a token of either kind. What is wrong with one that is a zone's is said of a zone's.
+func (s *Server) tokenOf(ctx context.Context, token string) (*caller, error) {
+	dataplane, zone := &identity.DataplaneClaims{}, &identity.ZoneClaims{}
+	err := s.verify(ctx, token, dataplane)
+	if err == nil {
+		return &caller{dataplane: dataplane}, nil
+	}
+	ofZone := s.verify(ctx, token, zone)
+	switch {
+	case zone.Zone == "":
+		return nil, err
+	case ofZone != nil:
+		return nil, ofZone
+	case zone.Zone != s.Zone:
+		return nil, fmt.Errorf("the token is for the zone %q, and this is the zone %q", zone.Zone, s.Zone)
+	case !slices.Contains(zone.Scope, ingressScope):
+		return nil, fmt.Errorf("the token of the zone is not for its ingresses: its scope lacks %q", ingressScope)
+	}
+	return &caller{zone: zone}, nil
+}
+
+func (s *Server) verify(ctx context.Context, token string, claims identity.Claims) error {
+	err := identity.Verify(token, claims, s.Keys, now())
 	if s.keyIsOnTheWay(ctx, err) {
 		err = identity.Verify(token, claims, s.Keys, now())
 	}
-	if err != nil {
-		s.refused.Note("a proxy is refused", "from", from(ctx), "reason", err)
-		return nil, status.Error(codes.Unauthenticated, err.Error())
-	}
-	return claims, nil
+	return err
 }
 
 func bearer(ctx context.Context) (string, error) {
@@ -70,38 +136,39 @@ func (s *Server) keyIsOnTheWay(ctx context.Context, err error) bool {
 	return s.Hub.AwaitSecret(ctx, unknown.Secret) == nil
 }
 
-// authorize answers the Dataplane that a caller speaks for, where its token lets it.
-func (s *Server) authorize(ctx context.Context, key graph.ProxyKey) (*resource.Object[kind.Dataplane], error) {
-	claims, err := s.claims(ctx)
+// authorize says whether a caller may speak for a proxy that there is.
+func (s *Server) authorize(ctx context.Context, key graph.ProxyKey) error {
+	caller, err := s.caller(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	dataplane, err := s.spokenFor(claims, key)
-	if err != nil {
+	if err = s.mayBe(caller, key); err != nil {
 		s.refused.Note("a proxy is refused", "from", from(ctx), "proxy", key, "reason", status.Convert(err).Message())
 	}
-	return dataplane, err
+	return err
 }
 
-func (s *Server) spokenFor(claims *identity.DataplaneClaims, key graph.ProxyKey) (*resource.Object[kind.Dataplane], error) {
-	if err := claims.Names(key.Mesh, key.Name); err != nil {
-		return nil, status.Error(codes.PermissionDenied, err.Error())
+func (s *Server) mayBe(c *caller, key graph.ProxyKey) error {
+	if err := c.names(key); err != nil {
+		return status.Error(codes.PermissionDenied, err.Error())
 	}
-	dataplane, ok := s.Hub.Dataplane(key)
-	if !ok {
-		return nil, status.Error(codes.NotFound, fmt.Sprintf("%s does not exist; register it, or write it through the API", kind.Dataplanes.Key(key.Mesh, key.Name)))
+	if _, ok := s.Hub.Networking(key); !ok {
+		return status.Error(codes.NotFound, fmt.Sprintf("%s does not exist; register it, or write it through the API", key.Resource()))
 	}
-	if err := claims.Permits(dataplane); err != nil {
-		return nil, status.Error(codes.PermissionDenied, err.Error())
+	if dataplane, ok := s.Hub.Dataplane(key); ok {
+		if err := c.permits(dataplane); err != nil {
+			return status.Error(codes.PermissionDenied, err.Error())
+		}
 	}
-	return dataplane, nil
+	return nil
 }
 
-// nodeKey reads a node id, "MESH.NAME". Mesh names have no dot, so that the first one divides.
+// nodeKey reads a node id, "MESH.NAME", or ".NAME" of a ZoneIngress. Mesh names have no dot, so that the first one
+// divides.
 func nodeKey(id string) (graph.ProxyKey, error) {
 	mesh, name, ok := strings.Cut(id, ".")
-	if !ok || mesh == "" || name == "" || len(id) > 320 {
-		return graph.ProxyKey{}, status.Error(codes.InvalidArgument, fmt.Sprintf("node.id is %.320q, want MESH.NAME, for example default.web-1", id))
+	if !ok || name == "" || len(id) > 320 {
+		return graph.ProxyKey{}, status.Error(codes.InvalidArgument, fmt.Sprintf("node.id is %.320q, want MESH.NAME, for example default.web-1, or .NAME for a ZoneIngress", id))
 	}
 	return graph.ProxyKey{Mesh: mesh, Name: name}, nil
 }

@@ -13,7 +13,6 @@ import (
 	"weft/internal/access"
 	"weft/internal/admit"
 	"weft/internal/graph"
-	"weft/internal/identity"
 	"weft/internal/wire"
 	"weft/kind"
 	"weft/resource"
@@ -34,42 +33,44 @@ type agents struct {
 
 // Register implements wire.AgentServer.
 func (s *agents) Register(ctx context.Context, request *wire.RegisterRequest) (*wire.RegisterResponse, error) {
-	claims, err := s.claims(ctx)
+	caller, err := s.caller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	dataplane, err := s.parseDataplane(request.Dataplane)
+	proxy, err := s.parseProxy(request.Dataplane)
 	if err != nil {
 		return nil, s.answer(err, "reading a Dataplane")
 	}
-	if !s.Hub.MeshExists(dataplane.Mesh) {
-		return nil, status.Error(codes.NotFound, fmt.Sprintf("the mesh %q does not exist; create it, or name another in the Dataplane", dataplane.Mesh))
+	key := graph.ProxyKey{Mesh: proxy.Key().Mesh, Name: proxy.Key().Name}
+	if key.Mesh != "" && !s.Hub.MeshExists(key.Mesh) {
+		return nil, status.Error(codes.NotFound, fmt.Sprintf("the mesh %q does not exist; create it, or name another in the Dataplane", key.Mesh))
 	}
-	if err := claims.Permits(dataplane); err != nil {
+	if err := caller.permits(proxy); err != nil {
 		return nil, status.Error(codes.PermissionDenied, err.Error())
 	}
-	if err := s.mayReplace(claims, dataplane.Mesh, dataplane.Name); err != nil {
+	if err := s.mayReplace(caller, key); err != nil {
 		return nil, err
 	}
-	if _, err := s.Writer.Put(ctx, dataplane, admit.Change{Told: s.audited(ctx, claims)}); err != nil {
-		return nil, s.answer(err, "writing "+dataplane.Key().String())
+	if _, err := s.Writer.Put(ctx, proxy, admit.Change{Told: s.audited(ctx, caller)}); err != nil {
+		return nil, s.answer(err, "writing "+proxy.Key().String())
 	}
-	err = admit.Modify(ctx, s.Writer, kind.DataplaneServings, dataplane.Mesh, dataplane.Name, func(o *resource.Object[kind.DataplaneServing]) bool {
+	err = admit.Modify(ctx, s.Writer, key.ServingKind(), key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneServing]) bool {
 		changes := !o.Spec.Registered
 		o.Spec.Registered = true
 		return changes
 	})
 	if err != nil {
-		return nil, s.answer(err, "registering "+dataplane.Key().String())
+		return nil, s.answer(err, "registering "+proxy.Key().String())
 	}
-	s.leases.registered(graph.ProxyKey{Mesh: dataplane.Mesh, Name: dataplane.Name})
-	return &wire.RegisterResponse{Mesh: dataplane.Mesh, Name: dataplane.Name}, nil
+	s.leases.registered(key)
+	return &wire.RegisterResponse{Mesh: key.Mesh, Name: key.Name}, nil
 }
 
-// audited keeps the record of a registration that changes its Dataplane.
-func (s *Server) audited(ctx context.Context, claims *identity.DataplaneClaims) func(before, after resource.Any) {
+// audited keeps the record of a registration that changes its Dataplane or ZoneIngress.
+func (s *Server) audited(ctx context.Context, c *caller) func(before, after resource.Any) {
 	return func(before, after resource.Any) {
-		agent := access.User{Name: after.Key().String(), Groups: []string{}, Proof: access.ByDataplaneToken, TokenID: claims.ID}
+		proof, token := c.proof()
+		agent := access.User{Name: after.Key().String(), Groups: []string{}, Proof: proof, TokenID: token}
 		record := s.Audit.Record(agent, from(ctx), "Register", "")
 		record.Changed(before, after)
 		record.End(http.StatusOK, nil)
@@ -78,18 +79,19 @@ func (s *Server) audited(ctx context.Context, claims *identity.DataplaneClaims) 
 
 // mayReplace refuses to write over a Dataplane of others: a token that names no Dataplane is good for those
 // that agree with it as they are stored, not only as the caller would have them.
-func (s *Server) mayReplace(claims *identity.DataplaneClaims, mesh, name string) error {
-	stored, ok := s.Hub.Dataplane(graph.ProxyKey{Mesh: mesh, Name: name})
-	if !ok || claims.Name != "" {
+func (s *Server) mayReplace(c *caller, key graph.ProxyKey) error {
+	stored, ok := s.Hub.Dataplane(key)
+	if !ok || c.dataplane == nil || c.dataplane.Name != "" {
 		return nil
 	}
-	if err := claims.Permits(stored); err != nil {
+	if err := c.permits(stored); err != nil {
 		return status.Error(codes.PermissionDenied, fmt.Sprintf("%s exists and is not this token's: %v; choose another name, or delete it first", stored.Key(), err))
 	}
 	return nil
 }
 
-func (s *Server) parseDataplane(document []byte) (*resource.Object[kind.Dataplane], error) {
+// parseProxy reads a Dataplane, or a ZoneIngress.
+func (s *Server) parseProxy(document []byte) (resource.Any, error) {
 	if len(document) > maxDataplane {
 		return nil, resource.Errorf(resource.Invalid, "the Dataplane has %d bytes, at most %d are read", len(document), maxDataplane)
 	}
@@ -97,10 +99,12 @@ func (s *Server) parseDataplane(document []byte) (*resource.Object[kind.Dataplan
 	if err != nil {
 		return nil, err
 	}
-	dataplane, ok := parsed.(*resource.Object[kind.Dataplane])
-	if !ok {
-		return nil, resource.Errorf(resource.Invalid, "%s can't be registered, only a Dataplane can", parsed.Key())
+	switch o := parsed.(type) {
+	case *resource.Object[kind.Dataplane]:
+		o.Mesh = cmp.Or(o.Mesh, s.DefaultMesh)
+	case *resource.Object[kind.ZoneIngress]:
+	default:
+		return nil, resource.Errorf(resource.Invalid, "%s can't be registered, only a Dataplane or a ZoneIngress can", parsed.Key())
 	}
-	dataplane.Mesh = cmp.Or(dataplane.Mesh, s.DefaultMesh)
-	return dataplane, nil
+	return parsed, nil
 }

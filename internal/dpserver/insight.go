@@ -86,7 +86,7 @@ func (i *insights) write(ctx context.Context) {
 }
 
 func (i *insights) writeOne(ctx context.Context, key graph.ProxyKey, changes []change) error {
-	return admit.Modify(ctx, i.writer, kind.DataplaneInsights, key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneInsight]) bool {
+	return admit.Modify(ctx, i.writer, key.InsightKind(), key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneInsight]) bool {
 		before := o.Spec
 		before.Subscriptions = append([]kind.Subscription(nil), o.Spec.Subscriptions...)
 		for _, c := range changes {

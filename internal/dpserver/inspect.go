@@ -15,7 +15,6 @@ import (
 
 	"weft/internal/graph"
 	"weft/internal/wire"
-	"weft/kind"
 	"weft/resource"
 )
 
@@ -150,8 +149,8 @@ func (s *Server) silent(ctx context.Context, key graph.ProxyKey) error {
 
 // nobodyToAsk says why there is no agent to ask, and what to do.
 func (s *Server) nobodyToAsk(key graph.ProxyKey) error {
-	if _, ok := s.Hub.Dataplane(key); !ok {
-		return resource.Errorf(resource.NotFound, "%s does not exist", kind.Dataplanes.Key(key.Mesh, key.Name))
+	if _, ok := s.Hub.Networking(key); !ok {
+		return resource.Errorf(resource.NotFound, "%s does not exist", key.Resource())
 	}
 	if live := s.Live(key); live.Connected {
 		return resource.Errorf(resource.Conflict, "no weft-dp stands beside the Envoy of %s; ask that Envoy's own administration interface, or run it with weft-dp", key)
@@ -164,7 +163,7 @@ func (s *Server) nobodyToAsk(key graph.ProxyKey) error {
 
 // Answer implements wire.AgentServer.
 func (s *agents) Answer(stream wire.Agent_AnswerServer) error {
-	claims, err := s.claims(stream.Context())
+	caller, err := s.caller(stream.Context())
 	if err != nil {
 		return err
 	}
@@ -172,7 +171,7 @@ func (s *agents) Answer(stream wire.Agent_AnswerServer) error {
 	if err != nil {
 		return err
 	}
-	if err := claims.Names(first.Mesh, first.Name); err != nil {
+	if err := caller.names(graph.ProxyKey{Mesh: first.Mesh, Name: first.Name}); err != nil {
 		return status.Error(codes.PermissionDenied, err.Error())
 	}
 	asked := s.questions.take(first.Question, graph.ProxyKey{Mesh: first.Mesh, Name: first.Name})

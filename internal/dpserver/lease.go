@@ -62,8 +62,8 @@ func (s *Server) Observe(put []resource.Any, removed []resource.Key, _ []*table.
 		}
 	}
 	for _, key := range removed {
-		if key.Kind == kind.DataplaneServings.Name {
-			s.leases.removed(graph.ProxyKey{Mesh: key.Mesh, Name: key.Name})
+		if proxy := (graph.ProxyKey{Mesh: key.Mesh, Name: key.Name}); key == proxy.ServingRow() {
+			s.leases.removed(proxy)
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 // nothing is queued for it.
 func (s *agents) Names(request *wire.NamesRequest, stream wire.Agent_NamesServer) error {
 	key := graph.ProxyKey{Mesh: request.Mesh, Name: request.Name}
-	if _, err := s.authorize(stream.Context(), key); err != nil {
+	if err := s.authorize(stream.Context(), key); err != nil {
 		return err
 	}
 	names := make(chan *publish.Names, 1)

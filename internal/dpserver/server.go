@@ -1,8 +1,8 @@
 // Package dpserver is the control plane's side of its proxies: it decides whether a caller is who it
 // says, gives streams their configuration, signs certificates, and stores what the proxies serve.
 //
-// Every call proves itself with a dataplane token in its metadata, and what a caller may do follows from
-// the token's claims alone. What is stored is written when it happens, and only where it differs from
+// Every call proves itself with a dataplane token in its metadata, or, for a ZoneIngress, with a zone token, and
+// what a caller may do follows from the token's claims alone. What is stored is written when it happens, and only where it differs from
 // what is stored. That a session or a stream ends takes nothing out of service: an Envoy serves on without
 // its control plane.
 package dpserver
@@ -39,6 +39,7 @@ type Hub interface {
 	WatchNames(key graph.ProxyKey, tell func(*publish.Names)) (stop func())
 	Proxy(key graph.ProxyKey) (*graph.Proxy, bool)
 	Dataplane(key graph.ProxyKey) (*resource.Object[kind.Dataplane], bool)
+	Networking(key graph.ProxyKey) (*kind.Networking, bool)
 	Serving(key graph.ProxyKey) (*resource.Object[kind.DataplaneServing], bool)
 	Insight(key graph.ProxyKey) (*resource.Object[kind.DataplaneInsight], bool)
 	SigningCA(mesh, name string) (*resource.Object[kind.SigningCA], bool)
@@ -161,7 +162,7 @@ func (s *Server) elsewhere(key graph.ProxyKey) (instance string) {
 // expire deletes a Dataplane that its agent registered and left for good.
 func (s *Server) expire(ctx context.Context, key graph.ProxyKey) error {
 	s.Log.Info("a Dataplane goes: its agent has been gone for long", "proxy", key, "after", leaseTime)
-	err := s.Writer.Delete(ctx, kind.Dataplanes.Key(key.Mesh, key.Name), admit.Change{ControlPlane: true})
+	err := s.Writer.Delete(ctx, key.Resource(), admit.Change{ControlPlane: true})
 	if err == nil || resource.CodeOf(err) == resource.NotFound {
 		return nil
 	}

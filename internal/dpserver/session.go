@@ -47,7 +47,7 @@ type session struct {
 
 // Session implements wire.AgentServer.
 func (s *agents) Session(stream wire.Agent_SessionServer) error {
-	claims, err := s.claims(stream.Context())
+	caller, err := s.caller(stream.Context())
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (s *agents) Session(stream wire.Agent_SessionServer) error {
 	if err != nil {
 		return err
 	}
-	if err := claims.Names(first.Mesh, first.Name); err != nil {
+	if err := caller.names(graph.ProxyKey{Mesh: first.Mesh, Name: first.Name}); err != nil {
 		return status.Error(codes.PermissionDenied, err.Error())
 	}
 	if err := checkReport(first); err != nil {
@@ -102,8 +102,7 @@ func (a *session) open(ctx context.Context, proxies <-chan *graph.Proxy) error {
 		}
 		break
 	}
-	_, err := a.server.authorize(ctx, a.key)
-	return err
+	return a.server.authorize(ctx, a.key)
 }
 
 // join makes this the Dataplane's one session. An older one is of a run that ended, or of a connection
@@ -198,8 +197,8 @@ func (a *session) close(ctx context.Context, reports <-chan *wire.Report) error 
 	cause := context.Cause(ctx)
 	select {
 	case a.report = <-reports:
-		if dataplane, ok := a.server.Hub.Dataplane(a.key); ok {
-			a.store(ctx, dataplane)
+		if n, ok := a.server.Hub.Networking(a.key); ok {
+			a.store(ctx, n)
 		}
 	default:
 	}
@@ -211,28 +210,28 @@ func (a *session) close(ctx context.Context, reports <-chan *wire.Report) error 
 
 // settle sends settings where they differ from the last ones, and stores what the proxy serves.
 func (a *session) settle(ctx context.Context) error {
-	dataplane, ok := a.server.Hub.Dataplane(a.key)
+	n, ok := a.server.Hub.Networking(a.key)
 	if !ok {
 		return a.deleted()
 	}
-	next := settings(a.proxy, &dataplane.Spec.Networking, a.drained)
+	next := settings(a.proxy, n, a.drained)
 	spread(next, a.sent, a.server.Sessions())
 	if err := a.send(next); err != nil {
 		return err
 	}
-	return a.store(ctx, dataplane)
+	return a.store(ctx, n)
 }
 
 func (a *session) deleted() error {
-	return status.Error(codes.NotFound, "the Dataplane "+a.key.String()+" was deleted")
+	return status.Error(codes.NotFound, a.key.Resource().String()+" was deleted")
 }
 
 // store finishes what it began when the agent goes meanwhile: what it said holds.
-func (a *session) store(ctx context.Context, dataplane *resource.Object[kind.Dataplane]) error {
+func (a *session) store(ctx context.Context, n *kind.Networking) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeBound)
 	defer cancel()
 	err := a.server.storeServing(ctx, a.key, func(before kind.DataplaneServing) kind.DataplaneServing {
-		return reported(before, a.report, a.want, &dataplane.Spec.Networking, now())
+		return reported(before, a.report, a.want, n, now())
 	})
 	if resource.CodeOf(err) == resource.NotFound {
 		return a.deleted()

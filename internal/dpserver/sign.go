@@ -20,7 +20,7 @@ import (
 // it is stored before it is handed out. Unavailable says that a later try may succeed.
 func (s *agents) Sign(ctx context.Context, request *wire.SignRequest) (*wire.SignResponse, error) {
 	key := graph.ProxyKey{Mesh: request.Mesh, Name: request.Name}
-	if _, err := s.authorize(ctx, key); err != nil {
+	if err := s.authorize(ctx, key); err != nil {
 		return nil, err
 	}
 	public, err := identity.ParseRequest(request.Request)

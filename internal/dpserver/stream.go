@@ -27,7 +27,7 @@ func (s *Server) accept(ctx context.Context, node *core.Node, stream *xds.Stream
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.authorize(ctx, key); err != nil {
+	if err := s.authorize(ctx, key); err != nil {
 		return nil, err
 	}
 	detach, err := s.Hub.Attach(key, stream)
@@ -42,7 +42,7 @@ func (s *Server) accept(ctx context.Context, node *core.Node, stream *xds.Stream
 
 // authenticate refuses a stream of a caller without a good token before anything is read from it.
 func (s *Server) authenticate(ctx context.Context) error {
-	_, err := s.claims(ctx)
+	_, err := s.caller(ctx)
 	return err
 }
 
@@ -141,7 +141,7 @@ func (s *Server) serveWithoutAgent(key graph.ProxyKey) {
 	if !ok || proxy.Identity != nil || s.session(key) != nil {
 		return
 	}
-	dataplane, ok := s.Hub.Dataplane(key)
+	n, ok := s.Hub.Networking(key)
 	if !ok {
 		return
 	}
@@ -149,7 +149,7 @@ func (s *Server) serveWithoutAgent(key graph.ProxyKey) {
 		if before.Run != "" && !before.Draining {
 			return before // an agent's, which is on its way back
 		}
-		return acknowledged(before, &dataplane.Spec.Networking)
+		return acknowledged(before, n)
 	}
 	// Listeners that a whole class gets are acknowledged by all its proxies at once, and say nothing new.
 	if known, ok := s.Hub.Serving(key); ok && equalServing(accepted(known.Spec), known.Spec) {
@@ -163,7 +163,7 @@ func (s *Server) serveWithoutAgent(key graph.ProxyKey) {
 // storeServing changes what is stored of a proxy's serving. It asks the store and not the memory, which a
 // report that follows another at once would find as it was before that one.
 func (s *Server) storeServing(ctx context.Context, key graph.ProxyKey, next func(kind.DataplaneServing) kind.DataplaneServing) error {
-	return admit.Modify(ctx, s.Writer, kind.DataplaneServings, key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneServing]) bool {
+	return admit.Modify(ctx, s.Writer, key.ServingKind(), key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneServing]) bool {
 		after := next(o.Spec)
 		if equalServing(after, o.Spec) {
 			return false

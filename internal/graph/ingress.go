@@ -53,7 +53,7 @@ func (s *State) ingressListeners(r *table.Reader, key ProxyKey, section *kind.Zo
 // zoneIngress is the proxy of a ZoneIngress, which serves every mesh and belongs to none; nil where there is no
 // such one in this zone.
 func (s *State) zoneIngress(r *table.Reader, key ProxyKey) *Proxy {
-	n, ok := s.networking(r, key)
+	n, ok := s.Networking(r, key)
 	if !ok {
 		return nil
 	}
@@ -64,8 +64,8 @@ func (s *State) zoneIngress(r *table.Reader, key ProxyKey) *Proxy {
 	}
 }
 
-// networking is that of a Dataplane, or, without a mesh, that of a ZoneIngress of this zone.
-func (s *State) networking(r *table.Reader, key ProxyKey) (*kind.Networking, bool) {
+// Networking is that of a Dataplane, or, without a mesh, that of a ZoneIngress of this zone.
+func (s *State) Networking(r *table.Reader, key ProxyKey) (*kind.Networking, bool) {
 	if key.Mesh != "" {
 		dp, ok := s.Dataplanes.Find(r, key.Mesh, key.Name)
 		if !ok {

@@ -28,13 +28,24 @@ func (k ProxyKey) Resource() resource.Key {
 	return kind.Dataplanes.Key(k.Mesh, k.Name)
 }
 
-// ServingRow names the row of what the proxy serves.
-func (k ProxyKey) ServingRow() resource.Key {
+// ServingKind is the kind of the row of what the proxy serves, and InsightKind of what is known of its connections.
+func (k ProxyKey) ServingKind() *resource.Kind[kind.DataplaneServing] {
 	if k.Mesh == "" {
-		return kind.ZoneIngressServings.Key("", k.Name)
+		return kind.ZoneIngressServings
 	}
-	return kind.DataplaneServings.Key(k.Mesh, k.Name)
+	return kind.DataplaneServings
 }
+
+// InsightKind is described with ServingKind.
+func (k ProxyKey) InsightKind() *resource.Kind[kind.DataplaneInsight] {
+	if k.Mesh == "" {
+		return kind.ZoneIngressInsights
+	}
+	return kind.DataplaneInsights
+}
+
+// ServingRow names the row of what the proxy serves.
+func (k ProxyKey) ServingRow() resource.Key { return k.ServingKind().Key(k.Mesh, k.Name) }
 
 // ServiceKey names the row of a MeshService. One that another zone owns has another name there than its
 // owner gave it.

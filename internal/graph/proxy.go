@@ -129,7 +129,7 @@ func (s *State) withdrawing(r *table.Reader, key ProxyKey) []string {
 	if !ok {
 		return nil
 	}
-	n, ok := s.networking(r, key)
+	n, ok := s.Networking(r, key)
 	if !ok {
 		return nil
 	}

@@ -28,6 +28,11 @@ func (h *Hub) Dataplane(key graph.ProxyKey) (*resource.Object[kind.Dataplane], b
 	return h.state.Dataplanes.Find(h.reader(), key.Mesh, key.Name)
 }
 
+// Networking answers where a proxy stands in the network; false where there is no such proxy.
+func (h *Hub) Networking(key graph.ProxyKey) (*kind.Networking, bool) {
+	return h.state.Networking(h.reader(), key)
+}
+
 // Serving answers what a proxy serves.
 func (h *Hub) Serving(key graph.ProxyKey) (*resource.Object[kind.DataplaneServing], bool) {
 	return h.state.Serving(h.reader(), key)
