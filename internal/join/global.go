@@ -184,6 +184,9 @@ func (g *Global) Sync(s grpc.BidiStreamingServer[wire.Frame, wire.Frame]) error 
 	if err != nil {
 		return err
 	}
+	if said := first.GetHello().GetZone(); said != zone { // before it takes the place of whom the token speaks for
+		return status.Errorf(codes.PermissionDenied, "the token is for the zone %q, and the control plane says it is %.100q", zone, said)
+	}
 	p := g.peer(zone)
 	k := p.kinds[first.GetHello().GetKind()]
 	if k == nil {
@@ -223,7 +226,7 @@ func verdict(ctx context.Context, err error) error {
 func (k *peerStream) take(ctx context.Context, end context.CancelCauseFunc) error {
 	k.mu.Lock()
 	if k.end != nil {
-		k.end(status.Error(codes.Aborted, "another stream of the zone took its place"))
+		k.end(status.Error(codes.Aborted, "another control plane of the zone has connected; if two run under the same name, stop one"))
 	}
 	k.end = end
 	k.mu.Unlock()

@@ -57,7 +57,7 @@ func TestWhoIsRefused(t *testing.T) {
 	g.put(`{type: Zone, name: shut, enabled: false}`)
 	for name, test := range map[string]struct{ zone, token, says string }{
 		"no token":          {"east", "x", "it is not a zone-token"},
-		"of another zone":   {"east", token(t, "west", "cp"), `it says that it is zone east, and has proved to be zone west`},
+		"of another zone":   {"east", token(t, "west", "cp"), `the token is for the zone "west", and the control plane says it is "east"`},
 		"of an ingress":     {"east", token(t, "east", "ingress"), `is not for its control plane: its scope lacks "cp"`},
 		"of a zone that is": {"shut", token(t, "shut", "cp"), `the zone "shut" is disabled on the global control plane`},
 	} {
@@ -68,6 +68,20 @@ func TestWhoIsRefused(t *testing.T) {
 	}
 	if g.has(kind.Zones.Key("", "east")) {
 		t.Error("there is a Zone of one that was refused")
+	}
+}
+
+// A control plane that shows the token of another zone puts nobody out.
+func TestAWrongTokenHarmsNobody(t *testing.T) {
+	g := newGlobal(t)
+	west := newZone(t, "west").join(g, token(t, "west", "cp"))
+	west.connected()
+	east := newZone(t, "east").join(g, token(t, "west", "cp"))
+	east.trouble(`the token is for the zone "west"`)
+	for name, link := range west.joined.Links() {
+		if !link.Connected {
+			t.Errorf("west lost its stream of %s: %s", name, link.Trouble)
+		}
 	}
 }
 

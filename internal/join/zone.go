@@ -111,6 +111,9 @@ const (
 	unknownRetry = time.Minute
 )
 
+// steady is how long a stream lasts that ends a row of such waits.
+const steady = longestRetry
+
 // redial is the same of the connection below the streams.
 var redial = backoff.Config{BaseDelay: firstRetry, Multiplier: 2, Jitter: 0.5, MaxDelay: longestRetry}
 
@@ -118,11 +121,11 @@ var redial = backoff.Config{BaseDelay: firstRetry, Multiplier: 2, Jitter: 0.5, M
 func (z *Zone) keep(ctx context.Context, client wire.ZoneSyncClient, k *zoneKind) {
 	pause := firstRetry
 	for ctx.Err() == nil {
-		connected, err := z.converse(ctx, client, k)
+		lasted, err := z.converse(ctx, client, k)
 		if ctx.Err() != nil {
 			break
 		}
-		if connected {
+		if lasted > steady {
 			pause = firstRetry
 		}
 		wait := pause/2 + rand.N(pause)
@@ -139,17 +142,17 @@ func (z *Zone) keep(ctx context.Context, client wire.ZoneSyncClient, k *zoneKind
 	k.lost(context.Canceled, nil)
 }
 
-// converse speaks over one stream, and says whether the two sides ever met.
-func (z *Zone) converse(ctx context.Context, client wire.ZoneSyncClient, k *zoneKind) (met bool, err error) {
+// converse speaks over one stream, and says how long that lasted.
+func (z *Zone) converse(ctx context.Context, client wire.ZoneSyncClient, k *zoneKind) (lasted time.Duration, err error) {
 	open, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s, err := client.Sync(open)
 	if err != nil {
-		return false, err
+		return 0, err
 	}
-	c := newConversation(z.peerKind(ctx, k), s)
-	err = c.run(open)
-	return c.known, err
+	began := time.Now()
+	err = newConversation(z.peerKind(ctx, k), s).run(open)
+	return time.Since(began), err
 }
 
 // peerKind answers a conversation's part of the zone. What it begins ends with ctx, that of all streams.
