@@ -132,7 +132,7 @@ func (l *look) leftOut(mesh string) {
 // barred finds outbounds to services of other zones that the proxy can't reach.
 func (l *look) barred(m member) {
 	for _, out := range m.proxy.Outbounds {
-		d := l.State.Destination.Get(l.r, out.Destination)
+		d := l.State.DestinationOf(l.r, out.Destination)
 		if d == nil {
 			continue
 		}
