@@ -91,9 +91,10 @@ func ownAddresses(s *settings.Settings) []string {
 	var addresses []string
 	for _, at := range []settings.Address{serves, s.APIOverTLS.Address} {
 		if address := net.ParseIP(at.Interface); address == nil || address.IsUnspecified() {
-			return machineAddresses()
+			addresses = append(addresses, machineAddresses()...)
+		} else {
+			addresses = append(addresses, at.Interface)
 		}
-		addresses = append(addresses, at.Interface)
 	}
 	return addresses
 }
