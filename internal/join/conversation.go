@@ -2,6 +2,8 @@ package join
 
 import (
 	"context"
+	"errors"
+	"io"
 	"time"
 
 	"weft/internal/wire"
@@ -208,7 +210,9 @@ func (c *conversation) speak(ctx context.Context) error {
 			c.batch = time.Now()
 			c.traffic.LastItem, c.traffic.ItemsSent = c.batch, c.traffic.ItemsSent+uint64(len(b.Items))
 		}
-		if err := c.stream.Send(frame); err != nil {
+		if err := c.stream.Send(frame); errors.Is(err, io.EOF) {
+			return nil // why the stream has ended is heard, not told to who sends
+		} else if err != nil {
 			return err
 		}
 	}
