@@ -11,7 +11,7 @@ RACED := ./internal/table/... ./internal/graph/... ./internal/xds/... ./internal
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
-demo: build tools ## see a mesh work: three services, real Envoys, a killed instance, a restarted control plane
+demo: build tools ## see a mesh of two zones work: real Envoys, requests that cross, whatever is killed
 	@bin/weft demo --once
 
 build: ## bin/weft and bin/weft-dp
@@ -43,7 +43,10 @@ sim: ## zone sync in SEEDS seeded worlds, 100,000 by default: crashes, cuts, res
 drills: build tools ## every drill with real Envoys: what was sent, answered, and failed by cause
 	@cd test/e2e && go test -count=1 -run TestDrill -parallel 1 -drills
 
-bench: build ## cost and latency at 200 x 100 and 1,000 x 300, beside their budgets
+bench: build ## cost and latency at 200 x 100 and 1,000 x 300, and from zone to zone, beside their budgets
 	@tools/bench
 
-.PHONY: help demo build tools generate test check sim drills bench
+zones: build ## what a global control plane costs with 500 simulated zones
+	@bin/weft load zones
+
+.PHONY: help demo build tools generate test check sim drills bench zones

@@ -57,13 +57,12 @@ type proxy struct {
 	conn     *grpc.ClientConn
 }
 
-// expectation is a change that every proxy is to get: an address in or out of an assignment.
+// expectation is a change that every proxy is to get.
 type expectation struct {
-	assignment string
-	address    string
-	present    bool
-	left       atomic.Int64
-	done       chan time.Time // when the last proxy had it
+	what string
+	met  func(*message) bool // says whether a response brings it
+	left atomic.Int64
+	done chan time.Time // when the last proxy had it
 }
 
 // connecting is how many proxies shake hands at once, so that none is so slow that it times out.
@@ -209,14 +208,17 @@ func (p *proxy) ask(t xds.Type, names []string) []string {
 	return fresh
 }
 
-func (e *expectation) met(m *message) bool {
-	addresses, ok := m.endpoints[e.assignment]
-	return ok && slices.Contains(addresses, e.address) == e.present
+// endpointIs is met by an address in an assignment, or by its absence.
+func endpointIs(assignment, address string, present bool) func(*message) bool {
+	return func(m *message) bool {
+		addresses, ok := m.endpoints[assignment]
+		return ok && slices.Contains(addresses, address) == present
+	}
 }
 
 // expect begins to wait for a change.
-func (f *fleet) expect(assignment, address string, present bool) *expectation {
-	e := &expectation{assignment: assignment, address: address, present: present, done: make(chan time.Time, 1)}
+func (f *fleet) expect(what string, met func(*message) bool) *expectation {
+	e := &expectation{what: what, met: met, done: make(chan time.Time, 1)}
 	e.left.Store(int64(len(f.proxies)))
 	f.expected.Store(e)
 	return e
@@ -257,7 +259,7 @@ func (f *fleet) reached(ctx context.Context, e *expectation) (time.Time, error) 
 	case err := <-f.failed:
 		return time.Time{}, err
 	case <-time.After(patience):
-		return time.Time{}, fmt.Errorf("%d proxies did not get the change of %s within %s", e.left.Load(), e.address, patience)
+		return time.Time{}, fmt.Errorf("%d proxies did not get the change of %s within %s", e.left.Load(), e.what, patience)
 	case <-ctx.Done():
 		return time.Time{}, ctx.Err()
 	}

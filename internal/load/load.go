@@ -115,7 +115,7 @@ func (w *world) measurePlane(ctx context.Context, report *Report) error {
 
 // measureRegister writes the mesh and its Dataplanes.
 func (w *world) measureRegister(ctx context.Context, report *Report) error {
-	before, err := w.process(ctx, w.Plane.Diagnostics)
+	before, err := process(ctx, w.Plane.Diagnostics)
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func (w *world) measureRegister(ctx context.Context, report *Report) error {
 		return err
 	}
 	report.RegisterSeconds = time.Since(start).Seconds()
-	after, err := w.collect(ctx, w.Plane.Diagnostics)
+	after, err := collect(ctx, w.Plane.Diagnostics)
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ type run struct {
 // converge connects everybody for the first time: each proxy that serves is news to all the others.
 func (r *run) converge(ctx context.Context, report *Report) error {
 	r.say("connecting %d proxies for the first time", len(r.nodes))
-	before, err := r.process(ctx, r.diagnostics)
+	before, err := process(ctx, r.diagnostics)
 	if err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func (r *run) converge(ctx context.Context, report *Report) error {
 	if err != nil {
 		return err
 	}
-	after, err := r.process(ctx, r.diagnostics)
+	after, err := process(ctx, r.diagnostics)
 	report.ConvergeSeconds = end.Sub(start).Seconds()
 	report.ConvergeCPUSeconds = seconds(after.CPUNanoseconds - before.CPUNanoseconds)
 	return err
@@ -197,7 +197,7 @@ func (r *run) first(ctx context.Context, cost *Cost) error {
 		return err
 	}
 	r.say("first configuration of %d proxies", len(r.nodes))
-	before, err := r.collect(ctx, r.diagnostics)
+	before, err := collect(ctx, r.diagnostics)
 	if err != nil {
 		return err
 	}
@@ -209,7 +209,7 @@ func (r *run) first(ctx context.Context, cost *Cost) error {
 	if _, err := r.fleet.quiet(ctx, r.Settling); err != nil {
 		return err
 	}
-	after, err := r.process(ctx, r.diagnostics)
+	after, err := process(ctx, r.diagnostics)
 	cost.FirstCPUSeconds = seconds(after.CPUNanoseconds - before.CPUNanoseconds)
 	cost.FirstBytes = r.fleet.bytes.Load() / int64(len(r.nodes))
 	cost.FirstMessages = int(r.fleet.messages.Load()) / len(r.nodes)
@@ -231,11 +231,11 @@ func (r *run) memory(ctx context.Context, cost *Cost) error {
 		if _, err := r.fleet.quiet(ctx, r.Settling); err != nil {
 			return err
 		}
-		process, err := r.collect(ctx, r.diagnostics)
+		settled, err := collect(ctx, r.diagnostics)
 		if err != nil {
 			return err
 		}
-		held[i] = int64(process.RSSBytes)
+		held[i] = int64(settled.RSSBytes)
 	}
 	cost.MemoryBytes = (held[1] - held[0]) / int64(len(r.nodes)-half)
 	cost.ConnectedRSSBytes = held[1]
@@ -244,7 +244,7 @@ func (r *run) memory(ctx context.Context, cost *Cost) error {
 
 func (r *run) idle(ctx context.Context, during time.Duration) (percent float64, err error) {
 	r.say("idle for %s", during)
-	before, err := r.process(ctx, r.diagnostics)
+	before, err := process(ctx, r.diagnostics)
 	if err != nil {
 		return 0, err
 	}
@@ -253,7 +253,7 @@ func (r *run) idle(ctx context.Context, during time.Duration) (percent float64, 
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
-	after, err := r.process(ctx, r.diagnostics)
+	after, err := process(ctx, r.diagnostics)
 	return 100 * seconds(after.CPUNanoseconds-before.CPUNanoseconds) / during.Seconds(), err
 }
 
@@ -266,7 +266,7 @@ func (r *run) changes(ctx context.Context, cost *Cost) error {
 		}
 	}
 	r.fleet.bytes.Store(0)
-	before, err := r.process(ctx, r.diagnostics)
+	before, err := process(ctx, r.diagnostics)
 	if err != nil {
 		return err
 	}
@@ -278,7 +278,7 @@ func (r *run) changes(ctx context.Context, cost *Cost) error {
 		}
 		took = append(took, latency)
 	}
-	after, err := r.process(ctx, r.diagnostics)
+	after, err := process(ctx, r.diagnostics)
 	if err != nil {
 		return err
 	}
@@ -300,7 +300,7 @@ func (r *run) one(ctx context.Context, n int) (time.Duration, error) {
 	if !ok {
 		assignment, address = floorAssignment, floorAddress
 	}
-	expectation := r.fleet.expect(assignment, address, n%2 == 1)
+	expectation := r.fleet.expect(address, endpointIs(assignment, address, n%2 == 1))
 	start := time.Now()
 	if err := r.change(ctx, n); err != nil {
 		return 0, err

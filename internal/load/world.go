@@ -178,13 +178,13 @@ func (where Where) change(ctx context.Context, _ int) error {
 }
 
 // process asks a server what it has used.
-func (w *world) process(ctx context.Context, diagnostics string) (p diag.Process, err error) {
+func process(ctx context.Context, diagnostics string) (p diag.Process, err error) {
 	err = ask(ctx, http.MethodGet, diagnostics+"/debug/process", &p)
 	return p, err
 }
 
 // collect makes a server collect its garbage first.
-func (w *world) collect(ctx context.Context, diagnostics string) (p diag.Process, err error) {
+func collect(ctx context.Context, diagnostics string) (p diag.Process, err error) {
 	err = ask(ctx, http.MethodPost, diagnostics+"/debug/gc", &p)
 	return p, err
 }

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weft/internal/load"
+)
+
+func newLoadZonesCommand() *cobra.Command {
+	var o load.ZonesOptions
+	cmd := &cobra.Command{
+		Use:   "zones",
+		Short: "Measure what a global control plane costs with many zones, which are simulated",
+		Long: `Runs a global control plane of its own on an empty store, connects simulated zones to it over the real
+protocol, and measures its time, CPU and memory: when all zones join, at rest, when one more joins, and while
+every zone changes a service each second. Run it on a machine that does nothing else.`,
+		Example: `  weft load zones
+  weft load zones --zones 100 --services 50 --during 10s -o json`,
+		Args: cobra.NoArgs,
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&o.Zones, "zones", 500, "simulated zones")
+	flags.IntVar(&o.Services, "services", 200, "services of each zone")
+	flags.DurationVar(&o.Idle, "idle", 30*time.Second, "how long to measure the idle control plane")
+	flags.DurationVar(&o.During, "during", 30*time.Second, "how long every zone changes a service each second")
+	measures(cmd, func(ctx context.Context, self string, progress io.Writer) (printed, error) {
+		o.Weft, o.Progress = self, progress
+		return load.RunZones(ctx, o)
+	})
+	return cmd
+}
+
+// printed is a report of a measurement.
+type printed interface{ Print(io.Writer) error }
+
+// measures makes a command run a measurement, with control planes that are this program, and print its report.
+func measures(cmd *cobra.Command, measure func(ctx context.Context, self string, progress io.Writer) (printed, error)) {
+	o := outputFlag(cmd, asTable, asJSON)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		self, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		report, err := measure(cmd.Context(), self, cmd.ErrOrStderr())
+		if err != nil {
+			return fmt.Errorf("measuring: %w", err)
+		}
+		if o.form == asJSON {
+			return printValue(cmd.OutOrStdout(), report, o.form)
+		}
+		return report.Print(cmd.OutOrStdout())
+	}
+}
+
+func newLoadAcrossCommand() *cobra.Command {
+	var o load.AcrossOptions
+	cmd := &cobra.Command{
+		Use:   "across",
+		Short: "Measure how long a change in one zone takes until it is in the Envoys of another",
+		Long: `Runs a global control plane and two zones of its own on empty stores, connects simulated Envoys to one zone,
+and measures how long a change in the other zone takes until the last of them has it, and what one zone costs
+another. Run it on a machine that does nothing else.`,
+		Example: `  weft load across
+  weft load across --proxies 500 --services 200 --changes 200 -o json`,
+		Args: cobra.NoArgs,
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&o.Proxies, "proxies", 100, "simulated Envoys in the zone that hears of changes")
+	flags.IntVar(&o.Services, "services", 100, "services of the zone in which changes are made")
+	flags.IntVar(&o.Changes, "changes", 100, "changes of each sort")
+	measures(cmd, func(ctx context.Context, self string, progress io.Writer) (printed, error) {
+		o.Weft, o.Progress = self, progress
+		return load.RunAcross(ctx, o)
+	})
+	return cmd
+}

@@ -1,0 +1,377 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"weft/internal/xds"
+	"weft/kind"
+	"weft/resource"
+)
+
+// AcrossOptions say what to measure between two zones.
+type AcrossOptions struct {
+	Weft     string // the program, which the tool runs as all three control planes
+	Proxies  int    // simulated Envoys in the zone that hears of changes
+	Services int    // of the zone in which changes are made
+	Changes  int
+	Progress io.Writer
+}
+
+// AcrossReport is what was measured. Latency is from the write in one zone until the last proxy of the other
+// has the change.
+type AcrossReport struct {
+	Proxies  int `json:"proxies"`
+	Services int `json:"services"`
+	Changes  int `json:"changes"`
+
+	ServiceP50Millis float64 `json:"serviceP50Millis"` // a service that appears
+	ServiceP99Millis float64 `json:"serviceP99Millis"`
+	ServiceMaxMillis float64 `json:"serviceMaxMillis"`
+	AddressP50Millis float64 `json:"addressP50Millis"` // an ingress whose address changes
+	AddressP99Millis float64 `json:"addressP99Millis"`
+	AddressItems     float64 `json:"addressItems"` // of sync to each zone, for each such change
+	FewBytes         int64   `json:"fewBytes"`     // what the zone costs another, with 10 instances behind a service
+	ManyBytes        int64   `json:"manyBytes"`    // and with 1,000
+	GrowthItems      int64   `json:"growthItems"`  // of sync to each zone, while they grew from 10 to 1,000
+}
+
+// Budgets of what crosses zones, on one machine.
+const (
+	acrossP99Millis = 300
+	fewInstances    = 10
+	manyInstances   = 1000
+)
+
+// across is a measurement of two zones, east and west, of one global control plane.
+type across struct {
+	AcrossOptions
+	global, east, west *ownPlane
+	ingress, clients   *fleet         // of east, and of west
+	watcher            *simulatedZone // a third zone, which counts
+	failed             chan error
+}
+
+// RunAcross measures how long a change in one zone takes until it is in the Envoys of another, and what a
+// zone costs others.
+func RunAcross(ctx context.Context, o AcrossOptions) (report *AcrossReport, err error) {
+	if o.Proxies < 1 || o.Services < 1 || o.Changes < 1 {
+		return nil, fmt.Errorf("want a proxy, a service and a change or more; got %d, %d and %d", o.Proxies, o.Services, o.Changes)
+	}
+	d, err := newDeployment(o.Weft)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, d.close()) }()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // the proxies end before the control planes do
+	a := &across{AcrossOptions: o, failed: make(chan error, 1)}
+	if err := a.deploy(ctx, d); err != nil {
+		return nil, err
+	}
+	if err := a.populate(ctx); err != nil {
+		return nil, err
+	}
+	report = &AcrossReport{Proxies: o.Proxies, Services: o.Services, Changes: o.Changes}
+	for _, step := range []func(context.Context, *AcrossReport) error{a.appearing, a.moving, a.growing} {
+		if err := step(ctx, report); err != nil {
+			return nil, err
+		}
+	}
+	return report, nil
+}
+
+func (a *across) say(format string, args ...any) { fmt.Fprintf(a.Progress, format+"\n", args...) }
+
+func (a *across) deploy(ctx context.Context, d *deployment) (err error) {
+	a.say("a global control plane and two zones")
+	if a.global, err = d.global(ctx); err != nil {
+		return err
+	}
+	if a.east, err = d.join(ctx, a.global, "east"); err != nil {
+		return err
+	}
+	a.west, err = d.join(ctx, a.global, "west")
+	return err
+}
+
+// workloads have an identity. An ingress has none, so that its listener serves once a simulated Envoy has
+// acknowledged it: no certificate of its own is awaited.
+var workloads = map[string]string{kind.WorkloadLabel: "load"}
+
+// populate writes a mesh with identities, and connects an ingress, clients and the watcher.
+func (a *across) populate(ctx context.Context) error {
+	mesh := kind.Meshes.Make("", meshName, kind.Mesh{})
+	identity := kind.MeshIdentities.Make(meshName, "identity", kind.MeshIdentity{
+		Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{MatchLabels: workloads}},
+		Provider: kind.IdentityProvider{Type: "Bundled"},
+	})
+	if err := errors.Join(put(ctx, a.global, mesh, kind.Meshes), put(ctx, a.global, identity, kind.MeshIdentities)); err != nil {
+		return err
+	}
+	for _, zone := range []*ownPlane{a.east, a.west} {
+		if err := a.arrived(ctx, zone, kind.MeshIdentities); err != nil {
+			return err
+		}
+	}
+	a.say("%d services with an ingress in east, %d proxies in west", a.Services, a.Proxies)
+	if err := a.populateEast(ctx); err != nil {
+		return err
+	}
+	if err := a.populateWest(ctx); err != nil {
+		return err
+	}
+	var err error
+	a.watcher, err = a.watch(ctx, "watcher")
+	return err
+}
+
+func (a *across) populateEast(ctx context.Context) error {
+	if err := a.instances(ctx, 0, fewInstances); err != nil {
+		return err
+	}
+	for i := range a.Services {
+		if err := put(ctx, a.east, instanceService(fmt.Sprintf("service-%d", i)), kind.MeshServices); err != nil {
+			return err
+		}
+	}
+	if err := a.moveIngress(ctx, 0); err != nil {
+		return err
+	}
+	target, err := (&world{Options: Options{Plane: a.east.Plane}}).target(ctx)
+	if err != nil {
+		return err
+	}
+	a.ingress = newFleet(target, func(p *proxy) bool { return p.listens && p.open == 0 })
+	return a.ingress.connect(ctx, []string{meshName + ".ingress"})
+}
+
+func (a *across) populateWest(ctx context.Context) error {
+	var nodes []string
+	for i := range a.Proxies {
+		client := kind.Dataplanes.Make(meshName, proxyName(i), kind.Dataplane{Networking: kind.Networking{
+			Address:             address(i),
+			TransparentProxying: &kind.TransparentProxying{RedirectPortInbound: 15006, RedirectPortOutbound: 15001, IPFamilyMode: "IPv4"},
+		}})
+		client.Labels = workloads
+		if err := put(ctx, a.west, client, kind.Dataplanes); err != nil {
+			return err
+		}
+		nodes = append(nodes, meshName+"."+client.Name)
+	}
+	target, err := (&world{Options: Options{Plane: a.west.Plane}}).target(ctx)
+	if err != nil {
+		return err
+	}
+	a.clients = newFleet(target, func(p *proxy) bool { return p.listens && p.open == 0 && len(p.asked[xds.Endpoint]) >= a.Services })
+	if err := a.clients.connect(ctx, nodes); err != nil {
+		return fmt.Errorf("west does not get east's services: %w", err)
+	}
+	_, err = a.clients.quiet(ctx, time.Second)
+	return err
+}
+
+// instances writes Dataplanes behind all services of east. Nobody connects as one of them.
+func (a *across) instances(ctx context.Context, from, to int) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(writers)
+	for i := from; i < to; i++ {
+		group.Go(func() error {
+			instance := kind.Dataplanes.Make(meshName, fmt.Sprintf("instance-%d", i), kind.Dataplane{Networking: kind.Networking{
+				Address: address(1<<16 + i),
+				Inbound: []kind.Inbound{{Port: 8080, Tags: map[string]string{kind.ServiceTag: "instances", kind.ProtocolTag: "http"}}},
+			}})
+			instance.Labels = workloads
+			return put(ctx, a.east, instance, kind.Dataplanes)
+		})
+	}
+	return group.Wait()
+}
+
+// instanceService selects all of them.
+func instanceService(name string) *resource.Object[kind.MeshService] {
+	return kind.MeshServices.Make(meshName, name, kind.MeshService{
+		Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: "instances"}},
+		Ports:    []kind.ServicePort{{Port: 80, TargetPort: &kind.PortRef{Number: 8080}, AppProtocol: "http"}},
+	})
+}
+
+// moveIngress writes the ingress of east with another address.
+func (a *across) moveIngress(ctx context.Context, n int) error {
+	return put(ctx, a.east, kind.Dataplanes.Make(meshName, "ingress", kind.Dataplane{Networking: kind.Networking{
+		ZoneIngress: &kind.ZoneIngressSection{Address: "127.0.0.1", Port: 10001, AdvertisedAddress: ingressAddress(n), AdvertisedPort: 10001},
+	}}), kind.Dataplanes)
+}
+
+func ingressAddress(n int) string { return fmt.Sprintf("192.168.0.%d", 1+n%2) }
+
+// appearing measures a new service of east.
+func (a *across) appearing(ctx context.Context, report *AcrossReport) error {
+	a.say("%d services appear in east", a.Changes)
+	took, err := a.each(ctx, func(n int) (*expectation, error) {
+		name := fmt.Sprintf("new-%d", n)
+		expected := a.clients.expect(name, func(m *message) bool {
+			return m.typ == xds.Cluster && slices.ContainsFunc(m.names, func(cluster string) bool { return strings.Contains(cluster, "_"+name+"_") })
+		})
+		return expected, put(ctx, a.east, instanceService(name), kind.MeshServices)
+	})
+	if err != nil {
+		return err
+	}
+	report.ServiceP50Millis, report.ServiceP99Millis = millis(percentile(took, 50)), millis(percentile(took, 99))
+	report.ServiceMaxMillis = millis(took[len(took)-1])
+	return nil
+}
+
+// moving measures an ingress whose address changes: all assignments of the other zone follow.
+func (a *across) moving(ctx context.Context, report *AcrossReport) error {
+	a.say("%d changes of the address of east's ingress", a.Changes)
+	assignment, ok := a.clients.reader.assignment(ingressAddress(0))
+	if !ok {
+		return fmt.Errorf("no proxy of west knows the ingress of east at %s", ingressAddress(0))
+	}
+	if err := a.quiet(ctx); err != nil {
+		return err
+	}
+	before, _ := a.watcher.received()
+	took, err := a.each(ctx, func(n int) (*expectation, error) {
+		expected := a.clients.expect(ingressAddress(n+1), endpointIs(assignment, ingressAddress(n+1), true))
+		return expected, a.moveIngress(ctx, n+1)
+	})
+	if err != nil {
+		return err
+	}
+	if err := a.quiet(ctx); err != nil {
+		return err
+	}
+	after, _ := a.watcher.received()
+	report.AddressP50Millis, report.AddressP99Millis = millis(percentile(took, 50)), millis(percentile(took, 99))
+	report.AddressItems = float64(after-before) / float64(a.Changes)
+	return nil
+}
+
+// each makes changes one after the other, each once all proxies have the one before, and answers how long
+// they took, sorted.
+func (a *across) each(ctx context.Context, change func(n int) (*expectation, error)) (took []time.Duration, err error) {
+	for n := range a.Changes {
+		start := time.Now()
+		expected, err := change(n)
+		if err != nil {
+			return nil, err
+		}
+		end, err := a.clients.reached(ctx, expected)
+		if err != nil {
+			return nil, err
+		}
+		took = append(took, end.Sub(start))
+		if _, err := a.clients.quiet(ctx, acknowledging); err != nil {
+			return nil, err
+		}
+	}
+	slices.Sort(took)
+	return took, nil
+}
+
+// growing measures what east costs another zone, with few and with many instances behind each service.
+func (a *across) growing(ctx context.Context, report *AcrossReport) (err error) {
+	a.say("the services of east grow from %d to %d instances", fewInstances, manyInstances)
+	if report.FewBytes, err = a.cost(ctx, "first"); err != nil {
+		return err
+	}
+	before, _ := a.watcher.received()
+	if err := a.instances(ctx, fewInstances, manyInstances); err != nil {
+		return err
+	}
+	if err := a.quiet(ctx); err != nil {
+		return err
+	}
+	after, _ := a.watcher.received()
+	report.GrowthItems = after - before
+	report.ManyBytes, err = a.cost(ctx, "second")
+	return err
+}
+
+// cost is how many bytes of items a zone gets that joins now and has nothing.
+func (a *across) cost(ctx context.Context, zone string) (bytes int64, err error) {
+	joined, err := a.watch(ctx, zone)
+	if err != nil {
+		return 0, err
+	}
+	defer joined.close()
+	_, bytes = joined.received()
+	return bytes, nil
+}
+
+// watch joins one more zone and waits until it has what there is.
+func (a *across) watch(ctx context.Context, name string) (*simulatedZone, error) {
+	token, err := zoneToken(ctx, a.global.API, name)
+	if err != nil {
+		return nil, err
+	}
+	z := newSimulatedZone(name)
+	fail := func(err error) {
+		select {
+		case a.failed <- err:
+		default: // one reason is enough
+		}
+	}
+	if err := z.connect(ctx, a.global.sync, token, a.global.Roots, fail); err != nil {
+		return nil, err
+	}
+	return z, z.quiet(ctx, a.failed)
+}
+
+func (a *across) quiet(ctx context.Context) error { return a.watcher.quiet(ctx, a.failed) }
+
+// arrived waits until a zone has the one resource of a kind.
+func (a *across) arrived(ctx context.Context, zone *ownPlane, d resource.Descriptor) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, starting, fmt.Errorf("no %s has come from global after %s", d.Describe().Name, starting))
+	defer cancel()
+	for {
+		items, err := zone.API.List(ctx, "/meshes/"+meshName+"/"+d.Describe().Plural, nil)
+		if err == nil && len(items) > 0 {
+			return nil
+		}
+		if err := sleep(ctx, 20*time.Millisecond); err != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func put(ctx context.Context, to *ownPlane, o resource.Any, d resource.Descriptor) error {
+	_, err := to.API.Put(ctx, o, d)
+	return err
+}
+
+// Print writes the report as a table.
+func (r *AcrossReport) Print(out io.Writer) error {
+	fmt.Fprintf(out, "%d proxies in one zone, %d services in the other, %d changes of each sort\n\n", r.Proxies, r.Services, r.Changes)
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(table, "\tmeasured\tbudget\t\t\n")
+	for _, f := range []Figure{
+		{"a service appears: last proxy of the other zone has it, p50", r.ServiceP50Millis, 0, 0, "ms"},
+		{"a service appears: last proxy of the other zone has it, p99", r.ServiceP99Millis, 0, acrossP99Millis, "ms"},
+		{"a service appears: last proxy of the other zone has it, max", r.ServiceMaxMillis, 0, 0, "ms"},
+		{"an ingress moves: last proxy of the other zone has it, p50", r.AddressP50Millis, 0, 0, "ms"},
+		{"an ingress moves: last proxy of the other zone has it, p99", r.AddressP99Millis, 0, acrossP99Millis, "ms"},
+		{"an ingress moves: items of sync to each zone", r.AddressItems, 0, 1, ""},
+		{fmt.Sprintf("what a zone that joins is sent, %d instances behind each service", fewInstances), float64(r.FewBytes), 0, 0, "B"},
+		{fmt.Sprintf("what a zone that joins is sent, %d instances behind each service", manyInstances), float64(r.ManyBytes), 0, float64(r.FewBytes), "B"},
+		{"items of sync to each zone, while the instances grew", float64(r.GrowthItems), 0, 0, ""},
+	} {
+		verdict := map[bool]string{true: "ok", false: "OVER"}[f.Met()]
+		if f.Budget == 0 {
+			verdict = ""
+		}
+		fmt.Fprintf(table, "%s\t%.0f %s\t%s\t%s\t\n", f.Name, f.Value, f.Unit, number(f.Budget), verdict)
+	}
+	return table.Flush()
+}

@@ -1,0 +1,167 @@
+package load
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"weft/internal/client"
+)
+
+// deployment is control planes of the tool's own: processes on free ports of 127.0.0.1, each on an empty store,
+// all gone when it is closed.
+type deployment struct {
+	weft    string // the program
+	dir     string
+	running []*exec.Cmd
+}
+
+// ownPlane is one control plane of a deployment.
+type ownPlane struct {
+	Plane
+	sync  string // HOST:PORT of zone sync
+	roots string // the file of its CA
+}
+
+func newDeployment(weft string) (*deployment, error) {
+	dir, err := os.MkdirTemp("", "weft-load-")
+	return &deployment{weft: weft, dir: dir}, err
+}
+
+// close ends everything.
+func (d *deployment) close() error {
+	for _, process := range d.running {
+		_ = process.Process.Kill() // unless it is gone already
+		_ = process.Wait()         // killed is how it ends
+	}
+	return os.RemoveAll(d.dir)
+}
+
+// global starts the global control plane.
+func (d *deployment) global(ctx context.Context) (*ownPlane, error) {
+	return d.start(ctx, "global", "--mode", "global")
+}
+
+// join starts a zone of a global control plane.
+func (d *deployment) join(ctx context.Context, global *ownPlane, zone string) (*ownPlane, error) {
+	token, err := zoneToken(ctx, global.API, zone)
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(d.dir, zone+".token")
+	if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
+		return nil, err
+	}
+	return d.start(ctx, zone, "--zone", zone, "--zone-token-file", file,
+		"--global-address", "grpcs://"+global.sync, "--global-ca-file", global.roots)
+}
+
+// zoneToken is what the control plane of a zone proves itself with.
+func zoneToken(ctx context.Context, global *client.Client, zone string) (string, error) {
+	var token []byte
+	ask := map[string]any{"zone": zone, "scope": []string{"cp"}, "validFor": "24h"}
+	err := global.Post(ctx, "/tokens/zone", ask, &token)
+	return string(token), err
+}
+
+// start runs a control plane and waits until it is ready.
+func (d *deployment) start(ctx context.Context, name string, args ...string) (*ownPlane, error) {
+	ports, err := freePorts(4)
+	if err != nil {
+		return nil, err
+	}
+	log, err := os.Create(filepath.Join(d.dir, name+".log"))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	data := filepath.Join(d.dir, name)
+	process := exec.Command(d.weft, append([]string{"cp", "run", "--data-dir", data}, args...)...)
+	process.Env = append(os.Environ(),
+		fmt.Sprintf("KUMA_API_SERVER_HTTP_PORT=%d", ports[0]), "KUMA_API_SERVER_HTTPS_ENABLED=false",
+		fmt.Sprintf("KUMA_DP_SERVER_PORT=%d", ports[1]),
+		fmt.Sprintf("KUMA_DIAGNOSTICS_SERVER_PORT=%d", ports[2]),
+		fmt.Sprintf("KUMA_MULTIZONE_GLOBAL_KDS_GRPC_PORT=%d", ports[3]))
+	process.Stdout, process.Stderr = log, log
+	if err := process.Start(); err != nil {
+		return nil, fmt.Errorf("starting the control plane of %s: %w", name, err)
+	}
+	d.running = append(d.running, process)
+	p := &ownPlane{sync: local(ports[3]), roots: filepath.Join(data, "ca.crt")}
+	p.DataPlane, p.Diagnostics = local(ports[1]), "http://"+local(ports[2])
+	if err := p.ready(ctx); err != nil {
+		said, _ := os.ReadFile(log.Name())
+		return nil, fmt.Errorf("the control plane of %s: %w; it said:\n%s", name, err, last(said, 2000))
+	}
+	if p.Roots, err = readRoots(p.roots); err != nil {
+		return nil, err
+	}
+	p.API, err = client.New(client.Options{Address: "http://" + local(ports[0])})
+	return p, err
+}
+
+// starting is how long a control plane may take to be ready.
+const starting = 30 * time.Second
+
+// ready waits until the control plane says that it is.
+func (p *ownPlane) ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, starting, fmt.Errorf("it is not ready after %s", starting))
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for ask(ctx, http.MethodGet, p.Diagnostics+"/ready", nil) != nil {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+func readRoots(file string) (*x509.CertPool, error) {
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s holds no certificate in PEM", file)
+	}
+	return roots, nil
+}
+
+func local(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
+
+// freePorts answers different ports that nobody listens on.
+func freePorts(n int) (ports []int, err error) {
+	var held []net.Listener
+	defer func() {
+		for _, l := range held {
+			err = errors.Join(err, l.Close())
+		}
+	}()
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		held = append(held, l)
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports, nil
+}
+
+// last answers the end of a text.
+func last(text []byte, n int) []byte {
+	text = bytes.TrimSpace(text)
+	return text[max(0, len(text)-n):]
+}

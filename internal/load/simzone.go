@@ -1,0 +1,237 @@
+package load
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+
+	"weft/internal/wire"
+	"weft/internal/zonesync"
+	"weft/kind"
+	"weft/resource"
+)
+
+// travelling are the kinds that go between zones and global: a zone has a stream for each.
+func travelling() (all []*resource.Info) {
+	for _, d := range kind.All() {
+		if info := d.Describe(); info.Sync != 0 {
+			all = append(all, info)
+		}
+	}
+	return all
+}
+
+// simulatedZone is a zone's side of zone sync and nothing behind it: it sends what it is given, and counts
+// what it gets.
+type simulatedZone struct {
+	name    string
+	conn    *grpc.ClientConn
+	logs    map[string]*zonesync.Log // by kind: what it owns
+	streams map[string]*syncStream   // by kind
+	got     map[string]*counts       // by kind
+	// taken is told every batch of items that came, by kind; it must not wait.
+	taken   func(kind string, batch *wire.Batch)
+	running sync.WaitGroup
+	leaving atomic.Bool
+}
+
+// counts is what came.
+type counts struct{ items, bytes atomic.Int64 }
+
+// syncStream is the stream of one kind.
+type syncStream struct {
+	zone *simulatedZone
+	kind string
+
+	mu      sync.Mutex
+	session *zonesync.Session
+	stream  wire.ZoneSync_SyncClient
+	batches uint64
+}
+
+// newSimulatedZone prepares a zone that sends what is put into its logs.
+func newSimulatedZone(name string) *simulatedZone {
+	z := &simulatedZone{name: name, logs: map[string]*zonesync.Log{}, streams: map[string]*syncStream{}, got: map[string]*counts{}}
+	for _, info := range travelling() {
+		log := zonesync.NewLog(rand.Uint64() | 1)
+		log.Open()
+		z.logs[info.Name], z.got[info.Name] = log, &counts{}
+	}
+	return z
+}
+
+// connect opens a stream for each kind. The zone says that it holds nothing.
+func (z *simulatedZone) connect(ctx context.Context, address, token string, roots *x509.CertPool, failed func(error)) (err error) {
+	z.conn, err = grpc.NewClient(address,
+		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12})),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(zonesync.MaxFrame)),
+		grpc.WithSharedWriteBuffer(true), grpc.WithDisableServiceConfig())
+	if err != nil {
+		return err
+	}
+	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
+	for _, info := range travelling() {
+		s := &syncStream{zone: z, kind: info.Name}
+		if err := s.open(ctx, info); err != nil {
+			return fmt.Errorf("zone %s, stream of %s: %w", z.name, info.Name, err)
+		}
+		z.streams[info.Name] = s
+		z.running.Go(func() {
+			if err := s.serve(); ctx.Err() == nil && !z.leaving.Load() {
+				failed(fmt.Errorf("zone %s, stream of %s: %w", z.name, s.kind, err))
+			}
+		})
+	}
+	return nil
+}
+
+// close ends the connection.
+func (z *simulatedZone) close() {
+	z.leaving.Store(true)
+	_ = z.conn.Close() // its streams end with it
+	z.running.Wait()
+}
+
+// put sends the newest state of a resource of the zone's own.
+func (z *simulatedZone) put(o resource.Any) error {
+	body, err := resource.Body(o)
+	if err != nil {
+		return err
+	}
+	key := o.Key()
+	item := zonesync.Item{Key: zonesync.Key{Owner: kind.Owner{Zone: z.name}, Mesh: key.Mesh, Name: key.Name}, Body: body}
+	if _, err := z.logs[key.Kind].Put(item, time.Now()); err != nil {
+		return err
+	}
+	if s := z.streams[key.Kind]; s != nil {
+		return s.flush()
+	}
+	return nil
+}
+
+// open says Hello, and that nothing is held.
+func (s *syncStream) open(ctx context.Context, info *resource.Info) (err error) {
+	own, global := kind.Owner{Zone: s.zone.name}, kind.Owner{}
+	var sender *zonesync.Sender
+	if way := (zonesync.Way{Sync: info.Sync, From: own, To: global}); way.Open() {
+		sender = zonesync.NewSender(s.zone.logs[info.Name], way)
+	}
+	side := zonesync.Side{Kind: info.Name, Owner: own, Instance: "load-" + s.zone.name, Release: "load"}
+	s.session = zonesync.NewSession(side, global, sender, nil)
+	if s.stream, err = wire.NewZoneSyncClient(s.zone.conn).Sync(ctx); err != nil {
+		return err
+	}
+	if err := s.flush(); err != nil {
+		return err
+	}
+	if (zonesync.Way{Sync: info.Sync, From: global, To: own}).Open() {
+		return s.send(&wire.Frame{Message: &wire.Frame_Claim{Claim: &wire.Claim{}}})
+	}
+	return nil
+}
+
+// serve takes what global says until the stream ends.
+func (s *syncStream) serve() error {
+	for {
+		frame, err := s.stream.Recv()
+		if err != nil {
+			return err
+		}
+		if err := s.take(frame); err != nil {
+			return err
+		}
+	}
+}
+
+// take counts what would be stored, and leaves the rest to the session.
+func (s *syncStream) take(f *wire.Frame) error {
+	switch m := f.Message.(type) {
+	case *wire.Frame_Ask:
+		answer := &wire.Inventory{Round: m.Ask.Round, Last: true}
+		if len(m.Ask.Buckets) == 0 {
+			answer.Sums = []uint64{0}
+		}
+		return s.send(&wire.Frame{Message: &wire.Frame_Inventory{Inventory: answer}})
+	case *wire.Frame_Batch:
+		s.zone.got[s.kind].count(m.Batch)
+		if s.zone.taken != nil {
+			s.zone.taken(s.kind, m.Batch)
+		}
+		s.batches++
+		return s.send(&wire.Frame{Message: &wire.Frame_Ack{Ack: &wire.Ack{Batches: s.batches, Settled: m.Batch.Seq}}})
+	}
+	s.mu.Lock()
+	err := s.session.Step(f)
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return s.flush()
+}
+
+func (c *counts) count(b *wire.Batch) {
+	c.items.Add(int64(len(b.Items)))
+	for _, item := range b.Items {
+		c.bytes.Add(int64(len(item)))
+	}
+}
+
+// received is all that came.
+func (z *simulatedZone) received() (items, bytes int64) {
+	for _, got := range z.got {
+		items, bytes = items+got.items.Load(), bytes+got.bytes.Load()
+	}
+	return items, bytes
+}
+
+// services is how many states of MeshServices came.
+func (z *simulatedZone) services() int64 { return z.got[kind.MeshServices.Name].items.Load() }
+
+// flush sends what the session has to say.
+func (s *syncStream) flush() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ready, err := s.session.Ready()
+	if err != nil {
+		return err
+	}
+	for _, frame := range ready.Frames {
+		if err := s.stream.Send(frame); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *syncStream) send(f *wire.Frame) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stream.Send(f)
+}
+
+// quiet waits until nothing has come for a second.
+func (z *simulatedZone) quiet(ctx context.Context, failed <-chan error) error {
+	for before := int64(-1); ; {
+		select {
+		case err := <-failed:
+			return err
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		now, _ := z.received()
+		if now == before {
+			return nil
+		}
+		before = now
+	}
+}

@@ -1,0 +1,387 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/protobuf/proto"
+
+	"weft/internal/sni"
+	"weft/internal/wire"
+	"weft/kind"
+	"weft/resource"
+)
+
+// ZonesOptions say what to measure of a global control plane.
+type ZonesOptions struct {
+	Weft     string        // the program, which the tool runs as the global control plane
+	Zones    int           // simulated, at least 2
+	Services int           // of each zone
+	Idle     time.Duration // how long to watch the control plane do nothing
+	During   time.Duration // how long every zone changes a service each second
+	Progress io.Writer
+}
+
+// ZonesReport is what was measured: of one global control plane, with its store, as a process of its own.
+type ZonesReport struct {
+	Zones    int `json:"zones"`
+	Services int `json:"services"` // of each zone
+	Streams  int `json:"streams"`
+
+	EmptyRSSBytes    int64   `json:"emptyRSSBytes"`    // before the first zone
+	JoinSeconds      float64 `json:"joinSeconds"`      // until every zone has every other's services
+	JoinCPUSeconds   float64 `json:"joinCPUSeconds"`   // for it
+	JoinItems        int64   `json:"joinItems"`        // sent to all zones
+	JoinBytes        int64   `json:"joinBytes"`        // of them
+	RestRSSBytes     int64   `json:"restRSSBytes"`     // afterwards, after a collection
+	RestCPUPercent   float64 `json:"restCPUPercent"`   // of one core
+	OneSeconds       float64 `json:"oneSeconds"`       // until one more zone, which has nothing, has everything
+	OneBytes         int64   `json:"oneBytes"`         // to it
+	ChangesPerSecond float64 `json:"changesPerSecond"` // that were made, by all zones together
+	ItemsPerSecond   float64 `json:"itemsPerSecond"`   // that reached zones meanwhile
+	ChangeCPUPercent float64 `json:"changeCPUPercent"` // of one core, meanwhile
+	ChangeRSSBytes   int64   `json:"changeRSSBytes"`   // at the end of it
+	ChangeP50Millis  float64 `json:"changeP50Millis"`  // until another zone has a change
+	ChangeP99Millis  float64 `json:"changeP99Millis"`  //
+}
+
+// zonesRun is one measurement.
+type zonesRun struct {
+	ZonesOptions
+	global *ownPlane
+	zones  []*simulatedZone
+	failed chan error // of one
+
+	mu    sync.Mutex
+	delay []time.Duration // of the changes that the watched zone got
+}
+
+// revisionLabel changes with each change of a simulated service, and says when it was made.
+const revisionLabel = "load/made-at"
+
+// RunZones measures what a global control plane costs with many zones, which are simulated over the real
+// protocol: they send their services, count what they are sent, and store nothing.
+func RunZones(ctx context.Context, o ZonesOptions) (report *ZonesReport, err error) {
+	if o.Zones < 2 || o.Services < 1 {
+		return nil, fmt.Errorf("want 2 zones or more, with a service or more each; got %d and %d", o.Zones, o.Services)
+	}
+	d, err := newDeployment(o.Weft)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, d.close()) }()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // the zones end before the control plane does
+	run := &zonesRun{ZonesOptions: o, failed: make(chan error, 1)}
+	if run.global, err = d.global(ctx); err != nil {
+		return nil, err
+	}
+	report = &ZonesReport{Zones: o.Zones, Services: o.Services, Streams: o.Zones * len(travelling())}
+	return report, run.measure(ctx, report)
+}
+
+func (r *zonesRun) measure(ctx context.Context, report *ZonesReport) error {
+	for _, step := range []func(context.Context, *ZonesReport) error{r.prepare, r.join, r.rest, r.one, r.change} {
+		if err := step(ctx, report); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *zonesRun) say(format string, args ...any) { fmt.Fprintf(r.Progress, format+"\n", args...) }
+
+// prepare writes the mesh.
+func (r *zonesRun) prepare(ctx context.Context, report *ZonesReport) error {
+	if _, err := r.global.API.Put(ctx, kind.Meshes.Make("", meshName, kind.Mesh{}), kind.Meshes); err != nil {
+		return err
+	}
+	empty, err := collect(ctx, r.global.Diagnostics)
+	report.EmptyRSSBytes = int64(empty.RSSBytes)
+	return err
+}
+
+// join connects all zones at once, each with its services.
+func (r *zonesRun) join(ctx context.Context, report *ZonesReport) error {
+	r.say("%d zones of %d services each join", r.Zones, r.Services)
+	for i := range r.Zones {
+		zone := newSimulatedZone(zoneName(i))
+		for s := range r.Services {
+			if err := zone.put(simulatedService(zone.name, s)); err != nil {
+				return err
+			}
+		}
+		r.zones = append(r.zones, zone)
+	}
+	r.zones[0].taken = r.watch
+	before, err := process(ctx, r.global.Diagnostics)
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	group, connecting := errgroup.WithContext(ctx)
+	group.SetLimit(writers)
+	for _, zone := range r.zones {
+		group.Go(func() error { return r.connect(connecting, ctx, zone) })
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	r.say("all are connected after %.1f s", time.Since(start).Seconds())
+	want := int64(r.Zones) * int64(r.Zones-1) * int64(r.Services)
+	if err := r.until(ctx, "zones have the services of all others", func() (int64, int64) { return r.services(), want }); err != nil {
+		return err
+	}
+	report.JoinSeconds = time.Since(start).Seconds()
+	after, err := process(ctx, r.global.Diagnostics)
+	report.JoinCPUSeconds = seconds(after.CPUNanoseconds - before.CPUNanoseconds)
+	for _, zone := range r.zones {
+		items, bytes := zone.received()
+		report.JoinItems, report.JoinBytes = report.JoinItems+items, report.JoinBytes+bytes
+	}
+	return err
+}
+
+// connect connects a zone for as long as the measurement lasts.
+func (r *zonesRun) connect(ctx, lasting context.Context, zone *simulatedZone) error {
+	token, err := zoneToken(ctx, r.global.API, zone.name)
+	if err != nil {
+		return err
+	}
+	return zone.connect(lasting, r.global.sync, token, r.global.Roots, r.fail)
+}
+
+func (r *zonesRun) fail(err error) {
+	select {
+	case r.failed <- err:
+	default: // one reason is enough
+	}
+}
+
+// services is how many states of MeshServices all zones got.
+func (r *zonesRun) services() (n int64) {
+	for _, zone := range r.zones {
+		n += zone.services()
+	}
+	return n
+}
+
+// until waits for a count.
+func (r *zonesRun) until(ctx context.Context, what string, count func() (have, want int64)) error {
+	const patience = 15 * time.Minute
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	said, limit := time.NewTicker(10*time.Second), time.After(patience)
+	defer said.Stop()
+	for {
+		have, want := count()
+		if have >= want {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-said.C:
+			r.say("  %d of %d", have, want)
+		case err := <-r.failed:
+			return err
+		case <-limit:
+			return fmt.Errorf("waiting until %s: %d of %d after %s", what, have, want, patience)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// rest watches the control plane with nothing to do.
+func (r *zonesRun) rest(ctx context.Context, report *ZonesReport) error {
+	r.say("idle for %s", r.Idle)
+	before, err := collect(ctx, r.global.Diagnostics)
+	if err != nil {
+		return err
+	}
+	if err := sleep(ctx, r.Idle); err != nil {
+		return err
+	}
+	after, err := process(ctx, r.global.Diagnostics)
+	report.RestRSSBytes = int64(before.RSSBytes)
+	report.RestCPUPercent = 100 * seconds(after.CPUNanoseconds-before.CPUNanoseconds) / r.Idle.Seconds()
+	return err
+}
+
+// one connects one more zone, which has nothing.
+func (r *zonesRun) one(ctx context.Context, report *ZonesReport) error {
+	r.say("one more zone joins")
+	zone := newSimulatedZone("late")
+	start := time.Now()
+	if err := r.connect(ctx, ctx, zone); err != nil {
+		return err
+	}
+	defer zone.close()
+	want := int64(r.Zones) * int64(r.Services)
+	err := r.until(ctx, "one more zone has all services", func() (int64, int64) { return zone.services(), want })
+	report.OneSeconds = time.Since(start).Seconds()
+	_, report.OneBytes = zone.received()
+	return err
+}
+
+// change has every zone change a service each second.
+func (r *zonesRun) change(ctx context.Context, report *ZonesReport) error {
+	r.say("every zone changes a service each second, for %s", r.During)
+	had := r.services()
+	before, err := process(ctx, r.global.Diagnostics)
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	made, err := r.makeChanges(ctx)
+	if err != nil {
+		return err
+	}
+	took := time.Since(start)
+	after, err := process(ctx, r.global.Diagnostics)
+	if err != nil {
+		return err
+	}
+	report.ChangesPerSecond = float64(made) / took.Seconds()
+	report.ItemsPerSecond = float64(r.services()-had) / took.Seconds()
+	report.ChangeCPUPercent = 100 * seconds(after.CPUNanoseconds-before.CPUNanoseconds) / took.Seconds()
+	report.ChangeRSSBytes = int64(after.RSSBytes)
+	if err := r.settled(ctx); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.delay) == 0 {
+		return errors.New("no change reached another zone")
+	}
+	slices.Sort(r.delay)
+	report.ChangeP50Millis, report.ChangeP99Millis = millis(percentile(r.delay, 50)), millis(percentile(r.delay, 99))
+	return nil
+}
+
+// makeChanges keeps the rate: the zones take turns, so that it is even.
+func (r *zonesRun) makeChanges(ctx context.Context) (made int64, err error) {
+	began := time.Now()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for time.Since(began) < r.During {
+		for due := int64(time.Since(began).Seconds() * float64(r.Zones)); made < due; made++ {
+			zone := r.zones[made%int64(r.Zones)]
+			changed := simulatedService(zone.name, int(made/int64(r.Zones))%r.Services)
+			changed.Labels[revisionLabel] = strconv.FormatInt(time.Now().UnixMicro(), 10)
+			if err := zone.put(changed); err != nil {
+				return made, err
+			}
+		}
+		select {
+		case <-tick.C:
+		case err := <-r.failed:
+			return made, err
+		case <-ctx.Done():
+			return made, ctx.Err()
+		}
+	}
+	return made, nil
+}
+
+// settled waits until nothing has come to any zone for a second.
+func (r *zonesRun) settled(ctx context.Context) error {
+	for before := int64(-1); before != r.services(); {
+		before = r.services()
+		if err := sleep(ctx, time.Second); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// watch notes how old the changes are that one zone gets.
+func (r *zonesRun) watch(of string, batch *wire.Batch) {
+	if of != kind.MeshServices.Name {
+		return
+	}
+	now := time.Now()
+	for _, encoded := range batch.Items {
+		if made, ok := madeAt(encoded); ok {
+			r.mu.Lock()
+			r.delay = append(r.delay, now.Sub(made))
+			r.mu.Unlock()
+		}
+	}
+}
+
+// madeAt reads when a change was made; a service that was not changed yet does not say.
+func madeAt(encoded []byte) (time.Time, bool) {
+	var item wire.Item
+	if err := proto.Unmarshal(encoded, &item); err != nil {
+		return time.Time{}, false
+	}
+	service, err := resource.FromBody(kind.MeshServices, resource.Meta{Mesh: meshName, Name: item.Key.GetName()}, item.Body)
+	if err != nil {
+		return time.Time{}, false
+	}
+	micros, err := strconv.ParseInt(service.Envelope().Labels[revisionLabel], 10, 64)
+	return time.UnixMicro(micros), err == nil
+}
+
+func zoneName(i int) string { return fmt.Sprintf("zone-%d", i) }
+
+// simulatedService is a service as the control plane of its zone stores it.
+func simulatedService(zone string, i int) *resource.Object[kind.MeshService] {
+	name := fmt.Sprintf("service-%d", i)
+	o := kind.MeshServices.Make(meshName, name, kind.MeshService{
+		State:      "Available",
+		Selector:   kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: name}},
+		Ports:      []kind.ServicePort{{Port: 80, AppProtocol: "http"}},
+		Identities: []kind.ServiceIdentity{{Type: "SpiffeID", Value: fmt.Sprintf("spiffe://%s.%s.mesh.local/workload/%s", meshName, zone, name)}},
+	})
+	o.Labels = map[string]string{
+		kind.OriginLabel: kind.OriginZone, kind.ZoneLabel: zone, kind.EnvLabel: "universal", kind.DisplayName: name,
+	}
+	o.Spec.Ports[0].SNIs = []kind.SNI{{Value: sni.V1.Name(sni.Of(o, 80))}}
+	return o
+}
+
+// Print writes the report as a table.
+func (r *ZonesReport) Print(out io.Writer) error {
+	fmt.Fprintf(out, "%d zones of %d services, %d streams\n\n", r.Zones, r.Services, r.Streams)
+	const mega = 1e6
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	for _, f := range []Figure{
+		{Name: "memory with no zone", Value: float64(r.EmptyRSSBytes) / mega, Unit: "MB"},
+		{Name: "all zones join: each has all services", Value: r.JoinSeconds, Unit: "s"},
+		{Name: "all zones join: CPU", Value: r.JoinCPUSeconds, Unit: "s"},
+		{Name: "all zones join: items sent", Value: float64(r.JoinItems) / mega, Unit: "millions"},
+		{Name: "all zones join: bytes of items", Value: float64(r.JoinBytes) / mega, Unit: "MB"},
+		{Name: "one more zone joins: it has all services", Value: r.OneSeconds, Unit: "s"},
+		{Name: "one more zone joins: bytes of items", Value: float64(r.OneBytes) / mega, Unit: "MB"},
+		{Name: "at rest: memory", Value: float64(r.RestRSSBytes) / mega, Unit: "MB"},
+		{Name: "at rest: CPU, of one core", Value: r.RestCPUPercent, Unit: "%"},
+		{Name: "under changes: made each second", Value: r.ChangesPerSecond, Unit: ""},
+		{Name: "under changes: items to zones each second", Value: r.ItemsPerSecond, Unit: ""},
+		{Name: "under changes: CPU, of one core", Value: r.ChangeCPUPercent, Unit: "%"},
+		{Name: "under changes: memory", Value: float64(r.ChangeRSSBytes) / mega, Unit: "MB"},
+		{Name: "under changes: another zone has one, p50", Value: r.ChangeP50Millis, Unit: "ms"},
+		{Name: "under changes: another zone has one, p99", Value: r.ChangeP99Millis, Unit: "ms"},
+	} {
+		fmt.Fprintf(table, "%s\t%s\t%s\t\n", f.Name, number(f.Value), f.Unit)
+	}
+	return table.Flush()
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

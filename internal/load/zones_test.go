@@ -1,0 +1,200 @@
+package load
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+
+	"weft/internal/client"
+	"weft/internal/diag"
+	"weft/internal/wire"
+	"weft/internal/zonesync"
+	"weft/kind"
+	"weft/resource"
+)
+
+// fakeGlobal is a global control plane that passes on what zones send, and looks at nothing. Its tokens are
+// the names of the zones.
+type fakeGlobal struct {
+	wire.UnimplementedZoneSyncServer
+	mu      sync.Mutex
+	logs    map[string]*zonesync.Log
+	streams map[*fakeStream]bool
+}
+
+// fakeStream is one zone's stream of one kind.
+type fakeStream struct {
+	wire.ZoneSync_SyncServer
+	session  *zonesync.Session
+	receiver *zonesync.Receiver
+	log      *zonesync.Log
+}
+
+// Sync serves one stream.
+func (g *fakeGlobal) Sync(server wire.ZoneSync_SyncServer) error {
+	md, _ := metadata.FromIncomingContext(server.Context())
+	zone := kind.Owner{Zone: strings.TrimPrefix(md.Get("authorization")[0], "Bearer ")}
+	first, err := server.Recv()
+	if err != nil {
+		return err
+	}
+	info := kind.ByName(first.GetHello().GetKind()).Describe()
+	s := &fakeStream{ZoneSync_SyncServer: server}
+	down := zonesync.Way{Sync: info.Sync, To: zone}
+	if up := (zonesync.Way{Sync: info.Sync, From: zone}); up.Open() {
+		s.receiver = zonesync.NewReceiver(up)
+	}
+	g.mu.Lock()
+	if s.log = g.logs[info.Name]; s.log == nil {
+		s.log = zonesync.NewLog(7)
+		s.log.Open()
+		g.logs[info.Name] = s.log
+	}
+	s.session = zonesync.NewSession(zonesync.Side{Kind: info.Name}, zone, zonesync.NewSender(s.log, down), s.receiver)
+	g.streams[s] = true
+	g.mu.Unlock()
+	for frame := first; ; {
+		if err := g.step(s, frame); err != nil {
+			return err
+		}
+		if frame, err = server.Recv(); err != nil {
+			return err
+		}
+	}
+}
+
+// step takes a frame, and then tells everybody what is new.
+func (g *fakeGlobal) step(s *fakeStream, f *wire.Frame) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := s.session.Step(f); err != nil {
+		return err
+	}
+	for stream := range g.streams {
+		if err := stream.work(); err != nil {
+			delete(g.streams, stream)
+		}
+	}
+	return nil
+}
+
+func (s *fakeStream) work() error {
+	for {
+		ready, err := s.session.Ready()
+		if err != nil {
+			return err
+		}
+		for _, frame := range ready.Frames {
+			if err := s.Send(frame); err != nil {
+				return err
+			}
+		}
+		switch {
+		case ready.List:
+			s.receiver.Inventory(nil)
+		case ready.Apply != nil:
+			for _, item := range ready.Apply.Items {
+				if _, err := s.log.Put(item, time.Now()); err != nil {
+					return err
+				}
+			}
+			s.receiver.Applied(ready.Apply, nil)
+		default:
+			return nil
+		}
+	}
+}
+
+// startGlobal serves the fake global over HTTP, and zone sync over TLS.
+func startGlobal(t *testing.T) *ownPlane {
+	certificate, root, err := selfSigned()
+	if err != nil {
+		t.Fatal(err)
+	}
+	gs := grpc.NewServer(grpc.Creds(credentials.NewServerTLSFromCert(&certificate)))
+	wire.RegisterZoneSyncServer(gs, &fakeGlobal{logs: map[string]*zonesync.Log{}, streams: map[*fakeStream]bool{}})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = gs.Serve(listener) }()
+	t.Cleanup(gs.Stop)
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if r.URL.Path == "/tokens/zone" {
+			_, after, _ := strings.Cut(string(body), `"zone":"`)
+			body = []byte(after[:strings.Index(after, `"`)])
+		}
+		_, _ = w.Write(body)
+	}))
+	diagnostics := httptest.NewServer(diag.Handler())
+	t.Cleanup(api.Close)
+	t.Cleanup(diagnostics.Close)
+	p := &ownPlane{sync: listener.Addr().String()}
+	p.Diagnostics, p.Roots = diagnostics.URL, x509.NewCertPool()
+	p.Roots.AppendCertsFromPEM([]byte(root))
+	if p.API, err = client.New(client.Options{Address: api.URL}); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestZonesGetEachOthersServices(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var progress bytes.Buffer
+	run := &zonesRun{
+		ZonesOptions: ZonesOptions{Zones: 4, Services: 5, Idle: time.Millisecond, During: time.Second, Progress: &progress},
+		global:       startGlobal(t), failed: make(chan error, 1),
+	}
+	report := &ZonesReport{}
+	if err := run.measure(ctx, report); err != nil {
+		t.Fatalf("%v after:\n%s", err, &progress)
+	}
+	if want := int64(4 * 3 * 5); report.JoinItems != want {
+		t.Errorf("%d items reached 4 zones of 5 services, want %d: each gets those of the others, once", report.JoinItems, want)
+	}
+	if report.OneBytes < 4*5*100 || report.JoinBytes < report.JoinItems*100 {
+		t.Errorf("figures that can't be: %+v", report)
+	}
+	if report.ChangesPerSecond < 2 || report.ChangeP50Millis <= 0 || report.ChangeP99Millis < report.ChangeP50Millis {
+		t.Errorf("figures of changes that can't be: %+v", report)
+	}
+}
+
+func TestASimulatedServiceIsOneThatAZoneCouldHaveWritten(t *testing.T) {
+	service := simulatedService("zone-1", 3)
+	for _, p := range kind.MeshServices.Prepare(service) {
+		t.Errorf("%s %s", p.Field, p.Reason)
+	}
+	body, err := resource.Body(service)
+	if err != nil || !strings.Contains(string(body), ".service-3.80.load.ms") {
+		t.Errorf("its body is %s, %v", body, err)
+	}
+}
+
+func TestReportAcrossNamesWhatIsOverBudget(t *testing.T) {
+	report := &AcrossReport{ServiceP99Millis: 299, AddressP99Millis: 301, AddressItems: 1, FewBytes: 100, ManyBytes: 100}
+	var table bytes.Buffer
+	if err := report.Print(&table); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(table.String()) {
+		moves := strings.Contains(line, "an ingress moves: last proxy of the other zone has it, p99")
+		if over := strings.Contains(line, "OVER"); over != moves {
+			t.Errorf("over budget is the address alone, and the table says: %s", line)
+		}
+	}
+}
