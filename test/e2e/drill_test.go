@@ -48,7 +48,9 @@ func drillLoad() load {
 // drill starts to ask. The name says what is about to happen.
 func (w *world) drill(name string, ask traffic.Ask) *drill {
 	l := drillLoad()
-	return &drill{traffic.Start(l.perSecond, l.patience, ask), w, name}
+	d := &drill{traffic.Start(l.perSecond, l.patience, ask), w, name}
+	w.t.Cleanup(func() { d.Stop() }) // where the test ended before it did
+	return d
 }
 
 // more waits until so many further requests were sent, or as many times more as the rate is higher.
@@ -62,6 +64,15 @@ func (d *drill) more(n int64) {
 		}
 		return nil
 	})
+}
+
+// during waits for as long as something that takes a time of its own is to last.
+func (d *drill) during(t time.Duration) {
+	d.w.t.Helper()
+	from, least := time.Now(), d.Begun()+int64(t.Seconds()*float64(drillLoad().perSecond)/2)
+	for time.Since(from) < t || d.Begun() < least {
+		d.more(1)
+	}
 }
 
 // end ends the traffic and fails the test where the client saw a failure.

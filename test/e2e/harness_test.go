@@ -96,6 +96,7 @@ type world struct {
 	dir             string
 	machine         *machine // where all of it runs; nil: where the tests do
 	network         string   // the first three bytes of its addresses
+	zone            string   // its name, where it has joined others
 	plane           *process
 	apiPort         int
 	dpPort          int
@@ -164,6 +165,7 @@ func (w *world) address(host int) string { return fmt.Sprintf("%s.%d", w.network
 // process is a program that runs beside the test.
 type process struct {
 	*exec.Cmd
+	name   string
 	log    string
 	exited chan struct{}
 }
@@ -179,7 +181,7 @@ func (w *world) startOn(m *machine, name, program string, args ...string) *proce
 	if !filepath.IsAbs(program) {
 		program = filepath.Join(binaries, program)
 	}
-	p := &process{Cmd: exec.Command(program, args...), log: filepath.Join(w.dir, name+".log"), exited: make(chan struct{})}
+	p := &process{Cmd: exec.Command(program, args...), name: name, log: filepath.Join(w.dir, name+".log"), exited: make(chan struct{})}
 	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		w.t.Fatal(err)
@@ -299,17 +301,23 @@ func (w *world) proxyOn(m *machine, mesh, name, dataplane string) *process {
 		"--dataplane-file", w.file(name+".yaml", w.expand(dataplane)),
 		"--dataplane-token-file", w.file(name+".token", w.token(mesh, name)),
 		"--envoy", envoy, "--readiness-port", fmt.Sprint(ready)}, w.agentFlags...)...)
-	w.eventually(name+" is ready", func() error {
+	w.ready(m, p, ready)
+	return p
+}
+
+// ready waits until an agent says that it serves, at a port of its machine.
+func (w *world) ready(m *machine, p *process, port int) {
+	w.t.Helper()
+	w.eventually(p.name+" is ready", func() error {
 		select {
 		case <-p.exited:
 			text, _ := os.ReadFile(p.log)
-			w.t.Fatalf("%s ended: %s", name, text)
+			w.t.Fatalf("%s ended: %s", p.name, text)
 		default:
 		}
-		_, err := m.fetch(fmt.Sprintf("http://127.0.0.1:%d/ready", ready))
+		_, err := m.fetch(fmt.Sprintf("http://127.0.0.1:%d/ready", port))
 		return err
 	})
-	return p
 }
 
 // service starts an HTTP application that answers its name.

@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -27,22 +28,28 @@ type machine struct {
 	t      *testing.T
 	thread int
 	calls  chan func()
+	gone   chan struct{} // closed when the test has ended
 }
 
 // newMachine makes one whose only interface is loopback.
 func newMachine(t *testing.T) *machine {
 	t.Helper()
-	m := &machine{t: t, calls: make(chan func())}
+	m := &machine{t: t, calls: make(chan func()), gone: make(chan struct{})}
 	entered := make(chan error)
 	go func() {
 		runtime.LockOSThread() // for good: nothing else may run on a thread that is elsewhere
 		m.thread = syscall.Gettid()
 		entered <- syscall.Unshare(syscall.CLONE_NEWNET)
-		for call := range m.calls {
-			call()
+		for {
+			select {
+			case call := <-m.calls:
+				call()
+			case <-m.gone:
+				return
+			}
 		}
 	}()
-	t.Cleanup(func() { close(m.calls) })
+	t.Cleanup(func() { close(m.gone) })
 	if err := <-entered; err != nil {
 		t.Fatalf("this machine makes no network namespace (%v): run where root has CAP_SYS_ADMIN and CAP_NET_ADMIN", err)
 	}
@@ -56,8 +63,12 @@ func (m *machine) do(f func() error) error {
 		return f()
 	}
 	err := make(chan error)
-	m.calls <- func() { err <- f() }
-	return <-err
+	select {
+	case m.calls <- func() { err <- f() }:
+		return <-err
+	case <-m.gone:
+		return errors.New("the machine is gone")
+	}
 }
 
 // command runs a program there, wants it to succeed, and answers what it says.

@@ -1,0 +1,223 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"weft/internal/traffic"
+)
+
+// federation is a global control plane and the zones that joined it. Each is on a machine of its own; between
+// these is a router, which is in no zone.
+type federation struct {
+	t      *testing.T
+	router *machine
+	global *world
+	zones  int
+}
+
+// globalAddress is where zones find the global control plane.
+const globalAddress = "10.0.0.2"
+
+// newFederation starts a global control plane, where root can make machines.
+func newFederation(t *testing.T) *federation {
+	wantRoot(t)
+	t.Parallel()
+	f := &federation{t: t, router: newMachine(t)}
+	f.router.forwardPackets()
+	f.global = f.place("global", "KUMA_MODE=global")
+	f.global.startPlane()
+	return f
+}
+
+// place prepares a control plane on a machine behind the router. Its machine has a dozen addresses.
+func (f *federation) place(name string, settings ...string) *world {
+	f.t.Helper()
+	m, network := newMachine(f.t), fmt.Sprintf("10.0.%d", f.zones)
+	f.zones++
+	m.connect(f.router, name, network+".2/24", network+".1/24")
+	for host := 3; host < 15; host++ {
+		m.command("ip", "address", "add", fmt.Sprintf("%s.%d/32", network, host), "dev", name)
+	}
+	m.command("ip", "route", "add", "default", "via", network+".1")
+	w := newInstance(f.t, 0, settings...)
+	w.machine, w.network = m, network
+	return w
+}
+
+// join starts a zone, and waits until global has it.
+func (f *federation) join(zone string) *world {
+	f.t.Helper()
+	token, err := f.global.weft("generate", "zone-token", "--zone", zone, "--scope", "cp")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	w := f.place(zone, f.joining(zone, f.global.file(zone+".token", strings.TrimSpace(token)))...)
+	w.zone = zone
+	w.startPlane()
+	f.global.eventually(zone+" has joined", func() error { return f.global.zoneOnline(zone) })
+	return w
+}
+
+// joining is what a zone is told that joins with a token.
+func (f *federation) joining(zone, tokenFile string) []string {
+	return []string{
+		"KUMA_MODE=zone",
+		"KUMA_MULTIZONE_ZONE_NAME=" + zone,
+		"KUMA_MULTIZONE_ZONE_GLOBAL_ADDRESS=grpcs://" + globalAddress + ":5685",
+		"KUMA_MULTIZONE_ZONE_KDS_ROOT_CA_FILE=" + filepath.Join(f.global.dir, "data", "ca.crt"),
+		"KUMA_MULTIZONE_ZONE_KDS_AUTH_CP_TOKEN_PATH=" + tokenFile,
+	}
+}
+
+// zoneOnline fails unless global has the zone's connection.
+func (w *world) zoneOnline(zone string) error {
+	out, err := w.machine.fetch(fmt.Sprintf("http://127.0.0.1:%d/zones/%s/_overview", w.apiPort, zone))
+	if err != nil {
+		return err
+	}
+	var overview struct {
+		ZoneInsight struct {
+			Subscriptions []struct{ DisconnectTime *time.Time }
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &overview); err != nil {
+		return err
+	}
+	for _, s := range overview.ZoneInsight.Subscriptions {
+		if s.DisconnectTime == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s is not online: %s", zone, out)
+}
+
+// cut pulls the cable of the global control plane, or of a zone.
+func (f *federation) cut(name string) { f.router.command("ip", "link", "set", name, "down") }
+
+// mend puts it back.
+func (f *federation) mend(name string) { f.router.command("ip", "link", "set", name, "up") }
+
+// crossing are the rules of a mesh whose workloads may call each other, whatever their zones.
+var crossing = `
+type: MeshIdentity
+mesh: default
+name: identity
+spec: {selector: {dataplane: {matchLabels: {}}}, provider: {type: Bundled}}
+---` + permittingZones("")
+
+// denying is the permission of crossing without one workload.
+func denying(id string) string {
+	return permittingZones(fmt.Sprintf("deny: [{spiffeID: {type: Exact, value: %q}}], ", id))
+}
+
+func permittingZones(deny string) string {
+	var allow []string
+	for _, zone := range []string{"east", "north", "west"} {
+		allow = append(allow, fmt.Sprintf(`{spiffeID: {type: Prefix, value: "spiffe://default.%s.mesh.local/"}}`, zone))
+	}
+	return fmt.Sprintf(`
+type: MeshTrafficPermission
+mesh: default
+name: all
+spec: {rules: [{default: {%sallow: [%s]}}]}
+`, deny, strings.Join(allow, ", "))
+}
+
+// ingress is a Dataplane that is a zone's door, at an address of the zone.
+func ingress(name string, host int) string {
+	return fmt.Sprintf(`
+type: Dataplane
+mesh: default
+name: %[1]s
+labels: {kuma.io/workload: %[1]s}
+networking: {zoneIngress: {address: NET.%[2]d, port: 20100, advertisedAddress: NET.%[2]d, advertisedPort: 20100}}
+`, name, host)
+}
+
+// service is a MeshService that selects the Dataplanes of that tag.
+func service(name string, ports string) string {
+	return fmt.Sprintf(`
+type: MeshService
+mesh: default
+name: %[1]s
+spec: {selector: {dataplaneTags: {kuma.io/service: %[1]s}}, ports: [%[2]s]}
+`, name, ports)
+}
+
+// httpPort is port 80 of a service whose inbounds listen on 20080.
+const httpPort = "{port: 80, targetPort: 20080, appProtocol: http}"
+
+// elsewhere is how a client of one zone says that it wants a service of another.
+func elsewhere(name, zone string) string {
+	return fmt.Sprintf("backendRef: {kind: MeshService, labels: {kuma.io/display-name: %s, kuma.io/zone: %s}, port: 80}", name, zone)
+}
+
+// get asks from the world's machine.
+func (w *world) get(url string) traffic.Ask { return traffic.Dial(w.machine.dial).Get(url) }
+
+// post asks in a way that no proxy may repeat.
+func (w *world) post(url string) traffic.Ask { return traffic.Dial(w.machine.dial).Post(url) }
+
+// passes waits until a request from the world's machine is answered with all of this.
+func (w *world) passes(url string, want ...string) {
+	w.t.Helper()
+	w.answers(w.machine.fetch, url, want...)
+}
+
+// answeredBy fails unless these instances answer, and no other does.
+func (w *world) answeredBy(url string, instances ...string) error {
+	seen := map[string]bool{}
+	for range 20 * len(instances) {
+		body, err := w.machine.fetch(url)
+		if err != nil {
+			return err
+		}
+		by, _, _ := strings.Cut(body, " ")
+		seen[by] = true
+	}
+	if got := slices.Sorted(maps.Keys(seen)); !slices.Equal(got, instances) {
+		return fmt.Errorf("answered by %s, want %s", got, instances)
+	}
+	return nil
+}
+
+// processOf is the newest program of that name.
+func (w *world) processOf(name string) *process {
+	w.t.Helper()
+	for _, p := range slices.Backward(w.processes) {
+		if p.name == name {
+			return p
+		}
+	}
+	w.t.Fatalf("there is no %s", name)
+	return nil
+}
+
+// said fails unless a program has written a line with all of this.
+func (p *process) said(want ...string) error {
+	text, err := os.ReadFile(p.log)
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(text)) {
+		if !slices.ContainsFunc(want, func(part string) bool { return !strings.Contains(line, part) }) {
+			return nil
+		}
+	}
+	return fmt.Errorf("no line has %q:\n%s", want, text)
+}
+
+// killAll ends everything that was started in a world, as a power cut would.
+func (w *world) killAll() {
+	for _, p := range w.processes {
+		p.kill()
+	}
+}
