@@ -20,9 +20,9 @@ func newDemoCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "demo",
 		Short: "Show a mesh at work on this machine",
-		Long: `Show a mesh at work on this machine (Linux): a control plane, three services behind real Envoys with
-mutual TLS, a request that is refused, an instance that is killed and a control plane that is restarted
-under traffic. Every command is printed as it runs, every claim is checked, and nothing stays behind.
+		Long: `Show a mesh of two zones at work on this machine (Linux): a global control plane and one for each zone,
+services behind real Envoys with mutual TLS, a request that is refused, one that crosses to the other zone,
+and instances, an ingress and control planes that are killed under traffic. Every command is printed as it runs, every claim is checked, and nothing stays behind.
 
 It stays up until Ctrl-C, so that you can try more; with --once it ends after its checks.`,
 		Example: "  weft demo\n  weft demo --once",

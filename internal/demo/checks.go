@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,8 +23,12 @@ type check struct {
 var checks = []check{
 	{"a request is balanced and identified", (*world).balancedAndIdentified},
 	{"a request that a permission denies is refused", (*world).refusedWithReason},
+	{"a request crosses to the other zone", (*world).crosses},
 	{"an instance is killed under traffic", (*world).instanceKilled},
-	{"the control plane is killed and restarted under traffic", (*world).planeRestarted},
+	{"a service fails over to the other zone, and back", (*world).failover},
+	{"one of two ingresses is killed under traffic across zones", (*world).ingressKilled},
+	{"the control plane of a zone is killed and restarted under traffic", (*world).zoneRestarted},
+	{"the global control plane is killed and restarted under traffic across zones", (*world).globalRestarted},
 	{"nothing is wrong after all that", (*world).nothingWrong},
 }
 
@@ -48,7 +54,7 @@ const (
 	// calm is how long they run before and after; retries and reconnects fit well into it.
 	calm = 2 * time.Second
 
-	webID = "spiffe://default.default.mesh.local/workload/web"
+	webID = "spiffe://default.east.mesh.local/workload/web"
 )
 
 // runChecks runs every check, prints the table, and says whether all held.
@@ -74,7 +80,7 @@ func (w *world) runChecks(ctx context.Context) bool {
 // endpoints, and then looks at a fixed number of them.
 func (w *world) balancedAndIdentified(ctx context.Context) (string, error) {
 	err := eventually(ctx, "both instances of backend answer", func(ctx context.Context) error {
-		seen, _, err := w.sample(ctx, 10)
+		seen, _, err := w.sample(ctx, backendURL, 10)
 		if err == nil && len(seen) < 2 {
 			err = fmt.Errorf("only %v answered", seen)
 		}
@@ -89,7 +95,7 @@ func (w *world) balancedAndIdentified(ctx context.Context) (string, error) {
 		return "", err
 	}
 	w.console.output(string(one))
-	seen, clients, err := w.sample(ctx, 40)
+	seen, clients, err := w.sample(ctx, backendURL, 40)
 	if err != nil {
 		return "", err
 	}
@@ -99,11 +105,11 @@ func (w *world) balancedAndIdentified(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%d from backend-1, %d from backend-2, all for %s", seen["backend-1"], seen["backend-2"], webID), nil
 }
 
-// sample sends n requests to backend and counts the instances that answered and the clients they saw.
-func (w *world) sample(ctx context.Context, n int) (instances, clients map[string]int, err error) {
+// sample sends n requests and counts the instances that answered and the clients they saw.
+func (w *world) sample(ctx context.Context, url string, n int) (instances, clients map[string]int, err error) {
 	instances, clients = map[string]int{}, map[string]int{}
 	for range n {
-		answer, err := call(ctx, http.DefaultClient, backendURL)
+		answer, err := call(ctx, http.DefaultClient, url)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -131,7 +137,7 @@ func (w *world) refusedWithReason(ctx context.Context) (string, error) {
 	if refusal.status != http.StatusForbidden {
 		return "", fmt.Errorf("the answer is %d, want 403", refusal.status)
 	}
-	reason, err := w.weft(ctx, "explain", "--from", "web", "--to", "reports")
+	reason, err := w.east.weft(ctx, "explain", "--from", "web", "--to", "reports")
 	w.console.output(reason)
 	if err != nil {
 		return "", err
@@ -142,39 +148,119 @@ func (w *world) refusedWithReason(ctx context.Context) (string, error) {
 	return "403, and weft explain names MeshTrafficPermission reports-callers", nil
 }
 
+// crosses asks the backend of the other zone, which sees who asks.
+func (w *world) crosses(ctx context.Context) (string, error) {
+	w.console.command("curl", acrossURL)
+	var reached Answer
+	err := eventually(ctx, "the backend of the other zone answers", func(ctx context.Context) (err error) {
+		reached, err = call(ctx, http.DefaultClient, acrossURL)
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	one, err := fetch(ctx, acrossURL)
+	if err != nil {
+		return "", err
+	}
+	w.console.output(string(one))
+	if reached.Instance != "backend-3" || reached.Client != webID {
+		return "", fmt.Errorf("%s answered, and saw the client %q; want backend-3 and %s", reached.Instance, reached.Client, webID)
+	}
+	return fmt.Sprintf("answered by %s of %s, which saw %s", reached.Instance, west, reached.Client), nil
+}
+
 // instanceKilled kills the application, Envoy and weft-dp of one of two instances while requests run, and
 // then brings them back.
 func (w *world) instanceKilled(ctx context.Context) (string, error) {
-	victim := w.instances[1]
+	victim := w.instance("backend-2")
 	w.console.note("%d requests a second; application, Envoy and weft-dp of %s get SIGKILL", rate, victim.name)
-	running := traffic.Start(rate, patience, ask(backendURL))
-	pause(ctx, calm)
-	victim.kill(w)
-	pause(ctx, calm)
-	count := running.Stop()
-	verdict, err := count.Verdict()
+	count, verdict, err := w.killedUnderTraffic(ctx, backendURL, victim)
 	if err == nil && count.Answered[victim.name] == 0 {
 		err = fmt.Errorf("%s answered no request before it was killed: this shows nothing", victim.name)
 	}
-	if err := victim.start(ctx, w, false); err != nil {
-		return "", err
-	}
-	return verdict, errors.Join(err, victim.awaitReady(ctx))
+	return verdict, errors.Join(err, w.restart(ctx, victim))
 }
 
-// planeRestarted kills the control plane while requests run, starts it again, and waits until every proxy
-// has come back to it.
-func (w *world) planeRestarted(ctx context.Context) (string, error) {
-	w.console.note("%d requests a second; the control plane gets SIGKILL and is started again", rate)
-	running := traffic.Start(rate, patience, ask(backendURL))
+// ingressKilled kills one of the two doors of the other zone.
+func (w *world) ingressKilled(ctx context.Context) (string, error) {
+	victim := w.instance("ingress-1")
+	w.console.note("%d requests a second to the other zone; Envoy and weft-dp of %s get SIGKILL", rate, victim.name)
+	_, verdict, err := w.killedUnderTraffic(ctx, acrossURL, victim)
+	return verdict, errors.Join(err, w.restart(ctx, victim))
+}
+
+// killedUnderTraffic kills an instance while requests run, and answers what became of them.
+func (w *world) killedUnderTraffic(ctx context.Context, url string, victim *instance) (traffic.Tally, string, error) {
+	running := traffic.Start(rate, patience, ask(url))
 	pause(ctx, calm)
-	w.plane.kill()
+	w.kill(victim)
+	pause(ctx, calm)
+	count := running.Stop()
+	verdict, err := count.Verdict()
+	return count, verdict, err
+}
+
+// failover kills all instances of the client's zone and brings them back, while requests run to the service
+// that both zones have.
+func (w *world) failover(ctx context.Context) (string, error) {
+	here := []*instance{w.instance("backend-1"), w.instance("backend-2")}
+	w.console.note("%d requests a second to %s; both instances of %s get SIGKILL and are started again", rate, anywhereURL, east)
+	if err := w.answeredBy(ctx, anywhereURL, "backend-1", "backend-2"); err != nil {
+		return "", err
+	}
+	running := traffic.Start(rate, patience, ask(anywhereURL))
+	pause(ctx, calm)
+	w.kill(here...)
+	err := w.answeredBy(ctx, anywhereURL, "backend-3")
+	pause(ctx, calm)
+	err = errors.Join(err, w.restart(ctx, here...))
+	if err == nil {
+		err = w.answeredBy(ctx, anywhereURL, "backend-1", "backend-2")
+	}
+	count := running.Stop()
+	verdict, failed := count.Verdict()
+	return fmt.Sprintf("%s; %d answered in %s", verdict, count.Answered["backend-3"], west), errors.Join(failed, err)
+}
+
+// answeredBy waits until only these instances answer a URL.
+func (w *world) answeredBy(ctx context.Context, url string, instances ...string) error {
+	return eventually(ctx, url+" is answered by "+strings.Join(instances, " and ")+" alone", func(ctx context.Context) error {
+		seen, _, err := w.sample(ctx, url, 20)
+		if err != nil {
+			return err
+		}
+		if got := slices.Sorted(maps.Keys(seen)); !slices.Equal(got, instances) {
+			return fmt.Errorf("it is by %s", strings.Join(got, " and "))
+		}
+		return nil
+	})
+}
+
+// zoneRestarted kills the control plane of a zone while requests run in it, starts it again, and waits until
+// every proxy has come back to it.
+func (w *world) zoneRestarted(ctx context.Context) (string, error) {
+	return w.planeRestarted(ctx, w.east, backendURL, "meshes/default/dataplanes", 5)
+}
+
+// globalRestarted cuts the zones off from the global control plane and from each other's news.
+func (w *world) globalRestarted(ctx context.Context) (string, error) {
+	return w.planeRestarted(ctx, w.global, acrossURL, "zones", 2)
+}
+
+// planeRestarted kills a control plane while requests run, starts it again, and waits until all that was
+// connected to it is back.
+func (w *world) planeRestarted(ctx context.Context, p *plane, url, what string, count int) (string, error) {
+	w.console.note("%d requests a second to %s; the control plane of %s gets SIGKILL and is started again", rate, url, p.name)
+	running := traffic.Start(rate, patience, ask(url))
+	pause(ctx, calm)
+	p.kill()
 	pause(ctx, calm)
 	restarted := time.Now()
-	err := w.plane.start(ctx)
+	err := p.start(ctx)
 	if err == nil {
-		err = eventually(ctx, "every proxy is back", func(ctx context.Context) error {
-			return w.plane.connectedSince(ctx, restarted, len(w.instances))
+		err = eventually(ctx, "all that was connected is back", func(ctx context.Context) error {
+			return p.connectedSince(ctx, what, restarted, count)
 		})
 	}
 	pause(ctx, calm)
@@ -182,14 +268,21 @@ func (w *world) planeRestarted(ctx context.Context) (string, error) {
 	return verdict, errors.Join(failed, err)
 }
 
-// nothingWrong asks the control plane what is wrong.
+// nothingWrong asks every control plane what is wrong, and the global one how the zones are.
 func (w *world) nothingWrong(ctx context.Context) (string, error) {
-	report, err := w.weft(ctx, "check")
-	w.console.output(report)
-	if err == nil && !strings.Contains(report, "nothing is wrong") {
-		err = errors.New("weft check finds something")
+	for _, p := range []*plane{w.global, w.east, w.west} {
+		report, err := p.weft(ctx, "check")
+		w.console.output(report)
+		if err == nil && !strings.Contains(report, "nothing is wrong") {
+			err = fmt.Errorf("weft check finds something at %s", p.name)
+		}
+		if err != nil {
+			return "", err
+		}
 	}
-	return firstLine(report), err
+	zones, err := w.global.weft(ctx, "inspect", "zones")
+	w.console.output(zones)
+	return "weft check finds nothing, at global and in both zones", err
 }
 
 // pause waits, or less where the context ends.

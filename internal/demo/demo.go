@@ -1,6 +1,7 @@
-// Package demo shows a mesh at work on one machine and checks what it shows: a control plane, three
-// services behind real Envoys, a request that is identified, one that is refused, an instance that dies
-// and a control plane that restarts under traffic.
+// Package demo shows a mesh of two zones at work on one machine and checks what it shows: a global control
+// plane and one for each zone, services behind real Envoys, a request that is identified, one that is refused,
+// one that crosses to the other zone, and under traffic: an instance that dies, a service that moves to the
+// other zone and back, control planes that restart, a zone ingress that dies.
 //
 // It is made of the commands that a user has and of the YAML under examples/demo: it runs `weft` and
 // `weft-dp` as programs, prints each command, and knows nothing of their insides. It needs Linux (any
@@ -16,6 +17,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"weft/examples"
@@ -47,7 +49,10 @@ type world struct {
 	dir       string // of everything that the demo writes
 	console   *console
 	processes *processes
-	plane     *plane
+	ports     ports // of each control plane
+	global    *plane
+	east      *plane
+	west      *plane
 	instances []*instance
 }
 
@@ -117,28 +122,38 @@ func (w *world) bringUp(ctx context.Context) error {
 		return err
 	}
 
-	w.console.step("A control plane of its own (everything here lives in %s)", w.dir)
+	w.console.step("A global control plane, and two zones that join it (everything here lives in %s)", w.dir)
 	w.console.command("cd " + w.dir)
-	plane, err := startPlane(ctx, w)
-	if err != nil {
+	if err := startPlanes(ctx, w); err != nil {
 		return err
 	}
-	w.plane = plane
 
-	w.console.step("What the mesh is: identities, services, who may call whom")
-	applied, err := w.weft(ctx, "apply", "-f", "mesh")
-	if err != nil {
-		return err
+	w.console.step("What the mesh is: identities, who may call whom, and the services of each zone")
+	for _, write := range []struct {
+		to   *plane
+		what string
+	}{{w.global, "mesh"}, {w.east, "east/services.yaml"}, {w.west, "west/services.yaml"}} {
+		applied, err := write.to.weft(ctx, "apply", "-f", write.what)
+		if err != nil {
+			return err
+		}
+		w.console.output(applied)
+		if err := w.rulesEverywhere(ctx); err != nil {
+			return err
+		}
 	}
-	w.console.output(applied)
 
-	w.console.step("Four instances, each an application with weft-dp and Envoy beside it")
+	w.console.step("Eight proxies: five applications with weft-dp and Envoy beside each, and the ingresses of both zones")
 	for i, in := range w.instances {
+		in.plane = w.east
+		if in.zone == west {
+			in.plane = w.west
+		}
 		if err := in.start(ctx, w, i == 0); err != nil {
 			return err
 		}
 	}
-	w.console.note("and the same for backend-1, backend-2 and reports")
+	w.console.note("and the same for %s", strings.Join(names(w.instances[1:]), ", "))
 	for _, in := range w.instances {
 		if err := in.awaitReady(ctx); err != nil {
 			return err
@@ -147,17 +162,27 @@ func (w *world) bringUp(ctx context.Context) error {
 	return nil
 }
 
-// weft runs a command of weft to its end, after showing it, and answers what it printed.
-func (w *world) weft(ctx context.Context, args ...string) (string, error) {
-	w.console.command("weft", args...)
-	return w.quietly(ctx, args...)
+// rulesEverywhere waits until both zones have what is written on global.
+func (w *world) rulesEverywhere(ctx context.Context) error {
+	for _, zone := range []*plane{w.east, w.west} {
+		for _, rule := range []string{"meshmultizoneservices", "meshidentities", "meshtrafficpermissions"} {
+			err := eventually(ctx, "the "+rule+" of global are in "+zone.name, func(ctx context.Context) error {
+				return zone.hasAny(ctx, "/meshes/default/"+rule)
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
-// quietly runs a command of weft to its end.
-func (w *world) quietly(ctx context.Context, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
-	defer cancel()
-	return w.processes.run(ctx, w.options.Weft, append([]string{"--api", w.plane.api()}, args...)...)
+func names(instances []*instance) []string {
+	all := make([]string, len(instances))
+	for i, in := range instances {
+		all[i] = in.name
+	}
+	return all
 }
 
 // invite says what to try while the demo stays up.
@@ -165,28 +190,29 @@ func (w *world) invite() {
 	permissions := filepath.Join(w.dir, "mesh", "permissions.yaml")
 	w.console.step("Yours until Ctrl-C; in another terminal:")
 	for _, line := range []string{
-		fmt.Sprintf("export PATH=%s:$PATH WEFT_API=%s", filepath.Dir(w.options.Weft), w.plane.api()),
-		"weft check",
-		"weft inspect dataplanes",
-		"weft inspect dataplane web --config",
-		"weft explain --from web --to backend",
-		"curl " + backendURL,
+		fmt.Sprintf("export PATH=%s:$PATH GLOBAL=%s EAST=%s WEST=%s", filepath.Dir(w.options.Weft), w.global.api(), w.east.api(), w.west.api()),
+		"weft --api $GLOBAL check",
+		"weft --api $GLOBAL inspect zones",
+		"weft --api $EAST inspect dataplanes",
+		"weft --api $EAST inspect dataplane web --config",
+		"weft --api $EAST explain --from web --to backend",
+		"curl " + acrossURL + "   # answered in the other zone",
 		"curl -i " + reportsURL + "   # refused; allow it:",
-		fmt.Sprintf("sed '/deny:/,/workload.web/d' %s | weft apply -f -", permissions),
+		fmt.Sprintf("sed '/deny:/,/workload.web/d' %s | weft --api $GLOBAL apply -f -", permissions),
 		"curl " + reportsURL + "   # and forbid it again:",
-		"weft apply -f " + permissions,
-		"weft get meshservice backend -o yaml",
-		"curl " + w.plane.api() + "/meshes/default/meshservices/backend",
+		"weft --api $GLOBAL apply -f " + permissions,
+		"weft --api $EAST get meshservices",
+		"curl $WEST/meshes/default/meshservices/backend",
 	} {
 		w.console.line("  " + line)
 	}
 }
 
-// writeExamples puts the YAML of the demo into dir.
+// writeExamples puts the YAML of the demo into dir, and makes a folder for each control plane.
 func writeExamples(dir string) error {
 	files, err := fs.Sub(examples.Demo, "demo")
 	if err != nil {
 		return err
 	}
-	return os.CopyFS(dir, files)
+	return errors.Join(os.CopyFS(dir, files), os.Mkdir(filepath.Join(dir, "global"), 0o700))
 }

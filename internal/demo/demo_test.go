@@ -17,7 +17,7 @@ func TestInstancesAreThoseOfTheExamples(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, in := range newInstances() {
-		content, err := os.ReadFile(filepath.Join(dir, "dataplanes", in.name+".yaml"))
+		content, err := os.ReadFile(filepath.Join(dir, in.zone, "dataplanes", in.name+".yaml"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -26,6 +26,12 @@ func TestInstancesAreThoseOfTheExamples(t *testing.T) {
 			t.Fatalf("%s: %s", in.name, err)
 		}
 		n := resource.SpecOf(object).(*kind.Dataplane).Networking
+		if in.service == "" {
+			if z := n.ZoneIngress; z.Address != in.address || z.Port != ingressPort {
+				t.Errorf("%s: its ingress is %+v", in.name, z)
+			}
+			continue
+		}
 		inbound := n.Effective(n.Inbound[0])
 		if inbound.Address != in.address || inbound.Port != inboundPort || inbound.ServiceAddress != in.address || inbound.ServicePort != applicationPort {
 			t.Errorf("%s: its inbound is %+v", in.name, inbound)
@@ -39,8 +45,8 @@ func TestInstancesAreThoseOfTheExamples(t *testing.T) {
 func TestCommandsCanBePasted(t *testing.T) {
 	var out strings.Builder
 	c := &console{out: &out}
-	c.command("curl", "-w", ` %{http_code}\n`, "http://127.20.0.1:21001", "it's", ">", "a&b", "&")
-	want := `   $ curl -w ' %{http_code}\n' http://127.20.0.1:21001 'it'\''s' > 'a&b' &` + "\n"
+	c.command("curl", "-w", ` %{http_code}\n`, "http://127.0.1.11:21001", "it's", ">", "a&b", "&")
+	want := `   $ curl -w ' %{http_code}\n' http://127.0.1.11:21001 'it'\''s' > 'a&b' &` + "\n"
 	if out.String() != want {
 		t.Errorf("got  %swant %s", out.String(), want)
 	}

@@ -9,95 +9,126 @@ import (
 	"strconv"
 )
 
-// Addresses of the demo, as in examples/demo/dataplanes. The web server's application is the demo itself,
-// which calls the other services where web's proxy listens for them.
+// Addresses of the demo, as in examples/demo. The web server's application is the demo itself, which calls
+// the other services where web's proxy listens for them.
 const (
 	inboundPort     = 21080
 	applicationPort = 21081
-	backendURL      = "http://127.20.0.1:21001"
-	reportsURL      = "http://127.20.0.1:21002"
+	ingressPort     = 21090
+
+	webAddress  = "127.0.1.11"
+	backendURL  = "http://" + webAddress + ":21001" // of web's own zone
+	reportsURL  = "http://" + webAddress + ":21002"
+	acrossURL   = "http://" + webAddress + ":21003" // backend of the other zone
+	anywhereURL = "http://" + webAddress + ":21004" // backend wherever it is
 )
 
-// instance is one application with its proxy.
+// instance is one application with its proxy, or a zone ingress, which is a proxy alone.
 type instance struct {
+	zone      string
 	name      string // of its Dataplane
-	service   string
+	service   string // empty: an ingress
 	address   string
 	readiness int // the port on which weft-dp answers /ready
 
-	application *process
-	proxy       *process // weft-dp, which runs Envoy
+	plane     *plane // of its zone
+	processes []*process
 }
 
 func newInstances() []*instance {
 	return []*instance{
-		{name: "web", service: "web", address: "127.20.0.1", readiness: 21091},
-		{name: "backend-1", service: "backend", address: "127.20.0.2", readiness: 21092},
-		{name: "backend-2", service: "backend", address: "127.20.0.3", readiness: 21093},
-		{name: "reports", service: "reports", address: "127.20.0.4", readiness: 21094},
+		{zone: east, name: "web", service: "web", address: webAddress, readiness: 21091},
+		{zone: east, name: "backend-1", service: "backend", address: "127.0.1.12", readiness: 21092},
+		{zone: east, name: "backend-2", service: "backend", address: "127.0.1.13", readiness: 21093},
+		{zone: east, name: "reports", service: "reports", address: "127.0.1.14", readiness: 21094},
+		{zone: east, name: "ingress-3", address: "127.0.1.15", readiness: 21098},
+		{zone: west, name: "backend-3", service: "backend", address: "127.0.2.11", readiness: 21095},
+		{zone: west, name: "ingress-1", address: "127.0.2.12", readiness: 21096},
+		{zone: west, name: "ingress-2", address: "127.0.2.13", readiness: 21097},
 	}
+}
+
+// instance answers the one of that name.
+func (w *world) instance(name string) *instance {
+	for _, in := range w.instances {
+		if in.name == name {
+			return in
+		}
+	}
+	panic("demo: there is no instance " + name)
+}
+
+// listens are the ports of its address.
+func (in *instance) listens() []int {
+	switch in.service {
+	case "":
+		return []int{ingressPort}
+	case "web":
+		return []int{inboundPort, applicationPort, 21001, 21002, 21003, 21004}
+	}
+	return []int{inboundPort, applicationPort}
 }
 
 // addressesFree fails where another program listens on an address that the demo needs.
 func addressesFree(instances []*instance) error {
-	taken := func(address string, port int) error {
-		if free(address, port) {
-			return nil
-		}
-		return fmt.Errorf("%s is taken, and the demo needs it: is another demo running?", net.JoinHostPort(address, strconv.Itoa(port)))
-	}
 	for _, in := range instances {
-		for _, port := range []int{inboundPort, applicationPort} {
-			if err := taken(in.address, port); err != nil {
-				return err
+		needed := []string{net.JoinHostPort("127.0.0.1", strconv.Itoa(in.readiness))}
+		for _, port := range in.listens() {
+			needed = append(needed, net.JoinHostPort(in.address, strconv.Itoa(port)))
+		}
+		for _, address := range needed {
+			if !free(address) {
+				return fmt.Errorf("%s is taken, and the demo needs it: is another demo running?", address)
 			}
-		}
-		if err := taken("127.0.0.1", in.readiness); err != nil {
-			return err
-		}
-	}
-	for _, port := range []int{21001, 21002} {
-		if err := taken("127.20.0.1", port); err != nil {
-			return err
 		}
 	}
 	return nil
 }
 
-// start gives the instance a token and runs its two programs, showing the commands where told to.
+// start gives the instance a token and runs its programs, showing the commands where told to.
 func (in *instance) start(ctx context.Context, w *world, show bool) error {
 	command := func(name string, args ...string) {
 		if show {
 			w.console.command(name, args...)
 		}
 	}
-	token := in.name + ".token"
+	token := in.zone + "/" + in.name + ".token"
 	generate := []string{"generate", "dataplane-token", "--name", in.name, "--valid-for", "24h"}
-	text, err := w.quietly(ctx, generate...)
+	text, err := in.plane.quietly(ctx, generate...)
 	if err != nil {
 		return err
 	}
-	command("weft", append(generate, ">", token)...)
+	command("weft", append(append([]string{"--api", in.plane.api()}, generate...), ">", token)...)
 	if err := os.WriteFile(filepath.Join(w.dir, token), []byte(text), 0o600); err != nil {
 		return err
 	}
 	return in.run(w, token, command)
 }
 
-// run starts the application and weft-dp.
-func (in *instance) run(w *world, token string, command func(string, ...string)) (err error) {
-	serve := []string{"demo", "service", "--name", in.service, "--instance", in.name,
-		"--listen", net.JoinHostPort(in.address, strconv.Itoa(applicationPort))}
-	command("weft", append(serve, "&")...)
-	if in.application, err = w.processes.start(in.name, nil, w.options.Weft, serve...); err != nil {
-		return err
+// run starts the application, where it is one, and weft-dp.
+func (in *instance) run(w *world, token string, command func(string, ...string)) error {
+	in.processes = nil
+	if in.service != "" {
+		serve := []string{"demo", "service", "--name", in.service, "--instance", in.name,
+			"--listen", net.JoinHostPort(in.address, strconv.Itoa(applicationPort))}
+		command("weft", append(serve, "&")...)
+		if err := in.launch(w, in.name, w.options.Weft, serve); err != nil {
+			return err
+		}
 	}
 	proxy := []string{"run",
-		"--cp-address", w.plane.server(), "--ca-cert-file", "control-plane/ca.crt",
-		"--dataplane-file", "dataplanes/" + in.name + ".yaml", "--dataplane-token-file", token,
+		"--cp-address", in.plane.server(), "--ca-cert-file", in.zone + "/data/ca.crt",
+		"--dataplane-file", in.zone + "/dataplanes/" + in.name + ".yaml", "--dataplane-token-file", token,
 		"--readiness-port", strconv.Itoa(in.readiness), "--envoy", w.options.Envoy}
 	command("weft-dp", append(proxy, "&")...)
-	in.proxy, err = w.processes.start("weft-dp of "+in.name, nil, w.options.WeftDP, proxy...)
+	return in.launch(w, "weft-dp of "+in.name, w.options.WeftDP, proxy)
+}
+
+func (in *instance) launch(w *world, name, program string, args []string) error {
+	p, err := w.processes.start(name, nil, program, args...)
+	if err == nil {
+		in.processes = append(in.processes, p)
+	}
 	return err
 }
 
@@ -107,5 +138,26 @@ func (in *instance) awaitReady(ctx context.Context) error {
 	return eventually(ctx, in.name+" serves", func(ctx context.Context) error { return answersOK(ctx, ready) })
 }
 
-// kill ends the application, Envoy and weft-dp at the same moment.
-func (in *instance) kill(w *world) { w.processes.kill(in.application, in.proxy) }
+// restart brings instances back that were killed.
+func (w *world) restart(ctx context.Context, instances ...*instance) error {
+	for _, in := range instances {
+		if err := in.start(ctx, w, false); err != nil {
+			return err
+		}
+	}
+	for _, in := range instances {
+		if err := in.awaitReady(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// kill ends the application, Envoy and weft-dp of instances at the same moment.
+func (w *world) kill(instances ...*instance) {
+	var victims []*process
+	for _, in := range instances {
+		victims = append(victims, in.processes...)
+	}
+	w.processes.kill(victims...)
+}

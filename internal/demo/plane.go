@@ -6,94 +6,200 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 )
 
-// plane is the demo's control plane.
+// plane is one of the demo's control planes.
 type plane struct {
 	world   *world
-	ports   ports
+	name    string // global, or of its zone
+	address string // on which all of its servers listen
+	joins   *plane // the global control plane; nil: it is that itself
 	process *process
 }
 
+// The zones, and the address of each control plane; all have the same ports.
+const (
+	east = "east"
+	west = "west"
+
+	globalAddress = "127.0.0.1"
+	eastAddress   = "127.0.1.1"
+	westAddress   = "127.0.2.1"
+)
+
 // ports of a control plane. They lie below 32768, where no outgoing connection takes one while the
 // control plane is restarted.
-type ports struct{ api, dataPlane, diagnostics int }
+type ports struct{ api, dataPlane, diagnostics, sync int }
 
-// freePorts finds three that are free, so that the demo runs beside another control plane.
+// freePorts finds some that are free on all addresses, so that the demo runs beside another control plane.
 func freePorts() (ports, error) {
 	for base := 15600; base < 25000; base += 100 {
-		p := ports{api: base + 81, dataPlane: base + 78, diagnostics: base + 80}
-		if free("", p.api) && free("", p.dataPlane) && free("", p.diagnostics) {
+		p := ports{api: base + 81, dataPlane: base + 78, diagnostics: base + 80, sync: base + 85}
+		if p.free() {
 			return p, nil
 		}
 	}
-	return ports{}, fmt.Errorf("no three free ports between 15678 and 24981 for a control plane")
+	return ports{}, fmt.Errorf("no four free ports between 15678 and 24985 for control planes")
 }
 
-// free says whether a TCP port can be listened on; an empty address means all of them.
-func free(address string, port int) bool {
-	l, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(port)))
+func (p ports) free() bool {
+	for _, port := range []int{p.api, p.dataPlane, p.diagnostics, p.sync} {
+		if !free(":" + strconv.Itoa(port)) {
+			return false
+		}
+	}
+	return true
+}
+
+// environment are the settings that all control planes share.
+func (p ports) environment() []string {
+	return []string{
+		fmt.Sprintf("KUMA_API_SERVER_HTTP_PORT=%d", p.api),
+		"KUMA_API_SERVER_HTTPS_ENABLED=false",
+		fmt.Sprintf("KUMA_DP_SERVER_PORT=%d", p.dataPlane),
+		fmt.Sprintf("KUMA_DIAGNOSTICS_SERVER_PORT=%d", p.diagnostics),
+		fmt.Sprintf("KUMA_MULTIZONE_GLOBAL_KDS_GRPC_PORT=%d", p.sync),
+	}
+}
+
+// free says whether a TCP address can be listened on; one without a host means all of this machine.
+func free(address string) bool {
+	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return false
 	}
 	return l.Close() == nil
 }
 
-// startPlane starts the control plane and waits until it is ready.
-func startPlane(ctx context.Context, w *world) (*plane, error) {
-	found, err := freePorts()
-	if err != nil {
-		return nil, err
+// startPlanes starts the global control plane and joins two zones to it.
+func startPlanes(ctx context.Context, w *world) (err error) {
+	if w.ports, err = freePorts(); err != nil {
+		return err
 	}
-	p := &plane{world: w, ports: found}
-	w.console.command(fmt.Sprintf("export KUMA_API_SERVER_HTTP_PORT=%d KUMA_API_SERVER_HTTPS_PORT=0 KUMA_DP_SERVER_PORT=%d KUMA_DIAGNOSTICS_SERVER_PORT=%d",
-		found.api, found.dataPlane, found.diagnostics))
-	w.console.command("weft cp run --data-dir control-plane &")
-	w.console.command("export WEFT_API=" + p.api())
-	return p, p.start(ctx)
+	w.console.command("export " + strings.Join(w.ports.environment(), " "))
+	w.global = &plane{world: w, name: "global", address: globalAddress}
+	w.east = &plane{world: w, name: east, address: eastAddress, joins: w.global}
+	w.west = &plane{world: w, name: west, address: westAddress, joins: w.global}
+	for _, p := range []*plane{w.global, w.east, w.west} {
+		if err := p.prepare(ctx); err != nil {
+			return err
+		}
+		w.console.command(p.listening(), append(append([]string{"weft"}, p.arguments()...), "&")...)
+		if err := p.start(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// start runs the control plane on the data that it has, and returns when it is ready.
-func (p *plane) start(ctx context.Context) error {
-	started, err := p.world.processes.start("control-plane", []string{
-		fmt.Sprintf("KUMA_API_SERVER_HTTP_PORT=%d", p.ports.api),
-		"KUMA_API_SERVER_HTTPS_PORT=0",
-		fmt.Sprintf("KUMA_DP_SERVER_PORT=%d", p.ports.dataPlane),
-		fmt.Sprintf("KUMA_DIAGNOSTICS_SERVER_PORT=%d", p.ports.diagnostics),
-	}, p.world.options.Weft, "cp", "run", "--data-dir", "control-plane")
+// prepare gets a zone the token by which the global control plane knows it.
+func (p *plane) prepare(ctx context.Context) error {
+	if p.joins == nil {
+		return nil
+	}
+	generate := []string{"generate", "zone-token", "--zone", p.name, "--scope", "cp", "--valid-for", "24h"}
+	token, err := p.joins.quietly(ctx, generate...)
 	if err != nil {
 		return err
 	}
-	p.process = started
-	ready := fmt.Sprintf("http://127.0.0.1:%d/ready", p.ports.diagnostics)
-	return eventually(ctx, "the control plane is ready", func(ctx context.Context) error { return answersOK(ctx, ready) })
+	p.joins.show(append(generate, ">", p.tokenFile())...)
+	return os.WriteFile(filepath.Join(p.world.dir, p.tokenFile()), []byte(token), 0o600)
+}
+
+func (p *plane) tokenFile() string { return p.name + "/zone.token" }
+
+// listening says on which address its servers are, in words of a shell.
+func (p *plane) listening() string { return strings.Join(p.environment(), " ") }
+
+func (p *plane) environment() []string {
+	var env []string
+	for _, server := range []string{"KUMA_API_SERVER_HTTP_INTERFACE", "KUMA_DP_SERVER_INTERFACE", "KUMA_DIAGNOSTICS_SERVER_INTERFACE"} {
+		env = append(env, server+"="+p.address)
+	}
+	return env
+}
+
+// arguments of weft that run it.
+func (p *plane) arguments() []string {
+	run := []string{"cp", "run", "--data-dir", p.name + "/data"}
+	if p.joins == nil {
+		return append(run, "--mode", "global")
+	}
+	return append(run, "--zone", p.name, "--zone-token-file", p.tokenFile(),
+		"--global-address", fmt.Sprintf("grpcs://%s:%d", p.joins.address, p.world.ports.sync),
+		"--global-ca-file", p.joins.name+"/data/ca.crt")
+}
+
+// start runs the control plane on the data that it has, and returns when it is ready.
+func (p *plane) start(ctx context.Context) (err error) {
+	env := append(p.world.ports.environment(), p.environment()...)
+	p.process, err = p.world.processes.start("control-plane-"+p.name, env, p.world.options.Weft, p.arguments()...)
+	if err != nil {
+		return err
+	}
+	ready := fmt.Sprintf("http://%s:%d/ready", p.address, p.world.ports.diagnostics)
+	return eventually(ctx, "the control plane of "+p.name+" is ready", func(ctx context.Context) error { return answersOK(ctx, ready) })
 }
 
 func (p *plane) kill() { p.world.processes.kill(p.process) }
 
+// weft runs a command of weft against it to its end, after showing it, and answers what it printed.
+func (p *plane) weft(ctx context.Context, args ...string) (string, error) {
+	p.show(args...)
+	return p.quietly(ctx, args...)
+}
+
+// show prints a command of weft.
+func (p *plane) show(args ...string) {
+	p.world.console.command("weft", append([]string{"--api", p.api()}, args...)...)
+}
+
+// quietly runs a command of weft against it to its end.
+func (p *plane) quietly(ctx context.Context, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	return p.world.processes.run(ctx, p.world.options.Weft, append([]string{"--api", p.api()}, args...)...)
+}
+
 // api is the address of the HTTP API.
-func (p *plane) api() string { return fmt.Sprintf("http://127.0.0.1:%d", p.ports.api) }
+func (p *plane) api() string { return fmt.Sprintf("http://%s:%d", p.address, p.world.ports.api) }
 
 // server is the address at which agents reach the control plane.
-func (p *plane) server() string { return fmt.Sprintf("https://127.0.0.1:%d", p.ports.dataPlane) }
+func (p *plane) server() string {
+	return fmt.Sprintf("https://%s:%d", p.address, p.world.ports.dataPlane)
+}
 
-// overviews is what the demo reads of the API's answer about every proxy of a mesh.
+// subscriptions are those of an insight, as the API answers them.
+type subscriptions []struct {
+	ConnectTime    time.Time  `json:"connectTime"`
+	DisconnectTime *time.Time `json:"disconnectTime"`
+}
+
+// since says whether the last of them began after an instant, and lasts.
+func (s subscriptions) since(instant time.Time) bool {
+	return len(s) > 0 && s[len(s)-1].ConnectTime.After(instant) && s[len(s)-1].DisconnectTime == nil
+}
+
+// overviews is what the demo reads of the API's answer about every proxy of a mesh, or every zone.
 type overviews struct {
 	Items []struct {
-		Name             string `json:"name"`
 		DataplaneInsight struct {
-			Subscriptions []struct {
-				ConnectTime time.Time `json:"connectTime"`
-			} `json:"subscriptions"`
+			Subscriptions subscriptions `json:"subscriptions"`
 		} `json:"dataplaneInsight"`
+		ZoneInsight struct {
+			Subscriptions subscriptions `json:"subscriptions"`
+		} `json:"zoneInsight"`
 	} `json:"items"`
 }
 
-// connectedSince fails unless each of count proxies has connected after an instant.
-func (p *plane) connectedSince(ctx context.Context, since time.Time, count int) error {
-	body, err := fetch(ctx, p.api()+"/meshes/default/dataplanes/_overview")
+// connectedSince fails unless so many proxies, or zones, have connected after an instant.
+func (p *plane) connectedSince(ctx context.Context, what string, since time.Time, count int) error {
+	body, err := fetch(ctx, p.api()+"/"+what+"/_overview")
 	if err != nil {
 		return err
 	}
@@ -102,14 +208,31 @@ func (p *plane) connectedSince(ctx context.Context, since time.Time, count int) 
 		return err
 	}
 	connected := 0
-	for _, proxy := range all.Items {
-		s := proxy.DataplaneInsight.Subscriptions
-		if len(s) > 0 && s[len(s)-1].ConnectTime.After(since) {
+	for _, item := range all.Items {
+		if item.DataplaneInsight.Subscriptions.since(since) || item.ZoneInsight.Subscriptions.since(since) {
 			connected++
 		}
 	}
 	if connected < count {
-		return fmt.Errorf("%d of %d proxies have connected again", connected, count)
+		return fmt.Errorf("%d of %d have connected again", connected, count)
+	}
+	return nil
+}
+
+// hasAny fails unless a list of the API has something.
+func (p *plane) hasAny(ctx context.Context, list string) error {
+	body, err := fetch(ctx, p.api()+list)
+	if err != nil {
+		return err
+	}
+	var answer struct {
+		Total int `json:"total"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return err
+	}
+	if answer.Total == 0 {
+		return fmt.Errorf("%s is empty", list)
 	}
 	return nil
 }
