@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"weft/internal/admit"
@@ -96,7 +97,8 @@ func ownAddresses(s *settings.Settings) []string {
 			addresses = append(addresses, at.Interface)
 		}
 	}
-	return addresses
+	slices.Sort(addresses)
+	return slices.Compact(addresses)
 }
 
 func machineAddresses() []string {
