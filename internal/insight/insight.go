@@ -43,15 +43,16 @@ type World struct {
 	Links func(zone string) map[string]KindLink
 }
 
-// Of answers the insight of a Dataplane, an empty one where its proxy never connected. It is the caller's.
+// Of answers the insight of a Dataplane, or, without a mesh, of a ZoneIngress; an empty one where its proxy never
+// connected. It is the caller's.
 func (w *World) Of(mesh, name string) *kind.DataplaneInsight {
-	r := table.Eval(w.Snapshot)
+	r, key := table.Eval(w.Snapshot), graph.ProxyKey{Mesh: mesh, Name: name}
 	insight := &kind.DataplaneInsight{}
-	if stored, ok := w.State.Insights.Find(r, mesh, name); ok {
+	if stored, ok := w.State.Insight(r, key); ok {
 		*insight = stored.Spec
 		insight.Subscriptions = w.closed(insight.Subscriptions)
 	}
-	if serving, ok := w.State.Servings.Find(r, mesh, name); ok {
+	if serving, ok := w.State.Serving(r, key); ok {
 		insight.Serving = taking(&serving.Spec)
 	}
 	return insight

@@ -39,16 +39,25 @@ type ZoneOverview struct {
 	ZoneInsight *kind.ZoneInsight `json:"zoneInsight"`
 }
 
+// ZoneIngressOverview is a ZoneIngress beside what the control plane knows of its proxy.
+type ZoneIngressOverview struct {
+	shownMeta                                 // of the type ZoneIngressOverview
+	ZoneIngress        *kind.ZoneIngress      `json:"zoneIngress"`
+	ZoneIngressInsight *kind.DataplaneInsight `json:"zoneIngressInsight"`
+}
+
 // overviewReads are the kinds that overviews and insights are made of.
 var overviewReads = []resource.Descriptor{
 	kind.Meshes, kind.Dataplanes, kind.DataplaneInsights, kind.DataplaneServings,
 	kind.MeshServices, kind.MeshServiceStatuses, kind.Zones, kind.ZoneInsights,
+	kind.ZoneIngresses, kind.ZoneIngressInsights, kind.ZoneIngressServings,
 }
 
 // overviewRoutes has the older spelling of each path too.
 func (a *api) overviewRoutes() []route {
 	dataplanes, dataplane := a.joined(kind.Dataplanes, dataplaneOverview)
 	zones, zone := a.joined(kind.Zones, zoneOverview)
+	ingresses, ingress := a.joined(kind.ZoneIngresses, zoneIngressOverview)
 	return []route{
 		{"GET /dataplanes/_overview", access.Read, dataplanes},
 		{"GET /dataplanes+insights", access.Read, dataplanes},
@@ -60,6 +69,12 @@ func (a *api) overviewRoutes() []route {
 		{"GET /zones+insights", access.Read, zones},
 		{"GET /zones/{name}/_overview", access.Read, zone},
 		{"GET /zones+insights/{name}", access.Read, zone},
+		{"GET /zone-ingresses/_overview", access.Read, ingresses},
+		{"GET /zoneingresses/_overview", access.Read, ingresses},
+		{"GET /zoneingresses+insights", access.Read, ingresses},
+		{"GET /zone-ingresses/{name}/_overview", access.Read, ingress},
+		{"GET /zoneingresses/{name}/_overview", access.Read, ingress},
+		{"GET /zoneingresses+insights/{name}", access.Read, ingress},
 	}
 }
 
@@ -89,6 +104,10 @@ func (a *api) joined(d resource.Descriptor, show func(*moment, resource.Any) (an
 func dataplaneOverview(m *moment, o resource.Any) (any, error) {
 	dp := dataplane(o)
 	return Overview{metaOf("DataplaneOverview", o), m.Status(dp), &dp.Spec, m.Of(dp.Mesh, dp.Name)}, nil
+}
+
+func zoneIngressOverview(m *moment, o resource.Any) (any, error) {
+	return ZoneIngressOverview{metaOf("ZoneIngressOverview", o), resource.SpecOf(o).(*kind.ZoneIngress), m.Of("", o.Envelope().Name)}, nil
 }
 
 func zoneOverview(m *moment, o resource.Any) (any, error) {
