@@ -48,7 +48,7 @@ func (w *World) providers(o *resource.Object[kind.MeshService], knownOf func(*re
 		if dp != last {
 			counts.add(last, usable)
 			last, k = dp, knownOf(dp)
-			usable = w.connected(k)
+			usable = k.connected
 		}
 		usable = usable && in.State == kind.Ready && !k.dead(&in)
 	}
