@@ -44,6 +44,7 @@ type ZoneSubscription struct {
 	ID                     string `json:"id"`                       // one for each connection
 	ControlPlaneInstanceID string `json:"controlPlaneInstanceId"`   // the instance that it is to
 	ConnectTime            Time   `json:"connectTime"`              // when it began
+	CompleteTime           *Time  `json:"completeTime,omitempty"`   // when everything that the zone had was stored
 	DisconnectTime         *Time  `json:"disconnectTime,omitempty"` // when it ended; absent while it lasts
 	Version                string `json:"version,omitempty"`        // of the zone's control plane
 }

@@ -12,12 +12,10 @@ import (
 	"weft/internal/admit"
 	"weft/internal/certfile"
 	"weft/internal/dpserver"
-	"weft/internal/graph"
 	"weft/internal/identity"
 	"weft/internal/instances"
 	"weft/internal/publish"
 	"weft/internal/settings"
-	"weft/internal/store"
 	"weft/kind"
 	"weft/resource"
 )
@@ -27,13 +25,14 @@ func shared(s *settings.Settings) bool { return s.Store == settings.PostgreSQL }
 
 // joinInstances answers this instance among those that share its store, of which it is the only one where
 // no other one can.
-func joinInstances(ctx context.Context, s *settings.Settings, id string, rows store.Store, writer *admit.Writer, hub *publish.Hub, state *graph.State, log *slog.Logger) (*instances.Member, error) {
-	if !shared(s) {
-		return instances.Alone(id), nil
+func joinInstances(ctx context.Context, p *plane) (*instances.Member, error) {
+	if !shared(p.settings) {
+		return instances.Alone(p.instance), nil
 	}
 	self, err := instances.Join(ctx, instances.Config{
-		ID: id, Store: rows, Writer: writer, Answer: hub.Here, Lost: publish.Bound,
-		Strays: func(instance string) bool { return dpserver.Strays(state, instance) }, Log: log,
+		ID: p.instance, Store: p.rows, Writer: p.writer, Lost: publish.Bound, Log: p.log,
+		Answer: func(ctx context.Context, rows []resource.Key) error { return p.answer(ctx, rows) },
+		Strays: func(instance string) bool { return dpserver.Strays(p.state, instance) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("joining the other instances: %w", err)

@@ -30,6 +30,7 @@ import (
 	"weft/internal/token"
 	"weft/internal/view"
 	"weft/internal/xds"
+	"weft/resource"
 )
 
 // plane is what every control plane is made of, whatever its mode: the store's rows go through the mirror into
@@ -51,11 +52,13 @@ type plane struct {
 	hub          *publish.Hub
 	reconciler   *reconcile.Reconciler
 	self         *instances.Member // among those that share the store
-	keys         *identity.Keyring
-	tokens       *token.Issuer
-	audit        *audit.Log
-	refused      *access.Refusals
-	guard        *rest.Guard
+	// answer is what another of them asks: whether this one's clients have settled. It is set before self runs.
+	answer  func(context.Context, []resource.Key) error
+	keys    *identity.Keyring
+	tokens  *token.Issuer
+	audit   *audit.Log
+	refused *access.Refusals
+	guard   *rest.Guard
 
 	closers []func()
 }
@@ -102,8 +105,9 @@ func (p *plane) assemble(ctx context.Context) error {
 		MeshService: p.settings.MeshServiceCIDR, MeshMultiZoneService: p.settings.MeshMultiZoneServiceCIDR,
 	})
 	p.hub = publish.NewHub(p.state, p.catalog, p.log)
+	p.answer = p.hub.Here
 	var err error
-	if p.self, err = joinInstances(ctx, p.settings, p.instance, p.rows, p.writer, p.hub, p.state, p.log); err != nil {
+	if p.self, err = joinInstances(ctx, p); err != nil {
 		return err
 	}
 	plan.Lives = func(instance string) bool {

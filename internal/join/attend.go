@@ -28,10 +28,11 @@ func (g *Global) attend(ctx context.Context) {
 		}
 	}
 	for {
-		zoned, remade := g.logs.zoned.next(), g.logs.remade.next()
+		zoned, remade, changed := g.logs.zoned.next(), g.logs.remade.next(), g.changed()
 		g.dismiss()
 		select {
 		case <-zoned:
+		case <-changed:
 		case <-remade:
 			g.beginAnew()
 		case <-ctx.Done():
@@ -95,7 +96,8 @@ func (g *Global) peers() []*zonePeer {
 	return all
 }
 
-// dismiss ends the streams of zones that are no more or are disabled, and counts them out.
+// dismiss ends the streams of zones that are no more or are disabled, and counts them out; others it counts in
+// or out by where they are.
 func (g *Global) dismiss() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -115,7 +117,9 @@ func (g *Global) dismiss() {
 		}
 		delete(g.zones, zone)
 		g.discount(zone)
+		g.complete(zone)
 	}
+	g.survey()
 }
 
 // count has what other zones settle on wait for a zone too; discount ends that. Both are called with the lock.
@@ -130,14 +134,11 @@ func (g *Global) count(zone string) {
 
 func (g *Global) discount(zone string) {
 	delete(g.counted, zone)
-	owner := kind.Owner{Zone: zone}
-	for name, t := range g.kinds {
+	for _, t := range g.kinds {
 		t.mu.Lock()
-		t.tracker.Leave(owner)
+		t.tracker.Leave(kind.Owner{Zone: zone})
 		t.mu.Unlock()
 		t.moved.raise()
-		g.logs.kinds[name].log.Complete(owner)
-		g.logs.kinds[name].changed.raise()
 	}
 }
 
@@ -145,6 +146,13 @@ func (g *Global) discount(zone string) {
 // stored now or later, or ctx ends, upon which the error names the zones that are behind. A zone that is cut off
 // counts until it is back, disabled or deleted.
 func (g *Global) Confirmed(ctx context.Context, rows ...resource.Key) error {
+	asked := make(chan error, 1)
+	go func() { asked <- g.askSiblings(ctx, rows) }()
+	return errors.Join(g.Here(ctx, rows), <-asked)
+}
+
+// Here is the same of the zones that are not at another instance: the answer to another instance's question.
+func (g *Global) Here(ctx context.Context, rows []resource.Key) error {
 	rows = g.logs.traveling(rows)
 	if err := g.logs.await(ctx, rows); err != nil {
 		return err

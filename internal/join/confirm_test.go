@@ -20,17 +20,7 @@ func TestConfirmed(t *testing.T) {
 	g.put(mesh)
 	east := newZone(t, "east").join(g)
 	west, gate := newZone(t, "west"), make(chan struct{})
-	west.settled = func(ctx context.Context, rows []resource.Key) error {
-		if len(rows) == 0 || rows[0].Kind != kind.MeshServices.Name {
-			return nil
-		}
-		select {
-		case <-gate:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+	west.settled = onceOpen(gate)
 	west.join(g)
 	east.wants(kind.Meshes.Key("", "m"))
 	west.wants(kind.Meshes.Key("", "m"))
@@ -64,6 +54,54 @@ func TestConfirmed(t *testing.T) {
 	if err := east.joined.Confirmed(short, key); err == nil {
 		t.Error("confirmed by a zone that is cut off")
 	}
+}
+
+// onceOpen settles on services once a gate is open.
+func onceOpen(gate chan struct{}) func(context.Context, []resource.Key) error {
+	return func(ctx context.Context, rows []resource.Key) error {
+		if len(rows) == 0 || rows[0].Kind != kind.MeshServices.Name {
+			return nil
+		}
+		select {
+		case <-gate:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Zones may be at different instances of the global control plane.
+func TestConfirmedByZonesAtAnotherInstance(t *testing.T) {
+	first, second := twoGlobals(t)
+	first.put(mesh)
+	west, gate := newZone(t, "west"), make(chan struct{})
+	west.settled = onceOpen(gate)
+	west.join(second)
+	east := newZone(t, "east").join(first)
+	east.wants(kind.Meshes.Key("", "m"))
+	key := east.put(service).Key()
+	west.wants(away(kind.MeshServices, "m", "web", "east"))
+	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if err := east.joined.Confirmed(short, key); err == nil {
+		t.Error("confirmed before the zone at the other instance has settled")
+	}
+	close(gate)
+	long, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := east.joined.Confirmed(long, key); err != nil {
+		t.Error(err)
+	}
+	if err := second.serves.Confirmed(long, kind.Meshes.Key("", "m")); err != nil {
+		t.Errorf("on global: %v", err)
+	}
+	// It goes on at the other instance, where nothing was heard of it before.
+	first.stop()
+	east.stop()
+	east.remove(key)
+	east.join(second)
+	west.loses(away(kind.MeshServices, "m", "web", "east"))
 }
 
 // Others hear of a service once those who serve it do.

@@ -20,18 +20,18 @@ import (
 	"weft/resource"
 )
 
-// GlobalConfig says what a global control plane serves zones with. All fields but Count are needed.
+// GlobalConfig says what a global control plane serves zones with. All fields but Siblings and Count are needed.
 type GlobalConfig struct {
 	Instance string // one run of this control plane
 	Release  string
-	// Shared says that other instances may serve zones of the same store.
-	Shared  bool
-	Store   store.Store
-	Writer  *admit.Writer
-	Keys    *identity.Keyring // of zone tokens
-	Refused *access.Refusals
-	Count   Count // optional
-	Log     *slog.Logger
+	// Siblings are the other instances; nil where there can be none.
+	Siblings Siblings
+	Store    store.Store
+	Writer   *admit.Writer
+	Keys     *identity.Keyring // of zone tokens
+	Refused  *access.Refusals
+	Count    Count // optional
+	Log      *slog.Logger
 }
 
 // Global is the global control plane's side: it serves whichever zones come to this instance.
@@ -42,9 +42,11 @@ type Global struct {
 	kinds map[string]*tracking
 	ctx   context.Context // of Start
 
-	mu      sync.Mutex
-	zones   map[string]*zonePeer // that were here since this instance started
-	counted map[string]bool      // that were at any instance, ever: what has settled everywhere has settled there
+	mu    sync.Mutex
+	zones map[string]*zonePeer // that were here since this instance started
+	// counted are those for which it is waited until everybody has settled: that were ever here, connected or
+	// not, and are at no other instance.
+	counted map[string]bool
 }
 
 // tracking is what of one kind all zones have settled on.
@@ -66,17 +68,20 @@ type zonePeer struct {
 // peerStream is one kind of a zone. What the receiver remembers outlives the streams, of which there is one at
 // a time: the newest.
 type peerStream struct {
-	kind     resource.Descriptor
-	way      zonesync.Way       // from the zone
-	receiver *zonesync.Receiver // of whoever has the turn
-	turn     chan struct{}      // holds one token
-	nudge    *signal
+	kind      resource.Descriptor
+	way       zonesync.Way       // from the zone
+	receiver  *zonesync.Receiver // of whoever has the turn
+	turn      chan struct{}      // holds one token
+	nudge     *signal
+	forwarded zonesync.Position // what the tracker was told last; the conversation's own
+	passed    *settling         // to the instances that other zones are at; nil where nothing goes on to other zones
 
 	mu        sync.Mutex
 	end       context.CancelCauseFunc // of the stream that has the turn, or waits for it
 	current   *conversation
 	anew      bool // what the receiver remembers is not so any more
 	confirmed zonesync.Position
+	synced    bool // everything that the zone had when it connected is stored
 	state     StreamState
 }
 
@@ -99,39 +104,29 @@ func (g *Global) Start(ctx context.Context) (wait func(), err error) {
 	if wait, err = g.logs.follow(ctx); err != nil {
 		return nil, err
 	}
-	insights, _, err := g.Store.List(ctx, kind.ZoneInsights.Name)
-	if err != nil {
-		return wait, err
-	}
-	for _, row := range insights {
-		g.expect(row.Key.Name) // it was connected once, so its proxies run with something
-	}
-	g.logs.open()
-	go g.attend(ctx)
-	return wait, nil
-}
-
-// expect counts a zone in that was there before. What other zones are told of it waits for it, unless another
-// instance may have heard it already.
-func (g *Global) expect(zone string) {
-	if enabled, _ := g.logs.zoneEnabled(zone); !enabled {
-		return
-	}
-	owner := kind.Owner{Zone: zone}
-	for _, k := range g.logs.kinds {
-		if !g.Shared && k.kind.Describe().Sync.Has(resource.ZoneToZones) {
-			k.log.Await(owner)
+	// What a zone has now is known once it, or the instance that it is at, has said so.
+	for zone := range g.logs.linksNow() {
+		for _, k := range g.logs.kinds {
+			if enabled, _ := g.logs.zoneEnabled(zone); enabled && k.kind.Describe().Sync.Has(resource.ZoneToZones) {
+				k.log.Await(kind.Owner{Zone: zone})
+			}
 		}
 	}
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.count(zone)
+	g.survey()
+	g.mu.Unlock()
+	g.logs.open()
+	go g.attend(ctx)
+	return wait, nil
 }
 
 // peer answers what is known of a zone, made for the first who asks.
 func (g *Global) peer(zone string) *zonePeer {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if !g.counted[zone] {
+		g.count(zone)
+	}
 	p := g.zones[zone]
 	if p != nil {
 		return p
@@ -143,10 +138,13 @@ func (g *Global) peer(zone string) *zonePeer {
 		if s.way.Open() {
 			s.receiver = zonesync.NewReceiver(s.way)
 		}
+		if k.kind.Describe().Sync.Has(resource.ZoneToZones) {
+			s.passed = newSettling(g.askSiblings)
+			s.passed.reached = s.nudge
+		}
 		p.kinds[name] = s
 	}
 	g.zones[zone] = p
-	g.count(zone)
 	return p
 }
 
@@ -283,34 +281,43 @@ func (g *Global) peerKind(p *zonePeer, k *peerStream) peerKind {
 		list: func() []zonesync.Held {
 			return g.logs.kinds[info.Name].inventory(func(of kind.Owner) bool { return of == owner })
 		},
-		heard:      func(side *zonesync.Side) { g.met(p, side) },
-		stored:     func(c *conversation, _ []zonesync.Item) { g.forwarded(owner, c) },
+		heard: func(side *zonesync.Side) { g.met(p, side) },
+		stored: func(c *conversation, items []zonesync.Item) {
+			if k.passed != nil {
+				k.passed.add(g.ctx, rowsOf(k.kind, items), c.receiver.Position())
+			}
+		},
 		progressed: func(c *conversation) { g.progressed(p, k, c) },
 		nudge:      k.nudge,
-		nudged:     func(c *conversation) { k.confirm(c) },
+		nudged:     func(c *conversation) { g.forwarded(owner, k); k.confirm(c) },
 	}
 }
 
-// forwarded notes that what a zone sent stands in the log that goes to the others.
-func (g *Global) forwarded(owner kind.Owner, c *conversation) {
-	name := c.own.Kind
-	if !c.kind.Describe().Sync.Has(resource.ZoneToZones) {
+// forwarded notes up to where what a zone sent stands in the log that goes to the others, and that the other
+// instances have passed it on.
+func (g *Global) forwarded(owner kind.Owner, k *peerStream) {
+	if k.passed == nil {
 		return
 	}
+	to := k.passed.position()
+	if to == k.forwarded || to.Seq == 0 {
+		return
+	}
+	k.forwarded = to
+	name := k.kind.Describe().Name
 	t := g.kinds[name]
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.tracker.Forwarded(owner, c.receiver.Position(), g.logs.kinds[name].log.Head().Seq)
+	t.tracker.Forwarded(owner, to, g.logs.kinds[name].log.Head().Seq)
 	t.moved.raise()
 }
 
 // progressed takes note of how far a zone is.
 func (g *Global) progressed(p *zonePeer, k *peerStream, c *conversation) {
 	t, owner := g.kinds[c.own.Kind], kind.Owner{Zone: p.name}
-	if own := g.logs.kinds[c.own.Kind]; !c.synced && c.receiver != nil && c.receiver.Synced() {
+	if !c.synced && c.receiver != nil && c.receiver.Synced() {
 		c.synced = true
-		own.log.Complete(owner)
-		own.changed.raise()
+		g.synced(p, k)
 	}
 	if c.sender != nil && c.known {
 		settled := c.sender.Progress(time.Now()).Settled
@@ -320,6 +327,30 @@ func (g *Global) progressed(p *zonePeer, k *peerStream, c *conversation) {
 		t.moved.raise()
 	}
 	g.observe(p, k, c)
+}
+
+// synced notes that everything that a zone has of a kind is in the store.
+func (g *Global) synced(p *zonePeer, k *peerStream) {
+	name := k.kind.Describe().Name
+	g.logs.kinds[name].log.Complete(kind.Owner{Zone: p.name})
+	g.logs.kinds[name].changed.raise()
+	k.mu.Lock()
+	k.synced = true
+	k.mu.Unlock()
+	for _, other := range p.kinds {
+		other.mu.Lock()
+		lacks := other.passed != nil && !other.synced
+		other.mu.Unlock()
+		if lacks {
+			return
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.insight.current.CompleteTime == nil {
+		p.insight.current.CompleteTime = &kind.Time{Time: time.Now()}
+		g.note(p)
+	}
 }
 
 // confirm tells a zone how far all others have settled on what it sent.

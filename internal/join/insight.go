@@ -27,7 +27,6 @@ type connection struct {
 	streams int // that are open and on which the zone has said who it is
 	current kind.ZoneSubscription
 	lost    time.Time
-	refused []kind.RefusedItem
 	writing bool // somebody stores what changes
 	changed bool
 }
@@ -37,7 +36,8 @@ func (g *Global) met(p *zonePeer, side *zonesync.Side) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	i := &p.insight
-	if i.streams++; i.streams > 1 || i.current.ID != "" {
+	if i.streams++; i.current.ID != "" {
+		i.current.Version = side.Release
 		return
 	}
 	i.current = kind.ZoneSubscription{

@@ -228,6 +228,7 @@ func TestAZoneThatIsDisabled(t *testing.T) {
 	}
 	door := away(kind.MeshZoneAddresses, "m", "east", "east")
 	west.wants(door)
+	west.wants(away(kind.MeshServices, "m", "web", "east"))
 	g.put(`{type: Zone, name: east, enabled: false}`)
 	west.loses(door)
 	east.trouble("disabled on the global control plane")

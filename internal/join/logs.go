@@ -33,12 +33,13 @@ type logs struct {
 	mended *signal
 	read   *signal // raised by every batch of the store
 	remade *signal // raised when there is a mesh again that had gone
-	zoned  *signal // raised when there is another zone, or one less, or one was enabled or disabled
+	zoned  *signal // raised when there is another zone, or one less, or one stands otherwise than before
 
 	mu       sync.Mutex
 	opened   bool
 	disabled map[string]bool // zones whose ingresses nobody is to use
 	zones    map[string]bool // that there are, and whether each is enabled; of a global control plane
+	links    map[string]link // of zones, by their names
 	gone     map[string]bool // meshes that were deleted since the start
 	pending  map[resource.Key]context.CancelFunc
 	ctx      context.Context
@@ -67,7 +68,7 @@ type stored struct{ body []byte }
 func newLogs(self kind.Owner, rows store.Store, log *slog.Logger) *logs {
 	l := &logs{
 		self: self, rows: rows, log: log, kinds: map[string]*kindLog{}, mended: newSignal(), read: newSignal(), zoned: newSignal(), remade: newSignal(),
-		disabled: map[string]bool{}, zones: map[string]bool{}, gone: map[string]bool{}, pending: map[resource.Key]context.CancelFunc{},
+		disabled: map[string]bool{}, zones: map[string]bool{}, links: map[string]link{}, gone: map[string]bool{}, pending: map[resource.Key]context.CancelFunc{},
 	}
 	for _, d := range Traveling() {
 		l.kinds[d.Describe().Name] = &kindLog{
@@ -87,7 +88,7 @@ func newEpoch() uint64 {
 // follow reads the store until ctx ends. It returns once the logs have what was there.
 func (l *logs) follow(ctx context.Context) (wait func(), err error) {
 	l.ctx = ctx
-	kinds := []string{kind.Zones.Name}
+	kinds := []string{kind.Zones.Name, kind.ZoneInsights.Name}
 	for name := range l.kinds {
 		kinds = append(kinds, name)
 	}
@@ -127,8 +128,12 @@ func (l *logs) apply(b mirror.Batch) {
 	zones := false
 	for _, o := range b.Put {
 		key, of := o.Key(), o.(*resource.Object[stored])
-		if key.Kind == kind.Zones.Name {
+		switch key.Kind {
+		case kind.Zones.Name:
 			zones = l.putZone(of) || zones
+			continue
+		case kind.ZoneInsights.Name:
+			zones = l.putLink(of) || zones
 			continue
 		}
 		mended = mended || key.Kind == kind.Meshes.Name || key.Kind == kind.Dataplanes.Name
@@ -140,10 +145,14 @@ func (l *logs) apply(b mirror.Batch) {
 		l.put(key, of)
 	}
 	for _, key := range b.Removed {
-		if key.Kind == kind.Zones.Name {
+		switch key.Kind {
+		case kind.Zones.Name:
 			delete(l.zones, key.Name)
 			delete(l.disabled, key.Name)
 			zones = true
+			continue
+		case kind.ZoneInsights.Name:
+			delete(l.links, key.Name)
 			continue
 		}
 		if key.Kind == kind.Meshes.Name {

@@ -13,12 +13,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
 	"weft/internal/access"
 	"weft/internal/admit"
 	"weft/internal/identity"
+	"weft/internal/instances"
 	"weft/internal/join"
 	"weft/internal/store"
 	"weft/internal/store/memory"
@@ -75,6 +77,7 @@ type global struct {
 	address string
 	cas     *x509.CertPool
 	tls     *tls.Config
+	shared  bool // with other instances
 }
 
 func newGlobal(t *testing.T) *global {
@@ -102,6 +105,18 @@ func newGlobal(t *testing.T) *global {
 	return g
 }
 
+// twoGlobals are two instances of a global control plane, on one store.
+func twoGlobals(t *testing.T) (first, second *global) {
+	t.Helper()
+	first = newGlobal(t)
+	first.stop()
+	first.shared = true
+	first.start()
+	second = &global{plane: &plane{t: t, rows: first.rows, writer: first.writer}, cas: first.cas, tls: first.tls, address: "127.0.0.1:0", shared: true}
+	second.start()
+	return first, second
+}
+
 func (g *global) start() {
 	g.t.Helper()
 	listener, err := net.Listen("tcp", g.address)
@@ -113,8 +128,20 @@ func (g *global) start() {
 	keys := identity.NewKeyring(func(key resource.Key) ([]byte, bool) {
 		return signingKey(), key == identity.ZoneRealm.SigningKey("1")
 	})
+	self, instance := instances.Alone("global"), uuid.NewString()
+	if g.shared {
+		self, err = instances.Join(ctx, instances.Config{
+			ID: instance, Store: g.rows, Writer: g.writer, Lost: patience, Log: quiet,
+			Answer: func(ctx context.Context, rows []resource.Key) error { return g.serves.Here(ctx, rows) },
+			Strays: func(string) bool { return false },
+		})
+		if err != nil {
+			g.t.Fatal(err)
+		}
+	}
 	g.serves = join.NewGlobal(join.GlobalConfig{
-		Instance: "global", Release: "test", Store: g.rows, Writer: g.writer, Keys: keys, Refused: access.NewRefusals(quiet), Log: quiet,
+		Instance: instance, Release: "test", Siblings: self,
+		Store: g.rows, Writer: g.writer, Keys: keys, Refused: access.NewRefusals(quiet), Log: quiet,
 	})
 	wait, err := g.serves.Start(ctx)
 	if err != nil {
@@ -124,7 +151,8 @@ func (g *global) start() {
 	g.serves.Register(server)
 	var running sync.WaitGroup
 	running.Go(func() { _ = server.Serve(listener) })
-	running.Go(func() { g.serves.Sweep(ctx) })
+	running.Go(func() { self.Run(ctx) })
+	running.Go(func() { self.Lead(ctx, g.serves.Sweep) })
 	g.stop = sync.OnceFunc(func() { server.Stop(); cancel(); running.Wait(); wait() })
 	g.t.Cleanup(g.stop)
 }

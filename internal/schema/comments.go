@@ -334,6 +334,7 @@ var comments = map[string]string{
 	"ZoneInsight.Refused":                           "Refused are the resources that one side did not take from the other.",
 	"ZoneInsight.Subscriptions":                     "Subscriptions are the zone's connections, the latest last.",
 	"ZoneSubscription":                              "ZoneSubscription is one connection of a zone to one instance of the global control plane.",
+	"ZoneSubscription.CompleteTime":                 "when everything that the zone had was stored",
 	"ZoneSubscription.ConnectTime":                  "when it began",
 	"ZoneSubscription.ControlPlaneInstanceID":       "the instance that it is to",
 	"ZoneSubscription.DisconnectTime":               "when it ended; absent while it lasts",

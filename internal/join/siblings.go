@@ -1,0 +1,113 @@
+package join
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"weft/kind"
+	"weft/resource"
+)
+
+// Siblings are the further instances of a global control plane on the same store. A zone is at one of them.
+type Siblings interface {
+	// Ask returns once every other instance has answered with [Global.Here], or ctx ends.
+	Ask(ctx context.Context, rows []resource.Key) error
+	// Ended says whether an instance is live no more, and when it was heard of last.
+	Ended(instance string) (last time.Time, ended bool)
+	// Changed is closed when one has come or gone.
+	Changed() <-chan struct{}
+}
+
+// link is a zone's last connection, to whichever instance.
+type link struct {
+	instance string
+	open     bool
+	complete bool // global has had all of the zone since it began
+}
+
+// putLink takes what is known of a zone's connection, and says whether that is news.
+func (l *logs) putLink(o *resource.Object[stored]) bool {
+	var row struct{ Spec kind.ZoneInsight }
+	if json.Unmarshal(o.Spec.body, &row) != nil || len(row.Spec.Subscriptions) == 0 {
+		return false
+	}
+	last := row.Spec.Subscriptions[len(row.Spec.Subscriptions)-1]
+	now := link{last.ControlPlaneInstanceID, last.DisconnectTime == nil, last.CompleteTime != nil}
+	was := l.links[o.Name]
+	l.links[o.Name] = now
+	return was != now
+}
+
+// linksNow answers the last connection of each zone that ever had one.
+func (l *logs) linksNow() map[string]link {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	links := map[string]link{}
+	for zone, link := range l.links {
+		links[zone] = link
+	}
+	return links
+}
+
+// elsewhere says whether a zone is connected to another instance that lives.
+func (g *Global) elsewhere(l link) bool {
+	if g.Siblings == nil || !l.open || l.instance == g.Instance {
+		return false
+	}
+	_, ended := g.Siblings.Ended(l.instance)
+	return !ended
+}
+
+// survey counts in the zones whose proxies run with what this instance told them, or nobody else counts. A zone
+// that is at another instance is that one's to count, and what it has is in the store once it has said so there.
+// It is called with the lock.
+func (g *Global) survey() {
+	for zone, link := range g.logs.linksNow() {
+		p := g.zones[zone]
+		here := p != nil && p.open()
+		away := !here && g.elsewhere(link)
+		enabled, _ := g.logs.zoneEnabled(zone)
+		switch {
+		case away && g.counted[zone]:
+			g.discount(zone)
+		case !away && enabled && !g.counted[zone]:
+			g.count(zone)
+		}
+		if away && link.complete {
+			g.complete(zone)
+		}
+	}
+}
+
+func (p *zonePeer) open() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.insight.streams > 0
+}
+
+// complete ends what waits for a zone in the logs that go on to others.
+func (g *Global) complete(zone string) {
+	for _, k := range g.logs.kinds {
+		if k.kind.Describe().Sync.Has(resource.ZoneToZones) {
+			k.log.Complete(kind.Owner{Zone: zone})
+			k.changed.raise()
+		}
+	}
+}
+
+// changed is closed when another instance has come or gone; never where there can be none.
+func (g *Global) changed() <-chan struct{} {
+	if g.Siblings == nil {
+		return nil
+	}
+	return g.Siblings.Changed()
+}
+
+// askSiblings returns once the zones that are at other instances run with what rows say.
+func (g *Global) askSiblings(ctx context.Context, rows []resource.Key) error {
+	if g.Siblings == nil {
+		return nil
+	}
+	return g.Siblings.Ask(ctx, rows)
+}
