@@ -36,7 +36,7 @@ func (l *look) identities(mesh string, members []member) {
 			s := mi.Spec.Selector
 			return s != nil && s.Dataplane != nil && s.Dataplane.Matches(m.object.Labels)
 		}
-		if len(members) > 0 && !slices.ContainsFunc(members, selects) {
+		if len(members) > 0 && !l.everywhere(&mi.Meta) && !slices.ContainsFunc(members, selects) {
 			l.found(selectorMatchesNothing, object, "it selects none of the Dataplanes of the mesh (%d): %s", len(members), identitySelectorText(mi.Spec.Selector))
 		}
 		l.identityBelieved(mi, object, members)

@@ -108,6 +108,7 @@ func (l *look) permissions(mesh string, members []member) {
 		l.namedDomains(mesh, policy)
 		switch hit, secured := targeted(policy, members); {
 		case len(members) == 0:
+		case hit == 0 && l.everywhere(&policy.Meta):
 		case hit == 0:
 			l.found(selectorMatchesNothing, object, "no inbound of the mesh is its target (%s)", targetRefText(policy.Spec.TargetRef))
 		case secured == 0:

@@ -17,6 +17,12 @@ const lagging = 30 * time.Second
 // isGlobal says whether the state is of a global control plane, whose proxies and services are all of zones.
 func (l *look) isGlobal() bool { return l.State.Zone == "" }
 
+// everywhere says whether a resource is for the proxies of all zones, of which these are one zone's: global owns
+// it, and whom it selects may be in another zone.
+func (l *look) everywhere(meta *resource.Meta) bool {
+	return !l.isGlobal() && meta.Label(kind.OriginLabel) == kind.OriginGlobal
+}
+
 // zones looks at the connections between zones and global, from whichever side this is.
 func (l *look) zones() {
 	for o := range l.State.From(l.Snapshot, kind.Zones.Name, "", "") {
