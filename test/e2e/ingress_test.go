@@ -1,0 +1,68 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// zoneIngress runs a ZoneIngress, which serves every mesh of a zone, by a token of the zone.
+func (f *federation) zoneIngress(w *world, zone, name string, host int) *process {
+	f.t.Helper()
+	token, err := f.global.weft("generate", "zone-token", "--zone", zone, "--scope", "ingress")
+	if err != nil {
+		f.t.Fatalf("%v\n%s", err, token)
+	}
+	document := fmt.Sprintf("{type: ZoneIngress, name: %s, networking: {address: NET.%[2]d, port: 20100, advertisedAddress: NET.%[2]d, advertisedPort: 20100}}", name, host)
+	ready := freePorts(f.t, 1)[0]
+	p := w.startOn(w.machine, name, "weft-dp", "run", "--proxy-type", "ingress",
+		"--cp-address", w.cpAddress, "--ca-cert-file", filepath.Join(w.dir, "data", "ca.crt"),
+		"--dataplane-file", w.file(name+".yaml", w.expand(document)), "--dataplane-token-file", w.file(name+".token", token),
+		"--envoy", envoy, "--readiness-port", fmt.Sprint(ready))
+	w.ready(w.machine, p, ready)
+	return p
+}
+
+// closed fails while somebody listens at an address.
+func (w *world) closed(address string) error {
+	conn, err := w.machine.dial(w.t.Context(), "tcp", address)
+	if err == nil {
+		conn.Close()
+		return fmt.Errorf("%s takes connections", address)
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return nil
+	}
+	return err
+}
+
+// The only ingress of a zone moves, and gives way to one of the older form, under traffic from another zone.
+func TestDrillIngresses(t *testing.T) {
+	f := newFederation(t)
+	east, west := f.eastAndWest()
+	url := west.outbound(3, "http")
+	first := east.processOf("ingress-1")
+
+	d := west.drill("the only ingress of a zone moves", inTurn(west.get(url), west.post(url)))
+	d.more(50)
+	east.apply(fmt.Sprintf(`
+type: Dataplane
+mesh: default
+name: ingress-1
+labels: {kuma.io/workload: ingress-1}
+networking: {zoneIngress: {address: NET.%[1]d, port: 20200, advertisedAddress: NET.%[1]d, advertisedPort: 20200}}
+`, 10))
+	east.eventually("its former place is closed", func() error { return east.closed(east.address(10) + ":20100") })
+	d.more(50)
+	d.end()
+
+	d = west.drill("one that serves every mesh takes over", inTurn(west.get(url), west.post(url)))
+	d.more(50)
+	f.zoneIngress(east, "east", "old", 11)
+	first.Process.Signal(syscall.SIGTERM)
+	<-first.exited
+	d.more(100)
+	d.end()
+}
