@@ -27,12 +27,17 @@ func shared(s *settings.Settings) bool { return s.Store == settings.PostgreSQL }
 // no other one can.
 func joinInstances(ctx context.Context, p *plane) (*instances.Member, error) {
 	if !shared(p.settings) {
-		return instances.Alone(p.instance), nil
+		strays := func(string) bool {
+			return dpserver.Strays(p.state, func(instance string) bool { return instance != p.instance })
+		}
+		return instances.Alone(instances.Config{ID: p.instance, Lost: publish.Bound, Strays: strays}), nil
 	}
 	self, err := instances.Join(ctx, instances.Config{
 		ID: p.instance, Store: p.rows, Writer: p.writer, Lost: publish.Bound, Log: p.log,
 		Answer: func(ctx context.Context, rows []resource.Key) error { return p.answer(ctx, rows) },
-		Strays: func(instance string) bool { return dpserver.Strays(p.state, instance) },
+		Strays: func(gone string) bool {
+			return dpserver.Strays(p.state, func(instance string) bool { return instance == gone })
+		},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("joining the other instances: %w", err)

@@ -95,7 +95,7 @@ func newAPI(reads *view.View) http.Handler {
 		Guard: &rest.Guard{Rules: access.Defaults(), LocalhostIsAdmin: true, Keys: keys, Refused: access.NewRefusals(slog.New(slog.DiscardHandler)), Now: time.Now},
 		View:  reads, Writer: writer, Tokens: tokens, Audit: audit.New(nil, "", time.Now, nil), Inspector: inspector{reads}, Elsewhere: zonequery.NewZone("east", nil), Connections: connections{rows},
 		Check: func(known check.Known) *check.Report { return look(reads, known) },
-		Zone:  "east", InstanceID: "instance-1", Ended: instances.Alone("instance-1").Ended, Version: "test",
+		Zone:  "east", InstanceID: "instance-1", Ended: instances.Alone(instances.Config{ID: "instance-1"}).Ended, Version: "test",
 		Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 }

@@ -104,10 +104,10 @@ func (p *plane) settledHere(ctx context.Context, rows []resource.Key) error {
 	rows = slices.DeleteFunc(slices.Clone(rows), func(key resource.Key) bool { return !p.state.Holds(key.Kind) })
 	ctx, cancel := context.WithTimeout(ctx, publish.Bound)
 	defer cancel()
-	if err := p.hub.Here(ctx, rows); err != nil {
+	if err := p.self.Ask(ctx, rows); err != nil { // first: it waits for those who come back to this instance, too
 		return err
 	}
-	return p.self.Ask(ctx, rows)
+	return p.hub.Here(ctx, rows)
 }
 
 // passedOn returns once the zone's ingresses pass on what a row of a service says, so that others can be told.

@@ -100,23 +100,25 @@ func (i *insights) writeOne(ctx context.Context, key graph.ProxyKey, changes []c
 // machine's clock says.
 const longGone = 5 * time.Minute
 
-// Strays says whether a proxy that was last at an instance has come to no other one, as far as this
-// instance's table knows.
-func Strays(state *graph.State, instance string) bool {
-	for insight := range state.Insights.All(state.DB.Snapshot()) {
-		if strayed(&insight.Spec, instance, now()) {
-			return true
+// Strays says whether a proxy that was last at an instance which is gone has come to no other one, as far as
+// this instance's table knows.
+func Strays(state *graph.State, gone func(instance string) bool) bool {
+	for _, insights := range []graph.Rows[kind.DataplaneInsight]{state.Insights, state.ZoneIngressInsights} {
+		for insight := range insights.All(state.DB.Snapshot()) {
+			if strayed(&insight.Spec, gone, now()) {
+				return true
+			}
 		}
 	}
 	return false
 }
 
-func strayed(i *kind.DataplaneInsight, instance string, now time.Time) bool {
+func strayed(i *kind.DataplaneInsight, gone func(instance string) bool, now time.Time) bool {
 	if len(i.Subscriptions) == 0 {
 		return false
 	}
 	last := i.Subscriptions[len(i.Subscriptions)-1]
-	return last.ControlPlaneInstanceID == instance &&
+	return gone(last.ControlPlaneInstanceID) &&
 		(last.DisconnectTime == nil || last.DisconnectTime.After(now.Add(-longGone)))
 }
 

@@ -60,7 +60,7 @@ func TestAStrayWasLastAtTheInstanceThatWent(t *testing.T) {
 			for _, happened := range test.does {
 				happened(&i)
 			}
-			if got := strayed(&i, "gone", at); got != test.want {
+			if got := strayed(&i, func(instance string) bool { return instance == "gone" }, at); got != test.want {
 				t.Errorf("strayed: %t, want %t", got, test.want)
 			}
 		})

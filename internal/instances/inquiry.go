@@ -19,6 +19,9 @@ import (
 // not answer before is waited for until all its clients are elsewhere: they may still send by what they
 // had.
 func (m *Member) Ask(ctx context.Context, rows []resource.Key) error {
+	if m.alone {
+		return m.awaitStrays(ctx)
+	}
 	if nobody, _ := m.unheard(""); len(nobody) == 0 {
 		return nil
 	}
@@ -48,6 +51,18 @@ func (m *Member) Ask(ctx context.Context, rows []resource.Key) error {
 			return fmt.Errorf("no answer of %s: %w", strings.Join(missing, ", "), ctx.Err())
 		}
 	}
+}
+
+// awaitStrays waits for the clients of an earlier run, as for those of another instance that went.
+func (m *Member) awaitStrays(ctx context.Context) error {
+	for time.Since(m.began) < m.Lost && m.Strays("") {
+		select {
+		case <-time.After(retry):
+		case <-ctx.Done():
+			return fmt.Errorf("clients of the control plane that ran before have not come to this one: %w", ctx.Err())
+		}
+	}
+	return nil
 }
 
 // inquire stores an inquiry, and tries again for as long as anybody waits for it.

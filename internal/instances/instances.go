@@ -43,6 +43,7 @@ type Config struct {
 type Member struct {
 	Config
 	alone    bool
+	began    time.Time     // of one that is alone
 	wake     chan struct{} // holds one signal for Run
 	followed func()        // returns once the rows of the others are followed no more
 	renewals uint64        // Run's own
@@ -68,11 +69,12 @@ func newTerm() *term {
 	return &term{ctx: ctx, end: end}
 }
 
-// Alone answers the one instance of a store that nobody shares.
-func Alone(id string) *Member {
+// Alone answers the one instance of a store that nobody shares. Of the Config it needs the ID, and, where
+// there may have been another run, Lost and Strays: whose instance is then "", any earlier one.
+func Alone(c Config) *Member {
 	return &Member{
-		Config: Config{ID: id}, alone: true,
-		view: newView(id, time.Now()), term: newTerm(), changed: make(chan struct{}),
+		Config: c, alone: true, began: time.Now(),
+		view: newView(c.ID, time.Now()), term: newTerm(), changed: make(chan struct{}),
 	}
 }
 

@@ -314,7 +314,7 @@ func TestAskReturnsWhenEveryOtherHasAnswered(t *testing.T) {
 }
 
 func TestAloneNothingIsWrittenAndNobodyIsAsked(t *testing.T) {
-	m := Alone("a")
+	m := Alone(Config{ID: "a"})
 	led := make(chan struct{})
 	go m.Lead(t.Context(), func(context.Context) { close(led) })
 	<-led
@@ -323,6 +323,33 @@ func TestAloneNothingIsWrittenAndNobodyIsAsked(t *testing.T) {
 	}
 	if _, ended := m.Ended("an earlier run"); !ended {
 		t.Error("an earlier run is taken for live")
+	}
+}
+
+// TestAloneClientsOfAnEarlierRunAreWaitedFor: what they run with nobody knows before they are back, or their
+// time is over.
+func TestAloneClientsOfAnEarlierRunAreWaitedFor(t *testing.T) {
+	for name, test := range map[string]struct{ back, want time.Duration }{
+		"they come back": {5 * time.Second, 5 * time.Second},
+		"they do not":    {time.Hour, 30 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				m := Alone(Config{ID: "a", Lost: 30 * time.Second, Strays: func(string) bool { return time.Since(began) < test.back }})
+				bounded, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				defer cancel()
+				if err := m.Ask(bounded, nil); err == nil {
+					t.Error("nobody waits for them")
+				}
+				if err := m.Ask(t.Context(), nil); err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(began); took < test.want || took > test.want+2*time.Second {
+					t.Errorf("they were waited for for %s, want %s", took, test.want)
+				}
+			})
+		})
 	}
 }
 

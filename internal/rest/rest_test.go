@@ -74,7 +74,7 @@ func (w *world) config() Config {
 		Guard:  &Guard{Rules: access.Defaults(), LocalhostIsAdmin: true, Keys: keys, Refused: access.NewRefusals(slog.New(slog.DiscardHandler)), Now: time.Now},
 		Tokens: tokens, Audit: audit.New(&w.audit, "instance-1", time.Now, slog.New(slog.NewTextHandler(w.log, nil))),
 		View: w.view, Writer: w.writer, Inspector: stranger{}, Elsewhere: zonequery.NewZone("east", nil), Connections: connections{},
-		Zone: "east", InstanceID: "instance-1", Ended: instances.Alone("instance-1").Ended, Version: "1.2.3",
+		Zone: "east", InstanceID: "instance-1", Ended: instances.Alone(instances.Config{ID: "instance-1"}).Ended, Version: "1.2.3",
 		Settings: []settings.Value{{Path: "store.postgres.password", Value: "***", Source: "KUMA_STORE_POSTGRES_PASSWORD"}},
 		Now:      time.Now, Log: slog.New(slog.NewTextHandler(w.log, nil)),
 	}
