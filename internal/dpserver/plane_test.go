@@ -62,7 +62,9 @@ var signingKey = sync.OnceValue(func() []byte {
 // given.
 func newPlane(t *testing.T, given ...resource.Any) *plane {
 	t.Helper()
-	alone := func(context.Context, store.Store, *admit.Writer) *instances.Member { return instances.Alone(instances.Config{ID: "cp-1"}) }
+	alone := func(context.Context, store.Store, *admit.Writer) *instances.Member {
+		return instances.Alone(instances.Config{ID: "cp-1"})
+	}
 	return newPlaneOf(t, alone, given...)
 }
 
