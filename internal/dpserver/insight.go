@@ -101,8 +101,11 @@ func (i *insights) writeOne(ctx context.Context, key graph.ProxyKey, changes []c
 const longGone = 5 * time.Minute
 
 // Strays says whether a proxy that was last at an instance which is gone has come to no other one, as far as
-// this instance's table knows.
+// this instance's table knows. The global control plane has none: the proxies that it hears of are the zones'.
 func Strays(state *graph.State, gone func(instance string) bool) bool {
+	if state.Zone == "" {
+		return false
+	}
 	for _, insights := range []graph.Rows[kind.DataplaneInsight]{state.Insights, state.ZoneIngressInsights} {
 		for insight := range insights.All(state.DB.Snapshot()) {
 			if strayed(&insight.Spec, gone, now()) {

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"weft/internal/graph"
+	"weft/internal/table"
 	"weft/kind"
 )
 
@@ -64,5 +66,18 @@ func TestAStrayWasLastAtTheInstanceThatWent(t *testing.T) {
 				t.Errorf("strayed: %t, want %t", got, test.want)
 			}
 		})
+	}
+}
+
+// Insights that zones send to global tell of the zones' instances.
+func TestStraysAreOfThisZone(t *testing.T) {
+	for zone, want := range map[string]bool{"east": true, "": false} {
+		state := graph.NewState(zone)
+		insight := kind.DataplaneInsights.Make("default", "web-1", kind.DataplaneInsight{})
+		connected("1", "earlier", "", time.Now())(&insight.Spec)
+		state.DB.Commit(func(tx *table.Tx) { state.Put(tx, insight) })
+		if got := Strays(state, func(instance string) bool { return instance != "cp" }); got != want {
+			t.Errorf("in the zone %q there are strays: %t, want %t", zone, got, want)
+		}
 	}
 }
