@@ -128,7 +128,7 @@ func (g *global) start() {
 	keys := identity.NewKeyring(func(key resource.Key) ([]byte, bool) {
 		return signingKey(), key == identity.ZoneRealm.SigningKey("1")
 	})
-	self, instance := instances.Alone("global"), uuid.NewString()
+	self, instance := instances.Alone(instances.Config{ID: "global"}), uuid.NewString()
 	if g.shared {
 		self, err = instances.Join(ctx, instances.Config{
 			ID: instance, Store: g.rows, Writer: g.writer, Lost: patience, Log: quiet,
