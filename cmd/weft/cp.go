@@ -133,7 +133,7 @@ func lookAtIngresses(ctx context.Context, self *instances.Member, reconciler *re
 func (p *plane) runGlobal(ctx context.Context, group *errgroup.Group, tail *bundle.Tail) error {
 	nobody := p.proxies()
 	global := join.NewGlobal(join.GlobalConfig{
-		Instance: p.instance, Release: version, Siblings: p.self,
+		Instance: p.instance, Release: version, Siblings: p.self, Expiry: p.settings.ZoneSync.Expiry,
 		Store: p.rows, Writer: p.writer, Keys: p.keys, Refused: p.refused, Count: p.figures.Frame, Log: p.log,
 	})
 	p.answer = global.Here

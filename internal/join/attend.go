@@ -29,10 +29,14 @@ func (g *Global) attend(ctx context.Context) {
 	}
 	for {
 		zoned, remade, changed := g.logs.zoned.next(), g.logs.remade.next(), g.changed()
-		g.dismiss()
+		var expiry <-chan time.Time
+		if next := g.dismiss(); next > 0 {
+			expiry = time.After(next)
+		}
 		select {
 		case <-zoned:
 		case <-changed:
+		case <-expiry:
 		case <-remade:
 			g.beginAnew()
 		case <-ctx.Done():
@@ -97,8 +101,8 @@ func (g *Global) peers() []*zonePeer {
 }
 
 // dismiss ends the streams of zones that are no more or are disabled, and counts them out; others it counts in
-// or out by where they are.
-func (g *Global) dismiss() {
+// or out by where they are. It answers when to look again; 0: when something has changed.
+func (g *Global) dismiss() (next time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for zone := range g.counted {
@@ -119,7 +123,7 @@ func (g *Global) dismiss() {
 		g.discount(zone)
 		g.complete(zone)
 	}
-	g.survey()
+	return g.survey(time.Now())
 }
 
 // count has what other zones settle on wait for a zone too; discount ends that. Both are called with the lock.

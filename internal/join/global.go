@@ -20,18 +20,20 @@ import (
 	"weft/resource"
 )
 
-// GlobalConfig says what a global control plane serves zones with. All fields but Siblings and Count are needed.
+// GlobalConfig says what a global control plane serves zones with. All fields but Siblings, Expiry and Count are needed.
 type GlobalConfig struct {
 	Instance string // one run of this control plane
 	Release  string
 	// Siblings are the other instances; nil where there can be none.
 	Siblings Siblings
-	Store    store.Store
-	Writer   *admit.Writer
-	Keys     *identity.Keyring // of zone tokens
-	Refused  *access.Refusals
-	Count    Count // optional
-	Log      *slog.Logger
+	// Expiry is for how long a zone may be away until others use its ingresses no more; 0: for ever.
+	Expiry  time.Duration
+	Store   store.Store
+	Writer  *admit.Writer
+	Keys    *identity.Keyring // of zone tokens
+	Refused *access.Refusals
+	Count   Count // optional
+	Log     *slog.Logger
 }
 
 // Global is the global control plane's side: it serves whichever zones come to this instance.
@@ -47,6 +49,7 @@ type Global struct {
 	// counted are those for which it is waited until everybody has settled: that were ever here, connected or
 	// not, and are at no other instance.
 	counted map[string]bool
+	away    map[string]time.Time // zones that are connected nowhere, and since when
 }
 
 // tracking is what of one kind all zones have settled on.
@@ -87,7 +90,7 @@ type peerStream struct {
 
 // NewGlobal answers a global control plane that serves nobody yet.
 func NewGlobal(c GlobalConfig) *Global {
-	g := &Global{GlobalConfig: c, kinds: map[string]*tracking{}, zones: map[string]*zonePeer{}, counted: map[string]bool{}}
+	g := &Global{GlobalConfig: c, kinds: map[string]*tracking{}, zones: map[string]*zonePeer{}, counted: map[string]bool{}, away: map[string]time.Time{}}
 	g.logs = newLogs(kind.Owner{}, c.Store, c.Log)
 	for name := range g.logs.kinds {
 		g.kinds[name] = &tracking{tracker: zonesync.NewTracker(), moved: newSignal()}
@@ -113,7 +116,7 @@ func (g *Global) Start(ctx context.Context) (wait func(), err error) {
 		}
 	}
 	g.mu.Lock()
-	g.survey()
+	g.survey(time.Now())
 	g.mu.Unlock()
 	g.logs.open()
 	go g.attend(ctx)

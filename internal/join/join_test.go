@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"weft/internal/admit"
 	"weft/internal/store"
@@ -215,6 +216,35 @@ func TestAZoneThatIsTakenOut(t *testing.T) {
 	}
 }
 
+// opens has the zone tell of an ingress.
+func (z *zone) opens() {
+	z.t.Helper()
+	ingress := kind.IngressAddress{Name: "i", Address: "10.0.0.1", Port: 1, Healthy: true}
+	address := kind.MeshZoneAddresses.Make("m", z.name, kind.MeshZoneAddress{Ingresses: []kind.IngressAddress{ingress}})
+	if _, err := z.writer.Put(z.t.Context(), address, admit.Change{ControlPlane: true}); err != nil {
+		z.t.Fatal(err)
+	}
+}
+
+// Where that is set, so are those of a zone that has been away for long, also where global started meanwhile.
+func TestAZoneThatIsAwayForLong(t *testing.T) {
+	g := newGlobal(t)
+	g.put(mesh)
+	east, west := newZone(t, "east").join(g), newZone(t, "west").join(g)
+	east.wants(kind.Meshes.Key("", "m"))
+	east.opens()
+	door := away(kind.MeshZoneAddresses, "m", "east", "east")
+	west.wants(door)
+	g.eventually("it is known that the zone was here", func() bool { return len(g.insight("east").Subscriptions) > 0 })
+	east.stop()
+	g.stop()
+	g.expiry = 300 * time.Millisecond
+	g.start()
+	west.loses(door)
+	east.join(g)
+	west.wants(door)
+}
+
 // The ingresses of a zone that is disabled are nobody's way, and its resources stay.
 func TestAZoneThatIsDisabled(t *testing.T) {
 	g := newGlobal(t)
@@ -222,10 +252,7 @@ func TestAZoneThatIsDisabled(t *testing.T) {
 	east, west := newZone(t, "east").join(g), newZone(t, "west").join(g)
 	east.wants(kind.Meshes.Key("", "m"))
 	east.put(service)
-	address := kind.MeshZoneAddresses.Make("m", "east", kind.MeshZoneAddress{Ingresses: []kind.IngressAddress{{Name: "i", Address: "10.0.0.1", Port: 1, Healthy: true}}})
-	if _, err := east.writer.Put(t.Context(), address, admit.Change{ControlPlane: true}); err != nil {
-		t.Fatal(err)
-	}
+	east.opens()
 	door := away(kind.MeshZoneAddresses, "m", "east", "east")
 	west.wants(door)
 	west.wants(away(kind.MeshServices, "m", "web", "east"))

@@ -37,7 +37,8 @@ type logs struct {
 
 	mu       sync.Mutex
 	opened   bool
-	disabled map[string]bool // zones whose ingresses nobody is to use
+	disabled map[string]bool // zones that may not connect
+	expired  map[string]bool // zones that have been away for too long
 	zones    map[string]bool // that there are, and whether each is enabled; of a global control plane
 	links    map[string]link // of zones, by their names
 	gone     map[string]bool // meshes that were deleted since the start
@@ -68,7 +69,7 @@ type stored struct{ body []byte }
 func newLogs(self kind.Owner, rows store.Store, log *slog.Logger) *logs {
 	l := &logs{
 		self: self, rows: rows, log: log, kinds: map[string]*kindLog{}, mended: newSignal(), read: newSignal(), zoned: newSignal(), remade: newSignal(),
-		disabled: map[string]bool{}, zones: map[string]bool{}, links: map[string]link{}, gone: map[string]bool{}, pending: map[resource.Key]context.CancelFunc{},
+		disabled: map[string]bool{}, expired: map[string]bool{}, zones: map[string]bool{}, links: map[string]link{}, gone: map[string]bool{}, pending: map[resource.Key]context.CancelFunc{},
 	}
 	for _, d := range Traveling() {
 		l.kinds[d.Describe().Name] = &kindLog{
@@ -149,6 +150,7 @@ func (l *logs) apply(b mirror.Batch) {
 		case kind.Zones.Name:
 			delete(l.zones, key.Name)
 			delete(l.disabled, key.Name)
+			delete(l.expired, key.Name)
 			zones = true
 			continue
 		case kind.ZoneInsights.Name:
@@ -231,7 +233,7 @@ func (l *logs) tell(k *kindLog, item zonesync.Item) {
 func (l *logs) forOthers(k *kindLog, item zonesync.Item) (body []byte, told bool) {
 	info := k.kind.Describe()
 	switch {
-	case info.Name == kind.MeshZoneAddresses.Name && l.disabled[item.Key.Owner.Zone]:
+	case info.Name == kind.MeshZoneAddresses.Name && l.unused(item.Key.Owner.Zone):
 		return nil, false
 	case !info.Encrypted || item.Key.Owner != l.self:
 		return item.Body, true
@@ -289,19 +291,24 @@ func (l *logs) putZone(o *resource.Object[stored]) bool {
 	enabled := row.Spec.Enabled == nil || *row.Spec.Enabled
 	was, known := l.zones[o.Name]
 	l.zones[o.Name] = enabled
-	if l.disabled[o.Name] == enabled {
-		l.setDisabled(o.Name, !enabled)
-	}
+	l.close(l.disabled, o.Name, !enabled)
 	return !known || was != enabled
 }
 
-// setDisabled takes the ingresses of a zone away from all others, or gives them back.
-func (l *logs) setDisabled(zone string, disabled bool) {
-	l.disabled[zone] = disabled
+// unused says whether nobody is to use the ingresses of a zone.
+func (l *logs) unused(zone string) bool { return l.disabled[zone] || l.expired[zone] }
+
+// close notes why the ingresses of a zone are not to be used, or that there is no such reason any more, and takes
+// them from all others or gives them back.
+func (l *logs) close(reasons map[string]bool, zone string, closed bool) {
+	was := l.unused(zone)
+	if reasons[zone] = closed; l.unused(zone) == was {
+		return
+	}
 	k := l.kinds[kind.MeshZoneAddresses.Name]
 	for key, row := range k.of(kind.Owner{Zone: zone}) {
 		item := zonesync.Item{Key: row.key, Deleted: true}
-		if !disabled {
+		if was {
 			stored, err := l.rows.Get(l.ctx, key)
 			if err != nil {
 				continue // it went, which the next batch says
@@ -311,6 +318,15 @@ func (l *logs) setDisabled(zone string, disabled bool) {
 		l.tell(k, item)
 	}
 	k.changed.raise()
+}
+
+// expire notes whether a zone has been away for too long, and says whether that is news.
+func (l *logs) expire(zone string, expired bool) (news bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	news = l.expired[zone] != expired
+	l.close(l.expired, zone, expired)
+	return news
 }
 
 // zoneEnabled says whether there is a zone, and whether it may connect.

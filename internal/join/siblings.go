@@ -61,8 +61,8 @@ func (g *Global) elsewhere(l link) bool {
 
 // survey counts in the zones whose proxies run with what this instance told them, or nobody else counts. A zone
 // that is at another instance is that one's to count, and what it has is in the store once it has said so there.
-// It is called with the lock.
-func (g *Global) survey() {
+// It answers how long until a zone will have been away for too long; 0: none will. It is called with the lock.
+func (g *Global) survey(now time.Time) (next time.Duration) {
 	for zone, link := range g.logs.linksNow() {
 		p := g.zones[zone]
 		here := p != nil && p.open()
@@ -77,7 +77,38 @@ func (g *Global) survey() {
 		if away && link.complete {
 			g.complete(zone)
 		}
+		if left := g.expires(zone, here || away, now); left > 0 && (next == 0 || left < next) {
+			next = left
+		}
 	}
+	return next
+}
+
+// expires takes the ingresses of a zone from all others once it has been away for as long as is set, counted from
+// when this instance saw it first. It answers how long that will be; 0: it is not away, has expired, or never does.
+func (g *Global) expires(zone string, connected bool, now time.Time) (left time.Duration) {
+	if g.Expiry == 0 {
+		return 0
+	}
+	since, known := g.away[zone]
+	switch {
+	case connected:
+		delete(g.away, zone)
+		g.logs.expire(zone, false)
+		return 0
+	case !known:
+		since = now
+		g.away[zone] = since
+	}
+	if left = g.Expiry - now.Sub(since); left > 0 {
+		return left
+	}
+	// Nobody waits any more for what the zone itself would say.
+	g.logs.kinds[kind.MeshZoneAddresses.Name].log.Complete(kind.Owner{Zone: zone})
+	if g.logs.expire(zone, true) {
+		g.Log.Warn("a zone has been away for too long: other zones use its ingresses no more", "zone", zone, "away", g.Expiry)
+	}
+	return 0
 }
 
 func (p *zonePeer) open() bool {

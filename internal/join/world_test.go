@@ -78,6 +78,7 @@ type global struct {
 	cas     *x509.CertPool
 	tls     *tls.Config
 	shared  bool // with other instances
+	expiry  time.Duration
 }
 
 func newGlobal(t *testing.T) *global {
@@ -140,7 +141,7 @@ func (g *global) start() {
 		}
 	}
 	g.serves = join.NewGlobal(join.GlobalConfig{
-		Instance: instance, Release: "test", Siblings: self,
+		Instance: instance, Release: "test", Siblings: self, Expiry: g.expiry,
 		Store: g.rows, Writer: g.writer, Keys: keys, Refused: access.NewRefusals(quiet), Log: quiet,
 	})
 	wait, err := g.serves.Start(ctx)

@@ -132,6 +132,7 @@ func TestRefused(t *testing.T) {
 		"global that joins":      {environ: []string{"KUMA_MODE=global", "KUMA_MULTIZONE_ZONE_GLOBAL_ADDRESS=grpcs://g"}, want: []string{"mode is global"}},
 		"join without a token":   {environ: []string{"KUMA_MULTIZONE_ZONE_GLOBAL_ADDRESS=grpcs://g"}, want: []string{"needs the zone's token", "--zone-token-file", "weft generate zone-token"}},
 		"join in plain text":     {environ: []string{"KUMA_MULTIZONE_ZONE_GLOBAL_ADDRESS=grpc://g:5685"}, want: []string{"write grpcs://HOST:PORT"}},
+		"zone expiry":            {environ: []string{"KUMA_MULTIZONE_GLOBAL_ZONE_EXPIRY=-1s"}, want: []string{"is not a duration such as 30m"}},
 		"half a sync server":     {environ: []string{"KUMA_MULTIZONE_GLOBAL_KDS_TLS_KEY_FILE=x"}, want: []string{"multizone.global.kds.tlsCertFile", "belong together"}},
 		"zone name":              {environ: []string{"KUMA_MULTIZONE_ZONE_NAME=a.b"}, want: []string{`"a.b" is not a DNS label`}},
 		"port":                   {environ: []string{"KUMA_DP_SERVER_PORT=65536"}, want: []string{`"65536" is not a port`}},

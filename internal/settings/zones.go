@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"time"
 )
 
 // Mode is what a control plane is for.
@@ -41,6 +42,8 @@ func (s *Settings) Joined() bool { return s.Join.GlobalAddress != "" }
 type ZoneSync struct {
 	Address
 	CertFile, KeyFile string // empty: the certificate of the server for proxies
+	// Expiry is for how long a zone may be away until others use its ingresses no more; 0: for ever.
+	Expiry time.Duration
 }
 
 // defaultSyncPort is that of a global control plane where its address names none.
@@ -106,6 +109,16 @@ var zoneSettings = []setting{
 		path: "multizone.global.kds.tlsKeyFile", env: "KUMA_MULTIZONE_GLOBAL_KDS_TLS_KEY_FILE",
 		doc: "The private key of that certificate in PEM.",
 		set: text(func(s *Settings) *string { return &s.ZoneSync.KeyFile }),
+	},
+	{
+		path: "multizone.global.zoneExpiry", env: "KUMA_MULTIZONE_GLOBAL_ZONE_EXPIRY", fallback: "0s",
+		doc: "For how long a zone may be disconnected, such as `30m`, until the other zones use its ingresses no more. `0s`: for ever. A zone that is only cut off from global still serves, and would be put out for nothing.",
+		set: func(s *Settings, v string) (err error) {
+			if s.ZoneSync.Expiry, err = time.ParseDuration(v); err != nil || s.ZoneSync.Expiry < 0 {
+				return errors.New("is not a duration such as 30m, or 0s for none")
+			}
+			return nil
+		},
 	},
 }
 
