@@ -93,11 +93,7 @@ func (l *logs) follow(ctx context.Context) (wait func(), err error) {
 	for name := range l.kinds {
 		kinds = append(kinds, name)
 	}
-	wait, err = mirror.Start(ctx, mirror.Config{Store: l.rows, Kinds: kinds, Decode: undecoded, Apply: l.apply, Log: l.log})
-	if err != nil {
-		return nil, err
-	}
-	return wait, nil
+	return mirror.Start(ctx, mirror.Config{Store: l.rows, Kinds: kinds, Decode: undecoded, Apply: l.apply, Log: l.log})
 }
 
 // open has the logs speak.
