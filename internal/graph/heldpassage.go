@@ -18,6 +18,9 @@ func (s *State) heldPassages(r *table.Reader, mesh string) []Passage {
 	var passages []Passage
 	for _, row := range s.HeldPassagesByMesh.List(r, MeshKey(mesh)) {
 		to := DestinationKey{Mesh: mesh, Zone: s.Zone, Service: row.Spec.Service, Port: row.Spec.Port}
+		if row.Spec.Kind == kind.MeshMultiZoneServices.Name {
+			to = multiZoneKey(mesh, row.Spec.Service).At(row.Spec.Port).On(LocalLeg)
+		}
 		for _, sni := range row.Spec.SNIs {
 			passages = append(passages, Passage{sni, to})
 		}
@@ -27,14 +30,13 @@ func (s *State) heldPassages(r *table.Reader, mesh string) []Passage {
 
 // heldPassable are the former servers of a destination that are passed on to still.
 func (s *State) heldPassable(r *table.Reader, key DestinationKey) []Endpoint {
-	if key.Kind == MeshService {
-		row, ok := s.HeldPassages.Find(r, key.Mesh, HeldName(key.Service, key.Port))
-		if !ok {
-			return nil
-		}
-		return s.stillServing(r, key.Mesh, row.Spec.Endpoints)
-	}
 	var endpoints []Endpoint
+	if row, ok := s.HeldPassages.Find(r, key.Mesh, PassageName(key)); ok {
+		endpoints = s.stillServing(r, key.Mesh, row.Spec.Endpoints)
+	}
+	if key.Kind == MeshService {
+		return endpoints
+	}
 	for _, row := range s.HeldPassagesByMesh.List(r, MeshKey(key.Mesh)) {
 		if row.Spec.Port == key.Port && slices.Contains(row.Spec.MultiZone, key.Service) {
 			endpoints = append(endpoints, s.stillServing(r, key.Mesh, row.Spec.Endpoints)...)
@@ -50,7 +52,7 @@ func (s *State) HoldPassages(before, after *table.Reader, had, has []Passage, no
 	gone := map[DestinationKey][]string{}
 	for _, p := range had {
 		_, stays := slices.BinarySearchFunc(has, p, ComparePassages)
-		if p.Destination.Kind == MeshService && !stays && slices.Contains(s.servicePassages(before, p.Destination.Of()), p) {
+		if !stays && slices.Contains(s.servicePassages(before, p.Destination.Of()), p) {
 			gone[p.Destination] = append(gone[p.Destination], p.SNI)
 		}
 	}
@@ -64,7 +66,7 @@ func (s *State) HoldPassages(before, after *table.Reader, had, has []Passage, no
 }
 
 func (s *State) holdPassage(before, after *table.Reader, key DestinationKey, snis []string, now time.Time) *resource.Object[kind.HeldPassage] {
-	spec := kind.HeldPassage{Service: key.Service, Port: key.Port, SNIs: snis, Since: kind.Time{Time: now}}
+	spec := kind.HeldPassage{Kind: kindOf(key), Service: key.Service, Port: key.Port, SNIs: snis, Since: kind.Time{Time: now}}
 	for _, e := range s.Passable.Get(before, key) {
 		held := kind.HeldEndpoint{Dataplane: e.Proxy.Name, Address: e.Address, Port: e.Port}
 		if s.stillServes(after, key.Mesh, &held) {
@@ -75,15 +77,31 @@ func (s *State) holdPassage(before, after *table.Reader, key DestinationKey, sni
 		return nil
 	}
 	for _, service := range s.MultiZoneServicesByMesh.List(before, MeshKey(key.Mesh)) {
-		if s.takesPart(before, key, multiZoneKey(key.Mesh, service.Name).At(key.Port)) {
+		if key.Kind == MeshService && s.takesPart(before, key, multiZoneKey(key.Mesh, service.Name).At(key.Port)) {
 			spec.MultiZone = append(spec.MultiZone, service.Name)
 		}
 	}
-	if row, ok := s.HeldPassages.Find(after, key.Mesh, HeldName(key.Service, key.Port)); ok {
+	if row, ok := s.HeldPassages.Find(after, key.Mesh, PassageName(key)); ok {
 		spec.SNIs = slices.Compact(slices.Sorted(slices.Values(slices.Concat(row.Spec.SNIs, snis))))
 		spec.MultiZone = slices.Compact(slices.Sorted(slices.Values(slices.Concat(row.Spec.MultiZone, spec.MultiZone))))
 	}
-	return kind.HeldPassages.Make(key.Mesh, HeldName(key.Service, key.Port), spec)
+	return kind.HeldPassages.Make(key.Mesh, PassageName(key), spec)
+}
+
+// PassageName is the name of the row of what is passed on still of a destination.
+func PassageName(key DestinationKey) string {
+	name := HeldName(key.Service, key.Port)
+	if key.Kind == MultiZoneService {
+		name += ".mzms" // no name of a MeshService's row, which ends in a number
+	}
+	return name
+}
+
+func kindOf(key DestinationKey) string {
+	if key.Kind == MultiZoneService {
+		return kind.MeshMultiZoneServices.Name
+	}
+	return kind.MeshServices.Name
 }
 
 // takesPart says whether a MeshService's port is part of a MeshMultiZoneService's.

@@ -325,6 +325,26 @@ func TestAServiceOfManyZonesKeepsAMemberThatGoes(t *testing.T) {
 	}
 }
 
+// A service of many zones that goes is passed on as any other, for clients of other zones that have not heard.
+func TestAServiceOfManyZonesThatGoesIsPassedOnForAWhile(t *testing.T) {
+	const sni = "a.all.8080.default.mzms"
+	hub, _, _ := newHub(t, never{})
+	all := kind.MeshMultiZoneServices.Make(mesh, "all", kind.MeshMultiZoneService{
+		Selector: kind.MultiZoneSelector{MeshService: &kind.LabelSelector{MatchLabels: map[string]string{}}},
+		Ports:    []kind.ServicePort{{Port: 8080, AppProtocol: kind.TCP, SNIs: []kind.SNI{{Value: sni}}}},
+	})
+	put(hub, door("door", "10.0.0.1"), withSNI("a.web.8080.default.ms"), server("one", "10.0.0.5", "web", 8080), servingTLS("one", "10.0.0.5", 8080), all)
+	key := watched(t, hub, "door")
+	hub.Apply(removal(all.Key()))
+	if got := behind(t, hub, key, sni); !strings.Contains(got, "10.0.0.5") {
+		t.Errorf("once the service has gone: %s", got)
+	}
+	hub.Apply(removal(kind.HeldPassages.Key(mesh, "all-8080.mzms")))
+	if got := namesOf(hub, key, xds.Cluster); slices.Contains(got, sni) {
+		t.Errorf("its time is over, and the ingress has %v", got)
+	}
+}
+
 // behind is the assignment of a server name, as a proxy's feeds have it.
 func behind(t *testing.T, hub *Hub, key graph.ProxyKey, sni string) string {
 	t.Helper()

@@ -13,14 +13,22 @@ import (
 // they have heard of it. It begins anew where another instance takes over.
 const passAtMost = 30 * time.Second
 
-// passage ends what is passed on though its service has it no more, once no other zone sends there.
-func (p *Plan) passage(r *table.Reader, mesh, name string) []Step {
+// passage ends what is passed on though its service has it no more, once no other zone sends there. A
+// MeshMultiZoneService is global's, to whom other zones confirm what becomes of it: it has its time.
+func (p *Plan) passage(r *table.Reader, mesh, name string, now time.Time) (steps []Step, again time.Time) {
 	row, ok := p.State.HeldPassages.Find(r, mesh, name)
-	if !ok {
-		return nil
+	switch {
+	case !ok:
+		return nil, time.Time{}
+	case row.Spec.Kind == kind.MeshServices.Name:
+		service := kind.MeshServices.Key(mesh, row.Spec.Service)
+		return []Step{{Leave: &Leave{Row: row, Rows: []resource.Key{service}, Within: passAtMost}}}, time.Time{}
 	}
-	service := kind.MeshServices.Key(mesh, row.Spec.Service)
-	return []Step{{Leave: &Leave{Row: row, Rows: []resource.Key{service}, Within: passAtMost}}}
+	if end := row.Spec.Since.Add(passAtMost); now.Before(end) {
+		return nil, end
+	}
+	gone := row.Key()
+	return []Step{{Delete: &gone}}, time.Time{}
 }
 
 // leave begins to wait for other zones, unless it does already, and then deletes.

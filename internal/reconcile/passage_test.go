@@ -40,7 +40,7 @@ func (d deletions) Delete(_ context.Context, key resource.Key) error {
 }
 
 func passedOn(since time.Time) *resource.Object[kind.HeldPassage] {
-	return kind.HeldPassages.Make("default", "web-80", kind.HeldPassage{Service: "web", Port: 80, Since: kind.Time{Time: since}})
+	return kind.HeldPassages.Make("default", "web-80", kind.HeldPassage{Kind: "MeshService", Service: "web", Port: 80, Since: kind.Time{Time: since}})
 }
 
 // passing runs a reconciler that has one row of what is passed on still.
@@ -59,6 +59,22 @@ func passing(t *testing.T) (w *world, z *zones, deleted deletions, observe func(
 	t.Cleanup(func() { stop(); <-done })
 	observe(passedOn(w.now))
 	return w, z, deleted, observe
+}
+
+// Nobody confirms to this zone what becomes of a service that is global's.
+func TestWhatIsPassedOnOfAServiceOfManyZonesHasItsTime(t *testing.T) {
+	w := newWorld(t, "241.0.0.0/8")
+	row := kind.HeldPassages.Make("default", "all-80.mzms", kind.HeldPassage{Kind: "MeshMultiZoneService", Service: "all", Port: 80, Since: kind.Time{Time: w.now}})
+	w.put(row)
+	again := w.reconcile("HeldPassage", row.Name)
+	if want := w.now.Add(passAtMost); !again.Equal(want) {
+		t.Fatalf("it is looked at again at %s, want %s", again, want)
+	}
+	w.now = again
+	w.reconcile("HeldPassage", row.Name)
+	if _, ok := w.plan.State.HeldPassages.Find(w.reader(), "default", row.Name); ok {
+		t.Error("it stays")
+	}
 }
 
 func TestWhatIsPassedOnEndsWhenEveryZoneHasHeard(t *testing.T) {

@@ -162,7 +162,7 @@ func (p *Plan) For(r *table.Reader, u Unit, now time.Time) (steps []Step, again 
 	case kind.MeshZoneAddresses.Name:
 		return p.address(r, u.Mesh, now)
 	case kind.HeldPassages.Name:
-		return p.passage(r, u.Mesh, u.Name), time.Time{}
+		return p.passage(r, u.Mesh, u.Name, now)
 	case ChangingUnit:
 		return p.changing(r, u.Mesh, now)
 	case LeavesUnit:
