@@ -26,8 +26,9 @@ type motion struct {
 	clock   int            // counts what happens
 	begun   map[string]int // when a topic began to be waited for
 	path    string         // of the MeshIdentity
-	// permitted is when the operator last wrote the permission.
+	// permitted is when the operator last wrote the permission, and permits how often.
 	permitted time.Time
+	permits   int
 }
 
 // proxy runs with what it was told last.
@@ -40,7 +41,8 @@ type proxy struct {
 	names          map[string][]string // of each workload's servers, that it takes
 	allows         func(name string) bool
 	leaf           kind.HeldLeaf // what it presents
-	began          int           // when it had its first leaf; it waits for nobody
+	began          int           // when it had its first leaf, or one after its last had expired; it waits for nobody
+	permits        int           // how often the permission had been written by then
 }
 
 func (p *proxy) valid(now time.Time) bool { return p.leaf.Until.After(now) }
@@ -82,6 +84,7 @@ func (m *motion) other() resource.Any {
 // permit makes the operator allow the names that are in use now, and no others.
 func (m *motion) permit() {
 	m.permitted = m.now
+	m.permits++
 	var names []string
 	for _, row := range m.plan.State.LeavesByRoot.List(m.reader(), graph.MeshKey("default")) {
 		names = append(names, row.Spec.Names()...)
@@ -137,8 +140,8 @@ func (m *motion) sign(p *proxy) {
 	if !row.Spec.MaySign(leaf.SpiffeID) {
 		m.t.Fatalf("%s is to get a leaf of %s, and may not: %+v", p.name, leaf.SpiffeID, row.Spec)
 	}
-	if row.Spec.InUse() == nil {
-		p.began = m.clock
+	if row.Spec.InUse() == nil || !p.valid(m.now) {
+		p.began, p.permits = m.clock, m.permits
 	}
 	p.leaf = kind.HeldLeaf{
 		SpiffeID: leaf.SpiffeID, MeshIdentity: leaf.MeshIdentity,
@@ -211,7 +214,8 @@ func (m *motion) reconcileAll() {
 func (m *motion) check(t rapid.TB) {
 	for _, client := range m.proxies {
 		for _, server := range m.proxies {
-			if !client.valid(m.now) || !server.valid(m.now) || client.told <= server.began || server.told <= client.began {
+			latest := max(client.began, server.began)
+			if !client.valid(m.now) || !server.valid(m.now) || client.told <= latest || server.told <= latest {
 				continue
 			}
 			switch {
@@ -221,7 +225,7 @@ func (m *motion) check(t rapid.TB) {
 				t.Fatalf("%s does not believe the root of its caller %s, %+v", server.name, client.name, client.leaf)
 			case !slices.Contains(client.names[server.workload], server.leaf.SpiffeID):
 				t.Fatalf("%s takes %v for %s, and is answered by %s", client.name, client.names[server.workload], server.workload, server.leaf.SpiffeID)
-			case !server.allows(client.leaf.SpiffeID):
+			case client.permits < m.permits && !server.allows(client.leaf.SpiffeID): // else the operator knows nothing of it yet
 				t.Fatalf("%s refuses its caller %s", server.name, client.leaf.SpiffeID)
 			}
 		}
