@@ -185,6 +185,9 @@ type ownWrites struct{ writer *admit.Writer }
 
 func (w ownWrites) Put(ctx context.Context, o resource.Any) error {
 	_, err := w.writer.Put(ctx, o, admit.Change{ControlPlane: true, IfMatch: o.Envelope().Version})
+	if resource.CodeOf(err) == resource.Stale {
+		return reconcile.ErrOvertaken
+	}
 	return unlessGone(err)
 }
 

@@ -76,7 +76,9 @@ func (p *Plan) identity(r *table.Reader, mesh, name string, now time.Time) ([]St
 	rot.source = src
 	switch {
 	case trouble != nil:
+		rot.signing.Next = nil // its root goes with it
 	case src.ca == nil:
+		rot.signing.Next = nil
 		rot.do(Step{NewCA: &NewCA{kind.Secrets.Key(mesh, identity.CASecretName(name)), src.domain}})
 		trouble = &problem{"CAMissing", "the certificate authority is being made"}
 	default:

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -15,8 +16,12 @@ import (
 	"weft/resource"
 )
 
+// ErrOvertaken answers a write whose row has changed since the plan read it. The plan is asked anew then, and
+// what it wanted besides is void.
+var ErrOvertaken = errors.New("reconcile: the row has changed meanwhile")
+
 // Writer stores what a plan asks for. Put is for the control plane's own writes, and changes nothing
-// where the resource is stored as it is.
+// where the resource is stored as it is. It answers [ErrOvertaken] where that has another version.
 type Writer interface {
 	Put(ctx context.Context, o resource.Any) error
 	// Create stores a resource that is not there, and does nothing where it is.
@@ -375,7 +380,12 @@ func (rc *Reconciler) reconcile(ctx context.Context, units []Unit) {
 				rc.ask(u, time.Now().Add(soon))
 				break
 			}
-			if err := rc.do(ctx, step); err != nil && ctx.Err() == nil {
+			err := rc.do(ctx, step)
+			if errors.Is(err, ErrOvertaken) {
+				rc.ask(u, time.Now().Add(soon))
+				break
+			}
+			if err != nil && ctx.Err() == nil {
 				rc.failed[u] = min(max(retry, 2*rc.failed[u]), patience)
 				rc.log.Warn("a write of the control plane's own failed", "unit", u, "again", rc.failed[u], "error", err)
 				rc.ask(u, time.Now().Add(rc.failed[u]))

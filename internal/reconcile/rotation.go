@@ -197,9 +197,15 @@ func (rot *rotation) holds(root string) bool {
 	})
 }
 
-// store writes the MeshTrust and the SigningCA where they differ, or else waits for what is to settle.
+// store writes the SigningCA and the MeshTrust where they differ, or else waits for what is to settle. The
+// SigningCA comes first: a write of it that still waits is void then, and so no CA comes into use whose root
+// leaves the MeshTrust.
 func (rot *rotation) store() {
+	rot.storeSigning()
 	rot.storeTrust()
+}
+
+func (rot *rotation) storeSigning() {
 	switch {
 	case rot.signing.TrustDomain == "":
 	case rot.stored == nil:

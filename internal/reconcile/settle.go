@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -84,7 +85,12 @@ func (rc *Reconciler) writeSettled(ctx context.Context, s *Settle) error {
 	writers, ctx := errgroup.WithContext(ctx)
 	writers.SetLimit(settleWriters)
 	for _, o := range s.Then {
-		writers.Go(func() error { return rc.writer.Put(ctx, o) })
+		writers.Go(func() error {
+			if err := rc.writer.Put(ctx, o); !errors.Is(err, ErrOvertaken) {
+				return err
+			}
+			return nil
+		})
 	}
 	return writers.Wait()
 }
