@@ -8,10 +8,13 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"weft/internal/traffic"
 )
 
 // Ports at which the client of the other zone reaches web's ports.
@@ -278,7 +281,9 @@ func (f *federation) linkCut(east, west *world) {
 		cut = time.Minute
 	}
 	echo := greetBy(west.machine.dial, fmt.Sprintf("%s:%d", west.address(3), webOutbounds["tcp"]))
-	across := west.drill("the link to global is cut: across zones", inTurn(west.get(west.outbound(3, "http")), west.post(west.outbound(3, "grpc")), echo))
+	// A connection of bytes is a handshake each time, which costs as much as many requests.
+	asks := append(slices.Repeat([]traffic.Ask{west.get(west.outbound(3, "http")), west.post(west.outbound(3, "grpc"))}, 20), echo)
+	across := west.drill("the link to global is cut: across zones", inTurn(asks...))
 	within := east.drill("the link to global is cut: in a zone", east.get(east.outbound(4, "http")))
 	across.more(50)
 	f.cut("global")
