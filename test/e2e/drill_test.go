@@ -21,8 +21,9 @@ var showDrills = flag.Bool("drills", false, "run the long drills too, and print 
 // drill is traffic that flows while something happens to a mesh. Tests of drills are called TestDrill....
 type drill struct {
 	*traffic.Run
-	w    *world
-	name string
+	w         *world
+	name      string
+	perSecond int
 }
 
 // What clients do. Beside the other tests a machine of two cores, or one that others use too, has no room for
@@ -46,10 +47,19 @@ func drillLoad() load {
 }
 
 // drill starts to ask. The name says what is about to happen.
-func (w *world) drill(name string, ask traffic.Ask) *drill {
+func (w *world) drill(name string, ask traffic.Ask) *drill { return w.drillAmong(1, name, ask) }
+
+// drillAmong is one of several that run at once and share the load.
+func (w *world) drillAmong(several int, name string, ask traffic.Ask) *drill {
 	l := drillLoad()
-	d := &drill{traffic.Start(l.perSecond, l.patience, ask), w, name}
-	w.t.Cleanup(func() { d.Stop() }) // where the test ended before it did
+	perSecond := l.perSecond / several
+	d := &drill{traffic.Start(perSecond, l.patience, ask), w, name, perSecond}
+	w.t.Cleanup(func() {
+		if tally := d.Stop(); w.t.Failed() {
+			failed, causes := tally.Failures()
+			w.t.Logf("%s: of %d requests %d failed: %s; the slowest took %s", name, tally.Sent, failed, causes, tally.Slowest)
+		}
+	})
 	return d
 }
 
@@ -69,7 +79,7 @@ func (d *drill) more(n int64) {
 // during waits for as long as something that takes a time of its own is to last.
 func (d *drill) during(t time.Duration) {
 	d.w.t.Helper()
-	from, least := time.Now(), d.Begun()+int64(t.Seconds()*float64(drillLoad().perSecond)/2)
+	from, least := time.Now(), d.Begun()+int64(t.Seconds()*float64(d.perSecond)/2)
 	for time.Since(from) < t || d.Begun() < least {
 		d.more(1)
 	}
