@@ -26,9 +26,9 @@ type motion struct {
 	clock   int            // counts what happens
 	begun   map[string]int // when a topic began to be waited for
 	path    string         // of the MeshIdentity
-	// permitted is when the operator last wrote the permission, and permits how often.
+	// permitted is when the operator last wrote the permission, and permits are all the times, by the clock.
 	permitted time.Time
-	permits   int
+	permits   []int
 }
 
 // proxy runs with what it was told last.
@@ -84,7 +84,7 @@ func (m *motion) other() resource.Any {
 // permit makes the operator allow the names that are in use now, and no others.
 func (m *motion) permit() {
 	m.permitted = m.now
-	m.permits++
+	m.permits = append(m.permits, m.clock)
 	var names []string
 	for _, row := range m.plan.State.LeavesByRoot.List(m.reader(), graph.MeshKey("default")) {
 		names = append(names, row.Spec.Names()...)
@@ -141,7 +141,7 @@ func (m *motion) sign(p *proxy) {
 		m.t.Fatalf("%s is to get a leaf of %s, and may not: %+v", p.name, leaf.SpiffeID, row.Spec)
 	}
 	if row.Spec.InUse() == nil || !p.valid(m.now) {
-		p.began, p.permits = m.clock, m.permits
+		p.began, p.permits = m.clock, len(m.permits)
 	}
 	p.leaf = kind.HeldLeaf{
 		SpiffeID: leaf.SpiffeID, MeshIdentity: leaf.MeshIdentity,
@@ -210,6 +210,11 @@ func (m *motion) reconcileAll() {
 	}
 }
 
+// knows says whether a server was told of a permission that the operator wrote since a client began.
+func (m *motion) knows(server, client *proxy) bool {
+	return client.permits < len(m.permits) && server.told >= m.permits[client.permits]
+}
+
 // check wants that whoever holds a leaf is taken by everybody who does.
 func (m *motion) check(t rapid.TB) {
 	for _, client := range m.proxies {
@@ -225,7 +230,7 @@ func (m *motion) check(t rapid.TB) {
 				t.Fatalf("%s does not believe the root of its caller %s, %+v", server.name, client.name, client.leaf)
 			case !slices.Contains(client.names[server.workload], server.leaf.SpiffeID):
 				t.Fatalf("%s takes %v for %s, and is answered by %s", client.name, client.names[server.workload], server.workload, server.leaf.SpiffeID)
-			case client.permits < m.permits && !server.allows(client.leaf.SpiffeID): // else the operator knows nothing of it yet
+			case m.knows(server, client) && !server.allows(client.leaf.SpiffeID):
 				t.Fatalf("%s refuses its caller %s", server.name, client.leaf.SpiffeID)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"testing"
 )
@@ -16,6 +17,8 @@ func TestTheDemoHoldsAndLeavesNothing(t *testing.T) {
 	demo.Dir = temp
 	demo.Env = append(os.Environ(), "WEFT_ENVOY="+envoy, "TMPDIR="+temp)
 	demo.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	runtime.LockOSThread() // with which the demo would end
+	defer runtime.UnlockOSThread()
 	out, err := demo.CombinedOutput()
 	if err != nil {
 		t.Fatalf("weft demo --once: %s\n%s", err, out)

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -34,7 +35,8 @@ type Server struct {
 	port     int // of 127.0.0.1, with TLS alone; it also names the socket's file
 	settings []string
 	process  *exec.Cmd
-	output   bytes.Buffer // read once the process has ended
+	exited   <-chan struct{} // closed once the process has
+	output   bytes.Buffer    // read once the process has ended
 
 	mu        sync.Mutex
 	databases int      // made
@@ -161,7 +163,7 @@ func (s *Server) Run(t testing.TB) {
 	}
 	s.process = s.command("postgres", args...)
 	s.process.Stdout, s.process.Stderr = &s.output, &s.output
-	if err := s.process.Start(); err != nil {
+	if err := s.start(); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -183,6 +185,24 @@ func (s *Server) Run(t testing.TB) {
 	}
 }
 
+// start keeps the thread that starts the server for as long as that runs: a program that is to die with its parent
+// dies with the thread that started it, and a test may end others.
+func (s *Server) start() error {
+	process, started, exited := s.process, make(chan error), make(chan struct{})
+	s.exited = exited
+	go func() {
+		defer close(exited)
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := process.Start()
+		started <- err
+		if err == nil {
+			_ = process.Wait()
+		}
+	}()
+	return <-started
+}
+
 // Stop ends the server and every connection to it. Where it does not run it does nothing.
 func (s *Server) Stop() { s.end(syscall.SIGINT) }
 
@@ -194,7 +214,7 @@ func (s *Server) end(signal syscall.Signal) {
 		return
 	}
 	_ = s.process.Process.Signal(signal)
-	_ = s.process.Wait()
+	<-s.exited
 	s.process = nil
 }
 
