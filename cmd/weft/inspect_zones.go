@@ -85,7 +85,7 @@ func zoneRow(z *insight.Zone, now time.Time) []string {
 	}
 	return []string{
 		z.Name, zoneState(z), agoOrNever(z.Since, now), cmp.Or(z.Version, "-"), lag, agoOrNever(z.LastItem, now), fmt.Sprint(len(z.Refused)),
-		of(z.Dataplanes.Online, z.Dataplanes.Total), of(z.Services.Available, z.Services.Total), of(healthy, len(z.Ingresses)),
+		dataplanes(z), of(z.Services.Available, z.Services.Total), of(healthy, len(z.Ingresses)),
 	}
 }
 
@@ -102,6 +102,14 @@ func zoneState(z *insight.Zone) string {
 		return "never connected"
 	}
 	return "away"
+}
+
+// dataplanes are "-" of another zone, seen from one: it never learns of them.
+func dataplanes(z *insight.Zone) string {
+	if z.Connected == nil && z.Dataplanes.Total == 0 {
+		return "-"
+	}
+	return of(z.Dataplanes.Online, z.Dataplanes.Total)
 }
 
 func of(part, whole int) string { return fmt.Sprintf("%d/%d", part, whole) }

@@ -195,7 +195,7 @@ func (w *world) invite() {
 		"weft --api $GLOBAL inspect zones",
 		"weft --api $EAST inspect dataplanes",
 		"weft --api $EAST inspect dataplane web --config",
-		"weft --api $EAST explain --from web --to backend",
+		"weft --api $EAST explain --from web --to " + strings.TrimPrefix(acrossURL, "http://") + "   # every hop, into the other zone",
 		"curl " + acrossURL + "   # answered in the other zone",
 		"curl -i " + reportsURL + "   # refused; allow it:",
 		fmt.Sprintf("sed '/deny:/,/workload.web/d' %s | weft --api $GLOBAL apply -f -", permissions),
