@@ -1,8 +1,8 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
+	"io"
 	"net/url"
 
 	"github.com/spf13/cobra"
@@ -37,27 +37,11 @@ The answer is read from the configuration that the proxies are sent.`,
 	_ = command.MarkFlagRequired("to")
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		query := url.Values{"to": {to}, "path": {path}, "method": {method}}
-		return r.explain(command, client.Path(kind.Dataplanes, r.mesh, from)+"/_explain", query, o.form)
+		path := client.Path(kind.Dataplanes, r.mesh, from) + "/_explain"
+		return show(r, command, path, query, o.form, func(w io.Writer, explanation *envoysim.Explanation) error {
+			_, err := fmt.Fprint(w, explanation.Text())
+			return err
+		})
 	}
 	return command
-}
-
-func (r *remote) explain(command *cobra.Command, question string, query url.Values, form string) error {
-	c, err := r.client()
-	if err != nil {
-		return err
-	}
-	var document json.RawMessage
-	if err := c.Get(command.Context(), question, query, &document); err != nil {
-		return err
-	}
-	if form != asText {
-		return printDocument(command.OutOrStdout(), document, form)
-	}
-	var explanation envoysim.Explanation
-	if err := json.Unmarshal(document, &explanation); err != nil {
-		return err
-	}
-	_, err = fmt.Fprint(command.OutOrStdout(), explanation.Text())
-	return err
 }

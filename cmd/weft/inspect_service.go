@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -50,33 +49,18 @@ Servers and rules are known where the service lives.`,
 			}
 			query.Set("type", d.Describe().Name)
 		}
-		return r.inspectService(command, args[0], query, o.form)
+		path := client.Path(kind.Meshes, "", r.mesh) + "/services/" + url.PathEscape(args[0]) + "/_inspect"
+		return show(r, command, path, query, o.form, printServices)
 	}
 	return command
 }
 
-func (r *remote) inspectService(command *cobra.Command, name string, query url.Values, form string) error {
-	c, err := r.client()
-	if err != nil {
-		return err
-	}
-	path := client.Path(kind.Meshes, "", r.mesh) + "/services/" + url.PathEscape(name) + "/_inspect"
-	var document json.RawMessage
-	if err := c.Get(command.Context(), path, query, &document); err != nil {
-		return err
-	}
-	if form != asText {
-		return printDocument(command.OutOrStdout(), document, form)
-	}
-	var found rest.Services
-	if err := json.Unmarshal(document, &found); err != nil {
-		return err
-	}
+func printServices(w io.Writer, found *rest.Services) error {
 	for i := range found.Services {
 		if i > 0 {
-			fmt.Fprintln(command.OutOrStdout())
+			fmt.Fprintln(w)
 		}
-		if err := printService(command.OutOrStdout(), &found.Services[i]); err != nil {
+		if err := printService(w, &found.Services[i]); err != nil {
 			return err
 		}
 	}

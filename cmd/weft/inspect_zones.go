@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"time"
@@ -33,22 +32,9 @@ A zone that has joined shows besides how it stands with global.`,
 	}
 	o := outputFlag(command, asTable, asJSON, asYAML)
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		c, err := r.client()
-		if err != nil {
-			return err
-		}
-		var document json.RawMessage
-		if err := c.Get(command.Context(), "/zones/_inspect", nil, &document); err != nil {
-			return err
-		}
-		if o.form != asTable {
-			return printDocument(command.OutOrStdout(), document, o.form)
-		}
-		var found rest.Zones
-		if err := json.Unmarshal(document, &found); err != nil {
-			return err
-		}
-		return printZones(command.OutOrStdout(), &found, time.Now())
+		return show(r, command, "/zones/_inspect", nil, o.form, func(w io.Writer, found *rest.Zones) error {
+			return printZones(w, found, time.Now())
+		})
 	}
 	return command
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/url"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -50,6 +51,26 @@ func (o *output) Set(value string) error {
 	}
 	o.form = value
 	return nil
+}
+
+// show asks for a page and writes it: for people as print does, in JSON or YAML as it came.
+func show[T any](r *remote, command *cobra.Command, path string, query url.Values, form string, print func(io.Writer, *T) error) error {
+	c, err := r.client()
+	if err != nil {
+		return err
+	}
+	var document json.RawMessage
+	if err := c.Get(command.Context(), path, query, &document); err != nil {
+		return err
+	}
+	if form == asJSON || form == asYAML {
+		return printDocument(command.OutOrStdout(), document, form)
+	}
+	var page T
+	if err := json.Unmarshal(document, &page); err != nil {
+		return err
+	}
+	return print(command.OutOrStdout(), &page)
 }
 
 // printDocument writes a JSON document as JSON, indented, or as YAML.

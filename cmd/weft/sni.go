@@ -40,18 +40,7 @@ Global knows all zones; a zone knows what global tells it.`,
 	}
 	o := outputFlag(command, asTable, asJSON, asYAML)
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		c, err := r.client()
-		if err != nil {
-			return err
-		}
-		var report graph.SNIReport
-		if err := c.Get(command.Context(), "/_sni", nil, &report); err != nil {
-			return err
-		}
-		if o.form != asTable {
-			return printValue(command.OutOrStdout(), &report, o.form)
-		}
-		return printSNIReport(command.OutOrStdout(), &report)
+		return show(r, command, "/_sni", nil, o.form, printSNIReport)
 	}
 	return command
 }

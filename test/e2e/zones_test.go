@@ -155,11 +155,6 @@ spec: {selector: {dataplaneTags: {kuma.io/service: %[1]s}}, ports: [%[2]s]}
 // httpPort is port 80 of a service whose inbounds listen on 20080.
 const httpPort = "{port: 80, targetPort: 20080, appProtocol: http}"
 
-// elsewhere is how a client of one zone says that it wants a service of another.
-func elsewhere(name, zone string) string {
-	return fmt.Sprintf("backendRef: {kind: MeshService, labels: {kuma.io/display-name: %s, kuma.io/zone: %s}, port: 80}", name, zone)
-}
-
 // get asks from the world's machine.
 func (w *world) get(url string) traffic.Ask { return traffic.Dial(w.machine.dial).Get(url) }
 

@@ -71,8 +71,6 @@ func (r rules) equal(other rules) bool {
 	return true
 }
 
-func (r rules) empty() bool { return r.equal(rules{}) }
-
 func union[V any](a, b map[string]V) map[string]bool {
 	names := map[string]bool{}
 	for name := range a {
