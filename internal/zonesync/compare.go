@@ -135,7 +135,7 @@ func (s *Sender) compareItem(item Held) {
 func (s *Sender) compared() {
 	c := s.comparing
 	s.streaming, s.catching, s.comparing = true, true, nil
-	s.cursor, s.known, s.horizon = 0, c.horizon, c.horizon
+	s.cursor, s.known = 0, c.horizon
 	s.held, s.gone = c.held, c.gone
 }
 

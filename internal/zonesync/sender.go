@@ -28,7 +28,6 @@ type Sender struct {
 	gone     []Key  // deletions that are not in the log, to be sent first
 	withheld map[kind.Owner]bool
 	catching bool // what there was when the receiver connected is not sent yet
-	horizon  uint64
 
 	sent    uint64   // batches of this stream
 	window  []uint64 // the positions of those that are not acknowledged
@@ -166,7 +165,7 @@ func (s *Sender) resume(claim *wire.Claim) {
 		return
 	}
 	s.streaming, s.catching = true, true
-	s.cursor, s.known, s.horizon = claim.Seq, claim.Seq, s.log.head
+	s.cursor, s.known = claim.Seq, claim.Seq
 	s.applied = claim.Seq
 	s.comparing, s.held, s.gone = nil, nil, nil
 }
@@ -205,7 +204,8 @@ func (s *Sender) take() *wire.Batch {
 		s.cursor = s.log.head
 	}
 	batch.Seq = s.cursor
-	if s.catching && s.cursor >= s.horizon {
+	// Not before the end: what was there when the receiver connected and has changed since stands only there.
+	if s.catching && len(next) == 0 {
 		s.catching, s.held, batch.Complete = false, nil, true
 	}
 	if len(batch.Items) == 0 && !batch.Complete {

@@ -52,11 +52,16 @@ func openLog(epoch uint64) *zonesync.Log {
 // connect opens a new stream and lets it run until nobody has anything to say.
 func (l *link) connect() {
 	l.t.Helper()
+	l.connectOnly()
+	l.run()
+}
+
+// connectOnly opens a new stream, over which nothing was said yet.
+func (l *link) connectOnly() {
 	l.trace = nil
 	l.sender = zonesync.NewSender(l.log, zonesync.Way{Sync: everyWay, From: global, To: east})
 	l.up = zonesync.NewSession(zonesync.Side{Kind: "MeshService", Owner: global, Instance: "g-1", Release: "1.0"}, east, l.sender, nil)
 	l.down = zonesync.NewSession(zonesync.Side{Kind: "MeshService", Owner: east, Instance: "e-1", Release: "1.1"}, global, nil, l.receiver)
-	l.run()
 }
 
 // run carries frames both ways until nobody has anything to say.
@@ -218,6 +223,29 @@ func TestRestart(t *testing.T) {
 }
 
 // TestSlowReceiver: whatever changes while batches wait to be acknowledged is sent once, in its newest state.
+// What changes while a receiver catches up is part of what it catches up with: until it has that, it lacks what
+// the sender had before.
+func TestAChangeWhileCatchingUp(t *testing.T) {
+	log := openLog(7)
+	log.BatchItems, log.Window = 1, 1
+	put(t, log, key("a"), "1")
+	put(t, log, key("b"), "1")
+	l := newLink(t, log)
+	l.connectOnly()
+	for !slices.ContainsFunc(l.trace, func(frame string) bool { return strings.HasPrefix(frame, "batch") }) {
+		l.carry(l.up, l.down)
+		l.carry(l.down, l.up)
+	}
+	put(t, log, key("b"), "2") // it was not sent yet
+	put(t, log, key("a"), "2")
+	for !l.receiver.Synced() {
+		if l.carry(l.up, l.down)+l.carry(l.down, l.up) == 0 {
+			t.Fatal("it never caught up")
+		}
+	}
+	l.has("a=2", "b=2")
+}
+
 func TestSlowReceiver(t *testing.T) {
 	log := openLog(1)
 	log.BatchItems, log.Window = 1, 2
