@@ -24,6 +24,9 @@ type Networking struct {
 	// ZoneIngress makes the proxy a door of its zone, by which other zones reach the services of the mesh here.
 	// (Mesh Scoped Zone Ingress and Zone Egress.)
 	ZoneIngress *ZoneIngressSection `json:"zoneIngress,omitempty"`
+	// ZoneEgress makes the proxy a way out of its zone: to external services and, where the mesh says so, to other
+	// zones. (Mesh Scoped Zone Ingress and Zone Egress.)
+	ZoneEgress *ZoneEgressSection `json:"zoneEgress,omitempty"`
 	// TransparentProxying is there where the machine redirects connections to the proxy.
 	TransparentProxying *TransparentProxying `json:"transparentProxying,omitempty"`
 	// Admin is Envoy's administration interface.
@@ -47,6 +50,18 @@ func (z *ZoneIngressSection) Listener() string {
 // SameDoor says whether other zones dial both at the same address.
 func (z *ZoneIngressSection) SameDoor(other *ZoneIngressSection) bool {
 	return z.AdvertisedAddress == other.AdvertisedAddress && z.AdvertisedPort == other.AdvertisedPort
+}
+
+// ZoneEgressSection is where a zone egress listens, and where the proxies of its zone dial it.
+type ZoneEgressSection struct {
+	Address string `json:"address" schema:"required ip"`            // where its proxy listens
+	Port    uint32 `json:"port" schema:"required port"`             // where its proxy listens
+	Name    string `json:"name,omitempty" schema:"pattern=section"` // how policies call it; by default the port
+}
+
+// Listener answers "address:port".
+func (z *ZoneEgressSection) Listener() string {
+	return net.JoinHostPort(z.Address, strconv.Itoa(int(z.Port)))
 }
 
 // InboundState is what the owner says of an inbound. The control plane never rewrites it.
@@ -126,10 +141,10 @@ func (out *Outbound) EffectiveAddress() string {
 
 // BackendRef names a destination.
 type BackendRef struct {
-	Kind   string            `json:"kind" schema:"required enum=MeshService|MeshMultiZoneService"` // of the destination
-	Name   string            `json:"name,omitempty" schema:"pattern=name"`                         // of the one destination
-	Labels map[string]string `json:"labels,omitempty" schema:"labels"`                             // of the destinations
-	Port   uint32            `json:"port,omitempty" schema:"port"`                                 // of the destination
+	Kind   string            `json:"kind" schema:"required enum=MeshService|MeshMultiZoneService|MeshExternalService"` // of the destination
+	Name   string            `json:"name,omitempty" schema:"pattern=name"`                                             // of the one destination
+	Labels map[string]string `json:"labels,omitempty" schema:"labels"`                                                 // of the destinations
+	Port   uint32            `json:"port,omitempty" schema:"port"`                                                     // of the destination
 }
 
 // TransparentProxying says that the machine redirects connections to the proxy.
@@ -218,7 +233,6 @@ var Dataplanes = &resource.Kind[Dataplane]{
 		Replaced: map[string]string{
 			"networking.gateway":                                  "has no meaning here; use networking.zoneIngress, or an Envoy Gateway in front of the mesh",
 			"networking.advertisedAddress":                        "has no meaning here; use networking.zoneIngress.advertisedAddress",
-			"networking.zoneEgress":                               "is not served by this release; leave it out: proxies reach what is outside the mesh themselves",
 			"networking.transparentProxying.directAccessServices": "is not served by this release; list the destination in reachableBackends",
 			"probes":  "has no meaning here; use serviceProbe of the inbound",
 			"metrics": "has no meaning here; use a MeshMetric",
@@ -239,6 +253,9 @@ type DataplaneServing struct {
 	// Ingresses are the zone ingress's listeners that are served. One that is no longer in the Dataplane is
 	// being withdrawn.
 	Ingresses []ZoneIngressSection `json:"ingresses,omitempty"`
+	// Egresses are the zone egress's listeners that are served. One that is no longer in the Dataplane is being
+	// withdrawn.
+	Egresses []ServedEgress `json:"egresses,omitempty"`
 	// Registered says that the agent wrote the Dataplane, which goes when the agent has gone for good.
 	Registered bool `json:"registered,omitempty"`
 	// Draining says that the proxy is going away; none of its inbounds is an endpoint.
@@ -255,6 +272,13 @@ type ServedInbound struct {
 	AlsoPlain Time `json:"alsoPlain,omitzero"`
 	// Unhealthy says that the application behind it fails its probe.
 	Unhealthy bool `json:"unhealthy,omitempty"`
+}
+
+// ServedEgress is a listener that a zone egress serves.
+type ServedEgress struct {
+	ZoneEgressSection
+	// Serial is the leaf certificate that was seen on the port.
+	Serial string `json:"serial,omitempty"`
 }
 
 // DataplaneServings is the kind of [DataplaneServing].

@@ -82,7 +82,6 @@ func TestZoneIngressRefuses(t *testing.T) {
 		{"Envoy's own port", `admin: {port: 10001}, ` + strings.Replace(zoneIngress, "10.0.0.1", "127.0.0.1", 1), []string{
 			"networking.zoneIngress.port: 127.0.0.1:10001 is taken by networking.admin"}},
 		{"redirection", `transparentProxying: {}, ` + zoneIngress, []string{"networking.transparentProxying: a zone proxy has none: nothing is redirected to it; leave it out"}},
-		{"an egress", `zoneEgress: {address: 10.0.0.1, port: 10002}, ` + zoneIngress, []string{"networking.zoneEgress: is not served by this release"}},
 		{"an address of all sections", `advertisedAddress: 10.0.0.1, ` + zoneIngress, []string{"networking.advertisedAddress: has no meaning here; use networking.zoneIngress.advertisedAddress"}},
 	})
 }
@@ -127,8 +126,8 @@ func TestDataplaneRefuses(t *testing.T) {
 		{"no destination", `{outbound: [{port: 1}, {port: 2, tags: {version: v1}}]}`, []string{"networking.outbound[0]: names no destination", "networking.outbound[1]: names no destination"}},
 		{"two destinations", `{outbound: [{port: 1, tags: {kuma.io/service: a}, backendRef: {kind: MeshService, name: a, port: 80}}]}`, []string{"networking.outbound[0]: has tags and a backendRef"}},
 		{"tags of an outbound", `{outbound: [{port: 1, tags: {kuma.io/service: a, version: v1}}]}`, []string{"networking.outbound[0].tags[version]: has no meaning in an outbound"}},
-		{"backendRefs", `{outbound: [{port: 1, backendRef: {kind: MeshExternalService, name: a, port: 1}}, {port: 2, backendRef: {kind: MeshService, port: 1}}, {port: 3, backendRef: {kind: MeshService, name: a}}, {port: 4, backendRef: {kind: MeshService, name: a, labels: {a: b}, port: 1}}, {port: 5, backendRef: {name: A, port: 70000}}]}`, []string{
-			`networking.outbound[0].backendRef.kind: is "MeshExternalService", want one of MeshService, MeshMultiZoneService`, "networking.outbound[1].backendRef.name: is required, or labels",
+		{"backendRefs", `{outbound: [{port: 1, backendRef: {kind: MeshSubset, name: a, port: 1}}, {port: 2, backendRef: {kind: MeshService, port: 1}}, {port: 3, backendRef: {kind: MeshService, name: a}}, {port: 4, backendRef: {kind: MeshService, name: a, labels: {a: b}, port: 1}}, {port: 5, backendRef: {name: A, port: 70000}}]}`, []string{
+			`networking.outbound[0].backendRef.kind: is "MeshSubset", want one of MeshService, MeshMultiZoneService, MeshExternalService`, "networking.outbound[1].backendRef.name: is required, or labels",
 			"networking.outbound[2].backendRef.port: is required", "networking.outbound[3].backendRef: has a name and labels",
 			"networking.outbound[4].backendRef.kind: is required", "networking.outbound[4].backendRef.port: is 70000"}},
 		{"an address twice", `{address: 127.0.0.1, inbound: [{port: 3, servicePort: 4}], outbound: [{port: 1, tags: {kuma.io/service: a}}, {address: 127.0.0.1, port: 1, tags: {kuma.io/service: b}}, {port: 2, tags: {kuma.io/service: c}}, {port: 3, tags: {kuma.io/service: d}}], admin: {port: 2}}`, []string{
@@ -137,7 +136,7 @@ func TestDataplaneRefuses(t *testing.T) {
 			"networking.transparentProxying.redirectPortInbound: is 70000", "networking.transparentProxying.redirectPortOutbound: is 70000", "networking.transparentProxying.redirectPortOutbound: is redirectPortInbound too",
 			`networking.transparentProxying.ipFamilyMode: is "ipv4"`, "networking.transparentProxying.reachableServices[0]: \"a b\" is not", "networking.transparentProxying.reachableBackends.refs[0].kind: is \"Mesh\""}},
 		{"what comes later", `{zoneEgress: {port: 1}, gateway: {}, transparentProxying: {directAccessServices: ["*"]}}`, []string{
-			"networking.zoneEgress: is not served", "networking.gateway: has no meaning here", "networking.transparentProxying.directAccessServices: is not served"}},
+			"networking.gateway: has no meaning here", "networking.transparentProxying.directAccessServices: is not served"}},
 		{"unknown", `{adress: 10.0.0.1, inbound: [{prot: 80}]}`, []string{"networking.adress: is not a known field", "networking.inbound[0].prot: is not a known field"}},
 	})
 }

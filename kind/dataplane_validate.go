@@ -219,7 +219,7 @@ func (c *checks) outbound(at string, out Outbound) {
 }
 
 func (c *checks) backendRef(at string, ref BackendRef) {
-	if c.oneOf(at+".kind", ref.Kind, MeshServices.Name, MeshMultiZoneServices.Name) {
+	if c.oneOf(at+".kind", ref.Kind, MeshServices.Name, MeshMultiZoneServices.Name, MeshExternalServices.Name) {
 		c.nameOrLabels(at, ref.Name, ref.Labels)
 	}
 	c.optionalPort(at+".port", ref.Port)

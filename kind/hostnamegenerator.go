@@ -22,6 +22,7 @@ type HostnameGenerator struct {
 type HostnameSelector struct {
 	MeshService          *LabelSelector `json:"meshService,omitempty"`          // MeshServices by their labels
 	MeshMultiZoneService *LabelSelector `json:"meshMultiZoneService,omitempty"` // MeshMultiZoneServices by their labels
+	MeshExternalService  *LabelSelector `json:"meshExternalService,omitempty"`  // MeshExternalServices by their labels
 }
 
 // HostnameGenerators is the kind of [HostnameGenerator].
@@ -29,8 +30,7 @@ var HostnameGenerators = &resource.Kind[HostnameGenerator]{
 	Info: resource.Info{
 		Name: "HostnameGenerator", Plural: "hostnamegenerators", Scope: resource.Global, Sync: resource.GlobalToZones | resource.ZoneToGlobal,
 		Replaced: map[string]string{
-			"selector.meshExternalService": "is not served by this release; a MeshService or a MeshMultiZoneService has a host name",
-			"extension":                    "has no meaning here; use `template`",
+			"extension": "has no meaning here; use `template`",
 		},
 	},
 	Validate: validateHostnameGenerator,
@@ -54,14 +54,14 @@ func (c *checks) hostnameSelector(at string, s HostnameSelector) {
 	for _, kind := range []struct {
 		field    string
 		selector *LabelSelector
-	}{{".meshService", s.MeshService}, {".meshMultiZoneService", s.MeshMultiZoneService}} {
+	}{{".meshService", s.MeshService}, {".meshMultiZoneService", s.MeshMultiZoneService}, {".meshExternalService", s.MeshExternalService}} {
 		if kind.selector != nil {
 			ways++
 			c.labels(at+kind.field+".matchLabels", kind.selector.MatchLabels)
 		}
 	}
 	if ways != 1 {
-		c.add(at, "has %d selections, want exactly one of meshService, meshMultiZoneService; {matchLabels: {}} selects all", ways)
+		c.add(at, "has %d selections, want exactly one of meshService, meshMultiZoneService, meshExternalService; {matchLabels: {}} selects all", ways)
 	}
 }
 

@@ -165,9 +165,7 @@ func TestLabels(t *testing.T) {
 func TestMesh(t *testing.T) {
 	accepts(t, `{type: Mesh, name: m, skipCreatingInitialPolicies: ["*"]}`)
 	refuses(t, `{type: Mesh, name: m, %s}`, []refusal{
-		{"a security field without effect", `mtls: {enabledBackend: ca}`, []string{"mtls: is not served by this release; create a MeshIdentity"}},
 		{"a field with a replacement", `metrics: {}, logging: {}`, []string{"logging: has no meaning here; use a MeshAccessLog", "metrics: has no meaning here; use a MeshMetric"}},
-		{"membership", `dataplaneProxyMembership: {allowed: []}`, []string{"dataplaneProxyMembership: is not served"}},
 	})
 }
 
@@ -264,7 +262,7 @@ func TestHostnameGenerator(t *testing.T) {
 		{"an IP address", `{selector: {meshService: {}}, template: "{{ .Name }}.0.0.1"}`, []string{`spec.template: "{{ .Name }}.0.0.1" does not render`}},
 		{"a long part", `{selector: {meshService: {}}, template: "` + strings.Repeat("a", 64) + `.local"}`, []string{"spec.template: \"aaa"}},
 		{"what comes later", `{selector: {meshService: {}, meshExternalService: {}}, extension: {}, template: a}`, []string{
-			"spec.selector.meshExternalService: is not served", "spec.extension: has no meaning here"}},
+			"spec.extension: has no meaning here"}},
 	})
 }
 

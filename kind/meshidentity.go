@@ -35,8 +35,23 @@ const (
 
 // IdentityProvider says who signs.
 type IdentityProvider struct {
-	Type    string           `json:"type" schema:"required enum=Bundled"` // which of them
-	Bundled *BundledProvider `json:"bundled,omitempty"`                   // the control plane itself
+	Type    string           `json:"type" schema:"required enum=Bundled|Spire"` // which of them
+	Bundled *BundledProvider `json:"bundled,omitempty"`                         // the control plane itself
+	Spire   *SpireProvider   `json:"spire,omitempty"`                           // SPIRE
+}
+
+// SpireProvider is SPIRE: each proxy's Envoy asks the SPIRE agent of its machine for its certificate and for whom
+// to believe. (Zone Egress Identity.)
+type SpireProvider struct {
+	Agent *SpireAgent `json:"agent,omitempty"` // the one beside each proxy
+}
+
+// SpireAgent is how a proxy reaches the SPIRE agent of its machine.
+type SpireAgent struct {
+	// Timeout is how long a connection to it may take to be made.
+	Timeout Duration `json:"timeout,omitempty" schema:"default=1s"`
+	// SocketPath is where it listens.
+	SocketPath string `json:"socketPath,omitempty" schema:"default=/run/spire/agent.sock"`
 }
 
 // BundledProvider is the control plane's own certificate authority.
@@ -100,7 +115,6 @@ var MeshIdentities = &resource.Kind[MeshIdentity]{
 	Info: resource.Info{
 		Name: "MeshIdentity", Plural: "meshidentities", Scope: resource.Mesh, Sync: resource.GlobalToZones | resource.ZoneToGlobal,
 		Replaced: map[string]string{
-			"provider.spire":                         "is not served by this release; use the provider Bundled",
 			"provider.bundled.ca.certificate.file":   "is not served by this release; use a Secret",
 			"provider.bundled.ca.certificate.envVar": "is not served by this release; use a Secret",
 			"provider.bundled.ca.privateKey.file":    "is not served by this release; use a Secret",

@@ -63,9 +63,7 @@ func validateMeshIdentity(o *resource.Object[MeshIdentity]) resource.Problems {
 		c.pathTemplate("spec.spiffeID.path", id.Path)
 	}
 	at := "spec.provider"
-	if o.Spec.Provider.Type == "Spire" {
-		c.add(at+".type", "\"Spire\" is not served by this release; use Bundled")
-	} else if c.oneOf(at+".type", o.Spec.Provider.Type, "Bundled") && o.Spec.Provider.Bundled != nil {
+	if c.oneOf(at+".type", o.Spec.Provider.Type, "Bundled", "Spire") && o.Spec.Provider.Bundled != nil {
 		c.bundled(at+".bundled", o.Spec.Provider.Bundled)
 	}
 	return c.problems

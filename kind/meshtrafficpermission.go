@@ -29,7 +29,20 @@ type TargetRef struct {
 
 // PermissionRule is one set of matches.
 type PermissionRule struct {
+	// Matches narrow it to what a zone proxy tells apart by server name; without any it is about everything.
+	Matches []PermissionMatch `json:"matches,omitempty"`
 	Default PermissionDefault `json:"default"` // what it says
+}
+
+// PermissionMatch is one filter chain of a zone proxy.
+type PermissionMatch struct {
+	SNI *SNIMatch `json:"sni,omitempty" schema:"required"` // by its server name
+}
+
+// SNIMatch matches a server name, which may be in any format that the service has.
+type SNIMatch struct {
+	Type  string `json:"type" schema:"required enum=Exact"` // how it is compared
+	Value string `json:"value" schema:"required"`           // such as status.zoneEgress.sni of a MeshExternalService
 }
 
 // PermissionDefault lists the callers of each verdict.
@@ -61,7 +74,6 @@ var MeshTrafficPermissions = &resource.Kind[MeshTrafficPermission]{
 		Name: "MeshTrafficPermission", Plural: "meshtrafficpermissions", Scope: resource.Mesh, Sync: resource.GlobalToZones | resource.ZoneToGlobal, Policy: true,
 		Replaced: map[string]string{
 			"from":                                  "has no meaning here; use `rules`",
-			"rules.matches":                         "is not served by this release; leave it out: it narrows a rule on zone proxies alone",
 			"rules.default.action":                  "has no meaning here; use allow, deny or allowWithShadowDeny",
 			"rules.default.allow.sni":               "is not served by this release; use spiffeID",
 			"rules.default.deny.sni":                "is not served by this release; use spiffeID",

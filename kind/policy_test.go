@@ -89,7 +89,6 @@ spec:
 func TestMeshIdentityRefuses(t *testing.T) {
 	refuses(t, `{type: MeshIdentity, mesh: m, name: i, spec: %s}`, []refusal{
 		{"no provider", `{}`, []string{"spec.provider.type: is required: Bundled"}},
-		{"providers", `{provider: {type: Spire}}`, []string{`spec.provider.type: "Spire" is not served by this release`}},
 		{"an unknown provider", `{provider: {type: Vault}}`, []string{`spec.provider.type: is "Vault"`}},
 		{"labels", `{selector: {dataplane: {matchLabels: {a: "b c"}}}, provider: {type: Bundled}}`, []string{"spec.selector.dataplane.matchLabels[a]: "}},
 		{"a trust domain", `{spiffeID: {trustDomain: "Prod/x"}, provider: {type: Bundled}}`, []string{`spec.spiffeID.trustDomain: "Prod/x" is not a trust domain`}},
@@ -202,6 +201,6 @@ func TestMeshTrafficPermissionRefuses(t *testing.T) {
 		{"a prefix of no trust domain", `{rules: [{default: {allow: [{spiffeID: {type: Prefix, value: "spiffe:///a"}}, {spiffeID: {type: Prefix, value: "spiffe://A b/"}}]}}]}`, []string{
 			"spec.rules[0].default.allow[0].spiffeID.value: is required", "spec.rules[0].default.allow[1].spiffeID.value: \"A b\""}},
 		{"what is no longer, or comes later", `{from: [], rules: [{matches: [], default: {action: Allow, allow: [{sni: {}}]}}]}`, []string{
-			"spec.from: has no meaning here; use `rules`", "spec.rules[0].matches: is not served", "spec.rules[0].default.action: has no meaning here", "spec.rules[0].default.allow[0].sni: is not served"}},
+			"spec.from: has no meaning here; use `rules`", "spec.rules[0].default.action: has no meaning here", "spec.rules[0].default.allow[0].sni: is not served"}},
 	})
 }

@@ -16,9 +16,6 @@ func TestEveryFieldWorksOrIsRefused(t *testing.T) {
 	for _, shape := range []struct{ kind, frame, fields string }{
 		{"Mesh", `{type: Mesh, name: m, %s}`, `
 			skipCreatingInitialPolicies: ["*"]
-			mtls: {enabledBackend: ca-1}                     | mtls: is not served by this release; create a MeshIdentity
-			routing: {zoneEgress: true}                      | routing: is not served by this release; leave it out
-			dataplaneProxyMembership: {allowed: []}          | dataplaneProxyMembership: is not served by this release; a dataplane token
 			networking: {outbound: {passthrough: false}}     | networking: has no meaning here; MeshPassthrough
 			tracing: {}                                      | tracing: has no meaning here; use a MeshTrace
 			logging: {}                                      | logging: has no meaning here; use a MeshAccessLog
@@ -28,7 +25,6 @@ func TestEveryFieldWorksOrIsRefused(t *testing.T) {
 		{"Dataplane", `{type: Dataplane, mesh: m, name: d, %s}`, `
 			networking: {address: 10.0.0.1}
 			networking: {zoneIngress: {address: 10.0.0.1, port: 10001, advertisedAddress: 192.168.1.100, advertisedPort: 30001, name: zi-port}}
-			networking: {zoneEgress: {}}                     | networking.zoneEgress: is not served by this release; leave it out
 			networking: {admin: {port: 9901}}
 			networking: {gateway: {type: BUILTIN}}           | networking.gateway: has no meaning here; use networking.zoneIngress
 			networking: {advertisedAddress: 10.0.0.1}        | networking.advertisedAddress: has no meaning here; use networking.zoneIngress
@@ -49,7 +45,7 @@ func TestEveryFieldWorksOrIsRefused(t *testing.T) {
 			address: 127.0.0.2, tags: {kuma.io/service: backend}
 			backendRef: {kind: MeshService, name: backend, port: 80}
 			backendRef: {kind: MeshService, labels: {app: backend}, port: 80}
-			backendRef: {kind: MeshExternalService, name: api, port: 80}  | networking.outbound[0].backendRef.kind: is "MeshExternalService", want one of MeshService, MeshMultiZoneService`},
+			backendRef: {kind: MeshSubset, name: api, port: 80}  | networking.outbound[0].backendRef.kind: is "MeshSubset", want one of MeshService, MeshMultiZoneService, MeshExternalService`},
 		{"transparentProxying", `{type: Dataplane, mesh: m, name: d, networking: {transparentProxying: {%s}}}`, `
 			redirectPortInbound: 15006
 			redirectPortOutbound: 15001
@@ -80,7 +76,6 @@ func TestEveryFieldWorksOrIsRefused(t *testing.T) {
 			}, availableServices: []}                        | availableServices: has no meaning here; leave it out`},
 		{"HostnameGenerator", `{type: HostnameGenerator, name: g, spec: {template: "{{ .DisplayName }}.svc.mesh.local", %s}}`, `
 			selector: {meshService: {matchLabels: {a: b}}}
-			selector: {meshService: {}, meshExternalService: {}}  | spec.selector.meshExternalService: is not served by this release; a MeshService or
 			selector: {meshMultiZoneService: {}}`},
 		{"MeshIdentity", `{type: MeshIdentity, mesh: m, name: i, spec: {provider: {type: Bundled}, %s}}`, `
 			selector: {dataplane: {matchLabels: {}}}
@@ -88,8 +83,6 @@ func TestEveryFieldWorksOrIsRefused(t *testing.T) {
 			spiffeID: {path: '/{{ .Workload }}/{{ label "k" }}'}`},
 		{"MeshIdentity's provider", `{type: MeshIdentity, mesh: m, name: i, spec: {provider: {%s}}}`, `
 			type: Bundled
-			type: Spire                                      | spec.provider.type: "Spire" is not served by this release; use Bundled
-			type: Bundled, spire: {agent: {timeout: 1s}}     | spec.provider.spire: is not served by this release; use the provider Bundled
 			type: Bundled, bundled: {meshTrustCreation: Disabled}
 			type: Bundled, bundled: {insecureAllowSelfSigned: true}
 			type: Bundled, bundled: {autogenerate: {enabled: true}}
@@ -110,7 +103,6 @@ func TestEveryFieldWorksOrIsRefused(t *testing.T) {
 			rules: [{default: {deny: [{spiffeID: {type: Prefix, value: "spiffe://other/"}}]}}]
 			rules: [{default: {allowWithShadowDeny: [{spiffeID: {type: Exact, value: "spiffe://a/b"}}]}}]
 			rules: [{default: {allow: [{spiffeId: {type: Exact, value: "spiffe://a/b"}}]}}]
-			rules: [{matches: []}]                           | spec.rules[0].matches: is not served by this release; leave it out
 			rules: [{default: {allow: [{sni: {}}]}}]         | spec.rules[0].default.allow[0].sni: is not served by this release; use spiffeID
 			rules: [{default: {deny: [{sni: {}}]}}]          | spec.rules[0].default.deny[0].sni: is not served by this release; use spiffeID
 			rules: [{default: {action: Allow}}]              | spec.rules[0].default.action: has no meaning here; use allow`},

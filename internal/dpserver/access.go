@@ -48,7 +48,7 @@ func (c *caller) permits(o resource.Any) error {
 	if c.dataplane != nil {
 		return fmt.Errorf("the token is a Dataplane's, and %s is none; make one with `weft generate zone-token --scope %s`", o.Key(), ingressScope)
 	}
-	return c.names(graph.ProxyKey{Mesh: o.Key().Mesh, Name: o.Key().Name})
+	return c.names(graph.ProxyAt(o.Key().Mesh, o.Key().Name))
 }
 
 // proof is how the caller has proved itself, and by which token.
@@ -170,7 +170,7 @@ func nodeKey(id string) (graph.ProxyKey, error) {
 	if !ok || name == "" || len(id) > 320 {
 		return graph.ProxyKey{}, status.Error(codes.InvalidArgument, fmt.Sprintf("node.id is %.320q, want MESH.NAME, for example default.web-1, or .NAME for a ZoneIngress", id))
 	}
-	return graph.ProxyKey{Mesh: mesh, Name: name}, nil
+	return graph.ProxyAt(mesh, name), nil
 }
 
 var statusCodes = map[resource.Code]codes.Code{

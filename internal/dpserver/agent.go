@@ -41,7 +41,7 @@ func (s *agents) Register(ctx context.Context, request *wire.RegisterRequest) (*
 	if err != nil {
 		return nil, s.answer(err, "reading a Dataplane")
 	}
-	key := graph.ProxyKey{Mesh: proxy.Key().Mesh, Name: proxy.Key().Name}
+	key := graph.ProxyAt(proxy.Key().Mesh, proxy.Key().Name)
 	if key.Mesh != "" && !s.Hub.MeshExists(key.Mesh) {
 		return nil, status.Error(codes.NotFound, fmt.Sprintf("the mesh %q does not exist; create it, or name another in the Dataplane", key.Mesh))
 	}

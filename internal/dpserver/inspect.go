@@ -171,10 +171,10 @@ func (s *agents) Answer(stream wire.Agent_AnswerServer) error {
 	if err != nil {
 		return err
 	}
-	if err := caller.names(graph.ProxyKey{Mesh: first.Mesh, Name: first.Name}); err != nil {
+	if err := caller.names(graph.ProxyAt(first.Mesh, first.Name)); err != nil {
 		return status.Error(codes.PermissionDenied, err.Error())
 	}
-	asked := s.questions.take(first.Question, graph.ProxyKey{Mesh: first.Mesh, Name: first.Name})
+	asked := s.questions.take(first.Question, graph.ProxyAt(first.Mesh, first.Name))
 	if asked == nil {
 		return status.Error(codes.NotFound, "nobody waits for this answer")
 	}

@@ -58,11 +58,12 @@ func newLeases(now func() time.Time, i instance) *leases {
 func (s *Server) Observe(put []resource.Any, removed []resource.Key, _ []*table.Changes, _ time.Time) {
 	for _, o := range put {
 		if serving, ok := o.(*resource.Object[kind.DataplaneServing]); ok && serving.Spec.Registered {
-			s.leases.registered(graph.ProxyKey{Mesh: serving.Mesh, Name: serving.Name})
+			proxy, _ := graph.ProxyOf(serving.Key())
+			s.leases.registered(proxy)
 		}
 	}
 	for _, key := range removed {
-		if proxy := (graph.ProxyKey{Mesh: key.Mesh, Name: key.Name}); key == proxy.ServingRow() {
+		if proxy, ok := graph.ProxyOf(key); ok && key == proxy.ServingRow() {
 			s.leases.removed(proxy)
 		}
 	}

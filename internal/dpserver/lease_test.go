@@ -15,7 +15,9 @@ type clock struct{ at time.Time }
 
 func (c *clock) now() time.Time { return c.at }
 
-func proxyKey(name string) graph.ProxyKey { return graph.ProxyKey{Mesh: "default", Name: name} }
+func proxyKey(name string) graph.ProxyKey {
+	return graph.ProxyKey{Mesh: "default", Name: name}
+}
 
 // enroll registers proxies and lets their agents come.
 func enroll(l *leases, names ...string) {

@@ -12,7 +12,7 @@ import (
 // Names implements wire.AgentServer. A slow stream gets what has changed meanwhile in one update, so that
 // nothing is queued for it.
 func (s *agents) Names(request *wire.NamesRequest, stream wire.Agent_NamesServer) error {
-	key := graph.ProxyKey{Mesh: request.Mesh, Name: request.Name}
+	key := graph.ProxyAt(request.Mesh, request.Name)
 	if err := s.authorize(stream.Context(), key); err != nil {
 		return err
 	}

@@ -55,7 +55,7 @@ func (s *agents) Session(stream wire.Agent_SessionServer) error {
 	if err != nil {
 		return err
 	}
-	if err := caller.names(graph.ProxyKey{Mesh: first.Mesh, Name: first.Name}); err != nil {
+	if err := caller.names(graph.ProxyAt(first.Mesh, first.Name)); err != nil {
 		return status.Error(codes.PermissionDenied, err.Error())
 	}
 	if err := checkReport(first); err != nil {
@@ -64,7 +64,7 @@ func (s *agents) Session(stream wire.Agent_SessionServer) error {
 	ctx, end := context.WithCancelCause(stream.Context())
 	defer end(nil)
 	a := &session{
-		server: s.Server, key: graph.ProxyKey{Mesh: first.Mesh, Name: first.Name},
+		server: s.Server, key: graph.ProxyAt(first.Mesh, first.Name),
 		stream: stream, end: end, ended: ctx.Done(), questions: make(chan *wire.Question),
 	}
 	proxies := make(chan *graph.Proxy, 1)

@@ -19,7 +19,7 @@ import (
 // Sign implements wire.AgentServer. What the certificate says comes from the proxy's MeshIdentity. Who holds
 // it is stored before it is handed out. Unavailable says that a later try may succeed.
 func (s *agents) Sign(ctx context.Context, request *wire.SignRequest) (*wire.SignResponse, error) {
-	key := graph.ProxyKey{Mesh: request.Mesh, Name: request.Name}
+	key := graph.ProxyAt(request.Mesh, request.Name)
 	if err := s.authorize(ctx, key); err != nil {
 		return nil, err
 	}

@@ -132,7 +132,7 @@ func (s *State) appliedIdentity(r *table.Reader, dp *resource.Object[kind.Datapl
 	default:
 		a.Reason = fmt.Sprintf("of those that select the Dataplane and name the most labels (%d) it is the first by name", selectorLabels(selecting[0]))
 	}
-	if id := s.Identity.Get(r, ProxyKey{dp.Mesh, dp.Name}); id != nil {
+	if id := s.Identity.Get(r, ProxyKey{Mesh: dp.Mesh, Name: dp.Name}); id != nil {
 		a.MeshIdentity, a.SpiffeID, a.TrustDomain, a.Problem = id.MeshIdentity, id.SpiffeID, id.TrustDomain, id.Problem
 	}
 	return a

@@ -83,7 +83,7 @@ func (s *State) servers(r *table.Reader, service *resource.Object[kind.MeshServi
 
 func (s *State) callers(r *table.Reader, key DestinationKey, b *Backing) {
 	for _, dp := range s.DataplanesBySelector.List(r, MeshKey(key.Mesh)) {
-		proxy := s.Proxy.Get(r, ProxyKey{dp.Mesh, dp.Name})
+		proxy := s.Proxy.Get(r, ProxyKey{Mesh: dp.Mesh, Name: dp.Name})
 		names := func(o ExplicitOutbound) bool { return o.Destination.Of() == key }
 		reaches := func(d DestinationKey) bool { return d.Of() == key }
 		switch {

@@ -17,11 +17,13 @@ type DestinationKind int
 const (
 	MeshService DestinationKind = iota
 	MultiZoneService
+	ExternalService
 )
 
 var destinationKinds = [...]struct{ resource, short string }{
 	MeshService:      {kind.MeshServices.Name, "msvc"},
 	MultiZoneService: {kind.MeshMultiZoneServices.Name, "mzsvc"},
+	ExternalService:  {kind.MeshExternalServices.Name, "extsvc"},
 }
 
 // String is the name of the resource's kind, "MeshService".

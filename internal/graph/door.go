@@ -30,18 +30,24 @@ func ingressKeys(dp *resource.Object[kind.Dataplane]) []string {
 	return []string{MeshKey(dp.Mesh)}
 }
 
-// Serving answers what a proxy serves: that of a Dataplane, or, without a mesh, that of a ZoneIngress.
+// Serving answers what a proxy serves.
 func (s *State) Serving(r *table.Reader, key ProxyKey) (*resource.Object[kind.DataplaneServing], bool) {
-	if key.Mesh == "" {
+	switch key.Type {
+	case kind.IngressProxy:
 		return s.ZoneIngressServings.Find(r, "", key.Name)
+	case kind.EgressProxy:
+		return s.ZoneEgressServings.Find(r, "", key.Name)
 	}
 	return s.Servings.Find(r, key.Mesh, key.Name)
 }
 
 // Insight answers what is known of a proxy's connections.
 func (s *State) Insight(r *table.Reader, key ProxyKey) (*resource.Object[kind.DataplaneInsight], bool) {
-	if key.Mesh == "" {
+	switch key.Type {
+	case kind.IngressProxy:
 		return s.ZoneIngressInsights.Find(r, "", key.Name)
+	case kind.EgressProxy:
+		return s.ZoneEgressInsights.Find(r, "", key.Name)
 	}
 	return s.Insights.Find(r, key.Mesh, key.Name)
 }
@@ -53,13 +59,13 @@ func (s *State) doors(r *table.Reader, mesh string) []Door {
 	if mesh == "" {
 		for _, z := range s.ZoneIngressesByScope.List(r, MeshKey("")) {
 			if s.isOwn(&z.Meta) && z.Spec.Networking.AdvertisedAddress != "" {
-				doors = append(doors, s.door(r, ProxyKey{Name: z.Name}, z.Spec.Dataplane().ZoneIngress))
+				doors = append(doors, s.door(r, ProxyKey{Type: kind.IngressProxy, Name: z.Name}, z.Spec.Dataplane().ZoneIngress))
 			}
 		}
 	} else {
 		for _, dp := range s.IngressesByMesh.List(r, MeshKey(mesh)) {
 			if s.isOwn(&dp.Meta) {
-				doors = append(doors, s.door(r, ProxyKey{mesh, dp.Name}, dp.Spec.Networking.ZoneIngress))
+				doors = append(doors, s.door(r, ProxyKey{Mesh: mesh, Name: dp.Name}, dp.Spec.Networking.ZoneIngress))
 			}
 		}
 	}

@@ -57,7 +57,7 @@ func (s *State) stillServing(r *table.Reader, mesh string, former []kind.HeldEnd
 	var endpoints []Endpoint
 	for i := range former {
 		if e := &former[i]; s.stillServes(r, mesh, e) {
-			endpoints = append(endpoints, Endpoint{Address: e.Address, Port: e.Port, Proxy: ProxyKey{mesh, e.Dataplane}})
+			endpoints = append(endpoints, Endpoint{Address: e.Address, Port: e.Port, Proxy: ProxyKey{Mesh: mesh, Name: e.Dataplane}})
 		}
 	}
 	return endpoints

@@ -121,7 +121,7 @@ func (s *State) addresses(r *table.Reader, key ProxyKey) []kind.IngressAddress {
 			continue
 		}
 		for _, entry := range row.Spec.Ingresses {
-			if entry.Name == key.Name && entry.Legacy == (key.Mesh == "") {
+			if entry.Name == key.Name && entry.Legacy == (key.Type == kind.IngressProxy) {
 				entries = append(entries, entry)
 			}
 		}

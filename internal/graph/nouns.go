@@ -14,34 +14,58 @@ import (
 	"weft/resource"
 )
 
-// ProxyKey names the proxy of a Dataplane, or, without a mesh, that of a ZoneIngress.
-type ProxyKey struct{ Mesh, Name string }
+// ProxyKey names the proxy of a Dataplane or, without a mesh, that of a ZoneIngress or a ZoneEgress.
+type ProxyKey struct {
+	Type kind.ProxyType
+	Mesh string
+	Name string
+}
 
-// String is the proxy's node id, "default.web-1".
+// ProxyAt is the proxy of a Dataplane or, without a mesh, that of a ZoneIngress.
+func ProxyAt(mesh, name string) ProxyKey {
+	if mesh == "" {
+		return ProxyKey{Type: kind.IngressProxy, Name: name}
+	}
+	return ProxyKey{Mesh: mesh, Name: name}
+}
+
+// String is the proxy's node id, "default.web-1"; ".zi" of one that belongs to no mesh.
 func (k ProxyKey) String() string { return k.Mesh + "." + k.Name }
+
+// proxyKinds are the kinds of what users write of a proxy, of what it serves and of its connections.
+var proxyKinds = map[kind.ProxyType]struct {
+	resource resource.Descriptor
+	serving  *resource.Kind[kind.DataplaneServing]
+	insight  *resource.Kind[kind.DataplaneInsight]
+}{
+	kind.DataplaneProxy: {kind.Dataplanes, kind.DataplaneServings, kind.DataplaneInsights},
+	kind.IngressProxy:   {kind.ZoneIngresses, kind.ZoneIngressServings, kind.ZoneIngressInsights},
+	kind.EgressProxy:    {kind.ZoneEgresses, kind.ZoneEgressServings, kind.ZoneEgressInsights},
+}
+
+// ProxyOf is the proxy of which a resource of a user, a serving row or an insight is; false: of none.
+func ProxyOf(key resource.Key) (ProxyKey, bool) {
+	for proxyType, kinds := range proxyKinds {
+		if key.Kind == kinds.resource.Describe().Name || key.Kind == kinds.serving.Name || key.Kind == kinds.insight.Name {
+			return ProxyKey{proxyType, key.Mesh, key.Name}, true
+		}
+	}
+	return ProxyKey{}, false
+}
 
 // Resource names what users write of the proxy.
 func (k ProxyKey) Resource() resource.Key {
-	if k.Mesh == "" {
-		return kind.ZoneIngresses.Key("", k.Name)
-	}
-	return kind.Dataplanes.Key(k.Mesh, k.Name)
+	return resource.Key{Kind: proxyKinds[k.Type].resource.Describe().Name, Mesh: k.Mesh, Name: k.Name}
 }
 
-// ServingKind is the kind of the row of what the proxy serves, and InsightKind of what is known of its connections.
+// ServingKind is the kind of the row of what the proxy serves.
 func (k ProxyKey) ServingKind() *resource.Kind[kind.DataplaneServing] {
-	if k.Mesh == "" {
-		return kind.ZoneIngressServings
-	}
-	return kind.DataplaneServings
+	return proxyKinds[k.Type].serving
 }
 
-// InsightKind is described with ServingKind.
+// InsightKind is the kind of the row of what is known of the proxy's connections.
 func (k ProxyKey) InsightKind() *resource.Kind[kind.DataplaneInsight] {
-	if k.Mesh == "" {
-		return kind.ZoneIngressInsights
-	}
-	return kind.DataplaneInsights
+	return proxyKinds[k.Type].insight
 }
 
 // ServingRow names the row of what the proxy serves.

@@ -152,7 +152,7 @@ func (s *State) withdrawing(r *table.Reader, key ProxyKey) []string {
 // At answers the proxy that listens on an address and port of a mesh.
 func (s *State) At(r *table.Reader, mesh, address string, port uint32) (ProxyKey, bool) {
 	for _, dp := range s.DataplanesByListener.List(r, ListenerKey(mesh, address, port)) {
-		return ProxyKey{dp.Mesh, dp.Name}, true
+		return ProxyKey{Mesh: dp.Mesh, Name: dp.Name}, true
 	}
 	return ProxyKey{}, false
 }

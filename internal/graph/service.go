@@ -126,7 +126,7 @@ func (s *State) serviceIdentities(r *table.Reader, key ServiceKey) []string {
 	}
 	var servers []ProxyKey
 	for _, m := range s.Members(r, service) {
-		servers = append(servers, ProxyKey{m.Dataplane.Mesh, m.Dataplane.Name})
+		servers = append(servers, ProxyKey{Mesh: m.Dataplane.Mesh, Name: m.Dataplane.Name})
 	}
 	for _, port := range service.Spec.Ports {
 		for _, e := range s.held(r, s.keyOf(service).At(port.Port)) {
@@ -239,8 +239,8 @@ func (s *State) endpoints(r *table.Reader, key DestinationKey) *Endpoints {
 		published.Endpoints = append(published.Endpoints, Endpoint{
 			Address: m.Inbound.Address,
 			Port:    m.Inbound.Port,
-			Proxy:   ProxyKey{m.Dataplane.Mesh, m.Dataplane.Name},
-			Plain:   m.Plain && secured && s.Identity.Get(r, ProxyKey{m.Dataplane.Mesh, m.Dataplane.Name}) != nil,
+			Proxy:   ProxyKey{Mesh: m.Dataplane.Mesh, Name: m.Dataplane.Name},
+			Plain:   m.Plain && secured && s.Identity.Get(r, ProxyKey{Mesh: m.Dataplane.Mesh, Name: m.Dataplane.Name}) != nil,
 		})
 	}
 	published.Endpoints = append(published.Endpoints, s.held(r, key)...)

@@ -227,7 +227,7 @@ func joinAccess(all []Access, one Access) []Access {
 
 func (s *State) accessAt(r *table.Reader, m *Member, permissions []*resource.Object[kind.MeshTrafficPermission]) Access {
 	access := Access{Dataplanes: []string{m.Dataplane.Name}}
-	proxy := s.Proxy.Get(r, ProxyKey{m.Dataplane.Mesh, m.Dataplane.Name})
+	proxy := s.Proxy.Get(r, ProxyKey{Mesh: m.Dataplane.Mesh, Name: m.Dataplane.Name})
 	for i := range proxy.Listeners {
 		if l := &proxy.Listeners[i]; l.Address == m.Inbound.Address && l.Port == m.Inbound.Port {
 			in := appliedInbound(l, match.Applying(permissions, &m.Dataplane.Meta, l.Section))

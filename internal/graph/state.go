@@ -48,7 +48,16 @@ type State struct {
 	ZoneIngressServings      Rows[kind.DataplaneServing]
 	ZoneIngressInsights      Rows[kind.DataplaneInsight]
 	SNIFormats               Rows[kind.SNIFormat]
-	SNIWaits                 Rows[kind.SNIWait]
+	// ExternalServices and their statuses, and the certificates that they name; EgressAddresses are the ways out
+	// of this zone, and ZoneEgresses the older form of these.
+	ExternalServices        Rows[kind.MeshExternalService]
+	ExternalServiceStatuses Rows[kind.MeshExternalServiceStatus]
+	ExternalMaterials       Rows[kind.ExternalMaterial]
+	EgressAddresses         Rows[kind.MeshEgressAddress]
+	ZoneEgresses            Rows[kind.ZoneEgress]
+	ZoneEgressServings      Rows[kind.DataplaneServing]
+	ZoneEgressInsights      Rows[kind.DataplaneInsight]
+	SNIWaits                Rows[kind.SNIWait]
 
 	// Faults are rows of this instance alone, and FaultsByCause finds them by [CauseKey].
 	Faults        *table.Input[Fault]
@@ -71,6 +80,12 @@ type State struct {
 	ServicesByMesh *table.Index[*resource.Object[kind.MeshService]]
 	// ServicesByTag finds the services that select a value of kuma.io/service, by [TagKey].
 	ServicesByTag *table.Index[*resource.Object[kind.MeshService]]
+	// ExternalServicesByMesh finds those of a [MeshKey].
+	ExternalServicesByMesh *table.Index[*resource.Object[kind.MeshExternalService]]
+	// EgressesByMesh finds the Dataplanes that are zone egresses, and ZoneEgressesByScope the ZoneEgresses, by
+	// their [MeshKey].
+	EgressesByMesh      *table.Index[*resource.Object[kind.Dataplane]]
+	ZoneEgressesByScope *table.Index[*resource.Object[kind.ZoneEgress]]
 	// ServicesBySNI and MultiZoneServicesBySNI find who has a server name.
 	ServicesBySNI          *table.Index[*resource.Object[kind.MeshService]]
 	MultiZoneServicesBySNI *table.Index[*resource.Object[kind.MeshMultiZoneService]]
@@ -232,6 +247,13 @@ func NewState(zone string) *State {
 	s.ZoneIngressServings = addRows(s, kind.ZoneIngressServings)
 	s.ZoneIngressInsights = addRows(s, kind.ZoneIngressInsights)
 	s.SNIFormats = addRows(s, kind.SNIFormats)
+	s.ExternalServices = addRows(s, kind.MeshExternalServices)
+	s.ExternalServiceStatuses = addRows(s, kind.MeshExternalServiceStatuses)
+	s.ExternalMaterials = addRows(s, kind.ExternalMaterials)
+	s.EgressAddresses = addRows(s, kind.MeshEgressAddresses)
+	s.ZoneEgresses = addRows(s, kind.ZoneEgresses)
+	s.ZoneEgressServings = addRows(s, kind.ZoneEgressServings)
+	s.ZoneEgressInsights = addRows(s, kind.ZoneEgressInsights)
 	s.SNIWaits = addRows(s, kind.SNIWaits)
 	// These are read by the API alone.
 	addRows(s, kind.Zones)
@@ -242,6 +264,9 @@ func NewState(zone string) *State {
 	s.MeshesByScope = byMesh(s.Meshes)
 	s.IngressesByMesh = table.NewIndex(s.Dataplanes.Input, ingressKeys)
 	s.ZoneIngressesByScope = byMesh(s.ZoneIngresses)
+	s.ExternalServicesByMesh = byMesh(s.ExternalServices)
+	s.EgressesByMesh = table.NewIndex(s.Dataplanes.Input, egressKeys)
+	s.ZoneEgressesByScope = byMesh(s.ZoneEgresses)
 	s.DataplanesByListener = table.NewIndex(s.Dataplanes.Input, listenerKeys)
 	s.Faults = table.NewInput(s.DB, func(f Fault) string { return f.Value })
 	s.FaultsByCause = table.NewIndex(s.Faults, func(f Fault) []string { return []string{CauseKey(f.Mesh, f.Cause)} })

@@ -42,8 +42,8 @@ func (h *Hub) concerns(rows []resource.Key) func(xds.Refusal) bool {
 	defer h.mu.Unlock()
 	var proxies []*departure
 	for _, row := range rows {
-		key := graph.ProxyKey{Mesh: row.Mesh, Name: row.Name}
-		if row != key.Resource() && row != key.ServingRow() {
+		key, ok := graph.ProxyOf(row)
+		if !ok || row != key.Resource() && row != key.ServingRow() {
 			return nil
 		}
 		proxies = append(proxies, &departure{h.state, key, maps.Clone(h.left[key])})

@@ -112,7 +112,7 @@ func (h *Hub) Apply(b mirror.Batch) {
 		h.publish(c)
 	}
 	for _, key := range b.Removed {
-		if proxy := (graph.ProxyKey{Mesh: key.Mesh, Name: key.Name}); key == proxy.ServingRow() {
+		if proxy, ok := graph.ProxyOf(key); ok && key == proxy.ServingRow() {
 			delete(h.left, proxy)
 		}
 	}

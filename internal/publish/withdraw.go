@@ -82,14 +82,14 @@ func (h *Hub) followServings(b mirror.Batch, commits ...*table.Changes) {
 		if !ok {
 			continue
 		}
-		if key := (graph.ProxyKey{Mesh: serving.Mesh, Name: serving.Name}); !h.withdrawals.pinned[key] {
+		if key, _ := graph.ProxyOf(serving.Key()); !h.withdrawals.pinned[key] {
 			h.withdrawals.pinned[key] = true
 			h.withdraw(key, h.state.Withdrawing.Pin(key))
 		}
 	}
 	for _, removed := range b.Removed {
-		key := graph.ProxyKey{Mesh: removed.Mesh, Name: removed.Name}
-		if removed == key.ServingRow() && h.withdrawals.pinned[key] {
+		key, ok := graph.ProxyOf(removed)
+		if ok && removed == key.ServingRow() && h.withdrawals.pinned[key] {
 			delete(h.withdrawals.pinned, key)
 			delete(h.withdrawals.open, key)
 			h.state.Withdrawing.Unpin(key)

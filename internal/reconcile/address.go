@@ -85,7 +85,7 @@ func (p *Plan) entries(r *table.Reader, mesh string, before *kind.MeshZoneAddres
 // entryOf is where an ingress is dialled: where it listens now, or, until it does, where it has been dialled
 // before; nowhere if it has never served.
 func entryOf(d *graph.Door, before *kind.MeshZoneAddress) (kind.IngressAddress, bool) {
-	legacy := d.Proxy.Mesh == ""
+	legacy := d.Proxy.Type == kind.IngressProxy
 	if d.Serves {
 		return kind.IngressAddress{Name: d.Proxy.Name, Address: d.Address, Port: d.Port, Legacy: legacy}, true
 	}

@@ -55,7 +55,7 @@ func crossingOf(q *wire.ZoneQuestion_Passage) envoysim.Crossing {
 		SNI: q.Sni, SpiffeID: q.SpiffeId, Method: q.Method, Path: q.Path,
 	}
 	if q.Legacy {
-		c.Ingress.Mesh = ""
+		c.Ingress = graph.ProxyAt("", q.Ingress)
 	}
 	return c
 }

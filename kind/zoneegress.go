@@ -1,0 +1,62 @@
+package kind
+
+import "weft/resource"
+
+// ZoneEgress is the older form of a zone egress, which serves every mesh: the way out of a zone. A Dataplane with
+// networking.zoneEgress is the newer one, and is preferred where it is ready.
+type ZoneEgress struct {
+	// Zone is the one that it belongs to; by default that of the control plane that it is written to.
+	Zone string `json:"zone,omitempty" schema:"pattern=mesh"`
+	// Networking is where it stands in the network.
+	Networking ZoneEgressNetworking `json:"networking" schema:"required"`
+}
+
+// ZoneEgressNetworking is the network side of a [ZoneEgress].
+type ZoneEgressNetworking struct {
+	Address string `json:"address" schema:"required ip"` // where its proxy listens, and where others dial it
+	Port    uint32 `json:"port" schema:"required port"`  // where its proxy listens
+	Admin   *Admin `json:"admin,omitempty"`              // Envoy's administration interface
+}
+
+// ZoneEgresses is the kind of [ZoneEgress].
+var ZoneEgresses = &resource.Kind[ZoneEgress]{
+	Info: resource.Info{
+		Name: "ZoneEgress", Plural: "zoneegresses", Aliases: []string{"zone-egresses"}, Scope: resource.Global, Flat: true,
+		Sync: resource.ZoneToGlobal,
+	},
+	Validate: validateZoneEgress,
+}
+
+// Dataplane is the egress as a Dataplane would be one.
+func (z *ZoneEgress) Dataplane() *Networking {
+	n := &z.Networking
+	return &Networking{
+		ZoneEgress: &ZoneEgressSection{Address: n.Address, Port: n.Port},
+		Admin:      n.Admin,
+	}
+}
+
+// ZoneEgressServings is the kind of what the proxies of ZoneEgresses serve.
+var ZoneEgressServings = &resource.Kind[DataplaneServing]{
+	Info: resource.Info{Name: "ZoneEgressServing", Plural: "zone-egress-servings", Scope: resource.Global, ReadOnly: true, Hidden: true},
+}
+
+// ZoneEgressInsights is the kind of what the control plane knows of the connections of ZoneEgresses.
+var ZoneEgressInsights = &resource.Kind[DataplaneInsight]{
+	Info: resource.Info{Name: "ZoneEgressInsight", Plural: "zoneegressinsights", Aliases: []string{"zone-egress-insights"}, Scope: resource.Global, Sync: resource.ZoneToGlobal, Flat: true, ReadOnly: true},
+}
+
+func validateZoneEgress(o *resource.Object[ZoneEgress]) resource.Problems {
+	c := envelope(&o.Meta)
+	if o.Spec.Zone != "" {
+		if problem := MeshNameProblem(o.Spec.Zone); problem != "" {
+			c.add("zone", "%s", problem)
+		}
+	}
+	n := &o.Spec.Networking
+	c.door("networking", n.Address, n.Port)
+	if n.Admin != nil && c.optionalPort("networking.admin.port", n.Admin.Port) && n.Address == adminAddress && n.Admin.Port == n.Port {
+		c.add("networking.admin.port", "%s:%d is taken by networking", adminAddress, n.Port)
+	}
+	return c.problems
+}
