@@ -15,7 +15,7 @@ func TestSchemasRefuse(t *testing.T) {
 		{"another kind", `{type: Meshes, name: m}`, "/type"},
 		{"a name", `{type: Mesh, name: A}`, "/name"},
 		{"an unknown field", `{type: Mesh, name: m, mtsl: {}}`, "mtsl"},
-		{"a field that has no effect", `{type: Mesh, name: m, mtls: {}}`, "mtls"},
+		{"a field that has no effect", `{type: Mesh, name: m, constraints: {}}`, "constraints"},
 		{"a value of another type", `{type: Zone, name: z, enabled: "no"}`, "/enabled"},
 		{"a port", `{type: Dataplane, mesh: m, name: d, networking: {inbound: [{port: 70000}]}}`, "/networking/inbound/0/port"},
 		{"an address", `{type: Dataplane, mesh: m, name: d, networking: {address: localhost}}`, "/networking/address"},
