@@ -42,6 +42,18 @@ func (s *State) keyOf(service *resource.Object[kind.MeshService]) DestinationKey
 	return key
 }
 
+// ListsOf are the lists of endpoints of a service that its own zone makes, one for each port; none in any other zone.
+func (s *State) ListsOf(service *resource.Object[kind.MeshService]) []DestinationKey {
+	if s.Zone == "" || s.Foreign(service) {
+		return nil
+	}
+	var lists []DestinationKey
+	for _, port := range service.Spec.Ports {
+		lists = append(lists, s.keyOf(service).At(port.Port))
+	}
+	return lists
+}
+
 // toldIdentities are the SPIFFE IDs of a service's servers, as its zone tells them.
 func toldIdentities(service *kind.MeshService) []string {
 	ids := spiffeIDs(service)

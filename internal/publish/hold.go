@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"weft/internal/graph"
+	"weft/internal/mirror"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -56,6 +58,34 @@ func (h *Hub) announce(changes *table.Changes, now time.Time) []*resource.Object
 		}()
 	}
 	return rows
+}
+
+// followLists keeps the endpoint lists of this zone's services up to date, whether or not anybody here reads them. One
+// that is emptied while its clients are at another instance, or are not back yet after a restart, is held for them.
+func (h *Hub) followLists(b mirror.Batch) {
+	for _, o := range b.Put {
+		if service, ok := o.(*resource.Object[kind.MeshService]); ok {
+			h.followListsOf(o.Key(), h.state.ListsOf(service))
+		}
+	}
+	for _, key := range b.Removed {
+		if key.Kind == kind.MeshServices.Name {
+			h.followListsOf(key, nil)
+		}
+	}
+}
+
+func (h *Hub) followListsOf(service resource.Key, lists []graph.DestinationKey) {
+	for _, key := range lists {
+		h.state.Endpoints.Pin(key)
+	}
+	for _, key := range h.lists[service] {
+		h.state.Endpoints.Unpin(key)
+	}
+	h.lists[service] = lists
+	if len(lists) == 0 {
+		delete(h.lists, service)
+	}
 }
 
 // hold answers the rows that keep former endpoints where a change of membership alone emptied a list,

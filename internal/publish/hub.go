@@ -3,7 +3,8 @@
 // The [Hub] is the table's one writer. It takes batches from the mirror, commits them, and moves what
 // differs into feeds: one a class, shared by all its proxies, with the assignments of what the class
 // reaches; one a mesh, shared by its zone ingresses; and one a proxy, with what is its own. Beside the feeds it
-// tells agents the host names that their class finds. It keeps derived only what somebody attached needs.
+// tells agents the host names that their class finds. It keeps derived what somebody attached needs, and the endpoint
+// lists of the zone's own services.
 package publish
 
 import (
@@ -38,6 +39,7 @@ type Hub struct {
 	proxies   map[graph.ProxyKey]*proxy
 	changed   chan struct{} // closed by every commit
 
+	lists       map[resource.Key][]graph.DestinationKey // that are followed, by MeshService
 	withdrawals withdrawals
 	left        map[graph.ProxyKey]map[graph.DestinationKey]bool // the lists that a proxy's endpoints have left
 	faults      []graph.Fault                                    // that came, or went (without a panic), since the last commit
@@ -73,6 +75,7 @@ func NewHub(state *graph.State, catalog *xds.Catalog, log *slog.Logger) *Hub {
 		proxies:     map[graph.ProxyKey]*proxy{},
 		changed:     make(chan struct{}),
 		left:        map[graph.ProxyKey]map[graph.DestinationKey]bool{},
+		lists:       map[resource.Key][]graph.DestinationKey{},
 		withdrawals: withdrawals{pinned: map[graph.ProxyKey]bool{}},
 	}
 	state.DB.Contain(h.failed)
@@ -118,6 +121,7 @@ func (h *Hub) Apply(b mirror.Batch) {
 	}
 	commits = append(commits, h.noteFaults()...)
 	h.followServings(b, commits...)
+	h.followLists(b)
 	put := append(slices.Clip(b.Put), own...)
 	for _, follow := range h.followers {
 		follow(put, b.Removed, commits, now)

@@ -55,6 +55,20 @@ func newHub(t *testing.T, s Settler) (hub *Hub, kept chan []*resource.Object[kin
 
 // newHubAmong is newHub with other zones.
 func newHubAmong(t *testing.T, s Settler, zones Zones) (hub *Hub, kept chan []*resource.Object[kind.HeldEndpoints], gone chan forgotten) {
+	hub, kept, gone = newLonelyHub(t, s, zones)
+	attachClient(t, hub)
+	return hub, kept, gone
+}
+
+func attachClient(t *testing.T, hub *Hub) {
+	put(hub, kind.Dataplanes.Make(mesh, "client", kind.Dataplane{Networking: kind.Networking{
+		Address: "10.0.0.9", TransparentProxying: &kind.TransparentProxying{},
+	}}))
+	t.Cleanup(hub.Watch(graph.ProxyKey{Mesh: mesh, Name: "client"}, func(*graph.Proxy) {}))
+}
+
+// newLonelyHub is newHubAmong whose client is not there yet.
+func newLonelyHub(t *testing.T, s Settler, zones Zones) (hub *Hub, kept chan []*resource.Object[kind.HeldEndpoints], gone chan forgotten) {
 	kept, gone = make(chan []*resource.Object[kind.HeldEndpoints], 1), make(chan forgotten, 1)
 	hub = NewHub(graph.NewState("default"), xds.NewCatalog(), slog.New(slog.DiscardHandler))
 	hub.Use(t.Context(), Outside{
@@ -71,10 +85,6 @@ func newHubAmong(t *testing.T, s Settler, zones Zones) (hub *Hub, kept chan []*r
 		},
 	})
 	withdrawing(t, hub)
-	put(hub, kind.Dataplanes.Make(mesh, "client", kind.Dataplane{Networking: kind.Networking{
-		Address: "10.0.0.9", TransparentProxying: &kind.TransparentProxying{},
-	}}))
-	t.Cleanup(hub.Watch(graph.ProxyKey{Mesh: mesh, Name: "client"}, func(*graph.Proxy) {}))
 	return hub, kept, gone
 }
 
@@ -151,6 +161,20 @@ func TestAFlippedSelectorKeepsTheFormerEndpointsUntilTheNewOnesServe(t *testing.
 	hub.Apply(mirror.Batch{Removed: []resource.Key{rows[0].Key()}})
 	if got := endpoints(t, hub); strings.Contains(got, "10.0.0.1") {
 		t.Errorf("nothing is held any more, and the list is %s", got)
+	}
+}
+
+func TestAListThatIsEmptiedBeforeItsClientsAreBackIsHeldForThem(t *testing.T) {
+	hub, _, _ := newLonelyHub(t, never{}, nil)
+	put(hub, web("blue"), server("blue", "10.0.0.1", "blue", 8080), serving("blue", "10.0.0.1", 8080))
+	put(hub, web("green"))
+	attachClient(t, hub)
+	if got := endpoints(t, hub); !strings.Contains(got, "10.0.0.1") {
+		t.Errorf("blue serves, green does not yet, and the list is %s", got)
+	}
+	hub.Apply(removal(kind.MeshServices.Key(mesh, "web")))
+	if len(hub.lists) > 0 {
+		t.Errorf("the lists of a service that is gone are followed: %v", hub.lists)
 	}
 }
 
