@@ -44,7 +44,7 @@ func (w *world) serves(proxy string, addresses ...string) error {
 		if !strings.Contains(line, proxy) {
 			continue
 		}
-		if strings.Contains(line, "online") && strings.Contains(line, strings.Join(addresses, ",")) &&
+		if strings.Contains(line, "online") && strings.Contains(line, strings.Join(addresses, " ")) &&
 			strings.Count(line, w.network+".") == len(addresses) {
 			return nil
 		}

@@ -1,0 +1,136 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"weft/internal/traffic"
+)
+
+// flips is how often blue and green change places.
+func flips() int {
+	if *showDrills {
+		return 100
+	}
+	return 5
+}
+
+// selecting are the service "web" and its preview, each of the Dataplanes of one color.
+func selecting(active, preview string) string {
+	ofColor := func(name, color string) string {
+		return fmt.Sprintf("\n---\ntype: MeshService\nmesh: default\nname: %s\nspec: {selector: {dataplaneTags: {color: %s}}, ports: [{port: 80, targetPort: 20080, appProtocol: http}]}", name, color)
+	}
+	return ofColor("web", active) + ofColor("web-preview", preview)
+}
+
+// colored is an instance of a color, which no service knows by its tag kuma.io/service.
+func colored(name, color string, host int) string {
+	return fmt.Sprintf(`
+type: Dataplane
+mesh: default
+name: %[1]s
+labels: {kuma.io/workload: web}
+networking:
+  address: NET.%[2]d
+  inbound: [{port: 20080, servicePort: 18080, serviceAddress: NET.%[2]d, protocol: http, tags: {kuma.io/service: %[3]s, color: %[3]s}}]
+`, name, host, color)
+}
+
+// activeAndPreview is a client of "web", at port 10001, and of its preview, at 10002.
+const activeAndPreview = `
+type: Dataplane
+mesh: default
+name: client
+labels: {kuma.io/workload: client}
+networking:
+  address: NET.9
+  outbound:
+  - {address: NET.9, port: 10001, backendRef: {kind: MeshService, name: web, port: 80}}
+  - {address: NET.9, port: 10002, backendRef: {kind: MeshService, name: web-preview, port: 80}}
+`
+
+// callsBoth starts the client, and answers where it reaches "web" and its preview.
+func (w *world) callsBoth() (active, preview string) {
+	w.t.Helper()
+	w.proxy("default", "client", activeAndPreview)
+	active, preview = fmt.Sprintf("http://%s:10001/", w.address(9)), fmt.Sprintf("http://%s:10002/", w.address(9))
+	for _, url := range []string{active, preview} {
+		w.eventually(url+" answers", func() error { return get(url) })
+	}
+	return active, preview
+}
+
+// Blue and green: two sets of instances, and a service and its preview whose selectors change places.
+func TestDrillBlueAndGreenChangePlaces(t *testing.T) {
+	w := newWorld(t)
+	w.apply(secured + selecting("blue", "green"))
+	for i, color := range []string{"blue", "blue", "green", "green"} {
+		name := fmt.Sprintf("%s-%d", color, i)
+		w.service(2+i, 18080, name)
+		w.proxy("default", name, colored(name, color, 2+i))
+	}
+	active, preview := w.callsBoth()
+	d := w.drill("blue and green change places", inTurn(traffic.Get(active), traffic.Post(active), traffic.Get(preview)))
+	colors := [2]string{"blue", "green"}
+	for i := range flips() {
+		now, then := colors[(i+1)%2], colors[i%2]
+		w.apply(selecting(now, then))
+		w.answeredWith(active, now)
+		w.answeredWith(preview, then)
+		d.more(10)
+	}
+	d.more(50)
+	d.end()
+}
+
+// answeredWith waits until whoever answers has a name that begins so.
+func (w *world) answeredWith(url, prefix string) {
+	w.t.Helper()
+	w.eventually(prefix+" answers", func() error {
+		body, err := fetch(url)
+		if err == nil && !strings.HasPrefix(body, prefix) {
+			err = fmt.Errorf("answered by %s", body)
+		}
+		return err
+	})
+}
+
+// rolledOut is an instance in the middle of a rollout: on one port an inbound of "web" and one of its preview,
+// of which one is Ready and the other is Ignored.
+func rolledOut(name string, host int, active bool) string {
+	states := [2]string{"Ignored", "Ready"}
+	if active {
+		states = [2]string{"Ready", "Ignored"}
+	}
+	inbounds := ""
+	for i, service := range []string{"web", "web-preview"} {
+		inbounds += fmt.Sprintf("\n  - {port: 20080, servicePort: 18080, serviceAddress: NET.%d, protocol: http, state: %s, tags: {kuma.io/service: %s}}", host, states[i], service)
+	}
+	return fmt.Sprintf("\n---\ntype: Dataplane\nmesh: default\nname: %s\nlabels: {kuma.io/workload: web}\nnetworking:\n  address: NET.%d\n  inbound:%s", name, host, inbounds)
+}
+
+// A service that is Ignored and its preview that is Ready, on one port of one proxy, change places, as they do on
+// the proxies that a rollout puts behind a service. (Adding inbounds in runtime.)
+func TestDrillIgnoredAndReadyChangePlaces(t *testing.T) {
+	w := newWorld(t)
+	w.apply(secured + "---" + service("web", httpPort) + "---" + service("web-preview", httpPort))
+	for i, name := range []string{"blue", "green"} {
+		w.service(2+i, 18080, name)
+		w.proxy("default", name, rolledOut(name, 2+i, i == 0))
+	}
+	active, preview := w.callsBoth()
+	w.answeredWith(active, "blue")
+	w.answeredWith(preview, "green")
+	d := w.drill("Ignored and Ready inbounds of one port change places", inTurn(traffic.Get(active), traffic.Post(active), traffic.Get(preview)))
+	for i := range flips() {
+		blue := i%2 == 1 // is to be active
+		w.apply(rolledOut("blue", 2, blue) + rolledOut("green", 3, !blue))
+		colors := map[bool]string{blue: "blue", !blue: "green"}
+		w.answeredWith(active, colors[true])
+		w.answeredWith(preview, colors[false])
+		d.more(10)
+	}
+	d.more(50)
+	d.end()
+}
