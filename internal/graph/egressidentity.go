@@ -1,0 +1,152 @@
+package graph
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// EgressMesh is what of a mesh decides about the identity of a ZoneEgress.
+type EgressMesh struct {
+	Name       string
+	MTLS       bool // a backend is enabled
+	Identities []EgressCandidate
+}
+
+// EgressCandidate is a MeshIdentity of a mesh.
+type EgressCandidate struct {
+	Name       string
+	Spire      bool // its provider is SPIRE
+	SelectsAll bool // its selector is there, and names no label
+}
+
+// EgressSource names an identity that a ZoneEgress presents: that of a MeshIdentity or, without the name of one,
+// that of the mesh's mtls. The zero one is none.
+type EgressSource struct{ Mesh, MeshIdentity string }
+
+// String is for people.
+func (s EgressSource) String() string {
+	switch {
+	case s.Mesh == "":
+		return "none"
+	case s.MeshIdentity == "":
+		return fmt.Sprintf("the mtls of the mesh %q", s.Mesh)
+	}
+	return fmt.Sprintf("the MeshIdentity %q of the mesh %q", s.MeshIdentity, s.Mesh)
+}
+
+// EgressChoice is which identities a ZoneEgress has.
+type EgressChoice struct {
+	// Chosen is presented on the chains of every mesh but those in Own, which present the mtls identities of
+	// these meshes, sorted.
+	Chosen EgressSource
+	Own    []string
+	// Problem is why there is none.
+	Problem string
+	// Notice is what an operator of several meshes should know of the choice.
+	Notice string
+}
+
+// On is what the chains of a mesh present.
+func (c *EgressChoice) On(mesh string) EgressSource {
+	if _, own := slices.BinarySearch(c.Own, mesh); own {
+		return EgressSource{Mesh: mesh}
+	}
+	return c.Chosen
+}
+
+// Sources are all that a ZoneEgress presents, the chosen one first.
+func (c *EgressChoice) Sources() []EgressSource {
+	if c.Chosen == (EgressSource{}) {
+		return nil
+	}
+	sources := []EgressSource{c.Chosen}
+	for _, mesh := range c.Own {
+		if own := (EgressSource{Mesh: mesh}); own != c.Chosen {
+			sources = append(sources, own)
+		}
+	}
+	return sources
+}
+
+// usualMesh is the one that a control plane makes when it first starts.
+const usualMesh = "default"
+
+// ChooseEgressIdentity decides which identity the ZoneEgresses of a zone have, which serve all meshes and belong
+// to none. The named mesh is that of the setting KUMA_DEFAULTS_MESH; empty: it is not set. (Zone Egress Identity.)
+func ChooseEgressIdentity(meshes []EgressMesh, named string) EgressChoice {
+	meshes = slices.Clone(meshes)
+	slices.SortFunc(meshes, func(a, b EgressMesh) int { return strings.Compare(a.Name, b.Name) })
+	if named != "" {
+		return chooseOf(meshes, named)
+	}
+	c := chooseAmong(usualFirst(meshes), meshes)
+	if c.Problem == "" && len(meshes) > 1 && c.Chosen.Mesh != usualMesh {
+		c.Notice = fmt.Sprintf("no default mesh is defined and there are several: set KUMA_DEFAULTS_MESH to the one whose identity zone egresses shall have; meanwhile %s is used", c.Chosen)
+	}
+	return c
+}
+
+// chooseOf looks at the named mesh alone.
+func chooseOf(meshes []EgressMesh, named string) EgressChoice {
+	i := slices.IndexFunc(meshes, func(m EgressMesh) bool { return m.Name == named })
+	if i < 0 {
+		return EgressChoice{Problem: fmt.Sprintf("KUMA_DEFAULTS_MESH names the mesh %q, which does not exist; create it, or name another", named)}
+	}
+	m := meshes[i]
+	name, found := m.first(EgressCandidate.isSpire)
+	if !found {
+		name, found = m.first(EgressCandidate.selectsAll)
+	}
+	if !found && !m.MTLS {
+		return EgressChoice{Problem: fmt.Sprintf("the mesh %q, which KUMA_DEFAULTS_MESH names, has no identity for zone egresses: no MeshIdentity that selects all Dataplanes or has the provider Spire, and no mtls; give it one, or name another mesh", named)}
+	}
+	return EgressChoice{Chosen: EgressSource{named, name}}
+}
+
+// chooseAmong looks at all meshes: mtls comes before any MeshIdentity.
+func chooseAmong(usualFirst, byName []EgressMesh) EgressChoice {
+	var own []string
+	for _, m := range byName {
+		if m.MTLS {
+			own = append(own, m.Name)
+		}
+	}
+	if len(own) > 0 {
+		i := slices.IndexFunc(usualFirst, func(m EgressMesh) bool { return m.MTLS })
+		return EgressChoice{Chosen: EgressSource{Mesh: usualFirst[i].Name}, Own: own}
+	}
+	for _, m := range byName {
+		if name, ok := m.first(EgressCandidate.isSpire); ok {
+			return EgressChoice{Chosen: EgressSource{m.Name, name}}
+		}
+	}
+	for _, m := range usualFirst {
+		if name, ok := m.first(EgressCandidate.selectsAll); ok {
+			return EgressChoice{Chosen: EgressSource{m.Name, name}}
+		}
+	}
+	return EgressChoice{Problem: "no mesh has an identity for zone egresses: no MeshIdentity that selects all Dataplanes or has the provider Spire, and no mtls; give one to a mesh"}
+}
+
+// usualFirst puts the mesh "default" before the others.
+func usualFirst(meshes []EgressMesh) []EgressMesh {
+	i := slices.IndexFunc(meshes, func(m EgressMesh) bool { return m.Name == usualMesh })
+	if i < 0 {
+		return meshes
+	}
+	return slices.Concat(meshes[i:i+1], meshes[:i], meshes[i+1:])
+}
+
+// first is the first MeshIdentity by name that qualifies.
+func (m *EgressMesh) first(qualifies func(EgressCandidate) bool) (name string, ok bool) {
+	for _, c := range m.Identities {
+		if qualifies(c) && (!ok || c.Name < name) {
+			name, ok = c.Name, true
+		}
+	}
+	return name, ok
+}
+
+func (c EgressCandidate) isSpire() bool    { return c.Spire }
+func (c EgressCandidate) selectsAll() bool { return c.SelectsAll }

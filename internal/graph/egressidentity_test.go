@@ -1,0 +1,222 @@
+package graph_test
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"text/tabwriter"
+
+	"github.com/google/go-cmp/cmp"
+
+	"weft/internal/graph"
+)
+
+// These are the meshes of a system, without and with one of the name "default".
+var egressMeshes = [][]string{{"shop"}, {"default"}, {"apple", "pear", "shop"}, {"apple", "default", "shop"}}
+
+// These are what MeshIdentities a mesh may have, in the words of the table.
+var egressIdentities = []struct {
+	says       string
+	identities []graph.EgressCandidate
+}{
+	{"one", []graph.EgressCandidate{{Name: "all", SelectsAll: true}}},
+	{"several", []graph.EgressCandidate{{Name: "all-2", SelectsAll: true}, {Name: "all-1", SelectsAll: true}, {Name: "a-part"}}},
+	{"partial", []graph.EgressCandidate{{Name: "a-part"}}},
+	{"Spire", []graph.EgressCandidate{{Name: "all", SelectsAll: true}, {Name: "spire-2", Spire: true}, {Name: "spire-1", Spire: true}}},
+}
+
+// holders are the parts of the meshes that have something: none, all of them or, of several, a single one.
+func holders(meshes []string) map[string][]string {
+	parts := map[string][]string{"-": nil, "every": meshes}
+	if len(meshes) > 1 {
+		for _, mesh := range meshes {
+			parts[mesh] = []string{mesh}
+		}
+	}
+	return parts
+}
+
+// Every combination of meshes, of the setting, of MeshIdentities and of mtls has the identity that the table says.
+// (Zone Egress Identity.)
+func TestWhichIdentityAZoneEgressHas(t *testing.T) {
+	const file = "testdata/egressidentity.txt"
+	got := egressTable()
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("zone egresses have other identities (-want +got); if that is right, run with -update:\n%s", diff)
+	}
+}
+
+func egressTable() string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 1, ' ', 0)
+	fmt.Fprintln(w, "MESHES\t| KUMA_DEFAULTS_MESH\t| MESHIDENTITY\t| MTLS\t| IDENTITY ON EACH CHAIN\t| SAYS")
+	for _, meshes := range egressMeshes {
+		for _, named := range []string{"", meshes[len(meshes)-1]} {
+			for _, has := range withIdentities(meshes) {
+				for _, mtls := range sorted(holders(meshes)) {
+					describeEgress(w, meshes, named, has, mtls)
+				}
+			}
+		}
+	}
+	w.Flush()
+	return b.String()
+}
+
+// identitiesOf is who has which MeshIdentities.
+type identitiesOf struct {
+	says       string
+	meshes     []string
+	identities []graph.EgressCandidate
+}
+
+func withIdentities(meshes []string) []identitiesOf {
+	all := []identitiesOf{{says: "-"}}
+	parts := holders(meshes)
+	for _, kind := range egressIdentities {
+		for _, part := range sorted(parts)[1:] {
+			all = append(all, identitiesOf{part + ": " + kind.says, parts[part], kind.identities})
+		}
+	}
+	return all
+}
+
+func sorted(parts map[string][]string) []string {
+	var names []string
+	for name := range parts {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func describeEgress(w *tabwriter.Writer, names []string, named string, has identitiesOf, mtls string) {
+	var meshes []graph.EgressMesh
+	for _, name := range names {
+		mesh := graph.EgressMesh{Name: name, MTLS: slices.Contains(holders(names)[mtls], name)}
+		if slices.Contains(has.meshes, name) {
+			mesh.Identities = has.identities
+		}
+		meshes = append(meshes, mesh)
+	}
+	slices.Reverse(meshes) // their order decides nothing
+	choice := graph.ChooseEgressIdentity(meshes, named)
+	setting := named
+	if named == "" {
+		setting = "-"
+	}
+	fmt.Fprintf(w, "%s\t| %s\t| %s\t| %s\t| %s\t| %s\n", strings.Join(names, " "), setting, has.says, mtls, chains(&choice, names), says(&choice))
+}
+
+// chains says what the chains of each mesh present; once where all present the same.
+func chains(c *graph.EgressChoice, meshes []string) string {
+	var all []string
+	for _, mesh := range meshes {
+		source := c.On(mesh)
+		short := source.Mesh + "/" + source.MeshIdentity
+		switch {
+		case source == graph.EgressSource{}:
+			short = "none"
+		case source.MeshIdentity == "":
+			short = source.Mesh + "'s mtls"
+		}
+		all = append(all, short)
+	}
+	if len(slices.Compact(slices.Clone(all))) == 1 {
+		return all[0]
+	}
+	for i, mesh := range meshes {
+		all[i] = mesh + ": " + all[i]
+	}
+	return strings.Join(all, ", ")
+}
+
+func says(c *graph.EgressChoice) string {
+	switch {
+	case c.Notice != "":
+		return "set KUMA_DEFAULTS_MESH"
+	case c.Problem != "":
+		return "error: no identity"
+	}
+	return "-"
+}
+
+// The rules one by one, each with the sentence that it comes from.
+func TestRulesOfTheIdentityOfAZoneEgress(t *testing.T) {
+	all, part, spire := graph.EgressCandidate{Name: "all", SelectsAll: true}, graph.EgressCandidate{Name: "a-part"}, graph.EgressCandidate{Name: "spire", Spire: true}
+	mesh := func(name string, identities ...graph.EgressCandidate) graph.EgressMesh {
+		return graph.EgressMesh{Name: name, Identities: identities}
+	}
+	withMTLS := func(name string, identities ...graph.EgressCandidate) graph.EgressMesh {
+		return graph.EgressMesh{Name: name, MTLS: true, Identities: identities}
+	}
+	type meshes = []graph.EgressMesh
+	for _, c := range []struct {
+		rule   string
+		meshes meshes
+		named  string
+		want   graph.EgressSource
+	}{
+		{"a system of one mesh needs no setting", meshes{mesh("shop", all)}, "", graph.EgressSource{Mesh: "shop", MeshIdentity: "all"}},
+		{"a system of one mesh with mtls needs no setting", meshes{withMTLS("shop")}, "", graph.EgressSource{Mesh: "shop"}},
+		{"the named mesh alone counts", meshes{withMTLS("default", all), mesh("shop", all)}, "shop", graph.EgressSource{Mesh: "shop", MeshIdentity: "all"}},
+		{"of the named mesh, Spire comes first", meshes{withMTLS("shop", all, spire)}, "shop", graph.EgressSource{Mesh: "shop", MeshIdentity: "spire"}},
+		{"of the named mesh, those that select all come before its mtls", meshes{withMTLS("shop", part, all)}, "shop", graph.EgressSource{Mesh: "shop", MeshIdentity: "all"}},
+		{"of the named mesh, mtls comes last", meshes{withMTLS("shop", part)}, "shop", graph.EgressSource{Mesh: "shop"}},
+		{"never another mesh's than the named one's", meshes{withMTLS("default", all), mesh("shop", part)}, "shop", graph.EgressSource{}},
+		{"never another mesh's than the named one's, there or not", meshes{withMTLS("default", all)}, "shop", graph.EgressSource{}},
+		{"a mesh with mtls comes before any MeshIdentity", meshes{mesh("default", all, spire), withMTLS("shop")}, "", graph.EgressSource{Mesh: "shop"}},
+		{"also where one mesh has both", meshes{withMTLS("default", all)}, "", graph.EgressSource{Mesh: "default"}},
+		{"the mtls of the mesh default first", meshes{withMTLS("apple"), withMTLS("default")}, "", graph.EgressSource{Mesh: "default"}},
+		{"then mtls by name", meshes{withMTLS("shop"), withMTLS("apple")}, "", graph.EgressSource{Mesh: "apple"}},
+		{"a Spire MeshIdentity of any mesh comes before those of default", meshes{mesh("default", all), mesh("shop", spire)}, "", graph.EgressSource{Mesh: "shop", MeshIdentity: "spire"}},
+		{"those of default come before others", meshes{mesh("apple", all), mesh("default", all)}, "", graph.EgressSource{Mesh: "default", MeshIdentity: "all"}},
+		{"default needs a qualifying one", meshes{mesh("apple", all), mesh("default", part)}, "", graph.EgressSource{Mesh: "apple", MeshIdentity: "all"}},
+		{"one that selects a part gives none", meshes{mesh("default", part)}, "", graph.EgressSource{}},
+	} {
+		t.Run(c.rule, func(t *testing.T) {
+			choice := graph.ChooseEgressIdentity(c.meshes, c.named)
+			if choice.Chosen != c.want {
+				t.Errorf("chosen is %s, want %s", choice.Chosen, c.want)
+			}
+			if (choice.Problem == "") != (c.want != graph.EgressSource{}) {
+				t.Errorf("the problem is %q", choice.Problem)
+			}
+		})
+	}
+}
+
+// The operator of several meshes reads which one is used, and what decides it.
+func TestSeveralMeshesWithoutADefaultAreSaid(t *testing.T) {
+	all := []graph.EgressCandidate{{Name: "all", SelectsAll: true}}
+	choice := graph.ChooseEgressIdentity([]graph.EgressMesh{{Name: "shop", Identities: all}, {Name: "apple", Identities: all}}, "")
+	want := `no default mesh is defined and there are several: set KUMA_DEFAULTS_MESH to the one whose identity zone egresses shall have; meanwhile the MeshIdentity "all" of the mesh "apple" is used`
+	if choice.Notice != want {
+		t.Errorf("the notice is %q, want %q", choice.Notice, want)
+	}
+}
+
+// Under mtls the clients of each such mesh see a name of their own mesh; all others see the chosen one's.
+func TestChainsOfAMeshWithMTLSPresentItsOwnIdentity(t *testing.T) {
+	choice := graph.ChooseEgressIdentity([]graph.EgressMesh{{Name: "shop", MTLS: true}, {Name: "pear"}, {Name: "apple", MTLS: true}}, "")
+	for mesh, want := range map[string]string{"apple": "apple", "pear": "apple", "shop": "shop"} {
+		if on := choice.On(mesh); on != (graph.EgressSource{Mesh: want}) {
+			t.Errorf("chains of %s present %s, want the mtls of %s", mesh, on, want)
+		}
+	}
+	if want := []graph.EgressSource{{Mesh: "apple"}, {Mesh: "shop"}}; !slices.Equal(choice.Sources(), want) {
+		t.Errorf("all sources are %v, want %v", choice.Sources(), want)
+	}
+}
