@@ -56,7 +56,7 @@ func (p Port) identity(to io.Writer) {
 var suffixes = map[string]string{
 	kind.MeshServices.Name:          "ms",
 	kind.MeshMultiZoneServices.Name: "mzms",
-	"MeshExternalService":           "mes",
+	kind.MeshExternalServices.Name:  "mes",
 }
 
 // Format makes names.
@@ -104,6 +104,17 @@ func MadeBy(value string, port Port) Format {
 // tell the former one.
 func Own(names []kind.SNI, port Port) []kind.SNI {
 	return slices.DeleteFunc(slices.Clone(names), func(name kind.SNI) bool { return MadeBy(name.Value, port) == nil })
+}
+
+// All are the names of a port in every format, in the order in which those came. Zone egresses take connections
+// for all names of an external service: a MeshExternalService carries none, so that no client ever waits for an
+// egress to learn of another format.
+func All(port Port) []string {
+	var names []string
+	for _, f := range Formats() {
+		names = append(names, f.Name(port))
+	}
+	return names
 }
 
 type v1 struct{}

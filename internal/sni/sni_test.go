@@ -1,6 +1,7 @@
 package sni_test
 
 import (
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -30,12 +31,40 @@ func TestFormats(t *testing.T) {
 			"a09d29c87f1e227ab.payments.a-very-long-name-of-a-service-that-somebody-chose-to-x.8080.default.ms",
 			"b720a727142c8c4e4f2e1944191eb7df3.8080.ms",
 		},
+		{
+			sni.Port{Kind: "MeshExternalService", Mesh: "default", Name: "api", Number: 443},
+			"aed22d4b0ed1c902b.api.443.default.mes", "be5070c0e798e76fb99be715e3b8e1736.443.mes",
+		},
 	} {
 		if got := sni.V1.Name(test.port); got != test.v1 {
 			t.Errorf("v1 of %+v is %q, want %q", test.port, got, test.v1)
 		}
 		if got := sni.V2.Name(test.port); got != test.v2 {
 			t.Errorf("v2 of %+v is %q, want %q", test.port, got, test.v2)
+		}
+	}
+}
+
+// An external service has one name in each format, the same in every zone that it was synced to, and a zone's own
+// of the same name has others.
+func TestNamesOfAnExternalService(t *testing.T) {
+	service := func(name string, labels map[string]string) sni.Port {
+		o := kind.MeshExternalServices.Make("default", name, kind.MeshExternalService{})
+		o.Labels = labels
+		return sni.Of(o, 443)
+	}
+	global := service("api", map[string]string{kind.OriginLabel: "global"})
+	synced := service(kind.SyncedName(&kind.MeshExternalServices.Info, "api", kind.Owner{}), map[string]string{kind.OriginLabel: "global", kind.DisplayName: "api"})
+	own := service("api", map[string]string{kind.OriginLabel: "zone", kind.ZoneLabel: "east"})
+	if want := []string{"aed22d4b0ed1c902b.api.443.default.mes", "be5070c0e798e76fb99be715e3b8e1736.443.mes"}; !slices.Equal(sni.All(global), want) {
+		t.Errorf("the names are %q, want %q", sni.All(global), want)
+	}
+	if !slices.Equal(sni.All(global), sni.All(synced)) {
+		t.Errorf("global calls it %q, a zone %q", sni.All(global), sni.All(synced))
+	}
+	for _, name := range sni.All(own) {
+		if slices.Contains(sni.All(global), name) {
+			t.Errorf("a zone's own service and global's are both called %q", name)
 		}
 	}
 }
