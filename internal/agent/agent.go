@@ -11,6 +11,7 @@
 //	keepSession      settings <- control plane; report -> control plane
 //	keepCertificate  settings -> leaf
 //	keepProbing      settings -> health of the application -> report
+//	keepSeeing       the certificate that Envoy has from SPIRE -> leaf, report
 //	keepChecking     settings, leaf -> what is seen to serve -> report
 //	relay, secrets   Envoy's configuration and its leaf, on a unix socket
 //	keepNames        the mesh's host names <- control plane -> the machine's DNS (package nameserver)
@@ -26,6 +27,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -180,13 +182,14 @@ func proxyOf(o resource.Any, wanted ProxyType) (*resource.Object[kind.Dataplane]
 }
 
 // awaitStart waits for what Envoy needs before it starts: settings, and a certificate if there is an
-// identity. An Envoy without its certificate would refuse connections that it could serve a moment later.
+// identity, unless Envoy itself asks a SPIRE agent for it. An Envoy without its certificate would refuse
+// connections that it could serve a moment later.
 func (a *agent) awaitStart(ctx, life context.Context) error {
 	waiting, cancel := context.WithCancel(life)
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
 	settings, err := a.settings.await(waiting, func(s *wire.Settings) bool { return s != nil })
-	if err == nil && settings.Identity != nil {
+	if err == nil && settings.Identity != nil && settings.Identity.SpireSocket == "" {
 		_, err = a.leaf.await(waiting, func(l *leaf) bool { return l != nil })
 	}
 	if err != nil && ctx.Err() == nil {
@@ -245,18 +248,16 @@ func (a *agent) runEnvoy(ctx, life context.Context, room *room, binary string) (
 	defer envoy.kill()
 	admin := newAdmin(room, settings)
 	a.admin.Store(admin)
-	checking, stop := context.WithCancel(life)
-	checked := make(chan struct{})
-	go func() {
-		defer close(checked)
-		a.keepChecking(checking, admin)
-	}()
-	defer func() { stop(); <-checked }()
+	watching, stop := context.WithCancel(life)
+	var watchers sync.WaitGroup
+	watchers.Go(func() { a.keepChecking(watching, admin) })
+	watchers.Go(func() { a.keepSeeing(watching, admin) })
+	defer func() { stop(); watchers.Wait() }()
 
 	select {
 	case <-envoy.done:
 		stop()
-		<-checked
+		watchers.Wait()
 		wasReady, _ = a.ready.load()
 		a.ready.store(false)
 		a.outlook.crash()

@@ -15,14 +15,15 @@ import (
 	"weft/internal/wire"
 )
 
-// leaf is the certificate that the proxy presents, with its key. It is never changed.
+// leaf is the certificate that the proxy presents, with its key; without the chain, the key and the pair where
+// Envoy has it from a SPIRE agent. It is never changed.
 type leaf struct {
 	chain      []byte // PEM
 	key        []byte // PEM
 	pair       tls.Certificate
-	serial     string // hexadecimal, lower case
-	generation string // of the identity that it was asked for
-	renew      time.Time
+	serial     string    // hexadecimal, lower case
+	generation string    // of the identity that it was asked for
+	renew      time.Time // when it is due to be replaced
 }
 
 // keepCertificate has a certificate for as long as the settings name an identity, and asks for the next
@@ -60,11 +61,12 @@ type turn struct {
 }
 
 // of is when the next certificate is asked for: at once where there is none, when the leaf is due, or in
-// the proxy's turn where another generation is wanted of everybody; never where there is no identity.
+// the proxy's turn where another generation is wanted of everybody; never where there is no identity, or a
+// SPIRE agent gives it.
 func (t *turn) of(current *leaf, identity *wire.Identity) time.Time {
 	now := time.Now()
 	switch {
-	case identity == nil:
+	case identity == nil || identity.SpireSocket != "":
 		return now.Add(24 * time.Hour)
 	case current == nil:
 		return now

@@ -24,7 +24,9 @@ type outlook struct {
 	seen     map[string]sighting
 	healthy  map[string]bool
 	draining bool
-	ended    bool
+	// certificate is what Envoy has from SPIRE; nil where it is not from there, or not known yet.
+	certificate *wire.Certificate
+	ended       bool
 }
 
 // sighting is a listener that a dial of the agent's own has reached.
@@ -84,7 +86,7 @@ func (o *outlook) change(apply func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	apply()
-	next := &wire.Report{Run: o.run, EnvoyVersion: o.version, Draining: o.draining}
+	next := &wire.Report{Run: o.run, EnvoyVersion: o.version, Draining: o.draining, Certificate: o.certificate}
 	if !o.ended {
 		next.Serving = o.serving()
 	}

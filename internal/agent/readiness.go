@@ -66,5 +66,8 @@ func (a *agent) whyNotReady() string {
 	if named, _ := a.named.load(); !named {
 		return "the control plane has not told the host names yet"
 	}
+	if problem := report.GetCertificate().GetProblem(); problem != "" {
+		return problem
+	}
 	return fmt.Sprintf("%d of %d listeners serve", len(report.Serving), len(settings.GetListeners()))
 }

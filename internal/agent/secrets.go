@@ -87,7 +87,7 @@ func serveSecret[R any](ctx context.Context, leaves *watched[*leaf], recv func()
 	wanted, sent := false, ""
 	for {
 		current, changed := leaves.load()
-		if wanted && current != nil && current.serial != sent {
+		if wanted && current != nil && len(current.chain) > 0 && current.serial != sent {
 			if err := send(current); err != nil {
 				return err
 			}

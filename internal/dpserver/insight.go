@@ -12,6 +12,7 @@ import (
 	"weft/internal/admit"
 	"weft/internal/graph"
 	"weft/internal/identity"
+	"weft/internal/wire"
 	"weft/kind"
 	"weft/resource"
 )
@@ -158,8 +159,23 @@ func refused(refusals []kind.Refusal) change {
 	return func(i *kind.DataplaneInsight) { i.Refusals = refusals[:min(len(refusals), maxRefusals)] }
 }
 
+// seen notes a certificate that a proxy's agent saw its Envoy have from SPIRE, or why there is none.
+func seen(id *graph.Identity, c *wire.Certificate) change {
+	return func(i *kind.DataplaneInsight) {
+		i.CertificateProblem = c.Problem
+		if c.Problem != "" {
+			return
+		}
+		i.Certificate = &kind.Certificate{
+			SpiffeID: id.SpiffeID, Serial: c.Serial, Issuer: id.MeshIdentity,
+			NotBefore: kind.Time{Time: time.Unix(c.NotBeforeUnix, 0).UTC()}, Expiration: kind.Time{Time: time.Unix(c.NotAfterUnix, 0).UTC()},
+		}
+	}
+}
+
 func certified(leaf *graph.Leaf, c *identity.Certificate) change {
 	return func(i *kind.DataplaneInsight) {
+		i.CertificateProblem = ""
 		i.Certificate = &kind.Certificate{
 			SpiffeID: leaf.SpiffeID, Serial: c.Serial, Issuer: leaf.MeshIdentity,
 			NotBefore: kind.Time{Time: c.NotBefore}, Expiration: kind.Time{Time: c.NotAfter},

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"weft/internal/graph"
 	"weft/internal/wire"
@@ -26,6 +27,8 @@ const (
 	maxServing = 10_000
 	// maxWord bounds what a report says in one word and is stored: a run, a certificate's serial.
 	maxWord = 64
+	// maxProblem bounds a reason in words.
+	maxProblem = 1000
 )
 
 // session is one agent that is there.
@@ -38,10 +41,11 @@ type session struct {
 	// questions are for the agent; one that is taken from here is sent.
 	questions chan *wire.Question
 
-	proxy   *graph.Proxy   // as it is now
-	want    wanted         // of the last settings
-	sent    *wire.Settings // the last ones
-	report  *wire.Report   // the last one
+	proxy   *graph.Proxy      // as it is now
+	want    wanted            // of the last settings
+	sent    *wire.Settings    // the last ones
+	report  *wire.Report      // the last one
+	noted   *wire.Certificate // the last one of SPIRE's that was stored
 	drained bool
 }
 
@@ -155,6 +159,10 @@ func checkReport(r *wire.Report) error {
 	if len(r.Run) > maxWord {
 		return status.Errorf(codes.InvalidArgument, "the report's run has %d bytes, at most %d are kept", len(r.Run), maxWord)
 	}
+	if c := r.GetCertificate(); len(c.GetSerial()) > maxWord || len(c.GetProblem()) > maxProblem {
+		return status.Errorf(codes.InvalidArgument, "the report's certificate has a serial of %d bytes and a problem of %d, at most %d and %d are kept",
+			len(c.Serial), len(c.Problem), maxWord, maxProblem)
+	}
 	for i, s := range r.Serving {
 		if len(s.GetSerial()) > maxWord {
 			return status.Errorf(codes.InvalidArgument, "the report's serving[%d].serial has %d bytes, at most %d are kept", i, len(s.Serial), maxWord)
@@ -219,7 +227,18 @@ func (a *session) settle(ctx context.Context) error {
 	if err := a.send(next); err != nil {
 		return err
 	}
+	a.noteCertificate()
 	return a.store(ctx, n)
+}
+
+// noteCertificate stores what the agent says of its Envoy's certificate, where that is SPIRE's to give.
+func (a *session) noteCertificate() {
+	c, id := a.report.Certificate, a.proxy.Identity
+	if c == nil || id == nil || !id.Source.FromSPIRE() || c.SpiffeId != id.SpiffeID || proto.Equal(c, a.noted) {
+		return
+	}
+	a.noted = c
+	a.server.insights.note(a.key, seen(id, c))
 }
 
 func (a *session) deleted() error {

@@ -76,6 +76,12 @@ func settings(p *graph.Proxy, n *kind.Networking, drained bool) *wire.Settings {
 // identitySettings are for a proxy that has an identity, also while it can't have a certificate: it does
 // not become plain.
 func identitySettings(p *graph.Proxy) *wire.Identity {
+	if id := p.Identity; id.Source.FromSPIRE() {
+		return &wire.Identity{
+			Name: id.MeshIdentity, SpiffeId: id.SpiffeID, SpireSocket: id.Source.Socket,
+			Generation: generation(id.MeshIdentity, id.SpiffeID, id.Source.Socket),
+		}
+	}
 	if p.Leaf == nil {
 		return &wire.Identity{Name: p.Identity.MeshIdentity, Generation: generation(p.Identity.MeshIdentity)}
 	}

@@ -61,6 +61,9 @@ func (s *Server) leaf(key graph.ProxyKey) (*graph.Leaf, error) {
 	switch {
 	case !ok || proxy.Identity == nil:
 		return nil, status.Error(codes.FailedPrecondition, fmt.Sprintf("no MeshIdentity of the mesh %s selects %s", key.Mesh, key.Name))
+	case proxy.Identity.Source.FromSPIRE():
+		return nil, status.Error(codes.FailedPrecondition, fmt.Sprintf("%s: certificates come from the SPIRE agent at %s",
+			kind.MeshIdentities.Key(key.Mesh, proxy.Identity.MeshIdentity), proxy.Identity.Source.Socket))
 	case proxy.Leaf == nil:
 		return nil, status.Error(codes.FailedPrecondition, fmt.Sprintf("%s: %s", kind.MeshIdentities.Key(key.Mesh, proxy.Identity.MeshIdentity), proxy.Identity.Problem))
 	}

@@ -93,7 +93,7 @@ func twoServers(t *testing.T, first, second http.HandlerFunc, more ...graph.Endp
 	}
 	resources := []*xds.Resource{
 		trust(east), identity(t, east.leaf(t, serverID)),
-		Clusters(destination, true)[0], Route(destination), Explicit(outbound),
+		Clusters(destination, true, graph.Source{})[0], Route(destination), Explicit(outbound),
 	}
 	firstApp = httptest.NewServer(first)
 	t.Cleanup(firstApp.Close)
@@ -325,7 +325,7 @@ func TestWhichServerIsBelieved(t *testing.T) {
 			at := server.Listener.Addr().(*net.TCPAddr)
 			endpoints := &graph.Endpoints{Destination: destination.Key, Endpoints: []graph.Endpoint{{Address: "127.0.0.1", Port: uint32(at.Port)}}}
 			resources := append(DomainBundles(trustOf(east, west)), trust(east, west), identity(t, east.leaf(t, clientID)),
-				Clusters(destination, true)[0], Route(destination), Explicit(outbound), Assignment(endpoints))
+				Clusters(destination, true, graph.Source{})[0], Route(destination), Explicit(outbound), Assignment(endpoints))
 			startEnvoy(t, resources...)
 			response := do(t, "GET", fmt.Sprintf("http://127.0.0.1:%d/", outbound.Port))
 			if got := response.StatusCode == 200; got != c.believed {

@@ -16,34 +16,34 @@ import (
 
 // Clusters are how the proxies of a class reach a destination. They are the same for all of them but for
 // secured, which says whether they have an identity: those that do use mutual TLS with servers that have
-// identities, and take nobody else for them.
+// identities, and take nobody else for them. Where they have it from says from.
 //
 // The first has the destination's name, and routes and listeners lead to it. The endpoints of each come as
 // the assignment of its name; those of a destination with legs as the assignments of the legs.
-func Clusters(d *graph.Destination, secured bool) []*xds.Resource {
+func Clusters(d *graph.Destination, secured bool, from graph.Source) []*xds.Resource {
 	lists := d.Lists(secured)
 	switch {
 	case len(lists) == 0:
 		return []*xds.Resource{unreachable(d, secured)}
 	case d.Key.Kind == graph.MeshService:
-		return []*xds.Resource{oneZone(d.Key, d.Protocol, &d.Servers, secured)}
+		return []*xds.Resource{oneZone(d.Key, d.Protocol, &d.Servers, secured, from)}
 	}
 	resources := []*xds.Resource{aggregate(d.Key, lists)}
 	for _, list := range lists {
 		if list.Leg == graph.LocalLeg {
-			resources = append(resources, oneZone(list, d.Protocol, d.Local, secured))
+			resources = append(resources, oneZone(list, d.Protocol, d.Local, secured, from))
 		} else {
-			resources = append(resources, otherZones(list, d.Protocol, d.Zones))
+			resources = append(resources, otherZones(list, d.Protocol, d.Zones, from))
 		}
 	}
 	return resources
 }
 
 // oneZone reaches the servers of one zone: the client's own, or another one through its ingresses.
-func oneZone(key graph.DestinationKey, protocol kind.Protocol, servers *graph.Servers, secured bool) *xds.Resource {
+func oneZone(key graph.DestinationKey, protocol kind.Protocol, servers *graph.Servers, secured bool, from graph.Source) *xds.Resource {
 	cluster := discoveredCluster(key, protocol)
 	if servers.Secured(secured) {
-		cluster.TransportSocket = clientTLS(key, protocol, servers)
+		cluster.TransportSocket = clientTLS(key, protocol, servers, from)
 	}
 	if servers.Secured(secured) && servers.Zone == "" {
 		cluster.TransportSocketMatches = unlessPlain()

@@ -23,6 +23,7 @@ var update = flag.Bool("update", false, "rewrite the expectations under testdata
 // nouns is the input of a golden: whatever is there is turned into configuration.
 type nouns struct {
 	Secured     bool
+	Source      graph.Source
 	Families    string
 	Destination *graph.Destination
 	Endpoints   *graph.Endpoints
@@ -38,7 +39,7 @@ type nouns struct {
 func (n *nouns) resources() []*xds.Resource {
 	var all []*xds.Resource
 	if d := n.Destination; d != nil {
-		all = append(all, Clusters(d, n.Secured)...)
+		all = append(all, Clusters(d, n.Secured, n.Source)...)
 		if route := Route(d); route != nil {
 			all = append(all, route)
 		}
@@ -61,6 +62,9 @@ func (n *nouns) resources() []*xds.Resource {
 	}
 	if n.Passage != "" {
 		all = append(all, PassageCluster(n.Passage), PassageAssignment(n.Passage, n.Passable))
+	}
+	if n.Source.FromSPIRE() {
+		all = append(all, SPIREAgent(n.Source))
 	}
 	if n.Trust != nil {
 		all = append(append(all, TrustBundle(n.Trust)), DomainBundles(n.Trust)...)

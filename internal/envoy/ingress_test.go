@@ -25,7 +25,7 @@ func TestWhereAnIngressLeads(t *testing.T) {
 	door := &graph.IngressListener{Address: "127.0.0.1", Port: freePort(t)}
 	to := []graph.Endpoint{{Address: server.Address, Port: server.Port}}
 	startEnvoy(t, append(Inbound(server, true),
-		trust(east), identity(t, east.leaf(t, serverID)), Clusters(local, false)[0],
+		trust(east), identity(t, east.leaf(t, serverID)), Clusters(local, false, graph.Source{})[0],
 		Assignment(&graph.Endpoints{Destination: local.Key, Endpoints: to}),
 		Ingress(door), PassageCluster(sni), PassageAssignment(sni, to))...)
 

@@ -93,7 +93,7 @@ func multiZoneClient(t *testing.T, protocol kind.Protocol, east, west *authority
 	if route := Route(d); route != nil {
 		resources = append(resources, route)
 	}
-	startEnvoy(t, append(resources, Clusters(d, true)...)...)
+	startEnvoy(t, append(resources, Clusters(d, true, graph.Source{})...)...)
 	return fmt.Sprintf("127.0.0.1:%d", outbound.Port)
 }
 

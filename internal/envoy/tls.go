@@ -79,16 +79,16 @@ func bundle(name string, domains []graph.TrustDomain) *xds.Resource {
 }
 
 // clientTLS presents the proxy's leaf and takes a server only under one of its names.
-func clientTLS(key graph.DestinationKey, protocol kind.Protocol, servers *graph.Servers) *core.TransportSocket {
-	common := mutualTLS(domainSecret(servers.TrustDomain), servers.Identities)
+func clientTLS(key graph.DestinationKey, protocol kind.Protocol, servers *graph.Servers, from graph.Source) *core.TransportSocket {
+	common := mutualTLS(from, servers.TrustDomain, servers.Identities)
 	common.AlpnProtocols = clientProtocols(protocol)
 	return transportSocket(&tls.UpstreamTlsContext{CommonTlsContext: common, Sni: serverName(key, servers)})
 }
 
-// serverTLS demands a certificate that the mesh believes; whether its owner may come in is for the
+// serverTLS demands a certificate that the proxy believes; whether its owner may come in is for the
 // permissions to say. No session is resumed, so that every connection proves anew who it is.
-func serverTLS(protocol kind.Protocol) *core.TransportSocket {
-	common := mutualTLS(trustSecret, nil)
+func serverTLS(protocol kind.Protocol, from graph.Source) *core.TransportSocket {
+	common := mutualTLS(from, "", nil)
 	if protocol.IsHTTP() {
 		common.AlpnProtocols = []string{"h2", "http/1.1"}
 	}
@@ -102,27 +102,21 @@ func serverTLS(protocol kind.Protocol) *core.TransportSocket {
 	})
 }
 
-// mutualTLS presents the proxy's leaf and checks the other side's against a bundle of roots and, where
-// there are any, the names.
-func mutualTLS(bundle string, names []string) *tls.CommonTlsContext {
+// mutualTLS presents the proxy's leaf and checks the other side's against the roots of one trust domain, or
+// of all that the mesh believes where there is none, and, where there are any, the names.
+func mutualTLS(from graph.Source, domain string, names []string) *tls.CommonTlsContext {
 	return &tls.CommonTlsContext{
 		TlsParams: &tls.TlsParameters{
 			TlsMinimumProtocolVersion: tls.TlsParameters_TLSv1_2,
 			TlsMaximumProtocolVersion: tls.TlsParameters_TLSv1_3,
 		},
-		TlsCertificateSdsSecretConfigs: []*tls.SdsSecretConfig{{
-			Name:      identitySecret,
-			SdsConfig: agentSecrets(),
-		}},
+		TlsCertificateSdsSecretConfigs: []*tls.SdsSecretConfig{leafFrom(from)},
 		ValidationContextType: &tls.CommonTlsContext_CombinedValidationContext{
 			CombinedValidationContext: &tls.CommonTlsContext_CombinedCertificateValidationContext{
 				DefaultValidationContext: &tls.CertificateValidationContext{
 					MatchTypedSubjectAltNames: exactly(names),
 				},
-				ValidationContextSdsSecretConfig: &tls.SdsSecretConfig{
-					Name:      bundle,
-					SdsConfig: adsOrWait(),
-				},
+				ValidationContextSdsSecretConfig: rootsFrom(from, domain),
 			},
 		},
 	}
@@ -139,8 +133,8 @@ func exactly(names []string) []*tls.SubjectAltNameMatcher {
 	return matching
 }
 
-// agentSecrets answers "from the agent", and waits for it like adsOrWait.
-func agentSecrets() *core.ConfigSource {
+// secretsOf answers "from who is behind a cluster of this machine", and waits for it like adsOrWait.
+func secretsOf(cluster string) *core.ConfigSource {
 	return &core.ConfigSource{
 		ResourceApiVersion:  core.ApiVersion_V3,
 		InitialFetchTimeout: duration(0),
@@ -148,7 +142,7 @@ func agentSecrets() *core.ConfigSource {
 			ApiType:             core.ApiConfigSource_GRPC,
 			TransportApiVersion: core.ApiVersion_V3,
 			GrpcServices: []*core.GrpcService{{TargetSpecifier: &core.GrpcService_EnvoyGrpc_{
-				EnvoyGrpc: &core.GrpcService_EnvoyGrpc{ClusterName: identityCluster},
+				EnvoyGrpc: &core.GrpcService_EnvoyGrpc{ClusterName: cluster},
 			}}},
 		}},
 	}

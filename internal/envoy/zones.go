@@ -33,14 +33,14 @@ func aggregate(key graph.DestinationKey, legs []graph.DestinationKey) *xds.Resou
 
 // otherZones reaches servers of several zones through their ingresses, which find them by the same SNI. Each
 // zone's endpoints are held to the names, and the roots, of its own servers.
-func otherZones(key graph.DestinationKey, protocol kind.Protocol, zones []graph.Servers) *xds.Resource {
+func otherZones(key graph.DestinationKey, protocol kind.Protocol, zones []graph.Servers, from graph.Source) *xds.Resource {
 	cluster := discoveredCluster(key, protocol)
 	// An endpoint of a zone that is none of these is on its way out. It is held to the first one's names,
 	// which it does not have: without a transport of its own it would be spoken to in plain text.
-	cluster.TransportSocket = clientTLS(key, protocol, &zones[0])
+	cluster.TransportSocket = clientTLS(key, protocol, &zones[0], from)
 	for i := range zones {
 		cluster.TransportSocketMatches = append(cluster.TransportSocketMatches, &clusters.Cluster_TransportSocketMatch{
-			Name: zones[i].Zone, Match: endpointOf(zones[i].Zone), TransportSocket: clientTLS(key, protocol, &zones[i]),
+			Name: zones[i].Zone, Match: endpointOf(zones[i].Zone), TransportSocket: clientTLS(key, protocol, &zones[i], from),
 		})
 	}
 	return xds.NewResource(xds.Cluster, cluster.Name, cluster)

@@ -72,7 +72,7 @@ func (w *world) Config(key graph.ProxyKey) ([]*xds.Resource, bool) {
 	resources := []*xds.Resource{envoy.TrustBundle(&w.Trust)}
 	for i := range w.Destinations {
 		d := &w.Destinations[i]
-		resources = append(resources, envoy.Clusters(d, secured)...)
+		resources = append(resources, envoy.Clusters(d, secured, graph.Source{})...)
 		if route := envoy.Route(d); route != nil {
 			resources = append(resources, route)
 		}

@@ -102,6 +102,9 @@ func (c *Config) handshake(socket *core.TransportSocket, call Call) error {
 // believes says why the proxy does not take a certificate with the SPIFFE ID, given the secret that holds
 // its trust; nil where it does.
 func (c *Config) believes(bundle, id string) error {
+	if strings.HasPrefix(bundle, "spiffe://") {
+		return within(id, strings.TrimPrefix(bundle, "spiffe://")) // SPIRE's name for the roots of a trust domain
+	}
 	secret := c.secrets[bundle]
 	if secret == nil {
 		return fmt.Errorf("the proxy has not been given secret %s, and believes nobody", bundle)
@@ -112,10 +115,17 @@ func (c *Config) believes(bundle, id string) error {
 	}
 	var domains []string
 	for _, domain := range config.TrustDomains {
-		if strings.HasPrefix(id, "spiffe://"+domain.Name+"/") {
+		domains = append(domains, domain.Name)
+	}
+	return within(id, domains...)
+}
+
+// within says why a SPIFFE ID is not believed, where it is of none of the trust domains.
+func within(id string, domains ...string) error {
+	for _, domain := range domains {
+		if strings.HasPrefix(id, "spiffe://"+domain+"/") {
 			return nil
 		}
-		domains = append(domains, domain.Name)
 	}
 	return fmt.Errorf("the trust domain of %s is none that is believed: %s", id, strings.Join(domains, ", "))
 }

@@ -37,11 +37,11 @@ func (s *State) authority(r *table.Reader, key IdentityKey) Authority {
 	return Authority{}
 }
 
-// leaf is what the next certificate of a proxy says; nil where it is to have none. A proxy that holds a
+// leaf is what the next certificate of a proxy says; nil where it is to have none from here. A proxy that holds a
 // leaf goes on under its name, signed by whoever signed for it, until everybody takes it under the one that
 // is wanted and somebody signs for that.
 func (s *State) leaf(r *table.Reader, key ProxyKey, wanted *Identity) *Leaf {
-	if wanted == nil {
+	if wanted == nil || wanted.Source.FromSPIRE() {
 		return nil
 	}
 	next := &Leaf{MeshIdentity: wanted.MeshIdentity, SpiffeID: wanted.SpiffeID}
@@ -66,19 +66,22 @@ func (s *State) leaf(r *table.Reader, key ProxyKey, wanted *Identity) *Leaf {
 	}
 }
 
-// presented are the names under which a proxy is to be taken, sorted; none for a plain one.
+// presented are the names under which a proxy is to be taken, sorted; none for a plain one. What SPIRE signs is
+// not known here, so that the wanted name counts from the beginning.
 func (s *State) presented(r *table.Reader, key ProxyKey) []string {
 	wanted := s.Identity.Get(r, key)
 	if wanted == nil {
 		return nil
 	}
+	var names []string
 	if row, ok := s.Leaves.Find(r, key.Mesh, key.Name); ok && row.Spec.InUse() != nil {
-		return row.Spec.Names()
+		names = row.Spec.Names()
 	}
-	if wanted.SpiffeID == "" {
-		return nil
+	if wanted.SpiffeID != "" && (len(names) == 0 || wanted.Source.FromSPIRE()) && !slices.Contains(names, wanted.SpiffeID) {
+		names = append(names, wanted.SpiffeID)
+		slices.Sort(names)
 	}
-	return []string{wanted.SpiffeID}
+	return names
 }
 
 func (s *State) moving(r *table.Reader, key ProxyKey) string {
@@ -87,7 +90,7 @@ func (s *State) moving(r *table.Reader, key ProxyKey) string {
 		return ""
 	}
 	wanted, used := s.Identity.Get(r, key), row.Spec.InUse()
-	if wanted == nil || wanted.Problem != "" || used == nil || used.SpiffeID == wanted.SpiffeID {
+	if wanted == nil || wanted.Problem != "" || wanted.Source.FromSPIRE() || used == nil || used.SpiffeID == wanted.SpiffeID {
 		return ""
 	}
 	return wanted.SpiffeID

@@ -84,6 +84,8 @@ type Class struct {
 	Mesh string
 	// Secured proxies have an identity: they present it, and ask for the servers'.
 	Secured bool
+	// Source is where they have it from.
+	Source Source
 	// Transparent proxies reach every destination of Reach at its virtual IP.
 	Transparent bool
 	// IPFamilies is DualStack, IPv4 or IPv6; empty where not Transparent.
@@ -116,11 +118,24 @@ type Proxy struct {
 	Passes    []string
 }
 
+// Source is where a proxy's Envoy has its leaf from, and the roots that it believes. The zero value is the
+// agent beside it for the one, and the control plane for the others.
+type Source struct {
+	// Socket is the path of a SPIRE agent's, on the proxy's machine, which serves both.
+	Socket string
+	// TrustDomain is the one whose roots are believed, with a Socket.
+	TrustDomain string
+}
+
+// FromSPIRE says whether it is a SPIRE agent.
+func (s Source) FromSPIRE() bool { return s.Socket != "" }
+
 // Identity is what a MeshIdentity gives a proxy.
 type Identity struct {
 	MeshIdentity string // its name
 	SpiffeID     string
 	TrustDomain  string
+	Source       Source
 	// Problem is why there is no SPIFFE ID, though the MeshIdentity selects the proxy. Such a proxy
 	// gets no certificate, and it does not become plain.
 	Problem string
@@ -160,9 +175,11 @@ type InboundListener struct {
 	AlsoPlain bool
 	// Permissions are nil where the proxy is plain.
 	Permissions *match.Permissions
+	// Source is where its proxy has its leaf from.
+	Source Source
 	// Probe says how the agent finds out whether the application lives; nil: as the agent does by default.
 	Probe *kind.ServiceProbe
-	// TrustDomains that the mesh believes, sorted; a caller with names in two of them is refused.
+	// TrustDomains that the proxy believes, sorted; a caller with names in two of them is refused.
 	TrustDomains []string
 }
 

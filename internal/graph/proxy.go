@@ -24,6 +24,9 @@ func (s *State) proxy(r *table.Reader, key ProxyKey) *Proxy {
 	n := &dp.Spec.Networking
 	p.Outbounds = s.explicit(r, key.Mesh, n.Outbound)
 	p.Class = Class{Mesh: key.Mesh, Secured: p.Identity != nil}
+	if p.Identity != nil {
+		p.Class.Source = p.Identity.Source
+	}
 	if t := n.TransparentProxying; t != nil {
 		p.Capture = &Capture{
 			InboundPort:  cmp.Or(t.RedirectPortInbound, 15006),
@@ -115,11 +118,21 @@ func (s *State) listener(r *table.Reader, dp *resource.Object[kind.Dataplane], p
 	}
 	if p.Identity != nil {
 		l.Permissions = s.permissions(r, dp, l.Section)
-		for _, domain := range s.Trust.Get(r, dp.Mesh).Domains {
-			l.TrustDomains = append(l.TrustDomains, domain.Name)
-		}
+		l.Source, l.TrustDomains = p.Identity.Source, s.believed(r, dp.Mesh, p.Identity.Source)
 	}
 	return l
+}
+
+// believed are the trust domains that a proxy of a mesh believes, sorted.
+func (s *State) believed(r *table.Reader, mesh string, from Source) []string {
+	if from.FromSPIRE() {
+		return []string{from.TrustDomain}
+	}
+	var domains []string
+	for _, domain := range s.Trust.Get(r, mesh).Domains {
+		domains = append(domains, domain.Name)
+	}
+	return domains
 }
 
 // withdrawing are "address:port" of listeners that are served and no longer wanted, but for those that

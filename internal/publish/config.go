@@ -54,6 +54,7 @@ type config struct {
 type outboundKey struct {
 	destination graph.DestinationKey
 	secured     bool
+	source      graph.Source
 	families    string // of the listeners at its virtual IPs; empty: none
 }
 
@@ -76,7 +77,7 @@ func (c *config) makeOutbound(r *table.Reader, key outboundKey) *outbound {
 	if d == nil {
 		return &outbound{}
 	}
-	resources := append(envoy.Clusters(d, key.secured), envoy.Route(d))
+	resources := append(envoy.Clusters(d, key.secured, key.source), envoy.Route(d))
 	if key.families != "" {
 		resources = append(resources, envoy.VIPListeners(d, key.families)...)
 	}
@@ -95,13 +96,16 @@ func (c *config) makeBundles(r *table.Reader, mesh string) []*xds.Resource {
 func (c *config) makeShared(r *table.Reader, class graph.Class) *Shared {
 	s := &Shared{}
 	for _, d := range c.state.Reached.Get(r, class) {
-		if o := c.outbound.Get(r, outboundKey{d, class.Secured, class.IPFamilies}); o != nil { // nil: it could not be made yet
+		if o := c.outbound.Get(r, outboundKey{d, class.Secured, class.Source, class.IPFamilies}); o != nil { // nil: it could not be made yet
 			s.Resources = append(s.Resources, o.resources...)
 			s.Lists = append(s.Lists, o.lists...)
 		}
 	}
 	slices.SortFunc(s.Lists, graph.CompareDestinations)
-	if class.Secured {
+	switch {
+	case class.Source.FromSPIRE():
+		s.Resources = append(s.Resources, envoy.SPIREAgent(class.Source))
+	case class.Secured:
 		s.Resources = append(s.Resources, c.bundles.Get(r, class.Mesh)...)
 	}
 	s.Resources = inOrder(s.Resources)

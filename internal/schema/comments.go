@@ -68,6 +68,7 @@ var comments = map[string]string{
 	"DataplaneCount.Total":                          "all",
 	"DataplaneInsight":                              "DataplaneInsight is what the control plane knows of a proxy's connection.",
 	"DataplaneInsight.Certificate":                  "what it was given last",
+	"DataplaneInsight.CertificateProblem":           "CertificateProblem is why it has no certificate from SPIRE.",
 	"DataplaneInsight.Refusals":                     "what its Envoy did not take",
 	"DataplaneInsight.Serving":                      "the listeners that it serves, such as 10.0.0.1:8080",
 	"DataplaneInsight.Subscriptions":                "the proxy's connections, the latest last",

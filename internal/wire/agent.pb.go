@@ -329,7 +329,9 @@ type Report struct {
 	EnvoyVersion string     `protobuf:"bytes,4,opt,name=envoy_version,json=envoyVersion,proto3" json:"envoy_version,omitempty"`
 	Serving      []*Serving `protobuf:"bytes,5,rep,name=serving,proto3" json:"serving,omitempty"`
 	// The proxy is going away: none of its inbounds is an endpoint any more.
-	Draining      bool `protobuf:"varint,6,opt,name=draining,proto3" json:"draining,omitempty"`
+	Draining bool `protobuf:"varint,6,opt,name=draining,proto3" json:"draining,omitempty"`
+	// What Envoy has from a SPIRE agent; absent where the control plane signs.
+	Certificate   *Certificate `protobuf:"bytes,7,opt,name=certificate,proto3" json:"certificate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -406,6 +408,92 @@ func (x *Report) GetDraining() bool {
 	return false
 }
 
+func (x *Report) GetCertificate() *Certificate {
+	if x != nil {
+		return x.Certificate
+	}
+	return nil
+}
+
+// Certificate is a leaf that Envoy was seen to have.
+type Certificate struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	SpiffeId string                 `protobuf:"bytes,1,opt,name=spiffe_id,json=spiffeId,proto3" json:"spiffe_id,omitempty"`
+	// Hexadecimal, lower case.
+	Serial        string `protobuf:"bytes,2,opt,name=serial,proto3" json:"serial,omitempty"`
+	NotBeforeUnix int64  `protobuf:"varint,3,opt,name=not_before_unix,json=notBeforeUnix,proto3" json:"not_before_unix,omitempty"`
+	NotAfterUnix  int64  `protobuf:"varint,4,opt,name=not_after_unix,json=notAfterUnix,proto3" json:"not_after_unix,omitempty"`
+	// Why Envoy has none of its SPIFFE ID, which is then all that stands beside this; in words for an operator.
+	Problem       string `protobuf:"bytes,5,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Certificate) Reset() {
+	*x = Certificate{}
+	mi := &file_agent_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Certificate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Certificate) ProtoMessage() {}
+
+func (x *Certificate) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Certificate.ProtoReflect.Descriptor instead.
+func (*Certificate) Descriptor() ([]byte, []int) {
+	return file_agent_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Certificate) GetSpiffeId() string {
+	if x != nil {
+		return x.SpiffeId
+	}
+	return ""
+}
+
+func (x *Certificate) GetSerial() string {
+	if x != nil {
+		return x.Serial
+	}
+	return ""
+}
+
+func (x *Certificate) GetNotBeforeUnix() int64 {
+	if x != nil {
+		return x.NotBeforeUnix
+	}
+	return 0
+}
+
+func (x *Certificate) GetNotAfterUnix() int64 {
+	if x != nil {
+		return x.NotAfterUnix
+	}
+	return 0
+}
+
+func (x *Certificate) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
 // Serving says that the agent's own dial to a listener got what it expected.
 type Serving struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -423,7 +511,7 @@ type Serving struct {
 
 func (x *Serving) Reset() {
 	*x = Serving{}
-	mi := &file_agent_proto_msgTypes[5]
+	mi := &file_agent_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -435,7 +523,7 @@ func (x *Serving) String() string {
 func (*Serving) ProtoMessage() {}
 
 func (x *Serving) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[5]
+	mi := &file_agent_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -448,7 +536,7 @@ func (x *Serving) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Serving.ProtoReflect.Descriptor instead.
 func (*Serving) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{5}
+	return file_agent_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Serving) GetAddress() string {
@@ -506,7 +594,7 @@ type Settings struct {
 
 func (x *Settings) Reset() {
 	*x = Settings{}
-	mi := &file_agent_proto_msgTypes[6]
+	mi := &file_agent_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -518,7 +606,7 @@ func (x *Settings) String() string {
 func (*Settings) ProtoMessage() {}
 
 func (x *Settings) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[6]
+	mi := &file_agent_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -531,7 +619,7 @@ func (x *Settings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settings.ProtoReflect.Descriptor instead.
 func (*Settings) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{6}
+	return file_agent_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Settings) GetZone() string {
@@ -598,7 +686,7 @@ type Question struct {
 
 func (x *Question) Reset() {
 	*x = Question{}
-	mi := &file_agent_proto_msgTypes[7]
+	mi := &file_agent_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -610,7 +698,7 @@ func (x *Question) String() string {
 func (*Question) ProtoMessage() {}
 
 func (x *Question) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[7]
+	mi := &file_agent_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -623,7 +711,7 @@ func (x *Question) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Question.ProtoReflect.Descriptor instead.
 func (*Question) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{7}
+	return file_agent_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Question) GetId() string {
@@ -670,7 +758,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_agent_proto_msgTypes[8]
+	mi := &file_agent_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -682,7 +770,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[8]
+	mi := &file_agent_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -695,7 +783,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{8}
+	return file_agent_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Part) GetMesh() string {
@@ -741,7 +829,7 @@ type Received struct {
 
 func (x *Received) Reset() {
 	*x = Received{}
-	mi := &file_agent_proto_msgTypes[9]
+	mi := &file_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -753,7 +841,7 @@ func (x *Received) String() string {
 func (*Received) ProtoMessage() {}
 
 func (x *Received) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[9]
+	mi := &file_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -766,7 +854,7 @@ func (x *Received) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Received.ProtoReflect.Descriptor instead.
 func (*Received) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{9}
+	return file_agent_proto_rawDescGZIP(), []int{10}
 }
 
 type Listener struct {
@@ -790,7 +878,7 @@ type Listener struct {
 
 func (x *Listener) Reset() {
 	*x = Listener{}
-	mi := &file_agent_proto_msgTypes[10]
+	mi := &file_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -802,7 +890,7 @@ func (x *Listener) String() string {
 func (*Listener) ProtoMessage() {}
 
 func (x *Listener) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[10]
+	mi := &file_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -815,7 +903,7 @@ func (x *Listener) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Listener.ProtoReflect.Descriptor instead.
 func (*Listener) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{10}
+	return file_agent_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Listener) GetAddress() string {
@@ -893,7 +981,7 @@ type Probe struct {
 
 func (x *Probe) Reset() {
 	*x = Probe{}
-	mi := &file_agent_proto_msgTypes[11]
+	mi := &file_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -905,7 +993,7 @@ func (x *Probe) String() string {
 func (*Probe) ProtoMessage() {}
 
 func (x *Probe) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[11]
+	mi := &file_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -918,7 +1006,7 @@ func (x *Probe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probe.ProtoReflect.Descriptor instead.
 func (*Probe) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{11}
+	return file_agent_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Probe) GetIntervalMs() uint32 {
@@ -957,14 +1045,17 @@ type Identity struct {
 	Generation string `protobuf:"bytes,3,opt,name=generation,proto3" json:"generation,omitempty"`
 	// Within which time after a change of the generation it is asked for, at random: the certificates of
 	// many proxies change at once.
-	SpreadMs      uint32 `protobuf:"varint,4,opt,name=spread_ms,json=spreadMs,proto3" json:"spread_ms,omitempty"`
+	SpreadMs uint32 `protobuf:"varint,4,opt,name=spread_ms,json=spreadMs,proto3" json:"spread_ms,omitempty"`
+	// Of the SPIRE agent on the proxy's machine that gives Envoy its certificate, so that none is asked for.
+	// Empty: Sign gives it.
+	SpireSocket   string `protobuf:"bytes,5,opt,name=spire_socket,json=spireSocket,proto3" json:"spire_socket,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Identity) Reset() {
 	*x = Identity{}
-	mi := &file_agent_proto_msgTypes[12]
+	mi := &file_agent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -976,7 +1067,7 @@ func (x *Identity) String() string {
 func (*Identity) ProtoMessage() {}
 
 func (x *Identity) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[12]
+	mi := &file_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -989,7 +1080,7 @@ func (x *Identity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Identity.ProtoReflect.Descriptor instead.
 func (*Identity) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{12}
+	return file_agent_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Identity) GetName() string {
@@ -1020,6 +1111,13 @@ func (x *Identity) GetSpreadMs() uint32 {
 	return 0
 }
 
+func (x *Identity) GetSpireSocket() string {
+	if x != nil {
+		return x.SpireSocket
+	}
+	return ""
+}
+
 type NamesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Which proxy.
@@ -1033,7 +1131,7 @@ type NamesRequest struct {
 
 func (x *NamesRequest) Reset() {
 	*x = NamesRequest{}
-	mi := &file_agent_proto_msgTypes[13]
+	mi := &file_agent_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1045,7 +1143,7 @@ func (x *NamesRequest) String() string {
 func (*NamesRequest) ProtoMessage() {}
 
 func (x *NamesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[13]
+	mi := &file_agent_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1058,7 +1156,7 @@ func (x *NamesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamesRequest.ProtoReflect.Descriptor instead.
 func (*NamesRequest) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{13}
+	return file_agent_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *NamesRequest) GetMesh() string {
@@ -1097,7 +1195,7 @@ type NamesUpdate struct {
 
 func (x *NamesUpdate) Reset() {
 	*x = NamesUpdate{}
-	mi := &file_agent_proto_msgTypes[14]
+	mi := &file_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1109,7 +1207,7 @@ func (x *NamesUpdate) String() string {
 func (*NamesUpdate) ProtoMessage() {}
 
 func (x *NamesUpdate) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[14]
+	mi := &file_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1122,7 +1220,7 @@ func (x *NamesUpdate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamesUpdate.ProtoReflect.Descriptor instead.
 func (*NamesUpdate) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{14}
+	return file_agent_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *NamesUpdate) GetVersion() string {
@@ -1165,7 +1263,7 @@ type HostName struct {
 
 func (x *HostName) Reset() {
 	*x = HostName{}
-	mi := &file_agent_proto_msgTypes[15]
+	mi := &file_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1177,7 +1275,7 @@ func (x *HostName) String() string {
 func (*HostName) ProtoMessage() {}
 
 func (x *HostName) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_proto_msgTypes[15]
+	mi := &file_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1190,7 +1288,7 @@ func (x *HostName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostName.ProtoReflect.Descriptor instead.
 func (*HostName) Descriptor() ([]byte, []int) {
-	return file_agent_proto_rawDescGZIP(), []int{15}
+	return file_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *HostName) GetName() string {
@@ -1226,14 +1324,21 @@ const file_agent_proto_rawDesc = "" +
 	"\tspiffe_id\x18\x02 \x01(\tR\bspiffeId\x12\x16\n" +
 	"\x06serial\x18\x03 \x01(\tR\x06serial\x12&\n" +
 	"\x0fnot_before_unix\x18\x04 \x01(\x03R\rnotBeforeUnix\x12$\n" +
-	"\x0enot_after_unix\x18\x05 \x01(\x03R\fnotAfterUnix\"\xb5\x01\n" +
+	"\x0enot_after_unix\x18\x05 \x01(\x03R\fnotAfterUnix\"\xf3\x01\n" +
 	"\x06Report\x12\x12\n" +
 	"\x04mesh\x18\x01 \x01(\tR\x04mesh\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
 	"\x03run\x18\x03 \x01(\tR\x03run\x12#\n" +
 	"\renvoy_version\x18\x04 \x01(\tR\fenvoyVersion\x120\n" +
 	"\aserving\x18\x05 \x03(\v2\x16.weft.agent.v1.ServingR\aserving\x12\x1a\n" +
-	"\bdraining\x18\x06 \x01(\bR\bdraining\"\x89\x01\n" +
+	"\bdraining\x18\x06 \x01(\bR\bdraining\x12<\n" +
+	"\vcertificate\x18\a \x01(\v2\x1a.weft.agent.v1.CertificateR\vcertificate\"\xaa\x01\n" +
+	"\vCertificate\x12\x1b\n" +
+	"\tspiffe_id\x18\x01 \x01(\tR\bspiffeId\x12\x16\n" +
+	"\x06serial\x18\x02 \x01(\tR\x06serial\x12&\n" +
+	"\x0fnot_before_unix\x18\x03 \x01(\x03R\rnotBeforeUnix\x12$\n" +
+	"\x0enot_after_unix\x18\x04 \x01(\x03R\fnotAfterUnix\x12\x18\n" +
+	"\aproblem\x18\x05 \x01(\tR\aproblem\"\x89\x01\n" +
 	"\aServing\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
 	"\x04port\x18\x02 \x01(\rR\x04port\x12\x1e\n" +
@@ -1282,14 +1387,15 @@ const file_agent_proto_rawDesc = "" +
 	"\n" +
 	"timeout_ms\x18\x02 \x01(\rR\ttimeoutMs\x12/\n" +
 	"\x13unhealthy_threshold\x18\x03 \x01(\rR\x12unhealthyThreshold\x12+\n" +
-	"\x11healthy_threshold\x18\x04 \x01(\rR\x10healthyThreshold\"x\n" +
+	"\x11healthy_threshold\x18\x04 \x01(\rR\x10healthyThreshold\"\x9b\x01\n" +
 	"\bIdentity\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
 	"\tspiffe_id\x18\x02 \x01(\tR\bspiffeId\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x03 \x01(\tR\n" +
 	"generation\x12\x1b\n" +
-	"\tspread_ms\x18\x04 \x01(\rR\bspreadMs\"P\n" +
+	"\tspread_ms\x18\x04 \x01(\rR\bspreadMs\x12!\n" +
+	"\fspire_socket\x18\x05 \x01(\tR\vspireSocket\"P\n" +
 	"\fNamesRequest\x12\x12\n" +
 	"\x04mesh\x18\x01 \x01(\tR\x04mesh\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -1332,7 +1438,7 @@ func file_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_agent_proto_goTypes = []any{
 	(Page)(0),                // 0: weft.agent.v1.Page
 	(*RegisterRequest)(nil),  // 1: weft.agent.v1.RegisterRequest
@@ -1340,41 +1446,43 @@ var file_agent_proto_goTypes = []any{
 	(*SignRequest)(nil),      // 3: weft.agent.v1.SignRequest
 	(*SignResponse)(nil),     // 4: weft.agent.v1.SignResponse
 	(*Report)(nil),           // 5: weft.agent.v1.Report
-	(*Serving)(nil),          // 6: weft.agent.v1.Serving
-	(*Settings)(nil),         // 7: weft.agent.v1.Settings
-	(*Question)(nil),         // 8: weft.agent.v1.Question
-	(*Part)(nil),             // 9: weft.agent.v1.Part
-	(*Received)(nil),         // 10: weft.agent.v1.Received
-	(*Listener)(nil),         // 11: weft.agent.v1.Listener
-	(*Probe)(nil),            // 12: weft.agent.v1.Probe
-	(*Identity)(nil),         // 13: weft.agent.v1.Identity
-	(*NamesRequest)(nil),     // 14: weft.agent.v1.NamesRequest
-	(*NamesUpdate)(nil),      // 15: weft.agent.v1.NamesUpdate
-	(*HostName)(nil),         // 16: weft.agent.v1.HostName
+	(*Certificate)(nil),      // 6: weft.agent.v1.Certificate
+	(*Serving)(nil),          // 7: weft.agent.v1.Serving
+	(*Settings)(nil),         // 8: weft.agent.v1.Settings
+	(*Question)(nil),         // 9: weft.agent.v1.Question
+	(*Part)(nil),             // 10: weft.agent.v1.Part
+	(*Received)(nil),         // 11: weft.agent.v1.Received
+	(*Listener)(nil),         // 12: weft.agent.v1.Listener
+	(*Probe)(nil),            // 13: weft.agent.v1.Probe
+	(*Identity)(nil),         // 14: weft.agent.v1.Identity
+	(*NamesRequest)(nil),     // 15: weft.agent.v1.NamesRequest
+	(*NamesUpdate)(nil),      // 16: weft.agent.v1.NamesUpdate
+	(*HostName)(nil),         // 17: weft.agent.v1.HostName
 }
 var file_agent_proto_depIdxs = []int32{
-	6,  // 0: weft.agent.v1.Report.serving:type_name -> weft.agent.v1.Serving
-	11, // 1: weft.agent.v1.Settings.listeners:type_name -> weft.agent.v1.Listener
-	13, // 2: weft.agent.v1.Settings.identity:type_name -> weft.agent.v1.Identity
-	8,  // 3: weft.agent.v1.Settings.question:type_name -> weft.agent.v1.Question
-	0,  // 4: weft.agent.v1.Question.page:type_name -> weft.agent.v1.Page
-	12, // 5: weft.agent.v1.Listener.probe:type_name -> weft.agent.v1.Probe
-	16, // 6: weft.agent.v1.NamesUpdate.changed:type_name -> weft.agent.v1.HostName
-	1,  // 7: weft.agent.v1.Agent.Register:input_type -> weft.agent.v1.RegisterRequest
-	3,  // 8: weft.agent.v1.Agent.Sign:input_type -> weft.agent.v1.SignRequest
-	5,  // 9: weft.agent.v1.Agent.Session:input_type -> weft.agent.v1.Report
-	9,  // 10: weft.agent.v1.Agent.Answer:input_type -> weft.agent.v1.Part
-	14, // 11: weft.agent.v1.Agent.Names:input_type -> weft.agent.v1.NamesRequest
-	2,  // 12: weft.agent.v1.Agent.Register:output_type -> weft.agent.v1.RegisterResponse
-	4,  // 13: weft.agent.v1.Agent.Sign:output_type -> weft.agent.v1.SignResponse
-	7,  // 14: weft.agent.v1.Agent.Session:output_type -> weft.agent.v1.Settings
-	10, // 15: weft.agent.v1.Agent.Answer:output_type -> weft.agent.v1.Received
-	15, // 16: weft.agent.v1.Agent.Names:output_type -> weft.agent.v1.NamesUpdate
-	12, // [12:17] is the sub-list for method output_type
-	7,  // [7:12] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	7,  // 0: weft.agent.v1.Report.serving:type_name -> weft.agent.v1.Serving
+	6,  // 1: weft.agent.v1.Report.certificate:type_name -> weft.agent.v1.Certificate
+	12, // 2: weft.agent.v1.Settings.listeners:type_name -> weft.agent.v1.Listener
+	14, // 3: weft.agent.v1.Settings.identity:type_name -> weft.agent.v1.Identity
+	9,  // 4: weft.agent.v1.Settings.question:type_name -> weft.agent.v1.Question
+	0,  // 5: weft.agent.v1.Question.page:type_name -> weft.agent.v1.Page
+	13, // 6: weft.agent.v1.Listener.probe:type_name -> weft.agent.v1.Probe
+	17, // 7: weft.agent.v1.NamesUpdate.changed:type_name -> weft.agent.v1.HostName
+	1,  // 8: weft.agent.v1.Agent.Register:input_type -> weft.agent.v1.RegisterRequest
+	3,  // 9: weft.agent.v1.Agent.Sign:input_type -> weft.agent.v1.SignRequest
+	5,  // 10: weft.agent.v1.Agent.Session:input_type -> weft.agent.v1.Report
+	10, // 11: weft.agent.v1.Agent.Answer:input_type -> weft.agent.v1.Part
+	15, // 12: weft.agent.v1.Agent.Names:input_type -> weft.agent.v1.NamesRequest
+	2,  // 13: weft.agent.v1.Agent.Register:output_type -> weft.agent.v1.RegisterResponse
+	4,  // 14: weft.agent.v1.Agent.Sign:output_type -> weft.agent.v1.SignResponse
+	8,  // 15: weft.agent.v1.Agent.Session:output_type -> weft.agent.v1.Settings
+	11, // 16: weft.agent.v1.Agent.Answer:output_type -> weft.agent.v1.Received
+	16, // 17: weft.agent.v1.Agent.Names:output_type -> weft.agent.v1.NamesUpdate
+	13, // [13:18] is the sub-list for method output_type
+	8,  // [8:13] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_agent_proto_init() }
@@ -1388,7 +1496,7 @@ func file_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_proto_rawDesc), len(file_agent_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   16,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

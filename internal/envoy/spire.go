@@ -1,0 +1,65 @@
+package envoy
+
+import (
+	clusters "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpoints "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	tls "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+
+	"weft/internal/graph"
+	"weft/internal/xds"
+	"weft/kind"
+)
+
+// spireLeaf is what a SPIRE agent calls the first identity that it has for who asks. The exact SPIFFE ID
+// would be a name too, but another one for each workload, so that nothing could be shared by a class; that
+// it is the right one is for the agent beside the proxy to see.
+const spireLeaf = "default"
+
+// SPIREAgent is the cluster of the SPIRE agent from which a proxy has its identity. Envoy itself must ask
+// there: whoever asked for it would be taken for the workload.
+func SPIREAgent(from graph.Source) *xds.Resource {
+	name := secretsCluster(from)
+	return xds.NewResource(xds.Cluster, name, &clusters.Cluster{
+		Name:                          name,
+		ClusterDiscoveryType:          &clusters.Cluster_Type{Type: clusters.Cluster_STATIC},
+		ConnectTimeout:                duration(localConnectTimeout),
+		TypedExtensionProtocolOptions: protocolOptions(kind.HTTP2, nil),
+		LoadAssignment: &endpoints.ClusterLoadAssignment{
+			ClusterName: name,
+			Endpoints: []*endpoints.LocalityLbEndpoints{{LbEndpoints: []*endpoints.LbEndpoint{{
+				HostIdentifier: &endpoints.LbEndpoint_Endpoint{Endpoint: &endpoints.Endpoint{Address: &core.Address{
+					Address: &core.Address_Pipe{Pipe: &core.Pipe{Path: from.Socket}},
+				}}},
+			}}}},
+		},
+	})
+}
+
+// secretsCluster is where a proxy's leaf comes from.
+func secretsCluster(from graph.Source) string {
+	if from.FromSPIRE() {
+		return "system_spire_" + from.Socket
+	}
+	return identityCluster
+}
+
+// leafFrom is the proxy's leaf.
+func leafFrom(from graph.Source) *tls.SdsSecretConfig {
+	name := identitySecret
+	if from.FromSPIRE() {
+		name = spireLeaf
+	}
+	return &tls.SdsSecretConfig{Name: name, SdsConfig: secretsOf(secretsCluster(from))}
+}
+
+// rootsFrom is the roots of one trust domain, or of all that the mesh believes where there is none. From a
+// SPIRE agent they are those of its own trust domain: the validator looks at the first SPIFFE ID of a
+// certificate alone, so that a server that believed others too could be shown a name of its own domain that
+// they have signed.
+func rootsFrom(from graph.Source, domain string) *tls.SdsSecretConfig {
+	if from.FromSPIRE() {
+		return &tls.SdsSecretConfig{Name: "spiffe://" + from.TrustDomain, SdsConfig: secretsOf(secretsCluster(from))}
+	}
+	return &tls.SdsSecretConfig{Name: domainSecret(domain), SdsConfig: adsOrWait()}
+}
