@@ -1,6 +1,11 @@
 package kind
 
-import "weft/resource"
+import (
+	"cmp"
+	"time"
+
+	"weft/resource"
+)
 
 // MeshIdentity gives the Dataplanes that it selects a SPIFFE ID and a certificate for it.
 type MeshIdentity struct {
@@ -66,6 +71,33 @@ type BundledProvider struct {
 	CertificateParameters *CertificateParameters `json:"certificateParameters,omitempty"`
 	// CA is an authority of your own.
 	CA *ProvidedCA `json:"ca,omitempty"`
+}
+
+// Types of an [IdentityProvider].
+const (
+	Bundled = "Bundled"
+	Spire   = "Spire"
+)
+
+// Defaults of [SpireAgent].
+const (
+	defaultSpireSocket  = "/run/spire/agent.sock"
+	defaultSpireTimeout = Duration(time.Second)
+)
+
+// SpireAgent is the SPIRE agent that gives the certificates, with the defaults filled in; false: the control
+// plane signs them.
+func (m *MeshIdentity) SpireAgent() (SpireAgent, bool) {
+	if m.Provider.Type != Spire {
+		return SpireAgent{}, false
+	}
+	agent := SpireAgent{}
+	if s := m.Provider.Spire; s != nil && s.Agent != nil {
+		agent = *s.Agent
+	}
+	agent.SocketPath = cmp.Or(agent.SocketPath, defaultSpireSocket)
+	agent.Timeout = cmp.Or(agent.Timeout, defaultSpireTimeout)
+	return agent, true
 }
 
 // LeafLife is how long a leaf is valid.

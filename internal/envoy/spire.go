@@ -23,7 +23,7 @@ func SPIREAgent(from graph.Source) *xds.Resource {
 	return xds.NewResource(xds.Cluster, name, &clusters.Cluster{
 		Name:                          name,
 		ClusterDiscoveryType:          &clusters.Cluster_Type{Type: clusters.Cluster_STATIC},
-		ConnectTimeout:                duration(localConnectTimeout),
+		ConnectTimeout:                duration(from.Timeout),
 		TypedExtensionProtocolOptions: protocolOptions(kind.HTTP2, nil),
 		LoadAssignment: &endpoints.ClusterLoadAssignment{
 			ClusterName: name,

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"weft/internal/identity"
 	"weft/internal/table"
@@ -60,9 +61,18 @@ func (s *State) identity(r *table.Reader, key ProxyKey) *Identity {
 	chosen := selecting[0]
 	id, domain, err := identity.SpiffeID(&chosen.Spec, key.Mesh, s.Zone, dp.Name, dp.Labels, &dp.Spec)
 	if err != nil {
-		return &Identity{MeshIdentity: chosen.Name, Problem: err.Error()}
+		return &Identity{MeshIdentity: chosen.Name, Problem: err.Error(), Source: sourceOf(&chosen.Spec, "")}
 	}
-	return &Identity{MeshIdentity: chosen.Name, SpiffeID: id, TrustDomain: domain}
+	return &Identity{MeshIdentity: chosen.Name, SpiffeID: id, TrustDomain: domain, Source: sourceOf(&chosen.Spec, domain)}
+}
+
+// sourceOf is where proxies of a MeshIdentity have their leaves from, and whom they believe.
+func sourceOf(mi *kind.MeshIdentity, domain string) Source {
+	agent, ok := mi.SpireAgent()
+	if !ok {
+		return Source{}
+	}
+	return Source{Socket: agent.SocketPath, Timeout: time.Duration(agent.Timeout), TrustDomain: domain}
 }
 
 // selecting are the MeshIdentities that select a Dataplane, the chosen one first.

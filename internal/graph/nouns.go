@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"net/netip"
 	"strings"
+	"time"
 
 	"weft/internal/match"
 	"weft/kind"
@@ -123,6 +124,8 @@ type Proxy struct {
 type Source struct {
 	// Socket is the path of a SPIRE agent's, on the proxy's machine, which serves both.
 	Socket string
+	// Timeout is how long a connection to it may take to be made.
+	Timeout time.Duration
 	// TrustDomain is the one whose roots are believed, with a Socket.
 	TrustDomain string
 }

@@ -72,6 +72,10 @@ func (p *Plan) identity(r *table.Reader, mesh, name string, now time.Time) ([]St
 		rot.retire()
 		return rot.steps, rot.again
 	}
+	if _, ok := mi.Spec.SpireAgent(); ok {
+		p.spire(rot, mi)
+		return rot.steps, rot.again
+	}
 	src, trouble := p.source(r, mi, now)
 	rot.source = src
 	switch {
@@ -88,6 +92,7 @@ func (p *Plan) identity(r *table.Reader, mesh, name string, now time.Time) ([]St
 	rot.store()
 	conditions := append([]kind.Condition{rot.ready(trouble)}, rot.settled()...)
 	conditions = append(conditions, p.namesSettled(r, mesh, name)...)
+	conditions = append(conditions, p.mixture(r, mesh)...)
 	rot.do(Step{Put: kind.MeshIdentityStatuses.Make(mesh, name, kind.MeshIdentityStatus{Conditions: conditions})})
 	return rot.steps, rot.again
 }

@@ -157,6 +157,7 @@ func (rc *Reconciler) observePut(o resource.Any, now time.Time) {
 	switch o := o.(type) {
 	case *resource.Object[kind.Mesh]:
 		rc.followDoors(key.Name, now)
+		rc.askIdentities(key.Name, now)
 	case *resource.Object[kind.MeshZoneAddress]:
 		rc.askAddress(key.Mesh, now)
 	case *resource.Object[kind.MeshService]:
@@ -188,6 +189,7 @@ func (rc *Reconciler) observePut(o resource.Any, now time.Time) {
 		rc.ask(Unit{key.Kind, key.Mesh, key.Name}, now.Add(calmly))
 	case *resource.Object[kind.MeshIdentity]:
 		rc.ask(Unit{key.Kind, key.Mesh, key.Name}, now)
+		rc.askIdentities(key.Mesh, now)
 	case *resource.Object[kind.SigningCA]:
 		rc.ask(Unit{kind.MeshIdentities.Name, key.Mesh, key.Name}, now)
 	case *resource.Object[kind.DataplaneServing]:
@@ -261,6 +263,7 @@ func (rc *Reconciler) observeRemoved(key resource.Key, now time.Time) {
 		}
 	case kind.MeshIdentities.Name:
 		rc.ask(Unit{key.Kind, key.Mesh, key.Name}, now)
+		rc.askIdentities(key.Mesh, now)
 	case kind.MeshTrusts.Name:
 		rc.forgetRefusals(causeOf(key))
 		rc.askIdentities(key.Mesh, now)
@@ -380,6 +383,7 @@ func (rc *Reconciler) reconcile(ctx context.Context, units []Unit) {
 				rc.ask(u, time.Now().Add(soon))
 				break
 			}
+			rc.warnMixed(r, step.Put)
 			err := rc.do(ctx, step)
 			if errors.Is(err, ErrOvertaken) {
 				rc.ask(u, time.Now().Add(soon))

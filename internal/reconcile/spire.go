@@ -1,0 +1,84 @@
+package reconcile
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"weft/internal/graph"
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// compatible is the type of the condition that says whether all proxies of a mesh can prove to each other who
+// they are.
+const compatible = "Compatible"
+
+// spire ends what a MeshIdentity signed before SPIRE took over, and says how it stands. What SPIRE does is known
+// from what each proxy's agent sees, which stands in its insight.
+func (p *Plan) spire(rot *rotation, mi *resource.Object[kind.MeshIdentity]) {
+	rot.retire()
+	ready := kind.Condition{Type: "Ready", Status: "True", Reason: "Ready", Message: "certificates come from the SPIRE agent of each proxy's machine"}
+	if _, err := p.trustDomain(mi); err != nil {
+		ready = kind.Condition{Type: "Ready", Status: "False", Reason: "TrustDomainInvalid", Message: err.Error()}
+	}
+	conditions := append([]kind.Condition{ready}, rot.settled()...)
+	rot.do(Step{Put: kind.MeshIdentityStatuses.Make(rot.mesh, rot.name, kind.MeshIdentityStatus{
+		Conditions: append(conditions, p.mixture(rot.r, rot.mesh)...),
+	})})
+}
+
+// mixture says that some proxies of a mesh have certificates from SPIRE and others have not, or of another trust
+// domain there: they refuse each other. Nothing where they are of one kind. (Zone Egress Identity: a
+// validation context of SPIRE's can't be joined with a MeshTrust.)
+func (p *Plan) mixture(r *table.Reader, mesh string) []kind.Condition {
+	sources, spire := map[string]bool{}, false
+	for _, mi := range p.State.IdentitiesByMesh.List(r, graph.MeshKey(mesh)) {
+		if _, ok := mi.Spec.SpireAgent(); !ok {
+			sources[signedHere] = true
+			continue
+		}
+		domain, _ := p.trustDomain(mi) // one that can't be told is a kind of its own
+		sources[fmt.Sprintf("SPIRE, trust domain %q", domain)], spire = true, true
+	}
+	if m, ok := p.State.Meshes.Find(r, "", mesh); ok && m.Spec.MTLS.Enabled() != nil {
+		sources[signedHere] = true
+	}
+	if !spire || len(sources) < 2 {
+		return nil
+	}
+	return []kind.Condition{{Type: compatible, Status: "False", Reason: "MixedProviders", Message: fmt.Sprintf(
+		"certificates of the mesh come from %s; proxies with those of one refuse proxies with those of another, since SPIRE's roots can't be joined with others: use one for the whole mesh",
+		strings.Join(slices.Sorted(maps.Keys(sources)), "; and from "))}}
+}
+
+// signedHere stands for the providers that a MeshTrust joins.
+const signedHere = "the control plane"
+
+// warnMixed logs once that a mesh is mixed: when its condition appears.
+func (rc *Reconciler) warnMixed(r *table.Reader, next resource.Any) {
+	status, ok := next.(*resource.Object[kind.MeshIdentityStatus])
+	if !ok {
+		return
+	}
+	condition, mixed := conditionOf(status.Spec.Conditions, compatible)
+	if !mixed {
+		return
+	}
+	if stored, ok := rc.plan.State.Find(r, status.Key()); ok {
+		if _, told := conditionOf(stored.(*resource.Object[kind.MeshIdentityStatus]).Spec.Conditions, compatible); told {
+			return
+		}
+	}
+	rc.log.Warn("MeshIdentities of a mesh have providers that don't go together", "mesh", status.Mesh, "meshIdentity", status.Name, "problem", condition.Message)
+}
+
+func conditionOf(conditions []kind.Condition, of string) (kind.Condition, bool) {
+	i := slices.IndexFunc(conditions, func(c kind.Condition) bool { return c.Type == of })
+	if i < 0 {
+		return kind.Condition{}, false
+	}
+	return conditions[i], true
+}
