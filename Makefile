@@ -20,10 +20,13 @@ build: ## bin/weft and bin/weft-dp
 tools: ## the pinned Envoy in .tools/, unless WEFT_ENVOY or the PATH has one
 	@tools/envoy/fetch
 
+spire: ## SPIRE's server and agent, for the tests with them: built once, in about 5 minutes
+	@test/spire/build
+
 generate: ## files that are made from others
 	go generate ./...
 
-test: build tools ## everything that CI runs
+test: build tools spire ## everything that CI runs
 	@test -z "$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go'))" || \
 		{ echo "not formatted; run: gofmt -w" $$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); exit 1; }
 	go vet ./...
@@ -49,4 +52,4 @@ bench: build ## cost and latency at 200 x 100 and 1,000 x 300, and from zone to 
 zones: build ## what a global control plane costs with 500 simulated zones
 	@bin/weft load zones
 
-.PHONY: help demo build tools generate test check sim drills bench zones
+.PHONY: help demo build tools spire generate test check sim drills bench zones
