@@ -219,14 +219,14 @@ func TestMeshMultiZoneService(t *testing.T) {
 // TestMeshZoneAddress: other zones dial what stands there, whoever sent it.
 func TestMeshZoneAddress(t *testing.T) {
 	for name, test := range map[string]struct {
-		ingresses []kind.IngressAddress
+		ingresses []kind.ZoneProxyAddress
 		problems  []string
 	}{
-		"two": {[]kind.IngressAddress{{Name: "a", Address: "10.0.0.1", Port: 1}, {Name: "a", Address: "10.0.0.1", Port: 1, Legacy: true}}, nil},
-		"an address of nobody": {[]kind.IngressAddress{{Name: "a", Address: "0.0.0.0", Port: 1}, {Name: "b", Address: "x", Port: 0}}, []string{
+		"two": {[]kind.ZoneProxyAddress{{Name: "a", Address: "10.0.0.1", Port: 1}, {Name: "a", Address: "10.0.0.1", Port: 1, Legacy: true}}, nil},
+		"an address of nobody": {[]kind.ZoneProxyAddress{{Name: "a", Address: "0.0.0.0", Port: 1}, {Name: "b", Address: "x", Port: 0}}, []string{
 			"spec.ingresses[0].address: 0.0.0.0 means every address; name one", `spec.ingresses[1].address: "x" is not an IP address`,
 			"spec.ingresses[1].port: is 0, want a port from 1 to 65535"}},
-		"a name twice": {[]kind.IngressAddress{{Name: "a", Address: "10.0.0.1", Port: 1}, {Name: "a", Address: "10.0.0.2", Port: 1}}, []string{
+		"a name twice": {[]kind.ZoneProxyAddress{{Name: "a", Address: "10.0.0.1", Port: 1}, {Name: "a", Address: "10.0.0.2", Port: 1}}, []string{
 			`spec.ingresses[1].name: "a" is the name of spec.ingresses[0] too`}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,9 +2,7 @@ package kind
 
 import (
 	"fmt"
-	"net"
 	"slices"
-	"strconv"
 
 	"weft/resource"
 )
@@ -15,28 +13,12 @@ import (
 // (Mesh Scoped Zone Ingress and Zone Egress.)
 type MeshZoneAddress struct {
 	// Ingresses are sorted by name. The last one stays, whatever its health.
-	Ingresses []IngressAddress `json:"ingresses,omitempty"`
-}
-
-// IngressAddress is one zone ingress, as other zones dial it.
-type IngressAddress struct {
-	Name    string `json:"name"` // of its Dataplane or ZoneIngress
-	Address string `json:"address"`
-	Port    uint32 `json:"port"`
-	// Healthy says that its proxy is there and serves.
-	Healthy bool `json:"healthy,omitempty"`
-	// Legacy says that it is a ZoneIngress, of global scope.
-	Legacy bool `json:"legacy,omitempty"`
-}
-
-// Listener answers "address:port".
-func (a *IngressAddress) Listener() string {
-	return net.JoinHostPort(a.Address, strconv.Itoa(int(a.Port)))
+	Ingresses []ZoneProxyAddress `json:"ingresses,omitempty"`
 }
 
 // Usable are those that are to be dialled: the healthy ones, and without any of these all of them.
-func (z *MeshZoneAddress) Usable() []IngressAddress {
-	healthy := slices.DeleteFunc(slices.Clone(z.Ingresses), func(a IngressAddress) bool { return !a.Healthy })
+func (z *MeshZoneAddress) Usable() []ZoneProxyAddress {
+	healthy := slices.DeleteFunc(slices.Clone(z.Ingresses), func(a ZoneProxyAddress) bool { return !a.Healthy })
 	if len(healthy) == 0 {
 		return z.Ingresses
 	}

@@ -106,7 +106,7 @@ func (l *look) doors(mesh string) {
 		if !l.isGlobal() && zone != l.State.Zone {
 			continue
 		}
-		usable := slices.ContainsFunc(o.Spec.Ingresses, func(a kind.IngressAddress) bool { return a.Healthy })
+		usable := slices.ContainsFunc(o.Spec.Ingresses, func(a kind.ZoneProxyAddress) bool { return a.Healthy })
 		for _, a := range o.Spec.Ingresses {
 			if a.Healthy {
 				continue

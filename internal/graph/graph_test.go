@@ -164,7 +164,7 @@ func ingresses(t *testing.T, line string) resource.Any {
 		if err != nil {
 			t.Fatal(err)
 		}
-		row.Spec.Ingresses = append(row.Spec.Ingresses, kind.IngressAddress{Address: at.Addr().String(), Port: uint32(at.Port())})
+		row.Spec.Ingresses = append(row.Spec.Ingresses, kind.ZoneProxyAddress{Address: at.Addr().String(), Port: uint32(at.Port())})
 	}
 	return row
 }
@@ -245,7 +245,7 @@ func doors(t *testing.T, line string) resource.Any {
 		if err != nil {
 			t.Fatalf("doors %q: %v", line, err)
 		}
-		row.Spec.Ingresses = append(row.Spec.Ingresses, kind.IngressAddress{Name: words[0], Address: address, Port: uint32(number)})
+		row.Spec.Ingresses = append(row.Spec.Ingresses, kind.ZoneProxyAddress{Name: words[0], Address: address, Port: uint32(number)})
 		words = words[2:]
 	}
 	return row

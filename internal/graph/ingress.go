@@ -109,12 +109,12 @@ func (s *State) dialled(r *table.Reader, key ProxyKey, section *kind.ZoneIngress
 
 // Told says whether other zones are told that a proxy is an ingress which is well.
 func (s *State) Told(r *table.Reader, key ProxyKey) bool {
-	return slices.ContainsFunc(s.addresses(r, key), func(a kind.IngressAddress) bool { return a.Healthy })
+	return slices.ContainsFunc(s.addresses(r, key), func(a kind.ZoneProxyAddress) bool { return a.Healthy })
 }
 
 // addresses are what other zones are told of a proxy, in the meshes that it serves.
-func (s *State) addresses(r *table.Reader, key ProxyKey) []kind.IngressAddress {
-	var entries []kind.IngressAddress
+func (s *State) addresses(r *table.Reader, key ProxyKey) []kind.ZoneProxyAddress {
+	var entries []kind.ZoneProxyAddress
 	for _, mesh := range s.meshesOf(r, key) {
 		row, ok := s.ZoneAddresses.Find(r, mesh, s.Zone)
 		if !ok {

@@ -6,7 +6,7 @@ import (
 )
 
 // Door answers the zone ingress of another zone that is dialled at an address, and its zone.
-func (s *State) Door(snapshot *table.Snapshot, mesh, address string, port uint32) (zone string, door kind.IngressAddress, ok bool) {
+func (s *State) Door(snapshot *table.Snapshot, mesh, address string, port uint32) (zone string, door kind.ZoneProxyAddress, ok bool) {
 	for o := range s.ZoneAddresses.From(snapshot, MeshKey(mesh), "") {
 		zone := s.ZoneOf(&o.Meta)
 		for _, door := range o.Spec.Ingresses {
@@ -15,7 +15,7 @@ func (s *State) Door(snapshot *table.Snapshot, mesh, address string, port uint32
 			}
 		}
 	}
-	return "", kind.IngressAddress{}, false
+	return "", kind.ZoneProxyAddress{}, false
 }
 
 func (s *State) reportIngresses(r *table.Reader, mesh, zone string) []IngressReport {

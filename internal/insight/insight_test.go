@@ -123,7 +123,7 @@ func TestZones(t *testing.T) {
 			kind.DataplaneInsights.Make("default", "web-1", connection("of east", noon)),
 			of(kind.MeshServices.Make("default", "web-1", kind.MeshService{State: "Available"}), "east"),
 			of(kind.MeshServices.Make("default", "web-2", kind.MeshService{State: "Unavailable"}), "east"),
-			of(kind.MeshZoneAddresses.Make("default", "east-1", kind.MeshZoneAddress{Ingresses: []kind.IngressAddress{{Name: "zi", Address: "192.168.1.1", Port: 30001, Healthy: true}}}), "east"),
+			of(kind.MeshZoneAddresses.Make("default", "east-1", kind.MeshZoneAddress{Ingresses: []kind.ZoneProxyAddress{{Name: "zi", Address: "192.168.1.1", Port: 30001, Healthy: true}}}), "east"),
 		} {
 			state.Put(tx, o)
 		}

@@ -219,8 +219,8 @@ func TestAZoneThatIsTakenOut(t *testing.T) {
 // opens has the zone tell of an ingress.
 func (z *zone) opens() {
 	z.t.Helper()
-	ingress := kind.IngressAddress{Name: "i", Address: "10.0.0.1", Port: 1, Healthy: true}
-	address := kind.MeshZoneAddresses.Make("m", z.name, kind.MeshZoneAddress{Ingresses: []kind.IngressAddress{ingress}})
+	ingress := kind.ZoneProxyAddress{Name: "i", Address: "10.0.0.1", Port: 1, Healthy: true}
+	address := kind.MeshZoneAddresses.Make("m", z.name, kind.MeshZoneAddress{Ingresses: []kind.ZoneProxyAddress{ingress}})
 	if _, err := z.writer.Put(z.t.Context(), address, admit.Change{ControlPlane: true}); err != nil {
 		z.t.Fatal(err)
 	}

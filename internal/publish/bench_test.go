@@ -74,7 +74,7 @@ func benchForeign(i int, state string) resource.Any {
 func benchDoor(zone, last int) resource.Any {
 	name := fmt.Sprint("zone-", zone)
 	return kind.MeshZoneAddresses.Make(mesh, received(&kind.MeshZoneAddresses.Info, name, name), kind.MeshZoneAddress{
-		Ingresses: []kind.IngressAddress{{Name: "zi", Address: fmt.Sprintf("192.168.%d.%d", zone, last), Port: 10001, Healthy: true}},
+		Ingresses: []kind.ZoneProxyAddress{{Name: "zi", Address: fmt.Sprintf("192.168.%d.%d", zone, last), Port: 10001, Healthy: true}},
 	})
 }
 

@@ -48,7 +48,7 @@ func shop(name string) resource.Any {
 }
 
 func doorsOfWest(name string) resource.Any {
-	o := kind.MeshZoneAddresses.Make(mesh, name, kind.MeshZoneAddress{Ingresses: []kind.IngressAddress{
+	o := kind.MeshZoneAddresses.Make(mesh, name, kind.MeshZoneAddress{Ingresses: []kind.ZoneProxyAddress{
 		{Name: "door", Address: "192.168.1.100", Port: 30001, Healthy: true},
 	}})
 	o.Labels = map[string]string{kind.DisplayName: "west", kind.ZoneLabel: "west", kind.OriginLabel: kind.OriginZone}

@@ -164,7 +164,7 @@ func (a asked) Confirmed(ctx context.Context, rows ...resource.Key) error {
 	}
 }
 
-func told(ingresses ...kind.IngressAddress) resource.Any {
+func told(ingresses ...kind.ZoneProxyAddress) resource.Any {
 	return kind.MeshZoneAddresses.Make(mesh, "default", kind.MeshZoneAddress{Ingresses: ingresses})
 }
 
@@ -181,7 +181,7 @@ func TestAnIngressListenerGoesOnceOtherZonesDialAnother(t *testing.T) {
 	hub, _, gone := newHubAmong(t, settledAlready{}, zones)
 	former := kind.ZoneIngressSection{Address: "10.0.0.1", Port: 10001, AdvertisedAddress: "192.168.1.100", AdvertisedPort: 30001}
 	moved := kind.ZoneIngressSection{Address: "10.0.0.1", Port: 10002, AdvertisedAddress: "192.168.1.100", AdvertisedPort: 30002}
-	put(hub, door("door", "10.0.0.1"), told(kind.IngressAddress{Name: "door", Address: "192.168.1.100", Port: 30001, Healthy: true}),
+	put(hub, door("door", "10.0.0.1"), told(kind.ZoneProxyAddress{Name: "door", Address: "192.168.1.100", Port: 30001, Healthy: true}),
 		kind.DataplaneServings.Make(mesh, "door", kind.DataplaneServing{Ingresses: []kind.ZoneIngressSection{former}}))
 	put(hub, kind.Dataplanes.Make(mesh, "door", kind.Dataplane{Networking: kind.Networking{ZoneIngress: &moved}}))
 	put(hub, kind.DataplaneServings.Make(mesh, "door", kind.DataplaneServing{Ingresses: []kind.ZoneIngressSection{former, moved}}))
@@ -189,7 +189,7 @@ func TestAnIngressListenerGoesOnceOtherZonesDialAnother(t *testing.T) {
 	if len(proxy.Ingresses) != 2 || hub.Withdrawals() > 0 {
 		t.Errorf("listens at %v with %d withdrawals, want both places while other zones are told of the former one", proxy.Ingresses, hub.Withdrawals())
 	}
-	put(hub, told(kind.IngressAddress{Name: "door", Address: "192.168.1.100", Port: 30002, Healthy: true}))
+	put(hub, told(kind.ZoneProxyAddress{Name: "door", Address: "192.168.1.100", Port: 30002, Healthy: true}))
 	if rows := <-zones.rows; !slices.Equal(rows, []resource.Key{kind.MeshZoneAddresses.Key(mesh, "default")}) {
 		t.Errorf("other zones are asked about %v", rows)
 	}
@@ -208,7 +208,7 @@ func TestADrainingIngressWaitsForOtherZones(t *testing.T) {
 	zones := asked{make(chan []resource.Key), make(chan struct{})}
 	hub, _, _ := newHubAmong(t, settledAlready{}, zones)
 	key := graph.ProxyKey{Mesh: mesh, Name: "door"}
-	put(hub, door("door", "10.0.0.1"), told(kind.IngressAddress{Name: "door", Healthy: true}))
+	put(hub, door("door", "10.0.0.1"), told(kind.ZoneProxyAddress{Name: "door", Healthy: true}))
 	drained := make(chan error)
 	go func() { drained <- hub.Drained(t.Context(), key) }()
 	put(hub, kind.DataplaneServings.Make(mesh, "door", kind.DataplaneServing{Draining: true}))
@@ -219,7 +219,7 @@ func TestADrainingIngressWaitsForOtherZones(t *testing.T) {
 		t.Errorf("drained (%v) while other zones are told that it is well", err)
 	default:
 	}
-	put(hub, told(kind.IngressAddress{Name: "door"}))
+	put(hub, told(kind.ZoneProxyAddress{Name: "door"}))
 	<-zones.rows
 	zones.confirm <- struct{}{}
 	if err := <-drained; err != nil {

@@ -175,7 +175,7 @@ func drawMultiZoneStatus(t *rapid.T, name string) resource.Any {
 func drawZoneAddress(t *rapid.T, name string) resource.Any {
 	row := kind.MeshZoneAddress{}
 	for i := range rapid.IntRange(0, 2).Draw(t, "ingresses") {
-		row.Ingresses = append(row.Ingresses, kind.IngressAddress{
+		row.Ingresses = append(row.Ingresses, kind.ZoneProxyAddress{
 			Name: fmt.Sprint("zi-", i), Address: pick(t, "at", "192.168.0.1", "192.168.0.2"), Port: 10001, Healthy: rapid.Bool().Draw(t, "healthy"),
 		})
 	}

@@ -37,7 +37,7 @@ func (p *Plan) address(r *table.Reader, mesh string, now time.Time) (steps []Ste
 	if there {
 		before = stored.Spec
 	}
-	var own, legacy []kind.IngressAddress
+	var own, legacy []kind.ZoneProxyAddress
 	if _, ok := p.State.Meshes.Find(r, "", mesh); ok {
 		var next time.Time
 		own, again = p.entries(r, mesh, &before, now)
@@ -55,7 +55,7 @@ func (p *Plan) address(r *table.Reader, mesh string, now time.Time) (steps []Ste
 	return []Step{{Put: p.zoneAddress(mesh, wanted, stored)}}, again
 }
 
-func (p *Plan) zoneAddress(mesh string, ingresses []kind.IngressAddress, stored *resource.Object[kind.MeshZoneAddress]) *resource.Object[kind.MeshZoneAddress] {
+func (p *Plan) zoneAddress(mesh string, ingresses []kind.ZoneProxyAddress, stored *resource.Object[kind.MeshZoneAddress]) *resource.Object[kind.MeshZoneAddress] {
 	row := kind.MeshZoneAddresses.Make(mesh, p.State.Zone, kind.MeshZoneAddress{Ingresses: ingresses})
 	row.Labels = map[string]string{kind.ZoneLabel: p.State.Zone, kind.OriginLabel: kind.OriginZone}
 	if stored != nil {
@@ -66,7 +66,7 @@ func (p *Plan) zoneAddress(mesh string, ingresses []kind.IngressAddress, stored 
 
 // entries are the zone ingresses of a mesh, or of all, that have ever served, and when their health changes by
 // itself.
-func (p *Plan) entries(r *table.Reader, mesh string, before *kind.MeshZoneAddress, now time.Time) (entries []kind.IngressAddress, again time.Time) {
+func (p *Plan) entries(r *table.Reader, mesh string, before *kind.MeshZoneAddress, now time.Time) (entries []kind.ZoneProxyAddress, again time.Time) {
 	doors := p.State.Doors.Get(r, mesh)
 	p.absent.keep(mesh, doors)
 	for i := range doors {
@@ -84,14 +84,14 @@ func (p *Plan) entries(r *table.Reader, mesh string, before *kind.MeshZoneAddres
 
 // entryOf is where an ingress is dialled: where it listens now, or, until it does, where it has been dialled
 // before; nowhere if it has never served.
-func entryOf(d *graph.Door, before *kind.MeshZoneAddress) (kind.IngressAddress, bool) {
+func entryOf(d *graph.Door, before *kind.MeshZoneAddress) (kind.ZoneProxyAddress, bool) {
 	legacy := d.Proxy.Type == kind.IngressProxy
 	if d.Serves {
-		return kind.IngressAddress{Name: d.Proxy.Name, Address: d.Address, Port: d.Port, Legacy: legacy}, true
+		return kind.ZoneProxyAddress{Name: d.Proxy.Name, Address: d.Address, Port: d.Port, Legacy: legacy}, true
 	}
-	i := slices.IndexFunc(before.Ingresses, func(a kind.IngressAddress) bool { return a.Name == d.Proxy.Name && a.Legacy == legacy })
+	i := slices.IndexFunc(before.Ingresses, func(a kind.ZoneProxyAddress) bool { return a.Name == d.Proxy.Name && a.Legacy == legacy })
 	if i < 0 {
-		return kind.IngressAddress{}, false
+		return kind.ZoneProxyAddress{}, false
 	}
 	return before.Ingresses[i], true
 }
@@ -113,11 +113,11 @@ func (p *Plan) present(d *graph.Door, now time.Time) (present bool, again time.T
 }
 
 // preferred are the entries of a mesh: the mesh's own, and the others only while none of these is healthy.
-func preferred(own, legacy []kind.IngressAddress) []kind.IngressAddress {
-	if slices.ContainsFunc(own, func(a kind.IngressAddress) bool { return a.Healthy }) {
+func preferred(own, legacy []kind.ZoneProxyAddress) []kind.ZoneProxyAddress {
+	if slices.ContainsFunc(own, func(a kind.ZoneProxyAddress) bool { return a.Healthy }) {
 		return own
 	}
 	all := slices.Concat(own, legacy)
-	slices.SortStableFunc(all, func(a, b kind.IngressAddress) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(all, func(a, b kind.ZoneProxyAddress) int { return cmp.Compare(a.Name, b.Name) })
 	return all
 }

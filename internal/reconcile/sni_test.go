@@ -225,7 +225,7 @@ func TestGlobalWaitsForTheIngressesOfAllZones(t *testing.T) {
 	w := &world{t: t, plan: NewPlan(state, Ranges{}), now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC), waiting: map[string]*Settle{}}
 	door := func(healthy bool) resource.Any {
 		return owned(kind.MeshZoneAddresses.Make("default", "west", kind.MeshZoneAddress{
-			Ingresses: []kind.IngressAddress{{Name: "door", Address: "10.0.0.1", Port: 1, Healthy: healthy}},
+			Ingresses: []kind.ZoneProxyAddress{{Name: "door", Address: "10.0.0.1", Port: 1, Healthy: healthy}},
 		}), kind.Owner{Zone: "west"})
 	}
 	of := sni.Port{Kind: "MeshMultiZoneService", Mesh: "default", Name: "web", Number: 80}

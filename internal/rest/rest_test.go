@@ -392,7 +392,7 @@ func TestServicesShowWhereOtherZonesReachThem(t *testing.T) {
 		t.Errorf("a service of a zone without an ingress: %s", body)
 	}
 	if err := admit.Modify(t.Context(), w.writer, kind.MeshZoneAddresses, "default", "east", func(o *resource.Object[kind.MeshZoneAddress]) bool {
-		o.Spec.Ingresses = []kind.IngressAddress{
+		o.Spec.Ingresses = []kind.ZoneProxyAddress{
 			{Name: "one", Address: "192.168.1.100", Port: 30001},
 			{Name: "two", Address: "192.168.1.101", Port: 30001, Healthy: true},
 		}

@@ -1,0 +1,22 @@
+package kind
+
+import (
+	"net"
+	"strconv"
+)
+
+// ZoneProxyAddress is one zone ingress or zone egress, as its clients dial it.
+type ZoneProxyAddress struct {
+	Name    string `json:"name"` // of its Dataplane or, of global scope, its ZoneIngress or ZoneEgress
+	Address string `json:"address"`
+	Port    uint32 `json:"port"`
+	// Healthy says that its proxy is there and serves.
+	Healthy bool `json:"healthy,omitempty"`
+	// Legacy says that it is of global scope.
+	Legacy bool `json:"legacy,omitempty"`
+}
+
+// Listener answers "address:port".
+func (a *ZoneProxyAddress) Listener() string {
+	return net.JoinHostPort(a.Address, strconv.Itoa(int(a.Port)))
+}
