@@ -114,7 +114,7 @@ type MeshRouting struct {
 // Membership says which Dataplanes may join a mesh. (Mesh Membership.)
 type Membership struct {
 	// Allowed are alternatives; without any, everybody may join.
-	Allowed []MembershipRule `json:"allowed,omitempty"`
+	Allowed []MembershipRule `json:"allowed,omitzero"`
 	// Blocked may not join, whoever allows it.
 	Blocked []MembershipRule `json:"blocked,omitempty"`
 }

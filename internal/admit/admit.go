@@ -82,7 +82,6 @@ func (w *Writer) Put(ctx context.Context, o resource.Any, change Change) (Result
 		if err != nil {
 			return Result{}, shown(o.Key(), err)
 		}
-		result.Warnings = w.warnings(ctx, result.Object)
 		return result, nil
 	}
 }
@@ -100,7 +99,12 @@ func (w *Writer) putOnce(ctx context.Context, written store.Row, change Change) 
 	if err != nil {
 		return Result{}, err
 	}
-	return w.write(ctx, o, stored, change, nil)
+	before := stored.before()
+	result, err := w.write(ctx, o, stored, change, nil)
+	if err == nil {
+		result.Warnings = w.warnings(ctx, before, result.Object)
+	}
+	return result, err
 }
 
 // Create stores a resource of the control plane's own unless there is one already, and answers what is
@@ -269,6 +273,9 @@ func (w *Writer) write(ctx context.Context, o resource.Any, stored *current, cha
 		return Result{}, err
 	}
 	if err := w.complete(o, stored, change.ControlPlane); err != nil {
+		return Result{}, err
+	}
+	if err := w.joins(ctx, o); err != nil {
 		return Result{}, err
 	}
 	body, err := resource.Body(o)

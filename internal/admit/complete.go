@@ -9,12 +9,6 @@ import (
 	"weft/resource"
 )
 
-// What the control plane says of a resource on machines.
-const (
-	envUniversal = "universal"
-	environment  = "kuma.io/environment"
-)
-
 // companions are the kinds whose rows go with a resource of another kind that has the same name. Those
 // of a status are told by the kind itself.
 var companions = map[string]string{
@@ -157,13 +151,14 @@ func (w *Writer) ingressZone(z *kind.ZoneIngress) resource.Problems {
 	return problems
 }
 
-// inboundTags adds the zone to the tags of every inbound.
+// inboundTags adds the zone to the tags of every inbound and, where there are others, the environment: a zone that
+// is alone has one only. (Mesh Membership.)
 func (w *Writer) inboundTags(inbounds []kind.Inbound) resource.Problems {
 	var problems resource.Problems
 	for i := range inbounds {
 		in := &inbounds[i]
 		at := fmt.Sprintf("networking.inbound[%d].tags", i)
-		for name, want := range map[string]string{kind.ZoneLabel: w.zone, environment: envUniversal} {
+		for name, want := range map[string]string{kind.ZoneLabel: w.zone, kind.EnvironmentTag: kind.Universal} {
 			if got, written := in.Tags[name]; written && got != want {
 				problems.Add(at+"["+name+"]", "is %q, and the control plane sets %q; leave it out", got, want)
 			}
@@ -175,6 +170,9 @@ func (w *Writer) inboundTags(inbounds []kind.Inbound) resource.Problems {
 			in.Tags = map[string]string{}
 		}
 		in.Tags[kind.ZoneLabel] = w.zone
+		if w.joined {
+			in.Tags[kind.EnvironmentTag] = kind.Universal
+		}
 	}
 	return problems
 }

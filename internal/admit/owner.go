@@ -13,7 +13,7 @@ func (w *Writer) self() kind.Owner { return kind.Owner{Zone: w.zone} }
 
 // ownership are the labels that say whose a resource is.
 func (w *Writer) ownership() map[string]string {
-	labels := map[string]string{kind.OriginLabel: kind.OriginZone, kind.ZoneLabel: w.zone, kind.EnvLabel: envUniversal}
+	labels := map[string]string{kind.OriginLabel: kind.OriginZone, kind.ZoneLabel: w.zone, kind.EnvLabel: kind.Universal}
 	if w.self().Global() {
 		labels[kind.OriginLabel] = kind.OriginGlobal
 	}

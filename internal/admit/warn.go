@@ -13,9 +13,13 @@ import (
 	"weft/resource"
 )
 
-// warnings says what is right and yet may not do what its writer thinks.
-func (w *Writer) warnings(ctx context.Context, o resource.Any) []string {
+// warnings says what is right and yet may not do what its writer thinks, given what stood there before; nil where
+// nothing did.
+func (w *Writer) warnings(ctx context.Context, before, o resource.Any) []string {
 	switch o := o.(type) {
+	case *resource.Object[kind.Mesh]:
+		former, _ := before.(*resource.Object[kind.Mesh])
+		return append(memberWarnings(o.Spec.DataplaneProxyMembership), w.putOut(ctx, former, o)...)
 	case *resource.Object[kind.MeshIdentity]:
 		if s := o.Spec.Selector; s == nil || s.Dataplane == nil {
 			return []string{"spec.selector: without `dataplane` it selects nobody; `dataplane: {matchLabels: {}}` selects everybody"}

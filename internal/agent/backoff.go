@@ -12,6 +12,10 @@ import (
 // agents of a large mesh do not come all at once.
 var reconnect = backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.3, MaxDelay: 5 * time.Second}
 
+// refusedPause is how long a proxy waits at most until it asks again that was refused, so that it is back soon after
+// it is let in, and a thousand of them cost nothing.
+const refusedPause = 30 * time.Second
+
 // retry grows from a fifth of a second to ten seconds, each wait somewhere between half and all of it.
 type retry struct{ next time.Duration }
 
@@ -29,5 +33,9 @@ func (r *retry) waitOr(ctx context.Context, changed <-chan struct{}) {
 	case <-ctx.Done():
 	}
 }
+
+// refused makes the next wait as long as one may be whom the control plane refuses: it is to change its mind only
+// when a person has done something.
+func (r *retry) refused() { r.next = refusedPause }
 
 func (r *retry) reset() { *r = *newBackoff() }

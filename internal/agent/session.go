@@ -30,9 +30,15 @@ func (a *agent) keepSession(ctx context.Context) error {
 			return a.control.explain(err)
 		}
 		a.Log.Warn("the session with the control plane ended, trying again", "error", reason(err))
-		retry.wait(ctx)
-		if status.Code(err) == codes.NotFound {
+		switch status.Code(err) {
+		case codes.PermissionDenied:
+			retry.refused()
+			retry.wait(ctx)
+		case codes.NotFound:
+			retry.wait(ctx)
 			a.registerAgain(ctx)
+		default:
+			retry.wait(ctx)
 		}
 	}
 }

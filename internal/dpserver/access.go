@@ -160,6 +160,15 @@ func (s *Server) mayBe(c *caller, key graph.ProxyKey) error {
 			return status.Error(codes.PermissionDenied, err.Error())
 		}
 	}
+	return s.admitted(key)
+}
+
+// admitted answers PermissionDenied for a proxy that its mesh does not admit, with the words that its write would
+// be refused with. (Mesh Membership.)
+func (s *Server) admitted(key graph.ProxyKey) error {
+	if refusal := s.Hub.Refusal(key); refusal != "" {
+		return status.Error(codes.PermissionDenied, refusal)
+	}
 	return nil
 }
 

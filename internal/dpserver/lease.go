@@ -29,7 +29,8 @@ type instance interface {
 // instance; the leader's run also for those whose agents are at no instance, from when it first heard of
 // the Dataplane, began to lead, or saw another instance go. Whose proxy is at another instance when its
 // lease is over is left to that one. While more than half of the proxies are missing no lease ends: then
-// it is not the proxies that are broken.
+// it is not the proxies that are broken. Whom its mesh does not admit is not missing: its agent is told so, and
+// asks now and then.
 type leases struct {
 	now      func() time.Time
 	instance instance
@@ -42,6 +43,7 @@ type leases struct {
 	here      map[graph.ProxyKey]bool      // with a session
 	elsewhere map[graph.ProxyKey]bool      // with a stream of another instance, when it was looked for last
 	known     map[graph.ProxyKey]bool      // registered
+	out       map[graph.ProxyKey]bool      // absent, and not admitted when its lease was over last
 }
 
 func newLeases(now func() time.Time, i instance) *leases {
@@ -51,6 +53,7 @@ func newLeases(now func() time.Time, i instance) *leases {
 		here:      map[graph.ProxyKey]bool{},
 		elsewhere: map[graph.ProxyKey]bool{},
 		known:     map[graph.ProxyKey]bool{},
+		out:       map[graph.ProxyKey]bool{},
 	}
 }
 
@@ -108,6 +111,7 @@ func (l *leases) removed(key graph.ProxyKey) {
 		delete(l.known, key)
 		delete(l.absent, key)
 		delete(l.elsewhere, key)
+		delete(l.out, key)
 	})
 }
 
@@ -116,6 +120,7 @@ func (l *leases) came(key graph.ProxyKey) {
 		l.here[key] = true
 		delete(l.absent, key)
 		delete(l.elsewhere, key)
+		delete(l.out, key)
 	})
 }
 
@@ -161,6 +166,7 @@ func (l *leases) at(keys []graph.ProxyKey) {
 	for _, key := range keys {
 		if _, absent := l.absent[key]; absent {
 			delete(l.absent, key)
+			delete(l.out, key)
 			l.elsewhere[key] = true
 		}
 	}
@@ -170,7 +176,26 @@ func (l *leases) at(keys []graph.ProxyKey) {
 func (l *leases) mostAreMissing() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.absent) > len(l.here)+len(l.elsewhere)
+	return len(l.absent)-len(l.out) > len(l.here)+len(l.elsewhere)
+}
+
+// spare begins the leases anew of those that are not admitted, and once more of those that are again, so that they
+// have a whole one to come back. It answers the others.
+func (l *leases) spare(over []graph.ProxyKey, refused func(graph.ProxyKey) bool) (others []graph.ProxyKey) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, key := range over {
+		was, is := l.out[key], refused(key)
+		if delete(l.out, key); is {
+			l.out[key] = true
+		}
+		if was || is {
+			l.absent[key] = l.now()
+		} else {
+			others = append(others, key)
+		}
+	}
+	return others
 }
 
 // sought answers whose lease is over and who is nowhere.
@@ -188,12 +213,15 @@ func (l *leases) sought(over []graph.ProxyKey, elsewhere func(graph.ProxyKey) bo
 }
 
 // run ends leases until ctx ends.
-func (l *leases) run(ctx context.Context, elsewhere func(graph.ProxyKey) bool, expire func(context.Context, graph.ProxyKey) error) {
+func (l *leases) run(ctx context.Context, elsewhere, refused func(graph.ProxyKey) bool, expire func(context.Context, graph.ProxyKey) error) {
 	for {
 		changed := l.instance.Changed()
 		l.look()
 		over, next := l.due()
-		ended := l.sought(over, elsewhere)
+		if len(over) > 0 && next.IsZero() {
+			next = l.now().Add(leaseTime) // for those that are spared
+		}
+		ended := l.sought(l.spare(over, refused), elsewhere)
 		if len(ended) > 0 && l.mostAreMissing() {
 			ended, next = nil, l.now().Add(leaseRetry)
 		}

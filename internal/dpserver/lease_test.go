@@ -43,6 +43,7 @@ func newAlone(c *clock) *leases { return newLeases(c.now, &others{leads: true}) 
 func ended(l *leases, elsewhere ...string) string {
 	l.look()
 	over, _ := l.due()
+	over = l.spare(over, func(key graph.ProxyKey) bool { return strings.HasPrefix(key.Name, "refused") })
 	keys := l.sought(over, func(key graph.ProxyKey) bool { return slices.Contains(elsewhere, key.Name) })
 	if l.mostAreMissing() {
 		return ""
@@ -172,5 +173,36 @@ func TestALeaderBeginsLeasesAnewWhenAnotherInstanceGoes(t *testing.T) {
 	c.at = c.at.Add(time.Second)
 	if got := ended(l, "a"); got != "b" {
 		t.Errorf("%q went, want the one that did not come back", got)
+	}
+}
+
+// TestALeaseOfWhomTheMeshDoesNotAdmit: it does not end, and keeps no other from ending.
+func TestALeaseOfWhomTheMeshDoesNotAdmit(t *testing.T) {
+	c := &clock{time.Unix(1000, 0)}
+	l := newAlone(c)
+	enroll(l, "a", "b", "refused-1", "refused-2", "refused-3")
+	for _, name := range []string{"refused-1", "refused-2", "refused-3"} {
+		l.went(proxyKey(name))
+	}
+	c.at = c.at.Add(leaseTime)
+	if got := ended(l); got != "" {
+		t.Errorf("%s went, and is only not admitted", got)
+	}
+	l.went(proxyKey("a"))
+	c.at = c.at.Add(leaseTime)
+	if got := ended(l); got != "a" {
+		t.Errorf("%q went, want a: those that are not admitted are not missing", got)
+	}
+	l.removed(proxyKey("a"))
+	admitted := func(graph.ProxyKey) bool { return false }
+	c.at = c.at.Add(leaseTime)
+	over, _ := l.due()
+	if got := l.spare(over, admitted); len(over) != 3 || len(got) != 0 {
+		t.Errorf("of %v, just admitted, %v went", over, got)
+	}
+	c.at = c.at.Add(leaseTime)
+	over, _ = l.due()
+	if got := l.spare(over, admitted); len(got) != 3 {
+		t.Errorf("%v went, want all three, which did not come back", got)
 	}
 }

@@ -40,6 +40,8 @@ type Hub interface {
 	Proxy(key graph.ProxyKey) (*graph.Proxy, bool)
 	Dataplane(key graph.ProxyKey) (*resource.Object[kind.Dataplane], bool)
 	Networking(key graph.ProxyKey) (*kind.Networking, bool)
+	// Refusal answers why the mesh does not admit a proxy; empty: it does.
+	Refusal(key graph.ProxyKey) string
 	Serving(key graph.ProxyKey) (*resource.Object[kind.DataplaneServing], bool)
 	Insight(key graph.ProxyKey) (*resource.Object[kind.DataplaneInsight], bool)
 	SigningCA(mesh, name string) (*resource.Object[kind.SigningCA], bool)
@@ -121,7 +123,9 @@ func (s *Server) Run(ctx context.Context) error {
 		defer close(done)
 		s.insights.run(ctx)
 	}()
-	s.leases.run(ctx, func(key graph.ProxyKey) bool { return s.elsewhere(key) != "" }, s.expire)
+	elsewhere := func(key graph.ProxyKey) bool { return s.elsewhere(key) != "" }
+	refused := func(key graph.ProxyKey) bool { return s.Hub.Refusal(key) != "" }
+	s.leases.run(ctx, elsewhere, refused, s.expire)
 	<-done
 	return nil
 }

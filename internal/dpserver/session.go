@@ -65,10 +65,14 @@ func (s *agents) Session(stream wire.Agent_SessionServer) error {
 	if err := checkReport(first); err != nil {
 		return err
 	}
+	key := graph.ProxyAt(first.Mesh, first.Name)
+	if err := s.admitted(key); err != nil {
+		return err // before anything is computed for it
+	}
 	ctx, end := context.WithCancelCause(stream.Context())
 	defer end(nil)
 	a := &session{
-		server: s.Server, key: graph.ProxyAt(first.Mesh, first.Name),
+		server: s.Server, key: key,
 		stream: stream, end: end, ended: ctx.Done(), questions: make(chan *wire.Question),
 	}
 	proxies := make(chan *graph.Proxy, 1)
@@ -187,6 +191,9 @@ func (a *session) run(ctx context.Context, first *wire.Report, reports <-chan *w
 		case a.proxy = <-proxies:
 			if a.proxy == nil {
 				return a.deleted()
+			}
+			if a.proxy.Refusal != "" {
+				return status.Error(codes.PermissionDenied, a.proxy.Refusal)
 			}
 		case q := <-a.questions:
 			if err := a.ask(q); err != nil {

@@ -35,6 +35,7 @@ func (s *Server) accept(ctx context.Context, node *core.Node, stream *xds.Stream
 		return nil, s.answer(err, "attaching "+key.String())
 	}
 	p := &peer{server: s, key: key, stream: stream, detach: detach, id: uuid.NewString(), since: now()}
+	p.unwatch = s.Hub.Watch(key, p.member)
 	s.came(p)
 	s.insights.note(key, connected(p.id, s.Instance.ID(), envoyVersion(node), p.since))
 	return p, nil
@@ -60,9 +61,10 @@ type peer struct {
 	server *Server
 	key    graph.ProxyKey
 	stream *xds.Stream
-	detach func()
-	id     string // of its subscription
-	since  time.Time
+	// detach ends what the stream follows, and unwatch that its membership is followed.
+	detach, unwatch func()
+	id              string // of its subscription
+	since           time.Time
 
 	mu       sync.Mutex     // guards refusals, which the stream alone writes
 	refusals []kind.Refusal // replaced as a whole
@@ -124,8 +126,17 @@ func (p *peer) refuses() []kind.Refusal {
 	return p.refusals
 }
 
+// member ends the stream of a proxy that its mesh does not admit any more: it has no config to get. Its Envoy goes
+// on with what it has, which nobody sends requests to and of which nobody takes any. (Mesh Membership.)
+func (p *peer) member(proxy *graph.Proxy) {
+	if proxy != nil && proxy.Refusal != "" {
+		p.stream.Close(status.Error(codes.PermissionDenied, proxy.Refusal))
+	}
+}
+
 // Closed implements xds.Peer.
 func (p *peer) Closed(err error) {
+	p.unwatch()
 	p.detach()
 	p.server.went(p)
 	p.server.insights.note(p.key, disconnected(p.id, now()))

@@ -18,6 +18,7 @@ const (
 	Unserved    Standing = "not served"   // its proxy is not there, or its listener, or its application
 	Unhealthy   Standing = "unhealthy"    // its application fails the probe, or its proxy drains
 	FormerOne   Standing = "held"         // a former member, kept until new ones serve
+	NoMember    Standing = "not admitted" // its mesh does not admit its Dataplane
 )
 
 // Standing answers how the member stands to a port of its service.
@@ -68,7 +69,13 @@ func (s *State) Backing(r *table.Reader, key ServiceKey) *Backing {
 func (s *State) servers(r *table.Reader, service *resource.Object[kind.MeshService]) []Server {
 	servers := []Server{}
 	members := s.Members(r, service)
+	barred := s.Barred(r, service)
 	for _, port := range service.Spec.Ports {
+		for i := range barred {
+			if m := &barred[i]; Targets(port, &m.Inbound) {
+				servers = append(servers, Server{port.Port, m.Dataplane.Name, m.Inbound.Listener(), NoMember})
+			}
+		}
 		for i := range members {
 			if m := &members[i]; m.Standing(port) != AnotherPort {
 				servers = append(servers, Server{port.Port, m.Dataplane.Name, m.Inbound.Listener(), m.Standing(port)})

@@ -15,6 +15,8 @@ import (
 
 // derive makes the stages, each of which reads rows and the ones before it.
 func (s *State) derive() {
+	s.Membership = table.NewDerived(s.DB, "membership", s.membership, same[*kind.Membership])
+	s.Refused = table.NewDerived(s.DB, "refused by membership", s.refused, func(a, b string) bool { return a == b })
 	s.Identity = table.NewDerived(s.DB, "identity", s.identity, same[*Identity])
 	s.Authority = table.NewDerived(s.DB, "authority", s.authority, func(a, b Authority) bool { return a == b })
 	s.Presented = table.NewDerived(s.DB, "names of a proxy", s.presented, slices.Equal)

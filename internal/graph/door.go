@@ -64,7 +64,7 @@ func (s *State) doors(r *table.Reader, mesh string) []Door {
 		}
 	} else {
 		for _, dp := range s.IngressesByMesh.List(r, MeshKey(mesh)) {
-			if s.isOwn(&dp.Meta) {
+			if s.isOwn(&dp.Meta) && s.Admits(r, dp) {
 				doors = append(doors, s.door(r, ProxyKey{Mesh: mesh, Name: dp.Name}, dp.Spec.Networking.ZoneIngress))
 			}
 		}

@@ -64,10 +64,10 @@ func (s *State) stillServing(r *table.Reader, mesh string, former []kind.HeldEnd
 }
 
 // stillServes says whether a former endpoint may be used: its proxy serves it, and neither its owner nor
-// its probe nor its agent has taken it out. What they say acts at once, also on the last one.
+// its probe nor its agent nor its mesh has taken it out. What they say acts at once, also on the last one.
 func (s *State) stillServes(r *table.Reader, mesh string, e *kind.HeldEndpoint) bool {
 	dp, ok := s.Dataplanes.Find(r, mesh, e.Dataplane)
-	if !ok {
+	if !ok || !s.Admits(r, dp) {
 		return false
 	}
 	for _, in := range current(&dp.Spec.Networking) {

@@ -105,9 +105,11 @@ func (c Class) ShortName() string {
 
 // Proxy is one proxy, with all that is its own.
 type Proxy struct {
-	Key       ProxyKey
-	Zone      string
-	Class     Class
+	Key   ProxyKey
+	Zone  string
+	Class Class
+	// Refusal is why its mesh does not admit it; empty: it does. Its Envoy is told nothing more.
+	Refusal   string
 	Identity  *Identity // nil: plain
 	Leaf      *Leaf     // nil: it is to have none
 	Listeners []InboundListener

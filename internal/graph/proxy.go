@@ -19,7 +19,7 @@ func (s *State) proxy(r *table.Reader, key ProxyKey) *Proxy {
 	if !ok {
 		return nil
 	}
-	p := &Proxy{Key: key, Zone: s.Zone, Identity: s.Identity.Get(r, key)}
+	p := &Proxy{Key: key, Zone: s.Zone, Refusal: s.Refusal(r, key), Identity: s.Identity.Get(r, key)}
 	p.Leaf = s.leaf(r, key, p.Identity)
 	n := &dp.Spec.Networking
 	p.Outbounds = s.explicit(r, key.Mesh, n.Outbound)

@@ -54,11 +54,14 @@ type Member struct {
 	Healthy   bool // its owner, its probe and its agent say that it may be used
 }
 
-// Members are the inbounds behind a service, with what their proxies serve.
+// Members are the inbounds behind a service, with what their proxies serve: those of the Dataplanes that the mesh
+// admits. Who is put out leaves with the last one of them too, and at once.
 func (s *State) Members(r *table.Reader, service *resource.Object[kind.MeshService]) []Member {
 	var members []Member
 	for dp, in := range s.Selected(r, service) {
-		members = append(members, s.member(r, dp, in))
+		if s.Admits(r, dp) {
+			members = append(members, s.member(r, dp, in))
+		}
 	}
 	return members
 }

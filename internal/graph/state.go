@@ -125,6 +125,10 @@ type State struct {
 	// its String.
 	SigningKeys, GlobalSigningKeys *table.Index[*resource.Object[kind.Secret]]
 
+	// Membership says who may be in a mesh; nil: everybody. Refused is why a Dataplane may not, where there are
+	// rules; [State.Refusal] answers it everywhere.
+	Membership *table.Derived[string, *kind.Membership]
+	Refused    *table.Derived[ProxyKey, string]
 	// Identity is what a Dataplane is given; nil for a plain one.
 	Identity *table.Derived[ProxyKey, *Identity]
 	// Authority is who signs for a MeshIdentity.

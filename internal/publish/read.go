@@ -28,6 +28,9 @@ func (h *Hub) Dataplane(key graph.ProxyKey) (*resource.Object[kind.Dataplane], b
 	return h.state.Dataplanes.Find(h.reader(), key.Mesh, key.Name)
 }
 
+// Refusal answers why the mesh does not admit a proxy; empty: it does.
+func (h *Hub) Refusal(key graph.ProxyKey) string { return h.state.Refusal(h.reader(), key) }
+
 // Networking answers where a proxy stands in the network; false where there is no such proxy.
 func (h *Hub) Networking(key graph.ProxyKey) (*kind.Networking, bool) {
 	return h.state.Networking(h.reader(), key)

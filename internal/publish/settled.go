@@ -46,13 +46,14 @@ func (h *Hub) Settled(ctx context.Context, mesh string, everybody bool, rows []r
 	return ctx.Err()
 }
 
-// behind are the proxies that hold a certificate and may run with what they had before a revision.
+// behind are the proxies that hold a certificate and may run with what they had before a revision. Those that
+// their mesh does not admit are refused by everybody anyway.
 func (h *Hub) behind(mesh string, revision uint64, now time.Time) []graph.ProxyKey {
 	r := h.reader()
 	var missing []graph.ProxyKey
 	for _, row := range h.state.LeavesByRoot.List(r, graph.MeshKey(mesh)) {
 		key := graph.ProxyKey{Mesh: row.Mesh, Name: row.Name}
-		if row.Spec.Valid(now) && !h.runs(key, revision) && !h.elsewhere(r, key) {
+		if row.Spec.Valid(now) && !h.runs(key, revision) && !h.elsewhere(r, key) && h.state.Refusal(r, key) == "" {
 			missing = append(missing, key)
 		}
 	}

@@ -1,0 +1,118 @@
+package kind
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"weft/resource"
+)
+
+// What the control plane says of a Dataplane on machines, on its inbounds as the tag EnvironmentTag, which labels
+// call [EnvLabel].
+const (
+	EnvironmentTag = "kuma.io/environment"
+	Universal      = "universal"
+)
+
+// anyValue is the value of a rule's tag that needs the tag to be there, with whatever value.
+const anyValue = "*"
+
+// Refusal is why a Dataplane of a zone may not be in its mesh, in words for whoever runs it; empty: it may. A nil
+// Membership lets everybody in.
+//
+// Each inbound is judged by its tags, whatever its state, and a Dataplane without inbounds by its labels. Where it
+// is, by zone and environment, is known without a tag. One blocked inbound, or one that no rule allows, keeps
+// the whole Dataplane out. (Mesh Membership.)
+func (m *Membership) Refusal(dp *resource.Object[Dataplane], zone string) string {
+	if m == nil {
+		return ""
+	}
+	parts := judgedOf(dp, zone)
+	for i := range parts {
+		for rule := range m.Blocked {
+			if m.Blocked[rule].matches(&parts[i]) {
+				return fmt.Sprintf("mesh %s does not admit Dataplane %s: %s blocked by dataplaneProxyMembership.blocked[%d] %s",
+					dp.Mesh, dp.Name, parts[i].is, rule, m.Blocked[rule])
+			}
+		}
+	}
+	for i := range parts {
+		allows := func(rule MembershipRule) bool { return rule.matches(&parts[i]) }
+		if len(m.Allowed) > 0 && !slices.ContainsFunc(m.Allowed, allows) {
+			return fmt.Sprintf("mesh %s does not admit Dataplane %s: %s allowed by none of dataplaneProxyMembership.allowed: %s",
+				dp.Mesh, dp.Name, parts[i].is, someRules(m.Allowed))
+		}
+	}
+	return ""
+}
+
+// judged is one part of a Dataplane to which rules are put.
+type judged struct {
+	is        string // "networking.inbound[0] is"
+	has       map[string]string
+	zone, env string
+}
+
+func judgedOf(dp *resource.Object[Dataplane], zone string) []judged {
+	env := cmp.Or(dp.Label(EnvLabel), Universal)
+	if len(dp.Spec.Networking.Inbound) == 0 {
+		return []judged{{"by its labels it is", dp.Labels, zone, env}}
+	}
+	var parts []judged
+	for i := range dp.Spec.Networking.Inbound {
+		parts = append(parts, judged{fmt.Sprintf("networking.inbound[%d] is", i), dp.Spec.Networking.Inbound[i].Tags, zone, env})
+	}
+	return parts
+}
+
+func (j *judged) value(tag string) (string, bool) {
+	switch tag {
+	case ZoneLabel:
+		return j.zone, true
+	case EnvironmentTag:
+		return j.env, true
+	}
+	value, ok := j.has[tag]
+	return value, ok
+}
+
+// matches leaves out the form of Kubernetes: proxies on machines have no Pod.
+func (rule *MembershipRule) matches(part *judged) bool {
+	if rule.Kubernetes != nil {
+		return false
+	}
+	for tag, want := range rule.Tags {
+		if got, ok := part.value(tag); !ok || want != anyValue && got != want {
+			return false
+		}
+	}
+	return len(rule.Tags) > 0
+}
+
+// String is the rule as a message shows it, "{team: a, kuma.io/zone: east}" in the order of the tags.
+func (rule MembershipRule) String() string {
+	if rule.Kubernetes != nil {
+		return "{kubernetes, which matches no proxy on machines}"
+	}
+	var pairs []string
+	for _, tag := range slices.Sorted(maps.Keys(rule.Tags)) {
+		pairs = append(pairs, tag+": "+rule.Tags[tag])
+	}
+	return "{" + strings.Join(pairs, ", ") + "}"
+}
+
+// someRules names the first of many.
+func someRules(rules []MembershipRule) string {
+	const shown = 5
+	var texts []string
+	for _, rule := range rules[:min(len(rules), shown)] {
+		texts = append(texts, rule.String())
+	}
+	if more := len(rules) - shown; more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(texts, ", ")
+}
