@@ -55,6 +55,9 @@ func defaultBundled(b *BundledProvider) {
 
 func validateMeshIdentity(o *resource.Object[MeshIdentity]) resource.Problems {
 	c := envelope(&o.Meta)
+	if o.Name == MTLSIdentity {
+		c.add("name", "%q stands for the mtls of the mesh; choose another", o.Name)
+	}
 	if s := o.Spec.Selector; s != nil && s.Dataplane != nil {
 		c.labels("spec.selector.dataplane.matchLabels", s.Dataplane.MatchLabels)
 	}

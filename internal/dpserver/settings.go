@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -87,7 +88,7 @@ func identitySettings(p *graph.Proxy) *wire.Identity {
 	}
 	return &wire.Identity{
 		Name: p.Leaf.MeshIdentity, SpiffeId: p.Leaf.SpiffeID,
-		Generation: generation(p.Leaf.MeshIdentity, p.Leaf.SpiffeID, p.Leaf.Authority),
+		Generation: generation(p.Leaf.MeshIdentity, strings.Join(p.Leaf.Names(), " "), p.Leaf.Authority),
 	}
 }
 

@@ -3,6 +3,7 @@ package dpserver
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -16,7 +17,7 @@ import (
 	"weft/resource"
 )
 
-// Sign implements wire.AgentServer. What the certificate says comes from the proxy's MeshIdentity. Who holds
+// Sign implements wire.AgentServer. What the certificate says comes from the proxy's MeshIdentity, or the mtls of its mesh. Who holds
 // it is stored before it is handed out. Unavailable says that a later try may succeed.
 func (s *agents) Sign(ctx context.Context, request *wire.SignRequest) (*wire.SignResponse, error) {
 	key := graph.ProxyAt(request.Mesh, request.Name)
@@ -36,14 +37,14 @@ func (s *agents) Sign(ctx context.Context, request *wire.SignRequest) (*wire.Sig
 		return nil, err
 	}
 	signed, err := ca.Sign(identity.Leaf{
-		SpiffeID:  leaf.SpiffeID,
+		SpiffeIDs: leaf.Names(),
 		DNSName:   identity.InstanceDNSName(key.Mesh, key.Name),
 		PublicKey: public,
 		Lifetime:  life,
 		Now:       now(),
 	})
 	if err != nil {
-		return nil, status.Error(codes.FailedPrecondition, fmt.Sprintf("%s: %v", kind.MeshIdentities.Key(key.Mesh, leaf.MeshIdentity), err))
+		return nil, status.Error(codes.FailedPrecondition, fmt.Sprintf("%s: %v", kind.IdentitySource(key.Mesh, leaf.MeshIdentity), err))
 	}
 	if err := s.hold(ctx, key, leaf, ca, signed); err != nil {
 		return nil, s.answer(err, "storing the certificate of "+key.String())
@@ -60,26 +61,26 @@ func (s *Server) leaf(key graph.ProxyKey) (*graph.Leaf, error) {
 	proxy, ok := s.Hub.Proxy(key)
 	switch {
 	case !ok || proxy.Identity == nil:
-		return nil, status.Error(codes.FailedPrecondition, fmt.Sprintf("no MeshIdentity of the mesh %s selects %s", key.Mesh, key.Name))
+		return nil, status.Error(codes.FailedPrecondition, fmt.Sprintf("no MeshIdentity of the mesh %s selects %s, and the mesh has no mtls", key.Mesh, key.Name))
 	case proxy.Identity.Source.FromSPIRE():
 		return nil, status.Error(codes.FailedPrecondition, fmt.Sprintf("%s: certificates come from the SPIRE agent at %s",
 			kind.MeshIdentities.Key(key.Mesh, proxy.Identity.MeshIdentity), proxy.Identity.Source.Socket))
 	case proxy.Leaf == nil:
-		return nil, status.Error(codes.FailedPrecondition, fmt.Sprintf("%s: %s", kind.MeshIdentities.Key(key.Mesh, proxy.Identity.MeshIdentity), proxy.Identity.Problem))
+		return nil, status.Error(codes.FailedPrecondition, fmt.Sprintf("%s: %s", kind.IdentitySource(key.Mesh, proxy.Identity.MeshIdentity), proxy.Identity.Problem))
 	}
 	return proxy.Leaf, nil
 }
 
 // authority is the CA that signs a leaf, and for how long the leaf is valid.
 func (s *Server) authority(mesh string, leaf *graph.Leaf) (*identity.CA, time.Duration, error) {
-	meshIdentity := kind.MeshIdentities.Key(mesh, leaf.MeshIdentity)
+	source := kind.IdentitySource(mesh, leaf.MeshIdentity)
 	row, ok := s.Hub.SigningCA(mesh, leaf.MeshIdentity)
 	if !ok || len(row.Spec.Authority) == 0 {
-		return nil, 0, status.Error(codes.Unavailable, fmt.Sprintf("%s signs nothing yet: its CA is being made, or made known, or its status says why not", meshIdentity))
+		return nil, 0, status.Error(codes.Unavailable, fmt.Sprintf("%s signs nothing yet: its CA is being made, or made known, or its status says why not", source))
 	}
 	ca, err := identity.ParseCA(row.Spec.Authority)
 	if err != nil {
-		return nil, 0, status.Error(codes.FailedPrecondition, fmt.Sprintf("%s: %v", meshIdentity, err))
+		return nil, 0, status.Error(codes.FailedPrecondition, fmt.Sprintf("%s: %v", source, err))
 	}
 	return ca, time.Duration(row.Spec.Life), nil
 }
@@ -87,18 +88,18 @@ func (s *Server) authority(mesh string, leaf *graph.Leaf) (*identity.CA, time.Du
 // hold stores that a proxy may present a leaf.
 func (s *Server) hold(ctx context.Context, key graph.ProxyKey, leaf *graph.Leaf, ca *identity.CA, signed *identity.Certificate) error {
 	held := kind.HeldLeaf{
-		SpiffeID: leaf.SpiffeID, MeshIdentity: leaf.MeshIdentity,
+		LeafNames: leaf.LeafNames, MeshIdentity: leaf.MeshIdentity,
 		Root: identity.Fingerprints(ca.Root())[0], Until: kind.Time{Time: signed.NotAfter},
 	}
 	may := true
 	err := admit.Modify(ctx, s.Writer, kind.DataplaneLeavesList, key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneLeaves]) bool {
-		if may = o.Spec.MaySign(leaf.SpiffeID); may {
+		if may = o.Spec.MaySign(leaf.LeafNames); may {
 			o.Spec.Add(held)
 		}
 		return may
 	})
 	if err == nil && !may {
-		return resource.Errorf(resource.Unavailable, "%s is getting another name than %s; try again", key, leaf.SpiffeID)
+		return resource.Errorf(resource.Unavailable, "%s is getting other names than %s; try again", key, strings.Join(leaf.Names(), ", "))
 	}
 	return err
 }

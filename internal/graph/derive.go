@@ -20,7 +20,7 @@ func (s *State) derive() {
 	s.Identity = table.NewDerived(s.DB, "identity", s.identity, same[*Identity])
 	s.Authority = table.NewDerived(s.DB, "authority", s.authority, func(a, b Authority) bool { return a == b })
 	s.Presented = table.NewDerived(s.DB, "names of a proxy", s.presented, slices.Equal)
-	s.Moving = table.NewDerived(s.DB, "movements of names", s.moving, func(a, b string) bool { return a == b })
+	s.Moving = table.NewDerived(s.DB, "movements of names", s.moving, kind.LeafNames.Same)
 	s.Also = table.NewDerived(s.DB, "names beside a rule's", s.also, slices.Equal)
 	s.Trust = table.NewDerived(s.DB, "trust", s.trust, same[*Trust])
 	s.Names = table.NewDerived(s.DB, "services of a mesh", s.names, slices.Equal)
@@ -65,7 +65,7 @@ func (s *State) identity(r *table.Reader, key ProxyKey) *Identity {
 	if err != nil {
 		return &Identity{MeshIdentity: chosen.Name, Problem: err.Error(), Source: sourceOf(&chosen.Spec, "")}
 	}
-	return &Identity{MeshIdentity: chosen.Name, SpiffeID: id, TrustDomain: domain, Source: sourceOf(&chosen.Spec, domain)}
+	return &Identity{MeshIdentity: chosen.Name, LeafNames: kind.NamesOf(id), TrustDomain: domain, Source: sourceOf(&chosen.Spec, domain)}
 }
 
 // sourceOf is where proxies of a MeshIdentity have their leaves from, and whom they believe.

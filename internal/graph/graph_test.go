@@ -213,17 +213,17 @@ func serving(t *testing.T, line string) resource.Any {
 	return row
 }
 
-// leaves reads "NAME SPIFFEID by MESHIDENTITY ... [next|accepted SPIFFEID by MESHIDENTITY]".
+// leaves reads "NAME SPIFFEIDS by MESHIDENTITY ... [next|accepted SPIFFEIDS by MESHIDENTITY]", names joined with "+".
 func leaves(line string) resource.Any {
 	words := strings.Fields(line)
 	row := kind.DataplaneLeavesList.Make("default", words[0], kind.DataplaneLeaves{})
 	for words = words[1:]; len(words) > 0; {
 		switch words[0] {
 		case "next", "accepted":
-			row.Spec.Next = &kind.NextName{SpiffeID: words[1], MeshIdentity: words[3], Accepted: words[0] == "accepted"}
+			row.Spec.Next = &kind.NextName{LeafNames: kind.NamesOf(strings.Split(words[1], "+")...), MeshIdentity: words[3], Accepted: words[0] == "accepted"}
 			words = words[4:]
 		default:
-			row.Spec.Leaves = append(row.Spec.Leaves, kind.HeldLeaf{SpiffeID: words[0], MeshIdentity: words[2]})
+			row.Spec.Leaves = append(row.Spec.Leaves, kind.HeldLeaf{LeafNames: kind.NamesOf(strings.Split(words[0], "+")...), MeshIdentity: words[2]})
 			words = words[3:]
 		}
 	}

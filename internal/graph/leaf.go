@@ -38,13 +38,13 @@ func (s *State) authority(r *table.Reader, key IdentityKey) Authority {
 }
 
 // leaf is what the next certificate of a proxy says; nil where it is to have none from here. A proxy that holds a
-// leaf goes on under its name, signed by whoever signed for it, until everybody takes it under the one that
-// is wanted and somebody signs for that.
+// leaf goes on under its names, signed by whoever signed for it, until everybody takes it under those that
+// are wanted and somebody signs for them.
 func (s *State) leaf(r *table.Reader, key ProxyKey, wanted *Identity) *Leaf {
 	if wanted == nil || wanted.Source.FromSPIRE() {
 		return nil
 	}
-	next := &Leaf{MeshIdentity: wanted.MeshIdentity, SpiffeID: wanted.SpiffeID}
+	next := &Leaf{MeshIdentity: wanted.MeshIdentity, LeafNames: wanted.LeafNames}
 	if a := s.Authority.Get(r, IdentityKey{key.Mesh, wanted.MeshIdentity}); a.TrustDomain == wanted.TrustDomain {
 		next.Authority = a.Fingerprint
 	}
@@ -56,14 +56,28 @@ func (s *State) leaf(r *table.Reader, key ProxyKey, wanted *Identity) *Leaf {
 	default:
 		return next
 	}
-	if wanted.Problem == "" && next.Authority != "" && row.Spec.MaySign(wanted.SpiffeID) {
+	if wanted.Problem == "" && next.Authority != "" && row.Spec.MaySign(wanted.LeafNames) {
 		return next
 	}
 	used := row.Spec.InUse()
 	return &Leaf{
-		MeshIdentity: used.MeshIdentity, SpiffeID: used.SpiffeID,
+		MeshIdentity: used.MeshIdentity, LeafNames: meanwhile(used, wanted),
 		Authority: s.Authority.Get(r, IdentityKey{key.Mesh, used.MeshIdentity}).Fingerprint,
 	}
+}
+
+// meanwhile are the names of a proxy until it may have the wanted ones. Under the mtls of a mesh, where a
+// certificate has several, new ones come at once, and those that go stay until nobody asks for them.
+func meanwhile(used *kind.HeldLeaf, wanted *Identity) kind.LeafNames {
+	if wanted.joins(used) {
+		return used.And(wanted.LeafNames)
+	}
+	return used.LeafNames
+}
+
+// joins says whether the names stand beside those of a leaf that the proxy holds.
+func (id *Identity) joins(used *kind.HeldLeaf) bool {
+	return id.MeshIdentity == kind.MTLSIdentity && used.MeshIdentity == kind.MTLSIdentity && id.Problem == ""
 }
 
 // presented are the names under which a proxy is to be taken, sorted; none for a plain one. What SPIRE signs is
@@ -74,53 +88,54 @@ func (s *State) presented(r *table.Reader, key ProxyKey) []string {
 		return nil
 	}
 	var names []string
+	atOnce := wanted.Source.FromSPIRE()
 	if row, ok := s.Leaves.Find(r, key.Mesh, key.Name); ok && row.Spec.InUse() != nil {
-		names = row.Spec.Names()
+		names, atOnce = row.Spec.Names(), atOnce || wanted.joins(row.Spec.InUse())
 	}
-	if wanted.SpiffeID != "" && (len(names) == 0 || wanted.Source.FromSPIRE()) && !slices.Contains(names, wanted.SpiffeID) {
-		names = append(names, wanted.SpiffeID)
-		slices.Sort(names)
+	if len(names) == 0 || atOnce {
+		names = append(names, wanted.Names()...)
 	}
-	return names
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
-func (s *State) moving(r *table.Reader, key ProxyKey) string {
+func (s *State) moving(r *table.Reader, key ProxyKey) kind.LeafNames {
 	row, ok := s.Leaves.Find(r, key.Mesh, key.Name)
 	if !ok {
-		return ""
+		return kind.LeafNames{}
 	}
 	wanted, used := s.Identity.Get(r, key), row.Spec.InUse()
-	if wanted == nil || wanted.Problem != "" || wanted.Source.FromSPIRE() || used == nil || used.SpiffeID == wanted.SpiffeID {
-		return ""
+	if wanted == nil || wanted.Problem != "" || wanted.Source.FromSPIRE() || used == nil || wanted.Cover(used.LeafNames) {
+		return kind.LeafNames{}
 	}
-	return wanted.SpiffeID
+	return wanted.LeafNames
 }
 
-// Announce answers the leaves of a proxy with the name that it is to have next, or none; nil where they say
+// Announce answers the leaves of a proxy with the names that it is to have next, or none; nil where they say
 // so already.
 func (s *State) Announce(r *table.Reader, key ProxyKey, now time.Time) *resource.Object[kind.DataplaneLeaves] {
 	row, ok := s.Leaves.Find(r, key.Mesh, key.Name)
 	if !ok {
 		return nil
 	}
-	name, said := s.Moving.Get(r, key), ""
+	names, said := s.Moving.Get(r, key), kind.LeafNames{}
 	if row.Spec.Next != nil {
-		said = row.Spec.Next.SpiffeID
+		said = row.Spec.Next.LeafNames
 	}
-	if name == said {
+	if names.Same(said) {
 		return nil
 	}
 	announced := *row
 	announced.Spec.Next = nil
-	if name != "" {
-		announced.Spec.Next = &kind.NextName{SpiffeID: name, MeshIdentity: s.Identity.Get(r, key).MeshIdentity, Since: kind.Time{Time: now}}
+	if names.SpiffeID != "" {
+		announced.Spec.Next = &kind.NextName{LeafNames: names, MeshIdentity: s.Identity.Get(r, key).MeshIdentity, Since: kind.Time{Time: now}}
 	}
 	return &announced
 }
 
-// movingKeys finds the proxies that have several names.
+// movingKeys finds the proxies that are to have other names, or hold leaves of former ones.
 func movingKeys(row *resource.Object[kind.DataplaneLeaves]) []string {
-	if len(row.Spec.Names()) > 1 {
+	if row.Spec.Next != nil || len(row.Spec.Aliases()) > 0 {
 		return []string{MeshKey(row.Mesh)}
 	}
 	return nil
@@ -130,7 +145,7 @@ func movingKeys(row *resource.Object[kind.DataplaneLeaves]) []string {
 type callers struct{ mesh, exact, prefix string }
 
 // also are the names that a rule does not name, of workloads that have a name which it does: while a
-// workload changes its name, a rule about one of its names holds for all of them, in whatever zone it is.
+// workload changes its name, a rule about the one holds for the other, in whatever zone it is.
 func (s *State) also(r *table.Reader, rule callers) []string {
 	named := match.Rule{Exact: rule.exact, Prefix: rule.prefix}
 	var others []string
@@ -140,7 +155,9 @@ func (s *State) also(r *table.Reader, rule callers) []string {
 		}
 	}
 	for _, row := range s.LeavesMoving.List(r, MeshKey(rule.mesh)) {
-		also(row.Spec.Names())
+		for _, pair := range row.Spec.Aliases() {
+			also(pair)
+		}
 	}
 	for _, zone := range s.ChangingNamesByMesh.List(r, MeshKey(rule.mesh)) {
 		for _, names := range zone.Spec.Workloads {

@@ -76,7 +76,7 @@ func (k ProxyKey) ServingRow() resource.Key { return k.ServingKind().Key(k.Mesh,
 // owner gave it.
 type ServiceKey struct{ Mesh, Name string }
 
-// IdentityKey names a MeshIdentity.
+// IdentityKey names a MeshIdentity or, with [kind.MTLSIdentity], the mtls of a mesh.
 type IdentityKey struct{ Mesh, Name string }
 
 // Class is the set of proxies for which everything that does not bind a port is the same. It holds
@@ -135,14 +135,14 @@ type Source struct {
 // FromSPIRE says whether it is a SPIRE agent.
 func (s Source) FromSPIRE() bool { return s.Socket != "" }
 
-// Identity is what a MeshIdentity gives a proxy.
+// Identity is what a MeshIdentity, or the mtls of its mesh, gives a proxy.
 type Identity struct {
-	MeshIdentity string // its name
-	SpiffeID     string
-	TrustDomain  string
-	Source       Source
-	// Problem is why there is no SPIFFE ID, though the MeshIdentity selects the proxy. Such a proxy
-	// gets no certificate, and it does not become plain.
+	MeshIdentity string // its name, or [kind.MTLSIdentity]
+	kind.LeafNames
+	TrustDomain string
+	Source      Source
+	// Problem is why there is no SPIFFE ID, though the proxy is to have one. Such a proxy gets no
+	// certificate, and it does not become plain.
 	Problem string
 }
 
@@ -154,8 +154,8 @@ type Authority struct {
 
 // Leaf is what a proxy's next certificate says.
 type Leaf struct {
-	MeshIdentity string
-	SpiffeID     string
+	MeshIdentity string // or [kind.MTLSIdentity]
+	kind.LeafNames
 	// Authority is the fingerprint of the CA that signs it; empty: none does yet.
 	Authority string
 }

@@ -115,7 +115,7 @@ type State struct {
 	// ChangingNames are those of all zones, this one's too; ChangingNamesByMesh finds them by a [MeshKey].
 	ChangingNames       Rows[kind.ChangingNames]
 	ChangingNamesByMesh *table.Index[*resource.Object[kind.ChangingNames]]
-	// LeavesMoving finds who has several names, by its [MeshKey].
+	// LeavesMoving finds who changes its names, by its [MeshKey].
 	LeavesMoving     *table.Index[*resource.Object[kind.DataplaneLeaves]]
 	IdentitiesByMesh *table.Index[*resource.Object[kind.MeshIdentity]]
 	SigningCAsByMesh *table.Index[*resource.Object[kind.SigningCA]]
@@ -135,9 +135,9 @@ type State struct {
 	Authority *table.Derived[IdentityKey, Authority]
 	// Presented are the names under which a proxy is to be taken, sorted; none for a plain one.
 	Presented *table.Derived[ProxyKey, []string]
-	// Moving is the name that a proxy is to have instead of the one that it presents; empty: it has the
-	// right one.
-	Moving *table.Derived[ProxyKey, string]
+	// Moving are the names that a proxy is to have instead of those that it presents; none: it has the right
+	// ones, or gets them beside.
+	Moving *table.Derived[ProxyKey, kind.LeafNames]
 	// Also are the further names for which a rule holds.
 	Also *table.Derived[callers, []string]
 	// Trust is what the proxies of a mesh believe.

@@ -177,8 +177,8 @@ func (ca *CA) NotAfter() time.Time { return ca.chain[0].NotAfter }
 
 // Leaf is what a certificate is to say.
 type Leaf struct {
-	SpiffeID  string // its one URI name
-	DNSName   string // its one DNS name
+	SpiffeIDs []string // its URI names, of one trust domain; a single one, but for the mtls of a mesh
+	DNSName   string   // its one DNS name
 	PublicKey crypto.PublicKey
 	Lifetime  time.Duration // cut at the CA's end
 	Now       time.Time
@@ -195,11 +195,8 @@ type Certificate struct {
 // Sign makes a certificate for both ends of mutual TLS. A CA whose own certificate names a trust domain
 // signs for that domain alone.
 func (ca *CA) Sign(leaf Leaf) (*Certificate, error) {
-	id, err := spiffeid.FromString(leaf.SpiffeID)
+	uris, err := ca.uris(leaf)
 	if err != nil {
-		return nil, fmt.Errorf("SPIFFE ID %q: %w", leaf.SpiffeID, err)
-	}
-	if err := ca.MaySign(id.TrustDomain().Name(), leaf.Now); err != nil {
 		return nil, err
 	}
 	template := &x509.Certificate{
@@ -209,12 +206,12 @@ func (ca *CA) Sign(leaf Leaf) (*Certificate, error) {
 		KeyUsage:              x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		BasicConstraintsValid: true,
-		URIs:                  []*url.URL{id.URL()},
+		URIs:                  uris,
 		DNSNames:              []string{leaf.DNSName},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, ca.chain[0], leaf.PublicKey, ca.key)
 	if err != nil {
-		return nil, fmt.Errorf("signing the certificate of %s: %w", id, err)
+		return nil, fmt.Errorf("signing the certificate of %s: %w", uris[0], err)
 	}
 	return &Certificate{
 		Chain:     append([][]byte{der}, ca.intermediates()...),
@@ -222,6 +219,28 @@ func (ca *CA) Sign(leaf Leaf) (*Certificate, error) {
 		NotBefore: template.NotBefore,
 		NotAfter:  template.NotAfter,
 	}, nil
+}
+
+// uris are a leaf's names. They are of one trust domain: whoever checks a certificate looks at the roots of the
+// first name's, so that a name of another one would prove nothing.
+func (ca *CA) uris(leaf Leaf) ([]*url.URL, error) {
+	if len(leaf.SpiffeIDs) == 0 {
+		return nil, errors.New("a certificate without a SPIFFE ID names nobody")
+	}
+	var uris []*url.URL
+	for _, name := range leaf.SpiffeIDs {
+		id, err := spiffeid.FromString(name)
+		if err != nil {
+			return nil, fmt.Errorf("SPIFFE ID %q: %w", name, err)
+		}
+		if err := ca.MaySign(id.TrustDomain().Name(), leaf.Now); err != nil {
+			return nil, err
+		}
+		if uris = append(uris, id.URL()); uris[0].Host != id.TrustDomain().Name() {
+			return nil, fmt.Errorf("the SPIFFE IDs %q and %q are of two trust domains", uris[0], name)
+		}
+	}
+	return uris, nil
 }
 
 // MaySign says why the CA can't sign for a trust domain at a time; nil where it can.

@@ -48,7 +48,7 @@ func newCA(t testing.TB, at time.Time, domain string) *identity.CA {
 
 func webLeaf(t testing.TB) identity.Leaf {
 	return identity.Leaf{
-		SpiffeID:  "spiffe://default.east.mesh.local/workload/web",
+		SpiffeIDs: []string{"spiffe://default.east.mesh.local/workload/web"},
 		DNSName:   identity.InstanceDNSName("default", "web-1"),
 		PublicKey: newKey(t, elliptic.P256()).Public(),
 		Lifetime:  24 * time.Hour,
@@ -95,10 +95,31 @@ func TestALeafIsAnSVIDThatItsTrustDomainBelieves(t *testing.T) {
 	}
 }
 
+// The mtls of a mesh names each service of a proxy in its one certificate.
+func TestALeafHasAllOfItsNames(t *testing.T) {
+	leaf := webLeaf(t)
+	leaf.SpiffeIDs = []string{"spiffe://default/web", "spiffe://default/web-preview"}
+	signed, err := newCA(t, now, "default").Sign(leaf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := x509.ParseCertificate(signed.Chain[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, uri := range parsed.URIs {
+		names = append(names, uri.String())
+	}
+	if !slices.Equal(names, leaf.SpiffeIDs) {
+		t.Errorf("the leaf says %v, want %v", names, leaf.SpiffeIDs)
+	}
+}
+
 func TestNoLeafOutlivesItsCA(t *testing.T) {
 	ca := newCA(t, now, "d.local")
 	leaf := webLeaf(t)
-	leaf.SpiffeID = "spiffe://d.local/a"
+	leaf.SpiffeIDs = []string{"spiffe://d.local/a"}
 	leaf.Now = ca.NotAfter().Add(-time.Hour)
 	signed, err := ca.Sign(leaf)
 	if err != nil {
@@ -117,13 +138,15 @@ func TestACARefusesToSign(t *testing.T) {
 		want     string
 	}{
 		{"another trust domain", "spiffe://other.local/workload/web", now, `can't sign for "other.local"`},
+		{"another trust domain beside its own", "spiffe://default.east.mesh.local/web spiffe://other.local/web", now, `can't sign for "other.local"`},
+		{"nobody", "", now, "names nobody"},
 		{"no SPIFFE ID", "https://default.east.mesh.local/web", now, "SPIFFE ID"},
 		{"once it has ended", "spiffe://default.east.mesh.local/web", ca.NotAfter().Add(time.Second), "replace it"},
 		{"before it begins", "spiffe://default.east.mesh.local/web", now.Add(-time.Hour), "begins on"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			leaf := webLeaf(t)
-			leaf.SpiffeID, leaf.Now = c.id, c.at
+			leaf.SpiffeIDs, leaf.Now = strings.Fields(c.id), c.at
 			_, err := ca.Sign(leaf)
 			wantError(t, err, c.want)
 		})

@@ -45,7 +45,7 @@ func (h *Hub) holdPassages(before *table.Reader, changes *table.Changes, now tim
 func (h *Hub) announce(changes *table.Changes, now time.Time) []*resource.Object[kind.DataplaneLeaves] {
 	var rows []*resource.Object[kind.DataplaneLeaves]
 	for t := range h.state.Moving.Transitions(changes) {
-		if row := h.state.Announce(h.reader(), t.Key, now); row != nil && t.New != "" {
+		if row := h.state.Announce(h.reader(), t.Key, now); row != nil && t.New.SpiffeID != "" {
 			rows = append(rows, row)
 		}
 	}

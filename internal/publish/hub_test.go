@@ -259,7 +259,7 @@ func TestANewNameIsTakenFromTheCommitThatGivesIt(t *testing.T) {
 			Provider: kind.IdentityProvider{Type: "Bundled"},
 		})
 	}
-	leaves := kind.DataplaneLeaves{Leaves: []kind.HeldLeaf{{SpiffeID: "spiffe://mesh.local/old", MeshIdentity: "identity"}}}
+	leaves := kind.DataplaneLeaves{Leaves: []kind.HeldLeaf{{LeafNames: kind.NamesOf("spiffe://mesh.local/old"), MeshIdentity: "identity"}}}
 	put(hub, named("/old"), web("blue"), server("blue", "10.0.0.1", "blue", 8080), kind.DataplaneLeavesList.Make(mesh, "blue", leaves))
 	hub.state.Moving.Pin(graph.ProxyKey{Mesh: mesh, Name: "blue"})
 	put(hub, named("/new"))

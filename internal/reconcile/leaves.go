@@ -13,7 +13,7 @@ import (
 )
 
 // Kinds of units that stand for leaves of a mesh: all of them, of which some expire now and then, and those of
-// proxies that have several names, which are few and change at once.
+// proxies that change their names, which are few and change at once.
 const (
 	LeavesUnit = "leaves"
 	NamesUnit  = "names"
@@ -52,11 +52,11 @@ func (p *Plan) leaves(r *table.Reader, mesh string, rows []*resource.Object[kind
 	return steps, again
 }
 
-// tellNames writes which of this zone's workloads have several names; nil where that stands there already.
+// tellNames writes which names of this zone's workloads stand for each other; nil where that stands there already.
 func (p *Plan) tellNames(r *table.Reader, mesh string) *Step {
 	var workloads [][]string
 	for _, row := range p.State.LeavesMoving.List(r, graph.MeshKey(mesh)) {
-		workloads = append(workloads, row.Spec.Names())
+		workloads = append(workloads, row.Spec.Aliases()...)
 	}
 	slices.SortFunc(workloads, slices.Compare)
 	workloads = slices.CompactFunc(workloads, slices.Equal)

@@ -137,14 +137,14 @@ func (m *motion) sign(p *proxy) {
 	if stored, ok := m.plan.State.Leaves.Find(r, "default", p.name); ok {
 		*row = *stored
 	}
-	if !row.Spec.MaySign(leaf.SpiffeID) {
+	if !row.Spec.MaySign(leaf.LeafNames) {
 		m.t.Fatalf("%s is to get a leaf of %s, and may not: %+v", p.name, leaf.SpiffeID, row.Spec)
 	}
 	if row.Spec.InUse() == nil || !p.valid(m.now) {
 		p.began, p.permits = m.clock, len(m.permits)
 	}
 	p.leaf = kind.HeldLeaf{
-		SpiffeID: leaf.SpiffeID, MeshIdentity: leaf.MeshIdentity,
+		LeafNames: leaf.LeafNames, MeshIdentity: leaf.MeshIdentity,
 		Root: identity.Fingerprints(ca.Root())[0], Until: kind.Time{Time: m.now.Add(life)},
 	}
 	row.Spec.Add(p.leaf)

@@ -213,7 +213,7 @@ func (rc *Reconciler) observeLeaves(o *resource.Object[kind.DataplaneLeaves], no
 	unit := Unit{LeavesUnit, o.Mesh, ""}
 	if key := (graph.ProxyKey{Mesh: o.Mesh, Name: o.Name}); !rc.pinnedMoves[key] {
 		rc.pinnedMoves[key] = true
-		if rc.plan.State.Moving.Pin(key) != "" {
+		if rc.plan.State.Moving.Pin(key).SpiffeID != "" {
 			rc.ask(unit, now.Add(soon))
 		}
 	}

@@ -77,7 +77,7 @@ func (w *world) holds(proxy string, until time.Time) {
 		w.t.Fatal(err)
 	}
 	w.put(kind.DataplaneLeavesList.Make("default", proxy, kind.DataplaneLeaves{Leaves: []kind.HeldLeaf{{
-		SpiffeID: "spiffe://" + domain + "/workload/" + proxy, MeshIdentity: "id",
+		LeafNames: kind.NamesOf("spiffe://" + domain + "/workload/" + proxy), MeshIdentity: "id",
 		Root: identity.Fingerprints(parsed.Root())[0], Until: kind.Time{Time: until},
 	}}}))
 }
