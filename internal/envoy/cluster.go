@@ -25,13 +25,13 @@ func Clusters(d *graph.Destination, secured bool, from graph.Source) []*xds.Reso
 	switch {
 	case len(lists) == 0:
 		return []*xds.Resource{unreachable(d, secured)}
-	case d.Key.Kind == graph.MeshService:
-		return []*xds.Resource{oneZone(d.Key, d.Protocol, &d.Servers, secured, from)}
+	case d.Key.Kind != graph.MultiZoneService:
+		return []*xds.Resource{oneWay(d.Key, d.Protocol, &d.Servers, secured, from)}
 	}
 	resources := []*xds.Resource{aggregate(d.Key, lists)}
 	for _, list := range lists {
 		if list.Leg == graph.LocalLeg {
-			resources = append(resources, oneZone(list, d.Protocol, d.Local, secured, from))
+			resources = append(resources, oneWay(list, d.Protocol, d.Local, secured, from))
 		} else {
 			resources = append(resources, otherZones(list, d.Protocol, d.Zones, from))
 		}
@@ -39,13 +39,14 @@ func Clusters(d *graph.Destination, secured bool, from graph.Source) []*xds.Reso
 	return resources
 }
 
-// oneZone reaches the servers of one zone: the client's own, or another one through its ingresses.
-func oneZone(key graph.DestinationKey, protocol kind.Protocol, servers *graph.Servers, secured bool, from graph.Source) *xds.Resource {
+// oneWay reaches the servers of one zone, or those outside the mesh: they themselves, or zone proxies that tell by
+// the server name what is meant.
+func oneWay(key graph.DestinationKey, protocol kind.Protocol, servers *graph.Servers, secured bool, from graph.Source) *xds.Resource {
 	cluster := discoveredCluster(key, protocol)
 	if servers.Secured(secured) {
 		cluster.TransportSocket = clientTLS(key, protocol, servers, from)
 	}
-	if servers.Secured(secured) && servers.Zone == "" {
+	if servers.Secured(secured) && servers.Way == graph.Direct {
 		cluster.TransportSocketMatches = unlessPlain()
 	}
 	return xds.NewResource(xds.Cluster, cluster.Name, cluster)
@@ -112,7 +113,7 @@ func markOf(leg graph.Leg, e *graph.Endpoint) *structpb.Struct {
 	switch {
 	case e.Plain:
 		return plainEndpoint()
-	case leg == graph.ZonesLeg:
+	case leg == graph.ZonesLeg && e.Zone != "":
 		return endpointOf(e.Zone)
 	}
 	return nil

@@ -82,8 +82,8 @@ func multiZoneClient(t *testing.T, protocol kind.Protocol, east, west *authority
 		Protocol: protocol,
 		Local:    &graph.Servers{Identities: []string{serverID}, TrustDomain: domainEast},
 		Zones: []graph.Servers{
-			{Zone: "north", SNI: multiZoneSNI, Identities: []string{serverID}, TrustDomain: domainEast},
-			{Zone: "west", SNI: multiZoneSNI, Identities: []string{westID}, TrustDomain: domainWest},
+			{Zone: "north", Way: graph.ByIngress, SNI: multiZoneSNI, Identities: []string{serverID}, TrustDomain: domainEast},
+			{Zone: "west", Way: graph.ByIngress, SNI: multiZoneSNI, Identities: []string{westID}, TrustDomain: domainWest},
 		},
 	}
 	outbound := &graph.ExplicitOutbound{Address: "127.0.0.1", Port: freePort(t), Destination: d.Key, Protocol: protocol}

@@ -32,12 +32,12 @@ func Route(d *graph.Destination) *xds.Resource {
 				{
 					Name:   "safe",
 					Match:  &routes.RouteMatch{PathSpecifier: anyPath(), Headers: []*routes.HeaderMatcher{headerIn(":method", safeMethods)}},
-					Action: to(d, retrySafe()),
+					Action: to(d, retryPolicy(safeCauses, unservedRefused, unservedReset)),
 				},
 				{
 					Name:   "other",
 					Match:  &routes.RouteMatch{PathSpecifier: anyPath()},
-					Action: to(d, retryUnprocessed()),
+					Action: to(d, retryPolicy(unprocessedCauses, unservedRefused)),
 				},
 			},
 		}},
@@ -51,8 +51,11 @@ func to(d *graph.Destination, retry *routes.RetryPolicy) *routes.Route_Route {
 		Timeout:          duration(requestTimeout),
 		RetryPolicy:      retry,
 	}
-	if d.Key.Kind == graph.MultiZoneService {
+	switch d.Key.Kind {
+	case graph.MultiZoneService:
 		retry.RetryPriority = otherZoneThen
+	case graph.ExternalService:
+		trustNoHeader(retry)
 	}
 	if d.Protocol == kind.GRPC {
 		action.Timeout = duration(0)
@@ -61,19 +64,17 @@ func to(d *graph.Destination, retry *routes.RetryPolicy) *routes.Route_Route {
 	return &routes.Route_Route{Route: action}
 }
 
-// retrySafe sends a request elsewhere whenever its server went away, whether or not it had begun.
-func retrySafe() *routes.RetryPolicy {
-	return retryPolicy("connect-failure,refused-stream,reset,retriable-headers", unservedRefused, unservedReset)
-}
+const (
+	// safeCauses send a request elsewhere whenever its server went away, whether or not it had begun.
+	safeCauses = "connect-failure,refused-stream,reset"
+	// unprocessedCauses send one elsewhere only where no application can have seen it.
+	unprocessedCauses = "connect-failure,refused-stream,reset-before-request"
+)
 
-// retryUnprocessed sends a request elsewhere only where no application can have seen it.
-func retryUnprocessed() *routes.RetryPolicy {
-	return retryPolicy("connect-failure,refused-stream,reset-before-request,retriable-headers", unservedRefused)
-}
-
-func retryPolicy(on string, unserved ...string) *routes.RetryPolicy {
+// retryPolicy sends requests elsewhere for causes, and where the server's proxy says that they are unserved.
+func retryPolicy(causes string, unserved ...string) *routes.RetryPolicy {
 	return &routes.RetryPolicy{
-		RetryOn:          on,
+		RetryOn:          causes + ",retriable-headers",
 		NumRetries:       number(retries),
 		RetriableHeaders: []*routes.HeaderMatcher{headerIn(unservedHeader, unserved)},
 		RetryHostPredicate: []*routes.RetryPolicy_RetryHostPredicate{{
@@ -82,6 +83,12 @@ func retryPolicy(on string, unserved ...string) *routes.RetryPolicy {
 		}},
 		HostSelectionRetryMaxAttempts: otherHostAttempts,
 	}
+}
+
+// trustNoHeader leaves to the egress what becomes of a request that the outside did not serve: an answer comes
+// from there, and anybody may have written its headers. What is sent elsewhere is what came to no egress.
+func trustNoHeader(retry *routes.RetryPolicy) {
+	retry.RetryOn, retry.RetriableHeaders = strings.TrimSuffix(retry.RetryOn, ",retriable-headers"), nil
 }
 
 var previousHosts = pack(&previous.PreviousHostsPredicate{})

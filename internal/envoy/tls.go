@@ -159,10 +159,10 @@ func clientProtocols(protocol kind.Protocol) []string {
 	return nil
 }
 
-// serverName is what the ingress of another zone knows the port by; inside a zone, where nobody decides by
-// it, the destination's name, cut to what fits.
+// serverName is what zone proxies know the port by; where none is on the way, and nobody decides by it, the
+// destination's name, cut to what fits.
 func serverName(key graph.DestinationKey, servers *graph.Servers) string {
-	if servers.Zone != "" {
+	if servers.Way != graph.Direct {
 		return servers.SNI
 	}
 	name := key.String()

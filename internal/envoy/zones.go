@@ -1,6 +1,8 @@
 package envoy
 
 import (
+	"slices"
+
 	clusters "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routes "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -32,18 +34,35 @@ func aggregate(key graph.DestinationKey, legs []graph.DestinationKey) *xds.Resou
 }
 
 // otherZones reaches servers of several zones through their ingresses, which find them by the same SNI. Each
-// zone's endpoints are held to the names, and the roots, of its own servers.
+// zone's endpoints are held to the names, and the roots, of its own servers. An egress of the client's zone may lead to
+// any of the zones.
 func otherZones(key graph.DestinationKey, protocol kind.Protocol, zones []graph.Servers, from graph.Source) *xds.Resource {
 	cluster := discoveredCluster(key, protocol)
-	// An endpoint of a zone that is none of these is on its way out. It is held to the first one's names,
-	// which it does not have: without a transport of its own it would be spoken to in plain text.
-	cluster.TransportSocket = clientTLS(key, protocol, &zones[0], from)
+	// An endpoint of a zone that is none of these is on its way out. It is held to the others' names, which it
+	// does not have: without a transport it would be spoken to in plain text.
+	cluster.TransportSocket = clientTLS(key, protocol, anyOf(zones), from)
 	for i := range zones {
 		cluster.TransportSocketMatches = append(cluster.TransportSocketMatches, &clusters.Cluster_TransportSocketMatch{
 			Name: zones[i].Zone, Match: endpointOf(zones[i].Zone), TransportSocket: clientTLS(key, protocol, &zones[i], from),
 		})
 	}
 	return xds.NewResource(xds.Cluster, cluster.Name, cluster)
+}
+
+// anyOf are the servers of all zones, of whichever domain each of them is.
+func anyOf(zones []graph.Servers) *graph.Servers {
+	all := zones[0]
+	all.Identities = slices.Clone(all.Identities)
+	for i := range zones[1:] {
+		zone := &zones[1+i]
+		all.Identities = append(all.Identities, zone.Identities...)
+		if zone.TrustDomain != all.TrustDomain {
+			all.TrustDomain = ""
+		}
+	}
+	slices.Sort(all.Identities)
+	all.Identities = slices.Compact(all.Identities)
+	return &all
 }
 
 // endpointOf marks an endpoint of a zone.

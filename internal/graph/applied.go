@@ -73,10 +73,11 @@ type AppliedRule struct {
 // AppliedOutbound is how one destination is reached.
 type AppliedOutbound struct {
 	Destination string `json:"destination"` // its name in Envoy's configuration
-	// MeshService or MultiZoneService is its name, as its owner gave it, and Zone the zone of a MeshService
-	// where that is another one.
+	// MeshService, MultiZoneService or ExternalService is its name, as its owner gave it, and Zone the zone of a
+	// MeshService where that is another one.
 	MeshService      string        `json:"meshService,omitempty"`
 	MultiZoneService string        `json:"meshMultiZoneService,omitempty"`
+	ExternalService  string        `json:"meshExternalService,omitempty"`
 	Zone             string        `json:"zone,omitempty"`
 	Port             uint32        `json:"port"`
 	Protocol         kind.Protocol `json:"protocol"`
@@ -168,8 +169,16 @@ func appliedRules(rules []match.Rule) []AppliedRule {
 func appliedOutbound(p *Proxy, d *Destination) AppliedOutbound {
 	secured := p.Identity != nil
 	a := AppliedOutbound{
-		Destination: d.Key.String(), MeshService: d.Key.Service, Zone: d.Servers.Zone, Port: d.Key.Port,
+		Destination: d.Key.String(), Zone: d.Servers.Zone, Port: d.Key.Port,
 		Protocol: d.Protocol, Addresses: []string{}, Unreachable: d.Barrier(secured),
+	}
+	switch d.Key.Kind {
+	case MeshService:
+		a.MeshService = d.Key.Service
+	case MultiZoneService:
+		a.MultiZoneService = d.Key.Service
+	case ExternalService:
+		a.ExternalService = d.Key.Service
 	}
 	for _, servers := range d.everyone() {
 		if servers.Secured(secured) && servers.Barrier(secured) == "" {
@@ -178,8 +187,8 @@ func appliedOutbound(p *Proxy, d *Destination) AppliedOutbound {
 			a.TrustDomain = servers.TrustDomain
 		}
 	}
-	if d.Key.Kind == MultiZoneService {
-		a.MeshService, a.MultiZoneService, a.TrustDomain = "", d.Key.Service, ""
+	if d.legged() {
+		a.TrustDomain = ""
 		slices.Sort(a.Identities)
 		a.Identities = slices.Compact(a.Identities)
 	}

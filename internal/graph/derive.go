@@ -28,11 +28,14 @@ func (s *State) derive() {
 	s.Labelled = table.NewDerived(s.DB, "services of labels", s.labelled, slices.Equal)
 	s.Named = table.NewDerived(s.DB, "service of a row", s.named, func(a, b DestinationKey) bool { return a == b })
 	s.Ports = table.NewDerived(s.DB, "service ports", s.ports, slices.Equal)
+	s.WayOut = table.NewDerived(s.DB, "ways out of the zone", s.wayOut, same[*WayOut])
 	s.ServiceIdentities = table.NewDerived(s.DB, "service identities", s.serviceIdentities, slices.Equal)
 	s.Destination = table.NewDerived(s.DB, "destination", s.destination, same[*Destination])
 	s.Endpoints = table.NewDerived(s.DB, "endpoints", s.endpoints, equalEndpoints)
 	s.MultiZone = table.NewDerived(s.DB, "destination of many zones", s.multiZone, same[*Destination])
 	s.Legs = table.NewDerived(s.DB, "endpoints of a leg", s.legs, equalEndpoints)
+	s.External = table.NewDerived(s.DB, "destination outside the mesh", s.external, same[*Destination])
+	s.ExternalEndpoints = table.NewDerived(s.DB, "endpoints of a destination outside the mesh", s.externalEndpoints, equalEndpoints)
 	s.ServicePassages = table.NewDerived(s.DB, "passages of a service", s.servicePassages, slices.Equal)
 	s.Passages = table.NewDerived(s.DB, "passages of a mesh", s.passages, slices.Equal)
 	s.Passable = table.NewDerived(s.DB, "passable endpoints", s.passable, slices.Equal)
@@ -42,6 +45,7 @@ func (s *State) derive() {
 	s.Hosts = table.NewDerived(s.DB, "host names of a class", s.hosts, equalHosts)
 	s.Proxy = table.NewDerived(s.DB, "proxy", s.proxy, same[*Proxy])
 	s.Withdrawing = table.NewDerived(s.DB, "withdrawing", s.withdrawing, slices.Equal)
+	s.services = s.serviceKinds()
 }
 
 func same[V any](a, b V) bool { return reflect.DeepEqual(a, b) }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"weft/kind"
+	"weft/resource"
 )
 
 // DestinationKind is what a destination is a port of.
@@ -20,14 +21,17 @@ const (
 	ExternalService
 )
 
-var destinationKinds = [...]struct{ resource, short string }{
-	MeshService:      {kind.MeshServices.Name, "msvc"},
-	MultiZoneService: {kind.MeshMultiZoneServices.Name, "mzsvc"},
-	ExternalService:  {kind.MeshExternalServices.Name, "extsvc"},
+var destinationKinds = [...]struct {
+	info  *resource.Info
+	short string
+}{
+	MeshService:      {&kind.MeshServices.Info, "msvc"},
+	MultiZoneService: {&kind.MeshMultiZoneServices.Info, "mzsvc"},
+	ExternalService:  {&kind.MeshExternalServices.Info, "extsvc"},
 }
 
 // String is the name of the resource's kind, "MeshService".
-func (k DestinationKind) String() string { return destinationKinds[k].resource }
+func (k DestinationKind) String() string { return destinationKinds[k].info.Name }
 
 // MarshalText implements encoding.TextMarshaler.
 func (k DestinationKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
@@ -35,7 +39,8 @@ func (k DestinationKind) MarshalText() ([]byte, error) { return []byte(k.String(
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (k *DestinationKind) UnmarshalText(text []byte) error {
 	for i := range destinationKinds {
-		if *k = DestinationKind(i); k.String() == string(text) {
+		if of := DestinationKind(i); of.String() == string(text) {
+			*k = of
 			return nil
 		}
 	}
@@ -55,7 +60,8 @@ const (
 type DestinationKey struct {
 	Kind DestinationKind
 	Mesh string
-	// Zone is the one that owns a MeshService; empty for a MultiZoneService, which is the mesh's.
+	// Zone is the one that owns it; empty for a MultiZoneService, which is the mesh's, and for an
+	// ExternalService that global owns.
 	Zone string
 	// Service is the name that its owner gave it.
 	Service string
@@ -123,20 +129,31 @@ type Destination struct {
 	Key      DestinationKey
 	Protocol kind.Protocol
 	VIPs     []string
-	// Servers are those of a MeshService.
+	// Servers are those of a MeshService, or of an ExternalService.
 	Servers
 	// Local and Zones are those of a MultiZoneService: in this zone, nil where it has no member here, and in
-	// each of the others, sorted by zone, as far as they can be reached from here.
+	// each of the others, sorted by zone, as far as nothing but a missing egress keeps this zone from them.
 	Local *Servers
 	Zones []Servers
 }
 
+// Way is how clients get to servers.
+type Way string
+
+const (
+	Direct    Way = ""          // they are dialled
+	ByIngress Way = "ingress"   // through the ingresses of their zone
+	ByEgress  Way = "egress"    // through the egresses of the clients' zone
+	NoEgress  Way = "no egress" // so it would be, and none of these egresses is ready
+)
+
 // Servers are those who answer in one zone.
 type Servers struct {
-	// Zone is another than the clients'; empty: they are in the same one. They are reached through its
-	// ingresses, which tell by SNI what is meant.
+	// Zone is another than the clients'; empty: they are in the same one, or outside the mesh.
 	Zone string
-	SNI  string
+	// Way is Direct where they are in the same zone. On every other, SNI tells what is meant.
+	Way Way
+	SNI string
 	// Identities are the SPIFFE IDs that they may present, sorted; empty: they are plain.
 	Identities []string
 	// TrustDomain is the one domain of the Identities, where the mesh believes several: its clients
@@ -148,11 +165,22 @@ type Servers struct {
 // Secured says whether clients use mutual TLS with them: those that have an identity, where they do.
 func (s *Servers) Secured(client bool) bool { return client && len(s.Identities) > 0 }
 
-// Barrier is why a client, with an identity or without, can't reach them; empty: it can. An ingress passes
-// mutual TLS on by its server name, so that whatever has none stays in its zone.
+// Outside says whether they are an egress's to dial, of no mesh.
+func (s *Servers) Outside() bool { return s.Way != Direct && s.Zone == "" }
+
+// Barrier is why a client, with an identity or without, can't reach them; empty: it can. Zone proxies tell by the
+// server name of mutual TLS what is meant, so that whatever has none stays in its zone.
 func (s *Servers) Barrier(secured bool) string {
 	switch {
-	case s.Zone == "":
+	case s.Way == Direct:
+		return ""
+	case s.Outside() && !secured:
+		return "it is outside the mesh, which is reached through a zone egress, and that takes mutual TLS only: a proxy without an identity reaches none"
+	case secured && s.Way == NoEgress:
+		return "no zone egress of this zone is ready, and what leaves the zone goes through one"
+	case s.Outside() && len(s.Identities) == 0:
+		return "no zone egress of this zone has an identity"
+	case s.Outside():
 		return ""
 	case !secured:
 		return fmt.Sprintf("its servers are in zone %s, and a proxy without an identity reaches none of another zone", s.Zone)
@@ -164,9 +192,12 @@ func (s *Servers) Barrier(secured bool) string {
 	return ""
 }
 
+// legged says whether the destination's servers are in its legs.
+func (d *Destination) legged() bool { return d.Key.Kind == MultiZoneService }
+
 // everyone are the servers in every zone.
 func (d *Destination) everyone() []*Servers {
-	if d.Key.Kind == MeshService {
+	if !d.legged() {
 		return []*Servers{&d.Servers}
 	}
 	var all []*Servers
@@ -182,14 +213,19 @@ func (d *Destination) everyone() []*Servers {
 // Barrier is why a client, with an identity or without, can't reach the destination; empty: it can.
 func (d *Destination) Barrier(secured bool) string {
 	switch {
-	case d.Key.Kind == MeshService:
+	case !d.legged():
 		return d.Servers.Barrier(secured)
-	case d.Local != nil || secured && len(d.Zones) > 0:
+	case d.Local != nil || d.abroad(secured):
 		return ""
 	case len(d.Zones) > 0:
 		return d.Zones[0].Barrier(secured)
 	}
 	return "no MeshService that its selector matches has this port with this protocol and can be reached from here"
+}
+
+// abroad says whether such clients reach servers of other zones.
+func (d *Destination) abroad(secured bool) bool {
+	return slices.ContainsFunc(d.Zones, func(zone Servers) bool { return zone.Barrier(secured) == "" })
 }
 
 // Lists are the lists of endpoints that such clients use, in the order in which they prefer them; none
@@ -198,26 +234,26 @@ func (d *Destination) Lists(secured bool) []DestinationKey {
 	if d.Barrier(secured) != "" {
 		return nil
 	}
-	if d.Key.Kind == MeshService {
+	if !d.legged() {
 		return []DestinationKey{d.Key}
 	}
 	var lists []DestinationKey
 	if d.Local != nil {
 		lists = append(lists, d.Key.On(LocalLeg))
 	}
-	if secured && len(d.Zones) > 0 {
+	if d.abroad(secured) {
 		lists = append(lists, d.Key.On(ZonesLeg))
 	}
 	return lists
 }
 
-// Endpoint is one server of a destination, or an ingress of another zone, behind which its servers are.
+// Endpoint is one server of a destination, or a zone proxy behind which its servers are.
 type Endpoint struct {
 	Address string
 	Port    uint32
-	// Zone is set on an ingress.
+	// Zone is set on an ingress of another zone.
 	Zone string
-	// Proxy is set on a server.
+	// Proxy is set on whatever is in this zone: a server, or an egress.
 	Proxy ProxyKey
 	// Plain says that it is to have mutual TLS and does not serve it yet.
 	Plain bool

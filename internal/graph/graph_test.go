@@ -105,6 +105,9 @@ func load(t *testing.T, archive *txtar.Archive) *graph.State {
 				s.Put(tx, doors(t, line))
 			}
 		}
+		if line := string(fileOf(archive, "egresses")); line != "" {
+			s.Put(tx, egresses(t, line))
+		}
 		for _, line := range strings.Split(strings.TrimSpace(string(fileOf(archive, "trusts"))), "\n") {
 			if name, domain, ok := strings.Cut(line, " "); ok {
 				bundle := kind.CABundle{Type: "Pem", PEM: &kind.PEMBundle{Value: "the roots of " + name}}
@@ -139,11 +142,12 @@ func meaning(t *testing.T, archive *txtar.Archive) string {
 	return b.String()
 }
 
-// received names a resource of another zone as it is named where it has been received; one with a display name
+// received names a resource of another zone, or of global, as it is named where it has been received; one with a display name
 // is written so already.
 func received(o resource.Any) resource.Any {
 	meta := o.Envelope()
-	if owner := kind.OwnerOf(meta); !owner.Global() && owner.Zone != "east" && meta.Label(kind.DisplayName) == "" {
+	owner, elsewhere := kind.OwnerOf(meta), meta.Label(kind.OriginLabel) == kind.OriginGlobal
+	if elsewhere = elsewhere || owner.Zone != "" && owner.Zone != "east"; elsewhere && meta.Label(kind.DisplayName) == "" {
 		meta.Labels[kind.DisplayName] = meta.Name
 		meta.Name = kind.SyncedName(kind.ByName(o.Key().Kind).Describe(), meta.Name, owner)
 	}
@@ -251,6 +255,15 @@ func doors(t *testing.T, line string) resource.Any {
 	return row
 }
 
+// egresses reads "NAME ADDRESS:PORT [healthy] ...", as doors does.
+func egresses(t *testing.T, line string) resource.Any {
+	row := kind.MeshEgressAddresses.Make("default", "east", kind.MeshEgressAddress{})
+	for _, e := range doors(t, "east "+line).(*resource.Object[kind.MeshZoneAddress]).Spec.Ingresses {
+		row.Spec.Egresses = append(row.Spec.Egresses, e)
+	}
+	return row
+}
+
 func also(rule match.Rule) string {
 	if len(rule.Also) == 0 {
 		return ""
@@ -294,7 +307,7 @@ func describeProxy(b *strings.Builder, s *graph.State, r *table.Reader, p *graph
 func describeDestination(b *strings.Builder, s *graph.State, r *table.Reader, key graph.DestinationKey) {
 	d := s.DestinationOf(r, key)
 	fmt.Fprintf(b, "destination %s (%s) at %v\n", key, d.Protocol, d.VIPs)
-	if key.Kind == graph.MeshService {
+	if key.Kind != graph.MultiZoneService {
 		describeServers(b, "servers", &d.Servers)
 	}
 	if d.Local != nil {
@@ -313,8 +326,11 @@ func describeDestination(b *strings.Builder, s *graph.State, r *table.Reader, ke
 			fmt.Fprintf(b, "  served by %s at %s:%d\n", stdcmp.Or(e.Proxy.Name, "the ingress of "+e.Zone), e.Address, e.Port)
 		}
 	}
-	if key.Kind == graph.MultiZoneService {
+	switch key.Kind {
+	case graph.MultiZoneService:
 		describeTakings(b, s, r, key)
+		return
+	case graph.ExternalService:
 		return
 	}
 	backing := s.Backing(r, s.Row(key))
@@ -327,8 +343,8 @@ func describeDestination(b *strings.Builder, s *graph.State, r *table.Reader, ke
 }
 
 func describeServers(b *strings.Builder, who string, servers *graph.Servers) {
-	if servers.Zone != "" {
-		who += " in " + servers.Zone
+	if servers.Way != graph.Direct {
+		who += " " + fmt.Sprintf("in %s by %s", stdcmp.Or(servers.Zone, "no zone"), servers.Way)
 		fmt.Fprintf(b, "  %s have the SNI %q\n", who, servers.SNI)
 	}
 	for _, id := range servers.Identities {

@@ -66,7 +66,7 @@ func (s *State) HoldPassages(before, after *table.Reader, had, has []Passage, no
 }
 
 func (s *State) holdPassage(before, after *table.Reader, key DestinationKey, snis []string, now time.Time) *resource.Object[kind.HeldPassage] {
-	spec := kind.HeldPassage{Kind: kindOf(key), Service: key.Service, Port: key.Port, SNIs: snis, Since: kind.Time{Time: now}}
+	spec := kind.HeldPassage{Kind: key.Kind.String(), Service: key.Service, Port: key.Port, SNIs: snis, Since: kind.Time{Time: now}}
 	for _, e := range s.Passable.Get(before, key) {
 		held := kind.HeldEndpoint{Dataplane: e.Proxy.Name, Address: e.Address, Port: e.Port}
 		if s.stillServes(after, key.Mesh, &held) {
@@ -95,13 +95,6 @@ func PassageName(key DestinationKey) string {
 		name += ".mzms" // no name of a MeshService's row, which ends in a number
 	}
 	return name
-}
-
-func kindOf(key DestinationKey) string {
-	if key.Kind == MultiZoneService {
-		return kind.MeshMultiZoneServices.Name
-	}
-	return kind.MeshServices.Name
 }
 
 // takesPart says whether a MeshService's port is part of a MeshMultiZoneService's.

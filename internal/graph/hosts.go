@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"weft/internal/table"
-	"weft/kind"
 )
 
 // Host is a host name of a destination, with the virtual IPs that it stands for.
@@ -23,18 +22,7 @@ func equalHosts(a, b []Host) bool {
 
 // hostsOf are the names of a destination, whose key is [DestinationKey.Of].
 func (s *State) hostsOf(r *table.Reader, key DestinationKey) []Host {
-	row := s.Row(key)
-	if key.Kind == MultiZoneService {
-		if status, ok := s.MultiZoneServiceStatuses.Find(r, row.Mesh, row.Name); ok {
-			return hostsAt(status.Spec.VIPs, status.Spec.Addresses)
-		}
-	} else if status, ok := s.ServiceStatuses.Find(r, row.Mesh, row.Name); ok {
-		return hostsAt(status.Spec.VIPs, status.Spec.Addresses)
-	}
-	return nil
-}
-
-func hostsAt(vips []kind.VIP, names []kind.Address) []Host {
+	vips, names := s.services[key.Kind].places(r, s.Row(key))
 	var addresses []netip.Addr
 	for _, vip := range vips {
 		if address, err := netip.ParseAddr(vip.IP); err == nil {

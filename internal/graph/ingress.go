@@ -167,24 +167,11 @@ func (s *State) servicePassages(r *table.Reader, key DestinationKey) []Passage {
 	return passages
 }
 
-// portsOf are the ports of a service of any kind.
-func (s *State) portsOf(r *table.Reader, key DestinationKey) []kind.ServicePort {
-	row := s.Row(key)
-	if key.Kind == MultiZoneService {
-		if service, ok := s.MultiZoneServices.Find(r, row.Mesh, row.Name); ok {
-			return service.Spec.Ports
-		}
-	} else if service, ok := s.Services.Find(r, row.Mesh, row.Name); ok {
-		return service.Spec.Ports
-	}
-	return nil
-}
-
 // passages are what the zone ingresses of a mesh pass on, sorted.
 func (s *State) passages(r *table.Reader, mesh string) []Passage {
 	all := s.heldPassages(r, mesh)
 	for _, service := range s.Names.Get(r, mesh) {
-		if service.Kind == MultiZoneService || service.Zone == s.Zone {
+		if service.Kind == MultiZoneService || service.Kind == MeshService && service.Zone == s.Zone {
 			all = append(all, s.ServicePassages.Get(r, service)...)
 		}
 	}

@@ -9,22 +9,6 @@ import (
 	"weft/resource"
 )
 
-// DestinationOf is one port of a service of any kind; nil where there is none.
-func (s *State) DestinationOf(r *table.Reader, key DestinationKey) *Destination {
-	if key.Kind == MultiZoneService {
-		return s.MultiZone.Get(r, key)
-	}
-	return s.Destination.Get(r, key)
-}
-
-// EndpointsOf are the endpoints of a MeshService's port, or of a leg of a MeshMultiZoneService's.
-func (s *State) EndpointsOf(r *table.Reader, key DestinationKey) *Endpoints {
-	if key.Kind == MultiZoneService {
-		return s.Legs.Get(r, key)
-	}
-	return s.Endpoints.Get(r, key)
-}
-
 // Taking is a MeshService that a MeshMultiZoneService selects, and how it stands to one of its ports.
 type Taking struct {
 	Service DestinationKey // the MeshService's port
@@ -41,7 +25,7 @@ func (s *State) Takings(r *table.Reader, service *resource.Object[kind.MeshMulti
 		return nil
 	}
 	var all []Taking
-	for _, selected := range s.Labelled.Get(r, labelsOf(service.Mesh, service.Spec.Selector.MeshService.MatchLabels)) {
+	for _, selected := range s.Labelled.Get(r, labelsOf(MeshService, service.Mesh, service.Spec.Selector.MeshService.MatchLabels)) {
 		t := Taking{Service: selected.At(port.Port)}
 		t.destination = s.Destination.Get(r, t.Service)
 		var has kind.Protocol
@@ -74,10 +58,7 @@ func (s *State) multiZone(r *table.Reader, key DestinationKey) *Destination {
 	if port.Port == 0 {
 		return nil
 	}
-	d := &Destination{Key: key, Protocol: cmp.Or(port.AppProtocol, kind.TCP)}
-	if status, ok := s.MultiZoneServiceStatuses.Find(r, key.Mesh, key.Service); ok {
-		d.VIPs = addressesOf(status.Spec.VIPs)
-	}
+	d := &Destination{Key: key, Protocol: cmp.Or(port.AppProtocol, kind.TCP), VIPs: s.vipsOf(r, key)}
 	ids := map[string][]string{}
 	for _, t := range taking {
 		zone := t.Service.Zone
@@ -85,15 +66,15 @@ func (s *State) multiZone(r *table.Reader, key DestinationKey) *Destination {
 	}
 	for zone, names := range ids {
 		slices.Sort(names)
-		servers := Servers{Zone: zone, SNI: port.SNI()}
-		if zone == s.Zone {
-			servers = Servers{}
+		servers := Servers{}
+		if zone != s.Zone {
+			servers = Servers{Zone: zone, Way: s.wayAbroad(r, key.Mesh), SNI: port.SNI()}
 		}
 		s.identify(r, key.Mesh, &servers, slices.Compact(names))
 		switch {
 		case zone == s.Zone:
 			d.Local = &servers
-		case servers.Barrier(true) == "":
+		case servers.Way == NoEgress || servers.Barrier(true) == "":
 			d.Zones = append(d.Zones, servers)
 		}
 	}
@@ -117,6 +98,10 @@ func (s *State) legs(r *table.Reader, key DestinationKey) *Endpoints {
 	if d == nil {
 		return legs
 	}
+	if out := s.WayOut.Get(r, key.Mesh); out.Abroad {
+		legs.Endpoints = out.Egresses // which know by the server name, and pick the zone
+		return legs
+	}
 	available := s.availableIn(r, taking)
 	seen := map[string]bool{}
 	for i := range d.Zones {
@@ -133,6 +118,12 @@ func (s *State) legs(r *table.Reader, key DestinationKey) *Endpoints {
 		}
 	}
 	return legs.inOrder()
+}
+
+// isMultiZoneServer says whether a Dataplane is behind a MeshMultiZoneService.
+func (s *State) isMultiZoneServer(r *table.Reader, proxy ProxyKey, key DestinationKey) bool {
+	_, taking := s.taking(r, key.On(""))
+	return slices.ContainsFunc(taking, func(t Taking) bool { return s.isServer(r, proxy, t.Service) })
 }
 
 // availableIn are the other zones that have a server for one of the services.

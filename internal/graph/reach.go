@@ -21,21 +21,26 @@ type selection struct {
 
 func selectionOf(ref *kind.BackendRef) selection {
 	sel := selection{Name: ref.Name, Labels: ref.Labels, Port: ref.Port}
-	if ref.Kind == kind.MeshMultiZoneServices.Name {
-		sel.Kind = MultiZoneService
-	}
+	_ = sel.Kind.UnmarshalText([]byte(ref.Kind)) // what was written is a kind of destinations
 	return sel
 }
 
-// labelled names the MeshServices of a mesh that have labels.
+// labelled names the services of a kind and a mesh that have labels.
 type labelled struct {
+	Kind   DestinationKind
 	Mesh   string
 	Labels string // in JSON, sorted by name
 }
 
-func labelsOf(mesh string, labels map[string]string) labelled {
+func labelsOf(of DestinationKind, mesh string, labels map[string]string) labelled {
 	raw, _ := json.Marshal(labels) // maps are written in the order of their keys
-	return labelled{mesh, string(raw)}
+	return labelled{of, mesh, string(raw)}
+}
+
+// called is a name of a service of a kind.
+type called struct {
+	Kind DestinationKind
+	ServiceKey
 }
 
 // everything is the reach of a proxy that sees all services of its mesh.
@@ -56,13 +61,9 @@ func canonical(selections []selection) string {
 }
 
 func (s *State) names(r *table.Reader, mesh string) []DestinationKey {
-	ofZones, ofMany := s.ServicesByMesh.List(r, MeshKey(mesh)), s.MultiZoneServicesByMesh.List(r, MeshKey(mesh))
-	names := make([]DestinationKey, 0, len(ofZones)+len(ofMany))
-	for _, service := range ofZones {
-		names = append(names, s.keyOf(service))
-	}
-	for _, service := range ofMany {
-		names = append(names, multiZoneKey(mesh, service.Name))
+	var names []DestinationKey
+	for i := range s.services {
+		names = append(names, s.services[i].all(r, mesh)...)
 	}
 	return names
 }
@@ -70,7 +71,7 @@ func (s *State) names(r *table.Reader, mesh string) []DestinationKey {
 // tagged are the services of this zone that select a value of kuma.io/service; where it has none, those of
 // other zones.
 func (s *State) tagged(r *table.Reader, tagKey string) []DestinationKey {
-	keys := s.keysOf(s.ServicesByTag.List(r, tagKey))
+	keys := keysOf(s.ServicesByTag.List(r, tagKey), s.keyOf)
 	slices.SortFunc(keys, CompareDestinations)
 	own := slices.DeleteFunc(slices.Clone(keys), func(key DestinationKey) bool { return key.Zone != s.Zone })
 	if len(own) > 0 {
@@ -84,20 +85,25 @@ func (s *State) labelled(r *table.Reader, key labelled) []DestinationKey {
 	if err := json.Unmarshal([]byte(key.Labels), &labels); err != nil {
 		panic("graph: labels are written by labelsOf: " + err.Error())
 	}
-	var services []*resource.Object[kind.MeshService]
-	if label, value, ok := narrowest(labels, kind.DisplayName); ok {
-		services = s.ServicesByLabel.List(r, LabelKey(key.Mesh, label, value))
-	} else {
-		services = s.ServicesByMesh.List(r, MeshKey(key.Mesh))
-	}
-	keys := s.keysOf(slices.DeleteFunc(slices.Clone(services), func(o *resource.Object[kind.MeshService]) bool {
-		return !kind.Subset(labels, o.Labels)
-	}))
+	keys := s.services[key.Kind].labelled(r, key.Mesh, labels)
 	slices.SortFunc(keys, CompareDestinations)
 	return keys
 }
 
-func (s *State) named(r *table.Reader, row ServiceKey) DestinationKey {
+func (s *State) servicesLabelled(r *table.Reader, mesh string, labels map[string]string) []DestinationKey {
+	services := s.ServicesByMesh
+	key := MeshKey(mesh)
+	if label, value, ok := narrowest(labels, kind.DisplayName); ok {
+		services, key = s.ServicesByLabel, LabelKey(mesh, label, value)
+	}
+	return keysOf(having(services.List(r, key), labels), s.keyOf)
+}
+
+func (s *State) named(r *table.Reader, name called) DestinationKey {
+	return s.services[name.Kind].named(r, name.ServiceKey)
+}
+
+func (s *State) serviceNamed(r *table.Reader, row ServiceKey) DestinationKey {
 	service, ok := s.Services.Find(r, row.Mesh, row.Name)
 	if !ok {
 		return DestinationKey{}
@@ -105,35 +111,18 @@ func (s *State) named(r *table.Reader, row ServiceKey) DestinationKey {
 	return s.keyOf(service)
 }
 
-// keysOf are services as destinations, in the order of the services.
-func (s *State) keysOf(services []*resource.Object[kind.MeshService]) []DestinationKey {
-	keys := make([]DestinationKey, 0, len(services))
-	for _, service := range services {
-		keys = append(keys, s.keyOf(service))
-	}
-	return keys
-}
-
 func multiZoneKey(mesh, name string) DestinationKey {
 	return DestinationKey{Kind: MultiZoneService, Mesh: mesh, Service: name}
 }
 
-// ports are the numbers of a service's ports, in their order; none where there is no such service.
-func (s *State) ports(r *table.Reader, key DestinationKey) []uint32 {
-	row := s.Row(key)
-	if key.Kind == MultiZoneService {
-		if service, ok := s.MultiZoneServices.Find(r, row.Mesh, row.Name); ok {
-			return numbersOf(service.Spec.Ports)
-		}
-	} else if service, ok := s.Services.Find(r, row.Mesh, row.Name); ok {
-		return numbersOf(service.Spec.Ports)
-	}
-	return nil
+func multiZoneKeyOf(service *resource.Object[kind.MeshMultiZoneService]) DestinationKey {
+	return multiZoneKey(service.Mesh, service.Name)
 }
 
-func numbersOf(ports []kind.ServicePort) []uint32 {
+// ports are the numbers of a service's ports, in their order; none where there is no such service.
+func (s *State) ports(r *table.Reader, key DestinationKey) []uint32 {
 	var numbers []uint32
-	for _, p := range ports {
+	for _, p := range s.portsOf(r, key) {
 		numbers = append(numbers, p.Port)
 	}
 	return numbers
@@ -167,24 +156,14 @@ func (s *State) reached(r *table.Reader, class Class) []DestinationKey {
 
 // selected are the services of a selection: the named one, or all that have the labels.
 func (s *State) selected(r *table.Reader, mesh string, sel selection) []DestinationKey {
-	switch {
-	case sel.Kind == MultiZoneService && sel.Name != "":
-		return []DestinationKey{multiZoneKey(mesh, sel.Name)}
-	case sel.Kind == MultiZoneService:
-		var keys []DestinationKey
-		for _, service := range s.MultiZoneServicesByMesh.List(r, MeshKey(mesh)) {
-			if kind.Subset(sel.Labels, service.Labels) {
-				keys = append(keys, multiZoneKey(mesh, service.Name))
-			}
-		}
-		return keys
-	case sel.Name != "":
-		if key := s.Named.Get(r, ServiceKey{mesh, sel.Name}); key != (DestinationKey{}) {
-			return []DestinationKey{key}
-		}
+	if sel.Name == "" {
+		return s.Labelled.Get(r, labelsOf(sel.Kind, mesh, sel.Labels))
+	}
+	key := s.Named.Get(r, called{sel.Kind, ServiceKey{mesh, sel.Name}})
+	if key == (DestinationKey{}) {
 		return nil
 	}
-	return s.Labelled.Get(r, labelsOf(mesh, sel.Labels))
+	return []DestinationKey{key}
 }
 
 // explicit are the outbounds whose destination exists; the others listen once it does.

@@ -91,12 +91,8 @@ func (s *State) Selected(r *table.Reader, service *resource.Object[kind.MeshServ
 	}
 }
 
-// IsMember says whether a Dataplane is behind a destination.
-func (s *State) IsMember(r *table.Reader, proxy ProxyKey, key DestinationKey) bool {
-	if key.Kind == MultiZoneService {
-		_, taking := s.taking(r, key.On(""))
-		return slices.ContainsFunc(taking, func(t Taking) bool { return s.IsMember(r, proxy, t.Service) })
-	}
+// isServer says whether a Dataplane is behind a MeshService.
+func (s *State) isServer(r *table.Reader, proxy ProxyKey, key DestinationKey) bool {
 	row := s.Row(key)
 	service, ok := s.Services.Find(r, row.Mesh, row.Name)
 	return ok && slices.ContainsFunc(s.Members(r, service), func(m Member) bool { return m.Dataplane.Name == proxy.Name })
@@ -154,14 +150,11 @@ func (s *State) destination(r *table.Reader, key DestinationKey) *Destination {
 	if !ok {
 		return nil
 	}
-	d := &Destination{Key: key, Protocol: cmp.Or(port.AppProtocol, kind.TCP)}
+	d := &Destination{Key: key, Protocol: cmp.Or(port.AppProtocol, kind.TCP), VIPs: s.vipsOf(r, key)}
 	if s.Foreign(service) {
-		d.Servers.Zone, d.SNI = key.Zone, port.SNI()
+		d.Servers.Zone, d.Servers.Way, d.SNI = key.Zone, s.wayAbroad(r, key.Mesh), port.SNI()
 	}
 	s.identify(r, key.Mesh, &d.Servers, s.ServiceIdentities.Get(r, row))
-	if status, ok := s.ServiceStatuses.Find(r, row.Mesh, row.Name); ok {
-		d.VIPs = addressesOf(status.Spec.VIPs)
-	}
 	return d
 }
 
@@ -218,7 +211,8 @@ func Targets(port kind.ServicePort, in *kind.Inbound) bool {
 }
 
 // endpoints are the Ready members whose proxies serve them. What its owner, its probe or its agent takes
-// out leaves at once. Of another zone's service they are the ingresses of that zone.
+// out leaves at once. Of another zone's service they are the zone proxies through which that is
+// reached.
 func (s *State) endpoints(r *table.Reader, key DestinationKey) *Endpoints {
 	published := &Endpoints{Destination: key}
 	row := s.Row(key)
@@ -231,7 +225,7 @@ func (s *State) endpoints(r *table.Reader, key DestinationKey) *Endpoints {
 		return published
 	}
 	if s.Foreign(service) {
-		published.Endpoints = s.ingressesOf(r, key.Mesh, key.Zone)
+		published.Endpoints = s.doorsTo(r, key.Mesh, key.Zone)
 		return published.inOrder()
 	}
 	secured := len(s.IdentitiesByMesh.List(r, MeshKey(key.Mesh))) > 0

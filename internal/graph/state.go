@@ -143,22 +143,26 @@ type State struct {
 	// Trust is what the proxies of a mesh believe.
 	Trust *table.Derived[string, *Trust]
 	// Names are the services of a mesh, of every kind and zone; Tagged the MeshServices that select a value
-	// of kuma.io/service, by its [TagKey]; Labelled those that have labels; Named the one of a row, the zero
-	// key where there is none. Ports are a service's. They stand between the services and those who reach
+	// of kuma.io/service, by its [TagKey]; Labelled those of a kind that have labels; Named the one that a name means,
+	// the zero key where there is none. Ports are a service's. They stand between the services and those who reach
 	// them, so that what does not change these wakes no class.
 	Names    *table.Derived[string, []DestinationKey]
 	Tagged   *table.Derived[string, []DestinationKey]
 	Labelled *table.Derived[labelled, []DestinationKey]
-	Named    *table.Derived[ServiceKey, DestinationKey]
+	Named    *table.Derived[called, DestinationKey]
 	Ports    *table.Derived[DestinationKey, []uint32]
+	// WayOut is how the proxies of a mesh leave this zone.
+	WayOut *table.Derived[string, *WayOut]
 	// ServiceIdentities are the SPIFFE IDs that a service's servers may present, sorted.
 	ServiceIdentities *table.Derived[ServiceKey, []string]
 	// Destination is one port of a MeshService; nil where there is none. MultiZone is the same of a
-	// MeshMultiZoneService, and made of the former. [State.DestinationOf] answers both.
-	Destination, MultiZone *table.Derived[DestinationKey, *Destination]
+	// MeshMultiZoneService, and made of the former; External that of a MeshExternalService.
+	// [State.DestinationOf] answers all.
+	Destination, MultiZone, External *table.Derived[DestinationKey, *Destination]
 	// Endpoints are the published endpoints of a MeshService's port. Legs are those of a leg of a
-	// MeshMultiZoneService's. [State.EndpointsOf] answers both.
-	Endpoints, Legs *table.Derived[DestinationKey, *Endpoints]
+	// MeshMultiZoneService's, and ExternalEndpoints those of a MeshExternalService's. [State.EndpointsOf] answers
+	// all.
+	Endpoints, Legs, ExternalEndpoints *table.Derived[DestinationKey, *Endpoints]
 	// ServicePassages are the server names of a service, and Passages those of a mesh, by which the zone
 	// ingresses pass connections on to what is Passable of their destinations.
 	ServicePassages *table.Derived[DestinationKey, []Passage]
@@ -177,7 +181,8 @@ type State struct {
 	// Withdrawing are the listeners that a proxy serves though its Dataplane has them no more.
 	Withdrawing *table.Derived[ProxyKey, []string]
 
-	kinds map[string]kindRows
+	services []serviceKind // by DestinationKind
+	kinds    map[string]kindRows
 }
 
 // Fault is a derived value that can't be made of a resource, because of a bug of ours. The value that was

@@ -27,10 +27,7 @@ func (s *State) stored(info *resource.Info, zone, name string) string {
 
 // Row is where the service of a destination stands, in the rows of its kind. It follows from the key alone.
 func (s *State) Row(key DestinationKey) ServiceKey {
-	if key.Kind == MultiZoneService {
-		return ServiceKey{key.Mesh, key.Service}
-	}
-	return ServiceKey{key.Mesh, s.stored(&kind.MeshServices.Info, key.Zone, key.Service)}
+	return ServiceKey{key.Mesh, s.stored(destinationKinds[key.Kind].info, key.Zone, key.Service)}
 }
 
 // keyOf names a MeshService as a destination, without a port.
@@ -59,6 +56,23 @@ func toldIdentities(service *kind.MeshService) []string {
 	ids := spiffeIDs(service)
 	slices.Sort(ids)
 	return slices.Compact(ids)
+}
+
+// wayAbroad is how servers of other zones are reached.
+func (s *State) wayAbroad(r *table.Reader, mesh string) Way {
+	if out := s.WayOut.Get(r, mesh); out.Abroad {
+		return out.by()
+	}
+	return ByIngress
+}
+
+// doorsTo are the zone proxies that are to be dialled for another zone: its ingresses, or the egresses of this one,
+// which pass on to them.
+func (s *State) doorsTo(r *table.Reader, mesh, zone string) []Endpoint {
+	if out := s.WayOut.Get(r, mesh); out.Abroad {
+		return slices.Clone(out.Egresses)
+	}
+	return s.ingressesOf(r, mesh, zone)
 }
 
 // ingressesOf are the ingresses of another zone that are to be dialled. The zone says which; that none of its

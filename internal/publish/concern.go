@@ -13,7 +13,7 @@ import (
 // noteLeft remembers which lists a proxy's endpoints have left. A client that refuses the next of such a
 // list may send to them still.
 func (h *Hub) noteLeft(changes *table.Changes) {
-	for _, lists := range []*table.Derived[graph.DestinationKey, *graph.Endpoints]{h.state.Endpoints, h.state.Legs} {
+	for _, lists := range h.state.EndpointLists() {
 		for t := range lists.Transitions(changes) {
 			if t.Old != nil {
 				h.noteLeftBy(t)
@@ -24,7 +24,7 @@ func (h *Hub) noteLeft(changes *table.Changes) {
 
 func (h *Hub) noteLeftBy(t table.Transition[graph.DestinationKey, *graph.Endpoints]) {
 	for _, e := range t.Old.Endpoints {
-		if e.Zone != "" || t.New.Has(e) {
+		if e.Proxy == (graph.ProxyKey{}) || t.New.Has(e) {
 			continue
 		}
 		if h.left[e.Proxy] == nil {
