@@ -46,7 +46,9 @@ func (s *State) egressesOf(r *table.Reader, mesh string) []Endpoint {
 	}
 	var egresses []Endpoint
 	for _, egress := range row.Spec.Usable() {
-		egresses = append(egresses, Endpoint{Address: egress.Address, Port: egress.Port, Proxy: egressProxy(mesh, &egress)})
+		if proxy := egressProxy(mesh, &egress); s.Refusal(r, proxy) == "" {
+			egresses = append(egresses, Endpoint{Address: egress.Address, Port: egress.Port, Proxy: proxy})
+		}
 	}
 	return (&Endpoints{Endpoints: egresses}).inOrder().Endpoints
 }
@@ -62,7 +64,7 @@ func egressProxy(mesh string, egress *kind.ZoneProxyAddress) ProxyKey {
 func (s *State) egressIdentities(r *table.Reader, mesh string) []string {
 	var ids []string
 	for _, dp := range s.EgressesByMesh.List(r, MeshKey(mesh)) {
-		if s.isOwn(&dp.Meta) {
+		if s.isOwn(&dp.Meta) && s.Admits(r, dp) {
 			ids = append(ids, s.Presented.Get(r, ProxyKey{Mesh: mesh, Name: dp.Name})...)
 		}
 	}
