@@ -11,6 +11,7 @@ import (
 	"weft/internal/dpserver"
 	"weft/internal/graph"
 	"weft/internal/instances"
+	"weft/internal/metrics"
 	"weft/internal/publish"
 	"weft/internal/store"
 	"weft/kind"
@@ -18,10 +19,11 @@ import (
 )
 
 // outside is what the hub needs beyond its table.
-func outside(rows store.Store, writer *admit.Writer, proxies *dpserver.Server, self *instances.Member, others publish.Zones) publish.Outside {
+func outside(rows store.Store, writer *admit.Writer, proxies *dpserver.Server, self *instances.Member, others publish.Zones, figures *metrics.Metrics) publish.Outside {
 	return publish.Outside{
 		Settler: proxies, Others: self, Zones: others,
 		Version: storedVersion(rows), Forget: forget(writer), Keep: keep(writer), KeepPassages: keepPassages(writer), Announce: announce(writer),
+		Withdrawn: figures.Withdrawn,
 	}
 }
 

@@ -146,7 +146,7 @@ func (p *plane) follow(ctx context.Context, proxies *dpserver.Server, others pub
 		Streams: proxies.Streams, Behind: proxies.Behind, Sessions: proxies.Sessions, Traffic: proxies.Traffic,
 		Classes: p.hub.Classes, Withdrawals: p.hub.Withdrawals, Backlog: p.reconciler.Backlog,
 	})
-	p.hub.Use(ctx, outside(p.rows, p.writer, proxies, p.self, others))
+	p.hub.Use(ctx, outside(p.rows, p.writer, proxies, p.self, others, p.figures))
 	p.reconciler.Zones = others
 	apply := timed(p.hub.Apply, p.figures)
 	wait, err := mirror.Start(ctx, mirror.Config{

@@ -26,15 +26,16 @@ import (
 type Metrics struct {
 	registry *prometheus.Registry
 
-	change   prometheus.Histogram
-	settled  prometheus.Histogram
-	commit   prometheus.Histogram
-	rows     prometheus.Counter
-	stage    *prometheus.HistogramVec
-	values   *prometheus.CounterVec
-	store    *prometheus.HistogramVec
-	requests *prometheus.HistogramVec
-	sync     *sync
+	change    prometheus.Histogram
+	settled   prometheus.Histogram
+	commit    prometheus.Histogram
+	rows      prometheus.Counter
+	stage     *prometheus.HistogramVec
+	values    *prometheus.CounterVec
+	store     *prometheus.HistogramVec
+	requests  *prometheus.HistogramVec
+	withdrawn *prometheus.HistogramVec
+	sync      *sync
 }
 
 // From tens of microseconds to seconds: what is fast here is far below the usual buckets of Prometheus.
@@ -62,7 +63,11 @@ func New(version, zone, instance string) *Metrics {
 		}, []string{"stage", "result"}),
 		store:    histogram("weft_store_seconds", "What the store took for an operation; outcome is ok, refused (a stale version and the like) or failed.", "operation", "outcome"),
 		requests: histogram("weft_api_request_seconds", "What the HTTP API took for a request.", "method", "status"),
-		sync:     newSync(),
+		withdrawn: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "weft_withdrawal_seconds", Buckets: prometheus.ExponentialBuckets(1e-3, 2, 16),
+			Help: "From when a listener was no longer wanted until it was let go; outcome is settled, or bound where clients had not said that they are past it.",
+		}, []string{"outcome"}),
+		sync: newSync(),
 	}
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "weft_info", Help: "Always 1; the labels say who answers.",
@@ -70,7 +75,7 @@ func New(version, zone, instance string) *Metrics {
 	})
 	info.Set(1)
 	m.registry.MustRegister(m.sync.collectors()...)
-	m.registry.MustRegister(info, m.change, m.settled, m.commit, m.rows, m.stage, m.values, m.store, m.requests,
+	m.registry.MustRegister(info, m.change, m.settled, m.commit, m.rows, m.stage, m.values, m.store, m.requests, m.withdrawn,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -98,6 +103,18 @@ func (m *Metrics) Commit(b mirror.Batch, now time.Time, took time.Duration) {
 
 // Settled notes that a proxy has everything again, and how long it lacked something.
 func (m *Metrics) Settled(after time.Duration) { m.settled.Observe(after.Seconds()) }
+
+// Withdrawn notes listeners that went, how long after they were no longer wanted, and whether every client was past
+// them by then.
+func (m *Metrics) Withdrawn(listeners int, after time.Duration, settled bool) {
+	outcome := "bound"
+	if settled {
+		outcome = "settled"
+	}
+	for range listeners {
+		m.withdrawn.WithLabelValues(outcome).Observe(after.Seconds())
+	}
+}
 
 // Stage notes one stage of a batch; it fits [table.DB.Observe].
 func (m *Metrics) Stage(s table.Stage) {

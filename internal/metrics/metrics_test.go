@@ -47,6 +47,8 @@ func busy() *Metrics {
 	fresh.Modified, old.Modified = now.Add(-time.Millisecond), now.Add(-time.Hour)
 	m.Commit(mirror.Batch{Put: []resource.Any{fresh, old}, Removed: make([]resource.Key, 2)}, now, 2*time.Millisecond)
 	m.Settled(5 * time.Millisecond)
+	m.Withdrawn(2, 40*time.Millisecond, true)
+	m.Withdrawn(1, 30*time.Second, false)
 	m.Stage(table.Stage{Table: "endpoints", Recomputed: 5, Changed: 2, Took: time.Millisecond})
 	m.Store("update", time.Millisecond, store.ErrStale)
 	m.Store("update", time.Millisecond, store.ErrUnavailable)
@@ -73,6 +75,8 @@ func TestWhatHappensIsCounted(t *testing.T) {
 		`weft_xds_refused_total{type="cluster"} 1`,
 		`weft_classes 1`,
 		`weft_withdrawals 1`,
+		`weft_withdrawal_seconds_count{outcome="settled"} 2`,
+		`weft_withdrawal_seconds_count{outcome="bound"} 1`,
 		`weft_sync_items_total{direction="sent",kind="MeshService"} 2`,
 		`weft_sync_refused_total{direction="received",kind="MeshService"} 1`,
 		`weft_sync_comparisons_total{direction="sent",kind="MeshService"} 1`,

@@ -14,7 +14,7 @@ import (
 // Bound is how long whoever waits for clients that are slow, lost or refuse waits at most.
 const Bound = 30 * time.Second
 
-// Outside is what the hub needs beyond its table. All fields but Zones are needed.
+// Outside is what the hub needs beyond its table. All fields but Zones and Withdrawn are needed.
 type Outside struct {
 	Settler Settler
 	Others  Others
@@ -26,6 +26,9 @@ type Outside struct {
 	// KeepPassages is Keep for what zone ingresses pass on.
 	KeepPassages KeepPassages
 	Announce     Announce
+	// Withdrawn counts listeners that went, how long after they were no longer wanted, and whether every client was
+	// past them by then; else the bound ended their time. nil: nobody counts.
+	Withdrawn func(listeners int, after time.Duration, settled bool)
 }
 
 // Settler waits for the streams of this instance.

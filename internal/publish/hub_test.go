@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"weft/internal/graph"
 	"weft/internal/mirror"
@@ -205,6 +207,37 @@ func TestAListenerGoesOnceEveryClientHasSettled(t *testing.T) {
 	settled <- struct{}{}
 	if got := <-gone; got.proxy != blue || !slices.Equal(got.listeners, []string{"10.0.0.1:8080"}) {
 		t.Errorf("forgets %+v, want 10.0.0.1:8080 of blue", got)
+	}
+}
+
+func TestAWithdrawalIsCountedByWhatEndedIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		settler func() Settler
+		settled bool
+		least   time.Duration
+	}{
+		"every client is past it": {func() Settler { s := make(onDemand, 1); s <- struct{}{}; return s }, true, 0},
+		"somebody never is":       {func() Settler { return never{} }, false, Bound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				hub, _, gone := newHub(t, c.settler())
+				counted := 0
+				hub.outside.Withdrawn = func(listeners int, after time.Duration, settled bool) {
+					counted++
+					if listeners != 1 || settled != c.settled || after < c.least {
+						t.Errorf("counted %d listeners after %s, settled: %t", listeners, after, settled)
+					}
+				}
+				put(hub, web("blue"), server("blue", "10.0.0.1", "blue", 8080), serving("blue", "10.0.0.1", 8080), server("other", "10.0.0.3", "blue", 8080), serving("other", "10.0.0.3", 8080))
+				put(hub, server("blue", "10.0.0.1", "blue", 8081))
+				<-gone
+				synctest.Wait()
+				if counted != 1 {
+					t.Errorf("counted %d times, want once", counted)
+				}
+			})
+		})
 	}
 }
 

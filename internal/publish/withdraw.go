@@ -140,5 +140,9 @@ func (h *Hub) withdrawOnceSettled(ctx context.Context, key graph.ProxyKey, liste
 		h.log.Warn("withdrawn listeners stay until the next start", "proxy", key, "listeners", listeners, "error", err)
 		return
 	}
-	h.log.Info("listeners withdrawn", "proxy", key, "listeners", listeners, "after", time.Since(started).Round(time.Millisecond))
+	took := time.Since(started)
+	if h.outside.Withdrawn != nil {
+		h.outside.Withdrawn(len(listeners), took, err == nil)
+	}
+	h.log.Info("listeners withdrawn", "proxy", key, "listeners", listeners, "after", took.Round(time.Millisecond))
 }
