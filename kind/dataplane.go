@@ -226,6 +226,9 @@ func (in *Inbound) Listener() string {
 	return net.JoinHostPort(in.Address, strconv.Itoa(int(in.Port)))
 }
 
+// Section answers "address:port/name", which tells apart what shares a listener and policies tell apart.
+func (in *Inbound) Section() string { return in.Listener() + "/" + in.Name }
+
 // Dataplanes is the kind of [Dataplane].
 var Dataplanes = &resource.Kind[Dataplane]{
 	Info: resource.Info{
@@ -346,13 +349,14 @@ func (s *DataplaneServing) Changing() bool {
 	return slices.ContainsFunc(s.Inbounds, func(in ServedInbound) bool { return !in.AlsoPlain.IsZero() })
 }
 
-// Forget takes inbounds and ingresses, by their listener, out of what is served. It answers whether any was there.
-func (s *DataplaneServing) Forget(listeners []string) bool {
+// Forget takes inbounds and ingresses, by their listener, and inbounds by their [Inbound.Section], out of what is
+// served. It answers whether any was there.
+func (s *DataplaneServing) Forget(gone []string) bool {
 	inbounds := slices.DeleteFunc(slices.Clone(s.Inbounds), func(in ServedInbound) bool {
-		return slices.Contains(listeners, in.Listener())
+		return slices.Contains(gone, in.Listener()) || slices.Contains(gone, in.Section())
 	})
 	ingresses := slices.DeleteFunc(slices.Clone(s.Ingresses), func(z ZoneIngressSection) bool {
-		return slices.Contains(listeners, z.Listener())
+		return slices.Contains(gone, z.Listener())
 	})
 	changed := len(inbounds)+len(ingresses) != len(s.Inbounds)+len(s.Ingresses)
 	s.Inbounds, s.Ingresses = inbounds, ingresses

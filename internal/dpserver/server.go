@@ -57,6 +57,10 @@ type Hub interface {
 	// Drained returns once a stored draining has taken the proxy out of every endpoint list and every
 	// stream has settled on that, or ctx ends.
 	Drained(ctx context.Context, key graph.ProxyKey) error
+	// RunsOwn says whether a proxy runs with its inbounds and their rules as they are now; AwaitOwn returns once it
+	// does, or ctx ends.
+	RunsOwn(key graph.ProxyKey) bool
+	AwaitOwn(ctx context.Context, key graph.ProxyKey) error
 }
 
 // Config says what the server works with. All fields but DefaultMesh and Settled are needed.

@@ -17,8 +17,10 @@ type wanted map[string]string
 // A listener that the report leaves out is not served. One whose generation is another than what is
 // wanted now counts as it did before: its report is on the way. An inbound that the Dataplane has no more
 // stays as long as it is stored, which ends when its withdrawal does, and never comes back by a report.
-func reported(before kind.DataplaneServing, report *wire.Report, want wanted, n *kind.Networking, now time.Time) kind.DataplaneServing {
-	after := kind.DataplaneServing{Run: report.Run, Registered: before.Registered, Draining: report.Draining}
+// One that comes to a listener that is served already is served once its proxy runs with everything that it is
+// sent, the rules of that inbound among it: pending says that one waits for that.
+func reported(before kind.DataplaneServing, report *wire.Report, want wanted, n *kind.Networking, runs bool, now time.Time) (after kind.DataplaneServing, pending bool) {
+	after = kind.DataplaneServing{Run: report.Run, Registered: before.Registered, Draining: report.Draining}
 	had := map[string][]kind.ServedInbound{}
 	var former []kind.ZoneIngressSection
 	if before.Run == report.Run {
@@ -33,7 +35,9 @@ func reported(before kind.DataplaneServing, report *wire.Report, want wanted, n 
 		at := listenerOf(serving)
 		inbounds := had[at]
 		if generation, ok := want[at]; ok && generation == serving.Generation && len(has[at]) > 0 {
-			inbounds = served(has[at])
+			var waits bool
+			inbounds, waits = served(had[at], has[at], runs)
+			pending = pending || waits
 		}
 		for _, in := range inbounds {
 			in.Unhealthy = !serving.Healthy
@@ -44,7 +48,31 @@ func reported(before kind.DataplaneServing, report *wire.Report, want wanted, n 
 			after.Inbounds = append(after.Inbounds, in)
 		}
 	}
-	return after
+	return after, pending
+}
+
+// served are the inbounds of a listener that serves: those that it has, without what came while the proxy does not
+// run with their rules yet, and those that it had, which are being withdrawn.
+func served(had []kind.ServedInbound, has []kind.Inbound, runs bool) (all []kind.ServedInbound, waits bool) {
+	for _, in := range has {
+		if len(had) > 0 && !runs && !slices.ContainsFunc(had, sameSection(in)) {
+			waits = true
+			continue
+		}
+		all = append(all, kind.ServedInbound{Inbound: in})
+	}
+	return append(all, withdrawn(had, has)...), waits
+}
+
+// withdrawn are the inbounds that were served and that a Dataplane has no more.
+func withdrawn(had []kind.ServedInbound, has []kind.Inbound) []kind.ServedInbound {
+	return slices.DeleteFunc(slices.Clone(had), func(former kind.ServedInbound) bool {
+		return slices.ContainsFunc(has, func(in kind.Inbound) bool { return in.Section() == former.Section() })
+	})
+}
+
+func sameSection(in kind.Inbound) func(kind.ServedInbound) bool {
+	return func(other kind.ServedInbound) bool { return other.Section() == in.Section() }
 }
 
 // servedIngresses are the zone ingress's listeners that the report names: the current one, and those that were
@@ -81,17 +109,14 @@ func alsoPlain(before []kind.ServedInbound, serial string, now time.Time) kind.T
 // and what is being withdrawn.
 func acknowledged(before kind.DataplaneServing, n *kind.Networking) kind.DataplaneServing {
 	after := kind.DataplaneServing{Registered: before.Registered}
-	has := listening(n)
+	var has []kind.Inbound
 	for _, in := range n.Inbound {
 		if in = n.Effective(in); in.State != kind.Ignored {
+			has = append(has, in)
 			after.Inbounds = append(after.Inbounds, kind.ServedInbound{Inbound: in})
 		}
 	}
-	for _, in := range before.Inbounds {
-		if len(has[in.Listener()]) == 0 {
-			after.Inbounds = append(after.Inbounds, in)
-		}
-	}
+	after.Inbounds = append(after.Inbounds, withdrawn(before.Inbounds, has)...)
 	if n.ZoneIngress != nil {
 		after.Ingresses = append(after.Ingresses, *n.ZoneIngress)
 	}
@@ -110,14 +135,6 @@ func listening(n *kind.Networking) map[string][]kind.Inbound {
 		if in = n.Effective(in); in.State != kind.Ignored {
 			all[in.Listener()] = append(all[in.Listener()], in)
 		}
-	}
-	return all
-}
-
-func served(inbounds []kind.Inbound) []kind.ServedInbound {
-	var all []kind.ServedInbound
-	for _, in := range inbounds {
-		all = append(all, kind.ServedInbound{Inbound: in})
 	}
 	return all
 }

@@ -46,8 +46,37 @@ func TestReported(t *testing.T) {
 		has    []kind.Inbound
 		want   wanted
 		report *wire.Report
+		behind bool // the proxy does not run with the rules of its inbounds yet
 		after  serving
+		waits  bool
 	}{
+		{
+			name:   "what came to a listener that is served waits for its rules, and what left it for clients",
+			before: serving{Run: "a", Inbounds: list{servedInbound(80, "blue", "")}},
+			has:    []kind.Inbound{inbound(80, "green")},
+			want:   wanted{first: "g"},
+			report: &wire.Report{Run: "a", Serving: []*wire.Serving{saw(80, "g", "")}},
+			behind: true,
+			after:  serving{Run: "a", Inbounds: list{servedInbound(80, "blue", "")}},
+			waits:  true,
+		},
+		{
+			name:   "and is served once the proxy runs with them",
+			before: serving{Run: "a", Inbounds: list{servedInbound(80, "blue", "")}},
+			has:    []kind.Inbound{inbound(80, "green")},
+			want:   wanted{first: "g"},
+			report: &wire.Report{Run: "a", Serving: []*wire.Serving{saw(80, "g", "")}},
+			after:  serving{Run: "a", Inbounds: list{servedInbound(80, "green", ""), servedInbound(80, "blue", "")}},
+		},
+		{
+			name:   "a listener comes with its rules",
+			before: serving{Run: "a"},
+			has:    []kind.Inbound{inbound(80, "http")},
+			want:   wanted{first: "g"},
+			report: &wire.Report{Run: "a", Serving: []*wire.Serving{saw(80, "g", "")}},
+			behind: true,
+			after:  serving{Run: "a", Inbounds: list{servedInbound(80, "http", "")}},
+		},
 		{
 			name:   "what the agent saw is served",
 			before: serving{Run: "a"},
@@ -160,11 +189,15 @@ func TestReported(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := reported(c.before, c.report, c.want, &kind.Networking{Address: "10.0.0.1", Inbound: c.has}, begun)
+			n := &kind.Networking{Address: "10.0.0.1", Inbound: c.has}
+			got, waits := reported(c.before, c.report, c.want, n, !c.behind, begun)
+			if waits != c.waits {
+				t.Errorf("something waits: %t, want %t", waits, c.waits)
+			}
 			if diff := cmp.Diff(c.after, got); diff != "" {
 				t.Error(diff)
 			}
-			again := reported(got, c.report, c.want, &kind.Networking{Address: "10.0.0.1", Inbound: c.has}, begun)
+			again, _ := reported(got, c.report, c.want, n, !c.behind, begun)
 			if !equalServing(got, again) {
 				t.Errorf("the same report again changes it:\n%s", cmp.Diff(got, again))
 			}
@@ -210,7 +243,7 @@ func TestReportedIngress(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := &kind.Networking{ZoneIngress: c.section}
-			got := reported(kind.DataplaneServing{Run: "a", Ingresses: c.before}, c.report, c.want, n, begun)
+			got, _ := reported(kind.DataplaneServing{Run: "a", Ingresses: c.before}, c.report, c.want, n, true, begun)
 			if diff := cmp.Diff(c.after, got.Ingresses); diff != "" || len(got.Inbounds) > 0 {
 				t.Errorf("%v %s", got.Inbounds, diff)
 			}

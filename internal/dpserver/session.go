@@ -47,6 +47,8 @@ type session struct {
 	report  *wire.Report      // the last one
 	noted   *wire.Certificate // the last one of SPIRE's that was stored
 	drained bool
+	// pending is closed once the proxy runs with the rules of inbounds that wait for that; nil: none does.
+	pending chan struct{}
 }
 
 // Session implements wire.AgentServer.
@@ -199,6 +201,8 @@ func (a *session) run(ctx context.Context, first *wire.Report, reports <-chan *w
 			if err := a.ask(q); err != nil {
 				return err
 			}
+		case <-a.pending:
+			a.pending = nil
 		case <-drained:
 			a.drained, drained = true, nil
 		case <-ctx.Done():
@@ -256,8 +260,10 @@ func (a *session) deleted() error {
 func (a *session) store(ctx context.Context, n *kind.Networking) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeBound)
 	defer cancel()
-	err := a.server.storeServing(ctx, a.key, func(before kind.DataplaneServing) kind.DataplaneServing {
-		return reported(before, a.report, a.want, n, now())
+	runs, pending := a.server.Hub.RunsOwn(a.key), false
+	err := a.server.storeServing(ctx, a.key, func(before kind.DataplaneServing) (after kind.DataplaneServing) {
+		after, pending = reported(before, a.report, a.want, n, runs, now())
+		return after
 	})
 	if resource.CodeOf(err) == resource.NotFound {
 		return a.deleted()
@@ -265,7 +271,17 @@ func (a *session) store(ctx context.Context, n *kind.Networking) error {
 	if err != nil {
 		return a.server.answer(err, "storing what "+a.key.String()+" serves")
 	}
+	if pending && a.pending == nil {
+		a.pending = make(chan struct{})
+		go a.awaitRules(a.pending)
+	}
 	return nil
+}
+
+// awaitRules ends once the proxy runs with the rules of its inbounds, or the session ends.
+func (a *session) awaitRules(done chan<- struct{}) {
+	defer close(done)
+	a.server.Hub.AwaitOwn(a.stream.Context(), a.key)
 }
 
 func (a *session) awaitDrained(ctx context.Context, drained chan<- struct{}) {

@@ -184,7 +184,8 @@ func parse(t *testing.T, doc []byte) resource.Any {
 	return o
 }
 
-// serving reads "NAME [draining] ADDRESS:PORT [unhealthy|tls] ...", with "ingress:" before an ingress's address.
+// serving reads "NAME [draining] ADDRESS:PORT[/SECTION] [unhealthy|tls] ...", with "ingress:" before an ingress's
+// address.
 func serving(t *testing.T, line string) resource.Any {
 	words := strings.Fields(line)
 	row := kind.DataplaneServings.Make("default", words[0], kind.DataplaneServing{})
@@ -206,7 +207,8 @@ func serving(t *testing.T, line string) resource.Any {
 			row.Spec.Ingresses = append(row.Spec.Ingresses, section)
 		default:
 			address, port, _ := strings.Cut(word, ":")
-			in := kind.ServedInbound{Inbound: kind.Inbound{Address: address, Name: port, Protocol: kind.TCP, ServiceAddress: "127.0.0.1"}}
+			port, section, _ := strings.Cut(port, "/")
+			in := kind.ServedInbound{Inbound: kind.Inbound{Address: address, Name: stdcmp.Or(section, port), Protocol: kind.TCP, ServiceAddress: "127.0.0.1"}}
 			if _, err := fmt.Sscan(port, &in.Port); err != nil {
 				t.Fatalf("serving %q: %v", line, err)
 			}

@@ -45,18 +45,20 @@ func (s *State) proxy(r *table.Reader, key ProxyKey) *Proxy {
 }
 
 // listeners are what a proxy listens on: its current inbounds, and those that it serves still while
-// they are withdrawn. Inbounds that share an address and port are one listener.
+// they are withdrawn. Inbounds that share an address and port are one listener, which lets in whom the rules
+// of any of them allow and of none deny. (Adding inbounds in runtime.)
 func (s *State) listeners(r *table.Reader, dp *resource.Object[kind.Dataplane], p *Proxy) []InboundListener {
-	shared := map[string][]kind.Inbound{}
+	shared, sections := map[string][]kind.Inbound{}, map[string]bool{}
 	for _, in := range current(&dp.Spec.Networking) {
 		shared[in.Listener()] = append(shared[in.Listener()], in)
+		sections[in.Section()] = true
 	}
 	alsoPlain := map[string]bool{}
 	if serving, ok := s.Servings.Find(r, dp.Mesh, dp.Name); ok {
 		for _, served := range serving.Spec.Inbounds {
 			at := served.Listener()
-			if len(shared[at]) == 0 {
-				shared[at] = []kind.Inbound{served.Inbound}
+			if !sections[served.Section()] {
+				shared[at] = append(shared[at], served.Inbound)
 			}
 			alsoPlain[at] = p.Identity != nil && (served.Serial == "" || !served.AlsoPlain.IsZero())
 		}
@@ -135,8 +137,8 @@ func (s *State) believed(r *table.Reader, mesh string, from Source) []string {
 	return domains
 }
 
-// withdrawing are "address:port" of listeners that are served and no longer wanted, but for those that
-// are held: clients are still sent there.
+// withdrawing are the listeners that are served and no longer wanted, and of those that are wanted the inbounds that
+// are not, by [kind.Inbound.Section]; but for what is held: clients are still sent there.
 func (s *State) withdrawing(r *table.Reader, key ProxyKey) []string {
 	serving, ok := s.Serving(r, key)
 	if !ok {
@@ -148,15 +150,20 @@ func (s *State) withdrawing(r *table.Reader, key ProxyKey) []string {
 	}
 	wanted := map[string]bool{}
 	for _, in := range current(n) {
-		wanted[in.Listener()] = true
+		wanted[in.Listener()], wanted[in.Section()] = true, true
+	}
+	held := map[string]bool{}
+	for _, endpoint := range s.heldOf(r, key) {
+		held[endpoint.Listener()] = true
 	}
 	var gone []string
-	for _, held := range s.heldOf(r, key) {
-		wanted[held.Listener()] = true
-	}
 	for _, in := range serving.Spec.Inbounds {
-		if at := in.Listener(); !wanted[at] {
-			gone = append(gone, at)
+		what := in.Listener()
+		if wanted[what] {
+			what = in.Section()
+		}
+		if !wanted[what] && !held[in.Listener()] && !slices.Contains(gone, what) {
+			gone = append(gone, what)
 		}
 	}
 	return append(gone, s.withdrawingIngresses(r, key, n.ZoneIngress, &serving.Spec)...)

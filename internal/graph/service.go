@@ -105,7 +105,7 @@ func (s *State) member(r *table.Reader, dp *resource.Object[kind.Dataplane], in 
 		return m
 	}
 	for i := range serving.Spec.Inbounds {
-		if served := &serving.Spec.Inbounds[i]; served.Address == in.Address && served.Port == in.Port {
+		if served := &serving.Spec.Inbounds[i]; served.Section() == in.Section() {
 			m.Serving, m.Plain = true, served.Serial == ""
 			m.Healthy = in.State == kind.Ready && !served.Unhealthy && !serving.Spec.Draining
 		}

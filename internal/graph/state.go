@@ -178,7 +178,8 @@ type State struct {
 	Hosts *table.Derived[Class, []Host]
 	// Proxy is one proxy; nil where there is no such Dataplane.
 	Proxy *table.Derived[ProxyKey, *Proxy]
-	// Withdrawing are the listeners that a proxy serves though its Dataplane has them no more.
+	// Withdrawing are the listeners that a proxy serves though its Dataplane has them no more, and, by their Section,
+	// such inbounds of those that it has.
 	Withdrawing *table.Derived[ProxyKey, []string]
 
 	services []serviceKind // by DestinationKind

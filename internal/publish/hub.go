@@ -59,7 +59,8 @@ type class struct {
 // proxy is a proxy that somebody attends to: a stream, the session of its agent, or what tells its names.
 type proxy struct {
 	feed     *xds.Feed
-	own      *Own // the last one; kept when the Dataplane goes, since its Envoy still runs
+	own      *Own   // the last one; kept when the Dataplane goes, since its Envoy still runs
+	revision uint64 // with which the last change of its own was published
 	streams  map[*xds.Stream]struct{}
 	watchers map[*func(*graph.Proxy)]struct{}
 	// resolvers are told the names that it finds.
@@ -190,10 +191,11 @@ func (h *Hub) publish(changes *table.Changes) {
 		}
 	}
 	h.publishPassages(e, changes)
-	var moved []*proxy
+	var changed, moved []*proxy
 	var left []*graph.Proxy
 	for key, own := range h.config.own.Changed(changes) {
 		p := h.proxies[key]
+		changed = append(changed, p)
 		before, moves := h.updateProxy(e, p, own)
 		if moves {
 			moved = append(moved, p)
@@ -203,6 +205,9 @@ func (h *Hub) publish(changes *table.Changes) {
 		}
 	}
 	h.commit(e)
+	for _, p := range changed {
+		p.revision = h.catalog.Revision()
+	}
 	for _, p := range moved {
 		h.feed(p)
 		p.tellNames(h.classes[p.own.Proxy.Class].names)

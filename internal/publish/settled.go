@@ -85,3 +85,51 @@ func (h *Hub) runs(key graph.ProxyKey, revision uint64) bool {
 func settled(s *xds.Stream, revision uint64) bool {
 	return s.Settled(revision) && len(s.Refusals()) == 0
 }
+
+// RunsOwn says whether a proxy runs with all that is its own, as it is now: its inbounds and their rules.
+func (h *Hub) RunsOwn(key graph.ProxyKey) bool {
+	_, runs := h.own(key)
+	return runs
+}
+
+// AwaitOwn returns once [Hub.RunsOwn], or ctx ends.
+func (h *Hub) AwaitOwn(ctx context.Context, key graph.ProxyKey) error {
+	for {
+		wait, runs := h.own(key)
+		if runs {
+			return nil
+		}
+		bounded, cancel := context.WithTimeout(ctx, lookAgain)
+		if wait == nil || wait(bounded) != nil {
+			<-bounded.Done()
+		}
+		cancel()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// own says whether a proxy runs with what is its own, and how to wait for it; nil where it has no stream, or has
+// refused something of that.
+func (h *Hub) own(key graph.ProxyKey) (wait func(context.Context) error, runs bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := h.proxies[key]
+	if p == nil {
+		return nil, false
+	}
+	for s := range p.streams {
+		switch {
+		case !s.Settled(p.revision):
+			revision := p.revision
+			return func(ctx context.Context) error { return s.WaitSettled(ctx, revision) }, false
+		case !slices.ContainsFunc(s.Refusals(), ofInbounds):
+			return nil, true
+		}
+	}
+	return nil, false
+}
+
+// ofInbounds says whether a refusal may be of an inbound or its rules.
+func ofInbounds(r xds.Refusal) bool { return r.Type == xds.Listener || r.Type == xds.Extension }

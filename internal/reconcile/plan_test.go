@@ -104,7 +104,7 @@ func (w *world) dataplane(name, address, tag string) resource.Any {
 
 func (w *world) serves(name, address string) resource.Any {
 	return kind.DataplaneServings.Make("default", name, kind.DataplaneServing{
-		Inbounds: []kind.ServedInbound{{Inbound: kind.Inbound{Address: address, Port: 8080}}},
+		Inbounds: []kind.ServedInbound{{Inbound: kind.Inbound{Address: address, Port: 8080, Name: "api"}}},
 	})
 }
 
