@@ -105,21 +105,38 @@ func rolledOut(name string, host int, active bool) string {
 	}
 	inbounds := ""
 	for i, service := range []string{"web", "web-preview"} {
-		inbounds += fmt.Sprintf("\n  - {port: 20080, servicePort: 18080, serviceAddress: NET.%d, protocol: http, state: %s, tags: {kuma.io/service: %s}}", host, states[i], service)
+		inbounds += fmt.Sprintf("\n  - {name: %[3]s, port: 20080, servicePort: 18080, serviceAddress: NET.%[1]d, protocol: http, state: %[2]s, tags: {kuma.io/service: %[3]s}}", host, states[i], service)
 	}
 	return fmt.Sprintf("\n---\ntype: Dataplane\nmesh: default\nname: %s\nlabels: {kuma.io/workload: web}\nnetworking:\n  address: NET.%d\n  inbound:%s", name, host, inbounds)
 }
 
+// lettingIn is a permission of one caller for the inbounds of a section.
+func lettingIn(caller, section string) string {
+	return fmt.Sprintf(`
+---
+type: MeshTrafficPermission
+mesh: default
+name: %[1]s
+spec:
+  targetRef: {kind: Dataplane, labels: {kuma.io/workload: web}, sectionName: %[2]s}
+  rules: [{default: {allow: [{spiffeID: {type: Exact, value: "spiffe://default.default.mesh.local/workload/%[1]s"}}]}}]
+`, caller, section)
+}
+
 // A service that is Ignored and its preview that is Ready, on one port of one proxy, change places, as they do on
-// the proxies that a rollout puts behind a service. (Adding inbounds in runtime.)
+// the proxies that a rollout puts behind a service. Each has a caller whom the other one does not let in.
+// (Adding inbounds in runtime.)
 func TestDrillIgnoredAndReadyChangePlaces(t *testing.T) {
 	w := newWorld(t)
-	w.apply(secured + "---" + service("web", httpPort) + "---" + service("web-preview", httpPort))
+	w.apply(withIdentity + lettingIn("client", "web") + lettingIn("tester", "web-preview") +
+		"---" + service("web", httpPort) + "---" + service("web-preview", httpPort))
 	for i, name := range []string{"blue", "green"} {
 		w.service(2+i, 18080, name)
 		w.proxy("default", name, rolledOut(name, 2+i, i == 0))
 	}
-	active, preview := w.callsBoth()
+	w.proxy("default", "client", caller("client", 8, "backendRef: {kind: MeshService, name: web, port: 80}"))
+	w.proxy("default", "tester", caller("tester", 9, "backendRef: {kind: MeshService, name: web-preview, port: 80}"))
+	active, preview := fmt.Sprintf("http://%s:10001/", w.address(8)), fmt.Sprintf("http://%s:10001/", w.address(9))
 	w.answeredWith(active, "blue")
 	w.answeredWith(preview, "green")
 	d := w.drill("Ignored and Ready inbounds of one port change places", inTurn(traffic.Get(active), traffic.Post(active), traffic.Get(preview)))

@@ -16,11 +16,14 @@ import (
 	"weft/internal/traffic"
 )
 
-const secured = `
+const withIdentity = `
 type: MeshIdentity
 mesh: default
 name: identity
 spec: {selector: {dataplane: {matchLabels: {}}}, provider: {type: Bundled}}
+`
+
+const secured = withIdentity + `
 ---
 type: MeshTrafficPermission
 mesh: default
