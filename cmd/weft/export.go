@@ -107,6 +107,8 @@ func userWritten(item json.RawMessage) (o resource.Any, own bool, err error) {
 		forgetSNIs(spec.Ports)
 	case *kind.ZoneIngress:
 		spec.Zone = ""
+	case *kind.ZoneEgress:
+		spec.Zone = ""
 	case *kind.Dataplane:
 		for i := range spec.Networking.Inbound {
 			delete(spec.Networking.Inbound[i].Tags, kind.ZoneLabel)

@@ -17,6 +17,8 @@ var companions = map[string]string{
 	kind.ZoneInsights.Name:        kind.Zones.Name,
 	kind.ZoneIngressServings.Name: kind.ZoneIngresses.Name,
 	kind.ZoneIngressInsights.Name: kind.ZoneIngresses.Name,
+	kind.ZoneEgressServings.Name:  kind.ZoneEgresses.Name,
+	kind.ZoneEgressInsights.Name:  kind.ZoneEgresses.Name,
 	kind.DataplaneLeavesList.Name: kind.Dataplanes.Name,
 }
 
@@ -136,18 +138,20 @@ func (w *Writer) specFields(o resource.Any, stored *current, controlPlane bool) 
 		}
 		return serviceFields(&o.Spec, before)
 	case *resource.Object[kind.ZoneIngress]:
-		return w.ingressZone(&o.Spec)
+		return w.ownZone(&o.Spec.Zone)
+	case *resource.Object[kind.ZoneEgress]:
+		return w.ownZone(&o.Spec.Zone)
 	}
 	return nil
 }
 
-// ingressZone is where an ingress stands: where it is written.
-func (w *Writer) ingressZone(z *kind.ZoneIngress) resource.Problems {
+// ownZone is where a zone proxy stands: where it is written.
+func (w *Writer) ownZone(zone *string) resource.Problems {
 	var problems resource.Problems
-	if z.Zone != "" && z.Zone != w.zone {
-		problems.Add("zone", "is %q, and this control plane is of zone %q; leave it out, or write it to the control plane of that zone", z.Zone, w.zone)
+	if *zone != "" && *zone != w.zone {
+		problems.Add("zone", "is %q, and this control plane is of zone %q; leave it out, or write it to the control plane of that zone", *zone, w.zone)
 	}
-	z.Zone = w.zone
+	*zone = w.zone
 	return problems
 }
 

@@ -92,13 +92,24 @@ func (w *Writer) checkReceived(key resource.Key, r *Received) error {
 		}
 	}
 	problems = append(problems, w.foreignNames(o)...)
-	if z, ok := o.(*resource.Object[kind.ZoneIngress]); ok && z.Spec.Zone != r.Owner.Zone {
-		problems.Add("zone", "is %.100q, and it was brought of %s", z.Spec.Zone, whose(r.Owner))
+	if zone, ok := zoneOf(o); ok && zone != r.Owner.Zone {
+		problems.Add("zone", "is %.100q, and it was brought of %s", zone, whose(r.Owner))
 	}
 	if len(problems) > 0 {
 		return &resource.Error{Code: resource.Invalid, Detail: key.String() + " is invalid", Problems: problems}
 	}
 	return nil
+}
+
+// zoneOf is where a zone proxy of global scope says that it stands.
+func zoneOf(o resource.Any) (zone string, ok bool) {
+	switch o := o.(type) {
+	case *resource.Object[kind.ZoneIngress]:
+		return o.Spec.Zone, true
+	case *resource.Object[kind.ZoneEgress]:
+		return o.Spec.Zone, true
+	}
+	return "", false
 }
 
 // replaceable says whether what is stored may give way. A Mesh is global's as soon as global has it, and so is

@@ -43,7 +43,7 @@ type Config struct {
 	ControlPlane  []string // https://HOST:PORT, of one instance or several
 	CAFile        string   // PEM, whom to believe that it is the control plane
 	ProxyType     ProxyType
-	DataplaneFile string           // the Dataplane or ZoneIngress, YAML or JSON
+	DataplaneFile string           // the Dataplane, ZoneIngress or ZoneEgress, YAML or JSON
 	TokenFile     string           // read anew for each call, so that it may be replaced
 	Envoy         string           // the binary; empty: see findEnvoy
 	ReadinessPort int              // of `/ready`; 0: none
@@ -58,8 +58,9 @@ type Config struct {
 type ProxyType string
 
 const (
-	DataplaneProxy ProxyType = "dataplane" // of a Dataplane, which may be a zone ingress too
+	DataplaneProxy ProxyType = "dataplane" // of a Dataplane, which may be a zone proxy too
 	IngressProxy   ProxyType = "ingress"   // of a ZoneIngress, which serves every mesh
+	EgressProxy    ProxyType = "egress"    // of a ZoneEgress, which serves every mesh
 )
 
 const (
@@ -164,21 +165,32 @@ func readDataplane(file string, wanted ProxyType) ([]byte, *resource.Object[kind
 	return document, dataplane, nil
 }
 
-// proxyOf is a Dataplane, or a ZoneIngress as a Dataplane of no mesh would be one.
+// proxyOf is a Dataplane, or a zone proxy that serves every mesh as a Dataplane of no mesh would be one.
 func proxyOf(o resource.Any, wanted ProxyType) (*resource.Object[kind.Dataplane], error) {
-	switch wanted {
-	case DataplaneProxy:
-		if dataplane, ok := o.(*resource.Object[kind.Dataplane]); ok {
-			return dataplane, nil
-		}
-		return nil, fmt.Errorf("is a %s, want a Dataplane; a ZoneIngress runs with --proxy-type %s", o.Key().Kind, IngressProxy)
-	case IngressProxy:
-		if z, ok := o.(*resource.Object[kind.ZoneIngress]); ok {
-			return kind.Dataplanes.Make("", z.Name, kind.Dataplane{Networking: *z.Spec.Dataplane()}), nil
-		}
-		return nil, fmt.Errorf("is a %s, want a ZoneIngress; a Dataplane with networking.zoneIngress runs with --proxy-type %s", o.Key().Kind, DataplaneProxy)
+	if wanted != DataplaneProxy && wanted != IngressProxy && wanted != EgressProxy {
+		return nil, fmt.Errorf("--proxy-type is %q, want %s, %s or %s", wanted, DataplaneProxy, IngressProxy, EgressProxy)
 	}
-	return nil, fmt.Errorf("--proxy-type is %q, want %s or %s", wanted, DataplaneProxy, IngressProxy)
+	dataplane, is := typed(o)
+	if is == "" {
+		return nil, fmt.Errorf("is a %s, want a Dataplane, a ZoneIngress or a ZoneEgress", o.Key().Kind)
+	}
+	if is != wanted {
+		return nil, fmt.Errorf("is a %s, which runs with --proxy-type %s, not %s", o.Key().Kind, is, wanted)
+	}
+	return dataplane, nil
+}
+
+// typed says what a proxy's resource is; "" of one that is no proxy's.
+func typed(o resource.Any) (*resource.Object[kind.Dataplane], ProxyType) {
+	switch o := o.(type) {
+	case *resource.Object[kind.Dataplane]:
+		return o, DataplaneProxy
+	case *resource.Object[kind.ZoneIngress]:
+		return kind.Dataplanes.Make("", o.Name, kind.Dataplane{Networking: *o.Spec.Dataplane()}), IngressProxy
+	case *resource.Object[kind.ZoneEgress]:
+		return kind.Dataplanes.Make("", o.Name, kind.Dataplane{Networking: *o.Spec.Dataplane()}), EgressProxy
+	}
+	return nil, ""
 }
 
 // awaitStart waits for what Envoy needs before it starts: settings, and a certificate if there is an

@@ -55,7 +55,7 @@ func (a *agent) answer(ctx context.Context, q *wire.Question) {
 	defer cancel()
 	stream, err := a.control.agent.Answer(ctx)
 	if err == nil {
-		err = stream.Send(&wire.Part{Mesh: a.mesh, Name: a.name, Question: q.Id})
+		err = stream.Send(&wire.Part{ProxyType: string(a.ProxyType), Mesh: a.mesh, Name: a.name, Question: q.Id})
 	}
 	if err == nil {
 		err = a.tell(ctx, q, stream)

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"weft/internal/wire"
 	"weft/kind"
@@ -26,6 +27,10 @@ const (
 	secretsCluster   = "weft_sds"
 )
 
+// typeMetadata is the entry of the node's metadata that says which type the proxy is of: a ZoneIngress and a
+// ZoneEgress may have the same name.
+const typeMetadata = "dataplane.proxyType"
+
 const httpOptions = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 
 // maxFiles stands for a limit of open files that is none.
@@ -33,7 +38,14 @@ const maxFiles = 1 << 20
 
 // bootstrap writes Envoy's bootstrap and answers its path.
 func (a *agent) bootstrap(r *room, settings *wire.Settings) (string, error) {
-	b, err := newBootstrap(a.mesh+"."+a.name, kind.Workload(a.name, a.dataplane.Labels, &a.dataplane.Spec), r, settings)
+	node := &core.Node{
+		Id:      a.mesh + "." + a.name,
+		Cluster: kind.Workload(a.name, a.dataplane.Labels, &a.dataplane.Spec),
+		Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{
+			typeMetadata: structpb.NewStringValue(string(a.ProxyType)),
+		}},
+	}
+	b, err := newBootstrap(node, r, settings)
 	if err != nil {
 		return "", err
 	}
@@ -44,7 +56,7 @@ func (a *agent) bootstrap(r *room, settings *wire.Settings) (string, error) {
 	return r.write("bootstrap.json", text)
 }
 
-func newBootstrap(node, workload string, r *room, settings *wire.Settings) (*bootstrap.Bootstrap, error) {
+func newBootstrap(node *core.Node, r *room, settings *wire.Settings) (*bootstrap.Bootstrap, error) {
 	http2, err := anypb.New(&upstream.HttpProtocolOptions{
 		UpstreamProtocolOptions: &upstream.HttpProtocolOptions_ExplicitHttpConfig_{
 			ExplicitHttpConfig: &upstream.HttpProtocolOptions_ExplicitHttpConfig{
@@ -66,7 +78,7 @@ func newBootstrap(node, workload string, r *room, settings *wire.Settings) (*boo
 		ConfigSourceSpecifier: &core.ConfigSource_Ads{Ads: &core.AggregatedConfigSource{}},
 	}
 	return &bootstrap.Bootstrap{
-		Node:  &core.Node{Id: node, Cluster: workload},
+		Node:  node,
 		Admin: &bootstrap.Admin{Address: adminAddress(r, settings)},
 		DynamicResources: &bootstrap.Bootstrap_DynamicResources{
 			CdsConfig: fromADS,

@@ -103,7 +103,7 @@ func (a *agent) requestLeaf(ctx context.Context, identity *wire.Identity) (*leaf
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	answer, err := a.control.agent.Sign(ctx, &wire.SignRequest{Mesh: a.mesh, Name: a.name, Request: request})
+	answer, err := a.control.agent.Sign(ctx, &wire.SignRequest{ProxyType: string(a.ProxyType), Mesh: a.mesh, Name: a.name, Request: request})
 	if err != nil {
 		return nil, err
 	}

@@ -82,7 +82,7 @@ func (a *agent) sendReports(ctx context.Context, stream wire.Agent_SessionClient
 	for {
 		report, changed := a.outlook.report.load()
 		addressed := proto.CloneOf(report)
-		addressed.Mesh, addressed.Name = a.mesh, a.name
+		addressed.ProxyType, addressed.Mesh, addressed.Name = string(a.ProxyType), a.mesh, a.name
 		if stream.Send(addressed) != nil {
 			return
 		}

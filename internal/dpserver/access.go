@@ -8,10 +8,12 @@ import (
 	"strings"
 	"time"
 
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	grpcpeer "google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"weft/internal/access"
 	"weft/internal/graph"
@@ -26,7 +28,7 @@ const keyBound = time.Second
 // caller is who a token speaks for: exactly one of its fields is set.
 type caller struct {
 	dataplane *identity.DataplaneClaims
-	zone      *identity.ZoneClaims // of a zone ingress that serves every mesh
+	zone      *identity.ZoneClaims // of a zone proxy that serves every mesh
 }
 
 // names says whether the caller may speak for a proxy of this name, whatever else its token asks of it.
@@ -34,21 +36,24 @@ func (c *caller) names(key graph.ProxyKey) error {
 	switch {
 	case c.dataplane != nil:
 		return c.dataplane.Names(key.Mesh, key.Name)
-	case key.Mesh != "":
-		return fmt.Errorf("the token is a zone's, which is good for a ZoneIngress, and the proxy says it is of the mesh %q; make one with `weft generate dataplane-token`", key.Mesh)
+	case key.Type == kind.DataplaneProxy:
+		return fmt.Errorf("the token is a zone's, which is good for a ZoneIngress or a ZoneEgress, and the proxy says it is of the mesh %q; make one with `weft generate dataplane-token`", key.Mesh)
+	case !slices.Contains(c.zone.Scope, string(key.Type)):
+		return fmt.Errorf("the token of the zone is not for its %s: its scope lacks %q", key.Resource().Kind, key.Type)
 	}
 	return nil
 }
 
-// permits says whether the caller may speak for a Dataplane or a ZoneIngress as it is.
+// permits says whether the caller may speak for a Dataplane, a ZoneIngress or a ZoneEgress as it is.
 func (c *caller) permits(o resource.Any) error {
 	if dataplane, ok := o.(*resource.Object[kind.Dataplane]); ok && c.dataplane != nil {
 		return c.dataplane.Permits(dataplane)
 	}
+	key, _ := graph.ProxyOf(o.Key())
 	if c.dataplane != nil {
-		return fmt.Errorf("the token is a Dataplane's, and %s is none; make one with `weft generate zone-token --scope %s`", o.Key(), ingressScope)
+		return fmt.Errorf("the token is a Dataplane's, and %s is none; make one with `weft generate zone-token --scope %s`", o.Key(), key.Type)
 	}
-	return c.names(graph.ProxyAt(o.Key().Mesh, o.Key().Name))
+	return c.names(key)
 }
 
 // proof is how the caller has proved itself, and by which token.
@@ -58,9 +63,6 @@ func (c *caller) proof() (access.Proof, string) {
 	}
 	return access.ByDataplaneToken, c.dataplane.ID
 }
-
-// ingressScope is as what of its zone a ZoneIngress must prove itself.
-const ingressScope = "ingress"
 
 // caller answers whom the caller's token speaks for, or Unauthenticated with the reason.
 func (s *Server) caller(ctx context.Context) (*caller, error) {
@@ -90,8 +92,6 @@ func (s *Server) tokenOf(ctx context.Context, token string) (*caller, error) {
 		return nil, ofZone
 	case zone.Zone != s.Zone:
 		return nil, fmt.Errorf("the token is for the zone %q, and this is the zone %q", zone.Zone, s.Zone)
-	case !slices.Contains(zone.Scope, ingressScope):
-		return nil, fmt.Errorf("the token of the zone is not for its ingresses: its scope lacks %q", ingressScope)
 	}
 	return &caller{zone: zone}, nil
 }
@@ -172,14 +172,46 @@ func (s *Server) admitted(key graph.ProxyKey) error {
 	return nil
 }
 
-// nodeKey reads a node id, "MESH.NAME", or ".NAME" of a ZoneIngress. Mesh names have no dot, so that the first one
-// divides.
-func nodeKey(id string) (graph.ProxyKey, error) {
-	mesh, name, ok := strings.Cut(id, ".")
-	if !ok || name == "" || len(id) > 320 {
-		return graph.ProxyKey{}, status.Error(codes.InvalidArgument, fmt.Sprintf("node.id is %.320q, want MESH.NAME, for example default.web-1, or .NAME for a ZoneIngress", id))
+// typeMetadata is the entry of a node's metadata that says what the proxy is written as. A ZoneEgress's node says
+// it, since a ZoneIngress may have the same id.
+const typeMetadata = "dataplane.proxyType"
+
+// nodeKey reads whose node it is: of its id, "MESH.NAME", or ".NAME" of a proxy that belongs to no mesh, and of its
+// metadata. Mesh names have no dot, so that the first one divides.
+func nodeKey(node *core.Node) (graph.ProxyKey, error) {
+	mesh, name, ok := strings.Cut(node.GetId(), ".")
+	if !ok || name == "" || len(node.GetId()) > 320 {
+		return graph.ProxyKey{}, status.Error(codes.InvalidArgument, fmt.Sprintf("node.id is %.320q, want MESH.NAME, for example default.web-1, or .NAME for a ZoneIngress or ZoneEgress", node.GetId()))
 	}
-	return graph.ProxyAt(mesh, name), nil
+	said := ""
+	if value := node.GetMetadata().GetFields()[typeMetadata]; value != nil {
+		text, ok := value.GetKind().(*structpb.Value_StringValue)
+		if !ok {
+			return graph.ProxyKey{}, status.Error(codes.InvalidArgument, "node.metadata["+typeMetadata+"] is no text, want dataplane, ingress or egress, or leave it out")
+		}
+		said = text.StringValue
+	}
+	key, err := graph.ParseProxyKey(said, mesh, name)
+	if err != nil {
+		return graph.ProxyKey{}, status.Error(codes.InvalidArgument, fmt.Sprintf("node.id %q, node.metadata[%s]: %v", node.GetId(), typeMetadata, err))
+	}
+	return key, nil
+}
+
+// proxyMessage is a message of an agent that names its proxy.
+type proxyMessage interface {
+	GetProxyType() string
+	GetMesh() string
+	GetName() string
+}
+
+// named is the proxy that a message names.
+func named(m proxyMessage) (graph.ProxyKey, error) {
+	key, err := graph.ParseProxyKey(m.GetProxyType(), m.GetMesh(), m.GetName())
+	if err != nil {
+		return graph.ProxyKey{}, status.Error(codes.InvalidArgument, err.Error())
+	}
+	return key, nil
 }
 
 var statusCodes = map[resource.Code]codes.Code{

@@ -41,7 +41,7 @@ func (s *agents) Register(ctx context.Context, request *wire.RegisterRequest) (*
 	if err != nil {
 		return nil, s.answer(err, "reading a Dataplane")
 	}
-	key := graph.ProxyAt(proxy.Key().Mesh, proxy.Key().Name)
+	key, _ := graph.ProxyOf(proxy.Key())
 	if key.Mesh != "" && !s.Hub.MeshExists(key.Mesh) {
 		return nil, status.Error(codes.NotFound, fmt.Sprintf("the mesh %q does not exist; create it, or name another in the Dataplane", key.Mesh))
 	}
@@ -66,7 +66,7 @@ func (s *agents) Register(ctx context.Context, request *wire.RegisterRequest) (*
 	return &wire.RegisterResponse{Mesh: key.Mesh, Name: key.Name}, nil
 }
 
-// audited keeps the record of a registration that changes its Dataplane or ZoneIngress.
+// audited keeps the record of a registration that changes its Dataplane, ZoneIngress or ZoneEgress.
 func (s *Server) audited(ctx context.Context, c *caller) func(before, after resource.Any) {
 	return func(before, after resource.Any) {
 		proof, token := c.proof()
@@ -90,7 +90,7 @@ func (s *Server) mayReplace(c *caller, key graph.ProxyKey) error {
 	return nil
 }
 
-// parseProxy reads a Dataplane, or a ZoneIngress.
+// parseProxy reads a Dataplane, a ZoneIngress or a ZoneEgress.
 func (s *Server) parseProxy(document []byte) (resource.Any, error) {
 	if len(document) > maxDataplane {
 		return nil, resource.Errorf(resource.Invalid, "the Dataplane has %d bytes, at most %d are read", len(document), maxDataplane)
@@ -102,9 +102,9 @@ func (s *Server) parseProxy(document []byte) (resource.Any, error) {
 	switch o := parsed.(type) {
 	case *resource.Object[kind.Dataplane]:
 		o.Mesh = cmp.Or(o.Mesh, s.DefaultMesh)
-	case *resource.Object[kind.ZoneIngress]:
+	case *resource.Object[kind.ZoneIngress], *resource.Object[kind.ZoneEgress]:
 	default:
-		return nil, resource.Errorf(resource.Invalid, "%s can't be registered, only a Dataplane or a ZoneIngress can", parsed.Key())
+		return nil, resource.Errorf(resource.Invalid, "%s can't be registered, only a Dataplane, a ZoneIngress or a ZoneEgress can", parsed.Key())
 	}
 	return parsed, nil
 }

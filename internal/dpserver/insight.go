@@ -107,7 +107,7 @@ func Strays(state *graph.State, gone func(instance string) bool) bool {
 	if state.Zone == "" {
 		return false
 	}
-	for _, insights := range []graph.Rows[kind.DataplaneInsight]{state.Insights, state.ZoneIngressInsights} {
+	for _, insights := range []graph.Rows[kind.DataplaneInsight]{state.Insights, state.ZoneIngressInsights, state.ZoneEgressInsights} {
 		for insight := range insights.All(state.DB.Snapshot()) {
 			if strayed(&insight.Spec, gone, now()) {
 				return true

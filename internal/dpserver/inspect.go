@@ -171,10 +171,14 @@ func (s *agents) Answer(stream wire.Agent_AnswerServer) error {
 	if err != nil {
 		return err
 	}
-	if err := caller.names(graph.ProxyAt(first.Mesh, first.Name)); err != nil {
+	key, err := named(first)
+	if err != nil {
+		return err
+	}
+	if err := caller.names(key); err != nil {
 		return status.Error(codes.PermissionDenied, err.Error())
 	}
-	asked := s.questions.take(first.Question, graph.ProxyAt(first.Mesh, first.Name))
+	asked := s.questions.take(first.Question, key)
 	if asked == nil {
 		return status.Error(codes.NotFound, "nobody waits for this answer")
 	}

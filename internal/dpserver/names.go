@@ -4,7 +4,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"weft/internal/graph"
 	"weft/internal/publish"
 	"weft/internal/wire"
 )
@@ -12,7 +11,10 @@ import (
 // Names implements wire.AgentServer. A slow stream gets what has changed meanwhile in one update, so that
 // nothing is queued for it.
 func (s *agents) Names(request *wire.NamesRequest, stream wire.Agent_NamesServer) error {
-	key := graph.ProxyAt(request.Mesh, request.Name)
+	key, err := named(request)
+	if err != nil {
+		return err
+	}
 	if err := s.authorize(stream.Context(), key); err != nil {
 		return err
 	}

@@ -262,12 +262,18 @@ func stored[S any](p *plane, k *resource.Kind[S], right func(S) bool) {
 // discover opens a configuration stream with a node id.
 func (p *plane) discover(ctx context.Context, node string) (discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, error) {
 	p.t.Helper()
+	return p.discoverAs(ctx, &core.Node{Id: node})
+}
+
+// discoverAs opens a configuration stream of a node.
+func (p *plane) discoverAs(ctx context.Context, node *core.Node) (discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, error) {
+	p.t.Helper()
 	stream, err := discovery.NewAggregatedDiscoveryServiceClient(p.conn).DeltaAggregatedResources(ctx)
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	for _, t := range []xds.Type{xds.Cluster, xds.Listener} {
-		if err := stream.Send(&discovery.DeltaDiscoveryRequest{Node: &core.Node{Id: node}, TypeUrl: t.URL()}); err != nil {
+		if err := stream.Send(&discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: t.URL()}); err != nil {
 			break // why is told by Recv
 		}
 	}

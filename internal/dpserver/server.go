@@ -1,7 +1,7 @@
 // Package dpserver is the control plane's side of its proxies: it decides whether a caller is who it
 // says, gives streams their configuration, signs certificates, and stores what the proxies serve.
 //
-// Every call proves itself with a dataplane token in its metadata, or, for a ZoneIngress, with a zone token, and
+// Every call proves itself with a dataplane token in its metadata, or, for a ZoneIngress or ZoneEgress, with a zone token, and
 // what a caller may do follows from the token's claims alone. What is stored is written when it happens, and only where it differs from
 // what is stored. That a session or a stream ends takes nothing out of service: an Envoy serves on without
 // its control plane.

@@ -41,7 +41,7 @@ func TestRegisterRefuses(t *testing.T) {
 		{"a mesh that does not exist", "web-1", swap("mesh: default", "mesh: nowhere"), codes.NotFound, `the mesh "nowhere" does not exist; create it`},
 		{"a field that is unknown", "web-1", swap("port:", "prt:"), codes.InvalidArgument, "networking.inbound[0].prt"},
 		{"a value that is wrong", "web-1", swap("port: 8080", "port: 0"), codes.InvalidArgument, "networking.inbound[0].port"},
-		{"another kind", "web-1", "{type: Mesh, name: evil}", codes.InvalidArgument, "only a Dataplane or a ZoneIngress can"},
+		{"another kind", "web-1", "{type: Mesh, name: evil}", codes.InvalidArgument, "only a Dataplane, a ZoneIngress or a ZoneEgress can"},
 		{"what is no YAML", "web-1", "\x00{", codes.InvalidArgument, "not YAML"},
 		{"too much", "web-1", strings.Repeat("#", 2<<20), codes.InvalidArgument, "at most 1048576"},
 	} {

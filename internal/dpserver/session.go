@@ -61,13 +61,16 @@ func (s *agents) Session(stream wire.Agent_SessionServer) error {
 	if err != nil {
 		return err
 	}
-	if err := caller.names(graph.ProxyAt(first.Mesh, first.Name)); err != nil {
+	key, err := named(first)
+	if err != nil {
+		return err
+	}
+	if err := caller.names(key); err != nil {
 		return status.Error(codes.PermissionDenied, err.Error())
 	}
 	if err := checkReport(first); err != nil {
 		return err
 	}
-	key := graph.ProxyAt(first.Mesh, first.Name)
 	if err := s.admitted(key); err != nil {
 		return err // before anything is computed for it
 	}

@@ -23,7 +23,7 @@ import (
 
 // accept lets in a configuration stream.
 func (s *Server) accept(ctx context.Context, node *core.Node, stream *xds.Stream) (xds.Peer, error) {
-	key, err := nodeKey(node.Id)
+	key, err := nodeKey(node)
 	if err != nil {
 		return nil, err
 	}

@@ -50,34 +50,37 @@ func (s *State) ingressListeners(r *table.Reader, key ProxyKey, section *kind.Zo
 	return slices.Compact(listeners)
 }
 
-// zoneIngress is the proxy of a ZoneIngress, which serves every mesh and belongs to none; nil where there is no
-// such one in this zone.
-func (s *State) zoneIngress(r *table.Reader, key ProxyKey) *Proxy {
+// zoneProxy is the proxy of a ZoneIngress or a ZoneEgress, which serves every mesh and belongs to none; nil where
+// there is no such one in this zone.
+func (s *State) zoneProxy(r *table.Reader, key ProxyKey) *Proxy {
 	n, ok := s.Networking(r, key)
 	if !ok {
 		return nil
 	}
-	return &Proxy{
-		Key: key, Zone: s.Zone, Class: Class{Reach: nothing},
-		Ingresses: s.ingressListeners(r, key, n.ZoneIngress),
-		Passes:    s.meshesOf(r, key),
+	p := &Proxy{Key: key, Zone: s.Zone, Class: Class{Reach: nothing}}
+	if p.Ingresses = s.ingressListeners(r, key, n.ZoneIngress); len(p.Ingresses) > 0 {
+		p.Passes = s.meshesOf(r, key)
 	}
+	return p
 }
 
-// Networking is that of a Dataplane, or, without a mesh, that of a ZoneIngress of this zone.
+// Networking is that of a Dataplane, or of a ZoneIngress or ZoneEgress of this zone.
 func (s *State) Networking(r *table.Reader, key ProxyKey) (*kind.Networking, bool) {
-	if key.Mesh != "" {
-		dp, ok := s.Dataplanes.Find(r, key.Mesh, key.Name)
-		if !ok {
-			return nil, false
+	switch key.Type {
+	case kind.IngressProxy:
+		if z, ok := s.ZoneIngresses.Find(r, "", key.Name); ok && s.isOwn(&z.Meta) {
+			return z.Spec.Dataplane(), true
 		}
-		return &dp.Spec.Networking, true
+	case kind.EgressProxy:
+		if z, ok := s.ZoneEgresses.Find(r, "", key.Name); ok && s.isOwn(&z.Meta) {
+			return z.Spec.Dataplane(), true
+		}
+	default:
+		if dp, ok := s.Dataplanes.Find(r, key.Mesh, key.Name); ok {
+			return &dp.Spec.Networking, true
+		}
 	}
-	z, ok := s.ZoneIngresses.Find(r, "", key.Name)
-	if !ok || !s.isOwn(&z.Meta) {
-		return nil, false
-	}
-	return z.Spec.Dataplane(), true
+	return nil, false
 }
 
 // withdrawingIngresses are "address:port" of ingress listeners that are served and no longer wanted, but for those

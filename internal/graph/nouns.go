@@ -4,6 +4,7 @@
 package graph
 
 import (
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"net/netip"
@@ -22,13 +23,33 @@ type ProxyKey struct {
 	Name string
 }
 
-// ProxyAt is the proxy of a Dataplane or, without a mesh, that of a ZoneIngress.
-func ProxyAt(mesh, name string) ProxyKey {
-	if mesh == "" {
-		return ProxyKey{Type: kind.IngressProxy, Name: name}
+// ParseProxyKey reads what a proxy says of itself. Its type is "dataplane", "ingress" or "egress"; without one it
+// is a Dataplane or, without a mesh, a ZoneIngress.
+func ParseProxyKey(proxyType, mesh, name string) (ProxyKey, error) {
+	key := ProxyKey{Type: kind.ProxyType(proxyType), Mesh: mesh, Name: name}
+	switch proxyType {
+	case "":
+		if mesh == "" {
+			key.Type = kind.IngressProxy
+		}
+		return key, nil
+	case DataplaneType:
+		key.Type = kind.DataplaneProxy
+		if mesh == "" {
+			return ProxyKey{}, errors.New("a proxy of the type dataplane belongs to a mesh, and this one names none")
+		}
+		return key, nil
+	case string(kind.IngressProxy), string(kind.EgressProxy):
+		if mesh != "" {
+			return ProxyKey{}, fmt.Errorf("a proxy of the type %s belongs to no mesh, and this one names the mesh %.64q; a zone proxy of one mesh is a Dataplane", proxyType, mesh)
+		}
+		return key, nil
 	}
-	return ProxyKey{Mesh: mesh, Name: name}
+	return ProxyKey{}, fmt.Errorf("the type of a proxy is %.64q, want %s, %s or %s", proxyType, DataplaneType, kind.IngressProxy, kind.EgressProxy)
 }
+
+// DataplaneType is how a Dataplane's proxy says what it is written as.
+const DataplaneType = "dataplane"
 
 // String is the proxy's node id, "default.web-1"; ".zi" of one that belongs to no mesh.
 func (k ProxyKey) String() string { return k.Mesh + "." + k.Name }

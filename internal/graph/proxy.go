@@ -12,8 +12,8 @@ import (
 )
 
 func (s *State) proxy(r *table.Reader, key ProxyKey) *Proxy {
-	if key.Mesh == "" {
-		return s.zoneIngress(r, key)
+	if key.Type != kind.DataplaneProxy {
+		return s.zoneProxy(r, key)
 	}
 	dp, ok := s.Dataplanes.Find(r, key.Mesh, key.Name)
 	if !ok {

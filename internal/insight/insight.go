@@ -43,10 +43,9 @@ type World struct {
 	Links func(zone string) map[string]KindLink
 }
 
-// Of answers the insight of a Dataplane, or, without a mesh, of a ZoneIngress; an empty one where its proxy never
-// connected. It is the caller's.
-func (w *World) Of(mesh, name string) *kind.DataplaneInsight {
-	r, key := table.Eval(w.Snapshot), graph.ProxyKey{Mesh: mesh, Name: name}
+// Of answers the insight of a proxy; an empty one where it never connected. It is the caller's.
+func (w *World) Of(key graph.ProxyKey) *kind.DataplaneInsight {
+	r := table.Eval(w.Snapshot)
 	insight := &kind.DataplaneInsight{}
 	if stored, ok := w.State.Insight(r, key); ok {
 		*insight = stored.Spec

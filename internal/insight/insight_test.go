@@ -90,7 +90,7 @@ func TestStatusOfAProxy(t *testing.T) {
 // What is shown is a copy: the table's own row stays as it was stored.
 func TestAConnectionToAFormerInstanceIsShownAsOver(t *testing.T) {
 	stored := kind.DataplaneInsights.Make("default", "web", connection("gone", noon.Add(time.Hour)))
-	shown := world(stored).Of("default", "web")
+	shown := world(stored).Of(graph.ProxyKey{Mesh: "default", Name: "web"})
 	if end := shown.Subscriptions[0].DisconnectTime; end == nil || !end.Equal(noon.Add(time.Hour)) {
 		t.Errorf("it ended at %v, want when it began: its instance was heard of before that only", end)
 	}

@@ -16,7 +16,8 @@ func (a *api) check(w http.ResponseWriter, r *http.Request) error {
 	}
 	known := check.Known{Insights: map[graph.ProxyKey]*kind.DataplaneInsight{}, ZoneInsights: map[string]*kind.ZoneInsight{}}
 	for o := range m.State.Insights.All(m.Snapshot) {
-		known.Insights[graph.ProxyKey{Mesh: o.Mesh, Name: o.Name}] = m.Of(o.Mesh, o.Name)
+		key := graph.ProxyKey{Mesh: o.Mesh, Name: o.Name}
+		known.Insights[key] = m.Of(key)
 	}
 	for o := range m.State.From(m.Snapshot, kind.Zones.Name, "", "") {
 		known.ZoneInsights[o.Envelope().Name] = m.Zone(o.Envelope().Name)

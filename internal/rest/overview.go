@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"weft/internal/access"
+	"weft/internal/graph"
 	"weft/internal/insight"
 	"weft/kind"
 	"weft/resource"
@@ -46,11 +47,19 @@ type ZoneIngressOverview struct {
 	ZoneIngressInsight *kind.DataplaneInsight `json:"zoneIngressInsight"`
 }
 
+// ZoneEgressOverview is a ZoneEgress beside what the control plane knows of its proxy.
+type ZoneEgressOverview struct {
+	shownMeta                                // of the type ZoneEgressOverview
+	ZoneEgress        *kind.ZoneEgress       `json:"zoneEgress"`
+	ZoneEgressInsight *kind.DataplaneInsight `json:"zoneEgressInsight"`
+}
+
 // overviewReads are the kinds that overviews and insights are made of.
 var overviewReads = []resource.Descriptor{
 	kind.Meshes, kind.Dataplanes, kind.DataplaneInsights, kind.DataplaneServings,
 	kind.MeshServices, kind.MeshServiceStatuses, kind.Zones, kind.ZoneInsights,
 	kind.ZoneIngresses, kind.ZoneIngressInsights, kind.ZoneIngressServings,
+	kind.ZoneEgresses, kind.ZoneEgressInsights, kind.ZoneEgressServings,
 }
 
 // overviewRoutes has the older spelling of each path too.
@@ -58,6 +67,7 @@ func (a *api) overviewRoutes() []route {
 	dataplanes, dataplane := a.joined(kind.Dataplanes, dataplaneOverview)
 	zones, zone := a.joined(kind.Zones, zoneOverview)
 	ingresses, ingress := a.joined(kind.ZoneIngresses, zoneIngressOverview)
+	egresses, egress := a.joined(kind.ZoneEgresses, zoneEgressOverview)
 	return []route{
 		{"GET /dataplanes/_overview", access.Read, dataplanes},
 		{"GET /dataplanes+insights", access.Read, dataplanes},
@@ -75,6 +85,12 @@ func (a *api) overviewRoutes() []route {
 		{"GET /zone-ingresses/{name}/_overview", access.Read, ingress},
 		{"GET /zoneingresses/{name}/_overview", access.Read, ingress},
 		{"GET /zoneingresses+insights/{name}", access.Read, ingress},
+		{"GET /zoneegresses/_overview", access.Read, egresses},
+		{"GET /zone-egresses/_overview", access.Read, egresses},
+		{"GET /zoneegresses+insights", access.Read, egresses},
+		{"GET /zoneegresses/{name}/_overview", access.Read, egress},
+		{"GET /zone-egresses/{name}/_overview", access.Read, egress},
+		{"GET /zoneegresses+insights/{name}", access.Read, egress},
 	}
 }
 
@@ -103,11 +119,17 @@ func (a *api) joined(d resource.Descriptor, show func(*moment, resource.Any) (an
 
 func dataplaneOverview(m *moment, o resource.Any) (any, error) {
 	dp := dataplane(o)
-	return Overview{metaOf("DataplaneOverview", o), m.Status(dp), &dp.Spec, m.Of(dp.Mesh, dp.Name)}, nil
+	return Overview{metaOf("DataplaneOverview", o), m.Status(dp), &dp.Spec, m.Of(graph.ProxyKey{Mesh: dp.Mesh, Name: dp.Name})}, nil
 }
 
 func zoneIngressOverview(m *moment, o resource.Any) (any, error) {
-	return ZoneIngressOverview{metaOf("ZoneIngressOverview", o), resource.SpecOf(o).(*kind.ZoneIngress), m.Of("", o.Envelope().Name)}, nil
+	key := graph.ProxyKey{Type: kind.IngressProxy, Name: o.Envelope().Name}
+	return ZoneIngressOverview{metaOf("ZoneIngressOverview", o), resource.SpecOf(o).(*kind.ZoneIngress), m.Of(key)}, nil
+}
+
+func zoneEgressOverview(m *moment, o resource.Any) (any, error) {
+	key := graph.ProxyKey{Type: kind.EgressProxy, Name: o.Envelope().Name}
+	return ZoneEgressOverview{metaOf("ZoneEgressOverview", o), resource.SpecOf(o).(*kind.ZoneEgress), m.Of(key)}, nil
 }
 
 func zoneOverview(m *moment, o resource.Any) (any, error) {

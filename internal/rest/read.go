@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"weft/internal/graph"
 	"weft/internal/insight"
 	"weft/internal/table"
 	"weft/kind"
@@ -108,7 +109,8 @@ func (m *moment) encode(d resource.Descriptor, o resource.Any, form resource.For
 	switch stored := o.(type) {
 	case *resource.Object[kind.DataplaneInsight]:
 		shown := *stored
-		shown.Spec = *m.Of(stored.Mesh, stored.Name)
+		proxy, _ := graph.ProxyOf(stored.Key())
+		shown.Spec = *m.Of(proxy)
 		o = &shown
 	case *resource.Object[kind.MeshService]:
 		shown := *stored

@@ -186,6 +186,7 @@ type SignRequest struct {
 	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// PKCS #10, DER.
 	Request       []byte `protobuf:"bytes,3,opt,name=request,proto3" json:"request,omitempty"`
+	ProxyType     string `protobuf:"bytes,4,opt,name=proxy_type,json=proxyType,proto3" json:"proxy_type,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -239,6 +240,13 @@ func (x *SignRequest) GetRequest() []byte {
 		return x.Request
 	}
 	return nil
+}
+
+func (x *SignRequest) GetProxyType() string {
+	if x != nil {
+		return x.ProxyType
+	}
+	return ""
 }
 
 type SignResponse struct {
@@ -332,6 +340,7 @@ type Report struct {
 	Draining bool `protobuf:"varint,6,opt,name=draining,proto3" json:"draining,omitempty"`
 	// What Envoy has from a SPIRE agent; absent where the control plane signs.
 	Certificate   *Certificate `protobuf:"bytes,7,opt,name=certificate,proto3" json:"certificate,omitempty"`
+	ProxyType     string       `protobuf:"bytes,8,opt,name=proxy_type,json=proxyType,proto3" json:"proxy_type,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -413,6 +422,13 @@ func (x *Report) GetCertificate() *Certificate {
 		return x.Certificate
 	}
 	return nil
+}
+
+func (x *Report) GetProxyType() string {
+	if x != nil {
+		return x.ProxyType
+	}
+	return ""
 }
 
 // Certificate is a leaf that Envoy was seen to have.
@@ -752,6 +768,7 @@ type Part struct {
 	Content  []byte `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
 	// Why there is no page, or no more of it; in words for who asked.
 	Problem       string `protobuf:"bytes,5,opt,name=problem,proto3" json:"problem,omitempty"`
+	ProxyType     string `protobuf:"bytes,6,opt,name=proxy_type,json=proxyType,proto3" json:"proxy_type,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -817,6 +834,13 @@ func (x *Part) GetContent() []byte {
 func (x *Part) GetProblem() string {
 	if x != nil {
 		return x.Problem
+	}
+	return ""
+}
+
+func (x *Part) GetProxyType() string {
+	if x != nil {
+		return x.ProxyType
 	}
 	return ""
 }
@@ -1125,6 +1149,7 @@ type NamesRequest struct {
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// Of the last update; empty: there was none.
 	Version       string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	ProxyType     string `protobuf:"bytes,4,opt,name=proxy_type,json=proxyType,proto3" json:"proxy_type,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1176,6 +1201,13 @@ func (x *NamesRequest) GetName() string {
 func (x *NamesRequest) GetVersion() string {
 	if x != nil {
 		return x.Version
+	}
+	return ""
+}
+
+func (x *NamesRequest) GetProxyType() string {
+	if x != nil {
+		return x.ProxyType
 	}
 	return ""
 }
@@ -1314,17 +1346,19 @@ const file_agent_proto_rawDesc = "" +
 	"\tdataplane\x18\x01 \x01(\fR\tdataplane\":\n" +
 	"\x10RegisterResponse\x12\x12\n" +
 	"\x04mesh\x18\x01 \x01(\tR\x04mesh\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"O\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"n\n" +
 	"\vSignRequest\x12\x12\n" +
 	"\x04mesh\x18\x01 \x01(\tR\x04mesh\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
-	"\arequest\x18\x03 \x01(\fR\arequest\"\xa7\x01\n" +
+	"\arequest\x18\x03 \x01(\fR\arequest\x12\x1d\n" +
+	"\n" +
+	"proxy_type\x18\x04 \x01(\tR\tproxyType\"\xa7\x01\n" +
 	"\fSignResponse\x12\x14\n" +
 	"\x05chain\x18\x01 \x03(\fR\x05chain\x12\x1b\n" +
 	"\tspiffe_id\x18\x02 \x01(\tR\bspiffeId\x12\x16\n" +
 	"\x06serial\x18\x03 \x01(\tR\x06serial\x12&\n" +
 	"\x0fnot_before_unix\x18\x04 \x01(\x03R\rnotBeforeUnix\x12$\n" +
-	"\x0enot_after_unix\x18\x05 \x01(\x03R\fnotAfterUnix\"\xf3\x01\n" +
+	"\x0enot_after_unix\x18\x05 \x01(\x03R\fnotAfterUnix\"\x92\x02\n" +
 	"\x06Report\x12\x12\n" +
 	"\x04mesh\x18\x01 \x01(\tR\x04mesh\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
@@ -1332,7 +1366,9 @@ const file_agent_proto_rawDesc = "" +
 	"\renvoy_version\x18\x04 \x01(\tR\fenvoyVersion\x120\n" +
 	"\aserving\x18\x05 \x03(\v2\x16.weft.agent.v1.ServingR\aserving\x12\x1a\n" +
 	"\bdraining\x18\x06 \x01(\bR\bdraining\x12<\n" +
-	"\vcertificate\x18\a \x01(\v2\x1a.weft.agent.v1.CertificateR\vcertificate\"\xaa\x01\n" +
+	"\vcertificate\x18\a \x01(\v2\x1a.weft.agent.v1.CertificateR\vcertificate\x12\x1d\n" +
+	"\n" +
+	"proxy_type\x18\b \x01(\tR\tproxyType\"\xaa\x01\n" +
 	"\vCertificate\x12\x1b\n" +
 	"\tspiffe_id\x18\x01 \x01(\tR\bspiffeId\x12\x16\n" +
 	"\x06serial\x18\x02 \x01(\tR\x06serial\x12&\n" +
@@ -1360,13 +1396,15 @@ const file_agent_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12'\n" +
 	"\x04page\x18\x02 \x01(\x0e2\x13.weft.agent.v1.PageR\x04page\x12\x12\n" +
 	"\x04json\x18\x03 \x01(\bR\x04json\x12\x1c\n" +
-	"\tendpoints\x18\x04 \x01(\bR\tendpoints\"~\n" +
+	"\tendpoints\x18\x04 \x01(\bR\tendpoints\"\x9d\x01\n" +
 	"\x04Part\x12\x12\n" +
 	"\x04mesh\x18\x01 \x01(\tR\x04mesh\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1a\n" +
 	"\bquestion\x18\x03 \x01(\tR\bquestion\x12\x18\n" +
 	"\acontent\x18\x04 \x01(\fR\acontent\x12\x18\n" +
-	"\aproblem\x18\x05 \x01(\tR\aproblem\"\n" +
+	"\aproblem\x18\x05 \x01(\tR\aproblem\x12\x1d\n" +
+	"\n" +
+	"proxy_type\x18\x06 \x01(\tR\tproxyType\"\n" +
 	"\n" +
 	"\bReceived\"\xac\x02\n" +
 	"\bListener\x12\x18\n" +
@@ -1395,11 +1433,13 @@ const file_agent_proto_rawDesc = "" +
 	"generation\x18\x03 \x01(\tR\n" +
 	"generation\x12\x1b\n" +
 	"\tspread_ms\x18\x04 \x01(\rR\bspreadMs\x12!\n" +
-	"\fspire_socket\x18\x05 \x01(\tR\vspireSocket\"P\n" +
+	"\fspire_socket\x18\x05 \x01(\tR\vspireSocket\"o\n" +
 	"\fNamesRequest\x12\x12\n" +
 	"\x04mesh\x18\x01 \x01(\tR\x04mesh\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
-	"\aversion\x18\x03 \x01(\tR\aversion\"\x90\x01\n" +
+	"\aversion\x18\x03 \x01(\tR\aversion\x12\x1d\n" +
+	"\n" +
+	"proxy_type\x18\x04 \x01(\tR\tproxyType\"\x90\x01\n" +
 	"\vNamesUpdate\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1a\n" +
 	"\bcomplete\x18\x02 \x01(\bR\bcomplete\x121\n" +

@@ -31,7 +31,9 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // Agent is what a control plane offers to the agent beside each Envoy. Every call carries the metadata
-// `authorization: Bearer TOKEN`; the token decides which mesh and proxy the caller may speak for.
+// `authorization: Bearer TOKEN`; the token decides which mesh and proxy the caller may speak for. Messages name a proxy
+// by mesh, name and proxy_type: "dataplane", or, without a mesh, "ingress" or "egress" for a ZoneIngress or ZoneEgress.
+// An empty one is a Dataplane's, or, without a mesh, a ZoneIngress's.
 type AgentClient interface {
 	// Register writes the caller's Dataplane. A Dataplane that was registered goes when its agent has
 	// gone for good.
@@ -130,7 +132,9 @@ type Agent_NamesClient = grpc.ServerStreamingClient[NamesUpdate]
 // for forward compatibility.
 //
 // Agent is what a control plane offers to the agent beside each Envoy. Every call carries the metadata
-// `authorization: Bearer TOKEN`; the token decides which mesh and proxy the caller may speak for.
+// `authorization: Bearer TOKEN`; the token decides which mesh and proxy the caller may speak for. Messages name a proxy
+// by mesh, name and proxy_type: "dataplane", or, without a mesh, "ingress" or "egress" for a ZoneIngress or ZoneEgress.
+// An empty one is a Dataplane's, or, without a mesh, a ZoneIngress's.
 type AgentServer interface {
 	// Register writes the caller's Dataplane. A Dataplane that was registered goes when its agent has
 	// gone for good.

@@ -15,6 +15,7 @@ import (
 	"weft/internal/envoysim"
 	"weft/internal/graph"
 	"weft/internal/wire"
+	"weft/kind"
 	"weft/resource"
 )
 
@@ -55,7 +56,7 @@ func crossingOf(q *wire.ZoneQuestion_Passage) envoysim.Crossing {
 		SNI: q.Sni, SpiffeID: q.SpiffeId, Method: q.Method, Path: q.Path,
 	}
 	if q.Legacy {
-		c.Ingress = graph.ProxyAt("", q.Ingress)
+		c.Ingress = graph.ProxyKey{Type: kind.IngressProxy, Name: q.Ingress}
 	}
 	return c
 }

@@ -1,0 +1,191 @@
+package dpserver_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"weft/internal/identity"
+	"weft/internal/wire"
+	"weft/kind"
+	"weft/resource"
+)
+
+const zoneIngress = `{type: ZoneIngress, name: old, networking: {address: 10.0.0.1, port: 10001, advertisedAddress: 192.168.1.100, advertisedPort: 30001}}`
+const zoneEgress = `{type: ZoneEgress, name: old, networking: {address: 10.0.0.1, port: 10002}}`
+
+// newZonePlane is newPlane with a key for zone tokens.
+func newZonePlane(t *testing.T) *plane {
+	return newPlane(t, kind.GlobalSecrets.Make("", identity.ZoneRealm.SigningKey("1").Name, kind.Secret{Data: signingKey()}))
+}
+
+// ofZone is a context that carries a zone token.
+func (p *plane) ofZone(zone string, scope ...string) context.Context {
+	p.t.Helper()
+	key, err := identity.ParseSigningKey(signingKey())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	token, err := identity.Issue(key, "1", &identity.ZoneClaims{Zone: zone, Scope: scope}, time.Hour, time.Now())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(p.t.Context(), 20*time.Second)
+	p.t.Cleanup(cancel)
+	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
+}
+
+func TestAZoneIngressServesByAZoneToken(t *testing.T) {
+	p := newZonePlane(t)
+	ctx := p.ofZone("east", "ingress")
+	answer, err := p.agent.Register(ctx, &wire.RegisterRequest{Dataplane: []byte(zoneIngress)})
+	if err != nil || answer.Mesh != "" || answer.Name != "old" {
+		t.Fatalf("registered as %v, %v", answer, err)
+	}
+	session, err := p.agent.Session(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := session.Send(&wire.Report{Name: "old", Run: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	settings := p.settings(session, func(*wire.Settings) bool { return true })
+	if len(settings.Listeners) != 1 || settings.Listeners[0].Port != 10001 || settings.Listeners[0].Tls {
+		t.Fatalf("is to listen at %v", settings.Listeners)
+	}
+	serving := &wire.Serving{Address: "10.0.0.1", Port: 10001, Generation: settings.Listeners[0].Generation, Healthy: true}
+	if err := session.Send(&wire.Report{Name: "old", Run: "a", Serving: []*wire.Serving{serving}}); err != nil {
+		t.Fatal(err)
+	}
+	p.eventually(func() bool {
+		row, err := p.rows.Get(t.Context(), kind.ZoneIngressServings.Key("", "old"))
+		return err == nil && strings.Contains(string(row.Body), `"advertisedPort":30001`)
+	}, func() any { return "it is not known to serve" })
+	stream, err := p.discover(ctx, ".old")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); err != nil {
+		t.Errorf("it gets no configuration: %v", err)
+	}
+}
+
+func TestWhoMayBeAZoneProxy(t *testing.T) {
+	p := newZonePlane(t)
+	for name, c := range map[string]struct {
+		ctx      context.Context
+		document string
+		code     codes.Code
+		says     string
+	}{
+		"another zone's":         {p.ofZone("west", "ingress"), zoneIngress, codes.Unauthenticated, `for the zone "west", and this is the zone "east"`},
+		"a control plane":        {p.ofZone("east", "cp"), zoneIngress, codes.PermissionDenied, `not for its ZoneIngress: its scope lacks "ingress"`},
+		"an egress":              {p.ofZone("east", "egress"), zoneIngress, codes.PermissionDenied, `not for its ZoneIngress: its scope lacks "ingress"`},
+		"an ingress, ZoneEgress": {p.ofZone("east", "ingress"), zoneEgress, codes.PermissionDenied, `not for its ZoneEgress: its scope lacks "egress"`},
+		"a Dataplane":            {p.as(""), zoneIngress, codes.PermissionDenied, "weft generate zone-token --scope ingress"},
+		"a Dataplane, egress":    {p.as(""), zoneEgress, codes.PermissionDenied, "weft generate zone-token --scope egress"},
+		"an ingress, Dataplane":  {p.ofZone("east", "ingress"), web, codes.PermissionDenied, "weft generate dataplane-token"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := p.agent.Register(c.ctx, &wire.RegisterRequest{Dataplane: []byte(c.document)})
+			if status.Code(err) != c.code || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v, want %v that says %q", err, c.code, c.says)
+			}
+		})
+	}
+	t.Run("a Dataplane's session", func(t *testing.T) {
+		p.register()
+		session, err := p.agent.Session(p.ofZone("east", "ingress"))
+		if err == nil {
+			p.send(session, &wire.Report{Run: "a"})
+			_, err = session.Recv()
+		}
+		if status.Code(err) != codes.PermissionDenied {
+			t.Errorf("got %v, want PermissionDenied", err)
+		}
+	})
+}
+
+// typed is the node of a proxy that belongs to no mesh.
+func typed(name string, proxyType any) *core.Node {
+	metadata, err := structpb.NewStruct(map[string]any{"dataplane.proxyType": proxyType})
+	if err != nil {
+		panic(err)
+	}
+	return &core.Node{Id: "." + name, Metadata: metadata}
+}
+
+// A ZoneIngress and a ZoneEgress of one name are two proxies, and neither is taken for the other.
+func TestAZoneEgressBesideAZoneIngressOfItsName(t *testing.T) {
+	p := newZonePlane(t)
+	ingress, egress := p.ofZone("east", "ingress"), p.ofZone("east", "egress")
+	for _, c := range []struct {
+		ctx       context.Context
+		document  string
+		proxyType string
+	}{{ingress, zoneIngress, "ingress"}, {egress, zoneEgress, "egress"}} {
+		if _, err := p.agent.Register(c.ctx, &wire.RegisterRequest{Dataplane: []byte(c.document)}); err != nil {
+			t.Fatal(err)
+		}
+		session, err := p.agent.Session(c.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := session.Send(&wire.Report{ProxyType: c.proxyType, Name: "old", Run: c.proxyType}); err != nil {
+			t.Fatal(err)
+		}
+		if settings := p.settings(session, func(*wire.Settings) bool { return true }); settings.Zone != "east" {
+			t.Errorf("the settings of the %s are %v", c.proxyType, settings)
+		}
+		stream, err := p.discoverAs(c.ctx, typed("old", c.proxyType))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := stream.Recv(); err != nil {
+			t.Errorf("the %s gets no configuration: %v", c.proxyType, err)
+		}
+	}
+	for _, row := range []resource.Key{kind.ZoneIngressInsights.Key("", "old"), kind.ZoneEgressInsights.Key("", "old")} {
+		p.eventually(func() bool {
+			_, err := p.rows.Get(t.Context(), row)
+			return err == nil
+		}, func() any { return row.String() + " is not stored" })
+	}
+	stream, err := p.discoverAs(egress, typed("old", "ingress"))
+	if err == nil {
+		_, err = stream.Recv()
+	}
+	if status.Code(err) != codes.PermissionDenied {
+		t.Errorf("the egress's token as an ingress gets %v, want PermissionDenied", err)
+	}
+}
+
+func TestANodeThatSaysItsTypeWrongly(t *testing.T) {
+	p := newZonePlane(t)
+	for name, c := range map[string]struct {
+		node *core.Node
+		says string
+	}{
+		"no text":             {typed("old", 1.0), "is no text, want dataplane, ingress or egress"},
+		"an unknown one":      {typed("old", "gateway"), `is "gateway", want dataplane, ingress or egress`},
+		"an egress of a mesh": {&core.Node{Id: "default.old", Metadata: typed("", "egress").Metadata}, `belongs to no mesh, and this one names the mesh "default"`},
+		"no mesh":             {typed("old", "dataplane"), "belongs to a mesh, and this one names none"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stream, err := p.discoverAs(p.ofZone("east", "ingress", "egress"), c.node)
+			if err == nil {
+				_, err = stream.Recv()
+			}
+			if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v, want InvalidArgument that says %q", err, c.says)
+			}
+		})
+	}
+}
