@@ -59,7 +59,7 @@ func (s *State) doors(r *table.Reader, mesh string) []Door {
 	if mesh == "" {
 		for _, z := range s.ZoneIngressesByScope.List(r, MeshKey("")) {
 			if s.isOwn(&z.Meta) && z.Spec.Networking.AdvertisedAddress != "" {
-				doors = append(doors, s.door(r, ProxyKey{Type: kind.IngressProxy, Name: z.Name}, z.Spec.Dataplane().ZoneIngress))
+				doors = append(doors, s.door(r, ZoneIngressProxy(z.Name), z.Spec.Dataplane().ZoneIngress))
 			}
 		}
 	} else {

@@ -23,6 +23,12 @@ type ProxyKey struct {
 	Name string
 }
 
+// ZoneIngressProxy is the proxy of a ZoneIngress.
+func ZoneIngressProxy(name string) ProxyKey { return ProxyKey{Type: kind.IngressProxy, Name: name} }
+
+// ZoneEgressProxy is the proxy of a ZoneEgress.
+func ZoneEgressProxy(name string) ProxyKey { return ProxyKey{Type: kind.EgressProxy, Name: name} }
+
 // ParseProxyKey reads what a proxy says of itself. Its type is "dataplane", "ingress" or "egress"; without one it
 // is a Dataplane or, without a mesh, a ZoneIngress.
 func ParseProxyKey(proxyType, mesh, name string) (ProxyKey, error) {

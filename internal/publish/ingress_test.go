@@ -236,7 +236,7 @@ func TestAZoneIngressServesEveryMesh(t *testing.T) {
 	})
 	put(hub, kind.Meshes.Make("", mesh, kind.Mesh{}), withSNI("a.web.8080.default.ms"), other,
 		kind.ZoneIngresses.Make("", "old", kind.ZoneIngress{Networking: kind.ZoneIngressNetworking{Address: "10.0.0.1", Port: 10001}}))
-	key := graph.ProxyKey{Type: kind.IngressProxy, Name: "old"}
+	key := graph.ZoneIngressProxy("old")
 	t.Cleanup(hub.Watch(key, func(*graph.Proxy) {}))
 	if got := namesOf(hub, key, xds.Cluster); !slices.Equal(got, []string{"a.web.8080.default.ms"}) {
 		t.Errorf("passes on %v", got)

@@ -178,7 +178,7 @@ func (w *world) Door(address string, port uint32) (envoysim.Door, bool) {
 	zone, door, ok := w.hub.state.Door(w.snapshot, w.mesh, address, port)
 	ingress := graph.ProxyKey{Mesh: w.mesh, Name: door.Name}
 	if door.Legacy {
-		ingress = graph.ProxyKey{Type: kind.IngressProxy, Name: door.Name}
+		ingress = graph.ZoneIngressProxy(door.Name)
 	}
 	return envoysim.Door{Zone: zone, Ingress: ingress, Healthy: door.Healthy}, ok
 }

@@ -123,12 +123,12 @@ func dataplaneOverview(m *moment, o resource.Any) (any, error) {
 }
 
 func zoneIngressOverview(m *moment, o resource.Any) (any, error) {
-	key := graph.ProxyKey{Type: kind.IngressProxy, Name: o.Envelope().Name}
+	key := graph.ZoneIngressProxy(o.Envelope().Name)
 	return ZoneIngressOverview{metaOf("ZoneIngressOverview", o), resource.SpecOf(o).(*kind.ZoneIngress), m.Of(key)}, nil
 }
 
 func zoneEgressOverview(m *moment, o resource.Any) (any, error) {
-	key := graph.ProxyKey{Type: kind.EgressProxy, Name: o.Envelope().Name}
+	key := graph.ZoneEgressProxy(o.Envelope().Name)
 	return ZoneEgressOverview{metaOf("ZoneEgressOverview", o), resource.SpecOf(o).(*kind.ZoneEgress), m.Of(key)}, nil
 }
 

@@ -15,7 +15,6 @@ import (
 	"weft/internal/envoysim"
 	"weft/internal/graph"
 	"weft/internal/wire"
-	"weft/kind"
 	"weft/resource"
 )
 
@@ -56,7 +55,7 @@ func crossingOf(q *wire.ZoneQuestion_Passage) envoysim.Crossing {
 		SNI: q.Sni, SpiffeID: q.SpiffeId, Method: q.Method, Path: q.Path,
 	}
 	if q.Legacy {
-		c.Ingress = graph.ProxyKey{Type: kind.IngressProxy, Name: q.Ingress}
+		c.Ingress = graph.ZoneIngressProxy(q.Ingress)
 	}
 	return c
 }
