@@ -252,6 +252,73 @@ func TestDocumentationLeadsSomewhere(t *testing.T) {
 	}
 }
 
+// A line of docs/requirements.md says what shows it: tests of packages, "later" or "missing".
+func TestRequirementsAreShown(t *testing.T) {
+	text, err := os.ReadFile("docs/requirements.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := regexp.MustCompile("^`([\\w./-]+)` (.+)$")
+	lines := 0
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(line, " | ")
+		by := strings.TrimSuffix(cells[len(cells)-1], " |\n")
+		if len(cells) < 2 || by == "shown by" {
+			continue
+		}
+		lines++
+		if by == "later" || by == "missing" {
+			continue
+		}
+		for _, of := range strings.Split(by, "; ") {
+			found := shown.FindStringSubmatch(of)
+			if found == nil {
+				t.Errorf("docs/requirements.md: %q names no package and test: %s", of, line)
+				continue
+			}
+			tests := testsOf(t, found[1])
+			for _, name := range strings.Split(found[2], ", ") {
+				if test, part, _ := strings.Cut(name, "/"); !strings.Contains(tests, "func "+test+"(") || !isPart(tests, found[1], part) {
+					t.Errorf("docs/requirements.md names %s of %s, which does not exist", name, found[1])
+				}
+			}
+		}
+	}
+	if lines == 0 {
+		t.Error("docs/requirements.md has no requirement")
+	}
+}
+
+// testsOf answers the tests of a package, as they are written.
+func testsOf(t *testing.T, pkg string) string {
+	t.Helper()
+	var all strings.Builder
+	for _, file := range listed(t) {
+		if path.Dir(file) != pkg || !strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(text)
+	}
+	return all.String()
+}
+
+// isPart says whether a test has a case: in a table, or as a file of its own.
+func isPart(tests, pkg, name string) bool {
+	if name == "" || strings.Contains(tests, `"`+name+`"`) {
+		return true
+	}
+	for _, folder := range []string{"testdata", "testdata/stories"} {
+		if _, err := os.Stat(path.Join(pkg, folder, name+".txtar")); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
 // listedPackage is what `go list` says of a package.
 type listedPackage struct {
 	ImportPath string
