@@ -46,6 +46,7 @@ var (
 	tagName    = regexp.MustCompile(`^[A-Za-z0-9._:/-]+$`)
 	tagValue   = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
 	onlyDigits = regexp.MustCompile(`^[0-9]+$`)
+	duration   = regexp.MustCompile(`^([0-9]+y)?([0-9]+d)?([-+]?0|[-+]?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))*)$`)
 )
 
 // Patterns are the forms that a field's tag `schema` names with "pattern=", and those of the names and values
@@ -57,6 +58,7 @@ var Patterns = map[string]*regexp.Regexp{
 	"labelName": regexp.MustCompile(`^([-a-z0-9.]+/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`),
 	"tagName":   tagName,
 	"tagValue":  tagValue,
+	"duration":  duration,
 }
 
 const (
@@ -165,6 +167,21 @@ func (c *checks) optionalOneOf(field, value string, allowed ...string) bool {
 func (c *checks) duration(field string, d Duration, low, high time.Duration) bool {
 	if value := time.Duration(d); value != 0 && (value < low || value > high) {
 		return c.add(field, "is %s, want %s to %s", value, low, high)
+	}
+	return true
+}
+
+// life checks a duration that is kept as it was written; "" for one that was left out.
+func (c *checks) life(field, text string, low, high time.Duration) bool {
+	if text == "" {
+		return true
+	}
+	d, err := ParseDuration(text)
+	switch {
+	case err != nil:
+		return c.add(field, "%s", err)
+	case d < low || d > high:
+		return c.add(field, "is %s, want %s to %s", text, written(low), written(high))
 	}
 	return true
 }

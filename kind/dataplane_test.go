@@ -47,6 +47,10 @@ func TestDataplane(t *testing.T) {
 		"a port, two addresses":            `{inbound: [{address: 10.0.0.1, port: 80}, {address: 10.0.0.2, port: 80}]}`,
 		"a zone ingress":                   `{` + zoneIngress + `}`,
 		"an ingress beside an application": `{address: 10.0.0.1, inbound: [{port: 80}], zoneIngress: {address: 10.0.0.2, port: 80, name: door, advertisedAddress: 192.168.1.100, advertisedPort: 80}}`,
+		"a zone egress":                    `{` + zoneEgress + `}`,
+		"both doors":                       `{` + zoneIngress + `, ` + zoneEgress + `}`,
+		"both doors beside an application": `{address: 10.0.0.1, inbound: [{port: 80, name: http}], ` + zoneIngress + `, ` + zoneEgress + `}`,
+		"one port, two doors with a name":  `{` + zoneIngress + `, zoneEgress: {address: 10.0.0.2, port: 10001, name: out}}`,
 		"an ingress, named inbounds":       `{address: 10.0.0.1, inbound: [{port: 10001, name: http}], zoneIngress: {address: 10.0.0.2, port: 10001, advertisedAddress: "fd00::1", advertisedPort: 1}}`,
 		"older health":                     `{address: 10.0.0.1, inbound: [{port: 80, health: {healthy: false}}, {port: 81, state: Ignored, health: {ready: false}}]}`,
 	} {
@@ -57,6 +61,33 @@ func TestDataplane(t *testing.T) {
 }
 
 const zoneIngress = `zoneIngress: {address: 10.0.0.1, port: 10001, advertisedAddress: 192.168.1.100, advertisedPort: 30001}`
+
+const zoneEgress = `zoneEgress: {address: 10.0.0.2, port: 10002}`
+
+// TestZoneEgressRefuses: clients dial it as it is written.
+func TestZoneEgressRefuses(t *testing.T) {
+	refuses(t, `{type: Dataplane, mesh: m, name: d, networking: {%s}}`, []refusal{
+		{"nothing", `zoneEgress: {}`, []string{"networking.zoneEgress.address: is required: the IP address", "networking.zoneEgress.port: is 0, want a port"}},
+		{"addresses of nobody", `zoneEgress: {address: 0.0.0.0, port: 1}`, []string{"networking.zoneEgress.address: 0.0.0.0 means every address; name one"}},
+		{"addresses of nobody, IPv6", `zoneEgress: {address: "::", port: 1}`, []string{"networking.zoneEgress.address: :: means every address; name one"}},
+		{"a host name", `zoneEgress: {address: egress.local, port: 1}`, []string{`networking.zoneEgress.address: "egress.local" is not an IP address`}},
+		{"a name that is none", `zoneEgress: {address: 10.0.0.2, port: 1, name: "80"}`, []string{`networking.zoneEgress.name: "80" is a number`}},
+		{"the ingress's name", strings.Replace(zoneIngress, "}", ", name: door}", 1) + `, zoneEgress: {address: 10.0.0.2, port: 1, name: door}`, []string{
+			`networking.zoneEgress.name: "door" is the name of networking.zoneIngress too`}},
+		{"an inbound's name", `inbound: [{address: 10.0.0.1, port: 80, name: http}], zoneEgress: {address: 10.0.0.2, port: 1, name: http}`, []string{
+			`networking.zoneEgress.name: "http" is the name of networking.inbound[0] too`}},
+		{"the ingress's port", zoneIngress + `, zoneEgress: {address: 10.0.0.2, port: 10001}`, []string{
+			"networking.zoneEgress.name: is required: policies reach it by its port, and networking.zoneIngress has the port 10001 too"}},
+		{"an inbound's port", `inbound: [{address: 10.0.0.1, port: 10002}], ` + zoneEgress, []string{
+			"networking.zoneEgress.name: is required: policies reach it by its port, and networking.inbound[0] has the port 10002 too"}},
+		{"the ingress's listener", zoneIngress + `, zoneEgress: {address: 10.0.0.1, port: 10001, name: out}`, []string{
+			"networking.zoneEgress.port: 10.0.0.1:10001 is taken by networking.zoneIngress"}},
+		{"an outbound's listener", `outbound: [{address: 10.0.0.2, port: 10002, tags: {kuma.io/service: a}}], ` + zoneEgress, []string{
+			"networking.outbound[0].port: 10.0.0.2:10002 is taken by networking.zoneEgress"}},
+		{"redirection", `transparentProxying: {}, ` + zoneEgress, []string{"networking.transparentProxying: a zone proxy has none"}},
+		{"an address for other zones", `zoneEgress: {address: 10.0.0.2, port: 1, advertisedAddress: 10.0.0.3}`, []string{"networking.zoneEgress.advertisedAddress: is not a known field"}},
+	})
+}
 
 // TestZoneIngressRefuses: a section in which anything is missing would be a door that nobody finds.
 func TestZoneIngressRefuses(t *testing.T) {
@@ -135,7 +166,7 @@ func TestDataplaneRefuses(t *testing.T) {
 		{"redirection", `{transparentProxying: {redirectPortInbound: 70000, redirectPortOutbound: 70000, ipFamilyMode: ipv4, reachableServices: ["a b"], reachableBackends: {refs: [{kind: Mesh, name: a}]}}}`, []string{
 			"networking.transparentProxying.redirectPortInbound: is 70000", "networking.transparentProxying.redirectPortOutbound: is 70000", "networking.transparentProxying.redirectPortOutbound: is redirectPortInbound too",
 			`networking.transparentProxying.ipFamilyMode: is "ipv4"`, "networking.transparentProxying.reachableServices[0]: \"a b\" is not", "networking.transparentProxying.reachableBackends.refs[0].kind: is \"Mesh\""}},
-		{"what comes later", `{zoneEgress: {port: 1}, gateway: {}, transparentProxying: {directAccessServices: ["*"]}}`, []string{
+		{"what comes later", `{gateway: {}, transparentProxying: {directAccessServices: ["*"]}}`, []string{
 			"networking.gateway: has no meaning here", "networking.transparentProxying.directAccessServices: is not served"}},
 		{"unknown", `{adress: 10.0.0.1, inbound: [{prot: 80}]}`, []string{"networking.adress: is not a known field", "networking.inbound[0].prot: is not a known field"}},
 	})

@@ -25,8 +25,11 @@ func validateDataplane(o *resource.Object[Dataplane]) resource.Problems {
 	for i, in := range n.Inbound {
 		c.inbound(fmt.Sprintf("networking.inbound[%d]", i), n, in)
 	}
-	if n.ZoneIngress != nil {
-		c.zoneIngress(atZoneIngress, n)
+	if z := n.ZoneIngress; z != nil {
+		c.advertised(atZoneIngress, z.AdvertisedAddress, z.AdvertisedPort)
+	}
+	for _, s := range zoneSections(n) {
+		c.zoneSection(s)
 	}
 	c.sections(n)
 	c.sharedListeners(n)
@@ -35,7 +38,7 @@ func validateDataplane(o *resource.Object[Dataplane]) resource.Problems {
 	}
 	c.boundAddresses(n)
 	if n.TransparentProxying != nil {
-		c.transparentProxying("networking.transparentProxying", n.TransparentProxying)
+		c.transparentProxying("networking.transparentProxying", n)
 	}
 	if n.Admin != nil {
 		c.optionalPort("networking.admin.port", n.Admin.Port)
@@ -108,18 +111,33 @@ func (c *checks) probe(at string, p *ServiceProbe) {
 	}
 }
 
-const atZoneIngress = "networking.zoneIngress"
+const (
+	atZoneIngress = "networking.zoneIngress"
+	atZoneEgress  = "networking.zoneEgress"
+)
 
-// zoneIngress checks the section of a zone ingress, which other zones dial as it is written.
-func (c *checks) zoneIngress(at string, n *Networking) {
-	z := n.ZoneIngress
-	c.door(at, z.Address, z.Port)
-	c.advertised(at, z.AdvertisedAddress, z.AdvertisedPort)
-	if z.Name != "" {
-		c.section(at+".name", z.Name)
+// zoneSection is what the sections of zone proxies have in common.
+type zoneSection struct {
+	at, address string
+	port        uint32
+	name        string
+}
+
+func zoneSections(n *Networking) []zoneSection {
+	var sections []zoneSection
+	if z := n.ZoneIngress; z != nil {
+		sections = append(sections, zoneSection{atZoneIngress, z.Address, z.Port, z.Name})
 	}
-	if n.TransparentProxying != nil && len(n.Inbound) == 0 {
-		c.add("networking.transparentProxying", "a zone proxy has none: nothing is redirected to it; leave it out")
+	if z := n.ZoneEgress; z != nil {
+		sections = append(sections, zoneSection{atZoneEgress, z.Address, z.Port, z.Name})
+	}
+	return sections
+}
+
+func (c *checks) zoneSection(s zoneSection) {
+	c.door(s.at, s.address, s.port)
+	if s.name != "" {
+		c.section(s.at+".name", s.name)
 	}
 }
 
@@ -160,15 +178,23 @@ func (c *checks) sections(n *Networking) {
 		}
 		first[name] = at
 	}
+	unnamed := map[uint32]string{}
 	for i, in := range n.Inbound {
 		at := fmt.Sprintf("networking.inbound[%d]", i)
 		differs(at, in.Name)
-		if z := n.ZoneIngress; z != nil && z.Name == "" && in.Name == "" && in.Port == z.Port {
-			c.add(atZoneIngress+".name", "is required: policies reach it by its port, and %s has the port %d too", at, z.Port)
+		if _, shared := unnamed[in.Port]; in.Name == "" && !shared {
+			unnamed[in.Port] = at
 		}
 	}
-	if n.ZoneIngress != nil {
-		differs(atZoneIngress, n.ZoneIngress.Name)
+	for _, s := range zoneSections(n) {
+		differs(s.at, s.name)
+		if s.name != "" {
+			continue
+		}
+		if other, taken := unnamed[s.port]; taken && s.port != 0 {
+			c.add(s.at+".name", "is required: policies reach it by its port, and %s has the port %d too", other, s.port)
+		}
+		unnamed[s.port] = s.at
 	}
 }
 
@@ -240,7 +266,7 @@ func (c *checks) nameOrLabels(at, name string, labels map[string]string) {
 }
 
 // boundAddresses wants whatever the proxy binds to differ: outbounds, inbounds that are not reached by
-// redirection, the zone ingress, and Envoy's administration interface.
+// redirection, the sections of zone proxies, and Envoy's administration interface.
 func (c *checks) boundAddresses(n *Networking) {
 	taken := map[string]string{}
 	bind := func(at, address string, port uint32) {
@@ -264,15 +290,19 @@ func (c *checks) boundAddresses(n *Networking) {
 			}
 		}
 	}
-	if z := n.ZoneIngress; z != nil {
-		bind(atZoneIngress, z.Address, z.Port)
+	for _, s := range zoneSections(n) {
+		bind(s.at, s.address, s.port)
 	}
 	for i, out := range n.Outbound {
 		bind(fmt.Sprintf("networking.outbound[%d]", i), out.EffectiveAddress(), out.Port)
 	}
 }
 
-func (c *checks) transparentProxying(at string, t *TransparentProxying) {
+func (c *checks) transparentProxying(at string, n *Networking) {
+	if len(zoneSections(n)) > 0 && len(n.Inbound) == 0 {
+		c.add(at, "a zone proxy has none: nothing is redirected to it; leave it out")
+	}
+	t := n.TransparentProxying
 	c.optionalPort(at+".redirectPortInbound", t.RedirectPortInbound)
 	c.optionalPort(at+".redirectPortOutbound", t.RedirectPortOutbound)
 	if t.RedirectPortInbound != 0 && t.RedirectPortInbound == t.RedirectPortOutbound {

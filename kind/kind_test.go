@@ -162,13 +162,6 @@ func TestLabels(t *testing.T) {
 	})
 }
 
-func TestMesh(t *testing.T) {
-	accepts(t, `{type: Mesh, name: m, skipCreatingInitialPolicies: ["*"]}`)
-	refuses(t, `{type: Mesh, name: m, %s}`, []refusal{
-		{"a field with a replacement", `metrics: {}, logging: {}`, []string{"logging: has no meaning here; use a MeshAccessLog", "metrics: has no meaning here; use a MeshMetric"}},
-	})
-}
-
 func TestSecret(t *testing.T) {
 	accepts(t, `{type: Secret, mesh: m, name: s, data: c2VjcmV0}`)
 	refuses(t, `{type: Secret, mesh: m, name: s, %s}`, []refusal{
@@ -202,6 +195,18 @@ func TestZoneIngress(t *testing.T) {
 			"networking.address: :: means every address", `networking.advertisedAddress: "a.local" is not an IP address, and host names are not`}},
 		{"a zone", `zone: a.b, networking: {address: 10.0.0.1, port: 1}`, []string{`zone: "a.b" is not a name of a mesh or zone`}},
 		{"Envoy's own port", `networking: {address: 127.0.0.1, port: 9901, admin: {port: 9901}}`, []string{"networking.admin.port: 127.0.0.1:9901 is taken"}},
+	})
+}
+
+func TestZoneEgress(t *testing.T) {
+	accepts(t, `{type: ZoneEgress, name: ze, zone: east, networking: {address: 10.0.0.2, port: 10002, admin: {port: 9901}}}`)
+	refuses(t, `{type: ZoneEgress, name: ze, %s}`, []refusal{
+		{"nothing", `networking: {}`, []string{"networking.address: is required", "networking.port: is 0, want a port"}},
+		{"addresses of nobody", `networking: {address: 0.0.0.0, port: 1}`, []string{"networking.address: 0.0.0.0 means every address"}},
+		{"a host name", `networking: {address: a.local, port: 1}`, []string{`networking.address: "a.local" is not an IP address`}},
+		{"a zone", `zone: a.b, networking: {address: 10.0.0.1, port: 1}`, []string{`zone: "a.b" is not a name of a mesh or zone`}},
+		{"Envoy's own port", `networking: {address: 127.0.0.1, port: 9901, admin: {port: 9901}}`, []string{"networking.admin.port: 127.0.0.1:9901 is taken"}},
+		{"an address for other zones", `networking: {address: 10.0.0.1, port: 1, advertisedAddress: 10.0.0.2}`, []string{"networking.advertisedAddress: is not a known field"}},
 	})
 }
 
@@ -252,9 +257,12 @@ func TestGlobalSecret(t *testing.T) {
 func TestHostnameGenerator(t *testing.T) {
 	accepts(t, `{type: HostnameGenerator, name: g, spec: {selector: {meshService: {matchLabels: {}}}, template: "{{ .DisplayName }}.svc.{{.Zone}}.mesh.local"}}`)
 	accepts(t, `{type: HostnameGenerator, name: g, spec: {selector: {meshService: {matchLabels: {a: b}}}, template: '{{ .Name }}-{{ .Mesh }}.{{ .Namespace }}.{{ label "team" }}.corp'}}`)
+	accepts(t, `{type: HostnameGenerator, name: g, spec: {selector: {meshExternalService: {matchLabels: {a: b}}}, template: "{{ .DisplayName }}.extsvc.mesh.local"}}`)
 	refuses(t, `{type: HostnameGenerator, name: g, spec: %s}`, []refusal{
 		{"nothing", `{}`, []string{"spec.selector: has 0 selections", `spec.template: is required, for example "{{ .DisplayName }}.svc`}},
 		{"labels", `{selector: {meshService: {matchLabels: {a: "b c"}}}, template: a}`, []string{"spec.selector.meshService.matchLabels[a]: "}},
+		{"labels of external services", `{selector: {meshExternalService: {matchLabels: {a: "b c"}}}, template: a}`, []string{"spec.selector.meshExternalService.matchLabels[a]: "}},
+		{"two selections", `{selector: {meshService: {}, meshExternalService: {}}, template: a}`, []string{"spec.selector: has 2 selections, want exactly one of meshService, meshMultiZoneService, meshExternalService"}},
 		{"an unknown action", `{selector: {meshService: {}}, template: "{{ .Workload }}.local"}`, []string{
 			`spec.template: "{{ .Workload }}.local" is not a template of {{ .DisplayName }}, {{ .Name }}, {{ .Namespace }}, {{ .Mesh }}, {{ .Zone }} and {{ label "NAME" }}`}},
 		{"an action that does not end", `{selector: {meshService: {}}, template: "{{ .Mesh }}.{{ .Zone"}`, []string{`spec.template: "{{ .Mesh }}.{{ .Zone" is not a template`}},

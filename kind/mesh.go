@@ -1,7 +1,9 @@
 package kind
 
 import (
+	"cmp"
 	"slices"
+	"time"
 
 	"weft/resource"
 )
@@ -25,7 +27,7 @@ type MeshMTLS struct {
 	// EnabledBackend names the backend that signs; empty: none does, and traffic is plain.
 	EnabledBackend string `json:"enabledBackend,omitempty"`
 	// Backends are certificate authorities; all of them are believed.
-	Backends []MTLSBackend `json:"backends,omitempty"`
+	Backends []MTLSBackend `json:"backends,omitempty" schema:"maxItems=16"`
 	// SkipValidation lets a backend be enabled whose authority can't be read yet.
 	SkipValidation bool `json:"skipValidation,omitempty"`
 }
@@ -63,6 +65,45 @@ type MTLSBackend struct {
 	Conf *MTLSConf `json:"conf,omitempty"`
 }
 
+// LeafLife is how long a certificate of a proxy is valid.
+func (b *MTLSBackend) LeafLife() time.Duration {
+	if b.DPCert == nil || b.DPCert.Rotation == nil {
+		return defaultExpiry
+	}
+	return lifeOr(b.DPCert.Rotation.Expiration, defaultExpiry)
+}
+
+// BuiltinCA is how the authority of a builtin backend is made: the bits of its RSA key and how long it is valid.
+func (b *MTLSBackend) BuiltinCA() (bits int, life time.Duration) {
+	ca := BuiltinCACert{}
+	if b.Conf != nil && b.Conf.CACert != nil {
+		ca = *b.Conf.CACert
+	}
+	return int(cmp.Or(ca.RSABits, defaultRSABits)), lifeOr(ca.Expiration, defaultCALife)
+}
+
+// Value is the value itself; empty where a Secret has it.
+func (s *LegacyDataSource) Value() []byte {
+	if len(s.Inline) > 0 {
+		return s.Inline
+	}
+	return []byte(s.InlineString)
+}
+
+// lifeOr is a duration as it was written; d where it is left out.
+func lifeOr(text string, d time.Duration) time.Duration {
+	if parsed, err := ParseDuration(text); err == nil && text != "" {
+		return parsed
+	}
+	return d
+}
+
+// Types of a [MTLSBackend].
+const (
+	BuiltinBackend  = "builtin"
+	ProvidedBackend = "provided"
+)
+
 // Modes of a [MTLSBackend].
 const (
 	StrictMTLS     = "STRICT"
@@ -76,7 +117,7 @@ type DPCert struct {
 
 // DPCertRotation says when certificates are replaced.
 type DPCertRotation struct {
-	Expiration string `json:"expiration,omitempty" schema:"default=24h"` // how long one is valid, such as 1d, 12h, 30m
+	Expiration string `json:"expiration,omitempty" schema:"pattern=duration default=24h"` // how long one is valid, 10s to 365d
 }
 
 // MTLSConf is the authority of a [MTLSBackend].
@@ -88,16 +129,15 @@ type MTLSConf struct {
 
 // BuiltinCACert is how a builtin authority is made.
 type BuiltinCACert struct {
-	RSABits    uint32 `json:"RSAbits,omitempty" schema:"default=2048"`   // of its key
-	Expiration string `json:"expiration,omitempty" schema:"default=10y"` // how long it is valid, such as 10y
+	RSABits    uint32 `json:"RSAbits,omitempty" schema:"min=2048 max=8192 default=2048"`  // of its key
+	Expiration string `json:"expiration,omitempty" schema:"pattern=duration default=10y"` // how long it is valid, 1h to 100y
 }
 
-// LegacyDataSource says where a value stands; exactly one of its fields is set.
+// LegacyDataSource says where a value stands; it has exactly one of its fields.
 type LegacyDataSource struct {
 	Secret       string `json:"secret,omitempty" schema:"pattern=name"` // the name of a Secret of the mesh
-	Inline       []byte `json:"inline,omitempty"`                       // the value, in base64
+	Inline       []byte `json:"inline,omitempty"`                       // the value; in YAML and JSON in base64
 	InlineString string `json:"inlineString,omitempty"`                 // the value
-	File         string `json:"file,omitempty"`                         // a file of the control plane's machine
 }
 
 // MeshRouting is how traffic leaves a zone.
@@ -156,11 +196,12 @@ var Meshes = &resource.Kind[Mesh]{
 			"metrics":      "has no meaning here; use a MeshMetric",
 			"constraints":  "has no meaning here; use dataplaneProxyMembership",
 			"meshServices": "has no meaning here; MeshServices are always used",
+
+			"mtls.backends.conf.cert.file":        useASecret,
+			"mtls.backends.conf.key.file":         useASecret,
+			"mtls.backends.rootChain":             "has no meaning here; leave it out: nothing is asked for with a time limit",
+			"mtls.backends.dpCert.requestTimeout": "has no meaning here; leave it out: nothing is asked for with a time limit",
 		},
 	},
 	Validate: validateMesh,
-}
-
-func validateMesh(o *resource.Object[Mesh]) resource.Problems {
-	return topEnvelope(&o.Meta).problems
 }

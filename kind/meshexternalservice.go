@@ -8,7 +8,7 @@ type MeshExternalService struct {
 	// Match is what clients dial.
 	Match ExternalMatch `json:"match" schema:"required"`
 	// Endpoints are where it is.
-	Endpoints []ExternalEndpoint `json:"endpoints,omitempty" schema:"required minItems=1"`
+	Endpoints []ExternalEndpoint `json:"endpoints,omitempty" schema:"required minItems=1 maxItems=256"`
 	// TLS is how the egress speaks to the endpoints; absent: without.
 	TLS *ExternalTLS `json:"tls,omitempty"`
 }
@@ -42,6 +42,15 @@ type TLSVersions struct {
 	Max string `json:"max,omitempty" schema:"enum=TLSAuto|TLS10|TLS11|TLS12|TLS13 default=TLSAuto"` // the newest
 }
 
+// Versions of TLS.
+const (
+	TLSAuto = "TLSAuto"
+	TLS10   = "TLS10"
+	TLS11   = "TLS11"
+	TLS12   = "TLS12"
+	TLS13   = "TLS13"
+)
+
 // ExternalVerification is how a server outside the mesh proves who it is.
 type ExternalVerification struct {
 	// Mode says what is left out: nothing, the names, the authority, or both.
@@ -58,6 +67,14 @@ type ExternalVerification struct {
 	ClientKey *DataSource `json:"clientKey,omitempty"`
 }
 
+// Modes of an [ExternalVerification].
+const (
+	Secured = "Secured" // the authority and the name are checked
+	SkipSAN = "SkipSAN" // the authority alone is
+	SkipCA  = "SkipCA"  // the name alone is
+	SkipAll = "SkipAll" // nothing is
+)
+
 // SANMatch matches a name in a certificate.
 type SANMatch struct {
 	Type  string `json:"type,omitempty" schema:"enum=Exact|Prefix default=Exact"` // how it is compared
@@ -70,29 +87,17 @@ var MeshExternalServices = &resource.Kind[MeshExternalService]{
 		Name: "MeshExternalService", Plural: "meshexternalservices", Scope: resource.Mesh, Sync: resource.GlobalToZones | resource.ZoneToGlobal,
 		Replaced: map[string]string{
 			"extension": "has no meaning here; write the endpoints",
+
+			"tls.verification.caCert.file":       useASecret,
+			"tls.verification.caCert.envVar":     useASecret,
+			"tls.verification.clientCert.file":   useASecret,
+			"tls.verification.clientCert.envVar": useASecret,
+			"tls.verification.clientKey.file":    useASecret,
+			"tls.verification.clientKey.envVar":  useASecret,
 		},
 	},
 	Default:  defaultMeshExternalService,
 	Validate: validateMeshExternalService,
-}
-
-func defaultMeshExternalService(o *resource.Object[MeshExternalService]) {
-	m := &o.Spec.Match
-	if m.Type == "" {
-		m.Type = "HostnameGenerator"
-	}
-	if m.Protocol == "" {
-		m.Protocol = TCP
-	}
-}
-
-func validateMeshExternalService(o *resource.Object[MeshExternalService]) resource.Problems {
-	c := envelope(&o.Meta)
-	c.port("spec.match.port", o.Spec.Match.Port)
-	if len(o.Spec.Endpoints) == 0 {
-		c.add("spec.endpoints", "is required: at least one endpoint")
-	}
-	return c.problems
 }
 
 // MeshExternalServiceStatus is what a zone knows of a MeshExternalService; it never leaves the zone.

@@ -124,33 +124,15 @@ type ProvidedCA struct {
 	PrivateKey  *DataSource `json:"privateKey,omitempty"`  // in PEM
 }
 
-// DataSource says where a secret value stands.
-type DataSource struct {
-	Type           string          `json:"type" schema:"required enum=Secret|InsecureInline"` // where it stands
-	SecretRef      *SecretRef      `json:"secretRef,omitempty"`                               // with the type Secret
-	InsecureInline *InsecureInline `json:"insecureInline,omitempty"`                          // with the type InsecureInline
-}
-
-// SecretRef names a Secret of the same mesh.
-type SecretRef struct {
-	Kind string `json:"kind" schema:"required enum=Secret"`  // what it is
-	Name string `json:"name" schema:"required pattern=name"` // of the Secret
-}
-
-// InsecureInline is a value in plain sight.
-type InsecureInline struct {
-	Value string `json:"value" schema:"required"` // the value
-}
-
 // MeshIdentities is the kind of [MeshIdentity].
 var MeshIdentities = &resource.Kind[MeshIdentity]{
 	Info: resource.Info{
 		Name: "MeshIdentity", Plural: "meshidentities", Scope: resource.Mesh, Sync: resource.GlobalToZones | resource.ZoneToGlobal,
 		Replaced: map[string]string{
-			"provider.bundled.ca.certificate.file":   "is not served by this release; use a Secret",
-			"provider.bundled.ca.certificate.envVar": "is not served by this release; use a Secret",
-			"provider.bundled.ca.privateKey.file":    "is not served by this release; use a Secret",
-			"provider.bundled.ca.privateKey.envVar":  "is not served by this release; use a Secret",
+			"provider.bundled.ca.certificate.file":   useASecret,
+			"provider.bundled.ca.certificate.envVar": useASecret,
+			"provider.bundled.ca.privateKey.file":    useASecret,
+			"provider.bundled.ca.privateKey.envVar":  useASecret,
 		},
 	},
 	Default:  defaultMeshIdentity,

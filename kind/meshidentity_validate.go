@@ -1,15 +1,23 @@
 package kind
 
 import (
+	"cmp"
+	"path"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 
 	"weft/resource"
 )
 
-// Leaves live this long where a MeshIdentity does not say.
-const defaultExpiry = 24 * time.Hour
+// How long leaves are valid: where nothing is said, and what may be.
+const (
+	defaultExpiry = 24 * time.Hour
+	minLeafLife   = 10 * time.Second
+	maxLeafLife   = 365 * 24 * time.Hour
+)
 
 func defaultMeshIdentity(o *resource.Object[MeshIdentity]) {
 	if o.Spec.SpiffeID == nil {
@@ -21,13 +29,26 @@ func defaultMeshIdentity(o *resource.Object[MeshIdentity]) {
 	if o.Spec.SpiffeID.Path == "" {
 		o.Spec.SpiffeID.Path = DefaultPath
 	}
-	if o.Spec.Provider.Type != "Bundled" {
-		return
+	switch p := &o.Spec.Provider; p.Type {
+	case Bundled:
+		if p.Bundled == nil {
+			p.Bundled = &BundledProvider{}
+		}
+		defaultBundled(p.Bundled)
+	case Spire:
+		if p.Spire == nil {
+			p.Spire = &SpireProvider{}
+		}
+		defaultSpire(p.Spire)
 	}
-	if o.Spec.Provider.Bundled == nil {
-		o.Spec.Provider.Bundled = &BundledProvider{}
+}
+
+func defaultSpire(s *SpireProvider) {
+	if s.Agent == nil {
+		s.Agent = &SpireAgent{}
 	}
-	defaultBundled(o.Spec.Provider.Bundled)
+	s.Agent.Timeout = cmp.Or(s.Agent.Timeout, defaultSpireTimeout)
+	s.Agent.SocketPath = cmp.Or(s.Agent.SocketPath, defaultSpireSocket)
 }
 
 func defaultBundled(b *BundledProvider) {
@@ -65,16 +86,44 @@ func validateMeshIdentity(o *resource.Object[MeshIdentity]) resource.Problems {
 		c.trustDomainTemplate("spec.spiffeID.trustDomain", id.TrustDomain)
 		c.pathTemplate("spec.spiffeID.path", id.Path)
 	}
-	at := "spec.provider"
-	if c.oneOf(at+".type", o.Spec.Provider.Type, "Bundled", "Spire") && o.Spec.Provider.Bundled != nil {
-		c.bundled(at+".bundled", o.Spec.Provider.Bundled)
-	}
+	c.provider("spec.provider", &o.Spec.Provider)
 	return c.problems
+}
+
+func (c *checks) provider(at string, p *IdentityProvider) {
+	switch {
+	case !c.oneOf(at+".type", p.Type, Bundled, Spire):
+	case p.Type == Bundled && p.Spire != nil:
+		c.add(at+".spire", "is given with the type Bundled; leave it out")
+	case p.Type == Bundled:
+		c.bundled(at+".bundled", p.Bundled)
+	case p.Bundled != nil:
+		c.add(at+".bundled", "is given with the type Spire; leave it out: SPIRE signs, and its own settings say how")
+	default:
+		c.spireAgent(at+".spire.agent", p.Spire.Agent)
+	}
+}
+
+// maxSocketPath is that of the address of a unix socket, which ends with a zero byte.
+const maxSocketPath = 107
+
+func (c *checks) spireAgent(at string, a *SpireAgent) {
+	c.duration(at+".timeout", a.Timeout, 10*time.Millisecond, time.Minute)
+	switch p := a.SocketPath; {
+	case !path.IsAbs(p) || path.Clean(p) != p || !printable(p):
+		c.add(at+".socketPath", "%s is not the path of a socket: want an absolute one, such as %s", quote(p), defaultSpireSocket)
+	case len(p) > maxSocketPath:
+		c.add(at+".socketPath", "has %d characters, want %d at most, which is what the address of a socket has room for", len(p), maxSocketPath)
+	}
+}
+
+func printable(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 func (c *checks) bundled(at string, b *BundledProvider) {
 	c.oneOf(at+".meshTrustCreation", b.MeshTrustCreation, "Enabled", "Disabled")
-	c.duration(at+".certificateParameters.expiry", b.CertificateParameters.Expiry, 10*time.Second, 365*24*time.Hour)
+	c.duration(at+".certificateParameters.expiry", b.CertificateParameters.Expiry, minLeafLife, maxLeafLife)
 	generated := *b.Autogenerate.Enabled
 	switch {
 	case generated && b.CA != nil:
@@ -86,29 +135,6 @@ func (c *checks) bundled(at string, b *BundledProvider) {
 	case !generated:
 		c.dataSource(at+".ca.certificate", b.CA.Certificate)
 		c.dataSource(at+".ca.privateKey", b.CA.PrivateKey)
-	}
-}
-
-func (c *checks) dataSource(at string, s *DataSource) {
-	switch {
-	case s == nil:
-		c.add(at, "is required: where the value stands")
-	case s.Type == "File" || s.Type == "EnvVar":
-		c.add(at+".type", "%q is not served by this release; use Secret", s.Type)
-	case !c.oneOf(at+".type", s.Type, "Secret", "InsecureInline"):
-	case s.Type == "Secret" && s.InsecureInline != nil:
-		c.add(at+".insecureInline", "is given with the type Secret; leave it out")
-	case s.Type == "InsecureInline" && s.SecretRef != nil:
-		c.add(at+".secretRef", "is given with the type InsecureInline; leave it out")
-	case s.Type == "InsecureInline":
-		if s.InsecureInline == nil || s.InsecureInline.Value == "" {
-			c.add(at+".insecureInline.value", "is required with the type InsecureInline")
-		}
-	case s.SecretRef == nil:
-		c.add(at+".secretRef", "is required with the type Secret")
-	default:
-		c.oneOf(at+".secretRef.kind", s.SecretRef.Kind, "Secret")
-		c.name(at+".secretRef.name", s.SecretRef.Name)
 	}
 }
 

@@ -75,14 +75,17 @@ var MeshTrafficPermissions = &resource.Kind[MeshTrafficPermission]{
 		Replaced: map[string]string{
 			"from":                                  "has no meaning here; use `rules`",
 			"rules.default.action":                  "has no meaning here; use allow, deny or allowWithShadowDeny",
-			"rules.default.allow.sni":               "is not served by this release; use spiffeID",
-			"rules.default.deny.sni":                "is not served by this release; use spiffeID",
-			"rules.default.allowWithShadowDeny.sni": "is not served by this release; use spiffeID",
+			"rules.default.allow.sni":               useMatches,
+			"rules.default.deny.sni":                useMatches,
+			"rules.default.allowWithShadowDeny.sni": useMatches,
 		},
 	},
 	Default:  defaultMeshTrafficPermission,
 	Validate: validateMeshTrafficPermission,
 }
+
+// useMatches is what is said of a server name among the callers: it is one of a destination.
+const useMatches = "is no name of a caller; use spiffeID, and rules[].matches for what is called"
 
 // MeshTrafficPermissionStatus says how a MeshTrafficPermission stands with the proxies.
 type MeshTrafficPermissionStatus struct {
@@ -123,6 +126,9 @@ func validateMeshTrafficPermission(o *resource.Object[MeshTrafficPermission]) re
 		c.targetRef("spec.targetRef", o.Spec.TargetRef)
 	}
 	for i := range o.Spec.Rules {
+		for j, match := range o.Spec.Rules[i].Matches {
+			c.permissionMatch(fmt.Sprintf("spec.rules[%d].matches[%d]", i, j), match)
+		}
 		for _, list := range o.Spec.Rules[i].Default.lists() {
 			for j, caller := range list.callers {
 				c.caller(fmt.Sprintf("spec.rules[%d].default.%s[%d]", i, list.name, j), caller)
@@ -151,6 +157,15 @@ func (c *checks) targetRef(at string, ref *TargetRef) {
 	if s := ref.SectionName; s != "" && !onlyDigits.MatchString(s) {
 		c.section(at+".sectionName", s)
 	}
+}
+
+func (c *checks) permissionMatch(at string, match PermissionMatch) {
+	if match.SNI == nil {
+		c.add(at+".sni", "is required: the server name of what is called; a rule without matches is about everything")
+		return
+	}
+	c.oneOf(at+".sni.type", match.SNI.Type, "Exact")
+	c.hostname(at+".sni.value", match.SNI.Value, "not a server name")
 }
 
 func (c *checks) caller(at string, caller CallerMatch) {

@@ -1,8 +1,6 @@
 package kind
 
 import (
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"strings"
 
@@ -66,7 +64,7 @@ func validateMeshTrust(o *resource.Object[MeshTrust]) resource.Problems {
 		case bundle.PEM == nil:
 			c.add(at+".pem", "is required with the type Pem")
 		default:
-			c.roots(at+".pem.value", bundle.PEM.Value)
+			c.authorities(at+".pem.value", bundle.PEM.Value)
 		}
 	}
 	return c.problems
@@ -84,30 +82,4 @@ func (c *checks) trustDomain(field, name string) bool {
 		return c.add(field, "%s is not a trust domain: %s", quote(name), err)
 	}
 	return true
-}
-
-// roots wants certificates of authorities in PEM and nothing else. It shows nothing of a value, since a
-// private key may have been pasted there.
-func (c *checks) roots(field, text string) {
-	rest := []byte(text)
-	for n := 1; ; n++ {
-		block, after := pem.Decode(rest)
-		if block == nil {
-			if n == 1 || strings.TrimSpace(string(rest)) != "" {
-				c.add(field, "want certificates in PEM and nothing beside them")
-			}
-			return
-		}
-		rest = after
-		if block.Type != "CERTIFICATE" {
-			c.add(field, "block %d is not a certificate; only certificates belong here", n)
-			continue
-		}
-		cert, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			c.add(field, "block %d is not a certificate: %s", n, err)
-		} else if !cert.IsCA {
-			c.add(field, "block %d is not the certificate of an authority (basic constraint CA)", n)
-		}
-	}
 }

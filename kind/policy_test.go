@@ -134,6 +134,26 @@ func certificate(t *testing.T, authority bool) (cert, key string) {
 		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}))
 }
 
+func TestSpire(t *testing.T) {
+	o := accepts(t, `{type: MeshIdentity, mesh: m, name: i, spec: {provider: {type: Spire}}}`)
+	agent := resource.SpecOf(o).(*kind.MeshIdentity).Provider.Spire.Agent
+	if *agent != (kind.SpireAgent{Timeout: kind.Duration(time.Second), SocketPath: "/run/spire/agent.sock"}) {
+		t.Errorf("the agent is %+v", agent)
+	}
+	accepts(t, `{type: MeshIdentity, mesh: m, name: i, spec: {provider: {type: Spire, spire: {agent: {timeout: 100ms, socketPath: /tmp/agent.sock}}}}}`)
+	refuses(t, `{type: MeshIdentity, mesh: m, name: i, spec: {provider: {%s}}}`, []refusal{
+		{"the other provider's", `type: Spire, bundled: {}`, []string{"spec.provider.bundled: is given with the type Spire; leave it out"}},
+		{"the other way", `type: Bundled, spire: {}`, []string{"spec.provider.spire: is given with the type Bundled; leave it out"}},
+		{"a timeout", `type: Spire, spire: {agent: {timeout: 1ms}}`, []string{"spec.provider.spire.agent.timeout: is 1ms, want 10ms to 1m0s"}},
+		{"a long timeout", `type: Spire, spire: {agent: {timeout: 1h}}`, []string{"spec.provider.spire.agent.timeout: is 1h0m0s"}},
+		{"a relative path", `type: Spire, spire: {agent: {socketPath: agent.sock}}`, []string{`spec.provider.spire.agent.socketPath: "agent.sock" is not the path of a socket`}},
+		{"a URL", `type: Spire, spire: {agent: {socketPath: "unix:///run/agent.sock"}}`, []string{`spec.provider.spire.agent.socketPath: "unix:///run/agent.sock" is not`}},
+		{"a path that climbs", `type: Spire, spire: {agent: {socketPath: /run/../agent.sock}}`, []string{"spec.provider.spire.agent.socketPath: "}},
+		{"a path of two lines", `type: Spire, spire: {agent: {socketPath: "/run/a\nb"}}`, []string{"spec.provider.spire.agent.socketPath: "}},
+		{"a long path", `type: Spire, spire: {agent: {socketPath: /` + strings.Repeat("a", 107) + `}}`, []string{"spec.provider.spire.agent.socketPath: has 108 characters, want 107 at most"}},
+	})
+}
+
 func TestMeshTrust(t *testing.T) {
 	root, key := certificate(t, true)
 	leaf, _ := certificate(t, false)
@@ -181,6 +201,7 @@ spec:
 		t.Errorf("the older spelling was read as %+v", denied)
 	}
 	accepts(t, `{type: MeshTrafficPermission, mesh: m, name: p, spec: {targetRef: {kind: Mesh}}}`)
+	accepts(t, `{type: MeshTrafficPermission, mesh: m, name: p, spec: {rules: [{matches: [], default: {}}, {matches: [{sni: {type: Exact, value: aed22d4b0ed1c902b.api.443.default.mes}}], default: {allow: []}}]}}`)
 	accepts(t, `{type: MeshTrafficPermission, mesh: m, name: p, spec: {targetRef: {kind: Dataplane}}}`)
 }
 
@@ -201,6 +222,9 @@ func TestMeshTrafficPermissionRefuses(t *testing.T) {
 		{"a prefix of no trust domain", `{rules: [{default: {allow: [{spiffeID: {type: Prefix, value: "spiffe:///a"}}, {spiffeID: {type: Prefix, value: "spiffe://A b/"}}]}}]}`, []string{
 			"spec.rules[0].default.allow[0].spiffeID.value: is required", "spec.rules[0].default.allow[1].spiffeID.value: \"A b\""}},
 		{"what is no longer, or comes later", `{from: [], rules: [{matches: [], default: {action: Allow, allow: [{sni: {}}]}}]}`, []string{
-			"spec.from: has no meaning here; use `rules`", "spec.rules[0].default.action: has no meaning here", "spec.rules[0].default.allow[0].sni: is not served"}},
+			"spec.from: has no meaning here; use `rules`", "spec.rules[0].default.action: has no meaning here", "spec.rules[0].default.allow[0].sni: is no name of a caller; use spiffeID, and rules[].matches for what is called"}},
+		{"matches", `{rules: [{matches: [{}, {sni: {}}, {sni: {type: Prefix, value: a.b}}, {sni: {type: Exact, value: "*.mes"}}, {sni: {type: Exact, value: A.mes}}]}]}`, []string{
+			"spec.rules[0].matches[0].sni: is required", "spec.rules[0].matches[1].sni.type: is required: Exact", `spec.rules[0].matches[1].sni.value: "" is not a server name`,
+			`spec.rules[0].matches[2].sni.type: is "Prefix", want one of Exact`, `spec.rules[0].matches[3].sni.value: "*.mes" is not a server name`, `spec.rules[0].matches[4].sni.value: "A.mes" is not`}},
 	})
 }

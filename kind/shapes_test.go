@@ -16,6 +16,14 @@ func TestEveryFieldWorksOrIsRefused(t *testing.T) {
 	for _, shape := range []struct{ kind, frame, fields string }{
 		{"Mesh", `{type: Mesh, name: m, %s}`, `
 			skipCreatingInitialPolicies: ["*"]
+			mtls: {enabledBackend: a, backends: [{name: a, type: builtin}], skipValidation: false}
+			mtls: {backends: [{name: a, type: builtin, mode: STRICT, dpCert: {rotation: {expiration: 1d}}, conf: {caCert: {RSAbits: 2048, expiration: 10y}}}]}
+			mtls: {backends: [{name: a, type: provided, conf: {cert: {secret: s}, key: {secret: k}}}]}
+			mtls: {backends: [{rootChain: {}}]}              | mtls.backends[0].rootChain: has no meaning here; leave it out
+			mtls: {backends: [{dpCert: {requestTimeout: 1s}}]} | mtls.backends[0].dpCert.requestTimeout: has no meaning here; leave it out
+			mtls: {backends: [{name: a, type: provided, conf: {cert: {file: /c}}}]} | mtls.backends[0].conf.cert.file: is not served by this release; use a Secret
+			routing: {zoneEgress: true, localityAwareLoadBalancing: true, defaultForbidMeshExternalServiceAccess: false}
+			dataplaneProxyMembership: {allowed: [{tags: {team: "*"}}], blocked: [{kubernetes: {zone: east}}]}
 			networking: {outbound: {passthrough: false}}     | networking: has no meaning here; MeshPassthrough
 			tracing: {}                                      | tracing: has no meaning here; use a MeshTrace
 			logging: {}                                      | logging: has no meaning here; use a MeshAccessLog
@@ -25,6 +33,7 @@ func TestEveryFieldWorksOrIsRefused(t *testing.T) {
 		{"Dataplane", `{type: Dataplane, mesh: m, name: d, %s}`, `
 			networking: {address: 10.0.0.1}
 			networking: {zoneIngress: {address: 10.0.0.1, port: 10001, advertisedAddress: 192.168.1.100, advertisedPort: 30001, name: zi-port}}
+			networking: {zoneEgress: {address: 10.0.0.2, port: 10002, name: ze-port}}
 			networking: {admin: {port: 9901}}
 			networking: {gateway: {type: BUILTIN}}           | networking.gateway: has no meaning here; use networking.zoneIngress
 			networking: {advertisedAddress: 10.0.0.1}        | networking.advertisedAddress: has no meaning here; use networking.zoneIngress
@@ -76,7 +85,17 @@ func TestEveryFieldWorksOrIsRefused(t *testing.T) {
 			}, availableServices: []}                        | availableServices: has no meaning here; leave it out`},
 		{"HostnameGenerator", `{type: HostnameGenerator, name: g, spec: {template: "{{ .DisplayName }}.svc.mesh.local", %s}}`, `
 			selector: {meshService: {matchLabels: {a: b}}}
-			selector: {meshMultiZoneService: {}}`},
+			selector: {meshMultiZoneService: {}}
+			selector: {meshExternalService: {}}`},
+		{"ZoneEgress", `{type: ZoneEgress, name: ze, networking: {address: 10.0.0.1, port: 10002%s`, `
+			}, zone: east}
+			, admin: {port: 9901}}}`},
+		{"MeshExternalService", `{type: MeshExternalService, mesh: m, name: s, spec: {match: {type: HostnameGenerator, port: 443, protocol: http2}, endpoints: [{address: a.b, port: 443, priority: 1}], %s}}`, `
+			tls: {enabled: true, version: {min: TLS12, max: TLS13}, allowRenegotiation: false}
+			tls: {enabled: true, verification: {mode: Secured, serverName: a.b, subjectAltNames: [{type: Exact, value: a.b}]}}
+			tls: {enabled: true, verification: {caCert: ` + certificate + `, clientCert: ` + certificate + `, clientKey: ` + certificate + `}}
+			tls: {enabled: true, verification: {caCert: {type: File, file: {path: /c}}}} | spec.tls.verification.caCert.file: is not served by this release; use a Secret
+			extension: {type: Lambda}                        | spec.extension: has no meaning here; write the endpoints`},
 		{"MeshIdentity", `{type: MeshIdentity, mesh: m, name: i, spec: {provider: {type: Bundled}, %s}}`, `
 			selector: {dataplane: {matchLabels: {}}}
 			spiffeID: {trustDomain: "{{ .Mesh }}.{{ .Zone }}.mesh.local"}
@@ -86,7 +105,8 @@ func TestEveryFieldWorksOrIsRefused(t *testing.T) {
 			type: Bundled, bundled: {meshTrustCreation: Disabled}
 			type: Bundled, bundled: {insecureAllowSelfSigned: true}
 			type: Bundled, bundled: {autogenerate: {enabled: true}}
-			type: Bundled, bundled: {certificateParameters: {expiry: 24h}}`},
+			type: Bundled, bundled: {certificateParameters: {expiry: 24h}}
+			type: Spire, spire: {agent: {timeout: 1s, socketPath: /run/spire/agent.sock}}`},
 		{"MeshIdentity's CA", `{type: MeshIdentity, mesh: m, name: i, spec: {provider: {type: Bundled, bundled: {ca: {certificate: ` + certificate + `, privateKey: {%s}}}}}}`, `
 			type: Secret, secretRef: {kind: Secret, name: k}
 			type: InsecureInline, insecureInline: {value: pem}
@@ -103,8 +123,9 @@ func TestEveryFieldWorksOrIsRefused(t *testing.T) {
 			rules: [{default: {deny: [{spiffeID: {type: Prefix, value: "spiffe://other/"}}]}}]
 			rules: [{default: {allowWithShadowDeny: [{spiffeID: {type: Exact, value: "spiffe://a/b"}}]}}]
 			rules: [{default: {allow: [{spiffeId: {type: Exact, value: "spiffe://a/b"}}]}}]
-			rules: [{default: {allow: [{sni: {}}]}}]         | spec.rules[0].default.allow[0].sni: is not served by this release; use spiffeID
-			rules: [{default: {deny: [{sni: {}}]}}]          | spec.rules[0].default.deny[0].sni: is not served by this release; use spiffeID
+			rules: [{matches: [{sni: {type: Exact, value: a.api.443.default.mes}}], default: {allow: []}}]
+			rules: [{default: {allow: [{sni: {}}]}}]         | spec.rules[0].default.allow[0].sni: is no name of a caller; use spiffeID
+			rules: [{default: {deny: [{sni: {}}]}}]          | spec.rules[0].default.deny[0].sni: is no name of a caller; use spiffeID
 			rules: [{default: {action: Allow}}]              | spec.rules[0].default.action: has no meaning here; use allow`},
 		{"Zone", `{type: Zone, name: east, %s}`, `enabled: false`},
 		{"Secret", `{type: Secret, mesh: m, name: s, %s}`, `data: c2VjcmV0`},

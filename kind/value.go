@@ -3,6 +3,7 @@ package kind
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -23,7 +24,7 @@ const (
 // IsHTTP says whether the proxies read requests of the protocol; what is not is bytes to them.
 func (p Protocol) IsHTTP() bool { return p == HTTP || p == HTTP2 || p == GRPC }
 
-// Duration is written as Go writes it, "1m30s", or with a day as "1d" or "1d12h".
+// Duration is written as Go writes it, "1m30s", or with days and years (of 365 days) as "1d", "1d12h" or "10y".
 type Duration time.Duration
 
 // MarshalJSON implements json.Marshaler.
@@ -43,30 +44,55 @@ func (d *Duration) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// ParseDuration reads a duration with days.
+const (
+	day  = 24 * time.Hour
+	year = 365 * day
+)
+
+// ParseDuration reads a duration with years and days, of which each part is less than one of the next larger.
 func ParseDuration(text string) (time.Duration, error) {
 	wrong := fmt.Errorf("%s is not a duration such as \"30s\" or \"1d\"", quote(text))
-	before, rest, hasDays := strings.Cut(text, "d")
-	if !hasDays {
-		parsed, err := time.ParseDuration(text)
-		if err != nil {
-			return 0, wrong
-		}
-		return parsed, nil
-	}
-	days, err := strconv.ParseUint(before, 10, 16)
+	years, rest, err := cutUnit(text, "y", year)
 	if err != nil {
 		return 0, wrong
 	}
-	whole := time.Duration(days) * 24 * time.Hour
-	if rest == "" {
+	days, rest, err := cutUnit(rest, "d", day)
+	if err != nil || years > 0 && days >= year {
+		return 0, wrong
+	}
+	whole := years + days
+	if rest == "" && rest != text {
 		return whole, nil
 	}
 	part, err := time.ParseDuration(rest)
-	if err != nil || part < 0 || part >= 24*time.Hour {
+	if err != nil || rest != text && (part < 0 || part >= day) {
 		return 0, wrong
 	}
 	return whole + part, nil
+}
+
+// cutUnit takes the number before a unit, if there is one, from the beginning of a duration.
+func cutUnit(text, unit string, one time.Duration) (d time.Duration, rest string, err error) {
+	before, rest, found := strings.Cut(text, unit)
+	if !found {
+		return 0, text, nil
+	}
+	n, err := strconv.ParseUint(before, 10, 16)
+	if err != nil || n > uint64(math.MaxInt64/2/one) {
+		return 0, "", strconv.ErrRange
+	}
+	return time.Duration(n) * one, rest, nil
+}
+
+// written is a duration as users write it, where it is a whole number of years or days.
+func written(d time.Duration) string {
+	switch {
+	case d >= year && d%year == 0:
+		return fmt.Sprintf("%dy", d/year)
+	case d >= day && d%day == 0:
+		return fmt.Sprintf("%dd", d/day)
+	}
+	return d.String()
 }
 
 // Time is an instant, written in RFC 3339 in UTC.

@@ -70,6 +70,8 @@ func (r *rules) word(name, value string) bool {
 		})
 	case "one":
 		narrow(func(s *Schema) { s.MinProperties, s.MaxProperties = 1, 1 })
+	case "min":
+		narrow(func(s *Schema) { s.Minimum = number(n) })
 	case "max":
 		narrow(func(s *Schema) { s.Maximum = number(n) })
 	case "minItems":

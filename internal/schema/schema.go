@@ -73,7 +73,7 @@ type builder struct {
 func (b *builder) of(t reflect.Type) *Schema {
 	switch t {
 	case reflect.TypeFor[kind.Duration]():
-		return &Schema{Type: "string", Pattern: durationPattern}
+		return &Schema{Type: "string", Pattern: kind.Patterns["duration"].String()}
 	case reflect.TypeFor[kind.Time]():
 		return &Schema{Type: "string", Format: "date-time"}
 	case reflect.TypeFor[kind.PortRef]():
@@ -100,9 +100,6 @@ func (b *builder) of(t reflect.Type) *Schema {
 
 // base64Pattern is that of at least one byte, over several lines if need be.
 const base64Pattern = `^[A-Za-z0-9+/\r\n]+={0,2}[\r\n]*$`
-
-// durationPattern is what [kind.ParseDuration] reads.
-const durationPattern = `^([0-9]+d)?([-+]?0|[-+]?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))*)$`
 
 func number(n int) *int { return &n }
 

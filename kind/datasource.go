@@ -1,0 +1,134 @@
+package kind
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"strings"
+)
+
+// DataSource says where a secret value stands.
+type DataSource struct {
+	Type           string          `json:"type" schema:"required enum=Secret|InsecureInline"` // where it stands
+	SecretRef      *SecretRef      `json:"secretRef,omitempty"`                               // with the type Secret
+	InsecureInline *InsecureInline `json:"insecureInline,omitempty"`                          // with the type InsecureInline
+}
+
+// SecretRef names a Secret of the same mesh.
+type SecretRef struct {
+	Kind string `json:"kind" schema:"required enum=Secret"`  // what it is
+	Name string `json:"name" schema:"required pattern=name"` // of the Secret
+}
+
+// InsecureInline is a value in plain sight.
+type InsecureInline struct {
+	Value string `json:"value" schema:"required"` // the value
+}
+
+// Value is the value itself; empty where a Secret has it.
+func (s *DataSource) Value() string {
+	if s == nil || s.InsecureInline == nil {
+		return ""
+	}
+	return s.InsecureInline.Value
+}
+
+// useASecret is what is said of values that stand on the control plane's machine: which of them a writer of
+// resources may use is nothing that a resource can decide.
+const useASecret = "is not served by this release; use a Secret"
+
+func (c *checks) dataSource(at string, s *DataSource) {
+	switch {
+	case s == nil:
+		c.add(at, "is required: where the value stands")
+	case s.Type == "File" || s.Type == "EnvVar":
+		c.add(at+".type", "%q is not served by this release; use Secret", s.Type)
+	case !c.oneOf(at+".type", s.Type, "Secret", "InsecureInline"):
+	case s.Type == "Secret" && s.InsecureInline != nil:
+		c.add(at+".insecureInline", "is given with the type Secret; leave it out")
+	case s.Type == "InsecureInline" && s.SecretRef != nil:
+		c.add(at+".secretRef", "is given with the type InsecureInline; leave it out")
+	case s.Type == "InsecureInline":
+		if s.InsecureInline == nil || s.InsecureInline.Value == "" {
+			c.add(at+".insecureInline.value", "is required with the type InsecureInline")
+		}
+	case s.SecretRef == nil:
+		c.add(at+".secretRef", "is required with the type Secret")
+	default:
+		c.oneOf(at+".secretRef.kind", s.SecretRef.Kind, "Secret")
+		c.name(at+".secretRef.name", s.SecretRef.Name)
+	}
+}
+
+// optionalDataSource takes nil for a source that was left out.
+func (c *checks) optionalDataSource(at string, s *DataSource) {
+	if s != nil {
+		c.dataSource(at, s)
+	}
+}
+
+// certificates wants certificates in PEM and nothing else. It shows nothing of a value, since a private key may have
+// been pasted there.
+func (c *checks) certificates(field, text string) bool {
+	return c.eachCertificate(field, text, func(int, *x509.Certificate) {})
+}
+
+// authorities wants the certificates to be of authorities.
+func (c *checks) authorities(field, text string) bool {
+	return c.eachCertificate(field, text, func(n int, cert *x509.Certificate) {
+		if !cert.IsCA {
+			c.add(field, "block %d is not the certificate of an authority (basic constraint CA)", n)
+		}
+	})
+}
+
+func (c *checks) eachCertificate(field, text string, check func(n int, cert *x509.Certificate)) bool {
+	before := len(c.problems)
+	rest := []byte(text)
+	for n := 1; ; n++ {
+		block, after := pem.Decode(rest)
+		if block == nil {
+			if n == 1 || strings.TrimSpace(string(rest)) != "" {
+				c.add(field, "want certificates in PEM and nothing beside them")
+			}
+			return len(c.problems) == before
+		}
+		rest = after
+		if block.Type != "CERTIFICATE" {
+			c.add(field, "block %d is not a certificate; only certificates belong here", n)
+			continue
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			c.add(field, "block %d is not a certificate: %s", n, err)
+		} else {
+			check(n, cert)
+		}
+	}
+}
+
+// privateKey wants one private key in PEM. It shows nothing of the value.
+func (c *checks) privateKey(field string, text []byte) bool {
+	block, rest := pem.Decode(text)
+	if block == nil || strings.TrimSpace(string(rest)) != "" {
+		return c.add(field, "want one private key in PEM and nothing beside it")
+	}
+	for _, parse := range []func([]byte) error{
+		func(der []byte) error { _, err := x509.ParsePKCS8PrivateKey(der); return err },
+		func(der []byte) error { _, err := x509.ParsePKCS1PrivateKey(der); return err },
+		func(der []byte) error { _, err := x509.ParseECPrivateKey(der); return err },
+	} {
+		if parse(block.Bytes) == nil {
+			return true
+		}
+	}
+	return c.add(field, "is not a private key in PEM (PKCS #8, PKCS #1 or SEC 1, not encrypted)")
+}
+
+// pair wants a key to be that of a certificate. It shows nothing of either.
+func (c *checks) pair(field string, cert, key []byte) bool {
+	if _, err := tls.X509KeyPair(cert, key); err != nil {
+		return c.add(field, "is not the key of the certificate")
+	}
+	return true
+}

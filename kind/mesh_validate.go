@@ -1,0 +1,194 @@
+package kind
+
+import (
+	"fmt"
+	"time"
+
+	"weft/resource"
+)
+
+const (
+	maxBackends = 16 // every proxy of the mesh is sent the roots of all of them
+	minRSABits  = 2048
+	maxRSABits  = 8192
+
+	defaultRSABits = 2048
+	defaultCALife  = 10 * year
+	minCALife      = time.Hour
+	maxCALife      = 100 * year
+)
+
+func validateMesh(o *resource.Object[Mesh]) resource.Problems {
+	c := topEnvelope(&o.Meta)
+	if o.Spec.MTLS != nil {
+		c.mtls("mtls", o.Spec.MTLS)
+	}
+	if m := o.Spec.DataplaneProxyMembership; m != nil {
+		c.members("dataplaneProxyMembership.allowed", m.Allowed)
+		c.members("dataplaneProxyMembership.blocked", m.Blocked)
+	}
+	return c.problems
+}
+
+func (c *checks) mtls(at string, m *MeshMTLS) {
+	if len(m.Backends) > maxBackends {
+		c.add(at+".backends", "has %d backends, want %d at most", len(m.Backends), maxBackends)
+		return
+	}
+	first := map[string]int{}
+	for i := range m.Backends {
+		b := &m.Backends[i]
+		field := fmt.Sprintf("%s.backends[%d]", at, i)
+		if j, taken := first[b.Name]; taken {
+			c.add(field+".name", "%q is the name of %s.backends[%d] too; each needs its own", b.Name, at, j)
+		} else if c.name(field+".name", b.Name) {
+			first[b.Name] = i
+		}
+		c.mtlsBackend(field, b)
+	}
+	if _, found := first[m.EnabledBackend]; m.EnabledBackend != "" && !found {
+		c.add(at+".enabledBackend", "%s is none of the backends; add it to them, or leave it out for plain traffic", quote(m.EnabledBackend))
+	}
+}
+
+func (c *checks) mtlsBackend(at string, b *MTLSBackend) {
+	c.optionalOneOf(at+".mode", b.Mode, StrictMTLS, PermissiveMTLS)
+	if b.DPCert != nil && b.DPCert.Rotation != nil {
+		c.life(at+".dpCert.rotation.expiration", b.DPCert.Rotation.Expiration, minLeafLife, maxLeafLife)
+	}
+	if !c.oneOf(at+".type", b.Type, BuiltinBackend, ProvidedBackend) {
+		return
+	}
+	conf := MTLSConf{}
+	if b.Conf != nil {
+		conf = *b.Conf
+	}
+	if b.Type == BuiltinBackend {
+		c.builtinCA(at, b, conf)
+	} else {
+		c.providedCA(at+".conf", conf)
+	}
+}
+
+func (c *checks) builtinCA(at string, b *MTLSBackend, conf MTLSConf) {
+	at += ".conf"
+	for _, field := range []struct {
+		name   string
+		source *LegacyDataSource
+	}{{"cert", conf.Cert}, {"key", conf.Key}} {
+		if field.source != nil {
+			c.add(at+"."+field.name, "is given with the type builtin, whose authority the control plane makes; use the type provided, or leave it out")
+		}
+	}
+	if conf.CACert == nil {
+		return
+	}
+	if bits := conf.CACert.RSABits; bits != 0 && (bits < minRSABits || bits > maxRSABits) {
+		c.add(at+".caCert.RSAbits", "is %d, want %d to %d", bits, minRSABits, maxRSABits)
+	}
+	if _, life := b.BuiltinCA(); c.life(at+".caCert.expiration", conf.CACert.Expiration, minCALife, maxCALife) && life < b.LeafLife() {
+		c.add(at+".caCert.expiration", "is %s, less than the %s of the certificates that it signs", written(life), written(b.LeafLife()))
+	}
+}
+
+func (c *checks) providedCA(at string, conf MTLSConf) {
+	if conf.CACert != nil {
+		c.add(at+".caCert", "is given with the type provided; use cert and key, or the type builtin")
+	}
+	cert := c.legacySource(at+".cert", conf.Cert)
+	key := c.legacySource(at+".key", conf.Key)
+	right := len(cert) == 0 || c.authorities(at+".cert", string(cert))
+	right = (len(key) == 0 || c.privateKey(at+".key", key)) && right
+	if right && len(cert) > 0 && len(key) > 0 {
+		c.pair(at+".key", cert, key)
+	}
+}
+
+// legacySource answers the value, if the source is right and has one itself.
+func (c *checks) legacySource(at string, s *LegacyDataSource) []byte {
+	if s == nil {
+		c.add(at, "is required: where the value stands")
+		return nil
+	}
+	ways := 0
+	for _, given := range []bool{s.Secret != "", len(s.Inline) > 0, s.InlineString != ""} {
+		if given {
+			ways++
+		}
+	}
+	if ways != 1 {
+		c.add(at, "has %d values, want exactly one of secret, inline, inlineString", ways)
+		return nil
+	}
+	if s.Secret != "" {
+		c.name(at+".secret", s.Secret)
+	}
+	return s.Value()
+}
+
+// members checks the rules of a membership. One that says nothing would match nobody, which nobody means.
+func (c *checks) members(at string, rules []MembershipRule) {
+	for i, rule := range rules {
+		at := fmt.Sprintf("%s[%d]", at, i)
+		switch {
+		case rule.Kubernetes != nil && len(rule.Tags) > 0:
+			c.add(at, "has tags and kubernetes; make two entries of it: they are alternatives")
+		case rule.Kubernetes != nil:
+			c.kubernetesMembers(at+".kubernetes", rule.Kubernetes)
+		case len(rule.Tags) == 0:
+			c.add(at, "says nothing: write tags, or kubernetes")
+		default:
+			c.memberTags(at+".tags", rule.Tags)
+		}
+	}
+}
+
+func (c *checks) memberTags(at string, tags map[string]string) {
+	exact := map[string]string{}
+	for name, value := range tags {
+		if value == anyValue {
+			value = "any" // the name is checked; every protocol is a value of the tag for it, too
+			if name == ProtocolTag {
+				continue
+			}
+		}
+		exact[name] = value
+	}
+	c.tags(at, exact)
+}
+
+func (c *checks) kubernetesMembers(at string, k *KubernetesMembers) {
+	if k.Namespace == nil && k.Pod == nil && k.Zone == "" {
+		c.add(at, "says nothing: write namespace, pod or zone")
+		return
+	}
+	if n := k.Namespace; n != nil {
+		c.namespaceMembers(at+".namespace", n)
+	}
+	if p := k.Pod; p != nil {
+		if len(p.Labels) == 0 {
+			c.add(at+".pod.labels", "is required")
+		}
+		c.labels(at+".pod.labels", p.Labels)
+	}
+	if k.Zone != "" {
+		if problem := MeshNameProblem(k.Zone); problem != "" {
+			c.add(at+".zone", "%s", problem)
+		}
+	}
+}
+
+func (c *checks) namespaceMembers(at string, n *NamespaceMembers) {
+	switch {
+	case n.Name != "" && len(n.Labels) > 0:
+		c.add(at, "has a name and labels; leave one out")
+	case n.Name != "":
+		if len(n.Name) > maxLabel || !label1123.MatchString(n.Name) {
+			c.add(at+".name", "%s is not a namespace: lower case letters, digits and '-', at most %d", quote(n.Name), maxLabel)
+		}
+	case len(n.Labels) > 0:
+		c.labels(at+".labels", n.Labels)
+	default:
+		c.add(at, "says nothing: write a name, or labels")
+	}
+}

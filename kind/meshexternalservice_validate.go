@@ -1,0 +1,169 @@
+package kind
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"weft/resource"
+)
+
+const (
+	maxEndpoints = 256 // of an external service, all of which stand in one cluster of the egress
+	maxPriority  = 128 // of Envoy
+)
+
+func defaultMeshExternalService(o *resource.Object[MeshExternalService]) {
+	m := &o.Spec.Match
+	m.Type = cmp.Or(m.Type, "HostnameGenerator")
+	m.Protocol = cmp.Or(m.Protocol, TCP)
+	t := o.Spec.TLS
+	if t == nil || !t.Enabled {
+		return
+	}
+	if t.Verification == nil {
+		t.Verification = &ExternalVerification{}
+	}
+	t.Verification.Mode = cmp.Or(t.Verification.Mode, Secured)
+	for i := range t.Verification.SubjectAltNames {
+		san := &t.Verification.SubjectAltNames[i]
+		san.Type = cmp.Or(san.Type, "Exact")
+	}
+}
+
+func validateMeshExternalService(o *resource.Object[MeshExternalService]) resource.Problems {
+	c := envelope(&o.Meta)
+	m := &o.Spec.Match
+	c.oneOf("spec.match.type", m.Type, "HostnameGenerator")
+	c.port("spec.match.port", m.Port)
+	c.oneOf("spec.match.protocol", string(m.Protocol), protocols...)
+	c.externalEndpoints("spec.endpoints", o.Spec.Endpoints)
+	if o.Spec.TLS != nil {
+		c.externalTLS("spec.tls", o.Spec.TLS, m.Protocol)
+	}
+	return c.problems
+}
+
+func (c *checks) externalEndpoints(at string, endpoints []ExternalEndpoint) {
+	switch n := len(endpoints); {
+	case n == 0:
+		c.add(at, "is required: at least one endpoint")
+	case n > maxEndpoints:
+		c.add(at, "has %d endpoints, want %d at most", n, maxEndpoints)
+		return
+	}
+	first := map[string]int{}
+	for i, e := range endpoints {
+		field := fmt.Sprintf("%s[%d]", at, i)
+		c.externalAddress(field+".address", e.Address)
+		c.port(field+".port", e.Port)
+		if e.Priority > maxPriority {
+			c.add(field+".priority", "is %d, want %d at most", e.Priority, maxPriority)
+		}
+		server := net.JoinHostPort(e.Address, strconv.Itoa(int(e.Port)))
+		if j, taken := first[server]; taken {
+			c.add(field, "%s is %s[%d] too; name each server once", server, at, j)
+			continue
+		}
+		first[server] = i
+	}
+}
+
+// externalAddress wants an IP address or a host name, in the one spelling by which it is known.
+func (c *checks) externalAddress(field, address string) {
+	if address == "" {
+		c.add(field, "is required: an IP address or a host name")
+	} else if _, err := netip.ParseAddr(address); err == nil {
+		c.address(field, address)
+	} else {
+		c.hostname(field, address, "neither an IP address nor a host name")
+	}
+}
+
+// hostname wants the name of a host; notOne says what it is not.
+func (c *checks) hostname(field, name, notOne string) bool {
+	if !IsHostname(name) {
+		return c.add(field, "%s is %s: want lower case letters, digits and '-', in parts between dots, the last not a number", quote(name), notOne)
+	}
+	return true
+}
+
+func (c *checks) externalTLS(at string, t *ExternalTLS, protocol Protocol) {
+	if !t.Enabled {
+		if t.Version != nil || t.AllowRenegotiation || t.Verification != nil {
+			c.add(at+".enabled", "is not true, so that what else stands in tls has no effect; enable it, or leave tls out")
+		}
+		return
+	}
+	if protocol == TLS {
+		c.add(at+".enabled", "is true, while match.protocol is tls: the application speaks TLS with the endpoints itself; leave tls out, or write another protocol")
+	}
+	if t.Version != nil {
+		c.tlsVersions(at+".version", t.Version)
+	}
+	c.verification(at+".verification", t.Verification)
+}
+
+var tlsVersions = []string{TLSAuto, TLS10, TLS11, TLS12, TLS13}
+
+func (c *checks) tlsVersions(at string, v *TLSVersions) {
+	low := c.optionalOneOf(at+".min", v.Min, tlsVersions...)
+	high := c.optionalOneOf(at+".max", v.Max, tlsVersions...)
+	auto := cmp.Or(v.Max, TLSAuto) == TLSAuto
+	if low && high && !auto && slices.Index(tlsVersions, v.Min) > slices.Index(tlsVersions, v.Max) {
+		c.add(at+".max", "is %s, older than min, which is %s", v.Max, v.Min)
+	}
+}
+
+func (c *checks) verification(at string, v *ExternalVerification) {
+	if v.ServerName != "" {
+		c.hostname(at+".serverName", v.ServerName, "not a host name")
+	}
+	if c.oneOf(at+".mode", v.Mode, Secured, SkipSAN, SkipCA, SkipAll) {
+		c.skipped(at, v)
+	}
+	for i, san := range v.SubjectAltNames {
+		field := fmt.Sprintf("%s.subjectAltNames[%d]", at, i)
+		c.oneOf(field+".type", san.Type, "Exact", "Prefix")
+		if san.Value == "" {
+			c.add(field+".value", "is required: a name in the server's certificate")
+		}
+	}
+	c.optionalDataSource(at+".caCert", v.CACert)
+	if ca := v.CACert.Value(); ca != "" {
+		c.certificates(at+".caCert.insecureInline.value", ca)
+	}
+	c.clientCertificate(at, v)
+}
+
+// skipped refuses what would be checked, were it not for the mode.
+func (c *checks) skipped(at string, v *ExternalVerification) {
+	if len(v.SubjectAltNames) > 0 && (v.Mode == SkipSAN || v.Mode == SkipAll) {
+		c.add(at+".subjectAltNames", "has no effect with the mode %s, which checks no name; leave it out, or use Secured", v.Mode)
+	}
+	if v.CACert != nil && (v.Mode == SkipCA || v.Mode == SkipAll) {
+		c.add(at+".caCert", "has no effect with the mode %s, which believes anybody; leave it out, or use Secured", v.Mode)
+	}
+}
+
+// clientCertificate wants the certificate and its key, or neither.
+func (c *checks) clientCertificate(at string, v *ExternalVerification) {
+	if (v.ClientCert == nil) != (v.ClientKey == nil) {
+		missing, given := "clientCert", "clientKey"
+		if v.ClientKey == nil {
+			missing, given = given, missing
+		}
+		c.add(at+"."+missing, "is required where %s is given", given)
+	}
+	c.optionalDataSource(at+".clientCert", v.ClientCert)
+	c.optionalDataSource(at+".clientKey", v.ClientKey)
+	cert, key := v.ClientCert.Value(), v.ClientKey.Value()
+	right := cert == "" || c.certificates(at+".clientCert.insecureInline.value", cert)
+	right = (key == "" || c.privateKey(at+".clientKey.insecureInline.value", []byte(key))) && right
+	if right && cert != "" && key != "" {
+		c.pair(at+".clientKey.insecureInline.value", []byte(cert), []byte(key))
+	}
+}
