@@ -117,14 +117,6 @@ type MeshExternalServiceStatus struct {
 	Conditions []Condition `json:"conditions,omitempty"`
 }
 
-// VIPs are its virtual IP address, if it has one.
-func (s *MeshExternalServiceStatus) VIPs() []VIP {
-	if s.VIP == nil {
-		return nil
-	}
-	return []VIP{*s.VIP}
-}
-
 // ServiceEgress is where a MeshExternalService is reached in a zone.
 type ServiceEgress struct {
 	Address string `json:"address"` // of the first ready zone egress by name

@@ -85,7 +85,7 @@ func TestTheFirstStartMakesDefaultsAndNoLaterOneDoes(t *testing.T) {
 	if got := weft(t, at["api"], "get", "meshidentities", "-A") + weft(t, at["api"], "get", "meshtrafficpermissions", "-A"); got != "There are no meshidentities.\nThere are no meshtrafficpermissions.\n" {
 		t.Errorf("it has\n%s", got)
 	}
-	for _, made := range [][]string{{"mesh", "default"}, {"hostnamegenerator", "local-mesh-service"}, {"hostnamegenerator", "zone-mesh-service"}, {"hostnamegenerator", "mesh-multi-zone-service"}} {
+	for _, made := range [][]string{{"mesh", "default"}, {"hostnamegenerator", "local-mesh-service"}, {"hostnamegenerator", "zone-mesh-service"}, {"hostnamegenerator", "mesh-multi-zone-service"}, {"hostnamegenerator", "mesh-external-service"}} {
 		weft(t, at["api"], "delete", made[0], made[1])
 	}
 	stop()

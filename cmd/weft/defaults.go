@@ -39,6 +39,9 @@ func defaults(s *settings.Settings) []resource.Any {
 			}),
 			hostnames("mesh-multi-zone-service", "{{ .DisplayName }}.mzsvc.mesh.local", kind.HostnameSelector{
 				MeshMultiZoneService: &kind.LabelSelector{MatchLabels: map[string]string{}},
+			}),
+			hostnames("mesh-external-service", "{{ .DisplayName }}.extsvc.mesh.local", kind.HostnameSelector{
+				MeshExternalService: &kind.LabelSelector{MatchLabels: map[string]string{}},
 			}))
 	}
 	return made

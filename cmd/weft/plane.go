@@ -103,6 +103,7 @@ func (p *plane) assemble(ctx context.Context) error {
 	p.catalog = xds.NewCatalog()
 	plan := reconcile.NewPlan(p.state, reconcile.Ranges{
 		MeshService: p.settings.MeshServiceCIDR, MeshMultiZoneService: p.settings.MeshMultiZoneServiceCIDR,
+		MeshExternalService: p.settings.MeshExternalServiceCIDR,
 	})
 	p.hub = publish.NewHub(p.state, p.catalog, p.log)
 	p.answer = p.hub.Here

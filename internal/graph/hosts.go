@@ -22,15 +22,15 @@ func equalHosts(a, b []Host) bool {
 
 // hostsOf are the names of a destination, whose key is [DestinationKey.Of].
 func (s *State) hostsOf(r *table.Reader, key DestinationKey) []Host {
-	vips, names := s.services[key.Kind].places(r, s.Row(key))
+	at := s.places(r, key)
 	var addresses []netip.Addr
-	for _, vip := range vips {
+	for _, vip := range at.VIPs {
 		if address, err := netip.ParseAddr(vip.IP); err == nil {
 			addresses = append(addresses, address)
 		}
 	}
 	var hosts []Host
-	for _, name := range names {
+	for _, name := range at.Addresses {
 		hosts = append(hosts, Host{name.Hostname, addresses})
 	}
 	return hosts

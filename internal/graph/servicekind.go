@@ -16,9 +16,9 @@ type serviceKind struct {
 	labelled func(r *table.Reader, mesh string, labels map[string]string) []DestinationKey
 	// named is the one that is meant by a name; the zero key where there is none.
 	named func(r *table.Reader, name ServiceKey) DestinationKey
-	// ports and places are a service's, by its row: what it is dialled at, and under which addresses and names.
-	ports  func(r *table.Reader, row ServiceKey) []kind.ServicePort
-	places func(r *table.Reader, row ServiceKey) ([]kind.VIP, []kind.Address)
+	// ports are a service's, by its row.
+	ports func(r *table.Reader, row ServiceKey) []kind.ServicePort
+	places
 	// isMember says whether a proxy is behind a destination, or may be.
 	isMember func(r *table.Reader, proxy ProxyKey, key DestinationKey) bool
 
@@ -26,40 +26,42 @@ type serviceKind struct {
 	endpoints   *table.Derived[DestinationKey, *Endpoints]
 }
 
+// places are where the services of a kind are found: their addresses and names.
+type places struct {
+	of func(r *table.Reader, row ServiceKey) kind.Places
+	// vipOwners are the rows of those that have a virtual IP, and claimants of those that ask for a host name, by its
+	// [HostnameKey].
+	vipOwners, claimants func(r *table.Reader, key string) []ServiceKey
+}
+
 func (s *State) serviceKinds() []serviceKind {
 	return []serviceKind{
 		MeshService: {
-			all:      listed(s.ServicesByMesh, s.keyOf),
-			labelled: s.servicesLabelled,
-			named:    s.serviceNamed,
-			ports:    portsIn(s.Services),
-			places: placesIn(s.ServiceStatuses, func(status *kind.MeshServiceStatus) ([]kind.VIP, []kind.Address) {
-				return status.VIPs, status.Addresses
-			}),
+			all:         listed(s.ServicesByMesh, s.keyOf),
+			labelled:    s.servicesLabelled,
+			named:       s.serviceNamed,
+			ports:       portsIn(s.Services),
+			places:      placesIn(s.ServiceStatuses, (*kind.MeshServiceStatus).Places),
 			isMember:    s.isServer,
 			destination: s.Destination,
 			endpoints:   s.Endpoints,
 		},
 		MultiZoneService: {
-			all:      listed(s.MultiZoneServicesByMesh, multiZoneKeyOf),
-			labelled: labelledIn(s.MultiZoneServicesByMesh, multiZoneKeyOf),
-			named:    func(_ *table.Reader, name ServiceKey) DestinationKey { return multiZoneKey(name.Mesh, name.Name) },
-			ports:    portsIn(s.MultiZoneServices),
-			places: placesIn(s.MultiZoneServiceStatuses, func(status *kind.MeshMultiZoneServiceStatus) ([]kind.VIP, []kind.Address) {
-				return status.VIPs, status.Addresses
-			}),
+			all:         listed(s.MultiZoneServicesByMesh, multiZoneKeyOf),
+			labelled:    labelledIn(s.MultiZoneServicesByMesh, multiZoneKeyOf),
+			named:       func(_ *table.Reader, name ServiceKey) DestinationKey { return multiZoneKey(name.Mesh, name.Name) },
+			ports:       portsIn(s.MultiZoneServices),
+			places:      placesIn(s.MultiZoneServiceStatuses, (*kind.MeshMultiZoneServiceStatus).Places),
 			isMember:    s.isMultiZoneServer,
 			destination: s.MultiZone,
 			endpoints:   s.Legs,
 		},
 		ExternalService: {
-			all:      listed(s.ExternalServicesByMesh, s.externalKeyOf),
-			labelled: labelledIn(s.ExternalServicesByMesh, s.externalKeyOf),
-			named:    s.externalNamed,
-			ports:    s.externalPorts,
-			places: placesIn(s.ExternalServiceStatuses, func(status *kind.MeshExternalServiceStatus) ([]kind.VIP, []kind.Address) {
-				return status.VIPs(), status.Addresses
-			}),
+			all:         listed(s.ExternalServicesByMesh, s.externalKeyOf),
+			labelled:    labelledIn(s.ExternalServicesByMesh, s.externalKeyOf),
+			named:       s.externalNamed,
+			ports:       s.externalPorts,
+			places:      placesIn(s.ExternalServiceStatuses, (*kind.MeshExternalServiceStatus).Places),
 			isMember:    func(r *table.Reader, proxy ProxyKey, _ DestinationKey) bool { return s.isEgress(r, proxy) },
 			destination: s.External,
 			endpoints:   s.ExternalEndpoints,
@@ -103,14 +105,58 @@ func portsIn[S any](rows Rows[S]) func(*table.Reader, ServiceKey) []kind.Service
 	}
 }
 
-func placesIn[S any](rows Rows[S], of func(*S) ([]kind.VIP, []kind.Address)) func(*table.Reader, ServiceKey) ([]kind.VIP, []kind.Address) {
-	return func(r *table.Reader, row ServiceKey) ([]kind.VIP, []kind.Address) {
-		status, ok := rows.Find(r, row.Mesh, row.Name)
-		if !ok {
-			return nil, nil
-		}
-		return of(&status.Spec)
+// placesIn reads the statuses of a kind's services.
+func placesIn[S any](rows Rows[S], of func(*S) kind.Places) places {
+	vips := table.NewIndex(rows.Input, func(o *resource.Object[S]) []string { return addressesOf(of(&o.Spec).VIPs) })
+	names := table.NewIndex(rows.Input, func(o *resource.Object[S]) []string {
+		return hostnameKeys(o.Mesh, of(&o.Spec).HostnameGenerators)
+	})
+	return places{
+		of: func(r *table.Reader, row ServiceKey) kind.Places {
+			status, ok := rows.Find(r, row.Mesh, row.Name)
+			if !ok {
+				return kind.Places{}
+			}
+			return of(&status.Spec)
+		},
+		vipOwners: rowsIn(vips), claimants: rowsIn(names),
 	}
+}
+
+func rowsIn[S any](index *table.Index[*resource.Object[S]]) func(*table.Reader, string) []ServiceKey {
+	return func(r *table.Reader, key string) []ServiceKey {
+		var rows []ServiceKey
+		for _, o := range index.List(r, key) {
+			rows = append(rows, ServiceKey{o.Mesh, o.Name})
+		}
+		return rows
+	}
+}
+
+// VIPOwners are the services of every kind that have a virtual IP.
+func (s *State) VIPOwners(r *table.Reader, vip string) []resource.Key {
+	var owners []resource.Key
+	for of := range s.services {
+		owners = append(owners, keysOfRows(DestinationKind(of), s.services[of].vipOwners(r, vip))...)
+	}
+	return owners
+}
+
+// HostnameClaimants are the services of every kind that ask for a host name, by its [HostnameKey].
+func (s *State) HostnameClaimants(r *table.Reader, key string) []resource.Key {
+	var claimants []resource.Key
+	for of := range s.services {
+		claimants = append(claimants, keysOfRows(DestinationKind(of), s.services[of].claimants(r, key))...)
+	}
+	return claimants
+}
+
+func keysOfRows(of DestinationKind, rows []ServiceKey) []resource.Key {
+	var keys []resource.Key
+	for _, row := range rows {
+		keys = append(keys, resource.Key{Kind: of.String(), Mesh: row.Mesh, Name: row.Name})
+	}
+	return keys
 }
 
 // DestinationOf is one port of a service of any kind; nil where there is none.
@@ -142,8 +188,12 @@ func (s *State) portsOf(r *table.Reader, key DestinationKey) []kind.ServicePort 
 	return s.services[key.Kind].ports(r, s.Row(key))
 }
 
+// places are where a service of any kind is found.
+func (s *State) places(r *table.Reader, key DestinationKey) kind.Places {
+	return s.services[key.Kind].places.of(r, s.Row(key))
+}
+
 // vipsOf are the virtual IPs of a service of any kind.
 func (s *State) vipsOf(r *table.Reader, key DestinationKey) []string {
-	vips, _ := s.services[key.Kind].places(r, s.Row(key))
-	return addressesOf(vips)
+	return addressesOf(s.places(r, key).VIPs)
 }

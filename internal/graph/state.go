@@ -97,12 +97,6 @@ type State struct {
 	ZoneAddressesByMesh *table.Index[*resource.Object[kind.MeshZoneAddress]]
 	// ServingsChanging finds who takes connections with mutual TLS and without, by its [MeshKey].
 	ServingsChanging *table.Index[*resource.Object[kind.DataplaneServing]]
-	// VIPOwners and MultiZoneVIPOwners find who has a virtual IP, by the address.
-	VIPOwners          *table.Index[*resource.Object[kind.MeshServiceStatus]]
-	MultiZoneVIPOwners *table.Index[*resource.Object[kind.MeshMultiZoneServiceStatus]]
-	// HostnameClaims and MultiZoneHostnameClaims find who asks for a host name, by its [HostnameKey].
-	HostnameClaims          *table.Index[*resource.Object[kind.MeshServiceStatus]]
-	MultiZoneHostnameClaims *table.Index[*resource.Object[kind.MeshMultiZoneServiceStatus]]
 	// GeneratorsByScope finds all HostnameGenerators under the [MeshKey] of no mesh.
 	GeneratorsByScope *table.Index[*resource.Object[kind.HostnameGenerator]]
 	// HeldByProxy finds what is held of a Dataplane, by its [RowKey].
@@ -290,18 +284,6 @@ func NewState(zone string) *State {
 	s.ZoneAddressesByMesh = byMesh(s.ZoneAddresses)
 	s.ChangingNamesByMesh = byMesh(s.ChangingNames)
 	s.ServingsChanging = table.NewIndex(s.Servings.Input, changingKeys)
-	s.VIPOwners = table.NewIndex(s.ServiceStatuses.Input, func(o *resource.Object[kind.MeshServiceStatus]) []string {
-		return addressesOf(o.Spec.VIPs)
-	})
-	s.MultiZoneVIPOwners = table.NewIndex(s.MultiZoneServiceStatuses.Input, func(o *resource.Object[kind.MeshMultiZoneServiceStatus]) []string {
-		return addressesOf(o.Spec.VIPs)
-	})
-	s.HostnameClaims = table.NewIndex(s.ServiceStatuses.Input, func(o *resource.Object[kind.MeshServiceStatus]) []string {
-		return hostnameKeys(o.Mesh, o.Spec.HostnameGenerators)
-	})
-	s.MultiZoneHostnameClaims = table.NewIndex(s.MultiZoneServiceStatuses.Input, func(o *resource.Object[kind.MeshMultiZoneServiceStatus]) []string {
-		return hostnameKeys(o.Mesh, o.Spec.HostnameGenerators)
-	})
 	s.GeneratorsByScope = byMesh(s.Generators)
 	s.HeldByProxy = table.NewIndex(s.Held.Input, heldKeys)
 	s.HeldPassagesByProxy = table.NewIndex(s.HeldPassages.Input, heldPassageKeys)

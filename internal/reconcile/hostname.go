@@ -55,8 +55,11 @@ func (p *Plan) named(r *table.Reader, u Unit) (*resource.Meta, bool) {
 
 // selectorOf is what a HostnameGenerator selects of a kind; nil: nothing.
 func selectorOf(s *kind.HostnameSelector, of string) *kind.LabelSelector {
-	if of == kind.MeshMultiZoneServices.Name {
+	switch of {
+	case kind.MeshMultiZoneServices.Name:
 		return s.MeshMultiZoneService
+	case kind.MeshExternalServices.Name:
+		return s.MeshExternalService
 	}
 	return s.MeshService
 }
@@ -103,7 +106,8 @@ func hostnameCharacter(r rune) bool {
 func (p *Plan) hostnameOwner(r *table.Reader, u Unit, name string) Unit {
 	owner := u
 	meta, _ := p.named(r, u)
-	for _, claimant := range p.claimants(r, graph.HostnameKey(u.Mesh, name)) {
+	for _, key := range p.State.HostnameClaimants(r, graph.HostnameKey(u.Mesh, name)) {
+		claimant := Unit(key)
 		other, ok := p.named(r, claimant)
 		if ok && cmp.Or(p.away(other)-p.away(meta), other.Created.Compare(meta.Created),
 			cmp.Compare(claimant.Kind, owner.Kind), cmp.Compare(claimant.Name, owner.Name)) < 0 {
@@ -111,18 +115,6 @@ func (p *Plan) hostnameOwner(r *table.Reader, u Unit, name string) Unit {
 		}
 	}
 	return owner
-}
-
-// claimants are the services that ask for a host name.
-func (p *Plan) claimants(r *table.Reader, key string) []Unit {
-	var units []Unit
-	for _, claim := range p.State.HostnameClaims.List(r, key) {
-		units = append(units, Unit{kind.MeshServices.Name, claim.Mesh, claim.Name})
-	}
-	for _, claim := range p.State.MultiZoneHostnameClaims.List(r, key) {
-		units = append(units, Unit{kind.MeshMultiZoneServices.Name, claim.Mesh, claim.Name})
-	}
-	return units
 }
 
 // away is 1 for what another zone owns, and 0 for all else.

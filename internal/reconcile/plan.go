@@ -26,7 +26,7 @@ const Grace = time.Hour
 
 // Unit is what is reconciled at once.
 type Unit struct {
-	// Kind is MeshService, MeshMultiZoneService, MeshIdentity, MeshTrafficPermission, MeshTrust, HeldEndpoints,
+	// Kind is MeshService, MeshMultiZoneService, MeshExternalService, MeshIdentity, MeshTrafficPermission, MeshTrust, HeldEndpoints,
 	// HeldPassage, [TagUnit] with the tag's value as the name, or MeshZoneAddress, [LeavesUnit], [NamesUnit], [SNIUnit] or
 	// [ChangingUnit] without one.
 	Kind, Mesh, Name string
@@ -149,6 +149,8 @@ func (p *Plan) For(r *table.Reader, u Unit, now time.Time) (steps []Step, again 
 		return p.service(r, graph.ServiceKey{Mesh: u.Mesh, Name: u.Name}, now)
 	case kind.MeshMultiZoneServices.Name:
 		return p.multiZone(r, u), time.Time{}
+	case kind.MeshExternalServices.Name:
+		return p.external(r, u), time.Time{}
 	case TagUnit:
 		return p.tag(r, tagKey{u.Mesh, u.Name}), time.Time{}
 	case kind.MeshIdentities.Name:

@@ -27,9 +27,9 @@ type world struct {
 }
 
 func newWorld(t rapid.TB, cidr string) *world {
-	state := graph.NewState("east")
+	state, all := graph.NewState("east"), netip.MustParsePrefix(cidr)
 	return &world{
-		t: t, plan: NewPlan(state, Ranges{netip.MustParsePrefix(cidr), netip.MustParsePrefix(cidr)}), now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC),
+		t: t, plan: NewPlan(state, Ranges{all, all, all}), now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC),
 		waiting: map[string]*Settle{},
 	}
 }

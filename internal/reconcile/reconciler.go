@@ -68,6 +68,7 @@ type Reconciler struct {
 	pinnedMeshes   map[string]bool
 	pinnedServices map[graph.ServiceKey]bool
 	pinnedMembers  map[graph.ServiceKey]bool
+	pinnedExternal map[graph.ServiceKey]bool
 	pinnedTags     map[tagKey]bool
 	pinnedHolds    map[rowKey]bool
 	pinnedMoves    map[graph.ProxyKey]bool
@@ -93,6 +94,7 @@ func New(plan *Plan, writer Writer, settler Settler, log *slog.Logger) *Reconcil
 		pinnedMeshes:   map[string]bool{},
 		pinnedServices: map[graph.ServiceKey]bool{},
 		pinnedMembers:  map[graph.ServiceKey]bool{},
+		pinnedExternal: map[graph.ServiceKey]bool{},
 		pinnedTags:     map[tagKey]bool{},
 		pinnedHolds:    map[rowKey]bool{},
 		pinnedMoves:    map[graph.ProxyKey]bool{},
@@ -169,6 +171,8 @@ func (rc *Reconciler) observePut(o resource.Any, now time.Time) {
 		rc.ask(Unit(key), now.Add(soon))
 	case *resource.Object[kind.MeshMultiZoneService]:
 		rc.followMembers(key, now)
+	case *resource.Object[kind.MeshExternalService]:
+		rc.followExternal(key, now)
 	case *resource.Object[kind.Dataplane]:
 		for _, in := range o.Spec.Networking.Inbound {
 			if value := in.Tags[kind.ServiceTag]; value != "" {
@@ -242,6 +246,10 @@ func (rc *Reconciler) observeRemoved(key resource.Key, now time.Time) {
 		}
 	case kind.MeshMultiZoneServices.Name:
 		rc.forgetMembers(key)
+	case kind.MeshExternalServices.Name:
+		rc.forgetExternal(key)
+	case kind.MeshExternalServiceStatuses.Name:
+		rc.ask(Unit{kind.MeshExternalServices.Name, key.Mesh, key.Name}, now.Add(soon))
 	case kind.MeshMultiZoneServiceStatuses.Name:
 		rc.ask(Unit{kind.MeshMultiZoneServices.Name, key.Mesh, key.Name}, now.Add(soon))
 	case kind.HeldEndpointsList.Name:

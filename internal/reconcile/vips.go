@@ -15,11 +15,15 @@ import (
 type Ranges struct {
 	MeshService          netip.Prefix
 	MeshMultiZoneService netip.Prefix
+	MeshExternalService  netip.Prefix
 }
 
 func (ranges *Ranges) of(u Unit) (cidr netip.Prefix, setting string) {
-	if u.Kind == kind.MeshMultiZoneServices.Name {
+	switch u.Kind {
+	case kind.MeshMultiZoneServices.Name:
 		return ranges.MeshMultiZoneService, "KUMA_IPAM_MESH_MULTI_ZONE_SERVICE_CIDR"
+	case kind.MeshExternalServices.Name:
+		return ranges.MeshExternalService, "KUMA_IPAM_MESH_EXTERNAL_SERVICE_CIDR"
 	}
 	return ranges.MeshService, "KUMA_IPAM_MESH_SERVICE_CIDR"
 }
@@ -50,15 +54,11 @@ func (p *Plan) freeVIP(r *table.Reader, u Unit, cidr netip.Prefix) (netip.Addr, 
 	for i := range usable {
 		var raw [4]byte
 		binary.BigEndian.PutUint32(raw[:], base+1+(start+i)%usable)
-		if addr := netip.AddrFrom4(raw); !p.hasOwner(r, addr.String()) {
+		if addr := netip.AddrFrom4(raw); len(p.State.VIPOwners(r, addr.String())) == 0 {
 			return addr, true
 		}
 	}
 	return netip.Addr{}, false
-}
-
-func (p *Plan) hasOwner(r *table.Reader, vip string) bool {
-	return len(p.State.VIPOwners.List(r, vip)) > 0 || len(p.State.MultiZoneVIPOwners.List(r, vip)) > 0
 }
 
 // collides says whether a step would give away a virtual IP that was given to another service a moment
@@ -84,6 +84,8 @@ func givenBy(step Step) (service resource.Key, vips []kind.VIP) {
 		return kind.MeshServices.Key(status.Mesh, status.Name), status.Spec.VIPs
 	case *resource.Object[kind.MeshMultiZoneServiceStatus]:
 		return kind.MeshMultiZoneServices.Key(status.Mesh, status.Name), status.Spec.VIPs
+	case *resource.Object[kind.MeshExternalServiceStatus]:
+		return kind.MeshExternalServices.Key(status.Mesh, status.Name), status.Spec.Places().VIPs
 	}
 	return resource.Key{}, nil
 }

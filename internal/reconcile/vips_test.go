@@ -86,9 +86,13 @@ func TestNoTwoServicesHaveAVirtualIPAndNoneLosesIts(t *testing.T) {
 			name := fmt.Sprintf("service-%d", rapid.IntRange(0, 3).Draw(t, "service"))
 			service, status := kind.MeshServices.Key("default", name), kind.MeshServiceStatuses.Key("default", name)
 			var made resource.Any = kind.MeshServices.Make("default", name, kind.MeshService{Ports: []kind.ServicePort{{Port: 80}}})
-			if rapid.Bool().Draw(t, "of many zones") {
+			switch rapid.IntRange(0, 2).Draw(t, "kind") {
+			case 1:
 				service, status = kind.MeshMultiZoneServices.Key("default", name), kind.MeshMultiZoneServiceStatuses.Key("default", name)
 				made = kind.MeshMultiZoneServices.Make("default", name, kind.MeshMultiZoneService{})
+			case 2:
+				service, status = kind.MeshExternalServices.Key("default", name), kind.MeshExternalServiceStatuses.Key("default", name)
+				made = kind.MeshExternalServices.Make("default", name, kind.MeshExternalService{})
 			}
 			switch rapid.SampledFrom([]string{"create", "reconcile", "reconcile", "hear", "hear", "delete", "restart"}).Draw(t, "step") {
 			case "create":

@@ -305,6 +305,7 @@ var comments = map[string]string{
 	"PermissionRule":                                     "PermissionRule is one set of matches.",
 	"PermissionRule.Default":                             "what it says",
 	"PermissionRule.Matches":                             "Matches narrow it to what a zone proxy tells apart by server name; without any it is about everything.",
+	"Places":                                             "Places are where a service is found in a zone, as the status of each kind of services says.",
 	"PodMembers":                                         "PodMembers are the Dataplanes of Pods that have labels.",
 	"PodMembers.Labels":                                  "of the Pod",
 	"PortRef":                                            "PortRef is a number, or the name of an inbound.",

@@ -86,7 +86,6 @@ var meaningless = []struct{ name, reason string }{
 	{"KUMA_POLICIES_", "every kind of policy of this release is always on"},
 	{"KUMA_PLUGIN_POLICIES_ENABLED", "every kind of policy of this release is always on"},
 	{"KUMA_CORE_RESOURCES_", "every kind of this release is always on"},
-	{"KUMA_IPAM_MESH_EXTERNAL_SERVICE_CIDR", "there are no MeshExternalServices in this release"},
 	{"KUMA_IPAM_KNOWN_INTERNAL_CIDRS", "nothing here depends on which addresses are internal"},
 	{"KUMA_PROXY_GATEWAY_", "there is no gateway in this release"},
 	{"KUMA_RUNTIME_", "the environment is universal, and what Kuma tunes here follows from changes"},

@@ -163,7 +163,7 @@ var plain = []setting{
 	},
 	{
 		path: "defaults.skipHostnameGenerators", env: "KUMA_DEFAULTS_SKIP_HOSTNAME_GENERATORS", fallback: "false",
-		doc: "Whether the first start leaves out making the HostnameGenerators of `NAME.svc.mesh.local` and `NAME.svc.ZONE.mesh.local`.",
+		doc: "Whether the first start leaves out making the HostnameGenerators of `NAME.svc.mesh.local`, `NAME.svc.ZONE.mesh.local`, `NAME.mzsvc.mesh.local` and `NAME.extsvc.mesh.local`.",
 		set: boolean(func(s *Settings) *bool { return &s.SkipHostnameGenerators }),
 	},
 	{
@@ -180,6 +180,11 @@ var plain = []setting{
 		path: "ipam.meshMultiZoneService.cidr", env: "KUMA_IPAM_MESH_MULTI_ZONE_SERVICE_CIDR", fallback: "243.0.0.0/8",
 		doc: "The range from which MeshMultiZoneServices get their virtual IPs, in each zone for itself. Addresses that were given out stay when it changes.",
 		set: network(func(s *Settings) *netip.Prefix { return &s.MeshMultiZoneServiceCIDR }),
+	},
+	{
+		path: "ipam.meshExternalService.cidr", env: "KUMA_IPAM_MESH_EXTERNAL_SERVICE_CIDR", fallback: "242.0.0.0/8",
+		doc: "The range from which MeshExternalServices get their virtual IPs, in each zone for itself. Addresses that were given out stay when it changes.",
+		set: network(func(s *Settings) *netip.Prefix { return &s.MeshExternalServiceCIDR }),
 	},
 }
 

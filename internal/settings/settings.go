@@ -53,10 +53,10 @@ type Settings struct {
 	SkipHostnameGenerators bool
 	// DefaultMesh is the mesh of a Dataplane that names none.
 	DefaultMesh string
-	// MeshServiceCIDR is the range of the virtual IPs of MeshServices, and MeshMultiZoneServiceCIDR that of
-	// MeshMultiZoneServices.
-	MeshServiceCIDR, MeshMultiZoneServiceCIDR netip.Prefix
-	LogLevel                                  slog.Level
+	// MeshServiceCIDR is the range of the virtual IPs of MeshServices, MeshMultiZoneServiceCIDR that of
+	// MeshMultiZoneServices, and MeshExternalServiceCIDR that of MeshExternalServices.
+	MeshServiceCIDR, MeshMultiZoneServiceCIDR, MeshExternalServiceCIDR netip.Prefix
+	LogLevel                                                           slog.Level
 
 	effective []Value
 }
