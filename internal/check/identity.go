@@ -3,6 +3,7 @@ package check
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"weft/internal/graph"
@@ -31,7 +32,10 @@ func (l *look) controlPlane() {
 func (l *look) identities(mesh string, members []member) {
 	for _, mi := range l.State.IdentitiesByMesh.List(l.r, graph.MeshKey(mesh)) {
 		object := objectOf(mi.Key())
-		l.authority(mi, object)
+		_, spire := mi.Spec.SpireAgent()
+		if !spire {
+			l.authority(mi, object)
+		}
 		selects := func(m member) bool {
 			s := mi.Spec.Selector
 			return s != nil && s.Dataplane != nil && s.Dataplane.Matches(m.object.Labels)
@@ -39,7 +43,23 @@ func (l *look) identities(mesh string, members []member) {
 		if len(members) > 0 && !l.everywhere(&mi.Meta) && !slices.ContainsFunc(members, selects) {
 			l.found(selectorMatchesNothing, object, "it selects none of the Dataplanes of the mesh (%d): %s", len(members), identitySelectorText(mi.Spec.Selector))
 		}
-		l.identityBelieved(mi, object, members)
+		if !spire {
+			l.identityBelieved(mi, object, members)
+		}
+	}
+	l.issuers(mesh)
+}
+
+// issuers looks at what SPIRE's certificates don't go together with.
+func (l *look) issuers(mesh string) {
+	if names := l.State.MixedIssuers(l.r, mesh); len(names) > 0 {
+		l.found(providersMixed, objectOf(kind.Meshes.Key("", mesh)), "certificates of its proxies come from %s", strings.Join(names, " and from "))
+	}
+	if !l.State.AllFromSPIRE(l.r, mesh) {
+		return
+	}
+	for _, trust := range l.State.TrustsByMesh.List(l.r, graph.MeshKey(mesh)) {
+		l.found(trustWithoutEffect, objectOf(trust.Key()), "all certificates of the mesh come from SPIRE, which says whom proxies believe")
 	}
 }
 

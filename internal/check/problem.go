@@ -48,11 +48,17 @@ var (
 	noSpiffeID = &Problem{"no-spiffe-id", Error,
 		"Correct the labels of the Dataplane, or the templates of the MeshIdentity."}
 	certificateEnded = &Problem{"certificate-ended", Error,
-		"Look into the log of its weft-dp for why the certificate was not renewed."}
+		"Look into the log of its weft-dp for why the certificate was not renewed, or of its SPIRE agent where that gives it."}
 	certificateOverdue = &Problem{"certificate-overdue", Warning,
-		"Look into the log of its weft-dp for why the certificate is not renewed."}
+		"Look into the log of its weft-dp for why the certificate is not renewed, or of its SPIRE agent where that gives it."}
 	domainNotBelieved = &Problem{"trust-domain-not-believed", Error,
 		"Create a MeshTrust for the trust domain, or correct its name."}
+	certificateNotGiven = &Problem{"certificate-not-given", Error,
+		"Do what it says on the machine of the proxy, or at the SPIRE server; meanwhile it serves nobody and calls nobody."}
+	providersMixed = &Problem{"providers-mixed", Error,
+		"Use one provider for the whole mesh: with SPIRE and another one, or two trust domains, proxies of one kind refuse the others."}
+	trustWithoutEffect = &Problem{"trust-without-effect", Warning,
+		"Delete it: SPIRE says whom proxies believe."}
 	signingKeyMissing = &Problem{"signing-key-missing", Error,
 		"Generate new tokens, which makes a new key, and start the proxies with them; or restore the Secret."}
 	updateRefused = &Problem{"update-refused", Error,
@@ -105,12 +111,12 @@ var (
 
 var problems = []*Problem{
 	serverCertificateEnds,
-	identityCannotSign, authorityEnds, authorityChangePending, domainNotBelieved, noSpiffeID, certificateEnded, certificateOverdue, signingKeyMissing,
+	identityCannotSign, providersMixed, certificateNotGiven, authorityEnds, authorityChangePending, domainNotBelieved, noSpiffeID, certificateEnded, certificateOverdue, signingKeyMissing,
 	updateRefused, updatePending, envoyTooOld,
 	zoneNotConnected, itemRefused, zoneLags,
 	noVirtualIP, notTranslated,
 	serviceMatchesNothing, serviceWithoutEndpoints, nobodyMayCall, denyCoversAllow, endpointsHeld, withdrawalStuck,
 	ingressNotServing, outboundBarred, zoneWithoutIngress, serviceWithoutSNI, memberLeftOut,
 	proxyOffline, proxyNeverConnected, inboundNotServed, outboundLeadsNowhere,
-	permissionWithoutEffect, selectorMatchesNothing, hostnameMissing,
+	permissionWithoutEffect, trustWithoutEffect, selectorMatchesNothing, hostnameMissing,
 }

@@ -67,6 +67,9 @@ func (l *look) connected(m member, insight *kind.DataplaneInsight, last kind.Sub
 			l.found(updatePending, object, "it has not taken what it was sent %s ago", ago(l.Now.Sub(since)))
 		}
 	}
+	if id := m.proxy.Identity; id != nil && id.Source.FromSPIRE() && insight.CertificateProblem != "" {
+		l.found(certificateNotGiven, object, "%s", insight.CertificateProblem)
+	}
 	l.certificate(object, insight.Certificate)
 	if l.Now.Sub(last.ConnectTime.Time) > settleTime {
 		l.unserved(m)

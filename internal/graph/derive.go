@@ -5,7 +5,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"weft/internal/identity"
 	"weft/internal/table"
@@ -70,15 +69,6 @@ func (s *State) identity(r *table.Reader, key ProxyKey) *Identity {
 		return &Identity{MeshIdentity: chosen.Name, Problem: err.Error(), Source: sourceOf(&chosen.Spec, "")}
 	}
 	return &Identity{MeshIdentity: chosen.Name, LeafNames: kind.NamesOf(id), TrustDomain: domain, Source: sourceOf(&chosen.Spec, domain)}
-}
-
-// sourceOf is where proxies of a MeshIdentity have their leaves from, and whom they believe.
-func sourceOf(mi *kind.MeshIdentity, domain string) Source {
-	agent, ok := mi.SpireAgent()
-	if !ok {
-		return Source{}
-	}
-	return Source{Socket: agent.SocketPath, Timeout: time.Duration(agent.Timeout), TrustDomain: domain}
 }
 
 // selecting are the MeshIdentities that select a Dataplane, the chosen one first.

@@ -9,7 +9,6 @@ import (
 	"hash/fnv"
 	"net/netip"
 	"strings"
-	"time"
 
 	"weft/internal/match"
 	"weft/kind"
@@ -147,20 +146,6 @@ type Proxy struct {
 	Ingresses []IngressListener
 	Passes    []string
 }
-
-// Source is where a proxy's Envoy has its leaf from, and the roots that it believes. The zero value is the
-// agent beside it for the one, and the control plane for the others.
-type Source struct {
-	// Socket is the path of a SPIRE agent's, on the proxy's machine, which serves both.
-	Socket string
-	// Timeout is how long a connection to it may take to be made.
-	Timeout time.Duration
-	// TrustDomain is the one whose roots are believed, with a Socket.
-	TrustDomain string
-}
-
-// FromSPIRE says whether it is a SPIRE agent.
-func (s Source) FromSPIRE() bool { return s.Socket != "" }
 
 // Identity is what a MeshIdentity, or the mtls of its mesh, gives a proxy.
 type Identity struct {

@@ -125,18 +125,6 @@ func (s *State) listener(r *table.Reader, dp *resource.Object[kind.Dataplane], p
 	return l
 }
 
-// believed are the trust domains that a proxy of a mesh believes, sorted.
-func (s *State) believed(r *table.Reader, mesh string, from Source) []string {
-	if from.FromSPIRE() {
-		return []string{from.TrustDomain}
-	}
-	var domains []string
-	for _, domain := range s.Trust.Get(r, mesh).Domains {
-		domains = append(domains, domain.Name)
-	}
-	return domains
-}
-
 // withdrawing are the listeners that are served and no longer wanted, and of those that are wanted the inbounds that
 // are not, by [kind.Inbound.Section]; but for what is held: clients are still sent there.
 func (s *State) withdrawing(r *table.Reader, key ProxyKey) []string {

@@ -45,6 +45,16 @@ func SpiffeID(spec *kind.MeshIdentity, mesh, zone, name string, labels map[strin
 	return full.String(), domain.Name(), nil
 }
 
+// TrustDomain renders the template of the trust domain of a MeshIdentity, which is the same for every Dataplane.
+func TrustDomain(spec *kind.MeshIdentity, mesh, zone string) (string, error) {
+	alone := kind.MeshIdentity{SpiffeID: &kind.SpiffeIDTemplate{Path: "/any"}}
+	if spec.SpiffeID != nil {
+		alone.SpiffeID.TrustDomain = spec.SpiffeID.TrustDomain
+	}
+	_, domain, err := SpiffeID(&alone, mesh, zone, "", nil, &kind.Dataplane{})
+	return domain, err
+}
+
 // render takes any action in both templates: which one may stand where was checked when they were written.
 func render(template string, values kind.Values) (string, error) {
 	t, err := kind.ParseTemplate(template, kind.PathActions)

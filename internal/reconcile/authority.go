@@ -22,7 +22,7 @@ type problem struct{ reason, message string }
 
 // source reads the CA of a MeshIdentity.
 func (p *Plan) source(r *table.Reader, mi *resource.Object[kind.MeshIdentity], now time.Time) (*source, *problem) {
-	domain, err := p.trustDomain(mi)
+	domain, err := identity.TrustDomain(&mi.Spec, mi.Mesh, p.State.Zone)
 	if err != nil {
 		return nil, &problem{"TrustDomainInvalid", err.Error()}
 	}
@@ -50,17 +50,6 @@ func (p *Plan) source(r *table.Reader, mi *resource.Object[kind.MeshIdentity], n
 		return nil, &problem{"CAInvalid", err.Error()}
 	}
 	return &source{domain, text, ca}, nil
-}
-
-// trustDomain renders the template of the trust domain, which must be the same for every Dataplane.
-func (p *Plan) trustDomain(mi *resource.Object[kind.MeshIdentity]) (string, error) {
-	alone := mi.Spec
-	alone.SpiffeID = &kind.SpiffeIDTemplate{Path: "/any"}
-	if mi.Spec.SpiffeID != nil {
-		alone.SpiffeID.TrustDomain = mi.Spec.SpiffeID.TrustDomain
-	}
-	_, domain, err := identity.SpiffeID(&alone, mi.Mesh, p.State.Zone, "", nil, &kind.Dataplane{})
-	return domain, err
 }
 
 // identity makes a MeshIdentity's CA and MeshTrust, brings a replaced CA into use, and says how it stands.

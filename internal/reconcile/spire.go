@@ -2,11 +2,10 @@ package reconcile
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
-	"weft/internal/graph"
+	"weft/internal/identity"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -21,7 +20,7 @@ const compatible = "Compatible"
 func (p *Plan) spire(rot *rotation, mi *resource.Object[kind.MeshIdentity]) {
 	rot.retire()
 	ready := kind.Condition{Type: "Ready", Status: "True", Reason: "Ready", Message: "certificates come from the SPIRE agent of each proxy's machine"}
-	if _, err := p.trustDomain(mi); err != nil {
+	if _, err := identity.TrustDomain(&mi.Spec, mi.Mesh, p.State.Zone); err != nil {
 		ready = kind.Condition{Type: "Ready", Status: "False", Reason: "TrustDomainInvalid", Message: err.Error()}
 	}
 	conditions := append([]kind.Condition{ready}, rot.settled()...)
@@ -31,31 +30,16 @@ func (p *Plan) spire(rot *rotation, mi *resource.Object[kind.MeshIdentity]) {
 }
 
 // mixture says that some proxies of a mesh have certificates from SPIRE and others have not, or of another trust
-// domain there: they refuse each other. Nothing where they are of one kind. (Zone Egress Identity: a
-// validation context of SPIRE's can't be joined with a MeshTrust.)
+// domain there: they refuse each other. Nothing where they are of one kind. (Zone Egress Identity.)
 func (p *Plan) mixture(r *table.Reader, mesh string) []kind.Condition {
-	sources, spire := map[string]bool{}, false
-	for _, mi := range p.State.IdentitiesByMesh.List(r, graph.MeshKey(mesh)) {
-		if _, ok := mi.Spec.SpireAgent(); !ok {
-			sources[signedHere] = true
-			continue
-		}
-		domain, _ := p.trustDomain(mi) // one that can't be told is a kind of its own
-		sources[fmt.Sprintf("SPIRE, trust domain %q", domain)], spire = true, true
-	}
-	if m, ok := p.State.Meshes.Find(r, "", mesh); ok && m.Spec.MTLS.Enabled() != nil {
-		sources[signedHere] = true
-	}
-	if !spire || len(sources) < 2 {
+	issuers := p.State.MixedIssuers(r, mesh)
+	if len(issuers) == 0 {
 		return nil
 	}
 	return []kind.Condition{{Type: compatible, Status: "False", Reason: "MixedProviders", Message: fmt.Sprintf(
 		"certificates of the mesh come from %s; proxies with those of one refuse proxies with those of another, since SPIRE's roots can't be joined with others: use one for the whole mesh",
-		strings.Join(slices.Sorted(maps.Keys(sources)), "; and from "))}}
+		strings.Join(issuers, " and from "))}}
 }
-
-// signedHere stands for the providers that a MeshTrust joins.
-const signedHere = "the control plane"
 
 // warnMixed logs once that a mesh is mixed: when its condition appears.
 func (rc *Reconciler) warnMixed(r *table.Reader, next resource.Any) {

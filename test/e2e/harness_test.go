@@ -294,15 +294,22 @@ func (w *world) proxy(mesh, name, dataplane string) *process {
 // proxyOn does so on a machine that reaches the control plane.
 func (w *world) proxyOn(m *machine, mesh, name, dataplane string) *process {
 	w.t.Helper()
-	ready := freePorts(w.t, 1)[0]
-	p := w.startOn(m, name, "weft-dp", append([]string{"run",
+	p, ready := w.begin(m, mesh, name, dataplane)
+	w.ready(m, p, ready)
+	return p
+}
+
+// begin starts weft-dp on a machine, and answers the port at which it says whether it is ready.
+func (w *world) begin(m *machine, mesh, name, dataplane string) (p *process, ready int) {
+	w.t.Helper()
+	ready = freePorts(w.t, 1)[0]
+	p = w.startOn(m, name, "weft-dp", append([]string{"run",
 		"--cp-address", w.cpAddress,
 		"--ca-cert-file", filepath.Join(w.dir, "data", "ca.crt"),
 		"--dataplane-file", w.file(name+".yaml", w.expand(dataplane)),
 		"--dataplane-token-file", w.file(name+".token", w.token(mesh, name)),
 		"--envoy", envoy, "--readiness-port", fmt.Sprint(ready)}, w.agentFlags...)...)
-	w.ready(m, p, ready)
-	return p
+	return p, ready
 }
 
 // ready waits until an agent says that it serves, at a port of its machine.
