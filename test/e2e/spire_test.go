@@ -21,68 +21,9 @@ import (
 type spire struct {
 	w       *world
 	folder  string // of the programs
-	domain  string
 	control string // the server's own socket
 	socket  string // the agent's, for workloads
 }
-
-// spireServer is the server's configuration: certificates of seconds, so that they are renewed in a test.
-const spireServer = `
-server {
-    bind_address = "127.0.0.1"
-    bind_port = "%d"
-    socket_path = %q
-    trust_domain = %q
-    data_dir = %q
-    log_level = "INFO"
-    ca_ttl = "24h"
-    default_x509_svid_ttl = %q
-}
-plugins {
-    DataStore "sql" {
-        plugin_data {
-            database_type = "sqlite3"
-            connection_string = %q
-        }
-    }
-    NodeAttestor "join_token" {
-        plugin_data {}
-    }
-    KeyManager "memory" {
-        plugin_data {}
-    }
-}
-`
-
-// spireAgent is the agent's: a workload is who runs a program, and which.
-const spireAgent = `
-agent {
-    data_dir = %q
-    log_level = "INFO"
-    server_address = "127.0.0.1"
-    server_port = "%d"
-    socket_path = %q
-    insecure_bootstrap = true
-    trust_domain = %q
-    join_token = %q
-    experimental {
-        sync_interval = "1s"
-    }
-}
-plugins {
-    NodeAttestor "join_token" {
-        plugin_data {}
-    }
-    KeyManager "memory" {
-        plugin_data {}
-    }
-    WorkloadAttestor "unix" {
-        plugin_data {
-            discover_workload_path = true
-        }
-    }
-}
-`
 
 // spirePrograms is the folder of SPIRE's programs.
 func spirePrograms(t *testing.T) string {
@@ -98,25 +39,37 @@ func spirePrograms(t *testing.T) string {
 	return folder
 }
 
-// startSPIRE starts a server of a trust domain, whose certificates are valid for ttl, and its agent. The
-// entries, SPIFFE IDs by the paths of programs, are there before the agent asks.
-func (w *world) startSPIRE(domain, ttl string, entries map[string]string) *spire {
+// startSPIRE starts a server of the trust domain weft.test, whose certificates are valid for ttl, and its agent.
+// The entries, SPIFFE IDs by the paths of programs, are there before the agent asks.
+func (w *world) startSPIRE(ttl string, entries map[string]string) *spire {
 	w.t.Helper()
 	s := &spire{
-		w: w, folder: spirePrograms(w.t), domain: domain,
+		w: w, folder: spirePrograms(w.t),
 		control: filepath.Join(w.dir, "server.sock"), socket: filepath.Join(w.dir, "spire.sock"),
 	}
-	port := freePorts(w.t, 1)[0]
-	config := fmt.Sprintf(spireServer, port, s.control, domain, w.dir, ttl, filepath.Join(w.dir, "spire.sqlite3"))
-	w.start("spire-server", filepath.Join(s.folder, "spire-server"), "run", "-config", w.file("server.conf", config))
-	w.eventually("the SPIRE server answers", func() error { return s.server("healthcheck") })
+	changes := strings.NewReplacer(
+		"/var/lib/spire/server", w.dir, "/var/lib/spire/agent", filepath.Join(w.dir, "agent"),
+		"/run/spire/server.sock", s.control, "/run/spire/agent.sock", s.socket,
+		`"8081"`, fmt.Sprintf("%q", fmt.Sprint(freePorts(w.t, 1)[0])), `"1h"`, fmt.Sprintf("%q", ttl),
+		"insecure_bootstrap = true", `insecure_bootstrap = true
+    experimental { sync_interval = "1s" }`, // by default an agent looks for what is to be renewed every 5 s
+	)
+	config := w.file("server.conf", changes.Replace(example(w.t, "spire/server.conf")))
+	w.start("spire-server", filepath.Join(s.folder, "spire-server"), "run", "-config", config)
+	w.eventually("the SPIRE server answers", func() error {
+		_, err := s.ask("healthcheck")
+		return err
+	})
 	for path, id := range entries {
 		s.register(path, id)
 	}
-	token := s.ask("token", "generate", "-spiffeID", "spiffe://"+domain+"/machine")
-	token = strings.TrimSpace(strings.TrimPrefix(token, "Token:"))
-	config = fmt.Sprintf(spireAgent, filepath.Join(w.dir, "agent"), port, s.socket, domain, token)
-	w.start("spire-agent", filepath.Join(s.folder, "spire-agent"), "run", "-config", w.file("agent.conf", config))
+	said, err := s.ask("token", "generate", "-spiffeID", machineID)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	token := strings.TrimSpace(strings.TrimPrefix(said, "Token:"))
+	config = w.file("agent.conf", changes.Replace(example(w.t, "spire/agent.conf")))
+	w.start("spire-agent", filepath.Join(s.folder, "spire-agent"), "run", "-config", config, "-joinToken", token)
 	w.eventually("the SPIRE agent listens", func() error {
 		_, err := os.Stat(s.socket)
 		return err
@@ -124,30 +77,32 @@ func (w *world) startSPIRE(domain, ttl string, entries map[string]string) *spire
 	return s
 }
 
-// server runs a command of the SPIRE server's.
-func (s *spire) server(command ...string) error {
-	args := append(command, "-socketPath", s.control)
-	out, err := exec.Command(filepath.Join(s.folder, "spire-server"), args...).CombinedOutput()
+// machineID is the SPIFFE ID of the agent of this machine.
+const machineID = "spiffe://weft.test/machine"
+
+// example is a file of the examples.
+func example(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("../../examples", path))
 	if err != nil {
-		return fmt.Errorf("spire-server %s: %w: %s", strings.Join(command, " "), err, out)
+		t.Fatal(err)
 	}
-	return nil
+	return string(text)
 }
 
-func (s *spire) ask(command ...string) string {
-	s.w.t.Helper()
-	out, err := exec.Command(filepath.Join(s.folder, "spire-server"), append(command, "-socketPath", s.control)...).Output()
+// ask runs a command of the SPIRE server's.
+func (s *spire) ask(command ...string) (string, error) {
+	out, err := exec.Command(filepath.Join(s.folder, "spire-server"), append(command, "-socketPath", s.control)...).CombinedOutput()
 	if err != nil {
-		s.w.t.Fatalf("spire-server %s: %v", strings.Join(command, " "), err)
+		return "", fmt.Errorf("spire-server %s: %w: %s", strings.Join(command, " "), err, out)
 	}
-	return string(out)
+	return string(out), nil
 }
 
 // register gives whoever runs a program a SPIFFE ID.
 func (s *spire) register(program, id string) {
 	s.w.t.Helper()
-	err := s.server("entry", "create", "-parentID", "spiffe://"+s.domain+"/machine", "-spiffeID", id, "-selector", "unix:path:"+program)
-	if err != nil {
+	if _, err := s.ask("entry", "create", "-parentID", machineID, "-spiffeID", id, "-selector", "unix:path:"+program); err != nil {
 		s.w.t.Fatal(err)
 	}
 }
@@ -191,26 +146,12 @@ func (w *world) attested(mesh, name, dataplane string) *process {
 	return w.proxy(mesh, name, dataplane)
 }
 
-// bySPIRE is a mesh whose proxies have their identities from SPIRE, under names of its own, and where a client
+// mesh is one whose proxies have their identities from SPIRE, under names of its own, and where a client
 // of that name may call.
-func bySPIRE(mesh, socket string) string {
-	return fmt.Sprintf(`
-type: Mesh
-name: %[1]s
----
-type: MeshIdentity
-mesh: %[1]s
-name: identity
-spec:
-  selector: {dataplane: {matchLabels: {}}}
-  spiffeID: {trustDomain: weft.test, path: "/%[1]s/{{ .Workload }}"}
-  provider: {type: Spire, spire: {agent: {socketPath: %[2]q}}}
----
-type: MeshTrafficPermission
-mesh: %[1]s
-name: clients
-spec: {rules: [{default: {allow: [{spiffeID: {type: Exact, value: "spiffe://weft.test/%[1]s/client"}}]}}]}
-`, mesh, socket)
+func (s *spire) mesh(name string) string {
+	resources := strings.NewReplacer("mesh: default", "mesh: "+name, "/default/", "/"+name+"/", "/run/spire/agent.sock", s.socket).
+		Replace(example(s.w.t, "spire/mesh.yaml"))
+	return "type: Mesh\nname: " + name + "\n---\n" + resources + "---\n"
 }
 
 // Sidecars of two meshes under one trust domain have their certificates from SPIRE. Certificates are replaced,
@@ -222,14 +163,14 @@ func TestDrillIdentitiesFromSPIRE(t *testing.T) {
 		t.Fatal(err)
 	}
 	const id = "spiffe://weft.test/"
-	s := w.startSPIRE("weft.test", "16s", map[string]string{
+	s := w.startSPIRE("16s", map[string]string{
 		w.ownEnvoy("web-1"):  id + "default/web",
 		w.ownEnvoy("client"): id + "default/client",
 		w.ownEnvoy("other"):  id + "default/other",
 		w.ownEnvoy("web-2"):  id + "second/web",
 		program:              id + "second/client",
 	})
-	w.apply(bySPIRE("default", s.socket) + "---" + bySPIRE("second", s.socket))
+	w.apply(s.mesh("default") + s.mesh("second"))
 	w.service(2, 18080, "web-1")
 	w.service(5, 18080, "web-2")
 	w.attested("default", "web-1", server("web-1", "web", "http", 2, 20080))
@@ -322,24 +263,21 @@ func (s *spire) caller(ctx context.Context) *http.Client {
 // A proxy that SPIRE does not know serves nobody, and says what to do; once it is registered it serves.
 func TestAProxyThatSPIREDoesNotKnow(t *testing.T) {
 	w := newWorld(t)
-	s := w.startSPIRE("weft.test", "1h", map[string]string{w.ownEnvoy("web-1"): "spiffe://weft.test/default/somebody"})
-	w.apply(bySPIRE("default", s.socket))
+	s := w.startSPIRE("1h", map[string]string{w.ownEnvoy("web-1"): "spiffe://weft.test/default/somebody"})
+	w.apply(s.mesh("default"))
 	w.service(2, 18080, "web-1")
 	w.agentFlags = []string{"--envoy", w.ownEnvoy("web-1")}
 	p, ready := w.begin(nil, "default", "web-1", server("web-1", "web", "http", 2, 20080))
 	w.tells("Envoy has a certificate of spiffe://weft.test/default/somebody, and wants one of spiffe://weft.test/default/web: register an entry")
-	if leaf, err := presented(w.address(2) + ":20080"); err == nil {
-		t.Logf("meanwhile it presents %s, which no client takes", leaf.URIs[0])
-	}
 	out, _ := w.weft("get", "meshservice", "web", "-o", "yaml")
 	if strings.Contains(out, "healthy: 1") {
 		t.Errorf("it counts as healthy:\n%s", out)
 	}
 
-	w.apply(bySPIRE("default", filepath.Join(w.dir, "nobody.sock")))
-	w.tells("nobody.sock: connect: no such file or directory: start the SPIRE agent there, or correct provider.spire.agent.socketPath of MeshIdentity identity")
+	w.apply(strings.ReplaceAll(s.mesh("default"), s.socket, filepath.Join(w.dir, "nobody.sock")))
+	w.tells("nobody.sock: connect: no such file or directory: start the SPIRE agent there, or correct provider.spire.agent.socketPath of MeshIdentity spire")
 
-	w.apply(strings.ReplaceAll(bySPIRE("default", s.socket), "/{{ .Workload }}", "/somebody"))
+	w.apply(strings.ReplaceAll(s.mesh("default"), "/{{ .Workload }}", "/somebody"))
 	w.ready(nil, p, ready)
 }
 
