@@ -100,7 +100,7 @@ func TestKindsAreWhole(t *testing.T) {
 		if kind.ByName(info.Name) != d {
 			t.Errorf("%s is not found by its name, or there are two", info.Name)
 		}
-		for _, path := range append([]string{info.Plural}, info.Aliases...) {
+		for _, path := range info.Segments() {
 			if other, taken := paths[path]; taken || path == "" {
 				t.Errorf("%s and %s have the path %q", info.Name, other, path)
 			}

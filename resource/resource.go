@@ -112,6 +112,9 @@ type Info struct {
 	Replaced map[string]string
 }
 
+// Segments are those of the paths under which the kind's resources stand, the plural first.
+func (i *Info) Segments() []string { return append([]string{i.Plural}, i.Aliases...) }
+
 // Kind describes the resources whose spec is an S.
 type Kind[S any] struct {
 	Info

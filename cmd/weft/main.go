@@ -129,7 +129,7 @@ func kindOf(name string) (resource.Descriptor, error) {
 		if info.Hidden {
 			continue
 		}
-		for _, spelling := range append([]string{info.Name, info.Plural}, info.Aliases...) {
+		for _, spelling := range append(info.Segments(), info.Name) {
 			if plain(spelling) == plain(name) {
 				return d, nil
 			}

@@ -62,36 +62,29 @@ var overviewReads = []resource.Descriptor{
 	kind.ZoneEgresses, kind.ZoneEgressInsights, kind.ZoneEgressServings,
 }
 
-// overviewRoutes has the older spelling of each path too.
+// overviewRoutes are those of the kinds whose resources are shown beside what is known of them, with the older
+// spelling of each path too.
 func (a *api) overviewRoutes() []route {
-	dataplanes, dataplane := a.joined(kind.Dataplanes, dataplaneOverview)
-	zones, zone := a.joined(kind.Zones, zoneOverview)
-	ingresses, ingress := a.joined(kind.ZoneIngresses, zoneIngressOverview)
-	egresses, egress := a.joined(kind.ZoneEgresses, zoneEgressOverview)
-	return []route{
-		{"GET /dataplanes/_overview", access.Read, dataplanes},
-		{"GET /dataplanes+insights", access.Read, dataplanes},
-		{"GET /meshes/{mesh}/dataplanes/_overview", access.Read, dataplanes},
-		{"GET /meshes/{mesh}/dataplanes+insights", access.Read, dataplanes},
-		{"GET /meshes/{mesh}/dataplanes/{name}/_overview", access.Read, dataplane},
-		{"GET /meshes/{mesh}/dataplanes+insights/{name}", access.Read, dataplane},
-		{"GET /zones/_overview", access.Read, zones},
-		{"GET /zones+insights", access.Read, zones},
-		{"GET /zones/{name}/_overview", access.Read, zone},
-		{"GET /zones+insights/{name}", access.Read, zone},
-		{"GET /zone-ingresses/_overview", access.Read, ingresses},
-		{"GET /zoneingresses/_overview", access.Read, ingresses},
-		{"GET /zoneingresses+insights", access.Read, ingresses},
-		{"GET /zone-ingresses/{name}/_overview", access.Read, ingress},
-		{"GET /zoneingresses/{name}/_overview", access.Read, ingress},
-		{"GET /zoneingresses+insights/{name}", access.Read, ingress},
-		{"GET /zoneegresses/_overview", access.Read, egresses},
-		{"GET /zone-egresses/_overview", access.Read, egresses},
-		{"GET /zoneegresses+insights", access.Read, egresses},
-		{"GET /zoneegresses/{name}/_overview", access.Read, egress},
-		{"GET /zone-egresses/{name}/_overview", access.Read, egress},
-		{"GET /zoneegresses+insights/{name}", access.Read, egress},
+	var routes []route
+	for _, shown := range []struct {
+		of   resource.Descriptor
+		show func(*moment, resource.Any) (any, error)
+	}{
+		{kind.Dataplanes, dataplaneOverview},
+		{kind.Zones, zoneOverview},
+		{kind.ZoneIngresses, zoneIngressOverview},
+		{kind.ZoneEgresses, zoneEgressOverview},
+	} {
+		list, one := a.joined(shown.of, shown.show)
+		for _, segment := range shown.of.Describe().Segments() {
+			lists, own := collections(shown.of.Describe(), segment)
+			for _, path := range lists {
+				routes = append(routes, route{"GET " + path + "/_overview", access.Read, list}, route{"GET " + path + "+insights", access.Read, list})
+			}
+			routes = append(routes, route{"GET " + own + "/{name}/_overview", access.Read, one}, route{"GET " + own + "+insights/{name}", access.Read, one})
+		}
 	}
+	return routes
 }
 
 // joined answers the list, and one, of what show makes of the resources of a kind.

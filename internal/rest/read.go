@@ -40,6 +40,8 @@ func readsOf(d resource.Descriptor) []resource.Descriptor {
 		kinds = append(kinds, kind.DataplaneServings)
 	case resource.Descriptor(kind.MeshServices):
 		kinds = append(kinds, kind.MeshZoneAddresses)
+	case resource.Descriptor(kind.MeshExternalServices):
+		kinds = append(kinds, kind.MeshEgressAddresses, kind.SNIFormats)
 	}
 	return kinds
 }
@@ -117,21 +119,40 @@ func (m *moment) encode(d resource.Descriptor, o resource.Any, form resource.For
 		shown.Spec.ZoneIngress = m.State.ServiceIngress(table.Eval(m.Snapshot), stored)
 		o = &shown
 	}
-	return resource.MarshalJSON(o, m.status(o.Key()), d, form)
+	return resource.MarshalJSON(o, m.status(o), d, form)
 }
 
 // status answers the status of a resource, nil where there is none.
-func (m *moment) status(key resource.Key) resource.Any {
+func (m *moment) status(o resource.Any) resource.Any {
+	if service, ok := o.(*resource.Object[kind.MeshExternalService]); ok {
+		return m.externalStatus(service)
+	}
+	key := o.Key()
 	d := kind.StatusKind(key.Kind)
 	if d == nil {
 		return nil
 	}
 	key.Kind = d.Describe().Name
-	o, ok := m.find(key)
+	status, ok := m.find(key)
 	if !ok {
 		return nil
 	}
-	return o
+	return status
+}
+
+// externalStatus is the status of an external service with the way to it from here.
+func (m *moment) externalStatus(service *resource.Object[kind.MeshExternalService]) resource.Any {
+	r := table.Eval(m.Snapshot)
+	shown := kind.MeshExternalServiceStatuses.Make(service.Mesh, service.Name, kind.MeshExternalServiceStatus{})
+	stored, ok := m.State.ExternalServiceStatuses.Find(r, service.Mesh, service.Name)
+	if ok {
+		shown.Spec = stored.Spec
+	}
+	shown.Spec.ZoneEgress = m.State.ServiceEgress(r, service)
+	if !ok && shown.Spec.ZoneEgress == nil {
+		return nil
+	}
+	return shown
 }
 
 func keyOf(d resource.Descriptor, r *http.Request) resource.Key {

@@ -135,7 +135,7 @@ func (a *api) routes() []route {
 	routes = append(routes, a.schemaRoutes()...)
 	for _, d := range kind.All() {
 		if info := d.Describe(); !info.Hidden {
-			for _, segment := range append([]string{info.Plural}, info.Aliases...) {
+			for _, segment := range info.Segments() {
 				routes = append(routes, a.kindRoutes(d, segment)...)
 			}
 		}
@@ -151,20 +151,28 @@ func (a *api) kindRoutes(d resource.Descriptor, segment string) []route {
 		read, write = access.AdminResources, access.AdminResources
 	}
 	var routes []route
-	collection := "/" + segment
-	if info.Scope == resource.Mesh {
-		routes = append(routes, route{"GET " + collection, read, a.list(d)}) // over all meshes
-		collection = "/meshes/{mesh}/" + segment
+	lists, own := collections(info, segment)
+	for _, path := range lists {
+		routes = append(routes, route{"GET " + path, read, a.list(d)})
 	}
-	routes = append(routes,
-		route{"GET " + collection, read, a.list(d)},
-		route{"GET " + collection + "/{name}", read, a.get(d)})
+	routes = append(routes, route{"GET " + own + "/{name}", read, a.get(d)})
 	if !info.ReadOnly {
 		routes = append(routes,
-			route{"PUT " + collection + "/{name}", write, a.put(d)},
-			route{"DELETE " + collection + "/{name}", write, a.delete(d)})
+			route{"PUT " + own + "/{name}", write, a.put(d)},
+			route{"DELETE " + own + "/{name}", write, a.delete(d)})
 	}
 	return routes
+}
+
+// collections are the paths at which resources of a kind are listed, those of all meshes and of one, and the path
+// under which each of them stands.
+func collections(info *resource.Info, segment string) (lists []string, own string) {
+	all := "/" + segment
+	if info.Scope != resource.Mesh {
+		return []string{all}, all
+	}
+	own = "/meshes/{mesh}/" + segment
+	return []string{all, own}, own
 }
 
 // route serves a request, and answers in JSON also where the path or the method is unknown.

@@ -417,6 +417,48 @@ func TestServicesShowWhereOtherZonesReachThem(t *testing.T) {
 	}
 }
 
+// TestExternalServicesShowTheWayOut: the first egress of the zone that may be dialled, and all of them beside it; no
+// way where there is none.
+func TestExternalServicesShowTheWayOut(t *testing.T) {
+	w := newWorld(t, newStore(t))
+	w.put(t, "/meshes/default", `{"type":"Mesh","name":"default"}`)
+	const path = "/meshes/default/meshexternalservices/api"
+	w.put(t, path, `{"type":"MeshExternalService","name":"api","spec":{"match":{"port":443},"endpoints":[{"address":"api.example.com","port":443}]}}`)
+	egresses := func(all ...kind.ZoneProxyAddress) {
+		if err := admit.Modify(t.Context(), w.writer, kind.MeshEgressAddresses, "default", "east", func(o *resource.Object[kind.MeshEgressAddress]) bool {
+			o.Spec.Egresses = all
+			return true
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	none := func(when string) {
+		if body := text(w.do("GET", path, "", nil)); strings.Contains(body, "zoneEgress") {
+			t.Errorf("%s there is no way out, and it is shown: %s", when, body)
+		}
+	}
+	none("without an egress")
+	one, two := kind.ZoneProxyAddress{Name: "one", Address: "192.168.0.1", Port: 10003}, kind.ZoneProxyAddress{Name: "two", Address: "192.168.0.2", Port: 10003, Healthy: true}
+	egresses(one)
+	none("while no egress is ready")
+	egresses(one, two)
+	name := sni.V1.Name(sni.Port{Kind: "MeshExternalService", Mesh: "default", Zone: "east", Name: "api", Number: 443})
+	want := `"zoneEgress":{"address":"192.168.0.2","port":10003,"sni":"` + name + `","endpoints":[` +
+		`{"address":"192.168.0.1","port":10003,"healthy":false},{"address":"192.168.0.2","port":10003,"healthy":true}]}`
+	for _, from := range []string{path, path + "?format=k8s", "/meshes/default/meshexternalservices", "/meshexternalservices?format=k8s"} {
+		body := text(w.do("GET", from, "", nil))
+		if !strings.Contains(body, want) {
+			t.Errorf("GET %s: %s\nwant %s", from, body, want)
+		}
+		if !strings.HasPrefix(from, path) {
+			continue
+		}
+		if r := w.do("PUT", path, body, nil); r.StatusCode != http.StatusOK || !strings.Contains(text(r), `"changed":false`) {
+			t.Errorf("PUT of what GET %s answered: %s", from, r.Status)
+		}
+	}
+}
+
 // FuzzPut holds that no body makes the API fail: it is taken, or refused as the caller's mistake.
 func FuzzPut(f *testing.F) {
 	f.Add(`{"type":"Dataplane","mesh":"default","name":"a","networking":{"address":"10.0.0.1","inbound":[{"port":80}]}}`)

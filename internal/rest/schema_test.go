@@ -82,7 +82,7 @@ func TestOpenAPISaysWhatIsServed(t *testing.T) {
 		if info.Hidden {
 			continue
 		}
-		for _, segment := range append([]string{info.Plural}, info.Aliases...) {
+		for _, segment := range info.Segments() {
 			for _, r := range a.kindRoutes(d, segment) {
 				served[r.pattern] = true
 				if !described[r.pattern] {

@@ -115,7 +115,7 @@ func OpenAPI(version string) *Document {
 		}
 		doc.Tags = append(doc.Tags, Tag{info.Name, Description(d)})
 		b.defs[info.Name] = b.resource(d, b.status(d))
-		for _, segment := range append([]string{info.Plural}, info.Aliases...) {
+		for _, segment := range info.Segments() {
 			maps.Copy(doc.Paths, pathsOf(info, segment))
 		}
 	}
