@@ -51,7 +51,7 @@ It writes and deletes a mesh of its own, "load". Run it on a machine that does n
 	flags.StringVar(&f.diagnostics, "diagnostics", "http://127.0.0.1:5680", "address of the control plane's diagnostics")
 	flags.StringVarP(&f.output, "output", "o", "table", "table or json")
 	_ = cmd.MarkFlagRequired("ca-cert-file") // of a flag that is there
-	cmd.AddCommand(newFloorCommand(), newLoadZonesCommand(), newLoadAcrossCommand())
+	cmd.AddCommand(newFloorCommand(), newLoadZonesCommand(), newLoadAcrossCommand(), newLoadMembershipCommand())
 	return cmd
 }
 

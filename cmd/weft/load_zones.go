@@ -58,6 +58,28 @@ func measures(cmd *cobra.Command, measure func(ctx context.Context, self string,
 	}
 }
 
+func newLoadMembershipCommand() *cobra.Command {
+	var o load.MembershipOptions
+	cmd := &cobra.Command{
+		Use:   "membership",
+		Short: "Measure what it costs that a mesh puts half of its connected proxies out, and lets them in again",
+		Long: `Runs a control plane of its own on an empty store, connects simulated Envoys to it, and changes who may join
+their mesh, so that every other one loses its stream and leaves every endpoint list; and back. Run it on a machine
+that does nothing else.`,
+		Example: `  weft load membership
+  weft load membership --proxies 200 --services 20 -o json`,
+		Args: cobra.NoArgs,
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&o.Proxies, "proxies", 2000, "simulated Envoys, of which half are put out")
+	flags.IntVar(&o.Services, "services", 100, "services, which they share evenly and all see")
+	measures(cmd, func(ctx context.Context, self string, progress io.Writer) (printed, error) {
+		o.Weft, o.Progress = self, progress
+		return load.RunMembership(ctx, o)
+	})
+	return cmd
+}
+
 func newLoadAcrossCommand() *cobra.Command {
 	var o load.AcrossOptions
 	cmd := &cobra.Command{

@@ -34,6 +34,8 @@ type fleet struct {
 	reader *reader
 	// complete says whether a proxy has its first configuration.
 	complete func(*proxy) bool
+	// dismissed says whether a stream may end so; nil: the tool alone ends streams.
+	dismissed func(error) bool
 
 	proxies   []*proxy
 	running   sync.WaitGroup
@@ -42,7 +44,8 @@ type fleet struct {
 	completed atomic.Int64
 	last      atomic.Int64 // when a message came, nanoseconds of Unix time
 	expected  atomic.Pointer[expectation]
-	failed    chan error // of one
+	failed    chan error   // of one
+	ended     atomic.Int64 // streams that were dismissed
 }
 
 // proxy is one simulated Envoy. What it has is a mark for each name that it asked for.
@@ -87,7 +90,11 @@ func (f *fleet) connect(ctx context.Context, nodes []string) error {
 		release := func() { once.Do(func() { <-slots }) }
 		f.running.Go(func() {
 			defer release()
-			if err := f.run(ctx, p, release); err != nil {
+			switch err := f.run(ctx, p, release); {
+			case err == nil:
+			case f.dismissed != nil && f.dismissed(err):
+				f.ended.Add(1)
+			default:
 				f.fail(fmt.Errorf("the stream of %s: %w", p.node, err))
 			}
 		})
@@ -276,6 +283,7 @@ func (f *fleet) disconnect() error {
 	f.completed.Store(0)
 	f.bytes.Store(0)
 	f.messages.Store(0)
+	f.ended.Store(0)
 	f.expected.Store(nil)
 	return errors.Join(failures...)
 }
