@@ -17,7 +17,7 @@ func All() []resource.Descriptor {
 		Meshes,
 		Zones, ZoneInsights,
 		ZoneIngresses, ZoneIngressInsights, ZoneIngressServings, MeshZoneAddresses,
-		ZoneEgresses, ZoneEgressInsights, ZoneEgressServings, MeshEgressAddresses,
+		ZoneEgresses, ZoneEgressInsights, ZoneEgressStatuses, ZoneEgressServings, MeshEgressAddresses,
 		Dataplanes, DataplaneInsights, DataplaneServings, DataplaneLeavesList, ChangingNamesList,
 		MeshServices, MeshServiceStatuses, HeldEndpointsList, HeldPassages,
 		MeshMultiZoneServices, MeshMultiZoneServiceStatuses,

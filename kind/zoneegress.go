@@ -36,6 +36,17 @@ func (z *ZoneEgress) Dataplane() *Networking {
 	}
 }
 
+// ZoneEgressStatus is what the control plane knows of a ZoneEgress.
+type ZoneEgressStatus struct {
+	// Conditions are Identity, whether it has one: without, it serves nobody.
+	Conditions []Condition `json:"conditions,omitempty"`
+}
+
+// ZoneEgressStatuses is the kind of [ZoneEgressStatus].
+var ZoneEgressStatuses = &resource.Kind[ZoneEgressStatus]{
+	Info: resource.Info{Name: "ZoneEgressStatus", Plural: "zone-egress-statuses", Scope: resource.Global, ReadOnly: true, Hidden: true, StatusOf: "ZoneEgress"},
+}
+
 // ZoneEgressServings is the kind of what the proxies of ZoneEgresses serve.
 var ZoneEgressServings = &resource.Kind[DataplaneServing]{
 	Info: resource.Info{Name: "ZoneEgressServing", Plural: "zone-egress-servings", Scope: resource.Global, ReadOnly: true, Hidden: true},

@@ -85,6 +85,7 @@ func (p *plane) open(ctx context.Context) error {
 	p.fresh = fresh
 	p.figures = metrics.New(version, s.ZoneName, p.instance)
 	p.state = graph.NewState(s.ZoneName)
+	p.state.DefaultMesh = s.DefaultMesh
 	p.state.DB.Observe(p.figures.Stage)
 	p.reads = view.New(p.state, metered.New(below, p.figures.Store))
 	p.rows = p.reads.Store()

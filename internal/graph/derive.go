@@ -17,6 +17,8 @@ func (s *State) derive() {
 	s.Membership = table.NewDerived(s.DB, "membership", s.membership, same[*kind.Membership])
 	s.Refused = table.NewDerived(s.DB, "refused by membership", s.refused, func(a, b string) bool { return a == b })
 	s.Identity = table.NewDerived(s.DB, "identity", s.identity, same[*Identity])
+	s.EgressChoice = table.NewDerived(s.DB, "choice of zone egresses", s.egressChoice, same[*EgressChoice])
+	s.EgressIdentity = table.NewDerived(s.DB, "identity of zone egresses", s.egressIdentity, same[*Identity])
 	s.Authority = table.NewDerived(s.DB, "authority", s.authority, func(a, b Authority) bool { return a == b })
 	s.Presented = table.NewDerived(s.DB, "names of a proxy", s.presented, slices.Equal)
 	s.Moving = table.NewDerived(s.DB, "movements of names", s.moving, kind.LeafNames.Same)

@@ -4,6 +4,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"weft/internal/identity"
+	"weft/internal/table"
+	"weft/kind"
 )
 
 // EgressMesh is what of a mesh decides about the identity of a ZoneEgress.
@@ -20,26 +24,11 @@ type EgressCandidate struct {
 	SelectsAll bool // its selector is there, and names no label
 }
 
-// EgressSource names an identity that a ZoneEgress presents: that of a MeshIdentity or, without the name of one,
-// that of the mesh's mtls. The zero one is none.
-type EgressSource struct{ Mesh, MeshIdentity string }
-
-// String is for people.
-func (s EgressSource) String() string {
-	switch {
-	case s.Mesh == "":
-		return "none"
-	case s.MeshIdentity == "":
-		return fmt.Sprintf("the mtls of the mesh %q", s.Mesh)
-	}
-	return fmt.Sprintf("the MeshIdentity %q of the mesh %q", s.MeshIdentity, s.Mesh)
-}
-
 // EgressChoice is which identities a ZoneEgress has.
 type EgressChoice struct {
 	// Chosen is presented on the chains of every mesh but those in Own, which present the mtls identities of
 	// these meshes, sorted.
-	Chosen EgressSource
+	Chosen IdentityKey
 	Own    []string
 	// Problem is why there is none.
 	Problem string
@@ -48,25 +37,62 @@ type EgressChoice struct {
 }
 
 // On is what the chains of a mesh present.
-func (c *EgressChoice) On(mesh string) EgressSource {
+func (c *EgressChoice) On(mesh string) IdentityKey {
 	if _, own := slices.BinarySearch(c.Own, mesh); own {
-		return EgressSource{Mesh: mesh}
+		return IdentityKey{mesh, kind.MTLSIdentity}
 	}
 	return c.Chosen
 }
 
-// Sources are all that a ZoneEgress presents, the chosen one first.
-func (c *EgressChoice) Sources() []EgressSource {
-	if c.Chosen == (EgressSource{}) {
+// Sources are all whose identities a ZoneEgress presents, the chosen one first.
+func (c *EgressChoice) Sources() []IdentityKey {
+	if c.Chosen == (IdentityKey{}) {
 		return nil
 	}
-	sources := []EgressSource{c.Chosen}
+	sources := []IdentityKey{c.Chosen}
 	for _, mesh := range c.Own {
-		if own := (EgressSource{Mesh: mesh}); own != c.Chosen {
+		if own := c.On(mesh); own != c.Chosen {
 			sources = append(sources, own)
 		}
 	}
 	return sources
+}
+
+// egressChoice is the same for all ZoneEgresses of the zone, by its name.
+func (s *State) egressChoice(r *table.Reader, _ string) *EgressChoice {
+	var meshes []EgressMesh
+	for _, m := range s.MeshesByScope.List(r, MeshKey("")) {
+		mesh := EgressMesh{Name: m.Name, MTLS: m.Spec.MTLS.Enabled() != nil}
+		for _, mi := range s.IdentitiesByMesh.List(r, MeshKey(m.Name)) {
+			_, spire := mi.Spec.SpireAgent()
+			selector := mi.Spec.Selector
+			all := selector != nil && selector.Dataplane != nil && len(selector.Dataplane.MatchLabels) == 0
+			mesh.Identities = append(mesh.Identities, EgressCandidate{Name: mi.Name, Spire: spire, SelectsAll: all})
+		}
+		meshes = append(meshes, mesh)
+	}
+	choice := ChooseEgressIdentity(meshes, s.DefaultMesh)
+	return &choice
+}
+
+// EgressWorkload is the workload that a ZoneEgress is to the templates of SPIFFE IDs: whoever may run a zone's egress
+// is no other workload of a mesh.
+const EgressWorkload = "zone-egress"
+
+// egressIdentity is what a MeshIdentity, or the mtls of a mesh, gives to a ZoneEgress.
+func (s *State) egressIdentity(r *table.Reader, of IdentityKey) *Identity {
+	if of.Name == kind.MTLSIdentity {
+		return &Identity{Mesh: of.Mesh, MeshIdentity: of.Name, LeafNames: kind.NamesOf("spiffe://" + of.Mesh + "/" + EgressWorkload), TrustDomain: of.Mesh}
+	}
+	mi, ok := s.Identities.Find(r, of.Mesh, of.Name)
+	if !ok {
+		return nil
+	}
+	id, domain, err := identity.SpiffeID(&mi.Spec, of.Mesh, s.Zone, EgressWorkload, map[string]string{kind.WorkloadLabel: EgressWorkload}, &kind.Dataplane{})
+	if err != nil {
+		return &Identity{Mesh: of.Mesh, MeshIdentity: of.Name, Problem: err.Error(), Source: sourceOf(&mi.Spec, "")}
+	}
+	return &Identity{Mesh: of.Mesh, MeshIdentity: of.Name, LeafNames: kind.NamesOf(id), TrustDomain: domain, Source: sourceOf(&mi.Spec, domain)}
 }
 
 // usualMesh is the one that a control plane makes when it first starts.
@@ -82,7 +108,7 @@ func ChooseEgressIdentity(meshes []EgressMesh, named string) EgressChoice {
 	}
 	c := chooseAmong(usualFirst(meshes), meshes)
 	if c.Problem == "" && len(meshes) > 1 && c.Chosen.Mesh != usualMesh {
-		c.Notice = fmt.Sprintf("no default mesh is defined and there are several: set KUMA_DEFAULTS_MESH to the one whose identity zone egresses shall have; meanwhile %s is used", c.Chosen)
+		c.Notice = fmt.Sprintf("no default mesh is defined and there are several: set KUMA_DEFAULTS_MESH to the one whose identity zone egresses shall have; meanwhile %s is used", kind.IdentitySource(c.Chosen.Mesh, c.Chosen.Name))
 	}
 	return c
 }
@@ -101,7 +127,10 @@ func chooseOf(meshes []EgressMesh, named string) EgressChoice {
 	if !found && !m.MTLS {
 		return EgressChoice{Problem: fmt.Sprintf("the mesh %q, which KUMA_DEFAULTS_MESH names, has no identity for zone egresses: no MeshIdentity that selects all Dataplanes or has the provider Spire, and no mtls; give it one, or name another mesh", named)}
 	}
-	return EgressChoice{Chosen: EgressSource{named, name}}
+	if !found {
+		name = kind.MTLSIdentity
+	}
+	return EgressChoice{Chosen: IdentityKey{named, name}}
 }
 
 // chooseAmong looks at all meshes: mtls comes before any MeshIdentity.
@@ -114,16 +143,16 @@ func chooseAmong(usualFirst, byName []EgressMesh) EgressChoice {
 	}
 	if len(own) > 0 {
 		i := slices.IndexFunc(usualFirst, func(m EgressMesh) bool { return m.MTLS })
-		return EgressChoice{Chosen: EgressSource{Mesh: usualFirst[i].Name}, Own: own}
+		return EgressChoice{Chosen: IdentityKey{usualFirst[i].Name, kind.MTLSIdentity}, Own: own}
 	}
 	for _, m := range byName {
 		if name, ok := m.first(EgressCandidate.isSpire); ok {
-			return EgressChoice{Chosen: EgressSource{m.Name, name}}
+			return EgressChoice{Chosen: IdentityKey{m.Name, name}}
 		}
 	}
 	for _, m := range usualFirst {
 		if name, ok := m.first(EgressCandidate.selectsAll); ok {
-			return EgressChoice{Chosen: EgressSource{m.Name, name}}
+			return EgressChoice{Chosen: IdentityKey{m.Name, name}}
 		}
 	}
 	return EgressChoice{Problem: "no mesh has an identity for zone egresses: no MeshIdentity that selects all Dataplanes or has the provider Spire, and no mtls; give one to a mesh"}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weft/internal/graph"
+	"weft/kind"
 )
 
 // These are the meshes of a system, without and with one of the name "default".
@@ -25,6 +26,10 @@ var egressIdentities = []struct {
 	{"several", []graph.EgressCandidate{{Name: "all-2", SelectsAll: true}, {Name: "all-1", SelectsAll: true}, {Name: "a-part"}}},
 	{"partial", []graph.EgressCandidate{{Name: "a-part"}}},
 	{"Spire", []graph.EgressCandidate{{Name: "all", SelectsAll: true}, {Name: "spire-2", Spire: true}, {Name: "spire-1", Spire: true}}},
+}
+
+func mtlsOf(mesh string) graph.IdentityKey {
+	return graph.IdentityKey{Mesh: mesh, Name: kind.MTLSIdentity}
 }
 
 // holders are the parts of the meshes that have something: none, all of them or, of several, a single one.
@@ -85,9 +90,9 @@ type identitiesOf struct {
 func withIdentities(meshes []string) []identitiesOf {
 	all := []identitiesOf{{says: "-"}}
 	parts := holders(meshes)
-	for _, kind := range egressIdentities {
+	for _, has := range egressIdentities {
 		for _, part := range sorted(parts)[1:] {
-			all = append(all, identitiesOf{part + ": " + kind.says, parts[part], kind.identities})
+			all = append(all, identitiesOf{part + ": " + has.says, parts[part], has.identities})
 		}
 	}
 	return all
@@ -125,11 +130,11 @@ func chains(c *graph.EgressChoice, meshes []string) string {
 	var all []string
 	for _, mesh := range meshes {
 		source := c.On(mesh)
-		short := source.Mesh + "/" + source.MeshIdentity
+		short := source.Mesh + "/" + source.Name
 		switch {
-		case source == graph.EgressSource{}:
+		case source == graph.IdentityKey{}:
 			short = "none"
-		case source.MeshIdentity == "":
+		case source.Name == kind.MTLSIdentity:
 			short = source.Mesh + "'s mtls"
 		}
 		all = append(all, short)
@@ -167,31 +172,31 @@ func TestRulesOfTheIdentityOfAZoneEgress(t *testing.T) {
 		rule   string
 		meshes meshes
 		named  string
-		want   graph.EgressSource
+		want   graph.IdentityKey
 	}{
-		{"a system of one mesh needs no setting", meshes{mesh("shop", all)}, "", graph.EgressSource{Mesh: "shop", MeshIdentity: "all"}},
-		{"a system of one mesh with mtls needs no setting", meshes{withMTLS("shop")}, "", graph.EgressSource{Mesh: "shop"}},
-		{"the named mesh alone counts", meshes{withMTLS("default", all), mesh("shop", all)}, "shop", graph.EgressSource{Mesh: "shop", MeshIdentity: "all"}},
-		{"of the named mesh, Spire comes first", meshes{withMTLS("shop", all, spire)}, "shop", graph.EgressSource{Mesh: "shop", MeshIdentity: "spire"}},
-		{"of the named mesh, those that select all come before its mtls", meshes{withMTLS("shop", part, all)}, "shop", graph.EgressSource{Mesh: "shop", MeshIdentity: "all"}},
-		{"of the named mesh, mtls comes last", meshes{withMTLS("shop", part)}, "shop", graph.EgressSource{Mesh: "shop"}},
-		{"never another mesh's than the named one's", meshes{withMTLS("default", all), mesh("shop", part)}, "shop", graph.EgressSource{}},
-		{"never another mesh's than the named one's, there or not", meshes{withMTLS("default", all)}, "shop", graph.EgressSource{}},
-		{"a mesh with mtls comes before any MeshIdentity", meshes{mesh("default", all, spire), withMTLS("shop")}, "", graph.EgressSource{Mesh: "shop"}},
-		{"also where one mesh has both", meshes{withMTLS("default", all)}, "", graph.EgressSource{Mesh: "default"}},
-		{"the mtls of the mesh default first", meshes{withMTLS("apple"), withMTLS("default")}, "", graph.EgressSource{Mesh: "default"}},
-		{"then mtls by name", meshes{withMTLS("shop"), withMTLS("apple")}, "", graph.EgressSource{Mesh: "apple"}},
-		{"a Spire MeshIdentity of any mesh comes before those of default", meshes{mesh("default", all), mesh("shop", spire)}, "", graph.EgressSource{Mesh: "shop", MeshIdentity: "spire"}},
-		{"those of default come before others", meshes{mesh("apple", all), mesh("default", all)}, "", graph.EgressSource{Mesh: "default", MeshIdentity: "all"}},
-		{"default needs a qualifying one", meshes{mesh("apple", all), mesh("default", part)}, "", graph.EgressSource{Mesh: "apple", MeshIdentity: "all"}},
-		{"one that selects a part gives none", meshes{mesh("default", part)}, "", graph.EgressSource{}},
+		{"a system of one mesh needs no setting", meshes{mesh("shop", all)}, "", graph.IdentityKey{Mesh: "shop", Name: "all"}},
+		{"a system of one mesh with mtls needs no setting", meshes{withMTLS("shop")}, "", mtlsOf("shop")},
+		{"the named mesh alone counts", meshes{withMTLS("default", all), mesh("shop", all)}, "shop", graph.IdentityKey{Mesh: "shop", Name: "all"}},
+		{"of the named mesh, Spire comes first", meshes{withMTLS("shop", all, spire)}, "shop", graph.IdentityKey{Mesh: "shop", Name: "spire"}},
+		{"of the named mesh, those that select all come before its mtls", meshes{withMTLS("shop", part, all)}, "shop", graph.IdentityKey{Mesh: "shop", Name: "all"}},
+		{"of the named mesh, mtls comes last", meshes{withMTLS("shop", part)}, "shop", mtlsOf("shop")},
+		{"never another mesh's than the named one's", meshes{withMTLS("default", all), mesh("shop", part)}, "shop", graph.IdentityKey{}},
+		{"never another mesh's than the named one's, there or not", meshes{withMTLS("default", all)}, "shop", graph.IdentityKey{}},
+		{"a mesh with mtls comes before any MeshIdentity", meshes{mesh("default", all, spire), withMTLS("shop")}, "", mtlsOf("shop")},
+		{"also where one mesh has both", meshes{withMTLS("default", all)}, "", mtlsOf("default")},
+		{"the mtls of the mesh default first", meshes{withMTLS("apple"), withMTLS("default")}, "", mtlsOf("default")},
+		{"then mtls by name", meshes{withMTLS("shop"), withMTLS("apple")}, "", mtlsOf("apple")},
+		{"a Spire MeshIdentity of any mesh comes before those of default", meshes{mesh("default", all), mesh("shop", spire)}, "", graph.IdentityKey{Mesh: "shop", Name: "spire"}},
+		{"those of default come before others", meshes{mesh("apple", all), mesh("default", all)}, "", graph.IdentityKey{Mesh: "default", Name: "all"}},
+		{"default needs a qualifying one", meshes{mesh("apple", all), mesh("default", part)}, "", graph.IdentityKey{Mesh: "apple", Name: "all"}},
+		{"one that selects a part gives none", meshes{mesh("default", part)}, "", graph.IdentityKey{}},
 	} {
 		t.Run(c.rule, func(t *testing.T) {
 			choice := graph.ChooseEgressIdentity(c.meshes, c.named)
 			if choice.Chosen != c.want {
-				t.Errorf("chosen is %s, want %s", choice.Chosen, c.want)
+				t.Errorf("chosen is %v, want %v", choice.Chosen, c.want)
 			}
-			if (choice.Problem == "") != (c.want != graph.EgressSource{}) {
+			if (choice.Problem == "") != (c.want != graph.IdentityKey{}) {
 				t.Errorf("the problem is %q", choice.Problem)
 			}
 		})
@@ -202,7 +207,7 @@ func TestRulesOfTheIdentityOfAZoneEgress(t *testing.T) {
 func TestSeveralMeshesWithoutADefaultAreSaid(t *testing.T) {
 	all := []graph.EgressCandidate{{Name: "all", SelectsAll: true}}
 	choice := graph.ChooseEgressIdentity([]graph.EgressMesh{{Name: "shop", Identities: all}, {Name: "apple", Identities: all}}, "")
-	want := `no default mesh is defined and there are several: set KUMA_DEFAULTS_MESH to the one whose identity zone egresses shall have; meanwhile the MeshIdentity "all" of the mesh "apple" is used`
+	want := `no default mesh is defined and there are several: set KUMA_DEFAULTS_MESH to the one whose identity zone egresses shall have; meanwhile MeshIdentity apple/all is used`
 	if choice.Notice != want {
 		t.Errorf("the notice is %q, want %q", choice.Notice, want)
 	}
@@ -212,11 +217,11 @@ func TestSeveralMeshesWithoutADefaultAreSaid(t *testing.T) {
 func TestChainsOfAMeshWithMTLSPresentItsOwnIdentity(t *testing.T) {
 	choice := graph.ChooseEgressIdentity([]graph.EgressMesh{{Name: "shop", MTLS: true}, {Name: "pear"}, {Name: "apple", MTLS: true}}, "")
 	for mesh, want := range map[string]string{"apple": "apple", "pear": "apple", "shop": "shop"} {
-		if on := choice.On(mesh); on != (graph.EgressSource{Mesh: want}) {
-			t.Errorf("chains of %s present %s, want the mtls of %s", mesh, on, want)
+		if on := choice.On(mesh); on != (mtlsOf(want)) {
+			t.Errorf("chains of %s present %v, want the mtls of %s", mesh, on, want)
 		}
 	}
-	if want := []graph.EgressSource{{Mesh: "apple"}, {Mesh: "shop"}}; !slices.Equal(choice.Sources(), want) {
+	if want := []graph.IdentityKey{mtlsOf("apple"), mtlsOf("shop")}; !slices.Equal(choice.Sources(), want) {
 		t.Errorf("all sources are %v, want %v", choice.Sources(), want)
 	}
 }

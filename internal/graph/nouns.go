@@ -149,6 +149,8 @@ type Proxy struct {
 
 // Identity is what a MeshIdentity, or the mtls of its mesh, gives a proxy.
 type Identity struct {
+	// Mesh is whose it is; empty: the proxy's own.
+	Mesh         string
 	MeshIdentity string // its name, or [kind.MTLSIdentity]
 	kind.LeafNames
 	TrustDomain string

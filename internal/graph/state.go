@@ -19,6 +19,9 @@ import (
 type State struct {
 	DB   *table.DB
 	Zone string
+	// DefaultMesh is the mesh whose identity ZoneEgresses have, by the operator's word; empty: there is none. It is
+	// set before the first commit.
+	DefaultMesh string
 
 	Meshes          Rows[kind.Mesh]
 	Dataplanes      Rows[kind.Dataplane]
@@ -57,6 +60,7 @@ type State struct {
 	ZoneEgresses            Rows[kind.ZoneEgress]
 	ZoneEgressServings      Rows[kind.DataplaneServing]
 	ZoneEgressInsights      Rows[kind.DataplaneInsight]
+	ZoneEgressStatuses      Rows[kind.ZoneEgressStatus]
 	SNIWaits                Rows[kind.SNIWait]
 
 	// Faults are rows of this instance alone, and FaultsByCause finds them by [CauseKey].
@@ -125,6 +129,10 @@ type State struct {
 	Refused    *table.Derived[ProxyKey, string]
 	// Identity is what a Dataplane is given; nil for a plain one.
 	Identity *table.Derived[ProxyKey, *Identity]
+	// EgressChoice is which identities the ZoneEgresses of the zone have, by the zone's name.
+	EgressChoice *table.Derived[string, *EgressChoice]
+	// EgressIdentity is what each of those is; nil where there is no such one.
+	EgressIdentity *table.Derived[IdentityKey, *Identity]
 	// Authority is who signs for a MeshIdentity.
 	Authority *table.Derived[IdentityKey, Authority]
 	// Presented are the names under which a proxy is to be taken, sorted; none for a plain one.
@@ -258,6 +266,7 @@ func NewState(zone string) *State {
 	s.ZoneEgresses = addRows(s, kind.ZoneEgresses)
 	s.ZoneEgressServings = addRows(s, kind.ZoneEgressServings)
 	s.ZoneEgressInsights = addRows(s, kind.ZoneEgressInsights)
+	s.ZoneEgressStatuses = addRows(s, kind.ZoneEgressStatuses)
 	s.SNIWaits = addRows(s, kind.SNIWaits)
 	// These are read by the API alone.
 	addRows(s, kind.Zones)

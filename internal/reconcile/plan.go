@@ -28,7 +28,7 @@ const Grace = time.Hour
 type Unit struct {
 	// Kind is MeshService, MeshMultiZoneService, MeshExternalService, MeshIdentity, MeshTrafficPermission, MeshTrust, HeldEndpoints,
 	// HeldPassage, [TagUnit] with the tag's value as the name, or MeshZoneAddress, [LeavesUnit], [NamesUnit], [SNIUnit] or
-	// [ChangingUnit] without one.
+	// [ChangingUnit] without one, or ZoneEgress without either, for all of the zone.
 	Kind, Mesh, Name string
 }
 
@@ -90,7 +90,9 @@ type Plan struct {
 	generated *table.Derived[tagKey, *kind.MeshService]
 	progress  *table.Derived[rowKey, progress]
 	names     *table.Derived[Unit, []hostname]
-	members   *table.Derived[graph.ServiceKey, members]
+	// egressSays is what is said of the identity of this zone's ZoneEgresses, by the zone.
+	egressSays *table.Derived[string, kind.Condition]
+	members    *table.Derived[graph.ServiceKey, members]
 }
 
 // Global says whether it is the plan of the global control plane, which serves no proxy.
@@ -126,6 +128,7 @@ func NewPlan(state *graph.State, ranges Ranges) *Plan {
 	p.facts = table.NewDerived(state.DB, "service facts", p.serviceFacts, func(a, b facts) bool { return a == b })
 	p.generated = table.NewDerived(state.DB, "generated services", p.generatedService, equalServices)
 	p.names = table.NewDerived(state.DB, "host names", p.hostnames, slices.Equal)
+	p.egressSays = table.NewDerived(state.DB, "conditions of zone egresses", p.egressIdentity, func(a, b kind.Condition) bool { return a == b })
 	p.members = table.NewDerived(state.DB, "members of many zones", p.membersOf, equalMembers)
 	p.progress = table.NewDerived(state.DB, "progress of holds", p.holdProgress, func(a, b progress) bool { return a == b })
 	return p
@@ -165,6 +168,8 @@ func (p *Plan) For(r *table.Reader, u Unit, now time.Time) (steps []Step, again 
 		return p.address(r, u.Mesh, now)
 	case kind.HeldPassages.Name:
 		return p.passage(r, u.Mesh, u.Name, now)
+	case kind.ZoneEgresses.Name:
+		return p.egressIdentities(r), time.Time{}
 	case ChangingUnit:
 		return p.changing(r, u.Mesh, now)
 	case LeavesUnit:

@@ -107,6 +107,9 @@ func New(plan *Plan, writer Writer, settler Settler, log *slog.Logger) *Reconcil
 		wake:           make(chan struct{}, 1),
 	}
 	plan.Behind, plan.Unconfirmed = rc.behindOf, rc.unconfirmed
+	if !plan.Global() {
+		plan.egressSays.Pin(plan.State.Zone)
+	}
 	return rc
 }
 
@@ -145,6 +148,9 @@ func (rc *Reconciler) observeDerived(changes *table.Changes, now time.Time) {
 		rc.ask(Unit{kind.HeldEndpointsList.Name, key.Mesh, key.Name}, now)
 	}
 	rc.observeDoors(changes, now)
+	for range rc.plan.egressSays.Changed(changes) {
+		rc.askEgressIdentities(now)
+	}
 	for key := range rc.plan.State.Moving.Changed(changes) {
 		rc.ask(Unit{NamesUnit, key.Mesh, ""}, now.Add(soon))
 	}
@@ -160,6 +166,8 @@ func (rc *Reconciler) observePut(o resource.Any, now time.Time) {
 	case *resource.Object[kind.Mesh]:
 		rc.followDoors(key.Name, now)
 		rc.askIdentities(key.Name, now)
+	case *resource.Object[kind.ZoneEgress]:
+		rc.askEgressIdentities(now)
 	case *resource.Object[kind.MeshZoneAddress]:
 		rc.askAddress(key.Mesh, now)
 	case *resource.Object[kind.MeshService]:
@@ -392,6 +400,7 @@ func (rc *Reconciler) reconcile(ctx context.Context, units []Unit) {
 				break
 			}
 			rc.warnMixed(r, step.Put)
+			rc.tellEgressIdentity(r, step.Put)
 			err := rc.do(ctx, step)
 			if errors.Is(err, ErrOvertaken) {
 				rc.ask(u, time.Now().Add(soon))

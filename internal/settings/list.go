@@ -167,9 +167,9 @@ var plain = []setting{
 		set: boolean(func(s *Settings) *bool { return &s.SkipHostnameGenerators }),
 	},
 	{
-		path: "defaults.mesh", env: "KUMA_DEFAULTS_MESH", fallback: "default",
-		doc: "The mesh of a Dataplane whose agent names none.",
-		set: label(func(s *Settings) *string { return &s.DefaultMesh }),
+		path: "defaults.mesh", env: "KUMA_DEFAULTS_MESH", fallback: "",
+		doc: "The mesh of a Dataplane whose agent names none, `default` where this is not set; and the one mesh whose identity ZoneEgresses have, which needs it only where there are several ([egress identity](operations/egress-identity.md)).",
+		set: optional(label(func(s *Settings) *string { return &s.DefaultMesh })),
 	},
 	{
 		path: "ipam.meshService.cidr", env: "KUMA_IPAM_MESH_SERVICE_CIDR", fallback: "241.0.0.0/8",
@@ -217,6 +217,16 @@ func label(field func(*Settings) *string) func(*Settings, string) error {
 			return errors.New("is not a DNS label: lower-case letters, digits and \"-\", beginning with a letter, at most 63 characters")
 		}
 		return nil
+	}
+}
+
+// optional takes nothing too.
+func optional(set func(*Settings, string) error) func(*Settings, string) error {
+	return func(s *Settings, v string) error {
+		if v == "" {
+			return nil
+		}
+		return set(s, v)
 	}
 }
 

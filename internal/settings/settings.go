@@ -51,7 +51,8 @@ type Settings struct {
 	SkipMeshCreation bool
 	// SkipHostnameGenerators leaves out the HostnameGenerators of the first start.
 	SkipHostnameGenerators bool
-	// DefaultMesh is the mesh of a Dataplane that names none.
+	// DefaultMesh is the mesh of a Dataplane that names none, and whose identity ZoneEgresses have; empty: it is
+	// not set.
 	DefaultMesh string
 	// MeshServiceCIDR is the range of the virtual IPs of MeshServices, MeshMultiZoneServiceCIDR that of
 	// MeshMultiZoneServices, and MeshExternalServiceCIDR that of MeshExternalServices.

@@ -1,0 +1,82 @@
+package reconcile
+
+import (
+	"slices"
+	"time"
+
+	"weft/internal/graph"
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// hasIdentity is the type of the condition that says which identity a ZoneEgress presents, or why it has none.
+const hasIdentity = "Identity"
+
+// Reasons of that condition.
+const (
+	identityChosen = "Chosen"
+	noDefaultMesh  = "NoDefaultMesh"
+	noIdentity     = "NoIdentity"
+)
+
+// egressIdentities keeps what the ZoneEgresses of this zone say about their identity. (Zone Egress Identity.)
+func (p *Plan) egressIdentities(r *table.Reader) []Step {
+	var steps []Step
+	wanted := []kind.Condition{p.egressSays.Get(r, p.State.Zone)}
+	for _, egress := range p.State.ZoneEgressesByScope.List(r, graph.MeshKey("")) {
+		if p.State.ZoneOf(&egress.Meta) != p.State.Zone {
+			continue
+		}
+		stored, ok := p.State.ZoneEgressStatuses.Find(r, "", egress.Name)
+		if !ok || !slices.Equal(stored.Spec.Conditions, wanted) {
+			steps = append(steps, Step{Put: kind.ZoneEgressStatuses.Make("", egress.Name, kind.ZoneEgressStatus{Conditions: wanted})})
+		}
+	}
+	return steps
+}
+
+// egressIdentity is the same for all ZoneEgresses of the zone, by its name.
+func (p *Plan) egressIdentity(r *table.Reader, _ string) kind.Condition {
+	choice := p.State.EgressChoice.Get(r, p.State.Zone)
+	problem := choice.Problem
+	if id := p.State.EgressIdentity.Get(r, choice.Chosen); problem == "" && id != nil && id.Problem != "" {
+		problem = kind.IdentitySource(choice.Chosen.Mesh, choice.Chosen.Name) + ", which zone egresses are to have: " + id.Problem
+	}
+	if problem != "" {
+		return kind.Condition{Type: hasIdentity, Status: "False", Reason: noIdentity, Message: problem}
+	}
+	said := kind.Condition{Type: hasIdentity, Status: "True", Reason: identityChosen, Message: "it presents the identity of " + kind.IdentitySource(choice.Chosen.Mesh, choice.Chosen.Name)}
+	if len(choice.Own) > 1 {
+		said.Message += ", and to the proxies of each mesh with mtls that mesh's own"
+	}
+	if choice.Notice != "" {
+		said.Reason, said.Message = noDefaultMesh, choice.Notice
+	}
+	return said
+}
+
+// tellEgressIdentity logs what an operator has to do about the identity of a ZoneEgress, when that changes.
+func (rc *Reconciler) tellEgressIdentity(r *table.Reader, next resource.Any) {
+	status, ok := next.(*resource.Object[kind.ZoneEgressStatus])
+	if !ok {
+		return
+	}
+	told, ok := rc.plan.State.ZoneEgressStatuses.Find(r, "", status.Name)
+	said, _ := conditionOf(status.Spec.Conditions, hasIdentity)
+	if ok {
+		if before, _ := conditionOf(told.Spec.Conditions, hasIdentity); before == said {
+			return
+		}
+	}
+	switch said.Reason {
+	case noIdentity:
+		rc.log.Error("a zone egress has no identity and serves nobody", "zoneEgress", status.Name, "problem", said.Message)
+	case noDefaultMesh:
+		rc.log.Warn("whose identity a zone egress has was not decided by an operator", "zoneEgress", status.Name, "problem", said.Message)
+	}
+}
+
+func (rc *Reconciler) askEgressIdentities(now time.Time) {
+	rc.ask(Unit{kind.ZoneEgresses.Name, "", ""}, now.Add(soon))
+}
