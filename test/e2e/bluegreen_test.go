@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -16,12 +17,14 @@ func flips() int {
 	return 5
 }
 
-// selecting are the service "web" and its preview, each of the Dataplanes of one color.
-func selecting(active, preview string) string {
-	ofColor := func(name, color string) string {
-		return fmt.Sprintf("\n---\ntype: MeshService\nmesh: default\nname: %s\nspec: {selector: {dataplaneTags: {color: %s}}, ports: [{port: 80, targetPort: 20080, appProtocol: http}]}", name, color)
+// active are the service "web" for one color, and its preview for the other, as users copy them.
+func (w *world) active(color string) string {
+	w.t.Helper()
+	example, err := os.ReadFile("../../examples/blue-green/" + color + ".yaml")
+	if err != nil {
+		w.t.Fatal(err)
 	}
-	return ofColor("web", active) + ofColor("web-preview", preview)
+	return string(example)
 }
 
 // colored is an instance of a color, which no service knows by its tag kuma.io/service.
@@ -64,7 +67,8 @@ func (w *world) callsBoth() (active, preview string) {
 // Blue and green: two sets of instances, and a service and its preview whose selectors change places.
 func TestDrillBlueAndGreenChangePlaces(t *testing.T) {
 	w := newWorld(t)
-	w.apply(secured + selecting("blue", "green"))
+	w.apply(secured)
+	w.apply(w.active("blue"))
 	for i, color := range []string{"blue", "blue", "green", "green"} {
 		name := fmt.Sprintf("%s-%d", color, i)
 		w.service(2+i, 18080, name)
@@ -75,7 +79,7 @@ func TestDrillBlueAndGreenChangePlaces(t *testing.T) {
 	colors := [2]string{"blue", "green"}
 	for i := range flips() {
 		now, then := colors[(i+1)%2], colors[i%2]
-		w.apply(selecting(now, then))
+		w.apply(w.active(now))
 		w.answeredWith(active, now)
 		w.answeredWith(preview, then)
 		d.more(10)
