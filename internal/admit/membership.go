@@ -21,21 +21,29 @@ func (w *Writer) joins(ctx context.Context, o resource.Any) error {
 	if !ok {
 		return nil
 	}
-	row, err := w.rows.Get(ctx, kind.Meshes.Key("", dp.Mesh))
+	mesh, err := w.mesh(ctx, dp.Mesh)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	mesh, err := Decode(row)
-	if err != nil {
-		return err
-	}
-	if refusal := mesh.(*resource.Object[kind.Mesh]).Spec.DataplaneProxyMembership.Refusal(dp, w.zone); refusal != "" {
+	if refusal := mesh.Spec.DataplaneProxyMembership.Refusal(dp, w.zone); refusal != "" {
 		return resource.Errorf(resource.Forbidden, "%s", refusal)
 	}
 	return nil
+}
+
+func (w *Writer) mesh(ctx context.Context, name string) (*resource.Object[kind.Mesh], error) {
+	row, err := w.rows.Get(ctx, kind.Meshes.Key("", name))
+	if err != nil {
+		return nil, err
+	}
+	o, err := Decode(row)
+	if err != nil {
+		return nil, err
+	}
+	return o.(*resource.Object[kind.Mesh]), nil
 }
 
 // leaving is how many Dataplanes a warning names.
@@ -52,20 +60,12 @@ func (w *Writer) putOut(ctx context.Context, before, after *resource.Object[kind
 	if has == nil || reflect.DeepEqual(had, has) {
 		return nil
 	}
-	rows, _, err := w.rows.List(ctx, kind.Dataplanes.Name)
+	dataplanes, err := w.dataplanes(ctx, after.Name)
 	if err != nil {
 		return []string{fmt.Sprintf("which Dataplanes dataplaneProxyMembership puts out could not be read: %s; `weft check` tells", store.Why(err))}
 	}
 	var names []string
-	for _, row := range rows {
-		if row.Key.Mesh != after.Name {
-			continue
-		}
-		o, err := Decode(row)
-		if err != nil {
-			continue
-		}
-		dp := o.(*resource.Object[kind.Dataplane])
+	for _, dp := range dataplanes {
 		zone := w.owner(&dp.Meta).Zone
 		if had.Refusal(dp, zone) == "" && has.Refusal(dp, zone) != "" {
 			names = append(names, w.told(dp))

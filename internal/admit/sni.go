@@ -21,6 +21,9 @@ type SNIs interface {
 // writes: clients and ingresses rest on them, so that only a migration changes them. One that has none gets
 // what was written, and where that is nothing a name of its own.
 func (w *Writer) serverNames(o resource.Any, stored *current, controlPlane bool) resource.Problems {
+	if service, ok := o.(*resource.Object[kind.MeshExternalService]); ok {
+		return w.externalNames(service)
+	}
 	problems := w.foreignNames(o)
 	had := namesOf(stored)
 	ports := kind.PortsOf(o)
@@ -33,6 +36,15 @@ func (w *Writer) serverNames(o resource.Any, stored *current, controlPlane bool)
 			port.SNIs = []kind.SNI{{Value: w.sniFormat().Name(sni.Of(o, port.Port))}}
 			problems = append(problems, w.taken(snisField(i), o.Key(), port.SNIs[0].Value)...)
 		}
+	}
+	return problems
+}
+
+// externalNames are the problems of the names of an external service, which follow from what it is called.
+func (w *Writer) externalNames(service *resource.Object[kind.MeshExternalService]) resource.Problems {
+	var problems resource.Problems
+	for _, name := range sni.All(sni.Of(service, service.Spec.Match.Port)) {
+		problems = append(problems, w.taken("name", service.Key(), name)...)
 	}
 	return problems
 }

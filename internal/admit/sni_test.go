@@ -140,3 +140,18 @@ func TestWhereTheIngressIsIsNotStored(t *testing.T) {
 		t.Errorf("stored is %+v", stored.ZoneIngress)
 	}
 }
+
+// TestExternalServicesOfOneName: an egress tells external services apart by their names alone, those of later formats
+// too.
+func TestExternalServicesOfOneName(t *testing.T) {
+	w, names := naming(t)
+	api := parse(t, `{type: MeshExternalService, mesh: m, name: api, spec: {match: {port: 443}, endpoints: [{address: a.b, port: 443}]}}`)
+	name := sni.V2.Name(sni.Port{Kind: "MeshExternalService", Mesh: "m", Zone: "east", Name: "api", Number: 443})
+	names.holders[name] = kind.MeshExternalServices.Key("m", "other")
+	_, err := w.Put(t.Context(), api, admit.Change{})
+	refused(t, err, resource.Invalid, `"`+name+`" is the server name of MeshExternalService m/other too; call the service by another name`)
+	names.holders[name] = api.Key()
+	if _, err := w.Put(t.Context(), api, admit.Change{}); err != nil {
+		t.Errorf("its own name: %v", err)
+	}
+}

@@ -32,18 +32,24 @@ func (w *Writer) warnings(ctx context.Context, before, o resource.Any) []string 
 	case *resource.Object[kind.MeshTrust]:
 		return expired(o, time.Now())
 	case *resource.Object[kind.MeshTrafficPermission]:
+		return w.permissionWarnings(ctx, o)
+	case *resource.Object[kind.MeshExternalService]:
 		if !w.identified(ctx, o.Mesh) {
-			return []string{fmt.Sprintf("mesh %q has no MeshIdentity: its traffic is plain and everybody may call everybody until there is one", o.Mesh)}
+			return []string{fmt.Sprintf("mesh %q has no MeshIdentity and no mtls: external services are reached through zone egresses, which take mutual TLS alone, so that nobody reaches it until there is one", o.Mesh)}
 		}
 	}
 	return nil
 }
 
-// identified says whether a mesh has a MeshIdentity. Without one no caller can be told from another, and
-// no permission is enforced. Where the store fails, which it just did not, no warning is due.
+// identified says whether a mesh has a MeshIdentity, or mutual TLS of the older form. Without one no caller can be
+// told from another, and no permission is enforced. Where the store fails, which it just did not, no warning is due.
 func (w *Writer) identified(ctx context.Context, mesh string) bool {
 	rows, _, err := w.rows.List(ctx, kind.MeshIdentities.Name)
-	return err != nil || slices.ContainsFunc(rows, func(row store.Row) bool { return row.Key.Mesh == mesh })
+	if err != nil || slices.ContainsFunc(rows, func(row store.Row) bool { return row.Key.Mesh == mesh }) {
+		return true
+	}
+	m, err := w.mesh(ctx, mesh)
+	return err != nil || m.Spec.MTLS.Enabled() != nil
 }
 
 func expired(o *resource.Object[kind.MeshTrust], now time.Time) []string {

@@ -17,6 +17,11 @@ func sniKeys[S any](service *resource.Object[S]) []string {
 	return keys
 }
 
+// externalSNIKeys are the names of an external service in every format: it carries none.
+func externalSNIKeys(service *resource.Object[kind.MeshExternalService]) []string {
+	return sni.All(sni.Of(service, service.Spec.Match.Port))
+}
+
 // ServerNames are those of all services of a state, as it is whenever it is asked.
 type ServerNames struct{ State *State }
 
@@ -37,6 +42,9 @@ func (s *State) SNIHolders(r *table.Reader, name string) []resource.Key {
 		holders = append(holders, service.Key())
 	}
 	for _, service := range s.MultiZoneServicesBySNI.List(r, name) {
+		holders = append(holders, service.Key())
+	}
+	for _, service := range s.ExternalServicesBySNI.List(r, name) {
 		holders = append(holders, service.Key())
 	}
 	return holders

@@ -17,14 +17,19 @@ func TestServerNames(t *testing.T) {
 	state := graph.NewState("east")
 	names := graph.ServerNames{State: state}
 	ports := []kind.ServicePort{{Port: 80, SNIs: []kind.SNI{{Value: "new.80.ms"}, {Value: "old.80.ms"}}}}
+	external := kind.MeshExternalServices.Make("m", "api", kind.MeshExternalService{Match: kind.ExternalMatch{Port: 443}})
 	state.DB.Commit(func(tx *table.Tx) {
 		state.Put(tx, kind.MeshServices.Make("m", "web", kind.MeshService{Ports: ports}))
 		state.Put(tx, kind.MeshMultiZoneServices.Make("m", "web", kind.MeshMultiZoneService{Ports: []kind.ServicePort{{Port: 80, SNIs: []kind.SNI{{Value: "a.80.mzms"}}}}}))
+		state.Put(tx, external)
 	})
 	for name, want := range map[string][]resource.Key{
-		"old.80.ms": {kind.MeshServices.Key("m", "web")},
-		"a.80.mzms": {kind.MeshMultiZoneServices.Key("m", "web")},
-		"other.ms":  nil,
+		sni.V1.Name(sni.Of(external, 443)): {kind.MeshExternalServices.Key("m", "api")},
+		sni.V2.Name(sni.Of(external, 443)): {kind.MeshExternalServices.Key("m", "api")},
+		sni.V1.Name(sni.Of(external, 444)): nil,
+		"old.80.ms":                        {kind.MeshServices.Key("m", "web")},
+		"a.80.mzms":                        {kind.MeshMultiZoneServices.Key("m", "web")},
+		"other.ms":                         nil,
 	} {
 		if d := cmp.Diff(want, names.Holders(name)); d != "" {
 			t.Errorf("%s: %s", name, d)

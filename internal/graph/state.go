@@ -90,9 +90,10 @@ type State struct {
 	// their [MeshKey].
 	EgressesByMesh      *table.Index[*resource.Object[kind.Dataplane]]
 	ZoneEgressesByScope *table.Index[*resource.Object[kind.ZoneEgress]]
-	// ServicesBySNI and MultiZoneServicesBySNI find who has a server name.
+	// ServicesBySNI, MultiZoneServicesBySNI and ExternalServicesBySNI find who has a server name.
 	ServicesBySNI          *table.Index[*resource.Object[kind.MeshService]]
 	MultiZoneServicesBySNI *table.Index[*resource.Object[kind.MeshMultiZoneService]]
+	ExternalServicesBySNI  *table.Index[*resource.Object[kind.MeshExternalService]]
 	// ServicesByLabel finds the services that have a label, by [LabelKey].
 	ServicesByLabel *table.Index[*resource.Object[kind.MeshService]]
 	// MultiZoneServicesByMesh finds those of a [MeshKey].
@@ -288,6 +289,7 @@ func NewState(zone string) *State {
 	s.ServicesByTag = table.NewIndex(s.Services.Input, serviceTagKeys)
 	s.ServicesBySNI = table.NewIndex(s.Services.Input, sniKeys)
 	s.MultiZoneServicesBySNI = table.NewIndex(s.MultiZoneServices.Input, sniKeys)
+	s.ExternalServicesBySNI = table.NewIndex(s.ExternalServices.Input, externalSNIKeys)
 	s.ServicesByLabel = table.NewIndex(s.Services.Input, serviceLabelKeys)
 	s.MultiZoneServicesByMesh = byMesh(s.MultiZoneServices)
 	s.ZoneAddressesByMesh = byMesh(s.ZoneAddresses)
