@@ -186,6 +186,9 @@ func (d *description) policies() error {
 		return err
 	}
 	fmt.Fprintf(d.out, "\nIdentity: %s (%s)\n", cmp.Or(applied.Identity.SpiffeID, "none"), applied.Identity.Reason)
+	if socket := applied.Identity.SpireSocket; socket != "" {
+		fmt.Fprintf(d.out, "Certificate: of the SPIRE agent at %s\n", socket)
+	}
 	var rows [][]string
 	for _, in := range applied.Inbounds {
 		rows = append(rows, []string{in.Section, fmt.Sprintf("%s:%d", in.Address, in.Port), cmp.Or(strings.Join(in.Policies, ", "), "no policy"), in.Otherwise})

@@ -52,6 +52,9 @@ const (
 	// helloTimeout is how long a zone ingress waits for a client to name a server.
 	helloTimeout = 5 * time.Second
 
+	// spireBackoff is the wait before a SPIRE agent is asked again; it doubles up to spireLongestBackoff.
+	spireBackoff, spireLongestBackoff = 500 * time.Millisecond, 5 * time.Second
+
 	// ejectableHosts is the percentage of a destination's endpoints that outlier detection may set aside.
 	ejectableHosts = 50
 	// localLegFailures is how often in a row an endpoint of the client's own zone can't be reached before it is

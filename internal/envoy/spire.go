@@ -44,13 +44,21 @@ func secretsCluster(from graph.Source) string {
 	return identityCluster
 }
 
+// askAgain is how soon Envoy asks a SPIRE agent again that was away or knew nothing of it. Envoy's default grows to
+// half a minute, in which a workload that was just registered serves nobody.
+func askAgain() *core.RetryPolicy {
+	return &core.RetryPolicy{RetryBackOff: &core.BackoffStrategy{
+		BaseInterval: duration(spireBackoff), MaxInterval: duration(spireLongestBackoff),
+	}}
+}
+
 // leafFrom is the proxy's leaf.
 func leafFrom(from graph.Source) *tls.SdsSecretConfig {
 	name := identitySecret
 	if from.FromSPIRE() {
 		name = spireLeaf
 	}
-	return &tls.SdsSecretConfig{Name: name, SdsConfig: secretsOf(secretsCluster(from))}
+	return &tls.SdsSecretConfig{Name: name, SdsConfig: secretsOf(from)}
 }
 
 // rootsFrom is the roots of one trust domain, or of all that the mesh believes where there is none. From a
@@ -59,7 +67,7 @@ func leafFrom(from graph.Source) *tls.SdsSecretConfig {
 // they have signed.
 func rootsFrom(from graph.Source, domain string) *tls.SdsSecretConfig {
 	if from.FromSPIRE() {
-		return &tls.SdsSecretConfig{Name: "spiffe://" + from.TrustDomain, SdsConfig: secretsOf(secretsCluster(from))}
+		return &tls.SdsSecretConfig{Name: "spiffe://" + from.TrustDomain, SdsConfig: secretsOf(from)}
 	}
 	return &tls.SdsSecretConfig{Name: domainSecret(domain), SdsConfig: adsOrWait()}
 }

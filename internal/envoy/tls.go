@@ -133,17 +133,19 @@ func exactly(names []string) []*tls.SubjectAltNameMatcher {
 	return matching
 }
 
-// secretsOf answers "from who is behind a cluster of this machine", and waits for it like adsOrWait.
-func secretsOf(cluster string) *core.ConfigSource {
+// secretsOf answers "from who has the proxy's leaf", and waits for it like adsOrWait.
+func secretsOf(from graph.Source) *core.ConfigSource {
+	server := &core.GrpcService_EnvoyGrpc{ClusterName: secretsCluster(from)}
+	if from.FromSPIRE() {
+		server.RetryPolicy = askAgain()
+	}
 	return &core.ConfigSource{
 		ResourceApiVersion:  core.ApiVersion_V3,
 		InitialFetchTimeout: duration(0),
 		ConfigSourceSpecifier: &core.ConfigSource_ApiConfigSource{ApiConfigSource: &core.ApiConfigSource{
 			ApiType:             core.ApiConfigSource_GRPC,
 			TransportApiVersion: core.ApiVersion_V3,
-			GrpcServices: []*core.GrpcService{{TargetSpecifier: &core.GrpcService_EnvoyGrpc_{
-				EnvoyGrpc: &core.GrpcService_EnvoyGrpc{ClusterName: cluster},
-			}}},
+			GrpcServices:        []*core.GrpcService{{TargetSpecifier: &core.GrpcService_EnvoyGrpc_{EnvoyGrpc: server}}},
 		}},
 	}
 }

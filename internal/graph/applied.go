@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"slices"
@@ -26,7 +27,9 @@ type AppliedIdentity struct {
 	MeshIdentity string `json:"meshIdentity,omitempty"` // empty: the proxy is plain
 	SpiffeID     string `json:"spiffeID,omitempty"`
 	TrustDomain  string `json:"trustDomain,omitempty"`
-	Reason       string `json:"reason"`
+	// SpireSocket is where its Envoy has its certificate from; empty: the control plane signs it.
+	SpireSocket string `json:"spireSocket,omitempty"`
+	Reason      string `json:"reason"`
 	// Problem is why the identity can't be presented, if so.
 	Problem string `json:"problem,omitempty"`
 	// Selecting are all MeshIdentities that select the proxy, the chosen one first.
@@ -135,6 +138,7 @@ func (s *State) appliedIdentity(r *table.Reader, dp *resource.Object[kind.Datapl
 	}
 	if id := s.Identity.Get(r, ProxyKey{Mesh: dp.Mesh, Name: dp.Name}); id != nil {
 		a.MeshIdentity, a.SpiffeID, a.TrustDomain, a.Problem = id.MeshIdentity, id.SpiffeID, id.TrustDomain, id.Problem
+		a.SpireSocket = id.Source.Socket
 	}
 	return a
 }
@@ -191,6 +195,9 @@ func appliedOutbound(p *Proxy, d *Destination) AppliedOutbound {
 		a.TrustDomain = ""
 		slices.Sort(a.Identities)
 		a.Identities = slices.Compact(a.Identities)
+	}
+	if from := p.Class.Source; a.MutualTLS && from.FromSPIRE() {
+		a.TrustDomain, a.Unreachable = from.TrustDomain, cmp.Or(a.Unreachable, from.barrier(a.Identities))
 	}
 	for _, out := range p.Outbounds {
 		if out.Destination == d.Key {

@@ -25,6 +25,16 @@ type Source struct {
 // FromSPIRE says whether it is a SPIRE agent.
 func (s Source) FromSPIRE() bool { return s.Socket != "" }
 
+// barrier is why a proxy takes none of these for its servers; empty: it does, or has its roots from the control
+// plane.
+func (s Source) barrier(servers []string) string {
+	own := func(id string) bool { return domainOf(id) == s.TrustDomain }
+	if !s.FromSPIRE() || len(servers) == 0 || slices.ContainsFunc(servers, own) {
+		return ""
+	}
+	return fmt.Sprintf("its servers are of the trust domain %s, and the proxy believes what SPIRE gives it the roots of, which is %s alone", domainOf(servers[0]), s.TrustDomain)
+}
+
 // sourceOf is where proxies of a MeshIdentity have their leaves from, and whom they believe.
 func sourceOf(mi *kind.MeshIdentity, domain string) Source {
 	agent, ok := mi.SpireAgent()

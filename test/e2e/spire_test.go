@@ -20,9 +20,10 @@ import (
 // spire is a SPIRE server with one agent, on this machine.
 type spire struct {
 	w       *world
-	folder  string // of the programs
-	control string // the server's own socket
-	socket  string // the agent's, for workloads
+	folder  string            // of the programs
+	control string            // the server's own socket
+	socket  string            // the agent's, for workloads
+	changes *strings.Replacer // of the examples of configuration
 }
 
 // spirePrograms is the folder of SPIRE's programs.
@@ -39,22 +40,22 @@ func spirePrograms(t *testing.T) string {
 	return folder
 }
 
-// startSPIRE starts a server of the trust domain weft.test, whose certificates are valid for ttl, and its agent.
-// The entries, SPIFFE IDs by the paths of programs, are there before the agent asks.
+// startSPIRE starts a server of the trust domain weft.test, whose certificates are valid for ttl. The entries are
+// SPIFFE IDs by the paths of programs.
 func (w *world) startSPIRE(ttl string, entries map[string]string) *spire {
 	w.t.Helper()
 	s := &spire{
 		w: w, folder: spirePrograms(w.t),
 		control: filepath.Join(w.dir, "server.sock"), socket: filepath.Join(w.dir, "spire.sock"),
 	}
-	changes := strings.NewReplacer(
+	s.changes = strings.NewReplacer(
 		"/var/lib/spire/server", w.dir, "/var/lib/spire/agent", filepath.Join(w.dir, "agent"),
 		"/run/spire/server.sock", s.control, "/run/spire/agent.sock", s.socket,
 		`"8081"`, fmt.Sprintf("%q", fmt.Sprint(freePorts(w.t, 1)[0])), `"1h"`, fmt.Sprintf("%q", ttl),
 		"insecure_bootstrap = true", `insecure_bootstrap = true
     experimental { sync_interval = "1s" }`, // by default an agent looks for what is to be renewed every 5 s
 	)
-	config := w.file("server.conf", changes.Replace(example(w.t, "spire/server.conf")))
+	config := w.file("server.conf", s.changes.Replace(example(w.t, "spire/server.conf")))
 	w.start("spire-server", filepath.Join(s.folder, "spire-server"), "run", "-config", config)
 	w.eventually("the SPIRE server answers", func() error {
 		_, err := s.ask("healthcheck")
@@ -63,18 +64,24 @@ func (w *world) startSPIRE(ttl string, entries map[string]string) *spire {
 	for path, id := range entries {
 		s.register(path, id)
 	}
+	return s
+}
+
+// startAgent starts the agent of this machine.
+func (s *spire) startAgent() {
+	w := s.w
+	w.t.Helper()
 	said, err := s.ask("token", "generate", "-spiffeID", machineID)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	token := strings.TrimSpace(strings.TrimPrefix(said, "Token:"))
-	config = w.file("agent.conf", changes.Replace(example(w.t, "spire/agent.conf")))
+	config := w.file("agent.conf", s.changes.Replace(example(w.t, "spire/agent.conf")))
 	w.start("spire-agent", filepath.Join(s.folder, "spire-agent"), "run", "-config", config, "-joinToken", token)
 	w.eventually("the SPIRE agent listens", func() error {
 		_, err := os.Stat(s.socket)
 		return err
 	})
-	return s
 }
 
 // machineID is the SPIFFE ID of the agent of this machine.
@@ -170,6 +177,7 @@ func TestDrillIdentitiesFromSPIRE(t *testing.T) {
 		w.ownEnvoy("web-2"):  id + "second/web",
 		program:              id + "second/client",
 	})
+	s.startAgent()
 	w.apply(s.mesh("default") + s.mesh("second"))
 	w.service(2, 18080, "web-1")
 	w.service(5, 18080, "web-2")
@@ -260,23 +268,22 @@ func (s *spire) caller(ctx context.Context) *http.Client {
 	}}}
 }
 
-// A proxy that SPIRE does not know serves nobody, and says what to do; once it is registered it serves.
+// A proxy to which SPIRE gives nothing, or another name, serves nobody and says what to do; it goes on as soon as
+// that is done.
 func TestAProxyThatSPIREDoesNotKnow(t *testing.T) {
 	w := newWorld(t)
 	s := w.startSPIRE("1h", map[string]string{w.ownEnvoy("web-1"): "spiffe://weft.test/default/somebody"})
 	w.apply(s.mesh("default"))
 	w.service(2, 18080, "web-1")
 	w.agentFlags = []string{"--envoy", w.ownEnvoy("web-1")}
-	p, ready := w.begin(nil, "default", "web-1", server("web-1", "web", "http", 2, 20080))
+	p, ready := w.begin(nil, "default", "web-1", server("web-1", "web", "http", 2, 20080)+
+		"  outbound: [{address: NET.2, port: 10001, tags: {kuma.io/service: web}}]")
+	w.tells("connect: no such file or directory: start the SPIRE agent there, or correct provider.spire.agent.socketPath of MeshIdentity spire")
+	s.startAgent()
 	w.tells("Envoy has a certificate of spiffe://weft.test/default/somebody, and wants one of spiffe://weft.test/default/web: register an entry")
-	out, _ := w.weft("get", "meshservice", "web", "-o", "yaml")
-	if strings.Contains(out, "healthy: 1") {
+	if out, _ := w.weft("get", "meshservice", "web", "-o", "yaml"); strings.Contains(out, "healthy: 1") {
 		t.Errorf("it counts as healthy:\n%s", out)
 	}
-
-	w.apply(strings.ReplaceAll(s.mesh("default"), s.socket, filepath.Join(w.dir, "nobody.sock")))
-	w.tells("nobody.sock: connect: no such file or directory: start the SPIRE agent there, or correct provider.spire.agent.socketPath of MeshIdentity spire")
-
 	w.apply(strings.ReplaceAll(s.mesh("default"), "/{{ .Workload }}", "/somebody"))
 	w.ready(nil, p, ready)
 }
