@@ -138,6 +138,7 @@ func TestPutRefuses(t *testing.T) {
 		{"a tag of the environment", `{type: Dataplane, mesh: m, name: d, networking: {address: 10.0.0.1, inbound: [{port: 80, tags: {kuma.io/environment: kubernetes}}]}}`, resource.Invalid, "tags[kuma.io/environment]"},
 		{"a tag of a namespace", `{type: Dataplane, mesh: m, name: d, networking: {address: 10.0.0.1, inbound: [{port: 80, tags: {k8s.kuma.io/namespace: x}}]}}`, resource.Invalid, "tags[k8s.kuma.io/namespace]"},
 		{"an ingress of another zone", `{type: ZoneIngress, name: zi, zone: west, networking: {address: 10.0.0.1, port: 1}}`, resource.Invalid, "\n  zone: is \"west\", and this control plane is of zone \"east\""},
+		{"an egress of another zone", `{type: ZoneEgress, name: ze, zone: west, networking: {address: 10.0.0.1, port: 1}}`, resource.Invalid, "\n  zone: is \"west\", and this control plane is of zone \"east\""},
 		{"what users only read", `{type: DataplaneInsight, mesh: m, name: d}`, resource.Forbidden, "written by the control plane only"},
 		{"what the control plane finds out", `{type: MeshService, mesh: m, name: s, spec: {state: Available, selector: {dataplaneRef: {name: a}}, ports: [{port: 80}], identities: [{type: SpiffeID, value: "spiffe://a/b"}]}}`,
 			resource.Invalid, "\n  spec.state: is set by the control plane; leave it out\n  spec.identities: are set by"},
@@ -159,7 +160,12 @@ func TestWhatWasReadCanBeWritten(t *testing.T) {
 		`{type: MeshTrafficPermission, mesh: m, name: p, spec: {rules: [{default: {allow: [{spiffeId: {type: Exact, value: "spiffe://a/b"}}]}}]}}`,
 		`{type: Secret, mesh: m, name: s, data: eA==}`,
 		`{type: ZoneIngress, name: zi, networking: {address: 10.0.0.1, port: 1}}`,
+		zoneEgress, external,
+		`{type: MeshExternalService, mesh: m, name: tls, spec: {match: {port: 443, protocol: http}, endpoints: [{address: a.b, port: 1}], tls: {enabled: true, verification: {subjectAltNames: [{value: a.b}]}}}}`,
+		`{type: MeshIdentity, mesh: m, name: spire, spec: {provider: {type: Spire}}}`,
+		`{type: Mesh, name: legacy, mtls: {enabledBackend: a, backends: [{name: a, type: builtin, dpCert: {rotation: {expiration: 1d}}, conf: {caCert: {expiration: 10y}}}]}, routing: {zoneEgress: true}, dataplaneProxyMembership: {allowed: [{tags: {team: "*"}}]}}`,
 		`{type: MeshMultiZoneService, mesh: m, name: s, spec: {selector: {meshService: {}}, ports: [{port: 80}]}}`,
+		`{type: Dataplane, mesh: m, name: exit, networking: {zoneEgress: {address: 10.0.0.1, port: 1}}}`,
 		`{type: Dataplane, mesh: m, name: zi, networking: {zoneIngress: {address: 10.0.0.1, port: 1, advertisedAddress: 10.0.0.2, advertisedPort: 1}}}`,
 	} {
 		stored := put(t, w, doc).Object

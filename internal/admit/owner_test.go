@@ -15,6 +15,8 @@ const (
 	multiZone  = `{type: MeshMultiZoneService, mesh: m, name: s, spec: {selector: {meshService: {matchLabels: {a: b}}}, ports: [{port: 80}]}}`
 	secret     = `{type: Secret, mesh: m, name: s, data: eA==}`
 	zoneEast   = `{type: Zone, name: east}`
+	external   = `{type: MeshExternalService, mesh: m, name: api, spec: {match: {port: 443}, endpoints: [{address: api.example.com, port: 443}]}}`
+	zoneEgress = `{type: ZoneEgress, name: ze, networking: {address: 10.0.0.1, port: 10002}}`
 )
 
 // within answers a writer of a control plane, and its store with the mesh m.
@@ -35,16 +37,17 @@ func TestWhereResourcesAreMade(t *testing.T) {
 		refuse map[string]string
 		take   []string
 	}{
-		"alone": {admit.Options{Zone: "east"}, "zone", nil, []string{`{type: Mesh, name: other}`, web, permission, multiZone, secret, zoneEast}},
+		"alone": {admit.Options{Zone: "east"}, "zone", nil, []string{`{type: Mesh, name: other}`, web, permission, multiZone, secret, zoneEast, external, zoneEgress}},
 		"joined": {admit.Options{Zone: "east", Joined: true}, "zone", map[string]string{
 			`{type: Mesh, name: other}`: `a Mesh belongs to the global control plane, which zone "east" has joined; write it there`,
 			multiZone:                   "a MeshMultiZoneService belongs to the global control plane",
 			zoneEast:                    "a Zone belongs to the global control plane",
-		}, []string{web, permission, secret}},
+		}, []string{web, permission, secret, external, zoneEgress}},
 		"global": {admit.Options{}, "global", map[string]string{
-			web: "a Dataplane belongs to one zone; write it to the control plane of that zone",
+			web:        "a Dataplane belongs to one zone; write it to the control plane of that zone",
+			zoneEgress: "a ZoneEgress belongs to one zone; write it to the control plane of that zone",
 			`{type: MeshService, mesh: m, name: s, spec: {selector: {dataplaneRef: {name: a}}, ports: [{port: 80}]}}`: "a MeshService belongs to one zone",
-		}, []string{`{type: Mesh, name: other}`, permission, multiZone, secret, zoneEast}},
+		}, []string{`{type: Mesh, name: other}`, permission, multiZone, secret, zoneEast, external}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, _ := within(t, test.in)

@@ -85,6 +85,8 @@ func TestReceiveRefuses(t *testing.T) {
 		"invalid":               {w, received(west, kind.MeshServices, "web", `{"ports":[{"port":70000}]}`), resource.Invalid, "port"},
 		"another's server name": {w, received(west, kind.MeshServices, "web", strings.Replace(webService, `"port":80,`, `"port":80,"snis":[{"value":"a0123456789abcdef.api.80.m.ms"}],`, 1)), resource.Invalid, "is not a server name of this port"},
 		"another's door":        {g, received(west, kind.ZoneIngresses, "zi", `{"zone":"north","networking":{"address":"10.0.0.1","port":1}}`), resource.Invalid, `zone: is "north", and it was brought of the zone "west"`},
+		"another's way out":     {g, received(west, kind.ZoneEgresses, "ze", `{"zone":"north","networking":{"address":"10.0.0.1","port":1}}`), resource.Invalid, `zone: is "north", and it was brought of the zone "west"`},
+		"no external service":   {w, received(global, kind.MeshExternalServices, "api", `{"match":{"port":443},"endpoints":[{"address":"0.0.0.0","port":443}]}`), resource.Invalid, "0.0.0.0 means every address"},
 		"no mesh":               {w, elsewhere, resource.NotFound, `the Mesh "missing" does not exist in the zone "east" yet`},
 		"no mesh on global":     {g, elsewhere, resource.NotFound, `the Mesh "missing" does not exist on the global control plane; create it there`},
 		"before its Dataplane":  {g, received(west, kind.DataplaneInsights, "web-1", `{}`), resource.NotFound, "does not exist here yet"},

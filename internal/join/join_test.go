@@ -2,6 +2,7 @@ package join_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -265,6 +266,46 @@ func TestAZoneThatIsDisabled(t *testing.T) {
 	g.put(`{type: Zone, name: east, enabled: true}`)
 	west.wants(door)
 	east.connected()
+}
+
+// An external service of global is in every zone, one of a zone on global alone; how each zone reaches it, and with
+// what, stays there. Its way out is known on global, and to no other zone.
+func TestExternalServices(t *testing.T) {
+	g := newGlobal(t)
+	g.put(mesh)
+	const external = `{type: MeshExternalService, mesh: m, name: %s, spec: {match: {port: 443}, endpoints: [{address: api.example.com, port: 443}]}}`
+	g.put(fmt.Sprintf(external, "api"))
+	east, west := newZone(t, "east").join(g), newZone(t, "west").join(g)
+	shared := away(kind.MeshExternalServices, "m", "api", "")
+	east.wants(shared)
+	west.wants(shared)
+	for _, own := range []resource.Any{
+		kind.MeshExternalServiceStatuses.Make("m", shared.Name, kind.MeshExternalServiceStatus{VIP: &kind.VIP{IP: "242.0.0.1"}}),
+		kind.ExternalMaterials.Make("m", shared.Name, kind.ExternalMaterial{ClientKey: []byte("key")}),
+		kind.MeshEgressAddresses.Make("m", "east", kind.MeshEgressAddress{}),
+	} {
+		if _, err := east.writer.Put(t.Context(), own, admit.Change{ControlPlane: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	east.put(fmt.Sprintf(external, "own"))
+	east.put(`{type: ZoneEgress, name: ze, networking: {address: 10.0.0.1, port: 10002}}`)
+	g.wants(away(kind.MeshExternalServices, "m", "own", "east"))
+	g.wants(away(kind.ZoneEgresses, "", "ze", "east"))
+	g.put(fmt.Sprintf(external, "last"))
+	west.wants(away(kind.MeshExternalServices, "m", "last", ""))
+	for _, other := range []*plane{g.plane, west.plane} {
+		for _, of := range []resource.Descriptor{kind.MeshExternalServiceStatuses, kind.ExternalMaterials, kind.MeshEgressAddresses} {
+			if rows, _, err := other.rows.List(t.Context(), of.Describe().Name); err != nil || len(rows) > 0 {
+				t.Errorf("%q has %d %s of east (%v)", other.name, len(rows), of.Describe().Plural, err)
+			}
+		}
+	}
+	for _, key := range []resource.Key{away(kind.MeshExternalServices, "m", "own", "east"), away(kind.ZoneEgresses, "", "ze", "east")} {
+		if west.has(key) {
+			t.Errorf("west has %s", key)
+		}
+	}
 }
 
 // Zones check dataplane tokens that are made on global, and never see the key.
