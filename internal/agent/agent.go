@@ -9,7 +9,7 @@
 // The parts share a few watched values (settings, leaf, report) and otherwise nothing:
 //
 //	keepSession      settings <- control plane; report -> control plane
-//	keepCertificate  settings -> leaf
+//	keepCertificates settings -> leaf
 //	keepProbing      settings -> health of the application -> report
 //	keepSeeing       the certificate that Envoy has from SPIRE -> leaf, report
 //	keepChecking     settings, leaf -> what is seen to serve -> report
@@ -82,7 +82,8 @@ type agent struct {
 	name      string
 
 	settings *watched[*wire.Settings] // nil until the first ones arrive
-	leaf     *watched[*leaf]          // nil until there is one
+	leaves   *leaves
+	leaf     *watched[*leaf] // of these, the first; nil until there is one
 	outlook  *outlook
 	named    *watched[bool] // the control plane has told the names, or has none to tell
 	ready    *watched[bool]
@@ -113,7 +114,7 @@ func Run(ctx context.Context, c Config) error {
 	parts, life := errgroup.WithContext(life)
 	defer func() { end(); parts.Wait() }()
 	parts.Go(func() error { return a.keepSession(life) })
-	parts.Go(func() error { return a.keepCertificate(life) })
+	parts.Go(func() error { return a.keepCertificates(life) })
 
 	if err := a.awaitStart(ctx, life); err != nil {
 		return err
@@ -133,11 +134,12 @@ func newAgent(c Config, version string) (*agent, error) {
 	a := &agent{
 		Config: c, control: control, dataplane: dataplane, document: document,
 		settings: watch[*wire.Settings](nil),
-		leaf:     watch[*leaf](nil),
+		leaves:   newLeaves(),
 		outlook:  newOutlook(rand.Text(), version),
 		ready:    watch(false),
 		heard:    watch(false),
 	}
+	a.leaf = a.leaves.of(leafSecret)
 	a.named = watch(!a.resolves())
 	return a, nil
 }

@@ -26,30 +26,32 @@ type leaf struct {
 	renew      time.Time // when it is due to be replaced
 }
 
-// keepCertificate has a certificate for as long as the settings name an identity, and asks for the next
+// keepCertificate has a certificate for as long as the settings name an identity of a secret, and asks for the next
 // one in good time, with jitter, and at once where the identity changes. A new one comes with a new key.
-func (a *agent) keepCertificate(ctx context.Context) error {
+func (a *agent) keepCertificate(ctx context.Context, secret string) error {
 	retry := newBackoff()
+	held := a.leaves.of(secret)
 	var turn turn
 	for ctx.Err() == nil {
 		settings, changed := a.settings.load()
-		current, _ := a.leaf.load()
-		if at := turn.of(current, settings.GetIdentity()); time.Now().Before(at) {
+		current, _ := held.load()
+		wanted := identityOf(settings, secret)
+		if at := turn.of(current, wanted); time.Now().Before(at) {
 			waitUntil(ctx, changed, at)
 			continue
 		}
-		next, err := a.requestLeaf(ctx, settings.Identity)
+		next, err := a.requestLeaf(ctx, wanted)
 		if err != nil {
-			if !a.started() && isFinal(err) {
-				return fmt.Errorf("no certificate for identity %s: %w", settings.Identity.Name, a.control.explain(err))
+			if secret == leafSecret && !a.started() && isFinal(err) {
+				return fmt.Errorf("no certificate for identity %s: %w", wanted.Name, a.control.explain(err))
 			}
-			a.Log.Warn("asking for a certificate failed, trying again", "identity", settings.Identity.Name, "error", reason(err))
+			a.Log.Warn("asking for a certificate failed, trying again", "identity", wanted.Name, "error", reason(err))
 			retry.waitOr(ctx, changed)
 			continue
 		}
 		retry.reset()
-		a.Log.Info("certificate", "spiffeID", settings.Identity.SpiffeId, "serial", next.serial, "notAfter", next.pair.Leaf.NotAfter)
-		a.leaf.store(next)
+		a.Log.Info("certificate", "spiffeID", wanted.SpiffeId, "serial", next.serial, "notAfter", next.pair.Leaf.NotAfter)
+		held.store(next)
 	}
 	return nil
 }
@@ -103,7 +105,7 @@ func (a *agent) requestLeaf(ctx context.Context, identity *wire.Identity) (*leaf
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	answer, err := a.control.agent.Sign(ctx, &wire.SignRequest{ProxyType: string(a.ProxyType), Mesh: a.mesh, Name: a.name, Request: request})
+	answer, err := a.control.agent.Sign(ctx, &wire.SignRequest{ProxyType: string(a.ProxyType), Mesh: a.mesh, Name: a.name, Request: request, Secret: identity.Secret})
 	if err != nil {
 		return nil, err
 	}

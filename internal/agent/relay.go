@@ -25,7 +25,7 @@ func (a *agent) newRelay() *grpc.Server {
 		grpc.ForceServerCodecV2(frames{encoding.GetCodecV2(proto.Name)}),
 		grpc.MaxRecvMsgSize(math.MaxInt32), grpc.MaxSendMsgSize(math.MaxInt32),
 	)
-	secret.RegisterSecretDiscoveryServiceServer(server, &secrets{leaf: a.leaf})
+	secret.RegisterSecretDiscoveryServiceServer(server, &secrets{leaves: a.leaves})
 	server.RegisterService(&grpc.ServiceDesc{
 		ServiceName: adsService,
 		HandlerType: (*any)(nil),

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	secret "github.com/envoyproxy/go-control-plane/envoy/service/secret/v3"
 	"google.golang.org/grpc"
@@ -67,7 +69,7 @@ func controlPlaneOf(handle func(grpc.ServerStream) error) *grpc.Server {
 
 func newTestRelay(t *testing.T, up *grpc.Server) *grpc.ClientConn {
 	t.Helper()
-	a := &agent{control: &controlPlane{conn: serveUnix(t, up)}, leaf: watch[*leaf](nil)}
+	a := &agent{control: &controlPlane{conn: serveUnix(t, up)}, leaves: newLeaves()}
 	return serveUnix(t, a.newRelay())
 }
 
@@ -127,9 +129,10 @@ func TestAnEnvoyThatGoesEndsItsUpstream(t *testing.T) {
 }
 
 func TestTheLeafIsServedAndRotates(t *testing.T) {
-	leaves := watch[*leaf](nil)
+	held := newLeaves()
+	leaves := held.of(leafSecret)
 	server := grpc.NewServer()
-	secret.RegisterSecretDiscoveryServiceServer(server, &secrets{leaf: leaves})
+	secret.RegisterSecretDiscoveryServiceServer(server, &secrets{leaves: held})
 	client := secret.NewSecretDiscoveryServiceClient(serveUnix(t, server))
 
 	whole, err := client.StreamSecrets(t.Context())
@@ -176,5 +179,41 @@ func TestOrdinaryMessagesPassTheCodecToo(t *testing.T) {
 	var got wrapperspb.StringValue
 	if err := c.Unmarshal(data, &got); err != nil || got.Value != "x" {
 		t.Errorf("got %q (%v)", got.Value, err)
+	}
+}
+
+// A ZoneEgress presents several certificates, each of which Envoy asks for on a stream of its own.
+func TestEachLeafIsServedUnderItsSecret(t *testing.T) {
+	held := newLeaves()
+	server := grpc.NewServer()
+	secret.RegisterSecretDiscoveryServiceServer(server, &secrets{leaves: held})
+	client := secret.NewSecretDiscoveryServiceClient(serveUnix(t, server))
+	names := []string{leafSecret, "identity_shop"}
+	var streams []secret.SecretDiscoveryService_StreamSecretsClient
+	for _, name := range names {
+		stream, err := client.StreamSecrets(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := stream.Send(&discovery.DiscoveryRequest{TypeUrl: secretType, ResourceNames: []string{name}}); err != nil {
+			t.Fatal(err)
+		}
+		streams = append(streams, stream)
+	}
+	for i, name := range names {
+		held.of(name).store(&leaf{serial: fmt.Sprint(i), chain: []byte("chain"), key: []byte("key")})
+	}
+	for i, name := range names {
+		response, err := streams[i].Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got tlsv3.Secret
+		if err := response.Resources[0].UnmarshalTo(&got); err != nil {
+			t.Fatal(err)
+		}
+		if got.Name != name || response.VersionInfo != fmt.Sprint(i) {
+			t.Errorf("%s is answered with %s, version %s", name, got.Name, response.VersionInfo)
+		}
 	}
 }

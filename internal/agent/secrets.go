@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -13,25 +14,22 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-const (
-	// leafSecret is the secret by which every listener and cluster names the proxy's certificate.
-	leafSecret = "identity"
-	secretType = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
-)
+const secretType = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
 
-// secrets serves the leaf to the Envoy beside (SDS), state-of-the-world and delta, since configuration
-// may ask either way. The one secret is [leafSecret]; its version is the leaf's serial.
+// secrets serves the leaves to the Envoy beside (SDS), state-of-the-world and delta, since configuration may ask
+// either way. A stream is about one secret, as Envoy's are; its version is the leaf's serial.
 type secrets struct {
 	secret.UnimplementedSecretDiscoveryServiceServer
-	leaf *watched[*leaf]
+	leaves *leaves
 }
 
 // StreamSecrets implements the state-of-the-world form.
 func (s *secrets) StreamSecrets(stream secret.SecretDiscoveryService_StreamSecretsServer) error {
-	return serveSecret(stream.Context(), s.leaf, stream.Recv, func(r *discovery.DiscoveryRequest) bool {
-		return slices.Contains(r.ResourceNames, leafSecret)
-	}, func(l *leaf) error {
-		message, err := l.secret()
+	return s.serve(stream.Context(), func() (string, error) {
+		r, err := stream.Recv()
+		return first(r.GetResourceNames()), err
+	}, func(name string, l *leaf) error {
+		message, err := l.secret(name)
 		if err != nil {
 			return err
 		}
@@ -43,21 +41,31 @@ func (s *secrets) StreamSecrets(stream secret.SecretDiscoveryService_StreamSecre
 
 // DeltaSecrets implements the delta form.
 func (s *secrets) DeltaSecrets(stream secret.SecretDiscoveryService_DeltaSecretsServer) error {
-	wanted := false // a delta request names what changes
-	return serveSecret(stream.Context(), s.leaf, stream.Recv, func(r *discovery.DeltaDiscoveryRequest) bool {
-		wanted = (wanted || slices.Contains(r.ResourceNamesSubscribe, leafSecret)) &&
-			!slices.Contains(r.ResourceNamesUnsubscribe, leafSecret)
-		return wanted
-	}, func(l *leaf) error {
-		message, err := l.secret()
+	wanted := "" // a delta request names what changes
+	return s.serve(stream.Context(), func() (string, error) {
+		r, err := stream.Recv()
+		wanted = cmp.Or(wanted, first(r.GetResourceNamesSubscribe()))
+		if slices.Contains(r.GetResourceNamesUnsubscribe(), wanted) {
+			wanted = ""
+		}
+		return wanted, err
+	}, func(name string, l *leaf) error {
+		message, err := l.secret(name)
 		if err != nil {
 			return err
 		}
 		return stream.Send(&discovery.DeltaDiscoveryResponse{
 			SystemVersionInfo: l.serial, Nonce: l.serial, TypeUrl: secretType,
-			Resources: []*discovery.Resource{{Name: leafSecret, Version: l.serial, Resource: message}},
+			Resources: []*discovery.Resource{{Name: name, Version: l.serial, Resource: message}},
 		})
 	})
+}
+
+func first(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return names[0]
 }
 
 // FetchSecrets is not offered: Envoy streams.
@@ -65,38 +73,41 @@ func (s *secrets) FetchSecrets(context.Context, *discovery.DiscoveryRequest) (*d
 	return nil, status.Error(codes.Unimplemented, "secrets are streamed")
 }
 
-// serveSecret sends the leaf once the client wants it, and each further one. Every leaf is sent once: what
+// serve sends the leaf of the secret that the client wants, and each further one. Every leaf is sent once: what
 // the client answers to it changes nothing.
-func serveSecret[R any](ctx context.Context, leaves *watched[*leaf], recv func() (R, error), wants func(R) bool, send func(*leaf) error) error {
-	requests := make(chan R)
+func (s *secrets) serve(ctx context.Context, recv func() (wanted string, err error), send func(name string, l *leaf) error) error {
+	requests := make(chan string)
 	failed := make(chan error, 1)
 	go func() {
 		for {
-			r, err := recv()
+			wanted, err := recv()
 			if err != nil {
 				failed <- err
 				return
 			}
 			select {
-			case requests <- r:
+			case requests <- wanted:
 			case <-ctx.Done():
 				return
 			}
 		}
 	}()
-	wanted, sent := false, ""
+	wanted, sent := "", ""
 	for {
-		current, changed := leaves.load()
-		if wanted && current != nil && len(current.chain) > 0 && current.serial != sent {
-			if err := send(current); err != nil {
-				return err
+		var changed <-chan struct{}
+		if wanted != "" {
+			var current *leaf
+			if current, changed = s.leaves.of(wanted).load(); current != nil && current.serial != sent {
+				if err := send(wanted, current); err != nil {
+					return err
+				}
+				sent = current.serial
 			}
-			sent = current.serial
 		}
 		select {
-		case r := <-requests:
-			if wanted = wants(r); !wanted {
-				sent = ""
+		case name := <-requests:
+			if name != wanted {
+				wanted, sent = name, ""
 			}
 		case err := <-failed:
 			return err
@@ -107,12 +118,12 @@ func serveSecret[R any](ctx context.Context, leaves *watched[*leaf], recv func()
 	}
 }
 
-func (l *leaf) secret() (*anypb.Any, error) {
+func (l *leaf) secret(name string) (*anypb.Any, error) {
 	inline := func(text []byte) *core.DataSource {
 		return &core.DataSource{Specifier: &core.DataSource_InlineBytes{InlineBytes: text}}
 	}
 	return anypb.New(&tlsv3.Secret{
-		Name: leafSecret,
+		Name: name,
 		Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{
 			CertificateChain: inline(l.chain), PrivateKey: inline(l.key),
 		}},

@@ -185,8 +185,10 @@ type SignRequest struct {
 	Mesh  string                 `protobuf:"bytes,1,opt,name=mesh,proto3" json:"mesh,omitempty"`
 	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// PKCS #10, DER.
-	Request       []byte `protobuf:"bytes,3,opt,name=request,proto3" json:"request,omitempty"`
-	ProxyType     string `protobuf:"bytes,4,opt,name=proxy_type,json=proxyType,proto3" json:"proxy_type,omitempty"`
+	Request   []byte `protobuf:"bytes,3,opt,name=request,proto3" json:"request,omitempty"`
+	ProxyType string `protobuf:"bytes,4,opt,name=proxy_type,json=proxyType,proto3" json:"proxy_type,omitempty"`
+	// Of which of the proxy's identities, as the Settings name it; empty: of the first.
+	Secret        string `protobuf:"bytes,5,opt,name=secret,proto3" json:"secret,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -245,6 +247,13 @@ func (x *SignRequest) GetRequest() []byte {
 func (x *SignRequest) GetProxyType() string {
 	if x != nil {
 		return x.ProxyType
+	}
+	return ""
+}
+
+func (x *SignRequest) GetSecret() string {
+	if x != nil {
+		return x.Secret
 	}
 	return ""
 }
@@ -603,7 +612,9 @@ type Settings struct {
 	// here any more.
 	Drained bool `protobuf:"varint,6,opt,name=drained,proto3" json:"drained,omitempty"`
 	// To be answered by Answer. All else in the message is as it was before.
-	Question      *Question `protobuf:"bytes,7,opt,name=question,proto3" json:"question,omitempty"`
+	Question *Question `protobuf:"bytes,7,opt,name=question,proto3" json:"question,omitempty"`
+	// Of a ZoneEgress: those that it presents beside its identity, each with its secret.
+	Further       []*Identity `protobuf:"bytes,8,rep,name=further,proto3" json:"further,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -683,6 +694,13 @@ func (x *Settings) GetDrained() bool {
 func (x *Settings) GetQuestion() *Question {
 	if x != nil {
 		return x.Question
+	}
+	return nil
+}
+
+func (x *Settings) GetFurther() []*Identity {
+	if x != nil {
+		return x.Further
 	}
 	return nil
 }
@@ -1072,7 +1090,9 @@ type Identity struct {
 	SpreadMs uint32 `protobuf:"varint,4,opt,name=spread_ms,json=spreadMs,proto3" json:"spread_ms,omitempty"`
 	// Of the SPIRE agent on the proxy's machine that gives Envoy its certificate, so that none is asked for.
 	// Empty: Sign gives it.
-	SpireSocket   string `protobuf:"bytes,5,opt,name=spire_socket,json=spireSocket,proto3" json:"spire_socket,omitempty"`
+	SpireSocket string `protobuf:"bytes,5,opt,name=spire_socket,json=spireSocket,proto3" json:"spire_socket,omitempty"`
+	// By which Envoy asks the agent for the certificate; empty: "identity".
+	Secret        string `protobuf:"bytes,6,opt,name=secret,proto3" json:"secret,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1138,6 +1158,13 @@ func (x *Identity) GetSpreadMs() uint32 {
 func (x *Identity) GetSpireSocket() string {
 	if x != nil {
 		return x.SpireSocket
+	}
+	return ""
+}
+
+func (x *Identity) GetSecret() string {
+	if x != nil {
+		return x.Secret
 	}
 	return ""
 }
@@ -1346,13 +1373,14 @@ const file_agent_proto_rawDesc = "" +
 	"\tdataplane\x18\x01 \x01(\fR\tdataplane\":\n" +
 	"\x10RegisterResponse\x12\x12\n" +
 	"\x04mesh\x18\x01 \x01(\tR\x04mesh\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"n\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"\x86\x01\n" +
 	"\vSignRequest\x12\x12\n" +
 	"\x04mesh\x18\x01 \x01(\tR\x04mesh\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
 	"\arequest\x18\x03 \x01(\fR\arequest\x12\x1d\n" +
 	"\n" +
-	"proxy_type\x18\x04 \x01(\tR\tproxyType\"\xa7\x01\n" +
+	"proxy_type\x18\x04 \x01(\tR\tproxyType\x12\x16\n" +
+	"\x06secret\x18\x05 \x01(\tR\x06secret\"\xa7\x01\n" +
 	"\fSignResponse\x12\x14\n" +
 	"\x05chain\x18\x01 \x03(\fR\x05chain\x12\x1b\n" +
 	"\tspiffe_id\x18\x02 \x01(\tR\bspiffeId\x12\x16\n" +
@@ -1382,7 +1410,7 @@ const file_agent_proto_rawDesc = "" +
 	"generation\x18\x03 \x01(\tR\n" +
 	"generation\x12\x16\n" +
 	"\x06serial\x18\x04 \x01(\tR\x06serial\x12\x18\n" +
-	"\ahealthy\x18\x05 \x01(\bR\ahealthy\"\x9d\x02\n" +
+	"\ahealthy\x18\x05 \x01(\bR\ahealthy\"\xd0\x02\n" +
 	"\bSettings\x12\x12\n" +
 	"\x04zone\x18\x01 \x01(\tR\x04zone\x125\n" +
 	"\tlisteners\x18\x02 \x03(\v2\x17.weft.agent.v1.ListenerR\tlisteners\x123\n" +
@@ -1391,7 +1419,8 @@ const file_agent_proto_rawDesc = "" +
 	"admin_port\x18\x04 \x01(\rR\tadminPort\x12#\n" +
 	"\rdrain_seconds\x18\x05 \x01(\rR\fdrainSeconds\x12\x18\n" +
 	"\adrained\x18\x06 \x01(\bR\adrained\x123\n" +
-	"\bquestion\x18\a \x01(\v2\x17.weft.agent.v1.QuestionR\bquestion\"u\n" +
+	"\bquestion\x18\a \x01(\v2\x17.weft.agent.v1.QuestionR\bquestion\x121\n" +
+	"\afurther\x18\b \x03(\v2\x17.weft.agent.v1.IdentityR\afurther\"u\n" +
 	"\bQuestion\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12'\n" +
 	"\x04page\x18\x02 \x01(\x0e2\x13.weft.agent.v1.PageR\x04page\x12\x12\n" +
@@ -1425,7 +1454,7 @@ const file_agent_proto_rawDesc = "" +
 	"\n" +
 	"timeout_ms\x18\x02 \x01(\rR\ttimeoutMs\x12/\n" +
 	"\x13unhealthy_threshold\x18\x03 \x01(\rR\x12unhealthyThreshold\x12+\n" +
-	"\x11healthy_threshold\x18\x04 \x01(\rR\x10healthyThreshold\"\x9b\x01\n" +
+	"\x11healthy_threshold\x18\x04 \x01(\rR\x10healthyThreshold\"\xb3\x01\n" +
 	"\bIdentity\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
 	"\tspiffe_id\x18\x02 \x01(\tR\bspiffeId\x12\x1e\n" +
@@ -1433,7 +1462,8 @@ const file_agent_proto_rawDesc = "" +
 	"generation\x18\x03 \x01(\tR\n" +
 	"generation\x12\x1b\n" +
 	"\tspread_ms\x18\x04 \x01(\rR\bspreadMs\x12!\n" +
-	"\fspire_socket\x18\x05 \x01(\tR\vspireSocket\"o\n" +
+	"\fspire_socket\x18\x05 \x01(\tR\vspireSocket\x12\x16\n" +
+	"\x06secret\x18\x06 \x01(\tR\x06secret\"o\n" +
 	"\fNamesRequest\x12\x12\n" +
 	"\x04mesh\x18\x01 \x01(\tR\x04mesh\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -1505,24 +1535,25 @@ var file_agent_proto_depIdxs = []int32{
 	12, // 2: weft.agent.v1.Settings.listeners:type_name -> weft.agent.v1.Listener
 	14, // 3: weft.agent.v1.Settings.identity:type_name -> weft.agent.v1.Identity
 	9,  // 4: weft.agent.v1.Settings.question:type_name -> weft.agent.v1.Question
-	0,  // 5: weft.agent.v1.Question.page:type_name -> weft.agent.v1.Page
-	13, // 6: weft.agent.v1.Listener.probe:type_name -> weft.agent.v1.Probe
-	17, // 7: weft.agent.v1.NamesUpdate.changed:type_name -> weft.agent.v1.HostName
-	1,  // 8: weft.agent.v1.Agent.Register:input_type -> weft.agent.v1.RegisterRequest
-	3,  // 9: weft.agent.v1.Agent.Sign:input_type -> weft.agent.v1.SignRequest
-	5,  // 10: weft.agent.v1.Agent.Session:input_type -> weft.agent.v1.Report
-	10, // 11: weft.agent.v1.Agent.Answer:input_type -> weft.agent.v1.Part
-	15, // 12: weft.agent.v1.Agent.Names:input_type -> weft.agent.v1.NamesRequest
-	2,  // 13: weft.agent.v1.Agent.Register:output_type -> weft.agent.v1.RegisterResponse
-	4,  // 14: weft.agent.v1.Agent.Sign:output_type -> weft.agent.v1.SignResponse
-	8,  // 15: weft.agent.v1.Agent.Session:output_type -> weft.agent.v1.Settings
-	11, // 16: weft.agent.v1.Agent.Answer:output_type -> weft.agent.v1.Received
-	16, // 17: weft.agent.v1.Agent.Names:output_type -> weft.agent.v1.NamesUpdate
-	13, // [13:18] is the sub-list for method output_type
-	8,  // [8:13] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	14, // 5: weft.agent.v1.Settings.further:type_name -> weft.agent.v1.Identity
+	0,  // 6: weft.agent.v1.Question.page:type_name -> weft.agent.v1.Page
+	13, // 7: weft.agent.v1.Listener.probe:type_name -> weft.agent.v1.Probe
+	17, // 8: weft.agent.v1.NamesUpdate.changed:type_name -> weft.agent.v1.HostName
+	1,  // 9: weft.agent.v1.Agent.Register:input_type -> weft.agent.v1.RegisterRequest
+	3,  // 10: weft.agent.v1.Agent.Sign:input_type -> weft.agent.v1.SignRequest
+	5,  // 11: weft.agent.v1.Agent.Session:input_type -> weft.agent.v1.Report
+	10, // 12: weft.agent.v1.Agent.Answer:input_type -> weft.agent.v1.Part
+	15, // 13: weft.agent.v1.Agent.Names:input_type -> weft.agent.v1.NamesRequest
+	2,  // 14: weft.agent.v1.Agent.Register:output_type -> weft.agent.v1.RegisterResponse
+	4,  // 15: weft.agent.v1.Agent.Sign:output_type -> weft.agent.v1.SignResponse
+	8,  // 16: weft.agent.v1.Agent.Session:output_type -> weft.agent.v1.Settings
+	11, // 17: weft.agent.v1.Agent.Answer:output_type -> weft.agent.v1.Received
+	16, // 18: weft.agent.v1.Agent.Names:output_type -> weft.agent.v1.NamesUpdate
+	14, // [14:19] is the sub-list for method output_type
+	9,  // [9:14] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_agent_proto_init() }
