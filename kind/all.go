@@ -18,7 +18,7 @@ func All() []resource.Descriptor {
 		Zones, ZoneInsights,
 		ZoneIngresses, ZoneIngressInsights, ZoneIngressServings, MeshZoneAddresses,
 		ZoneEgresses, ZoneEgressInsights, ZoneEgressStatuses, ZoneEgressServings, MeshEgressAddresses,
-		Dataplanes, DataplaneInsights, DataplaneServings, DataplaneLeavesList, ChangingNamesList,
+		Dataplanes, DataplaneInsights, DataplaneServings, DataplaneLeavesList, ChangingNamesList, PutOuts,
 		MeshServices, MeshServiceStatuses, HeldEndpointsList, HeldPassages,
 		MeshMultiZoneServices, MeshMultiZoneServiceStatuses,
 		MeshExternalServices, MeshExternalServiceStatuses, ExternalMaterials,

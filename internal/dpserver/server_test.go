@@ -123,7 +123,7 @@ func TestTheControlPlaneDecidesTheNamesInACertificate(t *testing.T) {
 	if len(leaf.URIs) != 1 || leaf.URIs[0].String() != "spiffe://default.east.mesh.local/workload/web" || settings.Identity.SpiffeId != leaf.URIs[0].String() {
 		t.Errorf("the leaf names %v, the settings %s; the request asked for an administrator's name", leaf.URIs, settings.Identity.SpiffeId)
 	}
-	if len(leaf.DNSNames) != 1 || leaf.DNSNames[0] != "web-1.default.dataplane.mesh.local" {
+	if len(leaf.DNSNames) != 1 || leaf.DNSNames[0] != "web-1.default.east.dataplane.mesh.local" {
 		t.Errorf("the leaf's DNS names are %v, want the instance's", leaf.DNSNames)
 	}
 	stored(p, kind.DataplaneInsights, func(i kind.DataplaneInsight) bool {

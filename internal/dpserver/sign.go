@@ -41,7 +41,7 @@ func (s *agents) Sign(ctx context.Context, request *wire.SignRequest) (*wire.Sig
 	}
 	signed, err := ca.Sign(identity.Leaf{
 		SpiffeIDs: leaf.Names(),
-		DNSName:   identity.InstanceDNSName(key.Mesh, key.Name),
+		DNSName:   identity.InstanceDNSName(key.Mesh, s.Zone, key.Name),
 		PublicKey: public,
 		Lifetime:  life,
 		Now:       now(),

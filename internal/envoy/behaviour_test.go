@@ -25,6 +25,7 @@ const (
 	domainEast = "default.east.mesh.local"
 	domainWest = "default.west.mesh.local"
 	clientID   = "spiffe://" + domainEast + "/workload/client"
+	putOutName = "client-1.default.east.dataplane.mesh.local"
 	serverID   = "spiffe://" + domainEast + "/workload/server"
 )
 
@@ -69,11 +70,16 @@ func freePort(t *testing.T) uint32 {
 func inboundTo(t *testing.T, application net.Addr, protocol kind.Protocol, allow ...match.Rule) *graph.InboundListener {
 	t.Helper()
 	return &graph.InboundListener{
-		Address: "127.0.0.1", Port: freePort(t), Name: "main", Protocol: protocol, Bind: true,
+		Mesh: "default", Address: "127.0.0.1", Port: freePort(t), Name: "main", Protocol: protocol, Bind: true,
 		ServiceAddress: "127.0.0.1", ServicePort: uint32(application.(*net.TCPAddr).Port),
 		TrustDomains: []string{domainEast, domainWest},
 		Permissions:  &match.Permissions{Allow: allow},
 	}
+}
+
+// behind is a listener with what its mesh gives it, and the names of whom that has put out.
+func behind(l *graph.InboundListener, putOut ...string) []*xds.Resource {
+	return append(Inbound(l, true), PutOut(l.Mesh, putOut)...)
 }
 
 func address(l *graph.InboundListener) string { return fmt.Sprintf("127.0.0.1:%d", l.Port) }
@@ -103,7 +109,7 @@ func twoServers(t *testing.T, first, second http.HandlerFunc, more ...graph.Endp
 		in := inboundTo(t, app.Listener.Addr(), kind.HTTP, match.Rule{Origin: "all of east", Prefix: "spiffe://" + domainEast + "/"})
 		in.Name = fmt.Sprintf("app-%d", i)
 		endpoints.Endpoints = append(endpoints.Endpoints, graph.Endpoint{Address: in.Address, Port: in.Port})
-		resources = append(resources, Inbound(in, true)...)
+		resources = append(resources, behind(in)...)
 	}
 	startEnvoy(t, append(resources, Assignment(endpoints))...)
 	return fmt.Sprintf("http://127.0.0.1:%d/", outbound.Port), firstApp
@@ -231,6 +237,8 @@ func callers(t *testing.T, east, west *authority) map[string]caller {
 		"with a name of an unbelieved one": {west.leaf(t, "spiffe://"+domainWest+"/workload/x", "spiffe://elsewhere/workload/client"), false},
 		"that a CA of nobody has signed":   {newAuthority(t, domainEast).leaf(t, clientID), false},
 		"without a name":                   {east.leaf(t), false},
+		"of an instance that was put out":  {east.instance(t, putOutName, clientID), false},
+		"of another instance":              {east.instance(t, "client-2.default.east.dataplane.mesh.local", clientID), true},
 	}
 }
 
@@ -249,7 +257,7 @@ func TestWhoGetsInHTTP(t *testing.T) {
 	t.Cleanup(app.Close)
 	east, west := newAuthority(t, domainEast), newAuthority(t, domainWest)
 	in := inboundTo(t, app.Listener.Addr(), kind.HTTP, rules()...)
-	startEnvoy(t, append(Inbound(in, true), trust(east, west), identity(t, east.leaf(t, serverID)))...)
+	startEnvoy(t, append(behind(in, putOutName), trust(east, west), identity(t, east.leaf(t, serverID)))...)
 	for name, caller := range callers(t, east, west) {
 		t.Run(name, func(t *testing.T) {
 			client := &http.Client{Transport: &http.Transport{TLSClientConfig: presenting(caller.leaf)}}
@@ -277,7 +285,7 @@ func TestWhoGetsInTCP(t *testing.T) {
 	app, heard := listener(t)
 	east, west := newAuthority(t, domainEast), newAuthority(t, domainWest)
 	in := inboundTo(t, app, kind.TCP, rules()...)
-	startEnvoy(t, append(Inbound(in, true), trust(east, west), identity(t, east.leaf(t, serverID)))...)
+	startEnvoy(t, append(behind(in, putOutName), trust(east, west), identity(t, east.leaf(t, serverID)))...)
 	for name, caller := range callers(t, east, west) {
 		t.Run(name, func(t *testing.T) {
 			conn, err := cryptotls.Dial("tcp", address(in), presenting(caller.leaf))

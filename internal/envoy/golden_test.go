@@ -32,6 +32,7 @@ type nouns struct {
 	Capture     *graph.Capture
 	Trust       *graph.Trust
 	Ingress     *graph.IngressListener
+	PutOut      []string
 	Passage     string
 	Passable    []graph.Endpoint
 }
@@ -50,6 +51,9 @@ func (n *nouns) resources() []*xds.Resource {
 	}
 	if n.Inbound != nil {
 		all = append(all, Inbound(n.Inbound, n.Secured)...)
+		if n.Secured {
+			all = append(all, PutOut(n.Inbound.Mesh, n.PutOut)...)
+		}
 	}
 	if n.Explicit != nil {
 		all = append(all, Explicit(n.Explicit))

@@ -68,6 +68,7 @@ func inboundFilters(name string, l *graph.InboundListener, secured bool) []*list
 		return []*listeners.Filter{proxy}
 	}
 	return []*listeners.Filter{
+		discoveredNetworkFilter(tcpFamily.putOutName(l.Mesh)),
 		discoveredNetworkFilter(tcpFamily.denyName(l)),
 		discoveredNetworkFilter(tcpFamily.allowName(l)),
 		proxy,
@@ -86,6 +87,7 @@ func inboundManager(name string, l *graph.InboundListener, secured bool) *hcm.Ht
 		manager.ForwardClientCertDetails = hcm.HttpConnectionManager_SANITIZE_SET
 		manager.SetCurrentClientCertDetails = &hcm.HttpConnectionManager_SetCurrentClientCertDetails{Uri: true}
 		manager.HttpFilters = append([]*hcm.HttpFilter{
+			discoveredHTTPFilter(httpFamily.putOutName(l.Mesh)),
 			discoveredHTTPFilter(httpFamily.denyName(l)),
 			discoveredHTTPFilter(httpFamily.allowName(l)),
 		}, manager.HttpFilters...)

@@ -24,7 +24,7 @@ func TestWhereAnIngressLeads(t *testing.T) {
 	local := &graph.Destination{Key: graph.DestinationKey{Mesh: "default", Zone: "east", Service: "local", Port: 80}, Protocol: kind.TCP}
 	door := &graph.IngressListener{Address: "127.0.0.1", Port: freePort(t)}
 	to := []graph.Endpoint{{Address: server.Address, Port: server.Port}}
-	startEnvoy(t, append(Inbound(server, true),
+	startEnvoy(t, append(behind(server),
 		trust(east), identity(t, east.leaf(t, serverID)), Clusters(local, false, graph.Source{})[0],
 		Assignment(&graph.Endpoints{Destination: local.Key, Endpoints: to}),
 		Ingress(door), PassageCluster(sni), PassageAssignment(sni, to))...)

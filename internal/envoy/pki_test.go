@@ -48,10 +48,19 @@ func newAuthority(t *testing.T, domain string) *authority {
 // leaf signs a certificate with the names, in their order.
 func (a *authority) leaf(t *testing.T, names ...string) cryptotls.Certificate {
 	t.Helper()
+	return a.instance(t, "", names...)
+}
+
+// instance signs one that names an instance beside, unless that is empty.
+func (a *authority) instance(t *testing.T, dnsName string, names ...string) cryptotls.Certificate {
+	t.Helper()
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(2), NotAfter: time.Now().Add(time.Hour), URIs: uris(t, names...),
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+	}
+	if dnsName != "" {
+		template.DNSNames = []string{dnsName}
 	}
 	key := newKey(t)
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)

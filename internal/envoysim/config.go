@@ -84,6 +84,8 @@ type Call struct {
 	// certificate that it presents, in their order.
 	TLS      bool
 	PeerURIs []string
+	// PeerDNS is the name of the one instance in the caller's certificate; empty: it has none.
+	PeerDNS string
 }
 
 func (c Call) target() string { return hostPort(c.Address, c.Port) }

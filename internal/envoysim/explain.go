@@ -15,6 +15,8 @@ type World interface {
 	Config(graph.ProxyKey) ([]*xds.Resource, bool)
 	// SpiffeID is the proxy's name; empty for a plain one.
 	SpiffeID(graph.ProxyKey) string
+	// Instance is the DNS name in the proxy's certificate, which is its own alone.
+	Instance(graph.ProxyKey) string
 	// At finds the proxy that listens at an address.
 	At(address string, port uint32) (graph.ProxyKey, bool)
 	// Door finds the zone ingress that other zones dial at an address.
@@ -135,7 +137,7 @@ func Explain(world World, request Request, beyond Beyond) (*Explanation, error) 
 	case way.Passed:
 		e.Verdict, e.Reason = Passed, "no service of the mesh has this address"
 	default:
-		(&asking{world, beyond, request.From.Mesh, e.SpiffeID, client, call}).ask(e, way.Endpoints)
+		(&asking{world, beyond, request.From.Mesh, e.SpiffeID, world.Instance(request.From), client, call}).ask(e, way.Endpoints)
 	}
 	return e, nil
 }
@@ -157,7 +159,8 @@ type asking struct {
 	world    World
 	beyond   Beyond
 	mesh     string
-	spiffeID string // of the client
+	spiffeID string // of the client, and instance its own name
+	instance string
 	client   *Config
 	call     Call
 }
@@ -180,7 +183,7 @@ func (a *asking) ask(e *Explanation, all []Endpoint) {
 func (a *asking) endpoint(e Endpoint) EndpointVerdict {
 	call := a.call
 	if call.TLS = e.TLS; e.TLS {
-		call.PeerURIs = []string{a.spiffeID}
+		call.PeerURIs, call.PeerDNS = []string{a.spiffeID}, a.instance
 	}
 	if _, here := a.world.At(e.At.Address, e.At.Port); !here {
 		if door, ok := a.world.Door(e.At.Address, e.At.Port); ok {

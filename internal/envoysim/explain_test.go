@@ -27,6 +27,7 @@ type world struct {
 	Endpoints    []graph.Endpoints
 	Proxies      []proxy
 	Questions    []question
+	PutOut       []string // DNS names of whom the mesh has put out
 }
 
 type proxy struct {
@@ -49,6 +50,10 @@ func (w *world) proxy(key graph.ProxyKey) *proxy {
 }
 
 func (w *world) SpiffeID(key graph.ProxyKey) string { return w.proxy(key).SpiffeID }
+
+func (w *world) Instance(key graph.ProxyKey) string {
+	return key.Name + "." + key.Mesh + ".east.dataplane.mesh.local"
+}
 
 func (w *world) At(address string, port uint32) (graph.ProxyKey, bool) {
 	for _, p := range w.Proxies {
@@ -84,8 +89,10 @@ func (w *world) Config(key graph.ProxyKey) ([]*xds.Resource, bool) {
 		resources = append(resources, envoy.Assignment(&w.Endpoints[i]))
 	}
 	for i := range p.Listeners {
+		p.Listeners[i].Mesh = key.Mesh
 		resources = append(resources, envoy.Inbound(&p.Listeners[i], secured)...)
 	}
+	resources = append(resources, envoy.PutOut(key.Mesh, w.PutOut)...)
 	for i := range p.Outbounds {
 		resources = append(resources, envoy.Explicit(&p.Outbounds[i]))
 	}

@@ -184,14 +184,23 @@ func (r *InboundResult) check(filter proto.Message, call Call) error {
 	default:
 		return fmt.Errorf("a filter of type %T is not understood", filter)
 	}
-	rule, err := matchPolicies(rules, call.PeerURIs)
+	names := call.peerNames()
+	rule, err := matchPolicies(rules, names)
 	if err != nil {
 		return err
 	}
-	if r.ShadowRule, err = shadowed(r.ShadowRule, shadow, call.PeerURIs); err != nil {
+	if r.ShadowRule, err = shadowed(r.ShadowRule, shadow, names); err != nil {
 		return err
 	}
 	return r.decide(rules.GetAction(), rule, call.PeerURIs)
+}
+
+// peerNames are all the names in the caller's certificate.
+func (c *Call) peerNames() []string {
+	if c.PeerDNS == "" {
+		return c.PeerURIs
+	}
+	return append(slices.Clone(c.PeerURIs), c.PeerDNS)
 }
 
 func shadowed(before string, rules *rbac.RBAC, names []string) (string, error) {

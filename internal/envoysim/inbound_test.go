@@ -25,10 +25,15 @@ func server(secured bool, protocol kind.Protocol, permissions match.Permissions)
 		trust.Domains = append(trust.Domains, graph.TrustDomain{Name: domain})
 	}
 	inbound := &graph.InboundListener{
+		Mesh:    "default",
 		Address: "10.0.0.1", Port: 80, Name: "main", Protocol: protocol, Bind: true,
 		ServiceAddress: "127.0.0.1", ServicePort: 80, Permissions: &permissions, TrustDomains: domains,
 	}
-	return append(envoy.Inbound(inbound, secured), envoy.TrustBundle(trust))
+	resources := append(envoy.Inbound(inbound, secured), envoy.TrustBundle(trust))
+	if secured {
+		resources = append(resources, envoy.PutOut("default", []string{"former.default.west.dataplane.mesh.local"})...)
+	}
+	return resources
 }
 
 func load(t *testing.T, resources []*xds.Resource) *envoysim.Config {
@@ -57,6 +62,10 @@ func TestInbound(t *testing.T) {
 		{"a shadow denial lets in", peer(east + "old"), envoysim.InboundResult{Allowed: true, Rule: "allow east", ShadowRule: "shadow"}, ""},
 		{"nobody named it", peer(west + "web"), envoysim.InboundResult{}, "no rule allows " + west + "web"},
 		{"its domain is not believed", peer("spiffe://elsewhere/x"), envoysim.InboundResult{}, "default.east.mesh.local, default.west.mesh.local"},
+		{"put out of the mesh", envoysim.Call{TLS: true, PeerURIs: []string{east + "web"}, PeerDNS: "former.default.west.dataplane.mesh.local"},
+			envoysim.InboundResult{Rule: "weft: mesh default does not admit the caller"}, "denies"},
+		{"an instance like any", envoysim.Call{TLS: true, PeerURIs: []string{east + "web"}, PeerDNS: "web-1.default.east.dataplane.mesh.local"},
+			envoysim.InboundResult{Allowed: true, Rule: "allow east"}, ""},
 		{"two domains", peer(west+"web", east+"web"), envoysim.InboundResult{Rule: "weft: the caller has names in several trust domains"}, "several"},
 		{"a second name that is not believed", peer(west+"web", "spiffe://elsewhere/x"), envoysim.InboundResult{}, "no rule allows"},
 		{"no certificate", envoysim.Call{}, envoysim.InboundResult{}, "MeshIdentity"},
@@ -102,8 +111,8 @@ func TestInboundFailsClosed(t *testing.T) {
 	call := peer(east + "web")
 	call.Address, call.Port = "10.0.0.1", 80
 	for i, missing := range all {
-		if missing.Type == xds.Cluster {
-			continue
+		if missing.Type == xds.Cluster || strings.Contains(missing.Name, "_tcp_") {
+			continue // no permission of requests
 		}
 		t.Run(missing.Name, func(t *testing.T) {
 			rest := append(append([]*xds.Resource{}, all[:i]...), all[i+1:]...)

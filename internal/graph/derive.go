@@ -16,6 +16,7 @@ import (
 func (s *State) derive() {
 	s.Membership = table.NewDerived(s.DB, "membership", s.membership, same[*kind.Membership])
 	s.Refused = table.NewDerived(s.DB, "refused by membership", s.refused, func(a, b string) bool { return a == b })
+	s.PutOut = table.NewDerived(s.DB, "put out", s.putOut, slices.Equal)
 	s.Identity = table.NewDerived(s.DB, "identity", s.identity, same[*Identity])
 	s.EgressChoice = table.NewDerived(s.DB, "choice of zone egresses", s.egressChoice, same[*EgressChoice])
 	s.EgressIdentity = table.NewDerived(s.DB, "identity of zone egresses", s.egressIdentity, same[*Identity])

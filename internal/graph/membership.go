@@ -1,6 +1,9 @@
 package graph
 
 import (
+	"slices"
+
+	"weft/internal/identity"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -53,4 +56,19 @@ func (s *State) Barred(r *table.Reader, service *resource.Object[kind.MeshServic
 		}
 	}
 	return barred
+}
+
+// putOut leaves out names that are not of the zone that tells them: a zone denies its own proxies and no others.
+func (s *State) putOut(r *table.Reader, mesh string) []string {
+	var names []string
+	for _, row := range s.PutOutsByMesh.List(r, MeshKey(mesh)) {
+		zone := s.ZoneOf(&row.Meta)
+		for _, proxy := range row.Spec.Proxies {
+			if _, own := identity.InstanceOf(mesh, zone, proxy.Name); own {
+				names = append(names, proxy.Name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }

@@ -177,6 +177,7 @@ type Leaf struct {
 // InboundListener is one (address, port) with the union of the inbounds that share it, those that are
 // being withdrawn too.
 type InboundListener struct {
+	Mesh    string
 	Address string
 	Port    uint32
 	// Name is "8080", or "10.0.0.1_8080" where the proxy has that port at several addresses. It stays

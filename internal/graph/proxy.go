@@ -109,6 +109,7 @@ func (s *State) listener(r *table.Reader, dp *resource.Object[kind.Dataplane], p
 	slices.Sort(names)
 	first := inbounds[0]
 	l := InboundListener{
+		Mesh:           dp.Mesh,
 		Address:        first.Address,
 		Port:           first.Port,
 		Section:        strings.Join(slices.Compact(names), "+"),

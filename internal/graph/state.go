@@ -114,6 +114,9 @@ type State struct {
 	// ChangingNames are those of all zones, this one's too; ChangingNamesByMesh finds them by a [MeshKey].
 	ChangingNames       Rows[kind.ChangingNames]
 	ChangingNamesByMesh *table.Index[*resource.Object[kind.ChangingNames]]
+	// PutOuts are those of all zones, this one's too; PutOutsByMesh finds them by a [MeshKey].
+	PutOuts       Rows[kind.PutOut]
+	PutOutsByMesh *table.Index[*resource.Object[kind.PutOut]]
 	// LeavesMoving finds who changes its names, by its [MeshKey].
 	LeavesMoving     *table.Index[*resource.Object[kind.DataplaneLeaves]]
 	IdentitiesByMesh *table.Index[*resource.Object[kind.MeshIdentity]]
@@ -128,6 +131,8 @@ type State struct {
 	// rules; [State.Refusal] answers it everywhere.
 	Membership *table.Derived[string, *kind.Membership]
 	Refused    *table.Derived[ProxyKey, string]
+	// PutOut are the DNS names in the certificates of whom a mesh has put out, in all zones, sorted.
+	PutOut *table.Derived[string, []string]
 	// Identity is what a Dataplane is given; nil for a plain one.
 	Identity *table.Derived[ProxyKey, *Identity]
 	// EgressChoice is which identities the ZoneEgresses of the zone have, by the zone's name.
@@ -256,6 +261,7 @@ func NewState(zone string) *State {
 	s.MultiZoneServiceStatuses = addRows(s, kind.MeshMultiZoneServiceStatuses)
 	s.ZoneAddresses = addRows(s, kind.MeshZoneAddresses)
 	s.ChangingNames = addRows(s, kind.ChangingNamesList)
+	s.PutOuts = addRows(s, kind.PutOuts)
 	s.ZoneIngresses = addRows(s, kind.ZoneIngresses)
 	s.ZoneIngressServings = addRows(s, kind.ZoneIngressServings)
 	s.ZoneIngressInsights = addRows(s, kind.ZoneIngressInsights)
@@ -294,6 +300,7 @@ func NewState(zone string) *State {
 	s.MultiZoneServicesByMesh = byMesh(s.MultiZoneServices)
 	s.ZoneAddressesByMesh = byMesh(s.ZoneAddresses)
 	s.ChangingNamesByMesh = byMesh(s.ChangingNames)
+	s.PutOutsByMesh = byMesh(s.PutOuts)
 	s.ServingsChanging = table.NewIndex(s.Servings.Input, changingKeys)
 	s.GeneratorsByScope = byMesh(s.Generators)
 	s.HeldByProxy = table.NewIndex(s.Held.Input, heldKeys)

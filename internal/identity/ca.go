@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"math/big"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
@@ -37,9 +38,17 @@ const (
 // certificate in PEM followed by the private key in PEM.
 func CASecretName(meshIdentity string) string { return "identity-ca-" + meshIdentity }
 
-// InstanceDNSName is the DNS name in a proxy's leaf. It names the one instance, where the SPIFFE ID may
-// be shared by all instances of a workload.
-func InstanceDNSName(mesh, name string) string { return name + "." + mesh + ".dataplane.mesh.local" }
+// InstanceDNSName is the DNS name in the leaf of a proxy of a mesh and zone. It names the one instance, where the
+// SPIFFE ID may be shared by all instances of a workload.
+func InstanceDNSName(mesh, zone, name string) string { return name + instances(mesh, zone) }
+
+// InstanceOf is the name of the proxy that a DNS name is of; false: it is none of this mesh and zone.
+func InstanceOf(mesh, zone, dnsName string) (name string, ok bool) {
+	return strings.CutSuffix(dnsName, instances(mesh, zone))
+}
+
+// instances end the names of all proxies of a mesh and zone. Neither has a dot in its name.
+func instances(mesh, zone string) string { return "." + mesh + "." + zone + ".dataplane.mesh.local" }
 
 // NewCA makes a self-signed CA for a trust domain: ECDSA P-256, valid for ten years, with the trust
 // domain's SPIFFE ID as its one URI name.

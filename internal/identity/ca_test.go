@@ -49,7 +49,7 @@ func newCA(t testing.TB, at time.Time, domain string) *identity.CA {
 func webLeaf(t testing.TB) identity.Leaf {
 	return identity.Leaf{
 		SpiffeIDs: []string{"spiffe://default.east.mesh.local/workload/web"},
-		DNSName:   identity.InstanceDNSName("default", "web-1"),
+		DNSName:   identity.InstanceDNSName("default", "east", "web-1"),
 		PublicKey: newKey(t, elliptic.P256()).Public(),
 		Lifetime:  24 * time.Hour,
 		Now:       now,

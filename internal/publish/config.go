@@ -41,6 +41,7 @@ type config struct {
 	outbound   *table.Derived[outboundKey, *outbound]
 	assignment *table.Derived[graph.DestinationKey, *xds.Resource]
 	bundles    *table.Derived[string, []*xds.Resource]
+	putOut     *table.Derived[string, []*xds.Resource]
 	shared     *table.Derived[graph.Class, *Shared]
 	names      *table.Derived[graph.Class, *Names]
 	// passage is the cluster of a server name, passageAssignment what is behind it.
@@ -63,6 +64,7 @@ func newConfig(state *graph.State) *config {
 	c.outbound = table.NewDerived(state.DB, "outbounds", c.makeOutbound, sameOutbound)
 	c.assignment = table.NewDerived(state.DB, "assignments", c.makeAssignment, sameResource)
 	c.bundles = table.NewDerived(state.DB, "trust bundles", c.makeBundles, sameResources)
+	c.putOut = table.NewDerived(state.DB, "filters of whom a mesh has put out", c.makePutOut, sameResources)
 	c.shared = table.NewDerived(state.DB, "shared by class", c.makeShared, sameShared)
 	c.names = table.NewDerived(state.DB, "names by class", c.makeNames, sameNames)
 	c.passage = table.NewDerived(state.DB, "clusters of server names", c.makePassage, sameResource)
@@ -93,6 +95,10 @@ func (c *config) makeBundles(r *table.Reader, mesh string) []*xds.Resource {
 	return append(envoy.DomainBundles(trust), envoy.TrustBundle(trust))
 }
 
+func (c *config) makePutOut(r *table.Reader, mesh string) []*xds.Resource {
+	return envoy.PutOut(mesh, c.state.PutOut.Get(r, mesh))
+}
+
 func (c *config) makeShared(r *table.Reader, class graph.Class) *Shared {
 	s := &Shared{}
 	for _, d := range c.state.Reached.Get(r, class) {
@@ -107,6 +113,9 @@ func (c *config) makeShared(r *table.Reader, class graph.Class) *Shared {
 		s.Resources = append(s.Resources, envoy.SPIREAgent(class.Source))
 	case class.Secured:
 		s.Resources = append(s.Resources, c.bundles.Get(r, class.Mesh)...)
+	}
+	if class.Secured {
+		s.Resources = append(s.Resources, c.putOut.Get(r, class.Mesh)...)
 	}
 	s.Resources = inOrder(s.Resources)
 	return s

@@ -170,6 +170,10 @@ func (w *world) SpiffeID(key graph.ProxyKey) string {
 	return ""
 }
 
+func (w *world) Instance(key graph.ProxyKey) string {
+	return identity.InstanceDNSName(key.Mesh, w.hub.state.Zone, key.Name)
+}
+
 func (w *world) At(address string, port uint32) (graph.ProxyKey, bool) {
 	return w.hub.state.At(w.r, w.mesh, address, port)
 }
