@@ -27,7 +27,7 @@ const Grace = time.Hour
 // Unit is what is reconciled at once.
 type Unit struct {
 	// Kind is MeshService, MeshMultiZoneService, MeshExternalService, MeshIdentity, MeshTrafficPermission, MeshTrust, HeldEndpoints,
-	// HeldPassage, [TagUnit] with the tag's value as the name, or MeshZoneAddress, [LeavesUnit], [NamesUnit], [SNIUnit] or
+	// HeldPassage, [TagUnit] with the tag's value as the name, or MeshZoneAddress, PutOut, [LeavesUnit], [NamesUnit], [SNIUnit] or
 	// [ChangingUnit] without one, or ZoneEgress without either, for all of the zone.
 	Kind, Mesh, Name string
 }
@@ -166,6 +166,8 @@ func (p *Plan) For(r *table.Reader, u Unit, now time.Time) (steps []Step, again 
 		return p.serverNames(r, u.Mesh, now)
 	case kind.MeshZoneAddresses.Name:
 		return p.address(r, u.Mesh, now)
+	case kind.PutOuts.Name:
+		return p.putOut(r, u.Mesh, now)
 	case kind.HeldPassages.Name:
 		return p.passage(r, u.Mesh, u.Name, now)
 	case kind.ZoneEgresses.Name:

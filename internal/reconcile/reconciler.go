@@ -73,6 +73,8 @@ type Reconciler struct {
 	pinnedHolds    map[rowKey]bool
 	pinnedMoves    map[graph.ProxyKey]bool
 	pinnedCauses   map[causeKey]bool
+	// pinnedRefusals are the followed meshes, each with its followed holders of certificates.
+	pinnedRefusals map[string]map[graph.ProxyKey]bool
 
 	// given are the virtual IPs that were written; Run's own.
 	given map[string]resource.Key
@@ -99,6 +101,7 @@ func New(plan *Plan, writer Writer, settler Settler, log *slog.Logger) *Reconcil
 		pinnedHolds:    map[rowKey]bool{},
 		pinnedMoves:    map[graph.ProxyKey]bool{},
 		pinnedCauses:   map[causeKey]bool{},
+		pinnedRefusals: map[string]map[graph.ProxyKey]bool{},
 		given:          map[string]resource.Key{},
 		failed:         map[Unit]time.Duration{},
 		due:            map[Unit]time.Time{},
@@ -148,6 +151,7 @@ func (rc *Reconciler) observeDerived(changes *table.Changes, now time.Time) {
 		rc.ask(Unit{kind.HeldEndpointsList.Name, key.Mesh, key.Name}, now)
 	}
 	rc.observeDoors(changes, now)
+	rc.observeMembership(changes, now)
 	for range rc.plan.egressSays.Changed(changes) {
 		rc.askEgressIdentities(now)
 	}
@@ -165,6 +169,7 @@ func (rc *Reconciler) observePut(o resource.Any, now time.Time) {
 	switch o := o.(type) {
 	case *resource.Object[kind.Mesh]:
 		rc.followDoors(key.Name, now)
+		rc.followMembership(key.Name, now)
 		rc.askIdentities(key.Name, now)
 	case *resource.Object[kind.ZoneEgress]:
 		rc.askEgressIdentities(now)
@@ -210,6 +215,8 @@ func (rc *Reconciler) observePut(o resource.Any, now time.Time) {
 		}
 	case *resource.Object[kind.DataplaneLeaves]:
 		rc.observeLeaves(o, now)
+	case *resource.Object[kind.PutOut]:
+		rc.askPutOut(key.Mesh, now)
 	case *resource.Object[kind.ChangingNames]:
 		rc.ask(Unit{NamesUnit, key.Mesh, ""}, now.Add(soon))
 	case *resource.Object[kind.MeshTrust]:
@@ -229,6 +236,7 @@ func (rc *Reconciler) observeLeaves(o *resource.Object[kind.DataplaneLeaves], no
 			rc.ask(unit, now.Add(soon))
 		}
 	}
+	rc.observeHolder(proxyOf(o), now)
 	for _, leaf := range o.Spec.Leaves {
 		rc.ask(unit, leaf.Until.Add(graph.ConnectionLife))
 	}
@@ -244,6 +252,7 @@ func (rc *Reconciler) observeRemoved(key resource.Key, now time.Time) {
 	switch key.Kind {
 	case kind.Meshes.Name:
 		rc.forgetDoors(key.Name)
+		rc.forgetMembership(key.Name)
 	case kind.MeshZoneAddresses.Name:
 		rc.askAddress(key.Mesh, now)
 	case kind.MeshServices.Name:
@@ -272,6 +281,7 @@ func (rc *Reconciler) observeRemoved(key resource.Key, now time.Time) {
 	case kind.MeshServiceStatuses.Name:
 		rc.ask(Unit{kind.MeshServices.Name, key.Mesh, key.Name}, now.Add(soon))
 	case kind.DataplaneLeavesList.Name:
+		rc.forgetHolder(graph.ProxyKey{Mesh: key.Mesh, Name: key.Name}, now)
 		rc.ask(Unit{NamesUnit, key.Mesh, ""}, now.Add(soon))
 		if proxy := (graph.ProxyKey{Mesh: key.Mesh, Name: key.Name}); rc.pinnedMoves[proxy] {
 			delete(rc.pinnedMoves, proxy)

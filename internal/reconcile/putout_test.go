@@ -1,0 +1,82 @@
+package reconcile
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"weft/internal/graph"
+	"weft/kind"
+	"weft/resource"
+)
+
+// allows is the mesh with a rule that admits one team, or everybody where that is empty.
+func allows(team string) resource.Any {
+	mesh := kind.Mesh{}
+	if team != "" {
+		mesh.DataplaneProxyMembership = &kind.Membership{Allowed: []kind.MembershipRule{{Tags: map[string]string{"team": team}}}}
+	}
+	return kind.Meshes.Make("", "default", mesh)
+}
+
+func ofTeam(name, team string) resource.Any {
+	return kind.Dataplanes.Make("default", name, kind.Dataplane{Networking: kind.Networking{
+		Address: "10.0.0.1", Inbound: []kind.Inbound{{Port: 80, Tags: map[string]string{"team": team}}},
+	}})
+}
+
+// holds is a certificate of a Dataplane, valid until a time.
+func holds(name string, until time.Time) resource.Any {
+	return kind.DataplaneLeavesList.Make("default", name, kind.DataplaneLeaves{
+		Leaves: []kind.HeldLeaf{{SpiffeID: "spiffe://default/x", Root: "r", Until: kind.Time{Time: until}}},
+	})
+}
+
+// TestWhoseCertificatesAreDenied: those of the proxies that are put out and hold one, for as long as they are.
+func TestWhoseCertificatesAreDenied(t *testing.T) {
+	w := newWorld(t, "241.0.0.0/8")
+	end := w.now.Add(time.Hour)
+	wants := func(when, want string) {
+		t.Helper()
+		w.reconcile(kind.PutOuts.Name, "")
+		names := w.plan.State.PutOut.Get(w.reader(), "default")
+		short := strings.ReplaceAll(strings.Join(names, " "), ".default.east.dataplane.mesh.local", "")
+		if short != want {
+			t.Errorf("%s: %q are denied, want %q", when, short, want)
+		}
+	}
+	w.put(allows(""), ofTeam("web", "a"), holds("web", end), ofTeam("api", "b"), holds("api", end), ofTeam("db", "b"), ofTeam("batch", "b"), holds("batch", end))
+	wants("without rules", "")
+	w.put(allows("a"))
+	wants("of team b, but for whom holds none", "api batch")
+	w.put(holds("db", end))
+	wants("one that was signed just before", "api batch db")
+	w.put(ofTeam("db", "a"))
+	wants("one that changed its team", "api batch")
+	w.remove(kind.Dataplanes.Key("default", "batch"))
+	w.remove(kind.DataplaneLeavesList.Key("default", "batch"))
+	wants("one whose Dataplane has gone", "api batch")
+	w.put(allows(""))
+	wants("without rules again, but for whom nobody admits any more", "batch")
+	w.put(allows("c"))
+	w.now = end.Add(graph.ConnectionLife - time.Second)
+	wants("until its certificate and its connections have ended", "api batch db web")
+	w.now = end.Add(graph.ConnectionLife)
+	wants("and no longer", "api db web")
+	w.put(allows(""))
+	wants("all are in again", "")
+}
+
+// TestAZoneDeniesItsOwnAlone: what another zone tells is believed of its own proxies.
+func TestAZoneDeniesItsOwnAlone(t *testing.T) {
+	w := newWorld(t, "241.0.0.0/8")
+	told := kind.PutOuts.Make("default", "west-of-global", kind.PutOut{Proxies: []kind.PutOutProxy{
+		{Name: "web.default.east.dataplane.mesh.local"}, {Name: "web.default.west.dataplane.mesh.local"}, {Name: "web.other.west.dataplane.mesh.local"},
+	}})
+	told.Labels = map[string]string{kind.ZoneLabel: "west", kind.OriginLabel: kind.OriginZone}
+	w.put(told)
+	if got := fmt.Sprint(w.plan.State.PutOut.Get(w.reader(), "default")); got != "[web.default.west.dataplane.mesh.local]" {
+		t.Errorf("the zone west has %s denied", got)
+	}
+}
