@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"weft/internal/graph"
+	"weft/internal/identity"
 	"weft/internal/mirror"
 	"weft/internal/xds"
 	"weft/kind"
@@ -218,6 +219,19 @@ func drawTrust(t *rapid.T, name string) resource.Any {
 	})
 }
 
+func drawMesh(t *rapid.T, name string) resource.Any {
+	rules := func(list string) []kind.MembershipRule {
+		return pick(t, list, nil, nil, []kind.MembershipRule{{Tags: map[string]string{kind.ServiceTag: pick(t, "member", workloads...)}}})
+	}
+	return kind.Meshes.Make("", name, kind.Mesh{DataplaneProxyMembership: &kind.Membership{Allowed: rules("allowed"), Blocked: rules("blocked")}})
+}
+
+func drawPutOut(t *rapid.T, name string) resource.Any {
+	return kind.PutOuts.Make(mesh, name, kind.PutOut{Proxies: []kind.PutOutProxy{
+		{Name: identity.InstanceDNSName(mesh, "default", pick(t, "put out", proxyNames...))},
+	}})
+}
+
 func drawStatus(t *rapid.T, name string) resource.Any {
 	return kind.MeshServiceStatuses.Make(mesh, name, kind.MeshServiceStatus{VIPs: []kind.VIP{{IP: "241.0.0." + name[1:]}}})
 }
@@ -239,6 +253,8 @@ var drawn = []struct {
 	{"MeshTrafficPermission", policyNames, drawPermission},
 	{"MeshIdentity", policyNames, drawIdentity},
 	{"MeshTrust", policyNames, drawTrust},
+	{"Mesh", []string{mesh}, drawMesh},
+	{"PutOut", []string{"default"}, drawPutOut},
 }
 
 func drawBatch(t *rapid.T) mirror.Batch {
@@ -247,6 +263,9 @@ func drawBatch(t *rapid.T) mirror.Batch {
 		k := pick(t, "kind", drawn...)
 		name := pick(t, "name", k.names...)
 		key := resource.Key{Kind: k.kind, Mesh: mesh, Name: name}
+		if k.kind == kind.Meshes.Name {
+			key.Mesh = ""
+		}
 		puts[key] = nil
 		if rapid.IntRange(0, 4).Draw(t, "delete") > 0 {
 			puts[key] = k.draw(t, name)
