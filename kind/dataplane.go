@@ -295,6 +295,8 @@ type DataplaneInsight struct {
 	Serving       []string       `json:"serving,omitempty"`       // the listeners that it serves, such as 10.0.0.1:8080
 	Refusals      []Refusal      `json:"refusals,omitempty"`      // what its Envoy did not take
 	Certificate   *Certificate   `json:"certificate,omitempty"`   // what it was given last
+	// NotAdmitted is why its mesh does not admit it, worked out on reading; absent where it does.
+	NotAdmitted string `json:"notAdmitted,omitempty"`
 	// CertificateProblem is why it has no certificate from SPIRE.
 	CertificateProblem string `json:"certificateProblem,omitempty"`
 }

@@ -67,6 +67,8 @@ var (
 		"The proxy is slow or stuck: look at its machine, and at Envoy's log."}
 	envoyTooOld = &Problem{"envoy-too-old", Error,
 		"Give the proxy a newer Envoy."}
+	notAdmitted = &Problem{"not-admitted", Warning,
+		"Change the tags that the rule asks for, the Mesh's dataplaneProxyMembership, or the Dataplane's mesh; or delete the Dataplane."}
 	proxyOffline = &Problem{"proxy-offline", Warning,
 		"Start its weft-dp, or delete the Dataplane if it is gone for good."}
 	proxyNeverConnected = &Problem{"proxy-never-connected", Warning,
@@ -117,6 +119,6 @@ var problems = []*Problem{
 	noVirtualIP, notTranslated,
 	serviceMatchesNothing, serviceWithoutEndpoints, nobodyMayCall, denyCoversAllow, endpointsHeld, withdrawalStuck,
 	ingressNotServing, outboundBarred, zoneWithoutIngress, serviceWithoutSNI, memberLeftOut,
-	proxyOffline, proxyNeverConnected, inboundNotServed, outboundLeadsNowhere,
+	notAdmitted, proxyOffline, proxyNeverConnected, inboundNotServed, outboundLeadsNowhere,
 	permissionWithoutEffect, trustWithoutEffect, selectorMatchesNothing, hostnameMissing,
 }

@@ -24,6 +24,10 @@ const (
 func (l *look) proxy(m member) {
 	insight := l.Insights[m.proxy.Key]
 	object := objectOf(m.object.Key())
+	if m.proxy.Refusal != "" {
+		l.found(notAdmitted, object, "%s", m.proxy.Refusal)
+		return
+	}
 	l.withdrawing(m)
 	l.outbounds(m)
 	l.barred(m)

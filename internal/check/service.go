@@ -21,7 +21,7 @@ func (l *look) service(service *resource.Object[kind.MeshService], calls calls) 
 		if service.Label(kind.ManagedBy) == kind.GeneratedBy {
 			severity = Warning // it was made for Dataplanes that have gone, and goes too
 		}
-		l.add(serviceMatchesNothing, severity, object, "no Dataplane matches its selector (%s)", selectorText(&service.Spec.Selector))
+		l.add(serviceMatchesNothing, severity, object, "no Dataplane matches its selector (%s)%s", selectorText(&service.Spec.Selector), butBarred(l.State.Barred(l.r, service)))
 		return
 	}
 	for _, port := range service.Spec.Ports {
@@ -31,6 +31,18 @@ func (l *look) service(service *resource.Object[kind.MeshService], calls calls) 
 		}
 		l.callers(service, port, members, calls)
 	}
+}
+
+// butBarred names the Dataplanes that would match if the mesh admitted them.
+func butBarred(barred []graph.Member) string {
+	if len(barred) == 0 {
+		return ""
+	}
+	var names []string
+	for i := range barred {
+		names = append(names, barred[i].Dataplane.Name)
+	}
+	return " but those that the mesh does not admit: " + someOf(slices.Compact(names))
 }
 
 // serviceStatus passes on what the control plane itself says of a service.

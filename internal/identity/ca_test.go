@@ -78,7 +78,7 @@ func TestALeafIsAnSVIDThatItsTrustDomainBelieves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(leaf.DNSNames, []string{"web-1.default.dataplane.mesh.local"}) {
+	if !slices.Equal(leaf.DNSNames, []string{"web-1.default.east.dataplane.mesh.local"}) {
 		t.Errorf("DNS names are %v, want the one instance's", leaf.DNSNames)
 	}
 	if got := identity.Serial(leaf.SerialNumber); got != signed.Serial || len(got) != 32 {

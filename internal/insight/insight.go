@@ -54,6 +54,7 @@ func (w *World) Of(key graph.ProxyKey) *kind.DataplaneInsight {
 	if serving, ok := w.State.Serving(r, key); ok {
 		insight.Serving = taking(&serving.Spec)
 	}
+	insight.NotAdmitted = w.State.Refusal(r, key)
 	return insight
 }
 
