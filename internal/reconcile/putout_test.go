@@ -29,7 +29,7 @@ func ofTeam(name, team string) resource.Any {
 // holds is a certificate of a Dataplane, valid until a time.
 func holds(name string, until time.Time) resource.Any {
 	return kind.DataplaneLeavesList.Make("default", name, kind.DataplaneLeaves{
-		Leaves: []kind.HeldLeaf{{SpiffeID: "spiffe://default/x", Root: "r", Until: kind.Time{Time: until}}},
+		Leaves: []kind.HeldLeaf{{Root: "r", Until: kind.Time{Time: until}}},
 	})
 }
 
