@@ -288,16 +288,55 @@ func TestAProxyThatSPIREDoesNotKnow(t *testing.T) {
 	w.ready(nil, p, ready)
 }
 
+// Certificates of SPIRE and of the control plane don't go together: both sides refuse, nothing goes in plain text,
+// and it is said.
+func TestSPIREAndAnotherProviderRefuseEachOther(t *testing.T) {
+	w := newWorld(t)
+	s := w.startSPIRE("1h", map[string]string{w.ownEnvoy("web-1"): "spiffe://weft.test/default/web"})
+	s.startAgent()
+	w.apply(s.mesh("default") + `
+type: MeshIdentity
+mesh: default
+name: own
+spec:
+  selector: {dataplane: {matchLabels: {kuma.io/workload: client}}}
+  spiffeID: {trustDomain: weft.test, path: "/default/{{ .Workload }}"}
+  provider: {type: Bundled}
+`)
+	w.service(2, 18080, "web-1")
+	w.attested("default", "web-1", server("web-1", "web", "http", 2, 20080))
+	w.agentFlags = nil
+	w.proxy("default", "client", caller("client", 3, "tags: {kuma.io/service: web}"))
+	w.eventually("the connection fails, though the name is allowed", func() error {
+		body, err := fetch(fmt.Sprintf("http://%s:10001/", w.address(3)))
+		if err == nil || !strings.Contains(body, "remote connection failure") {
+			return fmt.Errorf("%v: %s", err, body)
+		}
+		return nil
+	})
+	w.told(`certificates of its proxies come from SPIRE of the trust domain "weft.test" and from the control plane`, "check")
+	w.told("MixedProviders", "get", "meshidentity", "own", "-o", "yaml")
+	w.told("MixedProviders", "get", "meshidentity", "spire", "-o", "yaml")
+	if log, err := os.ReadFile(w.plane.log); err != nil || strings.Count(string(log), "have providers that don't go together") != 2 {
+		t.Errorf("%v: the log does not say it once for each MeshIdentity:\n%s", err, log)
+	}
+}
+
 // tells waits until the insight of web-1 and `weft check` tell why it has no certificate.
 func (w *world) tells(why string) {
 	w.t.Helper()
-	for _, command := range [][]string{{"get", "dataplane-insight", "web-1", "-o", "json"}, {"check"}} {
-		w.eventually(fmt.Sprintf("%q is told by weft %s", why, command[0]), func() error {
-			out, err := w.weft(command...)
-			if !strings.Contains(out, why) {
-				return fmt.Errorf("%v: %s", err, out)
-			}
-			return nil
-		})
-	}
+	w.told(why, "get", "dataplane-insight", "web-1", "-o", "json")
+	w.told(why, "check")
+}
+
+// told waits until a command tells something.
+func (w *world) told(what string, command ...string) {
+	w.t.Helper()
+	w.eventually(fmt.Sprintf("weft %s tells: %s", strings.Join(command, " "), what), func() error {
+		out, err := w.weft(command...)
+		if !strings.Contains(out, what) {
+			return fmt.Errorf("%v: %s", err, out)
+		}
+		return nil
+	})
 }
