@@ -2,44 +2,92 @@ package examples_test
 
 import (
 	"bytes"
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
+	"regexp"
 	"testing"
 
 	"weft/kind"
 	"weft/resource"
 )
 
-// TestEveryFileIsAccepted keeps what users copy valid: each document is parsed, given its defaults and
-// validated as a write would be.
+// TestEveryFileIsAccepted keeps what users copy valid.
 func TestEveryFileIsAccepted(t *testing.T) {
 	documents := 0
-	err := fs.WalkDir(os.DirFS("."), ".", func(file string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || path.Ext(file) != ".yaml" {
+	each(t, ".", ".yaml", func(file string, content []byte) { documents += accepted(t, file, content) })
+	if documents == 0 {
+		t.Error("no example was found")
+	}
+}
+
+var (
+	blocks   = regexp.MustCompile("(?ms)^ *```yaml\n(.*?)^ *```$")
+	commands = regexp.MustCompile(`(?ms)<<'YAML'\n(.*?)^YAML$`)
+)
+
+// TestEveryPageIsAccepted keeps the YAML of the documentation valid: what stands in a block is whole, so that it can be
+// copied.
+func TestEveryPageIsAccepted(t *testing.T) {
+	documents := 0
+	page := func(file string, text []byte) {
+		for _, form := range []*regexp.Regexp{blocks, commands} {
+			for _, found := range form.FindAllSubmatchIndex(text, -1) {
+				line := 1 + bytes.Count(text[:found[2]], []byte("\n"))
+				documents += accepted(t, fmt.Sprintf("%s:%d", file, line), text[found[2]:found[3]])
+			}
+		}
+	}
+	each(t, "../docs", ".md", page)
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page("README.md", readme)
+	if documents == 0 {
+		t.Error("no YAML was found")
+	}
+}
+
+// each calls visit for every file below a folder that has the extension.
+func each(t *testing.T, folder, extension string, visit func(file string, content []byte)) {
+	t.Helper()
+	files := os.DirFS(folder)
+	err := fs.WalkDir(files, ".", func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || path.Ext(file) != extension {
 			return err
 		}
-		content, err := os.ReadFile(file)
-		if err != nil {
-			return err
+		content, err := fs.ReadFile(files, file)
+		if err == nil {
+			visit(file, content)
 		}
-		for i, document := range bytes.Split(content, []byte("\n---\n")) {
-			documents++
-			object, err := resource.Parse(document, kind.ByName)
-			if err != nil {
-				t.Errorf("%s, document %d: %s", file, i+1, err)
-				continue
-			}
-			for _, p := range kind.ByName(object.Key().Kind).Prepare(object) {
-				t.Errorf("%s, document %d: %s %s", file, i+1, p.Field, p.Reason)
-			}
-		}
-		return nil
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if documents == 0 {
-		t.Error("no example was found")
+}
+
+var comments = regexp.MustCompile(`(?m)^ *#.*$`)
+
+// accepted parses each document of a text, gives it its defaults and validates it as a write would. It answers how
+// many there are, which are not comments alone.
+func accepted(t *testing.T, file string, text []byte) (documents int) {
+	t.Helper()
+	for i, document := range bytes.Split(text, []byte("\n---\n")) {
+		if len(bytes.TrimSpace(comments.ReplaceAll(document, nil))) == 0 {
+			continue
+		}
+		documents++
+		object, err := resource.Parse(document, kind.ByName)
+		if err != nil {
+			t.Errorf("%s, document %d: %s", file, i+1, err)
+			continue
+		}
+		for _, p := range kind.ByName(object.Key().Kind).Prepare(object) {
+			t.Errorf("%s, document %d: %s %s", file, i+1, p.Field, p.Reason)
+		}
 	}
+	return documents
 }

@@ -38,8 +38,8 @@ type ExternalTLS struct {
 
 // TLSVersions bounds the versions of TLS.
 type TLSVersions struct {
-	Min string `json:"min,omitempty" schema:"enum=TLSAuto|TLS10|TLS11|TLS12|TLS13 default=TLSAuto"` // the oldest
-	Max string `json:"max,omitempty" schema:"enum=TLSAuto|TLS10|TLS11|TLS12|TLS13 default=TLSAuto"` // the newest
+	Min string `json:"min,omitempty" schema:"enum=TLSAuto|TLS10|TLS11|TLS12|TLS13 default=TLSAuto"` // the oldest; TLSAuto is TLS 1.2, or max where that is older
+	Max string `json:"max,omitempty" schema:"enum=TLSAuto|TLS10|TLS11|TLS12|TLS13 default=TLSAuto"` // the newest; TLSAuto is TLS 1.3
 }
 
 // Versions of TLS.
@@ -53,11 +53,14 @@ const (
 
 // ExternalVerification is how a server outside the mesh proves who it is.
 type ExternalVerification struct {
-	// Mode says what is left out: nothing, the names, the authority, or both.
+	// Mode says what is left out: nothing, the names, or everything (SkipCA and SkipAll), since without an authority
+	// names prove nothing.
 	Mode string `json:"mode,omitempty" schema:"enum=Secured|SkipSAN|SkipCA|SkipAll default=Secured"`
-	// ServerName is the name (SNI) that is asked for; by default the endpoint's host name.
+	// ServerName is the name (SNI) that is asked for; by default the endpoint's host name;
+	// none for an IP address.
 	ServerName string `json:"serverName,omitempty"`
-	// SubjectAltNames are names of which the server's certificate must have one; by default the server name.
+	// SubjectAltNames are names of which the server's certificate must have one: host names, IP addresses or URIs; by
+	// default the server name, else the endpoint's address.
 	SubjectAltNames []SANMatch `json:"subjectAltNames,omitempty"`
 	// CACert are the authorities that are believed; by default those of the egress's machine.
 	CACert *DataSource `json:"caCert,omitempty"`
@@ -71,7 +74,7 @@ type ExternalVerification struct {
 const (
 	Secured = "Secured" // the authority and the name are checked
 	SkipSAN = "SkipSAN" // the authority alone is
-	SkipCA  = "SkipCA"  // the name alone is
+	SkipCA  = "SkipCA"  // nothing is: anybody can write names into a certificate that no authority has signed
 	SkipAll = "SkipAll" // nothing is
 )
 

@@ -40,7 +40,8 @@ spec:
 		`{enabled: true, version: {min: TLSAuto, max: TLS12}, allowRenegotiation: true}`,
 		`{enabled: true, version: {min: TLS13, max: TLSAuto}}`,
 		`{enabled: true, verification: {mode: SkipSAN, caCert: {type: Secret, secretRef: {kind: Secret, name: ca}}}}`,
-		`{enabled: true, verification: {mode: SkipCA, serverName: api.example.com, subjectAltNames: [{type: Prefix, value: "spiffe://a/"}]}}`,
+		`{enabled: true, verification: {mode: SkipCA, serverName: api.example.com}}`,
+		`{enabled: true, verification: {serverName: api.example.com, subjectAltNames: [{type: Prefix, value: "spiffe://a/"}, {value: 192.0.2.1}]}}`,
 		`{enabled: true, verification: {mode: SkipAll, clientCert: {type: Secret, secretRef: {kind: Secret, name: c}}, clientKey: {type: Secret, secretRef: {kind: Secret, name: k}}}}`,
 	} {
 		accepts(t, `{type: MeshExternalService, mesh: m, name: s, spec: {match: {port: 1}, endpoints: [{address: a.b, port: 1}], tls: `+tls+`}}`)
@@ -82,6 +83,7 @@ func TestExternalTLSRefuses(t *testing.T) {
 		{"a mode", `enabled: true, verification: {mode: skipall}`, []string{at + `mode: is "skipall", want one of Secured, SkipSAN, SkipCA, SkipAll`}},
 		{"names that nobody checks", `enabled: true, verification: {mode: SkipSAN, subjectAltNames: [{value: a}]}`, []string{at + "subjectAltNames: has no effect with the mode SkipSAN"}},
 		{"authorities that nobody asks", `enabled: true, verification: {mode: SkipCA, caCert: ` + secret + `}`, []string{at + "caCert: has no effect with the mode SkipCA"}},
+		{"names that anybody can write", `enabled: true, verification: {mode: SkipCA, subjectAltNames: [{value: a}]}`, []string{at + "subjectAltNames: has no effect with the mode SkipCA"}},
 		{"both", `enabled: true, verification: {mode: SkipAll, subjectAltNames: [{value: a}], caCert: ` + secret + `}`, []string{at + "subjectAltNames: has no effect", at + "caCert: has no effect"}},
 		{"names", `enabled: true, verification: {serverName: "*.example.com", subjectAltNames: [{type: Regex, value: a}, {}]}`, []string{
 			at + `serverName: "*.example.com" is not a host name`, at + `subjectAltNames[0].type: is "Regex", want one of Exact, Prefix`, at + "subjectAltNames[1].value: is required"}},

@@ -141,7 +141,7 @@ func (c *checks) verification(at string, v *ExternalVerification) {
 
 // skipped refuses what would be checked, were it not for the mode.
 func (c *checks) skipped(at string, v *ExternalVerification) {
-	if len(v.SubjectAltNames) > 0 && (v.Mode == SkipSAN || v.Mode == SkipAll) {
+	if len(v.SubjectAltNames) > 0 && v.Mode != Secured {
 		c.add(at+".subjectAltNames", "has no effect with the mode %s, which checks no name; leave it out, or use Secured", v.Mode)
 	}
 	if v.CACert != nil && (v.Mode == SkipCA || v.Mode == SkipAll) {

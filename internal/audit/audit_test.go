@@ -84,16 +84,26 @@ func TestALogThatKeepsNothing(t *testing.T) {
 }
 
 func TestSecretsAreMasked(t *testing.T) {
-	text := `{type: MeshIdentity, mesh: m, name: i, spec: {provider: {type: Bundled, bundled: {ca: {
-	  certificate: {type: InsecureInline, insecureInline: {value: swordfish}},
-	  privateKey: {type: Secret, secretRef: {kind: Secret, name: shown}}}}}}}`
-	meshIdentity, err := resource.Parse([]byte(text), kind.ByName)
-	if err != nil {
-		t.Fatal(err)
+	all := []resource.Any{kind.GlobalSecrets.Make("", "shown", kind.Secret{Data: []byte("swordfish")})}
+	for _, text := range []string{
+		`{type: MeshIdentity, mesh: m, name: i, spec: {provider: {type: Bundled, bundled: {ca: {
+		  certificate: {type: InsecureInline, insecureInline: {value: swordfish}},
+		  privateKey: {type: Secret, secretRef: {kind: Secret, name: shown}}}}}}}`,
+		`{type: Mesh, name: m, mtls: {enabledBackend: shown, backends: [
+		  {name: shown, type: provided, conf: {cert: {inlineString: swordfish}, key: {inline: c3dvcmRmaXNo}}}]}}`,
+		`{type: MeshExternalService, mesh: m, name: api, spec: {match: {port: 443}, endpoints: [{address: shown.example.com, port: 443}], tls: {enabled: true, verification: {
+		  clientCert: {type: Secret, secretRef: {kind: Secret, name: shown}},
+		  clientKey: {type: InsecureInline, insecureInline: {value: swordfish}}}}}}`,
+	} {
+		o, err := resource.Parse([]byte(text), kind.ByName)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, o)
 	}
 	secret := kind.Secrets.Make("m", "s", kind.Secret{Data: []byte("swordfish")})
 	secret.Labels = map[string]string{"team": "shown"}
-	for _, o := range []resource.Any{meshIdentity, secret, kind.GlobalSecrets.Make("", "shown", kind.Secret{Data: []byte("swordfish")})} {
+	for _, o := range append(all, secret) {
 		body, err := Mask(o)
 		if err != nil {
 			t.Fatal(err)
