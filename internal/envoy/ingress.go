@@ -45,11 +45,11 @@ func Ingress(l *graph.IngressListener) *xds.Resource {
 	})
 }
 
-// PassageCluster is where connections with a server name are passed on to, as they are. How many there may
-// be is for the clients' proxies to say, each of which has limits of its own.
-func PassageCluster(sni string) *xds.Resource {
-	return xds.NewResource(xds.Cluster, sni, &clusters.Cluster{
-		Name:                      sni,
+// PassageCluster is where connections with a server name are passed on to, as they are; it has the passage's name.
+// How many there may be is for the clients' proxies to say, each of which has limits of its own.
+func PassageCluster(name string) *xds.Resource {
+	return xds.NewResource(xds.Cluster, name, &clusters.Cluster{
+		Name:                      name,
 		ClusterDiscoveryType:      &clusters.Cluster_Type{Type: clusters.Cluster_EDS},
 		EdsClusterConfig:          &clusters.Cluster_EdsClusterConfig{EdsConfig: ads()},
 		ConnectTimeout:            duration(connectTimeout),
@@ -59,9 +59,9 @@ func PassageCluster(sni string) *xds.Resource {
 	})
 }
 
-// PassageAssignment is the servers behind a server name.
-func PassageAssignment(sni string, servers []graph.Endpoint) *xds.Resource {
-	assignment := &endpoints.ClusterLoadAssignment{ClusterName: sni}
+// PassageAssignment is the servers behind a passage, or the ingresses of other zones that lead to them.
+func PassageAssignment(name string, servers []graph.Endpoint) *xds.Resource {
+	assignment := &endpoints.ClusterLoadAssignment{ClusterName: name}
 	if len(servers) > 0 {
 		locality := &endpoints.LocalityLbEndpoints{}
 		for _, server := range servers {
@@ -69,5 +69,5 @@ func PassageAssignment(sni string, servers []graph.Endpoint) *xds.Resource {
 		}
 		assignment.Endpoints = []*endpoints.LocalityLbEndpoints{locality}
 	}
-	return xds.NewResource(xds.Endpoint, sni, assignment)
+	return xds.NewResource(xds.Endpoint, name, assignment)
 }

@@ -8,6 +8,7 @@ import (
 	router "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	inspector "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
 	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	filterstate "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/set_filter_state/v3"
 	snicluster "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/sni_cluster/v3"
 	tcpproxy "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	"google.golang.org/protobuf/proto"
@@ -112,6 +113,8 @@ func filterName(filter proto.Message) string {
 		return "envoy.filters.network.tcp_proxy"
 	case *snicluster.SniCluster:
 		return "envoy.filters.network.sni_cluster"
+	case *filterstate.Config:
+		return "envoy.filters.network.set_filter_state"
 	}
 	return "envoy.filters.network.direct_response"
 }

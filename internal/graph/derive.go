@@ -40,6 +40,8 @@ func (s *State) derive() {
 	s.ExternalEndpoints = table.NewDerived(s.DB, "endpoints of a destination outside the mesh", s.externalEndpoints, equalEndpoints)
 	s.ServicePassages = table.NewDerived(s.DB, "passages of a service", s.servicePassages, slices.Equal)
 	s.Passages = table.NewDerived(s.DB, "passages of a mesh", s.passages, slices.Equal)
+	s.Beyond = table.NewDerived(s.DB, "ingresses of other zones", s.beyond, slices.Equal)
+	s.PassagesAbroad = table.NewDerived(s.DB, "passages of a mesh to other zones", s.passagesAbroad, slices.Equal)
 	s.Passable = table.NewDerived(s.DB, "passable endpoints", s.passable, slices.Equal)
 	s.Doors = table.NewDerived(s.DB, "zone ingresses", s.doors, slices.Equal)
 	s.Reached = table.NewDerived(s.DB, "reached", s.reached, slices.Equal)

@@ -126,10 +126,10 @@ func meaning(t *testing.T, archive *txtar.Archive) string {
 	for dp := range s.Dataplanes.All(s.DB.Snapshot()) {
 		describeProxy(&b, s, r, s.Proxy.Get(r, graph.ProxyKey{Mesh: dp.Mesh, Name: dp.Name}))
 	}
-	for _, passage := range s.Passages.Get(r, "default") {
-		fmt.Fprintf(&b, "passage %s to %s\n", passage.SNI, passage.Destination)
-		for _, e := range s.Passable.Get(r, passage.Destination) {
-			fmt.Fprintf(&b, "  served by %s at %s:%d\n", e.Proxy.Name, e.Address, e.Port)
+	for _, passage := range slices.Concat(s.Passages.Get(r, "default"), s.PassagesAbroad.Get(r, "default")) {
+		fmt.Fprintf(&b, "passage %s to %s%s\n", passage.SNI, passage.Destination, map[bool]string{true: " abroad"}[passage.Abroad])
+		for _, e := range s.BehindPassage(r, passage) {
+			fmt.Fprintf(&b, "  served by %s at %s:%d\n", stdcmp.Or(e.Proxy.Name, "the ingress of "+e.Zone), e.Address, e.Port)
 		}
 	}
 	services := s.Names.Get(r, "default")

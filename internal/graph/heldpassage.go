@@ -22,7 +22,7 @@ func (s *State) heldPassages(r *table.Reader, mesh string) []Passage {
 			to = multiZoneKey(mesh, row.Spec.Service).At(row.Spec.Port).On(LocalLeg)
 		}
 		for _, sni := range row.Spec.SNIs {
-			passages = append(passages, Passage{sni, to})
+			passages = append(passages, Passage{SNI: sni, Destination: to})
 		}
 	}
 	return passages

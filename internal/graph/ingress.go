@@ -17,11 +17,12 @@ type IngressListener struct {
 	Port    uint32
 }
 
-// Passage is a server name by which zone ingresses pass connections on, and the destination that it leads to.
+// Passage is a server name by which zone proxies pass connections on, and the destination that it leads to.
 // (SNI in the resource definition.)
 type Passage struct {
 	SNI         string
 	Destination DestinationKey
+	Abroad      bool // to other zones
 }
 
 // ComparePassages orders passages.
@@ -164,7 +165,7 @@ func (s *State) servicePassages(r *table.Reader, key DestinationKey) []Passage {
 			to = to.On(LocalLeg)
 		}
 		for _, sni := range port.SNIs {
-			passages = append(passages, Passage{sni.Value, to})
+			passages = append(passages, Passage{SNI: sni.Value, Destination: to})
 		}
 	}
 	return passages
@@ -178,8 +179,13 @@ func (s *State) passages(r *table.Reader, mesh string) []Passage {
 			all = append(all, s.ServicePassages.Get(r, service)...)
 		}
 	}
-	slices.SortFunc(all, ComparePassages)
-	return slices.CompactFunc(all, func(a, b Passage) bool { return a.SNI == b.SNI })
+	return eachName(all)
+}
+
+// eachName sorts passages, and leaves a server name one.
+func eachName(passages []Passage) []Passage {
+	slices.SortFunc(passages, ComparePassages)
+	return slices.CompactFunc(passages, func(a, b Passage) bool { return a.SNI == b.SNI })
 }
 
 // passable are the servers of a destination that other zones may reach: those that serve mutual TLS, of which
@@ -192,25 +198,4 @@ func (s *State) passable(r *table.Reader, key DestinationKey) []Endpoint {
 			return in.Address == e.Address && in.Port == e.Port && in.Serial != ""
 		})
 	})
-}
-
-// PassageOf answers the destination to which a server name leads in this zone.
-func (s *State) PassageOf(r *table.Reader, sni string) (Passage, bool) {
-	var named []DestinationKey
-	for _, service := range s.ServicesBySNI.List(r, sni) {
-		if s.isOwn(&service.Meta) {
-			named = append(named, s.keyOf(service))
-		}
-	}
-	for _, service := range s.MultiZoneServicesBySNI.List(r, sni) {
-		named = append(named, multiZoneKey(service.Mesh, service.Name))
-	}
-	for _, service := range named {
-		for _, passage := range s.servicePassages(r, service) {
-			if passage.SNI == sni {
-				return passage, true
-			}
-		}
-	}
-	return Passage{}, false
 }

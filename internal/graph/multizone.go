@@ -85,8 +85,8 @@ func (s *State) multiZone(r *table.Reader, key DestinationKey) *Destination {
 // legs are the endpoints of one leg.
 func (s *State) legs(r *table.Reader, key DestinationKey) *Endpoints {
 	legs := &Endpoints{Destination: key}
-	_, taking := s.taking(r, key.On(""))
 	if key.Leg == LocalLeg {
+		_, taking := s.taking(r, key.On(""))
 		for _, t := range taking {
 			if t.Service.Zone == s.Zone {
 				legs.Endpoints = append(legs.Endpoints, s.Endpoints.Get(r, t.Service).Endpoints...)
@@ -94,30 +94,12 @@ func (s *State) legs(r *table.Reader, key DestinationKey) *Endpoints {
 		}
 		return legs.inOrder()
 	}
-	d := s.MultiZone.Get(r, key.On(""))
-	if d == nil {
-		return legs
-	}
 	if out := s.WayOut.Get(r, key.Mesh); out.Abroad {
 		legs.Endpoints = out.Egresses // which know by the server name, and pick the zone
-		return legs
+	} else {
+		legs.Endpoints = s.ingressesOfMembers(r, key)
 	}
-	available := s.availableIn(r, taking)
-	seen := map[string]bool{}
-	for i := range d.Zones {
-		zone := d.Zones[i].Zone
-		if len(available) > 0 && !available[zone] {
-			continue
-		}
-		for _, e := range s.ingressesOf(r, key.Mesh, zone) {
-			// What stands in two zones would be one host for Envoy, of either.
-			if at := joined(e.Address, e.Port); !seen[at] {
-				seen[at] = true
-				legs.Endpoints = append(legs.Endpoints, e)
-			}
-		}
-	}
-	return legs.inOrder()
+	return legs
 }
 
 // isMultiZoneServer says whether a Dataplane is behind a MeshMultiZoneService.

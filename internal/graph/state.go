@@ -172,10 +172,14 @@ type State struct {
 	// all.
 	Endpoints, Legs, ExternalEndpoints *table.Derived[DestinationKey, *Endpoints]
 	// ServicePassages are the server names of a service, and Passages those of a mesh, by which the zone
-	// ingresses pass connections on to what is Passable of their destinations.
+	// ingresses pass connections on to what is Passable of their destinations; PassagesAbroad those by which the
+	// zone egresses do, to the ingresses of other zones that are Beyond.
+	// [State.BehindPassage] answers both.
 	ServicePassages *table.Derived[DestinationKey, []Passage]
 	Passages        *table.Derived[string, []Passage]
 	Passable        *table.Derived[DestinationKey, []Endpoint]
+	PassagesAbroad  *table.Derived[string, []Passage]
+	Beyond          *table.Derived[DestinationKey, []Endpoint]
 	// Doors are the zone ingresses of a mesh in this zone; those that serve every mesh under no mesh.
 	Doors *table.Derived[string, []Door]
 	// Reached are the destinations of a class, sorted by name.

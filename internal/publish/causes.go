@@ -13,7 +13,8 @@ import (
 // it was made of the Dataplane alone.
 func (h *Hub) Causes(key graph.ProxyKey, t xds.Type, name string) []kind.Cause {
 	r, origin := h.reader(), envoy.OriginOf(t, name)
-	passage, passes := h.state.PassageOf(r, name)
+	sni, abroad := envoy.ServerName(name)
+	passage, passes := h.state.PassageOf(r, sni, abroad)
 	switch {
 	case passes:
 		return []kind.Cause{{Kind: passage.Destination.Kind.String(), Name: h.state.Row(passage.Destination).Name}}

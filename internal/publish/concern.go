@@ -87,7 +87,8 @@ func (d *departure) mayBeIn(r *table.Reader, list graph.DestinationKey) bool {
 // destinationOf is the destination that a resource was made of: a client's by its own name, a zone ingress's by
 // a server name; nil for any other.
 func destinationOf(state *graph.State, r *table.Reader, refused xds.Refusal) *graph.DestinationKey {
-	if passage, ok := state.PassageOf(r, refused.Name); ok {
+	sni, abroad := envoy.ServerName(refused.Name)
+	if passage, ok := state.PassageOf(r, sni, abroad); ok {
 		return &passage.Destination
 	}
 	return envoy.OriginOf(refused.Type, refused.Name).Destination

@@ -1,0 +1,63 @@
+package envoy
+
+import (
+	"strings"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listeners "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	values "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/common/set_filter_state/v3"
+	filterstate "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/set_filter_state/v3"
+	tcpproxy "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+
+	"weft/internal/graph"
+)
+
+// abroad ends the names of the clusters by which zone egresses pass on to other zones. A MeshMultiZoneService has
+// the same server name at an ingress and at an egress, which may be one proxy; and no connection that an ingress
+// takes names such a cluster, since it takes none for server names that end so.
+const abroad = ".abroad"
+
+// PassageName is the name of the cluster of a passage: the server name, but abroad another.
+func PassageName(p graph.Passage) string {
+	if p.Abroad {
+		return p.SNI + abroad
+	}
+	return p.SNI
+}
+
+// ServerName is what a name of a passage's cluster was made of.
+func ServerName(cluster string) (sni string, isAbroad bool) {
+	return strings.CutSuffix(cluster, abroad)
+}
+
+// abroadChain is the part of a zone egress that passes connections on to the ingresses of other zones, by the server
+// name and unopened, as [Ingress] does: it stays as it is whatever services there are.
+func abroadChain(statPrefix string) *listeners.FilterChain {
+	return &listeners.FilterChain{
+		Name:             statPrefix + abroad,
+		FilterChainMatch: whoNames(passable...),
+		Filters: []*listeners.Filter{
+			networkFilter(&filterstate.Config{OnNewConnection: []*values.FilterStateValue{{
+				Key: &values.FilterStateValue_ObjectKey{ObjectKey: "envoy.tcp_proxy.cluster"},
+				Value: &values.FilterStateValue_FormatString{FormatString: &core.SubstitutionFormatString{
+					Format: &core.SubstitutionFormatString_TextFormatSource{TextFormatSource: &core.DataSource{
+						Specifier: &core.DataSource_InlineString{InlineString: "%REQUESTED_SERVER_NAME%" + abroad},
+					}},
+				}},
+			}}}),
+			networkFilter(&tcpproxy.TcpProxy{
+				StatPrefix: statPrefix + abroad,
+				// It takes the cluster that the filter before has named; there is none of this name.
+				ClusterSpecifier:   &tcpproxy.TcpProxy_Cluster{Cluster: statPrefix},
+				IdleTimeout:        duration(inboundIdleTimeout),
+				MaxConnectAttempts: number(zonesConnectAttempts),
+				BackoffOptions:     untilSetAside(),
+			}),
+		},
+	}
+}
+
+// whoNames matches connections of TLS that name one of the servers.
+func whoNames(names ...string) *listeners.FilterChainMatch {
+	return &listeners.FilterChainMatch{TransportProtocol: "tls", ServerNames: names}
+}
