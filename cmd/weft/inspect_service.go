@@ -22,21 +22,22 @@ func newInspectServiceCommand(r *remote) *cobra.Command {
 		Use:   "service NAME",
 		Short: "Show one service: where it lives, who may call it, how other zones reach it",
 		Long: `Show the services of a name, those of every zone and those that are made of several: host names and virtual
-IPs, server names (SNI) of each port, identities, zone ingresses with their health, servers, who may call each,
-members, and what stands in the way of clients of other zones.
+IPs, server names (SNI) of each port, identities, zone ingresses and egresses with their health, servers, who may call
+each, members, and what stands in the way of clients.
 
 Servers and rules are known where the service lives.`,
 		Example: `  weft inspect service web
   weft inspect service web --zone east
-  weft inspect service web --kind meshmultizoneservice -o yaml`,
+  weft inspect service web --kind meshmultizoneservice -o yaml
+  weft inspect service api --kind meshexternalservice`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: r.completeName(kind.MeshServices),
 	}
 	o := outputFlag(command, asText, asJSON, asYAML)
 	command.Flags().StringVar(&zone, "zone", "", "only the services of this zone")
-	command.Flags().StringVar(&kindName, "kind", "", "only services of this kind: meshservice or meshmultizoneservice")
+	command.Flags().StringVar(&kindName, "kind", "", "only services of this kind: meshservice, meshmultizoneservice or meshexternalservice")
 	completeFlag(command, "zone", r.completeName(kind.Zones))
-	completeFlag(command, "kind", cobra.FixedCompletions([]string{"meshservice", "meshmultizoneservice"}, cobra.ShellCompDirectiveNoFileComp))
+	completeFlag(command, "kind", cobra.FixedCompletions([]string{"meshservice", "meshmultizoneservice", "meshexternalservice"}, cobra.ShellCompDirectiveNoFileComp))
 	command.RunE = func(command *cobra.Command, args []string) error {
 		if args[0] == "" {
 			return errors.New("name a service; `weft inspect services` lists them")
@@ -77,11 +78,12 @@ func printService(w io.Writer, s *graph.ServiceReport) error {
 	}
 	line("Host names:", s.Hostnames...)
 	line("Virtual IPs:", s.VIPs...)
+	line("Outside:", s.Outside...)
 	line("Identities:", s.Identities...)
 	for _, obstacle := range s.Obstacles {
 		line("Other zones:", "can't reach it: "+string(obstacle))
 	}
-	tables := []section{portTable(s), ingressTable(s), memberTable(s), conditionTable(s.Conditions)}
+	tables := []section{portTable(s), ingressTable(s), egressTable(s), memberTable(s), conditionTable(s.Conditions)}
 	if s.Behind != nil {
 		tables = append(tables, serverTable(s.Behind.Servers))
 	}
@@ -100,6 +102,8 @@ func serviceHome(s *graph.ServiceReport) string {
 	switch {
 	case s.Type == kind.MeshMultiZoneServices.Name:
 		return fmt.Sprintf("made of %s", count(len(s.Members), "MeshService"))
+	case s.Type == kind.MeshExternalServices.Name:
+		return "outside the mesh"
 	case s.State == "":
 		return "of the zone " + s.Zone
 	}
@@ -150,6 +154,21 @@ func ingressTable(s *graph.ServiceReport) section {
 			health += ", a ZoneIngress"
 		}
 		t.rows = append(t.rows, []string{in.Name, in.Zone, in.Address, health})
+	}
+	return t
+}
+
+func egressTable(s *graph.ServiceReport) section {
+	t := section{heading: []string{"EGRESS", "ADDRESS", "HEALTH"}}
+	for _, out := range s.Egresses {
+		health := "ready"
+		if !out.Healthy {
+			health = "not ready"
+		}
+		if out.Legacy {
+			health += ", a ZoneEgress"
+		}
+		t.rows = append(t.rows, []string{out.Name, out.Address, health})
 	}
 	return t
 }

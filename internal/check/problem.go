@@ -111,6 +111,13 @@ var (
 		"Correct the selector, or delete the resource."}
 )
 
+var (
+	externalUnreachable = &Problem{"external-service-unreachable", Error,
+		"Run a Dataplane with networking.zoneEgress in this zone and give it an identity, or find out what ails the one that is there."}
+	externalSecrets = &Problem{"external-service-secrets", Error,
+		"Write the Secret that the condition names, or correct it; until then the egresses use what was right last."}
+)
+
 var problems = []*Problem{
 	serverCertificateEnds,
 	identityCannotSign, providersMixed, certificateNotGiven, authorityEnds, authorityChangePending, domainNotBelieved, noSpiffeID, certificateEnded, certificateOverdue, signingKeyMissing,
@@ -118,7 +125,7 @@ var problems = []*Problem{
 	zoneNotConnected, itemRefused, zoneLags,
 	noVirtualIP, notTranslated,
 	serviceMatchesNothing, serviceWithoutEndpoints, nobodyMayCall, denyCoversAllow, endpointsHeld, withdrawalStuck,
-	ingressNotServing, outboundBarred, zoneWithoutIngress, serviceWithoutSNI, memberLeftOut,
+	externalUnreachable, externalSecrets, ingressNotServing, outboundBarred, zoneWithoutIngress, serviceWithoutSNI, memberLeftOut,
 	notAdmitted, proxyOffline, proxyNeverConnected, inboundNotServed, outboundLeadsNowhere,
 	permissionWithoutEffect, trustWithoutEffect, selectorMatchesNothing, hostnameMissing,
 }

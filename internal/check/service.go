@@ -51,7 +51,12 @@ func (l *look) serviceStatus(service *resource.Object[kind.MeshService], object 
 	if !ok {
 		return
 	}
-	for _, c := range status.Spec.Conditions {
+	l.conditions(status.Spec.Conditions, status.Spec.HostnameGenerators, object)
+}
+
+// conditions are those that services of every kind have.
+func (l *look) conditions(conditions []kind.Condition, generators []kind.HostnameGeneratorStatus, object Object) {
+	for _, c := range conditions {
 		switch {
 		case c.Status != "False":
 		case c.Type == "VIPAssigned":
@@ -60,7 +65,7 @@ func (l *look) serviceStatus(service *resource.Object[kind.MeshService], object 
 			l.found(notTranslated, object, "%s", c.Message)
 		}
 	}
-	for _, generator := range status.Spec.HostnameGenerators {
+	for _, generator := range generators {
 		for _, c := range generator.Conditions {
 			if c.Status == "False" {
 				l.found(hostnameMissing, object, "HostnameGenerator %s gives it no name: %s", generator.HostnameGeneratorRef.CoreName, c.Message)

@@ -14,7 +14,7 @@ import (
 
 // ServiceReport is what one control plane knows of a service, as the API shows it.
 type ServiceReport struct {
-	Type string `json:"type"` // MeshService or MeshMultiZoneService
+	Type string `json:"type"` // MeshService, MeshMultiZoneService or MeshExternalService
 	Mesh string `json:"mesh"`
 	Name string `json:"name"` // as it is stored here
 	// DisplayName is what its owner calls it, and Zone where it lives; empty for one that global owns.
@@ -26,10 +26,14 @@ type ServiceReport struct {
 	Hostnames []string     `json:"hostnames"`
 	VIPs      []string     `json:"vips"`
 	Ports     []PortReport `json:"ports"`
-	// Identities are the SPIFFE IDs that its servers may present.
+	// Identities are the SPIFFE IDs that its servers may present, or the zone egresses that lead to it.
 	Identities []string `json:"identities"`
 	// Ingresses are the doors of its zone, for a MeshMultiZoneService of the zones of its members.
 	Ingresses []IngressReport `json:"ingresses"`
+	// Outside is where a MeshExternalService is, "api.example.com:443", and Egresses the way there from the zone of
+	// this control plane.
+	Outside  []string       `json:"outside,omitempty"`
+	Egresses []EgressReport `json:"egresses,omitempty"`
 	// Behind is absent where only another control plane knows, and that one could not be asked; Unasked says
 	// why.
 	Behind  *Behind `json:"behind,omitempty"`
@@ -57,6 +61,14 @@ type IngressReport struct {
 	Address string `json:"address"` // "192.168.1.100:30001", where other zones dial it
 	Healthy bool   `json:"healthy"`
 	Legacy  bool   `json:"legacy,omitempty"` // it is a ZoneIngress
+}
+
+// EgressReport is one zone egress.
+type EgressReport struct {
+	Name    string `json:"name"`    // of its Dataplane or ZoneEgress
+	Address string `json:"address"` // "10.0.0.2:10002", where the proxies of its zone dial it
+	Healthy bool   `json:"healthy"` // it is there, has an identity and serves; nobody dials another
+	Legacy  bool   `json:"legacy,omitempty"`
 }
 
 // Behind is what only the zone knows in which a service lives.
@@ -96,12 +108,12 @@ type ServiceQuery struct {
 	Type, Zone string
 }
 
-// ReportServices answers what is known of the services that a query means, MeshServices first, each kind in
-// the order of the zones.
+// ReportServices answers what is known of the services that a query means: MeshServices, in the order of the zones,
+// those of many zones, those outside the mesh.
 func (s *State) ReportServices(snapshot *table.Snapshot, q ServiceQuery) []ServiceReport {
 	r := table.Eval(snapshot)
 	reports := []ServiceReport{}
-	if q.Type != kind.MeshMultiZoneServices.Name {
+	if q.wants(kind.MeshServices) {
 		for _, o := range s.ServicesByMesh.List(r, MeshKey(q.Mesh)) {
 			if q.means(&o.Meta) {
 				reports = append(reports, s.reportService(r, o))
@@ -109,14 +121,25 @@ func (s *State) ReportServices(snapshot *table.Snapshot, q ServiceQuery) []Servi
 		}
 	}
 	slices.SortStableFunc(reports, func(a, b ServiceReport) int { return cmp.Compare(a.Zone, b.Zone) })
-	if q.Type != kind.MeshServices.Name {
+	if q.wants(kind.MeshMultiZoneServices) {
 		for o := range s.MultiZoneServices.From(snapshot, MeshKey(q.Mesh), "") {
 			if q.means(&o.Meta) {
 				reports = append(reports, s.reportMultiZone(r, o))
 			}
 		}
 	}
+	if q.wants(kind.MeshExternalServices) {
+		for o := range s.ExternalServices.From(snapshot, MeshKey(q.Mesh), "") {
+			if q.means(&o.Meta) {
+				reports = append(reports, s.reportExternal(r, o))
+			}
+		}
+	}
 	return reports
+}
+
+func (q *ServiceQuery) wants(d resource.Descriptor) bool {
+	return q.Type == "" || q.Type == d.Describe().Name
 }
 
 func (q *ServiceQuery) means(meta *resource.Meta) bool {

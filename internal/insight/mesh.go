@@ -39,7 +39,8 @@ func (w *World) Mesh(mesh string) Mesh {
 		}
 	}
 	m.Services.Internal = w.count(kind.MeshServices, mesh)
-	m.Services.Total = m.Services.Internal
+	m.Services.External = w.count(kind.MeshExternalServices, mesh)
+	m.Services.Total = m.Services.Internal + m.Services.External
 	for _, d := range kind.Policies() {
 		if n := w.count(d, mesh); n > 0 {
 			m.Policies[d.Describe().Name] = Total{n}
@@ -101,6 +102,7 @@ func (w *World) Global() Global {
 	for service := range w.State.Services.From(w.Snapshot, "", "") {
 		g.Services.Internal.add(w.providers(service, seen).status())
 	}
+	g.Services.External.Total = w.count(kind.MeshExternalServices, "")
 	for _, d := range kind.Policies() {
 		g.Policies.Total += w.count(d, "")
 	}

@@ -31,9 +31,9 @@ func (a *api) services(w http.ResponseWriter, r *http.Request) error {
 		Type: r.URL.Query().Get("type"), Zone: r.URL.Query().Get("zone"),
 	}
 	switch query.Type {
-	case "", kind.MeshServices.Name, kind.MeshMultiZoneServices.Name:
+	case "", kind.MeshServices.Name, kind.MeshMultiZoneServices.Name, kind.MeshExternalServices.Name:
 	default:
-		return invalidQuery(resource.Problem{Field: "type", Reason: strconv.Quote(query.Type) + " is neither MeshService nor MeshMultiZoneService"})
+		return invalidQuery(resource.Problem{Field: "type", Reason: strconv.Quote(query.Type) + " is none of MeshService, MeshMultiZoneService, MeshExternalService"})
 	}
 	m, err := a.read(r.Context())
 	if err != nil {

@@ -149,7 +149,8 @@ func (m *moment) externalStatus(service *resource.Object[kind.MeshExternalServic
 		shown.Spec = stored.Spec
 	}
 	shown.Spec.ZoneEgress = m.State.ServiceEgress(r, service)
-	if !ok && shown.Spec.ZoneEgress == nil {
+	shown.Spec.Conditions = m.State.ExternalConditions(r, service)
+	if !ok && shown.Spec.ZoneEgress == nil && shown.Spec.Conditions == nil {
 		return nil
 	}
 	return shown

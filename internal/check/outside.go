@@ -1,0 +1,25 @@
+package check
+
+import (
+	"weft/internal/graph"
+)
+
+// outside looks at the services outside the mesh, as this zone reaches them.
+func (l *look) outside(mesh string) {
+	for o := range l.State.ExternalServices.From(l.Snapshot, graph.MeshKey(mesh), "") {
+		object := objectOf(o.Key())
+		if barrier := l.State.ExternalBarrier(l.r, o); barrier != "" {
+			l.found(externalUnreachable, object, "nobody of this zone reaches it: %s", barrier)
+		}
+		status, ok := l.State.ExternalServiceStatuses.Find(l.r, o.Mesh, o.Name)
+		if !ok {
+			continue
+		}
+		l.conditions(status.Spec.Conditions, status.Spec.HostnameGenerators, object)
+		for _, c := range status.Spec.Conditions {
+			if c.Type == "SecretsResolved" && c.Status == "False" {
+				l.found(externalSecrets, object, "%s", c.Message)
+			}
+		}
+	}
+}

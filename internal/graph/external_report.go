@@ -1,0 +1,80 @@
+package graph
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+
+	"weft/internal/sni"
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// reachable is the condition that says whether an external service can be reached from this zone.
+const reachable = "Reachable"
+
+// ExternalConditions are what is known of a service outside the mesh: what is stored, and whether it can be reached
+// from this zone, of which global has no word.
+func (s *State) ExternalConditions(r *table.Reader, service *resource.Object[kind.MeshExternalService]) []kind.Condition {
+	var conditions []kind.Condition
+	if status, ok := s.ExternalServiceStatuses.Find(r, service.Mesh, service.Name); ok {
+		conditions = append(conditions, status.Spec.Conditions...)
+	}
+	if s.Zone == "" {
+		return conditions
+	}
+	return append(conditions, s.reachableFrom(r, service))
+}
+
+func (s *State) reachableFrom(r *table.Reader, service *resource.Object[kind.MeshExternalService]) kind.Condition {
+	egresses := len(s.WayOut.Get(r, service.Mesh).Egresses)
+	if barrier := s.ExternalBarrier(r, service); barrier != "" {
+		return kind.Condition{Type: reachable, Status: "False", Reason: "NoEgressReady", Message: barrier}
+	}
+	return kind.Condition{
+		Type: reachable, Status: "True", Reason: "EgressReady",
+		Message: fmt.Sprintf("the zone egresses that are ready: %d", egresses),
+	}
+}
+
+// ExternalBarrier is why no proxy of this zone reaches a service outside the mesh; empty: those that have an identity
+// do.
+func (s *State) ExternalBarrier(r *table.Reader, service *resource.Object[kind.MeshExternalService]) string {
+	d := s.External.Get(r, s.externalKeyOf(service).At(service.Spec.Match.Port))
+	return d.Barrier(true)
+}
+
+// reportExternal has a service outside the mesh as the proxies of this zone reach it.
+func (s *State) reportExternal(r *table.Reader, o *resource.Object[kind.MeshExternalService]) ServiceReport {
+	match := &o.Spec.Match
+	report := newServiceReport(o, []kind.ServicePort{{Port: match.Port, AppProtocol: match.Protocol}})
+	used := s.SNIFormat(r).Name(sni.Of(o, match.Port))
+	others := slices.DeleteFunc(sni.All(sni.Of(o, match.Port)), func(name string) bool { return name == used })
+	report.Ports[0].SNIs = append([]string{used}, others...)
+	report.Zone = kind.OwnerOf(&o.Meta).Zone
+	if status, ok := s.ExternalServiceStatuses.Find(r, o.Mesh, o.Name); ok {
+		at := status.Spec.Places()
+		report.reachedAt(at.VIPs, at.Addresses)
+	}
+	for _, e := range o.Spec.Endpoints {
+		report.Outside = append(report.Outside, net.JoinHostPort(e.Address, strconv.Itoa(int(e.Port))))
+	}
+	report.Identities = append(report.Identities, s.WayOut.Get(r, o.Mesh).Identities...)
+	report.Egresses = s.reportEgresses(r, o.Mesh)
+	report.Conditions = append(report.Conditions, s.ExternalConditions(r, o)...)
+	return report
+}
+
+func (s *State) reportEgresses(r *table.Reader, mesh string) []EgressReport {
+	row, ok := s.EgressAddresses.Find(r, mesh, s.Zone)
+	if !ok {
+		return nil
+	}
+	var reports []EgressReport
+	for _, a := range row.Spec.Egresses {
+		reports = append(reports, EgressReport{Name: a.Name, Address: a.Listener(), Healthy: a.Healthy, Legacy: a.Legacy})
+	}
+	return reports
+}
