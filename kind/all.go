@@ -14,7 +14,7 @@ import (
 // loader, command line) is driven by it.
 func All() []resource.Descriptor {
 	return []resource.Descriptor{
-		Meshes,
+		Meshes, MeshStatuses,
 		Zones, ZoneInsights,
 		ZoneIngresses, ZoneIngressInsights, ZoneIngressServings, MeshZoneAddresses,
 		ZoneEgresses, ZoneEgressInsights, ZoneEgressStatuses, ZoneEgressServings, MeshEgressAddresses,

@@ -270,6 +270,8 @@ type ServedInbound struct {
 	Inbound
 	// Serial is the leaf certificate that was seen on the port; empty for a plain inbound.
 	Serial string `json:"serial,omitempty"`
+	// Names are the SPIFFE IDs in it; none where the agent does not tell.
+	Names []string `json:"names,omitempty"`
 	// AlsoPlain is since when it takes mutual TLS beside connections without, which was all that it took
 	// before: until every client has heard of that. Zero: it takes one of the two.
 	AlsoPlain Time `json:"alsoPlain,omitzero"`
@@ -334,9 +336,9 @@ func (i *DataplaneInsight) Connected() bool {
 
 // Certificate is the leaf that a proxy was given last.
 type Certificate struct {
-	SpiffeID   string `json:"spiffeID"`   // the name in it
+	SpiffeID   string `json:"spiffeID"`   // the name in it, the first where it has several
 	Serial     string `json:"serial"`     // its serial number
-	Issuer     string `json:"issuer"`     // the MeshIdentity
+	Issuer     string `json:"issuer"`     // the MeshIdentity, or the backend of the mesh's mtls
 	NotBefore  Time   `json:"notBefore"`  // since when it is valid
 	Expiration Time   `json:"expiration"` // when it expires
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // MeshTrust lists the roots of one trust domain that the mesh's proxies believe. The control plane makes one
-// for each MeshIdentity, of the same name; others say whom beyond the mesh its proxies believe.
+// for each MeshIdentity, of the same name, and one of the name mesh.mtls for the mtls of a mesh; others say whom beyond the mesh its proxies believe.
 type MeshTrust struct {
 	TrustDomain string     `json:"trustDomain" schema:"required"`          // without spiffe:// and path
 	CABundles   []CABundle `json:"caBundles" schema:"required minItems=1"` // the roots, of which any is believed
@@ -41,9 +41,9 @@ type MeshTrustStatus struct {
 	Conditions []Condition `json:"conditions,omitempty"`
 }
 
-// TrustOrigin names the MeshIdentity that a MeshTrust was made for.
+// TrustOrigin names the MeshIdentity, or the Mesh with mtls, that a MeshTrust was made for.
 type TrustOrigin struct {
-	KRI string `json:"kri"` // kri_mid_MESH_ZONE__NAME_
+	KRI string `json:"kri"` // kri_mid_MESH_ZONE__NAME_, or kri_m____MESH_
 }
 
 // MeshTrustStatuses is the kind of [MeshTrustStatus].

@@ -2,8 +2,8 @@ package kind
 
 import "weft/resource"
 
-// SigningCA is the authority that signs the leaves of the MeshIdentity of its name. It follows the
-// authority that the MeshIdentity names, once everybody believes that one's root; until then, and while
+// SigningCA is the authority that signs the leaves of the MeshIdentity of its name, or with the name
+// [MTLSIdentity] those of the mtls of its mesh. It follows the authority that users name there, once everybody believes that one's root; until then, and while
 // that one can't be used, it stays as it is. It outlives its MeshIdentity for as long as somebody holds a
 // leaf of it.
 type SigningCA struct {
@@ -15,6 +15,8 @@ type SigningCA struct {
 	Authority []byte `json:"authority,omitempty"`
 	// Fingerprint is that of Authority's signing certificate.
 	Fingerprint string `json:"fingerprint,omitempty"`
+	// Backend is the one of the mesh's mtls whose authority it is.
+	Backend string `json:"backend,omitempty"`
 	// Since is when Authority was seen to sign.
 	Since Time `json:"since,omitzero"`
 	// Next is the authority whose root is being made known.

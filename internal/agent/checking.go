@@ -62,7 +62,7 @@ func check(ctx context.Context, admin *admin, listeners []*wire.Listener, l *lea
 		key := at(listener.Address, listener.Port)
 		want := sighting{address: listener.Address, port: listener.Port, generation: listener.Generation}
 		if listener.Tls && l != nil {
-			want.serial = l.serial
+			want.leaf = l.seen()
 		}
 		last, known := before[key]
 		if known {

@@ -68,18 +68,18 @@ func TestAListenerServesOnceItPresentsTheExpectedLeaf(t *testing.T) {
 	}
 
 	seen, err := look(old, nil)
-	if err != nil || seen[key].serial != "11" {
+	if err != nil || seen[key].leaf.serial != "11" {
 		t.Fatalf("saw %+v (%v), want serial 11", seen[key], err)
 	}
 	seen, err = look(next, seen)
 	if err == nil || !strings.Contains(err.Error(), "has serial 11, want 22") {
 		t.Errorf("error is %v, want one that names both serials", err)
 	}
-	if seen[key].serial != "11" {
+	if seen[key].leaf.serial != "11" {
 		t.Errorf("while the next leaf is on its way the listener counts as %+v, want as it was", seen[key])
 	}
 	presented.store(next)
-	if seen, err = look(next, seen); err != nil || seen[key].serial != "22" {
+	if seen, err = look(next, seen); err != nil || seen[key].leaf.serial != "22" {
 		t.Errorf("saw %+v (%v) after the rotation, want serial 22", seen[key], err)
 	}
 	listener.Generation = "2"

@@ -5,6 +5,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"google.golang.org/protobuf/proto"
@@ -34,7 +35,21 @@ type sighting struct {
 	address    string
 	port       uint32
 	generation string
-	serial     string
+	leaf       seenLeaf
+}
+
+// seenLeaf is the certificate by which a listener was known; the zero value of a plain one.
+type seenLeaf struct{ serial, names string }
+
+// seen is the leaf as a listener shows it, its names joined with a space.
+func (l *leaf) seen() seenLeaf {
+	var names []string
+	if l.pair.Leaf != nil {
+		for _, uri := range l.pair.Leaf.URIs {
+			names = append(names, uri.String())
+		}
+	}
+	return seenLeaf{l.serial, strings.Join(names, " ")}
 }
 
 func newOutlook(run, version string) *outlook {
@@ -99,8 +114,8 @@ func (o *outlook) serving() []*wire.Serving {
 	var all []*wire.Serving
 	for listener, s := range o.seen {
 		all = append(all, &wire.Serving{
-			Address: s.address, Port: s.port, Generation: s.generation, Serial: s.serial,
-			Healthy: o.healthy[listener],
+			Address: s.address, Port: s.port, Generation: s.generation, Serial: s.leaf.serial,
+			Names: strings.Fields(s.leaf.names), Healthy: o.healthy[listener],
 		})
 	}
 	slices.SortFunc(all, func(a, b *wire.Serving) int {

@@ -116,7 +116,7 @@ func TestACertificateOfSPIREIsFollowed(t *testing.T) {
 func TestAListenerWithACertificateOfSPIREServes(t *testing.T) {
 	listener := listenAs(t, func() *leaf { return newTestLeaf(t, 0x22) })
 	seen, err := check(t.Context(), nil, []*wire.Listener{listener}, &leaf{serial: "22"}, nil)
-	if got := seen[at(listener.Address, listener.Port)].serial; err != nil || got != "22" {
+	if got := seen[at(listener.Address, listener.Port)].leaf.serial; err != nil || got != "22" {
 		t.Errorf("saw serial %q (%v), want 22", got, err)
 	}
 }

@@ -173,11 +173,11 @@ func seen(id *graph.Identity, c *wire.Certificate) change {
 	}
 }
 
-func certified(leaf *graph.Leaf, c *identity.Certificate) change {
+func certified(leaf *graph.Leaf, issuer string, c *identity.Certificate) change {
 	return func(i *kind.DataplaneInsight) {
 		i.CertificateProblem = ""
 		i.Certificate = &kind.Certificate{
-			SpiffeID: leaf.SpiffeID, Serial: c.Serial, Issuer: leaf.MeshIdentity,
+			SpiffeID: leaf.SpiffeID, Serial: c.Serial, Issuer: issuer,
 			NotBefore: kind.Time{Time: c.NotBefore}, Expiration: kind.Time{Time: c.NotAfter},
 		}
 	}

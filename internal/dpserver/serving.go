@@ -43,7 +43,7 @@ func reported(before kind.DataplaneServing, report *wire.Report, want wanted, n 
 			in.Unhealthy = !serving.Healthy
 			if want[at] == serving.Generation {
 				in.AlsoPlain = alsoPlain(had[at], serving.Serial, now)
-				in.Serial = serving.Serial
+				in.Serial, in.Names = serving.Serial, serving.Names
 			}
 			after.Inbounds = append(after.Inbounds, in)
 		}

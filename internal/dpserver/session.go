@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -27,6 +28,9 @@ const (
 	maxServing = 10_000
 	// maxWord bounds what a report says in one word and is stored: a run, a certificate's serial.
 	maxWord = 64
+	// maxNames bounds the SPIFFE IDs of one leaf, of which each inbound gives one at most, and maxName one of them
+	// (SPIFFE-ID, section 2.3).
+	maxNames, maxName = 300, 2048
 	// maxProblem bounds a reason in words.
 	maxProblem = 1000
 )
@@ -175,6 +179,9 @@ func checkReport(r *wire.Report) error {
 	for i, s := range r.Serving {
 		if len(s.GetSerial()) > maxWord {
 			return status.Errorf(codes.InvalidArgument, "the report's serving[%d].serial has %d bytes, at most %d are kept", i, len(s.Serial), maxWord)
+		}
+		if len(s.GetNames()) > maxNames || slices.ContainsFunc(s.GetNames(), func(name string) bool { return len(name) > maxName }) {
+			return status.Errorf(codes.InvalidArgument, "the report's serving[%d].names are %d, at most %d are kept, of %d bytes each", i, len(s.Names), maxNames, maxName)
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package dpserver
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -35,24 +36,24 @@ func (s *agents) Sign(ctx context.Context, request *wire.SignRequest) (*wire.Sig
 	if err != nil {
 		return nil, err
 	}
-	ca, life, err := s.authority(key.Mesh, leaf)
+	signer, err := s.authority(key.Mesh, leaf)
 	if err != nil {
 		return nil, err
 	}
-	signed, err := ca.Sign(identity.Leaf{
+	signed, err := signer.ca.Sign(identity.Leaf{
 		SpiffeIDs: leaf.Names(),
 		DNSName:   identity.InstanceDNSName(key.Mesh, s.Zone, key.Name),
 		PublicKey: public,
-		Lifetime:  life,
+		Lifetime:  signer.life,
 		Now:       now(),
 	})
 	if err != nil {
 		return nil, status.Error(codes.FailedPrecondition, fmt.Sprintf("%s: %v", kind.IdentitySource(key.Mesh, leaf.MeshIdentity), err))
 	}
-	if err := s.hold(ctx, key, leaf, ca, signed); err != nil {
+	if err := s.hold(ctx, key, leaf, signer.ca, signed); err != nil {
 		return nil, s.answer(err, "storing the certificate of "+key.String())
 	}
-	s.insights.note(key, certified(leaf, signed))
+	s.insights.note(key, certified(leaf, signer.issuer, signed))
 	return &wire.SignResponse{
 		Chain: signed.Chain, SpiffeId: leaf.SpiffeID, Serial: signed.Serial,
 		NotBeforeUnix: signed.NotBefore.Unix(), NotAfterUnix: signed.NotAfter.Unix(),
@@ -74,18 +75,24 @@ func (s *Server) leaf(key graph.ProxyKey) (*graph.Leaf, error) {
 	return proxy.Leaf, nil
 }
 
-// authority is the CA that signs a leaf, and for how long the leaf is valid.
-func (s *Server) authority(mesh string, leaf *graph.Leaf) (*identity.CA, time.Duration, error) {
+// signer is who signs a leaf.
+type signer struct {
+	ca     *identity.CA
+	life   time.Duration // how long the leaf is valid
+	issuer string        // the MeshIdentity, or the backend of the mesh's mtls
+}
+
+func (s *Server) authority(mesh string, leaf *graph.Leaf) (*signer, error) {
 	source := kind.IdentitySource(mesh, leaf.MeshIdentity)
 	row, ok := s.Hub.SigningCA(mesh, leaf.MeshIdentity)
 	if !ok || len(row.Spec.Authority) == 0 {
-		return nil, 0, status.Error(codes.Unavailable, fmt.Sprintf("%s signs nothing yet: its CA is being made, or made known, or its status says why not", source))
+		return nil, status.Error(codes.Unavailable, fmt.Sprintf("%s signs nothing yet: its CA is being made, or made known, or its status says why not", source))
 	}
 	ca, err := identity.ParseCA(row.Spec.Authority)
 	if err != nil {
-		return nil, 0, status.Error(codes.FailedPrecondition, fmt.Sprintf("%s: %v", source, err))
+		return nil, status.Error(codes.FailedPrecondition, fmt.Sprintf("%s: %v", source, err))
 	}
-	return ca, time.Duration(row.Spec.Life), nil
+	return &signer{ca, time.Duration(row.Spec.Life), cmp.Or(row.Spec.Backend, leaf.MeshIdentity)}, nil
 }
 
 // hold stores that a proxy may present a leaf.

@@ -28,8 +28,14 @@ func Inbound(l *graph.InboundListener, secured bool) []*xds.Resource {
 		TrafficDirection: core.TrafficDirection_INBOUND,
 		FilterChains:     []*listeners.FilterChain{chain},
 	}
+	if secured && (l.AlsoPlain || l.ModeMayChange) {
+		tellTLS(listener)
+	}
 	if secured && l.AlsoPlain {
-		takePlain(listener, &listeners.FilterChain{Filters: inboundFilters(name, l, false)})
+		listener.FilterChains = append(listener.FilterChains, &listeners.FilterChain{
+			FilterChainMatch: &listeners.FilterChainMatch{TransportProtocol: "raw_buffer"},
+			Filters:          inboundFilters(name, l, false),
+		})
 	}
 	if !l.Bind {
 		listener.BindToPort = no()
@@ -44,12 +50,11 @@ func Inbound(l *graph.InboundListener, secured bool) []*xds.Resource {
 	return resources
 }
 
-// takePlain makes a listener take connections without TLS too, and tell them by their first bytes. One on
-// which the server speaks first is taken for plain.
-func takePlain(l *listeners.Listener, plain *listeners.FilterChain) {
+// tellTLS makes a listener tell connections with TLS by their first bytes, and narrows its chain to them. One on
+// which the server speaks first is taken for plain. A chain for these comes and goes without a change of anything
+// else, so that connections with TLS are not drained.
+func tellTLS(l *listeners.Listener) {
 	l.FilterChains[0].FilterChainMatch = &listeners.FilterChainMatch{TransportProtocol: "tls"}
-	plain.FilterChainMatch = &listeners.FilterChainMatch{TransportProtocol: "raw_buffer"}
-	l.FilterChains = append(l.FilterChains, plain)
 	l.ListenerFilters = inspectTLS()
 	l.ListenerFiltersTimeout = duration(firstBytesTimeout)
 	l.ContinueOnListenerFiltersTimeout = true

@@ -17,11 +17,13 @@ func (s *State) derive() {
 	s.Membership = table.NewDerived(s.DB, "membership", s.membership, same[*kind.Membership])
 	s.Refused = table.NewDerived(s.DB, "refused by membership", s.refused, func(a, b string) bool { return a == b })
 	s.PutOut = table.NewDerived(s.DB, "put out", s.putOut, slices.Equal)
+	s.MTLS = table.NewDerived(s.DB, "mtls of a mesh", s.mtls, func(a, b MTLS) bool { return a == b })
 	s.Identity = table.NewDerived(s.DB, "identity", s.identity, same[*Identity])
 	s.EgressChoice = table.NewDerived(s.DB, "choice of zone egresses", s.egressChoice, same[*EgressChoice])
 	s.EgressIdentity = table.NewDerived(s.DB, "identity of zone egresses", s.egressIdentity, same[*Identity])
 	s.Authority = table.NewDerived(s.DB, "authority", s.authority, func(a, b Authority) bool { return a == b })
 	s.Presented = table.NewDerived(s.DB, "names of a proxy", s.presented, slices.Equal)
+	s.ServiceNames = table.NewDerived(s.DB, "names of a proxy's services", s.serviceNames, slices.Equal)
 	s.Moving = table.NewDerived(s.DB, "movements of names", s.moving, kind.LeafNames.Same)
 	s.Also = table.NewDerived(s.DB, "names beside a rule's", s.also, slices.Equal)
 	s.Trust = table.NewDerived(s.DB, "trust", s.trust, same[*Trust])
@@ -57,8 +59,8 @@ func same[V any](a, b V) bool { return reflect.DeepEqual(a, b) }
 func equalEndpoints(a, b *Endpoints) bool { return slices.Equal(a.Endpoints, b.Endpoints) }
 
 // identity chooses the MeshIdentity of a Dataplane: of those that select it the one with most labels,
-// then the first by name. A selected Dataplane never becomes plain because its SPIFFE ID can't be
-// rendered: it has an identity that nobody can present, and the reason stands in Problem.
+// then the first by name; where none does, the mtls of the mesh. A selected Dataplane never becomes plain because
+// its SPIFFE ID can't be rendered: it has an identity that nobody can present, and the reason stands in Problem.
 func (s *State) identity(r *table.Reader, key ProxyKey) *Identity {
 	dp, ok := s.Dataplanes.Find(r, key.Mesh, key.Name)
 	if !ok {
@@ -66,7 +68,7 @@ func (s *State) identity(r *table.Reader, key ProxyKey) *Identity {
 	}
 	selecting := s.selecting(r, dp)
 	if len(selecting) == 0 {
-		return nil
+		return s.mtlsIdentity(r, dp)
 	}
 	chosen := selecting[0]
 	id, domain, err := identity.SpiffeID(&chosen.Spec, key.Mesh, s.Zone, dp.Name, dp.Labels, &dp.Spec)

@@ -92,7 +92,11 @@ func load(t *testing.T, archive *txtar.Archive) *graph.State {
 		}
 		for _, line := range strings.Split(strings.TrimSpace(string(fileOf(archive, "authorities"))), "\n") {
 			if name, fingerprint, ok := strings.Cut(line, " "); ok {
-				s.Put(tx, kind.SigningCAs.Make("default", name, kind.SigningCA{Fingerprint: fingerprint, TrustDomain: "default.east.mesh.local"}))
+				domain := "default.east.mesh.local"
+				if name == kind.MTLSIdentity {
+					domain = "default"
+				}
+				s.Put(tx, kind.SigningCAs.Make("default", name, kind.SigningCA{Fingerprint: fingerprint, TrustDomain: domain}))
 			}
 		}
 		for _, line := range strings.Split(strings.TrimSpace(string(fileOf(archive, "vips"))), "\n") {
@@ -184,8 +188,8 @@ func parse(t *testing.T, doc []byte) resource.Any {
 	return o
 }
 
-// serving reads "NAME [draining] ADDRESS:PORT[/SECTION] [unhealthy|tls] ...", with "ingress:" before an ingress's
-// address.
+// serving reads "NAME [draining] ADDRESS:PORT[/SECTION] [unhealthy|tls|as:SPIFFEIDS] ...", names joined with "+", and
+// "ingress:" before an ingress's address.
 func serving(t *testing.T, line string) resource.Any {
 	words := strings.Fields(line)
 	row := kind.DataplaneServings.Make("default", words[0], kind.DataplaneServing{})
@@ -197,6 +201,9 @@ func serving(t *testing.T, line string) resource.Any {
 			row.Spec.Inbounds[last].Unhealthy = true
 		case word == "tls":
 			row.Spec.Inbounds[last].Serial = "5e"
+		case strings.HasPrefix(word, "as:"):
+			row.Spec.Inbounds[last].Serial = "5e"
+			row.Spec.Inbounds[last].Names = strings.Split(strings.TrimPrefix(word, "as:"), "+")
 		case strings.HasPrefix(word, "ingress:"):
 			section := kind.ZoneIngressSection{}
 			address, port, _ := strings.Cut(strings.TrimPrefix(word, "ingress:"), ":")
@@ -276,15 +283,18 @@ func also(rule match.Rule) string {
 func describeProxy(b *strings.Builder, s *graph.State, r *table.Reader, p *graph.Proxy) {
 	fmt.Fprintf(b, "proxy %s\n", p.Key)
 	if id := p.Identity; id != nil {
-		fmt.Fprintf(b, "  is %s by %s %s\n", id.SpiffeID, id.MeshIdentity, id.Problem)
+		fmt.Fprintf(b, "  is %s by %s %s\n", strings.Join(id.Names(), " and "), id.MeshIdentity, id.Problem)
 	} else {
 		fmt.Fprintf(b, "  is plain\n")
 	}
-	if leaf := p.Leaf; leaf != nil && (leaf.SpiffeID != p.Identity.SpiffeID || leaf.Authority != "") {
-		fmt.Fprintf(b, "  its next leaf is %s by %s %s\n", leaf.SpiffeID, leaf.MeshIdentity, leaf.Authority)
+	if leaf := p.Leaf; leaf != nil && (!leaf.Same(p.Identity.LeafNames) || leaf.Authority != "") {
+		fmt.Fprintf(b, "  its next leaf is %s by %s %s\n", strings.Join(leaf.Names(), " and "), leaf.MeshIdentity, leaf.Authority)
 	}
 	for _, l := range p.Listeners {
 		fmt.Fprintf(b, "  listens on %s:%d (%s) section %s for %s:%d\n", l.Address, l.Port, l.Protocol, l.Section, l.ServiceAddress, l.ServicePort)
+		if l.AlsoPlain {
+			fmt.Fprintf(b, "    takes plain connections too\n")
+		}
 		if l.Permissions != nil {
 			for _, rule := range l.Permissions.Deny {
 				fmt.Fprintf(b, "    denies %s%s%s by %s\n", rule.Exact, rule.Prefix, also(rule), rule.Origin)

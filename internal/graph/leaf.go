@@ -99,6 +99,23 @@ func (s *State) presented(r *table.Reader, key ProxyKey) []string {
 	return slices.Compact(names)
 }
 
+// serviceNames are those of the names under which a proxy is to be taken that name its services.
+func (s *State) serviceNames(r *table.Reader, key ProxyKey) []string {
+	var names []string
+	if wanted := s.Identity.Get(r, key); wanted != nil && wanted.MeshIdentity == kind.MTLSIdentity {
+		names = wanted.Names()
+	}
+	if row, ok := s.Leaves.Find(r, key.Mesh, key.Name); ok {
+		for _, leaf := range row.Spec.Leaves {
+			if leaf.MeshIdentity == kind.MTLSIdentity {
+				names = append(names, leaf.Names()...)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 func (s *State) moving(r *table.Reader, key ProxyKey) kind.LeafNames {
 	row, ok := s.Leaves.Find(r, key.Mesh, key.Name)
 	if !ok {

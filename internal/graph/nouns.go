@@ -191,8 +191,11 @@ type InboundListener struct {
 	// Bind is false where connections arrive through the capture listener.
 	Bind bool
 	// AlsoPlain says that it takes connections without TLS beside mutual TLS: its clients have not all
-	// heard that its proxy has an identity.
+	// heard that its proxy has an identity, or the mtls of its mesh is permissive.
 	AlsoPlain bool
+	// ModeMayChange says that users decide by the mtls of its mesh whether it takes connections without TLS. It
+	// has a form then in which a change of that touches no connection with TLS.
+	ModeMayChange bool
 	// Permissions are nil where the proxy is plain.
 	Permissions *match.Permissions
 	// Source is where its proxy has its leaf from.

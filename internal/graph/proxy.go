@@ -63,10 +63,12 @@ func (s *State) listeners(r *table.Reader, dp *resource.Object[kind.Dataplane], 
 			alsoPlain[at] = p.Identity != nil && (served.Serial == "" || !served.AlsoPlain.IsZero())
 		}
 	}
+	mtls := s.MTLS.Get(r, dp.Mesh)
 	var listeners []InboundListener
 	for at, inbounds := range shared {
 		l := s.listener(r, dp, p, inbounds)
-		l.AlsoPlain = alsoPlain[at]
+		l.AlsoPlain = alsoPlain[at] || p.Identity != nil && mtls.Permissive
+		l.ModeMayChange = p.Identity != nil && mtls.Enabled
 		listeners = append(listeners, l)
 	}
 	slices.SortFunc(listeners, func(a, b InboundListener) int {

@@ -105,7 +105,8 @@ func (s *State) member(r *table.Reader, dp *resource.Object[kind.Dataplane], in 
 		return m
 	}
 	for i := range serving.Spec.Inbounds {
-		if served := &serving.Spec.Inbounds[i]; served.Section() == in.Section() {
+		served := &serving.Spec.Inbounds[i]
+		if served.Section() == in.Section() && s.taken(r, ProxyKey{Mesh: dp.Mesh, Name: dp.Name}, &in, served.Names) {
 			m.Serving, m.Plain = true, served.Serial == ""
 			m.Healthy = in.State == kind.Ready && !served.Unhealthy && !serving.Spec.Draining
 		}
@@ -123,18 +124,16 @@ func (s *State) serviceIdentities(r *table.Reader, key ServiceKey) []string {
 	if s.Foreign(service) {
 		return toldIdentities(&service.Spec)
 	}
-	var servers []ProxyKey
-	for _, m := range s.Members(r, service) {
-		servers = append(servers, ProxyKey{Mesh: m.Dataplane.Mesh, Name: m.Dataplane.Name})
+	var ids []string
+	for dp, in := range s.Selected(r, service) {
+		if s.Admits(r, dp) {
+			ids = append(ids, s.serverNames(r, ProxyKey{Mesh: dp.Mesh, Name: dp.Name}, &in)...)
+		}
 	}
 	for _, port := range service.Spec.Ports {
 		for _, e := range s.held(r, s.keyOf(service).At(port.Port)) {
-			servers = append(servers, e.Proxy)
+			ids = append(ids, s.Presented.Get(r, e.Proxy)...)
 		}
-	}
-	var ids []string
-	for _, server := range servers {
-		ids = append(ids, s.Presented.Get(r, server)...)
 	}
 	slices.Sort(ids)
 	return slices.Compact(ids)
@@ -228,7 +227,7 @@ func (s *State) endpoints(r *table.Reader, key DestinationKey) *Endpoints {
 		published.Endpoints = s.doorsTo(r, key.Mesh, key.Zone)
 		return published.inOrder()
 	}
-	secured := len(s.IdentitiesByMesh.List(r, MeshKey(key.Mesh))) > 0
+	secured := s.MTLS.Get(r, key.Mesh).Enabled || len(s.IdentitiesByMesh.List(r, MeshKey(key.Mesh))) > 0
 	for _, m := range s.Members(r, service) {
 		if !m.Serving || !m.Healthy || !Targets(port, &m.Inbound) {
 			continue

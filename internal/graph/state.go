@@ -24,6 +24,7 @@ type State struct {
 	DefaultMesh string
 
 	Meshes          Rows[kind.Mesh]
+	MeshStatuses    Rows[kind.MeshStatus]
 	Dataplanes      Rows[kind.Dataplane]
 	Servings        Rows[kind.DataplaneServing]
 	Insights        Rows[kind.DataplaneInsight]
@@ -133,6 +134,8 @@ type State struct {
 	Refused    *table.Derived[ProxyKey, string]
 	// PutOut are the DNS names in the certificates of whom a mesh has put out, in all zones, sorted.
 	PutOut *table.Derived[string, []string]
+	// MTLS is what a mesh's mtls says of its proxies.
+	MTLS *table.Derived[string, MTLS]
 	// Identity is what a Dataplane is given; nil for a plain one.
 	Identity *table.Derived[ProxyKey, *Identity]
 	// EgressChoice is which identities the ZoneEgresses of the zone have, by the zone's name.
@@ -143,6 +146,8 @@ type State struct {
 	Authority *table.Derived[IdentityKey, Authority]
 	// Presented are the names under which a proxy is to be taken, sorted; none for a plain one.
 	Presented *table.Derived[ProxyKey, []string]
+	// ServiceNames are those of Presented that the mtls of the mesh gives, one for each service of the proxy.
+	ServiceNames *table.Derived[ProxyKey, []string]
 	// Moving are the names that a proxy is to have instead of those that it presents; none: it has the right
 	// ones, or gets them beside.
 	Moving *table.Derived[ProxyKey, kind.LeafNames]
@@ -244,6 +249,7 @@ type kindRows struct {
 func NewState(zone string) *State {
 	s := &State{DB: table.New(), Zone: zone, kinds: map[string]kindRows{}}
 	s.Meshes = addRows(s, kind.Meshes)
+	s.MeshStatuses = addRows(s, kind.MeshStatuses)
 	s.Dataplanes = addRows(s, kind.Dataplanes)
 	s.Servings = addRows(s, kind.DataplaneServings)
 	s.Insights = addRows(s, kind.DataplaneInsights)

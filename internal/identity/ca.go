@@ -53,22 +53,30 @@ func instances(mesh, zone string) string { return "." + mesh + "." + zone + ".da
 // NewCA makes a self-signed CA for a trust domain: ECDSA P-256, valid for ten years, with the trust
 // domain's SPIFFE ID as its one URI name.
 func NewCA(now time.Time, trustDomain string) (certPEM, keyPEM []byte, err error) {
-	domain, err := spiffeid.TrustDomainFromString(trustDomain)
-	if err != nil {
-		return nil, nil, fmt.Errorf("trust domain %q: %w", trustDomain, err)
-	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, fmt.Errorf("making the CA's key: %w", err)
 	}
-	template := caTemplate(now, "weft CA of "+domain.Name())
-	template.URIs = []*url.URL{domain.ID().URL()}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return nil, nil, fmt.Errorf("signing the CA: %w", err)
+	if certPEM, err = selfSign(now, trustDomain, key, caLifetime); err != nil {
+		return nil, nil, err
 	}
 	keyPEM, err = encodeKey(key)
-	return encodeCertificates(der), keyPEM, err
+	return certPEM, keyPEM, err
+}
+
+// selfSign makes the certificate of a CA for a trust domain.
+func selfSign(now time.Time, trustDomain string, key crypto.Signer, life time.Duration) ([]byte, error) {
+	domain, err := spiffeid.TrustDomainFromString(trustDomain)
+	if err != nil {
+		return nil, fmt.Errorf("trust domain %q: %w", trustDomain, err)
+	}
+	template := caTemplate(now, "weft CA of "+domain.Name())
+	template.URIs, template.NotAfter = []*url.URL{domain.ID().URL()}, now.Add(life)
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, fmt.Errorf("signing the CA: %w", err)
+	}
+	return encodeCertificates(der), nil
 }
 
 func caTemplate(now time.Time, commonName string) *x509.Certificate {

@@ -24,7 +24,7 @@ func CAText(spec *kind.MeshIdentity, name string, secret func(name string) ([]by
 		if allowed := b.InsecureAllowSelfSigned; allowed != nil && !*allowed && selfSigned(certificate) {
 			return nil, fmt.Errorf("spec.provider.bundled.ca.certificate: it is self-signed; give one that your own CA signed, or set insecureAllowSelfSigned to true")
 		}
-		return append(append(append([]byte(nil), certificate...), '\n'), key...), nil
+		return joinPEM(certificate, key), nil
 	}
 	if text, ok := secret(CASecretName(name)); ok {
 		return text, nil

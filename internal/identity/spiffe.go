@@ -78,3 +78,55 @@ func orDefault(value, otherwise string) string {
 	}
 	return value
 }
+
+// Names that the mtls of a mesh gives zone proxies without a kuma.io/service tag. A service of that name would
+// pass for one. (Zone Egress Identity.)
+const (
+	zoneEgressName  = "zone-egress"
+	zoneIngressName = "zone-ingress"
+)
+
+// ServiceID is the SPIFFE ID of a service under the mtls of its mesh, whose trust domain has the mesh's name.
+func ServiceID(mesh, service string) string { return "spiffe://" + mesh + "/" + service }
+
+// ServiceIDs are the SPIFFE IDs of a Dataplane under the mtls of its mesh: that of each service that its inbounds
+// name, whatever their state. One that names none is known as a zone proxy or by its workload. (Adding inbounds in
+// runtime.)
+func ServiceIDs(mesh, name string, labels map[string]string, dp *kind.Dataplane) ([]string, error) {
+	var paths []string
+	for _, in := range dp.Networking.Inbound {
+		switch service := in.Tags[kind.ServiceTag]; service {
+		case "":
+		case zoneEgressName, zoneIngressName:
+			return nil, fmt.Errorf("the tag kuma.io/service says %q, which is the name of a zone proxy under the mtls of a mesh; choose another", service)
+		default:
+			paths = append(paths, service)
+		}
+	}
+	if len(paths) == 0 {
+		paths = withoutService(name, labels, dp)
+	}
+	ids := make([]string, 0, len(paths))
+	for _, path := range paths {
+		id, err := spiffeid.FromString(ServiceID(mesh, path))
+		if err != nil {
+			return nil, fmt.Errorf("%q of the mtls of mesh %s: %w", path, mesh, err)
+		}
+		ids = append(ids, id.String())
+	}
+	return ids, nil
+}
+
+func withoutService(name string, labels map[string]string, dp *kind.Dataplane) []string {
+	var paths []string
+	if dp.Networking.ZoneEgress != nil {
+		paths = append(paths, zoneEgressName)
+	}
+	if dp.Networking.ZoneIngress != nil {
+		paths = append(paths, zoneIngressName)
+	}
+	if len(paths) > 0 {
+		return paths
+	}
+	return []string{"workload/" + kind.Workload(name, labels, dp)} // no service has a slash in its name
+}

@@ -1,6 +1,7 @@
 package identity_test
 
 import (
+	"fmt"
 	"testing"
 
 	"weft/internal/identity"
@@ -66,5 +67,37 @@ func TestSpiffeIDAnswersTheTrustDomain(t *testing.T) {
 	_, domain, err := identity.SpiffeID(&kind.MeshIdentity{}, "m", "z", "n", nil, &kind.Dataplane{})
 	if err != nil || domain != "m.z.mesh.local" {
 		t.Errorf("trust domain is %q (%v), want m.z.mesh.local", domain, err)
+	}
+}
+
+func TestServiceIDs(t *testing.T) {
+	inbound := func(service string, state kind.InboundState) kind.Inbound {
+		return kind.Inbound{State: state, Tags: map[string]string{kind.ServiceTag: service}}
+	}
+	type inbounds = []kind.Inbound
+	for _, c := range []struct {
+		name   string
+		labels map[string]string
+		dp     kind.Networking
+		want   string
+	}{
+		{"a service", nil, kind.Networking{Inbound: inbounds{inbound("web_ns_svc_80", "")}}, "[spiffe://m/web_ns_svc_80]"},
+		{"an Ignored one too", nil, kind.Networking{Inbound: inbounds{inbound("web", kind.Ignored), inbound("web-preview", kind.Ready)}}, "[spiffe://m/web spiffe://m/web-preview]"},
+		{"a workload", map[string]string{kind.WorkloadLabel: "web"}, kind.Networking{Inbound: inbounds{{}}}, "[spiffe://m/workload/web]"},
+		{"neither", nil, kind.Networking{}, "[spiffe://m/workload/dp]"},
+		{"an egress", map[string]string{kind.WorkloadLabel: "web"}, kind.Networking{ZoneEgress: &kind.ZoneEgressSection{}}, "[spiffe://m/zone-egress]"},
+		{"both zone proxies", nil, kind.Networking{ZoneEgress: &kind.ZoneEgressSection{}, ZoneIngress: &kind.ZoneIngressSection{}}, "[spiffe://m/zone-egress spiffe://m/zone-ingress]"},
+		{"an egress that is a service", nil, kind.Networking{Inbound: inbounds{inbound("web", "")}, ZoneEgress: &kind.ZoneEgressSection{}}, "[spiffe://m/web]"},
+		{"who passes for an egress", nil, kind.Networking{Inbound: inbounds{inbound("zone-egress", "")}}, "zone proxy"},
+		{"a name that climbs", nil, kind.Networking{Inbound: inbounds{inbound("..", "")}}, `".." of the mtls of mesh m`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ids, err := identity.ServiceIDs("m", "dp", c.labels, &kind.Dataplane{Networking: c.dp})
+			if err != nil {
+				wantError(t, err, c.want)
+			} else if got := fmt.Sprint(ids); got != c.want {
+				t.Errorf("the names are %s, want %s", got, c.want)
+			}
+		})
 	}
 }

@@ -10,11 +10,12 @@ import (
 	"weft/resource"
 )
 
-// source is the CA that a MeshIdentity names.
+// source is the CA that a MeshIdentity names, or a backend of the mtls of a mesh.
 type source struct {
-	domain string
-	text   []byte
-	ca     *identity.CA // nil: it is still to be made
+	domain  string
+	backend string // its name
+	text    []byte
+	ca      *identity.CA // nil: it is still to be made
 }
 
 // problem is why a source can't be used.
@@ -39,23 +40,33 @@ func (p *Plan) source(r *table.Reader, mi *resource.Object[kind.MeshIdentity], n
 	if text == nil {
 		return &source{domain: domain}, nil
 	}
-	ca, err := identity.ParseCA(text)
+	return parsed(source{domain: domain, text: text}, now)
+}
+
+// parsed is a source with its CA, if that may be used now.
+func parsed(src source, now time.Time) (*source, *problem) {
+	ca, err := identity.ParseCA(src.text)
 	if err != nil {
 		return nil, &problem{"CAInvalid", err.Error()}
 	}
 	if !now.Before(ca.NotAfter()) {
-		return nil, &problem{"CAExpired", fmt.Sprintf("the CA of MeshIdentity %s/%s ended at %s; replace it", mi.Mesh, mi.Name, ca.NotAfter().UTC().Format(time.RFC3339))}
+		return nil, &problem{"CAExpired", fmt.Sprintf("the CA ended at %s; replace it", written(ca.NotAfter()))}
 	}
-	if err := ca.MaySign(domain, now); err != nil {
+	if err := ca.MaySign(src.domain, now); err != nil {
 		return nil, &problem{"CAInvalid", err.Error()}
 	}
-	return &source{domain, text, ca}, nil
+	src.ca = ca
+	return &src, nil
 }
 
 // identity makes a MeshIdentity's CA and MeshTrust, brings a replaced CA into use, and says how it stands.
 // One that is gone is followed until nobody holds a leaf of it.
 func (p *Plan) identity(r *table.Reader, mesh, name string, now time.Time) ([]Step, time.Time) {
 	rot := p.rotation(r, mesh, name, now)
+	if name == kind.MTLSIdentity {
+		p.mtls(rot)
+		return rot.steps, rot.again
+	}
 	mi, ok := p.State.Identities.Find(r, mesh, name)
 	if !ok {
 		rot.retire()
@@ -65,17 +76,21 @@ func (p *Plan) identity(r *table.Reader, mesh, name string, now time.Time) ([]St
 		p.spire(rot, mi)
 		return rot.steps, rot.again
 	}
+	rot.life = mi.Spec.LeafLife()
+	if b := mi.Spec.Provider.Bundled; b != nil {
+		rot.byHand = b.MeshTrustCreation == "Disabled"
+	}
 	src, trouble := p.source(r, mi, now)
-	rot.source = src
 	switch {
 	case trouble != nil:
 		rot.signing.Next = nil // its root goes with it
 	case src.ca == nil:
 		rot.signing.Next = nil
-		rot.do(Step{NewCA: &NewCA{kind.Secrets.Key(mesh, identity.CASecretName(name)), src.domain}})
+		rot.do(Step{Make: &NewSecret{kind.Secrets.Key(mesh, identity.CASecretName(name)), newCA(src.domain)}})
 		trouble = &problem{"CAMissing", "the certificate authority is being made"}
 	default:
-		trouble = rot.follow(mi, src)
+		rot.sources = []*source{src}
+		trouble = rot.follow(src)
 	}
 	rot.prune()
 	rot.store()
@@ -84,4 +99,12 @@ func (p *Plan) identity(r *table.Reader, mesh, name string, now time.Time) ([]St
 	conditions = append(conditions, p.mixture(r, mesh)...)
 	rot.do(Step{Put: kind.MeshIdentityStatuses.Make(mesh, name, kind.MeshIdentityStatus{Conditions: conditions})})
 	return rot.steps, rot.again
+}
+
+// newCA makes the certificate of a CA followed by its private key.
+func newCA(domain string) func(time.Time) ([]byte, error) {
+	return func(now time.Time) ([]byte, error) {
+		certificate, key, err := identity.NewCA(now, domain)
+		return append(certificate, key...), err
+	}
 }

@@ -9,6 +9,9 @@ import (
 
 // followDoors follows the zone ingresses of a mesh, and with the first mesh those that serve every one.
 func (rc *Reconciler) followDoors(mesh string, now time.Time) {
+	if rc.plan.Global() {
+		return
+	}
 	if len(rc.pinnedMeshes) == 0 {
 		rc.plan.State.Doors.Pin("")
 	}

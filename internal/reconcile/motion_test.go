@@ -49,7 +49,7 @@ func (p *proxy) valid(now time.Time) bool { return p.leaf.Until.After(now) }
 
 func newMotion(t rapid.TB) *motion {
 	m := &motion{world: newWorld(t, "241.0.0.0/8"), begun: map[string]int{}, path: "/first/{{ .Workload }}"}
-	m.put(m.meshIdentity(), m.secret("ca", newCA(m.world, domain)))
+	m.put(m.meshIdentity(), m.secret("ca", freshCA(m.world, domain)))
 	for _, p := range []*proxy{{name: "a-1", workload: "a"}, {name: "a-2", workload: "a"}, {name: "b-1", workload: "b"}} {
 		m.proxies = append(m.proxies, p)
 		o := m.dataplane(p.name, "10.0.0."+fmt.Sprint(len(m.proxies)), p.workload).(*resource.Object[kind.Dataplane])
@@ -263,7 +263,7 @@ func TestNobodyMeetsALeafThatItDoesNotTake(t *testing.T) {
 		m.everybody()
 		any := func() *proxy { return rapid.SampledFrom(m.proxies).Draw(t, "proxy") }
 		t.Repeat(map[string]func(*rapid.T){
-			"replace the CA": func(*rapid.T) { m.put(m.secret("ca", newCA(m.world, domain))) },
+			"replace the CA": func(*rapid.T) { m.put(m.secret("ca", freshCA(m.world, domain))) },
 			"break the CA":   func(*rapid.T) { m.put(m.secret("ca", "broken")) },
 			"change the names": func(t *rapid.T) {
 				m.path = rapid.SampledFrom([]string{"/first/{{ .Workload }}", "/second/{{ .Workload }}", "/one-for-all"}).Draw(t, "path")
@@ -348,7 +348,7 @@ func TestAChangeOfEverythingEnds(t *testing.T) {
 	for _, other := range []bool{false, true} {
 		m := newMotion(t)
 		m.everybody()
-		replaced := newCA(m.world, domain)
+		replaced := freshCA(m.world, domain)
 		m.path = "/second/{{ .Workload }}"
 		m.put(m.secret("ca", replaced), m.meshIdentity())
 		if other {

@@ -39,7 +39,7 @@ const TagUnit = "tag"
 type Step struct {
 	Put    resource.Any
 	Delete *resource.Key
-	NewCA  *NewCA
+	Make   *NewSecret
 	Settle *Settle
 	Leave  *Leave
 }
@@ -66,10 +66,11 @@ type Settle struct {
 	Then  []resource.Any
 }
 
-// NewCA asks for a CA of a trust domain, stored as a Secret unless that is there by then.
-type NewCA struct {
-	Secret      resource.Key
-	TrustDomain string
+// NewSecret asks for something that is of the system's random source, stored as a Secret unless that is there by
+// then.
+type NewSecret struct {
+	Key  resource.Key
+	Make func(now time.Time) ([]byte, error)
 }
 
 // Plan decides what is to be written.
@@ -102,6 +103,7 @@ func (p *Plan) Global() bool { return p.State.Zone == "" }
 // zones do.
 var plannedOnGlobal = map[string]bool{
 	kind.MeshMultiZoneServices.Name: true, kind.MeshMultiZoneServiceStatuses.Name: true, kind.SNIFormats.Name: true,
+	kind.Meshes.Name: true, kind.Secrets.Name: true, // of the builtin backends of mtls
 }
 
 // rowKey names a resource of a kind that is known.

@@ -70,12 +70,16 @@ func (w *world) do(step Step) {
 	case step.Settle != nil:
 		w.waiting[step.Settle.Topic] = step.Settle
 	default:
-		w.put(w.secret(step.NewCA.Secret.Name, newCA(w, step.NewCA.TrustDomain)))
+		made, err := step.Make.Make(w.now)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.put(w.secret(step.Make.Key.Name, string(made)))
 	}
 }
 
-// newCA is a CA in PEM, certificate and key.
-func newCA(w *world, domain string) string {
+// freshCA is a CA in PEM, certificate and key.
+func freshCA(w *world, domain string) string {
 	certificate, key, err := identity.NewCA(w.now, domain)
 	if err != nil {
 		w.t.Fatal(err)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"weft/internal/graph"
-	"weft/internal/identity"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -308,6 +307,10 @@ func (rc *Reconciler) follow(key tagKey, now time.Time) {
 }
 
 func (rc *Reconciler) askIdentities(mesh string, now time.Time) {
+	rc.ask(Unit{kind.MeshIdentities.Name, mesh, kind.MTLSIdentity}, now)
+	if rc.plan.Global() {
+		return // zones sign for MeshIdentities
+	}
 	r := table.Eval(rc.plan.State.DB.Snapshot())
 	for _, mi := range rc.plan.State.IdentitiesByMesh.List(r, graph.MeshKey(mesh)) {
 		rc.ask(Unit{kind.MeshIdentities.Name, mi.Mesh, mi.Name}, now)
@@ -434,10 +437,10 @@ func (rc *Reconciler) do(ctx context.Context, step Step) error {
 	case step.Delete != nil:
 		return rc.writer.Delete(ctx, *step.Delete)
 	}
-	certificate, key, err := identity.NewCA(time.Now(), step.NewCA.TrustDomain)
+	made, err := step.Make.Make(time.Now())
 	if err != nil {
 		return err
 	}
-	secret := kind.Secrets.Make(step.NewCA.Secret.Mesh, step.NewCA.Secret.Name, kind.Secret{Data: append(certificate, key...)})
-	return rc.writer.Create(ctx, secret)
+	key := step.Make.Key
+	return rc.writer.Create(ctx, kind.Secrets.Make(key.Mesh, key.Name, kind.Secret{Data: made}))
 }

@@ -14,7 +14,7 @@ import (
 	"weft/resource"
 )
 
-// rotation brings the CA that a MeshIdentity names into use: first its root joins the MeshTrust, then
+// rotation brings the CA that a MeshIdentity names, or the backend that the mtls of a mesh enables, into use: first its root joins the MeshTrust, then
 // every proxy that holds a certificate believes it, then it signs, and once the last leaf of the former
 // one has expired that one's root leaves the MeshTrust. The SigningCA is the memory of where it stands.
 //
@@ -29,7 +29,10 @@ type rotation struct {
 	signing kind.SigningCA                   // as it is to be
 	trust   *resource.Object[kind.MeshTrust] // nil: there is none
 	bundles []kind.CABundle                  // of the MeshTrust, as they are to be
-	source  *source                          // nil: it can't be used
+	sources []*source                        // that are to be believed; the one that is to sign among them
+	unread  bool                             // some source can't be read, so that nobody knows which root is its
+	life    kind.Duration                    // of a leaf
+	byHand  bool                             // the MeshTrust is the operator's to write
 	retired []retired
 	settle  *Settle
 
@@ -66,19 +69,19 @@ func (rot *rotation) wakeAt(at time.Time) {
 }
 
 // follow takes the source as the one that is to sign.
-func (rot *rotation) follow(mi *resource.Object[kind.MeshIdentity], src *source) *problem {
+func (rot *rotation) follow(src *source) *problem {
 	s := &rot.signing
 	if s.TrustDomain != "" && s.TrustDomain != src.domain {
 		return &problem{"TrustDomainChanged", fmt.Sprintf(
 			"the trust domain was %s, of which there are leaves, and is %s now; give it back, and make another MeshIdentity for the new one", s.TrustDomain, src.domain)}
 	}
-	s.TrustDomain, s.Life = src.domain, mi.Spec.LeafLife()
-	if trouble := rot.entrust(mi, src); trouble != nil {
+	s.TrustDomain, s.Life = src.domain, rot.life
+	if trouble := rot.entrust(src); trouble != nil {
 		return trouble
 	}
 	switch fingerprint := src.ca.Fingerprint(); {
 	case s.Fingerprint == fingerprint:
-		s.Next = nil
+		s.Next, s.Backend = nil, src.backend
 		if s.Since.IsZero() {
 			s.Since = kind.Time{Time: rot.now}
 		}
@@ -106,6 +109,7 @@ func (rot *rotation) activate(src *source) { rot.signing = src.signed(rot.signin
 // signed is a SigningCA with the source in use.
 func (src *source) signed(row kind.SigningCA) kind.SigningCA {
 	row.Authority, row.Fingerprint, row.Since, row.Next = src.text, src.ca.Fingerprint(), kind.Time{}, nil
+	row.Backend = src.backend
 	return row
 }
 
@@ -140,7 +144,7 @@ const leastPatience = time.Minute
 func patienceFor(life kind.Duration) time.Duration { return max(time.Duration(life), leastPatience) }
 
 func (rot *rotation) topic() string {
-	return fmt.Sprintf("the root of MeshIdentity %s/%s, CA %s", rot.mesh, rot.name, rot.signing.Next.Fingerprint)
+	return fmt.Sprintf("the root of %s, CA %s", kind.IdentitySource(rot.mesh, rot.name), rot.signing.Next.Fingerprint)
 }
 
 // believed says whether the mesh believes the source as the table stands.
@@ -154,15 +158,15 @@ func (rot *rotation) believed(src *source) bool {
 }
 
 // entrust puts a source's root into the MeshTrust, unless it has been there.
-func (rot *rotation) entrust(mi *resource.Object[kind.MeshIdentity], src *source) *problem {
-	if b := mi.Spec.Provider.Bundled; b != nil && b.MeshTrustCreation == "Disabled" {
+func (rot *rotation) entrust(src *source) *problem {
+	if rot.byHand {
 		if rot.signing.Fingerprint != src.ca.Fingerprint() && !rot.believed(src) {
 			return &problem{"RootMissing", fmt.Sprintf("no MeshTrust of the trust domain %s has the CA's root, and meshTrustCreation is Disabled; write one", src.domain)}
 		}
 		return nil
 	}
 	if rot.trust != nil && rot.trust.Spec.TrustDomain != src.domain {
-		return &problem{"MeshTrustTaken", fmt.Sprintf("the MeshTrust %s is of the trust domain %s; rename it, or the MeshIdentity", rot.name, rot.trust.Spec.TrustDomain)}
+		return &problem{"MeshTrustTaken", fmt.Sprintf("the MeshTrust %s is of the trust domain %s; rename it, or the MeshIdentity that gives it its name", rot.name, rot.trust.Spec.TrustDomain)}
 	}
 	root := src.ca.Root()
 	put := slices.Contains(rot.signing.Roots, root)
@@ -231,17 +235,25 @@ func (rot *rotation) storeTrust() {
 		return
 	}
 	status := kind.MeshTrustStatus{
-		Origin:     &kind.TrustOrigin{KRI: fmt.Sprintf("kri_mid_%s_%s__%s_", rot.mesh, rot.plan.State.Zone, rot.name)},
+		Origin:     &kind.TrustOrigin{KRI: rot.origin()},
 		Conditions: rot.plan.refused.Get(rot.r, causeOf(kind.MeshTrusts.Key(rot.mesh, rot.name))).conditions(),
 	}
 	rot.do(Step{Put: kind.MeshTrustStatuses.Make(rot.mesh, rot.name, status)})
+}
+
+// origin names what the MeshTrust was made for.
+func (rot *rotation) origin() string {
+	if rot.name == kind.MTLSIdentity {
+		return fmt.Sprintf("kri_m____%s_", rot.mesh)
+	}
+	return fmt.Sprintf("kri_mid_%s_%s__%s_", rot.mesh, rot.plan.State.Zone, rot.name)
 }
 
 // prune takes former roots out of the MeshTrust that nobody's leaf needs any more. That it did is noted
 // once the MeshTrust is seen without them.
 func (rot *rotation) prune() {
 	rot.signing.Roots = slices.DeleteFunc(rot.signing.Roots, func(root string) bool {
-		if rot.inUse(root) || rot.retain(root) || rot.young() {
+		if rot.inUse(root) || rot.retain(root) || rot.unread || rot.young() {
 			return false
 		}
 		if !rot.holds(root) {
@@ -270,7 +282,7 @@ func (rot *rotation) young() bool {
 
 // inUse says whether leaves are signed under a root, or are to be.
 func (rot *rotation) inUse(root string) bool {
-	if rot.source != nil && rot.source.ca != nil && rot.source.ca.Root() == root {
+	if slices.ContainsFunc(rot.sources, func(src *source) bool { return src.ca.Root() == root }) {
 		return true
 	}
 	active := rot.active()
@@ -299,16 +311,12 @@ func (rot *rotation) retain(root string) bool {
 	return true
 }
 
-// retire ends what a MeshIdentity that is gone has left, once nobody holds a leaf of it.
+// retire ends what a MeshIdentity, or mtls, that is gone has left, once nobody holds a leaf of it.
 func (rot *rotation) retire() {
 	if rot.stored == nil {
 		return
 	}
-	if active := rot.active(); active == nil || !rot.retain(active.Root()) {
-		rot.signing.Authority, rot.signing.Fingerprint = nil, ""
-	}
-	rot.signing.Next = nil
-	rot.prune()
+	rot.rest()
 	switch {
 	case rot.trust != nil && len(rot.bundles) == 0:
 		rot.delete(rot.trust.Key())
@@ -319,9 +327,18 @@ func (rot *rotation) retire() {
 	}
 }
 
+// rest ends the signing once nobody holds a leaf of who signed last, and has the roots pruned.
+func (rot *rotation) rest() {
+	if active := rot.active(); active == nil || !rot.retain(active.Root()) {
+		rot.signing.Authority, rot.signing.Fingerprint, rot.signing.Backend = nil, "", ""
+	}
+	rot.signing.Next = nil
+	rot.prune()
+}
+
 func (rot *rotation) delete(key resource.Key) { rot.do(Step{Delete: &key}) }
 
-// ready says whether certificates are signed as the MeshIdentity has it.
+// ready says whether certificates are signed as users want it.
 func (rot *rotation) ready(trouble *problem) kind.Condition {
 	active := rot.active()
 	switch {

@@ -85,7 +85,7 @@ func (w *world) holds(proxy string, until time.Time) {
 // begun is a world in which the first CA signs.
 func begun(t *testing.T) (*world, string) {
 	w := newWorld(t, "241.0.0.0/8")
-	first := newCA(w, domain)
+	first := freshCA(w, domain)
 	w.put(provided(), w.secret("ca", first))
 	w.reconcileIdentity()
 	w.settle()
@@ -116,7 +116,7 @@ func TestAGeneratedCASignsOnceItsRootIsBelieved(t *testing.T) {
 func TestAReplacedCASignsAfterItsRootAndTheFormerRootGoesAfterItsLeaves(t *testing.T) {
 	w, first := begun(t)
 	w.holds("web-1", w.now.Add(time.Hour))
-	second := newCA(w, domain)
+	second := freshCA(w, domain)
 	w.put(w.secret("ca", second))
 	w.reconcileIdentity()
 	if w.signing() != fingerprint(w, first) || w.roots() != 2 {
@@ -152,7 +152,7 @@ func TestAReplacedCASignsAfterItsRootAndTheFormerRootGoesAfterItsLeaves(t *testi
 
 func TestARotationGoesOnWhenTheLeavesOfThoseWhoBlockItHaveExpired(t *testing.T) {
 	w, _ := begun(t)
-	second := newCA(w, domain)
+	second := freshCA(w, domain)
 	w.put(w.secret("ca", second))
 	began := w.now
 	if again := w.reconcileIdentity(); !again.Equal(began.Add(time.Hour)) {
@@ -171,8 +171,8 @@ func TestABrokenCATakesNothingFromAnybody(t *testing.T) {
 	for name, secret := range map[string]resource.Any{
 		"garbage":                    w.secret("ca", "garbage"),
 		"a CA without a key":         w.secret("ca", first[:strings.Index(first, "-----BEGIN PRIVATE")]),
-		"an expired CA":              w.secret("ca", newCA(&expired, domain)),
-		"a CA of another domain":     w.secret("ca", newCA(w, "other.local")),
+		"an expired CA":              w.secret("ca", freshCA(&expired, domain)),
+		"a CA of another domain":     w.secret("ca", freshCA(w, "other.local")),
 		"a Secret that is not there": nil,
 	} {
 		if secret != nil {
@@ -207,7 +207,7 @@ func TestAMissingFirstCAIsAConditionThatNamesIt(t *testing.T) {
 func TestARootThatAnOperatorTakesOutStaysOut(t *testing.T) {
 	w, _ := begun(t)
 	w.holds("web-1", w.now.Add(time.Hour))
-	w.put(w.secret("ca", newCA(w, domain)))
+	w.put(w.secret("ca", freshCA(w, domain)))
 	w.reconcileIdentity()
 	w.settle()
 	w.reconcileIdentity()

@@ -529,7 +529,9 @@ type Serving struct {
 	// Of the leaf that was seen, hexadecimal; empty on a plain listener.
 	Serial string `protobuf:"bytes,4,opt,name=serial,proto3" json:"serial,omitempty"`
 	// The application behind it answers its probe.
-	Healthy       bool `protobuf:"varint,5,opt,name=healthy,proto3" json:"healthy,omitempty"`
+	Healthy bool `protobuf:"varint,5,opt,name=healthy,proto3" json:"healthy,omitempty"`
+	// The SPIFFE IDs in the leaf that was seen.
+	Names         []string `protobuf:"bytes,6,rep,name=names,proto3" json:"names,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -597,6 +599,13 @@ func (x *Serving) GetHealthy() bool {
 		return x.Healthy
 	}
 	return false
+}
+
+func (x *Serving) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
 }
 
 type Settings struct {
@@ -1402,7 +1411,7 @@ const file_agent_proto_rawDesc = "" +
 	"\x06serial\x18\x02 \x01(\tR\x06serial\x12&\n" +
 	"\x0fnot_before_unix\x18\x03 \x01(\x03R\rnotBeforeUnix\x12$\n" +
 	"\x0enot_after_unix\x18\x04 \x01(\x03R\fnotAfterUnix\x12\x18\n" +
-	"\aproblem\x18\x05 \x01(\tR\aproblem\"\x89\x01\n" +
+	"\aproblem\x18\x05 \x01(\tR\aproblem\"\x9f\x01\n" +
 	"\aServing\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
 	"\x04port\x18\x02 \x01(\rR\x04port\x12\x1e\n" +
@@ -1410,7 +1419,8 @@ const file_agent_proto_rawDesc = "" +
 	"generation\x18\x03 \x01(\tR\n" +
 	"generation\x12\x16\n" +
 	"\x06serial\x18\x04 \x01(\tR\x06serial\x12\x18\n" +
-	"\ahealthy\x18\x05 \x01(\bR\ahealthy\"\xd0\x02\n" +
+	"\ahealthy\x18\x05 \x01(\bR\ahealthy\x12\x14\n" +
+	"\x05names\x18\x06 \x03(\tR\x05names\"\xd0\x02\n" +
 	"\bSettings\x12\x12\n" +
 	"\x04zone\x18\x01 \x01(\tR\x04zone\x125\n" +
 	"\tlisteners\x18\x02 \x03(\v2\x17.weft.agent.v1.ListenerR\tlisteners\x123\n" +

@@ -1,0 +1,244 @@
+package e2e
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"weft/internal/identity"
+	"weft/internal/traffic"
+)
+
+// withMTLS is a mesh with two backends of which one signs, in a mode.
+func withMTLS(enabled, mode string) string {
+	backends := ""
+	for _, name := range []string{"ca-1", "ca-2"} {
+		backends += fmt.Sprintf("\n  - {name: %s, type: builtin, mode: %s, dpCert: {rotation: {expiration: LIFE}}}", name, mode)
+	}
+	return fmt.Sprintf("type: Mesh\nname: default\nmtls:\n  enabledBackend: %s\n  backends:%s\n", enabled, backends)
+}
+
+// backendOf waits until the control plane has made a builtin backend, and answers its CA.
+func (w *world) backendOf(mesh, backend string) *identity.CA {
+	w.t.Helper()
+	var ca *identity.CA
+	w.eventually("there is a CA of "+backend, func() error {
+		var text []byte
+		for _, part := range []string{"cert", "key"} {
+			out, err := w.weft("get", "secret", fmt.Sprintf("%s.ca-builtin-%s-%s", mesh, part, backend), "--mesh", mesh, "-o", "yaml")
+			if err != nil {
+				return err
+			}
+			_, data, _ := strings.Cut(out, "\ndata: ")
+			data, _, _ = strings.Cut(data, "\n")
+			raw, err := base64.StdEncoding.DecodeString(data)
+			if err != nil {
+				return err
+			}
+			text = append(text, raw...)
+		}
+		var err error
+		ca, err = identity.ParseCA(text)
+		return err
+	})
+	return ca
+}
+
+// callsAs asks an inbound with a certificate of a CA's.
+func callsAs(ca *identity.CA, address string, names ...string) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	leaf, err := ca.Sign(identity.Leaf{SpiffeIDs: names, DNSName: "any", PublicKey: key.Public(), Lifetime: time.Hour, Now: time.Now()})
+	if err != nil {
+		return err
+	}
+	caller := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{
+		InsecureSkipVerify: true, Certificates: []tls.Certificate{{Certificate: leaf.Chain, PrivateKey: key}},
+	}}}
+	_, err = fetchBy(caller, "https://"+address)
+	return err
+}
+
+// presents waits until inbounds present a leaf of a CA with these names.
+func (w *world) presents(ca *identity.CA, names []string, inbounds ...string) {
+	w.t.Helper()
+	block, _ := pem.Decode([]byte(ca.Root()))
+	root, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, inbound := range inbounds {
+		w.eventually(fmt.Sprintf("%s presents %v", inbound, names), func() error {
+			leaf, err := presented(inbound)
+			if err != nil {
+				return err
+			}
+			var has []string
+			for _, uri := range leaf.URIs {
+				has = append(has, uri.String())
+			}
+			if !slices.Equal(has, names) {
+				return fmt.Errorf("it has %v", has)
+			}
+			return leaf.CheckSignatureFrom(root)
+		})
+	}
+}
+
+// The older mutual TLS of a mesh: who has no certificate is refused, or let in where the mode says so; who has one
+// is let in by its service's name; a restart changes neither the CA nor what is served.
+func TestMTLSOfAMesh(t *testing.T) {
+	w := newWorld(t)
+	w.apply(withMTLS("ca-1", "STRICT") + "---\ntype: Mesh\nname: other\nmtls: {enabledBackend: ca-1, backends: [{name: ca-1, type: builtin}]}\n" +
+		permitting("spiffe://default/front"))
+	w.service(2, 18080, "web-1")
+	w.service(3, 18080, "front")
+	w.proxy("default", "web-1", server("web-1", "web", "http", 2, 20080))
+	w.proxy("default", "front-1", strings.Replace(server("front-1", "front", "http", 3, 20080), "networking:",
+		"networking:\n  outbound: [{address: NET.3, port: 10001, tags: {kuma.io/service: web}}]", 1))
+	inbound, outbound := w.address(2)+":20080", "http://"+w.address(3)+":10001/"
+	w.eventually("the one that the permission names passes", func() error {
+		body, err := fetch(outbound)
+		if err == nil && !strings.Contains(body, "URI=spiffe://default/front") {
+			err = fmt.Errorf("the server saw %s", body)
+		}
+		return err
+	})
+	ca, stranger := w.backendOf("default", "ca-1"), w.backendOf("other", "ca-1")
+	w.presents(ca, []string{"spiffe://default/web"}, inbound)
+	refused := func(what string, err error) {
+		t.Helper()
+		if err == nil {
+			t.Errorf("%s is served", what)
+		}
+	}
+	if err := callsAs(ca, inbound, "spiffe://default/front"); err != nil {
+		t.Errorf("a caller with the name that is allowed is refused: %v", err)
+	}
+	refused("a caller that no rule names", callsAs(ca, inbound, "spiffe://default/another"))
+	refused("a name of another mesh", callsAs(stranger, inbound, "spiffe://other/front"))
+	refused("a caller without a certificate", get("http://"+inbound))
+
+	w.plane.kill()
+	w.startPlane()
+	if again := w.backendOf("default", "ca-1"); again.Fingerprint() != ca.Fingerprint() {
+		t.Error("a restart made another CA")
+	}
+	if err := get(outbound); err != nil {
+		t.Errorf("after a restart: %v", err)
+	}
+	w.apply(withMTLS("ca-1", "PERMISSIVE"))
+	w.eventually("a caller without a certificate is served", func() error { return get("http://" + inbound) })
+	refused("a caller that no rule names, in the other mode", callsAs(ca, inbound, "spiffe://default/another"))
+	if err := get(outbound); err != nil {
+		t.Errorf("in the other mode: %v", err)
+	}
+	w.apply(withMTLS("ca-1", "STRICT"))
+	w.eventually("it is not any more", func() error {
+		if get("http://"+inbound) == nil {
+			return fmt.Errorf("it is served")
+		}
+		return nil
+	})
+	if out, err := w.weft("get", "mesh", "default", "-o", "yaml"); err != nil || !strings.Contains(out, "reason: Ready") {
+		t.Errorf("the mesh does not say that its mtls is ready: %v\n%s", err, out)
+	}
+}
+
+// talk is a connection of bytes that stays open.
+type talk struct{ net.Conn }
+
+func (c talk) says() error {
+	c.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err := c.Write([]byte("weft")); err != nil {
+		return err
+	}
+	heard := make([]byte, 4)
+	if _, err := c.Read(heard); err != nil || string(heard) != "weft" {
+		return fmt.Errorf("heard %q: %v", heard, err)
+	}
+	return nil
+}
+
+// What users change of mutual TLS costs no request: the mode, the backend that signs, and the way to a MeshIdentity
+// and back.
+func TestDrillMTLSModes(t *testing.T) {
+	w := newWorld(t)
+	w.apply(withMTLS("ca-1", "STRICT") + permitting("spiffe://default/workload/client"))
+	ask, servers := w.inMotion()
+	d := w.drill("the mtls of a mesh becomes PERMISSIVE and STRICT again", ask)
+	conn, err := net.Dial("tcp", w.address(3)+":10003")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	open := talk{conn}
+	for _, mode := range []string{"PERMISSIVE", "STRICT", "PERMISSIVE", "STRICT"} {
+		d.more(25)
+		w.apply(withMTLS("ca-1", mode))
+		for _, server := range servers {
+			w.eventually(server+" is "+mode, func() error {
+				if _, err := traffic.Get("http://" + server)(t.Context()); (err == nil) != (mode == "PERMISSIVE") {
+					return fmt.Errorf("a caller without a certificate is answered: %v", err)
+				}
+				return nil
+			})
+		}
+		if err := open.says(); err != nil {
+			t.Errorf("a connection that was open before it became %s: %v", mode, err)
+		}
+	}
+	d.more(25)
+	d.end()
+}
+
+var namesOfServices = []string{"spiffe://default/http", "spiffe://default/http2", "spiffe://default/tcp"}
+
+func TestDrillMTLSBackends(t *testing.T) {
+	w := newWorld(t)
+	w.apply(withMTLS("ca-1", "STRICT") + permitting("spiffe://default/workload/client"))
+	ask, servers := w.inMotion()
+	w.presents(w.backendOf("default", "ca-1"), namesOfServices, servers...)
+	d := w.drill("another backend of the mtls of a mesh signs, while the control plane is killed", ask)
+	d.more(25)
+	w.apply(withMTLS("ca-2", "STRICT"))
+	w.plane.kill()
+	w.startPlane()
+	w.presents(w.backendOf("default", "ca-2"), namesOfServices, servers...)
+	d.more(50)
+	d.end()
+}
+
+func TestDrillFromMTLSToAMeshIdentityAndBack(t *testing.T) {
+	w := newWorld(t)
+	w.newCA()
+	w.apply(withMTLS("ca-1", "STRICT") + permitting("spiffe://default/workload/client"))
+	ask, servers := w.inMotion()
+	w.presents(w.backendOf("default", "ca-1"), namesOfServices, servers...)
+	d := w.drill("a mesh moves from its mtls to a MeshIdentity and back", ask)
+	d.more(25)
+	w.apply(shortLived)
+	w.named("spiffe://default.default.mesh.local/workload/web", servers...)
+	d.more(25)
+	w.apply(permitting("spiffe://default.default.mesh.local/workload/client"))
+	d.more(25)
+	if _, err := w.weft("delete", "meshidentity", "identity"); err != nil {
+		t.Fatal(err)
+	}
+	w.presents(w.backendOf("default", "ca-1"), namesOfServices, servers...)
+	d.more(50)
+	d.end()
+}
