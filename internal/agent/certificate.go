@@ -26,6 +26,9 @@ type leaf struct {
 	renew      time.Time // when it is due to be replaced
 }
 
+// toServe says whether the agent has the leaf with its key.
+func (l *leaf) toServe() bool { return l != nil && len(l.chain) > 0 }
+
 // keepCertificate has a certificate for as long as the settings name an identity of a secret, and asks for the next
 // one in good time, with jitter, and at once where the identity changes. A new one comes with a new key.
 func (a *agent) keepCertificate(ctx context.Context, secret string) error {

@@ -125,14 +125,14 @@ func lookTLS(ctx context.Context, address string, l *leaf) error {
 			return err
 		},
 	}
-	if len(l.chain) > 0 {
+	if l.toServe() {
 		config.Certificates = []tls.Certificate{l.pair}
 	}
 	conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", address)
 	switch {
 	case err == nil:
 		conn.Close()
-	case serial == "" || len(l.chain) > 0:
+	case serial == "" || l.toServe():
 		return err
 	}
 	if serial != l.serial {

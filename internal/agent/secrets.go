@@ -73,7 +73,8 @@ func (s *secrets) FetchSecrets(context.Context, *discovery.DiscoveryRequest) (*d
 	return nil, status.Error(codes.Unimplemented, "secrets are streamed")
 }
 
-// serve sends the leaf of the secret that the client wants, and each further one. Every leaf is sent once: what
+// serve sends the leaf of the secret that the client wants, and each further one. What Envoy has from SPIRE is not
+// the agent's to serve: where it had one of the agent's before, that stays. Every leaf is sent once: what
 // the client answers to it changes nothing.
 func (s *secrets) serve(ctx context.Context, recv func() (wanted string, err error), send func(name string, l *leaf) error) error {
 	requests := make(chan string)
@@ -97,7 +98,7 @@ func (s *secrets) serve(ctx context.Context, recv func() (wanted string, err err
 		var changed <-chan struct{}
 		if wanted != "" {
 			var current *leaf
-			if current, changed = s.leaves.of(wanted).load(); current != nil && current.serial != sent {
+			if current, changed = s.leaves.of(wanted).load(); current.toServe() && current.serial != sent {
 				if err := send(wanted, current); err != nil {
 					return err
 				}

@@ -12,6 +12,10 @@ import (
 	"testing"
 	"time"
 
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	secret "github.com/envoyproxy/go-control-plane/envoy/service/secret/v3"
+	"google.golang.org/grpc"
+
 	"weft/internal/wire"
 )
 
@@ -118,5 +122,29 @@ func TestAListenerWithACertificateOfSPIREServes(t *testing.T) {
 	seen, err := check(t.Context(), nil, []*wire.Listener{listener}, &leaf{serial: "22"}, nil)
 	if got := seen[at(listener.Address, listener.Port)].leaf.serial; err != nil || got != "22" {
 		t.Errorf("saw serial %q (%v), want 22", got, err)
+	}
+}
+
+// A leaf that Envoy has from SPIRE has no key here: Envoy is never sent an empty one in place of what it has.
+func TestALeafOfSPIREIsNotServed(t *testing.T) {
+	held := newLeaves()
+	server := grpc.NewServer()
+	secret.RegisterSecretDiscoveryServiceServer(server, &secrets{leaves: held})
+	stream, err := secret.NewSecretDiscoveryServiceClient(serveUnix(t, server)).StreamSecrets(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	held.of(leafSecret).store(&leaf{serial: "01"})
+	if err := stream.Send(&discovery.DiscoveryRequest{TypeUrl: secretType, ResourceNames: []string{leafSecret}}); err != nil {
+		t.Fatal(err)
+	}
+	// A request for another one is read after the first, and answered alone.
+	held.of("other").store(&leaf{serial: "02", chain: []byte("chain"), key: []byte("key")})
+	if err := stream.Send(&discovery.DiscoveryRequest{TypeUrl: secretType, ResourceNames: []string{"other"}}); err != nil {
+		t.Fatal(err)
+	}
+	response, err := stream.Recv()
+	if err != nil || response.VersionInfo != "02" {
+		t.Errorf("the first answer is %v (%v), want the leaf that the agent has", response, err)
 	}
 }
