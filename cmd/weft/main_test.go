@@ -187,7 +187,7 @@ func proxyCommand(ts *testscript.TestScript, _ bool, args []string) {
 		return true
 	}))
 	ts.Check(admit.Modify(context.Background(), writer, kind.DataplaneServings, "default", name, func(o *resource.Object[kind.DataplaneServing]) bool {
-		o.Spec.Inbounds = []kind.ServedInbound{{Inbound: kind.Inbound{Address: "10.0.0.1", Port: 8080}}}
+		o.Spec.Inbounds = []kind.ServedInbound{{Inbound: kind.Inbound{Address: "10.0.0.1", Port: 8080, Name: "8080"}}}
 		return true
 	}))
 }
