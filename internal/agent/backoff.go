@@ -14,7 +14,7 @@ var reconnect = backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.
 
 // refusedPause is how long a proxy waits at most until it asks again that was refused, so that it is back soon after
 // it is let in, and a thousand of them cost nothing.
-const refusedPause = 30 * time.Second
+const refusedPause = 20 * time.Second
 
 // retry grows from a fifth of a second to ten seconds, each wait somewhere between half and all of it.
 type retry struct{ next time.Duration }
