@@ -353,16 +353,18 @@ func (s *DataplaneServing) Changing() bool {
 	return slices.ContainsFunc(s.Inbounds, func(in ServedInbound) bool { return !in.AlsoPlain.IsZero() })
 }
 
-// Forget takes inbounds and ingresses, by their listener, and inbounds by their [Inbound.Section], out of what is
-// served. It answers whether any was there.
+// Forget takes listeners, by "address:port", and inbounds by their [Inbound.Section], out of what is served. It answers
+// whether any was there.
 func (s *DataplaneServing) Forget(gone []string) bool {
-	inbounds := slices.DeleteFunc(slices.Clone(s.Inbounds), func(in ServedInbound) bool {
+	before := len(s.Inbounds) + len(s.Ingresses) + len(s.Egresses)
+	s.Inbounds = slices.DeleteFunc(slices.Clone(s.Inbounds), func(in ServedInbound) bool {
 		return slices.Contains(gone, in.Listener()) || slices.Contains(gone, in.Section())
 	})
-	ingresses := slices.DeleteFunc(slices.Clone(s.Ingresses), func(z ZoneIngressSection) bool {
+	s.Ingresses = slices.DeleteFunc(slices.Clone(s.Ingresses), func(z ZoneIngressSection) bool {
 		return slices.Contains(gone, z.Listener())
 	})
-	changed := len(inbounds)+len(ingresses) != len(s.Inbounds)+len(s.Ingresses)
-	s.Inbounds, s.Ingresses = inbounds, ingresses
-	return changed
+	s.Egresses = slices.DeleteFunc(slices.Clone(s.Egresses), func(z ServedEgress) bool {
+		return slices.Contains(gone, z.Listener())
+	})
+	return len(s.Inbounds)+len(s.Ingresses)+len(s.Egresses) != before
 }

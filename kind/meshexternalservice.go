@@ -141,12 +141,23 @@ var MeshExternalServiceStatuses = &resource.Kind[MeshExternalServiceStatus]{
 	Info: resource.Info{Name: "MeshExternalServiceStatus", Plural: "meshexternalservicestatuses", Scope: resource.Mesh, ReadOnly: true, Hidden: true, StatusOf: "MeshExternalService"},
 }
 
-// ExternalMaterial are the certificates and the key that a MeshExternalService names, as they were when all of
-// them could be read and used: what is missing or wrong since leaves them as they are.
+// ExternalMaterial is how egresses dial a MeshExternalService that names certificates, as it was when all of these
+// could be read and used: what is missing or wrong since leaves it as it is.
 type ExternalMaterial struct {
-	CACert     []byte `json:"caCert,omitempty"`     // PEM
-	ClientCert []byte `json:"clientCert,omitempty"` // PEM
-	ClientKey  []byte `json:"clientKey,omitempty"`  // PEM
+	Endpoints  []ExternalEndpoint `json:"endpoints,omitempty"`
+	TLS        *ExternalTLS       `json:"tls,omitempty"`
+	CACert     []byte             `json:"caCert,omitempty"`     // PEM
+	ClientCert []byte             `json:"clientCert,omitempty"` // PEM
+	ClientKey  []byte             `json:"clientKey,omitempty"`  // PEM
+}
+
+// NamesCertificates says whether the egress's TLS needs a certificate or key that stands elsewhere.
+func (m *MeshExternalService) NamesCertificates() bool {
+	if m.TLS == nil || !m.TLS.Enabled || m.TLS.Verification == nil {
+		return false
+	}
+	v := m.TLS.Verification
+	return v.CACert != nil || v.ClientCert != nil || v.ClientKey != nil
 }
 
 // ExternalMaterials is the kind of [ExternalMaterial]; each has the name of its MeshExternalService's row.

@@ -2,6 +2,7 @@ package envoy
 
 import (
 	"bufio"
+	"context"
 	cryptotls "crypto/tls"
 	"fmt"
 	"io"
@@ -32,8 +33,13 @@ const (
 // startEnvoy runs a real Envoy with the resources and returns once its listeners accept.
 func startEnvoy(t *testing.T, resources ...*xds.Resource) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), envoyBinary(t), "-c", bootstrapFile(t, resources),
-		"--disable-hot-restart", "--concurrency", "1", "-l", "info")
+	runEnvoy(t, writeBootstrap(t, static(t, resources)))
+}
+
+func runEnvoy(t *testing.T, bootstrap string, flags ...string) {
+	t.Helper()
+	flags = append([]string{"-c", bootstrap, "--disable-hot-restart", "--concurrency", "1", "-l", "info"}, flags...)
+	cmd := exec.CommandContext(t.Context(), envoyBinary(t), flags...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	logs, err := cmd.StderrPipe()
 	if err != nil {
@@ -378,4 +384,11 @@ func echo(conn net.Conn, heard *atomic.Int32) {
 // presenting shows a certificate and believes any server.
 func presenting(leaf cryptotls.Certificate) *cryptotls.Config {
 	return &cryptotls.Config{Certificates: []cryptotls.Certificate{leaf}, InsecureSkipVerify: true}
+}
+
+// dialTo goes to one address, whatever it is asked for.
+type dialTo struct{ address string }
+
+func (d *dialTo) DialContext(ctx context.Context, network, _ string) (net.Conn, error) {
+	return (&net.Dialer{}).DialContext(ctx, network, d.address)
 }

@@ -33,6 +33,11 @@ const (
 	// (the shortest that is common: 5 seconds).
 	localIdleTimeout = 4 * time.Second
 
+	// lookupInterval is how often an egress looks up a host name whose answer does not say for how long it holds;
+	// lookupRetry and lookupLongestRetry bound the waits after a lookup that failed.
+	lookupInterval                  = 5 * time.Second
+	lookupRetry, lookupLongestRetry = time.Second, 10 * time.Second
+
 	// breakerLimit is how many connections, waiting requests, running requests and running retries one
 	// proxy has with one destination; what is beyond is refused at once with 503.
 	breakerLimit = 1024
@@ -49,7 +54,7 @@ const (
 	// firstBytesTimeout is how long a connection that may be TLS or not is waited for to say which.
 	firstBytesTimeout = time.Second
 
-	// helloTimeout is how long a zone ingress waits for a client to name a server.
+	// helloTimeout is how long a zone proxy waits for a client to name a server.
 	helloTimeout = 5 * time.Second
 
 	// spireBackoff is the wait before a SPIRE agent is asked again; it doubles up to spireLongestBackoff.

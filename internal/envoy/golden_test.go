@@ -35,6 +35,9 @@ type nouns struct {
 	PutOut      []string
 	Passage     string
 	Passable    []graph.Endpoint
+	Egress      *graph.EgressListener
+	Chains      []graph.EgressChain
+	Outside     *graph.Outside
 }
 
 func (n *nouns) resources() []*xds.Resource {
@@ -69,6 +72,18 @@ func (n *nouns) resources() []*xds.Resource {
 	}
 	if n.Source.FromSPIRE() {
 		all = append(all, SPIREAgent(n.Source))
+	}
+	if n.Egress != nil {
+		all = append(all, Egress(n.Egress, graph.Source{}, n.Chains))
+	}
+	for i := range n.Chains {
+		all = append(all, ChainPermissions(&n.Chains[i])...)
+	}
+	if len(n.Chains) > 0 {
+		all = append(all, PutOut(n.Chains[0].Key.Mesh, n.PutOut)...)
+	}
+	if n.Outside != nil {
+		all = append(all, Outside(n.Outside)...)
 	}
 	if n.Trust != nil {
 		all = append(append(all, TrustBundle(n.Trust)), DomainBundles(n.Trust)...)

@@ -45,7 +45,7 @@ func Inbound(l *graph.InboundListener, secured bool) []*xds.Resource {
 		xds.NewResource(xds.Listener, name, listener),
 	}
 	if secured {
-		resources = append(resources, permissions(l)...)
+		resources = append(resources, permissions(l.Guard())...)
 	}
 	return resources
 }
@@ -72,12 +72,7 @@ func inboundFilters(name string, l *graph.InboundListener, secured bool) []*list
 	if !secured {
 		return []*listeners.Filter{proxy}
 	}
-	return []*listeners.Filter{
-		discoveredNetworkFilter(tcpFamily.putOutName(l.Mesh)),
-		discoveredNetworkFilter(tcpFamily.denyName(l)),
-		discoveredNetworkFilter(tcpFamily.allowName(l)),
-		proxy,
-	}
+	return guardedBytes(l.Guard(), proxy)
 }
 
 // inboundManager reads an inbound's requests. Who the caller is stands in x-forwarded-client-cert, which
@@ -91,11 +86,7 @@ func inboundManager(name string, l *graph.InboundListener, secured bool) *hcm.Ht
 	if secured {
 		manager.ForwardClientCertDetails = hcm.HttpConnectionManager_SANITIZE_SET
 		manager.SetCurrentClientCertDetails = &hcm.HttpConnectionManager_SetCurrentClientCertDetails{Uri: true}
-		manager.HttpFilters = append([]*hcm.HttpFilter{
-			discoveredHTTPFilter(httpFamily.putOutName(l.Mesh)),
-			discoveredHTTPFilter(httpFamily.denyName(l)),
-			discoveredHTTPFilter(httpFamily.allowName(l)),
-		}, manager.HttpFilters...)
+		guardedRequests(l.Guard(), manager)
 	}
 	return manager
 }

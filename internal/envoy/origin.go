@@ -30,8 +30,8 @@ func OriginOf(t xds.Type, name string) Origin {
 	return Origin{Trust: true, TrustDomain: strings.TrimPrefix(domain, ofDomain)}
 }
 
-// HoldsPermissions says whether an extension has the permissions of an inbound.
-func HoldsPermissions(l *graph.InboundListener, extension string) bool {
-	f := familyOf(l)
-	return extension == f.denyName(l) || extension == f.allowName(l)
+// HoldsPermissions says whether an extension has the permissions of a place.
+func HoldsPermissions(g graph.Guard, extension string) bool {
+	f := familyOf(g.Protocol)
+	return extension == f.denyName(g.Place) || extension == f.allowName(g.Place)
 }

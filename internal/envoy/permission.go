@@ -5,8 +5,10 @@ import (
 	"strings"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listeners "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	rbac "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
 	httprbac "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
+	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tcprbac "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
 	matchers "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/proto"
@@ -14,6 +16,7 @@ import (
 	"weft/internal/graph"
 	"weft/internal/match"
 	"weft/internal/xds"
+	"weft/kind"
 )
 
 const (
@@ -39,36 +42,54 @@ var tcpFamily = family{"tcp", tcpRBACType, func(rules, shadow *rbac.RBAC) proto.
 	return &tcprbac.RBAC{Rules: rules, ShadowRules: shadow, StatPrefix: "self_permission."}
 }}
 
-func familyOf(l *graph.InboundListener) family {
-	if l.Protocol.IsHTTP() {
+func familyOf(protocol kind.Protocol) family {
+	if protocol.IsHTTP() {
 		return httpFamily
 	}
 	return tcpFamily
 }
 
-// denyName and allowName name an inbound's filters: the same for all proxies that listen on a port, so
-// that those with equal rules share the bytes, and whatever inbounds share the listener, so that its
-// filter chain stays as it is.
-func (f family) denyName(l *graph.InboundListener) string {
-	return "self_permission_deny_" + f.name + "_" + l.Name
+// denyName and allowName name the filters of a place: an inbound's is the same for all proxies that listen on
+// a port, so that those with equal rules share the bytes, and whatever inbounds share the listener, so that
+// its filter chain stays as it is.
+func (f family) denyName(place string) string {
+	return "self_permission_deny_" + f.name + "_" + place
 }
 
-func (f family) allowName(l *graph.InboundListener) string {
-	return "self_permission_allow_" + f.name + "_" + l.Name
+func (f family) allowName(place string) string {
+	return "self_permission_allow_" + f.name + "_" + place
 }
 
-// permissions are the filters of an inbound: what denies, then what allows. Both are always there, so
-// that a change of the rules is a change of these and never of the listener.
-func permissions(l *graph.InboundListener) []*xds.Resource {
-	rules := l.Permissions
+// permissions are the filters of a place: what denies, then what allows. Both are always there, so that a
+// change of the rules is a change of these and never of the listener.
+func permissions(g graph.Guard) []*xds.Resource {
+	rules := g.Permissions
 	if rules == nil {
 		rules = &match.Permissions{}
 	}
-	f := familyOf(l)
+	f := familyOf(g.Protocol)
 	return []*xds.Resource{
-		extension(f.denyName(l), f.filter(denied(rules, l.TrustDomains), shadowDenied(rules))),
-		extension(f.allowName(l), f.filter(allowed(rules, l.TrustDomains), nil)),
+		extension(f.denyName(g.Place), f.filter(denied(rules, g.TrustDomains), shadowDenied(rules))),
+		extension(f.allowName(g.Place), f.filter(allowed(rules, g.TrustDomains), nil)),
 	}
+}
+
+// guardedBytes and guardedRequests put the filters of a place before what it leads to.
+func guardedBytes(g graph.Guard, to *listeners.Filter) []*listeners.Filter {
+	return []*listeners.Filter{
+		discoveredNetworkFilter(tcpFamily.putOutName(g.Mesh)),
+		discoveredNetworkFilter(tcpFamily.denyName(g.Place)),
+		discoveredNetworkFilter(tcpFamily.allowName(g.Place)),
+		to,
+	}
+}
+
+func guardedRequests(g graph.Guard, manager *hcm.HttpConnectionManager) {
+	manager.HttpFilters = append([]*hcm.HttpFilter{
+		discoveredHTTPFilter(httpFamily.putOutName(g.Mesh)),
+		discoveredHTTPFilter(httpFamily.denyName(g.Place)),
+		discoveredHTTPFilter(httpFamily.allowName(g.Place)),
+	}, manager.HttpFilters...)
 }
 
 func extension(name string, filter proto.Message) *xds.Resource {

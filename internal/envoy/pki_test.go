@@ -48,20 +48,21 @@ func newAuthority(t *testing.T, domain string) *authority {
 // leaf signs a certificate with the names, in their order.
 func (a *authority) leaf(t *testing.T, names ...string) cryptotls.Certificate {
 	t.Helper()
-	return a.instance(t, "", names...)
+	return a.sign(t, &x509.Certificate{URIs: uris(t, names...)})
 }
 
-// instance signs one that names an instance beside, unless that is empty.
+// instance signs one that names an instance beside.
 func (a *authority) instance(t *testing.T, dnsName string, names ...string) cryptotls.Certificate {
 	t.Helper()
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(2), NotAfter: time.Now().Add(time.Hour), URIs: uris(t, names...),
-		KeyUsage:    x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
-	}
-	if dnsName != "" {
-		template.DNSNames = []string{dnsName}
-	}
+	return a.sign(t, &x509.Certificate{URIs: uris(t, names...), DNSNames: []string{dnsName}})
+}
+
+// sign makes a certificate of a template that has the names.
+func (a *authority) sign(t *testing.T, template *x509.Certificate) cryptotls.Certificate {
+	t.Helper()
+	template.SerialNumber, template.NotAfter = big.NewInt(2), time.Now().Add(time.Hour)
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}
 	key := newKey(t)
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
 	if err != nil {

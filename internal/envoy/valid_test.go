@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	bootstrap "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
@@ -55,15 +56,25 @@ func TestEnvoyTakesIt(t *testing.T) {
 
 func bootstrapFile(t *testing.T, resources []*xds.Resource) string {
 	t.Helper()
-	raw, err := protojson.Marshal(static(t, resources))
+	return writeBootstrap(t, static(t, resources))
+}
+
+func writeBootstrap(t *testing.T, b *bootstrap.Bootstrap) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "envoy.json")
+	writeJSON(t, path, b)
+	return path
+}
+
+func writeJSON(t *testing.T, path string, m proto.Message) {
+	t.Helper()
+	raw, err := protojson.Marshal(m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "envoy.json")
 	if err := os.WriteFile(path, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return path
 }
 
 // envoyBinary is WEFT_ENVOY, else the one on the PATH, else what `make tools` has unpacked.

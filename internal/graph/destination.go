@@ -56,6 +56,12 @@ const (
 	ZonesLeg Leg = "zones" // the ingresses of the other zones
 )
 
+// OutsideLeg is the one leg of an [ExternalService], which its zone egresses have: its servers. A proxy may be client
+// and egress at once.
+const OutsideLeg Leg = "outside"
+
+var legs = []Leg{LocalLeg, ZonesLeg, OutsideLeg}
+
 // DestinationKey names one port of a service, or one leg of it; without a port, the service.
 type DestinationKey struct {
 	Kind DestinationKind
@@ -112,7 +118,7 @@ func ParseDestination(name string) (key DestinationKey, ok bool) {
 		return DestinationKey{}, false
 	}
 	key.Mesh, key.Zone, key.Service, key.Port = parts[2], parts[3], parts[5], uint32(port)
-	if len(parts) == 8 && (parts[7] == string(LocalLeg) || parts[7] == string(ZonesLeg)) {
+	if len(parts) == 8 && slices.Contains(legs, Leg(parts[7])) {
 		key.Leg = Leg(parts[7])
 	}
 	return key, true

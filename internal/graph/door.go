@@ -9,12 +9,14 @@ import (
 	"weft/resource"
 )
 
-// Door is a zone ingress of this zone, as it stands.
+// Door is a zone ingress or a zone egress of this zone, as it stands.
 type Door struct {
-	Proxy ProxyKey // without a mesh: a ZoneIngress
-	// Address and Port are where other zones dial it.
+	Proxy ProxyKey // without a mesh: a ZoneIngress or ZoneEgress
+	// Address and Port are where other zones, or this one's proxies, dial it.
 	Address string
 	Port    uint32
+	// Plain says that it is an egress without an identity, which nobody could believe.
+	Plain bool
 	// Serves says that its proxy listens where it is to, and ServesFormer that it does where it was.
 	Serves, ServesFormer bool
 	// Draining says that its proxy is going away.
@@ -56,43 +58,77 @@ func (s *State) Insight(r *table.Reader, key ProxyKey) (*resource.Object[kind.Da
 // names.
 func (s *State) doors(r *table.Reader, mesh string) []Door {
 	var doors []Door
-	if mesh == "" {
-		for _, z := range s.ZoneIngressesByScope.List(r, MeshKey("")) {
-			if s.isOwn(&z.Meta) && z.Spec.Networking.AdvertisedAddress != "" {
-				doors = append(doors, s.door(r, ZoneIngressProxy(z.Name), z.Spec.Dataplane().ZoneIngress))
-			}
-		}
-	} else {
-		for _, dp := range s.IngressesByMesh.List(r, MeshKey(mesh)) {
-			if s.isOwn(&dp.Meta) && s.Admits(r, dp) {
-				doors = append(doors, s.door(r, ProxyKey{Mesh: mesh, Name: dp.Name}, dp.Spec.Networking.ZoneIngress))
-			}
+	add := func(key ProxyKey, section *kind.ZoneIngressSection) {
+		d := Door{Proxy: key, Address: section.AdvertisedAddress, Port: section.AdvertisedPort}
+		doors = append(doors, s.stands(r, d, section.Listener(), servedIngresses))
+	}
+	for _, dp := range s.IngressesByMesh.List(r, MeshKey(mesh)) {
+		if s.isOwn(&dp.Meta) && s.Admits(r, dp) {
+			add(ProxyKey{Mesh: mesh, Name: dp.Name}, dp.Spec.Networking.ZoneIngress)
 		}
 	}
+	for _, z := range s.ZoneIngressesByScope.List(r, MeshKey(mesh)) {
+		if s.isOwn(&z.Meta) && z.Spec.Networking.AdvertisedAddress != "" {
+			add(ZoneIngressProxy(z.Name), z.Spec.Dataplane().ZoneIngress)
+		}
+	}
+	return byName(doors)
+}
+
+// egressDoors are the zone egresses of a mesh, or those of all meshes, in the order of their names.
+func (s *State) egressDoors(r *table.Reader, mesh string) []Door {
+	var doors []Door
+	add := func(key ProxyKey, section *kind.ZoneEgressSection) {
+		d := Door{Proxy: key, Address: section.Address, Port: section.Port, Plain: s.Identity.Get(r, key) == nil}
+		doors = append(doors, s.stands(r, d, section.Listener(), servedEgresses))
+	}
+	for _, dp := range s.EgressesByMesh.List(r, MeshKey(mesh)) {
+		if s.isOwn(&dp.Meta) && s.Admits(r, dp) {
+			add(ProxyKey{Mesh: mesh, Name: dp.Name}, dp.Spec.Networking.ZoneEgress)
+		}
+	}
+	for _, z := range s.ZoneEgressesByScope.List(r, MeshKey(mesh)) {
+		if s.isOwn(&z.Meta) {
+			add(ZoneEgressProxy(z.Name), z.Spec.Dataplane().ZoneEgress)
+		}
+	}
+	return byName(doors)
+}
+
+func byName(doors []Door) []Door {
 	slices.SortFunc(doors, func(a, b Door) int { return strings.Compare(a.Proxy.Name, b.Proxy.Name) })
 	return doors
 }
 
-func (s *State) door(r *table.Reader, key ProxyKey, section *kind.ZoneIngressSection) Door {
-	d := Door{Proxy: key, Address: section.AdvertisedAddress, Port: section.AdvertisedPort}
-	if serving, ok := s.Serving(r, key); ok {
-		d.serve(&serving.Spec, section)
+// stands fills in how the proxy of a door stands, which is to listen at "address:port".
+func (s *State) stands(r *table.Reader, d Door, listener string, served func(*kind.DataplaneServing) []string) Door {
+	if serving, ok := s.Serving(r, d.Proxy); ok {
+		d.Draining = serving.Spec.Draining
+		for _, at := range served(&serving.Spec) {
+			d.Serves = d.Serves || at == listener
+			d.ServesFormer = d.ServesFormer || at != listener
+		}
 	}
-	if insight, ok := s.Insight(r, key); ok {
+	if insight, ok := s.Insight(r, d.Proxy); ok {
 		d.Instance = attachedTo(insight.Spec.Subscriptions)
 	}
 	return d
 }
 
-func (d *Door) serve(serving *kind.DataplaneServing, section *kind.ZoneIngressSection) {
-	d.Draining = serving.Draining
+func servedIngresses(serving *kind.DataplaneServing) []string {
+	var listeners []string
 	for i := range serving.Ingresses {
-		if serving.Ingresses[i].Listener() == section.Listener() {
-			d.Serves = true
-		} else {
-			d.ServesFormer = true
-		}
+		listeners = append(listeners, serving.Ingresses[i].Listener())
 	}
+	return listeners
+}
+
+func servedEgresses(serving *kind.DataplaneServing) []string {
+	var listeners []string
+	for i := range serving.Egresses {
+		listeners = append(listeners, serving.Egresses[i].Listener())
+	}
+	return listeners
 }
 
 // attachedTo is the instance at which one of a proxy's subscriptions is open.

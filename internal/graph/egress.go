@@ -1,13 +1,228 @@
 package graph
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"weft/internal/match"
+	"weft/internal/sni"
+	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
 )
+
+// EgressListener is where a zone egress takes the connections of its zone's proxies.
+// (Mesh Scoped Zone Ingress and Zone Egress.)
+type EgressListener struct {
+	Address string
+	Port    uint32
+}
+
+// Exit is an external service as zone egresses take connections for it.
+type Exit struct {
+	Key      DestinationKey
+	SNIs     []string // by which clients name it
+	Protocol kind.Protocol
+}
+
+// EgressChain is what one egress takes connections for, and from whom.
+type EgressChain struct {
+	Exit
+	Permissions *match.Permissions
+	// Source is where the egress has the leaf from that it presents.
+	Source Source
+	// TrustDomains that it believes, sorted; a caller with names in two of them is refused.
+	TrustDomains []string
+}
+
+// Guard answers who may come in.
+func (c *EgressChain) Guard() Guard {
+	return Guard{c.Key.Mesh, c.Key.String(), c.Protocol, c.Permissions, c.TrustDomains}
+}
+
+// Outside is an external service as zone egresses dial it.
+type Outside struct {
+	Key       DestinationKey // on its [OutsideLeg]
+	Protocol  kind.Protocol
+	Endpoints []kind.ExternalEndpoint // sorted by priority, which begins at 0 and leaves none out
+	TLS       *kind.ExternalTLS       // nil: without
+	// Of the TLS, in PEM; empty: the system's own authorities, and no certificate.
+	CACert, ClientCert, ClientKey []byte
+}
 
 func egressKeys(dp *resource.Object[kind.Dataplane]) []string {
 	if dp.Spec.Networking.ZoneEgress == nil {
 		return nil
 	}
 	return []string{MeshKey(dp.Mesh)}
+}
+
+// leadOut makes a proxy that has or had an egress section lead out of its zone.
+func (s *State) leadOut(r *table.Reader, dp *resource.Object[kind.Dataplane], p *Proxy) {
+	sections := s.egressSections(r, p.Key, dp.Spec.Networking.ZoneEgress)
+	if len(sections) == 0 || p.Identity == nil {
+		return
+	}
+	for _, section := range sections {
+		p.Egresses = append(p.Egresses, EgressListener{section.Address, section.Port})
+	}
+	slices.SortFunc(p.Egresses, func(a, b EgressListener) int { return compareAddresses(a.Address, a.Port, b.Address, b.Port) })
+	p.LeadsOut = s.meshesOf(r, p.Key)
+	section := cmp.Or(sections[0].Name, fmt.Sprint(sections[0].Port))
+	rules := match.PermitChains(s.PermissionByMesh.List(r, MeshKey(dp.Mesh)), &dp.Meta, section)
+	unreached := s.unreached(r, dp.Mesh)
+	believed := s.believed(r, dp.Mesh, p.Identity.Source)
+	extended := map[*match.Permissions]bool{} // chains share them
+	for _, exit := range s.Exits.Get(r, dp.Mesh) {
+		permissions := cmp.Or(rules.Of(exit.SNIs), unreached)
+		if !extended[permissions] {
+			extended[permissions] = true
+			s.holdAlso(r, dp.Mesh, permissions)
+		}
+		p.Chains = append(p.Chains, EgressChain{exit, permissions, p.Identity.Source, believed})
+	}
+}
+
+// unreached are the permissions of an external service that no rule reaches.
+func (s *State) unreached(r *table.Reader, mesh string) *match.Permissions {
+	m, ok := s.Meshes.Find(r, "", mesh)
+	if !ok || m.Spec.Routing != nil && m.Spec.Routing.DefaultForbidMeshExternalServiceAccess {
+		return &match.Permissions{}
+	}
+	return match.Everybody(m.Key().String() + " routing.defaultForbidMeshExternalServiceAccess: false")
+}
+
+// egressSections are the current one of a proxy, and former ones that it serves still while they are withdrawn, each
+// listener once.
+func (s *State) egressSections(r *table.Reader, key ProxyKey, current *kind.ZoneEgressSection) []kind.ZoneEgressSection {
+	var sections []kind.ZoneEgressSection
+	if current != nil {
+		sections = append(sections, *current)
+	}
+	if serving, ok := s.Serving(r, key); ok {
+		for _, served := range serving.Spec.Egresses {
+			if current == nil || served.Listener() != current.Listener() {
+				sections = append(sections, served.ZoneEgressSection)
+			}
+		}
+	}
+	return sections
+}
+
+// withdrawingEgresses are "address:port" of egress listeners that are served and no longer wanted, but for those that
+// the zone's proxies are still told to dial.
+func (s *State) withdrawingEgresses(r *table.Reader, key ProxyKey, section *kind.ZoneEgressSection, serving *kind.DataplaneServing) []string {
+	var gone []string
+	for i := range serving.Egresses {
+		former := &serving.Egresses[i]
+		dialled := func(a kind.ZoneProxyAddress) bool { return a.Address == former.Address && a.Port == former.Port }
+		if (section == nil || former.Listener() != section.Listener()) && !slices.ContainsFunc(s.egressAddresses(r, key), dialled) {
+			gone = append(gone, former.Listener())
+		}
+	}
+	return gone
+}
+
+// Offered says whether the proxies of the zone are told that a proxy is an egress which is well.
+func (s *State) Offered(r *table.Reader, key ProxyKey) bool {
+	return slices.ContainsFunc(s.egressAddresses(r, key), func(a kind.ZoneProxyAddress) bool { return a.Healthy })
+}
+
+// egressAddresses are what the zone's proxies are told of an egress, in the meshes that it serves.
+func (s *State) egressAddresses(r *table.Reader, key ProxyKey) []kind.ZoneProxyAddress {
+	var entries []kind.ZoneProxyAddress
+	for _, mesh := range s.meshesOf(r, key) {
+		if row, ok := s.EgressAddresses.Find(r, mesh, s.Zone); ok {
+			entries = append(entries, entriesOf(row.Spec.Egresses, key)...)
+		}
+	}
+	return entries
+}
+
+// EgressRows are the rows that tell the proxies of the zone of an egress.
+func (s *State) EgressRows(r *table.Reader, key ProxyKey) []resource.Key {
+	var rows []resource.Key
+	for _, mesh := range s.meshesOf(r, key) {
+		rows = append(rows, kind.MeshEgressAddresses.Key(mesh, s.Zone))
+	}
+	return rows
+}
+
+// exits are the external services of a mesh that can be dialled. A server name leads to one of them, whatever names
+// another could be given that makes the same.
+func (s *State) exits(r *table.Reader, mesh string) []Exit {
+	var exits []Exit
+	for _, service := range s.ExternalServicesByMesh.List(r, MeshKey(mesh)) {
+		if _, ok := s.dialledAs(r, service); !ok {
+			continue
+		}
+		port := service.Spec.Match.Port
+		exits = append(exits, Exit{
+			Key: s.externalKeyOf(service).At(port), SNIs: sni.All(sni.Of(service, port)), Protocol: protocolOf(service),
+		})
+	}
+	slices.SortFunc(exits, func(a, b Exit) int { return CompareDestinations(a.Key, b.Key) })
+	taken := map[string]bool{}
+	for i := range exits {
+		exits[i].SNIs = slices.DeleteFunc(exits[i].SNIs, func(name string) bool { return taken[name] })
+		for _, name := range exits[i].SNIs {
+			taken[name] = true
+		}
+	}
+	return slices.DeleteFunc(exits, func(exit Exit) bool { return len(exit.SNIs) == 0 })
+}
+
+func protocolOf(service *resource.Object[kind.MeshExternalService]) kind.Protocol {
+	return cmp.Or(service.Spec.Match.Protocol, kind.TCP)
+}
+
+// dialledAs is how a service is dialled: as it says, or where it names certificates, as it did when all of them were
+// there; false: they never were.
+func (s *State) dialledAs(r *table.Reader, service *resource.Object[kind.MeshExternalService]) (*kind.ExternalMaterial, bool) {
+	if !service.Spec.NamesCertificates() {
+		return &kind.ExternalMaterial{Endpoints: service.Spec.Endpoints, TLS: service.Spec.TLS}, true
+	}
+	row, ok := s.ExternalMaterials.Find(r, service.Mesh, service.Name)
+	if !ok {
+		return nil, false
+	}
+	return &row.Spec, true
+}
+
+func (s *State) outside(r *table.Reader, key DestinationKey) *Outside {
+	row := s.Row(key)
+	service, ok := s.ExternalServices.Find(r, row.Mesh, row.Name)
+	if !ok || service.Spec.Match.Port != key.Port {
+		return nil
+	}
+	as, ok := s.dialledAs(r, service)
+	if !ok {
+		return nil
+	}
+	out := &Outside{
+		Key: key, Protocol: protocolOf(service), Endpoints: byPriority(as.Endpoints),
+		CACert: as.CACert, ClientCert: as.ClientCert, ClientKey: as.ClientKey,
+	}
+	if as.TLS != nil && as.TLS.Enabled {
+		out.TLS = as.TLS
+	}
+	return out
+}
+
+// byPriority sorts endpoints and counts their priorities through.
+func byPriority(endpoints []kind.ExternalEndpoint) []kind.ExternalEndpoint {
+	sorted := slices.Clone(endpoints)
+	slices.SortFunc(sorted, func(a, b kind.ExternalEndpoint) int {
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), compareAddresses(a.Address, a.Port, b.Address, b.Port))
+	})
+	sorted = slices.Compact(sorted)
+	next, last := uint32(0), uint32(0)
+	for i := range sorted {
+		if i > 0 && sorted[i].Priority != last {
+			next++
+		}
+		last, sorted[i].Priority = sorted[i].Priority, next
+	}
+	return sorted
 }

@@ -45,10 +45,12 @@ func (s *State) ingressListeners(r *table.Reader, key ProxyKey, section *kind.Zo
 			listeners = append(listeners, IngressListener{served.Address, served.Port})
 		}
 	}
-	slices.SortFunc(listeners, func(a, b IngressListener) int {
-		return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port))
-	})
+	slices.SortFunc(listeners, func(a, b IngressListener) int { return compareAddresses(a.Address, a.Port, b.Address, b.Port) })
 	return slices.Compact(listeners)
+}
+
+func compareAddresses(a string, aPort uint32, b string, bPort uint32) int {
+	return cmp.Or(cmp.Compare(a, b), cmp.Compare(aPort, bPort))
 }
 
 // zoneProxy is the proxy of a ZoneIngress or a ZoneEgress, which serves every mesh and belongs to none; nil where
@@ -120,17 +122,18 @@ func (s *State) Told(r *table.Reader, key ProxyKey) bool {
 func (s *State) addresses(r *table.Reader, key ProxyKey) []kind.ZoneProxyAddress {
 	var entries []kind.ZoneProxyAddress
 	for _, mesh := range s.meshesOf(r, key) {
-		row, ok := s.ZoneAddresses.Find(r, mesh, s.Zone)
-		if !ok {
-			continue
-		}
-		for _, entry := range row.Spec.Ingresses {
-			if entry.Name == key.Name && entry.Legacy == (key.Type == kind.IngressProxy) {
-				entries = append(entries, entry)
-			}
+		if row, ok := s.ZoneAddresses.Find(r, mesh, s.Zone); ok {
+			entries = append(entries, entriesOf(row.Spec.Ingresses, key)...)
 		}
 	}
 	return entries
+}
+
+// entriesOf are those of a proxy.
+func entriesOf(all []kind.ZoneProxyAddress, key ProxyKey) []kind.ZoneProxyAddress {
+	return slices.DeleteFunc(slices.Clone(all), func(entry kind.ZoneProxyAddress) bool {
+		return entry.Name != key.Name || entry.Legacy != (key.Mesh == "")
+	})
 }
 
 // AddressRows are the rows that tell other zones of a proxy.

@@ -188,10 +188,15 @@ func (s *State) also(r *table.Reader, rule callers) []string {
 // permissions are the joined rules of a section of a proxy.
 func (s *State) permissions(r *table.Reader, dp *resource.Object[kind.Dataplane], section string) *match.Permissions {
 	joined := match.Permit(s.PermissionByMesh.List(r, MeshKey(dp.Mesh)), &dp.Meta, section)
-	for _, rules := range [][]match.Rule{joined.Deny, joined.ShadowDeny, joined.Allow} {
+	s.holdAlso(r, dp.Mesh, joined)
+	return joined
+}
+
+// holdAlso extends rules to the further names for which they hold.
+func (s *State) holdAlso(r *table.Reader, mesh string, p *match.Permissions) {
+	for _, rules := range [][]match.Rule{p.Deny, p.ShadowDeny, p.Allow} {
 		for i := range rules {
-			rules[i].Also = s.Also.Get(r, callers{dp.Mesh, rules[i].Exact, rules[i].Prefix})
+			rules[i].Also = s.Also.Get(r, callers{mesh, rules[i].Exact, rules[i].Prefix})
 		}
 	}
-	return joined
 }

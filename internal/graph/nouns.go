@@ -145,6 +145,12 @@ type Proxy struct {
 	// services it passes them on.
 	Ingresses []IngressListener
 	Passes    []string
+	// Egresses are where it takes connections to external services as a zone egress, Chains what it takes them for,
+	// in the order of their keys, and LeadsOut the meshes, sorted, whose external services these are. One without
+	// an identity takes none: nobody could know who it is.
+	Egresses []EgressListener
+	Chains   []EgressChain
+	LeadsOut []string
 }
 
 // Identity is what a MeshIdentity, or the mtls of its mesh, gives a proxy.
@@ -204,6 +210,20 @@ type InboundListener struct {
 	Probe *kind.ServiceProbe
 	// TrustDomains that the proxy believes, sorted; a caller with names in two of them is refused.
 	TrustDomains []string
+}
+
+// Guard is who may come in at one place of a proxy.
+type Guard struct {
+	Mesh         string // whose callers these are
+	Place        string // its name, which the proxy has once
+	Protocol     kind.Protocol
+	Permissions  *match.Permissions
+	TrustDomains []string
+}
+
+// Guard answers who may come in.
+func (l *InboundListener) Guard() Guard {
+	return Guard{l.Mesh, l.Name, l.Protocol, l.Permissions, l.TrustDomains}
 }
 
 // deliverySource is an address of every Linux machine's loopback interface that nobody else uses.

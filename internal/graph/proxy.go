@@ -41,6 +41,7 @@ func (s *State) proxy(r *table.Reader, key ProxyKey) *Proxy {
 	if p.Ingresses = s.ingressListeners(r, key, n.ZoneIngress); len(p.Ingresses) > 0 {
 		p.Passes = s.meshesOf(r, key)
 	}
+	s.leadOut(r, dp, p)
 	return p
 }
 
@@ -157,7 +158,8 @@ func (s *State) withdrawing(r *table.Reader, key ProxyKey) []string {
 			gone = append(gone, what)
 		}
 	}
-	return append(gone, s.withdrawingIngresses(r, key, n.ZoneIngress, &serving.Spec)...)
+	gone = append(gone, s.withdrawingIngresses(r, key, n.ZoneIngress, &serving.Spec)...)
+	return append(gone, s.withdrawingEgresses(r, key, n.ZoneEgress, &serving.Spec)...)
 }
 
 // At answers the proxy that listens on an address and port of a mesh.

@@ -187,6 +187,12 @@ type State struct {
 	Beyond          *table.Derived[DestinationKey, []Endpoint]
 	// Doors are the zone ingresses of a mesh in this zone; those that serve every mesh under no mesh.
 	Doors *table.Derived[string, []Door]
+	// EgressDoors are the zone egresses, likewise.
+	EgressDoors *table.Derived[string, []Door]
+	// Exits are the external services of a mesh, as its zone egresses take connections for them, sorted by key, and
+	// Outside is one as they dial it; nil where there is none, or it names certificates that could never be used.
+	Exits   *table.Derived[string, []Exit]
+	Outside *table.Derived[DestinationKey, *Outside]
 	// Reached are the destinations of a class, sorted by name.
 	Reached *table.Derived[Class, []DestinationKey]
 	// HostsOf are the host names of a destination, whose key has no port.

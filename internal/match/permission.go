@@ -36,19 +36,19 @@ func (r Rule) Names(id string) bool {
 	return strings.HasPrefix(id, r.Prefix)
 }
 
-// Permit joins the policies that hit one section of a proxy. Policies come in the order of their names,
-// so that equal sets give equal results.
+// Permit joins the policies that hit one section of a proxy, but for rules that are about what a zone proxy tells
+// apart by server name. Policies come in the order of their names, so that equal sets give equal results.
 func Permit(policies []*resource.Object[kind.MeshTrafficPermission], proxy *resource.Meta, section string) *Permissions {
-	p := &Permissions{}
-	for _, policy := range Applying(policies, proxy, section) {
-		for i, rule := range policy.Spec.Rules {
-			at := fmt.Sprintf("%s rules[%d].default", policy.Key(), i)
-			p.Deny = appendRules(p.Deny, at+".deny", rule.Default.Deny)
-			p.ShadowDeny = appendRules(p.ShadowDeny, at+".allowWithShadowDeny", rule.Default.AllowWithShadowDeny)
-			p.Allow = appendRules(p.Allow, at+".allow", rule.Default.Allow)
-		}
-	}
-	return p
+	return PermitChains(policies, proxy, section).everywhere
+}
+
+// join adds what one rule of a policy says.
+func (p *Permissions) join(rule placed) {
+	at := fmt.Sprintf("%s rules[%d].default", rule.policy.Key(), rule.index)
+	says := &rule.policy.Spec.Rules[rule.index].Default
+	p.Deny = appendRules(p.Deny, at+".deny", says.Deny)
+	p.ShadowDeny = appendRules(p.ShadowDeny, at+".allowWithShadowDeny", says.AllowWithShadowDeny)
+	p.Allow = appendRules(p.Allow, at+".allow", says.Allow)
 }
 
 // Applying are the policies that hit one section of a proxy, in their order.

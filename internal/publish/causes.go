@@ -49,7 +49,7 @@ func (h *Hub) permitting(r *table.Reader, key graph.ProxyKey, extension string) 
 	var causes []kind.Cause
 	for i := range p.Listeners {
 		l := &p.Listeners[i]
-		if !envoy.HoldsPermissions(l, extension) {
+		if !envoy.HoldsPermissions(l.Guard(), extension) {
 			continue
 		}
 		policies := h.state.PermissionByMesh.List(r, graph.MeshKey(key.Mesh))

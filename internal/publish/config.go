@@ -16,39 +16,27 @@ type Own struct {
 	Resources []*xds.Resource // sorted by type and name
 }
 
-// Shared is what every proxy of a class has, but for the assignments: those change on their own.
-type Shared struct {
-	Resources []*xds.Resource        // sorted by type and name
-	Lists     []graph.DestinationKey // of endpoints, sorted
-}
-
 // outbound is what a destination is made into, and the lists of endpoints that this uses.
 type outbound struct {
 	resources []*xds.Resource
 	lists     []graph.DestinationKey
 }
 
-// Ingress is what every zone ingress of a mesh has, but for the assignments: those change on their own.
-type Ingress struct {
-	Resources []*xds.Resource // sorted by type and name
-	Passages  []graph.Passage // sorted
-}
-
 // config are the last stages of the table: from our own nouns to encoded resources. A resource of a
 // destination is made once and shared by all classes that reach it.
 type config struct {
-	state      *graph.State
-	outbound   *table.Derived[outboundKey, *outbound]
-	assignment *table.Derived[graph.DestinationKey, *xds.Resource]
-	bundles    *table.Derived[string, []*xds.Resource]
-	putOut     *table.Derived[string, []*xds.Resource]
-	shared     *table.Derived[graph.Class, *Shared]
-	names      *table.Derived[graph.Class, *Names]
-	// passage is the cluster of a server name, passageAssignment what is behind it.
-	passage           *table.Derived[string, *xds.Resource]
-	passageAssignment *table.Derived[graph.Passage, *xds.Resource]
-	ingress           *table.Derived[string, *Ingress]
-	own               *table.Derived[graph.ProxyKey, *Own]
+	state    *graph.State
+	outbound *table.Derived[outboundKey, *outbound]
+	bundles  *table.Derived[string, []*xds.Resource]
+	putOut   *table.Derived[string, []*xds.Resource]
+	names    *table.Derived[graph.Class, *Names]
+	passage  *table.Derived[string, *xds.Resource] // the cluster of a server name
+	outside  *table.Derived[graph.DestinationKey, []*xds.Resource]
+	own      *table.Derived[graph.ProxyKey, *Own]
+	// What the proxies of a class share; what the zone ingresses of a mesh do, and what its zone egresses.
+	class   *sharing[graph.Class, graph.DestinationKey]
+	ingress *sharing[string, graph.Passage]
+	egress  *sharing[string, graph.Passage]
 }
 
 // outboundKey is a destination with all of a class that its resources depend on.
@@ -62,15 +50,27 @@ type outboundKey struct {
 func newConfig(state *graph.State) *config {
 	c := &config{state: state}
 	c.outbound = table.NewDerived(state.DB, "outbounds", c.makeOutbound, sameOutbound)
-	c.assignment = table.NewDerived(state.DB, "assignments", c.makeAssignment, sameResource)
 	c.bundles = table.NewDerived(state.DB, "trust bundles", c.makeBundles, sameResources)
 	c.putOut = table.NewDerived(state.DB, "filters of whom a mesh has put out", c.makePutOut, sameResources)
-	c.shared = table.NewDerived(state.DB, "shared by class", c.makeShared, sameShared)
 	c.names = table.NewDerived(state.DB, "names by class", c.makeNames, sameNames)
 	c.passage = table.NewDerived(state.DB, "clusters of server names", c.makePassage, sameResource)
-	c.passageAssignment = table.NewDerived(state.DB, "assignments of server names", c.makePassageAssignment, sameResource)
-	c.ingress = table.NewDerived(state.DB, "shared by zone ingresses", c.makeIngress, sameIngress)
+	c.outside = table.NewDerived(state.DB, "servers outside", c.makeOutside, sameResources)
 	c.own = table.NewDerived(state.DB, "own of proxy", c.makeOwn, sameOwn)
+	c.class = &sharing[graph.Class, graph.DestinationKey]{
+		shared:     table.NewDerived(state.DB, "shared by class", c.makeShared, sameShared),
+		assignment: table.NewDerived(state.DB, "assignments", c.makeAssignment, sameResource),
+		order:      graph.CompareDestinations, name: graph.DestinationKey.String,
+	}
+	c.ingress = &sharing[string, graph.Passage]{
+		shared:     table.NewDerived(state.DB, "shared by zone ingresses", c.makeIngress, sameShared),
+		assignment: table.NewDerived(state.DB, "assignments of server names", c.makePassageAssignment, sameResource),
+		order:      graph.ComparePassages, name: func(p graph.Passage) string { return p.SNI },
+	}
+	c.egress = &sharing[string, graph.Passage]{
+		shared:     table.NewDerived(state.DB, "shared by zone egresses", c.makeEgress, sameShared),
+		assignment: c.ingress.assignment,
+		order:      c.ingress.order, name: c.ingress.name,
+	}
 	return c
 }
 
@@ -99,8 +99,8 @@ func (c *config) makePutOut(r *table.Reader, mesh string) []*xds.Resource {
 	return envoy.PutOut(mesh, c.state.PutOut.Get(r, mesh))
 }
 
-func (c *config) makeShared(r *table.Reader, class graph.Class) *Shared {
-	s := &Shared{}
+func (c *config) makeShared(r *table.Reader, class graph.Class) *Shared[graph.DestinationKey] {
+	s := &Shared[graph.DestinationKey]{}
 	for _, d := range c.state.Reached.Get(r, class) {
 		if o := c.outbound.Get(r, outboundKey{d, class.Secured, class.Source, class.IPFamilies}); o != nil { // nil: it could not be made yet
 			s.Resources = append(s.Resources, o.resources...)
@@ -129,13 +129,30 @@ func (c *config) makePassageAssignment(r *table.Reader, p graph.Passage) *xds.Re
 	return envoy.PassageAssignment(p.SNI, c.state.Passable.Get(r, p.Destination))
 }
 
-func (c *config) makeIngress(r *table.Reader, mesh string) *Ingress {
-	i := &Ingress{Passages: c.state.Passages.Get(r, mesh)}
-	for _, p := range i.Passages {
-		i.Resources = append(i.Resources, c.passage.Get(r, p.SNI))
+func (c *config) makeIngress(r *table.Reader, mesh string) *Shared[graph.Passage] {
+	s := &Shared[graph.Passage]{Lists: c.state.Passages.Get(r, mesh)}
+	for _, p := range s.Lists {
+		s.Resources = append(s.Resources, c.passage.Get(r, p.SNI))
 	}
-	i.Resources = inOrder(i.Resources)
-	return i
+	s.Resources = inOrder(s.Resources)
+	return s
+}
+
+func (c *config) makeOutside(r *table.Reader, key graph.DestinationKey) []*xds.Resource {
+	o := c.state.Outside.Get(r, key)
+	if o == nil {
+		return nil
+	}
+	return envoy.Outside(o)
+}
+
+func (c *config) makeEgress(r *table.Reader, mesh string) *Shared[graph.Passage] {
+	s := &Shared[graph.Passage]{}
+	for _, exit := range c.state.Exits.Get(r, mesh) {
+		s.Resources = append(s.Resources, c.outside.Get(r, exit.Key.On(graph.OutsideLeg))...)
+	}
+	s.Resources = inOrder(s.Resources)
+	return s
 }
 
 func (c *config) makeOwn(r *table.Reader, key graph.ProxyKey) *Own {
@@ -152,6 +169,12 @@ func (c *config) makeOwn(r *table.Reader, key graph.ProxyKey) *Own {
 	}
 	for i := range p.Ingresses {
 		own.Resources = append(own.Resources, envoy.Ingress(&p.Ingresses[i]))
+	}
+	for i := range p.Egresses {
+		own.Resources = append(own.Resources, envoy.Egress(&p.Egresses[i], p.Identity.Source, p.Chains))
+	}
+	for i := range p.Chains {
+		own.Resources = append(own.Resources, envoy.ChainPermissions(&p.Chains[i])...)
 	}
 	if p.Capture != nil {
 		own.Resources = append(own.Resources, envoy.Capture(p.Capture)...)
@@ -183,14 +206,6 @@ func sameResources(a, b []*xds.Resource) bool { return slices.EqualFunc(a, b, sa
 
 func sameOutbound(a, b *outbound) bool {
 	return slices.Equal(a.lists, b.lists) && sameResources(a.resources, b.resources)
-}
-
-func sameShared(a, b *Shared) bool {
-	return slices.Equal(a.Lists, b.Lists) && sameResources(a.Resources, b.Resources)
-}
-
-func sameIngress(a, b *Ingress) bool {
-	return slices.Equal(a.Passages, b.Passages) && sameResources(a.Resources, b.Resources)
 }
 
 func sameOwn(a, b *Own) bool {

@@ -2,8 +2,8 @@
 //
 // The [Hub] is the table's one writer. It takes batches from the mirror, commits them, and moves what
 // differs into feeds: one a class, shared by all its proxies, with the assignments of what the class
-// reaches; one a mesh, shared by its zone ingresses; and one a proxy, with what is its own. Beside the feeds it
-// tells agents the host names that their class finds. It keeps derived what somebody attached needs, and the endpoint
+// reaches; one a mesh, shared by its zone ingresses, and one, by its zone egresses; and one a proxy, with what is
+// its own. Beside the feeds it tells agents the host names that their class finds. It keeps derived what somebody attached needs, and the endpoint
 // lists of the zone's own services.
 package publish
 
@@ -34,8 +34,10 @@ type Hub struct {
 	log       *slog.Logger
 
 	mu        sync.Mutex
-	classes   map[graph.Class]*class
-	ingresses map[string]*ingress // by mesh
+	classes   *pools[graph.Class, graph.DestinationKey]
+	names     map[graph.Class]*Names        // of the classes
+	ingresses *pools[string, graph.Passage] // by mesh
+	egresses  *pools[string, graph.Passage] // by mesh
 	proxies   map[graph.ProxyKey]*proxy
 	changed   chan struct{} // closed by every commit
 
@@ -46,14 +48,6 @@ type Hub struct {
 
 	ctx     context.Context // of what runs beside, from Use
 	outside Outside
-}
-
-// class is a class that an attached proxy belongs to.
-type class struct {
-	feed    *xds.Feed
-	shared  *Shared
-	names   *Names
-	members int
 }
 
 // proxy is a proxy that somebody attends to: a stream, the session of its agent, or what tells its names.
@@ -69,10 +63,13 @@ type proxy struct {
 
 // NewHub makes the last stages of a state, before its first commit.
 func NewHub(state *graph.State, catalog *xds.Catalog, log *slog.Logger) *Hub {
+	c := newConfig(state)
 	h := &Hub{
-		state: state, config: newConfig(state), catalog: catalog, log: log,
-		classes:     map[graph.Class]*class{},
-		ingresses:   map[string]*ingress{},
+		state: state, config: c, catalog: catalog, log: log,
+		classes:     newPools(c.class, catalog),
+		names:       map[graph.Class]*Names{},
+		ingresses:   newPools(c.ingress, catalog),
+		egresses:    newPools(c.egress, catalog),
 		proxies:     map[graph.ProxyKey]*proxy{},
 		changed:     make(chan struct{}),
 		left:        map[graph.ProxyKey]map[graph.DestinationKey]bool{},
@@ -180,17 +177,9 @@ func (h *Hub) commit(e edits) {
 // once that class's feed is complete.
 func (h *Hub) publish(changes *table.Changes) {
 	e := edits{}
-	for key, shared := range h.config.shared.Changed(changes) {
-		h.updateClass(e, h.classes[key], shared)
-	}
-	for key, assignment := range h.config.assignment.Changed(changes) {
-		for _, c := range h.classes {
-			if _, found := slices.BinarySearchFunc(c.shared.Lists, key, graph.CompareDestinations); found {
-				e.add(c.feed, []*xds.Resource{assignment}, nil)
-			}
-		}
-	}
-	h.publishPassages(e, changes)
+	h.classes.publish(e, changes)
+	h.ingresses.publish(e, changes)
+	h.egresses.publish(e, changes)
 	var changed, moved []*proxy
 	var left []*graph.Proxy
 	for key, own := range h.config.own.Changed(changes) {
@@ -210,31 +199,12 @@ func (h *Hub) publish(changes *table.Changes) {
 	}
 	for _, p := range moved {
 		h.feed(p)
-		p.tellNames(h.classes[p.own.Proxy.Class].names)
+		p.tellNames(h.names[p.own.Proxy.Class])
 	}
 	for _, before := range left {
 		h.leave(before)
 	}
 	h.publishNames(changes)
-}
-
-func (h *Hub) updateClass(e edits, c *class, shared *Shared) {
-	changed, removed := difference(c.shared.Resources, shared.Resources)
-	e.add(c.feed, changed, removed)
-	for _, d := range shared.Lists {
-		if _, had := slices.BinarySearchFunc(c.shared.Lists, d, graph.CompareDestinations); !had {
-			if a := h.config.assignment.Pin(d); a != nil { // nil: it could not be made yet
-				e.add(c.feed, []*xds.Resource{a}, nil)
-			}
-		}
-	}
-	for _, d := range c.shared.Lists {
-		if _, has := slices.BinarySearchFunc(shared.Lists, d, graph.CompareDestinations); !has {
-			e.add(c.feed, nil, []xds.Key{{Type: xds.Endpoint, Name: d.String()}})
-			h.config.assignment.Unpin(d)
-		}
-	}
-	c.shared = shared
 }
 
 // updateProxy says whether the proxy moves to other shared feeds, and as what it leaves those that it has,
@@ -254,7 +224,7 @@ func (h *Hub) updateProxy(e edits, p *proxy, own *Own) (before *graph.Proxy, mov
 	changed, removed := difference(had, own.Resources)
 	e.add(p.feed, changed, removed)
 	h.tell(p, own.Proxy)
-	if old != nil && old.Proxy.Class == own.Proxy.Class && slices.Equal(old.Proxy.Passes, own.Proxy.Passes) {
+	if old != nil && sharesAs(old.Proxy, own.Proxy) {
 		return nil, false
 	}
 	h.join(e, own.Proxy)
@@ -270,42 +240,36 @@ func (h *Hub) tell(p *proxy, g *graph.Proxy) {
 	}
 }
 
-// join counts a proxy into what it shares with others, whose feeds are made for the first one.
-func (h *Hub) join(e edits, p *graph.Proxy) {
-	h.joinClass(e, p.Class)
-	for _, mesh := range p.Passes {
-		h.joinIngress(e, mesh)
-	}
+// sharesAs says whether two proxies share the same feeds.
+func sharesAs(a, b *graph.Proxy) bool {
+	return a.Class == b.Class && slices.Equal(a.Passes, b.Passes) && slices.Equal(a.LeadsOut, b.LeadsOut)
 }
 
-func (h *Hub) joinClass(e edits, key graph.Class) {
-	c := h.classes[key]
-	if c == nil {
-		c = &class{feed: h.catalog.NewFeed(), shared: &Shared{}, names: cmp.Or(h.config.names.Pin(key), newNames(nil))}
-		h.classes[key] = c
-		h.updateClass(e, c, cmp.Or(h.config.shared.Pin(key), c.shared)) // nil: it could not be made yet
+// join counts a proxy into what it shares with others, whose feeds are made for the first one.
+func (h *Hub) join(e edits, p *graph.Proxy) {
+	h.classes.join(e, p.Class)
+	if h.names[p.Class] == nil {
+		h.names[p.Class] = cmp.Or(h.config.names.Pin(p.Class), newNames(nil)) // nil: they could not be made yet
 	}
-	c.members++
+	for _, mesh := range p.Passes {
+		h.ingresses.join(e, mesh)
+	}
+	for _, mesh := range p.LeadsOut {
+		h.egresses.join(e, mesh)
+	}
 }
 
 func (h *Hub) leave(p *graph.Proxy) {
-	h.leaveClass(p.Class)
+	if last := h.classes.leave(p.Class); last {
+		delete(h.names, p.Class)
+		h.config.names.Unpin(p.Class)
+	}
 	for _, mesh := range p.Passes {
-		h.leaveIngress(mesh)
+		h.ingresses.leave(mesh)
 	}
-}
-
-func (h *Hub) leaveClass(key graph.Class) {
-	c := h.classes[key]
-	if c.members--; c.members > 0 {
-		return
+	for _, mesh := range p.LeadsOut {
+		h.egresses.leave(mesh)
 	}
-	delete(h.classes, key)
-	for _, d := range c.shared.Lists {
-		h.config.assignment.Unpin(d)
-	}
-	h.config.shared.Unpin(key)
-	h.config.names.Unpin(key)
 }
 
 // feed gives a proxy's streams what it shares with others and its own.
@@ -319,9 +283,12 @@ func (h *Hub) feedsOf(p *proxy) []*xds.Feed {
 	if p.own == nil {
 		return []*xds.Feed{p.feed}
 	}
-	feeds := []*xds.Feed{h.classes[p.own.Proxy.Class].feed}
+	feeds := []*xds.Feed{h.classes.open[p.own.Proxy.Class].feed}
 	for _, mesh := range p.own.Proxy.Passes {
-		feeds = append(feeds, h.ingresses[mesh].feed)
+		feeds = append(feeds, h.ingresses.open[mesh].feed)
+	}
+	for _, mesh := range p.own.Proxy.LeadsOut {
+		feeds = append(feeds, h.egresses.open[mesh].feed)
 	}
 	return append(feeds, p.feed)
 }

@@ -117,7 +117,7 @@ func (h *Hub) WatchNames(key graph.ProxyKey, tell func(*Names)) (stop func()) {
 	p := h.attend(key)
 	p.resolvers[&tell] = struct{}{}
 	if kept, _ := h.config.own.Value(key); kept != nil {
-		tell(h.classes[kept.Proxy.Class].names)
+		tell(h.names[kept.Proxy.Class])
 	} else {
 		tell(nil)
 	}
@@ -139,7 +139,7 @@ func (p *proxy) tellNames(names *Names) {
 func (h *Hub) publishNames(changes *table.Changes) {
 	changed := map[graph.Class]*Names{}
 	for class, names := range h.config.names.Changed(changes) {
-		changed[class], h.classes[class].names = names, names
+		changed[class], h.names[class] = names, names
 	}
 	if len(changed) == 0 {
 		return

@@ -13,6 +13,7 @@ import (
 	"weft/internal/graph"
 	"weft/internal/identity"
 	"weft/internal/mirror"
+	"weft/internal/sni"
 	"weft/internal/xds"
 	"weft/kind"
 	"weft/resource"
@@ -80,6 +81,9 @@ func drawDataplane(t *rapid.T, name string) resource.Any {
 	if rapid.IntRange(0, 2).Draw(t, "ingress") == 0 {
 		dp.Networking.ZoneIngress = &kind.ZoneIngressSection{Address: "10.0.0." + name[1:], Port: pick[uint32](t, "ingress port", 10001, 10002)}
 	}
+	if rapid.IntRange(0, 2).Draw(t, "egress") == 0 {
+		dp.Networking.ZoneEgress = &kind.ZoneEgressSection{Address: "10.0.0." + name[1:], Port: pick[uint32](t, "egress port", 10003, 10004)}
+	}
 	switch rapid.IntRange(0, 3).Draw(t, "transparent") {
 	case 1:
 		dp.Networking.TransparentProxying = &kind.TransparentProxying{}
@@ -116,6 +120,9 @@ func drawServing(t *rapid.T, name string) resource.Any {
 	}
 	if rapid.Bool().Draw(t, "serves an ingress") {
 		serving.Ingresses = []kind.ZoneIngressSection{{Address: "10.0.0." + name[1:], Port: 10001}}
+	}
+	if rapid.Bool().Draw(t, "serves an egress") {
+		serving.Egresses = []kind.ServedEgress{{ZoneEgressSection: kind.ZoneEgressSection{Address: "10.0.0." + name[1:], Port: 10003}}}
 	}
 	return kind.DataplaneServings.Make(mesh, name, serving)
 }
@@ -197,7 +204,12 @@ func drawPermission(t *rapid.T, name string) resource.Any {
 		policy.TargetRef = &kind.TargetRef{Kind: "Dataplane", Name: pick(t, "target", proxyNames...), SectionName: pick(t, "section", "", "in0")}
 	}
 	caller := kind.CallerMatch{SpiffeID: &kind.IDMatch{Type: pick(t, "match", "Exact", "Prefix"), Value: "spiffe://default.default.mesh.local/workload/" + pick(t, "caller", workloads...)}}
-	policy.Rules = []kind.PermissionRule{{Default: kind.PermissionDefault{Allow: []kind.CallerMatch{caller}}}}
+	rule := kind.PermissionRule{Default: kind.PermissionDefault{Allow: []kind.CallerMatch{caller}}}
+	if rapid.Bool().Draw(t, "of one external service") {
+		port := sni.Port{Kind: kind.MeshExternalServices.Name, Mesh: mesh, Name: pick(t, "external service", serviceNames...), Number: 443}
+		rule.Matches = []kind.PermissionMatch{{SNI: &kind.SNIMatch{Type: "Exact", Value: sni.V1.Name(port)}}}
+	}
+	policy.Rules = []kind.PermissionRule{rule}
 	return kind.MeshTrafficPermissions.Make(mesh, name, policy)
 }
 
@@ -212,6 +224,27 @@ func drawIdentity(t *rapid.T, name string) resource.Any {
 	})
 }
 
+func drawExternal(t *rapid.T, name string) resource.Any {
+	service := kind.MeshExternalService{
+		Match:     kind.ExternalMatch{Port: pick[uint32](t, "port", 443, 444), Protocol: pick(t, "protocol", kind.TCP, kind.HTTP)},
+		Endpoints: []kind.ExternalEndpoint{{Address: pick(t, "address", "192.0.2.1", "api.example.com"), Port: 443}},
+	}
+	if rapid.Bool().Draw(t, "tls") {
+		service.TLS = &kind.ExternalTLS{Enabled: true, Verification: &kind.ExternalVerification{}}
+		if rapid.Bool().Draw(t, "authority") {
+			service.TLS.Verification.CACert = &kind.DataSource{Type: "Secret", SecretRef: &kind.SecretRef{Kind: "Secret", Name: "ca"}}
+		}
+	}
+	return kind.MeshExternalServices.Make(mesh, name, service)
+}
+
+func drawMaterial(t *rapid.T, name string) resource.Any {
+	return kind.ExternalMaterials.Make(mesh, name, kind.ExternalMaterial{
+		Endpoints: []kind.ExternalEndpoint{{Address: "192.0.2.2", Port: 443}},
+		TLS:       &kind.ExternalTLS{Enabled: true}, CACert: []byte(pick(t, "ca", "one", "two")),
+	})
+}
+
 func drawTrust(t *rapid.T, name string) resource.Any {
 	return kind.MeshTrusts.Make(mesh, name, kind.MeshTrust{
 		TrustDomain: pick(t, "domain", "one.local", "two.local"),
@@ -223,7 +256,10 @@ func drawMesh(t *rapid.T, name string) resource.Any {
 	rules := func(list string) []kind.MembershipRule {
 		return pick(t, list, nil, nil, []kind.MembershipRule{{Tags: map[string]string{kind.ServiceTag: pick(t, "member", workloads...)}}})
 	}
-	return kind.Meshes.Make("", name, kind.Mesh{DataplaneProxyMembership: &kind.Membership{Allowed: rules("allowed"), Blocked: rules("blocked")}})
+	return kind.Meshes.Make("", name, kind.Mesh{
+		DataplaneProxyMembership: &kind.Membership{Allowed: rules("allowed"), Blocked: rules("blocked")},
+		Routing:                  &kind.MeshRouting{DefaultForbidMeshExternalServiceAccess: rapid.Bool().Draw(t, "forbid")},
+	})
 }
 
 func drawPutOut(t *rapid.T, name string) resource.Any {
@@ -253,6 +289,8 @@ var drawn = []struct {
 	{"MeshTrafficPermission", policyNames, drawPermission},
 	{"MeshIdentity", policyNames, drawIdentity},
 	{"MeshTrust", policyNames, drawTrust},
+	{"MeshExternalService", serviceNames, drawExternal},
+	{"ExternalMaterial", serviceNames, drawMaterial},
 	{"Mesh", []string{mesh}, drawMesh},
 	{"PutOut", []string{"default"}, drawPutOut},
 }
@@ -309,8 +347,9 @@ func TestFeedsEqualARebuildAfterAnyChanges(t *testing.T) {
 				for key := range stops {
 					compareToRebuild(t, hub, key, told[key])
 				}
-				if len(stops) == 0 && len(hub.classes)+len(hub.ingresses)+len(hub.proxies) > 0 {
-					t.Fatalf("nobody is attached, but %d classes, %d ingresses and %d proxies are kept", len(hub.classes), len(hub.ingresses), len(hub.proxies))
+				if len(stops) == 0 && len(hub.classes.open)+len(hub.names)+len(hub.ingresses.open)+len(hub.egresses.open)+len(hub.proxies) > 0 {
+					t.Fatalf("nobody is attached, but %d classes, names of %d, %d meshes of ingresses, %d of egresses and %d proxies are kept",
+						len(hub.classes.open), len(hub.names), len(hub.ingresses.open), len(hub.egresses.open), len(hub.proxies))
 				}
 			},
 		})

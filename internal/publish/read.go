@@ -1,9 +1,9 @@
 package publish
 
 import (
-	"cmp"
 	"context"
 	"errors"
+	"slices"
 
 	"weft/internal/envoysim"
 	"weft/internal/graph"
@@ -104,17 +104,12 @@ func configOf(c *config, r *table.Reader, key graph.ProxyKey) ([]*xds.Resource, 
 	if own == nil {
 		return nil, false
 	}
-	shared := cmp.Or(c.shared.Get(r, own.Proxy.Class), &Shared{}) // nil: it can't be made
-	all := append(append([]*xds.Resource(nil), own.Resources...), shared.Resources...)
-	for _, d := range shared.Lists {
-		all = append(all, c.assignment.Get(r, d))
-	}
+	all := slices.Concat(own.Resources, c.class.all(r, own.Proxy.Class))
 	for _, mesh := range own.Proxy.Passes {
-		shared := cmp.Or(c.ingress.Get(r, mesh), &Ingress{})
-		all = append(all, shared.Resources...)
-		for _, passage := range shared.Passages {
-			all = append(all, c.passageAssignment.Get(r, passage))
-		}
+		all = append(all, c.ingress.all(r, mesh)...)
+	}
+	for _, mesh := range own.Proxy.LeadsOut {
+		all = append(all, c.egress.all(r, mesh)...)
 	}
 	return inOrder(all), true
 }
@@ -226,7 +221,7 @@ func (h *Hub) Classes() []ClassSize {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var all []ClassSize
-	for key, c := range h.classes {
+	for key, c := range h.classes.open {
 		all = append(all, ClassSize{key, c.members})
 	}
 	return all

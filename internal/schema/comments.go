@@ -96,7 +96,7 @@ var comments = map[string]string{
 	"ExternalMatch.Port":                            "what clients dial",
 	"ExternalMatch.Protocol":                        "what the endpoints speak",
 	"ExternalMatch.Type":                            "where its names come from",
-	"ExternalMaterial":                              "ExternalMaterial are the certificates and the key that a MeshExternalService names, as they were when all of them could be read and used: what is missing or wrong since leaves them as they are.",
+	"ExternalMaterial":                              "ExternalMaterial is how egresses dial a MeshExternalService that names certificates, as it was when all of these could be read and used: what is missing or wrong since leaves it as it is.",
 	"ExternalMaterial.CACert":                       "PEM",
 	"ExternalMaterial.ClientCert":                   "PEM",
 	"ExternalMaterial.ClientKey":                    "PEM",

@@ -1,0 +1,95 @@
+package envoy
+
+import (
+	"fmt"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listeners "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	router "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
+	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tcpproxy "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+
+	"weft/internal/graph"
+	"weft/internal/xds"
+	"weft/kind"
+)
+
+// ReadyName is the server name by which the agent beside a zone egress finds out whether this listens with the
+// proxy's leaf. What asks for it is closed after the handshake. No service has it, nor a host outside. (RFC 2606)
+const ReadyName = "ready.weft.invalid"
+
+// Egress is a listener at which a zone egress takes connections to external services: a filter chain for each, since
+// each has permissions, a protocol and servers of its own. It ends mutual TLS with the proxy's leaf; a connection
+// that names nothing of these is closed. A chain stays as it is whatever becomes of the permissions and of how the
+// service is dialled, and the chains of other services that come and go leave its connections alone.
+func Egress(l *graph.EgressListener, from graph.Source, chains []graph.EgressChain) *xds.Resource {
+	name := fmt.Sprintf("self_egress_%s_%d", l.Address, l.Port)
+	listener := &listeners.Listener{
+		Name:                   name,
+		Address:                socketAddress(l.Address, l.Port),
+		TrafficDirection:       core.TrafficDirection_INBOUND,
+		ListenerFilters:        inspectTLS(),
+		ListenerFiltersTimeout: duration(helloTimeout),
+		FilterChains:           []*listeners.FilterChain{readyChain(from)},
+	}
+	for i := range chains {
+		listener.FilterChains = append(listener.FilterChains, exitChain(&chains[i]))
+	}
+	return xds.NewResource(xds.Listener, name, listener)
+}
+
+// ChainPermissions are the filters of a zone egress's chain.
+func ChainPermissions(c *graph.EgressChain) []*xds.Resource { return permissions(c.Guard()) }
+
+func readyChain(from graph.Source) *listeners.FilterChain {
+	return &listeners.FilterChain{
+		Name:             ReadyName,
+		FilterChainMatch: whoNames(ReadyName),
+		TransportSocket:  serverTLS(kind.TCP, from),
+		Filters:          []*listeners.Filter{refusal()},
+	}
+}
+
+func exitChain(c *graph.EgressChain) *listeners.FilterChain {
+	chain := &listeners.FilterChain{
+		Name:             c.Key.String(),
+		FilterChainMatch: whoNames(c.SNIs...),
+		TransportSocket:  serverTLS(c.Protocol, c.Source),
+	}
+	if c.Protocol.IsHTTP() {
+		chain.Filters = []*listeners.Filter{networkFilter(exitManager(c))}
+	} else {
+		chain.Filters = guardedBytes(c.Guard(), networkFilter(&tcpproxy.TcpProxy{
+			StatPrefix:         c.Key.String(),
+			ClusterSpecifier:   &tcpproxy.TcpProxy_Cluster{Cluster: outsideName(c.Key)},
+			IdleTimeout:        duration(inboundIdleTimeout),
+			MaxConnectAttempts: number(connectAttempts),
+		}))
+	}
+	return chain
+}
+
+// exitManager reads the requests to an external service. Who calls is not told to the outside, nor what the mesh's
+// proxies tell each other.
+func exitManager(c *graph.EgressChain) *hcm.HttpConnectionManager {
+	manager := connectionManager(c.Key.String())
+	manager.CommonHttpProtocolOptions = &core.HttpProtocolOptions{IdleTimeout: duration(inboundIdleTimeout)}
+	manager.StreamIdleTimeout = duration(inboundStreamIdleTimeout)
+	manager.RouteSpecifier = &hcm.HttpConnectionManager_Rds{Rds: &hcm.Rds{
+		ConfigSource:    adsOrWait(),
+		RouteConfigName: outsideName(c.Key),
+	}}
+	manager.HttpFilters[0].ConfigType = &hcm.HttpFilter_TypedConfig{TypedConfig: pack(&router.Router{SuppressEnvoyHeaders: true})}
+	manager.LocalReplyConfig = tellGone()
+	guardedRequests(c.Guard(), manager)
+	return manager
+}
+
+// tellGone marks the answers of an egress that has let go of the service, which another one may have still. That
+// the outside can't be reached is not marked: every egress would have tried what this one has.
+func tellGone() *hcm.LocalReplyConfig {
+	return &hcm.LocalReplyConfig{Mappers: []*hcm.ResponseMapper{markFlag("NC", unservedRefused)}}
+}
+
+// outsideName is the name of what an egress has of an external service beyond its own chain.
+func outsideName(key graph.DestinationKey) string { return key.On(graph.OutsideLeg).String() }

@@ -1,0 +1,168 @@
+package envoy
+
+import (
+	"net/netip"
+
+	clusters "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpoints "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	routes "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	dns "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/common/dns/v3"
+	dnscluster "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/dns/v3"
+	previous "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/priority/previous_priorities/v3"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"weft/internal/graph"
+	"weft/internal/xds"
+)
+
+// Outside is how zone egresses reach the servers of an external service. It is the same for all egresses of a mesh.
+func Outside(o *graph.Outside) []*xds.Resource {
+	resources := []*xds.Resource{outsideCluster(o)}
+	if o.Protocol.IsHTTP() {
+		resources = append(resources, outsideRoute(o))
+	}
+	return append(resources, outsideSecrets(o)...)
+}
+
+func outsideCluster(o *graph.Outside) *xds.Resource {
+	name := o.Key.String()
+	cluster := &clusters.Cluster{
+		Name:                          name,
+		ConnectTimeout:                duration(connectTimeout),
+		LoadAssignment:                &endpoints.ClusterLoadAssignment{ClusterName: name, Endpoints: outsideEndpoints(o)},
+		CircuitBreakers:               breakers(localBreakerLimit),
+		OutlierDetection:              deadHosts(),
+		IgnoreHealthOnHostRemoval:     true,
+		TypedExtensionProtocolOptions: protocolOptions(o.Protocol, &core.HttpProtocolOptions{IdleTimeout: duration(localIdleTimeout)}),
+	}
+	if hasPriorities(o) {
+		cluster.OutlierDetection = givenUpSoon()
+	}
+	if hasNames(o) {
+		lookUpNames(cluster)
+	} else {
+		cluster.ClusterDiscoveryType = &clusters.Cluster_Type{Type: clusters.Cluster_STATIC}
+	}
+	originate(cluster, o)
+	return xds.NewResource(xds.Cluster, name, cluster)
+}
+
+// lookUpNames has the egress look up its endpoints, for as long as the answers say. A cluster whose names can't be
+// looked up holds up no other: it has no endpoints until they can.
+func lookUpNames(c *clusters.Cluster) {
+	c.ClusterDiscoveryType = &clusters.Cluster_ClusterType{ClusterType: &clusters.Cluster_CustomClusterType{
+		Name: "envoy.cluster.dns",
+		TypedConfig: pack(&dnscluster.DnsCluster{
+			DnsRefreshRate: duration(lookupInterval),
+			DnsFailureRefreshRate: &dnscluster.DnsCluster_RefreshRate{
+				BaseInterval: duration(lookupRetry), MaxInterval: duration(lookupLongestRetry),
+			},
+			RespectDnsTtl:   true,
+			DnsLookupFamily: dns.DnsLookupFamily_V4_PREFERRED,
+		}),
+	}}
+	c.WaitForWarmOnInit = no()
+}
+
+// outsideEndpoints are a locality for each priority.
+func outsideEndpoints(o *graph.Outside) []*endpoints.LocalityLbEndpoints {
+	var localities []*endpoints.LocalityLbEndpoints
+	for _, e := range o.Endpoints {
+		if n := len(localities); n == 0 || localities[n-1].Priority != e.Priority {
+			localities = append(localities, &endpoints.LocalityLbEndpoints{Priority: e.Priority})
+		}
+		server := lbEndpoint(e.Address, e.Port)
+		if asksByAddress(o) {
+			server.Metadata = &core.Metadata{FilterMetadata: map[string]*structpb.Struct{SocketMatch: serverAt(e.Address)}}
+		}
+		at := localities[len(localities)-1]
+		at.LbEndpoints = append(at.LbEndpoints, server)
+	}
+	return localities
+}
+
+// serverAt marks the endpoints of an address.
+func serverAt(address string) *structpb.Struct {
+	return &structpb.Struct{Fields: map[string]*structpb.Value{"server": structpb.NewStringValue(address)}}
+}
+
+// outsideRoute sends requests to the servers under their own names. How long one may take is for its client to say,
+// and no answer is asked for twice: a request goes elsewhere only where no answer came, and one that may change
+// something only where no server can have seen it.
+func outsideRoute(o *graph.Outside) *xds.Resource {
+	name := o.Key.String()
+	return xds.NewResource(xds.Route, name, &routes.RouteConfiguration{
+		Name: name,
+		VirtualHosts: []*routes.VirtualHost{{
+			Name:    name,
+			Domains: []string{"*"},
+			Routes: []*routes.Route{
+				{
+					Name:   "safe",
+					Match:  &routes.RouteMatch{PathSpecifier: anyPath(), Headers: []*routes.HeaderMatcher{headerIn(":method", safeMethods)}},
+					Action: outsideAction(o, safeCauses),
+				},
+				{
+					Name:   "other",
+					Match:  &routes.RouteMatch{PathSpecifier: anyPath()},
+					Action: outsideAction(o, unprocessedCauses),
+				},
+			},
+		}},
+		// What only proxies of the mesh say to each other is neither told to the outside nor believed from there.
+		RequestHeadersToRemove:  []string{"x-envoy-expected-rq-timeout-ms", "x-envoy-attempt-count"},
+		ResponseHeadersToRemove: []string{unservedHeader},
+		ValidateClusters:        no(),
+	})
+}
+
+func outsideAction(o *graph.Outside, causes string) *routes.Route_Route {
+	retry := retryPolicy(causes)
+	trustNoHeader(retry)
+	if hasPriorities(o) {
+		retry.RetryPriority = &routes.RetryPolicy_RetryPriority{
+			Name: "envoy.retry_priorities.previous_priorities",
+			ConfigType: &routes.RetryPolicy_RetryPriority_TypedConfig{
+				TypedConfig: pack(&previous.PreviousPrioritiesConfig{UpdateFrequency: 1}),
+			},
+		}
+	}
+	action := &routes.RouteAction{
+		ClusterSpecifier: &routes.RouteAction_Cluster{Cluster: o.Key.String()},
+		Timeout:          duration(0),
+		RetryPolicy:      retry,
+	}
+	if hasNames(o) {
+		action.HostRewriteSpecifier = &routes.RouteAction_AutoHostRewrite{AutoHostRewrite: yes()}
+	}
+	return &routes.Route_Route{Route: action}
+}
+
+func isName(address string) bool {
+	_, err := netip.ParseAddr(address)
+	return err != nil
+}
+
+func hasNames(o *graph.Outside) bool {
+	for _, e := range o.Endpoints {
+		if isName(e.Address) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasPriorities says whether some endpoints are to be used only where others don't answer.
+func hasPriorities(o *graph.Outside) bool {
+	n := len(o.Endpoints)
+	return n > 0 && o.Endpoints[n-1].Priority > 0
+}
+
+// givenUpSoon sets endpoints aside where others stand ready to take their place, all of a priority if need be.
+func givenUpSoon() *clusters.OutlierDetection {
+	detection := deadHosts()
+	detection.ConsecutiveLocalOriginFailure = number(localLegFailures)
+	detection.MaxEjectionPercent = number(100)
+	return detection
+}

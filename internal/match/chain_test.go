@@ -1,0 +1,95 @@
+package match
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"weft/kind"
+	"weft/resource"
+)
+
+const (
+	apiSNI   = "a0123456789abcdef.api.443.default.mes"
+	newerSNI = "b0123456789abcdef0123456789abcdef.443.mes"
+	otherSNI = "afedcba9876543210.other.443.default.mes"
+)
+
+// rule lets a caller in, or with "!" refuses it, everywhere or at the chains with server names.
+func rule(caller string, snis ...string) kind.PermissionRule {
+	caller, denied := strings.CutPrefix(caller, "!")
+	matches := []kind.CallerMatch{{SpiffeID: &kind.IDMatch{Type: "Exact", Value: caller}}}
+	r := kind.PermissionRule{}
+	if denied {
+		r.Default.Deny = matches
+	} else if caller != "" {
+		r.Default.Allow = matches
+	}
+	for _, sni := range snis {
+		r.Matches = append(r.Matches, kind.PermissionMatch{SNI: &kind.SNIMatch{Type: "Exact", Value: sni}})
+	}
+	return r
+}
+
+// What the rules of a policy say of a chain with two server names, and of a sidecar's inbound.
+func TestRulesOfChains(t *testing.T) {
+	for _, c := range []struct {
+		name           string
+		target         *kind.TargetRef
+		rules          []kind.PermissionRule
+		chain, inbound string // who is let in, and with "!" refused; "nobody reaches it" where no rule does
+	}{
+		{"none", nil, nil, "no rule reaches it", ""},
+		{"everywhere", nil, []kind.PermissionRule{rule("a")}, "a", "a"},
+		{"at this chain", nil, []kind.PermissionRule{rule("a", apiSNI)}, "a", ""},
+		{"at this chain by its newer name", nil, []kind.PermissionRule{rule("a", newerSNI)}, "a", ""},
+		{"at this chain by both names, once", nil, []kind.PermissionRule{rule("a", apiSNI, newerSNI)}, "a", ""},
+		{"at another chain", nil, []kind.PermissionRule{rule("a", otherSNI)}, "no rule reaches it", ""},
+		{"here and everywhere", nil, []kind.PermissionRule{rule("a"), rule("!b", apiSNI)}, "!b a", "a"},
+		{"that say nothing reach it too", nil, []kind.PermissionRule{rule("", apiSNI)}, "", ""},
+		{"by the section's name", &kind.TargetRef{Kind: "Dataplane", SectionName: "ze-port"}, []kind.PermissionRule{rule("a")}, "a", ""},
+		{"of another section", &kind.TargetRef{Kind: "Dataplane", SectionName: "8080"}, []kind.PermissionRule{rule("a")}, "no rule reaches it", "a"},
+		{"of another proxy", &kind.TargetRef{Kind: "Dataplane", Name: "web-1"}, []kind.PermissionRule{rule("a")}, "no rule reaches it", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			policies := []*resource.Object[kind.MeshTrafficPermission]{
+				kind.MeshTrafficPermissions.Make("default", "p", kind.MeshTrafficPermission{TargetRef: c.target, Rules: c.rules}),
+			}
+			proxy := &resource.Meta{Mesh: "default", Name: "egress-1"}
+			if got := said(PermitChains(policies, proxy, "ze-port").Of([]string{apiSNI, newerSNI})); got != c.chain {
+				t.Errorf("of the chain they say %q, want %q", got, c.chain)
+			}
+			if got := said(Permit(policies, proxy, "8080")); got != c.inbound {
+				t.Errorf("of the inbound they say %q, want %q", got, c.inbound)
+			}
+		})
+	}
+}
+
+// Chains share what is said of all of them: what one has for itself is not the others'.
+func TestChainsDoNotShareTheirOwnRules(t *testing.T) {
+	policies := []*resource.Object[kind.MeshTrafficPermission]{
+		kind.MeshTrafficPermissions.Make("default", "p", kind.MeshTrafficPermission{
+			Rules: []kind.PermissionRule{rule("a"), rule("b", apiSNI), rule("c", otherSNI)},
+		}),
+	}
+	chains := PermitChains(policies, &resource.Meta{Mesh: "default", Name: "egress-1"}, "ze-port")
+	got := []string{said(chains.Of([]string{apiSNI})), said(chains.Of([]string{otherSNI})), said(chains.Of([]string{newerSNI}))}
+	if want := []string{"a b", "a c", "a"}; !slices.Equal(got, want) {
+		t.Errorf("the chains let in %q, want %q", got, want)
+	}
+}
+
+func said(p *Permissions) string {
+	if p == nil {
+		return "no rule reaches it"
+	}
+	var all []string
+	for _, r := range p.Deny {
+		all = append(all, "!"+r.Exact)
+	}
+	for _, r := range p.Allow {
+		all = append(all, r.Exact)
+	}
+	return strings.Join(all, " ")
+}
