@@ -19,7 +19,7 @@ func (w *Writer) warnings(ctx context.Context, before, o resource.Any) []string 
 	switch o := o.(type) {
 	case *resource.Object[kind.Mesh]:
 		former, _ := before.(*resource.Object[kind.Mesh])
-		return append(memberWarnings(o.Spec.DataplaneProxyMembership), w.putOut(ctx, former, o)...)
+		return slices.Concat(memberWarnings(o.Spec.DataplaneProxyMembership), w.putOut(ctx, former, o), w.withoutEgress(ctx, former, o))
 	case *resource.Object[kind.MeshIdentity]:
 		if s := o.Spec.Selector; s == nil || s.Dataplane == nil {
 			return []string{"spec.selector: without `dataplane` it selects nobody; `dataplane: {matchLabels: {}}` selects everybody"}
