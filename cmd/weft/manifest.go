@@ -74,7 +74,7 @@ func parseManifest(doc document, mesh string) (manifest, error) {
 var writeOrder = []resource.Descriptor{
 	kind.Meshes, kind.Zones, kind.HostnameGenerators,
 	kind.Secrets, kind.GlobalSecrets, kind.MeshTrusts, kind.MeshIdentities,
-	kind.MeshTrafficPermissions, kind.MeshServices, kind.Dataplanes,
+	kind.MeshTrafficPermissions, kind.MeshServices, kind.MeshMultiZoneServices, kind.MeshExternalServices, kind.Dataplanes,
 }
 
 // inWriteOrder sorts manifests for writing; those of one kind stay in the order of their files.
