@@ -48,6 +48,7 @@ type session struct {
 	proxy   *graph.Proxy      // as it is now
 	want    wanted            // of the last settings
 	sent    *wire.Settings    // the last ones
+	leaf    *graph.Leaf       // that they ask for
 	report  *wire.Report      // the last one
 	noted   *wire.Certificate // the last one of SPIRE's that was stored
 	drained bool
@@ -244,10 +245,11 @@ func (a *session) settle(ctx context.Context) error {
 		return a.deleted()
 	}
 	next := settings(a.proxy, n, a.drained)
-	spread(next, a.sent, a.server.Sessions())
+	spread(next, a.sent, servicesChange(a.proxy.Leaf, a.leaf), a.server.Sessions())
 	if err := a.send(next); err != nil {
 		return err
 	}
+	a.leaf = a.proxy.Leaf
 	a.noteCertificate()
 	return a.store(ctx, n)
 }

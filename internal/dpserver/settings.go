@@ -54,12 +54,7 @@ func settings(p *graph.Proxy, n *kind.Networking, drained bool) *wire.Settings {
 		s.AdminPort = n.Admin.Port
 	}
 	if p.Identity != nil {
-		s.Identity = identitySettings(p.Identity, p.Leaf)
-	}
-	for _, further := range p.Further {
-		id := identitySettings(further.Identity, further.Leaf)
-		id.Secret = further.Secret
-		s.Further = append(s.Further, id)
+		s.Identity = identitySettings(p)
 	}
 	var capturePort uint32
 	if p.Capture != nil {
@@ -81,35 +76,41 @@ func settings(p *graph.Proxy, n *kind.Networking, drained bool) *wire.Settings {
 
 // identitySettings are for a proxy that has an identity, also while it can't have a certificate: it does
 // not become plain.
-func identitySettings(id *graph.Identity, leaf *graph.Leaf) *wire.Identity {
-	if id.Source.FromSPIRE() {
+func identitySettings(p *graph.Proxy) *wire.Identity {
+	if id := p.Identity; id.Source.FromSPIRE() {
 		return &wire.Identity{
 			Name: id.MeshIdentity, SpiffeId: id.SpiffeID, SpireSocket: id.Source.Socket,
 			Generation: generation(id.MeshIdentity, id.SpiffeID, id.Source.Socket),
 		}
 	}
-	if leaf == nil {
-		return &wire.Identity{Name: id.MeshIdentity, Generation: generation(id.MeshIdentity)}
+	if p.Leaf == nil {
+		return &wire.Identity{Name: p.Identity.MeshIdentity, Generation: generation(p.Identity.MeshIdentity)}
 	}
 	return &wire.Identity{
-		Name: leaf.MeshIdentity, SpiffeId: leaf.SpiffeID,
-		Generation: generation(leaf.MeshIdentity, strings.Join(leaf.Names(), " "), leaf.Authority),
+		Name: p.Leaf.MeshIdentity, SpiffeId: p.Leaf.SpiffeID,
+		Generation: generation(p.Leaf.MeshIdentity, strings.Join(p.Leaf.Names(), " "), p.Leaf.Authority),
 	}
 }
 
 // renewalRate is how many certificates a second are asked for where a CA is replaced for everybody at once.
 const renewalRate = 500
 
-// spread has the proxies of a large mesh come one after another where their certificates change together.
-// It is decided with the generation, and stays with it.
-func spread(next, before *wire.Settings, sessions int) {
+// spread has the proxies of a large mesh come one after another where their certificates change together, and
+// at once the one whose services change. It is decided with the generation, and stays with it.
+func spread(next, before *wire.Settings, ofServices bool, sessions int) {
 	switch id := next.GetIdentity(); {
-	case id == nil || before.GetIdentity() == nil:
+	case id == nil || before.GetIdentity() == nil || ofServices:
 	case before.Identity.Generation == id.Generation:
 		id.SpreadMs = before.Identity.SpreadMs
 	default:
 		id.SpreadMs = uint32(sessions * 1000 / renewalRate)
 	}
+}
+
+// servicesChange says whether nothing but the services of a proxy makes its next certificate another one.
+func servicesChange(next, before *graph.Leaf) bool {
+	return next != nil && before != nil && next.MeshIdentity == kind.MTLSIdentity &&
+		before.MeshIdentity == next.MeshIdentity && before.Authority == next.Authority && !before.Same(next.LeafNames)
 }
 
 // generation changes when one of the values does.

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"weft/internal/graph"
+	"weft/internal/wire"
 	"weft/kind"
 )
 
@@ -31,5 +32,39 @@ func TestAnAgentHearsHowConnectionsReachItsListeners(t *testing.T) {
 			t.Errorf("capture port %d: the generation is as before, so nobody looks whether the listener serves there", want)
 		}
 		seen[generation] = true
+	}
+}
+
+// A CA that is replaced makes everybody ask for a certificate, one after another; a service that comes to a proxy
+// makes that proxy ask, and its clients wait for it.
+func TestCertificatesThatChangeTogetherAreAskedForOneAfterAnother(t *testing.T) {
+	leaf := func(authority string, services ...string) *graph.Leaf {
+		return &graph.Leaf{MeshIdentity: kind.MTLSIdentity, LeafNames: kind.NamesOf(services...), Authority: authority}
+	}
+	for _, c := range []struct {
+		name       string
+		before, to *graph.Leaf
+		want       uint32
+	}{
+		{"another CA", leaf("1", "a"), leaf("2", "a"), 2000},
+		{"another service", leaf("1", "a"), leaf("1", "a", "b"), 0},
+		{"both", leaf("1", "a"), leaf("2", "a", "b"), 2000},
+		{"a MeshIdentity", leaf("1", "a"), &graph.Leaf{MeshIdentity: "id", LeafNames: kind.NamesOf("b"), Authority: "1"}, 2000},
+		{"the first one", nil, leaf("1", "a"), 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			told := func(l *graph.Leaf) *wire.Settings {
+				p := &graph.Proxy{Leaf: l}
+				if l != nil {
+					p.Identity = &graph.Identity{MeshIdentity: l.MeshIdentity, LeafNames: l.LeafNames}
+				}
+				return settings(p, &kind.Networking{}, false)
+			}
+			next := told(c.to)
+			spread(next, told(c.before), servicesChange(c.to, c.before), 2*renewalRate)
+			if next.Identity.SpreadMs != c.want {
+				t.Errorf("it is asked for within %d ms, want %d", next.Identity.SpreadMs, c.want)
+			}
+		})
 	}
 }

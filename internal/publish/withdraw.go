@@ -119,6 +119,18 @@ func (h *Hub) toldOf(key graph.ProxyKey, listeners []string) []resource.Key {
 	return h.state.AddressRows(r, key)
 }
 
+// onTheWay is how long a request may be on its way that left a client just before that settled: an Envoy
+// acknowledges an update before its workers have taken it over.
+const onTheWay = 250 * time.Millisecond
+
+// lateRequests waits for these.
+func lateRequests(ctx context.Context) {
+	select {
+	case <-time.After(onTheWay):
+	case <-ctx.Done():
+	}
+}
+
 func (h *Hub) withdrawOnceSettled(ctx context.Context, key graph.ProxyKey, listeners []string, revision uint64) {
 	started := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, Bound)
@@ -126,6 +138,9 @@ func (h *Hub) withdrawOnceSettled(ctx context.Context, key graph.ProxyKey, liste
 	err := h.everywhere(bounded, revision, []resource.Key{key.Resource(), key.ServingRow()})
 	if rows := h.toldOf(key, listeners); err == nil && len(rows) > 0 {
 		err = h.confirmed(bounded, rows)
+	}
+	if err == nil {
+		lateRequests(bounded)
 	}
 	h.mu.Lock()
 	listeners = h.withdrawals.still(key, listeners, revision)

@@ -66,16 +66,23 @@ func (w *world) callsBoth() (active, preview string) {
 
 // Blue and green: two sets of instances, and a service and its preview whose selectors change places.
 func TestDrillBlueAndGreenChangePlaces(t *testing.T) {
-	w := newWorld(t)
-	w.apply(secured)
+	for what, identities := range identityModels {
+		t.Run("blue and green change places"+what, func(t *testing.T) {
+			blueAndGreenChangePlaces(newWorld(t), identities, "blue and green change places"+what)
+		})
+	}
+}
+
+func blueAndGreenChangePlaces(w *world, identities, name string) {
+	w.apply(identities)
 	w.apply(w.active("blue"))
 	for i, color := range []string{"blue", "blue", "green", "green"} {
-		name := fmt.Sprintf("%s-%d", color, i)
-		w.service(2+i, 18080, name)
-		w.proxy("default", name, colored(name, color, 2+i))
+		instance := fmt.Sprintf("%s-%d", color, i)
+		w.service(2+i, 18080, instance)
+		w.proxy("default", instance, colored(instance, color, 2+i))
 	}
 	active, preview := w.callsBoth()
-	d := w.drill("blue and green change places", inTurn(traffic.Get(active), traffic.Post(active), traffic.Get(preview)))
+	d := w.drill(name, inTurn(traffic.Get(active), traffic.Post(active), traffic.Get(preview)))
 	colors := [2]string{"blue", "green"}
 	for i := range flips() {
 		now, then := colors[(i+1)%2], colors[i%2]
@@ -114,8 +121,8 @@ func rolledOut(name string, host int, active bool) string {
 	return fmt.Sprintf("\n---\ntype: Dataplane\nmesh: default\nname: %s\nlabels: {kuma.io/workload: web}\nnetworking:\n  address: NET.%d\n  inbound:%s", name, host, inbounds)
 }
 
-// lettingIn is a permission of one caller for the inbounds of a section.
-func lettingIn(caller, section string) string {
+// lettingIn is a permission of one caller, of a trust domain, for the inbounds of a section.
+func lettingIn(domain, caller, section string) string {
 	return fmt.Sprintf(`
 ---
 type: MeshTrafficPermission
@@ -123,27 +130,36 @@ mesh: default
 name: %[1]s
 spec:
   targetRef: {kind: Dataplane, labels: {kuma.io/workload: web}, sectionName: %[2]s}
-  rules: [{default: {allow: [{spiffeID: {type: Exact, value: "spiffe://default.default.mesh.local/workload/%[1]s"}}]}}]
-`, caller, section)
+  rules: [{default: {allow: [{spiffeID: {type: Exact, value: "spiffe://%[3]s/workload/%[1]s"}}]}}]
+`, caller, section, domain)
 }
 
 // A service that is Ignored and its preview that is Ready, on one port of one proxy, change places, as they do on
 // the proxies that a rollout puts behind a service. Each has a caller whom the other one does not let in.
 // (Adding inbounds in runtime.)
 func TestDrillIgnoredAndReadyChangePlaces(t *testing.T) {
-	w := newWorld(t)
-	w.apply(withIdentity + lettingIn("client", "web") + lettingIn("tester", "web-preview") +
+	const name = "Ignored and Ready inbounds of one port change places"
+	t.Run(name, func(t *testing.T) {
+		ignoredAndReadyChangePlaces(newWorld(t), withIdentity, "default.default.mesh.local", name)
+	})
+	t.Run(name+", under the mtls of the mesh", func(t *testing.T) {
+		ignoredAndReadyChangePlaces(newWorld(t), withMTLS("ca-1", "STRICT"), "default", name+", under the mtls of the mesh")
+	})
+}
+
+func ignoredAndReadyChangePlaces(w *world, identities, domain, name string) {
+	w.apply(identities + lettingIn(domain, "client", "web") + lettingIn(domain, "tester", "web-preview") +
 		"---" + service("web", httpPort) + "---" + service("web-preview", httpPort))
-	for i, name := range []string{"blue", "green"} {
-		w.service(2+i, 18080, name)
-		w.proxy("default", name, rolledOut(name, 2+i, i == 0))
+	for i, color := range []string{"blue", "green"} {
+		w.service(2+i, 18080, color)
+		w.proxy("default", color, rolledOut(color, 2+i, i == 0))
 	}
 	w.proxy("default", "client", caller("client", 8, "backendRef: {kind: MeshService, name: web, port: 80}"))
 	w.proxy("default", "tester", caller("tester", 9, "backendRef: {kind: MeshService, name: web-preview, port: 80}"))
 	active, preview := fmt.Sprintf("http://%s:10001/", w.address(8)), fmt.Sprintf("http://%s:10001/", w.address(9))
 	w.answeredWith(active, "blue")
 	w.answeredWith(preview, "green")
-	d := w.drill("Ignored and Ready inbounds of one port change places", inTurn(traffic.Get(active), traffic.Post(active), traffic.Get(preview)))
+	d := w.drill(name, inTurn(traffic.Get(active), traffic.Post(active), traffic.Get(preview)))
 	for i := range flips() {
 		blue := i%2 == 1 // is to be active
 		w.apply(rolledOut("blue", 2, blue) + rolledOut("green", 3, !blue))
