@@ -2,11 +2,19 @@ package agent
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
 	"fmt"
 	"log/slog"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -21,21 +29,51 @@ import (
 
 const webID = "spiffe://weft.test/web"
 
-// certs is Envoy's page /certs with leaves, each as "SPIFFEID SERIAL", the later ones newer.
-func certs(now time.Time, leaves ...string) string {
+// certificates is an Envoy's page of the secrets that it has from SPIRE, leaves as "SPIFFEID SERIAL", the later
+// ones newer.
+func certificates(t *testing.T, leaves ...string) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var entries []string
 	for i, leaf := range leaves {
 		id, serial, _ := strings.Cut(leaf, " ")
-		entries = append(entries, fmt.Sprintf(`{"ca_cert": [], "cert_chain": [{"serial_number": %q, "subject_alt_names": [{"uri": %q}], "valid_from": %q, "expiration_time": %q}]}`,
-			serial, id, now.Add(time.Duration(i)*time.Second).Format(time.RFC3339), now.Add(time.Hour).Format(time.RFC3339)))
+		uri, err := url.Parse(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		number, _ := new(big.Int).SetString(serial, 16)
+		template := &x509.Certificate{
+			SerialNumber: number, URIs: []*url.URL{uri},
+			NotBefore: time.Now().Add(time.Duration(i) * time.Second), NotAfter: time.Now().Add(time.Hour),
+		}
+		der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries = append(entries, fmt.Sprintf(`{
+			"@type": "type.googleapis.com/envoy.admin.v3.SecretsConfigDump.DynamicSecret", "name": "default",
+			"secret": {"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret", "name": "default",
+				"tls_certificate": {"certificate_chain": {"inline_bytes": %q}, "private_key": {"inline_bytes": "W3JlZGFjdGVkXQ=="}}}}`,
+			base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))))
 	}
-	return fmt.Sprintf(`{"certificates": [{"ca_cert": [{"serial_number": "1"}], "cert_chain": []}, %s]}`, strings.Join(entries, ", "))
+	return `{"configs": [` + strings.Join(entries, ",") + `]}`
 }
 
-// envoyShowing answers the administration interface of an Envoy that has certificates.
-func envoyShowing(t *testing.T, page func() string) *admin {
+// awaited is the page of an Envoy that has asked for a certificate and got none.
+const awaited = `{"configs": [{"@type": "type.googleapis.com/envoy.admin.v3.SecretsConfigDump.DynamicSecret", "name": "default",
+	"secret": {"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret", "name": "default"}}]}`
+
+// envoyShowing answers the administration interface of an Envoy that has secrets, and awaits others.
+func envoyShowing(t *testing.T, has, awaits func() string) *admin {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprint(w, page())
+		if r.FormValue("resource") == "dynamic_active_secrets" {
+			fmt.Fprint(w, has())
+		} else {
+			fmt.Fprint(w, awaits())
+		}
 	}))
 	t.Cleanup(server.Close)
 	return &admin{&http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -44,19 +82,22 @@ func envoyShowing(t *testing.T, page func() string) *admin {
 }
 
 func TestTheNewestCertificateOfTheWantedNameIsTheProxys(t *testing.T) {
+	const other = "spiffe://weft.test/other"
 	for _, test := range []struct {
-		name, page, serial, problem string
+		name, has, awaits string
+		serial, problem   string
 	}{
-		{"one", certs(time.Now(), webID+" 0a"), "0a", ""},
-		{"a newer one", certs(time.Now(), webID+" 0a", webID+" 0b"), "0b", ""},
-		{"another name beside it", certs(time.Now(), webID+" 0a", "spiffe://weft.test/other 0b"), "0a", ""},
-		{"another name alone", certs(time.Now(), "spiffe://weft.test/other 0b", "spiffe://weft.test/other 0c"), "",
-			"Envoy has a certificate of spiffe://weft.test/other, and wants one of " + webID},
-		{"none", `{"certificates": []}`, "", "Envoy has no certificate, and wants one of " + webID},
-		{"no page", "garbage", "", "envoy's certificates"},
+		{"one", certificates(t, webID+" 0a"), "{}", "0a", ""},
+		{"a newer one", certificates(t, webID+" 0a", webID+" 0b"), "{}", "0b", ""},
+		{"another name beside it", certificates(t, webID+" 0a", other+" 0b"), "{}", "0a", ""},
+		{"another name alone", certificates(t, other+" 0b", other+" 0c"), "{}", "", "Envoy has a certificate of " + other + ", and wants one of " + webID},
+		{"one that is awaited", "{}", awaited, "", "Envoy has no certificate, and wants one of " + webID},
+		{"none is wanted", "{}", "{}", "", ""},
+		{"no page", "garbage", "{}", "", "envoy's secrets"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got, err := envoyShowing(t, func() string { return test.page }).certificate(t.Context(), webID)
+			page := func(text string) func() string { return func() string { return text } }
+			got, err := envoyShowing(t, page(test.has), page(test.awaits)).certificate(t.Context(), webID)
 			if got.GetSerial() != test.serial || (err == nil) != (test.problem == "") || err != nil && !strings.Contains(err.Error(), test.problem) {
 				t.Errorf("it is %v (%v), want serial %q and an error with %q", got, err, test.serial, test.problem)
 			}
@@ -84,7 +125,7 @@ func TestWhyThereIsNoCertificateSaysWhatToDo(t *testing.T) {
 // What Envoy has from SPIRE is what the listeners are to present, and what the control plane is told; once the
 // control plane signs again, nothing of SPIRE's is told.
 func TestACertificateOfSPIREIsFollowed(t *testing.T) {
-	page := watch(`{"certificates": []}`)
+	page := watch("{}")
 	a := &agent{
 		Config:   Config{Log: slog.New(slog.DiscardHandler)},
 		settings: watch(&wire.Settings{Identity: &wire.Identity{SpiffeId: webID, SpireSocket: "/nowhere", Generation: "1"}}),
@@ -93,7 +134,7 @@ func TestACertificateOfSPIREIsFollowed(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	ended := make(chan struct{})
-	admin := envoyShowing(t, func() string { now, _ := page.load(); return now })
+	admin := envoyShowing(t, func() string { now, _ := page.load(); return now }, func() string { return awaited })
 	go func() {
 		defer close(ended)
 		a.keepSeeing(ctx, admin)
@@ -105,7 +146,7 @@ func TestACertificateOfSPIREIsFollowed(t *testing.T) {
 			t.Fatalf("the certificate %q is not told: %v", serial, err)
 		}
 	}
-	page.store(certs(time.Now(), webID+" 0a"))
+	page.store(certificates(t, webID+" 0a"))
 	told("0a")
 	if l, _ := a.leaf.load(); l == nil || l.serial != "0a" || len(l.chain) > 0 {
 		t.Errorf("the leaf is %+v, want the serial 0a and no key", l)
