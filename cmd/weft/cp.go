@@ -121,7 +121,7 @@ func (p *plane) runZone(ctx context.Context, group *errgroup.Group, tail *bundle
 func lookAtIngresses(ctx context.Context, self *instances.Member, reconciler *reconcile.Reconciler) {
 	for ctx.Err() == nil {
 		changed := self.Changed()
-		reconciler.LookAtIngresses()
+		reconciler.LookAtDoors()
 		select {
 		case <-changed:
 		case <-ctx.Done():

@@ -99,7 +99,7 @@ func look(ctx context.Context, admin *admin, listener *wire.Listener, l *leaf) e
 	case l == nil:
 		return errors.New("there is no certificate yet")
 	}
-	return lookTLS(ctx, key, l)
+	return lookTLS(ctx, key, listener.ServerName, l)
 }
 
 // captureAddress is where what is redirected to a listener arrives.
@@ -113,9 +113,10 @@ func captureAddress(listener *wire.Listener) string {
 
 // lookTLS compares serials and nothing more, so that no chain is verified: who holds our own serial and
 // its key is our own Envoy. That has shown it before it asks for the agent's, which there may be none of.
-func lookTLS(ctx context.Context, address string, l *leaf) error {
+func lookTLS(ctx context.Context, address, server string, l *leaf) error {
 	serial := ""
 	config := &tls.Config{
+		ServerName:         server,
 		InsecureSkipVerify: true,
 		VerifyPeerCertificate: func(raw [][]byte, _ [][]*x509.Certificate) error {
 			cert, err := x509.ParseCertificate(raw[0])

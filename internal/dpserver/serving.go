@@ -22,14 +22,15 @@ type wanted map[string]string
 func reported(before kind.DataplaneServing, report *wire.Report, want wanted, n *kind.Networking, runs bool, now time.Time) (after kind.DataplaneServing, pending bool) {
 	after = kind.DataplaneServing{Run: report.Run, Registered: before.Registered, Draining: report.Draining}
 	had := map[string][]kind.ServedInbound{}
-	var former []kind.ZoneIngressSection
+	var former kind.DataplaneServing
 	if before.Run == report.Run {
-		for _, in := range before.Inbounds {
-			had[in.Listener()] = append(had[in.Listener()], in)
-		}
-		former = before.Ingresses
+		former = before
 	}
-	after.Ingresses = servedIngresses(former, report, want, n.ZoneIngress)
+	for _, in := range former.Inbounds {
+		had[in.Listener()] = append(had[in.Listener()], in)
+	}
+	after.Ingresses = servedSections(former.Ingresses, report, want, n.ZoneIngress)
+	after.Egresses = servedEgresses(former.Egresses, report, want, n.ZoneEgress)
 	has := listening(n)
 	for _, serving := range report.Serving {
 		at := listenerOf(serving)
@@ -75,19 +76,39 @@ func sameSection(in kind.Inbound) func(kind.ServedInbound) bool {
 	return func(other kind.ServedInbound) bool { return other.Section() == in.Section() }
 }
 
-// servedIngresses are the zone ingress's listeners that the report names: the current one, and those that were
-// served before and are being withdrawn.
-func servedIngresses(former []kind.ZoneIngressSection, report *wire.Report, want wanted, section *kind.ZoneIngressSection) []kind.ZoneIngressSection {
-	var served []kind.ZoneIngressSection
+// servedSections are the listeners of a zone proxy's section that the report names: the current one, and those that
+// were served before and are being withdrawn.
+func servedSections[S any, P interface {
+	*S
+	Listener() string
+}](former []S, report *wire.Report, want wanted, section P) []S {
+	var served []S
 	for _, serving := range report.Serving {
 		at := listenerOf(serving)
 		if section != nil && section.Listener() == at && want[at] == serving.Generation {
 			served = append(served, *section)
 			continue
 		}
-		i := slices.IndexFunc(former, func(z kind.ZoneIngressSection) bool { return z.Listener() == at })
+		i := slices.IndexFunc(former, func(s S) bool { return P(&s).Listener() == at })
 		if i >= 0 {
 			served = append(served, former[i])
+		}
+	}
+	return served
+}
+
+// servedEgresses are those of a zone egress, with the leaf that was seen on each.
+func servedEgresses(former []kind.ServedEgress, report *wire.Report, want wanted, section *kind.ZoneEgressSection) []kind.ServedEgress {
+	var current *kind.ServedEgress
+	if section != nil {
+		current = &kind.ServedEgress{ZoneEgressSection: *section}
+	}
+	served := servedSections(former, report, want, current)
+	for i := range served {
+		for _, serving := range report.Serving {
+			if at := listenerOf(serving); at == served[i].Listener() && want[at] == serving.Generation {
+				served[i].Serial = serving.Serial
+			}
 		}
 	}
 	return served
@@ -150,6 +171,9 @@ func equalServing(a, b kind.DataplaneServing) bool {
 	}
 	if len(a.Ingresses) == 0 && len(b.Ingresses) == 0 {
 		a.Ingresses, b.Ingresses = nil, nil
+	}
+	if len(a.Egresses) == 0 && len(b.Egresses) == 0 {
+		a.Egresses, b.Egresses = nil, nil
 	}
 	return reflect.DeepEqual(a, b)
 }

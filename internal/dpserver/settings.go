@@ -71,6 +71,12 @@ func settings(p *graph.Proxy, n *kind.Networking, drained bool) *wire.Settings {
 	for _, l := range p.Ingresses {
 		s.Listeners = append(s.Listeners, &wire.Listener{Address: l.Address, Port: l.Port, Generation: generation("ingress", l.Address, l.Port)})
 	}
+	for _, l := range p.Egresses {
+		s.Listeners = append(s.Listeners, &wire.Listener{
+			Address: l.Address, Port: l.Port, Tls: true, ServerName: graph.ReadyName,
+			Generation: generation("egress", l.Address, l.Port),
+		})
+	}
 	return s
 }
 

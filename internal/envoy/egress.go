@@ -14,10 +14,6 @@ import (
 	"weft/kind"
 )
 
-// ReadyName is the server name by which the agent beside a zone egress finds out whether this listens with the
-// proxy's leaf. What asks for it is closed after the handshake. No service has it, nor a host outside. (RFC 2606)
-const ReadyName = "ready.weft.invalid"
-
 // Egress is a listener at which a zone egress takes connections to external services: a filter chain for each, since
 // each has permissions, a protocol and servers of its own. It ends mutual TLS with the proxy's leaf; a connection
 // that names nothing of these is closed. A chain stays as it is whatever becomes of the permissions and of how the
@@ -43,8 +39,8 @@ func ChainPermissions(c *graph.EgressChain) []*xds.Resource { return permissions
 
 func readyChain(from graph.Source) *listeners.FilterChain {
 	return &listeners.FilterChain{
-		Name:             ReadyName,
-		FilterChainMatch: whoNames(ReadyName),
+		Name:             graph.ReadyName,
+		FilterChainMatch: whoNames(graph.ReadyName),
 		TransportSocket:  serverTLS(kind.TCP, from),
 		Filters:          []*listeners.Filter{refusal()},
 	}

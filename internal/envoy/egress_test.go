@@ -110,7 +110,7 @@ func TestWhoGetsOut(t *testing.T) {
 		{"an instance that was put out", east.instance(t, putOutName, clientID), false, false},
 	} {
 		t.Run(c.who, func(t *testing.T) {
-			for sni, want := range map[string]bool{apiSNI: c.api, open.SNIs[0]: c.open, "a0123456789abcdef.gone.80.default.mes": false, "": false, ReadyName: false} {
+			for sni, want := range map[string]bool{apiSNI: c.api, open.SNIs[0]: c.open, "a0123456789abcdef.gone.80.default.mes": false, "": false, graph.ReadyName: false} {
 				response, err := through(t, egress, sni, c.leaf).Get("https://example/")
 				if got := err == nil && response.StatusCode == 200; got != want {
 					t.Errorf("through %q: %v (%v, %v), want %v", sni, got, response, err, want)

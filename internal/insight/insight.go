@@ -73,6 +73,9 @@ func taking(serving *kind.DataplaneServing) []string {
 	for i := range serving.Ingresses {
 		addresses = append(addresses, serving.Ingresses[i].Listener())
 	}
+	for i := range serving.Egresses {
+		addresses = append(addresses, serving.Egresses[i].Listener())
+	}
 	return addresses
 }
 

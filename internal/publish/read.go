@@ -182,22 +182,32 @@ func (w *world) Door(address string, port uint32) (envoysim.Door, bool) {
 	return envoysim.Door{Zone: zone, Ingress: ingress, Healthy: door.Healthy}, ok
 }
 
-// Drained returns once a proxy's draining has taken it out of every endpoint list and, where it is a zone
-// ingress, out of what other zones dial, and every client of every instance and zone has settled on that, or ctx
+// Drained returns once a proxy's draining has taken it out of every endpoint list and, where it is a zone proxy, out
+// of what other zones and this one dial, and every client of every instance and zone has settled on that, or ctx
 // ends. Clients that are lost meanwhile are not waited for.
 func (h *Hub) Drained(ctx context.Context, key graph.ProxyKey) error {
 	revision, err := h.await(ctx, func(r *table.Reader) bool {
 		serving, ok := h.state.Serving(r, key)
-		return (!ok || serving.Spec.Draining) && !h.state.Told(r, key)
+		return (!ok || serving.Spec.Draining) && !h.state.Told(r, key) && !h.state.Offered(r, key)
 	})
 	if err != nil {
 		return err
 	}
 	asked := make(chan error, 2)
-	go func() { asked <- h.outside.Others.Ask(ctx, []resource.Key{key.ServingRow()}) }()
+	go func() { asked <- h.outside.Others.Ask(ctx, h.rowsOf(key)) }()
 	go func() { asked <- h.forgottenElsewhere(ctx, key) }()
 	_, err = h.outside.Settler.WaitSettled(ctx, revision, nil)
 	return errors.Join(err, <-asked, <-asked)
+}
+
+// rowsOf are the rows that tell the proxies of this zone where they reach a proxy.
+func (h *Hub) rowsOf(key graph.ProxyKey) []resource.Key {
+	r := h.reader()
+	rows := []resource.Key{key.ServingRow()}
+	if p := h.state.Proxy.Get(r, key); p != nil && len(p.Egresses) > 0 {
+		rows = append(rows, h.state.EgressRows(r, key)...)
+	}
+	return rows
 }
 
 // forgottenElsewhere returns once every other zone has heard that an ingress is not to be dialled, at once where

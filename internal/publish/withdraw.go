@@ -135,7 +135,7 @@ func (h *Hub) withdrawOnceSettled(ctx context.Context, key graph.ProxyKey, liste
 	started := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, Bound)
 	defer cancel()
-	err := h.everywhere(bounded, revision, []resource.Key{key.Resource(), key.ServingRow()})
+	err := h.everywhere(bounded, revision, append(h.rowsOf(key), key.Resource()))
 	if rows := h.toldOf(key, listeners); err == nil && len(rows) > 0 {
 		err = h.confirmed(bounded, rows)
 	}

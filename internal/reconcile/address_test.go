@@ -125,13 +125,13 @@ func TestAnIngressWithoutAStreamHasAGrace(t *testing.T) {
 	w.wantAddresses("attached", "one=192.168.1.1")
 	w.put(w.stream("one", "another that is gone"))
 	got, again := w.addresses()
-	if got != "one=192.168.1.1" || !again.Equal(w.now.Add(ingressGrace)) {
-		t.Errorf("at first: %q, looked at again at %v; want it kept for %v", got, again, ingressGrace)
+	if got != "one=192.168.1.1" || !again.Equal(w.now.Add(doorGrace)) {
+		t.Errorf("at first: %q, looked at again at %v; want it kept for %v", got, again, doorGrace)
 	}
-	clear(w.plan.absent) // a restart
-	w.now = w.now.Add(ingressGrace)
+	clear(w.plan.gates[kind.MeshZoneAddresses.Name].absent) // a restart
+	w.now = w.now.Add(doorGrace)
 	w.wantAddresses("after a restart", "one=192.168.1.1")
-	w.now = w.now.Add(ingressGrace)
+	w.now = w.now.Add(doorGrace)
 	w.wantAddresses("when the time is over", "one=192.168.1.1 down")
 	w.put(w.stream("one", "here"))
 	w.wantAddresses("when it is back", "one=192.168.1.1")

@@ -4,22 +4,23 @@ import (
 	"time"
 
 	"weft/internal/table"
-	"weft/kind"
 )
 
-// followDoors follows the zone ingresses of a mesh, and with the first mesh those that serve every one.
+// followDoors follows the zone proxies of a mesh, and with the first mesh those that serve every one.
 func (rc *Reconciler) followDoors(mesh string, now time.Time) {
 	if rc.plan.Global() {
 		return
 	}
-	if len(rc.pinnedMeshes) == 0 {
-		rc.plan.State.Doors.Pin("")
+	for _, g := range rc.plan.gates {
+		if len(rc.pinnedMeshes) == 0 {
+			g.doors.Pin("")
+		}
+		if !rc.pinnedMeshes[mesh] {
+			g.doors.Pin(mesh)
+		}
 	}
-	if !rc.pinnedMeshes[mesh] {
-		rc.pinnedMeshes[mesh] = true
-		rc.plan.State.Doors.Pin(mesh)
-	}
-	rc.askAddress(mesh, now)
+	rc.pinnedMeshes[mesh] = true
+	rc.askAddresses(mesh, now)
 }
 
 func (rc *Reconciler) forgetDoors(mesh string) {
@@ -27,32 +28,39 @@ func (rc *Reconciler) forgetDoors(mesh string) {
 		return
 	}
 	delete(rc.pinnedMeshes, mesh)
-	rc.plan.State.Doors.Unpin(mesh)
-	if len(rc.pinnedMeshes) == 0 {
-		rc.plan.State.Doors.Unpin("")
+	for _, g := range rc.plan.gates {
+		g.doors.Unpin(mesh)
+		if len(rc.pinnedMeshes) == 0 {
+			g.doors.Unpin("")
+		}
 	}
 }
 
 func (rc *Reconciler) observeDoors(changes *table.Changes, now time.Time) {
-	for mesh := range rc.plan.State.Doors.Changed(changes) {
-		if mesh != "" {
-			rc.askAddress(mesh, now)
-			continue
-		}
-		for each := range rc.pinnedMeshes {
-			rc.askAddress(each, now)
+	for row, g := range rc.plan.gates {
+		for mesh := range g.doors.Changed(changes) {
+			if mesh != "" {
+				rc.ask(Unit{row, mesh, ""}, now)
+				continue
+			}
+			for each := range rc.pinnedMeshes {
+				rc.ask(Unit{row, each, ""}, now)
+			}
 		}
 	}
 }
 
-func (rc *Reconciler) askAddress(mesh string, at time.Time) {
-	rc.ask(Unit{kind.MeshZoneAddresses.Name, mesh, ""}, at)
+// askAddresses asks where the zone proxies of a mesh are dialled.
+func (rc *Reconciler) askAddresses(mesh string, at time.Time) {
+	for row := range rc.plan.gates {
+		rc.ask(Unit{row, mesh, ""}, at)
+	}
 }
 
-// LookAtIngresses asks anew which zone ingresses are there. Call it when an instance of the control plane has come
-// or gone, of which no row tells.
-func (rc *Reconciler) LookAtIngresses() {
+// LookAtDoors asks anew which zone proxies are there. Call it when an instance of the control plane has come or gone,
+// of which no row tells.
+func (rc *Reconciler) LookAtDoors() {
 	for mesh := range rc.plan.State.Meshes.All(rc.plan.State.DB.Snapshot()) {
-		rc.askAddress(mesh.Name, time.Now())
+		rc.askAddresses(mesh.Name, time.Now())
 	}
 }

@@ -2,7 +2,7 @@
 // IPs, services made for kuma.io/service tags, certificate authorities and MeshTrusts of MeshIdentities,
 // and statuses.
 //
-// A [Plan] is pure, but for what it remembers of zone ingresses that are away: it answers what is to be written for one unit at one time, and when to ask again. The
+// A [Plan] is pure, but for what it remembers of zone proxies that are away: it answers what is to be written for one unit at one time, and when to ask again. The
 // [Reconciler] asks it whenever something that the unit reads has changed.
 package reconcile
 
@@ -85,7 +85,7 @@ type Plan struct {
 	// Lives says whether an instance of the control plane is there.
 	Lives func(instance string) bool
 
-	absent    absences
+	gates     map[string]*gate
 	refused   *table.Derived[causeKey, refusals]
 	facts     *table.Derived[graph.ServiceKey, facts]
 	generated *table.Derived[tagKey, *kind.MeshService]
@@ -122,7 +122,7 @@ type facts struct {
 // NewPlan adds what plans read to a state, before its first commit.
 func NewPlan(state *graph.State, ranges Ranges) *Plan {
 	p := &Plan{
-		State: state, Ranges: ranges, absent: absences{},
+		State: state, Ranges: ranges, gates: gates(state),
 		Behind: func(string) []graph.ProxyKey { return nil }, Unconfirmed: func(string) string { return "" },
 		Lives: func(string) bool { return true },
 	}
@@ -166,8 +166,8 @@ func (p *Plan) For(r *table.Reader, u Unit, now time.Time) (steps []Step, again 
 		return p.trust(r, u.Mesh, u.Name), time.Time{}
 	case SNIUnit:
 		return p.serverNames(r, u.Mesh, now)
-	case kind.MeshZoneAddresses.Name:
-		return p.address(r, u.Mesh, now)
+	case kind.MeshZoneAddresses.Name, kind.MeshEgressAddresses.Name:
+		return p.address(r, p.gates[u.Kind], u.Mesh, now)
 	case kind.PutOuts.Name:
 		return p.putOut(r, u.Mesh, now)
 	case kind.HeldPassages.Name:

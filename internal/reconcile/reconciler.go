@@ -172,8 +172,8 @@ func (rc *Reconciler) observePut(o resource.Any, now time.Time) {
 		rc.askIdentities(key.Name, now)
 	case *resource.Object[kind.ZoneEgress]:
 		rc.askEgressIdentities(now)
-	case *resource.Object[kind.MeshZoneAddress]:
-		rc.askAddress(key.Mesh, now)
+	case *resource.Object[kind.MeshZoneAddress], *resource.Object[kind.MeshEgressAddress]:
+		rc.askAddresses(key.Mesh, now)
 	case *resource.Object[kind.MeshService]:
 		if service := (graph.ServiceKey{Mesh: key.Mesh, Name: key.Name}); !rc.pinnedServices[service] {
 			rc.pinnedServices[service] = true
@@ -252,8 +252,8 @@ func (rc *Reconciler) observeRemoved(key resource.Key, now time.Time) {
 	case kind.Meshes.Name:
 		rc.forgetDoors(key.Name)
 		rc.forgetMembership(key.Name)
-	case kind.MeshZoneAddresses.Name:
-		rc.askAddress(key.Mesh, now)
+	case kind.MeshZoneAddresses.Name, kind.MeshEgressAddresses.Name:
+		rc.askAddresses(key.Mesh, now)
 	case kind.MeshServices.Name:
 		if service := (graph.ServiceKey{Mesh: key.Mesh, Name: key.Name}); rc.pinnedServices[service] {
 			delete(rc.pinnedServices, service)
@@ -372,7 +372,9 @@ func (rc *Reconciler) Run(ctx context.Context) {
 	defer rc.setRunning(false)
 	clear(rc.given)
 	clear(rc.failed)
-	clear(rc.plan.absent)
+	for _, g := range rc.plan.gates {
+		clear(g.absent)
+	}
 	for ctx.Err() == nil {
 		units, next := rc.take(time.Now())
 		if len(units) > 0 {

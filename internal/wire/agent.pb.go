@@ -923,6 +923,8 @@ type Listener struct {
 	Probe          *Probe `protobuf:"bytes,8,opt,name=probe,proto3" json:"probe,omitempty"`
 	// From which address the application is dialled, so that no redirect rule catches it; empty: any.
 	ServiceSource string `protobuf:"bytes,9,opt,name=service_source,json=serviceSource,proto3" json:"service_source,omitempty"`
+	// Which server the agent names when it dials with TLS; empty: none.
+	ServerName    string `protobuf:"bytes,10,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1016,6 +1018,13 @@ func (x *Listener) GetProbe() *Probe {
 func (x *Listener) GetServiceSource() string {
 	if x != nil {
 		return x.ServiceSource
+	}
+	return ""
+}
+
+func (x *Listener) GetServerName() string {
+	if x != nil {
+		return x.ServerName
 	}
 	return ""
 }
@@ -1445,7 +1454,7 @@ const file_agent_proto_rawDesc = "" +
 	"\n" +
 	"proxy_type\x18\x06 \x01(\tR\tproxyType\"\n" +
 	"\n" +
-	"\bReceived\"\xac\x02\n" +
+	"\bReceived\"\xcd\x02\n" +
 	"\bListener\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
 	"\x04port\x18\x02 \x01(\rR\x04port\x12\x1e\n" +
@@ -1457,7 +1466,10 @@ const file_agent_proto_rawDesc = "" +
 	"\x0fservice_address\x18\x06 \x01(\tR\x0eserviceAddress\x12!\n" +
 	"\fservice_port\x18\a \x01(\rR\vservicePort\x12*\n" +
 	"\x05probe\x18\b \x01(\v2\x14.weft.agent.v1.ProbeR\x05probe\x12%\n" +
-	"\x0eservice_source\x18\t \x01(\tR\rserviceSource\"\xa5\x01\n" +
+	"\x0eservice_source\x18\t \x01(\tR\rserviceSource\x12\x1f\n" +
+	"\vserver_name\x18\n" +
+	" \x01(\tR\n" +
+	"serverName\"\xa5\x01\n" +
 	"\x05Probe\x12\x1f\n" +
 	"\vinterval_ms\x18\x01 \x01(\rR\n" +
 	"intervalMs\x12\x1d\n" +
