@@ -29,13 +29,13 @@ func TestWhereAnEgressLeadsAbroad(t *testing.T) {
 	server := inboundTo(t, app, kind.TCP, match.Rule{Origin: "the client", Exact: clientID})
 	elsewhere, heardElsewhere := listener(t)
 	other := inboundTo(t, elsewhere, kind.TCP, match.Rule{Origin: "the client", Exact: clientID})
-	startEnvoy(t, append(Inbound(other, true), trust(east), identity(t, east.leaf(t, serverID)))...)
+	startEnvoy(t, append(behind(other), trust(east), identity(t, east.leaf(t, serverID)))...)
 
 	door := &graph.IngressListener{Address: "127.0.0.1", Port: freePort(t)}
 	out := freePort(t)
 	here := []graph.Endpoint{{Address: server.Address, Port: server.Port}}
 	there := []graph.Endpoint{{Address: other.Address, Port: other.Port}}
-	startEnvoy(t, append(Inbound(server, true),
+	startEnvoy(t, append(behind(server),
 		trust(east), identity(t, east.leaf(t, serverID)),
 		Ingress(door), PassageCluster(sni), PassageAssignment(sni, here),
 		leadingAbroad(out),
