@@ -24,11 +24,11 @@ type Mesh struct {
 
 // MeshMTLS is the mutual TLS of a mesh.
 type MeshMTLS struct {
-	// EnabledBackend names the backend that signs; empty: none does, and traffic is plain.
+	// EnabledBackend is the name of the one that signs; without it none does, and traffic is plain.
 	EnabledBackend string `json:"enabledBackend,omitempty"`
 	// Backends are certificate authorities; all of them are believed.
 	Backends []MTLSBackend `json:"backends,omitempty" schema:"maxItems=16"`
-	// SkipValidation lets a backend be enabled whose authority can't be read yet.
+	// SkipValidation is whether a backend may be enabled whose authority can't be read yet.
 	SkipValidation bool `json:"skipValidation,omitempty"`
 }
 
@@ -59,7 +59,7 @@ type MTLSBackend struct {
 	Type string `json:"type" schema:"required enum=builtin|provided"`
 	// Mode says whether a proxy takes connections without TLS too.
 	Mode string `json:"mode,omitempty" schema:"enum=STRICT|PERMISSIVE default=STRICT"`
-	// DPCert shapes the certificates of proxies.
+	// DPCert is how the certificates of proxies are.
 	DPCert *DPCert `json:"dpCert,omitempty"`
 	// Conf is the authority.
 	Conf *MTLSConf `json:"conf,omitempty"`
@@ -129,7 +129,7 @@ type MTLSConf struct {
 
 // BuiltinCACert is how a builtin authority is made.
 type BuiltinCACert struct {
-	RSABits    uint32 `json:"RSAbits,omitempty" schema:"min=2048 max=8192 default=2048"`  // of its key
+	RSABits    uint32 `json:"RSAbits,omitempty" schema:"min=2048 max=8192 default=2048"`  // how many bits its key has
 	Expiration string `json:"expiration,omitempty" schema:"pattern=duration default=10y"` // how long it is valid, 1h to 100y
 }
 
@@ -142,12 +142,12 @@ type LegacyDataSource struct {
 
 // MeshRouting is how traffic leaves a zone.
 type MeshRouting struct {
-	// ZoneEgress sends what goes to other zones through the zone's egresses.
+	// ZoneEgress is whether what goes to other zones goes through the zone's egresses.
 	ZoneEgress bool `json:"zoneEgress,omitempty"`
-	// LocalityAwareLoadBalancing prefers servers of the client's zone, which is what always happens.
+	// LocalityAwareLoadBalancing is whether servers of the client's zone come first, which is always so.
 	LocalityAwareLoadBalancing bool `json:"localityAwareLoadBalancing,omitempty"`
-	// DefaultForbidMeshExternalServiceAccess refuses external services to callers whom no MeshTrafficPermission
-	// names; without it those whom no rule reaches are let in.
+	// DefaultForbidMeshExternalServiceAccess is whether an external service that no MeshTrafficPermission reaches is
+	// refused to everybody; by default it is open to the mesh.
 	DefaultForbidMeshExternalServiceAccess bool `json:"defaultForbidMeshExternalServiceAccess,omitempty"`
 }
 
@@ -155,7 +155,7 @@ type MeshRouting struct {
 type Membership struct {
 	// Allowed are alternatives; without any, everybody may join.
 	Allowed []MembershipRule `json:"allowed,omitzero"`
-	// Blocked may not join, whoever allows it.
+	// Blocked are those that may not join, whoever allows them.
 	Blocked []MembershipRule `json:"blocked,omitempty"`
 }
 
