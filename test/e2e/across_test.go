@@ -108,6 +108,12 @@ func TestARequestCrossesZones(t *testing.T) {
 		f.global.apply(crossing)
 		west.passes(west.outbound(3, "http"), "web-1")
 	})
+	t.Run("unless global's Mesh puts the client out", func(t *testing.T) {
+		f.global.apply("type: Mesh\nname: default\ndataplaneProxyMembership: {blocked: [{tags: {kuma.io/workload: client}}]}\n")
+		west.eventually("the other zone's server refuses its certificate", func() error { return west.refused(west.outbound(3, "http")) })
+		f.global.apply("type: Mesh\nname: default\n")
+		west.passes(west.outbound(3, "http"), "web-1")
+	})
 	t.Run("and no other zone knows a Dataplane", func(t *testing.T) {
 		if err := f.global.has("dataplanes", "web-1"); err != nil {
 			t.Errorf("global does not know web-1 of east: %v", err)
