@@ -64,25 +64,42 @@ func (w *world) callsBoth() (active, preview string) {
 	return active, preview
 }
 
-// Blue and green: two sets of instances, and a service and its preview whose selectors change places.
-func TestDrillBlueAndGreenChangePlaces(t *testing.T) {
-	for what, identities := range identityModels {
-		t.Run("blue and green change places"+what, func(t *testing.T) {
-			blueAndGreenChangePlaces(newWorld(t), identities, "blue and green change places"+what)
-		})
+// model is how the proxies of a mesh come to their certificates.
+type model struct {
+	name string
+	mesh string // the resources that make it so
+	ids  string // begins the SPIFFE IDs of workloads
+}
+
+// models are both of them.
+func models() []model {
+	return []model{
+		{"a MeshIdentity", withIdentity, "spiffe://default.default.mesh.local/"},
+		{"the mtls of a mesh", withMTLS("ca-1", "STRICT"), "spiffe://default/"},
 	}
 }
 
-func blueAndGreenChangePlaces(w *world, identities, name string) {
-	w.apply(identities)
+// inEachModel runs a drill with each of them.
+func inEachModel(t *testing.T, run func(w *world, m model)) {
+	t.Parallel()
+	for _, m := range models() {
+		t.Run(m.name, func(t *testing.T) { run(newWorld(t), m) })
+	}
+}
+
+// Blue and green: two sets of instances, and a service and its preview whose selectors change places.
+func TestDrillBlueAndGreenChangePlaces(t *testing.T) { inEachModel(t, (*world).blueAndGreen) }
+
+func (w *world) blueAndGreen(m model) {
+	w.apply(m.mesh + "---" + allowing(m.ids))
 	w.apply(w.active("blue"))
 	for i, color := range []string{"blue", "blue", "green", "green"} {
-		instance := fmt.Sprintf("%s-%d", color, i)
-		w.service(2+i, 18080, instance)
-		w.proxy("default", instance, colored(instance, color, 2+i))
+		name := fmt.Sprintf("%s-%d", color, i)
+		w.service(2+i, 18080, name)
+		w.proxy("default", name, colored(name, color, 2+i))
 	}
 	active, preview := w.callsBoth()
-	d := w.drill(name, inTurn(traffic.Get(active), traffic.Post(active), traffic.Get(preview)))
+	d := w.drill("blue and green change places, under "+m.name, inTurn(traffic.Get(active), traffic.Post(active), traffic.Get(preview)))
 	colors := [2]string{"blue", "green"}
 	for i := range flips() {
 		now, then := colors[(i+1)%2], colors[i%2]
@@ -121,8 +138,8 @@ func rolledOut(name string, host int, active bool) string {
 	return fmt.Sprintf("\n---\ntype: Dataplane\nmesh: default\nname: %s\nlabels: {kuma.io/workload: web}\nnetworking:\n  address: NET.%d\n  inbound:%s", name, host, inbounds)
 }
 
-// lettingIn is a permission of one caller, of a trust domain, for the inbounds of a section.
-func lettingIn(domain, caller, section string) string {
+// lettingIn is a permission of one caller for the inbounds of a section.
+func (m model) lettingIn(caller, section string) string {
 	return fmt.Sprintf(`
 ---
 type: MeshTrafficPermission
@@ -130,36 +147,28 @@ mesh: default
 name: %[1]s
 spec:
   targetRef: {kind: Dataplane, labels: {kuma.io/workload: web}, sectionName: %[2]s}
-  rules: [{default: {allow: [{spiffeID: {type: Exact, value: "spiffe://%[3]s/workload/%[1]s"}}]}}]
-`, caller, section, domain)
+  rules: [{default: {allow: [{spiffeID: {type: Exact, value: "%[3]sworkload/%[1]s"}}]}}]
+`, caller, section, m.ids)
 }
 
 // A service that is Ignored and its preview that is Ready, on one port of one proxy, change places, as they do on
 // the proxies that a rollout puts behind a service. Each has a caller whom the other one does not let in.
 // (Adding inbounds in runtime.)
-func TestDrillIgnoredAndReadyChangePlaces(t *testing.T) {
-	const name = "Ignored and Ready inbounds of one port change places"
-	t.Run(name, func(t *testing.T) {
-		ignoredAndReadyChangePlaces(newWorld(t), withIdentity, "default.default.mesh.local", name)
-	})
-	t.Run(name+", under the mtls of the mesh", func(t *testing.T) {
-		ignoredAndReadyChangePlaces(newWorld(t), withMTLS("ca-1", "STRICT"), "default", name+", under the mtls of the mesh")
-	})
-}
+func TestDrillIgnoredAndReadyChangePlaces(t *testing.T) { inEachModel(t, (*world).ignoredAndReady) }
 
-func ignoredAndReadyChangePlaces(w *world, identities, domain, name string) {
-	w.apply(identities + lettingIn(domain, "client", "web") + lettingIn(domain, "tester", "web-preview") +
+func (w *world) ignoredAndReady(m model) {
+	w.apply(m.mesh + m.lettingIn("client", "web") + m.lettingIn("tester", "web-preview") +
 		"---" + service("web", httpPort) + "---" + service("web-preview", httpPort))
-	for i, color := range []string{"blue", "green"} {
-		w.service(2+i, 18080, color)
-		w.proxy("default", color, rolledOut(color, 2+i, i == 0))
+	for i, name := range []string{"blue", "green"} {
+		w.service(2+i, 18080, name)
+		w.proxy("default", name, rolledOut(name, 2+i, i == 0))
 	}
 	w.proxy("default", "client", caller("client", 8, "backendRef: {kind: MeshService, name: web, port: 80}"))
 	w.proxy("default", "tester", caller("tester", 9, "backendRef: {kind: MeshService, name: web-preview, port: 80}"))
 	active, preview := fmt.Sprintf("http://%s:10001/", w.address(8)), fmt.Sprintf("http://%s:10001/", w.address(9))
 	w.answeredWith(active, "blue")
 	w.answeredWith(preview, "green")
-	d := w.drill(name, inTurn(traffic.Get(active), traffic.Post(active), traffic.Get(preview)))
+	d := w.drill("Ignored and Ready inbounds of one port change places, under "+m.name, inTurn(traffic.Get(active), traffic.Post(active), traffic.Get(preview)))
 	for i := range flips() {
 		blue := i%2 == 1 // is to be active
 		w.apply(rolledOut("blue", 2, blue) + rolledOut("green", 3, !blue))

@@ -58,33 +58,20 @@ func takingTurns(t *testing.T) planes {
 // Inbounds of a running proxy come, change their port and their protocol, and go, and nobody who calls it loses
 // a request. (Adding inbounds in runtime.)
 func TestDrillInboundsComeChangeAndGo(t *testing.T) {
-	const name = "inbounds come, change and go"
-	variants := map[string]func(*testing.T) planes{" over restarts": restarted}
-	if *showDrills {
-		// Another one leads after 15 s each time.
-		variants[" while two instances are killed in turn"] = takingTurns
+	t.Parallel()
+	for _, m := range models() {
+		name := "inbounds come, change and go over restarts, under " + m.name
+		t.Run(name, func(t *testing.T) { restarted(t).inboundsComeChangeAndGo(m, name) })
 	}
-	for how, start := range variants {
-		for what, identities := range identityModels {
-			t.Run(name+how+what, func(t *testing.T) { inboundsComeChangeAndGo(start(t), identities, name+how+what) })
-		}
+	if !*showDrills {
+		return // each time another instance leads after 15 s
 	}
+	name := "inbounds come, change and go while two instances are killed in turn"
+	t.Run(name, func(t *testing.T) { takingTurns(t).inboundsComeChangeAndGo(models()[0], name) })
 }
 
-// identityModels are the two ways in which the proxies of a mesh get identities that all let each other in.
-var identityModels = map[string]string{
-	"": secured,
-	", under the mtls of the mesh": withMTLS("ca-1", "STRICT") + `
----
-type: MeshTrafficPermission
-mesh: default
-name: all
-spec: {rules: [{default: {allow: [{spiffeID: {type: Prefix, value: "spiffe://default/"}}]}}]}
-`,
-}
-
-func inboundsComeChangeAndGo(w planes, identities, name string) {
-	w.apply(identities + spoken("http"))
+func (w planes) inboundsComeChangeAndGo(m model, name string) {
+	w.apply(m.mesh + "---" + allowing(m.ids) + spoken("http"))
 	w.service(2, 18080, "web-1")
 	w.proxy("default", "web-1", withInbounds(apiInbound(20080, "http")))
 	w.proxy("default", "client", `

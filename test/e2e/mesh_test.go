@@ -23,13 +23,17 @@ name: identity
 spec: {selector: {dataplane: {matchLabels: {}}}, provider: {type: Bundled}}
 `
 
-const secured = withIdentity + `
----
+var secured = withIdentity + "---" + allowing("spiffe://default.default.mesh.local/")
+
+// allowing lets callers in whose SPIFFE IDs begin so.
+func allowing(ids string) string {
+	return fmt.Sprintf(`
 type: MeshTrafficPermission
 mesh: default
 name: all
-spec: {rules: [{default: {allow: [{spiffeID: {type: Prefix, value: "spiffe://default.default.mesh.local/"}}]}}]}
-`
+spec: {rules: [{default: {allow: [{spiffeID: {type: Prefix, value: %q}}]}}]}
+`, ids)
+}
 
 // server is a Dataplane of the service "web" (or another tag), whose application listens on 18080.
 func server(name, tag, protocol string, host, port int) string {
