@@ -15,8 +15,9 @@ import (
 )
 
 // Egress is a listener at which a zone egress takes connections to external services: a filter chain for each, since
-// each has permissions, a protocol and servers of its own. It ends mutual TLS with the proxy's leaf; a connection
-// that names nothing of these is closed. A chain stays as it is whatever becomes of the permissions and of how the
+// each has permissions, a protocol and servers of its own, and one for all that goes to other zones. It ends mutual TLS
+// with the proxy's leaf, but passes on what goes to other zones; a connection that names nothing of these is closed. A
+// chain stays as it is whatever becomes of the permissions and of how the
 // service is dialled, and the chains of other services that come and go leave its connections alone.
 func Egress(l *graph.EgressListener, from graph.Source, chains []graph.EgressChain) *xds.Resource {
 	name := fmt.Sprintf("self_egress_%s_%d", l.Address, l.Port)
@@ -26,7 +27,7 @@ func Egress(l *graph.EgressListener, from graph.Source, chains []graph.EgressCha
 		TrafficDirection:       core.TrafficDirection_INBOUND,
 		ListenerFilters:        inspectTLS(),
 		ListenerFiltersTimeout: duration(helloTimeout),
-		FilterChains:           []*listeners.FilterChain{readyChain(from)},
+		FilterChains:           []*listeners.FilterChain{readyChain(from), abroadChain(name)},
 	}
 	for i := range chains {
 		listener.FilterChains = append(listener.FilterChains, exitChain(&chains[i]))

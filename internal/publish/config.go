@@ -30,7 +30,7 @@ type config struct {
 	bundles  *table.Derived[string, []*xds.Resource]
 	putOut   *table.Derived[string, []*xds.Resource]
 	names    *table.Derived[graph.Class, *Names]
-	passage  *table.Derived[string, *xds.Resource] // the cluster of a server name
+	passage  *table.Derived[string, *xds.Resource] // the cluster of a passage, by its name
 	outside  *table.Derived[graph.DestinationKey, []*xds.Resource]
 	own      *table.Derived[graph.ProxyKey, *Own]
 	// What the proxies of a class share; what the zone ingresses of a mesh do, and what its zone egresses.
@@ -64,7 +64,7 @@ func newConfig(state *graph.State) *config {
 	c.ingress = &sharing[string, graph.Passage]{
 		shared:     table.NewDerived(state.DB, "shared by zone ingresses", c.makeIngress, sameShared),
 		assignment: table.NewDerived(state.DB, "assignments of server names", c.makePassageAssignment, sameResource),
-		order:      graph.ComparePassages, name: func(p graph.Passage) string { return p.SNI },
+		order:      graph.ComparePassages, name: envoy.PassageName,
 	}
 	c.egress = &sharing[string, graph.Passage]{
 		shared:     table.NewDerived(state.DB, "shared by zone egresses", c.makeEgress, sameShared),
@@ -121,18 +121,23 @@ func (c *config) makeShared(r *table.Reader, class graph.Class) *Shared[graph.De
 	return s
 }
 
-func (c *config) makePassage(_ *table.Reader, sni string) *xds.Resource {
-	return envoy.PassageCluster(sni)
+func (c *config) makePassage(_ *table.Reader, name string) *xds.Resource {
+	return envoy.PassageCluster(name)
 }
 
 func (c *config) makePassageAssignment(r *table.Reader, p graph.Passage) *xds.Resource {
-	return envoy.PassageAssignment(p.SNI, c.state.Passable.Get(r, p.Destination))
+	return envoy.PassageAssignment(envoy.PassageName(p), c.state.BehindPassage(r, p))
 }
 
 func (c *config) makeIngress(r *table.Reader, mesh string) *Shared[graph.Passage] {
-	s := &Shared[graph.Passage]{Lists: c.state.Passages.Get(r, mesh)}
-	for _, p := range s.Lists {
-		s.Resources = append(s.Resources, c.passage.Get(r, p.SNI))
+	return c.passing(r, c.state.Passages.Get(r, mesh))
+}
+
+// passing has the clusters of passages.
+func (c *config) passing(r *table.Reader, passages []graph.Passage) *Shared[graph.Passage] {
+	s := &Shared[graph.Passage]{Lists: passages}
+	for _, p := range passages {
+		s.Resources = append(s.Resources, c.passage.Get(r, envoy.PassageName(p)))
 	}
 	s.Resources = inOrder(s.Resources)
 	return s
@@ -147,7 +152,7 @@ func (c *config) makeOutside(r *table.Reader, key graph.DestinationKey) []*xds.R
 }
 
 func (c *config) makeEgress(r *table.Reader, mesh string) *Shared[graph.Passage] {
-	s := &Shared[graph.Passage]{}
+	s := c.passing(r, c.state.PassagesAbroad.Get(r, mesh))
 	for _, exit := range c.state.Exits.Get(r, mesh) {
 		s.Resources = append(s.Resources, c.outside.Get(r, exit.Key.On(graph.OutsideLeg))...)
 	}

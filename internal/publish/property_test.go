@@ -98,7 +98,7 @@ func drawDataplane(t *rapid.T, name string) resource.Any {
 }
 
 func drawReference(t *rapid.T) *kind.BackendRef {
-	ref := &kind.BackendRef{Kind: pick(t, "to", "MeshService", "MeshMultiZoneService"), Port: pick[uint32](t, "to port", 0, 80, 81)}
+	ref := &kind.BackendRef{Kind: pick(t, "to", "MeshService", "MeshMultiZoneService", "MeshExternalService"), Port: pick[uint32](t, "to port", 0, 80, 81, 443)}
 	if rapid.Bool().Draw(t, "by label") {
 		ref.Labels = map[string]string{kind.DisplayName: pick(t, "display name", serviceNames...)}
 	} else {
@@ -238,6 +238,23 @@ func drawExternal(t *rapid.T, name string) resource.Any {
 	return kind.MeshExternalServices.Make(mesh, name, service)
 }
 
+func drawExternalStatus(t *rapid.T, name string) resource.Any {
+	return kind.MeshExternalServiceStatuses.Make(mesh, name, kind.MeshExternalServiceStatus{VIP: &kind.VIP{IP: "242.0.0." + name[1:]}})
+}
+
+// drawEgresses are the zone egresses of the zone.
+func drawEgresses(t *rapid.T, zone string) resource.Any {
+	row := kind.MeshEgressAddress{}
+	for _, name := range proxyNames[:2] {
+		if rapid.Bool().Draw(t, "is an egress") {
+			row.Egresses = append(row.Egresses, kind.ZoneProxyAddress{
+				Name: name, Address: "10.0.0." + name[1:], Port: 10003, Healthy: rapid.IntRange(0, 3).Draw(t, "healthy") > 0,
+			})
+		}
+	}
+	return kind.MeshEgressAddresses.Make(mesh, zone, row)
+}
+
 func drawMaterial(t *rapid.T, name string) resource.Any {
 	return kind.ExternalMaterials.Make(mesh, name, kind.ExternalMaterial{
 		Endpoints: []kind.ExternalEndpoint{{Address: "192.0.2.2", Port: 443}},
@@ -258,7 +275,9 @@ func drawMesh(t *rapid.T, name string) resource.Any {
 	}
 	return kind.Meshes.Make("", name, kind.Mesh{
 		DataplaneProxyMembership: &kind.Membership{Allowed: rules("allowed"), Blocked: rules("blocked")},
-		Routing:                  &kind.MeshRouting{DefaultForbidMeshExternalServiceAccess: rapid.Bool().Draw(t, "forbid")},
+		Routing: &kind.MeshRouting{
+			DefaultForbidMeshExternalServiceAccess: rapid.Bool().Draw(t, "forbid"), ZoneEgress: rapid.Bool().Draw(t, "by egress"),
+		},
 	})
 }
 
@@ -291,6 +310,8 @@ var drawn = []struct {
 	{"MeshTrust", policyNames, drawTrust},
 	{"MeshExternalService", serviceNames, drawExternal},
 	{"ExternalMaterial", serviceNames, drawMaterial},
+	{"MeshExternalServiceStatus", serviceNames, drawExternalStatus},
+	{"MeshEgressAddress", []string{"default"}, drawEgresses},
 	{"Mesh", []string{mesh}, drawMesh},
 	{"PutOut", []string{"default"}, drawPutOut},
 }
