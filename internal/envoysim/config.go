@@ -80,9 +80,10 @@ type Call struct {
 	Path    string // default /
 	Headers map[string]string
 
-	// TLS says that the caller of an inbound begins with TLS, and PeerURIs are the names in the
-	// certificate that it presents, in their order.
+	// TLS says that the caller of an inbound begins with TLS, SNI is the server name that it asks for, and PeerURIs
+	// are the names in the certificate that it presents, in their order.
 	TLS      bool
+	SNI      string
 	PeerURIs []string
 	// PeerDNS is the name of the one instance in the caller's certificate; empty: it has none.
 	PeerDNS string

@@ -19,6 +19,8 @@ type World interface {
 	Instance(graph.ProxyKey) string
 	// At finds the proxy that listens at an address.
 	At(address string, port uint32) (graph.ProxyKey, bool)
+	// Egress finds the zone egress of this zone that its proxies dial at an address.
+	Egress(address string, port uint32) (graph.ProxyKey, bool)
 	// Door finds the zone ingress that other zones dial at an address.
 	Door(address string, port uint32) (Door, bool)
 }
@@ -100,6 +102,9 @@ type EndpointVerdict struct {
 	// Ingress is set where the endpoint is a zone ingress of another zone. What becomes of the request there
 	// stands in it, and Allowed says that every server there takes it.
 	Ingress *IngressVerdict `json:"ingress,omitempty"`
+	// Egress is set where the endpoint is a zone egress of the client's zone. Allowed says that it lets the request
+	// out, or that every server to which it passes it on takes it.
+	Egress *EgressVerdict `json:"egress,omitempty"`
 }
 
 // IngressVerdict is what becomes of a request that goes to another zone by one of its ingresses.
@@ -185,6 +190,9 @@ func (a *asking) endpoint(e Endpoint) EndpointVerdict {
 	if call.TLS = e.TLS; e.TLS {
 		call.PeerURIs, call.PeerDNS = []string{a.spiffeID}, a.instance
 	}
+	if egress, ok := a.world.Egress(e.At.Address, e.At.Port); ok {
+		return a.throughEgress(e, egress, call)
+	}
 	if _, here := a.world.At(e.At.Address, e.At.Port); !here {
 		if door, ok := a.world.Door(e.At.Address, e.At.Port); ok {
 			return a.throughDoor(e, door)
@@ -237,6 +245,8 @@ func (t *tally) add(v *EndpointVerdict) {
 	switch there := v.Ingress; {
 	case v.Allowed:
 		t.allowed++
+	case v.Egress != nil && v.Egress.Passed:
+		t.addPassed(v)
 	case there != nil && there.Unasked != "":
 		t.unknown++
 		t.tell(there.Unasked)
@@ -249,6 +259,17 @@ func (t *tally) add(v *EndpointVerdict) {
 		t.tell(v.Reason)
 	default:
 		t.refused++
+		t.tell(v.Reason)
+	}
+}
+
+// addPassed counts what other zones do with what an egress passes on.
+func (t *tally) addPassed(v *EndpointVerdict) {
+	for i := range v.Egress.Ingresses {
+		t.add(&v.Egress.Ingresses[i])
+	}
+	if len(v.Egress.Ingresses) == 0 {
+		t.unserved++
 		t.tell(v.Reason)
 	}
 }
@@ -275,22 +296,27 @@ func (t *tally) verdict() Verdict {
 
 // askServer answers what the proxy at an address does with a call that arrives there.
 func askServer(world World, at Address, call Call) EndpointVerdict {
-	v := EndpointVerdict{Address: at.String()}
 	proxy, ok := world.At(at.Address, at.Port)
 	if !ok {
-		v.Reason = fmt.Sprintf("no proxy is known at %s", at)
-		return v
+		return EndpointVerdict{Address: at.String(), Reason: fmt.Sprintf("no proxy is known at %s", at)}
 	}
-	v.Proxy, v.SpiffeID = proxy.String(), world.SpiffeID(proxy)
+	v, _ := askProxy(world, proxy, at, call)
+	return v
+}
+
+// askProxy answers what a proxy does with a call that arrives at one of its addresses, and the cluster to which that
+// leads.
+func askProxy(world World, proxy graph.ProxyKey, at Address, call Call) (v EndpointVerdict, cluster string) {
+	v = EndpointVerdict{Address: at.String(), Proxy: proxy.String(), SpiffeID: world.SpiffeID(proxy)}
 	server, err := load(world, proxy)
 	if err != nil {
 		v.Reason = err.Error()
-		return v
+		return v, ""
 	}
 	call.Address, call.Port = at.Address, at.Port
 	result := server.Inbound(call)
 	v.Listener, v.Allowed, v.Rule, v.ShadowRule, v.Reason = result.Listener, result.Allowed, result.Rule, result.ShadowRule, result.Reason
-	return v
+	return v, result.Cluster
 }
 
 func load(world World, proxy graph.ProxyKey) (*Config, error) {

@@ -66,6 +66,8 @@ func (w *world) At(address string, port uint32) (graph.ProxyKey, bool) {
 	return graph.ProxyKey{}, false
 }
 
+func (w *world) Egress(string, uint32) (graph.ProxyKey, bool) { return graph.ProxyKey{}, false }
+
 func (w *world) Door(string, uint32) (envoysim.Door, bool) { return envoysim.Door{}, false }
 
 func (w *world) Config(key graph.ProxyKey) ([]*xds.Resource, bool) {

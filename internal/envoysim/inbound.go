@@ -1,6 +1,7 @@
 package envoysim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -34,13 +35,18 @@ type InboundResult struct {
 // Inbound answers whether a call that arrives at the proxy gets to its application.
 func (c *Config) Inbound(call Call) InboundResult {
 	var result InboundResult
-	listener := c.listener(core.TrafficDirection_INBOUND, call.Address, call.Port)
+	listener := c.inboundListener(call.Address, call.Port)
 	if listener == nil {
 		result.Reason = fmt.Sprintf("the proxy has no listener at %s", call.target())
 		return result
 	}
 	result.Listener = listener.Name
-	if err := c.admit(&result, chainFor(listener, call), call); err != nil {
+	chain := chainFor(listener, call)
+	if chain == nil {
+		result.Reason = fmt.Sprintf("the proxy takes no connection there that asks for %q", call.SNI)
+		return result
+	}
+	if err := c.admit(&result, chain, call); err != nil {
 		result.Reason = err.Error()
 		return result
 	}
@@ -48,14 +54,28 @@ func (c *Config) Inbound(call Call) InboundResult {
 	return result
 }
 
-// chainFor is the filter chain that takes a call: with two, one is for TLS.
+func (c *Config) inboundListener(address string, port uint32) *listeners.Listener {
+	return c.listener(core.TrafficDirection_INBOUND, address, port)
+}
+
+// chainFor is the filter chain that takes a call: there may be one for TLS and one without, or one for each server
+// name. It is nil where none takes such names.
 func chainFor(l *listeners.Listener, call Call) *listeners.FilterChain {
+	var others *listeners.FilterChain // that take connections whatever they ask for
 	for _, chain := range l.FilterChains {
-		if (chain.GetFilterChainMatch().GetTransportProtocol() == "raw_buffer") != call.TLS {
+		match := chain.GetFilterChainMatch()
+		if names := match.GetServerNames(); len(names) > 0 {
+			if call.TLS && namesMatch(names, call.SNI) {
+				return chain
+			}
+			continue
+		}
+		if (match.GetTransportProtocol() == "raw_buffer") != call.TLS {
 			return chain
 		}
+		others = cmp.Or(others, chain)
 	}
-	return l.FilterChains[0]
+	return others
 }
 
 // admit goes through a filter chain as a connection would; an error is a refusal.
@@ -144,7 +164,14 @@ func (c *Config) permissionFilters(chain *listeners.FilterChain) ([]proto.Messag
 		for _, filter := range f.HttpFilters[:len(f.HttpFilters)-1] {
 			names = append(names, filter.Name)
 		}
-		cluster = f.GetRouteConfig().GetVirtualHosts()[0].Routes[0].GetRoute().GetCluster()
+		route := f.GetRouteConfig()
+		if rds := f.GetRds(); rds != nil {
+			route = c.routes[rds.RouteConfigName]
+		}
+		if route == nil {
+			return nil, "", fmt.Errorf("the proxy has not been given route %s", f.GetRds().GetRouteConfigName())
+		}
+		cluster = route.VirtualHosts[0].Routes[0].GetRoute().GetCluster()
 	case *tcpproxy.TcpProxy:
 		for _, filter := range chain.Filters[:len(chain.Filters)-1] {
 			names = append(names, filter.Name)

@@ -85,6 +85,11 @@ func (v *EndpointVerdict) legLabel() string {
 // lines writes an endpoint; of a zone ingress, what becomes of the request in its zone.
 func (v *EndpointVerdict) lines(line func(label, value string)) {
 	there := v.Ingress
+	if v.Egress != nil {
+		line("zone egress", v.text())
+		v.Egress.lines(line)
+		return
+	}
 	if there == nil {
 		line("endpoint", v.text())
 		return
@@ -122,6 +127,8 @@ func (a *Arrival) lines(line func(label, value string)) {
 func (v *EndpointVerdict) text() string {
 	text := strings.TrimSpace(v.Address+" "+v.Proxy) + ": "
 	switch {
+	case v.Egress != nil && v.Egress.Passed && v.Reason == "":
+		return text + "passes it on unopened, by the server name"
 	case !v.Allowed:
 		return text + "refused: " + v.Reason
 	case v.Rule == "":

@@ -53,6 +53,16 @@ func (s *State) egressesOf(r *table.Reader, mesh string) []Endpoint {
 	return (&Endpoints{Endpoints: egresses}).inOrder().Endpoints
 }
 
+// EgressAt answers the zone egress that a mesh's proxies dial at an address.
+func (s *State) EgressAt(r *table.Reader, mesh, address string, port uint32) (ProxyKey, bool) {
+	for _, e := range s.WayOut.Get(r, mesh).Egresses {
+		if e.Address == address && e.Port == port {
+			return e.Proxy, true
+		}
+	}
+	return ProxyKey{}, false
+}
+
 // egressProxy is the proxy of an egress that serves a mesh.
 func egressProxy(mesh string, egress *kind.ZoneProxyAddress) ProxyKey {
 	if egress.Legacy {

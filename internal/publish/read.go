@@ -173,6 +173,10 @@ func (w *world) At(address string, port uint32) (graph.ProxyKey, bool) {
 	return w.hub.state.At(w.r, w.mesh, address, port)
 }
 
+func (w *world) Egress(address string, port uint32) (graph.ProxyKey, bool) {
+	return w.hub.state.EgressAt(w.r, w.mesh, address, port)
+}
+
 func (w *world) Door(address string, port uint32) (envoysim.Door, bool) {
 	zone, door, ok := w.hub.state.Door(w.snapshot, w.mesh, address, port)
 	ingress := graph.ProxyKey{Mesh: w.mesh, Name: door.Name}

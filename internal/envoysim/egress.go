@@ -1,0 +1,107 @@
+package envoysim
+
+import (
+	"fmt"
+
+	filterstate "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/set_filter_state/v3"
+	tls "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+
+	"weft/internal/envoy"
+	"weft/internal/graph"
+)
+
+// EgressVerdict is what becomes of a request at a zone egress of the client's zone.
+type EgressVerdict struct {
+	SNI string `json:"sni"` // by which the egress knows the destination
+	// Servers are those outside the mesh to which it goes on, "api.example.com:443", and TLS says that the egress
+	// speaks TLS to them. What becomes of it there is not known.
+	Servers []string `json:"servers,omitempty"`
+	TLS     bool     `json:"tls,omitempty"`
+	// Passed says that the egress passes it on unopened to the Ingresses of other zones.
+	Passed    bool              `json:"passed,omitempty"`
+	Ingresses []EndpointVerdict `json:"ingresses,omitempty"`
+}
+
+// throughEgress asks a zone egress, and where that passes the request on, the zones of the ingresses.
+func (a *asking) throughEgress(e Endpoint, proxy graph.ProxyKey, call Call) EndpointVerdict {
+	call.SNI = e.SNI
+	egress, err := load(a.world, proxy)
+	if err != nil {
+		return EndpointVerdict{Address: e.At.String(), Proxy: proxy.String(), Egress: &EgressVerdict{SNI: e.SNI}, Reason: err.Error()}
+	}
+	if ingresses, passes := egress.abroad(e.At, e.SNI); passes {
+		return a.passOn(e, proxy, ingresses)
+	}
+	v, cluster := askProxy(a.world, proxy, e.At, call)
+	v.Egress = &EgressVerdict{SNI: e.SNI}
+	a.accept(&v, e)
+	if v.Allowed {
+		v.Egress.Servers, v.Egress.TLS = egress.outside(cluster)
+	}
+	return v
+}
+
+// passOn asks the zones of the ingresses to which an egress passes on.
+func (a *asking) passOn(e Endpoint, proxy graph.ProxyKey, ingresses []Address) EndpointVerdict {
+	v := EndpointVerdict{Address: e.At.String(), Proxy: proxy.String(), Egress: &EgressVerdict{SNI: e.SNI, Passed: true}}
+	v.Allowed = len(ingresses) > 0
+	for _, at := range ingresses {
+		next := EndpointVerdict{Address: at.String(), Reason: fmt.Sprintf("no zone ingress is known at %s", at)}
+		if door, ok := a.world.Door(at.Address, at.Port); ok {
+			next = a.throughDoor(Endpoint{At: at, Security: e.Security}, door)
+		}
+		v.Allowed = v.Allowed && next.Allowed
+		v.Egress.Ingresses = append(v.Egress.Ingresses, next)
+	}
+	if len(ingresses) == 0 {
+		v.Reason = fmt.Sprintf("the zone egress knows no zone ingress that leads to %s", e.SNI)
+	}
+	return v
+}
+
+// abroad answers where a zone egress passes on connections with a server name; false: it does not pass them on.
+func (c *Config) abroad(at Address, sni string) (ingresses []Address, passes bool) {
+	listener := c.inboundListener(at.Address, at.Port)
+	if listener == nil {
+		return nil, false
+	}
+	chain := chainFor(listener, Call{TLS: true, SNI: sni})
+	if chain == nil || !chain.GetFilters()[0].GetTypedConfig().MessageIs(&filterstate.Config{}) {
+		return nil, false
+	}
+	cluster := envoy.PassageName(graph.Passage{SNI: sni, Abroad: true})
+	for _, locality := range c.assignments[cluster].GetEndpoints() {
+		for _, endpoint := range locality.LbEndpoints {
+			ingresses = append(ingresses, addressOf(endpoint))
+		}
+	}
+	return ingresses, true
+}
+
+// outside are the servers of a cluster that an egress has of an external service.
+func (c *Config) outside(cluster string) (servers []string, speaksTLS bool) {
+	of := c.clusters[cluster]
+	for _, locality := range of.GetLoadAssignment().GetEndpoints() {
+		for _, endpoint := range locality.LbEndpoints {
+			socket := transportOf(of, endpoint)
+			speaksTLS = speaksTLS || socket.GetTypedConfig().MessageIs(&tls.UpstreamTlsContext{})
+			servers = append(servers, addressOf(endpoint).String())
+		}
+	}
+	return servers, speaksTLS
+}
+
+// lines writes what becomes of the request beyond the egress.
+func (v *EgressVerdict) lines(line func(label, value string)) {
+	line("  server name", v.SNI)
+	for _, server := range v.Servers {
+		with := "without TLS"
+		if v.TLS {
+			with = "with TLS"
+		}
+		line("  leaves the mesh", "to "+server+" "+with)
+	}
+	for i := range v.Ingresses {
+		v.Ingresses[i].lines(line)
+	}
+}

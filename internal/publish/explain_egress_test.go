@@ -1,0 +1,93 @@
+package publish
+
+import (
+	"strings"
+	"testing"
+
+	"weft/internal/envoysim"
+	"weft/internal/graph"
+	"weft/kind"
+	"weft/resource"
+)
+
+// withEgress is the zone east with a client of the external service api, and of web in the zone west, and an egress.
+func withEgress(more ...resource.Any) *Hub {
+	api := kind.MeshExternalServices.Make(mesh, "api", kind.MeshExternalService{
+		Match:     kind.ExternalMatch{Port: 443, Protocol: kind.HTTP},
+		Endpoints: []kind.ExternalEndpoint{{Address: "api.example.com", Port: 8443}},
+		TLS:       &kind.ExternalTLS{Enabled: true},
+	})
+	api.Labels = map[string]string{kind.OriginLabel: kind.OriginZone, kind.ZoneLabel: "east"}
+	hub := newEast()
+	put(hub, append([]resource.Any{
+		kind.Meshes.Make("", mesh, kind.Mesh{Routing: &kind.MeshRouting{ZoneEgress: true, DefaultForbidMeshExternalServiceAccess: true}}),
+		api,
+		kind.Dataplanes.Make(mesh, "client", kind.Dataplane{Networking: kind.Networking{
+			Address: "10.0.0.9",
+			Outbound: []kind.Outbound{
+				{Port: 10001, BackendRef: &kind.BackendRef{Kind: "MeshService", Labels: map[string]string{kind.DisplayName: "web"}, Port: 80}},
+				{Port: 10002, BackendRef: &kind.BackendRef{Kind: "MeshExternalService", Name: "api", Port: 443}},
+			},
+		}}),
+		kind.Dataplanes.Make(mesh, "egress", kind.Dataplane{Networking: kind.Networking{
+			ZoneEgress: &kind.ZoneEgressSection{Address: "10.0.0.7", Port: 10002},
+		}}),
+		egressOf("east", true),
+	}, more...)...)
+	return hub
+}
+
+func egressOf(zone string, healthy bool) resource.Any {
+	return kind.MeshEgressAddresses.Make(mesh, zone, kind.MeshEgressAddress{Egresses: []kind.ZoneProxyAddress{
+		{Name: "egress", Address: "10.0.0.7", Port: 10002, Healthy: healthy},
+	}})
+}
+
+// A request to the outside is followed through the egress: who may call is decided there.
+func TestExplainWhatLeavesTheMesh(t *testing.T) {
+	const to = "zone egress 10.0.0.7:10002 default.egress: "
+	sni := withEgress().state.External.Get(withEgress().reader(), graph.DestinationKey{Kind: graph.ExternalService, Mesh: mesh, Zone: "east", Service: "api", Port: 443}).SNI
+	for name, test := range map[string]struct {
+		hub  *Hub
+		want string
+	}{
+		"allowed": {withEgress(permission(caller)), to + "allowed by MeshTrafficPermission default/web rules[0].default.allow[0]\nserver name " + sni +
+			"\nleaves the mesh to api.example.com:8443 with TLS\nverdict allowed\n"},
+		"nobody names the client": {withEgress(permission("spiffe://default.east.mesh.local/workload/another")), to + "refused: no rule allows " + caller +
+			": name it under rules[].default.allow of a MeshTrafficPermission that targets the server\nserver name " + sni +
+			"\nverdict refused: no rule allows " + caller + ": name it under rules[].default.allow of a MeshTrafficPermission that targets the server\n"},
+		"no egress is ready": {withEgress(egressOf("east", false)),
+			"verdict unserved: destination kri_extsvc_default_east__api_443 can't be reached: no zone egress of this zone is ready, and what leaves the zone goes through one\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, err := test.hub.Explain(envoysim.Request{From: graph.ProxyKey{Mesh: mesh, Name: "client"}, To: "api"}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := e.Text()
+			_, text, _ = strings.Cut(text, "mutual TLS")
+			_, text, _ = strings.Cut(text, "\n")
+			compareWords(t, test.want, text)
+		})
+	}
+}
+
+// What goes to another zone through the egress is followed into that zone, whose servers the client looks at.
+func TestExplainWhatAnEgressPassesOn(t *testing.T) {
+	west := newWest(permission(caller))
+	e, err := withEgress().Explain(toWeb, func(zone string, c envoysim.Crossing) (*envoysim.Arrival, error) { return west.Arrive(c) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(e.Text(), "mutual TLS")
+	compareWords(t, `yes, spiffe://default.east.mesh.local/workload/client asks for spiffe://default.west.mesh.local/workload/web
+zone egress 10.0.0.7:10002 default.egress: passes it on unopened, by the server name
+server name a1.web.80.default.ms
+zone ingress 192.168.1.100:30001 door of the zone west
+server name a1.web.80.default.ms
+listener self_ingress_10.0.0.1_10001
+destination a1.web.80.default.ms
+endpoint 10.0.0.2:8080 default.web: allowed by MeshTrafficPermission default/web rules[0].default.allow[0]
+verdict allowed
+`, text)
+}
