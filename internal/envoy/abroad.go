@@ -56,8 +56,3 @@ func abroadChain(statPrefix string) *listeners.FilterChain {
 		},
 	}
 }
-
-// whoNames matches connections of TLS that name one of the servers.
-func whoNames(names ...string) *listeners.FilterChainMatch {
-	return &listeners.FilterChainMatch{TransportProtocol: "tls", ServerNames: names}
-}

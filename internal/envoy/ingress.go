@@ -30,7 +30,7 @@ func Ingress(l *graph.IngressListener) *xds.Resource {
 		ListenerFilters:        inspectTLS(),
 		ListenerFiltersTimeout: duration(helloTimeout),
 		FilterChains: []*listeners.FilterChain{{
-			FilterChainMatch: &listeners.FilterChainMatch{TransportProtocol: "tls", ServerNames: passable},
+			FilterChainMatch: whoNames(passable...),
 			Filters: []*listeners.Filter{
 				networkFilter(&snicluster.SniCluster{}),
 				networkFilter(&tcpproxy.TcpProxy{
@@ -43,6 +43,11 @@ func Ingress(l *graph.IngressListener) *xds.Resource {
 			},
 		}},
 	})
+}
+
+// whoNames matches connections of TLS that name one of the servers.
+func whoNames(names ...string) *listeners.FilterChainMatch {
+	return &listeners.FilterChainMatch{TransportProtocol: "tls", ServerNames: names}
 }
 
 // PassageCluster is where connections with a server name are passed on to, as they are; it has the passage's name.
