@@ -59,15 +59,7 @@ var ZoneEgressInsights = &resource.Kind[DataplaneInsight]{
 
 func validateZoneEgress(o *resource.Object[ZoneEgress]) resource.Problems {
 	c := envelope(&o.Meta)
-	if o.Spec.Zone != "" {
-		if problem := MeshNameProblem(o.Spec.Zone); problem != "" {
-			c.add("zone", "%s", problem)
-		}
-	}
 	n := &o.Spec.Networking
-	c.door("networking", n.Address, n.Port)
-	if n.Admin != nil && c.optionalPort("networking.admin.port", n.Admin.Port) && n.Address == adminAddress && n.Admin.Port == n.Port {
-		c.add("networking.admin.port", "%s:%d is taken by networking", adminAddress, n.Port)
-	}
+	c.ofGlobalScope(o.Spec.Zone, n.Address, n.Port, n.Admin)
 	return c.problems
 }

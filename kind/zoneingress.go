@@ -53,18 +53,23 @@ var ZoneIngressInsights = &resource.Kind[DataplaneInsight]{
 
 func validateZoneIngress(o *resource.Object[ZoneIngress]) resource.Problems {
 	c := envelope(&o.Meta)
-	if o.Spec.Zone != "" {
-		if problem := MeshNameProblem(o.Spec.Zone); problem != "" {
-			c.add("zone", "%s", problem)
-		}
-	}
 	n := &o.Spec.Networking
-	c.door("networking", n.Address, n.Port)
+	c.ofGlobalScope(o.Spec.Zone, n.Address, n.Port, n.Admin)
 	if n.AdvertisedAddress != "" || n.AdvertisedPort != 0 {
 		c.advertised("networking", n.AdvertisedAddress, n.AdvertisedPort)
 	}
-	if n.Admin != nil && c.optionalPort("networking.admin.port", n.Admin.Port) && n.Address == adminAddress && n.Admin.Port == n.Port {
-		c.add("networking.admin.port", "%s:%d is taken by networking", adminAddress, n.Port)
-	}
 	return c.problems
+}
+
+// ofGlobalScope checks what a zone proxy of global scope says of where it stands, whichever it is.
+func (c *checks) ofGlobalScope(zone, address string, port uint32, admin *Admin) {
+	if zone != "" {
+		if problem := MeshNameProblem(zone); problem != "" {
+			c.add("zone", "%s", problem)
+		}
+	}
+	c.door("networking", address, port)
+	if admin != nil && c.optionalPort("networking.admin.port", admin.Port) && address == adminAddress && admin.Port == port {
+		c.add("networking.admin.port", "%s:%d is taken by networking", adminAddress, port)
+	}
 }
