@@ -16,8 +16,9 @@ import (
 
 const secretType = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
 
-// secrets serves the leaves to the Envoy beside (SDS), state-of-the-world and delta, since configuration may ask
-// either way. A stream is about one secret, as Envoy's are; its version is the leaf's serial.
+// secrets serves the leaves, and whom the machine believes, to the Envoy beside (SDS), state-of-the-world and delta,
+// since configuration may ask either way. A stream is about one secret, as Envoy's are; the version of a leaf is its
+// serial.
 type secrets struct {
 	secret.UnimplementedSecretDiscoveryServiceServer
 	leaves *leaves
@@ -28,13 +29,9 @@ func (s *secrets) StreamSecrets(stream secret.SecretDiscoveryService_StreamSecre
 	return s.serve(stream.Context(), func() (string, error) {
 		r, err := stream.Recv()
 		return first(r.GetResourceNames()), err
-	}, func(name string, l *leaf) error {
-		message, err := l.secret(name)
-		if err != nil {
-			return err
-		}
+	}, func(_, version string, message *anypb.Any) error {
 		return stream.Send(&discovery.DiscoveryResponse{
-			VersionInfo: l.serial, Nonce: l.serial, TypeUrl: secretType, Resources: []*anypb.Any{message},
+			VersionInfo: version, Nonce: version, TypeUrl: secretType, Resources: []*anypb.Any{message},
 		})
 	})
 }
@@ -49,14 +46,10 @@ func (s *secrets) DeltaSecrets(stream secret.SecretDiscoveryService_DeltaSecrets
 			wanted = ""
 		}
 		return wanted, err
-	}, func(name string, l *leaf) error {
-		message, err := l.secret(name)
-		if err != nil {
-			return err
-		}
+	}, func(name, version string, message *anypb.Any) error {
 		return stream.Send(&discovery.DeltaDiscoveryResponse{
-			SystemVersionInfo: l.serial, Nonce: l.serial, TypeUrl: secretType,
-			Resources: []*discovery.Resource{{Name: name, Version: l.serial, Resource: message}},
+			SystemVersionInfo: version, Nonce: version, TypeUrl: secretType,
+			Resources: []*discovery.Resource{{Name: name, Version: version, Resource: message}},
 		})
 	})
 }
@@ -73,10 +66,25 @@ func (s *secrets) FetchSecrets(context.Context, *discovery.DiscoveryRequest) (*d
 	return nil, status.Error(codes.Unimplemented, "secrets are streamed")
 }
 
-// serve sends the leaf of the secret that the client wants, and each further one. What Envoy has from SPIRE is not
-// the agent's to serve: where it had one of the agent's before, that stays. Every leaf is sent once: what
-// the client answers to it changes nothing.
-func (s *secrets) serve(ctx context.Context, recv func() (wanted string, err error), send func(name string, l *leaf) error) error {
+// load is the secret of a name as it is, and a channel that is closed once there is another. Without a version there
+// is none: what Envoy has from SPIRE is not the agent's to serve, and where it had one of the agent's before, that
+// stays.
+func (s *secrets) load(name string) (version string, secret *tlsv3.Secret, changed <-chan struct{}, err error) {
+	if name == rootsSecret {
+		file := rootsFile(rootFiles)
+		secret, err := machineRoots(file)
+		return "roots of " + file, secret, nil, err
+	}
+	current, changed := s.leaves.of(name).load()
+	if !current.toServe() {
+		return "", nil, changed, nil
+	}
+	return current.serial, current.secret(name), changed, nil
+}
+
+// serve sends the secret that the client wants, and each further one. Every one is sent once: what the client answers
+// to it changes nothing.
+func (s *secrets) serve(ctx context.Context, recv func() (wanted string, err error), send func(name, version string, message *anypb.Any) error) error {
 	requests := make(chan string)
 	failed := make(chan error, 1)
 	go func() {
@@ -97,12 +105,9 @@ func (s *secrets) serve(ctx context.Context, recv func() (wanted string, err err
 	for {
 		var changed <-chan struct{}
 		if wanted != "" {
-			var current *leaf
-			if current, changed = s.leaves.of(wanted).load(); current.toServe() && current.serial != sent {
-				if err := send(wanted, current); err != nil {
-					return err
-				}
-				sent = current.serial
+			var err error
+			if sent, changed, err = s.sendNext(wanted, sent, send); err != nil {
+				return err
 			}
 		}
 		select {
@@ -119,14 +124,27 @@ func (s *secrets) serve(ctx context.Context, recv func() (wanted string, err err
 	}
 }
 
-func (l *leaf) secret(name string) (*anypb.Any, error) {
+// sendNext sends a secret unless that was the last one to be sent, and answers which was.
+func (s *secrets) sendNext(name, sent string, send func(name, version string, message *anypb.Any) error) (last string, changed <-chan struct{}, err error) {
+	version, secret, changed, err := s.load(name)
+	if err != nil || version == "" || version == sent {
+		return sent, changed, err
+	}
+	message, err := anypb.New(secret)
+	if err != nil {
+		return sent, changed, err
+	}
+	return version, changed, send(name, version, message)
+}
+
+func (l *leaf) secret(name string) *tlsv3.Secret {
 	inline := func(text []byte) *core.DataSource {
 		return &core.DataSource{Specifier: &core.DataSource_InlineBytes{InlineBytes: text}}
 	}
-	return anypb.New(&tlsv3.Secret{
+	return &tlsv3.Secret{
 		Name: name,
 		Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{
 			CertificateChain: inline(l.chain), PrivateKey: inline(l.key),
 		}},
-	})
+	}
 }

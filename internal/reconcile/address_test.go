@@ -171,3 +171,66 @@ func TestAnAddressIsWrittenOnce(t *testing.T) {
 		t.Errorf("nothing has changed, and %d writes are asked for", len(steps))
 	}
 }
+
+// egress is a zone egress that listens on a port.
+func (w *world) egress(name string, port uint32) resource.Any {
+	return kind.Dataplanes.Make("default", name, kind.Dataplane{Networking: kind.Networking{ZoneEgress: exitAt(port)}})
+}
+
+func exitAt(port uint32) *kind.ZoneEgressSection {
+	return &kind.ZoneEgressSection{Address: "10.0.0.2", Port: port}
+}
+
+func (w *world) leadsOut(name string, draining bool, ports ...uint32) resource.Any {
+	serving := kind.DataplaneServing{Draining: draining}
+	for _, port := range ports {
+		serving.Egresses = append(serving.Egresses, kind.ServedEgress{ZoneEgressSection: *exitAt(port), Serial: "5e"})
+	}
+	return kind.DataplaneServings.Make("default", name, serving)
+}
+
+func (w *world) wantEgresses(when, want string) {
+	w.t.Helper()
+	w.reconcile(kind.MeshEgressAddresses.Name, "")
+	var entries []string
+	if row, ok := w.plan.State.EgressAddresses.Find(w.reader(), "default", "east"); ok {
+		for _, a := range row.Spec.Egresses {
+			entry := fmt.Sprintf("%s=%d", a.Name, a.Port)
+			if !a.Healthy {
+				entry += " down"
+			}
+			entries = append(entries, entry)
+		}
+	}
+	if got := strings.Join(entries, ", "); got != want {
+		w.t.Errorf("%s: the zone's proxies are told of %q, want %q", when, got, want)
+	}
+}
+
+// An egress is dialled once it serves, has an identity and is there, and no longer than that.
+func TestTheProxiesOfAZoneAreToldOfEgressesThatServe(t *testing.T) {
+	w := newDoors(t)
+	w.put(w.egress("one", 10001), w.stream("one", "here"), w.leadsOut("one", false, 10001))
+	w.wantEgresses("without an identity", "one=10001 down")
+	w.put(kind.MeshIdentities.Make("default", "identity", kind.MeshIdentity{
+		Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{}}, Provider: kind.IdentityProvider{Type: "Bundled"},
+	}))
+	w.wantEgresses("with one", "one=10001")
+	w.put(w.egress("two", 10002), w.stream("two", "here"))
+	w.wantEgresses("beside one that does not serve", "one=10001")
+	w.put(w.leadsOut("two", false, 10002))
+	w.wantEgresses("beside one that does", "one=10001, two=10002")
+	w.put(w.egress("one", 10003))
+	w.wantEgresses("while one moves", "one=10001, two=10002")
+	w.put(w.leadsOut("one", false, 10001, 10003))
+	w.wantEgresses("once it serves where it moved to", "one=10003, two=10002")
+	w.put(w.leadsOut("one", true, 10001, 10003))
+	w.wantEgresses("while it drains", "one=10003 down, two=10002")
+	w.put(w.stream("two", "another that is gone"))
+	w.wantEgresses("when a stream is lost", "one=10003 down, two=10002")
+	w.now = w.now.Add(doorGrace)
+	w.wantEgresses("and stays so", "one=10003 down, two=10002 down")
+	w.remove(kind.Dataplanes.Key("default", "one"))
+	w.remove(kind.Dataplanes.Key("default", "two"))
+	w.wantEgresses("when they are deleted", "")
+}
