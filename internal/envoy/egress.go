@@ -5,6 +5,7 @@ import (
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listeners "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routes "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	router "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tcpproxy "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
@@ -38,12 +39,17 @@ func Egress(l *graph.EgressListener, from graph.Source, chains []graph.EgressCha
 // ChainPermissions are the filters of a zone egress's chain.
 func ChainPermissions(c *graph.EgressChain) []*xds.Resource { return permissions(c.Guard()) }
 
+// readyChain answers a handshake, and nothing that comes after it. Filters that close a connection do so before its
+// handshake; one that reads requests waits for the first.
 func readyChain(from graph.Source) *listeners.FilterChain {
+	manager := connectionManager(graph.ReadyName)
+	manager.CommonHttpProtocolOptions = &core.HttpProtocolOptions{IdleTimeout: duration(helloTimeout)}
+	manager.RouteSpecifier = &hcm.HttpConnectionManager_RouteConfig{RouteConfig: &routes.RouteConfiguration{Name: graph.ReadyName}}
 	return &listeners.FilterChain{
 		Name:             graph.ReadyName,
 		FilterChainMatch: whoNames(graph.ReadyName),
 		TransportSocket:  serverTLS(kind.TCP, from),
-		Filters:          []*listeners.Filter{refusal()},
+		Filters:          []*listeners.Filter{networkFilter(manager)},
 	}
 }
 

@@ -118,6 +118,19 @@ func TestWhoGetsOut(t *testing.T) {
 			}
 		})
 	}
+	t.Run("the agent beside it sees the leaf", func(t *testing.T) {
+		seen := false
+		conn, err := cryptotls.Dial("tcp", egress, &cryptotls.Config{
+			ServerName: graph.ReadyName, InsecureSkipVerify: true,
+			VerifyPeerCertificate: func(leaf [][]byte, _ [][]*x509.Certificate) error { seen = len(leaf) > 0; return nil },
+		})
+		if err == nil {
+			conn.Close()
+		}
+		if !seen {
+			t.Errorf("a handshake under %s shows no leaf: %v", graph.ReadyName, err)
+		}
+	})
 	for leaf, want := range map[string]bool{second: true, clientID: false} {
 		conn, err := cryptotls.Dial("tcp", egress, naming(east.leaf(t, leaf), otherSNI))
 		if err == nil {

@@ -13,7 +13,7 @@ import (
 )
 
 // ReadyName is the server name by which the agent beside a zone egress finds out whether this listens with the
-// proxy's leaf. What asks for it is closed after the handshake. No service has it, nor a host outside. (RFC 2606)
+// proxy's leaf. What asks for it gets a handshake, and no answer to what it asks then but that it is not found. No service has it, nor a host outside. (RFC 2606)
 const ReadyName = "ready.weft.invalid"
 
 // EgressListener is where a zone egress takes the connections of its zone's proxies.
