@@ -17,7 +17,7 @@ func All() []resource.Descriptor {
 		Meshes, MeshStatuses,
 		Zones, ZoneInsights,
 		ZoneIngresses, ZoneIngressInsights, ZoneIngressServings, MeshZoneAddresses,
-		ZoneEgresses, ZoneEgressInsights, ZoneEgressStatuses, ZoneEgressServings, MeshEgressAddresses,
+		ZoneEgresses, ZoneEgressInsights, ZoneEgressStatuses, ZoneEgressLeavesList, ZoneEgressServings, MeshEgressAddresses,
 		Dataplanes, DataplaneInsights, DataplaneServings, DataplaneLeavesList, ChangingNamesList, PutOuts,
 		MeshServices, MeshServiceStatuses, HeldEndpointsList, HeldPassages,
 		MeshMultiZoneServices, MeshMultiZoneServiceStatuses,

@@ -47,6 +47,12 @@ var ZoneEgressStatuses = &resource.Kind[ZoneEgressStatus]{
 	Info: resource.Info{Name: "ZoneEgressStatus", Plural: "zone-egress-statuses", Scope: resource.Global, ReadOnly: true, Hidden: true, StatusOf: "ZoneEgress"},
 }
 
+// ZoneEgressLeavesList is the kind of the certificates that ZoneEgresses may present. They are of the mesh whose
+// identity it is, and are named after the ZoneEgress.
+var ZoneEgressLeavesList = &resource.Kind[DataplaneLeaves]{
+	Info: resource.Info{Name: "ZoneEgressLeaves", Plural: "zone-egress-leaves", Scope: resource.Mesh, ReadOnly: true, Hidden: true},
+}
+
 // ZoneEgressServings is the kind of what the proxies of ZoneEgresses serve.
 var ZoneEgressServings = &resource.Kind[DataplaneServing]{
 	Info: resource.Info{Name: "ZoneEgressServing", Plural: "zone-egress-servings", Scope: resource.Global, ReadOnly: true, Hidden: true},

@@ -18,15 +18,16 @@ func (s *State) derive() {
 	s.Refused = table.NewDerived(s.DB, "refused by membership", s.refused, func(a, b string) bool { return a == b })
 	s.PutOut = table.NewDerived(s.DB, "put out", s.putOut, slices.Equal)
 	s.MTLS = table.NewDerived(s.DB, "mtls of a mesh", s.mtls, func(a, b MTLS) bool { return a == b })
-	s.Identity = table.NewDerived(s.DB, "identity", s.identity, same[*Identity])
 	s.EgressChoice = table.NewDerived(s.DB, "choice of zone egresses", s.egressChoice, same[*EgressChoice])
 	s.EgressIdentity = table.NewDerived(s.DB, "identity of zone egresses", s.egressIdentity, same[*Identity])
+	s.Identity = table.NewDerived(s.DB, "identity", s.identity, same[*Identity])
 	s.Authority = table.NewDerived(s.DB, "authority", s.authority, func(a, b Authority) bool { return a == b })
 	s.Presented = table.NewDerived(s.DB, "names of a proxy", s.presented, slices.Equal)
 	s.ServiceNames = table.NewDerived(s.DB, "names of a proxy's services", s.serviceNames, slices.Equal)
 	s.Moving = table.NewDerived(s.DB, "movements of names", s.moving, kind.LeafNames.Same)
 	s.Also = table.NewDerived(s.DB, "names beside a rule's", s.also, slices.Equal)
 	s.Trust = table.NewDerived(s.DB, "trust", s.trust, same[*Trust])
+	s.EgressTrust = table.NewDerived(s.DB, "trust in zone egresses", s.egressTrust, same[*Trust])
 	s.Names = table.NewDerived(s.DB, "services of a mesh", s.names, slices.Equal)
 	s.Tagged = table.NewDerived(s.DB, "services of a tag", s.tagged, slices.Equal)
 	s.Labelled = table.NewDerived(s.DB, "services of labels", s.labelled, slices.Equal)
@@ -65,6 +66,9 @@ func equalEndpoints(a, b *Endpoints) bool { return slices.Equal(a.Endpoints, b.E
 // then the first by name; where none does, the mtls of the mesh. A selected Dataplane never becomes plain because
 // its SPIFFE ID can't be rendered: it has an identity that nobody can present, and the reason stands in Problem.
 func (s *State) identity(r *table.Reader, key ProxyKey) *Identity {
+	if key.Type == kind.EgressProxy {
+		return s.EgressIdentity.Get(r, s.EgressChoice.Get(r, s.Zone).Chosen)
+	}
 	dp, ok := s.Dataplanes.Find(r, key.Mesh, key.Name)
 	if !ok {
 		return nil
@@ -110,6 +114,11 @@ func (s *State) trust(r *table.Reader, mesh string) *Trust {
 			}
 		}
 	}
+	return trustOf(mesh, roots)
+}
+
+// trustOf sorts the roots of trust domains.
+func trustOf(mesh string, roots map[string][]string) *Trust {
 	trust := &Trust{Mesh: mesh}
 	for domain, pems := range roots {
 		slices.Sort(pems)

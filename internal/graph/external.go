@@ -78,10 +78,8 @@ func (s *State) egressIdentities(r *table.Reader, mesh string) []string {
 			ids = append(ids, s.Presented.Get(r, ProxyKey{Mesh: mesh, Name: dp.Name})...)
 		}
 	}
-	for _, egress := range s.ZoneEgressesByScope.List(r, MeshKey("")) {
-		if s.isOwn(&egress.Meta) {
-			ids = append(ids, s.Presented.Get(r, ProxyKey{Type: kind.EgressProxy, Name: egress.Name})...)
-		}
+	for _, name := range s.egressNames(r, mesh) {
+		ids = append(ids, name.SpiffeID)
 	}
 	slices.Sort(ids)
 	return slices.Compact(ids)

@@ -135,9 +135,11 @@ type Proxy struct {
 	Zone  string
 	Class Class
 	// Refusal is why its mesh does not admit it; empty: it does. Its Envoy is told nothing more.
-	Refusal   string
-	Identity  *Identity // nil: plain
-	Leaf      *Leaf     // nil: it is to have none
+	Refusal  string
+	Identity *Identity // nil: plain
+	Leaf     *Leaf     // nil: it is to have none
+	// Further are what a ZoneEgress presents beside its identity.
+	Further   []Presentation
 	Listeners []InboundListener
 	Outbounds []ExplicitOutbound
 	Capture   *Capture // nil: no transparent proxying
@@ -174,6 +176,8 @@ type Authority struct {
 
 // Leaf is what a proxy's next certificate says.
 type Leaf struct {
+	// Mesh is whose identity it proves; empty: the proxy's own.
+	Mesh         string
 	MeshIdentity string // or [kind.MTLSIdentity]
 	kind.LeafNames
 	// Authority is the fingerprint of the CA that signs it; empty: none does yet.

@@ -62,7 +62,9 @@ type State struct {
 	ZoneEgressServings      Rows[kind.DataplaneServing]
 	ZoneEgressInsights      Rows[kind.DataplaneInsight]
 	ZoneEgressStatuses      Rows[kind.ZoneEgressStatus]
-	SNIWaits                Rows[kind.SNIWait]
+	// EgressLeaves are what ZoneEgresses may present, of the mesh whose identity it is.
+	EgressLeaves Rows[kind.DataplaneLeaves]
+	SNIWaits     Rows[kind.SNIWait]
 
 	// Faults are rows of this instance alone, and FaultsByCause finds them by [CauseKey].
 	Faults        *table.Input[Fault]
@@ -112,6 +114,8 @@ type State struct {
 	HeldPassagesByProxy, HeldPassagesByMesh *table.Index[*resource.Object[kind.HeldPassage]]
 	// LeavesByRoot finds who holds leaves that lead to a root, by its [RootKey], and all of a [MeshKey].
 	LeavesByRoot *table.Index[*resource.Object[kind.DataplaneLeaves]]
+	// EgressLeavesByRoot are the same of ZoneEgresses, which EgressLeavesByName finds by their names.
+	EgressLeavesByRoot, EgressLeavesByName *table.Index[*resource.Object[kind.DataplaneLeaves]]
 	// ChangingNames are those of all zones, this one's too; ChangingNamesByMesh finds them by a [MeshKey].
 	ChangingNames       Rows[kind.ChangingNames]
 	ChangingNamesByMesh *table.Index[*resource.Object[kind.ChangingNames]]
@@ -155,6 +159,8 @@ type State struct {
 	Also *table.Derived[callers, []string]
 	// Trust is what the proxies of a mesh believe.
 	Trust *table.Derived[string, *Trust]
+	// EgressTrust is what the proxies of a mesh believe of the zone's egresses.
+	EgressTrust *table.Derived[string, *Trust]
 	// Names are the services of a mesh, of every kind and zone; Tagged the MeshServices that select a value
 	// of kuma.io/service, by its [TagKey]; Labelled those of a kind that have labels; Named the one that a name means,
 	// the zero key where there is none. Ports are a service's. They stand between the services and those who reach
@@ -290,6 +296,7 @@ func NewState(zone string) *State {
 	s.ZoneEgressServings = addRows(s, kind.ZoneEgressServings)
 	s.ZoneEgressInsights = addRows(s, kind.ZoneEgressInsights)
 	s.ZoneEgressStatuses = addRows(s, kind.ZoneEgressStatuses)
+	s.EgressLeaves = addRows(s, kind.ZoneEgressLeavesList)
 	s.SNIWaits = addRows(s, kind.SNIWaits)
 	// These are read by the API alone.
 	addRows(s, kind.Zones)
@@ -323,6 +330,8 @@ func NewState(zone string) *State {
 	s.HeldPassagesByProxy = table.NewIndex(s.HeldPassages.Input, heldPassageKeys)
 	s.HeldPassagesByMesh = byMesh(s.HeldPassages)
 	s.LeavesByRoot = table.NewIndex(s.Leaves.Input, rootKeys)
+	s.EgressLeavesByRoot = table.NewIndex(s.EgressLeaves.Input, rootKeys)
+	s.EgressLeavesByName = table.NewIndex(s.EgressLeaves.Input, egressNameKeys)
 	s.LeavesMoving = table.NewIndex(s.Leaves.Input, movingKeys)
 	s.IdentitiesByMesh = byMesh(s.Identities)
 	s.SigningCAsByMesh = byMesh(s.SigningCAs)

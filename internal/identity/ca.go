@@ -42,6 +42,9 @@ func CASecretName(meshIdentity string) string { return "identity-ca-" + meshIden
 // SPIFFE ID may be shared by all instances of a workload.
 func InstanceDNSName(mesh, zone, name string) string { return name + instances(mesh, zone) }
 
+// EgressDNSName is the DNS name in the leaves of a ZoneEgress, which is of no mesh.
+func EgressDNSName(zone, name string) string { return name + "." + zone + ".zone-egress.mesh.local" }
+
 // InstanceOf is the name of the proxy that a DNS name is of; false: it is none of this mesh and zone.
 func InstanceOf(mesh, zone, dnsName string) (name string, ok bool) {
 	return strings.CutSuffix(dnsName, instances(mesh, zone))

@@ -1,0 +1,126 @@
+package graph
+
+import (
+	"slices"
+	"strings"
+
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// IdentitySecret is the secret by which a proxy's Envoy has its leaf. That of a further identity of a ZoneEgress
+// ends with the mesh whose it is.
+const IdentitySecret = "identity"
+
+// Presentation is one of the identities of a ZoneEgress.
+type Presentation struct {
+	Secret   string
+	Identity *Identity
+	Leaf     *Leaf // nil: it is to have none from here
+}
+
+// presentations are all that a ZoneEgress presents, the chosen one first; the others are of the mtls of one mesh
+// each.
+func (s *State) presentations(r *table.Reader) []Presentation {
+	var all []Presentation
+	for i, source := range s.EgressChoice.Get(r, s.Zone).Sources() {
+		id := s.EgressIdentity.Get(r, source)
+		if id == nil {
+			continue
+		}
+		p := Presentation{Secret: IdentitySecret, Identity: id, Leaf: s.egressLeaf(r, id)}
+		if i > 0 {
+			p.Secret += "_" + source.Mesh
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// egressLeaf is what the next certificate of a ZoneEgress says. It is wanted at once: whoever signs it waits until
+// the proxies of all meshes take the egress under it.
+func (s *State) egressLeaf(r *table.Reader, id *Identity) *Leaf {
+	if id.Problem != "" || id.Source.FromSPIRE() {
+		return nil
+	}
+	leaf := &Leaf{Mesh: id.Mesh, MeshIdentity: id.MeshIdentity, LeafNames: id.LeafNames}
+	if a := s.Authority.Get(r, IdentityKey{id.Mesh, id.MeshIdentity}); a.TrustDomain == id.TrustDomain {
+		leaf.Authority = a.Fingerprint
+	}
+	return leaf
+}
+
+// EgressName is a name under which ZoneEgresses are to be taken, and the mesh whose roots prove it.
+type EgressName struct{ Mesh, SpiffeID string }
+
+// trustDomain is the one of the name.
+func (n EgressName) trustDomain() string {
+	domain, _, _ := strings.Cut(strings.TrimPrefix(n.SpiffeID, "spiffe://"), "/")
+	return domain
+}
+
+// egressNames are those under which the proxies of a mesh take the ZoneEgresses of the zone, sorted: the wanted one
+// and those of leaves that they hold, so that a new one is taken before it is shown, and the former one until it
+// is shown no more.
+func (s *State) egressNames(r *table.Reader, mesh string) []EgressName {
+	choice := s.EgressChoice.Get(r, s.Zone)
+	on := choice.On(mesh)
+	var names []EgressName
+	own := false
+	for _, egress := range s.ZoneEgressesByScope.List(r, MeshKey("")) {
+		if !s.isOwn(&egress.Meta) {
+			continue
+		}
+		own = true
+		for _, row := range s.EgressLeavesByName.List(r, egress.Name) {
+			_, others := slices.BinarySearch(choice.Own, row.Mesh)
+			if row.Mesh != on.Mesh && others {
+				continue // it is shown to the proxies of that mesh alone
+			}
+			for _, name := range row.Spec.Names() {
+				names = append(names, EgressName{row.Mesh, name})
+			}
+		}
+	}
+	if id := s.EgressIdentity.Get(r, on); own && id != nil {
+		for _, name := range id.Names() {
+			names = append(names, EgressName{on.Mesh, name})
+		}
+	}
+	slices.SortFunc(names, func(a, b EgressName) int {
+		return slices.Compare([]string{a.Mesh, a.SpiffeID}, []string{b.Mesh, b.SpiffeID})
+	})
+	return slices.Compact(names)
+}
+
+// egressTrust are the roots by which the proxies of a mesh know the zone's egresses, those of the mesh and the
+// ZoneEgresses, whichever authority signs these. (Zone Egress Identity: system_trust_bundle_egress.)
+func (s *State) egressTrust(r *table.Reader, mesh string) *Trust {
+	names := s.egressNames(r, mesh)
+	for _, dp := range s.EgressesByMesh.List(r, MeshKey(mesh)) {
+		if s.isOwn(&dp.Meta) {
+			for _, name := range s.Presented.Get(r, ProxyKey{Mesh: mesh, Name: dp.Name}) {
+				names = append(names, EgressName{mesh, name})
+			}
+		}
+	}
+	roots := map[string][]string{}
+	for _, name := range names {
+		domain := name.trustDomain()
+		for _, believed := range s.Trust.Get(r, name.Mesh).Domains {
+			if believed.Name == domain {
+				roots[domain] = append(roots[domain], believed.Roots...)
+			}
+		}
+	}
+	return trustOf(mesh, roots)
+}
+
+func egressNameKeys(row *resource.Object[kind.DataplaneLeaves]) []string { return []string{row.Name} }
+
+// holdsLeaf says whether a ZoneEgress has had a certificate of a mesh's identity, which it can present.
+func (s *State) holdsLeaf(r *table.Reader, egress, mesh string) bool {
+	row, ok := s.EgressLeaves.Find(r, mesh, egress)
+	return ok && row.Spec.InUse() != nil
+}
