@@ -45,6 +45,10 @@ type Hub interface {
 	Serving(key graph.ProxyKey) (*resource.Object[kind.DataplaneServing], bool)
 	Insight(key graph.ProxyKey) (*resource.Object[kind.DataplaneInsight], bool)
 	SigningCA(mesh, name string) (*resource.Object[kind.SigningCA], bool)
+	// EgressLeaves answers what a ZoneEgress may present: a row for each mesh whose identity it is.
+	EgressLeaves(name string) []*resource.Object[kind.DataplaneLeaves]
+	// Everywhere returns once every client of every instance has settled on what rows say, or ctx ends.
+	Everywhere(ctx context.Context, rows ...resource.Key) error
 	Secret(key resource.Key) ([]byte, bool)
 	MeshExists(mesh string) bool
 	// Causes answers the resources that one of a proxy's was made of, by that one's type and name; none

@@ -54,7 +54,12 @@ func settings(p *graph.Proxy, n *kind.Networking, drained bool) *wire.Settings {
 		s.AdminPort = n.Admin.Port
 	}
 	if p.Identity != nil {
-		s.Identity = identitySettings(p)
+		s.Identity = identitySettings(p.Identity, p.Leaf)
+	}
+	for _, further := range p.Further {
+		id := identitySettings(further.Identity, further.Leaf)
+		id.Secret = further.Secret
+		s.Further = append(s.Further, id)
 	}
 	var capturePort uint32
 	if p.Capture != nil {
@@ -82,19 +87,19 @@ func settings(p *graph.Proxy, n *kind.Networking, drained bool) *wire.Settings {
 
 // identitySettings are for a proxy that has an identity, also while it can't have a certificate: it does
 // not become plain.
-func identitySettings(p *graph.Proxy) *wire.Identity {
-	if id := p.Identity; id.Source.FromSPIRE() {
+func identitySettings(id *graph.Identity, leaf *graph.Leaf) *wire.Identity {
+	if id.Source.FromSPIRE() {
 		return &wire.Identity{
 			Name: id.MeshIdentity, SpiffeId: id.SpiffeID, SpireSocket: id.Source.Socket,
 			Generation: generation(id.MeshIdentity, id.SpiffeID, id.Source.Socket),
 		}
 	}
-	if p.Leaf == nil {
-		return &wire.Identity{Name: p.Identity.MeshIdentity, Generation: generation(p.Identity.MeshIdentity)}
+	if leaf == nil {
+		return &wire.Identity{Name: id.MeshIdentity, Generation: generation(id.MeshIdentity)}
 	}
 	return &wire.Identity{
-		Name: p.Leaf.MeshIdentity, SpiffeId: p.Leaf.SpiffeID,
-		Generation: generation(p.Leaf.MeshIdentity, strings.Join(p.Leaf.Names(), " "), p.Leaf.Authority),
+		Name: leaf.MeshIdentity, SpiffeId: leaf.SpiffeID,
+		Generation: generation(leaf.MeshIdentity, strings.Join(leaf.Names(), " "), leaf.Authority),
 	}
 }
 

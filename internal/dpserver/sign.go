@@ -32,47 +32,72 @@ func (s *agents) Sign(ctx context.Context, request *wire.SignRequest) (*wire.Sig
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	leaf, err := s.leaf(key)
+	leaf, err := s.leaf(key, request.Secret)
 	if err != nil {
 		return nil, err
 	}
-	signer, err := s.authority(key.Mesh, leaf)
+	mesh := cmp.Or(leaf.Mesh, key.Mesh)
+	signer, err := s.authority(mesh, leaf)
 	if err != nil {
 		return nil, err
 	}
 	signed, err := signer.ca.Sign(identity.Leaf{
 		SpiffeIDs: leaf.Names(),
-		DNSName:   identity.InstanceDNSName(key.Mesh, s.Zone, key.Name),
+		DNSName:   s.dnsName(key),
 		PublicKey: public,
 		Lifetime:  signer.life,
 		Now:       now(),
 	})
 	if err != nil {
-		return nil, status.Error(codes.FailedPrecondition, fmt.Sprintf("%s: %v", kind.IdentitySource(key.Mesh, leaf.MeshIdentity), err))
+		return nil, status.Error(codes.FailedPrecondition, fmt.Sprintf("%s: %v", kind.IdentitySource(mesh, leaf.MeshIdentity), err))
 	}
 	if err := s.hold(ctx, key, leaf, signer.ca, signed); err != nil {
 		return nil, s.answer(err, "storing the certificate of "+key.String())
 	}
-	s.insights.note(key, certified(leaf, signer.issuer, signed))
+	if request.Secret == "" || request.Secret == graph.IdentitySecret {
+		s.insights.note(key, certified(leaf, signer.issuer, signed))
+	}
 	return &wire.SignResponse{
 		Chain: signed.Chain, SpiffeId: leaf.SpiffeID, Serial: signed.Serial,
 		NotBeforeUnix: signed.NotBefore.Unix(), NotAfterUnix: signed.NotAfter.Unix(),
 	}, nil
 }
 
-// leaf answers FailedPrecondition where the proxy is to have no certificate.
-func (s *Server) leaf(key graph.ProxyKey) (*graph.Leaf, error) {
-	proxy, ok := s.Hub.Proxy(key)
+// leaf is what the next certificate of a secret of the proxy says. It answers FailedPrecondition where that is to have
+// none.
+func (s *Server) leaf(key graph.ProxyKey, secret string) (*graph.Leaf, error) {
+	proxy, _ := s.Hub.Proxy(key)
+	id, leaf := presentedBy(proxy, secret)
 	switch {
-	case !ok || proxy.Identity == nil:
+	case id == nil && key.Type == kind.EgressProxy:
+		return nil, status.Error(codes.FailedPrecondition, fmt.Sprintf("%s has no identity behind the secret %q; its status says which it has", key.Resource(), secret))
+	case id == nil:
 		return nil, status.Error(codes.FailedPrecondition, fmt.Sprintf("no MeshIdentity of the mesh %s selects %s, and the mesh has no mtls", key.Mesh, key.Name))
-	case proxy.Identity.Source.FromSPIRE():
-		return nil, status.Error(codes.FailedPrecondition, fmt.Sprintf("%s: certificates come from the SPIRE agent at %s",
-			kind.MeshIdentities.Key(key.Mesh, proxy.Identity.MeshIdentity), proxy.Identity.Source.Socket))
-	case proxy.Leaf == nil:
-		return nil, status.Error(codes.FailedPrecondition, fmt.Sprintf("%s: %s", kind.IdentitySource(key.Mesh, proxy.Identity.MeshIdentity), proxy.Identity.Problem))
 	}
-	return proxy.Leaf, nil
+	mesh := cmp.Or(id.Mesh, key.Mesh)
+	switch {
+	case id.Source.FromSPIRE():
+		return nil, status.Error(codes.FailedPrecondition, fmt.Sprintf("%s: certificates come from the SPIRE agent at %s", kind.MeshIdentities.Key(mesh, id.MeshIdentity), id.Source.Socket))
+	case leaf == nil:
+		return nil, status.Error(codes.FailedPrecondition, fmt.Sprintf("%s: %s", kind.IdentitySource(mesh, id.MeshIdentity), id.Problem))
+	}
+	return leaf, nil
+}
+
+// presentedBy is what a proxy presents under a secret; empty: under its first.
+func presentedBy(p *graph.Proxy, secret string) (*graph.Identity, *graph.Leaf) {
+	if p == nil {
+		return nil, nil
+	}
+	if secret == "" || secret == graph.IdentitySecret {
+		return p.Identity, p.Leaf
+	}
+	for _, further := range p.Further {
+		if further.Secret == secret {
+			return further.Identity, further.Leaf
+		}
+	}
+	return nil, nil
 }
 
 // signer is who signs a leaf.
@@ -100,6 +125,9 @@ func (s *Server) hold(ctx context.Context, key graph.ProxyKey, leaf *graph.Leaf,
 	held := kind.HeldLeaf{
 		LeafNames: leaf.LeafNames, MeshIdentity: leaf.MeshIdentity,
 		Root: identity.Fingerprints(ca.Root())[0], Until: kind.Time{Time: signed.NotAfter},
+	}
+	if key.Type == kind.EgressProxy {
+		return s.holdEgress(ctx, key, leaf, held)
 	}
 	may := true
 	err := admit.Modify(ctx, s.Writer, kind.DataplaneLeavesList, key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneLeaves]) bool {

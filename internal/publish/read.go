@@ -46,6 +46,11 @@ func (h *Hub) Insight(key graph.ProxyKey) (*resource.Object[kind.DataplaneInsigh
 	return h.state.Insight(h.reader(), key)
 }
 
+// EgressLeaves answers what a ZoneEgress may present: a row for each mesh whose identity it is.
+func (h *Hub) EgressLeaves(name string) []*resource.Object[kind.DataplaneLeaves] {
+	return h.state.EgressLeavesByName.List(h.reader(), name)
+}
+
 // SigningCA answers the authority of a MeshIdentity.
 func (h *Hub) SigningCA(mesh, name string) (*resource.Object[kind.SigningCA], bool) {
 	return h.state.SigningCAs.Find(h.reader(), mesh, name)

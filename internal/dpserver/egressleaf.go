@@ -1,0 +1,64 @@
+package dpserver
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"weft/internal/admit"
+	"weft/internal/graph"
+	"weft/internal/identity"
+	"weft/kind"
+	"weft/resource"
+)
+
+// tellBound is how long the agent of a ZoneEgress waits in one request for clients to hear of its next certificate.
+const tellBound = 5 * time.Second
+
+// holdEgress stores that a ZoneEgress may present a leaf. One that holds another already gets it once the proxies of
+// all meshes take it under the new one too, or while the former one is about to expire.
+func (s *Server) holdEgress(ctx context.Context, key graph.ProxyKey, leaf *graph.Leaf, held kind.HeldLeaf) error {
+	if !s.shown(key, leaf, held) {
+		ctx, cancel := context.WithTimeout(ctx, tellBound)
+		defer cancel()
+		rows := []resource.Key{
+			kind.Meshes.Key("", leaf.Mesh), kind.MeshTrusts.Key(leaf.Mesh, leaf.MeshIdentity), kind.MeshIdentities.Key(leaf.Mesh, leaf.MeshIdentity),
+		}
+		if s.Hub.Everywhere(ctx, rows...) != nil && !s.expiring(key) {
+			return resource.Errorf(resource.Unavailable, "not every client takes the egress %s as %s yet; try again", key.Name, leaf.SpiffeID)
+		}
+	}
+	return admit.Modify(ctx, s.Writer, kind.ZoneEgressLeavesList, leaf.Mesh, key.Name, func(o *resource.Object[kind.DataplaneLeaves]) bool {
+		o.Spec.Add(held)
+		return true
+	})
+}
+
+// shown says whether clients have taken a leaf like this one, or none at all yet.
+func (s *Server) shown(key graph.ProxyKey, leaf *graph.Leaf, next kind.HeldLeaf) bool {
+	rows := s.Hub.EgressLeaves(key.Name)
+	return len(rows) == 0 || slices.ContainsFunc(rows, func(row *resource.Object[kind.DataplaneLeaves]) bool {
+		return row.Mesh == leaf.Mesh && slices.ContainsFunc(row.Spec.Leaves, func(l kind.HeldLeaf) bool {
+			return l.Same(next.LeafNames) && l.Root == next.Root
+		})
+	})
+}
+
+// expiring says whether no leaf that a ZoneEgress holds is valid for much longer.
+func (s *Server) expiring(key graph.ProxyKey) bool {
+	soon := now().Add(expiresSoon)
+	return !slices.ContainsFunc(s.Hub.EgressLeaves(key.Name), func(row *resource.Object[kind.DataplaneLeaves]) bool {
+		return row.Spec.Valid(soon)
+	})
+}
+
+// expiresSoon is when a certificate has to be replaced, whoever has not heard of the next one.
+const expiresSoon = time.Minute
+
+// dnsName names the one instance of a proxy in its leaf.
+func (s *Server) dnsName(key graph.ProxyKey) string {
+	if key.Type == kind.EgressProxy {
+		return identity.EgressDNSName(s.Zone, key.Name)
+	}
+	return identity.InstanceDNSName(key.Mesh, s.Zone, key.Name)
+}
