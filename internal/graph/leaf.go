@@ -29,6 +29,12 @@ func rootKeys(row *resource.Object[kind.DataplaneLeaves]) []string {
 	return keys
 }
 
+// Holders are the leaves of whatever proxies that lead to a root of a mesh.
+func (s *State) Holders(r *table.Reader, mesh, fingerprint string) []*resource.Object[kind.DataplaneLeaves] {
+	key := RootKey(mesh, fingerprint)
+	return slices.Concat(s.LeavesByRoot.List(r, key), s.EgressLeavesByRoot.List(r, key))
+}
+
 // authority stands between a CA and those whom it signs for, so that its rotation wakes them once.
 func (s *State) authority(r *table.Reader, key IdentityKey) Authority {
 	if ca, ok := s.SigningCAs.Find(r, key.Mesh, key.Name); ok {

@@ -9,6 +9,7 @@ import (
 	"weft/internal/graph"
 	"weft/internal/table"
 	"weft/internal/xds"
+	"weft/kind"
 	"weft/resource"
 )
 
@@ -51,11 +52,16 @@ func (h *Hub) Settled(ctx context.Context, mesh string, everybody bool, rows []r
 func (h *Hub) behind(mesh string, revision uint64, now time.Time) []graph.ProxyKey {
 	r := h.reader()
 	var missing []graph.ProxyKey
-	for _, row := range h.state.LeavesByRoot.List(r, graph.MeshKey(mesh)) {
-		key := graph.ProxyKey{Mesh: row.Mesh, Name: row.Name}
-		if row.Spec.Valid(now) && !h.runs(key, revision) && !h.elsewhere(r, key) && h.state.Refusal(r, key) == "" {
+	look := func(key graph.ProxyKey, leaves *kind.DataplaneLeaves) {
+		if leaves.Valid(now) && !h.runs(key, revision) && !h.elsewhere(r, key) && h.state.Refusal(r, key) == "" && !slices.Contains(missing, key) {
 			missing = append(missing, key)
 		}
+	}
+	for _, row := range h.state.LeavesByRoot.List(r, graph.MeshKey(mesh)) {
+		look(graph.ProxyKey{Mesh: row.Mesh, Name: row.Name}, &row.Spec)
+	}
+	for row := range h.state.EgressLeaves.All(h.state.DB.Snapshot()) { // a ZoneEgress serves every mesh
+		look(graph.ZoneEgressProxy(row.Name), &row.Spec)
 	}
 	return missing
 }

@@ -77,6 +77,33 @@ func (rc *Reconciler) tellEgressIdentity(r *table.Reader, next resource.Any) {
 	}
 }
 
+// egressLeaves forgets the leaves of a ZoneEgress that nobody can be shown any more.
+func (p *Plan) egressLeaves(r *table.Reader, mesh, name string, now time.Time) (steps []Step, again time.Time) {
+	row, ok := p.State.EgressLeaves.Find(r, mesh, name)
+	if !ok {
+		return nil, time.Time{}
+	}
+	kept, again := counting(row.Spec.Leaves, now)
+	_, there := p.State.ZoneEgresses.Find(r, "", name)
+	switch {
+	case !there || len(kept) == 0:
+		gone := row.Key()
+		return []Step{{Delete: &gone}}, time.Time{}
+	case len(kept) == len(row.Spec.Leaves):
+		return nil, again
+	}
+	changed := *row
+	changed.Spec.Leaves = kept
+	return []Step{{Put: &changed}}, again
+}
+
+func (rc *Reconciler) observeEgressLeaves(o *resource.Object[kind.DataplaneLeaves], now time.Time) {
+	rc.ask(Unit(o.Key()), now.Add(calmly))
+	if used := o.Spec.InUse(); used != nil && len(o.Spec.Leaves) > 1 {
+		rc.ask(Unit{kind.MeshIdentities.Name, o.Mesh, used.MeshIdentity}, now.Add(calmly))
+	}
+}
+
 func (rc *Reconciler) askEgressIdentities(now time.Time) {
 	rc.ask(Unit{kind.ZoneEgresses.Name, "", ""}, now.Add(soon))
 }

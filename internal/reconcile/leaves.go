@@ -89,13 +89,7 @@ func (p *Plan) zoneServices(r *table.Reader, mesh string) []*resource.Object[kin
 
 // nextLeaves is a row as it is to be, nil where it stays, and when that changes by itself.
 func (p *Plan) nextLeaves(r *table.Reader, row *resource.Object[kind.DataplaneLeaves], now time.Time) (updated *resource.Object[kind.DataplaneLeaves], again time.Time) {
-	kept := slices.DeleteFunc(slices.Clone(row.Spec.Leaves), func(leaf kind.HeldLeaf) bool {
-		end := leaf.Until.Add(graph.ConnectionLife)
-		if now.Before(end) {
-			again = earliest(again, end)
-		}
-		return !now.Before(end)
-	})
+	kept, again := counting(row.Spec.Leaves, now)
 	next := row.Spec.Next
 	if announced := p.State.Announce(r, graph.ProxyKey{Mesh: row.Mesh, Name: row.Name}, now); announced != nil {
 		next = announced.Spec.Next
@@ -109,6 +103,16 @@ func (p *Plan) nextLeaves(r *table.Reader, row *resource.Object[kind.DataplaneLe
 	changed := *row
 	changed.Spec = kind.DataplaneLeaves{Leaves: kept, Next: next}
 	return &changed, again
+}
+
+// counting are the leaves by which a proxy can be known still, and when the next of them is none any more.
+func counting(leaves []kind.HeldLeaf, now time.Time) (kept []kind.HeldLeaf, again time.Time) {
+	for _, leaf := range leaves {
+		if end := leaf.Until.Add(graph.ConnectionLife); now.Before(end) {
+			kept, again = append(kept, leaf), earliest(again, end)
+		}
+	}
+	return kept, again
 }
 
 func earliest(a, b time.Time) time.Time {

@@ -174,6 +174,8 @@ func (p *Plan) For(r *table.Reader, u Unit, now time.Time) (steps []Step, again 
 		return p.passage(r, u.Mesh, u.Name, now)
 	case kind.ZoneEgresses.Name:
 		return p.egressIdentities(r), time.Time{}
+	case kind.ZoneEgressLeavesList.Name:
+		return p.egressLeaves(r, u.Mesh, u.Name, now)
 	case ChangingUnit:
 		return p.changing(r, u.Mesh, now)
 	case LeavesUnit:

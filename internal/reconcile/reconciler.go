@@ -213,7 +213,11 @@ func (rc *Reconciler) observePut(o resource.Any, now time.Time) {
 			rc.ask(Unit{ChangingUnit, key.Mesh, ""}, now.Add(soon))
 		}
 	case *resource.Object[kind.DataplaneLeaves]:
-		rc.observeLeaves(o, now)
+		if key.Kind == kind.ZoneEgressLeavesList.Name {
+			rc.observeEgressLeaves(o, now)
+		} else {
+			rc.observeLeaves(o, now)
+		}
 	case *resource.Object[kind.PutOut]:
 		rc.askPutOut(key.Mesh, now)
 	case *resource.Object[kind.ChangingNames]:
@@ -285,6 +289,10 @@ func (rc *Reconciler) observeRemoved(key resource.Key, now time.Time) {
 		if proxy := (graph.ProxyKey{Mesh: key.Mesh, Name: key.Name}); rc.pinnedMoves[proxy] {
 			delete(rc.pinnedMoves, proxy)
 			rc.plan.State.Moving.Unpin(proxy)
+		}
+	case kind.ZoneEgresses.Name:
+		for _, row := range rc.plan.State.EgressLeavesByName.List(table.Eval(rc.plan.State.DB.Snapshot()), key.Name) {
+			rc.ask(Unit(row.Key()), now)
 		}
 	case kind.MeshIdentities.Name:
 		rc.ask(Unit{key.Kind, key.Mesh, key.Name}, now)

@@ -292,7 +292,7 @@ func (rot *rotation) inUse(root string) bool {
 // retain says whether a root is needed for leaves that are still held, and counts them.
 func (rot *rotation) retain(root string) bool {
 	old := retired{fingerprint: identity.Fingerprints(root)[0]}
-	for _, row := range rot.plan.State.LeavesByRoot.List(rot.r, graph.RootKey(rot.mesh, old.fingerprint)) {
+	for _, row := range rot.plan.State.Holders(rot.r, rot.mesh, old.fingerprint) {
 		for _, leaf := range row.Spec.Leaves {
 			if leaf.Root != old.fingerprint || !rot.now.Before(leaf.Until.Add(graph.ConnectionLife)) {
 				continue
