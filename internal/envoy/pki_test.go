@@ -90,8 +90,8 @@ func identity(t *testing.T, leaf cryptotls.Certificate) *xds.Resource {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return xds.NewResource(xds.Secret, identitySecret, &tls.Secret{
-		Name: identitySecret,
+	return xds.NewResource(xds.Secret, graph.IdentitySecret, &tls.Secret{
+		Name: graph.IdentitySecret,
 		Type: &tls.Secret_TlsCertificate{TlsCertificate: &tls.TlsCertificate{
 			CertificateChain: inline(&pem.Block{Type: "CERTIFICATE", Bytes: leaf.Certificate[0]}),
 			PrivateKey:       inline(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),

@@ -1,6 +1,8 @@
 package envoy
 
 import (
+	"cmp"
+
 	clusters "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpoints "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
@@ -54,7 +56,7 @@ func askAgain() *core.RetryPolicy {
 
 // leafFrom is the proxy's leaf.
 func leafFrom(from graph.Source) *tls.SdsSecretConfig {
-	name := identitySecret
+	name := cmp.Or(from.Leaf, graph.IdentitySecret)
 	if from.FromSPIRE() {
 		name = spireLeaf
 	}
@@ -69,5 +71,9 @@ func rootsFrom(from graph.Source, domain string) *tls.SdsSecretConfig {
 	if from.FromSPIRE() {
 		return &tls.SdsSecretConfig{Name: "spiffe://" + from.TrustDomain, SdsConfig: secretsOf(from)}
 	}
-	return &tls.SdsSecretConfig{Name: domainSecret(domain), SdsConfig: adsOrWait()}
+	name := domainSecret(domain)
+	if from.RootsOf != "" {
+		name = meshSecret(from.RootsOf)
+	}
+	return &tls.SdsSecretConfig{Name: name, SdsConfig: adsOrWait()}
 }

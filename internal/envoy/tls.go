@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// identitySecret is the proxy's own leaf, served by the agent beside it.
-	identitySecret = "identity"
 	// identityCluster is where the agent serves it; the bootstrap has it.
 	identityCluster = "weft_sds"
 	// trustSecret is what the proxies of a mesh believe; it comes by ADS.
 	trustSecret = "system_trust_bundle"
-	ofDomain    = "_of_"
+	// egressSecret is what they believe of the zone's egresses.
+	egressSecret = trustSecret + "_egress"
+	ofDomain     = "_of_"
 
 	// maxServerName is the longest name that Envoy takes for an SNI.
 	maxServerName = 255
@@ -33,6 +33,25 @@ func TrustBundle(t *graph.Trust) *xds.Resource {
 		return nil
 	}
 	return bundle(trustSecret, t.Domains)
+}
+
+// MeshBundle is what a ZoneEgress believes of the proxies of one mesh. (Zone Egress Identity.)
+func MeshBundle(t *graph.Trust) *xds.Resource {
+	if len(t.Domains) == 0 {
+		return nil
+	}
+	return bundle(meshSecret(t.Mesh), t.Domains)
+}
+
+func meshSecret(mesh string) string { return trustSecret + "_" + mesh }
+
+// EgressBundle is what the proxies of a mesh believe of the zone's egresses, whichever authority signs these. (Zone
+// Egress Identity.)
+func EgressBundle(t *graph.Trust) *xds.Resource {
+	if len(t.Domains) == 0 {
+		return nil
+	}
+	return bundle(egressSecret, t.Domains)
 }
 
 // DomainBundles are the roots of each trust domain alone, where a mesh believes several. The validator

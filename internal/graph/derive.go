@@ -105,12 +105,19 @@ func selectorLabels(o *resource.Object[kind.MeshIdentity]) int {
 	return len(o.Spec.Selector.Dataplane.MatchLabels)
 }
 
+// trust is what the proxies of a mesh believe; without a mesh, all that those of any do.
 func (s *State) trust(r *table.Reader, mesh string) *Trust {
+	meshes := []string{mesh}
+	if mesh == "" {
+		meshes = s.MeshNames(r)
+	}
 	roots := map[string][]string{}
-	for _, t := range s.TrustsByMesh.List(r, MeshKey(mesh)) {
-		for _, bundle := range t.Spec.CABundles {
-			if bundle.PEM != nil {
-				roots[t.Spec.TrustDomain] = append(roots[t.Spec.TrustDomain], strings.TrimSpace(bundle.PEM.Value)+"\n")
+	for _, each := range meshes {
+		for _, t := range s.TrustsByMesh.List(r, MeshKey(each)) {
+			for _, bundle := range t.Spec.CABundles {
+				if bundle.PEM != nil {
+					roots[t.Spec.TrustDomain] = append(roots[t.Spec.TrustDomain], strings.TrimSpace(bundle.PEM.Value)+"\n")
+				}
 			}
 		}
 	}

@@ -68,24 +68,53 @@ func (s *State) leadOut(r *table.Reader, dp *resource.Object[kind.Dataplane], p 
 	if len(sections) == 0 || p.Identity == nil {
 		return
 	}
-	for _, section := range sections {
-		p.Egresses = append(p.Egresses, EgressListener{section.Address, section.Port})
-	}
-	slices.SortFunc(p.Egresses, func(a, b EgressListener) int { return compareAddresses(a.Address, a.Port, b.Address, b.Port) })
-	p.LeadsOut = s.meshesOf(r, p.Key)
+	p.Egresses, p.LeadsOut = egressListeners(sections), s.meshesOf(r, p.Key)
 	section := cmp.Or(sections[0].Name, fmt.Sprint(sections[0].Port))
-	rules := match.PermitChains(s.PermissionByMesh.List(r, MeshKey(dp.Mesh)), &dp.Meta, section)
-	unreached := s.unreached(r, dp.Mesh)
-	believed := s.believed(r, dp.Mesh, p.Identity.Source)
+	p.Chains = s.chains(r, &dp.Meta, section, p.Identity.Source)
+}
+
+// leadAllOut makes the proxy of a ZoneEgress lead out of its zone, for every mesh whose proxies it can prove to who
+// it is.
+func (s *State) leadAllOut(r *table.Reader, section *kind.ZoneEgressSection, p *Proxy) {
+	sections := s.egressSections(r, p.Key, section)
+	if len(sections) == 0 || p.Identity == nil {
+		return
+	}
+	p.Egresses = egressListeners(sections)
+	for _, mesh := range s.meshesOf(r, p.Key) {
+		if from, ok := s.shownTo(r, p, mesh); ok {
+			p.LeadsOut = append(p.LeadsOut, mesh)
+			// It is no Dataplane of the mesh, so that what targets it is what targets all.
+			p.Chains = append(p.Chains, s.chains(r, &resource.Meta{Mesh: mesh}, "", from)...)
+		}
+	}
+}
+
+func egressListeners(sections []kind.ZoneEgressSection) []EgressListener {
+	var listeners []EgressListener
+	for _, section := range sections {
+		listeners = append(listeners, EgressListener{section.Address, section.Port})
+	}
+	slices.SortFunc(listeners, func(a, b EgressListener) int { return compareAddresses(a.Address, a.Port, b.Address, b.Port) })
+	return listeners
+}
+
+// chains are those of the external services of a proxy's mesh.
+func (s *State) chains(r *table.Reader, proxy *resource.Meta, section string, from Source) []EgressChain {
+	rules := match.PermitChains(s.PermissionByMesh.List(r, MeshKey(proxy.Mesh)), proxy, section)
+	unreached := s.unreached(r, proxy.Mesh)
+	believed := s.believed(r, proxy.Mesh, from)
 	extended := map[*match.Permissions]bool{} // chains share them
-	for _, exit := range s.Exits.Get(r, dp.Mesh) {
+	var chains []EgressChain
+	for _, exit := range s.Exits.Get(r, proxy.Mesh) {
 		permissions := cmp.Or(rules.Of(exit.SNIs), unreached)
 		if !extended[permissions] {
 			extended[permissions] = true
-			s.holdAlso(r, dp.Mesh, permissions)
+			s.holdAlso(r, proxy.Mesh, permissions)
 		}
-		p.Chains = append(p.Chains, EgressChain{exit, permissions, p.Identity.Source, believed})
+		chains = append(chains, EgressChain{exit, permissions, from, believed})
 	}
+	return chains
 }
 
 // unreached are the permissions of an external service that no rule reaches.

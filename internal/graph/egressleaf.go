@@ -2,8 +2,8 @@ package graph
 
 import (
 	"slices"
-	"strings"
 
+	"weft/internal/identity"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -51,14 +51,37 @@ func (s *State) egressLeaf(r *table.Reader, id *Identity) *Leaf {
 	return leaf
 }
 
+// shownTo is where a ZoneEgress has the leaf and the roots from for the proxies of a mesh; false: there is nothing by
+// which these and it could believe each other, so that it does not serve them.
+func (s *State) shownTo(r *table.Reader, p *Proxy, mesh string) (Source, bool) {
+	on := s.EgressChoice.Get(r, s.Zone).On(mesh)
+	for _, further := range p.Further {
+		if (IdentityKey{further.Identity.Mesh, further.Identity.MeshIdentity}) == on {
+			return Source{Leaf: further.Secret, RootsOf: mesh}, s.holdsLeaf(r, p.Key.Name, mesh) && s.believes(r, mesh)
+		}
+	}
+	if from := p.Identity.Source; from.FromSPIRE() {
+		return from, s.ofSPIRE(r, mesh, from.TrustDomain)
+	}
+	return Source{RootsOf: mesh}, p.Leaf != nil && s.believes(r, mesh)
+}
+
+// believes says whether the proxies of a mesh have any root to believe.
+func (s *State) believes(r *table.Reader, mesh string) bool {
+	return len(s.Trust.Get(r, mesh).Domains) > 0
+}
+
+// ofSPIRE says whether proxies of a mesh have certificates of SPIRE's, of a trust domain.
+func (s *State) ofSPIRE(r *table.Reader, mesh, domain string) bool {
+	return slices.ContainsFunc(s.IdentitiesByMesh.List(r, MeshKey(mesh)), func(mi *resource.Object[kind.MeshIdentity]) bool {
+		_, spire := mi.Spec.SpireAgent()
+		given, err := identity.TrustDomain(&mi.Spec, mesh, s.Zone)
+		return spire && err == nil && given == domain
+	})
+}
+
 // EgressName is a name under which ZoneEgresses are to be taken, and the mesh whose roots prove it.
 type EgressName struct{ Mesh, SpiffeID string }
-
-// trustDomain is the one of the name.
-func (n EgressName) trustDomain() string {
-	domain, _, _ := strings.Cut(strings.TrimPrefix(n.SpiffeID, "spiffe://"), "/")
-	return domain
-}
 
 // egressNames are those under which the proxies of a mesh take the ZoneEgresses of the zone, sorted: the wanted one
 // and those of leaves that they hold, so that a new one is taken before it is shown, and the former one until it
@@ -107,7 +130,7 @@ func (s *State) egressTrust(r *table.Reader, mesh string) *Trust {
 	}
 	roots := map[string][]string{}
 	for _, name := range names {
-		domain := name.trustDomain()
+		domain := domainOf(name.SpiffeID)
 		for _, believed := range s.Trust.Get(r, name.Mesh).Domains {
 			if believed.Name == domain {
 				roots[domain] = append(roots[domain], believed.Roots...)

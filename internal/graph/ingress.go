@@ -66,6 +66,8 @@ func (s *State) zoneProxy(r *table.Reader, key ProxyKey) *Proxy {
 	}
 	if all := s.presentations(r); key.Type == kind.EgressProxy && len(all) > 0 {
 		p.Identity, p.Leaf, p.Further = all[0].Identity, all[0].Leaf, all[1:]
+		p.Class.Secured, p.Class.Source = true, p.Identity.Source
+		s.leadAllOut(r, n.ZoneEgress, p)
 	}
 	return p
 }
@@ -147,6 +149,9 @@ func (s *State) AddressRows(r *table.Reader, key ProxyKey) []resource.Key {
 	}
 	return rows
 }
+
+// MeshNames are all meshes, sorted.
+func (s *State) MeshNames(r *table.Reader) []string { return s.meshesOf(r, ProxyKey{}) }
 
 // meshesOf are the meshes to whose services a zone ingress leads: its own, or, where it has none, all.
 func (s *State) meshesOf(r *table.Reader, key ProxyKey) []string {

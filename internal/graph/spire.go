@@ -20,6 +20,9 @@ type Source struct {
 	Timeout time.Duration
 	// TrustDomain is the one whose roots are believed, with a Socket.
 	TrustDomain string
+	// Leaf is the secret of the leaf; empty: [IdentitySecret]. RootsOf is the mesh whose roots alone are believed, by
+	// the proxy of a ZoneEgress; empty: all that the proxy believes.
+	Leaf, RootsOf string
 }
 
 // FromSPIRE says whether it is a SPIRE agent.

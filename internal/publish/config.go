@@ -92,7 +92,8 @@ func (c *config) makeAssignment(r *table.Reader, key graph.DestinationKey) *xds.
 
 func (c *config) makeBundles(r *table.Reader, mesh string) []*xds.Resource {
 	trust := c.state.Trust.Get(r, mesh)
-	return append(envoy.DomainBundles(trust), envoy.TrustBundle(trust))
+	bundles := append(envoy.DomainBundles(trust), envoy.TrustBundle(trust))
+	return append(bundles, envoy.EgressBundle(c.state.EgressTrust.Get(r, mesh)))
 }
 
 func (c *config) makePutOut(r *table.Reader, mesh string) []*xds.Resource {
@@ -109,16 +110,36 @@ func (c *config) makeShared(r *table.Reader, class graph.Class) *Shared[graph.De
 	}
 	slices.SortFunc(s.Lists, graph.CompareDestinations)
 	switch {
-	case class.Source.FromSPIRE():
-		s.Resources = append(s.Resources, envoy.SPIREAgent(class.Source))
-	case class.Secured:
-		s.Resources = append(s.Resources, c.bundles.Get(r, class.Mesh)...)
-	}
-	if class.Secured {
-		s.Resources = append(s.Resources, c.putOut.Get(r, class.Mesh)...)
+	case !class.Secured:
+	case class.Mesh == "":
+		s.Resources = append(s.Resources, c.believedOfAll(r, class.Source)...)
+	default:
+		s.Resources = append(s.Resources, c.believed(r, class)...)
 	}
 	s.Resources = inOrder(s.Resources)
 	return s
+}
+
+// believed is what a class with an identity has to know its callers and servers by.
+func (c *config) believed(r *table.Reader, class graph.Class) []*xds.Resource {
+	putOut := c.putOut.Get(r, class.Mesh)
+	if class.Source.FromSPIRE() {
+		return append([]*xds.Resource{envoy.SPIREAgent(class.Source)}, putOut...)
+	}
+	return slices.Concat(c.bundles.Get(r, class.Mesh), putOut)
+}
+
+// believedOfAll is what ZoneEgresses have to know their callers by, of whatever mesh these are.
+func (c *config) believedOfAll(r *table.Reader, from graph.Source) []*xds.Resource {
+	known := []*xds.Resource{envoy.TrustBundle(c.state.Trust.Get(r, ""))}
+	if from.FromSPIRE() {
+		known = append(known, envoy.SPIREAgent(from))
+	}
+	for _, mesh := range c.state.MeshNames(r) {
+		known = append(known, envoy.MeshBundle(c.state.Trust.Get(r, mesh)))
+		known = append(known, c.putOut.Get(r, mesh)...)
+	}
+	return known
 }
 
 func (c *config) makePassage(_ *table.Reader, name string) *xds.Resource {
