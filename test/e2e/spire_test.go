@@ -322,6 +322,44 @@ spec:
 	}
 }
 
+// A zone egress has its identity from SPIRE like every other workload: a client reaches an external service through
+// it, and is known to it by its name.
+func TestAZoneEgressOfSPIRE(t *testing.T) {
+	w := newWorld(t)
+	s := w.startSPIRE("1h", map[string]string{
+		w.ownEnvoy("egress"): "spiffe://weft.test/default/egress",
+		w.ownEnvoy("client"): "spiffe://weft.test/default/client",
+		w.ownEnvoy("other"):  "spiffe://weft.test/default/other",
+	})
+	s.startAgent()
+	w.service(9, 18080, "outside")
+	forbidding := "name: default\nrouting: {defaultForbidMeshExternalServiceAccess: true}\n"
+	w.apply(strings.Replace(s.mesh("default"), "name: default\n", forbidding, 1) + `
+type: MeshExternalService
+mesh: default
+name: api
+spec: {match: {type: HostnameGenerator, port: 80, protocol: http}, endpoints: [{address: NET.9, port: 18080}]}
+`)
+	w.attested("default", "egress", `
+type: Dataplane
+mesh: default
+name: egress
+labels: {kuma.io/workload: egress}
+networking: {zoneEgress: {address: NET.2, port: 10002}}
+`)
+	for i, name := range []string{"client", "other"} {
+		w.attested("default", name, caller(name, 3+i, "backendRef: {kind: MeshExternalService, name: api, port: 80}"))
+	}
+	w.eventually("the client is let in", func() error { return get(fmt.Sprintf("http://%s:10001/", w.address(3))) })
+	w.eventually("whom no rule names is refused", func() error {
+		body, err := fetch(fmt.Sprintf("http://%s:10001/", w.address(4)))
+		if err == nil || !strings.Contains(err.Error(), "403") {
+			return fmt.Errorf("%v: %s", err, body)
+		}
+		return nil
+	})
+}
+
 // tells waits until the insight of web-1 and `weft check` tell why it has no certificate.
 func (w *world) tells(why string) {
 	w.t.Helper()
