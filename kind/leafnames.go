@@ -1,12 +1,15 @@
 package kind
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // LeafNames are the SPIFFE IDs of one certificate: a single one of a MeshIdentity, and of the mtls of a mesh one
 // for each service of the proxy.
 type LeafNames struct {
 	// SpiffeID is the first of them.
-	SpiffeID string `json:"spiffeID"`
+	SpiffeID string `json:"spiffeID,omitempty"`
 	// Further are the others, sorted.
 	Further []string `json:"further,omitempty"`
 }
@@ -31,6 +34,9 @@ func (n LeafNames) Names() []string {
 	}
 	return append([]string{n.SpiffeID}, n.Further...)
 }
+
+// String joins them.
+func (n LeafNames) String() string { return strings.Join(n.Names(), ", ") }
 
 // Same says whether both are the same names.
 func (n LeafNames) Same(m LeafNames) bool {

@@ -185,7 +185,7 @@ func (d *description) policies() error {
 	if err := d.get(d.path()+"/_policies", &applied); err != nil {
 		return err
 	}
-	fmt.Fprintf(d.out, "\nIdentity: %s (%s)\n", cmp.Or(applied.Identity.SpiffeID, "none"), applied.Identity.Reason)
+	fmt.Fprintf(d.out, "\nIdentity: %s (%s)\n", cmp.Or(applied.Identity.LeafNames.String(), "none"), applied.Identity.Reason)
 	if socket := applied.Identity.SpireSocket; socket != "" {
 		fmt.Fprintf(d.out, "Certificate: of the SPIRE agent at %s\n", socket)
 	}

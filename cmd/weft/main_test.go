@@ -132,7 +132,7 @@ func (i inspector) Backing(key graph.ServiceKey) *graph.Backing {
 }
 
 func (inspector) Applied(graph.ProxyKey) *graph.Applied {
-	return &graph.Applied{Identity: graph.AppliedIdentity{Reason: "no MeshIdentity of the mesh selects it, so that it is plain"}}
+	return &graph.Applied{Identity: graph.AppliedIdentity{Reason: "no MeshIdentity of the mesh selects it and the mesh has no mtls, so that it is plain"}}
 }
 
 func (inspector) Explain(req envoysim.Request, _ envoysim.Beyond) (*envoysim.Explanation, error) {

@@ -278,6 +278,9 @@ func (w *Writer) write(ctx context.Context, o resource.Any, stored *current, cha
 	if err := w.joins(ctx, o); err != nil {
 		return Result{}, err
 	}
+	if err := w.backends(ctx, o, stored); err != nil {
+		return Result{}, err
+	}
 	body, err := resource.Body(o)
 	if err != nil {
 		return Result{}, fmt.Errorf("%s: %w", o.Key(), err)

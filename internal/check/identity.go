@@ -1,6 +1,7 @@
 package check
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,7 +35,8 @@ func (l *look) identities(mesh string, members []member) {
 		object := objectOf(mi.Key())
 		_, spire := mi.Spec.SpireAgent()
 		if !spire {
-			l.authority(mi, object)
+			ca, trouble := l.source(mi)
+			l.authority(mi.Key(), ca, trouble)
 		}
 		selects := func(m member) bool {
 			s := mi.Spec.Selector
@@ -47,7 +49,29 @@ func (l *look) identities(mesh string, members []member) {
 			l.identityBelieved(mi, object, members)
 		}
 	}
+	l.mtls(mesh)
 	l.issuers(mesh)
+}
+
+// mtls looks at the authorities of the backends of a mesh's mtls.
+func (l *look) mtls(mesh string) {
+	o, ok := l.State.Meshes.Find(l.r, "", mesh)
+	if !ok || o.Spec.MTLS == nil {
+		return
+	}
+	for i := range o.Spec.MTLS.Backends {
+		b := &o.Spec.MTLS.Backends[i]
+		text, err := identity.BackendText(mesh, b, l.secretOf(mesh))
+		waits := errors.Is(err, identity.ErrNotMade) && l.Now.Sub(o.Modified) <= settleTime
+		ca, trouble := l.usable(text, err)
+		switch {
+		case waits:
+		case b.Name == o.Spec.MTLS.EnabledBackend:
+			l.authority(o.Key(), ca, trouble)
+		case trouble != "":
+			l.add(identityCannotSign, Warning, objectOf(o.Key()), "the backend %s, which is not enabled: %s", b.Name, trouble)
+		}
+	}
 }
 
 // issuers looks at what SPIRE's certificates don't go together with.
@@ -70,14 +94,13 @@ func identitySelectorText(s *kind.IdentitySelector) string {
 	return "matchLabels: " + pairs(s.Dataplane.MatchLabels)
 }
 
-// authority looks at the CA that a MeshIdentity names, and at the one that signs. Of what it reads only the
-// ends go on.
-func (l *look) authority(mi *resource.Object[kind.MeshIdentity], object Object) {
-	signing := l.signs(mi)
+// authority looks at the CA that a MeshIdentity, or the enabled backend of a Mesh, names, and at the one that signs.
+// Of what it reads only the ends go on.
+func (l *look) authority(of resource.Key, ca *identity.CA, trouble string) {
+	object, signing := objectOf(of), l.signs(of)
 	if signing != nil && signing.Next != nil && l.Now.Sub(signing.Next.Since.Time) > changeTime {
 		l.found(authorityChangePending, object, "a new certificate authority has waited for %s until every proxy believes its root", ago(l.Now.Sub(signing.Next.Since.Time)))
 	}
-	ca, trouble := l.source(mi)
 	switch former := authorityOf(signing); {
 	case trouble == "" && ca != nil && ca.NotAfter().Sub(l.Now) < endsSoon:
 		l.found(authorityEnds, object, "its certificate authority ends at %s, and no certificate outlives it", day(ca.NotAfter()))
@@ -91,33 +114,47 @@ func (l *look) authority(mi *resource.Object[kind.MeshIdentity], object Object) 
 
 // source answers the CA that a MeshIdentity names, or why it can't be used; neither while it is being made.
 func (l *look) source(mi *resource.Object[kind.MeshIdentity]) (ca *identity.CA, trouble string) {
-	text, err := identity.CAText(&mi.Spec, mi.Name, func(name string) ([]byte, bool) {
-		secret, ok := l.State.Secrets.Find(l.r, mi.Mesh, name)
+	text, err := identity.CAText(&mi.Spec, mi.Name, l.secretOf(mi.Mesh))
+	if waited := l.Now.Sub(mi.Created); err == nil && text == nil && waited > settleTime {
+		return nil, fmt.Sprintf("its certificate authority has not been made in %s", ago(waited))
+	} else if err == nil && text == nil {
+		return nil, ""
+	}
+	return l.usable(text, err)
+}
+
+// secretOf finds the data of the Secrets of a mesh.
+func (l *look) secretOf(mesh string) func(name string) ([]byte, bool) {
+	return func(name string) ([]byte, bool) {
+		secret, ok := l.State.Secrets.Find(l.r, mesh, name)
 		if !ok {
 			return nil, false
 		}
 		return secret.Spec.Data, true
-	})
-	if err != nil {
+	}
+}
+
+// usable answers the CA that was read, or why it can't be used.
+func (l *look) usable(text []byte, err error) (ca *identity.CA, trouble string) {
+	if err == nil {
+		ca, err = identity.ParseCA(text)
+	}
+	switch {
+	case err != nil:
 		return nil, err.Error()
-	}
-	if waited := l.Now.Sub(mi.Created); text == nil && waited > settleTime {
-		return nil, fmt.Sprintf("its certificate authority has not been made in %s", ago(waited))
-	} else if text == nil {
-		return nil, ""
-	}
-	if ca, err = identity.ParseCA(text); err != nil {
-		return nil, err.Error()
-	}
-	if !l.Now.Before(ca.NotAfter()) {
+	case !l.Now.Before(ca.NotAfter()):
 		return nil, fmt.Sprintf("its certificate authority ended at %s", day(ca.NotAfter()))
 	}
 	return ca, ""
 }
 
-// signs answers what is kept of the CA that signs for a MeshIdentity; nil: none has yet.
-func (l *look) signs(mi *resource.Object[kind.MeshIdentity]) *kind.SigningCA {
-	row, ok := l.State.SigningCAs.Find(l.r, mi.Mesh, mi.Name)
+// signs answers what is kept of the CA that signs for a MeshIdentity or the mtls of a Mesh; nil: none has yet.
+func (l *look) signs(of resource.Key) *kind.SigningCA {
+	mesh, name := of.Mesh, of.Name
+	if of.Kind == kind.Meshes.Name {
+		mesh, name = of.Name, kind.MTLSIdentity
+	}
+	row, ok := l.State.SigningCAs.Find(l.r, mesh, name)
 	if !ok {
 		return nil
 	}

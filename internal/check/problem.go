@@ -34,7 +34,7 @@ var (
 	serverCertificateEnds = &Problem{"server-certificate-ends", Warning,
 		"Replace the files of general.tlsCertFile and general.tlsKeyFile; one that the control plane made itself is made anew when it starts."}
 	identityCannotSign = &Problem{"identity-cannot-sign", Error,
-		"Repair the certificate authority that the MeshIdentity names; without another nobody is given a certificate."}
+		"Repair the certificate authority that the MeshIdentity, or the backend of the Mesh, names; without another nobody is given a certificate."}
 	authorityEnds = &Problem{"certificate-authority-ends", Warning,
 		"Replace the certificate authority before it ends."}
 	authorityChangePending = &Problem{"authority-change-pending", Warning,
@@ -46,7 +46,7 @@ var (
 	hostnameMissing = &Problem{"hostname-missing", Warning,
 		"Rename one of the services, or correct the template."}
 	noSpiffeID = &Problem{"no-spiffe-id", Error,
-		"Correct the labels of the Dataplane, or the templates of the MeshIdentity."}
+		"Correct the labels and tags of the Dataplane, or the templates of the MeshIdentity."}
 	certificateEnded = &Problem{"certificate-ended", Error,
 		"Look into the log of its weft-dp for why the certificate was not renewed, or of its SPIRE agent where that gives it."}
 	certificateOverdue = &Problem{"certificate-overdue", Warning,

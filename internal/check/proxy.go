@@ -32,7 +32,7 @@ func (l *look) proxy(m member) {
 	l.outbounds(m)
 	l.barred(m)
 	if id := m.proxy.Identity; id != nil && id.Problem != "" {
-		l.found(noSpiffeID, object, "MeshIdentity %s selects it and gives it no name: %s", id.MeshIdentity, id.Problem)
+		l.found(noSpiffeID, object, "%s gives it no name: %s", kind.IdentitySource(m.object.Mesh, id.MeshIdentity), id.Problem)
 	}
 	if insight == nil || len(insight.Subscriptions) == 0 {
 		if l.Now.Sub(m.object.Created) > settleTime {

@@ -16,10 +16,10 @@ type Crossing struct {
 	Ingress graph.ProxyKey
 	Mesh    string // of client and server
 	SNI     string // that the client's proxy sends
-	// SpiffeID is the caller's. The ingress can't see it, and the server does.
-	SpiffeID string
-	Method   string // default GET
-	Path     string // default /
+	// Names are the SPIFFE IDs of the caller, sorted. The ingress can't see them, and the server does.
+	Names  []string
+	Method string // default GET
+	Path   string // default /
 }
 
 // Arrival is what becomes of a crossing in the zone of the ingress. What comes after the hop at which it ends
@@ -45,7 +45,7 @@ func Arrive(world World, crossing Crossing) (*Arrival, error) {
 		return a, nil
 	}
 	a.Cluster = crossing.SNI
-	call := Call{Method: crossing.Method, Path: crossing.Path, TLS: true, PeerURIs: []string{crossing.SpiffeID}}
+	call := Call{Method: crossing.Method, Path: crossing.Path, TLS: true, PeerURIs: crossing.Names}
 	for _, address := range addresses {
 		a.Endpoints = append(a.Endpoints, askServer(world, address, call))
 	}

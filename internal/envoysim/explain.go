@@ -7,14 +7,15 @@ import (
 
 	"weft/internal/graph"
 	"weft/internal/xds"
+	"weft/kind"
 )
 
 // World is what the proxies of a mesh have been given.
 type World interface {
 	// Config answers the resources of a proxy; false where there is no such proxy.
 	Config(graph.ProxyKey) ([]*xds.Resource, bool)
-	// SpiffeID is the proxy's name; empty for a plain one.
-	SpiffeID(graph.ProxyKey) string
+	// Names are those in the proxy's certificate; none of a plain one.
+	Names(graph.ProxyKey) kind.LeafNames
 	// Instance is the DNS name in the proxy's certificate, which is its own alone.
 	Instance(graph.ProxyKey) string
 	// At finds the proxy that listens at an address.
@@ -65,8 +66,8 @@ const (
 
 // Explanation is what a request does, hop by hop. What comes after the hop at which it ends is empty.
 type Explanation struct {
-	From        string            `json:"from"`
-	SpiffeID    string            `json:"spiffeID,omitempty"`
+	From string `json:"from"`
+	kind.LeafNames
 	To          string            `json:"to"`
 	Method      string            `json:"method,omitempty"` // empty where no proxy reads requests
 	Path        string            `json:"path,omitempty"`
@@ -92,7 +93,7 @@ type EndpointVerdict struct {
 	Fallback bool   `json:"fallback,omitempty"`
 	Address  string `json:"address"`
 	Proxy    string `json:"proxy,omitempty"`
-	SpiffeID string `json:"spiffeID,omitempty"`
+	kind.LeafNames
 	Listener string `json:"listener,omitempty"`
 	Allowed  bool   `json:"allowed"`
 	// Rule is the rule of the policy that decided; ShadowRule one that would deny and does not yet.
@@ -135,21 +136,21 @@ func Explain(world World, request Request, beyond Beyond) (*Explanation, error) 
 	}
 	call := Call{Address: address.Address, Port: address.Port, Method: request.Method, Path: request.Path}
 	way := client.Outbound(call)
-	e := explanation(world.SpiffeID(request.From), request, address, way)
+	e := explanation(world.Names(request.From), request, address, way)
 	switch {
 	case way.Error != "":
 		e.Verdict, e.Reason = Unserved, way.Error
 	case way.Passed:
 		e.Verdict, e.Reason = Passed, "no service of the mesh has this address"
 	default:
-		(&asking{world, beyond, request.From.Mesh, e.SpiffeID, world.Instance(request.From), client, call}).ask(e, way.Endpoints)
+		(&asking{world, beyond, request.From.Mesh, e.LeafNames, world.Instance(request.From), client, call}).ask(e, way.Endpoints)
 	}
 	return e, nil
 }
 
-func explanation(id string, request Request, address Address, way OutboundResult) *Explanation {
+func explanation(names kind.LeafNames, request Request, address Address, way OutboundResult) *Explanation {
 	e := &Explanation{
-		From: request.From.String(), SpiffeID: id, To: request.To, Address: address.String(),
+		From: request.From.String(), LeafNames: names, To: request.To, Address: address.String(),
 		Listener: way.Listener, Captured: way.Captured, Route: way.Route, Destination: way.Cluster,
 		MutualTLS: way.TLS, ServerNames: way.ServerNames, Retries: way.Retries, RetryOn: way.RetryOn,
 	}
@@ -164,7 +165,7 @@ type asking struct {
 	world    World
 	beyond   Beyond
 	mesh     string
-	spiffeID string // of the client, and instance its own name
+	names    kind.LeafNames // of the client, and instance its own name
 	instance string
 	client   *Config
 	call     Call
@@ -188,7 +189,7 @@ func (a *asking) ask(e *Explanation, all []Endpoint) {
 func (a *asking) endpoint(e Endpoint) EndpointVerdict {
 	call := a.call
 	if call.TLS = e.TLS; e.TLS {
-		call.PeerURIs, call.PeerDNS = []string{a.spiffeID}, a.instance
+		call.PeerURIs, call.PeerDNS = a.names.Names(), a.instance
 	}
 	if egress, ok := a.world.Egress(e.At.Address, e.At.Port); ok {
 		return a.throughEgress(e, egress, call)
@@ -205,7 +206,7 @@ func (a *asking) endpoint(e Endpoint) EndpointVerdict {
 
 // accept has the client look at the server's name.
 func (a *asking) accept(v *EndpointVerdict, e Endpoint) {
-	if refusal := a.client.accepts(e.Security, v.SpiffeID); v.Allowed && refusal != nil {
+	if refusal := a.client.accepts(e.Security, v.LeafNames); v.Allowed && refusal != nil {
 		v.Allowed, v.Rule, v.Reason = false, "", refusal.Error()
 	}
 }
@@ -219,7 +220,7 @@ func (a *asking) throughDoor(e Endpoint, door Door) EndpointVerdict {
 		return v
 	}
 	arrival, err := a.beyond(door.Zone, Crossing{
-		Ingress: door.Ingress, Mesh: a.mesh, SNI: e.SNI, SpiffeID: a.spiffeID, Method: a.call.Method, Path: a.call.Path,
+		Ingress: door.Ingress, Mesh: a.mesh, SNI: e.SNI, Names: a.names.Names(), Method: a.call.Method, Path: a.call.Path,
 	})
 	if err != nil {
 		there.Unasked = err.Error()
@@ -307,7 +308,7 @@ func askServer(world World, at Address, call Call) EndpointVerdict {
 // askProxy answers what a proxy does with a call that arrives at one of its addresses, and the cluster to which that
 // leads.
 func askProxy(world World, proxy graph.ProxyKey, at Address, call Call) (v EndpointVerdict, cluster string) {
-	v = EndpointVerdict{Address: at.String(), Proxy: proxy.String(), SpiffeID: world.SpiffeID(proxy)}
+	v = EndpointVerdict{Address: at.String(), Proxy: proxy.String(), LeafNames: world.Names(proxy)}
 	server, err := load(world, proxy)
 	if err != nil {
 		v.Reason = err.Error()
@@ -328,13 +329,13 @@ func load(world World, proxy graph.ProxyKey) (*Config, error) {
 }
 
 // accepts says why the client does not take a server of that name; nil where it does.
-func (c *Config) accepts(way Security, id string) error {
+func (c *Config) accepts(way Security, server kind.LeafNames) error {
 	if !way.TLS {
 		return nil
 	}
-	if slices.Contains(way.ServerNames, id) {
-		return c.believes(way.bundle, id)
+	if slices.ContainsFunc(way.ServerNames, server.Has) {
+		return c.believes(way.bundle, server.SpiffeID)
 	}
 	return fmt.Errorf("the server is %s, and the client takes only %s",
-		orElse(id, "plain"), strings.Join(way.ServerNames, ", "))
+		orElse(server.String(), "plain"), strings.Join(way.ServerNames, ", "))
 }

@@ -16,6 +16,7 @@ import (
 	"weft/internal/envoysim"
 	"weft/internal/graph"
 	"weft/internal/xds"
+	"weft/kind"
 )
 
 var update = flag.Bool("update", false, "rewrite the expectations under testdata")
@@ -49,7 +50,9 @@ func (w *world) proxy(key graph.ProxyKey) *proxy {
 	return nil
 }
 
-func (w *world) SpiffeID(key graph.ProxyKey) string { return w.proxy(key).SpiffeID }
+func (w *world) Names(key graph.ProxyKey) kind.LeafNames {
+	return kind.NamesOf(strings.Fields(w.proxy(key).SpiffeID)...)
+}
 
 func (w *world) Instance(key graph.ProxyKey) string {
 	return key.Name + "." + key.Mesh + ".east.dataplane.mesh.local"

@@ -106,7 +106,7 @@ func (c *Config) handshake(socket *core.TransportSocket, call Call) error {
 	}
 	if !call.TLS {
 		return errors.New("the server takes mutual TLS only, and the caller is plain: " +
-			"a MeshIdentity that selects the caller's Dataplane gives it a certificate")
+			"a MeshIdentity that selects the caller's Dataplane, or the mtls of the mesh, gives it a certificate")
 	}
 	context := &tls.DownstreamTlsContext{}
 	if err := socket.GetTypedConfig().UnmarshalTo(context); err != nil {

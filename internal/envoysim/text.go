@@ -65,7 +65,7 @@ func (e *Explanation) security() string {
 	case !e.MutualTLS:
 		return "no"
 	}
-	return fmt.Sprintf("yes, %s asks for %s", e.SpiffeID, strings.Join(e.ServerNames, " or "))
+	return fmt.Sprintf("yes, %s asks for %s", e.LeafNames, strings.Join(e.ServerNames, " or "))
 }
 
 func (e *Explanation) verdict() string {

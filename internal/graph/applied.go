@@ -24,9 +24,11 @@ type Applied struct {
 
 // AppliedIdentity is the MeshIdentity of a proxy, and why it is that one.
 type AppliedIdentity struct {
-	MeshIdentity string `json:"meshIdentity,omitempty"` // empty: the proxy is plain
-	SpiffeID     string `json:"spiffeID,omitempty"`
-	TrustDomain  string `json:"trustDomain,omitempty"`
+	// MeshIdentity is its name, or "mesh.mtls" for the mtls of the mesh; empty: the proxy is plain.
+	MeshIdentity string `json:"meshIdentity,omitempty"`
+	// Those that the proxy is to have; under the mtls of a mesh one for each of its services.
+	kind.LeafNames
+	TrustDomain string `json:"trustDomain,omitempty"`
 	// SpireSocket is where its Envoy has its certificate from; empty: the control plane signs it.
 	SpireSocket string `json:"spireSocket,omitempty"`
 	Reason      string `json:"reason"`
@@ -127,8 +129,10 @@ func (s *State) appliedIdentity(r *table.Reader, dp *resource.Object[kind.Datapl
 		a.Selecting = append(a.Selecting, o.Name)
 	}
 	switch {
+	case len(selecting) == 0 && s.MTLS.Get(r, dp.Mesh).Enabled:
+		a.Reason = "no MeshIdentity of the mesh selects it, so that it has that of the mesh's mtls"
 	case len(selecting) == 0:
-		a.Reason = "no MeshIdentity of the mesh selects it, so that it is plain"
+		a.Reason = "no MeshIdentity of the mesh selects it and the mesh has no mtls, so that it is plain"
 	case len(selecting) == 1:
 		a.Reason = "it alone selects the Dataplane"
 	case selectorLabels(selecting[0]) > selectorLabels(selecting[1]):
@@ -137,7 +141,7 @@ func (s *State) appliedIdentity(r *table.Reader, dp *resource.Object[kind.Datapl
 		a.Reason = fmt.Sprintf("of those that select the Dataplane and name the most labels (%d) it is the first by name", selectorLabels(selecting[0]))
 	}
 	if id := s.Identity.Get(r, ProxyKey{Mesh: dp.Mesh, Name: dp.Name}); id != nil {
-		a.MeshIdentity, a.SpiffeID, a.TrustDomain, a.Problem = id.MeshIdentity, id.SpiffeID, id.TrustDomain, id.Problem
+		a.MeshIdentity, a.LeafNames, a.TrustDomain, a.Problem = id.MeshIdentity, id.LeafNames, id.TrustDomain, id.Problem
 		a.SpireSocket = id.Source.Socket
 	}
 	return a

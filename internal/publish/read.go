@@ -163,11 +163,11 @@ func (w *world) Config(key graph.ProxyKey) ([]*xds.Resource, bool) {
 	return configOf(w.hub.config, w.r, key)
 }
 
-func (w *world) SpiffeID(key graph.ProxyKey) string {
+func (w *world) Names(key graph.ProxyKey) kind.LeafNames {
 	if p := w.hub.state.Proxy.Get(w.r, key); p != nil && p.Leaf != nil {
-		return p.Leaf.SpiffeID
+		return p.Leaf.LeafNames
 	}
-	return ""
+	return kind.LeafNames{}
 }
 
 func (w *world) Instance(key graph.ProxyKey) string {

@@ -286,9 +286,9 @@ type ZoneQuestion_Passage struct {
 	Legacy  bool   `protobuf:"varint,3,opt,name=legacy,proto3" json:"legacy,omitempty"`
 	Sni     string `protobuf:"bytes,4,opt,name=sni,proto3" json:"sni,omitempty"`
 	// The caller's.
-	SpiffeId      string `protobuf:"bytes,5,opt,name=spiffe_id,json=spiffeId,proto3" json:"spiffe_id,omitempty"`
-	Method        string `protobuf:"bytes,6,opt,name=method,proto3" json:"method,omitempty"`
-	Path          string `protobuf:"bytes,7,opt,name=path,proto3" json:"path,omitempty"`
+	SpiffeIds     []string `protobuf:"bytes,5,rep,name=spiffe_ids,json=spiffeIds,proto3" json:"spiffe_ids,omitempty"`
+	Method        string   `protobuf:"bytes,6,opt,name=method,proto3" json:"method,omitempty"`
+	Path          string   `protobuf:"bytes,7,opt,name=path,proto3" json:"path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -351,11 +351,11 @@ func (x *ZoneQuestion_Passage) GetSni() string {
 	return ""
 }
 
-func (x *ZoneQuestion_Passage) GetSpiffeId() string {
+func (x *ZoneQuestion_Passage) GetSpiffeIds() []string {
 	if x != nil {
-		return x.SpiffeId
+		return x.SpiffeIds
 	}
-	return ""
+	return nil
 }
 
 func (x *ZoneQuestion_Passage) GetMethod() string {
@@ -429,7 +429,7 @@ var File_zonequery_proto protoreflect.FileDescriptor
 
 const file_zonequery_proto_rawDesc = "" +
 	"\n" +
-	"\x0fzonequery.proto\x12\x11weft.zonequery.v1\"\xe8\x04\n" +
+	"\x0fzonequery.proto\x12\x11weft.zonequery.v1\"\xea\x04\n" +
 	"\fZoneQuestion\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04zone\x18\x02 \x01(\tR\x04zone\x12C\n" +
@@ -441,13 +441,14 @@ const file_zonequery_proto_rawDesc = "" +
 	"\tdataplane\x18\x02 \x01(\tR\tdataplane\x12\x0e\n" +
 	"\x02to\x18\x03 \x01(\tR\x02to\x12\x16\n" +
 	"\x06method\x18\x04 \x01(\tR\x06method\x12\x12\n" +
-	"\x04path\x18\x05 \x01(\tR\x04path\x1a\xaa\x01\n" +
+	"\x04path\x18\x05 \x01(\tR\x04path\x1a\xac\x01\n" +
 	"\aPassage\x12\x12\n" +
 	"\x04mesh\x18\x01 \x01(\tR\x04mesh\x12\x18\n" +
 	"\aingress\x18\x02 \x01(\tR\aingress\x12\x16\n" +
 	"\x06legacy\x18\x03 \x01(\bR\x06legacy\x12\x10\n" +
-	"\x03sni\x18\x04 \x01(\tR\x03sni\x12\x1b\n" +
-	"\tspiffe_id\x18\x05 \x01(\tR\bspiffeId\x12\x16\n" +
+	"\x03sni\x18\x04 \x01(\tR\x03sni\x12\x1d\n" +
+	"\n" +
+	"spiffe_ids\x18\x05 \x03(\tR\tspiffeIds\x12\x16\n" +
 	"\x06method\x18\x06 \x01(\tR\x06method\x12\x12\n" +
 	"\x04path\x18\a \x01(\tR\x04path\x1a6\n" +
 	"\x06Behind\x12\x12\n" +

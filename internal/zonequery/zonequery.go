@@ -45,14 +45,14 @@ func requestOf(q *wire.ZoneQuestion_Explain) envoysim.Request {
 func passageQuestion(zone string, c envoysim.Crossing) *wire.ZoneQuestion {
 	return &wire.ZoneQuestion{Zone: zone, Question: &wire.ZoneQuestion_Passage_{Passage: &wire.ZoneQuestion_Passage{
 		Mesh: c.Mesh, Ingress: c.Ingress.Name, Legacy: c.Ingress.Mesh == "",
-		Sni: c.SNI, SpiffeId: c.SpiffeID, Method: c.Method, Path: c.Path,
+		Sni: c.SNI, SpiffeIds: c.Names, Method: c.Method, Path: c.Path,
 	}}}
 }
 
 func crossingOf(q *wire.ZoneQuestion_Passage) envoysim.Crossing {
 	c := envoysim.Crossing{
 		Ingress: graph.ProxyKey{Mesh: q.Mesh, Name: q.Ingress}, Mesh: q.Mesh,
-		SNI: q.Sni, SpiffeID: q.SpiffeId, Method: q.Method, Path: q.Path,
+		SNI: q.Sni, Names: q.SpiffeIds, Method: q.Method, Path: q.Path,
 	}
 	if q.Legacy {
 		c.Ingress = graph.ZoneIngressProxy(q.Ingress)

@@ -26,7 +26,7 @@ func (i inspector) Explain(r envoysim.Request, beyond envoysim.Beyond) (*envoysi
 		return nil, errors.New("there is no proxy " + r.From.String())
 	}
 	arrival, err := beyond("west", envoysim.Crossing{
-		Ingress: graph.ProxyKey{Mesh: r.From.Mesh, Name: "zi"}, Mesh: r.From.Mesh, SNI: "db.ms", SpiffeID: "spiffe://east/web", Path: r.Path,
+		Ingress: graph.ProxyKey{Mesh: r.From.Mesh, Name: "zi"}, Mesh: r.From.Mesh, SNI: "db.ms", Names: []string{"spiffe://east/web"}, Path: r.Path,
 	})
 	if err != nil {
 		return &envoysim.Explanation{From: r.From.String(), Verdict: envoysim.Unknown, Reason: err.Error()}, nil
@@ -35,7 +35,7 @@ func (i inspector) Explain(r envoysim.Request, beyond envoysim.Beyond) (*envoysi
 }
 
 func (i inspector) Arrive(c envoysim.Crossing) (*envoysim.Arrival, error) {
-	return &envoysim.Arrival{Listener: strings.Join([]string{i.zone, c.Ingress.String(), c.SNI, c.SpiffeID, c.Path}, " ")}, nil
+	return &envoysim.Arrival{Listener: strings.Join([]string{i.zone, c.Ingress.String(), c.SNI, strings.Join(c.Names, " "), c.Path}, " ")}, nil
 }
 
 func (i inspector) Behind(key graph.ServiceKey) *graph.Behind {
