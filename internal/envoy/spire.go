@@ -63,17 +63,12 @@ func leafFrom(from graph.Source) *tls.SdsSecretConfig {
 	return &tls.SdsSecretConfig{Name: name, SdsConfig: secretsOf(from)}
 }
 
-// rootsFrom is the roots of one trust domain, or of all that the mesh believes where there is none. From a
-// SPIRE agent they are those of its own trust domain: the validator looks at the first SPIFFE ID of a
-// certificate alone, so that a server that believed others too could be shown a name of its own domain that
-// they have signed.
-func rootsFrom(from graph.Source, domain string) *tls.SdsSecretConfig {
+// rootsFrom is the roots in a secret. From a SPIRE agent they are those of its own trust domain, whichever are meant:
+// the validator looks at the first SPIFFE ID of a certificate alone, so that a server that believed others too could
+// be shown a name of its own domain that they have signed.
+func rootsFrom(from graph.Source, secret string) *tls.SdsSecretConfig {
 	if from.FromSPIRE() {
 		return &tls.SdsSecretConfig{Name: "spiffe://" + from.TrustDomain, SdsConfig: secretsOf(from)}
 	}
-	name := domainSecret(domain)
-	if from.RootsOf != "" {
-		name = meshSecret(from.RootsOf)
-	}
-	return &tls.SdsSecretConfig{Name: name, SdsConfig: adsOrWait()}
+	return &tls.SdsSecretConfig{Name: secret, SdsConfig: adsOrWait()}
 }

@@ -99,7 +99,11 @@ func bundle(name string, domains []graph.TrustDomain) *xds.Resource {
 
 // clientTLS presents the proxy's leaf and takes a server only under one of its names.
 func clientTLS(key graph.DestinationKey, protocol kind.Protocol, servers *graph.Servers, from graph.Source) *core.TransportSocket {
-	common := mutualTLS(from, servers.TrustDomain, servers.Identities)
+	roots := domainSecret(servers.TrustDomain)
+	if servers.Outside() {
+		roots = egressSecret
+	}
+	common := mutualTLS(from, roots, servers.Identities)
 	common.AlpnProtocols = clientProtocols(protocol)
 	return transportSocket(&tls.UpstreamTlsContext{CommonTlsContext: common, Sni: serverName(key, servers)})
 }
@@ -107,7 +111,11 @@ func clientTLS(key graph.DestinationKey, protocol kind.Protocol, servers *graph.
 // serverTLS demands a certificate that the proxy believes; whether its owner may come in is for the
 // permissions to say. No session is resumed, so that every connection proves anew who it is.
 func serverTLS(protocol kind.Protocol, from graph.Source) *core.TransportSocket {
-	common := mutualTLS(from, "", nil)
+	roots := trustSecret
+	if from.RootsOf != "" {
+		roots = meshSecret(from.RootsOf)
+	}
+	common := mutualTLS(from, roots, nil)
 	if protocol.IsHTTP() {
 		common.AlpnProtocols = []string{"h2", "http/1.1"}
 	}
@@ -121,9 +129,9 @@ func serverTLS(protocol kind.Protocol, from graph.Source) *core.TransportSocket 
 	})
 }
 
-// mutualTLS presents the proxy's leaf and checks the other side's against the roots of one trust domain, or
-// of all that the mesh believes where there is none, and, where there are any, the names.
-func mutualTLS(from graph.Source, domain string, names []string) *tls.CommonTlsContext {
+// mutualTLS presents the proxy's leaf and checks the other side's against the roots in a secret and, where there are
+// any, the names.
+func mutualTLS(from graph.Source, roots string, names []string) *tls.CommonTlsContext {
 	return &tls.CommonTlsContext{
 		TlsParams: &tls.TlsParameters{
 			TlsMinimumProtocolVersion: tls.TlsParameters_TLSv1_2,
@@ -135,7 +143,7 @@ func mutualTLS(from graph.Source, domain string, names []string) *tls.CommonTlsC
 				DefaultValidationContext: &tls.CertificateValidationContext{
 					MatchTypedSubjectAltNames: exactly(names),
 				},
-				ValidationContextSdsSecretConfig: rootsFrom(from, domain),
+				ValidationContextSdsSecretConfig: rootsFrom(from, roots),
 			},
 		},
 	}

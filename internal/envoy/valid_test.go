@@ -43,7 +43,7 @@ func TestEnvoyTakesIt(t *testing.T) {
 			if name != "trust" {
 				east := newAuthority(t, domainEast)
 				mesh := trustOf(east, newAuthority(t, domainWest), newAuthority(t, "default.north.mesh.local"))
-				resources = append(resources, TrustBundle(mesh), identity(t, east.leaf(t, serverID)))
+				resources = append(resources, TrustBundle(mesh), EgressBundle(mesh), identity(t, east.leaf(t, serverID)))
 				resources = append(resources, DomainBundles(mesh)...)
 			}
 			out, err := exec.Command(envoy, "--mode", "validate", "-l", "warning", "-c", bootstrapFile(t, resources)).CombinedOutput()

@@ -76,13 +76,15 @@ func (s *State) leadOut(r *table.Reader, dp *resource.Object[kind.Dataplane], p 
 // leadAllOut makes the proxy of a ZoneEgress lead out of its zone, for every mesh whose proxies it can prove to who
 // it is.
 func (s *State) leadAllOut(r *table.Reader, section *kind.ZoneEgressSection, p *Proxy) {
-	sections := s.egressSections(r, p.Key, section)
-	if len(sections) == 0 || p.Identity == nil {
+	sections, presents := s.egressSections(r, p.Key, section), s.presentations(r)
+	if len(sections) == 0 || len(presents) == 0 {
 		return
 	}
+	p.Identity, p.Leaf, p.Further = presents[0].Identity, presents[0].Leaf, presents[1:]
+	p.Class.Secured, p.Class.Source = true, p.Identity.Source
 	p.Egresses = egressListeners(sections)
 	for _, mesh := range s.meshesOf(r, p.Key) {
-		if from, ok := s.shownTo(r, p, mesh); ok {
+		if from, ok := s.shownTo(r, p.Key.Name, presents, mesh); ok {
 			p.LeadsOut = append(p.LeadsOut, mesh)
 			// It is no Dataplane of the mesh, so that what targets it is what targets all.
 			p.Chains = append(p.Chains, s.chains(r, &resource.Meta{Mesh: mesh}, "", from)...)

@@ -53,17 +53,28 @@ func (s *State) egressLeaf(r *table.Reader, id *Identity) *Leaf {
 
 // shownTo is where a ZoneEgress has the leaf and the roots from for the proxies of a mesh; false: there is nothing by
 // which these and it could believe each other, so that it does not serve them.
-func (s *State) shownTo(r *table.Reader, p *Proxy, mesh string) (Source, bool) {
+func (s *State) shownTo(r *table.Reader, egress string, presents []Presentation, mesh string) (Source, bool) {
 	on := s.EgressChoice.Get(r, s.Zone).On(mesh)
-	for _, further := range p.Further {
-		if (IdentityKey{further.Identity.Mesh, further.Identity.MeshIdentity}) == on {
-			return Source{Leaf: further.Secret, RootsOf: mesh}, s.holdsLeaf(r, p.Key.Name, mesh) && s.believes(r, mesh)
+	for _, one := range presents {
+		if (IdentityKey{one.Identity.Mesh, one.Identity.MeshIdentity}) != on {
+			continue
 		}
+		from := one.Identity.Source
+		switch {
+		case from.FromSPIRE():
+			return from, s.ofSPIRE(r, mesh, from.TrustDomain)
+		case one.Secret == IdentitySecret:
+			return Source{RootsOf: mesh}, one.Leaf != nil && s.believes(r, mesh)
+		}
+		return Source{Leaf: one.Secret, RootsOf: mesh}, s.holdsLeaf(r, egress, mesh) && s.believes(r, mesh)
 	}
-	if from := p.Identity.Source; from.FromSPIRE() {
-		return from, s.ofSPIRE(r, mesh, from.TrustDomain)
-	}
-	return Source{RootsOf: mesh}, p.Leaf != nil && s.believes(r, mesh)
+	return Source{}, false
+}
+
+// serves says whether a ZoneEgress serves the proxies of a mesh.
+func (s *State) serves(r *table.Reader, egress, mesh string) bool {
+	_, ok := s.shownTo(r, egress, s.presentations(r), mesh)
+	return ok
 }
 
 // believes says whether the proxies of a mesh have any root to believe.

@@ -46,6 +46,9 @@ func (s *State) egressesOf(r *table.Reader, mesh string) []Endpoint {
 	}
 	var egresses []Endpoint
 	for _, egress := range row.Spec.Usable() {
+		if egress.Legacy && !s.serves(r, egress.Name, mesh) {
+			continue
+		}
 		if proxy := egressProxy(mesh, &egress); s.Refusal(r, proxy) == "" {
 			egresses = append(egresses, Endpoint{Address: egress.Address, Port: egress.Port, Proxy: proxy})
 		}

@@ -64,9 +64,7 @@ func (s *State) zoneProxy(r *table.Reader, key ProxyKey) *Proxy {
 	if p.Ingresses = s.ingressListeners(r, key, n.ZoneIngress); len(p.Ingresses) > 0 {
 		p.Passes = s.meshesOf(r, key)
 	}
-	if all := s.presentations(r); key.Type == kind.EgressProxy && len(all) > 0 {
-		p.Identity, p.Leaf, p.Further = all[0].Identity, all[0].Leaf, all[1:]
-		p.Class.Secured, p.Class.Source = true, p.Identity.Source
+	if key.Type == kind.EgressProxy {
 		s.leadAllOut(r, n.ZoneEgress, p)
 	}
 	return p
