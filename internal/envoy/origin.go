@@ -26,6 +26,11 @@ func OriginOf(t xds.Type, name string) Origin {
 	if t != xds.Secret {
 		return Origin{}
 	}
+	for _, prefix := range []string{outsideCA, outsideCertificate} {
+		if rest, found := strings.CutPrefix(name, prefix); found {
+			return OriginOf(t, rest)
+		}
+	}
 	domain := strings.TrimPrefix(name, domainSecret(""))
 	return Origin{Trust: true, TrustDomain: strings.TrimPrefix(domain, ofDomain)}
 }

@@ -191,3 +191,23 @@ func outsideSecrets(o *graph.Outside) []*xds.Resource {
 func inlined(text []byte) *core.DataSource {
 	return &core.DataSource{Specifier: &core.DataSource_InlineBytes{InlineBytes: text}}
 }
+
+// WithoutKey is a resource as it may be shown: a private key in it is left out. It keeps its version.
+func WithoutKey(r *xds.Resource) *xds.Resource {
+	if r.Type != xds.Secret {
+		return r
+	}
+	message, err := r.Message()
+	secret, ok := message.(*tls.Secret)
+	switch {
+	case err != nil || !ok:
+		secret = &tls.Secret{Name: r.Name} // nobody knows what it holds
+	case secret.GetTlsCertificate() == nil:
+		return r
+	default:
+		secret.GetTlsCertificate().PrivateKey = nil
+	}
+	shown := xds.NewResource(r.Type, r.Name, secret)
+	shown.Version = r.Version
+	return shown
+}

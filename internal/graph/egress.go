@@ -33,6 +33,7 @@ type Exit struct {
 // EgressChain is what one egress takes connections for, and from whom.
 type EgressChain struct {
 	Exit
+	Section     string // how policies call the egress
 	Permissions *match.Permissions
 	// Source is where the egress has the leaf from that it presents.
 	Source Source
@@ -60,6 +61,22 @@ func egressKeys(dp *resource.Object[kind.Dataplane]) []string {
 		return nil
 	}
 	return []string{MeshKey(dp.Mesh)}
+}
+
+// namedSecrets are the Secrets that an external service names.
+func namedSecrets(service *resource.Object[kind.MeshExternalService]) []string {
+	if !service.Spec.NamesCertificates() {
+		return nil
+	}
+	v := service.Spec.TLS.Verification
+	var keys []string
+	for _, source := range []*kind.DataSource{v.CACert, v.ClientCert, v.ClientKey} {
+		if source != nil && source.SecretRef != nil {
+			keys = append(keys, RowKey(service.Mesh, source.SecretRef.Name))
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
 }
 
 // leadOut makes a proxy that has or had an egress section lead out of its zone.
@@ -114,7 +131,7 @@ func (s *State) chains(r *table.Reader, proxy *resource.Meta, section string, fr
 			extended[permissions] = true
 			s.holdAlso(r, proxy.Mesh, permissions)
 		}
-		chains = append(chains, EgressChain{exit, permissions, from, believed})
+		chains = append(chains, EgressChain{exit, section, permissions, from, believed})
 	}
 	return chains
 }

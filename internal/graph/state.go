@@ -89,6 +89,8 @@ type State struct {
 	ServicesByTag *table.Index[*resource.Object[kind.MeshService]]
 	// ExternalServicesByMesh finds those of a [MeshKey].
 	ExternalServicesByMesh *table.Index[*resource.Object[kind.MeshExternalService]]
+	// ExternalServicesBySecret finds those that name a Secret, by its [RowKey].
+	ExternalServicesBySecret *table.Index[*resource.Object[kind.MeshExternalService]]
 	// EgressesByMesh finds the Dataplanes that are zone egresses, and ZoneEgressesByScope the ZoneEgresses, by
 	// their [MeshKey].
 	EgressesByMesh      *table.Index[*resource.Object[kind.Dataplane]]
@@ -308,6 +310,7 @@ func NewState(zone string) *State {
 	s.IngressesByMesh = table.NewIndex(s.Dataplanes.Input, ingressKeys)
 	s.ZoneIngressesByScope = byMesh(s.ZoneIngresses)
 	s.ExternalServicesByMesh = byMesh(s.ExternalServices)
+	s.ExternalServicesBySecret = table.NewIndex(s.ExternalServices.Input, namedSecrets)
 	s.EgressesByMesh = table.NewIndex(s.Dataplanes.Input, egressKeys)
 	s.ZoneEgressesByScope = byMesh(s.ZoneEgresses)
 	s.DataplanesByListener = table.NewIndex(s.Dataplanes.Input, listenerKeys)

@@ -13,11 +13,11 @@ import (
 // where that Secret is still to be made. secret finds the data of a Secret of the MeshIdentity's mesh.
 func CAText(spec *kind.MeshIdentity, name string, secret func(name string) ([]byte, bool)) ([]byte, error) {
 	if b := spec.Provider.Bundled; b != nil && b.CA != nil {
-		certificate, err := read(b.CA.Certificate, "spec.provider.bundled.ca.certificate", secret)
+		certificate, err := Read(b.CA.Certificate, "spec.provider.bundled.ca.certificate", secret)
 		if err != nil {
 			return nil, err
 		}
-		key, err := read(b.CA.PrivateKey, "spec.provider.bundled.ca.privateKey", secret)
+		key, err := Read(b.CA.PrivateKey, "spec.provider.bundled.ca.privateKey", secret)
 		if err != nil {
 			return nil, err
 		}
@@ -46,7 +46,8 @@ func selfSigned(certificate []byte) bool {
 	return err == nil && cert.CheckSignatureFrom(cert) == nil
 }
 
-func read(source *kind.DataSource, field string, secret func(string) ([]byte, bool)) ([]byte, error) {
+// Read answers the value of a data source, a resource's field; secret finds the data of a Secret of its mesh.
+func Read(source *kind.DataSource, field string, secret func(string) ([]byte, bool)) ([]byte, error) {
 	switch {
 	case source == nil:
 		return nil, fmt.Errorf("%s: is missing; name a Secret", field)

@@ -47,15 +47,27 @@ func (h *Hub) permitting(r *table.Reader, key graph.ProxyKey, extension string) 
 		return nil
 	}
 	var causes []kind.Cause
-	for i := range p.Listeners {
-		l := &p.Listeners[i]
-		if !envoy.HoldsPermissions(l.Guard(), extension) {
-			continue
-		}
-		policies := h.state.PermissionByMesh.List(r, graph.MeshKey(key.Mesh))
-		for _, policy := range match.Applying(policies, &dp.Meta, l.Section) {
+	policies := h.state.PermissionByMesh.List(r, graph.MeshKey(key.Mesh))
+	for _, section := range holding(p, extension) {
+		for _, policy := range match.Applying(policies, &dp.Meta, section) {
 			causes = append(causes, kind.Cause{Kind: kind.MeshTrafficPermissions.Name, Name: policy.Name})
 		}
 	}
 	return causes
+}
+
+// holding are the sections of a proxy, as policies call them, whose permissions an extension holds.
+func holding(p *graph.Proxy, extension string) []string {
+	var sections []string
+	for i := range p.Listeners {
+		if envoy.HoldsPermissions(p.Listeners[i].Guard(), extension) {
+			sections = append(sections, p.Listeners[i].Section)
+		}
+	}
+	for i := range p.Chains {
+		if envoy.HoldsPermissions(p.Chains[i].Guard(), extension) {
+			sections = append(sections, p.Chains[i].Section)
+		}
+	}
+	return sections
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	"weft/internal/envoy"
 	"weft/internal/envoysim"
 	"weft/internal/graph"
 	"weft/internal/identity"
@@ -99,9 +100,13 @@ func (h *Hub) MeshExists(mesh string) bool {
 	return ok
 }
 
-// Config answers all that a proxy is sent, computed from nothing.
+// Config answers all that a proxy is sent, computed from nothing and without private keys.
 func (h *Hub) Config(key graph.ProxyKey) ([]*xds.Resource, bool) {
-	return configOf(h.config, h.reader(), key)
+	resources, ok := configOf(h.config, h.reader(), key)
+	for i, r := range resources {
+		resources[i] = envoy.WithoutKey(r)
+	}
+	return resources, ok
 }
 
 func configOf(c *config, r *table.Reader, key graph.ProxyKey) ([]*xds.Resource, bool) {

@@ -27,13 +27,7 @@ func (p *Plan) source(r *table.Reader, mi *resource.Object[kind.MeshIdentity], n
 	if err != nil {
 		return nil, &problem{"TrustDomainInvalid", err.Error()}
 	}
-	text, err := identity.CAText(&mi.Spec, mi.Name, func(name string) ([]byte, bool) {
-		secret, ok := p.State.Secrets.Find(r, mi.Mesh, name)
-		if !ok {
-			return nil, false
-		}
-		return secret.Spec.Data, true
-	})
+	text, err := identity.CAText(&mi.Spec, mi.Name, p.secrets(r, mi.Mesh))
 	if err != nil {
 		return nil, &problem{"CAMissing", err.Error()}
 	}

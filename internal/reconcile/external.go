@@ -12,12 +12,17 @@ import (
 // external gives a MeshExternalService its virtual IP and host names in this zone, and its status. Whether a zone
 // egress is ready is no part of what is stored: one that comes or goes would be a write for each service.
 // (Mesh Scoped Zone Ingress and Zone Egress.)
-func (p *Plan) external(r *table.Reader, u Unit) []Step {
-	if _, ok := p.State.ExternalServices.Find(r, u.Mesh, u.Name); !ok {
-		return nil
+func (p *Plan) external(r *table.Reader, u Unit, now time.Time) (steps []Step, again time.Time) {
+	service, ok := p.State.ExternalServices.Find(r, u.Mesh, u.Name)
+	if !ok {
+		if _, had := p.State.ExternalMaterials.Find(r, u.Mesh, u.Name); had {
+			steps = append(steps, p.forgetMaterial(u.Mesh, u.Name))
+		}
+		return steps, time.Time{}
 	}
+	steps, secrets, again := p.material(r, service, now)
 	refused := p.refused.Get(r, causeOf(resource.Key(u)))
-	status := kind.MeshExternalServiceStatus{Conditions: refused.conditions()}
+	status := kind.MeshExternalServiceStatus{Conditions: append(refused.conditions(), secrets...)}
 	var had kind.Places
 	if stored, ok := p.State.ExternalServiceStatuses.Find(r, u.Mesh, u.Name); ok {
 		had = stored.Spec.Places()
@@ -30,7 +35,7 @@ func (p *Plan) external(r *table.Reader, u Unit) []Step {
 		status.VIP = &vips[0]
 	}
 	status.Addresses, status.HostnameGenerators = p.namesOf(r, u)
-	return []Step{{Put: kind.MeshExternalServiceStatuses.Make(u.Mesh, u.Name, status)}}
+	return append(steps, Step{Put: kind.MeshExternalServiceStatuses.Make(u.Mesh, u.Name, status)}), again
 }
 
 func (rc *Reconciler) followExternal(key resource.Key, now time.Time) {
@@ -42,10 +47,11 @@ func (rc *Reconciler) followExternal(key resource.Key, now time.Time) {
 	rc.ask(Unit(key), now.Add(soon))
 }
 
-func (rc *Reconciler) forgetExternal(key resource.Key) {
+func (rc *Reconciler) forgetExternal(key resource.Key, now time.Time) {
 	if service := (graph.ServiceKey{Mesh: key.Mesh, Name: key.Name}); rc.pinnedExternal[service] {
 		delete(rc.pinnedExternal, service)
 		rc.plan.names.Unpin(Unit(key))
 		rc.forgetRefusals(causeOf(key))
+		rc.ask(Unit(key), now.Add(soon))
 	}
 }

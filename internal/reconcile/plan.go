@@ -155,7 +155,7 @@ func (p *Plan) For(r *table.Reader, u Unit, now time.Time) (steps []Step, again 
 	case kind.MeshMultiZoneServices.Name:
 		return p.multiZone(r, u), time.Time{}
 	case kind.MeshExternalServices.Name:
-		return p.external(r, u), time.Time{}
+		return p.external(r, u, now)
 	case TagUnit:
 		return p.tag(r, tagKey{u.Mesh, u.Name}), time.Time{}
 	case kind.MeshIdentities.Name:

@@ -227,6 +227,7 @@ func (rc *Reconciler) observePut(o resource.Any, now time.Time) {
 		rc.ask(Unit{key.Kind, key.Mesh, key.Name}, now.Add(calmly))
 		rc.askIdentities(key.Mesh, now)
 	case *resource.Object[kind.Secret]:
+		rc.askNaming(key, now)
 		rc.askIdentities(key.Mesh, now)
 	}
 }
@@ -267,7 +268,7 @@ func (rc *Reconciler) observeRemoved(key resource.Key, now time.Time) {
 	case kind.MeshMultiZoneServices.Name:
 		rc.forgetMembers(key)
 	case kind.MeshExternalServices.Name:
-		rc.forgetExternal(key)
+		rc.forgetExternal(key, now)
 	case kind.MeshExternalServiceStatuses.Name:
 		rc.ask(Unit{kind.MeshExternalServices.Name, key.Mesh, key.Name}, now.Add(soon))
 	case kind.MeshMultiZoneServiceStatuses.Name:
@@ -301,6 +302,7 @@ func (rc *Reconciler) observeRemoved(key resource.Key, now time.Time) {
 		rc.forgetRefusals(causeOf(key))
 		rc.askIdentities(key.Mesh, now)
 	case kind.Secrets.Name:
+		rc.askNaming(key, now)
 		rc.askIdentities(key.Mesh, now)
 	}
 }

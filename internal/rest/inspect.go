@@ -25,7 +25,8 @@ type ConfigEntry struct {
 	Resource json.RawMessage `json:"resource"` // Envoy's message in its JSON form
 }
 
-// proxyConfig answers all that a proxy is sent. Private keys are not among it: no proxy is sent any.
+// proxyConfig answers all that a proxy is sent, without the private keys of external services' certificates, which are
+// all that any is sent.
 func (a *api) proxyConfig(w http.ResponseWriter, r *http.Request) error {
 	key := keyOf(kind.Dataplanes, r)
 	if _, err := a.read(r.Context(), kind.Written()...); err != nil {

@@ -1,0 +1,173 @@
+package reconcile
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	"weft/kind"
+	"weft/resource"
+)
+
+// signed is a certificate, which ends when it says, and its key, both in PEM.
+func signed(t *testing.T, key crypto.Signer, ends time.Time) (certificate, private []byte) {
+	t.Helper()
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: ends, IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})
+}
+
+func newP256(t *testing.T) crypto.Signer {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func fromSecret(name string) *kind.DataSource {
+	return &kind.DataSource{Type: "Secret", SecretRef: &kind.SecretRef{Kind: "Secret", Name: name}}
+}
+
+// namingSecrets is an external service that names the Secrets ca, cert and key.
+func namingSecrets(port uint32) resource.Any {
+	return kind.MeshExternalServices.Make("default", "api", kind.MeshExternalService{
+		Match:     kind.ExternalMatch{Port: 443},
+		Endpoints: []kind.ExternalEndpoint{{Address: "api.example.com", Port: port}},
+		TLS: &kind.ExternalTLS{Enabled: true, Verification: &kind.ExternalVerification{
+			CACert: fromSecret("ca"), ClientCert: fromSecret("cert"), ClientKey: fromSecret("key"),
+		}},
+	})
+}
+
+// unresolved is the reason and the message of the condition; empty: all is well.
+func (w *world) unresolved() (reason, message string) {
+	w.t.Helper()
+	w.reconcile(kind.MeshExternalServices.Name, "api")
+	status, ok := w.plan.State.ExternalServiceStatuses.Find(w.reader(), "default", "api")
+	if !ok {
+		w.t.Fatal("the service has no status")
+	}
+	for _, c := range status.Spec.Conditions {
+		if c.Type == "SecretsResolved" {
+			return c.Reason, c.Message
+		}
+	}
+	return "", ""
+}
+
+func (w *world) dialled() *kind.ExternalMaterial {
+	if row, ok := w.plan.State.ExternalMaterials.Find(w.reader(), "default", "api"); ok {
+		return &row.Spec
+	}
+	return nil
+}
+
+// What a service names is told where it is missing or wrong, in words that name it, and never the key.
+func TestSecretsThatCanNotBeUsedAreTold(t *testing.T) {
+	w := newWorld(t, "242.0.0.0/8")
+	later := w.now.Add(24 * time.Hour)
+	cert, key := signed(t, newP256(t), later)
+	_, another := signed(t, newP256(t), later)
+	ended, endedKey := signed(t, newP256(t), w.now.Add(-time.Hour))
+	_, edwards, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unusable, unusableKey := signed(t, edwards, later)
+	for _, c := range []struct {
+		name          string
+		ca, cert, key []byte
+		reason, words string
+	}{
+		{"none", nil, nil, nil, "SecretMissing", `spec.tls.verification.caCert: there is no Secret "ca" in the mesh; create it`},
+		{"no client certificate", cert, nil, key, "SecretMissing", `spec.tls.verification.clientCert: there is no Secret "cert"`},
+		{"no key", cert, cert, nil, "SecretMissing", `spec.tls.verification.clientKey: there is no Secret "key"`},
+		{"no authority", []byte("x"), cert, key, "CertificateInvalid", "spec.tls.verification.caCert: it holds no certificate"},
+		{"a key for an authority", key, cert, key, "CertificateInvalid", `spec.tls.verification.caCert: a block "PRIVATE KEY" of it is no certificate`},
+		{"an authority that ended", ended, cert, key, "CertificateExpired", "spec.tls.verification.caCert: its last authority ended at 2029-12-31T23:00:00Z"},
+		{"one that ended beside one that lasts", append(bytes.Clone(ended), cert...), cert, key, "", ""},
+		{"another's key", cert, cert, another, "CertificateInvalid", "private key does not match public key"},
+		{"a certificate that ended", cert, ended, endedKey, "CertificateExpired", "spec.tls.verification.clientCert: it ended at 2029-12-31T23:00:00Z"},
+		{"a certificate that Envoy presents to nobody", cert, unusable, unusableKey, "CertificateInvalid", "Envoy presents certificates with keys of RSA"},
+		{"all that is needed", cert, cert, key, "", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, "242.0.0.0/8")
+			for name, data := range map[string][]byte{"ca": c.ca, "cert": c.cert, "key": c.key} {
+				if data != nil {
+					w.put(w.secret(name, string(data)))
+				}
+			}
+			w.put(namingSecrets(443))
+			reason, message := w.unresolved()
+			if reason != c.reason || !strings.Contains(message, c.words) {
+				t.Errorf("it is told %s: %q, want %s: %q", reason, message, c.reason, c.words)
+			}
+			if served := w.dialled() != nil; served != (c.reason == "") {
+				t.Errorf("egresses serve it: %v", served)
+			}
+			if len(c.key) > 0 && strings.Contains(message, string(c.key[30:60])) {
+				t.Error("the key is told")
+			}
+		})
+	}
+}
+
+// While a Secret is missing or wrong, egresses dial as they did: neither what is new nor what is old is mixed in.
+func TestTheLastGoodStaysWhileASecretIsWrong(t *testing.T) {
+	w := newWorld(t, "242.0.0.0/8")
+	cert, key := signed(t, newP256(t), w.now.Add(24*time.Hour))
+	w.put(w.secret("ca", string(cert)))
+	w.put(w.secret("cert", string(cert)))
+	w.put(w.secret("key", string(key)))
+	w.put(namingSecrets(443))
+	if reason, message := w.unresolved(); reason != "" || w.dialled() == nil {
+		t.Fatalf("with all that it names: %s %s", reason, message)
+	}
+	first := *w.dialled()
+	if first.TLS.Verification.ClientKey != nil {
+		t.Error("where the key stands is stored beside the key itself")
+	}
+
+	w.put(w.secret("ca", "x"))
+	w.put(namingSecrets(8443))
+	if reason, message := w.unresolved(); reason != "CertificateInvalid" || !strings.HasSuffix(message, "; zone egresses go on with what they had") {
+		t.Errorf("it is told %s: %q", reason, message)
+	}
+	if now := w.dialled(); now == nil || !bytes.Equal(now.CACert, first.CACert) || now.Endpoints[0].Port != 443 {
+		t.Errorf("it is dialled as %+v", now)
+	}
+
+	w.put(w.secret("ca", string(cert)))
+	if reason, _ := w.unresolved(); reason != "" || w.dialled().Endpoints[0].Port != 8443 {
+		t.Errorf("set right it is told %q and dialled at %+v", reason, w.dialled().Endpoints)
+	}
+	w.now = w.now.Add(25 * time.Hour)
+	if reason, _ := w.unresolved(); reason != "CertificateExpired" || w.dialled() == nil {
+		t.Errorf("when it has ended it is told %q, and dialled as %+v", reason, w.dialled())
+	}
+
+	w.remove(kind.MeshExternalServices.Key("default", "api"))
+	w.reconcile(kind.MeshExternalServices.Name, "api")
+	if w.dialled() != nil {
+		t.Error("the service is gone, and its key is kept")
+	}
+}
