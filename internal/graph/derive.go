@@ -33,6 +33,7 @@ func (s *State) derive() {
 	s.Labelled = table.NewDerived(s.DB, "services of labels", s.labelled, slices.Equal)
 	s.Named = table.NewDerived(s.DB, "service of a row", s.named, func(a, b DestinationKey) bool { return a == b })
 	s.Ports = table.NewDerived(s.DB, "service ports", s.ports, slices.Equal)
+	s.ByEgress = table.NewDerived(s.DB, "whether by egress", s.byEgress, func(a, b bool) bool { return a == b })
 	s.WayOut = table.NewDerived(s.DB, "ways out of the zone", s.wayOut, same[*WayOut])
 	s.ServiceIdentities = table.NewDerived(s.DB, "service identities", s.serviceIdentities, slices.Equal)
 	s.Destination = table.NewDerived(s.DB, "destination", s.destination, same[*Destination])

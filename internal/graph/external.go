@@ -18,16 +18,17 @@ type WayOut struct {
 	// Identities are the names under which egresses are to be taken, sorted. Those that are not dialled yet are
 	// among them, so that whoever is has been accepted before.
 	Identities []string
-	// Abroad says that what goes to other zones goes through them too.
-	Abroad bool
 }
 
 func (s *State) wayOut(r *table.Reader, mesh string) *WayOut {
-	out := &WayOut{Egresses: s.egressesOf(r, mesh), Identities: s.egressIdentities(r, mesh)}
-	if m, ok := s.Meshes.Find(r, "", mesh); ok {
-		out.Abroad = m.Spec.Routing != nil && m.Spec.Routing.ZoneEgress
-	}
-	return out
+	return &WayOut{Egresses: s.egressesOf(r, mesh), Identities: s.egressIdentities(r, mesh)}
+}
+
+// byEgress says whether what goes to other zones goes through egresses. It stands between a Mesh and the services of
+// other zones, which have nothing to do with egresses where it is false.
+func (s *State) byEgress(r *table.Reader, mesh string) bool {
+	m, ok := s.Meshes.Find(r, "", mesh)
+	return ok && m.Spec.Routing != nil && m.Spec.Routing.ZoneEgress
 }
 
 // by is the way through zone egresses.

@@ -94,8 +94,8 @@ func (s *State) legs(r *table.Reader, key DestinationKey) *Endpoints {
 		}
 		return legs.inOrder()
 	}
-	if out := s.WayOut.Get(r, key.Mesh); out.Abroad {
-		legs.Endpoints = out.Egresses // which know by the server name, and pick the zone
+	if s.ByEgress.Get(r, key.Mesh) {
+		legs.Endpoints = s.WayOut.Get(r, key.Mesh).Egresses // which know by the server name, and pick the zone
 	} else {
 		legs.Endpoints = s.ingressesOfMembers(r, key)
 	}

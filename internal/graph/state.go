@@ -172,8 +172,9 @@ type State struct {
 	Labelled *table.Derived[labelled, []DestinationKey]
 	Named    *table.Derived[called, DestinationKey]
 	Ports    *table.Derived[DestinationKey, []uint32]
-	// WayOut is how the proxies of a mesh leave this zone.
-	WayOut *table.Derived[string, *WayOut]
+	// WayOut is how the proxies of a mesh leave this zone, and ByEgress whether they leave it so for other zones too.
+	WayOut   *table.Derived[string, *WayOut]
+	ByEgress *table.Derived[string, bool]
 	// ServiceIdentities are the SPIFFE IDs that a service's servers may present, sorted.
 	ServiceIdentities *table.Derived[ServiceKey, []string]
 	// Destination is one port of a MeshService; nil where there is none. MultiZone is the same of a

@@ -60,8 +60,8 @@ func toldIdentities(service *kind.MeshService) []string {
 
 // wayAbroad is how servers of other zones are reached.
 func (s *State) wayAbroad(r *table.Reader, mesh string) Way {
-	if out := s.WayOut.Get(r, mesh); out.Abroad {
-		return out.by()
+	if s.ByEgress.Get(r, mesh) {
+		return s.WayOut.Get(r, mesh).by()
 	}
 	return ByIngress
 }
@@ -69,8 +69,8 @@ func (s *State) wayAbroad(r *table.Reader, mesh string) Way {
 // doorsTo are the zone proxies that are to be dialled for another zone: its ingresses, or the egresses of this one,
 // which pass on to them.
 func (s *State) doorsTo(r *table.Reader, mesh, zone string) []Endpoint {
-	if out := s.WayOut.Get(r, mesh); out.Abroad {
-		return slices.Clone(out.Egresses)
+	if s.ByEgress.Get(r, mesh) {
+		return slices.Clone(s.WayOut.Get(r, mesh).Egresses)
 	}
 	return s.ingressesOf(r, mesh, zone)
 }

@@ -13,8 +13,8 @@ import (
 )
 
 // benchWorld is a zone with 100 services of its own and some of ten other zones, of which 20 MeshMultiZoneServices
-// take one each, all reached by the proxies of one class.
-func benchWorld(b *testing.B, foreign int) *Hub {
+// take one each, and with some outside the mesh, all reached by the proxies of one class.
+func benchWorld(b *testing.B, foreign, external int) *Hub {
 	hub := NewHub(graph.NewState("default"), xds.NewCatalog(), slog.New(slog.DiscardHandler))
 	var batch mirror.Batch
 	batch.Put = append(batch.Put, kind.MeshIdentities.Make(mesh, "identity", kind.MeshIdentity{
@@ -38,6 +38,13 @@ func benchWorld(b *testing.B, foreign int) *Hub {
 		batch.Put = append(batch.Put, kind.MeshMultiZoneServices.Make(mesh, fmt.Sprint("all-", i), kind.MeshMultiZoneService{
 			Selector: kind.MultiZoneSelector{MeshService: &kind.LabelSelector{MatchLabels: map[string]string{kind.DisplayName: fmt.Sprint("their-", i)}}},
 			Ports:    []kind.ServicePort{{Port: 80, AppProtocol: kind.HTTP, SNIs: []kind.SNI{{Value: fmt.Sprintf("a.all-%d.80.default.mzms", i)}}}},
+		}))
+	}
+	batch.Put = append(batch.Put, benchEgress(0))
+	for i := range external {
+		batch.Put = append(batch.Put, kind.MeshExternalServices.Make(mesh, fmt.Sprint("outside-", i), kind.MeshExternalService{
+			Match:     kind.ExternalMatch{Port: 443, Protocol: kind.HTTP},
+			Endpoints: []kind.ExternalEndpoint{{Address: "api.example.com", Port: 443}},
 		}))
 	}
 	hub.Apply(batch)
@@ -78,17 +85,25 @@ func benchDoor(zone, last int) resource.Any {
 	})
 }
 
+func benchEgress(last int) resource.Any {
+	return kind.MeshEgressAddresses.Make(mesh, "default", kind.MeshEgressAddress{
+		Egresses: []kind.ZoneProxyAddress{{Name: "egress", Address: fmt.Sprint("10.0.1.", last), Port: 10002, Healthy: true}},
+	})
+}
+
 // BenchmarkChange is what the control plane computes for a change, before anything is sent: it does not grow with
-// what other zones have, but for an ingress, of whose zone it is every service.
+// what other zones have, nor with what is outside, but for an ingress, of whose zone it is every service, and for an
+// egress, which leads to all that is outside.
 func BenchmarkChange(b *testing.B) {
-	for _, foreign := range []int{0, 1000} {
-		hub := benchWorld(b, foreign)
+	for _, others := range []struct{ foreign, external int }{{0, 0}, {1000, 0}, {0, 1000}} {
+		hub := benchWorld(b, others.foreign, others.external)
 		for name, change := range map[string]func(i int) resource.Any{
 			"endpoint":      func(i int) resource.Any { return benchServing(i%100, i/100%2 == 0) },
 			"their state":   func(i int) resource.Any { return benchForeign(i%10, []string{"Unavailable", "Available"}[i/10%2]) },
 			"their ingress": func(i int) resource.Any { return benchDoor(i%10, 1+i%200) },
+			"egress":        func(i int) resource.Any { return benchEgress(1 + i%200) },
 		} {
-			b.Run(fmt.Sprintf("%s/foreign=%d", name, foreign), func(b *testing.B) {
+			b.Run(fmt.Sprintf("%s/foreign=%d,external=%d", name, others.foreign, others.external), func(b *testing.B) {
 				b.ReportAllocs()
 				for i := range b.N {
 					hub.Apply(mirror.Batch{Put: []resource.Any{change(i)}})
