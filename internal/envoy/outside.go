@@ -119,7 +119,6 @@ func outsideRoute(o *graph.Outside) *xds.Resource {
 
 func outsideAction(o *graph.Outside, causes string) *routes.Route_Route {
 	retry := retryPolicy(causes)
-	trustNoHeader(retry)
 	if hasPriorities(o) {
 		retry.RetryPriority = &routes.RetryPolicy_RetryPriority{
 			Name: "envoy.retry_priorities.previous_priorities",

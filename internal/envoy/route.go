@@ -51,11 +51,8 @@ func to(d *graph.Destination, retry *routes.RetryPolicy) *routes.Route_Route {
 		Timeout:          duration(requestTimeout),
 		RetryPolicy:      retry,
 	}
-	switch d.Key.Kind {
-	case graph.MultiZoneService:
+	if d.Key.Kind == graph.MultiZoneService {
 		retry.RetryPriority = otherZoneThen
-	case graph.ExternalService:
-		trustNoHeader(retry)
 	}
 	if d.Protocol == kind.GRPC {
 		action.Timeout = duration(0)
@@ -71,24 +68,23 @@ const (
 	unprocessedCauses = "connect-failure,refused-stream,reset-before-request"
 )
 
-// retryPolicy sends requests elsewhere for causes, and where the server's proxy says that they are unserved.
+// retryPolicy sends requests elsewhere for causes, and where the server's proxy says that they are unserved, if one of
+// ours is there.
 func retryPolicy(causes string, unserved ...string) *routes.RetryPolicy {
-	return &routes.RetryPolicy{
-		RetryOn:          causes + ",retriable-headers",
-		NumRetries:       number(retries),
-		RetriableHeaders: []*routes.HeaderMatcher{headerIn(unservedHeader, unserved)},
+	policy := &routes.RetryPolicy{
+		RetryOn:    causes,
+		NumRetries: number(retries),
 		RetryHostPredicate: []*routes.RetryPolicy_RetryHostPredicate{{
 			Name:       "envoy.retry_host_predicates.previous_hosts",
 			ConfigType: &routes.RetryPolicy_RetryHostPredicate_TypedConfig{TypedConfig: previousHosts},
 		}},
 		HostSelectionRetryMaxAttempts: otherHostAttempts,
 	}
-}
-
-// trustNoHeader leaves to the egress what becomes of a request that the outside did not serve: an answer comes
-// from there, and anybody may have written its headers. What is sent elsewhere is what came to no egress.
-func trustNoHeader(retry *routes.RetryPolicy) {
-	retry.RetryOn, retry.RetriableHeaders = strings.TrimSuffix(retry.RetryOn, ",retriable-headers"), nil
+	if len(unserved) > 0 {
+		policy.RetryOn += ",retriable-headers"
+		policy.RetriableHeaders = []*routes.HeaderMatcher{headerIn(unservedHeader, unserved)}
+	}
+	return policy
 }
 
 var previousHosts = pack(&previous.PreviousHostsPredicate{})
