@@ -336,11 +336,12 @@ func (i *DataplaneInsight) Connected() bool {
 
 // Certificate is the leaf that a proxy was given last.
 type Certificate struct {
-	SpiffeID   string `json:"spiffeID"`   // the name in it, the first where it has several
-	Serial     string `json:"serial"`     // its serial number
-	Issuer     string `json:"issuer"`     // the MeshIdentity, or the backend of the mesh's mtls
-	NotBefore  Time   `json:"notBefore"`  // since when it is valid
-	Expiration Time   `json:"expiration"` // when it expires
+	SpiffeID   string   `json:"spiffeID"`          // the name in it, the first where it has several
+	Further    []string `json:"further,omitempty"` // the other names in it, sorted
+	Serial     string   `json:"serial"`            // its serial number
+	Issuer     string   `json:"issuer"`            // the MeshIdentity, or the backend of the mesh's mtls
+	NotBefore  Time     `json:"notBefore"`         // since when it is valid
+	Expiration Time     `json:"expiration"`        // when it expires
 }
 
 // DataplaneInsights is the kind of [DataplaneInsight].

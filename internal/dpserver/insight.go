@@ -177,7 +177,7 @@ func certified(leaf *graph.Leaf, issuer string, c *identity.Certificate) change 
 	return func(i *kind.DataplaneInsight) {
 		i.CertificateProblem = ""
 		i.Certificate = &kind.Certificate{
-			SpiffeID: leaf.SpiffeID, Serial: c.Serial, Issuer: issuer,
+			SpiffeID: leaf.SpiffeID, Further: leaf.Further, Serial: c.Serial, Issuer: issuer,
 			NotBefore: kind.Time{Time: c.NotBefore}, Expiration: kind.Time{Time: c.NotAfter},
 		}
 	}

@@ -39,6 +39,7 @@ var comments = map[string]string{
 	"Cause.Name":                                    "of the resource",
 	"Certificate":                                   "Certificate is the leaf that a proxy was given last.",
 	"Certificate.Expiration":                        "when it expires",
+	"Certificate.Further":                           "the other names in it, sorted",
 	"Certificate.Issuer":                            "the MeshIdentity, or the backend of the mesh's mtls",
 	"Certificate.NotBefore":                         "since when it is valid",
 	"Certificate.Serial":                            "its serial number",
