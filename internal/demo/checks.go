@@ -24,6 +24,7 @@ var checks = []check{
 	{"a request is balanced and identified", (*world).balancedAndIdentified},
 	{"a request that a permission denies is refused", (*world).refusedWithReason},
 	{"a request crosses to the other zone", (*world).crosses},
+	{"an external service is reached through the egress, by whom its permission names", (*world).goesOut},
 	{"an instance is killed under traffic", (*world).instanceKilled},
 	{"a service fails over to the other zone, and back", (*world).failover},
 	{"one of two ingresses is killed under traffic across zones", (*world).ingressKilled},
@@ -121,10 +122,15 @@ func (w *world) sample(ctx context.Context, url string, n int) (instances, clien
 
 // refusedWithReason asks for what web may not have, and then asks why it was refused.
 func (w *world) refusedWithReason(ctx context.Context) (string, error) {
-	w.console.command("curl", "-w", ` %{http_code}\n`, reportsURL)
+	return w.refused(ctx, reportsURL, "web", "reports", "reports-callers")
+}
+
+// refused asks for what a client may not have, and then for the MeshTrafficPermission by which it was refused.
+func (w *world) refused(ctx context.Context, url, from, to, permission string) (string, error) {
+	w.console.command("curl", "-w", ` %{http_code}\n`, url)
 	var refusal reply
-	err := eventually(ctx, "reports answers", func(ctx context.Context) (err error) {
-		refusal, err = get(ctx, http.DefaultClient, reportsURL)
+	err := eventually(ctx, to+" answers", func(ctx context.Context) (err error) {
+		refusal, err = get(ctx, http.DefaultClient, url)
 		if err == nil && refusal.status == http.StatusServiceUnavailable {
 			err = fmt.Errorf("%d %s", refusal.status, firstLine(string(refusal.body)))
 		}
@@ -137,15 +143,38 @@ func (w *world) refusedWithReason(ctx context.Context) (string, error) {
 	if refusal.status != http.StatusForbidden {
 		return "", fmt.Errorf("the answer is %d, want 403", refusal.status)
 	}
-	reason, err := w.east.weft(ctx, "explain", "--from", "web", "--to", "reports")
+	reason, err := w.east.weft(ctx, "explain", "--from", from, "--to", to)
 	w.console.output(reason)
 	if err != nil {
 		return "", err
 	}
-	if !strings.Contains(reason, "reports-callers") {
-		return "", errors.New("the explanation does not name the MeshTrafficPermission reports-callers")
+	if !strings.Contains(reason, permission) {
+		return "", errors.New("the explanation does not name the MeshTrafficPermission " + permission)
 	}
-	return "403, and weft explain names MeshTrafficPermission reports-callers", nil
+	return "403, and weft explain names MeshTrafficPermission " + permission, nil
+}
+
+// goesOut asks what is outside of the mesh, as one who may and as one who may not.
+func (w *world) goesOut(ctx context.Context) (string, error) {
+	w.console.command("curl", outURL)
+	var reached Answer
+	err := eventually(ctx, "the partner answers", func(ctx context.Context) (err error) {
+		reached, err = call(ctx, http.DefaultClient, outURL)
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	one, err := fetch(ctx, outURL)
+	if err != nil {
+		return "", err
+	}
+	w.console.output(string(one))
+	if reached.Instance != partner || reached.Client != "" {
+		return "", fmt.Errorf("%s answered, and saw the client %q; want %s, which sees no SPIFFE ID", reached.Instance, reached.Client, partner)
+	}
+	refusal, err := w.refused(ctx, reportsOutURL, "reports", partner, "partner-callers")
+	return "web is answered; reports: " + refusal, err
 }
 
 // crosses asks the backend of the other zone, which sees who asks.

@@ -1,6 +1,6 @@
 // Package demo shows a mesh of two zones at work on one machine and checks what it shows: a global control
 // plane and one for each zone, services behind real Envoys, a request that is identified, one that is refused,
-// one that crosses to the other zone, and under traffic: an instance that dies, a service that moves to the
+// one that crosses to the other zone, one that leaves the mesh, and under traffic: an instance that dies, a service that moves to the
 // other zone and back, control planes that restart, a zone ingress that dies.
 //
 // It is made of the commands that a user has and of the YAML under examples/demo: it runs `weft` and
@@ -143,7 +143,7 @@ func (w *world) bringUp(ctx context.Context) error {
 		}
 	}
 
-	w.console.step("Eight proxies: five applications with weft-dp and Envoy beside each, and the ingresses of both zones")
+	w.console.step("Nine proxies: five applications with weft-dp and Envoy beside each, the ingresses of both zones, and the egress of one; and an application outside")
 	for i, in := range w.instances {
 		in.plane = w.east
 		if in.zone == west {
@@ -154,6 +154,9 @@ func (w *world) bringUp(ctx context.Context) error {
 		}
 	}
 	w.console.note("and the same for %s", strings.Join(names(w.instances[1:]), ", "))
+	if err := w.startPartner(); err != nil {
+		return err
+	}
 	for _, in := range w.instances {
 		if err := in.awaitReady(ctx); err != nil {
 			return err
@@ -197,6 +200,7 @@ func (w *world) invite() {
 		"weft --api $EAST inspect dataplane web --config",
 		"weft --api $EAST explain --from web --to " + strings.TrimPrefix(acrossURL, "http://") + "   # every hop, into the other zone",
 		"curl " + acrossURL + "   # answered in the other zone",
+		"curl " + outURL + "   # answered outside of the mesh",
 		"curl -i " + reportsURL + "   # refused; allow it:",
 		fmt.Sprintf("sed '/deny:/,/workload.web/d' %s | weft --api $GLOBAL apply -f -", permissions),
 		"curl " + reportsURL + "   # and forbid it again:",

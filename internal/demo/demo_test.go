@@ -27,8 +27,11 @@ func TestInstancesAreThoseOfTheExamples(t *testing.T) {
 		}
 		n := resource.SpecOf(object).(*kind.Dataplane).Networking
 		if in.service == "" {
-			if z := n.ZoneIngress; z.Address != in.address || z.Port != ingressPort {
+			if z := n.ZoneIngress; z != nil && (z.Address != in.address || z.Port != uint32(in.port)) {
 				t.Errorf("%s: its ingress is %+v", in.name, z)
+			}
+			if z := n.ZoneEgress; z != nil && (z.Address != in.address || z.Port != uint32(in.port)) {
+				t.Errorf("%s: its egress is %+v", in.name, z)
 			}
 			continue
 		}

@@ -15,19 +15,27 @@ const (
 	inboundPort     = 21080
 	applicationPort = 21081
 	ingressPort     = 21090
+	egressPort      = 21070
 
-	webAddress  = "127.0.1.11"
-	backendURL  = "http://" + webAddress + ":21001" // of web's own zone
-	reportsURL  = "http://" + webAddress + ":21002"
-	acrossURL   = "http://" + webAddress + ":21003" // backend of the other zone
-	anywhereURL = "http://" + webAddress + ":21004" // backend wherever it is
+	webAddress     = "127.0.1.11"
+	backendURL     = "http://" + webAddress + ":21001" // of web's own zone
+	reportsURL     = "http://" + webAddress + ":21002"
+	acrossURL      = "http://" + webAddress + ":21003" // backend of the other zone
+	anywhereURL    = "http://" + webAddress + ":21004" // backend wherever it is
+	outURL         = "http://" + webAddress + ":21005" // the partner outside of the mesh
+	reportsAddress = "127.0.1.14"
+	reportsOutURL  = "http://" + reportsAddress + ":21005" // the partner, for reports
+
+	partner        = "partner"
+	partnerAddress = "127.0.3.11"
 )
 
-// instance is one application with its proxy, or a zone ingress, which is a proxy alone.
+// instance is one application with its proxy, or a zone ingress or egress, which is a proxy alone.
 type instance struct {
 	zone      string
 	name      string // of its Dataplane
-	service   string // empty: an ingress
+	service   string // empty: a zone proxy
+	port      int    // at which a zone proxy listens
 	address   string
 	readiness int // the port on which weft-dp answers /ready
 
@@ -40,11 +48,12 @@ func newInstances() []*instance {
 		{zone: east, name: "web", service: "web", address: webAddress, readiness: 21091},
 		{zone: east, name: "backend-1", service: "backend", address: "127.0.1.12", readiness: 21092},
 		{zone: east, name: "backend-2", service: "backend", address: "127.0.1.13", readiness: 21093},
-		{zone: east, name: "reports", service: "reports", address: "127.0.1.14", readiness: 21094},
-		{zone: east, name: "ingress-3", address: "127.0.1.15", readiness: 21098},
+		{zone: east, name: "reports", service: "reports", address: reportsAddress, readiness: 21094},
+		{zone: east, name: "ingress-3", port: ingressPort, address: "127.0.1.15", readiness: 21098},
+		{zone: east, name: "egress-1", port: egressPort, address: "127.0.1.16", readiness: 21099},
 		{zone: west, name: "backend-3", service: "backend", address: "127.0.2.11", readiness: 21095},
-		{zone: west, name: "ingress-1", address: "127.0.2.12", readiness: 21096},
-		{zone: west, name: "ingress-2", address: "127.0.2.13", readiness: 21097},
+		{zone: west, name: "ingress-1", port: ingressPort, address: "127.0.2.12", readiness: 21096},
+		{zone: west, name: "ingress-2", port: ingressPort, address: "127.0.2.13", readiness: 21097},
 	}
 }
 
@@ -62,27 +71,43 @@ func (w *world) instance(name string) *instance {
 func (in *instance) listens() []int {
 	switch in.service {
 	case "":
-		return []int{ingressPort}
+		return []int{in.port}
 	case "web":
-		return []int{inboundPort, applicationPort, 21001, 21002, 21003, 21004}
+		return []int{inboundPort, applicationPort, 21001, 21002, 21003, 21004, 21005}
+	case "reports":
+		return []int{inboundPort, applicationPort, 21005}
 	}
 	return []int{inboundPort, applicationPort}
 }
 
 // addressesFree fails where another program listens on an address that the demo needs.
 func addressesFree(instances []*instance) error {
+	needed := []string{application(partnerAddress)}
 	for _, in := range instances {
-		needed := []string{net.JoinHostPort("127.0.0.1", strconv.Itoa(in.readiness))}
+		needed = append(needed, net.JoinHostPort("127.0.0.1", strconv.Itoa(in.readiness)))
 		for _, port := range in.listens() {
 			needed = append(needed, net.JoinHostPort(in.address, strconv.Itoa(port)))
 		}
-		for _, address := range needed {
-			if !free(address) {
-				return fmt.Errorf("%s is taken, and the demo needs it: is another demo running?", address)
-			}
+	}
+	for _, address := range needed {
+		if !free(address) {
+			return fmt.Errorf("%s is taken, and the demo needs it: is another demo running?", address)
 		}
 	}
 	return nil
+}
+
+// application is where the application of an address listens.
+func application(address string) string {
+	return net.JoinHostPort(address, strconv.Itoa(applicationPort))
+}
+
+// startPartner runs an application that is in no mesh and has no proxy.
+func (w *world) startPartner() error {
+	serve := []string{"demo", "service", "--name", partner, "--instance", partner, "--listen", application(partnerAddress)}
+	w.console.command("weft", append(serve, "&")...)
+	_, err := w.processes.start(partner, nil, w.options.Weft, serve...)
+	return err
 }
 
 // start gives the instance a token and runs its programs, showing the commands where told to.
@@ -110,7 +135,7 @@ func (in *instance) run(w *world, token string, command func(string, ...string))
 	in.processes = nil
 	if in.service != "" {
 		serve := []string{"demo", "service", "--name", in.service, "--instance", in.name,
-			"--listen", net.JoinHostPort(in.address, strconv.Itoa(applicationPort))}
+			"--listen", application(in.address)}
 		command("weft", append(serve, "&")...)
 		if err := in.launch(w, in.name, w.options.Weft, serve); err != nil {
 			return err
