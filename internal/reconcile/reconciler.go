@@ -79,6 +79,8 @@ type Reconciler struct {
 	given map[string]resource.Key
 	// failed are the units whose last write failed, with how long they wait; Run's own.
 	failed map[Unit]time.Duration
+	// mixed are the meshes of which it was said that their providers don't go together; Run's own.
+	mixed map[string]bool
 
 	mu      sync.Mutex
 	running bool // this instance leads
@@ -103,6 +105,7 @@ func New(plan *Plan, writer Writer, settler Settler, log *slog.Logger) *Reconcil
 		pinnedRefusals: map[string]map[graph.ProxyKey]bool{},
 		given:          map[string]resource.Key{},
 		failed:         map[Unit]time.Duration{},
+		mixed:          map[string]bool{},
 		due:            map[Unit]time.Time{},
 		behind:         map[string]*behind{},
 		leaving:        map[Unit]bool{},
@@ -382,6 +385,7 @@ func (rc *Reconciler) Run(ctx context.Context) {
 	defer rc.setRunning(false)
 	clear(rc.given)
 	clear(rc.failed)
+	clear(rc.mixed)
 	for _, g := range rc.plan.gates {
 		clear(g.absent)
 	}
@@ -424,7 +428,7 @@ func (rc *Reconciler) reconcile(ctx context.Context, units []Unit) {
 				rc.ask(u, time.Now().Add(soon))
 				break
 			}
-			rc.warnMixed(r, step.Put)
+			rc.warnMixed(step.Put)
 			rc.tellEgressIdentity(r, step.Put)
 			err := rc.do(ctx, step)
 			if errors.Is(err, ErrOvertaken) {

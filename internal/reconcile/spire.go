@@ -41,22 +41,17 @@ func (p *Plan) mixture(r *table.Reader, mesh string) []kind.Condition {
 		strings.Join(issuers, " and from "))}}
 }
 
-// warnMixed logs once that a mesh is mixed: when its condition appears.
-func (rc *Reconciler) warnMixed(r *table.Reader, next resource.Any) {
+// warnMixed logs that a mesh is mixed, once for as long as it is and this instance leads.
+func (rc *Reconciler) warnMixed(next resource.Any) {
 	status, ok := next.(*resource.Object[kind.MeshIdentityStatus])
 	if !ok {
 		return
 	}
 	condition, mixed := conditionOf(status.Spec.Conditions, compatible)
-	if !mixed {
-		return
+	if mixed && !rc.mixed[status.Mesh] {
+		rc.log.Warn("MeshIdentities of a mesh have providers that don't go together", "mesh", status.Mesh, "problem", condition.Message)
 	}
-	if stored, ok := rc.plan.State.Find(r, status.Key()); ok {
-		if _, told := conditionOf(stored.(*resource.Object[kind.MeshIdentityStatus]).Spec.Conditions, compatible); told {
-			return
-		}
-	}
-	rc.log.Warn("MeshIdentities of a mesh have providers that don't go together", "mesh", status.Mesh, "meshIdentity", status.Name, "problem", condition.Message)
+	rc.mixed[status.Mesh] = mixed
 }
 
 func conditionOf(conditions []kind.Condition, of string) (kind.Condition, bool) {
