@@ -26,6 +26,7 @@ type motion struct {
 	clock   int            // counts what happens
 	begun   map[string]int // when a topic began to be waited for
 	path    string         // of the MeshIdentity
+	backend string         // of the mtls, which names whom no MeshIdentity selects
 	// permitted is when the operator last wrote the permission, and permits are all the times, by the clock.
 	permitted time.Time
 	permits   []int
@@ -38,7 +39,9 @@ type proxy struct {
 	told           int // by the motion's clock
 	toldAt         time.Time
 	roots          []string            // fingerprints that it believes
-	names          map[string][]string // of each workload's servers, that it takes
+	names          map[string][]string // of each service's servers, that it takes
+	endpoints      []string            // the proxies that it reaches as the service beside
+	beside         bool                // it serves that one too
 	allows         func(name string) bool
 	leaf           kind.HeldLeaf // what it presents
 	began          int           // when it had its first leaf, or one after its last had expired; it waits for nobody
@@ -47,15 +50,23 @@ type proxy struct {
 
 func (p *proxy) valid(now time.Time) bool { return p.leaf.Until.After(now) }
 
+// beside is a service that proxies have now and then, at another port.
+const beside = "beside"
+
 func newMotion(t rapid.TB) *motion {
-	m := &motion{world: newWorld(t, "241.0.0.0/8"), begun: map[string]int{}, path: "/first/{{ .Workload }}"}
-	m.put(m.meshIdentity(), m.secret("ca", freshCA(m.world, domain)))
+	m := &motion{world: newWorld(t, "241.0.0.0/8"), begun: map[string]int{}, path: "/first/{{ .Workload }}", backend: "provided-1"}
+	m.put(m.meshIdentity(), m.secret("ca", freshCA(m.world, domain)), m.mesh())
+	for _, backend := range []string{"provided-1", "provided-2"} {
+		m.put(m.secret(backend, freshCA(m.world, "default")))
+	}
 	for _, p := range []*proxy{{name: "a-1", workload: "a"}, {name: "a-2", workload: "a"}, {name: "b-1", workload: "b"}} {
 		m.proxies = append(m.proxies, p)
-		o := m.dataplane(p.name, "10.0.0."+fmt.Sprint(len(m.proxies)), p.workload).(*resource.Object[kind.Dataplane])
-		o.Labels = map[string]string{kind.WorkloadLabel: p.workload}
-		m.put(o)
+		m.put(m.written(p))
 	}
+	m.put(kind.MeshServices.Make("default", beside, kind.MeshService{
+		Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: beside}},
+		Ports:    []kind.ServicePort{{Port: 8081}},
+	}))
 	for _, workload := range []string{"a", "b"} {
 		m.put(kind.MeshServices.Make("default", workload, kind.MeshService{
 			Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: workload}},
@@ -63,6 +74,30 @@ func newMotion(t rapid.TB) *motion {
 		}))
 	}
 	return m
+}
+
+// mesh has two backends, of which one signs.
+func (m *motion) mesh() resource.Any { return meshWith(m.backend, "provided-1", "provided-2") }
+
+// written is the Dataplane of a proxy.
+func (m *motion) written(p *proxy) *resource.Object[kind.Dataplane] {
+	o := m.dataplane(p.name, "10.0.0."+fmt.Sprint(1+slices.Index(m.proxies, p)), p.workload).(*resource.Object[kind.Dataplane])
+	o.Labels = map[string]string{kind.WorkloadLabel: p.workload}
+	if p.beside {
+		n := &o.Spec.Networking
+		n.Inbound = append(n.Inbound, kind.Inbound{Port: 8081, Name: beside, Tags: map[string]string{kind.ServiceTag: beside}})
+	}
+	return o
+}
+
+// serve says what a proxy serves, with the leaf that it has.
+func (m *motion) serve(p *proxy) {
+	row := kind.DataplaneServings.Make("default", p.name, kind.DataplaneServing{})
+	n := &m.written(p).Spec.Networking
+	for _, in := range n.Inbound {
+		row.Spec.Inbounds = append(row.Spec.Inbounds, kind.ServedInbound{Inbound: n.Effective(in), Serial: "5e", Names: p.leaf.Names()})
+	}
+	m.put(row)
 }
 
 // meshIdentity selects everybody.
@@ -90,7 +125,7 @@ func (m *motion) permit() {
 		names = append(names, row.Spec.Names()...)
 	}
 	for _, p := range m.proxies {
-		names = append(names, p.leaf.SpiffeID)
+		names = append(names, p.leaf.Names()...)
 	}
 	var allow []kind.CallerMatch
 	for _, name := range names {
@@ -112,8 +147,12 @@ func (m *motion) tell(p *proxy) {
 		}
 	}
 	p.names = map[string][]string{}
-	for _, workload := range []string{"a", "b"} {
+	for _, workload := range []string{"a", "b", beside} {
 		p.names[workload] = state.ServiceIdentities.Get(r, graph.ServiceKey{Mesh: "default", Name: workload})
+	}
+	p.endpoints = nil
+	for _, e := range state.Endpoints.Get(r, graph.DestinationKey{Mesh: "default", Zone: "east", Service: beside, Port: 8081}).Endpoints {
+		p.endpoints = append(p.endpoints, e.Proxy.Name)
 	}
 	rules := state.Proxy.Get(r, graph.ProxyKey{Mesh: "default", Name: p.name}).Listeners[0].Permissions.Allow
 	p.allows = func(name string) bool {
@@ -149,6 +188,7 @@ func (m *motion) sign(p *proxy) {
 	}
 	row.Spec.Add(p.leaf)
 	m.put(row)
+	m.serve(p)
 }
 
 // write stores what a plan says, a part of it where the control plane is killed meanwhile.
@@ -197,6 +237,7 @@ func (m *motion) pass(d time.Duration) {
 }
 
 var units = []Unit{
+	{"MeshIdentity", "default", kind.MTLSIdentity}, {"MeshService", "default", beside},
 	{"MeshIdentity", "default", "id"}, {"MeshIdentity", "default", "other"}, {LeavesUnit, "default", ""},
 	{"MeshService", "default", "a"}, {"MeshService", "default", "b"}, {NamesUnit, "default", ""},
 }
@@ -228,10 +269,12 @@ func (m *motion) check(t rapid.TB) {
 				t.Fatalf("%s does not believe the root of %s's leaf %+v", client.name, server.name, server.leaf)
 			case !slices.Contains(server.roots, client.leaf.Root):
 				t.Fatalf("%s does not believe the root of its caller %s, %+v", server.name, client.name, client.leaf)
-			case !slices.Contains(client.names[server.workload], server.leaf.SpiffeID):
-				t.Fatalf("%s takes %v for %s, and is answered by %s", client.name, client.names[server.workload], server.workload, server.leaf.SpiffeID)
-			case m.knows(server, client) && !server.allows(client.leaf.SpiffeID):
-				t.Fatalf("%s refuses its caller %s", server.name, client.leaf.SpiffeID)
+			case !slices.ContainsFunc(client.names[server.workload], server.leaf.Has):
+				t.Fatalf("%s takes %v for %s, and is answered by %s", client.name, client.names[server.workload], server.workload, server.leaf)
+			case slices.Contains(client.endpoints, server.name) && !slices.ContainsFunc(client.names[beside], server.leaf.Has):
+				t.Fatalf("%s takes %v for %s, is sent to %s, and is answered by %s", client.name, client.names[beside], beside, server.name, server.leaf)
+			case m.knows(server, client) && !slices.ContainsFunc(client.leaf.Names(), server.allows):
+				t.Fatalf("%s refuses its caller %s", server.name, client.leaf)
 			}
 		}
 	}
@@ -260,6 +303,13 @@ func (m *motion) everybody() {
 func TestNobodyMeetsALeafThatItDoesNotTake(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newMotion(t)
+		for _, p := range m.proxies {
+			p.beside = rapid.Bool().Draw(t, "beside")
+			m.put(m.written(p))
+		}
+		if rapid.Bool().Draw(t, "mtls") {
+			m.remove(kind.MeshIdentities.Key("default", "id"))
+		}
 		m.everybody()
 		any := func() *proxy { return rapid.SampledFrom(m.proxies).Draw(t, "proxy") }
 		t.Repeat(map[string]func(*rapid.T){
@@ -271,6 +321,18 @@ func TestNobodyMeetsALeafThatItDoesNotTake(t *testing.T) {
 			},
 			"another MeshIdentity": func(*rapid.T) { m.put(m.other()) },
 			"and none again":       func(*rapid.T) { m.remove(kind.MeshIdentities.Key("default", "other")) },
+			"the older mutual TLS": func(*rapid.T) { m.remove(kind.MeshIdentities.Key("default", "id")) },
+			"a MeshIdentity again": func(*rapid.T) { m.put(m.meshIdentity()) },
+			"another backend": func(t *rapid.T) {
+				m.backend = rapid.SampledFrom([]string{"provided-1", "provided-2"}).Draw(t, "backend")
+				m.put(m.mesh())
+			},
+			"a service comes or goes": func(*rapid.T) {
+				p := any()
+				p.beside = !p.beside
+				m.put(m.written(p))
+				m.serve(p)
+			},
 			"write a part": func(t *rapid.T) {
 				m.write(rapid.SampledFrom(units).Draw(t, "unit"), rapid.IntRange(0, 2).Draw(t, "most"))
 			},
