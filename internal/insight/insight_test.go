@@ -159,3 +159,16 @@ func TestZones(t *testing.T) {
 		t.Errorf("%+v", g.Zones.ControlPlanes)
 	}
 }
+
+// Of the backends of a mesh's mtls one has signed, and all are believed by whoever has a certificate.
+func TestBackendsOfAMeshAreCounted(t *testing.T) {
+	mesh := kind.Meshes.Make("", "default", kind.Mesh{MTLS: &kind.MeshMTLS{EnabledBackend: "ca-2", Backends: []kind.MTLSBackend{{Name: "ca-1"}, {Name: "ca-2"}}}})
+	signed := kind.DataplaneInsights.Make("default", "web", kind.DataplaneInsight{Certificate: &kind.Certificate{Issuer: "ca-1"}})
+	counted := world(mesh, kind.Dataplanes.Make("default", "web", kind.Dataplane{}), kind.Dataplanes.Make("default", "plain", kind.Dataplane{}), signed).Mesh("default").MTLS
+	if len(counted.IssuedBackends) != 1 || counted.IssuedBackends["ca-1"].Total != 1 {
+		t.Errorf("certificates are of %+v, want one of ca-1", counted.IssuedBackends)
+	}
+	if len(counted.SupportedBackends) != 2 || counted.SupportedBackends["ca-1"].Total != 1 || counted.SupportedBackends["ca-2"].Total != 1 {
+		t.Errorf("believed are %+v, want ca-1 and ca-2 by one proxy each", counted.SupportedBackends)
+	}
+}

@@ -1,6 +1,7 @@
 package insight
 
 import (
+	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
 )
@@ -20,14 +21,18 @@ type ServiceTotals struct {
 	External int `json:"external"`
 }
 
-// MTLS counts the proxies by the MeshIdentity of which they have a certificate.
+// MTLS counts the proxies that have a certificate.
 type MTLS struct {
+	// IssuedBackends are those by whom the certificates are: MeshIdentities, and backends of the mesh's mtls.
 	IssuedBackends map[string]Counts `json:"issuedBackends"`
+	// SupportedBackends are the backends of the mesh's mtls, whose certificates all of these proxies believe.
+	SupportedBackends map[string]Counts `json:"supportedBackends"`
 }
 
 // Mesh looks at one mesh.
 func (w *World) Mesh(mesh string) Mesh {
-	m := Mesh{Policies: map[string]Total{}, MTLS: MTLS{IssuedBackends: map[string]Counts{}}}
+	m := Mesh{Policies: map[string]Total{}, MTLS: MTLS{map[string]Counts{}, map[string]Counts{}}}
+	var certified Counts
 	for dp, k := range w.proxies(mesh) {
 		status := w.status(dp, k)
 		m.Dataplanes.add(status)
@@ -36,6 +41,12 @@ func (w *World) Mesh(mesh string) Mesh {
 			counts := m.MTLS.IssuedBackends[issuer]
 			counts.add(status)
 			m.MTLS.IssuedBackends[issuer] = counts
+			certified.add(status)
+		}
+	}
+	if o, ok := w.State.Meshes.Find(table.Eval(w.Snapshot), "", mesh); ok && o.Spec.MTLS != nil {
+		for _, b := range o.Spec.MTLS.Backends {
+			m.MTLS.SupportedBackends[b.Name] = certified
 		}
 	}
 	m.Services.Internal = w.count(kind.MeshServices, mesh)
