@@ -129,17 +129,17 @@ func portTable(s *graph.ServiceReport) section {
 	t := section{heading: []string{"PORT", "PROTOCOL", "ENDPOINTS", "SNI"}}
 	for i := range s.Ports {
 		p := &s.Ports[i]
-		t.rows = append(t.rows, []string{fmt.Sprint(p.Port), string(p.Protocol), endpointsOf(s.Behind, p.Port), cmp.Or(strings.Join(p.SNIs, " "), "-")})
+		t.rows = append(t.rows, []string{fmt.Sprint(p.Port), string(p.Protocol), endpointsOf(s, p.Port), cmp.Or(strings.Join(p.SNIs, " "), "-")})
 	}
 	return t
 }
 
 // endpointsOf counts the endpoints of a port and its servers, "2/3".
-func endpointsOf(behind *graph.Behind, port uint32) string {
-	if behind == nil {
+func endpointsOf(s *graph.ServiceReport, port uint32) string {
+	if s.Behind == nil || s.Type == kind.MeshExternalServices.Name {
 		return "-"
 	}
-	ready, total := behind.Endpoints(port)
+	ready, total := s.Behind.Endpoints(port)
 	return fmt.Sprintf("%d/%d", ready, total)
 }
 

@@ -135,6 +135,7 @@ func (l *look) mesh(mesh string) {
 	for _, service := range services {
 		l.service(service, calls)
 	}
+	l.leaving(mesh)
 	l.outside(mesh)
 	l.held(mesh)
 	l.identities(mesh, members)

@@ -2,7 +2,16 @@ package check
 
 import (
 	"weft/internal/graph"
+	"weft/kind"
 )
+
+// leaving finds a mesh that has no way to its other zones: what goes there is to go through zone egresses.
+func (l *look) leaving(mesh string) {
+	ready := len(l.State.WayOut.Get(l.r, mesh).Egresses)
+	if l.State.ByEgress.Get(l.r, mesh) && ready == 0 && l.State.ManyZones(l.r, mesh) {
+		l.found(zoneWithoutEgress, objectOf(kind.Meshes.Key("", mesh)), "routing.zoneEgress sends what goes to other zones through a zone egress, and none of zone %s is ready", l.State.Zone)
+	}
+}
 
 // outside looks at the services outside the mesh, as this zone reaches them.
 func (l *look) outside(mesh string) {

@@ -114,6 +114,8 @@ var (
 var (
 	externalUnreachable = &Problem{"external-service-unreachable", Error,
 		"Run a Dataplane with networking.zoneEgress in this zone and give it an identity, or find out what ails the one that is there."}
+	zoneWithoutEgress = &Problem{"zone-without-egress", Error,
+		"Run a Dataplane with networking.zoneEgress in this zone and give it an identity, or take routing.zoneEgress out of the Mesh."}
 	externalSecrets = &Problem{"external-service-secrets", Error,
 		"Write the Secret that the condition names, or correct it; until then the egresses use what was right last."}
 )
@@ -125,7 +127,7 @@ var problems = []*Problem{
 	zoneNotConnected, itemRefused, zoneLags,
 	noVirtualIP, notTranslated,
 	serviceMatchesNothing, serviceWithoutEndpoints, nobodyMayCall, denyCoversAllow, endpointsHeld, withdrawalStuck,
-	externalUnreachable, externalSecrets, ingressNotServing, outboundBarred, zoneWithoutIngress, serviceWithoutSNI, memberLeftOut,
+	zoneWithoutEgress, externalUnreachable, externalSecrets, ingressNotServing, outboundBarred, zoneWithoutIngress, serviceWithoutSNI, memberLeftOut,
 	notAdmitted, proxyOffline, proxyNeverConnected, inboundNotServed, outboundLeadsNowhere,
 	permissionWithoutEffect, trustWithoutEffect, selectorMatchesNothing, hostnameMissing,
 }

@@ -157,10 +157,13 @@ func appliedInbound(l *InboundListener, policies []*resource.Object[kind.MeshTra
 	}
 	if rules := l.Permissions; rules != nil {
 		a.Rules = &AppliedRules{appliedRules(rules.Deny), appliedRules(rules.ShadowDeny), appliedRules(rules.Allow)}
-		a.Otherwise = "a caller whom no rule names is refused"
+		a.Otherwise = refusesOthers
 	}
 	return a
 }
+
+// refusesOthers says what becomes of a caller whom no rule names where there are rules.
+const refusesOthers = "a caller whom no rule names is refused"
 
 func appliedRules(rules []match.Rule) []AppliedRule {
 	applied := []AppliedRule{}

@@ -5,6 +5,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 
 	"weft/internal/sni"
 	"weft/internal/table"
@@ -64,7 +65,41 @@ func (s *State) reportExternal(r *table.Reader, o *resource.Object[kind.MeshExte
 	report.Identities = append(report.Identities, s.WayOut.Get(r, o.Mesh).Identities...)
 	report.Egresses = s.reportEgresses(r, o.Mesh)
 	report.Conditions = append(report.Conditions, s.ExternalConditions(r, o)...)
+	if s.Zone != "" {
+		report.Behind = &Behind{Servers: []Server{}, Access: s.accessOutside(r, s.externalKeyOf(o).At(match.Port))}
+	}
 	return report
+}
+
+// accessOutside is who may call a service outside the mesh at the egresses that are dialled, those with the same rules
+// together.
+func (s *State) accessOutside(r *table.Reader, key DestinationKey) []Access {
+	all := []Access{}
+	for _, e := range s.WayOut.Get(r, key.Mesh).Egresses {
+		egress := s.Proxy.Get(r, e.Proxy)
+		if egress == nil {
+			continue
+		}
+		for i := range egress.Chains {
+			if chain := &egress.Chains[i]; chain.Key == key {
+				all = joinAccess(all, accessBy(chain, e.Proxy.Name))
+			}
+		}
+	}
+	return all
+}
+
+func accessBy(chain *EgressChain, egress string) Access {
+	rules := chain.Permissions
+	access := Access{Port: chain.Key.Port, Dataplanes: []string{egress}, Policies: []string{}, Otherwise: refusesOthers}
+	access.Rules = &AppliedRules{appliedRules(rules.Deny), appliedRules(rules.ShadowDeny), appliedRules(rules.Allow)}
+	for _, rule := range slices.Concat(rules.Deny, rules.ShadowDeny, rules.Allow) {
+		policy, _, isPolicy := strings.Cut(rule.Origin, " rules[")
+		if isPolicy && !slices.Contains(access.Policies, policy) {
+			access.Policies = append(access.Policies, policy)
+		}
+	}
+	return access
 }
 
 func (s *State) reportEgresses(r *table.Reader, mesh string) []EgressReport {
