@@ -1,16 +1,106 @@
 package e2e
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/pem"
 	"fmt"
+	"math/big"
+	"net/http"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"weft/internal/traffic"
 )
 
+// outsideCA signs who is outside of the mesh, and whom they let in.
+type outsideCA struct {
+	t    *testing.T
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newOutsideCA(t *testing.T) *outsideCA {
+	t.Helper()
+	ca := &outsideCA{t: t}
+	ca.cert, ca.key = ca.sign(&x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
+	return ca
+}
+
+// sign makes a certificate for an hour; the CA's own where there is none yet.
+func (ca *outsideCA) sign(template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
+	ca.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		ca.t.Fatal(err)
+	}
+	template.SerialNumber, template.Subject = big.NewInt(time.Now().UnixNano()), pkix.Name{CommonName: "outside"}
+	template.NotBefore, template.NotAfter = time.Now().Add(-time.Minute), time.Now().Add(time.Hour)
+	parent, by := ca.cert, ca.key
+	if parent == nil {
+		parent, by, template.Subject.CommonName = template, key, "outside CA"
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), by)
+	if err != nil {
+		ca.t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(raw)
+	if err != nil {
+		ca.t.Fatal(err)
+	}
+	return cert, key
+}
+
+func inPEM(cert *x509.Certificate) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})
+}
+
+func keyInPEM(t *testing.T, key *ecdsa.PrivateKey) []byte {
+	t.Helper()
+	raw, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
+}
+
+// secret is a Secret of the mesh.
+func secret(name string, data []byte) string {
+	return fmt.Sprintf("\n---\ntype: Secret\nmesh: default\nname: %s\ndata: %s\n", name, base64.StdEncoding.EncodeToString(data))
+}
+
+// vault starts an HTTPS server on this machine that lets in whom the CA has signed, and answers the Secrets with
+// which the mesh gets in.
+func (ca *outsideCA) vault(port int) (secrets string) {
+	ca.t.Helper()
+	cert, key := ca.sign(&x509.Certificate{DNSNames: []string{"localhost"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	pool := x509.NewCertPool()
+	pool.AddCert(ca.cert)
+	l, err := tls.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port), &tls.Config{
+		Certificates: []tls.Certificate{{Certificate: [][]byte{cert.Raw}, PrivateKey: key}},
+		ClientAuth:   tls.RequireAndVerifyClientCert, ClientCAs: pool,
+	})
+	if err != nil {
+		ca.t.Fatal(err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(rw, "vault for %s at %s", r.TLS.PeerCertificates[0].Subject.CommonName, r.Host)
+	})}
+	go server.Serve(l)
+	ca.t.Cleanup(func() { server.Close() })
+	client, clientKey := ca.sign(&x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	return secret("outside-ca", inPEM(ca.cert)) + secret("client-cert", inPEM(client)) + secret("client-key", keyInPEM(ca.t, clientKey))
+}
+
 // external is a MeshExternalService at one endpoint.
-func external(name, protocol string, port int, endpoint string) string {
+func external(name, protocol string, port int, endpoint, more string) string {
 	return fmt.Sprintf(`
 ---
 type: MeshExternalService
@@ -19,8 +109,17 @@ name: %s
 spec:
   match: {type: HostnameGenerator, port: %d, protocol: %s}
   endpoints: [%s]
-`, name, port, protocol, endpoint)
+%s`, name, port, protocol, endpoint, more)
 }
+
+const vaultTLS = `  tls:
+    enabled: true
+    verification:
+      mode: Secured
+      caCert: {type: Secret, secretRef: {kind: Secret, name: outside-ca}}
+      clientCert: {type: Secret, secretRef: {kind: Secret, name: client-cert}}
+      clientKey: {type: Secret, secretRef: {kind: Secret, name: client-key}}
+`
 
 // egress is a Dataplane that is a zone's way out, at an address of the test.
 func egress(name string, host int) string {
@@ -47,23 +146,25 @@ spec:
 `, caller)
 }
 
-// outsideCaller reaches the external services "plain" and "echo" at 10001 and on.
+// outsideCaller reaches the external services "plain", "vault" and "echo" at 10001 and on.
 func outsideCaller(name string, host int) string {
 	outbounds := ""
-	for i, service := range []string{"plain", "echo"} {
+	for i, service := range []string{"plain", "vault", "echo"} {
 		outbounds += fmt.Sprintf("\n  - {address: NET.%d, port: %d, backendRef: {kind: MeshExternalService, name: %s, port: %d}}", host, 10001+i, service, 80+i)
 	}
 	return fmt.Sprintf("\n---\ntype: Dataplane\nmesh: default\nname: %[1]s\nlabels: {kuma.io/workload: %[1]s}\nnetworking:\n  address: NET.%[2]d\n  outbound:%[3]s", name, host, outbounds)
 }
 
-// goingOut is a mesh that uses what is outside: HTTP and bytes.
+// goingOut is a mesh that uses what is outside: HTTP, HTTPS with certificates of both sides, and bytes.
 func goingOut(t *testing.T) *world {
 	w := newWorld(t)
 	w.service(50, 18090, "plain")
 	w.echo(50, 18091)
-	w.apply(withIdentity +
-		external("plain", "http", 80, "{address: NET.50, port: 18090}") +
-		external("echo", "tcp", 81, "{address: NET.50, port: 18091}") +
+	vault := freePorts(t, 1)[0]
+	w.apply(withIdentity + newOutsideCA(t).vault(vault) +
+		external("plain", "http", 80, "{address: NET.50, port: 18090}", "") +
+		external("vault", "http", 81, fmt.Sprintf("{address: localhost, port: %d}", vault), vaultTLS) +
+		external("echo", "tcp", 82, "{address: NET.50, port: 18091}", "") +
 		lettingOut("client"))
 	return w
 }
@@ -73,8 +174,8 @@ func (w *world) out(host, port int) string {
 	return fmt.Sprintf("http://%s:%d/", w.address(host), port)
 }
 
-// What is outside is reached through the zone's egress alone, by whom its permissions name.
-// (Mesh Scoped Zone Ingress and Zone Egress.)
+// What is outside is reached through the zone's egress alone, by whom its permissions name, and spoken to with the
+// certificates that the mesh has for it. (Mesh Scoped Zone Ingress and Zone Egress.)
 func TestWhatIsOutsideIsReachedThroughTheEgress(t *testing.T) {
 	w := goingOut(t)
 	w.proxy("default", "client", outsideCaller("client", 8))
@@ -91,12 +192,14 @@ func TestWhatIsOutsideIsReachedThroughTheEgress(t *testing.T) {
 		return err
 	})
 	w.proxy("default", "egress-1", egress("egress-1", 20))
-	w.answers(fetch, w.out(8, 10001), "plain")
-	w.eventually("the stranger is refused", func() error { return w.refused(w.out(9, 10001)) })
-	if _, err := greet(w.address(8) + ":10002")(t.Context()); err != nil {
+	for port, want := range map[int]string{10001: "plain", 10002: "vault for outside at localhost"} {
+		w.answers(fetch, w.out(8, port), want)
+		w.eventually("the stranger is refused", func() error { return w.refused(w.out(9, port)) })
+	}
+	if _, err := greet(w.address(8) + ":10003")(t.Context()); err != nil {
 		t.Errorf("bytes do not come back: %v", err)
 	}
-	if _, err := greet(w.address(9) + ":10002")(t.Context()); err == nil {
+	if _, err := greet(w.address(9) + ":10003")(t.Context()); err == nil {
 		t.Error("bytes of the stranger go out")
 	}
 	if out, err := w.weft("get", "meshexternalservice", "plain", "-o", "yaml"); err != nil || !strings.Contains(out, "address: "+w.address(20)) {
@@ -109,7 +212,7 @@ func TestWhatIsOutsideIsReachedThroughTheEgress(t *testing.T) {
 
 // asksOut asks for everything that is outside in turn.
 func (w *world) asksOut(host int) traffic.Ask {
-	return inTurn(traffic.Get(w.out(host, 10001)), traffic.Post(w.out(host, 10001)), greet(fmt.Sprintf("%s:10002", w.address(host))))
+	return inTurn(traffic.Get(w.out(host, 10001)), traffic.Post(w.out(host, 10002)), greet(fmt.Sprintf("%s:10003", w.address(host))))
 }
 
 // Egresses go, come and are replaced under traffic to the outside.
@@ -118,7 +221,9 @@ func TestDrillEgresses(t *testing.T) {
 	first := w.proxy("default", "egress-1", egress("egress-1", 20))
 	second := w.proxy("default", "egress-2", egress("egress-2", 21))
 	w.proxy("default", "client", outsideCaller("client", 8))
-	w.eventually("a request goes out", func() error { return get(w.out(8, 10001)) })
+	for _, port := range []int{10001, 10002} {
+		w.eventually("a request goes out", func() error { return get(w.out(8, port)) })
+	}
 	w.sharing("egress-1", "egress-2")
 
 	d := w.drill("one of two egresses is killed", traffic.Get(w.out(8, 10001)))
