@@ -56,10 +56,13 @@ networking:
 }
 
 // eastAndWest are two zones: web in east, behind an ingress, and a client of it in west.
-func (f *federation) eastAndWest() (east, west *world) {
+func (f *federation) eastAndWest() (east, west *world) { return f.eastAndWestBy(crossing) }
+
+// eastAndWestBy is the same with other identities and rules than those of crossing.
+func (f *federation) eastAndWestBy(rules string) (east, west *world) {
 	f.t.Helper()
 	east, west = f.join("east"), f.join("west")
-	f.global.apply(crossing)
+	f.global.apply(rules)
 	for _, zone := range []*world{east, west} {
 		zone.eventually("the rules of the mesh have come", func() error { return zone.has("meshtrafficpermissions", "all") })
 	}

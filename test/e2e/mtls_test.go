@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"net"
@@ -201,6 +202,12 @@ func TestDrillMTLSModes(t *testing.T) {
 			t.Errorf("a connection that was open before it became %s: %v", mode, err)
 		}
 	}
+	if *showDrills {
+		d.during(40 * time.Second) // longer than what is drained is let be
+		if err := open.says(); err != nil {
+			t.Errorf("a connection that was open before the modes: %v", err)
+		}
+	}
 	d.more(25)
 	d.end()
 }
@@ -241,4 +248,48 @@ func TestDrillFromMTLSToAMeshIdentityAndBack(t *testing.T) {
 	w.presents(w.backendOf("default", "ca-1"), namesOfServices, servers...)
 	d.more(50)
 	d.end()
+}
+
+// All zones sign with the one authority that global makes, and take each other's proxies by it.
+func TestDrillMTLSAcrossZones(t *testing.T) {
+	f := newFederation(t)
+	east, west := f.eastAndWestBy(withMTLS("ca-1", "STRICT") + permitting("spiffe://default/workload/client"))
+	f.signs("ca-1")
+	body, err := west.machine.fetch(west.outbound(3, "http"))
+	if err != nil || !strings.Contains(body, "URI=spiffe://default/workload/client") {
+		t.Errorf("the server of the other zone saw %q: %v", body, err)
+	}
+	if _, err := east.weft("get", "secret", "default.ca-builtin-key-ca-1", "--mesh", "default"); err != nil {
+		t.Errorf("the key of the authority has not come to a zone: %v", err)
+	}
+	echo := greetBy(west.machine.dial, fmt.Sprintf("%s:%d", west.address(3), webOutbounds["tcp"]))
+	d := west.drill("another backend of the mtls of a mesh signs in all zones", inTurn(west.get(west.outbound(3, "http")), west.post(west.outbound(3, "grpc")), echo))
+	d.more(25)
+	f.global.apply(withMTLS("ca-2", "STRICT"))
+	f.signs("ca-2")
+	d.more(50)
+	d.end()
+}
+
+// signs waits until the certificates of all proxies of the mesh are of a backend.
+func (f *federation) signs(backend string) {
+	f.t.Helper()
+	f.global.eventually("the certificates of all zones are of "+backend, func() error {
+		out, err := f.global.machine.fetch(fmt.Sprintf("http://127.0.0.1:%d/mesh-insights/default", f.global.apiPort))
+		if err != nil {
+			return err
+		}
+		var insight struct {
+			MTLS struct {
+				IssuedBackends map[string]struct{ Total int }
+			}
+		}
+		if err := json.Unmarshal([]byte(out), &insight); err != nil {
+			return err
+		}
+		if issued := insight.MTLS.IssuedBackends; len(issued) != 1 || issued[backend].Total < 3 {
+			return fmt.Errorf("they are of %v", issued)
+		}
+		return nil
+	})
 }
