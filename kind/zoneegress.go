@@ -38,7 +38,8 @@ func (z *ZoneEgress) Dataplane() *Networking {
 
 // ZoneEgressStatus is what the control plane knows of a ZoneEgress.
 type ZoneEgressStatus struct {
-	// Conditions are Identity, whether it has one: without, it serves nobody.
+	// Conditions are Identity, whether it has one: without, it serves nobody; and Compatible, False where it can't serve
+	// some meshes.
 	Conditions []Condition `json:"conditions,omitempty"`
 }
 

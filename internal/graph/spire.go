@@ -73,12 +73,32 @@ func (s *State) issuers(r *table.Reader, mesh string) (names []string, spire boo
 			continue
 		}
 		domain, _ := identity.TrustDomain(&mi.Spec, mesh, s.Zone) // one that can't be told is a kind of its own
-		all[fmt.Sprintf("SPIRE of the trust domain %q", domain)], spire = true, true
+		all[spireOf(domain)], spire = true, true
 	}
 	if m, ok := s.Meshes.Find(r, "", mesh); ok && m.Spec.MTLS.Enabled() != nil {
 		all[signedHere] = true
 	}
 	return slices.Sorted(maps.Keys(all)), spire
+}
+
+func spireOf(domain string) string { return fmt.Sprintf("SPIRE of the trust domain %q", domain) }
+
+// StrangersToEgresses are the meshes, sorted, of which some proxies and the zone's ZoneEgresses refuse each other:
+// the certificates of one side come from SPIRE, and those of the other do not. (Zone Egress Identity.)
+func (s *State) StrangersToEgresses(r *table.Reader) []string {
+	choice := s.EgressChoice.Get(r, s.Zone)
+	return slices.DeleteFunc(s.MeshNames(r), func(mesh string) bool {
+		id := s.EgressIdentity.Get(r, choice.On(mesh))
+		if id == nil {
+			return true
+		}
+		issuer := signedHere
+		if id.Source.FromSPIRE() {
+			issuer = spireOf(id.TrustDomain)
+		}
+		issuers, _ := s.issuers(r, mesh)
+		return !slices.ContainsFunc(issuers, func(other string) bool { return other != issuer })
+	})
 }
 
 // MixedIssuers are where the certificates of a mesh come from, in words, where proxies with those of one refuse

@@ -1,7 +1,11 @@
 package reconcile
 
 import (
+	"context"
+	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"weft/internal/graph"
@@ -23,7 +27,7 @@ const (
 // egressIdentities keeps what the ZoneEgresses of this zone say about their identity. (Zone Egress Identity.)
 func (p *Plan) egressIdentities(r *table.Reader) []Step {
 	var steps []Step
-	wanted := []kind.Condition{p.egressSays.Get(r, p.State.Zone)}
+	wanted := p.egressSays.Get(r, p.State.Zone)
 	for _, egress := range p.State.ZoneEgressesByScope.List(r, graph.MeshKey("")) {
 		if p.State.ZoneOf(&egress.Meta) != p.State.Zone {
 			continue
@@ -36,8 +40,18 @@ func (p *Plan) egressIdentities(r *table.Reader) []Step {
 	return steps
 }
 
-// egressIdentity is the same for all ZoneEgresses of the zone, by its name.
-func (p *Plan) egressIdentity(r *table.Reader, _ string) kind.Condition {
+// egressConditions are the same for all ZoneEgresses of the zone, by its name.
+func (p *Plan) egressConditions(r *table.Reader, _ string) []kind.Condition {
+	conditions := []kind.Condition{p.egressIdentity(r)}
+	if meshes := p.State.StrangersToEgresses(r); len(meshes) > 0 {
+		conditions = append(conditions, kind.Condition{Type: compatible, Status: "False", Reason: mixedProviders, Message: fmt.Sprintf(
+			"proxies of the meshes %s and it refuse each other: of these two, one has certificates from SPIRE and the other has not, and SPIRE's roots can't be joined with others; use SPIRE in all meshes or in none, or give these meshes egresses of their own",
+			strings.Join(meshes, ", "))})
+	}
+	return conditions
+}
+
+func (p *Plan) egressIdentity(r *table.Reader) kind.Condition {
 	choice := p.State.EgressChoice.Get(r, p.State.Zone)
 	problem := choice.Problem
 	if id := p.State.EgressIdentity.Get(r, choice.Chosen); problem == "" && id != nil && id.Problem != "" {
@@ -56,24 +70,30 @@ func (p *Plan) egressIdentity(r *table.Reader, _ string) kind.Condition {
 	return said
 }
 
-// tellEgressIdentity logs what an operator has to do about the identity of a ZoneEgress, when that changes.
-func (rc *Reconciler) tellEgressIdentity(r *table.Reader, next resource.Any) {
+// egressAdvice is what the log says of a condition of a ZoneEgress, by its reason, and how loud.
+var egressAdvice = map[string]struct {
+	level slog.Level
+	says  string
+}{
+	noIdentity:     {slog.LevelError, "a zone egress has no identity and serves nobody"},
+	noDefaultMesh:  {slog.LevelWarn, "whose identity a zone egress has was not decided by an operator"},
+	mixedProviders: {slog.LevelWarn, "a zone egress can't serve some meshes"},
+}
+
+// tellEgress logs what an operator has to do about a ZoneEgress, when that changes.
+func (rc *Reconciler) tellEgress(r *table.Reader, next resource.Any) {
 	status, ok := next.(*resource.Object[kind.ZoneEgressStatus])
 	if !ok {
 		return
 	}
-	told, ok := rc.plan.State.ZoneEgressStatuses.Find(r, "", status.Name)
-	said, _ := conditionOf(status.Spec.Conditions, hasIdentity)
-	if ok {
-		if before, _ := conditionOf(told.Spec.Conditions, hasIdentity); before == said {
-			return
-		}
+	var before []kind.Condition
+	if told, ok := rc.plan.State.ZoneEgressStatuses.Find(r, "", status.Name); ok {
+		before = told.Spec.Conditions
 	}
-	switch said.Reason {
-	case noIdentity:
-		rc.log.Error("a zone egress has no identity and serves nobody", "zoneEgress", status.Name, "problem", said.Message)
-	case noDefaultMesh:
-		rc.log.Warn("whose identity a zone egress has was not decided by an operator", "zoneEgress", status.Name, "problem", said.Message)
+	for _, said := range status.Spec.Conditions {
+		if advice, ok := egressAdvice[said.Reason]; ok && !slices.Contains(before, said) {
+			rc.log.Log(context.Background(), advice.level, advice.says, "zoneEgress", status.Name, "problem", said.Message)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"weft/kind"
 	"weft/resource"
@@ -30,7 +31,7 @@ func TestAZoneEgressSaysWhoseIdentityItHas(t *testing.T) {
 	look := func() kind.Condition {
 		t.Helper()
 		for _, step := range w.plan.egressIdentities(w.reader()) {
-			rc.tellEgressIdentity(w.reader(), step.Put)
+			rc.tellEgress(w.reader(), step.Put)
 			w.put(step.Put)
 		}
 		if again := w.plan.egressIdentities(w.reader()); len(again) > 0 {
@@ -66,5 +67,56 @@ func TestAZoneEgressSaysWhoseIdentityItHas(t *testing.T) {
 		if got := log.String(); !strings.Contains(got, step.logged) || step.logged == "" && got != "" {
 			t.Errorf("%s: the log says %q, want %q", step.what, got, step.logged)
 		}
+	}
+}
+
+// SPIRE's roots can't be joined with others: the meshes that a ZoneEgress can't serve for it are named, and nothing
+// goes to them in the clear. (Zone Egress Identity.)
+func TestAZoneEgressNamesTheMeshesThatItCanNotServe(t *testing.T) {
+	w := newWorld(t, "241.0.0.0/8")
+	spire := func(mesh, domain string) resource.Any {
+		return kind.MeshIdentities.Make(mesh, "spire", kind.MeshIdentity{
+			SpiffeID: &kind.SpiffeIDTemplate{TrustDomain: domain}, Provider: kind.IdentityProvider{Type: "Spire"},
+		})
+	}
+	for _, mesh := range []string{"default", "plain", "shop", "spired", "elsewhere"} {
+		w.put(kind.Meshes.Make("", mesh, kind.Mesh{}))
+	}
+	w.put(spire("default", "corp.example"), spire("spired", "corp.example"), spire("elsewhere", "other.example"), identityFor("shop", "all", nil), ownEgress("ze"))
+	for _, step := range w.plan.egressIdentities(w.reader()) {
+		w.put(step.Put)
+	}
+	status, _ := w.plan.State.ZoneEgressStatuses.Find(w.reader(), "", "ze")
+	said, ok := conditionOf(status.Spec.Conditions, "Compatible")
+	if !ok || said.Status != "False" || !strings.Contains(said.Message, "proxies of the meshes elsewhere, shop and it refuse each other") {
+		t.Errorf("its conditions are %+v", status.Spec.Conditions)
+	}
+}
+
+// The root under which a ZoneEgress has certificates stays believed until the last of them and its connections have
+// ended, and what it held goes with it.
+func TestWhatAZoneEgressHoldsKeepsItsRoot(t *testing.T) {
+	w := newWorld(t, "241.0.0.0/8")
+	row := kind.ZoneEgressLeavesList.Make("default", "ze", kind.DataplaneLeaves{Leaves: []kind.HeldLeaf{
+		{LeafNames: kind.NamesOf("spiffe://default/zone-egress"), MeshIdentity: kind.MTLSIdentity, Root: "old", Until: kind.Time{Time: w.now.Add(time.Minute)}},
+		{LeafNames: kind.NamesOf("spiffe://default/zone-egress"), MeshIdentity: kind.MTLSIdentity, Root: "new", Until: kind.Time{Time: w.now.Add(time.Hour)}},
+	}})
+	w.put(ownEgress("ze"), row)
+	holders := func(root string) int { return len(w.plan.State.Holders(w.reader(), "default", root)) }
+	for _, at := range []struct {
+		after    time.Duration
+		old, new int
+	}{{0, 1, 1}, {time.Minute, 1, 1}, {11 * time.Minute, 0, 1}, {70 * time.Minute, 0, 0}} {
+		w.now = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC).Add(at.after)
+		w.reconcile(kind.ZoneEgressLeavesList.Name, "ze")
+		if holders("old") != at.old || holders("new") != at.new {
+			t.Errorf("after %s the former root has %d holders and the new one %d, want %d and %d", at.after, holders("old"), holders("new"), at.old, at.new)
+		}
+	}
+	w.put(row)
+	w.remove(kind.ZoneEgresses.Key("", "ze"))
+	w.reconcile(kind.ZoneEgressLeavesList.Name, "ze")
+	if holders("new") != 0 {
+		t.Error("what a ZoneEgress held stays though it is gone")
 	}
 }

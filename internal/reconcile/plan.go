@@ -91,8 +91,8 @@ type Plan struct {
 	generated *table.Derived[tagKey, *kind.MeshService]
 	progress  *table.Derived[rowKey, progress]
 	names     *table.Derived[Unit, []hostname]
-	// egressSays is what is said of the identity of this zone's ZoneEgresses, by the zone.
-	egressSays *table.Derived[string, kind.Condition]
+	// egressSays is what is said of this zone's ZoneEgresses, by the zone.
+	egressSays *table.Derived[string, []kind.Condition]
 	members    *table.Derived[graph.ServiceKey, members]
 }
 
@@ -130,7 +130,7 @@ func NewPlan(state *graph.State, ranges Ranges) *Plan {
 	p.facts = table.NewDerived(state.DB, "service facts", p.serviceFacts, func(a, b facts) bool { return a == b })
 	p.generated = table.NewDerived(state.DB, "generated services", p.generatedService, equalServices)
 	p.names = table.NewDerived(state.DB, "host names", p.hostnames, slices.Equal)
-	p.egressSays = table.NewDerived(state.DB, "conditions of zone egresses", p.egressIdentity, func(a, b kind.Condition) bool { return a == b })
+	p.egressSays = table.NewDerived(state.DB, "conditions of zone egresses", p.egressConditions, slices.Equal)
 	p.members = table.NewDerived(state.DB, "members of many zones", p.membersOf, equalMembers)
 	p.progress = table.NewDerived(state.DB, "progress of holds", p.holdProgress, func(a, b progress) bool { return a == b })
 	return p

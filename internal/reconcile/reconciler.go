@@ -429,7 +429,7 @@ func (rc *Reconciler) reconcile(ctx context.Context, units []Unit) {
 				break
 			}
 			rc.warnMixed(step.Put)
-			rc.tellEgressIdentity(r, step.Put)
+			rc.tellEgress(r, step.Put)
 			err := rc.do(ctx, step)
 			if errors.Is(err, ErrOvertaken) {
 				rc.ask(u, time.Now().Add(soon))

@@ -15,6 +15,9 @@ import (
 // they are.
 const compatible = "Compatible"
 
+// mixedProviders is the reason where not all can.
+const mixedProviders = "MixedProviders"
+
 // spire ends what a MeshIdentity signed before SPIRE took over, and says how it stands. What SPIRE does is known
 // from what each proxy's agent sees, which stands in its insight.
 func (p *Plan) spire(rot *rotation, mi *resource.Object[kind.MeshIdentity]) {
@@ -36,7 +39,7 @@ func (p *Plan) mixture(r *table.Reader, mesh string) []kind.Condition {
 	if len(issuers) == 0 {
 		return nil
 	}
-	return []kind.Condition{{Type: compatible, Status: "False", Reason: "MixedProviders", Message: fmt.Sprintf(
+	return []kind.Condition{{Type: compatible, Status: "False", Reason: mixedProviders, Message: fmt.Sprintf(
 		"certificates of the mesh come from %s; proxies with those of one refuse proxies with those of another, since SPIRE's roots can't be joined with others: use one for the whole mesh",
 		strings.Join(issuers, " and from "))}}
 }

@@ -1,0 +1,144 @@
+package graph_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"weft/internal/graph"
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// manyMeshes is a zone with a ZoneEgress and an external service in each of four meshes: default has a MeshIdentity,
+// pear and shop have mtls, and plain has nothing.
+func manyMeshes(t *testing.T, further ...resource.Any) *graph.State {
+	t.Helper()
+	s := graph.NewState("east")
+	own := func(o resource.Any) resource.Any {
+		o.Envelope().Labels = map[string]string{kind.ZoneLabel: "east", kind.OriginLabel: kind.OriginZone}
+		return o
+	}
+	mtls := &kind.MeshMTLS{EnabledBackend: "ca-1", Backends: []kind.MTLSBackend{{Name: "ca-1", Type: "builtin"}}}
+	rows := []resource.Any{
+		own(kind.ZoneEgresses.Make("", "ze", kind.ZoneEgress{Zone: "east", Networking: kind.ZoneEgressNetworking{Address: "10.0.0.9", Port: 10002}})),
+		kind.Meshes.Make("", "plain", kind.Mesh{}), kind.Meshes.Make("", "default", kind.Mesh{}),
+		kind.Meshes.Make("", "pear", kind.Mesh{MTLS: mtls}), kind.Meshes.Make("", "shop", kind.Mesh{MTLS: mtls}),
+		kind.MeshIdentities.Make("default", "all", kind.MeshIdentity{
+			Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{}}, Provider: kind.IdentityProvider{Type: "Bundled"},
+		}),
+	}
+	for mesh, trust := range map[string]string{"default": "default.east.mesh.local", "pear": "pear", "shop": "shop"} {
+		bundle := kind.CABundle{Type: "Pem", PEM: &kind.PEMBundle{Value: "the roots of " + mesh}}
+		rows = append(rows, kind.MeshTrusts.Make(mesh, "roots", kind.MeshTrust{TrustDomain: trust, CABundles: []kind.CABundle{bundle}}))
+	}
+	for _, mesh := range []string{"default", "pear", "plain", "shop"} {
+		rows = append(rows, own(kind.MeshExternalServices.Make(mesh, "api", kind.MeshExternalService{
+			Match: kind.ExternalMatch{Type: "HostnameGenerator", Port: 443, Protocol: kind.TCP}, Endpoints: []kind.ExternalEndpoint{{Address: "192.0.2.1", Port: 443}},
+		})))
+	}
+	s.DB.Commit(func(tx *table.Tx) {
+		for _, o := range append(rows, further...) {
+			s.Put(tx, o)
+		}
+	})
+	return s
+}
+
+// holding is a row of leaves that the ZoneEgress may present.
+func holding(mesh string, ids ...string) resource.Any {
+	spec := kind.DataplaneLeaves{}
+	for _, id := range ids {
+		spec.Leaves = append(spec.Leaves, kind.HeldLeaf{LeafNames: kind.NamesOf(id), MeshIdentity: kind.MTLSIdentity, Root: id})
+	}
+	return kind.ZoneEgressLeavesList.Make(mesh, "ze", spec)
+}
+
+// chainsOf says which leaf the chains of each mesh present, and by whose roots they know their callers.
+func chainsOf(s *graph.State) []string {
+	p := s.Proxy.Get(table.Eval(s.DB.Snapshot()), graph.ZoneEgressProxy("ze"))
+	var all []string
+	for _, c := range p.Chains {
+		all = append(all, fmt.Sprintf("%s presents %q, believes the roots of %s", c.Key.Mesh, c.Source.Leaf, c.Source.RootsOf))
+	}
+	return all
+}
+
+// takenBy says under which names, and by which roots, the proxies of a mesh take the ZoneEgress.
+func takenBy(s *graph.State, mesh string) string {
+	r := table.Eval(s.DB.Snapshot())
+	var roots []string
+	for _, domain := range s.EgressTrust.Get(r, mesh).Domains {
+		roots = append(roots, domain.Name)
+	}
+	return strings.Join(s.WayOut.Get(r, mesh).Identities, " ") + " by " + strings.Join(roots, " ")
+}
+
+// Each chain presents what its mesh's proxies take, once there is a certificate of it. A mesh without identities is
+// not served, and holds up no other. (Zone Egress Identity.)
+func TestWhatTheChainsOfAZoneEgressPresent(t *testing.T) {
+	const byPear, byShop = `%s presents "", believes the roots of %s`, `shop presents "identity_shop", believes the roots of shop`
+	s := manyMeshes(t)
+	want := []string{fmt.Sprintf(byPear, "default", "default"), fmt.Sprintf(byPear, "pear", "pear")}
+	if diff := cmp.Diff(want, chainsOf(s)); diff != "" {
+		t.Errorf("before it has a certificate of shop's (-want +got):\n%s", diff)
+	}
+	s = manyMeshes(t, holding("shop", "spiffe://shop/zone-egress"))
+	if diff := cmp.Diff(append(want, byShop), chainsOf(s)); diff != "" {
+		t.Errorf("with a certificate of each (-want +got):\n%s", diff)
+	}
+	for mesh, want := range map[string]string{
+		"default": "spiffe://pear/zone-egress by pear",
+		"pear":    "spiffe://pear/zone-egress by pear",
+		"shop":    "spiffe://shop/zone-egress by shop",
+	} {
+		if got := takenBy(s, mesh); got != want {
+			t.Errorf("the proxies of %s take it as %s, want %s", mesh, got, want)
+		}
+	}
+}
+
+// Where another identity is chosen, the former one is taken for as long as a certificate of it is held.
+func TestTheFormerIdentityOfAZoneEgressIsTakenMeanwhile(t *testing.T) {
+	former := "spiffe://default.east.mesh.local/workload/zone-egress"
+	s := manyMeshes(t, holding("default", former))
+	want := former + " spiffe://pear/zone-egress by default.east.mesh.local pear"
+	if got := takenBy(s, "default"); got != want {
+		t.Errorf("the proxies of default take it as %s, want %s", got, want)
+	}
+}
+
+// A ZoneEgress is no Dataplane of any mesh: of a mesh's permissions those that are about all of it count.
+func TestWhichPermissionsReachAZoneEgress(t *testing.T) {
+	for name, c := range map[string]struct {
+		target *kind.TargetRef
+		counts bool
+	}{
+		"no target":         {nil, true},
+		"the mesh":          {&kind.TargetRef{Kind: "Mesh"}, true},
+		"all Dataplanes":    {&kind.TargetRef{Kind: "Dataplane"}, true},
+		"one by its name":   {&kind.TargetRef{Kind: "Dataplane", Name: "ze"}, false},
+		"some by labels":    {&kind.TargetRef{Kind: "Dataplane", Labels: map[string]string{kind.ZoneLabel: "east"}}, false},
+		"one section alone": {&kind.TargetRef{Kind: "Dataplane", SectionName: "10002"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := manyMeshes(t, kind.MeshTrafficPermissions.Make("pear", "p", kind.MeshTrafficPermission{TargetRef: c.target, Rules: []kind.PermissionRule{{
+				Default: kind.PermissionDefault{Deny: []kind.CallerMatch{{SpiffeID: &kind.IDMatch{Type: "Prefix", Value: "spiffe://"}}}},
+			}}}))
+			p := s.Proxy.Get(table.Eval(s.DB.Snapshot()), graph.ZoneEgressProxy("ze"))
+			var denying []string
+			for _, chain := range p.Chains {
+				if len(chain.Permissions.Deny) > 0 {
+					denying = append(denying, chain.Key.Mesh)
+				}
+			}
+			if want := []string{"pear"}; c.counts && !slices.Equal(denying, want) || !c.counts && len(denying) > 0 {
+				t.Errorf("the rule counts on the chains of %v", denying)
+			}
+		})
+	}
+}
