@@ -2,6 +2,7 @@ package dpserver_test
 
 import (
 	"context"
+	"crypto/x509"
 	"strings"
 	"testing"
 	"time"
@@ -187,5 +188,53 @@ func TestANodeThatSaysItsTypeWrongly(t *testing.T) {
 				t.Errorf("got %v, want InvalidArgument that says %q", err, c.says)
 			}
 		})
+	}
+}
+
+// The agent of a ZoneEgress asks for a certificate of each mesh that it is to be known in, and gets no other.
+func TestAZoneEgressGetsACertificateForEachIdentity(t *testing.T) {
+	rows := []resource.Any{kind.GlobalSecrets.Make("", identity.ZoneRealm.SigningKey("1").Name, kind.Secret{Data: signingKey()})}
+	mtls := &kind.MeshMTLS{EnabledBackend: "ca-1", Backends: []kind.MTLSBackend{{Name: "ca-1", Type: "builtin"}}}
+	for _, mesh := range []string{"apple", "shop"} {
+		cert, key, err := identity.NewCA(time.Now(), mesh)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ca, err := identity.ParseCA(append(cert, key...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows = append(rows, kind.Meshes.Make("", mesh, kind.Mesh{MTLS: mtls}), kind.SigningCAs.Make(mesh, kind.MTLSIdentity, kind.SigningCA{
+			Authority: append(cert, key...), Fingerprint: ca.Fingerprint(), TrustDomain: mesh, Life: kind.Duration(time.Hour), Backend: "ca-1",
+		}))
+	}
+	p := newPlane(t, rows...)
+	ctx := p.ofZone("east", "egress")
+	if _, err := p.agent.Register(ctx, &wire.RegisterRequest{Dataplane: []byte(zoneEgress)}); err != nil {
+		t.Fatal(err)
+	}
+	session, err := p.agent.Session(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := session.Send(&wire.Report{ProxyType: "egress", Name: "old", Run: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	settings := p.settings(session, func(s *wire.Settings) bool { return len(s.Further) == 1 })
+	if settings.Identity.SpiffeId != "spiffe://apple/zone-egress" || settings.Further[0].Secret != "identity_shop" {
+		t.Errorf("it is to present %v", settings)
+	}
+	for secret, want := range map[string]string{"": "spiffe://apple/zone-egress", "identity_shop": "spiffe://shop/zone-egress"} {
+		answer, err := p.agent.Sign(ctx, &wire.SignRequest{ProxyType: "egress", Name: "old", Secret: secret, Request: newRequest(t)})
+		if err != nil || answer.SpiffeId != want {
+			t.Fatalf("the certificate of %q is of %v (%v), want %s", secret, answer.GetSpiffeId(), err, want)
+		}
+		leaf, err := x509.ParseCertificate(answer.Chain[0])
+		if err != nil || len(leaf.DNSNames) != 1 || leaf.DNSNames[0] != "old.east.zone-egress.mesh.local" {
+			t.Errorf("it names the instance %v (%v)", leaf.DNSNames, err)
+		}
+	}
+	if _, err := p.agent.Sign(ctx, &wire.SignRequest{ProxyType: "egress", Name: "old", Secret: "identity_other", Request: newRequest(t)}); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("a certificate of another mesh is answered with %v, want FailedPrecondition", err)
 	}
 }
