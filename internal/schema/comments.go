@@ -454,7 +454,7 @@ var comments = map[string]string{
 	"ZoneEgressSection.Name":                             "how policies call it; by default the port",
 	"ZoneEgressSection.Port":                             "where its proxy listens",
 	"ZoneEgressStatus":                                   "ZoneEgressStatus is what the control plane knows of a ZoneEgress.",
-	"ZoneEgressStatus.Conditions":                        "Conditions are Identity, whether it has one: without, it serves nobody.",
+	"ZoneEgressStatus.Conditions":                        "Conditions are Identity, whether it has one: without, it serves nobody; and Compatible, False where it can't serve some meshes.",
 	"ZoneIngress":                                        "ZoneIngress is the older form of a zone ingress, which serves every mesh: a zone's door for the requests of other zones. A Dataplane with networking.zoneIngress is the newer one, and is preferred where it is ready.",
 	"ZoneIngress.Networking":                             "Networking is where it stands in the network.",
 	"ZoneIngress.Zone":                                   "Zone is the one that it belongs to; by default that of the control plane that it is written to.",
