@@ -263,7 +263,8 @@ func (w *world) apply(resources string) {
 }
 
 func (w *world) expand(text string) string {
-	return strings.NewReplacer("NET", w.network, "LIFE", drillLoad().leafLife.String()).Replace(text)
+	// Neither ends so within base64.
+	return strings.NewReplacer("NET.", w.network+".", ": LIFE", ": "+drillLoad().leafLife.String()).Replace(text)
 }
 
 // file writes a file into the test's folder.
