@@ -17,10 +17,14 @@ const ChangingUnit = "changing"
 // plainAtMost is how long a proxy that serves mutual TLS takes connections without it beside.
 const plainAtMost = 30 * time.Second
 
+// plainBegun is how long a connection without TLS may have been there, by whose first bytes its listener has not told
+// yet that it is one: it would be refused as soon as these are refused. It is longer than listeners look.
+const plainBegun = 2 * time.Second
+
 // changing ends what is taken without TLS once every client has heard that it is served with it, or in time.
 func (p *Plan) changing(r *table.Reader, mesh string, now time.Time) (steps []Step, again time.Time) {
 	var waiting []*resource.Object[kind.DataplaneServing]
-	s := &Settle{Topic: "mutual TLS of proxies of the mesh " + mesh, Mesh: mesh, Everybody: true}
+	s := &Settle{Topic: "mutual TLS of proxies of the mesh " + mesh, Mesh: mesh, Everybody: true, After: plainBegun}
 	for _, row := range p.State.ServingsChanging.List(r, graph.MeshKey(mesh)) {
 		changed, end := secured(row)
 		if !now.Before(end) {

@@ -63,6 +63,8 @@ type Settle struct {
 	// Zones says that the proxies of all other zones are waited for too.
 	Zones bool
 	Rows  []resource.Key
+	// After is how long it is waited beyond that, for what was begun just before.
+	After time.Duration
 	Then  []resource.Any
 }
 

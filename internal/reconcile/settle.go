@@ -41,6 +41,7 @@ func (rc *Reconciler) settle(ctx context.Context, u Unit, s *Settle) {
 	go func() {
 		err := rc.settled(ctx, u, s)
 		if err == nil {
+			pause(ctx, s.After)
 			err = rc.writeSettled(ctx, s)
 		}
 		rc.mu.Lock()
@@ -51,6 +52,14 @@ func (rc *Reconciler) settle(ctx context.Context, u Unit, s *Settle) {
 		}
 		rc.ask(u, time.Now().Add(retry))
 	}()
+}
+
+// pause waits, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
 }
 
 // settled waits for this zone's proxies and, where they count, for those of the others.

@@ -234,16 +234,27 @@ spec:
 
 // A mesh without identities gets them under traffic, and takes nothing without them in the end.
 func TestDrillAPlainMeshGetsIdentities(t *testing.T) {
-	w := newWorld(t)
+	inEachModel(t, (*world).aPlainMeshGetsIdentities)
+}
+
+func (w *world) aPlainMeshGetsIdentities(m model) {
 	ask, servers := w.inMotion()
-	d := w.drill("a plain mesh gets identities", ask)
+	d := w.drill("a plain mesh gets identities, by "+m.name, ask)
 	d.more(50)
-	w.apply(secured)
-	w.named("spiffe://default.default.mesh.local/workload/web", servers...)
+	w.apply(m.mesh + "---" + allowing(m.ids))
+	for _, server := range servers {
+		w.eventually(server+" presents a name of "+m.ids, func() error {
+			leaf, err := presented(server)
+			if err == nil && !strings.HasPrefix(leaf.URIs[0].String(), m.ids) {
+				err = fmt.Errorf("it is %s", leaf.URIs[0])
+			}
+			return err
+		})
+	}
 	d.more(50)
 	for _, server := range servers {
 		w.eventually(server+" takes mutual TLS alone", func() error {
-			if _, err := traffic.Get("http://" + server)(t.Context()); err == nil {
+			if _, err := traffic.Get("http://" + server)(w.t.Context()); err == nil {
 				return fmt.Errorf("a caller without a certificate is served")
 			}
 			return nil
