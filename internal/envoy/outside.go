@@ -93,23 +93,8 @@ func serverAt(address string) *structpb.Struct {
 func outsideRoute(o *graph.Outside) *xds.Resource {
 	name := o.Key.String()
 	return xds.NewResource(xds.Route, name, &routes.RouteConfiguration{
-		Name: name,
-		VirtualHosts: []*routes.VirtualHost{{
-			Name:    name,
-			Domains: []string{"*"},
-			Routes: []*routes.Route{
-				{
-					Name:   "safe",
-					Match:  &routes.RouteMatch{PathSpecifier: anyPath(), Headers: []*routes.HeaderMatcher{headerIn(":method", safeMethods)}},
-					Action: outsideAction(o, safeCauses),
-				},
-				{
-					Name:   "other",
-					Match:  &routes.RouteMatch{PathSpecifier: anyPath()},
-					Action: outsideAction(o, unprocessedCauses),
-				},
-			},
-		}},
+		Name:         name,
+		VirtualHosts: bySafety(name, outsideAction(o, safeCauses), outsideAction(o, unprocessedCauses)),
 		// What only proxies of the mesh say to each other is neither told to the outside nor believed from there.
 		RequestHeadersToRemove:  []string{"x-envoy-expected-rq-timeout-ms", "x-envoy-attempt-count"},
 		ResponseHeadersToRemove: []string{unservedHeader},

@@ -25,24 +25,30 @@ func Route(d *graph.Destination) *xds.Resource {
 	name := d.Key.String()
 	return xds.NewResource(xds.Route, name, &routes.RouteConfiguration{
 		Name: name,
-		VirtualHosts: []*routes.VirtualHost{{
-			Name:    name,
-			Domains: []string{"*"},
-			Routes: []*routes.Route{
-				{
-					Name:   "safe",
-					Match:  &routes.RouteMatch{PathSpecifier: anyPath(), Headers: []*routes.HeaderMatcher{headerIn(":method", safeMethods)}},
-					Action: to(d, retryPolicy(safeCauses, unservedRefused, unservedReset)),
-				},
-				{
-					Name:   "other",
-					Match:  &routes.RouteMatch{PathSpecifier: anyPath()},
-					Action: to(d, retryPolicy(unprocessedCauses, unservedRefused)),
-				},
-			},
-		}},
+		VirtualHosts: bySafety(name,
+			to(d, retryPolicy(safeCauses, unservedRefused, unservedReset)), to(d, retryPolicy(unprocessedCauses, unservedRefused))),
 		ValidateClusters: no(),
 	})
+}
+
+// bySafety sends requests that ask for no change one way, which may try again more often, and all others another.
+func bySafety(name string, safe, other *routes.Route_Route) []*routes.VirtualHost {
+	return []*routes.VirtualHost{{
+		Name:    name,
+		Domains: []string{"*"},
+		Routes: []*routes.Route{
+			{
+				Name:   "safe",
+				Match:  &routes.RouteMatch{PathSpecifier: anyPath(), Headers: []*routes.HeaderMatcher{headerIn(":method", safeMethods)}},
+				Action: safe,
+			},
+			{
+				Name:   "other",
+				Match:  &routes.RouteMatch{PathSpecifier: anyPath()},
+				Action: other,
+			},
+		},
+	}}
 }
 
 func to(d *graph.Destination, retry *routes.RetryPolicy) *routes.Route_Route {
