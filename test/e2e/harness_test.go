@@ -58,6 +58,9 @@ func prepare(m *testing.M) (int, error) {
 	if *showDrills {
 		printDrills(os.Stdout)
 	}
+	if *showAttacks {
+		printAttacks(os.Stdout)
+	}
 	return code, nil
 }
 

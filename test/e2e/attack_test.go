@@ -1,0 +1,94 @@
+package e2e
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"testing"
+	"text/tabwriter"
+)
+
+// showAttacks is how `make hostile` has the table printed, and the long attacks run.
+var showAttacks = flag.Bool("hostile", false, "run the long attacks too, and print what every attack tried, and what held and fell")
+
+// attack is one thing that an attacker with a known credential tries, in one form or in several. Tests of attacks are
+// named TestHostile....
+type attack struct {
+	t    *testing.T
+	name string
+
+	mu    sync.Mutex
+	tried int
+	fell  int
+}
+
+// newAttack starts the count of an attack. The name says who tries what, as docs/security.md lists it.
+func newAttack(t *testing.T, name string) *attack {
+	a := &attack{t: t, name: name}
+	t.Cleanup(func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.tried == 0 && !t.Skipped() {
+			t.Errorf("%s: nothing was tried", name)
+		}
+		attacks.mu.Lock()
+		defer attacks.mu.Unlock()
+		attacks.results = append(attacks.results, attackResult{a.name, a.tried, a.fell})
+	})
+	return a
+}
+
+// held counts a try that the attacker gained nothing by.
+func (a *attack) held() { a.count(nil) }
+
+// fellTo counts a try that succeeded, and fails the test with what the attacker gained.
+func (a *attack) fellTo(format string, args ...any) {
+	a.t.Helper()
+	a.count(fmt.Errorf(format, args...))
+}
+
+// count counts a try: gained is nil where the attacker gained nothing.
+func (a *attack) count(gained error) {
+	a.t.Helper()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.tried++
+	if gained != nil {
+		a.fell++
+		a.t.Errorf("%s: %v", a.name, gained)
+	}
+}
+
+// forms is how many forms of an attack to try: all of them with -hostile, a few beside the other tests.
+func forms(short, long int) int {
+	if *showAttacks {
+		return long
+	}
+	return short
+}
+
+type attackResult struct {
+	name        string
+	tried, fell int
+}
+
+var attacks struct {
+	mu      sync.Mutex
+	results []attackResult
+}
+
+func printAttacks(to io.Writer) {
+	slices.SortFunc(attacks.results, func(a, b attackResult) int { return cmp.Compare(a.name, b.name) })
+	out := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(out, "ATTACK\tTRIED\tHELD\tFELL")
+	tried, fell := 0, 0
+	for _, r := range attacks.results {
+		fmt.Fprintf(out, "%s\t%d\t%d\t%d\n", r.name, r.tried, r.tried-r.fell, r.fell)
+		tried, fell = tried+r.tried, fell+r.fell
+	}
+	fmt.Fprintf(out, "all\t%d\t%d\t%d\n", tried, tried-fell, fell)
+	out.Flush()
+}
