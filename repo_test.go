@@ -34,6 +34,7 @@ var rooms = []room{
 	{"internal/xds", nil, "the protocol is the same whatever the resources mean"},
 	{"internal/wire", nil, "a contract depends on nobody who keeps it"},
 	{"internal/settings", []string{"internal/access"}, "settings are read before anything exists that they could set; who may do what is said in the words of access"},
+	{"internal/adminsocket", nil, "who may open a socket is for the operating system to say, whatever is served there"},
 	{"internal/certfile", nil, "files are files, whoever shows what is in them"},
 	{"internal/audit", []string{"resource", "kind", "internal/access"}, "what is recorded, and what is masked in it, is the same whoever writes"},
 	{"internal/access", []string{"resource"}, "who may do what is decided in one place, whoever asks and whatever it is about"},

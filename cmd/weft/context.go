@@ -9,6 +9,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"weft/internal/adminsocket"
 	"weft/internal/client"
 )
 
@@ -49,6 +50,12 @@ func contextsFile() (string, error) {
 		return "", fmt.Errorf("there is no home directory for the contexts; name their file with WEFT_CONFIG: %w", err)
 	}
 	return filepath.Join(home, ".weft", "config"), nil
+}
+
+// socketsFolder is where control planes of this user leave links to their administrator's sockets: beside the contexts.
+func socketsFolder() (string, error) {
+	file, err := contextsFile()
+	return filepath.Join(filepath.Dir(file), "local"), err
 }
 
 // loadContexts answers none where there is no file.
@@ -124,9 +131,30 @@ func (c *contexts) names() []string {
 	return names
 }
 
-// options answers how the control plane is reached: flags go over variables, and both over the current
-// context.
+// options returns how the control plane is reached: flags go over variables, and both over the current context. Where
+// none of them proves who the caller is, and the control plane is this user's own, its administrator's socket does.
 func (r *remote) options() (client.Options, error) {
+	o, err := r.chosen()
+	return throughSocket(o), err
+}
+
+// throughSocket replaces an address by the administrator's socket of the control plane there, where nothing else
+// proves who the caller is and there is one.
+func throughSocket(o client.Options) client.Options {
+	if o.Token != "" || o.CertFile != "" {
+		return o
+	}
+	folder, err := socketsFolder()
+	if err != nil {
+		return o // without a home directory there is none
+	}
+	if socket := adminsocket.Find(folder, o.Address); socket != "" {
+		return client.Options{Address: client.UnixScheme + socket}
+	}
+	return o
+}
+
+func (r *remote) chosen() (client.Options, error) {
 	address, name := r.api, r.context
 	switch {
 	case address != "" && name != "":

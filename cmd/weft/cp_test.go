@@ -26,6 +26,9 @@ func startPlane(t *testing.T, args ...string) (addresses map[string]string, stop
 	for _, server := range []string{"API_SERVER_HTTP", "API_SERVER_HTTPS", "DP_SERVER", "DIAGNOSTICS_SERVER"} {
 		t.Setenv("KUMA_"+server+"_PORT", "0")
 	}
+	if os.Getenv("WEFT_CONFIG") == "" { // else it has started another
+		t.Setenv("WEFT_CONFIG", filepath.Join(t.TempDir(), "config"))
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	log := &firstMatch{pattern: regexp.MustCompile(`control plane is ready.* api=(\S+) apiOverTLS=(\S+) dataPlane=(\S+) diagnostics=(\S+) zones=(\S+)`), found: make(chan []string, 1)}
 	code := make(chan int, 1)
@@ -156,7 +159,7 @@ func TestAStopIsCleanWithinSecondsWhoeverIsConnected(t *testing.T) {
 		}
 	}
 	// Who comes after them is served, so that they were accepted.
-	for _, url := range []string{"http://" + at["diagnostics"] + "/ready", "http://" + at["api"] + "/meshes"} {
+	for _, url := range []string{"http://" + at["diagnostics"] + "/ready", "http://" + at["api"] + "/"} {
 		response, err := http.Get(url)
 		if err != nil {
 			t.Fatal(err)
@@ -183,13 +186,14 @@ func TestAStopIsCleanWithinSecondsWhoeverIsConnected(t *testing.T) {
 // What is being answered when the stop comes is answered to its end.
 func TestAStopLetsRequestsFinish(t *testing.T) {
 	at, stop := startPlane(t, "--data-dir", t.TempDir())
+	token := adminToken(t, at["api"])
 	c, err := net.Dial("tcp", at["api"])
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
 	body := `{"type": "Mesh", "name": "late"}`
-	fmt.Fprintf(c, "PUT /meshes/late HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", len(body))
+	fmt.Fprintf(c, "PUT /meshes/late HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", token, len(body))
 	answers := bufio.NewReader(c)
 	if r, err := http.ReadResponse(answers, nil); err != nil || r.StatusCode != http.StatusContinue {
 		t.Fatalf("it does not read the body: %v %v", r, err)
@@ -218,7 +222,6 @@ func TestTheFirstStartMakesAnAdministratorsToken(t *testing.T) {
 	at, stop := startPlane(t, "--data-dir", dir)
 	bootstrap := adminToken(t, at["api"])
 	stop()
-	t.Setenv("KUMA_API_SERVER_AUTHN_LOCALHOST_IS_ADMIN", "false")
 	at, _ = startPlane(t, "--data-dir", dir)
 	for _, server := range []struct{ url, token string }{
 		{"http://" + at["api"] + "/globalsecrets/admin-user-token", bootstrap},

@@ -97,7 +97,6 @@ func TestClientCertificatesAreUsers(t *testing.T) {
 	more, dir := t.TempDir(), t.TempDir()
 	t.Setenv("KUMA_API_SERVER_HTTPS_TLS_CA_FILE", ours.caFile)
 	t.Setenv("KUMA_API_SERVER_AUTH_CLIENT_CERTS_DIR", more)
-	t.Setenv("KUMA_API_SERVER_AUTHN_LOCALHOST_IS_ADMIN", "false")
 	at, _ := startPlane(t, "--data-dir", dir)
 	options := func(c *company, subject pkix.Name) client.Options {
 		o := client.Options{Address: "https://" + at["apiOverTLS"], CAFile: filepath.Join(dir, "ca.crt")}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weft/internal/client"
 	"weft/internal/load"
 )
 
@@ -59,9 +60,17 @@ func runLoad(cmd *cobra.Command, r *remote, f loadFlags) error {
 	if f.output != "table" && f.output != "json" {
 		return fmt.Errorf("--output %q is not known; use table or json", f.output)
 	}
-	api, err := r.client()
+	options, err := r.options()
 	if err != nil {
 		return err
+	}
+	api, err := client.New(options)
+	if err != nil {
+		return err
+	}
+	diagnostics, err := client.New(throughSocket(client.Options{Address: f.diagnostics, Token: options.Token}))
+	if err != nil {
+		return fmt.Errorf("--diagnostics: %w", err)
 	}
 	roots, err := readRoots(f.caFile)
 	if err != nil {
@@ -69,7 +78,7 @@ func runLoad(cmd *cobra.Command, r *remote, f loadFlags) error {
 	}
 	report, err := load.Run(cmd.Context(), load.Options{
 		Proxies: f.proxies, Services: f.services, Classes: f.classes, Changes: f.changes, Idle: f.idle,
-		Plane:      load.Plane{API: api, DataPlane: f.dpServer, Roots: roots, Diagnostics: f.diagnostics},
+		Plane:      load.Plane{API: api, DataPlane: f.dpServer, Roots: roots, Diagnostics: diagnostics},
 		StartFloor: startFloor,
 		Progress:   cmd.ErrOrStderr(),
 	})

@@ -55,7 +55,7 @@ func TestStories(t *testing.T) {
 				return err
 			}
 			rows := reads.Store()
-			server := httptest.NewServer(newAPI(reads))
+			server := httptest.NewServer(rest.AsAdministrator(newAPI(reads)))
 			files := httptest.NewServer(fileServer(env.WorkDir))
 			env.Setenv("WEFT_API", server.URL)
 			env.Setenv("FILES", files.URL)
@@ -92,7 +92,7 @@ func newAPI(reads *view.View) http.Handler {
 	writer := admit.New(rows, admit.Options{Zone: "east"})
 	tokens, keys := tokentest.New(rows, writer)
 	return rest.New(rest.Config{
-		Guard: &rest.Guard{Rules: access.Defaults(), LocalhostIsAdmin: true, Keys: keys, Refused: access.NewRefusals(slog.New(slog.DiscardHandler)), Now: time.Now},
+		Guard: &rest.Guard{Rules: access.Defaults(), Keys: keys, Refused: access.NewRefusals(slog.New(slog.DiscardHandler)), Now: time.Now},
 		View:  reads, Writer: writer, Tokens: tokens, Audit: audit.New(nil, "", time.Now, nil), Inspector: inspector{reads}, Elsewhere: zonequery.NewZone("east", nil), Connections: connections{rows},
 		Check: func(known check.Known) *check.Report { return look(reads, known) },
 		Zone:  "east", InstanceID: "instance-1", Ended: instances.Alone(instances.Config{ID: "instance-1"}).Ended, Version: "test",

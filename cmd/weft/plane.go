@@ -83,6 +83,9 @@ func (p *plane) open(ctx context.Context) error {
 	}
 	p.onClose(func() { below.Close() })
 	p.fresh = fresh
+	if err := p.openAdminSocket(); err != nil {
+		return err
+	}
 	p.figures = metrics.New(version, s.ZoneName, p.instance)
 	p.state = graph.NewState(s.ZoneName)
 	p.state.DefaultMesh = s.DefaultMesh
@@ -127,7 +130,7 @@ func (p *plane) assemble(ctx context.Context) error {
 	p.keys = identity.NewKeyring(p.hub.Secret)
 	p.tokens = &token.Issuer{Writer: p.writer, Secrets: p.hub, Keys: p.keys, Now: time.Now}
 	p.guard = &rest.Guard{
-		Rules: p.settings.Access, LocalhostIsAdmin: p.settings.LocalhostIsAdmin, Keys: p.keys, Refused: p.refused, Now: time.Now,
+		Rules: p.settings.Access, Keys: p.keys, Refused: p.refused, Now: time.Now,
 	}
 	return nil
 }
@@ -182,10 +185,11 @@ func (p *plane) serve(ctx context.Context, group *errgroup.Group, proxies *dpser
 	})
 	group.Go(func() error { p.self.Run(ctx); return nil })
 	p.lead(ctx, group, p.reconciler.Run)
-	serveAPI(ctx, group, p.ports, p.certificates.api, p.figures.API(api), p.refused)
-	group.Go(func() error {
-		return serveHTTP(ctx, p.ports.diagnostics, diagnostics(p.guard, p.figures), p.refused)
-	})
+	api = p.figures.API(api)
+	serveAPI(ctx, group, p.ports, p.certificates.api, api, p.refused)
+	health := diagnostics(p.guard, p.figures)
+	group.Go(func() error { return serveHTTP(ctx, p.ports.diagnostics, health, p.refused) })
+	group.Go(func() error { return serveHTTP(ctx, p.ports.admin, administration(api, health), p.refused) })
 }
 
 // lead has something run whenever this instance leads.
@@ -202,7 +206,7 @@ func (p *plane) ready() {
 	s := p.settings
 	p.log.Info("control plane is ready", "mode", s.Mode, "zone", s.ZoneName, "instance", p.instance, "store", s.Store, "dataDir", s.DataDir,
 		"api", addr(p.ports.api), "apiOverTLS", addr(p.ports.apiOverTLS), "dataPlane", addr(p.ports.dataPlane),
-		"diagnostics", addr(p.ports.diagnostics), "zones", addr(p.ports.zones))
+		"diagnostics", addr(p.ports.diagnostics), "zones", addr(p.ports.zones), "adminSocket", addr(p.ports.admin))
 }
 
 func (p *plane) onClose(f func()) { p.closers = append(p.closers, f) }

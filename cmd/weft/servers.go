@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 
 	"weft/internal/access"
+	"weft/internal/adminsocket"
 	"weft/internal/admit"
 	"weft/internal/certfile"
 	"weft/internal/diag"
@@ -28,8 +31,8 @@ const shutdownGrace = 3 * time.Second
 
 // ports are the control plane's listeners, all open before anything else happens, so that one that is
 // taken stops the start before it has changed anything. Those of the API are nil where they are turned off; a zone has
-// dataPlane, a global control plane zones.
-type ports struct{ api, apiOverTLS, dataPlane, diagnostics, zones net.Listener }
+// dataPlane, a global control plane zones. The administrator's socket is opened later, by openAdminSocket.
+type ports struct{ api, apiOverTLS, dataPlane, diagnostics, zones, admin net.Listener }
 
 func listen(s *settings.Settings) (*ports, error) {
 	p := &ports{}
@@ -61,11 +64,47 @@ func listen(s *settings.Settings) (*ports, error) {
 }
 
 func (p *ports) close() {
-	for _, l := range []net.Listener{p.api, p.apiOverTLS, p.dataPlane, p.diagnostics, p.zones} {
+	for _, l := range []net.Listener{p.api, p.apiOverTLS, p.dataPlane, p.diagnostics, p.zones, p.admin} {
 		if l != nil {
 			l.Close()
 		}
 	}
+}
+
+// openAdminSocket opens the socket of the machine's own administrators in the data directory, which no other control
+// plane uses by now, and lets their command line find it. That it can't be found there is no reason not to start.
+func (p *plane) openAdminSocket() (err error) {
+	if err := os.MkdirAll(p.settings.DataDir, 0o700); err != nil {
+		return err
+	}
+	denied := func(peer string) {
+		p.refused.Note("a caller of the administrator's socket is denied: it runs as another user", "from", peer)
+	}
+	if p.ports.admin, err = adminsocket.Listen(p.settings.DataDir, denied); err != nil {
+		return err
+	}
+	folder, err := socketsFolder()
+	if err == nil {
+		var withdraw func()
+		if withdraw, err = adminsocket.Announce(folder, p.settings.DataDir, p.ports.announced()); err == nil {
+			p.onClose(withdraw)
+			return nil
+		}
+	}
+	p.log.Warn("weft on this machine does not find the administrator's socket by the address of the API; name it with --api unix:"+
+		filepath.Join(p.settings.DataDir, adminsocket.Name), "reason", err)
+	return nil
+}
+
+// announced are the addresses at which the machine's own administrators look for the API.
+func (p *ports) announced() []net.Addr {
+	var addresses []net.Addr
+	for _, l := range []net.Listener{p.api, p.apiOverTLS, p.diagnostics} {
+		if l != nil {
+			addresses = append(addresses, l.Addr())
+		}
+	}
+	return addresses
 }
 
 // certificates are what the servers show, and what the API's callers may show.
@@ -131,6 +170,16 @@ func diagnostics(guard *rest.Guard, figures *metrics.Metrics) http.Handler {
 	mux.Handle("/debug/", guard.Protect(access.ViewDiagnostics, diag.Handler()))
 	mux.Handle("GET /metrics", guard.Protect(access.ViewMetrics, figures.Handler()))
 	return mux
+}
+
+// administration is what the administrator's socket serves: the API, and the diagnostics beside it.
+func administration(api, diagnostics http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", api)
+	for _, path := range []string{"/ready", "/healthy", "/debug/", "/metrics"} {
+		mux.Handle(path, diagnostics)
+	}
+	return rest.AsAdministrator(mux)
 }
 
 // serveAPI serves the API on the ports that are open for it.

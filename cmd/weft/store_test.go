@@ -70,6 +70,9 @@ func TestNoFileTellsASecret(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, file := range files {
+			if !file.Type().IsRegular() {
+				continue // the administrator's socket
+			}
 			content, err := os.ReadFile(filepath.Join(dir, file.Name()))
 			if err != nil {
 				t.Fatal(err)

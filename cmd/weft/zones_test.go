@@ -1,12 +1,12 @@
 package main
 
 import (
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"weft/internal/client"
 )
 
 const shop = `
@@ -44,7 +44,7 @@ func TestGlobalIsAsked(t *testing.T) {
 	awaitOutput(t, "0/2          0/1", global["api"], "inspect", "zones")
 	awaitOutput(t, "This zone is connected to the global control plane", east["api"], "inspect", "zones")
 	for _, at := range []map[string]string{global, east} {
-		if figures := get(t, "http://"+at["diagnostics"]+"/metrics"); !strings.Contains(figures, `weft_zone_connected{zone="east"} 1`) {
+		if figures := metricsOf(t, at["diagnostics"]); !strings.Contains(figures, `weft_zone_connected{zone="east"} 1`) {
 			t.Error("the figures do not show the connection")
 		}
 	}
@@ -56,15 +56,14 @@ func TestGlobalIsAsked(t *testing.T) {
 	}
 }
 
-func get(t *testing.T, url string) string {
+func metricsOf(t *testing.T, diagnostics string) string {
 	t.Helper()
-	response, err := http.Get(url)
+	c, err := client.New(throughSocket(client.Options{Address: "http://" + diagnostics}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
+	var text []byte
+	if err := c.Get(t.Context(), "/metrics", nil, &text); err != nil {
 		t.Fatal(err)
 	}
 	return string(text)

@@ -1,6 +1,6 @@
 // Package access says who a caller is and what it may do.
 //
-// It knows no transport: servers find out who calls, by a token, a certificate or the address, and ask
+// It knows no transport: servers find out who calls, by a token, a certificate or a socket, and ask
 // [Rules] before they act. What no rule allows is refused.
 package access
 
@@ -19,7 +19,7 @@ const (
 	UnauthenticatedGroup = "mesh-system:unauthenticated" // everybody else
 )
 
-// AdminName is the user of the control plane's own machine, and of the token that the first start makes.
+// AdminName is the user behind the administrator's socket, and of the token that the first start makes.
 const AdminName = "mesh-system:admin"
 
 // Proof is how a caller showed who it is.
@@ -27,7 +27,7 @@ type Proof string
 
 const (
 	NoProof          Proof = "none"
-	ByLocalhost      Proof = "localhost"      // it calls from the control plane's own machine
+	ByAdminSocket    Proof = "adminSocket"    // it opened the control plane's unix socket
 	ByUserToken      Proof = "userToken"      // a user token
 	ByCertificate    Proof = "certificate"    // a TLS client certificate
 	ByDataplaneToken Proof = "dataplaneToken" // a proxy's agent
@@ -86,7 +86,8 @@ func (r Rules) Check(u User, action Action, object string) error {
 	}
 	if !u.Known() {
 		return resource.Errorf(resource.Unauthorized, "prove who you are: with a user token in the header "+
-			"`Authorization: Bearer TOKEN`, or with a TLS client certificate; an administrator makes tokens with `weft generate user-token`")
+			"`Authorization: Bearer TOKEN`, or with a TLS client certificate; an administrator makes tokens with `weft generate user-token`; "+
+			"the user that runs the control plane, and root on its machine, need none with `weft --api unix:DIR/admin.sock`, DIR the data directory")
 	}
 	return resource.Errorf(resource.Forbidden, "%s may not %s: %s; the setting %s decides who may", u, action.Doing(), object, action.Variable("GROUPS"))
 }
@@ -96,6 +97,11 @@ type userKey struct{}
 // WithUser answers a context in which the caller is known.
 func WithUser(ctx context.Context, u User) context.Context {
 	return context.WithValue(ctx, userKey{}, u)
+}
+
+// Administrator is a caller that opened the administrator's socket.
+func Administrator() User {
+	return Authenticated(AdminName, []string{AdminGroup}, ByAdminSocket)
 }
 
 // UserOf answers who calls, [Anonymous] where nobody said.

@@ -20,7 +20,7 @@ func TestWhoMayByDefault(t *testing.T) {
 		{Anonymous(), Known, resource.Unauthorized},
 		{Anonymous(), Read, resource.Unauthorized},
 		{Anonymous(), "misspelt", resource.Unauthorized},
-		{Authenticated(AdminName, nil, ByLocalhost), Write, 0},
+		{Administrator(), Write, 0},
 		{user, Known, 0},
 		{user, Read, 0},
 		{user, Write, resource.Forbidden},

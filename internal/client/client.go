@@ -24,9 +24,10 @@ const largestAnswer = 256 << 20
 
 // Client speaks to one control plane. It may be used at the same time by many.
 type Client struct {
-	base  *url.URL
-	token string
-	http  *http.Client
+	address string // as it was named
+	base    *url.URL
+	token   string
+	http    *http.Client
 }
 
 // Unreachable says that nobody answered at the control plane's address.
@@ -205,7 +206,7 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 }
 
 func (c *Client) unreachable(err error) error {
-	return &Unreachable{Address: c.base.String(), Err: explained(err, c.base.Scheme == "https")}
+	return &Unreachable{Address: c.address, Err: explained(err, c.base.Scheme == "https")}
 }
 
 var codeOf = map[int]resource.Code{

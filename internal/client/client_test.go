@@ -91,7 +91,7 @@ func TestNobodyThere(t *testing.T) {
 func TestAddressesOfAnAPI(t *testing.T) {
 	for address, want := range map[string]bool{
 		"http://127.0.0.1:5681": true, "https://cp.example.com/weft/": true,
-		"127.0.0.1:5681": false, "unix:///run/weft": false, "": false,
+		"127.0.0.1:5681": false, "unix:///run/weft": true, "unix:data/admin.sock": true, "unix:": false, "": false,
 	} {
 		if _, err := New(Options{Address: address}); (err == nil) != want {
 			t.Errorf("New(%q): %v", address, err)

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -14,11 +15,14 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"weft/internal/adminsocket"
 )
 
 // Options say where a control plane is and how its caller proves who it is. All but Address may be empty.
 type Options struct {
-	// Address is the API's, such as "http://127.0.0.1:5681" or "https://cp.example.com:5682".
+	// Address is the API's, such as "http://127.0.0.1:5681" or "https://cp.example.com:5682", or an administrator's
+	// socket, such as "unix:/var/lib/weft/admin.sock".
 	Address string
 	// Token is a user token. It is sent over https, or to this machine.
 	Token string
@@ -33,15 +37,15 @@ type Options struct {
 
 // New answers a client. The error says which option is wrong, and never repeats the token.
 func New(o Options) (*Client, error) {
-	base, err := url.Parse(o.Address)
+	base, socket, err := parse(o.Address)
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-		return nil, fmt.Errorf("%q is not the address of an API, want one such as http://127.0.0.1:5681", o.Address)
+		return nil, fmt.Errorf("%q is not the address of an API, want one such as http://127.0.0.1:5681 or unix:DIR/admin.sock", o.Address)
 	}
 	token := strings.TrimSpace(o.Token)
 	switch secured := base.Scheme == "https"; {
 	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return nil, errors.New("the token is none: it has spaces or characters that no token has")
-	case token != "" && !secured && !loopback(base.Hostname()):
+	case token != "" && !secured && socket == "" && !loopback(base.Hostname()):
 		return nil, fmt.Errorf("the token is not sent to %s, since everybody on the way could read it; use the https address, port 5682 by default", o.Address)
 	case !secured && (o.CAFile != "" || o.CertFile != "" || o.KeyFile != "" || o.SkipVerify):
 		return nil, fmt.Errorf("certificates have no effect at %s; use the https address, port 5682 by default", o.Address)
@@ -52,16 +56,35 @@ func New(o Options) (*Client, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = trust
+	if socket != "" {
+		transport.Proxy = nil
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return adminsocket.Dial(ctx, socket) }
+	}
 	// One request follows another here, so that HTTP/2 gains nothing, and its client hides why a server
 	// has ended a connection.
 	transport.Protocols = &http.Protocols{}
 	transport.Protocols.SetHTTP1(true)
-	return &Client{base: base, token: token, http: &http.Client{
+	return &Client{address: o.Address, base: base, token: token, http: &http.Client{
 		Timeout:   time.Minute,
 		Transport: transport,
 		// The API sends nobody elsewhere, and whoever does shall not get the token.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
+}
+
+// UnixScheme begins the address of an administrator's socket, whose path follows.
+const UnixScheme = "unix:"
+
+// parse returns the URL of an API, and the path of the socket that serves it, if one does.
+func parse(address string) (base *url.URL, socket string, err error) {
+	if path, ok := strings.CutPrefix(address, UnixScheme); ok && path != "" {
+		if rest, ok := strings.CutPrefix(path, "//"); ok && strings.HasPrefix(rest, "/") {
+			path = rest
+		}
+		return &url.URL{Scheme: "http", Host: "localhost"}, path, nil
+	}
+	base, err = url.Parse(address)
+	return base, "", err
 }
 
 func loopback(host string) bool {

@@ -193,6 +193,7 @@ func (w *world) invite() {
 	permissions := filepath.Join(w.dir, "mesh", "permissions.yaml")
 	w.console.step("Yours until Ctrl-C; in another terminal:")
 	for _, line := range []string{
+		"cd " + w.dir,
 		fmt.Sprintf("export PATH=%s:$PATH GLOBAL=%s EAST=%s WEST=%s", filepath.Dir(w.options.Weft), w.global.api(), w.east.api(), w.west.api()),
 		"weft --api $GLOBAL check",
 		"weft --api $GLOBAL inspect zones",
@@ -206,7 +207,7 @@ func (w *world) invite() {
 		"curl " + reportsURL + "   # and forbid it again:",
 		"weft --api $GLOBAL apply -f " + permissions,
 		"weft --api $EAST get meshservices",
-		"curl $WEST/meshes/default/meshservices/backend",
+		fmt.Sprintf("curl --unix-socket %s http://west/meshes/default/meshservices/backend", w.west.socket()),
 	} {
 		w.console.line("  " + line)
 	}

@@ -166,8 +166,22 @@ func (p *plane) quietly(ctx context.Context, args ...string) (string, error) {
 	return p.world.processes.run(ctx, p.world.options.Weft, append([]string{"--api", p.api()}, args...)...)
 }
 
-// api is the address of the HTTP API.
-func (p *plane) api() string { return fmt.Sprintf("http://%s:%d", p.address, p.world.ports.api) }
+// socket is the path of the administrator's socket, by which the demo's user is the control plane's administrator.
+func (p *plane) socket() string { return p.name + "/data/admin.sock" }
+
+// api is the address of the HTTP API in the demo's folder.
+func (p *plane) api() string { return "unix:" + p.socket() }
+
+// fetch returns the body of a GET of the API, which must succeed with 200.
+func (p *plane) fetch(ctx context.Context, path string) ([]byte, error) {
+	administrator := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(p.world.dir, p.socket()))
+		},
+	}}
+	return fetchBy(ctx, administrator, "http://"+p.name+path)
+}
 
 // server is the address at which agents reach the control plane.
 func (p *plane) server() string {
@@ -199,7 +213,7 @@ type overviews struct {
 
 // connectedSince fails unless so many proxies, or zones, have connected after an instant.
 func (p *plane) connectedSince(ctx context.Context, what string, since time.Time, count int) error {
-	body, err := fetch(ctx, p.api()+"/"+what+"/_overview")
+	body, err := p.fetch(ctx, "/"+what+"/_overview")
 	if err != nil {
 		return err
 	}
@@ -221,7 +235,7 @@ func (p *plane) connectedSince(ctx context.Context, what string, since time.Time
 
 // hasAny fails unless a list of the API has something.
 func (p *plane) hasAny(ctx context.Context, list string) error {
-	body, err := fetch(ctx, p.api()+list)
+	body, err := p.fetch(ctx, list)
 	if err != nil {
 		return err
 	}
@@ -245,7 +259,11 @@ func answersOK(ctx context.Context, url string) error {
 
 // fetch answers the body of a GET, which must succeed with 200.
 func fetch(ctx context.Context, url string) ([]byte, error) {
-	reply, err := get(ctx, http.DefaultClient, url)
+	return fetchBy(ctx, http.DefaultClient, url)
+}
+
+func fetchBy(ctx context.Context, client *http.Client, url string) ([]byte, error) {
+	reply, err := get(ctx, client, url)
 	if err != nil {
 		return nil, err
 	}

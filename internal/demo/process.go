@@ -39,7 +39,7 @@ func newProcesses(dir string, fail func(error)) *processes {
 }
 
 // environment is the caller's without settings of weft's, which would change what the demo shows, and
-// with temporary files in the demo's own directory.
+// with temporary files, and what weft keeps for its user, in the demo's own directory.
 func (p *processes) environment(more ...string) []string {
 	var env []string
 	for _, e := range os.Environ() {
@@ -47,7 +47,7 @@ func (p *processes) environment(more ...string) []string {
 			env = append(env, e)
 		}
 	}
-	return append(append(env, "TMPDIR="+p.dir), more...)
+	return append(append(env, "TMPDIR="+p.dir, "WEFT_CONFIG="+filepath.Join(p.dir, "home", "config")), more...)
 }
 
 // start runs a program until it is killed. Its output goes to a file.

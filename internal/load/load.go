@@ -15,6 +15,7 @@ import (
 	"slices"
 	"time"
 
+	"weft/internal/client"
 	"weft/internal/xds"
 )
 
@@ -146,7 +147,11 @@ func (w *world) measureFloor(ctx context.Context, report *Report) error {
 	if err != nil {
 		return err
 	}
-	run := &run{world: w, diagnostics: where.Diagnostics, nodes: w.nodes(), change: where.change}
+	diagnostics, err := client.New(client.Options{Address: where.Diagnostics})
+	if err != nil {
+		return err
+	}
+	run := &run{world: w, diagnostics: diagnostics, nodes: w.nodes(), change: where.change}
 	run.fleet = newFleet(target, func(p *proxy) bool { return p.messages >= config.Messages })
 	if err := run.first(ctx, &report.Floor); err != nil {
 		return err
@@ -163,7 +168,7 @@ func (w *world) measureFloor(ctx context.Context, report *Report) error {
 // run is the measurement of one server.
 type run struct {
 	*world
-	diagnostics string
+	diagnostics *client.Client
 	nodes       []string
 	fleet       *fleet
 	// change makes the nth change, of the endpoint that it names.

@@ -146,9 +146,13 @@ func startPlane(t *testing.T) (Plane, *fakePlane) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	d, err := client.New(client.Options{Address: diagnostics.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(root))
-	return Plane{API: c, DataPlane: listener.Addr().String(), Roots: roots, Diagnostics: diagnostics.URL}, f
+	return Plane{API: c, DataPlane: listener.Addr().String(), Roots: roots, Diagnostics: d}, f
 }
 
 type deaf struct{}

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"weft/internal/adminsocket"
 	"weft/internal/client"
 )
 
@@ -96,28 +97,29 @@ func (d *deployment) start(ctx context.Context, name string, args ...string) (*o
 	}
 	d.running = append(d.running, process)
 	p := &ownPlane{sync: local(ports[3]), roots: filepath.Join(data, "ca.crt")}
-	p.DataPlane, p.Diagnostics = local(ports[1]), "http://"+local(ports[2])
-	if err := p.ready(ctx); err != nil {
+	p.DataPlane = local(ports[1])
+	if err := ready(ctx, "http://"+local(ports[2])+"/ready"); err != nil {
 		said, _ := os.ReadFile(log.Name())
 		return nil, fmt.Errorf("the control plane of %s: %w; it said:\n%s", name, err, last(said, 2000))
 	}
 	if p.Roots, err = readRoots(p.roots); err != nil {
 		return nil, err
 	}
-	p.API, err = client.New(client.Options{Address: "http://" + local(ports[0])})
+	p.API, err = client.New(client.Options{Address: client.UnixScheme + filepath.Join(data, adminsocket.Name)})
+	p.Diagnostics = p.API // the administrator's socket serves both
 	return p, err
 }
 
 // starting is how long a control plane may take to be ready.
 const starting = 30 * time.Second
 
-// ready waits until the control plane says that it is.
-func (p *ownPlane) ready(ctx context.Context) error {
+// ready waits until a control plane says that it is, at a URL.
+func ready(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, starting, fmt.Errorf("it is not ready after %s", starting))
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for ask(ctx, http.MethodGet, p.Diagnostics+"/ready", nil) != nil {
+	for ask(ctx, http.MethodGet, url) != nil {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():

@@ -143,9 +143,12 @@ func startGlobal(t *testing.T) *ownPlane {
 	t.Cleanup(api.Close)
 	t.Cleanup(diagnostics.Close)
 	p := &ownPlane{sync: listener.Addr().String()}
-	p.Diagnostics, p.Roots = diagnostics.URL, x509.NewCertPool()
+	p.Roots = x509.NewCertPool()
 	p.Roots.AppendCertsFromPEM([]byte(root))
 	if p.API, err = client.New(client.Options{Address: api.URL}); err != nil {
+		t.Fatal(err)
+	}
+	if p.Diagnostics, err = client.New(client.Options{Address: diagnostics.URL}); err != nil {
 		t.Fatal(err)
 	}
 	return p

@@ -3,9 +3,7 @@ package rest
 import (
 	"crypto/x509"
 	"errors"
-	"net"
 	"net/http"
-	"net/netip"
 	"strings"
 	"time"
 
@@ -17,13 +15,18 @@ import (
 // Guard finds out who sends a request, and lets through those who may.
 type Guard struct {
 	Rules access.Rules
-	// LocalhostIsAdmin takes callers from the loopback interface for administrators.
-	LocalhostIsAdmin bool
 	// Keys are those of the user tokens.
 	Keys *identity.Keyring
 	// Refused is told of callers that are refused.
 	Refused *access.Refusals
 	Now     func() time.Time
+}
+
+// AsAdministrator serves callers that show nothing else as the administrator. It is for the administrator's socket.
+func AsAdministrator(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(w, r.WithContext(access.WithUser(r.Context(), access.Administrator())))
+	})
 }
 
 // Protect lets a request through to a handler where its sender may do the action.
@@ -55,7 +58,9 @@ func (g *Guard) identify(next http.Handler) http.Handler {
 	})
 }
 
-// user answers who calls. A proof that is no good is an error, whatever else would speak for the caller.
+// user returns the caller: of its token or certificate, else of the server that accepted it, else nobody. A proof that
+// is invalid is an error, whatever else would speak for the caller. The address of the peer, the Host and other headers
+// prove nothing: a proxy on this machine connects from here for whoever it serves.
 func (g *Guard) user(r *http.Request) (access.User, error) {
 	if len(r.Header.Values("Authorization")) > 0 {
 		return g.bearer(r)
@@ -63,10 +68,7 @@ func (g *Guard) user(r *http.Request) (access.User, error) {
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		return holder(r.TLS.VerifiedChains[0][0])
 	}
-	if g.LocalhostIsAdmin && isLocal(r) {
-		return access.Authenticated(access.AdminName, []string{access.AdminGroup}, access.ByLocalhost), nil
-	}
-	return access.Anonymous(), nil
+	return access.UserOf(r.Context()), nil
 }
 
 // bearer answers whose user token a request carries. (RFC 6750, section 2.1.)
@@ -109,33 +111,4 @@ func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	g.Refused.Note("a caller of the API is refused", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "reason", refusal.Detail)
 	writeProblem(w, problem{Status: statusOf[refusal.Code], Detail: refusal.Detail})
-}
-
-// forwarding headers show that somebody else is behind the peer.
-var forwarding = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip", "Via"}
-
-// isLocal says whether a request comes from this machine itself. The Host must be a loopback name too,
-// or a page in a local browser could reach the API under a name that resolves to 127.0.0.1.
-func isLocal(r *http.Request) bool {
-	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil || !peer.Addr().Unmap().IsLoopback() {
-		return false
-	}
-	for _, name := range forwarding {
-		if len(r.Header.Values(name)) > 0 {
-			return false
-		}
-	}
-	return isLoopbackHost(r.Host)
-}
-
-func isLoopbackHost(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return err == nil && addr.Unmap().IsLoopback()
 }

@@ -15,24 +15,23 @@ func TestWhoIsLetIn(t *testing.T) {
 	tests := map[string]struct {
 		method, peer, host string
 		header             http.Header
-		off                bool // localhostIsAdmin
+		socket             bool // the administrator's
 		want               int
 	}{
-		"this machine":              {peer: "127.0.0.1:4000", host: "localhost:5681", want: 204},
-		"another loopback address":  {peer: "127.20.0.1:4000", host: "127.20.0.1", want: 204},
-		"IPv6":                      {peer: "[::1]:4000", host: "[::1]:5681", want: 204},
-		"IPv4 in IPv6":              {peer: "[::ffff:127.0.0.1]:4000", host: "LOCALHOST", want: 204},
-		"another machine":           {peer: "10.0.0.1:4000", host: "localhost:5681", want: 401},
-		"a name for this machine":   {peer: "127.0.0.1:4000", host: "rebound.example.com", want: 401},
-		"its address":               {peer: "127.0.0.1:4000", host: "10.0.0.1:5681", want: 401},
-		"no host":                   {peer: "127.0.0.1:4000", host: "", want: 401},
-		"behind a proxy":            {peer: "127.0.0.1:4000", host: "localhost", header: http.Header{"X-Forwarded-For": {"10.0.0.9"}}, want: 401},
-		"behind a standard proxy":   {peer: "127.0.0.1:4000", host: "localhost", header: http.Header{"Forwarded": {"for=10.0.0.9"}}, want: 401},
-		"behind one that hides":     {peer: "127.0.0.1:4000", host: "localhost", header: http.Header{"X-Forwarded-Host": {""}}, want: 401},
-		"turned off":                {peer: "127.0.0.1:4000", host: "localhost", off: true, want: 401},
-		"a page of another site":    {method: "POST", peer: "127.0.0.1:4000", host: "localhost", header: http.Header{"Sec-Fetch-Site": {"cross-site"}}, want: 403},
-		"a page of another origin":  {method: "POST", peer: "127.0.0.1:4000", host: "localhost:5681", header: http.Header{"Origin": {"http://evil.example"}}, want: 403},
-		"a page of this API itself": {method: "POST", peer: "127.0.0.1:4000", host: "localhost:5681", header: http.Header{"Origin": {"http://localhost:5681"}}, want: 204},
+		"this machine":               {peer: "127.0.0.1:4000", host: "localhost:5681", want: 401},
+		"another loopback address":   {peer: "127.20.0.1:4000", host: "127.20.0.1", want: 401},
+		"IPv6":                       {peer: "[::1]:4000", host: "[::1]:5681", want: 401},
+		"IPv4 in IPv6":               {peer: "[::ffff:127.0.0.1]:4000", host: "LOCALHOST", want: 401},
+		"another machine":            {peer: "10.0.0.1:4000", host: "localhost:5681", want: 401},
+		"a name for this machine":    {peer: "127.0.0.1:4000", host: "rebound.example.com", want: 401},
+		"who claims to be forwarded": {peer: "127.0.0.1:4000", host: "localhost", header: http.Header{"X-Forwarded-For": {"127.0.0.1"}}, want: 401},
+		"who claims the socket":      {peer: "uid 0, pid 1", host: "localhost", want: 401},
+		"the socket":                 {peer: "uid 0, pid 1", host: "localhost", socket: true, want: 204},
+		"the socket with a token that is none": {peer: "uid 0, pid 1", host: "localhost", socket: true,
+			header: http.Header{"Authorization": {"Basic YTpi"}}, want: 401},
+		"a page of another site":    {method: "POST", peer: "uid 0, pid 1", host: "localhost", socket: true, header: http.Header{"Sec-Fetch-Site": {"cross-site"}}, want: 403},
+		"a page of another origin":  {method: "POST", peer: "uid 0, pid 1", host: "localhost:5681", socket: true, header: http.Header{"Origin": {"http://evil.example"}}, want: 403},
+		"a page of this API itself": {method: "POST", peer: "uid 0, pid 1", host: "localhost:5681", socket: true, header: http.Header{"Origin": {"http://localhost:5681"}}, want: 204},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -42,8 +41,12 @@ func TestWhoIsLetIn(t *testing.T) {
 				r.Header[name] = values
 			}
 			w := httptest.NewRecorder()
-			guard := &Guard{Rules: access.Defaults(), LocalhostIsAdmin: !test.off, Refused: access.NewRefusals(slog.New(slog.DiscardHandler))}
-			guard.Protect(access.Write, allowed).ServeHTTP(w, r)
+			guard := &Guard{Rules: access.Defaults(), Refused: access.NewRefusals(slog.New(slog.DiscardHandler))}
+			handler := guard.Protect(access.Write, allowed)
+			if test.socket {
+				handler = AsAdministrator(handler)
+			}
+			handler.ServeHTTP(w, r)
 			if w.Code != test.want {
 				t.Errorf("status %d, want %d: %s", w.Code, test.want, w.Body)
 			}

@@ -52,7 +52,7 @@ func TestWhatIsRecorded(t *testing.T) {
 	}{
 		{"POST /tokens/user", 200, func(e audit.Entry) bool { return e.Token != nil && e.Token.Kind == "user-token" }},
 		{"PUT /meshes/default", 201, func(e audit.Entry) bool {
-			return e.Before == nil && e.VersionBefore == "" && e.After != nil && e.Resource.Type == "Mesh" && e.User.Proof == "localhost"
+			return e.Before == nil && e.VersionBefore == "" && e.After != nil && e.Resource.Type == "Mesh" && e.User.Proof == "adminSocket"
 		}},
 		{"PUT /meshes/default", 200, func(e audit.Entry) bool {
 			return !strings.Contains(string(e.Before), "team") && strings.Contains(string(e.After), `"team":"a"`) && e.VersionBefore != e.VersionAfter
@@ -63,7 +63,7 @@ func TestWhatIsRecorded(t *testing.T) {
 			return e.After == nil && e.VersionBefore != "" && e.Resource.Name == "s" && e.Resource.Mesh == "default"
 		}},
 		{"DELETE /meshes/default", 403, func(e audit.Entry) bool {
-			return e.User.Name == "ann" && e.User.TokenID != "" && e.From == "127.0.0.1:40000" && strings.Contains(e.Error, "may not write")
+			return e.User.Name == "ann" && e.User.TokenID != "" && e.From == "uid 1000, pid 4711" && strings.Contains(e.Error, "may not write")
 		}},
 		{"PUT /meshes/default", 400, func(e audit.Entry) bool { return strings.Contains(e.Error, "do not agree") }},
 	}

@@ -50,7 +50,7 @@ func TestAPageThatBreaksOffIsSeenToBeCut(t *testing.T) {
 	w := newWorld(t, newStore(t))
 	w.put(t, "/meshes/default", "{type: Mesh, name: default}")
 	w.put(t, "/meshes/default/dataplanes/broken-1", "{type: Dataplane, networking: {address: 10.0.0.1}}")
-	server := httptest.NewServer(w.handler)
+	server := httptest.NewServer(AsAdministrator(w.handler))
 	defer server.Close()
 	response, err := http.Get(server.URL + "/meshes/default/dataplanes/broken-1/xds")
 	if err != nil {

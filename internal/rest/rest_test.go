@@ -71,7 +71,7 @@ func (w *world) config() Config {
 	tokens, keys := tokentest.New(rows, w.writer)
 	w.keys = keys
 	return Config{
-		Guard:  &Guard{Rules: access.Defaults(), LocalhostIsAdmin: true, Keys: keys, Refused: access.NewRefusals(slog.New(slog.DiscardHandler)), Now: time.Now},
+		Guard:  &Guard{Rules: access.Defaults(), Keys: keys, Refused: access.NewRefusals(slog.New(slog.DiscardHandler)), Now: time.Now},
 		Tokens: tokens, Audit: audit.New(&w.audit, "instance-1", time.Now, slog.New(slog.NewTextHandler(w.log, nil))),
 		View: w.view, Writer: w.writer, Inspector: stranger{}, Elsewhere: zonequery.NewZone("east", nil), Connections: connections{},
 		Zone: "east", InstanceID: "instance-1", Ended: instances.Alone(instances.Config{ID: "instance-1"}).Ended, Version: "1.2.3",
@@ -96,15 +96,15 @@ func (stranger) Explain(req envoysim.Request, _ envoysim.Beyond) (*envoysim.Expl
 	return nil, fmt.Errorf("%s reaches nothing at %q", req.From, req.To)
 }
 
-// do sends a request as from this machine.
+// do sends a request as over the administrator's socket.
 func (w *world) do(method, target, body string, header http.Header) *http.Response {
 	r := httptest.NewRequest(method, target, strings.NewReader(body))
-	r.RemoteAddr, r.Host = "127.0.0.1:40000", "localhost:5681"
+	r.RemoteAddr, r.Host = "uid 1000, pid 4711", "localhost:5681"
 	for name, values := range header {
 		r.Header[name] = values
 	}
 	recorder := httptest.NewRecorder()
-	w.handler.ServeHTTP(recorder, r)
+	AsAdministrator(w.handler).ServeHTTP(recorder, r)
 	return recorder.Result()
 }
 
@@ -484,10 +484,9 @@ func FuzzRead(f *testing.F) {
 	w.put(f, "/meshes/default/dataplanes/a", `{"type":"Dataplane","mesh":"default","name":"a","networking":{"address":"10.0.0.1","inbound":[{"port":80}]}}`)
 	f.Fuzz(func(t *testing.T, path, query string) {
 		r := httptest.NewRequest("GET", "http://127.0.0.1/", nil)
-		r.RemoteAddr = "127.0.0.1:1"
 		r.URL.Path, r.URL.RawQuery = "/meshes/default/"+path, query
 		answer := httptest.NewRecorder()
-		w.handler.ServeHTTP(answer, r)
+		AsAdministrator(w.handler).ServeHTTP(answer, r)
 		if answer.Code >= 500 && answer.Code != http.StatusServiceUnavailable {
 			t.Errorf("%d %s %s", answer.Code, answer.Body, w.log)
 		}

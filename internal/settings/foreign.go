@@ -34,7 +34,7 @@ var meaningless = []struct{ name, reason string }{
 	{"KUMA_API_SERVER_READ_ONLY", "the API takes writes"},
 	{"KUMA_API_SERVER_BASE_PATH", "the API has no path of its own in front"},
 	{"KUMA_API_SERVER_ROOT_URL", "the API has no path of its own in front"},
-	{"KUMA_API_SERVER_AUTHN_TYPE", "every proof of who somebody is holds: user tokens, client certificates, localhostIsAdmin"},
+	{"KUMA_API_SERVER_AUTHN_TYPE", "every proof of who somebody is holds: user tokens, client certificates, the administrator's socket"},
 	{"KUMA_API_SERVER_AUTHN_TOKENS_ENABLE_ISSUER", "KUMA_ACCESS_STATIC_GENERATE_USER_TOKEN_GROUPS says who may make user tokens"},
 	{"KUMA_API_SERVER_AUTHN_TOKENS_VALIDATOR_", "user tokens are checked with the keys in the GlobalSecrets user-token-signing-key-N"},
 	{"KUMA_BOOTSTRAP_SERVER_", "the agent writes Envoy's bootstrap itself"},

@@ -106,9 +106,15 @@ var plain = []setting{
 		set: text(func(s *Settings) *string { return &s.APIOverTLS.ClientCADir }),
 	},
 	{
-		path: "apiServer.authn.localhostIsAdmin", env: "KUMA_API_SERVER_AUTHN_LOCALHOST_IS_ADMIN", fallback: "true",
-		doc: "Whether a caller from this machine may do everything: a loopback address and `Host`, and no forwarding header.",
-		set: boolean(func(s *Settings) *bool { return &s.LocalhostIsAdmin }),
+		path: "apiServer.authn.localhostIsAdmin", env: "KUMA_API_SERVER_AUTHN_LOCALHOST_IS_ADMIN", fallback: "false",
+		doc: "Only `false` is accepted: a loopback address proves nothing, since every proxy on this machine connects from there. The user that runs the control plane, and root, are administrators through the unix socket `admin.sock` in the data directory, which `weft` finds by itself.",
+		set: func(_ *Settings, v string) error {
+			if admin, err := strconv.ParseBool(v); err != nil || admin {
+				return errors.New("is not possible: a loopback address proves nothing, since every proxy on this machine connects from there; leave it out. " +
+					"`weft` on this machine uses the unix socket admin.sock in the data directory, and kumactl a token of `weft generate user-token`")
+			}
+			return nil
+		},
 	},
 	{
 		path: "apiServer.authn.tokens.bootstrapAdminToken", env: "KUMA_API_SERVER_AUTHN_TOKENS_BOOTSTRAP_ADMIN_TOKEN", fallback: "true",

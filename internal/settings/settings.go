@@ -37,8 +37,6 @@ type Settings struct {
 	DataPlane   Address // gRPC for proxies and their agents, over TLS
 	Diagnostics Address
 
-	// LocalhostIsAdmin lets callers from the loopback interface do everything.
-	LocalhostIsAdmin bool
 	// BootstrapAdminToken has the first start make a token of an administrator.
 	BootstrapAdminToken bool
 	// Access says who may do what.

@@ -24,7 +24,7 @@ func TestDefaults(t *testing.T) {
 	if s.API.String() != "0.0.0.0:5681" || s.DataPlane.String() != "0.0.0.0:5678" || s.Diagnostics.String() != "0.0.0.0:5680" {
 		t.Errorf("addresses: %s %s %s", s.API, s.DataPlane, s.Diagnostics)
 	}
-	if s.ZoneName != "default" || s.DefaultMesh != "" || s.Store != SQLite || !s.LocalhostIsAdmin || s.SkipMeshCreation {
+	if s.ZoneName != "default" || s.DefaultMesh != "" || s.Store != SQLite || s.SkipMeshCreation {
 		t.Errorf("defaults: %+v", s)
 	}
 	if s.MeshServiceCIDR != netip.MustParsePrefix("241.0.0.0/8") || s.LogLevel != slog.LevelInfo {

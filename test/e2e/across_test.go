@@ -122,7 +122,7 @@ func TestARequestCrossesZones(t *testing.T) {
 			t.Errorf("global does not know web-1 of east: %v", err)
 		}
 		for zone, others := range map[*world][]string{west: {"web-1", "ingress-1"}, east: {"client"}} {
-			all, err := zone.machine.fetch(fmt.Sprintf("http://127.0.0.1:%d/dataplanes", zone.apiPort))
+			all, err := zone.api("/dataplanes")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -164,7 +164,7 @@ func strangersAtIngress(t *testing.T, east, west *world) {
 		t.Fatalf("for %s the ingress shows %q, %v: what follows would show nothing", sni[1], presented, err)
 	}
 	d := west.drill("strangers at a zone's ingress", west.get(west.outbound(3, "http")))
-	clusters, err := east.machine.fetch(fmt.Sprintf("http://127.0.0.1:%d/meshes/default/dataplanes/ingress-1/clusters", east.apiPort))
+	clusters, err := east.api("/meshes/default/dataplanes/ingress-1/clusters")
 	if err != nil {
 		t.Fatal(err)
 	}

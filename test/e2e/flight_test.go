@@ -67,7 +67,7 @@ func TestWhatIsInFlightOutlivesItsInbound(t *testing.T) {
 	<-asked
 
 	holds := func() (n int, err error) {
-		clusters, err := fetch(fmt.Sprintf("http://127.0.0.1:%d/meshes/default/dataplanes/web-1/clusters", w.apiPort))
+		clusters, err := w.api("/meshes/default/dataplanes/web-1/clusters")
 		for _, application := range []string{":18080::", ":18081::"} {
 			if strings.Contains(clusters, w.address(2)+application) {
 				n++

@@ -133,6 +133,7 @@ func newInstance(t *testing.T, subnet int, settings ...string) *world {
 		fmt.Sprintf("KUMA_DP_SERVER_PORT=%d", ports[1]),
 		fmt.Sprintf("KUMA_DIAGNOSTICS_SERVER_PORT=%d", ports[2]),
 		fmt.Sprintf("WEFT_API=http://127.0.0.1:%d", ports[0]),
+		"WEFT_CONFIG="+filepath.Join(w.dir, "home", "config"), // beside it the links to administrators' sockets
 	), settings...)
 	return w
 }

@@ -1,21 +1,37 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
+
+	"weft/internal/adminsocket"
 )
 
 // keyMaterial is a private key in PEM, or its first bytes in base64.
 var keyMaterial = regexp.MustCompile(`PRIVATE KEY|LS0tLS1CRUdJTiB[A-Za-z0-9+/]*UFJJVkFURSBLRV|LS0tLS1CRUdJTiBFQy|LS0tLS1CRUdJTiBQUklW|LS0tLS1CRUdJTiBSU0Eg`)
 
-// api answers a path of the control plane's HTTP API.
+// api returns the response to a GET of the control plane's HTTP API, as its administrator.
 func (w *world) api(path string) (string, error) {
-	return fetch(fmt.Sprintf("http://127.0.0.1:%d%s", w.apiPort, path))
+	return fetchBy(w.administrator(), "http://localhost"+path)
+}
+
+// administrator is a client of the administrator's socket.
+func (w *world) administrator() *http.Client {
+	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return adminsocket.Dial(ctx, filepath.Join(w.dir, "data", adminsocket.Name))
+		},
+	}}
 }
 
 func TestEnvoysOwnPagesComeThroughTheAgentWithoutKeys(t *testing.T) {

@@ -275,7 +275,7 @@ func TestDrillMTLSAcrossZones(t *testing.T) {
 func (f *federation) signs(backend string) {
 	f.t.Helper()
 	f.global.eventually("the certificates of all zones are of "+backend, func() error {
-		out, err := f.global.machine.fetch(fmt.Sprintf("http://127.0.0.1:%d/mesh-insights/default", f.global.apiPort))
+		out, err := f.global.api("/mesh-insights/default")
 		if err != nil {
 			return err
 		}

@@ -79,7 +79,7 @@ func (f *federation) joining(zone, tokenFile string) []string {
 
 // zoneOnline fails unless global has the zone's connection.
 func (w *world) zoneOnline(zone string) error {
-	out, err := w.machine.fetch(fmt.Sprintf("http://127.0.0.1:%d/zones/%s/_overview", w.apiPort, zone))
+	out, err := w.api("/zones/" + zone + "/_overview")
 	if err != nil {
 		return err
 	}

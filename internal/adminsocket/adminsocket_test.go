@@ -1,0 +1,84 @@
+package adminsocket
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestTheOwnerIsLetInAndFindsTheSocket(t *testing.T) {
+	for name, dir := range map[string]string{"short": t.TempDir(), "long": filepath.Join(t.TempDir(), strings.Repeat("long", 40))} {
+		t.Run(name, func(t *testing.T) {
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			l, err := Listen(dir, func(peer string) { t.Errorf("%s is denied", peer) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if found, err := os.Stat(filepath.Join(dir, Name)); err != nil || found.Mode().Perm() != 0o600 {
+				t.Errorf("the socket has mode %v, %v", found.Mode(), err)
+			}
+			folder := filepath.Join(t.TempDir(), "local")
+			withdraw, err := Announce(folder, dir, []net.Addr{&net.TCPAddr{IP: net.IPv4(127, 0, 1, 1), Port: 5681}, &net.TCPAddr{IP: net.IPv4zero, Port: 5680}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for address, found := range map[string]bool{
+				"http://127.0.1.1:5681": true, "http://127.0.0.1:5680": true, "http://localhost:5680": true, "https://127.0.9.9:5680/": true,
+				"http://127.0.0.1:5681": false, "http://10.0.0.1:5680": false, "http://cp.example:5680": false, "http://127.0.0.1": false, "unix:x": false,
+			} {
+				if got := Find(folder, address); (got != "") != found {
+					t.Errorf("Find(%q): %q", address, got)
+				}
+			}
+			path := Find(folder, "http://127.0.1.1:5681")
+			c, err := Dial(t.Context(), path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			accepted, err := l.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			accepted.Close()
+			if peer := accepted.RemoteAddr().String(); !strings.Contains(peer, "pid") {
+				t.Errorf("the peer is %q", peer)
+			}
+			l.Close()
+			if got := Find(folder, "http://127.0.1.1:5681"); got != "" {
+				t.Errorf("a socket that is closed is found: %s", got)
+			}
+			withdraw()
+			if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {
+				t.Errorf("left behind: %v, %v", left, err)
+			}
+		})
+	}
+}
+
+// A process that comes after another on the same directory keeps what the other one removes when it ends.
+func TestTheLaterSocketStays(t *testing.T) {
+	dir := t.TempDir()
+	first, err := Listen(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := Listen(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	first.Close()
+	c, err := Dial(t.Context(), filepath.Join(dir, Name))
+	if err != nil {
+		t.Fatalf("the later socket is gone: %v", err)
+	}
+	c.Close()
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+		t.Errorf("left beside it: %v, %v", left, err)
+	}
+}
