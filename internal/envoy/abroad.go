@@ -50,7 +50,7 @@ func abroadChain(statPrefix string) *listeners.FilterChain {
 				// It takes the cluster that the filter before has named; there is none of this name.
 				ClusterSpecifier:   &tcpproxy.TcpProxy_Cluster{Cluster: statPrefix},
 				IdleTimeout:        duration(inboundIdleTimeout),
-				MaxConnectAttempts: number(zonesConnectAttempts),
+				MaxConnectAttempts: number(connectAttempts),
 				BackoffOptions:     untilSetAside(),
 			}),
 		},

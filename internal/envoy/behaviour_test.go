@@ -188,8 +188,8 @@ func TestOnlySafeRequestsAreRepeated(t *testing.T) {
 			continue
 		}
 		failed++
-		if got := response.Header.Get(unservedHeader); got != unservedReset {
-			t.Errorf("%s = %q, want %q", unservedHeader, got, unservedReset)
+		if got := response.Header.Get(unservedHeader); got != "" {
+			t.Errorf("%s: %s reaches the caller", unservedHeader, got)
 		}
 	}
 	if failed == 0 || posts.Load() != 10 {
@@ -329,6 +329,7 @@ func TestWhichServerIsBelieved(t *testing.T) {
 			server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 			server.TLS = &cryptotls.Config{Certificates: []cryptotls.Certificate{c.server}, ClientAuth: cryptotls.RequireAnyClientCert}
 			server.Config.ErrorLog = log.New(io.Discard, "", 0)
+			server.EnableHTTP2 = true // as an inbound does
 			server.StartTLS()
 			t.Cleanup(server.Close)
 			destination := &graph.Destination{

@@ -42,9 +42,9 @@ func Clusters(d *graph.Destination, secured bool, from graph.Source) []*xds.Reso
 // oneWay reaches the servers of one zone, or those outside the mesh: they themselves, or zone proxies that tell by
 // the server name what is meant.
 func oneWay(key graph.DestinationKey, protocol kind.Protocol, servers *graph.Servers, secured bool, from graph.Source) *xds.Resource {
-	cluster := discoveredCluster(key, protocol)
+	cluster := discoveredCluster(key, hopTo(protocol, servers))
 	if servers.Secured(secured) {
-		cluster.TransportSocket = clientTLS(key, protocol, servers, from)
+		cluster.TransportSocket = clientTLS(key, hopTo(protocol, servers), servers, from)
 	}
 	if servers.Secured(secured) && servers.Way == graph.Direct {
 		cluster.TransportSocketMatches = unlessPlain()
@@ -53,22 +53,22 @@ func oneWay(key graph.DestinationKey, protocol kind.Protocol, servers *graph.Ser
 }
 
 // discoveredCluster has endpoints that come as an assignment of its name.
-func discoveredCluster(key graph.DestinationKey, protocol kind.Protocol) *clusters.Cluster {
-	return &clusters.Cluster{
+func discoveredCluster(key graph.DestinationKey, h hop) *clusters.Cluster {
+	cluster := &clusters.Cluster{
 		Name:                 key.String(),
 		CommonLbConfig:       promptly(key.Leg),
 		ClusterDiscoveryType: &clusters.Cluster_Type{Type: clusters.Cluster_EDS},
 		// The assignment's name is the cluster's, and so distinct: two clusters that name one
 		// assignment stall each other on a delta stream.
-		EdsClusterConfig:          &clusters.Cluster_EdsClusterConfig{EdsConfig: ads()},
-		ConnectTimeout:            duration(connectTimeout),
-		CircuitBreakers:           breakers(breakerLimit),
-		OutlierDetection:          deadHostsOf(key.Leg),
-		IgnoreHealthOnHostRemoval: true,
-		TypedExtensionProtocolOptions: protocolOptions(protocol, &core.HttpProtocolOptions{
-			MaxConnectionDuration: duration(connectionLife),
-		}),
+		EdsClusterConfig:              &clusters.Cluster_EdsClusterConfig{EdsConfig: ads()},
+		ConnectTimeout:                duration(h.connectTimeout()),
+		CircuitBreakers:               breakers(breakerLimit),
+		OutlierDetection:              deadHostsOf(key.Leg),
+		IgnoreHealthOnHostRemoval:     true,
+		TypedExtensionProtocolOptions: h.protocolOptions(),
 	}
+	h.noticeSilence(cluster)
+	return cluster
 }
 
 // Assignment is the endpoints of a destination, or of a leg of one. One without endpoints is empty rather
@@ -152,9 +152,7 @@ func localCluster(name string, l *graph.InboundListener) *xds.Resource {
 				LbEndpoints: []*endpoints.LbEndpoint{lbEndpoint(l.ServiceAddress, l.ServicePort)},
 			}},
 		},
-		TypedExtensionProtocolOptions: protocolOptions(l.Protocol, &core.HttpProtocolOptions{
-			IdleTimeout: duration(localIdleTimeout),
-		}),
+		TypedExtensionProtocolOptions: applicationOptions(l.Protocol),
 	})
 }
 
@@ -175,7 +173,7 @@ func passthroughCluster() *xds.Resource {
 		Name:                 passthroughName,
 		ClusterDiscoveryType: &clusters.Cluster_Type{Type: clusters.Cluster_ORIGINAL_DST},
 		LbPolicy:             clusters.Cluster_CLUSTER_PROVIDED,
-		ConnectTimeout:       duration(connectTimeout),
+		ConnectTimeout:       duration(outsideConnectTimeout),
 		CircuitBreakers:      breakers(localBreakerLimit),
 	})
 }
@@ -197,12 +195,15 @@ func breakers(limit uint32) *clusters.CircuitBreakers {
 	}}}
 }
 
-// deadHosts sets aside, for a growing while, an endpoint that could not be reached several times in a row.
-// What an application answers is never held against its endpoint: behind a zone's ingress are the servers of
+// deadHosts ejects, for a short time that grows a little, an endpoint after [ejectedAfter] local-origin failures in a row. What an application answers is never held against its endpoint: behind a zone's ingress are the servers of
 // many services.
 func deadHosts() *clusters.OutlierDetection {
 	return &clusters.OutlierDetection{
 		SplitExternalLocalOriginErrors:  true,
+		ConsecutiveLocalOriginFailure:   number(ejectedAfter),
+		Interval:                        duration(ejectionSweep),
+		BaseEjectionTime:                duration(ejectionTime),
+		MaxEjectionTime:                 duration(longestEjection),
 		EnforcingConsecutive_5Xx:        number(0),
 		EnforcingSuccessRate:            number(0),
 		EnforcingLocalOriginSuccessRate: number(0),
@@ -219,11 +220,10 @@ func promptly(leg graph.Leg) *clusters.Cluster_CommonLbConfig {
 	return &clusters.Cluster_CommonLbConfig{UpdateMergeWindow: duration(0)}
 }
 
-// deadHostsOf gives the client's own zone up sooner where others can answer, and as a whole.
+// deadHostsOf may eject every endpoint of the client's own zone where other zones can serve instead.
 func deadHostsOf(leg graph.Leg) *clusters.OutlierDetection {
 	detection := deadHosts()
 	if leg == graph.LocalLeg {
-		detection.ConsecutiveLocalOriginFailure = number(localLegFailures)
 		detection.MaxEjectionPercent = number(100)
 	}
 	return detection
@@ -231,23 +231,30 @@ func deadHostsOf(leg graph.Leg) *clusters.OutlierDetection {
 
 const protocolOptionsName = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 
-// protocolOptions says which version of HTTP the other side is spoken to; bytes have no options.
-func protocolOptions(protocol kind.Protocol, common *core.HttpProtocolOptions) map[string]*anypb.Any {
+// applicationOptions are the HTTP version of a server that is no proxy of the mesh: the application behind an inbound,
+// or a server outside the mesh. Headers that only proxies may send are removed from its responses. TCP has no options.
+func applicationOptions(protocol kind.Protocol) map[string]*anypb.Any {
 	if !protocol.IsHTTP() {
 		return nil
 	}
-	version := &upstreams.HttpProtocolOptions_ExplicitHttpConfig{}
-	if protocol == kind.HTTP {
-		version.ProtocolConfig = &upstreams.HttpProtocolOptions_ExplicitHttpConfig_HttpProtocolOptions{
-			HttpProtocolOptions: &core.Http1ProtocolOptions{},
-		}
+	return packedOptions(&upstreams.HttpProtocolOptions{
+		CommonHttpProtocolOptions: &core.HttpProtocolOptions{IdleTimeout: duration(localIdleTimeout)},
+		UpstreamProtocolOptions:   httpVersion(protocol == kind.HTTP, &core.Http2ProtocolOptions{}),
+		HttpFilters:               withoutProxyHeaders(),
+	})
+}
+
+// httpVersion is HTTP/1.1, or HTTP/2 with its options.
+func httpVersion(one bool, two *core.Http2ProtocolOptions) *upstreams.HttpProtocolOptions_ExplicitHttpConfig_ {
+	config := &upstreams.HttpProtocolOptions_ExplicitHttpConfig{}
+	if one {
+		config.ProtocolConfig = &upstreams.HttpProtocolOptions_ExplicitHttpConfig_HttpProtocolOptions{HttpProtocolOptions: &core.Http1ProtocolOptions{}}
 	} else {
-		version.ProtocolConfig = &upstreams.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{
-			Http2ProtocolOptions: &core.Http2ProtocolOptions{},
-		}
+		config.ProtocolConfig = &upstreams.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{Http2ProtocolOptions: two}
 	}
-	return map[string]*anypb.Any{protocolOptionsName: pack(&upstreams.HttpProtocolOptions{
-		CommonHttpProtocolOptions: common,
-		UpstreamProtocolOptions:   &upstreams.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: version},
-	})}
+	return &upstreams.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: config}
+}
+
+func packedOptions(options *upstreams.HttpProtocolOptions) map[string]*anypb.Any {
+	return map[string]*anypb.Any{protocolOptionsName: pack(options)}
 }

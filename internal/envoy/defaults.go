@@ -9,7 +9,12 @@ import (
 // Defaults of every destination and inbound; docs/defaults.md has the reasons.
 const (
 	// connectTimeout bounds one attempt to reach an endpoint, its TLS handshake included.
-	connectTimeout = 5 * time.Second
+	connectTimeout = time.Second
+	// zonesConnectTimeout is the same through zone proxies: the attempt outlives that of a zone proxy to reach a silent
+	// endpoint, and round trips between zones are longer.
+	zonesConnectTimeout = 2 * connectTimeout
+	// outsideConnectTimeout is the same towards servers outside the mesh.
+	outsideConnectTimeout = 5 * time.Second
 	// localConnectTimeout is the same towards the application, which is as near as can be.
 	localConnectTimeout = 10 * time.Second
 
@@ -48,8 +53,26 @@ const (
 	retries = 3
 	// otherHostAttempts is how often a retry asks the balancer for a host that was not tried yet.
 	otherHostAttempts = 5
-	// connectAttempts of a connection of bytes, the first included.
-	connectAttempts = 5
+	// connectAttempts of a TCP connection, the first included: enough to eject four dead endpoints and reach the next
+	// zone. Envoy counts one for each connection in the making to an endpoint when any of them fails.
+	connectAttempts = 10
+
+	// Between two proxies that both read requests: silentAfter is how long data may stay unacknowledged, a PING is sent
+	// every pingInterval, and pingTimeout is how long nothing may arrive after it.
+	silentAfter               = 3 * time.Second
+	pingInterval, pingTimeout = 2 * time.Second, 2 * time.Second
+	// tcpSilentAfter is silentAfter where the receiver may stop reading: the kernel counts the time in which a receiver
+	// takes nothing as well.
+	tcpSilentAfter = 30 * time.Second
+	// tcpKeepaliveTime is how long a TCP connection idles before its peer is probed, every tcpKeepaliveInterval.
+	tcpKeepaliveTime, tcpKeepaliveInterval = 15 * time.Second, 5 * time.Second
+
+	// maxStreams is the number of concurrent requests on an HTTP/2 connection between proxies. streamWindow is what one
+	// of them may have under way unread; the connection's window holds that of all, so that requests whose receivers
+	// stop reading never hold up others.
+	maxStreams       = breakerLimit
+	streamWindow     = 1 << 20
+	connectionWindow = maxStreams * streamWindow
 
 	// firstBytesTimeout is how long a connection that may be TLS or not is waited for to say which.
 	firstBytesTimeout = time.Second
@@ -62,15 +85,16 @@ const (
 
 	// ejectableHosts is the percentage of a destination's endpoints that outlier detection may set aside.
 	ejectableHosts = 50
-	// localLegFailures is how often in a row an endpoint of the client's own zone can't be reached before it is
-	// set aside, where other zones can answer instead. All may be.
-	localLegFailures = 2
+	// ejectedAfter is the number of local-origin failures in a row after which outlier detection ejects an endpoint. One
+	// is too few: Envoy counts a response that its application breaks off, and one that takes too long, as such a failure.
+	ejectedAfter = 2
+	// ejectionTime is how long an endpoint is ejected, longestEjection after it was ejected again and again; what has
+	// come back is seen every ejectionSweep. While an endpoint is ejected no retry goes there: it is to be back before
+	// another one fails.
+	ejectionTime, longestEjection, ejectionSweep = 5 * time.Second, 10 * time.Second, time.Second
 	// localLegFactor is by how much, in percent, the endpoints of the client's own zone that are left are taken to
 	// carry more than their part: one in a thousand carries all.
 	localLegFactor = 100 * 1000
-	// zonesConnectAttempts of a connection of bytes, the first included, where other zones can take it: enough
-	// to set four dead endpoints aside and reach the next zone.
-	zonesConnectAttempts = 10
 	// zonesBackoff is the longest wait before the second attempt; it doubles up to zonesLongestBackoff.
 	zonesBackoff, zonesLongestBackoff = 10 * time.Millisecond, 40 * time.Millisecond
 	// localAttempts of a request stay in the client's own zone, the first included; what is left goes to others.

@@ -53,7 +53,7 @@ func whoNames(names ...string) *listeners.FilterChainMatch {
 // PassageCluster is where connections with a server name are passed on to, as they are; it has the passage's name.
 // How many there may be is for the clients' proxies to say, each of which has limits of its own.
 func PassageCluster(name string) *xds.Resource {
-	return xds.NewResource(xds.Cluster, name, &clusters.Cluster{
+	cluster := &clusters.Cluster{
 		Name:                      name,
 		ClusterDiscoveryType:      &clusters.Cluster_Type{Type: clusters.Cluster_EDS},
 		EdsClusterConfig:          &clusters.Cluster_EdsClusterConfig{EdsConfig: ads()},
@@ -61,7 +61,9 @@ func PassageCluster(name string) *xds.Resource {
 		CircuitBreakers:           breakers(localBreakerLimit),
 		OutlierDetection:          deadHosts(),
 		IgnoreHealthOnHostRemoval: true,
-	})
+	}
+	hop{}.noticeSilence(cluster)
+	return xds.NewResource(xds.Cluster, name, cluster)
 }
 
 // PassageAssignment is the servers behind a passage, or the ingresses of other zones that lead to them.

@@ -68,7 +68,7 @@ func outboundFilter(to graph.DestinationKey, protocol kind.Protocol) *listeners.
 			MaxConnectAttempts: number(connectAttempts),
 		}
 		if to.Kind == graph.MultiZoneService {
-			proxy.MaxConnectAttempts, proxy.BackoffOptions = number(zonesConnectAttempts), untilSetAside()
+			proxy.BackoffOptions = untilSetAside()
 		}
 		return networkFilter(proxy)
 	}
@@ -82,13 +82,16 @@ func outboundFilter(to graph.DestinationKey, protocol kind.Protocol) *listeners.
 	return networkFilter(manager)
 }
 
-// connectionManager is what all that reads requests has in common: nothing of the proxy shows but what a
-// caller needs, and a WebSocket passes.
+// connectionManager is what all that reads requests has in common: the application's own headers pass, and WebSockets
+// do; no header of a caller decides what a proxy does.
 func connectionManager(statPrefix string) *hcm.HttpConnectionManager {
 	return &hcm.HttpConnectionManager{
-		StatPrefix:                 statPrefix,
-		ServerHeaderTransformation: hcm.HttpConnectionManager_PASS_THROUGH,
-		UpgradeConfigs:             []*hcm.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
+		StatPrefix:                    statPrefix,
+		ServerHeaderTransformation:    hcm.HttpConnectionManager_PASS_THROUGH,
+		UpgradeConfigs:                []*hcm.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
+		Http2ProtocolOptions:          http2(),
+		EarlyHeaderMutationExtensions: callersHeaders(),
+		XffNumTrustedHops:             beyondForwardedFor,
 		HttpFilters: []*hcm.HttpFilter{{
 			Name:       "envoy.filters.http.router",
 			ConfigType: &hcm.HttpFilter_TypedConfig{TypedConfig: pack(&router.Router{})},

@@ -42,7 +42,7 @@ func newZoneServer(t *testing.T, zone string, leaf cryptotls.Certificate, protoc
 	var addr net.Addr
 	if protocol.IsHTTP() {
 		server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { s.asked.Add(1) }))
-		server.EnableHTTP2 = protocol != kind.HTTP
+		server.EnableHTTP2 = true // as an inbound does
 		server.TLS, server.Config.ErrorLog = config, log.New(io.Discard, "", 0)
 		server.StartTLS()
 		addr, s.close = server.Listener.Addr(), func() { server.CloseClientConnections(); server.Close() }

@@ -29,12 +29,12 @@ func outsideCluster(o *graph.Outside) *xds.Resource {
 	name := o.Key.String()
 	cluster := &clusters.Cluster{
 		Name:                          name,
-		ConnectTimeout:                duration(connectTimeout),
+		ConnectTimeout:                duration(outsideConnectTimeout),
 		LoadAssignment:                &endpoints.ClusterLoadAssignment{ClusterName: name, Endpoints: outsideEndpoints(o)},
 		CircuitBreakers:               breakers(localBreakerLimit),
 		OutlierDetection:              deadHosts(),
 		IgnoreHealthOnHostRemoval:     true,
-		TypedExtensionProtocolOptions: protocolOptions(o.Protocol, &core.HttpProtocolOptions{IdleTimeout: duration(localIdleTimeout)}),
+		TypedExtensionProtocolOptions: applicationOptions(o.Protocol),
 	}
 	if hasPriorities(o) {
 		cluster.OutlierDetection = givenUpSoon()
@@ -93,12 +93,9 @@ func serverAt(address string) *structpb.Struct {
 func outsideRoute(o *graph.Outside) *xds.Resource {
 	name := o.Key.String()
 	return xds.NewResource(xds.Route, name, &routes.RouteConfiguration{
-		Name:         name,
-		VirtualHosts: bySafety(name, outsideAction(o, safeCauses), outsideAction(o, unprocessedCauses)),
-		// What only proxies of the mesh say to each other is neither told to the outside nor believed from there.
-		RequestHeadersToRemove:  []string{"x-envoy-expected-rq-timeout-ms", "x-envoy-attempt-count"},
-		ResponseHeadersToRemove: []string{unservedHeader},
-		ValidateClusters:        no(),
+		Name:             name,
+		VirtualHosts:     bySafety(name, outsideAction(o, safeCauses), outsideAction(o, unprocessedCauses)),
+		ValidateClusters: no(),
 	})
 }
 
@@ -146,7 +143,6 @@ func hasPriorities(o *graph.Outside) bool {
 // givenUpSoon sets endpoints aside where others stand ready to take their place, all of a priority if need be.
 func givenUpSoon() *clusters.OutlierDetection {
 	detection := deadHosts()
-	detection.ConsecutiveLocalOriginFailure = number(localLegFailures)
 	detection.MaxEjectionPercent = number(100)
 	return detection
 }

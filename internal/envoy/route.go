@@ -26,9 +26,19 @@ func Route(d *graph.Destination) *xds.Resource {
 	return xds.NewResource(xds.Route, name, &routes.RouteConfiguration{
 		Name: name,
 		VirtualHosts: bySafety(name,
-			to(d, retryPolicy(safeCauses, unservedRefused, unservedReset)), to(d, retryPolicy(unprocessedCauses, unservedRefused))),
+			to(d, retryPolicy(safeCauses, trusted(d, unservedRefused, unservedReset)...)),
+			to(d, retryPolicy(unprocessedCauses, trusted(d, unservedRefused)...))),
 		ValidateClusters: no(),
 	})
+}
+
+// trusted are the marks of [unservedHeader] on which requests to a destination are sent elsewhere. None is where an
+// inbound does not read requests: an application can write any of them there.
+func trusted(d *graph.Destination, marks ...string) []string {
+	if d.HasTCPInbound() {
+		return nil
+	}
+	return marks
 }
 
 // bySafety sends requests that ask for no change one way, which may try again more often, and all others another.
@@ -36,6 +46,8 @@ func bySafety(name string, safe, other *routes.Route_Route) []*routes.VirtualHos
 	return []*routes.VirtualHost{{
 		Name:    name,
 		Domains: []string{"*"},
+		// Envoy removes it after it has decided whether to retry.
+		ResponseHeadersToRemove: []string{unservedHeader},
 		Routes: []*routes.Route{
 			{
 				Name:   "safe",

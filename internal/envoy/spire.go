@@ -7,10 +7,10 @@ import (
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpoints "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	tls "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	upstreams "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 
 	"weft/internal/graph"
 	"weft/internal/xds"
-	"weft/kind"
 )
 
 // spireLeaf is what a SPIRE agent calls the first identity that it has for who asks. The exact SPIFFE ID
@@ -26,7 +26,7 @@ func SPIREAgent(from graph.Source) *xds.Resource {
 		Name:                          name,
 		ClusterDiscoveryType:          &clusters.Cluster_Type{Type: clusters.Cluster_STATIC},
 		ConnectTimeout:                duration(from.Timeout),
-		TypedExtensionProtocolOptions: protocolOptions(kind.HTTP2, nil),
+		TypedExtensionProtocolOptions: packedOptions(&upstreams.HttpProtocolOptions{UpstreamProtocolOptions: httpVersion(false, &core.Http2ProtocolOptions{})}),
 		LoadAssignment: &endpoints.ClusterLoadAssignment{
 			ClusterName: name,
 			Endpoints: []*endpoints.LocalityLbEndpoints{{LbEndpoints: []*endpoints.LbEndpoint{{

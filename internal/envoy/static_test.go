@@ -11,6 +11,7 @@ import (
 	routes "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tls "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	upstreams "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -133,7 +134,7 @@ func controlPlane(name string) *clusters.Cluster {
 	return &clusters.Cluster{
 		Name:                          name,
 		ClusterDiscoveryType:          &clusters.Cluster_Type{Type: clusters.Cluster_STATIC},
-		TypedExtensionProtocolOptions: protocolOptions("grpc", nil),
+		TypedExtensionProtocolOptions: packedOptions(&upstreams.HttpProtocolOptions{UpstreamProtocolOptions: httpVersion(false, &core.Http2ProtocolOptions{})}),
 		LoadAssignment: &endpoints.ClusterLoadAssignment{
 			ClusterName: name,
 			Endpoints: []*endpoints.LocalityLbEndpoints{{

@@ -98,13 +98,13 @@ func bundle(name string, domains []graph.TrustDomain) *xds.Resource {
 }
 
 // clientTLS presents the proxy's leaf and takes a server only under one of its names.
-func clientTLS(key graph.DestinationKey, protocol kind.Protocol, servers *graph.Servers, from graph.Source) *core.TransportSocket {
+func clientTLS(key graph.DestinationKey, h hop, servers *graph.Servers, from graph.Source) *core.TransportSocket {
 	roots := domainSecret(servers.TrustDomain)
 	if servers.Outside() {
 		roots = egressSecret
 	}
 	common := mutualTLS(from, roots, servers.Identities)
-	common.AlpnProtocols = clientProtocols(protocol)
+	common.AlpnProtocols = h.alpn()
 	return transportSocket(&tls.UpstreamTlsContext{CommonTlsContext: common, Sni: serverName(key, servers)})
 }
 

@@ -37,13 +37,14 @@ func aggregate(key graph.DestinationKey, legs []graph.DestinationKey) *xds.Resou
 // zone's endpoints are held to the names, and the roots, of its own servers. An egress of the client's zone may lead to
 // any of the zones.
 func otherZones(key graph.DestinationKey, protocol kind.Protocol, zones []graph.Servers, from graph.Source) *xds.Resource {
-	cluster := discoveredCluster(key, protocol)
+	h := hopTo(protocol, &zones[0])
+	cluster := discoveredCluster(key, h)
 	// An endpoint of a zone that is none of these is on its way out. It is held to the others' names, which it
 	// does not have: without a transport it would be spoken to in plain text.
-	cluster.TransportSocket = clientTLS(key, protocol, anyOf(zones), from)
+	cluster.TransportSocket = clientTLS(key, h, anyOf(zones), from)
 	for i := range zones {
 		cluster.TransportSocketMatches = append(cluster.TransportSocketMatches, &clusters.Cluster_TransportSocketMatch{
-			Name: zones[i].Zone, Match: endpointOf(zones[i].Zone), TransportSocket: clientTLS(key, protocol, &zones[i], from),
+			Name: zones[i].Zone, Match: endpointOf(zones[i].Zone), TransportSocket: clientTLS(key, h, &zones[i], from),
 		})
 	}
 	return xds.NewResource(xds.Cluster, cluster.Name, cluster)

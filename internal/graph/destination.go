@@ -162,6 +162,9 @@ type Servers struct {
 	SNI string
 	// Identities are the SPIFFE IDs that they may present, sorted; empty: they are plain.
 	Identities []string
+	// TCPInbound says that the port reads requests and an inbound that it leads to does not: HTTP/1.1 gets through to the
+	// application, whose responses no inbound has read. It is known of servers in the same zone alone.
+	TCPInbound bool
 	// TrustDomain is the one domain of the Identities, where the mesh believes several: its clients
 	// believe that one's roots alone, so that no other domain's CA can speak for its servers. Empty: the
 	// whole of what the mesh believes.
@@ -214,6 +217,11 @@ func (d *Destination) everyone() []*Servers {
 		all = append(all, &d.Zones[i])
 	}
 	return all
+}
+
+// HasTCPInbound says whether any of its servers, as far as this zone knows them, has [Servers.TCPInbound].
+func (d *Destination) HasTCPInbound() bool {
+	return slices.ContainsFunc(d.everyone(), func(servers *Servers) bool { return servers.TCPInbound })
 }
 
 // Barrier is why a client, with an identity or without, can't reach the destination; empty: it can.

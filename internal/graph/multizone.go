@@ -60,13 +60,15 @@ func (s *State) multiZone(r *table.Reader, key DestinationKey) *Destination {
 	}
 	d := &Destination{Key: key, Protocol: cmp.Or(port.AppProtocol, kind.TCP), VIPs: s.vipsOf(r, key)}
 	ids := map[string][]string{}
+	tcpInbound := false
 	for _, t := range taking {
 		zone := t.Service.Zone
+		tcpInbound = tcpInbound || t.destination.TCPInbound
 		ids[zone] = append(ids[zone], t.destination.Identities...)
 	}
 	for zone, names := range ids {
 		slices.Sort(names)
-		servers := Servers{}
+		servers := Servers{TCPInbound: tcpInbound}
 		if zone != s.Zone {
 			servers = Servers{Zone: zone, Way: s.wayAbroad(r, key.Mesh), SNI: port.SNI()}
 		}

@@ -153,8 +153,19 @@ func (s *State) destination(r *table.Reader, key DestinationKey) *Destination {
 	if s.Foreign(service) {
 		d.Servers.Zone, d.Servers.Way, d.SNI = key.Zone, s.wayAbroad(r, key.Mesh), port.SNI()
 	}
+	d.TCPInbound = d.Protocol.IsHTTP() && s.hasTCPInbound(r, service, port)
 	s.identify(r, key.Mesh, &d.Servers, s.ServiceIdentities.Get(r, row))
 	return d
+}
+
+// hasTCPInbound says whether a port leads to an inbound that does not read requests.
+func (s *State) hasTCPInbound(r *table.Reader, service *resource.Object[kind.MeshService], port kind.ServicePort) bool {
+	for _, in := range s.Selected(r, service) {
+		if Targets(port, &in) && !in.Protocol.IsHTTP() {
+			return true
+		}
+	}
+	return false
 }
 
 // identify says which names servers may present.

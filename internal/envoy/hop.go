@@ -1,0 +1,121 @@
+package envoy
+
+import (
+	"time"
+
+	clusters "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	upstreams "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"weft/internal/graph"
+	"weft/kind"
+)
+
+// hop is how one proxy of the mesh speaks to the next one; the zero value is TCP within a zone or behind a zone proxy.
+// What reads requests at both ends speaks HTTP/2, whatever the applications speak: its PINGs notice a proxy that has
+// stopped, and its flow control keeps TCP's own window open, so that unacknowledged data means a silent machine.
+type hop struct {
+	version version
+	// byZoneProxy says whether zone proxies lie between the two.
+	byZoneProxy bool
+}
+
+type version int
+
+const (
+	tcp        version = iota
+	http1              // the other side's inbound does not read requests, and its application speaks HTTP/1.1
+	negotiated         // HTTP/2, and HTTP/1.1 where the other side does not read requests
+	http2Only
+)
+
+// hopTo is the hop to servers. What inbounds of another zone read is known to their zone alone: the handshake says it.
+func hopTo(protocol kind.Protocol, servers *graph.Servers) hop {
+	h := hop{byZoneProxy: servers.Way != graph.Direct}
+	switch {
+	case !protocol.IsHTTP():
+	case protocol != kind.HTTP:
+		h.version = http2Only
+	case servers.TCPInbound:
+		h.version = http1
+	case servers.Zone != "":
+		h.version = negotiated
+	default:
+		h.version = http2Only
+	}
+	return h
+}
+
+func (h hop) connectTimeout() time.Duration {
+	if h.byZoneProxy {
+		return zonesConnectTimeout
+	}
+	return connectTimeout
+}
+
+// alpn is what the TLS handshake offers, nothing for TCP.
+func (h hop) alpn() []string {
+	return [...][]string{tcp: nil, http1: {"http/1.1"}, negotiated: {"h2", "http/1.1"}, http2Only: {"h2"}}[h.version]
+}
+
+func (h hop) protocolOptions() map[string]*anypb.Any {
+	options := &upstreams.HttpProtocolOptions{
+		CommonHttpProtocolOptions: &core.HttpProtocolOptions{MaxConnectionDuration: duration(connectionLife)},
+	}
+	switch h.version {
+	case tcp:
+		return nil
+	case negotiated:
+		options.UpstreamProtocolOptions = &upstreams.HttpProtocolOptions_AutoConfig{AutoConfig: &upstreams.HttpProtocolOptions_AutoHttpConfig{
+			HttpProtocolOptions: &core.Http1ProtocolOptions{}, Http2ProtocolOptions: pinged(),
+		}}
+	default:
+		options.UpstreamProtocolOptions = httpVersion(h.version == http1, pinged())
+	}
+	return packedOptions(options)
+}
+
+// http2 is HTTP/2 as proxies speak it to each other. WebSockets pass. The side that takes connections takes more streams
+// than its clients open, since it may hear later than they do that a stream has ended.
+func http2() *core.Http2ProtocolOptions {
+	return &core.Http2ProtocolOptions{
+		AllowConnect:                true,
+		MaxConcurrentStreams:        number(2 * maxStreams),
+		InitialStreamWindowSize:     number(streamWindow),
+		InitialConnectionWindowSize: number(connectionWindow),
+	}
+}
+
+// pinged is http2 on the side that makes the connection, which notices whether the other side is there.
+func pinged() *core.Http2ProtocolOptions {
+	options := http2()
+	options.MaxConcurrentStreams = number(maxStreams)
+	options.ConnectionKeepalive = &core.KeepaliveSettings{Interval: duration(pingInterval), Timeout: duration(pingTimeout)}
+	return options
+}
+
+// tcpUserTimeout is TCP_USER_TIMEOUT of Linux, at the level IPPROTO_TCP: how many milliseconds sent data may stay
+// unacknowledged, or unsent because the receiver takes nothing, before the connection is broken off.
+const ipprotoTCP, tcpUserTimeout = 6, 18
+
+// noticeSilence breaks connections off whose other side is silent: at once where data is unacknowledged, and after some
+// probes where the connection idles.
+func (h hop) noticeSilence(c *clusters.Cluster) {
+	after := tcpSilentAfter
+	if h.version == negotiated || h.version == http2Only {
+		after = silentAfter
+	}
+	c.UpstreamBindConfig = &core.BindConfig{SocketOptions: []*core.SocketOption{{
+		Description: "TCP_USER_TIMEOUT",
+		Level:       ipprotoTCP,
+		Name:        tcpUserTimeout,
+		Value:       &core.SocketOption_IntValue{IntValue: after.Milliseconds()},
+	}}}
+	if after == tcpSilentAfter {
+		c.UpstreamConnectionOptions = &clusters.UpstreamConnectionOptions{TcpKeepalive: &core.TcpKeepalive{
+			KeepaliveTime:     number(uint32(tcpKeepaliveTime.Seconds())),
+			KeepaliveInterval: number(uint32(tcpKeepaliveInterval.Seconds())),
+		}}
+	}
+}

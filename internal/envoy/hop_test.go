@@ -1,0 +1,117 @@
+package envoy
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listeners "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+
+	"google.golang.org/protobuf/proto"
+
+	"weft/internal/graph"
+	"weft/internal/xds"
+	"weft/kind"
+)
+
+// Envoy takes a response that the application breaks off for a failure to reach the endpoint; one alone ejects none.
+func TestABrokenResponseEjectsNoEndpoint(t *testing.T) {
+	var first, broken atomic.Int32
+	url, _ := twoServers(t,
+		func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/break" {
+				first.Add(1)
+				return
+			}
+			broken.Add(1)
+			_, _ = io.WriteString(w, "begun")
+			w.(http.Flusher).Flush()
+			panic(http.ErrAbortHandler)
+		},
+		func(http.ResponseWriter, *http.Request) {})
+	for broken.Load() == 0 {
+		response, err := http.Get(url + "break")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, response.Body)
+		response.Body.Close()
+	}
+	before := first.Load()
+	for range 20 {
+		do(t, "GET", url)
+	}
+	if first.Load() == before {
+		t.Error("the endpoint is ejected for one response that its application broke off")
+	}
+}
+
+// What a caller writes into x-forwarded-for is not taken for the address that it calls from.
+func TestTheClientsAddressIsTheConnections(t *testing.T) {
+	seen := make(chan http.Header, 1)
+	app := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen <- r.Header }))
+	t.Cleanup(app.Close)
+	in := inboundTo(t, app.Listener.Addr(), kind.HTTP)
+	var resources []*xds.Resource
+	for _, r := range Inbound(in, false) {
+		if r.Type == xds.Listener {
+			message, err := r.Message()
+			if err != nil {
+				t.Fatal(err)
+			}
+			visit(t, message, func(m proto.Message) {
+				if manager, ok := m.(*hcm.HttpConnectionManager); ok {
+					manager.GetRouteConfig().RequestHeadersToAdd = []*core.HeaderValueOption{{
+						Header: &core.HeaderValue{Key: "address", Value: "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%"},
+					}}
+				}
+			})
+			r = xds.NewResource(xds.Listener, r.Name, message.(*listeners.Listener))
+		}
+		resources = append(resources, r)
+	}
+	startEnvoy(t, resources...)
+	for _, forwardedFor := range []string{"10.0.0.1", "203.0.113.7, 192.168.0.1"} {
+		request, _ := http.NewRequestWithContext(t.Context(), "GET", "http://"+address(in), nil)
+		request.Header.Set("x-forwarded-for", forwardedFor)
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		got := <-seen
+		if got.Get("address") != "127.0.0.1" || got.Get("x-forwarded-for") != forwardedFor {
+			t.Errorf("x-forwarded-for %q: Envoy takes %q for the client's address, and passes on %q", forwardedFor, got.Get("address"), got.Get("x-forwarded-for"))
+		}
+		if internal := got.Get("x-envoy-internal"); internal != "" {
+			t.Errorf("x-forwarded-for %q: Envoy takes the request for an internal one", forwardedFor)
+		}
+	}
+}
+
+// A port that leads to an inbound which reads no requests is spoken to in HTTP/1.1, and no mark of an application is
+// trusted there; from another zone the handshake says what is spoken.
+func TestHops(t *testing.T) {
+	for name, c := range map[string]struct {
+		protocol kind.Protocol
+		servers  graph.Servers
+		want     string
+	}{
+		"TCP":                         {kind.TCP, graph.Servers{}, "[] 1s"},
+		"within a zone":               {kind.HTTP, graph.Servers{}, "[h2] 1s"},
+		"HTTP/2":                      {kind.GRPC, graph.Servers{}, "[h2] 1s"},
+		"no inbound reads requests":   {kind.HTTP, graph.Servers{TCPInbound: true}, "[http/1.1] 1s"},
+		"another zone":                {kind.HTTP, graph.Servers{Zone: "west", Way: graph.ByIngress}, "[h2 http/1.1] 2s"},
+		"outside, through the egress": {kind.HTTP, graph.Servers{Way: graph.ByEgress}, "[h2] 2s"},
+	} {
+		h := hopTo(c.protocol, &c.servers)
+		if got := fmt.Sprint(h.alpn(), " ", h.connectTimeout()); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
