@@ -51,7 +51,11 @@ func (w *world) drill(name string, ask traffic.Ask) *drill { return w.drillAmong
 
 // drillAmong is one of several that run at once and share the load.
 func (w *world) drillAmong(several int, name string, ask traffic.Ask) *drill {
-	l := drillLoad()
+	return w.drillUnder(drillLoad(), several, name, ask)
+}
+
+// drillUnder is one of several with a load of their own.
+func (w *world) drillUnder(l load, several int, name string, ask traffic.Ask) *drill {
 	perSecond := l.perSecond / several
 	d := &drill{traffic.Start(perSecond, l.patience, ask), w, name, perSecond}
 	w.t.Cleanup(func() {
@@ -85,8 +89,8 @@ func (d *drill) during(t time.Duration) {
 	}
 }
 
-// end ends the traffic and fails the test where the client saw a failure.
-func (d *drill) end() {
+// end ends the traffic, fails the test where the client saw a failure, and returns what became of the requests.
+func (d *drill) end() traffic.Tally {
 	d.w.t.Helper()
 	tally := d.Stop()
 	verdict, err := tally.Verdict()
@@ -97,6 +101,7 @@ func (d *drill) end() {
 	drills.mu.Lock()
 	defer drills.mu.Unlock()
 	drills.results = append(drills.results, drillResult{d.name, tally})
+	return tally
 }
 
 type drillResult struct {

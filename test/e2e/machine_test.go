@@ -129,7 +129,10 @@ func (m *machine) forwardPackets() {
 }
 
 // bring makes a port of the loopback address where the tests run answer there too.
-func (m *machine) bring(port int) {
+func (m *machine) bring(port int) { m.bringFrom(nil, port) }
+
+// bringFrom makes a port of another machine's loopback address answer there too.
+func (m *machine) bringFrom(other *machine, port int) {
 	m.t.Helper()
 	address := fmt.Sprintf("127.0.0.1:%d", port)
 	l := m.listen(m.t, address)
@@ -139,15 +142,15 @@ func (m *machine) bring(port int) {
 			if err != nil {
 				return
 			}
-			go splice(conn, address)
+			go splice(conn, other, address)
 		}
 	}()
 }
 
 // splice carries bytes both ways until one side has had enough.
-func splice(conn net.Conn, to string) {
+func splice(conn net.Conn, other *machine, to string) {
 	defer conn.Close()
-	onward, err := net.Dial("tcp", to)
+	onward, err := other.dial(context.Background(), "tcp", to)
 	if err != nil {
 		return
 	}

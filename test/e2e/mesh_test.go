@@ -115,7 +115,11 @@ func TestBytesOfAnyProtocolPassWithMutualTLS(t *testing.T) {
 // echo starts an application that says what it hears.
 func (w *world) echo(host, port int) {
 	w.t.Helper()
-	l := w.listen(host, port)
+	w.echoAt(w.listen(host, port))
+}
+
+// echoAt is echo at a listener.
+func (w *world) echoAt(l net.Listener) {
 	go func() {
 		for {
 			conn, err := l.Accept()

@@ -1,0 +1,364 @@
+package e2e
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"weft/internal/traffic"
+)
+
+// silence makes a machine, or a proxy on it, say nothing, and ends that.
+type silence struct {
+	name       string
+	begin, end func()
+	http       bool // TCP does not notice it
+}
+
+// dropped is a machine behind a router's cable of that name, to and from which no packet gets.
+func dropped(router *machine, cable string) silence {
+	rules := func(action string) {
+		for _, direction := range []string{"-i", "-o"} {
+			router.command("iptables", action, "FORWARD", direction, cable, "-j", "DROP")
+		}
+	}
+	return silence{name: "its packets are dropped", begin: func() { rules("-I") }, end: func() { rules("-D") }}
+}
+
+func unplugged(router *machine, cable string) silence {
+	set := func(state string) { router.command("ip", "link", "set", cable, state) }
+	return silence{name: "its link is down", begin: func() { set("down") }, end: func() { set("up") }}
+}
+
+// stopped is a proxy whose Envoy does not run, while its machine acknowledges all that it is sent.
+func (w *world) stopped(agent *process) silence {
+	signal := func(s syscall.Signal) {
+		if err := syscall.Kill(w.envoyOf(agent), s); err != nil {
+			w.t.Error(err)
+		}
+	}
+	return silence{name: "its Envoy is stopped", begin: func() { signal(syscall.SIGSTOP) }, end: func() { signal(syscall.SIGCONT) }}
+}
+
+// fewSeconds bounds how long a request takes that goes to another endpoint. Its own timeout is 15 s, and the silence lasts
+// longer than the bound.
+const fewSeconds, silenceLasts = 10 * time.Second, 12 * time.Second
+
+// lives runs traffic from a machine while something is silent. No safe request fails, and none takes longer than a
+// few seconds; nor does a TCP connection that is made meanwhile.
+func (w *world) lives(from *machine, s silence, what, host string, servers ...string) {
+	w.t.Helper()
+	dial := traffic.Dial(from.dial)
+	at := func(port int) string { return fmt.Sprintf("http://%s:%d/", host, port) }
+	for _, port := range []int{10001, 10002} {
+		w.eventually(fmt.Sprintf("every server is reached at port %d", port), func() error {
+			return answeredByEach(from, at(port), servers)
+		})
+	}
+	w.eventually("no endpoint is ejected", func() error {
+		clusters, err := w.machine.fetch(fmt.Sprintf("http://127.0.0.1:%d/meshes/default/dataplanes/client/clusters", w.apiPort))
+		if err == nil && strings.Contains(clusters, "failed_outlier_check") {
+			err = errors.New("one is")
+		}
+		return err
+	})
+	// A request that waits for a core is not one that waits for a machine: the rate is less than that of other drills.
+	l := load{perSecond: 100, patience: 20 * time.Second}
+	d := w.drillUnder(l, 1, what+": "+s.name, inTurn(dial.Get(at(10001)), dial.Get(at(10002))))
+	d.during(time.Second)
+	s.begin()
+	drills := []*drill{d}
+	if !s.http {
+		drills = append(drills, w.drillUnder(l, 10, what+": "+s.name+": new TCP connections", greetBy(from.dial, host+":10003")))
+	}
+	d.during(silenceLasts)
+	s.end()
+	d.during(time.Second)
+	for _, d := range drills {
+		if tally := d.end(); tally.Slowest > fewSeconds {
+			w.t.Errorf("%s: the slowest request took %s", d.name, tally.Slowest)
+		}
+	}
+}
+
+// answeredByEach fails unless each of the servers is among those that answer.
+func answeredByEach(from *machine, url string, servers []string) error {
+	seen := map[string]bool{}
+	for range 20 {
+		body, err := from.fetch(url)
+		if err != nil {
+			return err
+		}
+		by, _, _ := strings.Cut(body, " ")
+		seen[by] = true
+	}
+	for _, server := range servers {
+		if !seen[server] {
+			return fmt.Errorf("%s does not answer, %v do", server, seen)
+		}
+	}
+	return nil
+}
+
+// threeProtocols is a server of http, http2 and tcp.
+func threeProtocols(name, address string) string {
+	inbounds := ""
+	for i, protocol := range []string{"http", "http2", "tcp"} {
+		port := 18080
+		if protocol == "tcp" {
+			port = 18081
+		}
+		inbounds += fmt.Sprintf("\n  - {port: %d, name: %s, servicePort: %d, serviceAddress: %s, protocol: %s, tags: {kuma.io/service: %s}}", 20080+i, protocol, port, address, protocol, protocol)
+	}
+	return fmt.Sprintf("type: Dataplane\nmesh: default\nname: %s\nlabels: {kuma.io/workload: web}\nnetworking:\n  address: %s\n  inbound:%s\n", name, address, inbounds)
+}
+
+// machines is a mesh on machines of their own: two servers of every protocol, and a client.
+type machines struct {
+	*world
+	router, client *machine
+	agents         []*process
+	cables         []string
+}
+
+func newMachines(t *testing.T) *machines {
+	wantRoot(t)
+	w := newWorld(t)
+	ms := &machines{world: w, router: newMachine(t)}
+	ms.router.forwardPackets()
+	w.apply(secured)
+	for i, name := range []string{"web-1", "web-2"} {
+		m, address := ms.behind(name, i+1)
+		w.serveOn(m, address, name)
+		ms.agents = append(ms.agents, w.proxyOn(m, "default", name, threeProtocols(name, address)))
+		ms.cables = append(ms.cables, name)
+	}
+	m, address := ms.behind("client", 3)
+	ms.client = m
+	w.proxyOn(m, "default", "client", strings.ReplaceAll(everyCaller, "NET.3", address))
+	return ms
+}
+
+// behind is a machine behind the router, with the control plane at hand whatever becomes of its cable.
+func (ms *machines) behind(name string, net int) (m *machine, address string) {
+	m = newMachine(ms.t)
+	address = fmt.Sprintf("10.1.%d.2", net)
+	m.connect(ms.router, name, address+"/24", fmt.Sprintf("10.1.%d.1/24", net))
+	m.command("ip", "route", "add", "default", "via", fmt.Sprintf("10.1.%d.1", net))
+	m.bring(ms.dpPort)
+	return m, address
+}
+
+// serveOn is an application on a machine: HTTP on 18080, an echo on 18081.
+func (w *world) serveOn(m *machine, address, name string) {
+	w.serve(m.listen(w.t, address+":18080"), name)
+	w.echoAt(m.listen(w.t, address+":18081"))
+}
+
+// A machine, or a proxy, that falls silent without a word costs no safe request within a zone.
+func TestDrillAServerFallsSilent(t *testing.T) {
+	ms := newMachines(t)
+	all := []silence{dropped(ms.router, ms.cables[0]), ms.stopped(ms.agents[1])}
+	if *showDrills {
+		all = append(all, unplugged(ms.router, ms.cables[1]))
+	}
+	for _, s := range all {
+		ms.lives(ms.client, s, "one of two servers falls silent", "10.1.3.2", "web-1", "web-2")
+	}
+}
+
+// An ingress that falls silent, and a server behind one, cost no safe request of another zone.
+func TestDrillAnIngressFallsSilent(t *testing.T) {
+	f := newFederation(t)
+	east, west := f.eastAndWest()
+	apart := f.machine("apart", east)
+	agent := east.proxyOn(apart.machine, "default", "ingress-2", strings.ReplaceAll(ingress("ingress-2", 0), "NET.0", apart.address))
+	used := regexp.MustCompile(regexp.QuoteMeta(apart.address+":20100") + "::cx_active::[1-9]")
+	west.eventually("the client uses both ingresses", func() error {
+		if _, err := west.machine.fetch(west.outbound(3, "http")); err != nil {
+			return err
+		}
+		clusters, err := west.machine.fetch(fmt.Sprintf("http://127.0.0.1:%d/meshes/default/dataplanes/client/clusters", west.apiPort))
+		if err == nil && !used.MatchString(clusters) {
+			err = fmt.Errorf("it has no connection to %s", apart.address)
+		}
+		return err
+	})
+	host := west.address(3)
+	west.lives(west.machine, dropped(f.router, "apart"), "one of two ingresses falls silent", host)
+	if !*showDrills {
+		return
+	}
+	west.lives(west.machine, west.stopped(agent), "one of two ingresses falls silent", host)
+	west.lives(west.machine, unplugged(f.router, "apart"), "one of two ingresses falls silent", host)
+
+	east.serveOn(apart.machine, apart.address, "web-2")
+	server := east.proxyOn(apart.machine, "default", "web-2", strings.ReplaceAll(webServer("web-2", 0), "NET.0", apart.address))
+	stopped := west.stopped(server)
+	stopped.http = true // the ingress finds a machine that takes connections, and reads no handshake
+	west.lives(west.machine, stopped, "one of two servers behind ingresses falls silent", host)
+	west.lives(west.machine, dropped(f.router, "apart"), "an ingress and a server fall silent", host)
+}
+
+// apart is a machine of a zone that is not its control plane's.
+type apart struct {
+	*machine
+	address string
+}
+
+// machine is a machine behind the router, with a zone's control plane at hand whatever becomes of its cable.
+func (f *federation) machine(name string, w *world) apart {
+	f.t.Helper()
+	m, network := newMachine(f.t), fmt.Sprintf("10.0.%d", f.zones)
+	f.zones++
+	m.connect(f.router, name, network+".2/24", network+".1/24")
+	m.command("ip", "route", "add", "default", "via", network+".1")
+	m.bringFrom(w.machine, w.dpPort)
+	return apart{m, network + ".2"}
+}
+
+// stall is how long what is alive keeps still: longer than the time after which a machine is taken for silent.
+func stall() time.Duration {
+	if *showDrills {
+		return 12 * time.Second
+	}
+	return 5 * time.Second
+}
+
+// A response that takes long, a receiver that stops reading, a WebSocket and a connection that idle are alive.
+func TestWhatKeepsStillIsNotTakenForSilent(t *testing.T) {
+	w := newWorld(t)
+	w.apply(secured)
+	protocols := &http.Protocols{}
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	app := &http.Server{Protocols: protocols, Handler: http.HandlerFunc(keepsStill)}
+	go app.Serve(w.listen(2, 18080))
+	t.Cleanup(func() { app.Close() })
+	tcp := w.listen(2, 18081)
+	go func() {
+		for {
+			conn, err := tcp.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				time.Sleep(stall())
+				n, _ := io.Copy(io.Discard, conn)
+				fmt.Fprint(conn, n)
+			}()
+		}
+	}()
+	w.proxy("default", "web-1", strings.ReplaceAll(everyProtocol("web-1", 2), "NET.HOST", "NET.2"))
+	w.proxy("default", "client", everyCaller)
+	for _, port := range []int{10001, 10002} {
+		w.eventually("a request passes", func() error { return get(w.out(3, port)) })
+	}
+	patient := &http.Client{Timeout: 3 * stall()}
+	for i, protocol := range []string{"http", "http2"} {
+		url := w.out(3, 10001+i)
+		t.Run("a response over "+protocol, func(t *testing.T) {
+			t.Parallel()
+			if body, err := fetchBy(patient, url+"slow"); err != nil || body != "slow" {
+				t.Errorf("%q, %v", body, err)
+			}
+		})
+		t.Run("an upload over "+protocol, func(t *testing.T) {
+			t.Parallel()
+			response, err := patient.Post(url+"upload", "text/plain", io.LimitReader(zeros{}, large))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			if body, err := io.ReadAll(response.Body); err != nil || string(body) != fmt.Sprint(large) {
+				t.Errorf("%s: %q, %v", response.Status, body, err)
+			}
+		})
+		t.Run("a download over "+protocol, func(t *testing.T) {
+			t.Parallel()
+			response, err := patient.Get(url + "download")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			time.Sleep(stall())
+			if n, err := io.Copy(io.Discard, response.Body); err != nil || n != large {
+				t.Errorf("%d bytes, %v", n, err)
+			}
+		})
+		if protocol == "http2" {
+			continue // Go's server takes no WebSocket there
+		}
+		t.Run("a WebSocket over "+protocol, func(t *testing.T) {
+			t.Parallel()
+			conn, err := net.Dial("tcp", w.address(3)+fmt.Sprintf(":%d", 10001+i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			conn.SetDeadline(time.Now().Add(3 * stall()))
+			fmt.Fprint(conn, "GET /socket HTTP/1.1\r\nHost: web\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
+			from := bufio.NewReader(conn)
+			response, err := http.ReadResponse(from, nil)
+			if err != nil || response.StatusCode != http.StatusSwitchingProtocols {
+				t.Fatalf("%v, %v", response, err)
+			}
+			time.Sleep(stall())
+			fmt.Fprint(conn, "ping\n")
+			if line, err := from.ReadString('\n'); line != "ping\n" {
+				t.Errorf("%q, %v", line, err)
+			}
+		})
+	}
+	t.Run("bytes", func(t *testing.T) {
+		t.Parallel()
+		conn, err := net.Dial("tcp", w.address(3)+":10003")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		conn.SetDeadline(time.Now().Add(4 * stall()))
+		if _, err := io.Copy(conn, io.LimitReader(zeros{}, large)); err != nil {
+			t.Fatal(err)
+		}
+		conn.(*net.TCPConn).CloseWrite()
+		if body, err := io.ReadAll(conn); err != nil || string(body) != fmt.Sprint(large) {
+			t.Errorf("%q, %v", body, err)
+		}
+	})
+}
+
+// large is more than proxies and kernels keep for a receiver that does not read.
+const large = 64 << 20
+
+func keepsStill(rw http.ResponseWriter, r *http.Request) {
+	switch r.URL.Path {
+	case "/slow":
+		time.Sleep(stall())
+		fmt.Fprint(rw, "slow")
+	case "/upload":
+		time.Sleep(stall())
+		n, _ := io.Copy(io.Discard, r.Body)
+		fmt.Fprint(rw, n)
+	case "/download":
+		io.Copy(rw, io.LimitReader(zeros{}, large))
+	case "/socket":
+		conn, both, err := rw.(http.Hijacker).Hijack()
+		if err != nil {
+			http.Error(rw, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		defer conn.Close()
+		fmt.Fprint(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+		io.Copy(conn, both)
+	}
+}
