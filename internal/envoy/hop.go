@@ -12,9 +12,9 @@ import (
 	"weft/kind"
 )
 
-// hop is how one proxy of the mesh speaks to the next one; the zero value is TCP within a zone or behind a zone proxy.
-// What reads requests at both ends speaks HTTP/2, whatever the applications speak: its PINGs notice a proxy that has
-// stopped, and its flow control keeps TCP's own window open, so that unacknowledged data means a silent machine.
+// hop is how one proxy of the mesh speaks to the next one. The zero value is TCP, as zone proxies forward it. Two proxies
+// that both read requests speak HTTP/2 to each other, whatever the applications speak: PINGs notice a proxy that has
+// stopped, and HTTP/2's flow control keeps TCP's window open, so that unacknowledged data means a silent machine.
 type hop struct {
 	version version
 	// byZoneProxy says whether zone proxies lie between the two.
@@ -25,21 +25,20 @@ type version int
 
 const (
 	tcp        version = iota
-	http1              // the other side's inbound does not read requests, and its application speaks HTTP/1.1
-	negotiated         // HTTP/2, and HTTP/1.1 where the other side does not read requests
+	http1              // an inbound of the destination does not read requests, and its application speaks HTTP/1.1
+	negotiated         // HTTP/2, or HTTP/1.1 where the inbound does not read requests
 	http2Only
 )
 
-// hopTo is the hop to servers. What inbounds of another zone read is known to their zone alone: the handshake says it.
+// hopTo returns the hop to servers. Whether an inbound of another zone reads requests is known to its zone alone: there the
+// TLS handshake negotiates the version.
 func hopTo(protocol kind.Protocol, servers *graph.Servers) hop {
 	h := hop{byZoneProxy: servers.Way != graph.Direct}
 	switch {
 	case !protocol.IsHTTP():
-	case protocol != kind.HTTP:
-		h.version = http2Only
-	case servers.TCPInbound:
+	case protocol == kind.HTTP && servers.TCPInbound:
 		h.version = http1
-	case servers.Zone != "":
+	case protocol == kind.HTTP && servers.Zone != "":
 		h.version = negotiated
 	default:
 		h.version = http2Only
@@ -96,11 +95,11 @@ func pinged() *core.Http2ProtocolOptions {
 }
 
 // tcpUserTimeout is TCP_USER_TIMEOUT of Linux, at the level IPPROTO_TCP: how many milliseconds sent data may stay
-// unacknowledged, or unsent because the receiver takes nothing, before the connection is broken off.
+// unacknowledged, or unsent because the receiver takes nothing, before the connection is closed.
 const ipprotoTCP, tcpUserTimeout = 6, 18
 
-// noticeSilence breaks connections off whose other side is silent: at once where data is unacknowledged, and after some
-// probes where the connection idles.
+// noticeSilence has a cluster close connections whose peer is silent: some time after data was sent that is not
+// acknowledged, and on TCP after some probes of an idle connection.
 func (h hop) noticeSilence(c *clusters.Cluster) {
 	after := tcpSilentAfter
 	if h.version == negotiated || h.version == http2Only {

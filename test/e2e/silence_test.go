@@ -233,6 +233,9 @@ func stall() time.Duration {
 	return 5 * time.Second
 }
 
+// keepStill lasts as long. The time stands for no event: it is what is tested.
+func keepStill() { <-time.After(stall()) }
+
 // A response that takes long, a receiver that stops reading, a WebSocket and a connection that idle are alive.
 func TestWhatKeepsStillIsNotTakenForSilent(t *testing.T) {
 	w := newWorld(t)
@@ -252,7 +255,7 @@ func TestWhatKeepsStillIsNotTakenForSilent(t *testing.T) {
 			}
 			go func() {
 				defer conn.Close()
-				time.Sleep(stall())
+				keepStill()
 				n, _ := io.Copy(io.Discard, conn)
 				fmt.Fprint(conn, n)
 			}()
@@ -290,7 +293,7 @@ func TestWhatKeepsStillIsNotTakenForSilent(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer response.Body.Close()
-			time.Sleep(stall())
+			keepStill()
 			if n, err := io.Copy(io.Discard, response.Body); err != nil || n != large {
 				t.Errorf("%d bytes, %v", n, err)
 			}
@@ -312,7 +315,7 @@ func TestWhatKeepsStillIsNotTakenForSilent(t *testing.T) {
 			if err != nil || response.StatusCode != http.StatusSwitchingProtocols {
 				t.Fatalf("%v, %v", response, err)
 			}
-			time.Sleep(stall())
+			keepStill()
 			fmt.Fprint(conn, "ping\n")
 			if line, err := from.ReadString('\n'); line != "ping\n" {
 				t.Errorf("%q, %v", line, err)
@@ -343,10 +346,10 @@ const large = 64 << 20
 func keepsStill(rw http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/slow":
-		time.Sleep(stall())
+		keepStill()
 		fmt.Fprint(rw, "slow")
 	case "/upload":
-		time.Sleep(stall())
+		keepStill()
 		n, _ := io.Copy(io.Discard, r.Body)
 		fmt.Fprint(rw, n)
 	case "/download":
