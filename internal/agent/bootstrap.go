@@ -9,6 +9,7 @@ import (
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpoint "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	overload "github.com/envoyproxy/go-control-plane/envoy/config/overload/v3"
+	internallistener "github.com/envoyproxy/go-control-plane/envoy/extensions/bootstrap/internal_listener/v3"
 	connections "github.com/envoyproxy/go-control-plane/envoy/extensions/resource_monitors/downstream_connections/v3"
 	upstream "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -69,6 +70,10 @@ func newBootstrap(node *core.Node, r *room, settings *wire.Settings) (*bootstrap
 	if err != nil {
 		return nil, err
 	}
+	internal, err := anypb.New(&internallistener.InternalListener{})
+	if err != nil {
+		return nil, err
+	}
 	limit, err := connectionLimit()
 	if err != nil {
 		return nil, err
@@ -92,6 +97,10 @@ func newBootstrap(node *core.Node, r *room, settings *wire.Settings) (*bootstrap
 			},
 		},
 		OverloadManager: limit,
+		// TCP inbounds, and egress chains of TCP external services, have an internal listener behind their decision.
+		BootstrapExtensions: []*core.TypedExtensionConfig{{
+			Name: "envoy.bootstrap.internal_listener", TypedConfig: internal,
+		}},
 		StaticResources: &bootstrap.Bootstrap_StaticResources{Clusters: []*cluster.Cluster{
 			agentCluster(discoveryCluster, r, http2),
 			agentCluster(secretsCluster, r, http2),

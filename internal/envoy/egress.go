@@ -36,8 +36,20 @@ func Egress(l *graph.EgressListener, from graph.Source, chains []graph.EgressCha
 	return xds.NewResource(xds.Listener, name, listener)
 }
 
-// ChainPermissions are the filters of a zone egress's chain.
-func ChainPermissions(c *graph.EgressChain) []*xds.Resource { return permissions(c.Guard()) }
+// ChainResources are what the chain of a zone egress needs beside itself: its permissions and, where it takes TCP
+// connections, the internal listener behind it.
+func ChainResources(c *graph.EgressChain) []*xds.Resource {
+	resources := permissions(c.Guard())
+	if c.Protocol.IsHTTP() {
+		return resources
+	}
+	return append(resources, allowedConnections(c.Guard(), &tcpproxy.TcpProxy{
+		StatPrefix:         c.Key.String(),
+		ClusterSpecifier:   &tcpproxy.TcpProxy_Cluster{Cluster: outsideName(c.Key)},
+		IdleTimeout:        duration(inboundIdleTimeout),
+		MaxConnectAttempts: number(connectAttempts),
+	})...)
+}
 
 // readyChain answers a handshake, and nothing that comes after it. Filters that close a connection do so before its
 // handshake; one that reads requests waits for the first.
@@ -62,12 +74,7 @@ func exitChain(c *graph.EgressChain) *listeners.FilterChain {
 	if c.Protocol.IsHTTP() {
 		chain.Filters = []*listeners.Filter{networkFilter(exitManager(c))}
 	} else {
-		chain.Filters = guardedBytes(c.Guard(), networkFilter(&tcpproxy.TcpProxy{
-			StatPrefix:         c.Key.String(),
-			ClusterSpecifier:   &tcpproxy.TcpProxy_Cluster{Cluster: outsideName(c.Key)},
-			IdleTimeout:        duration(inboundIdleTimeout),
-			MaxConnectAttempts: number(connectAttempts),
-		}))
+		chain.Filters = guardedConnections(c.Guard())
 	}
 	return chain
 }

@@ -62,7 +62,7 @@ func startEgress(t *testing.T, east *authority, chains []graph.EgressChain, more
 	l := &graph.EgressListener{Address: "127.0.0.1", Port: freePort(t)}
 	resources := append(more, identity(t, east.leaf(t, serverID)), Egress(l, graph.Source{}, chains))
 	for i := range chains {
-		resources = append(resources, ChainPermissions(&chains[i])...)
+		resources = append(resources, ChainResources(&chains[i])...)
 	}
 	startEnvoy(t, resources...)
 	return fmt.Sprintf("127.0.0.1:%d", l.Port)
@@ -356,7 +356,7 @@ func TestChainsOfOthersComeAndGo(t *testing.T) {
 	stays, comes := chainFor(apiSNI, kind.TCP, all...), chainFor(otherSNI, kind.TCP, all...)
 	l := &graph.EgressListener{Address: "127.0.0.1", Port: freePort(t)}
 	both := Egress(l, graph.Source{}, []graph.EgressChain{stays, comes})
-	resources := append(ChainPermissions(&stays), ChainPermissions(&comes)...)
+	resources := append(ChainResources(&stays), ChainResources(&comes)...)
 	for _, chain := range []graph.EgressChain{stays, comes} {
 		resources = append(resources, Outside(outsideOf(chain, nil, serverOf(t, "127.0.0.1", app)))...)
 	}

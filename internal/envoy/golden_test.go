@@ -77,7 +77,7 @@ func (n *nouns) resources() []*xds.Resource {
 		all = append(all, Egress(n.Egress, graph.Source{}, n.Chains))
 	}
 	for i := range n.Chains {
-		all = append(all, ChainPermissions(&n.Chains[i])...)
+		all = append(all, ChainResources(&n.Chains[i])...)
 	}
 	if len(n.Chains) > 0 {
 		all = append(all, PutOut(n.Chains[0].Key.Mesh, n.PutOut)...)

@@ -47,6 +47,9 @@ func Inbound(l *graph.InboundListener, secured bool) []*xds.Resource {
 	if secured {
 		resources = append(resources, permissions(l.Guard())...)
 	}
+	if secured && !l.Protocol.IsHTTP() {
+		resources = append(resources, allowedConnections(l.Guard(), toApplication(name))...)
+	}
 	return resources
 }
 
@@ -64,15 +67,19 @@ func inboundFilters(name string, l *graph.InboundListener, secured bool) []*list
 	if l.Protocol.IsHTTP() {
 		return []*listeners.Filter{networkFilter(inboundManager(name, l, secured))}
 	}
-	proxy := networkFilter(&tcpproxy.TcpProxy{
+	if secured {
+		return guardedConnections(l.Guard())
+	}
+	return []*listeners.Filter{networkFilter(toApplication(name))}
+}
+
+// toApplication hands connections to the application of an inbound.
+func toApplication(name string) *tcpproxy.TcpProxy {
+	return &tcpproxy.TcpProxy{
 		StatPrefix:       name,
 		ClusterSpecifier: &tcpproxy.TcpProxy_Cluster{Cluster: name},
 		IdleTimeout:      duration(inboundIdleTimeout),
-	})
-	if !secured {
-		return []*listeners.Filter{proxy}
 	}
-	return guardedBytes(l.Guard(), proxy)
 }
 
 // inboundManager reads an inbound's requests. Who the caller is stands in x-forwarded-client-cert, which

@@ -129,11 +129,11 @@ func networkFilter(filter proto.Message) *listeners.Filter {
 	}
 }
 
-// discoveredNetworkFilter and discoveredHTTPFilter come as an extension config of their name. Without it
-// nobody gets through.
-func discoveredNetworkFilter(name string) *listeners.Filter {
+// discoveredDecision and discoveredHTTPFilter come as an extension config of their name. Without it no connection and
+// no request gets through.
+func discoveredDecision(name string) *listeners.Filter {
 	return &listeners.Filter{Name: name, ConfigType: &listeners.Filter_ConfigDiscovery{
-		ConfigDiscovery: discovered(tcpRBACType),
+		ConfigDiscovery: discovered(decisionType),
 	}}
 }
 

@@ -37,6 +37,8 @@ func OriginOf(t xds.Type, name string) Origin {
 
 // HoldsPermissions says whether an extension has the permissions of a place.
 func HoldsPermissions(g graph.Guard, extension string) bool {
-	f := familyOf(g.Protocol)
-	return extension == f.denyName(g.Place) || extension == f.allowName(g.Place)
+	if !g.Protocol.IsHTTP() {
+		return extension == decisionName(g.Place)
+	}
+	return extension == denyName(g.Place) || extension == allowName(g.Place)
 }

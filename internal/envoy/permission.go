@@ -5,90 +5,55 @@ import (
 	"strings"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	listeners "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	rbac "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
 	httprbac "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
 	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
-	tcprbac "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
 	matchers "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/proto"
 
 	"weft/internal/graph"
 	"weft/internal/match"
 	"weft/internal/xds"
-	"weft/kind"
 )
 
 const (
 	httpRBACType = "type.googleapis.com/envoy.extensions.filters.http.rbac.v3.RBAC"
-	tcpRBACType  = "type.googleapis.com/envoy.extensions.filters.network.rbac.v3.RBAC"
+	decisionType = "type.googleapis.com/envoy.extensions.filters.network.set_filter_state.v3.Config"
 )
 
 // severalDomains names the rule against a caller with names in two trust domains. Its certificate was
 // checked against the roots of the first name's domain, so that the second proves nothing.
 const severalDomains = "weft: the caller has names in several trust domains"
 
-// family is one of the two kinds of filters, of requests and of connections.
-type family struct {
-	name, typeURL string
-	filter        func(rules, shadow *rbac.RBAC) proto.Message
-}
+// denyName and allowName name the RBAC filters of a place that reads requests: an inbound's is the same for all
+// proxies that listen on a port, so that those with equal rules share the bytes, and whatever inbounds share the
+// listener, so that its filter chain stays as it is.
+func denyName(place string) string { return "self_permission_deny_http_" + place }
 
-var httpFamily = family{"http", httpRBACType, func(rules, shadow *rbac.RBAC) proto.Message {
-	return &httprbac.RBAC{Rules: rules, ShadowRules: shadow}
-}}
+func allowName(place string) string { return "self_permission_allow_http_" + place }
 
-var tcpFamily = family{"tcp", tcpRBACType, func(rules, shadow *rbac.RBAC) proto.Message {
-	return &tcprbac.RBAC{Rules: rules, ShadowRules: shadow, StatPrefix: "self_permission."}
-}}
-
-func familyOf(protocol kind.Protocol) family {
-	if protocol.IsHTTP() {
-		return httpFamily
-	}
-	return tcpFamily
-}
-
-// denyName and allowName name the filters of a place: an inbound's is the same for all proxies that listen on
-// a port, so that those with equal rules share the bytes, and whatever inbounds share the listener, so that
-// its filter chain stays as it is.
-func (f family) denyName(place string) string {
-	return "self_permission_deny_" + f.name + "_" + place
-}
-
-func (f family) allowName(place string) string {
-	return "self_permission_allow_" + f.name + "_" + place
-}
-
-// permissions are the filters of a place: what denies, then what allows. Both are always there, so that a
-// change of the rules is a change of these and never of the listener.
+// permissions are the filters of a place, which are there whatever the rules are: a change of the rules is a change
+// of these and never of the listener. Requests pass what denies, then what allows; TCP connections a [decision].
 func permissions(g graph.Guard) []*xds.Resource {
 	rules := g.Permissions
 	if rules == nil {
 		rules = &match.Permissions{}
 	}
-	f := familyOf(g.Protocol)
+	if !g.Protocol.IsHTTP() {
+		return []*xds.Resource{extension(decisionName(g.Place), decision(rules, g.TrustDomains))}
+	}
 	return []*xds.Resource{
-		extension(f.denyName(g.Place), f.filter(denied(rules, g.TrustDomains), shadowDenied(rules))),
-		extension(f.allowName(g.Place), f.filter(allowed(rules, g.TrustDomains), nil)),
+		extension(denyName(g.Place), &httprbac.RBAC{Rules: denied(rules, g.TrustDomains), ShadowRules: shadowDenied(rules)}),
+		extension(allowName(g.Place), &httprbac.RBAC{Rules: allowed(rules, g.TrustDomains)}),
 	}
 }
 
-// guardedBytes and guardedRequests put the filters of a place before what it leads to.
-func guardedBytes(g graph.Guard, to *listeners.Filter) []*listeners.Filter {
-	return []*listeners.Filter{
-		discoveredNetworkFilter(tcpFamily.putOutName(g.Mesh)),
-		discoveredNetworkFilter(tcpFamily.denyName(g.Place)),
-		discoveredNetworkFilter(tcpFamily.allowName(g.Place)),
-		to,
-	}
-}
-
+// guardedRequests puts the filters of a place before what it leads to.
 func guardedRequests(g graph.Guard, manager *hcm.HttpConnectionManager) {
 	manager.HttpFilters = append([]*hcm.HttpFilter{
-		discoveredHTTPFilter(httpFamily.putOutName(g.Mesh)),
-		discoveredHTTPFilter(httpFamily.denyName(g.Place)),
-		discoveredHTTPFilter(httpFamily.allowName(g.Place)),
+		discoveredHTTPFilter(evictedHTTPName(g.Mesh)),
+		discoveredHTTPFilter(denyName(g.Place)),
+		discoveredHTTPFilter(allowName(g.Place)),
 	}, manager.HttpFilters...)
 }
 

@@ -2,27 +2,31 @@ package envoy
 
 import (
 	rbac "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+	httprbac "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
 	matchers "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 
 	"weft/internal/xds"
 )
 
-// PutOut are the filters that refuse whom a mesh has put out, by the DNS names in their certificates, which are of
-// one instance each and come sorted: one for requests and one for connections, shared by every listener of the mesh
-// that ends mutual TLS. They are there when nobody is put out too, so that it never changes a filter chain.
+// PutOut are the filters that deny the evicted instances of a mesh, by the DNS SANs of their certificates, which
+// come sorted and are of one instance each: one filter for requests and one for TCP connections, shared by every
+// listener of the mesh that terminates mutual TLS. They are there when no instance is evicted too, so that an eviction
+// never changes a filter chain.
 func PutOut(mesh string, names []string) []*xds.Resource {
 	rules := &rbac.RBAC{Action: rbac.RBAC_DENY, Policies: map[string]*rbac.Policy{}}
 	if len(names) > 0 {
 		rules.Policies["weft: mesh "+mesh+" does not admit the caller"] = policy(calledAny(names, deepest)...)
 	}
 	return []*xds.Resource{
-		extension(httpFamily.putOutName(mesh), httpFamily.filter(rules, nil)),
-		extension(tcpFamily.putOutName(mesh), tcpFamily.filter(rules, nil)),
+		extension(evictedHTTPName(mesh), &httprbac.RBAC{Rules: rules}),
+		extension(evictedTCPName(mesh), evicted(rules)),
 	}
 }
 
-// putOutName names the filter of a mesh. The mesh is in it, since a ZoneEgress ends the TLS of several.
-func (f family) putOutName(mesh string) string { return "system_put_out_" + f.name + "_" + mesh }
+// evictedHTTPName and evictedTCPName name the filters of a mesh, which a ZoneEgress has of several meshes.
+func evictedHTTPName(mesh string) string { return "system_evicted_http_" + mesh }
+
+func evictedTCPName(mesh string) string { return "system_evicted_tcp_" + mesh }
 
 const (
 	// fewNames are looked at one by one.

@@ -9,6 +9,7 @@ import (
 	endpoints "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listeners "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routes "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	internallistener "github.com/envoyproxy/go-control-plane/envoy/extensions/bootstrap/internal_listener/v3"
 	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tls "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	upstreams "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
@@ -86,6 +87,9 @@ func static(t *testing.T, resources []*xds.Resource) *bootstrap.Bootstrap {
 	return &bootstrap.Bootstrap{
 		Node:            &core.Node{Id: "default.test", Cluster: "test"},
 		StaticResources: out,
+		BootstrapExtensions: []*core.TypedExtensionConfig{{
+			Name: "envoy.bootstrap.internal_listener", TypedConfig: pack(&internallistener.InternalListener{}),
+		}},
 		DynamicResources: &bootstrap.Bootstrap_DynamicResources{AdsConfig: &core.ApiConfigSource{
 			ApiType:             core.ApiConfigSource_DELTA_GRPC,
 			TransportApiVersion: core.ApiVersion_V3,

@@ -13,7 +13,6 @@ import (
 	rbac "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
 	httprbac "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
 	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
-	tcprbac "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
 	tcpproxy "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	tls "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/proto"
@@ -83,7 +82,14 @@ func (c *Config) admit(result *InboundResult, chain *listeners.FilterChain, call
 	if err := c.handshake(chain.TransportSocket, call); err != nil {
 		return err
 	}
-	filters, cluster, err := c.permissionFilters(chain)
+	last, err := lastFilter(chain)
+	if err != nil {
+		return err
+	}
+	if proxy, ok := last.(*tcpproxy.TcpProxy); ok {
+		return c.admitConnection(result, chain, proxy, call)
+	}
+	filters, cluster, err := c.permissionFilters(last)
 	if err != nil {
 		return err
 	}
@@ -150,38 +156,26 @@ func within(id string, domains ...string) error {
 	return fmt.Errorf("the trust domain of %s is none that is believed: %s", id, strings.Join(domains, ", "))
 }
 
-// permissionFilters answers the filters before the one that ends the chain, and the cluster that it
-// leads to.
-func (c *Config) permissionFilters(chain *listeners.FilterChain) ([]proto.Message, string, error) {
-	last, err := lastFilter(chain)
-	if err != nil {
-		return nil, "", err
-	}
-	var names []string
-	var cluster string
-	switch f := last.(type) {
-	case *hcm.HttpConnectionManager:
-		for _, filter := range f.HttpFilters[:len(f.HttpFilters)-1] {
-			names = append(names, filter.Name)
-		}
-		route := f.GetRouteConfig()
-		if rds := f.GetRds(); rds != nil {
-			route = c.routes[rds.RouteConfigName]
-		}
-		if route == nil {
-			return nil, "", fmt.Errorf("the proxy has not been given route %s", f.GetRds().GetRouteConfigName())
-		}
-		cluster = route.VirtualHosts[0].Routes[0].GetRoute().GetCluster()
-	case *tcpproxy.TcpProxy:
-		for _, filter := range chain.Filters[:len(chain.Filters)-1] {
-			names = append(names, filter.Name)
-		}
-		cluster = f.GetCluster()
-	default:
+// permissionFilters returns the filters before the one that ends a chain which reads requests, and the cluster that
+// it leads to.
+func (c *Config) permissionFilters(last proto.Message) ([]proto.Message, string, error) {
+	manager, ok := last.(*hcm.HttpConnectionManager)
+	if !ok {
 		return nil, "", errors.New("the listener closes every connection")
 	}
+	var names []string
+	for _, filter := range manager.HttpFilters[:len(manager.HttpFilters)-1] {
+		names = append(names, filter.Name)
+	}
+	route := manager.GetRouteConfig()
+	if rds := manager.GetRds(); rds != nil {
+		route = c.routes[rds.RouteConfigName]
+	}
+	if route == nil {
+		return nil, "", fmt.Errorf("the proxy has not been given route %s", manager.GetRds().GetRouteConfigName())
+	}
 	filters, err := c.extensionsNamed(names)
-	return filters, cluster, err
+	return filters, route.VirtualHosts[0].Routes[0].GetRoute().GetCluster(), err
 }
 
 func (c *Config) extensionsNamed(names []string) ([]proto.Message, error) {
@@ -202,24 +196,19 @@ func (c *Config) extensionsNamed(names []string) ([]proto.Message, error) {
 
 // check puts a caller to one filter; an error is a refusal.
 func (r *InboundResult) check(filter proto.Message, call Call) error {
-	var rules, shadow *rbac.RBAC
-	switch f := filter.(type) {
-	case *httprbac.RBAC:
-		rules, shadow = f.Rules, f.ShadowRules
-	case *tcprbac.RBAC:
-		rules, shadow = f.Rules, f.ShadowRules
-	default:
+	f, ok := filter.(*httprbac.RBAC)
+	if !ok {
 		return fmt.Errorf("a filter of type %T is not understood", filter)
 	}
 	names := call.peerNames()
-	rule, err := matchPolicies(rules, names)
+	rule, err := matchPolicies(f.Rules, names)
 	if err != nil {
 		return err
 	}
-	if r.ShadowRule, err = shadowed(r.ShadowRule, shadow, names); err != nil {
+	if r.ShadowRule, err = shadowed(r.ShadowRule, f.ShadowRules, names); err != nil {
 		return err
 	}
-	return r.decide(rules.GetAction(), rule, call.PeerURIs)
+	return r.decide(f.Rules.GetAction(), rule, call.PeerURIs)
 }
 
 // peerNames are all the names in the caller's certificate.
@@ -241,14 +230,22 @@ func (r *InboundResult) decide(action rbac.RBAC_Action, rule string, names []str
 	switch {
 	case action == rbac.RBAC_DENY && rule != "":
 		r.Rule = rule
-		return fmt.Errorf("%s denies %s", rule, strings.Join(names, ", "))
+		return deniedBy(rule, names)
 	case action == rbac.RBAC_ALLOW && rule == "":
-		return fmt.Errorf("no rule allows %s: name it under rules[].default.allow "+
-			"of a MeshTrafficPermission that targets the server", strings.Join(names, ", "))
+		return allowedByNone(names)
 	case action == rbac.RBAC_ALLOW:
 		r.Rule = rule
 	}
 	return nil
+}
+
+func deniedBy(rule string, names []string) error {
+	return fmt.Errorf("%s denies %s", rule, strings.Join(names, ", "))
+}
+
+func allowedByNone(names []string) error {
+	return fmt.Errorf("no rule allows %s: name it under rules[].default.allow "+
+		"of a MeshTrafficPermission that targets the server", strings.Join(names, ", "))
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,8 +1,12 @@
 package envoysim_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
 
 	"weft/internal/envoy"
 	"weft/internal/envoysim"
@@ -88,6 +92,52 @@ func TestInbound(t *testing.T) {
 	}
 }
 
+// Envoy renders SANs between commas, so that one that contains a comma would pass for two.
+func TestASANWithACommaIsDenied(t *testing.T) {
+	config := load(t, server(true, kind.TCP, match.Permissions{Allow: []match.Rule{{Origin: "allow", Exact: east + "web"}}}))
+	call := peer(east + "other," + east + "web")
+	call.Address, call.Port = "10.0.0.1", 80
+	if got := config.Inbound(call); got.Allowed || got.Rule != "weft: a SAN of the caller contains a comma" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// TestNoTextLeavesItsRule: whatever stands in rules, a rule matches what it names and nothing else.
+func TestNoTextLeavesItsRule(t *testing.T) {
+	hostile := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{
+		`') ? 'allow:x' : 'allow:y')%`, `' || true || '`, `\`, `\'`, `%CEL('allow:')%`, `)%:5%`, "\x00", "\n", `%%`, `",`, `é`, "\U0001f600",
+	}))
+	rapid.Check(t, func(t *rapid.T) {
+		text := hostile.Draw(t, "text")
+		if !utf8.ValidString(text) {
+			return // no such text gets into a store
+		}
+		rule := match.Rule{Origin: hostile.Draw(t, "origin"), Prefix: east + text}
+		permissions := match.Permissions{Allow: []match.Rule{rule}}
+		if rapid.Bool().Draw(t, "deny") {
+			permissions = match.Permissions{Allow: []match.Rule{{Origin: "all", Prefix: east}}, Deny: []match.Rule{rule}}
+		}
+		if !utf8.ValidString(rule.Origin) {
+			return
+		}
+		resources := server(true, kind.TCP, permissions)
+		config, err := envoysim.Load(resources)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, caller := range []string{east + text + "x", east + "web"} {
+			matches := strings.HasPrefix(caller, rule.Prefix) && !strings.Contains(text, ",")
+			call := peer(caller)
+			call.Address, call.Port = "10.0.0.1", 80
+			got := config.Inbound(call)
+			allowed := matches == (len(permissions.Deny) == 0) && !strings.Contains(caller, ",")
+			if got.Allowed != allowed || matches && got.Rule != rule.Origin {
+				t.Fatalf("%q: %+v, want allowed %v", caller, got, allowed)
+			}
+		}
+	})
+}
+
 func peer(names ...string) envoysim.Call { return envoysim.Call{TLS: true, PeerURIs: names} }
 
 func TestInboundThatIsPlain(t *testing.T) {
@@ -105,20 +155,22 @@ func TestInboundThatIsPlain(t *testing.T) {
 	}
 }
 
-// A proxy that lacks part of its configuration lets in nobody, as Envoy does.
+// A proxy that lacks part of its configuration lets in no caller, as Envoy does.
 func TestInboundFailsClosed(t *testing.T) {
-	all := server(true, kind.HTTP, match.Permissions{Allow: []match.Rule{{Origin: "allow", Prefix: east}}})
 	call := peer(east + "web")
 	call.Address, call.Port = "10.0.0.1", 80
-	for i, missing := range all {
-		if missing.Type == xds.Cluster || strings.Contains(missing.Name, "_tcp_") {
-			continue // no permission of requests
-		}
-		t.Run(missing.Name, func(t *testing.T) {
-			rest := append(append([]*xds.Resource{}, all[:i]...), all[i+1:]...)
-			if got := load(t, rest).Inbound(call); got.Allowed || got.Reason == "" {
-				t.Errorf("without %s %s: %+v, want it refused with a reason", missing.Type, missing.Name, got)
+	for protocol, other := range map[kind.Protocol]string{kind.HTTP: "_tcp_", kind.TCP: "_http_"} {
+		all := server(true, protocol, match.Permissions{Allow: []match.Rule{{Origin: "allow", Prefix: east}}})
+		for i, missing := range all {
+			if strings.HasPrefix(missing.Name, "self_inbound_") && missing.Type == xds.Cluster || strings.Contains(missing.Name, other) {
+				continue // how the application is dialled, or the filter of the other protocols
 			}
-		})
+			t.Run(fmt.Sprintf("%s/%s %s", protocol, missing.Type, missing.Name), func(t *testing.T) {
+				rest := append(append([]*xds.Resource{}, all[:i]...), all[i+1:]...)
+				if got := load(t, rest).Inbound(call); got.Allowed || got.Reason == "" {
+					t.Errorf("without %s %s: %+v, want it refused with a reason", missing.Type, missing.Name, got)
+				}
+			})
+		}
 	}
 }

@@ -25,7 +25,8 @@ func TestThoseWhoArePutOutAndNoOthers(t *testing.T) {
 		slices.Sort(putOut)
 		putOut = slices.Compact(putOut)
 		callers := append(rapid.SliceOfN(names, 1, 5).Draw(t, "callers"), putOut[:min(len(putOut), 10)]...)
-		all := server(true, kind.HTTP, match.Permissions{Allow: []match.Rule{{Origin: "allow", Prefix: east}}})
+		protocol := rapid.SampledFrom([]kind.Protocol{kind.HTTP, kind.TCP}).Draw(t, "protocol")
+		all := server(true, protocol, match.Permissions{Allow: []match.Rule{{Origin: "allow", Prefix: east}}})
 		for _, r := range envoy.PutOut("default", putOut) {
 			for i := range all {
 				if all[i].Name == r.Name {

@@ -200,7 +200,7 @@ func (c *config) makeOwn(r *table.Reader, key graph.ProxyKey) *Own {
 		own.Resources = append(own.Resources, envoy.Egress(&p.Egresses[i], p.Identity.Source, p.Chains))
 	}
 	for i := range p.Chains {
-		own.Resources = append(own.Resources, envoy.ChainPermissions(&p.Chains[i])...)
+		own.Resources = append(own.Resources, envoy.ChainResources(&p.Chains[i])...)
 	}
 	if p.Capture != nil {
 		own.Resources = append(own.Resources, envoy.Capture(p.Capture)...)

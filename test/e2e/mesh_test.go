@@ -155,6 +155,8 @@ func (w *world) bootstrap(name string, i int) string {
 	return fmt.Sprintf(`{
   "node": {"id": "default.%[1]s", "cluster": "%[1]s"},
   "admin": {"address": {"socket_address": {"address": "%[5]s", "port_value": 9901}}},
+  "bootstrap_extensions": [{"name": "envoy.bootstrap.internal_listener", "typed_config": {
+    "@type": "type.googleapis.com/envoy.extensions.bootstrap.internal_listener.v3.InternalListener"}}],
   "dynamic_resources": {
     "ads_config": {"api_type": "DELTA_GRPC", "transport_api_version": "V3", "grpc_services": [{
       "envoy_grpc": {"cluster_name": "control_plane"},

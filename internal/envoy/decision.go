@@ -1,0 +1,232 @@
+package envoy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	xdscore "github.com/cncf/xds/go/xds/core/v3"
+	xdsmatcher "github.com/cncf/xds/go/xds/type/matcher/v3"
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	rbac "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+	values "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/common/set_filter_state/v3"
+	filterstate "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/set_filter_state/v3"
+	cel "github.com/envoyproxy/go-control-plane/envoy/extensions/formatter/cel/v3"
+	inputs "github.com/envoyproxy/go-control-plane/envoy/extensions/matching/common_inputs/network/v3"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"weft/internal/match"
+)
+
+// The decision on a TCP connection is made when its TLS handshake is complete, since Envoy's network RBAC waits for
+// the first byte of the client, while the server may speak first. Two set_filter_state filters make it, which come by
+// ECDS: one with the permissions of the place, then one with the evicted instances of the mesh. They write filter
+// state in the order of their entries, so that the last entry that applies wins: allow, then deny, then evicted.
+const (
+	// decisionKey is the filter state with the decision: Allow, Deny or NoRule, the first two followed by the origin
+	// of the rule. Nothing but Allow leads to a server.
+	decisionKey = "weft.decision"
+	// ShadowKey is the filter state with the origin of the shadow deny rule that matches; absent: none matches.
+	ShadowKey = "weft.shadow_deny"
+	// uriKey and dnsKey are the filter state with the SANs of the caller between commas. A SAN that contains a comma
+	// would look like two; severalSANs denies it.
+	uriKey, dnsKey = "weft.uri_sans", "weft.dns_sans"
+)
+
+// What a decision begins with. The origin of a rule follows the colon.
+const (
+	Allow  = "allow:"
+	Deny   = "deny:"
+	NoRule = "no rule"
+)
+
+// severalSANs names the rule against a caller with a SAN that Envoy renders as several.
+const severalSANs = "weft: a SAN of the caller contains a comma"
+
+// longestCondition bounds an expression, in bytes. Envoy 1.40 rejects one of 100,000 characters; two conditions of
+// this length fit into one.
+const longestCondition = 40_000
+
+func decisionName(place string) string { return "self_permission_tcp_" + place }
+
+// decision is the filter that applies the permissions of a place. Without a rule it allows no caller.
+func decision(p *match.Permissions, domains []string) *filterstate.Config {
+	entries := []*values.FilterStateValue{
+		setText(uriKey, ",%DOWNSTREAM_PEER_URI_SAN%,"),
+		decide(NoRule),
+	}
+	uris := sans(uriKey)
+	entries = append(entries, ruleEntries(allowed(p, domains), uris, Allow)...)
+	if shadow := shadowDenied(p); shadow != nil {
+		for _, origin := range lastWins(shadow) {
+			for _, condition := range uris.conditions(shadow.Policies[origin].Principals) {
+				entries = append(entries, setIf(ShadowKey, condition, origin))
+			}
+		}
+	}
+	entries = append(entries, ruleEntries(denied(p, domains), uris, Deny)...)
+	return &filterstate.Config{OnDownstreamTlsHandshake: append(entries,
+		// The attribute holds the first URI alone. It is the one whose trust domain chose the CA that was checked: a
+		// CA that signs a comma into a further one may as well sign two.
+		decideIf("connection.uri_san_peer_certificate.contains(',')", Deny+severalSANs))}
+}
+
+// evicted is the filter that denies evicted instances by rules that match their DNS SANs.
+func evicted(rules *rbac.RBAC) *filterstate.Config {
+	entries := []*values.FilterStateValue{setText(dnsKey, ",%DOWNSTREAM_PEER_DNS_SAN%,")}
+	return &filterstate.Config{OnDownstreamTlsHandshake: append(entries, ruleEntries(rules, sans(dnsKey), Deny)...)}
+}
+
+// ruleEntries are the entries that decide as rules say.
+func ruleEntries(rules *rbac.RBAC, subject sans, verdict string) []*values.FilterStateValue {
+	var entries []*values.FilterStateValue
+	for _, origin := range lastWins(rules) {
+		for _, condition := range subject.conditions(rules.Policies[origin].Principals) {
+			entries = append(entries, decideIf(condition, verdict+origin))
+		}
+	}
+	return entries
+}
+
+// lastWins returns the origins of rules so that the one that is told is the one that HTTP RBAC tells: the first in
+// order.
+func lastWins(rules *rbac.RBAC) []string {
+	var origins []string
+	for origin := range rules.Policies {
+		origins = append(origins, origin)
+	}
+	slices.Sort(origins)
+	slices.Reverse(origins)
+	return origins
+}
+
+// sans is the filter state with the SANs that conditions are about.
+type sans string
+
+// conditions are CEL expressions, each of bounded length, one of which holds where one of the principals matches.
+func (k sans) conditions(principals []*rbac.Principal) []string {
+	var joined []string
+	for _, principal := range principals {
+		for _, condition := range k.condition(principal) {
+			last := len(joined) - 1
+			if last < 0 || len(joined[last])+len(condition) > longestCondition {
+				joined = append(joined, condition)
+			} else {
+				joined[last] += " || " + condition
+			}
+		}
+	}
+	return joined
+}
+
+func (k sans) condition(principal *rbac.Principal) []string {
+	switch id := principal.Identifier.(type) {
+	case *rbac.Principal_OrIds:
+		return k.conditions(id.OrIds.Ids)
+	case *rbac.Principal_AndIds:
+		return k.all(id.AndIds.Ids)
+	case *rbac.Principal_Authenticated_:
+		name := id.Authenticated.PrincipalName
+		if exact := name.GetExact(); exact != "" {
+			return k.contains(exact, ",")
+		}
+		return k.contains(name.GetPrefix(), "")
+	}
+	panic(fmt.Sprintf("envoy: a principal of type %T", principal.Identifier)) // only those of this package come here
+}
+
+// all holds where each of the principals matches.
+func (k sans) all(principals []*rbac.Principal) []string {
+	conditions := k.conditions(principals[:1])
+	for _, principal := range principals[1:] {
+		var both []string
+		for _, left := range conditions {
+			for _, right := range k.condition(principal) {
+				both = append(both, "("+left+") && ("+right+")")
+			}
+		}
+		conditions = both
+	}
+	for i := range conditions {
+		conditions[i] = "(" + conditions[i] + ")"
+	}
+	return conditions
+}
+
+// contains holds where a SAN begins with the text, or, with a comma as its end, is the text. No SAN that counts
+// contains a comma, so that a text with one matches nothing.
+func (k sans) contains(text, end string) []string {
+	if strings.Contains(text, ",") {
+		return nil
+	}
+	return []string{fmt.Sprintf("string(filter_state['%s']).contains(%s)", k, quote(","+text+end))}
+}
+
+// quote writes a string of CEL so that it can end neither the string nor the command of the format that it is in:
+// what is not known to be harmless in both is escaped.
+func quote(text string) string {
+	var quoted strings.Builder
+	quoted.WriteByte('\'')
+	for _, r := range text {
+		if r < 128 && (r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune(" ,/:._-[]@", r)) {
+			quoted.WriteRune(r)
+		} else {
+			fmt.Fprintf(&quoted, `\U%08x`, r)
+		}
+	}
+	quoted.WriteByte('\'')
+	return quoted.String()
+}
+
+func decide(verdict string) *values.FilterStateValue { return toServer(setText(decisionKey, verdict)) }
+
+func decideIf(condition, verdict string) *values.FilterStateValue {
+	return toServer(setIf(decisionKey, condition, verdict))
+}
+
+// toServer has a decision go with its connection to the listener behind the guard. It is hashed, so that a connection
+// of one decision never serves another.
+func toServer(v *values.FilterStateValue) *values.FilterStateValue {
+	v.FactoryKey = "envoy.hashable_string"
+	v.SharedWithUpstream = values.FilterStateValue_ONCE
+	return v
+}
+
+// setIf sets a filter state to a text where a condition holds, and leaves it as it is where not. A condition that
+// fails to evaluate sets it to "-", which allows nothing.
+func setIf(key, condition, text string) *values.FilterStateValue {
+	v := setText(key, "%CEL("+condition+" ? "+quote(text)+" : '')%", &core.TypedExtensionConfig{
+		Name:        "envoy.formatter.cel",
+		TypedConfig: pack(&cel.Cel{CelConfig: &core.CelExpressionConfig{EnableStringConversion: true}}),
+	})
+	v.SkipIfEmpty = true
+	return v
+}
+
+// setText sets a filter state to a format.
+func setText(key, format string, formatters ...*core.TypedExtensionConfig) *values.FilterStateValue {
+	return &values.FilterStateValue{
+		Key:        &values.FilterStateValue_ObjectKey{ObjectKey: key},
+		FactoryKey: "envoy.string",
+		Value: &values.FilterStateValue_FormatString{FormatString: &core.SubstitutionFormatString{
+			Formatters: formatters,
+			Format: &core.SubstitutionFormatString_TextFormatSource{TextFormatSource: &core.DataSource{
+				Specifier: &core.DataSource_InlineString{InlineString: format},
+			}},
+		}},
+	}
+}
+
+// onlyAllowed chooses the filter chain of that name for a connection that was allowed, and none for all others.
+func onlyAllowed(chain string) *xdsmatcher.Matcher {
+	return &xdsmatcher.Matcher{MatcherType: &xdsmatcher.Matcher_MatcherTree_{MatcherTree: &xdsmatcher.Matcher_MatcherTree{
+		Input: &xdscore.TypedExtensionConfig{
+			Name: "envoy.matching.inputs.filter_state", TypedConfig: pack(&inputs.FilterStateInput{Key: decisionKey}),
+		},
+		TreeType: &xdsmatcher.Matcher_MatcherTree_PrefixMatchMap{PrefixMatchMap: &xdsmatcher.Matcher_MatcherTree_MatchMap{
+			Map: map[string]*xdsmatcher.Matcher_OnMatch{Allow: {OnMatch: &xdsmatcher.Matcher_OnMatch_Action{
+				Action: &xdscore.TypedExtensionConfig{Name: chain, TypedConfig: pack(wrapperspb.String(chain))},
+			}}},
+		}},
+	}}}
+}

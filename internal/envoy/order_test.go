@@ -1,0 +1,263 @@
+package envoy
+
+import (
+	cryptotls "crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"weft/internal/graph"
+	"weft/internal/match"
+	"weft/internal/xds"
+	"weft/kind"
+)
+
+// greetingSize is what a server says first: more than all buffers between it and a client hold.
+const greetingSize = 3_000_000
+
+// greeter is an application that speaks first, then returns each byte. It counts its connections.
+func greeter(t *testing.T) (net.Addr, *atomic.Int32) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	dialled := &atomic.Int32{}
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			dialled.Add(1)
+			go func() {
+				defer conn.Close()
+				if _, err := conn.Write(make([]byte, greetingSize)); err == nil {
+					_, _ = io.Copy(conn, conn)
+				}
+			}()
+		}
+	}()
+	return l.Addr(), dialled
+}
+
+// order is who speaks first on a connection.
+type order struct {
+	name    string
+	sends   string // by the client, before it reads
+	expects int    // bytes, of an allowed client
+}
+
+var orders = []order{
+	{"client first", "x", greetingSize + 1},
+	{"server first", "", greetingSize},
+}
+
+// talk returns how much a caller reads at an address. A caller that is denied reads to the end of the connection, an
+// allowed one what it expects.
+func (o order) talk(address string, config *cryptotls.Config) int {
+	conn, err := cryptotls.Dial("tcp", address, config)
+	if err != nil {
+		return 0
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	_, _ = io.WriteString(conn, o.sends)
+	n, _ := io.CopyN(io.Discard, conn, int64(o.expects))
+	return int(n)
+}
+
+// A denied caller of a server that speaks first reads nothing, whoever speaks first, and the application sees no
+// connection; neither does it see one whose handshake is not complete.
+func TestDeniedCallersReadNothing(t *testing.T) {
+	app, dialled := greeter(t)
+	east, west := newAuthority(t, domainEast), newAuthority(t, domainWest)
+	in := inboundTo(t, app, kind.TCP, rules()...)
+	startEnvoy(t, append(behind(in, putOutName), trust(east, west), identity(t, east.leaf(t, serverID)))...)
+	for name, caller := range callers(t, east, west) {
+		for _, o := range orders {
+			t.Run(name+"/"+o.name, func(t *testing.T) {
+				read, want, connections := o.talk(address(in), presenting(caller.leaf)), 0, int32(0)
+				if caller.allowed {
+					want, connections = o.expects, 1
+				}
+				if got := dialled.Swap(0); read != want || got != connections {
+					t.Errorf("read %d bytes over %d connections of the application, want %d over %d", read, got, want, connections)
+				}
+			})
+		}
+	}
+	silent, err := net.Dial("tcp", address(in))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	if read := orders[1].talk(address(in), presenting(east.leaf(t, clientID))); read != greetingSize || dialled.Load() != 1 {
+		t.Errorf("beside a client that begins no handshake: read %d bytes, %d connections of the application, want 1", read, dialled.Load())
+	}
+}
+
+// allows returns whether a caller of a TCP inbound gets through.
+func allows(t *testing.T, address string, config *cryptotls.Config) bool {
+	t.Helper()
+	switch read := orders[1].talk(address, config); read {
+	case 0:
+		return false
+	case greetingSize:
+		return true
+	default:
+		t.Fatalf("read %d of %d bytes", read, greetingSize)
+		return false
+	}
+}
+
+// Whatever stands in rules, Envoy reads the expressions as they are meant: a rule matches what it names and no more,
+// and its origin is text.
+func TestNoRuleLeavesItsExpression(t *testing.T) {
+	texts := []string{
+		`x') ? 'allow:x' : 'allow:y')%`, `x' || true || '`, `x\`, `x\'`, `%CEL('allow:')%`, `x)%:5%`, "x\x00y", "x\ny", "x%%y", `x"y`, "xé", "x\U0001f600", "x,y",
+	}
+	app, _ := greeter(t)
+	east := newAuthority(t, domainEast)
+	var resources []*xds.Resource
+	var inbounds []*graph.InboundListener
+	for i, text := range texts {
+		in := inboundTo(t, app, kind.TCP, match.Rule{Origin: text, Exact: clientID}, match.Rule{Origin: "z", Prefix: "spiffe://" + domainEast + "/" + text})
+		in.Name = fmt.Sprint("text-", i)
+		in.Permissions.Deny = []match.Rule{{Origin: text, Prefix: serverID + text}}
+		inbounds = append(inbounds, in)
+		resources = append(resources, Inbound(in, true)...)
+	}
+	resources = append(resources, PutOut("default", texts)...)
+	startEnvoy(t, append(resources, trust(east), identity(t, east.leaf(t, serverID)))...)
+	for i, in := range inbounds {
+		for id, want := range map[string]bool{clientID: true, serverID: false, "spiffe://" + domainEast + "/y": false} {
+			if got := allows(t, address(in), presenting(east.leaf(t, id))); got != want {
+				t.Errorf("rules with %q: %s is allowed: %v, want %v", texts[i], id, got, want)
+			}
+		}
+	}
+}
+
+// A hostile CA that the mesh trusts renders no second SPIFFE ID with a comma.
+func TestASANWithACommaIsDenied(t *testing.T) {
+	app, dialled := greeter(t)
+	east := newAuthority(t, domainEast)
+	in := inboundTo(t, app, kind.TCP, match.Rule{Origin: "client", Exact: clientID})
+	startEnvoy(t, append(behind(in), trust(east), identity(t, east.leaf(t, serverID)))...)
+	for _, id := range []string{serverID + "," + clientID, "spiffe://" + domainEast + "/x," + clientID + ",", clientID + ",x"} {
+		if read := orders[1].talk(address(in), presenting(east.leaf(t, id))); read > 0 || dialled.Load() > 0 {
+			t.Errorf("%s reads %d bytes", id, read)
+		}
+	}
+	if !allows(t, address(in), presenting(east.leaf(t, clientID))) {
+		t.Error("the client is denied")
+	}
+}
+
+// A list of evicted instances that is longer than one expression may be denies each of them and no other, alone and
+// behind many rules.
+func TestLongLists(t *testing.T) {
+	app, _ := greeter(t)
+	east := newAuthority(t, domainEast)
+	var names []string
+	for i := range 10_000 {
+		names = append(names, fmt.Sprintf("client-%05d.default.east.dataplane.mesh.local", i))
+	}
+	in := inboundTo(t, app, kind.TCP, match.Rule{Origin: "client", Exact: clientID})
+	for i := range 3_000 {
+		in.Permissions.Allow[0].Also = append(in.Permissions.Allow[0].Also, fmt.Sprintf("%s-%d", clientID, i))
+	}
+	startEnvoy(t, append(behind(in, names...), trust(east), identity(t, east.leaf(t, serverID)))...)
+	for _, c := range []struct {
+		dns, id string
+		want    bool
+	}{
+		{names[0], clientID, false}, {names[5_000], clientID, false}, {names[9_999], clientID + "-2999", false},
+		{"client-10000.default.east.dataplane.mesh.local", clientID, true},
+		{"client-00000.default.east.dataplane.mesh.local.x", clientID + "-0", true},
+		{"x.client-00000.default.east.dataplane.mesh.local", clientID + "-2999", true},
+		{"other", clientID + "-3000", false},
+	} {
+		if got := allows(t, address(in), presenting(east.instance(t, c.dns, c.id))); got != c.want {
+			t.Errorf("%s of %s is allowed: %v, want %v", c.id, c.dns, got, c.want)
+		}
+	}
+}
+
+// A session of TLS that a caller tries to resume is no way around a decision.
+func TestNoSessionIsResumedAfterADenial(t *testing.T) {
+	app, _ := greeter(t)
+	east := newAuthority(t, domainEast)
+	in := inboundTo(t, app, kind.TCP, match.Rule{Origin: "client", Exact: clientID})
+	startEnvoy(t, append(behind(in, putOutName), trust(east), identity(t, east.leaf(t, serverID)))...)
+	for _, version := range []uint16{cryptotls.VersionTLS12, cryptotls.VersionTLS13} {
+		config := presenting(east.instance(t, putOutName, clientID))
+		config.ClientSessionCache, config.MinVersion, config.MaxVersion = cryptotls.NewLRUClientSessionCache(1), version, version
+		for range 3 {
+			if allows(t, address(in), config) {
+				t.Errorf("with %s an evicted instance reads", cryptotls.VersionName(version))
+			}
+		}
+	}
+}
+
+// An inbound that takes plain connections beside mutual TLS decides on those with TLS, and takes the plain ones.
+func TestAPlainConnectionBesideDecidedOnes(t *testing.T) {
+	app, dialled := greeter(t)
+	east := newAuthority(t, domainEast)
+	in := inboundTo(t, app, kind.TCP, match.Rule{Origin: "client", Exact: clientID})
+	in.AlsoPlain = true
+	startEnvoy(t, append(behind(in), trust(east), identity(t, east.leaf(t, serverID)))...)
+	for id, want := range map[string]bool{clientID: true, serverID: false} {
+		if got := allows(t, address(in), presenting(east.leaf(t, id))); got != want {
+			t.Errorf("%s is allowed: %v, want %v", id, got, want)
+		}
+	}
+	plain, err := net.Dial("tcp", address(in))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	_, _ = io.WriteString(plain, "x")
+	if n, err := io.CopyN(io.Discard, plain, greetingSize+1); err != nil || dialled.Load() != 2 {
+		t.Errorf("a plain client reads %d bytes, %d connections: %v", n, dialled.Load(), err)
+	}
+}
+
+// The client that ends what it sends is heard by the application, whose later bytes reach the client.
+func TestHalfOfAConnectionCloses(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		all, _ := io.ReadAll(conn)
+		_, _ = conn.Write(append(all, make([]byte, greetingSize)...))
+	}()
+	east := newAuthority(t, domainEast)
+	in := inboundTo(t, l.Addr(), kind.TCP, match.Rule{Origin: "client", Exact: clientID})
+	startEnvoy(t, append(behind(in), trust(east), identity(t, east.leaf(t, serverID)))...)
+	conn, err := cryptotls.Dial("tcp", address(in), presenting(east.leaf(t, clientID)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_, _ = io.WriteString(conn, "all")
+	if err := conn.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if back, err := io.ReadAll(conn); err != nil || len(back) != greetingSize+3 {
+		t.Errorf("read %d bytes: %v", len(back), err)
+	}
+}

@@ -1,0 +1,328 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// greetingSize is what a server says first: more than all buffers between it and a client hold.
+const greetingSize = 3_000_000
+
+// greeter starts an application that speaks first, then returns what it reads. It counts its connections.
+func (w *world) greeter(host, port int) *atomic.Int32 {
+	w.t.Helper()
+	l := w.listen(host, port)
+	w.t.Cleanup(func() { l.Close() })
+	dialled := &atomic.Int32{}
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			dialled.Add(1)
+			go func() {
+				defer conn.Close()
+				if _, err := conn.Write(make([]byte, greetingSize)); err == nil {
+					io.Copy(conn, conn)
+				}
+			}()
+		}
+	}()
+	return dialled
+}
+
+// speaker is who speaks first on a TCP connection, with how much an allowed client reads.
+type speaker struct {
+	name    string
+	says    string // the client, before it reads
+	silent  bool   // the client sends nothing but the end of what it sends
+	expects int
+}
+
+var speakers = []speaker{
+	{"the client speaks first", "x", false, greetingSize + 1},
+	{"the server speaks first", "", false, greetingSize},
+	{"the client only listens", "", true, greetingSize},
+}
+
+// reads returns how many bytes a client reads at an address: to the end of the connection, or what it expects.
+func (s speaker) reads(address string) (int, error) {
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		return 0, err
+	}
+	if _, err := io.WriteString(conn, s.says); err != nil {
+		return 0, err
+	}
+	if s.silent {
+		if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+			return 0, err
+		}
+	}
+	n, err := io.CopyN(io.Discard, conn, int64(s.expects))
+	return int(n), err
+}
+
+// Protocols whose connections are not read as requests, and those whose are.
+var (
+	connectionProtocols = []string{"tcp", "tls", "kafka"}
+	requestProtocols    = []string{"http", "http2", "grpc"}
+)
+
+// member is a client in the mesh, at a host of the test, with what becomes of its calls.
+type member struct {
+	name    string
+	team    string
+	host    int
+	allowed bool
+}
+
+var members = []member{
+	{"a-good", "a", 3, true},
+	{"a-denied", "a", 4, false},
+	{"b-stranger", "a", 5, false},
+	{"a-evicted", "b", 6, false},
+}
+
+// served are the ports of a member at which it reaches each service.
+func served() map[string]int {
+	ports := map[string]int{"outside": 10000}
+	for i, protocol := range append(connectionProtocols, requestProtocols...) {
+		ports[protocol] = 10001 + i
+	}
+	return ports
+}
+
+// guardedMesh has a service of each protocol, and one outside of the mesh behind an egress, with a permission for those
+// whose names begin with "a-" but for a-denied. It returns how often the server outside was dialled.
+func guardedMesh(t *testing.T) (w *world, outside *atomic.Int32) {
+	w = newWorld(t)
+	w.greeter(2, 18080)
+	outside = w.greeter(50, 18091)
+	w.service(2, 18081, "web")
+	const ids = "spiffe://default.default.mesh.local/workload/"
+	w.apply(withIdentity + external("outside", "tcp", 82, "{address: NET.50, port: 18091}", "") + fmt.Sprintf(`
+---
+type: MeshTrafficPermission
+mesh: default
+name: all
+spec: {rules: [{default: {
+  allow: [{spiffeID: {type: Prefix, value: "%[1]sa-"}}],
+  deny: [{spiffeID: {type: Exact, value: "%[1]sa-denied"}}]}}]}
+`, ids))
+	inbounds := ""
+	for i, protocol := range append(connectionProtocols, requestProtocols...) {
+		inbounds += fmt.Sprintf("\n  - {port: %d, name: %s, servicePort: %d, serviceAddress: NET.2, protocol: %s, tags: {team: a, kuma.io/service: %s}}",
+			20080+i, protocol, 18080+i/3, protocol, protocol)
+	}
+	w.proxy("default", "server", "type: Dataplane\nmesh: default\nname: server\nnetworking:\n  address: NET.2\n  inbound:"+inbounds)
+	w.proxy("default", "egress-1", strings.Replace(egress("egress-1", 20), "labels: {", "labels: {team: a, ", 1))
+	for _, m := range members {
+		outbounds := ""
+		for service, port := range served() {
+			to := "tags: {kuma.io/service: " + service + "}"
+			if service == "outside" {
+				to = "backendRef: {kind: MeshExternalService, name: outside, port: 82}"
+			}
+			outbounds += fmt.Sprintf("\n  - {address: NET.%d, port: %d, %s}", m.host, port, to)
+		}
+		w.proxy("default", m.name, fmt.Sprintf("type: Dataplane\nmesh: default\nname: %[1]s\nlabels: {team: %[2]s, kuma.io/workload: %[1]s}\nnetworking:\n  address: NET.%[3]d\n  outbound:%[4]s",
+			m.name, m.team, m.host, outbounds))
+	}
+	return w, outside
+}
+
+// at is where a member reaches a service.
+func (w *world) at(m member, service string) string {
+	return fmt.Sprintf("%s:%d", w.address(m.host), served()[service])
+}
+
+// TestHostileCallersReadWhatAServerSaysFirst: members that a TCP server does not allow stay silent, or speak, and read
+// what it says; the server is in the mesh, or outside of it behind an egress. What a member gets is what weft explain
+// says it gets.
+func TestHostileCallersReadWhatAServerSaysFirst(t *testing.T) {
+	a := newAttack(t, "a member that no rule allows, that a rule denies, or that is evicted reads what a TCP server says")
+	w, outside := guardedMesh(t)
+	good, evicted := members[0], members[3]
+	for _, m := range []member{good, evicted} {
+		for service := range served() {
+			w.eventually(m.name+" reaches "+service, func() error { return w.gets(m, service, true) })
+		}
+	}
+	w.apply(admitting("a"))
+	for service := range served() {
+		w.eventually("the evicted one is denied for "+service, func() error { return w.gets(evicted, service, false) })
+	}
+	before := w.dials("server")
+	outside.Store(0)
+	tries := forms(3, 100)
+	for _, m := range members {
+		for _, service := range append(connectionProtocols, "outside") {
+			for _, s := range speakers {
+				for range tries {
+					w.tries(a, m, service, s)
+				}
+			}
+		}
+		for _, service := range requestProtocols {
+			if err := w.gets(m, service, m.allowed); err != nil {
+				t.Error(err)
+			}
+		}
+		w.explained(m)
+	}
+	if got, want := w.dials("server")-before, tries*len(speakers)*len(connectionProtocols); got != want {
+		t.Errorf("the server in the mesh was dialled %d times, want %d, for those who are allowed", got, want)
+	}
+	if got, want := int(outside.Load()), tries*len(speakers); got != want {
+		t.Errorf("the server outside was dialled %d times, want %d, for those who are allowed", got, want)
+	}
+}
+
+// tries counts one connection: of a member that is allowed it only checks that it gets what it asks for.
+func (w *world) tries(a *attack, m member, service string, s speaker) {
+	w.t.Helper()
+	n, err := s.reads(w.at(m, service))
+	switch {
+	case m.allowed && n != s.expects:
+		w.t.Errorf("%s, %s, %s: read %d of %d bytes: %v", m.name, service, s.name, n, s.expects, err)
+	case m.allowed:
+	case n > 0:
+		a.fellTo("%s reads %d bytes of %s, where %s", m.name, n, service, s.name)
+	case errors.Is(err, io.EOF) || strings.Contains(fmt.Sprint(err), "reset"):
+		a.held()
+	default:
+		w.t.Errorf("%s, %s, %s: the connection does not end: %v", m.name, service, s.name, err)
+	}
+}
+
+// dials returns how many connections a proxy has made to the servers of its TCP inbounds. weft-dp makes others to find
+// out whether they live.
+func (w *world) dials(name string) (sum int) {
+	w.t.Helper()
+	body, err := w.api("/meshes/default/dataplanes/" + name + "/stats")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	found := regexp.MustCompile(`(?m)^cluster\.self_inbound_[^:]*_2008[012]\.upstream_cx_total: (\d+)$`).FindAllStringSubmatch(body, -1)
+	if len(found) != len(connectionProtocols) {
+		w.t.Fatalf("%s has no count of its connections to the servers", name)
+	}
+	for _, f := range found {
+		n, err := strconv.Atoi(f[1])
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		sum += n
+	}
+	return sum
+}
+
+// gets says whether a member gets through to a service or not.
+func (w *world) gets(m member, service string, want bool) error {
+	url := "http://" + w.at(m, service)
+	if served()[service] < served()["http"] {
+		n, err := speakers[0].reads(w.at(m, service))
+		if got := n > 0; got != want {
+			return fmt.Errorf("%s read %d bytes of %s: %v", m.name, n, service, err)
+		}
+		return nil
+	}
+	if !want {
+		return w.refused(url)
+	}
+	return get(url)
+}
+
+// explained compares what weft explain says about a member with what it gets. An evicted one gets no configuration,
+// and what is said about it is that it is not admitted.
+func (w *world) explained(m member) {
+	w.t.Helper()
+	for service := range served() {
+		out, err := w.weft("explain", "--from", m.name, "--to", service, "-o", "json")
+		var said struct{ Verdict, Reason string }
+		if err == nil {
+			err = json.Unmarshal([]byte(out), &said)
+		}
+		if want := map[bool]string{true: "allowed", false: "refused"}[m.allowed]; err != nil || said.Verdict != want {
+			w.t.Errorf("explain says of %s and %s %q (%s), want %s: %v", m.name, service, said.Verdict, said.Reason, want, err)
+		}
+	}
+}
+
+// TestRulesChangeUnderOpenConnections: a change of the rules, and an eviction, leave TCP connections alone that were
+// allowed, and hold for the next one.
+func TestRulesChangeUnderOpenConnections(t *testing.T) {
+	w, _ := guardedMesh(t)
+	good, evicted := members[0], members[3]
+	var open []net.Conn
+	for _, service := range append(connectionProtocols, "outside") {
+		w.eventually(good.name+" reaches "+service, func() error { return w.gets(good, service, true) })
+		conn, err := net.Dial("tcp", w.at(good, service))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := io.CopyN(io.Discard, conn, greetingSize); err != nil {
+			t.Fatal(err)
+		}
+		open = append(open, conn)
+	}
+	w.apply(`
+type: MeshTrafficPermission
+mesh: default
+name: none
+spec: {rules: [{default: {deny: [{spiffeID: {type: Prefix, value: "spiffe://default.default.mesh.local/"}}]}}]}
+---
+` + admitting("a"))
+	for _, service := range append(connectionProtocols, "outside") {
+		w.eventually("the next connection is denied", func() error { return w.gets(good, service, false) })
+		w.eventually("and that of an evicted one", func() error { return w.gets(evicted, service, false) })
+	}
+	for i, conn := range open {
+		if err := says(conn, "still here"); err != nil {
+			t.Errorf("open connection %d: %v", i, err)
+		}
+	}
+	for _, name := range []string{"server", "egress-1"} {
+		body, err := w.api("/meshes/default/dataplanes/" + name + "/stats")
+		if err != nil || !strings.Contains(body, "listener_manager.total_filter_chains_draining: 0") || !strings.Contains(body, "listener_manager.total_listeners_draining: 0") {
+			t.Errorf("%s drains: %v", name, err)
+		}
+		if !strings.Contains(body, "weft.tcp_connections") || !strings.Contains(body, "MeshTrafficPermission default/none rules[0].default.deny[0]") {
+			t.Errorf("%s does not count what it denies by rule", name)
+		}
+	}
+}
+
+// says wants back what it writes.
+func says(conn net.Conn, text string) error {
+	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(conn, text); err != nil {
+		return err
+	}
+	back := make([]byte, len(text))
+	if _, err := io.ReadFull(conn, back); err != nil {
+		return err
+	}
+	if string(back) != text {
+		return fmt.Errorf("read %q", back)
+	}
+	return nil
+}
