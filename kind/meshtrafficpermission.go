@@ -194,10 +194,17 @@ func (c *checks) caller(at string, caller CallerMatch) {
 // callers of "spiffe://prod-of-somebody-else".
 func (c *checks) idPrefix(field, prefix string) {
 	rest, found := strings.CutPrefix(prefix, "spiffe://")
-	domain, _, whole := strings.Cut(rest, "/")
+	domain, path, whole := strings.Cut(rest, "/")
 	if !found || !whole {
 		c.add(field, "%s is not the beginning of SPIFFE IDs: want spiffe://TRUST-DOMAIN/, and what follows if any", quote(prefix))
 		return
 	}
 	c.trustDomain(field, domain)
+	if strings.ContainsFunc(path, notInSPIFFEPath) {
+		c.add(field, "%s matches no SPIFFE ID: after the trust domain, only letters, digits, ., -, _ and / stand in one", quote(prefix))
+	}
+}
+
+func notInSPIFFEPath(r rune) bool {
+	return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_/", r)
 }

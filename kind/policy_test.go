@@ -219,6 +219,8 @@ func TestMeshTrafficPermissionRefuses(t *testing.T) {
 		{"no SPIFFE ID", `{rules: [{default: {allow: [{spiffeID: {type: Exact, value: "a/b"}}]}}]}`, []string{`spec.rules[0].default.allow[0].spiffeID.value: "a/b" is not a SPIFFE ID`}},
 		{"a prefix that reaches into other trust domains", `{rules: [{default: {allow: [{spiffeID: {type: Prefix, value: "spiffe://prod"}}]}}]}`, []string{
 			`spec.rules[0].default.allow[0].spiffeID.value: "spiffe://prod" is not the beginning of SPIFFE IDs`}},
+		{"a prefix that no SPIFFE ID begins with", `{rules: [{default: {deny: [{spiffeID: {type: Prefix, value: "spiffe://prod/a,spiffe://prod/b"}}]}}]}`, []string{
+			`spec.rules[0].default.deny[0].spiffeID.value: "spiffe://prod/a,spiffe://prod/b" matches no SPIFFE ID`}},
 		{"a prefix of no trust domain", `{rules: [{default: {allow: [{spiffeID: {type: Prefix, value: "spiffe:///a"}}, {spiffeID: {type: Prefix, value: "spiffe://A b/"}}]}}]}`, []string{
 			"spec.rules[0].default.allow[0].spiffeID.value: is required", "spec.rules[0].default.allow[1].spiffeID.value: \"A b\""}},
 		{"what is no longer, or comes later", `{from: [], rules: [{matches: [], default: {action: Allow, allow: [{sni: {}}]}}]}`, []string{

@@ -150,9 +150,9 @@ func TestTheNextCertificateIsAskedForInTurn(t *testing.T) {
 func TestEnvoyVersions(t *testing.T) {
 	for out, want := range map[string]string{
 		"\nenvoy  version: 0123abc/1.40.0/Clean/RELEASE/BoringSSL\n": "",
-		"envoy  version: 0123abc/1.36.2/Clean/RELEASE/BoringSSL":     "",
+		"envoy  version: 0123abc/1.41.2/Clean/RELEASE/BoringSSL":     "",
 		"envoy  version: 0123abc/2.0.0/Clean/RELEASE/BoringSSL":      "",
-		"envoy  version: 0123abc/1.35.9/Clean/RELEASE/BoringSSL":     "is Envoy 1.35.9, and 1.36 is the oldest",
+		"envoy  version: 0123abc/1.39.9/Clean/RELEASE/BoringSSL":     "is Envoy 1.39.9, and 1.40 is the oldest",
 		"GNU bash, version 5.2":                                      "does not say which version",
 	} {
 		_, err := checkVersion("/bin/envoy", []byte(out))

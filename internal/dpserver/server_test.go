@@ -8,7 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	types "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -280,6 +282,29 @@ func acknowledge(t *testing.T, stream discovery.AggregatedDiscoveryService_Delta
 		}
 		if response.TypeUrl == xds.Listener.URL() {
 			return
+		}
+	}
+}
+
+// An Envoy that is too old for what it would be sent is told so, and gets nothing.
+func TestAnEnvoyThatIsTooOldIsRejected(t *testing.T) {
+	p := newPlane(t)
+	p.register()
+	for minor, want := range map[uint32]string{39: "the proxy runs Envoy 1.39.3, and 1.40 is the oldest that is supported", 40: "", 41: ""} {
+		stream, err := discovery.NewAggregatedDiscoveryServiceClient(p.conn).DeltaAggregatedResources(p.as("web-1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		version := &core.BuildVersion{Version: &types.SemanticVersion{MajorNumber: 1, MinorNumber: minor, Patch: 3}}
+		node := &core.Node{Id: "default.web-1", UserAgentVersionType: &core.Node_UserAgentBuildVersion{UserAgentBuildVersion: version}}
+		if err := stream.Send(&discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: xds.Cluster.URL()}); err != nil {
+			t.Fatal(err)
+		}
+		switch _, err = stream.Recv(); {
+		case want != "":
+			wantStatus(t, err, codes.FailedPrecondition, want)
+		case err != nil:
+			t.Errorf("1.%d: %v", minor, err)
 		}
 	}
 }

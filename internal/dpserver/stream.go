@@ -16,6 +16,7 @@ import (
 
 	"weft/internal/admit"
 	"weft/internal/graph"
+	"weft/internal/wire"
 	"weft/internal/xds"
 	"weft/kind"
 	"weft/resource"
@@ -30,6 +31,11 @@ func (s *Server) accept(ctx context.Context, node *core.Node, stream *xds.Stream
 	if err := s.authorize(ctx, key); err != nil {
 		return nil, err
 	}
+	version := envoyVersion(node)
+	if err := supported(version); err != nil {
+		s.refused.Note("a proxy is rejected", "from", from(ctx), "proxy", key, "reason", status.Convert(err).Message())
+		return nil, err
+	}
 	detach, err := s.Hub.Attach(key, stream)
 	if err != nil {
 		return nil, s.answer(err, "attaching "+key.String())
@@ -37,7 +43,7 @@ func (s *Server) accept(ctx context.Context, node *core.Node, stream *xds.Stream
 	p := &peer{server: s, key: key, stream: stream, detach: detach, id: uuid.NewString(), since: now()}
 	p.unwatch = s.Hub.Watch(key, p.member)
 	s.came(p)
-	s.insights.note(key, connected(p.id, s.Instance.ID(), envoyVersion(node), p.since))
+	s.insights.note(key, connected(p.id, s.Instance.ID(), version, p.since))
 	return p, nil
 }
 
@@ -45,6 +51,16 @@ func (s *Server) accept(ctx context.Context, node *core.Node, stream *xds.Stream
 func (s *Server) authenticate(ctx context.Context) error {
 	_, err := s.caller(ctx)
 	return err
+}
+
+// supported returns an error for an Envoy that cannot apply what it would be sent. A client that states no version is
+// not known to be one.
+func supported(version string) error {
+	if !wire.EnvoyTooOld(version) {
+		return nil
+	}
+	return status.Errorf(codes.FailedPrecondition, "the proxy runs Envoy %s, and %s is the oldest that is supported: "+
+		"older releases cannot decide on a TCP connection before a server is dialled; install a newer one", version, wire.OldestEnvoy)
 }
 
 // envoyVersion is what a client says of itself, cut where no version goes on; empty where it says nothing.

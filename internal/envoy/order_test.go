@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -260,4 +261,49 @@ func TestHalfOfAConnectionCloses(t *testing.T) {
 	if back, err := io.ReadAll(conn); err != nil || len(back) != greetingSize+3 {
 		t.Errorf("read %d bytes: %v", len(back), err)
 	}
+}
+
+// A connection of an allowed caller, whatever becomes of it, never serves a denied one.
+func TestADecisionIsOfItsOwnConnection(t *testing.T) {
+	app, _ := greeter(t)
+	east := newAuthority(t, domainEast)
+	in := inboundTo(t, app, kind.TCP, match.Rule{Origin: "client", Exact: clientID})
+	startEnvoy(t, append(behind(in), trust(east), identity(t, east.leaf(t, serverID)))...)
+	good, bad := presenting(east.leaf(t, clientID)), presenting(east.leaf(t, serverID))
+	done := make(chan struct{})
+	var leaving sync.WaitGroup
+	for range 4 {
+		leaving.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+					leave(address(in), good)
+				}
+			}
+		})
+	}
+	for range 60 {
+		if allows(t, address(in), bad) {
+			t.Error("a denied caller reads, beside allowed ones that leave")
+			break
+		}
+	}
+	close(done)
+	leaving.Wait()
+	if !allows(t, address(in), good) {
+		t.Error("an allowed caller reads nothing")
+	}
+}
+
+// leave begins a connection and breaks it off as soon as the handshake is complete.
+func leave(address string, config *cryptotls.Config) {
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		return
+	}
+	_ = conn.(*net.TCPConn).SetLinger(0)
+	_ = cryptotls.Client(conn, config).Handshake()
+	conn.Close()
 }

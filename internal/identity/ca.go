@@ -219,6 +219,9 @@ func (ca *CA) Sign(leaf Leaf) (*Certificate, error) {
 	if err != nil {
 		return nil, err
 	}
+	if strings.Contains(leaf.DNSName, ",") {
+		return nil, fmt.Errorf("the DNS SAN %q contains a comma, which Envoy would render as two SANs", leaf.DNSName)
+	}
 	template := &x509.Certificate{
 		SerialNumber:          serialNumber(),
 		NotBefore:             leaf.Now.Add(-backdating).UTC().Truncate(time.Second),

@@ -140,6 +140,7 @@ func TestACARefusesToSign(t *testing.T) {
 		{"another trust domain", "spiffe://other.local/workload/web", now, `can't sign for "other.local"`},
 		{"another trust domain beside its own", "spiffe://default.east.mesh.local/web spiffe://other.local/web", now, `can't sign for "other.local"`},
 		{"nobody", "", now, "names nobody"},
+		{"a SPIFFE ID with a comma, which Envoy would render as two", "spiffe://default.east.mesh.local/web,spiffe://default.east.mesh.local/db", now, "SPIFFE ID"},
 		{"no SPIFFE ID", "https://default.east.mesh.local/web", now, "SPIFFE ID"},
 		{"once it has ended", "spiffe://default.east.mesh.local/web", ca.NotAfter().Add(time.Second), "replace it"},
 		{"before it begins", "spiffe://default.east.mesh.local/web", now.Add(-time.Hour), "begins on"},
@@ -151,6 +152,13 @@ func TestACARefusesToSign(t *testing.T) {
 			wantError(t, err, c.want)
 		})
 	}
+}
+
+func TestNoDNSNameIsSignedThatLooksLikeTwo(t *testing.T) {
+	leaf := webLeaf(t)
+	leaf.DNSName = "web-1.default.east.dataplane.mesh.local,db-1.default.east.dataplane.mesh.local"
+	_, err := newCA(t, now, "default.east.mesh.local").Sign(leaf)
+	wantError(t, err, "contains a comma")
 }
 
 func wantError(t *testing.T, err error, want string) {

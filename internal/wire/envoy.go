@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// The oldest Envoy that agent and control plane are made for: every test passes with it. They run with the one
-// that `make tools` brings; WEFT_ENVOY has them run with another.
-const oldestEnvoyMajor, oldestEnvoyMinor = 1, 36
+// The oldest supported Envoy. Releases before 1.40 cannot evaluate the decision on a TCP connection before a server is
+// dialled (ADR 26). The tests run with the release that `make tools` brings; WEFT_ENVOY has them run with another.
+const oldestEnvoyMajor, oldestEnvoyMinor = 1, 40
 
-// OldestEnvoy is it, as it is written for people.
-const OldestEnvoy = "1.36"
+// OldestEnvoy is the oldest supported release, "MAJOR.MINOR".
+const OldestEnvoy = "1.40"
 
 // EnvoyTooOld says whether a version such as "1.35.2" is older than [OldestEnvoy]. What does not begin
 // like a version is not known to be.
