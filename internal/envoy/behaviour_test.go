@@ -285,8 +285,7 @@ func TestWhoGetsInHTTP(t *testing.T) {
 	}
 }
 
-// Nothing that a caller sends gets to the application of a server that doesn't let it in. (What such an
-// application says unasked does reach it: Envoy checks a connection's rules on its first byte.)
+// Nothing that a denied caller sends gets to the application of a server.
 func TestWhoGetsInTCP(t *testing.T) {
 	app, heard := listener(t)
 	east, west := newAuthority(t, domainEast), newAuthority(t, domainWest)
