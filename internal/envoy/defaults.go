@@ -77,6 +77,10 @@ const (
 	// firstBytesTimeout is how long a connection that may be TLS or not is waited for to say which.
 	firstBytesTimeout = time.Second
 
+	// handshakeTimeout is how long a client may take for the handshake of mutual TLS; its own proxy takes
+	// connectTimeout at most.
+	handshakeTimeout = 5 * time.Second
+
 	// helloTimeout is how long a zone proxy waits for a client to name a server.
 	helloTimeout = 5 * time.Second
 

@@ -57,20 +57,21 @@ func readyChain(from graph.Source) *listeners.FilterChain {
 	manager := connectionManager(graph.ReadyName)
 	manager.CommonHttpProtocolOptions = &core.HttpProtocolOptions{IdleTimeout: duration(helloTimeout)}
 	manager.RouteSpecifier = &hcm.HttpConnectionManager_RouteConfig{RouteConfig: &routes.RouteConfiguration{Name: graph.ReadyName}}
-	return &listeners.FilterChain{
+	chain := &listeners.FilterChain{
 		Name:             graph.ReadyName,
 		FilterChainMatch: whoNames(graph.ReadyName),
-		TransportSocket:  serverTLS(kind.TCP, from),
 		Filters:          []*listeners.Filter{networkFilter(manager)},
 	}
+	demandTLS(chain, kind.TCP, from)
+	return chain
 }
 
 func exitChain(c *graph.EgressChain) *listeners.FilterChain {
 	chain := &listeners.FilterChain{
 		Name:             c.Key.String(),
 		FilterChainMatch: whoNames(c.SNIs...),
-		TransportSocket:  serverTLS(c.Protocol, c.Source),
 	}
+	demandTLS(chain, c.Protocol, c.Source)
 	if c.Protocol.IsHTTP() {
 		chain.Filters = []*listeners.Filter{networkFilter(exitManager(c))}
 	} else {

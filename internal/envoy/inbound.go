@@ -20,7 +20,7 @@ func Inbound(l *graph.InboundListener, secured bool) []*xds.Resource {
 	name := fmt.Sprintf("self_inbound_%s_%d", l.Address, l.Port)
 	chain := &listeners.FilterChain{Filters: inboundFilters(name, l, secured)}
 	if secured {
-		chain.TransportSocket = serverTLS(l.Protocol, l.Source)
+		demandTLS(chain, l.Protocol, l.Source)
 	}
 	listener := &listeners.Listener{
 		Name:             name,

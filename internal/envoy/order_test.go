@@ -2,9 +2,11 @@ package envoy
 
 import (
 	cryptotls "crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -306,4 +308,52 @@ func leave(address string, config *cryptotls.Config) {
 	_ = conn.(*net.TCPConn).SetLinger(0)
 	_ = cryptotls.Client(conn, config).Handshake()
 	conn.Close()
+}
+
+// An inbound at an IPv6 address, whose name has colons, decides like any other.
+func TestADecisionAtAnIPv6Address(t *testing.T) {
+	app, _ := greeter(t)
+	free, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		t.Skip("this machine has no IPv6: ", err)
+	}
+	port := free.Addr().(*net.TCPAddr).Port
+	free.Close()
+	east := newAuthority(t, domainEast)
+	in := inboundTo(t, app, kind.TCP, match.Rule{Origin: "client", Exact: clientID})
+	in.Address, in.Port, in.Name = "::1", uint32(port), fmt.Sprintf("::1_%d", port)
+	startEnvoy(t, append(behind(in), trust(east), identity(t, east.leaf(t, serverID)))...)
+	for id, want := range map[string]bool{clientID: true, serverID: false} {
+		if got := allows(t, fmt.Sprintf("[::1]:%d", port), presenting(east.leaf(t, id))); got != want {
+			t.Errorf("%s is allowed: %v, want %v", id, got, want)
+		}
+	}
+}
+
+// A client that begins no handshake, or does not end it, is closed by a server of any protocol.
+func TestAHandshakeThatDoesNotEndIsClosed(t *testing.T) {
+	t.Parallel()
+	app, _ := greeter(t)
+	east := newAuthority(t, domainEast)
+	ofBytes, ofRequests := inboundTo(t, app, kind.TCP), inboundTo(t, app, kind.HTTP)
+	ofRequests.Name = "requests"
+	resources := append(behind(ofBytes), Inbound(ofRequests, true)...)
+	startEnvoy(t, append(resources, trust(east), identity(t, east.leaf(t, serverID)))...)
+	for _, in := range []*graph.InboundListener{ofBytes, ofRequests} {
+		for _, says := range []string{"", "\x16\x03\x01\x02\x00\x01"} {
+			t.Run(string(in.Protocol)+fmt.Sprint(len(says)), func(t *testing.T) {
+				t.Parallel()
+				conn, err := net.Dial("tcp", address(in))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer conn.Close()
+				_, _ = io.WriteString(conn, says)
+				_ = conn.SetDeadline(time.Now().Add(3 * handshakeTimeout))
+				if _, err := io.ReadAll(conn); errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Errorf("it is open after %s", 3*handshakeTimeout)
+				}
+			})
+		}
+	}
 }

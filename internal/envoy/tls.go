@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listeners "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	tls "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	matchers "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/proto"
@@ -108,8 +109,15 @@ func clientTLS(key graph.DestinationKey, h hop, servers *graph.Servers, from gra
 	return transportSocket(&tls.UpstreamTlsContext{CommonTlsContext: common, Sni: serverName(key, servers)})
 }
 
-// serverTLS demands a certificate that the proxy believes; whether its owner may come in is for the
-// permissions to say. No session is resumed, so that every connection proves anew who it is.
+// demandTLS makes a filter chain terminate mutual TLS. A client that does not complete the handshake in time is closed:
+// nothing is known about it, and the idle timeouts are for clients that are.
+func demandTLS(chain *listeners.FilterChain, protocol kind.Protocol, from graph.Source) {
+	chain.TransportSocket = serverTLS(protocol, from)
+	chain.TransportSocketConnectTimeout = duration(handshakeTimeout)
+}
+
+// serverTLS demands a certificate that the proxy trusts; the permissions decide on its owner. No session is
+// resumed, so that every connection proves the identity of the caller anew.
 func serverTLS(protocol kind.Protocol, from graph.Source) *core.TransportSocket {
 	roots := trustSecret
 	if from.RootsOf != "" {
