@@ -122,6 +122,7 @@ mesh: default
 name: all
 spec: {rules: [{default: {
   allow: [{spiffeID: {type: Prefix, value: "%[1]sa-"}}],
+  allowWithShadowDeny: [{spiffeID: {type: Exact, value: "%[1]sa-good"}}],
   deny: [{spiffeID: {type: Exact, value: "%[1]sa-denied"}}]}}]}
 `, ids))
 	inbounds := ""
@@ -305,6 +306,9 @@ spec: {rules: [{default: {deny: [{spiffeID: {type: Prefix, value: "spiffe://defa
 		}
 		if !strings.Contains(body, "weft.tcp_connections") || !strings.Contains(body, "MeshTrafficPermission default/none rules[0].default.deny[0]") {
 			t.Errorf("%s does not count what it denies by rule", name)
+		}
+		if !strings.Contains(body, "MeshTrafficPermission default/all rules[0].default.allowWithShadowDeny[0]") {
+			t.Errorf("%s does not count what it would deny by rule", name)
 		}
 	}
 }

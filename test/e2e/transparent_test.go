@@ -72,6 +72,16 @@ type: MeshService
 mesh: default
 name: six
 spec: {selector: {dataplaneTags: {kuma.io/service: six}}, ports: [{port: 80, targetPort: 18086, appProtocol: http}]}
+---
+type: MeshService
+mesh: default
+name: tcp
+spec: {selector: {dataplaneTags: {kuma.io/service: tcp}}, ports: [{port: 80, targetPort: 18083, appProtocol: tcp}]}
+---
+type: MeshService
+mesh: default
+name: tcp6
+spec: {selector: {dataplaneTags: {kuma.io/service: tcp6}}, ports: [{port: 80, targetPort: 18087, appProtocol: tcp}]}
 `)
 	router := newMachine(t)
 	router.forwardPackets()
@@ -90,10 +100,14 @@ spec: {selector: {dataplaneTags: {kuma.io/service: six}}, ports: [{port: 80, tar
 
 	application := w.serve(server.listen(t, serverAddress+":18080"), "web")
 	w.serve(server.listen(t, "["+server6Address+"]:18086"), "six")
+	w.serve(server.listen(t, serverAddress+":18083"), "over TCP")
+	w.serve(server.listen(t, "["+server6Address+"]:18087"), "over TCP to IPv6")
 	w.serve(server.listen(t, serverAddress+":18081"), "hidden")
 	w.serve(server.listen(t, serverAddress+":18082"), "open")
 	w.proxyOn(server, "default", "server", transparent("server", serverAddress, `{port: 18080, protocol: http, tags: {kuma.io/service: web}},
-    {port: 18086, address: "`+server6Address+`", protocol: http, tags: {kuma.io/service: six}}`))
+    {port: 18086, address: "`+server6Address+`", protocol: http, tags: {kuma.io/service: six}},
+    {port: 18083, protocol: tcp, tags: {kuma.io/service: tcp}},
+    {port: 18087, address: "`+server6Address+`", protocol: tcp, tags: {kuma.io/service: tcp6}}`))
 	w.agentFlags = []string{"--dns-resolvers", routerAtClient}
 	w.proxyOn(client, "default", "client", transparent("client", clientAddress, ""))
 
@@ -103,6 +117,9 @@ spec: {selector: {dataplaneTags: {kuma.io/service: six}}, ports: [{port: 80, tar
 	w.answers(server.fetch, web, "web "+asServer, "URI=spiffe://default.default.mesh.local/workload/server")
 	w.answers(client.curl, "http://web.svc.mesh.local/", "web "+asServer, asClient)
 	w.answers(client.curl, "http://six.svc.default.mesh.local/", "six "+asServer, asClient)
+	w.answers(client.fetch, "http://"+w.virtualIP("tcp")+"/", "over TCP ")
+	w.answers(server.fetch, "http://"+w.virtualIP("tcp")+"/", "over TCP ")
+	w.answers(client.curl, "http://tcp6.svc.mesh.local/", "over TCP to IPv6 ")
 	w.answers(client.curl, "http://outside.example:19000/", "outside ")
 	w.answers(client.fetch, outside, "outside ")
 	w.answers(client.fetch, outside6, "outside ")
@@ -110,6 +127,8 @@ spec: {selector: {dataplaneTags: {kuma.io/service: six}}, ports: [{port: 80, tar
 	for what, url := range map[string]string{
 		"a service without mutual TLS": "http://" + serverAddress + ":18080/",
 		"one over IPv6":                "http://[" + server6Address + "]:18086/",
+		"one over TCP":                 "http://" + serverAddress + ":18083/",
+		"one over TCP and IPv6":        "http://[" + server6Address + "]:18087/",
 		"a port that is no inbound":    "http://" + serverAddress + ":18081/",
 		"the inbound redirect port":    "http://" + serverAddress + ":15006/",
 		"the outbound redirect port":   "http://" + serverAddress + ":15001/",
