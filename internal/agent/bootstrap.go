@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"weft/internal/wire"
 	"weft/kind"
@@ -33,6 +34,10 @@ const (
 const typeMetadata = "dataplane.proxyType"
 
 const httpOptions = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+
+// internalBuffer is how many KiB wait in either direction of a connection to an internal listener. Envoy's default is
+// 1 MiB.
+const internalBuffer = 128
 
 // maxFiles stands for a limit of open files that is none.
 const maxFiles = 1 << 20
@@ -70,7 +75,7 @@ func newBootstrap(node *core.Node, r *room, settings *wire.Settings) (*bootstrap
 	if err != nil {
 		return nil, err
 	}
-	internal, err := anypb.New(&internallistener.InternalListener{})
+	internal, err := anypb.New(&internallistener.InternalListener{BufferSizeKb: wrapperspb.UInt32(internalBuffer)})
 	if err != nil {
 		return nil, err
 	}

@@ -77,6 +77,10 @@ const (
 	// firstBytesTimeout is how long a connection that may be TLS or not is waited for to say which.
 	firstBytesTimeout = time.Second
 
+	// guardedBuffer is how many bytes wait in either direction between the two listeners that a guarded TCP connection
+	// passes: what a client that reads slowly costs beyond the buffers of its own connection. Envoy's default is 1 MiB.
+	guardedBuffer = 128 << 10
+
 	// handshakeTimeout is how long a client may take for the handshake of mutual TLS; its own proxy takes
 	// connectTimeout at most.
 	handshakeTimeout = 5 * time.Second

@@ -70,15 +70,17 @@ func allowedConnections(g graph.Guard, to *tcpproxy.TcpProxy) []*xds.Resource {
 		ListenerSpecifier: &listeners.Listener_InternalListener{
 			InternalListener: &listeners.Listener_InternalListenerConfig{},
 		},
-		TrafficDirection:   core.TrafficDirection_INBOUND,
-		FilterChainMatcher: onlyAllowed(name),
-		FilterChains:       []*listeners.FilterChain{{Name: name, Filters: []*listeners.Filter{networkFilter(to)}}},
+		TrafficDirection:              core.TrafficDirection_INBOUND,
+		PerConnectionBufferLimitBytes: number(guardedBuffer),
+		FilterChainMatcher:            onlyAllowed(name),
+		FilterChains:                  []*listeners.FilterChain{{Name: name, Filters: []*listeners.Filter{networkFilter(to)}}},
 	}
 	cluster := &clusters.Cluster{
-		Name:                 name,
-		ClusterDiscoveryType: &clusters.Cluster_Type{Type: clusters.Cluster_STATIC},
-		ConnectTimeout:       duration(localConnectTimeout),
-		CircuitBreakers:      breakers(localBreakerLimit),
+		Name:                          name,
+		ClusterDiscoveryType:          &clusters.Cluster_Type{Type: clusters.Cluster_STATIC},
+		ConnectTimeout:                duration(localConnectTimeout),
+		PerConnectionBufferLimitBytes: number(guardedBuffer),
+		CircuitBreakers:               breakers(localBreakerLimit),
 		LoadAssignment: &endpoints.ClusterLoadAssignment{
 			ClusterName: name,
 			Endpoints: []*endpoints.LocalityLbEndpoints{{LbEndpoints: []*endpoints.LbEndpoint{{
