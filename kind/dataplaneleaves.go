@@ -43,6 +43,9 @@ type NextName struct {
 type HeldLeaf struct {
 	LeafNames
 	MeshIdentity string `json:"meshIdentity"`
+	// Rests are the facts of the Dataplane (see [Facts]) that the names rest on, by who vouched for them when the last
+	// one was signed.
+	Rests resource.Vouched `json:"rests,omitzero"`
 	// Root is the fingerprint of the certificate that one must believe.
 	Root string `json:"root"`
 	// Until is when the last of them expires.

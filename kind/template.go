@@ -97,6 +97,22 @@ func (t *Template) Render(v Values) (string, error) {
 	return out.String() + t.tail, nil
 }
 
+// Reads says whether the template has the action of a field, such as ".Mesh".
+func (t *Template) Reads(field string) bool {
+	return slices.ContainsFunc(t.actions, func(a action) bool { return a.field == field })
+}
+
+// Labels are the labels that the template reads.
+func (t *Template) Labels() []string {
+	var labels []string
+	for _, a := range t.actions {
+		if a.field == "" {
+			labels = append(labels, a.label)
+		}
+	}
+	return labels
+}
+
 func (v *Values) of(a action) (string, error) {
 	written, value := a.field, v.Fields[a.field]
 	if a.field == "" {

@@ -1,5 +1,7 @@
 package kind
 
+import "weft/resource"
+
 // Workload names the workload of a Dataplane: its label kuma.io/workload, else the tag kuma.io/service of
 // its first inbound, whatever that one's state, else its name.
 func Workload(name string, labels map[string]string, dp *Dataplane) string {
@@ -10,4 +12,15 @@ func Workload(name string, labels map[string]string, dp *Dataplane) string {
 		return in[0].Tags[ServiceTag]
 	}
 	return name
+}
+
+// WorkloadFact is the fact (see [Facts]) that the workload of a Dataplane rests on.
+func WorkloadFact(o *resource.Object[Dataplane]) string {
+	if w := o.Label(WorkloadLabel); w != "" {
+		return LabelFact(WorkloadLabel, w)
+	}
+	if in := o.Spec.Networking.Inbound; len(in) > 0 && in[0].Tags[ServiceTag] != "" {
+		return ServiceFact(in[0].Tags[ServiceTag])
+	}
+	return NameFact(o.Name)
 }

@@ -345,25 +345,28 @@ func fieldByJSONName(t reflect.Type, name string) (reflect.StructField, bool) {
 	return reflect.StructField{}, false
 }
 
-// Body is the stored form: labels and spec as JSON.
+// Body is the stored form: labels, spec and vouched facts as JSON.
 func Body(o Any) ([]byte, error) {
+	meta := o.Envelope()
 	return json.Marshal(struct {
-		Labels map[string]string `json:"labels,omitempty"`
-		Spec   any               `json:"spec"`
-	}{o.Envelope().Labels, o.spec()})
+		Labels  map[string]string `json:"labels,omitempty"`
+		Spec    any               `json:"spec"`
+		Vouched Vouched           `json:"vouched,omitzero"`
+	}{meta.Labels, o.spec(), meta.Vouched})
 }
 
 // FromBody reads the stored form into a new object. Fields that this release does not know are dropped.
 func FromBody(d Descriptor, meta Meta, body []byte) (Any, error) {
 	o := d.New()
 	stored := struct {
-		Labels map[string]string `json:"labels"`
-		Spec   any               `json:"spec"`
+		Labels  map[string]string `json:"labels"`
+		Spec    any               `json:"spec"`
+		Vouched Vouched           `json:"vouched"`
 	}{Spec: o.spec()}
 	if err := json.Unmarshal(body, &stored); err != nil {
 		return nil, fmt.Errorf("%s: stored body: %w", Key{d.Describe().Name, meta.Mesh, meta.Name}, err)
 	}
-	meta.Labels = stored.Labels
+	meta.Labels, meta.Vouched = stored.Labels, stored.Vouched
 	*o.Envelope() = meta
 	return o, nil
 }

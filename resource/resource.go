@@ -7,6 +7,7 @@ package resource
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -49,6 +50,47 @@ type Meta struct {
 	Version  string
 	Created  time.Time
 	Modified time.Time
+
+	// Vouched is set by the control plane alone: it is stored, and no written form has it.
+	Vouched Vouched
+}
+
+// Vouched are facts about a resource, in the words of its kind, by who vouches for them. Each list is sorted. A fact
+// that is in neither list is claimed by the resource alone.
+type Vouched struct {
+	Operator []string `json:"operator,omitempty"` // written through the API
+	Token    []string `json:"token,omitempty"`    // claimed by the token that registered the resource
+}
+
+// By returns the vouched ones of some facts, and separately the facts that nobody vouches for. A fact that both vouch
+// for counts as the operator's.
+func (v *Vouched) By(facts []string) (vouched Vouched, missing []string) {
+	for _, fact := range facts {
+		switch {
+		case contains(v.Operator, fact):
+			vouched.Operator = append(vouched.Operator, fact)
+		case contains(v.Token, fact):
+			vouched.Token = append(vouched.Token, fact)
+		default:
+			missing = append(missing, fact)
+		}
+	}
+	return vouched, missing
+}
+
+// And returns the facts of both, each once.
+func (v *Vouched) And(other Vouched) Vouched {
+	join := func(a, b []string) []string {
+		joined := slices.Concat(a, b)
+		slices.Sort(joined)
+		return slices.Compact(joined)
+	}
+	return Vouched{join(v.Operator, other.Operator), join(v.Token, other.Token)}
+}
+
+func contains(sorted []string, fact string) bool {
+	_, found := slices.BinarySearch(sorted, fact)
+	return found
 }
 
 // Label answers the value of a label, or "" where it is absent.

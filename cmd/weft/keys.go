@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -40,6 +41,9 @@ With -o pem it is the private key alone, for --signing-key-path.`,
 			return err
 		}
 		secret := realm.SigningKey(kid)
+		if _, err := strconv.ParseUint(kid, 10, 32); err != nil {
+			return fmt.Errorf("--kid %q is not a number from 1", kid)
+		}
 		if _, _, ok := identity.SigningKeyOf(secret); !ok {
 			return fmt.Errorf("--kid %q is not a number from 1", kid)
 		}

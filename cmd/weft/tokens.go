@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"weft/internal/rest"
 	"weft/internal/token"
 	"weft/kind"
+	"weft/resource"
 )
 
 // signing says who signs a token: the control plane, or this program with a key that it is given.
@@ -77,52 +79,138 @@ func (s *signing) sign(claims identity.Claims) (string, error) {
 	return identity.Issue(key, s.kid, claims, time.Duration(validFor), time.Now())
 }
 
+// dataplaneToken is what a dataplane token is to say, in flags.
+type dataplaneToken struct {
+	file           string // of a Dataplane
+	name, workload string
+	tags, labels   []string
+	roles          []string
+}
+
 func newDataplaneTokenCommand(r *remote) *cobra.Command {
-	var req rest.DataplaneTokenRequest
+	var want dataplaneToken
 	var s signing
-	var tags []string
 	command := &cobra.Command{
 		Use:   "dataplane-token",
 		Short: "Print a token with which a proxy proves itself",
 		Long: `Print a token with which a proxy proves itself to the control plane.
 
-It is good for the proxies of --mesh that agree with everything it names: without --name, --tag and
---workload for each of them. Whoever has it can run a proxy under such a name, so keep it like a password.`,
-		Example: `  weft generate dataplane-token --name web-1 --valid-for 30d > web-1.token
-  weft generate dataplane-token --mesh shop --tag kuma.io/service=web --valid-for 24h
+It is valid for the proxies of --mesh that agree with everything it names, and it vouches for what it names and for
+nothing else. A proxy gets a SPIFFE ID only where its token, or an operator who wrote its Dataplane through the API,
+vouches for what the ID is made of: the workload, a label, a service, or the name of the Dataplane. A proxy registers a
+zone egress or a zone ingress only with a token of that --proxy-type.
+
+With --dataplane-file the token vouches for a Dataplane as it is in that file: its name, its workload, the services of
+its inbounds, and its zone proxy sections. Whoever has a token can run such a proxy, so keep it like a password.`,
+		Example: `  weft generate dataplane-token --dataplane-file web-1.yaml > web-1.token
+  weft generate dataplane-token --name web-1 --workload web --tag kuma.io/service=web --valid-for 30d > web-1.token
+  weft generate dataplane-token --mesh shop --workload web --tag kuma.io/service=web    # for each instance of web
+  weft generate dataplane-token --name egress-1 --proxy-type egress > egress-1.token
   weft generate dataplane-token --name web-1 --signing-key-path key.pem --kid 1`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			var err error
-			req.Mesh = r.mesh
-			if req.Tags, err = parseTags(tags); err != nil {
+			claims, err := want.claims(r.mesh, command.Flags().Changed("mesh"))
+			if err != nil {
 				return err
 			}
-			if req.ValidFor, err = s.validity(); err != nil {
+			validFor, err := s.validity()
+			if err != nil {
 				return err
 			}
-			return s.print(command, r, "/tokens/dataplane", req, &identity.DataplaneClaims{
-				Name: req.Name, Mesh: req.Mesh, Tags: req.Tags, Type: identity.DataplaneType, Workload: req.Workload,
-			})
+			return s.print(command, r, "/tokens/dataplane", rest.DataplaneTokenRequest{
+				Name: claims.Name, Mesh: claims.Mesh, Tags: claims.Tags, Labels: claims.Labels, Type: claims.Type, Workload: claims.Workload, ValidFor: validFor,
+			}, claims)
 		},
 	}
-	command.Flags().StringVar(&req.Name, "name", "", "the one Dataplane that may use it")
-	command.Flags().StringVar(&req.Workload, "workload", "", "the label kuma.io/workload that the Dataplane must have")
-	command.Flags().StringArrayVar(&tags, "tag", nil, "KEY=VALUE that every inbound must have; a key given again allows one more value")
+	flags := command.Flags()
+	flags.StringVarP(&want.file, "dataplane-file", "f", "", "YAML or JSON of the Dataplane that the token is to vouch for; other flags add to it")
+	flags.StringVar(&want.name, "name", "", "the one Dataplane that may use it")
+	flags.StringVar(&want.workload, "workload", "", "the label kuma.io/workload that the Dataplane must have")
+	flags.StringArrayVar(&want.tags, "tag", nil, "KEY=VALUE that every inbound must have; a key given again allows one more value")
+	flags.StringArrayVar(&want.labels, "label", nil, "KEY=VALUE that the Dataplane must have as a label, where a MeshIdentity selects by it or names it; may be given several times")
+	flags.StringSliceVar(&want.roles, "proxy-type", nil, "dataplane, egress or ingress, or several of them; default: dataplane")
 	s.flags(command, "; a proxy needs it whenever it connects")
+	completeFlag(command, "proxy-type", cobra.FixedCompletions(identity.Roles, cobra.ShellCompDirectiveNoFileComp))
 	return command
 }
 
-func parseTags(pairs []string) (map[string][]string, error) {
-	tags := map[string][]string{}
+// claims are what the token is to say. A mesh that was given must be that of the file.
+func (t *dataplaneToken) claims(mesh string, given bool) (*identity.DataplaneClaims, error) {
+	claims := &identity.DataplaneClaims{Mesh: mesh}
+	if t.file != "" {
+		var err error
+		if claims, err = claimsOfFile(t.file, mesh, given); err != nil {
+			return nil, err
+		}
+	}
+	tags, err := parsePairs("tag", t.tags)
+	if err != nil {
+		return nil, err
+	}
+	for tag, values := range tags {
+		if claims.Tags == nil {
+			claims.Tags = map[string][]string{}
+		}
+		claims.Tags[tag] = append(claims.Tags[tag], values...)
+	}
+	labels, err := parsePairs("label", t.labels)
+	if err != nil {
+		return nil, err
+	}
+	for label, values := range labels {
+		switch {
+		case label == kind.WorkloadLabel:
+			return nil, fmt.Errorf("--label %s is what --workload is for", label)
+		case len(values) > 1:
+			return nil, fmt.Errorf("--label %s is given with several values; a Dataplane has one", label)
+		case claims.Labels == nil:
+			claims.Labels = map[string]string{}
+		}
+		claims.Labels[label] = values[0]
+	}
+	claims.Name, claims.Workload = cmp.Or(t.name, claims.Name), cmp.Or(t.workload, claims.Workload)
+	if len(t.roles) > 0 || claims.Type == "" {
+		if claims.Type, err = identity.TypeOf(t.roles); err != nil {
+			return nil, fmt.Errorf("--proxy-type %w", err)
+		}
+	}
+	return claims, nil
+}
+
+// claimsOfFile are the claims that vouch for the Dataplane in a file. A mesh that was given must agree with the
+// Dataplane's.
+func claimsOfFile(file, mesh string, given bool) (*identity.DataplaneClaims, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := resource.Parse(text, kind.ByName)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	dataplane, ok := parsed.(*resource.Object[kind.Dataplane])
+	switch {
+	case !ok:
+		return nil, fmt.Errorf("%s: %s is no Dataplane; a ZoneIngress or ZoneEgress needs a token of its zone: weft generate zone-token", file, parsed.Key())
+	case dataplane.Mesh == "":
+		dataplane.Mesh = mesh
+	case given && dataplane.Mesh != mesh:
+		return nil, fmt.Errorf("%s: %s is not of the mesh %q; leave --mesh out", file, dataplane.Key(), mesh)
+	}
+	return identity.TokenFor(dataplane), nil
+}
+
+// parsePairs reads the values KEY=VALUE of a flag.
+func parsePairs(flag string, pairs []string) (map[string][]string, error) {
+	values := map[string][]string{}
 	for _, pair := range pairs {
 		key, value, ok := strings.Cut(pair, "=")
 		if !ok || key == "" || value == "" {
-			return nil, fmt.Errorf("--tag %q is not KEY=VALUE", pair)
+			return nil, fmt.Errorf("--%s %q is not KEY=VALUE", flag, pair)
 		}
-		tags[key] = append(tags[key], value)
+		values[key] = append(values[key], value)
 	}
-	return tags, nil
+	return values, nil
 }
 
 func newUserTokenCommand(r *remote) *cobra.Command {

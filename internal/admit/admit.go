@@ -47,9 +47,20 @@ type Change struct {
 	ControlPlane bool
 	// DryRun checks everything that the write would check, answers what it would answer, and writes nothing.
 	DryRun bool
+	// Token is set where an agent writes its Dataplane: what its token vouches for, and whether it may replace what
+	// is stored, nil where nothing is. The write of anybody else is vouched for by an operator.
+	Token *Token
 	// Told is called with what stood before and after, nil where there was or is nothing, once a write has
 	// changed something. Optional.
 	Told func(before, after resource.Any)
+}
+
+// Token is what the token of an agent allows.
+type Token struct {
+	// Claimed returns the facts of a Dataplane (see [kind.Facts]) that the token vouches for, sorted.
+	Claimed func(*resource.Object[kind.Dataplane]) []string
+	// Allows returns an error for a Dataplane that the agent may not write over what is stored, nil where nothing is.
+	Allows func(stored, next *resource.Object[kind.Dataplane]) error
 }
 
 // Result is what a write came to.
@@ -100,11 +111,30 @@ func (w *Writer) putOnce(ctx context.Context, written store.Row, change Change) 
 		return Result{}, err
 	}
 	before := stored.before()
+	if err := vouch(before, o, change.Token); err != nil {
+		return Result{}, err
+	}
 	result, err := w.write(ctx, o, stored, change, nil)
 	if err == nil {
 		result.Warnings = w.warnings(ctx, before, result.Object)
 	}
 	return result, err
+}
+
+// vouch records who vouches for what of a Dataplane that is written over what was stored.
+func vouch(before, o resource.Any, token *Token) error {
+	after, ok := o.(*resource.Object[kind.Dataplane])
+	if !ok {
+		o.Envelope().Vouched = resource.Vouched{}
+		return nil
+	}
+	stored, _ := before.(*resource.Object[kind.Dataplane])
+	if token == nil {
+		kind.VouchOperator(stored, after)
+		return nil
+	}
+	kind.VouchToken(stored, after, token.Claimed(after))
+	return token.Allows(stored, after)
 }
 
 // Create stores a resource of the control plane's own unless there is one already, and answers what is

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"weft/internal/identity"
 	"weft/kind"
 	"weft/resource"
 )
@@ -46,6 +47,9 @@ func (w *Writer) complete(o resource.Any, stored *current, controlPlane bool) er
 	written := !d.Describe().ReadOnly && !d.Describe().Hidden
 	if written || d.Describe().Sync != 0 {
 		problems = append(problems, w.label(o, stored, controlPlane)...)
+	}
+	if realm, kid, signs := identity.SigningKeyOf(o.Key()); signs && identity.Reserved(w.zone, kid) {
+		problems.Add("name", "is how the global control plane names a key that it makes; name an own key %s", realm.SigningKey("1").Name)
 	}
 	if written {
 		problems = append(problems, w.specFields(o, stored, controlPlane)...)

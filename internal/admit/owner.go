@@ -8,6 +8,9 @@ import (
 	"weft/resource"
 )
 
+// Zone is the name of the control plane's zone; empty: it is global.
+func (w *Writer) Zone() string { return w.zone }
+
 // self is this control plane among the owners of resources.
 func (w *Writer) self() kind.Owner { return kind.Owner{Zone: w.zone} }
 

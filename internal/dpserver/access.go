@@ -25,10 +25,19 @@ import (
 // keyBound is how long a signing key may be on its way from another instance.
 const keyBound = time.Second
 
-// caller is who a token speaks for: exactly one of its fields is set.
+// caller is the proxy, or the agent of one, that a token is valid for: one of the two kinds of claims is set.
 type caller struct {
 	dataplane *identity.DataplaneClaims
 	zone      *identity.ZoneClaims // of a zone proxy that serves every mesh
+	token     string
+}
+
+// claims are those of the token.
+func (c *caller) claims() identity.Claims {
+	if c.zone != nil {
+		return c.zone
+	}
+	return c.dataplane
 }
 
 // names says whether the caller may speak for a proxy of this name, whatever else its token asks of it.
@@ -82,7 +91,7 @@ func (s *Server) tokenOf(ctx context.Context, token string) (*caller, error) {
 	dataplane, zone := &identity.DataplaneClaims{}, &identity.ZoneClaims{}
 	err := s.verify(ctx, token, dataplane)
 	if err == nil {
-		return &caller{dataplane: dataplane}, nil
+		return &caller{dataplane: dataplane, token: token}, nil
 	}
 	ofZone := s.verify(ctx, token, zone)
 	switch {
@@ -93,7 +102,7 @@ func (s *Server) tokenOf(ctx context.Context, token string) (*caller, error) {
 	case zone.Zone != s.Zone:
 		return nil, fmt.Errorf("the token is for the zone %q, and this is the zone %q", zone.Zone, s.Zone)
 	}
-	return &caller{zone: zone}, nil
+	return &caller{zone: zone, token: token}, nil
 }
 
 func (s *Server) verify(ctx context.Context, token string, claims identity.Claims) error {
@@ -136,16 +145,17 @@ func (s *Server) keyIsOnTheWay(ctx context.Context, err error) bool {
 	return s.Hub.AwaitSecret(ctx, unknown.Secret) == nil
 }
 
-// authorize says whether a caller may speak for a proxy that there is.
-func (s *Server) authorize(ctx context.Context, key graph.ProxyKey) error {
+// authorize returns the caller, or an error where it may not speak for a proxy or there is no such proxy.
+func (s *Server) authorize(ctx context.Context, key graph.ProxyKey) (*caller, error) {
 	caller, err := s.caller(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err = s.mayBe(caller, key); err != nil {
+	if err := s.mayBe(caller, key); err != nil {
 		s.refused.Note("a proxy is refused", "from", from(ctx), "proxy", key, "reason", status.Convert(err).Message())
+		return nil, err
 	}
-	return err
+	return caller, nil
 }
 
 func (s *Server) mayBe(c *caller, key graph.ProxyKey) error {
@@ -156,7 +166,11 @@ func (s *Server) mayBe(c *caller, key graph.ProxyKey) error {
 		return status.Error(codes.NotFound, fmt.Sprintf("%s does not exist; register it, or write it through the API", key.Resource()))
 	}
 	if dataplane, ok := s.Hub.Dataplane(key); ok {
-		if err := c.permits(dataplane); err != nil {
+		err := c.permits(dataplane)
+		if err == nil {
+			err = c.dataplane.Sections(dataplane, dataplane.Vouched.Operator)
+		}
+		if err != nil {
 			return status.Error(codes.PermissionDenied, err.Error())
 		}
 	}

@@ -48,10 +48,7 @@ func (s *agents) Register(ctx context.Context, request *wire.RegisterRequest) (*
 	if err := caller.permits(proxy); err != nil {
 		return nil, status.Error(codes.PermissionDenied, err.Error())
 	}
-	if err := s.mayReplace(caller, key); err != nil {
-		return nil, err
-	}
-	if _, err := s.Writer.Put(ctx, proxy, admit.Change{Told: s.audited(ctx, caller)}); err != nil {
+	if _, err := s.Writer.Put(ctx, proxy, admit.Change{Token: caller.allows(), Told: s.audited(ctx, caller)}); err != nil {
 		return nil, s.answer(err, "writing "+proxy.Key().String())
 	}
 	err = admit.Modify(ctx, s.Writer, key.ServingKind(), key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneServing]) bool {
@@ -77,17 +74,32 @@ func (s *Server) audited(ctx context.Context, c *caller) func(before, after reso
 	}
 }
 
-// mayReplace refuses to write over a Dataplane of others: a token that names no Dataplane is good for those
-// that agree with it as they are stored, not only as the caller would have them.
-func (s *Server) mayReplace(c *caller, key graph.ProxyKey) error {
-	stored, ok := s.Hub.Dataplane(key)
-	if !ok || c.dataplane == nil || c.dataplane.Name != "" {
+// allows is what the token of a caller allows of a Dataplane that it registers. A token that names no Dataplane is valid
+// for those that agree with it as they are stored, not only as the caller would have them.
+func (c *caller) allows() *admit.Token {
+	if c.dataplane == nil {
+		return &admit.Token{} // a ZoneIngress or ZoneEgress has no facts
+	}
+	return &admit.Token{Claimed: c.dataplane.Claimed, Allows: func(stored, next *resource.Object[kind.Dataplane]) error {
+		var operator []string
+		if stored != nil {
+			operator = stored.Vouched.Operator
+		}
+		err := c.dataplane.Sections(next, operator)
+		if err == nil && stored != nil {
+			err = c.dataplane.Replaces(stored, next)
+		}
+		if err != nil {
+			return resource.Errorf(resource.Forbidden, "%v", err)
+		}
+		if stored == nil || c.dataplane.Name != "" {
+			return nil
+		}
+		if err := c.permits(stored); err != nil {
+			return resource.Errorf(resource.Forbidden, "%s exists and is not this token's: %v; choose another name, or delete it first", stored.Key(), err)
+		}
 		return nil
-	}
-	if err := c.permits(stored); err != nil {
-		return status.Error(codes.PermissionDenied, fmt.Sprintf("%s exists and is not this token's: %v; choose another name, or delete it first", stored.Key(), err))
-	}
-	return nil
+	}}
 }
 
 // parseProxy reads a Dataplane, a ZoneIngress or a ZoneEgress.

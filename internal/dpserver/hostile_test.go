@@ -27,13 +27,19 @@ func TestATokenWithoutANameWritesOverNobodyElsesDataplane(t *testing.T) {
 		return &wire.RegisterRequest{Dataplane: []byte(document)}
 	}
 	_, err := p.agent.Register(mine, as("web-1"))
-	wantStatus(t, err, codes.PermissionDenied, `Dataplane default/web-1 exists and is not this token's: the token is for the workload "evil"`)
+	wantStatus(t, err, codes.PermissionDenied, "Dataplane default/web-1 exists, and the token that registered it vouches for its name")
 	stored(p, kind.Dataplanes, func(d kind.Dataplane) bool { return d.Networking.Address == "10.0.0.1" })
 	if _, err := p.agent.Register(mine, as("evil-1")); err != nil {
 		t.Errorf("a new Dataplane of the token's workload is refused: %v", err)
 	}
-	if _, err := p.agent.Register(p.as("web-1"), as("web-1")); err != nil {
-		t.Errorf("a token that names the Dataplane may not change its workload: %v", err)
+	theirs := p.with(identity.DataplaneClaims{Mesh: "default", Workload: "other"})
+	_, err = p.agent.Register(theirs, &wire.RegisterRequest{Dataplane: []byte(strings.NewReplacer("web-1", "evil-1", "workload: web", "workload: other").Replace(web))})
+	wantStatus(t, err, codes.PermissionDenied, `Dataplane default/evil-1 exists and is not this token's: the token is for the workload "other"`)
+	_, err = p.agent.Register(p.as("web-1"), as("web-1"))
+	wantStatus(t, err, codes.PermissionDenied, "vouches for the label kuma.io/workload: web of Dataplane default/web-1")
+	moved := p.with(identity.DataplaneClaims{Mesh: "default", Name: "web-1", Workload: "evil"})
+	if _, err := p.agent.Register(moved, as("web-1")); err != nil {
+		t.Errorf("a token that names the Dataplane and another workload may not move it there: %v", err)
 	}
 }
 

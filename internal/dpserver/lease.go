@@ -59,6 +59,7 @@ func newLeases(now func() time.Time, i instance) *leases {
 
 // Observe hears of every commit of the control plane's memory, the first one, with all there is, included.
 func (s *Server) Observe(put []resource.Any, removed []resource.Key, _ []*table.Changes, _ time.Time) {
+	s.noteTokens(put, removed)
 	for _, o := range put {
 		if serving, ok := o.(*resource.Object[kind.DataplaneServing]); ok && serving.Spec.Registered {
 			proxy, _ := graph.ProxyOf(serving.Key())

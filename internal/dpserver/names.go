@@ -1,6 +1,8 @@
 package dpserver
 
 import (
+	"context"
+
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -15,9 +17,13 @@ func (s *agents) Names(request *wire.NamesRequest, stream wire.Agent_NamesServer
 	if err != nil {
 		return err
 	}
-	if err := s.authorize(stream.Context(), key); err != nil {
+	caller, err := s.authorize(stream.Context(), key)
+	if err != nil {
 		return err
 	}
+	ctx, end := context.WithCancelCause(stream.Context())
+	defer end(nil)
+	defer s.enter(caller, end)()
 	names := make(chan *publish.Names, 1)
 	defer s.Hub.WatchNames(key, latest(names))()
 	var told *publish.Names
@@ -31,8 +37,8 @@ func (s *agents) Names(request *wire.NamesRequest, stream wire.Agent_NamesServer
 				return err
 			}
 			told = now
-		case <-stream.Context().Done():
-			return stream.Context().Err()
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
 }

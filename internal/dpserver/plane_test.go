@@ -159,6 +159,12 @@ func (p *plane) as(name string) context.Context {
 	return p.with(identity.DataplaneClaims{Mesh: "default", Name: name})
 }
 
+// vouching is a context that carries a token which vouches for web-1 as it is in [web].
+func (p *plane) vouching() context.Context {
+	p.t.Helper()
+	return p.with(identity.DataplaneClaims{Mesh: "default", Name: "web-1", Workload: "web"})
+}
+
 // with is a context that carries a token with these claims.
 func (p *plane) with(claims identity.DataplaneClaims) context.Context {
 	p.t.Helper()
@@ -180,7 +186,7 @@ const web = `{type: Dataplane, mesh: default, name: web-1, labels: {kuma.io/work
 
 func (p *plane) register() {
 	p.t.Helper()
-	if _, err := p.agent.Register(p.as("web-1"), &wire.RegisterRequest{Dataplane: []byte(web)}); err != nil {
+	if _, err := p.agent.Register(p.vouching(), &wire.RegisterRequest{Dataplane: []byte(web)}); err != nil {
 		p.t.Fatal(err)
 	}
 	p.eventually(func() bool { _, known := p.server.Hub.Dataplane(web1); return known }, func() any { return "the Dataplane is not known" })

@@ -96,6 +96,9 @@ type Server struct {
 	mu       sync.Mutex
 	sessions map[graph.ProxyKey]*session
 	peers    map[graph.ProxyKey]*peer // with an open stream; the newest one
+	entries  map[*entry]struct{}      // all open calls
+
+	tokensChanged chan struct{} // of one
 }
 
 // New makes a server. Run must be running while it serves.
@@ -111,6 +114,9 @@ func New(c Config) *Server {
 		questions: questions{open: map[string]*question{}},
 		sessions:  map[graph.ProxyKey]*session{},
 		peers:     map[graph.ProxyKey]*peer{},
+		entries:   map[*entry]struct{}{},
+
+		tokensChanged: make(chan struct{}, 1),
 	}
 	s.discovery = xds.NewServer(xds.Config{
 		Catalog: c.Catalog, Authenticate: s.authenticate, Accept: s.accept, Settled: c.Settled, Log: c.Log,
@@ -124,17 +130,15 @@ func (s *Server) Register(g *grpc.Server) {
 	wire.RegisterAgentServer(g, &agents{Server: s})
 }
 
-// Run writes insights and ends leases until ctx ends.
+// Run writes insights, ends leases and closes the calls of revoked tokens until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.insights.run(ctx)
-	}()
+	var beside sync.WaitGroup
+	beside.Go(func() { s.insights.run(ctx) })
+	beside.Go(func() { s.watchTokens(ctx) })
 	elsewhere := func(key graph.ProxyKey) bool { return s.elsewhere(key) != "" }
 	refused := func(key graph.ProxyKey) bool { return s.Hub.Refusal(key) != "" }
 	s.leases.run(ctx, elsewhere, refused, s.expire)
-	<-done
+	beside.Wait()
 	return nil
 }
 

@@ -114,7 +114,7 @@ func TestTheControlPlaneDecidesTheNamesInACertificate(t *testing.T) {
 	p := newPlane(t, secured(t)...)
 	p.register()
 	_, settings := p.session("run-1")
-	answer, err := p.agent.Sign(p.as("web-1"), &wire.SignRequest{Mesh: "default", Name: "web-1", Request: newRequest(t)})
+	answer, err := p.agent.Sign(p.vouching(), &wire.SignRequest{Mesh: "default", Name: "web-1", Request: newRequest(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

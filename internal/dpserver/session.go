@@ -41,6 +41,7 @@ type session struct {
 	key    graph.ProxyKey
 	stream wire.Agent_SessionServer
 	end    context.CancelCauseFunc
+	caller *caller
 	ended  <-chan struct{}
 	// questions are for the agent; one that is taken from here is sent.
 	questions chan *wire.Question
@@ -90,6 +91,7 @@ func (s *agents) Session(stream wire.Agent_SessionServer) error {
 	if err := a.open(ctx, proxies); err != nil {
 		return err
 	}
+	defer s.enter(a.caller, end)()
 	defer s.join(a)()
 	reports := make(chan *wire.Report, 1)
 	go a.receive(latest(reports))
@@ -120,7 +122,9 @@ func (a *session) open(ctx context.Context, proxies <-chan *graph.Proxy) error {
 		}
 		break
 	}
-	return a.server.authorize(ctx, a.key)
+	var err error
+	a.caller, err = a.server.authorize(ctx, a.key)
+	return err
 }
 
 // join makes this the Dataplane's one session. An older one is of a run that ended, or of a connection
@@ -205,8 +209,8 @@ func (a *session) run(ctx context.Context, first *wire.Report, reports <-chan *w
 			if a.proxy == nil {
 				return a.deleted()
 			}
-			if a.proxy.Refusal != "" {
-				return status.Error(codes.PermissionDenied, a.proxy.Refusal)
+			if err := a.caller.keeps(a.proxy); err != nil {
+				return err
 			}
 		case q := <-a.questions:
 			if err := a.ask(q); err != nil {

@@ -25,15 +25,22 @@ func (s *agents) Sign(ctx context.Context, request *wire.SignRequest) (*wire.Sig
 	if err != nil {
 		return nil, err
 	}
-	if err := s.authorize(ctx, key); err != nil {
+	caller, err := s.authorize(ctx, key)
+	if err != nil {
 		return nil, err
 	}
 	public, err := identity.ParseRequest(request.Request)
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
+	if err := s.vouched(ctx, caller, key); err != nil {
+		return nil, err
+	}
 	leaf, err := s.leaf(key, request.Secret)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.entitled(caller, key, leaf); err != nil {
 		return nil, err
 	}
 	mesh := cmp.Or(leaf.Mesh, key.Mesh)
@@ -61,6 +68,57 @@ func (s *agents) Sign(ctx context.Context, request *wire.SignRequest) (*wire.Sig
 		Chain: signed.Chain, SpiffeId: leaf.SpiffeID, Serial: signed.Serial,
 		NotBeforeUnix: signed.NotBefore.Unix(), NotAfterUnix: signed.NotAfter.Unix(),
 	}, nil
+}
+
+// vouched returns PermissionDenied where nobody vouches for what the identity of a proxy rests on. A caller whose token
+// does is told to try again: that is recorded now, as a registration with that token would.
+func (s *Server) vouched(ctx context.Context, c *caller, key graph.ProxyKey) error {
+	proxy, _ := s.Hub.Proxy(key)
+	if proxy == nil || proxy.Identity == nil || len(proxy.Identity.Unvouched) == 0 {
+		return nil
+	}
+	id, vouches := proxy.Identity, true
+	for _, fact := range id.Unvouched {
+		vouches = vouches && c.dataplane != nil && c.dataplane.Vouches(fact)
+	}
+	if !vouches {
+		return status.Error(codes.PermissionDenied, fmt.Sprintf("%s: %s", kind.IdentitySource(key.Mesh, id.MeshIdentity), id.Problem))
+	}
+	err := admit.Modify(ctx, s.Writer, kind.Dataplanes, key.Mesh, key.Name, func(o *resource.Object[kind.Dataplane]) bool {
+		if o.Version == "" || c.permits(o) != nil {
+			return false // it was deleted or changed meanwhile
+		}
+		kind.VouchToken(o, o, c.dataplane.Claimed(o))
+		return true
+	})
+	if err != nil {
+		return s.answer(err, "recording what the token of "+key.String()+" vouches for")
+	}
+	return status.Error(codes.Unavailable, fmt.Sprintf("what the token of %s vouches for was recorded just now; try again", key.Resource()))
+}
+
+// entitled returns PermissionDenied for a caller whose token does not vouch for what a certificate says of a Dataplane:
+// its SPIFFE IDs, and the name of its instance where anybody vouches for that. What an operator vouches for counts for a
+// token that names the Dataplane. A proxy that changes its SPIFFE IDs waits for the next ones where its token does not
+// vouch for the former ones.
+func (s *Server) entitled(c *caller, key graph.ProxyKey, leaf *graph.Leaf) error {
+	dataplane, ok := s.Hub.Dataplane(key)
+	if !ok {
+		return nil // a ZoneEgress, whose token says so
+	}
+	name, _ := dataplane.Vouched.By([]string{kind.NameFact(dataplane.Name)})
+	if err := c.dataplane.Entitled(dataplane, name); err != nil {
+		return status.Error(codes.PermissionDenied, err.Error())
+	}
+	err := c.dataplane.Entitled(dataplane, leaf.Rests)
+	proxy, _ := s.Hub.Proxy(key)
+	switch {
+	case err == nil:
+		return nil
+	case proxy != nil && proxy.Identity != nil && !proxy.Identity.Same(leaf.LeafNames) && c.dataplane.Entitled(dataplane, proxy.Identity.Rests) == nil:
+		return status.Error(codes.Unavailable, fmt.Sprintf("%s is getting other SPIFFE IDs than %s; try again", key, leaf.LeafNames))
+	}
+	return status.Error(codes.PermissionDenied, err.Error())
 }
 
 // leaf is what the next certificate of a secret of the proxy says. It answers FailedPrecondition where that is to have
@@ -123,7 +181,7 @@ func (s *Server) authority(mesh string, leaf *graph.Leaf) (*signer, error) {
 // hold stores that a proxy may present a leaf.
 func (s *Server) hold(ctx context.Context, key graph.ProxyKey, leaf *graph.Leaf, ca *identity.CA, signed *identity.Certificate) error {
 	held := kind.HeldLeaf{
-		LeafNames: leaf.LeafNames, MeshIdentity: leaf.MeshIdentity,
+		LeafNames: leaf.LeafNames, MeshIdentity: leaf.MeshIdentity, Rests: leaf.Rests,
 		Root: identity.Fingerprints(ca.Root())[0], Until: kind.Time{Time: signed.NotAfter},
 	}
 	if key.Type == kind.EgressProxy {

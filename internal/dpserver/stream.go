@@ -28,7 +28,8 @@ func (s *Server) accept(ctx context.Context, node *core.Node, stream *xds.Stream
 	if err != nil {
 		return nil, err
 	}
-	if err := s.authorize(ctx, key); err != nil {
+	caller, err := s.authorize(ctx, key)
+	if err != nil {
 		return nil, err
 	}
 	version := envoyVersion(node)
@@ -40,8 +41,9 @@ func (s *Server) accept(ctx context.Context, node *core.Node, stream *xds.Stream
 	if err != nil {
 		return nil, s.answer(err, "attaching "+key.String())
 	}
-	p := &peer{server: s, key: key, stream: stream, detach: detach, id: uuid.NewString(), since: now()}
-	p.unwatch = s.Hub.Watch(key, p.member)
+	p := &peer{server: s, key: key, caller: caller, stream: stream, detach: detach, id: uuid.NewString(), since: now()}
+	p.unwatch = s.Hub.Watch(key, p.follow)
+	p.leave = s.enter(caller, stream.Close)
 	s.came(p)
 	s.insights.note(key, connected(p.id, s.Instance.ID(), version, p.since))
 	return p, nil
@@ -76,11 +78,14 @@ func envoyVersion(node *core.Node) string {
 type peer struct {
 	server *Server
 	key    graph.ProxyKey
+	caller *caller
 	stream *xds.Stream
-	// detach ends what the stream follows, and unwatch that its membership is followed.
+	// detach ends what the stream follows, and unwatch that its proxy is followed.
 	detach, unwatch func()
+	leave           func() // of its token
 	id              string // of its subscription
 	since           time.Time
+	leadsOut        bool // as its proxy was last: it is sent the keys of external services
 
 	mu       sync.Mutex     // guards refusals, which the stream alone writes
 	refusals []kind.Refusal // replaced as a whole
@@ -142,16 +147,41 @@ func (p *peer) refuses() []kind.Refusal {
 	return p.refusals
 }
 
-// member ends the stream of a proxy that its mesh does not admit any more: it has no config to get. Its Envoy goes
-// on with what it has, which nobody sends requests to and of which nobody takes any. (Mesh Membership.)
-func (p *peer) member(proxy *graph.Proxy) {
-	if proxy != nil && proxy.Refusal != "" {
-		p.stream.Close(status.Error(codes.PermissionDenied, proxy.Refusal))
+// follow closes the stream of a proxy that its mesh no longer admits, or that became a zone proxy which the token of the
+// stream does not vouch for, and that of a zone egress that was deleted. Its Envoy keeps the config that it has, without
+// clients. (Mesh Membership.)
+func (p *peer) follow(proxy *graph.Proxy) {
+	err := error(nil)
+	switch {
+	case proxy != nil:
+		err = p.caller.keeps(proxy)
+		p.leadsOut = len(proxy.LeadsOut) > 0
+	case p.leadsOut:
+		err = status.Error(codes.NotFound, p.key.Resource().String()+" was deleted")
 	}
+	if err != nil {
+		p.stream.Close(err)
+	}
+}
+
+// keeps returns PermissionDenied where a proxy has changed into one that its caller may not be.
+func (c *caller) keeps(proxy *graph.Proxy) error {
+	if proxy.Refusal != "" {
+		return status.Error(codes.PermissionDenied, proxy.Refusal)
+	}
+	if c.dataplane == nil {
+		return nil
+	}
+	dataplane := kind.Dataplanes.Make(proxy.Key.Mesh, proxy.Key.Name, kind.Dataplane{})
+	if err := c.dataplane.Entitled(dataplane, proxy.Sections); err != nil {
+		return status.Error(codes.PermissionDenied, err.Error())
+	}
+	return nil
 }
 
 // Closed implements xds.Peer.
 func (p *peer) Closed(err error) {
+	p.leave()
 	p.unwatch()
 	p.detach()
 	p.server.went(p)

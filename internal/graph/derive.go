@@ -83,7 +83,21 @@ func (s *State) identity(r *table.Reader, key ProxyKey) *Identity {
 	if err != nil {
 		return &Identity{MeshIdentity: chosen.Name, Problem: err.Error(), Source: sourceOf(&chosen.Spec, "")}
 	}
-	return &Identity{MeshIdentity: chosen.Name, LeafNames: kind.NamesOf(id), TrustDomain: domain, Source: sourceOf(&chosen.Spec, domain)}
+	given := &Identity{MeshIdentity: chosen.Name, LeafNames: kind.NamesOf(id), TrustDomain: domain, Source: sourceOf(&chosen.Spec, domain)}
+	if given.Source.FromSPIRE() {
+		return given // SPIRE attests the workload itself
+	}
+	return given.restingOn(dp, identity.SpiffeFacts(&chosen.Spec, dp))
+}
+
+// restingOn returns an identity that rests on facts of its Dataplane. Where nobody vouches for one of them it has no
+// SPIFFE ID, so that neither clients nor rules know the proxy by an ID that its owner chose.
+func (id *Identity) restingOn(dp *resource.Object[kind.Dataplane], facts []string) *Identity {
+	id.Rests, id.Unvouched = dp.Vouched.By(facts)
+	if len(id.Unvouched) > 0 {
+		id.LeafNames, id.Problem = kind.LeafNames{}, identity.Unvouched(dp, id.Unvouched).Error()
+	}
+	return id
 }
 
 // selecting are the MeshIdentities that select a Dataplane, the chosen one first.

@@ -79,8 +79,12 @@ func namedSecrets(service *resource.Object[kind.MeshExternalService]) []string {
 	return slices.Compact(keys)
 }
 
-// leadOut makes a proxy that has or had an egress section lead out of its zone.
+// leadOut makes a proxy that has an egress section lead out of its zone. Without the section it has no right to the
+// keys of external services, so it loses them at once and not after a drain.
 func (s *State) leadOut(r *table.Reader, dp *resource.Object[kind.Dataplane], p *Proxy) {
+	if dp.Spec.Networking.ZoneEgress == nil {
+		return
+	}
 	sections := s.egressSections(r, p.Key, dp.Spec.Networking.ZoneEgress)
 	if len(sections) == 0 || p.Identity == nil {
 		return

@@ -155,6 +155,9 @@ func received(o resource.Any) resource.Any {
 		meta.Labels[kind.DisplayName] = meta.Name
 		meta.Name = kind.SyncedName(kind.ByName(o.Key().Kind).Describe(), meta.Name, owner)
 	}
+	if dp, ok := o.(*resource.Object[kind.Dataplane]); ok {
+		kind.VouchOperator(nil, dp)
+	}
 	return o
 }
 

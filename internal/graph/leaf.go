@@ -50,7 +50,7 @@ func (s *State) leaf(r *table.Reader, key ProxyKey, wanted *Identity) *Leaf {
 	if wanted == nil || wanted.Source.FromSPIRE() {
 		return nil
 	}
-	next := &Leaf{MeshIdentity: wanted.MeshIdentity, LeafNames: wanted.LeafNames}
+	next := &Leaf{MeshIdentity: wanted.MeshIdentity, LeafNames: wanted.LeafNames, Rests: wanted.Rests}
 	if a := s.Authority.Get(r, IdentityKey{key.Mesh, wanted.MeshIdentity}); a.TrustDomain == wanted.TrustDomain {
 		next.Authority = a.Fingerprint
 	}
@@ -66,19 +66,20 @@ func (s *State) leaf(r *table.Reader, key ProxyKey, wanted *Identity) *Leaf {
 		return next
 	}
 	used := row.Spec.InUse()
+	names, rests := meanwhile(used, wanted)
 	return &Leaf{
-		MeshIdentity: used.MeshIdentity, LeafNames: meanwhile(used, wanted),
+		MeshIdentity: used.MeshIdentity, LeafNames: names, Rests: rests,
 		Authority: s.Authority.Get(r, IdentityKey{key.Mesh, used.MeshIdentity}).Fingerprint,
 	}
 }
 
-// meanwhile are the names of a proxy until it may have the wanted ones. Under the mtls of a mesh, where a
+// meanwhile are the names of a proxy until it may have the wanted ones, and what they rest on. Under the mtls of a mesh, where a
 // certificate has several, new ones come at once, and those that go stay until nobody asks for them.
-func meanwhile(used *kind.HeldLeaf, wanted *Identity) kind.LeafNames {
+func meanwhile(used *kind.HeldLeaf, wanted *Identity) (kind.LeafNames, resource.Vouched) {
 	if wanted.joins(used) {
-		return used.And(wanted.LeafNames)
+		return used.And(wanted.LeafNames), used.Rests.And(wanted.Rests)
 	}
-	return used.LeafNames
+	return used.LeafNames, used.Rests
 }
 
 // joins says whether the names stand beside those of a leaf that the proxy holds.

@@ -39,7 +39,7 @@ func (s *State) mtlsIdentity(r *table.Reader, dp *resource.Object[kind.Dataplane
 		return given
 	}
 	given.LeafNames = kind.NamesOf(ids...)
-	return given
+	return given.restingOn(dp, identity.ServiceFacts(dp))
 }
 
 // serverNames are those under which a proxy is taken by the clients of one of its inbounds. Under the mtls of its

@@ -138,6 +138,8 @@ type Proxy struct {
 	Refusal  string
 	Identity *Identity // nil: plain
 	Leaf     *Leaf     // nil: it is to have none
+	// Sections are the facts of its zone proxy sections (see [kind.SectionFacts]), by who vouches for them.
+	Sections resource.Vouched
 	// Further are what a ZoneEgress presents beside its identity.
 	Further   []Presentation
 	Listeners []InboundListener
@@ -163,6 +165,10 @@ type Identity struct {
 	kind.LeafNames
 	TrustDomain string
 	Source      Source
+	// Rests are the facts of the Dataplane (see [kind.Facts]) that the SPIFFE IDs rest on, by who vouches for them.
+	// Unvouched are those for which nobody does: then there is a Problem.
+	Rests     resource.Vouched
+	Unvouched []string
 	// Problem is why there is no SPIFFE ID, though the proxy is to have one. Such a proxy gets no
 	// certificate, and it does not become plain.
 	Problem string
@@ -182,6 +188,8 @@ type Leaf struct {
 	kind.LeafNames
 	// Authority is the fingerprint of the CA that signs it; empty: none does yet.
 	Authority string
+	// Rests are the facts of the Dataplane that its names rest on, by who vouches for them.
+	Rests resource.Vouched
 }
 
 // InboundListener is one (address, port) with the union of the inbounds that share it, those that are

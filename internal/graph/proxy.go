@@ -22,6 +22,7 @@ func (s *State) proxy(r *table.Reader, key ProxyKey) *Proxy {
 	p := &Proxy{Key: key, Zone: s.Zone, Refusal: s.Refusal(r, key), Identity: s.Identity.Get(r, key)}
 	p.Leaf = s.leaf(r, key, p.Identity)
 	n := &dp.Spec.Networking
+	p.Sections, _ = dp.Vouched.By(kind.SectionFacts(n))
 	p.Outbounds = s.explicit(r, key.Mesh, n.Outbound)
 	p.Class = Class{Mesh: key.Mesh, Secured: p.Identity != nil}
 	if p.Identity != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,15 +24,18 @@ type Claims interface {
 	// check refuses claims that no token has.
 	check() error
 	registered() *jwt.RegisteredClaims
+	// empty returns new claims of the same kind.
+	empty() Claims
 }
 
-// DataplaneClaims say for which proxies a dataplane token speaks. An empty field does not restrict, except
-// Mesh, which is required.
+// DataplaneClaims say for which proxies a dataplane token is valid, and what it vouches for of them. An empty field
+// does not restrict and vouches for nothing, except Mesh, which is required, and Type.
 type DataplaneClaims struct {
 	Name     string              `json:"Name,omitempty"`     // of the Dataplane
 	Mesh     string              `json:"Mesh"`               // of the Dataplane
 	Tags     map[string][]string `json:"Tags,omitempty"`     // every inbound has each tag, with one of the values
-	Type     string              `json:"Type,omitempty"`     // "dataplane"; empty means the same
+	Labels   map[string]string   `json:"Labels,omitempty"`   // the Dataplane has each label; never kuma.io/workload
+	Type     string              `json:"Type,omitempty"`     // roles, of [Roles], separated by commas; empty: "dataplane"
 	Workload string              `json:"Workload,omitempty"` // the label kuma.io/workload
 	jwt.RegisteredClaims
 }
@@ -50,8 +54,32 @@ type ZoneClaims struct {
 	jwt.RegisteredClaims
 }
 
-// DataplaneType is the one value of DataplaneClaims.Type that this release knows.
-const DataplaneType = "dataplane"
+// Roles are what a Dataplane may be by its token: a proxy beside an application, a zone egress, a zone ingress.
+var Roles = []string{kind.DataplaneRole, kind.EgressRole, kind.IngressRole}
+
+// TypeOf returns the value of DataplaneClaims.Type for roles, sorted and each once; without roles, "dataplane". Its
+// error names the first role that does not exist.
+func TypeOf(roles []string) (string, error) {
+	for _, role := range roles {
+		if !slices.Contains(Roles, role) {
+			return "", fmt.Errorf("is %q, want %s, or several of them separated by commas", role, strings.Join(Roles, ", "))
+		}
+	}
+	if len(roles) == 0 {
+		return kind.DataplaneRole, nil
+	}
+	sorted := slices.Clone(roles)
+	slices.Sort(sorted)
+	return strings.Join(slices.Compact(sorted), ","), nil
+}
+
+// RolesOf returns the roles of a value of DataplaneClaims.Type.
+func RolesOf(claim string) []string {
+	if claim == "" {
+		return []string{kind.DataplaneRole}
+	}
+	return strings.Split(claim, ",")
+}
 
 // ZoneScopes are as what a zone token may be used: by the zone's control plane, its ingress, its egress.
 var ZoneScopes = []string{"cp", "ingress", "egress"}
@@ -68,11 +96,14 @@ func (c *ZoneClaims) Realm() Realm { return ZoneRealm }
 var meshName = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
 func (c *DataplaneClaims) check() error {
-	switch {
-	case !meshName.MatchString(c.Mesh):
+	if !meshName.MatchString(c.Mesh) {
 		return errors.New("a dataplane token needs the name of a mesh")
-	case c.Type != "" && c.Type != DataplaneType:
-		return fmt.Errorf("the token is of type %q, want %q", c.Type, DataplaneType)
+	}
+	if _, err := TypeOf(RolesOf(c.Type)); err != nil {
+		return fmt.Errorf("the type of the token %w", err)
+	}
+	if _, twice := c.Labels[kind.WorkloadLabel]; twice {
+		return fmt.Errorf("the label %s is the claim Workload of a token", kind.WorkloadLabel)
 	}
 	return nil
 }
@@ -95,6 +126,10 @@ func (c *ZoneClaims) check() error {
 	}
 	return nil
 }
+
+func (*DataplaneClaims) empty() Claims { return &DataplaneClaims{} }
+func (*UserClaims) empty() Claims      { return &UserClaims{} }
+func (*ZoneClaims) empty() Claims      { return &ZoneClaims{} }
 
 func (c *DataplaneClaims) registered() *jwt.RegisteredClaims { return &c.RegisteredClaims }
 func (c *UserClaims) registered() *jwt.RegisteredClaims      { return &c.RegisteredClaims }
@@ -137,14 +172,23 @@ func (c *DataplaneClaims) Names(mesh, name string) error {
 	return nil
 }
 
-// Permits says whether the token speaks for the Dataplane. A tag that the token asks for has to stand on
-// every inbound, since one inbound without it would be served on the others' behalf.
+// Permits says whether the token is valid for the Dataplane. A tag that the token asks for has to stand on
+// every inbound, since one inbound without it would be served on the others' behalf. Zone proxy sections are for
+// [DataplaneClaims.Sections] to decide.
 func (c *DataplaneClaims) Permits(o *resource.Object[kind.Dataplane]) error {
 	if err := c.Names(o.Mesh, o.Name); err != nil {
 		return err
 	}
 	if c.Workload != "" && c.Workload != o.Label(kind.WorkloadLabel) {
 		return fmt.Errorf("the token is for the workload %q, and the Dataplane's label %s is %q", c.Workload, kind.WorkloadLabel, o.Label(kind.WorkloadLabel))
+	}
+	for _, label := range slices.Sorted(maps.Keys(c.Labels)) {
+		if c.Labels[label] != o.Label(label) {
+			return fmt.Errorf("the token asks for the label %s: %s, and the Dataplane has %q", label, c.Labels[label], o.Label(label))
+		}
+	}
+	if slices.Contains(o.Spec.Networking.Roles(), kind.DataplaneRole) && !c.has(kind.DataplaneRole) {
+		return fmt.Errorf("the token is of type %s, and %s has more than zone proxy sections; make one with `%s`", c.Type, o.Key(), TokenFor(o).Command())
 	}
 	if len(c.Tags) > 0 && len(o.Spec.Networking.Inbound) == 0 {
 		return errors.New("the token asks for tags, and the Dataplane has no inbound that could have them")

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
@@ -9,6 +10,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -17,7 +19,7 @@ import (
 )
 
 // Realm is a family of tokens with signing keys and revocations of its own. Several keys are valid at once;
-// tokens are signed with the one of the highest number.
+// tokens are signed with the one of the highest number whose private half is here.
 type Realm struct {
 	token string // "user-token"
 	mesh  string // of dataplane tokens
@@ -38,13 +40,55 @@ const (
 	maxKeys = 10_000
 )
 
-var keyID = regexp.MustCompile(`^[1-9][0-9]{0,8}$`)
+// keyID is a key id: the number of a key that an operator stores, or, of a key that a control plane made, its maker and
+// a number (see [KeyID]).
+var keyID = regexp.MustCompile(`^(?:global-|zone-[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?-)?([1-9][0-9]{0,8})$`)
 
-// SigningKey names the Secret, or GlobalSecret, that holds the signing key of number kid.
+// KeyID returns the id of a signing key that the control plane of a zone makes, or, without a zone, global. Keys of two
+// control planes never have the same name, in whatever store they meet.
+func KeyID(zone string, number int) string {
+	if zone == "" {
+		return fmt.Sprintf("global-%d", number)
+	}
+	return fmt.Sprintf("zone-%s-%d", zone, number)
+}
+
+// keyNumber returns the number in a key id.
+func keyNumber(kid string) int {
+	match := keyID.FindStringSubmatch(kid)
+	if match == nil {
+		return 0
+	}
+	number, _ := strconv.Atoi(match[1]) // at most nine digits
+	return number
+}
+
+// CompareKeyIDs orders key ids by age: the one with the highest number signs and, of those with the same number, an
+// operator's.
+func CompareKeyIDs(a, b string) int {
+	plain := func(kid string) int {
+		if strings.Contains(kid, "-") {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(cmp.Compare(keyNumber(a), keyNumber(b)), cmp.Compare(plain(a), plain(b)), strings.Compare(a, b))
+}
+
+// Reserved says whether a key id is for another control plane to give: a zone can't store a key under an id of global,
+// whose public half it may get.
+func Reserved(zone, kid string) bool { return zone != "" && strings.HasPrefix(kid, "global-") }
+
+// MadeBy says whether the control plane of a zone, or global (without a zone), may store a signing key with this id: one
+// of its own, or an operator's.
+func MadeBy(zone, kid string) bool {
+	return !strings.Contains(kid, "-") || kid == KeyID(zone, keyNumber(kid))
+}
+
+// SigningKey names the Secret, or GlobalSecret, that holds the signing key with an id.
 func (r Realm) SigningKey(kid string) resource.Key { return r.secret("signing-key", kid) }
 
-// Revocations names the Secret, or GlobalSecret, that lists the ids (`jti`) of tokens that are good no more,
-// separated by commas.
+// Revocations names the Secret, or GlobalSecret, that lists the ids (`jti`) of revoked tokens, separated by commas.
 func (r Realm) Revocations() resource.Key { return r.secret("revocations", "") }
 
 // secret names "user-token-WHAT-ID" or, of a mesh, "dataplane-token-WHAT-MESH-ID".
@@ -69,21 +113,30 @@ func (r Realm) String() string {
 	return r.token + " of the mesh " + r.mesh
 }
 
-// SigningKeyOf answers the realm and number of the signing key that a Secret or GlobalSecret holds, false for
+// realmsOf are those whose Secrets are of a mesh, or, without one, of none.
+func realmsOf(mesh string) []Realm {
+	if mesh != "" {
+		return []Realm{DataplaneRealm(mesh)}
+	}
+	return []Realm{UserRealm, ZoneRealm}
+}
+
+// SigningKeyOf returns the realm and the id of the signing key that a Secret or GlobalSecret holds, false for
 // any other.
 func SigningKeyOf(secret resource.Key) (realm Realm, kid string, ok bool) {
-	realms := []Realm{UserRealm, ZoneRealm}
-	if secret.Mesh != "" {
-		realms = []Realm{DataplaneRealm(secret.Mesh)}
-	}
-	at := strings.LastIndexByte(secret.Name, '-')
-	for _, realm := range realms {
-		kid := secret.Name[at+1:]
-		if keyID.MatchString(kid) && realm.SigningKey(kid) == secret {
+	for _, realm := range realmsOf(secret.Mesh) {
+		kid, found := strings.CutPrefix(secret.Name, realm.SigningKey("").Name+"-")
+		if found && keyID.MatchString(kid) && realm.SigningKey(kid) == secret {
 			return realm, kid, true
 		}
 	}
 	return Realm{}, "", false
+}
+
+// DecidesTokens says whether a resource decides which tokens are valid: it holds a signing key, or lists revoked ids.
+func DecidesTokens(key resource.Key) bool {
+	_, _, signs := SigningKeyOf(key)
+	return signs || slices.ContainsFunc(realmsOf(key.Mesh), func(realm Realm) bool { return realm.Revocations() == key })
 }
 
 // Keyring finds the keys of tokens among the Secrets. It may be used at the same time by many.
@@ -233,12 +286,12 @@ func ForZones(secret resource.Key, data []byte) ([]byte, bool) {
 	if slices.Contains([]string{AdminTokenSecret, ServerCASecret, UserRealm.Revocations().Name}, secret.Name) {
 		return nil, false
 	}
-	realm, _, signs := SigningKeyOf(secret)
+	realm, kid, signs := SigningKeyOf(secret)
 	if !signs {
 		return data, true
 	}
 	key, err := parseHalves(data)
-	if err != nil || realm == UserRealm {
+	if err != nil || realm == UserRealm || !MadeBy("", kid) {
 		return nil, false
 	}
 	der, err := x509.MarshalPKIXPublicKey(key.public)

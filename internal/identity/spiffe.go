@@ -2,10 +2,12 @@ package identity
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 
 	"weft/kind"
+	"weft/resource"
 )
 
 // SpiffeID renders the templates of a MeshIdentity for one Dataplane and answers its SPIFFE ID and trust
@@ -115,6 +117,51 @@ func ServiceIDs(mesh, name string, labels map[string]string, dp *kind.Dataplane)
 		ids = append(ids, id.String())
 	}
 	return ids, nil
+}
+
+// ServiceFacts are the facts (see [kind.Facts]) that [ServiceIDs] rests on.
+func ServiceFacts(o *resource.Object[kind.Dataplane]) []string {
+	var facts []string
+	for _, in := range o.Spec.Networking.Inbound {
+		if service := in.Tags[kind.ServiceTag]; service != "" {
+			facts = append(facts, kind.ServiceFact(service))
+		}
+	}
+	if len(facts) == 0 {
+		facts = kind.SectionFacts(&o.Spec.Networking)
+	}
+	if len(facts) == 0 {
+		facts = []string{kind.WorkloadFact(o)}
+	}
+	slices.Sort(facts)
+	return slices.Compact(facts)
+}
+
+// SpiffeFacts are the facts (see [kind.Facts]) of a Dataplane that its SPIFFE ID rests on: what the path of the
+// MeshIdentity reads, and the labels by which the MeshIdentity selects it. The trust domain reads none.
+func SpiffeFacts(spec *kind.MeshIdentity, o *resource.Object[kind.Dataplane]) []string {
+	path := kind.DefaultPath
+	if spec.SpiffeID != nil {
+		path = orDefault(spec.SpiffeID.Path, path)
+	}
+	has := kind.Facts(o)
+	rests := map[string]bool{}
+	label := func(name string) { rests[kind.LabelFact(name, o.Label(name))] = true }
+	if t, err := kind.ParseTemplate(path, kind.PathActions); err == nil { // another one gives no SPIFFE ID
+		for _, name := range t.Labels() {
+			label(name)
+		}
+		if t.Reads(".Workload") {
+			rests[kind.WorkloadFact(o)] = true
+		}
+	}
+	if s := spec.Selector; s != nil && s.Dataplane != nil {
+		for name := range s.Dataplane.MatchLabels {
+			label(name)
+		}
+	}
+	// What is no fact is true by the control plane's word, or absent, which renders nothing.
+	return slices.DeleteFunc(has, func(fact string) bool { return !rests[fact] })
 }
 
 func withoutService(name string, labels map[string]string, dp *kind.Dataplane) []string {

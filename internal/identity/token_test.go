@@ -152,7 +152,7 @@ func TestVerifyRefuses(t *testing.T) {
 		{"a key number that is a number", raw(jwt.SigningMethodRS256, signingKey(), 1, valid()), now, "key that does not exist here"},
 		{"no end", raw(jwt.SigningMethodRS256, signingKey(), "1", jwt.MapClaims{"Mesh": "default"}), now, "no expiry"},
 		{"a claim that dataplane tokens have not", raw(jwt.SigningMethodRS256, signingKey(), "1", with("Groups", []string{"mesh-system:admin"})), now, "not a dataplane-token"},
-		{"another type", raw(jwt.SigningMethodRS256, signingKey(), "1", with("Type", "egress")), now, `type "egress"`},
+		{"another type", raw(jwt.SigningMethodRS256, signingKey(), "1", with("Type", "gateway")), now, `"gateway"`},
 		{"a huge one", strings.Repeat("a", 1<<20), now, "at most 16384"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -220,7 +220,7 @@ func TestPermits(t *testing.T) {
 		{Port: 80, Tags: map[string]string{"kuma.io/service": "web", "team": "a"}},
 		{Port: 81, Tags: map[string]string{"kuma.io/service": "admin"}},
 	}}})
-	dp.Labels = map[string]string{kind.WorkloadLabel: "web"}
+	dp.Labels = map[string]string{kind.WorkloadLabel: "web", "team": "a"}
 	for _, c := range []struct {
 		name   string
 		claims identity.DataplaneClaims
@@ -228,6 +228,10 @@ func TestPermits(t *testing.T) {
 	}{
 		{"any of the mesh", identity.DataplaneClaims{Mesh: "default"}, ""},
 		{"its name", identity.DataplaneClaims{Mesh: "default", Name: "web-1"}, ""},
+		{"its label", identity.DataplaneClaims{Mesh: "default", Labels: map[string]string{"team": "a"}}, ""},
+		{"another label", identity.DataplaneClaims{Mesh: "default", Labels: map[string]string{"team": "b"}}, `label team: b`},
+		{"a zone egress alone", identity.DataplaneClaims{Mesh: "default", Type: "egress"}, "has more than zone proxy sections; make one with `weft generate dataplane-token --mesh default --name web-1 --workload web --tag kuma.io/service=web --tag kuma.io/service=admin`"},
+		{"a zone egress too", identity.DataplaneClaims{Mesh: "default", Type: "dataplane,egress"}, ""},
 		{"its workload", identity.DataplaneClaims{Mesh: "default", Workload: "web"}, ""},
 		{"the tags of both inbounds", identity.DataplaneClaims{Mesh: "default", Tags: map[string][]string{"kuma.io/service": {"web", "admin"}}}, ""},
 		{"another mesh", identity.DataplaneClaims{Mesh: "other"}, `of "default"`},

@@ -106,7 +106,15 @@ func withdrawing(t *testing.T, hub *Hub) {
 
 func removal(keys ...resource.Key) mirror.Batch { return mirror.Batch{Removed: keys} }
 
-func put(hub *Hub, objects ...resource.Any) { hub.Apply(mirror.Batch{Put: objects}) }
+// put commits objects, of which an operator vouches for the Dataplanes.
+func put(hub *Hub, objects ...resource.Any) {
+	for _, o := range objects {
+		if dp, ok := o.(*resource.Object[kind.Dataplane]); ok {
+			kind.VouchOperator(nil, dp)
+		}
+	}
+	hub.Apply(mirror.Batch{Put: objects})
+}
 
 func web(tag string) resource.Any {
 	return kind.MeshServices.Make(mesh, "web", kind.MeshService{

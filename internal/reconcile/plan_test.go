@@ -40,6 +40,9 @@ func (w *world) put(objects ...resource.Any) {
 			if w.plan.State.Holds(o.Key().Kind) {
 				w.version++
 				o.Envelope().Version = fmt.Sprint(w.version)
+				if dp, ok := o.(*resource.Object[kind.Dataplane]); ok {
+					kind.VouchOperator(nil, dp)
+				}
 				w.plan.State.Put(tx, o)
 			}
 		}

@@ -27,7 +27,8 @@ type DataplaneTokenRequest struct {
 	Name     string              `json:"name,omitempty"`     // the one Dataplane that may use it
 	Mesh     string              `json:"mesh,omitempty"`     // default: "default"
 	Tags     map[string][]string `json:"tags,omitempty"`     // that every inbound must have, with one of the values
-	Type     string              `json:"type,omitempty"`     // "dataplane", the default
+	Labels   map[string]string   `json:"labels,omitempty"`   // that the Dataplane must have, beside kuma.io/workload
+	Type     string              `json:"type,omitempty"`     // roles, separated by commas: dataplane (the default), egress, ingress
 	Workload string              `json:"workload,omitempty"` // the label kuma.io/workload that it must have
 	ValidFor kind.Duration       `json:"validFor"`           // required, at most ten years
 }
@@ -99,15 +100,18 @@ func (*DataplaneTokenRequest) example() string {
 
 func (req *DataplaneTokenRequest) claims() (identity.Claims, kind.Duration, resource.Problems) {
 	claims := &identity.DataplaneClaims{
-		Name: req.Name, Mesh: cmp.Or(req.Mesh, "default"), Tags: req.Tags,
-		Type: cmp.Or(req.Type, identity.DataplaneType), Workload: req.Workload,
+		Name: req.Name, Mesh: cmp.Or(req.Mesh, "default"), Tags: req.Tags, Labels: req.Labels, Workload: req.Workload,
 	}
 	var problems resource.Problems
+	var err error
+	if claims.Type, err = identity.TypeOf(identity.RolesOf(req.Type)); err != nil {
+		problems.Add("type", "%v", err)
+	}
+	if _, twice := req.Labels[kind.WorkloadLabel]; twice {
+		problems.Add("labels["+kind.WorkloadLabel+"]", "is the field workload of the request")
+	}
 	if problem := kind.NameProblem(req.Name); req.Name != "" && problem != "" {
 		problems.Add("name", "%s", problem)
-	}
-	if claims.Type != identity.DataplaneType {
-		problems.Add("type", "is %q; this release makes tokens of type %q only", req.Type, identity.DataplaneType)
 	}
 	return claims, req.ValidFor, problems
 }

@@ -9,7 +9,6 @@ import (
 	"crypto/rsa"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"weft/internal/access"
@@ -67,21 +66,15 @@ func (i *Issuer) Bootstrap(ctx context.Context) error {
 	return err
 }
 
-// signingKey answers the newest key of a realm that can sign here, and its number, and makes one where there is
-// none: of a number of its own where the others are known by their public halves.
+// signingKey returns the newest key of a realm that can sign here, and its id. Where there is none it makes one whose
+// name no other control plane gives to its own.
 func (i *Issuer) signingKey(ctx context.Context, realm identity.Realm) (kid string, key *rsa.PrivateKey, err error) {
-	numbers := i.numbers(realm)
-	for _, number := range slices.Backward(numbers) {
-		kid = strconv.Itoa(number)
+	for _, kid := range slices.Backward(i.ids(realm)) {
 		if key, err = i.Keys.Signer(realm, kid); key != nil || err != nil {
 			return kid, key, err
 		}
 	}
-	next := 1
-	if len(numbers) > 0 {
-		next = numbers[len(numbers)-1] + 1
-	}
-	kid = strconv.Itoa(next)
+	kid = identity.KeyID(i.Writer.Zone(), 1)
 	if err := i.makeSigningKey(ctx, realm.SigningKey(kid)); err != nil {
 		return "", nil, err
 	}
@@ -89,16 +82,16 @@ func (i *Issuer) signingKey(ctx context.Context, realm identity.Realm) (kid stri
 	return kid, key, err
 }
 
-// numbers are those of a realm's keys, in order.
-func (i *Issuer) numbers(realm identity.Realm) []int {
-	var numbers []int
+// ids are those of a realm's keys that this control plane or an operator made, the newest last.
+func (i *Issuer) ids(realm identity.Realm) []string {
+	var ids []string
 	for _, secret := range i.Secrets.SigningKeys(realm) {
-		_, kid, _ := identity.SigningKeyOf(secret)
-		number, _ := strconv.Atoi(kid) // digits, by SigningKeyOf
-		numbers = append(numbers, number)
+		if _, kid, _ := identity.SigningKeyOf(secret); identity.MadeBy(i.Writer.Zone(), kid) {
+			ids = append(ids, kid)
+		}
 	}
-	slices.Sort(numbers)
-	return numbers
+	slices.SortFunc(ids, identity.CompareKeyIDs)
+	return ids
 }
 
 // makeSigningKey stores a new key, unless somebody else was faster: then that one's stays.

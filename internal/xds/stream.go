@@ -27,6 +27,7 @@ type Stream struct {
 	session *session
 	waits   []wait
 	ended   bool
+	closed  bool // nothing more is sent
 	// pendingSince is since when the client lacks something; lastAck is when it last took something.
 	pendingSince, lastAck time.Time
 }
@@ -52,8 +53,12 @@ func (s *Stream) SetFeeds(feeds ...*Feed) {
 	s.rouse()
 }
 
-// Close ends the stream with this error, which should be a gRPC status; the client may come back.
+// Close ends the stream with this error, which should be a gRPC status; the client may come back. The client is sent
+// nothing that is published after Close returns.
 func (s *Stream) Close(err error) {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
 	select {
 	case s.closing <- err:
 	default: // it ends already
@@ -172,6 +177,9 @@ func (s *Stream) send(log *slog.Logger) (err error) {
 func (s *Stream) ready() (out []*response, again time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		return nil, time.Time{}
+	}
 	now := time.Now()
 	again = s.session.retry(now)
 	out = s.session.ready()

@@ -108,6 +108,7 @@ type world struct {
 	processes       []*process
 	env             []string
 	agentFlags      []string // further ones
+	tokenFlags      []string // of dataplane tokens, beside the file of the Dataplane
 }
 
 // newWorld starts a control plane.
@@ -281,9 +282,16 @@ func (w *world) file(name, text string) string {
 	return path
 }
 
-func (w *world) token(mesh, name string) string {
+// token returns a dataplane token for a name, which vouches for nothing else but what further flags say.
+func (w *world) token(mesh, name string, flags ...string) string {
 	w.t.Helper()
-	token, err := w.weft("generate", "dataplane-token", "--mesh", mesh, "--name", name)
+	return w.generate(append([]string{"--mesh", mesh, "--name", name}, flags...)...)
+}
+
+// generate returns a dataplane token.
+func (w *world) generate(flags ...string) string {
+	w.t.Helper()
+	token, err := w.weft(append([]string{"generate", "dataplane-token"}, flags...)...)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -304,15 +312,17 @@ func (w *world) proxyOn(m *machine, mesh, name, dataplane string) *process {
 	return p
 }
 
-// begin starts weft-dp on a machine, and answers the port at which it says whether it is ready.
+// begin starts weft-dp on a machine with a token that vouches for its Dataplane, and answers the port at which it says whether it is ready.
 func (w *world) begin(m *machine, mesh, name, dataplane string) (p *process, ready int) {
 	w.t.Helper()
 	ready = freePorts(w.t, 1)[0]
+	file := w.file(name+".yaml", w.expand(dataplane))
+	token := w.generate(append([]string{"--mesh", mesh, "--dataplane-file", file}, w.tokenFlags...)...)
 	p = w.startOn(m, name, "weft-dp", append([]string{"run",
 		"--cp-address", w.cpAddress,
 		"--ca-cert-file", filepath.Join(w.dir, "data", "ca.crt"),
-		"--dataplane-file", w.file(name+".yaml", w.expand(dataplane)),
-		"--dataplane-token-file", w.file(name+".token", w.token(mesh, name)),
+		"--dataplane-file", file,
+		"--dataplane-token-file", w.file(name+".token", token),
 		"--envoy", envoy, "--readiness-port", fmt.Sprint(ready)}, w.agentFlags...)...)
 	return p, ready
 }

@@ -1,0 +1,82 @@
+package dpserver
+
+import (
+	"context"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"weft/internal/identity"
+	"weft/resource"
+)
+
+// entry is an open call: a configuration stream, a session, or a stream of host names.
+type entry struct {
+	caller *caller
+	// close ends the call; it does not block.
+	close func(error)
+}
+
+// enter notes an open call until leave, so that it ends with its token.
+func (s *Server) enter(c *caller, end func(error)) (leave func()) {
+	e := &entry{c, end}
+	s.mu.Lock()
+	s.entries[e] = struct{}{}
+	s.mu.Unlock()
+	return func() {
+		s.mu.Lock()
+		delete(s.entries, e)
+		s.mu.Unlock()
+	}
+}
+
+// noteTokens asks for open calls to be verified again where a Secret changed by which tokens are.
+func (s *Server) noteTokens(put []resource.Any, removed []resource.Key) {
+	for _, o := range put {
+		if identity.DecidesTokens(o.Key()) {
+			s.verifyEntries()
+			return
+		}
+	}
+	for _, key := range removed {
+		if identity.DecidesTokens(key) {
+			s.verifyEntries()
+			return
+		}
+	}
+}
+
+func (s *Server) verifyEntries() {
+	select {
+	case s.tokensChanged <- struct{}{}:
+	default: // they are about to be
+	}
+}
+
+// watchTokens closes open calls whose token is revoked, or whose signing key is gone, until ctx ends.
+func (s *Server) watchTokens(ctx context.Context) {
+	for {
+		select {
+		case <-s.tokensChanged:
+		case <-ctx.Done():
+			return
+		}
+		s.mu.Lock()
+		entries := make([]*entry, 0, len(s.entries))
+		for e := range s.entries {
+			entries = append(entries, e)
+		}
+		s.mu.Unlock()
+		invalid := map[string]error{} // by token, nil: it is valid
+		for _, e := range entries {
+			err, known := invalid[e.caller.token]
+			if !known {
+				err = identity.VerifyAgain(e.caller.token, e.caller.claims(), s.Keys)
+				invalid[e.caller.token] = err
+			}
+			if err != nil {
+				e.close(status.Error(codes.Unauthenticated, err.Error()))
+			}
+		}
+	}
+}

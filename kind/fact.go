@@ -1,0 +1,164 @@
+package kind
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"weft/resource"
+)
+
+// Facts are what a Dataplane says of itself, one for each word that an identity or the role of a zone proxy may rest
+// on: its name, its labels, the values of kuma.io/service of its inbounds, and its zone proxy sections. They are sorted,
+// each once. Labels that the control plane sets are no facts: they are true by its word.
+func Facts(o *resource.Object[Dataplane]) []string {
+	facts := append([]string{NameFact(o.Name)}, SectionFacts(&o.Spec.Networking)...)
+	for label, value := range o.Labels {
+		if !setByControlPlane[label] {
+			facts = append(facts, LabelFact(label, value))
+		}
+	}
+	for _, in := range o.Spec.Networking.Inbound {
+		if service := in.Tags[ServiceTag]; service != "" {
+			facts = append(facts, ServiceFact(service))
+		}
+	}
+	slices.Sort(facts)
+	return slices.Compact(facts)
+}
+
+// setByControlPlane are the labels whose value admission decides.
+var setByControlPlane = map[string]bool{
+	resource.MeshLabel: true, DisplayName: true, OriginLabel: true, ZoneLabel: true, EnvLabel: true,
+}
+
+// Words that facts begin with.
+const (
+	nameWord    = "name "
+	labelWord   = "label "
+	serviceWord = "service "
+	ingressWord = "zoneIngress "
+	egressWord  = "zoneEgress "
+)
+
+// NameFact is the fact that a Dataplane has a name.
+func NameFact(name string) string { return nameWord + name }
+
+// LabelFact is the fact that a Dataplane has a label. The label kuma.io/display-name repeats the name.
+func LabelFact(label, value string) string {
+	if label == DisplayName {
+		return NameFact(value)
+	}
+	return labelWord + label + "=" + value
+}
+
+// ServiceFact is the fact that an inbound has a value of kuma.io/service.
+func ServiceFact(service string) string { return serviceWord + service }
+
+// SectionFacts are the facts that a Dataplane has its zone proxy sections, as they are.
+func SectionFacts(n *Networking) []string {
+	var facts []string
+	if z := n.ZoneEgress; z != nil {
+		facts = append(facts, strings.TrimSpace(fmt.Sprintf("%s%s %s", egressWord, z.Listener(), z.Name)))
+	}
+	if z := n.ZoneIngress; z != nil {
+		facts = append(facts, strings.TrimSpace(fmt.Sprintf("%s%s %s:%d %s", ingressWord, z.Listener(), z.AdvertisedAddress, z.AdvertisedPort, z.Name)))
+	}
+	return facts
+}
+
+// Fact is one of [Facts], read.
+type Fact struct {
+	// Name of the Dataplane, or Service of an inbound, or Label with its Value, or Role of a zone proxy. One is set.
+	Name, Service string
+	Label, Value  string
+	Role          string
+}
+
+// ReadFact reads a fact.
+func ReadFact(fact string) Fact {
+	if name, ok := strings.CutPrefix(fact, nameWord); ok {
+		return Fact{Name: name}
+	}
+	if service, ok := strings.CutPrefix(fact, serviceWord); ok {
+		return Fact{Service: service}
+	}
+	if label, ok := strings.CutPrefix(fact, labelWord); ok {
+		key, value, _ := strings.Cut(label, "=")
+		return Fact{Label: key, Value: value}
+	}
+	if strings.HasPrefix(fact, ingressWord) {
+		return Fact{Role: IngressRole}
+	}
+	return Fact{Role: EgressRole}
+}
+
+// String says it in the words of the resource: `the label kuma.io/workload: web`.
+func (f Fact) String() string {
+	switch {
+	case f.Name != "":
+		return "the name " + f.Name
+	case f.Service != "":
+		return "the tag " + ServiceTag + ": " + f.Service
+	case f.Label != "":
+		return "the label " + f.Label + ": " + f.Value
+	case f.Role == IngressRole:
+		return "networking.zoneIngress"
+	}
+	return "networking.zoneEgress"
+}
+
+// Roles of a Dataplane: of one with inbounds or outbounds, and of its zone proxy sections.
+const (
+	DataplaneRole = "dataplane"
+	IngressRole   = string(IngressProxy)
+	EgressRole    = string(EgressProxy)
+)
+
+// Roles returns the roles that a Dataplane has, sorted. One without zone proxy sections is a dataplane, whatever else
+// it lacks.
+func (n *Networking) Roles() []string {
+	var roles []string
+	sections := n.ZoneIngress != nil || n.ZoneEgress != nil
+	if !sections || len(n.Inbound)+len(n.Outbound) > 0 || n.TransparentProxying != nil {
+		roles = append(roles, DataplaneRole)
+	}
+	if n.ZoneEgress != nil {
+		roles = append(roles, EgressRole)
+	}
+	if n.ZoneIngress != nil {
+		roles = append(roles, IngressRole)
+	}
+	return roles
+}
+
+// VouchOperator records what an operator vouches for by writing a Dataplane over what was stored, nil where there was
+// nothing: the facts that the write adds, and those that an operator vouched for before and that still hold. What an
+// agent wrote and the operator left as it was stays the agent's.
+func VouchOperator(before, after *resource.Object[Dataplane]) {
+	var had []string
+	var record resource.Vouched
+	if before != nil {
+		had, record = Facts(before), before.Vouched
+	}
+	facts := Facts(after)
+	lasting := func(fact string) bool { return slices.Contains(record.Operator, fact) }
+	after.Vouched = resource.Vouched{
+		Operator: slices.DeleteFunc(slices.Clone(facts), func(fact string) bool {
+			return slices.Contains(had, fact) && !lasting(fact)
+		}),
+		Token: slices.DeleteFunc(slices.Clone(record.Token), func(fact string) bool { return !slices.Contains(facts, fact) }),
+	}
+}
+
+// VouchToken records what the token of an agent vouches for by registering a Dataplane over what was stored, nil where
+// there was nothing. What was vouched for before, and still holds, stays so.
+func VouchToken(before, after *resource.Object[Dataplane], claimed []string) {
+	after.Vouched = resource.Vouched{Token: claimed}
+	if before == nil {
+		return
+	}
+	facts := Facts(after)
+	lasting := slices.DeleteFunc(slices.Clone(before.Vouched.Token), func(fact string) bool { return !slices.Contains(facts, fact) })
+	after.Vouched = after.Vouched.And(resource.Vouched{Operator: before.Vouched.Operator, Token: lasting})
+}
