@@ -168,6 +168,13 @@ func (p *plane) vouching() context.Context {
 // with is a context that carries a token with these claims.
 func (p *plane) with(claims identity.DataplaneClaims) context.Context {
 	p.t.Helper()
+	ctx, _ := p.withID(claims)
+	return ctx
+}
+
+// withID returns the id of the token too.
+func (p *plane) withID(claims identity.DataplaneClaims) (context.Context, string) {
+	p.t.Helper()
 	key, err := identity.ParseSigningKey(signingKey())
 	if err != nil {
 		p.t.Fatal(err)
@@ -178,7 +185,7 @@ func (p *plane) with(claims identity.DataplaneClaims) context.Context {
 	}
 	ctx, cancel := context.WithTimeout(p.t.Context(), 20*time.Second)
 	p.t.Cleanup(cancel)
-	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
+	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token), claims.ID
 }
 
 const web = `{type: Dataplane, mesh: default, name: web-1, labels: {kuma.io/workload: web},

@@ -29,3 +29,37 @@ func TestARuleHoldsForTheOtherNameOfACallerInAnotherZone(t *testing.T) {
 		t.Errorf("the rule holds for %v too, want %s", also, next)
 	}
 }
+
+// An agent gives its Dataplane the workload of another one. Nobody vouches for that, so neither clients nor rules know
+// it by the other's SPIFFE ID.
+func TestNoRuleHoldsForASpiffeIDThatNobodyVouchesFor(t *testing.T) {
+	const own, theirs = "spiffe://default.east.mesh.local/workload/thief", "spiffe://default.east.mesh.local/workload/web"
+	thief := kind.Dataplanes.Make("default", "thief", kind.Dataplane{Networking: kind.Networking{Address: "10.0.0.1", Inbound: []kind.Inbound{{Port: 80}}}})
+	thief.Labels = map[string]string{kind.WorkloadLabel: "web"}
+	key := graph.ProxyKey{Mesh: "default", Name: "thief"}
+	for _, vouched := range []bool{false, true} {
+		kind.VouchToken(nil, thief, []string{kind.NameFact("thief")})
+		if vouched {
+			kind.VouchOperator(nil, thief)
+		}
+		s := graph.NewState("east")
+		s.DB.Commit(func(tx *table.Tx) {
+			s.Put(tx, kind.Meshes.Make("", "default", kind.Mesh{}))
+			s.Put(tx, thief)
+			s.Put(tx, kind.MeshIdentities.Make("default", "id", kind.MeshIdentity{
+				Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{}}, Provider: kind.IdentityProvider{Type: "Bundled"},
+			}))
+			s.Put(tx, kind.DataplaneLeavesList.Make("default", "thief", kind.DataplaneLeaves{Leaves: []kind.HeldLeaf{{LeafNames: kind.NamesOf(own), MeshIdentity: "id"}}}))
+		})
+		r := table.Eval(s.DB.Snapshot())
+		if moves := s.Moving.Get(r, key).Has(theirs); moves != vouched {
+			t.Errorf("it is to get the SPIFFE ID of another: %v, want %v", moves, vouched)
+		}
+		if names := s.Presented.Get(r, key); !slices.Equal(names, []string{own}) {
+			t.Errorf("clients take it under %v, want %s alone", names, own)
+		}
+		if id := s.Identity.Get(r, key); (id.Problem == "") != vouched {
+			t.Errorf("its identity has the problem %q", id.Problem)
+		}
+	}
+}

@@ -173,17 +173,20 @@ func (c *DataplaneClaims) Names(mesh, name string) error {
 }
 
 // Permits says whether the token is valid for the Dataplane. A tag that the token asks for has to stand on
-// every inbound, since one inbound without it would be served on the others' behalf. Zone proxy sections are for
+// every inbound, since one inbound without it would be served on the others' behalf. A token that names the Dataplane
+// stays valid where an operator gives the Dataplane another workload, label or service. Zone proxy sections are for
 // [DataplaneClaims.Sections] to decide.
 func (c *DataplaneClaims) Permits(o *resource.Object[kind.Dataplane]) error {
 	if err := c.Names(o.Mesh, o.Name); err != nil {
 		return err
 	}
-	if c.Workload != "" && c.Workload != o.Label(kind.WorkloadLabel) {
+	byOperator := func(fact string) bool { return c.Name == o.Name && slices.Contains(o.Vouched.Operator, fact) }
+	workload := kind.LabelFact(kind.WorkloadLabel, o.Label(kind.WorkloadLabel))
+	if c.Workload != "" && !c.Vouches(workload) && !byOperator(workload) {
 		return fmt.Errorf("the token is for the workload %q, and the Dataplane's label %s is %q", c.Workload, kind.WorkloadLabel, o.Label(kind.WorkloadLabel))
 	}
 	for _, label := range slices.Sorted(maps.Keys(c.Labels)) {
-		if c.Labels[label] != o.Label(label) {
+		if c.Labels[label] != o.Label(label) && !byOperator(kind.LabelFact(label, o.Label(label))) {
 			return fmt.Errorf("the token asks for the label %s: %s, and the Dataplane has %q", label, c.Labels[label], o.Label(label))
 		}
 	}
@@ -195,7 +198,11 @@ func (c *DataplaneClaims) Permits(o *resource.Object[kind.Dataplane]) error {
 	}
 	for i, in := range o.Spec.Networking.Inbound {
 		for tag, values := range c.Tags {
-			if got, ok := in.Tags[tag]; !ok || !slices.Contains(values, got) {
+			got, ok := in.Tags[tag]
+			if tag == kind.ServiceTag && byOperator(kind.ServiceFact(got)) {
+				continue
+			}
+			if !ok || !slices.Contains(values, got) {
 				return fmt.Errorf("the token asks for the tag %s: %s on every inbound, and networking.inbound[%d] has %q", tag, strings.Join(values, "|"), i, got)
 			}
 		}

@@ -1,0 +1,468 @@
+package dpserver_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"weft/internal/admit"
+	"weft/internal/graph"
+	"weft/internal/identity"
+	"weft/internal/wire"
+	"weft/internal/xds"
+	"weft/kind"
+	"weft/resource"
+)
+
+// claims of the mesh default.
+func claims(change func(*identity.DataplaneClaims)) identity.DataplaneClaims {
+	c := identity.DataplaneClaims{Mesh: "default"}
+	change(&c)
+	return c
+}
+
+func forName(name string) identity.DataplaneClaims {
+	return claims(func(c *identity.DataplaneClaims) { c.Name = name })
+}
+
+func services(values ...string) map[string][]string {
+	return map[string][]string{kind.ServiceTag: values}
+}
+
+// register registers a document and waits until the control plane's memory has it.
+func (p *plane) registerAs(ctx context.Context, document string) error {
+	p.t.Helper()
+	parsed, err := resource.Parse([]byte(document), kind.ByName)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if _, err := p.agent.Register(ctx, &wire.RegisterRequest{Dataplane: []byte(document)}); err != nil {
+		return err
+	}
+	p.known(parsed.Key())
+	return nil
+}
+
+// known waits until the control plane's memory has a Dataplane as it is stored.
+func (p *plane) known(key resource.Key) {
+	p.t.Helper()
+	row, err := p.rows.Get(p.t.Context(), key)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.eventually(func() bool {
+		dp, ok := p.server.Hub.Dataplane(graph.ProxyKey{Mesh: key.Mesh, Name: key.Name})
+		return ok && dp.Version == row.Version
+	}, func() any { return key.String() + " is not known" })
+}
+
+// operator writes a Dataplane as the API does.
+func (p *plane) operator(document string) {
+	p.t.Helper()
+	parsed, err := resource.Parse([]byte(document), kind.ByName)
+	if err == nil {
+		_, err = p.writer.Put(p.t.Context(), parsed, admit.Change{})
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.known(parsed.Key())
+}
+
+// sign returns the SPIFFE IDs of a certificate for a Dataplane.
+func (p *plane) sign(ctx context.Context, name string) ([]string, error) {
+	p.t.Helper()
+	answer, err := p.agent.Sign(ctx, &wire.SignRequest{Mesh: "default", Name: name, Request: newRequest(p.t)})
+	if err != nil {
+		return nil, err
+	}
+	leaf, err := x509.ParseCertificate(answer.Chain[0])
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	var ids []string
+	for _, id := range leaf.URIs {
+		ids = append(ids, id.String())
+	}
+	return ids, nil
+}
+
+// underMTLS is the mesh default with mtls, whose CA signs.
+func underMTLS(t *testing.T) []resource.Any {
+	t.Helper()
+	cert, key, err := identity.NewCA(time.Now(), "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []resource.Any{
+		kind.Meshes.Make("", "default", kind.Mesh{MTLS: &kind.MeshMTLS{EnabledBackend: "ca-1", Backends: []kind.MTLSBackend{{Name: "ca-1", Type: "builtin"}}}}),
+		kind.SigningCAs.Make("default", kind.MTLSIdentity, kind.SigningCA{
+			TrustDomain: "default", Life: kind.Duration(time.Hour), Authority: append(cert, key...), Fingerprint: "first", Backend: "ca-1",
+		}),
+	}
+}
+
+// identityOf replaces the MeshIdentity of [secured].
+func identityOf(t *testing.T, path string, labels map[string]string) []resource.Any {
+	t.Helper()
+	given := secured(t)
+	mi := given[1].(*resource.Object[kind.MeshIdentity])
+	mi.Spec.Selector.Dataplane.MatchLabels = labels
+	mi.Spec.SpiffeID = &kind.SpiffeIDTemplate{Path: path}
+	return given
+}
+
+// The certificate of a Dataplane says what its token vouches for, and nothing that the Dataplane alone claims.
+func TestASpiffeIDRestsOnWhatTheTokenVouchesFor(t *testing.T) {
+	const header = "type: Dataplane\nmesh: default\nname: d-1\nnetworking: {address: 10.0.0.9, inbound: [{port: 80, tags: {kuma.io/service: web}}]}\n"
+	const bare = "type: Dataplane\nmesh: default\nname: d-1\nnetworking: {address: 10.0.0.9}\n"
+	workload := header + "labels: {kuma.io/workload: web}\n"
+	team := bare + "labels: {team: pay}\n"
+	all := map[string]string{}
+	for name, c := range map[string]struct {
+		given    []resource.Any
+		document string
+		claims   identity.DataplaneClaims
+		want     string // a SPIFFE ID, or what the error says
+	}{
+		"label, by name":          {secured(t), workload, forName("d-1"), "vouches for the label kuma.io/workload: web; make a token that does with `weft generate dataplane-token --mesh default --name d-1 --workload web --tag kuma.io/service=web`"},
+		"label, by workload":      {secured(t), workload, claims(func(c *identity.DataplaneClaims) { c.Workload = "web" }), "spiffe://default.east.mesh.local/workload/web"},
+		"label, by another tag":   {secured(t), workload, claims(func(c *identity.DataplaneClaims) { c.Tags = services("web") }), "vouches for the label kuma.io/workload: web"},
+		"tag, by name":            {secured(t), header, forName("d-1"), "vouches for the tag kuma.io/service: web"},
+		"tag, by tag":             {secured(t), header, claims(func(c *identity.DataplaneClaims) { c.Tags = services("web") }), "spiffe://default.east.mesh.local/workload/web"},
+		"name, by name":           {secured(t), bare, forName("d-1"), "spiffe://default.east.mesh.local/workload/d-1"},
+		"name, by any of mesh":    {secured(t), bare, claims(func(*identity.DataplaneClaims) {}), "vouches for the name d-1"},
+		"template, by name":       {identityOf(t, `/team/{{ label "team" }}`, all), team, forName("d-1"), "vouches for the label team: pay; make a token that does with `weft generate dataplane-token --mesh default --name d-1 --label team=pay`"},
+		"template, by label":      {identityOf(t, `/team/{{ label "team" }}`, all), team, claims(func(c *identity.DataplaneClaims) { c.Labels = map[string]string{"team": "pay"} }), "spiffe://default.east.mesh.local/team/pay"},
+		"display name, by none":   {identityOf(t, `/i/{{ label "kuma.io/display-name" }}`, all), bare, claims(func(*identity.DataplaneClaims) {}), "vouches for the name d-1"},
+		"selection, by name":      {identityOf(t, "/payments", map[string]string{"team": "pay"}), team, forName("d-1"), "vouches for the label team: pay"},
+		"selection, by label":     {identityOf(t, "/payments", map[string]string{"team": "pay"}), team, claims(func(c *identity.DataplaneClaims) { c.Name, c.Labels = "d-1", map[string]string{"team": "pay"} }), "spiffe://default.east.mesh.local/payments"},
+		"mtls, by name":           {underMTLS(t), header, forName("d-1"), "vouches for the tag kuma.io/service: web"},
+		"mtls, by tag":            {underMTLS(t), header, claims(func(c *identity.DataplaneClaims) { c.Name, c.Tags = "d-1", services("web", "api") }), "spiffe://default/web"},
+		"mtls, workload by name":  {underMTLS(t), bare + "labels: {kuma.io/workload: web}\n", forName("d-1"), "vouches for the label kuma.io/workload: web"},
+		"mtls, workload":          {underMTLS(t), bare + "labels: {kuma.io/workload: web}\n", claims(func(c *identity.DataplaneClaims) { c.Workload = "web" }), "spiffe://default/workload/web"},
+		"mtls, name by a service": {underMTLS(t), bare, claims(func(*identity.DataplaneClaims) {}), "vouches for the name d-1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlane(t, c.given...)
+			ctx := p.with(c.claims)
+			if err := p.registerAs(ctx, c.document); err != nil {
+				t.Fatal(err)
+			}
+			ids, err := p.sign(ctx, "d-1")
+			if strings.HasPrefix(c.want, "spiffe://") {
+				if err != nil || len(ids) != 1 || ids[0] != c.want {
+					t.Errorf("the certificate is for %v, %v; want %s", ids, err, c.want)
+				}
+				return
+			}
+			wantStatus(t, err, codes.PermissionDenied, c.want)
+			proxy, _ := p.server.Hub.Proxy(graph.ProxyKey{Mesh: "default", Name: "d-1"})
+			if proxy == nil || proxy.Identity == nil || len(proxy.Identity.Names()) > 0 || !strings.Contains(proxy.Identity.Problem, c.want) {
+				t.Errorf("its identity is %+v; want one without a SPIFFE ID, and why", proxy.Identity)
+			}
+		})
+	}
+}
+
+// What an operator wrote counts for the token that names the Dataplane, and an agent can't change it.
+func TestAnOperatorVouchesForWhatItWrites(t *testing.T) {
+	p := newPlane(t, secured(t)...)
+	p.operator(web)
+	const id = "spiffe://default.east.mesh.local/workload/web"
+	if ids, err := p.sign(p.as("web-1"), "web-1"); err != nil || ids[0] != id {
+		t.Errorf("the Dataplane that an operator wrote is %v, %v", ids, err)
+	}
+	_, err := p.sign(p.as(""), "web-1")
+	wantStatus(t, err, codes.PermissionDenied, "does not vouch for the name web-1")
+	_, err = p.sign(p.with(claims(func(c *identity.DataplaneClaims) { c.Workload = "web" })), "web-1")
+	wantStatus(t, err, codes.PermissionDenied, "does not vouch for the name web-1")
+
+	for what, document := range map[string]string{
+		"the label kuma.io/workload: web": strings.Replace(web, "kuma.io/workload: web", "kuma.io/workload: db", 1),
+		"the tag kuma.io/service: web":    strings.Replace(web, "kuma.io/service: web", "kuma.io/service: db", 1),
+	} {
+		wantStatus(t, p.registerAs(p.as("web-1"), document), codes.PermissionDenied, "an operator vouches for "+what+" of Dataplane default/web-1")
+	}
+	if err := p.registerAs(p.as("web-1"), strings.Replace(web, "labels: {", "labels: {color: blue, ", 1)); err != nil {
+		t.Errorf("a label that no identity rests on: %v", err)
+	}
+	if ids, err := p.sign(p.as("web-1"), "web-1"); err != nil || ids[0] != id {
+		t.Errorf("after its agent registered it, it is %v, %v", ids, err)
+	}
+}
+
+// An operator who changes one thing of what an agent registered vouches for that thing alone.
+func TestAnOperatorDoesNotVouchForWhatAnAgentWrote(t *testing.T) {
+	p := newPlane(t, secured(t)...)
+	if err := p.registerAs(p.as("web-1"), web); err != nil {
+		t.Fatal(err)
+	}
+	p.operator(strings.Replace(web, "labels: {", "labels: {color: blue, ", 1))
+	_, err := p.sign(p.as("web-1"), "web-1")
+	wantStatus(t, err, codes.PermissionDenied, "vouches for the label kuma.io/workload: web")
+	p.operator(strings.Replace(web, "kuma.io/workload: web", "kuma.io/workload: shop", 1))
+	if ids, err := p.sign(p.as("web-1"), "web-1"); err != nil || ids[0] != "spiffe://default.east.mesh.local/workload/shop" {
+		t.Errorf("the workload that an operator wrote: %v, %v", ids, err)
+	}
+}
+
+// The vouched facts can't be written: neither by an agent nor through the API.
+func TestNobodyWritesWhatIsVouchedFor(t *testing.T) {
+	forged := strings.Replace(web, "networking:", `vouched: {operator: ["label kuma.io/workload=web", "name web-1"]}, networking:`, 1)
+	p := newPlane(t, secured(t)...)
+	_, err := p.agent.Register(p.as("web-1"), &wire.RegisterRequest{Dataplane: []byte(forged)})
+	wantStatus(t, err, codes.InvalidArgument, "vouched")
+	if _, err := resource.Parse([]byte(forged), kind.ByName); err == nil {
+		t.Error("the API reads it")
+	}
+}
+
+// A token that is replaced by one that vouches needs no new registration.
+func TestATokenThatVouchesLaterIsRecorded(t *testing.T) {
+	p := newPlane(t, secured(t)...)
+	if err := p.registerAs(p.as("web-1"), web); err != nil {
+		t.Fatal(err)
+	}
+	_, err := p.sign(p.vouching(), "web-1")
+	wantStatus(t, err, codes.Unavailable, "try again")
+	p.eventually(func() bool { _, err = p.sign(p.vouching(), "web-1"); return err == nil }, func() any { return err })
+	_, err = p.sign(p.as("web-1"), "web-1")
+	wantStatus(t, err, codes.PermissionDenied, "does not vouch for the label kuma.io/workload: web")
+}
+
+const egressSection = "zoneEgress: {address: 10.0.0.9, port: 10002}"
+const ingressSection = "zoneIngress: {address: 10.0.0.9, port: 10001, advertisedAddress: 192.168.1.9, advertisedPort: 30001}"
+
+func zoneProxy(sections ...string) string {
+	return "type: Dataplane\nmesh: default\nname: web-1\nnetworking: {" + strings.Join(sections, ", ") + "}\n"
+}
+
+func ofType(name, roles string) identity.DataplaneClaims {
+	return claims(func(c *identity.DataplaneClaims) { c.Name, c.Type = name, roles })
+}
+
+// A zone proxy section takes a token of that role, and a role opens nothing else.
+func TestATokenOfARoleRegistersThatRole(t *testing.T) {
+	const inbound = "address: 10.0.0.9, inbound: [{port: 80}]"
+	p := newPlane(t)
+	for name, c := range map[string]struct {
+		document, roles string
+		want            string // of the error; empty: it is registered
+	}{
+		"egress, dataplane":          {zoneProxy(egressSection), "", "does not vouch for networking.zoneEgress of Dataplane default/web-1; make one that does with `weft generate dataplane-token --mesh default --name web-1 --proxy-type egress`"},
+		"ingress, dataplane":         {zoneProxy(ingressSection), "dataplane", "does not vouch for networking.zoneIngress"},
+		"ingress, egress":            {zoneProxy(ingressSection), "egress", "does not vouch for networking.zoneIngress"},
+		"both, egress":               {zoneProxy(ingressSection, egressSection), "egress", "does not vouch for networking.zoneIngress"},
+		"inbound, egress":            {zoneProxy(inbound), "egress", "has more than zone proxy sections"},
+		"inbound and egress, egress": {zoneProxy(inbound, egressSection), "egress", "--proxy-type dataplane,egress"},
+		"nothing, ingress":           {zoneProxy("address: 10.0.0.9"), "ingress", "has more than zone proxy sections"},
+		"egress":                     {zoneProxy(egressSection), "egress", ""},
+		"ingress":                    {zoneProxy(ingressSection), "ingress", ""},
+		"all":                        {zoneProxy(inbound, ingressSection, egressSection), "dataplane,egress,ingress", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := p.registerAs(p.with(ofType("web-1", c.roles)), c.document)
+			if c.want != "" {
+				wantStatus(t, err, codes.PermissionDenied, c.want)
+			} else if err != nil {
+				t.Error(err)
+			}
+			if err := p.writer.Delete(t.Context(), kind.Dataplanes.Key("default", "web-1"), admit.Change{}); err == nil {
+				p.eventually(func() bool { _, known := p.server.Hub.Dataplane(web1); return !known }, func() any { return "it stays" })
+			}
+		})
+	}
+}
+
+// A token that names the Dataplane runs the sections that an operator wrote, as they are.
+func TestAnAgentRunsTheSectionThatAnOperatorWrote(t *testing.T) {
+	p := newPlane(t)
+	p.operator(zoneProxy("address: 10.0.0.9", egressSection, "inbound: [{port: 80}]"))
+	stream, err := p.discover(p.as("web-1"), "default.web-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); err != nil {
+		t.Errorf("a token that names it: %v", err)
+	}
+	other, _ := p.discover(p.as(""), "default.web-1")
+	_, err = other.Recv()
+	wantStatus(t, err, codes.PermissionDenied, "does not vouch for networking.zoneEgress")
+	moved := strings.Replace(zoneProxy("address: 10.0.0.9", egressSection, "inbound: [{port: 80}]"), "port: 10002", "port: 10003", 1)
+	wantStatus(t, p.registerAs(p.as("web-1"), moved), codes.PermissionDenied, "does not vouch for networking.zoneEgress")
+	dropped := zoneProxy("address: 10.0.0.9", "inbound: [{port: 80}]")
+	wantStatus(t, p.registerAs(p.as("web-1"), dropped), codes.PermissionDenied, "an operator vouches for networking.zoneEgress")
+	wantStatus(t, p.registerAs(p.with(ofType("web-1", "dataplane,ingress")), strings.Replace(moved, "10003", "10002", 1)), codes.OK, "")
+}
+
+// external is an external service with a client key, and the identity that an egress needs to serve it.
+func external(t *testing.T) []resource.Any {
+	t.Helper()
+	inline := func(value string) *kind.DataSource {
+		return &kind.DataSource{Type: "Secret", SecretRef: &kind.SecretRef{Kind: "Secret", Name: value}}
+	}
+	verification := &kind.ExternalVerification{ClientCert: inline("cert"), ClientKey: inline("key")}
+	endpoints := []kind.ExternalEndpoint{{Address: "10.9.9.9", Port: 443}}
+	return append(identityOf(t, "/proxy", map[string]string{}),
+		kind.MeshExternalServices.Make("default", "bank", kind.MeshExternalService{
+			Match: kind.ExternalMatch{Type: "HostnameGenerator", Port: 443, Protocol: kind.TCP}, Endpoints: endpoints,
+			TLS: &kind.ExternalTLS{Enabled: true, Verification: verification},
+		}),
+		kind.ExternalMaterials.Make("default", "bank", kind.ExternalMaterial{
+			Endpoints: endpoints, TLS: &kind.ExternalTLS{Enabled: true}, ClientCert: []byte("CERTIFICATE-OF-THE-MESH"), ClientKey: []byte(clientKey),
+		}),
+	)
+}
+
+const clientKey = "KEY-OF-THE-BANK"
+
+// keyStream is a configuration stream of web-1 that asks for everything, and what came of the client key.
+type keyStream struct {
+	discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
+}
+
+func (p *plane) keys(ctx context.Context) keyStream {
+	p.t.Helper()
+	stream, err := p.discover(ctx, "default.web-1")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, t := range []xds.Type{xds.Secret} {
+		if err := stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: t.URL(), ResourceNamesSubscribe: []string{"*"}}); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	return keyStream{stream}
+}
+
+// until receives until a response is right, or the stream ends.
+func (s keyStream) until(right func(*discovery.DeltaDiscoveryResponse) bool) error {
+	for {
+		response, err := s.Recv()
+		if err != nil || right(response) {
+			return err
+		}
+		// Why a send fails is told by Recv.
+		_ = s.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: response.TypeUrl, ResponseNonce: response.Nonce})
+	}
+}
+
+func shows(response *discovery.DeltaDiscoveryResponse, word string) bool {
+	return slices.ContainsFunc(response.Resources, func(r *discovery.Resource) bool {
+		return bytes.Contains(r.Resource.GetValue(), []byte(word))
+	})
+}
+
+// await receives until a response has a word, or the stream ends.
+func (s keyStream) await(word string) error {
+	return s.until(func(response *discovery.DeltaDiscoveryResponse) bool { return shows(response, word) })
+}
+
+// without receives until a response is right, and fails where one shows a word before.
+func (s keyStream) without(t *testing.T, word string, right func(*discovery.DeltaDiscoveryResponse) bool) {
+	t.Helper()
+	err := s.until(func(response *discovery.DeltaDiscoveryResponse) bool {
+		if shows(response, word) {
+			t.Fatalf("the stream shows %s", word)
+		}
+		return right(response)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The stream of an egress that is one no more loses the keys of external services, or is closed: each way.
+func TestAnEgressLosesTheKeysOfExternalServices(t *testing.T) {
+	const other = "ANOTHER-KEY"
+	rotate := func(p *plane) {
+		p.put(kind.ExternalMaterials.Make("default", "bank", kind.ExternalMaterial{
+			Endpoints: []kind.ExternalEndpoint{{Address: "10.9.9.9", Port: 443}}, TLS: &kind.ExternalTLS{Enabled: true},
+			ClientCert: []byte("CERTIFICATE-OF-THE-MESH"), ClientKey: []byte(other),
+		}))
+	}
+	egress := zoneProxy("address: 10.0.0.9", egressSection, "inbound: [{port: 80}]")
+	plain := zoneProxy("address: 10.0.0.9", "inbound: [{port: 80}]")
+	key := kind.Dataplanes.Key("default", "web-1")
+	for name, c := range map[string]struct {
+		end  func(t *testing.T, p *plane, token string)
+		code codes.Code // with which the stream is closed; OK: it stays open without the keys
+		says string
+	}{
+		"the Dataplane is deleted": {func(t *testing.T, p *plane, _ string) {
+			if err := p.writer.Delete(t.Context(), key, admit.Change{}); err != nil {
+				t.Fatal(err)
+			}
+		}, codes.NotFound, "was deleted"},
+		"its token is revoked": {func(t *testing.T, p *plane, id string) {
+			p.put(kind.Secrets.Make("default", identity.DataplaneRealm("default").Revocations().Name, kind.Secret{Data: []byte("x, " + id)}))
+		}, codes.Unauthenticated, "is revoked"},
+		"its signing key is deleted": {func(t *testing.T, p *plane, _ string) {
+			if err := p.writer.Delete(t.Context(), identity.DataplaneRealm("default").SigningKey("1"), admit.Change{}); err != nil {
+				t.Fatal(err)
+			}
+		}, codes.Unauthenticated, "a key that does not exist here"},
+		"its mesh evicts it": {func(t *testing.T, p *plane, _ string) {
+			p.put(kind.Meshes.Make("", "default", kind.Mesh{DataplaneProxyMembership: &kind.Membership{
+				Allowed: []kind.MembershipRule{{Tags: map[string]string{"team": "a"}}},
+			}}))
+		}, codes.PermissionDenied, "does not admit"},
+		"its section is removed": {func(_ *testing.T, p *plane, _ string) { p.operator(plain) }, codes.OK, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlane(t, external(t)...)
+			p.operator(egress)
+			serves := kind.ServedEgress{ZoneEgressSection: kind.ZoneEgressSection{Address: "10.0.0.9", Port: 10002}}
+			p.put(kind.DataplaneServings.Make("default", "web-1", kind.DataplaneServing{Run: "a", Egresses: []kind.ServedEgress{serves}}))
+			ctx, id := p.withID(forName("web-1"))
+			stream := p.keys(ctx)
+			if err := stream.await(clientKey); err != nil {
+				t.Fatalf("the egress has no key: %v", err)
+			}
+			c.end(t, p, id)
+			if c.code == codes.OK {
+				stream.without(t, clientKey, func(r *discovery.DeltaDiscoveryResponse) bool { return len(r.RemovedResources) > 0 })
+				rotate(p)
+				p.operator(strings.Replace(plain, "port: 80", "port: 81", 1))
+				stream.without(t, other, func(r *discovery.DeltaDiscoveryResponse) bool { return shows(r, "inbound:81") || shows(r, "10.0.0.9") })
+				return
+			}
+			err := stream.await(other)
+			wantStatus(t, err, c.code, c.says)
+		})
+	}
+}
+
+// A stream of a token without the role is closed before its proxy becomes an egress by another token.
+func TestAStreamWithoutTheRoleEndsWhenItsProxyBecomesAnEgress(t *testing.T) {
+	p := newPlane(t, external(t)...)
+	plain := zoneProxy("address: 10.0.0.9", "inbound: [{port: 80}]")
+	if err := p.registerAs(p.as("web-1"), plain); err != nil {
+		t.Fatal(err)
+	}
+	stream := p.keys(p.as("web-1"))
+	if _, err := stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	egress := zoneProxy("address: 10.0.0.9", egressSection, "inbound: [{port: 80}]")
+	if err := p.registerAs(p.with(ofType("web-1", "dataplane,egress")), egress); err != nil {
+		t.Fatal(err)
+	}
+	wantStatus(t, stream.await(clientKey), codes.PermissionDenied, "does not vouch for networking.zoneEgress")
+	entitled := p.keys(p.with(ofType("web-1", "dataplane,egress")))
+	if err := entitled.await(clientKey); err != nil {
+		t.Errorf("the token of the role has no key: %v", err)
+	}
+	if again := p.keys(p.as("web-1")); status.Code(again.await(clientKey)) != codes.PermissionDenied {
+		t.Error("the token without the role comes back")
+	}
+}
