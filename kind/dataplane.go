@@ -299,7 +299,8 @@ type DataplaneInsight struct {
 	Certificate   *Certificate   `json:"certificate,omitempty"`   // what it was given last
 	// NotAdmitted is why its mesh does not admit it, worked out on reading; absent where it does.
 	NotAdmitted string `json:"notAdmitted,omitempty"`
-	// CertificateProblem is why it has no certificate from SPIRE.
+	// CertificateProblem is why it gets no certificate: SPIRE gives none or, worked out on reading, nobody vouches for
+	// what its SPIFFE ID rests on.
 	CertificateProblem string `json:"certificateProblem,omitempty"`
 }
 

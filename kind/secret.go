@@ -7,7 +7,7 @@ const maxSecret = 1 << 20
 
 // Secret is a value of a mesh that only the control plane and administrators read, such as the CA of a
 // MeshIdentity. The keys that sign the tokens of a mesh's Dataplanes are Secrets of the name
-// dataplane-token-signing-key-MESH-N: where one is deleted, the tokens that it signed are good no more.
+// dataplane-token-signing-key-MESH-ID: deleting one makes the tokens that it signed invalid.
 type Secret struct {
 	Data []byte `json:"data" schema:"required"` // in base64, one MiB at most
 }

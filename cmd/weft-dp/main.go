@@ -67,7 +67,7 @@ itself, all others by asking the machine's resolvers.
 
 GET /ready on the readiness port answers 200 once everything serves, and 503 with the reason before that,
 while Envoy is down, and from the beginning of a drain; GET /live answers 200 for as long as weft-dp runs.`,
-		Example: `  weft generate dataplane-token --name web-1 > token
+		Example: `  weft generate dataplane-token --dataplane-file web-1.yaml > token
   weft-dp run --cp-address https://127.0.0.1:5678 --ca-cert-file ca.crt \
     --dataplane-file web-1.yaml --dataplane-token-file token`,
 		Args: cobra.NoArgs,

@@ -24,7 +24,7 @@ type signing struct {
 func (s *signing) flags(command *cobra.Command, why string) {
 	command.Flags().StringVar(&s.validFor, "valid-for", "30d", "how long it is good, such as 24h or 30d"+why)
 	command.Flags().StringVar(&s.keyFile, "signing-key-path", "", "sign here, with this private key (PEM), and ask no control plane")
-	command.Flags().StringVar(&s.kid, "kid", "", "number of that key: N of the Secret ...-signing-key-N that holds it")
+	command.Flags().StringVar(&s.kid, "kid", "", "id of that key: what follows in the name of its Secret, a number in ...-signing-key-2")
 	command.MarkFlagsRequiredTogether("signing-key-path", "kid")
 }
 

@@ -118,7 +118,7 @@ func (in *instance) start(ctx context.Context, w *world, show bool) error {
 		}
 	}
 	token := in.zone + "/" + in.name + ".token"
-	generate := []string{"generate", "dataplane-token", "--name", in.name, "--valid-for", "24h"}
+	generate := []string{"generate", "dataplane-token", "--dataplane-file", in.dataplane(), "--valid-for", "24h"}
 	text, err := in.plane.quietly(ctx, generate...)
 	if err != nil {
 		return err
@@ -129,6 +129,9 @@ func (in *instance) start(ctx context.Context, w *world, show bool) error {
 	}
 	return in.run(w, token, command)
 }
+
+// dataplane is the file of the instance's Dataplane.
+func (in *instance) dataplane() string { return in.zone + "/dataplanes/" + in.name + ".yaml" }
 
 // run starts the application, where it is one, and weft-dp.
 func (in *instance) run(w *world, token string, command func(string, ...string)) error {
@@ -143,7 +146,7 @@ func (in *instance) run(w *world, token string, command func(string, ...string))
 	}
 	proxy := []string{"run",
 		"--cp-address", in.plane.server(), "--ca-cert-file", in.zone + "/data/ca.crt",
-		"--dataplane-file", in.zone + "/dataplanes/" + in.name + ".yaml", "--dataplane-token-file", token,
+		"--dataplane-file", in.dataplane(), "--dataplane-token-file", token,
 		"--readiness-port", strconv.Itoa(in.readiness), "--envoy", w.options.Envoy}
 	command("weft-dp", append(proxy, "&")...)
 	return in.launch(w, "weft-dp of "+in.name, w.options.WeftDP, proxy)

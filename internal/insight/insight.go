@@ -55,6 +55,9 @@ func (w *World) Of(key graph.ProxyKey) *kind.DataplaneInsight {
 		insight.Serving = taking(&serving.Spec)
 	}
 	insight.NotAdmitted = w.State.Refusal(r, key)
+	if id := w.State.Identity.Get(r, key); id != nil && len(id.Unvouched) > 0 {
+		insight.CertificateProblem = id.Problem
+	}
 	return insight
 }
 

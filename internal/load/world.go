@@ -144,10 +144,11 @@ func absent(err error) bool {
 	return errors.As(err, &refused) && refused.Code == resource.NotFound
 }
 
-// target is the control plane's data plane server, with a token that is good for every proxy of the mesh.
+// target is the control plane's data plane server, with a token that is valid for every proxy of the mesh, of each role.
+// It vouches for nobody, so no simulated proxy gets a certificate.
 func (w *world) target(ctx context.Context) (target, error) {
 	var token []byte
-	ask := map[string]string{"mesh": meshName, "validFor": "24h"}
+	ask := map[string]string{"mesh": meshName, "type": "dataplane,ingress", "validFor": "24h"}
 	err := w.Plane.API.Post(ctx, "/tokens/dataplane", ask, &token)
 	return target{address: w.Plane.DataPlane, roots: w.Plane.Roots, token: string(token)}, err
 }

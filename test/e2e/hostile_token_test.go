@@ -1,0 +1,294 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"weft/internal/wire"
+)
+
+// thief holds a dataplane token and speaks to the control plane without weft-dp.
+type thief struct {
+	w    *world
+	conn *grpc.ClientConn
+	ctx  context.Context
+	name string
+}
+
+// thief connects with a stolen token.
+func (w *world) thief(name, token string) *thief {
+	w.t.Helper()
+	conn, err := grpc.NewClient(fmt.Sprintf("127.0.0.1:%d", w.dpPort),
+		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true}))) // a thief trusts whoever has the keys
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { conn.Close() })
+	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
+	w.t.Cleanup(cancel)
+	return &thief{w, conn, metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token), name}
+}
+
+func (h *thief) register(document string) error {
+	_, err := wire.NewAgentClient(h.conn).Register(h.ctx, &wire.RegisterRequest{Dataplane: []byte(h.w.expand(document))})
+	return err
+}
+
+// identity returns the SPIFFE IDs of a certificate that the thief gets for a Dataplane. What may yet come is waited for.
+func (h *thief) identity(mesh, name string) (ids string, err error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return "", err
+	}
+	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	if err != nil {
+		return "", err
+	}
+	for tick := time.NewTicker(20 * time.Millisecond); ; <-tick.C {
+		answer, err := wire.NewAgentClient(h.conn).Sign(h.ctx, &wire.SignRequest{Mesh: mesh, Name: name, Request: request})
+		// A registration and a new CA are known a moment later.
+		if code := status.Code(err); code == codes.Unavailable || code == codes.NotFound || code == codes.FailedPrecondition {
+			if h.ctx.Err() == nil {
+				continue
+			}
+		}
+		if err != nil {
+			return "", err
+		}
+		leaf, err := x509.ParseCertificate(answer.Chain[0])
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprint(leaf.URIs), nil
+	}
+}
+
+// finds opens a configuration stream and receives until the stream ends, or until something has a word.
+func (h *thief) finds(mesh, name, word string) (found bool, err error) {
+	stream, err := discovery.NewAggregatedDiscoveryServiceClient(h.conn).DeltaAggregatedResources(h.ctx)
+	if err != nil {
+		return false, err
+	}
+	node := &core.Node{Id: mesh + "." + name}
+	for _, kind := range []string{"envoy.config.cluster.v3.Cluster", "envoy.config.listener.v3.Listener", "envoy.extensions.transport_sockets.tls.v3.Secret"} {
+		request := &discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: "type.googleapis.com/" + kind, ResourceNamesSubscribe: []string{"*"}}
+		if err := stream.Send(request); err != nil {
+			break // why is told by Recv
+		}
+	}
+	for {
+		response, err := stream.Recv()
+		if err != nil {
+			return false, err
+		}
+		for _, r := range response.Resources {
+			if bytes.Contains(r.Resource.GetValue(), []byte(word)) {
+				return true, nil
+			}
+		}
+		// Why a send fails is told by Recv.
+		_ = stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: response.TypeUrl, ResponseNonce: response.Nonce})
+	}
+}
+
+// agentEnds runs weft-dp with a stolen token until it ends, and returns what it said.
+func (w *world) agentEnds(name, document, token string) (string, error) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(binaries, "weft-dp"), "run", "--cp-address", w.cpAddress,
+		"--ca-cert-file", filepath.Join(w.dir, "data", "ca.crt"), "--dataplane-file", w.file(name+"-stolen.yaml", w.expand(document)),
+		"--dataplane-token-file", w.file(name+"-stolen.token", token), "--envoy", envoy, "--readiness-port", "0")
+	out, err := cmd.CombinedOutput()
+	if err == nil || ctx.Err() != nil {
+		return string(out), fmt.Errorf("weft-dp goes on: %w", errors.Join(err, ctx.Err()))
+	}
+	return string(out), nil
+}
+
+// zoneProxyOf is a Dataplane with zone proxy sections, and an inbound where it is to have one.
+func zoneProxyOf(name, sections string) string {
+	return fmt.Sprintf("type: Dataplane\nmesh: default\nname: %s\nlabels: {kuma.io/workload: egress}\nnetworking: {address: NET.40, %s}\n", name, sections)
+}
+
+// The holder of the token of a workload does not become a zone egress, which has the private keys of external services
+// and half of each request in the clear, nor a zone ingress.
+func TestHostileADataplaneTokenIsNoZoneProxy(t *testing.T) {
+	a := newAttack(t, "a thief of a dataplane token becomes a zone egress or ingress")
+	w := newWorld(t)
+	ca := newOutsideCA(t)
+	w.apply(withIdentity + ca.vault(freePorts(t, 1)[0]) + external("vault", "http", 81, "{address: localhost, port: 81}", vaultTLS) + lettingOut("client"))
+	const key = "BEGIN PRIVATE KEY"
+	const egressAt, ingressAt = "zoneEgress: {address: NET.40, port: 20300}", "zoneIngress: {address: NET.40, port: 20301, advertisedAddress: NET.40, advertisedPort: 20301}"
+	const inbound = "inbound: [{port: 20080}]"
+
+	// What an egress of its own token finds, so that the attack is for something.
+	honest := w.thief("egress-1", w.token("default", "egress-1", "--proxy-type", "egress", "--workload", "egress"))
+	if err := honest.register(zoneProxyOf("egress-1", egressAt)); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the egress may connect", func() error {
+		found, err := honest.finds("default", "egress-1", key)
+		if !found && status.Code(err) != codes.NotFound { // it is known a moment later
+			t.Fatalf("the egress finds no key of the external service: %v", err)
+		}
+		return err
+	})
+
+	tokens := map[string]string{
+		"a name":     w.token("default", "thief"),
+		"a workload": w.generate("--workload", "egress"),
+		"the mesh":   w.generate(),
+		"an ingress": w.token("default", "thief", "--proxy-type", "ingress"),
+	}
+	for what, token := range tokens {
+		for _, sections := range []string{egressAt, egressAt + ", " + inbound, egressAt + ", " + ingressAt} {
+			h := w.thief("thief", token)
+			err := h.register(zoneProxyOf("thief", sections))
+			if err == nil {
+				found, streamed := h.finds("default", "thief", key)
+				a.fellTo("a token for %s registers %s, and finds the key: %v, %v", what, sections, found, streamed)
+				continue
+			}
+			a.held()
+		}
+		// As the egress that there is.
+		if found, err := w.thief("thief", token).finds("default", "egress-1", key); found || err == nil {
+			a.fellTo("a token for %s connects as egress-1 and finds the key: %v, %v", what, found, err)
+		} else {
+			a.held()
+		}
+	}
+	if err := w.thief("thief", tokens["a name"]).register(zoneProxyOf("thief", ingressAt)); err == nil {
+		a.fellTo("a token for a name registers an ingress")
+	} else {
+		a.held()
+	}
+	if err := w.thief("thief", w.token("default", "thief", "--proxy-type", "egress")).register(zoneProxyOf("thief", egressAt+", "+inbound)); err == nil {
+		a.fellTo("a token of an egress registers an inbound")
+	} else {
+		a.held()
+	}
+	for _, legacy := range []string{"ZoneEgress", "ZoneIngress"} {
+		err := w.thief("thief", tokens["the mesh"]).register("type: " + legacy + "\nname: thief\nnetworking: {address: NET.40, port: 20300, advertisedAddress: NET.40, advertisedPort: 20300}")
+		if legacy == "ZoneEgress" {
+			err = w.thief("thief", tokens["the mesh"]).register("type: ZoneEgress\nname: thief\nnetworking: {address: NET.40, port: 20300}")
+		}
+		if err == nil || !strings.Contains(err.Error(), "weft generate zone-token") {
+			a.fellTo("a dataplane token registers a %s: %v", legacy, err)
+			continue
+		}
+		a.held()
+	}
+	said, err := w.agentEnds("thief", zoneProxyOf("thief", egressAt), tokens["a name"])
+	if err != nil || !strings.Contains(said, "--name thief --workload egress --proxy-type egress") {
+		a.fellTo("weft-dp says %s, %v; want the command that makes the token", said, err)
+	} else {
+		a.held()
+	}
+}
+
+const twoIdentities = withIdentity + `
+---
+type: MeshIdentity
+mesh: default
+name: payments
+spec:
+  selector: {dataplane: {matchLabels: {team: pay}}}
+  spiffeID: {path: /payments}
+  provider: {type: Bundled}
+---
+type: Mesh
+name: legacy
+mtls: {enabledBackend: ca-1, backends: [{name: ca-1, type: builtin}]}
+`
+
+// The holder of a token for a name, or of one for nothing in particular, gets the SPIFFE ID of no other workload:
+// neither by a label or a tag of its Dataplane, nor by the MeshIdentity that selects it, nor as another's Dataplane.
+func TestHostileADataplaneTokenIsNoOtherWorkload(t *testing.T) {
+	a := newAttack(t, "a thief of a dataplane token takes the SPIFFE ID of another workload")
+	w := newWorld(t)
+	w.apply(twoIdentities)
+	w.service(2, 18080, "web-1")
+	w.proxy("default", "web-1", server("web-1", "web", "http", 2, 20080))
+	dataplane := func(mesh, name, labels, tags string) string {
+		return fmt.Sprintf("type: Dataplane\nmesh: %s\nname: %s\nlabels: {%s}\nnetworking: {address: NET.40, inbound: [{port: 20080, tags: {%s}}]}\n", mesh, name, labels, tags)
+	}
+	const labelled, tagged = "kuma.io/workload: web", "kuma.io/service: web"
+	for _, c := range []struct {
+		what, mesh, name, labels, tags string
+		token                          []string
+		stolen                         string // the ID
+	}{
+		{"a label", "default", "thief", labelled, "", []string{"--name", "thief"}, "/workload/web"},
+		{"a tag", "default", "thief", "", tagged, []string{"--name", "thief"}, "/workload/web"},
+		{"its name", "default", "web", "", "", nil, "/workload/web"},
+		{"selection", "default", "thief", "team: pay", "", []string{"--name", "thief"}, "/payments"},
+		{"a tag under mtls", "legacy", "thief", "", tagged, []string{"--name", "thief"}, "spiffe://legacy/web"},
+		{"a label under mtls", "legacy", "thief", labelled, "", []string{"--name", "thief"}, "spiffe://legacy/workload/web"},
+		{"another tag of the token", "legacy", "thief", "", tagged + ", team: a", []string{"--name", "thief", "--tag", "team=a"}, "spiffe://legacy/web"},
+	} {
+		h := w.thief(c.name, w.generate(append([]string{"--mesh", c.mesh}, c.token...)...))
+		if err := h.register(dataplane(c.mesh, c.name, c.labels, c.tags)); err != nil {
+			t.Fatalf("%s: %v", c.what, err)
+		}
+		ids, err := h.identity(c.mesh, c.name)
+		switch {
+		case err == nil:
+			a.fellTo("by %s it is %s", c.what, ids)
+		case status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "weft generate dataplane-token --mesh "+c.mesh+" --name "+c.name):
+			a.fellTo("by %s it hears %v, want the command that makes the token", c.what, err)
+		default:
+			a.held()
+		}
+	}
+
+	// As the Dataplane of another, with a token for the mesh, for its workload alone, or for its name alone.
+	for _, flags := range [][]string{nil, {"--workload", "web"}, {"--name", "web-1"}} {
+		h := w.thief("web-1", w.generate(flags...))
+		if ids, err := h.identity("default", "web-1"); err == nil {
+			a.fellTo("a token %v connects as web-1 and is %s", flags, ids)
+		} else {
+			a.held()
+		}
+		taken := strings.Replace(server("web-1", "web", "http", 40, 20080), "labels: {kuma.io/workload: web}", "labels: {team: pay}", 1)
+		if err := h.register(taken); err == nil {
+			a.fellTo("a token %v takes the workload away from web-1", flags)
+		} else {
+			a.held()
+		}
+	}
+
+	said, err := w.agentEnds("thief", dataplane("default", "thief", labelled, ""), w.token("default", "thief"))
+	if err != nil || !strings.Contains(said, "weft generate dataplane-token --mesh default --name thief --workload web") {
+		a.fellTo("weft-dp says %s, %v; want the command that makes the token", said, err)
+	} else {
+		a.held()
+	}
+	if out, _ := w.weft("check"); !strings.Contains(out, "vouches for the label kuma.io/workload: web") {
+		t.Errorf("weft check does not say why the Dataplane has no SPIFFE ID: %s", out)
+	}
+	if out, err := w.weft("inspect", "dataplane", "thief", "-o", "json"); err != nil || !strings.Contains(out, "vouches for the label kuma.io/workload: web") {
+		t.Errorf("weft inspect does not say why the Dataplane has no SPIFFE ID: %s %v", out, err)
+	}
+}
