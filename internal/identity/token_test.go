@@ -256,18 +256,23 @@ func TestPermits(t *testing.T) {
 func TestSigningKeyNames(t *testing.T) {
 	mesh, global := "default", ""
 	for secret, want := range map[resource.Key]string{
-		kind.Secrets.Key(mesh, "dataplane-token-signing-key-default-12"):    "dataplane-token of the mesh default 12",
-		kind.Secrets.Key("a-b", "dataplane-token-signing-key-a-b-1"):        "dataplane-token of the mesh a-b 1",
-		kind.GlobalSecrets.Key(global, "user-token-signing-key-3"):          "user-token 3",
-		kind.GlobalSecrets.Key(global, "zone-token-signing-key-2"):          "zone-token 2",
-		kind.Secrets.Key(mesh, "dataplane-token-signing-key-default-"):      "",
-		kind.Secrets.Key(mesh, "dataplane-token-signing-key-default-x"):     "",
-		kind.Secrets.Key(mesh, "dataplane-token-signing-key-default-0"):     "",
-		kind.Secrets.Key(mesh, "dataplane-token-signing-key-other-1"):       "",
-		kind.Secrets.Key(mesh, "identity-ca-dataplane-token-signing-key-1"): "",
-		kind.Secrets.Key(mesh, "user-token-signing-key-1"):                  "",
-		kind.GlobalSecrets.Key(global, "admin-user-token"):                  "",
-		kind.GlobalSecrets.Key(global, ""):                                  "",
+		kind.Secrets.Key(mesh, "dataplane-token-signing-key-default-12"):            "dataplane-token of the mesh default 12",
+		kind.Secrets.Key(mesh, "dataplane-token-signing-key-default-global-1"):      "dataplane-token of the mesh default global-1",
+		kind.Secrets.Key(mesh, "dataplane-token-signing-key-default-zone-east-1-2"): "dataplane-token of the mesh default zone-east-1-2",
+		kind.GlobalSecrets.Key(global, "user-token-signing-key-zone-global-1"):      "user-token zone-global-1",
+		kind.Secrets.Key(mesh, "dataplane-token-signing-key-default-zone--1"):       "",
+		kind.Secrets.Key(mesh, "dataplane-token-signing-key-default-zone-east-"):    "",
+		kind.Secrets.Key("a-b", "dataplane-token-signing-key-a-b-1"):                "dataplane-token of the mesh a-b 1",
+		kind.GlobalSecrets.Key(global, "user-token-signing-key-3"):                  "user-token 3",
+		kind.GlobalSecrets.Key(global, "zone-token-signing-key-2"):                  "zone-token 2",
+		kind.Secrets.Key(mesh, "dataplane-token-signing-key-default-"):              "",
+		kind.Secrets.Key(mesh, "dataplane-token-signing-key-default-x"):             "",
+		kind.Secrets.Key(mesh, "dataplane-token-signing-key-default-0"):             "",
+		kind.Secrets.Key(mesh, "dataplane-token-signing-key-other-1"):               "",
+		kind.Secrets.Key(mesh, "identity-ca-dataplane-token-signing-key-1"):         "",
+		kind.Secrets.Key(mesh, "user-token-signing-key-1"):                          "",
+		kind.GlobalSecrets.Key(global, "admin-user-token"):                          "",
+		kind.GlobalSecrets.Key(global, ""):                                          "",
 	} {
 		got := ""
 		if realm, kid, ok := identity.SigningKeyOf(secret); ok {
@@ -325,6 +330,9 @@ func TestWhatZonesAreToldOfSecrets(t *testing.T) {
 		if _, told := identity.ForZones(kind.GlobalSecrets.Key("", name), signingKeyText()); told {
 			t.Errorf("%s is told", name)
 		}
+	}
+	if _, told := identity.ForZones(dataplanes.SigningKey("zone-east-1"), signingKeyText()); told {
+		t.Error("the key of a zone is told")
 	}
 	if _, told := identity.ForZones(dataplanes.SigningKey("2"), []byte("no key")); told {
 		t.Error("what can't be read is told")
