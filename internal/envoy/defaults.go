@@ -60,7 +60,7 @@ const (
 	// Between two proxies that both read requests: silentAfter is how long data may stay unacknowledged, a PING is sent
 	// every pingInterval, and pingTimeout is how long nothing may arrive after it.
 	silentAfter               = 3 * time.Second
-	pingInterval, pingTimeout = 2 * time.Second, 2 * time.Second
+	pingInterval, pingTimeout = 2 * time.Second, 3 * time.Second
 	// tcpSilentAfter is silentAfter where the receiver may stop reading: the kernel counts the time in which a receiver
 	// takes nothing as well.
 	tcpSilentAfter = 30 * time.Second
