@@ -64,7 +64,7 @@ func (w *world) lives(from *machine, s silence, what, host string, servers ...st
 		})
 	}
 	w.eventually("no endpoint is ejected", func() error {
-		clusters, err := w.machine.fetch(fmt.Sprintf("http://127.0.0.1:%d/meshes/default/dataplanes/client/clusters", w.apiPort))
+		clusters, err := w.api("/meshes/default/dataplanes/client/clusters")
 		if err == nil && strings.Contains(clusters, "failed_outlier_check") {
 			err = errors.New("one is")
 		}
@@ -186,7 +186,7 @@ func TestDrillAnIngressFallsSilent(t *testing.T) {
 		if _, err := west.machine.fetch(west.outbound(3, "http")); err != nil {
 			return err
 		}
-		clusters, err := west.machine.fetch(fmt.Sprintf("http://127.0.0.1:%d/meshes/default/dataplanes/client/clusters", west.apiPort))
+		clusters, err := west.api("/meshes/default/dataplanes/client/clusters")
 		if err == nil && !used.MatchString(clusters) {
 			err = fmt.Errorf("it has no connection to %s", apart.address)
 		}
