@@ -46,6 +46,7 @@ var (
 	tagName    = regexp.MustCompile(`^[A-Za-z0-9._:/-]+$`)
 	tagValue   = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
 	onlyDigits = regexp.MustCompile(`^[0-9]+$`)
+	aNumber    = regexp.MustCompile(`^([0-9]+|0x[0-9a-f]*)$`) // as inet_aton(3) reads it
 	duration   = regexp.MustCompile(`^([0-9]+y)?([0-9]+d)?([-+]?0|[-+]?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))*)$`)
 )
 
@@ -128,6 +129,8 @@ func (c *checks) optionalPort(field string, port uint32) bool {
 
 // address wants one machine's IP address in its canonical spelling, since listeners and endpoints are
 // known by it.
+var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
+
 func (c *checks) address(field, address string) bool {
 	ip, err := netip.ParseAddr(address)
 	switch {
@@ -137,6 +140,8 @@ func (c *checks) address(field, address string) bool {
 		return c.add(field, "%s means every address; name one", address)
 	case ip.IsMulticast():
 		return c.add(field, "%s is a multicast address; name one of a machine", address)
+	case ip.Unmap().IsLinkLocalUnicast() || ip.Unmap() == broadcast:
+		return c.add(field, "%s is a link-local or broadcast address, which is another machine on each link; name one of a machine", address)
 	case ip.Unmap().String() != address:
 		return c.add(field, "write %s as %s", address, ip.Unmap())
 	}

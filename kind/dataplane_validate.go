@@ -73,10 +73,18 @@ func (c *checks) forwarding(at string, n *Networking, in Inbound) {
 		c.add(at+".address", "is required where networking.address is absent")
 		return
 	}
+	if admin := n.Admin; admin != nil && admin.Port != 0 && admin.Port <= 65535 && effective.ServicePort == admin.Port && isLoopback(effective.ServiceAddress) {
+		c.add(at+".servicePort", "is networking.admin.port, at which the proxy's administration interface listens, which asks nobody for a proof; name the application's port")
+	}
 	itself := effective.ServiceAddress == effective.Address && effective.ServicePort == effective.Port
 	if n.TransparentProxying == nil && itself {
 		c.add(at+".servicePort", "the proxy would listen on %s and forward to it; let the application listen on another port or address and name it here or in serviceAddress", effective.Listener())
 	}
+}
+
+func isLoopback(address string) bool {
+	ip, err := netip.ParseAddr(address)
+	return err == nil && ip.IsLoopback()
 }
 
 // state refuses what contradicts itself; an Ignored inbound may say anything about its health.

@@ -73,7 +73,7 @@ func IsHostname(name string) bool {
 
 // endsInANumber says whether others would read the name as an IP address.
 func endsInANumber(name string) bool {
-	return onlyDigits.MatchString(name[strings.LastIndexByte(name, '.')+1:])
+	return aNumber.MatchString(name[strings.LastIndexByte(name, '.')+1:])
 }
 
 func longLabel(name string) bool {

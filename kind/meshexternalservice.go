@@ -116,7 +116,8 @@ type MeshExternalServiceStatus struct {
 	// HostnameGenerators are those that select it, by name.
 	HostnameGenerators []HostnameGeneratorStatus `json:"hostnameGenerators,omitempty"`
 	// Conditions are VIPAssigned, where there is no free virtual IP, Reachable, whether a zone egress is ready,
-	// and SecretsResolved, which is False where a Secret that it names is missing or wrong.
+	// SecretsResolved, which is False where a Secret that it names is missing or wrong, and EndpointsExternal, which is
+	// False where an endpoint has an address to which egresses connect nobody.
 	Conditions []Condition `json:"conditions,omitempty"`
 }
 

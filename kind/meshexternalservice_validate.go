@@ -80,6 +80,9 @@ func (c *checks) externalAddress(field, address string) {
 		c.address(field, address)
 	} else {
 		c.hostname(field, address, "neither an IP address nor a host name")
+		if longest := maxName - len(ExternalSuffix); len(address) > longest && len(address) <= maxName {
+			c.add(field, "has %d characters, want %d at most: zone egresses look it up with a suffix", len(address), longest)
+		}
 	}
 }
 

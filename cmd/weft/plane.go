@@ -89,10 +89,11 @@ func (p *plane) open(ctx context.Context) error {
 	p.figures = metrics.New(version, s.ZoneName, p.instance)
 	p.state = graph.NewState(s.ZoneName)
 	p.state.DefaultMesh = s.DefaultMesh
+	p.state.LocalNetworks = s.LocalNetworks
 	p.state.DB.Observe(p.figures.Stage)
 	p.reads = view.New(p.state, metered.New(below, p.figures.Store))
 	p.rows = p.reads.Store()
-	p.writer = admit.New(p.rows, admit.Options{Zone: s.ZoneName, Joined: s.Joined(), SNIs: graph.ServerNames{State: p.state}})
+	p.writer = admit.New(p.rows, admit.Options{Zone: s.ZoneName, Joined: s.Joined(), SNIs: graph.ServerNames{State: p.state}, LocalNetworks: s.LocalNetworks})
 	if err := createDefaults(ctx, p.writer, s, fresh); err != nil {
 		return err
 	}
@@ -140,7 +141,7 @@ func (p *plane) assemble(ctx context.Context) error {
 func (p *plane) proxies() *dpserver.Server {
 	return dpserver.New(dpserver.Config{
 		Hub: p.hub, Keys: p.keys, Audit: p.audit, Writer: p.writer, Catalog: p.catalog,
-		Zone: p.settings.ZoneName, DefaultMesh: p.settings.DefaultMesh, Instance: p.self, Settled: p.figures.Settled, Log: p.log,
+		Zone: p.settings.ZoneName, DefaultMesh: p.settings.DefaultMesh, LocalNetworks: p.settings.LocalNetworks, Instance: p.self, Settled: p.figures.Settled, Log: p.log,
 	})
 }
 

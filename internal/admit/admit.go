@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 
 	"weft/internal/store"
 	"weft/kind"
@@ -24,6 +25,9 @@ type Options struct {
 	SNIs SNIs
 	// Joined says that the zone has joined others: what only the global control plane owns is made there.
 	Joined bool
+	// LocalNetworks are those of which external services may name addresses, though no server outside the mesh has
+	// them.
+	LocalNetworks []netip.Prefix
 }
 
 // Writer writes resources. Its methods may be called at the same time.
@@ -32,11 +36,12 @@ type Writer struct {
 	zone   string
 	joined bool
 	snis   SNIs
+	local  []netip.Prefix
 }
 
 // New answers a writer to a store.
 func New(rows store.Store, o Options) *Writer {
-	return &Writer{rows: rows, zone: o.Zone, joined: o.Joined, snis: o.SNIs}
+	return &Writer{rows: rows, zone: o.Zone, joined: o.Joined, snis: o.SNIs, local: o.LocalNetworks}
 }
 
 // Change is what a write rests on.
@@ -306,6 +311,9 @@ func (w *Writer) write(ctx context.Context, o resource.Any, stored *current, cha
 		return Result{}, err
 	}
 	if err := w.joins(ctx, o); err != nil {
+		return Result{}, err
+	}
+	if err := w.outside(o); err != nil {
 		return Result{}, err
 	}
 	if err := w.backends(ctx, o, stored); err != nil {

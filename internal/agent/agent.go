@@ -14,6 +14,7 @@
 //	keepSeeing       the certificate that Envoy has from SPIRE -> leaf, report
 //	keepChecking     settings, leaf -> what is seen to serve -> report
 //	relay, secrets   Envoy's configuration and its leaf, on a unix socket
+//	serveExternal    the names of servers outside the mesh -> the Envoy of a zone egress
 //	keepNames        the mesh's host names <- control plane -> the machine's DNS (package nameserver)
 //	answer           a question of the control plane -> a page of Envoy's administration interface
 package agent
@@ -89,6 +90,9 @@ type agent struct {
 	ready    *watched[bool]
 	admin    atomic.Pointer[admin] // nil until Envoy has been started
 	heard    *watched[bool]        // the control plane has taken the last word
+	// externalDNS is where a zone egress's Envoy resolves names; the zero value on other proxies. It is set before
+	// Envoy is started.
+	externalDNS netip.AddrPort
 }
 
 // Run registers, starts Envoy and stays until ctx ends, upon which it drains. An Envoy that dies after it was
@@ -230,6 +234,9 @@ func (a *agent) serve(ctx, life context.Context, parts *errgroup.Group, binary s
 		return err
 	}
 	if err := a.serveNames(life, parts); err != nil {
+		return err
+	}
+	if err := a.serveExternal(life, parts); err != nil {
 		return err
 	}
 	parts.Go(func() error { return a.keepProbing(life) })

@@ -55,6 +55,11 @@ func (a *agent) bootstrap(r *room, settings *wire.Settings) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if a.externalDNS.IsValid() {
+		if b.TypedDnsResolverConfig, err = externalResolver(a.externalDNS); err != nil {
+			return "", err
+		}
+	}
 	text, err := protojson.MarshalOptions{Multiline: true}.Marshal(b)
 	if err != nil {
 		return "", err

@@ -10,6 +10,7 @@ package dpserver
 import (
 	"context"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -67,7 +68,7 @@ type Hub interface {
 	AwaitOwn(ctx context.Context, key graph.ProxyKey) error
 }
 
-// Config says what the server works with. All fields but DefaultMesh and Settled are needed.
+// Config says what the server works with. All fields but DefaultMesh, LocalNetworks and Settled are needed.
 type Config struct {
 	Hub     Hub
 	Keys    *identity.Keyring // of the Hub's Secrets
@@ -77,6 +78,8 @@ type Config struct {
 	Zone    string
 	// DefaultMesh is joined by a Dataplane that names none; empty: "default".
 	DefaultMesh string
+	// LocalNetworks are those of which zone egresses connect to addresses that no server outside the mesh has.
+	LocalNetworks []netip.Prefix
 	// Instance is this control plane among those that share a store.
 	Instance *instances.Member
 	// Settled is told how long a proxy lacked something whenever it has everything again. Optional.

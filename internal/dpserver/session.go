@@ -249,6 +249,11 @@ func (a *session) settle(ctx context.Context) error {
 		return a.deleted()
 	}
 	next := settings(a.proxy, n, a.drained)
+	if len(a.proxy.Egresses) > 0 {
+		for _, network := range a.server.LocalNetworks {
+			next.LocalNetworks = append(next.LocalNetworks, network.String())
+		}
+	}
 	spread(next, a.sent, servicesChange(a.proxy.Leaf, a.leaf), a.server.Sessions())
 	if err := a.send(next); err != nil {
 		return err

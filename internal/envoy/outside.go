@@ -14,6 +14,7 @@ import (
 
 	"weft/internal/graph"
 	"weft/internal/xds"
+	"weft/kind"
 )
 
 // Outside is how zone egresses reach the servers of an external service. It is the same for all egresses of a mesh.
@@ -72,7 +73,7 @@ func outsideEndpoints(o *graph.Outside) []*endpoints.LocalityLbEndpoints {
 		if n := len(localities); n == 0 || localities[n-1].Priority != e.Priority {
 			localities = append(localities, &endpoints.LocalityLbEndpoints{Priority: e.Priority})
 		}
-		server := lbEndpoint(e.Address, e.Port)
+		server := outsideEndpoint(e)
 		if asksByAddress(o) {
 			server.Metadata = &core.Metadata{FilterMetadata: map[string]*structpb.Struct{SocketMatch: serverAt(e.Address)}}
 		}
@@ -80,6 +81,16 @@ func outsideEndpoints(o *graph.Outside) []*endpoints.LocalityLbEndpoints {
 		at.LbEndpoints = append(at.LbEndpoints, server)
 	}
 	return localities
+}
+
+// outsideEndpoint is a server by its address, or by a name that the egress's agent resolves.
+func outsideEndpoint(e kind.ExternalEndpoint) *endpoints.LbEndpoint {
+	if !isName(e.Address) {
+		return lbEndpoint(e.Address, e.Port)
+	}
+	server := lbEndpoint(e.Address+kind.ExternalSuffix, e.Port)
+	server.GetEndpoint().Hostname = e.Address
+	return server
 }
 
 // serverAt marks the endpoints of an address.

@@ -84,7 +84,7 @@ func static(t *testing.T, resources []*xds.Resource) *bootstrap.Bootstrap {
 		}
 	}
 	visit(t, out, s.resolve)
-	return &bootstrap.Bootstrap{
+	return asksAgent(t, &bootstrap.Bootstrap{
 		Node:            &core.Node{Id: "default.test", Cluster: "test"},
 		StaticResources: out,
 		BootstrapExtensions: []*core.TypedExtensionConfig{{
@@ -97,7 +97,7 @@ func static(t *testing.T, resources []*xds.Resource) *bootstrap.Bootstrap {
 				EnvoyGrpc: &core.GrpcService_EnvoyGrpc{ClusterName: "ads"},
 			}}},
 		}},
-	}
+	})
 }
 
 type resolver struct {

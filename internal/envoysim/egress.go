@@ -1,6 +1,7 @@
 package envoysim
 
 import (
+	"cmp"
 	"fmt"
 
 	filterstate "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/set_filter_state/v3"
@@ -85,7 +86,9 @@ func (c *Config) outside(cluster string) (servers []string, speaksTLS bool) {
 		for _, endpoint := range locality.LbEndpoints {
 			socket := transportOf(of, endpoint)
 			speaksTLS = speaksTLS || socket.GetTypedConfig().MessageIs(&tls.UpstreamTlsContext{})
-			servers = append(servers, addressOf(endpoint).String())
+			server := addressOf(endpoint)
+			server.Address = cmp.Or(endpoint.GetEndpoint().GetHostname(), server.Address)
+			servers = append(servers, server.String())
 		}
 	}
 	return servers, speaksTLS

@@ -257,13 +257,20 @@ func (s *State) outside(r *table.Reader, key DestinationKey) *Outside {
 		return nil
 	}
 	out := &Outside{
-		Key: key, Protocol: protocolOf(service), Endpoints: byPriority(as.Endpoints),
+		Key: key, Protocol: protocolOf(service), Endpoints: byPriority(s.externalOnly(as.Endpoints)),
 		CACert: as.CACert, ClientCert: as.ClientCert, ClientKey: as.ClientKey,
 	}
 	if as.TLS != nil && as.TLS.Enabled {
 		out.TLS = as.TLS
 	}
 	return out
+}
+
+// externalOnly are the endpoints that may be outside the mesh by what they are called, whatever is stored.
+func (s *State) externalOnly(endpoints []kind.ExternalEndpoint) []kind.ExternalEndpoint {
+	return slices.DeleteFunc(slices.Clone(endpoints), func(e kind.ExternalEndpoint) bool {
+		return kind.LocalEndpoint(e.Address, s.LocalNetworks) != ""
+	})
 }
 
 // byPriority sorts endpoints and counts their priorities through.

@@ -16,6 +16,20 @@ import (
 // reachable is the condition that says whether an external service can be reached from this zone.
 const reachable = "Reachable"
 
+// endpointsExternal is the condition that says that some endpoints of an external service are no servers outside the mesh.
+const endpointsExternal = "EndpointsExternal"
+
+// localEndpoints are those of an external service that no server outside the mesh can have, each with what it is.
+func (s *State) localEndpoints(service *resource.Object[kind.MeshExternalService]) []string {
+	var local []string
+	for _, e := range service.Spec.Endpoints {
+		if what := kind.LocalEndpoint(e.Address, s.LocalNetworks); what != "" {
+			local = append(local, fmt.Sprintf("%s (%s)", e.Address, what))
+		}
+	}
+	return local
+}
+
 // ExternalConditions are what is known of a service outside the mesh: what is stored, and whether it can be reached
 // from this zone, of which global has no word.
 func (s *State) ExternalConditions(r *table.Reader, service *resource.Object[kind.MeshExternalService]) []kind.Condition {
@@ -25,6 +39,12 @@ func (s *State) ExternalConditions(r *table.Reader, service *resource.Object[kin
 	}
 	if s.Zone == "" {
 		return conditions
+	}
+	if local := s.localEndpoints(service); len(local) > 0 {
+		conditions = append(conditions, kind.Condition{
+			Type: endpointsExternal, Status: "False", Reason: "LocalAddress",
+			Message: "zone egresses connect nobody to " + strings.Join(local, ", ") + "; name servers outside the mesh",
+		})
 	}
 	return append(conditions, s.reachableFrom(r, service))
 }

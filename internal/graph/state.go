@@ -4,6 +4,7 @@ import (
 	"iter"
 	"maps"
 	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 
@@ -22,6 +23,9 @@ type State struct {
 	// DefaultMesh is the mesh whose identity ZoneEgresses have, by the operator's word; empty: there is none. It is
 	// set before the first commit.
 	DefaultMesh string
+	// LocalNetworks are those of which external services may name addresses, though no server outside the mesh has
+	// them. It is set before the first commit.
+	LocalNetworks []netip.Prefix
 
 	Meshes          Rows[kind.Mesh]
 	MeshStatuses    Rows[kind.MeshStatus]

@@ -192,6 +192,26 @@ var plain = []setting{
 		doc: "The range from which MeshExternalServices get their virtual IPs, in each zone for itself. Addresses that were given out stay when it changes.",
 		set: network(func(s *Settings) *netip.Prefix { return &s.MeshExternalServiceCIDR }),
 	},
+	{
+		path: "egress.allowedLocalNetworks", env: "KUMA_EGRESS_ALLOWED_LOCAL_NETWORKS", list: true,
+		doc: "Networks such as `127.0.3.0/24` whose addresses the endpoints of MeshExternalServices may have, though they are loopback, link-local, multicast, reserved or metadata addresses, to which zone egresses connect nobody otherwise. For a mesh whose machines are one. The same on global and in each zone ([external services](operations/external-services.md#addresses-that-are-not-outside)).",
+		set: networks(func(s *Settings) *[]netip.Prefix { return &s.LocalNetworks }),
+	},
+}
+
+// networks takes a list of networks.
+func networks(field func(*Settings) *[]netip.Prefix) func(*Settings, string) error {
+	return func(s *Settings, v string) error {
+		*field(s) = nil
+		for _, text := range splitList(v) {
+			prefix, err := netip.ParsePrefix(text)
+			if err != nil || prefix != prefix.Masked() {
+				return fmt.Errorf("has %q, which is not a network such as 127.0.3.0/24", text)
+			}
+			*field(s) = append(*field(s), prefix)
+		}
+		return nil
+	}
 }
 
 // network takes an IPv4 network.

@@ -55,7 +55,10 @@ type Settings struct {
 	// MeshServiceCIDR is the range of the virtual IPs of MeshServices, MeshMultiZoneServiceCIDR that of
 	// MeshMultiZoneServices, and MeshExternalServiceCIDR that of MeshExternalServices.
 	MeshServiceCIDR, MeshMultiZoneServiceCIDR, MeshExternalServiceCIDR netip.Prefix
-	LogLevel                                                           slog.Level
+	// LocalNetworks are those that MeshExternalServices may name though they are of a machine itself, its link or a
+	// cloud's metadata.
+	LocalNetworks []netip.Prefix
+	LogLevel      slog.Level
 
 	effective []Value
 }

@@ -623,7 +623,10 @@ type Settings struct {
 	// To be answered by Answer. All else in the message is as it was before.
 	Question *Question `protobuf:"bytes,7,opt,name=question,proto3" json:"question,omitempty"`
 	// Of a ZoneEgress: those that it presents beside its identity, each with its secret.
-	Further       []*Identity `protobuf:"bytes,8,rep,name=further,proto3" json:"further,omitempty"`
+	Further []*Identity `protobuf:"bytes,8,rep,name=further,proto3" json:"further,omitempty"`
+	// Of a proxy with a zone egress: the networks to which it connects clients though they are of its own machine, its
+	// link or a cloud's metadata, such as "127.0.3.0/24".
+	LocalNetworks []string `protobuf:"bytes,9,rep,name=local_networks,json=localNetworks,proto3" json:"local_networks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -710,6 +713,13 @@ func (x *Settings) GetQuestion() *Question {
 func (x *Settings) GetFurther() []*Identity {
 	if x != nil {
 		return x.Further
+	}
+	return nil
+}
+
+func (x *Settings) GetLocalNetworks() []string {
+	if x != nil {
+		return x.LocalNetworks
 	}
 	return nil
 }
@@ -1429,7 +1439,7 @@ const file_agent_proto_rawDesc = "" +
 	"generation\x12\x16\n" +
 	"\x06serial\x18\x04 \x01(\tR\x06serial\x12\x18\n" +
 	"\ahealthy\x18\x05 \x01(\bR\ahealthy\x12\x14\n" +
-	"\x05names\x18\x06 \x03(\tR\x05names\"\xd0\x02\n" +
+	"\x05names\x18\x06 \x03(\tR\x05names\"\xf7\x02\n" +
 	"\bSettings\x12\x12\n" +
 	"\x04zone\x18\x01 \x01(\tR\x04zone\x125\n" +
 	"\tlisteners\x18\x02 \x03(\v2\x17.weft.agent.v1.ListenerR\tlisteners\x123\n" +
@@ -1439,7 +1449,8 @@ const file_agent_proto_rawDesc = "" +
 	"\rdrain_seconds\x18\x05 \x01(\rR\fdrainSeconds\x12\x18\n" +
 	"\adrained\x18\x06 \x01(\bR\adrained\x123\n" +
 	"\bquestion\x18\a \x01(\v2\x17.weft.agent.v1.QuestionR\bquestion\x121\n" +
-	"\afurther\x18\b \x03(\v2\x17.weft.agent.v1.IdentityR\afurther\"u\n" +
+	"\afurther\x18\b \x03(\v2\x17.weft.agent.v1.IdentityR\afurther\x12%\n" +
+	"\x0elocal_networks\x18\t \x03(\tR\rlocalNetworks\"u\n" +
 	"\bQuestion\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12'\n" +
 	"\x04page\x18\x02 \x01(\x0e2\x13.weft.agent.v1.PageR\x04page\x12\x12\n" +

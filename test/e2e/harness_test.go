@@ -133,6 +133,7 @@ func newInstance(t *testing.T, subnet int, settings ...string) *world {
 		"KUMA_API_SERVER_HTTPS_PORT=0",
 		fmt.Sprintf("KUMA_DP_SERVER_PORT=%d", ports[1]),
 		fmt.Sprintf("KUMA_DIAGNOSTICS_SERVER_PORT=%d", ports[2]),
+		"KUMA_EGRESS_ALLOWED_LOCAL_NETWORKS=127.0.0.0/8", // in which everything of a test is
 		fmt.Sprintf("WEFT_API=http://127.0.0.1:%d", ports[0]),
 		"WEFT_CONFIG="+filepath.Join(w.dir, "home", "config"), // beside it the links to administrators' sockets
 	), settings...)

@@ -61,7 +61,7 @@ func New(c Config) *Server {
 // Listen takes the port.
 func (s *Server) Listen() error {
 	for _, ip := range loopback {
-		err := s.listen(netip.AddrPortFrom(ip, uint16(s.config.Port)))
+		_, err := s.listen(netip.AddrPortFrom(ip, uint16(s.config.Port)), s)
 		if ip.Is6() && (errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT)) {
 			continue // this machine has no IPv6
 		}
@@ -73,20 +73,22 @@ func (s *Server) Listen() error {
 	return nil
 }
 
-func (s *Server) listen(at netip.AddrPort) error {
+// listen takes an address over UDP and TCP, on any free port where that is 0, and returns it.
+func (s *Server) listen(at netip.AddrPort, handler dns.Handler) (netip.AddrPort, error) {
 	packets, err := net.ListenPacket("udp", at.String())
 	if err != nil {
-		return err
+		return at, err
 	}
+	at = addressOf(packets.LocalAddr())
 	connections, err := net.Listen("tcp", at.String())
 	if err != nil {
 		packets.Close()
-		return err
+		return at, err
 	}
 	s.servers = append(s.servers,
-		&dns.Server{PacketConn: packets, UDPSize: maxUDP, Handler: s},
-		&dns.Server{Listener: netutil.LimitListener(connections, maxConnections), Handler: s})
-	return nil
+		&dns.Server{PacketConn: packets, UDPSize: maxUDP, Handler: handler},
+		&dns.Server{Listener: netutil.LimitListener(connections, maxConnections), Handler: handler})
+	return at, nil
 }
 
 // close ends the servers that run, and frees the port of those that do not yet.
