@@ -26,6 +26,7 @@ import (
 	"weft/internal/rest"
 	"weft/internal/settings"
 	"weft/internal/store"
+	"weft/internal/store/bounded"
 	"weft/internal/store/metered"
 	"weft/internal/token"
 	"weft/internal/view"
@@ -91,7 +92,7 @@ func (p *plane) open(ctx context.Context) error {
 	p.state.DefaultMesh = s.DefaultMesh
 	p.state.LocalNetworks = s.LocalNetworks
 	p.state.DB.Observe(p.figures.Stage)
-	p.reads = view.New(p.state, metered.New(below, p.figures.Store))
+	p.reads = view.New(p.state, bounded.New(metered.New(below, p.figures.Store)))
 	p.rows = p.reads.Store()
 	p.writer = admit.New(p.rows, admit.Options{Zone: s.ZoneName, Joined: s.Joined(), SNIs: graph.ServerNames{State: p.state}, LocalNetworks: s.LocalNetworks})
 	if err := createDefaults(ctx, p.writer, s, fresh); err != nil {

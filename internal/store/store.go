@@ -55,6 +55,9 @@ var (
 	ErrFull        = fmt.Errorf("%w: no space is left where it is kept", ErrUnavailable)
 	ErrUnreachable = fmt.Errorf("%w: its database cannot be reached", ErrUnavailable)
 	ErrUncertain   = fmt.Errorf("%w: the connection broke during the commit, and the write may have happened", ErrUnavailable)
+	// ErrNoResponse is of a read and ErrNoResponseToWrite of a write that took too long.
+	ErrNoResponse        = fmt.Errorf("%w: it does not respond", ErrUnavailable)
+	ErrNoResponseToWrite = fmt.Errorf("%w: it does not respond, and the write may have happened or happen yet", ErrUnavailable)
 )
 
 // Why says in words for a user why a store is unavailable, without what only an operator should see.
@@ -64,6 +67,10 @@ func Why(err error) string {
 		return "the store has no space left"
 	case errors.Is(err, ErrUnreachable):
 		return "the store's database cannot be reached"
+	case errors.Is(err, ErrNoResponseToWrite):
+		return "the store does not respond; the write may have happened, or may happen yet: read before you repeat it"
+	case errors.Is(err, ErrNoResponse):
+		return "the store does not respond"
 	case errors.Is(err, ErrUncertain):
 		return "the connection to the store's database broke during the write, which may have happened"
 	}

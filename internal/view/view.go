@@ -8,6 +8,7 @@ package view
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"weft/internal/graph"
 	"weft/internal/mirror"
 	"weft/internal/store"
+	"weft/internal/store/bounded"
 	"weft/internal/table"
 	"weft/resource"
 )
@@ -170,6 +172,16 @@ func (v *View) oldest(kinds []string, last uint64) (at time.Time, applied <-chan
 
 // stored reads the store itself, into a state that is nobody else's.
 func (v *View) stored(ctx context.Context, kinds []string) (*Rows, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, bounded.Limit, store.ErrNoResponse)
+	defer cancel()
+	rows, err := v.listed(ctx, kinds)
+	if err != nil && errors.Is(context.Cause(ctx), store.ErrNoResponse) {
+		return nil, store.ErrNoResponse
+	}
+	return rows, err
+}
+
+func (v *View) listed(ctx context.Context, kinds []string) (*Rows, error) {
 	state := graph.NewState(v.state.Zone)
 	var objects []resource.Any
 	for _, kind := range kinds {

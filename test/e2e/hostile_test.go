@@ -34,7 +34,7 @@ func TestDrillGarbageOnEveryPort(t *testing.T) {
 		halfOpen = append(halfOpen, openHalf(t, address, 1000)...)
 		leaveUnread(t, address)
 	}
-	wantTooLarge(t, fmt.Sprintf("http://127.0.0.1:%d/meshes/default/dataplanes/large", w.apiPort))
+	wantTooLarge(t, w.administrator(), "http://localhost/meshes/default/dataplanes/large")
 
 	w.apply(strings.Replace(server("web-2", "web", "http", 4, 20080), "protocol:", "state: NotReady, protocol:", 1))
 	w.endpoints(1, "a change arrives all the same")
@@ -111,7 +111,7 @@ func leaveUnread(t *testing.T, address string) {
 }
 
 // wantTooLarge sends 100 MB where at most 5 are read.
-func wantTooLarge(t *testing.T, url string) {
+func wantTooLarge(t *testing.T, client *http.Client, url string) {
 	t.Helper()
 	body := &counted{Reader: io.LimitReader(zeros{}, 100<<20)}
 	request, err := http.NewRequest(http.MethodPut, url, body)

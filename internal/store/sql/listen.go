@@ -54,8 +54,8 @@ func (l *listener) connected(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer connection.Close(context.WithoutCancel(ctx))
-	if _, err := connection.Exec(ctx, `LISTEN `+channel); err != nil {
+	defer closeSoon(connection)
+	if err := listen(ctx, connection); err != nil {
 		return err
 	}
 	if l.lost {
@@ -70,6 +70,20 @@ func (l *listener) connected(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+func listen(ctx context.Context, connection *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	_, err := connection.Exec(ctx, `LISTEN `+channel)
+	return err
+}
+
+// closeSoon says goodbye to a server that may not listen.
+func closeSoon(connection *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), reconnect)
+	defer cancel()
+	_ = connection.Close(ctx) // it is given up in any case
 }
 
 // look wakes every watcher where the counter is not what was seen, and answers what it is.

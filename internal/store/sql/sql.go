@@ -270,6 +270,8 @@ func (s *Store) Watch(ctx context.Context, kind string, from store.Cursor) (<-ch
 
 // reaches says whether the history of a kind goes back to a position.
 func (s *Store) reaches(ctx context.Context, kind string, after int64) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	var horizon, revision int64
 	err := s.read.QueryRowContext(ctx, selectReach, kind).Scan(&horizon, &revision)
 	if err == nil && (after < horizon || after > revision) {
@@ -281,6 +283,8 @@ func (s *Store) reaches(ctx context.Context, kind string, after int64) error {
 // events implements [follow.Read]. The horizon is read after the events: had it passed them before, it
 // has passed them then.
 func (s *Store) events(ctx context.Context, kind string, after int64) ([]store.Event, int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience) // a watch goes on for as long as its caller, a read of it does not
+	defer cancel()
 	events, last, err := s.eventsAfter(ctx, kind, after)
 	if err == nil {
 		err = s.reaches(ctx, kind, after)

@@ -17,6 +17,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -208,6 +209,52 @@ func (s *Server) Stop() { s.end(syscall.SIGINT) }
 
 // Kill ends the server as a crash does: what it has not written to its log is lost.
 func (s *Server) Kill() { s.end(syscall.SIGQUIT) }
+
+// Freeze stops the server and the processes of its connections in the midst of what they do, as a machine that hangs
+// would: connections stay, and nothing responds. The returned function lets them go on; it is called when the test ends,
+// if not before.
+func (s *Server) Freeze(t testing.TB) (thaw func()) {
+	t.Helper()
+	frozen := map[int]bool{}
+	// Those that are started meanwhile are stopped too: only what goes on starts more.
+	for more := true; more; {
+		more = false
+		for _, pid := range s.pids(t) {
+			if !frozen[pid] && syscall.Kill(pid, syscall.SIGSTOP) == nil {
+				frozen[pid], more = true, true
+			}
+		}
+	}
+	thaw = sync.OnceFunc(func() {
+		for pid := range frozen {
+			_ = syscall.Kill(pid, syscall.SIGCONT) // one that has gone needs none
+		}
+	})
+	t.Cleanup(thaw)
+	return thaw
+}
+
+// pids are the server's process and its children.
+func (s *Server) pids(t testing.TB) []int {
+	t.Helper()
+	pids := []int{s.process.Process.Pid}
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil || len(stats) == 0 {
+		t.Skip("there is no /proc that tells the server's processes")
+	}
+	for _, file := range stats {
+		text, _ := os.ReadFile(file) // of a process that may have gone
+		_, rest, _ := strings.Cut(string(text), ") ")
+		var state string
+		var parent int
+		if n, _ := fmt.Sscan(rest, &state, &parent); n == 2 && parent == pids[0] {
+			if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
 
 func (s *Server) end(signal syscall.Signal) {
 	if s.process == nil {

@@ -1,0 +1,73 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"weft/internal/store/sql/postgrestest"
+	"weft/internal/traffic"
+)
+
+// While the database hangs the API says so in time, proxies serve, and afterwards everything goes on.
+func TestHostileADatabaseThatHangs(t *testing.T) {
+	t.Parallel()
+	a := newAttack(t, "who can make the database hang hangs the API, or costs requests")
+	server := postgrestest.Start(t)
+	database := server.Database(t)
+	w := newInstance(t, int(subnets.Add(1)),
+		"KUMA_STORE_TYPE=postgres", "KUMA_STORE_POSTGRES_HOST="+database.Host, fmt.Sprintf("KUMA_STORE_POSTGRES_PORT=%d", database.Port),
+		"KUMA_STORE_POSTGRES_USER="+database.User, "KUMA_STORE_POSTGRES_DB_NAME="+database.Database)
+	w.startPlane()
+	w.service(2, 18080, "web-1")
+	w.service(4, 18080, "web-2")
+	_, url := w.pair()
+	d := w.drill("the database hangs, and goes on", traffic.Get(url))
+	d.more(20)
+
+	thaw := server.Freeze(t)
+	administrator := w.administrator()
+	administrator.Timeout = 30 * time.Second
+	for _, request := range []struct{ method, path, body, says string }{
+		{"PUT", "/meshes/late", `{"type": "Mesh", "name": "late"}`, "does not respond"},
+		{"DELETE", "/meshes/default/dataplanes/absent", "", "does not respond"},
+		{"GET", "/meshes/default/dataplanes/web-1", "", ""},
+		{"GET", "/dataplanes", "", ""},
+		{"GET", "/_check", "", ""},
+	} {
+		began := time.Now()
+		r, err := http.NewRequest(request.method, "http://localhost"+request.path, strings.NewReader(request.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := administrator.Do(r)
+		if err != nil {
+			a.fellTo("%s %s: %v after %s", request.method, request.path, err, time.Since(began))
+			continue
+		}
+		text, _ := io.ReadAll(response.Body)
+		response.Body.Close()
+		took := time.Since(began)
+		switch {
+		case took > 12*time.Second:
+			a.fellTo("%s %s takes %s", request.method, request.path, took)
+		case request.says == "" && response.StatusCode != http.StatusOK,
+			request.says != "" && (response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(text), request.says)):
+			a.fellTo("%s %s: %s %s", request.method, request.path, response.Status, text)
+		default:
+			a.held()
+		}
+	}
+	d.more(20)
+	thaw()
+	w.eventually("writes are stored again", func() error {
+		_, err := w.weftWith("type: Mesh\nname: after\n", "apply", "-f", "-")
+		return err
+	})
+	w.proxy("default", "later", caller("later", 9, "backendRef: {kind: MeshService, name: web, port: 20080}"))
+	d.more(20)
+	d.end()
+}
