@@ -29,6 +29,7 @@ func (a *agent) keepChecking(ctx context.Context, admin *admin) {
 	seen := map[string]sighting{}
 	configured := false
 	pause := soonest
+	reason := "" // why the proxy is not ready, as the log says
 	for ctx.Err() == nil {
 		settings, changed := a.settings.load()
 		current, rotated := a.leaf.load()
@@ -36,8 +37,13 @@ func (a *agent) keepChecking(ctx context.Context, admin *admin) {
 		seen, waiting = check(ctx, admin, settings.Listeners, current, seen)
 		a.outlook.see(seen)
 		configured = configured || admin.configured(ctx)
+		ready := configured && a.becomeReady(seen)
+		if why := a.whyNotReady(); !ready && why != reason {
+			reason = why
+			a.Log.Info("not ready", "reason", why, "waiting", waiting)
+		}
 		var again <-chan time.Time
-		if waiting != nil || !configured || !a.becomeReady(seen) {
+		if waiting != nil || !ready {
 			again = time.After(pause)
 			pause = min(2*pause, latest)
 		}

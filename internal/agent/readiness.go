@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"time"
@@ -29,8 +30,8 @@ func (a *agent) becomeReady(seen map[string]sighting) bool {
 	return true
 }
 
-// serveReadiness answers `GET /ready`, and `GET /live` to whoever wants to know only that the agent runs, on every address of the machine, as the probes of whoever runs the
-// workload need it.
+// serveReadiness responds to `GET /ready` and `GET /live` on every address of the machine, where the probes of an
+// orchestrator come from. It tells strangers nothing but the state: why the proxy is not ready is in the log.
 func (a *agent) serveReadiness(ctx context.Context, parts *errgroup.Group) error {
 	if a.ReadinessPort == 0 {
 		return nil
@@ -42,13 +43,16 @@ func (a *agent) serveReadiness(ctx context.Context, parts *errgroup.Group) error
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
 		if ready, _ := a.ready.load(); !ready {
-			http.Error(w, a.whyNotReady(), http.StatusServiceUnavailable)
+			http.Error(w, "not ready", http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ready")
 	})
 	mux.HandleFunc("GET /live", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "live") })
-	server := &http.Server{Handler: mux, ReadTimeout: 5 * time.Second}
+	server := &http.Server{
+		Handler: mux, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second, MaxHeaderBytes: 8 << 10,
+		ErrorLog: slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug),
+	}
 	context.AfterFunc(ctx, func() { server.Close() })
 	parts.Go(func() error {
 		server.Serve(listener)
@@ -57,6 +61,7 @@ func (a *agent) serveReadiness(ctx context.Context, parts *errgroup.Group) error
 	return nil
 }
 
+// whyNotReady is for the log.
 func (a *agent) whyNotReady() string {
 	settings, _ := a.settings.load()
 	report, _ := a.outlook.report.load()

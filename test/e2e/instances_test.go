@@ -14,12 +14,23 @@ import (
 // twoInstances prepares two control planes on one PostgreSQL. Agents know both.
 func twoInstances(t *testing.T) (a, b *world) {
 	t.Parallel()
-	database := postgrestest.Start(t).Database(t)
+	settings := storedIn(t, postgrestest.Start(t))
+	subnet := int(subnets.Add(1))
+	a, b = newInstance(t, subnet, settings...), newInstance(t, subnet, settings...)
+	both := a.cpAddress + "," + b.cpAddress
+	a.cpAddress, b.cpAddress = both, both
+	return a, b
+}
+
+// storedIn are the settings of control planes that share a database of a server.
+func storedIn(t *testing.T, server *postgrestest.Server) []string {
+	t.Helper()
+	database := server.Database(t)
 	key := filepath.Join(t.TempDir(), "secrets.key")
 	if _, err := sealed.MakeKeyFile(key); err != nil {
 		t.Fatal(err)
 	}
-	settings := []string{
+	return []string{
 		"KUMA_STORE_TYPE=postgres",
 		"KUMA_STORE_POSTGRES_HOST=" + database.Host,
 		fmt.Sprintf("KUMA_STORE_POSTGRES_PORT=%d", database.Port),
@@ -27,11 +38,6 @@ func twoInstances(t *testing.T) (a, b *world) {
 		"KUMA_STORE_POSTGRES_DB_NAME=" + database.Database,
 		"KUMA_STORE_ENCRYPTION_KEY_FILE=" + key,
 	}
-	subnet := int(subnets.Add(1))
-	a, b = newInstance(t, subnet, settings...), newInstance(t, subnet, settings...)
-	both := a.cpAddress + "," + b.cpAddress
-	a.cpAddress, b.cpAddress = both, both
-	return a, b
 }
 
 // serves fails unless what is known of a proxy is that it is online and serves at these addresses alone.
