@@ -222,7 +222,7 @@ var comments = map[string]string{
 	"MeshExternalService.TLS":                       "TLS is how the egress speaks to the endpoints; absent: without.",
 	"MeshExternalServiceStatus":                     "MeshExternalServiceStatus is what a zone knows of a MeshExternalService; it never leaves the zone. (Mesh Scoped Zone Ingress and Zone Egress.)",
 	"MeshExternalServiceStatus.Addresses":           "Addresses are its host names.",
-	"MeshExternalServiceStatus.Conditions":          "Conditions are VIPAssigned, where there is no free virtual IP, Reachable, whether a zone egress is ready, and SecretsResolved, which is False where a Secret that it names is missing or wrong.",
+	"MeshExternalServiceStatus.Conditions":          "Conditions are VIPAssigned, where there is no free virtual IP, Reachable, whether a zone egress is ready, SecretsResolved, which is False where a Secret that it names is missing or wrong, and EndpointsExternal, which is False where an endpoint has an address to which egresses connect nobody.",
 	"MeshExternalServiceStatus.HostnameGenerators":  "HostnameGenerators are those that select it, by name.",
 	"MeshExternalServiceStatus.VIP":                 "VIP is its virtual IP address in this zone.",
 	"MeshExternalServiceStatus.ZoneEgress":          "ZoneEgress is the egress by which it is reached; absent: none is ready. It is filled in on reading, and stored nowhere.",
