@@ -43,6 +43,7 @@ func newContextAddCommand() *cobra.Command {
 What is given is kept in $WEFT_CONFIG, else in .weft/config of the home directory, which its owner alone may
 read. The token is copied into it; of certificates the paths are.`,
 		Example: `  weft config control-planes add --name local --address http://127.0.0.1:5681
+  weft config control-planes add --name system --address unix:/var/lib/weft/admin.sock
   weft config control-planes add --name prod --address https://cp.example.com:5682 --ca-cert-file ca.crt --token-file ann.token`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -54,7 +55,7 @@ read. The token is copied into it; of certificates the paths are.`,
 	}
 	flags := command.Flags()
 	flags.StringVar(&plane.Name, "name", "", "name of the control plane here")
-	flags.StringVar(&plane.Address, "address", "", "address of its HTTP API, such as https://cp.example.com:5682")
+	flags.StringVar(&plane.Address, "address", "", "address of its HTTP API, such as https://cp.example.com:5682 or unix:DIR/admin.sock")
 	flags.StringVar(&plane.CACertFile, "ca-cert-file", "", "certificate of the CA that signed its certificate (PEM); default: what the system believes")
 	flags.StringVar(&plane.ClientCertFile, "client-cert-file", "", "your certificate (PEM)")
 	flags.StringVar(&plane.ClientKeyFile, "client-key-file", "", "your certificate's private key (PEM)")
@@ -74,6 +75,13 @@ func (p *controlPlane) complete(tokenFile string, in io.Reader) error {
 			return err
 		}
 		p.Token = strings.TrimSpace(string(text))
+	}
+	if socket, ok := strings.CutPrefix(p.Address, client.UnixScheme); ok && socket != "" && !strings.HasPrefix(socket, "/") {
+		absolute, err := filepath.Abs(socket)
+		if err != nil {
+			return err
+		}
+		p.Address = client.UnixScheme + absolute
 	}
 	for _, path := range []*string{&p.CACertFile, &p.ClientCertFile, &p.ClientKeyFile} {
 		if *path == "" {
@@ -108,7 +116,7 @@ func addContext(command *cobra.Command, plane controlPlane, overwrite bool) erro
 	case i >= 0 && !overwrite:
 		return fmt.Errorf("there is a control plane %q already; replace it with --overwrite, or choose another --name", plane.Name)
 	}
-	c, err := client.New(plane.options())
+	c, err := client.New(throughSocket(plane.options()))
 	if err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func newRootCommand() *cobra.Command {
 		SilenceErrors: true, // run prints them
 	}
 	root.PersistentPreRunE = func(*cobra.Command, []string) error { return r.check() }
-	root.PersistentFlags().StringVar(&r.api, "api", "", "address of the control plane's HTTP API (default: WEFT_API, else that of the context, else "+defaultAddress+")")
+	root.PersistentFlags().StringVar(&r.api, "api", "", "address of the control plane's HTTP API, or unix:DIR/admin.sock (default: WEFT_API, else that of the context, else "+defaultAddress+")")
 	root.PersistentFlags().StringVar(&r.context, "context", "", "name of the control plane, as weft config knows it (default: WEFT_CONTEXT, else the chosen one)")
 	root.PersistentFlags().StringVarP(&r.mesh, "mesh", "m", "default", "mesh of the resources")
 	root.AddCommand(

@@ -36,7 +36,7 @@ func Listen(dir string, denied func(peer string)) (net.Listener, error) {
 	begun := filepath.Join(private, Name)
 	listener, err := listen(begun)
 	if err != nil {
-		return nil, fmt.Errorf("the administrator's socket: %w", err)
+		return nil, fmt.Errorf("the administrator's socket: %w; choose a data directory on a file system that has unix sockets", err)
 	}
 	l := &socket{Listener: listener, path: filepath.Join(dir, Name), denied: denied}
 	if l.made, err = os.Lstat(begun); err == nil {

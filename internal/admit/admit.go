@@ -25,7 +25,7 @@ type Options struct {
 	SNIs SNIs
 	// Joined says that the zone has joined others: what only the global control plane owns is made there.
 	Joined bool
-	// LocalNetworks are those of which external services may name addresses, though no server outside the mesh has
+	// LocalNetworks are those of which external services may name addresses, though no external server has
 	// them.
 	LocalNetworks []netip.Prefix
 }
@@ -313,7 +313,7 @@ func (w *Writer) write(ctx context.Context, o resource.Any, stored *current, cha
 	if err := w.joins(ctx, o); err != nil {
 		return Result{}, err
 	}
-	if err := w.outside(o); err != nil {
+	if err := w.external(o); err != nil {
 		return Result{}, err
 	}
 	if err := w.backends(ctx, o, stored); err != nil {

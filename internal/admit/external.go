@@ -7,9 +7,9 @@ import (
 	"weft/resource"
 )
 
-// outside rejects an external service at an address that no server outside the mesh has: Invalid. What came from
+// external rejects an external service at an address that no external server has: Invalid. What came from
 // elsewhere is judged where it is used, and there with what names resolve to.
-func (w *Writer) outside(o resource.Any) error {
+func (w *Writer) external(o resource.Any) error {
 	service, ok := o.(*resource.Object[kind.MeshExternalService])
 	if !ok {
 		return nil

@@ -17,8 +17,8 @@ import (
 // hostsFile has the machine's own names.
 const hostsFile = "/etc/hosts"
 
-// connectsOutside says whether the proxy connects clients to servers outside the mesh.
-func (a *agent) connectsOutside() bool {
+// hasZoneEgress says whether the proxy connects clients to external services.
+func (a *agent) hasZoneEgress() bool {
 	return a.ProxyType == EgressProxy || a.dataplane.Spec.Networking.ZoneEgress != nil
 }
 
@@ -26,7 +26,7 @@ func (a *agent) connectsOutside() bool {
 // runs. Addresses of the machine itself, of its link and of a cloud's metadata are left out, but for those that the
 // control plane's settings allow. Envoy has no other resolver.
 func (a *agent) serveExternal(ctx context.Context, parts *errgroup.Group) error {
-	if !a.connectsOutside() {
+	if !a.hasZoneEgress() {
 		return nil
 	}
 	server := nameserver.NewExternal(nameserver.ExternalConfig{

@@ -32,8 +32,8 @@ var agentResolver = sync.OnceValues(func() (*net.UDPAddr, error) {
 	return socket.LocalAddr().(*net.UDPAddr), nil
 })
 
-// asksAgent has an Envoy resolve names as beside an agent.
-func asksAgent(t *testing.T, b *bootstrap.Bootstrap) *bootstrap.Bootstrap {
+// withAgentResolver has an Envoy resolve names as beside an agent.
+func withAgentResolver(t *testing.T, b *bootstrap.Bootstrap) *bootstrap.Bootstrap {
 	t.Helper()
 	at, err := agentResolver()
 	if err != nil {

@@ -73,7 +73,7 @@ func outsideEndpoints(o *graph.Outside) []*endpoints.LocalityLbEndpoints {
 		if n := len(localities); n == 0 || localities[n-1].Priority != e.Priority {
 			localities = append(localities, &endpoints.LocalityLbEndpoints{Priority: e.Priority})
 		}
-		server := outsideEndpoint(e)
+		server := externalEndpoint(e)
 		if asksByAddress(o) {
 			server.Metadata = &core.Metadata{FilterMetadata: map[string]*structpb.Struct{SocketMatch: serverAt(e.Address)}}
 		}
@@ -83,8 +83,8 @@ func outsideEndpoints(o *graph.Outside) []*endpoints.LocalityLbEndpoints {
 	return localities
 }
 
-// outsideEndpoint is a server by its address, or by a name that the egress's agent resolves.
-func outsideEndpoint(e kind.ExternalEndpoint) *endpoints.LbEndpoint {
+// externalEndpoint is a server by its address, or by a name that the egress's agent resolves.
+func externalEndpoint(e kind.ExternalEndpoint) *endpoints.LbEndpoint {
 	if !isName(e.Address) {
 		return lbEndpoint(e.Address, e.Port)
 	}

@@ -84,7 +84,7 @@ func static(t *testing.T, resources []*xds.Resource) *bootstrap.Bootstrap {
 		}
 	}
 	visit(t, out, s.resolve)
-	return asksAgent(t, &bootstrap.Bootstrap{
+	return withAgentResolver(t, &bootstrap.Bootstrap{
 		Node:            &core.Node{Id: "default.test", Cluster: "test"},
 		StaticResources: out,
 		BootstrapExtensions: []*core.TypedExtensionConfig{{

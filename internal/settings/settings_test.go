@@ -145,10 +145,16 @@ func TestRefused(t *testing.T) {
 		"half a client":          {environ: []string{"KUMA_STORE_POSTGRES_TLS_CERT_PATH=x"}, want: []string{"belong together"}},
 		"boolean":                {environ: []string{"KUMA_DEFAULTS_SKIP_MESH_CREATION=ja"}, want: []string{"is neither true nor false"}},
 		"network with host bits": {environ: []string{"KUMA_IPAM_MESH_SERVICE_CIDR=241.0.0.1/8"}, want: []string{"is not an IPv4 network"}},
-		"log level":              {environ: []string{"KUMA_GENERAL_LOG_LEVEL=loud"}, want: []string{"is not a log level"}},
-		"certificate alone":      {environ: []string{"KUMA_GENERAL_TLS_CERT_FILE=x"}, want: []string{"belong together"}},
-		"no data directory":      {environ: []string{"KUMA_GENERAL_DATA_DIR="}, want: []string{"--data-dir"}},
-		"all at once":            {file: "mode: remote\na: 1", environ: []string{"KUMA_X=1"}, want: []string{"not a mode", "a is not a setting", "KUMA_X is not"}},
+		"a source address": {
+			environ: []string{"KUMA_API_SERVER_AUTHN_LOCALHOST_IS_ADMIN=true"}, want: []string{"a loopback address proves nothing", "admin.sock"},
+		},
+		"no local network": {
+			environ: []string{"KUMA_EGRESS_ALLOWED_LOCAL_NETWORKS=127.0.3.0/24,127.0.0.1/8"}, want: []string{`has "127.0.0.1/8", which is not a network`},
+		},
+		"log level":         {environ: []string{"KUMA_GENERAL_LOG_LEVEL=loud"}, want: []string{"is not a log level"}},
+		"certificate alone": {environ: []string{"KUMA_GENERAL_TLS_CERT_FILE=x"}, want: []string{"belong together"}},
+		"no data directory": {environ: []string{"KUMA_GENERAL_DATA_DIR="}, want: []string{"--data-dir"}},
+		"all at once":       {file: "mode: remote\na: 1", environ: []string{"KUMA_X=1"}, want: []string{"not a mode", "a is not a setting", "KUMA_X is not"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

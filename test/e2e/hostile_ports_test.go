@@ -13,6 +13,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"weft/internal/adminsocket"
 )
 
 // What the ports of weft-dp tell strangers is whether it is ready, before and after; Envoy's administration interface is
@@ -93,6 +96,20 @@ func TestHostileStrangersAtEveryPort(t *testing.T) {
 	}
 	if info, err := os.Stat(filepath.Join(w.dir, "data", "admin.sock")); err != nil || info.Mode().Perm() != 0o600 {
 		a.fellTo("the administrator's socket has mode %v, %v", info.Mode(), err)
+	}
+	// A MeshIdentity names the socket at which an Envoy of the same user gets its certificates, over HTTP/2.
+	if c, err := adminsocket.Dial(t.Context(), filepath.Join(w.dir, "data", adminsocket.Name)); err != nil {
+		t.Fatal(err)
+	} else {
+		io.WriteString(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
+		c.SetDeadline(time.Now().Add(10 * time.Second))
+		said, _ := io.ReadAll(c)
+		c.Close()
+		if len(said) > 0 && !strings.HasPrefix(string(said), "HTTP/1.1 4") && !strings.HasPrefix(string(said), "HTTP/1.1 505") {
+			a.fellTo("the administrator's socket speaks HTTP/2 with a proxy: %q", said)
+		} else {
+			a.held()
+		}
 	}
 	for path, want := range map[string]string{"/ready": "OK", "/healthy": "OK"} {
 		code, body, err := tellsStranger("GET", fmt.Sprintf("http://127.0.0.1:%d%s", w.diagnosticsPort, path))
