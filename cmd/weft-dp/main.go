@@ -65,8 +65,9 @@ became ready, or dies more than 5 times in a minute, ends weft-dp with its exit 
 Where the Dataplane has transparentProxying, weft-dp answers DNS on 127.0.0.1 and ::1: the mesh's host names
 itself, all others by asking the machine's resolvers.
 
-GET /ready on the readiness port answers 200 once everything serves, and 503 before that, with the reason in the log,
-while Envoy is down, and from the beginning of a drain; GET /live answers 200 for as long as weft-dp runs.`,
+GET /ready on the readiness port answers 200 once everything serves, and 503 before that, while Envoy is down, and
+from the beginning of a drain. The reason is in the log and not in the response, which strangers read.
+GET /live answers 200 for as long as weft-dp runs.`,
 		Example: `  weft generate dataplane-token --dataplane-file web-1.yaml > token
   weft-dp run --cp-address https://127.0.0.1:5678 --ca-cert-file ca.crt \
     --dataplane-file web-1.yaml --dataplane-token-file token`,

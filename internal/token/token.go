@@ -7,6 +7,7 @@ package token
 import (
 	"context"
 	"crypto/rsa"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -14,6 +15,8 @@ import (
 	"weft/internal/access"
 	"weft/internal/admit"
 	"weft/internal/identity"
+	"weft/internal/store"
+	"weft/internal/store/bounded"
 	"weft/kind"
 	"weft/resource"
 )
@@ -114,5 +117,16 @@ func (i *Issuer) makeSigningKey(ctx context.Context, secret resource.Key) error 
 	if err != nil {
 		return err
 	}
-	return i.Secrets.AwaitSecret(ctx, secret)
+	return i.await(ctx, secret)
+}
+
+// await waits for as long as a store may take: the key comes by its watch.
+func (i *Issuer) await(ctx context.Context, secret resource.Key) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, bounded.Limit, store.ErrNoResponse)
+	defer cancel()
+	err := i.Secrets.AwaitSecret(ctx, secret)
+	if err != nil && errors.Is(context.Cause(ctx), store.ErrNoResponse) {
+		return store.ErrNoResponse
+	}
+	return err
 }

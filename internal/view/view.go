@@ -183,6 +183,7 @@ func (v *View) stored(ctx context.Context, kinds []string) (*Rows, error) {
 
 func (v *View) listed(ctx context.Context, kinds []string) (*Rows, error) {
 	state := graph.NewState(v.state.Zone)
+	state.DefaultMesh, state.LocalNetworks = v.state.DefaultMesh, v.state.LocalNetworks
 	var objects []resource.Any
 	for _, kind := range kinds {
 		v.mu.Lock()
