@@ -28,7 +28,7 @@ func TestHostilePassthrough(t *testing.T) {
 			if err != nil {
 				return
 			}
-			go splice(c, fmt.Sprintf("127.0.0.1:%d", w.apiPort))
+			go splice(c, nil, fmt.Sprintf("127.0.0.1:%d", w.apiPort))
 		}
 	}()
 	secret := w.serve(client.listen(t, "127.0.0.1:18099"), "secret")
