@@ -81,8 +81,8 @@ const (
 	// passes: what a client that reads slowly costs beyond the buffers of its own connection. Envoy's default is 1 MiB.
 	guardedBuffer = 128 << 10
 
-	// handshakeTimeout is how long a client may take for the handshake of mutual TLS; its own proxy takes
-	// connectTimeout at most.
+	// handshakeTimeout is how long a client may take for the handshake of mutual TLS. Its own proxy gives up sooner:
+	// connectTimeout, or zonesConnectTimeout, includes the handshake.
 	handshakeTimeout = 5 * time.Second
 
 	// helloTimeout is how long a zone proxy waits for a client to name a server.
