@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -107,6 +109,21 @@ func served() map[string]int {
 	return ports
 }
 
+// guardedServer is a Dataplane with an inbound of each protocol. The first one, of the service "tcp", has a protocol and
+// an application of its own.
+func guardedServer(first string, servicePort int) string {
+	inbounds := ""
+	for i, protocol := range append(connectionProtocols, requestProtocols...) {
+		speaks, port := protocol, 18080+i/3
+		if i == 0 {
+			speaks, port = first, servicePort
+		}
+		inbounds += fmt.Sprintf("\n  - {port: %d, name: %s, servicePort: %d, serviceAddress: NET.2, protocol: %s, tags: {team: a, kuma.io/service: %s}}",
+			20080+i, protocol, port, speaks, protocol)
+	}
+	return "type: Dataplane\nmesh: default\nname: server\nnetworking:\n  address: NET.2\n  inbound:" + inbounds
+}
+
 // guardedMesh has a service of each protocol, and one outside of the mesh behind an egress, with a permission for those
 // whose names begin with "a-" but for a-denied. It returns how often the server outside was dialled.
 func guardedMesh(t *testing.T) (w *world, outside *atomic.Int32) {
@@ -125,12 +142,7 @@ spec: {rules: [{default: {
   allowWithShadowDeny: [{spiffeID: {type: Exact, value: "%[1]sa-good"}}],
   deny: [{spiffeID: {type: Exact, value: "%[1]sa-denied"}}]}}]}
 `, ids))
-	inbounds := ""
-	for i, protocol := range append(connectionProtocols, requestProtocols...) {
-		inbounds += fmt.Sprintf("\n  - {port: %d, name: %s, servicePort: %d, serviceAddress: NET.2, protocol: %s, tags: {team: a, kuma.io/service: %s}}",
-			20080+i, protocol, 18080+i/3, protocol, protocol)
-	}
-	w.proxy("default", "server", "type: Dataplane\nmesh: default\nname: server\nnetworking:\n  address: NET.2\n  inbound:"+inbounds)
+	w.proxy("default", "server", guardedServer("tcp", 18080))
 	w.proxy("default", "egress-1", strings.Replace(egress("egress-1", 20), "labels: {", "labels: {team: a, ", 1))
 	for _, m := range members {
 		outbounds := ""
@@ -237,8 +249,9 @@ func (w *world) dials(name string) (sum int) {
 func (w *world) gets(m member, service string, want bool) error {
 	url := "http://" + w.at(m, service)
 	if served()[service] < served()["http"] {
-		n, err := speakers[0].reads(w.at(m, service))
-		if got := n > 0; got != want {
+		listens := speakers[2] // its connection ends whatever the other side does
+		n, err := listens.reads(w.at(m, service))
+		if whole := n == listens.expects; whole != want || n > 0 != want {
 			return fmt.Errorf("%s read %d bytes of %s: %v", m.name, n, service, err)
 		}
 		return nil
@@ -311,6 +324,58 @@ spec: {rules: [{default: {deny: [{spiffeID: {type: Prefix, value: "spiffe://defa
 			t.Errorf("%s does not count what it would deny by rule", name)
 		}
 	}
+}
+
+// TestHostileCallersWhileAnInboundChanges: members that are not allowed try all the time while the application of a TCP
+// inbound moves to another port, and while the inbound becomes one of requests and TCP again.
+func TestHostileCallersWhileAnInboundChanges(t *testing.T) {
+	a := newAttack(t, "a member that is not allowed reads what a TCP server says while its inbound changes")
+	w, _ := guardedMesh(t)
+	w.greeter(2, 18084)
+	good := members[0]
+	w.eventually(good.name+" reaches the server", func() error { return w.gets(good, "tcp", true) })
+	impatient := &http.Client{Timeout: time.Second} // what is no HTTP yet does not end what it says
+	done := make(chan struct{})
+	var trying sync.WaitGroup
+	for _, m := range members[1:3] {
+		trying.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				if n, _ := speakers[2].reads(w.at(m, "tcp")); n > 0 {
+					a.fellTo("%s reads %d bytes", m.name, n)
+					return
+				}
+				a.held()
+			}
+		})
+	}
+	for range forms(1, 10) {
+		w.apply(guardedServer("tcp", 18084))
+		w.eventually("the application has moved", func() error { return w.dialsApplication("server", 18084) })
+		w.eventually(good.name+" reaches it there", func() error { return w.gets(good, "tcp", true) })
+		w.apply(guardedServer("http", 18081))
+		w.eventually("the inbound takes requests", func() error {
+			_, err := fetchBy(impatient, "http://"+w.at(good, "tcp"))
+			return err
+		})
+		w.apply(guardedServer("tcp", 18080))
+		w.eventually("the inbound takes TCP connections", func() error { return w.gets(good, "tcp", true) })
+	}
+	close(done)
+	trying.Wait()
+}
+
+// dialsApplication returns nil once the first inbound of a proxy leads to a port.
+func (w *world) dialsApplication(name string, port int) error {
+	body, err := w.api("/meshes/default/dataplanes/" + name + "/clusters")
+	if want := fmt.Sprintf("_20080::%s:%d::", w.address(2), port); err == nil && !strings.Contains(body, want) {
+		err = fmt.Errorf("no cluster has %s", want)
+	}
+	return err
 }
 
 // says wants back what it writes.
