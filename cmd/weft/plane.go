@@ -91,6 +91,7 @@ func (p *plane) open(ctx context.Context) error {
 	p.state = graph.NewState(s.ZoneName)
 	p.state.DefaultMesh = s.DefaultMesh
 	p.state.LocalNetworks = s.LocalNetworks
+	p.state.Alone = s.ZoneName != "" && !s.Joined()
 	p.state.DB.Observe(p.figures.Stage)
 	p.reads = view.New(p.state, bounded.New(metered.New(below, p.figures.Store)))
 	p.rows = p.reads.Store()

@@ -319,6 +319,9 @@ func (w *Writer) write(ctx context.Context, o resource.Any, stored *current, cha
 	if err := w.backends(ctx, o, stored); err != nil {
 		return Result{}, err
 	}
+	if err := w.speaks(ctx, o, w.owner(o.Envelope()), stored, false, change.ControlPlane); err != nil {
+		return Result{}, err
+	}
 	body, err := resource.Body(o)
 	if err != nil {
 		return Result{}, fmt.Errorf("%s: %w", o.Key(), err)

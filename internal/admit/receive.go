@@ -44,7 +44,8 @@ func (w *Writer) Receive(ctx context.Context, r Received) error {
 
 func (w *Writer) receiveOnce(ctx context.Context, r *Received) error {
 	key := r.Key()
-	if err := w.checkReceived(key, r); err != nil {
+	o, err := w.checkReceived(key, r)
+	if err != nil {
 		return err
 	}
 	stored, err := w.stored(ctx, key)
@@ -52,6 +53,14 @@ func (w *Writer) receiveOnce(ctx context.Context, r *Received) error {
 		return err
 	}
 	row := store.Row{Key: key, Body: r.Body}
+	if stored != nil {
+		if err := w.replaceable(stored, r); err != nil || bytes.Equal(r.Body, stored.row.Body) {
+			return err
+		}
+	}
+	if err := w.speaks(ctx, o, r.Owner, stored, true, false); err != nil {
+		return err
+	}
 	if stored == nil {
 		row.Owner = ownerOf(key)
 		_, err = w.rows.Create(ctx, row)
@@ -60,19 +69,16 @@ func (w *Writer) receiveOnce(ctx context.Context, r *Received) error {
 		}
 		return err
 	}
-	if err := w.replaceable(stored, r); err != nil || bytes.Equal(r.Body, stored.row.Body) {
-		return err
-	}
 	row.Version = stored.row.Version
 	_, err = w.rows.Update(ctx, row)
 	return err
 }
 
-// checkReceived answers what is wrong with a resource, whoever sent it.
-func (w *Writer) checkReceived(key resource.Key, r *Received) error {
+// checkReceived returns the resource that was brought, or what is wrong with it, whoever sent it.
+func (w *Writer) checkReceived(key resource.Key, r *Received) (resource.Any, error) {
 	o, err := resource.FromBody(r.Kind, resource.Meta{Mesh: key.Mesh, Name: key.Name}, r.Body)
 	if err != nil {
-		return resource.Errorf(resource.Invalid, "%s can't be read: %v", key, err)
+		return nil, resource.Errorf(resource.Invalid, "%s can't be read: %v", key, err)
 	}
 	problems := scope(r.Kind.Describe(), key)
 	if problem := kind.NameProblem(r.Name); problem != "" {
@@ -96,9 +102,9 @@ func (w *Writer) checkReceived(key resource.Key, r *Received) error {
 		problems.Add("zone", "is %.100q, and it was brought of %s", zone, whose(r.Owner))
 	}
 	if len(problems) > 0 {
-		return &resource.Error{Code: resource.Invalid, Detail: key.String() + " is invalid", Problems: problems}
+		return nil, &resource.Error{Code: resource.Invalid, Detail: key.String() + " is invalid", Problems: problems}
 	}
-	return nil
+	return o, nil
 }
 
 // zoneOf is where a zone proxy of global scope says that it stands.
@@ -113,12 +119,15 @@ func zoneOf(o resource.Any) (zone string, ok bool) {
 }
 
 // replaceable says whether what is stored may give way. A Mesh is global's as soon as global has it, and so is
-// whatever stands at a name that only a received resource has, or says the same, or is no user's.
+// whatever of this control plane's own stands at a name that only a received resource has, or says the same, or is no
+// user's. What belongs to a third control plane never does, although a name can be made up that is stored at the same
+// place.
 func (w *Writer) replaceable(stored *current, r *Received) error {
 	meta := stored.object.Envelope()
 	info := r.Kind.Describe()
-	switch {
-	case w.owner(meta) == r.Owner, meta.Name != r.Name, info.Name == kind.Meshes.Name, info.Hidden:
+	switch owner := w.owner(meta); {
+	case owner != r.Owner && owner != w.self():
+	case owner == r.Owner, meta.Name != r.Name, info.Name == kind.Meshes.Name, info.Hidden:
 		return nil
 	case equalSpecs(stored.row.Body, r.Body):
 		return nil

@@ -120,6 +120,7 @@ type member struct {
 func (l *look) mesh(mesh string) {
 	l.crossing(mesh)
 	l.leftOut(mesh)
+	l.owners(mesh)
 	if l.isGlobal() {
 		l.countAll(mesh) // each zone looks at its own
 		return

@@ -87,6 +87,13 @@ func (l *look) issuers(mesh string) {
 	}
 }
 
+// owners finds roots that are not trusted, because a zone says that they prove a trust domain which is not its own.
+func (l *look) owners(mesh string) {
+	for _, d := range l.State.DistrustedIn(l.r, mesh) {
+		l.found(rootsNotTrusted, objectOf(d.Trust.Key()), "its roots are not trusted: %s", d.Reason)
+	}
+}
+
 func identitySelectorText(s *kind.IdentitySelector) string {
 	if s == nil || s.Dataplane == nil {
 		return "it has no selector"

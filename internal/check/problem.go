@@ -59,6 +59,8 @@ var (
 		"Use one provider for the whole mesh: with SPIRE and another one, or two trust domains, proxies of one kind refuse the others."}
 	trustWithoutEffect = &Problem{"trust-without-effect", Warning,
 		"Delete it: SPIRE says whom proxies believe."}
+	rootsNotTrusted = &Problem{"roots-not-trusted", Error,
+		"Delete the MeshTrust in the zone that wrote it, unless its roots are right: then write them in a MeshTrust on the global control plane."}
 	signingKeyMissing = &Problem{"signing-key-missing", Error,
 		"Generate new tokens, which makes a new key, and start the proxies with them; or restore the Secret."}
 	updateRefused = &Problem{"update-refused", Error,
@@ -122,7 +124,7 @@ var (
 
 var problems = []*Problem{
 	serverCertificateEnds,
-	identityCannotSign, providersMixed, certificateNotGiven, authorityEnds, authorityChangePending, domainNotBelieved, noSpiffeID, certificateEnded, certificateOverdue, signingKeyMissing,
+	identityCannotSign, providersMixed, certificateNotGiven, authorityEnds, authorityChangePending, domainNotBelieved, rootsNotTrusted, noSpiffeID, certificateEnded, certificateOverdue, signingKeyMissing,
 	updateRefused, updatePending, envoyTooOld,
 	zoneNotConnected, itemRefused, zoneLags,
 	noVirtualIP, notTranslated,

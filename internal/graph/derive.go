@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"reflect"
 	"slices"
-	"strings"
 
 	"weft/internal/identity"
 	"weft/internal/table"
@@ -25,8 +24,9 @@ func (s *State) derive() {
 	s.Presented = table.NewDerived(s.DB, "names of a proxy", s.presented, slices.Equal)
 	s.ServiceNames = table.NewDerived(s.DB, "names of a proxy's services", s.serviceNames, slices.Equal)
 	s.Moving = table.NewDerived(s.DB, "movements of names", s.moving, kind.LeafNames.Same)
-	s.Also = table.NewDerived(s.DB, "names beside a rule's", s.also, slices.Equal)
+	s.Domains = table.NewDerived(s.DB, "trust domains", s.domains, same[*identity.Domains])
 	s.Trust = table.NewDerived(s.DB, "trust", s.trust, same[*Trust])
+	s.Also = table.NewDerived(s.DB, "names beside a rule's", s.also, slices.Equal)
 	s.EgressTrust = table.NewDerived(s.DB, "trust in zone egresses", s.egressTrust, same[*Trust])
 	s.Names = table.NewDerived(s.DB, "services of a mesh", s.names, slices.Equal)
 	s.Tagged = table.NewDerived(s.DB, "services of a tag", s.tagged, slices.Equal)
@@ -118,34 +118,4 @@ func (s *State) selecting(r *table.Reader, dp *resource.Object[kind.Dataplane]) 
 // selectorLabels is how many labels a MeshIdentity that selects something names.
 func selectorLabels(o *resource.Object[kind.MeshIdentity]) int {
 	return len(o.Spec.Selector.Dataplane.MatchLabels)
-}
-
-// trust is what the proxies of a mesh believe; without a mesh, all that those of any do.
-func (s *State) trust(r *table.Reader, mesh string) *Trust {
-	meshes := []string{mesh}
-	if mesh == "" {
-		meshes = s.MeshNames(r)
-	}
-	roots := map[string][]string{}
-	for _, each := range meshes {
-		for _, t := range s.TrustsByMesh.List(r, MeshKey(each)) {
-			for _, bundle := range t.Spec.CABundles {
-				if bundle.PEM != nil {
-					roots[t.Spec.TrustDomain] = append(roots[t.Spec.TrustDomain], strings.TrimSpace(bundle.PEM.Value)+"\n")
-				}
-			}
-		}
-	}
-	return trustOf(mesh, roots)
-}
-
-// trustOf sorts the roots of trust domains.
-func trustOf(mesh string, roots map[string][]string) *Trust {
-	trust := &Trust{Mesh: mesh}
-	for domain, pems := range roots {
-		slices.Sort(pems)
-		trust.Domains = append(trust.Domains, TrustDomain{domain, slices.Compact(pems)})
-	}
-	slices.SortFunc(trust.Domains, func(a, b TrustDomain) int { return cmp.Compare(a.Name, b.Name) })
-	return trust
 }

@@ -114,12 +114,21 @@ func load(t *testing.T, archive *txtar.Archive) *graph.State {
 		}
 		for _, line := range strings.Split(strings.TrimSpace(string(fileOf(archive, "trusts"))), "\n") {
 			if name, domain, ok := strings.Cut(line, " "); ok {
-				bundle := kind.CABundle{Type: "Pem", PEM: &kind.PEMBundle{Value: "the roots of " + name}}
-				s.Put(tx, kind.MeshTrusts.Make("default", name, kind.MeshTrust{TrustDomain: domain, CABundles: []kind.CABundle{bundle}}))
+				s.Put(tx, trustIn(name, domain))
 			}
 		}
 	})
 	return s
+}
+
+// trustIn is a MeshTrust of the zone of its trust domain, where that names one.
+func trustIn(name, domain string) *resource.Object[kind.MeshTrust] {
+	bundle := kind.CABundle{Type: "Pem", PEM: &kind.PEMBundle{Value: "the roots of " + name}}
+	trust := kind.MeshTrusts.Make("default", name, kind.MeshTrust{TrustDomain: domain, CABundles: []kind.CABundle{bundle}})
+	if zone, ok := strings.CutSuffix(strings.TrimPrefix(domain, "default."), ".mesh.local"); ok {
+		trust.Labels = map[string]string{kind.OriginLabel: kind.OriginZone, kind.ZoneLabel: zone}
+	}
+	return trust
 }
 
 // meaning writes down what a world means, one line a fact.

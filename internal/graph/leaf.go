@@ -185,7 +185,9 @@ func (s *State) also(r *table.Reader, rule callers) []string {
 	}
 	for _, zone := range s.ChangingNamesByMesh.List(r, MeshKey(rule.mesh)) {
 		for _, names := range zone.Spec.Workloads {
-			also(names)
+			if s.mayRename(r, rule.mesh, s.ownerOf(&zone.Meta).Zone, names) {
+				also(names)
+			}
 		}
 	}
 	slices.Sort(others)

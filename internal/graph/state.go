@@ -26,6 +26,8 @@ type State struct {
 	// LocalNetworks are those of which external services may name addresses, though no server outside the mesh has
 	// them. It is set before the first commit.
 	LocalNetworks []netip.Prefix
+	// Alone says that the zone has joined no others, so that all that it says counts. It is set before the first commit.
+	Alone bool
 
 	Meshes          Rows[kind.Mesh]
 	MeshStatuses    Rows[kind.MeshStatus]
@@ -163,7 +165,9 @@ type State struct {
 	Moving *table.Derived[ProxyKey, kind.LeafNames]
 	// Also are the further names for which a rule holds.
 	Also *table.Derived[callers, []string]
-	// Trust is what the proxies of a mesh believe.
+	// Domains are the trust domains that zones have, under no mesh.
+	Domains *table.Derived[string, *identity.Domains]
+	// Trust are the roots that the proxies of a mesh trust.
 	Trust *table.Derived[string, *Trust]
 	// EgressTrust is what the proxies of a mesh believe of the zone's egresses.
 	EgressTrust *table.Derived[string, *Trust]

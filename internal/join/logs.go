@@ -116,6 +116,12 @@ func undecoded(row store.Row) (resource.Any, error) {
 	return o, nil
 }
 
+// mends are the kinds for want of which a resource of another kind may have been rejected: its mesh, its Dataplane, and
+// what says which zone has a trust domain and which roots prove it.
+var mends = map[string]bool{
+	kind.Meshes.Name: true, kind.Dataplanes.Name: true, kind.MeshTrusts.Name: true, kind.MeshIdentities.Name: true,
+}
+
 // apply takes a batch of the store.
 func (l *logs) apply(b mirror.Batch) {
 	l.mu.Lock()
@@ -133,7 +139,7 @@ func (l *logs) apply(b mirror.Batch) {
 			zones = l.putLink(of) || zones
 			continue
 		}
-		mended = mended || key.Kind == kind.Meshes.Name || key.Kind == kind.Dataplanes.Name
+		mended = mended || mends[key.Kind]
 		if key.Kind == kind.Meshes.Name && l.gone[key.Name] {
 			delete(l.gone, key.Name)
 			l.remade.raise()

@@ -30,9 +30,11 @@ func zone(name string, own ...resource.Any) *Hub {
 }
 
 func trust(zone string) resource.Any {
-	return kind.MeshTrusts.Make(mesh, zone, kind.MeshTrust{
+	o := kind.MeshTrusts.Make(mesh, zone, kind.MeshTrust{
 		TrustDomain: mesh + "." + zone + ".mesh.local", CABundles: []kind.CABundle{{Type: "Pem", PEM: &kind.PEMBundle{Value: "ROOT"}}},
 	})
+	o.Labels = map[string]string{kind.ZoneLabel: zone, kind.OriginLabel: kind.OriginZone}
+	return o
 }
 
 // shop is the MeshService web of the zone west, as that stores it, and as east does.

@@ -27,6 +27,9 @@ func (p *Plan) source(r *table.Reader, mi *resource.Object[kind.MeshIdentity], n
 	if err != nil {
 		return nil, &problem{"TrustDomainInvalid", err.Error()}
 	}
+	if holder := p.State.Domains.Get(r, "").Holder(domain); !p.State.Alone && !p.Global() && holder.Zone != "" && holder.Zone != p.State.Zone {
+		return nil, &problem{"TrustDomainTaken", fmt.Sprintf("the trust domain %s is of the zone %q; choose another", domain, holder.Zone)}
+	}
 	text, err := identity.CAText(&mi.Spec, mi.Name, p.secrets(r, mi.Mesh))
 	if err != nil {
 		return nil, &problem{"CAMissing", err.Error()}
@@ -59,6 +62,10 @@ func (p *Plan) identity(r *table.Reader, mesh, name string, now time.Time) ([]St
 	rot := p.rotation(r, mesh, name, now)
 	if name == kind.MTLSIdentity {
 		p.mtls(rot)
+		return rot.steps, rot.again
+	}
+	if p.Global() {
+		p.vouchFor(rot)
 		return rot.steps, rot.again
 	}
 	mi, ok := p.State.Identities.Find(r, mesh, name)

@@ -12,9 +12,10 @@ import (
 	"weft/resource"
 )
 
-// mtls has the authorities of all backends of a mesh's mtls believed, brings that of the enabled one into use, makes
-// those that are builtin, and says how it stands. What was disabled or removed is followed until nobody holds a
-// leaf of it. On the global control plane it makes and reads them and no more: zones sign.
+// mtls has the authorities of all backends of a mesh's mtls trusted, brings that of the enabled one into use, makes
+// those that are builtin, and says how it stands. What was disabled or removed is followed until no proxy holds a
+// certificate of it. On the global control plane it makes and reads them, and says that their roots prove the trust
+// domain, which all zones share: zones sign.
 func (p *Plan) mtls(rot *rotation) {
 	mesh, ok := p.State.Meshes.Find(rot.r, "", rot.mesh)
 	if !ok || mesh.Spec.MTLS == nil || len(mesh.Spec.MTLS.Backends) == 0 {
@@ -33,11 +34,44 @@ func (p *Plan) mtls(rot *rotation) {
 	rot.unread = len(rot.sources) < len(mesh.Spec.MTLS.Backends)
 	conditions := p.unreadBackends(mesh.Spec.MTLS, troubles)
 	if p.Global() {
+		p.vouch(rot)
 		conditions = append(readHere(mesh.Spec.MTLS, troubles), conditions...)
 	} else {
 		conditions = append(p.sign(rot, mesh.Spec.MTLS, troubles), conditions...)
 	}
 	p.putMeshStatus(rot.mesh, conditions, rot)
+}
+
+// vouch says for all zones which roots prove a trust domain that they share, since none of them may say so for the
+// others. A root stays for as long as a zone has it in its own MeshTrust, for certificates that its proxies hold.
+func (p *Plan) vouch(rot *rotation) {
+	for _, src := range rot.sources {
+		rot.signing.TrustDomain = src.domain
+		rot.entrust(src) // one that was taken out of the MeshTrust by hand stays out
+	}
+	rot.prune()
+	rot.store()
+}
+
+// vouchFor does so for a MeshIdentity of global's that gives all zones one trust domain, with a CA that is given. A CA
+// that each zone makes for itself only an operator can vouch for.
+func (p *Plan) vouchFor(rot *rotation) {
+	mi, ok := p.State.Identities.Find(rot.r, rot.mesh, rot.name)
+	shared := ok && kind.OwnerOf(&mi.Meta).Global() && mi.Spec.Provider.Bundled != nil && mi.Spec.Provider.Bundled.MeshTrustCreation != "Disabled"
+	if shared {
+		domain, err := identity.TrustDomain(&mi.Spec, rot.mesh, "")
+		shared = err == nil && p.State.Domains.Get(rot.r, "").Holder(domain).Shared
+	}
+	if !shared {
+		rot.retire()
+		return
+	}
+	src, trouble := p.source(rot.r, mi, rot.now)
+	if trouble == nil && src.ca != nil {
+		rot.sources = []*source{src}
+	}
+	rot.unread = trouble != nil
+	p.vouch(rot)
 }
 
 // sign follows the enabled backend, and believes the others.

@@ -108,7 +108,7 @@ func TestOnlyTheOwnerOfAMeshMakesItsAuthority(t *testing.T) {
 	global := &world{t: t, plan: NewPlan(graph.NewState(""), Ranges{}), now: w.now, waiting: map[string]*Settle{}}
 	global.put(mesh)
 	global.reconcileMTLS()
-	global.wantMTLS("global", "", 0, "Ready=True Ready")
+	global.wantMTLS("global", "", 1, "Ready=True Ready")
 	for _, name := range []string{"default.ca-builtin-cert-ca-1", "default.ca-builtin-key-ca-1"} {
 		secret, ok := global.plan.State.Secrets.Find(global.reader(), "default", name)
 		if !ok {

@@ -105,7 +105,8 @@ func (p *Plan) Global() bool { return p.State.Zone == "" }
 // zones do.
 var plannedOnGlobal = map[string]bool{
 	kind.MeshMultiZoneServices.Name: true, kind.MeshMultiZoneServiceStatuses.Name: true, kind.SNIFormats.Name: true,
-	kind.Meshes.Name: true, kind.Secrets.Name: true, // of the builtin backends of mtls
+	// Of the roots of trust domains that zones share, and of the builtin backends of mtls.
+	kind.Meshes.Name: true, kind.Secrets.Name: true, kind.MeshIdentities.Name: true, kind.MeshTrusts.Name: true,
 }
 
 // rowKey names a resource of a kind that is known.

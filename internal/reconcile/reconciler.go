@@ -226,8 +226,10 @@ func (rc *Reconciler) observePut(o resource.Any, now time.Time) {
 	case *resource.Object[kind.ChangingNames]:
 		rc.ask(Unit{NamesUnit, key.Mesh, ""}, now.Add(soon))
 	case *resource.Object[kind.MeshTrust]:
-		rc.followRefusals(causeOf(key))
-		rc.ask(Unit{key.Kind, key.Mesh, key.Name}, now.Add(calmly))
+		if !rc.plan.Global() { // which serves no proxy that could reject it
+			rc.followRefusals(causeOf(key))
+			rc.ask(Unit{key.Kind, key.Mesh, key.Name}, now.Add(calmly))
+		}
 		rc.askIdentities(key.Mesh, now)
 	case *resource.Object[kind.Secret]:
 		rc.askNaming(key, now)
@@ -321,9 +323,6 @@ func (rc *Reconciler) follow(key tagKey, now time.Time) {
 
 func (rc *Reconciler) askIdentities(mesh string, now time.Time) {
 	rc.ask(Unit{kind.MeshIdentities.Name, mesh, kind.MTLSIdentity}, now)
-	if rc.plan.Global() {
-		return // zones sign for MeshIdentities
-	}
 	r := table.Eval(rc.plan.State.DB.Snapshot())
 	for _, mi := range rc.plan.State.IdentitiesByMesh.List(r, graph.MeshKey(mesh)) {
 		rc.ask(Unit{kind.MeshIdentities.Name, mi.Mesh, mi.Name}, now)

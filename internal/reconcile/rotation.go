@@ -292,6 +292,9 @@ func (rot *rotation) inUse(root string) bool {
 // retain says whether a root is needed for leaves that are still held, and counts them.
 func (rot *rotation) retain(root string) bool {
 	old := retired{fingerprint: identity.Fingerprints(root)[0]}
+	if rot.plan.Global() {
+		return rot.inZones(old.fingerprint)
+	}
 	for _, row := range rot.plan.State.Holders(rot.r, rot.mesh, old.fingerprint) {
 		for _, leaf := range row.Spec.Leaves {
 			if leaf.Root != old.fingerprint || !rot.now.Before(leaf.Until.Add(graph.ConnectionLife)) {
@@ -309,6 +312,13 @@ func (rot *rotation) retain(root string) bool {
 	rot.wakeAt(old.until.Add(graph.ConnectionLife))
 	rot.retired = append(rot.retired, old)
 	return true
+}
+
+// inZones says whether a zone has a root in its own MeshTrust of this name, for certificates that its proxies hold.
+func (rot *rotation) inZones(fingerprint string) bool {
+	return slices.ContainsFunc(rot.plan.State.TrustsByMesh.List(rot.r, graph.MeshKey(rot.mesh)), func(t *resource.Object[kind.MeshTrust]) bool {
+		return t.Spec.TrustDomain == rot.signing.TrustDomain && rot.plan.State.Elsewhere(&t.Meta) && slices.Contains(identity.Roots(&t.Spec), fingerprint)
+	})
 }
 
 // retire ends what a MeshIdentity, or mtls, that is gone has left, once nobody holds a leaf of it.

@@ -183,7 +183,7 @@ func (v *View) stored(ctx context.Context, kinds []string) (*Rows, error) {
 
 func (v *View) listed(ctx context.Context, kinds []string) (*Rows, error) {
 	state := graph.NewState(v.state.Zone)
-	state.DefaultMesh, state.LocalNetworks = v.state.DefaultMesh, v.state.LocalNetworks
+	state.DefaultMesh, state.LocalNetworks, state.Alone = v.state.DefaultMesh, v.state.LocalNetworks, v.state.Alone
 	var objects []resource.Any
 	for _, kind := range kinds {
 		v.mu.Lock()

@@ -1,0 +1,160 @@
+package graph
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"weft/internal/identity"
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// domains are the trust domains that the zones of the deployment have, over all meshes.
+func (s *State) domains(r *table.Reader, _ string) *identity.Domains {
+	var identities []*resource.Object[kind.MeshIdentity]
+	meshes := s.MeshNames(r)
+	for _, mesh := range meshes {
+		identities = append(identities, s.IdentitiesByMesh.List(r, MeshKey(mesh))...)
+	}
+	return identity.NewDomains(s.Zone, meshes, identities)
+}
+
+// ownerOf is the owner of a stored resource. One that does not say so is this control plane's own.
+func (s *State) ownerOf(meta *resource.Meta) kind.Owner {
+	if meta.Label(kind.OriginLabel) == "" {
+		return kind.Owner{Zone: s.Zone}
+	}
+	return kind.OwnerOf(meta)
+}
+
+// distrusted is why the roots of a MeshTrust are not trusted here; empty: they are. Who owns the MeshTrust decides: its
+// trust domain must be one that its zone has. ([ADR 30].)
+func (s *State) distrusted(r *table.Reader, t *resource.Object[kind.MeshTrust]) string {
+	owner := s.ownerOf(&t.Meta)
+	if s.Alone || owner.Global() {
+		return ""
+	}
+	own := owner.Zone == s.Zone
+	switch holder := s.Domains.Get(r, "").Holder(t.Spec.TrustDomain); {
+	case holder.Zone == owner.Zone:
+		return ""
+	case holder.Zone != "":
+		return fmt.Sprintf("the trust domain %s is of the zone %q, and %s says which roots prove it", t.Spec.TrustDomain, holder.Zone, owner)
+	case own:
+		return "" // for the proxies of this zone alone
+	case holder.Shared:
+		return fmt.Sprintf("the trust domain %s is of several zones, so that only global says which roots prove it, and %s does", t.Spec.TrustDomain, owner)
+	}
+	// A domain that a zone gives itself is known there and on global, which checked it.
+	for _, other := range s.TrustsByMesh.List(r, MeshKey(t.Mesh)) {
+		if other.Spec.TrustDomain == t.Spec.TrustDomain && s.ownerOf(&other.Meta) != owner {
+			return fmt.Sprintf("%s says which roots prove the trust domain %s, and so does %s", owner, t.Spec.TrustDomain, s.ownerOf(&other.Meta))
+		}
+	}
+	return ""
+}
+
+// trust returns the roots that the proxies of a mesh trust; without a mesh, all that those of any do.
+func (s *State) trust(r *table.Reader, mesh string) *Trust {
+	meshes := []string{mesh}
+	if mesh == "" {
+		meshes = s.MeshNames(r)
+	}
+	roots := map[string][]string{}
+	for _, each := range meshes {
+		for _, t := range s.TrustsByMesh.List(r, MeshKey(each)) {
+			if s.distrusted(r, t) != "" {
+				continue
+			}
+			for _, bundle := range t.Spec.CABundles {
+				if bundle.PEM != nil {
+					roots[t.Spec.TrustDomain] = append(roots[t.Spec.TrustDomain], strings.TrimSpace(bundle.PEM.Value)+"\n")
+				}
+			}
+		}
+	}
+	return trustOf(mesh, roots)
+}
+
+// trustOf sorts the roots of trust domains.
+func trustOf(mesh string, roots map[string][]string) *Trust {
+	trust := &Trust{Mesh: mesh}
+	for domain, pems := range roots {
+		slices.Sort(pems)
+		trust.Domains = append(trust.Domains, TrustDomain{domain, slices.Compact(pems)})
+	}
+	slices.SortFunc(trust.Domains, func(a, b TrustDomain) int { return cmp.Compare(a.Name, b.Name) })
+	return trust
+}
+
+// Distrusted is a MeshTrust whose roots are not trusted because of its owner.
+type Distrusted struct {
+	Trust  *resource.Object[kind.MeshTrust]
+	Reason string
+}
+
+// DistrustedIn lists the MeshTrusts of a mesh that have a root which is not trusted because of their owner.
+func (s *State) DistrustedIn(r *table.Reader, mesh string) (all []Distrusted) {
+	trusted := map[string]bool{}
+	for _, domain := range s.Trust.Get(r, mesh).Domains {
+		for _, root := range identity.Fingerprints(strings.Join(domain.Roots, "")) {
+			trusted[domain.Name+" "+root] = true
+		}
+	}
+	for _, t := range s.TrustsByMesh.List(r, MeshKey(mesh)) {
+		reason := s.distrusted(r, t)
+		unknown := func(root string) bool { return !trusted[t.Spec.TrustDomain+" "+root] }
+		if reason != "" && slices.ContainsFunc(identity.Roots(&t.Spec), unknown) {
+			all = append(all, Distrusted{t, reason})
+		}
+	}
+	return all
+}
+
+// mayRename says whether a zone may say that the workload with some SPIFFE IDs has all of them, so that a rule about
+// one holds for the others: each must be of a trust domain that the zone has, or of a shared one that a MeshTrust of
+// the mesh proves it by.
+func (s *State) mayRename(r *table.Reader, mesh, zone string, ids []string) bool {
+	if s.Alone || zone == s.Zone {
+		return true
+	}
+	return !slices.ContainsFunc(ids, func(id string) bool {
+		domain := identity.DomainOf(id)
+		holder := s.Domains.Get(r, "").Holder(domain)
+		switch {
+		case holder.Zone == zone:
+			return false
+		case holder.Shared:
+			return !s.proves(r, mesh, zone, domain, true)
+		}
+		return holder.Zone != "" || !s.proves(r, mesh, zone, domain, false)
+	})
+}
+
+// proves says whether a zone has a MeshTrust of a domain whose roots are trusted: by its own word, or for a shared
+// domain by that of global or of this zone.
+func (s *State) proves(r *table.Reader, mesh, zone, domain string, shared bool) bool {
+	trusted := map[string]bool{}
+	for _, known := range s.Trust.Get(r, mesh).Domains {
+		if known.Name == domain {
+			for _, root := range identity.Fingerprints(strings.Join(known.Roots, "")) {
+				trusted[root] = true
+			}
+		}
+	}
+	for _, t := range s.TrustsByMesh.List(r, MeshKey(mesh)) {
+		if t.Spec.TrustDomain != domain || s.ownerOf(&t.Meta) != (kind.Owner{Zone: zone}) {
+			continue
+		}
+		if shared && slices.ContainsFunc(identity.Roots(&t.Spec), func(root string) bool { return trusted[root] }) {
+			return true
+		}
+		if !shared && s.distrusted(r, t) == "" {
+			return true
+		}
+	}
+	return false
+}
