@@ -185,3 +185,11 @@ func FuzzStep(f *testing.F) {
 		}
 	})
 }
+
+func deletion(t testing.TB, name string) []byte {
+	b, err := proto.Marshal(&wire.Item{Key: &wire.ItemKey{OwnerZone: "east", Mesh: "default", Name: name}, Deleted: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}

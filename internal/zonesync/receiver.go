@@ -2,6 +2,8 @@ package zonesync
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"weft/internal/wire"
 )
@@ -17,6 +19,12 @@ type Receiver struct {
 	synced  bool
 	refused refused
 	retry   bool
+
+	// Of a comparison whose deletions are doubted when it is over ([Limits.FreeDeletions]).
+	compared map[Key]bool // what was held when it began, and was not deleted since; nil: there is none
+	gone     map[Key]bool // deletions that are not applied yet
+	doubted  Doubt
+	released bool
 
 	// Of the stream.
 	waiting  []*wire.Frame // batches and questions that are not handled yet
@@ -45,11 +53,28 @@ func NewReceiver(way Way) *Receiver {
 	return &Receiver{Limits: defaultLimits(), way: way, refused: newRefused()}
 }
 
+// Doubt is a comparison that would delete most of what is held.
+type Doubt struct {
+	Deletions, Of int // of so many items that are held
+}
+
+// Doubted returns the last comparison whose deletions are not applied, because they are most of what is held; false:
+// there is none. They are among [Receiver.Refused] until [Receiver.Release].
+func (r *Receiver) Doubted() (Doubt, bool) { return r.doubted, r.doubted != Doubt{} }
+
+// Release has the deletions applied that were doubted.
+func (r *Receiver) Release() {
+	if r.doubted != (Doubt{}) {
+		r.released, r.retry = true, true
+	}
+}
+
 // connect begins a stream with a claim. What is still being applied counts for nothing: it comes again.
 func (r *Receiver) connect() {
 	r.abandon()
 	r.waiting, r.applying, r.held, r.listing = nil, nil, nil, false
 	r.received, r.stored, r.round, r.owes, r.frames = 0, 0, 0, r.settled > 0, nil
+	r.compared, r.gone = nil, nil
 	r.refused.reportAll()
 	r.claim()
 }
@@ -188,7 +213,9 @@ func (r *Receiver) ask(ask *wire.Ask) error {
 	}
 	r.forget()
 	r.round, r.listing = ask.Round, true
-	r.refused, r.retry = newRefused(), false
+	r.refused.clear()
+	r.retry = false
+	r.compared, r.gone, r.doubted = nil, nil, Doubt{}
 	return nil
 }
 
@@ -199,6 +226,12 @@ func (r *Receiver) Inventory(held []Held) {
 	}
 	r.listing = false
 	r.held = append([]Held{}, held...)
+	if r.FreeDeletions > 0 {
+		r.compared, r.gone = make(map[Key]bool, len(held)), map[Key]bool{}
+		for _, item := range held {
+			r.compared[item.Key] = true
+		}
+	}
 	r.say(&wire.Inventory{Round: r.round, Sums: sums(r.held, r.buckets(len(r.held)))})
 }
 
@@ -264,15 +297,53 @@ func (r *Receiver) readBatch(b *wire.Batch) (*Apply, error) {
 		}
 		why := r.way.May(item.Key.Owner)
 		switch {
+		case why == nil && r.compared != nil:
+			r.collect(apply, item)
 		case why == nil:
 			apply.Items = append(apply.Items, item)
 		case item.Deleted:
 			r.refused.accept(item.Key) // it was never taken
 		default:
-			r.refuse(&refusal{Item{Key: item.Key}, why.Error(), true})
+			r.refuse(&refusal{item: Item{Key: item.Key}, reason: why.Error(), final: true})
 		}
 	}
+	if b.Complete && r.compared != nil {
+		r.conclude(apply)
+	}
 	return apply, nil
+}
+
+// collect takes an item while a comparison lasts, whose deletions are applied at its end: only then it is known how
+// many they are.
+func (r *Receiver) collect(apply *Apply, item Item) {
+	switch {
+	case !item.Deleted:
+		delete(r.gone, item.Key)
+		apply.Items = append(apply.Items, item)
+	case r.compared[item.Key]:
+		r.gone[item.Key] = true
+	default:
+		apply.Items = append(apply.Items, item) // it came, and went, meanwhile
+	}
+}
+
+// conclude ends a comparison: its deletions are applied, unless they are most of what was held.
+func (r *Receiver) conclude(apply *Apply) {
+	doubt := Doubt{len(r.gone), len(r.compared)}
+	doubtful := doubt.Deletions > r.FreeDeletions && 2*doubt.Deletions > doubt.Of && !r.released
+	for _, key := range slices.SortedFunc(maps.Keys(r.gone), compareKeys) {
+		item := Item{Key: key, Deleted: true}
+		if doubtful {
+			reason := fmt.Sprintf("it is one of %d deletions of %d resources, which wait until an operator confirms them on the global control plane", doubt.Deletions, doubt.Of)
+			r.refuse(&refusal{item: item, reason: reason, doubted: true})
+		} else {
+			apply.Items = append(apply.Items, item)
+		}
+	}
+	r.compared, r.gone, r.released = nil, nil, false
+	if doubtful {
+		r.doubted = doubt
+	}
 }
 
 // again has what was refused applied once more, before anything newer. What was not kept comes by a comparison.
@@ -282,7 +353,11 @@ func (r *Receiver) again() {
 		r.forget()
 		r.claim()
 	}
-	if items := r.refused.items(); len(items) > 0 {
+	items := r.refused.items(r.released)
+	if r.released && !r.refused.missed {
+		r.doubted, r.released = Doubt{}, false
+	}
+	if len(items) > 0 {
 		r.applying = &Apply{Items: items, again: true}
 	}
 }
@@ -304,7 +379,7 @@ func (r *Receiver) finish(a *Apply, refused []Refusal) {
 	taken := false
 	for _, item := range a.Items {
 		if reason, no := reasons[item.Key]; no {
-			r.refuse(&refusal{item, reason, false})
+			r.refuse(&refusal{item: item, reason: reason})
 		} else {
 			taken = r.refused.accept(item.Key) || taken
 		}
@@ -316,7 +391,7 @@ func (r *Receiver) finish(a *Apply, refused []Refusal) {
 	r.stored++
 	r.owes = true
 	r.synced = r.synced || a.complete
-	if a.position != (Position{}) {
+	if a.position != (Position{}) && r.compared == nil {
 		r.applied.Epoch, r.applied.Seq = a.position.Epoch, a.position.Seq
 	}
 }

@@ -17,7 +17,8 @@ type refused struct {
 type refusal struct {
 	item   Item
 	reason string
-	final  bool // it will never be taken, and has no body
+	// final: it will never be taken, and has no body. doubted: it is a deletion that waits for [Receiver.Release].
+	final, doubted bool
 }
 
 func newRefused() refused { return refused{all: map[Key]*refusal{}, changed: map[Key]bool{}} }
@@ -58,6 +59,15 @@ func (r *refused) drop(key Key) bool {
 	return was
 }
 
+// clear forgets all of it.
+func (r *refused) clear() {
+	for key := range r.all {
+		r.drop(key)
+	}
+	r.missed = false
+	clear(r.changed)
+}
+
 // any says whether something is refused that may be taken later.
 func (r *refused) any() bool {
 	for _, one := range r.all {
@@ -68,10 +78,10 @@ func (r *refused) any() bool {
 	return false
 }
 
-// items are those that may be taken later, by key.
-func (r *refused) items() (items []Item) {
+// items are those that may be taken now, by key; doubted ones where they are released.
+func (r *refused) items(released bool) (items []Item) {
 	for _, key := range slices.SortedFunc(maps.Keys(r.all), compareKeys) {
-		if !r.all[key].final {
+		if one := r.all[key]; !one.final && (released || !one.doubted) {
 			items = append(items, r.all[key].item)
 		}
 	}

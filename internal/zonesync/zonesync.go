@@ -57,6 +57,9 @@ type Limits struct {
 	// RefusedItems and RefusedBytes are what a receiver keeps of what it refused, 10,000 and 64 MiB by default.
 	// Of more it remembers only that there was some, and has it sent again when it is to try again.
 	RefusedItems, RefusedBytes int
+	// FreeDeletions is how many items one comparison deletes without doubt. Of more, which are more than half of what
+	// is held, none is deleted before [Receiver.Release]. 0: all are deleted, which is the default.
+	FreeDeletions int
 }
 
 func defaultLimits() Limits {

@@ -1,0 +1,164 @@
+package zonesync_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"weft/internal/wire"
+	"weft/internal/zonesync"
+)
+
+// compare has a zone that has so many of the items that global holds connect, and returns what global is to apply.
+func compare(t *testing.T, receiver *zonesync.Receiver, held, has int) (applied []zonesync.Item, sender *zonesync.Sender) {
+	t.Helper()
+	log := zonesync.NewLog(9)
+	var all []zonesync.Held
+	for i := range held {
+		k := ofEast(fmt.Sprintf("item-%03d", i))
+		all = append(all, zonesync.Held{Key: k, Hash: zonesync.Sum(k, []byte("1"))})
+		if i < has {
+			put(t, log, k, "1")
+		}
+	}
+	log.Open()
+	w := zonesync.Way{Sync: everyWay, From: east, To: global}
+	sender = zonesync.NewSender(log, w)
+	at := zonesync.NewSession(zonesync.Side{Kind: "MeshService"}, east, nil, receiver)
+	from := zonesync.NewSession(zonesync.Side{Kind: "MeshService", Owner: east}, global, sender, nil)
+	for range 20 {
+		applied = append(applied, exchange(t, receiver, from, at, all)...)
+	}
+	return applied, sender
+}
+
+// exchange has both sides say once what there is to say.
+func exchange(t *testing.T, receiver *zonesync.Receiver, from, at *zonesync.Session, held []zonesync.Held) (applied []zonesync.Item) {
+	t.Helper()
+	say := func(from, to *zonesync.Session) {
+		ready, err := from.Ready()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ready.List {
+			receiver.Inventory(held)
+		}
+		if ready.Apply != nil {
+			applied = append(applied, ready.Apply.Items...)
+			receiver.Applied(ready.Apply, nil)
+		}
+		for _, f := range ready.Frames {
+			if err := to.Step(f); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	say(at, from)
+	say(from, at)
+	say(at, from)
+	return applied
+}
+
+func newDoubter() *zonesync.Receiver {
+	r := zonesync.NewReceiver(zonesync.Way{Sync: everyWay, From: east, To: global})
+	r.FreeDeletions = 10
+	return r
+}
+
+// TestDoubt: a comparison deletes a few items, or the smaller part of them; most of many wait for an operator.
+func TestDoubt(t *testing.T) {
+	for _, c := range []struct {
+		held, has int
+		doubted   bool
+	}{{40, 0, true}, {40, 19, true}, {40, 20, false}, {40, 40, false}, {10, 0, false}, {11, 0, true}, {0, 0, false}} {
+		r := newDoubter()
+		applied, _ := compare(t, r, c.held, c.has)
+		doubt, doubted := r.Doubted()
+		if doubted != c.doubted {
+			t.Fatalf("%d of %d are there: doubted is %v", c.has, c.held, doubted)
+		}
+		gone := c.held - c.has
+		if !doubted {
+			if len(applied) != gone || len(r.Refused()) > 0 {
+				t.Errorf("%d of %d are there: %d are deleted", c.has, c.held, len(applied))
+			}
+			continue
+		}
+		if len(applied) > 0 || doubt != (zonesync.Doubt{Deletions: gone, Of: c.held}) || len(r.Refused()) != gone || r.Synced() {
+			t.Errorf("%d of %d are there: %d are deleted, %+v, %d are listed, synced is %v", c.has, c.held, len(applied), doubt, len(r.Refused()), r.Synced())
+		}
+		r.Retry()
+		again, _ := compare(t, r, c.held, c.has)
+		if _, still := r.Doubted(); !still || len(again) > 0 {
+			t.Errorf("%d of %d are there: %d are deleted by trying again, or connecting again", c.has, c.held, len(again))
+		}
+	}
+}
+
+// TestRelease: once an operator has confirmed it, what was doubted is deleted, and nothing else.
+func TestRelease(t *testing.T) {
+	for _, kept := range []int{10_000, 3} { // of more than are kept the sender says it again
+		r := newDoubter()
+		r.RefusedItems = kept
+		compare(t, r, 40, 5)
+		r.Release()
+		applied, _ := compare(t, r, 40, 5)
+		if _, still := r.Doubted(); still || len(applied) < 35 || len(r.Refused()) > 0 || !r.Synced() {
+			t.Errorf("%d kept: %d are deleted, %d are listed, synced is %v", kept, len(applied), len(r.Refused()), r.Synced())
+		}
+		if again, _ := compare(t, r, 40, 0); len(again) > 0 {
+			t.Errorf("%d kept: the next ones are deleted without a word: %d", kept, len(again))
+		}
+	}
+}
+
+// TestDoubtIsNoPosition: a stream that ends before the comparison does leaves nothing undone behind.
+func TestDoubtIsNoPosition(t *testing.T) {
+	r := newDoubter()
+	at := zonesync.NewSession(zonesync.Side{Kind: "MeshService"}, east, nil, r)
+	frames := []*wire.Frame{hello, {Message: &wire.Frame_Ask{Ask: &wire.Ask{Round: 1}}}}
+	for _, f := range frames {
+		if err := at.Step(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if ready, err := at.Ready(); err != nil || !ready.List {
+		t.Fatal(ready, err)
+	}
+	r.Inventory([]zonesync.Held{{Key: ofEast("a"), Hash: 1}})
+	gone := batchOf(&wire.Batch{Epoch: 9, Seq: 5, Round: 1, Items: [][]byte{deletion(t, "a")}})
+	if err := at.Step(gone); err != nil {
+		t.Fatal(err)
+	}
+	if ready, err := at.Ready(); err != nil || ready.Apply != nil {
+		t.Fatal(ready, err)
+	}
+	if r.Position() != (zonesync.Position{}) && r.Position().Seq != 0 {
+		t.Errorf("it has stored %+v, and holds what is deleted there", r.Position())
+	}
+}
+
+// TestZoneStore: another store speaks for a zone only where none has, or the former one has been away for long.
+func TestZoneStore(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	for name, c := range map[string]struct {
+		store             zonesync.ZoneStore
+		admitted, becomes bool
+	}{
+		"the first":                   {zonesync.ZoneStore{}, true, true},
+		"the same":                    {zonesync.ZoneStore{Fingerprint: "b"}, true, false},
+		"another, beside":             {zonesync.ZoneStore{Fingerprint: "a"}, false, false},
+		"another, just afterwards":    {zonesync.ZoneStore{Fingerprint: "a", Away: now.Add(-time.Second)}, false, false},
+		"another, a day afterwards":   {zonesync.ZoneStore{Fingerprint: "a", Away: now.Add(-zonesync.Patience)}, true, true},
+		"another, the clock put back": {zonesync.ZoneStore{Fingerprint: "a", Away: now.Add(time.Hour)}, false, false},
+	} {
+		admitted, becomes := c.store.Admits("b", now, zonesync.Patience)
+		if admitted != c.admitted || becomes != c.becomes {
+			t.Errorf("%s: %v, %v", name, admitted, becomes)
+		}
+	}
+}
+
+func ofEast(name string) zonesync.Key {
+	return zonesync.Key{Owner: east, Mesh: "default", Name: name}
+}
