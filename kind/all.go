@@ -28,7 +28,7 @@ func All() []resource.Descriptor {
 		MeshTrafficPermissions, MeshTrafficPermissionStatuses,
 		HostnameGenerators,
 		Secrets, GlobalSecrets,
-		Instances, Leaderships, Inquiries,
+		Instances, Leaderships, Inquiries, StoreIDs,
 	}
 }
 

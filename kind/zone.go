@@ -37,6 +37,31 @@ type ZoneInsight struct {
 	LastItem *Time `json:"lastItem,omitempty"`
 	// Refused are the resources that one side did not take from the other.
 	Refused []RefusedItem `json:"refused,omitempty"`
+	// Store is the fingerprint of the store that the zone's control plane has. A control plane with another store is
+	// rejected; absent: none has connected yet.
+	Store string `json:"store,omitempty"`
+	// RejectedStores are the last control planes that came under the zone's name with another store.
+	RejectedStores []RejectedStore `json:"rejectedStores,omitempty"`
+	// DoubtedDeletions are deletions that wait until an operator confirms them, since they are most of what the zone had.
+	DoubtedDeletions []DoubtedDeletion `json:"doubtedDeletions,omitempty"`
+	// Confirmed is when an operator said that what the zone's control plane has now is to replace what it had. Absent:
+	// nobody has, or it was done.
+	Confirmed *Time `json:"confirmed,omitempty"`
+}
+
+// RejectedStore is a control plane that was rejected, because its store is not the zone's.
+type RejectedStore struct {
+	Store string `json:"store"` // its fingerprint
+	From  string `json:"from"`  // the address that it came from
+	Time  Time   `json:"time"`  // when it came last
+}
+
+// DoubtedDeletion are deletions of one kind that are not applied.
+type DoubtedDeletion struct {
+	Kind      string `json:"kind"`      // of the resources
+	Deletions int    `json:"deletions"` // that are not applied
+	Of        int    `json:"of"`        // resources that the zone had
+	Time      Time   `json:"time"`      // since when they wait
 }
 
 // ZoneSubscription is one connection of a zone to one instance of the global control plane.

@@ -51,6 +51,7 @@ func printZones(w io.Writer, found *rest.Zones, now time.Time) error {
 	for i := range found.Zones {
 		z := &found.Zones[i]
 		printRefused(w, "between global and "+z.Name, z.Refused)
+		printUnconfirmed(w, z, now)
 	}
 	if found.Global != nil {
 		printGlobal(w, found.Global, now)
@@ -114,6 +115,20 @@ func printRefused(w io.Writer, where string, refused []kind.RefusedItem) {
 	fmt.Fprintf(w, "\nNot taken %s:\n", where)
 	for _, r := range refused {
 		fmt.Fprintf(w, "  %s: %s\n", resource.Key{Kind: r.Kind, Mesh: r.Mesh, Name: r.Name}, r.Reason)
+	}
+}
+
+// printUnconfirmed lists what of a zone waits for an operator.
+func printUnconfirmed(w io.Writer, z *insight.Zone, now time.Time) {
+	if len(z.RejectedStores)+len(z.DoubtedDeletions) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\nOf %s, whose store is %s, waits for `weft zone replace %s`:\n", z.Name, cmp.Or(z.Store, "not known"), z.Name)
+	for _, r := range z.RejectedStores {
+		fmt.Fprintf(w, "  a control plane at %s with the store %s, rejected %s ago\n", r.From, r.Store, age(now.Sub(r.Time.Time)))
+	}
+	for _, d := range z.DoubtedDeletions {
+		fmt.Fprintf(w, "  the deletion of %d of %d resources of the kind %s, for %s\n", d.Deletions, d.Of, d.Kind, age(now.Sub(d.Time.Time)))
 	}
 }
 

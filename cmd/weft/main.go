@@ -76,6 +76,7 @@ func newRootCommand() *cobra.Command {
 		newExplainCommand(r),
 		newCheckCommand(r),
 		newSNICommand(r),
+		newZoneCommand(r),
 		newConfigCommand(),
 		newVersionCommand(),
 	)

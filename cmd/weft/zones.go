@@ -20,6 +20,7 @@ import (
 	"weft/internal/settings"
 	"weft/internal/wire"
 	"weft/internal/zonequery"
+	"weft/internal/zonesync"
 	"weft/kind"
 	"weft/resource"
 )
@@ -48,7 +49,12 @@ func (p *plane) adopt(ctx context.Context) error {
 // followJoined follows the store of a zone that joins others, and keeps it connected with the global control
 // plane. It answers how it stands with that.
 func (p *plane) followJoined(ctx context.Context, group *errgroup.Group, proxies *dpserver.Server, queries *zonequery.Zone) (func() *insight.GlobalLink, error) {
-	global, err := p.dialGlobal()
+	storeID, err := join.StoreID(ctx, p.writer)
+	if err != nil {
+		return nil, err
+	}
+	p.log.Info("the global control plane knows this zone by its store", "store", zonesync.Fingerprint(storeID))
+	global, err := p.dialGlobal(storeID)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +78,7 @@ func (p *plane) followJoined(ctx context.Context, group *errgroup.Group, proxies
 	return link, nil
 }
 
-func (p *plane) dialGlobal() (*grpc.ClientConn, error) {
+func (p *plane) dialGlobal(storeID string) (*grpc.ClientConn, error) {
 	s := &p.settings.Join
 	var cas func() *x509.CertPool
 	if s.CAFile != "" {
@@ -82,7 +88,7 @@ func (p *plane) dialGlobal() (*grpc.ClientConn, error) {
 		}
 		cas = pool.Now
 	}
-	conn, err := join.Dial(s.Host(), cas, func() (string, error) { return zoneToken(s) })
+	conn, err := join.Dial(s.Host(), cas, func() (string, error) { return zoneToken(s) }, p.settings.ZoneName, storeID)
 	if err != nil {
 		return nil, fmt.Errorf("multizone.zone.globalAddress: %w", err)
 	}

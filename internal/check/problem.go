@@ -93,6 +93,10 @@ var (
 		"A deny wins over every allow: narrow it."}
 	zoneNotConnected = &Problem{"zone-not-connected", Error,
 		"Look into the log of the zone's control plane: it says why it is not let in, or that nobody answers."}
+	anotherStore = &Problem{"zone-has-another-store", Error,
+		"If the control plane of the zone was installed anew, run `weft zone replace NAME` on the global control plane; else find who runs a second one under this name, and revoke the zone token if nobody does."}
+	deletionsWait = &Problem{"zone-deletions-wait", Error,
+		"If the zone is to lose them, run `weft zone replace NAME` on the global control plane; else restore the store of the zone from a newer backup."}
 	zoneLags = &Problem{"zone-lags", Warning,
 		"`weft inspect zones -o json` on global shows which kind is behind; look at the load of that control plane and of its store."}
 	itemRefused = &Problem{"item-refused", Error,
@@ -126,7 +130,7 @@ var problems = []*Problem{
 	serverCertificateEnds,
 	identityCannotSign, providersMixed, certificateNotGiven, authorityEnds, authorityChangePending, domainNotBelieved, rootsNotTrusted, noSpiffeID, certificateEnded, certificateOverdue, signingKeyMissing,
 	updateRefused, updatePending, envoyTooOld,
-	zoneNotConnected, itemRefused, zoneLags,
+	anotherStore, deletionsWait, zoneNotConnected, itemRefused, zoneLags,
 	noVirtualIP, notTranslated,
 	serviceMatchesNothing, serviceWithoutEndpoints, nobodyMayCall, denyCoversAllow, endpointsHeld, withdrawalStuck,
 	zoneWithoutEgress, externalUnreachable, externalSecrets, ingressNotServing, outboundBarred, zoneWithoutIngress, serviceWithoutSNI, memberLeftOut,

@@ -39,6 +39,7 @@ func (l *look) zone(o *resource.Object[kind.Zone]) {
 	}
 	object := objectOf(o.Key())
 	known := l.ZoneInsights[o.Name]
+	l.unconfirmed(object, known)
 	if known == nil || len(known.Subscriptions) == 0 {
 		if waited := l.Now.Sub(o.Created); waited > settleTime {
 			l.found(zoneNotConnected, object, "its control plane has never connected since it was written %s ago", ago(waited))
@@ -54,6 +55,19 @@ func (l *look) zone(o *resource.Object[kind.Zone]) {
 		}
 	}
 	l.link(object, link, "its control plane", "it serves on with what it has, and changes wait")
+}
+
+// unconfirmed finds what of a zone waits for an operator.
+func (l *look) unconfirmed(object Object, known *kind.ZoneInsight) {
+	if known == nil {
+		return
+	}
+	for _, r := range known.RejectedStores {
+		l.found(anotherStore, object, "a control plane at %s came under its name %s ago with the store %s, and was rejected: the zone's is %s", r.From, ago(l.Now.Sub(r.Time.Time)), r.Store, known.Store)
+	}
+	for _, d := range known.DoubtedDeletions {
+		l.found(deletionsWait, object, "its control plane lacks %d of %d resources of the kind %s, which have not been deleted for %s", d.Deletions, d.Of, d.Kind, ago(l.Now.Sub(d.Time.Time)))
+	}
 }
 
 // link looks at one connection, with words for who is at its other end and for what follows where that is away.

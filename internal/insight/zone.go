@@ -55,7 +55,13 @@ type Zone struct {
 	Lag       kind.Duration `json:"lag"`
 	LastItem  *kind.Time    `json:"lastItem,omitempty"`
 
-	Refused    []kind.RefusedItem  `json:"refused"`
+	Refused []kind.RefusedItem `json:"refused"`
+	// Store is the fingerprint of its store, RejectedStores are control planes that came under its name with others,
+	// and DoubtedDeletions what waits until an operator confirms that it is to be deleted.
+	Store            string                 `json:"store,omitempty"`
+	RejectedStores   []kind.RejectedStore   `json:"rejectedStores,omitempty"`
+	DoubtedDeletions []kind.DoubtedDeletion `json:"doubtedDeletions,omitempty"`
+
 	Dataplanes Counts              `json:"dataplanes"` // a zone knows its own only
 	Services   ZoneServices        `json:"services"`
 	Ingresses  []ZoneDoor          `json:"ingresses"`
@@ -132,6 +138,7 @@ func (w *World) connectionOf(z *Zone) {
 	}
 	z.Lag, z.LastItem = insight.Lag, insight.LastItem
 	z.Refused = append(z.Refused, insight.Refused...)
+	z.Store, z.RejectedStores, z.DoubtedDeletions = insight.Store, insight.RejectedStores, insight.DoubtedDeletions
 	if w.Links != nil {
 		z.Kinds = w.Links(z.Name)
 	}

@@ -123,6 +123,13 @@ func (g *Global) dismiss() (next time.Duration) {
 		g.discount(zone)
 		g.complete(zone)
 	}
+	for zone, p := range g.zones {
+		if g.logs.confirmed(zone) {
+			for _, k := range p.kinds {
+				k.nudge.raise()
+			}
+		}
+	}
 	return g.survey(time.Now())
 }
 

@@ -24,8 +24,9 @@ const (
 
 // Dial answers a zone's connection to the global control plane at "HOST:PORT", over TLS. CAs answers those of
 // its certificate; nil: the machine's. Token answers the zone token and is asked for each call, so that one
-// which is renewed takes effect.
-func Dial(address string, cas func() *x509.CertPool, token func() (string, error)) (*grpc.ClientConn, error) {
+// which is renewed takes effect. It says which zone it is, so that a
+// token of another one is told apart, and the ID of its store ([StoreID]).
+func Dial(address string, cas func() *x509.CertPool, token func() (string, error), zone, storeID string) (*grpc.ClientConn, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if cas != nil {
 		config.InsecureSkipVerify = true // the standard check knows no CAs that change; this one is the same
@@ -33,7 +34,7 @@ func Dial(address string, cas func() *x509.CertPool, token func() (string, error
 	}
 	return grpc.NewClient(address,
 		grpc.WithTransportCredentials(credentials.NewTLS(config)),
-		grpc.WithPerRPCCredentials(bearer(token)),
+		grpc.WithPerRPCCredentials(bearer{token, zone, storeID}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(zonesync.MaxFrame), grpc.MaxCallSendMsgSize(zonesync.MaxFrame)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingAfter, Timeout: pingTimeout}),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: redial, MinConnectTimeout: pingTimeout}),
@@ -53,16 +54,19 @@ func verify(s tls.ConnectionState, cas *x509.CertPool) error {
 	return err
 }
 
-// bearer proves with each call which zone it is of.
-type bearer func() (string, error)
+// bearer proves with each call which zone it is of, and says which store it has.
+type bearer struct {
+	token         func() (string, error)
+	zone, storeID string
+}
 
 // GetRequestMetadata implements credentials.PerRPCCredentials.
 func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
-	token, err := b()
+	token, err := b.token()
 	if err != nil {
 		return nil, fmt.Errorf("the zone token: %w", err)
 	}
-	return map[string]string{"authorization": "Bearer " + token}, nil
+	return map[string]string{"authorization": "Bearer " + token, zoneHeader: b.zone, storeHeader: b.storeID}, nil
 }
 
 // RequireTransportSecurity implements credentials.PerRPCCredentials.

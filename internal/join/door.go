@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -40,7 +41,8 @@ func ServerOptions(creds credentials.TransportCredentials) []grpc.ServerOption {
 const scope = "cp"
 
 // Authenticate answers the zone that a caller has proved to be the control plane of, or Unauthenticated or
-// PermissionDenied with the reason. The Zone of one that comes for the first time is made.
+// PermissionDenied with the reason: by its token, and by its store, which is the zone's. The Zone of one that comes for
+// the first time is made.
 func (g *Global) Authenticate(ctx context.Context) (zone string, err error) {
 	claims := &identity.ZoneClaims{}
 	token, err := zoneToken(ctx)
@@ -54,7 +56,13 @@ func (g *Global) Authenticate(ctx context.Context) (zone string, err error) {
 		g.refuse(ctx, "", err)
 		return "", status.Error(codes.Unauthenticated, err.Error())
 	}
-	if err := g.admitted(ctx, claims.Zone); err != nil {
+	if err = says(ctx, claims.Zone); err == nil {
+		err = g.admitted(ctx, claims.Zone)
+	}
+	if err == nil {
+		err = g.owns(ctx, claims.Zone)
+	}
+	if err != nil {
 		g.refuse(ctx, claims.Zone, err)
 		return "", err
 	}
@@ -67,6 +75,14 @@ func (g *Global) refuse(ctx context.Context, zone string, err error) {
 		from = p.Addr.String()
 	}
 	g.Refused.Note("a zone is refused", "from", from, "zone", zone, "reason", err)
+}
+
+// hostOf is an address without its port.
+func hostOf(address string) string {
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		return host
+	}
+	return address
 }
 
 func zoneToken(ctx context.Context) (string, error) {

@@ -20,20 +20,24 @@ import (
 	"weft/resource"
 )
 
-// GlobalConfig says what a global control plane serves zones with. All fields but Siblings, Expiry and Count are needed.
+// GlobalConfig says what a global control plane serves zones with. All fields but Siblings, Expiry, Patience and Count
+// are needed.
 type GlobalConfig struct {
 	Instance string // one run of this control plane
 	Release  string
 	// Siblings are the other instances; nil where there can be none.
 	Siblings Siblings
 	// Expiry is for how long a zone may be away until others use its ingresses no more; 0: for ever.
-	Expiry  time.Duration
-	Store   store.Store
-	Writer  *admit.Writer
-	Keys    *identity.Keyring // of zone tokens
-	Refused *access.Refusals
-	Count   Count // optional
-	Log     *slog.Logger
+	Expiry time.Duration
+	// Patience is how long an operator is waited for where a zone's store is another one, or most of what it had is to
+	// be deleted; 0: [zonesync.Patience].
+	Patience time.Duration
+	Store    store.Store
+	Writer   *admit.Writer
+	Keys     *identity.Keyring // of zone tokens
+	Refused  *access.Refusals
+	Count    Count // optional
+	Log      *slog.Logger
 }
 
 // Global is the global control plane's side: it serves whichever zones come to this instance.
@@ -86,6 +90,7 @@ type peerStream struct {
 	confirmed zonesync.Position
 	synced    bool // everything that the zone had when it connected is stored
 	state     StreamState
+	doubted   *kind.DoubtedDeletion // nil: no deletion waits
 }
 
 // NewGlobal answers a global control plane that serves nobody yet.
@@ -139,7 +144,7 @@ func (g *Global) peer(zone string) *zonePeer {
 	for name, k := range g.logs.kinds {
 		s := &peerStream{kind: k.kind, way: way(k.kind, owner, kind.Owner{}), turn: make(chan struct{}, 1), nudge: newSignal()}
 		if s.way.Open() {
-			s.receiver = zonesync.NewReceiver(s.way)
+			s.receiver = newReceiver(s.way)
 		}
 		if k.kind.Describe().Sync.Has(resource.ZoneToZones) {
 			s.passed = newSettling(g.askSiblings)
@@ -150,6 +155,18 @@ func (g *Global) peer(zone string) *zonePeer {
 	g.zones[zone] = p
 	return p
 }
+
+// newReceiver doubts deletions of what goes on to other zones: whoever is rejected there is missed by their clients.
+func newReceiver(way zonesync.Way) *zonesync.Receiver {
+	r := zonesync.NewReceiver(way)
+	if way.Sync.Has(resource.ZoneToZones) {
+		r.FreeDeletions = freeDeletions
+	}
+	return r
+}
+
+// freeDeletions is how many resources of a kind a zone that connects may lack without doubt.
+const freeDeletions = 10
 
 // serves says whether a zone is still what it was when its stream began. It is asked once the stream can be
 // ended by whoever dismisses the zone.
@@ -186,7 +203,7 @@ func (g *Global) Sync(s grpc.BidiStreamingServer[wire.Frame, wire.Frame]) error 
 		return err
 	}
 	if said := first.GetHello().GetZone(); said != zone { // before it takes the place of whom the token speaks for
-		return status.Errorf(codes.PermissionDenied, "the token is for the zone %q, and the control plane says it is %.100q", zone, said)
+		return wrongToken(zone, said)
 	}
 	p := g.peer(zone)
 	k := p.kinds[first.GetHello().GetKind()]
@@ -244,7 +261,7 @@ func (k *peerStream) refresh() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.anew && k.receiver != nil {
-		k.receiver = zonesync.NewReceiver(k.way)
+		k.receiver = newReceiver(k.way)
 	}
 	k.anew = false
 }
@@ -292,7 +309,7 @@ func (g *Global) peerKind(p *zonePeer, k *peerStream) peerKind {
 		},
 		progressed: func(c *conversation) { g.progressed(p, k, c) },
 		nudge:      k.nudge,
-		nudged:     func(c *conversation) { g.forwarded(owner, k); k.confirm(c) },
+		nudged:     func(c *conversation) { g.forwarded(owner, k); k.confirm(c); g.doubt(p, k, c) },
 	}
 }
 
@@ -329,7 +346,40 @@ func (g *Global) progressed(p *zonePeer, k *peerStream, c *conversation) {
 		t.mu.Unlock()
 		t.moved.raise()
 	}
+	g.doubt(p, k, c)
 	g.observe(p, k, c)
+}
+
+// doubt has deletions that are most of what a zone had wait for an operator, or for long.
+func (g *Global) doubt(p *zonePeer, k *peerStream, c *conversation) {
+	if c.receiver == nil {
+		return
+	}
+	doubt, doubted := c.receiver.Doubted()
+	now := time.Now()
+	k.mu.Lock()
+	was := k.doubted
+	switch {
+	case !doubted && c.receiver.Synced():
+		k.doubted = nil
+	case !doubted:
+	case was == nil:
+		k.doubted = &kind.DoubtedDeletion{Kind: k.kind.Describe().Name, Deletions: doubt.Deletions, Of: doubt.Of, Time: kind.Time{Time: now}}
+		time.AfterFunc(g.patience(), k.nudge.raise)
+	default:
+		k.doubted = &kind.DoubtedDeletion{Kind: was.Kind, Deletions: doubt.Deletions, Of: doubt.Of, Time: was.Time}
+	}
+	is := k.doubted
+	k.mu.Unlock()
+	if (was == nil) != (is == nil) || was != nil && *was != *is {
+		g.Log.Warn("a zone lacks most of what it had: its deletions wait until an operator confirms them, or until it lasted for long", "zone", p.name, "kind", k.kind.Describe().Name, "deletions", doubt.Deletions, "of", doubt.Of, "patience", g.patience())
+		p.mu.Lock()
+		g.note(p)
+		p.mu.Unlock()
+	}
+	if doubted && (g.logs.confirmed(p.name) || now.Sub(is.Time.Time) >= g.patience()) {
+		c.receiver.Release()
+	}
 }
 
 // synced notes that everything that a zone has of a kind is in the store.
@@ -352,6 +402,7 @@ func (g *Global) synced(p *zonePeer, k *peerStream) {
 	defer p.mu.Unlock()
 	if p.insight.current.CompleteTime == nil {
 		p.insight.current.CompleteTime = &kind.Time{Time: time.Now()}
+		p.insight.done = true
 		g.note(p)
 	}
 }

@@ -29,6 +29,7 @@ type connection struct {
 	lost    time.Time
 	writing bool // somebody stores what changes
 	changed bool
+	done    bool // everything is stored that the zone has, so that what an operator confirmed is done
 }
 
 // met notes a stream of a zone that has said who it is.
@@ -88,13 +89,17 @@ func (g *Global) write(p *zonePeer) {
 		case <-g.ctx.Done():
 			return
 		}
-		subscription, refused, ok := p.take(time.Now())
+		subscription, refused, done, ok := p.take(time.Now())
 		if !ok {
 			return
 		}
 		err := admit.Modify(g.ctx, g.Writer, kind.ZoneInsights, "", p.name, func(o *resource.Object[kind.ZoneInsight]) bool {
 			o.Spec.Subscriptions = replaced(o.Spec.Subscriptions, subscription)
 			o.Spec.Refused = since(refused, o.Spec.Refused)
+			o.Spec.DoubtedDeletions = p.doubted()
+			if done {
+				o.Spec.Confirmed = nil
+			}
 			return true
 		})
 		if err != nil && resource.CodeOf(err) != resource.NotFound && g.ctx.Err() == nil {
@@ -104,22 +109,37 @@ func (g *Global) write(p *zonePeer) {
 }
 
 // take answers what is to be stored, false where nothing is.
-func (p *zonePeer) take(now time.Time) (kind.ZoneSubscription, []kind.RefusedItem, bool) {
+func (p *zonePeer) take(now time.Time) (_ kind.ZoneSubscription, _ []kind.RefusedItem, done, ok bool) {
 	refused := p.refused(now)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	i := &p.insight
 	if !i.changed {
 		i.writing = false
-		return kind.ZoneSubscription{}, nil, false
+		return kind.ZoneSubscription{}, nil, false, false
 	}
 	i.changed = false
+	done, i.done = i.done, false
 	subscription := i.current
 	if i.streams == 0 {
 		subscription.DisconnectTime = &kind.Time{Time: i.lost}
 		i.current = kind.ZoneSubscription{}
 	}
-	return subscription, refused, true
+	return subscription, refused, done, true
+}
+
+// doubted are the deletions that wait, by kind.
+func (p *zonePeer) doubted() []kind.DoubtedDeletion {
+	var all []kind.DoubtedDeletion
+	for _, k := range p.kinds {
+		k.mu.Lock()
+		if k.doubted != nil {
+			all = append(all, *k.doubted)
+		}
+		k.mu.Unlock()
+	}
+	slices.SortFunc(all, func(a, b kind.DoubtedDeletion) int { return cmp.Compare(a.Kind, b.Kind) })
+	return all
 }
 
 // refused are the resources that one side did not take from the other, by kind and name.

@@ -24,16 +24,35 @@ type link struct {
 	instance string
 	open     bool
 	complete bool // global has had all of the zone since it began
+	store    string
+	// confirmed: an operator said that what the zone has now takes the place of what it had.
+	confirmed bool
+}
+
+// storeOf answers the fingerprint of a zone's store; empty: it is not known.
+func (l *logs) storeOf(zone string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.links[zone].store
+}
+
+func (l *logs) confirmed(zone string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.links[zone].confirmed
 }
 
 // putLink takes what is known of a zone's connection, and says whether that is news.
 func (l *logs) putLink(o *resource.Object[stored]) bool {
 	var row struct{ Spec kind.ZoneInsight }
-	if json.Unmarshal(o.Spec.body, &row) != nil || len(row.Spec.Subscriptions) == 0 {
+	if json.Unmarshal(o.Spec.body, &row) != nil {
 		return false
 	}
-	last := row.Spec.Subscriptions[len(row.Spec.Subscriptions)-1]
-	now := link{last.ControlPlaneInstanceID, last.DisconnectTime == nil, last.CompleteTime != nil}
+	now := link{store: row.Spec.Store, confirmed: row.Spec.Confirmed != nil}
+	if n := len(row.Spec.Subscriptions); n > 0 {
+		last := row.Spec.Subscriptions[n-1]
+		now.instance, now.open, now.complete = last.ControlPlaneInstanceID, last.DisconnectTime == nil, last.CompleteTime != nil
+	}
 	was := l.links[o.Name]
 	l.links[o.Name] = now
 	return was != now
@@ -45,7 +64,9 @@ func (l *logs) linksNow() map[string]link {
 	defer l.mu.Unlock()
 	links := map[string]link{}
 	for zone, link := range l.links {
-		links[zone] = link
+		if link.instance != "" {
+			links[zone] = link
+		}
 	}
 	return links
 }

@@ -178,7 +178,11 @@ func (z *zone) join(g *global, tokens ...string) *zone {
 	if tokens[0] == "" {
 		tokens[0] = token(z.t, z.name, "cp")
 	}
-	conn, err := join.Dial(g.address, func() *x509.CertPool { return g.cas }, func() (string, error) { return tokens[0], nil })
+	storeID, err := join.StoreID(z.t.Context(), z.writer)
+	if err != nil {
+		z.t.Fatal(err)
+	}
+	conn, err := join.Dial(g.address, func() *x509.CertPool { return g.cas }, func() (string, error) { return tokens[0], nil }, z.name, storeID)
 	if err != nil {
 		z.t.Fatal(err)
 	}

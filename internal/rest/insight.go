@@ -34,6 +34,7 @@ func (a *api) insightRoutes() []route {
 		{"GET /meshes/{mesh}/service-insights/{name}", access.Read, service},
 		{"GET /global-insight", access.Read, a.globalInsight},
 		{"GET /zones/_inspect", access.Read, a.zones},
+		{"POST /zones/{name}/_replace", access.Write, a.replaceZone},
 		{"GET /policies", access.Known, a.policyKinds},
 		{"GET /config", access.ControlPlaneMetadata, a.config},
 	}

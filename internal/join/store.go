@@ -1,0 +1,179 @@
+package join
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"weft/internal/admit"
+	"weft/internal/zonesync"
+	"weft/kind"
+	"weft/resource"
+)
+
+// Metadata in which a zone's control plane says which zone it is of and which store it has.
+const (
+	zoneHeader  = "weft-zone"
+	storeHeader = "weft-store"
+)
+
+const (
+	// maxStoreID is how many bytes of a store's ID are read.
+	maxStoreID = 200
+	// maxRejectedStores are kept of a zone, the last ones.
+	maxRejectedStores = 3
+	// noteRejected is how often it is stored that the same control plane was rejected again.
+	noteRejected = time.Minute
+)
+
+// StoreID returns the ID of a store, which the first caller makes.
+func StoreID(ctx context.Context, writer *admit.Writer) (string, error) {
+	result, err := writer.Create(ctx, kind.StoreIDs.Make("", kind.TheStoreID, kind.StoreID{ID: rand.Text()}), nil)
+	if err != nil {
+		return "", fmt.Errorf("the ID of the store: %w", err)
+	}
+	return result.Object.(*resource.Object[kind.StoreID]).Spec.ID, nil
+}
+
+// says rejects a control plane of another zone than the token's.
+func says(ctx context.Context, zone string) error {
+	if values := metadata.ValueFromIncomingContext(ctx, zoneHeader); len(values) == 1 && values[0] == zone {
+		return nil
+	} else if len(values) == 1 {
+		return wrongToken(zone, values[0])
+	}
+	return status.Errorf(codes.InvalidArgument, "want one metadata `%s` with the name of the zone; upgrade the control plane of the zone to a release that sends it", zoneHeader)
+}
+
+func wrongToken(zone, said string) error {
+	return status.Errorf(codes.PermissionDenied, "the token is for the zone %q, and the control plane says it is %.100q", zone, said)
+}
+
+// owns rejects a control plane whose store is not the zone's: one more under the same name, whose inventory would take
+// the place of the zone's, or a stolen token. The store of the first one that connects becomes the zone's.
+func (g *Global) owns(ctx context.Context, zone string) error {
+	values := metadata.ValueFromIncomingContext(ctx, storeHeader)
+	if len(values) != 1 || values[0] == "" || len(values[0]) > maxStoreID {
+		return status.Errorf(codes.InvalidArgument, "want one metadata `%s` with the ID of the store, which has at most %d bytes; upgrade the control plane of the zone to a release that sends it", storeHeader, maxStoreID)
+	}
+	fingerprint := zonesync.Fingerprint(values[0])
+	if g.logs.storeOf(zone) == fingerprint {
+		return nil
+	}
+	var known string
+	err := admit.Modify(g.ctx, g.Writer, kind.ZoneInsights, "", zone, func(o *resource.Object[kind.ZoneInsight]) (changed bool) {
+		store := zonesync.ZoneStore{Fingerprint: o.Spec.Store, Away: g.awaySince(&o.Spec)}
+		admitted, becomes := store.Admits(fingerprint, time.Now(), g.patience())
+		if admitted {
+			known = ""
+			o.Spec.Store = fingerprint
+			o.Spec.RejectedStores = without(o.Spec.RejectedStores, fingerprint)
+			return becomes
+		}
+		known = o.Spec.Store
+		return noteStore(&o.Spec, fingerprint, addressOf(ctx))
+	})
+	switch {
+	case err != nil:
+		return status.Error(codes.Unavailable, "the store of the zone can't be looked up: the store of global is not available; try again")
+	case known != "":
+		return status.Errorf(codes.PermissionDenied, "the zone %[1]q belongs to a control plane with another store (%[2]s), and this one has the store %[3]s: if it was installed anew, or is to take the place of the other one, run `weft zone replace %[1]s --store %[3]s` on the global control plane; else stop it, since two control planes run under one name, or change its zone. It is accepted without that once the other one has been away for %[4]s",
+			zone, known, fingerprint, g.patience())
+	}
+	return nil
+}
+
+func (g *Global) patience() time.Duration {
+	if g.Patience > 0 {
+		return g.Patience
+	}
+	return zonesync.Patience
+}
+
+// awaySince is since when no control plane of a zone is connected; zero: one is, or none ever was.
+func (g *Global) awaySince(known *kind.ZoneInsight) (since time.Time) {
+	for _, s := range known.Subscriptions {
+		end := time.Time{}
+		if s.DisconnectTime != nil {
+			end = s.DisconnectTime.Time
+		} else if s.ControlPlaneInstanceID == g.Instance || g.Siblings == nil {
+			return time.Time{}
+		} else if last, ended := g.Siblings.Ended(s.ControlPlaneInstanceID); ended {
+			end = last
+		} else {
+			return time.Time{}
+		}
+		if end.After(since) {
+			since = end
+		}
+	}
+	return since
+}
+
+// noteStore notes a control plane that is rejected, and says whether that is news.
+func noteStore(known *kind.ZoneInsight, fingerprint, from string) (news bool) {
+	now := time.Now()
+	for _, r := range known.RejectedStores {
+		if r.Store == fingerprint && r.From == from && now.Sub(r.Time.Time).Abs() < noteRejected {
+			return false
+		}
+	}
+	all := append(without(known.RejectedStores, fingerprint), kind.RejectedStore{Store: fingerprint, From: from, Time: kind.Time{Time: now}})
+	known.RejectedStores = all[max(0, len(all)-maxRejectedStores):]
+	return true
+}
+
+func without(all []kind.RejectedStore, fingerprint string) []kind.RejectedStore {
+	return slices.DeleteFunc(slices.Clone(all), func(r kind.RejectedStore) bool { return r.Store == fingerprint })
+}
+
+// addressOf is the address of a caller, without its port, which differs from call to call.
+func addressOf(ctx context.Context) string {
+	if p, ok := peer.FromContext(ctx); ok {
+		return hostOf(p.Addr.String())
+	}
+	return "unknown"
+}
+
+// Replace has what the control plane of a zone has now take the place of what the zone had, as an operator says: another
+// store, and deletions that were doubted. The store is named by its fingerprint; empty: the only one that was rejected,
+// or none where none was.
+func Replace(ctx context.Context, writer *admit.Writer, zone, store string) error {
+	var problem error
+	err := admit.Modify(ctx, writer, kind.ZoneInsights, "", zone, func(o *resource.Object[kind.ZoneInsight]) bool {
+		problem = replace(&o.Spec, zone, store)
+		return problem == nil
+	})
+	if problem != nil {
+		return problem
+	}
+	return err
+}
+
+func replace(known *kind.ZoneInsight, zone, store string) error {
+	rejected := known.RejectedStores
+	named := func(r kind.RejectedStore) bool { return r.Store == store }
+	switch {
+	case store != "" && store != known.Store && !slices.ContainsFunc(rejected, named):
+		return resource.Errorf(resource.Conflict, "no control plane of the zone %q with the store %q was rejected; `weft inspect zones` lists those that were", zone, store)
+	case store == "" && len(rejected) > 1:
+		return resource.Errorf(resource.Conflict, "several control planes with other stores came under the name of the zone %q; name the store, by --store, of the one that is the zone's: `weft inspect zones` lists them", zone)
+	case store == "" && len(rejected) == 0 && len(known.DoubtedDeletions) == 0:
+		return resource.Errorf(resource.Conflict, "nothing of the zone %q waits for a confirmation", zone)
+	case store == "" && len(rejected) == 1:
+		store = rejected[0].Store
+	}
+	if store != "" {
+		known.Store = store
+	}
+	known.RejectedStores = nil
+	known.Confirmed = &kind.Time{Time: time.Now()}
+	return nil
+}

@@ -1,0 +1,51 @@
+package rest
+
+import (
+	"io"
+	"net/http"
+
+	"weft/internal/join"
+	"weft/kind"
+	"weft/resource"
+)
+
+// ReplaceRequest confirms that what the control plane of a zone has now takes the place of what the zone had.
+type ReplaceRequest struct {
+	// Store is the fingerprint of its store; absent: the only one that was rejected, or the zone's own where none was.
+	Store string `json:"store,omitempty"`
+}
+
+// replaceZone confirms another store of a zone, and deletions that wait, and returns what is known of the zone.
+func (a *api) replaceZone(w http.ResponseWriter, r *http.Request) error {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, largestBody))
+	if err != nil {
+		return bodyError(err)
+	}
+	var request ReplaceRequest
+	if err := decodeRequest(body, &request, "the request", `{"store": "FINGERPRINT"}`); err != nil {
+		return err
+	}
+	m, err := a.read(r.Context(), overviewReads...)
+	if err != nil {
+		return err
+	}
+	name := r.PathValue("name")
+	if m.State.Zone != "" {
+		return resource.Errorf(resource.Forbidden, "zones connect to the global control plane; confirm there what replaces the zone %q", name)
+	}
+	o, err := m.need(kind.Zones.Key("", name))
+	if err != nil {
+		return err
+	}
+	if err := join.Replace(r.Context(), a.Writer, name, request.Store); err != nil {
+		return err
+	}
+	if m, err = a.read(r.Context(), overviewReads...); err != nil {
+		return err
+	}
+	shown, err := zoneOverview(m, o)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, shown)
+}
