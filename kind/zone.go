@@ -40,6 +40,8 @@ type ZoneInsight struct {
 	// Store is the fingerprint of the store that the zone's control plane has. A control plane with another store is
 	// rejected; absent: none has connected yet.
 	Store string `json:"store,omitempty"`
+	// StoreTime is when it became that.
+	StoreTime *Time `json:"storeTime,omitempty"`
 	// RejectedStores are the last control planes that came under the zone's name with another store.
 	RejectedStores []RejectedStore `json:"rejectedStores,omitempty"`
 	// DoubtedDeletions are deletions that wait until an operator confirms them, since they are most of what the zone had.

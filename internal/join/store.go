@@ -73,7 +73,9 @@ func (g *Global) owns(ctx context.Context, zone string) error {
 		admitted, becomes := store.Admits(fingerprint, time.Now(), g.patience())
 		if admitted {
 			known = ""
-			o.Spec.Store = fingerprint
+			if becomes {
+				o.Spec.Store, o.Spec.StoreTime = fingerprint, &kind.Time{Time: time.Now()}
+			}
 			o.Spec.RejectedStores = without(o.Spec.RejectedStores, fingerprint)
 			return becomes
 		}
@@ -97,8 +99,12 @@ func (g *Global) patience() time.Duration {
 	return zonesync.Patience
 }
 
-// awaySince is since when no control plane of a zone is connected; zero: one is, or none ever was.
+// awaySince is since when no control plane of a zone is connected; zero: one is. That of a connection which was never
+// noted is when its store became the zone's.
 func (g *Global) awaySince(known *kind.ZoneInsight) (since time.Time) {
+	if known.StoreTime != nil {
+		since = known.StoreTime.Time
+	}
 	for _, s := range known.Subscriptions {
 		end := time.Time{}
 		if s.DisconnectTime != nil {
@@ -171,7 +177,7 @@ func replace(known *kind.ZoneInsight, zone, store string) error {
 		store = rejected[0].Store
 	}
 	if store != "" {
-		known.Store = store
+		known.Store, known.StoreTime = store, &kind.Time{Time: time.Now()}
 	}
 	known.RejectedStores = nil
 	known.Confirmed = &kind.Time{Time: time.Now()}

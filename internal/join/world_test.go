@@ -73,12 +73,13 @@ func newPlane(t *testing.T, zone string) *plane {
 // global is a global control plane that can be stopped and started at its address.
 type global struct {
 	*plane
-	serves  *join.Global
-	address string
-	cas     *x509.CertPool
-	tls     *tls.Config
-	shared  bool // with other instances
-	expiry  time.Duration
+	serves   *join.Global
+	address  string
+	cas      *x509.CertPool
+	tls      *tls.Config
+	shared   bool // with other instances
+	expiry   time.Duration
+	patience time.Duration
 }
 
 func newGlobal(t *testing.T) *global {
@@ -141,7 +142,7 @@ func (g *global) start() {
 		}
 	}
 	g.serves = join.NewGlobal(join.GlobalConfig{
-		Instance: instance, Release: "test", Siblings: self, Expiry: g.expiry,
+		Instance: instance, Release: "test", Siblings: self, Expiry: g.expiry, Patience: g.patience,
 		Store: g.rows, Writer: g.writer, Keys: keys, Refused: access.NewRefusals(quiet), Log: quiet,
 	})
 	wait, err := g.serves.Start(ctx)

@@ -492,6 +492,7 @@ var comments = map[string]string{
 	"ZoneInsight.Refused":                                "Refused are the resources that one side did not take from the other.",
 	"ZoneInsight.RejectedStores":                         "RejectedStores are the last control planes that came under the zone's name with another store.",
 	"ZoneInsight.Store":                                  "Store is the fingerprint of the store that the zone's control plane has. A control plane with another store is rejected; absent: none has connected yet.",
+	"ZoneInsight.StoreTime":                              "StoreTime is when it became that.",
 	"ZoneInsight.Subscriptions":                          "Subscriptions are the zone's connections, the latest last.",
 	"ZoneProxyAddress":                                   "ZoneProxyAddress is one zone ingress or zone egress, as its clients dial it.",
 	"ZoneProxyAddress.Healthy":                           "Healthy says that its proxy is there and serves.",

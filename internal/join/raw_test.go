@@ -1,0 +1,44 @@
+package join_test
+
+import (
+	"context"
+	"crypto/x509"
+	"testing"
+	"time"
+
+	"weft/internal/identity"
+	"weft/internal/join"
+	"weft/internal/wire"
+	"weft/internal/zonesync"
+)
+
+// callOnce opens a stream as a caller that knows the protocol, and returns why it is ended.
+func callOnce(t *testing.T, g *global, zone, token, storeID string) error {
+	t.Helper()
+	conn, err := join.Dial(g.address, func() *x509.CertPool { return g.cas }, func() (string, error) { return token, nil }, zone, storeID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	stream, err := wire.NewZoneSyncClient(conn).Sync(ctx)
+	if err != nil {
+		return err
+	}
+	_ = stream.Send(&wire.Frame{Message: &wire.Frame_Hello{Hello: &wire.Hello{Protocol: zonesync.Protocol, Kind: "MeshService", Zone: zone}}})
+	for err == nil {
+		_, err = stream.Recv()
+	}
+	return err
+}
+
+// testRoot is the certificate of a CA of nobody's.
+func testRoot(t *testing.T) string {
+	t.Helper()
+	certificate, _, err := identity.NewCA(time.Now(), "any.local")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(certificate)
+}

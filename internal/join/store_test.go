@@ -1,0 +1,293 @@
+package join_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"weft/internal/admit"
+	"weft/internal/join"
+	"weft/internal/zonesync"
+	"weft/kind"
+	"weft/resource"
+)
+
+// services puts so many MeshServices into a zone, and answers where others have them.
+func (z *zone) services(n int) (keys []resource.Key) {
+	z.t.Helper()
+	for i := range n {
+		name := fmt.Sprintf("web-%d", i)
+		z.put(strings.Replace(service, "name: web,", "name: "+name+",", 1))
+		keys = append(keys, away(kind.MeshServices, "m", name, z.name))
+	}
+	return keys
+}
+
+func (z *zone) store() string {
+	z.t.Helper()
+	id, err := join.StoreID(z.t.Context(), z.writer)
+	if err != nil {
+		z.t.Fatal(err)
+	}
+	return zonesync.Fingerprint(id)
+}
+
+func (p *plane) count(keys []resource.Key) (there int) {
+	for _, key := range keys {
+		if p.has(key) {
+			there++
+		}
+	}
+	return there
+}
+
+// settledZones are east with services that west knows.
+func settledZones(t *testing.T, n int) (g *global, east, west *zone, keys []resource.Key) {
+	g = newGlobal(t)
+	g.put(mesh)
+	east, west = newZone(t, "east").join(g), newZone(t, "west").join(g)
+	east.wants(kind.Meshes.Key("", "m"))
+	keys = east.services(n)
+	for _, key := range keys {
+		west.wants(key)
+	}
+	return g, east, west, keys
+}
+
+// twinOf is a second control plane of a zone: with its name, a good token and an empty store.
+func twinOf(z *zone, g *global) *zone {
+	z.t.Helper()
+	return newZone(z.t, z.name).join(g)
+}
+
+// TestHostileSecondControlPlane: whoever has a zone's token and another store changes nothing.
+func TestHostileSecondControlPlane(t *testing.T) {
+	g, east, west, keys := settledZones(t, 30)
+	for _, serving := range []bool{true, false} { // while the zone's own is connected, and while it is away
+		if !serving {
+			east.stop()
+			g.eventually("east is away", func() bool {
+				s := g.insight("east").Subscriptions
+				return len(s) > 0 && s[len(s)-1].DisconnectTime != nil
+			})
+		}
+		twin := twinOf(east, g)
+		twin.trouble(fmt.Sprintf("weft zone replace east --store %s", twin.store()))
+		twin.trouble("change its zone")
+		if here, there := g.count(keys), west.count(keys); here != 30 || there != 30 {
+			t.Fatalf("global has %d of 30 services, and west %d", here, there)
+		}
+		if serving {
+			east.connected()
+		}
+		if rejected := g.insight("east").RejectedStores; len(rejected) == 0 || rejected[len(rejected)-1].Store != twin.store() || rejected[0].From != "127.0.0.1" {
+			t.Errorf("global says that it rejected %+v, want %s", rejected, twin.store())
+		}
+		twin.stop()
+	}
+	east.join(g).connected()
+}
+
+// TestAZoneIsInstalledAnew: its control plane has another store, which an operator confirms, and what the zone had is
+// replaced by what it has.
+func TestAZoneIsInstalledAnew(t *testing.T) {
+	g, east, west, keys := settledZones(t, 30)
+	east.stop()
+	anew := twinOf(east, g)
+	anew.trouble("belongs to a control plane with another store")
+	if err := join.Replace(t.Context(), g.writer, "east", "f00"); resource.CodeOf(err) != resource.Conflict {
+		t.Errorf("a store that never came is confirmed: %v", err)
+	}
+	if err := join.Replace(t.Context(), g.writer, "east", ""); err != nil {
+		t.Fatal(err)
+	}
+	anew.connected()
+	for _, key := range keys {
+		west.loses(key)
+	}
+	g.eventually("nothing waits any more", func() bool {
+		i := g.insight("east")
+		return i.Confirmed == nil && i.Store == anew.store() && len(i.RejectedStores) == 0 && len(i.DoubtedDeletions) == 0
+	})
+	if err := join.Replace(t.Context(), g.writer, "east", ""); resource.CodeOf(err) != resource.Conflict {
+		t.Errorf("nothing waits, and is confirmed: %v", err)
+	}
+	anew.stop()
+	east.join(g).trouble("belongs to a control plane with another store")
+}
+
+// TestTheZoneStoreIsOneOfSeveral: where several came, the operator says which.
+func TestTheZoneStoreIsOneOfSeveral(t *testing.T) {
+	g, east, _, _ := settledZones(t, 1)
+	thief, anew := twinOf(east, g), twinOf(east, g)
+	thief.trouble("another store")
+	anew.trouble("another store")
+	if err := join.Replace(t.Context(), g.writer, "east", ""); err == nil || !strings.Contains(err.Error(), "--store") {
+		t.Errorf("one of two is confirmed without a name: %v", err)
+	}
+	if err := join.Replace(t.Context(), g.writer, "east", anew.store()); err != nil {
+		t.Fatal(err)
+	}
+	anew.connected()
+	thief.trouble("another store")
+}
+
+// TestAnotherStoreAfterLong: once the zone's control plane has been away for long, another one is accepted.
+func TestAnotherStoreAfterLong(t *testing.T) {
+	g, east, _, _ := settledZones(t, 1)
+	restarted := time.Now()
+	g.stop()
+	g.patience = time.Millisecond
+	g.start()
+	g.eventually("east is said to be connected again", func() bool {
+		s := g.insight("east").Subscriptions
+		return len(s) > 1 && s[len(s)-1].DisconnectTime == nil || len(s) == 1 && s[0].ConnectTime.After(restarted)
+	})
+	twin := twinOf(east, g)
+	twin.trouble("another store")
+	east.stop()
+	twin.connected()
+}
+
+// empty removes everything of a zone from its store, as an old backup lacks it, but not what the store is.
+func (z *zone) empty(keys []resource.Key) {
+	z.t.Helper()
+	for i := range keys {
+		z.remove(kind.MeshServices.Key("m", fmt.Sprintf("web-%d", i)))
+	}
+}
+
+// TestHostileInventory: a zone that comes back without most of what it had loses it when an operator says so, and keeps
+// it everywhere if it is there again.
+func TestHostileInventory(t *testing.T) {
+	for name, confirm := range map[string]bool{"confirmed": true, "restored": false} {
+		t.Run(name, func(t *testing.T) {
+			g, east, west, keys := settledZones(t, 30)
+			east.stop()
+			east.empty(keys)
+			east.join(g)
+			doubted := func() bool {
+				d := g.insight("east").DoubtedDeletions
+				return len(d) == 1 && d[0].Kind == "MeshService" && d[0].Deletions == 30 && d[0].Of == 30
+			}
+			g.eventually("the deletions wait", doubted)
+			if here, there := g.count(keys), west.count(keys); here != 30 || there != 30 {
+				t.Fatalf("global has %d of 30 services, and west %d", here, there)
+			}
+			east.eventually("the zone is told", func() bool {
+				return len(east.joined.Links()["MeshService"].Refuses) == 30
+			})
+			g.stop() // and a restart of global changes nothing
+			g.start()
+			east.connected()
+			g.eventually("the deletions wait after a restart", doubted)
+			if there := west.count(keys); there != 30 {
+				t.Fatalf("west has %d of 30 services", there)
+			}
+			if confirm {
+				if err := join.Replace(t.Context(), g.writer, "east", ""); err != nil {
+					t.Fatal(err)
+				}
+				for _, key := range keys {
+					west.loses(key)
+				}
+			} else {
+				east.services(30)
+			}
+			g.eventually("nothing waits", func() bool { i := g.insight("east"); return len(i.DoubtedDeletions) == 0 && len(i.Refused) == 0 })
+			if want := map[bool]int{true: 0, false: 30}[confirm]; west.count(keys) != want {
+				t.Errorf("west has %d services, want %d", west.count(keys), want)
+			}
+		})
+	}
+}
+
+// TestAFewDeletionsAreNotDoubted: what a zone deletes while it is away goes, as far as it is little, or the smaller
+// part.
+func TestAFewDeletionsAreNotDoubted(t *testing.T) {
+	g, east, west, keys := settledZones(t, 24)
+	east.stop()
+	for i := range 12 {
+		east.remove(kind.MeshServices.Key("m", fmt.Sprintf("web-%d", i)))
+	}
+	east.join(g)
+	for _, key := range keys[:12] {
+		west.loses(key)
+	}
+	if got := west.count(keys); got != 12 {
+		t.Errorf("west has %d, want 12", got)
+	}
+}
+
+// TestHostileTrust: a control plane with a zone's token and store says by which roots another zone's workloads are
+// known. Neither global nor any other zone stores it.
+func TestHostileTrust(t *testing.T) {
+	g := newGlobal(t)
+	g.put(mesh)
+	west, north := newZone(t, "west"), newZone(t, "north").join(g)
+	// West's own control plane is the attacker's, so its writer checks nothing.
+	unchecked := admit.New(west.rows, admit.Options{Zone: "west"})
+	put := func(doc string) {
+		t.Helper()
+		o, err := resource.Parse([]byte(doc), kind.ByName)
+		if err == nil {
+			_, err = unchecked.Put(context.Background(), o, admit.Change{ControlPlane: true})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(mesh)
+	root := strings.ReplaceAll(testRoot(t), "\n", "\\n")
+	domains := []string{"m.east.mesh.local", "m", "partner.example", "m.north.mesh.local"}
+	for i, domain := range domains {
+		put(fmt.Sprintf(`{type: MeshTrust, mesh: m, name: forged-%d, spec: {trustDomain: %s, caBundles: [{type: Pem, pem: {value: "%s"}}]}}`, i, domain, root))
+	}
+	put(fmt.Sprintf(`{type: MeshTrust, mesh: m, name: own, spec: {trustDomain: m.west.mesh.local, caBundles: [{type: Pem, pem: {value: "%s"}}]}}`, root))
+	put(`{type: MeshIdentity, mesh: m, name: taken, spec: {spiffeID: {trustDomain: m.east.mesh.local}, provider: {type: Bundled}}}`)
+	west.join(g)
+	north.wants(away(kind.MeshTrusts, "m", "own", "west"))
+	g.eventually("what is forged is named", func() bool {
+		trusts, identities := 0, 0
+		for _, r := range g.insight("west").Refused {
+			switch r.Kind {
+			case kind.MeshTrusts.Name:
+				trusts++
+			case kind.MeshIdentities.Name:
+				identities++
+			}
+		}
+		return trusts == len(domains) && identities == 1
+	})
+	for i := range domains {
+		key := away(kind.MeshTrusts, "m", fmt.Sprintf("forged-%d", i), "west")
+		if g.has(key) || north.has(key) {
+			t.Errorf("%s is stored: at global %v, in north %v", domains[i], g.has(key), north.has(key))
+		}
+	}
+}
+
+// TestHostileCaller: nothing but a token speaks for no zone.
+func TestHostileCaller(t *testing.T) {
+	g, _, _, _ := settledZones(t, 1)
+	for name, test := range map[string]struct{ zone, store, says string }{
+		"no store":            {"east", "", "want one metadata `weft-store`"},
+		"a store of its own":  {"east", "guessed", "belongs to a control plane with another store"},
+		"the fingerprint":     {"east", g.insight("east").Store, "belongs to a control plane with another store"},
+		"an endless store ID": {"east", strings.Repeat("x", 10_000), "at most 200 bytes"},
+		"no zone":             {"", "guessed", `the control plane says it is ""`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := callOnce(t, g, test.zone, token(t, "east", "cp"), test.store)
+			if err == nil || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("the error is %v, want %q", err, test.says)
+			}
+			if errors.Is(err, context.DeadlineExceeded) {
+				t.Error("there is no answer")
+			}
+		})
+	}
+}
