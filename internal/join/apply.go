@@ -13,8 +13,9 @@ import (
 // writers write items at the same time, so that the store can commit those of one moment together.
 const writers = 32
 
-// apply stores items of one kind, each its own key, and answers those that were not taken.
-func apply(ctx context.Context, writer *admit.Writer, d resource.Descriptor, items []zonesync.Item, log *slog.Logger) []zonesync.Refusal {
+// apply stores items of one kind, each its own key, and answers those that were not taken, those that the check rejects
+// among them.
+func apply(ctx context.Context, writer *admit.Writer, d resource.Descriptor, items []zonesync.Item, check func(zonesync.Item) error, log *slog.Logger) []zonesync.Refusal {
 	var mu sync.Mutex
 	var refused []zonesync.Refusal
 	var running sync.WaitGroup
@@ -23,7 +24,11 @@ func apply(ctx context.Context, writer *admit.Writer, d resource.Descriptor, ite
 		free <- struct{}{}
 		running.Go(func() {
 			defer func() { <-free }()
-			if err := write(ctx, writer, d, item); err != nil {
+			err := check(item)
+			if err == nil {
+				err = write(ctx, writer, d, item)
+			}
+			if err != nil {
 				mu.Lock()
 				defer mu.Unlock()
 				refused = append(refused, zonesync.Refusal{Key: item.Key, Reason: reason(err, d, item, log)})

@@ -65,8 +65,10 @@ type tracking struct {
 
 // zonePeer is a zone as this instance knows it.
 type zonePeer struct {
-	name  string
-	kinds map[string]*peerStream
+	name    string
+	kinds   map[string]*peerStream
+	begins  *pace            // of its streams
+	rejects *zonesync.Budget // what is kept of what was rejected
 
 	mu      sync.Mutex
 	insight connection
@@ -139,12 +141,12 @@ func (g *Global) peer(zone string) *zonePeer {
 	if p != nil {
 		return p
 	}
-	p = &zonePeer{name: zone, kinds: map[string]*peerStream{}}
+	p = &zonePeer{name: zone, kinds: map[string]*peerStream{}, begins: newPace(), rejects: zonesync.NewBudget(maxKeptItems, maxKeptBytes)}
 	owner := kind.Owner{Zone: zone}
 	for name, k := range g.logs.kinds {
 		s := &peerStream{kind: k.kind, way: way(k.kind, owner, kind.Owner{}), turn: make(chan struct{}, 1), nudge: newSignal()}
 		if s.way.Open() {
-			s.receiver = newReceiver(s.way)
+			s.receiver = newReceiver(s.way, p.rejects)
 		}
 		if k.kind.Describe().Sync.Has(resource.ZoneToZones) {
 			s.passed = newSettling(g.askSiblings)
@@ -157,8 +159,9 @@ func (g *Global) peer(zone string) *zonePeer {
 }
 
 // newReceiver doubts deletions of what goes on to other zones: whoever is rejected there is missed by their clients.
-func newReceiver(way zonesync.Way) *zonesync.Receiver {
+func newReceiver(way zonesync.Way, rejects *zonesync.Budget) *zonesync.Receiver {
 	r := zonesync.NewReceiver(way)
+	r.Share(rejects)
 	if way.Sync.Has(resource.ZoneToZones) {
 		r.FreeDeletions = freeDeletions
 	}
@@ -210,6 +213,9 @@ func (g *Global) Sync(s grpc.BidiStreamingServer[wire.Frame, wire.Frame]) error 
 	if k == nil {
 		return status.Errorf(codes.Unimplemented, "release %s of the global control plane does not know %.100q", g.Release, first.GetHello().GetKind())
 	}
+	if !p.begins.allows(time.Now()) {
+		return status.Errorf(codes.ResourceExhausted, "the zone %q begins more than %d streams a second; see whether two control planes run under its name", zone, streamsASecond)
+	}
 	ctx, end := context.WithCancelCause(s.Context())
 	defer end(nil)
 	if err := k.take(ctx, end); err != nil {
@@ -219,7 +225,7 @@ func (g *Global) Sync(s grpc.BidiStreamingServer[wire.Frame, wire.Frame]) error 
 	if !g.serves(p) {
 		return status.Error(codes.Aborted, "the Zone was deleted or disabled at this moment; try again")
 	}
-	k.refresh()
+	k.refresh(p.rejects)
 	c := newConversation(g.peerKind(p, k), &begun{s, first})
 	k.hold(c)
 	err = c.run(ctx)
@@ -257,11 +263,12 @@ func (k *peerStream) take(ctx context.Context, end context.CancelCauseFunc) erro
 }
 
 // refresh begins with a new receiver where resources have gone that the former one remembers.
-func (k *peerStream) refresh() {
+func (k *peerStream) refresh(rejects *zonesync.Budget) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.anew && k.receiver != nil {
-		k.receiver = newReceiver(k.way)
+		k.receiver.Forget()
+		k.receiver = newReceiver(k.way, rejects)
 	}
 	k.anew = false
 }
@@ -292,7 +299,8 @@ func (g *Global) peerKind(p *zonePeer, k *peerStream) peerKind {
 		kind: k.kind, own: zonesync.Side{Kind: info.Name, Instance: g.Instance, Release: g.Release}, peer: owner,
 		logs: g.logs, receiver: k.receiver, count: g.Count,
 		apply: func(ctx context.Context, items []zonesync.Item) []zonesync.Refusal {
-			refused := apply(ctx, g.Writer, k.kind, items, g.Log)
+			within := func(item zonesync.Item) error { return g.logs.kinds[info.Name].within(k.kind, item) }
+			refused := apply(ctx, g.Writer, k.kind, items, within, g.Log)
 			if info.Sync.Has(resource.ZoneToZones) {
 				_ = g.logs.await(ctx, rowsOf(k.kind, items)) // until then it is not in the log that goes on; else ctx has ended
 			}

@@ -55,12 +55,15 @@ type kindLog struct {
 	mu   sync.Mutex
 	rows map[resource.Key]known
 	held map[kind.Owner]map[zonesync.Key]zonesync.Hash // what others own
+	// sizes are how much each owner has.
+	sizes map[kind.Owner]size
 }
 
 // known is what is known of a stored row.
 type known struct {
 	key     zonesync.Key
 	version string
+	bytes   int // of the body
 }
 
 // stored is the spec of a row as it stands in the store, so that fields of a later release travel too.
@@ -74,7 +77,7 @@ func newLogs(self kind.Owner, rows store.Store, log *slog.Logger) *logs {
 	for _, d := range Traveling() {
 		l.kinds[d.Describe().Name] = &kindLog{
 			kind: d, log: zonesync.NewLog(newEpoch()), changed: newSignal(),
-			rows: map[resource.Key]known{}, held: map[kind.Owner]map[zonesync.Key]zonesync.Hash{},
+			rows: map[resource.Key]known{}, held: map[kind.Owner]map[zonesync.Key]zonesync.Hash{}, sizes: map[kind.Owner]size{},
 		}
 	}
 	return l
@@ -403,9 +406,10 @@ func (k *kindLog) note(key resource.Key, o *resource.Object[stored], owner kind.
 	before, had := k.rows[key]
 	if had {
 		was = &before
-		k.release(before.key)
+		k.release(before)
 	}
-	is = known{zonesync.Key{Owner: owner, Mesh: o.Mesh, Name: kind.DisplayNameOf(&o.Meta)}, o.Version}
+	is = known{zonesync.Key{Owner: owner, Mesh: o.Mesh, Name: kind.DisplayNameOf(&o.Meta)}, o.Version, len(o.Spec.body)}
+	k.count(owner, 1, is.bytes)
 	k.rows[key] = is
 	if k.held[is.key.Owner] == nil {
 		k.held[is.key.Owner] = map[zonesync.Key]zonesync.Hash{}
@@ -422,11 +426,13 @@ func (k *kindLog) forget(key resource.Key) *known {
 		return nil
 	}
 	delete(k.rows, key)
-	k.release(was.key)
+	k.release(was)
 	return &was
 }
 
-func (k *kindLog) release(key zonesync.Key) {
+func (k *kindLog) release(row known) {
+	key := row.key
+	k.count(key.Owner, -1, -row.bytes)
 	delete(k.held[key.Owner], key)
 	if len(k.held[key.Owner]) == 0 {
 		delete(k.held, key.Owner)

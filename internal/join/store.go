@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"regexp"
 	"slices"
 	"time"
 
@@ -127,7 +128,8 @@ func (g *Global) awaySince(known *kind.ZoneInsight) (since time.Time) {
 func noteStore(known *kind.ZoneInsight, fingerprint, from string) (news bool) {
 	now := time.Now()
 	for _, r := range known.RejectedStores {
-		if r.Store == fingerprint && r.From == from && now.Sub(r.Time.Time).Abs() < noteRejected {
+		age := now.Sub(r.Time.Time).Abs()
+		if r.Store == fingerprint && r.From == from && age < noteRejected || len(known.RejectedStores) == maxRejectedStores && age < rejectedBetween {
 			return false
 		}
 	}
@@ -163,12 +165,14 @@ func Replace(ctx context.Context, writer *admit.Writer, zone, store string) erro
 	return err
 }
 
+// fingerprints are those of stores ([zonesync.Fingerprint]).
+var fingerprints = regexp.MustCompile(`^[0-9a-f]{32}$`)
+
 func replace(known *kind.ZoneInsight, zone, store string) error {
 	rejected := known.RejectedStores
-	named := func(r kind.RejectedStore) bool { return r.Store == store }
 	switch {
-	case store != "" && store != known.Store && !slices.ContainsFunc(rejected, named):
-		return resource.Errorf(resource.Conflict, "no control plane of the zone %q with the store %q was rejected; `weft inspect zones` lists those that were", zone, store)
+	case store != "" && !fingerprints.MatchString(store):
+		return resource.Errorf(resource.Invalid, "%.100q is not the fingerprint of a store: want the 32 hexadecimal digits that the control plane of the zone logs when it starts", store)
 	case store == "" && len(rejected) > 1:
 		return resource.Errorf(resource.Conflict, "several control planes with other stores came under the name of the zone %q; name the store, by --store, of the one that is the zone's: `weft inspect zones` lists them", zone)
 	case store == "" && len(rejected) == 0 && len(known.DoubtedDeletions) == 0:

@@ -98,8 +98,8 @@ func TestAZoneIsInstalledAnew(t *testing.T) {
 	east.stop()
 	anew := twinOf(east, g)
 	anew.trouble("belongs to a control plane with another store")
-	if err := join.Replace(t.Context(), g.writer, "east", "f00"); resource.CodeOf(err) != resource.Conflict {
-		t.Errorf("a store that never came is confirmed: %v", err)
+	if err := join.Replace(t.Context(), g.writer, "east", "f00"); resource.CodeOf(err) != resource.Invalid {
+		t.Errorf("what is no store is confirmed: %v", err)
 	}
 	if err := join.Replace(t.Context(), g.writer, "east", ""); err != nil {
 		t.Fatal(err)

@@ -162,7 +162,7 @@ func (z *Zone) peerKind(ctx context.Context, k *zoneKind) peerKind {
 		kind: k.kind, own: zonesync.Side{Kind: info.Name, Owner: z.self(), Instance: z.Instance, Release: z.Release},
 		logs: z.logs, receiver: k.receiver, count: z.Count,
 		apply: func(ctx context.Context, items []zonesync.Item) []zonesync.Refusal {
-			return apply(ctx, z.Writer, k.kind, items, z.Log)
+			return apply(ctx, z.Writer, k.kind, items, func(zonesync.Item) error { return nil }, z.Log)
 		},
 		list: func() []zonesync.Held {
 			return z.logs.kinds[info.Name].inventory(func(owner kind.Owner) bool { return owner != z.self() })

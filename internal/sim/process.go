@@ -44,7 +44,7 @@ type stream struct {
 }
 
 // small limits make much of the few resources of a world.
-var small = zonesync.Limits{BatchItems: 2, BatchBytes: 1 << 20, Window: 2, Tombstones: 3, BucketItems: 1, RefusedItems: 3, RefusedBytes: 1 << 20}
+var small = zonesync.Limits{BatchItems: 2, BatchBytes: 1 << 20, Window: 2, Tombstones: 3, BucketItems: 1, WindowBytes: 1 << 20, RefusedItems: 3, RefusedBytes: 1 << 20}
 
 func (w *world) start(s *site) {
 	p := &process{

@@ -25,7 +25,9 @@ func (s *Sender) compare() {
 	s.round++
 	s.streaming, s.comparing = false, &comparison{}
 	s.applied, s.settled = 0, 0
-	clear(s.window) // what is in flight says nothing of the position any more
+	for i := range s.window {
+		s.window[i].seq = 0 // what is in flight says nothing of the position any more
+	}
 	clear(s.withheld)
 	s.frames = append(s.frames, askFrame(s.round, nil))
 }
@@ -56,6 +58,7 @@ func (s *Sender) compareSums(theirs []uint64) error {
 		return fmt.Errorf("an inventory has %d sums, want a power of two up to %d", n, maxBuckets)
 	}
 	clear(s.refused) // the receiver has forgotten them too: they come again
+	s.kept = 0
 	ours := make([]uint64, n)
 	s.eachVisible(func(e *entry) { ours[bucket(e.hash, n)] += uint64(e.hash) })
 	c := s.comparing

@@ -34,6 +34,7 @@ type Receiver struct {
 	listing  bool   // the caller owes an answer
 	received uint64 // batches
 	stored   uint64 // batches
+	unstored int    // bytes of items in those that are not stored
 	owes     bool   // an acknowledgement
 	frames   []*wire.Frame
 }
@@ -45,6 +46,7 @@ type Apply struct {
 
 	position Position // of the sender's log, once these are stored; zero: unchanged
 	complete bool
+	bytes    int  // of the batch
 	again    bool // they were refused before
 }
 
@@ -73,7 +75,7 @@ func (r *Receiver) Release() {
 func (r *Receiver) connect() {
 	r.abandon()
 	r.waiting, r.applying, r.held, r.listing = nil, nil, nil, false
-	r.received, r.stored, r.round, r.owes, r.frames = 0, 0, 0, r.settled > 0, nil
+	r.received, r.stored, r.unstored, r.round, r.owes, r.frames = 0, 0, 0, 0, r.settled > 0, nil
 	r.compared, r.gone = nil, nil
 	r.refused.reportAll()
 	r.claim()
@@ -130,6 +132,12 @@ func (r *Receiver) forget() {
 	r.applied, r.settled = Position{again: r.applied.again + 1}, 0
 }
 
+// Share has the receiver keep what it refuses within a budget of several receivers. Call it before the first use.
+func (r *Receiver) Share(b *Budget) { r.refused.budget = b }
+
+// Forget gives back what the receiver keeps of a shared budget. It is not used any more then.
+func (r *Receiver) Forget() { r.refused.clear() }
+
 // Missed says that more was refused than is listed and kept.
 func (r *Receiver) Missed() bool { return r.refused.missed }
 
@@ -148,6 +156,9 @@ func (r *Receiver) step(f *wire.Frame) error {
 		if r.received-r.stored > uint64(r.Window) {
 			return fmt.Errorf("more than %d batches are not acknowledged", r.Window)
 		}
+		if r.unstored += bytesIn(m.Batch); r.unstored > r.WindowBytes+MaxFrame {
+			return fmt.Errorf("more than %d bytes are not acknowledged", r.WindowBytes+MaxFrame)
+		}
 	default:
 		return fmt.Errorf("a frame of type %T is not for a receiver", f.Message)
 	}
@@ -156,6 +167,14 @@ func (r *Receiver) step(f *wire.Frame) error {
 	}
 	r.waiting = append(r.waiting, f)
 	return nil
+}
+
+// bytesIn are those of the items of a batch.
+func bytesIn(b *wire.Batch) (bytes int) {
+	for _, item := range b.Items {
+		bytes += len(item)
+	}
+	return bytes
 }
 
 // ready answers what is to be sent and done now.
@@ -286,7 +305,7 @@ func (r *Receiver) readBatch(b *wire.Batch) (*Apply, error) {
 	case r.applied.Epoch != 0 && (b.Epoch != r.applied.Epoch || b.Seq < r.applied.Seq):
 		return nil, fmt.Errorf("a batch of epoch %x position %d does not follow epoch %x position %d", b.Epoch, b.Seq, r.applied.Epoch, r.applied.Seq)
 	}
-	apply := &Apply{complete: b.Complete}
+	apply := &Apply{complete: b.Complete, bytes: bytesIn(b)}
 	if b.Seq != 0 {
 		apply.position = Position{Epoch: b.Epoch, Seq: b.Seq}
 	}
@@ -389,6 +408,7 @@ func (r *Receiver) finish(a *Apply, refused []Refusal) {
 		return
 	}
 	r.stored++
+	r.unstored -= a.bytes
 	r.owes = true
 	r.synced = r.synced || a.complete
 	if a.position != (Position{}) && r.compared == nil {

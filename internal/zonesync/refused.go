@@ -3,12 +3,47 @@ package zonesync
 import (
 	"maps"
 	"slices"
+	"sync"
 )
+
+// Budget is what the receivers of one peer keep of what they refused, all together. It may be used by several
+// goroutines.
+type Budget struct {
+	mu           sync.Mutex
+	items, bytes int // that are left
+}
+
+// NewBudget returns a budget of so many items, and bytes of their keys, reasons and bodies.
+func NewBudget(items, bytes int) *Budget { return &Budget{items: items, bytes: bytes} }
+
+// take reserves room for an item, and says whether there was any. Without a budget there is.
+func (b *Budget) take(bytes int) bool {
+	if b == nil {
+		return true
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.items == 0 || b.bytes < bytes {
+		return false
+	}
+	b.items, b.bytes = b.items-1, b.bytes-bytes
+	return true
+}
+
+func (b *Budget) give(bytes int) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.items, b.bytes = b.items+1, b.bytes+bytes
+}
 
 // refused are the items that a receiver did not take, and what of that its sender does not know yet.
 type refused struct {
 	all     map[Key]*refusal
-	bytes   int          // of their bodies
+	bytes   int          // of their keys, reasons and bodies
+	budget  *Budget      // of all receivers of the peer; nil: there is none
 	missed  bool         // there were more than may be kept
 	changed map[Key]bool // keys that were refused, or are no longer, since the last report
 }
@@ -21,6 +56,12 @@ type refusal struct {
 	final, doubted bool
 }
 
+func (one *refusal) bytes() int {
+	return bytesOf(one.item.Key) + len(one.reason) + len(one.item.Body)
+}
+
+func bytesOf(key Key) int { return len(key.Owner.Zone) + len(key.Mesh) + len(key.Name) }
+
 func newRefused() refused { return refused{all: map[Key]*refusal{}, changed: map[Key]bool{}} }
 
 // add keeps an item in the place of an older state, and says whether there was room.
@@ -31,13 +72,13 @@ func (r *refused) add(one *refusal, limits Limits) bool {
 		r.changed[key] = true
 	}
 	r.drop(key)
-	if len(r.all) == limits.RefusedItems || r.bytes+len(one.item.Body) > limits.RefusedBytes {
+	if len(r.all) == limits.RefusedItems || r.bytes+one.bytes() > limits.RefusedBytes || !r.budget.take(one.bytes()) {
 		r.missed = true
 		r.changed[key] = true
 		return false
 	}
 	r.all[key] = one
-	r.bytes += len(one.item.Body)
+	r.bytes += one.bytes()
 	return true
 }
 
@@ -53,7 +94,8 @@ func (r *refused) accept(key Key) bool {
 func (r *refused) drop(key Key) bool {
 	old, was := r.all[key]
 	if was {
-		r.bytes -= len(old.item.Body)
+		r.bytes -= old.bytes()
+		r.budget.give(old.bytes())
 		delete(r.all, key)
 	}
 	return was

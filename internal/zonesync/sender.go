@@ -29,12 +29,19 @@ type Sender struct {
 	withheld map[kind.Owner]bool
 	catching bool // what there was when the receiver connected is not sent yet
 
-	sent    uint64   // batches of this stream
-	window  []uint64 // the positions of those that are not acknowledged
+	sent    uint64 // batches of this stream
+	window  []sent // those that are not acknowledged
 	applied uint64
 	settled uint64 // as the receiver says; it counts up to what it has applied
 	refused map[Key]string
+	kept    int  // bytes of refused
 	more    bool // is refused than that
+}
+
+// sent is a batch that was sent.
+type sent struct {
+	seq   uint64 // its position
+	bytes int    // of its items
 }
 
 // NewSender answers the sender of a stream.
@@ -144,18 +151,26 @@ func (s *Sender) ready() []*wire.Frame {
 	if s.streaming && s.outdated() {
 		s.compare()
 	}
-	for s.streaming && len(s.window) < s.log.Window {
+	for s.streaming && len(s.window) < s.log.Window && s.inFlight() < s.log.WindowBytes {
 		batch := s.take()
 		if batch == nil {
 			break
 		}
 		s.sent++
-		s.window = append(s.window, batch.Seq)
+		s.window = append(s.window, sent{batch.Seq, bytesIn(batch)})
 		s.frames = append(s.frames, &wire.Frame{Message: &wire.Frame_Batch{Batch: batch}})
 	}
 	frames := s.frames
 	s.frames = nil
 	return frames
+}
+
+// inFlight are the bytes of items that are not acknowledged.
+func (s *Sender) inFlight() (bytes int) {
+	for _, batch := range s.window {
+		bytes += batch.bytes
+	}
+	return bytes
 }
 
 // resume continues where the receiver is, or asks what it holds where the log can't tell.
@@ -248,7 +263,7 @@ func (s *Sender) ack(ack *wire.Ack) error {
 		return fmt.Errorf("%d batches are acknowledged, of %d that were sent and %d that were acknowledged before", ack.Batches, s.sent, acknowledged)
 	}
 	for range ack.Batches - acknowledged {
-		s.applied = max(s.applied, s.window[0])
+		s.applied = max(s.applied, s.window[0].seq)
 		s.window = s.window[1:]
 	}
 	s.settled, s.more = ack.Settled, ack.More
@@ -261,16 +276,28 @@ func (s *Sender) refusals(ack *wire.Ack) error {
 		if err != nil {
 			return err
 		}
-		delete(s.refused, key)
+		s.keep(key, "", false)
 	}
 	for _, refusal := range ack.Refused {
 		key, err := readKey(refusal.Key)
 		if err != nil {
 			return err
 		}
-		if s.refused[key] = clip(refusal.Reason); len(s.refused) > s.log.RefusedItems {
-			return fmt.Errorf("more than %d items are refused, which are not listed any more", s.log.RefusedItems)
+		if s.keep(key, clip(refusal.Reason), true); len(s.refused) > s.log.RefusedItems || s.kept > s.log.RefusedBytes {
+			return fmt.Errorf("more than %d items or %d bytes are refused, which are not listed any more", s.log.RefusedItems, s.log.RefusedBytes)
 		}
 	}
 	return nil
+}
+
+// keep notes what the receiver refuses, in the place of what it refused before of the key.
+func (s *Sender) keep(key Key, reason string, refused bool) {
+	if was, had := s.refused[key]; had {
+		s.kept -= bytesOf(key) + len(was)
+		delete(s.refused, key)
+	}
+	if refused {
+		s.kept += bytesOf(key) + len(reason)
+		s.refused[key] = reason
+	}
 }

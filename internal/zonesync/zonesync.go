@@ -34,11 +34,11 @@ const (
 	MaxFrame = 9 << 20 // bytes of the largest frame: what a transport must take
 
 	maxBuckets   = 4_096
-	maxPart      = 1_000    // items in one part of an inventory, and refusals in one acknowledgement
-	maxInventory = 1 << 20  // items that one inventory lists
-	maxUnknown   = 64 << 20 // bytes of keys in one inventory that do not exist
-	maxName      = 512      // bytes of each part of a key
-	maxReason    = 1 << 10  // bytes of a refusal's reason that are kept
+	maxPart      = 1_000   // items in one part of an inventory, and refusals in one acknowledgement
+	maxInventory = 1 << 20 // items that one inventory lists
+	maxUnknown   = 8 << 20 // bytes of keys in one inventory that do not exist
+	maxName      = 512     // bytes of each part of a key
+	maxReason    = 1 << 10 // bytes of a refusal's reason that are kept
 )
 
 // Limits are sizes that both sides keep to. Those of [NewLog] and [NewReceiver] are right; tests have smaller
@@ -54,8 +54,11 @@ type Limits struct {
 	Tombstones int
 	// BucketItems is how many items of an inventory share a sum, about, 16 by default.
 	BucketItems int
-	// RefusedItems and RefusedBytes are what a receiver keeps of what it refused, 10,000 and 64 MiB by default.
-	// Of more it remembers only that there was some, and has it sent again when it is to try again.
+	// WindowBytes is how many bytes of items are sent and not acknowledged when another batch begins, 1 MiB by default.
+	WindowBytes int
+	// RefusedItems and RefusedBytes are what a receiver keeps of what it refused, 10,000 items and 8 MiB of their keys,
+	// reasons and bodies by default. Of more it remembers only that there was some, and has it sent again when it is to
+	// try again. A sender keeps no more of what its receiver says of that.
 	RefusedItems, RefusedBytes int
 	// FreeDeletions is how many items one comparison deletes without doubt. Of more, which are more than half of what
 	// is held, none is deleted before [Receiver.Release]. 0: all are deleted, which is the default.
@@ -65,7 +68,7 @@ type Limits struct {
 func defaultLimits() Limits {
 	return Limits{
 		BatchItems: 1_000, BatchBytes: 256 << 10, Window: 4, Tombstones: 10_000, BucketItems: 16,
-		RefusedItems: 10_000, RefusedBytes: 64 << 20,
+		WindowBytes: 1 << 20, RefusedItems: 10_000, RefusedBytes: 8 << 20,
 	}
 }
 

@@ -1,0 +1,318 @@
+package e2e
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	"weft/internal/admit"
+	"weft/internal/identity"
+	"weft/internal/join"
+	"weft/internal/store/memory"
+	"weft/internal/traffic"
+	"weft/kind"
+	"weft/resource"
+)
+
+// liar speaks as the control plane of a zone, with nothing but the zone's token. Its own writer checks nothing.
+type liar struct {
+	*machine
+	f         *federation
+	zone      string
+	network   string
+	unchecked *admit.Writer
+	joined    *join.Zone
+}
+
+// tokenOf proves a zone by its token, whatever it says besides.
+type tokenOf map[string]string
+
+// GetRequestMetadata implements credentials.PerRPCCredentials.
+func (c tokenOf) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return c, nil
+}
+
+// RequireTransportSecurity implements credentials.PerRPCCredentials.
+func (tokenOf) RequireTransportSecurity() bool { return true }
+
+// lie prepares the control plane of a zone that lies, on a machine of its own.
+func (f *federation) lie(zone string) *liar {
+	f.t.Helper()
+	w := f.place(zone)
+	rows := memory.New(memory.Options{})
+	f.t.Cleanup(func() { rows.Close() })
+	l := &liar{machine: w.machine, f: f, zone: zone, network: w.network, unchecked: admit.New(rows, admit.Options{Zone: zone})}
+	l.put(kind.Meshes.Make("", "default", kind.Mesh{}))
+	token, err := f.global.weft("generate", "zone-token", "--zone", zone, "--scope", "cp")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	says := tokenOf{"authorization": "Bearer " + strings.TrimSpace(token), "weft-zone": zone, "weft-store": rand.Text()}
+	conn, err := grpc.NewClient("passthrough:///"+globalAddress+":5685",
+		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})), grpc.WithPerRPCCredentials(says),
+		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) { return l.dial(ctx, "tcp", address) }))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { conn.Close() })
+	l.joined = join.NewZone(join.ZoneConfig{
+		Zone: zone, Instance: "liar", Release: "liar", Global: conn, Store: rows, Log: slog.New(slog.DiscardHandler),
+		Writer:  admit.New(rows, admit.Options{Zone: zone, Joined: true}),
+		Settled: func(context.Context, []resource.Key) error { return nil },
+	})
+	return l
+}
+
+// join connects the zone that lies, until the test ends.
+func (l *liar) join() {
+	l.f.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	wait, err := l.joined.Start(ctx)
+	if err != nil {
+		l.f.t.Fatal(err)
+	}
+	ran := make(chan struct{})
+	go func() { l.joined.Run(ctx); close(ran) }()
+	l.f.t.Cleanup(func() { cancel(); <-ran; wait() })
+}
+
+func (l *liar) put(o resource.Any) {
+	l.f.t.Helper()
+	if _, err := l.unchecked.Put(l.f.t.Context(), o, admit.Change{ControlPlane: true}); err != nil {
+		l.f.t.Fatal(err)
+	}
+}
+
+// forge makes a CA of a trust domain, and says that its root proves that.
+func (l *liar) forge(name, domain string) *identity.CA {
+	l.f.t.Helper()
+	certificate, key, err := identity.NewCA(time.Now(), domain)
+	if err != nil {
+		l.f.t.Fatal(err)
+	}
+	ca, err := identity.ParseCA(append(certificate, key...))
+	if err != nil {
+		l.f.t.Fatal(err)
+	}
+	bundle := kind.CABundle{Type: "Pem", PEM: &kind.PEMBundle{Value: string(certificate)}}
+	l.put(kind.MeshTrusts.Make("default", name, kind.MeshTrust{TrustDomain: domain, CABundles: []kind.CABundle{bundle}}))
+	return ca
+}
+
+// certificate is one that a CA signs for a SPIFFE ID.
+func certificate(t *testing.T, ca *identity.CA, id string) *tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := ca.Sign(identity.Leaf{SpiffeIDs: []string{id}, DNSName: "any", PublicKey: key.Public(), Lifetime: time.Hour, Now: time.Now()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &tls.Certificate{Certificate: leaf.Chain, PrivateKey: key}
+}
+
+// asksAs asks an inbound with a certificate.
+func asksAs(dial traffic.Dial, shown *tls.Certificate, address string) (string, error) {
+	caller := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
+		DisableKeepAlives: true, DialContext: dial,
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{*shown}},
+	}}
+	return fetchBy(caller, "https://"+address)
+}
+
+// TestHostileZoneSpeaksAsAnother: a zone says by which roots the workloads of another one are known. Nobody takes a
+// certificate of these, of a caller or of a server.
+func TestHostileZoneSpeaksAsAnother(t *testing.T) {
+	a := newAttack(t, "a zone says which roots prove another zone's trust domain")
+	f := newFederation(t)
+	east, west := f.eastAndWest()
+	north := f.lie("north")
+	own := north.forge("own", "default.north.mesh.local")
+	forged := map[string]*identity.CA{
+		"spiffe://default.east.mesh.local/workload/web":    north.forge("forged-east", "default.east.mesh.local"),
+		"spiffe://default.west.mesh.local/workload/client": north.forge("forged-west", "default.west.mesh.local"),
+		"spiffe://default/web":                             north.forge("forged-mtls", "default"),
+		"spiffe://partner.example/web":                     north.forge("forged-partner", "partner.example"),
+	}
+	served := north.lure(map[string]string{"spiffe://default.east.mesh.local/workload/web": "", "spiffe://default.north.mesh.local/workload/shop": ""})
+	north.join()
+	f.global.eventually("global names all that it rejects", func() error {
+		out, err := f.global.weft("inspect", "zones")
+		if n := strings.Count(out, "\n  MeshTrust default/forged-"); err == nil && n != len(forged) {
+			err = fmt.Errorf("%d of %d are named:\n%s", n, len(forged), out)
+		}
+		return err
+	})
+
+	t.Run("as a caller", func(t *testing.T) {
+		inbound := east.address(3) + ":20080"
+		mine := certificate(t, own, "spiffe://default.north.mesh.local/workload/evil")
+		east.eventually("the zone's own roots are trusted", func() error {
+			_, err := asksAs(east.machine.dial, mine, inbound)
+			return err
+		})
+		for id, ca := range forged {
+			if answer, err := asksAs(east.machine.dial, certificate(t, ca, id), inbound); err == nil {
+				a.fellTo("east served a caller that says it is %s: %s", id, answer)
+			} else {
+				a.held()
+			}
+		}
+	})
+	t.Run("as a server", func(t *testing.T) {
+		west.proxy("default", "lured", `
+type: Dataplane
+mesh: default
+name: lured
+labels: {kuma.io/workload: lured}
+networking:
+  address: NET.4
+  outbound:
+  - {address: NET.4, port: 10009, backendRef: {kind: MeshService, labels: {kuma.io/display-name: shop, kuma.io/zone: north}, port: 80}}
+`)
+		echo := greetBy(west.machine.dial, west.address(4)+":10009")
+		ask := func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			_, err := echo(ctx)
+			return err
+		}
+		served.Store(certificate(t, own, "spiffe://default.north.mesh.local/workload/shop"))
+		west.eventually("the zone's own server is taken", ask)
+		served.Store(certificate(t, forged["spiffe://default.east.mesh.local/workload/web"], "spiffe://default.east.mesh.local/workload/web"))
+		if err := ask(); err == nil {
+			a.fellTo("a client in west took a forged web of east for its server")
+		} else {
+			a.held()
+		}
+		served.Store(certificate(t, own, "spiffe://default.north.mesh.local/workload/shop"))
+		west.eventually("the zone's own server is taken again", ask)
+	})
+	t.Run("by the API of the zone", func(t *testing.T) {
+		root := strings.ReplaceAll(own.Root(), "\n", "\n      ")
+		for _, domain := range []string{"default.east.mesh.local", "default", "partner.example"} {
+			file := west.file("forged.yaml", fmt.Sprintf("type: MeshTrust\nmesh: default\nname: forged\nspec:\n  trustDomain: %s\n  caBundles:\n  - type: Pem\n    pem:\n     value: |\n      %s\n", domain, root))
+			if _, err := west.weft("apply", "-f", file); err == nil {
+				a.fellTo("the API of west takes roots of %s", domain)
+			} else if !strings.Contains(err.Error(), "trustDomain") {
+				t.Errorf("%s: %v", domain, err)
+			} else {
+				a.held()
+			}
+		}
+	})
+	west.passes(west.outbound(3, "http"), "web-1")
+}
+
+// lure has a service of the zone that lies, whose servers are said to have some SPIFFE IDs, and a server behind it that
+// presents what is stored in the pointer, and sends back what it gets.
+func (l *liar) lure(ids map[string]string) *atomic.Pointer[tls.Certificate] {
+	l.f.t.Helper()
+	shown := &atomic.Pointer[tls.Certificate]{}
+	listener := l.listen(l.f.t, l.network+".2:20100")
+	secured := tls.NewListener(listener, &tls.Config{
+		ClientAuth:     tls.RequestClientCert,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return shown.Load(), nil },
+	})
+	go func() {
+		for {
+			conn, err := secured.Accept()
+			if err != nil {
+				return
+			}
+			go func() { defer conn.Close(); _, _ = io.Copy(conn, conn) }()
+		}
+	}()
+	spec := kind.MeshService{
+		State: "Available", Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: "shop"}},
+		Ports: []kind.ServicePort{{Port: 80, TargetPort: &kind.PortRef{Number: 20080}, AppProtocol: kind.TCP}},
+	}
+	for id := range ids {
+		spec.Identities = append(spec.Identities, kind.ServiceIdentity{Type: kind.SpiffeIdentity, Value: id})
+	}
+	l.put(kind.MeshServices.Make("default", "shop", spec))
+	l.put(kind.MeshZoneAddresses.Make("default", l.zone, kind.MeshZoneAddress{
+		Ingresses: []kind.ZoneProxyAddress{{Name: "ingress", Address: l.network + ".2", Port: 20100, Healthy: true}},
+	}))
+	return shown
+}
+
+// TestHostileSecondControlPlane: a second control plane runs under a zone's name, with a token of the zone and an empty
+// store. The zone keeps what it has everywhere, until an operator says otherwise.
+func TestHostileSecondControlPlane(t *testing.T) {
+	a := newAttack(t, "a second control plane under a zone's name, with its token and an empty store")
+	f := newFederation(t)
+	east, west := f.eastAndWest()
+	for i := range 12 {
+		east.apply(service(fmt.Sprintf("more-%d", i), httpPort))
+	}
+	west.eventually("west knows the services of east", func() error { return west.has("meshservices", "more-11") })
+	kept := func() error {
+		out, err := west.weft("get", "meshservices")
+		if n := strings.Count(out, "more-"); err == nil && n != 12 {
+			err = fmt.Errorf("west knows %d of 12 services", n)
+		}
+		return err
+	}
+	d := west.drill("a second control plane under a zone's name, with an empty store", inTurn(west.get(west.outbound(3, "http")), west.post(west.outbound(3, "grpc"))))
+	d.more(25)
+	token, err := f.global.weft("generate", "zone-token", "--zone", "east", "--scope", "cp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	twin := f.place("twin", f.joining("east", f.global.file("twin.token", strings.TrimSpace(token)))...)
+	twin.zone = "east"
+	twin.startPlane()
+	twin.eventually("its log says what to do", func() error { return twin.plane.said("weft zone replace east --store") })
+	f.global.eventually("global's check says what to do", func() error {
+		out, _ := f.global.weft("check") // it fails where it finds something
+		for _, want := range []string{"zone-has-another-store", "weft zone replace", twin.network + ".2"} {
+			if !strings.Contains(out, want) {
+				return fmt.Errorf("nothing of %q in:\n%s", want, out)
+			}
+		}
+		return nil
+	})
+	d.more(25)
+	d.end()
+	if err := kept(); err != nil {
+		a.fellTo("%v", err)
+	} else {
+		a.held()
+	}
+	if err := f.global.zoneOnline("east"); err != nil {
+		a.fellTo("the zone's own control plane is out: %v", err)
+	} else {
+		a.held()
+	}
+
+	// A zone that was installed anew.
+	out, err := f.global.weft("zone", "replace", "east")
+	if err != nil || !strings.Contains(out, "replaces what the zone had") {
+		t.Fatalf("%q, %v", out, err)
+	}
+	west.eventually("what the new control plane lacks is gone", func() error {
+		out, err := west.weft("get", "meshservices")
+		if err == nil && strings.Contains(out, "more-") {
+			err = fmt.Errorf("there is still\n%s", out)
+		}
+		return err
+	})
+	east.eventually("the former one is rejected", func() error { return east.plane.said("belongs to a control plane with another store") })
+}
