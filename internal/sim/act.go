@@ -40,6 +40,8 @@ var trouble = []deed{
 	{8, (*world).cut},
 	{6, func(w *world) { w.relent(one(w, w.sites())) }},
 	{6, (*world).lie},
+	{4, func(w *world) { w.twin(one(w, w.zones)) }},
+	{4, (*world).confirm},
 	{4, (*world).garble},
 	{5, func(w *world) { w.snapshot(one(w, w.sites())) }},
 	{2, func(w *world) { w.restore(one(w, w.sites())) }},
@@ -80,7 +82,7 @@ func (w *world) up(do func(*site)) {
 
 // ends are all sides of streams, of running processes.
 func (w *world) ends() (all []*end) {
-	for _, s := range w.sites() {
+	for _, s := range append(w.sites(), w.twins...) {
 		if s.process == nil {
 			continue
 		}
@@ -148,6 +150,8 @@ func (w *world) change(s *site) {
 		state = absent
 	case 3:
 		state += "!"
+	case 4:
+		state = trusts + "m." + one(w, w.zones).owner.Zone + ".mesh.local"
 	}
 	w.say("%s writes %q of %s", s.owner, state, key)
 	w.write(key, state)
@@ -174,6 +178,7 @@ func (w *world) takeOut(z *site) {
 	}
 	w.say("%s is taken out", z.owner)
 	delete(g.members, z.owner)
+	delete(g.known, z.owner)
 	g.process.tracker.Leave(z.owner)
 	g.process.log.Complete(z.owner)
 	if e := g.process.ends[z.owner]; e != nil {
@@ -222,8 +227,48 @@ func (w *world) connect(z *site) {
 	if z.process == nil || g.process == nil || !g.members[z.owner] {
 		return
 	}
-	if e := z.process.ends[g.owner]; e == nil || e.cut {
+	if e := z.process.ends[g.owner]; (e == nil || e.cut) && w.admits(z) {
 		w.dial(z)
+	}
+}
+
+// admits says whether global takes a control plane for that of its zone, by its store.
+func (w *world) admits(z *site) bool {
+	known := zonesync.ZoneStore{Fingerprint: w.global.known[z.owner]}
+	admitted, becomes := known.Admits(z.id, w.now, zonesync.Patience)
+	if becomes {
+		w.global.known[z.owner] = z.id
+	}
+	return admitted || w.fault == TwinAdmitted
+}
+
+// twin has a second control plane come under the name of a zone that is known, with an empty store.
+func (w *world) twin(z *site) {
+	g := w.global
+	if g.process == nil || !g.members[z.owner] || g.known[z.owner] == "" {
+		return
+	}
+	twin := newSite(z.owner)
+	twin.id = "the store of nobody"
+	w.say("a second control plane comes as %s", z.owner)
+	if !w.admits(twin) {
+		return
+	}
+	w.start(twin)
+	w.twins = append(w.twins, twin)
+	w.read(twin, 1000)
+	w.dial(twin)
+}
+
+// confirm is an operator who confirms whatever deletions wait at global.
+func (w *world) confirm() {
+	if w.global.process == nil {
+		return
+	}
+	for _, z := range w.zones {
+		if r := w.global.process.receivers[z.owner]; r != nil {
+			r.Release()
+		}
 	}
 }
 
@@ -291,7 +336,7 @@ func (w *world) garble() {
 }
 
 func (w *world) snapshot(s *site) {
-	s.copied = &snapshot{maps.Clone(s.store), maps.Clone(s.members)}
+	s.copied = &snapshot{maps.Clone(s.store), maps.Clone(s.members), maps.Clone(s.known)}
 	w.say("the store of %s is copied", s.owner)
 }
 
@@ -304,10 +349,10 @@ func (w *world) restore(s *site) {
 	w.say("the store of %s is restored", s.owner)
 	copied := s.copied
 	if copied == nil {
-		copied = &snapshot{map[zonesync.Key]string{}, map[kind.Owner]bool{}}
+		copied = &snapshot{map[zonesync.Key]string{}, map[kind.Owner]bool{}, map[kind.Owner]string{}}
 	}
 	before := s.members
-	s.store, s.members = maps.Clone(copied.store), maps.Clone(copied.members)
+	s.store, s.members, s.known = maps.Clone(copied.store), maps.Clone(copied.members), maps.Clone(copied.known)
 	s.suspect = true
 	clear(s.seen)
 	for key, state := range s.store {

@@ -89,6 +89,10 @@ func (w *world) confirmed(zone kind.Owner, position zonesync.Position) {
 // rest ends all trouble, lets everything that is under way happen, and checks that all agree.
 func (w *world) rest() error {
 	w.say("nothing more goes wrong")
+	for _, twin := range w.twins {
+		w.crash(twin)
+	}
+	w.twins = nil
 	for _, s := range w.sites() {
 		w.boot(s)
 		if w.chance(50) {
@@ -101,6 +105,7 @@ func (w *world) rest() error {
 		}
 	}
 	for calm := 0; calm < 2; w.step++ {
+		w.confirm()
 		if calm++; w.calm() {
 			calm = 0
 		}

@@ -153,6 +153,9 @@ func (s *site) attach(w *world, st *stream, peer kind.Owner) {
 		if e.receiver = p.receivers[peer]; e.receiver == nil {
 			e.receiver = zonesync.NewReceiver(in)
 			e.receiver.Limits = small
+			if s == w.global && w.sync.Has(resource.ZoneToZones) {
+				e.receiver.FreeDeletions = 1
+			}
 			p.receivers[peer] = e.receiver
 		}
 	}
@@ -254,7 +257,7 @@ func (w *world) storeOne(e *end) {
 	}
 	switch {
 	case e.at.store[item.Key] == state:
-	case e.at.refuses(item.Key, state):
+	case e.at.refuses(item.Key, state) && !(w.fault == TrustTaken && forged(item.Key, state)):
 		e.refused = append(e.refused, zonesync.Refusal{Key: item.Key, Reason: "it is strict here"})
 		w.say("%s refuses %q of %s", e.at.owner, state, item.Key)
 	default:
@@ -263,10 +266,10 @@ func (w *world) storeOne(e *end) {
 	}
 }
 
-// refuses says whether a state is one that a strict site does not take: some resources in any state, and one
-// that is not to be deleted.
+// refuses says whether a state is one that a site does not take: what a zone says of another's trust domain, and a
+// strict one some resources in any state, and one that is not to be deleted.
 func (s *site) refuses(key zonesync.Key, state string) bool {
-	return s.strict && (strings.HasSuffix(state, "!") || state == absent && key.Name == "sticky")
+	return forged(key, state) || s.strict && (strings.HasSuffix(state, "!") || state == absent && key.Name == "sticky")
 }
 
 // roll brings what a zone has stored to its proxies, in two steps.

@@ -59,10 +59,11 @@ func TestFaults(t *testing.T) {
 	for name, fault := range map[string]Fault{
 		"applied early": AppliedEarly, "open early": OpenEarly, "not awaited": NotAwaited,
 		"settled early": SettledEarly, "forwarded early": ForwardedEarly, "unowned": Unowned,
+		"twin admitted": TwinAdmitted, "trust taken": TrustTaken,
 	} {
 		t.Run(name, func(t *testing.T) {
 			var found atomic.Bool
-			each(1000, func(seed uint64) bool {
+			each(10_000, func(seed uint64) bool {
 				err := Run(seed, steps, fault, nil)
 				if err != nil && found.CompareAndSwap(false, true) {
 					t.Logf("seed %d: %v", seed, err)

@@ -1,7 +1,7 @@
 // Package sim is a seeded world in which the cores of the control plane run as they do in production, with
 // everything around them simulated: one global control plane, zones that join and are taken out, streams that
 // are slow and break, processes that crash between any two steps, stores that are restored from older copies,
-// clocks that jump, and a zone that lies. What happens next is decided by the seed alone, so that a seed which
+// clocks that jump, a zone that lies, and second control planes under the names of zones. What happens next is decided by the seed alone, so that a seed which
 // breaks an invariant breaks it again, step by step.
 //
 // The world is also the shortest description of what a caller of [zonesync] has to do, in process.go.
@@ -13,8 +13,10 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
+	"weft/internal/identity"
 	"weft/internal/zonesync"
 	"weft/kind"
 	"weft/resource"
@@ -32,6 +34,8 @@ const (
 	SettledEarly         // a zone reports that its proxies run with what it has only stored
 	ForwardedEarly       // global takes what it has stored for what stands in its log
 	Unowned              // global takes whatever a zone sends
+	TwinAdmitted         // global takes a second control plane of a zone for the zone's
+	TrustTaken           // what a zone says of another zone's trust domain is taken
 )
 
 // absent is the state of a resource that is not there.
@@ -51,6 +55,7 @@ type world struct {
 
 	global *site
 	zones  []*site
+	twins  []*site // second control planes under the names of zones, with stores of their own
 	// written are the states of each key in the order in which its owner gave them, the first one absent.
 	// Whoever is taken out of the mesh, or restored, gives its resources new states by that.
 	written map[zonesync.Key][]string
@@ -71,6 +76,9 @@ type site struct {
 	owner   kind.Owner
 	store   map[zonesync.Key]string
 	members map[kind.Owner]bool // of global: the zones that may join
+	id      string              // of the store
+	// known, at global, are the stores of the zones.
+	known map[kind.Owner]string
 	// seen is, for each key that is another's, the index of a state that the store has had since it was last
 	// restored: it never goes back behind it.
 	seen map[zonesync.Key]int
@@ -92,6 +100,7 @@ type site struct {
 type snapshot struct {
 	store   map[zonesync.Key]string
 	members map[kind.Owner]bool
+	known   map[kind.Owner]string
 }
 
 // rollout is a state of the store on its way to the proxies.
@@ -120,6 +129,7 @@ func newWorld(seed uint64, fault Fault, trace io.Writer) *world {
 	w.global.members = map[kind.Owner]bool{}
 	for i := range 2 + w.rand.IntN(3) {
 		w.zones = append(w.zones, newSite(kind.Owner{Zone: fmt.Sprintf("z%d", i)}))
+		w.zones[i].id = fmt.Sprintf("the store of z%d", i)
 	}
 	for _, s := range w.sites() {
 		w.start(s)
@@ -131,7 +141,7 @@ func newWorld(seed uint64, fault Fault, trace io.Writer) *world {
 }
 
 func newSite(owner kind.Owner) *site {
-	return &site{owner: owner, store: map[zonesync.Key]string{}, seen: map[zonesync.Key]int{}, running: map[zonesync.Key]string{}}
+	return &site{owner: owner, store: map[zonesync.Key]string{}, known: map[kind.Owner]string{}, seen: map[zonesync.Key]int{}, running: map[zonesync.Key]string{}}
 }
 
 // Run lives a world for some steps, then lets it come to rest. The error is the first invariant that did not
@@ -220,12 +230,27 @@ func (s *site) put(w *world, key zonesync.Key, state string) {
 	if _, held := s.store[key]; !held && w.global.suspect {
 		s.seen[key] = 0 // a restored global gives what is lacking, until it has heard the owner
 	}
+	if forged(key, state) {
+		w.violated("%s came to hold %q of %s, which is of another zone's trust domain", s.owner, state, key)
+	}
 	at, ok := w.since(key, state, s.seen[key])
 	if !ok {
 		w.violated("%s came to hold %q of %s, which its owner never gave it, or gave it before what was held", s.owner, state, key)
 	}
 	s.seen[key] = at
 	s.set(key, state)
+}
+
+// trusts begins a state that says which roots prove a trust domain.
+const trusts = "trust "
+
+// domains are the trust domains of the zones of all worlds.
+var domains = identity.NewDomains("", []string{"m"}, nil)
+
+// forged says whether a state is about a trust domain that another zone has.
+func forged(key zonesync.Key, state string) bool {
+	domain, ok := strings.CutPrefix(state, trusts)
+	return ok && !key.Owner.Global() && domains.Holder(domain).Zone != key.Owner.Zone
 }
 
 func (s *site) set(key zonesync.Key, state string) {

@@ -220,8 +220,11 @@ func (s *Sender) take() *wire.Batch {
 	}
 	batch.Seq = s.cursor
 	// Not before the end: what was there when the receiver connected and has changed since stands only there.
-	if s.catching && len(next) == 0 {
+	switch {
+	case s.catching && len(next) == 0:
 		s.catching, s.held, batch.Complete = false, nil, true
+	case s.held != nil:
+		batch.Seq = 0 // the receiver may apply the deletions of a comparison at its end
 	}
 	if len(batch.Items) == 0 && !batch.Complete {
 		return nil

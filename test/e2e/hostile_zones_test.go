@@ -227,8 +227,9 @@ func (l *liar) lure(ids map[string]string) *atomic.Pointer[tls.Certificate] {
 	shown := &atomic.Pointer[tls.Certificate]{}
 	listener := l.listen(l.f.t, l.network+".2:20100")
 	secured := tls.NewListener(listener, &tls.Config{
-		ClientAuth:     tls.RequestClientCert,
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return shown.Load(), nil },
+		ClientAuth:             tls.RequestClientCert,
+		SessionTicketsDisabled: true, // each connection shows a certificate
+		GetCertificate:         func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return shown.Load(), nil },
 	})
 	go func() {
 		for {
