@@ -11,6 +11,7 @@ import (
 
 // MeshTrust lists the roots of one trust domain that the mesh's proxies believe. The control plane makes one
 // for each MeshIdentity, of the same name, and one of the name mesh.mtls for the mtls of a mesh; others say whom beyond the mesh its proxies believe.
+// A zone writes those of its own trust domains, global all.
 type MeshTrust struct {
 	TrustDomain string     `json:"trustDomain" schema:"required"`          // without spiffe:// and path
 	CABundles   []CABundle `json:"caBundles" schema:"required minItems=1"` // the roots, of which any is believed

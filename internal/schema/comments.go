@@ -275,7 +275,7 @@ var comments = map[string]string{
 	"MeshTrafficPermission.TargetRef":                    "which proxies; by default the whole mesh",
 	"MeshTrafficPermissionStatus":                        "MeshTrafficPermissionStatus says how a MeshTrafficPermission stands with the proxies.",
 	"MeshTrafficPermissionStatus.Conditions":             "Conditions are Accepted, which is False where a proxy's Envoy did not take what follows from it.",
-	"MeshTrust":                                          "MeshTrust lists the roots of one trust domain that the mesh's proxies believe. The control plane makes one for each MeshIdentity, of the same name, and one of the name mesh.mtls for the mtls of a mesh; others say whom beyond the mesh its proxies believe.",
+	"MeshTrust":                                          "MeshTrust lists the roots of one trust domain that the mesh's proxies believe. The control plane makes one for each MeshIdentity, of the same name, and one of the name mesh.mtls for the mtls of a mesh; others say whom beyond the mesh its proxies believe. A zone writes those of its own trust domains, global all.",
 	"MeshTrust.CABundles":                                "the roots, of which any is believed",
 	"MeshTrust.TrustDomain":                              "without spiffe:// and path",
 	"MeshTrustStatus":                                    "MeshTrustStatus says where a MeshTrust comes from, and how it stands with the proxies.",

@@ -28,8 +28,10 @@ const (
 //
 // ZoneSync carries resources between a zone and the global control plane. The zone dials, with one stream for
 // each kind, so that trouble with one kind holds up no other. Every call carries the metadata
-// `authorization: Bearer TOKEN` with a zone token; the token decides for which zone the caller speaks. A kind
-// that the callee does not know is answered with the code Unimplemented.
+// `authorization: Bearer TOKEN` with a zone token; the token decides for which zone the caller speaks. It carries
+// `weft-zone`, the name of that zone, and `weft-store`, the ID of the caller's store: a caller with another store
+// than the zone's is rejected with PermissionDenied. A kind that the callee does not know is answered with the code
+// Unimplemented.
 type ZoneSyncClient interface {
 	// Sync is open for as long as the zone is connected. Whoever owns resources of the kind, or passes them on,
 	// is a sender; whoever gets them is a receiver; a side may be both at once. Claim, Inventory and Ack go from
@@ -64,8 +66,10 @@ type ZoneSync_SyncClient = grpc.BidiStreamingClient[Frame, Frame]
 //
 // ZoneSync carries resources between a zone and the global control plane. The zone dials, with one stream for
 // each kind, so that trouble with one kind holds up no other. Every call carries the metadata
-// `authorization: Bearer TOKEN` with a zone token; the token decides for which zone the caller speaks. A kind
-// that the callee does not know is answered with the code Unimplemented.
+// `authorization: Bearer TOKEN` with a zone token; the token decides for which zone the caller speaks. It carries
+// `weft-zone`, the name of that zone, and `weft-store`, the ID of the caller's store: a caller with another store
+// than the zone's is rejected with PermissionDenied. A kind that the callee does not know is answered with the code
+// Unimplemented.
 type ZoneSyncServer interface {
 	// Sync is open for as long as the zone is connected. Whoever owns resources of the kind, or passes them on,
 	// is a sender; whoever gets them is a receiver; a side may be both at once. Claim, Inventory and Ack go from
