@@ -151,7 +151,7 @@ func (w *world) change(s *site) {
 	case 3:
 		state += "!"
 	case 4:
-		state = trusts + "m." + one(w, w.zones).owner.Zone + ".mesh.local"
+		state = trusts + one(w, w.zones).owner.Zone
 	}
 	w.say("%s writes %q of %s", s.owner, state, key)
 	w.write(key, state)

@@ -16,7 +16,6 @@ import (
 	"strings"
 	"time"
 
-	"weft/internal/identity"
 	"weft/internal/zonesync"
 	"weft/kind"
 	"weft/resource"
@@ -241,16 +240,13 @@ func (s *site) put(w *world, key zonesync.Key, state string) {
 	s.set(key, state)
 }
 
-// trusts begins a state that says which roots prove a trust domain.
+// trusts begins a state that says which roots prove the trust domain of a zone.
 const trusts = "trust "
 
-// domains are the trust domains of the zones of all worlds.
-var domains = identity.NewDomains("", []string{"m"}, nil)
-
-// forged says whether a state is about a trust domain that another zone has.
+// forged says whether a state is about the trust domain of another zone than its owner.
 func forged(key zonesync.Key, state string) bool {
-	domain, ok := strings.CutPrefix(state, trusts)
-	return ok && !key.Owner.Global() && domains.Holder(domain).Zone != key.Owner.Zone
+	zone, ok := strings.CutPrefix(state, trusts)
+	return ok && !key.Owner.Global() && zone != key.Owner.Zone
 }
 
 func (s *site) set(key zonesync.Key, state string) {

@@ -112,6 +112,25 @@ func TestRelease(t *testing.T) {
 	}
 }
 
+// TestReleaseOutlivesTheStream: what was confirmed is deleted although the stream ends while that is stored.
+func TestReleaseOutlivesTheStream(t *testing.T) {
+	r := newDoubter()
+	compare(t, r, 40, 5)
+	r.Release()
+	at := zonesync.NewSession(zonesync.Side{Kind: "MeshService"}, east, nil, r)
+	if ready, err := at.Ready(); err != nil || ready.Apply == nil || len(ready.Apply.Items) != 35 {
+		t.Fatalf("%+v, %v", ready, err)
+	} // which is never reported
+	at = zonesync.NewSession(zonesync.Side{Kind: "MeshService"}, east, nil, r)
+	ready, err := at.Ready()
+	if err != nil || ready.Apply == nil || len(ready.Apply.Items) != 35 {
+		t.Fatalf("after another stream began: %+v, %v", ready, err)
+	}
+	if r.Applied(ready.Apply, nil); len(r.Refused()) > 0 || !r.Synced() {
+		t.Errorf("%d are still listed", len(r.Refused()))
+	}
+}
+
 // TestDoubtIsNoPosition: a stream that ends before the comparison does leaves nothing undone behind.
 func TestDoubtIsNoPosition(t *testing.T) {
 	r := newDoubter()

@@ -64,11 +64,13 @@ type Doubt struct {
 // there is none. They are among [Receiver.Refused] until [Receiver.Release].
 func (r *Receiver) Doubted() (Doubt, bool) { return r.doubted, r.doubted != Doubt{} }
 
-// Release has the deletions applied that were doubted.
+// Release has the deletions applied that were doubted. Of those that are not kept, the next comparison brings them.
 func (r *Receiver) Release() {
-	if r.doubted != (Doubt{}) {
-		r.released, r.retry = true, true
+	if r.doubted == (Doubt{}) {
+		return
 	}
+	r.doubted, r.released, r.retry = Doubt{}, r.refused.missed, true
+	r.refused.trust()
 }
 
 // connect begins a stream with a claim. What is still being applied counts for nothing: it comes again.
@@ -372,11 +374,7 @@ func (r *Receiver) again() {
 		r.forget()
 		r.claim()
 	}
-	items := r.refused.items(r.released)
-	if r.released && !r.refused.missed {
-		r.doubted, r.released = Doubt{}, false
-	}
-	if len(items) > 0 {
+	if items := r.refused.items(); len(items) > 0 {
 		r.applying = &Apply{Items: items, again: true}
 	}
 }

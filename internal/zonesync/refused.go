@@ -120,10 +120,17 @@ func (r *refused) any() bool {
 	return false
 }
 
-// items are those that may be taken now, by key; doubted ones where they are released.
-func (r *refused) items(released bool) (items []Item) {
+// trust ends the doubt in deletions.
+func (r *refused) trust() {
+	for _, one := range r.all {
+		one.doubted = false
+	}
+}
+
+// items are those that may be taken now, by key.
+func (r *refused) items() (items []Item) {
 	for _, key := range slices.SortedFunc(maps.Keys(r.all), compareKeys) {
-		if one := r.all[key]; !one.final && (released || !one.doubted) {
+		if one := r.all[key]; !one.final && !one.doubted {
 			items = append(items, r.all[key].item)
 		}
 	}
