@@ -66,7 +66,7 @@ func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]strin
 	if err != nil {
 		return nil, fmt.Errorf("the zone token: %w", err)
 	}
-	return map[string]string{"authorization": "Bearer " + token, zoneHeader: b.zone, storeHeader: b.storeID}, nil
+	return map[string]string{"authorization": "Bearer " + token, zonesync.ZoneMetadata: b.zone, zonesync.StoreMetadata: b.storeID}, nil
 }
 
 // RequireTransportSecurity implements credentials.PerRPCCredentials.

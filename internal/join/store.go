@@ -19,12 +19,6 @@ import (
 	"weft/resource"
 )
 
-// Metadata in which a zone's control plane says which zone it is of and which store it has.
-const (
-	zoneHeader  = "weft-zone"
-	storeHeader = "weft-store"
-)
-
 const (
 	// maxStoreID is how many bytes of a store's ID are read.
 	maxStoreID = 200
@@ -45,12 +39,12 @@ func StoreID(ctx context.Context, writer *admit.Writer) (string, error) {
 
 // says rejects a control plane of another zone than the token's.
 func says(ctx context.Context, zone string) error {
-	if values := metadata.ValueFromIncomingContext(ctx, zoneHeader); len(values) == 1 && values[0] == zone {
+	if values := metadata.ValueFromIncomingContext(ctx, zonesync.ZoneMetadata); len(values) == 1 && values[0] == zone {
 		return nil
 	} else if len(values) == 1 {
 		return wrongToken(zone, values[0])
 	}
-	return status.Errorf(codes.InvalidArgument, "want one metadata `%s` with the name of the zone; upgrade the control plane of the zone to a release that sends it", zoneHeader)
+	return status.Errorf(codes.InvalidArgument, "want one metadata `%s` with the name of the zone; upgrade the control plane of the zone to a release that sends it", zonesync.ZoneMetadata)
 }
 
 func wrongToken(zone, said string) error {
@@ -60,9 +54,9 @@ func wrongToken(zone, said string) error {
 // owns rejects a control plane whose store is not the zone's: one more under the same name, whose inventory would take
 // the place of the zone's, or a stolen token. The store of the first one that connects becomes the zone's.
 func (g *Global) owns(ctx context.Context, zone string) error {
-	values := metadata.ValueFromIncomingContext(ctx, storeHeader)
+	values := metadata.ValueFromIncomingContext(ctx, zonesync.StoreMetadata)
 	if len(values) != 1 || values[0] == "" || len(values[0]) > maxStoreID {
-		return status.Errorf(codes.InvalidArgument, "want one metadata `%s` with the ID of the store, which has at most %d bytes; upgrade the control plane of the zone to a release that sends it", storeHeader, maxStoreID)
+		return status.Errorf(codes.InvalidArgument, "want one metadata `%s` with the ID of the store, which has at most %d bytes; upgrade the control plane of the zone to a release that sends it", zonesync.StoreMetadata, maxStoreID)
 	}
 	fingerprint := zonesync.Fingerprint(values[0])
 	if g.logs.storeOf(zone) == fingerprint {

@@ -78,7 +78,7 @@ func (z *simulatedZone) connect(ctx context.Context, address, token string, root
 	if err != nil {
 		return err
 	}
-	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
+	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token, zonesync.ZoneMetadata, z.name, zonesync.StoreMetadata, "load-"+z.name)
 	for _, info := range travelling() {
 		s := &syncStream{zone: z, kind: info.Name}
 		if err := s.open(ctx, info); err != nil {

@@ -6,6 +6,12 @@ import (
 	"time"
 )
 
+// Metadata of each call of a zone's control plane, beside its token: the name of its zone, and the ID of its store.
+const (
+	ZoneMetadata  = "weft-zone"
+	StoreMetadata = "weft-store"
+)
+
 // Patience is how long global waits for an operator before it takes a zone at its word: that another store is the
 // zone's from now on, while the former one is away, or that most of what the zone had is gone.
 const Patience = 24 * time.Hour
