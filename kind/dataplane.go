@@ -261,6 +261,8 @@ type DataplaneServing struct {
 	Egresses []ServedEgress `json:"egresses,omitempty"`
 	// Registered says that the agent wrote the Dataplane, which goes when the agent has gone for good.
 	Registered bool `json:"registered,omitempty"`
+	// Token is the ID of the token that registered it.
+	Token string `json:"token,omitempty"`
 	// Draining says that the proxy is going away; none of its inbounds is an endpoint.
 	Draining bool `json:"draining,omitempty"`
 }

@@ -14,6 +14,23 @@ import (
 // proxy of the mesh hears of, so that one Dataplane must not bring thousands.
 const maxInbounds = 256
 
+// maxServices is how many values of kuma.io/service the inbounds of one Dataplane have at most: each may be a
+// MeshService of its own.
+const maxServices = 32
+
+// services bounds the services that the inbounds ask for.
+func (c *checks) services(at string, n *Networking) {
+	values := map[string]bool{}
+	for _, in := range n.Inbound {
+		if value := in.Tags[ServiceTag]; value != "" {
+			values[value] = true
+		}
+	}
+	if len(values) > maxServices {
+		c.add(at, "has %d values of the tag %s, want %d at most; write MeshServices that select other tags", len(values), ServiceTag, maxServices)
+	}
+}
+
 func validateDataplane(o *resource.Object[Dataplane]) resource.Problems {
 	c := envelope(&o.Meta)
 	n := &o.Spec.Networking
@@ -22,6 +39,7 @@ func validateDataplane(o *resource.Object[Dataplane]) resource.Problems {
 		c.add("networking.inbound", "has %d inbounds, want %d at most", len(n.Inbound), maxInbounds)
 		return c.problems
 	}
+	c.services("networking.inbound", n)
 	for i, in := range n.Inbound {
 		c.inbound(fmt.Sprintf("networking.inbound[%d]", i), n, in)
 	}

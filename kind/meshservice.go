@@ -40,6 +40,9 @@ type IngressEndpoint struct {
 	Healthy bool   `json:"healthy"` // whether its proxy is there and serves
 }
 
+// MaxServicePorts is how many ports a MeshService or MeshMultiZoneService has at most.
+const MaxServicePorts = 256
+
 // ServiceSelector has exactly one of its fields.
 type ServiceSelector struct {
 	// DataplaneTags must all stand on one inbound.

@@ -34,6 +34,19 @@ func (r *retry) waitOr(ctx context.Context, changed <-chan struct{}) {
 	}
 }
 
+// waitAtLeast waits for a time that the control plane gave, and then for up to a fifth of a second more, so that agents
+// with the same time do not come together. It waits as wait does where that is longer.
+func (r *retry) waitAtLeast(ctx context.Context, pause time.Duration) {
+	if pause <= r.next {
+		r.wait(ctx)
+		return
+	}
+	select {
+	case <-time.After(pause + rand.N(200*time.Millisecond)):
+	case <-ctx.Done():
+	}
+}
+
 // refused makes the next wait as long as one may be whom the control plane refuses: it is to change its mind only
 // when a person has done something.
 func (r *retry) refused() { r.next = refusedPause }

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -164,7 +165,7 @@ func (p *controlPlane) register(ctx context.Context, document []byte, log *slog.
 			return "", "", p.explain(err)
 		}
 		log.Warn("not registered yet, trying again", "controlPlane", p, "error", reason(err))
-		retry.wait(ctx)
+		retry.waitAtLeast(ctx, pauseOf(err))
 	}
 }
 
@@ -225,6 +226,16 @@ func (p *controlPlane) explain(err error) error {
 		return fmt.Errorf("%s is no weft control plane's data plane server (port 5678 by default): %s", p, reason(err))
 	}
 	return fmt.Errorf("the control plane at %s: %s", p, reason(err))
+}
+
+// pauseOf is how long the control plane asks the agent to wait (google.rpc.RetryInfo); 0: it does not say.
+func pauseOf(err error) time.Duration {
+	for _, detail := range status.Convert(err).Details() {
+		if info, ok := detail.(*errdetails.RetryInfo); ok {
+			return info.RetryDelay.AsDuration()
+		}
+	}
+	return 0
 }
 
 // reason is an error without gRPC's own words around it.

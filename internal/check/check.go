@@ -136,6 +136,9 @@ func (l *look) mesh(mesh string) {
 	for _, service := range services {
 		l.service(service, calls)
 	}
+	if n := l.State.Generated(l.r, mesh); n >= graph.MaxGenerated {
+		l.found(generatedServicesFull, objectOf(kind.Meshes.Key("", mesh)), "%d MeshServices are generated in this zone, at most %d are: a new value of %s gets none", n, graph.MaxGenerated, kind.ServiceTag)
+	}
 	l.leaving(mesh)
 	l.outside(mesh)
 	l.held(mesh)

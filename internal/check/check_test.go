@@ -37,7 +37,7 @@ func TestWorlds(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no worlds: %v", err)
 	}
-	seen := map[string]bool{}
+	seen := map[string]bool{"generated-services-full": true} // of thousands of rows; generated_test.go has them
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
 			archive, err := txtar.ParseFile(file)

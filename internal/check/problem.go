@@ -118,6 +118,8 @@ var (
 )
 
 var (
+	generatedServicesFull = &Problem{"generated-services-full", Error,
+		"Find the Dataplanes whose tags ask for so many services, or write MeshServices for those that are to stay: only generated ones are counted."}
 	externalUnreachable = &Problem{"external-service-unreachable", Error,
 		"Run a Dataplane with networking.zoneEgress in this zone and give it an identity, or find out what ails the one that is there."}
 	zoneWithoutEgress = &Problem{"zone-without-egress", Error,
@@ -131,7 +133,7 @@ var problems = []*Problem{
 	identityCannotSign, providersMixed, certificateNotGiven, authorityEnds, authorityChangePending, domainNotBelieved, rootsNotTrusted, noSpiffeID, certificateEnded, certificateOverdue, signingKeyMissing,
 	updateRefused, updatePending, envoyTooOld,
 	anotherStore, deletionsWait, zoneNotConnected, itemRefused, zoneLags,
-	noVirtualIP, notTranslated,
+	noVirtualIP, generatedServicesFull, notTranslated,
 	serviceMatchesNothing, serviceWithoutEndpoints, nobodyMayCall, denyCoversAllow, endpointsHeld, withdrawalStuck,
 	zoneWithoutEgress, externalUnreachable, externalSecrets, ingressNotServing, outboundBarred, zoneWithoutIngress, serviceWithoutSNI, memberLeftOut,
 	notAdmitted, proxyOffline, proxyNeverConnected, inboundNotServed, outboundLeadsNowhere,

@@ -37,6 +37,11 @@ func (s *agents) Register(ctx context.Context, request *wire.RegisterRequest) (*
 	if err != nil {
 		return nil, err
 	}
+	payer := s.payer(ctx, caller)
+	if err := s.flood.attempt(payer); err != nil {
+		s.refused.Note("a registration is refused", "from", from(ctx), "reason", status.Convert(err).Message())
+		return nil, err
+	}
 	proxy, err := s.parseProxy(request.Dataplane)
 	if err != nil {
 		return nil, s.answer(err, "reading a Dataplane")
@@ -48,19 +53,64 @@ func (s *agents) Register(ctx context.Context, request *wire.RegisterRequest) (*
 	if err := caller.permits(proxy); err != nil {
 		return nil, status.Error(codes.PermissionDenied, err.Error())
 	}
-	if _, err := s.Writer.Put(ctx, proxy, admit.Change{Token: caller.allows(), Told: s.audited(ctx, caller)}); err != nil {
-		return nil, s.answer(err, "writing "+proxy.Key().String())
+	if err := s.hasRoom(payer, key); err != nil {
+		s.refused.Note("a registration is refused", "from", from(ctx), "proxy", key, "reason", status.Convert(err).Message())
+		return nil, err
 	}
+	if err := s.write(ctx, caller, payer, proxy); err != nil {
+		return nil, err
+	}
+	var row registration
 	err = admit.Modify(ctx, s.Writer, key.ServingKind(), key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneServing]) bool {
-		changes := !o.Spec.Registered
-		o.Spec.Registered = true
+		changes := !o.Spec.Registered || o.Spec.Token != payer.token
+		o.Spec.Registered, o.Spec.Token = true, payer.token
+		row = registrationOf(&o.Spec)
 		return changes
 	})
 	if err != nil {
 		return nil, s.answer(err, "registering "+proxy.Key().String())
 	}
-	s.leases.registered(key)
+	s.leases.registered(key, row)
 	return &wire.RegisterResponse{Mesh: key.Mesh, Name: key.Name}, nil
+}
+
+// write stores a proxy as its agent registered it. Where the bound of changes is reached, only a proxy that is stored
+// as it is goes on: a fleet that restarts changes nothing.
+func (s *agents) write(ctx context.Context, c *caller, p payer, proxy resource.Any) error {
+	if !s.flood.mayChange(p) {
+		result, err := s.Writer.Put(ctx, proxy, admit.Change{Token: c.allows(), DryRun: true})
+		if err == nil && result.Changed {
+			err = s.flood.change(p)
+		}
+		if status.Code(err) == codes.ResourceExhausted {
+			s.refused.Note("a registration is refused", "from", from(ctx), "proxy", proxy.Key(), "reason", status.Convert(err).Message())
+			return err
+		}
+		if err != nil {
+			return s.answer(err, "writing "+proxy.Key().String())
+		}
+	}
+	result, err := s.Writer.Put(ctx, proxy, admit.Change{Token: c.allows(), Told: s.audited(ctx, c)})
+	if err != nil {
+		return s.answer(err, "writing "+proxy.Key().String())
+	}
+	if result.Changed {
+		_ = s.flood.change(p) // it was let in before; the next one is not
+	}
+	return nil
+}
+
+// hasRoom returns ResourceExhausted for a proxy that is not registered yet, where its token has registered as many as
+// it may, or as many as it may without an agent.
+func (s *agents) hasRoom(p payer, key graph.ProxyKey) error {
+	switch n, known := s.leases.of(p.token, key); {
+	case known:
+	case n.silent >= MaxSilent:
+		return exhausted(silentPause, "the token has registered %d proxies whose agents have not opened a session, at most %d are kept; each goes %s after its registration", n.silent, MaxSilent, leaseTime)
+	case n.all >= MaxRegistered:
+		return exhausted(silentPause, "the token has registered %d proxies, at most %d are kept; use a token for each workload, or remove Dataplanes", n.all, MaxRegistered)
+	}
+	return nil
 }
 
 // audited keeps the record of a registration that changes its Dataplane, ZoneIngress or ZoneEgress.

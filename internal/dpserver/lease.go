@@ -2,6 +2,7 @@ package dpserver
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,7 +31,8 @@ type instance interface {
 // the Dataplane, began to lead, or saw another instance go. Whose proxy is at another instance when its
 // lease is over is left to that one. While more than half of the proxies are missing no lease ends: then
 // it is not the proxies that are broken. Whom its mesh does not admit is not missing: its agent is told so, and
-// asks now and then.
+// asks now and then. A Dataplane that was registered and whose agent has never opened a session is not missing either:
+// its lease ends whatever the others do, so that a flood of registrations ends with its leases.
 type leases struct {
 	now      func() time.Time
 	instance instance
@@ -42,8 +44,9 @@ type leases struct {
 	absent    map[graph.ProxyKey]time.Time // registered, and since when without a session
 	here      map[graph.ProxyKey]bool      // with a session
 	elsewhere map[graph.ProxyKey]bool      // with a stream of another instance, when it was looked for last
-	known     map[graph.ProxyKey]bool      // registered
-	out       map[graph.ProxyKey]bool      // absent, and not admitted when its lease was over last
+	known     map[graph.ProxyKey]registration
+	byToken   map[string]registrations // of known
+	out       map[graph.ProxyKey]bool  // absent, and not admitted when its lease was over last
 }
 
 func newLeases(now func() time.Time, i instance) *leases {
@@ -52,7 +55,8 @@ func newLeases(now func() time.Time, i instance) *leases {
 		absent:    map[graph.ProxyKey]time.Time{},
 		here:      map[graph.ProxyKey]bool{},
 		elsewhere: map[graph.ProxyKey]bool{},
-		known:     map[graph.ProxyKey]bool{},
+		known:     map[graph.ProxyKey]registration{},
+		byToken:   map[string]registrations{},
 		out:       map[graph.ProxyKey]bool{},
 	}
 }
@@ -63,7 +67,7 @@ func (s *Server) Observe(put []resource.Any, removed []resource.Key, _ []*table.
 	for _, o := range put {
 		if serving, ok := o.(*resource.Object[kind.DataplaneServing]); ok && serving.Spec.Registered {
 			proxy, _ := graph.ProxyOf(serving.Key())
-			s.leases.registered(proxy)
+			s.leases.registered(proxy, registrationOf(&serving.Spec))
 		}
 	}
 	for _, key := range removed {
@@ -73,14 +77,63 @@ func (s *Server) Observe(put []resource.Any, removed []resource.Key, _ []*table.
 	}
 }
 
-func (l *leases) registered(key graph.ProxyKey) {
+// registration is what is known of a registered proxy.
+type registration struct {
+	token  string // the ID of the token that registered it
+	silent bool   // its agent has never opened a session
+}
+
+// registrations counts the registered proxies of one token.
+type registrations struct{ all, silent int }
+
+func registrationOf(row *kind.DataplaneServing) registration {
+	return registration{
+		token:  row.Token,
+		silent: row.Run == "" && len(row.Inbounds)+len(row.Ingresses)+len(row.Egresses) == 0,
+	}
+}
+
+func (l *leases) registered(key graph.ProxyKey, is registration) {
 	leads := l.instance.Leads()
 	l.change(func() {
-		if !l.known[key] && leads {
+		was, known := l.known[key]
+		if !known && leads {
 			l.begin(key)
 		}
-		l.known[key] = true
+		is.silent = is.silent && !l.here[key] && (!known || was.silent)
+		l.know(key, &is)
 	})
+}
+
+// know replaces what is known of a proxy; nil: it is not registered any more. The caller holds the lock.
+func (l *leases) know(key graph.ProxyKey, is *registration) {
+	if was, known := l.known[key]; known {
+		l.count(was, -1)
+		delete(l.known, key)
+	}
+	if is != nil {
+		l.known[key] = *is
+		l.count(*is, 1)
+	}
+}
+
+func (l *leases) count(r registration, by int) {
+	n := l.byToken[r.token]
+	n.all += by
+	if r.silent {
+		n.silent += by
+	}
+	if l.byToken[r.token] = n; n.all == 0 {
+		delete(l.byToken, r.token)
+	}
+}
+
+// of counts what a token has registered; isKnown says whether the proxy is registered already.
+func (l *leases) of(token string, key graph.ProxyKey) (n registrations, isKnown bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, isKnown = l.known[key]
+	return l.byToken[token], isKnown
 }
 
 // begin lets the lease of a proxy run that is not here.
@@ -109,7 +162,7 @@ func (l *leases) look() {
 
 func (l *leases) removed(key graph.ProxyKey) {
 	l.change(func() {
-		delete(l.known, key)
+		l.know(key, nil)
 		delete(l.absent, key)
 		delete(l.elsewhere, key)
 		delete(l.out, key)
@@ -119,6 +172,10 @@ func (l *leases) removed(key graph.ProxyKey) {
 func (l *leases) came(key graph.ProxyKey) {
 	l.change(func() {
 		l.here[key] = true
+		if is, known := l.known[key]; known && is.silent {
+			is.silent = false
+			l.know(key, &is)
+		}
 		delete(l.absent, key)
 		delete(l.elsewhere, key)
 		delete(l.out, key)
@@ -128,7 +185,7 @@ func (l *leases) came(key graph.ProxyKey) {
 func (l *leases) went(key graph.ProxyKey) {
 	l.change(func() {
 		delete(l.here, key)
-		if l.known[key] {
+		if _, known := l.known[key]; known {
 			l.absent[key] = l.now()
 		}
 	})
@@ -177,7 +234,30 @@ func (l *leases) at(keys []graph.ProxyKey) {
 func (l *leases) mostAreMissing() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.absent)-len(l.out) > len(l.here)+len(l.elsewhere)
+	missing := len(l.absent) - len(l.out)
+	for key := range l.absent {
+		if l.known[key].silent && !l.out[key] {
+			missing--
+		}
+	}
+	return missing > len(l.here)+len(l.elsewhere)
+}
+
+// ending returns the proxies, of those whose lease is over, that go now. kept reports that others stay because most
+// proxies are missing.
+func (l *leases) ending(over []graph.ProxyKey, elsewhere, refused func(graph.ProxyKey) bool) (ended []graph.ProxyKey, kept bool) {
+	ended = l.sought(l.spare(over, refused), elsewhere)
+	if len(ended) > 0 && l.mostAreMissing() {
+		return l.onlySilent(ended), true
+	}
+	return ended, false
+}
+
+// onlySilent keeps those whose agents have never opened a session.
+func (l *leases) onlySilent(keys []graph.ProxyKey) []graph.ProxyKey {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.DeleteFunc(keys, func(key graph.ProxyKey) bool { return !l.known[key].silent })
 }
 
 // spare begins the leases anew of those that are not admitted, and once more of those that are again, so that they
@@ -222,9 +302,9 @@ func (l *leases) run(ctx context.Context, elsewhere, refused func(graph.ProxyKey
 		if len(over) > 0 && next.IsZero() {
 			next = l.now().Add(leaseTime) // for those that are spared
 		}
-		ended := l.sought(l.spare(over, refused), elsewhere)
-		if len(ended) > 0 && l.mostAreMissing() {
-			ended, next = nil, l.now().Add(leaseRetry)
+		ended, kept := l.ending(over, elsewhere, refused)
+		if kept {
+			next = l.now().Add(leaseRetry)
 		}
 		for _, key := range ended {
 			if expire(ctx, key) == nil {

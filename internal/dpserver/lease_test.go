@@ -22,7 +22,7 @@ func proxyKey(name string) graph.ProxyKey {
 // enroll registers proxies and lets their agents come.
 func enroll(l *leases, names ...string) {
 	for _, name := range names {
-		l.registered(proxyKey(name))
+		l.registered(proxyKey(name), registration{})
 		l.came(proxyKey(name))
 	}
 }
@@ -43,11 +43,9 @@ func newAlone(c *clock) *leases { return newLeases(c.now, &others{leads: true}) 
 func ended(l *leases, elsewhere ...string) string {
 	l.look()
 	over, _ := l.due()
-	over = l.spare(over, func(key graph.ProxyKey) bool { return strings.HasPrefix(key.Name, "refused") })
-	keys := l.sought(over, func(key graph.ProxyKey) bool { return slices.Contains(elsewhere, key.Name) })
-	if l.mostAreMissing() {
-		return ""
-	}
+	keys, _ := l.ending(over,
+		func(key graph.ProxyKey) bool { return slices.Contains(elsewhere, key.Name) },
+		func(key graph.ProxyKey) bool { return strings.HasPrefix(key.Name, "refused") })
 	var names []string
 	for _, key := range keys {
 		names = append(names, key.Name)
@@ -91,7 +89,7 @@ func TestAnAgentThatComesBackKeepsItsDataplane(t *testing.T) {
 func TestARestartBeginsLeasesAnew(t *testing.T) {
 	c := &clock{time.Unix(1000, 0)}
 	l := newAlone(c)
-	l.registered(proxyKey("gone")) // as the store says at the start
+	l.registered(proxyKey("gone"), registration{}) // as the store says at the start
 	enroll(l, "a", "b")
 	c.at = c.at.Add(leaseTime - time.Second)
 	if got := ended(l); got != "" {
@@ -139,7 +137,7 @@ func TestAProxyAtAnotherInstanceKeepsItsDataplane(t *testing.T) {
 	o := &others{}
 	l := newLeases(c.now, o)
 	enroll(l, "moved", "left", "stays")
-	l.registered(proxyKey("never here"))
+	l.registered(proxyKey("never here"), registration{})
 	l.went(proxyKey("moved"))
 	l.went(proxyKey("left"))
 	c.at = c.at.Add(leaseTime)
@@ -156,8 +154,8 @@ func TestALeaderBeginsLeasesAnewWhenAnotherInstanceGoes(t *testing.T) {
 	o := &others{}
 	l := newLeases(c.now, o)
 	enroll(l, "here", "here too")
-	l.registered(proxyKey("a"))
-	l.registered(proxyKey("b"))
+	l.registered(proxyKey("a"), registration{})
+	l.registered(proxyKey("b"), registration{})
 	o.leads = true
 	ended(l)
 	c.at = c.at.Add(leaseTime)
@@ -204,5 +202,47 @@ func TestALeaseOfWhomTheMeshDoesNotAdmit(t *testing.T) {
 	over, _ = l.due()
 	if got := l.spare(over, admitted); len(got) != 3 {
 		t.Errorf("%v went, want all three, which did not come back", got)
+	}
+}
+
+// A flood of registrations must not keep its own Dataplanes by being most of the proxies that are missing.
+func TestWhatNeverHadAnAgentGoesThoughItIsMostOfTheMesh(t *testing.T) {
+	c := &clock{time.Unix(1000, 0)}
+	l := newAlone(c)
+	enroll(l, "a", "b", "c")
+	for i := range 10 {
+		l.registered(proxyKey(fmt.Sprint("flood-", i)), registration{token: "stolen", silent: true})
+	}
+	if n, known := l.of("stolen", proxyKey("flood-0")); n.silent != 10 || n.all != 10 || !known {
+		t.Errorf("the token has registered %+v, want ten without an agent", n)
+	}
+	l.went(proxyKey("a"))
+	c.at = c.at.Add(leaseTime)
+	if got := strings.Fields(ended(l)); len(got) != 11 {
+		t.Errorf("%q went, want the ten without an agent, and a", got)
+	}
+	for _, name := range []string{"b", "c"} {
+		l.went(proxyKey(name))
+	}
+	c.at = c.at.Add(leaseTime)
+	if got := strings.Fields(ended(l)); len(got) != 10 || slices.Contains(got, "b") {
+		t.Errorf("%q went, want the ten without an agent alone: all others are missing at once", got)
+	}
+	for i := range 10 {
+		l.removed(proxyKey(fmt.Sprint("flood-", i)))
+	}
+	if n, _ := l.of("stolen", proxyKey("flood-0")); n != (registrations{}) {
+		t.Errorf("the token has registered %+v, want none", n)
+	}
+}
+
+func TestAnAgentThatOpensASessionIsCountedAsOne(t *testing.T) {
+	l := newAlone(&clock{time.Unix(1000, 0)})
+	l.registered(proxyKey("web"), registration{token: "t", silent: true})
+	l.came(proxyKey("web"))
+	l.went(proxyKey("web"))
+	l.registered(proxyKey("web"), registration{token: "t", silent: true}) // the row is older than its session
+	if n, _ := l.of("t", proxyKey("web")); n != (registrations{all: 1}) {
+		t.Errorf("the token has %+v, want one proxy, with an agent", n)
 	}
 }

@@ -93,6 +93,7 @@ type Server struct {
 	discovery *xds.Server
 	insights  *insights
 	leases    *leases
+	flood     *flood
 	refused   *access.Refusals
 	questions questions
 
@@ -113,6 +114,7 @@ func New(c Config) *Server {
 		Config:    c,
 		insights:  newInsights(c.Writer, c.Log),
 		leases:    newLeases(time.Now, c.Instance),
+		flood:     newFlood(time.Now),
 		refused:   access.NewRefusals(c.Log),
 		questions: questions{open: map[string]*question{}},
 		sessions:  map[graph.ProxyKey]*session{},

@@ -20,7 +20,7 @@ type wanted map[string]string
 // One that comes to a listener that is served already is served once its proxy runs with everything that it is
 // sent, the rules of that inbound among it: pending says that one waits for that.
 func reported(before kind.DataplaneServing, report *wire.Report, want wanted, n *kind.Networking, runs bool, now time.Time) (after kind.DataplaneServing, pending bool) {
-	after = kind.DataplaneServing{Run: report.Run, Registered: before.Registered, Draining: report.Draining}
+	after = kind.DataplaneServing{Run: report.Run, Registered: before.Registered, Token: before.Token, Draining: report.Draining}
 	had := map[string][]kind.ServedInbound{}
 	var former kind.DataplaneServing
 	if before.Run == report.Run {
@@ -129,7 +129,7 @@ func alsoPlain(before []kind.ServedInbound, serial string, now time.Time) kind.T
 // acknowledged is what a proxy without an agent serves once it took its listeners: all of its inbounds,
 // and what is being withdrawn.
 func acknowledged(before kind.DataplaneServing, n *kind.Networking) kind.DataplaneServing {
-	after := kind.DataplaneServing{Registered: before.Registered}
+	after := kind.DataplaneServing{Registered: before.Registered, Token: before.Token}
 	var has []kind.Inbound
 	for _, in := range n.Inbound {
 		if in = n.Effective(in); in.State != kind.Ignored {

@@ -45,6 +45,21 @@ func narrowest(pairs map[string]string, preferred string) (key, value string, ok
 	return key, value, ok
 }
 
+// MaxGenerated is how many generated MeshServices a mesh has at most in one zone. MeshServices that users write are
+// not counted.
+const MaxGenerated = 5000
+
+// Generated returns the number of generated MeshServices of a mesh in this zone.
+func (s *State) Generated(r *table.Reader, mesh string) int {
+	n := 0
+	for _, service := range s.ServicesByMesh.List(r, MeshKey(mesh)) {
+		if service.Label(kind.ManagedBy) == kind.GeneratedBy && !s.Foreign(service) {
+			n++
+		}
+	}
+	return n
+}
+
 // Member is one inbound that a selector matches, with the defaults filled in.
 type Member struct {
 	Dataplane *resource.Object[kind.Dataplane]

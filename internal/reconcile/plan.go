@@ -278,8 +278,9 @@ func withIdentities(service *resource.Object[kind.MeshService], f facts) (*resou
 	return &updated, true
 }
 
-// generatedService is the MeshService that a tag asks for; nil where somebody wrote one for it, or no
-// Dataplane has the tag.
+// generatedService is the MeshService of a tag, with the ports that proxies serve. It is nil where a MeshService
+// for the tag was written, and where no proxy serves an inbound with the tag: a Dataplane that was only registered
+// makes nothing that other proxies, or other zones, read. (ADR 32)
 func (p *Plan) generatedService(r *table.Reader, key tagKey) *kind.MeshService {
 	for _, service := range p.State.ServicesByTag.List(r, graph.TagKey(key.Mesh, kind.ServiceTag, key.Value)) {
 		if !p.State.Foreign(service) && service.Label(kind.ManagedBy) != kind.GeneratedBy {
@@ -291,7 +292,7 @@ func (p *Plan) generatedService(r *table.Reader, key tagKey) *kind.MeshService {
 	})
 	spec := &generated.Spec
 	for _, m := range p.State.Members(r, generated) {
-		if !slices.ContainsFunc(spec.Ports, func(port kind.ServicePort) bool { return port.Port == m.Inbound.Port }) {
+		if m.Serving && !slices.ContainsFunc(spec.Ports, func(port kind.ServicePort) bool { return port.Port == m.Inbound.Port }) {
 			spec.Ports = append(spec.Ports, generatedPort(&m.Inbound))
 		}
 	}
@@ -299,6 +300,7 @@ func (p *Plan) generatedService(r *table.Reader, key tagKey) *kind.MeshService {
 		return nil
 	}
 	spec.Ports = inOrder(spec.Ports)
+	spec.Ports = spec.Ports[:min(len(spec.Ports), kind.MaxServicePorts)]
 	return spec
 }
 
@@ -335,10 +337,15 @@ func (p *Plan) tag(r *table.Reader, key tagKey) []Step {
 	return []Step{{Put: service}}
 }
 
+// mergePorts adds ports to those that a service has, up to [kind.MaxServicePorts].
 func mergePorts(old, wanted []kind.ServicePort) []kind.ServicePort {
-	ports := slices.Clone(wanted)
-	for _, port := range old {
-		if !slices.ContainsFunc(wanted, func(w kind.ServicePort) bool { return w.Port == port.Port }) {
+	ports := slices.Clone(old)
+	for _, port := range wanted {
+		i := slices.IndexFunc(ports, func(had kind.ServicePort) bool { return had.Port == port.Port })
+		switch {
+		case i >= 0:
+			ports[i] = port
+		case len(ports) < kind.MaxServicePorts:
 			ports = append(ports, port)
 		}
 	}

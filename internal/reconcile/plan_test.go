@@ -1,7 +1,9 @@
 package reconcile
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"strings"
 	"testing"
@@ -115,6 +117,11 @@ func (w *world) serves(name, address string) resource.Any {
 	})
 }
 
+func (w *world) servesInbound(name, address string, in kind.Inbound) resource.Any {
+	in = (&kind.Networking{Address: address}).Effective(in)
+	return kind.DataplaneServings.Make("default", name, kind.DataplaneServing{Inbounds: []kind.ServedInbound{{Inbound: in}}})
+}
+
 func (w *world) service(name string) (*kind.MeshService, *kind.MeshServiceStatus) {
 	var spec *kind.MeshService
 	var status *kind.MeshServiceStatus
@@ -130,6 +137,11 @@ func (w *world) service(name string) (*kind.MeshService, *kind.MeshServiceStatus
 func TestATagMakesAServiceThatGoesAfterItsLastDataplane(t *testing.T) {
 	w := newWorld(t, "241.0.0.0/8")
 	w.put(w.dataplane("web-1", "10.0.0.1", "web"))
+	w.reconcile(TagUnit, "web")
+	if spec, _ := w.service("web"); spec != nil {
+		t.Fatalf("a Dataplane that has never served has made the service %+v", spec)
+	}
+	w.put(w.serves("web-1", "10.0.0.1"))
 	w.reconcile(TagUnit, "web")
 	w.reconcile("MeshService", "web")
 	spec, status := w.service("web")
@@ -153,6 +165,73 @@ func TestATagMakesAServiceThatGoesAfterItsLastDataplane(t *testing.T) {
 	w.reconcile("MeshService", "web")
 	if spec, _ := w.service("web"); spec != nil {
 		t.Fatal("the service outlives its last Dataplane")
+	}
+}
+
+// A port that no proxy serves, and one beyond the bound, is not added to a service.
+func TestAServiceGrowsByServedPortsUpToItsBound(t *testing.T) {
+	w := newWorld(t, "241.0.0.0/8")
+	w.put(w.dataplane("web-1", "10.0.0.1", "web"), w.serves("web-1", "10.0.0.1"))
+	for i := range kind.MaxServicePorts + 10 {
+		in := kind.Inbound{Port: uint32(9000 + i), Tags: map[string]string{kind.ServiceTag: "web"}}
+		name := fmt.Sprintf("more-%d", i)
+		w.put(kind.Dataplanes.Make("default", name, kind.Dataplane{Networking: kind.Networking{Address: "10.0.0.2", Inbound: []kind.Inbound{in}}}))
+		if i == 0 {
+			w.reconcile(TagUnit, "web")
+			if spec, _ := w.service("web"); len(spec.Ports) != 1 {
+				t.Fatalf("the service has the ports %+v, of which one is served", spec.Ports)
+			}
+		}
+		w.put(w.servesInbound(name, "10.0.0.2", in))
+	}
+	w.reconcile(TagUnit, "web")
+	spec, _ := w.service("web")
+	if len(spec.Ports) != kind.MaxServicePorts || spec.Ports[0].Port != 8080 {
+		t.Errorf("the service has %d ports, the first %d; want %d, and the port that it had", len(spec.Ports), spec.Ports[0].Port, kind.MaxServicePorts)
+	}
+}
+
+// TestAMeshHasABoundOfGeneratedServices: beyond it tags get none, until a service goes.
+func TestAMeshHasABoundOfGeneratedServices(t *testing.T) {
+	w := newWorld(t, "241.0.0.0/8")
+	rc := New(w.plan, nil, nil, slog.New(slog.DiscardHandler))
+	generated := func(name string) *resource.Object[kind.MeshService] {
+		o := kind.MeshServices.Make("default", name, kind.MeshService{Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: name}}})
+		o.Labels = map[string]string{kind.ManagedBy: kind.GeneratedBy}
+		return o
+	}
+	full := func(name string) bool {
+		return rc.full(w.reader(), Unit{TagUnit, "default", name}, Step{Put: generated(name)})
+	}
+	var there []resource.Any
+	for i := range graph.MaxGenerated - 2 {
+		there = append(there, generated(fmt.Sprint("s-", i)))
+	}
+	w.put(there...)
+	w.put(kind.MeshServices.Make("default", "written", kind.MeshService{}))
+	if full("a") || full("a") || full("b") {
+		t.Fatal("a service below the bound is not made")
+	}
+	if !full("c") {
+		t.Fatal("two services that are being written are not counted")
+	}
+	if full("s-1") {
+		t.Error("a service that is there is not changed any more")
+	}
+	rc.unmade(Step{Put: generated("b")}, errors.New("the store is away"))
+	if full("c") {
+		t.Error("a service whose write failed is counted")
+	}
+	if !full("d") {
+		t.Fatal("the bound is not kept")
+	}
+	w.remove(kind.MeshServices.Key("default", "s-1"))
+	rc.observeRemoved(kind.MeshServices.Key("default", "s-1"), time.Unix(0, 0))
+	if _, due := rc.due[Unit{TagUnit, "default", "d"}]; !due {
+		t.Error("a tag without a service is not tried again when one goes")
+	}
+	if full("d") {
+		t.Error("there is room, and the service is not made")
 	}
 }
 
@@ -279,6 +358,7 @@ func TestAGeneratedServiceIsAdmitted(t *testing.T) {
 		w.put(kind.Dataplanes.Make("default", fmt.Sprintf("web-%d", port), kind.Dataplane{
 			Networking: kind.Networking{Address: "10.0.0.1", Inbound: []kind.Inbound{inbound}},
 		}))
+		w.put(w.servesInbound(fmt.Sprintf("web-%d", port), "10.0.0.1", inbound))
 	}
 	w.reconcile(TagUnit, "web")
 	spec, _ := w.service("web")

@@ -85,8 +85,10 @@ type Reconciler struct {
 	mu      sync.Mutex
 	running bool // this instance leads
 	due     map[Unit]time.Time
-	behind  map[string]*behind // by topic, of what is waited for
-	leaving map[Unit]bool      // waiting for other zones
+	made    map[resource.Key]bool // generated services that are being written and are not in the table yet
+	surplus map[tagKey]bool       // tags without a service, because their mesh has graph.MaxGenerated
+	behind  map[string]*behind    // by topic, of what is waited for
+	leaving map[Unit]bool         // waiting for other zones
 	wake    chan struct{}
 }
 
@@ -103,6 +105,8 @@ func New(plan *Plan, writer Writer, settler Settler, log *slog.Logger) *Reconcil
 		pinnedMoves:    map[graph.ProxyKey]bool{},
 		pinnedCauses:   map[causeKey]bool{},
 		pinnedRefusals: map[string]map[graph.ProxyKey]bool{},
+		made:           map[resource.Key]bool{},
+		surplus:        map[tagKey]bool{},
 		given:          map[string]resource.Key{},
 		failed:         map[Unit]time.Duration{},
 		mixed:          map[string]bool{},
@@ -178,6 +182,7 @@ func (rc *Reconciler) observePut(o resource.Any, now time.Time) {
 	case *resource.Object[kind.MeshZoneAddress], *resource.Object[kind.MeshEgressAddress]:
 		rc.askAddresses(key.Mesh, now)
 	case *resource.Object[kind.MeshService]:
+		rc.arrived(key)
 		if service := (graph.ServiceKey{Mesh: key.Mesh, Name: key.Name}); !rc.pinnedServices[service] {
 			rc.pinnedServices[service] = true
 			rc.plan.facts.Pin(service)
@@ -265,6 +270,8 @@ func (rc *Reconciler) observeRemoved(key resource.Key, now time.Time) {
 	case kind.MeshZoneAddresses.Name, kind.MeshEgressAddresses.Name:
 		rc.askAddresses(key.Mesh, now)
 	case kind.MeshServices.Name:
+		rc.arrived(key)
+		rc.askSurplus(key.Mesh, now)
 		if service := (graph.ServiceKey{Mesh: key.Mesh, Name: key.Name}); rc.pinnedServices[service] {
 			delete(rc.pinnedServices, service)
 			rc.plan.facts.Unpin(service)
@@ -427,9 +434,13 @@ func (rc *Reconciler) reconcile(ctx context.Context, units []Unit) {
 				rc.ask(u, time.Now().Add(soon))
 				break
 			}
+			if rc.full(r, u, step) {
+				break
+			}
 			rc.warnMixed(step.Put)
 			rc.tellEgress(r, step.Put)
 			err := rc.do(ctx, step)
+			rc.unmade(step, err)
 			if errors.Is(err, ErrOvertaken) {
 				rc.ask(u, time.Now().Add(soon))
 				break

@@ -89,6 +89,7 @@ var comments = map[string]string{
 	"DoubtedDeletion.Kind":                          "of the resources",
 	"DoubtedDeletion.Of":                            "resources that the zone had",
 	"DoubtedDeletion.Time":                          "since when they wait",
+	"DataplaneServing.Token":                        "Token is the ID of the token that registered it.",
 	"Duration":                                      "Duration is written as Go writes it, \"1m30s\", or with days and years (of 365 days) as \"1d\", \"1d12h\" or \"10y\".",
 	"EgressEndpoint":                                "EgressEndpoint is one zone egress.",
 	"EgressEndpoint.Address":                        "where its proxy listens",

@@ -1,0 +1,207 @@
+package dpserver
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	grpcpeer "google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+// Bounds of registrations. (ADR 32) A fleet of 10,000 proxies that restarts behind one token and one address registers
+// Dataplanes that are stored already: that is one attempt each, and all of them are served at once. A fleet of 10,000
+// new Dataplanes with one token is admitted within 25 s.
+const (
+	// attemptBurst and attemptRate, a second, bound the registrations of one token, whatever they change; a source
+	// address has twice as many.
+	attemptBurst, attemptRate = 20_000, 1000
+	// changeBurst and changeRate, a second, bound those that create or change a Dataplane.
+	changeBurst, changeRate = 5000, 200
+	// sourceFactor is how much of both a source address has.
+	sourceFactor = 2
+
+	// MaxSilent is how many registered proxies of one token may have no agent: none that has opened a session yet.
+	MaxSilent = 1000
+	// MaxRegistered is how many registered proxies one token has at most.
+	MaxRegistered = 20_000
+
+	// silentPause is how long an agent waits where its token has MaxSilent or MaxRegistered.
+	silentPause = 5 * time.Second
+	// maxPause is the longest wait that an agent is given.
+	maxPause = time.Minute
+)
+
+// flood bounds the registrations of each token and each source address.
+type flood struct {
+	now               func() time.Time
+	attempts, changes buckets
+}
+
+func newFlood(now func() time.Time) *flood {
+	return &flood{now: now, attempts: newBuckets(attemptBurst, attemptRate), changes: newBuckets(changeBurst, changeRate)}
+}
+
+// payer is who a registration is charged to.
+type payer struct {
+	token  string // its ID
+	source string // an IP address
+}
+
+func (s *Server) payer(ctx context.Context, c *caller) payer {
+	return payer{token: c.tokenID(), source: sourceOf(ctx)}
+}
+
+// tokenID is the ID of the caller's token, or what the token says where it has none.
+func (c *caller) tokenID() string {
+	_, id := c.proof()
+	switch {
+	case id != "":
+		return id
+	case c.zone != nil:
+		return "zone/" + c.zone.Zone
+	}
+	return "dataplane/" + c.dataplane.Mesh + "/" + c.dataplane.Name
+}
+
+// sourceOf is the IP address that a call comes from.
+func sourceOf(ctx context.Context) string {
+	p, ok := grpcpeer.FromContext(ctx)
+	if !ok {
+		return ""
+	}
+	host, _, err := net.SplitHostPort(p.Addr.String())
+	if err != nil {
+		return p.Addr.String()
+	}
+	return host
+}
+
+// attempt charges a registration before anything of it is read. It returns ResourceExhausted beyond the bound.
+func (f *flood) attempt(p payer) error {
+	return f.attempts.charge(p, f.now(), "registrations")
+}
+
+// change charges a registration that creates or changes a Dataplane.
+func (f *flood) change(p payer) error {
+	return f.changes.charge(p, f.now(), "registrations that create or change a Dataplane")
+}
+
+// mayChange reports whether change would succeed now.
+func (f *flood) mayChange(p payer) bool { return f.changes.has(p, f.now()) }
+
+// exhausted is ResourceExhausted with how long the agent is to wait.
+func exhausted(pause time.Duration, format string, args ...any) error {
+	pause = max(time.Second, pause.Round(time.Second))
+	s := status.New(codes.ResourceExhausted, fmt.Sprintf(format, args...)+fmt.Sprintf("; try again in %s", pause))
+	if detailed, err := s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(pause)}); err == nil {
+		s = detailed
+	}
+	return s.Err()
+}
+
+// buckets hold a token bucket for each token and each source address.
+type buckets struct {
+	burst, rate float64
+
+	mu  sync.Mutex
+	all map[payer]*bucket // each has one field of its key
+}
+
+// bucket is full where it is not stored.
+type bucket struct {
+	level float64
+	at    time.Time
+	turn  time.Time // when the last one that was sent away may come back
+}
+
+func newBuckets(burst, rate float64) buckets {
+	return buckets{burst: burst, rate: rate, all: map[payer]*bucket{}}
+}
+
+// sweepAbove is the number of buckets above which full ones are dropped.
+const sweepAbove = 10_000
+
+// of returns a bucket as it is now, and its rate. The caller holds the lock.
+func (b *buckets) of(key payer, now time.Time) (found *bucket, rate float64) {
+	burst, rate := b.burst, b.rate
+	if key.source != "" {
+		burst, rate = sourceFactor*burst, sourceFactor*rate
+	}
+	found = b.all[key]
+	if found == nil {
+		if len(b.all) > sweepAbove {
+			b.sweep(now)
+		}
+		found = &bucket{level: burst, at: now}
+		b.all[key] = found
+	}
+	found.level = math.Min(burst, found.level+rate*now.Sub(found.at).Seconds())
+	found.at = now
+	return found, rate
+}
+
+func (b *buckets) sweep(now time.Time) {
+	for key, old := range b.all {
+		if now.Sub(old.at).Seconds() > sourceFactor*b.burst/b.rate {
+			delete(b.all, key)
+		}
+	}
+}
+
+// keys are those of the buckets that pay: the token's, and the source's.
+func (p payer) keys() []payer {
+	keys := []payer{{token: p.token}}
+	if p.source != "" {
+		keys = append(keys, payer{source: p.source})
+	}
+	return keys
+}
+
+func (b *buckets) has(p payer, now time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, key := range p.keys() {
+		if bucket, _ := b.of(key, now); bucket.level < 1 {
+			return false
+		}
+	}
+	return true
+}
+
+// charge takes one from each bucket, or from none where one is empty. Those that are sent away are each given a turn
+// of their own, at the rate of the bucket, so that they do not come back together.
+func (b *buckets) charge(p payer, now time.Time, what string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	keys := p.keys()
+	for _, key := range keys {
+		bucket, rate := b.of(key, now)
+		if bucket.level >= 1 {
+			continue
+		}
+		if bucket.turn.Before(now) {
+			bucket.turn = now
+		}
+		bucket.turn = bucket.turn.Add(time.Duration(float64(time.Second) / rate))
+		if bucket.turn.Sub(now) > maxPause {
+			bucket.turn = now.Add(maxPause)
+		}
+		who := "the token"
+		if key.source != "" {
+			who = "the address " + key.source
+		}
+		return exhausted(bucket.turn.Sub(now), "%s has made too many %s: at most %.0f a second are read", who, what, rate)
+	}
+	for _, key := range keys {
+		bucket, _ := b.of(key, now)
+		bucket.level--
+	}
+	return nil
+}

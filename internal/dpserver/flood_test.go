@@ -1,0 +1,87 @@
+package dpserver
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// TestAFleetThatRestartsIsNotThrottled: 10,000 agents with one token behind one address, as a NAT shows them.
+func TestAFleetThatRestartsIsNotThrottled(t *testing.T) {
+	c := &clock{time.Unix(1000, 0)}
+	f := newFlood(c.now)
+	fleet := payer{token: "fleet", source: "10.0.0.1"}
+	for i := range 10_000 {
+		if err := f.attempt(fleet); err != nil {
+			t.Fatalf("registration %d of a restart: %v", i, err)
+		}
+	}
+	if !f.mayChange(fleet) {
+		t.Error("registrations that change nothing are charged as changes")
+	}
+}
+
+// TestANewFleetIsAdmittedInTime: those that are sent away come back at the time that they were told, and each is let
+// in then.
+func TestANewFleetIsAdmittedInTime(t *testing.T) {
+	c := &clock{time.Unix(1000, 0)}
+	f := newFlood(c.now)
+	fleet := payer{token: "fleet", source: "10.0.0.1"}
+	back := map[time.Time]int{c.at: 10_000}
+	begin, tries := c.at, 0
+	for len(back) > 0 {
+		for back[c.at] == 0 {
+			c.at = c.at.Add(time.Second)
+		}
+		waiting := back[c.at]
+		delete(back, c.at)
+		for range waiting {
+			tries++
+			if err := f.change(fleet); err != nil {
+				back[c.at.Add(retryAfter(t, err))]++
+			}
+		}
+	}
+	if took := c.at.Sub(begin); took > 30*time.Second || tries > 17_000 {
+		t.Errorf("10,000 new Dataplanes were registered after %s, by %d registrations; want 30 s at most, and few that come in vain", took, tries)
+	}
+}
+
+func TestOneTokenDoesNotSpendWhatOthersHave(t *testing.T) {
+	c := &clock{time.Unix(1000, 0)}
+	f := newFlood(c.now)
+	for f.attempt(payer{"stolen", "10.0.0.9"}) == nil {
+	}
+	err := f.attempt(payer{"stolen", "10.0.0.9"})
+	if status.Code(err) != codes.ResourceExhausted || retryAfter(t, err) < time.Second {
+		t.Errorf("a token beyond its bound gets %v", err)
+	}
+	if err := f.attempt(payer{"another", "10.0.0.2"}); err != nil {
+		t.Errorf("another token at another address: %v", err)
+	}
+	if err := f.attempt(payer{"another", "10.0.0.9"}); err != nil {
+		t.Errorf("another token at the same address: %v", err)
+	}
+	for i := range 100 {
+		for f.attempt(payer{fmt.Sprint(i), "10.0.0.9"}) == nil && i < 3 {
+		}
+	}
+	if f.attempt(payer{"one more", "10.0.0.9"}) == nil {
+		t.Error("an address with many tokens has no bound")
+	}
+}
+
+func retryAfter(t *testing.T, err error) time.Duration {
+	t.Helper()
+	for _, detail := range status.Convert(err).Details() {
+		if info, ok := detail.(*errdetails.RetryInfo); ok {
+			return info.RetryDelay.AsDuration()
+		}
+	}
+	t.Fatalf("%v does not say when to try again", err)
+	return 0
+}
