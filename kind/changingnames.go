@@ -7,13 +7,13 @@ import "weft/resource"
 // know of no Dataplane, so they learn from it that a rule about one of the names holds for the others.
 type ChangingNames struct {
 	// Workloads have at least two names each. Both lists are sorted, and each set of names stands once.
-	Workloads [][]string `json:"workloads"`
+	Workloads [][]string `json:"workloads" schema:"maxItems=20000 maxLength=2048"`
 }
 
 // ChangingNamesList is the kind of [ChangingNames].
 var ChangingNamesList = &resource.Kind[ChangingNames]{
 	Info: resource.Info{
-		Name: "ChangingNames", Plural: "changing-names", Scope: resource.Mesh, ReadOnly: true, Hidden: true,
+		Name: "ChangingNames", Plural: "changing-names", Scope: resource.Mesh, ReadOnly: true, Hidden: true, MaxBytes: 4 << 20,
 		Sync: resource.ZoneToGlobal | resource.ZoneToZones,
 	},
 }

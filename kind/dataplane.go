@@ -20,7 +20,7 @@ type Networking struct {
 	// Inbound are the ports of the application that others may reach.
 	Inbound []Inbound `json:"inbound,omitempty" schema:"maxItems=256"`
 	// Outbound are the destinations that it reaches at addresses of its own machine.
-	Outbound []Outbound `json:"outbound,omitempty"`
+	Outbound []Outbound `json:"outbound,omitempty" schema:"maxItems=1024"`
 	// ZoneIngress makes the proxy a door of its zone, by which other zones reach the services of the mesh here.
 	// (Mesh Scoped Zone Ingress and Zone Egress.)
 	ZoneIngress *ZoneIngressSection `json:"zoneIngress,omitempty"`
@@ -156,14 +156,14 @@ type TransparentProxying struct {
 	// IPFamilyMode says for which addresses.
 	IPFamilyMode string `json:"ipFamilyMode,omitempty" schema:"enum=DualStack|IPv4|IPv6 default=DualStack"`
 	// ReachableServices are the values of kuma.io/service that the application dials; by default all.
-	ReachableServices []string `json:"reachableServices,omitempty"`
+	ReachableServices []string `json:"reachableServices,omitempty" schema:"maxItems=4096 maxLength=253"`
 	// ReachableBackends are the services that the application dials; by default all.
 	ReachableBackends *ReachableBackends `json:"reachableBackends,omitempty"`
 }
 
 // ReachableBackends restricts what a proxy gets configuration for.
 type ReachableBackends struct {
-	Refs []BackendRef `json:"refs,omitempty"` // none: nothing is reached
+	Refs []BackendRef `json:"refs,omitempty" schema:"maxItems=4096"` // none: nothing is reached
 }
 
 // adminAddress is where Envoy's administration interface listens.
@@ -295,41 +295,41 @@ var DataplaneServings = &resource.Kind[DataplaneServing]{
 
 // DataplaneInsight is what the control plane knows of a proxy's connection.
 type DataplaneInsight struct {
-	Subscriptions []Subscription `json:"subscriptions,omitempty"` // the proxy's connections, the latest last
-	Serving       []string       `json:"serving,omitempty"`       // the listeners that it serves, such as 10.0.0.1:8080
-	Refusals      []Refusal      `json:"refusals,omitempty"`      // what its Envoy did not take
-	Certificate   *Certificate   `json:"certificate,omitempty"`   // what it was given last
+	Subscriptions []Subscription `json:"subscriptions,omitempty" schema:"maxItems=64"`         // the proxy's connections, the latest last
+	Serving       []string       `json:"serving,omitempty" schema:"maxItems=512 maxLength=64"` // the listeners that it serves, such as 10.0.0.1:8080
+	Refusals      []Refusal      `json:"refusals,omitempty" schema:"maxItems=1024"`            // what its Envoy did not take
+	Certificate   *Certificate   `json:"certificate,omitempty"`                                // what it was given last
 	// NotAdmitted is why its mesh does not admit it, worked out on reading; absent where it does.
-	NotAdmitted string `json:"notAdmitted,omitempty"`
+	NotAdmitted string `json:"notAdmitted,omitempty" schema:"maxLength=4096"`
 	// CertificateProblem is why it gets no certificate: SPIRE gives none or, worked out on reading, nobody vouches for
 	// what its SPIFFE ID rests on.
-	CertificateProblem string `json:"certificateProblem,omitempty"`
+	CertificateProblem string `json:"certificateProblem,omitempty" schema:"maxLength=4096"`
 }
 
 // Subscription is one connection of a proxy to one instance of the control plane.
 type Subscription struct {
-	ID                     string `json:"id"`                       // one for each connection
-	ControlPlaneInstanceID string `json:"controlPlaneInstanceId"`   // the instance that it is to
-	ConnectTime            Time   `json:"connectTime"`              // when it began
-	DisconnectTime         *Time  `json:"disconnectTime,omitempty"` // when it ended; absent while it lasts
-	Version                string `json:"version,omitempty"`        // of Envoy
+	ID                     string `json:"id" schema:"maxLength=253"`                     // one for each connection
+	ControlPlaneInstanceID string `json:"controlPlaneInstanceId" schema:"maxLength=253"` // the instance that it is to
+	ConnectTime            Time   `json:"connectTime"`                                   // when it began
+	DisconnectTime         *Time  `json:"disconnectTime,omitempty"`                      // when it ended; absent while it lasts
+	Version                string `json:"version,omitempty" schema:"maxLength=253"`      // of Envoy
 }
 
 // Refusal is a resource that Envoy did not take, in Envoy's words.
 type Refusal struct {
-	Type    string `json:"type"`    // of the resource, as xDS calls it
-	Name    string `json:"name"`    // of the resource
-	Version string `json:"version"` // of the resource
-	Message string `json:"message"` // what Envoy says
-	Time    Time   `json:"time"`    // when
+	Type    string `json:"type" schema:"maxLength=64"`       // of the resource, as xDS calls it
+	Name    string `json:"name" schema:"maxLength=1024"`     // of the resource
+	Version string `json:"version" schema:"maxLength=253"`   // of the resource
+	Message string `json:"message" schema:"maxLength=16384"` // what Envoy says
+	Time    Time   `json:"time"`                             // when
 	// Causes are the resources that it was made of; none: of the Dataplane itself alone.
-	Causes []Cause `json:"causes,omitempty"`
+	Causes []Cause `json:"causes,omitempty" schema:"maxItems=1024"`
 }
 
 // Cause names a resource of the same mesh.
 type Cause struct {
-	Kind string `json:"kind"` // of the resource
-	Name string `json:"name"` // of the resource
+	Kind string `json:"kind" schema:"maxLength=64"`  // of the resource
+	Name string `json:"name" schema:"maxLength=253"` // of the resource
 }
 
 // Connected says whether a subscription is open.
@@ -339,12 +339,12 @@ func (i *DataplaneInsight) Connected() bool {
 
 // Certificate is the leaf that a proxy was given last.
 type Certificate struct {
-	SpiffeID   string   `json:"spiffeID"`          // the name in it, the first where it has several
-	Further    []string `json:"further,omitempty"` // the other names in it, sorted
-	Serial     string   `json:"serial"`            // its serial number
-	Issuer     string   `json:"issuer"`            // the MeshIdentity, or the backend of the mesh's mtls
-	NotBefore  Time     `json:"notBefore"`         // since when it is valid
-	Expiration Time     `json:"expiration"`        // when it expires
+	SpiffeID   string   `json:"spiffeID" schema:"maxLength=2048"`                       // the name in it, the first where it has several
+	Further    []string `json:"further,omitempty" schema:"maxItems=512 maxLength=2048"` // the other names in it, sorted
+	Serial     string   `json:"serial" schema:"maxLength=64"`                           // its serial number
+	Issuer     string   `json:"issuer" schema:"maxLength=253"`                          // the MeshIdentity, or the backend of the mesh's mtls
+	NotBefore  Time     `json:"notBefore"`                                              // since when it is valid
+	Expiration Time     `json:"expiration"`                                             // when it expires
 }
 
 // DataplaneInsights is the kind of [DataplaneInsight].

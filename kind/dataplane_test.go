@@ -130,7 +130,7 @@ func TestDataplaneRefuses(t *testing.T) {
 		{"ports", `{address: 10.0.0.1, inbound: [{port: 0}, {port: 65536}, {port: 80, servicePort: 70000}], admin: {port: 70000}}`, []string{
 			"networking.inbound[0].port: is 0, want a port", "networking.inbound[1].port: is 65536",
 			"networking.inbound[2].servicePort: is 70000", "networking.admin.port: is 70000"}},
-		{"far too many inbounds", `{address: 10.0.0.1, inbound: [` + strings.Repeat("{port: 80},", 257) + `]}`, []string{"networking.inbound: has 257 inbounds, want 256 at most"}},
+		{"far too many inbounds", `{address: 10.0.0.1, inbound: [` + strings.Repeat("{port: 80},", 257) + `]}`, []string{"networking.inbound: has 257 items, want 256 at most"}},
 		{"a negative port", `{address: 10.0.0.1, inbound: [{port: -1}]}`, []string{"networking.inbound[0].port: is a number -1"}},
 		{"names", `{address: 10.0.0.1, inbound: [{port: 80, name: HTTP}, {port: 81, name: "82"}]}`, []string{
 			`networking.inbound[0].name: "HTTP" is not a name`, `networking.inbound[1].name: "82" is a number`}},

@@ -10,10 +10,6 @@ import (
 	"weft/resource"
 )
 
-// maxInbounds is far above what an application has. Each inbound may be a service of its own that every
-// proxy of the mesh hears of, so that one Dataplane must not bring thousands.
-const maxInbounds = 256
-
 // maxServices is how many values of kuma.io/service the inbounds of one Dataplane have at most: each may be a
 // MeshService of its own.
 const maxServices = 32
@@ -35,10 +31,6 @@ func validateDataplane(o *resource.Object[Dataplane]) resource.Problems {
 	c := envelope(&o.Meta)
 	n := &o.Spec.Networking
 	c.optionalAddress("networking.address", n.Address)
-	if len(n.Inbound) > maxInbounds {
-		c.add("networking.inbound", "has %d inbounds, want %d at most", len(n.Inbound), maxInbounds)
-		return c.problems
-	}
 	c.services("networking.inbound", n)
 	for i, in := range n.Inbound {
 		c.inbound(fmt.Sprintf("networking.inbound[%d]", i), n, in)

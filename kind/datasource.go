@@ -22,7 +22,7 @@ type SecretRef struct {
 
 // InsecureInline is a value in plain sight.
 type InsecureInline struct {
-	Value string `json:"value" schema:"required"` // the value
+	Value string `json:"value" schema:"required maxLength=262144"` // the value
 }
 
 // Value is the value itself; empty where a Secret has it.

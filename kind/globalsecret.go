@@ -11,7 +11,7 @@ type GlobalSecret = Secret
 var GlobalSecrets = &resource.Kind[GlobalSecret]{
 	Info: resource.Info{
 		Name: "GlobalSecret", Plural: "globalsecrets", Aliases: []string{"global-secrets"},
-		Scope: resource.Global, Sync: resource.GlobalToZones, Flat: true, AdminOnly: true, Encrypted: true,
+		Scope: resource.Global, Sync: resource.GlobalToZones, Flat: true, AdminOnly: true, Encrypted: true, MaxBytes: secretBytes,
 	},
 	Validate: validateSecret,
 }

@@ -15,7 +15,7 @@ type HostnameGenerator struct {
 	// Template is what the name looks like. For values stand in it {{ .DisplayName }} (the service's name as
 	// it was first written), {{ .Name }} (its name here), {{ .Namespace }} (on Kubernetes), {{ .Mesh }},
 	// {{ .Zone }} and {{ label "NAME" }}.
-	Template string `json:"template" schema:"required"`
+	Template string `json:"template" schema:"required maxLength=1024"`
 }
 
 // HostnameSelector has exactly one of its fields.

@@ -167,7 +167,7 @@ func TestSecret(t *testing.T) {
 	refuses(t, `{type: Secret, mesh: m, name: s, %s}`, []refusal{
 		{"no data", `data: ""`, []string{"data: is required"}},
 		{"no base64", `data: "not base64"`, []string{"data: is not base64, from its character 4 on"}},
-		{"too much", `data: "` + strings.Repeat("AAAA", 1<<19) + `"`, []string{"data: has 1572864 bytes, want 1048576 at most"}},
+		{"too much", `data: "` + strings.Repeat("AAAA", 1<<19) + `"`, []string{"data: has 2097152 characters, want 1441802 at most"}},
 	})
 }
 

@@ -19,13 +19,13 @@ type Mesh struct {
 	DataplaneProxyMembership *Membership `json:"dataplaneProxyMembership,omitempty"`
 	// SkipCreatingInitialPolicies names policies that a new mesh shall not begin with, or "*". No mesh
 	// of ours begins with any, so that whatever it asks for holds.
-	SkipCreatingInitialPolicies []string `json:"skipCreatingInitialPolicies,omitempty"`
+	SkipCreatingInitialPolicies []string `json:"skipCreatingInitialPolicies,omitempty" schema:"maxItems=64 maxLength=253"`
 }
 
 // MeshMTLS is the mutual TLS of a mesh.
 type MeshMTLS struct {
 	// EnabledBackend is the name of the one that signs; without it none does, and traffic is plain.
-	EnabledBackend string `json:"enabledBackend,omitempty"`
+	EnabledBackend string `json:"enabledBackend,omitempty" schema:"maxLength=253"`
 	// Backends are certificate authorities; all of them are believed.
 	Backends []MTLSBackend `json:"backends,omitempty" schema:"maxItems=16"`
 	// SkipValidation is whether a backend may be enabled whose authority can't be read yet.
@@ -135,9 +135,9 @@ type BuiltinCACert struct {
 
 // LegacyDataSource says where a value stands; it has exactly one of its fields.
 type LegacyDataSource struct {
-	Secret       string `json:"secret,omitempty" schema:"pattern=name"` // the name of a Secret of the mesh
-	Inline       []byte `json:"inline,omitempty"`                       // the value; in YAML and JSON in base64
-	InlineString string `json:"inlineString,omitempty"`                 // the value
+	Secret       string `json:"secret,omitempty" schema:"pattern=name"`          // the name of a Secret of the mesh
+	Inline       []byte `json:"inline,omitempty" schema:"maxLength=65536"`       // the value; in YAML and JSON in base64
+	InlineString string `json:"inlineString,omitempty" schema:"maxLength=65536"` // the value
 }
 
 // MeshRouting is how traffic leaves a zone.
@@ -154,30 +154,30 @@ type MeshRouting struct {
 // Membership says which Dataplanes may join a mesh. (Mesh Membership.)
 type Membership struct {
 	// Allowed are alternatives; without any, everybody may join.
-	Allowed []MembershipRule `json:"allowed,omitzero"`
+	Allowed []MembershipRule `json:"allowed,omitzero" schema:"maxItems=256"`
 	// Blocked are those that may not join, whoever allows them.
-	Blocked []MembershipRule `json:"blocked,omitempty"`
+	Blocked []MembershipRule `json:"blocked,omitempty" schema:"maxItems=256"`
 }
 
 // MembershipRule matches Dataplanes: by tags or by where they are in Kubernetes.
 type MembershipRule struct {
 	// Tags must all be there, with these values; "*" is any value.
-	Tags map[string]string `json:"tags,omitempty"`
+	Tags map[string]string `json:"tags,omitempty" schema:"maxProperties=64 maxLength=253"`
 	// Kubernetes matches proxies of Kubernetes alone.
 	Kubernetes *KubernetesMembers `json:"kubernetes,omitempty"`
 }
 
 // KubernetesMembers are the Dataplanes of some Pods.
 type KubernetesMembers struct {
-	Namespace *NamespaceMembers `json:"namespace,omitempty"` // of their namespace
-	Pod       *PodMembers       `json:"pod,omitempty"`       // of their Pod
-	Zone      string            `json:"zone,omitempty"`      // their zone
+	Namespace *NamespaceMembers `json:"namespace,omitempty"`                  // of their namespace
+	Pod       *PodMembers       `json:"pod,omitempty"`                        // of their Pod
+	Zone      string            `json:"zone,omitempty" schema:"maxLength=63"` // their zone
 }
 
 // NamespaceMembers are the Dataplanes of a namespace, by its name or its labels.
 type NamespaceMembers struct {
-	Name   string            `json:"name,omitempty"`                   // of the namespace
-	Labels map[string]string `json:"labels,omitempty" schema:"labels"` // of the namespace
+	Name   string            `json:"name,omitempty" schema:"maxLength=63"` // of the namespace
+	Labels map[string]string `json:"labels,omitempty" schema:"labels"`     // of the namespace
 }
 
 // PodMembers are the Dataplanes of Pods that have labels.

@@ -57,7 +57,7 @@ func TestMeshMTLSRefuses(t *testing.T) {
 			"mtls.backends[0].name: is required", `mtls.backends[1].name: "A" is not a name`, `mtls.backends[3].name: "a" is the name of mtls.backends[2] too`}},
 		{"types and modes", `{backends: [{name: a}, {name: b, type: vault}, {name: c, type: builtin, mode: strict}]}`, []string{
 			"mtls.backends[0].type: is required: builtin, provided", `mtls.backends[1].type: is "vault", want one of builtin, provided`, `mtls.backends[2].mode: is "strict", want one of STRICT, PERMISSIVE`}},
-		{"far too many", `{backends: [` + strings.Repeat("{name: a, type: builtin},", 17) + `]}`, []string{"mtls.backends: has 17 backends, want 16 at most"}},
+		{"far too many", `{backends: [` + strings.Repeat("{name: a, type: builtin},", 17) + `]}`, []string{"mtls.backends: has 17 items, want 16 at most"}},
 		{"lives", `{backends: [{name: a, type: builtin, dpCert: {rotation: {expiration: 1s}}}, {name: b, type: builtin, dpCert: {rotation: {expiration: soon}}}, {name: c, type: builtin, dpCert: {rotation: {expiration: 2y}}}]}`, []string{
 			"mtls.backends[0].dpCert.rotation.expiration: is 1s, want 10s to 1y", `mtls.backends[1].dpCert.rotation.expiration: "soon" is not a duration`,
 			"mtls.backends[2].dpCert.rotation.expiration: is 2y, want 10s to 1y"}},

@@ -8,9 +8,8 @@ import (
 )
 
 const (
-	maxBackends = 16 // every proxy of the mesh is sent the roots of all of them
-	minRSABits  = 2048
-	maxRSABits  = 8192
+	minRSABits = 2048
+	maxRSABits = 8192
 
 	defaultRSABits = 2048
 	defaultCALife  = 10 * year
@@ -31,10 +30,6 @@ func validateMesh(o *resource.Object[Mesh]) resource.Problems {
 }
 
 func (c *checks) mtls(at string, m *MeshMTLS) {
-	if len(m.Backends) > maxBackends {
-		c.add(at+".backends", "has %d backends, want %d at most", len(m.Backends), maxBackends)
-		return
-	}
 	first := map[string]int{}
 	for i := range m.Backends {
 		b := &m.Backends[i]

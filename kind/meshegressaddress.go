@@ -7,7 +7,7 @@ import "weft/resource"
 // It never leaves the zone. (Mesh Scoped Zone Ingress and Zone Egress.)
 type MeshEgressAddress struct {
 	// Egresses are sorted by name. A healthy one has an identity, too.
-	Egresses []ZoneProxyAddress `json:"egresses,omitempty"`
+	Egresses []ZoneProxyAddress `json:"egresses,omitempty" schema:"maxItems=1024"`
 }
 
 // Usable are those that are to be dialled: the healthy ones alone, since another way out would leave out their

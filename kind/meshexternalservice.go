@@ -22,8 +22,8 @@ type ExternalMatch struct {
 
 // ExternalEndpoint is one server outside the mesh.
 type ExternalEndpoint struct {
-	Address string `json:"address" schema:"required"`   // an IP address, or a host name that the egress looks up
-	Port    uint32 `json:"port" schema:"required port"` // where it listens
+	Address string `json:"address" schema:"required maxLength=253"` // an IP address, or a host name that the egress looks up
+	Port    uint32 `json:"port" schema:"required port"`             // where it listens
 	// Priority says which endpoints are used first: those of the lowest that has one which answers.
 	Priority uint32 `json:"priority,omitempty" schema:"max=128"`
 }
@@ -58,10 +58,10 @@ type ExternalVerification struct {
 	Mode string `json:"mode,omitempty" schema:"enum=Secured|SkipSAN|SkipCA|SkipAll default=Secured"`
 	// ServerName is the name (SNI) that is asked for; by default the endpoint's host name;
 	// none for an IP address.
-	ServerName string `json:"serverName,omitempty"`
+	ServerName string `json:"serverName,omitempty" schema:"maxLength=253"`
 	// SubjectAltNames are names of which the server's certificate must have one: host names, IP addresses or URIs; by
 	// default the server name, else the endpoint's address.
-	SubjectAltNames []SANMatch `json:"subjectAltNames,omitempty"`
+	SubjectAltNames []SANMatch `json:"subjectAltNames,omitempty" schema:"maxItems=256"`
 	// CACert are the authorities that are believed; by default those of the egress's machine.
 	CACert *DataSource `json:"caCert,omitempty"`
 	// ClientCert is what the egress presents.
@@ -81,7 +81,7 @@ const (
 // SANMatch matches a name in a certificate.
 type SANMatch struct {
 	Type  string `json:"type,omitempty" schema:"enum=Exact|Prefix default=Exact"` // how it is compared
-	Value string `json:"value" schema:"required"`                                 // the name
+	Value string `json:"value" schema:"required maxLength=2048"`                  // the name
 }
 
 // MeshExternalServices is the kind of [MeshExternalService].

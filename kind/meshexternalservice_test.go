@@ -67,7 +67,7 @@ func TestMeshExternalServiceRefuses(t *testing.T) {
 			"spec.endpoints[4].address: ", "spec.endpoints[5].address: ", "spec.endpoints[6].address: ", "spec.endpoints[7].address: "}},
 		{"a server twice", `{address: a.b, port: 1}, {address: a.b, port: 2}, {address: a.b, port: 1, priority: 1}`, []string{"spec.endpoints[2]: a.b:1 is spec.endpoints[0] too"}},
 		{"a priority", `{address: a.b, port: 1, priority: 129}`, []string{"spec.endpoints[0].priority: is 129, want 128 at most"}},
-		{"far too many", strings.Repeat(`{address: a.b, port: 1},`, 257), []string{"spec.endpoints: has 257 endpoints, want 256 at most"}},
+		{"far too many", strings.Repeat(`{address: a.b, port: 1},`, 257), []string{"spec.endpoints: has 257 items, want 256 at most"}},
 	})
 }
 

@@ -12,8 +12,7 @@ import (
 )
 
 const (
-	maxEndpoints = 256 // of an external service, all of which stand in one cluster of the egress
-	maxPriority  = 128 // of Envoy
+	maxPriority = 128 // of Envoy
 )
 
 func defaultMeshExternalService(o *resource.Object[MeshExternalService]) {
@@ -51,9 +50,6 @@ func (c *checks) externalEndpoints(at string, endpoints []ExternalEndpoint) {
 	switch n := len(endpoints); {
 	case n == 0:
 		c.add(at, "is required: at least one endpoint")
-	case n > maxEndpoints:
-		c.add(at, "has %d endpoints, want %d at most", n, maxEndpoints)
-		return
 	}
 	first := map[string]int{}
 	for i, e := range endpoints {

@@ -26,10 +26,10 @@ type IdentitySelector struct {
 // and `label "key"` too.
 type SpiffeIDTemplate struct {
 	// TrustDomain is one for all of them; {{ .Mesh }} and {{ .Zone }} stand for values in it.
-	TrustDomain string `json:"trustDomain,omitempty" schema:"default={{ .Mesh }}.{{ .Zone }}.mesh.local"`
+	TrustDomain string `json:"trustDomain,omitempty" schema:"maxLength=1024 default={{ .Mesh }}.{{ .Zone }}.mesh.local"`
 	// Path may have {{ .Workload }} and {{ label "NAME" }} too. The workload is the label kuma.io/workload,
 	// else the tag kuma.io/service of the first inbound, else the Dataplane's name.
-	Path string `json:"path,omitempty" schema:"default=/workload/{{ .Workload }}"`
+	Path string `json:"path,omitempty" schema:"maxLength=2048 default=/workload/{{ .Workload }}"`
 }
 
 // Defaults of SpiffeIDTemplate.
@@ -56,7 +56,7 @@ type SpireAgent struct {
 	// Timeout is how long a connection to it may take to be made.
 	Timeout Duration `json:"timeout,omitempty" schema:"default=1s"`
 	// SocketPath is where it listens.
-	SocketPath string `json:"socketPath,omitempty" schema:"default=/run/spire/agent.sock"`
+	SocketPath string `json:"socketPath,omitempty" schema:"maxLength=108 default=/run/spire/agent.sock"`
 }
 
 // BundledProvider is the control plane's own certificate authority.

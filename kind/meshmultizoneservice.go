@@ -9,7 +9,7 @@ type MeshMultiZoneService struct {
 	Selector MultiZoneSelector `json:"selector" schema:"required"`
 	// Ports are those that clients dial. A MeshService that lacks one, or has it with another protocol, takes
 	// no part in it. (SNI in the resource definition.)
-	Ports []ServicePort `json:"ports,omitempty" schema:"required minItems=1"`
+	Ports []ServicePort `json:"ports,omitempty" schema:"required minItems=1 maxItems=256"`
 }
 
 // MultiZoneSelector selects MeshServices.

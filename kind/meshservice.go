@@ -16,9 +16,9 @@ type MeshService struct {
 	// Selector says which Dataplanes are its servers.
 	Selector ServiceSelector `json:"selector" schema:"required one"`
 	// Ports are those that clients dial.
-	Ports []ServicePort `json:"ports,omitempty" schema:"required minItems=1"`
+	Ports []ServicePort `json:"ports,omitempty" schema:"required minItems=1 maxItems=256"`
 	// Identities are the names that its servers present.
-	Identities []ServiceIdentity `json:"identities,omitempty" schema:"readonly"`
+	Identities []ServiceIdentity `json:"identities,omitempty" schema:"readonly maxItems=4096"`
 	// ZoneIngress is where other zones reach it. It is filled in on reading, and stored nowhere.
 	// (Mesh Scoped Zone Ingress and Zone Egress.)
 	ZoneIngress *ServiceIngress `json:"zoneIngress,omitempty" schema:"readonly"`
@@ -26,18 +26,18 @@ type MeshService struct {
 
 // ServiceIngress is where other zones reach a MeshService.
 type ServiceIngress struct {
-	Address string `json:"address"` // of the first zone ingress of its zone
-	Port    uint32 `json:"port"`    // of the same
-	SNI     string `json:"sni"`     // of its first port
+	Address string `json:"address" schema:"maxLength=253"` // of the first zone ingress of its zone
+	Port    uint32 `json:"port"`                           // of the same
+	SNI     string `json:"sni" schema:"maxLength=253"`     // of its first port
 	// Endpoints are all zone ingresses of its zone.
-	Endpoints []IngressEndpoint `json:"endpoints,omitempty"`
+	Endpoints []IngressEndpoint `json:"endpoints,omitempty" schema:"maxItems=1024"`
 }
 
 // IngressEndpoint is one zone ingress.
 type IngressEndpoint struct {
-	Address string `json:"address"` // where other zones dial it
-	Port    uint32 `json:"port"`    // where other zones dial it
-	Healthy bool   `json:"healthy"` // whether its proxy is there and serves
+	Address string `json:"address" schema:"maxLength=253"` // where other zones dial it
+	Port    uint32 `json:"port"`                           // where other zones dial it
+	Healthy bool   `json:"healthy"`                        // whether its proxy is there and serves
 }
 
 // MaxServicePorts is how many ports a MeshService or MeshMultiZoneService has at most.
@@ -88,12 +88,12 @@ type ServicePort struct {
 	AppProtocol Protocol `json:"appProtocol,omitempty" schema:"enum=tcp|tls|http|http2|grpc|kafka default=tcp"`
 	// SNIs are the server names by which zone proxies know the port: clients use the first, ingresses answer
 	// all. (SNI in the resource definition.)
-	SNIs []SNI `json:"snis,omitempty" schema:"readonly"`
+	SNIs []SNI `json:"snis,omitempty" schema:"readonly maxItems=16"`
 }
 
 // SNI is one server name of a port.
 type SNI struct {
-	Value string `json:"value"` // a host name
+	Value string `json:"value" schema:"maxLength=253"` // a host name
 }
 
 // SNI is the server name that clients of the port use; empty where it has none.
@@ -129,7 +129,7 @@ func (p *PortRef) UnmarshalJSON(raw []byte) error {
 // ServiceIdentity is a name that a service's servers present.
 type ServiceIdentity struct {
 	Type  string `json:"type" schema:"required enum=ServiceTag|SpiffeID"` // what kind of name it is
-	Value string `json:"value" schema:"required"`                         // the name
+	Value string `json:"value" schema:"required maxLength=2048"`          // the name
 }
 
 // Kinds of ServiceIdentity.

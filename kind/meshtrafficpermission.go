@@ -14,15 +14,15 @@ import (
 // All that match a proxy, or one of its inbounds, are joined: deny over allowWithShadowDeny over allow,
 // and nothing said means deny, as soon as the proxy has an identity.
 type MeshTrafficPermission struct {
-	TargetRef *TargetRef       `json:"targetRef,omitempty"` // which proxies; by default the whole mesh
-	Rules     []PermissionRule `json:"rules,omitempty"`     // all of them count
+	TargetRef *TargetRef       `json:"targetRef,omitempty"`                   // which proxies; by default the whole mesh
+	Rules     []PermissionRule `json:"rules,omitempty" schema:"maxItems=256"` // all of them count
 }
 
 // TargetRef selects proxies, and with SectionName one inbound of each.
 type TargetRef struct {
 	Kind        string            `json:"kind" schema:"required enum=Mesh|Dataplane"`     // all proxies of the mesh, or some
 	Name        string            `json:"name,omitempty" schema:"pattern=name"`           // of the one Dataplane
-	Namespace   string            `json:"namespace,omitempty"`                            // refused outside Kubernetes
+	Namespace   string            `json:"namespace,omitempty" schema:"maxLength=63"`      // refused outside Kubernetes
 	Labels      map[string]string `json:"labels,omitempty" schema:"labels"`               // of the Dataplanes
 	SectionName string            `json:"sectionName,omitempty" schema:"pattern=section"` // the name or port of one inbound
 }
@@ -30,7 +30,7 @@ type TargetRef struct {
 // PermissionRule is one set of matches.
 type PermissionRule struct {
 	// Matches narrow it to what a zone proxy tells apart by server name; without any it is about everything.
-	Matches []PermissionMatch `json:"matches,omitempty"`
+	Matches []PermissionMatch `json:"matches,omitempty" schema:"maxItems=1024"`
 	Default PermissionDefault `json:"default"` // what it says
 }
 
@@ -41,18 +41,18 @@ type PermissionMatch struct {
 
 // SNIMatch matches a server name, which may be in any format that the service has.
 type SNIMatch struct {
-	Type  string `json:"type" schema:"required enum=Exact"` // how it is compared
-	Value string `json:"value" schema:"required"`           // such as status.zoneEgress.sni of a MeshExternalService
+	Type  string `json:"type" schema:"required enum=Exact"`     // how it is compared
+	Value string `json:"value" schema:"required maxLength=253"` // such as status.zoneEgress.sni of a MeshExternalService
 }
 
 // PermissionDefault lists the callers of each verdict.
 type PermissionDefault struct {
 	// Deny are those who are refused, whatever else allows them.
-	Deny []CallerMatch `json:"deny,omitempty"`
+	Deny []CallerMatch `json:"deny,omitempty" schema:"maxItems=4096"`
 	// AllowWithShadowDeny are those who are let in and shown as if they were refused.
-	AllowWithShadowDeny []CallerMatch `json:"allowWithShadowDeny,omitempty"`
+	AllowWithShadowDeny []CallerMatch `json:"allowWithShadowDeny,omitempty" schema:"maxItems=4096"`
 	// Allow are those who are let in.
-	Allow []CallerMatch `json:"allow,omitempty"`
+	Allow []CallerMatch `json:"allow,omitempty" schema:"maxItems=4096"`
 }
 
 // CallerMatch matches a caller by its SPIFFE ID.
@@ -65,7 +65,7 @@ type CallerMatch struct {
 // IDMatch matches a SPIFFE ID: Exact, or Prefix of it.
 type IDMatch struct {
 	Type  string `json:"type" schema:"required enum=Exact|Prefix"` // how it is compared
-	Value string `json:"value" schema:"required"`                  // spiffe://TRUST-DOMAIN/PATH; a prefix has the whole trust domain and a slash
+	Value string `json:"value" schema:"required maxLength=2048"`   // spiffe://TRUST-DOMAIN/PATH; a prefix has the whole trust domain and a slash
 }
 
 // MeshTrafficPermissions is the kind of [MeshTrafficPermission].

@@ -13,8 +13,8 @@ import (
 // for each MeshIdentity, of the same name, and one of the name mesh.mtls for the mtls of a mesh; others say whom beyond the mesh its proxies believe.
 // A zone writes those of its own trust domains, global all.
 type MeshTrust struct {
-	TrustDomain string     `json:"trustDomain" schema:"required"`          // without spiffe:// and path
-	CABundles   []CABundle `json:"caBundles" schema:"required minItems=1"` // the roots, of which any is believed
+	TrustDomain string     `json:"trustDomain" schema:"required maxLength=255"`        // without spiffe:// and path
+	CABundles   []CABundle `json:"caBundles" schema:"required minItems=1 maxItems=64"` // the roots, of which any is believed
 }
 
 // CABundle is one bundle of roots.
@@ -25,7 +25,7 @@ type CABundle struct {
 
 // PEMBundle is certificates in PEM.
 type PEMBundle struct {
-	Value string `json:"value" schema:"required"` // certificates of authorities, and nothing else
+	Value string `json:"value" schema:"required maxLength=262144"` // certificates of authorities, and nothing else
 }
 
 // MeshTrusts is the kind of [MeshTrust].

@@ -13,7 +13,7 @@ import (
 // (Mesh Scoped Zone Ingress and Zone Egress.)
 type MeshZoneAddress struct {
 	// Ingresses are sorted by name. The last one stays, whatever its health.
-	Ingresses []ZoneProxyAddress `json:"ingresses,omitempty"`
+	Ingresses []ZoneProxyAddress `json:"ingresses,omitempty" schema:"maxItems=1024"`
 }
 
 // Usable are those that are to be dialled: the healthy ones, and without any of these all of them.

@@ -7,8 +7,8 @@ import (
 
 // ZoneProxyAddress is one zone ingress or zone egress, as its clients dial it.
 type ZoneProxyAddress struct {
-	Name    string `json:"name"` // of its Dataplane or, of global scope, its ZoneIngress or ZoneEgress
-	Address string `json:"address"`
+	Name    string `json:"name" schema:"maxLength=253"` // of its Dataplane or, of global scope, its ZoneIngress or ZoneEgress
+	Address string `json:"address" schema:"ip"`
 	Port    uint32 `json:"port"`
 	// Healthy says that its proxy is there and serves.
 	Healthy bool `json:"healthy,omitempty"`

@@ -30,8 +30,15 @@ type Problem struct {
 // Problems are all that is wrong with one resource.
 type Problems []Problem
 
-// Add appends a problem. The reason says what is wrong and what would be right.
+// Add appends a problem. The reason says what is wrong and what would be right. After [MaxProblems] it adds once that
+// there are more, and then nothing.
 func (p *Problems) Add(field, format string, args ...any) {
+	switch {
+	case len(*p) > MaxProblems:
+		return
+	case len(*p) == MaxProblems:
+		field, format, args = "", "there are more problems; these are the first %d", []any{MaxProblems}
+	}
 	*p = append(*p, Problem{Field: field, Reason: fmt.Sprintf(format, args...)})
 }
 

@@ -32,12 +32,21 @@ var envelopeFields = []string{"type", "mesh", "name", "labels", "spec", "status"
 //
 // A written `status` is ignored: only the control plane writes it.
 func Parse(doc []byte, kinds Lookup) (Any, error) {
+	if len(doc) > largestDocument {
+		return nil, Errorf(Invalid, "the resource has %d bytes, at most %d are read", len(doc), largestDocument)
+	}
+	if err := scan(doc); err != nil {
+		return nil, err
+	}
 	if several(doc) {
 		return nil, Errorf(Invalid, "there are several documents, want one resource")
 	}
 	raw, err := yaml.YAMLToJSONStrict(doc)
 	if err != nil {
 		return nil, Errorf(Invalid, "not YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	if err := withinScan(scanJSON(raw)); err != nil {
+		return nil, err
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &fields); err != nil || fields == nil {
@@ -48,8 +57,18 @@ func Parse(doc []byte, kinds Lookup) (Any, error) {
 			return nil, err
 		}
 	}
-	return fromUniversal(fields, kinds)
+	o, err := fromUniversal(fields, kinds)
+	if err != nil {
+		return nil, err
+	}
+	if info := kinds(o.Key().Kind).Describe(); len(doc) > info.Bytes() {
+		return nil, Errorf(Invalid, "%s has %d bytes, at most %d are read", o.Key(), len(doc), info.Bytes())
+	}
+	return o, nil
 }
+
+// largestDocument is that of any kind.
+const largestDocument = 4 << 20
 
 // several says whether something follows the end of the first document, which the YAML reader would
 // leave out without a word.
@@ -118,18 +137,22 @@ type header struct {
 func readHeader(fields map[string]json.RawMessage, problems *Problems) header {
 	var h header
 	c := checker{problems: problems}
+	name := Bound{Length: 253}
 	for _, field := range []struct {
-		name string
-		into any
-	}{{"type", &h.Type}, {"mesh", &h.Mesh}, {"name", &h.Name}, {"labels", &h.Labels}} {
+		name  string
+		into  any
+		bound Bound
+	}{{"type", &h.Type, name}, {"mesh", &h.Mesh, name}, {"name", &h.Name, name}, {"labels", &h.Labels, labelsBound}} {
 		raw, ok := fields[field.name]
 		if !ok {
 			continue
 		}
 		var v any
 		_ = json.Unmarshal(raw, &v) // it was read before
-		c.check(v, reflect.TypeOf(field.into).Elem(), field.name+".", "")
-		_ = json.Unmarshal(raw, field.into) // where it fails there is a problem now
+		before := len(*problems)
+		if c.check(v, reflect.TypeOf(field.into).Elem(), field.bound, field.name+".", ""); len(*problems) == before {
+			_ = json.Unmarshal(raw, field.into)
+		}
 	}
 	return h
 }
@@ -246,7 +269,7 @@ func decodeSpec(fields map[string]any, into any, info *Info, problems *Problems)
 	}
 	c := checker{replaced: info.Replaced, problems: problems}
 	before := len(*problems)
-	c.check(fields, reflect.TypeOf(into).Elem(), prefix, "")
+	c.check(fields, reflect.TypeOf(into).Elem(), Bound{}, prefix, "")
 	if len(*problems) > before {
 		return
 	}
@@ -261,15 +284,23 @@ func decodeSpec(fields map[string]any, into any, info *Info, problems *Problems)
 type checker struct {
 	replaced map[string]string
 	problems *Problems
+	// boundsOnly leaves out everything but the bounds.
+	boundsOnly bool
 }
 
 var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 
 // check walks one value. Shown is the path that the user reads, path the one without list positions, by
 // which replacements are named; both end in a dot where they are not empty.
-func (c *checker) check(v any, t reflect.Type, shown, path string) {
+func (c *checker) check(v any, t reflect.Type, b Bound, shown, path string) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
+	}
+	if t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8 && b.Length > 0 {
+		b.Length = Base64Length(b.Length)
+	}
+	if len(*c.problems) > MaxProblems || !c.within(v, b, shown) {
+		return
 	}
 	list, isList := v.([]any)
 	mapping, isMapping := v.(map[string]any)
@@ -279,11 +310,11 @@ func (c *checker) check(v any, t reflect.Type, shown, path string) {
 		c.leaf(v, t, shown)
 	case isList && t.Kind() == reflect.Slice:
 		for i, item := range list {
-			c.check(item, t.Elem(), fmt.Sprintf("%s[%d].", strings.TrimSuffix(shown, "."), i), path)
+			c.check(item, t.Elem(), b.inner(), fmt.Sprintf("%s[%d].", strings.TrimSuffix(shown, "."), i), path)
 		}
 	case isMapping && t.Kind() == reflect.Map:
 		for _, name := range slices.Sorted(maps.Keys(mapping)) {
-			c.check(mapping[name], t.Elem(), fmt.Sprintf("%s[%s].", strings.TrimSuffix(shown, "."), name), path)
+			c.check(mapping[name], t.Elem(), b.inner(), fmt.Sprintf("%s[%s].", strings.TrimSuffix(shown, "."), name), path)
 		}
 	case isMapping && t.Kind() == reflect.Struct:
 		for _, name := range slices.Sorted(maps.Keys(mapping)) {
@@ -294,21 +325,29 @@ func (c *checker) check(v any, t reflect.Type, shown, path string) {
 	}
 }
 
+// inner is the bound of each item of a list or mapping.
+func (b Bound) inner() Bound { return Bound{Items: b.Items, Length: b.Length} }
+
 func (c *checker) field(name string, v any, t reflect.Type, shown, path string) {
 	if sentence, ok := c.replaced[path+name]; ok {
 		c.problems.Add(shown+name, "%s", sentence)
 		return
 	}
-	field, ok := fieldByJSONName(t, name)
+	field, ok := fieldsByName(t)[name]
 	if !ok {
-		c.problems.Add(shown+name, "is not a known field")
+		if !c.boundsOnly {
+			c.problems.Add(fmt.Sprintf("%s%.253s", shown, name), "is not a known field")
+		}
 		return
 	}
-	c.check(v, field.Type, shown+name+".", path+name+".")
+	c.check(v, field.t, field.bound, shown+name+".", path+name+".")
 }
 
 // leaf reads one value alone, so that its error has its path.
 func (c *checker) leaf(v any, t reflect.Type, shown string) {
+	if _, ok := v.(string); c.boundsOnly || ok && t.Kind() == reflect.String && !reflect.PointerTo(t).Implements(unmarshaler) {
+		return
+	}
 	raw, _ := json.Marshal(v)
 	err := json.Unmarshal(raw, reflect.New(t).Interface())
 	if err == nil {
@@ -326,23 +365,6 @@ func (c *checker) leaf(v any, t reflect.Type, shown string) {
 		return
 	}
 	c.problems.Add(field, "%s", err)
-}
-
-func fieldByJSONName(t reflect.Type, name string) (reflect.StructField, bool) {
-	for i := range t.NumField() {
-		f := t.Field(i)
-		tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if f.Anonymous && tag == "" {
-			if inner, ok := fieldByJSONName(f.Type, name); ok {
-				return inner, true
-			}
-			continue
-		}
-		if tag == name {
-			return f, true
-		}
-	}
-	return reflect.StructField{}, false
 }
 
 // Body is the stored form: labels, spec and vouched facts as JSON.

@@ -133,6 +133,9 @@ type Info struct {
 	// Sync says which way they travel between zones and global.
 	Sync Sync
 
+	// MaxBytes is the size of a document at most; 0 is the package's MaxBytes.
+	MaxBytes int
+
 	// Flat kinds are written with their fields beside `type` and `name`; `spec:` is accepted too.
 	Flat bool
 	// ReadOnly kinds are written by the control plane; users read them.

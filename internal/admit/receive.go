@@ -76,6 +76,9 @@ func (w *Writer) receiveOnce(ctx context.Context, r *Received) error {
 
 // checkReceived returns the resource that was brought, or what is wrong with it, whoever sent it.
 func (w *Writer) checkReceived(key resource.Key, r *Received) (resource.Any, error) {
+	if err := resource.CheckBody(r.Kind, r.Body); err != nil {
+		return nil, err
+	}
 	o, err := resource.FromBody(r.Kind, resource.Meta{Mesh: key.Mesh, Name: key.Name}, r.Body)
 	if err != nil {
 		return nil, resource.Errorf(resource.Invalid, "%s can't be read: %v", key, err)

@@ -113,6 +113,9 @@ func nextURL(r *http.Request, last resource.Any) string {
 }
 
 func parseQuery(values url.Values, d resource.Descriptor) (*query, error) {
+	if n := parameters(values); n > maxFilters {
+		return nil, resource.Errorf(resource.Invalid, "the query has %d parameters, at most %d are read", n, maxFilters)
+	}
 	q := &query{}
 	var problems resource.Problems
 	number := func(field, fallback string, least, most int) int {
@@ -140,6 +143,14 @@ func parseQuery(values url.Values, d resource.Descriptor) (*query, error) {
 		return nil, invalidQuery(problems...)
 	}
 	return q, nil
+}
+
+// parameters counts the values of a query.
+func parameters(values url.Values) (n int) {
+	for _, of := range values {
+		n += len(of)
+	}
+	return n
 }
 
 // parseFilters reads `filter[labels.NAME]=VALUE`, all of which must match, and for Dataplanes

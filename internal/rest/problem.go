@@ -3,6 +3,7 @@ package rest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 
 	"weft/internal/store"
@@ -35,7 +36,7 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 	var known *resource.Error
 	switch {
 	case errors.As(err, &tooLarge):
-		writeProblem(w, problem{Status: http.StatusRequestEntityTooLarge, Detail: "a request has at most 5 MiB"})
+		writeProblem(w, problem{Status: http.StatusRequestEntityTooLarge, Detail: tooLargeText(r, tooLarge.Limit)})
 	case errors.As(err, &known) && statusOf[known.Code] != 0:
 		if known.Cause != nil {
 			a.Log.Error("request refused", "method", r.Method, "path", r.URL.Path, "detail", known.Detail, "cause", known.Cause)
@@ -50,6 +51,14 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 		a.Log.Error("request failed", "method", r.Method, "path", r.URL.Path, "error", err)
 		writeProblem(w, problem{Status: http.StatusInternalServerError, Detail: "an error of the control plane; its log says which"})
 	}
+}
+
+// tooLargeText names the limit of a body, and its size where the request says it.
+func tooLargeText(r *http.Request, limit int64) string {
+	if r.ContentLength > limit {
+		return fmt.Sprintf("the body has %d bytes, at most %d are read at this path", r.ContentLength, limit)
+	}
+	return fmt.Sprintf("the body has more than %d bytes, which is all that is read at this path", limit)
 }
 
 func writeProblem(w http.ResponseWriter, p problem) {

@@ -1,7 +1,6 @@
 package rest
 
 import (
-	"io"
 	"net/http"
 
 	"weft/internal/join"
@@ -17,9 +16,9 @@ type ReplaceRequest struct {
 
 // replaceZone confirms another store of a zone, and deletions that wait, and returns what is known of the zone.
 func (a *api) replaceZone(w http.ResponseWriter, r *http.Request) error {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, largestBody))
+	body, err := readBody(w, r, maxRequest)
 	if err != nil {
-		return bodyError(err)
+		return err
 	}
 	var request ReplaceRequest
 	if err := decodeRequest(body, &request, "the request", `{"store": "FINGERPRINT"}`); err != nil {

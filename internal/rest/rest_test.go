@@ -320,11 +320,61 @@ func TestWriteBasedOnAVersion(t *testing.T) {
 
 func TestLargeBodyIsRefused(t *testing.T) {
 	w := newWorld(t, newStore(t))
-	body := `{"type":"Mesh","name":"` + strings.Repeat("a", largestBody) + `"}`
-	for _, request := range []struct{ method, path string }{{"PUT", "/meshes/a"}, {"POST", "/tokens/dataplane"}} {
-		if r := w.do(request.method, request.path, body, nil); r.StatusCode != http.StatusRequestEntityTooLarge {
-			t.Errorf("%s %s: %s", request.method, request.path, r.Status)
+	for _, test := range []struct {
+		method, path string
+		size         int
+		says         string
+	}{
+		{"PUT", "/meshes/a", resource.MaxBytes + 1, "the body has 1048577 bytes, at most 1048576 are read"},
+		{"PUT", "/globalsecrets/a", kind.GlobalSecrets.MaxBytes + 1, "at most 2097152 are read"},
+		{"POST", "/tokens/dataplane", maxRequest + 1, "the body has 65537 bytes, at most 65536 are read"},
+	} {
+		r := w.do(test.method, test.path, strings.Repeat("a", test.size), nil)
+		if body := text(r); r.StatusCode != http.StatusRequestEntityTooLarge || !strings.Contains(body, test.says) {
+			t.Errorf("%s %s: %s %s, want 413 that says %q", test.method, test.path, r.Status, body, test.says)
 		}
+	}
+}
+
+func TestLargeQueriesAreRejected(t *testing.T) {
+	w := newWorld(t, newStore(t))
+	for query, says := range map[string]string{
+		"name=" + strings.Repeat("a", maxQuery):             "the query has 16389 bytes, at most 16384",
+		strings.Repeat("tag=a:b&", maxFilters+1):            "the query has 33 parameters, at most 32",
+		strings.Repeat("filter[labels.a]=b&", maxFilters+1): "the query has 33 parameters, at most 32",
+		"size=" + strings.Repeat("9", 400):                  "is not a number from 1 to 1000",
+		"offset=-1":                                         "is not a number",
+	} {
+		r := w.do("GET", "/dataplanes?"+query, "", nil)
+		if body := text(r); r.StatusCode != http.StatusBadRequest || !strings.Contains(body, says) {
+			t.Errorf("%.40s: %s %.300s, want 400 that says %q", query, r.Status, body, says)
+		}
+	}
+}
+
+// TestHostileDocumentsAreRejectedAtOnce: what would cost seconds to read costs a pass over its bytes.
+func TestHostileDocumentsAreRejectedAtOnce(t *testing.T) {
+	w := newWorld(t, newStore(t))
+	w.put(t, "/meshes/default", `{"type": "Mesh", "name": "default"}`)
+	var labels, inbounds strings.Builder
+	for i := range 100_000 {
+		fmt.Fprintf(&labels, ",\"l%d\":\"\"", i)
+	}
+	for i := range 60_000 {
+		fmt.Fprintf(&inbounds, ",{\"port\":%d}", i+1)
+	}
+	const path = "/meshes/default/dataplanes/a"
+	for name, body := range map[string]string{
+		"100,000 labels":  `{"type":"Dataplane","name":"a","labels":{"a":"b"` + labels.String()[:900_000] + `x"}}`,
+		"60,000 inbounds": `{"type":"Dataplane","name":"a","networking":{"address":"10.0.0.1","inbound":[{"port":1}` + inbounds.String() + `]}}`,
+	} {
+		begin := time.Now()
+		r := w.do("PUT", path, body, nil)
+		said, took := text(r), time.Since(begin)
+		if r.StatusCode != http.StatusBadRequest && r.StatusCode != http.StatusRequestEntityTooLarge || took > 2*time.Second {
+			t.Errorf("%s: %s after %s: %.300s", name, r.Status, took, said)
+		}
+		t.Logf("%s of %d bytes: %s after %s: %.200s", name, len(body), r.Status, took, said)
 	}
 }
 

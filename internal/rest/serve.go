@@ -5,6 +5,7 @@ import (
 
 	"weft/internal/access"
 	"weft/internal/audit"
+	"weft/resource"
 )
 
 // audited says whether a request leaves an entry in the audit log: it changes something, makes a token, or
@@ -16,6 +17,10 @@ func (row route) audited(r *http.Request) bool {
 // serve answers a request where its caller may ask, and leaves its entry in the audit log. A caller that did
 // not prove who it is leaves none: whoever likes could fill the log.
 func (a *api) serve(w http.ResponseWriter, r *http.Request, row route) {
+	if n := len(r.URL.RawQuery); n > maxQuery {
+		a.fail(w, r, resource.Errorf(resource.Invalid, "the query has %d bytes, at most %d are read", n, maxQuery))
+		return
+	}
 	var record *audit.Record
 	if user := access.UserOf(r.Context()); user.Known() && row.audited(r) {
 		var err error

@@ -1,7 +1,6 @@
 package rest
 
 import (
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -32,9 +31,9 @@ type SNIRequest struct {
 
 // migrateSNI says which format server names are to have, and answers how far they have come.
 func (a *api) migrateSNI(w http.ResponseWriter, r *http.Request) error {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, largestBody))
+	body, err := readBody(w, r, maxRequest)
 	if err != nil {
-		return bodyError(err)
+		return err
 	}
 	var request SNIRequest
 	if err := decodeRequest(body, &request, "the request", `{"format": "v2"}`); err != nil {

@@ -59,9 +59,9 @@ type tokenRequest[R any] interface {
 // issue answers the handler that makes tokens of one kind.
 func issue[R any, P tokenRequest[R]](a *api) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, largestBody))
+		body, err := readBody(w, r, maxRequest)
 		if err != nil {
-			return bodyError(err)
+			return err
 		}
 		var request R
 		if err := decodeRequest(body, &request, "the token request", P(&request).example()); err != nil {

@@ -13,8 +13,24 @@ import (
 	"weft/resource"
 )
 
-// largestBody is the size of the largest request. A resource of this size is far from any that works.
-const largestBody = 5 << 20
+// Bounds of requests. A resource's body is bounded by its kind ([resource.Info.Bytes]).
+const (
+	maxRequest = 64 << 10 // bytes of a body that is no resource
+	maxQuery   = 16 << 10 // bytes of a query, before it is parsed
+	maxFilters = 32       // parameters of a list, names and values
+)
+
+// readBody reads a request's body. Where the caller says that it is larger nothing of it is read.
+func readBody(w http.ResponseWriter, r *http.Request, most int) ([]byte, error) {
+	if r.ContentLength > int64(most) {
+		return nil, &http.MaxBytesError{Limit: int64(most)}
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(most)))
+	if err != nil {
+		return nil, bodyError(err)
+	}
+	return body, nil
+}
 
 // put writes a resource in either form: 201 where it is new, 200 where it was there.
 func (a *api) put(d resource.Descriptor) func(http.ResponseWriter, *http.Request) error {
@@ -23,9 +39,9 @@ func (a *api) put(d resource.Descriptor) func(http.ResponseWriter, *http.Request
 		if err != nil {
 			return err
 		}
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, largestBody))
+		body, err := readBody(w, r, d.Describe().Bytes())
 		if err != nil {
-			return bodyError(err)
+			return err
 		}
 		o, err := resource.Parse(body, kind.ByName)
 		if err != nil {

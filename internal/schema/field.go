@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 type Field struct {
 	Path    string // as a problem names it, with [] for any item of a list
 	Type    string // for people: "string", "list of strings", "Enabled, Disabled"
+	Bound   string // how large the value may be, for people; "" where its type says it
 	Default string // "" where there is none, or the meaning says it
 	Meaning string
 
@@ -43,7 +45,7 @@ func fieldsOf(t reflect.Type, prefix string) []Field {
 		rules := rulesOf(f)
 		path := prefix + jsonName(f)
 		fields = append(fields, Field{
-			Path: path, Type: plainType(f.Type, &rules), Default: rules.fallback, Meaning: comment(t, f),
+			Path: path, Type: plainType(f.Type, &rules), Bound: boundText(f.Type, &rules), Default: rules.fallback, Meaning: comment(t, f),
 			Required: rules.required, ReadOnly: rules.readonly, Deprecated: rules.deprecated,
 		})
 		if inner := elem(f.Type); inner.Kind() == reflect.Struct && !isScalar(inner) {
@@ -96,4 +98,32 @@ func plainType(t reflect.Type, r *rules) string {
 		return "string"
 	}
 	return "number"
+}
+
+// boundText is the bound of a field in words.
+func boundText(t reflect.Type, r *rules) string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	b := r.bound
+	var words []string
+	switch {
+	case t == reflect.TypeFor[[]byte]():
+		return atMost(b.Length, "bytes")
+	case t.Kind() == reflect.Slice:
+		words = append(words, atMost(b.Items, "items"))
+	case t.Kind() == reflect.Map:
+		words = append(words, atMost(b.Properties, "entries"))
+	}
+	if text := elem(t); text.Kind() == reflect.String && len(r.enum) == 0 && !r.ip {
+		words = append(words, atMost(b.Length, "characters"))
+	}
+	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " of ")
+}
+
+func atMost(n int, what string) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d %s", n, what)
 }

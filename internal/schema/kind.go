@@ -48,7 +48,7 @@ func (b *builder) universal(d resource.Descriptor, status *Schema) *Schema {
 	info := d.Describe()
 	return b.document(d, status, []string{"type"}, map[string]*Schema{
 		"type":   {Const: info.Name},
-		"name":   {Type: "string", Pattern: namePattern(info), Description: "by which it is known"},
+		"name":   {Type: "string", MaxLength: 253, Pattern: namePattern(info), Description: "by which it is known"},
 		"labels": labels(),
 	})
 }
@@ -59,7 +59,7 @@ func (b *builder) kubernetes(d resource.Descriptor, status *Schema) *Schema {
 		"apiVersion": {Const: resource.APIVersion},
 		"kind":       {Const: info.Name},
 		"metadata": {Type: "object", Properties: map[string]*Schema{
-			"name":   {Type: "string", Pattern: namePattern(info)},
+			"name":   {Type: "string", MaxLength: 253, Pattern: namePattern(info)},
 			"labels": labels(),
 		}},
 	})
@@ -94,7 +94,7 @@ func (b *builder) document(d resource.Descriptor, status *Schema, required []str
 
 func labels() *Schema {
 	return &Schema{
-		Type: "object", Additional: &Schema{Type: "string"}, PropertyNames: &Schema{Pattern: kind.Patterns["labelName"].String()},
+		Type: "object", MaxProperties: resource.MaxLabels, Additional: &Schema{Type: "string", MaxLength: 253}, PropertyNames: &Schema{Pattern: kind.Patterns["labelName"].String()},
 		Description: "labels, by which policies and services select it; those that begin with kuma.io/ have meanings",
 	}
 }

@@ -65,7 +65,10 @@ func facts(info *resource.Info) []string {
 	if info.Scope == resource.Mesh {
 		path = "/meshes/{mesh}" + path
 	}
-	facts := []string{fmt.Sprintf("It belongs to %s; the API has it at `%s`.", scope(info), path)}
+	facts := []string{
+		fmt.Sprintf("It belongs to %s; the API has it at `%s`.", scope(info), path),
+		fmt.Sprintf("A document has %d KiB at most; [bounds](../operations/bounds.md) lists what holds for every kind.", info.Bytes()>>10),
+	}
 	if info.ReadOnly {
 		facts = append(facts, "The control plane writes it, and users read it.")
 	} else if info.Flat {
@@ -92,9 +95,9 @@ func table(b *strings.Builder, title string, fields []Field) {
 	if len(fields) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\n## %s\n\n| field | type | default | meaning |\n|---|---|---|---|\n", title)
+	fmt.Fprintf(b, "\n## %s\n\n| field | type | at most | default | meaning |\n|---|---|---|---|---|\n", title)
 	for _, f := range fields {
-		fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", f.Path, f.Type, defaultOf(f), strings.ReplaceAll(f.meaning(), "|", "\\|"))
+		fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s |\n", f.Path, f.Type, f.Bound, defaultOf(f), strings.ReplaceAll(f.meaning(), "|", "\\|"))
 	}
 }
 

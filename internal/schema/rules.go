@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"weft/kind"
+	"weft/resource"
 )
 
 // rules are what the tag `schema` of a field says, in words with a space between them:
@@ -19,19 +20,21 @@ import (
 //	port, ip              a port from 1 to 65535; an IP address
 //	labels, tags          the names and values of a map
 //	one                   exactly one field of the struct
-//	max=, minItems=, maxItems=, minProperties=    bounds
+//	min=, max=, minItems=, minProperties=         what the value has at least, or at most
+//	maxItems=, maxProperties=, maxLength=         bounds, which [resource.BoundOf] reads
 //	default=VALUE         up to the end of the tag
 type rules struct {
 	required, readonly, deprecated, ip, port bool
 	enum                                     []string
 	fallback                                 string
 	narrowing                                []func(*Schema)
+	bound                                    resource.Bound
 }
 
 func rulesOf(f reflect.StructField) rules {
 	var r rules
 	tag, fallback, _ := strings.Cut(f.Tag.Get("schema"), "default=")
-	r.fallback = fallback
+	r.fallback, r.bound = fallback, resource.BoundOf(f)
 	for word := range strings.FieldsSeq(tag) {
 		name, value, _ := strings.Cut(word, "=")
 		if !r.word(name, value) {
@@ -76,8 +79,7 @@ func (r *rules) word(name, value string) bool {
 		narrow(func(s *Schema) { s.Maximum = number(n) })
 	case "minItems":
 		narrow(func(s *Schema) { s.MinItems = n })
-	case "maxItems":
-		narrow(func(s *Schema) { s.MaxItems = n })
+	case "maxItems", "maxProperties", "maxLength": // resource.BoundOf reads them
 	case "minProperties":
 		narrow(func(s *Schema) { s.MinProperties = n })
 	default:
@@ -92,8 +94,32 @@ func (r *rules) narrow(s *Schema) {
 	for _, narrow := range r.narrowing {
 		narrow(s)
 	}
+	s.bounded(r.bound)
 	if r.fallback != "" {
 		s.Default = r.value(s.Type)
+	}
+}
+
+// bounded adds the bound of a field.
+func (s *Schema) bounded(b resource.Bound) {
+	switch s.Type {
+	case "array":
+		s.MaxItems = b.Items
+		s.Items.bounded(b)
+	case "object":
+		if s.MaxProperties == 0 {
+			s.MaxProperties = b.Properties
+		}
+		if values, ok := s.Additional.(*Schema); ok && values.Ref == "" {
+			values.MaxLength = b.Length
+		}
+	case "string":
+		if len(s.Enum) == 0 && s.MaxLength == 0 {
+			s.MaxLength = b.Length
+			if s.ContentEncoding != "" {
+				s.MaxLength = resource.Base64Length(b.Length)
+			}
+		}
 	}
 }
 

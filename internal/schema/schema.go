@@ -40,6 +40,7 @@ type Schema struct {
 	Format          string `json:"format,omitempty"`
 	Pattern         string `json:"pattern,omitempty"`
 	ContentEncoding string `json:"contentEncoding,omitempty"`
+	MaxLength       int    `json:"maxLength,omitempty"`
 
 	Minimum *int `json:"minimum,omitempty"`
 	Maximum *int `json:"maximum,omitempty"`

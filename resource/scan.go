@@ -1,0 +1,112 @@
+package resource
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// unmarshal reads JSON.
+func unmarshal(raw []byte, into any) error { return json.Unmarshal(raw, into) }
+
+// scan returns Invalid for a document that would cost more to read than an honest one. It costs a pass over the bytes,
+// and a second one over those of a document with aliases.
+func scan(doc []byte) error {
+	if trimmed := bytes.TrimSpace(doc); len(trimmed) > 0 && trimmed[0] == '{' && json.Valid(trimmed) {
+		return withinScan(scanJSON(trimmed))
+	}
+	if n := marks(doc); n > 3*MaxElements {
+		return Errorf(Invalid, "the resource has more than %d fields and list items (%d marks of YAML), at most %d are read", n/3, n, MaxElements)
+	}
+	if bytes.IndexByte(doc, '&') < 0 || bytes.IndexByte(doc, '*') < 0 {
+		return nil
+	}
+	var tree yaml.Node
+	if err := yaml.Unmarshal(doc, &tree); err != nil {
+		return nil // the reader says what is wrong
+	}
+	n, err := expanded(&tree, map[*yaml.Node]int{})
+	if err != nil || n > 2*MaxElements {
+		return Errorf(Invalid, "the aliases of YAML in the resource stand for more than %d fields and list items, or for themselves; write them out", MaxElements)
+	}
+	return nil
+}
+
+// withinScan returns Invalid for more elements, or a larger depth, than are read.
+func withinScan(elements, depth int) error {
+	switch {
+	case elements > MaxElements:
+		return Errorf(Invalid, "the resource has %d fields and list items, at most %d are read", elements, MaxElements)
+	case depth > MaxDepth:
+		return Errorf(Invalid, "the resource is nested %d deep, at most %d are read", depth, MaxDepth)
+	}
+	return nil
+}
+
+// marks counts the bytes of YAML of which each field and list item has at least one. A document has no more values
+// than twice these.
+func marks(doc []byte) int {
+	n := 0
+	for i, b := range doc {
+		switch b {
+		case '\n', '\r', ',', ':', '[', '{':
+			n++
+		case '-', '?':
+			if i+1 == len(doc) || doc[i+1] == ' ' || doc[i+1] == '\t' {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// scanJSON counts the fields and list items of JSON, and how deep they are nested. It is exact where the JSON is right.
+func scanJSON(raw []byte) (elements, depth int) {
+	open, text := 0, false
+	for i := 0; i < len(raw); i++ {
+		switch b := raw[i]; {
+		case text && b == '\\':
+			i++
+		case b == '"':
+			text = !text
+		case text:
+		case b == '{' || b == '[':
+			elements++
+			open++
+			depth = max(depth, open)
+		case b == '}' || b == ']':
+			open--
+		case b == ',':
+			elements++
+		}
+	}
+	return elements, depth
+}
+
+var errCycle = errors.New("an alias stands for itself")
+
+// expanded counts the nodes of a document with each alias as what it stands for, up to a little beyond the bound.
+func expanded(n *yaml.Node, known map[*yaml.Node]int) (int, error) {
+	if count, ok := known[n]; ok {
+		if count == 0 {
+			return 0, errCycle
+		}
+		return count, nil
+	}
+	known[n] = 0
+	count, inner := 1, n.Content
+	if n.Kind == yaml.AliasNode {
+		inner = []*yaml.Node{n.Alias}
+	}
+	for _, child := range inner {
+		more, err := expanded(child, known)
+		if err != nil {
+			return 0, err
+		}
+		count = min(count+more, 4*MaxElements)
+	}
+	known[n] = count
+	return count, nil
+}
