@@ -232,7 +232,7 @@ func (in *Inbound) Section() string { return in.Listener() + "/" + in.Name }
 // Dataplanes is the kind of [Dataplane].
 var Dataplanes = &resource.Kind[Dataplane]{
 	Info: resource.Info{
-		Name: "Dataplane", Plural: "dataplanes", Scope: resource.Mesh, Sync: resource.ZoneToGlobal, Flat: true,
+		Name: "Dataplane", Plural: "dataplanes", Scope: resource.Mesh, Sync: resource.ZoneToGlobal, Flat: true, MaxBytes: 256 << 10,
 		Replaced: map[string]string{
 			"networking.gateway":                                  "has no meaning here; use networking.zoneIngress, or an Envoy Gateway in front of the mesh",
 			"networking.advertisedAddress":                        "has no meaning here; use networking.zoneIngress.advertisedAddress",

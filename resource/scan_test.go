@@ -94,7 +94,7 @@ func TestBodiesOfOtherZonesAreBounded(t *testing.T) {
 		`{"spec":{"networking":{"inbound":` + list(257, `{"port":1}`) + `}}}`:                   "networking.inbound: has 257 items, want 256 at most",
 		`{"labels":{"a":"` + strings.Repeat("a", 254) + `"},"spec":{}}`:                         "labels[a]: has 254 characters, want 253 at most",
 		`{"spec":{"later":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}}`:        "is nested 102 deep",
-		`{"spec":{"later":"` + strings.Repeat("a", resource.MaxBytes) + `"}}`:                   "at most 1048576 are taken",
+		`{"spec":{"later":"` + strings.Repeat("a", resource.MaxBytes) + `"}}`:                   "at most 262144 are taken",
 	} {
 		err := resource.CheckBody(kind.Dataplanes, []byte(body))
 		if says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {

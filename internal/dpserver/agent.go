@@ -18,11 +18,6 @@ import (
 	"weft/resource"
 )
 
-const (
-	// maxDataplane is far above any honest Dataplane.
-	maxDataplane = 1 << 20
-)
-
 func now() time.Time { return time.Now() }
 
 // agents is the service that agents call.
@@ -38,7 +33,10 @@ func (s *agents) Register(ctx context.Context, request *wire.RegisterRequest) (*
 		return nil, err
 	}
 	payer := s.payer(ctx, caller)
-	if err := s.flood.attempt(payer); err != nil {
+	if err := checkMessage(request); err != nil {
+		return nil, err
+	}
+	if err := s.flood.attempt(payer, len(request.Dataplane)); err != nil {
 		s.refused.Note("a registration is refused", "from", from(ctx), "reason", status.Convert(err).Message())
 		return nil, err
 	}
@@ -154,9 +152,6 @@ func (c *caller) allows() *admit.Token {
 
 // parseProxy reads a Dataplane, a ZoneIngress or a ZoneEgress.
 func (s *Server) parseProxy(document []byte) (resource.Any, error) {
-	if len(document) > maxDataplane {
-		return nil, resource.Errorf(resource.Invalid, "the Dataplane has %d bytes, at most %d are read", len(document), maxDataplane)
-	}
 	parsed, err := resource.Parse(document, kind.ByName)
 	if err != nil {
 		return nil, err

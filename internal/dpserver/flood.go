@@ -22,6 +22,8 @@ const (
 	// attemptBurst and attemptRate, a second, bound the registrations of one token, whatever they change; a source
 	// address has twice as many.
 	attemptBurst, attemptRate = 20_000, 1000
+	// attemptBytes is how large the document of one attempt is; a larger one is charged as several.
+	attemptBytes = 8 << 10
 	// changeBurst and changeRate, a second, bound those that create or change a Dataplane.
 	changeBurst, changeRate = 5000, 200
 	// sourceFactor is how much of both a source address has.
@@ -83,14 +85,15 @@ func sourceOf(ctx context.Context) string {
 	return host
 }
 
-// attempt charges a registration before anything of it is read. It returns ResourceExhausted beyond the bound.
-func (f *flood) attempt(p payer) error {
-	return f.attempts.charge(p, f.now(), "registrations")
+// attempt charges a registration before anything of it is read, and a large document as several. It returns
+// ResourceExhausted beyond the bound.
+func (f *flood) attempt(p payer, bytes int) error {
+	return f.attempts.charge(p, f.now(), 1+bytes/attemptBytes, "registrations")
 }
 
 // change charges a registration that creates or changes a Dataplane.
 func (f *flood) change(p payer) error {
-	return f.changes.charge(p, f.now(), "registrations that create or change a Dataplane")
+	return f.changes.charge(p, f.now(), 1, "registrations that create or change a Dataplane")
 }
 
 // mayChange reports whether change would succeed now.
@@ -175,15 +178,15 @@ func (b *buckets) has(p payer, now time.Time) bool {
 	return true
 }
 
-// charge takes one from each bucket, or from none where one is empty. Those that are sent away are each given a turn
+// charge takes the cost from each bucket, or from none where one is empty. Those that are sent away are each given a turn
 // of their own, at the rate of the bucket, so that they do not come back together.
-func (b *buckets) charge(p payer, now time.Time, what string) error {
+func (b *buckets) charge(p payer, now time.Time, cost int, what string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	keys := p.keys()
 	for _, key := range keys {
 		bucket, rate := b.of(key, now)
-		if bucket.level >= 1 {
+		if bucket.level >= float64(cost) {
 			continue
 		}
 		if bucket.turn.Before(now) {
@@ -201,7 +204,7 @@ func (b *buckets) charge(p payer, now time.Time, what string) error {
 	}
 	for _, key := range keys {
 		bucket, _ := b.of(key, now)
-		bucket.level--
+		bucket.level -= float64(cost)
 	}
 	return nil
 }

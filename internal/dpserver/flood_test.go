@@ -16,7 +16,7 @@ func TestAFleetThatRestartsIsNotThrottled(t *testing.T) {
 	f := newFlood(c.now)
 	fleet := payer{token: "fleet", source: "10.0.0.1"}
 	for i := range 10_000 {
-		if err := f.attempt(fleet); err != nil {
+		if err := f.attempt(fleet, 2000); err != nil {
 			t.Fatalf("registration %d of a restart: %v", i, err)
 		}
 	}
@@ -54,23 +54,23 @@ func TestANewFleetIsAdmittedInTime(t *testing.T) {
 func TestOneTokenDoesNotSpendWhatOthersHave(t *testing.T) {
 	c := &clock{time.Unix(1000, 0)}
 	f := newFlood(c.now)
-	for f.attempt(payer{"stolen", "10.0.0.9"}) == nil {
+	for f.attempt(payer{"stolen", "10.0.0.9"}, 2000) == nil {
 	}
-	err := f.attempt(payer{"stolen", "10.0.0.9"})
+	err := f.attempt(payer{"stolen", "10.0.0.9"}, 2000)
 	if status.Code(err) != codes.ResourceExhausted || retryAfter(t, err) < time.Second {
 		t.Errorf("a token beyond its bound gets %v", err)
 	}
-	if err := f.attempt(payer{"another", "10.0.0.2"}); err != nil {
+	if err := f.attempt(payer{"another", "10.0.0.2"}, 2000); err != nil {
 		t.Errorf("another token at another address: %v", err)
 	}
-	if err := f.attempt(payer{"another", "10.0.0.9"}); err != nil {
+	if err := f.attempt(payer{"another", "10.0.0.9"}, 2000); err != nil {
 		t.Errorf("another token at the same address: %v", err)
 	}
 	for i := range 100 {
-		for f.attempt(payer{fmt.Sprint(i), "10.0.0.9"}) == nil && i < 3 {
+		for f.attempt(payer{fmt.Sprint(i), "10.0.0.9"}, 2000) == nil && i < 3 {
 		}
 	}
-	if f.attempt(payer{"one more", "10.0.0.9"}) == nil {
+	if f.attempt(payer{"one more", "10.0.0.9"}, 2000) == nil {
 		t.Error("an address with many tokens has no bound")
 	}
 }

@@ -9,7 +9,10 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"weft/internal/dpserver"
 	"weft/internal/identity"
 	"weft/internal/wire"
 	"weft/internal/xds"
@@ -64,7 +67,7 @@ func TestWhatAProxySaysOfItselfIsBounded(t *testing.T) {
 	}{
 		{"its run", &wire.Report{Run: long}, "run has 1048576 bytes"},
 		{"a serial", &wire.Report{Run: "run-1", Serving: []*wire.Serving{{}, {Serial: long}}}, "serving[1].serial has 1048576 bytes"},
-		{"its listeners", &wire.Report{Run: "run-1", Serving: make([]*wire.Serving, 10_001)}, "names 10001 listeners"},
+		{"its listeners", &wire.Report{Run: "run-1", Serving: make([]*wire.Serving, 513)}, "serving has 513 items, at most 512"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.report.Mesh, c.report.Name = "default", "web-1"
@@ -126,3 +129,31 @@ type raw struct{ encoding.Codec }
 
 func (raw) Marshal(message any) ([]byte, error) { return message.([]byte), nil }
 func (raw) Name() string                        { return "proto" }
+
+// TestEveryFieldOfAnAgentHasABound: of the messages that agents send, and of those within.
+func TestEveryFieldOfAnAgentHasABound(t *testing.T) {
+	seen := map[protoreflect.FullName]bool{}
+	var want func(d protoreflect.MessageDescriptor)
+	want = func(d protoreflect.MessageDescriptor) {
+		for i := range d.Fields().Len() {
+			f := d.Fields().Get(i)
+			bound, ok := dpserver.WireBounds[f.FullName()]
+			seen[f.FullName()] = true
+			text := f.Kind() == protoreflect.StringKind || f.Kind() == protoreflect.BytesKind
+			if text && bound.Bytes == 0 || f.IsList() && bound.Items == 0 || f.IsMap() {
+				t.Errorf("%s has no bound (%v)", f.FullName(), ok)
+			}
+			if f.Kind() == protoreflect.MessageKind {
+				want(f.Message())
+			}
+		}
+	}
+	for _, m := range []proto.Message{&wire.RegisterRequest{}, &wire.SignRequest{}, &wire.Report{}, &wire.Part{}, &wire.NamesRequest{}} {
+		want(m.ProtoReflect().Descriptor())
+	}
+	for name := range dpserver.WireBounds {
+		if !seen[name] {
+			t.Errorf("%s is no field that an agent sends", name)
+		}
+	}
+}

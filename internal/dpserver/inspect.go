@@ -171,6 +171,9 @@ func (s *agents) Answer(stream wire.Agent_AnswerServer) error {
 	if err != nil {
 		return err
 	}
+	if err := checkMessage(first); err != nil {
+		return err
+	}
 	key, err := named(first)
 	if err != nil {
 		return err

@@ -13,6 +13,9 @@ import (
 // Names implements wire.AgentServer. A slow stream gets what has changed meanwhile in one update, so that
 // nothing is queued for it.
 func (s *agents) Names(request *wire.NamesRequest, stream wire.Agent_NamesServer) error {
+	if err := checkMessage(request); err != nil {
+		return err
+	}
 	key, err := named(request)
 	if err != nil {
 		return err

@@ -45,7 +45,7 @@ func TestRegisterRefuses(t *testing.T) {
 		{"a value that is wrong", "web-1", swap("port: 8080", "port: 0"), codes.InvalidArgument, "networking.inbound[0].port"},
 		{"another kind", "web-1", "{type: Mesh, name: evil}", codes.InvalidArgument, "only a Dataplane, a ZoneIngress or a ZoneEgress can"},
 		{"what is no YAML", "web-1", "\x00{", codes.InvalidArgument, "not YAML"},
-		{"too much", "web-1", strings.Repeat("#", 2<<20), codes.InvalidArgument, "at most 1048576"},
+		{"too much", "web-1", strings.Repeat("#", 2<<20), codes.InvalidArgument, "at most 262144"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := p.agent.Register(p.as(c.token), &wire.RegisterRequest{Dataplane: []byte(c.document)})

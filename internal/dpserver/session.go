@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -24,15 +23,6 @@ const (
 	drainBound = 5 * time.Second
 	// storeBound is how long a store may take.
 	storeBound = 10 * time.Second
-	// maxServing bounds the listeners of one report.
-	maxServing = 10_000
-	// maxWord bounds what a report says in one word and is stored: a run, a certificate's serial.
-	maxWord = 64
-	// maxNames bounds the SPIFFE IDs of one leaf, of which each inbound gives one at most, and maxName one of them
-	// (SPIFFE-ID, section 2.3).
-	maxNames, maxName = 300, 2048
-	// maxProblem bounds a reason in words.
-	maxProblem = 1000
 )
 
 // session is one agent that is there.
@@ -67,15 +57,15 @@ func (s *agents) Session(stream wire.Agent_SessionServer) error {
 	if err != nil {
 		return err
 	}
+	if err := checkMessage(first); err != nil {
+		return err
+	}
 	key, err := named(first)
 	if err != nil {
 		return err
 	}
 	if err := caller.names(key); err != nil {
 		return status.Error(codes.PermissionDenied, err.Error())
-	}
-	if err := checkReport(first); err != nil {
-		return err
 	}
 	if err := s.admitted(key); err != nil {
 		return err // before anything is computed for it
@@ -159,7 +149,7 @@ func (a *session) receive(report func(*wire.Report)) {
 	for {
 		next, err := a.stream.Recv()
 		if err == nil {
-			err = checkReport(next)
+			err = checkMessage(next)
 		}
 		if err != nil {
 			a.end(err)
@@ -167,29 +157,6 @@ func (a *session) receive(report func(*wire.Report)) {
 		}
 		report(next)
 	}
-}
-
-// checkReport bounds what a report can make the control plane keep.
-func checkReport(r *wire.Report) error {
-	if len(r.Serving) > maxServing {
-		return status.Errorf(codes.InvalidArgument, "the report names %d listeners in serving, at most %d are read", len(r.Serving), maxServing)
-	}
-	if len(r.Run) > maxWord {
-		return status.Errorf(codes.InvalidArgument, "the report's run has %d bytes, at most %d are kept", len(r.Run), maxWord)
-	}
-	if c := r.GetCertificate(); len(c.GetSerial()) > maxWord || len(c.GetProblem()) > maxProblem {
-		return status.Errorf(codes.InvalidArgument, "the report's certificate has a serial of %d bytes and a problem of %d, at most %d and %d are kept",
-			len(c.Serial), len(c.Problem), maxWord, maxProblem)
-	}
-	for i, s := range r.Serving {
-		if len(s.GetSerial()) > maxWord {
-			return status.Errorf(codes.InvalidArgument, "the report's serving[%d].serial has %d bytes, at most %d are kept", i, len(s.Serial), maxWord)
-		}
-		if len(s.GetNames()) > maxNames || slices.ContainsFunc(s.GetNames(), func(name string) bool { return len(name) > maxName }) {
-			return status.Errorf(codes.InvalidArgument, "the report's serving[%d].names are %d, at most %d are kept, of %d bytes each", i, len(s.Names), maxNames, maxName)
-		}
-	}
-	return nil
 }
 
 func (a *session) run(ctx context.Context, first *wire.Report, reports <-chan *wire.Report, proxies <-chan *graph.Proxy) error {

@@ -21,6 +21,9 @@ import (
 // Sign implements wire.AgentServer. What the certificate says comes from the proxy's MeshIdentity, or the mtls of its mesh. Who holds
 // it is stored before it is handed out. Unavailable says that a later try may succeed.
 func (s *agents) Sign(ctx context.Context, request *wire.SignRequest) (*wire.SignResponse, error) {
+	if err := checkMessage(request); err != nil {
+		return nil, err
+	}
 	key, err := named(request)
 	if err != nil {
 		return nil, err

@@ -56,7 +56,7 @@ func TestAReportOfACertificateIsBounded(t *testing.T) {
 	p.send(stream, &wire.Report{Run: "run-1", Certificate: &wire.Certificate{SpiffeId: webID, Problem: strings.Repeat("x", 2000)}})
 	for {
 		if _, err := stream.Recv(); err != nil {
-			wantStatus(t, err, codes.InvalidArgument, "a problem of 2000")
+			wantStatus(t, err, codes.InvalidArgument, "certificate.problem has 2000 bytes")
 			return
 		}
 	}

@@ -1,0 +1,105 @@
+package dpserver
+
+import (
+	"fmt"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"weft/kind"
+)
+
+// WireBound is how large a field of an agent's message may be.
+type WireBound struct {
+	Items int // of a list; 0 where the field is none
+	Bytes int // of a string or bytes, or of each in a list; 0 of a message
+}
+
+const (
+	maxWord   = 64   // bytes of a run, a serial or a generation
+	maxTitle  = 253  // bytes of a name of a mesh, a proxy or a secret
+	maxSpiffe = 2048 // bytes of a SPIFFE ID (SPIFFE-ID, section 2.3)
+)
+
+// WireBounds are those of every string, list and bytes field that an agent sends, by the field's full name. They are
+// checked before anything of the message is used.
+var WireBounds = map[protoreflect.FullName]WireBound{
+	"weft.agent.v1.RegisterRequest.dataplane": {Bytes: kind.Dataplanes.MaxBytes},
+	"weft.agent.v1.SignRequest.mesh":          {Bytes: maxTitle},
+	"weft.agent.v1.SignRequest.name":          {Bytes: maxTitle},
+	"weft.agent.v1.SignRequest.request":       {Bytes: 16 << 10},
+	"weft.agent.v1.SignRequest.proxy_type":    {Bytes: maxWord},
+	"weft.agent.v1.SignRequest.secret":        {Bytes: maxTitle},
+	"weft.agent.v1.Report.mesh":               {Bytes: maxTitle},
+	"weft.agent.v1.Report.name":               {Bytes: maxTitle},
+	"weft.agent.v1.Report.run":                {Bytes: maxWord},
+	"weft.agent.v1.Report.envoy_version":      {Bytes: maxTitle},
+	"weft.agent.v1.Report.serving":            {Items: 512}, // 256 inbounds and those that are being withdrawn
+	"weft.agent.v1.Report.certificate":        {},
+	"weft.agent.v1.Report.proxy_type":         {Bytes: maxWord},
+	"weft.agent.v1.Certificate.spiffe_id":     {Bytes: maxSpiffe},
+	"weft.agent.v1.Certificate.serial":        {Bytes: maxWord},
+	"weft.agent.v1.Certificate.problem":       {Bytes: 1000},
+	"weft.agent.v1.Serving.address":           {Bytes: maxWord},
+	"weft.agent.v1.Serving.generation":        {Bytes: maxWord},
+	"weft.agent.v1.Serving.serial":            {Bytes: maxWord},
+	"weft.agent.v1.Serving.names":             {Items: 300, Bytes: maxSpiffe}, // each inbound gives one at most
+	"weft.agent.v1.Part.mesh":                 {Bytes: maxTitle},
+	"weft.agent.v1.Part.name":                 {Bytes: maxTitle},
+	"weft.agent.v1.Part.question":             {Bytes: maxTitle},
+	"weft.agent.v1.Part.content":              {Bytes: 4 << 20},
+	"weft.agent.v1.Part.problem":              {Bytes: 4096},
+	"weft.agent.v1.Part.proxy_type":           {Bytes: maxWord},
+	"weft.agent.v1.NamesRequest.mesh":         {Bytes: maxTitle},
+	"weft.agent.v1.NamesRequest.name":         {Bytes: maxTitle},
+	"weft.agent.v1.NamesRequest.version":      {Bytes: maxTitle},
+	"weft.agent.v1.NamesRequest.proxy_type":   {Bytes: maxWord},
+}
+
+// checkMessage returns InvalidArgument for a message with a field that is larger than its bound.
+func checkMessage(m proto.Message) error {
+	message := m.ProtoReflect()
+	if at, size, most := beyond(message, ""); at != "" {
+		return status.Errorf(codes.InvalidArgument, "the %s's %s has %s, at most %d are read", message.Descriptor().Name(), at, size, most)
+	}
+	return nil
+}
+
+// beyond returns the first field beyond its bound, its size and the bound; "" where all are within theirs.
+func beyond(m protoreflect.Message, path string) (at, size string, most int) {
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		name, bound := path+string(f.Name()), WireBounds[f.FullName()]
+		if !f.IsList() {
+			at, size, most = tooLarge(f, v, name, bound)
+			return at == ""
+		}
+		list := v.List()
+		if list.Len() > bound.Items {
+			at, size, most = name, fmt.Sprintf("%d items", list.Len()), bound.Items
+			return false
+		}
+		for i := 0; i < list.Len() && at == ""; i++ {
+			at, size, most = tooLarge(f, list.Get(i), fmt.Sprintf("%s[%d]", name, i), bound)
+		}
+		return at == ""
+	})
+	return at, size, most
+}
+
+func tooLarge(f protoreflect.FieldDescriptor, v protoreflect.Value, name string, bound WireBound) (at, size string, most int) {
+	n := 0
+	switch f.Kind() {
+	case protoreflect.MessageKind:
+		return beyond(v.Message(), name+".")
+	case protoreflect.StringKind:
+		n = len(v.String())
+	case protoreflect.BytesKind:
+		n = len(v.Bytes())
+	}
+	if n > bound.Bytes {
+		return name, fmt.Sprintf("%d bytes", n), bound.Bytes
+	}
+	return "", "", 0
+}
