@@ -2,12 +2,17 @@ package dpserver
 
 import (
 	"fmt"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"weft/internal/graph"
+	"weft/kind"
 )
 
 // TestAFleetThatRestartsIsNotThrottled: 10,000 agents with one token behind one address, as a NAT shows them.
@@ -84,4 +89,43 @@ func retryAfter(t *testing.T, err error) time.Duration {
 	}
 	t.Fatalf("%v does not say when to try again", err)
 	return 0
+}
+
+// thousands writes numbers as the documentation does: 20,000.
+type thousands struct{}
+
+func (thousands) Sprintf(format string, numbers ...int) string {
+	var words []any
+	for _, n := range numbers {
+		word := fmt.Sprint(n)
+		for i := len(word) - 3; i > 0; i -= 3 {
+			word = word[:i] + "," + word[i:]
+		}
+		words = append(words, word)
+	}
+	return fmt.Sprintf(strings.ReplaceAll(format, "%d", "%s"), words...)
+}
+
+// TestTheBoundsAreDocumented: docs/operations/bounds.md has the numbers that hold.
+func TestTheBoundsAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/operations/bounds.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	print := thousands{}
+	for _, line := range []string{
+		print.Sprintf("%d at once, then %d a second; each %d KiB", attemptBurst, attemptRate, attemptBytes>>10),
+		print.Sprintf("%d at once, then %d a second |", changeBurst, changeRate),
+		print.Sprintf("never opened a session | %d |", MaxSilent),
+		print.Sprintf("registered proxies of one token | %d |", MaxRegistered),
+		print.Sprintf("in a zone | %d |", graph.MaxGenerated),
+		print.Sprintf("generated MeshService | %d |", kind.MaxServicePorts),
+		print.Sprintf("%d listeners of a report, %d SPIFFE IDs of a listener, %d bytes of one, %d KiB of a certificate request",
+			WireBounds["weft.agent.v1.Report.serving"].Items, WireBounds["weft.agent.v1.Serving.names"].Items,
+			WireBounds["weft.agent.v1.Serving.names"].Bytes, WireBounds["weft.agent.v1.SignRequest.request"].Bytes>>10),
+	} {
+		if !strings.Contains(string(text), line) {
+			t.Errorf("docs/operations/bounds.md lacks %q", line)
+		}
+	}
 }

@@ -352,6 +352,23 @@ func TestLargeQueriesAreRejected(t *testing.T) {
 	}
 }
 
+// TestTheBoundsAreDocumented: docs/operations/bounds.md has the numbers that hold.
+func TestTheBoundsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/operations/bounds.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := strings.ReplaceAll(string(page), ",", "")
+	for _, line := range []string{
+		fmt.Sprintf("write no resource | %d bytes", maxRequest), fmt.Sprintf("query | %d bytes", maxQuery),
+		fmt.Sprintf("filters included | %d |", maxFilters), fmt.Sprintf("of a page | %d |", largestPage),
+	} {
+		if !strings.Contains(plain, line) {
+			t.Errorf("docs/operations/bounds.md lacks %q", line)
+		}
+	}
+}
+
 // TestHostileDocumentsAreRejectedAtOnce: what would cost seconds to read costs a pass over its bytes.
 func TestHostileDocumentsAreRejectedAtOnce(t *testing.T) {
 	w := newWorld(t, newStore(t))
