@@ -67,7 +67,7 @@ const (
 	maxLabel = 63  // of a DNS label, and of a label's name and value
 
 	// proxyType was a label and a tag once.
-	proxyType        = "kuma.io/proxy-type"
+	proxyType        = ProxyTypeLabel
 	proxyTypeProblem = "has no meaning here; a zone proxy is told by its section of networking"
 )
 

@@ -178,12 +178,13 @@ type Admin struct {
 const (
 	ServiceTag     = "kuma.io/service"
 	ProtocolTag    = "kuma.io/protocol"
-	ZoneLabel      = "kuma.io/zone"
+	ZoneLabel      = resource.ZoneLabel
 	OriginLabel    = "kuma.io/origin"
 	EnvLabel       = "kuma.io/env"
-	DisplayName    = "kuma.io/display-name"
+	DisplayName    = resource.DisplayName
 	WorkloadLabel  = "kuma.io/workload"
-	NamespaceLabel = "k8s.kuma.io/namespace"
+	NamespaceLabel = resource.NamespaceLabel
+	ProxyTypeLabel = "kuma.io/proxy-type" // sidecar, zoneingress or zoneegress
 	ManagedBy      = "kuma.io/managed-by" // the value GeneratedBy marks what the control plane made
 	GeneratedBy    = "weft"
 )
@@ -232,7 +233,7 @@ func (in *Inbound) Section() string { return in.Listener() + "/" + in.Name }
 // Dataplanes is the kind of [Dataplane].
 var Dataplanes = &resource.Kind[Dataplane]{
 	Info: resource.Info{
-		Name: "Dataplane", Plural: "dataplanes", Scope: resource.Mesh, Sync: resource.ZoneToGlobal, Flat: true, MaxBytes: 256 << 10,
+		Name: "Dataplane", Plural: "dataplanes", ShortName: "dp", Scope: resource.Mesh, Sync: resource.ZoneToGlobal, Flat: true, MaxBytes: 256 << 10,
 		Replaced: map[string]string{
 			"networking.gateway":                                  "has no meaning here; use networking.zoneIngress, or an Envoy Gateway in front of the mesh",
 			"networking.advertisedAddress":                        "has no meaning here; use networking.zoneIngress.advertisedAddress",
@@ -241,8 +242,12 @@ var Dataplanes = &resource.Kind[Dataplane]{
 			"metrics": "has no meaning here; use a MeshMetric",
 		},
 	},
+	Default:  defaultDataplane,
 	Validate: validateDataplane,
 }
+
+// defaultDataplane leaves out the label that names the type of the proxy: its sections tell it.
+func defaultDataplane(o *resource.Object[Dataplane]) { delete(o.Labels, ProxyTypeLabel) }
 
 // DataplaneServing is what a proxy serves, stored by the instance that holds its session whenever it
 // changes. It has a row of its own, so that it wakes only those who derive endpoints.

@@ -28,7 +28,7 @@ type HostnameSelector struct {
 // HostnameGenerators is the kind of [HostnameGenerator].
 var HostnameGenerators = &resource.Kind[HostnameGenerator]{
 	Info: resource.Info{
-		Name: "HostnameGenerator", Plural: "hostnamegenerators", Scope: resource.Global, Sync: resource.GlobalToZones | resource.ZoneToGlobal,
+		Name: "HostnameGenerator", Plural: "hostnamegenerators", ShortName: "hg", Scope: resource.Global, Sync: resource.GlobalToZones | resource.ZoneToGlobal,
 		Replaced: map[string]string{
 			"extension": "has no meaning here; use `template`",
 		},

@@ -20,6 +20,13 @@ type Mesh struct {
 	// SkipCreatingInitialPolicies names policies that a new mesh shall not begin with, or "*". No mesh
 	// of ours begins with any, so that whatever it asks for holds.
 	SkipCreatingInitialPolicies []string `json:"skipCreatingInitialPolicies,omitempty" schema:"maxItems=64 maxLength=253"`
+	// MeshServices is accepted with the mode Exclusive, which every mesh has, and is not stored.
+	MeshServices *MeshServicesMode `json:"meshServices,omitempty" schema:"deprecated"`
+}
+
+// MeshServicesMode says how the services of a mesh are found.
+type MeshServicesMode struct {
+	Mode string `json:"mode,omitempty" schema:"required enum=Exclusive"` // by MeshServices alone
 }
 
 // MeshMTLS is the mutual TLS of a mesh.
@@ -188,14 +195,13 @@ type PodMembers struct {
 // Meshes is the kind of [Mesh].
 var Meshes = &resource.Kind[Mesh]{
 	Info: resource.Info{
-		Name: "Mesh", Plural: "meshes", Scope: resource.Global, Sync: resource.GlobalToZones, Flat: true,
+		Name: "Mesh", Plural: "meshes", ShortName: "m", Scope: resource.Global, Sync: resource.GlobalToZones, Flat: true,
 		Replaced: map[string]string{
-			"networking":   "has no meaning here; MeshPassthrough decides what may leave the mesh",
-			"tracing":      "has no meaning here; use a MeshTrace",
-			"logging":      "has no meaning here; use a MeshAccessLog",
-			"metrics":      "has no meaning here; use a MeshMetric",
-			"constraints":  "has no meaning here; use dataplaneProxyMembership",
-			"meshServices": "has no meaning here; MeshServices are always used",
+			"networking":  "has no meaning here; MeshPassthrough decides what may leave the mesh",
+			"tracing":     "has no meaning here; use a MeshTrace",
+			"logging":     "has no meaning here; use a MeshAccessLog",
+			"metrics":     "has no meaning here; use a MeshMetric",
+			"constraints": "has no meaning here; use dataplaneProxyMembership",
 
 			"mtls.backends.conf.cert.file":        useASecret,
 			"mtls.backends.conf.key.file":         useASecret,
@@ -203,5 +209,13 @@ var Meshes = &resource.Kind[Mesh]{
 			"mtls.backends.dpCert.requestTimeout": "has no meaning here; leave it out: nothing is asked for with a time limit",
 		},
 	},
+	Default:  defaultMesh,
 	Validate: validateMesh,
+}
+
+// defaultMesh leaves out the mode of MeshServices that every mesh has.
+func defaultMesh(o *resource.Object[Mesh]) {
+	if s := o.Spec.MeshServices; s != nil && s.Mode == "Exclusive" {
+		o.Spec.MeshServices = nil
+	}
 }

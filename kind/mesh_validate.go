@@ -22,6 +22,9 @@ func validateMesh(o *resource.Object[Mesh]) resource.Problems {
 	if o.Spec.MTLS != nil {
 		c.mtls("mtls", o.Spec.MTLS)
 	}
+	if s := o.Spec.MeshServices; s != nil {
+		c.add("meshServices.mode", "is %s, and every mesh has the mode Exclusive; write that or leave meshServices out", quote(s.Mode))
+	}
 	if m := o.Spec.DataplaneProxyMembership; m != nil {
 		c.members("dataplaneProxyMembership.allowed", m.Allowed)
 		c.members("dataplaneProxyMembership.blocked", m.Blocked)

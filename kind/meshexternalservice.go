@@ -87,7 +87,7 @@ type SANMatch struct {
 // MeshExternalServices is the kind of [MeshExternalService].
 var MeshExternalServices = &resource.Kind[MeshExternalService]{
 	Info: resource.Info{
-		Name: "MeshExternalService", Plural: "meshexternalservices", Scope: resource.Mesh, Sync: resource.GlobalToZones | resource.ZoneToGlobal,
+		Name: "MeshExternalService", Plural: "meshexternalservices", ShortName: "extsvc", Computed: []string{"snis"}, Scope: resource.Mesh, Sync: resource.GlobalToZones | resource.ZoneToGlobal,
 		Replaced: map[string]string{
 			"extension": "has no meaning here; write the endpoints",
 

@@ -127,7 +127,7 @@ type ProvidedCA struct {
 // MeshIdentities is the kind of [MeshIdentity].
 var MeshIdentities = &resource.Kind[MeshIdentity]{
 	Info: resource.Info{
-		Name: "MeshIdentity", Plural: "meshidentities", Scope: resource.Mesh, Sync: resource.GlobalToZones | resource.ZoneToGlobal,
+		Name: "MeshIdentity", Plural: "meshidentities", ShortName: "mid", Scope: resource.Mesh, Sync: resource.GlobalToZones | resource.ZoneToGlobal,
 		Replaced: map[string]string{
 			"provider.bundled.ca.certificate.file":   useASecret,
 			"provider.bundled.ca.certificate.envVar": useASecret,

@@ -20,7 +20,7 @@ type MultiZoneSelector struct {
 // MeshMultiZoneServices is the kind of [MeshMultiZoneService].
 var MeshMultiZoneServices = &resource.Kind[MeshMultiZoneService]{
 	Info: resource.Info{
-		Name: "MeshMultiZoneService", Plural: "meshmultizoneservices", Scope: resource.Mesh, Sync: resource.GlobalToZones,
+		Name: "MeshMultiZoneService", Plural: "meshmultizoneservices", ShortName: "mzsvc", Computed: []string{"snis"}, Scope: resource.Mesh, Sync: resource.GlobalToZones,
 	},
 	Default:  func(o *resource.Object[MeshMultiZoneService]) { defaultPorts(o.Spec.Ports) },
 	Validate: validateMeshMultiZoneService,

@@ -260,7 +260,7 @@ func (c *checks) targetPort(field string, target *PortRef, port uint32) {
 // MeshServices is the kind of [MeshService].
 var MeshServices = &resource.Kind[MeshService]{
 	Info: resource.Info{
-		Name: "MeshService", Plural: "meshservices", Scope: resource.Mesh, Sync: resource.ZoneToGlobal | resource.ZoneToZones,
+		Name: "MeshService", Plural: "meshservices", ShortName: "msvc", Computed: []string{"snis"}, Scope: resource.Mesh, Sync: resource.ZoneToGlobal | resource.ZoneToZones,
 	},
 	Default:  defaultMeshService,
 	Validate: validateMeshService,

@@ -71,7 +71,7 @@ type IDMatch struct {
 // MeshTrafficPermissions is the kind of [MeshTrafficPermission].
 var MeshTrafficPermissions = &resource.Kind[MeshTrafficPermission]{
 	Info: resource.Info{
-		Name: "MeshTrafficPermission", Plural: "meshtrafficpermissions", Scope: resource.Mesh, Sync: resource.GlobalToZones | resource.ZoneToGlobal, Policy: true,
+		Name: "MeshTrafficPermission", Plural: "meshtrafficpermissions", ShortName: "mtp", Scope: resource.Mesh, Sync: resource.GlobalToZones | resource.ZoneToGlobal, Policy: true,
 		Replaced: map[string]string{
 			"from":                                  "has no meaning here; use `rules`",
 			"rules.default.action":                  "has no meaning here; use allow, deny or allowWithShadowDeny",

@@ -30,7 +30,7 @@ type PEMBundle struct {
 
 // MeshTrusts is the kind of [MeshTrust].
 var MeshTrusts = &resource.Kind[MeshTrust]{
-	Info:     resource.Info{Name: "MeshTrust", Plural: "meshtrusts", Scope: resource.Mesh, Sync: resource.GlobalToZones | resource.ZoneToGlobal | resource.ZoneToZones},
+	Info:     resource.Info{Name: "MeshTrust", Plural: "meshtrusts", ShortName: "mtrust", Scope: resource.Mesh, Sync: resource.GlobalToZones | resource.ZoneToGlobal | resource.ZoneToZones},
 	Validate: validateMeshTrust,
 }
 

@@ -29,7 +29,8 @@ func TestEveryFieldWorksOrIsRefused(t *testing.T) {
 			logging: {}                                      | logging: has no meaning here; use a MeshAccessLog
 			metrics: {}                                      | metrics: has no meaning here; use a MeshMetric
 			constraints: {}                                  | constraints: has no meaning here; use dataplaneProxyMembership
-			meshServices: {mode: Exclusive}                  | meshServices: has no meaning here; MeshServices are always used`},
+			meshServices: {mode: Exclusive}
+			meshServices: {mode: Everywhere}                 | meshServices.mode: is "Everywhere", and every mesh has the mode Exclusive`},
 		{"Dataplane", `{type: Dataplane, mesh: m, name: d, %s}`, `
 			networking: {address: 10.0.0.1}
 			networking: {zoneIngress: {address: 10.0.0.1, port: 10001, advertisedAddress: 192.168.1.100, advertisedPort: 30001, name: zi-port}}
@@ -82,7 +83,7 @@ func TestEveryFieldWorksOrIsRefused(t *testing.T) {
 			}, zone: east}
 			, advertisedAddress: 192.168.1.100, advertisedPort: 30001}}
 			, admin: {port: 9901}}}
-			}, availableServices: []}                        | availableServices: has no meaning here; leave it out`},
+			}, availableServices: []}`},
 		{"HostnameGenerator", `{type: HostnameGenerator, name: g, spec: {template: "{{ .DisplayName }}.svc.mesh.local", %s}}`, `
 			selector: {meshService: {matchLabels: {a: b}}}
 			selector: {meshMultiZoneService: {}}

@@ -21,9 +21,10 @@ type ZoneEgressNetworking struct {
 // ZoneEgresses is the kind of [ZoneEgress].
 var ZoneEgresses = &resource.Kind[ZoneEgress]{
 	Info: resource.Info{
-		Name: "ZoneEgress", Plural: "zoneegresses", Aliases: []string{"zone-egresses"}, Scope: resource.Global, Flat: true,
+		Name: "ZoneEgress", Plural: "zoneegresses", ShortName: "ze", Aliases: []string{"zone-egresses"}, Scope: resource.Global, Flat: true,
 		Sync: resource.ZoneToGlobal,
 	},
+	Default:  func(o *resource.Object[ZoneEgress]) { delete(o.Labels, ProxyTypeLabel) },
 	Validate: validateZoneEgress,
 }
 

@@ -23,12 +23,10 @@ type ZoneIngressNetworking struct {
 // ZoneIngresses is the kind of [ZoneIngress].
 var ZoneIngresses = &resource.Kind[ZoneIngress]{
 	Info: resource.Info{
-		Name: "ZoneIngress", Plural: "zone-ingresses", Aliases: []string{"zoneingresses"}, Scope: resource.Global, Flat: true,
+		Name: "ZoneIngress", Plural: "zone-ingresses", ShortName: "zi", Computed: []string{"availableServices"}, Aliases: []string{"zoneingresses"}, Scope: resource.Global, Flat: true,
 		Sync: resource.ZoneToGlobal,
-		Replaced: map[string]string{
-			"availableServices": "has no meaning here; leave it out: the control plane knows the services of the zone",
-		},
 	},
+	Default:  func(o *resource.Object[ZoneIngress]) { delete(o.Labels, ProxyTypeLabel) },
 	Validate: validateZoneIngress,
 }
 

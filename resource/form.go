@@ -25,46 +25,59 @@ const MeshLabel = "kuma.io/mesh"
 type Lookup func(kind string) Descriptor
 
 // envelopeFields stand beside the spec's own fields in the Universal form.
-var envelopeFields = []string{"type", "mesh", "name", "labels", "spec", "status", "creationTime", "modificationTime"}
+var envelopeFields = []string{"type", "mesh", "name", "labels", "kri", "spec", "status", "creationTime", "modificationTime"}
 
 // Parse reads one resource in YAML or JSON, in the Universal or the Kubernetes form. Unknown fields are
 // problems, each with its path. Defaults are not filled in and values are not validated.
 //
-// A written `status` is ignored: only the control plane writes it.
+// `status`, `kri`, the times and the kind's [Info.Computed] are ignored: only the control plane writes them.
 func Parse(doc []byte, kinds Lookup) (Any, error) {
+	written, err := ParseDocument(doc, kinds)
+	return written.Object, err
+}
+
+// Document is a resource as a user wrote it.
+type Document struct {
+	Object Any
+	// KRI is the field `kri`, which a client computed or read before; empty where it is absent.
+	KRI string
+}
+
+// ParseDocument is [Parse] with the field `kri`.
+func ParseDocument(doc []byte, kinds Lookup) (Document, error) {
 	if len(doc) > largestDocument {
-		return nil, Errorf(Invalid, "the resource has %d bytes, at most %d are read", len(doc), largestDocument)
+		return Document{}, Errorf(Invalid, "the resource has %d bytes, at most %d are read", len(doc), largestDocument)
 	}
 	if err := scan(doc); err != nil {
-		return nil, err
+		return Document{}, err
 	}
 	if several(doc) {
-		return nil, Errorf(Invalid, "there are several documents, want one resource")
+		return Document{}, Errorf(Invalid, "there are several documents, want one resource")
 	}
 	raw, err := yaml.YAMLToJSONStrict(doc)
 	if err != nil {
-		return nil, Errorf(Invalid, "not YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+		return Document{}, Errorf(Invalid, "not YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
 	}
 	if err := withinScan(scanJSON(raw)); err != nil {
-		return nil, err
+		return Document{}, err
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &fields); err != nil || fields == nil {
-		return nil, Errorf(Invalid, "a resource is a mapping with `type` and `name`")
+		return Document{}, Errorf(Invalid, "a resource is a mapping with `type` and `name`")
 	}
 	if _, ok := fields["apiVersion"]; ok {
 		if fields, err = fromKubernetes(fields); err != nil {
-			return nil, err
+			return Document{}, err
 		}
 	}
-	o, err := fromUniversal(fields, kinds)
+	written, err := fromUniversal(fields, kinds)
 	if err != nil {
-		return nil, err
+		return Document{}, err
 	}
-	if info := kinds(o.Key().Kind).Describe(); len(doc) > info.Bytes() {
-		return nil, Errorf(Invalid, "%s has %d bytes, at most %d are read", o.Key(), len(doc), info.Bytes())
+	if key := written.Object.Key(); len(doc) > kinds(key.Kind).Describe().Bytes() {
+		return Document{}, Errorf(Invalid, "%s has %d bytes, at most %d are read", key, len(doc), kinds(key.Kind).Describe().Bytes())
 	}
-	return o, nil
+	return written, nil
 }
 
 // largestDocument is that of any kind.
@@ -132,6 +145,7 @@ type header struct {
 	Mesh   string
 	Name   string
 	Labels map[string]string
+	KRI    string
 }
 
 func readHeader(fields map[string]json.RawMessage, problems *Problems) header {
@@ -142,7 +156,7 @@ func readHeader(fields map[string]json.RawMessage, problems *Problems) header {
 		name  string
 		into  any
 		bound Bound
-	}{{"type", &h.Type, name}, {"mesh", &h.Mesh, name}, {"name", &h.Name, name}, {"labels", &h.Labels, labelsBound}} {
+	}{{"type", &h.Type, name}, {"mesh", &h.Mesh, name}, {"name", &h.Name, name}, {"labels", &h.Labels, labelsBound}, {"kri", &h.KRI, Bound{Length: 2048}}} {
 		raw, ok := fields[field.name]
 		if !ok {
 			continue
@@ -169,23 +183,23 @@ func (h *header) meta(problems *Problems) Meta {
 	return Meta{Mesh: h.Mesh, Name: h.Name, Labels: h.Labels}
 }
 
-func fromUniversal(fields map[string]json.RawMessage, kinds Lookup) (Any, error) {
+func fromUniversal(fields map[string]json.RawMessage, kinds Lookup) (Document, error) {
 	var problems Problems
 	head := readHeader(fields, &problems)
 	if len(problems) > 0 {
-		return nil, &Error{Code: Invalid, Detail: "the resource is invalid", Problems: problems}
+		return Document{}, &Error{Code: Invalid, Detail: "the resource is invalid", Problems: problems}
 	}
 	d, err := described(head.Type, kinds)
 	if err != nil {
-		return nil, err
+		return Document{}, err
 	}
 	o := d.New()
 	*o.Envelope() = head.meta(&problems)
 	decodeSpec(specFields(fields, d.Describe(), &problems), o.spec(), d.Describe(), &problems)
 	if len(problems) > 0 {
-		return nil, &Error{Code: Invalid, Detail: o.Key().String() + " is invalid", Problems: problems}
+		return Document{}, &Error{Code: Invalid, Detail: o.Key().String() + " is invalid", Problems: problems}
 	}
-	return o, nil
+	return Document{o, head.KRI}, nil
 }
 
 func described(kind string, kinds Lookup) (Descriptor, error) {
@@ -212,7 +226,7 @@ func specFields(fields map[string]json.RawMessage, info *Info, problems *Problem
 	}
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		switch {
-		case slices.Contains(envelopeFields, name):
+		case slices.Contains(envelopeFields, name), slices.Contains(info.Computed, name):
 		case info.Flat:
 			var value any
 			_ = json.Unmarshal(fields[name], &value) // it was read before
@@ -220,6 +234,9 @@ func specFields(fields map[string]json.RawMessage, info *Info, problems *Problem
 		default:
 			problems.Add(name, "is not a field of %s; its fields stand under `spec`", info.Name)
 		}
+	}
+	if info.Flat {
+		maps.DeleteFunc(spec, func(name string, _ any) bool { return slices.Contains(info.Computed, name) })
 	}
 	return spec
 }
@@ -422,16 +439,10 @@ func MarshalJSON(o, status Any, d Descriptor, form Form) ([]byte, error) {
 
 func kubernetes(o Any, d Descriptor) ordered {
 	meta := o.Envelope()
-	labels := maps.Clone(meta.Labels)
-	if meta.Mesh != "" {
-		if labels == nil {
-			labels = map[string]string{}
-		}
-		labels[MeshLabel] = meta.Mesh
-	}
+	labels := withMesh(meta)
 	metadata := ordered{}
 	metadata.add("name", meta.Name)
-	if !meta.Created.IsZero() {
+	if stored(meta) {
 		metadata.add("creationTimestamp", meta.Created.UTC().Format(time.RFC3339))
 	}
 	if len(labels) > 0 {
@@ -445,6 +456,27 @@ func kubernetes(o Any, d Descriptor) ordered {
 	return doc
 }
 
+// stored says whether a resource came out of a store; another one has no times and no identifier.
+func stored(meta *Meta) bool { return !meta.Created.IsZero() }
+
+// shownLabels are the labels in the Universal form: those of a stored resource name its mesh.
+func shownLabels(meta *Meta) map[string]string {
+	if !stored(meta) {
+		return meta.Labels
+	}
+	return withMesh(meta)
+}
+
+// withMesh are the labels of a resource and that of its mesh.
+func withMesh(meta *Meta) map[string]string {
+	if meta.Mesh == "" {
+		return meta.Labels
+	}
+	labels := map[string]string{MeshLabel: meta.Mesh}
+	maps.Copy(labels, meta.Labels)
+	return labels
+}
+
 // universal is the envelope without the spec.
 func universal(o Any, d Descriptor) ordered {
 	meta := o.Envelope()
@@ -454,12 +486,15 @@ func universal(o Any, d Descriptor) ordered {
 		doc.add("mesh", meta.Mesh)
 	}
 	doc.add("name", meta.Name)
-	if !meta.Created.IsZero() {
+	if stored(meta) {
 		doc.add("creationTime", meta.Created.UTC().Format(time.RFC3339Nano))
 		doc.add("modificationTime", meta.Modified.UTC().Format(time.RFC3339Nano))
 	}
-	if len(meta.Labels) > 0 {
-		doc.add("labels", meta.Labels)
+	if labels := shownLabels(meta); len(labels) > 0 {
+		doc.add("labels", labels)
+	}
+	if kri, ok := KRIOf(meta, d.Describe()); ok && stored(meta) {
+		doc.add("kri", kri.String())
 	}
 	return doc
 }

@@ -43,7 +43,7 @@ func (l *loan) UnmarshalJSON(raw []byte) error {
 
 var (
 	replaced = map[string]string{"books.author": "has no meaning here; use title"}
-	shelves  = &resource.Kind[shelf]{Info: resource.Info{Name: "Shelf", Scope: resource.Mesh, Replaced: replaced}}
+	shelves  = &resource.Kind[shelf]{Info: resource.Info{Name: "Shelf", ShortName: "sh", Scope: resource.Mesh, Replaced: replaced}}
 	flats    = &resource.Kind[shelf]{Info: resource.Info{Name: "Flat", Scope: resource.Mesh, Flat: true, Replaced: replaced}}
 	hidden   = &resource.Kind[shelf]{Info: resource.Info{Name: "Hidden", Hidden: true}}
 )
@@ -257,7 +257,7 @@ func TestMarshalJSON(t *testing.T) {
 		want   string
 	}{
 		{"universal", o, shelves, resource.Universal, status,
-			`{"type":"Shelf","mesh":"m","name":"s","creationTime":"2026-01-02T03:04:05.0000006Z","modificationTime":"2026-01-02T03:04:06.0000006Z","labels":{"a":"b"},"spec":{"height":3},"status":{"height":9}}`},
+			`{"type":"Shelf","mesh":"m","name":"s","creationTime":"2026-01-02T03:04:05.0000006Z","modificationTime":"2026-01-02T03:04:06.0000006Z","labels":{"a":"b","kuma.io/mesh":"m"},"kri":"kri_sh_m___s_","spec":{"height":3},"status":{"height":9}}`},
 		{"flat", flat, flats, resource.Universal, nil, `{"type":"Flat","mesh":"m","name":"s","height":3}`},
 		{"kubernetes", o, shelves, resource.Kubernetes, status,
 			`{"apiVersion":"kuma.io/v1alpha1","kind":"Shelf","metadata":{"name":"s","creationTimestamp":"2026-01-02T03:04:05Z","labels":{"a":"b","kuma.io/mesh":"m"}},"spec":{"height":3},"status":{"height":9}}`},

@@ -129,7 +129,9 @@ type Info struct {
 	Name    string   // "MeshService"
 	Plural  string   // the REST path's segment, "meshservices"
 	Aliases []string // further path segments that older clients use
-	Scope   Scope
+	// ShortName is the code of the kind in a [KRI]; empty: its resources have none.
+	ShortName string
+	Scope     Scope
 	// Sync says which way they travel between zones and global.
 	Sync Sync
 
@@ -151,6 +153,10 @@ type Info struct {
 	// StatusOf names the kind whose status this kind's rows carry. A status is a row of its own, so
 	// that writing it wakes only those who read it.
 	StatusOf string
+
+	// Computed are fields beside `type` and `name` that a control plane computes: what a user writes there is
+	// ignored.
+	Computed []string
 
 	// Replaced maps the path of a field that users of this API know from elsewhere, and that has no
 	// meaning here, to a sentence that names the replacement.

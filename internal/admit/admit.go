@@ -55,6 +55,8 @@ type Change struct {
 	// Token is set where an agent writes its Dataplane: what its token vouches for, and whether it may replace what
 	// is stored, nil where nothing is. The write of anybody else is vouched for by an operator.
 	Token *Token
+	// Sender is what the program that sends a user's write cannot express.
+	Sender Sender
 	// Told is called with what stood before and after, nil where there was or is nothing, once a write has
 	// changed something. Optional.
 	Told func(before, after resource.Any)
@@ -115,13 +117,23 @@ func (w *Writer) putOnce(ctx context.Context, written store.Row, change Change) 
 	if err != nil {
 		return Result{}, err
 	}
+	var ignored []string
+	if !change.ControlPlane {
+		if ignored = w.ignoreComputed(o, stored); stored != nil && change.Token == nil {
+			kept, same, err := w.compare(written, o, stored, change.Sender)
+			ignored = append(ignored, kept...)
+			if err != nil || same {
+				return Result{Object: stored.before(), Warnings: ignored}, err
+			}
+		}
+	}
 	before := stored.before()
 	if err := vouch(before, o, change.Token); err != nil {
 		return Result{}, err
 	}
 	result, err := w.write(ctx, o, stored, change, nil)
 	if err == nil {
-		result.Warnings = w.warnings(ctx, before, result.Object)
+		result.Warnings = append(ignored, w.warnings(ctx, before, result.Object)...)
 	}
 	return result, err
 }

@@ -119,11 +119,6 @@ func TestPutRefuses(t *testing.T) {
 		{"no mesh", `{type: Secret, name: s, data: eA==}`, resource.Invalid, "\n  mesh: is required"},
 		{"a mesh of a mesh", `{type: Mesh, mesh: m, name: other}`, resource.Invalid, "\n  mesh: a Mesh is in no mesh"},
 		{"a mesh that is not there", `{type: Secret, mesh: other, name: s, data: eA==}`, resource.NotFound, "\n  mesh: \"other\" does not exist; create the Mesh first"},
-		{"another zone, of a kind without a mesh", `{type: Mesh, name: other, labels: {kuma.io/zone: west}}`, resource.Invalid, "labels[kuma.io/zone]"},
-		{"another zone", `{type: Secret, mesh: m, name: s, labels: {kuma.io/zone: west}, data: eA==}`, resource.Invalid, "\n  labels[kuma.io/zone]: is \"west\", and the control plane sets \"east\""},
-		{"another origin", `{type: Secret, mesh: m, name: s, labels: {kuma.io/origin: global}, data: eA==}`, resource.Invalid, "labels[kuma.io/origin]"},
-		{"another environment", `{type: Secret, mesh: m, name: s, labels: {kuma.io/env: kubernetes}, data: eA==}`, resource.Invalid, "labels[kuma.io/env]"},
-		{"another name", `{type: Secret, mesh: m, name: s, labels: {kuma.io/display-name: r}, data: eA==}`, resource.Invalid, "labels[kuma.io/display-name]"},
 		{"a namespace", `{type: Secret, mesh: m, name: s, labels: {k8s.kuma.io/namespace: r}, data: eA==}`, resource.Invalid, "labels[k8s.kuma.io/namespace]: has no meaning outside Kubernetes"},
 		{"the control plane's mark", `{type: Secret, mesh: m, name: s, labels: {kuma.io/managed-by: weft}, data: eA==}`, resource.Invalid, "labels[kuma.io/managed-by]"},
 		{"tags", `{type: Dataplane, mesh: m, name: d, networking: {address: 10.0.0.1, inbound: [{port: 80, tags: {kuma.io/zone: west}}]}}`, resource.Invalid, "\n  networking.inbound[0].tags[kuma.io/zone]: is \"west\""},
@@ -132,12 +127,45 @@ func TestPutRefuses(t *testing.T) {
 		{"an ingress of another zone", `{type: ZoneIngress, name: zi, zone: west, networking: {address: 10.0.0.1, port: 1}}`, resource.Invalid, "\n  zone: is \"west\", and this control plane is of zone \"east\""},
 		{"an egress of another zone", `{type: ZoneEgress, name: ze, zone: west, networking: {address: 10.0.0.1, port: 1}}`, resource.Invalid, "\n  zone: is \"west\", and this control plane is of zone \"east\""},
 		{"what users only read", `{type: DataplaneInsight, mesh: m, name: d}`, resource.Forbidden, "written by the control plane only"},
-		{"what the control plane finds out", `{type: MeshService, mesh: m, name: s, spec: {state: Available, selector: {dataplaneRef: {name: a}}, ports: [{port: 80}], identities: [{type: SpiffeID, value: "spiffe://a/b"}]}}`,
-			resource.Invalid, "\n  spec.state: is set by the control plane; leave it out\n  spec.identities: are set by"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := w.Put(t.Context(), parse(t, test.doc), admit.Change{})
 			refused(t, err, test.code, test.says)
+		})
+	}
+}
+
+// TestComputedFieldsAreIgnored: a value that the control plane computes otherwise is a warning and nothing else.
+func TestComputedFieldsAreIgnored(t *testing.T) {
+	w, rows := setup(t)
+	for _, test := range []struct{ name, doc, warning string }{
+		{"another zone, of a kind without a mesh", `{type: Mesh, name: other, labels: {kuma.io/zone: west}}`, `labels[kuma.io/zone]: "west" is ignored: the control plane sets "east"`},
+		{"another zone", `{type: Secret, mesh: m, name: a, labels: {kuma.io/zone: west}, data: eA==}`, `labels[kuma.io/zone]: "west" is ignored: the control plane sets "east"`},
+		{"another origin", `{type: Secret, mesh: m, name: b, labels: {kuma.io/origin: global}, data: eA==}`, `labels[kuma.io/origin]: "global" is ignored: the control plane sets "zone"`},
+		{"another environment", `{type: Secret, mesh: m, name: c, labels: {kuma.io/env: kubernetes}, data: eA==}`, `labels[kuma.io/env]: "kubernetes" is ignored: the control plane sets "universal"`},
+		{"another name", `{type: Secret, mesh: m, name: d, labels: {kuma.io/display-name: r}, data: eA==}`, `labels[kuma.io/display-name]: "r" is ignored: the control plane sets "d"`},
+		{"a zone where there is none", `{type: Zone, name: z, labels: {kuma.io/zone: west}}`, `labels[kuma.io/zone]: "west" is ignored: the label has no meaning here`},
+		{"another type of proxy", `{type: Dataplane, mesh: m, name: e, labels: {kuma.io/proxy-type: zoneingress}, networking: {address: 10.0.0.1}}`, `labels[kuma.io/proxy-type]: "zoneingress" is ignored: the proxy is a sidecar`},
+		{"another type of zone proxy", `{type: ZoneEgress, name: e, labels: {kuma.io/proxy-type: sidecar}, networking: {address: 10.0.0.1, port: 1}}`, `labels[kuma.io/proxy-type]: "sidecar" is ignored: the proxy is a zoneegress`},
+		{"a state", `{type: MeshService, mesh: m, name: s, spec: {state: Available, selector: {dataplaneRef: {name: a}}, ports: [{port: 80}]}}`, `spec.state: "Available" is ignored: the control plane sets it`},
+		{"identities", `{type: MeshService, mesh: m, name: s2, spec: {selector: {dataplaneRef: {name: a}}, ports: [{port: 80}], identities: [{type: SpiffeID, value: "spiffe://a/b"}]}}`, `spec.identities: are ignored: the control plane sets them`},
+		{"the default state", `{type: MeshService, mesh: m, name: s3, spec: {state: Unavailable, selector: {dataplaneRef: {name: a}}, ports: [{port: 80}]}}`, ""},
+		{"the right type of proxy", `{type: Dataplane, mesh: m, name: f, labels: {kuma.io/proxy-type: sidecar}, networking: {address: 10.0.0.1}}`, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			result := put(t, w, test.doc)
+			if got := strings.Join(result.Warnings, "\n"); got != test.warning && !strings.HasPrefix(got, test.warning+"\n") {
+				t.Errorf("the warnings are %q, want %q", got, test.warning)
+			}
+			stored := read(t, rows, result.Object.Key())
+			for name, wrong := range map[string]string{kind.ZoneLabel: "west", kind.OriginLabel: "global", kind.EnvLabel: "kubernetes", kind.DisplayName: "r"} {
+				if stored.Envelope().Label(name) == wrong {
+					t.Errorf("the label %s is stored as it was written", name)
+				}
+			}
+			if service, ok := stored.(*resource.Object[kind.MeshService]); ok && (service.Spec.State != "" || service.Spec.Identities != nil) {
+				t.Errorf("computed fields are stored as they were written: %+v", service.Spec)
+			}
 		})
 	}
 }

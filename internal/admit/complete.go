@@ -140,7 +140,7 @@ func (w *Writer) specFields(o resource.Any, stored *current, controlPlane bool) 
 		if stored != nil {
 			before = stored.object.(*resource.Object[kind.MeshService]).Spec
 		}
-		return serviceFields(&o.Spec, before)
+		serviceFields(&o.Spec, before)
 	case *resource.Object[kind.ZoneIngress]:
 		return w.ownZone(&o.Spec.Zone)
 	case *resource.Object[kind.ZoneEgress]:
@@ -185,16 +185,8 @@ func (w *Writer) inboundTags(inbounds []kind.Inbound) resource.Problems {
 	return problems
 }
 
-// serviceFields keeps what the control plane found out about a service's servers: clients rest on it,
-// so an update that leaves it out must not take it away, and nobody else may write it.
-func serviceFields(s *kind.MeshService, before kind.MeshService) resource.Problems {
-	var problems resource.Problems
-	if s.State != "" && s.State != before.State {
-		problems.Add("spec.state", "is set by the control plane; leave it out")
-	}
-	if len(s.Identities) > 0 && !slices.Equal(s.Identities, before.Identities) {
-		problems.Add("spec.identities", "are set by the control plane; leave them out")
-	}
+// serviceFields keeps what the control plane found out about the servers of a service: clients depend on it, and no
+// user writes it.
+func serviceFields(s *kind.MeshService, before kind.MeshService) {
 	s.State, s.Identities = before.State, before.Identities
-	return problems
 }

@@ -1,6 +1,7 @@
 package admit_test
 
 import (
+	"slices"
 	"testing"
 
 	"weft/internal/admit"
@@ -73,8 +74,16 @@ func TestAnOwnerIsNotChosen(t *testing.T) {
 	w, _ := within(t, admit.Options{})
 	o := parse(t, permission)
 	o.Envelope().Labels = map[string]string{kind.ZoneLabel: "west"}
-	_, err := w.Put(t.Context(), o, admit.Change{})
-	refused(t, err, resource.Invalid, `labels[kuma.io/zone]: is "west", and has no meaning here; leave it out`)
+	result, err := w.Put(t.Context(), o, admit.Change{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := result.Object.Envelope().Label(kind.ZoneLabel); got != "" {
+		t.Errorf("it belongs to the zone %q", got)
+	}
+	if want := []string{`labels[kuma.io/zone]: "west" is ignored: the label has no meaning here`}; !slices.Equal(result.Warnings[:1], want) {
+		t.Errorf("the warnings are %q, want %q first", result.Warnings, want)
+	}
 }
 
 // What a zone wrote when it was alone stays its own.

@@ -129,6 +129,7 @@ func (a *api) routes() []route {
 		{"GET /meshes/{mesh}/meshservices/{name}/_backing", access.Read, a.backing},
 		{"GET /meshes/{mesh}/services/{name}/_inspect", access.Read, a.services},
 	}
+	routes = append(routes, a.kumactlRoutes()...)
 	routes = append(routes, a.overviewRoutes()...)
 	routes = append(routes, a.insightRoutes()...)
 	routes = append(routes, a.liveRoutes()...)

@@ -39,21 +39,23 @@ func (a *api) put(d resource.Descriptor) func(http.ResponseWriter, *http.Request
 		if err != nil {
 			return err
 		}
+		change.Sender = senderOf(r, d.Describe().Name)
 		body, err := readBody(w, r, d.Describe().Bytes())
 		if err != nil {
 			return err
 		}
-		o, err := resource.Parse(body, kind.ByName)
+		written, err := resource.ParseDocument(body, kind.ByName)
 		if err != nil {
 			return err
 		}
-		if err := place(o, keyOf(d, r)); err != nil {
+		if err := place(written.Object, keyOf(d, r)); err != nil {
 			return err
 		}
-		result, err := a.Writer.Put(r.Context(), o, change)
+		result, err := a.Writer.Put(r.Context(), written.Object, change)
 		if err != nil {
 			return err
 		}
+		result.Warnings = append(result.Warnings, otherKRI(written.KRI, result.Object, d)...)
 		if change.DryRun {
 			return writePreview(w, d, result)
 		}

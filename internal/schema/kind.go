@@ -75,6 +75,12 @@ func (b *builder) document(d resource.Descriptor, status *Schema, required []str
 		"creationTime":     {ReadOnly: true, Description: "when it was created"},
 		"modificationTime": {ReadOnly: true, Description: "when it was last changed"},
 	})
+	if info.ShortName != "" {
+		properties["kri"] = &Schema{Type: "string", ReadOnly: true, Description: "what identifies it in every zone"}
+	}
+	for _, name := range info.Computed {
+		properties[name] = &Schema{ReadOnly: true, Description: "computed; ignored in a write"}
+	}
 	if info.Scope == resource.Mesh {
 		properties["mesh"] = &Schema{Type: "string", Pattern: kind.Patterns["mesh"].String(), Description: "the mesh that it is in"}
 	}

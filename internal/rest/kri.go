@@ -1,0 +1,69 @@
+package rest
+
+import (
+	"net/http"
+	"strconv"
+
+	"weft/kind"
+	"weft/resource"
+)
+
+// byKRI returns the resource that an identifier names. The section of the identifier does not matter.
+func (a *api) byKRI(w http.ResponseWriter, r *http.Request) error {
+	form, err := formOf(r)
+	if err != nil {
+		return err
+	}
+	text := r.PathValue("kri")
+	kri, ok := resource.ParseKRI(text)
+	d := kindOf(kri.Code)
+	if !ok || d == nil {
+		return resource.Errorf(resource.Invalid, "%.300q is not a KRI of this control plane: want kri_CODE_MESH_ZONE_NAMESPACE_NAME_, with the code of a kind in `GET /_resources` (shortName)", text)
+	}
+	m, err := a.read(r.Context(), readsOf(d)...)
+	if err != nil {
+		return err
+	}
+	o := m.withKRI(kri, d)
+	if o == nil {
+		return resource.Errorf(resource.NotFound, "%s does not exist", text)
+	}
+	body, err := m.encode(d, o, form)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("ETag", strconv.Quote(o.Envelope().Version))
+	return writeJSON(w, http.StatusOK, body)
+}
+
+// kindOf returns the kind with a code; nil where there is none.
+func kindOf(code string) resource.Descriptor {
+	for _, d := range kind.All() {
+		if info := d.Describe(); info.ShortName == code && code != "" {
+			return d
+		}
+	}
+	return nil
+}
+
+// withKRI returns the resource of a kind that an identifier names, whatever its section; nil where there is none. A
+// resource of this control plane has the name in the identifier; one of another control plane is stored under another.
+func (m *moment) withKRI(kri resource.KRI, d resource.Descriptor) resource.Any {
+	kri.Section = ""
+	is := func(o resource.Any) bool {
+		own, _ := resource.KRIOf(o.Envelope(), d.Describe())
+		if kri.Zone == "" && kri.Name == o.Key().Name {
+			own.Zone = "" // clients leave out a zone that they do not know
+		}
+		return own == kri
+	}
+	if o, ok := m.find(resource.Key{Kind: d.Describe().Name, Mesh: kri.Mesh, Name: kri.Name}); ok && is(o) {
+		return o
+	}
+	for o := range m.State.From(m.Snapshot, d.Describe().Name, kri.Mesh, "") {
+		if is(o) {
+			return o
+		}
+	}
+	return nil
+}

@@ -1,0 +1,104 @@
+package rest
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	"weft/internal/access"
+	"weft/internal/admit"
+	"weft/resource"
+)
+
+// Ways to agree that a client removes fields that it drops, by name, separated by commas.
+const (
+	removeHeader = "Weft-Remove-Fields"
+	removeQuery  = "removeFields"
+)
+
+// kumactlAgent matches the User-Agent of kumactl: release, and the product and the commit that it was built from.
+var kumactlAgent = regexp.MustCompile(`^kumactl/([0-9A-Za-z.+-]{1,64}) \([^()]*; ([A-Za-z ]{1,64})/[^()/;]*\)$`)
+
+// client is a kumactl of some release.
+type client struct {
+	release string // such as 2.14.3, or unknown
+	product string // the product that it was built for, such as Kuma
+}
+
+// kumactlOf returns the kumactl that sends a request; false for other clients. A User-Agent that begins as kumactl's
+// does and goes on in another way is one of an unknown release.
+func kumactlOf(r *http.Request) (client, bool) {
+	agent := r.UserAgent()
+	if !strings.HasPrefix(agent, "kumactl/") {
+		return client{}, false
+	}
+	if parts := kumactlAgent.FindStringSubmatch(agent); parts != nil {
+		return client{parts[1], parts[2]}, true
+	}
+	return client{"unknown", "Kuma"}, true
+}
+
+// dropped are fields that kumactl does not know and drops when it reads a file: by every release, and by those that
+// are not 2.x too.
+type dropped struct{ always, after2 []string }
+
+var kumactlDrops = map[string]dropped{
+	"Mesh": {
+		always: []string{"dataplaneProxyMembership"},
+		after2: []string{"mtls", "routing"},
+	},
+	"Dataplane": {
+		always: []string{"networking.zoneIngress", "networking.zoneEgress"},
+		after2: []string{"networking.inbound[].tags", "networking.outbound[].tags", "networking.transparentProxying.reachableServices"},
+	},
+	"MeshService":           {after2: []string{"selector.dataplaneTags"}},
+	"MeshMultiZoneService":  {always: []string{"ports[].targetPort"}},
+	"MeshTrafficPermission": {always: []string{"rules[].matches"}},
+}
+
+// senderOf returns what the client of a request cannot say about a resource of a kind, and which of these fields its
+// user agrees to lose.
+func senderOf(r *http.Request, kindName string) admit.Sender {
+	by, ok := kumactlOf(r)
+	if !ok {
+		return admit.Sender{}
+	}
+	fields := kumactlDrops[kindName]
+	lacks := fields.always
+	if !strings.HasPrefix(by.release, "2.") {
+		lacks = slices.Concat(lacks, fields.after2)
+	}
+	sender := admit.Sender{Name: "kumactl/" + by.release, Lacks: lacks, OmitsZero: true}
+	for _, list := range append(r.Header.Values(removeHeader), r.URL.Query()[removeQuery]...) {
+		for field := range strings.SplitSeq(list, ",") {
+			if field = strings.TrimSpace(field); field != "" {
+				sender.Removes = append(sender.Removes, field)
+			}
+		}
+	}
+	return sender
+}
+
+// otherKRI is the warning about an identifier that names another resource than the one it stands in. Clients compute
+// the zone and the namespace from labels that a file may lack.
+func otherKRI(text string, o resource.Any, d resource.Descriptor) []string {
+	own, ok := resource.KRIOf(o.Envelope(), d.Describe())
+	if text == "" || !ok {
+		return nil
+	}
+	written, ok := resource.ParseKRI(text)
+	if ok && written.Code == own.Code && written.Mesh == own.Mesh && (written.Name == own.Name || written.Name == o.Key().Name) {
+		return nil
+	}
+	return []string{fmt.Sprintf("kri: %.300q is ignored: it does not identify %s, whose kri is %s", text, o.Key(), own)}
+}
+
+// kumactlRoutes are the paths that kumactl and the tools around it ask beside those of the kinds, with the shapes
+// that these read.
+func (a *api) kumactlRoutes() []route {
+	return []route{
+		{"GET /_kri/{kri}", access.Read, a.byKRI},
+	}
+}
