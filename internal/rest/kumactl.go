@@ -21,23 +21,23 @@ const (
 // kumactlAgent matches the User-Agent of kumactl: release, and the product and the commit that it was built from.
 var kumactlAgent = regexp.MustCompile(`^kumactl/([0-9A-Za-z.+-]{1,64}) \([^()]*; ([A-Za-z ]{1,64})/[^()/;]*\)$`)
 
-// client is a kumactl of some release.
-type client struct {
+// kumactlClient is a kumactl of some release.
+type kumactlClient struct {
 	release string // such as 2.14.3, or unknown
 	product string // the product that it was built for, such as Kuma
 }
 
 // kumactlOf returns the kumactl that sends a request; false for other clients. A User-Agent that begins as kumactl's
 // does and goes on in another way is one of an unknown release.
-func kumactlOf(r *http.Request) (client, bool) {
+func kumactlOf(r *http.Request) (kumactlClient, bool) {
 	agent := r.UserAgent()
 	if !strings.HasPrefix(agent, "kumactl/") {
-		return client{}, false
+		return kumactlClient{}, false
 	}
 	if parts := kumactlAgent.FindStringSubmatch(agent); parts != nil {
-		return client{parts[1], parts[2]}, true
+		return kumactlClient{parts[1], parts[2]}, true
 	}
-	return client{"unknown", "Kuma"}, true
+	return kumactlClient{"unknown", "Kuma"}, true
 }
 
 // dropped are fields that kumactl does not know and drops when it reads a file: by every release, and by those that

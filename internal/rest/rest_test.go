@@ -54,14 +54,17 @@ type world struct {
 	audit   bytes.Buffer
 }
 
-func newWorld(t testing.TB, rows store.Store) *world {
+func newWorld(t testing.TB, rows store.Store) *world { return newWorldOf(t, rows, "east") }
+
+// newWorldOf is an API of a control plane of a zone; of the global one where that is empty.
+func newWorldOf(t testing.TB, rows store.Store, zone string) *world {
 	t.Helper()
-	reads, stop, err := viewtest.New(rows, "east")
+	reads, stop, err := viewtest.New(rows, zone)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(stop)
-	w := &world{store: reads.Store(), view: reads, writer: admit.New(reads.Store(), admit.Options{Zone: "east"}), log: &bytes.Buffer{}}
+	w := &world{store: reads.Store(), view: reads, writer: admit.New(reads.Store(), admit.Options{Zone: zone}), log: &bytes.Buffer{}}
 	w.handler = New(w.config())
 	return w
 }

@@ -1,0 +1,506 @@
+package rest
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/txtar"
+
+	"weft/internal/admit"
+	"weft/internal/client"
+	"weft/kind"
+	"weft/resource"
+)
+
+// kumactlReleases are the releases that tests speak as, as kumactl names itself.
+var kumactlReleases = []string{"2.14.3", "3.0.0-preview.vabc", "unknown"}
+
+func agentOf(release string) http.Header {
+	return http.Header{"User-Agent": {"kumactl/" + release + " (linux; amd64; Kuma/1a2b3c4)"}, "Accept": {"application/json"}, "Content-Type": {"application/json"}}
+}
+
+// socket serves a world over HTTP.
+type socket struct {
+	*world
+	server *httptest.Server
+}
+
+func listen(t testing.TB, w *world) *socket {
+	s := &socket{w, httptest.NewServer(AsAdministrator(w.handler))}
+	t.Cleanup(s.server.Close)
+	return s
+}
+
+// send returns the status, the header and the body of a response.
+func (s *socket) send(t testing.TB, method, path, body string, header http.Header) (int, http.Header, string) {
+	t.Helper()
+	r, err := http.NewRequest(method, s.server.URL+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps.Copy(r.Header, header)
+	response, err := s.server.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, response.Header, string(answer)
+}
+
+// written is the response to a PUT as kumactl reads it.
+type written struct {
+	Changed  bool
+	Warnings []string
+}
+
+func (s *socket) apply(t testing.TB, path, body string, header http.Header) (int, written, string) {
+	t.Helper()
+	status, _, answer := s.send(t, "PUT", path, body, header)
+	var result written
+	if err := json.Unmarshal([]byte(answer), &result); err != nil {
+		t.Fatalf("PUT %s: the body is no JSON object: %v\n%s", path, err, answer)
+	}
+	return status, result, answer
+}
+
+// TestKumactlApplies replays what kumactl sends for one file of each kind, twice: the second time changes nothing.
+func TestKumactlApplies(t *testing.T) {
+	requests, err := txtar.ParseFile("testdata/kumactl/requests.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, release := range kumactlReleases {
+		t.Run(release, func(t *testing.T) {
+			s := listen(t, newWorld(t, newStore(t)))
+			for _, request := range requests.Files {
+				fields := strings.Fields(request.Name)
+				if path := fields[1]; len(fields) == 2 || strings.HasPrefix(release, fields[2]+".") {
+					s.applyTwice(t, path, strings.ReplaceAll(string(request.Data), "@CERTIFICATE@", certificateText(t)), release)
+				}
+			}
+		})
+	}
+}
+
+func (s *socket) applyTwice(t *testing.T, path, body, release string) {
+	t.Helper()
+	if status, _, answer := s.send(t, "GET", path, "", agentOf(release)); status != http.StatusNotFound {
+		t.Fatalf("GET %s before it is there: %d %s", path, status, answer)
+	}
+	status, first, answer := s.apply(t, path, body, agentOf(release))
+	if status != http.StatusCreated {
+		t.Fatalf("PUT %s: %d %s", path, status, answer)
+	}
+	for _, warning := range first.Warnings {
+		if strings.Contains(warning, "ignored") {
+			t.Errorf("PUT %s warns of what kumactl computes: %s", path, warning)
+		}
+	}
+	_, before, _ := s.send(t, "GET", path, "", agentOf(release))
+	status, again, answer := s.apply(t, path, body, agentOf(release))
+	if status != http.StatusOK || again.Changed || len(again.Warnings) > 0 {
+		t.Errorf("the same PUT %s again: %d %s", path, status, answer)
+	}
+	if _, after, _ := s.send(t, "GET", path, "", agentOf(release)); after.Get("ETag") != before.Get("ETag") {
+		t.Errorf("the same PUT %s again wrote it", path)
+	}
+}
+
+// certificateText is the certificate of the example of a MeshTrust, as it stands in JSON.
+func certificateText(t testing.TB) string {
+	example, err := os.ReadFile("../../examples/kinds/meshtrust.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := resource.Parse(example, kind.ByName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := json.Marshal(resource.SpecOf(o).(*kind.MeshTrust).CABundles[0].PEM.Value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Trim(string(raw), `"`)
+}
+
+// TestWritingBackWhatWasReadIsNothing: for every kind that users write, as weft and each kumactl send it, of this
+// control plane and of another one.
+func TestWritingBackWhatWasReadIsNothing(t *testing.T) {
+	east := listen(t, newWorld(t, newStore(t)))
+	for _, path := range east.seed(t) {
+		t.Run("own"+path, func(t *testing.T) { east.writesBack(t, path) })
+	}
+	for _, to := range []struct {
+		zone  string
+		owner kind.Owner
+		way   resource.Sync
+	}{{"west", kind.Owner{}, resource.GlobalToZones}, {"", kind.Owner{Zone: "east"}, resource.ZoneToGlobal}} {
+		s := listen(t, newWorldOf(t, newStore(t), to.zone))
+		for _, path := range s.receive(t, east, to.owner, to.way) {
+			t.Run(fmt.Sprintf("in=%s,of=%s%s", to.zone, to.owner.Zone, path), func(t *testing.T) { s.writesBack(t, path) })
+		}
+	}
+}
+
+func (s *socket) writesBack(t *testing.T, path string) {
+	for _, query := range []string{"", "?format=k8s"} {
+		status, header, read := s.send(t, "GET", path+query, "", nil)
+		if status != http.StatusOK {
+			t.Fatalf("GET: %d %s", status, read)
+		}
+		s.writeBack(t, path, header.Get("ETag"), read, nil)
+	}
+	for _, release := range kumactlReleases {
+		_, header, read := s.send(t, "GET", path, "", agentOf(release))
+		s.writeBack(t, path, header.Get("ETag"), asKumactl(t, read, release), agentOf(release))
+	}
+}
+
+func (s *socket) writeBack(t *testing.T, path, etag, body string, header http.Header) {
+	t.Helper()
+	status, result, answer := s.apply(t, path, body, header)
+	if status != http.StatusOK || result.Changed {
+		t.Errorf("writing back %s: %d %s\n%s", body, status, answer, header)
+	}
+	for _, warning := range result.Warnings {
+		if strings.Contains(warning, "ignored") {
+			t.Errorf("a warning about a computed field that is as it was: %s", warning)
+		}
+	}
+	if _, after, _ := s.send(t, "GET", path, "", nil); after.Get("ETag") != etag {
+		t.Error("the version is another one")
+	}
+}
+
+// seed stores the example of each kind and one resource of each with the fields that kumactl does not know, and
+// returns their paths.
+func (s *socket) seed(t *testing.T) []string {
+	t.Helper()
+	s.put(t, "/meshes/default", `{"type": "Mesh", "name": "default"}`)
+	var documents, paths []string
+	for _, d := range kind.Written() {
+		example, err := os.ReadFile(filepath.Join("../../examples/kinds", strings.ToLower(d.Describe().Name)+".yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		documents = append(documents, string(example))
+	}
+	for _, document := range append(documents, slices.Collect(maps.Values(dropsByKumactl))...) {
+		path := pathOf(t, []byte(document))
+		s.put(t, path, document)
+		paths = append(paths, path)
+	}
+	return paths
+}
+
+// receive stores the resources of another control plane as the sync between zones does, under their owner's labels,
+// and returns their paths.
+func (s *socket) receive(t *testing.T, from *socket, owner kind.Owner, way resource.Sync) []string {
+	t.Helper()
+	s.put(t, "/meshes/default", `{"type": "Mesh", "name": "default"}`)
+	var paths []string
+	for _, d := range kind.Written() {
+		if !d.Describe().Sync.Has(way) {
+			continue
+		}
+		rows, _, err := from.store.List(t.Context(), d.Describe().Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, row := range rows {
+			body, err := resource.Relabel(row.Body, func(labels map[string]string) {
+				if owner.Global() {
+					labels[kind.OriginLabel] = kind.OriginGlobal
+					delete(labels, kind.ZoneLabel)
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			received := admit.Received{Kind: d, Mesh: row.Key.Mesh, Name: row.Key.Name, Owner: owner, Body: body}
+			if err := s.writer.Receive(t.Context(), received); err != nil {
+				t.Fatal(err)
+			}
+			paths = append(paths, client.Path(d, row.Key.Mesh, received.Key().Name))
+		}
+	}
+	return paths
+}
+
+// dropsByKumactl has, by the field that some kumactl does not know, a resource with it.
+var dropsByKumactl = map[string]string{
+	"dataplaneProxyMembership":   `{type: Mesh, name: closed, dataplaneProxyMembership: {allowed: [{tags: {team: a}}]}}`,
+	"mtls":                       `{type: Mesh, name: legacy, mtls: {enabledBackend: a, backends: [{name: a, type: builtin, mode: STRICT}]}}`,
+	"routing":                    `{type: Mesh, name: routed, routing: {defaultForbidMeshExternalServiceAccess: true}}`,
+	"networking.zoneIngress":     `{type: Dataplane, mesh: default, name: zi, networking: {zoneIngress: {address: 10.0.0.1, port: 1, advertisedAddress: 10.0.0.2, advertisedPort: 1}}}`,
+	"networking.zoneEgress":      `{type: Dataplane, mesh: default, name: ze, networking: {zoneEgress: {address: 10.0.0.1, port: 1}}}`,
+	"networking.inbound[].tags":  `{type: Dataplane, mesh: default, name: tagged, networking: {address: 10.0.0.1, inbound: [{port: 80, state: Ready, tags: {kuma.io/service: web}}]}}`,
+	"networking.outbound[].tags": `{type: Dataplane, mesh: default, name: dials, networking: {address: 10.0.0.1, outbound: [{port: 80, tags: {kuma.io/service: web}}]}}`,
+	"networking.transparentProxying.reachableServices": `{type: Dataplane, mesh: default, name: reaches, networking: {address: 10.0.0.1, transparentProxying: {reachableServices: [web]}}}`,
+	"spec.selector.dataplaneTags":                      `{type: MeshService, mesh: default, name: by-tags, spec: {selector: {dataplaneTags: {kuma.io/service: web}}, ports: [{port: 80}]}}`,
+	"spec.ports[].targetPort":                          `{type: MeshMultiZoneService, mesh: default, name: aimed, spec: {selector: {meshService: {matchLabels: {a: b}}}, ports: [{port: 80, targetPort: 8080}]}}`,
+	"spec.rules[].matches":                             `{type: MeshTrafficPermission, mesh: default, name: narrow, spec: {rules: [{matches: [{sni: {type: Exact, value: a.b}}], default: {allow: [{spiffeID: {type: Exact, value: "spiffe://a/b"}}]}}]}}`,
+}
+
+// asKumactl makes of what a control plane returned what a kumactl sends that has read it.
+func asKumactl(t testing.TB, read, release string) string {
+	t.Helper()
+	var doc map[string]any
+	if err := json.Unmarshal([]byte(read), &doc); err != nil {
+		t.Fatal(err)
+	}
+	name := doc["type"].(string)
+	info := kind.ByName(name).Describe()
+	doc["creationTime"], doc["modificationTime"] = "0001-01-01T00:00:00Z", "0001-01-01T00:00:00Z"
+	delete(doc, "status")
+	delete(doc, "kri")
+	labels, _ := doc["labels"].(map[string]any)
+	text := func(v any) string { s, _ := v.(string); return s }
+	if info.ShortName != "" {
+		own := text(labels[kind.DisplayName])
+		if own == "" {
+			own = text(doc["name"])
+		}
+		doc["kri"] = strings.Join([]string{"kri", info.ShortName, text(doc["mesh"]), text(labels[kind.ZoneLabel]), "", own, ""}, "_")
+	}
+	if !info.Flat {
+		spec := doc["spec"].(map[string]any)
+		if slices.Contains(info.Computed, "snis") {
+			doc["snis"] = []any{map[string]any{"port": 80, "sni": "sni." + info.ShortName + ".default.east.web.80"}}
+		}
+		if name == "MeshService" {
+			if spec["state"] == nil {
+				spec["state"] = "Unavailable"
+			}
+			doc["status"] = map[string]any{"tls": map[string]any{}, "dataplaneProxies": map[string]any{}}
+		}
+		for _, field := range []string{"ports[].snis", "zoneIngress"} {
+			drop(spec, field)
+		}
+	}
+	target := doc
+	if !info.Flat {
+		target = doc["spec"].(map[string]any)
+	}
+	fields := kumactlDrops[name]
+	for _, field := range fields.always {
+		drop(target, field)
+	}
+	if !strings.HasPrefix(release, "2.") {
+		for _, field := range fields.after2 {
+			drop(target, field)
+		}
+	}
+	if info.Flat {
+		zeros(doc)
+	}
+	raw, err := json.Marshal(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// drop removes a field from a document, in every item of lists on the way.
+func drop(v any, path string) {
+	name, rest, deeper := strings.Cut(path, ".")
+	object, ok := v.(map[string]any)
+	switch list := strings.TrimSuffix(name, "[]"); {
+	case !ok:
+	case !deeper:
+		delete(object, name)
+	case list != name:
+		items, _ := object[list].([]any)
+		for _, item := range items {
+			drop(item, rest)
+		}
+	default:
+		drop(object[name], rest)
+	}
+}
+
+// zeros removes zero values, as Protocol Buffers do.
+func zeros(object map[string]any) {
+	for name, v := range object {
+		switch v := v.(type) {
+		case map[string]any:
+			zeros(v)
+			if name == "labels" && len(v) == 0 {
+				delete(object, name)
+			}
+		case []any:
+			for _, item := range v {
+				if inner, ok := item.(map[string]any); ok {
+					zeros(inner)
+				}
+			}
+			if len(v) == 0 {
+				delete(object, name)
+			}
+		default:
+			if v == nil || v == false || v == float64(0) || v == "" || name == "state" && v == "Ready" || name == "mode" && v == "STRICT" {
+				delete(object, name)
+			}
+		}
+	}
+}
+
+// TestKumactlLosesNothing: an update that would remove a field that kumactl does not know is rejected with its name,
+// unless the user names it; what says the same otherwise changes nothing, with a warning.
+func TestKumactlLosesNothing(t *testing.T) {
+	for field, document := range dropsByKumactl {
+		for _, release := range kumactlReleases {
+			t.Run(field+" "+release, func(t *testing.T) {
+				s := listen(t, newWorld(t, newStore(t)))
+				s.put(t, "/meshes/default", `{"type": "Mesh", "name": "default"}`)
+				path := pathOf(t, []byte(document))
+				s.put(t, path, document)
+				_, before, read := s.send(t, "GET", path, "", agentOf(release))
+				sent := asKumactl(t, read, release)
+				inner := strings.TrimPrefix(field, "spec.")
+				fields := kumactlDrops[typeOf(t, read)]
+				drops := slices.Contains(fields.always, inner) || release[0] != '2' && slices.Contains(fields.after2, inner)
+
+				status, result, answer := s.apply(t, path, sent, agentOf(release))
+				if status != http.StatusOK || result.Changed {
+					t.Fatalf("writing back what was read: %d %s", status, answer)
+				}
+				if warned := strings.Contains(strings.Join(result.Warnings, "\n"), field+": stays as it is stored"); warned != drops {
+					t.Errorf("the warnings are %q; kumactl drops it: %v", result.Warnings, drops)
+				}
+
+				other := relabelled(t, sent)
+				status, result, answer = s.apply(t, path, other, agentOf(release))
+				if !drops {
+					if status != http.StatusOK || !result.Changed {
+						t.Errorf("an update that loses nothing: %d %s", status, answer)
+					}
+					return
+				}
+				if status != http.StatusConflict || !strings.Contains(answer, `"field":"`+field+`"`) || !strings.Contains(answer, "weft apply") || !strings.Contains(answer, removeHeader) {
+					t.Errorf("an update that loses the field: %d %s", status, answer)
+				}
+				if _, after, now := s.send(t, "GET", path, "", nil); after.Get("ETag") != before.Get("ETag") {
+					t.Errorf("the rejected update was written: %s", now)
+				}
+				s.removeOnRequest(t, path, other, field, release)
+			})
+		}
+	}
+}
+
+// removeOnRequest sends an update that names the field that it removes. Some resources are invalid without theirs.
+func (s *socket) removeOnRequest(t *testing.T, path, body, field, release string) {
+	t.Helper()
+	for name, request := range map[string]struct {
+		path   string
+		header http.Header
+	}{
+		"header": {path, http.Header{removeHeader: {"other, " + field}}},
+		"query":  {path + "?" + removeQuery + "=" + strings.NewReplacer("[", "%5B", "]", "%5D").Replace(field), nil},
+	} {
+		header := agentOf(release)
+		maps.Copy(header, request.header)
+		status, _, answer := s.apply(t, request.path+map[bool]string{true: "&", false: "?"}[strings.Contains(request.path, "?")]+"dryRun=true", body, header)
+		if status == http.StatusConflict {
+			t.Errorf("by %s: %d %s", name, status, answer)
+		}
+	}
+}
+
+func typeOf(t *testing.T, document string) string {
+	t.Helper()
+	o, err := resource.Parse([]byte(document), kind.ByName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o.Key().Kind
+}
+
+// relabelled is a document with another label.
+func relabelled(t *testing.T, document string) string {
+	t.Helper()
+	var doc map[string]any
+	if err := json.Unmarshal([]byte(document), &doc); err != nil {
+		t.Fatal(err)
+	}
+	labels, _ := doc["labels"].(map[string]any)
+	if labels == nil {
+		labels = map[string]any{}
+	}
+	labels["another"] = "label"
+	doc["labels"] = labels
+	raw, _ := json.Marshal(doc)
+	return string(raw)
+}
+
+// TestADisabledZoneStaysDisabled: kumactl leaves out `enabled: false`, which means enabled elsewhere.
+func TestADisabledZoneStaysDisabled(t *testing.T) {
+	s := listen(t, newWorld(t, newStore(t)))
+	s.put(t, "/zones/west", `{"type": "Zone", "name": "west", "enabled": false}`)
+	status, result, answer := s.apply(t, "/zones/west", `{"type": "Zone", "name": "west", "labels": {"a": "b"}}`, agentOf("2.14.3"))
+	if status != http.StatusOK || !strings.Contains(strings.Join(result.Warnings, "\n"), "enabled: stays false") {
+		t.Errorf("PUT: %d %s", status, answer)
+	}
+	if _, _, read := s.send(t, "GET", "/zones/west", "", nil); !strings.Contains(read, `"enabled":false`) || !strings.Contains(read, `"a":"b"`) {
+		t.Errorf("it is %s", read)
+	}
+	if s.apply(t, "/zones/west", `{"type": "Zone", "name": "west", "enabled": true}`, agentOf("2.14.3")); !strings.Contains(text(s.do("GET", "/zones/west", "", nil)), `"enabled":true`) {
+		t.Error("enabling it does nothing")
+	}
+}
+
+// TestAnotherOwnersResourceStays: only what changes nothing is accepted.
+func TestAnotherOwnersResourceStays(t *testing.T) {
+	east, west := listen(t, newWorld(t, newStore(t))), listen(t, newWorldOf(t, newStore(t), "west"))
+	east.put(t, "/meshes/default", `{"type": "Mesh", "name": "default"}`)
+	west.receive(t, east, kind.Owner{}, resource.GlobalToZones)
+	_, _, read := west.send(t, "GET", "/meshes/default", "", nil)
+	if status, result, answer := west.apply(t, "/meshes/default", read, nil); status != http.StatusOK || result.Changed {
+		t.Errorf("writing it back: %d %s", status, answer)
+	}
+	if status, _, answer := west.send(t, "PUT", "/meshes/default", relabelled(t, read), nil); status != http.StatusForbidden {
+		t.Errorf("changing it: %d %s", status, answer)
+	}
+}
+
+// TestKRI reads resources by their identifier, also where the client does not know the zone.
+func TestKRI(t *testing.T) {
+	s := listen(t, newWorld(t, newStore(t)))
+	s.put(t, "/meshes/shop", `{"type": "Mesh", "name": "shop"}`)
+	s.put(t, "/meshes/shop/dataplanes/cart-1", `{"type": "Dataplane", "networking": {"address": "10.0.0.1"}}`)
+	_, _, read := s.send(t, "GET", "/meshes/shop/dataplanes/cart-1", "", nil)
+	if !strings.Contains(read, `"kri":"kri_dp_shop_east__cart-1_"`) || !strings.Contains(read, `"kuma.io/mesh":"shop"`) {
+		t.Errorf("what is read: %s", read)
+	}
+	for kri, want := range map[string]int{
+		"kri_dp_shop_east__cart-1_": 200, "kri_dp_shop_east__cart-1_http": 200, "kri_dp_shop___cart-1_": 200, "kri_m____shop_": 200,
+		"kri_dp_shop_west__cart-1_": 404, "kri_dp_shop_east__cart-2_": 404, "kri_dp_other_east__cart-1_": 404,
+		"kri_secret_shop_east__x_": 400, "kri_dp_shop": 400, "x": 400, "kri______": 400,
+	} {
+		status, _, answer := s.send(t, "GET", "/_kri/"+kri, "", nil)
+		if status != want {
+			t.Errorf("GET /_kri/%s: %d, want %d: %s", kri, status, want, answer)
+		}
+		if strings.Contains(kri, "cart-1") && want == 200 && answer != read {
+			t.Errorf("GET /_kri/%s is another: %s", kri, answer)
+		}
+	}
+	_, result, _ := s.apply(t, "/meshes/shop/dataplanes/cart-1", strings.Replace(read, "kri_dp_shop_east__cart-1_", "kri_dp_shop_east__till_", 1), nil)
+	if !strings.Contains(strings.Join(result.Warnings, ""), `kri: "kri_dp_shop_east__till_" is ignored`) {
+		t.Errorf("an identifier of another resource: the warnings are %q", result.Warnings)
+	}
+}
