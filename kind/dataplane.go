@@ -304,6 +304,9 @@ type DataplaneInsight struct {
 	Serving       []string       `json:"serving,omitempty" schema:"maxItems=512 maxLength=64"` // the listeners that it serves, such as 10.0.0.1:8080
 	Refusals      []Refusal      `json:"refusals,omitempty" schema:"maxItems=1024"`            // what its Envoy did not take
 	Certificate   *Certificate   `json:"certificate,omitempty"`                                // what it was given last
+	// MTLS is the same certificate in the shape that clients of Kuma read. It is filled in on reading, and stored
+	// nowhere.
+	MTLS *ProxyMTLS `json:"mTLS,omitempty"`
 	// NotAdmitted is why its mesh does not admit it, worked out on reading; absent where it does.
 	NotAdmitted string `json:"notAdmitted,omitempty" schema:"maxLength=4096"`
 	// CertificateProblem is why it gets no certificate: SPIRE gives none or, worked out on reading, nobody vouches for
@@ -317,7 +320,58 @@ type Subscription struct {
 	ControlPlaneInstanceID string `json:"controlPlaneInstanceId" schema:"maxLength=253"` // the instance that it is to
 	ConnectTime            Time   `json:"connectTime"`                                   // when it began
 	DisconnectTime         *Time  `json:"disconnectTime,omitempty"`                      // when it ended; absent while it lasts
-	Version                string `json:"version,omitempty" schema:"maxLength=253"`      // of Envoy
+	// Version has the versions of the proxy's programs.
+	Version *ProxyVersion `json:"version,omitempty"`
+	// Status counts what the proxy was sent on this connection. It is filled in on reading while the connection to
+	// the instance that responds lasts, and stored nowhere.
+	Status *SubscriptionStatus `json:"status,omitempty"`
+}
+
+// ProxyVersion has the versions of the programs of a proxy.
+type ProxyVersion struct {
+	Envoy ProgramVersion `json:"envoy"` // as Envoy states it
+}
+
+// Text is the version of Envoy; empty where it is not known.
+func (v *ProxyVersion) Text() string {
+	if v == nil {
+		return ""
+	}
+	return v.Envoy.Version
+}
+
+// ProgramVersion is the version of one program.
+type ProgramVersion struct {
+	Version string `json:"version" schema:"maxLength=253"` // such as 1.40.0
+}
+
+// VersionOfEnvoy is the version of a proxy with such an Envoy; nil where it states none.
+func VersionOfEnvoy(version string) *ProxyVersion {
+	if version == "" {
+		return nil
+	}
+	return &ProxyVersion{ProgramVersion{version}}
+}
+
+// SubscriptionStatus counts the responses of one connection.
+type SubscriptionStatus struct {
+	LastUpdateTime *Time          `json:"lastUpdateTime,omitempty"` // of the last acknowledged response
+	Total          ResponseCounts `json:"total"`                    // of all types
+}
+
+// ResponseCounts counts responses of a control plane.
+type ResponseCounts struct {
+	Sent         uint64 `json:"responsesSent"`         // to the client
+	Acknowledged uint64 `json:"responsesAcknowledged"` // by the client
+	Rejected     uint64 `json:"responsesRejected"`     // by the client
+}
+
+// ProxyMTLS is the certificate of a proxy in the shape that clients of Kuma read.
+type ProxyMTLS struct {
+	CertificateExpirationTime   Time     `json:"certificateExpirationTime"`                           // when it expires
+	LastCertificateRegeneration Time     `json:"lastCertificateRegeneration"`                         // since when it is valid
+	IssuedBackend               string   `json:"issuedBackend" schema:"maxLength=253"`                // the MeshIdentity, or the backend of the mesh's mtls
+	SupportedBackends           []string `json:"supportedBackends" schema:"maxItems=1 maxLength=253"` // the same
 }
 
 // Refusal is a resource that Envoy did not take, in Envoy's words.

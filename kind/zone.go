@@ -69,11 +69,35 @@ type DoubtedDeletion struct {
 // ZoneSubscription is one connection of a zone to one instance of the global control plane.
 type ZoneSubscription struct {
 	ID                     string `json:"id"`                       // one for each connection
-	ControlPlaneInstanceID string `json:"controlPlaneInstanceId"`   // the instance that it is to
+	ControlPlaneInstanceID string `json:"globalInstanceId"`         // the instance that it is to
 	ConnectTime            Time   `json:"connectTime"`              // when it began
 	CompleteTime           *Time  `json:"completeTime,omitempty"`   // when everything that the zone had was stored
 	DisconnectTime         *Time  `json:"disconnectTime,omitempty"` // when it ended; absent while it lasts
-	Version                string `json:"version,omitempty"`        // of the zone's control plane
+	// Version has the version of the zone's control plane.
+	Version *ZoneVersion `json:"version,omitempty"`
+	// Status counts what the zone was sent. It is filled in on reading while the connection to the instance that
+	// responds lasts, and stored nowhere.
+	Status *ZoneStatus `json:"status,omitempty"`
+}
+
+// ZoneVersion has the versions of the programs of a zone.
+type ZoneVersion struct {
+	ControlPlane ProgramVersion `json:"kumaCp"` // under the name that clients of Kuma read
+}
+
+// Text is the version of the zone's control plane; empty where it is not known.
+func (v *ZoneVersion) Text() string {
+	if v == nil {
+		return ""
+	}
+	return v.ControlPlane.Version
+}
+
+// ZoneStatus counts the resources that went to a zone.
+type ZoneStatus struct {
+	LastUpdateTime *Time                     `json:"lastUpdateTime,omitempty"` // of the last item, either way
+	Total          ResponseCounts            `json:"total"`                    // of all kinds
+	Stat           map[string]ResponseCounts `json:"stat,omitempty"`           // by kind
 }
 
 // RefusedItem is a resource that was not taken, and why.

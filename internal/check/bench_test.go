@@ -32,7 +32,7 @@ func BenchmarkLook(b *testing.B) {
 			in := kind.Inbound{Address: fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255), Port: 8080, Tags: map[string]string{kind.ServiceTag: fmt.Sprintf("s-%d", i%services)}}
 			w.State.Put(tx, kind.Dataplanes.Make("default", name, kind.Dataplane{Networking: kind.Networking{Address: in.Address, Inbound: []kind.Inbound{in}, TransparentProxying: &kind.TransparentProxying{}}}))
 			w.State.Put(tx, kind.DataplaneServings.Make("default", name, kind.DataplaneServing{Inbounds: []kind.ServedInbound{{Inbound: in}}}))
-			w.Insights[graph.ProxyKey{Mesh: "default", Name: name}] = &kind.DataplaneInsight{Subscriptions: []kind.Subscription{{ID: "1", ConnectTime: kind.Time{Time: now.AddDate(0, 0, -1)}, Version: "1.40.0"}}}
+			w.Insights[graph.ProxyKey{Mesh: "default", Name: name}] = &kind.DataplaneInsight{Subscriptions: []kind.Subscription{{ID: "1", ConnectTime: kind.Time{Time: now.AddDate(0, 0, -1)}, Version: kind.VersionOfEnvoy("1.40.0")}}}
 		}
 	})
 	w.Snapshot = w.State.DB.Snapshot()

@@ -60,8 +60,8 @@ func connection(insight *kind.DataplaneInsight) (last kind.Subscription, online 
 
 func (l *look) connected(m member, insight *kind.DataplaneInsight, last kind.Subscription) {
 	object := objectOf(m.object.Key())
-	if wire.EnvoyTooOld(last.Version) {
-		l.found(envoyTooOld, object, "it runs Envoy %s, and %s is the oldest that is supported", last.Version, wire.OldestEnvoy)
+	if wire.EnvoyTooOld(last.Version.Text()) {
+		l.found(envoyTooOld, object, "it runs Envoy %s, and %s is the oldest that is supported", last.Version.Text(), wire.OldestEnvoy)
 	}
 	for _, refused := range insight.Refusals {
 		l.found(updateRefused, object, "Envoy refused the %s %s %s ago: %s", refused.Type, refused.Name, ago(l.Now.Sub(refused.Time.Time)), refused.Message)

@@ -95,7 +95,7 @@ func TestWhatAProxySaysOfItselfIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	stored(p, kind.DataplaneInsights, func(i kind.DataplaneInsight) bool {
-		return len(i.Subscriptions) == 1 && i.Subscriptions[0].Version == long[:64]
+		return len(i.Subscriptions) == 1 && i.Subscriptions[0].Version.Envoy.Version == long[:64]
 	})
 }
 

@@ -136,7 +136,7 @@ func connected(id, instance, version string, at time.Time) change {
 			}
 		}
 		i.Subscriptions = append(i.Subscriptions, kind.Subscription{
-			ID: id, ControlPlaneInstanceID: instance, ConnectTime: kind.Time{Time: at}, Version: version,
+			ID: id, ControlPlaneInstanceID: instance, ConnectTime: kind.Time{Time: at}, Version: kind.VersionOfEnvoy(version),
 		})
 		if n := len(i.Subscriptions); n > maxSubscriptions {
 			i.Subscriptions = i.Subscriptions[n-maxSubscriptions:]

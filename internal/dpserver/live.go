@@ -24,7 +24,9 @@ type Live struct {
 	PendingSince *kind.Time `json:"pendingSince,omitempty"`
 	// LastAck is when it last took something.
 	LastAck *kind.Time `json:"lastAck,omitempty"`
-	Types   []LiveType `json:"types"`
+	// Responses counts the responses of this connection.
+	Responses kind.ResponseCounts `json:"responses"`
+	Types     []LiveType          `json:"types"`
 	// Refusals are what it refuses now, with Envoy's words.
 	Refusals []kind.Refusal `json:"refusals"`
 }
@@ -50,6 +52,7 @@ func (s *Server) Live(key graph.ProxyKey) Live {
 	progress := p.stream.Progress()
 	live.Connected, live.ConnectedSince = true, at(p.since)
 	live.Settled, live.PendingSince, live.LastAck = progress.Settled, at(progress.PendingSince), at(progress.LastAck)
+	live.Responses = kind.ResponseCounts{Sent: progress.Sent, Acknowledged: progress.Acked, Rejected: progress.Rejected}
 	for _, t := range progress.Types {
 		live.Types = append(live.Types, LiveType{t.Type.String(), t.Wanted, t.Acknowledged})
 	}

@@ -50,6 +50,7 @@ func (w *World) Of(key graph.ProxyKey) *kind.DataplaneInsight {
 	if stored, ok := w.State.Insight(r, key); ok {
 		*insight = stored.Spec
 		insight.Subscriptions = w.closed(insight.Subscriptions)
+		insight.MTLS = mutualTLS(insight.Certificate)
 	}
 	if serving, ok := w.State.Serving(r, key); ok {
 		insight.Serving = taking(&serving.Spec)
@@ -59,6 +60,16 @@ func (w *World) Of(key graph.ProxyKey) *kind.DataplaneInsight {
 		insight.CertificateProblem = id.Problem
 	}
 	return insight
+}
+
+func mutualTLS(c *kind.Certificate) *kind.ProxyMTLS {
+	if c == nil {
+		return nil
+	}
+	return &kind.ProxyMTLS{
+		CertificateExpirationTime: c.Expiration, LastCertificateRegeneration: c.NotBefore,
+		IssuedBackend: c.Issuer, SupportedBackends: []string{c.Issuer},
+	}
 }
 
 // taking are the addresses at which a proxy takes requests, "10.0.0.1:8080": not one that drains, nor one

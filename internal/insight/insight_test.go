@@ -112,11 +112,11 @@ func TestZones(t *testing.T) {
 			kind.Zones.Make("", "east", kind.Zone{Enabled: &enabled}),
 			kind.Zones.Make("", "west", kind.Zone{Enabled: &enabled}),
 			kind.ZoneInsights.Make("", "east", kind.ZoneInsight{Subscriptions: []kind.ZoneSubscription{
-				{ID: "1", ControlPlaneInstanceID: "gone", ConnectTime: kind.Time{Time: noon.Add(-time.Hour)}, Version: "1.0"},
-				{ID: "2", ControlPlaneInstanceID: "here", ConnectTime: kind.Time{Time: noon}, Version: "1.1"},
+				{ID: "1", ControlPlaneInstanceID: "gone", ConnectTime: kind.Time{Time: noon.Add(-time.Hour)}, Version: &kind.ZoneVersion{ControlPlane: kind.ProgramVersion{Version: "1.0"}}},
+				{ID: "2", ControlPlaneInstanceID: "here", ConnectTime: kind.Time{Time: noon}, Version: &kind.ZoneVersion{ControlPlane: kind.ProgramVersion{Version: "1.1"}}},
 			}}),
 			kind.ZoneInsights.Make("", "west", kind.ZoneInsight{
-				Subscriptions: []kind.ZoneSubscription{{ID: "1", ControlPlaneInstanceID: "gone", ConnectTime: kind.Time{Time: noon.Add(-time.Hour)}, Version: "1.0"}},
+				Subscriptions: []kind.ZoneSubscription{{ID: "1", ControlPlaneInstanceID: "gone", ConnectTime: kind.Time{Time: noon.Add(-time.Hour)}, Version: &kind.ZoneVersion{ControlPlane: kind.ProgramVersion{Version: "1.0"}}}},
 				Refused:       []kind.RefusedItem{{Kind: "MeshService", Name: "web"}},
 			}),
 			of(kind.Dataplanes.Make("default", "web-1", kind.Dataplane{}), "east"),

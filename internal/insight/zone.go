@@ -131,9 +131,9 @@ func (w *World) connectionOf(z *Zone) {
 	for _, s := range insight.Subscriptions {
 		switch open := s.DisconnectTime == nil; {
 		case open:
-			*z.Connected, z.Since, z.Version, z.Instance = true, &s.ConnectTime, s.Version, s.ControlPlaneInstanceID
+			*z.Connected, z.Since, z.Version, z.Instance = true, &s.ConnectTime, s.Version.Text(), s.ControlPlaneInstanceID
 		case !*z.Connected:
-			z.Since, z.Version = s.DisconnectTime, s.Version
+			z.Since, z.Version = s.DisconnectTime, s.Version.Text()
 		}
 	}
 	z.Lag, z.LastItem = insight.Lag, insight.LastItem
@@ -158,9 +158,27 @@ func (w *World) Zone(name string) *kind.ZoneInsight {
 		s.DisconnectTime = disconnected(last, ended, s.ConnectTime, s.DisconnectTime)
 	}
 	if w.Links != nil {
-		insight.Lag, insight.LastItem = Behind(w.Links(name))
+		links := w.Links(name)
+		insight.Lag, insight.LastItem = Behind(links)
+		if last := len(insight.Subscriptions) - 1; links != nil && last >= 0 && insight.Subscriptions[last].DisconnectTime == nil {
+			insight.Subscriptions[last].Status = zoneStatus(links, insight.LastItem)
+		}
 	}
 	return insight
+}
+
+// zoneStatus counts what went to a zone over its streams.
+func zoneStatus(links map[string]KindLink, last *kind.Time) *kind.ZoneStatus {
+	status := &kind.ZoneStatus{LastUpdateTime: last, Stat: map[string]kind.ResponseCounts{}}
+	for name, link := range links {
+		counts := kind.ResponseCounts{Sent: link.ItemsSent, Rejected: uint64(link.Refused)}
+		counts.Acknowledged = counts.Sent - min(counts.Sent, counts.Rejected)
+		status.Stat[name] = counts
+		status.Total.Sent += counts.Sent
+		status.Total.Acknowledged += counts.Acknowledged
+		status.Total.Rejected += counts.Rejected
+	}
+	return status
 }
 
 // Behind sums up the kinds: the longest lag, and when the last item of any went.

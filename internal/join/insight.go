@@ -38,14 +38,18 @@ func (g *Global) met(p *zonePeer, side *zonesync.Side) {
 	defer p.mu.Unlock()
 	i := &p.insight
 	if i.streams++; i.current.ID != "" {
-		i.current.Version = side.Release
+		i.current.Version = releaseOf(side)
 		return
 	}
 	i.current = kind.ZoneSubscription{
-		ID: uuid.NewString(), ControlPlaneInstanceID: g.Instance, ConnectTime: kind.Time{Time: time.Now()}, Version: side.Release,
+		ID: uuid.NewString(), ControlPlaneInstanceID: g.Instance, ConnectTime: kind.Time{Time: time.Now()}, Version: releaseOf(side),
 	}
 	g.Log.Info("a zone is connected", "zone", p.name, "release", side.Release)
 	g.note(p)
+}
+
+func releaseOf(side *zonesync.Side) *kind.ZoneVersion {
+	return &kind.ZoneVersion{ControlPlane: kind.ProgramVersion{Version: side.Release}}
 }
 
 // left notes that such a stream has ended.

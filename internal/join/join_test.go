@@ -48,7 +48,7 @@ func TestJoin(t *testing.T) {
 	east.loses(away(kind.MeshTrafficPermissions, "m", "p", ""))
 	g.eventually("both are said to be connected", func() bool {
 		e, w := g.insight("east").Subscriptions, g.insight("west").Subscriptions
-		return len(e) == 1 && len(w) == 1 && e[0].DisconnectTime == nil && e[0].Version == "test"
+		return len(e) == 1 && len(w) == 1 && e[0].DisconnectTime == nil && e[0].Version.Text() == "test"
 	})
 	west.stop()
 	g.eventually("west is said to be gone", func() bool { return g.insight("west").Subscriptions[0].DisconnectTime != nil })

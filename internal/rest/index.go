@@ -3,17 +3,23 @@ package rest
 import (
 	"net/http"
 	"os"
+	"strings"
 
 	"weft/internal/access"
 	"weft/kind"
 	"weft/resource"
 )
 
-// index says who answers. It is open to everybody.
-func (a *api) index(w http.ResponseWriter, _ *http.Request) error {
+// index names the control plane. It is open to everybody. A client that only accepts the product that it was built
+// for, as kumactl does, reads that product.
+func (a *api) index(w http.ResponseWriter, r *http.Request) error {
 	hostname, err := os.Hostname()
 	if err != nil {
 		return err
+	}
+	product := "weft"
+	if by, ok := kumactlOf(r); ok {
+		product = by.product
 	}
 	return writeJSON(w, http.StatusOK, struct {
 		Hostname   string `json:"hostname"`
@@ -22,30 +28,68 @@ func (a *api) index(w http.ResponseWriter, _ *http.Request) error {
 		InstanceID string `json:"instanceId"`
 		ClusterID  string `json:"clusterId"` // of a control plane that is alone: its zone
 		GUI        string `json:"gui"`       // empty: there is none
-	}{Hostname: hostname, Product: "weft", Version: a.Version, InstanceID: a.InstanceID, ClusterID: a.Zone})
+	}{Hostname: hostname, Product: product, Version: a.Version, InstanceID: a.InstanceID, ClusterID: a.Zone})
+}
+
+// ResourceType is one kind, as `_resources` shows it.
+type ResourceType struct {
+	Name     string `json:"name"`
+	Scope    string `json:"scope"` // Global or Mesh
+	Path     string `json:"path"`
+	ReadOnly bool   `json:"readOnly"`
+	// IncludeInFederation says that an export for a global control plane contains the kind: what a zone makes stays
+	// with it.
+	IncludeInFederation bool        `json:"includeInFederation"`
+	ShortName           string      `json:"shortName"` // the code in a KRI; empty: there is none
+	SingularDisplayName string      `json:"singularDisplayName"`
+	PluralDisplayName   string      `json:"pluralDisplayName"`
+	Policy              *PolicyType `json:"policy,omitempty"`
+}
+
+// PolicyType says what a policy selects, and by which of its fields.
+type PolicyType struct {
+	IsTargetRef       bool `json:"isTargetRef"`
+	HasFromTargetRef  bool `json:"hasFromTargetRef"`
+	HasRulesTargetRef bool `json:"hasRulesTargetRef"`
+	HasToTargetRef    bool `json:"hasToTargetRef"`
+	IsFromAsRules     bool `json:"isFromAsRules"`
 }
 
 // resources lists the kinds.
 func (a *api) resources(w http.ResponseWriter, _ *http.Request) error {
-	type entry struct {
-		Name     string `json:"name"`
-		Scope    string `json:"scope"` // Global or Mesh
-		Path     string `json:"path"`
-		ReadOnly bool   `json:"readOnly"`
-	}
-	entries := []entry{}
+	entries := []ResourceType{}
 	for _, d := range kind.All() {
-		info := d.Describe()
-		if info.Hidden {
-			continue
+		if info := d.Describe(); !info.Hidden {
+			entries = append(entries, resourceType(info))
 		}
-		scope := "Global"
-		if info.Scope == resource.Mesh {
-			scope = "Mesh"
-		}
-		entries = append(entries, entry{info.Name, scope, info.Plural, info.ReadOnly})
 	}
-	return writeJSON(w, http.StatusOK, map[string][]entry{"resources": entries})
+	return writeJSON(w, http.StatusOK, map[string][]ResourceType{"resources": entries})
+}
+
+func resourceType(info *resource.Info) ResourceType {
+	entry := ResourceType{
+		Name: info.Name, Scope: "Global", Path: info.Plural, ReadOnly: info.ReadOnly,
+		IncludeInFederation: !info.ReadOnly && (info.Sync.Has(resource.GlobalToZones) || info.Encrypted),
+		ShortName:           info.ShortName, SingularDisplayName: displayName(info.Name), PluralDisplayName: pluralName(displayName(info.Name)),
+	}
+	if info.Scope == resource.Mesh {
+		entry.Scope = "Mesh"
+	}
+	if info.Policy {
+		entry.Policy = &PolicyType{IsTargetRef: true, HasRulesTargetRef: true}
+	}
+	return entry
+}
+
+// pluralName is the plural of an English name: Meshes, Mesh Identities, Zone Egresses, Mesh Services.
+func pluralName(name string) string {
+	if stem, found := strings.CutSuffix(name, "y"); found {
+		return stem + "ies"
+	}
+	if strings.HasSuffix(name, "s") || strings.HasSuffix(name, "sh") {
+		return name + "es"
+	}
+	return name + "s"
 }
 
 // whoAmI tells the caller as whom it is known.

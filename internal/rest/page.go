@@ -16,7 +16,8 @@ import (
 
 // Sizes of a page.
 const (
-	defaultPage = 100
+	// wholeList is the size where none is asked for: kumactl, and its export, read one page of each kind.
+	wholeList   = 1 << 30
 	largestPage = 1000
 )
 
@@ -125,7 +126,10 @@ func parseQuery(values url.Values, d resource.Descriptor) (*query, error) {
 		}
 		return n
 	}
-	q.size = number("size", strconv.Itoa(defaultPage), 1, largestPage)
+	q.size = wholeList
+	if values.Get("size") != "" {
+		q.size = number("size", "", 1, largestPage)
+	}
 	if at := values.Get("offset"); strings.Contains(at, "/") { // no number, and no name, has one
 		q.after = at
 	} else {

@@ -14,7 +14,23 @@ import (
 )
 
 // moment is what one request reads: some kinds, as they are together.
-type moment struct{ insight.World }
+type moment struct {
+	insight.World
+	connections Connections
+}
+
+// insightOf is what is known of a proxy, with what only this instance counts while the proxy is connected to it.
+func (m *moment) insightOf(key graph.ProxyKey) *kind.DataplaneInsight {
+	known := m.Of(key)
+	last := len(known.Subscriptions) - 1
+	if last < 0 || known.Subscriptions[last].DisconnectTime != nil {
+		return known
+	}
+	if live := m.connections.Live(key); live.Connected {
+		known.Subscriptions[last].Status = &kind.SubscriptionStatus{LastUpdateTime: live.LastAck, Total: live.Responses}
+	}
+	return known
+}
 
 // read answers what is stored of some kinds now; of all where none is named.
 func (a *api) read(ctx context.Context, kinds ...resource.Descriptor) (*moment, error) {
@@ -26,7 +42,7 @@ func (a *api) read(ctx context.Context, kinds ...resource.Descriptor) (*moment, 
 	if err != nil {
 		return nil, err
 	}
-	return &moment{insight.World{State: rows.State, Snapshot: rows.Snapshot, Ended: a.Ended, Links: a.Links}}, nil
+	return &moment{insight.World{State: rows.State, Snapshot: rows.Snapshot, Ended: a.Ended, Links: a.Links}, a.Connections}, nil
 }
 
 // readsOf are the kinds that an answer about resources of a kind is made of.
@@ -112,7 +128,7 @@ func (m *moment) encode(d resource.Descriptor, o resource.Any, form resource.For
 	case *resource.Object[kind.DataplaneInsight]:
 		shown := *stored
 		proxy, _ := graph.ProxyOf(stored.Key())
-		shown.Spec = *m.Of(proxy)
+		shown.Spec = *m.insightOf(proxy)
 		o = &shown
 	case *resource.Object[kind.MeshService]:
 		shown := *stored

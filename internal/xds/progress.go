@@ -10,6 +10,8 @@ type Progress struct {
 	PendingSince time.Time
 	// LastAck is when it last took a response; zero: never.
 	LastAck time.Time
+	// Sent, Acked and Rejected count the responses of the stream.
+	Sent, Acked, Rejected uint64
 	// Types are those that it has asked for, in their order.
 	Types []TypeProgress
 }
@@ -31,7 +33,8 @@ func (s *Stream) Progress() Progress {
 		Settled:      s.pendingSince.IsZero(),
 		PendingSince: s.pendingSince,
 		LastAck:      s.lastAck,
-		Types:        s.session.progress(),
+		Sent:         s.sent.Load(), Acked: s.acked, Rejected: s.rejected,
+		Types: s.session.progress(),
 	}
 }
 

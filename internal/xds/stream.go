@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -30,6 +31,9 @@ type Stream struct {
 	closed  bool // nothing more is sent
 	// pendingSince is since when the client lacks something; lastAck is when it last took something.
 	pendingSince, lastAck time.Time
+	// acked and rejected count responses.
+	acked, rejected uint64
+	sent            atomic.Uint64
 }
 
 func newStream(c *Catalog, transport discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer, node string) *Stream {
@@ -128,8 +132,12 @@ func (s *Stream) step(request *discovery.DeltaDiscoveryRequest) error {
 	}
 	s.report()
 	now := time.Now()
-	if outcome.acked {
+	switch {
+	case outcome.acked:
 		s.lastAck = now
+		s.acked++
+	case len(outcome.refused) > 0:
+		s.rejected++
 	}
 	s.track(now)
 	s.mu.Unlock()
@@ -166,6 +174,7 @@ func (s *Stream) send(log *slog.Logger) (err error) {
 			if err := s.transport.SendMsg(r); err != nil {
 				return err
 			}
+			s.sent.Add(1)
 			count := &s.traffic[r.typ]
 			count.responses.Add(1)
 			count.bytes.Add(uint64(len(r.wire)))
