@@ -459,8 +459,8 @@ func kubernetes(o Any, d Descriptor) ordered {
 // stored says whether a resource came out of a store; another one has no times and no identifier.
 func stored(meta *Meta) bool { return !meta.Created.IsZero() }
 
-// shownLabels are the labels in the Universal form: those of a stored resource name its mesh.
-func shownLabels(meta *Meta) map[string]string {
+// ShownLabels are the labels in the Universal form: those of a stored resource name its mesh.
+func ShownLabels(meta *Meta) map[string]string {
 	if !stored(meta) {
 		return meta.Labels
 	}
@@ -490,7 +490,7 @@ func universal(o Any, d Descriptor) ordered {
 		doc.add("creationTime", meta.Created.UTC().Format(time.RFC3339Nano))
 		doc.add("modificationTime", meta.Modified.UTC().Format(time.RFC3339Nano))
 	}
-	if labels := shownLabels(meta); len(labels) > 0 {
+	if labels := ShownLabels(meta); len(labels) > 0 {
 		doc.add("labels", labels)
 	}
 	if kri, ok := KRIOf(meta, d.Describe()); ok && stored(meta) {

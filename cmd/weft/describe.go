@@ -182,7 +182,7 @@ func (d *description) proxy() error {
 // policies writes which resources decide about the proxy.
 func (d *description) policies() error {
 	var applied graph.Applied
-	if err := d.get(d.path()+"/_policies", &applied); err != nil {
+	if err := d.get(d.path()+"/_inspect", &applied); err != nil {
 		return err
 	}
 	fmt.Fprintf(d.out, "\nIdentity: %s (%s)\n", cmp.Or(applied.Identity.LeafNames.String(), "none"), applied.Identity.Reason)

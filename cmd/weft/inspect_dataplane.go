@@ -24,9 +24,9 @@ type question struct {
 // questions are all but the overview, which is shown without a flag. The live ones are asked of the proxy's
 // Envoy itself, through its weft-dp.
 var questions = []question{
-	{flag: "config", path: "_config", usage: "the Envoy configuration that the control plane sends it"},
-	{flag: "endpoints", path: "_config", usage: "the endpoints that the control plane sends it", only: "endpoint"},
-	{flag: "policies", path: "_policies", usage: "which identity and policies apply to it, and why"},
+	{flag: "config", path: "_snapshot", usage: "the Envoy configuration that the control plane sends it"},
+	{flag: "endpoints", path: "_snapshot", usage: "the endpoints that the control plane sends it", only: "endpoint"},
+	{flag: "policies", path: "_inspect", usage: "which identity and policies apply to it, and why"},
 	{flag: "sync", path: "_sync", usage: "how far it has come with what it was sent"},
 	{flag: "envoy", path: "xds", usage: "live: the configuration that its Envoy runs"},
 	{flag: "clusters", path: "clusters", usage: "live: the destinations of its Envoy, with the health of each endpoint", text: true},

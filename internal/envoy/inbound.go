@@ -17,7 +17,7 @@ import (
 // permissions of its callers. A secured listener demands mutual TLS, and lets in whom a rule allows and
 // none denies; a plain one takes everybody.
 func Inbound(l *graph.InboundListener, secured bool) []*xds.Resource {
-	name := fmt.Sprintf("self_inbound_%s_%d", l.Address, l.Port)
+	name := InboundName(l.Address, l.Port)
 	chain := &listeners.FilterChain{Filters: inboundFilters(name, l, secured)}
 	if secured {
 		demandTLS(chain, l.Protocol, l.Source)
@@ -117,4 +117,9 @@ func markFlag(flag, value string) *hcm.ResponseMapper {
 			Header: &core.HeaderValue{Key: unservedHeader, Value: value},
 		}},
 	}
+}
+
+// InboundName is the name of the listener of an inbound.
+func InboundName(address string, port uint32) string {
+	return fmt.Sprintf("self_inbound_%s_%d", address, port)
 }

@@ -36,16 +36,16 @@ func (a *api) insightRoutes() []route {
 		{"GET /zones/_inspect", access.Read, a.zones},
 		{"POST /zones/{name}/_replace", access.Write, a.replaceZone},
 		{"GET /policies", access.Known, a.policyKinds},
-		{"GET /config", access.ControlPlaneMetadata, a.config},
+		{"GET /_settings", access.ControlPlaneMetadata, a.settings},
 	}
 }
 
 func meshInsight(m *moment, o resource.Any) (any, error) {
-	return MeshInsight{metaOf("MeshInsight", o), m.Mesh(o.Envelope().Name)}, nil
+	return MeshInsight{insightMeta("MeshInsight", o), m.Mesh(o.Envelope().Name)}, nil
 }
 
 func serviceInsight(m *moment, o resource.Any) (any, error) {
-	return ServiceInsight{metaOf("ServiceInsight", o), m.Service(o.(*resource.Object[kind.MeshService]))}, nil
+	return ServiceInsight{insightMeta("ServiceInsight", o), m.Service(o.(*resource.Object[kind.MeshService]))}, nil
 }
 
 func (a *api) globalInsight(w http.ResponseWriter, r *http.Request) error {
@@ -108,7 +108,7 @@ func displayName(kind string) string {
 	return b.String()
 }
 
-// config answers the effective settings with where each comes from, secret ones masked.
-func (a *api) config(w http.ResponseWriter, _ *http.Request) error {
+// settings shows the effective settings with their sources, secret values masked.
+func (a *api) settings(w http.ResponseWriter, _ *http.Request) error {
 	return writeJSON(w, http.StatusOK, a.Settings)
 }

@@ -17,7 +17,7 @@ import (
 	"weft/resource"
 )
 
-// ConfigEntry is one resource that a proxy is sent, as `_config` answers it.
+// ConfigEntry is one resource that a proxy is sent, as `_snapshot` shows it.
 type ConfigEntry struct {
 	Type     string          `json:"type"` // cluster, endpoint, listener, route, extension or secret
 	Name     string          `json:"name"`
@@ -25,16 +25,11 @@ type ConfigEntry struct {
 	Resource json.RawMessage `json:"resource"` // Envoy's message in its JSON form
 }
 
-// proxyConfig answers all that a proxy is sent, without the private keys of external services' certificates, which are
-// all that any is sent.
-func (a *api) proxyConfig(w http.ResponseWriter, r *http.Request) error {
-	key := keyOf(kind.Dataplanes, r)
-	if _, err := a.read(r.Context(), kind.Written()...); err != nil {
+// snapshot shows all that a proxy is sent, with versions.
+func (a *api) snapshot(w http.ResponseWriter, r *http.Request) error {
+	resources, err := a.sentTo(r)
+	if err != nil {
 		return err
-	}
-	resources, ok := a.Inspector.Config(graph.ProxyKey{Mesh: key.Mesh, Name: key.Name})
-	if !ok {
-		return resource.Errorf(resource.NotFound, "%s does not exist, so there is no configuration for it", key)
 	}
 	entries := []ConfigEntry{}
 	for _, res := range resources {
@@ -47,6 +42,20 @@ func (a *api) proxyConfig(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, map[string][]ConfigEntry{"xds": entries})
 }
 
+// sentTo returns all that the proxy of the path is sent, without the private keys of external services' certificates,
+// which are the only keys that a control plane sends.
+func (a *api) sentTo(r *http.Request) ([]*xds.Resource, error) {
+	key := keyOf(kind.Dataplanes, r)
+	if _, err := a.read(r.Context(), kind.Written()...); err != nil {
+		return nil, err
+	}
+	resources, ok := a.Inspector.Config(graph.ProxyKey{Mesh: key.Mesh, Name: key.Name})
+	if !ok {
+		return nil, resource.Errorf(resource.NotFound, "%s does not exist, so there is no configuration for it", key)
+	}
+	return resources, nil
+}
+
 func configEntry(res *xds.Resource) (ConfigEntry, error) {
 	message, err := res.Message()
 	if err != nil {
@@ -56,8 +65,8 @@ func configEntry(res *xds.Resource) (ConfigEntry, error) {
 	return ConfigEntry{res.Type.String(), res.Name, res.Version, body}, err
 }
 
-// policies answers which resources decide about a proxy, and how.
-func (a *api) policies(w http.ResponseWriter, r *http.Request) error {
+// applied shows which resources decide about a proxy, and how.
+func (a *api) applied(w http.ResponseWriter, r *http.Request) error {
 	key := keyOf(kind.Dataplanes, r)
 	if _, err := a.read(r.Context(), kind.Written()...); err != nil {
 		return err

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"weft/internal/access"
 	"weft/internal/admit"
 	"weft/resource"
 )
@@ -93,12 +92,4 @@ func otherKRI(text string, o resource.Any, d resource.Descriptor) []string {
 		return nil
 	}
 	return []string{fmt.Sprintf("kri: %.300q is ignored: it does not identify %s, whose kri is %s", text, o.Key(), own)}
-}
-
-// kumactlRoutes are the paths that kumactl and the tools around it ask beside those of the kinds, with the shapes
-// that these read.
-func (a *api) kumactlRoutes() []route {
-	return []route{
-		{"GET /_kri/{kri}", access.Read, a.byKRI},
-	}
 }

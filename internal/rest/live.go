@@ -49,19 +49,24 @@ func (a *api) liveRoutes() []route {
 		{"GET /meshes/{mesh}/dataplanes/_sync", access.Read, a.syncs},
 	}
 	for _, p := range livePages {
-		routes = append(routes, route{proxy + p.name, p.who, a.live(p)})
+		routes = append(routes, route{proxy + p.name, p.who, a.live(p, a.proxyOf)})
+		for d, proxyOf := range map[resource.Descriptor]func(string) graph.ProxyKey{kind.ZoneIngresses: graph.ZoneIngressProxy, kind.ZoneEgresses: graph.ZoneEgressProxy} {
+			for _, segment := range d.Describe().Segments() {
+				routes = append(routes, route{"GET /" + segment + "/{name}/" + p.name, p.who, a.live(p, a.zoneProxyOf(d, proxyOf))})
+			}
+		}
 	}
 	return routes
 }
 
 // live passes on a page as it comes. What breaks off in the middle is seen to: the transfer has no end.
-func (a *api) live(p livePage) func(http.ResponseWriter, *http.Request) error {
+func (a *api) live(p livePage, proxyOf func(*http.Request) (graph.ProxyKey, error)) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		page, contentType, err := p.asked(r)
 		if err != nil {
 			return err
 		}
-		key, err := a.proxyOf(r)
+		key, err := proxyOf(r)
 		if err != nil {
 			return err
 		}
@@ -126,6 +131,17 @@ func (a *api) proxyOf(r *http.Request) (graph.ProxyKey, error) {
 		_, err = m.need(key)
 	}
 	return graph.ProxyKey{Mesh: key.Mesh, Name: key.Name}, err
+}
+
+// zoneProxyOf returns the proxy of the path, a zone proxy of global scope that exists.
+func (a *api) zoneProxyOf(d resource.Descriptor, proxyOf func(string) graph.ProxyKey) func(*http.Request) (graph.ProxyKey, error) {
+	return func(r *http.Request) (graph.ProxyKey, error) {
+		m, err := a.read(r.Context(), d)
+		if err == nil {
+			_, err = m.need(keyOf(d, r))
+		}
+		return proxyOf(r.PathValue("name")), err
+	}
 }
 
 // lateHeader writes the header with the first byte, so that an error before it is answered as any other.

@@ -18,11 +18,26 @@ type shownMeta struct {
 	Labels           map[string]string `json:"labels,omitempty"`
 	CreationTime     kind.Time         `json:"creationTime"`
 	ModificationTime kind.Time         `json:"modificationTime"`
+	KRI              string            `json:"kri,omitempty"`
 }
 
+// metaOf returns what a response says of a resource under the type that it is shown as.
 func metaOf(shown string, o resource.Any) shownMeta {
 	meta := o.Envelope()
-	return shownMeta{shown, meta.Mesh, meta.Name, meta.Labels, kind.Time{Time: meta.Created}, kind.Time{Time: meta.Modified}}
+	m := insightMeta(shown, o)
+	if kri, ok := resource.KRIOf(meta, kind.ByName(o.Key().Kind).Describe()); ok {
+		m.KRI = kri.String()
+	}
+	return m
+}
+
+// insightMeta is metaOf for what is no resource and has no identifier.
+func insightMeta(shown string, o resource.Any) shownMeta {
+	meta := o.Envelope()
+	return shownMeta{
+		Type: shown, Mesh: meta.Mesh, Name: meta.Name, Labels: resource.ShownLabels(meta),
+		CreationTime: kind.Time{Time: meta.Created}, ModificationTime: kind.Time{Time: meta.Modified},
+	}
 }
 
 // Overview is a Dataplane beside what the control plane knows of its proxy.

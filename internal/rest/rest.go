@@ -123,13 +123,14 @@ func (a *api) routes() []route {
 		{"POST /tokens/dataplane", access.GenerateDPToken, issue[DataplaneTokenRequest](a)},
 		{"POST /tokens/user", access.GenerateUserToken, issue[UserTokenRequest](a)},
 		{"POST /tokens/zone", access.GenerateZoneToken, issue[ZoneTokenRequest](a)},
-		{"GET /meshes/{mesh}/dataplanes/{name}/_config", access.ViewConfigDump, a.proxyConfig},
+		{"GET /_kri/{kri}", access.Read, a.byKRI},
+		{"GET /meshes/{mesh}/dataplanes/{name}/_snapshot", access.ViewConfigDump, a.snapshot},
 		{"GET /meshes/{mesh}/dataplanes/{name}/_explain", access.Read, a.explain},
-		{"GET /meshes/{mesh}/dataplanes/{name}/_policies", access.Read, a.policies},
+		{"GET /meshes/{mesh}/dataplanes/{name}/_inspect", access.Read, a.applied},
 		{"GET /meshes/{mesh}/meshservices/{name}/_backing", access.Read, a.backing},
 		{"GET /meshes/{mesh}/services/{name}/_inspect", access.Read, a.services},
 	}
-	routes = append(routes, a.kumactlRoutes()...)
+	routes = append(routes, a.inspectRoutes()...)
 	routes = append(routes, a.overviewRoutes()...)
 	routes = append(routes, a.insightRoutes()...)
 	routes = append(routes, a.liveRoutes()...)

@@ -181,8 +181,14 @@ func (w *world) storeOwn(t *testing.T, section txtar.File) {
 	if err != nil {
 		t.Fatalf("%s: %v", section.Name, err)
 	}
+	w.storeRow(t, o)
+}
+
+// storeRow writes what the control plane itself does.
+func (w *world) storeRow(t testing.TB, o resource.Any) {
+	t.Helper()
 	if _, err := w.writer.Put(t.Context(), o, admit.Change{ControlPlane: true}); err != nil {
-		t.Fatalf("%s: %v", section.Name, err)
+		t.Fatalf("%s: %v", o.Key(), err)
 	}
 }
 

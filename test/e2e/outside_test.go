@@ -28,7 +28,7 @@ func TestASecretThatIsWrongCostsNoRequest(t *testing.T) {
 	if err := get(w.out(8, 10002)); err != nil {
 		t.Errorf("while a Secret is wrong: %v", err)
 	}
-	config, err := w.api("/meshes/default/dataplanes/egress-1/_config")
+	config, err := w.api("/meshes/default/dataplanes/egress-1/_snapshot")
 	if err != nil || !strings.Contains(config, "system_external_cert_") || strings.Contains(config, "privateKey") {
 		t.Errorf("the egress's configuration lacks the certificate, or shows the key: %v", err)
 	}

@@ -1,0 +1,457 @@
+package rest
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"weft/internal/access"
+	"weft/internal/envoy"
+	"weft/internal/graph"
+	"weft/internal/match"
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// inspectRoutes are the inspections under the names and with the shapes of Kuma's API. Those of weft's own are
+// `_inspect` and `_snapshot` of a Dataplane, and `/_settings`.
+func (a *api) inspectRoutes() []route {
+	const dataplane = "GET /meshes/{mesh}/dataplanes/{name}/"
+	routes := []route{
+		{dataplane + "policies", access.Read, a.matchedPolicies},
+		{dataplane + "_policies", access.Read, a.effectivePolicies},
+		{dataplane + "_rules", access.Read, a.inboundRules},
+		{dataplane + "_layout", access.Read, a.layout},
+		{dataplane + "_config", access.ViewConfigDump, a.kumaConfig},
+		{"GET /config", access.ControlPlaneMetadata, a.config},
+	}
+	for _, d := range kind.Policies() {
+		path := "GET /meshes/{mesh}/" + d.Describe().Plural + "/{name}/"
+		routes = append(routes,
+			route{path + "dataplanes", access.Read, a.policyDataplanes(d, attached)},
+			route{path + "_resources/dataplanes", access.Read, a.policyDataplanes(d, bare)})
+	}
+	for _, d := range []resource.Descriptor{kind.MeshServices, kind.MeshMultiZoneServices, kind.MeshExternalServices} {
+		routes = append(routes, route{"GET /meshes/{mesh}/" + d.Describe().Plural + "/{name}/_hostnames", access.Read, a.hostnames(d)})
+	}
+	const service = "GET /meshes/{mesh}/meshservices/{name}/"
+	return append(routes,
+		route{service + "_dataplanes", access.Read, a.serviceDataplanes},
+		route{service + "_resources/dataplanes", access.Read, a.serviceDataplanes})
+}
+
+// wholePage is a list that is whole.
+type wholePage struct {
+	Total int     `json:"total"`
+	Items []any   `json:"items"`
+	Next  *string `json:"next"`
+}
+
+func writePage(w http.ResponseWriter, items []any) error {
+	return writeJSON(w, http.StatusOK, wholePage{Total: len(items), Items: append([]any{}, items...)})
+}
+
+// kriMeta names a resource in an inspection.
+func kriMeta(o resource.Any) shownMeta { return metaOf(o.Key().Kind, o) }
+
+// inspected is a Dataplane with what decides about its proxy.
+type inspected struct {
+	*moment
+	dataplane *resource.Object[kind.Dataplane]
+	applied   *graph.Applied
+}
+
+func (a *api) inspectedProxy(r *http.Request) (inspected, error) {
+	key := keyOf(kind.Dataplanes, r)
+	m, err := a.read(r.Context(), kind.Written()...)
+	if err != nil {
+		return inspected{}, err
+	}
+	o, err := m.need(key)
+	if err != nil {
+		return inspected{}, err
+	}
+	applied := a.Inspector.Applied(graph.ProxyKey{Mesh: key.Mesh, Name: key.Name})
+	if applied == nil {
+		return inspected{}, resource.Errorf(resource.NotFound, "%s does not exist", key)
+	}
+	return inspected{m, dataplane(o), applied}, nil
+}
+
+// permissions are the policies that apply to any of some inbounds, in the order of their merge.
+func (p inspected) permissions(inbounds []graph.AppliedInbound) []resource.Any {
+	var found []resource.Any
+	seen := map[string]bool{}
+	for _, in := range inbounds {
+		for _, policy := range in.Policies {
+			name := strings.TrimPrefix(policy, kind.MeshTrafficPermissions.Name+" "+p.dataplane.Mesh+"/")
+			if o, ok := p.find(kind.MeshTrafficPermissions.Key(p.dataplane.Mesh, name)); ok && !seen[name] {
+				seen[name] = true
+				found = append(found, o)
+			}
+		}
+	}
+	return found
+}
+
+// matchedPolicies lists the policies that apply to a proxy, as kumactl 2 reads them.
+func (a *api) matchedPolicies(w http.ResponseWriter, r *http.Request) error {
+	p, err := a.inspectedProxy(r)
+	if err != nil {
+		return err
+	}
+	type item struct {
+		Type            string                 `json:"type"`
+		MatchedPolicies map[string][]shownMeta `json:"matchedPolicies"`
+	}
+	items := []item{}
+	matched := map[string][]shownMeta{}
+	for _, o := range p.permissions(p.applied.Inbounds) {
+		matched[o.Key().Kind] = append(matched[o.Key().Kind], kriMeta(o))
+	}
+	if len(matched) > 0 {
+		items = append(items, item{"dataplane", matched})
+	}
+	return writeJSON(w, http.StatusOK, struct {
+		Kind  string `json:"kind"`
+		Total int    `json:"total"`
+		Items []item `json:"items"`
+	}{"SidecarDataplane", len(items), items})
+}
+
+// origin names a policy that a configuration comes from.
+type origin struct {
+	KRI string `json:"kri"`
+}
+
+// effectivePolicies lists the policies that apply to a proxy, as kumactl 3 reads them.
+func (a *api) effectivePolicies(w http.ResponseWriter, r *http.Request) error {
+	p, err := a.inspectedProxy(r)
+	if err != nil {
+		return err
+	}
+	type policy struct {
+		Kind    string   `json:"kind"`
+		Conf    struct{} `json:"conf"` // differs from inbound to inbound: `_rules` has it
+		Origins []origin `json:"origins"`
+	}
+	policies := []policy{}
+	for _, o := range p.permissions(p.applied.Inbounds) {
+		if len(policies) == 0 {
+			policies = append(policies, policy{Kind: o.Key().Kind})
+		}
+		policies[0].Origins = append(policies[0].Origins, origin{kriMeta(o).KRI})
+	}
+	return writeJSON(w, http.StatusOK, map[string]any{"policies": policies})
+}
+
+type ruleInbound struct {
+	Port uint32            `json:"port"`
+	Tags map[string]string `json:"tags"`
+}
+
+type ruleOrigin struct {
+	ResourceMeta shownMeta `json:"resourceMeta"`
+}
+
+type inboundRule struct {
+	Conf   []*graph.AppliedRules `json:"conf"`
+	Origin []ruleOrigin          `json:"origin"`
+}
+
+type inboundRuleEntry struct {
+	Inbound ruleInbound   `json:"inbound"`
+	Rules   []inboundRule `json:"rules"`
+}
+
+type policyRules struct {
+	Type            string             `json:"type"`
+	InboundRules    []inboundRuleEntry `json:"inboundRules"`
+	FromRules       []any              `json:"fromRules"`
+	ToRules         []any              `json:"toRules"`
+	ToResourceRules []any              `json:"toResourceRules"`
+	Warnings        []string           `json:"warnings"`
+}
+
+// inboundRules shows the merged permissions of each inbound of a proxy.
+func (a *api) inboundRules(w http.ResponseWriter, r *http.Request) error {
+	p, err := a.inspectedProxy(r)
+	if err != nil {
+		return err
+	}
+	rules := []policyRules{}
+	for _, in := range p.applied.Inbounds {
+		origins := []ruleOrigin{}
+		for _, o := range p.permissions([]graph.AppliedInbound{in}) {
+			origins = append(origins, ruleOrigin{kriMeta(o)})
+		}
+		if in.Rules == nil || len(origins) == 0 {
+			continue
+		}
+		if len(rules) == 0 {
+			rules = append(rules, policyRules{
+				Type:      kind.MeshTrafficPermissions.Name,
+				FromRules: []any{}, ToRules: []any{}, ToResourceRules: []any{}, Warnings: []string{},
+			})
+		}
+		rules[0].InboundRules = append(rules[0].InboundRules, inboundRuleEntry{
+			ruleInbound{in.Port, tagsAt(&p.dataplane.Spec.Networking, in.Address, in.Port)},
+			[]inboundRule{{[]*graph.AppliedRules{in.Rules}, origins}},
+		})
+	}
+	return writeJSON(w, http.StatusOK, struct {
+		Resource    shownMeta     `json:"resource"`
+		Rules       []policyRules `json:"rules"`
+		HTTPMatches []any         `json:"httpMatches"`
+	}{kriMeta(p.dataplane), rules, []any{}})
+}
+
+// tagsAt are the tags of the first inbound at a listener.
+func tagsAt(n *kind.Networking, address string, port uint32) map[string]string {
+	for _, in := range n.Inbound {
+		if in = n.Effective(in); in.Address == address && in.Port == port {
+			return in.Tags
+		}
+	}
+	return map[string]string{}
+}
+
+// layoutEntry is one listener or destination of a proxy, with its name in Envoy.
+type layoutEntry struct {
+	KRI               string        `json:"kri"`
+	Port              uint32        `json:"port"`
+	Protocol          kind.Protocol `json:"protocol"`
+	ProxyResourceName string        `json:"proxyResourceName"`
+}
+
+// layout lists what a proxy listens on and what it reaches.
+func (a *api) layout(w http.ResponseWriter, r *http.Request) error {
+	p, err := a.inspectedProxy(r)
+	if err != nil {
+		return err
+	}
+	own, _ := resource.KRIOf(&p.dataplane.Meta, &kind.Dataplanes.Info)
+	inbounds, outbounds := []layoutEntry{}, []layoutEntry{}
+	for _, in := range p.applied.Inbounds {
+		at := own
+		at.Section = in.Section
+		inbounds = append(inbounds, layoutEntry{at.String(), in.Port, in.Protocol, envoy.InboundName(in.Address, in.Port)})
+	}
+	for _, out := range p.applied.Outbounds {
+		outbounds = append(outbounds, layoutEntry{out.Destination, out.Port, out.Protocol, out.Destination})
+	}
+	return writeJSON(w, http.StatusOK, struct {
+		KRI       string            `json:"kri"`
+		Labels    map[string]string `json:"labels"`
+		Inbounds  []layoutEntry     `json:"inbounds"`
+		Outbounds []layoutEntry     `json:"outbounds"`
+	}{own.String(), p.dataplane.Labels, inbounds, outbounds})
+}
+
+// kumaConfig shows what a proxy is sent, by type and name.
+func (a *api) kumaConfig(w http.ResponseWriter, r *http.Request) error {
+	values := r.URL.Query()
+	if shadow := values.Get("shadow"); shadow != "" && shadow != "false" {
+		return invalidQuery(resource.Problem{Field: "shadow", Reason: "has no meaning here; a PUT with `dryRun=true` shows what a change comes to"})
+	}
+	resources, err := a.sentTo(r)
+	if err != nil {
+		return err
+	}
+	answer := struct {
+		XDS  map[string]map[string]json.RawMessage `json:"xds"`
+		Diff *[]any                                `json:"diff,omitempty"`
+	}{XDS: map[string]map[string]json.RawMessage{}}
+	if slices.Contains(strings.Split(values.Get("include"), ","), "diff") {
+		answer.Diff = &[]any{} // between the configuration and itself: there is no other one
+	}
+	for _, res := range resources {
+		message, err := res.Message()
+		if err != nil {
+			return err
+		}
+		body, err := protojson.Marshal(message)
+		if err != nil {
+			return err
+		}
+		byName := answer.XDS[res.Type.URL()]
+		if byName == nil {
+			byName = map[string]json.RawMessage{}
+			answer.XDS[res.Type.URL()] = byName
+		}
+		byName[res.Name] = body
+	}
+	return writeJSON(w, http.StatusOK, answer)
+}
+
+// attached is a Dataplane as kumactl lists it for a policy.
+func attached(o resource.Any) any {
+	type named struct {
+		Mesh string `json:"mesh"`
+		Name string `json:"name"`
+	}
+	type attachment struct {
+		Type string `json:"type"`
+	}
+	return struct {
+		Kind        string       `json:"kind"`
+		Dataplane   named        `json:"dataplane"`
+		Attachments []attachment `json:"attachments"`
+	}{"SidecarDataplane", named{o.Key().Mesh, o.Key().Name}, []attachment{{"dataplane"}}}
+}
+
+// bare is a Dataplane as other lists name it.
+func bare(o resource.Any) any { return kriMeta(o) }
+
+// policyDataplanes lists the Dataplanes that a policy selects, or of which it selects a section.
+func (a *api) policyDataplanes(d resource.Descriptor, show func(resource.Any) any) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		m, err := a.read(r.Context(), kind.Meshes, d, kind.Dataplanes)
+		if err != nil {
+			return err
+		}
+		o, err := m.need(keyOf(d, r))
+		if err != nil {
+			return err
+		}
+		permission := o.(*resource.Object[kind.MeshTrafficPermission]) // the only policy of this release
+		var items []any
+		for dp := range m.State.Dataplanes.From(m.Snapshot, graph.MeshKey(permission.Mesh), "") {
+			if match.Hits(permission.Spec.TargetRef, &dp.Meta, sectionsOf(&dp.Spec.Networking)) {
+				items = append(items, show(dp))
+			}
+		}
+		return writePage(w, items)
+	}
+}
+
+// sectionsOf are the names of all sections that policies tell apart, joined with "+".
+func sectionsOf(n *kind.Networking) string {
+	var names []string
+	for _, in := range n.Inbound {
+		if in = n.Effective(in); in.State != kind.Ignored {
+			names = append(names, in.Name)
+		}
+	}
+	zoneSection := func(name string, port uint32) {
+		if name == "" {
+			name = strconv.Itoa(int(port))
+		}
+		names = append(names, name)
+	}
+	if z := n.ZoneIngress; z != nil {
+		zoneSection(z.Name, z.Port)
+	}
+	if z := n.ZoneEgress; z != nil {
+		zoneSection(z.Name, z.Port)
+	}
+	return strings.Join(names, "+")
+}
+
+// serviceDataplanes lists the Dataplanes that a MeshService selects; those of another zone are known there.
+func (a *api) serviceDataplanes(w http.ResponseWriter, r *http.Request) error {
+	m, err := a.read(r.Context(), kind.Written()...)
+	if err != nil {
+		return err
+	}
+	o, err := m.need(keyOf(kind.MeshServices, r))
+	if err != nil {
+		return err
+	}
+	var items []any
+	last := ""
+	for dp := range m.State.Selected(table.Eval(m.Snapshot), o.(*resource.Object[kind.MeshService])) {
+		if dp.Name != last {
+			items = append(items, bare(dp))
+		}
+		last = dp.Name
+	}
+	return writePage(w, items)
+}
+
+// hostnames lists the host names of a service in the zone of this control plane.
+func (a *api) hostnames(d resource.Descriptor) func(http.ResponseWriter, *http.Request) error {
+	type zone struct {
+		Name string `json:"name"`
+	}
+	type hostname struct {
+		Hostname string `json:"hostname"`
+		Zones    []zone `json:"zones"`
+	}
+	return func(w http.ResponseWriter, r *http.Request) error {
+		m, err := a.read(r.Context(), readsOf(d)...)
+		if err != nil {
+			return err
+		}
+		o, err := m.need(keyOf(d, r))
+		if err != nil {
+			return err
+		}
+		zones := []zone{}
+		if a.Zone != "" {
+			zones = append(zones, zone{a.Zone})
+		}
+		var items []any
+		for _, address := range addressesOf(m.status(o)) {
+			items = append(items, hostname{address.Hostname, zones})
+		}
+		return writePage(w, items)
+	}
+}
+
+func addressesOf(status resource.Any) []kind.Address {
+	switch status := status.(type) {
+	case *resource.Object[kind.MeshServiceStatus]:
+		return status.Spec.Addresses
+	case *resource.Object[kind.MeshMultiZoneServiceStatus]:
+		return status.Spec.Addresses
+	case *resource.Object[kind.MeshExternalServiceStatus]:
+		return status.Spec.Addresses
+	}
+	return nil
+}
+
+// config shows the effective settings as the object that a settings file has, secret values masked.
+func (a *api) config(w http.ResponseWriter, _ *http.Request) error {
+	raw, err := json.Marshal(a.Settings)
+	if err != nil {
+		return err
+	}
+	var settings []struct{ Path, Value string }
+	if err := json.Unmarshal(raw, &settings); err != nil {
+		return err
+	}
+	root := map[string]any{}
+	for _, s := range settings {
+		parent, names := root, strings.Split(s.Path, ".")
+		for _, name := range names[:len(names)-1] {
+			inner, ok := parent[name].(map[string]any)
+			if !ok {
+				inner = map[string]any{}
+				parent[name] = inner
+			}
+			parent = inner
+		}
+		parent[names[len(names)-1]] = scalar(s.Value)
+	}
+	return writeJSON(w, http.StatusOK, root)
+}
+
+// scalar is a setting as JSON has it.
+func scalar(text string) any {
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return n
+	}
+	switch text {
+	case "true":
+		return true
+	case "false":
+		return false
+	}
+	return text
+}
