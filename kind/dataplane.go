@@ -96,6 +96,8 @@ type Inbound struct {
 	State InboundState `json:"state,omitempty" schema:"enum=Ready|NotReady|Ignored default=Ready"`
 	// Health is the older form of the state; it is read where that is absent.
 	Health *Health `json:"health,omitempty" schema:"deprecated"`
+	// Healthy is another spelling of health; it is read and never written. (Adding inbounds in runtime.)
+	Healthy *Health `json:"healthy,omitempty" schema:"deprecated"`
 	// ServiceProbe says how weft-dp finds out whether the application lives.
 	ServiceProbe *ServiceProbe `json:"serviceProbe,omitempty"`
 }
@@ -236,6 +238,7 @@ var Dataplanes = &resource.Kind[Dataplane]{
 		Name: "Dataplane", Plural: "dataplanes", ShortName: "dp", Scope: resource.Mesh, Sync: resource.ZoneToGlobal, Flat: true, MaxBytes: 256 << 10,
 		Replaced: map[string]string{
 			"networking.gateway":                                  "has no meaning here; use networking.zoneIngress, or an Envoy Gateway in front of the mesh",
+			"networking.listeners":                                "has no meaning here; use networking.zoneIngress and networking.zoneEgress",
 			"networking.advertisedAddress":                        "has no meaning here; use networking.zoneIngress.advertisedAddress",
 			"networking.transparentProxying.directAccessServices": "is not served by this release; list the destination in reachableBackends",
 			"probes":  "has no meaning here; use serviceProbe of the inbound",
@@ -246,8 +249,20 @@ var Dataplanes = &resource.Kind[Dataplane]{
 	Validate: validateDataplane,
 }
 
-// defaultDataplane leaves out the label that names the type of the proxy: its sections tell it.
-func defaultDataplane(o *resource.Object[Dataplane]) { delete(o.Labels, ProxyTypeLabel) }
+// defaultDataplane leaves out the label that names the type of the proxy: its sections tell it. Health has one
+// spelling, and without a value it means that the inbound is not ready.
+func defaultDataplane(o *resource.Object[Dataplane]) {
+	delete(o.Labels, ProxyTypeLabel)
+	for i := range o.Spec.Networking.Inbound {
+		in := &o.Spec.Networking.Inbound[i]
+		if in.Health == nil {
+			in.Health, in.Healthy = in.Healthy, nil
+		}
+		if h := in.Health; h != nil && h.Ready == nil && h.Healthy == nil {
+			in.Health = &Health{Ready: new(bool)}
+		}
+	}
+}
 
 // DataplaneServing is what a proxy serves, stored by the instance that holds its session whenever it
 // changes. It has a row of its own, so that it wakes only those who derive endpoints.

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weft/kind"
+	"weft/resource"
 )
 
 const wholeDataplane = `
@@ -196,4 +197,22 @@ func TestEffectiveInbound(t *testing.T) {
 			t.Errorf("%s: %s", test.name, d)
 		}
 	}
+}
+
+// TestHealthHasOneSpelling: `healthy` is read as `health`, and without a value either means not ready.
+func TestHealthHasOneSpelling(t *testing.T) {
+	for written, want := range map[string]kind.InboundState{
+		"healthy: {ready: true}": kind.Ready, "healthy: {ready: false}": kind.NotReady, "healthy: {}": kind.NotReady,
+		"health: {ready: true}": kind.Ready, "health: {}": kind.NotReady, "name: a": kind.Ready,
+	} {
+		n := &resource.SpecOf(accepts(t, `{type: Dataplane, mesh: m, name: d, networking: {address: 10.0.0.1, inbound: [{port: 80, `+written+`}]}}`)).(*kind.Dataplane).Networking
+		if got := n.Effective(n.Inbound[0]).State; got != want || n.Inbound[0].Healthy != nil {
+			t.Errorf("%s: the state is %s, want %s", written, got, want)
+		}
+	}
+	refuses(t, `{type: Dataplane, mesh: m, name: d, networking: {address: 10.0.0.1, %s}}`, []refusal{
+		{"both", `inbound: [{port: 80, health: {ready: true}, healthy: {ready: true}}]`, []string{"networking.inbound[0].healthy: is another spelling of health"}},
+		{"contradicting the state", `inbound: [{port: 80, state: Ready, healthy: {ready: false}}]`, []string{"networking.inbound[0].state: is \"Ready\", which `health` contradicts"}},
+		{"listeners", `listeners: []`, []string{"networking.listeners: has no meaning here; use networking.zoneIngress and networking.zoneEgress"}},
+	})
 }

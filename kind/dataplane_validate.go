@@ -104,6 +104,10 @@ func (c *checks) state(at string, in Inbound) {
 	if h == nil {
 		return
 	}
+	if in.Healthy != nil {
+		c.add(at+".healthy", "is another spelling of health, which is there too; leave it out")
+		return
+	}
 	if h.Ready != nil && h.Healthy != nil && *h.Ready != *h.Healthy {
 		c.add(at+".health", "`ready` and `healthy` contradict each other; leave `healthy` out")
 		return

@@ -65,7 +65,7 @@ type CallerMatch struct {
 // IDMatch matches a SPIFFE ID: Exact, or Prefix of it.
 type IDMatch struct {
 	Type  string `json:"type" schema:"required enum=Exact|Prefix"` // how it is compared
-	Value string `json:"value" schema:"required maxLength=2048"`   // spiffe://TRUST-DOMAIN/PATH; a prefix has the whole trust domain and a slash
+	Value string `json:"value" schema:"required maxLength=2048"`   // spiffe://TRUST-DOMAIN/PATH; a prefix has the whole trust domain, and what follows if any
 }
 
 // MeshTrafficPermissions is the kind of [MeshTrafficPermission].
@@ -73,6 +73,8 @@ var MeshTrafficPermissions = &resource.Kind[MeshTrafficPermission]{
 	Info: resource.Info{
 		Name: "MeshTrafficPermission", Plural: "meshtrafficpermissions", ShortName: "mtp", Scope: resource.Mesh, Sync: resource.GlobalToZones | resource.ZoneToGlobal, Policy: true,
 		Replaced: map[string]string{
+			"targetRef.tags":                        "is not served by this release; use labels, which are those of the Dataplanes",
+			"targetRef.proxyTypes":                  "is not served by this release; use labels, which are those of the Dataplanes",
 			"from":                                  "has no meaning here; use `rules`",
 			"rules.default.action":                  "has no meaning here; use allow, deny or allowWithShadowDeny",
 			"rules.default.allow.sni":               useMatches,
@@ -115,9 +117,31 @@ func defaultMeshTrafficPermission(o *resource.Object[MeshTrafficPermission]) {
 				if caller := &list.callers[j]; caller.SpiffeID == nil {
 					caller.SpiffeID, caller.OlderSpiffeID = caller.OlderSpiffeID, nil
 				}
+				if id := list.callers[j].SpiffeID; id != nil && id.Type == "Prefix" {
+					list.callers[j].SpiffeID = &IDMatch{id.Type, trustDomainAlone(id.Value)}
+				}
 			}
 		}
 	}
+}
+
+// trustDomainAlone leaves out the slash of a prefix that is a whole trust domain: some clients take no SPIFFE ID that
+// ends in one.
+func trustDomainAlone(prefix string) string {
+	alone := strings.TrimSuffix(prefix, "/")
+	if domain, found := strings.CutPrefix(alone, "spiffe://"); found && domain != "" && !strings.Contains(domain, "/") {
+		return alone
+	}
+	return prefix
+}
+
+// Prefix is the beginning of the SPIFFE IDs that a match of the type Prefix means. Of a whole trust domain it ends in
+// a slash: "spiffe://prod" does not mean "spiffe://prod-of-somebody-else".
+func (m *IDMatch) Prefix() string {
+	if domain, found := strings.CutPrefix(m.Value, "spiffe://"); found && !strings.Contains(domain, "/") {
+		return m.Value + "/"
+	}
+	return m.Value
 }
 
 func validateMeshTrafficPermission(o *resource.Object[MeshTrafficPermission]) resource.Problems {
@@ -139,6 +163,10 @@ func validateMeshTrafficPermission(o *resource.Object[MeshTrafficPermission]) re
 }
 
 func (c *checks) targetRef(at string, ref *TargetRef) {
+	if replacement := formerTargets[ref.Kind]; replacement != "" {
+		c.add(at+".kind", "is %q, which is not served by this release; %s", ref.Kind, replacement)
+		return
+	}
 	if !c.oneOf(at+".kind", ref.Kind, "Mesh", "Dataplane") {
 		return
 	}
@@ -157,6 +185,14 @@ func (c *checks) targetRef(at string, ref *TargetRef) {
 	if s := ref.SectionName; s != "" && !onlyDigits.MatchString(s) {
 		c.section(at+".sectionName", s)
 	}
+}
+
+// formerTargets are kinds of targets that users know from elsewhere, with what to write.
+var formerTargets = map[string]string{
+	"MeshSubset":        "use the kind Dataplane, with labels for the tags",
+	"MeshService":       "use the kind Dataplane, with the labels of its servers",
+	"MeshServiceSubset": "use the kind Dataplane, with the labels of its servers",
+	"MeshGateway":       "there are no gateways; use the kind Dataplane",
 }
 
 func (c *checks) permissionMatch(at string, match PermissionMatch) {
@@ -190,13 +226,12 @@ func (c *checks) caller(at string, caller CallerMatch) {
 	c.idPrefix(at+".value", id.Value)
 }
 
-// idPrefix wants the whole trust domain: without its closing slash, "spiffe://prod" would match the
-// callers of "spiffe://prod-of-somebody-else".
+// idPrefix wants a trust domain, and what follows if any.
 func (c *checks) idPrefix(field, prefix string) {
 	rest, found := strings.CutPrefix(prefix, "spiffe://")
-	domain, path, whole := strings.Cut(rest, "/")
-	if !found || !whole {
-		c.add(field, "%s is not the beginning of SPIFFE IDs: want spiffe://TRUST-DOMAIN/, and what follows if any", quote(prefix))
+	domain, path, _ := strings.Cut(rest, "/")
+	if !found {
+		c.add(field, "%s is not the beginning of SPIFFE IDs: want spiffe://TRUST-DOMAIN, and what follows if any", quote(prefix))
 		return
 	}
 	c.trustDomain(field, domain)

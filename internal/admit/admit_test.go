@@ -150,7 +150,7 @@ func TestComputedFieldsAreIgnored(t *testing.T) {
 		{"a state", `{type: MeshService, mesh: m, name: s, spec: {state: Available, selector: {dataplaneRef: {name: a}}, ports: [{port: 80}]}}`, `spec.state: "Available" is ignored: the control plane sets it`},
 		{"identities", `{type: MeshService, mesh: m, name: s2, spec: {selector: {dataplaneRef: {name: a}}, ports: [{port: 80}], identities: [{type: SpiffeID, value: "spiffe://a/b"}]}}`, `spec.identities: are ignored: the control plane sets them`},
 		{"the default state", `{type: MeshService, mesh: m, name: s3, spec: {state: Unavailable, selector: {dataplaneRef: {name: a}}, ports: [{port: 80}]}}`, ""},
-		{"the right type of proxy", `{type: Dataplane, mesh: m, name: f, labels: {kuma.io/proxy-type: sidecar}, networking: {address: 10.0.0.1}}`, ""},
+		{"the right type of proxy", `{type: Dataplane, mesh: m, name: f, labels: {kuma.io/proxy-type: sidecar}, networking: {address: 10.0.0.1, inbound: [{port: 80}]}}`, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			result := put(t, w, test.doc)
@@ -467,7 +467,7 @@ func TestDryRun(t *testing.T) {
 		}
 	}
 	policy, err := w.Put(t.Context(), parse(t, `{type: MeshTrafficPermission, mesh: m, name: p, spec: {rules: []}}`), dry)
-	if err != nil || len(policy.Warnings) != 1 {
+	if err != nil || len(policy.Warnings) != 2 {
 		t.Errorf("a policy in a mesh without identities: %v, warnings %q", err, policy.Warnings)
 	}
 

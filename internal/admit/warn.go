@@ -20,6 +20,10 @@ func (w *Writer) warnings(ctx context.Context, before, o resource.Any) []string 
 	case *resource.Object[kind.Mesh]:
 		former, _ := before.(*resource.Object[kind.Mesh])
 		return slices.Concat(memberWarnings(o.Spec.DataplaneProxyMembership), w.putOut(ctx, former, o), w.withoutEgress(ctx, former, o))
+	case *resource.Object[kind.Dataplane]:
+		if n := &o.Spec.Networking; len(n.Inbound)+len(n.Outbound) == 0 && n.ZoneIngress == nil && n.ZoneEgress == nil && n.TransparentProxying == nil {
+			return []string{"networking: has no inbound, no outbound, no transparentProxying and no section of a zone proxy: its proxy carries no traffic"}
+		}
 	case *resource.Object[kind.MeshIdentity]:
 		if s := o.Spec.Selector; s == nil || s.Dataplane == nil {
 			return []string{"spec.selector: without `dataplane` it selects nobody; `dataplane: {matchLabels: {}}` selects everybody"}
@@ -32,13 +36,23 @@ func (w *Writer) warnings(ctx context.Context, before, o resource.Any) []string 
 	case *resource.Object[kind.MeshTrust]:
 		return expired(o, time.Now())
 	case *resource.Object[kind.MeshTrafficPermission]:
-		return w.permissionWarnings(ctx, o)
+		return append(noCallers(o.Spec.Rules), w.permissionWarnings(ctx, o)...)
 	case *resource.Object[kind.MeshExternalService]:
 		if !w.identified(ctx, o.Mesh) {
 			return []string{fmt.Sprintf("mesh %q has no MeshIdentity and no mtls: external services are reached through zone egresses, which take mutual TLS alone, so that nobody reaches it until there is one", o.Mesh)}
 		}
 	}
 	return nil
+}
+
+// noCallers warns of a permission that names no caller.
+func noCallers(rules []kind.PermissionRule) []string {
+	if slices.ContainsFunc(rules, func(r kind.PermissionRule) bool {
+		return len(r.Default.Allow)+len(r.Default.AllowWithShadowDeny)+len(r.Default.Deny) > 0
+	}) {
+		return nil
+	}
+	return []string{"spec.rules: names no caller: the policy allows nobody and denies nobody, so what it selects is denied to all that no other policy allows"}
 }
 
 // identified says whether a mesh has a MeshIdentity, or mutual TLS of the older form. Without one no caller can be

@@ -25,11 +25,14 @@ func TestWarnings(t *testing.T) {
 		{`{type: MeshTrafficPermission, mesh: m, name: p, spec: {}}`, `mesh "m" has no MeshIdentity and no mtls`},
 		{`{type: MeshExternalService, mesh: m, name: s, spec: {match: {port: 80}, endpoints: [{address: a.b, port: 80}]}}`, "nobody reaches it until there is one"},
 		{`{type: Mesh, name: m, mtls: {enabledBackend: a, backends: [{name: a, type: builtin}]}}`, ""},
-		{`{type: MeshTrafficPermission, mesh: m, name: p, spec: {rules: []}}`, ""},
+		{`{type: MeshTrafficPermission, mesh: m, name: p, spec: {rules: []}}`, "spec.rules: names no caller"},
+		{`{type: MeshTrafficPermission, mesh: m, name: p, spec: {rules: [{default: {allow: [{spiffeID: {type: Prefix, value: "spiffe://a"}}]}}]}}`, ""},
+		{`{type: Dataplane, mesh: m, name: d, networking: {address: 10.0.0.1}}`, "its proxy carries no traffic"},
+		{`{type: Dataplane, mesh: m, name: d, networking: {address: 10.0.0.1, outbound: [{port: 80, backendRef: {kind: MeshService, name: a, port: 80}}]}}`, ""},
 		{`{type: Mesh, name: m}`, ""},
 		{`{type: MeshIdentity, mesh: m, name: i, spec: {provider: {type: Bundled}}}`, "selects nobody"},
 		{`{type: MeshIdentity, mesh: m, name: i, spec: {selector: {dataplane: {matchLabels: {}}}, provider: {type: Bundled}}}`, ""},
-		{`{type: MeshTrafficPermission, mesh: m, name: p, spec: {}}`, ""},
+		{`{type: MeshTrafficPermission, mesh: m, name: p, spec: {}}`, "spec.rules: names no caller"},
 	} {
 		got := strings.Join(put(t, w, test.doc).Warnings, "\n")
 		if !strings.Contains(got, test.warns) || (got == "") != (test.warns == "") {
@@ -100,7 +103,7 @@ func TestPermissionsThatNobodyFollows(t *testing.T) {
 		{`{kind: Dataplane, name: both}`, caller, ""},
 		{`{kind: Dataplane}`, caller, ""},
 		{`{kind: Mesh}`, of + ", " + caller, ""},
-		{`{kind: Dataplane, name: door}`, `default: {}`, ""},
+		{`{kind: Dataplane, name: door}`, `default: {}`, "spec.rules: names no caller"},
 		{`{kind: Dataplane, name: web}`, of + ", " + caller, apart},
 		{`{kind: Dataplane, name: web, sectionName: "80"}`, of, apart},
 		{`{kind: Dataplane, name: exit, sectionName: out}`, of + ", " + caller, ""},

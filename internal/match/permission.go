@@ -67,7 +67,7 @@ func appendRules(rules []Rule, at string, callers []kind.CallerMatch) []Rule {
 		rule := Rule{Origin: fmt.Sprintf("%s[%d]", at, i)}
 		switch caller.SpiffeID.Type {
 		case "Prefix":
-			rule.Prefix = caller.SpiffeID.Value
+			rule.Prefix = caller.SpiffeID.Prefix()
 		default:
 			rule.Exact = caller.SpiffeID.Value
 		}

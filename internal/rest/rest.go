@@ -12,6 +12,7 @@ import (
 	"log"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"weft/internal/access"
@@ -192,6 +193,12 @@ func (a *api) route(w http.ResponseWriter, r *http.Request) {
 	if verdict.status == http.StatusMethodNotAllowed {
 		writeProblem(w, problem{Status: verdict.status, Detail: r.Method + " is not possible here, only " + w.Header().Get("Allow")})
 		return
+	}
+	for segment := range strings.SplitSeq(r.URL.Path, "/") {
+		if lacking := kind.Lacking(segment); lacking != "" {
+			writeProblem(w, problem{Status: http.StatusNotFound, Detail: lacking + " is a kind of Kuma that this release does not have"})
+			return
+		}
 	}
 	writeProblem(w, problem{Status: http.StatusNotFound, Detail: "no such path; `GET /_resources` lists the kinds, " +
 		"whose paths are /meshes/{mesh}/{plural}/{name} and, for those of global scope, /{plural}/{name}"})
