@@ -81,7 +81,7 @@ func (d *description) print() error {
 }
 
 // addedToSpec are the fields of a document that stand apart from the spec here.
-var addedToSpec = []string{"type", "mesh", "name", "labels", "creationTime", "modificationTime", "status"}
+var addedToSpec = []string{"type", "mesh", "name", "labels", "creationTime", "modificationTime", "status", "kri"}
 
 func (d *description) resource() error {
 	var document json.RawMessage

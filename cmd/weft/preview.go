@@ -87,4 +87,4 @@ func comparableForm(document []byte, d resource.Descriptor) ([]byte, error) {
 }
 
 // addedOnReading are fields beside the spec that nobody writes.
-var addedOnReading = map[string]bool{"creationTime": true, "modificationTime": true, "status": true}
+var addedOnReading = map[string]bool{"creationTime": true, "modificationTime": true, "status": true, "kri": true}
