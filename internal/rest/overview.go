@@ -70,12 +70,13 @@ type ZoneEgressOverview struct {
 }
 
 // overviewReads are the kinds that overviews and insights are made of.
-var overviewReads = []resource.Descriptor{
+var overviewReads = append([]resource.Descriptor{
 	kind.Meshes, kind.Dataplanes, kind.DataplaneInsights, kind.DataplaneServings,
 	kind.MeshServices, kind.MeshServiceStatuses, kind.Zones, kind.ZoneInsights,
 	kind.ZoneIngresses, kind.ZoneIngressInsights, kind.ZoneIngressServings,
 	kind.ZoneEgresses, kind.ZoneEgressInsights, kind.ZoneEgressServings,
-}
+	kind.MeshExternalServices,
+}, kind.Policies()...)
 
 // overviewRoutes are those of the kinds whose resources are shown beside what is known of them, with the older
 // spelling of each path too.
