@@ -37,13 +37,13 @@ func (a *agent) keepChecking(ctx context.Context, admin *admin) {
 		seen, waiting = check(ctx, admin, settings.Listeners, current, seen)
 		a.outlook.see(seen)
 		configured = configured || admin.configured(ctx)
-		ready := configured && a.becomeReady(seen)
+		ready := configured && a.becomeReady(seen, waiting)
 		if why := a.whyNotReady(); !ready && why != reason {
 			reason = why
 			a.Log.Info("not ready", "reason", why, "waiting", waiting)
 		}
 		var again <-chan time.Time
-		if waiting != nil || !ready {
+		if !ready {
 			again = time.After(pause)
 			pause = min(2*pause, latest)
 		}

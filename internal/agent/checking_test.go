@@ -7,7 +7,9 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
+	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
@@ -110,6 +112,18 @@ func TestNothingServesBeforeItIsSeen(t *testing.T) {
 				t.Errorf("saw %v (%v), want nothing and the reason", seen, err)
 			}
 		})
+	}
+}
+
+// A proxy of which no listener serves yet has reported all that serves. It is not ready.
+func TestAProxyIsReadyOnceNoListenerWaits(t *testing.T) {
+	a := &agent{Config: Config{Log: slog.New(slog.DiscardHandler)}, outlook: newOutlook("run", "1"), ready: watch(false), named: watch(true)}
+	a.outlook.sent.store(&wire.Report{})
+	if a.becomeReady(nil, errors.New("connection refused")) {
+		t.Error("it is ready while a listener does not serve")
+	}
+	if !a.becomeReady(nil, nil) {
+		t.Error("it is not ready though nothing is waited for")
 	}
 }
 

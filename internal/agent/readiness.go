@@ -11,15 +11,16 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// becomeReady turns ready, and answers true, once the control plane was told of everything that serves and has
-// told the host names. It stays so until the proxy drains, whether the control plane is there or not.
-func (a *agent) becomeReady(seen map[string]sighting) bool {
+// becomeReady returns whether the proxy is ready: every listener serves, so that none waits, the control plane has the
+// report of it, and the agent has the host names. A ready proxy stays ready until it drains, also without a control
+// plane.
+func (a *agent) becomeReady(seen map[string]sighting, waiting error) bool {
 	if ready, _ := a.ready.load(); ready {
 		return true
 	}
 	report, _ := a.outlook.sent.load()
 	named, _ := a.named.load()
-	if !named || report == nil || len(report.Serving) < len(seen) {
+	if waiting != nil || !named || report == nil || len(report.Serving) < len(seen) {
 		return false
 	}
 	if report.Draining {
