@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -159,6 +161,29 @@ func TestASANWithACommaIsDenied(t *testing.T) {
 	}
 	if !allows(t, address(in), presenting(east.leaf(t, clientID))) {
 		t.Error("the client is denied")
+	}
+}
+
+// A CA of one trust domain can't have an application read another domain's SPIFFE ID in x-forwarded-client-cert.
+func TestACallerForgesNoDetailsOfItsCertificate(t *testing.T) {
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, r.Header.Get("x-forwarded-client-cert"))
+	}))
+	t.Cleanup(app.Close)
+	east := newAuthority(t, domainEast)
+	in := inboundTo(t, app.Listener.Addr(), kind.HTTP, match.Rule{Origin: "clients", Prefix: "spiffe://" + domainEast + "/"})
+	startEnvoy(t, append(behind(in), trust(east), identity(t, east.leaf(t, serverID)))...)
+	for separator, want := range map[string]int{"": 200, ";": 403, ",": 403, "=": 403} {
+		id := "spiffe://" + domainEast + "/workload/x" + separator
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: presenting(east.leaf(t, id))}}
+		response, err := client.Get("https://" + address(in))
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("%q is answered %d, want %d", id, response.StatusCode, want)
+		}
 	}
 }
 
