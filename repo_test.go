@@ -253,18 +253,30 @@ func TestDocumentationLeadsSomewhere(t *testing.T) {
 	}
 }
 
-// A line of docs/requirements.md says what shows it: tests of packages, "later" or "missing".
+// A line of docs/requirements.md and of the attacks in docs/security.md names the tests that show it, "later" or
+// "missing".
 func TestRequirementsAreShown(t *testing.T) {
-	text, err := os.ReadFile("docs/requirements.md")
+	testsAreThere(t, "docs/requirements.md", "")
+	testsAreThere(t, "docs/security.md", "## Attacks that are tested\n")
+}
+
+// testsAreThere fails where the last cell of a table's line, below a heading of a page, names a test that does not exist.
+func testsAreThere(t *testing.T, page, heading string) {
+	t.Helper()
+	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if heading != "" {
+		_, text, _ = bytes.Cut(text, []byte(heading))
+		text, _, _ = bytes.Cut(text, []byte("\n## "))
 	}
 	shown := regexp.MustCompile("^`([\\w./-]+)` (.+)$")
 	lines := 0
 	for line := range strings.Lines(string(text)) {
 		cells := strings.Split(line, " | ")
 		by := strings.TrimSuffix(cells[len(cells)-1], " |\n")
-		if len(cells) < 2 || by == "shown by" {
+		if len(cells) < 2 || by == "shown by" || by == "test" {
 			continue
 		}
 		lines++
@@ -274,19 +286,19 @@ func TestRequirementsAreShown(t *testing.T) {
 		for _, of := range strings.Split(by, "; ") {
 			found := shown.FindStringSubmatch(of)
 			if found == nil {
-				t.Errorf("docs/requirements.md: %q names no package and test: %s", of, line)
+				t.Errorf("%s: %q names no package and test: %s", page, of, line)
 				continue
 			}
 			tests := testsOf(t, found[1])
 			for _, name := range strings.Split(found[2], ", ") {
 				if test, part, _ := strings.Cut(name, "/"); !strings.Contains(tests, "func "+test+"(") || !isPart(tests, found[1], part) {
-					t.Errorf("docs/requirements.md names %s of %s, which does not exist", name, found[1])
+					t.Errorf("%s names %s of %s, which does not exist", page, name, found[1])
 				}
 			}
 		}
 	}
 	if lines == 0 {
-		t.Error("docs/requirements.md has no requirement")
+		t.Errorf("%s has no line that names tests", page)
 	}
 }
 

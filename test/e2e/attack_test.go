@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"text/tabwriter"
+
+	"weft/internal/traffic"
 )
 
 // showAttacks is how `make hostile` has the table printed, and the long attacks run.
@@ -60,6 +62,14 @@ func (a *attack) count(gained error) {
 		a.fell++
 		a.t.Errorf("%s: %v", a.name, gained)
 	}
+}
+
+// costs counts the requests of clients that an attack on others is not to fail, as a drill has seen them.
+func (a *attack) costs(tally traffic.Tally) {
+	failed, _ := tally.Failures()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.tried, a.fell = a.tried+tally.Sent, a.fell+failed
 }
 
 // forms is how many forms of an attack to try: all of them with -hostile, a few beside the other tests.

@@ -82,8 +82,11 @@ func (w *world) lives(from *machine, s silence, what, host string, servers ...st
 	d.during(silenceLasts)
 	s.end()
 	d.during(time.Second)
+	a := newAttack(w.t, "silence fails requests: "+what+": "+s.name)
 	for _, d := range drills {
-		if tally := d.end(); tally.Slowest > fewSeconds {
+		tally := d.end()
+		a.costs(tally)
+		if tally.Slowest > fewSeconds {
 			w.t.Errorf("%s: the slowest request took %s", d.name, tally.Slowest)
 		}
 	}
