@@ -24,7 +24,9 @@ var localNetworks = []struct {
 	{netip.MustParsePrefix("::1/128"), "a loopback address"},
 	{netip.MustParsePrefix("fe80::/10"), "a link-local address"},
 	{netip.MustParsePrefix("ff00::/8"), "a multicast address"},
-	{netip.MustParsePrefix("fd00:ec2::254/128"), "a metadata address"},
+	{netip.MustParsePrefix("192.0.0.0/24"), "a reserved address"}, // RFC 6890
+	{netip.MustParsePrefix("fd00:ec2::/32"), "a metadata address"},
+	{netip.MustParsePrefix("fd00:42::42/128"), "a metadata address"},
 	{netip.MustParsePrefix("fd20:ce::254/128"), "a metadata address"},
 }
 

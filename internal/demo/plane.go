@@ -61,7 +61,8 @@ func (p ports) environment() []string {
 	return []string{
 		fmt.Sprintf("KUMA_API_SERVER_HTTP_PORT=%d", p.api),
 		"KUMA_API_SERVER_HTTPS_ENABLED=false",
-		"KUMA_EGRESS_ALLOWED_LOCAL_NETWORKS=" + partnerAddress + "/32", // the partner is outside the mesh, on this machine
+		// Both zones are on this machine, and so is the partner outside the mesh.
+		"KUMA_EGRESS_ALLOWED_LOCAL_NETWORKS=127.0.1.0/24,127.0.2.0/24," + partnerAddress + "/32",
 		fmt.Sprintf("KUMA_DP_SERVER_PORT=%d", p.dataPlane),
 		fmt.Sprintf("KUMA_DIAGNOSTICS_SERVER_PORT=%d", p.diagnostics),
 		fmt.Sprintf("KUMA_MULTIZONE_GLOBAL_KDS_GRPC_PORT=%d", p.sync),

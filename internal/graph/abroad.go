@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"weft/internal/table"
+	"weft/kind"
 )
 
 // away is the passage of the same name to the other zones.
@@ -29,12 +30,16 @@ func (s *State) passagesAbroad(r *table.Reader, mesh string) []Passage {
 	return eachName(all)
 }
 
-// BehindPassage are the endpoints to which a passage leads.
+// BehindPassage returns the endpoints to which a zone proxy forwards an SNI. A zone proxy forwards nothing to its own
+// machine, whatever an agent or another zone states as the address of a server or an ingress.
 func (s *State) BehindPassage(r *table.Reader, p Passage) []Endpoint {
+	endpoints := s.Passable.Get(r, p.Destination)
 	if p.Abroad {
-		return s.Beyond.Get(r, p.Destination)
+		endpoints = s.Beyond.Get(r, p.Destination)
 	}
-	return s.Passable.Get(r, p.Destination)
+	return slices.DeleteFunc(slices.Clone(endpoints), func(e Endpoint) bool {
+		return kind.LocalEndpoint(e.Address, s.LocalNetworks) != ""
+	})
 }
 
 // beyond are the ingresses of other zones that lead to a destination.

@@ -115,6 +115,23 @@ func TestAPlainServerIsNotPassedOnTo(t *testing.T) {
 	}
 }
 
+// An agent that states that it serves at a loopback address has the ingress forward nothing to the ingress's own machine.
+func TestAnIngressForwardsNothingToItsOwnMachine(t *testing.T) {
+	hub, _, _ := newHub(t, never{})
+	put(hub, door("door", "10.0.0.1"), withSNI("a.web.8080.default.ms"),
+		server("secure", "10.0.0.5", "web", 8080), servingTLS("secure", "10.0.0.5", 8080),
+		server("local", "127.0.0.1", "web", 8080), servingTLS("local", "127.0.0.1", 8080))
+	config, _ := hub.Config(watched(t, hub, "door"))
+	i := slices.IndexFunc(config, func(r *xds.Resource) bool { return r.Type == xds.Endpoint })
+	message, err := config[i].Message()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(message); !strings.Contains(got, "10.0.0.5") || strings.Contains(got, "127.0.0.1") {
+		t.Errorf("it forwards to %s, want the server on another machine alone", got)
+	}
+}
+
 // An ingress is a client of what it passes on to: a listener behind it stays until it has let go of it.
 func TestAServerWaitsForTheIngressesToLetGo(t *testing.T) {
 	settled := make(onDemand)

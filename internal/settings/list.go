@@ -194,7 +194,7 @@ var plain = []setting{
 	},
 	{
 		path: "egress.allowedLocalNetworks", env: "KUMA_EGRESS_ALLOWED_LOCAL_NETWORKS", list: true,
-		doc: "Networks such as `127.0.3.0/24` whose addresses the endpoints of MeshExternalServices may have, though they are loopback, link-local, multicast, reserved or metadata addresses, to which zone egresses connect nobody otherwise. For a mesh whose machines are one. The same on global and in each zone ([external services](operations/external-services.md#local-addresses)).",
+		doc: "Networks such as `127.0.3.0/24` whose addresses the endpoints of MeshExternalServices, and the servers and ingresses to which zone proxies forward, may have, though they are loopback, link-local, multicast, reserved or metadata addresses, to which zone proxies connect nobody otherwise. For a mesh whose machines are one. The same on global and in each zone ([external services](operations/external-services.md#local-addresses)).",
 		set: networks(func(s *Settings) *[]netip.Prefix { return &s.LocalNetworks }),
 	},
 }
