@@ -84,7 +84,7 @@ func exitChain(c *graph.EgressChain) *listeners.FilterChain {
 // proxies tell each other.
 func exitManager(c *graph.EgressChain) *hcm.HttpConnectionManager {
 	manager := connectionManager(c.Key.String())
-	manager.CommonHttpProtocolOptions = &core.HttpProtocolOptions{IdleTimeout: duration(inboundIdleTimeout)}
+	manager.CommonHttpProtocolOptions = servedConnection()
 	manager.StreamIdleTimeout = duration(inboundStreamIdleTimeout)
 	manager.RouteSpecifier = &hcm.HttpConnectionManager_Rds{Rds: &hcm.Rds{
 		ConfigSource:    adsOrWait(),

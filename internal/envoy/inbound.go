@@ -2,6 +2,7 @@ package envoy
 
 import (
 	"fmt"
+	"time"
 
 	accesslog "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -86,7 +87,7 @@ func toApplication(name string) *tcpproxy.TcpProxy {
 // is this proxy's word alone: what a caller writes there never reaches the application.
 func inboundManager(name string, l *graph.InboundListener, secured bool) *hcm.HttpConnectionManager {
 	manager := connectionManager(name)
-	manager.CommonHttpProtocolOptions = &core.HttpProtocolOptions{IdleTimeout: duration(inboundIdleTimeout)}
+	manager.CommonHttpProtocolOptions = servedConnection()
 	manager.StreamIdleTimeout = duration(inboundStreamIdleTimeout)
 	manager.RouteSpecifier = &hcm.HttpConnectionManager_RouteConfig{RouteConfig: localRoute(name)}
 	manager.LocalReplyConfig = tellUnserved()
@@ -96,6 +97,15 @@ func inboundManager(name string, l *graph.InboundListener, secured bool) *hcm.Ht
 		guardedRequests(l.Guard(), manager)
 	}
 	return manager
+}
+
+// servedConnection bounds a connection of requests at the server: when it is idle, and in all, since the caller proved
+// its SPIFFE ID when the connection began. The caller's own proxy ends the connection before.
+func servedConnection() *core.HttpProtocolOptions {
+	return &core.HttpProtocolOptions{
+		IdleTimeout:           duration(inboundIdleTimeout),
+		MaxConnectionDuration: duration(connectionLife + time.Minute),
+	}
 }
 
 // tellUnserved marks the answers that this proxy gives in place of an application that is gone.

@@ -173,16 +173,24 @@ func TestACallerForgesNoDetailsOfItsCertificate(t *testing.T) {
 	east := newAuthority(t, domainEast)
 	in := inboundTo(t, app.Listener.Addr(), kind.HTTP, match.Rule{Origin: "clients", Prefix: "spiffe://" + domainEast + "/"})
 	startEnvoy(t, append(behind(in), trust(east), identity(t, east.leaf(t, serverID)))...)
-	for separator, want := range map[string]int{"": 200, ";": 403, ",": 403, "=": 403} {
-		id := "spiffe://" + domainEast + "/workload/x" + separator
-		client := &http.Client{Transport: &http.Transport{TLSClientConfig: presenting(east.leaf(t, id))}}
+	own := "spiffe://" + domainEast + "/workload/x"
+	for _, c := range []struct {
+		ids  []string
+		want int
+	}{
+		{[]string{own}, 200},
+		{[]string{own, "https://x.example/"}, 200},
+		{[]string{own + ";"}, 403}, {[]string{own + ","}, 403}, {[]string{own + "="}, 403},
+		{[]string{own, "urn:y;URI=spiffe://" + domainWest + "/workload/admin"}, 403},
+	} {
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: presenting(east.leaf(t, c.ids...))}}
 		response, err := client.Get("https://" + address(in))
 		if err != nil {
 			t.Fatal(err)
 		}
 		response.Body.Close()
-		if response.StatusCode != want {
-			t.Errorf("%q is answered %d, want %d", id, response.StatusCode, want)
+		if response.StatusCode != c.want {
+			t.Errorf("%q get %d, want %d", c.ids, response.StatusCode, c.want)
 		}
 	}
 }

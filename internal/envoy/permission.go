@@ -25,9 +25,10 @@ const (
 // checked against the roots of the first name's domain, so that the second proves nothing.
 const severalDomains = "weft: the caller has names in several trust domains"
 
-// forgedDetails names the rule against a caller with a URI SAN that Envoy would write into x-forwarded-client-cert as
-// several, since it escapes nothing there. No SPIFFE ID contains such a character.
-const forgedDetails = "weft: a URI SAN of the caller contains a character that separates those of x-forwarded-client-cert"
+// forgedDetails names the rule against a caller with a URI SAN that an application would read in x-forwarded-client-cert
+// as several: Envoy writes each URI SAN there and escapes nothing. The rule matches what no SPIFFE ID contains
+// (SPIFFE-ID, section 2), and a SPIFFE ID inside another SAN.
+const forgedDetails = "weft: a URI SAN of the caller contains another one"
 
 // denyName and allowName name the RBAC filters of a place that reads requests: an inbound's is the same for all
 // proxies that listen on a port, so that those with equal rules share the bytes, and whatever inbounds share the
@@ -47,9 +48,7 @@ func permissions(g graph.Guard) []*xds.Resource {
 		return []*xds.Resource{extension(decisionName(g.Place), decision(rules, g.TrustDomains))}
 	}
 	deny := denied(rules, g.TrustDomains)
-	deny.Policies[forgedDetails] = policy(authenticated(&matchers.StringMatcher{
-		MatchPattern: &matchers.StringMatcher_SafeRegex{SafeRegex: &matchers.RegexMatcher{Regex: `spiffe://.*[,;="].*`}},
-	}))
+	deny.Policies[forgedDetails] = policy(matching(`(?s)spiffe://.*[^A-Za-z0-9._/-].*`), matching(`(?s).+spiffe://.*`))
 	return []*xds.Resource{
 		extension(denyName(g.Place), &httprbac.RBAC{Rules: deny, ShadowRules: shadowDenied(rules)}),
 		extension(allowName(g.Place), &httprbac.RBAC{Rules: allowed(rules, g.TrustDomains)}),
@@ -171,6 +170,12 @@ func named(rule match.Rule) []*rbac.Principal {
 
 func under(prefix string) *rbac.Principal {
 	return authenticated(&matchers.StringMatcher{MatchPattern: &matchers.StringMatcher_Prefix{Prefix: prefix}})
+}
+
+func matching(expression string) *rbac.Principal {
+	return authenticated(&matchers.StringMatcher{
+		MatchPattern: &matchers.StringMatcher_SafeRegex{SafeRegex: &matchers.RegexMatcher{Regex: expression}},
+	})
 }
 
 func authenticated(name *matchers.StringMatcher) *rbac.Principal {
