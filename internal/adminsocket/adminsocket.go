@@ -151,6 +151,7 @@ func Announce(folder, dataDir string, addresses []net.Addr) (withdraw func(), er
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, err
 	}
+	removeLinks(folder, target) // of a run that was killed, at other addresses
 	var links []string
 	for _, address := range addresses {
 		at, err := netip.ParseAddrPort(address.String())
@@ -172,6 +173,20 @@ func Announce(folder, dataDir string, addresses []net.Addr) (withdraw func(), er
 	}, nil
 }
 
+// removeLinks removes the links of a folder that lead to a socket.
+func removeLinks(folder, target string) {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return
+	}
+	for _, entry := range entries {
+		link := filepath.Join(folder, entry.Name())
+		if to, err := os.Readlink(link); err == nil && to == target {
+			_ = os.Remove(link) // one that stays is replaced, or leads to this control plane
+		}
+	}
+}
+
 func replaceLink(target, link string) error {
 	begun := fmt.Sprintf("%s.%d", link, os.Getpid())
 	_ = os.Remove(begun) // of a process that had this number and was killed
@@ -189,7 +204,8 @@ func linkName(address netip.Addr, port uint16) string {
 }
 
 // Find returns the socket of the control plane that serves an API address, such as "http://127.0.0.1:5681", on this
-// machine, as [Announce] left it in a folder, or "" where there is none. Only loopback addresses have one.
+// machine, as [Announce] left it in a folder, or "" where there is none. Only loopback addresses have one, and a socket of
+// another user, root excepted, is none: its owner would read what is sent to it.
 func Find(folder, address string) string {
 	base, err := url.Parse(address)
 	if err != nil {
@@ -209,7 +225,7 @@ func Find(folder, address string) string {
 		if err != nil {
 			continue
 		}
-		if found, err := os.Stat(target); err == nil && found.Mode().Type() == fs.ModeSocket {
+		if found, err := os.Stat(target); err == nil && found.Mode().Type() == fs.ModeSocket && ownedByUser(found) {
 			return target
 		}
 	}

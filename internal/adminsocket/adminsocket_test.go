@@ -60,6 +60,47 @@ func TestTheOwnerIsLetInAndFindsTheSocket(t *testing.T) {
 	}
 }
 
+// A control plane that was killed and starts at another address is not found at the former one, where another program
+// may listen by now.
+func TestAnAddressThatIsLeftFindsNothing(t *testing.T) {
+	dir, folder := t.TempDir(), t.TempDir()
+	l, err := Listen(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for _, port := range []int{5681, 15681} {
+		if _, err := Announce(folder, dir, []net.Addr{&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if Find(folder, "http://127.0.0.1:5681") != "" || Find(folder, "http://127.0.0.1:15681") == "" {
+		t.Error("the former address is found, or the present one is not")
+	}
+}
+
+// A link to a socket of another user leads nowhere: its owner would read what is sent to the administrator's API.
+func TestAnotherUsersSocketIsNotFound(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root makes a socket of another user")
+	}
+	dir, folder := t.TempDir(), t.TempDir()
+	l, err := Listen(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if _, err := Announce(folder, dir, []net.Addr{&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 5681}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(filepath.Join(dir, Name), 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	if found := Find(folder, "http://127.0.0.1:5681"); found != "" {
+		t.Errorf("found %s", found)
+	}
+}
+
 // A process that comes after another on the same directory keeps what the other one removes when it ends.
 func TestTheLaterSocketStays(t *testing.T) {
 	dir := t.TempDir()

@@ -2,6 +2,7 @@ package adminsocket
 
 import (
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"syscall"
@@ -24,4 +25,10 @@ func peerOf(c net.Conn) (_ peer, ok bool) {
 	}
 	return peer(fmt.Sprintf("uid %d, pid %d", credentials.Uid, credentials.Pid)),
 		credentials.Uid == 0 || credentials.Uid == uint32(os.Geteuid())
+}
+
+// ownedByUser returns whether a socket belongs to this user or to root.
+func ownedByUser(socket fs.FileInfo) bool {
+	status, ok := socket.Sys().(*syscall.Stat_t)
+	return ok && (status.Uid == 0 || status.Uid == uint32(os.Geteuid()))
 }
