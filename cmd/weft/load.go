@@ -68,7 +68,11 @@ func runLoad(cmd *cobra.Command, r *remote, f loadFlags) error {
 	if err != nil {
 		return err
 	}
-	diagnostics, err := client.New(throughSocket(client.Options{Address: f.diagnostics, Token: options.Token}))
+	figures := client.Options{Address: f.diagnostics}
+	if options.SameHost(f.diagnostics) {
+		figures.Token = options.Token
+	}
+	diagnostics, err := client.New(throughSocket(figures))
 	if err != nil {
 		return fmt.Errorf("--diagnostics: %w", err)
 	}

@@ -87,6 +87,13 @@ func parse(address string) (base *url.URL, socket string, err error) {
 	return base, "", err
 }
 
+// SameHost returns whether an address is of the host that the options name. A token of one host is sent to no other.
+func (o Options) SameHost(address string) bool {
+	own, errOwn := url.Parse(o.Address)
+	other, err := url.Parse(address)
+	return errOwn == nil && err == nil && own.Hostname() == other.Hostname()
+}
+
 func loopback(host string) bool {
 	addr, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()

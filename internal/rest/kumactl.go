@@ -57,6 +57,20 @@ var kumactlDrops = map[string]dropped{
 	"MeshTrafficPermission": {always: []string{"rules[].matches"}},
 }
 
+// tooOldToWrite returns Conflict for a kumactl before 2.13. It drops fields that are not listed here, rules of permissions
+// among them.
+func tooOldToWrite(r *http.Request) error {
+	by, ok := kumactlOf(r)
+	if !ok {
+		return nil
+	}
+	var major, minor int
+	if n, _ := fmt.Sscanf(by.release, "%d.%d", &major, &minor); n == 2 && (major < 2 || major == 2 && minor < 13) {
+		return resource.Errorf(resource.Conflict, "kumactl %s drops fields of this API; use kumactl 2.13 or newer, or `weft apply`", by.release)
+	}
+	return nil
+}
+
 // senderOf returns what the client of a request cannot say about a resource of a kind, and which of these fields its
 // user agrees to lose.
 func senderOf(r *http.Request, kindName string) admit.Sender {

@@ -39,6 +39,9 @@ func (a *api) put(d resource.Descriptor) func(http.ResponseWriter, *http.Request
 		if err != nil {
 			return err
 		}
+		if err := tooOldToWrite(r); err != nil {
+			return err
+		}
 		change.Sender = senderOf(r, d.Describe().Name)
 		body, err := readBody(w, r, d.Describe().Bytes())
 		if err != nil {
