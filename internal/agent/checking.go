@@ -43,7 +43,7 @@ func (a *agent) keepChecking(ctx context.Context, admin *admin) {
 			a.Log.Info("not ready", "reason", why, "waiting", waiting)
 		}
 		var again <-chan time.Time
-		if !ready {
+		if waiting != nil || !ready { // a proxy that is ready gets new listeners and certificates
 			again = time.After(pause)
 			pause = min(2*pause, latest)
 		}

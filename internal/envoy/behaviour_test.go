@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os/exec"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -64,13 +65,20 @@ func runEnvoy(t *testing.T, bootstrap string, flags ...string) {
 // freePort answers a port of 127.0.0.1 that nobody has.
 func freePort(t *testing.T) uint32 {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		if _, given := givenPorts.LoadOrStore(l.Addr().(*net.TCPAddr).Port, true); !given {
+			return uint32(l.Addr().(*net.TCPAddr).Port)
+		}
 	}
-	defer l.Close()
-	return uint32(l.Addr().(*net.TCPAddr).Port)
 }
+
+// givenPorts are the ports that tests have, each once.
+var givenPorts sync.Map
 
 // inboundTo is a listener in front of an application, open to those whom the rules allow.
 func inboundTo(t *testing.T, application net.Addr, protocol kind.Protocol, allow ...match.Rule) *graph.InboundListener {

@@ -235,7 +235,7 @@ func TestHostileADataplaneTokenIsNoOtherWorkload(t *testing.T) {
 		return fmt.Sprintf("type: Dataplane\nmesh: %s\nname: %s\nlabels: {%s}\nnetworking: {address: NET.40, inbound: [{port: 20080, tags: {%s}}]}\n", mesh, name, labels, tags)
 	}
 	const labelled, tagged = "kuma.io/workload: web", "kuma.io/service: web"
-	for _, c := range []struct {
+	for i, c := range []struct {
 		what, mesh, name, labels, tags string
 		token                          []string
 		stolen                         string // the ID
@@ -248,6 +248,10 @@ func TestHostileADataplaneTokenIsNoOtherWorkload(t *testing.T) {
 		{"a label under mtls", "legacy", "thief", labelled, "", []string{"--name", "thief"}, "spiffe://legacy/workload/web"},
 		{"another tag of the token", "legacy", "thief", "", tagged + ", team: a", []string{"--name", "thief", "--tag", "team=a"}, "spiffe://legacy/web"},
 	} {
+		if c.name == "thief" { // each its own, so that none is taken for the one before
+			c.name = fmt.Sprint("thief-", i)
+			c.token[1] = c.name
+		}
 		h := w.thief(c.name, w.generate(append([]string{"--mesh", c.mesh}, c.token...)...))
 		if err := h.register(dataplane(c.mesh, c.name, c.labels, c.tags)); err != nil {
 			t.Fatalf("%s: %v", c.what, err)
