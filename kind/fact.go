@@ -152,13 +152,17 @@ func VouchOperator(before, after *resource.Object[Dataplane]) {
 }
 
 // VouchToken records what the token of an agent vouches for by registering a Dataplane over what was stored, nil where
-// there was nothing. What was vouched for before, and still holds, stays so.
+// there was nothing. A vouched fact that the Dataplane still has stays vouched for. before may be after.
 func VouchToken(before, after *resource.Object[Dataplane], claimed []string) {
-	after.Vouched = resource.Vouched{Token: claimed}
-	if before == nil {
-		return
+	var record resource.Vouched
+	if before != nil {
+		record = before.Vouched
 	}
 	facts := Facts(after)
-	lasting := slices.DeleteFunc(slices.Clone(before.Vouched.Token), func(fact string) bool { return !slices.Contains(facts, fact) })
-	after.Vouched = after.Vouched.And(resource.Vouched{Operator: before.Vouched.Operator, Token: lasting})
+	gone := func(fact string) bool { return !slices.Contains(facts, fact) }
+	now := resource.Vouched{Token: claimed}
+	after.Vouched = now.And(resource.Vouched{
+		Operator: slices.DeleteFunc(slices.Clone(record.Operator), gone),
+		Token:    slices.DeleteFunc(slices.Clone(record.Token), gone),
+	})
 }

@@ -87,13 +87,20 @@ func (s *Server) vouched(ctx context.Context, c *caller, key graph.ProxyKey) err
 	if !vouches {
 		return status.Error(codes.PermissionDenied, fmt.Sprintf("%s: %s", kind.IdentitySource(key.Mesh, id.MeshIdentity), id.Problem))
 	}
+	var denied error
 	err := admit.Modify(ctx, s.Writer, kind.Dataplanes, key.Mesh, key.Name, func(o *resource.Object[kind.Dataplane]) bool {
 		if o.Version == "" || c.permits(o) != nil {
 			return false // it was deleted or changed meanwhile
 		}
+		if denied = c.allows().Allows(o, o); denied != nil {
+			return false
+		}
 		kind.VouchToken(o, o, c.dataplane.Claimed(o))
 		return true
 	})
+	if denied != nil {
+		return status.Error(codes.PermissionDenied, denied.Error())
+	}
 	if err != nil {
 		return s.answer(err, "recording what the token of "+key.String()+" vouches for")
 	}

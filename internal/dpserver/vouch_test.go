@@ -239,6 +239,59 @@ func TestATokenThatVouchesLaterIsRecorded(t *testing.T) {
 	wantStatus(t, err, codes.PermissionDenied, "does not vouch for the label kuma.io/workload: web")
 }
 
+// A token that vouches for one fact at a request for a certificate takes nothing of what is vouched for already.
+func TestWhatIsVouchedForStaysWhenATokenVouchesForMore(t *testing.T) {
+	const unlabelled = "type: Dataplane\nmesh: default\nname: web-1\nnetworking: {address: 10.0.0.1, inbound: [{port: 80, tags: {kuma.io/service: web}}]}\n"
+	const labelled = unlabelled + "labels: {kuma.io/workload: web}\n"
+	byWorkload := claims(func(c *identity.DataplaneClaims) { c.Workload = "web" })
+	p := newPlane(t, secured(t)...)
+	p.operator(unlabelled)
+	if err := p.registerAs(p.as("web-1"), labelled); err != nil {
+		t.Fatal(err)
+	}
+	_, err := p.sign(p.with(byWorkload), "web-1")
+	wantStatus(t, err, codes.PermissionDenied, "an operator vouches for its name")
+	wantStatus(t, p.registerAs(p.with(byWorkload), labelled), codes.PermissionDenied, "an operator vouches for its name")
+
+	byWorkload.Name = "web-1"
+	_, err = p.sign(p.with(byWorkload), "web-1")
+	wantStatus(t, err, codes.Unavailable, "try again")
+	dp := p.dataplane("web-1")
+	if operator := []string{kind.NameFact("web-1"), kind.ServiceFact("web")}; !slices.Equal(dp.Vouched.Operator, operator) {
+		t.Errorf("an operator vouches for %q, want %q", dp.Vouched.Operator, operator)
+	}
+	if token := []string{kind.LabelFact(kind.WorkloadLabel, "web"), kind.NameFact("web-1")}; !slices.Equal(dp.Vouched.Token, token) {
+		t.Errorf("the token vouches for %q, want %q", dp.Vouched.Token, token)
+	}
+}
+
+// A fact that a registration replaces is vouched for no more, also when it comes back.
+func TestAReplacedFactIsNotVouchedFor(t *testing.T) {
+	p := newPlane(t, secured(t)...)
+	p.operator(web)
+	db := strings.Replace(web, "kuma.io/workload: web", "kuma.io/workload: db", 1)
+	if err := p.registerAs(p.with(claims(func(c *identity.DataplaneClaims) { c.Name, c.Workload = "web-1", "db" })), db); err != nil {
+		t.Fatal(err)
+	}
+	if fact := kind.LabelFact(kind.WorkloadLabel, "web"); slices.Contains(p.dataplane("web-1").Vouched.Operator, fact) {
+		t.Errorf("an operator vouches for %s, which the Dataplane does not have", fact)
+	}
+}
+
+// dataplane returns a Dataplane of the mesh default as it is stored.
+func (p *plane) dataplane(name string) *resource.Object[kind.Dataplane] {
+	p.t.Helper()
+	row, err := p.rows.Get(p.t.Context(), kind.Dataplanes.Key("default", name))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	o, err := admit.Decode(row)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return o.(*resource.Object[kind.Dataplane])
+}
+
 const egressSection = "zoneEgress: {address: 10.0.0.9, port: 10002}"
 const ingressSection = "zoneIngress: {address: 10.0.0.9, port: 10001, advertisedAddress: 192.168.1.9, advertisedPort: 30001}"
 
