@@ -292,6 +292,24 @@ func (p *plane) dataplane(name string) *resource.Object[kind.Dataplane] {
 	return o.(*resource.Object[kind.Dataplane])
 }
 
+// An absent claim does not vouch for a label with an empty value.
+func TestAnAbsentClaimDoesNotVouchForAnEmptyLabel(t *testing.T) {
+	const document = "type: Dataplane\nmesh: default\nname: d-1\nlabels: {pci: \"\"}\nnetworking: {address: 10.0.0.9}\n"
+	p := newPlane(t, identityOf(t, "/cardholder", map[string]string{"pci": ""})...)
+	if err := p.registerAs(p.as("d-1"), document); err != nil {
+		t.Fatal(err)
+	}
+	_, err := p.sign(p.as("d-1"), "d-1")
+	wantStatus(t, err, codes.PermissionDenied, "vouches for the label pci: ")
+	ctx := p.with(claims(func(c *identity.DataplaneClaims) { c.Name, c.Labels = "d-1", map[string]string{"pci": ""} }))
+	if err := p.registerAs(ctx, document); err != nil {
+		t.Fatal(err)
+	}
+	if ids, err := p.sign(ctx, "d-1"); err != nil || ids[0] != "spiffe://default.east.mesh.local/cardholder" {
+		t.Errorf("the token that claims the empty label gets %v, %v", ids, err)
+	}
+}
+
 const egressSection = "zoneEgress: {address: 10.0.0.9, port: 10002}"
 const ingressSection = "zoneIngress: {address: 10.0.0.9, port: 10001, advertisedAddress: 192.168.1.9, advertisedPort: 30001}"
 

@@ -186,8 +186,13 @@ func (c *DataplaneClaims) Permits(o *resource.Object[kind.Dataplane]) error {
 		return fmt.Errorf("the token is for the workload %q, and the Dataplane's label %s is %q", c.Workload, kind.WorkloadLabel, o.Label(kind.WorkloadLabel))
 	}
 	for _, label := range slices.Sorted(maps.Keys(c.Labels)) {
-		if c.Labels[label] != o.Label(label) && !byOperator(kind.LabelFact(label, o.Label(label))) {
-			return fmt.Errorf("the token asks for the label %s: %s, and the Dataplane has %q", label, c.Labels[label], o.Label(label))
+		got, has := o.Labels[label]
+		switch {
+		case has && (got == c.Labels[label] || byOperator(kind.LabelFact(label, got))):
+		case !has:
+			return fmt.Errorf("the token asks for the label %s: %s, and the Dataplane does not have that label", label, c.Labels[label])
+		default:
+			return fmt.Errorf("the token asks for the label %s: %s, and the Dataplane has %q", label, c.Labels[label], got)
 		}
 	}
 	if slices.Contains(o.Spec.Networking.Roles(), kind.DataplaneRole) && !c.has(kind.DataplaneRole) {

@@ -230,6 +230,7 @@ func TestPermits(t *testing.T) {
 		{"its name", identity.DataplaneClaims{Mesh: "default", Name: "web-1"}, ""},
 		{"its label", identity.DataplaneClaims{Mesh: "default", Labels: map[string]string{"team": "a"}}, ""},
 		{"another label", identity.DataplaneClaims{Mesh: "default", Labels: map[string]string{"team": "b"}}, `label team: b`},
+		{"an absent label", identity.DataplaneClaims{Mesh: "default", Labels: map[string]string{"pci": ""}}, `label pci: `},
 		{"a zone egress alone", identity.DataplaneClaims{Mesh: "default", Type: "egress"}, "has more than zone proxy sections; make one with `weft generate dataplane-token --mesh default --name web-1 --workload web --tag kuma.io/service=web --tag kuma.io/service=admin`"},
 		{"a zone egress too", identity.DataplaneClaims{Mesh: "default", Type: "dataplane,egress"}, ""},
 		{"its workload", identity.DataplaneClaims{Mesh: "default", Workload: "web"}, ""},

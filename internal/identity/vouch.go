@@ -12,8 +12,8 @@ import (
 
 func (c *DataplaneClaims) has(role string) bool { return slices.Contains(RolesOf(c.Type), role) }
 
-// Vouches says whether the token claims a fact of a Dataplane (see [kind.Facts]). A token without a name vouches for
-// no name, and one without a tag for no service.
+// Vouches says whether the token claims a fact of a Dataplane (see [kind.Facts]). An absent claim vouches
+// for no fact, not even for a label with an empty value.
 func (c *DataplaneClaims) Vouches(fact string) bool {
 	switch f := kind.ReadFact(fact); {
 	case f.Name != "":
@@ -21,9 +21,10 @@ func (c *DataplaneClaims) Vouches(fact string) bool {
 	case f.Service != "":
 		return slices.Contains(c.Tags[kind.ServiceTag], f.Service)
 	case f.Label == kind.WorkloadLabel:
-		return c.Workload == f.Value
+		return f.Value != "" && c.Workload == f.Value
 	case f.Label != "":
-		return c.Labels[f.Label] == f.Value
+		value, claimed := c.Labels[f.Label]
+		return claimed && value == f.Value
 	default:
 		return c.has(f.Role)
 	}
