@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -110,21 +111,34 @@ func (s *Server) vouched(ctx context.Context, c *caller, key graph.ProxyKey) err
 // entitled returns PermissionDenied for a caller whose token does not vouch for what a certificate says of a Dataplane:
 // its SPIFFE IDs, and the name of its instance where anybody vouches for that. What an operator vouches for counts for a
 // token that names the Dataplane. A proxy that changes its SPIFFE IDs waits for the next ones where its token does not
-// vouch for the former ones.
+// vouch for the former ones. While its identity has a problem there are no next ones: then the facts behind the former
+// ones must be vouched for now. A Dataplane that does not exist is NotFound.
 func (s *Server) entitled(c *caller, key graph.ProxyKey, leaf *graph.Leaf) error {
+	if key.Type != kind.DataplaneProxy {
+		return nil // the token of a ZoneEgress has its scope
+	}
 	dataplane, ok := s.Hub.Dataplane(key)
 	if !ok {
-		return nil // a ZoneEgress, whose token says so
+		return status.Error(codes.NotFound, fmt.Sprintf("%s does not exist; register it, or write it through the API", key.Resource()))
 	}
 	name, _ := dataplane.Vouched.By([]string{kind.NameFact(dataplane.Name)})
 	if err := c.dataplane.Entitled(dataplane, name); err != nil {
 		return status.Error(codes.PermissionDenied, err.Error())
 	}
-	err := c.dataplane.Entitled(dataplane, leaf.Rests)
+	rests := leaf.Rests
 	proxy, _ := s.Hub.Proxy(key)
+	stuck := proxy != nil && proxy.Identity != nil && proxy.Identity.Problem != ""
+	if stuck {
+		var missing []string
+		rests, missing = dataplane.Vouched.By(slices.Concat(rests.Operator, rests.Token))
+		rests.Token = append(rests.Token, missing...)
+	}
+	err := c.dataplane.Entitled(dataplane, rests)
 	switch {
 	case err == nil:
 		return nil
+	case stuck:
+		return status.Error(codes.PermissionDenied, fmt.Sprintf("%v; %s gets no other SPIFFE ID: %s", err, key.Resource(), proxy.Identity.Problem))
 	case proxy != nil && proxy.Identity != nil && !proxy.Identity.Same(leaf.LeafNames) && c.dataplane.Entitled(dataplane, proxy.Identity.Rests) == nil:
 		return status.Error(codes.Unavailable, fmt.Sprintf("%s is getting other SPIFFE IDs than %s; try again", key, leaf.LeafNames))
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/x509"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -307,6 +308,45 @@ func TestAnAbsentClaimDoesNotVouchForAnEmptyLabel(t *testing.T) {
 	}
 	if ids, err := p.sign(ctx, "d-1"); err != nil || ids[0] != "spiffe://default.east.mesh.local/cardholder" {
 		t.Errorf("the token that claims the empty label gets %v, %v", ids, err)
+	}
+}
+
+// While nothing leads to other SPIFFE IDs, the held ones are signed again only where what they rest on is vouched for now.
+func TestAHeldSpiffeIDIsNotSignedAgainOnceItsFactsAreGone(t *testing.T) {
+	document := func(services ...string) string {
+		var inbounds []string
+		for i, service := range services {
+			inbounds = append(inbounds, fmt.Sprintf("{port: %d, tags: {kuma.io/service: %s}}", 80+i, service))
+		}
+		return "type: Dataplane\nmesh: default\nname: web-1\nnetworking: {address: 10.0.0.9, inbound: [" + strings.Join(inbounds, ", ") + "]}\n"
+	}
+	p := newPlane(t, underMTLS(t)...)
+	p.operator(document("admin"))
+	if ids, err := p.sign(p.as("web-1"), "web-1"); err != nil || !slices.Equal(ids, []string{"spiffe://default/admin"}) {
+		t.Fatalf("the certificate is for %v, %v", ids, err)
+	}
+	holdsOn := func() bool {
+		proxy, _ := p.server.Hub.Proxy(web1)
+		return proxy.Identity.Problem != "" && proxy.Leaf != nil
+	}
+	if err := p.registerAs(p.as("web-1"), document("admin", "zone-egress")); err != nil {
+		t.Fatal(err)
+	}
+	p.eventually(holdsOn, func() any { return "the proxy has no problem" })
+	if ids, err := p.sign(p.as("web-1"), "web-1"); err != nil || !slices.Equal(ids, []string{"spiffe://default/admin"}) {
+		t.Errorf("while an operator vouches for its service it gets %v, %v", ids, err)
+	}
+
+	p.operator(document("web"))
+	if err := p.registerAs(p.as("web-1"), document("web", "zone-egress")); err != nil {
+		t.Fatal(err)
+	}
+	p.eventually(holdsOn, func() any { return "the proxy has no problem" })
+	_, err := p.sign(p.as("web-1"), "web-1")
+	wantStatus(t, err, codes.PermissionDenied, "does not vouch for the tag kuma.io/service: admin")
+	claimed := claims(func(c *identity.DataplaneClaims) { c.Name, c.Tags = "web-1", services("admin", "web", "zone-egress") })
+	if ids, err := p.sign(p.with(claimed), "web-1"); err != nil || !slices.Equal(ids, []string{"spiffe://default/admin"}) {
+		t.Errorf("the token that claims the service gets %v, %v", ids, err)
 	}
 }
 

@@ -1,0 +1,30 @@
+package dpserver
+
+import (
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"weft/internal/graph"
+	"weft/internal/identity"
+	"weft/kind"
+	"weft/resource"
+)
+
+// emptyHub has no Dataplane.
+type emptyHub struct{ Hub }
+
+func (emptyHub) Dataplane(graph.ProxyKey) (*resource.Object[kind.Dataplane], bool) { return nil, false }
+
+// A Dataplane that was deleted meanwhile gets no certificate. A ZoneEgress is no Dataplane and needs none.
+func TestNoCertificateForADataplaneThatIsNotThere(t *testing.T) {
+	s := &Server{Config: Config{Hub: emptyHub{}}}
+	for proxy, want := range map[kind.ProxyType]codes.Code{kind.DataplaneProxy: codes.NotFound, kind.EgressProxy: codes.OK} {
+		key := graph.ProxyKey{Mesh: "default", Name: "web-1", Type: proxy}
+		c := &caller{dataplane: &identity.DataplaneClaims{Mesh: "default", Name: "web-1"}}
+		if err := s.entitled(c, key, &graph.Leaf{}); status.Code(err) != want {
+			t.Errorf("%s: %v, want %s", key, err, want)
+		}
+	}
+}
