@@ -132,9 +132,15 @@ func (n *Networking) Roles() []string {
 	return roles
 }
 
+// MaxAgentFacts is the number of facts that [resource.Vouched] records of agents for one Dataplane.
+const MaxAgentFacts = 128
+
+// anyFact stands in the record of agents for every fact, where there were more than MaxAgentFacts.
+const anyFact = "*"
+
 // VouchOperator records what an operator vouches for by writing a Dataplane over what was stored, nil where there was
-// nothing: the facts that the write adds, and those that an operator vouched for before and that still hold. What an
-// agent wrote and the operator left as it was stays the agent's.
+// nothing: the facts that the write adds, and those that an operator vouched for before and that still hold. A fact that
+// an agent wrote without a voucher stays the agent's, even where the agent has removed it before this write.
 func VouchOperator(before, after *resource.Object[Dataplane]) {
 	var had []string
 	var record resource.Vouched
@@ -142,17 +148,21 @@ func VouchOperator(before, after *resource.Object[Dataplane]) {
 		had, record = Facts(before), before.Vouched
 	}
 	facts := Facts(after)
-	lasting := func(fact string) bool { return slices.Contains(record.Operator, fact) }
+	agents := func(fact string) bool {
+		return slices.Contains(had, fact) || slices.Contains(record.Agent, fact) || slices.Contains(record.Agent, anyFact)
+	}
 	after.Vouched = resource.Vouched{
 		Operator: slices.DeleteFunc(slices.Clone(facts), func(fact string) bool {
-			return slices.Contains(had, fact) && !lasting(fact)
+			return agents(fact) && !slices.Contains(record.Operator, fact)
 		}),
 		Token: slices.DeleteFunc(slices.Clone(record.Token), func(fact string) bool { return !slices.Contains(facts, fact) }),
+		Agent: record.Agent,
 	}
 }
 
 // VouchToken records what the token of an agent vouches for by registering a Dataplane over what was stored, nil where
-// there was nothing. A vouched fact that the Dataplane still has stays vouched for. before may be after.
+// there was nothing. A vouched fact that the Dataplane still has stays vouched for. The facts without a voucher are
+// recorded as the agent's. before may be after.
 func VouchToken(before, after *resource.Object[Dataplane], claimed []string) {
 	var record resource.Vouched
 	if before != nil {
@@ -160,9 +170,14 @@ func VouchToken(before, after *resource.Object[Dataplane], claimed []string) {
 	}
 	facts := Facts(after)
 	gone := func(fact string) bool { return !slices.Contains(facts, fact) }
-	now := resource.Vouched{Token: claimed}
-	after.Vouched = now.And(resource.Vouched{
+	now := resource.Vouched{Token: claimed, Agent: record.Agent}
+	vouched := now.And(resource.Vouched{
 		Operator: slices.DeleteFunc(slices.Clone(record.Operator), gone),
 		Token:    slices.DeleteFunc(slices.Clone(record.Token), gone),
 	})
+	_, missing := vouched.By(facts)
+	after.Vouched = vouched.And(resource.Vouched{Agent: missing})
+	if agent := after.Vouched.Agent; len(agent) > MaxAgentFacts || slices.Contains(agent, anyFact) {
+		after.Vouched.Agent = []string{anyFact}
+	}
 }

@@ -55,11 +55,14 @@ type Meta struct {
 	Vouched Vouched
 }
 
-// Vouched are facts about a resource, in the words of its kind, by who vouches for them. Each list is sorted. A fact
-// that is in neither list is claimed by the resource alone.
+// Vouched are facts about a resource, in the words of its kind, by who vouches for them. Each list is sorted. Only the
+// resource itself claims a fact that is in neither Operator nor Token.
 type Vouched struct {
 	Operator []string `json:"operator,omitempty"` // written through the API
 	Token    []string `json:"token,omitempty"`    // claimed by the token that registered the resource
+	// Agent are the facts that agents wrote without a voucher since the resource was created. They vouch for nothing.
+	// A later write of an operator does not vouch for them either: the operator may have read them from the agent.
+	Agent []string `json:"agent,omitempty"`
 }
 
 // By returns the vouched ones of some facts, and separately the facts that nobody vouches for. A fact that both vouch
@@ -85,7 +88,7 @@ func (v *Vouched) And(other Vouched) Vouched {
 		slices.Sort(joined)
 		return slices.Compact(joined)
 	}
-	return Vouched{join(v.Operator, other.Operator), join(v.Token, other.Token)}
+	return Vouched{join(v.Operator, other.Operator), join(v.Token, other.Token), join(v.Agent, other.Agent)}
 }
 
 func contains(sorted []string, fact string) bool {

@@ -350,6 +350,23 @@ func TestAHeldSpiffeIDIsNotSignedAgainOnceItsFactsAreGone(t *testing.T) {
 	}
 }
 
+// A fact that an agent wrote is not the operator's where the agent took it away before the operator's write.
+func TestAnOperatorDoesNotVouchForWhatAnAgentWroteAndRemoved(t *testing.T) {
+	p := newPlane(t, secured(t)...)
+	bare := strings.Replace(web, "labels: {kuma.io/workload: web},", "", 1)
+	for _, document := range []string{bare, web, bare} {
+		if err := p.registerAs(p.as("web-1"), document); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.operator(strings.Replace(web, "labels: {", "labels: {color: blue, ", 1))
+	_, err := p.sign(p.as("web-1"), "web-1")
+	wantStatus(t, err, codes.PermissionDenied, "vouches for the label kuma.io/workload: web")
+	if color := kind.LabelFact("color", "blue"); !slices.Contains(p.dataplane("web-1").Vouched.Operator, color) {
+		t.Errorf("an operator does not vouch for %s", color)
+	}
+}
+
 const egressSection = "zoneEgress: {address: 10.0.0.9, port: 10002}"
 const ingressSection = "zoneIngress: {address: 10.0.0.9, port: 10001, advertisedAddress: 192.168.1.9, advertisedPort: 30001}"
 
