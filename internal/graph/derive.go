@@ -87,7 +87,16 @@ func (s *State) identity(r *table.Reader, key ProxyKey) *Identity {
 	if given.Source.FromSPIRE() {
 		return given // SPIRE attests the workload itself
 	}
-	return given.restingOn(dp, identity.SpiffeFacts(&chosen.Spec, dp))
+	facts := identity.SpiffeFacts(&chosen.Spec, dp)
+	if kind.Workload(dp.Name, dp.Labels, &dp.Spec) == EgressWorkload {
+		egress := dp.Spec.Networking.ZoneEgress
+		if egress == nil {
+			given.LeafNames, given.Problem = kind.LeafNames{}, reservedWorkload(dp)
+			return given
+		}
+		facts = append(facts, kind.SectionFacts(&kind.Networking{ZoneEgress: egress})...)
+	}
+	return given.restingOn(dp, facts)
 }
 
 // restingOn returns an identity that rests on facts of its Dataplane. Where nobody vouches for one of them it has no

@@ -8,6 +8,7 @@ import (
 	"weft/internal/identity"
 	"weft/internal/table"
 	"weft/kind"
+	"weft/resource"
 )
 
 // EgressMesh is what of a mesh decides about the identity of a ZoneEgress.
@@ -75,9 +76,15 @@ func (s *State) egressChoice(r *table.Reader, _ string) *EgressChoice {
 	return &choice
 }
 
-// EgressWorkload is the workload that a ZoneEgress is to the templates of SPIFFE IDs: whoever may run a zone's egress
-// is no other workload of a mesh.
+// EgressWorkload is the workload of a ZoneEgress in the templates of SPIFFE IDs. It is reserved: a Dataplane of this
+// workload gets a SPIFFE ID only with networking.zoneEgress.
 const EgressWorkload = "zone-egress"
+
+// reservedWorkload is the problem of a Dataplane that has the workload of a ZoneEgress and is no zone egress.
+func reservedWorkload(dp *resource.Object[kind.Dataplane]) string {
+	return fmt.Sprintf("the workload %s is reserved for zone egresses, and %s has no networking.zoneEgress; change %s, or give it another label %s",
+		EgressWorkload, dp.Key(), kind.ReadFact(kind.WorkloadFact(dp)), kind.WorkloadLabel)
+}
 
 // egressIdentity is what a MeshIdentity, or the mtls of a mesh, gives to a ZoneEgress.
 func (s *State) egressIdentity(r *table.Reader, of IdentityKey) *Identity {

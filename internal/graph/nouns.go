@@ -138,7 +138,8 @@ type Proxy struct {
 	Refusal  string
 	Identity *Identity // nil: plain
 	Leaf     *Leaf     // nil: it is to have none
-	// Sections are the facts of its zone proxy sections (see [kind.SectionFacts]), by who vouches for them.
+	// Sections are the facts of its zone proxy sections (see [kind.SectionFacts]), by who vouches for them. A token must
+	// claim a section without a voucher itself, so such a section is in Sections.Token.
 	Sections resource.Vouched
 	// Further are what a ZoneEgress presents beside its identity.
 	Further   []Presentation

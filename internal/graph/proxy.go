@@ -22,7 +22,9 @@ func (s *State) proxy(r *table.Reader, key ProxyKey) *Proxy {
 	p := &Proxy{Key: key, Zone: s.Zone, Refusal: s.Refusal(r, key), Identity: s.Identity.Get(r, key)}
 	p.Leaf = s.leaf(r, key, p.Identity)
 	n := &dp.Spec.Networking
-	p.Sections, _ = dp.Vouched.By(kind.SectionFacts(n))
+	var unvouched []string
+	p.Sections, unvouched = dp.Vouched.By(kind.SectionFacts(n))
+	p.Sections.Token = append(p.Sections.Token, unvouched...)
 	p.Outbounds = s.explicit(r, key.Mesh, n.Outbound)
 	p.Class = Class{Mesh: key.Mesh, Secured: p.Identity != nil}
 	if p.Identity != nil {

@@ -52,6 +52,9 @@ func TestOnlyAZoneEgressHasTheWorkloadOfZoneEgresses(t *testing.T) {
 			if has := len(id.Names()) > 0; has != c.has || has != (id.Problem == "") {
 				t.Errorf("its SPIFFE IDs are %q with the problem %q; want any: %v", id.Names(), id.Problem, c.has)
 			}
+			if section := kind.SectionFacts(&kind.Networking{ZoneEgress: egressSection}); c.networking.ZoneEgress != nil && !slices.Contains(id.Rests.Operator, section[0]) {
+				t.Errorf("the SPIFFE ID rests on %q, want %q among them", id.Rests.Operator, section)
+			}
 			if !c.has && !strings.Contains(id.Problem, "the workload zone-egress is reserved") {
 				t.Errorf("the problem is %q", id.Problem)
 			}
