@@ -132,10 +132,14 @@ func (n *Networking) Roles() []string {
 	return roles
 }
 
-// MaxAgentFacts is the number of facts that [resource.Vouched] records of agents for one Dataplane.
-const MaxAgentFacts = 128
+// MaxAgentFacts and MaxAgentBytes bound the facts that [resource.Vouched] records of agents for one Dataplane: their
+// number, and the bytes of all of them.
+const (
+	MaxAgentFacts = 128
+	MaxAgentBytes = 8 << 10
+)
 
-// anyFact stands in the record of agents for every fact, where there were more than MaxAgentFacts.
+// anyFact stands in the record of agents for every fact, where there were more than the bounds allow.
 const anyFact = "*"
 
 // VouchOperator records what an operator vouches for by writing a Dataplane over what was stored, nil where there was
@@ -177,7 +181,8 @@ func VouchToken(before, after *resource.Object[Dataplane], claimed []string) {
 	})
 	_, missing := vouched.By(facts)
 	after.Vouched = vouched.And(resource.Vouched{Agent: missing})
-	if agent := after.Vouched.Agent; len(agent) > MaxAgentFacts || slices.Contains(agent, anyFact) {
+	agent := after.Vouched.Agent
+	if len(agent) > MaxAgentFacts || len(strings.Join(agent, "")) > MaxAgentBytes || slices.Contains(agent, anyFact) {
 		after.Vouched.Agent = []string{anyFact}
 	}
 }

@@ -3,6 +3,7 @@ package kind_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"weft/kind"
@@ -17,14 +18,21 @@ func labelled(label, value string) *resource.Object[kind.Dataplane] {
 
 // The record of what agents wrote has a bound. Beyond it an operator vouches for nothing by an edit.
 func TestWhatAgentsWroteIsBounded(t *testing.T) {
+	for name, suffix := range map[string]string{"number": "", "bytes": strings.Repeat("x", 200)} {
+		t.Run(name, func(t *testing.T) { fillsTheRecordOfAgents(t, suffix) })
+	}
+}
+
+func fillsTheRecordOfAgents(t *testing.T, suffix string) {
 	operator := kind.Dataplanes.Make("default", "web-1", kind.Dataplane{})
 	kind.VouchOperator(nil, operator)
 	before := operator
 	for i := range kind.MaxAgentFacts + 10 {
-		next := labelled("build", fmt.Sprint(i))
+		next := labelled("build", fmt.Sprint(i, suffix))
 		kind.VouchToken(before, next, nil)
-		if n := len(next.Vouched.Agent); n > kind.MaxAgentFacts {
-			t.Fatalf("%d facts are recorded, at most %d", n, kind.MaxAgentFacts)
+		agent := next.Vouched.Agent
+		if n, bytes := len(agent), len(strings.Join(agent, "")); n > kind.MaxAgentFacts || bytes > kind.MaxAgentBytes {
+			t.Fatalf("%d facts of %d bytes are recorded, at most %d of %d", n, bytes, kind.MaxAgentFacts, kind.MaxAgentBytes)
 		}
 		before = next
 	}
