@@ -59,12 +59,17 @@ func (s *agents) Register(ctx context.Context, request *wire.RegisterRequest) (*
 		return nil, err
 	}
 	var row registration
+	var limited error
 	err = admit.Modify(ctx, s.Writer, key.ServingKind(), key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneServing]) bool {
-		changes := !o.Spec.Registered || o.Spec.Token != payer.token
-		o.Spec.Registered, o.Spec.Token = true, payer.token
+		var changes bool
+		changes, limited = s.flood.register(&o.Spec, payer)
 		row = registrationOf(&o.Spec)
 		return changes
 	})
+	if limited != nil {
+		s.refused.Note("a registration is rejected", "from", from(ctx), "proxy", key, "reason", status.Convert(limited).Message())
+		return nil, limited
+	}
 	if err != nil {
 		return nil, s.answer(err, "registering "+proxy.Key().String())
 	}

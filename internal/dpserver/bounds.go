@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"weft/internal/wire"
 	"weft/kind"
 )
 
@@ -45,7 +46,7 @@ var WireBounds = map[protoreflect.FullName]WireBound{
 	"weft.agent.v1.Serving.address":           {Bytes: maxWord},
 	"weft.agent.v1.Serving.generation":        {Bytes: maxWord},
 	"weft.agent.v1.Serving.serial":            {Bytes: maxWord},
-	"weft.agent.v1.Serving.names":             {Items: 300, Bytes: maxSpiffe}, // each inbound gives one at most
+	"weft.agent.v1.Serving.names":             {Items: 80, Bytes: maxSpiffe}, // twice 32, while the services of a Dataplane change, and some more
 	"weft.agent.v1.Part.mesh":                 {Bytes: maxTitle},
 	"weft.agent.v1.Part.name":                 {Bytes: maxTitle},
 	"weft.agent.v1.Part.question":             {Bytes: maxTitle},
@@ -56,6 +57,42 @@ var WireBounds = map[protoreflect.FullName]WireBound{
 	"weft.agent.v1.NamesRequest.name":         {Bytes: maxTitle},
 	"weft.agent.v1.NamesRequest.version":      {Bytes: maxTitle},
 	"weft.agent.v1.NamesRequest.proxy_type":   {Bytes: maxWord},
+}
+
+// maxServed is the number of bytes of the SPIFFE IDs that are stored of one proxy: 256 inbounds with 32 SPIFFE IDs of 128
+// bytes each.
+const maxServed = 1 << 20
+
+// checkReport returns InvalidArgument for a Report with a field that is larger than its bound, or with a listener that
+// it has twice.
+func checkReport(report *wire.Report) error {
+	if err := checkMessage(report); err != nil {
+		return err
+	}
+	seen := map[string]bool{}
+	for _, s := range report.Serving {
+		at := listenerOf(s)
+		if seen[at] {
+			return status.Errorf(codes.InvalidArgument, "the Report has the listener %s twice; each listener is reported once", at)
+		}
+		seen[at] = true
+	}
+	return nil
+}
+
+// checkServed returns InvalidArgument where the SPIFFE IDs of a Report, which each inbound of a listener has, are too
+// large to be stored.
+func checkServed(s *kind.DataplaneServing) error {
+	bytes := 0
+	for _, in := range s.Inbounds {
+		for _, id := range in.Names {
+			bytes += len(id)
+		}
+	}
+	if bytes > maxServed {
+		return status.Errorf(codes.InvalidArgument, "the SPIFFE IDs of %d inbounds have %d bytes, at most %d are stored; use fewer services or fewer inbounds", len(s.Inbounds), bytes, maxServed)
+	}
+	return nil
 }
 
 // checkMessage returns InvalidArgument for a message with a field that is larger than its bound.

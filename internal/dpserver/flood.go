@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -13,6 +14,8 @@ import (
 	grpcpeer "google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"weft/kind"
 )
 
 // Bounds of registrations. (ADR 32) A fleet of 10,000 proxies that restarts behind one token and one address registers
@@ -53,7 +56,7 @@ func newFlood(now func() time.Time) *flood {
 // payer is who a registration is charged to.
 type payer struct {
 	token  string // its ID
-	source string // an IP address
+	source string // an IPv4 address, or a network of IPv6
 }
 
 func (s *Server) payer(ctx context.Context, c *caller) payer {
@@ -72,7 +75,7 @@ func (c *caller) tokenID() string {
 	return "dataplane/" + c.dataplane.Mesh + "/" + c.dataplane.Name
 }
 
-// sourceOf is the IP address that a call comes from.
+// sourceOf is the IP address that a call comes from; of IPv6 its network of 64 bits, which one host may have as a whole.
 func sourceOf(ctx context.Context) string {
 	p, ok := grpcpeer.FromContext(ctx)
 	if !ok {
@@ -81,6 +84,12 @@ func sourceOf(ctx context.Context) string {
 	host, _, err := net.SplitHostPort(p.Addr.String())
 	if err != nil {
 		return p.Addr.String()
+	}
+	if ip, err := netip.ParseAddr(host); err == nil && ip.Is6() {
+		if ip = ip.WithZone("").Unmap(); ip.Is6() {
+			return netip.PrefixFrom(ip, 64).Masked().String()
+		}
+		return ip.String()
 	}
 	return host
 }
@@ -94,6 +103,21 @@ func (f *flood) attempt(p payer, bytes int) error {
 // change charges a registration that creates or changes a Dataplane.
 func (f *flood) change(p payer) error {
 	return f.changes.charge(p, f.now(), 1, "registrations that create or change a Dataplane")
+}
+
+// register notes in the row of a proxy which token registers it, and reports whether that changes the row. Another token
+// than before is charged as a change.
+func (f *flood) register(row *kind.DataplaneServing, p payer) (changes bool, err error) {
+	if row.Registered && row.Token == p.token {
+		return false, nil
+	}
+	if row.Registered {
+		if err := f.change(p); err != nil {
+			return false, err
+		}
+	}
+	row.Registered, row.Token = true, p.token
+	return true, nil
 }
 
 // mayChange reports whether change would succeed now.
@@ -113,8 +137,9 @@ func exhausted(pause time.Duration, format string, args ...any) error {
 type buckets struct {
 	burst, rate float64
 
-	mu  sync.Mutex
-	all map[payer]*bucket // each has one field of its key
+	mu    sync.Mutex
+	all   map[payer]*bucket // each has one field of its key
+	swept time.Time         // when full ones were dropped last
 }
 
 // bucket is full where it is not stored.
@@ -131,6 +156,9 @@ func newBuckets(burst, rate float64) buckets {
 // sweepAbove is the number of buckets above which full ones are dropped.
 const sweepAbove = 10_000
 
+// sweepPause is how long after a sweep the next one may be: a sweep looks at every bucket.
+const sweepPause = 5 * time.Second
+
 // of returns a bucket as it is now, and its rate. The caller holds the lock.
 func (b *buckets) of(key payer, now time.Time) (found *bucket, rate float64) {
 	burst, rate := b.burst, b.rate
@@ -139,7 +167,8 @@ func (b *buckets) of(key payer, now time.Time) (found *bucket, rate float64) {
 	}
 	found = b.all[key]
 	if found == nil {
-		if len(b.all) > sweepAbove {
+		if len(b.all) > sweepAbove && now.Sub(b.swept) >= sweepPause {
+			b.swept = now
 			b.sweep(now)
 		}
 		found = &bucket{level: burst, at: now}

@@ -2,6 +2,9 @@ package dpserver
 
 import (
 	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
 	"os"
 	"strings"
 	"testing"
@@ -9,10 +12,14 @@ import (
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
+	grpcpeer "google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"weft/internal/graph"
+	"weft/internal/identity"
+	"weft/internal/instances"
 	"weft/kind"
+	"weft/resource"
 )
 
 // TestAFleetThatRestartsIsNotThrottled: 10,000 agents with one token behind one address, as a NAT shows them.
@@ -123,9 +130,105 @@ func TestTheBoundsAreDocumented(t *testing.T) {
 		print.Sprintf("%d listeners of a report, %d SPIFFE IDs of a listener, %d bytes of one, %d KiB of a certificate request",
 			WireBounds["weft.agent.v1.Report.serving"].Items, WireBounds["weft.agent.v1.Serving.names"].Items,
 			WireBounds["weft.agent.v1.Serving.names"].Bytes, WireBounds["weft.agent.v1.SignRequest.request"].Bytes>>10),
+		print.Sprintf("with each inbound of their listener | %d bytes |", maxServed),
 	} {
 		if !strings.Contains(string(text), line) {
 			t.Errorf("docs/operations/bounds.md lacks %q", line)
 		}
 	}
+}
+
+// TestBucketsAreSweptRarely: new keys do not sweep all buckets each.
+func TestBucketsAreSweptRarely(t *testing.T) {
+	begin := time.Unix(1000, 0)
+	b := newBuckets(attemptBurst, attemptRate)
+	for i := range sweepAbove + 1 {
+		b.of(payer{token: fmt.Sprint(i)}, begin)
+	}
+	full := begin.Add(time.Duration(sourceFactor * attemptBurst / attemptRate * float64(time.Second)))
+	for _, c := range []struct {
+		at   time.Time
+		want int
+	}{
+		{full.Add(-time.Second), sweepAbove + 2}, // swept in vain
+		{full.Add(time.Second), sweepAbove + 3},  // too soon after that
+		{full.Add(sweepPause), 3},
+	} {
+		b.of(payer{token: c.at.String()}, c.at)
+		if len(b.all) != c.want {
+			t.Errorf("%s after the first ones there are %d buckets, want %d", c.at.Sub(begin), len(b.all), c.want)
+		}
+	}
+}
+
+// TestASourceIsANetworkOfIPv6: a host has a whole /64.
+func TestASourceIsANetworkOfIPv6(t *testing.T) {
+	for address, want := range map[string]string{
+		"[2001:db8:1:2:3:4:5:6]:1234": "2001:db8:1:2::/64",
+		"[2001:db8:1:2::7]:1":         "2001:db8:1:2::/64",
+		"[fe80::1%eth0]:1":            "fe80::/64",
+		"[::ffff:10.0.0.1]:1":         "10.0.0.1",
+		"10.0.0.1:1":                  "10.0.0.1",
+	} {
+		ctx := grpcpeer.NewContext(t.Context(), &grpcpeer.Peer{Addr: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(address))})
+		if got := sourceOf(ctx); got != want {
+			t.Errorf("the source of %s is %s, want %s", address, got, want)
+		}
+	}
+}
+
+// TestACallOfARevokedTokenIsClosed: the token was revoked after it was verified, and before the call was noted.
+func TestACallOfARevokedTokenIsClosed(t *testing.T) {
+	signing, err := identity.NewSigningKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	realm := identity.DataplaneRealm("default")
+	secrets := map[resource.Key][]byte{realm.SigningKey("1"): signing}
+	s := New(Config{Instance: instances.Alone(instances.Config{ID: "cp-1"}), Keys: identity.NewKeyring(func(key resource.Key) ([]byte, bool) { data, ok := secrets[key]; return data, ok }), Log: slog.New(slog.DiscardHandler)})
+	key, err := identity.ParseSigningKey(signing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims := &identity.DataplaneClaims{Mesh: "default", Name: "web-1"}
+	token, err := identity.Issue(key, "1", claims, time.Hour, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := s.tokenOf(t.Context(), token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var closed error
+	s.enter(c, func(err error) { closed = err })()
+	if closed != nil {
+		t.Errorf("the call of a valid token is closed: %v", closed)
+	}
+	secrets[realm.Revocations()] = []byte(claims.ID)
+	s.enter(c, func(err error) { closed = err })()
+	if status.Code(closed) != codes.Unauthenticated {
+		t.Errorf("the call of a revoked token is closed with %v", closed)
+	}
+}
+
+// TestTokensThatTakeTurnsAreCharged: each registration with another token writes, though the Dataplane stays as it is.
+func TestTokensThatTakeTurnsAreCharged(t *testing.T) {
+	c := &clock{time.Unix(1000, 0)}
+	f := newFlood(c.now)
+	row := &kind.DataplaneServing{}
+	one, other := payer{token: "one"}, payer{token: "other"}
+	for i := range 2 * changeBurst {
+		for _, p := range []payer{one, other} {
+			if _, err := f.register(row, p); err != nil {
+				if status.Code(err) != codes.ResourceExhausted || i < changeBurst {
+					t.Fatalf("registration %d of each token: %v, want ResourceExhausted after %d", i, err, changeBurst)
+				}
+				return
+			}
+		}
+		if changes, err := f.register(row, other); changes || err != nil {
+			t.Fatalf("a registration with the same token changes the row (%t): %v", changes, err)
+		}
+	}
+	t.Error("two tokens write without a bound")
 }

@@ -17,12 +17,16 @@ type entry struct {
 	close func(error)
 }
 
-// enter notes an open call until leave, so that it ends with its token.
+// enter notes an open call until leave, so that it ends with its token. A token that was revoked since it was verified
+// ends the call at once.
 func (s *Server) enter(c *caller, end func(error)) (leave func()) {
 	e := &entry{c, end}
 	s.mu.Lock()
 	s.entries[e] = struct{}{}
 	s.mu.Unlock()
+	if err := identity.VerifyAgain(c.token, c.claims(), s.Keys); err != nil {
+		end(status.Error(codes.Unauthenticated, err.Error()))
+	}
 	return func() {
 		s.mu.Lock()
 		delete(s.entries, e)

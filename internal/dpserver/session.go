@@ -57,7 +57,7 @@ func (s *agents) Session(stream wire.Agent_SessionServer) error {
 	if err != nil {
 		return err
 	}
-	if err := checkMessage(first); err != nil {
+	if err := checkReport(first); err != nil {
 		return err
 	}
 	key, err := named(first)
@@ -149,7 +149,7 @@ func (a *session) receive(report func(*wire.Report)) {
 	for {
 		next, err := a.stream.Recv()
 		if err == nil {
-			err = checkMessage(next)
+			err = checkReport(next)
 		}
 		if err != nil {
 			a.end(err)
@@ -248,11 +248,17 @@ func (a *session) deleted() error {
 func (a *session) store(ctx context.Context, n *kind.Networking) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeBound)
 	defer cancel()
-	runs, pending := a.server.Hub.RunsOwn(a.key), false
+	runs, pending, tooLarge := a.server.Hub.RunsOwn(a.key), false, error(nil)
 	err := a.server.storeServing(ctx, a.key, func(before kind.DataplaneServing) (after kind.DataplaneServing) {
 		after, pending = reported(before, a.report, a.want, n, runs, now())
+		if tooLarge = checkServed(&after); tooLarge != nil {
+			return before
+		}
 		return after
 	})
+	if tooLarge != nil {
+		return tooLarge
+	}
 	if resource.CodeOf(err) == resource.NotFound {
 		return a.deleted()
 	}
