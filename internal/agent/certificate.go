@@ -49,7 +49,11 @@ func (a *agent) keepCertificate(ctx context.Context, secret string) error {
 				return fmt.Errorf("no certificate for identity %s: %w", wanted.Name, a.control.explain(err))
 			}
 			a.Log.Warn("asking for a certificate failed, trying again", "identity", wanted.Name, "error", reason(err))
-			retry.waitOr(ctx, changed)
+			if pause := pauseOf(err); pause > 0 {
+				retry.waitAtLeast(ctx, pause)
+			} else {
+				retry.waitOr(ctx, changed)
+			}
 			continue
 		}
 		retry.reset()

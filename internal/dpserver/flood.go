@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"weft/internal/graph"
 	"weft/kind"
 )
 
@@ -29,6 +30,9 @@ const (
 	attemptBytes = 8 << 10
 	// changeBurst and changeRate, a second, bound those that create or change a Dataplane.
 	changeBurst, changeRate = 5000, 200
+	// signBurst and signRate, a second, bound the requests for one certificate of one proxy, whatever their tokens: an
+	// agent renews a certificate once a second at most, and a ZoneEgress has several certificates.
+	signBurst, signRate = 60, 5
 	// sourceFactor is how much of both a source address has.
 	sourceFactor = 2
 
@@ -47,16 +51,18 @@ const (
 type flood struct {
 	now               func() time.Time
 	attempts, changes buckets
+	signs             buckets
 }
 
 func newFlood(now func() time.Time) *flood {
-	return &flood{now: now, attempts: newBuckets(attemptBurst, attemptRate), changes: newBuckets(changeBurst, changeRate)}
+	return &flood{now: now, attempts: newBuckets(attemptBurst, attemptRate), changes: newBuckets(changeBurst, changeRate), signs: newBuckets(signBurst, signRate)}
 }
 
-// payer is who a registration is charged to.
+// payer is what a request is charged to: the token and the source of a registration, or the secret of a proxy.
 type payer struct {
 	token  string // its ID
 	source string // an IPv4 address, or a network of IPv6
+	secret string // of a proxy, which a certificate is asked for; empty for a registration
 }
 
 func (s *Server) payer(ctx context.Context, c *caller) payer {
@@ -103,6 +109,12 @@ func (f *flood) attempt(p payer, bytes int) error {
 // change charges a registration that creates or changes a Dataplane.
 func (f *flood) change(p payer) error {
 	return f.changes.charge(p, f.now(), 1, "registrations that create or change a Dataplane")
+}
+
+// sign charges a request for the certificate of a proxy's secret.
+func (f *flood) sign(key graph.ProxyKey, secret string) error {
+	p := payer{secret: key.Resource().String() + " " + secret}
+	return f.signs.charge(p, f.now(), 1, "certificate requests")
 }
 
 // register notes in the row of a proxy which token registers it, and reports whether that changes the row. Another token
@@ -187,8 +199,11 @@ func (b *buckets) sweep(now time.Time) {
 	}
 }
 
-// keys are those of the buckets that pay: the token's, and the source's.
+// keys are those of the buckets that pay: the token's and the source's, or the secret's.
 func (p payer) keys() []payer {
+	if p.secret != "" {
+		return []payer{p}
+	}
 	keys := []payer{{token: p.token}}
 	if p.source != "" {
 		keys = append(keys, payer{source: p.source})
@@ -226,8 +241,11 @@ func (b *buckets) charge(p payer, now time.Time, cost int, what string) error {
 			bucket.turn = now.Add(maxPause)
 		}
 		who := "the token"
-		if key.source != "" {
+		switch {
+		case key.source != "":
 			who = "the address " + key.source
+		case key.secret != "":
+			who = "the secret of " + key.secret
 		}
 		return exhausted(bucket.turn.Sub(now), "%s has made too many %s: at most %.0f a second are read", who, what, rate)
 	}

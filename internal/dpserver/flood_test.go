@@ -66,23 +66,23 @@ func TestANewFleetIsAdmittedInTime(t *testing.T) {
 func TestOneTokenDoesNotSpendWhatOthersHave(t *testing.T) {
 	c := &clock{time.Unix(1000, 0)}
 	f := newFlood(c.now)
-	for f.attempt(payer{"stolen", "10.0.0.9"}, 2000) == nil {
+	for f.attempt(payer{token: "stolen", source: "10.0.0.9"}, 2000) == nil {
 	}
-	err := f.attempt(payer{"stolen", "10.0.0.9"}, 2000)
+	err := f.attempt(payer{token: "stolen", source: "10.0.0.9"}, 2000)
 	if status.Code(err) != codes.ResourceExhausted || retryAfter(t, err) < time.Second {
 		t.Errorf("a token beyond its bound gets %v", err)
 	}
-	if err := f.attempt(payer{"another", "10.0.0.2"}, 2000); err != nil {
+	if err := f.attempt(payer{token: "another", source: "10.0.0.2"}, 2000); err != nil {
 		t.Errorf("another token at another address: %v", err)
 	}
-	if err := f.attempt(payer{"another", "10.0.0.9"}, 2000); err != nil {
+	if err := f.attempt(payer{token: "another", source: "10.0.0.9"}, 2000); err != nil {
 		t.Errorf("another token at the same address: %v", err)
 	}
 	for i := range 100 {
-		for f.attempt(payer{fmt.Sprint(i), "10.0.0.9"}, 2000) == nil && i < 3 {
+		for f.attempt(payer{token: fmt.Sprint(i), source: "10.0.0.9"}, 2000) == nil && i < 3 {
 		}
 	}
-	if f.attempt(payer{"one more", "10.0.0.9"}, 2000) == nil {
+	if f.attempt(payer{token: "one more", source: "10.0.0.9"}, 2000) == nil {
 		t.Error("an address with many tokens has no bound")
 	}
 }
@@ -130,6 +130,8 @@ func TestTheBoundsAreDocumented(t *testing.T) {
 		print.Sprintf("%d listeners of a report, %d SPIFFE IDs of a listener, %d bytes of one, %d KiB of a certificate request",
 			WireBounds["weft.agent.v1.Report.serving"].Items, WireBounds["weft.agent.v1.Serving.names"].Items,
 			WireBounds["weft.agent.v1.Serving.names"].Bytes, WireBounds["weft.agent.v1.SignRequest.request"].Bytes>>10),
+		print.Sprintf("one certificate of one proxy | %d at once, then %d a second |", signBurst, signRate),
+		print.Sprintf("that are read | 1 in %d ms |", int(reportPause.Milliseconds())),
 		print.Sprintf("with each inbound of their listener | %d bytes |", maxServed),
 	} {
 		if !strings.Contains(string(text), line) {
@@ -231,4 +233,33 @@ func TestTokensThatTakeTurnsAreCharged(t *testing.T) {
 		}
 	}
 	t.Error("two tokens write without a bound")
+}
+
+// TestCertificateRequestsAreBounded: for each certificate alone, and at a rate that no agent has.
+func TestCertificateRequestsAreBounded(t *testing.T) {
+	c := &clock{time.Unix(1000, 0)}
+	f := newFlood(c.now)
+	web, api := graph.ProxyKey{Type: kind.DataplaneProxy, Mesh: "default", Name: "web-1"}, graph.ProxyKey{Type: kind.DataplaneProxy, Mesh: "default", Name: "api-1"}
+	for range 3600 {
+		if err := f.sign(api, graph.IdentitySecret); err != nil {
+			t.Fatalf("an agent that renews once a second: %v", err)
+		}
+		c.at = c.at.Add(time.Second)
+	}
+	for i := range signBurst {
+		if err := f.sign(web, graph.IdentitySecret); err != nil {
+			t.Fatalf("request %d: %v", i, err)
+		}
+	}
+	err := f.sign(web, graph.IdentitySecret)
+	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(status.Convert(err).Message(), "Dataplane default/web-1") {
+		t.Fatalf("a request beyond the bound: %v", err)
+	}
+	if err := f.sign(web, "identity_other"); err != nil {
+		t.Errorf("another certificate of the proxy: %v", err)
+	}
+	c.at = c.at.Add(retryAfter(t, err))
+	if err := f.sign(web, graph.IdentitySecret); err != nil {
+		t.Errorf("a request at the time that was given: %v", err)
+	}
 }

@@ -1,14 +1,19 @@
 package dpserver_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
+	"weft/internal/admit"
 	"weft/internal/wire"
 	"weft/kind"
+	"weft/resource"
 )
 
 // TestAReportIsNotMultiplied: the SPIFFE IDs of a listener are stored with each inbound of that listener, so the stored
@@ -53,4 +58,59 @@ func TestAReportIsNotMultiplied(t *testing.T) {
 	stored(p, kind.DataplaneServings, func(s kind.DataplaneServing) bool {
 		return len(s.Inbounds) == inbounds && len(s.Inbounds[0].Names) == 32
 	})
+}
+
+// TestCertificatesAreSignedAtARate: a request beyond it says when to try again.
+func TestCertificatesAreSignedAtARate(t *testing.T) {
+	p := newPlane(t, secured(t)...)
+	p.register()
+	var err error
+	for range 1000 {
+		if _, err = p.sign(p.vouching(), "web-1"); err != nil {
+			break
+		}
+	}
+	wantStatus(t, err, codes.ResourceExhausted, "too many certificate requests")
+	if details := status.Convert(err).Details(); len(details) != 1 {
+		t.Errorf("the error has the details %v, want RetryInfo", details)
+	}
+}
+
+// TestReportsArePaced: the last Report counts, those that came meanwhile are not stored, and the session goes on.
+func TestReportsArePaced(t *testing.T) {
+	p := newPlane(t)
+	p.register()
+	stream, settings := p.session("run-1")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	_, cursor, err := p.rows.List(ctx, kind.DataplaneServings.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch, err := p.rows.Watch(ctx, kind.DataplaneServings.Name, cursor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	const reports = 400
+	for i := range reports + 1 {
+		p.send(stream, &wire.Report{Run: "run-1", Draining: i == reports, Serving: []*wire.Serving{
+			{Address: "10.0.0.1", Port: 8080, Generation: settings.Listeners[0].Generation, Healthy: i%2 == 0},
+		}})
+	}
+	writes := 0
+	for events := range watch {
+		writes += len(events)
+		o, err := admit.Decode(events[len(events)-1].Row)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o.(*resource.Object[kind.DataplaneServing]).Spec.Draining {
+			break
+		}
+	}
+	if most := 3 + int(time.Since(began)/(100*time.Millisecond)); writes > most {
+		t.Errorf("%d reports in %s made %d writes, want %d at most", reports, time.Since(began), writes, most)
+	}
+	p.settings(stream, func(s *wire.Settings) bool { return s.Drained })
 }

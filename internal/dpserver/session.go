@@ -23,6 +23,9 @@ const (
 	drainBound = 5 * time.Second
 	// storeBound is how long a store may take.
 	storeBound = 10 * time.Second
+	// reportPause is how long after one Report the next one is read: Reports that come meanwhile are replaced by the last
+	// one.
+	reportPause = 100 * time.Millisecond
 )
 
 // session is one agent that is there.
@@ -162,6 +165,7 @@ func (a *session) receive(report func(*wire.Report)) {
 func (a *session) run(ctx context.Context, first *wire.Report, reports <-chan *wire.Report, proxies <-chan *graph.Proxy) error {
 	drained := make(chan struct{})
 	a.report = first
+	next, pause := reports, (<-chan time.Time)(nil) // one of the two is nil
 	for waiting := false; ; {
 		if err := a.settle(ctx); err != nil {
 			return err
@@ -171,7 +175,11 @@ func (a *session) run(ctx context.Context, first *wire.Report, reports <-chan *w
 			go a.awaitDrained(ctx, drained)
 		}
 		select {
-		case a.report = <-reports:
+		case a.report = <-next:
+			next, pause = nil, time.After(reportPause)
+		case <-pause:
+			next, pause = reports, nil
+			continue
 		case a.proxy = <-proxies:
 			if a.proxy == nil {
 				return a.deleted()

@@ -33,6 +33,9 @@ func (s *agents) Sign(ctx context.Context, request *wire.SignRequest) (*wire.Sig
 	if err != nil {
 		return nil, err
 	}
+	if err := s.maySign(ctx, key, request.Secret); err != nil {
+		return nil, err
+	}
 	public, err := identity.ParseRequest(request.Request)
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
@@ -72,6 +75,20 @@ func (s *agents) Sign(ctx context.Context, request *wire.SignRequest) (*wire.Sig
 		Chain: signed.Chain, SpiffeId: leaf.SpiffeID, Serial: signed.Serial,
 		NotBeforeUnix: signed.NotBefore.Unix(), NotAfterUnix: signed.NotAfter.Unix(),
 	}, nil
+}
+
+// maySign returns ResourceExhausted where too many certificates are asked for. Secrets that the proxy does not have share
+// one bound.
+func (s *Server) maySign(ctx context.Context, key graph.ProxyKey, secret string) error {
+	proxy, _ := s.Hub.Proxy(key)
+	if id, _ := presentedBy(proxy, secret); id == nil || secret == "" {
+		secret = graph.IdentitySecret
+	}
+	err := s.flood.sign(key, secret)
+	if err != nil {
+		s.refused.Note("a certificate request is rejected", "from", from(ctx), "proxy", key, "reason", status.Convert(err).Message())
+	}
+	return err
 }
 
 // vouched returns PermissionDenied where nobody vouches for what the identity of a proxy rests on. A caller whose token
