@@ -92,8 +92,9 @@ func TestReportsArePaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	const reports = 400
+	const reports = 200
 	for i := range reports + 1 {
+		time.Sleep(2 * time.Millisecond) // so that each could be stored
 		p.send(stream, &wire.Report{Run: "run-1", Draining: i == reports, Serving: []*wire.Serving{
 			{Address: "10.0.0.1", Port: 8080, Generation: settings.Listeners[0].Generation, Healthy: i%2 == 0},
 		}})

@@ -2,11 +2,13 @@ package rest
 
 import (
 	"cmp"
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"weft/internal/graph"
 	"weft/internal/insight"
@@ -19,6 +21,8 @@ const (
 	// wholeList is the size where none is asked for: kumactl, and its export, read one page of each kind.
 	wholeList   = 1 << 30
 	largestPage = 1000
+	// maxWhole is the number of whole lists that are made at once; further ones wait.
+	maxWhole = 4
 )
 
 // query is what a list is asked for.
@@ -38,6 +42,16 @@ func (a *api) page(w http.ResponseWriter, r *http.Request, d resource.Descriptor
 	q, err := parseQuery(r.URL.Query(), d)
 	if err != nil {
 		return err
+	}
+	made := func() {}
+	if q.size == wholeList {
+		select {
+		case a.whole <- struct{}{}:
+			made = sync.OnceFunc(func() { <-a.whole })
+			defer made()
+		case <-r.Context().Done():
+			return r.Context().Err()
+		}
 	}
 	m, err := a.read(r.Context(), slices.Concat(reads, q.reads)...)
 	if err != nil {
@@ -63,7 +77,13 @@ func (a *api) page(w http.ResponseWriter, r *http.Request, d resource.Descriptor
 		next := nextURL(r, found[len(found)-1])
 		answer.Next = &next
 	}
-	return writeJSON(w, http.StatusOK, answer)
+	raw, err := json.Marshal(answer)
+	if err != nil {
+		return err
+	}
+	made() // a slow client holds up no other list
+	writeRaw(w, http.StatusOK, raw)
+	return nil
 }
 
 // run answers the resources of the page, how many the whole list has, and whether more follow the page.

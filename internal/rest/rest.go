@@ -86,7 +86,8 @@ type Config struct {
 
 type api struct {
 	Config
-	mux *http.ServeMux
+	mux   *http.ServeMux
+	whole chan struct{} // one for each whole list that is being made
 }
 
 // route is one row of the API's table: a method and path, what its caller must be allowed, and who
@@ -104,7 +105,7 @@ func New(config Config) http.Handler {
 }
 
 func newAPI(config Config) *api {
-	a := &api{Config: config, mux: http.NewServeMux()}
+	a := &api{Config: config, mux: http.NewServeMux(), whole: make(chan struct{}, maxWhole)}
 	for _, row := range a.routes() {
 		a.mux.HandleFunc(row.pattern, func(w http.ResponseWriter, r *http.Request) { a.serve(w, r, row) })
 	}
@@ -227,6 +228,13 @@ func writeBody(w http.ResponseWriter, status int, body any) error {
 	w.WriteHeader(status)
 	_, _ = w.Write(append(raw, '\n')) // a client that has gone needs no answer
 	return nil
+}
+
+// writeRaw writes a body of JSON.
+func writeRaw(w http.ResponseWriter, status int, raw []byte) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(raw, '\n')) // a client that has gone needs no response
 }
 
 // NewHTTPServer answers a server on which a slow client costs a connection and nothing more. It tells

@@ -370,7 +370,7 @@ func TestTheBoundsAreDocumented(t *testing.T) {
 	plain := strings.ReplaceAll(string(page), ",", "")
 	for _, line := range []string{
 		fmt.Sprintf("write no resource | %d bytes", maxRequest), fmt.Sprintf("query | %d bytes", maxQuery),
-		fmt.Sprintf("filters included | %d |", maxFilters), fmt.Sprintf("of a page | %d |", largestPage),
+		fmt.Sprintf("filters included | %d |", maxFilters), fmt.Sprintf("of a page | %d |", largestPage), fmt.Sprintf("made at once | %d |", maxWhole),
 	} {
 		if !strings.Contains(plain, line) {
 			t.Errorf("docs/operations/bounds.md lacks %q", line)
@@ -593,5 +593,41 @@ func TestAConnectionToAFormerInstanceIsOver(t *testing.T) {
 				t.Errorf("GET %s: over is not %v: %s", path, over, body)
 			}
 		}
+	}
+}
+
+// TestWholeListsWaitForEachOther: a list without a size waits while as many as may be are made; a page does not wait.
+func TestWholeListsWaitForEachOther(t *testing.T) {
+	w := newWorld(t, newStore(t))
+	a := newAPI(w.config())
+	get := func(ctx context.Context, target string) int {
+		recorder := httptest.NewRecorder()
+		AsAdministrator(a.Guard.identify(http.HandlerFunc(a.route))).ServeHTTP(recorder, httptest.NewRequestWithContext(ctx, "GET", target, nil))
+		return recorder.Code
+	}
+	for range maxWhole {
+		a.whole <- struct{}{}
+	}
+	if code := get(t.Context(), "/meshes?size=1"); code != http.StatusOK {
+		t.Errorf("a page gets %d", code)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if get(gone, "/meshes"); len(a.whole) != maxWhole {
+		t.Errorf("a client that has gone leaves %d lists, want %d", len(a.whole), maxWhole)
+	}
+	list := make(chan int)
+	go func() { list <- get(t.Context(), "/meshes") }()
+	select {
+	case <-list:
+		t.Error("a list is made beyond the bound")
+	case <-time.After(50 * time.Millisecond):
+		<-a.whole
+		if code := <-list; code != http.StatusOK {
+			t.Errorf("a list that has waited gets %d", code)
+		}
+	}
+	if len(a.whole) != maxWhole-1 {
+		t.Errorf("%d lists are being made at the end, want %d", len(a.whole), maxWhole-1)
 	}
 }
