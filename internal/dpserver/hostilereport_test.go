@@ -93,8 +93,10 @@ func TestReportsArePaced(t *testing.T) {
 	}
 	began := time.Now()
 	const reports = 200
+	pace := time.NewTicker(2 * time.Millisecond)
+	defer pace.Stop()
 	for i := range reports + 1 {
-		time.Sleep(2 * time.Millisecond) // so that each could be stored
+		<-pace.C // so that each could be stored
 		p.send(stream, &wire.Report{Run: "run-1", Draining: i == reports, Serving: []*wire.Serving{
 			{Address: "10.0.0.1", Port: 8080, Generation: settings.Listeners[0].Generation, Healthy: i%2 == 0},
 		}})

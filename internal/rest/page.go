@@ -82,6 +82,7 @@ func (a *api) page(w http.ResponseWriter, r *http.Request, d resource.Descriptor
 		return err
 	}
 	made() // a slow client holds up no other list
+	w.Header().Set("Content-Type", "application/json")
 	writeRaw(w, http.StatusOK, raw)
 	return nil
 }

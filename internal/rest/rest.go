@@ -225,14 +225,12 @@ func writeBody(w http.ResponseWriter, status int, body any) error {
 	if err != nil {
 		return err
 	}
-	w.WriteHeader(status)
-	_, _ = w.Write(append(raw, '\n')) // a client that has gone needs no answer
+	writeRaw(w, status, raw)
 	return nil
 }
 
-// writeRaw writes a body of JSON.
+// writeRaw writes a body of JSON, whose Content-Type is set.
 func writeRaw(w http.ResponseWriter, status int, raw []byte) {
-	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_, _ = w.Write(append(raw, '\n')) // a client that has gone needs no response
 }
