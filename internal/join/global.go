@@ -380,7 +380,11 @@ func (g *Global) doubt(p *zonePeer, k *peerStream, c *conversation) {
 	is := k.doubted
 	k.mu.Unlock()
 	if (was == nil) != (is == nil) || was != nil && *was != *is {
-		g.Log.Warn("a zone lacks most of what it had: its deletions wait until an operator confirms them, or until it lasted for long", "zone", p.name, "kind", k.kind.Describe().Name, "deletions", doubt.Deletions, "of", doubt.Of, "patience", g.patience())
+		if is == nil {
+			g.Log.Info("no deletion of a zone waits", "zone", p.name, "kind", k.kind.Describe().Name)
+		} else {
+			g.Log.Warn("a zone lacks most of what it had: its deletions wait until an operator confirms them, or until it lasted for long", "zone", p.name, "kind", k.kind.Describe().Name, "deletions", doubt.Deletions, "of", doubt.Of, "patience", g.patience())
+		}
 		p.mu.Lock()
 		g.note(p)
 		p.mu.Unlock()

@@ -61,8 +61,13 @@ type Doubt struct {
 }
 
 // Doubted returns the last comparison whose deletions are not applied, because they are most of what is held; false:
-// there is none. They are among [Receiver.Refused] until [Receiver.Release].
-func (r *Receiver) Doubted() (Doubt, bool) { return r.doubted, r.doubted != Doubt{} }
+// there is none. They are among [Receiver.Refused] until [Receiver.Release], or until their items come back.
+func (r *Receiver) Doubted() (Doubt, bool) {
+	if r.doubted == (Doubt{}) || !r.refused.missed && !r.refused.doubts() {
+		return Doubt{}, false
+	}
+	return r.doubted, true
+}
 
 // Release has the deletions applied that were doubted. Of those that are not kept, the next comparison brings them.
 func (r *Receiver) Release() {

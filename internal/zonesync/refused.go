@@ -120,6 +120,16 @@ func (r *refused) any() bool {
 	return false
 }
 
+// doubts reports whether a deletion waits for [Receiver.Release].
+func (r *refused) doubts() bool {
+	for _, one := range r.all {
+		if one.doubted {
+			return true
+		}
+	}
+	return false
+}
+
 // trust ends the doubt in deletions.
 func (r *refused) trust() {
 	for _, one := range r.all {
