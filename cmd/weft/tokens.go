@@ -101,7 +101,7 @@ vouches for what the ID is made of: the workload, a label, a service, or the nam
 zone egress or a zone ingress only with a token of that --proxy-type.
 
 With --dataplane-file the token vouches for a Dataplane as it is in that file: its name, its workload, the services of
-its inbounds, and its zone proxy sections. Whoever has a token can run such a proxy, so keep it like a password.`,
+its inbounds, and its zone proxy sections. The holder of a token can run such a proxy, so keep it like a password.`,
 		Example: `  weft generate dataplane-token --dataplane-file web-1.yaml > web-1.token
   weft generate dataplane-token --name web-1 --workload web --tag kuma.io/service=web --valid-for 30d > web-1.token
   weft generate dataplane-token --mesh shop --workload web --tag kuma.io/service=web    # for each instance of web
