@@ -1,9 +1,6 @@
 package e2e
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -385,15 +382,7 @@ func untouched(app *recorder, path, forwardedFor, identity string) error {
 // certified is a client with a certificate of a CA's.
 func certified(t *testing.T, ca *identity.CA, id string) *http.Client {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	leaf, err := ca.Sign(identity.Leaf{SpiffeIDs: []string{id}, DNSName: "any", PublicKey: key.Public(), Lifetime: time.Hour, Now: time.Now()})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{
-		InsecureSkipVerify: true, Certificates: []tls.Certificate{{Certificate: leaf.Chain, PrivateKey: key}},
+		InsecureSkipVerify: true, Certificates: []tls.Certificate{*certificate(t, ca, id)},
 	}}}
 }
