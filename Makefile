@@ -1,17 +1,17 @@
-# weft: a service mesh control plane for Envoy. `make` alone lists what there is.
+# weft: a service mesh control plane for Envoy. `make` alone lists the targets.
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
-# What many goroutines share: these also run under the race detector.
+# Packages that many goroutines share: these also run under the race detector.
 RACED := ./internal/table/... ./internal/graph/... ./internal/xds/... ./internal/store/... \
 	./internal/admit/... ./internal/mirror/... ./internal/publish/... ./internal/reconcile/... \
 	./internal/dpserver/... ./internal/agent/... ./internal/instances/... ./internal/view/... \
-	./internal/access/... ./internal/audit/... ./internal/zonesync/... ./internal/certfile/... ./internal/rest/...
+	./internal/access/... ./internal/audit/... ./internal/lookup/... ./internal/zonesync/... ./internal/certfile/... ./internal/rest/...
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
-demo: build tools ## see a mesh of two zones work: real Envoys, requests that cross, whatever is killed
+demo: build tools ## run a mesh of two zones with real Envoys: cross-zone requests, failover, killed processes
 	@bin/weft demo --once
 
 build: ## bin/weft and bin/weft-dp
@@ -23,36 +23,54 @@ tools: ## the pinned Envoy in .tools/, unless WEFT_ENVOY or the PATH has one
 spire: ## SPIRE's server and agent, for the tests with them: built once, in about 5 minutes
 	@test/spire/build
 
-generate: ## files that are made from others
+generate: ## the files that are generated from others
 	go generate ./...
 
-test: build tools spire ## everything that CI runs
+prerequisites:
+	@tools/prerequisites
+
+prerequisites-real:
+	@tools/prerequisites real
+
+test: prerequisites build tools ## the tests that a change needs: format, vet, all tests except test-real; installs PostgreSQL and pip; 12 minutes from nothing
 	@test -z "$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go'))" || \
 		{ echo "not formatted; run: gofmt -w" $$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); exit 1; }
 	go vet ./...
 	tools/generated
 	go test ./...
+
+test-real: prerequisites-real build tools spire ## the long tests: SPIRE, the race detector, every attack; 20 minutes from nothing
+	cd test/e2e && go test -count=1 -run SPIRE -spire
 	go test -race $(RACED)
+	@$(MAKE) --no-print-directory hostile
 
 check: ## every fuzz target for a minute
 	@tools/fuzz 60s
 
-# Worlds that `make sim` lives through.
+# The number of worlds that `make sim` runs.
 SEEDS ?= 100000
 
-sim: ## zone sync in SEEDS seeded worlds, 100,000 by default: crashes, cuts, restored stores, a zone that lies
+sim: ## zone sync in SEEDS seeded worlds, 100,000 by default: crashes, partitions, restored stores, a hostile zone
 	@cd internal/sim && go test -count=1 -timeout 0 -run 'TestSeeds$$' -seeds $(SEEDS)
 
-drills: build tools ## every drill with real Envoys: what was sent, answered, and failed by cause
-	@cd test/e2e && go test -count=1 -timeout 1h -run TestDrill -parallel 1 -drills
+drills: build tools spire ## every drill with real Envoys: sent requests, responses, and failures by cause; BUSY=1: on a busy machine
+	@cd test/e2e && go test -count=1 -timeout 2h -run TestDrill -parallel 1 -drills -spire $(if $(BUSY),-busy)
 
-hostile: build tools ## every attack with real Envoys and hostile clients: what was tried, what held and what fell
+hostile: build tools ## every attack with real Envoys and hostile clients: attempts, and whether the defence held
 	@cd test/e2e && go test -count=1 -timeout 1h -run 'TestHostile|FallsSilent' -parallel 2 -hostile
 
-bench: build ## cost and latency at 200 x 100 and 1,000 x 300, and from zone to zone, beside their budgets
+# Rows of docs/requirements.md that `make mutate` breaks: a regular expression, by default all; PART=1/4 is the first
+# quarter of them.
+ROW ?=
+PART ?=
+
+mutate: tools spire ## break each decision of docs/requirements.md once: its tests must fail; ROW=regexp, PART=I/N; about 25 minutes
+	@cd tools && go run ./mutate -row '$(ROW)' -part '$(PART)'
+
+bench: build ## cost and latency at 200 x 100 and 1,000 x 300, of a join, and across zones, beside their budgets
 	@tools/bench
 
-zones: build ## what a global control plane costs with 500 simulated zones
+zones: build ## the cost of a global control plane with 500 simulated zones
 	@bin/weft load zones
 
-.PHONY: help demo build tools spire generate test check sim drills hostile bench zones
+.PHONY: help demo build tools spire generate prerequisites prerequisites-real test test-real check sim drills hostile mutate bench zones

@@ -58,6 +58,7 @@ var rooms = []room{
 	{"internal/zonesync", []string{"kind", "resource", "internal/wire"}, "what is said between zones is the same whatever store it ends in"},
 	{"internal/zonequery", []string{"resource", "internal/wire", "internal/graph", "internal/envoysim"}, "what a zone is asked is the same whoever asks, and nothing is looked up for it here"},
 	{"internal/sim", []string{"kind", "resource", "internal/wire", "internal/zonesync"}, "a world that replays has nothing in it that is real"},
+	{"internal/lookup", []string{"resource", "kind", "internal/graph", "internal/table"}, "the addresses of a host name are a row, however the name is looked up and wherever the row is stored"},
 	{"internal/token", []string{"resource", "kind", "internal/access", "internal/admit", "internal/identity", "internal/store", "internal/token"}, "tokens are made without HTTP too: by the first start"},
 	{"internal/agent", []string{"internal/wire", "resource", "kind", "internal/agent"}, "the agent runs beside every proxy: it is small, and links no control plane"},
 	{"internal/agent/redirect", nil, "rules of a machine are made and undone without the proxy, which may not run yet or no more"},
@@ -258,6 +259,19 @@ func TestDocumentationLeadsSomewhere(t *testing.T) {
 func TestRequirementsAreShown(t *testing.T) {
 	testsAreThere(t, "docs/requirements.md", "")
 	testsAreThere(t, "docs/security.md", "## Attacks that are tested\n")
+}
+
+// TestRequirementsHaveMutations: a row of docs/requirements.md without a mutation may name a test that cannot fail, and a
+// mutation whose old text is gone breaks nothing. `make mutate` runs the mutations.
+func TestRequirementsHaveMutations(t *testing.T) {
+	if _, err := os.ReadFile("tools/mutate/requirements.txt"); err != nil { // a result of go test is reused while it is the same
+		t.Fatal(err)
+	}
+	check := exec.Command("go", "test", "-count=1", "./mutate") // the files that it reads belong to another module: no cached result
+	check.Dir = "tools"
+	if out, err := check.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
 }
 
 // testsAreThere fails where the last cell of a table's line, below a heading of a page, names a test that does not exist.

@@ -13,7 +13,7 @@ import (
 	"weft/resource"
 )
 
-// TestEveryFileIsAccepted keeps what users copy valid.
+// TestEveryFileIsAccepted keeps the examples valid.
 func TestEveryFileIsAccepted(t *testing.T) {
 	documents := 0
 	each(t, ".", ".yaml", func(file string, content []byte) { documents += accepted(t, file, content) })
@@ -27,8 +27,7 @@ var (
 	commands = regexp.MustCompile(`(?ms)<<'YAML'\n(.*?)^YAML$`)
 )
 
-// TestEveryPageIsAccepted keeps the YAML of the documentation valid: what stands in a block is whole, so that it can be
-// copied.
+// TestEveryPageIsAccepted keeps the YAML of the documentation valid: each block is complete, so that it can be copied.
 func TestEveryPageIsAccepted(t *testing.T) {
 	documents := 0
 	page := func(file string, text []byte) {
@@ -71,8 +70,8 @@ func each(t *testing.T, folder, extension string, visit func(file string, conten
 
 var comments = regexp.MustCompile(`(?m)^ *#.*$`)
 
-// accepted parses each document of a text, gives it its defaults and validates it as a write would. It answers how
-// many there are, which are not comments alone.
+// accepted parses, defaults and validates each document of a text as a write would. It returns the number of documents
+// with content other than comments.
 func accepted(t *testing.T, file string, text []byte) (documents int) {
 	t.Helper()
 	for i, document := range bytes.Split(text, []byte("\n---\n")) {

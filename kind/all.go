@@ -16,10 +16,10 @@ func All() []resource.Descriptor {
 	return []resource.Descriptor{
 		Meshes, MeshStatuses,
 		Zones, ZoneInsights,
-		ZoneIngresses, ZoneIngressInsights, ZoneIngressServings, MeshZoneAddresses,
-		ZoneEgresses, ZoneEgressInsights, ZoneEgressStatuses, ZoneEgressLeavesList, ZoneEgressServings, MeshEgressAddresses,
-		Dataplanes, DataplaneInsights, DataplaneServings, DataplaneLeavesList, ChangingNamesList, PutOuts,
-		MeshServices, MeshServiceStatuses, HeldEndpointsList, HeldPassages,
+		ZoneIngresses, ZoneIngressInsights, ZoneIngressListenerStatuses, MeshZoneAddresses,
+		ZoneEgresses, ZoneEgressInsights, ZoneEgressStatuses, ZoneEgressCertificatesList, ZoneEgressListenerStatuses, MeshEgressAddresses,
+		Dataplanes, DataplaneInsights, DataplaneListenerStatuses, DataplaneCertificatesList, ChangingIdentitiesList, EvictedProxiesList,
+		MeshServices, MeshServiceStatuses, RetainedEndpointsList, RetainedSNIRoutes,
 		MeshMultiZoneServices, MeshMultiZoneServiceStatuses,
 		MeshExternalServices, MeshExternalServiceStatuses, ExternalMaterials,
 		SNIFormats, SNIWaits,
@@ -28,7 +28,8 @@ func All() []resource.Descriptor {
 		MeshTrafficPermissions, MeshTrafficPermissionStatuses,
 		HostnameGenerators,
 		Secrets, GlobalSecrets,
-		Instances, Leaderships, Inquiries, StoreIDs,
+		ResolvedNames,
+		Instances, Leaderships, AckRequests, StoreIDs,
 	}
 }
 
@@ -63,10 +64,10 @@ func ByName(name string) resource.Descriptor { return byName[name] }
 // StatusKind answers the kind of the rows that carry a kind's status; nil where it has none.
 func StatusKind(name string) resource.Descriptor { return byStatus[name] }
 
-// Condition is one statement of a status about its resource.
+// Condition is one condition of a status.
 type Condition struct {
-	Type    string `json:"type"`                                    // what it is about
-	Status  string `json:"status" schema:"enum=True|False|Unknown"` // whether it holds
-	Reason  string `json:"reason"`                                  // why, in CamelCase, for programs
-	Message string `json:"message"`                                 // why, for people
+	Type    string `json:"type"`                                    // the type of the condition
+	Status  string `json:"status" schema:"enum=True|False|Unknown"` // True, False or Unknown
+	Reason  string `json:"reason"`                                  // the reason in CamelCase, for programs
+	Message string `json:"message"`                                 // the reason as text
 }

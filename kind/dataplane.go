@@ -8,38 +8,38 @@ import (
 	"weft/resource"
 )
 
-// Dataplane is one proxy: where it listens for its application and what the application dials.
+// Dataplane is one proxy: the ports of its application, and the services that the application calls.
 type Dataplane struct {
-	Networking Networking `json:"networking"` // where it stands in the network
+	Networking Networking `json:"networking"` // addresses, ports and roles of the proxy
 }
 
-// Networking is the network side of a [Dataplane].
+// Networking has the addresses, ports and roles of a [Dataplane].
 type Networking struct {
-	// Address is the machine's, for every inbound without one.
-	Address string `json:"address,omitempty" schema:"ip"`
-	// Inbound are the ports of the application that others may reach.
+	// Address is the IP address of the machine, or a host name that resolves to it. It is the default of every inbound.
+	Address string `json:"address,omitempty" schema:"host"`
+	// Inbound are the ports of the application that clients may reach.
 	Inbound []Inbound `json:"inbound,omitempty" schema:"maxItems=256"`
-	// Outbound are the destinations that it reaches at addresses of its own machine.
+	// Outbound are the destinations that the application reaches at addresses of its own machine.
 	Outbound []Outbound `json:"outbound,omitempty" schema:"maxItems=1024"`
-	// ZoneIngress makes the proxy a door of its zone, by which other zones reach the services of the mesh here.
+	// ZoneIngress makes the proxy a zone ingress, by which other zones reach the services of the mesh here.
 	// (Mesh Scoped Zone Ingress and Zone Egress.)
 	ZoneIngress *ZoneIngressSection `json:"zoneIngress,omitempty"`
-	// ZoneEgress makes the proxy a way out of its zone: to external services and, where the mesh says so, to other
+	// ZoneEgress makes the proxy a zone egress to external services and, with routing.zoneEgress of the Mesh, to other
 	// zones. (Mesh Scoped Zone Ingress and Zone Egress.)
 	ZoneEgress *ZoneEgressSection `json:"zoneEgress,omitempty"`
-	// TransparentProxying is there where the machine redirects connections to the proxy.
+	// TransparentProxying is present where the machine redirects connections to the proxy.
 	TransparentProxying *TransparentProxying `json:"transparentProxying,omitempty"`
 	// Admin is Envoy's administration interface.
 	Admin *Admin `json:"admin,omitempty"`
 }
 
-// ZoneIngressSection is where a zone ingress listens, and where other zones dial it.
+// ZoneIngressSection has the listener address of a zone ingress, and the address that other zones dial.
 type ZoneIngressSection struct {
-	Address           string `json:"address" schema:"required ip"`            // where its proxy listens
-	Port              uint32 `json:"port" schema:"required port"`             // where its proxy listens
-	AdvertisedAddress string `json:"advertisedAddress" schema:"required ip"`  // where other zones dial it
-	AdvertisedPort    uint32 `json:"advertisedPort" schema:"required port"`   // where other zones dial it
-	Name              string `json:"name,omitempty" schema:"pattern=section"` // how policies call it; by default the port
+	Address           string `json:"address" schema:"required ip"`             // the listener of the proxy
+	Port              uint32 `json:"port" schema:"required port"`              // the listener of the proxy
+	AdvertisedAddress string `json:"advertisedAddress" schema:"required host"` // the IP address or host name that other zones dial
+	AdvertisedPort    uint32 `json:"advertisedPort" schema:"required port"`    // the port that other zones dial
+	Name              string `json:"name,omitempty" schema:"pattern=section"`  // the sectionName in policies; by default the port
 }
 
 // Listener answers "address:port".
@@ -47,16 +47,16 @@ func (z *ZoneIngressSection) Listener() string {
 	return net.JoinHostPort(z.Address, strconv.Itoa(int(z.Port)))
 }
 
-// SameDoor says whether other zones dial both at the same address.
-func (z *ZoneIngressSection) SameDoor(other *ZoneIngressSection) bool {
+// SameAddress says whether other zones dial both at the same address.
+func (z *ZoneIngressSection) SameAddress(other *ZoneIngressSection) bool {
 	return z.AdvertisedAddress == other.AdvertisedAddress && z.AdvertisedPort == other.AdvertisedPort
 }
 
-// ZoneEgressSection is where a zone egress listens, and where the proxies of its zone dial it.
+// ZoneEgressSection has the listener address of a zone egress, which the proxies of its zone dial.
 type ZoneEgressSection struct {
-	Address string `json:"address" schema:"required ip"`            // where its proxy listens
-	Port    uint32 `json:"port" schema:"required port"`             // where its proxy listens
-	Name    string `json:"name,omitempty" schema:"pattern=section"` // how policies call it; by default the port
+	Address string `json:"address" schema:"required ip"`            // the listener of the proxy
+	Port    uint32 `json:"port" schema:"required port"`             // the listener of the proxy
+	Name    string `json:"name,omitempty" schema:"pattern=section"` // the sectionName in policies; by default the port
 }
 
 // Listener answers "address:port".
@@ -64,76 +64,76 @@ func (z *ZoneEgressSection) Listener() string {
 	return net.JoinHostPort(z.Address, strconv.Itoa(int(z.Port)))
 }
 
-// InboundState is what the owner says of an inbound. The control plane never rewrites it.
-// (Adding inbounds in runtime.)
+// InboundState is the state that the owner gives an inbound. The control plane never changes it. (Adding inbounds in
+// runtime.)
 type InboundState string
 
 const (
-	Ready    InboundState = "Ready"    // listener, certificate names, endpoints once it serves
-	NotReady InboundState = "NotReady" // listener and certificate names, no endpoint
-	Ignored  InboundState = "Ignored"  // certificate names only
+	Ready    InboundState = "Ready"    // listener and SPIFFE IDs; endpoint once it serves
+	NotReady InboundState = "NotReady" // listener and SPIFFE IDs, no endpoint
+	Ignored  InboundState = "Ignored"  // SPIFFE IDs only
 )
 
-// Inbound is one port of the application that others may reach.
+// Inbound is one port of the application that clients may reach.
 type Inbound struct {
-	// Port is what clients dial.
+	// Port is the port that clients dial.
 	Port uint32 `json:"port" schema:"required port"`
-	// Address is where the proxy listens; by default networking.address.
+	// Address is the listener address of the proxy; by default networking.address.
 	Address string `json:"address,omitempty" schema:"ip"`
-	// ServicePort is where the application listens; by default the port.
+	// ServicePort is the port of the application; by default the inbound's port.
 	ServicePort uint32 `json:"servicePort,omitempty" schema:"port"`
-	// ServiceAddress is where the application listens; by default the inbound's address with
-	// transparentProxying, else 127.0.0.1.
+	// ServiceAddress is the address of the application; by default the inbound's address with transparentProxying, else
+	// 127.0.0.1.
 	ServiceAddress string `json:"serviceAddress,omitempty" schema:"ip"`
-	// Name is how services and policies call it; by default the port.
+	// Name is the name in targetPort of services and in sectionName of policies; by default the port.
 	Name string `json:"name,omitempty" schema:"pattern=section"`
-	// Protocol is what the application speaks; by default what the tag kuma.io/protocol says, else tcp.
+	// Protocol is the protocol of the application; by default the value of the tag kuma.io/protocol, else tcp.
 	Protocol Protocol `json:"protocol,omitempty" schema:"enum=tcp|tls|http|http2|grpc|kafka"`
-	// Tags are matched by the selectors of services.
+	// Tags are the tags that selectors of services match.
 	Tags map[string]string `json:"tags,omitempty" schema:"tags"`
-	// State is what the owner says: Ready for an endpoint once the proxy serves it, NotReady for none, Ignored
-	// for an inbound that no service and no policy sees.
+	// State is Ready (an endpoint once the proxy serves it), NotReady (no endpoint) or Ignored (no service and no
+	// policy selects it). The owner sets it.
 	State InboundState `json:"state,omitempty" schema:"enum=Ready|NotReady|Ignored default=Ready"`
-	// Health is the older form of the state; it is read where that is absent.
+	// Health is the older form of the state; it is read where the state is absent.
 	Health *Health `json:"health,omitempty" schema:"deprecated"`
 	// Healthy is another spelling of health; it is read and never written. (Adding inbounds in runtime.)
 	Healthy *Health `json:"healthy,omitempty" schema:"deprecated"`
-	// ServiceProbe says how weft-dp finds out whether the application lives.
+	// ServiceProbe is the health probe of the application by weft-dp.
 	ServiceProbe *ServiceProbe `json:"serviceProbe,omitempty"`
 }
 
-// Health is the older form of an inbound's state; read where State is absent.
+// Health is the older form of an inbound's state; it is read where State is absent.
 type Health struct {
 	Ready   *bool `json:"ready,omitempty"`   // false means NotReady
-	Healthy *bool `json:"healthy,omitempty"` // the same, older still
+	Healthy *bool `json:"healthy,omitempty"` // an older spelling of ready
 }
 
-// ServiceProbe says how the agent finds out whether the application lives.
+// ServiceProbe is the health probe of an application by the agent.
 type ServiceProbe struct {
 	// Interval is the time between probes, 100ms to 1h.
-	Interval Duration `json:"interval,omitempty" schema:"default=1s"`
-	// Timeout is how long one may take, 10ms to 1h.
-	Timeout Duration `json:"timeout,omitempty" schema:"default=1s"`
-	// UnhealthyThreshold is how many must fail in a row until the inbound is no endpoint.
-	UnhealthyThreshold uint32 `json:"unhealthyThreshold,omitempty" schema:"max=1000 default=3"`
-	// HealthyThreshold is how many must succeed in a row until it is one again.
-	HealthyThreshold uint32 `json:"healthyThreshold,omitempty" schema:"max=1000 default=1"`
-	// TCP connects, which is the only probe there is.
+	Interval *Duration `json:"interval,omitempty" schema:"default=1s"`
+	// Timeout is the timeout of one probe, 10ms to 1h.
+	Timeout *Duration `json:"timeout,omitempty" schema:"default=1s"`
+	// UnhealthyThreshold is the number of consecutive failures after which the inbound is no endpoint.
+	UnhealthyThreshold *uint32 `json:"unhealthyThreshold,omitempty" schema:"min=1 max=1000 default=3"`
+	// HealthyThreshold is the number of consecutive successes after which the inbound is an endpoint again.
+	HealthyThreshold *uint32 `json:"healthyThreshold,omitempty" schema:"min=1 max=1000 default=1"`
+	// TCP is the TCP connect probe, the only type.
 	TCP *TCPProbe `json:"tcp,omitempty"`
 }
 
-// TCPProbe is a probe that connects.
+// TCPProbe is a TCP connect probe.
 type TCPProbe struct{}
 
 // Outbound is one destination that the application reaches at an address of its own machine.
 type Outbound struct {
-	Address    string            `json:"address,omitempty" schema:"ip default=127.0.0.1"` // where the application dials
-	Port       uint32            `json:"port" schema:"required port"`                     // where the application dials
-	Tags       map[string]string `json:"tags,omitempty" schema:"tags"`                    // kuma.io/service names the destination, where there is no backendRef
+	Address    string            `json:"address,omitempty" schema:"ip default=127.0.0.1"` // the address or port that the application dials
+	Port       uint32            `json:"port" schema:"required port"`                     // the address or port that the application dials
+	Tags       map[string]string `json:"tags,omitempty" schema:"tags"`                    // kuma.io/service is the destination, where backendRef is absent
 	BackendRef *BackendRef       `json:"backendRef,omitempty"`                            // the destination and its port
 }
 
-// EffectiveAddress answers the address at which the outbound listens.
+// EffectiveAddress returns the listener address of the outbound, 127.0.0.1 by default.
 func (out *Outbound) EffectiveAddress() string {
 	if out.Address == "" {
 		return "127.0.0.1"
@@ -141,31 +141,31 @@ func (out *Outbound) EffectiveAddress() string {
 	return out.Address
 }
 
-// BackendRef names a destination.
+// BackendRef references a destination.
 type BackendRef struct {
-	Kind   string            `json:"kind" schema:"required enum=MeshService|MeshMultiZoneService|MeshExternalService"` // of the destination
-	Name   string            `json:"name,omitempty" schema:"pattern=name"`                                             // of the one destination
-	Labels map[string]string `json:"labels,omitempty" schema:"labels"`                                                 // of the destinations
-	Port   uint32            `json:"port,omitempty" schema:"port"`                                                     // of the destination
+	Kind   string            `json:"kind" schema:"required enum=MeshService|MeshMultiZoneService|MeshExternalService"` // the kind or port of the destination
+	Name   string            `json:"name,omitempty" schema:"pattern=name"`                                             // the name of one destination
+	Labels map[string]string `json:"labels,omitempty" schema:"labels"`                                                 // the labels of the destinations
+	Port   uint32            `json:"port,omitempty" schema:"port"`                                                     // the kind or port of the destination
 }
 
-// TransparentProxying says that the machine redirects connections to the proxy.
+// TransparentProxying describes the redirection of the machine's connections to the proxy.
 type TransparentProxying struct {
-	// RedirectPortInbound is where what comes in is redirected to.
+	// RedirectPortInbound is the proxy port for incoming connections.
 	RedirectPortInbound uint32 `json:"redirectPortInbound,omitempty" schema:"port default=15006"`
-	// RedirectPortOutbound is where what goes out is redirected to.
+	// RedirectPortOutbound is the proxy port for outgoing connections.
 	RedirectPortOutbound uint32 `json:"redirectPortOutbound,omitempty" schema:"port default=15001"`
-	// IPFamilyMode says for which addresses.
+	// IPFamilyMode is the set of redirected IP families.
 	IPFamilyMode string `json:"ipFamilyMode,omitempty" schema:"enum=DualStack|IPv4|IPv6 default=DualStack"`
-	// ReachableServices are the values of kuma.io/service that the application dials; by default all.
+	// ReachableServices are the values of kuma.io/service that the application calls; by default all.
 	ReachableServices []string `json:"reachableServices,omitempty" schema:"maxItems=4096 maxLength=253"`
-	// ReachableBackends are the services that the application dials; by default all.
+	// ReachableBackends are the services that the application calls; by default all.
 	ReachableBackends *ReachableBackends `json:"reachableBackends,omitempty"`
 }
 
-// ReachableBackends restricts what a proxy gets configuration for.
+// ReachableBackends restricts the destinations for which a proxy gets configuration.
 type ReachableBackends struct {
-	Refs []BackendRef `json:"refs,omitempty" schema:"maxItems=4096"` // none: nothing is reached
+	Refs []BackendRef `json:"refs,omitempty" schema:"maxItems=4096"` // the services; an empty list reaches none
 }
 
 // adminAddress is where Envoy's administration interface listens.
@@ -173,7 +173,7 @@ const adminAddress = "127.0.0.1"
 
 // Admin is Envoy's administration interface.
 type Admin struct {
-	Port uint32 `json:"port,omitempty" schema:"port"` // on 127.0.0.1
+	Port uint32 `json:"port,omitempty" schema:"port"` // the port on 127.0.0.1; absent: a unix socket
 }
 
 // Tags and labels that have a meaning.
@@ -191,8 +191,8 @@ const (
 	GeneratedBy    = "weft"
 )
 
-// Effective answers the inbound with every default of its Dataplane filled in. The control plane works
-// with effective inbounds and stores what the user wrote.
+// Effective returns the inbound with every default of its Dataplane filled in. The control plane works with effective
+// inbounds and stores the inbound as the user wrote it.
 func (n *Networking) Effective(in Inbound) Inbound {
 	if in.Address == "" {
 		in.Address = n.Address
@@ -264,20 +264,20 @@ func defaultDataplane(o *resource.Object[Dataplane]) {
 	}
 }
 
-// DataplaneServing is what a proxy serves, stored by the instance that holds its session whenever it
+// DataplaneListenerStatus is what a proxy serves, stored by the instance that holds its session whenever it
 // changes. It has a row of its own, so that it wakes only those who derive endpoints.
-type DataplaneServing struct {
+type DataplaneListenerStatus struct {
 	// Run is the agent's run that reported; a new run begins as serving nothing. Empty for a proxy
 	// without an agent.
 	Run string `json:"run,omitempty"`
-	// Inbounds are served. One that is no longer in the Dataplane is being withdrawn: its listener
+	// Inbounds are ready. One that is no longer in the Dataplane drains: its listener
 	// stays until every client has let go of it, and then it leaves this list.
 	Inbounds []ServedInbound `json:"inbounds,omitempty"`
 	// Ingresses are the zone ingress's listeners that are served. One that is no longer in the Dataplane is
-	// being withdrawn.
+	// draining.
 	Ingresses []ZoneIngressSection `json:"ingresses,omitempty"`
 	// Egresses are the zone egress's listeners that are served. One that is no longer in the Dataplane is being
-	// withdrawn.
+	// draining.
 	Egresses []ServedEgress `json:"egresses,omitempty"`
 	// Registered says that the agent wrote the Dataplane, which goes when the agent has gone for good.
 	Registered bool `json:"registered,omitempty"`
@@ -290,13 +290,13 @@ type DataplaneServing struct {
 // ServedInbound is one inbound that a proxy serves.
 type ServedInbound struct {
 	Inbound
-	// Serial is the leaf certificate that was seen on the port; empty for a plain inbound.
+	// Serial is the serial number of the certificate that the port presented; empty for a plaintext inbound.
 	Serial string `json:"serial,omitempty"`
-	// Names are the SPIFFE IDs in it; none where the agent does not tell.
-	Names []string `json:"names,omitempty"`
-	// AlsoPlain is since when it takes mutual TLS beside connections without, which was all that it took
+	// SpiffeIDs are the SPIFFE IDs in it; none where the agent does not tell.
+	SpiffeIDs []string `json:"spiffeIDs,omitempty"`
+	// AlsoPlaintext is since when it takes mutual TLS beside connections without, which was all that it took
 	// before: until every client has heard of that. Zero: it takes one of the two.
-	AlsoPlain Time `json:"alsoPlain,omitzero"`
+	AlsoPlaintext Time `json:"alsoPlaintext,omitzero"`
 	// Unhealthy says that the application behind it fails its probe.
 	Unhealthy bool `json:"unhealthy,omitempty"`
 }
@@ -304,47 +304,52 @@ type ServedInbound struct {
 // ServedEgress is a listener that a zone egress serves.
 type ServedEgress struct {
 	ZoneEgressSection
-	// Serial is the leaf certificate that was seen on the port.
+	// Serial is the serial number of the certificate that the port presented.
 	Serial string `json:"serial,omitempty"`
 }
 
-// DataplaneServings is the kind of [DataplaneServing].
-var DataplaneServings = &resource.Kind[DataplaneServing]{
-	Info: resource.Info{Name: "DataplaneServing", Plural: "dataplane-servings", Scope: resource.Mesh, ReadOnly: true, Hidden: true},
+// DataplaneListenerStatuses is the kind of [DataplaneListenerStatus].
+var DataplaneListenerStatuses = &resource.Kind[DataplaneListenerStatus]{
+	Info: resource.Info{Name: "DataplaneListenerStatus", Plural: "dataplane-listener-statuses", Scope: resource.Mesh, ReadOnly: true, Hidden: true},
 }
 
-// DataplaneInsight is what the control plane knows of a proxy's connection.
+// DataplaneInsight is the connection status of a proxy.
 type DataplaneInsight struct {
-	Subscriptions []Subscription `json:"subscriptions,omitempty" schema:"maxItems=64"`         // the proxy's connections, the latest last
-	Serving       []string       `json:"serving,omitempty" schema:"maxItems=512 maxLength=64"` // the listeners that it serves, such as 10.0.0.1:8080
-	Refusals      []Refusal      `json:"refusals,omitempty" schema:"maxItems=1024"`            // what its Envoy did not take
-	Certificate   *Certificate   `json:"certificate,omitempty"`                                // what it was given last
-	// MTLS is the same certificate in the shape that clients of Kuma read. It is filled in on reading, and stored
-	// nowhere.
+	Subscriptions  []Subscription `json:"subscriptions,omitempty" schema:"maxItems=64"`                // the proxy's connections, the latest last
+	ReadyListeners []string       `json:"readyListeners,omitempty" schema:"maxItems=512 maxLength=64"` // the listeners that serve, such as 10.0.0.1:8080
+	NACKs          []NACK         `json:"nacks,omitempty" schema:"maxItems=1024"`                      // the resources that its Envoy rejected (NACKs)
+	Certificate    *Certificate   `json:"certificate,omitempty"`                                       // the last issued certificate
+	// MTLS is the same certificate in the shape that clients of Kuma read. It is computed on reading, and not stored.
 	MTLS *ProxyMTLS `json:"mTLS,omitempty"`
-	// NotAdmitted is why its mesh does not admit it, worked out on reading; absent where it does.
+	// NotAdmitted is the reason why the mesh does not admit the proxy, computed on reading; absent where the mesh
+	// admits it.
 	NotAdmitted string `json:"notAdmitted,omitempty" schema:"maxLength=4096"`
-	// CertificateProblem is why it gets no certificate: SPIRE gives none or, worked out on reading, nobody vouches for
-	// what its SPIFFE ID rests on.
+	// CertificateProblem is the reason why the proxy gets no certificate: SPIRE issues none or, computed on reading,
+	// the proxy has no SPIFFE ID.
 	CertificateProblem string `json:"certificateProblem,omitempty" schema:"maxLength=4096"`
+	// ServiceProblem is the reason why no MeshService is generated for a kuma.io/service tag of its inbounds, computed
+	// on reading; absent where each tag has one.
+	ServiceProblem string `json:"serviceProblem,omitempty" schema:"maxLength=4096"`
 }
 
-// Subscription is one connection of a proxy to one instance of the control plane.
+// Subscription is one connection of a proxy to one replica of the control plane.
 type Subscription struct {
-	ID                     string `json:"id" schema:"maxLength=253"`                     // one for each connection
-	ControlPlaneInstanceID string `json:"controlPlaneInstanceId" schema:"maxLength=253"` // the instance that it is to
-	ConnectTime            Time   `json:"connectTime"`                                   // when it began
-	DisconnectTime         *Time  `json:"disconnectTime,omitempty"`                      // when it ended; absent while it lasts
-	// Version has the versions of the proxy's programs.
+	ID                     string `json:"id" schema:"maxLength=253"`                     // the id of the connection
+	ControlPlaneInstanceID string `json:"controlPlaneInstanceId" schema:"maxLength=253"` // the id of the replica
+	ConnectTime            Time   `json:"connectTime"`                                   // the start of the connection
+	DisconnectTime         *Time  `json:"disconnectTime,omitempty"`                      // the end of the connection; absent while it is open
+	// Version is the versions of the proxy's programs.
 	Version *ProxyVersion `json:"version,omitempty"`
-	// Status counts what the proxy was sent on this connection. It is filled in on reading while the connection to
-	// the instance that responds lasts, and stored nowhere.
+	// Status is the counts of responses on this connection. The replica that holds the connection computes it on
+	// reading; it is not stored.
 	Status *SubscriptionStatus `json:"status,omitempty"`
 }
 
 // ProxyVersion has the versions of the programs of a proxy.
 type ProxyVersion struct {
-	Envoy ProgramVersion `json:"envoy"` // as Envoy states it
+	Envoy ProgramVersion `json:"envoy"` // the version that Envoy states
+	// Agent is the version of weft-dp, in the field that clients of Kuma read; absent: Envoy runs without weft-dp.
+	Agent *ProgramVersion `json:"kumaDp,omitempty"`
 }
 
 // Text is the version of Envoy; empty where it is not known.
@@ -365,42 +370,50 @@ func VersionOfEnvoy(version string) *ProxyVersion {
 	if version == "" {
 		return nil
 	}
-	return &ProxyVersion{ProgramVersion{version}}
+	return &ProxyVersion{Envoy: ProgramVersion{version}}
+}
+
+// VersionOfAgent is the version of a proxy with such an Envoy and such a weft-dp beside it. An empty one is not known.
+func VersionOfAgent(envoy, agent string) *ProxyVersion {
+	if agent == "" {
+		return VersionOfEnvoy(envoy)
+	}
+	return &ProxyVersion{ProgramVersion{envoy}, &ProgramVersion{agent}}
 }
 
 // SubscriptionStatus counts the responses of one connection.
 type SubscriptionStatus struct {
-	LastUpdateTime *Time          `json:"lastUpdateTime,omitempty"` // of the last acknowledged response
-	Total          ResponseCounts `json:"total"`                    // of all types
+	LastUpdateTime *Time          `json:"lastUpdateTime,omitempty"` // the time of the last acked response
+	Total          ResponseCounts `json:"total"`                    // the counts of all types
 }
 
 // ResponseCounts counts responses of a control plane.
 type ResponseCounts struct {
-	Sent         uint64 `json:"responsesSent"`         // to the client
-	Acknowledged uint64 `json:"responsesAcknowledged"` // by the client
-	Rejected     uint64 `json:"responsesRejected"`     // by the client
+	Sent         uint64 `json:"responsesSent"`         // responses sent to the client
+	Acknowledged uint64 `json:"responsesAcknowledged"` // responses that the client acked or rejected
+	Rejected     uint64 `json:"responsesRejected"`     // responses that the client acked or rejected
 }
 
 // ProxyMTLS is the certificate of a proxy in the shape that clients of Kuma read.
 type ProxyMTLS struct {
-	CertificateExpirationTime   Time     `json:"certificateExpirationTime"`                           // when it expires
-	LastCertificateRegeneration Time     `json:"lastCertificateRegeneration"`                         // since when it is valid
+	CertificateExpirationTime   Time     `json:"certificateExpirationTime"`                           // the expiry
+	LastCertificateRegeneration Time     `json:"lastCertificateRegeneration"`                         // the start of the validity
 	IssuedBackend               string   `json:"issuedBackend" schema:"maxLength=253"`                // the MeshIdentity, or the backend of the mesh's mtls
-	SupportedBackends           []string `json:"supportedBackends" schema:"maxItems=1 maxLength=253"` // the same
+	SupportedBackends           []string `json:"supportedBackends" schema:"maxItems=1 maxLength=253"` // the same as issuedBackend
 }
 
-// Refusal is a resource that Envoy did not take, in Envoy's words.
-type Refusal struct {
-	Type    string `json:"type" schema:"maxLength=64"`       // of the resource, as xDS calls it
+// NACK is a resource that Envoy rejected, with Envoy's error.
+type NACK struct {
+	Type    string `json:"type" schema:"maxLength=64"`       // the xDS type of the resource
 	Name    string `json:"name" schema:"maxLength=1024"`     // of the resource
 	Version string `json:"version" schema:"maxLength=253"`   // of the resource
-	Message string `json:"message" schema:"maxLength=16384"` // what Envoy says
-	Time    Time   `json:"time"`                             // when
-	// Causes are the resources that it was made of; none: of the Dataplane itself alone.
+	Message string `json:"message" schema:"maxLength=16384"` // the error of Envoy
+	Time    Time   `json:"time"`                             // the time of the NACK
+	// Causes are the mesh resources that it was generated from; empty: the Dataplane alone.
 	Causes []Cause `json:"causes,omitempty" schema:"maxItems=1024"`
 }
 
-// Cause names a resource of the same mesh.
+// Cause references a resource of the same mesh.
 type Cause struct {
 	Kind string `json:"kind" schema:"maxLength=64"`  // of the resource
 	Name string `json:"name" schema:"maxLength=253"` // of the resource
@@ -411,14 +424,14 @@ func (i *DataplaneInsight) Connected() bool {
 	return slices.ContainsFunc(i.Subscriptions, func(s Subscription) bool { return s.DisconnectTime == nil })
 }
 
-// Certificate is the leaf that a proxy was given last.
+// Certificate is the last workload certificate of a proxy.
 type Certificate struct {
-	SpiffeID   string   `json:"spiffeID" schema:"maxLength=2048"`                       // the name in it, the first where it has several
-	Further    []string `json:"further,omitempty" schema:"maxItems=512 maxLength=2048"` // the other names in it, sorted
-	Serial     string   `json:"serial" schema:"maxLength=64"`                           // its serial number
+	SpiffeID   string   `json:"spiffeID" schema:"maxLength=2048"`                       // the SPIFFE ID, the first where there are several
+	Further    []string `json:"further,omitempty" schema:"maxItems=512 maxLength=2048"` // the other SPIFFE IDs, sorted
+	Serial     string   `json:"serial" schema:"maxLength=64"`                           // the serial number
 	Issuer     string   `json:"issuer" schema:"maxLength=253"`                          // the MeshIdentity, or the backend of the mesh's mtls
-	NotBefore  Time     `json:"notBefore"`                                              // since when it is valid
-	Expiration Time     `json:"expiration"`                                             // when it expires
+	NotBefore  Time     `json:"notBefore"`                                              // the start of the validity
+	Expiration Time     `json:"expiration"`                                             // the expiry
 }
 
 // DataplaneInsights is the kind of [DataplaneInsight].
@@ -427,13 +440,13 @@ var DataplaneInsights = &resource.Kind[DataplaneInsight]{
 }
 
 // Changing says whether any inbound takes connections with mutual TLS and without.
-func (s *DataplaneServing) Changing() bool {
-	return slices.ContainsFunc(s.Inbounds, func(in ServedInbound) bool { return !in.AlsoPlain.IsZero() })
+func (s *DataplaneListenerStatus) Changing() bool {
+	return slices.ContainsFunc(s.Inbounds, func(in ServedInbound) bool { return !in.AlsoPlaintext.IsZero() })
 }
 
-// Forget takes listeners, by "address:port", and inbounds by their [Inbound.Section], out of what is served. It answers
+// Remove takes listeners, by "address:port", and inbounds by their [Inbound.Section], out of what is served. It answers
 // whether any was there.
-func (s *DataplaneServing) Forget(gone []string) bool {
+func (s *DataplaneListenerStatus) Remove(gone []string) bool {
 	before := len(s.Inbounds) + len(s.Ingresses) + len(s.Egresses)
 	s.Inbounds = slices.DeleteFunc(slices.Clone(s.Inbounds), func(in ServedInbound) bool {
 		return slices.Contains(gone, in.Listener()) || slices.Contains(gone, in.Section())

@@ -99,8 +99,11 @@ func TestZoneIngressRefuses(t *testing.T) {
 		{"addresses of nobody", `zoneIngress: {address: 0.0.0.0, port: 1, advertisedAddress: "::", advertisedPort: 1}`, []string{
 			"networking.zoneIngress.address: 0.0.0.0 means every address", "networking.zoneIngress.advertisedAddress: :: means every address"}},
 		{"host names", `zoneIngress: {address: a.local, port: 1, advertisedAddress: lb.example.com, advertisedPort: 1}`, []string{
-			`networking.zoneIngress.address: "a.local" is not an IP address`,
-			`networking.zoneIngress.advertisedAddress: "lb.example.com" is not an IP address, and host names are not served by this release; write`}},
+			`networking.zoneIngress.address: "a.local" is not an IP address`}},
+		{"host names that are none", `zoneIngress: {address: 10.0.0.1, port: 1, advertisedAddress: "10.0.0.256", advertisedPort: 1}`, []string{
+			`networking.zoneIngress.advertisedAddress: "10.0.0.256" is neither an IP address nor a host name`}},
+		{"every machine's own name", `zoneIngress: {address: 10.0.0.1, port: 1, advertisedAddress: lb.localhost, advertisedPort: 1}`, []string{
+			`networking.zoneIngress.advertisedAddress: "lb.localhost" is the name of every machine for itself`}},
 		{"a name that is none", strings.Replace(zoneIngress, "}", ", name: Door}", 1), []string{`networking.zoneIngress.name: "Door" is not a name`}},
 		{"a number for a name", strings.Replace(zoneIngress, "}", `, name: "80"}`, 1), []string{`networking.zoneIngress.name: "80" is a number`}},
 		{"an inbound's name", `address: 10.0.0.1, inbound: [{port: 1}, {port: 2, name: http}], ` + strings.Replace(zoneIngress, "}", ", name: http}", 1), []string{
@@ -118,9 +121,19 @@ func TestZoneIngressRefuses(t *testing.T) {
 	})
 }
 
+// An address that others dial may be a host name, which is resolved where it is dialled.
+func TestHostNamesAsAddresses(t *testing.T) {
+	accepts(t, `{type: Dataplane, mesh: m, name: d, networking: {address: web-1.example.com, inbound: [{port: 80}]}}`)
+	accepts(t, `{type: Dataplane, mesh: m, name: d, networking: {zoneIngress: {address: 10.0.0.1, port: 1, advertisedAddress: lb-1.elb.example.com, advertisedPort: 1}}}`)
+	accepts(t, `{type: ZoneIngress, name: z, networking: {address: 10.0.0.1, port: 1, advertisedAddress: ingress, advertisedPort: 1}}`)
+}
+
 func TestDataplaneRefuses(t *testing.T) {
 	refuses(t, `{type: Dataplane, mesh: m, name: d, networking: %s}`, []refusal{
-		{"a host name", `{address: web.local}`, []string{`networking.address: "web.local" is not an IP address`}},
+		{"no host name", `{address: Web_1}`, []string{`networking.address: "Web_1" is neither an IP address nor a host name`}},
+		{"every machine's own name", `{address: localhost}`, []string{`networking.address: "localhost" is the name of every machine for itself; name`}},
+		{"a host name that it is not known where to bind", `{address: 10.0.0.1, inbound: [{port: 80, servicePort: 81, address: web.local, serviceAddress: web.local}]}`, []string{
+			`networking.inbound[0].address: "web.local" is not an IP address`, `networking.inbound[0].serviceAddress: "web.local" is not an IP address`}},
 		{"every address", `{address: 0.0.0.0, inbound: [{port: 80, address: "::", serviceAddress: 0.0.0.0}]}`, []string{
 			"networking.address: 0.0.0.0 means every address", "networking.inbound[0].address: ::", "networking.inbound[0].serviceAddress: 0.0.0.0"}},
 		{"a multicast address", `{address: 224.0.0.1}`, []string{"networking.address: 224.0.0.1 is a multicast"}},
@@ -188,6 +201,10 @@ func TestEffectiveInbound(t *testing.T) {
 		{"the tag's protocol, older health", false, kind.Inbound{Port: 80, Tags: map[string]string{"kuma.io/protocol": "grpc"}, Health: &kind.Health{Healthy: &no}},
 			kind.Inbound{Port: 80, Address: "10.0.0.1", ServicePort: 80, ServiceAddress: "127.0.0.1", Name: "80", Protocol: kind.GRPC, State: kind.NotReady,
 				Tags: map[string]string{"kuma.io/protocol": "grpc"}, Health: &kind.Health{Healthy: &no}}},
+		{"health", false, kind.Inbound{Port: 80, Health: &kind.Health{Ready: &no}},
+			kind.Inbound{Port: 80, Address: "10.0.0.1", ServicePort: 80, ServiceAddress: "127.0.0.1", Name: "80", Protocol: kind.TCP, State: kind.NotReady, Health: &kind.Health{Ready: &no}}},
+		{"a state beside health", false, kind.Inbound{Port: 80, State: kind.Ignored, Health: &kind.Health{Ready: &no}},
+			kind.Inbound{Port: 80, Address: "10.0.0.1", ServicePort: 80, ServiceAddress: "127.0.0.1", Name: "80", Protocol: kind.TCP, State: kind.Ignored, Health: &kind.Health{Ready: &no}}},
 	} {
 		n := network
 		if test.transparent {
@@ -215,4 +232,21 @@ func TestHealthHasOneSpelling(t *testing.T) {
 		{"contradicting the state", `inbound: [{port: 80, state: Ready, healthy: {ready: false}}]`, []string{"networking.inbound[0].state: is \"Ready\", which `health` contradicts"}},
 		{"listeners", `listeners: []`, []string{"networking.listeners: has no meaning here; use networking.zoneIngress and networking.zoneEgress"}},
 	})
+}
+
+// The label kuma.io/proxy-type no longer exists: a Dataplane with it is written without it, whatever its value, and none
+// computes it. The sections of a Dataplane state its type. (Mesh Scoped Zone Ingress and Zone Egress.)
+func TestThereIsNoProxyType(t *testing.T) {
+	for _, networking := range []string{`{address: 10.0.0.1, inbound: [{port: 80}]}`, `{` + zoneIngress + `}`, `{` + zoneEgress + `}`} {
+		for _, labels := range []string{`{app: a}`, `{app: a, kuma.io/proxy-type: sidecar}`, `{app: a, kuma.io/proxy-type: gateway}`} {
+			o, err := resource.Parse([]byte(`{type: Dataplane, mesh: m, name: d, labels: `+labels+`, networking: `+networking+`}`), kind.ByName)
+			if err != nil {
+				t.Fatal(err)
+			}
+			problems := kind.Dataplanes.Prepare(o)
+			if diff := cmp.Diff(map[string]string{"app": "a"}, o.Envelope().Labels); diff != "" || len(problems) > 0 {
+				t.Errorf("%s with the labels %s: problems %v, labels (-want +got):\n%s", networking, labels, problems, diff)
+			}
+		}
+	}
 }

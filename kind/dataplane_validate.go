@@ -30,7 +30,9 @@ func (c *checks) services(at string, n *Networking) {
 func validateDataplane(o *resource.Object[Dataplane]) resource.Problems {
 	c := envelope(&o.Meta)
 	n := &o.Spec.Networking
-	c.optionalAddress("networking.address", n.Address)
+	if n.Address != "" {
+		c.hostAddress("networking.address", n.Address)
+	}
 	c.services("networking.inbound", n)
 	for i, in := range n.Inbound {
 		c.inbound(fmt.Sprintf("networking.inbound[%d]", i), n, in)
@@ -76,7 +78,7 @@ func (c *checks) inbound(at string, n *Networking, in Inbound) {
 	c.forwarding(at, n, in)
 }
 
-// forwarding refuses an inbound that has nowhere to listen, and one that would call itself.
+// forwarding rejects an inbound that has nowhere to listen, and one that would call itself.
 func (c *checks) forwarding(at string, n *Networking, in Inbound) {
 	effective := n.Effective(in)
 	if effective.Address == "" {
@@ -84,7 +86,7 @@ func (c *checks) forwarding(at string, n *Networking, in Inbound) {
 		return
 	}
 	if admin := n.Admin; admin != nil && admin.Port != 0 && admin.Port <= 65535 && effective.ServicePort == admin.Port && isLoopback(effective.ServiceAddress) {
-		c.add(at+".servicePort", "is networking.admin.port, at which the proxy's administration interface listens, which asks nobody for a proof; name the application's port")
+		c.add(at+".servicePort", "is networking.admin.port, at which the proxy's administration interface listens, which authenticates no caller; name the application's port")
 	}
 	itself := effective.ServiceAddress == effective.Address && effective.ServicePort == effective.Port
 	if n.TransparentProxying == nil && itself {
@@ -97,7 +99,7 @@ func isLoopback(address string) bool {
 	return err == nil && ip.IsLoopback()
 }
 
-// state refuses what contradicts itself; an Ignored inbound may say anything about its health.
+// state rejects contradictions; an Ignored inbound may say anything about its health.
 func (c *checks) state(at string, in Inbound) {
 	c.optionalOneOf(at+".state", string(in.State), string(Ready), string(NotReady), string(Ignored))
 	h := in.Health
@@ -121,15 +123,32 @@ func (c *checks) state(at string, in Inbound) {
 	}
 }
 
+// probe rejects zeros too, which are no values and not the defaults either.
 func (c *checks) probe(at string, p *ServiceProbe) {
-	const most = 1000
-	c.duration(at+".interval", p.Interval, 100*time.Millisecond, time.Hour)
-	c.duration(at+".timeout", p.Timeout, 10*time.Millisecond, time.Hour)
-	if p.UnhealthyThreshold > most {
-		c.add(at+".unhealthyThreshold", "is %d, want %d at most", p.UnhealthyThreshold, most)
+	c.probeTime(at+".interval", p.Interval, 100*time.Millisecond)
+	c.probeTime(at+".timeout", p.Timeout, 10*time.Millisecond)
+	c.threshold(at+".unhealthyThreshold", p.UnhealthyThreshold)
+	c.threshold(at+".healthyThreshold", p.HealthyThreshold)
+}
+
+func (c *checks) probeTime(field string, d *Duration, least time.Duration) {
+	switch {
+	case d == nil:
+	case *d == 0:
+		c.add(field, "is 0, want %s to 1h0m0s; leave it out for the default", least)
+	default:
+		c.duration(field, *d, least, time.Hour)
 	}
-	if p.HealthyThreshold > most {
-		c.add(at+".healthyThreshold", "is %d, want %d at most", p.HealthyThreshold, most)
+}
+
+func (c *checks) threshold(field string, n *uint32) {
+	const most = 1000
+	switch {
+	case n == nil:
+	case *n == 0:
+		c.add(field, "is 0, want 1 to %d; leave it out for the default", most)
+	case *n > most:
+		c.add(field, "is %d, want %d at most", *n, most)
 	}
 }
 
@@ -157,14 +176,14 @@ func zoneSections(n *Networking) []zoneSection {
 }
 
 func (c *checks) zoneSection(s zoneSection) {
-	c.door(s.at, s.address, s.port)
+	c.zoneProxyAddress(s.at, s.address, s.port)
 	if s.name != "" {
 		c.section(s.at+".name", s.name)
 	}
 }
 
-// door checks where a zone proxy listens.
-func (c *checks) door(at, address string, port uint32) {
+// zoneProxyAddress checks where a zone proxy listens.
+func (c *checks) zoneProxyAddress(at, address string, port uint32) {
 	if address == "" {
 		c.add(at+".address", "is required: the IP address that its proxy listens on")
 	} else {
@@ -175,19 +194,27 @@ func (c *checks) door(at, address string, port uint32) {
 
 // advertised checks where other zones dial a zone ingress.
 func (c *checks) advertised(at, address string, port uint32) {
-	switch _, err := netip.ParseAddr(address); {
-	case address == "":
-		c.add(at+".advertisedAddress", "is required: the IP address that other zones dial")
-	case err != nil:
-		c.add(at+".advertisedAddress", "%s is not an IP address, and host names are not served by this release; write the address that other zones dial", quote(address))
-	default:
-		c.address(at+".advertisedAddress", address)
+	if address == "" {
+		c.add(at+".advertisedAddress", "is required: the IP address or host name that other zones dial")
+	} else {
+		c.hostAddress(at+".advertisedAddress", address)
 	}
 	c.port(at+".advertisedPort", port)
 }
 
+// hostAddress checks an IP address or a host name that resolves to one on another machine.
+func (c *checks) hostAddress(field, address string) {
+	switch {
+	case !NeedsLookup(address):
+		c.address(field, address)
+	case !c.hostname(field, address, "neither an IP address nor a host name"):
+	case LocalEndpoint(address, nil) != "":
+		c.add(field, "%s is the name of every machine for itself; name the machine as others do", quote(address))
+	}
+}
+
 // sections wants the names of inbounds and of zone proxy sections to differ. Inbounds without a name may share
-// a port; a zone proxy section without one is reached by its port alone, which is then nobody else's.
+// a port; a zone proxy section without one is reached by its port alone, which no other section has then.
 func (c *checks) sections(n *Networking) {
 	first := map[string]string{}
 	differs := func(at, name string) {

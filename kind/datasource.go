@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// DataSource says where a secret value stands.
+// DataSource is the source of a secret value.
 type DataSource struct {
-	Type           string          `json:"type" schema:"required enum=Secret|InsecureInline"` // where it stands
-	SecretRef      *SecretRef      `json:"secretRef,omitempty"`                               // with the type Secret
-	InsecureInline *InsecureInline `json:"insecureInline,omitempty"`                          // with the type InsecureInline
+	Type           string          `json:"type" schema:"required enum=Secret|InsecureInline"` // the type of the source
+	SecretRef      *SecretRef      `json:"secretRef,omitempty"`                               // the Secret, with the type Secret
+	InsecureInline *InsecureInline `json:"insecureInline,omitempty"`                          // the value, with the type InsecureInline
 }
 
-// SecretRef names a Secret of the same mesh.
+// SecretRef references a Secret of the same mesh.
 type SecretRef struct {
-	Kind string `json:"kind" schema:"required enum=Secret"`  // what it is
-	Name string `json:"name" schema:"required pattern=name"` // of the Secret
+	Kind string `json:"kind" schema:"required enum=Secret"`  // the kind, Secret
+	Name string `json:"name" schema:"required pattern=name"` // the name of the Secret
 }
 
-// InsecureInline is a value in plain sight.
+// InsecureInline is a value in plaintext.
 type InsecureInline struct {
 	Value string `json:"value" schema:"required maxLength=262144"` // the value
 }

@@ -2,9 +2,9 @@ package kind
 
 import "weft/resource"
 
-// GlobalSecret is a value of no mesh that only the control plane and administrators read. The keys that sign
-// the tokens of users and of zones are GlobalSecrets of the names user-token-signing-key-ID and
-// zone-token-signing-key-ID: deleting one makes the tokens that it signed invalid.
+// GlobalSecret is a value outside any mesh that only the control plane and administrators read. The keys that sign the
+// tokens of users and of zones are GlobalSecrets with the names user-token-signing-key-ID and zone-token-signing-key-ID:
+// deleting one makes the tokens that it signed invalid.
 type GlobalSecret = Secret
 
 // GlobalSecrets is the kind of [GlobalSecret].

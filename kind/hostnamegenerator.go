@@ -6,15 +6,15 @@ import (
 	"weft/resource"
 )
 
-// HostnameGenerator gives the services that it selects a host name, by which applications reach them.
-// Several may select the same service, which then has all their names.
+// HostnameGenerator gives a host name to each service that it selects. A service that several generators select has a
+// host name from each.
 type HostnameGenerator struct {
-	// Selector says which services have the name. To it the label kuma.io/origin of a zone's own MeshService is
-	// "zone", and that of another zone's "global", from where it has come.
+	// Selector is the selector of the services. For the selector, the label kuma.io/origin is "zone" on a zone's own
+	// MeshServices, and "global" on MeshServices of other zones, which arrive through global.
 	Selector HostnameSelector `json:"selector" schema:"required one"`
-	// Template is what the name looks like. For values stand in it {{ .DisplayName }} (the service's name as
-	// it was first written), {{ .Name }} (its name here), {{ .Namespace }} (on Kubernetes), {{ .Mesh }},
-	// {{ .Zone }} and {{ label "NAME" }}.
+	// Template is the template of the host name. It may contain {{ .DisplayName }} (the service's name on its owner),
+	// {{ .Name }} (its name on this control plane), {{ .Namespace }} (on Kubernetes), {{ .Mesh }}, {{ .Zone }} and {{
+	// label "NAME" }}.
 	Template string `json:"template" schema:"required maxLength=1024"`
 }
 

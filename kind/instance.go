@@ -27,14 +27,14 @@ var Leaderships = &resource.Kind[Leadership]{
 // LeadershipName is the name of the one [Leadership].
 const LeadershipName = "leader"
 
-// Inquiry asks every instance to answer once its clients have settled on what some rows say.
-type Inquiry struct {
-	Asker   string         `json:"asker"`
-	Rows    []resource.Key `json:"rows"`
-	Answers []string       `json:"answers,omitempty"` // the instances whose clients have
+// AckRequest has every instance report when its clients have ACKed the configuration of some rows.
+type AckRequest struct {
+	Requester string         `json:"requester"`
+	Rows      []resource.Key `json:"rows"`
+	AckedBy   []string       `json:"ackedBy,omitempty"` // the instances whose clients have
 }
 
-// Inquiries is the kind of [Inquiry].
-var Inquiries = &resource.Kind[Inquiry]{
-	Info: resource.Info{Name: "Inquiry", Plural: "inquiries", Scope: resource.Global, ReadOnly: true, Hidden: true},
+// AckRequests is the kind of [AckRequest].
+var AckRequests = &resource.Kind[AckRequest]{
+	Info: resource.Info{Name: "AckRequest", Plural: "ack-requests", Scope: resource.Global, ReadOnly: true, Hidden: true},
 }

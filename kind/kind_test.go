@@ -191,8 +191,8 @@ func TestZoneIngress(t *testing.T) {
 		{"nothing", `networking: {}`, []string{"networking.address: is required", "networking.port: is 0, want a port"}},
 		{"half of where it is dialled", `networking: {address: 10.0.0.1, port: 1, advertisedPort: 1}`, []string{"networking.advertisedAddress: is required"}},
 		{"the other half", `networking: {address: 10.0.0.1, port: 1, advertisedAddress: 10.0.0.2}`, []string{"networking.advertisedPort: is 0, want a port"}},
-		{"addresses of nobody", `networking: {address: "::", port: 1, advertisedAddress: a.local, advertisedPort: 1}`, []string{
-			"networking.address: :: means every address", `networking.advertisedAddress: "a.local" is not an IP address, and host names are not`}},
+		{"addresses of nobody", `networking: {address: "::", port: 1, advertisedAddress: a_local, advertisedPort: 1}`, []string{
+			"networking.address: :: means every address", `networking.advertisedAddress: "a_local" is neither an IP address nor a host name`}},
 		{"a zone", `zone: a.b, networking: {address: 10.0.0.1, port: 1}`, []string{`zone: "a.b" is not a name of a mesh or zone`}},
 		{"Envoy's own port", `networking: {address: 127.0.0.1, port: 9901, admin: {port: 9901}}`, []string{"networking.admin.port: 127.0.0.1:9901 is taken"}},
 	})
@@ -221,6 +221,14 @@ func TestMeshMultiZoneService(t *testing.T) {
 	})
 }
 
+// named are ingresses with a host name each.
+func named(n int) (ingresses []kind.ZoneProxyAddress) {
+	for i := range n {
+		ingresses = append(ingresses, kind.ZoneProxyAddress{Name: fmt.Sprintf("i%d", i), Address: fmt.Sprintf("lb%d.example", i), Port: 1})
+	}
+	return ingresses
+}
+
 // TestMeshZoneAddress: other zones dial what stands there, whoever sent it.
 func TestMeshZoneAddress(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -228,9 +236,12 @@ func TestMeshZoneAddress(t *testing.T) {
 		problems  []string
 	}{
 		"two": {[]kind.ZoneProxyAddress{{Name: "a", Address: "10.0.0.1", Port: 1}, {Name: "a", Address: "10.0.0.1", Port: 1, Legacy: true}}, nil},
-		"an address of nobody": {[]kind.ZoneProxyAddress{{Name: "a", Address: "0.0.0.0", Port: 1}, {Name: "b", Address: "x", Port: 0}}, []string{
-			"spec.ingresses[0].address: 0.0.0.0 means every address; name one", `spec.ingresses[1].address: "x" is not an IP address`,
-			"spec.ingresses[1].port: is 0, want a port from 1 to 65535"}},
+		"an address of nobody": {[]kind.ZoneProxyAddress{{Name: "a", Address: "0.0.0.0", Port: 1}, {Name: "b", Address: "0x7f.1", Port: 0}, {Name: "c", Address: "localhost", Port: 1}}, []string{
+			"spec.ingresses[0].address: 0.0.0.0 means every address; name one", `spec.ingresses[1].address: "0x7f.1" is neither an IP address nor a host name: want lower case letters, digits and '-', in parts between dots, the last not a number`,
+			"spec.ingresses[1].port: is 0, want a port from 1 to 65535",
+			`spec.ingresses[2].address: "localhost" is the name of every machine for itself; name the machine as others do`}},
+		"host names":          {named(64), nil},
+		"too many host names": {named(65), []string{"spec.ingresses: has 65 host names, want 64 at most, since each zone resolves all of them"}},
 		"a name twice": {[]kind.ZoneProxyAddress{{Name: "a", Address: "10.0.0.1", Port: 1}, {Name: "a", Address: "10.0.0.2", Port: 1}}, []string{
 			`spec.ingresses[1].name: "a" is the name of spec.ingresses[0] too`}},
 	} {

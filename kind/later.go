@@ -1,17 +1,32 @@
 package kind
 
+import (
+	"slices"
+	"strings"
+
+	"weft/resource"
+)
+
 // laterKinds are kinds of Kuma that this release lacks, by the segment of their path.
 var laterKinds = map[string]string{
+	"circuit-breakers":            "CircuitBreaker",
+	"containerpatches":            "ContainerPatch",
+	"external-services":           "ExternalService",
+	"fault-injections":            "FaultInjection",
+	"health-checks":               "HealthCheck",
 	"meshaccesslogs":              "MeshAccessLog",
 	"meshcircuitbreakers":         "MeshCircuitBreaker",
 	"meshfaultinjections":         "MeshFaultInjection",
-	"meshgateways":                "MeshGateway",
+	"meshgatewayconfigs":          "MeshGatewayConfig",
+	"meshgatewayinstances":        "MeshGatewayInstance",
 	"meshgatewayroutes":           "MeshGatewayRoute",
+	"meshgateways":                "MeshGateway",
 	"meshglobalratelimits":        "MeshGlobalRateLimit",
 	"meshhealthchecks":            "MeshHealthCheck",
 	"meshhttproutes":              "MeshHTTPRoute",
 	"meshloadbalancingstrategies": "MeshLoadBalancingStrategy",
 	"meshmetrics":                 "MeshMetric",
+	"meshopas":                    "MeshOPA",
 	"meshpassthroughs":            "MeshPassthrough",
 	"meshproxypatches":            "MeshProxyPatch",
 	"meshratelimits":              "MeshRateLimit",
@@ -20,23 +35,45 @@ var laterKinds = map[string]string{
 	"meshtimeouts":                "MeshTimeout",
 	"meshtlses":                   "MeshTLS",
 	"meshtraces":                  "MeshTrace",
-	"external-services":           "ExternalService",
+	"proxytemplates":              "ProxyTemplate",
+	"rate-limits":                 "RateLimit",
+	"retries":                     "Retry",
+	"timeouts":                    "Timeout",
+	"traffic-logs":                "TrafficLog",
 	"traffic-permissions":         "TrafficPermission",
 	"traffic-routes":              "TrafficRoute",
-	"timeouts":                    "Timeout",
-	"retries":                     "Retry",
-	"circuit-breakers":            "CircuitBreaker",
-	"health-checks":               "HealthCheck",
-	"rate-limits":                 "RateLimit",
-	"traffic-logs":                "TrafficLog",
 	"traffic-traces":              "TrafficTrace",
-	"fault-injections":            "FaultInjection",
 	"virtual-outbounds":           "VirtualOutbound",
-	"proxytemplates":              "ProxyTemplate",
 	"workloads":                   "Workload",
-	"meshopas":                    "MeshOPA",
-	"containerpatches":            "ContainerPatch",
 }
 
-// Lacking returns the kind of Kuma that a segment of a path names and that this release lacks; empty: none.
-func Lacking(segment string) string { return laterKinds[segment] }
+// Lacking returns the kind of Kuma that a spelling names and that this release lacks: a name, a plural, with hyphens or
+// without, in whatever case. It returns "" where there is none.
+func Lacking(spelling string) string {
+	plain := func(s string) string { return strings.ToLower(strings.ReplaceAll(s, "-", "")) }
+	if name := laterKinds[spelling]; name != "" {
+		return name
+	}
+	for segment, name := range laterKinds {
+		if slices.Contains([]string{plain(segment), plain(name)}, plain(spelling)) {
+			return name
+		}
+	}
+	return ""
+}
+
+// Lacks says whether Kuma has a kind of this name that this release lacks.
+func Lacks(name string) bool { return Lacking(name) == name && name != "" }
+
+// LackingText says that this release lacks a kind of Kuma.
+func LackingText(name string) string { return name + " is a kind of Kuma that this release lacks" }
+
+// Parse reads a resource of the kinds of this package, as [resource.ParseDocument] does. The error for a kind of Kuma
+// that this release lacks says so.
+func Parse(doc []byte) (resource.Document, error) {
+	written, err := resource.ParseDocument(doc, ByName)
+	if lacking := Lacking(resource.UnknownType(err)); lacking != "" {
+		return written, &resource.Error{Code: resource.Invalid, Detail: LackingText(lacking), Problems: resource.Problems{{Field: "type", Reason: "remove the document"}}}
+	}
+	return written, err
+}

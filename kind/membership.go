@@ -20,13 +20,13 @@ const (
 // anyValue is the value of a rule's tag that needs the tag to be there, with whatever value.
 const anyValue = "*"
 
-// Refusal is why a Dataplane of a zone may not be in its mesh, in words for whoever runs it; empty: it may. A nil
+// NotAdmittedReason is why a Dataplane of a zone may not be in its mesh, in words for its operator; empty: it may. A nil
 // Membership lets everybody in.
 //
 // Each inbound is judged by its tags, whatever its state, and a Dataplane without inbounds by its labels. Where it
 // is, by zone and environment, is known without a tag. One blocked inbound, or one that no rule allows, keeps
 // the whole Dataplane out. (Mesh Membership.)
-func (m *Membership) Refusal(dp *resource.Object[Dataplane], zone string) string {
+func (m *Membership) NotAdmittedReason(dp *resource.Object[Dataplane], zone string) string {
 	if m == nil {
 		return ""
 	}

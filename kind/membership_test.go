@@ -72,7 +72,7 @@ func TestMembership(t *testing.T) {
 			if want != "" {
 				want = refused + want
 			}
-			if got := rules.Refusal(dp, "east"); got != want {
+			if got := rules.NotAdmittedReason(dp, "east"); got != want {
 				t.Errorf("the refusal is\n%q, want\n%q", got, want)
 			}
 		})

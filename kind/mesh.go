@@ -8,34 +8,34 @@ import (
 	"weft/resource"
 )
 
-// Mesh is a set of workloads that may know each other; nothing crosses from one mesh into another. Without a
-// MeshIdentity, and without mtls, its traffic is plain.
+// Mesh is a set of workloads that may reach each other; no traffic crosses from one mesh into another. Without a
+// MeshIdentity and without mtls, its traffic is plaintext.
 type Mesh struct {
-	// MTLS is the older form of mutual TLS: it names the Dataplanes that no MeshIdentity selects.
+	// MTLS is the older form of mutual TLS. It applies to Dataplanes that no MeshIdentity selects.
 	MTLS *MeshMTLS `json:"mtls,omitempty"`
-	// Routing is how traffic leaves a zone.
+	// Routing is the routing of traffic that leaves a zone.
 	Routing *MeshRouting `json:"routing,omitempty"`
-	// DataplaneProxyMembership says which Dataplanes may join; by default all. (Mesh Membership.)
+	// DataplaneProxyMembership is the rules that admit Dataplanes; by default all are admitted. (Mesh Membership.)
 	DataplaneProxyMembership *Membership `json:"dataplaneProxyMembership,omitempty"`
-	// SkipCreatingInitialPolicies names policies that a new mesh shall not begin with, or "*". No mesh
-	// of ours begins with any, so that whatever it asks for holds.
+	// SkipCreatingInitialPolicies is a list of initial policies to omit, or "*". A new mesh of weft has no initial
+	// policies, so the field has no effect.
 	SkipCreatingInitialPolicies []string `json:"skipCreatingInitialPolicies,omitempty" schema:"maxItems=64 maxLength=253"`
-	// MeshServices is accepted with the mode Exclusive, which every mesh has, and is not stored.
+	// MeshServices is accepted with the mode Exclusive, the mode of every mesh, and is not stored.
 	MeshServices *MeshServicesMode `json:"meshServices,omitempty" schema:"deprecated"`
 }
 
-// MeshServicesMode says how the services of a mesh are found.
+// MeshServicesMode is the service discovery mode of a mesh.
 type MeshServicesMode struct {
-	Mode string `json:"mode,omitempty" schema:"required enum=Exclusive"` // by MeshServices alone
+	Mode string `json:"mode,omitempty" schema:"required enum=Exclusive"` // Exclusive: services are MeshServices only
 }
 
 // MeshMTLS is the mutual TLS of a mesh.
 type MeshMTLS struct {
-	// EnabledBackend is the name of the one that signs; without it none does, and traffic is plain.
+	// EnabledBackend is the name of the backend that signs; without it no backend signs, and traffic is plaintext.
 	EnabledBackend string `json:"enabledBackend,omitempty" schema:"maxLength=253"`
-	// Backends are certificate authorities; all of them are believed.
+	// Backends are certificate authorities; all of them are trusted.
 	Backends []MTLSBackend `json:"backends,omitempty" schema:"maxItems=16"`
-	// SkipValidation is whether a backend may be enabled whose authority can't be read yet.
+	// SkipValidation is true to enable a backend whose CA cannot be read yet.
 	SkipValidation bool `json:"skipValidation,omitempty"`
 }
 
@@ -59,21 +59,21 @@ func (m *MeshMTLS) Enabled() *MTLSBackend {
 	return m.Backend(m.EnabledBackend)
 }
 
-// MTLSBackend is one certificate authority of a mesh.
+// MTLSBackend is one CA of a mesh.
 type MTLSBackend struct {
 	Name string `json:"name" schema:"required pattern=name"` // unique in the mesh
-	// Type says whose authority it is: builtin is made by the control plane, provided is brought.
+	// Type is the source of the CA: builtin (the control plane generates it) or provided (the operator provides it).
 	Type string `json:"type" schema:"required enum=builtin|provided"`
-	// Mode says whether a proxy takes connections without TLS too.
+	// Mode is STRICT (mutual TLS only) or PERMISSIVE (plaintext connections too).
 	Mode string `json:"mode,omitempty" schema:"enum=STRICT|PERMISSIVE default=STRICT"`
-	// DPCert is how the certificates of proxies are.
+	// DPCert is the parameters of the proxies' certificates.
 	DPCert *DPCert `json:"dpCert,omitempty"`
-	// Conf is the authority.
+	// Conf is the CA.
 	Conf *MTLSConf `json:"conf,omitempty"`
 }
 
-// LeafLife is how long a certificate of a proxy is valid.
-func (b *MTLSBackend) LeafLife() time.Duration {
+// CertificateLife is how long a certificate of a proxy is valid.
+func (b *MTLSBackend) CertificateLife() time.Duration {
 	if b.DPCert == nil || b.DPCert.Rotation == nil {
 		return defaultExpiry
 	}
@@ -117,68 +117,68 @@ const (
 	PermissiveMTLS = "PERMISSIVE"
 )
 
-// DPCert shapes the certificates of proxies.
+// DPCert has the parameters of the proxies' certificates.
 type DPCert struct {
-	Rotation *DPCertRotation `json:"rotation,omitempty"` // when they are replaced
+	Rotation *DPCertRotation `json:"rotation,omitempty"` // the rotation of certificates
 }
 
-// DPCertRotation says when certificates are replaced.
+// DPCertRotation has the parameters of certificate rotation.
 type DPCertRotation struct {
-	Expiration string `json:"expiration,omitempty" schema:"pattern=duration default=24h"` // how long one is valid, 10s to 365d
+	Expiration string `json:"expiration,omitempty" schema:"pattern=duration default=24h"` // the validity of a certificate, 10s to 365d
 }
 
-// MTLSConf is the authority of a [MTLSBackend].
+// MTLSConf is the CA of a [MTLSBackend].
 type MTLSConf struct {
-	CACert *BuiltinCACert    `json:"caCert,omitempty"` // of a builtin one: how it is made
-	Cert   *LegacyDataSource `json:"cert,omitempty"`   // of a provided one: its certificates, in PEM
-	Key    *LegacyDataSource `json:"key,omitempty"`    // of a provided one: its private key, in PEM
+	CACert *BuiltinCACert    `json:"caCert,omitempty"` // parameters of a builtin CA
+	Cert   *LegacyDataSource `json:"cert,omitempty"`   // certificates of a provided CA, in PEM
+	Key    *LegacyDataSource `json:"key,omitempty"`    // private key of a provided CA, in PEM
 }
 
-// BuiltinCACert is how a builtin authority is made.
+// BuiltinCACert has the parameters of a builtin CA.
 type BuiltinCACert struct {
-	RSABits    uint32 `json:"RSAbits,omitempty" schema:"min=2048 max=8192 default=2048"`  // how many bits its key has
-	Expiration string `json:"expiration,omitempty" schema:"pattern=duration default=10y"` // how long it is valid, 1h to 100y
+	RSABits    uint32 `json:"RSAbits,omitempty" schema:"min=2048 max=8192 default=2048"`  // the size of its RSA key in bits
+	Expiration string `json:"expiration,omitempty" schema:"pattern=duration default=10y"` // the validity of the CA, 1h to 100y
 }
 
-// LegacyDataSource says where a value stands; it has exactly one of its fields.
+// LegacyDataSource is the source of a value; it has exactly one of its fields.
 type LegacyDataSource struct {
 	Secret       string `json:"secret,omitempty" schema:"pattern=name"`          // the name of a Secret of the mesh
-	Inline       []byte `json:"inline,omitempty" schema:"maxLength=65536"`       // the value; in YAML and JSON in base64
+	Inline       []byte `json:"inline,omitempty" schema:"maxLength=65536"`       // the value in base64
 	InlineString string `json:"inlineString,omitempty" schema:"maxLength=65536"` // the value
 }
 
-// MeshRouting is how traffic leaves a zone.
+// MeshRouting is the routing of traffic that leaves a zone.
 type MeshRouting struct {
-	// ZoneEgress is whether what goes to other zones goes through the zone's egresses.
+	// ZoneEgress is true to send cross-zone traffic through the zone's egresses.
 	ZoneEgress bool `json:"zoneEgress,omitempty"`
-	// LocalityAwareLoadBalancing is whether servers of the client's zone come first, which is always so.
+	// LocalityAwareLoadBalancing is accepted and has no effect: servers of the client's zone always come first.
 	LocalityAwareLoadBalancing bool `json:"localityAwareLoadBalancing,omitempty"`
 	// DefaultForbidMeshExternalServiceAccess is whether an external service that no MeshTrafficPermission reaches is
-	// refused to everybody; by default it is open to the mesh.
+	// denied to all; by default it is open to the mesh.
 	DefaultForbidMeshExternalServiceAccess bool `json:"defaultForbidMeshExternalServiceAccess,omitempty"`
 }
 
-// Membership says which Dataplanes may join a mesh. (Mesh Membership.)
+// Membership has the rules that admit Dataplanes to a mesh. (Mesh Membership.)
 type Membership struct {
-	// Allowed are alternatives; without any, everybody may join.
+	// Allowed are alternative rules; without any, every Dataplane is admitted.
 	Allowed []MembershipRule `json:"allowed,omitzero" schema:"maxItems=256"`
-	// Blocked are those that may not join, whoever allows them.
+	// Blocked are those that may not join, whatever Allowed has.
 	Blocked []MembershipRule `json:"blocked,omitempty" schema:"maxItems=256"`
 }
 
-// MembershipRule matches Dataplanes: by tags or by where they are in Kubernetes.
+// MembershipRule matches Dataplanes by tags, or by their Kubernetes namespace and Pod.
 type MembershipRule struct {
-	// Tags must all be there, with these values; "*" is any value.
+	// Tags are required tags with their values; "*" is any value.
 	Tags map[string]string `json:"tags,omitempty" schema:"maxProperties=64 maxLength=253"`
-	// Kubernetes matches proxies of Kubernetes alone.
+	// Kubernetes is a match of proxies on Kubernetes; it matches no other proxy.
 	Kubernetes *KubernetesMembers `json:"kubernetes,omitempty"`
 }
 
 // KubernetesMembers are the Dataplanes of some Pods.
 type KubernetesMembers struct {
-	Namespace *NamespaceMembers `json:"namespace,omitempty"`                  // of their namespace
-	Pod       *PodMembers       `json:"pod,omitempty"`                        // of their Pod
-	Zone      string            `json:"zone,omitempty" schema:"maxLength=63"` // their zone
+	Namespace *NamespaceMembers `json:"namespace,omitempty"`                  // the namespace of the Pod
+	Pod       *PodMembers       `json:"pod,omitempty"`                        // the Pod
+	Zone      string            `json:"zone,omitempty" schema:"maxLength=63"` // the zone of the Pod
 }
 
 // NamespaceMembers are the Dataplanes of a namespace, by its name or its labels.

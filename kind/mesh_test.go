@@ -37,7 +37,7 @@ mtls:
 	for name, want := range map[string]string{"ca-1": "24h0m0s 4096 43800h0m0s", "ca-3": "24h0m0s 2048 87600h0m0s"} {
 		b := mtls.Backend(name)
 		bits, life := b.BuiltinCA()
-		if got := fmt.Sprint(b.LeafLife(), bits, life); got != want {
+		if got := fmt.Sprint(b.CertificateLife(), bits, life); got != want {
 			t.Errorf("%s has %s, want %s", name, got, want)
 		}
 	}

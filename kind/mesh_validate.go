@@ -52,7 +52,7 @@ func (c *checks) mtls(at string, m *MeshMTLS) {
 func (c *checks) mtlsBackend(at string, b *MTLSBackend) {
 	c.optionalOneOf(at+".mode", b.Mode, StrictMTLS, PermissiveMTLS)
 	if b.DPCert != nil && b.DPCert.Rotation != nil {
-		c.life(at+".dpCert.rotation.expiration", b.DPCert.Rotation.Expiration, minLeafLife, maxLeafLife)
+		c.life(at+".dpCert.rotation.expiration", b.DPCert.Rotation.Expiration, minCertificateLife, maxCertificateLife)
 	}
 	if !c.oneOf(at+".type", b.Type, BuiltinBackend, ProvidedBackend) {
 		return
@@ -84,8 +84,8 @@ func (c *checks) builtinCA(at string, b *MTLSBackend, conf MTLSConf) {
 	if bits := conf.CACert.RSABits; bits != 0 && (bits < minRSABits || bits > maxRSABits) {
 		c.add(at+".caCert.RSAbits", "is %d, want %d to %d", bits, minRSABits, maxRSABits)
 	}
-	if _, life := b.BuiltinCA(); c.life(at+".caCert.expiration", conf.CACert.Expiration, minCALife, maxCALife) && life < b.LeafLife() {
-		c.add(at+".caCert.expiration", "is %s, less than the %s of the certificates that it signs", written(life), written(b.LeafLife()))
+	if _, life := b.BuiltinCA(); c.life(at+".caCert.expiration", conf.CACert.Expiration, minCALife, maxCALife) && life < b.CertificateLife() {
+		c.add(at+".caCert.expiration", "is %s, less than the %s of the certificates that it signs", written(life), written(b.CertificateLife()))
 	}
 }
 
@@ -124,7 +124,7 @@ func (c *checks) legacySource(at string, s *LegacyDataSource) []byte {
 	return s.Value()
 }
 
-// members checks the rules of a membership. One that says nothing would match nobody, which nobody means.
+// members checks the rules of a membership. A rule without a condition is an error.
 func (c *checks) members(at string, rules []MembershipRule) {
 	for i, rule := range rules {
 		at := fmt.Sprintf("%s[%d]", at, i)

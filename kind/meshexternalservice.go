@@ -3,37 +3,38 @@ package kind
 import "weft/resource"
 
 // MeshExternalService is a destination outside the mesh. Clients reach it through the zone egresses of their zone,
-// which know who calls, decide by MeshTrafficPermission, and speak to the outside in the clients' place.
+// which authenticate the client, check MeshTrafficPermission, and connect to the destination.
 type MeshExternalService struct {
-	// Match is what clients dial.
+	// Match is the port and protocol that clients use.
 	Match ExternalMatch `json:"match" schema:"required"`
-	// Endpoints are where it is.
+	// Endpoints are the servers of the destination.
 	Endpoints []ExternalEndpoint `json:"endpoints,omitempty" schema:"required minItems=1 maxItems=256"`
-	// TLS is how the egress speaks to the endpoints; absent: without.
+	// TLS is the TLS from the egress to the endpoints; absent: plaintext.
 	TLS *ExternalTLS `json:"tls,omitempty"`
 }
 
-// ExternalMatch is what clients dial: the port, at the service's virtual IP and host names.
+// ExternalMatch is the port and protocol that clients use, at the service's virtual IP and host names.
 type ExternalMatch struct {
-	Type     string   `json:"type,omitempty" schema:"enum=HostnameGenerator default=HostnameGenerator"`   // where its names come from
-	Port     uint32   `json:"port" schema:"required port"`                                                // what clients dial
-	Protocol Protocol `json:"protocol,omitempty" schema:"enum=tcp|tls|http|http2|grpc|kafka default=tcp"` // what the endpoints speak
+	Type     string   `json:"type,omitempty" schema:"enum=HostnameGenerator default=HostnameGenerator"`   // the source of its host names
+	Port     uint32   `json:"port" schema:"required port"`                                                // the port that clients dial
+	Protocol Protocol `json:"protocol,omitempty" schema:"enum=tcp|tls|http|http2|grpc|kafka default=tcp"` // the protocol of the endpoints
 }
 
 // ExternalEndpoint is one server outside the mesh.
 type ExternalEndpoint struct {
-	Address string `json:"address" schema:"required maxLength=253"` // an IP address, or a host name that the egress looks up
-	Port    uint32 `json:"port" schema:"required port"`             // where it listens
-	// Priority says which endpoints are used first: those of the lowest that has one which answers.
+	Address string `json:"address" schema:"required maxLength=253"` // an IP address, or a host name that the egress resolves
+	Port    uint32 `json:"port" schema:"required port"`             // the port of the server
+	// Priority is the priority of the endpoint: endpoints with a higher number are used while none with a lower number
+	// responds.
 	Priority uint32 `json:"priority,omitempty" schema:"max=128"`
 }
 
-// ExternalTLS is how the egress speaks TLS to the endpoints.
+// ExternalTLS is the TLS from the egress to the endpoints.
 type ExternalTLS struct {
-	Enabled            bool                  `json:"enabled,omitempty"`            // without it there is none
-	Version            *TLSVersions          `json:"version,omitempty"`            // which versions are spoken
-	AllowRenegotiation bool                  `json:"allowRenegotiation,omitempty"` // whether a server may negotiate anew
-	Verification       *ExternalVerification `json:"verification,omitempty"`       // how the server proves who it is
+	Enabled            bool                  `json:"enabled,omitempty"`            // true to use TLS
+	Version            *TLSVersions          `json:"version,omitempty"`            // the accepted TLS versions
+	AllowRenegotiation bool                  `json:"allowRenegotiation,omitempty"` // true to accept renegotiation by the server
+	Verification       *ExternalVerification `json:"verification,omitempty"`       // the verification of the server, and the client certificate
 }
 
 // TLSVersions bounds the versions of TLS.
@@ -51,20 +52,19 @@ const (
 	TLS13   = "TLS13"
 )
 
-// ExternalVerification is how a server outside the mesh proves who it is.
+// ExternalVerification is the verification of an external server, and the client certificate of the egress.
 type ExternalVerification struct {
-	// Mode says what is left out: nothing, the names, or everything (SkipCA and SkipAll), since without an authority
-	// names prove nothing.
+	// Mode is the omitted verification: none (Secured), the SANs (SkipSAN), or everything (SkipCA and SkipAll, because
+	// SANs prove nothing without a CA).
 	Mode string `json:"mode,omitempty" schema:"enum=Secured|SkipSAN|SkipCA|SkipAll default=Secured"`
-	// ServerName is the name (SNI) that is asked for; by default the endpoint's host name;
-	// none for an IP address.
+	// ServerName is the SNI that the egress sends; by default the endpoint's host name, and none for an IP address.
 	ServerName string `json:"serverName,omitempty" schema:"maxLength=253"`
-	// SubjectAltNames are names of which the server's certificate must have one: host names, IP addresses or URIs; by
-	// default the server name, else the endpoint's address.
+	// SubjectAltNames are SANs of which the server's certificate must have at least one: host names, IP addresses or
+	// URIs. By default the server name, else the endpoint's address.
 	SubjectAltNames []SANMatch `json:"subjectAltNames,omitempty" schema:"maxItems=256"`
-	// CACert are the authorities that are believed; by default those of the egress's machine.
+	// CACert are the trusted authorities; by default those of the egress's machine.
 	CACert *DataSource `json:"caCert,omitempty"`
-	// ClientCert is what the egress presents.
+	// ClientCert is the client certificate of the egress.
 	ClientCert *DataSource `json:"clientCert,omitempty"`
 	// ClientKey is the key of ClientCert.
 	ClientKey *DataSource `json:"clientKey,omitempty"`
@@ -72,16 +72,16 @@ type ExternalVerification struct {
 
 // Modes of an [ExternalVerification].
 const (
-	Secured = "Secured" // the authority and the name are checked
-	SkipSAN = "SkipSAN" // the authority alone is
-	SkipCA  = "SkipCA"  // nothing is: anybody can write names into a certificate that no authority has signed
-	SkipAll = "SkipAll" // nothing is
+	Secured = "Secured" // the CA and the SANs are verified
+	SkipSAN = "SkipSAN" // only the CA is verified
+	SkipCA  = "SkipCA"  // nothing is verified: a certificate without a verified CA may contain any SAN
+	SkipAll = "SkipAll" // nothing is verified
 )
 
-// SANMatch matches a name in a certificate.
+// SANMatch matches a SAN of a certificate.
 type SANMatch struct {
-	Type  string `json:"type,omitempty" schema:"enum=Exact|Prefix default=Exact"` // how it is compared
-	Value string `json:"value" schema:"required maxLength=2048"`                  // the name
+	Type  string `json:"type,omitempty" schema:"enum=Exact|Prefix default=Exact"` // the type of the match
+	Value string `json:"value" schema:"required maxLength=2048"`                  // the SAN
 }
 
 // MeshExternalServices is the kind of [MeshExternalService].
@@ -103,38 +103,38 @@ var MeshExternalServices = &resource.Kind[MeshExternalService]{
 	Validate: validateMeshExternalService,
 }
 
-// MeshExternalServiceStatus is what a zone knows of a MeshExternalService; it never leaves the zone.
-// (Mesh Scoped Zone Ingress and Zone Egress.)
+// MeshExternalServiceStatus is the status of a MeshExternalService in a zone; it never leaves the zone. (Mesh Scoped
+// Zone Ingress and Zone Egress.)
 type MeshExternalServiceStatus struct {
 	// VIP is its virtual IP address in this zone.
 	VIP *VIP `json:"vip,omitempty"`
 	// Addresses are its host names.
 	Addresses []Address `json:"addresses,omitempty"`
-	// ZoneEgress is the egress by which it is reached; absent: none is ready. It is filled in on reading, and
-	// stored nowhere.
+	// ZoneEgress is the zone egress that clients dial; absent: none is ready. It is computed on reading, and not
+	// stored.
 	ZoneEgress *ServiceEgress `json:"zoneEgress,omitempty"`
-	// HostnameGenerators are those that select it, by name.
+	// HostnameGenerators are the generators that select it, by name.
 	HostnameGenerators []HostnameGeneratorStatus `json:"hostnameGenerators,omitempty"`
 	// Conditions are VIPAssigned, where there is no free virtual IP, Reachable, whether a zone egress is ready,
 	// SecretsResolved, which is False where a Secret that it names is missing or wrong, and EndpointsExternal, which is
-	// False where an endpoint has an address to which egresses connect nobody.
+	// False where an endpoint has an address to which egresses do not connect.
 	Conditions []Condition `json:"conditions,omitempty"`
 }
 
-// ServiceEgress is where a MeshExternalService is reached in a zone.
+// ServiceEgress is the address at which clients of a zone reach a MeshExternalService.
 type ServiceEgress struct {
-	Address string `json:"address"` // of the first ready zone egress by name
-	Port    uint32 `json:"port"`    // of the same
-	SNI     string `json:"sni"`     // by which it knows the service
+	Address string `json:"address"` // the address of the first ready zone egress by name
+	Port    uint32 `json:"port"`    // the port of the same egress
+	SNI     string `json:"sni"`     // the SNI by which it selects the service
 	// Endpoints are all zone egresses of the zone.
 	Endpoints []EgressEndpoint `json:"endpoints,omitempty"`
 }
 
 // EgressEndpoint is one zone egress.
 type EgressEndpoint struct {
-	Address string `json:"address"` // where its proxy listens
-	Port    uint32 `json:"port"`    // where its proxy listens
-	Healthy bool   `json:"healthy"` // whether its proxy is there and serves
+	Address string `json:"address"` // the listener of the proxy
+	Port    uint32 `json:"port"`    // the listener of the proxy
+	Healthy bool   `json:"healthy"` // whether its proxy is connected and serves the mesh of the service
 }
 
 // MeshExternalServiceStatuses is the kind of [MeshExternalServiceStatus].
@@ -152,7 +152,7 @@ type ExternalMaterial struct {
 	ClientKey  []byte             `json:"clientKey,omitempty"`  // PEM
 }
 
-// NamesCertificates says whether the egress's TLS needs a certificate or key that stands elsewhere.
+// NamesCertificates reports whether the egress's TLS needs a certificate or key from a Secret.
 func (m *MeshExternalService) NamesCertificates() bool {
 	if m.TLS == nil || !m.TLS.Enabled || m.TLS.Verification == nil {
 		return false

@@ -138,13 +138,13 @@ func (c *checks) verification(at string, v *ExternalVerification) {
 	c.clientCertificate(at, v)
 }
 
-// skipped refuses what would be checked, were it not for the mode.
+// skipped rejects what would be checked, were it not for the mode.
 func (c *checks) skipped(at string, v *ExternalVerification) {
 	if len(v.SubjectAltNames) > 0 && v.Mode != Secured {
 		c.add(at+".subjectAltNames", "has no effect with the mode %s, which checks no name; leave it out, or use Secured", v.Mode)
 	}
 	if v.CACert != nil && (v.Mode == SkipCA || v.Mode == SkipAll) {
-		c.add(at+".caCert", "has no effect with the mode %s, which believes anybody; leave it out, or use Secured", v.Mode)
+		c.add(at+".caCert", "has no effect with the mode %s, which trusts every certificate; leave it out, or use Secured", v.Mode)
 	}
 }
 

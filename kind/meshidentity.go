@@ -9,26 +9,26 @@ import (
 
 // MeshIdentity gives the Dataplanes that it selects a SPIFFE ID and a certificate for it.
 type MeshIdentity struct {
-	// Selector says which Dataplanes; without one it is nobody.
+	// Selector selects Dataplanes; without one it selects none.
 	Selector *IdentitySelector `json:"selector,omitempty"`
-	// SpiffeID is what the names look like.
+	// SpiffeID is the template of the SPIFFE IDs.
 	SpiffeID *SpiffeIDTemplate `json:"spiffeID,omitempty"`
-	// Provider is who signs.
+	// Provider is the issuer of the certificates.
 	Provider IdentityProvider `json:"provider" schema:"required"`
 }
 
-// IdentitySelector selects by Dataplane labels; the one with most labels wins, then the first name.
+// IdentitySelector selects Dataplanes by labels. Of several MeshIdentities, the one with the most labels wins, then the
+// first by name.
 type IdentitySelector struct {
 	Dataplane *LabelSelector `json:"dataplane,omitempty"` // Dataplanes by their labels; {} is all of them
 }
 
-// SpiffeIDTemplate are templates: of the trust domain over .Mesh and .Zone, of the path over .Workload
-// and `label "key"` too.
+// SpiffeIDTemplate has the templates of trust domain and path.
 type SpiffeIDTemplate struct {
-	// TrustDomain is one for all of them; {{ .Mesh }} and {{ .Zone }} stand for values in it.
+	// TrustDomain is the trust domain; it may contain {{ .Mesh }} and {{ .Zone }}.
 	TrustDomain string `json:"trustDomain,omitempty" schema:"maxLength=1024 default={{ .Mesh }}.{{ .Zone }}.mesh.local"`
-	// Path may have {{ .Workload }} and {{ label "NAME" }} too. The workload is the label kuma.io/workload,
-	// else the tag kuma.io/service of the first inbound, else the Dataplane's name.
+	// Path is the path; it may also contain {{ .Workload }} and {{ label "NAME" }}. The workload is the label
+	// kuma.io/workload, else the tag kuma.io/service of the first inbound, else the Dataplane's name.
 	Path string `json:"path,omitempty" schema:"maxLength=2048 default=/workload/{{ .Workload }}"`
 }
 
@@ -38,38 +38,38 @@ const (
 	DefaultPath        = "/workload/{{ .Workload }}"
 )
 
-// IdentityProvider says who signs.
+// IdentityProvider is the issuer of certificates.
 type IdentityProvider struct {
-	Type    string           `json:"type" schema:"required enum=Bundled|Spire"` // which of them
-	Bundled *BundledProvider `json:"bundled,omitempty"`                         // the control plane itself
-	Spire   *SpireProvider   `json:"spire,omitempty"`                           // SPIRE
+	Type    string           `json:"type" schema:"required enum=Bundled|Spire"` // the type of the provider
+	Bundled *BundledProvider `json:"bundled,omitempty"`                         // parameters of the control plane as the issuer
+	Spire   *SpireProvider   `json:"spire,omitempty"`                           // parameters of SPIRE as the issuer
 }
 
-// SpireProvider is SPIRE: each proxy's Envoy asks the SPIRE agent of its machine for its certificate and for whom
-// to believe. (Zone Egress Identity.)
+// SpireProvider is SPIRE: each proxy's Envoy asks the SPIRE agent of its machine for its certificate and the
+// trusted roots. (Zone Egress Identity.)
 type SpireProvider struct {
-	Agent *SpireAgent `json:"agent,omitempty"` // the one beside each proxy
+	Agent *SpireAgent `json:"agent,omitempty"` // the SPIRE agent of each machine
 }
 
-// SpireAgent is how a proxy reaches the SPIRE agent of its machine.
+// SpireAgent is the address of the SPIRE agent of each machine.
 type SpireAgent struct {
-	// Timeout is how long a connection to it may take to be made.
+	// Timeout is the timeout for connecting to the agent.
 	Timeout Duration `json:"timeout,omitempty" schema:"default=1s"`
-	// SocketPath is where it listens.
+	// SocketPath is the agent's unix socket.
 	SocketPath string `json:"socketPath,omitempty" schema:"maxLength=108 default=/run/spire/agent.sock"`
 }
 
-// BundledProvider is the control plane's own certificate authority.
+// BundledProvider is the control plane as the issuer.
 type BundledProvider struct {
-	// MeshTrustCreation says whether the root is put into a MeshTrust of the same name.
+	// MeshTrustCreation is Enabled to write the root into a MeshTrust of the same name.
 	MeshTrustCreation string `json:"meshTrustCreation,omitempty" schema:"enum=Enabled|Disabled default=Enabled"`
-	// InsecureAllowSelfSigned says whether the authority may be its own root; by default a generated one may.
+	// InsecureAllowSelfSigned is true to allow a self-signed CA; by default only a generated CA may be self-signed.
 	InsecureAllowSelfSigned *bool `json:"insecureAllowSelfSigned,omitempty"`
-	// Autogenerate is for an authority that the control plane makes.
+	// Autogenerate is the setting for a CA that the control plane generates.
 	Autogenerate *Autogenerate `json:"autogenerate,omitempty"`
-	// CertificateParameters shape the certificates.
+	// CertificateParameters are the parameters of the certificates.
 	CertificateParameters *CertificateParameters `json:"certificateParameters,omitempty"`
-	// CA is an authority of your own.
+	// CA is your own CA.
 	CA *ProvidedCA `json:"ca,omitempty"`
 }
 
@@ -100,28 +100,28 @@ func (m *MeshIdentity) SpireAgent() (SpireAgent, bool) {
 	return agent, true
 }
 
-// LeafLife is how long a leaf is valid.
-func (m *MeshIdentity) LeafLife() Duration {
+// CertificateLife is how long a workload certificate is valid.
+func (m *MeshIdentity) CertificateLife() Duration {
 	if b := m.Provider.Bundled; b != nil && b.CertificateParameters != nil && b.CertificateParameters.Expiry > 0 {
 		return b.CertificateParameters.Expiry
 	}
 	return Duration(defaultExpiry)
 }
 
-// Autogenerate says whether the control plane makes the CA.
+// Autogenerate is the setting for a CA that the control plane generates.
 type Autogenerate struct {
-	Enabled *bool `json:"enabled,omitempty"` // by default where there is no ca
+	Enabled *bool `json:"enabled,omitempty"` // true to generate the CA; the default where ca is absent
 }
 
-// CertificateParameters shape the leaves.
+// CertificateParameters has the parameters of the certificates.
 type CertificateParameters struct {
-	Expiry Duration `json:"expiry,omitempty" schema:"default=24h"` // how long one is valid, 10s to 365d
+	Expiry Duration `json:"expiry,omitempty" schema:"default=24h"` // the validity of a certificate, 10s to 365d
 }
 
-// ProvidedCA is a CA that the user brings.
+// ProvidedCA is a CA that the user provides.
 type ProvidedCA struct {
-	Certificate *DataSource `json:"certificate,omitempty"` // in PEM; those up to the root may follow
-	PrivateKey  *DataSource `json:"privateKey,omitempty"`  // in PEM
+	Certificate *DataSource `json:"certificate,omitempty"` // the certificate in PEM; the chain up to the root may follow
+	PrivateKey  *DataSource `json:"privateKey,omitempty"`  // the private key in PEM
 }
 
 // MeshIdentities is the kind of [MeshIdentity].
@@ -139,10 +139,10 @@ var MeshIdentities = &resource.Kind[MeshIdentity]{
 	Validate: validateMeshIdentity,
 }
 
-// MeshIdentityStatus is what the control plane knows of a MeshIdentity.
+// MeshIdentityStatus is the status of a MeshIdentity.
 type MeshIdentityStatus struct {
-	// Conditions are Ready, whether certificates are signed, and RotationSettled, which is False while a CA is
-	// being replaced.
+	// Conditions are Ready (whether certificates are signed) and RotationConverged (False while a CA is being
+	// replaced).
 	Conditions []Condition `json:"conditions,omitempty"`
 }
 

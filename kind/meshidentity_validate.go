@@ -14,9 +14,9 @@ import (
 
 // How long leaves are valid: where nothing is said, and what may be.
 const (
-	defaultExpiry = 24 * time.Hour
-	minLeafLife   = 10 * time.Second
-	maxLeafLife   = 365 * 24 * time.Hour
+	defaultExpiry      = 24 * time.Hour
+	minCertificateLife = 10 * time.Second
+	maxCertificateLife = 365 * 24 * time.Hour
 )
 
 func defaultMeshIdentity(o *resource.Object[MeshIdentity]) {
@@ -123,7 +123,7 @@ func printable(text string) bool {
 
 func (c *checks) bundled(at string, b *BundledProvider) {
 	c.oneOf(at+".meshTrustCreation", b.MeshTrustCreation, "Enabled", "Disabled")
-	c.duration(at+".certificateParameters.expiry", b.CertificateParameters.Expiry, minLeafLife, maxLeafLife)
+	c.duration(at+".certificateParameters.expiry", b.CertificateParameters.Expiry, minCertificateLife, maxCertificateLife)
 	generated := *b.Autogenerate.Enabled
 	switch {
 	case generated && b.CA != nil:

@@ -2,19 +2,19 @@ package kind
 
 import "weft/resource"
 
-// MeshMultiZoneService is one destination made of the MeshServices of several zones: a client reaches those of
-// its own zone, and those of other zones where its own has none that is ready.
+// MeshMultiZoneService is a destination that consists of MeshServices of several zones. Clients use the endpoints of
+// their own zone, and those of other zones while their own has no ready endpoint.
 type MeshMultiZoneService struct {
-	// Selector says which MeshServices it is made of.
+	// Selector is the selector of its MeshServices.
 	Selector MultiZoneSelector `json:"selector" schema:"required"`
-	// Ports are those that clients dial. A MeshService that lacks one, or has it with another protocol, takes
-	// no part in it. (SNI in the resource definition.)
+	// Ports are the ports that clients dial. A MeshService that lacks a port, or has it with another protocol, is
+	// excluded from that port. (SNI in the resource definition.)
 	Ports []ServicePort `json:"ports,omitempty" schema:"required minItems=1 maxItems=256"`
 }
 
 // MultiZoneSelector selects MeshServices.
 type MultiZoneSelector struct {
-	MeshService *LabelSelector `json:"meshService,omitempty" schema:"required"` // by their labels
+	MeshService *LabelSelector `json:"meshService,omitempty" schema:"required"` // MeshServices by their labels
 }
 
 // MeshMultiZoneServices is the kind of [MeshMultiZoneService].
@@ -40,27 +40,27 @@ func validateMeshMultiZoneService(o *resource.Object[MeshMultiZoneService]) reso
 	return c.problems
 }
 
-// MeshMultiZoneServiceStatus is what a control plane knows of a MeshMultiZoneService; each works out its own.
+// MeshMultiZoneServiceStatus is the status of a MeshMultiZoneService; each control plane computes its own.
 type MeshMultiZoneServiceStatus struct {
 	// VIPs are its virtual IP addresses in this zone.
 	VIPs []VIP `json:"vips,omitempty"`
 	// Addresses are its host names.
 	Addresses []Address `json:"addresses,omitempty"`
-	// MeshServices are those that it is made of, sorted by zone and name.
+	// MeshServices are the selected MeshServices, sorted by zone and name.
 	MeshServices []MatchedMeshService `json:"meshServices,omitempty"`
-	// HostnameGenerators are those that select it, by name.
+	// HostnameGenerators are the generators that select it, by name.
 	HostnameGenerators []HostnameGeneratorStatus `json:"hostnameGenerators,omitempty"`
-	// Conditions are VIPAssigned, where there is no free virtual IP, and PortsMatched, which is False where a
-	// selected MeshService lacks a port, or has it with another protocol.
+	// Conditions are VIPAssigned (False where no virtual IP is free) and PortsMatched (False where a selected
+	// MeshService lacks a port, or has it with another protocol).
 	Conditions []Condition `json:"conditions,omitempty"`
 }
 
-// MatchedMeshService names a MeshService that is part of a [MeshMultiZoneService].
+// MatchedMeshService references a MeshService that a [MeshMultiZoneService] selects.
 type MatchedMeshService struct {
-	Name      string `json:"name"`      // as its owner calls it
-	Namespace string `json:"namespace"` // on Kubernetes; else empty
-	Zone      string `json:"zone"`      // where it lives
-	Mesh      string `json:"mesh"`      // of both
+	Name      string `json:"name"`      // the name that its owner gave it
+	Namespace string `json:"namespace"` // the namespace on Kubernetes; else empty
+	Zone      string `json:"zone"`      // the zone of the MeshService
+	Mesh      string `json:"mesh"`      // the mesh of both
 }
 
 // MeshMultiZoneServiceStatuses is the kind of [MeshMultiZoneServiceStatus].

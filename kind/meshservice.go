@@ -9,35 +9,35 @@ import (
 )
 
 // MeshService is a destination in the mesh: the Dataplanes that its selector matches, at its ports. One is
-// made for each value of the tag kuma.io/service for which nobody wrote one.
+// made for each value of the tag kuma.io/service for which no user wrote one.
 type MeshService struct {
-	// State says whether any of its servers can be reached.
+	// State is Available while any of its servers can be reached.
 	State string `json:"state,omitempty" schema:"readonly enum=Available|Unavailable"`
-	// Selector says which Dataplanes are its servers.
+	// Selector is the selector of its Dataplanes.
 	Selector ServiceSelector `json:"selector" schema:"required one"`
-	// Ports are those that clients dial.
+	// Ports are the ports that clients dial.
 	Ports []ServicePort `json:"ports,omitempty" schema:"required minItems=1 maxItems=256"`
-	// Identities are the names that its servers present.
+	// Identities are the SPIFFE IDs that its servers present.
 	Identities []ServiceIdentity `json:"identities,omitempty" schema:"readonly maxItems=4096"`
-	// ZoneIngress is where other zones reach it. It is filled in on reading, and stored nowhere.
+	// ZoneIngress is the address at which other zones reach the service. It is computed on reading, and not stored.
 	// (Mesh Scoped Zone Ingress and Zone Egress.)
 	ZoneIngress *ServiceIngress `json:"zoneIngress,omitempty" schema:"readonly"`
 }
 
-// ServiceIngress is where other zones reach a MeshService.
+// ServiceIngress is the address at which other zones reach a MeshService.
 type ServiceIngress struct {
-	Address string `json:"address" schema:"maxLength=253"` // of the first zone ingress of its zone
-	Port    uint32 `json:"port"`                           // of the same
-	SNI     string `json:"sni" schema:"maxLength=253"`     // of its first port
+	Address string `json:"address" schema:"maxLength=253"` // the address of the first zone ingress of its zone
+	Port    uint32 `json:"port"`                           // the port of the same ingress
+	SNI     string `json:"sni" schema:"maxLength=253"`     // the SNI of its first port
 	// Endpoints are all zone ingresses of its zone.
 	Endpoints []IngressEndpoint `json:"endpoints,omitempty" schema:"maxItems=1024"`
 }
 
 // IngressEndpoint is one zone ingress.
 type IngressEndpoint struct {
-	Address string `json:"address" schema:"maxLength=253"` // where other zones dial it
-	Port    uint32 `json:"port"`                           // where other zones dial it
-	Healthy bool   `json:"healthy"`                        // whether its proxy is there and serves
+	Address string `json:"address" schema:"maxLength=253"` // the address or port that other zones dial
+	Port    uint32 `json:"port"`                           // the address or port that other zones dial
+	Healthy bool   `json:"healthy"`                        // whether its proxy is connected and serves
 }
 
 // MaxServicePorts is how many ports a MeshService or MeshMultiZoneService has at most.
@@ -45,17 +45,17 @@ const MaxServicePorts = 256
 
 // ServiceSelector has exactly one of its fields.
 type ServiceSelector struct {
-	// DataplaneTags must all stand on one inbound.
+	// DataplaneTags are tags that one inbound must have; all must match.
 	DataplaneTags map[string]string `json:"dataplaneTags,omitempty" schema:"tags minProperties=1"`
-	// DataplaneLabels selects by the labels of Dataplanes.
+	// DataplaneLabels is a match of the labels of Dataplanes.
 	DataplaneLabels *LabelSelector `json:"dataplaneLabels,omitempty"`
-	// DataplaneRef selects one Dataplane.
+	// DataplaneRef is a reference to one Dataplane.
 	DataplaneRef *NameRef `json:"dataplaneRef,omitempty"`
 }
 
 // LabelSelector matches labels; an empty one matches everything.
 type LabelSelector struct {
-	MatchLabels map[string]string `json:"matchLabels,omitzero" schema:"labels"` // all must be there; {} matches everything
+	MatchLabels map[string]string `json:"matchLabels,omitzero" schema:"labels"` // required labels; {} matches everything
 }
 
 // Matches says whether every wanted label is there.
@@ -71,32 +71,32 @@ func Subset(want, have map[string]string) bool {
 	return true
 }
 
-// NameRef names a resource of the same mesh.
+// NameRef references a resource of the same mesh.
 type NameRef struct {
-	Name string `json:"name" schema:"required pattern=name"` // of the resource
+	Name string `json:"name" schema:"required pattern=name"` // the name of the resource
 }
 
 // ServicePort is one port of a service.
 type ServicePort struct {
-	// Port is what clients dial.
+	// Port is the port that clients dial.
 	Port uint32 `json:"port" schema:"required port"`
-	// TargetPort is the number or the name of the inbounds behind it; by default the port.
+	// TargetPort is the number or the name of the selected inbounds; by default the port.
 	TargetPort *PortRef `json:"targetPort,omitempty"`
-	// Name is another way to say which port is meant.
+	// Name is a name by which other resources may reference the port.
 	Name string `json:"name,omitempty" schema:"pattern=section"`
-	// AppProtocol is what the servers speak.
+	// AppProtocol is the protocol of the servers.
 	AppProtocol Protocol `json:"appProtocol,omitempty" schema:"enum=tcp|tls|http|http2|grpc|kafka default=tcp"`
-	// SNIs are the server names by which zone proxies know the port: clients use the first, ingresses answer
-	// all. (SNI in the resource definition.)
+	// SNIs are the server names by which zone proxies select the port: clients use the first, ingresses accept all.
+	// (SNI in the resource definition.)
 	SNIs []SNI `json:"snis,omitempty" schema:"readonly maxItems=16"`
 }
 
-// SNI is one server name of a port.
+// SNI is one TLS server name of a port.
 type SNI struct {
 	Value string `json:"value" schema:"maxLength=253"` // a host name
 }
 
-// SNI is the server name that clients of the port use; empty where it has none.
+// SNI returns the SNI that clients of the port use; empty where it has none.
 func (p *ServicePort) SNI() string {
 	if len(p.SNIs) == 0 {
 		return ""
@@ -126,9 +126,9 @@ func (p *PortRef) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(raw, &p.Number)
 }
 
-// ServiceIdentity is a name that a service's servers present.
+// ServiceIdentity is a SPIFFE ID or service tag that a service's servers present.
 type ServiceIdentity struct {
-	Type  string `json:"type" schema:"required enum=ServiceTag|SpiffeID"` // what kind of name it is
+	Type  string `json:"type" schema:"required enum=ServiceTag|SpiffeID"` // SpiffeID, or ServiceTag for the older mutual TLS
 	Value string `json:"value" schema:"required maxLength=2048"`          // the name
 }
 
@@ -164,7 +164,7 @@ func WithPorts(o resource.Any, ports []ServicePort) resource.Any {
 	return o
 }
 
-// defaultMeshService leaves out where the zone's ingresses are: whoever writes back what was read has it, and
+// defaultMeshService drops the addresses of the zone's ingresses: a client that writes back what it read has them, and
 // it is another by then.
 func defaultMeshService(o *resource.Object[MeshService]) {
 	o.Spec.ZoneIngress = nil
@@ -266,23 +266,23 @@ var MeshServices = &resource.Kind[MeshService]{
 	Validate: validateMeshService,
 }
 
-// MeshServiceStatus is what the zone knows of a MeshService.
+// MeshServiceStatus is the status of a MeshService in a zone.
 type MeshServiceStatus struct {
 	// VIPs are its virtual IP addresses.
 	VIPs []VIP `json:"vips,omitempty"`
 	// Addresses are its host names.
 	Addresses []Address `json:"addresses,omitempty"`
-	// TLS says whether its servers take mutual TLS.
+	// TLS is the mutual TLS status of its servers.
 	TLS *TLSStatus `json:"tls,omitempty"`
-	// DataplaneProxies counts its servers.
+	// DataplaneProxies is the counts of its servers.
 	DataplaneProxies *DataplaneCount `json:"dataplaneProxies,omitempty"`
-	// HostnameGenerators are those that select the service, by name.
+	// HostnameGenerators are the generators that select the service, by name.
 	HostnameGenerators []HostnameGeneratorStatus `json:"hostnameGenerators,omitempty"`
-	// Conditions are VIPAssigned, where there is no free virtual IP, EndpointsHeld, while former servers of a
-	// port stay because no current one serves yet, and Accepted, which is False where a proxy's Envoy did not
-	// take what follows from the service.
+	// Conditions are VIPAssigned (False where no virtual IP is free), EndpointsRetained (while former endpoints of a
+	// port are retained because no current one serves yet) and Accepted (False where a proxy's Envoy rejects the
+	// service's configuration).
 	Conditions []Condition `json:"conditions,omitempty"`
-	// Abandoned is when a generated service lost its last Dataplane.
+	// Abandoned is the time at which a generated service lost its last Dataplane.
 	Abandoned *Time `json:"abandoned,omitempty"`
 }
 
@@ -291,38 +291,39 @@ type VIP struct {
 	IP string `json:"ip"` // the address
 }
 
-// Address is a host name by which a service is reached.
+// Address is a host name of a service.
 type Address struct {
 	Hostname             string               `json:"hostname"`             // the name
-	Origin               string               `json:"origin"`               // what gave it: HostnameGenerator
-	HostnameGeneratorRef HostnameGeneratorRef `json:"hostnameGeneratorRef"` // which one
+	Origin               string               `json:"origin"`               // the source: HostnameGenerator
+	HostnameGeneratorRef HostnameGeneratorRef `json:"hostnameGeneratorRef"` // the generator
 }
 
-// HostnameGeneratorRef names a HostnameGenerator.
+// HostnameGeneratorRef references a HostnameGenerator.
 type HostnameGeneratorRef struct {
-	CoreName string `json:"coreName"` // its name
+	CoreName string `json:"coreName"` // the name of the generator
 }
 
-// HostnameGeneratorStatus is what one HostnameGenerator makes of a service.
+// HostnameGeneratorStatus is the host name that one HostnameGenerator gives a service.
 type HostnameGeneratorStatus struct {
-	// HostnameGeneratorRef says which one.
+	// HostnameGeneratorRef is the generator.
 	HostnameGeneratorRef HostnameGeneratorRef `json:"hostnameGeneratorRef"`
-	// Hostname is the name that the service asks for, whether it has it or not.
+	// Hostname is the host name from the template, also where another service has it.
 	Hostname string `json:"hostname,omitempty"`
-	// Conditions are Generated: whether the service has the name; Collision and TemplateError say why not.
+	// Conditions are Generated (whether the service has the host name); the reasons against it are Collision and
+	// TemplateError.
 	Conditions []Condition `json:"conditions,omitempty"`
 }
 
-// TLSStatus says whether a service's servers take mutual TLS: Ready or NotReady.
+// TLSStatus is Ready where a service's servers accept mutual TLS, else NotReady.
 type TLSStatus struct {
-	Status string `json:"status" schema:"enum=Ready|NotReady"` // whether they do
+	Status string `json:"status" schema:"enum=Ready|NotReady"` // Ready where they accept mutual TLS
 }
 
 // DataplaneCount counts the Dataplanes of a service.
 type DataplaneCount struct {
-	Connected int `json:"connected"` // those that serve
-	Healthy   int `json:"healthy"`   // those of them that are endpoints
-	Total     int `json:"total"`     // all
+	Connected int `json:"connected"` // Dataplanes that serve
+	Healthy   int `json:"healthy"`   // serving Dataplanes that are endpoints
+	Total     int `json:"total"`     // all selected Dataplanes
 }
 
 // MeshServiceStatuses is the kind of [MeshServiceStatus].

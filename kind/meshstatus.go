@@ -5,7 +5,7 @@ import "weft/resource"
 // MeshStatus says how the mtls of a mesh stands at one control plane.
 type MeshStatus struct {
 	// Conditions are Ready, whether the enabled backend signs; BackendsRead, which is False while a backend can't be
-	// read; RotationSettled and NamesSettled, which are False while certificates change; and Compatible, which is False
+	// read; RotationConverged and IdentityConverged, which are False while certificates change; and Compatible, which is False
 	// where some proxies have certificates from SPIRE and others not.
 	Conditions []Condition `json:"conditions,omitempty"`
 }

@@ -9,63 +9,66 @@ import (
 	"weft/resource"
 )
 
-// MeshTrafficPermission says who may reach the proxies that it targets.
+// MeshTrafficPermission allows and denies clients of the proxies that it targets.
 //
-// All that match a proxy, or one of its inbounds, are joined: deny over allowWithShadowDeny over allow,
-// and nothing said means deny, as soon as the proxy has an identity.
+// The rules of all permissions that match a proxy, or one of its inbounds, are joined: deny takes precedence over
+// allowWithShadowDeny, and that over allow. A proxy with an identity denies every client that no rule allows.
 type MeshTrafficPermission struct {
-	TargetRef *TargetRef       `json:"targetRef,omitempty"`                   // which proxies; by default the whole mesh
-	Rules     []PermissionRule `json:"rules,omitempty" schema:"maxItems=256"` // all of them count
+	TargetRef *TargetRef       `json:"targetRef,omitempty"`                   // the target proxies; by default the whole mesh
+	Rules     []PermissionRule `json:"rules,omitempty" schema:"maxItems=256"` // the rules; all of them apply
 }
 
 // TargetRef selects proxies, and with SectionName one inbound of each.
 type TargetRef struct {
-	Kind        string            `json:"kind" schema:"required enum=Mesh|Dataplane"`     // all proxies of the mesh, or some
-	Name        string            `json:"name,omitempty" schema:"pattern=name"`           // of the one Dataplane
-	Namespace   string            `json:"namespace,omitempty" schema:"maxLength=63"`      // refused outside Kubernetes
-	Labels      map[string]string `json:"labels,omitempty" schema:"labels"`               // of the Dataplanes
+	Kind        string            `json:"kind" schema:"required enum=Mesh|Dataplane"`     // Mesh for all proxies of the mesh, Dataplane for some
+	Name        string            `json:"name,omitempty" schema:"pattern=name"`           // the name of one Dataplane
+	Namespace   string            `json:"namespace,omitempty" schema:"maxLength=63"`      // rejected outside Kubernetes
+	Labels      map[string]string `json:"labels,omitempty" schema:"labels"`               // the labels of the Dataplanes
 	SectionName string            `json:"sectionName,omitempty" schema:"pattern=section"` // the name or port of one inbound
 }
 
-// PermissionRule is one set of matches.
+// PermissionRule is one rule with its matches.
 type PermissionRule struct {
-	// Matches narrow it to what a zone proxy tells apart by server name; without any it is about everything.
+	// Matches narrow the rule to filter chains of zone egresses, by SNI; without any it applies to everything.
 	Matches []PermissionMatch `json:"matches,omitempty" schema:"maxItems=1024"`
-	Default PermissionDefault `json:"default"` // what it says
+	Default PermissionDefault `json:"default"` // the allowed and denied clients
 }
 
-// PermissionMatch is one filter chain of a zone proxy.
+// PermissionMatch matches a filter chain of a zone egress.
 type PermissionMatch struct {
-	SNI *SNIMatch `json:"sni,omitempty" schema:"required"` // by its server name
+	SNI *SNIMatch `json:"sni,omitempty" schema:"required"` // the SNI of the filter chain
 }
 
-// SNIMatch matches a server name, which may be in any format that the service has.
+// SNIMatch matches an SNI, in any format that the service has.
 type SNIMatch struct {
-	Type  string `json:"type" schema:"required enum=Exact"`     // how it is compared
-	Value string `json:"value" schema:"required maxLength=253"` // such as status.zoneEgress.sni of a MeshExternalService
+	Type  string `json:"type" schema:"required enum=Exact"`     // the type of the match
+	Value string `json:"value" schema:"required maxLength=253"` // the SNI, such as status.zoneEgress.sni of a MeshExternalService
 }
 
-// PermissionDefault lists the callers of each verdict.
+// PermissionDefault has the clients of each verdict.
 type PermissionDefault struct {
-	// Deny are those who are refused, whatever else allows them.
+	// Deny are the clients that are denied, even where another rule allows them.
 	Deny []CallerMatch `json:"deny,omitempty" schema:"maxItems=4096"`
-	// AllowWithShadowDeny are those who are let in and shown as if they were refused.
+	// AllowWithShadowDeny are clients that are allowed, and counted as if they were denied.
 	AllowWithShadowDeny []CallerMatch `json:"allowWithShadowDeny,omitempty" schema:"maxItems=4096"`
-	// Allow are those who are let in.
+	// Allow are the clients that are allowed.
 	Allow []CallerMatch `json:"allow,omitempty" schema:"maxItems=4096"`
 }
 
-// CallerMatch matches a caller by its SPIFFE ID.
+// CallerMatch matches a client by its SPIFFE ID, by the SNI that it used at a zone egress, or by both.
 type CallerMatch struct {
-	SpiffeID *IDMatch `json:"spiffeID,omitempty"` // the name in its certificate
+	SpiffeID *IDMatch `json:"spiffeID,omitempty"` // the SPIFFE ID of the client; by default any
+	// SNI is the SNI of the external service that the client calls; by default any. An entry with an SNI applies to
+	// that filter chain of zone egresses only.
+	SNI *SNIMatch `json:"sni,omitempty"`
 	// OlderSpiffeID is the other spelling of spiffeID; it is read and never written.
 	OlderSpiffeID *IDMatch `json:"spiffeId,omitempty" schema:"deprecated"`
 }
 
-// IDMatch matches a SPIFFE ID: Exact, or Prefix of it.
+// IDMatch matches a SPIFFE ID, exactly or by prefix.
 type IDMatch struct {
-	Type  string `json:"type" schema:"required enum=Exact|Prefix"` // how it is compared
-	Value string `json:"value" schema:"required maxLength=2048"`   // spiffe://TRUST-DOMAIN/PATH; a prefix has the whole trust domain, and what follows if any
+	Type  string `json:"type" schema:"required enum=Exact|Prefix"` // the type of the match
+	Value string `json:"value" schema:"required maxLength=2048"`   // spiffe://TRUST-DOMAIN/PATH; a prefix contains at least the whole trust domain
 }
 
 // MeshTrafficPermissions is the kind of [MeshTrafficPermission].
@@ -73,25 +76,19 @@ var MeshTrafficPermissions = &resource.Kind[MeshTrafficPermission]{
 	Info: resource.Info{
 		Name: "MeshTrafficPermission", Plural: "meshtrafficpermissions", ShortName: "mtp", Scope: resource.Mesh, Sync: resource.GlobalToZones | resource.ZoneToGlobal, Policy: true,
 		Replaced: map[string]string{
-			"targetRef.tags":                        "is not served by this release; use labels, which are those of the Dataplanes",
-			"targetRef.proxyTypes":                  "is not served by this release; use labels, which are those of the Dataplanes",
-			"from":                                  "has no meaning here; use `rules`",
-			"rules.default.action":                  "has no meaning here; use allow, deny or allowWithShadowDeny",
-			"rules.default.allow.sni":               useMatches,
-			"rules.default.deny.sni":                useMatches,
-			"rules.default.allowWithShadowDeny.sni": useMatches,
+			"targetRef.tags":       "is not served by this release; use labels, which are those of the Dataplanes",
+			"targetRef.proxyTypes": "is not served by this release; use labels, which are those of the Dataplanes",
+			"from":                 "has no meaning here; use `rules`, which `weft migrate` makes of it",
+			"rules.default.action": "has no meaning here; use allow, deny or allowWithShadowDeny",
 		},
 	},
 	Default:  defaultMeshTrafficPermission,
 	Validate: validateMeshTrafficPermission,
 }
 
-// useMatches is what is said of a server name among the callers: it is one of a destination.
-const useMatches = "is no name of a caller; use spiffeID, and rules[].matches for what is called"
-
-// MeshTrafficPermissionStatus says how a MeshTrafficPermission stands with the proxies.
+// MeshTrafficPermissionStatus says whether proxies accept a MeshTrafficPermission.
 type MeshTrafficPermissionStatus struct {
-	// Conditions are Accepted, which is False where a proxy's Envoy did not take what follows from it.
+	// Conditions are Accepted (False where a proxy's Envoy rejects the resulting configuration).
 	Conditions []Condition `json:"conditions,omitempty"`
 }
 
@@ -108,6 +105,23 @@ func (d *PermissionDefault) lists() []callerList {
 type callerList struct {
 	name    string
 	callers []CallerMatch
+}
+
+// PermissionEntry is one entry of a rule, and its field in the rule, such as "default.allow[1]".
+type PermissionEntry struct {
+	CallerMatch
+	Field string
+}
+
+// Entries returns the entries of a rule in the order deny, allowWithShadowDeny, allow.
+func (d *PermissionDefault) Entries() []PermissionEntry {
+	var entries []PermissionEntry
+	for _, list := range d.lists() {
+		for i, caller := range list.callers {
+			entries = append(entries, PermissionEntry{caller, fmt.Sprintf("default.%s[%d]", list.name, i)})
+		}
+	}
+	return entries
 }
 
 func defaultMeshTrafficPermission(o *resource.Object[MeshTrafficPermission]) {
@@ -187,7 +201,7 @@ func (c *checks) targetRef(at string, ref *TargetRef) {
 	}
 }
 
-// formerTargets are kinds of targets that users know from elsewhere, with what to write.
+// formerTargets are kinds of targets that users know from Kuma, with what to write.
 var formerTargets = map[string]string{
 	"MeshSubset":        "use the kind Dataplane, with labels for the tags",
 	"MeshService":       "use the kind Dataplane, with the labels of its servers",
@@ -197,23 +211,35 @@ var formerTargets = map[string]string{
 
 func (c *checks) permissionMatch(at string, match PermissionMatch) {
 	if match.SNI == nil {
-		c.add(at+".sni", "is required: the server name of what is called; a rule without matches is about everything")
+		c.add(at+".sni", "is required: the SNI of what is called; a rule without matches is about everything")
 		return
 	}
-	c.oneOf(at+".sni.type", match.SNI.Type, "Exact")
-	c.hostname(at+".sni.value", match.SNI.Value, "not a server name")
+	c.sniMatch(at+".sni", match.SNI)
+}
+
+func (c *checks) sniMatch(at string, m *SNIMatch) {
+	c.oneOf(at+".type", m.Type, "Exact")
+	c.hostname(at+".value", m.Value, "not a server name")
 }
 
 func (c *checks) caller(at string, caller CallerMatch) {
+	if caller.SNI != nil {
+		c.sniMatch(at+".sni", caller.SNI)
+	}
 	switch {
+	case caller.SpiffeID == nil && caller.SNI == nil:
+		c.add(at+".spiffeID", "is required where there is no sni")
 	case caller.SpiffeID == nil:
-		c.add(at+".spiffeID", "is required")
 		return
 	case caller.OlderSpiffeID != nil:
 		c.add(at+".spiffeId", "is the older spelling of spiffeID, which is there too; leave it out")
 	}
-	at += ".spiffeID"
-	id := caller.SpiffeID
+	if caller.SpiffeID != nil {
+		c.callerID(at+".spiffeID", caller.SpiffeID)
+	}
+}
+
+func (c *checks) callerID(at string, id *IDMatch) {
 	if !c.oneOf(at+".type", id.Type, "Exact", "Prefix") {
 		return
 	}

@@ -9,23 +9,23 @@ import (
 	"weft/resource"
 )
 
-// MeshTrust lists the roots of one trust domain that the mesh's proxies believe. The control plane makes one
-// for each MeshIdentity, of the same name, and one of the name mesh.mtls for the mtls of a mesh; others say whom beyond the mesh its proxies believe.
+// MeshTrust lists the roots of one trust domain that the mesh's proxies trust. The control plane makes one
+// for each MeshIdentity, of the same name, and one of the name mesh.mtls for the mtls of a mesh; others are for workloads outside the mesh.
 // A zone writes those of its own trust domains, global all.
 type MeshTrust struct {
-	TrustDomain string     `json:"trustDomain" schema:"required maxLength=255"`        // without spiffe:// and path
-	CABundles   []CABundle `json:"caBundles" schema:"required minItems=1 maxItems=64"` // the roots, of which any is believed
+	TrustDomain string     `json:"trustDomain" schema:"required maxLength=255"`        // the trust domain, without spiffe:// and path
+	CABundles   []CABundle `json:"caBundles" schema:"required minItems=1 maxItems=64"` // the roots, of which any is trusted
 }
 
 // CABundle is one bundle of roots.
 type CABundle struct {
-	Type string     `json:"type" schema:"required enum=Pem"` // how they are written
-	PEM  *PEMBundle `json:"pem,omitempty" schema:"required"` // with the type Pem
+	Type string     `json:"type" schema:"required enum=Pem"` // the encoding
+	PEM  *PEMBundle `json:"pem,omitempty" schema:"required"` // the roots, with the type Pem
 }
 
 // PEMBundle is certificates in PEM.
 type PEMBundle struct {
-	Value string `json:"value" schema:"required maxLength=262144"` // certificates of authorities, and nothing else
+	Value string `json:"value" schema:"required maxLength=262144"` // CA certificates, and nothing else
 }
 
 // MeshTrusts is the kind of [MeshTrust].
@@ -34,17 +34,17 @@ var MeshTrusts = &resource.Kind[MeshTrust]{
 	Validate: validateMeshTrust,
 }
 
-// MeshTrustStatus says where a MeshTrust comes from, and how it stands with the proxies.
+// MeshTrustStatus has the origin of a MeshTrust, and whether proxies accept it.
 type MeshTrustStatus struct {
-	// Origin is absent on one that a user wrote.
+	// Origin is the resource that it was generated for; absent on a MeshTrust that a user wrote.
 	Origin *TrustOrigin `json:"origin,omitempty"`
-	// Conditions are Accepted, which is False where a proxy's Envoy did not take what follows from it.
+	// Conditions are Accepted (False where a proxy's Envoy rejects the resulting configuration).
 	Conditions []Condition `json:"conditions,omitempty"`
 }
 
-// TrustOrigin names the MeshIdentity, or the Mesh with mtls, that a MeshTrust was made for.
+// TrustOrigin references the MeshIdentity, or the Mesh with mtls, that a MeshTrust was generated for.
 type TrustOrigin struct {
-	KRI string `json:"kri"` // kri_mid_MESH_ZONE__NAME_, or kri_m____MESH_
+	KRI string `json:"kri"` // the KRI: kri_mid_MESH_ZONE__NAME_, or kri_m____MESH_
 }
 
 // MeshTrustStatuses is the kind of [MeshTrustStatus].

@@ -25,6 +25,9 @@ func (z *MeshZoneAddress) Usable() []ZoneProxyAddress {
 	return healthy
 }
 
+// maxAdvertisedNames is how many host names the ingresses of one zone have for a mesh.
+const maxAdvertisedNames = 64
+
 // MeshZoneAddresses is the kind of [MeshZoneAddress].
 var MeshZoneAddresses = &resource.Kind[MeshZoneAddress]{
 	Info: resource.Info{
@@ -41,16 +44,22 @@ func validateMeshZoneAddress(o *resource.Object[MeshZoneAddress]) resource.Probl
 		name   string
 		legacy bool
 	}
-	first := map[identity]int{}
+	first, names := map[identity]int{}, map[string]bool{}
 	for i, ingress := range o.Spec.Ingresses {
 		at := fmt.Sprintf("spec.ingresses[%d]", i)
 		c.name(at+".name", ingress.Name)
-		c.address(at+".address", ingress.Address)
+		c.hostAddress(at+".address", ingress.Address)
+		if NeedsLookup(ingress.Address) {
+			names[ingress.Address] = true
+		}
 		c.port(at+".port", ingress.Port)
 		if j, taken := first[identity{ingress.Name, ingress.Legacy}]; taken {
 			c.add(at+".name", "%q is the name of spec.ingresses[%d] too", ingress.Name, j)
 		}
 		first[identity{ingress.Name, ingress.Legacy}] = i
+	}
+	if len(names) > maxAdvertisedNames {
+		c.add("spec.ingresses", "has %d host names, want %d at most, since each zone resolves all of them", len(names), maxAdvertisedNames)
 	}
 	return c.problems
 }

@@ -201,6 +201,7 @@ spec:
 		t.Errorf("the older spelling was read as %+v", denied)
 	}
 	accepts(t, `{type: MeshTrafficPermission, mesh: m, name: p, spec: {targetRef: {kind: Mesh}}}`)
+	accepts(t, `{type: MeshTrafficPermission, mesh: m, name: p, spec: {rules: [{default: {deny: [{sni: {type: Exact, value: aed22d4b0ed1c902b.api.443.default.mes}}], allow: [{sni: {type: Exact, value: a.api.443.default.mes}, spiffeId: {type: Prefix, value: "spiffe://a/"}}]}}]}}`)
 	accepts(t, `{type: MeshTrafficPermission, mesh: m, name: p, spec: {rules: [{matches: [], default: {}}, {matches: [{sni: {type: Exact, value: aed22d4b0ed1c902b.api.443.default.mes}}], default: {allow: []}}]}}`)
 	accepts(t, `{type: MeshTrafficPermission, mesh: m, name: p, spec: {targetRef: {kind: Dataplane}}}`)
 }
@@ -223,8 +224,11 @@ func TestMeshTrafficPermissionRefuses(t *testing.T) {
 			`spec.rules[0].default.allow[0].spiffeID.value: "prod/" is not the beginning of SPIFFE IDs`}},
 		{"a prefix of no trust domain", `{rules: [{default: {allow: [{spiffeID: {type: Prefix, value: "spiffe:///a"}}, {spiffeID: {type: Prefix, value: "spiffe://A b/"}}]}}]}`, []string{
 			"spec.rules[0].default.allow[0].spiffeID.value: is required", "spec.rules[0].default.allow[1].spiffeID.value: \"A b\""}},
-		{"what is no longer, or comes later", `{from: [], rules: [{matches: [], default: {action: Allow, allow: [{sni: {}}]}}]}`, []string{
-			"spec.from: has no meaning here; use `rules`", "spec.rules[0].default.action: has no meaning here", "spec.rules[0].default.allow[0].sni: is no name of a caller; use spiffeID, and rules[].matches for what is called"}},
+		{"what is no longer, or comes later", `{from: [], rules: [{matches: [], default: {action: Allow, allow: []}}]}`, []string{
+			"spec.from: has no meaning here; use `rules`, which", "spec.rules[0].default.action: has no meaning here"}},
+		{"an SNI", `{rules: [{default: {allow: [{sni: {}}, {sni: {type: Prefix, value: a.b}}], deny: [{sni: {type: Exact, value: "*.mes"}, spiffeID: {type: Exact, value: x}}]}}]}`, []string{
+			"spec.rules[0].default.deny[0].sni.value: \"*.mes\" is not a server name", `spec.rules[0].default.deny[0].spiffeID.value: "x" is not a SPIFFE ID`,
+			"spec.rules[0].default.allow[0].sni.type: is required: Exact", `spec.rules[0].default.allow[0].sni.value: "" is not a server name`, `spec.rules[0].default.allow[1].sni.type: is "Prefix", want one of Exact`}},
 		{"matches", `{rules: [{matches: [{}, {sni: {}}, {sni: {type: Prefix, value: a.b}}, {sni: {type: Exact, value: "*.mes"}}, {sni: {type: Exact, value: A.mes}}]}]}`, []string{
 			"spec.rules[0].matches[0].sni: is required", "spec.rules[0].matches[1].sni.type: is required: Exact", `spec.rules[0].matches[1].sni.value: "" is not a server name`,
 			`spec.rules[0].matches[2].sni.type: is "Prefix", want one of Exact`, `spec.rules[0].matches[3].sni.value: "*.mes" is not a server name`, `spec.rules[0].matches[4].sni.value: "A.mes" is not`}},

@@ -8,11 +8,11 @@ const maxSecret = 1 << 20
 // secretBytes is the size of a document with such a value in base64.
 const secretBytes = 2 << 20
 
-// Secret is a value of a mesh that only the control plane and administrators read, such as the CA of a
-// MeshIdentity. The keys that sign the tokens of a mesh's Dataplanes are Secrets of the name
-// dataplane-token-signing-key-MESH-ID: deleting one makes the tokens that it signed invalid.
+// Secret is a value of a mesh that only the control plane and administrators read, such as the CA of a MeshIdentity. The
+// keys that sign the tokens of a mesh's Dataplanes are Secrets with the name dataplane-token-signing-key-MESH-ID:
+// deleting one makes the tokens that it signed invalid.
 type Secret struct {
-	Data []byte `json:"data" schema:"required maxLength=1048576"` // in base64, one MiB at most
+	Data []byte `json:"data" schema:"required maxLength=1048576"` // the value in base64, one MiB at most
 }
 
 // Secrets is the kind of [Secret].

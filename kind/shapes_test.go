@@ -37,6 +37,7 @@ func TestEveryFieldWorksOrIsRefused(t *testing.T) {
 			networking: {zoneEgress: {address: 10.0.0.2, port: 10002, name: ze-port}}
 			networking: {admin: {port: 9901}}
 			networking: {gateway: {type: BUILTIN}}           | networking.gateway: has no meaning here; use networking.zoneIngress
+			networking: {listeners: [{type: ZoneIngress}]}   | networking.listeners: has no meaning here; use networking.zoneIngress and networking.zoneEgress
 			networking: {advertisedAddress: 10.0.0.1}        | networking.advertisedAddress: has no meaning here; use networking.zoneIngress
 			probes: {port: 9000}                             | probes: has no meaning here; use serviceProbe
 			metrics: {}                                      | metrics: has no meaning here; use a MeshMetric`},
@@ -50,7 +51,11 @@ func TestEveryFieldWorksOrIsRefused(t *testing.T) {
 			state: Ignored
 			health: {ready: true}
 			health: {healthy: false}
-			serviceProbe: {interval: 1s, timeout: 2s, unhealthyThreshold: 3, healthyThreshold: 1, tcp: {}}`},
+			serviceProbe: {interval: 1s, timeout: 2s, unhealthyThreshold: 3, healthyThreshold: 1, tcp: {}}
+			serviceProbe: {interval: 0s}                     | networking.inbound[0].serviceProbe.interval: is 0, want 100ms to 1h0m0s; leave it out for the default
+			serviceProbe: {timeout: 0s}                      | networking.inbound[0].serviceProbe.timeout: is 0, want 10ms to 1h0m0s; leave it out for the default
+			serviceProbe: {unhealthyThreshold: 0}            | networking.inbound[0].serviceProbe.unhealthyThreshold: is 0, want 1 to 1000; leave it out for the default
+			serviceProbe: {healthyThreshold: 0}              | networking.inbound[0].serviceProbe.healthyThreshold: is 0, want 1 to 1000; leave it out for the default`},
 		{"outbound", `{type: Dataplane, mesh: m, name: d, networking: {outbound: [{port: 10001, %s}]}}`, `
 			address: 127.0.0.2, tags: {kuma.io/service: backend}
 			backendRef: {kind: MeshService, name: backend, port: 80}
@@ -120,13 +125,18 @@ func TestEveryFieldWorksOrIsRefused(t *testing.T) {
 			targetRef: {kind: Dataplane, name: web-1}
 			targetRef: {kind: Dataplane, labels: {app: web}, sectionName: http}
 			targetRef: {kind: Dataplane, namespace: a}       | spec.targetRef.namespace: has no meaning outside Kubernetes
-			from: []                                         | spec.from: has no meaning here; use
+			targetRef: {kind: MeshSubset, tags: {a: b}}      | spec.targetRef.tags: is not served by this release; use labels
+			targetRef: {kind: MeshSubset}                    | spec.targetRef.kind: is "MeshSubset", which is not served by this release; use the kind Dataplane, with labels
+			targetRef: {kind: MeshService, name: web}        | spec.targetRef.kind: is "MeshService", which is not served by this release; use the kind Dataplane
+			targetRef: {kind: MeshGateway}                   | spec.targetRef.kind: is "MeshGateway", which is not served by this release; there are no gateways; use
+			targetRef: {kind: Mesh, proxyTypes: [Sidecar]}   | spec.targetRef.proxyTypes: is not served by this release; use labels
+			from: []                                         | spec.from: has no meaning here; use ` + "`rules`, which `weft migrate` makes of it" + `
 			rules: [{default: {deny: [{spiffeID: {type: Prefix, value: "spiffe://other/"}}]}}]
 			rules: [{default: {allowWithShadowDeny: [{spiffeID: {type: Exact, value: "spiffe://a/b"}}]}}]
 			rules: [{default: {allow: [{spiffeId: {type: Exact, value: "spiffe://a/b"}}]}}]
 			rules: [{matches: [{sni: {type: Exact, value: a.api.443.default.mes}}], default: {allow: []}}]
-			rules: [{default: {allow: [{sni: {}}]}}]         | spec.rules[0].default.allow[0].sni: is no name of a caller; use spiffeID
-			rules: [{default: {deny: [{sni: {}}]}}]          | spec.rules[0].default.deny[0].sni: is no name of a caller; use spiffeID
+			rules: [{default: {allow: [{sni: {type: Exact, value: a.api.443.default.mes}}]}}]
+			rules: [{default: {deny: [{spiffeID: {type: Exact, value: "spiffe://a/b"}, sni: {type: Exact, value: a.api.443.default.mes}}]}}]
 			rules: [{default: {action: Allow}}]              | spec.rules[0].default.action: has no meaning here; use allow`},
 		{"Zone", `{type: Zone, name: east, %s}`, `enabled: false`},
 		{"Secret", `{type: Secret, mesh: m, name: s, %s}`, `data: c2VjcmV0`},

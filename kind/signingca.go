@@ -3,15 +3,15 @@ package kind
 import "weft/resource"
 
 // SigningCA is the authority that signs the leaves of the MeshIdentity of its name, or with the name
-// [MTLSIdentity] those of the mtls of its mesh. It follows the authority that users name there, once everybody believes that one's root; until then, and while
+// [MTLSIdentity] those of the mtls of its mesh. It follows the authority that users name there, once all proxies trust its root; until then, and while
 // that one can't be used, it stays as it is. It outlives its MeshIdentity for as long as somebody holds a
-// leaf of it.
+// workload certificate of it.
 type SigningCA struct {
 	// TrustDomain is the one that all leaves are in.
 	TrustDomain string `json:"trustDomain"`
-	// Life is how long a leaf is valid.
+	// Life is how long a workload certificate is valid.
 	Life Duration `json:"life"`
-	// Authority is the certificates and the private key in PEM; empty until the first one is believed.
+	// Authority is the certificates and the private key in PEM; empty until the first one is trusted.
 	Authority []byte `json:"authority,omitempty"`
 	// Fingerprint is that of Authority's signing certificate.
 	Fingerprint string `json:"fingerprint,omitempty"`

@@ -16,7 +16,7 @@ var SNIFormats = &resource.Kind[SNIFormat]{
 	Info: resource.Info{Name: "SNIFormat", Plural: "sniformats", Scope: resource.Global, ReadOnly: true, Hidden: true, Sync: resource.GlobalToZones},
 }
 
-// SNIWait is whom a control plane waits for before it goes on with the server names of its services of a mesh.
+// SNIWait has the clients that a control plane waits for before it goes on with the server names of its services of a mesh.
 // It has a row only where that lasts, named after its zone, or "global".
 type SNIWait struct {
 	For []string `json:"for" schema:"maxItems=4096 maxLength=1024"` // for people, sorted

@@ -42,7 +42,7 @@ func OwnerOf(meta *resource.Meta) Owner {
 const syncedNameLength = maxLabel - 1 - 16
 
 // SyncedName is the name of a resource where it is stored away from its owner: equal names of two owners are
-// two resources. A kind that only global owns keeps its name, since there is nobody else to tell it from.
+// two resources. A kind that only global owns keeps its name, since no other owner has the kind.
 //
 // It is the name, cut where that is long, "-" and 16 hexadecimal digits: FNV-1a of 64 bits over the name and
 // the owner's zone, with a zero byte between. It depends on nothing else, so that it is the same everywhere.

@@ -77,7 +77,7 @@ func ParseTemplate(text string, allowed Actions) (*Template, error) {
 type Values struct {
 	Fields map[string]string
 	Labels map[string]string
-	// Allowed says which characters a value may have, and Names them for whoever wrote another one: a
+	// Allowed says which characters a value may have, and Names describes them for the error of another one: a
 	// value stands for itself, and reaches no name that the template was not meant to give.
 	Allowed func(rune) bool
 	Names   string

@@ -2,19 +2,19 @@ package kind
 
 import "weft/resource"
 
-// ZoneEgress is the older form of a zone egress, which serves every mesh: the way out of a zone. A Dataplane with
-// networking.zoneEgress is the newer one, and is preferred where it is ready.
+// ZoneEgress is the older form of a zone egress, which serves every mesh of its zone. A Dataplane with
+// networking.zoneEgress is the newer form, and is preferred while it is ready.
 type ZoneEgress struct {
-	// Zone is the one that it belongs to; by default that of the control plane that it is written to.
+	// Zone is the zone of the proxy; by default that of the control plane that it is written to.
 	Zone string `json:"zone,omitempty" schema:"pattern=mesh"`
-	// Networking is where it stands in the network.
+	// Networking is the addresses and ports of the proxy.
 	Networking ZoneEgressNetworking `json:"networking" schema:"required"`
 }
 
-// ZoneEgressNetworking is the network side of a [ZoneEgress].
+// ZoneEgressNetworking has the addresses and ports of a [ZoneEgress].
 type ZoneEgressNetworking struct {
-	Address string `json:"address" schema:"required ip"` // where its proxy listens, and where others dial it
-	Port    uint32 `json:"port" schema:"required port"`  // where its proxy listens
+	Address string `json:"address" schema:"required ip"` // the listener of the proxy, which clients dial
+	Port    uint32 `json:"port" schema:"required port"`  // the listener of the proxy
 	Admin   *Admin `json:"admin,omitempty"`              // Envoy's administration interface
 }
 
@@ -37,9 +37,9 @@ func (z *ZoneEgress) Dataplane() *Networking {
 	}
 }
 
-// ZoneEgressStatus is what the control plane knows of a ZoneEgress.
+// ZoneEgressStatus is the status of a ZoneEgress.
 type ZoneEgressStatus struct {
-	// Conditions are Identity, whether it has one: without, it serves nobody; and Compatible, False where it can't serve
+	// Conditions are Identity, whether it has one: without, it serves no client; and Compatible, False where it can't serve
 	// some meshes.
 	Conditions []Condition `json:"conditions,omitempty"`
 }
@@ -49,15 +49,15 @@ var ZoneEgressStatuses = &resource.Kind[ZoneEgressStatus]{
 	Info: resource.Info{Name: "ZoneEgressStatus", Plural: "zone-egress-statuses", Scope: resource.Global, ReadOnly: true, Hidden: true, StatusOf: "ZoneEgress"},
 }
 
-// ZoneEgressLeavesList is the kind of the certificates that ZoneEgresses may present. They are of the mesh whose
+// ZoneEgressCertificatesList is the kind of the certificates that ZoneEgresses may present. They are of the mesh whose
 // identity it is, and are named after the ZoneEgress.
-var ZoneEgressLeavesList = &resource.Kind[DataplaneLeaves]{
-	Info: resource.Info{Name: "ZoneEgressLeaves", Plural: "zone-egress-leaves", Scope: resource.Mesh, ReadOnly: true, Hidden: true},
+var ZoneEgressCertificatesList = &resource.Kind[DataplaneCertificates]{
+	Info: resource.Info{Name: "ZoneEgressCertificates", Plural: "zone-egress-certificates", Scope: resource.Mesh, ReadOnly: true, Hidden: true},
 }
 
-// ZoneEgressServings is the kind of what the proxies of ZoneEgresses serve.
-var ZoneEgressServings = &resource.Kind[DataplaneServing]{
-	Info: resource.Info{Name: "ZoneEgressServing", Plural: "zone-egress-servings", Scope: resource.Global, ReadOnly: true, Hidden: true},
+// ZoneEgressListenerStatuses is the kind of what the proxies of ZoneEgresses serve.
+var ZoneEgressListenerStatuses = &resource.Kind[DataplaneListenerStatus]{
+	Info: resource.Info{Name: "ZoneEgressListenerStatus", Plural: "zone-egress-listener-statuses", Scope: resource.Global, ReadOnly: true, Hidden: true},
 }
 
 // ZoneEgressInsights is the kind of what the control plane knows of the connections of ZoneEgresses.

@@ -2,22 +2,22 @@ package kind
 
 import "weft/resource"
 
-// ZoneIngress is the older form of a zone ingress, which serves every mesh: a zone's door for the requests of
+// ZoneIngress is the older form of a zone ingress, which serves every mesh: it forwards into its zone the requests of
 // other zones. A Dataplane with networking.zoneIngress is the newer one, and is preferred where it is ready.
 type ZoneIngress struct {
-	// Zone is the one that it belongs to; by default that of the control plane that it is written to.
+	// Zone is the zone of the proxy; by default that of the control plane that it is written to.
 	Zone string `json:"zone,omitempty" schema:"pattern=mesh"`
-	// Networking is where it stands in the network.
+	// Networking is the addresses and ports of the proxy.
 	Networking ZoneIngressNetworking `json:"networking" schema:"required"`
 }
 
-// ZoneIngressNetworking is the network side of a [ZoneIngress].
+// ZoneIngressNetworking has the addresses and ports of a [ZoneIngress].
 type ZoneIngressNetworking struct {
-	Address           string `json:"address" schema:"required ip"`            // where its proxy listens
-	Port              uint32 `json:"port" schema:"required port"`             // where its proxy listens
-	AdvertisedAddress string `json:"advertisedAddress,omitempty" schema:"ip"` // where other zones dial it; without one no other zone does
-	AdvertisedPort    uint32 `json:"advertisedPort,omitempty" schema:"port"`  // where other zones dial it
-	Admin             *Admin `json:"admin,omitempty"`                         // Envoy's administration interface
+	Address           string `json:"address" schema:"required ip"`              // the listener of the proxy
+	Port              uint32 `json:"port" schema:"required port"`               // the listener of the proxy
+	AdvertisedAddress string `json:"advertisedAddress,omitempty" schema:"host"` // the IP address or host name that other zones dial; without one, no other zone dials it
+	AdvertisedPort    uint32 `json:"advertisedPort,omitempty" schema:"port"`    // the port that other zones dial
+	Admin             *Admin `json:"admin,omitempty"`                           // Envoy's administration interface
 }
 
 // ZoneIngresses is the kind of [ZoneIngress].
@@ -39,9 +39,9 @@ func (z *ZoneIngress) Dataplane() *Networking {
 	}
 }
 
-// ZoneIngressServings is the kind of what the proxies of ZoneIngresses serve.
-var ZoneIngressServings = &resource.Kind[DataplaneServing]{
-	Info: resource.Info{Name: "ZoneIngressServing", Plural: "zone-ingress-servings", Scope: resource.Global, ReadOnly: true, Hidden: true},
+// ZoneIngressListenerStatuses is the kind of what the proxies of ZoneIngresses serve.
+var ZoneIngressListenerStatuses = &resource.Kind[DataplaneListenerStatus]{
+	Info: resource.Info{Name: "ZoneIngressListenerStatus", Plural: "zone-ingress-listener-statuses", Scope: resource.Global, ReadOnly: true, Hidden: true},
 }
 
 // ZoneIngressInsights is the kind of what the control plane knows of the connections of ZoneIngresses.
@@ -66,7 +66,7 @@ func (c *checks) ofGlobalScope(zone, address string, port uint32, admin *Admin) 
 			c.add("zone", "%s", problem)
 		}
 	}
-	c.door("networking", address, port)
+	c.zoneProxyAddress("networking", address, port)
 	if admin != nil && c.optionalPort("networking.admin.port", admin.Port) && address == adminAddress && admin.Port == port {
 		c.add("networking.admin.port", "%s:%d is taken by networking", adminAddress, port)
 	}

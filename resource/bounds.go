@@ -63,6 +63,8 @@ func BoundOf(f reflect.StructField) Bound {
 			b.Length = n
 		case "ip":
 			b.Length = 45
+		case "host":
+			b.Length = 253
 		case "pattern":
 			b.Length = patternLengths[value]
 		case "enum":

@@ -49,6 +49,17 @@ type Error struct {
 	Problems Problems
 	// Cause is for the log; it is not shown.
 	Cause error
+
+	unknownType string
+}
+
+// UnknownType returns the type that a document names and that is not a kind; empty: the error is about something else.
+func UnknownType(err error) string {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.unknownType
+	}
+	return ""
 }
 
 // Unwrap answers the cause.

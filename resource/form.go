@@ -31,6 +31,7 @@ var envelopeFields = []string{"type", "mesh", "name", "labels", "kri", "spec", "
 // problems, each with its path. Defaults are not filled in and values are not validated.
 //
 // `status`, `kri`, the times and the kind's [Info.Computed] are ignored: only the control plane writes them.
+// `metadata.namespace` is a problem: a name identifies a resource alone here.
 func Parse(doc []byte, kinds Lookup) (Any, error) {
 	written, err := ParseDocument(doc, kinds)
 	return written.Object, err
@@ -51,7 +52,7 @@ func ParseDocument(doc []byte, kinds Lookup) (Document, error) {
 	if err := scan(doc); err != nil {
 		return Document{}, err
 	}
-	if several(doc) {
+	if len(SplitYAML(doc)) > 1 { // the YAML reader would omit the rest
 		return Document{}, Errorf(Invalid, "there are several documents, want one resource")
 	}
 	raw, err := yaml.YAMLToJSONStrict(doc)
@@ -83,38 +84,28 @@ func ParseDocument(doc []byte, kinds Lookup) (Document, error) {
 // largestDocument is that of any kind.
 const largestDocument = 4 << 20
 
-// several says whether something follows the end of the first document, which the YAML reader would
-// leave out without a word.
-func several(doc []byte) bool {
-	documents, empty := 0, true
-	for line := range bytes.Lines(doc) {
-		line = bytes.TrimRight(line, " \t\r\n")
-		switch {
-		case bytes.Equal(line, []byte("---")):
-			empty = true
-		case empty && len(line) > 0 && !bytes.HasPrefix(bytes.TrimSpace(line), []byte("#")):
-			documents, empty = documents+1, false
-		}
-	}
-	return documents > 1
-}
-
 // fromKubernetes answers the fields of the Universal form.
 func fromKubernetes(fields map[string]json.RawMessage) (map[string]json.RawMessage, error) {
 	var head struct {
 		APIVersion string `json:"apiVersion"`
 		Kind       string `json:"kind"`
 		Metadata   struct {
-			Name   json.RawMessage `json:"name"`
-			Labels json.RawMessage `json:"labels"`
+			Name      json.RawMessage `json:"name"`
+			Labels    json.RawMessage `json:"labels"`
+			Namespace json.RawMessage `json:"namespace"`
 		} `json:"metadata"`
 	}
 	raw, _ := json.Marshal(fields)
 	if err := json.Unmarshal(raw, &head); err != nil {
 		return nil, decodeError(err)
 	}
+	name := strings.TrimSpace(head.Kind + " " + strings.Trim(string(head.Metadata.Name), `"`))
 	if head.APIVersion != APIVersion {
-		return nil, Errorf(Invalid, "the apiVersion of %s is %q, want %q", strings.TrimSpace(head.Kind+" "+strings.Trim(string(head.Metadata.Name), `"`)), head.APIVersion, APIVersion)
+		return nil, Errorf(Invalid, "the apiVersion of %s is %q, want %q", name, head.APIVersion, APIVersion)
+	}
+	if namespace := string(head.Metadata.Namespace); namespace != "" && namespace != "null" && namespace != `""` {
+		return nil, &Error{Code: Invalid, Detail: name + " is invalid", Problems: Problems{{"metadata.namespace", fmt.Sprintf(
+			"is %.300s, and a control plane outside Kubernetes has no namespaces: resources of one name in two namespaces would be one; leave it out, and tell them apart by their names", namespace)}}}
 	}
 	var problems Problems
 	for _, name := range []string{"type", "name", "labels"} {
@@ -208,7 +199,7 @@ func described(kind string, kinds Lookup) (Descriptor, error) {
 	}
 	d := kinds(kind)
 	if d == nil || d.Describe().Hidden {
-		return nil, &Error{Code: Invalid, Detail: "unknown type", Problems: Problems{{"type", fmt.Sprintf("%q is not a type of this control plane; `GET /_resources` lists them", kind)}}}
+		return nil, &Error{Code: Invalid, unknownType: kind, Detail: "unknown type", Problems: Problems{{"type", fmt.Sprintf("%q is not a type of this control plane; `GET /_resources` lists them", kind)}}}
 	}
 	return d, nil
 }

@@ -92,7 +92,7 @@ spec: {height: 3, books: [{title: a, pages: 1}]}`},
 		{"kubernetes", "Shelf", `
 apiVersion: kuma.io/v1alpha1
 kind: Shelf
-metadata: {name: s, namespace: n, labels: {a: b, kuma.io/mesh: m}, annotations: {x: y}}
+metadata: {name: s, namespace: "", labels: {a: b, kuma.io/mesh: m}, annotations: {x: y}}
 spec: {height: 3, books: [{title: a, pages: 1}]}`},
 		{"kubernetes, mesh beside", "Shelf", `
 apiVersion: kuma.io/v1alpha1

@@ -53,14 +53,16 @@ func newRunCommand() *cobra.Command {
 	var c agent.Config
 	var verbose bool
 	var resolvers []string
+	var memory string
 	command := &cobra.Command{
 		Use:   "run",
 		Short: "Register a Dataplane and run its Envoy",
 		Long: `Registers the Dataplane, gets its certificate, starts Envoy and stays with it.
 
-SIGTERM or Ctrl-C drains: clients are told first, then what is in flight finishes, then Envoy ends and
-the exit code is 0. A second signal ends both at once. An Envoy that dies is started again; one that never
-became ready, or dies more than 5 times in a minute, ends weft-dp with its exit code.
+SIGTERM or Ctrl-C drains: no client is sent here any more, then the drain time of the control plane passes, then
+Envoy ends once no connection is open, and the exit code is 0. That takes 85 seconds at most. A second signal ends
+both at once. An Envoy that dies is started again; one that never became ready, or dies more than 5 times in a
+minute, ends weft-dp with its exit code.
 
 Where the Dataplane has transparentProxying, weft-dp answers DNS on 127.0.0.1 and ::1: the mesh's host names
 itself, all others by asking the machine's resolvers.
@@ -76,6 +78,11 @@ GET /live answers 200 for as long as weft-dp runs.`,
 			if c.DNSResolvers, err = parseResolvers(resolvers); err != nil {
 				return err
 			}
+			if memory != "" {
+				if c.EnvoyMaxMemory, err = agent.ParseMemory(memory); err != nil {
+					return fmt.Errorf("--envoy-max-memory: %w", err)
+				}
+			}
 			level := slog.LevelInfo
 			if verbose {
 				level, c.EnvoyLogLevel = slog.LevelDebug, "info"
@@ -85,7 +92,7 @@ GET /live answers 200 for as long as weft-dp runs.`,
 			return agent.Run(command.Context(), c)
 		},
 	}
-	c.EnvoyLogLevel = "warning"
+	c.EnvoyLogLevel, c.Version = "warning", version
 	f := command.Flags()
 	f.StringSliceVar(&c.ControlPlane, "cp-address", []string{"https://127.0.0.1:5678"}, "the control plane's data plane server, https://HOST:PORT; of several instances each, comma-separated or given again")
 	f.StringVar(&c.CAFile, "ca-cert-file", "", "the CA of the control plane's certificate, PEM (required)")
@@ -93,8 +100,9 @@ GET /live answers 200 for as long as weft-dp runs.`,
 	f.StringVar(&c.DataplaneFile, "dataplane-file", "", "the Dataplane, ZoneIngress or ZoneEgress, YAML or JSON (required)")
 	f.StringVar(&c.TokenFile, "dataplane-token-file", "", "the token of the Dataplane, or of the zone for a ZoneIngress or ZoneEgress, read for each call, so that it may be replaced and can be no pipe (required)")
 	f.StringVar(&c.Envoy, "envoy", "", "the Envoy to run (default: WEFT_ENVOY, then envoy on the PATH, then what make tools unpacked)")
-	f.IntVar(&c.ReadinessPort, "readiness-port", 9902, "answers GET /ready; 0 for none")
-	f.IntVar(&c.DNSPort, "dns-port", 15053, "answers DNS, UDP and TCP, where the Dataplane has transparentProxying; 0 for none")
+	f.StringVar(&memory, "envoy-max-memory", "", "the bound of Envoy's heap, such as 512Mi or 2Gi; near it, Envoy resets requests and takes no new ones (default: three quarters of the cgroup's limit, or half of the machine's memory)")
+	f.IntVar(&c.ReadinessPort, "readiness-port", 9902, "port that serves GET /ready; 0 for none")
+	f.IntVar(&c.DNSPort, "dns-port", 15053, "port that serves DNS, UDP and TCP, where the Dataplane has transparentProxying; 0 for none")
 	f.StringSliceVar(&resolvers, "dns-resolvers", nil, "who is asked for names that are not the mesh's, ADDRESS or ADDRESS:PORT, comma-separated (default: those of /etc/resolv.conf)")
 	f.BoolVarP(&verbose, "verbose", "v", false, "log details, Envoy's too")
 	for _, name := range []string{"ca-cert-file", "dataplane-file", "dataplane-token-file"} {

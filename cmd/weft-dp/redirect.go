@@ -15,10 +15,10 @@ import (
 	"weft/internal/agent/redirect"
 )
 
-// defaultUser is whom weft-dp runs as where the machine's connections go through it.
+// defaultUser is the user of weft-dp where the machine's connections go through it.
 const defaultUser = "weft-dp"
 
-// resolvConf says whom the machine asks for names.
+// resolvConf has the machine's resolvers.
 const resolvConf = "/etc/resolv.conf"
 
 func newInstallCommand() *cobra.Command {
@@ -28,7 +28,7 @@ func newInstallCommand() *cobra.Command {
 }
 
 func newUninstallCommand() *cobra.Command {
-	command := &cobra.Command{Use: "uninstall", Short: "Take away what install made"}
+	command := &cobra.Command{Use: "uninstall", Short: "Remove what install created"}
 	command.AddCommand(newUninstallRedirect())
 	return command
 }
@@ -67,13 +67,13 @@ rules are replaced at once. weft-dp uninstall transparent-proxy takes them away.
 		},
 	}
 	f := command.Flags()
-	f.StringVar(&r.user, "proxy-user", "", "as whom weft-dp and its Envoy run, a name or a number (default weft-dp)")
+	f.StringVar(&r.user, "proxy-user", "", "user that weft-dp and its Envoy run as, a name or a number (default weft-dp)")
 	f.StringVar(&r.group, "proxy-group", "", "the same by their group")
 	f.Uint16Var(&r.InboundPort, "redirect-inbound-port", 15006, "where the proxy takes what comes in (the Dataplane's redirectPortInbound)")
 	f.Uint16Var(&r.OutboundPort, "redirect-outbound-port", 15001, "where the proxy takes what programs dial (the Dataplane's redirectPortOutbound)")
 	f.BoolVar(&r.dns, "redirect-dns", false, "redirect questions to the resolvers of /etc/resolv.conf, as it is now")
 	f.BoolVar(&r.allDNS, "redirect-all-dns-traffic", false, "redirect questions to any address")
-	f.Uint16Var(&r.DNSPort, "redirect-dns-port", 15053, "where weft-dp answers them (--dns-port of weft-dp run)")
+	f.Uint16Var(&r.DNSPort, "redirect-dns-port", 15053, "port where weft-dp serves DNS (--dns-port of weft-dp run)")
 	f.StringSliceVar(&r.inboundPorts, "exclude-inbound-ports", []string{"22"}, "ports of this machine, or ranges such as 8000-8010, to which connections come in as they are; unless 22 is among them, ssh no longer does")
 	f.StringSliceVar(&r.outboundPorts, "exclude-outbound-ports", nil, "ports, or ranges, to which connections go out as they are")
 	f.StringSliceVar(&r.inboundIPs, "exclude-inbound-ips", nil, "addresses, or ranges such as 10.0.0.0/8, from which connections come in as they are")
@@ -97,7 +97,7 @@ func newUninstallRedirect() *cobra.Command {
 	var r redirection
 	command := &cobra.Command{
 		Use:   "transparent-proxy",
-		Short: "Take away the rules that redirect connections",
+		Short: "Remove the rules that redirect connections",
 		Long: `Takes away what weft-dp install transparent-proxy made, and nothing else. Connections that are open stay
 redirected to their end.`,
 		Args: cobra.NoArgs,

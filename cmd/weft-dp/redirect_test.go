@@ -6,13 +6,13 @@ import (
 	"testing"
 )
 
-func TestFlagsThatMeanNothingAreRefused(t *testing.T) {
+func TestUnknownValuesOfFlagsAreRejected(t *testing.T) {
 	for args, want := range map[string]string{
-		"--proxy-user nobody-of-this-name":                                 "--proxy-user",
-		"--proxy-group nobody-of-this-name":                                "--proxy-group",
+		"--proxy-user missing-user":                                        "--proxy-user",
+		"--proxy-group missing-user":                                       "--proxy-group",
 		"--proxy-user 1 --proxy-group 2":                                   "none of the others can be",
 		"--proxy-user 4294967296":                                          "there is no user",
-		"--kuma-dp-user nobody-of-this-name":                               "nobody-of-this-name",
+		"--kuma-dp-user missing-user":                                      "missing-user",
 		"--proxy-user 1 --ip-family-mode ipv5":                             `--ip-family-mode is "ipv5"`,
 		"--proxy-user 1 --exclude-inbound-ports 22,ssh":                    `--exclude-inbound-ports: "ssh" is no port`,
 		"--proxy-user 1 --exclude-outbound-ports 9-8":                      `--exclude-outbound-ports: "9-8" is no port`,

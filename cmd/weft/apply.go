@@ -14,7 +14,8 @@ func newApplyCommand(r *remote) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "apply -f FILE|DIR|URL|-",
 		Short: "Create or update resources",
-		Long: `Create or update the resources in YAML or JSON files, in the Universal or the Kubernetes form.
+		Long: `Create or update the resources in YAML or JSON files, in the Universal or the Kubernetes form. A document
+with items and no type is a list of resources.
 
 All documents are read and checked before the first is written; a resource that names no mesh belongs
 to --mesh. Meshes are written first, then identities, policies, services and Dataplanes. {{ KEY }} stands

@@ -31,7 +31,7 @@ stay encrypted; keep a copy of their key apart from the file, or put it in with 
 		Example: `  weft cp backup weft-2026-01-31.backup --data-dir /var/lib/weft`,
 		Args:    cobra.ExactArgs(1),
 	}
-	withKey := command.Flags().Bool("with-key", false, "put the key file of the secrets into the backup; whoever reads it reads every secret")
+	withKey := command.Flags().Bool("with-key", false, "put the key file of the secrets into the backup, with which every secret can be read")
 	load := settingsFlags(command)
 	command.RunE = func(command *cobra.Command, args []string) error {
 		s, err := loadForStore(load)
@@ -53,7 +53,7 @@ stay encrypted; keep a copy of their key apart from the file, or put it in with 
 		}
 		command.PrintErrf("%s has %d rows.\n", args[0], n)
 		if !*withKey {
-			command.PrintErrf("Its secrets are of no use without %s: keep a copy of that too, elsewhere.\n", encryptionKeyFile(s))
+			command.PrintErrf("Its secrets are of no use without %s: keep a copy of that too, in another place.\n", encryptionKeyFile(s))
 		}
 		return nil
 	}

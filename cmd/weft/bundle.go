@@ -29,8 +29,8 @@ func newBundleCommand(r *remote) *cobra.Command {
 	var file string
 	command := &cobra.Command{
 		Use:   "bundle",
-		Short: "Pack what somebody needs who is asked for help with a control plane",
-		Long: `Pack what somebody needs who is asked for help with a control plane into one archive: its settings, what is
+		Short: "Pack diagnostics of a control plane into one archive, for support",
+		Long: `Pack diagnostics of a control plane into one archive, for support into one archive: its settings, what is
 stored but for secrets, what weft check says, its figures and profiles, and the last lines of its log.
 
 No key, token or password is in it. Names and addresses of services are: look into it before you send it.`,
@@ -77,7 +77,7 @@ type whole struct {
 }
 
 func (b *whole) handler() http.Handler {
-	parts := []bundle.Part{
+	parts := []bundle.Section{
 		{Name: "version.json", Write: asJSONLine(func() any {
 			return map[string]string{"version": version, "go": runtime.Version(), "instance": b.instance, "zone": b.settings.ZoneName}
 		})},
@@ -100,7 +100,7 @@ func (b *whole) handler() http.Handler {
 		if info.AdminOnly || info.Encrypted {
 			continue
 		}
-		parts = append(parts, bundle.Part{Name: "resources/" + info.Plural + ".jsonl", Write: func(w io.Writer) error { return b.resources(w, info.Name) }})
+		parts = append(parts, bundle.Section{Name: "resources/" + info.Plural + ".jsonl", Write: func(w io.Writer) error { return b.resources(w, info.Name) }})
 	}
 	return bundle.Handler("weft-bundle-"+cmp.Or(b.settings.ZoneName, string(settings.Global)), parts)
 }

@@ -24,8 +24,8 @@ const shownOfEach = 10
 func newCheckCommand(r *remote) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "check",
-		Short: "Look for what is wrong with the running system, and say what to do",
-		Long: `Look for what is wrong with the running system, and say what to do: certificates that end, proxies that
+		Short: "Find problems of the running system, with advice for each",
+		Long: `Find problems of the running system, with advice for each: certificates that end, proxies that
 are gone, refuse or lag, services without endpoints, permissions that let nobody in, and more;
 docs/troubleshooting.md has a section for each.
 

@@ -56,10 +56,10 @@ read. The token is copied into it; of certificates the paths are.`,
 	flags := command.Flags()
 	flags.StringVar(&plane.Name, "name", "", "name of the control plane here")
 	flags.StringVar(&plane.Address, "address", "", "address of its HTTP API, such as https://cp.example.com:5682 or unix:DIR/admin.sock")
-	flags.StringVar(&plane.CACertFile, "ca-cert-file", "", "certificate of the CA that signed its certificate (PEM); default: what the system believes")
+	flags.StringVar(&plane.CACertFile, "ca-cert-file", "", "certificate of the CA that signed its certificate (PEM); default: the CAs that the system trusts")
 	flags.StringVar(&plane.ClientCertFile, "client-cert-file", "", "your certificate (PEM)")
 	flags.StringVar(&plane.ClientKeyFile, "client-key-file", "", "your certificate's private key (PEM)")
-	flags.BoolVar(&plane.SkipVerify, "skip-verify", false, "take whoever answers for the control plane; insecure")
+	flags.BoolVar(&plane.SkipVerify, "skip-verify", false, "skip TLS verification (insecure)")
 	flags.StringVar(&tokenFile, "token-file", "", "your user token: a file, or - for standard input")
 	flags.BoolVar(&overwrite, "overwrite", false, "replace the one of the same name")
 	_ = command.MarkFlagRequired("name") // both exist

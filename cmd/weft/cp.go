@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 
+	"weft/internal/access"
 	"weft/internal/admit"
 	"weft/internal/bundle"
 	"weft/internal/certfile"
@@ -23,6 +23,7 @@ import (
 	"weft/internal/metrics"
 	"weft/internal/mirror"
 	"weft/internal/reconcile"
+	"weft/internal/rest"
 	"weft/internal/settings"
 	"weft/internal/xds"
 	"weft/internal/zonequery"
@@ -98,8 +99,10 @@ func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger
 func (p *plane) runZone(ctx context.Context, group *errgroup.Group, tail *bundle.Tail) error {
 	proxies := p.proxies()
 	p.hub.Follow(proxies.Observe)
+	names := p.lookUpNames()
+	p.hub.Follow(names.Observe)
 	queries := zonequery.NewZone(p.settings.ZoneName, p.hub)
-	others := others{Elsewhere: queries}
+	others := others{RemoteZones: queries}
 	follow := func() error { return p.follow(ctx, proxies, nil) }
 	if p.settings.Joined() {
 		follow = func() (err error) { others.global, err = p.followJoined(ctx, group, proxies, queries); return err }
@@ -107,12 +110,15 @@ func (p *plane) runZone(ctx context.Context, group *errgroup.Group, tail *bundle
 	if err := follow(); err != nil {
 		return err
 	}
-	agents := grpc.NewServer(xds.ServerOptions(credentials.NewTLS(serverTLS(p.certificates.server.ForClient)))...)
+	credentials, withoutHTTP2 := dpserver.NewPort(serverTLS(p.certificates.server.ForClient))
+	agents := grpc.NewServer(xds.ServerOptions(credentials)...)
 	proxies.Register(agents)
-	p.lead(ctx, group, p.hub.Withdraw)
+	p.lead(ctx, group, p.hub.RunDrains)
+	p.lead(ctx, group, names.Run)
 	group.Go(func() error { lookAtIngresses(ctx, p.self, p.reconciler); return nil })
 	group.Go(func() error { return proxies.Run(ctx) })
 	group.Go(func() error { return serveGRPC(ctx, p.ports.dataPlane, agents) })
+	group.Go(func() error { return serveUntil(ctx, withoutHTTP2, rest.NewBootstrapServer(access.NewDenials(p.log))) })
 	p.serve(ctx, group, proxies, others, tail)
 	return nil
 }
@@ -131,13 +137,13 @@ func lookAtIngresses(ctx context.Context, self *instances.Member, reconciler *re
 
 // runGlobal starts what joins zones into one mesh. It serves no proxy.
 func (p *plane) runGlobal(ctx context.Context, group *errgroup.Group, tail *bundle.Tail) error {
-	nobody := p.proxies()
+	proxies := p.proxies()
 	global := join.NewGlobal(join.GlobalConfig{
-		Instance: p.instance, Release: version, Siblings: p.self, Expiry: p.settings.ZoneSync.Expiry,
-		Store: p.rows, Writer: p.writer, Keys: p.keys, Refused: p.refused, Count: p.figures.Frame, Log: p.log,
+		Instance: p.instance, Release: version, Replicas: p.self, Expiry: p.settings.ZoneSync.Expiry,
+		Store: p.rows, Writer: p.writer, Keys: p.keys, Denied: p.refused, Count: p.figures.Frame, Log: p.log,
 	})
 	p.answer = global.Here
-	if err := p.follow(ctx, nobody, global); err != nil {
+	if err := p.follow(ctx, proxies, global); err != nil {
 		return err
 	}
 	queries, err := p.serveZones(ctx, group, global)
@@ -146,7 +152,7 @@ func (p *plane) runGlobal(ctx context.Context, group *errgroup.Group, tail *bund
 	}
 	links := linksOf(global)
 	p.figures.FollowLinks(figuresOf(p.state, links))
-	p.serve(ctx, group, nobody, others{Elsewhere: queries, links: links}, tail)
+	p.serve(ctx, group, proxies, others{RemoteZones: queries, links: links}, tail)
 	return nil
 }
 
@@ -165,7 +171,7 @@ func checker(state *graph.State, proxies *dpserver.Server, global func() *insigh
 		}
 		return check.Look(check.World{
 			State: state, Snapshot: state.DB.Snapshot(), Known: known, Global: link, Pending: pending,
-			ServerCertificateEnds: server.Now().Leaf.NotAfter, Now: time.Now(),
+			ServerCertificateExpires: server.Now().Leaf.NotAfter, Now: time.Now(),
 		})
 	}
 }

@@ -266,3 +266,21 @@ func adminToken(t *testing.T, api string) string {
 	}
 	return string(secret.Data)
 }
+
+// TestAnAgentOfKumaAsksForItsBootstrap: on the port of proxies, over HTTPS, without a proof.
+func TestAnAgentOfKumaAsksForItsBootstrap(t *testing.T) {
+	at, stop := startPlane(t, "--data-dir", t.TempDir())
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // as kuma-dp has it
+	response, err := client.Post("https://"+at["dataPlane"]+"/bootstrap", "application/json", strings.NewReader(`{"mesh": "default", "name": "web-1", "proxyType": "dataplane"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if want := "weft-dp run --cp-address https://" + at["dataPlane"]; err != nil || response.StatusCode != http.StatusBadRequest || !strings.Contains(string(body), want) {
+		t.Errorf("%d %v %s, want %q", response.StatusCode, err, body, want)
+	}
+	if code := stop(); code != 0 {
+		t.Errorf("it ended with %d", code)
+	}
+}

@@ -21,7 +21,7 @@ func newDemoCommand() *cobra.Command {
 		Use:   "demo",
 		Short: "Show a mesh at work on this machine",
 		Long: `Show a mesh of two zones at work on this machine (Linux): a global control plane and one for each zone,
-services behind real Envoys with mutual TLS, a request that is refused, one that crosses to the other zone,
+services behind real Envoys with mutual TLS, a request that is denied, a cross-zone request,
 and instances, an ingress and control planes that are killed under traffic. Every command is printed as it runs, every claim is checked, and nothing stays behind.
 
 It stays up until Ctrl-C, so that you can try more; with --once it ends after its checks.`,
@@ -81,7 +81,7 @@ func newDemoServiceCommand() *cobra.Command {
 	var name, instance, listen string
 	command := &cobra.Command{
 		Use:    "service",
-		Short:  "The application of the demo: it answers who it is and who asks",
+		Short:  "The application of the demo: it returns its own name and the name of its caller",
 		Args:   cobra.NoArgs,
 		Hidden: true,
 		RunE: func(*cobra.Command, []string) error {

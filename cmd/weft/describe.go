@@ -25,7 +25,7 @@ import (
 func newDescribeCommand(r *remote) *cobra.Command {
 	return &cobra.Command{
 		Use:   "describe KIND NAME",
-		Short: "Show one resource for people: what it says, how it is, who is concerned, and what is wrong with it",
+		Short: "Show one resource with its status and problems",
 		Example: `  weft describe meshservice web
   weft describe dataplane web-1 --mesh shop`,
 		Args:              cobra.ExactArgs(2),
@@ -157,9 +157,9 @@ func (d *description) backing() error {
 		return err
 	}
 	if len(servers.rows) == 0 {
-		fmt.Fprintln(d.out, "\nNobody is behind it.")
+		fmt.Fprintln(d.out, "\nIt has no backends.")
 	}
-	callers := cmp.Or(someOf(backing.Callers), "nobody")
+	callers := cmp.Or(someOf(backing.Callers), "none")
 	if backing.Transparent > 0 {
 		callers += fmt.Sprintf("; %s may, at its virtual IP", count(backing.Transparent, "Dataplane"))
 	}
@@ -185,13 +185,13 @@ func (d *description) policies() error {
 	if err := d.get(d.path()+"/_inspect", &applied); err != nil {
 		return err
 	}
-	fmt.Fprintf(d.out, "\nIdentity: %s (%s)\n", cmp.Or(applied.Identity.LeafNames.String(), "none"), applied.Identity.Reason)
+	fmt.Fprintf(d.out, "\nIdentity: %s (%s)\n", cmp.Or(applied.Identity.SpiffeIDs.String(), "none"), applied.Identity.Reason)
 	if socket := applied.Identity.SpireSocket; socket != "" {
 		fmt.Fprintf(d.out, "Certificate: of the SPIRE agent at %s\n", socket)
 	}
 	var rows [][]string
 	for _, in := range applied.Inbounds {
-		rows = append(rows, []string{in.Section, fmt.Sprintf("%s:%d", in.Address, in.Port), cmp.Or(strings.Join(in.Policies, ", "), "no policy"), in.Otherwise})
+		rows = append(rows, []string{in.Section, fmt.Sprintf("%s:%d", in.Address, in.Port), cmp.Or(strings.Join(in.Policies, ", "), "no policy"), in.Default})
 	}
 	return section{[]string{"INBOUND", "ADDRESS", "POLICIES", "WHOM NO RULE NAMES"}, rows}.print(d.out)
 }

@@ -16,7 +16,7 @@ func newExplainCommand(r *remote) *cobra.Command {
 	var from, to, path, method string
 	command := &cobra.Command{
 		Use:   "explain --from NAME --to SERVICE|VIP|ADDRESS[:PORT]",
-		Short: "Say what happens to a request, and why",
+		Short: "Explain what happens to a request, and why",
 		Long: `Say what happens to a request of the application beside a proxy: listener, route, destination, endpoints,
 mutual TLS or not, and whether each endpoint allows it, by which rule of which resource. A request to another zone
 is followed through that zone's ingresses, and one that leaves the mesh through the zone egress.
@@ -28,8 +28,8 @@ The answer is read from the configuration that the proxies are sent.`,
 		Args: cobra.NoArgs,
 	}
 	o := outputFlag(command, asText, asJSON, asYAML)
-	command.Flags().StringVar(&from, "from", "", "the Dataplane whose application asks")
-	command.Flags().StringVar(&to, "to", "", "whom it asks: a service of any kind, a virtual IP or an address")
+	command.Flags().StringVar(&from, "from", "", "the Dataplane whose application sends the request")
+	command.Flags().StringVar(&to, "to", "", "the destination: a service of any kind, a virtual IP or an address")
 	command.Flags().StringVar(&path, "path", "/", "path of the request, for HTTP")
 	command.Flags().StringVar(&method, "method", "GET", "method of the request, for HTTP")
 	completeFlag(command, "from", r.completeName(kind.Dataplanes))

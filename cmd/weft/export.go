@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weft/internal/client"
+	"weft/internal/identity"
 	"weft/kind"
 	"weft/resource"
 )
@@ -23,8 +24,9 @@ func newExportCommand(r *remote) *cobra.Command {
 --mesh. What a control plane makes itself is left out: generated services, the MeshTrusts of MeshIdentities,
 statuses, and the labels and fields that it sets.
 
-Secrets are there with --with-secrets only. With them, tokens and certificates of this control plane are good at
-one that takes the export; keep it like a password.`,
+Secrets are there with --with-secrets only. With them, tokens and certificates of this control plane are valid at
+one that takes the export; keep it like a password. Where the CA of a builtin backend of mtls is not made yet, the
+command fails and prints nothing: an export without it would have another CA made.`,
 		Example: `  weft export > mesh.yaml
   weft export --mesh shop
   (umask 077 && weft export --with-secrets > everything.yaml)`,
@@ -41,6 +43,11 @@ one that takes the export; keep it like a password.`,
 			objects, err := exported(command.Context(), c, mesh, withSecrets)
 			if err != nil {
 				return err
+			}
+			if withSecrets {
+				if err := complete(objects); err != nil {
+					return err
+				}
 			}
 			return printExport(command.OutOrStdout(), objects)
 		},
@@ -75,6 +82,28 @@ func exported(ctx context.Context, c *client.Client, mesh string, withSecrets bo
 		}
 	}
 	return objects, nil
+}
+
+// complete is an error where an export lacks the CA of a builtin backend, in place of which another one would be made.
+func complete(objects []resource.Any) error {
+	has := map[resource.Key]bool{}
+	for _, o := range objects {
+		has[o.Key()] = true
+	}
+	for _, o := range objects {
+		mesh, ok := o.(*resource.Object[kind.Mesh])
+		if !ok || mesh.Spec.MTLS == nil {
+			continue
+		}
+		for _, b := range mesh.Spec.MTLS.Backends {
+			certificate, key := identity.BuiltinSecrets(mesh.Name, b.Name)
+			if b.Type != kind.BuiltinBackend || has[kind.Secrets.Key(mesh.Name, certificate)] && has[kind.Secrets.Key(mesh.Name, key)] {
+				continue
+			}
+			return fmt.Errorf("%s has no CA yet for its backend %q, so that the export would lack it; try again once `weft get mesh %s -o yaml` shows the condition Ready", mesh.Key(), b.Name, mesh.Name)
+		}
+	}
+	return nil
 }
 
 // setByControlPlane are the labels that every write gets.

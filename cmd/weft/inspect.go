@@ -31,13 +31,13 @@ func newInspectCommand(r *remote) *cobra.Command {
 func newInspectDataplanesCommand(r *remote) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "dataplanes",
-		Short: "Show every proxy of a mesh: connected or not, what it serves, what it refused",
+		Short: "Show every proxy of a mesh: connection, ready listeners, NACKs",
 		Long: `Show every proxy of a mesh.
 
 STATE is online where the proxy is connected and serves, "not serving" where it is connected and has
 inbounds but none of them serves (its application does not answer, or its Envoy is not ready), offline where it
-is not connected. CONFIG is "settled" where it has all that it is to have, else for how long something is
-pending; "-" where it is not connected to the control plane that answers.`,
+is not connected. CONFIG is "in sync" where the proxy has ACKed or NACKed all that it is sent, else for how long an ACK is
+pending; "-" where it is not connected to the control plane that responds.`,
 		Example: `  weft inspect dataplanes
   weft inspect dataplanes --mesh shop -o json`,
 		Args: cobra.NoArgs,
@@ -73,8 +73,8 @@ func printOverviews(w io.Writer, items []json.RawMessage, syncs map[string]dpser
 			return err
 		}
 		rows = append(rows, overviewRow(&o, syncs[o.Name], time.Now()))
-		for _, refused := range o.DataplaneInsight.Refusals {
-			refusals = append(refusals, fmt.Sprintf("%s refused the %s %s: %s", o.Name, refused.Type, refused.Name, refused.Message))
+		for _, refused := range o.DataplaneInsight.NACKs {
+			refusals = append(refusals, fmt.Sprintf("%s NACKed the %s %s: %s", o.Name, refused.Type, refused.Name, refused.Message))
 		}
 	}
 	if err := printTable(w, overviewHeading, rows); err != nil {
@@ -87,14 +87,14 @@ func printOverviews(w io.Writer, items []json.RawMessage, syncs map[string]dpser
 	return nil
 }
 
-var overviewHeading = []string{"NAME", "STATE", "SERVING", "CONNECTED", "CONFIG", "CERTIFICATE ENDS", "REFUSED"}
+var overviewHeading = []string{"NAME", "STATE", "LISTENERS", "CONNECTED", "CONFIG", "CERTIFICATE EXPIRES", "NACKS"}
 
 func overviewRow(o *rest.Overview, sync dpserver.Live, now time.Time) []string {
 	insight := o.DataplaneInsight
 	state, connected := "offline", "-"
 	if since, ok := connectedSince(insight); ok {
 		state, connected = "online", age(now.Sub(since))+" ago"
-		if len(insight.Serving) == 0 && len(o.Dataplane.Networking.Inbound) > 0 {
+		if len(insight.ReadyListeners) == 0 && len(o.Dataplane.Networking.Inbound) > 0 {
 			state = "not serving"
 		}
 	}
@@ -102,8 +102,8 @@ func overviewRow(o *rest.Overview, sync dpserver.Live, now time.Time) []string {
 	if c := insight.Certificate; c != nil {
 		certificate = c.Expiration.UTC().Format("2006-01-02 15:04 UTC")
 	}
-	serving := cmp.Or(strings.Join(insight.Serving, " "), "-")
-	return []string{o.Name, state, serving, connected, configState(sync, now), certificate, fmt.Sprint(len(insight.Refusals))}
+	serving := cmp.Or(strings.Join(insight.ReadyListeners, " "), "-")
+	return []string{o.Name, state, serving, connected, configState(sync, now), certificate, fmt.Sprint(len(insight.NACKs))}
 }
 
 // configState says whether a proxy has what it is to have, or for how long it has not.
@@ -111,8 +111,8 @@ func configState(sync dpserver.Live, now time.Time) string {
 	switch {
 	case !sync.Connected:
 		return "-"
-	case sync.Settled || sync.PendingSince == nil:
-		return "settled"
+	case sync.InSync || sync.PendingSince == nil:
+		return "in sync"
 	}
 	return "pending " + age(now.Sub(sync.PendingSince.Time))
 }

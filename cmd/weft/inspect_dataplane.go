@@ -38,7 +38,7 @@ func newInspectDataplaneCommand(r *remote) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "dataplane NAME",
 		Short: "Show one proxy, what it is sent, or what its Envoy says of itself",
-		Long: `Show one proxy: its Dataplane beside its connections, what it serves and what it refused. With a flag, what it
+		Long: `Show one proxy: its Dataplane beside its connections, its ready listeners and its NACKs. With a flag, what it
 is sent, or what its Envoy says of itself; "weft describe dataplane NAME" has the short of it.`,
 		Example: `  weft inspect dataplane web-1
   weft inspect dataplane web-1 --config -o json

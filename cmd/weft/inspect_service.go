@@ -78,24 +78,24 @@ func printService(w io.Writer, s *graph.ServiceReport) error {
 	}
 	line("Host names:", s.Hostnames...)
 	line("Virtual IPs:", s.VIPs...)
-	line("Outside:", s.Outside...)
+	line("External:", s.External...)
 	line("Identities:", s.Identities...)
-	for _, obstacle := range s.Obstacles {
+	for _, obstacle := range s.Unreachable {
 		line("Other zones:", "can't reach it: "+string(obstacle))
 	}
 	tables := []section{portTable(s), ingressTable(s), egressTable(s), memberTable(s), conditionTable(s.Conditions)}
-	if s.Behind != nil {
-		tables = append(tables, serverTable(s.Behind.Servers))
+	if s.Backends != nil {
+		tables = append(tables, serverTable(s.Backends.Servers))
 	}
 	for _, t := range tables {
 		if err := t.print(w); err != nil {
 			return err
 		}
 	}
-	if s.Unasked != "" {
-		fmt.Fprintf(w, "\nServers are not known: %s\n", s.Unasked)
+	if s.NotQueried != "" {
+		fmt.Fprintf(w, "\nServers are not known: %s\n", s.NotQueried)
 	}
-	return printAccess(w, s.Behind)
+	return printAccess(w, s.Backends)
 }
 
 func serviceHome(s *graph.ServiceReport) string {
@@ -136,10 +136,10 @@ func portTable(s *graph.ServiceReport) section {
 
 // endpointsOf counts the endpoints of a port and its servers, "2/3".
 func endpointsOf(s *graph.ServiceReport, port uint32) string {
-	if s.Behind == nil || s.Type == kind.MeshExternalServices.Name {
+	if s.Backends == nil || s.Type == kind.MeshExternalServices.Name {
 		return "-"
 	}
-	ready, total := s.Behind.Endpoints(port)
+	ready, total := s.Backends.Endpoints(port)
 	return fmt.Sprintf("%d/%d", ready, total)
 }
 
@@ -153,7 +153,11 @@ func ingressTable(s *graph.ServiceReport) section {
 		if in.Legacy {
 			health += ", a ZoneIngress"
 		}
-		t.rows = append(t.rows, []string{in.Name, in.Zone, in.Address, health})
+		address := in.Address
+		if len(in.Resolved) > 0 {
+			address += " (" + strings.Join(in.Resolved, ", ") + ")"
+		}
+		t.rows = append(t.rows, []string{in.Name, in.Zone, address, health})
 	}
 	return t
 }
@@ -177,15 +181,15 @@ func memberTable(s *graph.ServiceReport) section {
 	t := section{heading: []string{"MEMBER", "ZONE", "STATE", "PORTS", "LEFT OUT"}}
 	for _, m := range s.Members {
 		ports := strings.Trim(fmt.Sprint(m.Ports), "[]")
-		t.rows = append(t.rows, []string{m.Name, m.Zone, cmp.Or(m.State, "-"), cmp.Or(ports, "-"), cmp.Or(strings.Join(m.LeftOut, "; "), "-")})
+		t.rows = append(t.rows, []string{m.Name, m.Zone, cmp.Or(m.State, "-"), cmp.Or(ports, "-"), cmp.Or(strings.Join(m.Excluded, "; "), "-")})
 	}
 	return t
 }
 
 func serverTable(servers []graph.Server) section {
-	t := section{heading: []string{"PORT", "DATAPLANE", "ADDRESS", "STANDING"}}
+	t := section{heading: []string{"PORT", "DATAPLANE", "ADDRESS", "STATUS"}}
 	for _, s := range servers {
-		t.rows = append(t.rows, []string{fmt.Sprint(s.Port), s.Dataplane, s.Address, string(s.Standing)})
+		t.rows = append(t.rows, []string{fmt.Sprint(s.Port), s.Dataplane, s.Address, string(s.Status)})
 	}
 	return t
 }
@@ -199,7 +203,7 @@ func conditionTable(conditions []kind.Condition) section {
 }
 
 // printAccess writes who may call, servers with the same rules together.
-func printAccess(w io.Writer, behind *graph.Behind) error {
+func printAccess(w io.Writer, behind *graph.Backends) error {
 	if behind == nil {
 		return nil
 	}
@@ -211,7 +215,7 @@ func printAccess(w io.Writer, behind *graph.Behind) error {
 			printRules(w, "allowed, to be denied", a.Rules.AllowWithShadowDeny)
 			printRules(w, "allowed", a.Rules.Allow)
 		}
-		if _, err := fmt.Fprintf(w, "  %s\n", a.Otherwise); err != nil {
+		if _, err := fmt.Fprintf(w, "  %s\n", a.Default); err != nil {
 			return err
 		}
 	}

@@ -17,7 +17,7 @@ import (
 func newInspectZonesCommand(r *remote) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "zones",
-		Short: "Show every zone: connected or not, how far behind, what was not taken, what it has",
+		Short: "Show every zone: connection, lag, rejected items, and counts of what it has",
 		Long: `Show every zone as the control plane that answers knows it: global knows them all, a zone itself and what others
 offer it.
 
@@ -44,13 +44,13 @@ func printZones(w io.Writer, found *rest.Zones, now time.Time) error {
 	for i := range found.Zones {
 		rows = append(rows, zoneRow(&found.Zones[i], now))
 	}
-	heading := []string{"NAME", "STATE", "SINCE", "VERSION", "LAG", "LAST ITEM", "REFUSED", "DATAPLANES", "SERVICES", "INGRESSES"}
+	heading := []string{"NAME", "STATE", "SINCE", "VERSION", "LAG", "LAST ITEM", "REJECTED", "DATAPLANES", "SERVICES", "INGRESSES"}
 	if err := printTable(w, heading, rows); err != nil {
 		return err
 	}
 	for i := range found.Zones {
 		z := &found.Zones[i]
-		printRefused(w, "between global and "+z.Name, z.Refused)
+		printRefused(w, "between global and "+z.Name, z.Rejected)
 		printUnconfirmed(w, z, now)
 	}
 	if found.Global != nil {
@@ -71,7 +71,7 @@ func zoneRow(z *insight.Zone, now time.Time) []string {
 		}
 	}
 	return []string{
-		z.Name, zoneState(z), agoOrNever(z.Since, now), cmp.Or(z.Version, "-"), lag, agoOrNever(z.LastItem, now), fmt.Sprint(len(z.Refused)),
+		z.Name, zoneState(z), agoOrNever(z.Since, now), cmp.Or(z.Version, "-"), lag, agoOrNever(z.LastItem, now), fmt.Sprint(len(z.Rejected)),
 		dataplanes(z), of(z.Services.Available, z.Services.Total), of(healthy, len(z.Ingresses)),
 	}
 }
@@ -108,7 +108,7 @@ func agoOrNever(at *kind.Time, now time.Time) string {
 	return age(now.Sub(at.Time)) + " ago"
 }
 
-func printRefused(w io.Writer, where string, refused []kind.RefusedItem) {
+func printRefused(w io.Writer, where string, refused []kind.RejectedItem) {
 	if len(refused) == 0 {
 		return
 	}
@@ -138,7 +138,7 @@ func printGlobal(w io.Writer, g *insight.GlobalLink, now time.Time) {
 		fmt.Fprintf(w, "\nThis zone is connected to the global control plane %s (%s) for %s, and global lacks changes of the last %s.\n",
 			g.Instance, g.Version, since, age(time.Duration(g.Lag)))
 	} else {
-		fmt.Fprintf(w, "\nThis zone has not been connected to the global control plane for %s: %s\n", since, g.Trouble)
+		fmt.Fprintf(w, "\nThis zone has not been connected to the global control plane for %s: %s\n", since, g.Problem)
 	}
-	printRefused(w, "between this zone and global", g.Refused)
+	printRefused(w, "between this zone and global", g.Rejected)
 }

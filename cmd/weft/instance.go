@@ -28,15 +28,15 @@ func shared(s *settings.Settings) bool { return s.Store == settings.PostgreSQL }
 func joinInstances(ctx context.Context, p *plane) (*instances.Member, error) {
 	if !shared(p.settings) {
 		strays := func(string) bool {
-			return dpserver.Strays(p.state, func(instance string) bool { return instance != p.instance })
+			return dpserver.LostReplicas(p.state, func(instance string) bool { return instance != p.instance })
 		}
-		return instances.Alone(instances.Config{ID: p.instance, Lost: publish.Bound, Strays: strays}), nil
+		return instances.Alone(instances.Config{ID: p.instance, Lost: publish.Bound, HasLostClients: strays}), nil
 	}
 	self, err := instances.Join(ctx, instances.Config{
 		ID: p.instance, Store: p.rows, Writer: p.writer, Lost: publish.Bound, Log: p.log,
-		Answer: func(ctx context.Context, rows []resource.Key) error { return p.answer(ctx, rows) },
-		Strays: func(gone string) bool {
-			return dpserver.Strays(p.state, func(instance string) bool { return instance == gone })
+		LocalAcked: func(ctx context.Context, rows []resource.Key) error { return p.answer(ctx, rows) },
+		HasLostClients: func(gone string) bool {
+			return dpserver.LostReplicas(p.state, func(instance string) bool { return instance == gone })
 		},
 	})
 	if err != nil {

@@ -122,7 +122,7 @@ client for a user of its API, whom the control plane knows by --name and --group
 	flags.StringArrayVar(&what.Hosts, "hostname", nil, "name or address of the server; may be given several times")
 	flags.StringVar(&what.User, "name", "", "name of the user")
 	flags.StringArrayVar(&what.Groups, "group", nil, "group of the user; may be given several times")
-	flags.StringVar(&validFor, "valid-for", "365d", "how long it is good, such as 30d")
+	flags.StringVar(&validFor, "valid-for", "365d", "how long it is valid, such as 30d")
 	flags.StringVar(&files.cert, "cert-file", "cert.pem", "file of the certificate")
 	flags.StringVar(&files.key, "key-file", "key.pem", "file of the private key, which its owner alone may read")
 	flags.StringVar(&files.caCert, "ca-cert-file", "", "certificate of the CA (PEM)")

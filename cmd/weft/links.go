@@ -15,7 +15,7 @@ import (
 
 // others are the control planes of other zones and of global, as far as this one has to do with them.
 type others struct {
-	rest.Elsewhere
+	rest.RemoteZones
 	// links are those of zones to this instance of a global control plane, and global is this zone's; nil where
 	// there are none.
 	links  func(zone string) map[string]insight.KindLink
@@ -44,19 +44,19 @@ func linkOf(zone *join.Zone, leads func() bool) func() *insight.GlobalLink {
 		links := zone.Links()
 		main := links[kind.Meshes.Name]
 		g := &insight.GlobalLink{
-			Connected: main.Connected, Since: kind.Time{Time: main.Since}, Trouble: main.Trouble, Instance: main.Global, Version: main.Release,
-			Refused: []kind.RefusedItem{}, Kinds: map[string]insight.KindLink{},
+			Connected: main.Connected, Since: kind.Time{Time: main.Since}, Problem: main.Trouble, Instance: main.Global, Version: main.Release,
+			Rejected: []kind.RejectedItem{}, Kinds: map[string]insight.KindLink{},
 		}
 		for name, link := range links {
 			g.Kinds[name] = kindLink(link.Connected, link.StreamState)
-			for _, r := range slices.Concat(link.Refused, link.Refuses) {
-				g.Refused = append(g.Refused, kind.RefusedItem{Kind: name, Mesh: r.Key.Mesh, Name: r.Key.Name, Reason: r.Reason})
+			for _, r := range slices.Concat(link.Rejected, link.Rejects) {
+				g.Rejected = append(g.Rejected, kind.RejectedItem{Kind: name, Mesh: r.Key.Mesh, Name: r.Key.Name, Reason: r.Reason})
 			}
 		}
-		slices.SortFunc(g.Refused, func(a, b kind.RefusedItem) int {
+		slices.SortFunc(g.Rejected, func(a, b kind.RejectedItem) int {
 			return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Mesh, b.Mesh), cmp.Compare(a.Name, b.Name))
 		})
-		g.Lag, _ = insight.Behind(g.Kinds)
+		g.Lag, _ = insight.LagOf(g.Kinds)
 		return g
 	}
 }
@@ -64,8 +64,8 @@ func linkOf(zone *join.Zone, leads func() bool) func() *insight.GlobalLink {
 func kindLink(connected bool, s join.StreamState) insight.KindLink {
 	link := insight.KindLink{
 		Connected: connected,
-		Stored:    s.Sent.Applied, Settled: s.Sent.Settled, Current: s.Sent.Current, Lag: kind.Duration(s.Sent.Lag),
-		Received: s.Received.Seq, Refused: len(s.Refused) + len(s.Refuses),
+		Stored:    s.Sent.Applied, Acked: s.Sent.Acked, Current: s.Sent.Current, Lag: kind.Duration(s.Sent.Lag),
+		Received: s.Received.Seq, Rejected: len(s.Rejected) + len(s.Rejects),
 		ItemsSent: s.ItemsSent, ItemsReceived: s.ItemsReceived,
 	}
 	if !s.LastItem.IsZero() {
@@ -80,10 +80,10 @@ func figuresOf(state *graph.State, links func(zone string) map[string]insight.Ki
 		var all []metrics.Link
 		for o := range state.From(state.DB.Snapshot(), kind.Zones.Name, "", "") {
 			kinds := links(o.Envelope().Name)
-			lag, _ := insight.Behind(kinds)
+			lag, _ := insight.LagOf(kinds)
 			link := metrics.Link{Zone: o.Envelope().Name, Connected: len(kinds) > 0, Lag: time.Duration(lag)}
 			for _, k := range kinds {
-				link.Refused += k.Refused
+				link.Rejected += k.Rejected
 			}
 			all = append(all, link)
 		}
@@ -98,6 +98,6 @@ func figureOf(zone string, global func() *insight.GlobalLink) func() []metrics.L
 		if link == nil {
 			return nil
 		}
-		return []metrics.Link{{Zone: zone, Connected: link.Connected, Lag: time.Duration(link.Lag), Refused: len(link.Refused)}}
+		return []metrics.Link{{Zone: zone, Connected: link.Connected, Lag: time.Duration(link.Lag), Rejected: len(link.Rejected)}}
 	}
 }

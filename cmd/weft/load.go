@@ -52,7 +52,7 @@ It writes and deletes a mesh of its own, "load". Run it on a machine that does n
 	flags.StringVar(&f.diagnostics, "diagnostics", "http://127.0.0.1:5680", "address of the control plane's diagnostics")
 	flags.StringVarP(&f.output, "output", "o", "table", "table or json")
 	_ = cmd.MarkFlagRequired("ca-cert-file") // of a flag that is there
-	cmd.AddCommand(newFloorCommand(), newLoadZonesCommand(), newLoadAcrossCommand(), newLoadMembershipCommand())
+	cmd.AddCommand(newFloorCommand(), newLoadZonesCommand(), newLoadAcrossCommand(), newLoadMembershipCommand(), newLoadJoinCommand())
 	return cmd
 }
 
@@ -81,7 +81,7 @@ func runLoad(cmd *cobra.Command, r *remote, f loadFlags) error {
 		return err
 	}
 	report, err := load.Run(cmd.Context(), load.Options{
-		Proxies: f.proxies, Services: f.services, Classes: f.classes, Changes: f.changes, Idle: f.idle,
+		Proxies: f.proxies, Services: f.services, ProxyGroups: f.classes, Changes: f.changes, Idle: f.idle,
 		Plane:      load.Plane{API: api, DataPlane: f.dpServer, Roots: roots, Diagnostics: diagnostics},
 		StartFloor: startFloor,
 		Progress:   cmd.ErrOrStderr(),

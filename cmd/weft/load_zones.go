@@ -62,7 +62,7 @@ func newLoadMembershipCommand() *cobra.Command {
 	var o load.MembershipOptions
 	cmd := &cobra.Command{
 		Use:   "membership",
-		Short: "Measure what it costs that a mesh puts half of its connected proxies out, and lets them in again",
+		Short: "Measure the cost of evicting half of a mesh's connected proxies, and of admitting them again",
 		Long: `Runs a control plane of its own on an empty store, connects simulated Envoys to it, and changes who may join
 their mesh, so that every other one loses its stream and leaves every endpoint list; and back. Run it on a machine
 that does nothing else.`,
@@ -76,6 +76,33 @@ that does nothing else.`,
 	measures(cmd, func(ctx context.Context, self string, progress io.Writer) (printed, error) {
 		o.Weft, o.Progress = self, progress
 		return load.RunMembership(ctx, o)
+	})
+	return cmd
+}
+
+func newLoadJoinCommand() *cobra.Command {
+	var o load.JoinOptions
+	cmd := &cobra.Command{
+		Use:   "join",
+		Short: "Measure many proxies that connect at once, and a restart of their control plane",
+		Long: `Runs a control plane of its own on an empty store and connects simulated Envoys to it at once. No endpoint is ready
+before: each proxy makes its endpoint ready when it acks its listeners. Measures the bytes to each proxy beside one full
+configuration, the time and the CPU until every proxy has everything, and the memory of the control plane for each proxy
+as the operating system counts it. A bare server that sends one full configuration to as many clients is the floor.
+
+Then kills the control plane and starts it again: every proxy comes back and states the versions that it has. Run it on
+a machine that does nothing else.`,
+		Example: `  weft load join
+  weft load join --proxies 5000 --services 300
+  weft load join --proxies 200 --services 100 -o json`,
+		Args: cobra.NoArgs,
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&o.Proxies, "proxies", 1000, "simulated Envoys, each of a Dataplane with one inbound")
+	flags.IntVar(&o.Services, "services", 300, "services, which the Dataplanes share evenly and all reach")
+	measures(cmd, func(ctx context.Context, self string, progress io.Writer) (printed, error) {
+		o.Weft, o.Progress, o.StartFloor = self, progress, startFloor
+		return load.RunJoin(ctx, o)
 	})
 	return cmd
 }

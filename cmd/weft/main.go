@@ -70,6 +70,7 @@ func newRootCommand() *cobra.Command {
 		newGetCommand(r),
 		newDescribeCommand(r),
 		newExportCommand(r),
+		newMigrateCommand(),
 		newDeleteCommand(r),
 		newGenerateCommand(r),
 		newInspectCommand(r),
@@ -135,6 +136,9 @@ func kindOf(name string) (resource.Descriptor, error) {
 				return d, nil
 			}
 		}
+	}
+	if lacking := kind.Lacking(name); lacking != "" {
+		return nil, errors.New(kind.LackingText(lacking))
 	}
 	return nil, fmt.Errorf("%q is not a kind; there are %s", name, strings.Join(kindNames(), ", "))
 }

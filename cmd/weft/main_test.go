@@ -92,10 +92,10 @@ func newAPI(reads *view.View) http.Handler {
 	writer := admit.New(rows, admit.Options{Zone: "east"})
 	tokens, keys := tokentest.New(rows, writer)
 	return rest.New(rest.Config{
-		Guard: &rest.Guard{Rules: access.Defaults(), Keys: keys, Refused: access.NewRefusals(slog.New(slog.DiscardHandler)), Now: time.Now},
-		View:  reads, Writer: writer, Tokens: tokens, Audit: audit.New(nil, "", time.Now, nil), Inspector: inspector{reads}, Elsewhere: zonequery.NewZone("east", nil), Connections: connections{rows},
+		Guard: &rest.Guard{Rules: access.Defaults(), Keys: keys, Denied: access.NewDenials(slog.New(slog.DiscardHandler)), Now: time.Now},
+		View:  reads, Writer: writer, Tokens: tokens, Audit: audit.New(nil, "", time.Now, nil), Inspector: inspector{reads}, RemoteZones: zonequery.NewZone("east", nil), Connections: connections{rows},
 		Check: func(known check.Known) *check.Report { return look(reads, known) },
-		Zone:  "east", InstanceID: "instance-1", Ended: instances.Alone(instances.Config{ID: "instance-1"}).Ended, Version: "test",
+		Zone:  "east", InstanceID: "instance-1", Expired: instances.Alone(instances.Config{ID: "instance-1"}).Expired, Version: "test",
 		Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 }
@@ -114,7 +114,7 @@ func look(reads *view.View, known check.Known) *check.Report {
 	rows := readAll(reads)
 	return check.Look(check.World{
 		State: rows.State, Snapshot: rows.Snapshot, Known: known,
-		ServerCertificateEnds: time.Now().AddDate(1, 0, 0), Now: time.Now(),
+		ServerCertificateExpires: time.Now().AddDate(1, 0, 0), Now: time.Now(),
 	})
 }
 
@@ -135,13 +135,13 @@ func (inspector) Applied(graph.ProxyKey) *graph.Applied {
 	return &graph.Applied{Identity: graph.AppliedIdentity{Reason: "no MeshIdentity of the mesh selects it and the mesh has no mtls, so that it is plain"}}
 }
 
-func (inspector) Explain(req envoysim.Request, _ envoysim.Beyond) (*envoysim.Explanation, error) {
+func (inspector) Explain(req envoysim.Request, _ envoysim.RemoteZones) (*envoysim.Explanation, error) {
 	if req.To != "backend" {
 		return nil, fmt.Errorf("%s reaches nothing at %q", req.From, req.To)
 	}
 	return &envoysim.Explanation{
 		From: req.From.String(), To: req.To, Method: req.Method, Path: req.Path,
-		Verdict: envoysim.Refused, Reason: "no rule allows the caller",
+		Verdict: envoysim.Denied, Reason: "no rule allows the caller",
 	}, nil
 }
 
@@ -183,10 +183,10 @@ func proxyCommand(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(admit.Modify(context.Background(), writer, kind.DataplaneInsights, "default", name, func(o *resource.Object[kind.DataplaneInsight]) bool {
 		o.Spec.Subscriptions = []kind.Subscription{{ID: "1", ControlPlaneInstanceID: "instance-1", ConnectTime: kind.Time{Time: now.Add(-90 * time.Second)}}}
 		o.Spec.Certificate = &kind.Certificate{Expiration: kind.Time{Time: time.Date(2040, 1, 2, 3, 4, 0, 0, time.UTC)}}
-		o.Spec.Refusals = []kind.Refusal{{Type: "cluster", Name: "kri_x", Message: "no such field", Time: kind.Time{Time: now}}}
+		o.Spec.NACKs = []kind.NACK{{Type: "cluster", Name: "kri_x", Message: "no such field", Time: kind.Time{Time: now}}}
 		return true
 	}))
-	ts.Check(admit.Modify(context.Background(), writer, kind.DataplaneServings, "default", name, func(o *resource.Object[kind.DataplaneServing]) bool {
+	ts.Check(admit.Modify(context.Background(), writer, kind.DataplaneListenerStatuses, "default", name, func(o *resource.Object[kind.DataplaneListenerStatus]) bool {
 		o.Spec.Inbounds = []kind.ServedInbound{{Inbound: kind.Inbound{Address: "10.0.0.1", Port: 8080, Name: "8080"}}}
 		return true
 	}))

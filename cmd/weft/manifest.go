@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
+
+	"sigs.k8s.io/yaml"
 
 	"weft/kind"
 	"weft/resource"
@@ -15,8 +18,7 @@ import (
 type manifest struct {
 	object resource.Any
 	kind   resource.Descriptor
-	source string
-	line   int
+	at     string // where it stands
 }
 
 // readManifests reads and checks every document of the sources. The error names every one that is wrong,
@@ -29,15 +31,15 @@ func readManifests(ctx context.Context, from *sources, in io.Reader, mesh string
 	var manifests []manifest
 	var faults []error
 	first := map[resource.Key]manifest{}
-	for _, doc := range docs {
+	for _, doc := range items(docs) {
 		m, err := parseManifest(doc, mesh)
 		if err != nil {
-			faults = append(faults, fmt.Errorf("%s:%d: %w", doc.source, doc.line, err))
+			faults = append(faults, fmt.Errorf("%s: %w", doc.at(), err))
 			continue
 		}
 		key := m.object.Key()
 		if before, ok := first[key]; ok {
-			faults = append(faults, fmt.Errorf("%s:%d: %s stands at %s:%d already", m.source, m.line, key, before.source, before.line))
+			faults = append(faults, fmt.Errorf("%s: %s stands at %s already", m.at, key, before.at))
 		}
 		first[key] = m
 		manifests = append(manifests, m)
@@ -45,12 +47,33 @@ func readManifests(ctx context.Context, from *sources, in io.Reader, mesh string
 	return manifests, errors.Join(faults...)
 }
 
+// items returns documents with each list, which has `items` and no type, replaced by its items.
+func items(docs []document) []document {
+	var all []document
+	for _, doc := range docs {
+		var list struct {
+			Type  string            `json:"type"`
+			Items []json.RawMessage `json:"items"`
+		}
+		raw, err := yaml.YAMLToJSONStrict(doc.text)
+		if err != nil || json.Unmarshal(raw, &list) != nil || list.Items == nil || list.Type != "" {
+			all = append(all, doc) // what is wrong with it shows when it is parsed
+			continue
+		}
+		for i, item := range list.Items {
+			all = append(all, document{doc.source, doc.line, item, fmt.Sprintf(" items[%d]", i)})
+		}
+	}
+	return all
+}
+
 // parseManifest reads one document and checks its values, without changing what will be sent.
 func parseManifest(doc document, mesh string) (manifest, error) {
-	o, err := resource.Parse(doc.text, kind.ByName)
+	written, err := kind.Parse(doc.text)
 	if err != nil {
 		return manifest{}, err
 	}
+	o := written.Object
 	d := kind.ByName(o.Key().Kind)
 	if d.Describe().Scope == resource.Mesh && o.Envelope().Mesh == "" {
 		o.Envelope().Mesh = mesh
@@ -66,7 +89,7 @@ func parseManifest(doc document, mesh string) (manifest, error) {
 	if problems := d.Prepare(checked); len(problems) > 0 {
 		return manifest{}, &resource.Error{Code: resource.Invalid, Detail: o.Key().String() + " is invalid", Problems: problems}
 	}
-	return manifest{o, d, doc.source, doc.line}, nil
+	return manifest{o, d, doc.at()}, nil
 }
 
 // writeOrder is the order in which kinds are written, so that each finds what it needs: a Dataplane that

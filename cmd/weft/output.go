@@ -33,7 +33,7 @@ type output struct {
 // outputFlag adds -o to a command; the first form is the default.
 func outputFlag(command *cobra.Command, allowed ...string) *output {
 	o := &output{form: allowed[0], allowed: allowed}
-	command.Flags().VarP(o, "output", "o", "form of the answer: "+strings.Join(allowed, ", "))
+	command.Flags().VarP(o, "output", "o", "form of the output: "+strings.Join(allowed, ", "))
 	completeFlag(command, "output", cobra.FixedCompletions(allowed, cobra.ShellCompDirectiveNoFileComp))
 	return o
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -19,18 +20,18 @@ import (
 )
 
 // outside is what the hub needs beyond its table.
-func outside(rows store.Store, writer *admit.Writer, proxies *dpserver.Server, self *instances.Member, others publish.Zones, figures *metrics.Metrics) publish.Outside {
-	return publish.Outside{
-		Settler: proxies, Others: self, Zones: others,
-		Version: storedVersion(rows), Forget: forget(writer), Keep: keep(writer), KeepPassages: keepPassages(writer), Announce: announce(writer),
-		Withdrawn: figures.Withdrawn,
+func outside(rows store.Store, writer *admit.Writer, proxies *dpserver.Server, self *instances.Member, others publish.Zones, figures *metrics.Metrics, drainTime time.Duration) publish.Callbacks {
+	return publish.Callbacks{
+		Waiter: proxies, Replicas: self, Zones: others, HalfAcked: proxies.HalfAcked,
+		Version: storedVersion(rows), RemoveListeners: forget(writer), Keep: keep(writer), RetainSNIRoutes: keepPassages(writer), KeepIngresses: keepIngresses(writer), Announce: announce(writer),
+		Drained: figures.Drained, DrainTime: drainTime,
 	}
 }
 
-func forget(writer *admit.Writer) publish.Forget {
+func forget(writer *admit.Writer) publish.RemoveListeners {
 	return func(ctx context.Context, key graph.ProxyKey, listeners []string) error {
-		return admit.Modify(ctx, writer, key.ServingKind(), key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneServing]) bool {
-			return o.Spec.Forget(listeners)
+		return admit.Modify(ctx, writer, key.ListenerStatusKind(), key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneListenerStatus]) bool {
+			return o.Spec.Remove(listeners)
 		})
 	}
 }
@@ -40,12 +41,12 @@ const announcers = 32
 
 // announce stores the next name of each proxy that presents another one still.
 func announce(writer *admit.Writer) publish.Announce {
-	return func(ctx context.Context, rows []*resource.Object[kind.DataplaneLeaves]) error {
+	return func(ctx context.Context, rows []*resource.Object[kind.DataplaneCertificates]) error {
 		group, ctx := errgroup.WithContext(ctx)
 		group.SetLimit(announcers)
 		for _, row := range rows {
 			group.Go(func() error {
-				return unlessGone(admit.Modify(ctx, writer, kind.DataplaneLeavesList, row.Mesh, row.Name, func(o *resource.Object[kind.DataplaneLeaves]) bool {
+				return unlessGone(admit.Modify(ctx, writer, kind.DataplaneCertificatesList, row.Mesh, row.Name, func(o *resource.Object[kind.DataplaneCertificates]) bool {
 					return o.Spec.Announce(*row.Spec.Next)
 				}))
 			})
@@ -56,10 +57,10 @@ func announce(writer *admit.Writer) publish.Announce {
 
 // keep stores what is held, once where several instances hold the same.
 func keep(writer *admit.Writer) publish.Keep {
-	return func(ctx context.Context, rows []*resource.Object[kind.HeldEndpoints]) error {
+	return func(ctx context.Context, rows []*resource.Object[kind.RetainedEndpoints]) error {
 		var failed error
 		for _, row := range rows {
-			err := admit.Modify(ctx, writer, kind.HeldEndpointsList, row.Mesh, row.Name, func(o *resource.Object[kind.HeldEndpoints]) bool {
+			err := admit.Modify(ctx, writer, kind.RetainedEndpointsList, row.Mesh, row.Name, func(o *resource.Object[kind.RetainedEndpoints]) bool {
 				if slices.Equal(o.Spec.Endpoints, row.Spec.Endpoints) {
 					return false
 				}
@@ -73,13 +74,31 @@ func keep(writer *admit.Writer) publish.Keep {
 }
 
 // keepPassages stores what zone ingresses pass on still, once where several instances do.
-func keepPassages(writer *admit.Writer) publish.KeepPassages {
-	return func(ctx context.Context, rows []*resource.Object[kind.HeldPassage]) error {
+func keepPassages(writer *admit.Writer) publish.RetainSNIRoutes {
+	return func(ctx context.Context, rows []*resource.Object[kind.RetainedSNIRoute]) error {
 		var failed error
 		for _, row := range rows {
-			err := admit.Modify(ctx, writer, kind.HeldPassages, row.Mesh, row.Name, func(o *resource.Object[kind.HeldPassage]) bool {
+			err := admit.Modify(ctx, writer, kind.RetainedSNIRoutes, row.Mesh, row.Name, func(o *resource.Object[kind.RetainedSNIRoute]) bool {
 				o.Spec = row.Spec
 				return true
+			})
+			failed = errors.Join(failed, unlessGone(err))
+		}
+		return failed
+	}
+}
+
+// keepIngresses stores the former ingresses of host names, once where several instances do.
+func keepIngresses(writer *admit.Writer) publish.KeepIngresses {
+	return func(ctx context.Context, rows []*resource.Object[kind.ResolvedName]) error {
+		var failed error
+		for _, row := range rows {
+			err := admit.Modify(ctx, writer, kind.ResolvedNames, "", row.Name, func(o *resource.Object[kind.ResolvedName]) bool {
+				changed := false
+				for _, former := range row.Spec.Former {
+					changed = o.Spec.Keep(former) || changed
+				}
+				return changed
 			})
 			failed = errors.Join(failed, unlessGone(err))
 		}

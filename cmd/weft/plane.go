@@ -58,7 +58,7 @@ type plane struct {
 	keys    *identity.Keyring
 	tokens  *token.Issuer
 	audit   *audit.Log
-	refused *access.Refusals
+	refused *access.Denials
 	guard   *rest.Guard
 
 	closers []func()
@@ -67,7 +67,7 @@ type plane struct {
 // newPlane opens what a control plane works on. What follows the others in the store ends with ctx. The caller
 // closes the plane, also where there is an error.
 func newPlane(ctx context.Context, s *settings.Settings, log *slog.Logger) (*plane, error) {
-	p := &plane{settings: s, log: log, instance: uuid.NewString(), refused: access.NewRefusals(log)}
+	p := &plane{settings: s, log: log, instance: uuid.NewString(), refused: access.NewDenials(log)}
 	return p, p.open(ctx)
 }
 
@@ -95,7 +95,7 @@ func (p *plane) open(ctx context.Context) error {
 	p.state.DB.Observe(p.figures.Stage)
 	p.reads = view.New(p.state, bounded.New(metered.New(below, p.figures.Store)))
 	p.rows = p.reads.Store()
-	p.writer = admit.New(p.rows, admit.Options{Zone: s.ZoneName, Joined: s.Joined(), SNIs: graph.ServerNames{State: p.state}, LocalNetworks: s.LocalNetworks})
+	p.writer = admit.New(p.rows, admit.Options{Zone: s.ZoneName, Joined: s.Joined(), SNIs: graph.SNIs{State: p.state}, LocalNetworks: s.LocalNetworks})
 	if err := createDefaults(ctx, p.writer, s, fresh); err != nil {
 		return err
 	}
@@ -112,6 +112,7 @@ func (p *plane) assemble(ctx context.Context) error {
 		MeshService: p.settings.MeshServiceCIDR, MeshMultiZoneService: p.settings.MeshMultiZoneServiceCIDR,
 		MeshExternalService: p.settings.MeshExternalServiceCIDR,
 	})
+	plan.DrainTime = p.settings.DrainTime
 	p.hub = publish.NewHub(p.state, p.catalog, p.log)
 	p.answer = p.hub.Here
 	var err error
@@ -119,7 +120,7 @@ func (p *plane) assemble(ctx context.Context) error {
 		return err
 	}
 	plan.Lives = func(instance string) bool {
-		_, ended := p.self.Ended(instance)
+		_, ended := p.self.Expired(instance)
 		return !ended
 	}
 	p.reconciler = reconcile.New(plan, ownWrites{p.writer}, p.hub, p.log)
@@ -133,7 +134,7 @@ func (p *plane) assemble(ctx context.Context) error {
 	p.keys = identity.NewKeyring(p.hub.Secret)
 	p.tokens = &token.Issuer{Writer: p.writer, Secrets: p.hub, Keys: p.keys, Now: time.Now}
 	p.guard = &rest.Guard{
-		Rules: p.settings.Access, Keys: p.keys, Refused: p.refused, Now: time.Now,
+		Rules: p.settings.Access, Keys: p.keys, Denied: p.refused, Now: time.Now,
 	}
 	return nil
 }
@@ -143,7 +144,7 @@ func (p *plane) assemble(ctx context.Context) error {
 func (p *plane) proxies() *dpserver.Server {
 	return dpserver.New(dpserver.Config{
 		Hub: p.hub, Keys: p.keys, Audit: p.audit, Writer: p.writer, Catalog: p.catalog,
-		Zone: p.settings.ZoneName, DefaultMesh: p.settings.DefaultMesh, LocalNetworks: p.settings.LocalNetworks, Instance: p.self, Settled: p.figures.Settled, Log: p.log,
+		Zone: p.settings.ZoneName, DefaultMesh: p.settings.DefaultMesh, LocalNetworks: p.settings.LocalNetworks, DrainTime: p.settings.DrainTime, Instance: p.self, Acked: p.figures.Acked, Log: p.log,
 	})
 }
 
@@ -151,10 +152,10 @@ func (p *plane) proxies() *dpserver.Server {
 // there. What concerns other zones waits for those; nil where there is none.
 func (p *plane) follow(ctx context.Context, proxies *dpserver.Server, others publish.Zones) error {
 	p.figures.Follow(metrics.Sources{
-		Streams: proxies.Streams, Behind: proxies.Behind, Sessions: proxies.Sessions, Traffic: proxies.Traffic,
-		Classes: p.hub.Classes, Withdrawals: p.hub.Withdrawals, Backlog: p.reconciler.Backlog,
+		Streams: proxies.Streams, Unacked: proxies.Unacked, Sessions: proxies.Sessions, Traffic: proxies.Traffic,
+		ProxyGroups: p.hub.ProxyGroups, Draining: p.hub.Draining, Backlog: p.reconciler.Backlog,
 	})
-	p.hub.Use(ctx, outside(p.rows, p.writer, proxies, p.self, others, p.figures))
+	p.hub.Use(ctx, outside(p.rows, p.writer, proxies, p.self, others, p.figures, p.settings.DrainTime))
 	p.reconciler.Zones = others
 	apply := timed(p.hub.Apply, p.figures)
 	wait, err := mirror.Start(ctx, mirror.Config{
@@ -181,9 +182,9 @@ func (p *plane) serve(ctx context.Context, group *errgroup.Group, proxies *dpser
 	look := checker(p.state, proxies, others.global, p.certificates.server)
 	support := &whole{settings: p.settings, instance: p.instance, rows: p.rows, check: look, figures: p.figures, log: tail}
 	api := rest.New(rest.Config{
-		Guard: p.guard, View: p.reads, Settings: p.settings.Effective(), Writer: p.writer, Inspector: p.hub, Connections: proxies, Elsewhere: others, Links: others.links, Global: others.global,
+		Guard: p.guard, View: p.reads, Settings: p.settings.Effective(), Writer: p.writer, Inspector: p.hub, Connections: proxies, RemoteZones: others, Links: others.links, Global: others.global,
 		Tokens: p.tokens, Audit: p.audit, Check: look, Bundle: support.handler(),
-		Zone: p.settings.ZoneName, InstanceID: p.instance, Ended: p.self.Ended, Version: version,
+		Zone: p.settings.ZoneName, InstanceID: p.instance, Expired: p.self.Expired, Version: version,
 		Now: time.Now, Log: p.log,
 	})
 	group.Go(func() error { p.self.Run(ctx); return nil })

@@ -145,7 +145,7 @@ func apiTLS(s settings.APIOverTLS, certificate *certfile.Certificate, log *slog.
 	if s.ClientCAFile == "" && s.ClientCADir == "" {
 		return config, nil
 	}
-	users, err := certfile.NewPool(s.ClientCAFile, s.ClientCADir, log)
+	users, err := certfile.NewRoots(s.ClientCAFile, s.ClientCADir, log)
 	if err != nil {
 		return nil, fmt.Errorf("apiServer.https.tlsCaFile and apiServer.auth.clientCertsDir: %w", err)
 	}
@@ -183,7 +183,7 @@ func administration(api, diagnostics http.Handler) http.Handler {
 }
 
 // serveAPI serves the API on the ports that are open for it.
-func serveAPI(ctx context.Context, group *errgroup.Group, ports *ports, secured *tls.Config, handler http.Handler, refused *access.Refusals) {
+func serveAPI(ctx context.Context, group *errgroup.Group, ports *ports, secured *tls.Config, handler http.Handler, refused *access.Denials) {
 	if ports.api != nil {
 		group.Go(func() error { return serveHTTP(ctx, ports.api, handler, refused) })
 	}
@@ -201,8 +201,12 @@ func addr(l net.Listener) string {
 }
 
 // serveHTTP returns once what was being answered is answered, or has had its time.
-func serveHTTP(ctx context.Context, at net.Listener, handler http.Handler, refused *access.Refusals) error {
-	server := rest.NewHTTPServer(handler, refused)
+func serveHTTP(ctx context.Context, at net.Listener, handler http.Handler, refused *access.Denials) error {
+	return serveUntil(ctx, at, rest.NewHTTPServer(handler, refused))
+}
+
+// serveUntil serves until ctx ends, as [serveHTTP] does.
+func serveUntil(ctx context.Context, at net.Listener, server *http.Server) error {
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(at) }()
 	select {

@@ -27,7 +27,7 @@ func settingsFlags(command *cobra.Command) (load func() (*settings.Settings, []s
 	command.Flags().String("zone", "default", "name of the zone")
 	command.Flags().String("global-address", "", "join the zones of this global control plane, grpcs://HOST:PORT")
 	command.Flags().String("global-ca-file", "", "CA certificates of the global control plane, in PEM (default those of the machine)")
-	command.Flags().String("zone-token-file", "", "token with which the zone proves itself to the global control plane")
+	command.Flags().String("zone-token-file", "", "token that authenticates the zone to the global control plane")
 	return func() (*settings.Settings, []string, error) {
 		flags := map[string]string{}
 		for flag, path := range settingOf {

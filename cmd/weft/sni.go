@@ -31,7 +31,7 @@ func newSNIStatusCommand(r *remote) *cobra.Command {
 		Short: "Show which format server names have, and how far each zone is with another",
 		Long: `Show which format the server names of all meshes are to have, and at which step each owner's ports are: BEFORE
 have names of other formats alone, APPENDED the new one behind them, FIRST in front of them, DONE have it alone.
-WAITS FOR says who has not settled on the step before, where that lasts.
+WAITS FOR says which clients have not ACKed the step before, where that lasts.
 
 Global knows all zones; a zone knows what global tells it.`,
 		Example: `  weft sni status
@@ -53,7 +53,7 @@ func newSNIMigrateCommand(r *remote) *cobra.Command {
 		Short: "Give all services server names of another format, without a lost request",
 		Long: `Give all services server names of another format. Every control plane walks its own services there by itself: it
 appends the new name, puts it first, and takes the old ones away, each step once the zone ingresses and the
-clients of all zones have settled on the one before. A zone that is cut off holds its last step up until it is
+clients of all zones have ACKed the one before. A zone that is cut off holds its last step up until it is
 back. Whoever changes their mind migrates back, at any time.
 
 The format is chosen on global, or in a zone that is alone, when all control planes are of a release that knows

@@ -17,12 +17,16 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"weft/resource"
 )
 
 // sources are where documents come from, and what is filled into them.
 type sources struct {
 	files     []string
 	variables []string // KEY=VALUE
+	// verbatim leaves {{ KEY }} as it stands.
+	verbatim bool
 }
 
 func (s *sources) flags(command *cobra.Command) {
@@ -35,13 +39,20 @@ type document struct {
 	source string
 	line   int // where it begins
 	text   []byte
+	item   string // which item of a list it is, as " items[2]"; empty: it is a document of its own
 }
+
+// at says where a document stands.
+func (d document) at() string { return fmt.Sprintf("%s:%d%s", d.source, d.line, d.item) }
 
 // read answers every document. The error names everything that is wrong.
 func (s *sources) read(ctx context.Context, in io.Reader) ([]document, error) {
-	values, err := parseVariables(s.variables)
-	if err != nil {
-		return nil, err
+	var values map[string]string
+	if !s.verbatim {
+		var err error
+		if values, err = parseVariables(s.variables); err != nil {
+			return nil, err
+		}
 	}
 	var all []document
 	var faults []error
@@ -77,6 +88,7 @@ func expand(path string) ([]string, error) {
 	return files, err
 }
 
+// readSource reads the documents of a source, and fills in values where they are not nil.
 func readSource(ctx context.Context, source string, in io.Reader, values map[string]string) ([]document, error) {
 	var text []byte
 	var err error
@@ -92,8 +104,10 @@ func readSource(ctx context.Context, source string, in io.Reader, values map[str
 	if err != nil {
 		return nil, err
 	}
-	if text, err = fillIn(source, text, values); err != nil {
-		return nil, err
+	if values != nil {
+		if text, err = fillIn(source, text, values); err != nil {
+			return nil, err
+		}
 	}
 	return documents(source, text), nil
 }
@@ -189,35 +203,10 @@ func fillIn(source string, text []byte, values map[string]string) ([]byte, error
 	return filled.Bytes(), errors.Join(faults...)
 }
 
-// documents splits YAML at its document markers. Every document but the first begins with as many empty
-// lines as stand before it, so that a parser's line numbers are those of the file.
-func documents(source string, text []byte) []document {
-	var docs []document
-	var current []byte
-	line, begin := 0, 0
-	flush := func() {
-		if begin > 0 {
-			docs = append(docs, document{source, begin, current})
-		}
-		current, begin = bytes.Repeat([]byte("\n"), line), 0
+// documents returns the documents of a YAML stream.
+func documents(source string, text []byte) (all []document) {
+	for _, d := range resource.SplitYAML(text) {
+		all = append(all, document{source: source, line: d.Line, text: d.Padded()})
 	}
-	for part := range bytes.Lines(text) {
-		line++
-		if marker := bytes.TrimRight(part, " \t\r\n"); bytes.Equal(marker, []byte("---")) {
-			flush()
-			continue
-		}
-		if begin == 0 && holdsAnything(part) {
-			begin = line
-		}
-		current = append(current, part...)
-	}
-	flush()
-	return docs
-}
-
-// holdsAnything says whether a line is more than empty or a comment.
-func holdsAnything(line []byte) bool {
-	line = bytes.TrimSpace(line)
-	return len(line) > 0 && line[0] != '#'
+	return all
 }

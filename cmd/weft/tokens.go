@@ -22,7 +22,7 @@ type signing struct {
 }
 
 func (s *signing) flags(command *cobra.Command, why string) {
-	command.Flags().StringVar(&s.validFor, "valid-for", "30d", "how long it is good, such as 24h or 30d"+why)
+	command.Flags().StringVar(&s.validFor, "valid-for", "30d", "how long it is valid, such as 24h or 30d"+why)
 	command.Flags().StringVar(&s.keyFile, "signing-key-path", "", "sign here, with this private key (PEM), and ask no control plane")
 	command.Flags().StringVar(&s.kid, "kid", "", "id of that key: what follows in the name of its Secret, a number in ...-signing-key-2")
 	command.MarkFlagsRequiredTogether("signing-key-path", "kid")
@@ -92,8 +92,8 @@ func newDataplaneTokenCommand(r *remote) *cobra.Command {
 	var s signing
 	command := &cobra.Command{
 		Use:   "dataplane-token",
-		Short: "Print a token with which a proxy proves itself",
-		Long: `Print a token with which a proxy proves itself to the control plane.
+		Short: "Print a token that authenticates a proxy",
+		Long: `Print a token that authenticates a proxy to the control plane.
 
 It is valid for the proxies of --mesh that agree with everything it names, and it vouches for what it names and for
 nothing else. A proxy gets a SPIFFE ID only where its token, or an operator who wrote its Dataplane through the API,
@@ -218,8 +218,8 @@ func newUserTokenCommand(r *remote) *cobra.Command {
 	var s signing
 	command := &cobra.Command{
 		Use:   "user-token --name NAME",
-		Short: "Print a token with which a user of the API proves who it is",
-		Long: `Print a token with which a user of the API proves who it is. What users and groups may do is in the
+		Short: "Print a token that authenticates a user of the API",
+		Long: `Print a token that authenticates a user of the API. What users and groups may do is in the
 settings access.static of the control plane; the group mesh-system:admin may do everything.`,
 		Example: `  weft generate user-token --name ann --group ops --valid-for 30d > ann.token
   weft generate user-token --name ci --group mesh-system:admin --signing-key-path key.pem --kid 1`,
@@ -243,7 +243,7 @@ func newZoneTokenCommand(r *remote) *cobra.Command {
 	var s signing
 	command := &cobra.Command{
 		Use:   "zone-token --zone ZONE",
-		Short: "Print a token with which a zone proves itself",
+		Short: "Print a token that authenticates a zone",
 		Example: `  weft generate zone-token --zone east --valid-for 30d > east.token
   weft generate zone-token --zone east --scope cp --signing-key-path key.pem --kid 1`,
 		Args: cobra.NoArgs,
@@ -259,7 +259,7 @@ func newZoneTokenCommand(r *remote) *cobra.Command {
 		},
 	}
 	command.Flags().StringVar(&req.Zone, "zone", "", "name of the zone")
-	command.Flags().StringArrayVar(&req.Scope, "scope", nil, "as what of the zone it is good: "+strings.Join(identity.ZoneScopes, ", ")+"; default: all")
+	command.Flags().StringArrayVar(&req.Scope, "scope", nil, "roles of the zone that it is valid for: "+strings.Join(identity.ZoneScopes, ", ")+"; default: all")
 	s.flags(command, "")
 	_ = command.MarkFlagRequired("zone") // it exists
 	return command

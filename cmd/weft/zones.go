@@ -16,6 +16,7 @@ import (
 	"weft/internal/dpserver"
 	"weft/internal/insight"
 	"weft/internal/join"
+	"weft/internal/lookup"
 	"weft/internal/publish"
 	"weft/internal/settings"
 	"weft/internal/wire"
@@ -40,6 +41,9 @@ func (p *plane) adopt(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("taking over what is stored: %w", err)
 	}
+	if done.Tagged > 0 {
+		p.log.Info("inbounds of stored Dataplanes have the tags of this zone now", "dataplanes", done.Tagged)
+	}
 	if done.Labelled+done.Taken+done.Removed > 0 {
 		p.log.Info("stored resources have another owner now", "labelled", done.Labelled, "takenFromGlobal", done.Taken, "ofOtherZonesRemoved", done.Removed)
 	}
@@ -61,7 +65,7 @@ func (p *plane) followJoined(ctx context.Context, group *errgroup.Group, proxies
 	p.onClose(func() { global.Close() })
 	zone := join.NewZone(join.ZoneConfig{
 		Zone: p.settings.ZoneName, Instance: p.instance, Release: version, Global: global,
-		Store: p.rows, Writer: p.writer, Settled: p.settledHere, Serving: p.passedOn, Count: p.figures.Frame, Log: p.log,
+		Store: p.rows, Writer: p.writer, WaitAcked: p.settledHere, WaitServed: p.passedOn, Count: p.figures.Frame, Log: p.log,
 	})
 	if err := p.follow(ctx, proxies, zone); err != nil {
 		return nil, err
@@ -82,7 +86,7 @@ func (p *plane) dialGlobal(storeID string) (*grpc.ClientConn, error) {
 	s := &p.settings.Join
 	var cas func() *x509.CertPool
 	if s.CAFile != "" {
-		pool, err := certfile.NewPool(s.CAFile, "", p.log)
+		pool, err := certfile.NewRoots(s.CAFile, "", p.log)
 		if err != nil {
 			return nil, fmt.Errorf("multizone.zone.kds.rootCaFile: %w", err)
 		}
@@ -107,10 +111,13 @@ func zoneToken(s *settings.Join) (string, error) {
 // settledHere returns once every proxy of the zone, whichever instance it is connected to, runs with what rows
 // say in the store.
 func (p *plane) settledHere(ctx context.Context, rows []resource.Key) error {
-	rows = slices.DeleteFunc(slices.Clone(rows), func(key resource.Key) bool { return !p.state.Holds(key.Kind) })
+	rows = slices.DeleteFunc(slices.Clone(rows), func(key resource.Key) bool { return !p.state.HasRows(key.Kind) })
+	looked, done := context.WithTimeout(ctx, lookup.Bound)
+	rows = append(rows, p.hub.LookedUp(looked, rows)...)
+	done()
 	ctx, cancel := context.WithTimeout(ctx, publish.Bound)
 	defer cancel()
-	if err := p.self.Ask(ctx, rows); err != nil { // first: it waits for those who come back to this instance, too
+	if err := p.self.WaitAcked(ctx, rows); err != nil { // first: it waits for those who come back to this instance, too
 		return err
 	}
 	return p.hub.Here(ctx, rows)

@@ -39,12 +39,12 @@ func TestGlobalIsAsked(t *testing.T) {
 	awaitOutput(t, "origin: global", east["api"], "get", "mesh", "default", "-o", "yaml")
 	weft(t, east["api"], "apply", "-f", file)
 
-	awaitOutput(t, "web-1       10.0.0.1:8080   not served", global["api"], "inspect", "service", "web")
+	awaitOutput(t, "web-1       10.0.0.1:8080   not ready", global["api"], "inspect", "service", "web")
 	awaitOutput(t, "destination kri_msvc_default_east__web_80 has no endpoints", global["api"], "explain", "--from", "client", "--to", "web")
 	awaitOutput(t, "0/2          0/1", global["api"], "inspect", "zones")
 	awaitOutput(t, "This zone is connected to the global control plane", east["api"], "inspect", "zones")
 	for _, at := range []map[string]string{global, east} {
-		if figures := metricsOf(t, at["diagnostics"]); !strings.Contains(figures, `weft_zone_connected{zone="east"} 1`) {
+		if figures := metricsOf(t, at["diagnostics"]); !strings.Contains(figures, `weft_zonesync_connected{zone="east"} 1`) {
 			t.Error("the figures do not show the connection")
 		}
 	}

@@ -1,7 +1,7 @@
 // Package access says who a caller is and what it may do.
 //
 // It knows no transport: servers find out who calls, by a token, a certificate or a socket, and ask
-// [Rules] before they act. What no rule allows is refused.
+// [Rules] before they act. What no rule allows is denied.
 package access
 
 import (
@@ -64,7 +64,7 @@ func (u User) String() string {
 	return `user "` + u.Name + `" (groups ` + strings.Join(u.Groups, ", ") + ")"
 }
 
-// Rule is who may do something: each of the users, and whoever is in one of the groups.
+// Rule is who may do something: each of the users, and each member of one of the groups.
 type Rule struct {
 	Users, Groups []string
 }
@@ -74,7 +74,7 @@ func (r Rule) allows(u User) bool {
 		slices.ContainsFunc(r.Groups, func(group string) bool { return slices.Contains(u.Groups, group) })
 }
 
-// Rules are the rule of each action. An action without a rule is allowed to nobody.
+// Rules are the rule of each action. An action without a rule is denied to all.
 type Rules map[Action]Rule
 
 // Check answers nil where a user may do something to an object, a path or a name, and otherwise an error
@@ -104,7 +104,7 @@ func Administrator() User {
 	return Authenticated(AdminName, []string{AdminGroup}, ByAdminSocket)
 }
 
-// UserOf answers who calls, [Anonymous] where nobody said.
+// UserOf returns the caller, [Anonymous] where it is not known.
 func UserOf(ctx context.Context) User {
 	if u, ok := ctx.Value(userKey{}).(User); ok {
 		return u

@@ -58,20 +58,20 @@ func TestARuleReplacesTheDefault(t *testing.T) {
 	}
 }
 
-// A refusal says who was refused what, and which setting decides.
-func TestARefusalSaysWhatToDo(t *testing.T) {
+// A denial names the caller, the action and the setting that decides.
+func TestADenialSaysWhatToDo(t *testing.T) {
 	err := Defaults().Check(Authenticated("bob", []string{"ops"}, ByUserToken), ViewConfigDump, "GET /meshes/default/dataplanes/a/_config")
 	for _, part := range []string{
-		`user "bob" (groups ops, mesh-system:authenticated)`, "may not see the configuration of a proxy",
+		`user "bob" (groups ops, mesh-system:authenticated)`, "may not view the configuration of a proxy",
 		"GET /meshes/default/dataplanes/a/_config", "KUMA_ACCESS_STATIC_GET_CONFIG_DUMP_GROUPS",
 	} {
 		if err == nil || !strings.Contains(err.Error(), part) {
-			t.Errorf("the refusal lacks %q: %v", part, err)
+			t.Errorf("the denial lacks %q: %v", part, err)
 		}
 	}
 }
 
-// Neither a proof nor its groups can make somebody a member of the groups of strangers, or nobody known.
+// Neither a proof nor its groups can make somebody a member of the groups of strangers, or make it anonymous.
 func TestAuthenticatedOnce(t *testing.T) {
 	u := Authenticated("ann", []string{AuthenticatedGroup, "ops"}, ByUserToken)
 	if len(u.Groups) != 2 || !u.Known() || Anonymous().Known() || (User{}).Known() {

@@ -33,18 +33,18 @@ type Description struct {
 
 // Actions are all actions that have a rule, with the groups that may by default.
 var Actions = []Description{
-	{Read, "READ", "read resources and what is derived of them", []string{AdminGroup, AuthenticatedGroup}},
+	{Read, "READ", "read resources and values derived from them", []string{AdminGroup, AuthenticatedGroup}},
 	{Write, "WRITE", "write and delete resources", []string{AdminGroup}},
 	{AdminResources, "ADMIN_RESOURCES", "read and write Secrets and GlobalSecrets", []string{AdminGroup}},
-	{GenerateDPToken, "GENERATE_DP_TOKEN", "make dataplane tokens", []string{AdminGroup}},
-	{GenerateUserToken, "GENERATE_USER_TOKEN", "make user tokens, of whatever name and groups", []string{AdminGroup}},
-	{GenerateZoneToken, "GENERATE_ZONE_TOKEN", "make zone tokens", []string{AdminGroup}},
-	{ViewConfigDump, "GET_CONFIG_DUMP", "see the configuration of a proxy", []string{AdminGroup}},
-	{ViewStats, "VIEW_STATS", "see the statistics of a proxy", []string{AdminGroup}},
-	{ViewClusters, "VIEW_CLUSTERS", "see the clusters of a proxy", []string{AdminGroup}},
-	{ControlPlaneMetadata, "CONTROL_PLANE_METADATA", "see the settings of the control plane", []string{AdminGroup}},
-	{ViewMetrics, "VIEW_METRICS", "see the metrics of the control plane", []string{AdminGroup}},
-	{ViewDiagnostics, "VIEW_DIAGNOSTICS", "see profiles and figures of the control plane's process", []string{AdminGroup}},
+	{GenerateDPToken, "GENERATE_DP_TOKEN", "generate dataplane tokens", []string{AdminGroup}},
+	{GenerateUserToken, "GENERATE_USER_TOKEN", "generate user tokens with any name and groups", []string{AdminGroup}},
+	{GenerateZoneToken, "GENERATE_ZONE_TOKEN", "generate zone tokens", []string{AdminGroup}},
+	{ViewConfigDump, "GET_CONFIG_DUMP", "view the configuration of a proxy", []string{AdminGroup}},
+	{ViewStats, "VIEW_STATS", "view the statistics of a proxy", []string{AdminGroup}},
+	{ViewClusters, "VIEW_CLUSTERS", "view the clusters of a proxy", []string{AdminGroup}},
+	{ControlPlaneMetadata, "CONTROL_PLANE_METADATA", "view the settings of the control plane", []string{AdminGroup}},
+	{ViewMetrics, "VIEW_METRICS", "view the metrics of the control plane", []string{AdminGroup}},
+	{ViewDiagnostics, "VIEW_DIAGNOSTICS", "view profiles and runtime data of the control plane's process", []string{AdminGroup}},
 }
 
 // Defaults are the rules where the settings say nothing: the administrator may do everything.

@@ -143,7 +143,7 @@ func shortened(path string) (short string, release func(), err error) {
 
 // Announce leaves a link to the socket of a data directory for each address, such as "0.0.0.0:5681", at which its
 // control plane serves the API, in a folder of the user's own. The returned function removes those that still lead there.
-func Announce(folder, dataDir string, addresses []net.Addr) (withdraw func(), err error) {
+func Announce(folder, dataDir string, addresses []net.Addr) (remove func(), err error) {
 	target, err := filepath.Abs(filepath.Join(dataDir, Name))
 	if err != nil {
 		return nil, err

@@ -22,7 +22,7 @@ func TestTheOwnerIsLetInAndFindsTheSocket(t *testing.T) {
 				t.Errorf("the socket has mode %v, %v", found.Mode(), err)
 			}
 			folder := filepath.Join(t.TempDir(), "local")
-			withdraw, err := Announce(folder, dir, []net.Addr{&net.TCPAddr{IP: net.IPv4(127, 0, 1, 1), Port: 5681}, &net.TCPAddr{IP: net.IPv4zero, Port: 5680}})
+			remove, err := Announce(folder, dir, []net.Addr{&net.TCPAddr{IP: net.IPv4(127, 0, 1, 1), Port: 5681}, &net.TCPAddr{IP: net.IPv4zero, Port: 5680}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -52,7 +52,7 @@ func TestTheOwnerIsLetInAndFindsTheSocket(t *testing.T) {
 			if got := Find(folder, "http://127.0.1.1:5681"); got != "" {
 				t.Errorf("a socket that is closed is found: %s", got)
 			}
-			withdraw()
+			remove()
 			if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {
 				t.Errorf("left behind: %v, %v", left, err)
 			}

@@ -221,7 +221,7 @@ func TestIfMatch(t *testing.T) {
 func TestDelete(t *testing.T) {
 	w, rows := setup(t)
 	refused(t, w.Delete(t.Context(), webKey, admit.Change{}), resource.NotFound, "Dataplane m/web does not exist")
-	refused(t, w.Delete(t.Context(), kind.DataplaneServings.Key("m", "web"), admit.Change{}), resource.Forbidden, "by the control plane only")
+	refused(t, w.Delete(t.Context(), kind.DataplaneListenerStatuses.Key("m", "web"), admit.Change{}), resource.Forbidden, "by the control plane only")
 	put(t, w, web)
 	put(t, w, `{type: Secret, mesh: m, name: s, data: eA==}`)
 	serve(t, w, "web")
@@ -231,7 +231,7 @@ func TestDelete(t *testing.T) {
 	if err := w.Delete(t.Context(), webKey, admit.Change{}); err != nil {
 		t.Fatal(err)
 	}
-	wantGone(t, rows, kind.DataplaneServings.Key("m", "web"))
+	wantGone(t, rows, kind.DataplaneListenerStatuses.Key("m", "web"))
 	if err := w.Delete(t.Context(), mesh, admit.Change{}); err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +247,7 @@ func wantGone(t *testing.T, rows store.Store, key resource.Key) {
 
 func serve(t *testing.T, w *admit.Writer, name string) {
 	t.Helper()
-	err := admit.Modify(t.Context(), w, kind.DataplaneServings, "m", name, func(o *resource.Object[kind.DataplaneServing]) bool {
+	err := admit.Modify(t.Context(), w, kind.DataplaneListenerStatuses, "m", name, func(o *resource.Object[kind.DataplaneListenerStatus]) bool {
 		o.Spec.Run = "run"
 		return true
 	})
@@ -258,12 +258,12 @@ func serve(t *testing.T, w *admit.Writer, name string) {
 
 func TestModify(t *testing.T) {
 	w, rows := setup(t)
-	err := admit.Modify(t.Context(), w, kind.DataplaneServings, "m", "web", func(*resource.Object[kind.DataplaneServing]) bool { return true })
+	err := admit.Modify(t.Context(), w, kind.DataplaneListenerStatuses, "m", "web", func(*resource.Object[kind.DataplaneListenerStatus]) bool { return true })
 	refused(t, err, resource.NotFound, "Dataplane m/web does not exist")
 
 	put(t, w, web)
-	key := kind.DataplaneServings.Key("m", "web")
-	err = admit.Modify(t.Context(), w, kind.DataplaneServings, "m", "web", func(*resource.Object[kind.DataplaneServing]) bool { return false })
+	key := kind.DataplaneListenerStatuses.Key("m", "web")
+	err = admit.Modify(t.Context(), w, kind.DataplaneListenerStatuses, "m", "web", func(*resource.Object[kind.DataplaneListenerStatus]) bool { return false })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,14 +13,14 @@ import (
 // companions are the kinds whose rows go with a resource of another kind that has the same name. Those
 // of a status are told by the kind itself.
 var companions = map[string]string{
-	kind.DataplaneServings.Name:   kind.Dataplanes.Name,
-	kind.DataplaneInsights.Name:   kind.Dataplanes.Name,
-	kind.ZoneInsights.Name:        kind.Zones.Name,
-	kind.ZoneIngressServings.Name: kind.ZoneIngresses.Name,
-	kind.ZoneIngressInsights.Name: kind.ZoneIngresses.Name,
-	kind.ZoneEgressServings.Name:  kind.ZoneEgresses.Name,
-	kind.ZoneEgressInsights.Name:  kind.ZoneEgresses.Name,
-	kind.DataplaneLeavesList.Name: kind.Dataplanes.Name,
+	kind.DataplaneListenerStatuses.Name:   kind.Dataplanes.Name,
+	kind.DataplaneInsights.Name:           kind.Dataplanes.Name,
+	kind.ZoneInsights.Name:                kind.Zones.Name,
+	kind.ZoneIngressListenerStatuses.Name: kind.ZoneIngresses.Name,
+	kind.ZoneIngressInsights.Name:         kind.ZoneIngresses.Name,
+	kind.ZoneEgressListenerStatuses.Name:  kind.ZoneEgresses.Name,
+	kind.ZoneEgressInsights.Name:          kind.ZoneEgresses.Name,
+	kind.DataplaneCertificatesList.Name:   kind.Dataplanes.Name,
 }
 
 // ownerOf answers what a resource goes with, nil where it stands alone.
@@ -174,14 +174,8 @@ func (w *Writer) inboundTags(inbounds []kind.Inbound) resource.Problems {
 		if _, written := in.Tags[kind.NamespaceLabel]; written {
 			problems.Add(at+"["+kind.NamespaceLabel+"]", "has no meaning outside Kubernetes; leave it out")
 		}
-		if in.Tags == nil {
-			in.Tags = map[string]string{}
-		}
-		in.Tags[kind.ZoneLabel] = w.zone
-		if w.joined {
-			in.Tags[kind.EnvironmentTag] = kind.Universal
-		}
 	}
+	w.tagInbounds(inbounds, true)
 	return problems
 }
 

@@ -28,7 +28,7 @@ func (w *Writer) joins(ctx context.Context, o resource.Any) error {
 	if err != nil {
 		return err
 	}
-	if refusal := mesh.Spec.DataplaneProxyMembership.Refusal(dp, w.zone); refusal != "" {
+	if refusal := mesh.Spec.DataplaneProxyMembership.NotAdmittedReason(dp, w.zone); refusal != "" {
 		return resource.Errorf(resource.Forbidden, "%s", refusal)
 	}
 	return nil
@@ -49,9 +49,9 @@ func (w *Writer) mesh(ctx context.Context, name string) (*resource.Object[kind.M
 // leaving is how many Dataplanes a warning names.
 const leaving = 10
 
-// putOut warns of the Dataplanes that a Mesh admitted before and does not admit now, of every zone that is stored
+// evictionWarnings warns of the Dataplanes that a Mesh admitted before and does not admit now, of every zone that is stored
 // here. Where the store fails, which it just did not, it can't say.
-func (w *Writer) putOut(ctx context.Context, before, after *resource.Object[kind.Mesh]) []string {
+func (w *Writer) evictionWarnings(ctx context.Context, before, after *resource.Object[kind.Mesh]) []string {
 	var had *kind.Membership
 	if before != nil {
 		had = before.Spec.DataplaneProxyMembership
@@ -67,7 +67,7 @@ func (w *Writer) putOut(ctx context.Context, before, after *resource.Object[kind
 	var names []string
 	for _, dp := range dataplanes {
 		zone := w.owner(&dp.Meta).Zone
-		if had.Refusal(dp, zone) == "" && has.Refusal(dp, zone) != "" {
+		if had.NotAdmittedReason(dp, zone) == "" && has.NotAdmittedReason(dp, zone) != "" {
 			names = append(names, w.told(dp))
 		}
 	}

@@ -2,6 +2,7 @@ package admit_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -90,8 +91,48 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// TestWhoIsPutOutIsSaid: before a Mesh is written, and after.
-func TestWhoIsPutOutIsSaid(t *testing.T) {
+// TestDataplanesOfAZoneThatJoinsGetTheEnvironment: those that were stored before have the tag once the zone has started
+// with a global control plane, as a write would give it, with everything else as it was.
+func TestDataplanesOfAZoneThatJoinsGetTheEnvironment(t *testing.T) {
+	alone, rows := within(t, admit.Options{Zone: "east"})
+	put(t, alone, `{type: Mesh, name: m}`)
+	before := put(t, alone, of("web", "a")).Object.(*resource.Object[kind.Dataplane])
+	joined := admit.New(rows, admit.Options{Zone: "east", Joined: true})
+	theirs := received(west, kind.Dataplanes, "web", `{"networking":{"address":"10.0.0.1","inbound":[{"port":80,"tags":{"team":"b"}}]}}`)
+	if err := joined.Receive(t.Context(), theirs); err != nil {
+		t.Fatal(err)
+	}
+	if done := adopt(t, joined, rows); done != (admit.Adopted{Tagged: 1}) {
+		t.Errorf("joined: %+v", done)
+	}
+	after := read(t, rows, before.Key()).(*resource.Object[kind.Dataplane])
+	want := map[string]string{"team": "a", kind.ZoneLabel: "east", kind.EnvironmentTag: kind.Universal}
+	if got := after.Spec.Networking.Inbound[0].Tags; !maps.Equal(got, want) {
+		t.Errorf("the tags are %v, want %v", got, want)
+	}
+	if !slices.Equal(after.Vouched.Operator, before.Vouched.Operator) || len(before.Vouched.Operator) == 0 || !maps.Equal(after.Labels, before.Labels) {
+		t.Errorf("it was vouched for %v with the labels %v, and is for %v with %v", before.Vouched, before.Labels, after.Vouched, after.Labels)
+	}
+	other := read(t, rows, theirs.Key()).(*resource.Object[kind.Dataplane])
+	if got := other.Spec.Networking.Inbound[0].Tags; !maps.Equal(got, map[string]string{"team": "b"}) {
+		t.Errorf("another zone's Dataplane has the tags %v", got)
+	}
+	if done := adopt(t, joined, rows); done != (admit.Adopted{}) {
+		t.Errorf("a second time: %+v", done)
+	}
+	if put := put(t, joined, of("web", "a")); put.Changed {
+		t.Error("what its owner writes once more is another")
+	}
+	renamed := admit.New(rows, admit.Options{Zone: "north", Joined: true})
+	adopt(t, renamed, rows)
+	after = read(t, rows, before.Key()).(*resource.Object[kind.Dataplane])
+	if got := after.Spec.Networking.Inbound[0].Tags[kind.ZoneLabel]; got != "north" {
+		t.Errorf("under another name of the zone its tag is %q", got)
+	}
+}
+
+// TestEvictionWarnings: before a Mesh is written, and after.
+func TestEvictionWarnings(t *testing.T) {
 	rows := memory.New(memory.Options{})
 	t.Cleanup(func() { _ = rows.Close() })
 	w, east := admit.New(rows, admit.Options{}), kind.Owner{Zone: "east"}
@@ -129,4 +170,26 @@ func TestWhoIsPutOutIsSaid(t *testing.T) {
 	says(`{type: Mesh, name: m, dataplaneProxyMembership: {blocked: [{tags: {team: c}}]}}`,
 		"dataplaneProxyMembership puts out 12 Dataplanes: api-00 of zone east, api-01 of zone east, api-02 of zone east, api-03 of zone east, api-04 of zone east, "+
 			"api-05 of zone east, api-06 of zone east, api-07 of zone east, api-08 of zone east, api-09 of zone east and 2 more")
+}
+
+// A service owner writes a Dataplane into one of two meshes that admit it, then into the other; into a third that does
+// not admit it, it is not written. (Mesh Membership.)
+func TestADataplaneMovesBetweenMeshesThatAdmitIt(t *testing.T) {
+	w, _ := setup(t)
+	for mesh, team := range map[string]string{"old": "a", "new": "a", "closed": "b"} {
+		put(t, w, fmt.Sprintf(`{type: Mesh, name: %s, dataplaneProxyMembership: {allowed: [{tags: {team: %s}}]}}`, mesh, team))
+	}
+	document := func(mesh string) resource.Any {
+		return parse(t, fmt.Sprintf(`{type: Dataplane, mesh: %s, name: web, networking: {address: 10.0.0.1, inbound: [{port: 80, tags: {team: a}}]}}`, mesh))
+	}
+	for _, mesh := range []string{"old", "new", "old"} {
+		if _, err := w.Put(t.Context(), document(mesh), admit.Change{}); err != nil {
+			t.Errorf("mesh %s: %v", mesh, err)
+		}
+		if err := w.Delete(t.Context(), document(mesh).Key(), admit.Change{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := w.Put(t.Context(), document("closed"), admit.Change{})
+	refused(t, err, resource.Forbidden, "mesh closed does not admit Dataplane web")
 }

@@ -13,38 +13,54 @@ import (
 	"weft/resource"
 )
 
-// permissionWarnings say what of a MeshTrafficPermission its proxies cannot follow.
+// permissionWarnings returns what of a MeshTrafficPermission its proxies cannot enforce.
 func (w *Writer) permissionWarnings(ctx context.Context, p *resource.Object[kind.MeshTrafficPermission]) []string {
 	if !w.identified(ctx, p.Mesh) {
 		return []string{fmt.Sprintf("mesh %q has no MeshIdentity and no mtls: its traffic is plain and everybody may call everybody until there is one", p.Mesh)}
 	}
-	warnings := unknownNames(p.Spec.Rules)
+	warnings := unknownSNIs(p.Spec.Rules)
 	target := p.Spec.TargetRef
-	if target == nil || target.Kind != "Dataplane" {
-		return warnings // of the whole mesh there may be anything
+	hit := selected{inbound: true, ingress: true, egress: true} // of the whole mesh there may be anything
+	if target != nil && target.Kind == "Dataplane" {
+		hit = w.hit(ctx, p.Mesh, target)
 	}
-	hit := w.hit(ctx, p.Mesh, target)
 	for i := range p.Spec.Rules {
 		rule := &p.Spec.Rules[i]
 		at := fmt.Sprintf("spec.rules[%d]", i)
-		switch d := &rule.Default; {
-		case hit.onlyIngresses() && len(d.Deny)+len(d.AllowWithShadowDeny)+len(d.Allow) > 0:
+		entries := rule.Default.Entries()
+		switch withSNI := slices.IndexFunc(entries, hasSNI); {
+		case hit.onlyIngresses() && len(entries) > 0:
 			warnings = append(warnings, at+": has no effect on a zone ingress, which is all that the target selects: it passes connections on unopened, and can't tell who calls; target the proxies of the services")
 		case len(rule.Matches) > 0 && !hit.egress && (hit.inbound || hit.ingress):
-			warnings = append(warnings, at+".matches: is about what a zone egress tells apart by server name, and the target selects none; the rule has no effect")
+			warnings = append(warnings, at+".matches: is about external services, which a zone egress serves, and the target selects no zone egress; the rule has no effect")
+		case withSNI >= 0 && !hit.egress && (hit.inbound || hit.ingress):
+			warnings = append(warnings, at+"."+entries[withSNI].Field+".sni: is about an external service, which a zone egress serves, and the target selects no zone egress; the entry has no effect")
+		case withSNI >= 0 && len(rule.Matches) == 0 && !slices.ContainsFunc(entries, func(e kind.PermissionEntry) bool { return !hasSNI(e) }):
+			warnings = append(warnings, at+": has no matches, so that it applies to every external service; a service whose SNI no entry has is denied to every caller, unless another rule allows it; to leave the others as they are, list the SNIs in matches too")
 		}
 	}
 	return warnings
 }
 
-// unknownNames warns of server names by which no zone proxy tells anything apart.
-func unknownNames(rules []kind.PermissionRule) []string {
+func hasSNI(e kind.PermissionEntry) bool { return e.SNI != nil }
+
+// unknownSNIs warns of SNIs by which no zone egress tells services apart.
+func unknownSNIs(rules []kind.PermissionRule) []string {
 	var warnings []string
+	check := func(at string, m *kind.SNIMatch, what string) {
+		if m == nil {
+			return
+		}
+		if parsed, ok := sni.Parse(m.Value); !ok || parsed.Kind != kind.MeshExternalServices.Name {
+			warnings = append(warnings, fmt.Sprintf("%s.sni.value: %q is not the SNI of an external service, so that the %s has no effect; status.zoneEgress.sni of the MeshExternalService shows it", at, m.Value, what))
+		}
+	}
 	for i := range rules {
 		for j, m := range rules[i].Matches {
-			if told, ok := sni.Parse(m.SNI.Value); !ok || told.Kind != kind.MeshExternalServices.Name {
-				warnings = append(warnings, fmt.Sprintf("spec.rules[%d].matches[%d].sni.value: %q is not the server name of an external service, so that the rule has no effect; status.zoneEgress.sni of the MeshExternalService shows it", i, j, m.SNI.Value))
-			}
+			check(fmt.Sprintf("spec.rules[%d].matches[%d]", i, j), m.SNI, "rule")
+		}
+		for _, entry := range rules[i].Default.Entries() {
+			check(fmt.Sprintf("spec.rules[%d].%s", i, entry.Field), entry.SNI, "entry")
 		}
 	}
 	return warnings

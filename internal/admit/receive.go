@@ -100,6 +100,9 @@ func (w *Writer) checkReceived(key resource.Key, r *Received) (resource.Any, err
 			problems.Add("labels["+label.name+"]", "is %.100q, and it is %q that was brought, of %s", got, label.want, whose(r.Owner))
 		}
 	}
+	if namespace, written := meta.Labels[kind.NamespaceLabel]; written {
+		problems.Add("labels["+kind.NamespaceLabel+"]", "is %.100q: resources of one name in two namespaces would be one here, so that this release takes nothing out of a namespace; upgrade this control plane before a zone on Kubernetes joins it", namespace)
+	}
 	problems = append(problems, w.foreignNames(o)...)
 	if zone, ok := zoneOf(o); ok && zone != r.Owner.Zone {
 		problems.Add("zone", "is %.100q, and it was brought of %s", zone, whose(r.Owner))
@@ -155,9 +158,9 @@ func (w *Writer) awaited(row store.Row) error {
 	return resource.Errorf(resource.NotFound, "the Mesh %q does not exist in the zone %q yet", row.Owner.Name, w.zone)
 }
 
-// Withdraw removes what its owner has deleted. What belongs to somebody else by now stays. A mesh that still
+// RemoveReceived removes what its owner has deleted. What belongs to somebody else by now stays. A mesh that still
 // has Dataplanes here stays too, with an error: Conflict.
-func (w *Writer) Withdraw(ctx context.Context, r Received) error {
+func (w *Writer) RemoveReceived(ctx context.Context, r Received) error {
 	key := r.Key()
 	for {
 		stored, err := w.stored(ctx, key)

@@ -1,6 +1,7 @@
 package admit_test
 
 import (
+	"bytes"
 	"maps"
 	"slices"
 	"strings"
@@ -53,12 +54,12 @@ func TestReceive(t *testing.T) {
 	refused(t, err, resource.Forbidden, `belongs to the zone "west"`)
 
 	r.Owner = kind.Owner{Zone: "north"} // its key is another one
-	if err := w.Withdraw(t.Context(), r); err != nil {
+	if err := w.RemoveReceived(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
 	read(t, rows, row.Key)
 	r.Owner = west
-	if err := w.Withdraw(t.Context(), r); err != nil {
+	if err := w.RemoveReceived(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
 	wantGone(t, rows, row.Key)
@@ -71,6 +72,8 @@ func TestReceiveRefuses(t *testing.T) {
 	claimed.Owner = kind.Owner{Zone: "north"}
 	renamed := received(west, kind.MeshServices, "web", webService)
 	renamed.Name = "other"
+	namespaced := received(west, kind.MeshServices, "web", webService)
+	namespaced.Body = bytes.Replace(namespaced.Body, []byte(`"labels":{`), []byte(`"labels":{"k8s.kuma.io/namespace":"blue",`), 1)
 	elsewhere := received(west, kind.MeshServices, "web", webService)
 	elsewhere.Mesh = "missing"
 	for name, test := range map[string]struct {
@@ -86,6 +89,7 @@ func TestReceiveRefuses(t *testing.T) {
 		"another's server name": {w, received(west, kind.MeshServices, "web", strings.Replace(webService, `"port":80,`, `"port":80,"snis":[{"value":"a0123456789abcdef.api.80.m.ms"}],`, 1)), resource.Invalid, "is not a server name of this port"},
 		"another's door":        {g, received(west, kind.ZoneIngresses, "zi", `{"zone":"north","networking":{"address":"10.0.0.1","port":1}}`), resource.Invalid, `zone: is "north", and it was brought of the zone "west"`},
 		"another's way out":     {g, received(west, kind.ZoneEgresses, "ze", `{"zone":"north","networking":{"address":"10.0.0.1","port":1}}`), resource.Invalid, `zone: is "north", and it was brought of the zone "west"`},
+		"of a namespace":        {w, namespaced, resource.Invalid, `labels[k8s.kuma.io/namespace]: is "blue": resources of one name in two namespaces would be one here`},
 		"no external service":   {w, received(global, kind.MeshExternalServices, "api", `{"match":{"port":443},"endpoints":[{"address":"0.0.0.0","port":443}]}`), resource.Invalid, "0.0.0.0 means every address"},
 		"no mesh":               {w, elsewhere, resource.NotFound, `the Mesh "missing" does not exist in the zone "east" yet`},
 		"no mesh on global":     {g, elsewhere, resource.NotFound, `the Mesh "missing" does not exist on the global control plane; create it there`},
@@ -123,7 +127,7 @@ func TestNamesThatGlobalHasToo(t *testing.T) {
 		t.Errorf("one that says the same: %v", err)
 	}
 	put(t, w, web)
-	refused(t, w.Withdraw(t.Context(), received(global, kind.Meshes, "m", `{}`)), resource.Conflict, "Mesh m still has Dataplanes (1)")
+	refused(t, w.RemoveReceived(t.Context(), received(global, kind.Meshes, "m", `{}`)), resource.Conflict, "Mesh m still has Dataplanes (1)")
 }
 
 func adopt(t *testing.T, w *admit.Writer, rows store.Store) admit.Adopted {
@@ -187,7 +191,7 @@ func TestWhatAZoneHadBeforeIsItsOwn(t *testing.T) {
 	if done := adopt(t, admit.New(rows, admit.Options{Zone: "east"}), rows); done != (admit.Adopted{Labelled: 2}) {
 		t.Errorf("of another name: %+v", done)
 	}
-	if done := adopt(t, admit.New(rows, admit.Options{Zone: "east", Joined: true}), rows); done != (admit.Adopted{Labelled: 1}) {
+	if done := adopt(t, admit.New(rows, admit.Options{Zone: "east", Joined: true}), rows); done != (admit.Adopted{Labelled: 1, Tagged: 1}) {
 		t.Errorf("joined: %+v", done)
 	}
 	for _, key := range []resource.Key{old.Key, webKey} {

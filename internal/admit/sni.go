@@ -11,10 +11,10 @@ import (
 // SNIs say what is known of the server names of services beyond the one that is written. (SNI in the resource
 // definition.)
 type SNIs interface {
-	// Format is that of names which are given now.
+	// Format is the format of new SNIs.
 	Format() sni.Format
-	// Holders are the services that have a name, whoever owns them.
-	Holders(name string) []resource.Key
+	// Owners are the services of every owner that have an SNI.
+	Owners(name string) []resource.Key
 }
 
 // serverNames sees to the server names of a service's ports. A port keeps those that it has, whatever a user
@@ -77,7 +77,7 @@ func (w *Writer) taken(at string, key resource.Key, name string) resource.Proble
 	if w.snis == nil {
 		return nil
 	}
-	for _, holder := range w.snis.Holders(name) {
+	for _, holder := range w.snis.Owners(name) {
 		if holder != key {
 			problems.Add(at, "%q is the server name of %s too; call the service by another name", name, holder)
 		}

@@ -21,7 +21,7 @@ type known struct {
 
 func (k *known) Format() sni.Format { return k.format }
 
-func (k *known) Holders(name string) []resource.Key {
+func (k *known) Owners(name string) []resource.Key {
 	if key, ok := k.holders[name]; ok {
 		return []resource.Key{key}
 	}

@@ -166,7 +166,7 @@ func TestAThirdOwnerKeepsItsPlace(t *testing.T) {
 				t.Fatal(err)
 			}
 			refused(t, w.Receive(t.Context(), r), resource.Conflict, "has one of the same name")
-			if err := w.Withdraw(t.Context(), r); err != nil {
+			if err := w.RemoveReceived(t.Context(), r); err != nil {
 				t.Fatal(err)
 			}
 			if err := rows.Delete(t.Context(), r.Key(), ""); err != nil {

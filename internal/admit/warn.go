@@ -19,7 +19,7 @@ func (w *Writer) warnings(ctx context.Context, before, o resource.Any) []string 
 	switch o := o.(type) {
 	case *resource.Object[kind.Mesh]:
 		former, _ := before.(*resource.Object[kind.Mesh])
-		return slices.Concat(memberWarnings(o.Spec.DataplaneProxyMembership), w.putOut(ctx, former, o), w.withoutEgress(ctx, former, o))
+		return slices.Concat(memberWarnings(o.Spec.DataplaneProxyMembership), w.evictionWarnings(ctx, former, o), w.withoutEgress(ctx, former, o))
 	case *resource.Object[kind.Dataplane]:
 		if n := &o.Spec.Networking; len(n.Inbound)+len(n.Outbound) == 0 && n.ZoneIngress == nil && n.ZoneEgress == nil && n.TransparentProxying == nil {
 			return []string{"networking: has no inbound, no outbound, no transparentProxying and no section of a zone proxy: its proxy carries no traffic"}

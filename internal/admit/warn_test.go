@@ -91,10 +91,14 @@ func TestPermissionsThatNobodyFollows(t *testing.T) {
 	}
 	const (
 		caller  = `default: {allow: [{spiffeID: {type: Exact, value: "spiffe://a/b"}}]}`
-		of      = `matches: [{sni: {type: Exact, value: aed22d4b0ed1c902b.api.443.default.mes}}]`
+		known   = "aed22d4b0ed1c902b.api.443.default.mes"
+		of      = `matches: [{sni: {type: Exact, value: ` + known + `}}]`
 		ingress = "spec.rules[0]: has no effect on a zone ingress"
-		apart   = "spec.rules[0].matches: is about what a zone egress tells apart"
+		apart   = "spec.rules[0].matches: is about external services"
 	)
+	bySNI := func(value string) string {
+		return `default: {deny: [{sni: {type: Exact, value: ` + value + `}}]}`
+	}
 	for _, test := range []struct{ target, rule, warns string }{
 		{`{kind: Dataplane, name: door}`, caller, ingress},
 		{`{kind: Dataplane, labels: {app: door}}`, caller, ingress},
@@ -108,8 +112,12 @@ func TestPermissionsThatNobodyFollows(t *testing.T) {
 		{`{kind: Dataplane, name: web, sectionName: "80"}`, of, apart},
 		{`{kind: Dataplane, name: exit, sectionName: out}`, of + ", " + caller, ""},
 		{`{kind: Dataplane, name: to-come}`, of + ", " + caller, ""},
-		{`{kind: Dataplane, name: exit}`, `matches: [{sni: {type: Exact, value: api.example.com}}]`, `spec.rules[0].matches[0].sni.value: "api.example.com" is not the server name of an external service`},
-		{`{kind: Mesh}`, `matches: [{sni: {type: Exact, value: a6b70ca98a72441a7.web.80.default.ms}}]`, `is not the server name of an external service`},
+		{`{kind: Dataplane, name: exit}`, `matches: [{sni: {type: Exact, value: api.example.com}}]`, `spec.rules[0].matches[0].sni.value: "api.example.com" is not the SNI of an external service`},
+		{`{kind: Dataplane, name: exit}`, bySNI("api.example.com"), `spec.rules[0].default.deny[0].sni.value: "api.example.com" is not the SNI of an external service, so that the entry has no effect`},
+		{`{kind: Dataplane, name: web}`, bySNI(known), "spec.rules[0].default.deny[0].sni: is about an external service"},
+		{`{kind: Dataplane, name: exit}`, of + ", " + bySNI(known), ""},
+		{`{kind: Mesh}`, bySNI(known), "spec.rules[0]: has no matches, so that it applies to every external service"},
+		{`{kind: Mesh}`, `matches: [{sni: {type: Exact, value: a6b70ca98a72441a7.web.80.default.ms}}]`, `is not the SNI of an external service`},
 	} {
 		got := strings.Join(put(t, w, `{type: MeshTrafficPermission, mesh: m, name: p, spec: {targetRef: `+test.target+`, rules: [{`+test.rule+`}]}}`).Warnings, "\n")
 		if !strings.Contains(got, test.warns) || (got == "") != (test.warns == "") {

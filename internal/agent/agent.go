@@ -41,18 +41,20 @@ import (
 
 // Config says what one agent needs.
 type Config struct {
-	ControlPlane  []string // https://HOST:PORT, of one instance or several
-	CAFile        string   // PEM, whom to believe that it is the control plane
-	ProxyType     ProxyType
-	DataplaneFile string           // the Dataplane, ZoneIngress or ZoneEgress, YAML or JSON
-	TokenFile     string           // read anew for each call, so that it may be replaced
-	Envoy         string           // the binary; empty: see findEnvoy
-	ReadinessPort int              // of `/ready`; 0: none
-	DNSPort       int              // of the machine's DNS, where the Dataplane has transparentProxying; 0: none
-	DNSResolvers  []netip.AddrPort // of names that are not the mesh's; empty: those of /etc/resolv.conf
-	EnvoyLogLevel string           // as Envoy's --log-level
-	EnvoyOutput   io.Writer
-	Log           *slog.Logger
+	ControlPlane   []string // https://HOST:PORT, of one instance or several
+	CAFile         string   // PEM, the CA certificates of the control plane
+	ProxyType      ProxyType
+	DataplaneFile  string           // the Dataplane, ZoneIngress or ZoneEgress, YAML or JSON
+	TokenFile      string           // read anew for each call, so that it may be replaced
+	Envoy          string           // the binary; empty: see findEnvoy
+	ReadinessPort  int              // of `/ready`; 0: none
+	DNSPort        int              // of the machine's DNS, where the Dataplane has transparentProxying; 0: none
+	DNSResolvers   []netip.AddrPort // of names that are not the mesh's; empty: those of /etc/resolv.conf
+	EnvoyLogLevel  string           // as Envoy's --log-level
+	EnvoyMaxMemory uint64           // bytes of Envoy's heap; 0: see defaultMemory
+	Version        string           // of weft-dp, which the control plane shows
+	EnvoyOutput    io.Writer
+	Log            *slog.Logger
 }
 
 // ProxyType is what the proxy is to the mesh.
@@ -65,9 +67,12 @@ const (
 )
 
 const (
-	// drainBound is how long a proxy that goes away waits for the control plane to say that no client is
-	// sent to it any more.
-	drainBound = 10 * time.Second
+	// drainBound is how long a draining proxy waits, whatever its sessions do, to hear that no client is sent to it any
+	// more. A control plane says so after 30 s for the acks of clients and its drain time, 20 s at most.
+	drainBound = 50 * time.Second
+	// absence is how long a draining proxy waits without a session for the control plane to come back. A session that
+	// breaks earlier than after this time does not start it anew: a control plane without its store has such ones.
+	absence = 10 * time.Second
 	// lastWordBound is how long the agent of an Envoy that has ended tries to say that nothing is served any
 	// more.
 	lastWordBound = time.Second
@@ -90,6 +95,8 @@ type agent struct {
 	ready    *watched[bool]
 	admin    atomic.Pointer[admin] // nil until Envoy has been started
 	heard    *watched[bool]        // the control plane has taken the last word
+	// session is since when the control plane responds on the present session; the zero time while there is none.
+	session *watched[time.Time]
 	// externalDNS is where a zone egress's Envoy resolves names; the zero value on other proxies. It is set before
 	// Envoy is started.
 	externalDNS netip.AddrPort
@@ -142,6 +149,7 @@ func newAgent(c Config, version string) (*agent, error) {
 		outlook:  newOutlook(rand.Text(), version),
 		ready:    watch(false),
 		heard:    watch(false),
+		session:  watch(time.Time{}),
 	}
 	a.leaf = a.leaves.of(leafSecret)
 	a.named = watch(!a.resolves())
@@ -305,11 +313,55 @@ func (a *agent) lastWord(life context.Context) {
 func (a *agent) drain(life context.Context, envoy *envoy, admin *admin) {
 	a.ready.store(false)
 	a.outlook.drain()
-	ctx, cancel := context.WithTimeout(life, drainBound)
+	ctx, cancel := context.WithCancel(life)
 	defer cancel()
-	if _, err := a.settings.await(ctx, func(s *wire.Settings) bool { return s.Drained }); err != nil {
-		a.Log.Warn("the control plane did not confirm that no client is sent here any more; going on", "waited", drainBound)
+	go func() {
+		select {
+		case <-envoy.done:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	if err := a.awaitDrained(ctx); err != nil {
+		a.Log.Warn("the drain goes on, though the control plane has not confirmed that no client is sent here any more", "reason", err)
 	}
 	settings, _ := a.settings.load()
 	envoy.drain(life, admin, time.Duration(settings.DrainSeconds)*time.Second, a.Log)
+}
+
+// awaitDrained returns nil once the control plane states that no client is sent here any more, after the drain time. It
+// returns an error after drainBound, where ctx ends, and once there is no session and the last one that lasted for
+// absence broke as long ago.
+func (a *agent) awaitDrained(ctx context.Context) error {
+	bound := time.After(drainBound)
+	session, _ := a.session.load()
+	var lost time.Time // when the last session that lasted broke, or the drain began without a session
+	if session.IsZero() {
+		lost = time.Now()
+	}
+	for {
+		settings, next := a.settings.load()
+		if settings.Drained {
+			return nil
+		}
+		present, changed := a.session.load()
+		if !present.Equal(session) && (lost.IsZero() || !session.IsZero() && time.Since(session) >= absence) {
+			lost = time.Now()
+		}
+		session = present
+		var expired <-chan time.Time
+		if session.IsZero() {
+			expired = time.After(time.Until(lost.Add(absence)))
+		}
+		select {
+		case <-next:
+		case <-changed:
+		case <-expired:
+			return fmt.Errorf("no session with it lasted in the last %s", absence)
+		case <-bound:
+			return fmt.Errorf("it has not done so within %s", drainBound)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }

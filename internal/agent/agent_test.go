@@ -17,12 +17,12 @@ func TestTheReportIsWhatWasSeenAndHeard(t *testing.T) {
 	o := newOutlook("run", "1.40.0")
 	o.see(map[string]sighting{"10.0.0.1:80": {address: "10.0.0.1", port: 80, generation: "g", leaf: seenLeaf{"5e", "spiffe://default/a spiffe://default/b"}}})
 	report, _ := o.report.load()
-	if len(report.Serving) != 1 || report.Serving[0].Healthy {
-		t.Fatalf("an application of which nothing is known is reported as %v", report.Serving)
+	if len(report.ReadyListeners) != 1 || report.ReadyListeners[0].Healthy {
+		t.Fatalf("an application of which nothing is known is reported as %v", report.ReadyListeners)
 	}
 	o.hear("10.0.0.1:80", true)
 	report, changed := o.report.load()
-	if !report.Serving[0].Healthy || report.Serving[0].Serial != "5e" || len(report.Serving[0].Names) != 2 || report.Run != "run" || report.EnvoyVersion != "1.40.0" {
+	if !report.ReadyListeners[0].Healthy || report.ReadyListeners[0].Serial != "5e" || len(report.ReadyListeners[0].SpiffeIds) != 2 || report.Run != "run" || report.EnvoyVersion != "1.40.0" {
 		t.Errorf("reported %v", report)
 	}
 	o.hear("10.0.0.1:80", true)
@@ -32,8 +32,8 @@ func TestTheReportIsWhatWasSeenAndHeard(t *testing.T) {
 	default:
 	}
 	o.end()
-	if report, _ := o.report.load(); len(report.Serving) != 0 {
-		t.Errorf("the last report serves %v", report.Serving)
+	if report, _ := o.report.load(); len(report.ReadyListeners) != 0 {
+		t.Errorf("the last report serves %v", report.ReadyListeners)
 	}
 }
 

@@ -31,7 +31,7 @@ var pagePaths = map[wire.Page]string{
 }
 
 // pagePath is where Envoy has what a question asks for.
-func pagePath(q *wire.Question) (string, error) {
+func pagePath(q *wire.InspectionRequest) (string, error) {
 	path, ok := pagePaths[q.Page]
 	if !ok {
 		return "", fmt.Errorf("this agent knows no page %s", q.Page)
@@ -50,33 +50,33 @@ func pagePath(q *wire.Question) (string, error) {
 }
 
 // answer sends what Envoy says to a question, until its end or until nobody waits for it any more.
-func (a *agent) answer(ctx context.Context, q *wire.Question) {
+func (a *agent) answer(ctx context.Context, q *wire.InspectionRequest) {
 	ctx, cancel := context.WithTimeout(ctx, answerBound)
 	defer cancel()
-	stream, err := a.control.agent.Answer(ctx)
+	stream, err := a.control.agent.SendInspection(ctx)
 	if err == nil {
-		err = stream.Send(&wire.Part{ProxyType: string(a.ProxyType), Mesh: a.mesh, Name: a.name, Question: q.Id})
+		err = stream.Send(&wire.InspectionSection{ProxyType: string(a.ProxyType), Mesh: a.mesh, Name: a.name, Request: q.Id})
 	}
 	if err == nil {
 		err = a.tell(ctx, q, stream)
 	}
 	if err != nil {
-		a.Log.Info("a question about Envoy was not answered to its end", "page", q.Page, "error", err)
+		a.Log.Info("an inspection of Envoy ended early", "page", q.Page, "error", err)
 	}
 }
 
 // tell sends the page, or why there is none.
-func (a *agent) tell(ctx context.Context, q *wire.Question, stream wire.Agent_AnswerClient) error {
-	problem := a.copyPage(ctx, q, func(part []byte) error { return stream.Send(&wire.Part{Content: part}) })
+func (a *agent) tell(ctx context.Context, q *wire.InspectionRequest, stream wire.Agent_SendInspectionClient) error {
+	problem := a.copyPage(ctx, q, func(part []byte) error { return stream.Send(&wire.InspectionSection{Content: part}) })
 	if problem != nil {
 		// Where it was the sending that failed, this fails too, and nobody is there to be told.
-		_ = stream.Send(&wire.Part{Problem: problem.Error()})
+		_ = stream.Send(&wire.InspectionSection{Problem: problem.Error()})
 	}
 	_, err := stream.CloseAndRecv()
 	return errors.Join(problem, err)
 }
 
-func (a *agent) copyPage(ctx context.Context, q *wire.Question, send parts) error {
+func (a *agent) copyPage(ctx context.Context, q *wire.InspectionRequest, send parts) error {
 	path, err := pagePath(q)
 	if err != nil {
 		return err

@@ -16,15 +16,15 @@ import (
 
 func TestOnlyPagesThatReadCanBeAskedFor(t *testing.T) {
 	for _, c := range []struct {
-		question *wire.Question
+		question *wire.InspectionRequest
 		want     string // empty: refused
 	}{
-		{&wire.Question{Page: wire.Page_PAGE_CONFIG_DUMP}, "/config_dump"},
-		{&wire.Question{Page: wire.Page_PAGE_CONFIG_DUMP, Endpoints: true}, "/config_dump?include_eds"},
-		{&wire.Question{Page: wire.Page_PAGE_STATS, Json: true}, "/stats?format=json"},
-		{&wire.Question{Page: wire.Page_PAGE_SERVER_INFO}, "/server_info"},
-		{&wire.Question{}, ""},
-		{&wire.Question{Page: 99}, ""},
+		{&wire.InspectionRequest{Page: wire.Page_PAGE_CONFIG_DUMP}, "/config_dump"},
+		{&wire.InspectionRequest{Page: wire.Page_PAGE_CONFIG_DUMP, Endpoints: true}, "/config_dump?include_eds"},
+		{&wire.InspectionRequest{Page: wire.Page_PAGE_STATS, Json: true}, "/stats?format=json"},
+		{&wire.InspectionRequest{Page: wire.Page_PAGE_SERVER_INFO}, "/server_info"},
+		{&wire.InspectionRequest{}, ""},
+		{&wire.InspectionRequest{Page: 99}, ""},
 	} {
 		if path, err := pagePath(c.question); path != c.want || (err == nil) == (c.want == "") {
 			t.Errorf("%v is asked for at %q, %v; want %q", c.question, path, err, c.want)

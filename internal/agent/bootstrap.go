@@ -1,16 +1,14 @@
 package agent
 
 import (
-	"fmt"
-	"syscall"
+	"cmp"
+	"math"
 
 	bootstrap "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpoint "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
-	overload "github.com/envoyproxy/go-control-plane/envoy/config/overload/v3"
 	internallistener "github.com/envoyproxy/go-control-plane/envoy/extensions/bootstrap/internal_listener/v3"
-	connections "github.com/envoyproxy/go-control-plane/envoy/extensions/resource_monitors/downstream_connections/v3"
 	upstream "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -48,10 +46,11 @@ func (a *agent) bootstrap(r *room, settings *wire.Settings) (string, error) {
 		Id:      a.mesh + "." + a.name,
 		Cluster: kind.Workload(a.name, a.dataplane.Labels, &a.dataplane.Spec),
 		Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{
-			typeMetadata: structpb.NewStringValue(string(a.ProxyType)),
+			typeMetadata:      structpb.NewStringValue(string(a.ProxyType)),
+			wire.AgentVersion: structpb.NewStringValue(a.Version),
 		}},
 	}
-	b, err := newBootstrap(node, r, settings)
+	b, err := newBootstrap(node, r, settings, cmp.Or(a.EnvoyMaxMemory, defaultMemory()))
 	if err != nil {
 		return "", err
 	}
@@ -67,7 +66,8 @@ func (a *agent) bootstrap(r *room, settings *wire.Settings) (string, error) {
 	return r.write("bootstrap.json", text)
 }
 
-func newBootstrap(node *core.Node, r *room, settings *wire.Settings) (*bootstrap.Bootstrap, error) {
+// newBootstrap returns the bootstrap of an Envoy whose heap has a bound in bytes, 0 for none.
+func newBootstrap(node *core.Node, r *room, settings *wire.Settings, memory uint64) (*bootstrap.Bootstrap, error) {
 	http2, err := anypb.New(&upstream.HttpProtocolOptions{
 		UpstreamProtocolOptions: &upstream.HttpProtocolOptions_ExplicitHttpConfig_{
 			ExplicitHttpConfig: &upstream.HttpProtocolOptions_ExplicitHttpConfig{
@@ -84,7 +84,7 @@ func newBootstrap(node *core.Node, r *room, settings *wire.Settings) (*bootstrap
 	if err != nil {
 		return nil, err
 	}
-	limit, err := connectionLimit()
+	limits, err := overloadManager(memory)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,8 @@ func newBootstrap(node *core.Node, r *room, settings *wire.Settings) (*bootstrap
 				}}},
 			},
 		},
-		OverloadManager: limit,
+		OverloadManager: limits,
+		LayeredRuntime:  cancelledRequests(),
 		// TCP inbounds, and egress chains of TCP external services, have an internal listener behind their decision.
 		BootstrapExtensions: []*core.TypedExtensionConfig{{
 			Name: "envoy.bootstrap.internal_listener", TypedConfig: internal,
@@ -118,23 +119,18 @@ func newBootstrap(node *core.Node, r *room, settings *wire.Settings) (*bootstrap
 	}, nil
 }
 
-// connectionLimit keeps Envoy from taking connections for which it would have no file descriptor left to
-// pass them on: each needs two.
-func connectionLimit() (*overload.OverloadManager, error) {
-	var files syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
-		return nil, fmt.Errorf("the limit of open files: %w", err)
-	}
-	limit, err := anypb.New(&connections.DownstreamConnectionsConfig{
-		MaxActiveDownstreamConnections: int64(min(files.Cur, maxFiles) / 2),
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &overload.OverloadManager{ResourceMonitors: []*overload.ResourceMonitor{{
-		Name:       "envoy.resource_monitors.global_downstream_max_connections",
-		ConfigType: &overload.ResourceMonitor_TypedConfig{TypedConfig: limit},
-	}}}, nil
+// cancelledRequests is the runtime by which Envoy handles requests that clients cancel. When a client's deadlines pass in
+// a stall, its proxy cancels most requests of its connections. By default Envoy takes that for the HTTP/2 rapid reset
+// attack and closes the connection, which fails all other requests on it. Instead, Envoy forwards one request of a
+// connection at a time, so that those that are cancelled meanwhile reach no application.
+func cancelledRequests() *bootstrap.LayeredRuntime {
+	return &bootstrap.LayeredRuntime{Layers: []*bootstrap.RuntimeLayer{{
+		Name: "weft",
+		LayerSpecifier: &bootstrap.RuntimeLayer_StaticLayer{StaticLayer: &structpb.Struct{Fields: map[string]*structpb.Value{
+			"http.max_requests_per_io_cycle":              structpb.NewNumberValue(1),
+			"overload.premature_reset_total_stream_count": structpb.NewNumberValue(math.MaxUint32),
+		}}},
+	}}}
 }
 
 func agentCluster(name string, r *room, http2 *anypb.Any) *cluster.Cluster {

@@ -92,6 +92,7 @@ func (p *controlPlane) dial(tokenFile string) (*grpc.ClientConn, error) {
 		grpc.WithResolvers(instances),
 		grpc.WithTransportCredentials(credentials.NewTLS(p.tls)),
 		grpc.WithPerRPCCredentials(token{file: tokenFile}),
+		grpc.WithWriteBufferSize(wire.WriteBuffer),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: 5 * time.Second}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32), grpc.MaxCallSendMsgSize(math.MaxInt32)),

@@ -147,17 +147,19 @@ func (e *envoy) kill() {
 	<-e.done
 }
 
-// drain lets what is in flight finish, at most for the drain time, and ends Envoy.
+// drain asks Envoy to drain, waits until no connection is open, at most for the bound, and ends Envoy. An Envoy that does
+// not respond may be busy with its connections, so that it is asked again.
 func (e *envoy) drain(ctx context.Context, admin *admin, bound time.Duration, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	if err := admin.drain(ctx); err != nil {
-		log.Warn("asking Envoy to drain failed", "error", err)
-	}
 	look := time.NewTicker(100 * time.Millisecond)
 	defer look.Stop()
-	for {
-		if open, err := admin.connections(ctx); err != nil || open == 0 {
+	for asked := false; ; {
+		if !asked {
+			asked = admin.drain(ctx) == nil
+		}
+		open, err := admin.connections(ctx)
+		if err == nil && open == 0 {
 			break
 		}
 		select {
@@ -165,7 +167,7 @@ func (e *envoy) drain(ctx context.Context, admin *admin, bound time.Duration, lo
 			continue
 		case <-e.done:
 		case <-ctx.Done():
-			log.Warn("connections are still open after the drain time and are cut", "waited", bound)
+			log.Warn("connections are still open after the bound of a drain and are cut", "waited", bound, "open", open, "error", err)
 		}
 		break
 	}

@@ -54,7 +54,7 @@ func (a *agent) keepNames(ctx context.Context, server *nameserver.Server) error 
 
 // hearNames follows one stream to its end.
 func (a *agent) hearNames(ctx context.Context, server *nameserver.Server, version *string, retry *retry) error {
-	stream, err := a.control.agent.Names(ctx, &wire.NamesRequest{ProxyType: string(a.ProxyType), Mesh: a.mesh, Name: a.name, Version: *version})
+	stream, err := a.control.agent.HostNames(ctx, &wire.HostNamesRequest{ProxyType: string(a.ProxyType), Mesh: a.mesh, Name: a.name, Version: *version})
 	if err != nil {
 		return err
 	}

@@ -21,10 +21,10 @@ import (
 type names struct {
 	wire.UnimplementedAgentServer
 	asked   chan string
-	updates chan *wire.NamesUpdate // nil: the stream ends
+	updates chan *wire.HostNamesUpdate // nil: the stream ends
 }
 
-func (n *names) Names(request *wire.NamesRequest, stream wire.Agent_NamesServer) error {
+func (n *names) HostNames(request *wire.HostNamesRequest, stream wire.Agent_HostNamesServer) error {
 	n.asked <- request.Version
 	for update := range n.updates {
 		if update == nil {
@@ -85,7 +85,7 @@ func hostName(name string, ip byte) *wire.HostName {
 }
 
 func TestNamesOutliveTheControlPlaneThatToldThem(t *testing.T) {
-	control := &names{asked: make(chan string), updates: make(chan *wire.NamesUpdate)}
+	control := &names{asked: make(chan string), updates: make(chan *wire.HostNamesUpdate)}
 	a, server := keeping(t, control)
 	want := func(what, name, want string) {
 		t.Helper()
@@ -99,13 +99,13 @@ func TestNamesOutliveTheControlPlaneThatToldThem(t *testing.T) {
 	if ready, _ := a.named.load(); ready {
 		t.Error("an agent that was told nothing knows the names")
 	}
-	control.updates <- &wire.NamesUpdate{Version: "1", Complete: true, Changed: []*wire.HostName{hostName("web.mesh.", 1), hostName("api.mesh.", 2)}}
+	control.updates <- &wire.HostNamesUpdate{Version: "1", Complete: true, Changed: []*wire.HostName{hostName("web.mesh.", 1), hostName("api.mesh.", 2)}}
 	control.updates <- nil
 	if version := <-control.asked; version != "1" {
 		t.Errorf("after a restart of the control plane it states version %q, want 1", version)
 	}
 	want("meanwhile", "web.mesh.", "241.0.0.1")
-	control.updates <- &wire.NamesUpdate{Version: "2", Changed: []*wire.HostName{hostName("web.mesh.", 3)}, Removed: []string{"api.mesh."}}
+	control.updates <- &wire.HostNamesUpdate{Version: "2", Changed: []*wire.HostName{hostName("web.mesh.", 3)}, Removed: []string{"api.mesh."}}
 	control.updates <- nil
 	if version := <-control.asked; version != "2" {
 		t.Errorf("it states version %q, want 2", version)

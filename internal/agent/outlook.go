@@ -103,22 +103,22 @@ func (o *outlook) change(apply func()) {
 	apply()
 	next := &wire.Report{Run: o.run, EnvoyVersion: o.version, Draining: o.draining, Certificate: o.certificate}
 	if !o.ended {
-		next.Serving = o.serving()
+		next.ReadyListeners = o.serving()
 	}
 	if last, _ := o.report.load(); o.ended || !proto.Equal(last, next) {
 		o.report.store(next)
 	}
 }
 
-func (o *outlook) serving() []*wire.Serving {
-	var all []*wire.Serving
+func (o *outlook) serving() []*wire.ReadyListener {
+	var all []*wire.ReadyListener
 	for listener, s := range o.seen {
-		all = append(all, &wire.Serving{
+		all = append(all, &wire.ReadyListener{
 			Address: s.address, Port: s.port, Generation: s.generation, Serial: s.leaf.serial,
-			Names: strings.Fields(s.leaf.names), Healthy: o.healthy[listener],
+			SpiffeIds: strings.Fields(s.leaf.names), Healthy: o.healthy[listener],
 		})
 	}
-	slices.SortFunc(all, func(a, b *wire.Serving) int {
+	slices.SortFunc(all, func(a, b *wire.ReadyListener) int {
 		return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port))
 	})
 	return all

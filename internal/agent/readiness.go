@@ -20,7 +20,7 @@ func (a *agent) becomeReady(seen map[string]sighting, waiting error) bool {
 	}
 	report, _ := a.outlook.sent.load()
 	named, _ := a.named.load()
-	if waiting != nil || !named || report == nil || len(report.Serving) < len(seen) {
+	if waiting != nil || !named || report == nil || len(report.ReadyListeners) < len(seen) {
 		return false
 	}
 	if report.Draining {
@@ -75,5 +75,5 @@ func (a *agent) whyNotReady() string {
 	if problem := report.GetCertificate().GetProblem(); problem != "" {
 		return problem
 	}
-	return fmt.Sprintf("%d of %d listeners serve", len(report.Serving), len(settings.GetListeners()))
+	return fmt.Sprintf("%d of %d listeners serve", len(report.ReadyListeners), len(settings.GetListeners()))
 }

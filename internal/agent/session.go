@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
@@ -18,7 +19,7 @@ import (
 func (a *agent) keepSession(ctx context.Context) error {
 	retry := newBackoff()
 	for {
-		err := a.session(ctx, retry)
+		err := a.holdSession(ctx, retry)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -51,7 +52,8 @@ func (a *agent) registerAgain(ctx context.Context) {
 	}
 }
 
-func (a *agent) session(ctx context.Context, retry *retry) error {
+// holdSession opens a session and relays its settings until it ends.
+func (a *agent) holdSession(ctx context.Context, retry *retry) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := a.control.agent.Session(ctx)
@@ -67,9 +69,13 @@ func (a *agent) session(ctx context.Context, retry *retry) error {
 		if at, ok := peer.FromContext(stream.Context()); ok && !connected {
 			a.Log.Info("connected", "controlPlane", at.Addr)
 		}
+		if !connected {
+			a.session.store(time.Now())
+			defer a.session.store(time.Time{})
+		}
 		retry.reset()
-		if settings.Question != nil {
-			go a.answer(ctx, settings.Question)
+		if settings.Inspection != nil {
+			go a.answer(ctx, settings.Inspection)
 			continue
 		}
 		a.settings.store(settings)
@@ -87,7 +93,7 @@ func (a *agent) sendReports(ctx context.Context, stream wire.Agent_SessionClient
 			return
 		}
 		a.outlook.sent.store(report)
-		if a.outlook.over() && len(report.Serving) == 0 {
+		if a.outlook.over() && len(report.ReadyListeners) == 0 {
 			stream.CloseSend()
 			return
 		}

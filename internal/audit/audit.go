@@ -26,7 +26,7 @@ type Entry struct {
 	Time     time.Time     `json:"time"`
 	Instance string        `json:"instance"` // of the control plane
 	User     access.User   `json:"user"`
-	From     string        `json:"from"`    // the peer's address; what a forwarding proxy says is not believed
+	From     string        `json:"from"`    // the peer's address; the headers of a forwarding proxy are not trusted
 	Request  string        `json:"request"` // "PUT /meshes/default", or "Register" of an agent
 	Action   access.Action `json:"action,omitempty"`
 
@@ -171,7 +171,7 @@ func (r *Record) End(status int, err error) {
 
 type recordKey struct{}
 
-// With answers a context that carries a record to whoever knows more about it.
+// With returns a context that carries a record to the code that completes it.
 func With(ctx context.Context, r *Record) context.Context {
 	return context.WithValue(ctx, recordKey{}, r)
 }

@@ -34,7 +34,7 @@ func (d *disk) Write(p []byte) (int, error) {
 	return d.Buffer.Write(p)
 }
 
-// What was done while the disk filled is recorded later; what was not begun yet is refused until then.
+// A write that ended while the disk filled is recorded later; a write that has not begun is rejected until then.
 func TestNothingIsDoneThatCannotBeRecorded(t *testing.T) {
 	var out disk
 	var text bytes.Buffer

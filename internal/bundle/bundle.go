@@ -15,14 +15,14 @@ import (
 	"time"
 )
 
-// Part is one file of a bundle.
-type Part struct {
+// Section is one file of a bundle.
+type Section struct {
 	Name  string // "config.yaml", "resources/meshes.yaml"
 	Write func(io.Writer) error
 }
 
 // Write packs parts into a folder. What a part lacks says errors.txt: one that fails leaves out no other.
-func Write(to io.Writer, folder string, now time.Time, parts []Part) error {
+func Write(to io.Writer, folder string, now time.Time, parts []Section) error {
 	packed := gzip.NewWriter(to)
 	archive := tar.NewWriter(packed)
 	add := func(name string, content []byte) error {
@@ -55,7 +55,7 @@ func Write(to io.Writer, folder string, now time.Time, parts []Part) error {
 }
 
 // Handler answers a bundle called PREFIX-TIME, made at the moment.
-func Handler(prefix string, parts []Part) http.Handler {
+func Handler(prefix string, parts []Section) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		now := time.Now().UTC()
 		folder := prefix + "-" + now.Format("20060102-150405")

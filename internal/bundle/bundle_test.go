@@ -36,9 +36,9 @@ func unpack(t *testing.T, packed io.Reader) map[string]string {
 	}
 }
 
-func TestAPartThatFailsLeavesOutNoOther(t *testing.T) {
+func TestAFailedSectionExcludesNoOther(t *testing.T) {
 	w := httptest.NewRecorder()
-	Handler("weft-bundle-east", []Part{
+	Handler("weft-bundle-east", []Section{
 		{"a.txt", func(w io.Writer) error {
 			io.WriteString(w, "half")
 			return errors.New("the disk is gone")

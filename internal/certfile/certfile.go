@@ -39,13 +39,13 @@ func (c *Certificate) Now() *tls.Certificate { return c.current() }
 // ForClient answers it as [tls.Config] asks for it.
 func (c *Certificate) ForClient(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.Now(), nil }
 
-// Pool is a set of CA certificates, of a file in PEM and of the files *.pem and *.crt of a folder.
-type Pool struct{ watched[*x509.CertPool] }
+// Roots is a set of CA certificates, of a file in PEM and of the files *.pem and *.crt of a folder.
+type Roots struct{ watched[*x509.CertPool] }
 
-// NewPool reads a file and a folder, of which either may be empty: none. A folder without files is a pool
+// NewRoots reads a file and a folder, of which either may be empty: none. A folder without files is a pool
 // without certificates.
-func NewPool(file, dir string, log *slog.Logger) (*Pool, error) {
-	p := &Pool{watched[*x509.CertPool]{log: log, files: func() []string { return poolFiles(file, dir) }, read: readPool}}
+func NewRoots(file, dir string, log *slog.Logger) (*Roots, error) {
+	p := &Roots{watched[*x509.CertPool]{log: log, files: func() []string { return poolFiles(file, dir) }, read: readPool}}
 	if dir != "" {
 		if _, err := os.Stat(dir); err != nil {
 			return nil, err
@@ -55,7 +55,7 @@ func NewPool(file, dir string, log *slog.Logger) (*Pool, error) {
 }
 
 // Now answers the pool as it is in the files.
-func (p *Pool) Now() *x509.CertPool { return p.current() }
+func (p *Roots) Now() *x509.CertPool { return p.current() }
 
 func poolFiles(file, dir string) []string {
 	var files []string

@@ -54,7 +54,7 @@ func TestACertificateThatChangesIsTheNextOnesCertificate(t *testing.T) {
 	if !serves("old.example") || c.Now() != c.Now() {
 		t.Error("the first certificate is not served, or read each time")
 	}
-	// The certificate has come and its key not yet: nobody is cut off meanwhile.
+	// The certificate has come and its key not yet: no client is cut off meanwhile.
 	replace(t, filepath.Join(renewed, "server.crt"), certFile, time.Now().Add(time.Second))
 	if !serves("old.example") || !serves("old.example") || strings.Count(log.String(), "can't be read") != 1 {
 		t.Errorf("half a change: %s", &log)
@@ -69,7 +69,7 @@ func TestCertificatesThatAreNotThere(t *testing.T) {
 	if _, err := NewCertificate("/does/not/exist.crt", "/does/not/exist.key", slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("a certificate that is not there was read")
 	}
-	if _, err := NewPool("", "/does/not/exist", slog.New(slog.DiscardHandler)); err == nil {
+	if _, err := NewRoots("", "/does/not/exist", slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("a folder that is not there was read")
 	}
 }
@@ -77,11 +77,11 @@ func TestCertificatesThatAreNotThere(t *testing.T) {
 func TestAPoolIsWhatIsInItsFilesNow(t *testing.T) {
 	one, other := material(t, "a.example"), material(t, "b.example")
 	dir := t.TempDir()
-	p, err := NewPool(filepath.Join(one, "ca.crt"), dir, slog.New(slog.DiscardHandler))
+	p, err := NewRoots(filepath.Join(one, "ca.crt"), dir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	believes := func(material string) bool {
+	trusts := func(material string) bool {
 		c, err := NewCertificate(filepath.Join(material, "server.crt"), filepath.Join(material, "server.key"), slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
@@ -89,18 +89,18 @@ func TestAPoolIsWhatIsInItsFilesNow(t *testing.T) {
 		_, err = c.Now().Leaf.Verify(x509.VerifyOptions{Roots: p.Now()})
 		return err == nil
 	}
-	if !believes(one) || believes(other) {
-		t.Error("the file's CA alone should be believed")
+	if !trusts(one) || trusts(other) {
+		t.Error("the file's CA alone should be trusted")
 	}
 	replace(t, filepath.Join(other, "ca.crt"), filepath.Join(dir, "other.crt"), time.Now())
 	replace(t, filepath.Join(other, "ca.key"), filepath.Join(dir, "notes.txt"), time.Now())
-	if !believes(one) || !believes(other) {
-		t.Error("a CA that was added is not believed")
+	if !trusts(one) || !trusts(other) {
+		t.Error("a CA that was added is not trusted")
 	}
 	if err := os.Remove(filepath.Join(dir, "other.crt")); err != nil {
 		t.Fatal(err)
 	}
-	if !believes(one) || believes(other) {
-		t.Error("a CA that was removed is believed")
+	if !trusts(one) || trusts(other) {
+		t.Error("a CA that was removed is trusted")
 	}
 }

@@ -2,7 +2,7 @@
 // what to do.
 //
 // [Look] is a function of one snapshot of the table and of what is known of the proxies beside it. It
-// changes nothing and asks nobody. What it can find is the list [Problems]; docs/troubleshooting.md has a
+// changes nothing and sends no request. What it can find is the list [Problems]; docs/troubleshooting.md has a
 // section for each.
 package check
 
@@ -30,9 +30,9 @@ type World struct {
 	// Pending answers since when a proxy, connected to this instance, has not taken something that it was
 	// sent; false where it has it all. Optional.
 	Pending func(graph.ProxyKey) (since time.Time, ok bool)
-	// ServerCertificateEnds is when the certificate of the control plane's own servers does.
-	ServerCertificateEnds time.Time
-	Now                   time.Time
+	// ServerCertificateExpires is when the certificate of the control plane's own servers does.
+	ServerCertificateExpires time.Time
+	Now                      time.Time
 }
 
 // Known is what is known beside the table, subscriptions to instances that are no more closed.
@@ -80,6 +80,7 @@ func Look(w World) *Report {
 	l := &look{World: w, r: table.Eval(w.Snapshot), report: &Report{Findings: []Finding{}}}
 	l.controlPlane()
 	l.zones()
+	l.hostNames()
 	for mesh := range w.State.Meshes.All(w.Snapshot) {
 		l.mesh(mesh.Name)
 	}
@@ -118,7 +119,7 @@ type member struct {
 }
 
 func (l *look) mesh(mesh string) {
-	l.crossing(mesh)
+	l.crossZone(mesh)
 	l.leftOut(mesh)
 	l.owners(mesh)
 	if l.isGlobal() {
@@ -132,7 +133,7 @@ func (l *look) mesh(mesh string) {
 		l.proxy(m)
 	}
 	calls := callsOf(members)
-	services := slices.DeleteFunc(slices.Clone(l.State.ServicesByMesh.List(l.r, graph.MeshKey(mesh))), l.State.Foreign)
+	services := slices.DeleteFunc(slices.Clone(l.State.ServicesByMesh.List(l.r, graph.MeshKey(mesh))), l.State.IsRemote)
 	for _, service := range services {
 		l.service(service, calls)
 	}
@@ -140,8 +141,8 @@ func (l *look) mesh(mesh string) {
 		l.found(generatedServicesFull, objectOf(kind.Meshes.Key("", mesh)), "%d MeshServices are generated in this zone, at most %d are: a new value of %s gets none", n, graph.MaxGenerated, kind.ServiceTag)
 	}
 	l.leaving(mesh)
-	l.outside(mesh)
-	l.held(mesh)
+	l.external(mesh)
+	l.retained(mesh)
 	l.identities(mesh, members)
 	l.signingKey(mesh, len(members))
 	l.permissions(mesh, members)

@@ -65,7 +65,7 @@ func TestWorlds(t *testing.T) {
 	}
 }
 
-// Whoever follows the link of a finding finds a section.
+// The link of a finding leads to a section.
 func TestEveryProblemIsDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../docs/troubleshooting.md")
 	if err != nil {
@@ -91,9 +91,9 @@ func world(t *testing.T, archive *txtar.Archive) check.World {
 		zone = ""
 	}
 	w := check.World{
-		State:                 graph.NewState(zone),
-		Known:                 check.Known{Insights: map[graph.ProxyKey]*kind.DataplaneInsight{}, ZoneInsights: map[string]*kind.ZoneInsight{}},
-		ServerCertificateEnds: now.AddDate(1, 0, 0), Now: now,
+		State:                    graph.NewState(zone),
+		Known:                    check.Known{Insights: map[graph.ProxyKey]*kind.DataplaneInsight{}, ZoneInsights: map[string]*kind.ZoneInsight{}},
+		ServerCertificateExpires: now.AddDate(1, 0, 0), Now: now,
 	}
 	var rows []resource.Any
 	for _, doc := range bytes.Split(fileOf(archive, "resources.yaml"), []byte("\n---\n")) {
@@ -190,13 +190,13 @@ func note(t *testing.T, w *check.World, rows []resource.Any, words []string) []r
 			Authority: slices.Concat(cert, key), Next: &kind.NextCA{Since: kind.Time{Time: now.Add(-time.Hour)}},
 		})}
 	case "server-certificate":
-		w.ServerCertificateEnds = now.Add(days(words[1]))
+		w.ServerCertificateExpires = now.Add(days(words[1]))
 	case "pending":
 		since := now.Add(-days(words[2]) / (24 * 60))
 		w.Pending = func(key graph.ProxyKey) (time.Time, bool) { return since, key.Name == words[1] }
 	case "away":
 		since := now.Add(-days(words[1]) / (24 * 60))
-		w.Global = &insight.GlobalLink{Since: kind.Time{Time: since}, Trouble: strings.Join(words[2:], " ")}
+		w.Global = &insight.GlobalLink{Since: kind.Time{Time: since}, Problem: strings.Join(words[2:], " ")}
 	case "fresh":
 		for _, o := range rows {
 			if o.Key().Name == words[1] {

@@ -21,15 +21,15 @@ const (
 )
 
 func (l *look) controlPlane() {
-	switch ends := l.ServerCertificateEnds; {
+	switch ends := l.ServerCertificateExpires; {
 	case l.Now.After(ends):
-		l.add(serverCertificateEnds, Error, controlPlane, "the certificate of its servers ended at %s: no proxy can connect", day(ends))
+		l.add(serverCertificateExpiring, Error, controlPlane, "the certificate of its servers ended at %s: no proxy can connect", day(ends))
 	case ends.Sub(l.Now) < endsSoon:
-		l.found(serverCertificateEnds, controlPlane, "the certificate of its servers ends at %s", day(ends))
+		l.found(serverCertificateExpiring, controlPlane, "the certificate of its servers ends at %s", day(ends))
 	}
 }
 
-// identities looks at the MeshIdentities of a mesh: whom they select, and whether they can sign.
+// identities looks at the MeshIdentities of a mesh: the proxies that they select, and whether they can sign.
 func (l *look) identities(mesh string, members []member) {
 	for _, mi := range l.State.IdentitiesByMesh.List(l.r, graph.MeshKey(mesh)) {
 		object := objectOf(mi.Key())
@@ -46,7 +46,7 @@ func (l *look) identities(mesh string, members []member) {
 			l.found(selectorMatchesNothing, object, "it selects none of the Dataplanes of the mesh (%d): %s", len(members), identitySelectorText(mi.Spec.Selector))
 		}
 		if !spire {
-			l.identityBelieved(mi, object, members)
+			l.identityTrusted(mi, object, members)
 		}
 	}
 	l.mtls(mesh)
@@ -62,7 +62,7 @@ func (l *look) mtls(mesh string) {
 	for i := range o.Spec.MTLS.Backends {
 		b := &o.Spec.MTLS.Backends[i]
 		text, err := identity.BackendText(mesh, b, l.secretOf(mesh))
-		waits := errors.Is(err, identity.ErrNotMade) && l.Now.Sub(o.Modified) <= settleTime
+		waits := errors.Is(err, identity.ErrNotMade) && l.Now.Sub(o.Modified) <= ackTime
 		ca, trouble := l.usable(text, err)
 		switch {
 		case waits:
@@ -83,7 +83,7 @@ func (l *look) issuers(mesh string) {
 		return
 	}
 	for _, trust := range l.State.TrustsByMesh.List(l.r, graph.MeshKey(mesh)) {
-		l.found(trustWithoutEffect, objectOf(trust.Key()), "all certificates of the mesh come from SPIRE, which says whom proxies believe")
+		l.found(trustWithoutEffect, objectOf(trust.Key()), "all certificates of the mesh come from SPIRE, which decides which roots proxies trust")
 	}
 }
 
@@ -106,11 +106,11 @@ func identitySelectorText(s *kind.IdentitySelector) string {
 func (l *look) authority(of resource.Key, ca *identity.CA, trouble string) {
 	object, signing := objectOf(of), l.signs(of)
 	if signing != nil && signing.Next != nil && l.Now.Sub(signing.Next.Since.Time) > changeTime {
-		l.found(authorityChangePending, object, "a new certificate authority has waited for %s until every proxy believes its root", ago(l.Now.Sub(signing.Next.Since.Time)))
+		l.found(authorityChangePending, object, "a new certificate authority has waited for %s until every proxy trusts its root", ago(l.Now.Sub(signing.Next.Since.Time)))
 	}
 	switch former := authorityOf(signing); {
 	case trouble == "" && ca != nil && ca.NotAfter().Sub(l.Now) < endsSoon:
-		l.found(authorityEnds, object, "its certificate authority ends at %s, and no certificate outlives it", day(ca.NotAfter()))
+		l.found(authorityExpiring, object, "its certificate authority ends at %s, and no certificate outlives it", day(ca.NotAfter()))
 	case trouble == "":
 	case former != nil && l.Now.Before(former.NotAfter()):
 		l.add(identityCannotSign, Warning, object, "%s; the former authority goes on signing until %s", trouble, day(former.NotAfter()))
@@ -122,7 +122,7 @@ func (l *look) authority(of resource.Key, ca *identity.CA, trouble string) {
 // source answers the CA that a MeshIdentity names, or why it can't be used; neither while it is being made.
 func (l *look) source(mi *resource.Object[kind.MeshIdentity]) (ca *identity.CA, trouble string) {
 	text, err := identity.CAText(&mi.Spec, mi.Name, l.secretOf(mi.Mesh))
-	if waited := l.Now.Sub(mi.Created); err == nil && text == nil && waited > settleTime {
+	if waited := l.Now.Sub(mi.Created); err == nil && text == nil && waited > ackTime {
 		return nil, fmt.Sprintf("its certificate authority has not been made in %s", ago(waited))
 	} else if err == nil && text == nil {
 		return nil, ""
@@ -179,18 +179,18 @@ func authorityOf(signing *kind.SigningCA) *identity.CA {
 	return ca
 }
 
-// identityBelieved finds a MeshIdentity whose certificates the mesh does not believe.
-func (l *look) identityBelieved(mi *resource.Object[kind.MeshIdentity], object Object, members []member) {
-	if l.Now.Sub(mi.Created) < settleTime {
+// identityTrusted finds a MeshIdentity whose certificates the mesh does not trust.
+func (l *look) identityTrusted(mi *resource.Object[kind.MeshIdentity], object Object, members []member) {
+	if l.Now.Sub(mi.Created) < ackTime {
 		return // its MeshTrust is being made
 	}
-	believed := l.believed(mi.Mesh)
+	trusted := l.trusted(mi.Mesh)
 	for _, m := range members {
 		id := m.proxy.Identity
-		if id == nil || id.MeshIdentity != mi.Name || id.TrustDomain == "" || slices.Contains(believed, id.TrustDomain) {
+		if id == nil || id.MeshIdentity != mi.Name || id.TrustDomain == "" || slices.Contains(trusted, id.TrustDomain) {
 			continue
 		}
-		l.found(domainNotBelieved, object, "it names proxies of the trust domain %s, such as %s, which no MeshTrust of the mesh has", id.TrustDomain, m.object.Name)
+		l.found(domainNotTrusted, object, "it names proxies of the trust domain %s, such as %s, which no MeshTrust of the mesh has", id.TrustDomain, m.object.Name)
 		return
 	}
 }

@@ -7,18 +7,18 @@ import (
 
 // leaving finds a mesh that has no way to its other zones: what goes there is to go through zone egresses.
 func (l *look) leaving(mesh string) {
-	ready := len(l.State.WayOut.Get(l.r, mesh).Egresses)
+	ready := len(l.State.EgressRoute.Get(l.r, mesh).Egresses)
 	if l.State.ByEgress.Get(l.r, mesh) && ready == 0 && l.State.ManyZones(l.r, mesh) {
 		l.found(zoneWithoutEgress, objectOf(kind.Meshes.Key("", mesh)), "routing.zoneEgress sends what goes to other zones through a zone egress, and none of zone %s is ready", l.State.Zone)
 	}
 }
 
-// outside looks at the services outside the mesh, as this zone reaches them.
-func (l *look) outside(mesh string) {
+// external looks at the services outside the mesh, as this zone reaches them.
+func (l *look) external(mesh string) {
 	for o := range l.State.ExternalServices.From(l.Snapshot, graph.MeshKey(mesh), "") {
 		object := objectOf(o.Key())
-		if barrier := l.State.ExternalBarrier(l.r, o); barrier != "" {
-			l.found(externalUnreachable, object, "nobody of this zone reaches it: %s", barrier)
+		if reason := l.State.ExternalUnreachableReason(l.r, o); reason != "" {
+			l.found(externalUnreachable, object, "unreachable from this zone: %s", reason)
 		}
 		status, ok := l.State.ExternalServiceStatuses.Find(l.r, o.Mesh, o.Name)
 		if !ok {

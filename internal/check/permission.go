@@ -23,12 +23,12 @@ func callsOf(members []member) calls {
 		for _, out := range m.proxy.Outbounds {
 			c.named[out.Destination.Service] = true
 		}
-		c.transparent = c.transparent || m.proxy.Class.Transparent
+		c.transparent = c.transparent || m.proxy.Group.Transparent
 	}
 	return c
 }
 
-// severity says how bad it is that a service lets nobody in; false where nobody tries.
+// severity says how bad it is that a service denies all callers; false where it has no caller.
 func (c calls) severity(service string) (Severity, bool) {
 	switch {
 	case c.named[service]:
@@ -39,7 +39,7 @@ func (c calls) severity(service string) (Severity, bool) {
 	return "", false
 }
 
-// callers finds a port whose servers refuse everybody.
+// callers finds a port whose servers deny all callers.
 func (l *look) callers(service *resource.Object[kind.MeshService], port kind.ServicePort, members []graph.Member, calls calls) {
 	severity, tried := calls.severity(service.Name)
 	if !tried {
@@ -64,10 +64,10 @@ func (l *look) callers(service *resource.Object[kind.MeshService], port kind.Ser
 		}
 	}
 	if len(silent) > 0 {
-		l.add(nobodyMayCall, severity, object, "port %d: no rule allows anybody to call %s (%d of %d)", port.Port, someOf(silent), len(silent), servers)
+		l.add(noAllowedClients, severity, object, "port %d: no rule allows anybody to call %s (%d of %d)", port.Port, someOf(silent), len(silent), servers)
 	}
 	if len(denied) > 0 {
-		l.add(denyCoversAllow, severity, object, "port %d: whoever may call %s is denied by another rule (%d of %d)", port.Port, someOf(denied), len(denied), servers)
+		l.add(denyCoversAllow, severity, object, "port %d: every allowed caller of %s is denied by another rule (%d of %d)", port.Port, someOf(denied), len(denied), servers)
 	}
 }
 
@@ -93,7 +93,7 @@ func allDenied(p *match.Permissions) bool {
 	return true
 }
 
-// covers says whether whoever one rule names is named by the other too.
+// covers says whether the other rule matches all callers of the first.
 func covers(wide, narrow match.Rule) bool {
 	if wide.Exact != "" {
 		return wide.Exact == narrow.Exact
@@ -101,7 +101,7 @@ func covers(wide, narrow match.Rule) bool {
 	return strings.HasPrefix(narrow.Exact+narrow.Prefix, wide.Prefix)
 }
 
-// permissions looks at the policies themselves: whom they hit, and whom they name.
+// permissions looks at the policies themselves: the proxies that they select, and the callers that they match.
 func (l *look) permissions(mesh string, members []member) {
 	for _, policy := range l.State.PermissionByMesh.List(l.r, graph.MeshKey(mesh)) {
 		object := objectOf(policy.Key())
@@ -133,28 +133,31 @@ func targeted(policy *resource.Object[kind.MeshTrafficPermission], members []mem
 	return hit, secured
 }
 
-// namedDomains finds callers of a trust domain whose certificates nobody in the mesh believes.
+// namedDomains finds callers of a trust domain whose certificates no proxy of the mesh trusts.
 func (l *look) namedDomains(mesh string, policy *resource.Object[kind.MeshTrafficPermission]) {
-	believed := l.believed(mesh)
-	if len(believed) == 0 {
+	trusted := l.trusted(mesh)
+	if len(trusted) == 0 {
 		return // a mesh without any is plain
 	}
 	var strangers []string
 	for _, rule := range policy.Spec.Rules {
 		for _, caller := range slices.Concat(rule.Default.Allow, rule.Default.AllowWithShadowDeny, rule.Default.Deny) {
+			if caller.SpiffeID == nil {
+				continue // an entry with an SNI alone is about every trusted caller
+			}
 			domain := domainOf(caller.SpiffeID.Value)
-			if !slices.Contains(believed, domain) && !slices.Contains(strangers, domain) {
+			if !slices.Contains(trusted, domain) && !slices.Contains(strangers, domain) {
 				strangers = append(strangers, domain)
 			}
 		}
 	}
 	if len(strangers) > 0 {
-		l.add(domainNotBelieved, Warning, objectOf(policy.Key()), "it names callers of %s, and the mesh believes %s", someOf(strangers), someOf(believed))
+		l.add(domainNotTrusted, Warning, objectOf(policy.Key()), "it matches callers of %s, and the mesh trusts %s", someOf(strangers), someOf(trusted))
 	}
 }
 
-// believed are the trust domains of a mesh.
-func (l *look) believed(mesh string) []string {
+// trusted are the trust domains of a mesh.
+func (l *look) trusted(mesh string) []string {
 	var domains []string
 	for _, d := range l.State.Trust.Get(l.r, mesh).Domains {
 		domains = append(domains, d.Name)

@@ -31,14 +31,14 @@ func problemIndex(id string) int {
 func Problems() []*Problem { return slices.Clone(problems) }
 
 var (
-	serverCertificateEnds = &Problem{"server-certificate-ends", Warning,
+	serverCertificateExpiring = &Problem{"server-certificate-expiring", Warning,
 		"Replace the files of general.tlsCertFile and general.tlsKeyFile; one that the control plane made itself is made anew when it starts."}
 	identityCannotSign = &Problem{"identity-cannot-sign", Error,
-		"Repair the certificate authority that the MeshIdentity, or the backend of the Mesh, names; without another nobody is given a certificate."}
-	authorityEnds = &Problem{"certificate-authority-ends", Warning,
+		"Repair the certificate authority that the MeshIdentity, or the backend of the Mesh, names; without another CA no certificate is signed."}
+	authorityExpiring = &Problem{"certificate-authority-expiring", Warning,
 		"Replace the certificate authority before it ends."}
 	authorityChangePending = &Problem{"authority-change-pending", Warning,
-		"Find the proxies that are slow or refuse updates; the former authority signs meanwhile."}
+		"Find the proxies that are slow or NACK updates; the former authority signs meanwhile."}
 	noVirtualIP = &Problem{"no-virtual-ip", Error,
 		"Set ipam.meshService.cidr to a larger range."}
 	notTranslated = &Problem{"not-translated", Error,
@@ -47,25 +47,25 @@ var (
 		"Rename one of the services, or correct the template."}
 	noSpiffeID = &Problem{"no-spiffe-id", Error,
 		"Correct the labels and tags of the Dataplane, or the templates of the MeshIdentity."}
-	certificateEnded = &Problem{"certificate-ended", Error,
+	certificateExpired = &Problem{"certificate-expired", Error,
 		"Look into the log of its weft-dp for why the certificate was not renewed, or of its SPIRE agent where that gives it."}
-	certificateOverdue = &Problem{"certificate-overdue", Warning,
+	certificateExpiring = &Problem{"certificate-expiring", Warning,
 		"Look into the log of its weft-dp for why the certificate is not renewed, or of its SPIRE agent where that gives it."}
-	domainNotBelieved = &Problem{"trust-domain-not-believed", Error,
+	domainNotTrusted = &Problem{"trust-domain-not-trusted", Error,
 		"Create a MeshTrust for the trust domain, or correct its name."}
-	certificateNotGiven = &Problem{"certificate-not-given", Error,
-		"Do what it says on the machine of the proxy, or at the SPIRE server; meanwhile it serves nobody and calls nobody."}
+	certificateMissing = &Problem{"certificate-missing", Error,
+		"Follow the message on the machine of the proxy, or at the SPIRE server; meanwhile the proxy neither serves nor sends mTLS requests."}
 	providersMixed = &Problem{"providers-mixed", Error,
-		"Use one provider for the whole mesh: with SPIRE and another one, or two trust domains, proxies of one kind refuse the others."}
+		"Use one provider for the whole mesh: with SPIRE and another one, or two trust domains, proxies with different roots reject each other."}
 	trustWithoutEffect = &Problem{"trust-without-effect", Warning,
-		"Delete it: SPIRE says whom proxies believe."}
+		"Delete it: SPIRE decides which roots proxies trust."}
 	rootsNotTrusted = &Problem{"roots-not-trusted", Error,
 		"Delete the MeshTrust in the zone that wrote it, unless its roots are right: then write them in a MeshTrust on the global control plane."}
 	signingKeyMissing = &Problem{"signing-key-missing", Error,
 		"Generate new tokens, which makes a new key, and start the proxies with them; or restore the Secret."}
-	updateRefused = &Problem{"update-refused", Error,
+	configRejected = &Problem{"config-rejected", Error,
 		"The proxy goes on with what it had. Read Envoy's words, then `weft inspect dataplane NAME --config`."}
-	updatePending = &Problem{"update-pending", Warning,
+	configNotAcked = &Problem{"config-not-acked", Warning,
 		"The proxy is slow or stuck: look at its machine, and at Envoy's log."}
 	envoyTooOld = &Problem{"envoy-too-old", Error,
 		"Give the proxy a newer Envoy."}
@@ -74,42 +74,44 @@ var (
 	proxyOffline = &Problem{"proxy-offline", Warning,
 		"Start its weft-dp, or delete the Dataplane if it is gone for good."}
 	proxyNeverConnected = &Problem{"proxy-never-connected", Warning,
-		"Start weft-dp for it; if it runs, its log says why it is not let in."}
-	inboundNotServed = &Problem{"inbound-not-served", Warning,
+		"Start weft-dp for it; if it runs, its log has the reason."}
+	inboundNotReady = &Problem{"inbound-not-ready", Warning,
 		"See that the application listens at its servicePort, and read the log of its weft-dp."}
-	outboundLeadsNowhere = &Problem{"outbound-leads-nowhere", Warning,
+	outboundWithoutBackend = &Problem{"outbound-without-backend", Warning,
 		"Create the MeshService, or correct the outbound; nothing listens at its address meanwhile."}
 	serviceMatchesNothing = &Problem{"service-matches-nothing", Error,
 		"Correct the selector, start the Dataplanes, or delete the service."}
 	serviceWithoutEndpoints = &Problem{"service-without-endpoints", Error,
 		"Every request to the port fails. `weft describe meshservice NAME` shows its members."}
-	endpointsHeld = &Problem{"endpoints-held", Warning,
+	endpointsRetained = &Problem{"endpoints-retained", Warning,
 		"See that the new members come up; the former ones are kept five minutes at most."}
-	withdrawalStuck = &Problem{"withdrawal-stuck", Warning,
-		"Find the proxies that are slow or refuse updates; they may still send requests there."}
-	nobodyMayCall = &Problem{"nobody-may-call", Error,
+	listenerDrainStuck = &Problem{"listener-drain-stuck", Warning,
+		"Find the proxies that are slow or NACK updates; they may still send requests there."}
+	noAllowedClients = &Problem{"no-allowed-clients", Error,
 		"Write a MeshTrafficPermission that allows its callers; `weft explain --from NAME --to SERVICE` tells which name a caller has."}
 	denyCoversAllow = &Problem{"deny-covers-allow", Error,
 		"A deny wins over every allow: narrow it."}
 	zoneNotConnected = &Problem{"zone-not-connected", Error,
-		"Look into the log of the zone's control plane: it says why it is not let in, or that nobody answers."}
+		"Look into the log of the zone's control plane: it says why global rejects the zone, or that global does not respond."}
 	anotherStore = &Problem{"zone-has-another-store", Error,
-		"If the control plane of the zone was installed anew, run `weft zone replace NAME` on the global control plane; else find who runs a second one under this name, and revoke the zone token if nobody does."}
+		"If the control plane of the zone was installed anew, run `weft zone replace NAME` on the global control plane; else find the second control plane with this name, and revoke the zone token if there is none."}
 	deletionsWait = &Problem{"zone-deletions-wait", Error,
 		"If the zone is to lose them, run `weft zone replace NAME` on the global control plane; else restore the store of the zone from a newer backup."}
-	zoneLags = &Problem{"zone-lags", Warning,
-		"`weft inspect zones -o json` on global shows which kind is behind; look at the load of that control plane and of its store."}
-	itemRefused = &Problem{"item-refused", Error,
-		"Do what the reason says; the resource is tried again by itself."}
+	zoneSyncLag = &Problem{"zone-sync-lag", Warning,
+		"`weft inspect zones -o json` on global shows which kind lags; look at the load of that control plane and of its store."}
+	syncItemRejected = &Problem{"sync-item-rejected", Error,
+		"Do what the reason says; the control plane retries by itself."}
 	zoneWithoutIngress = &Problem{"zone-without-ingress", Warning,
 		"Run a Dataplane with networking.zoneIngress in the zone; leave it where other zones are not to reach it."}
-	ingressNotServing = &Problem{"ingress-not-serving", Warning,
+	ingressNotReady = &Problem{"ingress-not-ready", Warning,
 		"Start its weft-dp; if it runs, its log says why its listener is not served."}
+	hostNameNotResolved = &Problem{"host-name-not-resolved", Error,
+		"Correct the name or its records, or the resolvers of this zone's control plane (hostNames.resolvers)."}
 	serviceWithoutSNI = &Problem{"service-without-sni", Warning,
 		"Upgrade the control plane of its zone, which fills it in, or write the service again."}
-	memberLeftOut = &Problem{"member-left-out", Warning,
+	memberExcluded = &Problem{"member-excluded", Warning,
 		"Give the MeshService the port with that appProtocol, or narrow the selector of the MeshMultiZoneService."}
-	outboundBarred = &Problem{"outbound-barred", Error,
+	outboundUnreachable = &Problem{"outbound-unreachable", Error,
 		"Create a MeshIdentity that selects the proxies of both sides: requests to other zones need mutual TLS."}
 	permissionWithoutEffect = &Problem{"permission-without-effect", Warning,
 		"Create a MeshIdentity that selects the proxies; without one they let everybody in."}
@@ -129,13 +131,13 @@ var (
 )
 
 var problems = []*Problem{
-	serverCertificateEnds,
-	identityCannotSign, providersMixed, certificateNotGiven, authorityEnds, authorityChangePending, domainNotBelieved, rootsNotTrusted, noSpiffeID, certificateEnded, certificateOverdue, signingKeyMissing,
-	updateRefused, updatePending, envoyTooOld,
-	anotherStore, deletionsWait, zoneNotConnected, itemRefused, zoneLags,
+	serverCertificateExpiring,
+	identityCannotSign, providersMixed, certificateMissing, authorityExpiring, authorityChangePending, domainNotTrusted, rootsNotTrusted, noSpiffeID, certificateExpired, certificateExpiring, signingKeyMissing,
+	configRejected, configNotAcked, envoyTooOld,
+	anotherStore, deletionsWait, zoneNotConnected, syncItemRejected, zoneSyncLag,
 	noVirtualIP, generatedServicesFull, notTranslated,
-	serviceMatchesNothing, serviceWithoutEndpoints, nobodyMayCall, denyCoversAllow, endpointsHeld, withdrawalStuck,
-	zoneWithoutEgress, externalUnreachable, externalSecrets, ingressNotServing, outboundBarred, zoneWithoutIngress, serviceWithoutSNI, memberLeftOut,
-	notAdmitted, proxyOffline, proxyNeverConnected, inboundNotServed, outboundLeadsNowhere,
+	serviceMatchesNothing, serviceWithoutEndpoints, noAllowedClients, denyCoversAllow, endpointsRetained, listenerDrainStuck,
+	zoneWithoutEgress, externalUnreachable, externalSecrets, ingressNotReady, hostNameNotResolved, outboundUnreachable, zoneWithoutIngress, serviceWithoutSNI, memberExcluded,
+	notAdmitted, proxyOffline, proxyNeverConnected, inboundNotReady, outboundWithoutBackend,
 	permissionWithoutEffect, trustWithoutEffect, selectorMatchesNothing, hostnameMissing,
 }

@@ -14,28 +14,28 @@ import (
 )
 
 // How long something may be as it should not be before it is a finding: starting, connecting and taking
-// an update need their time, and a withdrawal has a bound of half a minute.
+// an update need their time, and a drain has a bound of half a minute and the drain time, a minute at most.
 const (
-	settleTime     = time.Minute
-	withdrawalTime = 2 * time.Minute
+	ackTime   = time.Minute
+	drainTime = 2 * time.Minute
 )
 
 // proxy looks at one Dataplane and what is known of its proxy.
 func (l *look) proxy(m member) {
 	insight := l.Insights[m.proxy.Key]
 	object := objectOf(m.object.Key())
-	if m.proxy.Refusal != "" {
-		l.found(notAdmitted, object, "%s", m.proxy.Refusal)
+	if m.proxy.NotAdmitted != "" {
+		l.found(notAdmitted, object, "%s", m.proxy.NotAdmitted)
 		return
 	}
-	l.withdrawing(m)
+	l.draining(m)
 	l.outbounds(m)
-	l.barred(m)
+	l.unreachableOutbounds(m)
 	if id := m.proxy.Identity; id != nil && id.Problem != "" {
 		l.found(noSpiffeID, object, "%s gives it no name: %s", kind.IdentitySource(m.object.Mesh, id.MeshIdentity), id.Problem)
 	}
 	if insight == nil || len(insight.Subscriptions) == 0 {
-		if l.Now.Sub(m.object.Created) > settleTime {
+		if l.Now.Sub(m.object.Created) > ackTime {
 			l.found(proxyNeverConnected, object, "no proxy has connected since it was written %s ago", ago(l.Now.Sub(m.object.Created)))
 		}
 		return
@@ -63,24 +63,24 @@ func (l *look) connected(m member, insight *kind.DataplaneInsight, last kind.Sub
 	if wire.EnvoyTooOld(last.Version.Text()) {
 		l.found(envoyTooOld, object, "it runs Envoy %s, and %s is the oldest that is supported", last.Version.Text(), wire.OldestEnvoy)
 	}
-	for _, refused := range insight.Refusals {
-		l.found(updateRefused, object, "Envoy refused the %s %s %s ago: %s", refused.Type, refused.Name, ago(l.Now.Sub(refused.Time.Time)), refused.Message)
+	for _, refused := range insight.NACKs {
+		l.found(configRejected, object, "Envoy NACKed the %s %s %s ago: %s", refused.Type, refused.Name, ago(l.Now.Sub(refused.Time.Time)), refused.Message)
 	}
 	if l.Pending != nil {
-		if since, pending := l.Pending(m.proxy.Key); pending && l.Now.Sub(since) > settleTime {
-			l.found(updatePending, object, "it has not taken what it was sent %s ago", ago(l.Now.Sub(since)))
+		if since, pending := l.Pending(m.proxy.Key); pending && l.Now.Sub(since) > ackTime {
+			l.found(configNotAcked, object, "it has not taken what it was sent %s ago", ago(l.Now.Sub(since)))
 		}
 	}
 	if id := m.proxy.Identity; id != nil && id.Source.FromSPIRE() && insight.CertificateProblem != "" {
-		l.found(certificateNotGiven, object, "%s", insight.CertificateProblem)
+		l.found(certificateMissing, object, "%s", insight.CertificateProblem)
 	}
 	l.certificate(object, insight.Certificate)
-	if l.Now.Sub(last.ConnectTime.Time) > settleTime {
+	if l.Now.Sub(last.ConnectTime.Time) > ackTime {
 		l.unserved(m)
 	}
 }
 
-// certificate expects a renewal after at most four fifths of a leaf's life.
+// certificate expects a renewal after at most four fifths of its life.
 func (l *look) certificate(object Object, c *kind.Certificate) {
 	if c == nil {
 		return
@@ -88,40 +88,41 @@ func (l *look) certificate(object Object, c *kind.Certificate) {
 	life := c.Expiration.Sub(c.NotBefore.Time)
 	switch left := c.Expiration.Sub(l.Now); {
 	case left <= 0:
-		l.found(certificateEnded, object, "the certificate of %s ended at %s: mutual TLS fails", c.SpiffeID, day(c.Expiration.Time))
+		l.found(certificateExpired, object, "the certificate of %s ended at %s: mutual TLS fails", c.SpiffeID, day(c.Expiration.Time))
 	case left < life/10:
-		l.found(certificateOverdue, object, "the certificate of %s ends at %s and should have been renewed", c.SpiffeID, day(c.Expiration.Time))
+		l.found(certificateExpiring, object, "the certificate of %s ends at %s and should have been renewed", c.SpiffeID, day(c.Expiration.Time))
 	}
 }
 
 // unserved finds inbounds that are to be endpoints and that the proxy does not serve.
 func (l *look) unserved(m member) {
-	serving, _ := l.State.Servings.Find(l.r, m.object.Mesh, m.object.Name)
+	serving, _ := l.State.ListenerStatuses.Find(l.r, m.object.Mesh, m.object.Name)
 	if serving != nil && serving.Spec.Draining {
 		return
 	}
 	var missing []string
-	for _, in := range m.object.Spec.Networking.Inbound {
-		in = m.object.Spec.Networking.Effective(in)
+	n := l.State.NetworkingOf(l.r, m.object)
+	for _, in := range n.Inbound {
+		in = n.Effective(in)
 		if in.State == kind.Ready && !serves(serving, &in) {
 			missing = append(missing, in.Listener())
 		}
 	}
 	if len(missing) > 0 {
-		l.found(inboundNotServed, objectOf(m.object.Key()), "it is connected, and takes no requests at %s", someOf(missing))
+		l.found(inboundNotReady, objectOf(m.object.Key()), "it is connected, and takes no requests at %s", someOf(missing))
 	}
 }
 
 // serves says whether a proxy takes requests at an inbound.
-func serves(serving *resource.Object[kind.DataplaneServing], in *kind.Inbound) bool {
+func serves(serving *resource.Object[kind.DataplaneListenerStatus], in *kind.Inbound) bool {
 	return serving != nil && slices.ContainsFunc(serving.Spec.Inbounds, func(s kind.ServedInbound) bool {
 		return s.Listener() == in.Listener() && !s.Unhealthy
 	})
 }
 
-func (l *look) withdrawing(m member) {
-	listeners := l.State.Withdrawing.Get(l.r, m.proxy.Key)
-	serving, ok := l.State.Servings.Find(l.r, m.object.Mesh, m.object.Name)
+func (l *look) draining(m member) {
+	listeners := l.State.Draining.Get(l.r, m.proxy.Key)
+	serving, ok := l.State.ListenerStatuses.Find(l.r, m.object.Mesh, m.object.Name)
 	if len(listeners) == 0 || !ok {
 		return
 	}
@@ -129,8 +130,8 @@ func (l *look) withdrawing(m member) {
 	if serving.Modified.After(since) {
 		since = serving.Modified
 	}
-	if waited := l.Now.Sub(since); waited > withdrawalTime {
-		l.found(withdrawalStuck, objectOf(m.object.Key()), "%s left the Dataplane %s ago and is still open for clients that may not know", someOf(listeners), ago(waited))
+	if waited := l.Now.Sub(since); waited > drainTime {
+		l.found(listenerDrainStuck, objectOf(m.object.Key()), "%s left the Dataplane %s ago and is still open for clients that may not know", someOf(listeners), ago(waited))
 	}
 }
 
@@ -146,7 +147,7 @@ func (l *look) outbounds(m member) {
 		}
 	}
 	if len(missing) > 0 {
-		l.found(outboundLeadsNowhere, objectOf(m.object.Key()), "no MeshService is there for %s", someOf(missing))
+		l.found(outboundWithoutBackend, objectOf(m.object.Key()), "no MeshService is there for %s", someOf(missing))
 	}
 }
 

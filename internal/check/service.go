@@ -21,7 +21,7 @@ func (l *look) service(service *resource.Object[kind.MeshService], calls calls) 
 		if service.Label(kind.ManagedBy) == kind.GeneratedBy {
 			severity = Warning // it was made for Dataplanes that have gone, and goes too
 		}
-		l.add(serviceMatchesNothing, severity, object, "no Dataplane matches its selector (%s)%s", selectorText(&service.Spec.Selector), butBarred(l.State.Barred(l.r, service)))
+		l.add(serviceMatchesNothing, severity, object, "no Dataplane matches its selector (%s)%s", selectorText(&service.Spec.Selector), butUnreachable(l.State.UnreachableOutbounds(l.r, service)))
 		return
 	}
 	for _, port := range service.Spec.Ports {
@@ -33,14 +33,14 @@ func (l *look) service(service *resource.Object[kind.MeshService], calls calls) 
 	}
 }
 
-// butBarred names the Dataplanes that would match if the mesh admitted them.
-func butBarred(barred []graph.Member) string {
-	if len(barred) == 0 {
+// butUnreachable names the Dataplanes that would match if the mesh admitted them.
+func butUnreachable(excluded []graph.Member) string {
+	if len(excluded) == 0 {
 		return ""
 	}
 	var names []string
-	for i := range barred {
-		names = append(names, barred[i].Dataplane.Name)
+	for i := range excluded {
+		names = append(names, excluded[i].Dataplane.Name)
 	}
 	return " but those that the mesh does not admit: " + someOf(slices.Compact(names))
 }
@@ -77,18 +77,18 @@ func (l *look) conditions(conditions []kind.Condition, generators []kind.Hostnam
 // whyNone says why no member is an endpoint of a port.
 func whyNone(port kind.ServicePort, members []graph.Member) string {
 	var others []string
-	by := map[graph.Standing][]string{}
+	by := map[graph.EndpointStatus][]string{}
 	for i := range members {
 		m := &members[i]
-		if standing := m.Standing(port); standing == graph.AnotherPort {
+		if status := m.Status(port); status == graph.AnotherPort {
 			others = append(others, fmt.Sprintf("%s (%d)", m.Inbound.Name, m.Inbound.Port))
 		} else {
-			by[standing] = append(by[standing], m.Dataplane.Name)
+			by[status] = append(by[status], m.Dataplane.Name)
 		}
 	}
 	var reasons []string
-	because := func(standing graph.Standing, reason string) {
-		if names := by[standing]; len(names) > 0 {
+	because := func(status graph.EndpointStatus, reason string) {
+		if names := by[status]; len(names) > 0 {
 			reasons = append(reasons, reason+" "+someOf(names))
 		}
 	}
@@ -131,15 +131,15 @@ func pairs(labels map[string]string) string {
 	return strings.Join(all, ", ")
 }
 
-// held finds ports whose former endpoints are published because the new ones do not serve yet.
-func (l *look) held(mesh string) {
-	for row := range l.State.Held.All(l.Snapshot) {
-		if row.Mesh != mesh || l.State.StillHeld(l.r, row) == 0 {
+// retained finds ports whose former endpoints are published because the new ones do not serve yet.
+func (l *look) retained(mesh string) {
+	for row := range l.State.RetainedEndpoints.All(l.Snapshot) {
+		if row.Mesh != mesh || l.State.RetainedCount(l.r, row) == 0 {
 			continue
 		}
 		ready, serving := l.State.Successors(l.r, row)
 		object := objectOf(kind.MeshServices.Key(mesh, row.Spec.Service))
-		l.found(endpointsHeld, object, "port %d would have no endpoint, so its former ones have been kept for %s: of %d new members %d serve",
+		l.found(endpointsRetained, object, "port %d would have no endpoint, so its former ones have been kept for %s: of %d new members %d serve",
 			row.Spec.Port, ago(l.Now.Sub(row.Spec.Since.Time)), ready, serving)
 	}
 }

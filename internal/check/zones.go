@@ -18,7 +18,7 @@ const lagging = 30 * time.Second
 func (l *look) isGlobal() bool { return l.State.Zone == "" }
 
 // everywhere says whether a resource is for the proxies of all zones, of which these are one zone's: global owns
-// it, and whom it selects may be in another zone.
+// it, and the proxies that it selects may be in another zone.
 func (l *look) everywhere(meta *resource.Meta) bool {
 	return !l.isGlobal() && meta.Label(kind.OriginLabel) == kind.OriginGlobal
 }
@@ -41,12 +41,12 @@ func (l *look) zone(o *resource.Object[kind.Zone]) {
 	known := l.ZoneInsights[o.Name]
 	l.unconfirmed(object, known)
 	if known == nil || len(known.Subscriptions) == 0 {
-		if waited := l.Now.Sub(o.Created); waited > settleTime {
+		if waited := l.Now.Sub(o.Created); waited > ackTime {
 			l.found(zoneNotConnected, object, "its control plane has never connected since it was written %s ago", ago(waited))
 		}
 		return
 	}
-	link := &insight.GlobalLink{Lag: known.Lag, Refused: known.Refused}
+	link := &insight.GlobalLink{Lag: known.Lag, Rejected: known.Rejected}
 	for _, s := range known.Subscriptions {
 		if open := s.DisconnectTime == nil; open {
 			link.Connected = true
@@ -72,49 +72,49 @@ func (l *look) unconfirmed(object Object, known *kind.ZoneInsight) {
 
 // link looks at one connection, with words for who is at its other end and for what follows where that is away.
 func (l *look) link(object Object, link *insight.GlobalLink, other, meanwhile string) {
-	if away := l.Now.Sub(link.Since.Time); !link.Connected && away > settleTime {
+	if down := l.Now.Sub(link.Since.Time); !link.Connected && down > ackTime {
 		because := ""
-		if link.Trouble != "" {
-			because = " (" + link.Trouble + ")"
+		if link.Problem != "" {
+			because = " (" + link.Problem + ")"
 		}
-		l.found(zoneNotConnected, object, "%s has been away for %s%s: %s", other, ago(away), because, meanwhile)
+		l.found(zoneNotConnected, object, "%s has been disconnected for %s%s: %s", other, ago(down), because, meanwhile)
 	}
 	if link.Connected && time.Duration(link.Lag) > lagging {
-		l.found(zoneLags, object, "%s has not taken a change for %s", other, ago(time.Duration(link.Lag)))
+		l.found(zoneSyncLag, object, "%s has not taken a change for %s", other, ago(time.Duration(link.Lag)))
 	}
-	for _, r := range link.Refused {
-		l.found(itemRefused, object, "%s was not taken: %s", resource.Key{Kind: r.Kind, Mesh: r.Mesh, Name: r.Name}, r.Reason)
+	for _, r := range link.Rejected {
+		l.found(syncItemRejected, object, "%s was not taken: %s", resource.Key{Kind: r.Kind, Mesh: r.Mesh, Name: r.Name}, r.Reason)
 	}
 }
 
-// crossing looks at what stands between the services of a mesh and the clients of other zones: on global
+// crossZone looks at what stands between the services of a mesh and the clients of other zones: on global
 // everywhere, else of its own zone.
-func (l *look) crossing(mesh string) {
+func (l *look) crossZone(mesh string) {
 	if !l.State.ManyZones(l.r, mesh) {
 		return
 	}
-	l.doors(mesh)
-	behind := map[string][]string{} // services that could be reached, by the zone that has no ingress
+	l.ingresses(mesh)
+	waiting := map[string][]string{} // services that could be reached, by the zone that has no ingress
 	for _, service := range l.State.ServicesByMesh.List(l.r, graph.MeshKey(mesh)) {
-		if !l.isGlobal() && l.State.Foreign(service) {
+		if !l.isGlobal() && l.State.IsRemote(service) {
 			continue
 		}
-		obstacles := l.State.Obstacles(l.r, service)
-		if slices.Contains(obstacles, graph.NoSNI) {
+		reasons := l.State.Unreachable(l.r, service)
+		if slices.Contains(reasons, graph.NoSNI) {
 			l.found(serviceWithoutSNI, objectOf(service.Key()), "a port of it has no server name, so that other zones don't reach it")
 		}
-		if slices.Contains(obstacles, graph.NoIngress) && !slices.Contains(obstacles, graph.NoIdentity) {
+		if slices.Contains(reasons, graph.NoIngress) && !slices.Contains(reasons, graph.NoIdentity) {
 			zone := l.State.ZoneOf(&service.Meta)
-			behind[zone] = append(behind[zone], kind.DisplayNameOf(&service.Meta))
+			waiting[zone] = append(waiting[zone], kind.DisplayNameOf(&service.Meta))
 		}
 	}
-	for zone, services := range behind {
+	for zone, services := range waiting {
 		l.found(zoneWithoutIngress, objectOf(kind.Zones.Key("", zone)), "it has no zone ingress for the mesh %s, so that no other zone reaches %s", mesh, someOf(services))
 	}
 }
 
-// doors finds zone ingresses that don't serve.
-func (l *look) doors(mesh string) {
+// ingresses finds zone ingresses that don't serve.
+func (l *look) ingresses(mesh string) {
 	for o := range l.State.ZoneAddresses.From(l.Snapshot, graph.MeshKey(mesh), "") {
 		zone := l.State.ZoneOf(&o.Meta)
 		if !l.isGlobal() && zone != l.State.Zone {
@@ -129,7 +129,7 @@ func (l *look) doors(mesh string) {
 			if !usable {
 				severity, left = Error, "no other of its zone does either"
 			}
-			l.add(ingressNotServing, severity, objectOf(kind.Zones.Key("", zone)), "its zone ingress %s at %s does not serve the mesh %s; %s", a.Name, a.Listener(), mesh, left)
+			l.add(ingressNotReady, severity, objectOf(kind.Zones.Key("", zone)), "its zone ingress %s at %s does not serve the mesh %s; %s", a.Name, a.Listener(), mesh, left)
 		}
 	}
 }
@@ -139,25 +139,25 @@ func (l *look) leftOut(mesh string) {
 	for o := range l.State.MultiZoneServices.From(l.Snapshot, graph.MeshKey(mesh), "") {
 		var members []string
 		for _, m := range l.State.MembersOf(l.r, o) {
-			for _, reason := range m.LeftOut {
+			for _, reason := range m.Excluded {
 				members = append(members, fmt.Sprintf("%s of the zone %s (%s)", m.Name, m.Zone, reason))
 			}
 		}
 		if len(members) > 0 {
-			l.found(memberLeftOut, objectOf(o.Key()), "it is not made of %s", someOf(members))
+			l.found(memberExcluded, objectOf(o.Key()), "it is not made of %s", someOf(members))
 		}
 	}
 }
 
-// barred finds outbounds to services of other zones that the proxy can't reach.
-func (l *look) barred(m member) {
+// unreachableOutbounds finds outbounds to services of other zones that the proxy can't reach.
+func (l *look) unreachableOutbounds(m member) {
 	for _, out := range m.proxy.Outbounds {
 		d := l.State.DestinationOf(l.r, out.Destination)
 		if d == nil {
 			continue
 		}
-		if reason := d.Barrier(m.proxy.Identity != nil); reason != "" {
-			l.found(outboundBarred, objectOf(m.object.Key()), "it reaches nobody at %s: %s", out.Destination, reason)
+		if reason := d.UnreachableReason(m.proxy.Identity != nil); reason != "" {
+			l.found(outboundUnreachable, objectOf(m.object.Key()), "it can't reach %s: %s", out.Destination, reason)
 		}
 	}
 }

@@ -157,7 +157,7 @@ func (w *world) refused(ctx context.Context, url, from, to, permission string) (
 // goesOut asks what is outside of the mesh, as one who may and as one who may not.
 func (w *world) goesOut(ctx context.Context) (string, error) {
 	w.console.command("curl", outURL)
-	var reached Answer
+	var reached Response
 	err := eventually(ctx, "the partner answers", func(ctx context.Context) (err error) {
 		reached, err = call(ctx, http.DefaultClient, outURL)
 		return err
@@ -180,7 +180,7 @@ func (w *world) goesOut(ctx context.Context) (string, error) {
 // crosses asks the backend of the other zone, which sees who asks.
 func (w *world) crosses(ctx context.Context) (string, error) {
 	w.console.command("curl", acrossURL)
-	var reached Answer
+	var reached Response
 	err := eventually(ctx, "the backend of the other zone answers", func(ctx context.Context) (err error) {
 		reached, err = call(ctx, http.DefaultClient, acrossURL)
 		return err
@@ -205,7 +205,7 @@ func (w *world) instanceKilled(ctx context.Context) (string, error) {
 	victim := w.instance("backend-2")
 	w.console.note("%d requests a second; application, Envoy and weft-dp of %s get SIGKILL", rate, victim.name)
 	count, verdict, err := w.killedUnderTraffic(ctx, backendURL, victim)
-	if err == nil && count.Answered[victim.name] == 0 {
+	if err == nil && count.Responses[victim.name] == 0 {
 		err = fmt.Errorf("%s answered no request before it was killed: this shows nothing", victim.name)
 	}
 	return verdict, errors.Join(err, w.restart(ctx, victim))
@@ -249,7 +249,7 @@ func (w *world) failover(ctx context.Context) (string, error) {
 	}
 	count := running.Stop()
 	verdict, failed := count.Verdict()
-	return fmt.Sprintf("%s; %d answered in %s", verdict, count.Answered["backend-3"], west), errors.Join(failed, err)
+	return fmt.Sprintf("%s; %d answered in %s", verdict, count.Responses["backend-3"], west), errors.Join(failed, err)
 }
 
 // answeredBy waits until only these instances answer a URL.

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Answer is what a demo service says: who it is, and who asked.
-type Answer struct {
+// Response is what a demo service says: who it is, and who asked.
+type Response struct {
 	Service  string `json:"service"`
 	Instance string `json:"instance"`
 	// Client is the SPIFFE ID that the service's proxy verified; empty for a plain connection.
@@ -19,7 +19,7 @@ type Answer struct {
 func Service(name, instance string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(Answer{
+		_ = json.NewEncoder(w).Encode(Response{
 			Service: name, Instance: instance,
 			Client: clientURI(r.Header.Get("X-Forwarded-Client-Cert")),
 		})

@@ -22,11 +22,11 @@ func TestServiceSaysWhoAsked(t *testing.T) {
 			request.Header.Set("X-Forwarded-Client-Cert", test.header)
 			recorder := httptest.NewRecorder()
 			Service("backend", "backend-1").ServeHTTP(recorder, request)
-			var got Answer
+			var got Response
 			if err := json.Unmarshal(recorder.Body.Bytes(), &got); err != nil {
 				t.Fatal(err)
 			}
-			if want := (Answer{"backend", "backend-1", test.client}); got != want {
+			if want := (Response{"backend", "backend-1", test.client}); got != want {
 				t.Errorf("got %+v, want %+v", got, want)
 			}
 		})

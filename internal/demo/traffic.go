@@ -31,8 +31,8 @@ func get(ctx context.Context, client *http.Client, url string) (reply, error) {
 }
 
 // call asks a demo service. An answer other than 200 is an error that holds it.
-func call(ctx context.Context, client *http.Client, url string) (Answer, error) {
-	var answer Answer
+func call(ctx context.Context, client *http.Client, url string) (Response, error) {
+	var answer Response
 	r, err := get(ctx, client, url)
 	if err != nil {
 		return answer, err
@@ -44,7 +44,7 @@ func call(ctx context.Context, client *http.Client, url string) (Answer, error) 
 }
 
 // ask is a request of the demo's traffic: its server is the instance that answers.
-func ask(url string) traffic.Ask {
+func ask(url string) traffic.Send {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
 	return func(ctx context.Context) (string, error) {
 		answer, err := call(ctx, client, url)

@@ -1,6 +1,6 @@
 // Package diag answers what a process costs: its own clock, memory and profiles, over HTTP.
 //
-// It authenticates nobody; who serves it decides who may ask.
+// It authenticates no caller; the server decides which callers it admits.
 package diag
 
 import (
@@ -29,10 +29,10 @@ type Process struct {
 //	GET  /debug/pprof/    profiles of the Go runtime
 func Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /debug/process", func(w http.ResponseWriter, _ *http.Request) { answer(w) })
+	mux.HandleFunc("GET /debug/process", func(w http.ResponseWriter, _ *http.Request) { respond(w) })
 	mux.HandleFunc("POST /debug/gc", func(w http.ResponseWriter, _ *http.Request) {
 		debug.FreeOSMemory()
-		answer(w)
+		respond(w)
 	})
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
@@ -41,7 +41,7 @@ func Handler() http.Handler {
 	return mux
 }
 
-func answer(w http.ResponseWriter) {
+func respond(w http.ResponseWriter) {
 	process, err := Read()
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)

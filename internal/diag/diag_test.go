@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func ask(t *testing.T, method, path string) Process {
+func request(t *testing.T, method, path string) Process {
 	t.Helper()
 	w := httptest.NewRecorder()
 	Handler().ServeHTTP(w, httptest.NewRequest(method, path, nil))
@@ -23,7 +23,7 @@ func ask(t *testing.T, method, path string) Process {
 }
 
 func TestProcess(t *testing.T) {
-	before := ask(t, http.MethodGet, "/debug/process")
+	before := request(t, http.MethodGet, "/debug/process")
 	if before.HeapBytes == 0 || before.Goroutines == 0 {
 		t.Errorf("a process without heap or goroutines: %+v", before)
 	}
@@ -36,7 +36,7 @@ func TestProcess(t *testing.T) {
 		for i := range uint64(1e6) {
 			sum += i * sum
 		}
-		after = ask(t, http.MethodGet, "/debug/process")
+		after = request(t, http.MethodGet, "/debug/process")
 	}
 	if after.CPUNanoseconds > before.CPUNanoseconds+60e9 {
 		t.Errorf("CPU time is in nanoseconds; it rose by %d", after.CPUNanoseconds-before.CPUNanoseconds)
@@ -48,9 +48,9 @@ func TestCollectionGivesMemoryBack(t *testing.T) {
 	for i := range garbage {
 		garbage[i] = 1
 	}
-	before := ask(t, http.MethodGet, "/debug/process")
+	before := request(t, http.MethodGet, "/debug/process")
 	garbage = nil
-	after := ask(t, http.MethodPost, "/debug/gc")
+	after := request(t, http.MethodPost, "/debug/gc")
 	if after.HeapBytes+(32<<20) > before.HeapBytes {
 		t.Errorf("the heap went from %d to %d bytes after 64 MiB became garbage", before.HeapBytes, after.HeapBytes)
 	}

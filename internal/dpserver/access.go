@@ -137,7 +137,7 @@ func from(ctx context.Context) string {
 // refused gives up.
 func (s *Server) keyIsOnTheWay(ctx context.Context, err error) bool {
 	var unknown *identity.UnknownKeyError
-	if s.Instance.Others() == 0 || !errors.As(err, &unknown) || unknown.Secret.Name == "" {
+	if s.Instance.Replicas() == 0 || !errors.As(err, &unknown) || unknown.Secret.Name == "" {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, keyBound)
@@ -180,7 +180,7 @@ func (s *Server) mayBe(c *caller, key graph.ProxyKey) error {
 // admitted answers PermissionDenied for a proxy that its mesh does not admit, with the words that its write would
 // be refused with. (Mesh Membership.)
 func (s *Server) admitted(key graph.ProxyKey) error {
-	if refusal := s.Hub.Refusal(key); refusal != "" {
+	if refusal := s.Hub.NotAdmittedReason(key); refusal != "" {
 		return status.Error(codes.PermissionDenied, refusal)
 	}
 	return nil

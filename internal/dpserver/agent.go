@@ -60,7 +60,7 @@ func (s *agents) Register(ctx context.Context, request *wire.RegisterRequest) (*
 	}
 	var row registration
 	var limited error
-	err = admit.Modify(ctx, s.Writer, key.ServingKind(), key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneServing]) bool {
+	err = admit.Modify(ctx, s.Writer, key.ListenerStatusKind(), key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneListenerStatus]) bool {
 		var changes bool
 		changes, limited = s.flood.register(&o.Spec, payer)
 		row = registrationOf(&o.Spec)

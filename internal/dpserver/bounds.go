@@ -27,36 +27,36 @@ const (
 // WireBounds are those of every string, list and bytes field that an agent sends, by the field's full name. They are
 // checked before anything of the message is used.
 var WireBounds = map[protoreflect.FullName]WireBound{
-	"weft.agent.v1.RegisterRequest.dataplane": {Bytes: kind.Dataplanes.MaxBytes},
-	"weft.agent.v1.SignRequest.mesh":          {Bytes: maxTitle},
-	"weft.agent.v1.SignRequest.name":          {Bytes: maxTitle},
-	"weft.agent.v1.SignRequest.request":       {Bytes: 16 << 10},
-	"weft.agent.v1.SignRequest.proxy_type":    {Bytes: maxWord},
-	"weft.agent.v1.SignRequest.secret":        {Bytes: maxTitle},
-	"weft.agent.v1.Report.mesh":               {Bytes: maxTitle},
-	"weft.agent.v1.Report.name":               {Bytes: maxTitle},
-	"weft.agent.v1.Report.run":                {Bytes: maxWord},
-	"weft.agent.v1.Report.envoy_version":      {Bytes: maxTitle},
-	"weft.agent.v1.Report.serving":            {Items: 512}, // 256 inbounds and those that are being withdrawn
-	"weft.agent.v1.Report.certificate":        {},
-	"weft.agent.v1.Report.proxy_type":         {Bytes: maxWord},
-	"weft.agent.v1.Certificate.spiffe_id":     {Bytes: maxSpiffe},
-	"weft.agent.v1.Certificate.serial":        {Bytes: maxWord},
-	"weft.agent.v1.Certificate.problem":       {Bytes: 1000},
-	"weft.agent.v1.Serving.address":           {Bytes: maxWord},
-	"weft.agent.v1.Serving.generation":        {Bytes: maxWord},
-	"weft.agent.v1.Serving.serial":            {Bytes: maxWord},
-	"weft.agent.v1.Serving.names":             {Items: 80, Bytes: maxSpiffe}, // twice 32, while the services of a Dataplane change, and some more
-	"weft.agent.v1.Part.mesh":                 {Bytes: maxTitle},
-	"weft.agent.v1.Part.name":                 {Bytes: maxTitle},
-	"weft.agent.v1.Part.question":             {Bytes: maxTitle},
-	"weft.agent.v1.Part.content":              {Bytes: 4 << 20},
-	"weft.agent.v1.Part.problem":              {Bytes: 4096},
-	"weft.agent.v1.Part.proxy_type":           {Bytes: maxWord},
-	"weft.agent.v1.NamesRequest.mesh":         {Bytes: maxTitle},
-	"weft.agent.v1.NamesRequest.name":         {Bytes: maxTitle},
-	"weft.agent.v1.NamesRequest.version":      {Bytes: maxTitle},
-	"weft.agent.v1.NamesRequest.proxy_type":   {Bytes: maxWord},
+	"weft.agent.v1.RegisterRequest.dataplane":    {Bytes: kind.Dataplanes.MaxBytes},
+	"weft.agent.v1.SignRequest.mesh":             {Bytes: maxTitle},
+	"weft.agent.v1.SignRequest.name":             {Bytes: maxTitle},
+	"weft.agent.v1.SignRequest.request":          {Bytes: 16 << 10},
+	"weft.agent.v1.SignRequest.proxy_type":       {Bytes: maxWord},
+	"weft.agent.v1.SignRequest.secret":           {Bytes: maxTitle},
+	"weft.agent.v1.Report.mesh":                  {Bytes: maxTitle},
+	"weft.agent.v1.Report.name":                  {Bytes: maxTitle},
+	"weft.agent.v1.Report.run":                   {Bytes: maxWord},
+	"weft.agent.v1.Report.envoy_version":         {Bytes: maxTitle},
+	"weft.agent.v1.Report.ready_listeners":       {Items: 512}, // 256 inbounds and those that are being withdrawn
+	"weft.agent.v1.Report.certificate":           {},
+	"weft.agent.v1.Report.proxy_type":            {Bytes: maxWord},
+	"weft.agent.v1.Certificate.spiffe_id":        {Bytes: maxSpiffe},
+	"weft.agent.v1.Certificate.serial":           {Bytes: maxWord},
+	"weft.agent.v1.Certificate.problem":          {Bytes: 1000},
+	"weft.agent.v1.ReadyListener.address":        {Bytes: maxWord},
+	"weft.agent.v1.ReadyListener.generation":     {Bytes: maxWord},
+	"weft.agent.v1.ReadyListener.serial":         {Bytes: maxWord},
+	"weft.agent.v1.ReadyListener.spiffe_ids":     {Items: 80, Bytes: maxSpiffe}, // twice 32, while the services of a Dataplane change, and some more
+	"weft.agent.v1.InspectionSection.mesh":       {Bytes: maxTitle},
+	"weft.agent.v1.InspectionSection.name":       {Bytes: maxTitle},
+	"weft.agent.v1.InspectionSection.request":    {Bytes: maxTitle},
+	"weft.agent.v1.InspectionSection.content":    {Bytes: 4 << 20},
+	"weft.agent.v1.InspectionSection.problem":    {Bytes: 4096},
+	"weft.agent.v1.InspectionSection.proxy_type": {Bytes: maxWord},
+	"weft.agent.v1.HostNamesRequest.mesh":        {Bytes: maxTitle},
+	"weft.agent.v1.HostNamesRequest.name":        {Bytes: maxTitle},
+	"weft.agent.v1.HostNamesRequest.version":     {Bytes: maxTitle},
+	"weft.agent.v1.HostNamesRequest.proxy_type":  {Bytes: maxWord},
 }
 
 // maxServed is the number of bytes of the SPIFFE IDs that are stored of one proxy: 256 inbounds with 32 SPIFFE IDs of 128
@@ -70,7 +70,7 @@ func checkReport(report *wire.Report) error {
 		return err
 	}
 	seen := map[string]bool{}
-	for _, s := range report.Serving {
+	for _, s := range report.ReadyListeners {
 		at := listenerOf(s)
 		if seen[at] {
 			return status.Errorf(codes.InvalidArgument, "the Report has the listener %s twice; each listener is reported once", at)
@@ -82,10 +82,10 @@ func checkReport(report *wire.Report) error {
 
 // checkServed returns InvalidArgument where the SPIFFE IDs of a Report, which each inbound of a listener has, are too
 // large to be stored.
-func checkServed(s *kind.DataplaneServing) error {
+func checkServed(s *kind.DataplaneListenerStatus) error {
 	bytes := 0
 	for _, in := range s.Inbounds {
-		for _, id := range in.Names {
+		for _, id := range in.SpiffeIDs {
 			bytes += len(id)
 		}
 	}

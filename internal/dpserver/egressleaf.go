@@ -17,7 +17,7 @@ const tellBound = 5 * time.Second
 
 // holdEgress stores that a ZoneEgress may present a leaf. One that holds another already gets it once the proxies of
 // all meshes take it under the new one too, or while the former one is about to expire.
-func (s *Server) holdEgress(ctx context.Context, key graph.ProxyKey, leaf *graph.Leaf, held kind.HeldLeaf) error {
+func (s *Server) holdEgress(ctx context.Context, key graph.ProxyKey, leaf *graph.NextCertificate, held kind.WorkloadCertificate) error {
 	if !s.shown(key, leaf, held) {
 		ctx, cancel := context.WithTimeout(ctx, tellBound)
 		defer cancel()
@@ -28,18 +28,18 @@ func (s *Server) holdEgress(ctx context.Context, key graph.ProxyKey, leaf *graph
 			return resource.Errorf(resource.Unavailable, "not every client takes the egress %s as %s yet; try again", key.Name, leaf.SpiffeID)
 		}
 	}
-	return admit.Modify(ctx, s.Writer, kind.ZoneEgressLeavesList, leaf.Mesh, key.Name, func(o *resource.Object[kind.DataplaneLeaves]) bool {
+	return admit.Modify(ctx, s.Writer, kind.ZoneEgressCertificatesList, leaf.Mesh, key.Name, func(o *resource.Object[kind.DataplaneCertificates]) bool {
 		o.Spec.Add(held)
 		return true
 	})
 }
 
 // shown says whether clients have taken a leaf like this one, or none at all yet.
-func (s *Server) shown(key graph.ProxyKey, leaf *graph.Leaf, next kind.HeldLeaf) bool {
-	rows := s.Hub.EgressLeaves(key.Name)
-	return len(rows) == 0 || slices.ContainsFunc(rows, func(row *resource.Object[kind.DataplaneLeaves]) bool {
-		return row.Mesh == leaf.Mesh && slices.ContainsFunc(row.Spec.Leaves, func(l kind.HeldLeaf) bool {
-			return l.Same(next.LeafNames) && l.Root == next.Root
+func (s *Server) shown(key graph.ProxyKey, leaf *graph.NextCertificate, next kind.WorkloadCertificate) bool {
+	rows := s.Hub.EgressCertificates(key.Name)
+	return len(rows) == 0 || slices.ContainsFunc(rows, func(row *resource.Object[kind.DataplaneCertificates]) bool {
+		return row.Mesh == leaf.Mesh && slices.ContainsFunc(row.Spec.Certificates, func(l kind.WorkloadCertificate) bool {
+			return l.Same(next.SpiffeIDs) && l.Root == next.Root
 		})
 	})
 }
@@ -47,7 +47,7 @@ func (s *Server) shown(key graph.ProxyKey, leaf *graph.Leaf, next kind.HeldLeaf)
 // expiring says whether no leaf that a ZoneEgress holds is valid for much longer.
 func (s *Server) expiring(key graph.ProxyKey) bool {
 	soon := now().Add(expiresSoon)
-	return !slices.ContainsFunc(s.Hub.EgressLeaves(key.Name), func(row *resource.Object[kind.DataplaneLeaves]) bool {
+	return !slices.ContainsFunc(s.Hub.EgressCertificates(key.Name), func(row *resource.Object[kind.DataplaneCertificates]) bool {
 		return row.Spec.Valid(soon)
 	})
 }

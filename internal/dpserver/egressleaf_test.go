@@ -16,11 +16,13 @@ import (
 // egressHub knows what a ZoneEgress may present, and whether every client has heard of what is next.
 type egressHub struct {
 	Hub
-	rows  []*resource.Object[kind.DataplaneLeaves]
+	rows  []*resource.Object[kind.DataplaneCertificates]
 	heard bool
 }
 
-func (h *egressHub) EgressLeaves(string) []*resource.Object[kind.DataplaneLeaves] { return h.rows }
+func (h *egressHub) EgressCertificates(string) []*resource.Object[kind.DataplaneCertificates] {
+	return h.rows
+}
 
 func (h *egressHub) Everywhere(context.Context, ...resource.Key) error {
 	if h.heard {
@@ -32,24 +34,24 @@ func (h *egressHub) Everywhere(context.Context, ...resource.Key) error {
 // A ZoneEgress that presents a certificate gets one of other names, or under another root, once every client takes it
 // by that; who never answers can't keep it from having any.
 func TestTheNextCertificateOfAZoneEgressWaitsForItsClients(t *testing.T) {
-	held := func(mesh, id, root string, life time.Duration) *resource.Object[kind.DataplaneLeaves] {
-		return kind.ZoneEgressLeavesList.Make(mesh, "ze", kind.DataplaneLeaves{Leaves: []kind.HeldLeaf{
-			{LeafNames: kind.NamesOf(id), Root: root, Until: kind.Time{Time: time.Now().Add(life)}},
+	held := func(mesh, id, root string, life time.Duration) *resource.Object[kind.DataplaneCertificates] {
+		return kind.ZoneEgressCertificatesList.Make(mesh, "ze", kind.DataplaneCertificates{Certificates: []kind.WorkloadCertificate{
+			{SpiffeIDs: kind.SpiffeIDsOf(id), Root: root, Until: kind.Time{Time: time.Now().Add(life)}},
 		}})
 	}
 	const id = "spiffe://shop/zone-egress"
 	for name, c := range map[string]struct {
-		rows  []*resource.Object[kind.DataplaneLeaves]
+		rows  []*resource.Object[kind.DataplaneCertificates]
 		heard bool
 		given bool
 	}{
 		"its first one":                       {nil, false, true},
-		"the same again":                      {[]*resource.Object[kind.DataplaneLeaves]{held("shop", id, "root", time.Hour)}, false, true},
-		"another root":                        {[]*resource.Object[kind.DataplaneLeaves]{held("shop", id, "former", time.Hour)}, false, false},
-		"another root that all believe":       {[]*resource.Object[kind.DataplaneLeaves]{held("shop", id, "former", time.Hour)}, true, true},
-		"another name":                        {[]*resource.Object[kind.DataplaneLeaves]{held("shop", "spiffe://shop/former", "root", time.Hour)}, false, false},
-		"another mesh's":                      {[]*resource.Object[kind.DataplaneLeaves]{held("apple", id, "root", time.Hour)}, false, false},
-		"another, and its own ends meanwhile": {[]*resource.Object[kind.DataplaneLeaves]{held("apple", id, "root", time.Second)}, false, true},
+		"the same again":                      {[]*resource.Object[kind.DataplaneCertificates]{held("shop", id, "root", time.Hour)}, false, true},
+		"another root":                        {[]*resource.Object[kind.DataplaneCertificates]{held("shop", id, "former", time.Hour)}, false, false},
+		"another root that all trust":         {[]*resource.Object[kind.DataplaneCertificates]{held("shop", id, "former", time.Hour)}, true, true},
+		"another name":                        {[]*resource.Object[kind.DataplaneCertificates]{held("shop", "spiffe://shop/former", "root", time.Hour)}, false, false},
+		"another mesh's":                      {[]*resource.Object[kind.DataplaneCertificates]{held("apple", id, "root", time.Hour)}, false, false},
+		"another, and its own ends meanwhile": {[]*resource.Object[kind.DataplaneCertificates]{held("apple", id, "root", time.Second)}, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rows := memory.New(memory.Options{})
@@ -61,10 +63,10 @@ func TestTheNextCertificateOfAZoneEgressWaitsForItsClients(t *testing.T) {
 				}
 			}
 			s := &Server{Config: Config{Hub: &egressHub{rows: c.rows, heard: c.heard}, Writer: writer}}
-			leaf := &graph.Leaf{Mesh: "shop", MeshIdentity: kind.MTLSIdentity, LeafNames: kind.NamesOf(id)}
-			next := held("shop", id, "root", time.Hour).Spec.Leaves[0]
+			leaf := &graph.NextCertificate{Mesh: "shop", MeshIdentity: kind.MTLSIdentity, SpiffeIDs: kind.SpiffeIDsOf(id)}
+			next := held("shop", id, "root", time.Hour).Spec.Certificates[0]
 			err := s.holdEgress(t.Context(), graph.ZoneEgressProxy("ze"), leaf, next)
-			_, stored := rows.Get(t.Context(), kind.ZoneEgressLeavesList.Key("shop", "ze"))
+			_, stored := rows.Get(t.Context(), kind.ZoneEgressCertificatesList.Key("shop", "ze"))
 			switch {
 			case c.given && (err != nil || stored != nil):
 				t.Errorf("it is not given: %v, %v", err, stored)

@@ -23,7 +23,7 @@ func TestNoCertificateForADataplaneThatIsNotThere(t *testing.T) {
 	for proxy, want := range map[kind.ProxyType]codes.Code{kind.DataplaneProxy: codes.NotFound, kind.EgressProxy: codes.OK} {
 		key := graph.ProxyKey{Mesh: "default", Name: "web-1", Type: proxy}
 		c := &caller{dataplane: &identity.DataplaneClaims{Mesh: "default", Name: "web-1"}}
-		if err := s.entitled(c, key, &graph.Leaf{}); status.Code(err) != want {
+		if err := s.entitled(c, key, &graph.NextCertificate{}); status.Code(err) != want {
 			t.Errorf("%s: %v, want %s", key, err, want)
 		}
 	}

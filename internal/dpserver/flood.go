@@ -119,7 +119,7 @@ func (f *flood) sign(key graph.ProxyKey, secret string) error {
 
 // register notes in the row of a proxy which token registers it, and reports whether that changes the row. Another token
 // than before is charged as a change.
-func (f *flood) register(row *kind.DataplaneServing, p payer) (changes bool, err error) {
+func (f *flood) register(row *kind.DataplaneListenerStatus, p payer) (changes bool, err error) {
 	if row.Registered && row.Token == p.token {
 		return false, nil
 	}

@@ -128,8 +128,8 @@ func TestTheBoundsAreDocumented(t *testing.T) {
 		print.Sprintf("in a zone | %d |", graph.MaxGenerated),
 		print.Sprintf("generated MeshService | %d |", kind.MaxServicePorts),
 		print.Sprintf("%d listeners of a report, %d SPIFFE IDs of a listener, %d bytes of one, %d KiB of a certificate request",
-			WireBounds["weft.agent.v1.Report.serving"].Items, WireBounds["weft.agent.v1.Serving.names"].Items,
-			WireBounds["weft.agent.v1.Serving.names"].Bytes, WireBounds["weft.agent.v1.SignRequest.request"].Bytes>>10),
+			WireBounds["weft.agent.v1.Report.ready_listeners"].Items, WireBounds["weft.agent.v1.ReadyListener.spiffe_ids"].Items,
+			WireBounds["weft.agent.v1.ReadyListener.spiffe_ids"].Bytes, WireBounds["weft.agent.v1.SignRequest.request"].Bytes>>10),
 		print.Sprintf("one certificate of one proxy | %d at once, then %d a second |", signBurst, signRate),
 		print.Sprintf("that are read | 1 in %d ms |", int(reportPause.Milliseconds())),
 		print.Sprintf("with each inbound of their listener | %d bytes |", maxServed),
@@ -217,7 +217,7 @@ func TestACallOfARevokedTokenIsClosed(t *testing.T) {
 func TestTokensThatTakeTurnsAreCharged(t *testing.T) {
 	c := &clock{time.Unix(1000, 0)}
 	f := newFlood(c.now)
-	row := &kind.DataplaneServing{}
+	row := &kind.DataplaneListenerStatus{}
 	one, other := payer{token: "one"}, payer{token: "other"}
 	for i := range 2 * changeBurst {
 		for _, p := range []payer{one, other} {

@@ -66,8 +66,8 @@ func TestWhatAProxySaysOfItselfIsBounded(t *testing.T) {
 		want   string
 	}{
 		{"its run", &wire.Report{Run: long}, "run has 1048576 bytes"},
-		{"a serial", &wire.Report{Run: "run-1", Serving: []*wire.Serving{{}, {Serial: long}}}, "serving[1].serial has 1048576 bytes"},
-		{"its listeners", &wire.Report{Run: "run-1", Serving: make([]*wire.Serving, 513)}, "serving has 513 items, at most 512"},
+		{"a serial", &wire.Report{Run: "run-1", ReadyListeners: []*wire.ReadyListener{{}, {Serial: long}}}, "ready_listeners[1].serial has 1048576 bytes"},
+		{"its listeners", &wire.Report{Run: "run-1", ReadyListeners: make([]*wire.ReadyListener, 513)}, "ready_listeners has 513 items, at most 512"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.report.Mesh, c.report.Name = "default", "web-1"
@@ -148,7 +148,7 @@ func TestEveryFieldOfAnAgentHasABound(t *testing.T) {
 			}
 		}
 	}
-	for _, m := range []proto.Message{&wire.RegisterRequest{}, &wire.SignRequest{}, &wire.Report{}, &wire.Part{}, &wire.NamesRequest{}} {
+	for _, m := range []proto.Message{&wire.RegisterRequest{}, &wire.SignRequest{}, &wire.Report{}, &wire.InspectionSection{}, &wire.HostNamesRequest{}} {
 		want(m.ProtoReflect().Descriptor())
 	}
 	for name := range dpserver.WireBounds {

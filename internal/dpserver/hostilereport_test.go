@@ -31,23 +31,23 @@ func TestAReportIsNotMultiplied(t *testing.T) {
 	}
 	_, settings := p.session("run-1")
 	generation := settings.Listeners[0].Generation
-	serving := func(ids, bytes int) *wire.Serving {
-		s := &wire.Serving{Address: "10.0.0.1", Port: 8080, Generation: generation, Healthy: true}
+	serving := func(ids, bytes int) *wire.ReadyListener {
+		s := &wire.ReadyListener{Address: "10.0.0.1", Port: 8080, Generation: generation, Healthy: true}
 		for range ids {
-			s.Names = append(s.Names, strings.Repeat("x", bytes))
+			s.SpiffeIds = append(s.SpiffeIds, strings.Repeat("x", bytes))
 		}
 		return s
 	}
 	for _, c := range []struct {
 		name    string
-		serving []*wire.Serving
+		serving []*wire.ReadyListener
 		says    string
 	}{
-		{"many long SPIFFE IDs", []*wire.Serving{serving(80, 2048)}, "the SPIFFE IDs of 256 inbounds have 41943040 bytes, at most 1048576 are stored"},
-		{"one listener many times", []*wire.Serving{serving(1, 20), serving(1, 20)}, "the Report has the listener 10.0.0.1:8080 twice"},
+		{"many long SPIFFE IDs", []*wire.ReadyListener{serving(80, 2048)}, "the SPIFFE IDs of 256 inbounds have 41943040 bytes, at most 1048576 are stored"},
+		{"one listener many times", []*wire.ReadyListener{serving(1, 20), serving(1, 20)}, "the Report has the listener 10.0.0.1:8080 twice"},
 	} {
 		stream, _ := p.session("run-1")
-		p.send(stream, &wire.Report{Run: "run-1", Serving: c.serving})
+		p.send(stream, &wire.Report{Run: "run-1", ReadyListeners: c.serving})
 		_, err := stream.Recv()
 		if err == nil {
 			t.Fatalf("%s: the Report is accepted", c.name)
@@ -55,8 +55,8 @@ func TestAReportIsNotMultiplied(t *testing.T) {
 		wantStatus(t, err, codes.InvalidArgument, c.says)
 	}
 	p.session("run-1", serving(32, 100))
-	stored(p, kind.DataplaneServings, func(s kind.DataplaneServing) bool {
-		return len(s.Inbounds) == inbounds && len(s.Inbounds[0].Names) == 32
+	stored(p, kind.DataplaneListenerStatuses, func(s kind.DataplaneListenerStatus) bool {
+		return len(s.Inbounds) == inbounds && len(s.Inbounds[0].SpiffeIDs) == 32
 	})
 }
 
@@ -83,11 +83,11 @@ func TestReportsArePaced(t *testing.T) {
 	stream, settings := p.session("run-1")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	_, cursor, err := p.rows.List(ctx, kind.DataplaneServings.Name)
+	_, cursor, err := p.rows.List(ctx, kind.DataplaneListenerStatuses.Name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	watch, err := p.rows.Watch(ctx, kind.DataplaneServings.Name, cursor)
+	watch, err := p.rows.Watch(ctx, kind.DataplaneListenerStatuses.Name, cursor)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestReportsArePaced(t *testing.T) {
 	defer pace.Stop()
 	for i := range reports + 1 {
 		<-pace.C // so that each could be stored
-		p.send(stream, &wire.Report{Run: "run-1", Draining: i == reports, Serving: []*wire.Serving{
+		p.send(stream, &wire.Report{Run: "run-1", Draining: i == reports, ReadyListeners: []*wire.ReadyListener{
 			{Address: "10.0.0.1", Port: 8080, Generation: settings.Listeners[0].Generation, Healthy: i%2 == 0},
 		}})
 	}
@@ -108,7 +108,7 @@ func TestReportsArePaced(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if o.(*resource.Object[kind.DataplaneServing]).Spec.Draining {
+		if o.(*resource.Object[kind.DataplaneListenerStatus]).Spec.Draining {
 			break
 		}
 	}

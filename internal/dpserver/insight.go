@@ -101,9 +101,9 @@ func (i *insights) writeOne(ctx context.Context, key graph.ProxyKey, changes []c
 // machine's clock says.
 const longGone = 5 * time.Minute
 
-// Strays says whether a proxy that was last at an instance which is gone has come to no other one, as far as
+// LostReplicas says whether a proxy that was last at an instance which is gone has come to no other one, as far as
 // this instance's table knows. The global control plane has none: the proxies that it hears of are the zones'.
-func Strays(state *graph.State, gone func(instance string) bool) bool {
+func LostReplicas(state *graph.State, gone func(instance string) bool) bool {
 	if state.Zone == "" {
 		return false
 	}
@@ -128,7 +128,7 @@ func strayed(i *kind.DataplaneInsight, gone func(instance string) bool, now time
 
 // connected begins a subscription. A proxy has one stream, so that those which are open still belong to
 // streams of which nobody could tell that they ended.
-func connected(id, instance, version string, at time.Time) change {
+func connected(id, instance string, version *kind.ProxyVersion, at time.Time) change {
 	return func(i *kind.DataplaneInsight) {
 		for n := range i.Subscriptions {
 			if i.Subscriptions[n].DisconnectTime == nil {
@@ -136,12 +136,12 @@ func connected(id, instance, version string, at time.Time) change {
 			}
 		}
 		i.Subscriptions = append(i.Subscriptions, kind.Subscription{
-			ID: id, ControlPlaneInstanceID: instance, ConnectTime: kind.Time{Time: at}, Version: kind.VersionOfEnvoy(version),
+			ID: id, ControlPlaneInstanceID: instance, ConnectTime: kind.Time{Time: at}, Version: version,
 		})
 		if n := len(i.Subscriptions); n > maxSubscriptions {
 			i.Subscriptions = i.Subscriptions[n-maxSubscriptions:]
 		}
-		i.Refusals = nil
+		i.NACKs = nil
 	}
 }
 
@@ -155,8 +155,8 @@ func disconnected(id string, at time.Time) change {
 	}
 }
 
-func refused(refusals []kind.Refusal) change {
-	return func(i *kind.DataplaneInsight) { i.Refusals = refusals[:min(len(refusals), maxRefusals)] }
+func refused(refusals []kind.NACK) change {
+	return func(i *kind.DataplaneInsight) { i.NACKs = refusals[:min(len(refusals), maxRefusals)] }
 }
 
 // seen notes a certificate that a proxy's agent saw its Envoy have from SPIRE, or why there is none.
@@ -173,7 +173,7 @@ func seen(id *graph.Identity, c *wire.Certificate) change {
 	}
 }
 
-func certified(leaf *graph.Leaf, issuer string, c *identity.Certificate) change {
+func certified(leaf *graph.NextCertificate, issuer string, c *identity.Certificate) change {
 	return func(i *kind.DataplaneInsight) {
 		i.CertificateProblem = ""
 		i.Certificate = &kind.Certificate{

@@ -14,7 +14,7 @@ func TestSubscriptionsAreTheLastTenAndOneIsOpen(t *testing.T) {
 	var i kind.DataplaneInsight
 	at := time.Unix(1000, 0)
 	for n := range 12 {
-		connected(fmt.Sprint(n), "cp", "1.40.0", at.Add(time.Duration(n)*time.Minute))(&i)
+		connected(fmt.Sprint(n), "cp", kind.VersionOfEnvoy("1.40.0"), at.Add(time.Duration(n)*time.Minute))(&i)
 	}
 	if n := len(i.Subscriptions); n != 10 {
 		t.Fatalf("%d subscriptions are kept, want 10", n)
@@ -35,10 +35,10 @@ func TestSubscriptionsAreTheLastTenAndOneIsOpen(t *testing.T) {
 }
 
 func TestANewConnectionHasNoRefusalsYet(t *testing.T) {
-	i := kind.DataplaneInsight{Refusals: []kind.Refusal{{Name: "a"}}}
-	connected("1", "cp", "", time.Unix(1000, 0))(&i)
-	if len(i.Refusals) != 0 {
-		t.Errorf("refusals of the last connection stay: %v", i.Refusals)
+	i := kind.DataplaneInsight{NACKs: []kind.NACK{{Name: "a"}}}
+	connected("1", "cp", nil, time.Unix(1000, 0))(&i)
+	if len(i.NACKs) != 0 {
+		t.Errorf("refusals of the last connection stay: %v", i.NACKs)
 	}
 }
 
@@ -50,11 +50,11 @@ func TestAStrayWasLastAtTheInstanceThatWent(t *testing.T) {
 		want bool
 	}{
 		{"never connected", nil, false},
-		{"was there when it was killed", []change{connected("1", "gone", "", at)}, true},
-		{"was there when it stopped", []change{connected("1", "gone", "", at), disconnected("1", at)}, true},
-		{"left it long before", []change{connected("1", "gone", "", at.Add(-time.Hour)), disconnected("1", at.Add(-longGone))}, false},
-		{"is elsewhere", []change{connected("1", "gone", "", at), connected("2", "cp", "", at)}, false},
-		{"was always elsewhere", []change{connected("1", "cp", "", at)}, false},
+		{"was there when it was killed", []change{connected("1", "gone", nil, at)}, true},
+		{"was there when it stopped", []change{connected("1", "gone", nil, at), disconnected("1", at)}, true},
+		{"left it long before", []change{connected("1", "gone", nil, at.Add(-time.Hour)), disconnected("1", at.Add(-longGone))}, false},
+		{"is elsewhere", []change{connected("1", "gone", nil, at), connected("2", "cp", nil, at)}, false},
+		{"was always elsewhere", []change{connected("1", "cp", nil, at)}, false},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -74,9 +74,9 @@ func TestStraysAreOfThisZone(t *testing.T) {
 	for zone, want := range map[string]bool{"east": true, "": false} {
 		state := graph.NewState(zone)
 		insight := kind.DataplaneInsights.Make("default", "web-1", kind.DataplaneInsight{})
-		connected("1", "earlier", "", time.Now())(&insight.Spec)
+		connected("1", "earlier", nil, time.Now())(&insight.Spec)
 		state.DB.Commit(func(tx *table.Tx) { state.Put(tx, insight) })
-		if got := Strays(state, func(instance string) bool { return instance != "cp" }); got != want {
+		if got := LostReplicas(state, func(instance string) bool { return instance != "cp" }); got != want {
 			t.Errorf("in the zone %q there are strays: %t, want %t", zone, got, want)
 		}
 	}

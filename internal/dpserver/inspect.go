@@ -108,7 +108,7 @@ func (s *Server) Inspect(ctx context.Context, key graph.ProxyKey, p Page, w io.W
 	}
 	defer s.questions.leave(asked)
 	select {
-	case agent.questions <- &wire.Question{Id: asked.id, Page: p.Page, Json: p.JSON, Endpoints: p.Endpoints}:
+	case agent.questions <- &wire.InspectionRequest{Id: asked.id, Page: p.Page, Json: p.JSON, Endpoints: p.Endpoints}:
 	case <-agent.ended:
 		return resource.Errorf(resource.Unavailable, "the agent of %s has gone; try again", key)
 	case <-ctx.Done():
@@ -161,8 +161,8 @@ func (s *Server) nobodyToAsk(key graph.ProxyKey) error {
 	return resource.Errorf(resource.Unavailable, "the proxy %s is not connected to this control plane; start it, or try again when it is back", key)
 }
 
-// Answer implements wire.AgentServer.
-func (s *agents) Answer(stream wire.Agent_AnswerServer) error {
+// SendInspection implements wire.AgentServer.
+func (s *agents) SendInspection(stream wire.Agent_SendInspectionServer) error {
 	caller, err := s.caller(stream.Context())
 	if err != nil {
 		return err
@@ -181,7 +181,7 @@ func (s *agents) Answer(stream wire.Agent_AnswerServer) error {
 	if err := caller.names(key); err != nil {
 		return status.Error(codes.PermissionDenied, err.Error())
 	}
-	asked := s.questions.take(first.Question, key)
+	asked := s.questions.take(first.Request, key)
 	if asked == nil {
 		return status.Error(codes.NotFound, "nobody waits for this answer")
 	}
@@ -190,12 +190,12 @@ func (s *agents) Answer(stream wire.Agent_AnswerServer) error {
 	if err != nil {
 		return status.Error(codes.Aborted, "the answer was not taken to its end")
 	}
-	return stream.SendAndClose(&wire.Received{})
+	return stream.SendAndClose(&wire.InspectionAck{})
 }
 
 // receive hands over what comes. It answers nil at the end of a whole answer, and otherwise an error for
 // who asked.
-func (q *question) receive(stream wire.Agent_AnswerServer, part *wire.Part) error {
+func (q *question) receive(stream wire.Agent_SendInspectionServer, part *wire.InspectionSection) error {
 	for size := 0; ; {
 		if part.Problem != "" {
 			return resource.Errorf(resource.Unavailable, "the agent of %s: %s", q.key, brief(part.Problem))

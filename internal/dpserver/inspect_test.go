@@ -47,21 +47,21 @@ func (p *plane) inspect(ctx context.Context) <-chan inspected {
 
 func (p *plane) question(session wire.Agent_SessionClient) *wire.Settings {
 	p.t.Helper()
-	return p.settings(session, func(s *wire.Settings) bool { return s.Question != nil })
+	return p.settings(session, func(s *wire.Settings) bool { return s.Inspection != nil })
 }
 
 // answer opens an answer of a Dataplane to a question.
-func (p *plane) answer(name, question string) wire.Agent_AnswerClient {
+func (p *plane) answer(name, question string) wire.Agent_SendInspectionClient {
 	p.t.Helper()
-	stream, err := p.agent.Answer(p.as(name))
+	stream, err := p.agent.SendInspection(p.as(name))
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.tell(stream, &wire.Part{Mesh: "default", Name: name, Question: question})
+	p.tell(stream, &wire.InspectionSection{Mesh: "default", Name: name, Request: question})
 	return stream
 }
 
-func (p *plane) tell(stream wire.Agent_AnswerClient, part *wire.Part) {
+func (p *plane) tell(stream wire.Agent_SendInspectionClient, part *wire.InspectionSection) {
 	p.t.Helper()
 	if err := stream.Send(part); err != nil {
 		p.t.Fatal(err)
@@ -74,12 +74,12 @@ func TestAPageComesFromTheProxysAgentPieceByPiece(t *testing.T) {
 	session, settings := p.session("run-1")
 	result := p.inspect(t.Context())
 	asked := p.question(session)
-	if asked.Question.Page != wire.Page_PAGE_CONFIG_DUMP || len(asked.Listeners) != len(settings.Listeners) {
+	if asked.Inspection.Page != wire.Page_PAGE_CONFIG_DUMP || len(asked.Listeners) != len(settings.Listeners) {
 		t.Errorf("asked with %v, want the configuration, and the settings as they were", asked)
 	}
-	stream := p.answer("web-1", asked.Question.Id)
+	stream := p.answer("web-1", asked.Inspection.Id)
 	for _, part := range []string{"one ", "two ", "three"} {
-		p.tell(stream, &wire.Part{Content: []byte(part)})
+		p.tell(stream, &wire.InspectionSection{Content: []byte(part)})
 	}
 	if _, err := stream.CloseAndRecv(); err != nil {
 		t.Errorf("a whole answer ends with %v", err)
@@ -94,8 +94,8 @@ func TestWhatTheAgentCannotTellIsSaid(t *testing.T) {
 	p.register()
 	session, _ := p.session("run-1")
 	result := p.inspect(t.Context())
-	stream := p.answer("web-1", p.question(session).Question.Id)
-	p.tell(stream, &wire.Part{Problem: "Envoy has not been started yet"})
+	stream := p.answer("web-1", p.question(session).Inspection.Id)
+	p.tell(stream, &wire.InspectionSection{Problem: "Envoy has not been started yet"})
 	if got := <-result; resource.CodeOf(got.err) != resource.Unavailable || !strings.Contains(got.err.Error(), "Envoy has not been started yet") {
 		t.Errorf("got %v", got.err)
 	}
@@ -108,11 +108,11 @@ func TestAnAgentThatBreaksOffLeavesNoWholePage(t *testing.T) {
 	page, w := io.Pipe()
 	go func() { w.CloseWithError(p.server.Inspect(t.Context(), web1, dpserver.Page{}, w)) }()
 	ctx, breakOff := context.WithCancel(p.as("web-1"))
-	stream, err := p.agent.Answer(ctx)
+	stream, err := p.agent.SendInspection(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.tell(stream, &wire.Part{Mesh: "default", Name: "web-1", Question: p.question(session).Question.Id, Content: []byte("half")})
+	p.tell(stream, &wire.InspectionSection{Mesh: "default", Name: "web-1", Request: p.question(session).Inspection.Id, Content: []byte("half")})
 	if _, err := io.ReadFull(page, make([]byte, len("half"))); err != nil {
 		t.Fatal(err)
 	}
@@ -128,13 +128,13 @@ func TestAReaderWhoGoesEndsTheAnswer(t *testing.T) {
 	session, _ := p.session("run-1")
 	ctx, leave := context.WithCancel(t.Context())
 	result := p.inspect(ctx)
-	stream := p.answer("web-1", p.question(session).Question.Id)
+	stream := p.answer("web-1", p.question(session).Inspection.Id)
 	leave()
 	if got := <-result; !errors.Is(got.err, context.Canceled) {
 		t.Errorf("got %v", got.err)
 	}
 	var err error
-	for part := (&wire.Part{Content: make([]byte, 32<<10)}); err == nil; {
+	for part := (&wire.InspectionSection{Content: make([]byte, 32<<10)}); err == nil; {
 		err = stream.Send(part)
 	}
 	if !errors.Is(err, io.EOF) {
@@ -150,7 +150,7 @@ func TestAnAnswerIsOfWhoWasAsked(t *testing.T) {
 	p.register()
 	session, _ := p.session("run-1")
 	result := p.inspect(t.Context())
-	id := p.question(session).Question.Id
+	id := p.question(session).Inspection.Id
 	for _, c := range []struct {
 		token, name, question string
 		code                  codes.Code
@@ -159,16 +159,16 @@ func TestAnAnswerIsOfWhoWasAsked(t *testing.T) {
 		{"web-2", "web-2", id, codes.NotFound},
 		{"web-1", "web-1", "guessed", codes.NotFound},
 	} {
-		stream, err := p.agent.Answer(p.as(c.token))
+		stream, err := p.agent.SendInspection(p.as(c.token))
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.tell(stream, &wire.Part{Mesh: "default", Name: c.name, Question: c.question, Content: []byte("forged")})
+		p.tell(stream, &wire.InspectionSection{Mesh: "default", Name: c.name, Request: c.question, Content: []byte("forged")})
 		_, err = stream.CloseAndRecv()
 		wantStatus(t, err, c.code, "")
 	}
 	stream := p.answer("web-1", id)
-	p.tell(stream, &wire.Part{Content: []byte("true")})
+	p.tell(stream, &wire.InspectionSection{Content: []byte("true")})
 	stream.CloseAndRecv()
 	if got := <-result; got.page != "true" {
 		t.Errorf("got %q, %v", got.page, got.err)
@@ -202,12 +202,12 @@ func TestWhereThereIsNoAgentTheAnswerSaysWhatToDo(t *testing.T) {
 func TestHowFarAProxyHasComeIsKnown(t *testing.T) {
 	p := newPlane(t)
 	p.register()
-	if live := p.server.Live(web1); live.Connected || live.Settled {
+	if live := p.server.Live(web1); live.Connected || live.InSync {
 		t.Errorf("before it connects: %+v", live)
 	}
 	stream, first := p.attached()
 	live := p.server.Live(web1)
-	if !live.Connected || live.ConnectedSince == nil || live.Settled || live.PendingSince == nil || live.Instance != "cp-1" {
+	if !live.Connected || live.ConnectedSince == nil || live.InSync || live.PendingSince == nil || live.Instance != "cp-1" {
 		t.Errorf("with an answer that is not acknowledged: %+v", live)
 	}
 	reply := func(response *discovery.DeltaDiscoveryResponse, refusal *rpcstatus.Status) {
@@ -224,7 +224,7 @@ func TestHowFarAProxyHasComeIsKnown(t *testing.T) {
 	reply(second, &rpcstatus.Status{Message: "Address already in use"})
 	p.eventually(func() bool {
 		live = p.server.Live(web1)
-		return live.Settled && len(live.Refusals) == 1 && live.Refusals[0].Message == "Address already in use" && live.LastAck != nil && live.PendingSince == nil
+		return live.InSync && len(live.NACKs) == 1 && live.NACKs[0].Message == "Address already in use" && live.LastAck != nil && live.PendingSince == nil
 	}, func() any { return live })
 	for _, of := range live.Types {
 		if of.Acknowledged < of.Wanted {
@@ -287,7 +287,7 @@ func TestARefusalNamesWhatTheResourceWasMadeOf(t *testing.T) {
 		}
 	}()
 	stored(p, kind.DataplaneInsights, func(i kind.DataplaneInsight) bool {
-		return slices.ContainsFunc(i.Refusals, func(r kind.Refusal) bool {
+		return slices.ContainsFunc(i.NACKs, func(r kind.NACK) bool {
 			return r.Message == "no such field" && slices.Equal(r.Causes, []kind.Cause{{Kind: "MeshService", Name: "backend"}})
 		})
 	})
@@ -311,7 +311,7 @@ func TestAProxyOfAnotherInstanceIsToBeAskedThere(t *testing.T) {
 	var live dpserver.Live
 	p.eventually(func() bool {
 		live = p.server.Live(web1)
-		return !live.Connected && live.Elsewhere == "cp-2"
+		return !live.Connected && live.OtherInstance == "cp-2"
 	}, func() any { return live })
 	if got := <-p.inspect(t.Context()); resource.CodeOf(got.err) != resource.Unavailable || !strings.Contains(got.err.Error(), "cp-2; ask that one") {
 		t.Errorf("asked here, the answer is %v", got.err)

@@ -65,13 +65,13 @@ func newLeases(now func() time.Time, i instance) *leases {
 func (s *Server) Observe(put []resource.Any, removed []resource.Key, _ []*table.Changes, _ time.Time) {
 	s.noteTokens(put, removed)
 	for _, o := range put {
-		if serving, ok := o.(*resource.Object[kind.DataplaneServing]); ok && serving.Spec.Registered {
+		if serving, ok := o.(*resource.Object[kind.DataplaneListenerStatus]); ok && serving.Spec.Registered {
 			proxy, _ := graph.ProxyOf(serving.Key())
 			s.leases.registered(proxy, registrationOf(&serving.Spec))
 		}
 	}
 	for _, key := range removed {
-		if proxy, ok := graph.ProxyOf(key); ok && key == proxy.ServingRow() {
+		if proxy, ok := graph.ProxyOf(key); ok && key == proxy.ListenerStatusRow() {
 			s.leases.removed(proxy)
 		}
 	}
@@ -86,7 +86,7 @@ type registration struct {
 // registrations counts the registered proxies of one token.
 type registrations struct{ all, silent int }
 
-func registrationOf(row *kind.DataplaneServing) registration {
+func registrationOf(row *kind.DataplaneListenerStatus) registration {
 	return registration{
 		token:  row.Token,
 		silent: row.Run == "" && len(row.Inbounds)+len(row.Ingresses)+len(row.Egresses) == 0,

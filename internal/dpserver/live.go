@@ -13,12 +13,12 @@ type Live struct {
 	Connected      bool       `json:"connected"` // to this instance
 	ConnectedSince *kind.Time `json:"connectedSince,omitempty"`
 	Instance       string     `json:"instance"` // that answers
-	// Elsewhere is another instance that the proxy is connected to, which is the one to ask.
-	Elsewhere string `json:"elsewhere,omitempty"`
+	// OtherInstance is another instance that the proxy is connected to, which is the one to ask.
+	OtherInstance string `json:"otherInstance,omitempty"`
 	// Agent says whether a weft-dp stands beside the Envoy, which can be asked for Envoy's own pages.
 	Agent bool `json:"agent"`
-	// Settled says that the proxy has, or has refused, everything that it is to have.
-	Settled bool `json:"settled"`
+	// InSync says that the proxy has, or has refused, everything that it is to have.
+	InSync bool `json:"inSync"`
 	// PendingSince is when it began to lack something, or to have something that it should not have; where
 	// not settled.
 	PendingSince *kind.Time `json:"pendingSince,omitempty"`
@@ -27,8 +27,8 @@ type Live struct {
 	// Responses counts the responses of this connection.
 	Responses kind.ResponseCounts `json:"responses"`
 	Types     []LiveType          `json:"types"`
-	// Refusals are what it refuses now, with Envoy's words.
-	Refusals []kind.Refusal `json:"refusals"`
+	// NACKs are what it refuses now, with Envoy's words.
+	NACKs []kind.NACK `json:"nacks"`
 }
 
 // LiveType is how far a proxy has come with one type of resource. Revisions count the changes of this
@@ -43,20 +43,20 @@ type LiveType struct {
 
 // Live answers how a proxy stands with this instance. It is cheap enough to be asked of thousands.
 func (s *Server) Live(key graph.ProxyKey) Live {
-	live := Live{Instance: s.Instance.ID(), Agent: s.session(key) != nil, Types: []LiveType{}, Refusals: []kind.Refusal{}}
+	live := Live{Instance: s.Instance.ID(), Agent: s.session(key) != nil, Types: []LiveType{}, NACKs: []kind.NACK{}}
 	p := s.peer(key)
 	if p == nil {
-		live.Elsewhere = s.elsewhere(key)
+		live.OtherInstance = s.elsewhere(key)
 		return live
 	}
 	progress := p.stream.Progress()
 	live.Connected, live.ConnectedSince = true, at(p.since)
-	live.Settled, live.PendingSince, live.LastAck = progress.Settled, at(progress.PendingSince), at(progress.LastAck)
+	live.InSync, live.PendingSince, live.LastAck = progress.InSync, at(progress.PendingSince), at(progress.LastAck)
 	live.Responses = kind.ResponseCounts{Sent: progress.Sent, Acknowledged: progress.Acked, Rejected: progress.Rejected}
 	for _, t := range progress.Types {
 		live.Types = append(live.Types, LiveType{t.Type.String(), t.Wanted, t.Acknowledged})
 	}
-	live.Refusals = append(live.Refusals, p.refuses()...)
+	live.NACKs = append(live.NACKs, p.refuses()...)
 	return live
 }
 

@@ -65,6 +65,6 @@ func TestWhomTheMeshPutsOut(t *testing.T) {
 	})
 
 	p.put(kind.Meshes.Make("", "default", kind.Mesh{}))
-	p.eventually(func() bool { return p.server.Hub.Refusal(web1) == "" }, func() any { return "it is refused still" })
+	p.eventually(func() bool { return p.server.Hub.NotAdmittedReason(web1) == "" }, func() any { return "it is refused still" })
 	p.session("run-1")
 }

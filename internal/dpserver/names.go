@@ -10,9 +10,9 @@ import (
 	"weft/internal/wire"
 )
 
-// Names implements wire.AgentServer. A slow stream gets what has changed meanwhile in one update, so that
+// HostNames implements wire.AgentServer. A slow stream gets what has changed meanwhile in one update, so that
 // nothing is queued for it.
-func (s *agents) Names(request *wire.NamesRequest, stream wire.Agent_NamesServer) error {
+func (s *agents) HostNames(request *wire.HostNamesRequest, stream wire.Agent_HostNamesServer) error {
 	if err := checkMessage(request); err != nil {
 		return err
 	}
@@ -27,9 +27,9 @@ func (s *agents) Names(request *wire.NamesRequest, stream wire.Agent_NamesServer
 	ctx, end := context.WithCancelCause(stream.Context())
 	defer end(nil)
 	defer s.enter(caller, end)()
-	names := make(chan *publish.Names, 1)
-	defer s.Hub.WatchNames(key, latest(names))()
-	var told *publish.Names
+	names := make(chan *publish.HostNames, 1)
+	defer s.Hub.WatchHostNames(key, latest(names))()
+	var told *publish.HostNames
 	for {
 		select {
 		case now := <-names:
@@ -48,7 +48,7 @@ func (s *agents) Names(request *wire.NamesRequest, stream wire.Agent_NamesServer
 
 // tellNames sends what leads on from the names that the agent was told, or, where it was told none on this
 // stream, from the version that it has from an earlier one.
-func tellNames(stream wire.Agent_NamesServer, has string, told, now *publish.Names) error {
+func tellNames(stream wire.Agent_HostNamesServer, has string, told, now *publish.HostNames) error {
 	if told != nil {
 		has = told.Version
 	}

@@ -30,16 +30,16 @@ func webIs(host, ip string) resource.Any {
 	})
 }
 
-func (p *plane) names(ctx context.Context, version string) wire.Agent_NamesClient {
+func (p *plane) names(ctx context.Context, version string) wire.Agent_HostNamesClient {
 	p.t.Helper()
-	stream, err := p.agent.Names(ctx, &wire.NamesRequest{Mesh: "default", Name: "web-1", Version: version})
+	stream, err := p.agent.HostNames(ctx, &wire.HostNamesRequest{Mesh: "default", Name: "web-1", Version: version})
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	return stream
 }
 
-func (p *plane) update(stream wire.Agent_NamesClient) *wire.NamesUpdate {
+func (p *plane) update(stream wire.Agent_HostNamesClient) *wire.HostNamesUpdate {
 	p.t.Helper()
 	update, err := stream.Recv()
 	if err != nil {

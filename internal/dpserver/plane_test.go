@@ -82,7 +82,7 @@ func newPlaneOf(t *testing.T, instance func(context.Context, store.Store, *admit
 	p := &plane{t: t, rows: rows, writer: writer}
 	server := dpserver.New(dpserver.Config{Hub: hub, Keys: identity.NewKeyring(hub.Secret), Audit: audit.New(&p.audit, "cp-1", time.Now, log), Writer: writer, Catalog: catalog, Zone: "east", Instance: self, Log: log})
 	hub.Follow(server.Observe)
-	hub.Use(ctx, publish.Outside{Settler: server, Others: self})
+	hub.Use(ctx, publish.Callbacks{Waiter: server, Replicas: self})
 	p.server = server
 	p.put(kind.Meshes.Make("", "default", kind.Mesh{}))
 	p.put(kind.Meshes.Make("", "other", kind.Mesh{}))
@@ -200,13 +200,13 @@ func (p *plane) register() {
 }
 
 // session opens a session of web-1 and answers it with its first settings.
-func (p *plane) session(run string, serving ...*wire.Serving) (wire.Agent_SessionClient, *wire.Settings) {
+func (p *plane) session(run string, serving ...*wire.ReadyListener) (wire.Agent_SessionClient, *wire.Settings) {
 	p.t.Helper()
 	stream, err := p.agent.Session(p.as("web-1"))
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.send(stream, &wire.Report{Mesh: "default", Name: "web-1", Run: run, Serving: serving})
+	p.send(stream, &wire.Report{Mesh: "default", Name: "web-1", Run: run, ReadyListeners: serving})
 	return stream, p.settings(stream, func(*wire.Settings) bool { return true })
 }
 

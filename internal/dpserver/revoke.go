@@ -24,7 +24,7 @@ func (s *Server) enter(c *caller, end func(error)) (leave func()) {
 	s.mu.Lock()
 	s.entries[e] = struct{}{}
 	s.mu.Unlock()
-	if err := identity.VerifyAgain(c.token, c.claims(), s.Keys); err != nil {
+	if err := identity.Reverify(c.token, c.claims(), s.Keys); err != nil {
 		end(status.Error(codes.Unauthenticated, err.Error()))
 	}
 	return func() {
@@ -75,7 +75,7 @@ func (s *Server) watchTokens(ctx context.Context) {
 		for _, e := range entries {
 			err, known := invalid[e.caller.token]
 			if !known {
-				err = identity.VerifyAgain(e.caller.token, e.caller.claims(), s.Keys)
+				err = identity.Reverify(e.caller.token, e.caller.claims(), s.Keys)
 				invalid[e.caller.token] = err
 			}
 			if err != nil {

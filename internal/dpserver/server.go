@@ -36,18 +36,18 @@ type Hub interface {
 	// Watch calls tell with the proxy as it is (nil: there is none) and whenever it changes, until stop.
 	// Calls come one after another; tell must neither block nor call the Hub.
 	Watch(key graph.ProxyKey, tell func(*graph.Proxy)) (stop func())
-	// WatchNames does so with the host names that the proxy finds.
-	WatchNames(key graph.ProxyKey, tell func(*publish.Names)) (stop func())
+	// WatchHostNames does so with the host names that the proxy finds.
+	WatchHostNames(key graph.ProxyKey, tell func(*publish.HostNames)) (stop func())
 	Proxy(key graph.ProxyKey) (*graph.Proxy, bool)
 	Dataplane(key graph.ProxyKey) (*resource.Object[kind.Dataplane], bool)
 	Networking(key graph.ProxyKey) (*kind.Networking, bool)
-	// Refusal answers why the mesh does not admit a proxy; empty: it does.
-	Refusal(key graph.ProxyKey) string
-	Serving(key graph.ProxyKey) (*resource.Object[kind.DataplaneServing], bool)
+	// NotAdmittedReason answers why the mesh does not admit a proxy; empty: it does.
+	NotAdmittedReason(key graph.ProxyKey) string
+	ListenerStatus(key graph.ProxyKey) (*resource.Object[kind.DataplaneListenerStatus], bool)
 	Insight(key graph.ProxyKey) (*resource.Object[kind.DataplaneInsight], bool)
 	SigningCA(mesh, name string) (*resource.Object[kind.SigningCA], bool)
-	// EgressLeaves answers what a ZoneEgress may present: a row for each mesh whose identity it is.
-	EgressLeaves(name string) []*resource.Object[kind.DataplaneLeaves]
+	// EgressCertificates answers what a ZoneEgress may present: a row for each mesh whose identity it is.
+	EgressCertificates(name string) []*resource.Object[kind.DataplaneCertificates]
 	// Everywhere returns once every client of every instance has settled on what rows say, or ctx ends.
 	Everywhere(ctx context.Context, rows ...resource.Key) error
 	Secret(key resource.Key) ([]byte, bool)
@@ -80,11 +80,13 @@ type Config struct {
 	DefaultMesh string
 	// LocalNetworks are those of which zone egresses connect to addresses that no server outside the mesh has.
 	LocalNetworks []netip.Prefix
+	// DrainTime is how long a proxy that stops is kept after the last client has acked that it is no endpoint any more.
+	DrainTime time.Duration
 	// Instance is this control plane among those that share a store.
 	Instance *instances.Member
-	// Settled is told how long a proxy lacked something whenever it has everything again. Optional.
-	Settled func(after time.Duration)
-	Log     *slog.Logger
+	// Acked is called with the time for which a proxy was out of sync, once it is in sync again. Optional.
+	Acked func(after time.Duration)
+	Log   *slog.Logger
 }
 
 // Server serves proxies and their agents.
@@ -94,7 +96,7 @@ type Server struct {
 	insights  *insights
 	leases    *leases
 	flood     *flood
-	refused   *access.Refusals
+	refused   *access.Denials
 	questions questions
 
 	mu       sync.Mutex
@@ -103,6 +105,7 @@ type Server struct {
 	entries  map[*entry]struct{}      // all open calls
 
 	tokensChanged chan struct{} // of one
+	reclaim       *reclaim
 }
 
 // New makes a server. Run must be running while it serves.
@@ -115,7 +118,7 @@ func New(c Config) *Server {
 		insights:  newInsights(c.Writer, c.Log),
 		leases:    newLeases(time.Now, c.Instance),
 		flood:     newFlood(time.Now),
-		refused:   access.NewRefusals(c.Log),
+		refused:   access.NewDenials(c.Log),
 		questions: questions{open: map[string]*question{}},
 		sessions:  map[graph.ProxyKey]*session{},
 		peers:     map[graph.ProxyKey]*peer{},
@@ -123,8 +126,9 @@ func New(c Config) *Server {
 
 		tokensChanged: make(chan struct{}, 1),
 	}
+	s.reclaim = newReclaim(s.Streams, s.sentBytes)
 	s.discovery = xds.NewServer(xds.Config{
-		Catalog: c.Catalog, Authenticate: s.authenticate, Accept: s.accept, Settled: c.Settled, Log: c.Log,
+		Catalog: c.Catalog, Authenticate: s.authenticate, Accept: s.accept, Acked: s.acked, Log: c.Log,
 	})
 	return s
 }
@@ -140,18 +144,32 @@ func (s *Server) Run(ctx context.Context) error {
 	var beside sync.WaitGroup
 	beside.Go(func() { s.insights.run(ctx) })
 	beside.Go(func() { s.watchTokens(ctx) })
+	beside.Go(func() { s.reclaim.run(ctx, s.inSync, giveBack) })
 	elsewhere := func(key graph.ProxyKey) bool { return s.elsewhere(key) != "" }
-	refused := func(key graph.ProxyKey) bool { return s.Hub.Refusal(key) != "" }
+	refused := func(key graph.ProxyKey) bool { return s.Hub.NotAdmittedReason(key) != "" }
 	s.leases.run(ctx, elsewhere, refused, s.expire)
 	beside.Wait()
 	return nil
 }
 
-// Streams is how many configuration streams are open.
-func (s *Server) Streams() int { return len(s.discovery.Streams()) }
+// acked is called when a proxy is in sync again.
+func (s *Server) acked(after time.Duration) {
+	if s.Acked != nil {
+		s.Acked(after)
+	}
+	s.reclaim.note()
+}
 
-// Behind is how many of those lack something at the moment.
-func (s *Server) Behind() int { return s.discovery.Behind() }
+// inSync returns once every stream that is open has acked everything that is published, or ctx ends.
+func (s *Server) inSync(ctx context.Context) {
+	_, _ = s.WaitAcked(ctx, s.Catalog.Revision(), nil) // the end of ctx is as good
+}
+
+// Streams is how many configuration streams are open.
+func (s *Server) Streams() int { return s.discovery.Len() }
+
+// Unacked is how many of those lack something at the moment.
+func (s *Server) Unacked() int { return s.discovery.Unacked() }
 
 // Sessions is how many agents are connected.
 func (s *Server) Sessions() int {
@@ -163,11 +181,19 @@ func (s *Server) Sessions() int {
 // Traffic is what was sent to proxies, by type.
 func (s *Server) Traffic() []xds.Traffic { return s.discovery.Traffic() }
 
-// WaitSettled returns once every stream that is open now has settled up to a revision. Streams that were
-// lost meanwhile, and those that refuse something of concern, are counted: their proxies may run with what they had.
-func (s *Server) WaitSettled(ctx context.Context, revision uint64, concerns func(xds.Refusal) bool) (unsure int, err error) {
-	settlement, err := s.discovery.WaitSettled(ctx, revision, concerns)
-	return settlement.Lost + settlement.Refusing, err
+func (s *Server) sentBytes() uint64 { return s.discovery.SentBytes() }
+
+// WaitAcked returns once every stream that is open now has acked or NACKed everything up to a revision. Streams that were
+// lost meanwhile, and those that NACK a resource of concern, are counted: their proxies may run with former configuration.
+func (s *Server) WaitAcked(ctx context.Context, revision uint64, concerns func(xds.NACK) bool) (unsure int, err error) {
+	result, err := s.discovery.WaitAcked(ctx, revision, concerns)
+	return result.Lost + result.NACKed, err
+}
+
+// HalfAcked returns once half of the streams that are open now have acked everything up to a revision, or have ended.
+// The error is the context's.
+func (s *Server) HalfAcked(ctx context.Context, revision uint64, progress func()) error {
+	return s.discovery.WaitHalfAcked(ctx, revision, progress)
 }
 
 // elsewhere answers the other instance that has the stream of a proxy; empty: none has. Of an agent whose
@@ -177,7 +203,7 @@ func (s *Server) elsewhere(key graph.ProxyKey) (instance string) {
 	if !ok {
 		return ""
 	}
-	return s.Instance.Elsewhere(insight.Spec.Subscriptions)
+	return s.Instance.OtherInstance(insight.Spec.Subscriptions)
 }
 
 // expire deletes a Dataplane that its agent registered and left for good.

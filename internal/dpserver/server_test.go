@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -148,8 +149,8 @@ func TestSignRefuses(t *testing.T) {
 	wantStatus(t, err, codes.PermissionDenied, "web-2")
 }
 
-func serves(want ...string) func(kind.DataplaneServing) bool {
-	return func(s kind.DataplaneServing) bool {
+func serves(want ...string) func(kind.DataplaneListenerStatus) bool {
+	return func(s kind.DataplaneListenerStatus) bool {
 		var got []string
 		for _, in := range s.Inbounds {
 			got = append(got, in.Listener())
@@ -166,18 +167,18 @@ func TestWhatAnAgentReportsIsStoredAndOutlivesItsSession(t *testing.T) {
 	if l.Probe.GetIntervalMs() != 1000 || l.Probe.GetUnhealthyThreshold() != 3 {
 		t.Errorf("the default probe is %v, want one a second and three failures", l.Probe)
 	}
-	seen := &wire.Serving{Address: l.Address, Port: l.Port, Generation: l.Generation, Healthy: true}
-	p.send(stream, &wire.Report{Run: "run-1", Serving: []*wire.Serving{seen}})
-	stored(p, kind.DataplaneServings, serves("10.0.0.1:8080"))
+	seen := &wire.ReadyListener{Address: l.Address, Port: l.Port, Generation: l.Generation, Healthy: true}
+	p.send(stream, &wire.Report{Run: "run-1", ReadyListeners: []*wire.ReadyListener{seen}})
+	stored(p, kind.DataplaneListenerStatuses, serves("10.0.0.1:8080"))
 
 	// A session that ends says nothing; a new run begins as serving nothing.
 	stream.CloseSend()
 	if _, err := stream.Recv(); !errors.Is(err, io.EOF) {
 		t.Fatalf("the session ended with %v", err)
 	}
-	stored(p, kind.DataplaneServings, serves("10.0.0.1:8080"))
+	stored(p, kind.DataplaneListenerStatuses, serves("10.0.0.1:8080"))
 	p.session("run-2")
-	stored(p, kind.DataplaneServings, serves())
+	stored(p, kind.DataplaneListenerStatuses, serves())
 }
 
 func TestTheLastWordOfASessionCounts(t *testing.T) {
@@ -185,11 +186,11 @@ func TestTheLastWordOfASessionCounts(t *testing.T) {
 	p.register()
 	stream, settings := p.session("run-1")
 	l := settings.Listeners[0]
-	p.send(stream, &wire.Report{Run: "run-1", Serving: []*wire.Serving{{Address: l.Address, Port: l.Port, Generation: l.Generation, Healthy: true}}})
-	stored(p, kind.DataplaneServings, serves("10.0.0.1:8080"))
+	p.send(stream, &wire.Report{Run: "run-1", ReadyListeners: []*wire.ReadyListener{{Address: l.Address, Port: l.Port, Generation: l.Generation, Healthy: true}}})
+	stored(p, kind.DataplaneListenerStatuses, serves("10.0.0.1:8080"))
 	p.send(stream, &wire.Report{Run: "run-1"}) // its Envoy is dead
 	stream.CloseSend()
-	stored(p, kind.DataplaneServings, serves())
+	stored(p, kind.DataplaneListenerStatuses, serves())
 }
 
 func TestADrainingProxyIsToldWhenNoClientIsSentThere(t *testing.T) {
@@ -198,7 +199,41 @@ func TestADrainingProxyIsToldWhenNoClientIsSentThere(t *testing.T) {
 	stream, _ := p.session("run-1")
 	p.send(stream, &wire.Report{Run: "run-1", Draining: true})
 	p.settings(stream, func(s *wire.Settings) bool { return s.Drained })
-	stored(p, kind.DataplaneServings, func(s kind.DataplaneServing) bool { return s.Draining })
+	stored(p, kind.DataplaneListenerStatuses, func(s kind.DataplaneListenerStatus) bool { return s.Draining })
+}
+
+// The proxy stays for the drain time after the last client has acked: a request may be on its way.
+func TestADrainingProxyIsToldAfterTheDrainTime(t *testing.T) {
+	p := newPlane(t)
+	p.server.DrainTime = 300 * time.Millisecond
+	p.register()
+	stream, _ := p.session("run-1")
+	began := time.Now()
+	p.send(stream, &wire.Report{Run: "run-1", Draining: true})
+	p.settings(stream, func(s *wire.Settings) bool { return s.Drained })
+	if took := time.Since(began); took < p.server.DrainTime {
+		t.Errorf("it was told after %s", took)
+	}
+}
+
+// The end of a drain and a change that wants the inbound again may cross: then the listener status loses what is served
+// and wanted, and no listener of the proxy changes.
+func TestAnInboundThatLeftTheListenerStatusAndIsServedComesBack(t *testing.T) {
+	p := newPlane(t)
+	p.register()
+	stream, settings := p.session("run-1")
+	l := settings.Listeners[0]
+	p.send(stream, &wire.Report{Run: "run-1", ReadyListeners: []*wire.ReadyListener{{Address: l.Address, Port: l.Port, Generation: l.Generation, Healthy: true}}})
+	stored(p, kind.DataplaneListenerStatuses, serves("10.0.0.1:8080"))
+	for range 3 { // the session looks once more by itself, after its pause between reports
+		err := admit.Modify(t.Context(), p.writer, kind.DataplaneListenerStatuses, "default", "web-1", func(o *resource.Object[kind.DataplaneListenerStatus]) bool {
+			return o.Spec.Remove([]string{"10.0.0.1:8080"})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored(p, kind.DataplaneListenerStatuses, serves("10.0.0.1:8080"))
+	}
 }
 
 func TestASecondAgentReplacesTheFirst(t *testing.T) {
@@ -236,13 +271,13 @@ func TestAPlainClientServesOnceItTookItsListeners(t *testing.T) {
 		t.Fatal(err)
 	}
 	acknowledge(t, stream)
-	stored(p, kind.DataplaneServings, serves("10.0.0.1:8080"))
+	stored(p, kind.DataplaneListenerStatuses, serves("10.0.0.1:8080"))
 	stored(p, kind.DataplaneInsights, func(i kind.DataplaneInsight) bool {
 		return len(i.Subscriptions) == 1 && i.Subscriptions[0].DisconnectTime == nil && i.Subscriptions[0].ControlPlaneInstanceID == "cp-1"
 	})
 	stream.CloseSend()
 	stored(p, kind.DataplaneInsights, func(i kind.DataplaneInsight) bool { return i.Subscriptions[0].DisconnectTime != nil })
-	stored(p, kind.DataplaneServings, serves("10.0.0.1:8080")) // a stream that ends takes nothing out
+	stored(p, kind.DataplaneListenerStatuses, serves("10.0.0.1:8080")) // a stream that ends takes nothing out
 }
 
 func TestAnAckDoesNotSayThatAnInboundWithACertificateServes(t *testing.T) {
@@ -255,7 +290,7 @@ func TestAnAckDoesNotSayThatAnInboundWithACertificateServes(t *testing.T) {
 	stream.CloseSend()
 	// The end of the stream is stored after everything that its ACKs cause.
 	stored(p, kind.DataplaneInsights, func(i kind.DataplaneInsight) bool { return i.Subscriptions[0].DisconnectTime != nil })
-	if _, err := p.rows.Get(t.Context(), kind.DataplaneServings.Key("default", "web-1")); !errors.Is(err, store.ErrNotFound) {
+	if _, err := p.rows.Get(t.Context(), kind.DataplaneListenerStatuses.Key("default", "web-1")); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("something is stored as serving after an ACK alone (%v)", err)
 	}
 }

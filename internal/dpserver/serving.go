@@ -19,10 +19,10 @@ type wanted map[string]string
 // stays as long as it is stored, which ends when its withdrawal does, and never comes back by a report.
 // One that comes to a listener that is served already is served once its proxy runs with everything that it is
 // sent, the rules of that inbound among it: pending says that one waits for that.
-func reported(before kind.DataplaneServing, report *wire.Report, want wanted, n *kind.Networking, runs bool, now time.Time) (after kind.DataplaneServing, pending bool) {
-	after = kind.DataplaneServing{Run: report.Run, Registered: before.Registered, Token: before.Token, Draining: report.Draining}
+func reported(before kind.DataplaneListenerStatus, report *wire.Report, want wanted, n *kind.Networking, runs bool, now time.Time) (after kind.DataplaneListenerStatus, pending bool) {
+	after = kind.DataplaneListenerStatus{Run: report.Run, Registered: before.Registered, Token: before.Token, Draining: report.Draining}
 	had := map[string][]kind.ServedInbound{}
-	var former kind.DataplaneServing
+	var former kind.DataplaneListenerStatus
 	if before.Run == report.Run {
 		former = before
 	}
@@ -32,7 +32,7 @@ func reported(before kind.DataplaneServing, report *wire.Report, want wanted, n 
 	after.Ingresses = servedSections(former.Ingresses, report, want, n.ZoneIngress)
 	after.Egresses = servedEgresses(former.Egresses, report, want, n.ZoneEgress)
 	has := listening(n)
-	for _, serving := range report.Serving {
+	for _, serving := range report.ReadyListeners {
 		at := listenerOf(serving)
 		inbounds := had[at]
 		if generation, ok := want[at]; ok && generation == serving.Generation && len(has[at]) > 0 {
@@ -43,8 +43,8 @@ func reported(before kind.DataplaneServing, report *wire.Report, want wanted, n 
 		for _, in := range inbounds {
 			in.Unhealthy = !serving.Healthy
 			if want[at] == serving.Generation {
-				in.AlsoPlain = alsoPlain(had[at], serving.Serial, now)
-				in.Serial, in.Names = serving.Serial, serving.Names
+				in.AlsoPlaintext = alsoPlaintext(had[at], serving.Serial, now)
+				in.Serial, in.SpiffeIDs = serving.Serial, serving.SpiffeIds
 			}
 			after.Inbounds = append(after.Inbounds, in)
 		}
@@ -83,7 +83,7 @@ func servedSections[S any, P interface {
 	Listener() string
 }](former []S, report *wire.Report, want wanted, section P) []S {
 	var served []S
-	for _, serving := range report.Serving {
+	for _, serving := range report.ReadyListeners {
 		at := listenerOf(serving)
 		if section != nil && section.Listener() == at && want[at] == serving.Generation {
 			served = append(served, *section)
@@ -105,7 +105,7 @@ func servedEgresses(former []kind.ServedEgress, report *wire.Report, want wanted
 	}
 	served := servedSections(former, report, want, current)
 	for i := range served {
-		for _, serving := range report.Serving {
+		for _, serving := range report.ReadyListeners {
 			if at := listenerOf(serving); at == served[i].Listener() && want[at] == serving.Generation {
 				served[i].Serial = serving.Serial
 			}
@@ -114,25 +114,25 @@ func servedEgresses(former []kind.ServedEgress, report *wire.Report, want wanted
 	return served
 }
 
-// alsoPlain is since when a listener that presents a leaf takes connections without TLS too: it was plain
+// alsoPlaintext is since when a listener that presents a leaf takes connections without TLS too: it was plain
 // before, and clients may not have heard yet that it is no more.
-func alsoPlain(before []kind.ServedInbound, serial string, now time.Time) kind.Time {
+func alsoPlaintext(before []kind.ServedInbound, serial string, now time.Time) kind.Time {
 	switch {
 	case serial == "" || len(before) == 0:
 		return kind.Time{}
 	case before[0].Serial == "":
 		return kind.Time{Time: now}
 	}
-	return before[0].AlsoPlain
+	return before[0].AlsoPlaintext
 }
 
 // acknowledged is what a proxy without an agent serves once it took its listeners: all of its inbounds,
 // and what is being withdrawn.
-func acknowledged(before kind.DataplaneServing, n *kind.Networking) kind.DataplaneServing {
-	after := kind.DataplaneServing{Registered: before.Registered, Token: before.Token}
+func acknowledged(before kind.DataplaneListenerStatus, n *kind.Networking) kind.DataplaneListenerStatus {
+	after := kind.DataplaneListenerStatus{Registered: before.Registered, Token: before.Token}
 	var has []kind.Inbound
 	for _, in := range n.Inbound {
-		if in = n.Effective(in); in.State != kind.Ignored {
+		if in = n.Effective(in); in.State != kind.Ignored && !kind.NeedsLookup(in.Address) {
 			has = append(has, in)
 			after.Inbounds = append(after.Inbounds, kind.ServedInbound{Inbound: in})
 		}
@@ -149,23 +149,24 @@ func acknowledged(before kind.DataplaneServing, n *kind.Networking) kind.Datapla
 	return after
 }
 
-// listening are the inbounds that have a listener, by "address:port". (Adding inbounds in runtime.)
+// listening returns the inbounds that have a listener, by "address:port". An inbound whose host name is not resolved yet has
+// none. (Adding inbounds in runtime.)
 func listening(n *kind.Networking) map[string][]kind.Inbound {
 	all := map[string][]kind.Inbound{}
 	for _, in := range n.Inbound {
-		if in = n.Effective(in); in.State != kind.Ignored {
+		if in = n.Effective(in); in.State != kind.Ignored && !kind.NeedsLookup(in.Address) {
 			all[in.Listener()] = append(all[in.Listener()], in)
 		}
 	}
 	return all
 }
 
-func listenerOf(s *wire.Serving) string {
+func listenerOf(s *wire.ReadyListener) string {
 	return (&kind.Inbound{Address: s.Address, Port: s.Port}).Listener()
 }
 
 // equalServing compares meanings: no inbound and an empty list of them are the same.
-func equalServing(a, b kind.DataplaneServing) bool {
+func equalServing(a, b kind.DataplaneListenerStatus) bool {
 	if len(a.Inbounds) == 0 && len(b.Inbounds) == 0 {
 		a.Inbounds, b.Inbounds = nil, nil
 	}

@@ -20,7 +20,7 @@ func servedInbound(port uint32, name, serial string) kind.ServedInbound {
 }
 
 func alsoPlainSince(in kind.ServedInbound, since time.Time) kind.ServedInbound {
-	in.AlsoPlain = kind.Time{Time: since}
+	in.AlsoPlaintext = kind.Time{Time: since}
 	return in
 }
 
@@ -29,15 +29,15 @@ func unhealthy(in kind.ServedInbound) kind.ServedInbound {
 	return in
 }
 
-func saw(port uint32, generation, serial string) *wire.Serving {
-	return &wire.Serving{Address: "10.0.0.1", Port: port, Generation: generation, Serial: serial, Healthy: true}
+func saw(port uint32, generation, serial string) *wire.ReadyListener {
+	return &wire.ReadyListener{Address: "10.0.0.1", Port: port, Generation: generation, Serial: serial, Healthy: true}
 }
 
 // begun is when a proxy of these tests reports.
 var begun = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func TestReported(t *testing.T) {
-	type serving = kind.DataplaneServing
+	type serving = kind.DataplaneListenerStatus
 	type list = []kind.ServedInbound
 	const first, second = "10.0.0.1:80", "10.0.0.1:81"
 	for _, c := range []struct {
@@ -55,7 +55,7 @@ func TestReported(t *testing.T) {
 			before: serving{Run: "a", Inbounds: list{servedInbound(80, "blue", "")}},
 			has:    []kind.Inbound{inbound(80, "green")},
 			want:   wanted{first: "g"},
-			report: &wire.Report{Run: "a", Serving: []*wire.Serving{saw(80, "g", "")}},
+			report: &wire.Report{Run: "a", ReadyListeners: []*wire.ReadyListener{saw(80, "g", "")}},
 			behind: true,
 			after:  serving{Run: "a", Inbounds: list{servedInbound(80, "blue", "")}},
 			waits:  true,
@@ -65,7 +65,7 @@ func TestReported(t *testing.T) {
 			before: serving{Run: "a", Inbounds: list{servedInbound(80, "blue", "")}},
 			has:    []kind.Inbound{inbound(80, "green")},
 			want:   wanted{first: "g"},
-			report: &wire.Report{Run: "a", Serving: []*wire.Serving{saw(80, "g", "")}},
+			report: &wire.Report{Run: "a", ReadyListeners: []*wire.ReadyListener{saw(80, "g", "")}},
 			after:  serving{Run: "a", Inbounds: list{servedInbound(80, "green", ""), servedInbound(80, "blue", "")}},
 		},
 		{
@@ -73,7 +73,7 @@ func TestReported(t *testing.T) {
 			before: serving{Run: "a"},
 			has:    []kind.Inbound{inbound(80, "http")},
 			want:   wanted{first: "g"},
-			report: &wire.Report{Run: "a", Serving: []*wire.Serving{saw(80, "g", "")}},
+			report: &wire.Report{Run: "a", ReadyListeners: []*wire.ReadyListener{saw(80, "g", "")}},
 			behind: true,
 			after:  serving{Run: "a", Inbounds: list{servedInbound(80, "http", "")}},
 		},
@@ -82,7 +82,7 @@ func TestReported(t *testing.T) {
 			before: serving{Run: "a"},
 			has:    []kind.Inbound{inbound(80, "http"), inbound(81, "admin")},
 			want:   wanted{first: "g", second: "g"},
-			report: &wire.Report{Run: "a", Serving: []*wire.Serving{saw(80, "g", "5e")}},
+			report: &wire.Report{Run: "a", ReadyListeners: []*wire.ReadyListener{saw(80, "g", "5e")}},
 			after:  serving{Run: "a", Inbounds: list{servedInbound(80, "http", "5e")}},
 		},
 		{
@@ -90,7 +90,7 @@ func TestReported(t *testing.T) {
 			before: serving{Run: "a"},
 			has:    []kind.Inbound{inbound(80, "blue"), inbound(80, "green")},
 			want:   wanted{first: "g"},
-			report: &wire.Report{Run: "a", Serving: []*wire.Serving{saw(80, "g", "")}},
+			report: &wire.Report{Run: "a", ReadyListeners: []*wire.ReadyListener{saw(80, "g", "")}},
 			after:  serving{Run: "a", Inbounds: list{servedInbound(80, "blue", ""), servedInbound(80, "green", "")}},
 		},
 		{
@@ -106,7 +106,7 @@ func TestReported(t *testing.T) {
 			before: serving{Run: "a"},
 			has:    []kind.Inbound{inbound(80, "http")},
 			want:   wanted{first: "tls"},
-			report: &wire.Report{Run: "a", Serving: []*wire.Serving{saw(80, "plain", "")}},
+			report: &wire.Report{Run: "a", ReadyListeners: []*wire.ReadyListener{saw(80, "plain", "")}},
 			after:  serving{Run: "a"},
 		},
 		{
@@ -114,21 +114,21 @@ func TestReported(t *testing.T) {
 			before: serving{Run: "a", Inbounds: list{servedInbound(80, "http", "01")}},
 			has:    []kind.Inbound{inbound(80, "http")},
 			want:   wanted{first: "next"},
-			report: &wire.Report{Run: "a", Serving: []*wire.Serving{saw(80, "last", "02")}},
+			report: &wire.Report{Run: "a", ReadyListeners: []*wire.ReadyListener{saw(80, "last", "02")}},
 			after:  serving{Run: "a", Inbounds: list{servedInbound(80, "http", "01")}},
 		},
 		{
 			name:   "what is being withdrawn stays while it is stored",
 			before: serving{Run: "a", Inbounds: list{servedInbound(81, "old", "")}},
 			want:   wanted{second: "g"},
-			report: &wire.Report{Run: "a", Serving: []*wire.Serving{saw(81, "g", "")}},
+			report: &wire.Report{Run: "a", ReadyListeners: []*wire.ReadyListener{saw(81, "g", "")}},
 			after:  serving{Run: "a", Inbounds: list{servedInbound(81, "old", "")}},
 		},
 		{
 			name:   "and never comes back by a report that was late",
 			before: serving{Run: "a"},
 			want:   wanted{},
-			report: &wire.Report{Run: "a", Serving: []*wire.Serving{saw(81, "g", "")}},
+			report: &wire.Report{Run: "a", ReadyListeners: []*wire.ReadyListener{saw(81, "g", "")}},
 			after:  serving{Run: "a"},
 		},
 		{
@@ -136,7 +136,7 @@ func TestReported(t *testing.T) {
 			before: serving{Run: "a"},
 			has:    []kind.Inbound{{Port: 80, Address: "10.0.0.1", State: kind.Ignored}},
 			want:   wanted{first: "g"},
-			report: &wire.Report{Run: "a", Serving: []*wire.Serving{saw(80, "g", "")}},
+			report: &wire.Report{Run: "a", ReadyListeners: []*wire.ReadyListener{saw(80, "g", "")}},
 			after:  serving{Run: "a"},
 		},
 		{
@@ -144,7 +144,7 @@ func TestReported(t *testing.T) {
 			before: serving{Run: "a", Inbounds: list{servedInbound(80, "http", "5e")}},
 			has:    []kind.Inbound{inbound(80, "http")},
 			want:   wanted{first: "g"},
-			report: &wire.Report{Run: "a", Serving: []*wire.Serving{{Address: "10.0.0.1", Port: 80, Generation: "g", Serial: "5e"}}},
+			report: &wire.Report{Run: "a", ReadyListeners: []*wire.ReadyListener{{Address: "10.0.0.1", Port: 80, Generation: "g", Serial: "5e"}}},
 			after:  serving{Run: "a", Inbounds: list{unhealthy(servedInbound(80, "http", "5e"))}},
 		},
 		{
@@ -160,7 +160,7 @@ func TestReported(t *testing.T) {
 			before: serving{Run: "a", Inbounds: list{servedInbound(80, "http", "")}},
 			has:    []kind.Inbound{inbound(80, "http")},
 			want:   wanted{first: "tls"},
-			report: &wire.Report{Run: "a", Serving: []*wire.Serving{saw(80, "tls", "5e")}},
+			report: &wire.Report{Run: "a", ReadyListeners: []*wire.ReadyListener{saw(80, "tls", "5e")}},
 			after:  serving{Run: "a", Inbounds: list{alsoPlainSince(servedInbound(80, "http", "5e"), begun)}},
 		},
 		{
@@ -168,7 +168,7 @@ func TestReported(t *testing.T) {
 			before: serving{Run: "a", Inbounds: list{alsoPlainSince(servedInbound(80, "http", "5e"), begun.Add(-time.Second))}},
 			has:    []kind.Inbound{inbound(80, "http")},
 			want:   wanted{first: "tls"},
-			report: &wire.Report{Run: "a", Serving: []*wire.Serving{saw(80, "tls", "5f")}},
+			report: &wire.Report{Run: "a", ReadyListeners: []*wire.ReadyListener{saw(80, "tls", "5f")}},
 			after:  serving{Run: "a", Inbounds: list{alsoPlainSince(servedInbound(80, "http", "5f"), begun.Add(-time.Second))}},
 		},
 		{
@@ -176,7 +176,7 @@ func TestReported(t *testing.T) {
 			before: serving{Run: "a"},
 			has:    []kind.Inbound{inbound(80, "http")},
 			want:   wanted{first: "tls"},
-			report: &wire.Report{Run: "a", Serving: []*wire.Serving{saw(80, "tls", "5e")}},
+			report: &wire.Report{Run: "a", ReadyListeners: []*wire.ReadyListener{saw(80, "tls", "5e")}},
 			after:  serving{Run: "a", Inbounds: list{servedInbound(80, "http", "5e")}},
 		},
 		{
@@ -184,7 +184,7 @@ func TestReported(t *testing.T) {
 			before: serving{Run: "a", Inbounds: list{servedInbound(80, "http", "")}},
 			has:    []kind.Inbound{inbound(80, "http")},
 			want:   wanted{first: "g"},
-			report: &wire.Report{Run: "a", Draining: true, Serving: []*wire.Serving{saw(80, "g", "")}},
+			report: &wire.Report{Run: "a", Draining: true, ReadyListeners: []*wire.ReadyListener{saw(80, "g", "")}},
 			after:  serving{Run: "a", Draining: true, Inbounds: list{servedInbound(80, "http", "")}},
 		},
 	} {
@@ -222,7 +222,7 @@ func TestReportedIngress(t *testing.T) {
 	}{
 		{
 			name: "one that the agent saw is served", section: ingress(80), want: wanted{first: "g"},
-			report: &wire.Report{Run: "a", Serving: []*wire.Serving{saw(80, "g", "")}}, after: list{*ingress(80)},
+			report: &wire.Report{Run: "a", ReadyListeners: []*wire.ReadyListener{saw(80, "g", "")}}, after: list{*ingress(80)},
 		},
 		{
 			name: "one that it has not seen is not", section: ingress(80), want: wanted{first: "g"},
@@ -230,20 +230,20 @@ func TestReportedIngress(t *testing.T) {
 		},
 		{
 			name: "one that moves serves at both places", before: list{*ingress(80)}, section: ingress(81), want: wanted{first: "g", second: "g"},
-			report: &wire.Report{Run: "a", Serving: []*wire.Serving{saw(80, "g", ""), saw(81, "g", "")}}, after: list{*ingress(80), *ingress(81)},
+			report: &wire.Report{Run: "a", ReadyListeners: []*wire.ReadyListener{saw(80, "g", ""), saw(81, "g", "")}}, after: list{*ingress(80), *ingress(81)},
 		},
 		{
 			name: "one that goes stays while it is stored", before: list{*ingress(80)}, want: wanted{first: "g"},
-			report: &wire.Report{Run: "a", Serving: []*wire.Serving{saw(80, "g", "")}}, after: list{*ingress(80)},
+			report: &wire.Report{Run: "a", ReadyListeners: []*wire.ReadyListener{saw(80, "g", "")}}, after: list{*ingress(80)},
 		},
 		{
 			name: "and not in a new run", before: list{*ingress(80)}, want: wanted{first: "g"},
-			report: &wire.Report{Run: "b", Serving: []*wire.Serving{saw(80, "g", "")}},
+			report: &wire.Report{Run: "b", ReadyListeners: []*wire.ReadyListener{saw(80, "g", "")}},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := &kind.Networking{ZoneIngress: c.section}
-			got, _ := reported(kind.DataplaneServing{Run: "a", Ingresses: c.before}, c.report, c.want, n, true, begun)
+			got, _ := reported(kind.DataplaneListenerStatus{Run: "a", Ingresses: c.before}, c.report, c.want, n, true, begun)
 			if diff := cmp.Diff(c.after, got.Ingresses); diff != "" || len(got.Inbounds) > 0 {
 				t.Errorf("%v %s", got.Inbounds, diff)
 			}
@@ -252,11 +252,11 @@ func TestReportedIngress(t *testing.T) {
 }
 
 func TestAcknowledgedKeepsWhatIsBeingWithdrawn(t *testing.T) {
-	before := kind.DataplaneServing{Inbounds: []kind.ServedInbound{servedInbound(80, "http", ""), servedInbound(82, "gone", "")}}
+	before := kind.DataplaneListenerStatus{Inbounds: []kind.ServedInbound{servedInbound(80, "http", ""), servedInbound(82, "gone", "")}}
 	got := acknowledged(before, &kind.Networking{Address: "10.0.0.1", Inbound: []kind.Inbound{
 		inbound(80, "http"), inbound(81, "new"), {Port: 83, State: kind.Ignored},
 	}})
-	want := kind.DataplaneServing{Inbounds: []kind.ServedInbound{
+	want := kind.DataplaneListenerStatus{Inbounds: []kind.ServedInbound{
 		servedInbound(80, "http", ""), servedInbound(81, "new", ""), servedInbound(82, "gone", ""),
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -19,8 +19,8 @@ import (
 const (
 	// appearance is how long a session waits for a Dataplane that was written just now.
 	appearance = 5 * time.Second
-	// drainBound is how long a draining proxy waits for clients that do not settle.
-	drainBound = 5 * time.Second
+	// drainBound is how long a draining proxy waits for clients that do not ack that it is no endpoint any more.
+	drainBound = 30 * time.Second
 	// storeBound is how long a store may take.
 	storeBound = 10 * time.Second
 	// reportPause is how long after one Report the next one is read: Reports that come meanwhile are replaced by the last
@@ -37,14 +37,14 @@ type session struct {
 	caller *caller
 	ended  <-chan struct{}
 	// questions are for the agent; one that is taken from here is sent.
-	questions chan *wire.Question
+	questions chan *wire.InspectionRequest
 
-	proxy   *graph.Proxy      // as it is now
-	want    wanted            // of the last settings
-	sent    *wire.Settings    // the last ones
-	leaf    *graph.Leaf       // that they ask for
-	report  *wire.Report      // the last one
-	noted   *wire.Certificate // the last one of SPIRE's that was stored
+	proxy   *graph.Proxy           // as it is now
+	want    wanted                 // of the last settings
+	sent    *wire.Settings         // the last ones
+	leaf    *graph.NextCertificate // that they ask for
+	report  *wire.Report           // the last one
+	noted   *wire.Certificate      // the last one of SPIRE's that was stored
 	drained bool
 	// pending is closed once the proxy runs with the rules of inbounds that wait for that; nil: none does.
 	pending chan struct{}
@@ -77,7 +77,7 @@ func (s *agents) Session(stream wire.Agent_SessionServer) error {
 	defer end(nil)
 	a := &session{
 		server: s.Server, key: key,
-		stream: stream, end: end, ended: ctx.Done(), questions: make(chan *wire.Question),
+		stream: stream, end: end, ended: ctx.Done(), questions: make(chan *wire.InspectionRequest),
 	}
 	proxies := make(chan *graph.Proxy, 1)
 	defer s.Hub.Watch(a.key, latest(proxies))()
@@ -229,11 +229,11 @@ func (a *session) settle(ctx context.Context) error {
 			next.LocalNetworks = append(next.LocalNetworks, network.String())
 		}
 	}
-	spread(next, a.sent, servicesChange(a.proxy.Leaf, a.leaf), a.server.Sessions())
+	spread(next, a.sent, servicesChange(a.proxy.Certificate, a.leaf), a.server.Sessions())
 	if err := a.send(next); err != nil {
 		return err
 	}
-	a.leaf = a.proxy.Leaf
+	a.leaf = a.proxy.Certificate
 	a.noteCertificate()
 	return a.store(ctx, n)
 }
@@ -257,7 +257,7 @@ func (a *session) store(ctx context.Context, n *kind.Networking) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeBound)
 	defer cancel()
 	runs, pending, tooLarge := a.server.Hub.RunsOwn(a.key), false, error(nil)
-	err := a.server.storeServing(ctx, a.key, func(before kind.DataplaneServing) (after kind.DataplaneServing) {
+	err := a.server.storeServing(ctx, a.key, func(before kind.DataplaneListenerStatus) (after kind.DataplaneListenerStatus) {
 		after, pending = reported(before, a.report, a.want, n, runs, now())
 		if tooLarge = checkServed(&after); tooLarge != nil {
 			return before
@@ -287,10 +287,14 @@ func (a *session) awaitRules(done chan<- struct{}) {
 }
 
 func (a *session) awaitDrained(ctx context.Context, drained chan<- struct{}) {
-	ctx, cancel := context.WithTimeout(ctx, drainBound)
+	bounded, cancel := context.WithTimeout(ctx, drainBound)
 	defer cancel()
-	if err := a.server.Hub.Drained(ctx, a.key); err != nil {
-		a.server.Log.Warn("a draining proxy goes on without hearing from every client", "proxy", a.key, "bound", drainBound)
+	if err := a.server.Hub.Drained(bounded, a.key); err != nil && ctx.Err() == nil {
+		a.server.Log.Warn("a draining proxy goes on without the acks of every client", "proxy", a.key, "bound", drainBound)
 	}
-	close(drained)
+	select {
+	case <-time.After(a.server.DrainTime):
+		close(drained)
+	case <-ctx.Done():
+	}
 }

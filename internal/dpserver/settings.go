@@ -1,7 +1,6 @@
 package dpserver
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -20,12 +19,12 @@ const drainTime = 30 * time.Second
 
 // How an application is probed where its inbound does not say: a dead one leaves the endpoint lists
 // after about three seconds, and a busy one has three chances.
-var defaultProbe = kind.ServiceProbe{
-	Interval:           kind.Duration(time.Second),
-	Timeout:            kind.Duration(time.Second),
-	UnhealthyThreshold: 3,
-	HealthyThreshold:   1,
-}
+const (
+	probeInterval      = kind.Duration(time.Second)
+	probeTimeout       = kind.Duration(time.Second)
+	unhealthyThreshold = uint32(3)
+	healthyThreshold   = uint32(1)
+)
 
 // send sends settings unless they are the last ones.
 func (a *session) send(next *wire.Settings) error {
@@ -41,9 +40,9 @@ func (a *session) send(next *wire.Settings) error {
 }
 
 // ask sends a question with the last settings: an agent that does not know of questions finds nothing new.
-func (a *session) ask(q *wire.Question) error {
+func (a *session) ask(q *wire.InspectionRequest) error {
 	asking := proto.CloneOf(a.sent)
-	asking.Question = q
+	asking.Inspection = q
 	return a.stream.Send(asking)
 }
 
@@ -54,10 +53,10 @@ func settings(p *graph.Proxy, n *kind.Networking, drained bool) *wire.Settings {
 		s.AdminPort = n.Admin.Port
 	}
 	if p.Identity != nil {
-		s.Identity = identitySettings(p.Identity, p.Leaf)
+		s.Identity = identitySettings(p.Identity, p.Certificate)
 	}
 	for _, further := range p.Further {
-		id := identitySettings(further.Identity, further.Leaf)
+		id := identitySettings(further.Identity, further.Certificate)
 		id.Secret = further.Secret
 		s.Further = append(s.Further, id)
 	}
@@ -87,7 +86,7 @@ func settings(p *graph.Proxy, n *kind.Networking, drained bool) *wire.Settings {
 
 // identitySettings are for a proxy that has an identity, also while it can't have a certificate: it does
 // not become plain.
-func identitySettings(id *graph.Identity, leaf *graph.Leaf) *wire.Identity {
+func identitySettings(id *graph.Identity, leaf *graph.NextCertificate) *wire.Identity {
 	if id.Source.FromSPIRE() {
 		return &wire.Identity{
 			Name: id.MeshIdentity, SpiffeId: id.SpiffeID, SpireSocket: id.Source.Socket,
@@ -99,7 +98,7 @@ func identitySettings(id *graph.Identity, leaf *graph.Leaf) *wire.Identity {
 	}
 	return &wire.Identity{
 		Name: leaf.MeshIdentity, SpiffeId: leaf.SpiffeID,
-		Generation: generation(leaf.MeshIdentity, strings.Join(leaf.Names(), " "), leaf.Authority),
+		Generation: generation(leaf.MeshIdentity, strings.Join(leaf.List(), " "), leaf.Authority),
 	}
 }
 
@@ -119,9 +118,9 @@ func spread(next, before *wire.Settings, ofServices bool, sessions int) {
 }
 
 // servicesChange says whether nothing but the services of a proxy makes its next certificate another one.
-func servicesChange(next, before *graph.Leaf) bool {
+func servicesChange(next, before *graph.NextCertificate) bool {
 	return next != nil && before != nil && next.MeshIdentity == kind.MTLSIdentity &&
-		before.MeshIdentity == next.MeshIdentity && before.Authority == next.Authority && !before.Same(next.LeafNames)
+		before.MeshIdentity == next.MeshIdentity && before.Authority == next.Authority && !before.Same(next.SpiffeIDs)
 }
 
 // generation changes when one of the values does.
@@ -132,15 +131,22 @@ func generation(values ...any) string {
 
 func probe(given *kind.ServiceProbe) *wire.Probe {
 	if given == nil {
-		given = &defaultProbe
+		given = &kind.ServiceProbe{}
 	}
-	milliseconds := func(d, otherwise kind.Duration) uint32 {
-		return uint32(time.Duration(cmp.Or(d, otherwise)).Milliseconds())
+	milliseconds := func(d *kind.Duration, otherwise kind.Duration) uint32 {
+		return uint32(time.Duration(valueOr(d, otherwise)).Milliseconds())
 	}
 	return &wire.Probe{
-		IntervalMs:         milliseconds(given.Interval, defaultProbe.Interval),
-		TimeoutMs:          milliseconds(given.Timeout, defaultProbe.Timeout),
-		UnhealthyThreshold: cmp.Or(given.UnhealthyThreshold, defaultProbe.UnhealthyThreshold),
-		HealthyThreshold:   cmp.Or(given.HealthyThreshold, defaultProbe.HealthyThreshold),
+		IntervalMs:         milliseconds(given.Interval, probeInterval),
+		TimeoutMs:          milliseconds(given.Timeout, probeTimeout),
+		UnhealthyThreshold: valueOr(given.UnhealthyThreshold, unhealthyThreshold),
+		HealthyThreshold:   valueOr(given.HealthyThreshold, healthyThreshold),
 	}
+}
+
+func valueOr[T any](given *T, otherwise T) T {
+	if given == nil {
+		return otherwise
+	}
+	return *given
 }

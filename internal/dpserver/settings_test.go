@@ -38,25 +38,25 @@ func TestAnAgentHearsHowConnectionsReachItsListeners(t *testing.T) {
 // A CA that is replaced makes everybody ask for a certificate, one after another; a service that comes to a proxy
 // makes that proxy ask, and its clients wait for it.
 func TestCertificatesThatChangeTogetherAreAskedForOneAfterAnother(t *testing.T) {
-	leaf := func(authority string, services ...string) *graph.Leaf {
-		return &graph.Leaf{MeshIdentity: kind.MTLSIdentity, LeafNames: kind.NamesOf(services...), Authority: authority}
+	leaf := func(authority string, services ...string) *graph.NextCertificate {
+		return &graph.NextCertificate{MeshIdentity: kind.MTLSIdentity, SpiffeIDs: kind.SpiffeIDsOf(services...), Authority: authority}
 	}
 	for _, c := range []struct {
 		name       string
-		before, to *graph.Leaf
+		before, to *graph.NextCertificate
 		want       uint32
 	}{
 		{"another CA", leaf("1", "a"), leaf("2", "a"), 2000},
 		{"another service", leaf("1", "a"), leaf("1", "a", "b"), 0},
 		{"both", leaf("1", "a"), leaf("2", "a", "b"), 2000},
-		{"a MeshIdentity", leaf("1", "a"), &graph.Leaf{MeshIdentity: "id", LeafNames: kind.NamesOf("b"), Authority: "1"}, 2000},
+		{"a MeshIdentity", leaf("1", "a"), &graph.NextCertificate{MeshIdentity: "id", SpiffeIDs: kind.SpiffeIDsOf("b"), Authority: "1"}, 2000},
 		{"the first one", nil, leaf("1", "a"), 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			told := func(l *graph.Leaf) *wire.Settings {
-				p := &graph.Proxy{Leaf: l}
+			told := func(l *graph.NextCertificate) *wire.Settings {
+				p := &graph.Proxy{Certificate: l}
 				if l != nil {
-					p.Identity = &graph.Identity{MeshIdentity: l.MeshIdentity, LeafNames: l.LeafNames}
+					p.Identity = &graph.Identity{MeshIdentity: l.MeshIdentity, SpiffeIDs: l.SpiffeIDs}
 				}
 				return settings(p, &kind.Networking{}, false)
 			}

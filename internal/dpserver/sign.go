@@ -55,8 +55,8 @@ func (s *agents) Sign(ctx context.Context, request *wire.SignRequest) (*wire.Sig
 	if err != nil {
 		return nil, err
 	}
-	signed, err := signer.ca.Sign(identity.Leaf{
-		SpiffeIDs: leaf.Names(),
+	signed, err := signer.ca.Sign(identity.CertificateContent{
+		SpiffeIDs: leaf.List(),
 		DNSName:   s.dnsName(key),
 		PublicKey: public,
 		Lifetime:  signer.life,
@@ -130,7 +130,7 @@ func (s *Server) vouched(ctx context.Context, c *caller, key graph.ProxyKey) err
 // token that names the Dataplane. A proxy that changes its SPIFFE IDs waits for the next ones where its token does not
 // vouch for the former ones. While its identity has a problem there are no next ones: then the facts behind the former
 // ones must be vouched for now. A Dataplane that does not exist is NotFound.
-func (s *Server) entitled(c *caller, key graph.ProxyKey, leaf *graph.Leaf) error {
+func (s *Server) entitled(c *caller, key graph.ProxyKey, leaf *graph.NextCertificate) error {
 	if key.Type != kind.DataplaneProxy {
 		return nil // the token of a ZoneEgress has its scope
 	}
@@ -156,15 +156,15 @@ func (s *Server) entitled(c *caller, key graph.ProxyKey, leaf *graph.Leaf) error
 		return nil
 	case stuck:
 		return status.Error(codes.PermissionDenied, fmt.Sprintf("%v; %s gets no other SPIFFE ID: %s", err, key.Resource(), proxy.Identity.Problem))
-	case proxy != nil && proxy.Identity != nil && !proxy.Identity.Same(leaf.LeafNames) && c.dataplane.Entitled(dataplane, proxy.Identity.Rests) == nil:
-		return status.Error(codes.Unavailable, fmt.Sprintf("%s is getting other SPIFFE IDs than %s; try again", key, leaf.LeafNames))
+	case proxy != nil && proxy.Identity != nil && !proxy.Identity.Same(leaf.SpiffeIDs) && c.dataplane.Entitled(dataplane, proxy.Identity.Rests) == nil:
+		return status.Error(codes.Unavailable, fmt.Sprintf("%s is getting other SPIFFE IDs than %s; try again", key, leaf.SpiffeIDs))
 	}
 	return status.Error(codes.PermissionDenied, err.Error())
 }
 
 // leaf is what the next certificate of a secret of the proxy says. It answers FailedPrecondition where that is to have
 // none.
-func (s *Server) leaf(key graph.ProxyKey, secret string) (*graph.Leaf, error) {
+func (s *Server) leaf(key graph.ProxyKey, secret string) (*graph.NextCertificate, error) {
 	proxy, _ := s.Hub.Proxy(key)
 	id, leaf := presentedBy(proxy, secret)
 	switch {
@@ -184,16 +184,16 @@ func (s *Server) leaf(key graph.ProxyKey, secret string) (*graph.Leaf, error) {
 }
 
 // presentedBy is what a proxy presents under a secret; empty: under its first.
-func presentedBy(p *graph.Proxy, secret string) (*graph.Identity, *graph.Leaf) {
+func presentedBy(p *graph.Proxy, secret string) (*graph.Identity, *graph.NextCertificate) {
 	if p == nil {
 		return nil, nil
 	}
 	if secret == "" || secret == graph.IdentitySecret {
-		return p.Identity, p.Leaf
+		return p.Identity, p.Certificate
 	}
 	for _, further := range p.Further {
 		if further.Secret == secret {
-			return further.Identity, further.Leaf
+			return further.Identity, further.Certificate
 		}
 	}
 	return nil, nil
@@ -206,7 +206,7 @@ type signer struct {
 	issuer string        // the MeshIdentity, or the backend of the mesh's mtls
 }
 
-func (s *Server) authority(mesh string, leaf *graph.Leaf) (*signer, error) {
+func (s *Server) authority(mesh string, leaf *graph.NextCertificate) (*signer, error) {
 	source := kind.IdentitySource(mesh, leaf.MeshIdentity)
 	row, ok := s.Hub.SigningCA(mesh, leaf.MeshIdentity)
 	if !ok || len(row.Spec.Authority) == 0 {
@@ -220,23 +220,23 @@ func (s *Server) authority(mesh string, leaf *graph.Leaf) (*signer, error) {
 }
 
 // hold stores that a proxy may present a leaf.
-func (s *Server) hold(ctx context.Context, key graph.ProxyKey, leaf *graph.Leaf, ca *identity.CA, signed *identity.Certificate) error {
-	held := kind.HeldLeaf{
-		LeafNames: leaf.LeafNames, MeshIdentity: leaf.MeshIdentity, Rests: leaf.Rests,
+func (s *Server) hold(ctx context.Context, key graph.ProxyKey, leaf *graph.NextCertificate, ca *identity.CA, signed *identity.Certificate) error {
+	held := kind.WorkloadCertificate{
+		SpiffeIDs: leaf.SpiffeIDs, MeshIdentity: leaf.MeshIdentity, Rests: leaf.Rests,
 		Root: identity.Fingerprints(ca.Root())[0], Until: kind.Time{Time: signed.NotAfter},
 	}
 	if key.Type == kind.EgressProxy {
 		return s.holdEgress(ctx, key, leaf, held)
 	}
 	may := true
-	err := admit.Modify(ctx, s.Writer, kind.DataplaneLeavesList, key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneLeaves]) bool {
-		if may = o.Spec.MaySign(leaf.LeafNames); may {
+	err := admit.Modify(ctx, s.Writer, kind.DataplaneCertificatesList, key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneCertificates]) bool {
+		if may = o.Spec.MaySign(leaf.SpiffeIDs); may {
 			o.Spec.Add(held)
 		}
 		return may
 	})
 	if err == nil && !may {
-		return resource.Errorf(resource.Unavailable, "%s is getting other names than %s; try again", key, strings.Join(leaf.Names(), ", "))
+		return resource.Errorf(resource.Unavailable, "%s is getting other names than %s; try again", key, strings.Join(leaf.List(), ", "))
 	}
 	return err
 }

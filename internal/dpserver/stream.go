@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -45,7 +46,9 @@ func (s *Server) accept(ctx context.Context, node *core.Node, stream *xds.Stream
 	p.unwatch = s.Hub.Watch(key, p.follow)
 	p.leave = s.enter(caller, stream.Close)
 	s.came(p)
-	s.insights.note(key, connected(p.id, s.Instance.ID(), version, p.since))
+	s.reclaim.noteOpened()
+	s.reclaim.noteOpened()
+	s.insights.note(key, connected(p.id, s.Instance.ID(), kind.VersionOfAgent(version, agentVersion(node)), p.since))
 	return p, nil
 }
 
@@ -70,7 +73,16 @@ func envoyVersion(node *core.Node) string {
 	if v := node.GetUserAgentBuildVersion().GetVersion(); v != nil {
 		return fmt.Sprintf("%d.%d.%d", v.MajorNumber, v.MinorNumber, v.Patch)
 	}
-	said := node.GetUserAgentVersion()
+	return word(node.GetUserAgentVersion())
+}
+
+// agentVersion is the version of weft-dp that the bootstrap of an Envoy states; empty where it states none.
+func agentVersion(node *core.Node) string {
+	return word(node.GetMetadata().GetFields()[wire.AgentVersion].GetStringValue())
+}
+
+// word is a word of a client, cut where no version goes on.
+func word(said string) string {
 	return strings.ToValidUTF8(said[:min(len(said), maxWord)], "")
 }
 
@@ -85,10 +97,11 @@ type peer struct {
 	leave           func() // of its token
 	id              string // of its subscription
 	since           time.Time
-	leadsOut        bool // as its proxy was last: it is sent the keys of external services
+	proxy           atomic.Pointer[graph.Proxy] // as it is; nil: there is none
+	leadsOut        bool                        // as its proxy was last: it is sent the keys of external services
 
-	mu       sync.Mutex     // guards refusals, which the stream alone writes
-	refusals []kind.Refusal // replaced as a whole
+	mu       sync.Mutex  // guards refusals, which the stream alone writes
+	refusals []kind.NACK // replaced as a whole
 }
 
 // Acked implements xds.Peer. The ACK of its listeners is all that is ever heard of a plain client.
@@ -97,22 +110,22 @@ func (p *peer) Acked(t xds.Type) {
 		p.noteRefusals()
 	}
 	if t == xds.Listener {
-		p.server.serveWithoutAgent(p.key)
+		p.server.serveWithoutAgent(p.key, p.proxy.Load())
 	}
 }
 
-// Refused implements xds.Peer. What is refused again, as it was before, is nothing new.
-func (p *peer) Refused(r xds.Refusal) {
-	if !slices.ContainsFunc(p.refusals, func(known kind.Refusal) bool { return sameRefusal(known, r) }) {
-		p.server.Log.Warn("a proxy refuses a resource", "proxy", p.key, "type", r.Type, "name", r.Name, "version", r.Version, "message", r.Message)
+// NACKed implements xds.Peer. What is refused again, as it was before, is nothing new.
+func (p *peer) NACKed(r xds.NACK) {
+	if !slices.ContainsFunc(p.refusals, func(known kind.NACK) bool { return sameRefusal(known, r) }) {
+		p.server.Log.Warn("a proxy NACKed a resource", "proxy", p.key, "type", r.Type, "name", r.Name, "version", r.Version, "message", r.Message)
 	}
 	p.noteRefusals()
 }
 
 // noteRefusals stores what the client refuses now, where that has changed.
 func (p *peer) noteRefusals() {
-	var refusals []kind.Refusal
-	for _, r := range p.stream.Refusals() {
+	var refusals []kind.NACK
+	for _, r := range p.stream.NACKs() {
 		refusals = append(refusals, p.refusal(r))
 	}
 	if !reflect.DeepEqual(refusals, p.refusals) {
@@ -124,24 +137,24 @@ func (p *peer) noteRefusals() {
 }
 
 // refusal is one as it is stored: the known one, or a new one of this moment.
-func (p *peer) refusal(r xds.Refusal) kind.Refusal {
+func (p *peer) refusal(r xds.NACK) kind.NACK {
 	for _, known := range p.refusals {
 		if sameRefusal(known, r) {
 			return known
 		}
 	}
-	return kind.Refusal{
+	return kind.NACK{
 		Type: r.Type.String(), Name: r.Name, Version: r.Version, Message: r.Message, Time: kind.Time{Time: now()},
 		Causes: p.server.Hub.Causes(p.key, r.Type, r.Name),
 	}
 }
 
-func sameRefusal(known kind.Refusal, r xds.Refusal) bool {
+func sameRefusal(known kind.NACK, r xds.NACK) bool {
 	return known.Type == r.Type.String() && known.Name == r.Name && known.Version == r.Version && known.Message == r.Message
 }
 
 // refuses answers what the client refuses now.
-func (p *peer) refuses() []kind.Refusal {
+func (p *peer) refuses() []kind.NACK {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.refusals
@@ -151,11 +164,12 @@ func (p *peer) refuses() []kind.Refusal {
 // stream does not vouch for, and that of a zone egress that was deleted. Its Envoy keeps the config that it has, without
 // clients. (Mesh Membership.)
 func (p *peer) follow(proxy *graph.Proxy) {
+	p.proxy.Store(proxy)
 	err := error(nil)
 	switch {
 	case proxy != nil:
 		err = p.caller.keeps(proxy)
-		p.leadsOut = len(proxy.LeadsOut) > 0
+		p.leadsOut = len(proxy.IsEgress) > 0
 	case p.leadsOut:
 		err = status.Error(codes.NotFound, p.key.Resource().String()+" was deleted")
 	}
@@ -166,8 +180,8 @@ func (p *peer) follow(proxy *graph.Proxy) {
 
 // keeps returns PermissionDenied where a proxy has changed into one that its caller may not be.
 func (c *caller) keeps(proxy *graph.Proxy) error {
-	if proxy.Refusal != "" {
-		return status.Error(codes.PermissionDenied, proxy.Refusal)
+	if proxy.NotAdmitted != "" {
+		return status.Error(codes.PermissionDenied, proxy.NotAdmitted)
 	}
 	if c.dataplane == nil {
 		return nil
@@ -193,34 +207,35 @@ func (p *peer) Closed(err error) {
 
 // serveWithoutAgent stores that a proxy serves, whose listeners need no secret and whom no agent speaks
 // for. An inbound that needs one is not known to serve by an ACK.
-func (s *Server) serveWithoutAgent(key graph.ProxyKey) {
-	proxy, ok := s.Hub.Proxy(key)
-	if !ok || proxy.Identity != nil || s.session(key) != nil {
+func (s *Server) serveWithoutAgent(key graph.ProxyKey, proxy *graph.Proxy) {
+	if proxy == nil || proxy.Identity != nil || s.session(key) != nil {
 		return
 	}
 	n, ok := s.Hub.Networking(key)
 	if !ok {
 		return
 	}
-	accepted := func(before kind.DataplaneServing) kind.DataplaneServing {
+	accepted := func(before kind.DataplaneListenerStatus) kind.DataplaneListenerStatus {
 		if before.Run != "" && !before.Draining {
 			return before // an agent's, which is on its way back
 		}
 		return acknowledged(before, n)
 	}
 	// Listeners that a whole class gets are acknowledged by all its proxies at once, and say nothing new.
-	if known, ok := s.Hub.Serving(key); ok && equalServing(accepted(known.Spec), known.Spec) {
+	if known, ok := s.Hub.ListenerStatus(key); ok && equalServing(accepted(known.Spec), known.Spec) {
 		return
 	}
-	if err := s.storeServing(context.Background(), key, accepted); err != nil {
-		s.Log.Warn("storing what a proxy serves failed", "proxy", key, "error", err)
-	}
+	_ = xds.Apart(s.Log, key.String(), func() { // what panics is logged
+		if err := s.storeServing(context.Background(), key, accepted); err != nil {
+			s.Log.Warn("storing what a proxy serves failed", "proxy", key, "error", err)
+		}
+	})
 }
 
 // storeServing changes what is stored of a proxy's serving. It asks the store and not the memory, which a
 // report that follows another at once would find as it was before that one.
-func (s *Server) storeServing(ctx context.Context, key graph.ProxyKey, next func(kind.DataplaneServing) kind.DataplaneServing) error {
-	return admit.Modify(ctx, s.Writer, key.ServingKind(), key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneServing]) bool {
+func (s *Server) storeServing(ctx context.Context, key graph.ProxyKey, next func(kind.DataplaneListenerStatus) kind.DataplaneListenerStatus) error {
+	return admit.Modify(ctx, s.Writer, key.ListenerStatusKind(), key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneListenerStatus]) bool {
 		after := next(o.Spec)
 		if equalServing(after, o.Spec) {
 			return false

@@ -168,7 +168,7 @@ func TestASpiffeIDRestsOnWhatTheTokenVouchesFor(t *testing.T) {
 			}
 			wantStatus(t, err, codes.PermissionDenied, c.want)
 			proxy, _ := p.server.Hub.Proxy(graph.ProxyKey{Mesh: "default", Name: "d-1"})
-			if proxy == nil || proxy.Identity == nil || len(proxy.Identity.Names()) > 0 || !strings.Contains(proxy.Identity.Problem, c.want) {
+			if proxy == nil || proxy.Identity == nil || len(proxy.Identity.List()) > 0 || !strings.Contains(proxy.Identity.Problem, c.want) {
 				t.Errorf("its identity is %+v; want one without a SPIFFE ID, and why", proxy.Identity)
 			}
 		})
@@ -328,7 +328,7 @@ func TestAHeldSpiffeIDIsNotSignedAgainOnceItsFactsAreGone(t *testing.T) {
 	}
 	holdsOn := func() bool {
 		proxy, _ := p.server.Hub.Proxy(web1)
-		return proxy.Identity.Problem != "" && proxy.Leaf != nil
+		return proxy.Identity.Problem != "" && proxy.Certificate != nil
 	}
 	if err := p.registerAs(p.as("web-1"), document("admin", "zone-egress")); err != nil {
 		t.Fatal(err)
@@ -551,7 +551,7 @@ func TestAnEgressLosesTheKeysOfExternalServices(t *testing.T) {
 			p := newPlane(t, external(t)...)
 			p.operator(egress)
 			serves := kind.ServedEgress{ZoneEgressSection: kind.ZoneEgressSection{Address: "10.0.0.9", Port: 10002}}
-			p.put(kind.DataplaneServings.Make("default", "web-1", kind.DataplaneServing{Run: "a", Egresses: []kind.ServedEgress{serves}}))
+			p.put(kind.DataplaneListenerStatuses.Make("default", "web-1", kind.DataplaneListenerStatus{Run: "a", Egresses: []kind.ServedEgress{serves}}))
 			ctx, id := p.withID(forName("web-1"))
 			stream := p.keys(ctx)
 			if err := stream.await(clientKey); err != nil {

@@ -61,12 +61,12 @@ func TestAZoneIngressServesByAZoneToken(t *testing.T) {
 	if len(settings.Listeners) != 1 || settings.Listeners[0].Port != 10001 || settings.Listeners[0].Tls {
 		t.Fatalf("is to listen at %v", settings.Listeners)
 	}
-	serving := &wire.Serving{Address: "10.0.0.1", Port: 10001, Generation: settings.Listeners[0].Generation, Healthy: true}
-	if err := session.Send(&wire.Report{Name: "old", Run: "a", Serving: []*wire.Serving{serving}}); err != nil {
+	serving := &wire.ReadyListener{Address: "10.0.0.1", Port: 10001, Generation: settings.Listeners[0].Generation, Healthy: true}
+	if err := session.Send(&wire.Report{Name: "old", Run: "a", ReadyListeners: []*wire.ReadyListener{serving}}); err != nil {
 		t.Fatal(err)
 	}
 	p.eventually(func() bool {
-		row, err := p.rows.Get(t.Context(), kind.ZoneIngressServings.Key("", "old"))
+		row, err := p.rows.Get(t.Context(), kind.ZoneIngressListenerStatuses.Key("", "old"))
 		return err == nil && strings.Contains(string(row.Body), `"advertisedPort":30001`)
 	}, func() any { return "it is not known to serve" })
 	stream, err := p.discover(ctx, ".old")

@@ -24,11 +24,11 @@ import (
 )
 
 const (
-	domainEast = "default.east.mesh.local"
-	domainWest = "default.west.mesh.local"
-	clientID   = "spiffe://" + domainEast + "/workload/client"
-	putOutName = "client-1.default.east.dataplane.mesh.local"
-	serverID   = "spiffe://" + domainEast + "/workload/server"
+	domainEast  = "default.east.mesh.local"
+	domainWest  = "default.west.mesh.local"
+	clientID    = "spiffe://" + domainEast + "/workload/client"
+	evictedName = "client-1.default.east.dataplane.mesh.local"
+	serverID    = "spiffe://" + domainEast + "/workload/server"
 )
 
 // startEnvoy runs a real Envoy with the resources and returns once its listeners accept.
@@ -92,8 +92,8 @@ func inboundTo(t *testing.T, application net.Addr, protocol kind.Protocol, allow
 }
 
 // behind is a listener with what its mesh gives it, and the names of whom that has put out.
-func behind(l *graph.InboundListener, putOut ...string) []*xds.Resource {
-	return append(Inbound(l, true), PutOut(l.Mesh, putOut)...)
+func behind(l *graph.InboundListener, evicted ...string) []*xds.Resource {
+	return append(Inbound(l, true), Evicted(l.Mesh, evicted)...)
 }
 
 func address(l *graph.InboundListener) string { return fmt.Sprintf("127.0.0.1:%d", l.Port) }
@@ -251,7 +251,7 @@ func callers(t *testing.T, east, west *authority) map[string]caller {
 		"with a name of an unbelieved one": {west.leaf(t, "spiffe://"+domainWest+"/workload/x", "spiffe://elsewhere/workload/client"), false},
 		"that a CA of nobody has signed":   {newAuthority(t, domainEast).leaf(t, clientID), false},
 		"without a name":                   {east.leaf(t), false},
-		"of an instance that was put out":  {east.instance(t, putOutName, clientID), false},
+		"of an evicted instance":           {east.instance(t, evictedName, clientID), false},
 		"of another instance":              {east.instance(t, "client-2.default.east.dataplane.mesh.local", clientID), true},
 	}
 }
@@ -271,7 +271,7 @@ func TestWhoGetsInHTTP(t *testing.T) {
 	t.Cleanup(app.Close)
 	east, west := newAuthority(t, domainEast), newAuthority(t, domainWest)
 	in := inboundTo(t, app.Listener.Addr(), kind.HTTP, rules()...)
-	startEnvoy(t, append(behind(in, putOutName), trust(east, west), identity(t, east.leaf(t, serverID)))...)
+	startEnvoy(t, append(behind(in, evictedName), trust(east, west), identity(t, east.leaf(t, serverID)))...)
 	for name, caller := range callers(t, east, west) {
 		t.Run(name, func(t *testing.T) {
 			client := &http.Client{Transport: &http.Transport{TLSClientConfig: presenting(caller.leaf)}}
@@ -298,7 +298,7 @@ func TestWhoGetsInTCP(t *testing.T) {
 	app, heard := listener(t)
 	east, west := newAuthority(t, domainEast), newAuthority(t, domainWest)
 	in := inboundTo(t, app, kind.TCP, rules()...)
-	startEnvoy(t, append(behind(in, putOutName), trust(east, west), identity(t, east.leaf(t, serverID)))...)
+	startEnvoy(t, append(behind(in, evictedName), trust(east, west), identity(t, east.leaf(t, serverID)))...)
 	for name, caller := range callers(t, east, west) {
 		t.Run(name, func(t *testing.T) {
 			conn, err := cryptotls.Dial("tcp", address(in), presenting(caller.leaf))

@@ -6,6 +6,7 @@ import (
 	endpoints "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	raw "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/raw_buffer/v3"
 	upstreams "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	percents "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -30,7 +31,7 @@ func Clusters(d *graph.Destination, secured bool, from graph.Source) []*xds.Reso
 	}
 	resources := []*xds.Resource{aggregate(d.Key, lists)}
 	for _, list := range lists {
-		if list.Leg == graph.LocalLeg {
+		if list.Locality == graph.LocalLocality {
 			resources = append(resources, oneWay(list, d.Protocol, d.Local, secured, from))
 		} else {
 			resources = append(resources, otherZones(list, d.Protocol, d.Zones, from))
@@ -56,14 +57,14 @@ func oneWay(key graph.DestinationKey, protocol kind.Protocol, servers *graph.Ser
 func discoveredCluster(key graph.DestinationKey, h hop) *clusters.Cluster {
 	cluster := &clusters.Cluster{
 		Name:                 key.String(),
-		CommonLbConfig:       promptly(key.Leg),
+		CommonLbConfig:       promptly(key.Locality),
 		ClusterDiscoveryType: &clusters.Cluster_Type{Type: clusters.Cluster_EDS},
 		// The assignment's name is the cluster's, and so distinct: two clusters that name one
 		// assignment stall each other on a delta stream.
 		EdsClusterConfig:              &clusters.Cluster_EdsClusterConfig{EdsConfig: ads()},
 		ConnectTimeout:                duration(h.connectTimeout()),
-		CircuitBreakers:               breakers(breakerLimit),
-		OutlierDetection:              deadHostsOf(key.Leg),
+		CircuitBreakers:               breakers(),
+		OutlierDetection:              deadHostsOf(key.Locality),
 		IgnoreHealthOnHostRemoval:     true,
 		TypedExtensionProtocolOptions: h.protocolOptions(),
 	}
@@ -75,7 +76,7 @@ func discoveredCluster(key graph.DestinationKey, h hop) *clusters.Cluster {
 // than absent, since a cluster that waits for its assignment holds up all others. The ingresses of another
 // zone are a locality of its name.
 func Assignment(e *graph.Endpoints) *xds.Resource {
-	assignment := &endpoints.ClusterLoadAssignment{ClusterName: e.Destination.String(), Policy: policyOf(e.Destination.Leg)}
+	assignment := &endpoints.ClusterLoadAssignment{ClusterName: e.Destination.String(), Policy: policyOf(e.Destination.Locality)}
 	var locality *endpoints.LocalityLbEndpoints
 	for i := range e.Endpoints {
 		endpoint := &e.Endpoints[i]
@@ -84,7 +85,7 @@ func Assignment(e *graph.Endpoints) *xds.Resource {
 			assignment.Endpoints = append(assignment.Endpoints, locality)
 		}
 		server := lbEndpoint(endpoint.Address, endpoint.Port)
-		if mark := markOf(e.Destination.Leg, endpoint); mark != nil {
+		if mark := markOf(e.Destination.Locality, endpoint); mark != nil {
 			server.Metadata = &core.Metadata{FilterMetadata: map[string]*structpb.Struct{SocketMatch: mark}}
 		}
 		locality.LbEndpoints = append(locality.LbEndpoints, server)
@@ -94,8 +95,8 @@ func Assignment(e *graph.Endpoints) *xds.Resource {
 
 // policyOf keeps all of the load in the client's own zone while one endpoint there is not set aside. Envoy's
 // default would send a part away as soon as less than 72 % are left.
-func policyOf(leg graph.Leg) *endpoints.ClusterLoadAssignment_Policy {
-	if leg != graph.LocalLeg {
+func policyOf(leg graph.Locality) *endpoints.ClusterLoadAssignment_Policy {
+	if leg != graph.LocalLocality {
 		return nil
 	}
 	return &endpoints.ClusterLoadAssignment_Policy{OverprovisioningFactor: number(localLegFactor)}
@@ -109,11 +110,11 @@ func localityOf(zone string) *endpoints.LocalityLbEndpoints {
 }
 
 // markOf is by which of its cluster's transports an endpoint is reached; nil: by the first.
-func markOf(leg graph.Leg, e *graph.Endpoint) *structpb.Struct {
+func markOf(leg graph.Locality, e *graph.Endpoint) *structpb.Struct {
 	switch {
-	case e.Plain:
+	case e.Plaintext:
 		return plainEndpoint()
-	case leg == graph.ZonesLeg && e.Zone != "":
+	case leg == graph.RemoteLocality && e.Zone != "":
 		return endpointOf(e.Zone)
 	}
 	return nil
@@ -145,7 +146,7 @@ func localCluster(name string, l *graph.InboundListener) *xds.Resource {
 		ClusterDiscoveryType: &clusters.Cluster_Type{Type: clusters.Cluster_STATIC},
 		UpstreamBindConfig:   dialledFrom(l.ServiceSource()),
 		ConnectTimeout:       duration(localConnectTimeout),
-		CircuitBreakers:      breakers(localBreakerLimit),
+		CircuitBreakers:      noBreakers(),
 		LoadAssignment: &endpoints.ClusterLoadAssignment{
 			ClusterName: name,
 			Endpoints: []*endpoints.LocalityLbEndpoints{{
@@ -174,7 +175,7 @@ func passthroughCluster() *xds.Resource {
 		ClusterDiscoveryType: &clusters.Cluster_Type{Type: clusters.Cluster_ORIGINAL_DST},
 		LbPolicy:             clusters.Cluster_CLUSTER_PROVIDED,
 		ConnectTimeout:       duration(outsideConnectTimeout),
-		CircuitBreakers:      breakers(localBreakerLimit),
+		CircuitBreakers:      noBreakers(),
 	})
 }
 
@@ -184,14 +185,27 @@ func lbEndpoint(address string, port uint32) *endpoints.LbEndpoint {
 	}}
 }
 
-// breakers allows as many retries as requests: how often one request is retried is bounded already, and a
-// lower limit would fail requests just when half of a destination has died.
-func breakers(limit uint32) *clusters.CircuitBreakers {
+// breakers sheds what a destination does not take. The retries of a small client are not limited by their share: when one
+// of two endpoints falls silent, nearly all running requests are retried at once.
+func breakers() *clusters.CircuitBreakers {
 	return &clusters.CircuitBreakers{Thresholds: []*clusters.CircuitBreakers_Thresholds{{
-		MaxConnections:     number(limit),
-		MaxPendingRequests: number(limit),
-		MaxRequests:        number(limit),
-		MaxRetries:         number(limit),
+		MaxConnections:     number(maxConnections),
+		MaxPendingRequests: number(maxRequests),
+		MaxRequests:        number(maxRequests),
+		RetryBudget: &clusters.CircuitBreakers_Thresholds_RetryBudget{
+			BudgetPercent:       &percents.Percent{Value: retryShare},
+			MinRetryConcurrency: number(minRetries),
+		},
+	}}}
+}
+
+// noBreakers limits nothing: the application decides, or the clients' proxies do.
+func noBreakers() *clusters.CircuitBreakers {
+	return &clusters.CircuitBreakers{Thresholds: []*clusters.CircuitBreakers_Thresholds{{
+		MaxConnections:     number(localBreakerLimit),
+		MaxPendingRequests: number(localBreakerLimit),
+		MaxRequests:        number(localBreakerLimit),
+		MaxRetries:         number(localBreakerLimit),
 	}}}
 }
 
@@ -213,7 +227,7 @@ func deadHosts() *clusters.OutlierDetection {
 
 // promptly has the aggregate see at once what is set aside in a leg. Envoy would tell it of the first such change,
 // and of all others within a second at the end of that, in which connections go on to the dead.
-func promptly(leg graph.Leg) *clusters.Cluster_CommonLbConfig {
+func promptly(leg graph.Locality) *clusters.Cluster_CommonLbConfig {
 	if leg == "" {
 		return nil
 	}
@@ -221,9 +235,9 @@ func promptly(leg graph.Leg) *clusters.Cluster_CommonLbConfig {
 }
 
 // deadHostsOf may eject every endpoint of the client's own zone where other zones can serve instead.
-func deadHostsOf(leg graph.Leg) *clusters.OutlierDetection {
+func deadHostsOf(leg graph.Locality) *clusters.OutlierDetection {
 	detection := deadHosts()
-	if leg == graph.LocalLeg {
+	if leg == graph.LocalLocality {
 		detection.MaxEjectionPercent = number(100)
 	}
 	return detection

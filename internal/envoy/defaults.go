@@ -29,6 +29,9 @@ const (
 	// connectionLife is when a connection of requests takes no further one, and ends once those that it has
 	// are answered.
 	connectionLife = graph.ConnectionLife
+	// forwardedConnectionLife is the same where an egress and an ingress forward the connection: half of the time that a
+	// zone proxy which drains leaves the connections through it, so that the last requests have the other half.
+	forwardedConnectionLife = 15 * time.Second
 
 	// A server's side waits longer than its clients, so that it is the client that gives a connection
 	// up: a request that is sent while the other side closes would be lost.
@@ -43,9 +46,16 @@ const (
 	lookupInterval                  = 5 * time.Second
 	lookupRetry, lookupLongestRetry = time.Second, 10 * time.Second
 
-	// breakerLimit is how many connections, waiting requests, running requests and running retries one
-	// proxy has with one destination; what is beyond is refused at once with 503.
-	breakerLimit = 1024
+	// maxConnections is the number of connections of one proxy to one destination. On HTTP/1.1, further requests wait
+	// for one; a TCP connection beyond the limit is closed.
+	maxConnections = 1024
+	// maxRequests is the number of requests that one proxy has running, or waiting for a connection, at one destination.
+	// Requests beyond the limit get 503 at once. A server that stands still for 3 s collects 3 s of its clients' requests,
+	// each about 30 KB in the client's proxy.
+	maxRequests = 16 * 1024
+	// minRetries is the number of concurrent retries that one proxy always has with one destination. More are allowed
+	// while they are at most retryShare percent of the running requests.
+	minRetries, retryShare = 2048, 50
 	// localBreakerLimit is the same towards the application: none, the application decides.
 	localBreakerLimit = 1<<32 - 1
 
@@ -67,12 +77,21 @@ const (
 	// tcpKeepaliveTime is how long a TCP connection idles before its peer is probed, every tcpKeepaliveInterval.
 	tcpKeepaliveTime, tcpKeepaliveInterval = 15 * time.Second, 5 * time.Second
 
-	// maxStreams is the number of concurrent requests on an HTTP/2 connection between proxies. streamWindow is what one
-	// of them may have under way unread; the connection's window holds that of all, so that requests whose receivers
-	// stop reading never hold up others.
-	maxStreams       = breakerLimit
-	streamWindow     = 1 << 20
+	// maxStreams is the number of concurrent requests on an HTTP/2 connection between proxies. streamWindow is the number
+	// of bytes of one request that may wait unread; the connection's window holds that of all, so that requests whose
+	// receivers stop reading never hold up others.
+	maxStreams       = 128
+	streamWindow     = 512 << 10
 	connectionWindow = maxStreams * streamWindow
+
+	// resetBurst and resetRate, per second, bound the requests that a client cancels on one connection; beyond them the
+	// connection is closed, which fails its other requests. Envoy's defaults of 1,000 and 33 are passed by deadlines
+	// alone when a server stands still.
+	resetBurst, resetRate = 100_000, 10_000
+
+	// zonesConnectionRequests is the number of requests after which a connection through a zone proxy takes no further
+	// one. A zone ingress balances connections, so that a client's requests reach other servers with the next one.
+	zonesConnectionRequests = 256
 
 	// firstBytesTimeout is how long a connection that may be TLS or not is waited for to say which.
 	firstBytesTimeout = time.Second

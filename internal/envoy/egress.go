@@ -99,8 +99,8 @@ func exitManager(c *graph.EgressChain) *hcm.HttpConnectionManager {
 // tellGone marks the answers of an egress that has let go of the service, which another one may have still. That
 // the outside can't be reached is not marked: every egress would have tried what this one has.
 func tellGone() *hcm.LocalReplyConfig {
-	return &hcm.LocalReplyConfig{Mappers: []*hcm.ResponseMapper{markFlag("NC", unservedRefused)}}
+	return &hcm.LocalReplyConfig{Mappers: []*hcm.ResponseMapper{markFlag("NC", unservedRefused), markOverload()}}
 }
 
 // outsideName is the name of what an egress has of an external service beyond its own chain.
-func outsideName(key graph.DestinationKey) string { return key.On(graph.OutsideLeg).String() }
+func outsideName(key graph.DestinationKey) string { return key.On(graph.ExternalLocality).String() }

@@ -33,7 +33,7 @@ const (
 func chainFor(sni string, protocol kind.Protocol, allow ...match.Rule) graph.EgressChain {
 	name := strings.Split(sni, ".")[1]
 	return graph.EgressChain{
-		Exit: graph.Exit{
+		EgressService: graph.EgressService{
 			Key:  graph.DestinationKey{Kind: graph.ExternalService, Mesh: "default", Service: name, Port: 80},
 			SNIs: []string{sni}, Protocol: protocol,
 		},
@@ -43,8 +43,8 @@ func chainFor(sni string, protocol kind.Protocol, allow ...match.Rule) graph.Egr
 }
 
 // outsideOf is where a chain leads.
-func outsideOf(c graph.EgressChain, tls *kind.ExternalTLS, servers ...kind.ExternalEndpoint) *graph.Outside {
-	return &graph.Outside{Key: c.Key.On(graph.OutsideLeg), Protocol: c.Protocol, Endpoints: servers, TLS: tls}
+func outsideOf(c graph.EgressChain, tls *kind.ExternalTLS, servers ...kind.ExternalEndpoint) *graph.ExternalUpstream {
+	return &graph.ExternalUpstream{Key: c.Key.On(graph.ExternalLocality), Protocol: c.Protocol, Endpoints: servers, TLS: tls}
 }
 
 func serverOf(t *testing.T, address string, at net.Addr) kind.ExternalEndpoint {
@@ -58,7 +58,7 @@ func startEgress(t *testing.T, east *authority, chains []graph.EgressChain, more
 	if !slices.ContainsFunc(more, func(r *xds.Resource) bool { return r.Name == trustSecret }) {
 		more = append(more, trust(east))
 	}
-	more = append(more, PutOut("default", []string{putOutName})...)
+	more = append(more, Evicted("default", []string{evictedName})...)
 	l := &graph.EgressListener{Address: "127.0.0.1", Port: freePort(t)}
 	resources := append(more, identity(t, east.leaf(t, serverID)), Egress(l, graph.Source{}, chains))
 	for i := range chains {
@@ -91,7 +91,7 @@ func TestWhoGetsOut(t *testing.T) {
 	open := chainFor("a0123456789abcdef.open.80.default.mes", kind.HTTP, match.Everybody("the mesh").Allow...)
 	var more []*xds.Resource
 	for chain, at := range map[*graph.EgressChain]net.Addr{&api: app.Listener.Addr(), &db: echoing, &open: app.Listener.Addr()} {
-		more = append(more, Outside(outsideOf(*chain, nil, serverOf(t, "127.0.0.1", at)))...)
+		more = append(more, ExternalUpstream(outsideOf(*chain, nil, serverOf(t, "127.0.0.1", at)))...)
 	}
 	egress := startEgress(t, east, []graph.EgressChain{api, db, open}, append(more, trust(east, west))...)
 
@@ -107,7 +107,7 @@ func TestWhoGetsOut(t *testing.T) {
 		{"with names in two domains", east.leaf(t, clientID, "spiffe://"+domainWest+"/workload/x"), false, false},
 		{"signed by nobody's CA", newAuthority(t, domainEast).leaf(t, clientID), false, false},
 		{"without a name", east.leaf(t), false, false},
-		{"an instance that was put out", east.instance(t, putOutName, clientID), false, false},
+		{"an instance that was put out", east.instance(t, evictedName, clientID), false, false},
 	} {
 		t.Run(c.who, func(t *testing.T) {
 			for sni, want := range map[string]bool{apiSNI: c.api, open.SNIs[0]: c.open, "a0123456789abcdef.gone.80.default.mes": false, "": false, graph.ReadyName: false} {
@@ -233,7 +233,7 @@ func TestWhichServerOutsideIsBelieved(t *testing.T) {
 			if c.ca != nil {
 				out.CACert = c.ca.text()
 			}
-			egress := startEgress(t, east, []graph.EgressChain{chain}, append(Outside(out), machineTrusts(world))...)
+			egress := startEgress(t, east, []graph.EgressChain{chain}, append(ExternalUpstream(out), machineTrusts(world))...)
 			if got := reaches(t, through(t, egress, apiSNI, east.leaf(t, clientID))); got != c.believed {
 				t.Errorf("believed: %v, want %v", got, c.believed)
 			}
@@ -285,7 +285,7 @@ func TestWhatTheOutsideSees(t *testing.T) {
 	chain := chainFor(apiSNI, kind.HTTP, match.Everybody("the mesh").Allow...)
 	out := outsideOf(chain, &kind.ExternalTLS{Enabled: true}, serverOf(t, "localhost", app.Listener.Addr()))
 	out.ClientCert, out.ClientKey = pair(t, world.worldly(t, "weft.example"))
-	egress := startEgress(t, east, []graph.EgressChain{chain}, append(Outside(out), machineTrusts(world))...)
+	egress := startEgress(t, east, []graph.EgressChain{chain}, append(ExternalUpstream(out), machineTrusts(world))...)
 	client := through(t, egress, apiSNI, east.leaf(t, clientID))
 	if !reaches(t, client) {
 		t.Fatal("the server refuses the egress")
@@ -325,7 +325,7 @@ func TestReservesAreUsedWhenNobodyBeforeThemAnswers(t *testing.T) {
 	chain := chainFor(apiSNI, kind.HTTP, match.Everybody("the mesh").Allow...)
 	before, after := serverOf(t, "127.0.0.1", first.Listener.Addr()), serverOf(t, "127.0.0.1", reserve.Listener.Addr())
 	after.Priority = 1
-	egress := startEgress(t, east, []graph.EgressChain{chain}, Outside(outsideOf(chain, nil, before, after))...)
+	egress := startEgress(t, east, []graph.EgressChain{chain}, ExternalUpstream(outsideOf(chain, nil, before, after))...)
 	client := through(t, egress, apiSNI, east.leaf(t, clientID))
 	ask := func() string {
 		response, err := client.Post("https://example/", "", nil)
@@ -358,10 +358,10 @@ func TestChainsOfOthersComeAndGo(t *testing.T) {
 	both := Egress(l, graph.Source{}, []graph.EgressChain{stays, comes})
 	resources := append(ChainResources(&stays), ChainResources(&comes)...)
 	for _, chain := range []graph.EgressChain{stays, comes} {
-		resources = append(resources, Outside(outsideOf(chain, nil, serverOf(t, "127.0.0.1", app)))...)
+		resources = append(resources, ExternalUpstream(outsideOf(chain, nil, serverOf(t, "127.0.0.1", app)))...)
 	}
 	resources = append(resources, trust(east), identity(t, east.leaf(t, serverID)))
-	resources = append(resources, PutOut("default", nil)...)
+	resources = append(resources, Evicted("default", nil)...)
 	reload := startReloading(t, Egress(l, graph.Source{}, []graph.EgressChain{stays}), resources...)
 	egress := fmt.Sprintf("127.0.0.1:%d", l.Port)
 	dial := func(sni string) (*cryptotls.Conn, error) {

@@ -32,12 +32,12 @@ type nouns struct {
 	Capture     *graph.Capture
 	Trust       *graph.Trust
 	Ingress     *graph.IngressListener
-	PutOut      []string
+	Evicted     []string
 	Passage     string
 	Passable    []graph.Endpoint
 	Egress      *graph.EgressListener
 	Chains      []graph.EgressChain
-	Outside     *graph.Outside
+	Outside     *graph.ExternalUpstream
 }
 
 func (n *nouns) resources() []*xds.Resource {
@@ -55,7 +55,7 @@ func (n *nouns) resources() []*xds.Resource {
 	if n.Inbound != nil {
 		all = append(all, Inbound(n.Inbound, n.Secured)...)
 		if n.Secured {
-			all = append(all, PutOut(n.Inbound.Mesh, n.PutOut)...)
+			all = append(all, Evicted(n.Inbound.Mesh, n.Evicted)...)
 		}
 	}
 	if n.Explicit != nil {
@@ -68,7 +68,7 @@ func (n *nouns) resources() []*xds.Resource {
 		all = append(all, Ingress(n.Ingress))
 	}
 	if n.Passage != "" {
-		all = append(all, PassageCluster(n.Passage), PassageAssignment(n.Passage, n.Passable))
+		all = append(all, ClusterOfSNIRoute(n.Passage), EndpointsOfSNIRoute(n.Passage, n.Passable))
 	}
 	if n.Source.FromSPIRE() {
 		all = append(all, SPIREAgent(n.Source))
@@ -80,10 +80,10 @@ func (n *nouns) resources() []*xds.Resource {
 		all = append(all, ChainResources(&n.Chains[i])...)
 	}
 	if len(n.Chains) > 0 {
-		all = append(all, PutOut(n.Chains[0].Key.Mesh, n.PutOut)...)
+		all = append(all, Evicted(n.Chains[0].Key.Mesh, n.Evicted)...)
 	}
 	if n.Outside != nil {
-		all = append(all, Outside(n.Outside)...)
+		all = append(all, ExternalUpstream(n.Outside)...)
 	}
 	if n.Trust != nil {
 		all = append(append(all, TrustBundle(n.Trust)), DomainBundles(n.Trust)...)

@@ -80,7 +80,7 @@ func allowedConnections(g graph.Guard, to *tcpproxy.TcpProxy) []*xds.Resource {
 		ClusterDiscoveryType:          &clusters.Cluster_Type{Type: clusters.Cluster_STATIC},
 		ConnectTimeout:                duration(localConnectTimeout),
 		PerConnectionBufferLimitBytes: number(guardedBuffer),
-		CircuitBreakers:               breakers(localBreakerLimit),
+		CircuitBreakers:               noBreakers(),
 		LoadAssignment: &endpoints.ClusterLoadAssignment{
 			ClusterName: name,
 			Endpoints: []*endpoints.LocalityLbEndpoints{{LbEndpoints: []*endpoints.LbEndpoint{{

@@ -7,6 +7,7 @@ import (
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	upstreams "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"weft/internal/graph"
 	"weft/kind"
@@ -19,6 +20,8 @@ type hop struct {
 	version version
 	// byZoneProxy says whether zone proxies lie between the two.
 	byZoneProxy bool
+	// byTwo says whether an egress and an ingress do.
+	byTwo bool
 }
 
 type version int
@@ -33,7 +36,8 @@ const (
 // hopTo returns the hop to servers. Whether an inbound of another zone reads requests is known to its zone alone: there the
 // TLS handshake negotiates the version.
 func hopTo(protocol kind.Protocol, servers *graph.Servers) hop {
-	h := hop{byZoneProxy: servers.Way != graph.Direct}
+	byEgress := servers.Way == graph.ByEgress || servers.Way == graph.NoEgress
+	h := hop{byZoneProxy: servers.Way != graph.Direct, byTwo: byEgress && !servers.External()}
 	switch {
 	case !protocol.IsHTTP():
 	case protocol == kind.HTTP && servers.TCPInbound:
@@ -53,6 +57,15 @@ func (h hop) connectTimeout() time.Duration {
 	return connectTimeout
 }
 
+// connectionLife is how long a connection takes further requests. No client hears that an ingress behind an egress drains,
+// so such a connection ends within the bound of a drain.
+func (h hop) connectionLife() time.Duration {
+	if h.byTwo {
+		return forwardedConnectionLife
+	}
+	return connectionLife
+}
+
 // alpn is what the TLS handshake offers, nothing for TCP.
 func (h hop) alpn() []string {
 	return [...][]string{tcp: nil, http1: {"http/1.1"}, negotiated: {"h2", "http/1.1"}, http2Only: {"h2"}}[h.version]
@@ -60,7 +73,10 @@ func (h hop) alpn() []string {
 
 func (h hop) protocolOptions() map[string]*anypb.Any {
 	options := &upstreams.HttpProtocolOptions{
-		CommonHttpProtocolOptions: &core.HttpProtocolOptions{MaxConnectionDuration: duration(connectionLife)},
+		CommonHttpProtocolOptions: &core.HttpProtocolOptions{MaxConnectionDuration: duration(h.connectionLife())},
+	}
+	if h.byZoneProxy {
+		options.CommonHttpProtocolOptions.MaxRequestsPerConnection = number(zonesConnectionRequests)
 	}
 	switch h.version {
 	case tcp:
@@ -83,12 +99,15 @@ func http2() *core.Http2ProtocolOptions {
 		MaxConcurrentStreams:        number(2 * maxStreams),
 		InitialStreamWindowSize:     number(streamWindow),
 		InitialConnectionWindowSize: number(connectionWindow),
+		StreamResetBurst:            wrapperspb.UInt64(resetBurst),
+		StreamResetRate:             wrapperspb.UInt64(resetRate),
 	}
 }
 
 // pinged is http2 on the side that makes the connection, which notices whether the other side is there.
 func pinged() *core.Http2ProtocolOptions {
 	options := http2()
+	options.StreamResetBurst, options.StreamResetRate = nil, nil
 	options.MaxConcurrentStreams = number(maxStreams)
 	options.ConnectionKeepalive = &core.KeepaliveSettings{Interval: duration(pingInterval), Timeout: duration(pingTimeout)}
 	return options

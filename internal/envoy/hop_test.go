@@ -102,15 +102,17 @@ func TestHops(t *testing.T) {
 		servers  graph.Servers
 		want     string
 	}{
-		"TCP":                         {kind.TCP, graph.Servers{}, "[] 1s"},
-		"within a zone":               {kind.HTTP, graph.Servers{}, "[h2] 1s"},
-		"HTTP/2":                      {kind.GRPC, graph.Servers{}, "[h2] 1s"},
-		"no inbound reads requests":   {kind.HTTP, graph.Servers{TCPInbound: true}, "[http/1.1] 1s"},
-		"another zone":                {kind.HTTP, graph.Servers{Zone: "west", Way: graph.ByIngress}, "[h2 http/1.1] 2s"},
-		"outside, through the egress": {kind.HTTP, graph.Servers{Way: graph.ByEgress}, "[h2] 2s"},
+		"TCP":                         {kind.TCP, graph.Servers{}, "[] 1s 10m0s"},
+		"within a zone":               {kind.HTTP, graph.Servers{}, "[h2] 1s 10m0s"},
+		"HTTP/2":                      {kind.GRPC, graph.Servers{}, "[h2] 1s 10m0s"},
+		"no inbound reads requests":   {kind.HTTP, graph.Servers{TCPInbound: true}, "[http/1.1] 1s 10m0s"},
+		"another zone":                {kind.HTTP, graph.Servers{Zone: "west", Way: graph.ByIngress}, "[h2 http/1.1] 2s 10m0s"},
+		"another zone, by an egress":  {kind.HTTP, graph.Servers{Zone: "west", Way: graph.ByEgress}, "[h2 http/1.1] 2s 15s"},
+		"the same without an egress":  {kind.HTTP, graph.Servers{Zone: "west", Way: graph.NoEgress}, "[h2 http/1.1] 2s 15s"},
+		"outside, through the egress": {kind.HTTP, graph.Servers{Way: graph.ByEgress}, "[h2] 2s 10m0s"},
 	} {
 		h := hopTo(c.protocol, &c.servers)
-		if got := fmt.Sprint(h.alpn(), " ", h.connectTimeout()); got != c.want {
+		if got := fmt.Sprint(h.alpn(), " ", h.connectTimeout(), " ", h.connectionLife()); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}

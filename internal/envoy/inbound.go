@@ -7,6 +7,7 @@ import (
 	accesslog "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listeners "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	celfilter "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/filters/cel/v3"
 	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tcpproxy "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 
@@ -29,10 +30,10 @@ func Inbound(l *graph.InboundListener, secured bool) []*xds.Resource {
 		TrafficDirection: core.TrafficDirection_INBOUND,
 		FilterChains:     []*listeners.FilterChain{chain},
 	}
-	if secured && (l.AlsoPlain || l.ModeMayChange) {
+	if secured && (l.AlsoPlaintext || l.ModeMayChange) {
 		tellTLS(listener)
 	}
-	if secured && l.AlsoPlain {
+	if secured && l.AlsoPlaintext {
 		listener.FilterChains = append(listener.FilterChains, &listeners.FilterChain{
 			FilterChainMatch: &listeners.FilterChainMatch{TransportProtocol: "raw_buffer"},
 			Filters:          inboundFilters(name, l, false),
@@ -115,14 +116,32 @@ func tellUnserved() *hcm.LocalReplyConfig {
 		// No such cluster: the inbound is gone, and its listener finishes what its connections still send.
 		markFlag("NC", unservedRefused),
 		markFlag("UC", unservedReset), // upstream connection termination
+		markOverload(),
 	}}
 }
 
 func markFlag(flag, value string) *hcm.ResponseMapper {
+	return mark(&accesslog.AccessLogFilter{FilterSpecifier: &accesslog.AccessLogFilter_ResponseFlagFilter{
+		ResponseFlagFilter: &accesslog.ResponseFlagFilter{Flags: []string{flag}},
+	}}, value)
+}
+
+// markOverload marks the responses of a proxy that takes no request because its memory is short: the overload manager
+// sets no response flag.
+func markOverload() *hcm.ResponseMapper {
+	return mark(&accesslog.AccessLogFilter{FilterSpecifier: &accesslog.AccessLogFilter_ExtensionFilter{
+		ExtensionFilter: &accesslog.ExtensionFilter{
+			Name: "envoy.access_loggers.extension_filters.cel",
+			ConfigType: &accesslog.ExtensionFilter_TypedConfig{
+				TypedConfig: pack(&celfilter.ExpressionFilter{Expression: "response.code_details == 'overload'"}),
+			},
+		},
+	}}, unservedRefused)
+}
+
+func mark(filter *accesslog.AccessLogFilter, value string) *hcm.ResponseMapper {
 	return &hcm.ResponseMapper{
-		Filter: &accesslog.AccessLogFilter{FilterSpecifier: &accesslog.AccessLogFilter_ResponseFlagFilter{
-			ResponseFlagFilter: &accesslog.ResponseFlagFilter{Flags: []string{flag}},
-		}},
+		Filter: filter,
 		HeadersToAdd: []*core.HeaderValueOption{{
 			Header: &core.HeaderValue{Key: unservedHeader, Value: value},
 		}},

@@ -50,15 +50,15 @@ func whoNames(names ...string) *listeners.FilterChainMatch {
 	return &listeners.FilterChainMatch{TransportProtocol: "tls", ServerNames: names}
 }
 
-// PassageCluster is where connections with a server name are passed on to, as they are; it has the passage's name.
+// ClusterOfSNIRoute is where connections with a server name are passed on to, as they are; it has the passage's name.
 // How many there may be is for the clients' proxies to say, each of which has limits of its own.
-func PassageCluster(name string) *xds.Resource {
+func ClusterOfSNIRoute(name string) *xds.Resource {
 	cluster := &clusters.Cluster{
 		Name:                      name,
 		ClusterDiscoveryType:      &clusters.Cluster_Type{Type: clusters.Cluster_EDS},
 		EdsClusterConfig:          &clusters.Cluster_EdsClusterConfig{EdsConfig: ads()},
 		ConnectTimeout:            duration(connectTimeout),
-		CircuitBreakers:           breakers(localBreakerLimit),
+		CircuitBreakers:           noBreakers(),
 		OutlierDetection:          deadHosts(),
 		IgnoreHealthOnHostRemoval: true,
 	}
@@ -66,8 +66,8 @@ func PassageCluster(name string) *xds.Resource {
 	return xds.NewResource(xds.Cluster, name, cluster)
 }
 
-// PassageAssignment is the servers behind a passage, or the ingresses of other zones that lead to them.
-func PassageAssignment(name string, servers []graph.Endpoint) *xds.Resource {
+// EndpointsOfSNIRoute is the servers behind a passage, or the ingresses of other zones that lead to them.
+func EndpointsOfSNIRoute(name string, servers []graph.Endpoint) *xds.Resource {
 	assignment := &endpoints.ClusterLoadAssignment{ClusterName: name}
 	if len(servers) > 0 {
 		locality := &endpoints.LocalityLbEndpoints{}

@@ -27,7 +27,7 @@ func TestWhereAnIngressLeads(t *testing.T) {
 	startEnvoy(t, append(behind(server),
 		trust(east), identity(t, east.leaf(t, serverID)), Clusters(local, false, graph.Source{})[0],
 		Assignment(&graph.Endpoints{Destination: local.Key, Endpoints: to}),
-		Ingress(door), PassageCluster(sni), PassageAssignment(sni, to))...)
+		Ingress(door), ClusterOfSNIRoute(sni), EndpointsOfSNIRoute(sni, to))...)
 
 	at := fmt.Sprintf("127.0.0.1:%d", door.Port)
 	for _, c := range []struct {

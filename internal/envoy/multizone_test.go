@@ -88,8 +88,8 @@ func multiZoneClient(t *testing.T, protocol kind.Protocol, east, west *authority
 	}
 	outbound := &graph.ExplicitOutbound{Address: "127.0.0.1", Port: freePort(t), Destination: d.Key, Protocol: protocol}
 	resources := append(DomainBundles(trustOf(east, west)), trust(east, west), identity(t, east.leaf(t, clientID)), Explicit(outbound),
-		Assignment(&graph.Endpoints{Destination: d.Key.On(graph.LocalLeg), Endpoints: local}),
-		Assignment(&graph.Endpoints{Destination: d.Key.On(graph.ZonesLeg), Endpoints: zones}))
+		Assignment(&graph.Endpoints{Destination: d.Key.On(graph.LocalLocality), Endpoints: local}),
+		Assignment(&graph.Endpoints{Destination: d.Key.On(graph.RemoteLocality), Endpoints: zones}))
 	if route := Route(d); route != nil {
 		resources = append(resources, route)
 	}

@@ -82,7 +82,7 @@ func TestDeniedCallersReadNothing(t *testing.T) {
 	app, dialled := greeter(t)
 	east, west := newAuthority(t, domainEast), newAuthority(t, domainWest)
 	in := inboundTo(t, app, kind.TCP, rules()...)
-	startEnvoy(t, append(behind(in, putOutName), trust(east, west), identity(t, east.leaf(t, serverID)))...)
+	startEnvoy(t, append(behind(in, evictedName), trust(east, west), identity(t, east.leaf(t, serverID)))...)
 	for name, caller := range callers(t, east, west) {
 		for _, o := range orders {
 			t.Run(name+"/"+o.name, func(t *testing.T) {
@@ -137,7 +137,7 @@ func TestNoRuleLeavesItsExpression(t *testing.T) {
 		inbounds = append(inbounds, in)
 		resources = append(resources, Inbound(in, true)...)
 	}
-	resources = append(resources, PutOut("default", texts)...)
+	resources = append(resources, Evicted("default", texts)...)
 	startEnvoy(t, append(resources, trust(east), identity(t, east.leaf(t, serverID)))...)
 	for i, in := range inbounds {
 		for id, want := range map[string]bool{clientID: true, serverID: false, "spiffe://" + domainEast + "/y": false} {
@@ -230,9 +230,9 @@ func TestNoSessionIsResumedAfterADenial(t *testing.T) {
 	app, _ := greeter(t)
 	east := newAuthority(t, domainEast)
 	in := inboundTo(t, app, kind.TCP, match.Rule{Origin: "client", Exact: clientID})
-	startEnvoy(t, append(behind(in, putOutName), trust(east), identity(t, east.leaf(t, serverID)))...)
+	startEnvoy(t, append(behind(in, evictedName), trust(east), identity(t, east.leaf(t, serverID)))...)
 	for _, version := range []uint16{cryptotls.VersionTLS12, cryptotls.VersionTLS13} {
-		config := presenting(east.instance(t, putOutName, clientID))
+		config := presenting(east.instance(t, evictedName, clientID))
 		config.ClientSessionCache, config.MinVersion, config.MaxVersion = cryptotls.NewLRUClientSessionCache(1), version, version
 		for range 3 {
 			if allows(t, address(in), config) {
@@ -247,7 +247,7 @@ func TestAPlainConnectionBesideDecidedOnes(t *testing.T) {
 	app, dialled := greeter(t)
 	east := newAuthority(t, domainEast)
 	in := inboundTo(t, app, kind.TCP, match.Rule{Origin: "client", Exact: clientID})
-	in.AlsoPlain = true
+	in.AlsoPlaintext = true
 	startEnvoy(t, append(behind(in), trust(east), identity(t, east.leaf(t, serverID)))...)
 	for id, want := range map[string]bool{clientID: true, serverID: false} {
 		if got := allows(t, address(in), presenting(east.leaf(t, id))); got != want {

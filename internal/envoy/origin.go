@@ -18,7 +18,7 @@ type Origin struct {
 }
 
 // OriginOf answers the origin of a resource that this package has made. What an inbound's permissions
-// were made of, [HoldsPermissions] tells.
+// were made of, [HasPermissions] tells.
 func OriginOf(t xds.Type, name string) Origin {
 	if destination, ok := graph.ParseDestination(name); ok {
 		return Origin{Destination: &destination}
@@ -35,8 +35,8 @@ func OriginOf(t xds.Type, name string) Origin {
 	return Origin{Trust: true, TrustDomain: strings.TrimPrefix(domain, ofDomain)}
 }
 
-// HoldsPermissions says whether an extension has the permissions of a place.
-func HoldsPermissions(g graph.Guard, extension string) bool {
+// HasPermissions says whether an extension has the permissions of a place.
+func HasPermissions(g graph.Guard, extension string) bool {
 	if !g.Protocol.IsHTTP() {
 		return extension == decisionName(g.Place)
 	}

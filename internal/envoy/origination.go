@@ -25,7 +25,7 @@ const (
 
 // originate has a cluster speak TLS to its servers. Where these are asked for by several names, each has a transport
 // of its own, that of the first being for whoever is none of them.
-func originate(c *clusters.Cluster, o *graph.Outside) {
+func originate(c *clusters.Cluster, o *graph.ExternalUpstream) {
 	if o.TLS == nil || len(o.Endpoints) == 0 {
 		return
 	}
@@ -46,12 +46,12 @@ func originate(c *clusters.Cluster, o *graph.Outside) {
 }
 
 // asksByAddress says whether servers are asked for by names of their own, and there are several.
-func asksByAddress(o *graph.Outside) bool {
+func asksByAddress(o *graph.ExternalUpstream) bool {
 	return o.TLS != nil && verificationOf(o).ServerName == "" &&
 		slices.ContainsFunc(o.Endpoints, func(e kind.ExternalEndpoint) bool { return e.Address != o.Endpoints[0].Address })
 }
 
-func verificationOf(o *graph.Outside) kind.ExternalVerification {
+func verificationOf(o *graph.ExternalUpstream) kind.ExternalVerification {
 	if o.TLS.Verification == nil {
 		return kind.ExternalVerification{}
 	}
@@ -59,7 +59,7 @@ func verificationOf(o *graph.Outside) kind.ExternalVerification {
 }
 
 // outsideTLS speaks to the servers of one address.
-func outsideTLS(o *graph.Outside, address string) *core.TransportSocket {
+func outsideTLS(o *graph.ExternalUpstream, address string) *core.TransportSocket {
 	verification := verificationOf(o)
 	server := verification.ServerName
 	if server == "" {
@@ -82,7 +82,7 @@ func outsideTLS(o *graph.Outside, address string) *core.TransportSocket {
 
 // believe says which servers are taken for the service. Where no authority is asked for, names prove nothing either:
 // anybody can write them into a certificate, and Envoy compares none then.
-func believe(common *tls.CommonTlsContext, o *graph.Outside, v *kind.ExternalVerification, server string) {
+func believe(common *tls.CommonTlsContext, o *graph.ExternalUpstream, v *kind.ExternalVerification, server string) {
 	expected := &tls.CertificateValidationContext{}
 	switch v.Mode {
 	case "SkipCA", "SkipAll":
@@ -167,7 +167,7 @@ func versionsOf(v *kind.TLSVersions) *tls.TlsParameters {
 }
 
 // outsideSecrets are what the service names beside itself.
-func outsideSecrets(o *graph.Outside) []*xds.Resource {
+func outsideSecrets(o *graph.ExternalUpstream) []*xds.Resource {
 	var secrets []*xds.Resource
 	if len(o.CACert) > 0 {
 		name := outsideCA + o.Key.String()

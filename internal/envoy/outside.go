@@ -17,8 +17,8 @@ import (
 	"weft/kind"
 )
 
-// Outside is how zone egresses reach the servers of an external service. It is the same for all egresses of a mesh.
-func Outside(o *graph.Outside) []*xds.Resource {
+// ExternalUpstream is how zone egresses reach the servers of an external service. It is the same for all egresses of a mesh.
+func ExternalUpstream(o *graph.ExternalUpstream) []*xds.Resource {
 	resources := []*xds.Resource{outsideCluster(o)}
 	if o.Protocol.IsHTTP() {
 		resources = append(resources, outsideRoute(o))
@@ -26,13 +26,13 @@ func Outside(o *graph.Outside) []*xds.Resource {
 	return append(resources, outsideSecrets(o)...)
 }
 
-func outsideCluster(o *graph.Outside) *xds.Resource {
+func outsideCluster(o *graph.ExternalUpstream) *xds.Resource {
 	name := o.Key.String()
 	cluster := &clusters.Cluster{
 		Name:                          name,
 		ConnectTimeout:                duration(outsideConnectTimeout),
 		LoadAssignment:                &endpoints.ClusterLoadAssignment{ClusterName: name, Endpoints: outsideEndpoints(o)},
-		CircuitBreakers:               breakers(localBreakerLimit),
+		CircuitBreakers:               noBreakers(),
 		OutlierDetection:              deadHosts(),
 		IgnoreHealthOnHostRemoval:     true,
 		TypedExtensionProtocolOptions: applicationOptions(o.Protocol),
@@ -67,7 +67,7 @@ func lookUpNames(c *clusters.Cluster) {
 }
 
 // outsideEndpoints are a locality for each priority.
-func outsideEndpoints(o *graph.Outside) []*endpoints.LocalityLbEndpoints {
+func outsideEndpoints(o *graph.ExternalUpstream) []*endpoints.LocalityLbEndpoints {
 	var localities []*endpoints.LocalityLbEndpoints
 	for _, e := range o.Endpoints {
 		if n := len(localities); n == 0 || localities[n-1].Priority != e.Priority {
@@ -101,7 +101,7 @@ func serverAt(address string) *structpb.Struct {
 // outsideRoute sends requests to the servers under their own names. How long one may take is for its client to say,
 // and no answer is asked for twice: a request goes elsewhere only where no answer came, and one that may change
 // something only where no server can have seen it.
-func outsideRoute(o *graph.Outside) *xds.Resource {
+func outsideRoute(o *graph.ExternalUpstream) *xds.Resource {
 	name := o.Key.String()
 	return xds.NewResource(xds.Route, name, &routes.RouteConfiguration{
 		Name:             name,
@@ -110,7 +110,7 @@ func outsideRoute(o *graph.Outside) *xds.Resource {
 	})
 }
 
-func outsideAction(o *graph.Outside, causes string) *routes.Route_Route {
+func outsideAction(o *graph.ExternalUpstream, causes string) *routes.Route_Route {
 	retry := retryPolicy(causes)
 	if hasPriorities(o) {
 		retry.RetryPriority = &routes.RetryPolicy_RetryPriority{
@@ -136,7 +136,7 @@ func isName(address string) bool {
 	return err != nil
 }
 
-func hasNames(o *graph.Outside) bool {
+func hasNames(o *graph.ExternalUpstream) bool {
 	for _, e := range o.Endpoints {
 		if isName(e.Address) {
 			return true
@@ -146,7 +146,7 @@ func hasNames(o *graph.Outside) bool {
 }
 
 // hasPriorities says whether some endpoints are to be used only where others don't answer.
-func hasPriorities(o *graph.Outside) bool {
+func hasPriorities(o *graph.ExternalUpstream) bool {
 	n := len(o.Endpoints)
 	return n > 0 && o.Endpoints[n-1].Priority > 0
 }

@@ -56,7 +56,7 @@ func askAgain() *core.RetryPolicy {
 
 // leafFrom is the proxy's leaf.
 func leafFrom(from graph.Source) *tls.SdsSecretConfig {
-	name := cmp.Or(from.Leaf, graph.IdentitySecret)
+	name := cmp.Or(from.Certificate, graph.IdentitySecret)
 	if from.FromSPIRE() {
 		name = spireLeaf
 	}

@@ -101,7 +101,7 @@ func bundle(name string, domains []graph.TrustDomain) *xds.Resource {
 // clientTLS presents the proxy's leaf and takes a server only under one of its names.
 func clientTLS(key graph.DestinationKey, h hop, servers *graph.Servers, from graph.Source) *core.TransportSocket {
 	roots := domainSecret(servers.TrustDomain)
-	if servers.Outside() {
+	if servers.External() {
 		roots = egressSecret
 	}
 	common := mutualTLS(from, roots, servers.Identities)

@@ -29,7 +29,7 @@ func aggregate(key graph.DestinationKey, legs []graph.DestinationKey) *xds.Resou
 		}},
 		LbPolicy:        clusters.Cluster_CLUSTER_PROVIDED,
 		ConnectTimeout:  duration(connectTimeout),
-		CircuitBreakers: breakers(breakerLimit),
+		CircuitBreakers: breakers(),
 	})
 }
 
@@ -77,7 +77,7 @@ const metadataName = "weft"
 // unreachable has no endpoint and never will: what goes there is refused at once, and the reason stands beside.
 func unreachable(d *graph.Destination, secured bool) *xds.Resource {
 	reason := &structpb.Struct{Fields: map[string]*structpb.Value{
-		"unreachable": structpb.NewStringValue(d.Barrier(secured)),
+		"unreachable": structpb.NewStringValue(d.UnreachableReason(secured)),
 	}}
 	return xds.NewResource(xds.Cluster, d.Key.String(), &clusters.Cluster{
 		Name:                 d.Key.String(),

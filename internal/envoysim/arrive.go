@@ -10,42 +10,42 @@ import (
 	"weft/internal/graph"
 )
 
-// Crossing is a request of another zone as it arrives at one zone ingress.
-type Crossing struct {
+// CrossZoneRequest is a request of another zone as it arrives at one zone ingress.
+type CrossZoneRequest struct {
 	// Ingress is the Dataplane that is the ingress; without a mesh, the ZoneIngress.
 	Ingress graph.ProxyKey
 	Mesh    string // of client and server
 	SNI     string // that the client's proxy sends
-	// Names are the SPIFFE IDs of the caller, sorted. The ingress can't see them, and the server does.
-	Names  []string
-	Method string // default GET
-	Path   string // default /
+	// SpiffeIDs are the SPIFFE IDs of the caller, sorted. The ingress can't see them, and the server does.
+	SpiffeIDs []string
+	Method    string // default GET
+	Path      string // default /
 }
 
-// Arrival is what becomes of a crossing in the zone of the ingress. What comes after the hop at which it ends
+// IngressResult is what becomes of a crossing in the zone of the ingress. What comes after the hop at which it ends
 // is empty.
-type Arrival struct {
+type IngressResult struct {
 	Listener  string            `json:"listener,omitempty"` // of the ingress
 	Cluster   string            `json:"cluster,omitempty"`  // that the server name leads to
 	Endpoints []EndpointVerdict `json:"endpoints,omitempty"`
 	Reason    string            `json:"reason,omitempty"` // why it gets to no endpoint
 }
 
-// Arrive answers what becomes of a request that arrives at a zone ingress, by the configuration of the ingress
+// CrossZone answers what becomes of a request that arrives at a zone ingress, by the configuration of the ingress
 // and of the servers. It is an error when the question can't be asked: there is no such ingress.
-func Arrive(world World, crossing Crossing) (*Arrival, error) {
+func CrossZone(world World, crossing CrossZoneRequest) (*IngressResult, error) {
 	ingress, err := load(world, crossing.Ingress)
 	if err != nil {
 		return nil, err
 	}
 	listener, addresses, err := ingress.passage(crossing.SNI)
-	a := &Arrival{Listener: listener}
+	a := &IngressResult{Listener: listener}
 	if err != nil {
 		a.Reason = err.Error()
 		return a, nil
 	}
 	a.Cluster = crossing.SNI
-	call := Call{Method: crossing.Method, Path: crossing.Path, TLS: true, PeerURIs: crossing.Names}
+	call := Call{Method: crossing.Method, Path: crossing.Path, TLS: true, PeerURIs: crossing.SpiffeIDs}
 	for _, address := range addresses {
 		a.Endpoints = append(a.Endpoints, askServer(world, address, call))
 	}
@@ -62,7 +62,7 @@ func (c *Config) passage(sni string) (listener string, servers []Address, err er
 			}
 		}
 	}
-	return "", nil, fmt.Errorf("the ingress passes on no server name %s", sni)
+	return "", nil, fmt.Errorf("the ingress has no SNI route for %s", sni)
 }
 
 // passes says whether a filter chain leads to the cluster that is called as the server name.
@@ -89,7 +89,7 @@ func namesMatch(names []string, sni string) bool {
 // behind are the endpoints of a cluster.
 func (c *Config) behind(cluster string) ([]Address, error) {
 	if c.clusters[cluster] == nil {
-		return nil, fmt.Errorf("the ingress knows no server name %s: no service of its zone has it", cluster)
+		return nil, fmt.Errorf("the ingress has no SNI route for %s: no service of its zone has it", cluster)
 	}
 	var servers []Address
 	for _, locality := range c.assignments[cluster].GetEndpoints() {
@@ -98,7 +98,7 @@ func (c *Config) behind(cluster string) ([]Address, error) {
 		}
 	}
 	if len(servers) == 0 {
-		return nil, fmt.Errorf("nobody is behind the server name %s: no server of it is up, ready and takes mutual TLS", cluster)
+		return nil, fmt.Errorf("no ready mTLS endpoint for SNI %s", cluster)
 	}
 	return servers, nil
 }

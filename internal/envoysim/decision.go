@@ -24,7 +24,7 @@ func (c *Config) admitConnection(result *InboundResult, chain *listeners.FilterC
 	behind := c.internalListener(to.GetCluster())
 	if behind == nil {
 		if len(chain.Filters) > 1 {
-			return fmt.Errorf("the proxy has not been given the internal listener %s, and lets in nobody", to.GetCluster())
+			return fmt.Errorf("the proxy lacks the internal listener %s, and denies all callers", to.GetCluster())
 		}
 		return nil
 	}

@@ -14,12 +14,12 @@ import (
 // EgressVerdict is what becomes of a request at a zone egress of the client's zone.
 type EgressVerdict struct {
 	SNI string `json:"sni"` // by which the egress knows the destination
-	// Servers are those outside the mesh to which it goes on, "api.example.com:443", and TLS says that the egress
+	// Upstreams are those outside the mesh to which it goes on, "api.example.com:443", and TLS says that the egress
 	// speaks TLS to them. What becomes of it there is not known.
-	Servers []string `json:"servers,omitempty"`
-	TLS     bool     `json:"tls,omitempty"`
-	// Passed says that the egress passes it on unopened to the Ingresses of other zones.
-	Passed    bool              `json:"passed,omitempty"`
+	Upstreams []string `json:"upstreams,omitempty"`
+	TLS       bool     `json:"tls,omitempty"`
+	// Forwarded says that the egress passes it on unopened to the Ingresses of other zones.
+	Forwarded bool              `json:"forwarded,omitempty"`
 	Ingresses []EndpointVerdict `json:"ingresses,omitempty"`
 }
 
@@ -30,25 +30,25 @@ func (a *asking) throughEgress(e Endpoint, proxy graph.ProxyKey, call Call) Endp
 	if err != nil {
 		return EndpointVerdict{Address: e.At.String(), Proxy: proxy.String(), Egress: &EgressVerdict{SNI: e.SNI}, Reason: err.Error()}
 	}
-	if ingresses, passes := egress.abroad(e.At, e.SNI); passes {
+	if ingresses, passes := egress.crossZone(e.At, e.SNI); passes {
 		return a.passOn(e, proxy, ingresses)
 	}
 	v, cluster := askProxy(a.world, proxy, e.At, call)
 	v.Egress = &EgressVerdict{SNI: e.SNI}
 	a.accept(&v, e)
 	if v.Allowed {
-		v.Egress.Servers, v.Egress.TLS = egress.outside(cluster)
+		v.Egress.Upstreams, v.Egress.TLS = egress.outside(cluster)
 	}
 	return v
 }
 
 // passOn asks the zones of the ingresses to which an egress passes on.
 func (a *asking) passOn(e Endpoint, proxy graph.ProxyKey, ingresses []Address) EndpointVerdict {
-	v := EndpointVerdict{Address: e.At.String(), Proxy: proxy.String(), Egress: &EgressVerdict{SNI: e.SNI, Passed: true}}
+	v := EndpointVerdict{Address: e.At.String(), Proxy: proxy.String(), Egress: &EgressVerdict{SNI: e.SNI, Forwarded: true}}
 	v.Allowed = len(ingresses) > 0
 	for _, at := range ingresses {
 		next := EndpointVerdict{Address: at.String(), Reason: fmt.Sprintf("no zone ingress is known at %s", at)}
-		if door, ok := a.world.Door(at.Address, at.Port); ok {
+		if door, ok := a.world.IngressAt(at.Address, at.Port); ok {
 			next = a.throughDoor(Endpoint{At: at, Security: e.Security}, door)
 		}
 		v.Allowed = v.Allowed && next.Allowed
@@ -60,8 +60,8 @@ func (a *asking) passOn(e Endpoint, proxy graph.ProxyKey, ingresses []Address) E
 	return v
 }
 
-// abroad answers where a zone egress passes on connections with a server name; false: it does not pass them on.
-func (c *Config) abroad(at Address, sni string) (ingresses []Address, passes bool) {
+// crossZone answers where a zone egress passes on connections with a server name; false: it does not pass them on.
+func (c *Config) crossZone(at Address, sni string) (ingresses []Address, passes bool) {
 	listener := c.inboundListener(at.Address, at.Port)
 	if listener == nil {
 		return nil, false
@@ -70,7 +70,7 @@ func (c *Config) abroad(at Address, sni string) (ingresses []Address, passes boo
 	if chain == nil || !chain.GetFilters()[0].GetTypedConfig().MessageIs(&filterstate.Config{}) {
 		return nil, false
 	}
-	cluster := envoy.PassageName(graph.Passage{SNI: sni, Abroad: true})
+	cluster := envoy.SNIRouteCluster(graph.SNIRoute{SNI: sni, CrossZone: true})
 	for _, locality := range c.assignments[cluster].GetEndpoints() {
 		for _, endpoint := range locality.LbEndpoints {
 			ingresses = append(ingresses, addressOf(endpoint))
@@ -96,8 +96,8 @@ func (c *Config) outside(cluster string) (servers []string, speaksTLS bool) {
 
 // lines writes what becomes of the request beyond the egress.
 func (v *EgressVerdict) lines(line func(label, value string)) {
-	line("  server name", v.SNI)
-	for _, server := range v.Servers {
+	line("  SNI", v.SNI)
+	for _, server := range v.Upstreams {
 		with := "without TLS"
 		if v.TLS {
 			with = "with TLS"

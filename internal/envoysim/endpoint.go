@@ -18,8 +18,8 @@ import (
 // Endpoint is one server that a proxy dials.
 type Endpoint struct {
 	At Address
-	// Leg is the part of the destination that it belongs to; empty: the destination has no parts.
-	Leg string
+	// Locality is the part of the destination that it belongs to; empty: the destination has no parts.
+	Locality string
 	// Fallback says that it is dialled only while nobody of an earlier leg is up.
 	Fallback bool
 	Security
@@ -27,7 +27,7 @@ type Endpoint struct {
 
 // Security is how a proxy proves itself to a server, and whom it takes for that.
 type Security struct {
-	// TLS says that the proxy presents its certificate and takes only a server with one of ServerNames.
+	// TLS says that the proxy presents its certificate and takes only a server with one of SNIs.
 	TLS         bool
 	ServerNames []string
 	// SNI is the server name that it sends.
@@ -57,7 +57,7 @@ func (c *Config) endpointsOf(cluster *clusters.Cluster) ([]Endpoint, error) {
 		}
 		earlier := len(all) > 0
 		for _, e := range found {
-			e.Leg, e.Fallback = name, earlier
+			e.Locality, e.Fallback = name, earlier
 			all = append(all, e)
 		}
 	}

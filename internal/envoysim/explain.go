@@ -14,27 +14,27 @@ import (
 type World interface {
 	// Config answers the resources of a proxy; false where there is no such proxy.
 	Config(graph.ProxyKey) ([]*xds.Resource, bool)
-	// Names are those in the proxy's certificate; none of a plain one.
-	Names(graph.ProxyKey) kind.LeafNames
+	// SpiffeIDs are those in the proxy's certificate; none of a plain one.
+	SpiffeIDs(graph.ProxyKey) kind.SpiffeIDs
 	// Instance is the DNS name in the proxy's certificate, which is its own alone.
 	Instance(graph.ProxyKey) string
 	// At finds the proxy that listens at an address.
 	At(address string, port uint32) (graph.ProxyKey, bool)
 	// Egress finds the zone egress of this zone that its proxies dial at an address.
 	Egress(address string, port uint32) (graph.ProxyKey, bool)
-	// Door finds the zone ingress that other zones dial at an address.
-	Door(address string, port uint32) (Door, bool)
+	// IngressAt finds the zone ingress that other zones dial at an address.
+	IngressAt(address string, port uint32) (ZoneIngress, bool)
 }
 
-// Door is a zone ingress of another zone.
-type Door struct {
+// ZoneIngress is a zone ingress of another zone.
+type ZoneIngress struct {
 	Zone    string
 	Ingress graph.ProxyKey // without a mesh: a ZoneIngress
 	Healthy bool
 }
 
-// Beyond has another zone say what becomes of a request that arrives at one of its ingresses.
-type Beyond func(zone string, crossing Crossing) (*Arrival, error)
+// RemoteZones has another zone say what becomes of a request that arrives at one of its ingresses.
+type RemoteZones func(zone string, crossing CrossZoneRequest) (*IngressResult, error)
 
 // Request is a question.
 type Request struct {
@@ -52,14 +52,14 @@ type Verdict string
 const (
 	// Allowed: every endpoint takes it.
 	Allowed Verdict = "allowed"
-	// Refused: no endpoint takes it.
-	Refused Verdict = "refused"
+	// Denied: no endpoint takes it.
+	Denied Verdict = "denied"
 	// Partly: it depends on the endpoint that the balancer picks.
 	Partly Verdict = "partly"
 	// Unserved: it gets to no endpoint.
 	Unserved Verdict = "unserved"
-	// Passed: it leaves the mesh unchanged, and what becomes of it there is not known.
-	Passed Verdict = "passed"
+	// Forwarded: it leaves the mesh unchanged, and what becomes of it there is not known.
+	Forwarded Verdict = "forwarded"
 	// Unknown: it leaves for another zone, which can't be asked.
 	Unknown Verdict = "unknown"
 )
@@ -67,7 +67,7 @@ const (
 // Explanation is what a request does, hop by hop. What comes after the hop at which it ends is empty.
 type Explanation struct {
 	From string `json:"from"`
-	kind.LeafNames
+	kind.SpiffeIDs
 	To          string            `json:"to"`
 	Method      string            `json:"method,omitempty"` // empty where no proxy reads requests
 	Path        string            `json:"path,omitempty"`
@@ -87,13 +87,13 @@ type Explanation struct {
 
 // EndpointVerdict is what one endpoint does with the request.
 type EndpointVerdict struct {
-	// Leg is the part of the destination that the endpoint belongs to, where it has parts: the client's own zone,
+	// Locality is the part of the destination that the endpoint belongs to, where it has parts: the client's own zone,
 	// and the others. Fallback says that it is dialled only while nobody of an earlier part is up.
-	Leg      string `json:"leg,omitempty"`
+	Locality string `json:"locality,omitempty"`
 	Fallback bool   `json:"fallback,omitempty"`
 	Address  string `json:"address"`
 	Proxy    string `json:"proxy,omitempty"`
-	kind.LeafNames
+	kind.SpiffeIDs
 	Listener string `json:"listener,omitempty"`
 	Allowed  bool   `json:"allowed"`
 	// Rule is the rule of the policy that decided; ShadowRule one that would deny and does not yet.
@@ -114,14 +114,14 @@ type IngressVerdict struct {
 	Name    string `json:"name"`
 	Healthy bool   `json:"healthy"` // as its zone says
 	SNI     string `json:"sni"`     // by which the ingress knows the destination
-	// Arrival is absent where the zone could not be asked; Unasked says why.
-	Arrival *Arrival `json:"arrival,omitempty"`
-	Unasked string   `json:"unasked,omitempty"`
+	// Result is absent where the zone could not be asked; Unasked says why.
+	Result     *IngressResult `json:"result,omitempty"`
+	NotQueried string         `json:"notQueried,omitempty"`
 }
 
 // Explain answers what a request does, and asks beyond where it goes on in another zone. It is an error when
 // the question can't be asked: the proxy is unknown, or To names nothing that it knows.
-func Explain(world World, request Request, beyond Beyond) (*Explanation, error) {
+func Explain(world World, request Request, beyond RemoteZones) (*Explanation, error) {
 	resources, ok := world.Config(request.From)
 	if !ok {
 		return nil, fmt.Errorf("there is no proxy %s: no Dataplane of that name is in the mesh", request.From)
@@ -136,21 +136,21 @@ func Explain(world World, request Request, beyond Beyond) (*Explanation, error) 
 	}
 	call := Call{Address: address.Address, Port: address.Port, Method: request.Method, Path: request.Path}
 	way := client.Outbound(call)
-	e := explanation(world.Names(request.From), request, address, way)
+	e := explanation(world.SpiffeIDs(request.From), request, address, way)
 	switch {
 	case way.Error != "":
 		e.Verdict, e.Reason = Unserved, way.Error
 	case way.Passed:
-		e.Verdict, e.Reason = Passed, "no service of the mesh has this address"
+		e.Verdict, e.Reason = Forwarded, "no service of the mesh has this address"
 	default:
-		(&asking{world, beyond, request.From.Mesh, e.LeafNames, world.Instance(request.From), client, call}).ask(e, way.Endpoints)
+		(&asking{world, beyond, request.From.Mesh, e.SpiffeIDs, world.Instance(request.From), client, call}).ask(e, way.Endpoints)
 	}
 	return e, nil
 }
 
-func explanation(names kind.LeafNames, request Request, address Address, way OutboundResult) *Explanation {
+func explanation(names kind.SpiffeIDs, request Request, address Address, way OutboundResult) *Explanation {
 	e := &Explanation{
-		From: request.From.String(), LeafNames: names, To: request.To, Address: address.String(),
+		From: request.From.String(), SpiffeIDs: names, To: request.To, Address: address.String(),
 		Listener: way.Listener, Captured: way.Captured, Route: way.Route, Destination: way.Cluster,
 		MutualTLS: way.TLS, ServerNames: way.ServerNames, Retries: way.Retries, RetryOn: way.RetryOn,
 	}
@@ -163,9 +163,9 @@ func explanation(names kind.LeafNames, request Request, address Address, way Out
 // asking is a request on its way to the endpoints of its destination.
 type asking struct {
 	world    World
-	beyond   Beyond
+	beyond   RemoteZones
 	mesh     string
-	names    kind.LeafNames // of the client, and instance its own name
+	names    kind.SpiffeIDs // of the client, and instance its own name
 	instance string
 	client   *Config
 	call     Call
@@ -177,7 +177,7 @@ func (a *asking) ask(e *Explanation, all []Endpoint) {
 	var sum tally
 	for _, endpoint := range all {
 		v := a.endpoint(endpoint)
-		v.Leg, v.Fallback = endpoint.Leg, endpoint.Fallback
+		v.Locality, v.Fallback = endpoint.Locality, endpoint.Fallback
 		if !endpoint.Fallback {
 			sum.add(&v)
 		}
@@ -189,13 +189,13 @@ func (a *asking) ask(e *Explanation, all []Endpoint) {
 func (a *asking) endpoint(e Endpoint) EndpointVerdict {
 	call := a.call
 	if call.TLS = e.TLS; e.TLS {
-		call.PeerURIs, call.PeerDNS = a.names.Names(), a.instance
+		call.PeerURIs, call.PeerDNS = a.names.List(), a.instance
 	}
 	if egress, ok := a.world.Egress(e.At.Address, e.At.Port); ok {
 		return a.throughEgress(e, egress, call)
 	}
 	if _, here := a.world.At(e.At.Address, e.At.Port); !here {
-		if door, ok := a.world.Door(e.At.Address, e.At.Port); ok {
+		if door, ok := a.world.IngressAt(e.At.Address, e.At.Port); ok {
 			return a.throughDoor(e, door)
 		}
 	}
@@ -206,27 +206,27 @@ func (a *asking) endpoint(e Endpoint) EndpointVerdict {
 
 // accept has the client look at the server's name.
 func (a *asking) accept(v *EndpointVerdict, e Endpoint) {
-	if refusal := a.client.accepts(e.Security, v.LeafNames); v.Allowed && refusal != nil {
+	if refusal := a.client.accepts(e.Security, v.SpiffeIDs); v.Allowed && refusal != nil {
 		v.Allowed, v.Rule, v.Reason = false, "", refusal.Error()
 	}
 }
 
 // throughDoor asks the zone of an ingress.
-func (a *asking) throughDoor(e Endpoint, door Door) EndpointVerdict {
+func (a *asking) throughDoor(e Endpoint, door ZoneIngress) EndpointVerdict {
 	there := &IngressVerdict{Zone: door.Zone, Name: door.Ingress.Name, Healthy: door.Healthy, SNI: e.SNI}
 	v := EndpointVerdict{Address: e.At.String(), Ingress: there}
 	if !e.TLS {
 		v.Reason = "it is a zone ingress, which tells services apart by the server name of TLS, and the request is plain"
 		return v
 	}
-	arrival, err := a.beyond(door.Zone, Crossing{
-		Ingress: door.Ingress, Mesh: a.mesh, SNI: e.SNI, Names: a.names.Names(), Method: a.call.Method, Path: a.call.Path,
+	arrival, err := a.beyond(door.Zone, CrossZoneRequest{
+		Ingress: door.Ingress, Mesh: a.mesh, SNI: e.SNI, SpiffeIDs: a.names.List(), Method: a.call.Method, Path: a.call.Path,
 	})
 	if err != nil {
-		there.Unasked = err.Error()
+		there.NotQueried = err.Error()
 		return v
 	}
-	there.Arrival, v.Reason = arrival, arrival.Reason
+	there.Result, v.Reason = arrival, arrival.Reason
 	v.Allowed = arrival.Reason == ""
 	for i := range arrival.Endpoints {
 		server := &arrival.Endpoints[i]
@@ -246,14 +246,14 @@ func (t *tally) add(v *EndpointVerdict) {
 	switch there := v.Ingress; {
 	case v.Allowed:
 		t.allowed++
-	case v.Egress != nil && v.Egress.Passed:
+	case v.Egress != nil && v.Egress.Forwarded:
 		t.addPassed(v)
-	case there != nil && there.Unasked != "":
+	case there != nil && there.NotQueried != "":
 		t.unknown++
-		t.tell(there.Unasked)
-	case there != nil && there.Arrival != nil && there.Arrival.Reason == "":
-		for i := range there.Arrival.Endpoints {
-			t.add(&there.Arrival.Endpoints[i])
+		t.tell(there.NotQueried)
+	case there != nil && there.Result != nil && there.Result.Reason == "":
+		for i := range there.Result.Endpoints {
+			t.add(&there.Result.Endpoints[i])
 		}
 	case there != nil:
 		t.unserved++
@@ -288,7 +288,7 @@ func (t *tally) verdict() Verdict {
 	case t.unserved:
 		return Unserved
 	case t.refused, t.refused + t.unserved:
-		return Refused
+		return Denied
 	case t.unknown, t.unknown + t.unserved:
 		return Unknown
 	}
@@ -308,7 +308,7 @@ func askServer(world World, at Address, call Call) EndpointVerdict {
 // askProxy answers what a proxy does with a call that arrives at one of its addresses, and the cluster to which that
 // leads.
 func askProxy(world World, proxy graph.ProxyKey, at Address, call Call) (v EndpointVerdict, cluster string) {
-	v = EndpointVerdict{Address: at.String(), Proxy: proxy.String(), LeafNames: world.Names(proxy)}
+	v = EndpointVerdict{Address: at.String(), Proxy: proxy.String(), SpiffeIDs: world.SpiffeIDs(proxy)}
 	server, err := load(world, proxy)
 	if err != nil {
 		v.Reason = err.Error()
@@ -329,7 +329,7 @@ func load(world World, proxy graph.ProxyKey) (*Config, error) {
 }
 
 // accepts says why the client does not take a server of that name; nil where it does.
-func (c *Config) accepts(way Security, server kind.LeafNames) error {
+func (c *Config) accepts(way Security, server kind.SpiffeIDs) error {
 	if !way.TLS {
 		return nil
 	}

@@ -28,7 +28,7 @@ type world struct {
 	Endpoints    []graph.Endpoints
 	Proxies      []proxy
 	Questions    []question
-	PutOut       []string // DNS names of whom the mesh has put out
+	Evicted      []string // DNS names of whom the mesh has put out
 }
 
 type proxy struct {
@@ -50,8 +50,8 @@ func (w *world) proxy(key graph.ProxyKey) *proxy {
 	return nil
 }
 
-func (w *world) Names(key graph.ProxyKey) kind.LeafNames {
-	return kind.NamesOf(strings.Fields(w.proxy(key).SpiffeID)...)
+func (w *world) SpiffeIDs(key graph.ProxyKey) kind.SpiffeIDs {
+	return kind.SpiffeIDsOf(strings.Fields(w.proxy(key).SpiffeID)...)
 }
 
 func (w *world) Instance(key graph.ProxyKey) string {
@@ -71,7 +71,9 @@ func (w *world) At(address string, port uint32) (graph.ProxyKey, bool) {
 
 func (w *world) Egress(string, uint32) (graph.ProxyKey, bool) { return graph.ProxyKey{}, false }
 
-func (w *world) Door(string, uint32) (envoysim.Door, bool) { return envoysim.Door{}, false }
+func (w *world) IngressAt(string, uint32) (envoysim.ZoneIngress, bool) {
+	return envoysim.ZoneIngress{}, false
+}
 
 func (w *world) Config(key graph.ProxyKey) ([]*xds.Resource, bool) {
 	p := w.proxy(key)
@@ -97,7 +99,7 @@ func (w *world) Config(key graph.ProxyKey) ([]*xds.Resource, bool) {
 		p.Listeners[i].Mesh = key.Mesh
 		resources = append(resources, envoy.Inbound(&p.Listeners[i], secured)...)
 	}
-	resources = append(resources, envoy.PutOut(key.Mesh, w.PutOut)...)
+	resources = append(resources, envoy.Evicted(key.Mesh, w.Evicted)...)
 	for i := range p.Outbounds {
 		resources = append(resources, envoy.Explicit(&p.Outbounds[i]))
 	}

@@ -111,7 +111,7 @@ func (c *Config) handshake(socket *core.TransportSocket, call Call) error {
 		return nil
 	}
 	if !call.TLS {
-		return errors.New("the server takes mutual TLS only, and the caller is plain: " +
+		return errors.New("the server takes mutual TLS only, and the caller uses plaintext: " +
 			"a MeshIdentity that selects the caller's Dataplane, or the mtls of the mesh, gives it a certificate")
 	}
 	context := &tls.DownstreamTlsContext{}
@@ -133,7 +133,7 @@ func (c *Config) believes(bundle, id string) error {
 	}
 	secret := c.secrets[bundle]
 	if secret == nil {
-		return fmt.Errorf("the proxy has not been given secret %s, and believes nobody", bundle)
+		return fmt.Errorf("the proxy lacks the secret %s, and trusts no certificate", bundle)
 	}
 	config := &tls.SPIFFECertValidatorConfig{}
 	if err := secret.GetValidationContext().GetCustomValidatorConfig().GetTypedConfig().UnmarshalTo(config); err != nil {
@@ -153,7 +153,7 @@ func within(id string, domains ...string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("the trust domain of %s is none that is believed: %s", id, strings.Join(domains, ", "))
+	return fmt.Errorf("the trust domain of %s is not trusted; trusted are %s", id, strings.Join(domains, ", "))
 }
 
 // permissionFilters returns the filters before the one that ends a chain which reads requests, and the cluster that
@@ -183,7 +183,7 @@ func (c *Config) extensionsNamed(names []string) ([]proto.Message, error) {
 	for _, name := range names {
 		extension := c.extensions[name]
 		if extension == nil {
-			return nil, fmt.Errorf("the proxy has not been given %s, and lets in nobody", name)
+			return nil, fmt.Errorf("the proxy lacks %s, and denies all callers", name)
 		}
 		filter, err := extension.UnmarshalNew()
 		if err != nil {
@@ -244,7 +244,7 @@ func deniedBy(rule string, names []string) error {
 }
 
 func allowedByNone(names []string) error {
-	return fmt.Errorf("no rule allows %s: name it under rules[].default.allow "+
+	return fmt.Errorf("no rule allows %s: add it under rules[].default.allow "+
 		"of a MeshTrafficPermission that targets the server", strings.Join(names, ", "))
 }
 

@@ -35,7 +35,7 @@ func server(secured bool, protocol kind.Protocol, permissions match.Permissions)
 	}
 	resources := append(envoy.Inbound(inbound, secured), envoy.TrustBundle(trust))
 	if secured {
-		resources = append(resources, envoy.PutOut("default", []string{"former.default.west.dataplane.mesh.local"})...)
+		resources = append(resources, envoy.Evicted("default", []string{"former.default.west.dataplane.mesh.local"})...)
 	}
 	return resources
 }

@@ -21,7 +21,7 @@ type OutboundResult struct {
 	Route     string
 	Cluster   string
 	Endpoints []Endpoint
-	// TLS says that the proxy presents its certificate to any of the endpoints, and ServerNames are those that
+	// TLS says that the proxy presents its certificate to any of the endpoints, and SNIs are those that
 	// it takes from them.
 	TLS         bool
 	ServerNames []string

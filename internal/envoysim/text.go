@@ -25,9 +25,9 @@ func (e *Explanation) Text() string {
 	leg := ""
 	for i := range e.Endpoints {
 		v := &e.Endpoints[i]
-		if v.Leg != leg {
-			leg = v.Leg
-			line(v.legLabel(), leg)
+		if v.Locality != leg {
+			leg = v.Locality
+			line(v.localityLabel(), leg)
 		}
 		v.lines(line)
 	}
@@ -60,12 +60,12 @@ func (e *Explanation) retrying() string {
 
 func (e *Explanation) security() string {
 	switch {
-	case e.Destination == "" || e.Verdict == Passed:
+	case e.Destination == "" || e.Verdict == Forwarded:
 		return ""
 	case !e.MutualTLS:
 		return "no"
 	}
-	return fmt.Sprintf("yes, %s asks for %s", e.LeafNames, strings.Join(e.ServerNames, " or "))
+	return fmt.Sprintf("yes, %s asks for %s", e.SpiffeIDs, strings.Join(e.ServerNames, " or "))
 }
 
 func (e *Explanation) verdict() string {
@@ -75,11 +75,11 @@ func (e *Explanation) verdict() string {
 	return fmt.Sprintf("%s: %s", e.Verdict, e.Reason)
 }
 
-func (v *EndpointVerdict) legLabel() string {
+func (v *EndpointVerdict) localityLabel() string {
 	if v.Fallback {
-		return "otherwise"
+		return "fallback"
 	}
-	return "at first"
+	return "first"
 }
 
 // lines writes an endpoint; of a zone ingress, what becomes of the request in its zone.
@@ -95,10 +95,10 @@ func (v *EndpointVerdict) lines(line func(label, value string)) {
 		return
 	}
 	line("zone ingress", v.Address+" "+there.text())
-	line("  server name", there.SNI)
+	line("  SNI", there.SNI)
 	switch {
-	case there.Arrival != nil:
-		there.Arrival.lines(line)
+	case there.Result != nil:
+		there.Result.lines(line)
 	case v.Reason != "":
 		line("  closed", v.Reason)
 	}
@@ -109,13 +109,13 @@ func (t *IngressVerdict) text() string {
 	if !t.Healthy {
 		text += ", not healthy"
 	}
-	if t.Unasked != "" {
-		text += "; what becomes of it there is not known: " + t.Unasked
+	if t.NotQueried != "" {
+		text += "; the result in that zone is unknown: " + t.NotQueried
 	}
 	return text
 }
 
-func (a *Arrival) lines(line func(label, value string)) {
+func (a *IngressResult) lines(line func(label, value string)) {
 	line("  listener", a.Listener)
 	line("  destination", a.Cluster)
 	for i := range a.Endpoints {
@@ -127,12 +127,12 @@ func (a *Arrival) lines(line func(label, value string)) {
 func (v *EndpointVerdict) text() string {
 	text := strings.TrimSpace(v.Address+" "+v.Proxy) + ": "
 	switch {
-	case v.Egress != nil && v.Egress.Passed && v.Reason == "":
-		return text + "passes it on unopened, by the server name"
+	case v.Egress != nil && v.Egress.Forwarded && v.Reason == "":
+		return text + "forwards the TLS connection by SNI"
 	case !v.Allowed:
-		return text + "refused: " + v.Reason
+		return text + "denied: " + v.Reason
 	case v.Rule == "":
-		return text + "allowed, since it is plain"
+		return text + "allowed (plaintext)"
 	case v.ShadowRule != "":
 		return text + "allowed by " + v.Rule + "; in shadow denied by " + v.ShadowRule
 	}

@@ -27,7 +27,7 @@ type AppliedIdentity struct {
 	// MeshIdentity is its name, or "mesh.mtls" for the mtls of the mesh; empty: the proxy is plain.
 	MeshIdentity string `json:"meshIdentity,omitempty"`
 	// Those that the proxy is to have; under the mtls of a mesh one for each of its services.
-	kind.LeafNames
+	kind.SpiffeIDs
 	TrustDomain string `json:"trustDomain,omitempty"`
 	// SpireSocket is where its Envoy has its certificate from; empty: the control plane signs it.
 	SpireSocket string `json:"spireSocket,omitempty"`
@@ -56,8 +56,8 @@ type AppliedInbound struct {
 	Policies []string `json:"policies"`
 	// Rules are the joined rules; absent where the proxy is plain, which lets everybody in.
 	Rules *AppliedRules `json:"rules,omitempty"`
-	// Otherwise says what becomes of a caller whom no rule names.
-	Otherwise string `json:"otherwise"`
+	// Default says what becomes of a caller whom no rule names.
+	Default string `json:"default"`
 }
 
 // AppliedRules are joined rules: the first list that names a caller decides.
@@ -114,7 +114,7 @@ func (s *State) Applied(r *table.Reader, key ProxyKey) *Applied {
 		l := &p.Listeners[i]
 		a.Inbounds = append(a.Inbounds, appliedInbound(l, match.Applying(permissions, &dp.Meta, l.Section)))
 	}
-	for _, destination := range s.Reached.Get(r, p.Class) {
+	for _, destination := range s.Reached.Get(r, p.Group) {
 		if d := s.DestinationOf(r, destination); d != nil {
 			a.Outbounds = append(a.Outbounds, appliedOutbound(p, d))
 		}
@@ -141,7 +141,7 @@ func (s *State) appliedIdentity(r *table.Reader, dp *resource.Object[kind.Datapl
 		a.Reason = fmt.Sprintf("of those that select the Dataplane and name the most labels (%d) it is the first by name", selectorLabels(selecting[0]))
 	}
 	if id := s.Identity.Get(r, ProxyKey{Mesh: dp.Mesh, Name: dp.Name}); id != nil {
-		a.MeshIdentity, a.LeafNames, a.TrustDomain, a.Problem = id.MeshIdentity, id.LeafNames, id.TrustDomain, id.Problem
+		a.MeshIdentity, a.SpiffeIDs, a.TrustDomain, a.Problem = id.MeshIdentity, id.SpiffeIDs, id.TrustDomain, id.Problem
 		a.SpireSocket = id.Source.Socket
 	}
 	return a
@@ -150,20 +150,20 @@ func (s *State) appliedIdentity(r *table.Reader, dp *resource.Object[kind.Datapl
 func appliedInbound(l *InboundListener, policies []*resource.Object[kind.MeshTrafficPermission]) AppliedInbound {
 	a := AppliedInbound{
 		Address: l.Address, Port: l.Port, Section: l.Section, Protocol: l.Protocol, Policies: []string{},
-		Otherwise: "every caller is let in: the proxy has no identity, so that permissions have no effect",
+		Default: "all callers are allowed: the proxy has no identity, so permissions have no effect",
 	}
 	for _, policy := range policies {
 		a.Policies = append(a.Policies, policy.Key().String())
 	}
 	if rules := l.Permissions; rules != nil {
 		a.Rules = &AppliedRules{appliedRules(rules.Deny), appliedRules(rules.ShadowDeny), appliedRules(rules.Allow)}
-		a.Otherwise = refusesOthers
+		a.Default = refusesOthers
 	}
 	return a
 }
 
 // refusesOthers says what becomes of a caller whom no rule names where there are rules.
-const refusesOthers = "a caller whom no rule names is refused"
+const refusesOthers = "callers that no rule matches are denied"
 
 func appliedRules(rules []match.Rule) []AppliedRule {
 	applied := []AppliedRule{}
@@ -181,7 +181,7 @@ func appliedOutbound(p *Proxy, d *Destination) AppliedOutbound {
 	secured := p.Identity != nil
 	a := AppliedOutbound{
 		Destination: d.Key.String(), Zone: d.Servers.Zone, Port: d.Key.Port,
-		Protocol: d.Protocol, Addresses: []string{}, Unreachable: d.Barrier(secured),
+		Protocol: d.Protocol, Addresses: []string{}, Unreachable: d.UnreachableReason(secured),
 	}
 	switch d.Key.Kind {
 	case MeshService:
@@ -192,7 +192,7 @@ func appliedOutbound(p *Proxy, d *Destination) AppliedOutbound {
 		a.ExternalService = d.Key.Service
 	}
 	for _, servers := range d.everyone() {
-		if servers.Secured(secured) && servers.Barrier(secured) == "" {
+		if servers.Secured(secured) && servers.UnreachableReason(secured) == "" {
 			a.MutualTLS = true
 			a.Identities = append(a.Identities, servers.Identities...)
 			a.TrustDomain = servers.TrustDomain
@@ -203,7 +203,7 @@ func appliedOutbound(p *Proxy, d *Destination) AppliedOutbound {
 		slices.Sort(a.Identities)
 		a.Identities = slices.Compact(a.Identities)
 	}
-	if from := p.Class.Source; a.MutualTLS && from.FromSPIRE() {
+	if from := p.Group.Source; a.MutualTLS && from.FromSPIRE() {
 		a.TrustDomain, a.Unreachable = from.TrustDomain, cmp.Or(a.Unreachable, from.barrier(a.Identities))
 	}
 	for _, out := range p.Outbounds {
@@ -212,7 +212,7 @@ func appliedOutbound(p *Proxy, d *Destination) AppliedOutbound {
 		}
 	}
 	for _, vip := range d.VIPs {
-		if p.Class.Transparent && Reachable(vip, p.Class.IPFamilies) {
+		if p.Group.Transparent && Reachable(vip, p.Group.IPFamilies) {
 			a.Addresses = append(a.Addresses, joined(vip, d.Key.Port))
 		}
 	}

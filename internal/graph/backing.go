@@ -8,32 +8,32 @@ import (
 	"weft/resource"
 )
 
-// Standing says whether a member of a service is an endpoint of one of its ports, and if not, why.
-type Standing string
+// EndpointStatus says whether a member of a service is an endpoint of one of its ports, and if not, why.
+type EndpointStatus string
 
 const (
-	Published   Standing = "endpoint"
-	AnotherPort Standing = "another port" // the service's port does not lead to the inbound
-	NotReady    Standing = "NotReady"     // so its owner says
-	Unserved    Standing = "not served"   // its proxy is not there, or its listener, or its application
-	Unhealthy   Standing = "unhealthy"    // its application fails the probe, or its proxy drains
-	FormerOne   Standing = "held"         // a former member, kept until new ones serve
-	NoMember    Standing = "not admitted" // its mesh does not admit its Dataplane
+	EndpointPublished   EndpointStatus = "endpoint"
+	AnotherPort         EndpointStatus = "another port" // the service's port does not lead to the inbound
+	NotReady            EndpointStatus = "NotReady"     // so its owner says
+	Unserved            EndpointStatus = "not ready"    // its proxy is not there, or its listener, or its application
+	Unhealthy           EndpointStatus = "unhealthy"    // its application fails the probe, or its proxy drains
+	EndpointRetained    EndpointStatus = "retained"     // a former member, kept until new ones serve
+	EndpointNotAdmitted EndpointStatus = "not admitted" // its mesh does not admit its Dataplane
 )
 
-// Standing answers how the member stands to a port of its service.
-func (m *Member) Standing(port kind.ServicePort) Standing {
+// Status answers how the member stands to a port of its service.
+func (m *Member) Status(port kind.ServicePort) EndpointStatus {
 	switch {
 	case !Targets(port, &m.Inbound):
 		return AnotherPort
 	case m.Inbound.State != kind.Ready:
 		return NotReady
-	case !m.Serving:
+	case !m.Ready:
 		return Unserved
 	case !m.Healthy:
 		return Unhealthy
 	}
-	return Published
+	return EndpointPublished
 }
 
 // Backing is who is behind a service and who calls it, as the API shows it.
@@ -47,10 +47,10 @@ type Backing struct {
 
 // Server is one inbound behind a port of a service.
 type Server struct {
-	Port      uint32   `json:"port"` // of the service
-	Dataplane string   `json:"dataplane"`
-	Address   string   `json:"address"` // "10.0.0.1:8080"
-	Standing  Standing `json:"standing"`
+	Port      uint32         `json:"port"` // of the service
+	Dataplane string         `json:"dataplane"`
+	Address   string         `json:"address"` // "10.0.0.1:8080"
+	Status    EndpointStatus `json:"status"`
 }
 
 // Backing answers who is behind a service; nil where there is no such service. It looks at every proxy of the
@@ -69,20 +69,20 @@ func (s *State) Backing(r *table.Reader, key ServiceKey) *Backing {
 func (s *State) servers(r *table.Reader, service *resource.Object[kind.MeshService]) []Server {
 	servers := []Server{}
 	members := s.Members(r, service)
-	barred := s.Barred(r, service)
+	barred := s.UnreachableOutbounds(r, service)
 	for _, port := range service.Spec.Ports {
 		for i := range barred {
 			if m := &barred[i]; Targets(port, &m.Inbound) {
-				servers = append(servers, Server{port.Port, m.Dataplane.Name, m.Inbound.Listener(), NoMember})
+				servers = append(servers, Server{port.Port, m.Dataplane.Name, m.Inbound.Listener(), EndpointNotAdmitted})
 			}
 		}
 		for i := range members {
-			if m := &members[i]; m.Standing(port) != AnotherPort {
-				servers = append(servers, Server{port.Port, m.Dataplane.Name, m.Inbound.Listener(), m.Standing(port)})
+			if m := &members[i]; m.Status(port) != AnotherPort {
+				servers = append(servers, Server{port.Port, m.Dataplane.Name, m.Inbound.Listener(), m.Status(port)})
 			}
 		}
 		for _, e := range s.held(r, s.keyOf(service).At(port.Port)) {
-			servers = append(servers, Server{port.Port, e.Proxy.Name, joined(e.Address, e.Port), FormerOne})
+			servers = append(servers, Server{port.Port, e.Proxy.Name, joined(e.Address, e.Port), EndpointRetained})
 		}
 	}
 	return servers
@@ -96,7 +96,7 @@ func (s *State) callers(r *table.Reader, key DestinationKey, b *Backing) {
 		switch {
 		case slices.ContainsFunc(proxy.Outbounds, names):
 			b.Callers = append(b.Callers, dp.Name)
-		case proxy.Class.Transparent && slices.ContainsFunc(s.Reached.Get(r, proxy.Class), reaches):
+		case proxy.Group.Transparent && slices.ContainsFunc(s.Reached.Get(r, proxy.Group), reaches):
 			b.Transparent++
 		}
 	}

@@ -14,48 +14,49 @@ import (
 // derive makes the stages, each of which reads rows and the ones before it.
 func (s *State) derive() {
 	s.Membership = table.NewDerived(s.DB, "membership", s.membership, same[*kind.Membership])
-	s.Refused = table.NewDerived(s.DB, "refused by membership", s.refused, func(a, b string) bool { return a == b })
-	s.PutOut = table.NewDerived(s.DB, "put out", s.putOut, slices.Equal)
+	s.NotAdmitted = table.NewDerived(s.DB, "not admitted", s.notAdmitted, func(a, b string) bool { return a == b })
+	s.EvictedSANs = table.NewDerived(s.DB, "evicted SANs", s.evictedSANs, slices.Equal)
 	s.MTLS = table.NewDerived(s.DB, "mtls of a mesh", s.mtls, func(a, b MTLS) bool { return a == b })
+	s.ReservedIDs = table.NewDerived(s.DB, "SPIFFE IDs of zone egresses", s.reservedIDs, slices.Equal)
 	s.EgressChoice = table.NewDerived(s.DB, "choice of zone egresses", s.egressChoice, same[*EgressChoice])
 	s.EgressIdentity = table.NewDerived(s.DB, "identity of zone egresses", s.egressIdentity, same[*Identity])
 	s.Identity = table.NewDerived(s.DB, "identity", s.identity, same[*Identity])
 	s.Authority = table.NewDerived(s.DB, "authority", s.authority, func(a, b Authority) bool { return a == b })
-	s.Presented = table.NewDerived(s.DB, "names of a proxy", s.presented, slices.Equal)
-	s.ServiceNames = table.NewDerived(s.DB, "names of a proxy's services", s.serviceNames, slices.Equal)
-	s.Moving = table.NewDerived(s.DB, "movements of names", s.moving, kind.LeafNames.Same)
+	s.Presented = table.NewDerived(s.DB, "SPIFFE IDs of a proxy", s.presented, slices.Equal)
+	s.ServiceNames = table.NewDerived(s.DB, "SPIFFE IDs of a proxy's services", s.serviceNames, slices.Equal)
+	s.Moving = table.NewDerived(s.DB, "identity changes", s.moving, kind.SpiffeIDs.Same)
 	s.Domains = table.NewDerived(s.DB, "trust domains", s.domains, same[*identity.Domains])
 	s.Trust = table.NewDerived(s.DB, "trust", s.trust, same[*Trust])
-	s.Also = table.NewDerived(s.DB, "names beside a rule's", s.also, slices.Equal)
+	s.Also = table.NewDerived(s.DB, "SPIFFE IDs beside a rule's", s.also, slices.Equal)
 	s.EgressTrust = table.NewDerived(s.DB, "trust in zone egresses", s.egressTrust, same[*Trust])
-	s.Names = table.NewDerived(s.DB, "services of a mesh", s.names, slices.Equal)
+	s.Destinations = table.NewDerived(s.DB, "services of a mesh", s.destinations, slices.Equal)
 	s.Tagged = table.NewDerived(s.DB, "services of a tag", s.tagged, slices.Equal)
 	s.Labelled = table.NewDerived(s.DB, "services of labels", s.labelled, slices.Equal)
 	s.Named = table.NewDerived(s.DB, "service of a row", s.named, func(a, b DestinationKey) bool { return a == b })
 	s.Ports = table.NewDerived(s.DB, "service ports", s.ports, slices.Equal)
 	s.ByEgress = table.NewDerived(s.DB, "whether by egress", s.byEgress, func(a, b bool) bool { return a == b })
-	s.WayOut = table.NewDerived(s.DB, "ways out of the zone", s.wayOut, same[*WayOut])
+	s.EgressRoute = table.NewDerived(s.DB, "egress routes of the zone", s.egressRoute, same[*EgressRoute])
 	s.ServiceIdentities = table.NewDerived(s.DB, "service identities", s.serviceIdentities, slices.Equal)
 	s.Destination = table.NewDerived(s.DB, "destination", s.destination, same[*Destination])
 	s.Endpoints = table.NewDerived(s.DB, "endpoints", s.endpoints, equalEndpoints)
 	s.MultiZone = table.NewDerived(s.DB, "destination of many zones", s.multiZone, same[*Destination])
-	s.Legs = table.NewDerived(s.DB, "endpoints of a leg", s.legs, equalEndpoints)
-	s.External = table.NewDerived(s.DB, "destination outside the mesh", s.external, same[*Destination])
-	s.ExternalEndpoints = table.NewDerived(s.DB, "endpoints of a destination outside the mesh", s.externalEndpoints, equalEndpoints)
-	s.ServicePassages = table.NewDerived(s.DB, "passages of a service", s.servicePassages, slices.Equal)
-	s.Passages = table.NewDerived(s.DB, "passages of a mesh", s.passages, slices.Equal)
-	s.Beyond = table.NewDerived(s.DB, "ingresses of other zones", s.beyond, slices.Equal)
-	s.PassagesAbroad = table.NewDerived(s.DB, "passages of a mesh to other zones", s.passagesAbroad, slices.Equal)
-	s.Passable = table.NewDerived(s.DB, "passable endpoints", s.passable, slices.Equal)
-	s.Doors = table.NewDerived(s.DB, "zone ingresses", s.doors, slices.Equal)
-	s.EgressDoors = table.NewDerived(s.DB, "zone egresses", s.egressDoors, slices.Equal)
-	s.Exits = table.NewDerived(s.DB, "exits of a mesh", s.exits, same[[]Exit])
-	s.Outside = table.NewDerived(s.DB, "servers outside the mesh", s.outside, same[*Outside])
+	s.LocalityEndpoints = table.NewDerived(s.DB, "endpoints of a locality", s.localityEndpoints, equalEndpoints)
+	s.External = table.NewDerived(s.DB, "external destination", s.external, same[*Destination])
+	s.ExternalEndpoints = table.NewDerived(s.DB, "endpoints of an external destination", s.externalEndpoints, equalEndpoints)
+	s.ServiceSNIRoutes = table.NewDerived(s.DB, "SNI routes of a service", s.serviceSNIRoutes, slices.Equal)
+	s.SNIRoutes = table.NewDerived(s.DB, "SNI routes of a mesh", s.sniRoutes, slices.Equal)
+	s.RemoteEndpoints = table.NewDerived(s.DB, "ingresses of other zones", s.beyond, slices.Equal)
+	s.CrossZoneSNIRoutes = table.NewDerived(s.DB, "cross-zone SNI routes of a mesh", s.crossZoneSNIRoutes, slices.Equal)
+	s.Forwardable = table.NewDerived(s.DB, "forwardable endpoints", s.forwardable, slices.Equal)
+	s.IngressProxies = table.NewDerived(s.DB, "zone ingresses", s.ingressProxies, slices.Equal)
+	s.EgressProxies = table.NewDerived(s.DB, "zone egresses", s.egressProxies, slices.Equal)
+	s.EgressServices = table.NewDerived(s.DB, "egress filter chains of a mesh", s.egressServices, same[[]EgressService])
+	s.ExternalUpstreams = table.NewDerived(s.DB, "external upstream", s.externalUpstream, same[*ExternalUpstream])
 	s.Reached = table.NewDerived(s.DB, "reached", s.reached, slices.Equal)
 	s.HostsOf = table.NewDerived(s.DB, "host names of a destination", s.hostsOf, equalHosts)
-	s.Hosts = table.NewDerived(s.DB, "host names of a class", s.hosts, equalHosts)
+	s.Hosts = table.NewDerived(s.DB, "host names of a proxy group", s.hosts, equalHosts)
 	s.Proxy = table.NewDerived(s.DB, "proxy", s.proxy, same[*Proxy])
-	s.Withdrawing = table.NewDerived(s.DB, "withdrawing", s.withdrawing, slices.Equal)
+	s.Draining = table.NewDerived(s.DB, "draining", s.draining, slices.Equal)
 	s.services = s.serviceKinds()
 }
 
@@ -83,19 +84,12 @@ func (s *State) identity(r *table.Reader, key ProxyKey) *Identity {
 	if err != nil {
 		return &Identity{MeshIdentity: chosen.Name, Problem: err.Error(), Source: sourceOf(&chosen.Spec, "")}
 	}
-	given := &Identity{MeshIdentity: chosen.Name, LeafNames: kind.NamesOf(id), TrustDomain: domain, Source: sourceOf(&chosen.Spec, domain)}
-	if given.Source.FromSPIRE() {
-		return given // SPIRE attests the workload itself
+	given := &Identity{MeshIdentity: chosen.Name, SpiffeIDs: kind.SpiffeIDsOf(id), TrustDomain: domain, Source: sourceOf(&chosen.Spec, domain)}
+	var facts []string // of SPIRE none: it attests the workload itself
+	if !given.Source.FromSPIRE() {
+		facts = identity.SpiffeFacts(&chosen.Spec, dp)
 	}
-	facts := identity.SpiffeFacts(&chosen.Spec, dp)
-	if kind.Workload(dp.Name, dp.Labels, &dp.Spec) == EgressWorkload {
-		egress := dp.Spec.Networking.ZoneEgress
-		if egress == nil {
-			given.LeafNames, given.Problem = kind.LeafNames{}, reservedWorkload(dp)
-			return given
-		}
-		facts = append(facts, kind.SectionFacts(&kind.Networking{ZoneEgress: egress})...)
-	}
+	given, facts = s.reserve(r, dp, given, facts)
 	return given.restingOn(dp, facts)
 }
 
@@ -104,7 +98,7 @@ func (s *State) identity(r *table.Reader, key ProxyKey) *Identity {
 func (id *Identity) restingOn(dp *resource.Object[kind.Dataplane], facts []string) *Identity {
 	id.Rests, id.Unvouched = dp.Vouched.By(facts)
 	if len(id.Unvouched) > 0 {
-		id.LeafNames, id.Problem = kind.LeafNames{}, identity.Unvouched(dp, id.Unvouched).Error()
+		return id.without(identity.Unvouched(dp, id.Unvouched).Error())
 	}
 	return id
 }

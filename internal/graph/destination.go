@@ -47,20 +47,20 @@ func (k *DestinationKind) UnmarshalText(text []byte) error {
 	return fmt.Errorf("%q is no kind of destination", text)
 }
 
-// Leg is a part of a destination that has endpoints of its own. The zero value is the whole.
-type Leg string
+// Locality is a part of a destination that has endpoints of its own. The zero value is the whole.
+type Locality string
 
 // Legs of a [MultiZoneService].
 const (
-	LocalLeg Leg = "local" // the servers of the client's zone
-	ZonesLeg Leg = "zones" // the ingresses of the other zones
+	LocalLocality  Locality = "local"  // the servers of the client's zone
+	RemoteLocality Locality = "remote" // the ingresses of the other zones
 )
 
-// OutsideLeg is the one leg of an [ExternalService], which its zone egresses have: its servers. A proxy may be client
+// ExternalLocality is the one leg of an [ExternalService], which its zone egresses have: its servers. A proxy may be client
 // and egress at once.
-const OutsideLeg Leg = "outside"
+const ExternalLocality Locality = "external"
 
-var legs = []Leg{LocalLeg, ZonesLeg, OutsideLeg}
+var legs = []Locality{LocalLocality, RemoteLocality, ExternalLocality}
 
 // DestinationKey names one port of a service, or one leg of it; without a port, the service.
 type DestinationKey struct {
@@ -70,9 +70,9 @@ type DestinationKey struct {
 	// ExternalService that global owns.
 	Zone string
 	// Service is the name that its owner gave it.
-	Service string
-	Port    uint32
-	Leg     Leg
+	Service  string
+	Port     uint32
+	Locality Locality
 }
 
 // String is the destination's name in every place that shows one: clusters, assignments, routes.
@@ -80,8 +80,8 @@ type DestinationKey struct {
 // follows with another "_".
 func (k DestinationKey) String() string {
 	name := fmt.Sprintf("kri_%s_%s_%s__%s_%d", destinationKinds[k.Kind].short, k.Mesh, k.Zone, k.Service, k.Port)
-	if k.Leg != "" {
-		name += "_" + string(k.Leg)
+	if k.Locality != "" {
+		name += "_" + string(k.Locality)
 	}
 	return name
 }
@@ -93,8 +93,8 @@ func (k DestinationKey) At(port uint32) DestinationKey {
 }
 
 // On is one leg of the destination.
-func (k DestinationKey) On(leg Leg) DestinationKey {
-	k.Leg = leg
+func (k DestinationKey) On(leg Locality) DestinationKey {
+	k.Locality = leg
 	return k
 }
 
@@ -118,8 +118,8 @@ func ParseDestination(name string) (key DestinationKey, ok bool) {
 		return DestinationKey{}, false
 	}
 	key.Mesh, key.Zone, key.Service, key.Port = parts[2], parts[3], parts[5], uint32(port)
-	if len(parts) == 8 && slices.Contains(legs, Leg(parts[7])) {
-		key.Leg = Leg(parts[7])
+	if len(parts) == 8 && slices.Contains(legs, Locality(parts[7])) {
+		key.Locality = Locality(parts[7])
 	}
 	return key, true
 }
@@ -127,7 +127,7 @@ func ParseDestination(name string) (key DestinationKey, ok bool) {
 // CompareDestinations orders destinations.
 func CompareDestinations(a, b DestinationKey) int {
 	return cmp.Or(cmp.Compare(a.Mesh, b.Mesh), cmp.Compare(a.Service, b.Service), cmp.Compare(a.Kind, b.Kind),
-		cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Leg, b.Leg))
+		cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Locality, b.Locality))
 }
 
 // Destination is one port of a service, as its clients see it.
@@ -174,22 +174,22 @@ type Servers struct {
 // Secured says whether clients use mutual TLS with them: those that have an identity, where they do.
 func (s *Servers) Secured(client bool) bool { return client && len(s.Identities) > 0 }
 
-// Outside says whether they are an egress's to dial, of no mesh.
-func (s *Servers) Outside() bool { return s.Way != Direct && s.Zone == "" }
+// External says whether they are an egress's to dial, of no mesh.
+func (s *Servers) External() bool { return s.Way != Direct && s.Zone == "" }
 
-// Barrier is why a client, with an identity or without, can't reach them; empty: it can. Zone proxies tell by the
+// UnreachableReason is why a client, with an identity or without, can't reach them; empty: it can. Zone proxies tell by the
 // server name of mutual TLS what is meant, so that whatever has none stays in its zone.
-func (s *Servers) Barrier(secured bool) string {
+func (s *Servers) UnreachableReason(secured bool) string {
 	switch {
 	case s.Way == Direct:
 		return ""
-	case s.Outside() && !secured:
+	case s.External() && !secured:
 		return "it is outside the mesh, which is reached through a zone egress, and that takes mutual TLS only: a proxy without an identity reaches none"
 	case secured && s.Way == NoEgress:
 		return "no zone egress of this zone is ready, and what leaves the zone goes through one"
-	case s.Outside() && len(s.Identities) == 0:
+	case s.External() && len(s.Identities) == 0:
 		return "no zone egress of this zone has an identity"
-	case s.Outside():
+	case s.External():
 		return ""
 	case !secured:
 		return fmt.Sprintf("its servers are in zone %s, and a proxy without an identity reaches none of another zone", s.Zone)
@@ -224,28 +224,28 @@ func (d *Destination) HasTCPInbound() bool {
 	return slices.ContainsFunc(d.everyone(), func(servers *Servers) bool { return servers.TCPInbound })
 }
 
-// Barrier is why a client, with an identity or without, can't reach the destination; empty: it can.
-func (d *Destination) Barrier(secured bool) string {
+// UnreachableReason is why a client, with an identity or without, can't reach the destination; empty: it can.
+func (d *Destination) UnreachableReason(secured bool) string {
 	switch {
 	case !d.legged():
-		return d.Servers.Barrier(secured)
-	case d.Local != nil || d.abroad(secured):
+		return d.Servers.UnreachableReason(secured)
+	case d.Local != nil || d.crossZone(secured):
 		return ""
 	case len(d.Zones) > 0:
-		return d.Zones[0].Barrier(secured)
+		return d.Zones[0].UnreachableReason(secured)
 	}
 	return "no MeshService that its selector matches has this port with this protocol and can be reached from here"
 }
 
-// abroad says whether such clients reach servers of other zones.
-func (d *Destination) abroad(secured bool) bool {
-	return slices.ContainsFunc(d.Zones, func(zone Servers) bool { return zone.Barrier(secured) == "" })
+// crossZone says whether such clients reach servers of other zones.
+func (d *Destination) crossZone(secured bool) bool {
+	return slices.ContainsFunc(d.Zones, func(zone Servers) bool { return zone.UnreachableReason(secured) == "" })
 }
 
 // Lists are the lists of endpoints that such clients use, in the order in which they prefer them; none
 // where they can't reach it.
 func (d *Destination) Lists(secured bool) []DestinationKey {
-	if d.Barrier(secured) != "" {
+	if d.UnreachableReason(secured) != "" {
 		return nil
 	}
 	if !d.legged() {
@@ -253,10 +253,10 @@ func (d *Destination) Lists(secured bool) []DestinationKey {
 	}
 	var lists []DestinationKey
 	if d.Local != nil {
-		lists = append(lists, d.Key.On(LocalLeg))
+		lists = append(lists, d.Key.On(LocalLocality))
 	}
-	if d.abroad(secured) {
-		lists = append(lists, d.Key.On(ZonesLeg))
+	if d.crossZone(secured) {
+		lists = append(lists, d.Key.On(RemoteLocality))
 	}
 	return lists
 }
@@ -269,8 +269,8 @@ type Endpoint struct {
 	Zone string
 	// Proxy is set on whatever is in this zone: a server, or an egress.
 	Proxy ProxyKey
-	// Plain says that it is to have mutual TLS and does not serve it yet.
-	Plain bool
+	// Plaintext says that it is to have mutual TLS and does not serve it yet.
+	Plaintext bool
 }
 
 // Endpoints are the endpoints of a destination that are published, sorted by zone, address and port.

@@ -9,14 +9,14 @@ import (
 	"weft/resource"
 )
 
-// Door is a zone ingress or a zone egress of this zone, as it stands.
-type Door struct {
+// ZoneProxy is a zone ingress or a zone egress of this zone, as it stands.
+type ZoneProxy struct {
 	Proxy ProxyKey // without a mesh: a ZoneIngress or ZoneEgress
 	// Address and Port are where other zones, or this one's proxies, dial it.
 	Address string
 	Port    uint32
-	// Plain says that it is an egress without an identity, which nobody could believe.
-	Plain bool
+	// Plaintext says that it is an egress without an identity, which nobody could believe.
+	Plaintext bool
 	// Serves says that its proxy listens where it is to, and ServesFormer that it does where it was.
 	Serves, ServesFormer bool
 	// Draining says that its proxy is going away.
@@ -32,15 +32,15 @@ func ingressKeys(dp *resource.Object[kind.Dataplane]) []string {
 	return []string{MeshKey(dp.Mesh)}
 }
 
-// Serving answers what a proxy serves.
-func (s *State) Serving(r *table.Reader, key ProxyKey) (*resource.Object[kind.DataplaneServing], bool) {
+// ListenerStatus answers what a proxy serves.
+func (s *State) ListenerStatus(r *table.Reader, key ProxyKey) (*resource.Object[kind.DataplaneListenerStatus], bool) {
 	switch key.Type {
 	case kind.IngressProxy:
-		return s.ZoneIngressServings.Find(r, "", key.Name)
+		return s.ZoneIngressListenerStatuses.Find(r, "", key.Name)
 	case kind.EgressProxy:
-		return s.ZoneEgressServings.Find(r, "", key.Name)
+		return s.ZoneEgressListenerStatuses.Find(r, "", key.Name)
 	}
-	return s.Servings.Find(r, key.Mesh, key.Name)
+	return s.ListenerStatuses.Find(r, key.Mesh, key.Name)
 }
 
 // Insight answers what is known of a proxy's connections.
@@ -54,12 +54,12 @@ func (s *State) Insight(r *table.Reader, key ProxyKey) (*resource.Object[kind.Da
 	return s.Insights.Find(r, key.Mesh, key.Name)
 }
 
-// doors are the zone ingresses of a mesh that other zones can dial, or those of all meshes, in the order of their
+// ingressProxies are the zone ingresses of a mesh that other zones can dial, or those of all meshes, in the order of their
 // names.
-func (s *State) doors(r *table.Reader, mesh string) []Door {
-	var doors []Door
+func (s *State) ingressProxies(r *table.Reader, mesh string) []ZoneProxy {
+	var doors []ZoneProxy
 	add := func(key ProxyKey, section *kind.ZoneIngressSection) {
-		d := Door{Proxy: key, Address: section.AdvertisedAddress, Port: section.AdvertisedPort}
+		d := ZoneProxy{Proxy: key, Address: section.AdvertisedAddress, Port: section.AdvertisedPort}
 		doors = append(doors, s.stands(r, d, section.Listener(), servedIngresses))
 	}
 	for _, dp := range s.IngressesByMesh.List(r, MeshKey(mesh)) {
@@ -75,11 +75,11 @@ func (s *State) doors(r *table.Reader, mesh string) []Door {
 	return byName(doors)
 }
 
-// egressDoors are the zone egresses of a mesh, or those of all meshes, in the order of their names.
-func (s *State) egressDoors(r *table.Reader, mesh string) []Door {
-	var doors []Door
+// egressProxies are the zone egresses of a mesh, or those of all meshes, in the order of their names.
+func (s *State) egressProxies(r *table.Reader, mesh string) []ZoneProxy {
+	var doors []ZoneProxy
 	add := func(key ProxyKey, section *kind.ZoneEgressSection) {
-		d := Door{Proxy: key, Address: section.Address, Port: section.Port, Plain: s.Identity.Get(r, key) == nil}
+		d := ZoneProxy{Proxy: key, Address: section.Address, Port: section.Port, Plaintext: s.Identity.Get(r, key) == nil}
 		doors = append(doors, s.stands(r, d, section.Listener(), servedEgresses))
 	}
 	for _, dp := range s.EgressesByMesh.List(r, MeshKey(mesh)) {
@@ -95,14 +95,14 @@ func (s *State) egressDoors(r *table.Reader, mesh string) []Door {
 	return byName(doors)
 }
 
-func byName(doors []Door) []Door {
-	slices.SortFunc(doors, func(a, b Door) int { return strings.Compare(a.Proxy.Name, b.Proxy.Name) })
+func byName(doors []ZoneProxy) []ZoneProxy {
+	slices.SortFunc(doors, func(a, b ZoneProxy) int { return strings.Compare(a.Proxy.Name, b.Proxy.Name) })
 	return doors
 }
 
 // stands fills in how the proxy of a door stands, which is to listen at "address:port".
-func (s *State) stands(r *table.Reader, d Door, listener string, served func(*kind.DataplaneServing) []string) Door {
-	if serving, ok := s.Serving(r, d.Proxy); ok {
+func (s *State) stands(r *table.Reader, d ZoneProxy, listener string, served func(*kind.DataplaneListenerStatus) []string) ZoneProxy {
+	if serving, ok := s.ListenerStatus(r, d.Proxy); ok {
 		d.Draining = serving.Spec.Draining
 		for _, at := range served(&serving.Spec) {
 			d.Serves = d.Serves || at == listener
@@ -115,7 +115,7 @@ func (s *State) stands(r *table.Reader, d Door, listener string, served func(*ki
 	return d
 }
 
-func servedIngresses(serving *kind.DataplaneServing) []string {
+func servedIngresses(serving *kind.DataplaneListenerStatus) []string {
 	var listeners []string
 	for i := range serving.Ingresses {
 		listeners = append(listeners, serving.Ingresses[i].Listener())
@@ -123,7 +123,7 @@ func servedIngresses(serving *kind.DataplaneServing) []string {
 	return listeners
 }
 
-func servedEgresses(serving *kind.DataplaneServing) []string {
+func servedEgresses(serving *kind.DataplaneListenerStatus) []string {
 	var listeners []string
 	for i := range serving.Egresses {
 		listeners = append(listeners, serving.Egresses[i].Listener())

@@ -23,8 +23,8 @@ type EgressListener struct {
 	Port    uint32
 }
 
-// Exit is an external service as zone egresses take connections for it.
-type Exit struct {
+// EgressService is an external service as zone egresses take connections for it.
+type EgressService struct {
 	Key      DestinationKey
 	SNIs     []string // by which clients name it
 	Protocol kind.Protocol
@@ -32,7 +32,7 @@ type Exit struct {
 
 // EgressChain is what one egress takes connections for, and from whom.
 type EgressChain struct {
-	Exit
+	EgressService
 	Section     string // how policies call the egress
 	Permissions *match.Permissions
 	// Source is where the egress has the leaf from that it presents.
@@ -46,9 +46,9 @@ func (c *EgressChain) Guard() Guard {
 	return Guard{c.Key.Mesh, c.Key.String(), c.Protocol, c.Permissions, c.TrustDomains}
 }
 
-// Outside is an external service as zone egresses dial it.
-type Outside struct {
-	Key       DestinationKey // on its [OutsideLeg]
+// ExternalUpstream is an external service as zone egresses dial it.
+type ExternalUpstream struct {
+	Key       DestinationKey // on its [ExternalLocality]
 	Protocol  kind.Protocol
 	Endpoints []kind.ExternalEndpoint // sorted by priority, which begins at 0 and leaves none out
 	TLS       *kind.ExternalTLS       // nil: without
@@ -79,17 +79,18 @@ func namedSecrets(service *resource.Object[kind.MeshExternalService]) []string {
 	return slices.Compact(keys)
 }
 
-// leadOut makes a proxy that has an egress section lead out of its zone. Without the section it has no right to the
-// keys of external services, so it loses them at once and not after a drain.
-func (s *State) leadOut(r *table.Reader, dp *resource.Object[kind.Dataplane], p *Proxy) {
-	if dp.Spec.Networking.ZoneEgress == nil {
-		return
-	}
+// egressChains makes a proxy that has an egress section lead out of its zone. Without the section it has no right to the
+// keys of external services, so it loses them at once. What it forwards to other zones needs no key, and drains.
+func (s *State) egressChains(r *table.Reader, dp *resource.Object[kind.Dataplane], p *Proxy) {
 	sections := s.egressSections(r, p.Key, dp.Spec.Networking.ZoneEgress)
 	if len(sections) == 0 || p.Identity == nil {
 		return
 	}
-	p.Egresses, p.LeadsOut = egressListeners(sections), s.meshesOf(r, p.Key)
+	p.Egresses, p.Forwards = egressListeners(sections), s.meshesOf(r, p.Key)
+	if dp.Spec.Networking.ZoneEgress == nil {
+		return
+	}
+	p.IsEgress = p.Forwards
 	section := cmp.Or(sections[0].Name, fmt.Sprint(sections[0].Port))
 	p.Chains = s.chains(r, &dp.Meta, section, p.Identity.Source)
 }
@@ -101,12 +102,12 @@ func (s *State) leadAllOut(r *table.Reader, section *kind.ZoneEgressSection, p *
 	if len(sections) == 0 || len(presents) == 0 {
 		return
 	}
-	p.Identity, p.Leaf, p.Further = presents[0].Identity, presents[0].Leaf, presents[1:]
-	p.Class.Secured, p.Class.Source = true, p.Identity.Source
+	p.Identity, p.Certificate, p.Further = presents[0].Identity, presents[0].Certificate, presents[1:]
+	p.Group.Secured, p.Group.Source = true, p.Identity.Source
 	p.Egresses = egressListeners(sections)
 	for _, mesh := range s.meshesOf(r, p.Key) {
 		if from, ok := s.shownTo(r, p.Key.Name, presents, mesh); ok {
-			p.LeadsOut = append(p.LeadsOut, mesh)
+			p.IsEgress, p.Forwards = append(p.IsEgress, mesh), append(p.Forwards, mesh)
 			// It is no Dataplane of the mesh, so that what targets it is what targets all.
 			p.Chains = append(p.Chains, s.chains(r, &resource.Meta{Mesh: mesh}, "", from)...)
 		}
@@ -129,7 +130,7 @@ func (s *State) chains(r *table.Reader, proxy *resource.Meta, section string, fr
 	believed := s.believed(r, proxy.Mesh, from)
 	extended := map[*match.Permissions]bool{} // chains share them
 	var chains []EgressChain
-	for _, exit := range s.Exits.Get(r, proxy.Mesh) {
+	for _, exit := range s.EgressServices.Get(r, proxy.Mesh) {
 		permissions := cmp.Or(rules.Of(exit.SNIs), unreached)
 		if !extended[permissions] {
 			extended[permissions] = true
@@ -156,7 +157,7 @@ func (s *State) egressSections(r *table.Reader, key ProxyKey, current *kind.Zone
 	if current != nil {
 		sections = append(sections, *current)
 	}
-	if serving, ok := s.Serving(r, key); ok {
+	if serving, ok := s.ListenerStatus(r, key); ok {
 		for _, served := range serving.Spec.Egresses {
 			if current == nil || served.Listener() != current.Listener() {
 				sections = append(sections, served.ZoneEgressSection)
@@ -168,7 +169,7 @@ func (s *State) egressSections(r *table.Reader, key ProxyKey, current *kind.Zone
 
 // withdrawingEgresses are "address:port" of egress listeners that are served and no longer wanted, but for those that
 // the zone's proxies are still told to dial.
-func (s *State) withdrawingEgresses(r *table.Reader, key ProxyKey, section *kind.ZoneEgressSection, serving *kind.DataplaneServing) []string {
+func (s *State) withdrawingEgresses(r *table.Reader, key ProxyKey, section *kind.ZoneEgressSection, serving *kind.DataplaneListenerStatus) []string {
 	var gone []string
 	for i := range serving.Egresses {
 		former := &serving.Egresses[i]
@@ -205,20 +206,20 @@ func (s *State) EgressRows(r *table.Reader, key ProxyKey) []resource.Key {
 	return rows
 }
 
-// exits are the external services of a mesh that can be dialled. A server name leads to one of them, whatever names
+// egressServices are the external services of a mesh that can be dialled. A server name leads to one of them, whatever names
 // another could be given that makes the same.
-func (s *State) exits(r *table.Reader, mesh string) []Exit {
-	var exits []Exit
+func (s *State) egressServices(r *table.Reader, mesh string) []EgressService {
+	var exits []EgressService
 	for _, service := range s.ExternalServicesByMesh.List(r, MeshKey(mesh)) {
 		if _, ok := s.dialledAs(r, service); !ok {
 			continue
 		}
 		port := service.Spec.Match.Port
-		exits = append(exits, Exit{
+		exits = append(exits, EgressService{
 			Key: s.externalKeyOf(service).At(port), SNIs: sni.All(sni.Of(service, port)), Protocol: protocolOf(service),
 		})
 	}
-	slices.SortFunc(exits, func(a, b Exit) int { return CompareDestinations(a.Key, b.Key) })
+	slices.SortFunc(exits, func(a, b EgressService) int { return CompareDestinations(a.Key, b.Key) })
 	taken := map[string]bool{}
 	for i := range exits {
 		exits[i].SNIs = slices.DeleteFunc(exits[i].SNIs, func(name string) bool { return taken[name] })
@@ -226,7 +227,7 @@ func (s *State) exits(r *table.Reader, mesh string) []Exit {
 			taken[name] = true
 		}
 	}
-	return slices.DeleteFunc(exits, func(exit Exit) bool { return len(exit.SNIs) == 0 })
+	return slices.DeleteFunc(exits, func(exit EgressService) bool { return len(exit.SNIs) == 0 })
 }
 
 func protocolOf(service *resource.Object[kind.MeshExternalService]) kind.Protocol {
@@ -246,7 +247,7 @@ func (s *State) dialledAs(r *table.Reader, service *resource.Object[kind.MeshExt
 	return &row.Spec, true
 }
 
-func (s *State) outside(r *table.Reader, key DestinationKey) *Outside {
+func (s *State) externalUpstream(r *table.Reader, key DestinationKey) *ExternalUpstream {
 	row := s.Row(key)
 	service, ok := s.ExternalServices.Find(r, row.Mesh, row.Name)
 	if !ok || service.Spec.Match.Port != key.Port {
@@ -256,7 +257,7 @@ func (s *State) outside(r *table.Reader, key DestinationKey) *Outside {
 	if !ok {
 		return nil
 	}
-	out := &Outside{
+	out := &ExternalUpstream{
 		Key: key, Protocol: protocolOf(service), Endpoints: byPriority(s.externalOnly(as.Endpoints)),
 		CACert: as.CACert, ClientCert: as.ClientCert, ClientKey: as.ClientKey,
 	}

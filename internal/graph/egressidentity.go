@@ -5,10 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"weft/internal/identity"
 	"weft/internal/table"
 	"weft/kind"
-	"weft/resource"
 )
 
 // EgressMesh is what of a mesh decides about the identity of a ZoneEgress.
@@ -76,30 +74,20 @@ func (s *State) egressChoice(r *table.Reader, _ string) *EgressChoice {
 	return &choice
 }
 
-// EgressWorkload is the workload of a ZoneEgress in the templates of SPIFFE IDs. It is reserved: a Dataplane of this
-// workload gets a SPIFFE ID only with networking.zoneEgress.
-const EgressWorkload = "zone-egress"
-
-// reservedWorkload is the problem of a Dataplane that has the workload of a ZoneEgress and is no zone egress.
-func reservedWorkload(dp *resource.Object[kind.Dataplane]) string {
-	return fmt.Sprintf("the workload %s is reserved for zone egresses, and %s has no networking.zoneEgress; change %s, or give it another label %s",
-		EgressWorkload, dp.Key(), kind.ReadFact(kind.WorkloadFact(dp)), kind.WorkloadLabel)
-}
-
 // egressIdentity is what a MeshIdentity, or the mtls of a mesh, gives to a ZoneEgress.
 func (s *State) egressIdentity(r *table.Reader, of IdentityKey) *Identity {
 	if of.Name == kind.MTLSIdentity {
-		return &Identity{Mesh: of.Mesh, MeshIdentity: of.Name, LeafNames: kind.NamesOf("spiffe://" + of.Mesh + "/" + EgressWorkload), TrustDomain: of.Mesh}
+		return &Identity{Mesh: of.Mesh, MeshIdentity: of.Name, SpiffeIDs: kind.SpiffeIDsOf("spiffe://" + of.Mesh + "/" + EgressWorkload), TrustDomain: of.Mesh}
 	}
 	mi, ok := s.Identities.Find(r, of.Mesh, of.Name)
 	if !ok {
 		return nil
 	}
-	id, domain, err := identity.SpiffeID(&mi.Spec, of.Mesh, s.Zone, EgressWorkload, map[string]string{kind.WorkloadLabel: EgressWorkload}, &kind.Dataplane{})
+	id, domain, err := s.egressID(mi)
 	if err != nil {
 		return &Identity{Mesh: of.Mesh, MeshIdentity: of.Name, Problem: err.Error(), Source: sourceOf(&mi.Spec, "")}
 	}
-	return &Identity{Mesh: of.Mesh, MeshIdentity: of.Name, LeafNames: kind.NamesOf(id), TrustDomain: domain, Source: sourceOf(&mi.Spec, domain)}
+	return &Identity{Mesh: of.Mesh, MeshIdentity: of.Name, SpiffeIDs: kind.SpiffeIDsOf(id), TrustDomain: domain, Source: sourceOf(&mi.Spec, domain)}
 }
 
 // usualMesh is the one that a control plane makes when it first starts.

@@ -15,9 +15,9 @@ const IdentitySecret = "identity"
 
 // Presentation is one of the identities of a ZoneEgress.
 type Presentation struct {
-	Secret   string
-	Identity *Identity
-	Leaf     *Leaf // nil: it is to have none from here
+	Secret      string
+	Identity    *Identity
+	Certificate *NextCertificate // nil: it is to have none from here
 }
 
 // presentations are all that a ZoneEgress presents, the chosen one first; the others are of the mtls of one mesh
@@ -29,7 +29,7 @@ func (s *State) presentations(r *table.Reader) []Presentation {
 		if id == nil {
 			continue
 		}
-		p := Presentation{Secret: IdentitySecret, Identity: id, Leaf: s.egressLeaf(r, id)}
+		p := Presentation{Secret: IdentitySecret, Identity: id, Certificate: s.egressLeaf(r, id)}
 		if i > 0 {
 			p.Secret += "_" + source.Mesh
 		}
@@ -40,11 +40,11 @@ func (s *State) presentations(r *table.Reader) []Presentation {
 
 // egressLeaf is what the next certificate of a ZoneEgress says. It is wanted at once: whoever signs it waits until
 // the proxies of all meshes take the egress under it.
-func (s *State) egressLeaf(r *table.Reader, id *Identity) *Leaf {
+func (s *State) egressLeaf(r *table.Reader, id *Identity) *NextCertificate {
 	if id.Problem != "" || id.Source.FromSPIRE() {
 		return nil
 	}
-	leaf := &Leaf{Mesh: id.Mesh, MeshIdentity: id.MeshIdentity, LeafNames: id.LeafNames}
+	leaf := &NextCertificate{Mesh: id.Mesh, MeshIdentity: id.MeshIdentity, SpiffeIDs: id.SpiffeIDs}
 	if a := s.Authority.Get(r, IdentityKey{id.Mesh, id.MeshIdentity}); a.TrustDomain == id.TrustDomain {
 		leaf.Authority = a.Fingerprint
 	}
@@ -64,9 +64,9 @@ func (s *State) shownTo(r *table.Reader, egress string, presents []Presentation,
 		case from.FromSPIRE():
 			return from, s.ofSPIRE(r, mesh, from.TrustDomain)
 		case one.Secret == IdentitySecret:
-			return Source{RootsOf: mesh}, one.Leaf != nil && s.believes(r, mesh)
+			return Source{RootsOf: mesh}, one.Certificate != nil && s.believes(r, mesh)
 		}
-		return Source{Leaf: one.Secret, RootsOf: mesh}, s.holdsLeaf(r, egress, mesh) && s.believes(r, mesh)
+		return Source{Certificate: one.Secret, RootsOf: mesh}, s.holdsLeaf(r, egress, mesh) && s.believes(r, mesh)
 	}
 	return Source{}, false
 }
@@ -107,18 +107,18 @@ func (s *State) egressNames(r *table.Reader, mesh string) []EgressName {
 			continue
 		}
 		own = true
-		for _, row := range s.EgressLeavesByName.List(r, egress.Name) {
+		for _, row := range s.EgressCertificatesByName.List(r, egress.Name) {
 			_, others := slices.BinarySearch(choice.Own, row.Mesh)
 			if row.Mesh != on.Mesh && others {
 				continue // it is shown to the proxies of that mesh alone
 			}
-			for _, name := range row.Spec.Names() {
+			for _, name := range row.Spec.SpiffeIDs() {
 				names = append(names, EgressName{row.Mesh, name})
 			}
 		}
 	}
 	if id := s.EgressIdentity.Get(r, on); own && id != nil {
-		for _, name := range id.Names() {
+		for _, name := range id.List() {
 			names = append(names, EgressName{on.Mesh, name})
 		}
 	}
@@ -151,10 +151,12 @@ func (s *State) egressTrust(r *table.Reader, mesh string) *Trust {
 	return trustOf(mesh, roots)
 }
 
-func egressNameKeys(row *resource.Object[kind.DataplaneLeaves]) []string { return []string{row.Name} }
+func egressNameKeys(row *resource.Object[kind.DataplaneCertificates]) []string {
+	return []string{row.Name}
+}
 
 // holdsLeaf says whether a ZoneEgress has had a certificate of a mesh's identity, which it can present.
 func (s *State) holdsLeaf(r *table.Reader, egress, mesh string) bool {
-	row, ok := s.EgressLeaves.Find(r, mesh, egress)
+	row, ok := s.EgressCertificates.Find(r, mesh, egress)
 	return ok && row.Spec.InUse() != nil
 }

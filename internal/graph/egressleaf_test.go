@@ -19,10 +19,6 @@ import (
 func manyMeshes(t *testing.T, further ...resource.Any) *graph.State {
 	t.Helper()
 	s := graph.NewState("east")
-	own := func(o resource.Any) resource.Any {
-		o.Envelope().Labels = map[string]string{kind.ZoneLabel: "east", kind.OriginLabel: kind.OriginZone}
-		return o
-	}
 	mtls := &kind.MeshMTLS{EnabledBackend: "ca-1", Backends: []kind.MTLSBackend{{Name: "ca-1", Type: "builtin"}}}
 	rows := []resource.Any{
 		own(kind.ZoneEgresses.Make("", "ze", kind.ZoneEgress{Zone: "east", Networking: kind.ZoneEgressNetworking{Address: "10.0.0.9", Port: 10002}})),
@@ -49,13 +45,19 @@ func manyMeshes(t *testing.T, further ...resource.Any) *graph.State {
 	return s
 }
 
+// own makes a resource one of the zone east.
+func own(o resource.Any) resource.Any {
+	o.Envelope().Labels = map[string]string{kind.ZoneLabel: "east", kind.OriginLabel: kind.OriginZone}
+	return o
+}
+
 // holding is a row of leaves that the ZoneEgress may present.
 func holding(mesh string, ids ...string) resource.Any {
-	spec := kind.DataplaneLeaves{}
+	spec := kind.DataplaneCertificates{}
 	for _, id := range ids {
-		spec.Leaves = append(spec.Leaves, kind.HeldLeaf{LeafNames: kind.NamesOf(id), MeshIdentity: kind.MTLSIdentity, Root: id})
+		spec.Certificates = append(spec.Certificates, kind.WorkloadCertificate{SpiffeIDs: kind.SpiffeIDsOf(id), MeshIdentity: kind.MTLSIdentity, Root: id})
 	}
-	return kind.ZoneEgressLeavesList.Make(mesh, "ze", spec)
+	return kind.ZoneEgressCertificatesList.Make(mesh, "ze", spec)
 }
 
 // chainsOf says which leaf the chains of each mesh present, and by whose roots they know their callers.
@@ -63,7 +65,7 @@ func chainsOf(s *graph.State) []string {
 	p := s.Proxy.Get(table.Eval(s.DB.Snapshot()), graph.ZoneEgressProxy("ze"))
 	var all []string
 	for _, c := range p.Chains {
-		all = append(all, fmt.Sprintf("%s presents %q, believes the roots of %s", c.Key.Mesh, c.Source.Leaf, c.Source.RootsOf))
+		all = append(all, fmt.Sprintf("%s presents %q, believes the roots of %s", c.Key.Mesh, c.Source.Certificate, c.Source.RootsOf))
 	}
 	return all
 }
@@ -75,7 +77,7 @@ func takenBy(s *graph.State, mesh string) string {
 	for _, domain := range s.EgressTrust.Get(r, mesh).Domains {
 		roots = append(roots, domain.Name)
 	}
-	return strings.Join(s.WayOut.Get(r, mesh).Identities, " ") + " by " + strings.Join(roots, " ")
+	return strings.Join(s.EgressRoute.Get(r, mesh).Identities, " ") + " by " + strings.Join(roots, " ")
 }
 
 // Each chain presents what its mesh's proxies take, once there is a certificate of it. A mesh without identities is
@@ -140,5 +142,79 @@ func TestWhichPermissionsReachAZoneEgress(t *testing.T) {
 				t.Errorf("the rule counts on the chains of %v", denying)
 			}
 		})
+	}
+}
+
+// TestAnExternalServiceShowsTheEgressesOfItsMesh: what the status shows as healthy is what the condition Reachable
+// counts and what the mesh's proxies dial. A ZoneEgress that cannot prove itself to a mesh is not healthy there.
+// (Mesh Scoped Zone Ingress and Zone Egress.)
+func TestAnExternalServiceShowsTheEgressesOfItsMesh(t *testing.T) {
+	var rows []resource.Any
+	for _, mesh := range []string{"default", "pear", "plain", "shop", "spired"} {
+		rows = append(rows, kind.MeshEgressAddresses.Make(mesh, "east", kind.MeshEgressAddress{
+			Egresses: []kind.ZoneProxyAddress{{Name: "ze", Address: "10.0.0.9", Port: 10002, Healthy: true, Legacy: true}},
+		}))
+	}
+	api := kind.MeshExternalServices.Make("spired", "api", kind.MeshExternalService{
+		Match: kind.ExternalMatch{Port: 443, Protocol: kind.TCP}, Endpoints: []kind.ExternalEndpoint{{Address: "192.0.2.1", Port: 443}},
+	})
+	api.Labels = map[string]string{kind.ZoneLabel: "east", kind.OriginLabel: kind.OriginZone}
+	rows = append(rows, api, kind.Meshes.Make("", "spired", kind.Mesh{}),
+		kind.MeshIdentities.Make("spired", "spire", kind.MeshIdentity{Provider: kind.IdentityProvider{Type: kind.Spire}}))
+	s := manyMeshes(t, rows...)
+	r := table.Eval(s.DB.Snapshot())
+	for mesh, serves := range map[string]bool{"default": true, "pear": true, "plain": false, "shop": false, "spired": false} {
+		service, ok := s.ExternalServices.Find(r, mesh, "api")
+		if !ok {
+			t.Fatalf("%s has no external service", mesh)
+		}
+		shown := s.ServiceEgress(r, service)
+		if (shown != nil) != serves {
+			t.Errorf("%s: status.zoneEgress is %+v, and the egress serves the mesh: %v", mesh, shown, serves)
+		}
+		if shown != nil && (shown.Address != "10.0.0.9" || len(shown.Endpoints) != 1 || !shown.Endpoints[0].Healthy) {
+			t.Errorf("%s: status.zoneEgress is %+v", mesh, shown)
+		}
+		for _, c := range s.ExternalConditions(r, service) {
+			if c.Type == "Reachable" && (c.Status == "True") != serves {
+				t.Errorf("%s: the condition is %+v, and the egress serves the mesh: %v", mesh, c, serves)
+			}
+		}
+		if dialled := len(s.EgressRoute.Get(r, mesh).Egresses) > 0; dialled != serves {
+			t.Errorf("%s: its proxies dial the egress: %v, want %v", mesh, dialled, serves)
+		}
+		for _, report := range s.ReportServices(s.DB.Snapshot(), graph.ServiceQuery{Mesh: mesh, Name: "api"}) {
+			for _, e := range report.Egresses {
+				if e.Healthy != serves {
+					t.Errorf("%s: inspect shows the egress %+v, and it serves the mesh: %v", mesh, e, serves)
+				}
+			}
+		}
+	}
+
+	// Beside an egress of the mesh's own that is healthy, an egress that does not serve the mesh is shown as it is: a
+	// ZoneEgress that cannot prove itself to the mesh, and an egress that the mesh has evicted.
+	evicted := kind.Dataplanes.Make("plain", "evicted", kind.Dataplane{Networking: kind.Networking{
+		ZoneEgress: &kind.ZoneEgressSection{Address: "10.0.0.7", Port: 10001},
+	}})
+	evicted.Labels = map[string]string{"team": "former"}
+	plain := kind.Meshes.Make("", "plain", kind.Mesh{DataplaneProxyMembership: &kind.Membership{
+		Blocked: []kind.MembershipRule{{Tags: evicted.Labels}},
+	}})
+	both := kind.MeshEgressAddresses.Make("plain", "east", kind.MeshEgressAddress{Egresses: []kind.ZoneProxyAddress{
+		{Name: "evicted", Address: "10.0.0.7", Port: 10001, Healthy: true},
+		{Name: "own", Address: "10.0.0.8", Port: 10001, Healthy: true},
+		{Name: "ze", Address: "10.0.0.9", Port: 10002, Healthy: true, Legacy: true},
+	}})
+	s.DB.Commit(func(tx *table.Tx) {
+		for _, o := range []resource.Any{plain, evicted, both} {
+			s.Put(tx, o)
+		}
+	})
+	r = table.Eval(s.DB.Snapshot())
+	service, _ := s.ExternalServices.Find(r, "plain", "api")
+	want := []kind.EgressEndpoint{{Address: "10.0.0.7", Port: 10001}, {Address: "10.0.0.8", Port: 10001, Healthy: true}, {Address: "10.0.0.9", Port: 10002}}
+	if diff := cmp.Diff(want, s.ServiceEgress(r, service).Endpoints); diff != "" {
+		t.Errorf("endpoints (-want +got):\n%s", diff)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"weft/resource"
 )
 
-// WayOut is how the proxies of a mesh leave their zone.
-type WayOut struct {
+// EgressRoute is how the proxies of a mesh leave their zone.
+type EgressRoute struct {
 	// Egresses are the zone egresses of this zone that are to be dialled. Without any, what goes through them
 	// reaches nothing: another way would leave out their permissions.
 	Egresses []Endpoint
@@ -20,8 +20,8 @@ type WayOut struct {
 	Identities []string
 }
 
-func (s *State) wayOut(r *table.Reader, mesh string) *WayOut {
-	return &WayOut{Egresses: s.egressesOf(r, mesh), Identities: s.egressIdentities(r, mesh)}
+func (s *State) egressRoute(r *table.Reader, mesh string) *EgressRoute {
+	return &EgressRoute{Egresses: s.egressesOf(r, mesh), Identities: s.egressIdentities(r, mesh)}
 }
 
 // byEgress says whether what goes to other zones goes through egresses. It stands between a Mesh and the services of
@@ -32,34 +32,41 @@ func (s *State) byEgress(r *table.Reader, mesh string) bool {
 }
 
 // by is the way through zone egresses.
-func (out *WayOut) by() Way {
+func (out *EgressRoute) by() Way {
 	if len(out.Egresses) == 0 {
 		return NoEgress
 	}
 	return ByEgress
 }
 
-// egressesOf are the zone egresses of this zone that are to be dialled for a mesh.
-func (s *State) egressesOf(r *table.Reader, mesh string) []Endpoint {
+// egressesFor returns the zone egresses of this zone as the proxies of a mesh may use them, by name. A healthy entry
+// serves the mesh: a ready egress that cannot prove itself to the mesh, or that the mesh has evicted, is not healthy here.
+func (s *State) egressesFor(r *table.Reader, mesh string) *kind.MeshEgressAddress {
 	row, ok := s.EgressAddresses.Find(r, mesh, s.Zone)
 	if !ok {
-		return nil
+		return &kind.MeshEgressAddress{}
 	}
+	entries := slices.Clone(row.Spec.Egresses)
+	for i := range entries {
+		e := &entries[i]
+		serves := !e.Legacy || s.serves(r, e.Name, mesh)
+		e.Healthy = e.Healthy && serves && s.NotAdmittedReason(r, egressProxy(mesh, e)) == ""
+	}
+	return &kind.MeshEgressAddress{Egresses: entries}
+}
+
+// egressesOf returns the zone egresses of this zone that the proxies of a mesh dial.
+func (s *State) egressesOf(r *table.Reader, mesh string) []Endpoint {
 	var egresses []Endpoint
-	for _, egress := range row.Spec.Usable() {
-		if egress.Legacy && !s.serves(r, egress.Name, mesh) {
-			continue
-		}
-		if proxy := egressProxy(mesh, &egress); s.Refusal(r, proxy) == "" {
-			egresses = append(egresses, Endpoint{Address: egress.Address, Port: egress.Port, Proxy: proxy})
-		}
+	for _, egress := range s.egressesFor(r, mesh).Usable() {
+		egresses = append(egresses, Endpoint{Address: egress.Address, Port: egress.Port, Proxy: egressProxy(mesh, &egress)})
 	}
 	return (&Endpoints{Endpoints: egresses}).inOrder().Endpoints
 }
 
 // EgressAt answers the zone egress that a mesh's proxies dial at an address.
 func (s *State) EgressAt(r *table.Reader, mesh, address string, port uint32) (ProxyKey, bool) {
-	for _, e := range s.WayOut.Get(r, mesh).Egresses {
+	for _, e := range s.EgressRoute.Get(r, mesh).Egresses {
 		if e.Address == address && e.Port == port {
 			return e.Proxy, true
 		}
@@ -92,7 +99,7 @@ func (s *State) egressIdentities(r *table.Reader, mesh string) []string {
 // isEgress says whether a proxy is one of the zone egresses that are dialled, in whatever mesh.
 func (s *State) isEgress(r *table.Reader, proxy ProxyKey) bool {
 	return slices.ContainsFunc(s.meshesOf(r, proxy), func(mesh string) bool {
-		return slices.ContainsFunc(s.WayOut.Get(r, mesh).Egresses, func(e Endpoint) bool { return e.Proxy == proxy })
+		return slices.ContainsFunc(s.EgressRoute.Get(r, mesh).Egresses, func(e Endpoint) bool { return e.Proxy == proxy })
 	})
 }
 
@@ -135,7 +142,7 @@ func (s *State) external(r *table.Reader, key DestinationKey) *Destination {
 	if !ok || service.Spec.Match.Port != key.Port {
 		return nil
 	}
-	out := s.WayOut.Get(r, key.Mesh)
+	out := s.EgressRoute.Get(r, key.Mesh)
 	d := &Destination{Key: key, Protocol: cmp.Or(service.Spec.Match.Protocol, kind.TCP), VIPs: s.vipsOf(r, key)}
 	d.Servers.Way, d.SNI = out.by(), s.SNIFormat(r).Name(sni.Of(service, key.Port))
 	s.identify(r, key.Mesh, &d.Servers, out.Identities)
@@ -143,5 +150,5 @@ func (s *State) external(r *table.Reader, key DestinationKey) *Destination {
 }
 
 func (s *State) externalEndpoints(r *table.Reader, key DestinationKey) *Endpoints {
-	return &Endpoints{Destination: key, Endpoints: s.WayOut.Get(r, key.Mesh).Egresses}
+	return &Endpoints{Destination: key, Endpoints: s.EgressRoute.Get(r, key.Mesh).Egresses}
 }

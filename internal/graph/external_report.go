@@ -43,15 +43,15 @@ func (s *State) ExternalConditions(r *table.Reader, service *resource.Object[kin
 	if local := s.localEndpoints(service); len(local) > 0 {
 		conditions = append(conditions, kind.Condition{
 			Type: endpointsExternal, Status: "False", Reason: "LocalAddress",
-			Message: "zone egresses connect nobody to " + strings.Join(local, ", ") + "; name servers outside the mesh",
+			Message: "zone egresses do not connect to " + strings.Join(local, ", ") + "; use addresses outside the mesh",
 		})
 	}
 	return append(conditions, s.reachableFrom(r, service))
 }
 
 func (s *State) reachableFrom(r *table.Reader, service *resource.Object[kind.MeshExternalService]) kind.Condition {
-	egresses := len(s.WayOut.Get(r, service.Mesh).Egresses)
-	if barrier := s.ExternalBarrier(r, service); barrier != "" {
+	egresses := len(s.EgressRoute.Get(r, service.Mesh).Egresses)
+	if barrier := s.ExternalUnreachableReason(r, service); barrier != "" {
 		return kind.Condition{Type: reachable, Status: "False", Reason: "NoEgressReady", Message: barrier}
 	}
 	return kind.Condition{
@@ -60,11 +60,11 @@ func (s *State) reachableFrom(r *table.Reader, service *resource.Object[kind.Mes
 	}
 }
 
-// ExternalBarrier is why no proxy of this zone reaches a service outside the mesh; empty: those that have an identity
+// ExternalUnreachableReason is why no proxy of this zone reaches a service outside the mesh; empty: those that have an identity
 // do.
-func (s *State) ExternalBarrier(r *table.Reader, service *resource.Object[kind.MeshExternalService]) string {
+func (s *State) ExternalUnreachableReason(r *table.Reader, service *resource.Object[kind.MeshExternalService]) string {
 	d := s.External.Get(r, s.externalKeyOf(service).At(service.Spec.Match.Port))
-	return d.Barrier(true)
+	return d.UnreachableReason(true)
 }
 
 // reportExternal has a service outside the mesh as the proxies of this zone reach it.
@@ -80,13 +80,13 @@ func (s *State) reportExternal(r *table.Reader, o *resource.Object[kind.MeshExte
 		report.reachedAt(at.VIPs, at.Addresses)
 	}
 	for _, e := range o.Spec.Endpoints {
-		report.Outside = append(report.Outside, net.JoinHostPort(e.Address, strconv.Itoa(int(e.Port))))
+		report.External = append(report.External, net.JoinHostPort(e.Address, strconv.Itoa(int(e.Port))))
 	}
-	report.Identities = append(report.Identities, s.WayOut.Get(r, o.Mesh).Identities...)
+	report.Identities = append(report.Identities, s.EgressRoute.Get(r, o.Mesh).Identities...)
 	report.Egresses = s.reportEgresses(r, o.Mesh)
 	report.Conditions = append(report.Conditions, s.ExternalConditions(r, o)...)
 	if s.Zone != "" {
-		report.Behind = &Behind{Servers: []Server{}, Access: s.accessOutside(r, s.externalKeyOf(o).At(match.Port))}
+		report.Backends = &Backends{Servers: []Server{}, Access: s.accessOutside(r, s.externalKeyOf(o).At(match.Port))}
 	}
 	return report
 }
@@ -95,7 +95,7 @@ func (s *State) reportExternal(r *table.Reader, o *resource.Object[kind.MeshExte
 // together.
 func (s *State) accessOutside(r *table.Reader, key DestinationKey) []Access {
 	all := []Access{}
-	for _, e := range s.WayOut.Get(r, key.Mesh).Egresses {
+	for _, e := range s.EgressRoute.Get(r, key.Mesh).Egresses {
 		egress := s.Proxy.Get(r, e.Proxy)
 		if egress == nil {
 			continue
@@ -111,7 +111,7 @@ func (s *State) accessOutside(r *table.Reader, key DestinationKey) []Access {
 
 func accessBy(chain *EgressChain, egress string) Access {
 	rules := chain.Permissions
-	access := Access{Port: chain.Key.Port, Dataplanes: []string{egress}, Policies: []string{}, Otherwise: refusesOthers}
+	access := Access{Port: chain.Key.Port, Dataplanes: []string{egress}, Policies: []string{}, Default: refusesOthers}
 	access.Rules = &AppliedRules{appliedRules(rules.Deny), appliedRules(rules.ShadowDeny), appliedRules(rules.Allow)}
 	for _, rule := range slices.Concat(rules.Deny, rules.ShadowDeny, rules.Allow) {
 		policy, _, isPolicy := strings.Cut(rule.Origin, " rules[")
@@ -123,12 +123,8 @@ func accessBy(chain *EgressChain, egress string) Access {
 }
 
 func (s *State) reportEgresses(r *table.Reader, mesh string) []EgressReport {
-	row, ok := s.EgressAddresses.Find(r, mesh, s.Zone)
-	if !ok {
-		return nil
-	}
 	var reports []EgressReport
-	for _, a := range row.Spec.Egresses {
+	for _, a := range s.egressesFor(r, mesh).Egresses {
 		reports = append(reports, EgressReport{Name: a.Name, Address: a.Listener(), Healthy: a.Healthy, Legacy: a.Legacy})
 	}
 	return reports

@@ -3,6 +3,7 @@ package graph_test
 import (
 	"bytes"
 	stdcmp "cmp"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"net/netip"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
+	"sigs.k8s.io/yaml"
 
 	"weft/internal/graph"
 	"weft/internal/match"
@@ -139,13 +141,13 @@ func meaning(t *testing.T, archive *txtar.Archive) string {
 	for dp := range s.Dataplanes.All(s.DB.Snapshot()) {
 		describeProxy(&b, s, r, s.Proxy.Get(r, graph.ProxyKey{Mesh: dp.Mesh, Name: dp.Name}))
 	}
-	for _, passage := range slices.Concat(s.Passages.Get(r, "default"), s.PassagesAbroad.Get(r, "default")) {
-		fmt.Fprintf(&b, "passage %s to %s%s\n", passage.SNI, passage.Destination, map[bool]string{true: " abroad"}[passage.Abroad])
-		for _, e := range s.BehindPassage(r, passage) {
+	for _, passage := range slices.Concat(s.SNIRoutes.Get(r, "default"), s.CrossZoneSNIRoutes.Get(r, "default")) {
+		fmt.Fprintf(&b, "SNI route %s to %s%s\n", passage.SNI, passage.Destination, map[bool]string{true: " cross-zone"}[passage.CrossZone])
+		for _, e := range s.SNIRouteBackends(r, passage) {
 			fmt.Fprintf(&b, "  served by %s at %s:%d\n", stdcmp.Or(e.Proxy.Name, "the ingress of "+e.Zone), e.Address, e.Port)
 		}
 	}
-	services := s.Names.Get(r, "default")
+	services := s.Destinations.Get(r, "default")
 	slices.SortFunc(services, graph.CompareDestinations)
 	for _, service := range services {
 		for _, port := range s.Ports.Get(r, service) {
@@ -189,7 +191,24 @@ func ingresses(t *testing.T, line string) resource.Any {
 	return row
 }
 
+// parse reads a resource as users write it, or a row that they cannot write, with its spec.
 func parse(t *testing.T, doc []byte) resource.Any {
+	var row struct {
+		resource.Meta
+		Type string
+		Spec json.RawMessage
+	}
+	if err := yaml.Unmarshal(doc, &row); err != nil {
+		t.Fatalf("%s\n%s", err, doc)
+	}
+	if d := kind.ByName(row.Type); d != nil && d.Describe().Hidden {
+		o := d.New()
+		o.Envelope().Mesh, o.Envelope().Name, o.Envelope().Labels = row.Mesh, row.Name, row.Labels
+		if err := json.Unmarshal(row.Spec, resource.SpecOf(o)); err != nil {
+			t.Fatalf("%s\n%s", err, doc)
+		}
+		return o
+	}
 	o, err := resource.Parse(doc, kind.ByName)
 	if err != nil {
 		t.Fatalf("%s\n%s", err, doc)
@@ -204,7 +223,7 @@ func parse(t *testing.T, doc []byte) resource.Any {
 // "ingress:" before an ingress's address.
 func serving(t *testing.T, line string) resource.Any {
 	words := strings.Fields(line)
-	row := kind.DataplaneServings.Make("default", words[0], kind.DataplaneServing{})
+	row := kind.DataplaneListenerStatuses.Make("default", words[0], kind.DataplaneListenerStatus{})
 	for _, word := range words[1:] {
 		switch last := len(row.Spec.Inbounds) - 1; {
 		case word == "draining":
@@ -215,7 +234,7 @@ func serving(t *testing.T, line string) resource.Any {
 			row.Spec.Inbounds[last].Serial = "5e"
 		case strings.HasPrefix(word, "as:"):
 			row.Spec.Inbounds[last].Serial = "5e"
-			row.Spec.Inbounds[last].Names = strings.Split(strings.TrimPrefix(word, "as:"), "+")
+			row.Spec.Inbounds[last].SpiffeIDs = strings.Split(strings.TrimPrefix(word, "as:"), "+")
 		case strings.HasPrefix(word, "ingress:"):
 			section := kind.ZoneIngressSection{}
 			address, port, _ := strings.Cut(strings.TrimPrefix(word, "ingress:"), ":")
@@ -241,14 +260,14 @@ func serving(t *testing.T, line string) resource.Any {
 // leaves reads "NAME SPIFFEIDS by MESHIDENTITY ... [next|accepted SPIFFEIDS by MESHIDENTITY]", names joined with "+".
 func leaves(line string) resource.Any {
 	words := strings.Fields(line)
-	row := kind.DataplaneLeavesList.Make("default", words[0], kind.DataplaneLeaves{})
+	row := kind.DataplaneCertificatesList.Make("default", words[0], kind.DataplaneCertificates{})
 	for words = words[1:]; len(words) > 0; {
 		switch words[0] {
 		case "next", "accepted":
-			row.Spec.Next = &kind.NextName{LeafNames: kind.NamesOf(strings.Split(words[1], "+")...), MeshIdentity: words[3], Accepted: words[0] == "accepted"}
+			row.Spec.Next = &kind.NextIdentity{SpiffeIDs: kind.SpiffeIDsOf(strings.Split(words[1], "+")...), MeshIdentity: words[3], Accepted: words[0] == "accepted"}
 			words = words[4:]
 		default:
-			row.Spec.Leaves = append(row.Spec.Leaves, kind.HeldLeaf{LeafNames: kind.NamesOf(strings.Split(words[0], "+")...), MeshIdentity: words[2]})
+			row.Spec.Certificates = append(row.Spec.Certificates, kind.WorkloadCertificate{SpiffeIDs: kind.SpiffeIDsOf(strings.Split(words[0], "+")...), MeshIdentity: words[2]})
 			words = words[3:]
 		}
 	}
@@ -295,16 +314,16 @@ func also(rule match.Rule) string {
 func describeProxy(b *strings.Builder, s *graph.State, r *table.Reader, p *graph.Proxy) {
 	fmt.Fprintf(b, "proxy %s\n", p.Key)
 	if id := p.Identity; id != nil {
-		fmt.Fprintf(b, "  is %s by %s %s\n", strings.Join(id.Names(), " and "), id.MeshIdentity, id.Problem)
+		fmt.Fprintf(b, "  is %s by %s %s\n", strings.Join(id.List(), " and "), id.MeshIdentity, id.Problem)
 	} else {
 		fmt.Fprintf(b, "  is plain\n")
 	}
-	if leaf := p.Leaf; leaf != nil && (!leaf.Same(p.Identity.LeafNames) || leaf.Authority != "") {
-		fmt.Fprintf(b, "  its next leaf is %s by %s %s\n", strings.Join(leaf.Names(), " and "), leaf.MeshIdentity, leaf.Authority)
+	if leaf := p.Certificate; leaf != nil && (!leaf.Same(p.Identity.SpiffeIDs) || leaf.Authority != "") {
+		fmt.Fprintf(b, "  its next leaf is %s by %s %s\n", strings.Join(leaf.List(), " and "), leaf.MeshIdentity, leaf.Authority)
 	}
 	for _, l := range p.Listeners {
 		fmt.Fprintf(b, "  listens on %s:%d (%s) section %s for %s:%d\n", l.Address, l.Port, l.Protocol, l.Section, l.ServiceAddress, l.ServicePort)
-		if l.AlsoPlain {
+		if l.AlsoPlaintext {
 			fmt.Fprintf(b, "    takes plain connections too\n")
 		}
 		if l.Permissions != nil {
@@ -322,8 +341,8 @@ func describeProxy(b *strings.Builder, s *graph.State, r *table.Reader, p *graph
 	for _, o := range p.Outbounds {
 		fmt.Fprintf(b, "  reaches %s (%s) at %s:%d\n", o.Destination, o.Protocol, o.Address, o.Port)
 	}
-	fmt.Fprintf(b, "  class sees %v\n", s.Reached.Get(r, p.Class))
-	if gone := s.Withdrawing.Get(r, p.Key); len(gone) > 0 {
+	fmt.Fprintf(b, "  class sees %v\n", s.Reached.Get(r, p.Group))
+	if gone := s.Draining.Get(r, p.Key); len(gone) > 0 {
 		fmt.Fprintf(b, "  is withdrawing %v\n", gone)
 	}
 }
@@ -341,7 +360,7 @@ func describeDestination(b *strings.Builder, s *graph.State, r *table.Reader, ke
 		describeServers(b, "servers", &d.Zones[i])
 	}
 	for _, secured := range []bool{true, false} {
-		if barrier := d.Barrier(secured); barrier != "" {
+		if barrier := d.UnreachableReason(secured); barrier != "" {
 			fmt.Fprintf(b, "  unreachable for secured=%v: %s\n", secured, barrier)
 		}
 	}
@@ -359,8 +378,8 @@ func describeDestination(b *strings.Builder, s *graph.State, r *table.Reader, ke
 	}
 	backing := s.Backing(r, s.Row(key))
 	for _, server := range backing.Servers {
-		if server.Port == key.Port && server.Standing != graph.Published {
-			fmt.Fprintf(b, "  not by %s at %s: %s\n", server.Dataplane, server.Address, server.Standing)
+		if server.Port == key.Port && server.Status != graph.EndpointPublished {
+			fmt.Fprintf(b, "  not by %s at %s: %s\n", server.Dataplane, server.Address, server.Status)
 		}
 	}
 	fmt.Fprintf(b, "  called by %v and %d more\n", backing.Callers, backing.Transparent)
@@ -382,9 +401,9 @@ func describeServers(b *strings.Builder, who string, servers *graph.Servers) {
 func describeTakings(b *strings.Builder, s *graph.State, r *table.Reader, key graph.DestinationKey) {
 	service, _ := s.MultiZoneServices.Find(r, key.Mesh, key.Service)
 	for _, port := range service.Spec.Ports {
-		for _, taking := range s.Takings(r, service, port) {
+		for _, taking := range s.SelectedServices(r, service, port) {
 			if port.Port == key.Port {
-				fmt.Fprintf(b, "  selects %s %s\n", taking.Service, taking.LeftOut)
+				fmt.Fprintf(b, "  selects %s %s\n", taking.Service, taking.Excluded)
 			}
 		}
 	}

@@ -10,15 +10,17 @@ import (
 	"weft/resource"
 )
 
-// HeldName is the name of the row of what is held of a destination.
-func HeldName(service string, port uint32) string { return fmt.Sprintf("%s-%d", service, port) }
+// RetainedEndpointsName is the name of the row of what is held of a destination.
+func RetainedEndpointsName(service string, port uint32) string {
+	return fmt.Sprintf("%s-%d", service, port)
+}
 
-func heldKeys(o *resource.Object[kind.HeldEndpoints]) []string {
+func heldKeys(o *resource.Object[kind.RetainedEndpoints]) []string {
 	return proxiesOf(o.Mesh, o.Spec.Endpoints)
 }
 
 // proxiesOf are the [RowKey]s of those that serve former endpoints.
-func proxiesOf(mesh string, endpoints []kind.HeldEndpoint) []string {
+func proxiesOf(mesh string, endpoints []kind.RetainedEndpoint) []string {
 	var keys []string
 	for _, e := range endpoints {
 		if key := RowKey(mesh, e.Dataplane); !slices.Contains(keys, key) {
@@ -33,7 +35,7 @@ func (s *State) held(r *table.Reader, key DestinationKey) []Endpoint {
 	if key.Zone != s.Zone {
 		return nil
 	}
-	row, ok := s.Held.Find(r, key.Mesh, HeldName(key.Service, key.Port))
+	row, ok := s.RetainedEndpoints.Find(r, key.Mesh, RetainedEndpointsName(key.Service, key.Port))
 	if !ok {
 		return nil
 	}
@@ -41,19 +43,19 @@ func (s *State) held(r *table.Reader, key DestinationKey) []Endpoint {
 }
 
 // heldOf are the former endpoints of a proxy that clients are still sent to, of this zone or of others.
-func (s *State) heldOf(r *table.Reader, key ProxyKey) []kind.HeldEndpoint {
-	var held []kind.HeldEndpoint
-	for _, row := range s.HeldByProxy.List(r, RowKey(key.Mesh, key.Name)) {
+func (s *State) heldOf(r *table.Reader, key ProxyKey) []kind.RetainedEndpoint {
+	var held []kind.RetainedEndpoint
+	for _, row := range s.RetainedEndpointsByProxy.List(r, RowKey(key.Mesh, key.Name)) {
 		held = append(held, row.Spec.Endpoints...)
 	}
-	for _, row := range s.HeldPassagesByProxy.List(r, RowKey(key.Mesh, key.Name)) {
+	for _, row := range s.RetainedSNIRoutesByProxy.List(r, RowKey(key.Mesh, key.Name)) {
 		held = append(held, row.Spec.Endpoints...)
 	}
-	return slices.DeleteFunc(held, func(e kind.HeldEndpoint) bool { return e.Dataplane != key.Name })
+	return slices.DeleteFunc(held, func(e kind.RetainedEndpoint) bool { return e.Dataplane != key.Name })
 }
 
 // stillServing are those of former endpoints that may be used.
-func (s *State) stillServing(r *table.Reader, mesh string, former []kind.HeldEndpoint) []Endpoint {
+func (s *State) stillServing(r *table.Reader, mesh string, former []kind.RetainedEndpoint) []Endpoint {
 	var endpoints []Endpoint
 	for i := range former {
 		if e := &former[i]; s.stillServes(r, mesh, e) {
@@ -65,37 +67,37 @@ func (s *State) stillServing(r *table.Reader, mesh string, former []kind.HeldEnd
 
 // stillServes says whether a former endpoint may be used: its proxy serves it, and neither its owner nor
 // its probe nor its agent nor its mesh has taken it out. What they say acts at once, also on the last one.
-func (s *State) stillServes(r *table.Reader, mesh string, e *kind.HeldEndpoint) bool {
+func (s *State) stillServes(r *table.Reader, mesh string, e *kind.RetainedEndpoint) bool {
 	dp, ok := s.Dataplanes.Find(r, mesh, e.Dataplane)
 	if !ok || !s.Admits(r, dp) {
 		return false
 	}
-	for _, in := range current(&dp.Spec.Networking) {
+	for _, in := range current(s.NetworkingOf(r, dp)) {
 		if in.Listener() == e.Listener() && in.State != kind.Ready {
 			return false
 		}
 	}
-	serving, ok := s.Servings.Find(r, mesh, e.Dataplane)
+	serving, ok := s.ListenerStatuses.Find(r, mesh, e.Dataplane)
 	return ok && !serving.Spec.Draining && slices.ContainsFunc(serving.Spec.Inbounds, func(in kind.ServedInbound) bool {
 		return in.Listener() == e.Listener() && !in.Unhealthy
 	})
 }
 
-// Hold answers what is to be held after a list became empty: the former endpoints that still serve,
+// RetainEndpoints answers what is to be held after a list became empty: the former endpoints that still serve,
 // where it was their membership alone that ended. It is nil where there is nothing to hold, and of another
 // zone's service: its ingresses say themselves whether they may be used.
-func (s *State) Hold(r *table.Reader, key DestinationKey, former []Endpoint, now time.Time) *resource.Object[kind.HeldEndpoints] {
+func (s *State) RetainEndpoints(r *table.Reader, key DestinationKey, former []Endpoint, now time.Time) *resource.Object[kind.RetainedEndpoints] {
 	row := s.Row(key)
 	service, ok := s.Services.Find(r, row.Mesh, row.Name)
-	if !ok || s.Foreign(service) {
+	if !ok || s.IsRemote(service) {
 		return nil
 	}
 	if _, ok := portOf(service.Spec.Ports, key.Port); !ok {
 		return nil
 	}
-	spec := kind.HeldEndpoints{Service: key.Service, Port: key.Port, Since: kind.Time{Time: now}}
+	spec := kind.RetainedEndpoints{Service: key.Service, Port: key.Port, Since: kind.Time{Time: now}}
 	for _, e := range former {
-		held := kind.HeldEndpoint{Dataplane: e.Proxy.Name, Address: e.Address, Port: e.Port}
+		held := kind.RetainedEndpoint{Dataplane: e.Proxy.Name, Address: e.Address, Port: e.Port}
 		if s.stillServes(r, key.Mesh, &held) {
 			spec.Endpoints = append(spec.Endpoints, held)
 		}
@@ -103,11 +105,11 @@ func (s *State) Hold(r *table.Reader, key DestinationKey, former []Endpoint, now
 	if len(spec.Endpoints) == 0 {
 		return nil
 	}
-	return kind.HeldEndpointsList.Make(key.Mesh, HeldName(key.Service, key.Port), spec)
+	return kind.RetainedEndpointsList.Make(key.Mesh, RetainedEndpointsName(key.Service, key.Port), spec)
 }
 
 // Successors counts the new members that the former ones wait for, and those of them that serve.
-func (s *State) Successors(r *table.Reader, row *resource.Object[kind.HeldEndpoints]) (ready, serving int) {
+func (s *State) Successors(r *table.Reader, row *resource.Object[kind.RetainedEndpoints]) (ready, serving int) {
 	service, ok := s.Services.Find(r, row.Mesh, row.Spec.Service)
 	if !ok {
 		return 0, 0
@@ -121,14 +123,14 @@ func (s *State) Successors(r *table.Reader, row *resource.Object[kind.HeldEndpoi
 			continue
 		}
 		ready++
-		if m.Serving && m.Healthy {
+		if m.Ready && m.Healthy {
 			serving++
 		}
 	}
 	return ready, serving
 }
 
-// StillHeld counts the former endpoints of a row that still serve.
-func (s *State) StillHeld(r *table.Reader, row *resource.Object[kind.HeldEndpoints]) int {
+// RetainedCount counts the former endpoints of a row that still serve.
+func (s *State) RetainedCount(r *table.Reader, row *resource.Object[kind.RetainedEndpoints]) int {
 	return len(s.held(r, DestinationKey{Mesh: row.Mesh, Zone: s.Zone, Service: row.Spec.Service, Port: row.Spec.Port}))
 }

@@ -38,7 +38,7 @@ func (s *State) hostsOf(r *table.Reader, key DestinationKey) []Host {
 
 // hosts are the names that the proxies of a class find: those of what it reaches at virtual IPs, sorted, each
 // once. A name has no addresses that the proxies' IP families leave out, and stays a name without them.
-func (s *State) hosts(r *table.Reader, class Class) []Host {
+func (s *State) hosts(r *table.Reader, class ProxyGroup) []Host {
 	if !class.Transparent {
 		return nil
 	}

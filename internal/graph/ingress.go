@@ -17,16 +17,16 @@ type IngressListener struct {
 	Port    uint32
 }
 
-// Passage is a server name by which zone proxies pass connections on, and the destination that it leads to.
+// SNIRoute is a server name by which zone proxies pass connections on, and the destination that it leads to.
 // (SNI in the resource definition.)
-type Passage struct {
+type SNIRoute struct {
 	SNI         string
 	Destination DestinationKey
-	Abroad      bool // to other zones
+	CrossZone   bool // to other zones
 }
 
-// ComparePassages orders passages.
-func ComparePassages(a, b Passage) int {
+// CompareSNIRoutes orders passages.
+func CompareSNIRoutes(a, b SNIRoute) int {
 	return cmp.Or(strings.Compare(a.SNI, b.SNI), CompareDestinations(a.Destination, b.Destination))
 }
 
@@ -40,7 +40,7 @@ func (s *State) ingressListeners(r *table.Reader, key ProxyKey, section *kind.Zo
 	if section != nil {
 		listeners = append(listeners, IngressListener{section.Address, section.Port})
 	}
-	if serving, ok := s.Serving(r, key); ok {
+	if serving, ok := s.ListenerStatus(r, key); ok {
 		for _, served := range serving.Spec.Ingresses {
 			listeners = append(listeners, IngressListener{served.Address, served.Port})
 		}
@@ -60,7 +60,7 @@ func (s *State) zoneProxy(r *table.Reader, key ProxyKey) *Proxy {
 	if !ok {
 		return nil
 	}
-	p := &Proxy{Key: key, Zone: s.Zone, Class: Class{Reach: nothing}}
+	p := &Proxy{Key: key, Zone: s.Zone, Group: ProxyGroup{Reach: nothing}}
 	if p.Ingresses = s.ingressListeners(r, key, n.ZoneIngress); len(p.Ingresses) > 0 {
 		p.Passes = s.meshesOf(r, key)
 	}
@@ -70,7 +70,8 @@ func (s *State) zoneProxy(r *table.Reader, key ProxyKey) *Proxy {
 	return p
 }
 
-// Networking is that of a Dataplane, or of a ZoneIngress or ZoneEgress of this zone.
+// Networking returns the networking of a Dataplane, with an IP address in the place of a host name, or of a ZoneIngress or
+// ZoneEgress of this zone.
 func (s *State) Networking(r *table.Reader, key ProxyKey) (*kind.Networking, bool) {
 	switch key.Type {
 	case kind.IngressProxy:
@@ -83,7 +84,7 @@ func (s *State) Networking(r *table.Reader, key ProxyKey) (*kind.Networking, boo
 		}
 	default:
 		if dp, ok := s.Dataplanes.Find(r, key.Mesh, key.Name); ok {
-			return &dp.Spec.Networking, true
+			return s.NetworkingOf(r, dp), true
 		}
 	}
 	return nil, false
@@ -91,7 +92,7 @@ func (s *State) Networking(r *table.Reader, key ProxyKey) (*kind.Networking, boo
 
 // withdrawingIngresses are "address:port" of ingress listeners that are served and no longer wanted, but for those
 // that other zones are still told to dial.
-func (s *State) withdrawingIngresses(r *table.Reader, key ProxyKey, section *kind.ZoneIngressSection, serving *kind.DataplaneServing) []string {
+func (s *State) withdrawingIngresses(r *table.Reader, key ProxyKey, section *kind.ZoneIngressSection, serving *kind.DataplaneListenerStatus) []string {
 	moved := section != nil && slices.ContainsFunc(serving.Ingresses, func(z kind.ZoneIngressSection) bool { return z.Listener() == section.Listener() })
 	var gone []string
 	for i := range serving.Ingresses {
@@ -99,7 +100,7 @@ func (s *State) withdrawingIngresses(r *table.Reader, key ProxyKey, section *kin
 		if section != nil && former.Listener() == section.Listener() {
 			continue
 		}
-		if moved && former.SameDoor(section) || !s.dialled(r, key, former) {
+		if moved && former.SameAddress(section) || !s.dialled(r, key, former) {
 			gone = append(gone, former.Listener())
 		}
 	}
@@ -164,45 +165,45 @@ func (s *State) meshesOf(r *table.Reader, key ProxyKey) []string {
 	return meshes
 }
 
-// servicePassages are the server names of a service's ports, in no order. Behind this zone's ingresses are its own
+// serviceSNIRoutes are the server names of a service's ports, in no order. Behind this zone's ingresses are its own
 // services, and what is here of those of many zones.
-func (s *State) servicePassages(r *table.Reader, key DestinationKey) []Passage {
-	var passages []Passage
+func (s *State) serviceSNIRoutes(r *table.Reader, key DestinationKey) []SNIRoute {
+	var passages []SNIRoute
 	for _, port := range s.portsOf(r, key) {
 		to := key.At(port.Port)
 		if key.Kind == MultiZoneService {
-			to = to.On(LocalLeg)
+			to = to.On(LocalLocality)
 		}
 		for _, sni := range port.SNIs {
-			passages = append(passages, Passage{SNI: sni.Value, Destination: to})
+			passages = append(passages, SNIRoute{SNI: sni.Value, Destination: to})
 		}
 	}
 	return passages
 }
 
-// passages are what the zone ingresses of a mesh pass on, sorted.
-func (s *State) passages(r *table.Reader, mesh string) []Passage {
+// sniRoutes are what the zone ingresses of a mesh pass on, sorted.
+func (s *State) sniRoutes(r *table.Reader, mesh string) []SNIRoute {
 	all := s.heldPassages(r, mesh)
-	for _, service := range s.Names.Get(r, mesh) {
+	for _, service := range s.Destinations.Get(r, mesh) {
 		if service.Kind == MultiZoneService || service.Kind == MeshService && service.Zone == s.Zone {
-			all = append(all, s.ServicePassages.Get(r, service)...)
+			all = append(all, s.ServiceSNIRoutes.Get(r, service)...)
 		}
 	}
 	return eachName(all)
 }
 
 // eachName sorts passages, and leaves a server name one.
-func eachName(passages []Passage) []Passage {
-	slices.SortFunc(passages, ComparePassages)
-	return slices.CompactFunc(passages, func(a, b Passage) bool { return a.SNI == b.SNI })
+func eachName(passages []SNIRoute) []SNIRoute {
+	slices.SortFunc(passages, CompareSNIRoutes)
+	return slices.CompactFunc(passages, func(a, b SNIRoute) bool { return a.SNI == b.SNI })
 }
 
-// passable are the servers of a destination that other zones may reach: those that serve mutual TLS, of which
+// forwardable are the servers of a destination that other zones may reach: those that serve mutual TLS, of which
 // some are former ones. A plain server is reached from its own zone alone, since nobody would know who calls.
-func (s *State) passable(r *table.Reader, key DestinationKey) []Endpoint {
+func (s *State) forwardable(r *table.Reader, key DestinationKey) []Endpoint {
 	servers := &Endpoints{Endpoints: slices.Concat(s.EndpointsOf(r, key).Endpoints, s.heldPassable(r, key))}
 	return slices.DeleteFunc(servers.inOrder().Endpoints, func(e Endpoint) bool {
-		serving, ok := s.Servings.Find(r, e.Proxy.Mesh, e.Proxy.Name)
+		serving, ok := s.ListenerStatuses.Find(r, e.Proxy.Mesh, e.Proxy.Name)
 		return !ok || !slices.ContainsFunc(serving.Spec.Inbounds, func(in kind.ServedInbound) bool {
 			return in.Address == e.Address && in.Port == e.Port && in.Serial != ""
 		})

@@ -17,10 +17,10 @@ const ConnectionLife = 10 * time.Minute
 // RootKey is the index key of the leaves that lead to a root, by its fingerprint.
 func RootKey(mesh, fingerprint string) string { return mesh + "/root/" + fingerprint }
 
-func rootKeys(row *resource.Object[kind.DataplaneLeaves]) []string {
+func rootKeys(row *resource.Object[kind.DataplaneCertificates]) []string {
 	keys := []string{MeshKey(row.Mesh)}
 	seen := map[string]bool{}
-	for _, leaf := range row.Spec.Leaves {
+	for _, leaf := range row.Spec.Certificates {
 		if !seen[leaf.Root] {
 			seen[leaf.Root] = true
 			keys = append(keys, RootKey(row.Mesh, leaf.Root))
@@ -30,9 +30,9 @@ func rootKeys(row *resource.Object[kind.DataplaneLeaves]) []string {
 }
 
 // Holders are the leaves of whatever proxies that lead to a root of a mesh.
-func (s *State) Holders(r *table.Reader, mesh, fingerprint string) []*resource.Object[kind.DataplaneLeaves] {
+func (s *State) Holders(r *table.Reader, mesh, fingerprint string) []*resource.Object[kind.DataplaneCertificates] {
 	key := RootKey(mesh, fingerprint)
-	return slices.Concat(s.LeavesByRoot.List(r, key), s.EgressLeavesByRoot.List(r, key))
+	return slices.Concat(s.CertificatesByRoot.List(r, key), s.EgressCertificatesByRoot.List(r, key))
 }
 
 // authority stands between a CA and those whom it signs for, so that its rotation wakes them once.
@@ -46,15 +46,15 @@ func (s *State) authority(r *table.Reader, key IdentityKey) Authority {
 // leaf is what the next certificate of a proxy says; nil where it is to have none from here. A proxy that holds a
 // leaf goes on under its names, signed by whoever signed for it, until everybody takes it under those that
 // are wanted and somebody signs for them.
-func (s *State) leaf(r *table.Reader, key ProxyKey, wanted *Identity) *Leaf {
+func (s *State) leaf(r *table.Reader, key ProxyKey, wanted *Identity) *NextCertificate {
 	if wanted == nil || wanted.Source.FromSPIRE() {
 		return nil
 	}
-	next := &Leaf{MeshIdentity: wanted.MeshIdentity, LeafNames: wanted.LeafNames, Rests: wanted.Rests}
+	next := &NextCertificate{MeshIdentity: wanted.MeshIdentity, SpiffeIDs: wanted.SpiffeIDs, Rests: wanted.Rests}
 	if a := s.Authority.Get(r, IdentityKey{key.Mesh, wanted.MeshIdentity}); a.TrustDomain == wanted.TrustDomain {
 		next.Authority = a.Fingerprint
 	}
-	row, ok := s.Leaves.Find(r, key.Mesh, key.Name)
+	row, ok := s.Certificates.Find(r, key.Mesh, key.Name)
 	switch {
 	case ok && row.Spec.InUse() != nil:
 	case wanted.Problem != "":
@@ -62,28 +62,28 @@ func (s *State) leaf(r *table.Reader, key ProxyKey, wanted *Identity) *Leaf {
 	default:
 		return next
 	}
-	if wanted.Problem == "" && next.Authority != "" && row.Spec.MaySign(wanted.LeafNames) {
+	if wanted.Problem == "" && next.Authority != "" && row.Spec.MaySign(wanted.SpiffeIDs) {
 		return next
 	}
 	used := row.Spec.InUse()
 	names, rests := meanwhile(used, wanted)
-	return &Leaf{
-		MeshIdentity: used.MeshIdentity, LeafNames: names, Rests: rests,
+	return &NextCertificate{
+		MeshIdentity: used.MeshIdentity, SpiffeIDs: names, Rests: rests,
 		Authority: s.Authority.Get(r, IdentityKey{key.Mesh, used.MeshIdentity}).Fingerprint,
 	}
 }
 
 // meanwhile are the names of a proxy until it may have the wanted ones, and what they rest on. Under the mtls of a mesh, where a
 // certificate has several, new ones come at once, and those that go stay until nobody asks for them.
-func meanwhile(used *kind.HeldLeaf, wanted *Identity) (kind.LeafNames, resource.Vouched) {
+func meanwhile(used *kind.WorkloadCertificate, wanted *Identity) (kind.SpiffeIDs, resource.Vouched) {
 	if wanted.joins(used) {
-		return used.And(wanted.LeafNames), used.Rests.And(wanted.Rests)
+		return used.And(wanted.SpiffeIDs), used.Rests.And(wanted.Rests)
 	}
-	return used.LeafNames, used.Rests
+	return used.SpiffeIDs, used.Rests
 }
 
 // joins says whether the names stand beside those of a leaf that the proxy holds.
-func (id *Identity) joins(used *kind.HeldLeaf) bool {
+func (id *Identity) joins(used *kind.WorkloadCertificate) bool {
 	return id.MeshIdentity == kind.MTLSIdentity && used.MeshIdentity == kind.MTLSIdentity && id.Problem == ""
 }
 
@@ -96,11 +96,11 @@ func (s *State) presented(r *table.Reader, key ProxyKey) []string {
 	}
 	var names []string
 	atOnce := wanted.Source.FromSPIRE()
-	if row, ok := s.Leaves.Find(r, key.Mesh, key.Name); ok && row.Spec.InUse() != nil {
-		names, atOnce = row.Spec.Names(), atOnce || wanted.joins(row.Spec.InUse())
+	if row, ok := s.Certificates.Find(r, key.Mesh, key.Name); ok && row.Spec.InUse() != nil {
+		names, atOnce = row.Spec.SpiffeIDs(), atOnce || wanted.joins(row.Spec.InUse())
 	}
 	if len(names) == 0 || atOnce {
-		names = append(names, wanted.Names()...)
+		names = append(names, wanted.List()...)
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
@@ -110,12 +110,12 @@ func (s *State) presented(r *table.Reader, key ProxyKey) []string {
 func (s *State) serviceNames(r *table.Reader, key ProxyKey) []string {
 	var names []string
 	if wanted := s.Identity.Get(r, key); wanted != nil && wanted.MeshIdentity == kind.MTLSIdentity {
-		names = wanted.Names()
+		names = wanted.List()
 	}
-	if row, ok := s.Leaves.Find(r, key.Mesh, key.Name); ok {
-		for _, leaf := range row.Spec.Leaves {
+	if row, ok := s.Certificates.Find(r, key.Mesh, key.Name); ok {
+		for _, leaf := range row.Spec.Certificates {
 			if leaf.MeshIdentity == kind.MTLSIdentity {
-				names = append(names, leaf.Names()...)
+				names = append(names, leaf.List()...)
 			}
 		}
 	}
@@ -123,28 +123,28 @@ func (s *State) serviceNames(r *table.Reader, key ProxyKey) []string {
 	return slices.Compact(names)
 }
 
-func (s *State) moving(r *table.Reader, key ProxyKey) kind.LeafNames {
-	row, ok := s.Leaves.Find(r, key.Mesh, key.Name)
+func (s *State) moving(r *table.Reader, key ProxyKey) kind.SpiffeIDs {
+	row, ok := s.Certificates.Find(r, key.Mesh, key.Name)
 	if !ok {
-		return kind.LeafNames{}
+		return kind.SpiffeIDs{}
 	}
 	wanted, used := s.Identity.Get(r, key), row.Spec.InUse()
-	if wanted == nil || wanted.Problem != "" || wanted.Source.FromSPIRE() || used == nil || wanted.Cover(used.LeafNames) {
-		return kind.LeafNames{}
+	if wanted == nil || wanted.Problem != "" || wanted.Source.FromSPIRE() || used == nil || wanted.Cover(used.SpiffeIDs) {
+		return kind.SpiffeIDs{}
 	}
-	return wanted.LeafNames
+	return wanted.SpiffeIDs
 }
 
 // Announce answers the leaves of a proxy with the names that it is to have next, or none; nil where they say
 // so already.
-func (s *State) Announce(r *table.Reader, key ProxyKey, now time.Time) *resource.Object[kind.DataplaneLeaves] {
-	row, ok := s.Leaves.Find(r, key.Mesh, key.Name)
+func (s *State) Announce(r *table.Reader, key ProxyKey, now time.Time) *resource.Object[kind.DataplaneCertificates] {
+	row, ok := s.Certificates.Find(r, key.Mesh, key.Name)
 	if !ok {
 		return nil
 	}
-	names, said := s.Moving.Get(r, key), kind.LeafNames{}
+	names, said := s.Moving.Get(r, key), kind.SpiffeIDs{}
 	if row.Spec.Next != nil {
-		said = row.Spec.Next.LeafNames
+		said = row.Spec.Next.SpiffeIDs
 	}
 	if names.Same(said) {
 		return nil
@@ -152,13 +152,13 @@ func (s *State) Announce(r *table.Reader, key ProxyKey, now time.Time) *resource
 	announced := *row
 	announced.Spec.Next = nil
 	if names.SpiffeID != "" {
-		announced.Spec.Next = &kind.NextName{LeafNames: names, MeshIdentity: s.Identity.Get(r, key).MeshIdentity, Since: kind.Time{Time: now}}
+		announced.Spec.Next = &kind.NextIdentity{SpiffeIDs: names, MeshIdentity: s.Identity.Get(r, key).MeshIdentity, Since: kind.Time{Time: now}}
 	}
 	return &announced
 }
 
 // movingKeys finds the proxies that are to have other names, or hold leaves of former ones.
-func movingKeys(row *resource.Object[kind.DataplaneLeaves]) []string {
+func movingKeys(row *resource.Object[kind.DataplaneCertificates]) []string {
 	if row.Spec.Next != nil || len(row.Spec.Aliases()) > 0 {
 		return []string{MeshKey(row.Mesh)}
 	}
@@ -174,16 +174,16 @@ func (s *State) also(r *table.Reader, rule callers) []string {
 	named := match.Rule{Exact: rule.exact, Prefix: rule.prefix}
 	var others []string
 	also := func(names []string) {
-		if slices.ContainsFunc(names, named.Names) {
-			others = append(others, slices.DeleteFunc(slices.Clone(names), named.Names)...)
+		if slices.ContainsFunc(names, named.Matches) {
+			others = append(others, slices.DeleteFunc(slices.Clone(names), named.Matches)...)
 		}
 	}
-	for _, row := range s.LeavesMoving.List(r, MeshKey(rule.mesh)) {
+	for _, row := range s.CertificatesChanging.List(r, MeshKey(rule.mesh)) {
 		for _, pair := range row.Spec.Aliases() {
 			also(pair)
 		}
 	}
-	for _, zone := range s.ChangingNamesByMesh.List(r, MeshKey(rule.mesh)) {
+	for _, zone := range s.ChangingIdentitiesByMesh.List(r, MeshKey(rule.mesh)) {
 		for _, names := range zone.Spec.Workloads {
 			if s.mayRename(r, rule.mesh, s.ownerOf(&zone.Meta).Zone, names) {
 				also(names)

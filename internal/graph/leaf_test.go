@@ -22,7 +22,7 @@ func TestARuleHoldsForTheOtherNameOfACallerInAnotherZone(t *testing.T) {
 		s.Put(tx, kind.MeshTrafficPermissions.Make("default", "clients", kind.MeshTrafficPermission{Rules: []kind.PermissionRule{{
 			Default: kind.PermissionDefault{Allow: []kind.CallerMatch{{SpiffeID: &kind.IDMatch{Type: "Exact", Value: old}}}},
 		}}}))
-		s.Put(tx, kind.ChangingNamesList.Make("default", "west", kind.ChangingNames{Workloads: [][]string{{next, old}}}))
+		s.Put(tx, kind.ChangingIdentitiesList.Make("default", "west", kind.ChangingIdentities{Workloads: [][]string{{next, old}}}))
 	})
 	proxy := s.Proxy.Get(table.Eval(s.DB.Snapshot()), graph.ProxyKey{Mesh: "default", Name: "web-1"})
 	if also := proxy.Listeners[0].Permissions.Allow[0].Also; !slices.Equal(also, []string{next}) {
@@ -49,7 +49,7 @@ func TestNoRuleHoldsForASpiffeIDThatNobodyVouchesFor(t *testing.T) {
 			s.Put(tx, kind.MeshIdentities.Make("default", "id", kind.MeshIdentity{
 				Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{}}, Provider: kind.IdentityProvider{Type: "Bundled"},
 			}))
-			s.Put(tx, kind.DataplaneLeavesList.Make("default", "thief", kind.DataplaneLeaves{Leaves: []kind.HeldLeaf{{LeafNames: kind.NamesOf(own), MeshIdentity: "id"}}}))
+			s.Put(tx, kind.DataplaneCertificatesList.Make("default", "thief", kind.DataplaneCertificates{Certificates: []kind.WorkloadCertificate{{SpiffeIDs: kind.SpiffeIDsOf(own), MeshIdentity: "id"}}}))
 		})
 		r := table.Eval(s.DB.Snapshot())
 		if moves := s.Moving.Get(r, key).Has(theirs); moves != vouched {

@@ -23,32 +23,32 @@ func (s *State) membership(r *table.Reader, mesh string) *kind.Membership {
 	return m
 }
 
-// refused is why a mesh with rules does not admit a Dataplane; empty: it does, or there is none.
-func (s *State) refused(r *table.Reader, key ProxyKey) string {
+// notAdmitted is why a mesh with rules does not admit a Dataplane; empty: it does, or there is none.
+func (s *State) notAdmitted(r *table.Reader, key ProxyKey) string {
 	dp, ok := s.Dataplanes.Find(r, key.Mesh, key.Name)
 	if !ok {
 		return ""
 	}
-	return s.Membership.Get(r, key.Mesh).Refusal(dp, s.ZoneOf(&dp.Meta))
+	return s.Membership.Get(r, key.Mesh).NotAdmittedReason(dp, s.ZoneOf(&dp.Meta))
 }
 
-// Refusal is why the mesh does not admit a proxy, in words for whoever runs it; empty: it does, or the proxy is of
+// NotAdmittedReason is why the mesh does not admit a proxy, in words for whoever runs it; empty: it does, or the proxy is of
 // no mesh. In a mesh without rules it costs one look at the Mesh. (Mesh Membership.)
-func (s *State) Refusal(r *table.Reader, key ProxyKey) string {
+func (s *State) NotAdmittedReason(r *table.Reader, key ProxyKey) string {
 	if key.Type != kind.DataplaneProxy || s.Membership.Get(r, key.Mesh) == nil {
 		return ""
 	}
-	return s.Refused.Get(r, key)
+	return s.NotAdmitted.Get(r, key)
 }
 
 // Admits says whether a mesh admits one of its Dataplanes.
 func (s *State) Admits(r *table.Reader, dp *resource.Object[kind.Dataplane]) bool {
-	return s.Refusal(r, ProxyKey{Mesh: dp.Mesh, Name: dp.Name}) == ""
+	return s.NotAdmittedReason(r, ProxyKey{Mesh: dp.Mesh, Name: dp.Name}) == ""
 }
 
-// Barred are the inbounds that a service's selector matches and that are not behind it, because the mesh does not
+// UnreachableOutbounds are the inbounds that a service's selector matches and that are not behind it, because the mesh does not
 // admit their Dataplanes.
-func (s *State) Barred(r *table.Reader, service *resource.Object[kind.MeshService]) []Member {
+func (s *State) UnreachableOutbounds(r *table.Reader, service *resource.Object[kind.MeshService]) []Member {
 	var barred []Member
 	for dp, in := range s.Selected(r, service) {
 		if !s.Admits(r, dp) {
@@ -58,10 +58,10 @@ func (s *State) Barred(r *table.Reader, service *resource.Object[kind.MeshServic
 	return barred
 }
 
-// putOut leaves out names that are not of the zone that tells them: a zone denies its own proxies and no others.
-func (s *State) putOut(r *table.Reader, mesh string) []string {
+// evictedSANs leaves out names that are not of the zone that tells them: a zone denies its own proxies and no others.
+func (s *State) evictedSANs(r *table.Reader, mesh string) []string {
 	var names []string
-	for _, row := range s.PutOutsByMesh.List(r, MeshKey(mesh)) {
+	for _, row := range s.EvictedProxiesByMesh.List(r, MeshKey(mesh)) {
 		zone := s.ZoneOf(&row.Meta)
 		for _, proxy := range row.Spec.Proxies {
 			if _, own := identity.InstanceOf(mesh, zone, proxy.Name); own {

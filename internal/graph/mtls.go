@@ -38,8 +38,9 @@ func (s *State) mtlsIdentity(r *table.Reader, dp *resource.Object[kind.Dataplane
 		given.Problem = err.Error()
 		return given
 	}
-	given.LeafNames = kind.NamesOf(ids...)
-	return given.restingOn(dp, identity.ServiceFacts(dp))
+	given.SpiffeIDs = kind.SpiffeIDsOf(ids...)
+	given, facts := s.reserve(r, dp, given, identity.ServiceFacts(dp))
+	return given.restingOn(dp, facts)
 }
 
 // serverNames are those under which a proxy is taken by the clients of one of its inbounds. Under the mtls of its

@@ -9,37 +9,37 @@ import (
 	"weft/resource"
 )
 
-// Taking is a MeshService that a MeshMultiZoneService selects, and how it stands to one of its ports.
-type Taking struct {
+// SelectedService is a MeshService that a MeshMultiZoneService selects, and how it stands to one of its ports.
+type SelectedService struct {
 	Service DestinationKey // the MeshService's port
-	// LeftOut is why it takes no part in the port; empty: it does.
-	LeftOut string
+	// Excluded is why it takes no part in the port; empty: it does.
+	Excluded string
 
 	destination *Destination
 }
 
-// Takings are the MeshServices that a MeshMultiZoneService selects, with how they stand to one of its ports.
+// SelectedServices are the MeshServices that a MeshMultiZoneService selects, with how they stand to one of its ports.
 // (SNI in the resource definition: the written ports decide.)
-func (s *State) Takings(r *table.Reader, service *resource.Object[kind.MeshMultiZoneService], port kind.ServicePort) []Taking {
+func (s *State) SelectedServices(r *table.Reader, service *resource.Object[kind.MeshMultiZoneService], port kind.ServicePort) []SelectedService {
 	if service.Spec.Selector.MeshService == nil {
 		return nil
 	}
-	var all []Taking
+	var all []SelectedService
 	for _, selected := range s.Labelled.Get(r, labelsOf(MeshService, service.Mesh, service.Spec.Selector.MeshService.MatchLabels)) {
-		t := Taking{Service: selected.At(port.Port)}
+		t := SelectedService{Service: selected.At(port.Port)}
 		t.destination = s.Destination.Get(r, t.Service)
 		var has kind.Protocol
 		if t.destination != nil {
 			has = t.destination.Protocol
 		}
-		t.LeftOut = leftOut(port, has)
+		t.Excluded = exclusionReason(port, has)
 		all = append(all, t)
 	}
 	return all
 }
 
 // taking are those that take part in a port, and the port; none where there is no such port.
-func (s *State) taking(r *table.Reader, key DestinationKey) (kind.ServicePort, []Taking) {
+func (s *State) taking(r *table.Reader, key DestinationKey) (kind.ServicePort, []SelectedService) {
 	service, ok := s.MultiZoneServices.Find(r, key.Mesh, key.Service)
 	if !ok {
 		return kind.ServicePort{}, nil
@@ -48,7 +48,7 @@ func (s *State) taking(r *table.Reader, key DestinationKey) (kind.ServicePort, [
 	if !ok {
 		return port, nil
 	}
-	return port, slices.DeleteFunc(s.Takings(r, service, port), func(t Taking) bool { return t.LeftOut != "" })
+	return port, slices.DeleteFunc(s.SelectedServices(r, service, port), func(t SelectedService) bool { return t.Excluded != "" })
 }
 
 // multiZone is one port of a MeshMultiZoneService: the servers of this zone's members, and those of each
@@ -76,7 +76,7 @@ func (s *State) multiZone(r *table.Reader, key DestinationKey) *Destination {
 		switch {
 		case zone == s.Zone:
 			d.Local = &servers
-		case servers.Way == NoEgress || servers.Barrier(true) == "":
+		case servers.Way == NoEgress || servers.UnreachableReason(true) == "":
 			d.Zones = append(d.Zones, servers)
 		}
 	}
@@ -84,10 +84,10 @@ func (s *State) multiZone(r *table.Reader, key DestinationKey) *Destination {
 	return d
 }
 
-// legs are the endpoints of one leg.
-func (s *State) legs(r *table.Reader, key DestinationKey) *Endpoints {
+// localityEndpoints are the endpoints of one leg.
+func (s *State) localityEndpoints(r *table.Reader, key DestinationKey) *Endpoints {
 	legs := &Endpoints{Destination: key}
-	if key.Leg == LocalLeg {
+	if key.Locality == LocalLocality {
 		_, taking := s.taking(r, key.On(""))
 		for _, t := range taking {
 			if t.Service.Zone == s.Zone {
@@ -97,7 +97,7 @@ func (s *State) legs(r *table.Reader, key DestinationKey) *Endpoints {
 		return legs.inOrder()
 	}
 	if s.ByEgress.Get(r, key.Mesh) {
-		legs.Endpoints = s.WayOut.Get(r, key.Mesh).Egresses // which know by the server name, and pick the zone
+		legs.Endpoints = s.EgressRoute.Get(r, key.Mesh).Egresses // which know by the server name, and pick the zone
 	} else {
 		legs.Endpoints = s.ingressesOfMembers(r, key)
 	}
@@ -107,11 +107,11 @@ func (s *State) legs(r *table.Reader, key DestinationKey) *Endpoints {
 // isMultiZoneServer says whether a Dataplane is behind a MeshMultiZoneService.
 func (s *State) isMultiZoneServer(r *table.Reader, proxy ProxyKey, key DestinationKey) bool {
 	_, taking := s.taking(r, key.On(""))
-	return slices.ContainsFunc(taking, func(t Taking) bool { return s.isServer(r, proxy, t.Service) })
+	return slices.ContainsFunc(taking, func(t SelectedService) bool { return s.isServer(r, proxy, t.Service) })
 }
 
 // availableIn are the other zones that have a server for one of the services.
-func (s *State) availableIn(r *table.Reader, taking []Taking) map[string]bool {
+func (s *State) availableIn(r *table.Reader, taking []SelectedService) map[string]bool {
 	available := map[string]bool{}
 	for _, t := range taking {
 		row := s.Row(t.Service)

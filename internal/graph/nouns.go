@@ -62,12 +62,12 @@ func (k ProxyKey) String() string { return k.Mesh + "." + k.Name }
 // proxyKinds are the kinds of what users write of a proxy, of what it serves and of its connections.
 var proxyKinds = map[kind.ProxyType]struct {
 	resource resource.Descriptor
-	serving  *resource.Kind[kind.DataplaneServing]
+	serving  *resource.Kind[kind.DataplaneListenerStatus]
 	insight  *resource.Kind[kind.DataplaneInsight]
 }{
-	kind.DataplaneProxy: {kind.Dataplanes, kind.DataplaneServings, kind.DataplaneInsights},
-	kind.IngressProxy:   {kind.ZoneIngresses, kind.ZoneIngressServings, kind.ZoneIngressInsights},
-	kind.EgressProxy:    {kind.ZoneEgresses, kind.ZoneEgressServings, kind.ZoneEgressInsights},
+	kind.DataplaneProxy: {kind.Dataplanes, kind.DataplaneListenerStatuses, kind.DataplaneInsights},
+	kind.IngressProxy:   {kind.ZoneIngresses, kind.ZoneIngressListenerStatuses, kind.ZoneIngressInsights},
+	kind.EgressProxy:    {kind.ZoneEgresses, kind.ZoneEgressListenerStatuses, kind.ZoneEgressInsights},
 }
 
 // ProxyOf is the proxy of which a resource of a user, a serving row or an insight is; false: of none.
@@ -85,8 +85,8 @@ func (k ProxyKey) Resource() resource.Key {
 	return resource.Key{Kind: proxyKinds[k.Type].resource.Describe().Name, Mesh: k.Mesh, Name: k.Name}
 }
 
-// ServingKind is the kind of the row of what the proxy serves.
-func (k ProxyKey) ServingKind() *resource.Kind[kind.DataplaneServing] {
+// ListenerStatusKind is the kind of the row of what the proxy serves.
+func (k ProxyKey) ListenerStatusKind() *resource.Kind[kind.DataplaneListenerStatus] {
 	return proxyKinds[k.Type].serving
 }
 
@@ -95,8 +95,8 @@ func (k ProxyKey) InsightKind() *resource.Kind[kind.DataplaneInsight] {
 	return proxyKinds[k.Type].insight
 }
 
-// ServingRow names the row of what the proxy serves.
-func (k ProxyKey) ServingRow() resource.Key { return k.ServingKind().Key(k.Mesh, k.Name) }
+// ListenerStatusRow names the row of what the proxy serves.
+func (k ProxyKey) ListenerStatusRow() resource.Key { return k.ListenerStatusKind().Key(k.Mesh, k.Name) }
 
 // ServiceKey names the row of a MeshService. One that another zone owns has another name there than its
 // owner gave it.
@@ -105,9 +105,9 @@ type ServiceKey struct{ Mesh, Name string }
 // IdentityKey names a MeshIdentity or, with [kind.MTLSIdentity], the mtls of a mesh.
 type IdentityKey struct{ Mesh, Name string }
 
-// Class is the set of proxies for which everything that does not bind a port is the same. It holds
+// ProxyGroup is the set of proxies for which everything that does not bind a port is the same. It holds
 // every input that outbound generation reads of a proxy, and nothing else.
-type Class struct {
+type ProxyGroup struct {
 	Mesh string
 	// Secured proxies have an identity: they present it, and ask for the servers'.
 	Secured bool
@@ -123,7 +123,7 @@ type Class struct {
 
 // ShortName tells classes of a mesh apart where the whole of one would be too long to read: the sum of
 // everything in it (FNV-1a, 32 bits).
-func (c Class) ShortName() string {
+func (c ProxyGroup) ShortName() string {
 	h := fnv.New32a()
 	fmt.Fprintf(h, "%+v", c)
 	return fmt.Sprintf("%08x", h.Sum32())
@@ -133,11 +133,11 @@ func (c Class) ShortName() string {
 type Proxy struct {
 	Key   ProxyKey
 	Zone  string
-	Class Class
-	// Refusal is why its mesh does not admit it; empty: it does. Its Envoy is told nothing more.
-	Refusal  string
-	Identity *Identity // nil: plain
-	Leaf     *Leaf     // nil: it is to have none
+	Group ProxyGroup
+	// NotAdmitted is why its mesh does not admit it; empty: it does. Its Envoy is told nothing more.
+	NotAdmitted string
+	Identity    *Identity        // nil: plain
+	Certificate *NextCertificate // nil: it is to have none
 	// Sections are the facts of its zone proxy sections (see [kind.SectionFacts]), by who vouches for them. A token must
 	// claim a section without a voucher itself, so such a section is in Sections.Token.
 	Sections resource.Vouched
@@ -151,11 +151,14 @@ type Proxy struct {
 	Ingresses []IngressListener
 	Passes    []string
 	// Egresses are where it takes connections to external services as a zone egress, Chains what it takes them for,
-	// in the order of their keys, and LeadsOut the meshes, sorted, whose external services these are. One without
+	// in the order of their keys, and IsEgress the meshes, sorted, whose external services these are. One without
 	// an identity takes none: nobody could know who it is.
 	Egresses []EgressListener
 	Chains   []EgressChain
-	LeadsOut []string
+	IsEgress []string
+	// Forwards are the meshes, sorted, of whose SNIs a zone egress forwards connections to other zones. One whose section
+	// was removed does so while it drains.
+	Forwards []string
 }
 
 // Identity is what a MeshIdentity, or the mtls of its mesh, gives a proxy.
@@ -163,7 +166,7 @@ type Identity struct {
 	// Mesh is whose it is; empty: the proxy's own.
 	Mesh         string
 	MeshIdentity string // its name, or [kind.MTLSIdentity]
-	kind.LeafNames
+	kind.SpiffeIDs
 	TrustDomain string
 	Source      Source
 	// Rests are the facts of the Dataplane (see [kind.Facts]) that the SPIFFE IDs rest on, by who vouches for them.
@@ -181,12 +184,12 @@ type Authority struct {
 	TrustDomain string
 }
 
-// Leaf is what a proxy's next certificate says.
-type Leaf struct {
+// NextCertificate is what a proxy's next certificate says.
+type NextCertificate struct {
 	// Mesh is whose identity it proves; empty: the proxy's own.
 	Mesh         string
 	MeshIdentity string // or [kind.MTLSIdentity]
-	kind.LeafNames
+	kind.SpiffeIDs
 	// Authority is the fingerprint of the CA that signs it; empty: none does yet.
 	Authority string
 	// Rests are the facts of the Dataplane that its names rest on, by who vouches for them.
@@ -209,9 +212,9 @@ type InboundListener struct {
 	ServicePort    uint32
 	// Bind is false where connections arrive through the capture listener.
 	Bind bool
-	// AlsoPlain says that it takes connections without TLS beside mutual TLS: its clients have not all
+	// AlsoPlaintext says that it takes connections without TLS beside mutual TLS: its clients have not all
 	// heard that its proxy has an identity, or the mtls of its mesh is permissive.
-	AlsoPlain bool
+	AlsoPlaintext bool
 	// ModeMayChange says that users decide by the mtls of its mesh whether it takes connections without TLS. It
 	// has a form then in which a change of that touches no connection with TLS.
 	ModeMayChange bool

@@ -8,23 +8,23 @@ import (
 	"weft/resource"
 )
 
-// Obstacle is why clients of other zones don't reach a service, as words.
-type Obstacle string
+// Unreachable is why clients of other zones don't reach a service, as words.
+type Unreachable string
 
 const (
 	// NoIdentity: what is plain is known by its address alone, and that ends at the zone's ingress.
-	NoIdentity Obstacle = "its servers have no identity: other zones reach mutual TLS only"
+	NoIdentity Unreachable = "its servers have no identity: other zones reach mutual TLS only"
 	// NoSNI: the ingress has nothing to tell it by.
-	NoSNI Obstacle = "a port of it has no server name (SNI) yet"
+	NoSNI Unreachable = "a port of it has no server name (SNI) yet"
 	// NoIngress: the zone has no door.
-	NoIngress Obstacle = "its zone has no zone ingress"
+	NoIngress Unreachable = "its zone has no zone ingress"
 	// NoHealthyIngress: the doors are all closed, as far as the zone knows.
-	NoHealthyIngress Obstacle = "no zone ingress of its zone is healthy"
+	NoHealthyIngress Unreachable = "no zone ingress of its zone is healthy"
 )
 
-// Obstacles say why clients of other zones don't reach a service; none where nothing stands in their way.
-func (s *State) Obstacles(r *table.Reader, o *resource.Object[kind.MeshService]) []Obstacle {
-	var obstacles []Obstacle
+// Unreachable say why clients of other zones don't reach a service; none where nothing stands in their way.
+func (s *State) Unreachable(r *table.Reader, o *resource.Object[kind.MeshService]) []Unreachable {
+	var obstacles []Unreachable
 	if len(spiffeIDs(&o.Spec)) == 0 {
 		obstacles = append(obstacles, NoIdentity)
 	}

@@ -19,16 +19,16 @@ func (s *State) proxy(r *table.Reader, key ProxyKey) *Proxy {
 	if !ok {
 		return nil
 	}
-	p := &Proxy{Key: key, Zone: s.Zone, Refusal: s.Refusal(r, key), Identity: s.Identity.Get(r, key)}
-	p.Leaf = s.leaf(r, key, p.Identity)
+	p := &Proxy{Key: key, Zone: s.Zone, NotAdmitted: s.NotAdmittedReason(r, key), Identity: s.Identity.Get(r, key)}
+	p.Certificate = s.leaf(r, key, p.Identity)
 	n := &dp.Spec.Networking
 	var unvouched []string
 	p.Sections, unvouched = dp.Vouched.By(kind.SectionFacts(n))
 	p.Sections.Token = append(p.Sections.Token, unvouched...)
 	p.Outbounds = s.explicit(r, key.Mesh, n.Outbound)
-	p.Class = Class{Mesh: key.Mesh, Secured: p.Identity != nil}
+	p.Group = ProxyGroup{Mesh: key.Mesh, Secured: p.Identity != nil}
 	if p.Identity != nil {
-		p.Class.Source = p.Identity.Source
+		p.Group.Source = p.Identity.Source
 	}
 	if t := n.TransparentProxying; t != nil {
 		p.Capture = &Capture{
@@ -36,15 +36,15 @@ func (s *State) proxy(r *table.Reader, key ProxyKey) *Proxy {
 			OutboundPort: cmp.Or(t.RedirectPortOutbound, 15001),
 			IPFamilies:   cmp.Or(t.IPFamilyMode, "DualStack"),
 		}
-		p.Class.Transparent = true
-		p.Class.IPFamilies = p.Capture.IPFamilies
+		p.Group.Transparent = true
+		p.Group.IPFamilies = p.Capture.IPFamilies
 	}
-	p.Class.Reach = s.reach(r, key.Mesh, n.TransparentProxying, p.Outbounds)
+	p.Group.Reach = s.reach(r, key.Mesh, n.TransparentProxying, p.Outbounds)
 	p.Listeners = s.listeners(r, dp, p)
 	if p.Ingresses = s.ingressListeners(r, key, n.ZoneIngress); len(p.Ingresses) > 0 {
 		p.Passes = s.meshesOf(r, key)
 	}
-	s.leadOut(r, dp, p)
+	s.egressChains(r, dp, p)
 	return p
 }
 
@@ -53,25 +53,25 @@ func (s *State) proxy(r *table.Reader, key ProxyKey) *Proxy {
 // of any of them allow and of none deny. (Adding inbounds in runtime.)
 func (s *State) listeners(r *table.Reader, dp *resource.Object[kind.Dataplane], p *Proxy) []InboundListener {
 	shared, sections := map[string][]kind.Inbound{}, map[string]bool{}
-	for _, in := range current(&dp.Spec.Networking) {
+	for _, in := range current(s.NetworkingOf(r, dp)) {
 		shared[in.Listener()] = append(shared[in.Listener()], in)
 		sections[in.Section()] = true
 	}
-	alsoPlain := map[string]bool{}
-	if serving, ok := s.Servings.Find(r, dp.Mesh, dp.Name); ok {
+	alsoPlaintext := map[string]bool{}
+	if serving, ok := s.ListenerStatuses.Find(r, dp.Mesh, dp.Name); ok {
 		for _, served := range serving.Spec.Inbounds {
 			at := served.Listener()
 			if !sections[served.Section()] {
 				shared[at] = append(shared[at], served.Inbound)
 			}
-			alsoPlain[at] = p.Identity != nil && (served.Serial == "" || !served.AlsoPlain.IsZero())
+			alsoPlaintext[at] = p.Identity != nil && (served.Serial == "" || !served.AlsoPlaintext.IsZero())
 		}
 	}
 	mtls := s.MTLS.Get(r, dp.Mesh)
 	var listeners []InboundListener
 	for at, inbounds := range shared {
 		l := s.listener(r, dp, p, inbounds)
-		l.AlsoPlain = alsoPlain[at] || p.Identity != nil && mtls.Permissive
+		l.AlsoPlaintext = alsoPlaintext[at] || p.Identity != nil && mtls.Permissive
 		l.ModeMayChange = p.Identity != nil && mtls.Enabled
 		listeners = append(listeners, l)
 	}
@@ -96,11 +96,12 @@ func nameListeners(listeners []InboundListener) {
 	}
 }
 
-// current are the inbounds that have a listener, with the defaults filled in.
+// current returns the inbounds that have a listener, with the defaults filled in. An inbound whose address is a host name
+// has none until the name is resolved.
 func current(n *kind.Networking) []kind.Inbound {
 	var inbounds []kind.Inbound
 	for _, in := range n.Inbound {
-		if in = n.Effective(in); in.State != kind.Ignored {
+		if in = n.Effective(in); in.State != kind.Ignored && !kind.NeedsLookup(in.Address) {
 			inbounds = append(inbounds, in)
 		}
 	}
@@ -132,10 +133,11 @@ func (s *State) listener(r *table.Reader, dp *resource.Object[kind.Dataplane], p
 	return l
 }
 
-// withdrawing are the listeners that are served and no longer wanted, and of those that are wanted the inbounds that
-// are not, by [kind.Inbound.Section]; but for what is held: clients are still sent there.
-func (s *State) withdrawing(r *table.Reader, key ProxyKey) []string {
-	serving, ok := s.Serving(r, key)
+// draining are the listeners that are served and no longer wanted, and of those that are wanted the inbounds that
+// are not, by [kind.Inbound.Section]; but for those that clients are still sent to: what is held, and where an inbound
+// listened before its move while it does not serve at its new place.
+func (s *State) draining(r *table.Reader, key ProxyKey) []string {
+	serving, ok := s.ListenerStatus(r, key)
 	if !ok {
 		return nil
 	}
@@ -151,6 +153,11 @@ func (s *State) withdrawing(r *table.Reader, key ProxyKey) []string {
 	for _, endpoint := range s.heldOf(r, key) {
 		held[endpoint.Listener()] = true
 	}
+	for _, in := range current(n) {
+		if served := place(n, &serving.Spec, &in); served != nil {
+			held[served.Listener()] = held[served.Listener()] || !wanted[served.Listener()]
+		}
+	}
 	var gone []string
 	for _, in := range serving.Spec.Inbounds {
 		what := in.Listener()
@@ -165,10 +172,34 @@ func (s *State) withdrawing(r *table.Reader, key ProxyKey) []string {
 	return append(gone, s.withdrawingEgresses(r, key, n.ZoneEgress, &serving.Spec)...)
 }
 
+// Unserved returns whether an agent reports on a proxy, and its listener status lacks an inbound or a section of its
+// resource.
+func (s *State) Unserved(r *table.Reader, key ProxyKey) bool {
+	serving, ok := s.ListenerStatus(r, key)
+	n, there := s.Networking(r, key)
+	if !ok || !there || serving.Spec.Run == "" {
+		return false
+	}
+	has := map[string]bool{}
+	for _, in := range serving.Spec.Inbounds {
+		has[in.Section()] = true
+	}
+	for _, listener := range append(servedIngresses(&serving.Spec), servedEgresses(&serving.Spec)...) {
+		has[listener] = true
+	}
+	return slices.ContainsFunc(current(n), func(in kind.Inbound) bool { return !has[in.Section()] }) ||
+		n.ZoneIngress != nil && !has[n.ZoneIngress.Listener()] || n.ZoneEgress != nil && !has[n.ZoneEgress.Listener()]
+}
+
 // At answers the proxy that listens on an address and port of a mesh.
 func (s *State) At(r *table.Reader, mesh, address string, port uint32) (ProxyKey, bool) {
 	for _, dp := range s.DataplanesByListener.List(r, ListenerKey(mesh, address, port)) {
 		return ProxyKey{Mesh: dp.Mesh, Name: dp.Name}, true
+	}
+	for _, name := range s.ResolvedNamesByAddress.List(r, address) {
+		for _, dp := range s.DataplanesByListener.List(r, ListenerKey(mesh, name.Name, port)) {
+			return ProxyKey{Mesh: dp.Mesh, Name: dp.Name}, true
+		}
 	}
 	return ProxyKey{}, false
 }

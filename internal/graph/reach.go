@@ -60,7 +60,7 @@ func canonical(selections []selection) string {
 	return "[" + strings.Join(slices.Compact(written), ",") + "]"
 }
 
-func (s *State) names(r *table.Reader, mesh string) []DestinationKey {
+func (s *State) destinations(r *table.Reader, mesh string) []DestinationKey {
 	var names []DestinationKey
 	for i := range s.services {
 		names = append(names, s.services[i].all(r, mesh)...)
@@ -128,7 +128,7 @@ func (s *State) ports(r *table.Reader, key DestinationKey) []uint32 {
 	return numbers
 }
 
-func (s *State) reached(r *table.Reader, class Class) []DestinationKey {
+func (s *State) reached(r *table.Reader, class ProxyGroup) []DestinationKey {
 	var keys []DestinationKey
 	add := func(services []DestinationKey, wanted uint32) {
 		for _, service := range services {
@@ -140,7 +140,7 @@ func (s *State) reached(r *table.Reader, class Class) []DestinationKey {
 		}
 	}
 	if class.Reach == everything {
-		add(s.Names.Get(r, class.Mesh), 0)
+		add(s.Destinations.Get(r, class.Mesh), 0)
 	} else {
 		var selections []selection
 		if err := json.Unmarshal([]byte(class.Reach), &selections); err != nil {

@@ -2,7 +2,9 @@ package graph
 
 import (
 	"cmp"
+	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -53,19 +55,46 @@ const MaxGenerated = 5000
 func (s *State) Generated(r *table.Reader, mesh string) int {
 	n := 0
 	for _, service := range s.ServicesByMesh.List(r, MeshKey(mesh)) {
-		if service.Label(kind.ManagedBy) == kind.GeneratedBy && !s.Foreign(service) {
+		if service.Label(kind.ManagedBy) == kind.GeneratedBy && !s.IsRemote(service) {
 			n++
 		}
 	}
 	return n
 }
 
+// ServiceProblem returns why no MeshService is generated for kuma.io/service tags of a Dataplane's inbounds: the mesh has
+// [MaxGenerated]. It is empty where each tag has a MeshService, or there is room for one. It counts the services of the
+// mesh only where one lacks.
+func (s *State) ServiceProblem(r *table.Reader, key ProxyKey) string {
+	dp, ok := s.Dataplanes.Find(r, key.Mesh, key.Name)
+	if !ok {
+		return ""
+	}
+	var without []string
+	for _, in := range current(&dp.Spec.Networking) {
+		value := in.Tags[kind.ServiceTag]
+		own := func(service *resource.Object[kind.MeshService]) bool { return !s.IsRemote(service) }
+		if value != "" && !slices.Contains(without, value) && !slices.ContainsFunc(s.ServicesByTag.List(r, TagKey(key.Mesh, kind.ServiceTag, value)), own) {
+			without = append(without, value)
+		}
+	}
+	if len(without) == 0 || s.Generated(r, key.Mesh) < MaxGenerated {
+		return ""
+	}
+	slices.Sort(without)
+	return fmt.Sprintf("no MeshService is generated for %s: %.1024s, since the mesh has as many as it may have (%d); write a MeshService for it, or remove services",
+		kind.ServiceTag, strings.Join(without, ", "), MaxGenerated)
+}
+
 // Member is one inbound that a selector matches, with the defaults filled in.
 type Member struct {
 	Dataplane *resource.Object[kind.Dataplane]
 	Inbound   kind.Inbound
-	Serving   bool // its proxy serves it
-	Plain     bool // and without TLS
+	// At is the listener at which it is dialled: that of the inbound, or where it listened before its move until its
+	// proxy serves the new one.
+	At        kind.Inbound
+	Ready     bool // its proxy serves it
+	Plaintext bool // and without TLS
 	Healthy   bool // its owner, its probe and its agent say that it may be used
 }
 
@@ -94,7 +123,7 @@ func (s *State) Selected(r *table.Reader, service *resource.Object[kind.MeshServ
 			if s.ZoneOf(&dp.Meta) != zone || selector.DataplaneLabels != nil && !selector.DataplaneLabels.Matches(dp.Labels) {
 				continue
 			}
-			n := &dp.Spec.Networking
+			n := s.NetworkingOf(r, dp)
 			for _, in := range n.Inbound {
 				in = n.Effective(in)
 				matches := in.State != kind.Ignored && kind.Subset(selector.DataplaneTags, in.Tags)
@@ -114,19 +143,44 @@ func (s *State) isServer(r *table.Reader, proxy ProxyKey, key DestinationKey) bo
 }
 
 func (s *State) member(r *table.Reader, dp *resource.Object[kind.Dataplane], in kind.Inbound) Member {
-	m := Member{Dataplane: dp, Inbound: in}
-	serving, ok := s.Servings.Find(r, dp.Mesh, dp.Name)
+	m := Member{Dataplane: dp, Inbound: in, At: in}
+	serving, ok := s.ListenerStatuses.Find(r, dp.Mesh, dp.Name)
 	if !ok {
 		return m
 	}
-	for i := range serving.Spec.Inbounds {
-		served := &serving.Spec.Inbounds[i]
-		if served.Section() == in.Section() && s.taken(r, ProxyKey{Mesh: dp.Mesh, Name: dp.Name}, &in, served.Names) {
-			m.Serving, m.Plain = true, served.Serial == ""
-			m.Healthy = in.State == kind.Ready && !served.Unhealthy && !serving.Spec.Draining
-		}
+	served := place(s.NetworkingOf(r, dp), &serving.Spec, &in)
+	if served != nil && s.taken(r, ProxyKey{Mesh: dp.Mesh, Name: dp.Name}, &in, served.SpiffeIDs) {
+		m.At, m.Ready, m.Plaintext = served.Inbound, true, served.Serial == ""
+		m.Healthy = in.State == kind.Ready && !served.Unhealthy && !serving.Spec.Draining
 	}
 	return m
+}
+
+// place returns where a proxy serves an inbound: at its listener, or, while nothing serves there yet, where a Ready inbound
+// listened before it moved. nil: nowhere.
+func place(n *kind.Networking, serving *kind.DataplaneListenerStatus, in *kind.Inbound) *kind.ServedInbound {
+	var former *kind.ServedInbound
+	for i := range serving.Inbounds {
+		served := &serving.Inbounds[i]
+		switch {
+		case served.Section() == in.Section():
+			return served
+		case in.State == kind.Ready && movedFrom(in, &served.Inbound) && !listensAt(n, served.Listener()):
+			former = served
+		}
+	}
+	return former
+}
+
+// movedFrom returns whether an inbound is another one at a new place. Inbounds without a name are named after their port,
+// so that tags tell apart the services of those that differ in their address alone.
+func movedFrom(in, former *kind.Inbound) bool {
+	return in.Name == former.Name && in.Protocol == former.Protocol && maps.Equal(in.Tags, former.Tags)
+}
+
+// listensAt returns whether one of the inbounds that have a listener is at "address:port".
+func listensAt(n *kind.Networking, listener string) bool {
+	return slices.ContainsFunc(current(n), func(in kind.Inbound) bool { return in.Listener() == listener })
 }
 
 // serviceIdentities are the names of a service's members, and of the former ones that are held; of another
@@ -136,7 +190,7 @@ func (s *State) serviceIdentities(r *table.Reader, key ServiceKey) []string {
 	if !ok {
 		return nil
 	}
-	if s.Foreign(service) {
+	if s.IsRemote(service) {
 		return toldIdentities(&service.Spec)
 	}
 	var ids []string
@@ -165,7 +219,7 @@ func (s *State) destination(r *table.Reader, key DestinationKey) *Destination {
 		return nil
 	}
 	d := &Destination{Key: key, Protocol: cmp.Or(port.AppProtocol, kind.TCP), VIPs: s.vipsOf(r, key)}
-	if s.Foreign(service) {
+	if s.IsRemote(service) {
 		d.Servers.Zone, d.Servers.Way, d.SNI = key.Zone, s.wayAbroad(r, key.Mesh), port.SNI()
 	}
 	d.TCPInbound = d.Protocol.IsHTTP() && s.hasTCPInbound(r, service, port)
@@ -249,20 +303,20 @@ func (s *State) endpoints(r *table.Reader, key DestinationKey) *Endpoints {
 	if !ok {
 		return published
 	}
-	if s.Foreign(service) {
+	if s.IsRemote(service) {
 		published.Endpoints = s.doorsTo(r, key.Mesh, key.Zone)
 		return published.inOrder()
 	}
 	secured := s.MTLS.Get(r, key.Mesh).Enabled || len(s.IdentitiesByMesh.List(r, MeshKey(key.Mesh))) > 0
 	for _, m := range s.Members(r, service) {
-		if !m.Serving || !m.Healthy || !Targets(port, &m.Inbound) {
+		if !m.Ready || !m.Healthy || !Targets(port, &m.Inbound) {
 			continue
 		}
 		published.Endpoints = append(published.Endpoints, Endpoint{
-			Address: m.Inbound.Address,
-			Port:    m.Inbound.Port,
-			Proxy:   ProxyKey{Mesh: m.Dataplane.Mesh, Name: m.Dataplane.Name},
-			Plain:   m.Plain && secured && s.Identity.Get(r, ProxyKey{Mesh: m.Dataplane.Mesh, Name: m.Dataplane.Name}) != nil,
+			Address:   m.At.Address,
+			Port:      m.At.Port,
+			Proxy:     ProxyKey{Mesh: m.Dataplane.Mesh, Name: m.Dataplane.Name},
+			Plaintext: m.Plaintext && secured && s.Identity.Get(r, ProxyKey{Mesh: m.Dataplane.Mesh, Name: m.Dataplane.Name}) != nil,
 		})
 	}
 	published.Endpoints = append(published.Endpoints, s.held(r, key)...)

@@ -30,20 +30,20 @@ type ServiceReport struct {
 	Identities []string `json:"identities"`
 	// Ingresses are the doors of its zone, for a MeshMultiZoneService of the zones of its members.
 	Ingresses []IngressReport `json:"ingresses"`
-	// Outside is where a MeshExternalService is, "api.example.com:443", and Egresses the way there from the zone of
+	// External is where a MeshExternalService is, "api.example.com:443", and Egresses the way there from the zone of
 	// this control plane.
-	Outside  []string       `json:"outside,omitempty"`
+	External []string       `json:"external,omitempty"`
 	Egresses []EgressReport `json:"egresses,omitempty"`
-	// Behind is absent where only another control plane knows, and that one could not be asked; Unasked says
+	// Backends is absent where only another control plane knows, and that one could not be asked; Unasked says
 	// why.
-	Behind  *Behind `json:"behind,omitempty"`
-	Unasked string  `json:"unasked,omitempty"`
+	Backends   *Backends `json:"backends,omitempty"`
+	NotQueried string    `json:"notQueried,omitempty"`
 	// Members are the MeshServices that a MeshMultiZoneService selects.
 	Members    []MemberReport   `json:"members,omitempty"`
 	Conditions []kind.Condition `json:"conditions"`
-	// Obstacles say why clients of other zones don't reach it; none where they do, or where there is one
+	// Unreachable say why clients of other zones don't reach it; none where they do, or where there is one
 	// zone only.
-	Obstacles []Obstacle `json:"obstacles"`
+	Unreachable []Unreachable `json:"unreachable"`
 }
 
 // PortReport is one port of a service.
@@ -59,20 +59,22 @@ type IngressReport struct {
 	Zone    string `json:"zone"`
 	Name    string `json:"name"`    // of its Dataplane or ZoneIngress
 	Address string `json:"address"` // "192.168.1.100:30001", where other zones dial it
-	Healthy bool   `json:"healthy"`
-	Legacy  bool   `json:"legacy,omitempty"` // it is a ZoneIngress
+	// Resolved are the IP addresses at which this zone dials an ingress of another zone that has a host name.
+	Resolved []string `json:"resolved,omitempty"`
+	Healthy  bool     `json:"healthy"`
+	Legacy   bool     `json:"legacy,omitempty"` // it is a ZoneIngress
 }
 
 // EgressReport is one zone egress.
 type EgressReport struct {
 	Name    string `json:"name"`    // of its Dataplane or ZoneEgress
 	Address string `json:"address"` // "10.0.0.2:10002", where the proxies of its zone dial it
-	Healthy bool   `json:"healthy"` // it is there, has an identity and serves; nobody dials another
+	Healthy bool   `json:"healthy"` // it is there and serves the mesh; proxies dial no other
 	Legacy  bool   `json:"legacy,omitempty"`
 }
 
-// Behind is what only the zone knows in which a service lives.
-type Behind struct {
+// Backends is what only the zone knows in which a service lives.
+type Backends struct {
 	Servers []Server `json:"servers"`
 	Access  []Access `json:"access"`
 }
@@ -83,8 +85,8 @@ type Access struct {
 	Dataplanes []string `json:"dataplanes"`
 	Policies   []string `json:"policies"`
 	// Rules are absent where the servers are plain.
-	Rules     *AppliedRules `json:"rules,omitempty"`
-	Otherwise string        `json:"otherwise"`
+	Rules   *AppliedRules `json:"rules,omitempty"`
+	Default string        `json:"default"`
 }
 
 // MemberReport is one MeshService that a MeshMultiZoneService selects.
@@ -93,8 +95,8 @@ type MemberReport struct {
 	Name  string   `json:"name"` // as its owner calls it
 	State string   `json:"state,omitempty"`
 	Ports []uint32 `json:"ports"` // those of the MeshMultiZoneService in which it takes part
-	// LeftOut says for each other port why it takes no part in it.
-	LeftOut []string `json:"leftOut,omitempty"`
+	// Excluded says for each other port why it takes no part in it.
+	Excluded []string `json:"excluded,omitempty"`
 
 	identities []string
 }
@@ -158,25 +160,25 @@ func (s *State) reportService(r *table.Reader, o *resource.Object[kind.MeshServi
 	report.Identities = append(report.Identities, spiffeIDs(&o.Spec)...)
 	report.Ingresses = append(report.Ingresses, s.reportIngresses(r, o.Mesh, report.Zone)...)
 	if s.ManyZones(r, o.Mesh) {
-		report.Obstacles = append(report.Obstacles, s.Obstacles(r, o)...)
+		report.Unreachable = append(report.Unreachable, s.Unreachable(r, o)...)
 	}
 	if report.Zone == s.Zone {
-		report.Behind = s.behind(r, o)
+		report.Backends = s.backends(r, o)
 	}
 	return report
 }
 
-// Behind answers who is behind a service of this zone; nil where there is no such service.
-func (s *State) Behind(r *table.Reader, key ServiceKey) *Behind {
+// Backends answers who is behind a service of this zone; nil where there is no such service.
+func (s *State) Backends(r *table.Reader, key ServiceKey) *Backends {
 	o, ok := s.Services.Find(r, key.Mesh, key.Name)
 	if !ok || s.ZoneOf(&o.Meta) != s.Zone {
 		return nil
 	}
-	return s.behind(r, o)
+	return s.backends(r, o)
 }
 
-func (s *State) behind(r *table.Reader, o *resource.Object[kind.MeshService]) *Behind {
-	return &Behind{Servers: s.servers(r, o), Access: s.access(r, o)}
+func (s *State) backends(r *table.Reader, o *resource.Object[kind.MeshService]) *Backends {
+	return &Backends{Servers: s.servers(r, o), Access: s.access(r, o)}
 }
 
 func newServiceReport(o resource.Any, ports []kind.ServicePort) ServiceReport {
@@ -184,7 +186,7 @@ func newServiceReport(o resource.Any, ports []kind.ServicePort) ServiceReport {
 	report := ServiceReport{
 		Type: o.Key().Kind, Mesh: meta.Mesh, Name: meta.Name, DisplayName: kind.DisplayNameOf(meta),
 		Hostnames: []string{}, VIPs: []string{}, Ports: []PortReport{}, Identities: []string{},
-		Ingresses: []IngressReport{}, Conditions: []kind.Condition{}, Obstacles: []Obstacle{},
+		Ingresses: []IngressReport{}, Conditions: []kind.Condition{}, Unreachable: []Unreachable{},
 	}
 	for _, port := range ports {
 		p := PortReport{Port: port.Port, Name: port.Name, Protocol: cmp.Or(port.AppProtocol, kind.TCP), SNIs: []string{}}
@@ -254,7 +256,7 @@ func (s *State) accessAt(r *table.Reader, m *Member, permissions []*resource.Obj
 	for i := range proxy.Listeners {
 		if l := &proxy.Listeners[i]; l.Address == m.Inbound.Address && l.Port == m.Inbound.Port {
 			in := appliedInbound(l, match.Applying(permissions, &m.Dataplane.Meta, l.Section))
-			access.Policies, access.Rules, access.Otherwise = in.Policies, in.Rules, in.Otherwise
+			access.Policies, access.Rules, access.Default = in.Policies, in.Rules, in.Default
 		}
 	}
 	return access
@@ -302,8 +304,8 @@ func (s *State) reportMember(ports []kind.ServicePort, service *resource.Object[
 		if own, ok := portOf(service.Spec.Ports, port.Port); ok {
 			has = cmp.Or(own.AppProtocol, kind.TCP)
 		}
-		if reason := leftOut(port, has); reason != "" {
-			m.LeftOut = append(m.LeftOut, reason)
+		if reason := exclusionReason(port, has); reason != "" {
+			m.Excluded = append(m.Excluded, reason)
 		} else {
 			m.Ports = append(m.Ports, port.Port)
 		}
@@ -311,9 +313,9 @@ func (s *State) reportMember(ports []kind.ServicePort, service *resource.Object[
 	return m
 }
 
-// leftOut says why a MeshService whose port of that number has a protocol, empty where it lacks the port, takes
+// exclusionReason says why a MeshService whose port of that number has a protocol, empty where it lacks the port, takes
 // no part in a port of a MeshMultiZoneService; empty where it does. (SNI in the resource definition.)
-func leftOut(port kind.ServicePort, has kind.Protocol) string {
+func exclusionReason(port kind.ServicePort, has kind.Protocol) string {
 	wanted := cmp.Or(port.AppProtocol, kind.TCP)
 	switch {
 	case has == "":
@@ -325,11 +327,11 @@ func leftOut(port kind.ServicePort, has kind.Protocol) string {
 }
 
 // Endpoints counts the endpoints of a port, and all of its servers.
-func (b *Behind) Endpoints(port uint32) (ready, total int) {
+func (b *Backends) Endpoints(port uint32) (ready, total int) {
 	for i := range b.Servers {
 		if s := &b.Servers[i]; s.Port == port {
 			total++
-			if s.Standing == Published || s.Standing == FormerOne {
+			if s.Status == EndpointPublished || s.Status == EndpointRetained {
 				ready++
 			}
 		}

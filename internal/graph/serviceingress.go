@@ -24,19 +24,16 @@ func (s *State) ServiceIngress(r *table.Reader, service *resource.Object[kind.Me
 }
 
 // ServiceEgress is where the proxies of this zone reach an external service: at the first of the zone's egresses by
-// name that is to be dialled. Nil: there is none. (Mesh Scoped Zone Ingress and Zone Egress.)
+// name that serves the service's mesh. Nil: there is none. (Mesh Scoped Zone Ingress and Zone Egress.)
 func (s *State) ServiceEgress(r *table.Reader, service *resource.Object[kind.MeshExternalService]) *kind.ServiceEgress {
-	row, ok := s.EgressAddresses.Find(r, service.Mesh, s.Zone)
-	if !ok {
-		return nil
-	}
-	usable := row.Spec.Usable()
+	egresses := s.egressesFor(r, service.Mesh)
+	usable := egresses.Usable()
 	if len(usable) == 0 {
 		return nil
 	}
 	name := s.SNIFormat(r).Name(sni.Of(service, service.Spec.Match.Port))
 	egress := &kind.ServiceEgress{Address: usable[0].Address, Port: usable[0].Port, SNI: name}
-	for _, a := range row.Spec.Egresses {
+	for _, a := range egresses.Egresses {
 		egress.Endpoints = append(egress.Endpoints, kind.EgressEndpoint{Address: a.Address, Port: a.Port, Healthy: a.Healthy})
 	}
 	return egress

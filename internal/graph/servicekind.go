@@ -54,7 +54,7 @@ func (s *State) serviceKinds() []serviceKind {
 			places:      placesIn(s.MultiZoneServiceStatuses, (*kind.MeshMultiZoneServiceStatus).Places),
 			isMember:    s.isMultiZoneServer,
 			destination: s.MultiZone,
-			endpoints:   s.Legs,
+			endpoints:   s.LocalityEndpoints,
 		},
 		ExternalService: {
 			all:         listed(s.ExternalServicesByMesh, s.externalKeyOf),
@@ -142,8 +142,8 @@ func (s *State) VIPOwners(r *table.Reader, vip string) []resource.Key {
 	return owners
 }
 
-// HostnameClaimants are the services of every kind that ask for a host name, by its [HostnameKey].
-func (s *State) HostnameClaimants(r *table.Reader, key string) []resource.Key {
+// HostnameOwners are the services of every kind that ask for a host name, by its [HostnameKey].
+func (s *State) HostnameOwners(r *table.Reader, key string) []resource.Key {
 	var claimants []resource.Key
 	for of := range s.services {
 		claimants = append(claimants, keysOfRows(DestinationKind(of), s.services[of].claimants(r, key))...)

@@ -22,21 +22,21 @@ func externalSNIKeys(service *resource.Object[kind.MeshExternalService]) []strin
 	return sni.All(sni.Of(service, service.Spec.Match.Port))
 }
 
-// ServerNames are those of all services of a state, as it is whenever it is asked.
-type ServerNames struct{ State *State }
+// SNIs are those of all services of a state, as it is whenever it is asked.
+type SNIs struct{ State *State }
 
 // Format is that of names which are given now.
-func (n ServerNames) Format() sni.Format {
+func (n SNIs) Format() sni.Format {
 	return n.State.SNIFormat(table.Eval(n.State.DB.Snapshot()))
 }
 
-// Holders are the services that have a name, whoever owns them.
-func (n ServerNames) Holders(name string) []resource.Key {
-	return n.State.SNIHolders(table.Eval(n.State.DB.Snapshot()), name)
+// Owners are the services that have a name, whoever owns them.
+func (n SNIs) Owners(name string) []resource.Key {
+	return n.State.SNIOwners(table.Eval(n.State.DB.Snapshot()), name)
 }
 
-// SNIHolders are the services that have a server name, whoever owns them.
-func (s *State) SNIHolders(r *table.Reader, name string) []resource.Key {
+// SNIOwners are the services that have a server name, whoever owns them.
+func (s *State) SNIOwners(r *table.Reader, name string) []resource.Key {
 	var holders []resource.Key
 	for _, service := range s.ServicesBySNI.List(r, name) {
 		holders = append(holders, service.Key())

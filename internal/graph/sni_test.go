@@ -15,7 +15,7 @@ import (
 // TestServerNames: whoever has a name is found by it, and the format is the first one until it is said.
 func TestServerNames(t *testing.T) {
 	state := graph.NewState("east")
-	names := graph.ServerNames{State: state}
+	names := graph.SNIs{State: state}
 	ports := []kind.ServicePort{{Port: 80, SNIs: []kind.SNI{{Value: "new.80.ms"}, {Value: "old.80.ms"}}}}
 	external := kind.MeshExternalServices.Make("m", "api", kind.MeshExternalService{Match: kind.ExternalMatch{Port: 443}})
 	state.DB.Commit(func(tx *table.Tx) {
@@ -31,7 +31,7 @@ func TestServerNames(t *testing.T) {
 		"a.80.mzms":                        {kind.MeshMultiZoneServices.Key("m", "web")},
 		"other.ms":                         nil,
 	} {
-		if d := cmp.Diff(want, names.Holders(name)); d != "" {
+		if d := cmp.Diff(want, names.Owners(name)); d != "" {
 			t.Errorf("%s: %s", name, d)
 		}
 	}

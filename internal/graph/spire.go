@@ -20,9 +20,9 @@ type Source struct {
 	Timeout time.Duration
 	// TrustDomain is the one whose roots are believed, with a Socket.
 	TrustDomain string
-	// Leaf is the secret of the leaf; empty: [IdentitySecret]. RootsOf is the mesh whose roots alone are believed, by
+	// Certificate is the secret of the leaf; empty: [IdentitySecret]. RootsOf is the mesh whose roots alone are believed, by
 	// the proxy of a ZoneEgress; empty: all that the proxy believes.
-	Leaf, RootsOf string
+	Certificate, RootsOf string
 }
 
 // FromSPIRE says whether it is a SPIRE agent.
@@ -35,7 +35,7 @@ func (s Source) barrier(servers []string) string {
 	if !s.FromSPIRE() || len(servers) == 0 || slices.ContainsFunc(servers, own) {
 		return ""
 	}
-	return fmt.Sprintf("its servers are of the trust domain %s, and the proxy believes what SPIRE gives it the roots of, which is %s alone", domainOf(servers[0]), s.TrustDomain)
+	return fmt.Sprintf("its servers are of the trust domain %s, and the proxy trusts only the roots from SPIRE, which are of %s", domainOf(servers[0]), s.TrustDomain)
 }
 
 // sourceOf is where proxies of a MeshIdentity have their leaves from, and whom they believe.

@@ -29,20 +29,20 @@ type State struct {
 	// Alone says that the zone has joined no others, so that all that it says counts. It is set before the first commit.
 	Alone bool
 
-	Meshes          Rows[kind.Mesh]
-	MeshStatuses    Rows[kind.MeshStatus]
-	Dataplanes      Rows[kind.Dataplane]
-	Servings        Rows[kind.DataplaneServing]
-	Insights        Rows[kind.DataplaneInsight]
-	Leaves          Rows[kind.DataplaneLeaves]
-	Services        Rows[kind.MeshService]
-	ServiceStatuses Rows[kind.MeshServiceStatus]
-	Held            Rows[kind.HeldEndpoints]
-	HeldPassages    Rows[kind.HeldPassage]
-	Identities      Rows[kind.MeshIdentity]
-	SigningCAs      Rows[kind.SigningCA]
-	Trusts          Rows[kind.MeshTrust]
-	Permissions     Rows[kind.MeshTrafficPermission]
+	Meshes            Rows[kind.Mesh]
+	MeshStatuses      Rows[kind.MeshStatus]
+	Dataplanes        Rows[kind.Dataplane]
+	ListenerStatuses  Rows[kind.DataplaneListenerStatus]
+	Insights          Rows[kind.DataplaneInsight]
+	Certificates      Rows[kind.DataplaneCertificates]
+	Services          Rows[kind.MeshService]
+	ServiceStatuses   Rows[kind.MeshServiceStatus]
+	RetainedEndpoints Rows[kind.RetainedEndpoints]
+	RetainedSNIRoutes Rows[kind.RetainedSNIRoute]
+	Identities        Rows[kind.MeshIdentity]
+	SigningCAs        Rows[kind.SigningCA]
+	Trusts            Rows[kind.MeshTrust]
+	Permissions       Rows[kind.MeshTrafficPermission]
 	// TrustStatuses are of the Trusts, PermissionStatuses of the Permissions.
 	TrustStatuses      Rows[kind.MeshTrustStatus]
 	PermissionStatuses Rows[kind.MeshTrafficPermissionStatus]
@@ -51,26 +51,28 @@ type State struct {
 	GlobalSecrets      Rows[kind.Secret]
 	// MultiZoneServices and their statuses; ZoneAddresses are the doors of all zones, this one's too, and
 	// ZoneIngresses the older form of its own.
-	MultiZoneServices        Rows[kind.MeshMultiZoneService]
-	MultiZoneServiceStatuses Rows[kind.MeshMultiZoneServiceStatus]
-	ZoneAddresses            Rows[kind.MeshZoneAddress]
-	ZoneIngresses            Rows[kind.ZoneIngress]
-	ZoneIngressServings      Rows[kind.DataplaneServing]
-	ZoneIngressInsights      Rows[kind.DataplaneInsight]
-	SNIFormats               Rows[kind.SNIFormat]
+	MultiZoneServices           Rows[kind.MeshMultiZoneService]
+	MultiZoneServiceStatuses    Rows[kind.MeshMultiZoneServiceStatus]
+	ZoneAddresses               Rows[kind.MeshZoneAddress]
+	ZoneIngresses               Rows[kind.ZoneIngress]
+	ZoneIngressListenerStatuses Rows[kind.DataplaneListenerStatus]
+	ZoneIngressInsights         Rows[kind.DataplaneInsight]
+	SNIFormats                  Rows[kind.SNIFormat]
 	// ExternalServices and their statuses, and the certificates that they name; EgressAddresses are the ways out
 	// of this zone, and ZoneEgresses the older form of these.
-	ExternalServices        Rows[kind.MeshExternalService]
-	ExternalServiceStatuses Rows[kind.MeshExternalServiceStatus]
-	ExternalMaterials       Rows[kind.ExternalMaterial]
-	EgressAddresses         Rows[kind.MeshEgressAddress]
-	ZoneEgresses            Rows[kind.ZoneEgress]
-	ZoneEgressServings      Rows[kind.DataplaneServing]
-	ZoneEgressInsights      Rows[kind.DataplaneInsight]
-	ZoneEgressStatuses      Rows[kind.ZoneEgressStatus]
-	// EgressLeaves are what ZoneEgresses may present, of the mesh whose identity it is.
-	EgressLeaves Rows[kind.DataplaneLeaves]
-	SNIWaits     Rows[kind.SNIWait]
+	ExternalServices           Rows[kind.MeshExternalService]
+	ExternalServiceStatuses    Rows[kind.MeshExternalServiceStatus]
+	ExternalMaterials          Rows[kind.ExternalMaterial]
+	EgressAddresses            Rows[kind.MeshEgressAddress]
+	ZoneEgresses               Rows[kind.ZoneEgress]
+	ZoneEgressListenerStatuses Rows[kind.DataplaneListenerStatus]
+	ZoneEgressInsights         Rows[kind.DataplaneInsight]
+	ZoneEgressStatuses         Rows[kind.ZoneEgressStatus]
+	// EgressCertificates are what ZoneEgresses may present, of the mesh whose identity it is.
+	EgressCertificates Rows[kind.DataplaneCertificates]
+	SNIWaits           Rows[kind.SNIWait]
+	// ResolvedNames are the IP addresses of host names that resources have as an address.
+	ResolvedNames Rows[kind.ResolvedName]
 
 	// Faults are rows of this instance alone, and FaultsByCause finds them by [CauseKey].
 	Faults        *table.Input[Fault]
@@ -84,6 +86,11 @@ type State struct {
 	// by their [MeshKey].
 	IngressesByMesh      *table.Index[*resource.Object[kind.Dataplane]]
 	ZoneIngressesByScope *table.Index[*resource.Object[kind.ZoneIngress]]
+	// DataplanesByHostName and ZoneAddressesByHostName find the resources that have a host name which this zone resolves;
+	// ResolvedNamesByAddress finds the names by an IP address.
+	DataplanesByHostName    *table.Index[*resource.Object[kind.Dataplane]]
+	ZoneAddressesByHostName *table.Index[*resource.Object[kind.MeshZoneAddress]]
+	ResolvedNamesByAddress  *table.Index[*resource.Object[kind.ResolvedName]]
 	// DataplanesByListener finds the Dataplanes that listen on "MESH/ADDRESS:PORT".
 	DataplanesByListener *table.Index[*resource.Object[kind.Dataplane]]
 	// InsightsByCause finds the insights of connected proxies that refuse what a resource was made into, by
@@ -111,45 +118,47 @@ type State struct {
 	MultiZoneServicesByMesh *table.Index[*resource.Object[kind.MeshMultiZoneService]]
 	// ZoneAddressesByMesh finds those of a [MeshKey].
 	ZoneAddressesByMesh *table.Index[*resource.Object[kind.MeshZoneAddress]]
-	// ServingsChanging finds who takes connections with mutual TLS and without, by its [MeshKey].
-	ServingsChanging *table.Index[*resource.Object[kind.DataplaneServing]]
+	// ListenerStatusesChanging finds who takes connections with mutual TLS and without, by its [MeshKey].
+	ListenerStatusesChanging *table.Index[*resource.Object[kind.DataplaneListenerStatus]]
 	// GeneratorsByScope finds all HostnameGenerators under the [MeshKey] of no mesh.
 	GeneratorsByScope *table.Index[*resource.Object[kind.HostnameGenerator]]
-	// HeldByProxy finds what is held of a Dataplane, by its [RowKey].
-	HeldByProxy *table.Index[*resource.Object[kind.HeldEndpoints]]
-	// HeldPassagesByProxy finds what is passed on of a Dataplane still, by its [RowKey], and HeldPassagesByMesh
+	// RetainedEndpointsByProxy finds what is held of a Dataplane, by its [RowKey].
+	RetainedEndpointsByProxy *table.Index[*resource.Object[kind.RetainedEndpoints]]
+	// RetainedSNIRoutesByProxy finds what is passed on of a Dataplane still, by its [RowKey], and RetainedSNIRoutesByMesh
 	// all of a [MeshKey].
-	HeldPassagesByProxy, HeldPassagesByMesh *table.Index[*resource.Object[kind.HeldPassage]]
-	// LeavesByRoot finds who holds leaves that lead to a root, by its [RootKey], and all of a [MeshKey].
-	LeavesByRoot *table.Index[*resource.Object[kind.DataplaneLeaves]]
-	// EgressLeavesByRoot are the same of ZoneEgresses, which EgressLeavesByName finds by their names.
-	EgressLeavesByRoot, EgressLeavesByName *table.Index[*resource.Object[kind.DataplaneLeaves]]
-	// ChangingNames are those of all zones, this one's too; ChangingNamesByMesh finds them by a [MeshKey].
-	ChangingNames       Rows[kind.ChangingNames]
-	ChangingNamesByMesh *table.Index[*resource.Object[kind.ChangingNames]]
-	// PutOuts are those of all zones, this one's too; PutOutsByMesh finds them by a [MeshKey].
-	PutOuts       Rows[kind.PutOut]
-	PutOutsByMesh *table.Index[*resource.Object[kind.PutOut]]
-	// LeavesMoving finds who changes its names, by its [MeshKey].
-	LeavesMoving     *table.Index[*resource.Object[kind.DataplaneLeaves]]
-	IdentitiesByMesh *table.Index[*resource.Object[kind.MeshIdentity]]
-	SigningCAsByMesh *table.Index[*resource.Object[kind.SigningCA]]
-	TrustsByMesh     *table.Index[*resource.Object[kind.MeshTrust]]
-	PermissionByMesh *table.Index[*resource.Object[kind.MeshTrafficPermission]]
+	RetainedSNIRoutesByProxy, RetainedSNIRoutesByMesh *table.Index[*resource.Object[kind.RetainedSNIRoute]]
+	// CertificatesByRoot finds who holds leaves that lead to a root, by its [RootKey], and all of a [MeshKey].
+	CertificatesByRoot *table.Index[*resource.Object[kind.DataplaneCertificates]]
+	// EgressCertificatesByRoot are the same of ZoneEgresses, which EgressCertificatesByName finds by their names.
+	EgressCertificatesByRoot, EgressCertificatesByName *table.Index[*resource.Object[kind.DataplaneCertificates]]
+	// ChangingIdentities are those of all zones, this one's too; ChangingIdentitiesByMesh finds them by a [MeshKey].
+	ChangingIdentities       Rows[kind.ChangingIdentities]
+	ChangingIdentitiesByMesh *table.Index[*resource.Object[kind.ChangingIdentities]]
+	// EvictedProxies are those of all zones, this one's too; EvictedProxiesByMesh finds them by a [MeshKey].
+	EvictedProxies       Rows[kind.EvictedProxies]
+	EvictedProxiesByMesh *table.Index[*resource.Object[kind.EvictedProxies]]
+	// CertificatesChanging finds who changes its names, by its [MeshKey].
+	CertificatesChanging *table.Index[*resource.Object[kind.DataplaneCertificates]]
+	IdentitiesByMesh     *table.Index[*resource.Object[kind.MeshIdentity]]
+	SigningCAsByMesh     *table.Index[*resource.Object[kind.SigningCA]]
+	TrustsByMesh         *table.Index[*resource.Object[kind.MeshTrust]]
+	PermissionByMesh     *table.Index[*resource.Object[kind.MeshTrafficPermission]]
 	// SigningKeys and GlobalSigningKeys find the Secrets that hold the signing keys of a realm of tokens, by
 	// its String.
 	SigningKeys, GlobalSigningKeys *table.Index[*resource.Object[kind.Secret]]
 
 	// Membership says who may be in a mesh; nil: everybody. Refused is why a Dataplane may not, where there are
-	// rules; [State.Refusal] answers it everywhere.
-	Membership *table.Derived[string, *kind.Membership]
-	Refused    *table.Derived[ProxyKey, string]
-	// PutOut are the DNS names in the certificates of whom a mesh has put out, in all zones, sorted.
-	PutOut *table.Derived[string, []string]
+	// rules; [State.NotAdmittedReason] answers it everywhere.
+	Membership  *table.Derived[string, *kind.Membership]
+	NotAdmitted *table.Derived[ProxyKey, string]
+	// EvictedSANs are the DNS names in the certificates of whom a mesh has put out, in all zones, sorted.
+	EvictedSANs *table.Derived[string, []string]
 	// MTLS is what a mesh's mtls says of its proxies.
 	MTLS *table.Derived[string, MTLS]
 	// Identity is what a Dataplane is given; nil for a plain one.
 	Identity *table.Derived[ProxyKey, *Identity]
+	// ReservedIDs are the SPIFFE IDs that ZoneEgresses of this zone have or could be given, by "".
+	ReservedIDs *table.Derived[string, []string]
 	// EgressChoice is which identities the ZoneEgresses of the zone have, by the zone's name.
 	EgressChoice *table.Derived[string, *EgressChoice]
 	// EgressIdentity is what each of those is; nil where there is no such one.
@@ -162,7 +171,7 @@ type State struct {
 	ServiceNames *table.Derived[ProxyKey, []string]
 	// Moving are the names that a proxy is to have instead of those that it presents; none: it has the right
 	// ones, or gets them beside.
-	Moving *table.Derived[ProxyKey, kind.LeafNames]
+	Moving *table.Derived[ProxyKey, kind.SpiffeIDs]
 	// Also are the further names for which a rule holds.
 	Also *table.Derived[callers, []string]
 	// Domains are the trust domains that zones have, under no mesh.
@@ -171,18 +180,18 @@ type State struct {
 	Trust *table.Derived[string, *Trust]
 	// EgressTrust is what the proxies of a mesh believe of the zone's egresses.
 	EgressTrust *table.Derived[string, *Trust]
-	// Names are the services of a mesh, of every kind and zone; Tagged the MeshServices that select a value
+	// Destinations are the services of a mesh, of every kind and zone; Tagged the MeshServices that select a value
 	// of kuma.io/service, by its [TagKey]; Labelled those of a kind that have labels; Named the one that a name means,
 	// the zero key where there is none. Ports are a service's. They stand between the services and those who reach
 	// them, so that what does not change these wakes no class.
-	Names    *table.Derived[string, []DestinationKey]
-	Tagged   *table.Derived[string, []DestinationKey]
-	Labelled *table.Derived[labelled, []DestinationKey]
-	Named    *table.Derived[called, DestinationKey]
-	Ports    *table.Derived[DestinationKey, []uint32]
-	// WayOut is how the proxies of a mesh leave this zone, and ByEgress whether they leave it so for other zones too.
-	WayOut   *table.Derived[string, *WayOut]
-	ByEgress *table.Derived[string, bool]
+	Destinations *table.Derived[string, []DestinationKey]
+	Tagged       *table.Derived[string, []DestinationKey]
+	Labelled     *table.Derived[labelled, []DestinationKey]
+	Named        *table.Derived[called, DestinationKey]
+	Ports        *table.Derived[DestinationKey, []uint32]
+	// EgressRoute is how the proxies of a mesh leave this zone, and ByEgress whether they leave it so for other zones too.
+	EgressRoute *table.Derived[string, *EgressRoute]
+	ByEgress    *table.Derived[string, bool]
 	// ServiceIdentities are the SPIFFE IDs that a service's servers may present, sorted.
 	ServiceIdentities *table.Derived[ServiceKey, []string]
 	// Destination is one port of a MeshService; nil where there is none. MultiZone is the same of a
@@ -192,35 +201,35 @@ type State struct {
 	// Endpoints are the published endpoints of a MeshService's port. Legs are those of a leg of a
 	// MeshMultiZoneService's, and ExternalEndpoints those of a MeshExternalService's. [State.EndpointsOf] answers
 	// all.
-	Endpoints, Legs, ExternalEndpoints *table.Derived[DestinationKey, *Endpoints]
-	// ServicePassages are the server names of a service, and Passages those of a mesh, by which the zone
-	// ingresses pass connections on to what is Passable of their destinations; PassagesAbroad those by which the
+	Endpoints, LocalityEndpoints, ExternalEndpoints *table.Derived[DestinationKey, *Endpoints]
+	// ServiceSNIRoutes are the server names of a service, and Passages those of a mesh, by which the zone
+	// ingresses pass connections on to what is Passable of their destinations; CrossZoneSNIRoutes those by which the
 	// zone egresses do, to the ingresses of other zones that are Beyond.
-	// [State.BehindPassage] answers both.
-	ServicePassages *table.Derived[DestinationKey, []Passage]
-	Passages        *table.Derived[string, []Passage]
-	Passable        *table.Derived[DestinationKey, []Endpoint]
-	PassagesAbroad  *table.Derived[string, []Passage]
-	Beyond          *table.Derived[DestinationKey, []Endpoint]
-	// Doors are the zone ingresses of a mesh in this zone; those that serve every mesh under no mesh.
-	Doors *table.Derived[string, []Door]
-	// EgressDoors are the zone egresses, likewise.
-	EgressDoors *table.Derived[string, []Door]
-	// Exits are the external services of a mesh, as its zone egresses take connections for them, sorted by key, and
+	// [State.SNIRouteBackends] answers both.
+	ServiceSNIRoutes   *table.Derived[DestinationKey, []SNIRoute]
+	SNIRoutes          *table.Derived[string, []SNIRoute]
+	Forwardable        *table.Derived[DestinationKey, []Endpoint]
+	CrossZoneSNIRoutes *table.Derived[string, []SNIRoute]
+	RemoteEndpoints    *table.Derived[DestinationKey, []Endpoint]
+	// IngressProxies are the zone ingresses of a mesh in this zone; those that serve every mesh under no mesh.
+	IngressProxies *table.Derived[string, []ZoneProxy]
+	// EgressProxies are the zone egresses, likewise.
+	EgressProxies *table.Derived[string, []ZoneProxy]
+	// EgressServices are the external services of a mesh, as its zone egresses take connections for them, sorted by key, and
 	// Outside is one as they dial it; nil where there is none, or it names certificates that could never be used.
-	Exits   *table.Derived[string, []Exit]
-	Outside *table.Derived[DestinationKey, *Outside]
+	EgressServices    *table.Derived[string, []EgressService]
+	ExternalUpstreams *table.Derived[DestinationKey, *ExternalUpstream]
 	// Reached are the destinations of a class, sorted by name.
-	Reached *table.Derived[Class, []DestinationKey]
+	Reached *table.Derived[ProxyGroup, []DestinationKey]
 	// HostsOf are the host names of a destination, whose key has no port.
 	HostsOf *table.Derived[DestinationKey, []Host]
 	// Hosts are the host names that the proxies of a class find, sorted; none where it is not transparent.
-	Hosts *table.Derived[Class, []Host]
+	Hosts *table.Derived[ProxyGroup, []Host]
 	// Proxy is one proxy; nil where there is no such Dataplane.
 	Proxy *table.Derived[ProxyKey, *Proxy]
-	// Withdrawing are the listeners that a proxy serves though its Dataplane has them no more, and, by their Section,
+	// Draining are the listeners that a proxy serves though its Dataplane has them no more, and, by their Section,
 	// such inbounds of those that it has.
-	Withdrawing *table.Derived[ProxyKey, []string]
+	Draining *table.Derived[ProxyKey, []string]
 
 	services []serviceKind // by DestinationKind
 	kinds    map[string]kindRows
@@ -274,13 +283,13 @@ func NewState(zone string) *State {
 	s.Meshes = addRows(s, kind.Meshes)
 	s.MeshStatuses = addRows(s, kind.MeshStatuses)
 	s.Dataplanes = addRows(s, kind.Dataplanes)
-	s.Servings = addRows(s, kind.DataplaneServings)
+	s.ListenerStatuses = addRows(s, kind.DataplaneListenerStatuses)
 	s.Insights = addRows(s, kind.DataplaneInsights)
-	s.Leaves = addRows(s, kind.DataplaneLeavesList)
+	s.Certificates = addRows(s, kind.DataplaneCertificatesList)
 	s.Services = addRows(s, kind.MeshServices)
 	s.ServiceStatuses = addRows(s, kind.MeshServiceStatuses)
-	s.Held = addRows(s, kind.HeldEndpointsList)
-	s.HeldPassages = addRows(s, kind.HeldPassages)
+	s.RetainedEndpoints = addRows(s, kind.RetainedEndpointsList)
+	s.RetainedSNIRoutes = addRows(s, kind.RetainedSNIRoutes)
 	s.Identities = addRows(s, kind.MeshIdentities)
 	s.SigningCAs = addRows(s, kind.SigningCAs)
 	s.Trusts = addRows(s, kind.MeshTrusts)
@@ -293,10 +302,10 @@ func NewState(zone string) *State {
 	s.MultiZoneServices = addRows(s, kind.MeshMultiZoneServices)
 	s.MultiZoneServiceStatuses = addRows(s, kind.MeshMultiZoneServiceStatuses)
 	s.ZoneAddresses = addRows(s, kind.MeshZoneAddresses)
-	s.ChangingNames = addRows(s, kind.ChangingNamesList)
-	s.PutOuts = addRows(s, kind.PutOuts)
+	s.ChangingIdentities = addRows(s, kind.ChangingIdentitiesList)
+	s.EvictedProxies = addRows(s, kind.EvictedProxiesList)
 	s.ZoneIngresses = addRows(s, kind.ZoneIngresses)
-	s.ZoneIngressServings = addRows(s, kind.ZoneIngressServings)
+	s.ZoneIngressListenerStatuses = addRows(s, kind.ZoneIngressListenerStatuses)
 	s.ZoneIngressInsights = addRows(s, kind.ZoneIngressInsights)
 	s.SNIFormats = addRows(s, kind.SNIFormats)
 	s.ExternalServices = addRows(s, kind.MeshExternalServices)
@@ -304,11 +313,12 @@ func NewState(zone string) *State {
 	s.ExternalMaterials = addRows(s, kind.ExternalMaterials)
 	s.EgressAddresses = addRows(s, kind.MeshEgressAddresses)
 	s.ZoneEgresses = addRows(s, kind.ZoneEgresses)
-	s.ZoneEgressServings = addRows(s, kind.ZoneEgressServings)
+	s.ZoneEgressListenerStatuses = addRows(s, kind.ZoneEgressListenerStatuses)
 	s.ZoneEgressInsights = addRows(s, kind.ZoneEgressInsights)
 	s.ZoneEgressStatuses = addRows(s, kind.ZoneEgressStatuses)
-	s.EgressLeaves = addRows(s, kind.ZoneEgressLeavesList)
+	s.EgressCertificates = addRows(s, kind.ZoneEgressCertificatesList)
 	s.SNIWaits = addRows(s, kind.SNIWaits)
+	s.ResolvedNames = addRows(s, kind.ResolvedNames)
 	// These are read by the API alone.
 	addRows(s, kind.Zones)
 	addRows(s, kind.ZoneInsights)
@@ -322,6 +332,9 @@ func NewState(zone string) *State {
 	s.ExternalServicesBySecret = table.NewIndex(s.ExternalServices.Input, namedSecrets)
 	s.EgressesByMesh = table.NewIndex(s.Dataplanes.Input, egressKeys)
 	s.ZoneEgressesByScope = byMesh(s.ZoneEgresses)
+	s.DataplanesByHostName = table.NewIndex(s.Dataplanes.Input, hostNameKeys[kind.Dataplane](s))
+	s.ZoneAddressesByHostName = table.NewIndex(s.ZoneAddresses.Input, hostNameKeys[kind.MeshZoneAddress](s))
+	s.ResolvedNamesByAddress = table.NewIndex(s.ResolvedNames.Input, resolvedKeys)
 	s.DataplanesByListener = table.NewIndex(s.Dataplanes.Input, listenerKeys)
 	s.Faults = table.NewInput(s.DB, func(f Fault) string { return f.Value })
 	s.FaultsByCause = table.NewIndex(s.Faults, func(f Fault) []string { return []string{CauseKey(f.Mesh, f.Cause)} })
@@ -334,17 +347,17 @@ func NewState(zone string) *State {
 	s.ServicesByLabel = table.NewIndex(s.Services.Input, serviceLabelKeys)
 	s.MultiZoneServicesByMesh = byMesh(s.MultiZoneServices)
 	s.ZoneAddressesByMesh = byMesh(s.ZoneAddresses)
-	s.ChangingNamesByMesh = byMesh(s.ChangingNames)
-	s.PutOutsByMesh = byMesh(s.PutOuts)
-	s.ServingsChanging = table.NewIndex(s.Servings.Input, changingKeys)
+	s.ChangingIdentitiesByMesh = byMesh(s.ChangingIdentities)
+	s.EvictedProxiesByMesh = byMesh(s.EvictedProxies)
+	s.ListenerStatusesChanging = table.NewIndex(s.ListenerStatuses.Input, changingKeys)
 	s.GeneratorsByScope = byMesh(s.Generators)
-	s.HeldByProxy = table.NewIndex(s.Held.Input, heldKeys)
-	s.HeldPassagesByProxy = table.NewIndex(s.HeldPassages.Input, heldPassageKeys)
-	s.HeldPassagesByMesh = byMesh(s.HeldPassages)
-	s.LeavesByRoot = table.NewIndex(s.Leaves.Input, rootKeys)
-	s.EgressLeavesByRoot = table.NewIndex(s.EgressLeaves.Input, rootKeys)
-	s.EgressLeavesByName = table.NewIndex(s.EgressLeaves.Input, egressNameKeys)
-	s.LeavesMoving = table.NewIndex(s.Leaves.Input, movingKeys)
+	s.RetainedEndpointsByProxy = table.NewIndex(s.RetainedEndpoints.Input, heldKeys)
+	s.RetainedSNIRoutesByProxy = table.NewIndex(s.RetainedSNIRoutes.Input, heldPassageKeys)
+	s.RetainedSNIRoutesByMesh = byMesh(s.RetainedSNIRoutes)
+	s.CertificatesByRoot = table.NewIndex(s.Certificates.Input, rootKeys)
+	s.EgressCertificatesByRoot = table.NewIndex(s.EgressCertificates.Input, rootKeys)
+	s.EgressCertificatesByName = table.NewIndex(s.EgressCertificates.Input, egressNameKeys)
+	s.CertificatesChanging = table.NewIndex(s.Certificates.Input, movingKeys)
 	s.IdentitiesByMesh = byMesh(s.Identities)
 	s.SigningCAsByMesh = byMesh(s.SigningCAs)
 	s.TrustsByMesh = byMesh(s.Trusts)
@@ -357,11 +370,11 @@ func NewState(zone string) *State {
 }
 
 func addRows[S any](s *State, k *resource.Kind[S]) Rows[S] {
-	if s.Holds(k.Name) {
+	if s.HasRows(k.Name) {
 		panic("graph: " + k.Name + " has a table already")
 	}
 	rows := Rows[S]{table.NewInput(s.DB, func(o *resource.Object[S]) string { return RowKey(o.Mesh, o.Name) })}
-	if s.Holds(k.Name) {
+	if s.HasRows(k.Name) {
 		panic("graph: two tables for " + k.Name)
 	}
 	s.kinds[k.Name] = kindRows{
@@ -388,8 +401,8 @@ func byMesh[S any](rows Rows[S]) *table.Index[*resource.Object[S]] {
 	return table.NewIndex(rows.Input, func(o *resource.Object[S]) []string { return []string{MeshKey(o.Mesh)} })
 }
 
-// Holds says whether rows of a kind have a place in the state: of those that the API shows, all.
-func (s *State) Holds(kind string) bool {
+// HasRows says whether rows of a kind have a place in the state: of those that the API shows, all.
+func (s *State) HasRows(kind string) bool {
 	_, ok := s.kinds[kind]
 	return ok
 }
@@ -438,7 +451,7 @@ func selectorKeys(dp *resource.Object[kind.Dataplane]) []string {
 	return keys
 }
 
-func changingKeys(row *resource.Object[kind.DataplaneServing]) []string {
+func changingKeys(row *resource.Object[kind.DataplaneListenerStatus]) []string {
 	if row.Spec.Changing() {
 		return []string{MeshKey(row.Mesh)}
 	}
@@ -463,7 +476,7 @@ func ListenerKey(mesh, address string, port uint32) string {
 // causeKeys leaves out the proxies that are gone: what they refused last, nobody runs any more.
 func causeKeys(o *resource.Object[kind.DataplaneInsight]) []string {
 	var keys []string
-	for _, refusal := range o.Spec.Refusals {
+	for _, refusal := range o.Spec.NACKs {
 		for _, cause := range refusal.Causes {
 			if key := CauseKey(o.Mesh, cause); o.Spec.Connected() && !slices.Contains(keys, key) {
 				keys = append(keys, key)

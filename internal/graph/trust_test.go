@@ -127,7 +127,7 @@ func TestNamesOfAnotherZone(t *testing.T) {
 				}
 				s.Put(tx, ownedBy("west", kind.MeshTrusts.Make("default", "corp-west", kind.MeshTrust{TrustDomain: "corp.example", CABundles: []kind.CABundle{corp}})))
 				slices.Sort(c.ids)
-				s.Put(tx, ownedBy("west", kind.ChangingNamesList.Make("default", "west", kind.ChangingNames{Workloads: [][]string{c.ids}})))
+				s.Put(tx, ownedBy("west", kind.ChangingIdentitiesList.Make("default", "west", kind.ChangingIdentities{Workloads: [][]string{c.ids}})))
 			})
 			also := s.Also.Get(table.Eval(s.DB.Snapshot()), callers{mesh: "default", exact: c.ids[0]})
 			if got := len(also) > 0; got != c.want {

@@ -1,16 +1,19 @@
 package graph
 
 import (
+	"slices"
+
 	"weft/internal/table"
 	"weft/kind"
 )
 
-// Door answers the zone ingress of another zone that is dialled at an address, and its zone.
-func (s *State) Door(snapshot *table.Snapshot, mesh, address string, port uint32) (zone string, door kind.ZoneProxyAddress, ok bool) {
+// ZoneProxy answers the zone ingress of another zone that is dialled at an address, and its zone.
+func (s *State) ZoneProxy(snapshot *table.Snapshot, mesh, address string, port uint32) (zone string, door kind.ZoneProxyAddress, ok bool) {
+	r := table.Eval(snapshot)
 	for o := range s.ZoneAddresses.From(snapshot, MeshKey(mesh), "") {
 		zone := s.ZoneOf(&o.Meta)
 		for _, door := range o.Spec.Ingresses {
-			if zone != s.Zone && door.Address == address && door.Port == port {
+			if zone != s.Zone && door.Port == port && slices.Contains(s.resolve(r, door.Address), address) {
 				return zone, door, true
 			}
 		}
@@ -25,7 +28,11 @@ func (s *State) reportIngresses(r *table.Reader, mesh, zone string) []IngressRep
 	}
 	var reports []IngressReport
 	for _, a := range doors.Spec.Ingresses {
-		reports = append(reports, IngressReport{Zone: zone, Name: a.Name, Address: a.Listener(), Healthy: a.Healthy, Legacy: a.Legacy})
+		report := IngressReport{Zone: zone, Name: a.Name, Address: a.Listener(), Healthy: a.Healthy, Legacy: a.Legacy}
+		if zone != s.Zone && kind.NeedsLookup(a.Address) {
+			report.Resolved = s.resolve(r, a.Address)
+		}
+		reports = append(reports, report)
 	}
 	return reports
 }

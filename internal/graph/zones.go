@@ -8,14 +8,14 @@ import (
 	"weft/resource"
 )
 
-// Foreign says whether a MeshService is another zone's. Its selector is about that zone's Dataplanes, which
+// IsRemote says whether a MeshService is another zone's. Its selector is about that zone's Dataplanes, which
 // are not here, and what the zone tells of it is all that is known. On global every one is.
-func (s *State) Foreign(service *resource.Object[kind.MeshService]) bool {
-	return s.Elsewhere(&service.Meta)
+func (s *State) IsRemote(service *resource.Object[kind.MeshService]) bool {
+	return s.InOtherZone(&service.Meta)
 }
 
-// Elsewhere says whether a resource is another zone's. What global owns is every zone's.
-func (s *State) Elsewhere(meta *resource.Meta) bool { return s.ZoneOf(meta) != s.Zone }
+// InOtherZone says whether a resource is another zone's. What global owns is every zone's.
+func (s *State) InOtherZone(meta *resource.Meta) bool { return s.ZoneOf(meta) != s.Zone }
 
 // stored is the name that a zone's resource has in this table.
 func (s *State) stored(info *resource.Info, zone, name string) string {
@@ -41,7 +41,7 @@ func (s *State) keyOf(service *resource.Object[kind.MeshService]) DestinationKey
 
 // ListsOf are the lists of endpoints of a service that its own zone makes, one for each port; none in any other zone.
 func (s *State) ListsOf(service *resource.Object[kind.MeshService]) []DestinationKey {
-	if s.Zone == "" || s.Foreign(service) {
+	if s.Zone == "" || s.IsRemote(service) {
 		return nil
 	}
 	var lists []DestinationKey
@@ -61,7 +61,7 @@ func toldIdentities(service *kind.MeshService) []string {
 // wayAbroad is how servers of other zones are reached.
 func (s *State) wayAbroad(r *table.Reader, mesh string) Way {
 	if s.ByEgress.Get(r, mesh) {
-		return s.WayOut.Get(r, mesh).by()
+		return s.EgressRoute.Get(r, mesh).by()
 	}
 	return ByIngress
 }
@@ -70,12 +70,12 @@ func (s *State) wayAbroad(r *table.Reader, mesh string) Way {
 // which pass on to them.
 func (s *State) doorsTo(r *table.Reader, mesh, zone string) []Endpoint {
 	if s.ByEgress.Get(r, mesh) {
-		return slices.Clone(s.WayOut.Get(r, mesh).Egresses)
+		return slices.Clone(s.EgressRoute.Get(r, mesh).Egresses)
 	}
 	return s.ingressesOf(r, mesh, zone)
 }
 
-// ingressesOf are the ingresses of another zone that are to be dialled. The zone says which; that none of its
+// ingressesOf returns the ingresses of another zone that are to be dialled, a host name by each of its addresses. The zone says which; that none of its
 // services is Available is no reason against them: an ingress without a server refuses at once, and one
 // that has a server again is used again before the news of it is here.
 func (s *State) ingressesOf(r *table.Reader, mesh, zone string) []Endpoint {
@@ -85,7 +85,13 @@ func (s *State) ingressesOf(r *table.Reader, mesh, zone string) []Endpoint {
 	}
 	var endpoints []Endpoint
 	for _, ingress := range row.Spec.Usable() {
-		endpoints = append(endpoints, Endpoint{Address: ingress.Address, Port: ingress.Port, Zone: zone})
+		addresses := s.resolve(r, ingress.Address)
+		if len(addresses) == 0 {
+			endpoints = append(endpoints, s.formerIngresses(r, ingress.Address, mesh, zone)...)
+		}
+		for _, address := range addresses {
+			endpoints = append(endpoints, Endpoint{Address: address, Port: ingress.Port, Zone: zone})
+		}
 	}
 	return endpoints
 }

@@ -195,8 +195,8 @@ func (ca *CA) LeadsTo(roots []string, now time.Time) bool {
 // NotAfter is when the CA ends; no leaf outlives it.
 func (ca *CA) NotAfter() time.Time { return ca.chain[0].NotAfter }
 
-// Leaf is what a certificate is to say.
-type Leaf struct {
+// CertificateContent is what a certificate is to say.
+type CertificateContent struct {
 	SpiffeIDs []string // its URI names, of one trust domain; a single one, but for the mtls of a mesh
 	DNSName   string   // its one DNS name
 	PublicKey crypto.PublicKey
@@ -214,7 +214,7 @@ type Certificate struct {
 
 // Sign makes a certificate for both ends of mutual TLS. A CA whose own certificate names a trust domain
 // signs for that domain alone.
-func (ca *CA) Sign(leaf Leaf) (*Certificate, error) {
+func (ca *CA) Sign(leaf CertificateContent) (*Certificate, error) {
 	uris, err := ca.uris(leaf)
 	if err != nil {
 		return nil, err
@@ -246,7 +246,7 @@ func (ca *CA) Sign(leaf Leaf) (*Certificate, error) {
 
 // uris are a leaf's names. They are of one trust domain: whoever checks a certificate looks at the roots of the
 // first name's, so that a name of another one would prove nothing.
-func (ca *CA) uris(leaf Leaf) ([]*url.URL, error) {
+func (ca *CA) uris(leaf CertificateContent) ([]*url.URL, error) {
 	if len(leaf.SpiffeIDs) == 0 {
 		return nil, errors.New("a certificate without a SPIFFE ID names nobody")
 	}

@@ -46,8 +46,8 @@ func newCA(t testing.TB, at time.Time, domain string) *identity.CA {
 	return ca
 }
 
-func webLeaf(t testing.TB) identity.Leaf {
-	return identity.Leaf{
+func webLeaf(t testing.TB) identity.CertificateContent {
+	return identity.CertificateContent{
 		SpiffeIDs: []string{"spiffe://default.east.mesh.local/workload/web"},
 		DNSName:   identity.InstanceDNSName("default", "east", "web-1"),
 		PublicKey: newKey(t, elliptic.P256()).Public(),

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/sha256"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -38,6 +39,8 @@ const (
 	signingKeyBits = 2048
 	// maxKeys bounds the parsed signing keys that are kept; a realm has a few.
 	maxKeys = 10_000
+	// maxVerified bounds the checked signatures that are kept, of some 100 bytes each.
+	maxVerified = 50_000
 )
 
 // keyID is a key id: the number of a key that an operator stores, or, of a key that a control plane made, its maker and
@@ -147,6 +150,16 @@ type Keyring struct {
 	// parsed by the Secret's text: parsing a key costs far more than checking a signature with it, and a
 	// thousand proxies may come back at once.
 	parsed map[string]*signingKey
+	// verified are signatures that were checked, by the SHA-256 of the token. A proxy that connects presents its token
+	// several times within a moment.
+	verified map[[sha256.Size]byte]signature
+}
+
+// signature is a checked signature of a token.
+type signature struct {
+	realm Realm
+	kid   string
+	key   *signingKey
 }
 
 // signingKey is a key of tokens. Where tokens are only checked its private half is missing.
@@ -157,7 +170,7 @@ type signingKey struct {
 
 // NewKeyring answers a keyring over what answers the data of a Secret or GlobalSecret.
 func NewKeyring(secret func(resource.Key) ([]byte, bool)) *Keyring {
-	return &Keyring{secret: secret, parsed: map[string]*signingKey{}}
+	return &Keyring{secret: secret, parsed: map[string]*signingKey{}, verified: map[[sha256.Size]byte]signature{}}
 }
 
 // UnknownKeyError says that a token is signed with a key that is not in the control plane's memory.
@@ -181,13 +194,26 @@ func (k *Keyring) Signer(realm Realm, kid string) (*rsa.PrivateKey, error) {
 	return key.private, nil
 }
 
-// verifier answers the key by which a token is checked.
-func (k *Keyring) verifier(realm Realm, kid string) (*rsa.PublicKey, error) {
-	key, err := k.key(realm, kid)
-	if err != nil {
-		return nil, err
+// checked says whether the signature of a token was checked before, with a key that the realm still has.
+func (k *Keyring) checked(sum [sha256.Size]byte, realm Realm) bool {
+	k.mu.Lock()
+	s, known := k.verified[sum]
+	k.mu.Unlock()
+	if !known || s.realm != realm {
+		return false
 	}
-	return key.public, nil
+	key, err := k.key(realm, s.kid)
+	return err == nil && key == s.key
+}
+
+// noteChecked keeps a signature that was checked.
+func (k *Keyring) noteChecked(sum [sha256.Size]byte, s signature) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.verified) >= maxVerified {
+		clear(k.verified)
+	}
+	k.verified[sum] = s
 }
 
 func (k *Keyring) key(realm Realm, kid string) (*signingKey, error) {
@@ -210,6 +236,14 @@ func (k *Keyring) key(realm Realm, kid string) (*signingKey, error) {
 	}
 	k.parsed[string(text)] = key
 	return key, nil
+}
+
+// unrevoked returns an error for claims whose token is revoked.
+func (k *Keyring) unrevoked(claims Claims) error {
+	if k.revoked(claims.Realm(), claims.registered().ID) {
+		return fmt.Errorf("the token is revoked, by %s", claims.Realm().Revocations())
+	}
+	return nil
 }
 
 // revoked says whether the id of a token is on its realm's list. A token without an id is on no list.

@@ -57,6 +57,16 @@ func TrustDomain(spec *kind.MeshIdentity, mesh, zone string) (string, error) {
 	return domain, err
 }
 
+// TellsWorkloads says whether the path of a MeshIdentity reads the workload, so that two workloads have two SPIFFE IDs.
+func TellsWorkloads(spec *kind.MeshIdentity) bool {
+	path := kind.DefaultPath
+	if spec.SpiffeID != nil {
+		path = orDefault(spec.SpiffeID.Path, path)
+	}
+	t, err := kind.ParseTemplate(path, kind.PathActions)
+	return err == nil && (t.Reads(".Workload") || slices.Contains(t.Labels(), kind.WorkloadLabel))
+}
+
 // render takes any action in both templates: which one may stand where was checked when they were written.
 func render(template string, values kind.Values) (string, error) {
 	t, err := kind.ParseTemplate(template, kind.PathActions)

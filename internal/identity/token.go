@@ -3,6 +3,7 @@ package identity
 import (
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"time"
@@ -33,56 +34,75 @@ func Issue(key *rsa.PrivateKey, kid string, claims Claims, validFor time.Duratio
 }
 
 // Verify checks a token of the kind of the empty claims, and fills them in. The signing key is looked up by
-// the realm and key number that the token itself states, which are well-formed by then; what it claims is
-// believed only because that realm's key signed it. Errors say what is wrong and never repeat the token.
+// the realm and key number that the token itself states, which are well-formed by then; its claims are
+// trusted only because that realm's key signed them. The signature of the same token is checked once for each key.
+// Errors say what is wrong and never repeat the token.
 func Verify(token string, claims Claims, keys *Keyring, now time.Time) error {
 	if len(token) > MaxToken {
 		return fmt.Errorf("the token has %d bytes, at most %d are read", len(token), MaxToken)
 	}
-	parser := jwt.NewParser(
+	options := []jwt.ParserOption{
 		jwt.WithValidMethods([]string{jwt.SigningMethodRS256.Alg()}),
 		jwt.WithExpirationRequired(),
 		jwt.WithTimeFunc(func() time.Time { return now }),
-	)
-	var refused error
-	_, err := parser.ParseWithClaims(token, claims, func(t *jwt.Token) (any, error) {
-		kid, _ := t.Header["kid"].(string)
-		if refused = claims.check(); refused == nil && !keyID.MatchString(kid) {
-			refused = &UnknownKeyError{kind: claims.Realm().token}
+	}
+	parser := jwt.NewParser(options...)
+	sum := sha256.Sum256([]byte(token))
+	var rejected error
+	_, _, err := parser.ParseUnverified(token, claims)
+	switch {
+	case err != nil:
+	case keys.checked(sum, claims.Realm()):
+		err = jwt.NewValidator(options...).Validate(claims)
+	default:
+		var by signature
+		_, err = parser.ParseWithClaims(token, claims, func(t *jwt.Token) (any, error) {
+			if by, rejected = signatureBy(t, claims, keys); rejected != nil {
+				return nil, rejected
+			}
+			return by.key.public, nil
+		})
+		if err == nil {
+			keys.noteChecked(sum, by)
 		}
-		if refused != nil {
-			return nil, refused
-		}
-		key, err := keys.verifier(claims.Realm(), kid)
-		if refused = err; err != nil {
-			return nil, err
-		}
-		return key, nil
-	})
+	}
 	if err != nil {
-		return tokenError(err, refused, claims.Realm().token)
+		return tokenError(err, rejected, claims.Realm().token)
 	}
-	if keys.revoked(claims.Realm(), claims.registered().ID) {
-		return fmt.Errorf("the token is revoked, by %s", claims.Realm().Revocations())
-	}
-	return nil
+	return keys.unrevoked(claims)
 }
 
-// VerifyAgain verifies a token that was valid when these claims were read from it: whether its signing key is still
+// signatureBy returns the signature that a token of these claims must have.
+func signatureBy(t *jwt.Token, claims Claims, keys *Keyring) (signature, error) {
+	if err := claims.check(); err != nil {
+		return signature{}, err
+	}
+	kid, _ := t.Header["kid"].(string)
+	if !keyID.MatchString(kid) {
+		return signature{}, &UnknownKeyError{kind: claims.Realm().token}
+	}
+	key, err := keys.key(claims.Realm(), kid)
+	return signature{claims.Realm(), kid, key}, err
+}
+
+// Reverify verifies a token that was valid when these claims were read from it: whether its signing key is still
 // there and its id is not revoked. Its times are not looked at.
-func VerifyAgain(token string, claims Claims, keys *Keyring) error {
+func Reverify(token string, claims Claims, keys *Keyring) error {
+	if keys.checked(sha256.Sum256([]byte(token)), claims.Realm()) {
+		return keys.unrevoked(claims)
+	}
 	fresh := claims.empty()
 	return Verify(token, fresh, keys, claims.registered().ExpiresAt.Add(-time.Second))
 }
 
-// tokenError says what is wrong with a token of a kind, such as "user-token"; refused is what spoke against
+// tokenError says what is wrong with a token of a kind, such as "user-token"; rejected is what spoke against
 // it before its signature was looked at.
-func tokenError(err, refused error, kind string) error {
+func tokenError(err, rejected error, kind string) error {
 	switch {
 	case errors.Is(err, jwt.ErrTokenMalformed):
 		return fmt.Errorf("it is not a %s (a JWT); make one with `weft generate %s`", kind, kind)
-	case refused != nil:
-		return refused
+	case rejected != nil:
+		return rejected
 	case errors.Is(err, jwt.ErrTokenExpired):
 		return fmt.Errorf("the token has expired; make a new one with `weft generate %s`", kind)
 	case errors.Is(err, jwt.ErrTokenNotValidYet):

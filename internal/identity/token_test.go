@@ -115,6 +115,51 @@ func TestARevokedTokenIsRefused(t *testing.T) {
 	}
 }
 
+// The signature of a token is checked once; everything else about it may have changed since.
+func TestATokenThatWasVerifiedBeforeIsNotTrustedForEver(t *testing.T) {
+	stored := map[resource.Key][]byte{
+		identity.UserRealm.SigningKey("1"): signingKeyText(),
+		identity.ZoneRealm.SigningKey("1"): signingKeyText(),
+	}
+	keys := identity.NewKeyring(func(key resource.Key) ([]byte, bool) {
+		text, ok := stored[key]
+		return text, ok
+	})
+	claims := &identity.UserClaims{Name: "ann"}
+	token := issue(t, "1", claims)
+	expect := func(when string, valid bool, at time.Time) {
+		t.Helper()
+		if err := identity.Verify(token, &identity.UserClaims{}, keys, at); valid != (err == nil) {
+			t.Errorf("%s: %v", when, err)
+		}
+	}
+	expect("the first time", true, now)
+	expect("again", true, now)
+	expect("once it has expired", false, now.Add(2*time.Hour))
+	if err := identity.Verify(token, &identity.ZoneClaims{}, keys, now); err == nil {
+		t.Error("a user's token is valid as a zone's once it was verified")
+	}
+	again := func(when string, valid bool) {
+		t.Helper()
+		if err := identity.Reverify(token, claims, keys); valid != (err == nil) {
+			t.Errorf("%s: %v", when, err)
+		}
+		expect(when, valid, now)
+	}
+	again("nothing has changed", true)
+	stored[identity.UserRealm.Revocations()] = []byte(claims.ID)
+	again("its id is revoked", false)
+	delete(stored, identity.UserRealm.Revocations())
+	other, err := identity.NewSigningKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored[identity.UserRealm.SigningKey("1")] = other
+	again("the signing key has changed", false)
+	delete(stored, identity.UserRealm.SigningKey("1"))
+	again("the signing key is gone", false)
+}
+
 func TestVerifyRefuses(t *testing.T) {
 	keys := identity.NewKeyring(secrets)
 	good := issue(t, "1", &identity.DataplaneClaims{Mesh: "default"})

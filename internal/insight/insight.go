@@ -23,10 +23,10 @@ type Status string
 const (
 	// Online: everything that it has may be used.
 	Online Status = "online"
-	// Offline: it can't be reached, or none of what it has may be used; a proxy of which its owner says
-	// that an inbound is NotReady. ("Adding inbounds in runtime")
+	// Offline: it can't be reached; of a service, no proxy may be used; of a proxy, an inbound takes no requests.
+	// ("Adding inbounds in runtime")
 	Offline Status = "offline"
-	// PartiallyDegraded: a part of what it has may not be used.
+	// PartiallyDegraded is a service of which a part of the proxies may not be used.
 	PartiallyDegraded Status = "partially_degraded"
 	// NotAvailable is a service that no proxy provides.
 	NotAvailable Status = "not_available"
@@ -36,8 +36,8 @@ const (
 type World struct {
 	State    *graph.State
 	Snapshot *table.Snapshot
-	// Ended says whether an instance of the control plane is live no more, and when it was heard of last.
-	Ended func(instance string) (last time.Time, ended bool)
+	// Expired says whether an instance of the control plane is live no more, and when it was heard of last.
+	Expired func(instance string) (last time.Time, ended bool)
 	// Links answers how each kind of a zone stands that is connected to this instance of the global control
 	// plane, by its name; nil where the zone is not. Optional.
 	Links func(zone string) map[string]KindLink
@@ -52,12 +52,15 @@ func (w *World) Of(key graph.ProxyKey) *kind.DataplaneInsight {
 		insight.Subscriptions = w.closed(insight.Subscriptions)
 		insight.MTLS = mutualTLS(insight.Certificate)
 	}
-	if serving, ok := w.State.Serving(r, key); ok {
-		insight.Serving = taking(&serving.Spec)
+	if serving, ok := w.State.ListenerStatus(r, key); ok {
+		insight.ReadyListeners = readyListeners(&serving.Spec)
 	}
-	insight.NotAdmitted = w.State.Refusal(r, key)
-	if id := w.State.Identity.Get(r, key); id != nil && len(id.Unvouched) > 0 {
+	insight.NotAdmitted = w.State.NotAdmittedReason(r, key)
+	if id := w.State.Identity.Get(r, key); id != nil && id.Problem != "" {
 		insight.CertificateProblem = id.Problem
+	}
+	if key.Type == kind.DataplaneProxy {
+		insight.ServiceProblem = w.State.ServiceProblem(r, key)
 	}
 	return insight
 }
@@ -72,9 +75,9 @@ func mutualTLS(c *kind.Certificate) *kind.ProxyMTLS {
 	}
 }
 
-// taking are the addresses at which a proxy takes requests, "10.0.0.1:8080": not one that drains, nor one
+// readyListeners are the addresses at which a proxy takes requests, "10.0.0.1:8080": not one that drains, nor one
 // whose application is dead.
-func taking(serving *kind.DataplaneServing) []string {
+func readyListeners(serving *kind.DataplaneListenerStatus) []string {
 	if serving.Draining {
 		return nil
 	}
@@ -136,28 +139,28 @@ func (w *World) ended(instance string) (last time.Time, ended bool) {
 	if w.State.Zone == "" {
 		return time.Time{}, false
 	}
-	return w.Ended(instance)
+	return w.Expired(instance)
 }
 
 // known is what is known of one proxy.
 type known struct {
-	insight *kind.DataplaneInsight // nil: it never connected
-	serving *kind.DataplaneServing // nil: it never served
+	insight *kind.DataplaneInsight        // nil: it never connected
+	serving *kind.DataplaneListenerStatus // nil: it never served
 	// connected says that its proxy is.
 	connected bool
 }
 
-func (w *World) knowing(insight *kind.DataplaneInsight, serving *kind.DataplaneServing) known {
+func (w *World) knowing(insight *kind.DataplaneInsight, serving *kind.DataplaneListenerStatus) known {
 	return known{insight, serving, insight != nil && w.connected(insight)}
 }
 
 func (w *World) known(r *table.Reader, mesh, name string) known {
 	var insight *kind.DataplaneInsight
-	var serving *kind.DataplaneServing
+	var serving *kind.DataplaneListenerStatus
 	if o, ok := w.State.Insights.Find(r, mesh, name); ok {
 		insight = &o.Spec
 	}
-	if o, ok := w.State.Servings.Find(r, mesh, name); ok {
+	if o, ok := w.State.ListenerStatuses.Find(r, mesh, name); ok {
 		serving = &o.Spec
 	}
 	return w.knowing(insight, serving)
@@ -172,16 +175,16 @@ func (w *World) proxies(mesh string) iter.Seq2[*resource.Object[kind.Dataplane],
 	}
 	return func(yield func(*resource.Object[kind.Dataplane], known) bool) {
 		insights := follower[kind.DataplaneInsight]{slices.Collect(w.State.Insights.From(w.Snapshot, prefix, ""))}
-		servings := follower[kind.DataplaneServing]{slices.Collect(w.State.Servings.From(w.Snapshot, prefix, ""))}
+		statuses := follower[kind.DataplaneListenerStatus]{slices.Collect(w.State.ListenerStatuses.From(w.Snapshot, prefix, ""))}
 		for dp := range w.State.Dataplanes.From(w.Snapshot, prefix, "") {
-			if !yield(dp, w.knowing(insights.beside(dp), servings.beside(dp))) {
+			if !yield(dp, w.knowing(insights.beside(dp), statuses.beside(dp))) {
 				return
 			}
 		}
 	}
 }
 
-// follower has the rows of a kind that nobody has asked for yet, in the order of their [graph.RowKey].
+// follower has the rows of a kind that were not read yet, in the order of their [graph.RowKey].
 type follower[S any] struct{ rows []*resource.Object[S] }
 
 // beside answers the row with the name of a Dataplane; nil where there is none. Dataplanes come in order.
@@ -207,7 +210,9 @@ func compareKeys(a, b *resource.Meta) int {
 	return strings.Compare(a.Name, b.Name)
 }
 
-// Status says how a proxy is. Ignored inbounds are not counted; with none but these its connection decides.
+// Status returns the status of a proxy. One inbound that takes no requests makes its proxy offline, whether its owner
+// says NotReady or its application fails its probe; the other inbounds stay endpoints. Ignored inbounds are not
+// counted: with none but these the connection decides. (Adding inbounds in runtime.)
 func (w *World) Status(dp *resource.Object[kind.Dataplane]) Status {
 	return w.status(dp, w.known(table.Eval(w.Snapshot), dp.Mesh, dp.Name))
 }
@@ -216,27 +221,14 @@ func (w *World) status(dp *resource.Object[kind.Dataplane], k known) Status {
 	if !k.connected {
 		return Offline
 	}
-	counted, dead := 0, 0
-	n := &dp.Spec.Networking
+	n := w.State.NetworkingOf(table.Eval(w.Snapshot), dp)
 	for i := range n.Inbound {
-		switch in := n.Effective(n.Inbound[i]); {
-		case in.State == kind.NotReady:
+		in := n.Effective(n.Inbound[i])
+		if in.State == kind.NotReady || in.State == kind.Ready && k.dead(&in) {
 			return Offline
-		case in.State == kind.Ignored:
-		case k.dead(&in):
-			counted++
-			dead++
-		default:
-			counted++
 		}
 	}
-	switch {
-	case dead == 0:
-		return Online
-	case dead == counted:
-		return Offline
-	}
-	return PartiallyDegraded
+	return Online
 }
 
 // dead says whether the proxy reports of an inbound that it takes no requests: its application fails its

@@ -1,6 +1,8 @@
 package insight_test
 
 import (
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,7 +23,7 @@ func world(objects ...resource.Any) *insight.World {
 			state.Put(tx, o)
 		}
 	})
-	return &insight.World{State: state, Snapshot: state.DB.Snapshot(), Ended: func(instance string) (time.Time, bool) {
+	return &insight.World{State: state, Snapshot: state.DB.Snapshot(), Expired: func(instance string) (time.Time, bool) {
 		return noon, instance == "gone"
 	}}
 }
@@ -37,8 +39,8 @@ func TestStatusOfAProxy(t *testing.T) {
 	ended := connection("here", noon)
 	ended.Subscriptions[0].DisconnectTime = &kind.Time{Time: noon}
 	here := connection("here", noon)
-	served := func(dead ...bool) *kind.DataplaneServing {
-		s := &kind.DataplaneServing{}
+	served := func(dead ...bool) *kind.DataplaneListenerStatus {
+		s := &kind.DataplaneListenerStatus{}
 		for i, dead := range dead {
 			s.Inbounds = append(s.Inbounds, kind.ServedInbound{Inbound: kind.Inbound{Address: "10.0.0.1", Port: uint32(i + 1)}, Unhealthy: dead})
 		}
@@ -50,7 +52,7 @@ func TestStatusOfAProxy(t *testing.T) {
 	tests := map[string]struct {
 		inbounds []kind.InboundState
 		insight  *kind.DataplaneInsight
-		serving  *kind.DataplaneServing
+		serving  *kind.DataplaneListenerStatus
 		want     insight.Status
 	}{
 		"never connected":                        {[]kind.InboundState{ready}, nil, nil, insight.Offline},
@@ -61,7 +63,7 @@ func TestStatusOfAProxy(t *testing.T) {
 		"one of two is Ignored":                  {[]kind.InboundState{ready, ignored}, &here, nil, insight.Online},
 		"only Ignored, connected":                {[]kind.InboundState{ignored}, &here, nil, insight.Online},
 		"only Ignored, not connected":            {[]kind.InboundState{ignored}, nil, nil, insight.Offline},
-		"one of two applications is dead":        {[]kind.InboundState{ready, ready}, &here, served(false, true), insight.PartiallyDegraded},
+		"one of two applications is dead":        {[]kind.InboundState{ready, ready}, &here, served(false, true), insight.Offline},
 		"both applications are dead":             {[]kind.InboundState{ready, ready}, &here, served(true, true), insight.Offline},
 		"dead, and the other inbound is Ignored": {[]kind.InboundState{ready, ignored}, &here, served(true), insight.Offline},
 		"draining":                               {[]kind.InboundState{ready}, &here, draining, insight.Offline},
@@ -78,7 +80,7 @@ func TestStatusOfAProxy(t *testing.T) {
 				objects = append(objects, kind.DataplaneInsights.Make("default", "web", *test.insight))
 			}
 			if test.serving != nil {
-				objects = append(objects, kind.DataplaneServings.Make("default", "web", *test.serving))
+				objects = append(objects, kind.DataplaneListenerStatuses.Make("default", "web", *test.serving))
 			}
 			if got := world(objects...).Status(dp); got != test.want {
 				t.Errorf("it is %s, want %s", got, test.want)
@@ -117,7 +119,7 @@ func TestZones(t *testing.T) {
 			}}),
 			kind.ZoneInsights.Make("", "west", kind.ZoneInsight{
 				Subscriptions: []kind.ZoneSubscription{{ID: "1", ControlPlaneInstanceID: "gone", ConnectTime: kind.Time{Time: noon.Add(-time.Hour)}, Version: &kind.ZoneVersion{ControlPlane: kind.ProgramVersion{Version: "1.0"}}}},
-				Refused:       []kind.RefusedItem{{Kind: "MeshService", Name: "web"}},
+				Rejected:      []kind.RejectedItem{{Kind: "MeshService", Name: "web"}},
 			}),
 			of(kind.Dataplanes.Make("default", "web-1", kind.Dataplane{}), "east"),
 			kind.DataplaneInsights.Make("default", "web-1", connection("of east", noon)),
@@ -130,7 +132,7 @@ func TestZones(t *testing.T) {
 	})
 	w := &insight.World{
 		State: state, Snapshot: state.DB.Snapshot(),
-		Ended: func(instance string) (time.Time, bool) { return noon, instance == "gone" },
+		Expired: func(instance string) (time.Time, bool) { return noon, instance == "gone" },
 		Links: func(zone string) map[string]insight.KindLink {
 			if zone != "east" {
 				return nil
@@ -142,14 +144,14 @@ func TestZones(t *testing.T) {
 	want := []insight.Zone{
 		{
 			Name: "east", Enabled: &enabled, Connected: &yes, Since: &kind.Time{Time: noon}, Instance: "here", Version: "1.1",
-			Lag: kind.Duration(time.Second), LastItem: &kind.Time{Time: noon}, Refused: []kind.RefusedItem{},
+			Lag: kind.Duration(time.Second), LastItem: &kind.Time{Time: noon}, Rejected: []kind.RejectedItem{},
 			Dataplanes: insight.Counts{Total: 1, Online: 1}, Services: insight.ZoneServices{Total: 2, Available: 1},
-			Ingresses: []insight.ZoneDoor{{Mesh: "default", Name: "zi", Address: "192.168.1.1:30001", Healthy: true}},
+			Ingresses: []insight.ZoneIngress{{Mesh: "default", Name: "zi", Address: "192.168.1.1:30001", Healthy: true}},
 			Kinds:     w.Links("east"),
 		},
 		{
 			Name: "west", Enabled: &enabled, Connected: &no, Since: &kind.Time{Time: noon}, Version: "1.0",
-			Refused: []kind.RefusedItem{{Kind: "MeshService", Name: "web"}}, Ingresses: []insight.ZoneDoor{},
+			Rejected: []kind.RejectedItem{{Kind: "MeshService", Name: "web"}}, Ingresses: []insight.ZoneIngress{},
 		},
 	}
 	if diff := cmp.Diff(want, w.Zones()); diff != "" {
@@ -160,7 +162,7 @@ func TestZones(t *testing.T) {
 	}
 }
 
-// Of the backends of a mesh's mtls one has signed, and all are believed by whoever has a certificate.
+// Of the backends of a mesh's mtls one has signed, and all are trusted by each proxy with a certificate.
 func TestBackendsOfAMeshAreCounted(t *testing.T) {
 	mesh := kind.Meshes.Make("", "default", kind.Mesh{MTLS: &kind.MeshMTLS{EnabledBackend: "ca-2", Backends: []kind.MTLSBackend{{Name: "ca-1"}, {Name: "ca-2"}}}})
 	signed := kind.DataplaneInsights.Make("default", "web", kind.DataplaneInsight{Certificate: &kind.Certificate{Issuer: "ca-1"}})
@@ -169,6 +171,82 @@ func TestBackendsOfAMeshAreCounted(t *testing.T) {
 		t.Errorf("certificates are of %+v, want one of ca-1", counted.IssuedBackends)
 	}
 	if len(counted.SupportedBackends) != 2 || counted.SupportedBackends["ca-1"].Total != 1 || counted.SupportedBackends["ca-2"].Total != 1 {
-		t.Errorf("believed are %+v, want ca-1 and ca-2 by one proxy each", counted.SupportedBackends)
+		t.Errorf("trusted are %+v, want ca-1 and ca-2 by one proxy each", counted.SupportedBackends)
+	}
+}
+
+// TestAFailedProbeConcernsItsInboundAlone: of two inbounds of a Dataplane one fails its probe. The proxy is offline and
+// the service of that inbound partially degraded; the other inbound is an endpoint as before, and its service is online.
+func TestAFailedProbeConcernsItsInboundAlone(t *testing.T) {
+	tagged := func(service string) map[string]string { return map[string]string{kind.ServiceTag: service} }
+	var objects []resource.Any
+	for i, name := range []string{"one", "two"} {
+		address, fails := "10.0.0."+string(rune('1'+i)), i == 0
+		web, api := kind.Inbound{Port: 8080, Tags: tagged("web")}, kind.Inbound{Port: 9090, Tags: tagged("api"), ServiceProbe: &kind.ServiceProbe{}}
+		dp := kind.Dataplanes.Make("default", name, kind.Dataplane{Networking: kind.Networking{Address: address, Inbound: []kind.Inbound{web, api}}})
+		n := &dp.Spec.Networking
+		objects = append(objects, dp, kind.DataplaneInsights.Make("default", name, connection("here", noon)),
+			kind.DataplaneListenerStatuses.Make("default", name, kind.DataplaneListenerStatus{Inbounds: []kind.ServedInbound{
+				{Inbound: n.Effective(web)}, {Inbound: n.Effective(api), Unhealthy: fails},
+			}}))
+	}
+	services := map[string]*resource.Object[kind.MeshService]{}
+	for _, name := range []string{"web", "api"} {
+		services[name] = kind.MeshServices.Make("default", name, kind.MeshService{
+			Selector: kind.ServiceSelector{DataplaneTags: tagged(name)}, Ports: []kind.ServicePort{{Port: 80}},
+		})
+		objects = append(objects, services[name])
+	}
+	w := world(objects...)
+	for name, want := range map[string]struct {
+		status    insight.Status
+		endpoints int
+	}{"web": {insight.Online, 2}, "api": {insight.PartiallyDegraded, 1}} {
+		if got := w.Service(services[name]).Status; got != want.status {
+			t.Errorf("the service %s is %s, want %s", name, got, want.status)
+		}
+		healthy := 0
+		for _, m := range w.State.Members(table.Eval(w.Snapshot), services[name]) {
+			if m.Ready && m.Healthy {
+				healthy++
+			}
+		}
+		if healthy != want.endpoints {
+			t.Errorf("%s has %d endpoints, want %d", name, healthy, want.endpoints)
+		}
+	}
+	for name, want := range map[string]insight.Status{"one": insight.Offline, "two": insight.Online} {
+		dp, _ := w.State.Dataplanes.Find(table.Eval(w.Snapshot), "default", name)
+		if got := w.Status(dp); got != want {
+			t.Errorf("the proxy %s is %s, want %s", name, got, want)
+		}
+	}
+}
+
+// TestADataplaneWithoutAServiceSaysSo: beyond the bound of generated services a Dataplane names the tag that has none.
+func TestADataplaneWithoutAServiceSaysSo(t *testing.T) {
+	generated := func(name string) resource.Any {
+		o := kind.MeshServices.Make("default", name, kind.MeshService{Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: name}}})
+		o.Labels = map[string]string{kind.ManagedBy: kind.GeneratedBy}
+		return o
+	}
+	tagged := func(name string) resource.Any {
+		in := []kind.Inbound{{Port: 80, Tags: map[string]string{kind.ServiceTag: name}}}
+		return kind.Dataplanes.Make("default", name, kind.Dataplane{Networking: kind.Networking{Address: "10.0.0.1", Inbound: in}})
+	}
+	problem := func(services int, of string) string {
+		objects := []resource.Any{tagged("web"), tagged("late"), generated("web")}
+		for i := range services - 1 {
+			objects = append(objects, generated("s-"+strconv.Itoa(i)))
+		}
+		return world(objects...).Of(graph.ProxyKey{Mesh: "default", Name: of}).ServiceProblem
+	}
+	for of, want := range map[string]string{"web": "", "late": "kuma.io/service: late, since the mesh has as many as it may have (5000)"} {
+		if got := problem(graph.MaxGenerated, of); !strings.Contains(got, want) || want == "" && got != "" {
+			t.Errorf("%s says %q, want %q", of, got, want)
+		}
+	}
+	if got := problem(graph.MaxGenerated-1, "late"); got != "" {
+		t.Errorf("with room for a service it says %q", got)
 	}
 }

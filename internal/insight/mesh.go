@@ -12,6 +12,32 @@ type Mesh struct {
 	Services   ServiceTotals    `json:"services"`
 	Policies   map[string]Total `json:"policies"` // by kind, without those of which there is none
 	MTLS       MTLS             `json:"mTLS"`
+	Versions   ProxyVersions    `json:"dpVersions"`
+}
+
+// ProxyVersions counts the proxies by the versions of their programs.
+type ProxyVersions struct {
+	Envoy map[string]Counts `json:"envoy"`
+	Agent map[string]Counts `json:"kumaDp"` // weft-dp
+}
+
+// add counts a proxy by the versions of its latest connection.
+func (v *ProxyVersions) add(i *kind.DataplaneInsight, s Status) {
+	if i == nil || len(i.Subscriptions) == 0 {
+		return
+	}
+	latest := i.Subscriptions[len(i.Subscriptions)-1].Version
+	count := func(by map[string]Counts, version string) {
+		if version != "" {
+			counts := by[version]
+			counts.add(s)
+			by[version] = counts
+		}
+	}
+	count(v.Envoy, latest.Text())
+	if latest != nil && latest.Agent != nil {
+		count(v.Agent, latest.Agent.Version)
+	}
 }
 
 // ServiceTotals are the services of a mesh: those inside, and those outside that the mesh knows.
@@ -23,19 +49,20 @@ type ServiceTotals struct {
 
 // MTLS counts the proxies that have a certificate.
 type MTLS struct {
-	// IssuedBackends are those by whom the certificates are: MeshIdentities, and backends of the mesh's mtls.
+	// IssuedBackends are the issuers of the certificates: MeshIdentities, and backends of the mesh's mtls.
 	IssuedBackends map[string]Counts `json:"issuedBackends"`
-	// SupportedBackends are the backends of the mesh's mtls, whose certificates all of these proxies believe.
+	// SupportedBackends are the backends of the mesh's mtls, whose certificates all of these proxies trust.
 	SupportedBackends map[string]Counts `json:"supportedBackends"`
 }
 
 // Mesh looks at one mesh.
 func (w *World) Mesh(mesh string) Mesh {
-	m := Mesh{Policies: map[string]Total{}, MTLS: MTLS{map[string]Counts{}, map[string]Counts{}}}
+	m := Mesh{Policies: map[string]Total{}, MTLS: MTLS{map[string]Counts{}, map[string]Counts{}}, Versions: ProxyVersions{map[string]Counts{}, map[string]Counts{}}}
 	var certified Counts
 	for dp, k := range w.proxies(mesh) {
 		status := w.status(dp, k)
 		m.Dataplanes.add(status)
+		m.Versions.add(k.insight, status)
 		if k.insight != nil && k.insight.Certificate != nil {
 			issuer := k.insight.Certificate.Issuer
 			counts := m.MTLS.IssuedBackends[issuer]

@@ -10,13 +10,13 @@ import (
 )
 
 // KindLink is how the resources of one kind stand between a zone and the global control plane, as the side that
-// answers knows it. Positions are those in the log of whoever sends, and compare with each other only.
+// responds knows it. Positions are those in the log of the sender, and compare with each other only.
 type KindLink struct {
 	Connected bool `json:"connected"` // each kind has a stream of its own
-	// Stored is up to where the other side has stored what it is sent, and Settled up to where its proxies, of
+	// Stored is up to where the other side has stored what it is sent, and Acked up to where its proxies, of
 	// global the other zones, run with it. Current says that it has everything.
 	Stored  uint64 `json:"stored"`
-	Settled uint64 `json:"settled"`
+	Acked   uint64 `json:"acked"`
 	Current bool   `json:"current"`
 	// Lag is the age of the oldest change that it has not stored; 0 where it has all.
 	Lag kind.Duration `json:"lag"`
@@ -24,7 +24,7 @@ type KindLink struct {
 	Received uint64 `json:"received"`
 	// LastItem is when a resource of the kind last went one way or the other.
 	LastItem *kind.Time `json:"lastItem,omitempty"`
-	Refused  int        `json:"refused"` // resources that one side did not take
+	Rejected int        `json:"rejected"` // resources that one side did not take
 	// ItemsSent and ItemsReceived are counted since the stream was opened.
 	ItemsSent     uint64 `json:"itemsSent"`
 	ItemsReceived uint64 `json:"itemsReceived"`
@@ -34,13 +34,13 @@ type KindLink struct {
 type GlobalLink struct {
 	Connected bool      `json:"connected"`
 	Since     kind.Time `json:"since"`              // of being connected, or of not being so
-	Trouble   string    `json:"trouble,omitempty"`  // why it is not connected
+	Problem   string    `json:"problem,omitempty"`  // why it is not connected
 	Instance  string    `json:"instance,omitempty"` // of the global control plane
 	Version   string    `json:"version,omitempty"`  // of the same
 	// Lag is the age of the oldest change that global has not taken.
-	Lag     kind.Duration       `json:"lag"`
-	Refused []kind.RefusedItem  `json:"refused"`
-	Kinds   map[string]KindLink `json:"kinds"`
+	Lag      kind.Duration       `json:"lag"`
+	Rejected []kind.RejectedItem `json:"rejected"`
+	Kinds    map[string]KindLink `json:"kinds"`
 }
 
 // Zone is one zone as a control plane knows it. What comes from its connection is known to global alone.
@@ -55,7 +55,7 @@ type Zone struct {
 	Lag       kind.Duration `json:"lag"`
 	LastItem  *kind.Time    `json:"lastItem,omitempty"`
 
-	Refused []kind.RefusedItem `json:"refused"`
+	Rejected []kind.RejectedItem `json:"rejected"`
 	// Store is the fingerprint of its store, RejectedStores are control planes that came under its name with others,
 	// and DoubtedDeletions what waits until an operator confirms that it is to be deleted.
 	Store            string                 `json:"store,omitempty"`
@@ -64,7 +64,7 @@ type Zone struct {
 
 	Dataplanes Counts              `json:"dataplanes"` // a zone knows its own only
 	Services   ZoneServices        `json:"services"`
-	Ingresses  []ZoneDoor          `json:"ingresses"`
+	Ingresses  []ZoneIngress       `json:"ingresses"`
 	Kinds      map[string]KindLink `json:"kinds,omitempty"`
 }
 
@@ -74,8 +74,8 @@ type ZoneServices struct {
 	Available int `json:"available"`
 }
 
-// ZoneDoor is a zone ingress, as other zones dial it for a mesh.
-type ZoneDoor struct {
+// ZoneIngress is a zone ingress, as other zones dial it for a mesh.
+type ZoneIngress struct {
 	Mesh    string `json:"mesh"`
 	Name    string `json:"name"`
 	Address string `json:"address"`
@@ -107,7 +107,7 @@ func (w *World) Zones() []Zone {
 	for o := range w.State.ZoneAddresses.From(w.Snapshot, "", "") {
 		z := named(zones, w.State.ZoneOf(&o.Meta))
 		for _, a := range o.Spec.Ingresses {
-			z.Ingresses = append(z.Ingresses, ZoneDoor{o.Mesh, a.Name, a.Listener(), a.Healthy})
+			z.Ingresses = append(z.Ingresses, ZoneIngress{o.Mesh, a.Name, a.Listener(), a.Healthy})
 		}
 	}
 	all := []Zone{}
@@ -120,7 +120,7 @@ func (w *World) Zones() []Zone {
 // named answers a zone of a name, made for the first who asks.
 func named(zones map[string]*Zone, name string) *Zone {
 	if zones[name] == nil {
-		zones[name] = &Zone{Name: name, Refused: []kind.RefusedItem{}, Ingresses: []ZoneDoor{}}
+		zones[name] = &Zone{Name: name, Rejected: []kind.RejectedItem{}, Ingresses: []ZoneIngress{}}
 	}
 	return zones[name]
 }
@@ -137,7 +137,7 @@ func (w *World) connectionOf(z *Zone) {
 		}
 	}
 	z.Lag, z.LastItem = insight.Lag, insight.LastItem
-	z.Refused = append(z.Refused, insight.Refused...)
+	z.Rejected = append(z.Rejected, insight.Rejected...)
 	z.Store, z.RejectedStores, z.DoubtedDeletions = insight.Store, insight.RejectedStores, insight.DoubtedDeletions
 	if w.Links != nil {
 		z.Kinds = w.Links(z.Name)
@@ -154,12 +154,12 @@ func (w *World) Zone(name string) *kind.ZoneInsight {
 	insight.Subscriptions = slices.Clone(insight.Subscriptions)
 	for i := range insight.Subscriptions {
 		s := &insight.Subscriptions[i]
-		last, ended := w.Ended(s.ControlPlaneInstanceID)
+		last, ended := w.Expired(s.ControlPlaneInstanceID)
 		s.DisconnectTime = disconnected(last, ended, s.ConnectTime, s.DisconnectTime)
 	}
 	if w.Links != nil {
 		links := w.Links(name)
-		insight.Lag, insight.LastItem = Behind(links)
+		insight.Lag, insight.LastItem = LagOf(links)
 		if last := len(insight.Subscriptions) - 1; links != nil && last >= 0 && insight.Subscriptions[last].DisconnectTime == nil {
 			insight.Subscriptions[last].Status = zoneStatus(links, insight.LastItem)
 		}
@@ -171,7 +171,7 @@ func (w *World) Zone(name string) *kind.ZoneInsight {
 func zoneStatus(links map[string]KindLink, last *kind.Time) *kind.ZoneStatus {
 	status := &kind.ZoneStatus{LastUpdateTime: last, Stat: map[string]kind.ResponseCounts{}}
 	for name, link := range links {
-		counts := kind.ResponseCounts{Sent: link.ItemsSent, Rejected: uint64(link.Refused)}
+		counts := kind.ResponseCounts{Sent: link.ItemsSent, Rejected: uint64(link.Rejected)}
 		counts.Acknowledged = counts.Sent - min(counts.Sent, counts.Rejected)
 		status.Stat[name] = counts
 		status.Total.Sent += counts.Sent
@@ -181,8 +181,8 @@ func zoneStatus(links map[string]KindLink, last *kind.Time) *kind.ZoneStatus {
 	return status
 }
 
-// Behind sums up the kinds: the longest lag, and when the last item of any went.
-func Behind(kinds map[string]KindLink) (lag kind.Duration, last *kind.Time) {
+// LagOf sums up the kinds: the longest lag, and when the last item of any went.
+func LagOf(kinds map[string]KindLink) (lag kind.Duration, last *kind.Time) {
 	for _, k := range kinds {
 		lag = max(lag, k.Lag)
 		if k.LastItem != nil && (last == nil || k.LastItem.After(last.Time)) {

@@ -30,13 +30,13 @@ type Config struct {
 	ID     string // another one for each run of each instance
 	Store  store.Store
 	Writer *admit.Writer
-	// Answer returns once the clients of this instance have settled on what rows say, or ctx ends.
-	Answer func(ctx context.Context, rows []resource.Key) error
+	// LocalAcked returns once the clients of this instance have settled on what rows say, or ctx ends.
+	LocalAcked func(ctx context.Context, rows []resource.Key) error
 	// Lost is how long a client that is at no instance may still send by what it had.
 	Lost time.Duration
-	// Strays says whether there are clients of an instance that went which are at no other one.
-	Strays func(instance string) bool
-	Log    *slog.Logger
+	// HasLostClients says whether there are clients of an instance that went which are at no other one.
+	HasLostClients func(instance string) bool
+	Log            *slog.Logger
 }
 
 // Member is one instance. Its methods may be called at the same time.
@@ -92,7 +92,7 @@ func Join(ctx context.Context, c Config) (*Member, error) {
 	var err error
 	m.followed, err = mirror.Start(ctx, mirror.Config{
 		Store: c.Store, Decode: admit.Decode, Apply: m.apply, Log: c.Log,
-		Kinds: []string{kind.Instances.Name, kind.Leaderships.Name, kind.Inquiries.Name},
+		Kinds: []string{kind.Instances.Name, kind.Leaderships.Name, kind.AckRequests.Name},
 	})
 	return m, err
 }
@@ -107,16 +107,16 @@ func (m *Member) Leads() bool {
 	return m.term != nil
 }
 
-// Ended says whether an instance is live no more, and when it was heard of last: of one that went before
+// Expired says whether an instance is live no more, and when it was heard of last: of one that went before
 // this one began, when this one did.
-func (m *Member) Ended(id string) (last time.Time, ended bool) {
+func (m *Member) Expired(id string) (last time.Time, ended bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.view.ended(id)
 }
 
-// Others is how many further instances are live.
-func (m *Member) Others() int {
+// Replicas is how many further instances are live.
+func (m *Member) Replicas() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.view.peers)
@@ -129,14 +129,14 @@ func (m *Member) Gone() int {
 	return m.view.went
 }
 
-// Elsewhere answers the other live instance at which one of a proxy's subscriptions is open; empty: there
+// OtherInstance answers the other live instance at which one of a proxy's subscriptions is open; empty: there
 // is none.
-func (m *Member) Elsewhere(subscriptions []kind.Subscription) (instance string) {
+func (m *Member) OtherInstance(subscriptions []kind.Subscription) (instance string) {
 	for _, s := range subscriptions {
 		if s.DisconnectTime != nil || s.ControlPlaneInstanceID == m.ID() {
 			continue
 		}
-		if _, ended := m.Ended(s.ControlPlaneInstanceID); !ended {
+		if _, ended := m.Expired(s.ControlPlaneInstanceID); !ended {
 			return s.ControlPlaneInstanceID
 		}
 	}
@@ -144,7 +144,7 @@ func (m *Member) Elsewhere(subscriptions []kind.Subscription) (instance string) 
 }
 
 // Changed is closed when something has changed since it was answered: who is live, who leads, or an
-// inquiry.
+// ack request.
 func (m *Member) Changed() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -207,16 +207,16 @@ func (m *Member) apply(b mirror.Batch) {
 			m.view.hear(o.Name, o.Version, now)
 		case *resource.Object[kind.Leadership]:
 			m.view.lead(o.Spec, o.Version, false)
-		case *resource.Object[kind.Inquiry]:
-			m.view.inquiries[o.Name] = o.Spec
+		case *resource.Object[kind.AckRequest]:
+			m.view.ackRequests[o.Name] = o.Spec
 		}
 	}
 	for _, key := range b.Removed {
 		switch key.Kind {
 		case kind.Instances.Name:
 			m.view.miss(key.Name, now)
-		case kind.Inquiries.Name:
-			delete(m.view.inquiries, key.Name)
+		case kind.AckRequests.Name:
+			delete(m.view.ackRequests, key.Name)
 		}
 	}
 	m.turn(now)

@@ -99,8 +99,8 @@ func (w *world) join(id string) *instance {
 	i := &instance{link: &cut{Store: w.rows}, ask: make(chan []resource.Key, 10), mute: make(chan struct{})}
 	member, err := Join(ctx, Config{
 		ID: id, Store: i.link, Writer: admit.New(i.link, admit.Options{}), Lost: 30 * time.Second, Log: slog.New(slog.DiscardHandler),
-		Strays: func(instance string) bool { return w.strays[instance].Load() },
-		Answer: func(ctx context.Context, rows []resource.Key) error {
+		HasLostClients: func(instance string) bool { return w.strays[instance].Load() },
+		LocalAcked: func(ctx context.Context, rows []resource.Key) error {
 			i.ask <- rows
 			select {
 			case <-i.mute:
@@ -162,7 +162,7 @@ func TestOneLeadsAndAnotherFollowsAtOnceWhenItStops(t *testing.T) {
 		if got := leaders(a, b); got != "b" {
 			t.Errorf("%q lead after a was stopped, want b at once", got)
 		}
-		if _, ended := b.Ended("a"); !ended {
+		if _, ended := b.Expired("a"); !ended {
 			t.Error("a was stopped, and b takes it for live")
 		}
 	})
@@ -177,7 +177,7 @@ func TestACrashedLeaderIsFollowedWithinTwentySeconds(t *testing.T) {
 		if got := leaders(b, c); len(got) != 1 {
 			t.Errorf("%q lead, want one of the two that live", got)
 		}
-		if last, ended := b.Ended("a"); !ended || time.Since(last) > 25*time.Second {
+		if last, ended := b.Expired("a"); !ended || time.Since(last) > 25*time.Second {
 			t.Errorf("a: ended %t, heard of last %s ago", ended, time.Since(last))
 		}
 	})
@@ -209,7 +209,7 @@ func TestALeaderThatLosesTheStoreStandsDownBeforeAnotherLeads(t *testing.T) {
 		if got := leaders(a, b); got != "b" {
 			t.Errorf("%q lead, want b, which took over", got)
 		}
-		if _, ended := b.Ended("a"); ended {
+		if _, ended := b.Expired("a"); ended {
 			t.Error("a is back, and b does not take it for live")
 		}
 	})
@@ -221,7 +221,7 @@ func TestAskReturnsWhenEveryOtherHasAnswered(t *testing.T) {
 		asked := make(chan error, 1)
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		t.Cleanup(cancel)
-		go func() { asked <- i.Ask(ctx, rows) }()
+		go func() { asked <- i.WaitAcked(ctx, rows) }()
 		settle(time.Second)
 		return asked
 	}
@@ -250,8 +250,8 @@ func TestAskReturnsWhenEveryOtherHasAnswered(t *testing.T) {
 				t.Error(err)
 			}
 			settle(time.Second)
-			if left, _, _ := w.rows.List(t.Context(), kind.Inquiries.Name); len(left) > 0 {
-				t.Errorf("%d inquiries are left", len(left))
+			if left, _, _ := w.rows.List(t.Context(), kind.AckRequests.Name); len(left) > 0 {
+				t.Errorf("%d ack requests are left", len(left))
 			}
 		})
 	})
@@ -306,8 +306,8 @@ func TestAskReturnsWhenEveryOtherHasAnswered(t *testing.T) {
 			a.crash()
 			close(b.mute)
 			settle(time.Minute)
-			if left, _, _ := w.rows.List(t.Context(), kind.Inquiries.Name); len(left) > 0 {
-				t.Errorf("%d inquiries are left", len(left))
+			if left, _, _ := w.rows.List(t.Context(), kind.AckRequests.Name); len(left) > 0 {
+				t.Errorf("%d ack requests are left", len(left))
 			}
 		})
 	})
@@ -318,10 +318,10 @@ func TestAloneNothingIsWrittenAndNobodyIsAsked(t *testing.T) {
 	led := make(chan struct{})
 	go m.Lead(t.Context(), func(context.Context) { close(led) })
 	<-led
-	if err := m.Ask(t.Context(), []resource.Key{kind.Dataplanes.Key("default", "web-1")}); err != nil || !m.Leads() {
+	if err := m.WaitAcked(t.Context(), []resource.Key{kind.Dataplanes.Key("default", "web-1")}); err != nil || !m.Leads() {
 		t.Errorf("leads %t, asking: %v", m.Leads(), err)
 	}
-	if _, ended := m.Ended("an earlier run"); !ended {
+	if _, ended := m.Expired("an earlier run"); !ended {
 		t.Error("an earlier run is taken for live")
 	}
 }
@@ -336,13 +336,13 @@ func TestAloneClientsOfAnEarlierRunAreWaitedFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				m := Alone(Config{ID: "a", Lost: 30 * time.Second, Strays: func(string) bool { return time.Since(began) < test.back }})
+				m := Alone(Config{ID: "a", Lost: 30 * time.Second, HasLostClients: func(string) bool { return time.Since(began) < test.back }})
 				bounded, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 				defer cancel()
-				if err := m.Ask(bounded, nil); err == nil {
+				if err := m.WaitAcked(bounded, nil); err == nil {
 					t.Error("nobody waits for them")
 				}
-				if err := m.Ask(t.Context(), nil); err != nil {
+				if err := m.WaitAcked(t.Context(), nil); err != nil {
 					t.Error(err)
 				}
 				if took := time.Since(began); took < test.want || took > test.want+2*time.Second {
@@ -361,7 +361,7 @@ func TestPresenceCostsOneWriteEachFiveSeconds(t *testing.T) {
 		versions := map[string]bool{}
 		for range 60 {
 			settle(time.Second)
-			for _, k := range []string{kind.Instances.Name, kind.Leaderships.Name, kind.Inquiries.Name} {
+			for _, k := range []string{kind.Instances.Name, kind.Leaderships.Name, kind.AckRequests.Name} {
 				rows, _, err := w.rows.List(t.Context(), k)
 				if err != nil {
 					t.Fatal(err)

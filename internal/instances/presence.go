@@ -15,7 +15,7 @@ import (
 const farewell = 2 * time.Second
 
 // Run renews this instance's row, takes the silent for dead, leads where nobody does, and answers
-// inquiries, until ctx ends. Then it stops leading, and is gone for the others at once.
+// ack requests, until ctx ends. Then it stops leading, and is gone for the others at once.
 func (m *Member) Run(ctx context.Context) {
 	if m.alone {
 		<-ctx.Done()
@@ -160,7 +160,7 @@ func (m *Member) takeLead(ctx context.Context) {
 	stored, err := m.writeLeadership(ctx, next, version)
 	if err != nil {
 		if !decided(err) && ctx.Err() == nil {
-			m.Log.Warn("nobody leads, and this instance can't", "instance", m.ID(), "error", err)
+			m.Log.Warn("no instance leads, and this instance can't", "instance", m.ID(), "error", err)
 		}
 		return
 	}

@@ -34,7 +34,7 @@ type view struct {
 	took       bool      // the leadership as it stands was taken by this instance, and not let go since
 	assured    time.Time // no other instance may have taken this one for dead until then
 
-	inquiries map[string]kind.Inquiry
+	ackRequests map[string]kind.AckRequest
 }
 
 type peer struct {
@@ -49,7 +49,7 @@ type departure struct {
 }
 
 func newView(self string, now time.Time) *view {
-	return &view{self: self, began: now, peers: map[string]peer{}, gone: map[string]departure{}, inquiries: map[string]kind.Inquiry{}}
+	return &view{self: self, began: now, peers: map[string]peer{}, gone: map[string]departure{}, ackRequests: map[string]kind.AckRequest{}}
 }
 
 // hear takes note of the row of an instance.
@@ -131,7 +131,7 @@ func (v *view) ended(id string) (last time.Time, ended bool) {
 	return v.began, true
 }
 
-// missing are the instances that have not answered an inquiry: those that live, and those that went
+// missing are the instances that have not answered an ack request: those that live, and those that went
 // within the time for which clients that are nowhere else may still send by what they had; and when the
 // next of these need no longer be waited for.
 func (v *view) missing(answers []string, now time.Time, lost time.Duration) (ids []string, next time.Time) {
@@ -172,20 +172,20 @@ func (v *view) emptied(id string) {
 	}
 }
 
-// orphaned are the inquiries of instances that are no more.
+// orphaned are the ack requests of instances that are no more.
 func (v *view) orphaned() (ids []string) {
-	for id, inquiry := range v.inquiries {
-		if _, ended := v.ended(inquiry.Asker); ended {
+	for id, ackRequest := range v.ackRequests {
+		if _, ended := v.ended(ackRequest.Requester); ended {
 			ids = append(ids, id)
 		}
 	}
 	return ids
 }
 
-// unanswered are the inquiries of others that this instance has not answered.
+// unanswered are the ack requests of others that this instance has not answered.
 func (v *view) unanswered() (ids []string) {
-	for id, inquiry := range v.inquiries {
-		if inquiry.Asker != v.self && !slices.Contains(inquiry.Answers, v.self) {
+	for id, ackRequest := range v.ackRequests {
+		if ackRequest.Requester != v.self && !slices.Contains(ackRequest.AckedBy, v.self) {
 			ids = append(ids, id)
 		}
 	}

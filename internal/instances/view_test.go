@@ -125,7 +125,7 @@ func TestWhenAnInstanceEnded(t *testing.T) {
 func TestInquiriesOfTheDeadAreOrphans(t *testing.T) {
 	v := newView("a", start)
 	v.hear("b", "1", start)
-	v.inquiries = map[string]kind.Inquiry{"mine": {Asker: "a"}, "b's": {Asker: "b"}, "answered": {Asker: "b", Answers: []string{"a"}}, "c's": {Asker: "c"}}
+	v.ackRequests = map[string]kind.AckRequest{"mine": {Requester: "a"}, "b's": {Requester: "b"}, "answered": {Requester: "b", AckedBy: []string{"a"}}, "c's": {Requester: "c"}}
 	if got := v.orphaned(); !slices.Equal(got, []string{"c's"}) {
 		t.Errorf("orphans %v", got)
 	}

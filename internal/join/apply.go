@@ -15,9 +15,9 @@ const writers = 32
 
 // apply stores items of one kind, each its own key, and answers those that were not taken, those that the check rejects
 // among them.
-func apply(ctx context.Context, writer *admit.Writer, d resource.Descriptor, items []zonesync.Item, check func(zonesync.Item) error, log *slog.Logger) []zonesync.Refusal {
+func apply(ctx context.Context, writer *admit.Writer, d resource.Descriptor, items []zonesync.Item, check func(zonesync.Item) error, log *slog.Logger) []zonesync.Rejection {
 	var mu sync.Mutex
-	var refused []zonesync.Refusal
+	var refused []zonesync.Rejection
 	var running sync.WaitGroup
 	free := make(chan struct{}, writers)
 	for _, item := range items {
@@ -31,7 +31,7 @@ func apply(ctx context.Context, writer *admit.Writer, d resource.Descriptor, ite
 			if err != nil {
 				mu.Lock()
 				defer mu.Unlock()
-				refused = append(refused, zonesync.Refusal{Key: item.Key, Reason: reason(err, d, item, log)})
+				refused = append(refused, zonesync.Rejection{Key: item.Key, Reason: reason(err, d, item, log)})
 			}
 		})
 	}
@@ -42,7 +42,7 @@ func apply(ctx context.Context, writer *admit.Writer, d resource.Descriptor, ite
 func write(ctx context.Context, writer *admit.Writer, d resource.Descriptor, item zonesync.Item) error {
 	r := receivedOf(d, item)
 	if item.Deleted {
-		return writer.Withdraw(ctx, r)
+		return writer.RemoveReceived(ctx, r)
 	}
 	return writer.Receive(ctx, r)
 }

@@ -184,7 +184,7 @@ func (g *Global) confirmed(ctx context.Context, name string) error {
 	for {
 		moved := t.moved.next()
 		t.mu.Lock()
-		done, behind := t.tracker.Confirmed(kind.Owner{}).Seq >= head.Seq, t.tracker.Behind(kind.Owner{})
+		done, behind := t.tracker.Confirmed(kind.Owner{}).Seq >= head.Seq, t.tracker.Pending(kind.Owner{})
 		t.mu.Unlock()
 		if done {
 			return nil
@@ -250,7 +250,7 @@ func (g *Global) sweep(ctx context.Context, zone string) error {
 	for _, k := range g.logs.kinds {
 		for _, row := range k.of(owner) {
 			r := admit.Received{Kind: k.kind, Mesh: row.key.Mesh, Name: row.key.Name, Owner: owner}
-			if err := g.Writer.Withdraw(ctx, r); err != nil {
+			if err := g.Writer.RemoveReceived(ctx, r); err != nil {
 				return err
 			}
 			count++

@@ -60,8 +60,8 @@ type peerKind struct {
 	peer     kind.Owner
 	logs     *logs
 	receiver *zonesync.Receiver // outlives the streams; nil where nothing of the kind comes from the peer
-	apply    func(context.Context, []zonesync.Item) []zonesync.Refusal
-	list     func() []zonesync.Held
+	apply    func(context.Context, []zonesync.Item) []zonesync.Rejection
+	list     func() []zonesync.StoredItem
 	count    Count // nil: nobody counts
 
 	// heard is called once the peer has said who it is, stored after something of it was, and progressed
@@ -132,7 +132,7 @@ func (c *conversation) run(ctx context.Context) error {
 			return err
 		}
 		wake, pause := c.waits(changed)
-		if c.receiver == nil || len(c.receiver.Refused()) == 0 {
+		if c.receiver == nil || len(c.receiver.Rejected()) == 0 {
 			mended = nil
 		}
 		select {
@@ -217,7 +217,7 @@ func (c *conversation) speak(ctx context.Context) error {
 		}
 	}
 	if ready.List {
-		c.receiver.Inventory(c.list())
+		c.receiver.Digest(c.list())
 		return c.speak(ctx)
 	}
 	if ready.Apply != nil {

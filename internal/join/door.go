@@ -74,7 +74,7 @@ func (g *Global) refuse(ctx context.Context, zone string, err error) {
 	if p, ok := peer.FromContext(ctx); ok {
 		from = p.Addr.String()
 	}
-	g.Refused.Note("a zone is refused", "from", from, "zone", zone, "reason", err)
+	g.Denied.Note("a zone is refused", "from", from, "zone", zone, "reason", err)
 }
 
 // hostOf is an address without its port.

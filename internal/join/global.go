@@ -25,19 +25,19 @@ import (
 type GlobalConfig struct {
 	Instance string // one run of this control plane
 	Release  string
-	// Siblings are the other instances; nil where there can be none.
-	Siblings Siblings
+	// Replicas are the other instances; nil where there can be none.
+	Replicas Replicas
 	// Expiry is for how long a zone may be away until others use its ingresses no more; 0: for ever.
 	Expiry time.Duration
-	// Patience is how long an operator is waited for where a zone's store is another one, or most of what it had is to
-	// be deleted; 0: [zonesync.Patience].
-	Patience time.Duration
-	Store    store.Store
-	Writer   *admit.Writer
-	Keys     *identity.Keyring // of zone tokens
-	Refused  *access.Refusals
-	Count    Count // optional
-	Log      *slog.Logger
+	// Timeout is how long an operator is waited for where a zone's store is another one, or most of what it had is to
+	// be deleted; 0: [zonesync.Timeout].
+	Timeout time.Duration
+	Store   store.Store
+	Writer  *admit.Writer
+	Keys    *identity.Keyring // of zone tokens
+	Denied  *access.Denials
+	Count   Count // optional
+	Log     *slog.Logger
 }
 
 // Global is the global control plane's side: it serves whichever zones come to this instance.
@@ -267,7 +267,7 @@ func (k *peerStream) refresh(rejects *zonesync.Budget) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.anew && k.receiver != nil {
-		k.receiver.Forget()
+		k.receiver.DropRejected()
 		k.receiver = newReceiver(k.way, rejects)
 	}
 	k.anew = false
@@ -298,7 +298,7 @@ func (g *Global) peerKind(p *zonePeer, k *peerStream) peerKind {
 	return peerKind{
 		kind: k.kind, own: zonesync.Side{Kind: info.Name, Instance: g.Instance, Release: g.Release}, peer: owner,
 		logs: g.logs, receiver: k.receiver, count: g.Count,
-		apply: func(ctx context.Context, items []zonesync.Item) []zonesync.Refusal {
+		apply: func(ctx context.Context, items []zonesync.Item) []zonesync.Rejection {
 			within := func(item zonesync.Item) error { return g.logs.kinds[info.Name].within(k.kind, item) }
 			refused := apply(ctx, g.Writer, k.kind, items, within, g.Log)
 			if info.Sync.Has(resource.ZoneToZones) {
@@ -306,7 +306,7 @@ func (g *Global) peerKind(p *zonePeer, k *peerStream) peerKind {
 			}
 			return refused
 		},
-		list: func() []zonesync.Held {
+		list: func() []zonesync.StoredItem {
 			return g.logs.kinds[info.Name].inventory(func(of kind.Owner) bool { return of == owner })
 		},
 		heard: func(side *zonesync.Side) { g.met(p, side) },
@@ -348,9 +348,9 @@ func (g *Global) progressed(p *zonePeer, k *peerStream, c *conversation) {
 		g.synced(p, k)
 	}
 	if c.sender != nil && c.known {
-		settled := c.sender.Progress(time.Now()).Settled
+		settled := c.sender.Progress(time.Now()).Acked
 		t.mu.Lock()
-		t.tracker.Settled(owner, settled, c.sender.Refusing())
+		t.tracker.Acked(owner, settled, c.sender.Rejecting())
 		t.mu.Unlock()
 		t.moved.raise()
 	}
@@ -425,6 +425,6 @@ func (k *peerStream) confirm(c *conversation) {
 	confirmed := k.confirmed
 	k.mu.Unlock()
 	if c.receiver != nil && confirmed.Seq > 0 {
-		c.receiver.Settle(confirmed)
+		c.receiver.SetAcked(confirmed)
 	}
 }

@@ -66,7 +66,7 @@ func (g *Global) left(p *zonePeer) {
 func (g *Global) observe(p *zonePeer, k *peerStream, c *conversation) {
 	state := c.state()
 	k.mu.Lock()
-	differs := !slices.Equal(k.state.Refused, state.Refused) || !slices.Equal(k.state.Refuses, state.Refuses)
+	differs := !slices.Equal(k.state.Rejected, state.Rejected) || !slices.Equal(k.state.Rejects, state.Rejects)
 	k.state = state
 	k.mu.Unlock()
 	if differs {
@@ -99,7 +99,7 @@ func (g *Global) write(p *zonePeer) {
 		}
 		err := admit.Modify(g.ctx, g.Writer, kind.ZoneInsights, "", p.name, func(o *resource.Object[kind.ZoneInsight]) bool {
 			o.Spec.Subscriptions = replaced(o.Spec.Subscriptions, subscription)
-			o.Spec.Refused = since(refused, o.Spec.Refused)
+			o.Spec.Rejected = since(refused, o.Spec.Rejected)
 			o.Spec.DoubtedDeletions = p.doubted()
 			if done {
 				o.Spec.Confirmed = nil
@@ -113,7 +113,7 @@ func (g *Global) write(p *zonePeer) {
 }
 
 // take answers what is to be stored, false where nothing is.
-func (p *zonePeer) take(now time.Time) (_ kind.ZoneSubscription, _ []kind.RefusedItem, done, ok bool) {
+func (p *zonePeer) take(now time.Time) (_ kind.ZoneSubscription, _ []kind.RejectedItem, done, ok bool) {
 	refused := p.refused(now)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -147,23 +147,23 @@ func (p *zonePeer) doubted() []kind.DoubtedDeletion {
 }
 
 // refused are the resources that one side did not take from the other, by kind and name.
-func (p *zonePeer) refused(now time.Time) []kind.RefusedItem {
-	var all []kind.RefusedItem
+func (p *zonePeer) refused(now time.Time) []kind.RejectedItem {
+	var all []kind.RejectedItem
 	for name, k := range p.kinds {
 		k.mu.Lock()
-		for _, r := range slices.Concat(k.state.Refused, k.state.Refuses) {
-			all = append(all, kind.RefusedItem{Kind: name, Mesh: r.Key.Mesh, Name: r.Key.Name, Reason: r.Reason, Time: kind.Time{Time: now}})
+		for _, r := range slices.Concat(k.state.Rejected, k.state.Rejects) {
+			all = append(all, kind.RejectedItem{Kind: name, Mesh: r.Key.Mesh, Name: r.Key.Name, Reason: r.Reason, Time: kind.Time{Time: now}})
 		}
 		k.mu.Unlock()
 	}
-	slices.SortFunc(all, func(a, b kind.RefusedItem) int {
+	slices.SortFunc(all, func(a, b kind.RejectedItem) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Mesh, b.Mesh), cmp.Compare(a.Name, b.Name))
 	})
 	return all[:min(len(all), maxRefused)]
 }
 
 // since keeps the time of a refusal that was known.
-func since(refused, known []kind.RefusedItem) []kind.RefusedItem {
+func since(refused, known []kind.RejectedItem) []kind.RejectedItem {
 	for i := range refused {
 		for _, k := range known {
 			if k.Kind == refused[i].Kind && k.Mesh == refused[i].Mesh && k.Name == refused[i].Name && k.Reason == refused[i].Reason {

@@ -121,12 +121,12 @@ func TestAMeshThatGlobalDoesNotHave(t *testing.T) {
 	east.put(strings.ReplaceAll(service, "mesh: m", "mesh: other"))
 	g.wants(away(kind.MeshServices, "other", "web", "east"))
 	g.eventually("the refusal is known", func() bool {
-		refused := g.insight("east").Refused
+		refused := g.insight("east").Rejected
 		return len(refused) == 1 && refused[0].Name == "web" && strings.Contains(refused[0].Reason, `the Mesh "m" does not exist on the global control plane; create it there`)
 	})
 	g.put(mesh)
 	g.wants(away(kind.MeshServices, "m", "web", "east"))
-	g.eventually("nothing is refused any more", func() bool { return len(g.insight("east").Refused) == 0 })
+	g.eventually("nothing is refused any more", func() bool { return len(g.insight("east").Rejected) == 0 })
 	east.eventually("the mesh is global's", func() bool {
 		return strings.Contains(east.body(kind.Meshes.Key("", "m")), `"kuma.io/origin":"global"`)
 	})
@@ -148,7 +148,7 @@ func TestAMeshThatIsMadeAgain(t *testing.T) {
 	}
 	g.loses(there)
 	east.eventually("the zone keeps a mesh that has Dataplanes", func() bool {
-		refused := east.joined.Links()[kind.Meshes.Name].Refused
+		refused := east.joined.Links()[kind.Meshes.Name].Rejected
 		return len(refused) == 1 && strings.Contains(refused[0].Reason, "still has Dataplanes")
 	})
 	g.put(mesh)

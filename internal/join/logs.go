@@ -446,16 +446,16 @@ func (k *kindLog) version(key resource.Key) string {
 }
 
 // inventory answers what is held of those whom a condition names.
-func (k *kindLog) inventory(of func(kind.Owner) bool) []zonesync.Held {
+func (k *kindLog) inventory(of func(kind.Owner) bool) []zonesync.StoredItem {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	var held []zonesync.Held
+	var held []zonesync.StoredItem
 	for owner, items := range k.held {
 		if !of(owner) {
 			continue
 		}
 		for key, hash := range items {
-			held = append(held, zonesync.Held{Key: key, Hash: hash})
+			held = append(held, zonesync.StoredItem{Key: key, Hash: hash})
 		}
 	}
 	return held

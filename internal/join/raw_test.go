@@ -10,10 +10,17 @@ import (
 	"weft/internal/join"
 	"weft/internal/wire"
 	"weft/internal/zonesync"
+	"weft/kind"
 )
 
 // callOnce opens a stream as a caller that knows the protocol, and returns why it is ended.
 func callOnce(t *testing.T, g *global, zone, token, storeID string) error {
+	t.Helper()
+	return callFor(t, g, zone, token, storeID, kind.MeshServices.Name)
+}
+
+// callFor is callOnce for the resources of a kind.
+func callFor(t *testing.T, g *global, zone, token, storeID, kindName string) error {
 	t.Helper()
 	conn, err := join.Dial(g.address, func() *x509.CertPool { return g.cas }, func() (string, error) { return token, nil }, zone, storeID)
 	if err != nil {
@@ -26,7 +33,7 @@ func callOnce(t *testing.T, g *global, zone, token, storeID string) error {
 	if err != nil {
 		return err
 	}
-	_ = stream.Send(&wire.Frame{Message: &wire.Frame_Hello{Hello: &wire.Hello{Protocol: zonesync.Protocol, Kind: "MeshService", Zone: zone}}})
+	_ = stream.Send(&wire.Frame{Message: &wire.Frame_Hello{Hello: &wire.Hello{Protocol: zonesync.Protocol, Kind: kindName, Zone: zone}}})
 	for err == nil {
 		_, err = stream.Recv()
 	}

@@ -9,12 +9,12 @@ import (
 	"weft/resource"
 )
 
-// Siblings are the further instances of a global control plane on the same store. A zone is at one of them.
-type Siblings interface {
-	// Ask returns once every other instance has answered with [Global.Here], or ctx ends.
-	Ask(ctx context.Context, rows []resource.Key) error
-	// Ended says whether an instance is live no more, and when it was heard of last.
-	Ended(instance string) (last time.Time, ended bool)
+// Replicas are the further instances of a global control plane on the same store. A zone is at one of them.
+type Replicas interface {
+	// WaitAcked returns once every other instance has answered with [Global.Here], or ctx ends.
+	WaitAcked(ctx context.Context, rows []resource.Key) error
+	// Expired says whether an instance is live no more, and when it was heard of last.
+	Expired(instance string) (last time.Time, ended bool)
 	// Changed is closed when one has come or gone.
 	Changed() <-chan struct{}
 }
@@ -73,10 +73,10 @@ func (l *logs) linksNow() map[string]link {
 
 // elsewhere says whether a zone is connected to another instance that lives.
 func (g *Global) elsewhere(l link) bool {
-	if g.Siblings == nil || !l.open || l.instance == g.Instance {
+	if g.Replicas == nil || !l.open || l.instance == g.Instance {
 		return false
 	}
-	_, ended := g.Siblings.Ended(l.instance)
+	_, ended := g.Replicas.Expired(l.instance)
 	return !ended
 }
 
@@ -150,16 +150,16 @@ func (g *Global) complete(zone string) {
 
 // changed is closed when another instance has come or gone; never where there can be none.
 func (g *Global) changed() <-chan struct{} {
-	if g.Siblings == nil {
+	if g.Replicas == nil {
 		return nil
 	}
-	return g.Siblings.Changed()
+	return g.Replicas.Changed()
 }
 
 // askSiblings returns once the zones that are at other instances run with what rows say.
 func (g *Global) askSiblings(ctx context.Context, rows []resource.Key) error {
-	if g.Siblings == nil {
+	if g.Replicas == nil {
 		return nil
 	}
-	return g.Siblings.Ask(ctx, rows)
+	return g.Replicas.WaitAcked(ctx, rows)
 }

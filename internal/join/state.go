@@ -16,8 +16,8 @@ type StreamState struct {
 	LastItem time.Time
 	// ItemsSent and ItemsReceived are counted from the beginning of the stream.
 	ItemsSent, ItemsReceived uint64
-	// Refused are the resources that this side did not take, and Refuses those that the other did not.
-	Refused, Refuses []zonesync.Refusal
+	// Rejected are the resources that this side did not take, and Refuses those that the other did not.
+	Rejected, Rejects []zonesync.Rejection
 
 	at time.Time // of which this is
 }
@@ -27,10 +27,10 @@ func (c *conversation) state() StreamState {
 	s := c.traffic
 	s.at = time.Now()
 	if c.sender != nil {
-		s.Sent, s.Refuses = c.sender.Progress(s.at), c.sender.Refused()
+		s.Sent, s.Rejects = c.sender.Progress(s.at), c.sender.Rejected()
 	}
 	if c.receiver != nil {
-		s.Received, s.Refused = c.receiver.Position(), c.receiver.Refused()
+		s.Received, s.Rejected = c.receiver.Position(), c.receiver.Rejected()
 	}
 	return s
 }

@@ -64,7 +64,7 @@ func (g *Global) owns(ctx context.Context, zone string) error {
 	}
 	var known string
 	err := admit.Modify(g.ctx, g.Writer, kind.ZoneInsights, "", zone, func(o *resource.Object[kind.ZoneInsight]) (changed bool) {
-		store := zonesync.ZoneStore{Fingerprint: o.Spec.Store, Away: g.awaySince(&o.Spec)}
+		store := zonesync.ZoneStore{Fingerprint: o.Spec.Store, Disconnected: g.awaySince(&o.Spec)}
 		admitted, becomes := store.Admits(fingerprint, time.Now(), g.patience())
 		if admitted {
 			known = ""
@@ -88,10 +88,10 @@ func (g *Global) owns(ctx context.Context, zone string) error {
 }
 
 func (g *Global) patience() time.Duration {
-	if g.Patience > 0 {
-		return g.Patience
+	if g.Timeout > 0 {
+		return g.Timeout
 	}
-	return zonesync.Patience
+	return zonesync.Timeout
 }
 
 // awaySince is since when no control plane of a zone is connected; zero: one is. That of a connection which was never
@@ -104,9 +104,9 @@ func (g *Global) awaySince(known *kind.ZoneInsight) (since time.Time) {
 		end := time.Time{}
 		if s.DisconnectTime != nil {
 			end = s.DisconnectTime.Time
-		} else if s.ControlPlaneInstanceID == g.Instance || g.Siblings == nil {
+		} else if s.ControlPlaneInstanceID == g.Instance || g.Replicas == nil {
 			return time.Time{}
-		} else if last, ended := g.Siblings.Ended(s.ControlPlaneInstanceID); ended {
+		} else if last, ended := g.Replicas.Expired(s.ControlPlaneInstanceID); ended {
 			end = last
 		} else {
 			return time.Time{}

@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"weft/internal/admit"
 	"weft/internal/join"
 	"weft/internal/zonesync"
@@ -178,7 +181,7 @@ func TestHostileInventory(t *testing.T) {
 				t.Fatalf("global has %d of 30 services, and west %d", here, there)
 			}
 			east.eventually("the zone is told", func() bool {
-				return len(east.joined.Links()["MeshService"].Refuses) == 30
+				return len(east.joined.Links()["MeshService"].Rejects) == 30
 			})
 			g.stop() // and a restart of global changes nothing
 			g.start()
@@ -197,7 +200,7 @@ func TestHostileInventory(t *testing.T) {
 			} else {
 				east.services(30)
 			}
-			g.eventually("nothing waits", func() bool { i := g.insight("east"); return len(i.DoubtedDeletions) == 0 && len(i.Refused) == 0 })
+			g.eventually("nothing waits", func() bool { i := g.insight("east"); return len(i.DoubtedDeletions) == 0 && len(i.Rejected) == 0 })
 			if want := map[bool]int{true: 0, false: 30}[confirm]; west.count(keys) != want {
 				t.Errorf("west has %d services, want %d", west.count(keys), want)
 			}
@@ -252,7 +255,7 @@ func TestHostileTrust(t *testing.T) {
 	north.wants(away(kind.MeshTrusts, "m", "own", "west"))
 	g.eventually("what is forged is named", func() bool {
 		trusts, identities := 0, 0
-		for _, r := range g.insight("west").Refused {
+		for _, r := range g.insight("west").Rejected {
 			switch r.Kind {
 			case kind.MeshTrusts.Name:
 				trusts++
@@ -289,5 +292,14 @@ func TestHostileCaller(t *testing.T) {
 				t.Error("there is no answer")
 			}
 		})
+	}
+}
+
+// TestAKindThatGlobalLacksIsNamed: a zone of a later release sends what global does not have.
+func TestAKindThatGlobalLacksIsNamed(t *testing.T) {
+	g, _, _, _ := settledZones(t, 1)
+	err := callFor(t, g, "north", token(t, "north", "cp"), "of-north", "MeshRetry")
+	if status.Code(err) != codes.Unimplemented || !strings.Contains(err.Error(), `of the global control plane does not know "MeshRetry"`) {
+		t.Errorf("the stream ends with %v", err)
 	}
 }

@@ -134,16 +134,16 @@ func (g *global) start() {
 	if g.shared {
 		self, err = instances.Join(ctx, instances.Config{
 			ID: instance, Store: g.rows, Writer: g.writer, Lost: patience, Log: quiet,
-			Answer: func(ctx context.Context, rows []resource.Key) error { return g.serves.Here(ctx, rows) },
-			Strays: func(string) bool { return false },
+			LocalAcked:     func(ctx context.Context, rows []resource.Key) error { return g.serves.Here(ctx, rows) },
+			HasLostClients: func(string) bool { return false },
 		})
 		if err != nil {
 			g.t.Fatal(err)
 		}
 	}
 	g.serves = join.NewGlobal(join.GlobalConfig{
-		Instance: instance, Release: "test", Siblings: self, Expiry: g.expiry, Patience: g.patience,
-		Store: g.rows, Writer: g.writer, Keys: keys, Refused: access.NewRefusals(quiet), Log: quiet,
+		Instance: instance, Release: "test", Replicas: self, Expiry: g.expiry, Timeout: g.patience,
+		Store: g.rows, Writer: g.writer, Keys: keys, Denied: access.NewDenials(quiet), Log: quiet,
 	})
 	wait, err := g.serves.Start(ctx)
 	if err != nil {
@@ -190,7 +190,7 @@ func (z *zone) join(g *global, tokens ...string) *zone {
 	ctx, cancel := context.WithCancel(context.Background())
 	z.joined = join.NewZone(join.ZoneConfig{
 		Zone: z.name, Instance: z.name + "-1", Release: "test", Global: conn, Store: z.rows, Writer: z.writer,
-		Settled: z.settled, Serving: z.serving, Log: quiet,
+		WaitAcked: z.settled, WaitServed: z.serving, Log: quiet,
 	})
 	wait, err := z.joined.Start(ctx)
 	if err != nil {

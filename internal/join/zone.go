@@ -30,14 +30,14 @@ type ZoneConfig struct {
 	Global   grpc.ClientConnInterface // to the global control plane, from [Dial]
 	Store    store.Store
 	Writer   *admit.Writer
-	// Settled returns once every proxy of the zone runs with what rows say, as they are stored, or ctx ends.
-	Settled func(ctx context.Context, rows []resource.Key) error
-	// Serving returns once other zones may be told what a row of the zone's own says, because whoever they will
+	// WaitAcked returns once every proxy of the zone runs with what rows say, as they are stored, or ctx ends.
+	WaitAcked func(ctx context.Context, rows []resource.Key) error
+	// WaitServed returns once other zones may be told what a row of the zone's own says, because whoever they will
 	// call serves it; it is asked for kinds that go to other zones. Its error is said in the log, and they are told
 	// all the same. Optional.
-	Serving func(ctx context.Context, row resource.Key) error
-	Count   Count // optional
-	Log     *slog.Logger
+	WaitServed func(ctx context.Context, row resource.Key) error
+	Count      Count // optional
+	Log        *slog.Logger
 }
 
 // Zone is a zone that joins others: the side that dials.
@@ -72,7 +72,7 @@ type Link struct {
 func NewZone(c ZoneConfig) *Zone {
 	z := &Zone{ZoneConfig: c, kinds: map[string]*zoneKind{}}
 	z.logs = newLogs(z.self(), c.Store, c.Log)
-	z.logs.serving = c.Serving
+	z.logs.serving = c.WaitServed
 	for name, k := range z.logs.kinds {
 		z.kinds[name] = &zoneKind{kind: k.kind, moved: newSignal(), status: Link{Since: time.Now(), Trouble: "not dialled yet"}}
 	}
@@ -94,7 +94,7 @@ func (z *Zone) Run(ctx context.Context) {
 	client := wire.NewZoneSyncClient(z.Global)
 	var running sync.WaitGroup
 	for _, k := range z.kinds {
-		k.settling = newSettling(z.Settled)
+		k.settling = newSettling(z.WaitAcked)
 		if w := way(k.kind, kind.Owner{}, z.self()); w.Open() {
 			k.receiver = zonesync.NewReceiver(w)
 		}
@@ -161,10 +161,10 @@ func (z *Zone) peerKind(ctx context.Context, k *zoneKind) peerKind {
 	return peerKind{
 		kind: k.kind, own: zonesync.Side{Kind: info.Name, Owner: z.self(), Instance: z.Instance, Release: z.Release},
 		logs: z.logs, receiver: k.receiver, count: z.Count,
-		apply: func(ctx context.Context, items []zonesync.Item) []zonesync.Refusal {
+		apply: func(ctx context.Context, items []zonesync.Item) []zonesync.Rejection {
 			return apply(ctx, z.Writer, k.kind, items, func(zonesync.Item) error { return nil }, z.Log)
 		},
-		list: func() []zonesync.Held {
+		list: func() []zonesync.StoredItem {
 			return z.logs.kinds[info.Name].inventory(func(owner kind.Owner) bool { return owner != z.self() })
 		},
 		heard: func(peer *zonesync.Side) { k.met(peer, z.Log) },
@@ -175,7 +175,7 @@ func (z *Zone) peerKind(ctx context.Context, k *zoneKind) peerKind {
 		nudge:      k.settling.reached,
 		nudged: func(c *conversation) {
 			if c.receiver != nil {
-				c.receiver.Settle(k.settling.position())
+				c.receiver.SetAcked(k.settling.position())
 			}
 		},
 	}
@@ -218,7 +218,7 @@ func (k *zoneKind) progressed(c *conversation) {
 
 // refuses says whether global does not take one of the rows.
 func (l *Link) refuses(rows []resource.Key) bool {
-	return slices.ContainsFunc(l.Refuses, func(refused zonesync.Refusal) bool {
+	return slices.ContainsFunc(l.Rejects, func(refused zonesync.Rejection) bool {
 		return slices.ContainsFunc(rows, func(row resource.Key) bool {
 			return row.Mesh == refused.Key.Mesh && row.Name == refused.Key.Name
 		})
@@ -266,7 +266,7 @@ func (k *zoneKind) confirmed(ctx context.Context, rows []resource.Key, seq uint6
 		k.mu.Lock()
 		now := k.status
 		k.mu.Unlock()
-		if now.Connected && now.Sent.Settled >= seq && !now.refuses(rows) {
+		if now.Connected && now.Sent.Acked >= seq && !now.refuses(rows) {
 			return nil
 		}
 		select {

@@ -219,7 +219,7 @@ func (a *across) appearing(ctx context.Context, report *AcrossReport) error {
 	took, err := a.each(ctx, func(n int) (*expectation, error) {
 		name := fmt.Sprintf("new-%d", n)
 		expected := a.clients.expect(name, func(m *message) bool {
-			return m.typ == xds.Cluster && slices.ContainsFunc(m.names, func(cluster string) bool { return strings.Contains(cluster, "_"+name+"_") })
+			return m.typ == xds.Cluster && slices.ContainsFunc(m.parts, func(cluster *part) bool { return strings.Contains(cluster.name, "_"+name+"_") })
 		})
 		return expected, put(ctx, a.east, instanceService(name), kind.MeshServices)
 	})
@@ -356,7 +356,7 @@ func (r *AcrossReport) Print(out io.Writer) error {
 	fmt.Fprintf(out, "%d proxies in one zone, %d services in the other, %d changes of each sort\n\n", r.Proxies, r.Services, r.Changes)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(table, "\tmeasured\tbudget\t\t\n")
-	for _, f := range []Figure{
+	for _, f := range []Metric{
 		{"a service appears: last proxy of the other zone has it, p50", r.ServiceP50Millis, 0, 0, "ms"},
 		{"a service appears: last proxy of the other zone has it, p99", r.ServiceP99Millis, 0, acrossP99Millis, "ms"},
 		{"a service appears: last proxy of the other zone has it, max", r.ServiceMaxMillis, 0, 0, "ms"},

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,9 +15,12 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
 
+	"weft/internal/wire"
 	"weft/internal/xds"
 )
 
@@ -36,6 +40,10 @@ type fleet struct {
 	complete func(*proxy) bool
 	// dismissed says whether a stream may end so; nil: the tool alone ends streams.
 	dismissed func(error) bool
+	// full says whether the endpoints of an assignment are all that it will have; nil: not counted.
+	full func(addresses []string) bool
+	// restarting says that a proxy whose stream ends comes back.
+	restarting atomic.Bool
 
 	proxies   []*proxy
 	running   sync.WaitGroup
@@ -46,6 +54,9 @@ type fleet struct {
 	expected  atomic.Pointer[expectation]
 	failed    chan error   // of one
 	ended     atomic.Int64 // streams that were dismissed
+	resources atomic.Int64 // that came or were removed
+	returned  atomic.Int64 // proxies that have stated to a new control plane what they have
+	stated    atomic.Int64 // bytes of these statements
 }
 
 // proxy is one simulated Envoy. What it has is a mark for each name that it asked for.
@@ -58,6 +69,8 @@ type proxy struct {
 	complete bool
 	seen     *expectation
 	conn     *grpc.ClientConn
+	full     map[string]bool // assignments that have all their endpoints
+	received []*message      // what it has, oldest first; shared with the other proxies
 }
 
 // expectation is a change that every proxy is to get.
@@ -67,6 +80,9 @@ type expectation struct {
 	left atomic.Int64
 	done chan time.Time // when the last proxy had it
 }
+
+// reconnect is how weft-dp connects again.
+var reconnect = backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.3, MaxDelay: 5 * time.Second}
 
 // connecting is how many proxies shake hands at once, so that none is so slow that it times out.
 const connecting = 128
@@ -107,9 +123,10 @@ func (f *fleet) dial(p *proxy) (err error) {
 	p.conn, err = grpc.NewClient(f.target.address,
 		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: f.target.roots, MinVersion: tls.VersionTLS12})),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(f.reader), grpc.MaxCallRecvMsgSize(64<<20)),
-		grpc.WithSharedWriteBuffer(true), grpc.WithReadBufferSize(0), grpc.WithWriteBufferSize(4<<10),
+		grpc.WithSharedWriteBuffer(true), grpc.WithReadBufferSize(0), grpc.WithWriteBufferSize(wire.WriteBuffer),
 		grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window),
 		grpc.WithDisableServiceConfig(),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: 20 * time.Second}),
 	)
 	return err
 }
@@ -123,25 +140,82 @@ func (f *fleet) fail(err error) {
 
 // run is the life of one proxy; started is called with its first response.
 func (f *fleet) run(ctx context.Context, p *proxy, started func()) error {
-	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+f.target.token)
-	stream, err := discovery.NewAggregatedDiscoveryServiceClient(p.conn).DeltaAggregatedResources(ctx)
-	if err != nil {
-		return closedByUs(ctx, p, err)
+	err := f.stream(ctx, p, started)
+	for closedByUs(ctx, p, err) != nil && f.restarting.Load() {
+		err = f.stream(ctx, p, started)
 	}
-	first := &discovery.DeltaDiscoveryRequest{Node: &corev3.Node{Id: p.node}, TypeUrl: xds.Cluster.URL()}
-	if err := stream.SendMsg(first); err != nil {
-		return closedByUs(ctx, p, err)
+	return closedByUs(ctx, p, err)
+}
+
+// stream serves one stream, until it ends. A proxy that comes back states what it has.
+func (f *fleet) stream(ctx context.Context, p *proxy, started func()) error {
+	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+f.target.token))
+	defer cancel()
+	stream, err := discovery.NewAggregatedDiscoveryServiceClient(p.conn).DeltaAggregatedResources(ctx, grpc.WaitForReady(f.restarting.Load()))
+	if err != nil {
+		return err
+	}
+	for _, request := range p.opening() {
+		if f.restarting.Load() {
+			f.stated.Add(int64(proto.Size(request)))
+		}
+		if err := stream.SendMsg(request); err != nil {
+			return err
+		}
+	}
+	if f.restarting.Load() {
+		f.returned.Add(1)
 	}
 	for {
 		var m *message
 		if err := stream.RecvMsg(&m); err != nil {
-			return closedByUs(ctx, p, err)
+			return err
 		}
 		started()
 		if err := f.take(stream, p, m); err != nil {
-			return closedByUs(ctx, p, err)
+			return err
 		}
 	}
+}
+
+// opening are the first requests of a stream: of a new proxy, that for clusters; of one that comes back, each
+// subscription with the versions that the proxy has.
+func (p *proxy) opening() []*discovery.DeltaDiscoveryRequest {
+	node := &corev3.Node{Id: p.node}
+	if p.messages == 0 {
+		return []*discovery.DeltaDiscoveryRequest{{Node: node, TypeUrl: xds.Cluster.URL()}}
+	}
+	var has [6]map[string]string
+	for t := range has {
+		has[t] = map[string]string{}
+	}
+	for _, m := range p.received {
+		for _, part := range m.parts {
+			has[m.typ][part.name] = part.version
+		}
+		for _, name := range m.removed {
+			delete(has[m.typ], name)
+		}
+	}
+	var requests []*discovery.DeltaDiscoveryRequest
+	for t := range has {
+		if t := xds.Type(t); t == xds.Cluster || t == xds.Listener || len(p.asked[t]) > 0 {
+			requests = append(requests, &discovery.DeltaDiscoveryRequest{
+				Node: node, TypeUrl: t.URL(), InitialResourceVersions: has[t],
+				ResourceNamesSubscribe: slices.Collect(maps.Keys(p.asked[t])),
+			})
+			node = nil // it is stated once
+		}
+	}
+	return requests
+}
+
+// rejoin has every proxy whose stream ends from now on come back, as an agent and its Envoy do.
+func (f *fleet) rejoin() {
+	f.bytes.Store(0)
+	f.resources.Store(0)
+	f.returned.Store(0)
+	f.restarting.Store(true)
 }
 
 // closedByUs hides the error of a connection that the tool itself closed.
@@ -157,8 +231,13 @@ func (f *fleet) take(stream grpc.ClientStream, p *proxy, m *message) error {
 	f.last.Store(time.Now().UnixNano())
 	f.bytes.Add(int64(m.size))
 	f.messages.Add(1)
+	f.resources.Add(int64(len(m.parts) + len(m.removed)))
 	if err := stream.SendMsg(m.ack); err != nil {
 		return err
+	}
+	if f.full != nil {
+		p.received = append(p.received, m)
+		p.noteFull(m, f.full)
 	}
 	for _, request := range p.take(m) {
 		if err := stream.SendMsg(request); err != nil {
@@ -181,15 +260,19 @@ func (f *fleet) take(stream grpc.ClientStream, p *proxy, m *message) error {
 // take notes what has come, and answers the requests that follow from it.
 func (p *proxy) take(m *message) []*discovery.DeltaDiscoveryRequest {
 	p.messages++
-	for _, name := range m.names {
-		if came, asked := p.asked[m.typ][name]; asked && !came {
-			p.asked[m.typ][name] = true
+	fresh := map[xds.Type][]string{}
+	for _, part := range m.parts {
+		if came, asked := p.asked[m.typ][part.name]; asked && !came {
+			p.asked[m.typ][part.name] = true
 			p.open--
+		}
+		for t, names := range part.asks {
+			fresh[t] = append(fresh[t], p.ask(t, names)...)
 		}
 	}
 	var requests []*discovery.DeltaDiscoveryRequest
-	for t, names := range m.asks {
-		if fresh := p.ask(t, names); len(fresh) > 0 {
+	for t, fresh := range fresh {
+		if len(fresh) > 0 {
 			requests = append(requests, &discovery.DeltaDiscoveryRequest{TypeUrl: t.URL(), ResourceNamesSubscribe: fresh})
 		}
 	}
@@ -198,6 +281,23 @@ func (p *proxy) take(m *message) []*discovery.DeltaDiscoveryRequest {
 	}
 	p.listens = p.listens || m.typ == xds.Listener
 	return requests
+}
+
+// noteFull notes which assignments have all their endpoints.
+func (p *proxy) noteFull(m *message, full func(addresses []string) bool) {
+	if m.typ != xds.Endpoint {
+		return
+	}
+	for _, part := range m.parts {
+		switch {
+		case !full(part.endpoints):
+			delete(p.full, part.name)
+		case p.full == nil:
+			p.full = map[string]bool{part.name: true}
+		default:
+			p.full[part.name] = true
+		}
+	}
 }
 
 func (p *proxy) ask(t xds.Type, names []string) []string {
@@ -218,8 +318,9 @@ func (p *proxy) ask(t xds.Type, names []string) []string {
 // endpointIs is met by an address in an assignment, or by its absence.
 func endpointIs(assignment, address string, present bool) func(*message) bool {
 	return func(m *message) bool {
-		addresses, ok := m.endpoints[assignment]
-		return ok && slices.Contains(addresses, address) == present
+		return m.typ == xds.Endpoint && slices.ContainsFunc(m.parts, func(p *part) bool {
+			return p.name == assignment && slices.Contains(p.endpoints, address) == present
+		})
 	}
 }
 
@@ -238,7 +339,7 @@ func (f *fleet) quiet(ctx context.Context, while time.Duration) (time.Time, erro
 }
 
 // patience is how long the tool waits for anything before it says that it does not come.
-const patience = 2 * time.Minute
+const patience = 4 * time.Minute
 
 func (f *fleet) wait(ctx context.Context, done func() bool) error {
 	tick := time.NewTicker(time.Millisecond)
@@ -284,6 +385,7 @@ func (f *fleet) disconnect() error {
 	f.bytes.Store(0)
 	f.messages.Store(0)
 	f.ended.Store(0)
+	f.restarting.Store(false)
 	f.expected.Store(nil)
 	return errors.Join(failures...)
 }

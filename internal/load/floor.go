@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"math/big"
@@ -25,6 +26,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/protobuf/proto"
 
+	"weft/internal/client"
 	"weft/internal/diag"
 	"weft/internal/xds"
 )
@@ -58,6 +60,40 @@ type Where struct {
 	Address     string `json:"address"`     // HOST:PORT of the data plane server
 	Diagnostics string `json:"diagnostics"` // URL
 	Roots       string `json:"roots"`       // PEM
+}
+
+// StartFloor starts the bare server in a process of its own, which stop ends.
+type StartFloor func(context.Context, FloorConfig) (where Where, stop func() error, err error)
+
+// openedFloor is a running bare server with the fleet that connects to it.
+type openedFloor struct {
+	where       Where
+	stop        func() error
+	diagnostics *client.Client
+	fleet       *fleet
+}
+
+// openFloor starts a bare server. Each proxy of its fleet is complete once it has the server's first messages.
+func openFloor(ctx context.Context, start StartFloor, config FloorConfig) (o *openedFloor, err error) {
+	where, stop, err := start(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("starting the bare server: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, stop())
+		}
+	}()
+	target, err := where.target()
+	if err != nil {
+		return nil, err
+	}
+	diagnostics, err := client.New(client.Options{Address: where.Diagnostics})
+	if err != nil {
+		return nil, err
+	}
+	fleet := newFleet(target, func(p *proxy) bool { return p.messages >= config.Messages })
+	return &openedFloor{where, stop, diagnostics, fleet}, nil
 }
 
 // ServeFloor runs a bare server on free ports of 127.0.0.1 until the context ends. It writes [Where], as

@@ -21,16 +21,15 @@ import (
 
 // Options say what to measure.
 type Options struct {
-	Proxies  int           // at least 2
-	Services int           // each proxy serves one, and sees all
-	Classes  int           // of proxies, which differ in what they list as reachable; 0: one, which lists nothing
-	Changes  int           // of one endpoint each
-	Idle     time.Duration // how long to watch the control plane do nothing
-	Settling time.Duration // how long nothing must come until the proxies count as settled; 0: a second
-	Plane    Plane
-	// StartFloor starts the bare server in a process of its own; it ends with stop.
-	StartFloor func(context.Context, FloorConfig) (where Where, stop func() error, err error)
-	Progress   io.Writer
+	Proxies     int           // at least 2
+	Services    int           // each proxy serves one, and sees all
+	ProxyGroups int           // of proxies, which differ in what they list as reachable; 0: one, which lists nothing
+	Changes     int           // of one endpoint each
+	Idle        time.Duration // how long to watch the control plane do nothing
+	Quiet       time.Duration // how long nothing must come until the proxies count as settled; 0: a second
+	Plane       Plane
+	StartFloor  StartFloor
+	Progress    io.Writer
 }
 
 // Cost is what one server used for the same work.
@@ -69,7 +68,7 @@ func Run(ctx context.Context, o Options) (report *Report, err error) {
 	if o.Proxies < 2 || o.Services < 1 || o.Services > o.Proxies || o.Changes < 1 {
 		return nil, fmt.Errorf("want 2 proxies or more, 1 to %d services (each has a proxy) and 1 change or more; got %d, %d and %d", o.Proxies, o.Proxies, o.Services, o.Changes)
 	}
-	o.Settling = cmp.Or(o.Settling, time.Second)
+	o.Quiet = cmp.Or(o.Quiet, time.Second)
 	report = &Report{Proxies: o.Proxies, Services: o.Services, Changes: o.Changes}
 	world := &world{Options: o}
 	defer func() {
@@ -138,21 +137,12 @@ func (w *world) measureRegister(ctx context.Context, report *Report) error {
 func (w *world) measureFloor(ctx context.Context, report *Report) error {
 	w.say("the floor: a bare server that sends the same bytes")
 	config := FloorConfig{Bytes: int(report.Plane.FirstBytes), Messages: max(1, report.Plane.FirstMessages)}
-	where, stop, err := w.StartFloor(ctx, config)
-	if err != nil {
-		return fmt.Errorf("starting the floor: %w", err)
-	}
-	defer func() { _ = stop() }() // it has served
-	target, err := where.target()
+	floor, err := openFloor(ctx, w.StartFloor, config)
 	if err != nil {
 		return err
 	}
-	diagnostics, err := client.New(client.Options{Address: where.Diagnostics})
-	if err != nil {
-		return err
-	}
-	run := &run{world: w, diagnostics: diagnostics, nodes: w.nodes(), change: where.change}
-	run.fleet = newFleet(target, func(p *proxy) bool { return p.messages >= config.Messages })
+	defer func() { _ = floor.stop() }() // it has served
+	run := &run{world: w, diagnostics: floor.diagnostics, nodes: w.nodes(), change: floor.where.change, fleet: floor.fleet}
 	if err := run.first(ctx, &report.Floor); err != nil {
 		return err
 	}
@@ -186,7 +176,7 @@ func (r *run) converge(ctx context.Context, report *Report) error {
 	if err := r.fleet.connect(ctx, r.nodes); err != nil {
 		return err
 	}
-	end, err := r.fleet.quiet(ctx, r.Settling)
+	end, err := r.fleet.quiet(ctx, r.Quiet)
 	if err != nil {
 		return err
 	}
@@ -211,7 +201,7 @@ func (r *run) first(ctx context.Context, cost *Cost) error {
 		return err
 	}
 	cost.FirstSeconds = time.Since(start).Seconds()
-	if _, err := r.fleet.quiet(ctx, r.Settling); err != nil {
+	if _, err := r.fleet.quiet(ctx, r.Quiet); err != nil {
 		return err
 	}
 	after, err := process(ctx, r.diagnostics)
@@ -233,7 +223,7 @@ func (r *run) memory(ctx context.Context, cost *Cost) error {
 		if err := r.fleet.connect(ctx, nodes); err != nil {
 			return err
 		}
-		if _, err := r.fleet.quiet(ctx, r.Settling); err != nil {
+		if _, err := r.fleet.quiet(ctx, r.Quiet); err != nil {
 			return err
 		}
 		settled, err := collect(ctx, r.diagnostics)

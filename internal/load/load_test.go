@@ -33,7 +33,7 @@ import (
 type fakePlane struct {
 	t       *testing.T
 	catalog *xds.Catalog
-	feed    *xds.Feed
+	feed    *xds.ResourceSet
 
 	mu       sync.Mutex
 	stored   map[string]json.RawMessage // by path
@@ -119,7 +119,7 @@ func edsCluster(name string) *clusterv3.Cluster {
 // startPlane serves the fake control plane over HTTP, and its config over TLS.
 func startPlane(t *testing.T) (Plane, *fakePlane) {
 	f := &fakePlane{t: t, catalog: xds.NewCatalog(), stored: map[string]json.RawMessage{}, services: map[string]map[string]bool{}}
-	f.feed = f.catalog.NewFeed()
+	f.feed = f.catalog.NewResourceSet()
 	certificate, root, err := selfSigned()
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +127,7 @@ func startPlane(t *testing.T) (Plane, *fakePlane) {
 	server := xds.NewServer(xds.Config{
 		Catalog: f.catalog, Log: slog.New(slog.DiscardHandler),
 		Accept: func(_ context.Context, _ *corev3.Node, s *xds.Stream) (xds.Peer, error) {
-			s.SetFeeds(f.feed)
+			s.SetResourceSets(f.feed)
 			return deaf{}, nil
 		},
 	})
@@ -157,9 +157,9 @@ func startPlane(t *testing.T) (Plane, *fakePlane) {
 
 type deaf struct{}
 
-func (deaf) Acked(xds.Type)      {}
-func (deaf) Refused(xds.Refusal) {}
-func (deaf) Closed(error)        {}
+func (deaf) Acked(xds.Type)  {}
+func (deaf) NACKed(xds.NACK) {}
+func (deaf) Closed(error)    {}
 
 // floorHere runs the floor in the test's own process.
 func floorHere(ctx context.Context, config FloorConfig) (where Where, stop func() error, err error) {
@@ -178,7 +178,7 @@ func TestRun(t *testing.T) {
 	plane, fake := startPlane(t)
 	var progress bytes.Buffer
 	report, err := Run(t.Context(), Options{
-		Proxies: 6, Services: 3, Changes: 10, Idle: time.Millisecond, Settling: 50 * time.Millisecond,
+		Proxies: 6, Services: 3, Changes: 10, Idle: time.Millisecond, Quiet: 50 * time.Millisecond,
 		Plane: plane, StartFloor: floorHere, Progress: &progress,
 	})
 	if err != nil {
@@ -208,13 +208,19 @@ func TestRunSaysWhatItCannotMeasure(t *testing.T) {
 }
 
 func TestClientAsksForWhatEnvoyWould(t *testing.T) {
-	message, err := decode(sample(t))
+	message, err := newReader().decode(sample(t))
 	if err != nil {
 		t.Fatal(err)
 	}
+	asks := map[xds.Type][]string{}
+	for _, part := range message.parts {
+		for typ, names := range part.asks {
+			asks[typ] = append(asks[typ], names...)
+		}
+	}
 	want := map[xds.Type]string{xds.Endpoint: "backend", xds.Secret: "system_trust_bundle", xds.Route: "backend-routes", xds.Extension: "rbac"}
 	for typ, name := range want {
-		if got := message.asks[typ]; len(got) != 1 || got[0] != name {
+		if got := asks[typ]; len(got) != 1 || got[0] != name {
 			t.Errorf("asks for %s %q, want %q", typ, got, name)
 		}
 	}

@@ -31,13 +31,13 @@ type MembershipReport struct {
 	Out      int `json:"out"`      // of these, put out by one change of the Mesh, and let in again by another
 	Services int `json:"services"` // that all serve and see
 
-	AnswerSeconds  float64 `json:"answerSeconds"`  // until the change is answered, with the names of whom it puts out
-	StreamsSeconds float64 `json:"streamsSeconds"` // from the change until the last of them has lost its stream
-	OutSeconds     float64 `json:"outSeconds"`     // until the last of the others has heard the last of it
-	OutCPUSeconds  float64 `json:"outCPUSeconds"`  // of the control plane, for all of it
-	OutBytes       int64   `json:"outBytes"`       // to each of the others
-	BackSeconds    float64 `json:"backSeconds"`    // from the next change until all of them have everything again and everybody has heard
-	BackCPUSeconds float64 `json:"backCPUSeconds"` // of the control plane, for all of it
+	ResponseSeconds float64 `json:"responseSeconds"` // until the change is answered, with the names of whom it puts out
+	StreamsSeconds  float64 `json:"streamsSeconds"`  // from the change until the last of them has lost its stream
+	OutSeconds      float64 `json:"outSeconds"`      // until the last of the others has heard the last of it
+	OutCPUSeconds   float64 `json:"outCPUSeconds"`   // of the control plane, for all of it
+	OutBytes        int64   `json:"outBytes"`        // to each of the others
+	BackSeconds     float64 `json:"backSeconds"`     // from the next change until all of them have everything again and everybody has heard
+	BackCPUSeconds  float64 `json:"backCPUSeconds"`  // of the control plane, for all of it
 }
 
 // membershipRun is one measurement.
@@ -65,7 +65,7 @@ func RunMembership(ctx context.Context, o MembershipOptions) (report *Membership
 	}
 	run := &membershipRun{world: &world{Options: Options{Proxies: o.Proxies, Services: o.Services, Plane: plane.Plane, Progress: o.Progress}}}
 	report = &MembershipReport{Proxies: o.Proxies, Out: o.Proxies / 2, Services: o.Services}
-	for _, step := range []func(context.Context, *MembershipReport) error{run.prepare, run.putOut, run.letIn} {
+	for _, step := range []func(context.Context, *MembershipReport) error{run.prepare, run.evict, run.letIn} {
 		if err := step(ctx, report); err != nil {
 			return nil, err
 		}
@@ -123,8 +123,8 @@ func (r *membershipRun) teamed(i int) *resource.Object[kind.Dataplane] {
 	return dp
 }
 
-// putOut has the mesh admit one half alone.
-func (r *membershipRun) putOut(ctx context.Context, report *MembershipReport) error {
+// evict has the mesh admit one half alone.
+func (r *membershipRun) evict(ctx context.Context, report *MembershipReport) error {
 	report.Out = len(r.others.proxies)
 	r.say("putting %d of them out", report.Out)
 	r.members.bytes.Store(0)
@@ -132,7 +132,7 @@ func (r *membershipRun) putOut(ctx context.Context, report *MembershipReport) er
 	if err != nil {
 		return err
 	}
-	report.AnswerSeconds = time.Since(began.at).Seconds()
+	report.ResponseSeconds = time.Since(began.at).Seconds()
 	if err := r.others.wait(ctx, func() bool { return int(r.others.ended.Load()) == report.Out }); err != nil {
 		return err
 	}
@@ -193,8 +193,8 @@ func (r *membershipRun) settled(ctx context.Context, began start) (took, used fl
 func (r *MembershipReport) Print(out io.Writer) error {
 	fmt.Fprintf(out, "%d proxies, %d services; %d are put out and let in again\n\n", r.Proxies, r.Services, r.Out)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	for _, f := range []Figure{
-		{Name: "put out: the change is answered", Value: r.AnswerSeconds, Unit: "s"},
+	for _, f := range []Metric{
+		{Name: "put out: the change is answered", Value: r.ResponseSeconds, Unit: "s"},
 		{Name: "put out: the last one has lost its stream", Value: r.StreamsSeconds, Unit: "s"},
 		{Name: "put out: the others have heard the last of it", Value: r.OutSeconds, Unit: "s"},
 		{Name: "put out: CPU", Value: r.OutCPUSeconds, Unit: "s"},

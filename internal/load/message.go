@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/encoding"
 	_ "google.golang.org/grpc/encoding/proto" // registers the codec that the others use
 	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protopath"
 	"google.golang.org/protobuf/reflect/protorange"
@@ -22,39 +23,49 @@ import (
 	"weft/internal/xds"
 )
 
-// message is one response as every proxy that gets the same bytes reads it: it is decoded once.
+// message is one response. Proxies that receive the same bytes share it.
 type message struct {
-	typ   xds.Type
-	size  int
-	names []string
-	// asks are the names that an Envoy asks for when it gets this, by type.
+	typ     xds.Type
+	size    int
+	parts   []*part
+	removed []string
+	ack     encoded
+}
+
+// part is one resource of a response. Every response with the same resource shares it: it is decoded once.
+type part struct {
+	name, version string
+	// asks are the names that an Envoy subscribes to when it receives this, by type.
 	asks map[xds.Type][]string
-	// endpoints are the addresses of each assignment.
-	endpoints map[string][]string
-	ack       encoded
+	// endpoints are the addresses of an assignment.
+	endpoints []string
 }
 
 // encoded is a message in its bytes.
 type encoded []byte
 
-// reader decodes responses, each distinct one once.
+// reader decodes responses, each distinct resource once.
 type reader struct {
 	encoding.CodecV2 // protobuf, for whatever is not ours
 	seed             maphash.Seed
 
 	mu    sync.Mutex
 	known map[uint64]*message
+	parts map[uint64]*part
 	// home is the assignment in which an address was seen.
 	home map[string]string
 }
 
-// maxKnown bounds the memory of responses that one proxy alone gets.
-const maxKnown = 4096
+// maxKnown bounds the memory of responses that one proxy alone gets, and maxParts of resources.
+const (
+	maxKnown = 4096
+	maxParts = 1 << 16
+)
 
 func newReader() *reader {
 	return &reader{
 		CodecV2: encoding.GetCodecV2("proto"), seed: maphash.MakeSeed(),
-		known: map[uint64]*message{}, home: map[string]string{},
+		known: map[uint64]*message{}, parts: map[uint64]*part{}, home: map[string]string{},
 	}
 }
 
@@ -77,25 +88,23 @@ func (r *reader) Unmarshal(data mem.BufferSlice, v any) error {
 	for _, buffer := range data {
 		_, _ = sum.Write(buffer.ReadOnlyData())
 	}
+	key := sum.Sum64()
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if *into = r.known[sum.Sum64()]; *into != nil {
+	*into = r.known[key]
+	r.mu.Unlock()
+	if *into != nil {
 		return nil
 	}
-	m, err := decode(data.Materialize())
+	m, err := r.decode(data.Materialize())
 	if err != nil {
 		return err
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if len(r.known) >= maxKnown {
 		clear(r.known)
 	}
-	r.known[sum.Sum64()] = m
-	for name, addresses := range m.endpoints {
-		for _, address := range addresses {
-			r.home[address] = name
-		}
-	}
-	*into = m
+	r.known[key], *into = m, m
 	return nil
 }
 
@@ -107,38 +116,90 @@ func (r *reader) assignment(address string) (string, bool) {
 	return name, ok
 }
 
-func decode(wire []byte) (*message, error) {
-	var response discovery.DeltaDiscoveryResponse
-	if err := proto.Unmarshal(wire, &response); err != nil {
+// decode reads a response: its own fields here, and each resource that was not seen before by [reader.part].
+func (r *reader) decode(wire []byte) (*message, error) {
+	var rest discovery.DeltaDiscoveryResponse // without the resources
+	var resources [][]byte
+	var others []byte
+	for left := wire; len(left) > 0; {
+		number, typ, n := protowire.ConsumeTag(left)
+		if n < 0 {
+			return nil, fmt.Errorf("decoding a response: %w", protowire.ParseError(n))
+		}
+		length := protowire.ConsumeFieldValue(number, typ, left[n:])
+		if length < 0 {
+			return nil, fmt.Errorf("decoding a response: %w", protowire.ParseError(length))
+		}
+		if number == resourcesField {
+			resource, _ := protowire.ConsumeBytes(left[n:])
+			resources = append(resources, resource)
+		} else {
+			others = append(others, left[:n+length]...)
+		}
+		left = left[n+length:]
+	}
+	if err := proto.Unmarshal(others, &rest); err != nil {
 		return nil, fmt.Errorf("decoding a response: %w", err)
 	}
-	typ, ok := xds.TypeOf(response.TypeUrl)
+	typ, ok := xds.TypeOf(rest.TypeUrl)
 	if !ok {
-		return nil, fmt.Errorf("a response of type %q", response.TypeUrl)
+		return nil, fmt.Errorf("a response of type %q", rest.TypeUrl)
 	}
-	m := &message{typ: typ, size: len(wire), asks: map[xds.Type][]string{}, endpoints: map[string][]string{}}
-	for _, resource := range response.Resources {
-		m.names = append(m.names, resource.Name)
-		if resource.Resource == nil {
-			continue
-		}
-		body, err := resource.Resource.UnmarshalNew()
+	m := &message{typ: typ, size: len(wire), removed: rest.RemovedResources}
+	for _, resource := range resources {
+		p, err := r.part(resource)
 		if err != nil {
-			return nil, fmt.Errorf("decoding %s %s: %w", typ, resource.Name, err)
+			return nil, fmt.Errorf("decoding a %s: %w", typ, err)
 		}
-		if err := m.read(body); err != nil {
-			return nil, fmt.Errorf("reading %s %s: %w", typ, resource.Name, err)
-		}
+		m.parts = append(m.parts, p)
 	}
-	ack, err := proto.Marshal(&discovery.DeltaDiscoveryRequest{TypeUrl: response.TypeUrl, ResponseNonce: response.Nonce})
+	ack, err := proto.Marshal(&discovery.DeltaDiscoveryRequest{TypeUrl: rest.TypeUrl, ResponseNonce: rest.Nonce})
 	m.ack = ack
 	return m, err
 }
 
+// resourcesField is the number of DeltaDiscoveryResponse.resources.
+const resourcesField = 2
+
+// part returns one resource, decoded when it is seen for the first time.
+func (r *reader) part(wire []byte) (*part, error) {
+	key := maphash.Bytes(r.seed, wire)
+	r.mu.Lock()
+	p := r.parts[key]
+	r.mu.Unlock()
+	if p != nil {
+		return p, nil
+	}
+	var resource discovery.Resource
+	if err := proto.Unmarshal(wire, &resource); err != nil {
+		return nil, err
+	}
+	p = &part{name: resource.Name, version: resource.Version, asks: map[xds.Type][]string{}}
+	if resource.Resource != nil {
+		body, err := resource.Resource.UnmarshalNew()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", resource.Name, err)
+		}
+		if err := p.read(body); err != nil {
+			return nil, fmt.Errorf("%s: %w", resource.Name, err)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.parts) >= maxParts {
+		clear(r.parts)
+	}
+	r.parts[key] = p
+	for _, address := range p.endpoints {
+		r.home[address] = p.name
+	}
+	return p, nil
+}
+
 // read finds everything in a resource that an Envoy would ask for over ADS.
-func (m *message) read(body proto.Message) error {
+func (p *part) read(body proto.Message) error {
 	if assignment, ok := body.(*endpointv3.ClusterLoadAssignment); ok {
-		m.endpoints[assignment.ClusterName] = addresses(assignment)
+		p.endpoints = addresses(assignment)
 		return nil
 	}
 	return protorange.Range(body.ProtoReflect(), func(path protopath.Values) error {
@@ -150,16 +211,16 @@ func (m *message) read(body proto.Message) error {
 		switch found := value.Interface().(type) {
 		case *clusterv3.Cluster:
 			if eds := found.EdsClusterConfig; eds != nil {
-				m.ask(xds.Endpoint, edsName(found))
+				p.ask(xds.Endpoint, edsName(found))
 			}
 		case *hcmv3.Rds:
-			m.ask(xds.Route, found.RouteConfigName)
+			p.ask(xds.Route, found.RouteConfigName)
 		case *tlsv3.SdsSecretConfig:
 			if found.SdsConfig.GetAds() != nil {
-				m.ask(xds.Secret, found.Name)
+				p.ask(xds.Secret, found.Name)
 			}
 		case *corev3.ExtensionConfigSource:
-			m.ask(xds.Extension, nameOf(path.Index(-2).Value))
+			p.ask(xds.Extension, nameOf(path.Index(-2).Value))
 		}
 		return nil
 	})
@@ -184,9 +245,9 @@ func nameOf(value protoreflect.Value) string {
 	return ""
 }
 
-func (m *message) ask(t xds.Type, name string) {
+func (p *part) ask(t xds.Type, name string) {
 	if name != "" {
-		m.asks[t] = append(m.asks[t], name)
+		p.asks[t] = append(p.asks[t], name)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"weft/internal/adminsocket"
@@ -30,6 +31,12 @@ type ownPlane struct {
 	Plane
 	sync  string // HOST:PORT of zone sync
 	roots string // the file of its CA
+
+	deployment  *deployment
+	name        string
+	args, env   []string
+	diagnostics string // HOST:PORT
+	process     *exec.Cmd
 }
 
 func newDeployment(weft string) (*deployment, error) {
@@ -79,28 +86,20 @@ func (d *deployment) start(ctx context.Context, name string, args ...string) (*o
 	if err != nil {
 		return nil, err
 	}
-	log, err := os.Create(filepath.Join(d.dir, name+".log"))
-	if err != nil {
-		return nil, err
-	}
-	defer log.Close()
 	data := filepath.Join(d.dir, name)
-	process := exec.Command(d.weft, append([]string{"cp", "run", "--data-dir", data}, args...)...)
-	process.Env = append(os.Environ(),
-		fmt.Sprintf("KUMA_API_SERVER_HTTP_PORT=%d", ports[0]), "KUMA_API_SERVER_HTTPS_ENABLED=false",
-		fmt.Sprintf("KUMA_DP_SERVER_PORT=%d", ports[1]),
-		fmt.Sprintf("KUMA_DIAGNOSTICS_SERVER_PORT=%d", ports[2]),
-		fmt.Sprintf("KUMA_MULTIZONE_GLOBAL_KDS_GRPC_PORT=%d", ports[3]))
-	process.Stdout, process.Stderr = log, log
-	if err := process.Start(); err != nil {
-		return nil, fmt.Errorf("starting the control plane of %s: %w", name, err)
+	p := &ownPlane{
+		deployment: d, name: name, sync: local(ports[3]), roots: filepath.Join(data, "ca.crt"), diagnostics: local(ports[2]),
+		args: append([]string{"cp", "run", "--data-dir", data}, args...),
+		env: []string{
+			fmt.Sprintf("KUMA_API_SERVER_HTTP_PORT=%d", ports[0]), "KUMA_API_SERVER_HTTPS_ENABLED=false",
+			fmt.Sprintf("KUMA_DP_SERVER_PORT=%d", ports[1]),
+			fmt.Sprintf("KUMA_DIAGNOSTICS_SERVER_PORT=%d", ports[2]),
+			fmt.Sprintf("KUMA_MULTIZONE_GLOBAL_KDS_GRPC_PORT=%d", ports[3]),
+		},
 	}
-	d.running = append(d.running, process)
-	p := &ownPlane{sync: local(ports[3]), roots: filepath.Join(data, "ca.crt")}
 	p.DataPlane = local(ports[1])
-	if err := ready(ctx, "http://"+local(ports[2])+"/ready"); err != nil {
-		said, _ := os.ReadFile(log.Name())
-		return nil, fmt.Errorf("the control plane of %s: %w; it said:\n%s", name, err, last(said, 2000))
+	if err := p.run(ctx); err != nil {
+		return nil, err
 	}
 	if p.Roots, err = readRoots(p.roots); err != nil {
 		return nil, err
@@ -108,6 +107,37 @@ func (d *deployment) start(ctx context.Context, name string, args ...string) (*o
 	p.API, err = client.New(client.Options{Address: client.UnixScheme + filepath.Join(data, adminsocket.Name)})
 	p.Diagnostics = p.API // the administrator's socket serves both
 	return p, err
+}
+
+// run starts the process and waits until it is ready.
+func (p *ownPlane) run(ctx context.Context) error {
+	log, err := os.Create(filepath.Join(p.deployment.dir, p.name+".log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	p.process = exec.Command(p.deployment.weft, p.args...)
+	p.process.Env = append(os.Environ(), p.env...)
+	p.process.Stdout, p.process.Stderr = log, log
+	if err := p.process.Start(); err != nil {
+		return fmt.Errorf("starting the control plane of %s: %w", p.name, err)
+	}
+	p.deployment.running = append(p.deployment.running, p.process)
+	if err := ready(ctx, "http://"+p.diagnostics+"/ready"); err != nil {
+		said, _ := os.ReadFile(log.Name())
+		return fmt.Errorf("the control plane of %s: %w; it said:\n%s", p.name, err, last(said, 2000))
+	}
+	return nil
+}
+
+// kill ends the process at once, without notice.
+func (p *ownPlane) kill() error {
+	if err := p.process.Process.Kill(); err != nil {
+		return err
+	}
+	_ = p.process.Wait() // killed is how it ends
+	p.deployment.running = slices.DeleteFunc(p.deployment.running, func(c *exec.Cmd) bool { return c == p.process })
+	return nil
 }
 
 // starting is how long a control plane may take to be ready.

@@ -6,9 +6,9 @@ import (
 	"text/tabwriter"
 )
 
-// Figure is one line of the report: what was measured, what the floor took for the same, and what is
+// Metric is one line of the report: what was measured, what the floor took for the same, and what is
 // allowed.
-type Figure struct {
+type Metric struct {
 	Name   string
 	Value  float64
 	Floor  float64 // 0: the floor has none
@@ -17,14 +17,14 @@ type Figure struct {
 }
 
 // Met says whether the figure keeps its budget.
-func (f Figure) Met() bool { return f.Budget == 0 || f.Value <= f.Budget }
+func (f Metric) Met() bool { return f.Budget == 0 || f.Value <= f.Budget }
 
-// Figures are the measured ones beside their budgets. A change may cost one and a half times the CPU of
+// Metrics are the measured ones beside their budgets. A change may cost one and a half times the CPU of
 // the floor and take twice as long and 20 ms more; a first configuration may take twice as long.
-func (r *Report) Figures() []Figure {
+func (r *Report) Metrics() []Metric {
 	p, f := r.Plane, r.Floor
 	const kilobyte = 1000
-	return []Figure{
+	return []Metric{
 		{"one change: CPU", p.ChangeCPUMicros / 1000, f.ChangeCPUMicros / 1000, 1.5 * f.ChangeCPUMicros / 1000, "ms"},
 		{"one change: CPU for each proxy", p.StreamCPUMicros, f.StreamCPUMicros, 1.5 * f.StreamCPUMicros, "us"},
 		{"one change: last proxy has it, p50", p.ChangeP50Millis, f.ChangeP50Millis, 0, "ms"},
@@ -48,9 +48,14 @@ func (r *Report) Figures() []Figure {
 // Print writes the report as a table.
 func (r *Report) Print(out io.Writer) error {
 	fmt.Fprintf(out, "%d proxies, %d services, %d changes of one endpoint\n\n", r.Proxies, r.Services, r.Changes)
+	return printFigures(out, r.Metrics())
+}
+
+// printFigures writes measurements as a table, with a verdict on each that has a budget.
+func printFigures(out io.Writer, figures []Metric) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(table, "\tcontrol plane\tfloor\tbudget\t\t\n")
-	for _, f := range r.Figures() {
+	for _, f := range figures {
 		verdict := ""
 		switch {
 		case !f.Met():

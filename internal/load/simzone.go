@@ -134,7 +134,7 @@ func (s *syncStream) open(ctx context.Context, info *resource.Info) (err error) 
 		return err
 	}
 	if (zonesync.Way{Sync: info.Sync, From: global, To: own}).Open() {
-		return s.send(&wire.Frame{Message: &wire.Frame_Claim{Claim: &wire.Claim{}}})
+		return s.send(&wire.Frame{Message: &wire.Frame_Position{Position: &wire.Position{}}})
 	}
 	return nil
 }
@@ -155,19 +155,19 @@ func (s *syncStream) serve() error {
 // take counts what would be stored, and leaves the rest to the session.
 func (s *syncStream) take(f *wire.Frame) error {
 	switch m := f.Message.(type) {
-	case *wire.Frame_Ask:
-		answer := &wire.Inventory{Round: m.Ask.Round, Last: true}
-		if len(m.Ask.Buckets) == 0 {
+	case *wire.Frame_CompareRequest:
+		answer := &wire.Digest{Round: m.CompareRequest.Round, Last: true}
+		if len(m.CompareRequest.Buckets) == 0 {
 			answer.Sums = []uint64{0}
 		}
-		return s.send(&wire.Frame{Message: &wire.Frame_Inventory{Inventory: answer}})
+		return s.send(&wire.Frame{Message: &wire.Frame_Digest{Digest: answer}})
 	case *wire.Frame_Batch:
 		s.zone.got[s.kind].count(m.Batch)
 		if s.zone.taken != nil {
 			s.zone.taken(s.kind, m.Batch)
 		}
 		s.batches++
-		return s.send(&wire.Frame{Message: &wire.Frame_Ack{Ack: &wire.Ack{Batches: s.batches, Settled: m.Batch.Seq}}})
+		return s.send(&wire.Frame{Message: &wire.Frame_Ack{Ack: &wire.Ack{Batches: s.batches, Acked: m.Batch.Seq}}})
 	}
 	s.mu.Lock()
 	err := s.session.Step(f)

@@ -68,14 +68,14 @@ func (w *world) dataplane(i int, state kind.InboundState) *resource.Object[kind.
 // reachable lists every service, and one that does not exist and that makes the class of proxy i: what
 // its proxies are sent is the same, but the control plane can't know that.
 func (w *world) reachable(i int) *kind.ReachableBackends {
-	if w.Classes == 0 {
+	if w.ProxyGroups == 0 {
 		return nil
 	}
 	list := &kind.ReachableBackends{}
 	for s := range w.Services {
 		list.Refs = append(list.Refs, kind.BackendRef{Kind: kind.MeshServices.Name, Name: fmt.Sprintf("service-%d", s)})
 	}
-	list.Refs = append(list.Refs, kind.BackendRef{Kind: kind.MeshServices.Name, Name: fmt.Sprintf("class-%d", i%w.Classes)})
+	list.Refs = append(list.Refs, kind.BackendRef{Kind: kind.MeshServices.Name, Name: fmt.Sprintf("class-%d", i%w.ProxyGroups)})
 	return list
 }
 

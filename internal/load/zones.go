@@ -355,7 +355,7 @@ func (r *ZonesReport) Print(out io.Writer) error {
 	fmt.Fprintf(out, "%d zones of %d services, %d streams\n\n", r.Zones, r.Services, r.Streams)
 	const mega = 1e6
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	for _, f := range []Figure{
+	for _, f := range []Metric{
 		{Name: "memory with no zone", Value: float64(r.EmptyRSSBytes) / mega, Unit: "MB"},
 		{Name: "all zones join: each has all services", Value: r.JoinSeconds, Unit: "s"},
 		{Name: "all zones join: CPU", Value: r.JoinCPUSeconds, Unit: "s"},

@@ -103,7 +103,7 @@ func (s *fakeStream) work() error {
 		}
 		switch {
 		case ready.List:
-			s.receiver.Inventory(nil)
+			s.receiver.Digest(nil)
 		case ready.Apply != nil:
 			for _, item := range ready.Apply.Items {
 				if _, err := s.log.Put(item, time.Now()); err != nil {

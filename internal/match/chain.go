@@ -7,11 +7,12 @@ import (
 	"weft/resource"
 )
 
-// Chains are the rules that hit one section of a zone proxy, by the filter chains that they are about.
+// Chains are the rules that apply to one section of a zone proxy, by filter chain.
 type Chains struct {
-	everywhere *Permissions
-	reaching   bool // some rule is about every chain
-	named      map[string][]placed
+	every    []placed            // rules without matches, which apply to every filter chain
+	matching map[string][]placed // the other rules, by SNI
+	named    map[string]bool     // SNIs in the entries of every
+	shared   *Permissions        // of a filter chain with an SNI in neither; nil: no rule applies
 }
 
 // placed is one rule of a policy.
@@ -20,52 +21,64 @@ type placed struct {
 	index  int
 }
 
-// PermitChains sorts the rules of the policies that hit one section of a zone proxy. Policies come in the order of
-// their names.
+// PermitChains sorts the rules of the policies that apply to one section of a zone proxy by filter chain. Policies come
+// in the order of their names.
 func PermitChains(policies []*resource.Object[kind.MeshTrafficPermission], proxy *resource.Meta, section string) *Chains {
-	c := &Chains{everywhere: &Permissions{}, named: map[string][]placed{}}
+	c := &Chains{matching: map[string][]placed{}, named: map[string]bool{}}
 	for _, policy := range Applying(policies, proxy, section) {
-		for i, rule := range policy.Spec.Rules {
-			at := placed{policy, i}
-			if len(rule.Matches) == 0 {
-				c.reaching = true
-				c.everywhere.join(at)
-			}
-			for _, m := range rule.Matches {
-				c.named[m.SNI.Value] = append(c.named[m.SNI.Value], at)
-			}
+		for i := range policy.Spec.Rules {
+			c.add(placed{policy, i})
 		}
+	}
+	if len(c.every) > 0 {
+		c.shared = joined(c.every, nil)
 	}
 	return c
 }
 
-// Of joins the rules of the chain that has these server names: those about every chain, and those that match one
-// of the names. It is nil where no rule reaches the chain.
+func (c *Chains) add(at placed) {
+	rule := &at.policy.Spec.Rules[at.index]
+	for _, m := range rule.Matches {
+		c.matching[m.SNI.Value] = append(c.matching[m.SNI.Value], at)
+	}
+	if len(rule.Matches) > 0 {
+		return
+	}
+	c.every = append(c.every, at)
+	for _, entry := range rule.Default.Entries() {
+		if entry.SNI != nil {
+			c.named[entry.SNI.Value] = true
+		}
+	}
+}
+
+// Of joins the rules of the filter chain with these SNIs: the rules without matches, and the rules that match one of the
+// SNIs. An entry with an SNI counts where the filter chain has it. It is nil where no rule applies.
 func (c *Chains) Of(snis []string) *Permissions {
-	var own []placed
+	rules, own := slices.Clip(c.every), false
 	for _, sni := range snis {
-		for _, rule := range c.named[sni] {
-			if !slices.Contains(own, rule) { // which may match several of the names
-				own = append(own, rule)
+		own = own || c.named[sni]
+		for _, rule := range c.matching[sni] {
+			if !slices.Contains(rules, rule) { // a rule may match several of the SNIs
+				rules, own = append(rules, rule), true
 			}
 		}
 	}
-	switch {
-	case len(own) == 0 && !c.reaching:
-		return nil
-	case len(own) == 0:
-		return c.everywhere
+	if !own {
+		return c.shared
 	}
-	joined := &Permissions{
-		Deny: slices.Clone(c.everywhere.Deny), ShadowDeny: slices.Clone(c.everywhere.ShadowDeny), Allow: slices.Clone(c.everywhere.Allow),
-	}
-	for _, rule := range own {
-		joined.join(rule)
-	}
-	return joined
+	return joined(rules, snis)
 }
 
-// Everybody are the permissions that let in whoever is believed. Origin says whose will that is.
+func joined(rules []placed, snis []string) *Permissions {
+	p := &Permissions{}
+	for _, rule := range rules {
+		p.join(rule, snis)
+	}
+	return p
+}
+
+// Everybody returns the permissions that allow every trusted caller. Origin names the setting that says so.
 func Everybody(origin string) *Permissions {
-	return &Permissions{Allow: []Rule{{Origin: origin, Prefix: "spiffe://"}}}
+	return &Permissions{Allow: []Rule{{Origin: origin, Prefix: anyID}}}
 }

@@ -15,7 +15,7 @@ const (
 	otherSNI = "afedcba9876543210.other.443.default.mes"
 )
 
-// rule lets a caller in, or with "!" refuses it, everywhere or at the chains with server names.
+// rule allows a caller, or with "!" denies it, everywhere or at the chains with server names.
 func rule(caller string, snis ...string) kind.PermissionRule {
 	caller, denied := strings.CutPrefix(caller, "!")
 	matches := []kind.CallerMatch{{SpiffeID: &kind.IDMatch{Type: "Exact", Value: caller}}}
@@ -25,6 +25,24 @@ func rule(caller string, snis ...string) kind.PermissionRule {
 	} else if caller != "" {
 		r.Default.Allow = matches
 	}
+	return at(r, snis...)
+}
+
+// entry is the same for callers with an SNI; of an empty caller, for every caller with it.
+func entry(caller, sni string) kind.PermissionRule {
+	r := rule(caller)
+	if caller == "" {
+		r.Default.Allow = []kind.CallerMatch{{}}
+	}
+	for _, entries := range [][]kind.CallerMatch{r.Default.Allow, r.Default.Deny} {
+		for i := range entries {
+			entries[i].SNI = &kind.SNIMatch{Type: "Exact", Value: sni}
+		}
+	}
+	return r
+}
+
+func at(r kind.PermissionRule, snis ...string) kind.PermissionRule {
 	for _, sni := range snis {
 		r.Matches = append(r.Matches, kind.PermissionMatch{SNI: &kind.SNIMatch{Type: "Exact", Value: sni}})
 	}
@@ -37,7 +55,7 @@ func TestRulesOfChains(t *testing.T) {
 		name           string
 		target         *kind.TargetRef
 		rules          []kind.PermissionRule
-		chain, inbound string // who is let in, and with "!" refused; "nobody reaches it" where no rule does
+		chain, inbound string // the callers that are allowed, and with "!" denied; "no caller reaches it" where no rule does
 	}{
 		{"none", nil, nil, "no rule reaches it", ""},
 		{"everywhere", nil, []kind.PermissionRule{rule("a")}, "a", "a"},
@@ -47,6 +65,14 @@ func TestRulesOfChains(t *testing.T) {
 		{"at another chain", nil, []kind.PermissionRule{rule("a", otherSNI)}, "no rule reaches it", ""},
 		{"here and everywhere", nil, []kind.PermissionRule{rule("a"), rule("!b", apiSNI)}, "!b a", "a"},
 		{"that say nothing reach it too", nil, []kind.PermissionRule{rule("", apiSNI)}, "", ""},
+		{"for callers with its SNI", nil, []kind.PermissionRule{entry("a", apiSNI)}, "a", ""},
+		{"for callers with its other SNI", nil, []kind.PermissionRule{entry("!a", newerSNI)}, "!a", ""},
+		{"for callers with another SNI", nil, []kind.PermissionRule{entry("a", otherSNI)}, "", ""},
+		{"for every caller with its SNI", nil, []kind.PermissionRule{entry("", apiSNI)}, "spiffe://", ""},
+		{"for callers with its SNI, and for others", nil, []kind.PermissionRule{entry("!a", apiSNI), rule("b")}, "!a b", "b"},
+		{"at this chain for callers with its SNI", nil, []kind.PermissionRule{at(entry("a", newerSNI), apiSNI)}, "a", ""},
+		{"at another chain for callers with its SNI", nil, []kind.PermissionRule{at(entry("a", apiSNI), otherSNI)}, "no rule reaches it", ""},
+		{"at this chain for callers with another SNI", nil, []kind.PermissionRule{at(entry("a", otherSNI), apiSNI)}, "", ""},
 		{"by the section's name", &kind.TargetRef{Kind: "Dataplane", SectionName: "ze-port"}, []kind.PermissionRule{rule("a")}, "a", ""},
 		{"of another section", &kind.TargetRef{Kind: "Dataplane", SectionName: "8080"}, []kind.PermissionRule{rule("a")}, "no rule reaches it", "a"},
 		{"of another proxy", &kind.TargetRef{Kind: "Dataplane", Name: "web-1"}, []kind.PermissionRule{rule("a")}, "no rule reaches it", ""},
@@ -86,10 +112,10 @@ func said(p *Permissions) string {
 	}
 	var all []string
 	for _, r := range p.Deny {
-		all = append(all, "!"+r.Exact)
+		all = append(all, "!"+r.Exact+r.Prefix)
 	}
 	for _, r := range p.Allow {
-		all = append(all, r.Exact)
+		all = append(all, r.Exact+r.Prefix)
 	}
 	return strings.Join(all, " ")
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // Permissions are the joined MeshTrafficPermissions of one inbound: deny over shadow deny over allow,
-// and a caller whom no rule names is denied.
+// and a caller that no rule matches is denied.
 type Permissions struct {
 	Deny       []Rule
 	ShadowDeny []Rule
@@ -28,27 +28,31 @@ type Rule struct {
 	Also []string
 }
 
-// Names says whether the rule itself names a SPIFFE ID.
-func (r Rule) Names(id string) bool {
+// Matches says whether the rule itself names a SPIFFE ID.
+func (r Rule) Matches(id string) bool {
 	if r.Exact != "" {
 		return id == r.Exact
 	}
 	return strings.HasPrefix(id, r.Prefix)
 }
 
-// Permit joins the policies that hit one section of a proxy, but for rules that are about what a zone proxy tells
-// apart by server name. Policies come in the order of their names, so that equal sets give equal results.
+// Permit joins the policies that apply to one section of a proxy, without the rules and the entries that are about an
+// SNI: only a zone egress tells SNIs apart. Policies come in the order of their names, so that equal sets give equal
+// results.
 func Permit(policies []*resource.Object[kind.MeshTrafficPermission], proxy *resource.Meta, section string) *Permissions {
-	return PermitChains(policies, proxy, section).everywhere
+	if everywhere := PermitChains(policies, proxy, section).shared; everywhere != nil {
+		return everywhere
+	}
+	return &Permissions{}
 }
 
-// join adds what one rule of a policy says.
-func (p *Permissions) join(rule placed) {
+// join adds what one rule of a policy says of callers that come with one of the SNIs.
+func (p *Permissions) join(rule placed, snis []string) {
 	at := fmt.Sprintf("%s rules[%d].default", rule.policy.Key(), rule.index)
 	says := &rule.policy.Spec.Rules[rule.index].Default
-	p.Deny = appendRules(p.Deny, at+".deny", says.Deny)
-	p.ShadowDeny = appendRules(p.ShadowDeny, at+".allowWithShadowDeny", says.AllowWithShadowDeny)
-	p.Allow = appendRules(p.Allow, at+".allow", says.Allow)
+	p.Deny = appendRules(p.Deny, at+".deny", says.Deny, snis)
+	p.ShadowDeny = appendRules(p.ShadowDeny, at+".allowWithShadowDeny", says.AllowWithShadowDeny, snis)
+	p.Allow = appendRules(p.Allow, at+".allow", says.Allow, snis)
 }
 
 // Applying are the policies that hit one section of a proxy, in their order.
@@ -62,19 +66,27 @@ func Applying(policies []*resource.Object[kind.MeshTrafficPermission], proxy *re
 	return hit
 }
 
-func appendRules(rules []Rule, at string, callers []kind.CallerMatch) []Rule {
-	for i, caller := range callers {
+func appendRules(rules []Rule, at string, entries []kind.CallerMatch, snis []string) []Rule {
+	for i, entry := range entries {
+		if entry.SNI != nil && !slices.Contains(snis, entry.SNI.Value) {
+			continue
+		}
 		rule := Rule{Origin: fmt.Sprintf("%s[%d]", at, i)}
-		switch caller.SpiffeID.Type {
-		case "Prefix":
-			rule.Prefix = caller.SpiffeID.Prefix()
+		switch id := entry.SpiffeID; {
+		case id == nil:
+			rule.Prefix = anyID
+		case id.Type == "Prefix":
+			rule.Prefix = id.Prefix()
 		default:
-			rule.Exact = caller.SpiffeID.Value
+			rule.Exact = id.Value
 		}
 		rules = append(rules, rule)
 	}
 	return rules
 }
+
+// anyID is the prefix of every SPIFFE ID.
+const anyID = "spiffe://"
 
 // Hits says whether a target selects a section of a proxy. Section is the inbound's name, or several
 // joined with "+" where inbounds share a listener.

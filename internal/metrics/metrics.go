@@ -1,9 +1,9 @@
-// Package metrics is what a control plane tells a Prometheus of itself. docs/operations/metrics.md says
-// what each figure means and when to worry.
+// Package metrics has the metrics that a control plane exports to Prometheus. docs/operations/metrics.md describes
+// each metric and when to look.
 //
-// What happens is counted where it happens, through the functions of [Metrics]; what is so at the moment
-// is asked of the [Sources] when somebody reads. Nothing ticks, and no figure has a label for a proxy or a
-// resource: their number is bounded by that of classes, types, stages, kinds and zones.
+// The functions of [Metrics] count events where they happen; the [Sources] are read on each scrape. There is no ticker.
+// No metric has a label for a proxy or a resource: the number of series is bounded by the number of proxy groups,
+// types, stages, kinds and zones.
 package metrics
 
 import (
@@ -26,16 +26,16 @@ import (
 type Metrics struct {
 	registry *prometheus.Registry
 
-	change    prometheus.Histogram
-	settled   prometheus.Histogram
-	commit    prometheus.Histogram
-	rows      prometheus.Counter
-	stage     *prometheus.HistogramVec
-	values    *prometheus.CounterVec
-	store     *prometheus.HistogramVec
-	requests  *prometheus.HistogramVec
-	withdrawn *prometheus.HistogramVec
-	sync      *sync
+	pushDelay  prometheus.Histogram
+	ackLatency prometheus.Histogram
+	commit     prometheus.Histogram
+	rows       prometheus.Counter
+	stage      *prometheus.HistogramVec
+	values     *prometheus.CounterVec
+	store      *prometheus.HistogramVec
+	requests   *prometheus.HistogramVec
+	drains     *prometheus.HistogramVec
+	sync       *sync
 }
 
 // From tens of microseconds to seconds: what is fast here is far below the usual buckets of Prometheus.
@@ -44,38 +44,38 @@ var buckets = prometheus.ExponentialBuckets(50e-6, 2.5, 13)
 // longAgo is an age beyond which a resource did not change just now.
 const longAgo = 30 * time.Second
 
-// New makes metrics of one control plane; Follow must be called before they are read.
+// New returns the metrics of one control plane; Follow must be called before they are read.
 func New(version, zone, instance string) *Metrics {
 	m := &Metrics{
-		registry: prometheus.NewRegistry(),
-		change:   latency("weft_change_seconds", "From a resource's write until everything that follows from it is on its way to the proxies."),
-		settled:  latency("weft_acknowledged_seconds", "From there until a proxy has acknowledged all of it, for each proxy that it reaches."),
+		registry:   prometheus.NewRegistry(),
+		pushDelay:  latency("weft_config_push_delay_seconds", "Time from a resource's write until all configuration that depends on it is sent to the proxies."),
+		ackLatency: latency("weft_xds_ack_latency_seconds", "Time from then until a proxy has ACKed all of it, for each proxy that it changes."),
 		commit: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "weft_commit_seconds", Buckets: buckets,
-			Help: "From a batch of the store's changes until everything that follows from it is on its way to the proxies.",
+			Name: "weft_table_commit_seconds", Buckets: buckets,
+			Help: "Time from a batch of the store's changes until all configuration that depends on it is sent to the proxies.",
 		}),
 		rows: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "weft_commit_rows_total", Help: "Resources that came or went in those batches.",
+			Name: "weft_table_commit_rows_total", Help: "Resources that were stored or deleted in those batches.",
 		}),
-		stage: histogram("weft_generation_seconds", "What one batch cost in one stage of generation, where it cost anything.", "stage"),
+		stage: histogram("weft_table_stage_seconds", "Time of a batch in one stage of generation, where any value of the stage was computed.", "stage"),
 		values: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weft_generation_values_total", Help: "Values that were computed anew by stage; result is changed, or equal where the new one woke nobody.",
+			Name: "weft_table_stage_values_total", Help: "Values that were computed again, by stage; result is changed, or equal where no reader was computed again.",
 		}, []string{"stage", "result"}),
-		store:    histogram("weft_store_seconds", "What the store took for an operation; outcome is ok, refused (a stale version and the like) or failed.", "operation", "outcome"),
-		requests: histogram("weft_api_request_seconds", "What the HTTP API took for a request.", "method", "status"),
-		withdrawn: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "weft_withdrawal_seconds", Buckets: prometheus.ExponentialBuckets(1e-3, 2, 16),
-			Help: "From when a listener was no longer wanted until it was let go; outcome is settled, or bound where clients had not said that they are past it.",
+		store:    histogram("weft_store_seconds", "Time of an operation of the store; outcome is ok, rejected (a conflict, or a row that does not exist) or failed.", "operation", "outcome"),
+		requests: histogram("weft_api_request_seconds", "Time of a request to the HTTP API.", "method", "status"),
+		drains: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "weft_listener_drain_seconds", Buckets: prometheus.ExponentialBuckets(1e-3, 2, 16),
+			Help: "Time from when a listener was no longer wanted until it was removed; outcome is acked, or timeout where clients had not ACKed its removal.",
 		}, []string{"outcome"}),
 		sync: newSync(),
 	}
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "weft_info", Help: "Always 1; the labels say who answers.",
+		Name: "weft_info", Help: "Always 1; the labels identify the instance.",
 		ConstLabels: prometheus.Labels{"version": version, "zone": zone, "instance_id": instance},
 	})
 	info.Set(1)
 	m.registry.MustRegister(m.sync.collectors()...)
-	m.registry.MustRegister(info, m.change, m.settled, m.commit, m.rows, m.stage, m.values, m.store, m.requests, m.withdrawn,
+	m.registry.MustRegister(info, m.pushDelay, m.ackLatency, m.commit, m.rows, m.stage, m.values, m.store, m.requests, m.drains,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -94,25 +94,25 @@ func (m *Metrics) Commit(b mirror.Batch, now time.Time, took time.Duration) {
 	m.commit.Observe(took.Seconds())
 	m.rows.Add(float64(len(b.Put) + len(b.Removed)))
 	for _, o := range b.Put {
-		// What a start reads was written long ago, and says nothing of the way.
+		// The rows that a start reads were written long ago: their age is no push delay.
 		if age := now.Sub(o.Envelope().Modified); age < longAgo {
-			m.change.Observe(max(age, 0).Seconds()) // the store's clock may be ahead
+			m.pushDelay.Observe(max(age, 0).Seconds()) // the store's clock may be ahead
 		}
 	}
 }
 
-// Settled notes that a proxy has everything again, and how long it lacked something.
-func (m *Metrics) Settled(after time.Duration) { m.settled.Observe(after.Seconds()) }
+// Acked notes that a proxy has ACKed all of its configuration, and how long an ACK was pending.
+func (m *Metrics) Acked(after time.Duration) { m.ackLatency.Observe(after.Seconds()) }
 
-// Withdrawn notes listeners that went, how long after they were no longer wanted, and whether every client was past
-// them by then.
-func (m *Metrics) Withdrawn(listeners int, after time.Duration, settled bool) {
-	outcome := "bound"
-	if settled {
-		outcome = "settled"
+// Drained notes listeners that were removed, how long after they were no longer wanted, and whether every client had
+// ACKed their removal by then.
+func (m *Metrics) Drained(listeners int, after time.Duration, acked bool) {
+	outcome := "timeout"
+	if acked {
+		outcome = "acked"
 	}
 	for range listeners {
-		m.withdrawn.WithLabelValues(outcome).Observe(after.Seconds())
+		m.drains.WithLabelValues(outcome).Observe(after.Seconds())
 	}
 }
 
@@ -129,8 +129,8 @@ func (m *Metrics) Store(operation string, took time.Duration, err error) {
 	switch {
 	case err == nil:
 		outcome = "ok"
-	case store.Answers(err):
-		outcome = "refused"
+	case store.IsRejection(err):
+		outcome = "rejected"
 	}
 	m.store.WithLabelValues(operation, outcome).Observe(took.Seconds())
 }
@@ -139,9 +139,9 @@ func (m *Metrics) Store(operation string, took time.Duration, err error) {
 func (m *Metrics) API(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
-		answer := &statusWriter{ResponseWriter: w, status: http.StatusOK}
-		next.ServeHTTP(answer, r)
-		m.requests.WithLabelValues(method(r.Method), strconv.Itoa(answer.status)).Observe(time.Since(began).Seconds())
+		response := &statusWriter{ResponseWriter: w, status: http.StatusOK}
+		next.ServeHTTP(response, r)
+		m.requests.WithLabelValues(method(r.Method), strconv.Itoa(response.status)).Observe(time.Since(began).Seconds())
 	})
 }
 
@@ -182,7 +182,7 @@ func (m *Metrics) Write(to io.Writer) error {
 	return nil
 }
 
-// Handler answers in the text format of Prometheus.
+// Handler returns a handler that responds in the text format of Prometheus.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 3, Timeout: 10 * time.Second})
 }

@@ -7,33 +7,32 @@ import (
 	"weft/internal/xds"
 )
 
-// Sources answer what is so at the moment. All are needed.
+// Sources return current values. All are required.
 type Sources struct {
-	// Streams are the configuration streams that are open, and Behind those of them that lack something.
-	Streams, Behind func() int
+	// Streams counts the open xDS streams, and Unacked those with a pending ACK.
+	Streams, Unacked func() int
 	// Sessions are the agents that are connected.
 	Sessions func() int
 	// Traffic is what was sent, by type.
 	Traffic func() []xds.Traffic
-	// Classes are those that have a proxy.
-	Classes func() []publish.ClassSize
-	// Withdrawals are the listeners that wait to go, and Backlog the resources that wait for a write of
-	// the control plane's own.
-	Withdrawals, Backlog func() int
+	// ProxyGroups are the proxy groups that have a proxy.
+	ProxyGroups func() []publish.GroupSize
+	// Draining counts the listeners that drain, and Backlog the keys that wait for a write of the control plane's own.
+	Draining, Backlog func() int
 }
 
-// Follow has the sources asked whenever somebody reads.
+// Follow has the sources read on each scrape.
 func (m *Metrics) Follow(s Sources) {
 	gauge := func(name, help string, value func() int) {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
 			func() float64 { return float64(value()) }))
 	}
-	gauge("weft_streams", "Configuration streams that are open.", s.Streams)
-	gauge("weft_streams_behind", "Of those, the ones that have not acknowledged everything.", s.Behind)
+	gauge("weft_xds_streams", "Open xDS streams.", s.Streams)
+	gauge("weft_xds_streams_unacked", "Open xDS streams with a pending ACK.", s.Unacked)
 	gauge("weft_agents", "Agents that are connected.", s.Sessions)
-	gauge("weft_withdrawals", "Listeners that wait until no client is sent to them.", s.Withdrawals)
-	gauge("weft_reconcile_backlog", "Resources that wait for a write of the control plane's own; those that wait for a time count too.", s.Backlog)
-	m.registry.MustRegister(traffic(s.Traffic), classes(s.Classes))
+	gauge("weft_listeners_draining", "Listeners that drain until no client uses them.", s.Draining)
+	gauge("weft_reconcile_backlog", "Keys that wait for a write of the control plane's own; those that are requeued for a time count too.", s.Backlog)
+	m.registry.MustRegister(traffic(s.Traffic), proxyGroups(s.ProxyGroups))
 }
 
 func metric(name, help string, labels ...string) *prometheus.Desc {
@@ -43,11 +42,11 @@ func metric(name, help string, labels ...string) *prometheus.Desc {
 var (
 	sentBytes = metric("weft_xds_sent_bytes_total", "Bytes of configuration sent to proxies, before TLS.", "type")
 	responses = metric("weft_xds_responses_total", "Responses sent to proxies.", "type")
-	acked     = metric("weft_xds_acknowledged_total", "Responses that a proxy took whole.", "type")
-	refused   = metric("weft_xds_refused_total", "Resources that a proxy refused, each counted by itself.", "type")
+	acks      = metric("weft_xds_acks_total", "Responses that a proxy ACKed.", "type")
+	nacks     = metric("weft_xds_nacks_total", "Resources that a proxy NACKed, each counted by itself.", "type")
 
-	classCount   = metric("weft_classes", "Classes of proxies that see the same.")
-	classProxies = metric("weft_class_proxies", "Proxies of a class; the label is the class's short name.", "mesh", "class")
+	groupCount   = metric("weft_proxy_groups", "Groups of proxies that share outbound configuration.")
+	groupProxies = metric("weft_proxy_group_proxies", "Proxies of a proxy group; the label is the short name of the group.", "mesh", "group")
 )
 
 // traffic is a collector.
@@ -55,7 +54,7 @@ type traffic func() []xds.Traffic
 
 // Describe implements prometheus.Collector.
 func (traffic) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{sentBytes, responses, acked, refused} {
+	for _, d := range []*prometheus.Desc{sentBytes, responses, acks, nacks} {
 		to <- d
 	}
 }
@@ -68,25 +67,25 @@ func (sent traffic) Collect(to chan<- prometheus.Metric) {
 	for _, of := range sent() {
 		counter(sentBytes, of.Bytes, of.Type)
 		counter(responses, of.Responses, of.Type)
-		counter(acked, of.Acked, of.Type)
-		counter(refused, of.Refused, of.Type)
+		counter(acks, of.Acked, of.Type)
+		counter(nacks, of.NACKed, of.Type)
 	}
 }
 
-// classes is a collector.
-type classes func() []publish.ClassSize
+// proxyGroups is a collector.
+type proxyGroups func() []publish.GroupSize
 
 // Describe implements prometheus.Collector.
-func (classes) Describe(to chan<- *prometheus.Desc) {
-	to <- classCount
-	to <- classProxies
+func (proxyGroups) Describe(to chan<- *prometheus.Desc) {
+	to <- groupCount
+	to <- groupProxies
 }
 
 // Collect implements prometheus.Collector.
-func (of classes) Collect(to chan<- prometheus.Metric) {
+func (of proxyGroups) Collect(to chan<- prometheus.Metric) {
 	all := of()
-	to <- prometheus.MustNewConstMetric(classCount, prometheus.GaugeValue, float64(len(all)))
+	to <- prometheus.MustNewConstMetric(groupCount, prometheus.GaugeValue, float64(len(all)))
 	for _, c := range all {
-		to <- prometheus.MustNewConstMetric(classProxies, prometheus.GaugeValue, float64(c.Proxies), c.Class.Mesh, c.Class.ShortName())
+		to <- prometheus.MustNewConstMetric(groupProxies, prometheus.GaugeValue, float64(c.Proxies), c.Group.Mesh, c.Group.ShortName())
 	}
 }

@@ -9,23 +9,23 @@ import (
 	"weft/internal/wire"
 )
 
-// sync counts what goes between zones and global, by kind and direction.
-type sync struct{ bytes, items, refused, comparisons *prometheus.CounterVec }
+// sync counts frames of zone sync, by kind and direction.
+type sync struct{ bytes, items, rejected, resyncs *prometheus.CounterVec }
 
 func newSync() *sync {
 	counter := func(name, help string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"kind", "direction"})
 	}
 	return &sync{
-		bytes:       counter("weft_sync_bytes_total", "Bytes of zone sync, before TLS; direction is sent or received."),
-		items:       counter("weft_sync_items_total", "Resources that went between a zone and global."),
-		refused:     counter("weft_sync_refused_total", "Resources of which it was told, sent or received, that they were not taken."),
-		comparisons: counter("weft_sync_comparisons_total", "Questions for what the receiver holds, where the two sides could not go on from where they were."),
+		bytes:    counter("weft_zonesync_bytes_total", "Bytes of zone sync, before TLS; direction is sent or received."),
+		items:    counter("weft_zonesync_items_total", "Resources that were sent between a zone and global."),
+		rejected: counter("weft_zonesync_rejected_total", "Rejections of resources that were sent or received."),
+		resyncs:  counter("weft_zonesync_resyncs_total", "Compare requests, where the two sides could not continue from a position."),
 	}
 }
 
 func (s *sync) collectors() []prometheus.Collector {
-	return []prometheus.Collector{s.bytes, s.items, s.refused, s.comparisons}
+	return []prometheus.Collector{s.bytes, s.items, s.rejected, s.resyncs}
 }
 
 // Frame notes a frame of zone sync; it fits [weft/internal/join.Count].
@@ -38,28 +38,28 @@ func (m *Metrics) Frame(kind string, sent bool, frame *wire.Frame) {
 	switch {
 	case frame.GetBatch() != nil:
 		m.sync.items.WithLabelValues(kind, direction).Add(float64(len(frame.GetBatch().Items)))
-	case frame.GetAsk() != nil:
-		m.sync.comparisons.WithLabelValues(kind, direction).Inc()
-	case len(frame.GetAck().GetRefused()) > 0:
-		m.sync.refused.WithLabelValues(kind, direction).Add(float64(len(frame.GetAck().Refused)))
+	case frame.GetCompareRequest() != nil:
+		m.sync.resyncs.WithLabelValues(kind, direction).Inc()
+	case len(frame.GetAck().GetRejected()) > 0:
+		m.sync.rejected.WithLabelValues(kind, direction).Add(float64(len(frame.GetAck().Rejected)))
 	}
 }
 
-// Link is how one zone stands with global.
+// Link is the connection of one zone to global.
 type Link struct {
 	Zone      string
 	Connected bool // to this instance
 	Lag       time.Duration
-	Refused   int
+	Rejected  int
 }
 
-// FollowLinks has the links asked whenever somebody reads: on global those of all zones, in a zone its own.
+// FollowLinks has the links read on each scrape: on global those of all zones, in a zone its own.
 func (m *Metrics) FollowLinks(links func() []Link) { m.registry.MustRegister(linked(links)) }
 
 var (
-	zoneConnected = metric("weft_zone_connected", "Whether a zone and global are connected, by this instance.", "zone")
-	zoneLag       = metric("weft_zone_lag_seconds", "Age of the oldest change that the other side has not taken.", "zone")
-	zoneRefused   = metric("weft_zone_refused", "Resources that one side does not take from the other.", "zone")
+	zoneConnected = metric("weft_zonesync_connected", "Whether a zone and global are connected, by this instance.", "zone")
+	zoneLag       = metric("weft_zonesync_lag_seconds", "Age of the oldest change that the other side has not stored.", "zone")
+	zoneRejected  = metric("weft_zonesync_rejected_items", "Resources that one side rejects from the other.", "zone")
 )
 
 // linked is a collector.
@@ -67,12 +67,12 @@ type linked func() []Link
 
 // Describe implements prometheus.Collector.
 func (linked) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{zoneConnected, zoneLag, zoneRefused} {
+	for _, d := range []*prometheus.Desc{zoneConnected, zoneLag, zoneRejected} {
 		to <- d
 	}
 }
 
-// Collect implements prometheus.Collector. Of a zone that is not connected, nothing else is known.
+// Collect implements prometheus.Collector. Other values are unknown of a zone that is not connected.
 func (links linked) Collect(to chan<- prometheus.Metric) {
 	for _, l := range links() {
 		gauge := func(d *prometheus.Desc, value float64) {
@@ -84,6 +84,6 @@ func (links linked) Collect(to chan<- prometheus.Metric) {
 		}
 		gauge(zoneConnected, 1)
 		gauge(zoneLag, l.Lag.Seconds())
-		gauge(zoneRefused, float64(l.Refused))
+		gauge(zoneRejected, float64(l.Rejected))
 	}
 }

@@ -62,7 +62,7 @@ func benchDataplane(i int) resource.Any {
 }
 
 func benchServing(i int, unhealthy bool) resource.Any {
-	return kind.DataplaneServings.Make(mesh, fmt.Sprint("d", i), kind.DataplaneServing{Inbounds: []kind.ServedInbound{{
+	return kind.DataplaneListenerStatuses.Make(mesh, fmt.Sprint("d", i), kind.DataplaneListenerStatus{Inbounds: []kind.ServedInbound{{
 		Inbound: kind.Inbound{Address: fmt.Sprint("10.0.0.", i), Port: 8080, Name: "8080", Protocol: kind.HTTP}, Serial: "5e", Unhealthy: unhealthy,
 	}}})
 }

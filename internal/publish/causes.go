@@ -14,7 +14,7 @@ import (
 func (h *Hub) Causes(key graph.ProxyKey, t xds.Type, name string) []kind.Cause {
 	r, origin := h.reader(), envoy.OriginOf(t, name)
 	sni, abroad := envoy.ServerName(name)
-	passage, passes := h.state.PassageOf(r, sni, abroad)
+	passage, passes := h.state.SNIRouteOf(r, sni, abroad)
 	switch {
 	case passes:
 		return []kind.Cause{{Kind: passage.Destination.Kind.String(), Name: h.state.Row(passage.Destination).Name}}
@@ -60,12 +60,12 @@ func (h *Hub) permitting(r *table.Reader, key graph.ProxyKey, extension string) 
 func holding(p *graph.Proxy, extension string) []string {
 	var sections []string
 	for i := range p.Listeners {
-		if envoy.HoldsPermissions(p.Listeners[i].Guard(), extension) {
+		if envoy.HasPermissions(p.Listeners[i].Guard(), extension) {
 			sections = append(sections, p.Listeners[i].Section)
 		}
 	}
 	for i := range p.Chains {
-		if envoy.HoldsPermissions(p.Chains[i].Guard(), extension) {
+		if envoy.HasPermissions(p.Chains[i].Guard(), extension) {
 			sections = append(sections, p.Chains[i].Section)
 		}
 	}

@@ -37,18 +37,18 @@ func (h *Hub) noteLeftBy(t table.Transition[graph.DestinationKey, *graph.Endpoin
 // concerns says which refusals leave open what a client runs with, where it is to have settled on what
 // rows say. Of a Dataplane, and of what it serves, these are the refusals of the lists that its endpoints
 // were or may be in; of anything else, all. Listeners, permissions and roots lead to no other endpoint.
-func (h *Hub) concerns(rows []resource.Key) func(xds.Refusal) bool {
+func (h *Hub) concerns(rows []resource.Key) func(xds.NACK) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var proxies []*departure
 	for _, row := range rows {
 		key, ok := graph.ProxyOf(row)
-		if !ok || row != key.Resource() && row != key.ServingRow() {
+		if !ok || row != key.Resource() && row != key.ListenerStatusRow() {
 			return nil
 		}
 		proxies = append(proxies, &departure{h.state, key, maps.Clone(h.left[key])})
 	}
-	return func(r xds.Refusal) bool {
+	return func(r xds.NACK) bool {
 		for _, p := range proxies {
 			if p.concernedBy(r) {
 				return true
@@ -65,7 +65,7 @@ type departure struct {
 	left  map[graph.DestinationKey]bool // nil: nothing is known, as after a start
 }
 
-func (d *departure) concernedBy(refused xds.Refusal) bool {
+func (d *departure) concernedBy(refused xds.NACK) bool {
 	if refused.Type != xds.Cluster && refused.Type != xds.Endpoint && refused.Type != xds.Route {
 		return false
 	}
@@ -80,15 +80,15 @@ func (d *departure) concernedBy(refused xds.Refusal) bool {
 // mayBeIn says whether one of the proxy's endpoints was or may be in a list. A refused cluster names the
 // destination, and so all its legs.
 func (d *departure) mayBeIn(r *table.Reader, list graph.DestinationKey) bool {
-	return d.left[list] || list.Leg == "" && d.left[list.On(graph.LocalLeg)] ||
+	return d.left[list] || list.Locality == "" && d.left[list.On(graph.LocalLocality)] ||
 		d.state.IsMember(r, d.key, list)
 }
 
 // destinationOf is the destination that a resource was made of: a client's by its own name, a zone ingress's by
 // a server name; nil for any other.
-func destinationOf(state *graph.State, r *table.Reader, refused xds.Refusal) *graph.DestinationKey {
+func destinationOf(state *graph.State, r *table.Reader, refused xds.NACK) *graph.DestinationKey {
 	sni, abroad := envoy.ServerName(refused.Name)
-	if passage, ok := state.PassageOf(r, sni, abroad); ok {
+	if passage, ok := state.SNIRouteOf(r, sni, abroad); ok {
 		return &passage.Destination
 	}
 	return envoy.OriginOf(refused.Type, refused.Name).Destination

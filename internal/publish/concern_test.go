@@ -24,7 +24,7 @@ func TestARefusalHoldsUpAWithdrawalWhereItConcernsItsEndpoint(t *testing.T) {
 		t.Helper()
 		concerns := hub.concerns(rows)
 		for key, concerned := range want {
-			if got := concerns(xds.Refusal{Type: key.Type, Name: key.Name}); got != concerned {
+			if got := concerns(xds.NACK{Type: key.Type, Name: key.Name}); got != concerned {
 				t.Errorf("%s: that a client refuses the %s %s concerns it: %v, want %v", when, key.Type, key.Name, got, concerned)
 			}
 		}
@@ -36,7 +36,7 @@ func TestARefusalHoldsUpAWithdrawalWhereItConcernsItsEndpoint(t *testing.T) {
 		{Type: xds.Cluster, Name: "self_inbound_10.0.0.9_80"}:              false,
 	})
 	put(hub, server("web-1", "10.0.0.1", "third", 8080)) // a member of another service from now on
-	check("that has left the list of web", []resource.Key{row, kind.DataplaneServings.Key(mesh, "web-1")}, map[xds.Key]bool{
+	check("that has left the list of web", []resource.Key{row, kind.DataplaneListenerStatuses.Key(mesh, "web-1")}, map[xds.Key]bool{
 		{Type: xds.Endpoint, Name: web80}: true, {Type: xds.Cluster, Name: web80}: true, {Type: xds.Route, Name: web80}: true,
 		{Type: xds.Endpoint, Name: other80}: false, {Type: xds.Cluster, Name: other80}: false,
 		{Type: xds.Endpoint, Name: "a.web.8080.default.ms"}:            true, // a zone ingress's

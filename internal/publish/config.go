@@ -28,15 +28,17 @@ type config struct {
 	state    *graph.State
 	outbound *table.Derived[outboundKey, *outbound]
 	bundles  *table.Derived[string, []*xds.Resource]
-	putOut   *table.Derived[string, []*xds.Resource]
-	names    *table.Derived[graph.Class, *Names]
+	evicted  *table.Derived[string, []*xds.Resource]
+	names    *table.Derived[graph.ProxyGroup, *HostNames]
 	passage  *table.Derived[string, *xds.Resource] // the cluster of a passage, by its name
 	outside  *table.Derived[graph.DestinationKey, []*xds.Resource]
 	own      *table.Derived[graph.ProxyKey, *Own]
-	// What the proxies of a class share; what the zone ingresses of a mesh do, and what its zone egresses.
-	class   *sharing[graph.Class, graph.DestinationKey]
-	ingress *sharing[string, graph.Passage]
-	egress  *sharing[string, graph.Passage]
+	// What the proxies of a class share; what the zone ingresses of a mesh do; what its zone egresses have to forward to
+	// other zones, and what they have to dial external services.
+	class   *sharing[graph.ProxyGroup, graph.DestinationKey]
+	ingress *sharing[string, graph.SNIRoute]
+	forward *sharing[string, graph.SNIRoute]
+	egress  *sharing[string, graph.SNIRoute]
 }
 
 // outboundKey is a destination with all of a class that its resources depend on.
@@ -51,22 +53,27 @@ func newConfig(state *graph.State) *config {
 	c := &config{state: state}
 	c.outbound = table.NewDerived(state.DB, "outbounds", c.makeOutbound, sameOutbound)
 	c.bundles = table.NewDerived(state.DB, "trust bundles", c.makeBundles, sameResources)
-	c.putOut = table.NewDerived(state.DB, "filters of whom a mesh has put out", c.makePutOut, sameResources)
-	c.names = table.NewDerived(state.DB, "names by class", c.makeNames, sameNames)
-	c.passage = table.NewDerived(state.DB, "clusters of server names", c.makePassage, sameResource)
-	c.outside = table.NewDerived(state.DB, "servers outside", c.makeOutside, sameResources)
+	c.evicted = table.NewDerived(state.DB, "filters that deny evicted proxies", c.makeDenyEvicted, sameResources)
+	c.names = table.NewDerived(state.DB, "host names by proxy group", c.makeNames, sameNames)
+	c.passage = table.NewDerived(state.DB, "clusters of SNI routes", c.makePassage, sameResource)
+	c.outside = table.NewDerived(state.DB, "external upstreams", c.makeOutside, sameResources)
 	c.own = table.NewDerived(state.DB, "own of proxy", c.makeOwn, sameOwn)
-	c.class = &sharing[graph.Class, graph.DestinationKey]{
-		shared:     table.NewDerived(state.DB, "shared by class", c.makeShared, sameShared),
+	c.class = &sharing[graph.ProxyGroup, graph.DestinationKey]{
+		shared:     table.NewDerived(state.DB, "shared by proxy group", c.makeShared, sameShared),
 		assignment: table.NewDerived(state.DB, "assignments", c.makeAssignment, sameResource),
 		order:      graph.CompareDestinations, name: graph.DestinationKey.String,
 	}
-	c.ingress = &sharing[string, graph.Passage]{
+	c.ingress = &sharing[string, graph.SNIRoute]{
 		shared:     table.NewDerived(state.DB, "shared by zone ingresses", c.makeIngress, sameShared),
-		assignment: table.NewDerived(state.DB, "assignments of server names", c.makePassageAssignment, sameResource),
-		order:      graph.ComparePassages, name: envoy.PassageName,
+		assignment: table.NewDerived(state.DB, "endpoints of SNI routes", c.makePassageAssignment, sameResource),
+		order:      graph.CompareSNIRoutes, name: envoy.SNIRouteCluster,
 	}
-	c.egress = &sharing[string, graph.Passage]{
+	c.forward = &sharing[string, graph.SNIRoute]{
+		shared:     table.NewDerived(state.DB, "cross-zone SNI routes", c.makeForward, sameShared),
+		assignment: c.ingress.assignment,
+		order:      c.ingress.order, name: c.ingress.name,
+	}
+	c.egress = &sharing[string, graph.SNIRoute]{
 		shared:     table.NewDerived(state.DB, "shared by zone egresses", c.makeEgress, sameShared),
 		assignment: c.ingress.assignment,
 		order:      c.ingress.order, name: c.ingress.name,
@@ -96,11 +103,11 @@ func (c *config) makeBundles(r *table.Reader, mesh string) []*xds.Resource {
 	return append(bundles, envoy.EgressBundle(c.state.EgressTrust.Get(r, mesh)))
 }
 
-func (c *config) makePutOut(r *table.Reader, mesh string) []*xds.Resource {
-	return envoy.PutOut(mesh, c.state.PutOut.Get(r, mesh))
+func (c *config) makeDenyEvicted(r *table.Reader, mesh string) []*xds.Resource {
+	return envoy.Evicted(mesh, c.state.EvictedSANs.Get(r, mesh))
 }
 
-func (c *config) makeShared(r *table.Reader, class graph.Class) *Shared[graph.DestinationKey] {
+func (c *config) makeShared(r *table.Reader, class graph.ProxyGroup) *Shared[graph.DestinationKey] {
 	s := &Shared[graph.DestinationKey]{}
 	for _, d := range c.state.Reached.Get(r, class) {
 		if o := c.outbound.Get(r, outboundKey{d, class.Secured, class.Source, class.IPFamilies}); o != nil { // nil: it could not be made yet
@@ -121,12 +128,12 @@ func (c *config) makeShared(r *table.Reader, class graph.Class) *Shared[graph.De
 }
 
 // believed is what a class with an identity has to know its callers and servers by.
-func (c *config) believed(r *table.Reader, class graph.Class) []*xds.Resource {
-	putOut := c.putOut.Get(r, class.Mesh)
+func (c *config) believed(r *table.Reader, class graph.ProxyGroup) []*xds.Resource {
+	evicted := c.evicted.Get(r, class.Mesh)
 	if class.Source.FromSPIRE() {
-		return append([]*xds.Resource{envoy.SPIREAgent(class.Source)}, putOut...)
+		return append([]*xds.Resource{envoy.SPIREAgent(class.Source)}, evicted...)
 	}
-	return slices.Concat(c.bundles.Get(r, class.Mesh), putOut)
+	return slices.Concat(c.bundles.Get(r, class.Mesh), evicted)
 }
 
 // believedOfAll is what ZoneEgresses have to know their callers by, of whatever mesh these are.
@@ -137,45 +144,49 @@ func (c *config) believedOfAll(r *table.Reader, from graph.Source) []*xds.Resour
 	}
 	for _, mesh := range c.state.MeshNames(r) {
 		known = append(known, envoy.MeshBundle(c.state.Trust.Get(r, mesh)))
-		known = append(known, c.putOut.Get(r, mesh)...)
+		known = append(known, c.evicted.Get(r, mesh)...)
 	}
 	return known
 }
 
 func (c *config) makePassage(_ *table.Reader, name string) *xds.Resource {
-	return envoy.PassageCluster(name)
+	return envoy.ClusterOfSNIRoute(name)
 }
 
-func (c *config) makePassageAssignment(r *table.Reader, p graph.Passage) *xds.Resource {
-	return envoy.PassageAssignment(envoy.PassageName(p), c.state.BehindPassage(r, p))
+func (c *config) makePassageAssignment(r *table.Reader, p graph.SNIRoute) *xds.Resource {
+	return envoy.EndpointsOfSNIRoute(envoy.SNIRouteCluster(p), c.state.SNIRouteBackends(r, p))
 }
 
-func (c *config) makeIngress(r *table.Reader, mesh string) *Shared[graph.Passage] {
-	return c.passing(r, c.state.Passages.Get(r, mesh))
+func (c *config) makeIngress(r *table.Reader, mesh string) *Shared[graph.SNIRoute] {
+	return c.passing(r, c.state.SNIRoutes.Get(r, mesh))
 }
 
 // passing has the clusters of passages.
-func (c *config) passing(r *table.Reader, passages []graph.Passage) *Shared[graph.Passage] {
-	s := &Shared[graph.Passage]{Lists: passages}
+func (c *config) passing(r *table.Reader, passages []graph.SNIRoute) *Shared[graph.SNIRoute] {
+	s := &Shared[graph.SNIRoute]{Lists: passages}
 	for _, p := range passages {
-		s.Resources = append(s.Resources, c.passage.Get(r, envoy.PassageName(p)))
+		s.Resources = append(s.Resources, c.passage.Get(r, envoy.SNIRouteCluster(p)))
 	}
 	s.Resources = inOrder(s.Resources)
 	return s
 }
 
 func (c *config) makeOutside(r *table.Reader, key graph.DestinationKey) []*xds.Resource {
-	o := c.state.Outside.Get(r, key)
+	o := c.state.ExternalUpstreams.Get(r, key)
 	if o == nil {
 		return nil
 	}
-	return envoy.Outside(o)
+	return envoy.ExternalUpstream(o)
 }
 
-func (c *config) makeEgress(r *table.Reader, mesh string) *Shared[graph.Passage] {
-	s := c.passing(r, c.state.PassagesAbroad.Get(r, mesh))
-	for _, exit := range c.state.Exits.Get(r, mesh) {
-		s.Resources = append(s.Resources, c.outside.Get(r, exit.Key.On(graph.OutsideLeg))...)
+func (c *config) makeForward(r *table.Reader, mesh string) *Shared[graph.SNIRoute] {
+	return c.passing(r, c.state.CrossZoneSNIRoutes.Get(r, mesh))
+}
+
+func (c *config) makeEgress(r *table.Reader, mesh string) *Shared[graph.SNIRoute] {
+	s := &Shared[graph.SNIRoute]{}
+	for _, exit := range c.state.EgressServices.Get(r, mesh) {
+		s.Resources = append(s.Resources, c.outside.Get(r, exit.Key.On(graph.ExternalLocality))...)
 	}
 	s.Resources = inOrder(s.Resources)
 	return s

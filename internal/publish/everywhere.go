@@ -14,44 +14,55 @@ import (
 // Bound is how long whoever waits for clients that are slow, lost or refuse waits at most.
 const Bound = 30 * time.Second
 
-// Outside is what the hub needs beyond its table. All fields but Zones and Withdrawn are needed.
-type Outside struct {
-	Settler Settler
-	Others  Others
-	Zones   Zones // nil: the zone is alone
+// Callbacks is what the hub needs beyond its table. All fields but Zones, HalfAcked and Withdrawn are needed.
+type Callbacks struct {
+	Waiter   AckWaiter
+	Replicas Replicas
+	Zones    Zones // nil: the zone is alone
+	// HalfAcked returns once half of the streams of this instance have acked everything up to a revision or have ended, or
+	// ctx ends. It calls progress after each of them. nil: endpoints that are added are published at once.
+	HalfAcked func(ctx context.Context, revision uint64, progress func()) error
 	// Version answers the version of a row as it is in the store, empty where there is none.
-	Version func(ctx context.Context, key resource.Key) (string, error)
-	Forget  Forget
-	Keep    Keep
-	// KeepPassages is Keep for what zone ingresses pass on.
-	KeepPassages KeepPassages
-	Announce     Announce
-	// Withdrawn counts listeners that went, how long after they were no longer wanted, and whether every client was
+	Version         func(ctx context.Context, key resource.Key) (string, error)
+	RemoveListeners RemoveListeners
+	Keep            Keep
+	// RetainSNIRoutes is Keep for what zone ingresses pass on.
+	RetainSNIRoutes RetainSNIRoutes
+	// KeepIngresses is Keep for ingresses of other zones that advertise a host name now.
+	KeepIngresses KeepIngresses
+	Announce      Announce
+	// DrainTime is how long listeners stay after the last client has acked that they are no endpoints any more: a request
+	// that a client's proxy routed before its ack may still be on its way.
+	DrainTime time.Duration
+	// Drained counts listeners that went, how long after they were no longer wanted, and whether every client was
 	// past them by then; else the bound ended their time. nil: nobody counts.
-	Withdrawn func(listeners int, after time.Duration, settled bool)
+	Drained func(listeners int, after time.Duration, settled bool)
 }
 
-// Settler waits for the streams of this instance.
-type Settler interface {
-	// WaitSettled returns once every attached stream has settled all revisions up to one, and how many
+// AckWaiter waits for the streams of this instance.
+type AckWaiter interface {
+	// WaitAcked returns once every attached stream has settled all revisions up to one, and how many
 	// it lost meanwhile or refuse something that concerns the caller (nil: anything does): of these nobody
 	// knows what they run with. The function is called by several streams at once, and must neither block
 	// nor call the Hub.
-	WaitSettled(ctx context.Context, revision uint64, concerns func(xds.Refusal) bool) (unsure int, err error)
+	WaitAcked(ctx context.Context, revision uint64, concerns func(xds.NACK) bool) (unsure int, err error)
 }
 
-// Others are the further instances that share the store.
-type Others interface {
-	// Ask returns once the clients of every other instance have settled on what these rows say now, or
+// Replicas are the further instances that share the store.
+type Replicas interface {
+	// WaitAcked returns once the clients of every other instance have settled on what these rows say now, or
 	// ctx ends. Without another instance it returns at once.
-	Ask(ctx context.Context, rows []resource.Key) error
-	// Elsewhere answers the other live instance at which one of a proxy's subscriptions is open; empty:
+	WaitAcked(ctx context.Context, rows []resource.Key) error
+	// OtherInstance answers the other live instance at which one of a proxy's subscriptions is open; empty:
 	// there is none.
-	Elsewhere(subscriptions []kind.Subscription) (instance string)
+	OtherInstance(subscriptions []kind.Subscription) (instance string)
 }
 
 // Use gives the hub what is outside of it, before the first batch. What runs beside ends with ctx.
-func (h *Hub) Use(ctx context.Context, o Outside) { h.ctx, h.outside = ctx, o }
+func (h *Hub) Use(ctx context.Context, o Callbacks) {
+	h.ctx, h.outside = ctx, o
+	h.growth.waits = o.HalfAcked
+}
 
 // Everywhere returns once every client of every instance has settled on what rows say that this hub has
 // already published, or ctx ends: then somebody may still run with what was before, and the error says
@@ -66,7 +77,7 @@ func (h *Hub) Everywhere(ctx context.Context, rows ...resource.Key) error {
 
 func (h *Hub) everywhere(ctx context.Context, revision uint64, rows []resource.Key) error {
 	asked := make(chan error, 1)
-	go func() { asked <- h.outside.Others.Ask(ctx, rows) }()
+	go func() { asked <- h.outside.Replicas.WaitAcked(ctx, rows) }()
 	return errors.Join(h.settled(ctx, revision, rows), <-asked)
 }
 
@@ -124,7 +135,7 @@ func (h *Hub) publishedAt(rows []resource.Key, versions []string) (revision uint
 // settled waits for this instance's own streams. A stream that is lost, or that refuses something that
 // concerns the rows, may still send by what it had, so it counts until ctx ends.
 func (h *Hub) settled(ctx context.Context, revision uint64, rows []resource.Key) error {
-	unsure, err := h.outside.Settler.WaitSettled(ctx, revision, h.concerns(rows))
+	unsure, err := h.outside.Waiter.WaitAcked(ctx, revision, h.concerns(rows))
 	if err == nil && unsure > 0 {
 		<-ctx.Done()
 		err = ctx.Err()

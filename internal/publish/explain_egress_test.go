@@ -51,11 +51,11 @@ func TestExplainWhatLeavesTheMesh(t *testing.T) {
 		hub  *Hub
 		want string
 	}{
-		"allowed": {withEgress(permission(caller)), to + "allowed by MeshTrafficPermission default/web rules[0].default.allow[0]\nserver name " + sni +
+		"allowed": {withEgress(permission(caller)), to + "allowed by MeshTrafficPermission default/web rules[0].default.allow[0]\nSNI " + sni +
 			"\nleaves the mesh to api.example.com:8443 with TLS\nverdict allowed\n"},
-		"nobody names the client": {withEgress(permission("spiffe://default.east.mesh.local/workload/another")), to + "refused: no rule allows " + caller +
-			": name it under rules[].default.allow of a MeshTrafficPermission that targets the server\nserver name " + sni +
-			"\nverdict refused: no rule allows " + caller + ": name it under rules[].default.allow of a MeshTrafficPermission that targets the server\n"},
+		"nobody names the client": {withEgress(permission("spiffe://default.east.mesh.local/workload/another")), to + "denied: no rule allows " + caller +
+			": add it under rules[].default.allow of a MeshTrafficPermission that targets the server\nSNI " + sni +
+			"\nverdict denied: no rule allows " + caller + ": add it under rules[].default.allow of a MeshTrafficPermission that targets the server\n"},
 		"no egress is ready": {withEgress(egressOf("east", false)),
 			"verdict unserved: destination kri_extsvc_default_east__api_443 can't be reached: no zone egress of this zone is ready, and what leaves the zone goes through one\n"},
 	} {
@@ -75,16 +75,18 @@ func TestExplainWhatLeavesTheMesh(t *testing.T) {
 // What goes to another zone through the egress is followed into that zone, whose servers the client looks at.
 func TestExplainWhatAnEgressPassesOn(t *testing.T) {
 	west := newWest(permission(caller))
-	e, err := withEgress().Explain(toWeb, func(zone string, c envoysim.Crossing) (*envoysim.Arrival, error) { return west.Arrive(c) })
+	e, err := withEgress().Explain(toWeb, func(zone string, c envoysim.CrossZoneRequest) (*envoysim.IngressResult, error) {
+		return west.CrossZone(c)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, text, _ := strings.Cut(e.Text(), "mutual TLS")
 	compareWords(t, `yes, spiffe://default.east.mesh.local/workload/client asks for spiffe://default.west.mesh.local/workload/web
-zone egress 10.0.0.7:10002 default.egress: passes it on unopened, by the server name
-server name a1.web.80.default.ms
+zone egress 10.0.0.7:10002 default.egress: forwards the TLS connection by SNI
+SNI a1.web.80.default.ms
 zone ingress 192.168.1.100:30001 door of the zone west
-server name a1.web.80.default.ms
+SNI a1.web.80.default.ms
 listener self_ingress_10.0.0.1_10001
 destination a1.web.80.default.ms
 endpoint 10.0.0.2:8080 default.web: allowed by MeshTrafficPermission default/web rules[0].default.allow[0]

@@ -95,7 +95,7 @@ func TestExplainAcrossZones(t *testing.T) {
 	const (
 		there = "listener self_ingress_10.0.0.1_10001\ndestination a1.web.80.default.ms\n"
 		rule  = "MeshTrafficPermission default/web rules[0].default.allow[0]"
-		fix   = ": name it under rules[].default.allow of a MeshTrafficPermission that targets the server"
+		fix   = ": add it under rules[].default.allow of a MeshTrafficPermission that targets the server"
 	)
 	for name, test := range map[string]struct {
 		west *Hub // nil: it can't be asked
@@ -104,14 +104,16 @@ func TestExplainAcrossZones(t *testing.T) {
 		"allowed": {newWest(permission(caller)),
 			there + "endpoint 10.0.0.2:8080 default.web: allowed by " + rule + "\nverdict allowed\n"},
 		"refused": {newWest(permission("spiffe://default.west.mesh.local/workload/client")),
-			there + "endpoint 10.0.0.2:8080 default.web: refused: no rule allows " + caller + fix + "\nverdict refused: no rule allows " + caller + fix + "\n"},
+			there + "endpoint 10.0.0.2:8080 default.web: denied: no rule allows " + caller + fix + "\nverdict denied: no rule allows " + caller + fix + "\n"},
 		"nobody serves": {zone("west", shop("web"), door("door", "10.0.0.1")),
-			"listener self_ingress_10.0.0.1_10001\n" + twice("closed", "verdict unserved:", "nobody is behind the server name a1.web.80.default.ms: no server of it is up, ready and takes mutual TLS")},
+			"listener self_ingress_10.0.0.1_10001\n" + twice("closed", "verdict unserved:", "no ready mTLS endpoint for SNI a1.web.80.default.ms")},
 		"the service is gone": {zone("west", door("door", "10.0.0.1")),
-			"listener self_ingress_10.0.0.1_10001\n" + twice("closed", "verdict unserved:", "the ingress knows no server name a1.web.80.default.ms: no service of its zone has it")},
+			"listener self_ingress_10.0.0.1_10001\n" + twice("closed", "verdict unserved:", "the ingress has no SNI route for a1.web.80.default.ms: no service of its zone has it")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e, err := newEast().Explain(toWeb, func(_ string, c envoysim.Crossing) (*envoysim.Arrival, error) { return test.west.Arrive(c) })
+			e, err := newEast().Explain(toWeb, func(_ string, c envoysim.CrossZoneRequest) (*envoysim.IngressResult, error) {
+				return test.west.CrossZone(c)
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -123,7 +125,7 @@ retries 3, on connect-failure,refused-stream,reset,retriable-headers
 destination kri_msvc_default_west__web_80
 mutual TLS yes, spiffe://default.east.mesh.local/workload/client asks for spiffe://default.west.mesh.local/workload/web
 zone ingress 192.168.1.100:30001 door of the zone west
-server name a1.web.80.default.ms
+SNI a1.web.80.default.ms
 `+test.want, e.Text())
 		})
 	}
@@ -138,7 +140,7 @@ func twice(label, other, reason string) string {
 
 // What is known up to the zone that can't be asked is told, and that it is not the whole.
 func TestExplainWhereTheOtherZoneIsAway(t *testing.T) {
-	e, err := newEast().Explain(toWeb, func(string, envoysim.Crossing) (*envoysim.Arrival, error) {
+	e, err := newEast().Explain(toWeb, func(string, envoysim.CrossZoneRequest) (*envoysim.IngressResult, error) {
 		return nil, errors.New("the zone west is not connected")
 	})
 	if err != nil || e.Verdict != envoysim.Unknown || e.Reason != "the zone west is not connected" {
@@ -166,17 +168,19 @@ func TestExplainAServiceOfSeveralZones(t *testing.T) {
 		}}))
 	request := toWeb
 	request.To = "all"
-	e, err := east.Explain(request, func(string, envoysim.Crossing) (*envoysim.Arrival, error) { return nil, errors.New("away") })
+	e, err := east.Explain(request, func(string, envoysim.CrossZoneRequest) (*envoysim.IngressResult, error) {
+		return nil, errors.New("away")
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, text, _ := strings.Cut(e.Text(), "mutual TLS")
 	_, text, _ = strings.Cut(text, "\n")
-	compareWords(t, `at first kri_mzsvc_default___all_80_local
+	compareWords(t, `first kri_mzsvc_default___all_80_local
 endpoint 10.1.0.2:8080 default.web: allowed by MeshTrafficPermission default/web rules[0].default.allow[0]
-otherwise kri_mzsvc_default___all_80_zones
-zone ingress 192.168.1.100:30001 door of the zone west; what becomes of it there is not known: away
-server name a2.all.80.default.mzms
+fallback kri_mzsvc_default___all_80_remote
+zone ingress 192.168.1.100:30001 door of the zone west; the result in that zone is unknown: away
+SNI a2.all.80.default.mzms
 verdict allowed
 `, text)
 }

@@ -63,7 +63,7 @@ func TestWhatCannotBeTranslatedKeepsItsLastConfigurationAndNothingElseDoes(t *te
 		t.Error("who asks for all that the client is sent gets nothing")
 	}
 
-	hub.Apply(mirror.Batch{Removed: []resource.Key{kind.Dataplanes.Key(mesh, "web-2"), kind.DataplaneServings.Key(mesh, "web-2")}})
+	hub.Apply(mirror.Batch{Removed: []resource.Key{kind.Dataplanes.Key(mesh, "web-2"), kind.DataplaneListenerStatuses.Key(mesh, "web-2")}})
 	put(hub, server("web-3", "10.0.0.3", "web", 8080), serving("web-3", "10.0.0.3", 8080))
 	if mended := sent(hub); mended[assignment] == before[assignment] {
 		t.Errorf("the %s does not follow any more", assignment)

@@ -2,7 +2,7 @@
 //
 // The [Hub] is the table's one writer. It takes batches from the mirror, commits them, and moves what
 // differs into feeds: one a class, shared by all its proxies, with the assignments of what the class
-// reaches; one a mesh, shared by its zone ingresses, and one, by its zone egresses; and one a proxy, with what is
+// reaches; one a mesh, shared by its zone ingresses, and two, by its zone egresses; and one a proxy, with what is
 // its own. Beside the feeds it tells agents the host names that their class finds. It keeps derived what somebody attached needs, and the endpoint
 // lists of the zone's own services.
 package publish
@@ -34,31 +34,34 @@ type Hub struct {
 	log       *slog.Logger
 
 	mu        sync.Mutex
-	classes   *pools[graph.Class, graph.DestinationKey]
-	names     map[graph.Class]*Names        // of the classes
-	ingresses *pools[string, graph.Passage] // by mesh
-	egresses  *pools[string, graph.Passage] // by mesh
+	classes   *pools[graph.ProxyGroup, graph.DestinationKey]
+	names     map[graph.ProxyGroup]*HostNames // of the classes
+	ingresses *pools[string, graph.SNIRoute]  // by mesh
+	forwards  *pools[string, graph.SNIRoute]  // by mesh
+	egresses  *pools[string, graph.SNIRoute]  // by mesh
 	proxies   map[graph.ProxyKey]*proxy
 	changed   chan struct{} // closed by every commit
 
 	lists       map[resource.Key][]graph.DestinationKey // that are followed, by MeshService
 	withdrawals withdrawals
 	left        map[graph.ProxyKey]map[graph.DestinationKey]bool // the lists that a proxy's endpoints have left
-	faults      []graph.Fault                                    // that came, or went (without a panic), since the last commit
+	growth      growth
+	lateNames   map[graph.ProxyGroup]bool // whose further host names wait
+	faults      []graph.Fault             // that came, or went (without a panic), since the last commit
 
 	ctx     context.Context // of what runs beside, from Use
-	outside Outside
+	outside Callbacks
 }
 
 // proxy is a proxy that somebody attends to: a stream, the session of its agent, or what tells its names.
 type proxy struct {
-	feed     *xds.Feed
+	feed     *xds.ResourceSet
 	own      *Own   // the last one; kept when the Dataplane goes, since its Envoy still runs
 	revision uint64 // with which the last change of its own was published
 	streams  map[*xds.Stream]struct{}
 	watchers map[*func(*graph.Proxy)]struct{}
 	// resolvers are told the names that it finds.
-	resolvers map[*func(*Names)]struct{}
+	resolvers map[*func(*HostNames)]struct{}
 }
 
 // NewHub makes the last stages of a state, before its first commit.
@@ -67,8 +70,10 @@ func NewHub(state *graph.State, catalog *xds.Catalog, log *slog.Logger) *Hub {
 	h := &Hub{
 		state: state, config: c, catalog: catalog, log: log,
 		classes:     newPools(c.class, catalog),
-		names:       map[graph.Class]*Names{},
+		names:       map[graph.ProxyGroup]*HostNames{},
+		lateNames:   map[graph.ProxyGroup]bool{},
 		ingresses:   newPools(c.ingress, catalog),
+		forwards:    newPools(c.forward, catalog),
 		egresses:    newPools(c.egress, catalog),
 		proxies:     map[graph.ProxyKey]*proxy{},
 		changed:     make(chan struct{}),
@@ -98,7 +103,7 @@ func (h *Hub) Apply(b mirror.Batch) {
 	})
 	now := time.Now()
 	commits := []*table.Changes{changes}
-	own := h.consequences(before, changes, now)
+	own := append(h.consequences(before, changes, now), h.keepIngresses(before, b.Put)...)
 	if len(own) > 0 {
 		// This is in the table before anything of the first commit goes out, so that no client sees what
 		// is between them: an empty list, or a proxy that is known by its new name alone.
@@ -113,12 +118,13 @@ func (h *Hub) Apply(b mirror.Batch) {
 		h.publish(c)
 	}
 	for _, key := range b.Removed {
-		if proxy, ok := graph.ProxyOf(key); ok && key == proxy.ServingRow() {
+		if proxy, ok := graph.ProxyOf(key); ok && key == proxy.ListenerStatusRow() {
 			delete(h.left, proxy)
 		}
 	}
 	commits = append(commits, h.noteFaults()...)
 	h.followServings(b, commits...)
+	h.tellUnserved(b)
 	h.followLists(b)
 	put := append(slices.Clip(b.Put), own...)
 	for _, follow := range h.followers {
@@ -144,16 +150,16 @@ func (h *Hub) consequences(before *table.Reader, changes *table.Changes, now tim
 }
 
 // edits collects what one commit does to each feed.
-type edits map[*xds.Feed]*xds.Change
+type edits map[*xds.ResourceSet]*xds.Change
 
-func (e edits) of(f *xds.Feed) *xds.Change {
+func (e edits) of(f *xds.ResourceSet) *xds.Change {
 	if e[f] == nil {
-		e[f] = &xds.Change{Feed: f}
+		e[f] = &xds.Change{Set: f}
 	}
 	return e[f]
 }
 
-func (e edits) add(f *xds.Feed, changed []*xds.Resource, removed []xds.Key) {
+func (e edits) add(f *xds.ResourceSet, changed []*xds.Resource, removed []xds.Key) {
 	if len(changed)+len(removed) == 0 {
 		return
 	}
@@ -177,11 +183,12 @@ func (h *Hub) commit(e edits) {
 // once that class's feed is complete.
 func (h *Hub) publish(changes *table.Changes) {
 	e := edits{}
-	h.classes.publish(e, changes)
-	h.ingresses.publish(e, changes)
-	h.egresses.publish(e, changes)
+	h.ingresses.publish(e, changes, nil)
+	h.forwards.publish(e, changes, nil)
+	h.egresses.publish(e, changes, nil)
 	var changed, moved []*proxy
 	var left []*graph.Proxy
+	explicit := false // outbounds, which name what their group shares
 	for key, own := range h.config.own.Changed(changes) {
 		p := h.proxies[key]
 		changed = append(changed, p)
@@ -192,19 +199,33 @@ func (h *Hub) publish(changes *table.Changes) {
 		if before != nil {
 			left = append(left, before)
 		}
+		explicit = explicit || own != nil && len(own.Proxy.Outbounds) > 0
+	}
+	together := len(moved) > 0 || explicit || h.changesNames(changes)
+	var hold func(graph.ProxyGroup) bool
+	if h.growth.open && !together {
+		hold = growsLater
+	}
+	grew, overtakes := h.classes.publish(e, changes, hold)
+	if together || overtakes {
+		h.classes.release(e)
 	}
 	h.commit(e)
+	if grew {
+		h.startRound(h.catalog.Revision())
+	}
 	for _, p := range changed {
 		p.revision = h.catalog.Revision()
 	}
 	for _, p := range moved {
 		h.feed(p)
-		p.tellNames(h.names[p.own.Proxy.Class])
+		p.tellNames(h.names[p.own.Proxy.Group])
 	}
 	for _, before := range left {
 		h.leave(before)
 	}
 	h.publishNames(changes)
+	h.tellLateNames()
 }
 
 // updateProxy says whether the proxy moves to other shared feeds, and as what it leaves those that it has,
@@ -242,32 +263,39 @@ func (h *Hub) tell(p *proxy, g *graph.Proxy) {
 
 // sharesAs says whether two proxies share the same feeds.
 func sharesAs(a, b *graph.Proxy) bool {
-	return a.Class == b.Class && slices.Equal(a.Passes, b.Passes) && slices.Equal(a.LeadsOut, b.LeadsOut)
+	return a.Group == b.Group && slices.Equal(a.Passes, b.Passes) && slices.Equal(a.IsEgress, b.IsEgress) && slices.Equal(a.Forwards, b.Forwards)
 }
 
 // join counts a proxy into what it shares with others, whose feeds are made for the first one.
 func (h *Hub) join(e edits, p *graph.Proxy) {
-	h.classes.join(e, p.Class)
-	if h.names[p.Class] == nil {
-		h.names[p.Class] = cmp.Or(h.config.names.Pin(p.Class), newNames(nil)) // nil: they could not be made yet
+	h.classes.join(e, p.Group)
+	if h.names[p.Group] == nil {
+		h.names[p.Group] = cmp.Or(h.config.names.Pin(p.Group), newNames(nil)) // nil: they could not be made yet
 	}
 	for _, mesh := range p.Passes {
 		h.ingresses.join(e, mesh)
 	}
-	for _, mesh := range p.LeadsOut {
+	for _, mesh := range p.Forwards {
+		h.forwards.join(e, mesh)
+	}
+	for _, mesh := range p.IsEgress {
 		h.egresses.join(e, mesh)
 	}
 }
 
 func (h *Hub) leave(p *graph.Proxy) {
-	if last := h.classes.leave(p.Class); last {
-		delete(h.names, p.Class)
-		h.config.names.Unpin(p.Class)
+	if last := h.classes.leave(p.Group); last {
+		delete(h.names, p.Group)
+		delete(h.lateNames, p.Group)
+		h.config.names.Unpin(p.Group)
 	}
 	for _, mesh := range p.Passes {
 		h.ingresses.leave(mesh)
 	}
-	for _, mesh := range p.LeadsOut {
+	for _, mesh := range p.Forwards {
+		h.forwards.leave(mesh)
+	}
+	for _, mesh := range p.IsEgress {
 		h.egresses.leave(mesh)
 	}
 }
@@ -275,19 +303,22 @@ func (h *Hub) leave(p *graph.Proxy) {
 // feed gives a proxy's streams what it shares with others and its own.
 func (h *Hub) feed(p *proxy) {
 	for s := range p.streams {
-		s.SetFeeds(h.feedsOf(p)...)
+		s.SetResourceSets(h.feedsOf(p)...)
 	}
 }
 
-func (h *Hub) feedsOf(p *proxy) []*xds.Feed {
+func (h *Hub) feedsOf(p *proxy) []*xds.ResourceSet {
 	if p.own == nil {
-		return []*xds.Feed{p.feed}
+		return []*xds.ResourceSet{p.feed}
 	}
-	feeds := []*xds.Feed{h.classes.open[p.own.Proxy.Class].feed}
+	feeds := []*xds.ResourceSet{h.classes.open[p.own.Proxy.Group].feed}
 	for _, mesh := range p.own.Proxy.Passes {
 		feeds = append(feeds, h.ingresses.open[mesh].feed)
 	}
-	for _, mesh := range p.own.Proxy.LeadsOut {
+	for _, mesh := range p.own.Proxy.Forwards {
+		feeds = append(feeds, h.forwards.open[mesh].feed)
+	}
+	for _, mesh := range p.own.Proxy.IsEgress {
 		feeds = append(feeds, h.egresses.open[mesh].feed)
 	}
 	return append(feeds, p.feed)
@@ -300,16 +331,19 @@ func (h *Hub) attend(key graph.ProxyKey) *proxy {
 		return p
 	}
 	p = &proxy{
-		feed:      h.catalog.NewFeed(),
+		feed:      h.catalog.NewResourceSet(),
 		streams:   map[*xds.Stream]struct{}{},
 		watchers:  map[*func(*graph.Proxy)]struct{}{},
-		resolvers: map[*func(*Names)]struct{}{},
+		resolvers: map[*func(*HostNames)]struct{}{},
 	}
 	h.proxies[key] = p
 	if own := h.config.own.Pin(key); own != nil {
 		p.own = own
 		e := edits{}
 		h.join(e, own.Proxy)
+		if len(own.Proxy.Outbounds) > 0 { // they name what their group shares
+			h.classes.release(e)
+		}
 		e.add(p.feed, own.Resources, nil)
 		h.commit(e)
 	}
@@ -338,7 +372,7 @@ func (h *Hub) Attach(key graph.ProxyKey, s *xds.Stream) (detach func(), err erro
 		return nil, resource.Errorf(resource.NotFound, "%s does not exist; register it, or write it through the API", key.Resource())
 	}
 	p.streams[s] = struct{}{}
-	s.SetFeeds(h.feedsOf(p)...)
+	s.SetResourceSets(h.feedsOf(p)...)
 	return func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 // never is a world whose clients never settle.
 type never struct{}
 
-func (never) WaitSettled(ctx context.Context, _ uint64, _ func(xds.Refusal) bool) (int, error) {
+func (never) WaitAcked(ctx context.Context, _ uint64, _ func(xds.NACK) bool) (int, error) {
 	<-ctx.Done()
 	return 0, ctx.Err()
 }
@@ -29,7 +29,7 @@ func (never) WaitSettled(ctx context.Context, _ uint64, _ func(xds.Refusal) bool
 // onDemand is a world whose clients settle when the test says so.
 type onDemand chan struct{}
 
-func (s onDemand) WaitSettled(ctx context.Context, _ uint64, _ func(xds.Refusal) bool) (int, error) {
+func (s onDemand) WaitAcked(ctx context.Context, _ uint64, _ func(xds.NACK) bool) (int, error) {
 	select {
 	case <-s:
 		return 0, nil
@@ -46,17 +46,17 @@ type forgotten struct {
 // alone is a world of one instance.
 type alone struct{}
 
-func (alone) Elsewhere([]kind.Subscription) string { return "" }
+func (alone) OtherInstance([]kind.Subscription) string { return "" }
 
-func (alone) Ask(context.Context, []resource.Key) error { return nil }
+func (alone) WaitAcked(context.Context, []resource.Key) error { return nil }
 
 // newHub answers a hub with one attached client, "client", that reaches everything.
-func newHub(t *testing.T, s Settler) (hub *Hub, kept chan []*resource.Object[kind.HeldEndpoints], gone chan forgotten) {
+func newHub(t *testing.T, s AckWaiter) (hub *Hub, kept chan []*resource.Object[kind.RetainedEndpoints], gone chan forgotten) {
 	return newHubAmong(t, s, nil)
 }
 
 // newHubAmong is newHub with other zones.
-func newHubAmong(t *testing.T, s Settler, zones Zones) (hub *Hub, kept chan []*resource.Object[kind.HeldEndpoints], gone chan forgotten) {
+func newHubAmong(t *testing.T, s AckWaiter, zones Zones) (hub *Hub, kept chan []*resource.Object[kind.RetainedEndpoints], gone chan forgotten) {
 	hub, kept, gone = newLonelyHub(t, s, zones)
 	attachClient(t, hub)
 	return hub, kept, gone
@@ -70,18 +70,19 @@ func attachClient(t *testing.T, hub *Hub) {
 }
 
 // newLonelyHub is newHubAmong whose client is not there yet.
-func newLonelyHub(t *testing.T, s Settler, zones Zones) (hub *Hub, kept chan []*resource.Object[kind.HeldEndpoints], gone chan forgotten) {
-	kept, gone = make(chan []*resource.Object[kind.HeldEndpoints], 1), make(chan forgotten, 1)
+func newLonelyHub(t *testing.T, s AckWaiter, zones Zones) (hub *Hub, kept chan []*resource.Object[kind.RetainedEndpoints], gone chan forgotten) {
+	kept, gone = make(chan []*resource.Object[kind.RetainedEndpoints], 1), make(chan forgotten, 1)
 	hub = NewHub(graph.NewState("default"), xds.NewCatalog(), slog.New(slog.DiscardHandler))
-	hub.Use(t.Context(), Outside{
-		Settler: s, Others: alone{}, Zones: zones,
-		Forget: func(_ context.Context, key graph.ProxyKey, listeners []string) error {
+	hub.Use(t.Context(), Callbacks{
+		Waiter: s, Replicas: alone{}, Zones: zones,
+		RemoveListeners: func(_ context.Context, key graph.ProxyKey, listeners []string) error {
 			gone <- forgotten{key, listeners}
 			return nil
 		},
-		KeepPassages: func(context.Context, []*resource.Object[kind.HeldPassage]) error { return nil },
-		Announce:     func(context.Context, []*resource.Object[kind.DataplaneLeaves]) error { return nil },
-		Keep: func(_ context.Context, rows []*resource.Object[kind.HeldEndpoints]) error {
+		RetainSNIRoutes: func(context.Context, []*resource.Object[kind.RetainedSNIRoute]) error { return nil },
+		KeepIngresses:   func(context.Context, []*resource.Object[kind.ResolvedName]) error { return nil },
+		Announce:        func(context.Context, []*resource.Object[kind.DataplaneCertificates]) error { return nil },
+		Keep: func(_ context.Context, rows []*resource.Object[kind.RetainedEndpoints]) error {
 			kept <- rows
 			return nil
 		},
@@ -92,7 +93,7 @@ func newLonelyHub(t *testing.T, s Settler, zones Zones) (hub *Hub, kept chan []*
 
 // withdrawing makes a hub run withdrawals before it returns.
 func withdrawing(t *testing.T, hub *Hub) {
-	go hub.Withdraw(t.Context())
+	go hub.RunDrains(t.Context())
 	for {
 		hub.mu.Lock()
 		begun := hub.withdrawals.ctx != nil
@@ -130,7 +131,7 @@ func server(name, address, tag string, port uint32) resource.Any {
 }
 
 func serving(name, address string, port uint32) resource.Any {
-	return kind.DataplaneServings.Make(mesh, name, kind.DataplaneServing{
+	return kind.DataplaneListenerStatuses.Make(mesh, name, kind.DataplaneListenerStatus{
 		Inbounds: []kind.ServedInbound{{Inbound: kind.Inbound{Address: address, Port: port, Name: "8080", Protocol: kind.TCP, ServiceAddress: "127.0.0.1", ServicePort: port}}},
 	})
 }
@@ -161,7 +162,7 @@ func TestAFlippedSelectorKeepsTheFormerEndpointsUntilTheNewOnesServe(t *testing.
 		t.Errorf("the list was emptied: %s", got)
 	}
 	rows := <-kept
-	if len(rows) != 1 || rows[0].Key() != kind.HeldEndpointsList.Key(mesh, "web-8080") {
+	if len(rows) != 1 || rows[0].Key() != kind.RetainedEndpointsList.Key(mesh, "web-8080") {
 		t.Errorf("kept %v, want the row of what is held", rows)
 	}
 	put(hub, serving("green", "10.0.0.2", 8080))
@@ -220,20 +221,20 @@ func TestAListenerGoesOnceEveryClientHasSettled(t *testing.T) {
 
 func TestAWithdrawalIsCountedByWhatEndedIt(t *testing.T) {
 	for name, c := range map[string]struct {
-		settler func() Settler
+		settler func() AckWaiter
 		settled bool
 		least   time.Duration
 	}{
-		"every client is past it": {func() Settler { s := make(onDemand, 1); s <- struct{}{}; return s }, true, 0},
-		"somebody never is":       {func() Settler { return never{} }, false, Bound},
+		"every client is past it": {func() AckWaiter { s := make(onDemand, 1); s <- struct{}{}; return s }, true, 0},
+		"somebody never is":       {func() AckWaiter { return never{} }, false, Bound},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				hub, _, gone := newHub(t, c.settler())
 				counted := 0
-				hub.outside.Withdrawn = func(listeners int, after time.Duration, settled bool) {
+				hub.outside.Drained = func(listeners int, after time.Duration, settled bool) {
 					counted++
-					if listeners != 1 || settled != c.settled || after < c.least {
+					if listeners != 1 || settled != c.settled || after < c.least || after > Bound+time.Second {
 						t.Errorf("counted %d listeners after %s, settled: %t", listeners, after, settled)
 					}
 				}
@@ -300,8 +301,8 @@ func TestANewNameIsTakenFromTheCommitThatGivesIt(t *testing.T) {
 			Provider: kind.IdentityProvider{Type: "Bundled"},
 		})
 	}
-	leaves := kind.DataplaneLeaves{Leaves: []kind.HeldLeaf{{LeafNames: kind.NamesOf("spiffe://mesh.local/old"), MeshIdentity: "identity"}}}
-	put(hub, named("/old"), web("blue"), server("blue", "10.0.0.1", "blue", 8080), kind.DataplaneLeavesList.Make(mesh, "blue", leaves))
+	leaves := kind.DataplaneCertificates{Certificates: []kind.WorkloadCertificate{{SpiffeIDs: kind.SpiffeIDsOf("spiffe://mesh.local/old"), MeshIdentity: "identity"}}}
+	put(hub, named("/old"), web("blue"), server("blue", "10.0.0.1", "blue", 8080), kind.DataplaneCertificatesList.Make(mesh, "blue", leaves))
 	hub.state.Moving.Pin(graph.ProxyKey{Mesh: mesh, Name: "blue"})
 	put(hub, named("/new"))
 	for _, f := range hub.feedsOf(hub.proxies[graph.ProxyKey{Mesh: mesh, Name: "client"}]) {

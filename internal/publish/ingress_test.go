@@ -29,7 +29,7 @@ func withSNI(sni string) resource.Any {
 
 // servingTLS is a server that presents a certificate.
 func servingTLS(name, address string, port uint32) resource.Any {
-	row := serving(name, address, port).(*resource.Object[kind.DataplaneServing])
+	row := serving(name, address, port).(*resource.Object[kind.DataplaneListenerStatus])
 	row.Spec.Inbounds[0].Serial = "5e"
 	return row
 }
@@ -83,12 +83,12 @@ func TestAServiceThatComesOrGoesLeavesTheIngressListenerAlone(t *testing.T) {
 	own := hub.proxies[key].own
 	put(hub, withSNI("a.web.8080.default.ms"), server("web", "10.0.0.5", "web", 8080), servingTLS("web", "10.0.0.5", 8080))
 	put(hub, withSNI("b.web.8080.default.ms"))
-	hub.Apply(removal(kind.HeldPassages.Key(mesh, "web-8080"))) // other zones have heard of it
+	hub.Apply(removal(kind.RetainedSNIRoutes.Key(mesh, "web-8080"))) // other zones have heard of it
 	if got := namesOf(hub, key, xds.Endpoint); !slices.Equal(got, []string{"b.web.8080.default.ms"}) {
 		t.Errorf("after the server name changed it has the assignments %v", got)
 	}
 	hub.Apply(removal(kind.MeshServices.Key(mesh, "web")))
-	hub.Apply(removal(kind.HeldPassages.Key(mesh, "web-8080")))
+	hub.Apply(removal(kind.RetainedSNIRoutes.Key(mesh, "web-8080")))
 	if got := namesOf(hub, key, xds.Cluster); len(got) > 0 {
 		t.Errorf("the service is gone, and it has the clusters %v", got)
 	}
@@ -188,7 +188,7 @@ func told(ingresses ...kind.ZoneProxyAddress) resource.Any {
 // settledAlready is a world whose clients settle at once.
 type settledAlready struct{}
 
-func (settledAlready) WaitSettled(context.Context, uint64, func(xds.Refusal) bool) (int, error) {
+func (settledAlready) WaitAcked(context.Context, uint64, func(xds.NACK) bool) (int, error) {
 	return 0, nil
 }
 
@@ -199,12 +199,12 @@ func TestAnIngressListenerGoesOnceOtherZonesDialAnother(t *testing.T) {
 	former := kind.ZoneIngressSection{Address: "10.0.0.1", Port: 10001, AdvertisedAddress: "192.168.1.100", AdvertisedPort: 30001}
 	moved := kind.ZoneIngressSection{Address: "10.0.0.1", Port: 10002, AdvertisedAddress: "192.168.1.100", AdvertisedPort: 30002}
 	put(hub, door("door", "10.0.0.1"), told(kind.ZoneProxyAddress{Name: "door", Address: "192.168.1.100", Port: 30001, Healthy: true}),
-		kind.DataplaneServings.Make(mesh, "door", kind.DataplaneServing{Ingresses: []kind.ZoneIngressSection{former}}))
+		kind.DataplaneListenerStatuses.Make(mesh, "door", kind.DataplaneListenerStatus{Ingresses: []kind.ZoneIngressSection{former}}))
 	put(hub, kind.Dataplanes.Make(mesh, "door", kind.Dataplane{Networking: kind.Networking{ZoneIngress: &moved}}))
-	put(hub, kind.DataplaneServings.Make(mesh, "door", kind.DataplaneServing{Ingresses: []kind.ZoneIngressSection{former, moved}}))
+	put(hub, kind.DataplaneListenerStatuses.Make(mesh, "door", kind.DataplaneListenerStatus{Ingresses: []kind.ZoneIngressSection{former, moved}}))
 	proxy, _ := hub.Proxy(graph.ProxyKey{Mesh: mesh, Name: "door"})
-	if len(proxy.Ingresses) != 2 || hub.Withdrawals() > 0 {
-		t.Errorf("listens at %v with %d withdrawals, want both places while other zones are told of the former one", proxy.Ingresses, hub.Withdrawals())
+	if len(proxy.Ingresses) != 2 || hub.Draining() > 0 {
+		t.Errorf("listens at %v with %d withdrawals, want both places while other zones are told of the former one", proxy.Ingresses, hub.Draining())
 	}
 	put(hub, told(kind.ZoneProxyAddress{Name: "door", Address: "192.168.1.100", Port: 30002, Healthy: true}))
 	if rows := <-zones.rows; !slices.Equal(rows, []resource.Key{kind.MeshZoneAddresses.Key(mesh, "default")}) {
@@ -228,7 +228,7 @@ func TestADrainingIngressWaitsForOtherZones(t *testing.T) {
 	put(hub, door("door", "10.0.0.1"), told(kind.ZoneProxyAddress{Name: "door", Healthy: true}))
 	drained := make(chan error)
 	go func() { drained <- hub.Drained(t.Context(), key) }()
-	put(hub, kind.DataplaneServings.Make(mesh, "door", kind.DataplaneServing{Draining: true}))
+	put(hub, kind.DataplaneListenerStatuses.Make(mesh, "door", kind.DataplaneListenerStatus{Draining: true}))
 	select {
 	case rows := <-zones.rows:
 		t.Errorf("other zones are asked about %v before they are told", rows)
@@ -296,10 +296,10 @@ func TestWhatGoesFromAServiceIsPassedOnUntilOtherZonesHaveHeard(t *testing.T) {
 			if listeners := portsOf(proxyOf(hub, "one")); !slices.Contains(listeners, 8080) {
 				t.Errorf("the server listens at %v", listeners)
 			}
-			if hub.Withdrawals() > 0 {
+			if hub.Draining() > 0 {
 				t.Error("its listener waits for the clients of its own zone alone")
 			}
-			hub.Apply(removal(kind.HeldPassages.Key(mesh, "web-8080")))
+			hub.Apply(removal(kind.RetainedSNIRoutes.Key(mesh, "web-8080")))
 			if got := namesOf(hub, key, xds.Cluster); slices.Contains(got, sni) {
 				t.Errorf("other zones have heard of it, and the ingress has %v", got)
 			}
@@ -336,7 +336,7 @@ func TestAServiceOfManyZonesKeepsAMemberThatGoes(t *testing.T) {
 	if got := behind(t, hub, key, sni); !strings.Contains(got, "10.0.0.5") {
 		t.Errorf("once the member has gone: %s", got)
 	}
-	hub.Apply(removal(kind.HeldPassages.Key(mesh, "web-8080")))
+	hub.Apply(removal(kind.RetainedSNIRoutes.Key(mesh, "web-8080")))
 	if got := behind(t, hub, key, sni); strings.Contains(got, "10.0.0.5") {
 		t.Errorf("other zones have heard of it, and behind the server name is %s", got)
 	}
@@ -356,7 +356,7 @@ func TestAServiceOfManyZonesThatGoesIsPassedOnForAWhile(t *testing.T) {
 	if got := behind(t, hub, key, sni); !strings.Contains(got, "10.0.0.5") {
 		t.Errorf("once the service has gone: %s", got)
 	}
-	hub.Apply(removal(kind.HeldPassages.Key(mesh, "all-8080.mzms")))
+	hub.Apply(removal(kind.RetainedSNIRoutes.Key(mesh, "all-8080.mzms")))
 	if got := namesOf(hub, key, xds.Cluster); slices.Contains(got, sni) {
 		t.Errorf("its time is over, and the ingress has %v", got)
 	}

@@ -19,7 +19,7 @@ import (
 )
 
 // startHub starts one instance on a store that others share, whose clients settle when the settler says so.
-func startHub(t *testing.T, rows store.Store, id string, s Settler) (stop func()) {
+func startHub(t *testing.T, rows store.Store, id string, s AckWaiter) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	log := slog.New(slog.DiscardHandler)
@@ -27,21 +27,21 @@ func startHub(t *testing.T, rows store.Store, id string, s Settler) (stop func()
 	state := graph.NewState("default")
 	hub := NewHub(state, xds.NewCatalog(), log)
 	member, err := instances.Join(ctx, instances.Config{
-		ID: id, Store: rows, Writer: writer, Answer: hub.Here, Lost: Bound, Log: log,
-		Strays: func(string) bool { return true },
+		ID: id, Store: rows, Writer: writer, LocalAcked: hub.Here, Lost: Bound, Log: log,
+		HasLostClients: func(string) bool { return true },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	hub.Use(ctx, Outside{
-		Settler: s, Others: member,
+	hub.Use(ctx, Callbacks{
+		Waiter: s, Replicas: member,
 		Version: func(ctx context.Context, key resource.Key) (string, error) {
 			row, err := rows.Get(ctx, key)
 			return row.Version, err
 		},
-		Forget: func(ctx context.Context, key graph.ProxyKey, listeners []string) error {
-			return admit.Modify(ctx, writer, kind.DataplaneServings, key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneServing]) bool {
-				return o.Spec.Forget(listeners)
+		RemoveListeners: func(ctx context.Context, key graph.ProxyKey, listeners []string) error {
+			return admit.Modify(ctx, writer, kind.DataplaneListenerStatuses, key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneListenerStatus]) bool {
+				return o.Spec.Remove(listeners)
 			})
 		},
 	})
@@ -51,7 +51,7 @@ func startHub(t *testing.T, rows store.Store, id string, s Settler) (stop func()
 	}
 	run, led := make(chan struct{}), make(chan struct{})
 	go func() { defer close(run); member.Run(ctx) }()
-	go func() { defer close(led); member.Lead(ctx, hub.Withdraw) }()
+	go func() { defer close(led); member.Lead(ctx, hub.RunDrains) }()
 	stop = func() { cancel(); <-run; <-led; wait() }
 	t.Cleanup(stop)
 	return stop
@@ -60,7 +60,7 @@ func startHub(t *testing.T, rows store.Store, id string, s Settler) (stop func()
 // atOnce is a world whose clients have always settled.
 type atOnce struct{}
 
-func (atOnce) WaitSettled(context.Context, uint64, func(xds.Refusal) bool) (int, error) {
+func (atOnce) WaitAcked(context.Context, uint64, func(xds.NACK) bool) (int, error) {
 	return 0, nil
 }
 
@@ -78,7 +78,7 @@ func storeAll(t *testing.T, rows store.Store, objects ...resource.Any) {
 // listenersOf counts the listeners of the Dataplane blue that are stored as served.
 func listenersOf(t *testing.T, rows store.Store) int {
 	t.Helper()
-	row, err := rows.Get(t.Context(), kind.DataplaneServings.Key(mesh, "blue"))
+	row, err := rows.Get(t.Context(), kind.DataplaneListenerStatuses.Key(mesh, "blue"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func listenersOf(t *testing.T, rows store.Store) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return len(o.(*resource.Object[kind.DataplaneServing]).Spec.Inbounds)
+	return len(o.(*resource.Object[kind.DataplaneListenerStatus]).Spec.Inbounds)
 }
 
 func TestAWithdrawalWaitsForTheClientsOfEveryInstance(t *testing.T) {

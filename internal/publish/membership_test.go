@@ -43,17 +43,17 @@ func TestWhomTheMeshPutsOutLeavesAtOnce(t *testing.T) {
 
 	put(hub, blocking(kind.ServiceTag, "blue"))
 	lists("put out", "")
-	if told == nil || !strings.Contains(told.Refusal, "mesh default does not admit Dataplane blue: ") {
+	if told == nil || !strings.Contains(told.NotAdmitted, "mesh default does not admit Dataplane blue: ") {
 		t.Errorf("whoever follows it is told %+v", told)
 	}
 	put(hub, blocking(kind.ZoneLabel, "default"))
-	if doors := hub.state.Doors.Get(hub.reader(), mesh); len(doors) > 0 {
+	if doors := hub.state.IngressProxies.Get(hub.reader(), mesh); len(doors) > 0 {
 		t.Errorf("the zone's doors are %v, and the mesh does not admit them", doors)
 	}
 	put(hub, blocking("", ""))
 	lists("admitted again", "10.0.0.1 10.0.0.2")
-	if told.Refusal != "" || len(hub.state.Doors.Get(hub.reader(), mesh)) != 1 {
-		t.Errorf("admitted again: %+v, with doors %v", told, hub.state.Doors.Get(hub.reader(), mesh))
+	if told.NotAdmitted != "" || len(hub.state.IngressProxies.Get(hub.reader(), mesh)) != 1 {
+		t.Errorf("admitted again: %+v, with doors %v", told, hub.state.IngressProxies.Get(hub.reader(), mesh))
 	}
 
 	put(hub, web("green")) // what was there is held

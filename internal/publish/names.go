@@ -4,7 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"google.golang.org/protobuf/proto"
@@ -14,23 +16,23 @@ import (
 	"weft/internal/wire"
 )
 
-// Names are the host names that the proxies of a class find, as they are at one moment.
-type Names struct {
+// HostNames are the host names that the proxies of a class find, as they are at one moment.
+type HostNames struct {
 	Version string       // equal where the names are
 	hosts   []graph.Host // sorted
 
 	mu      sync.Mutex
-	updates map[string]*NamesUpdate // by the version that they lead on from; "": from nothing
+	updates map[string]*HostNamesUpdate // by the version that they lead on from; "": from nothing
 }
 
-// NamesUpdate is a [wire.NamesUpdate], encoded once for all who are told the same.
-type NamesUpdate struct{ encoded []byte }
+// HostNamesUpdate is a [wire.HostNamesUpdate], encoded once for all who are told the same.
+type HostNamesUpdate struct{ encoded []byte }
 
 // Encoded implements xds.Encoded.
-func (u *NamesUpdate) Encoded() []byte { return u.encoded }
+func (u *HostNamesUpdate) Encoded() []byte { return u.encoded }
 
-func newNames(hosts []graph.Host) *Names {
-	return &Names{Version: versionOf(hosts), hosts: hosts, updates: map[string]*NamesUpdate{}}
+func newNames(hosts []graph.Host) *HostNames {
+	return &HostNames{Version: versionOf(hosts), hosts: hosts, updates: map[string]*HostNamesUpdate{}}
 }
 
 // versionOf is a hash of all that the names are made of.
@@ -51,7 +53,7 @@ func versionOf(hosts []graph.Host) string {
 }
 
 // Since is what leads on from earlier names, or all of them where those are nil.
-func (n *Names) Since(before *Names) *NamesUpdate {
+func (n *HostNames) Since(before *HostNames) *HostNamesUpdate {
 	from := ""
 	if before != nil {
 		from = before.Version
@@ -59,14 +61,14 @@ func (n *Names) Since(before *Names) *NamesUpdate {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.updates[from] == nil {
-		n.updates[from] = &NamesUpdate{n.encode(before)}
+		n.updates[from] = &HostNamesUpdate{n.encode(before)}
 	}
 	return n.updates[from]
 }
 
 // encode walks two sorted lists and tells what became of their names.
-func (n *Names) encode(before *Names) []byte {
-	update := &wire.NamesUpdate{Version: n.Version, Complete: before == nil}
+func (n *HostNames) encode(before *HostNames) []byte {
+	update := &wire.HostNamesUpdate{Version: n.Version, Complete: before == nil}
 	var had []graph.Host
 	if before != nil {
 		had = before.hosts
@@ -102,22 +104,22 @@ func wireHost(host graph.Host) *wire.HostName {
 	return w
 }
 
-func (c *config) makeNames(r *table.Reader, class graph.Class) *Names {
+func (c *config) makeNames(r *table.Reader, class graph.ProxyGroup) *HostNames {
 	return newNames(c.state.Hosts.Get(r, class))
 }
 
-func sameNames(a, b *Names) bool { return a == b || a != nil && b != nil && a.Version == b.Version }
+func sameNames(a, b *HostNames) bool { return a == b || a != nil && b != nil && a.Version == b.Version }
 
-// WatchNames calls tell with the host names that a proxy finds (nil: there is no such proxy) and whenever
+// WatchHostNames calls tell with the host names that a proxy finds (nil: there is no such proxy) and whenever
 // they change, until stop. Calls come one after another from the table's writer, so tell must not block and
 // must not call the Hub.
-func (h *Hub) WatchNames(key graph.ProxyKey, tell func(*Names)) (stop func()) {
+func (h *Hub) WatchHostNames(key graph.ProxyKey, tell func(*HostNames)) (stop func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := h.attend(key)
 	p.resolvers[&tell] = struct{}{}
 	if kept, _ := h.config.own.Value(key); kept != nil {
-		tell(h.names[kept.Proxy.Class])
+		tell(h.names[kept.Proxy.Group])
 	} else {
 		tell(nil)
 	}
@@ -129,27 +131,66 @@ func (h *Hub) WatchNames(key graph.ProxyKey, tell func(*Names)) (stop func()) {
 	}
 }
 
-func (p *proxy) tellNames(names *Names) {
+func (p *proxy) tellNames(names *HostNames) {
 	for tell := range p.resolvers {
 		(*tell)(names)
 	}
 }
 
-// publishNames tells the names that a commit changes.
-func (h *Hub) publishNames(changes *table.Changes) {
-	changed := map[graph.Class]*Names{}
+// changesNames says whether a commit changes or removes host names that agents know. An agent is sent all names at once,
+// so that what waits is published before.
+func (h *Hub) changesNames(changes *table.Changes) bool {
 	for class, names := range h.config.names.Changed(changes) {
-		changed[class], h.names[class] = names, names
+		if names != nil && !names.onlyAdds(h.names[class]) {
+			return true
+		}
 	}
+	return false
+}
+
+// publishNames tells the names that a commit changes. Names that are only added wait while resources of their class do:
+// who knows a name may dial it.
+func (h *Hub) publishNames(changes *table.Changes) {
+	changed := map[graph.ProxyGroup]*HostNames{}
+	for class, names := range h.config.names.Changed(changes) {
+		if of := h.classes.open[class]; of != nil && of.late {
+			h.lateNames[class] = true
+			continue
+		}
+		delete(h.lateNames, class)
+		changed[class] = names
+	}
+	h.tellNames(changed)
+}
+
+// tellNames tells the proxies of some classes their names.
+func (h *Hub) tellNames(changed map[graph.ProxyGroup]*HostNames) {
 	if len(changed) == 0 {
 		return
 	}
+	maps.Copy(h.names, changed)
 	for _, p := range h.proxies {
 		if p.own == nil {
 			continue
 		}
-		if names := changed[p.own.Proxy.Class]; names != nil {
+		if names := changed[p.own.Proxy.Group]; names != nil {
 			p.tellNames(names)
 		}
 	}
+}
+
+// onlyAdds says whether all earlier names are among these, as they were.
+func (n *HostNames) onlyAdds(before *HostNames) bool {
+	if before == nil {
+		return true
+	}
+	now := n.hosts
+	for _, host := range before.hosts {
+		i, found := slices.BinarySearchFunc(now, host.Name, func(h graph.Host, name string) int { return strings.Compare(h.Name, name) })
+		if !found || !slices.Equal(now[i].Addresses, host.Addresses) {
+			return false
+		}
+		now = now[i+1:]
+	}
+	return true
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // anyNames are a few names out of a small world, so that they often meet.
-var anyNames = rapid.Custom(func(t *rapid.T) *Names {
+var anyNames = rapid.Custom(func(t *rapid.T) *HostNames {
 	var hosts []graph.Host
 	for _, name := range []string{"a.mesh.local", "b.mesh.local", "c.mesh.local", "d.mesh.local"} {
 		if rapid.Bool().Draw(t, name) {
@@ -30,8 +30,8 @@ var anyNames = rapid.Custom(func(t *rapid.T) *Names {
 })
 
 // hear does what an agent does with an update.
-func hear(t *rapid.T, knows map[string]string, u *NamesUpdate) (version string) {
-	update := &wire.NamesUpdate{}
+func hear(t *rapid.T, knows map[string]string, u *HostNamesUpdate) (version string) {
+	update := &wire.HostNamesUpdate{}
 	if err := proto.Unmarshal(u.Encoded(), update); err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func hear(t *rapid.T, knows map[string]string, u *NamesUpdate) (version string) 
 func TestAnAgentThatHearsSomeOfTheUpdatesKnowsTheLastNames(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		knows, want := map[string]string{}, map[string]string{}
-		var told, last *Names
+		var told, last *HostNames
 		for _, names := range rapid.SliceOfN(anyNames, 1, 6).Draw(t, "names") {
 			last = names
 			if rapid.Bool().Draw(t, "slow") {
@@ -97,9 +97,9 @@ func TestAProxyHearsTheNamesOfWhatItReaches(t *testing.T) {
 	hub, _, _ := newHub(t, never{})
 	put(hub, web("web"), named("web", "web.mesh.local", "241.0.0.1"), named("gone", "gone.mesh.local", "241.0.0.9"))
 	put(hub, kind.Dataplanes.Make(mesh, "plain", kind.Dataplane{Networking: kind.Networking{Address: "10.0.0.8"}}))
-	heard := map[string][]*Names{}
+	heard := map[string][]*HostNames{}
 	for _, name := range []string{"client", "plain", "nobody"} {
-		t.Cleanup(hub.WatchNames(graph.ProxyKey{Mesh: mesh, Name: name}, func(n *Names) { heard[name] = append(heard[name], n) }))
+		t.Cleanup(hub.WatchHostNames(graph.ProxyKey{Mesh: mesh, Name: name}, func(n *HostNames) { heard[name] = append(heard[name], n) }))
 	}
 	if first := heard["client"][0].hosts; len(first) != 1 || first[0].Name != "web.mesh.local" || first[0].Addresses[0].String() != "241.0.0.1" {
 		t.Errorf("the client hears %v, want web.mesh.local at 241.0.0.1", first)

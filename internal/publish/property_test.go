@@ -7,9 +7,11 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
+	"weft/internal/envoy"
 	"weft/internal/graph"
 	"weft/internal/identity"
 	"weft/internal/mirror"
@@ -35,6 +37,7 @@ const mesh = "default"
 var (
 	foreignServices = labelsOfForeign("west", "north")
 	foreignNames    = slices.Sorted(maps.Keys(foreignServices))
+	hostNames       = []string{"a.example", "b.example"}
 	doorNames       = []string{received(&kind.MeshZoneAddresses.Info, "west", "west"), received(&kind.MeshZoneAddresses.Info, "north", "north")}
 )
 
@@ -59,7 +62,7 @@ func pick[T any](t *rapid.T, label string, from ...T) T {
 }
 
 func drawDataplane(t *rapid.T, name string) resource.Any {
-	dp := kind.Dataplane{Networking: kind.Networking{Address: "10.0.0." + name[1:]}}
+	dp := kind.Dataplane{Networking: kind.Networking{Address: pick(t, "address", "10.0.0."+name[1:], "10.0.0."+name[1:], hostNames[0])}}
 	for i := range rapid.IntRange(0, 3).Draw(t, "inbounds") {
 		dp.Networking.Inbound = append(dp.Networking.Inbound, kind.Inbound{
 			Port:     uint32(8000 + rapid.IntRange(0, 2).Draw(t, "port")),
@@ -108,7 +111,7 @@ func drawReference(t *rapid.T) *kind.BackendRef {
 }
 
 func drawServing(t *rapid.T, name string) resource.Any {
-	serving := kind.DataplaneServing{Draining: rapid.IntRange(0, 5).Draw(t, "draining") == 0}
+	serving := kind.DataplaneListenerStatus{Draining: rapid.IntRange(0, 5).Draw(t, "draining") == 0}
 	for port := range 3 {
 		if rapid.Bool().Draw(t, "serves") {
 			serving.Inbounds = append(serving.Inbounds, kind.ServedInbound{
@@ -124,7 +127,7 @@ func drawServing(t *rapid.T, name string) resource.Any {
 	if rapid.Bool().Draw(t, "serves an egress") {
 		serving.Egresses = []kind.ServedEgress{{ZoneEgressSection: kind.ZoneEgressSection{Address: "10.0.0." + name[1:], Port: 10003}}}
 	}
-	return kind.DataplaneServings.Make(mesh, name, serving)
+	return kind.DataplaneListenerStatuses.Make(mesh, name, serving)
 }
 
 func drawService(t *rapid.T, name string) resource.Any {
@@ -184,7 +187,7 @@ func drawZoneAddress(t *rapid.T, name string) resource.Any {
 	row := kind.MeshZoneAddress{}
 	for i := range rapid.IntRange(0, 2).Draw(t, "ingresses") {
 		row.Ingresses = append(row.Ingresses, kind.ZoneProxyAddress{
-			Name: fmt.Sprint("zi-", i), Address: pick(t, "at", "192.168.0.1", "192.168.0.2"), Port: 10001, Healthy: rapid.Bool().Draw(t, "healthy"),
+			Name: fmt.Sprint("zi-", i), Address: pick(t, "at", "192.168.0.1", "192.168.0.2", hostNames[0], hostNames[1]), Port: 10001, Healthy: rapid.Bool().Draw(t, "healthy"),
 		})
 	}
 	return kind.MeshZoneAddresses.Make(mesh, name, row)
@@ -281,8 +284,8 @@ func drawMesh(t *rapid.T, name string) resource.Any {
 	})
 }
 
-func drawPutOut(t *rapid.T, name string) resource.Any {
-	return kind.PutOuts.Make(mesh, name, kind.PutOut{Proxies: []kind.PutOutProxy{
+func drawEvicted(t *rapid.T, name string) resource.Any {
+	return kind.EvictedProxiesList.Make(mesh, name, kind.EvictedProxies{Proxies: []kind.EvictedProxy{
 		{Name: identity.InstanceDNSName(mesh, "default", pick(t, "put out", proxyNames...))},
 	}})
 }
@@ -298,7 +301,7 @@ var drawn = []struct {
 	draw  func(*rapid.T, string) resource.Any
 }{
 	{"Dataplane", proxyNames, drawDataplane},
-	{"DataplaneServing", proxyNames, drawServing},
+	{"DataplaneListenerStatus", proxyNames, drawServing},
 	{"MeshService", serviceNames, drawService},
 	{"MeshServiceStatus", serviceNames, drawStatus},
 	{"MeshService", foreignNames, drawForeign},
@@ -313,7 +316,24 @@ var drawn = []struct {
 	{"MeshExternalServiceStatus", serviceNames, drawExternalStatus},
 	{"MeshEgressAddress", []string{"default"}, drawEgresses},
 	{"Mesh", []string{mesh}, drawMesh},
-	{"PutOut", []string{"default"}, drawPutOut},
+	{"EvictedProxies", []string{"default"}, drawEvicted},
+	{"ResolvedName", hostNames, drawResolved},
+}
+
+// drawResolved is a host name with addresses, a former one among them, or with ingresses that are dialled until it has some.
+func drawResolved(t *rapid.T, name string) resource.Any {
+	row := kind.ResolvedName{}
+	for i := range rapid.IntRange(0, 2).Draw(t, "addresses") {
+		a := kind.ResolvedAddress{Address: pick(t, "address", "10.0.0.1", "192.168.0.3", "127.0.0.1")}
+		if i > 0 {
+			a.Until = kind.Time{Time: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)}
+		}
+		row.Addresses = append(row.Addresses, a)
+	}
+	if len(row.Addresses) == 0 && rapid.Bool().Draw(t, "former") {
+		row.Former = []kind.FormerIngresses{{Mesh: mesh, Zone: pick(t, "zone", "west", "north"), Ingresses: []kind.IngressEndpoint{{Address: "192.168.0.4", Port: 10001}}}}
+	}
+	return kind.ResolvedNames.Make("", name, row)
 }
 
 func drawBatch(t *rapid.T) mirror.Batch {
@@ -322,7 +342,7 @@ func drawBatch(t *rapid.T) mirror.Batch {
 		k := pick(t, "kind", drawn...)
 		name := pick(t, "name", k.names...)
 		key := resource.Key{Kind: k.kind, Mesh: mesh, Name: name}
-		if k.kind == kind.Meshes.Name {
+		if k.kind == kind.Meshes.Name || k.kind == kind.ResolvedNames.Name {
 			key.Mesh = ""
 		}
 		puts[key] = nil
@@ -345,11 +365,12 @@ func drawBatch(t *rapid.T) mirror.Batch {
 func TestFeedsEqualARebuildAfterAnyChanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		hub := NewHub(graph.NewState("default"), xds.NewCatalog(), slog.New(slog.DiscardHandler))
-		hub.Use(t.Context(), Outside{
-			Settler: never{}, Others: alone{},
-			KeepPassages: func(context.Context, []*resource.Object[kind.HeldPassage]) error { return nil },
-			Announce:     func(context.Context, []*resource.Object[kind.DataplaneLeaves]) error { return nil },
-			Keep:         func(context.Context, []*resource.Object[kind.HeldEndpoints]) error { return nil },
+		hub.Use(t.Context(), Callbacks{
+			Waiter: never{}, Replicas: alone{},
+			RetainSNIRoutes: func(context.Context, []*resource.Object[kind.RetainedSNIRoute]) error { return nil },
+			KeepIngresses:   func(context.Context, []*resource.Object[kind.ResolvedName]) error { return nil },
+			Announce:        func(context.Context, []*resource.Object[kind.DataplaneCertificates]) error { return nil },
+			Keep:            func(context.Context, []*resource.Object[kind.RetainedEndpoints]) error { return nil },
 		})
 		stops := map[graph.ProxyKey]func(){}
 		told := map[graph.ProxyKey]*graph.Proxy{}
@@ -364,7 +385,16 @@ func TestFeedsEqualARebuildAfterAnyChanges(t *testing.T) {
 				}
 				stops[key] = hub.Watch(key, func(p *graph.Proxy) { told[key] = p })
 			},
+			"begin or end a round of additions": func(t *rapid.T) {
+				if hub.growth.open = !hub.growth.open; !hub.growth.open {
+					hub.release()
+				}
+			},
 			"": func(t *rapid.T) {
+				if hub.growth.open { // additions wait
+					compareRemoved(t, hub, stops)
+					return
+				}
 				for key := range stops {
 					compareToRebuild(t, hub, key, told[key])
 				}
@@ -375,6 +405,30 @@ func TestFeedsEqualARebuildAfterAnyChanges(t *testing.T) {
 			},
 		})
 	})
+}
+
+// compareRemoved wants nothing in the resource sets that a rebuild has not.
+func compareRemoved(t *rapid.T, hub *Hub, attached map[graph.ProxyKey]func()) {
+	for key := range attached {
+		want, exists := hub.Config(key)
+		if !exists {
+			continue
+		}
+		var got []*xds.Resource
+		for _, f := range hub.feedsOf(hub.proxies[key]) {
+			got = append(got, f.Resources()...)
+		}
+		changed, removed := difference(inOrder(got), want)
+		for _, k := range removed {
+			t.Errorf("%s: while additions wait the resource sets have %s %s, a rebuild has not", key, k.Type, k.Name)
+		}
+		for _, r := range changed {
+			i := slices.IndexFunc(got, func(had *xds.Resource) bool { return compareNames(had, r) == 0 })
+			if i >= 0 && !(envoy.HasEndpoints(got[i]) && envoy.OnlyAddsEndpoints(got[i], r)) {
+				t.Errorf("%s: while additions wait %s %s is not as a rebuild has it, and the difference is more than a further endpoint", key, r.Type, r.Name)
+			}
+		}
+	}
 }
 
 func compareToRebuild(t *rapid.T, hub *Hub, key graph.ProxyKey, told *graph.Proxy) {

@@ -29,17 +29,19 @@ func (h *Hub) Dataplane(key graph.ProxyKey) (*resource.Object[kind.Dataplane], b
 	return h.state.Dataplanes.Find(h.reader(), key.Mesh, key.Name)
 }
 
-// Refusal answers why the mesh does not admit a proxy; empty: it does.
-func (h *Hub) Refusal(key graph.ProxyKey) string { return h.state.Refusal(h.reader(), key) }
+// NotAdmittedReason answers why the mesh does not admit a proxy; empty: it does.
+func (h *Hub) NotAdmittedReason(key graph.ProxyKey) string {
+	return h.state.NotAdmittedReason(h.reader(), key)
+}
 
 // Networking answers where a proxy stands in the network; false where there is no such proxy.
 func (h *Hub) Networking(key graph.ProxyKey) (*kind.Networking, bool) {
 	return h.state.Networking(h.reader(), key)
 }
 
-// Serving answers what a proxy serves.
-func (h *Hub) Serving(key graph.ProxyKey) (*resource.Object[kind.DataplaneServing], bool) {
-	return h.state.Serving(h.reader(), key)
+// ListenerStatus answers what a proxy serves.
+func (h *Hub) ListenerStatus(key graph.ProxyKey) (*resource.Object[kind.DataplaneListenerStatus], bool) {
+	return h.state.ListenerStatus(h.reader(), key)
 }
 
 // Insight answers what is known of a proxy's connections.
@@ -47,9 +49,9 @@ func (h *Hub) Insight(key graph.ProxyKey) (*resource.Object[kind.DataplaneInsigh
 	return h.state.Insight(h.reader(), key)
 }
 
-// EgressLeaves answers what a ZoneEgress may present: a row for each mesh whose identity it is.
-func (h *Hub) EgressLeaves(name string) []*resource.Object[kind.DataplaneLeaves] {
-	return h.state.EgressLeavesByName.List(h.reader(), name)
+// EgressCertificates answers what a ZoneEgress may present: a row for each mesh whose identity it is.
+func (h *Hub) EgressCertificates(name string) []*resource.Object[kind.DataplaneCertificates] {
+	return h.state.EgressCertificatesByName.List(h.reader(), name)
 }
 
 // SigningCA answers the authority of a MeshIdentity.
@@ -114,11 +116,14 @@ func configOf(c *config, r *table.Reader, key graph.ProxyKey) ([]*xds.Resource, 
 	if own == nil {
 		return nil, false
 	}
-	all := slices.Concat(own.Resources, c.class.all(r, own.Proxy.Class))
+	all := slices.Concat(own.Resources, c.class.all(r, own.Proxy.Group))
 	for _, mesh := range own.Proxy.Passes {
 		all = append(all, c.ingress.all(r, mesh)...)
 	}
-	for _, mesh := range own.Proxy.LeadsOut {
+	for _, mesh := range own.Proxy.Forwards {
+		all = append(all, c.forward.all(r, mesh)...)
+	}
+	for _, mesh := range own.Proxy.IsEgress {
 		all = append(all, c.egress.all(r, mesh)...)
 	}
 	return inOrder(all), true
@@ -134,21 +139,21 @@ func (h *Hub) Applied(key graph.ProxyKey) *graph.Applied {
 	return h.state.Applied(h.reader(), key)
 }
 
-// Behind answers who is behind a service of this zone and who may call there; nil where there is no such
+// Backends answers who is behind a service of this zone and who may call there; nil where there is no such
 // service.
-func (h *Hub) Behind(key graph.ServiceKey) *graph.Behind {
-	return h.state.Behind(h.reader(), key)
+func (h *Hub) Backends(key graph.ServiceKey) *graph.Backends {
+	return h.state.Backends(h.reader(), key)
 }
 
 // Explain says what becomes of a request, by the configuration that the proxies are sent, and asks beyond where
 // it goes on in another zone.
-func (h *Hub) Explain(request envoysim.Request, beyond envoysim.Beyond) (*envoysim.Explanation, error) {
+func (h *Hub) Explain(request envoysim.Request, beyond envoysim.RemoteZones) (*envoysim.Explanation, error) {
 	return envoysim.Explain(h.world(request.From.Mesh), request, beyond)
 }
 
-// Arrive says what becomes of a request of another zone that arrives at a zone ingress of this one.
-func (h *Hub) Arrive(crossing envoysim.Crossing) (*envoysim.Arrival, error) {
-	return envoysim.Arrive(h.world(crossing.Mesh), crossing)
+// CrossZone says what becomes of a request of another zone that arrives at a zone ingress of this one.
+func (h *Hub) CrossZone(crossing envoysim.CrossZoneRequest) (*envoysim.IngressResult, error) {
+	return envoysim.CrossZone(h.world(crossing.Mesh), crossing)
 }
 
 func (h *Hub) world(mesh string) *world {
@@ -168,11 +173,11 @@ func (w *world) Config(key graph.ProxyKey) ([]*xds.Resource, bool) {
 	return configOf(w.hub.config, w.r, key)
 }
 
-func (w *world) Names(key graph.ProxyKey) kind.LeafNames {
-	if p := w.hub.state.Proxy.Get(w.r, key); p != nil && p.Leaf != nil {
-		return p.Leaf.LeafNames
+func (w *world) SpiffeIDs(key graph.ProxyKey) kind.SpiffeIDs {
+	if p := w.hub.state.Proxy.Get(w.r, key); p != nil && p.Certificate != nil {
+		return p.Certificate.SpiffeIDs
 	}
-	return kind.LeafNames{}
+	return kind.SpiffeIDs{}
 }
 
 func (w *world) Instance(key graph.ProxyKey) string {
@@ -187,13 +192,13 @@ func (w *world) Egress(address string, port uint32) (graph.ProxyKey, bool) {
 	return w.hub.state.EgressAt(w.r, w.mesh, address, port)
 }
 
-func (w *world) Door(address string, port uint32) (envoysim.Door, bool) {
-	zone, door, ok := w.hub.state.Door(w.snapshot, w.mesh, address, port)
+func (w *world) IngressAt(address string, port uint32) (envoysim.ZoneIngress, bool) {
+	zone, door, ok := w.hub.state.ZoneProxy(w.snapshot, w.mesh, address, port)
 	ingress := graph.ProxyKey{Mesh: w.mesh, Name: door.Name}
 	if door.Legacy {
 		ingress = graph.ZoneIngressProxy(door.Name)
 	}
-	return envoysim.Door{Zone: zone, Ingress: ingress, Healthy: door.Healthy}, ok
+	return envoysim.ZoneIngress{Zone: zone, Ingress: ingress, Healthy: door.Healthy}, ok
 }
 
 // Drained returns once a proxy's draining has taken it out of every endpoint list and, where it is a zone proxy, out
@@ -201,23 +206,23 @@ func (w *world) Door(address string, port uint32) (envoysim.Door, bool) {
 // ends. Clients that are lost meanwhile are not waited for.
 func (h *Hub) Drained(ctx context.Context, key graph.ProxyKey) error {
 	revision, err := h.await(ctx, func(r *table.Reader) bool {
-		serving, ok := h.state.Serving(r, key)
+		serving, ok := h.state.ListenerStatus(r, key)
 		return (!ok || serving.Spec.Draining) && !h.state.Told(r, key) && !h.state.Offered(r, key)
 	})
 	if err != nil {
 		return err
 	}
 	asked := make(chan error, 2)
-	go func() { asked <- h.outside.Others.Ask(ctx, h.rowsOf(key)) }()
+	go func() { asked <- h.outside.Replicas.WaitAcked(ctx, h.rowsOf(key)) }()
 	go func() { asked <- h.forgottenElsewhere(ctx, key) }()
-	_, err = h.outside.Settler.WaitSettled(ctx, revision, nil)
+	_, err = h.outside.Waiter.WaitAcked(ctx, revision, nil)
 	return errors.Join(err, <-asked, <-asked)
 }
 
 // rowsOf are the rows that tell the proxies of this zone where they reach a proxy.
 func (h *Hub) rowsOf(key graph.ProxyKey) []resource.Key {
 	r := h.reader()
-	rows := []resource.Key{key.ServingRow()}
+	rows := []resource.Key{key.ListenerStatusRow()}
 	if p := h.state.Proxy.Get(r, key); p != nil && len(p.Egresses) > 0 {
 		rows = append(rows, h.state.EgressRows(r, key)...)
 	}
@@ -234,25 +239,25 @@ func (h *Hub) forgottenElsewhere(ctx context.Context, key graph.ProxyKey) error 
 	return h.confirmed(ctx, h.state.AddressRows(r, key))
 }
 
-// ClassSize is how many attended proxies a class has.
-type ClassSize struct {
-	Class   graph.Class
+// GroupSize is how many attended proxies a class has.
+type GroupSize struct {
+	Group   graph.ProxyGroup
 	Proxies int
 }
 
-// Classes are those that have a proxy, in no order.
-func (h *Hub) Classes() []ClassSize {
+// ProxyGroups are those that have a proxy, in no order.
+func (h *Hub) ProxyGroups() []GroupSize {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var all []ClassSize
+	var all []GroupSize
 	for key, c := range h.classes.open {
-		all = append(all, ClassSize{key, c.members})
+		all = append(all, GroupSize{key, c.members})
 	}
 	return all
 }
 
-// Withdrawals is how many listeners wait to go.
-func (h *Hub) Withdrawals() int {
+// Draining is how many listeners wait to go.
+func (h *Hub) Draining() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	open := 0

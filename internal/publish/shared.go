@@ -3,6 +3,7 @@ package publish
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"weft/internal/table"
 	"weft/internal/xds"
@@ -46,31 +47,21 @@ type pools[K, L comparable] struct {
 	*sharing[K, L]
 	catalog *xds.Catalog
 	open    map[K]*pool[L]
+	// waiting are the assignments that wait to be published, as they were published last.
+	waiting map[L]*xds.Resource
+	latest  time.Time // when the last addition that had to wait was committed
 }
 
 // pool is one of them.
 type pool[L comparable] struct {
-	feed    *xds.Feed
-	shared  *Shared[L]
+	feed    *xds.ResourceSet
+	shared  *Shared[L] // as it is published
+	late    bool       // there is more of it, which waits
 	members int
 }
 
 func newPools[K, L comparable](s *sharing[K, L], catalog *xds.Catalog) *pools[K, L] {
-	return &pools[K, L]{s, catalog, map[K]*pool[L]{}}
-}
-
-// publish moves the differences of a commit into the feeds.
-func (p *pools[K, L]) publish(e edits, changes *table.Changes) {
-	for key, shared := range p.shared.Changed(changes) {
-		p.update(e, p.open[key], shared)
-	}
-	for list, assignment := range p.assignment.Changed(changes) {
-		for _, each := range p.open {
-			if p.has(each.shared, list) {
-				e.add(each.feed, []*xds.Resource{assignment}, nil)
-			}
-		}
-	}
+	return &pools[K, L]{sharing: s, catalog: catalog, open: map[K]*pool[L]{}, waiting: map[L]*xds.Resource{}}
 }
 
 func (p *pools[K, L]) update(e edits, of *pool[L], shared *Shared[L]) {
@@ -84,7 +75,11 @@ func (p *pools[K, L]) update(e edits, of *pool[L], shared *Shared[L]) {
 		if p.has(before, list) {
 			continue
 		}
-		if a := p.assignment.Pin(list); a != nil { // nil: it could not be made yet
+		a := p.assignment.Pin(list)
+		if _, waits := p.waiting[list]; waits { // all sets have the same version of it
+			delete(p.waiting, list)
+			p.assign(e, list, a)
+		} else if a != nil { // nil: it could not be made yet
 			e.add(of.feed, []*xds.Resource{a}, nil)
 		}
 	}
@@ -108,7 +103,7 @@ func (p *pools[K, L]) has(shared *Shared[L], list L) bool {
 func (p *pools[K, L]) join(e edits, key K) {
 	of := p.open[key]
 	if of == nil {
-		of = &pool[L]{feed: p.catalog.NewFeed(), shared: &Shared[L]{}}
+		of = &pool[L]{feed: p.catalog.NewResourceSet(), shared: &Shared[L]{}}
 		p.open[key] = of
 		p.update(e, of, cmp.Or(p.shared.Pin(key), of.shared)) // nil: it could not be made yet
 	}

@@ -13,8 +13,8 @@ import (
 	"weft/resource"
 )
 
-// Forget takes listeners, by "address:port", out of what a Dataplane serves.
-type Forget func(ctx context.Context, key graph.ProxyKey, listeners []string) error
+// RemoveListeners takes listeners, by "address:port", out of what a Dataplane serves.
+type RemoveListeners func(ctx context.Context, key graph.ProxyKey, listeners []string) error
 
 // withdrawals are the listeners that wait to go. The record that survives a restart is the serving row
 // itself: what it names and the Dataplane has no more is being withdrawn, and waits anew. One instance
@@ -54,12 +54,12 @@ func (w *withdrawals) still(key graph.ProxyKey, listeners []string, revision uin
 	})
 }
 
-// Withdraw runs withdrawals until ctx ends: those that wait already, and every further one.
-func (h *Hub) Withdraw(ctx context.Context) {
+// RunDrains runs withdrawals until ctx ends: those that wait already, and every further one.
+func (h *Hub) RunDrains(ctx context.Context) {
 	h.mu.Lock()
 	h.withdrawals.ctx, h.withdrawals.open = ctx, map[graph.ProxyKey]map[string]uint64{}
 	for key := range h.withdrawals.pinned {
-		if listeners, _ := h.state.Withdrawing.Value(key); len(listeners) > 0 {
+		if listeners, _ := h.state.Draining.Value(key); len(listeners) > 0 {
 			h.withdraw(key, listeners)
 		}
 	}
@@ -73,26 +73,43 @@ func (h *Hub) Withdraw(ctx context.Context) {
 // followServings keeps an eye on every Dataplane that serves something.
 func (h *Hub) followServings(b mirror.Batch, commits ...*table.Changes) {
 	for _, changes := range commits {
-		for key, listeners := range h.state.Withdrawing.Changed(changes) {
+		for key, listeners := range h.state.Draining.Changed(changes) {
 			h.withdraw(key, listeners)
 		}
 	}
 	for _, o := range b.Put {
-		serving, ok := o.(*resource.Object[kind.DataplaneServing])
+		serving, ok := o.(*resource.Object[kind.DataplaneListenerStatus])
 		if !ok {
 			continue
 		}
 		if key, _ := graph.ProxyOf(serving.Key()); !h.withdrawals.pinned[key] {
 			h.withdrawals.pinned[key] = true
-			h.withdraw(key, h.state.Withdrawing.Pin(key))
+			h.withdraw(key, h.state.Draining.Pin(key))
 		}
 	}
 	for _, removed := range b.Removed {
 		key, ok := graph.ProxyOf(removed)
-		if ok && removed == key.ServingRow() && h.withdrawals.pinned[key] {
+		if ok && removed == key.ListenerStatusRow() && h.withdrawals.pinned[key] {
 			delete(h.withdrawals.pinned, key)
 			delete(h.withdrawals.open, key)
-			h.state.Withdrawing.Unpin(key)
+			h.state.Draining.Unpin(key)
+		}
+	}
+}
+
+// tellUnserved has the sessions of proxies look again whose new listener status lacks what their Dataplane has. An inbound
+// that is wanted again in the moment in which its drain ends changes no listener, so that nothing else would have its
+// agent's report read anew.
+func (h *Hub) tellUnserved(b mirror.Batch) {
+	r := h.reader()
+	for _, o := range b.Put {
+		key, ok := graph.ProxyOf(o.Key())
+		p := h.proxies[key]
+		if !ok || p == nil || len(p.watchers) == 0 || o.Key() != key.ListenerStatusRow() || !h.state.Unserved(r, key) {
+			continue
+		}
+		if own, _ := h.config.own.Value(key); own != nil {
+			h.tell(p, own.Proxy)
 		}
 	}
 }
@@ -112,21 +129,17 @@ func (h *Hub) withdraw(key graph.ProxyKey, listeners []string) {
 // toldOf are the rows that told other zones of any of a proxy's listeners; none where these are for its own zone.
 func (h *Hub) toldOf(key graph.ProxyKey, listeners []string) []resource.Key {
 	r := h.reader()
-	serving, ok := h.state.Serving(r, key)
+	serving, ok := h.state.ListenerStatus(r, key)
 	if !ok || !slices.ContainsFunc(serving.Spec.Ingresses, func(z kind.ZoneIngressSection) bool { return slices.Contains(listeners, z.Listener()) }) {
 		return nil
 	}
 	return h.state.AddressRows(r, key)
 }
 
-// onTheWay is how long a request may be on its way that left a client just before that settled: an Envoy
-// acknowledges an update before its workers have taken it over.
-const onTheWay = 250 * time.Millisecond
-
-// lateRequests waits for these.
-func lateRequests(ctx context.Context) {
+// pause waits, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
 	select {
-	case <-time.After(onTheWay):
+	case <-time.After(d):
 	case <-ctx.Done():
 	}
 }
@@ -139,9 +152,7 @@ func (h *Hub) withdrawOnceSettled(ctx context.Context, key graph.ProxyKey, liste
 	if rows := h.toldOf(key, listeners); err == nil && len(rows) > 0 {
 		err = h.confirmed(bounded, rows)
 	}
-	if err == nil {
-		lateRequests(bounded)
-	}
+	pause(ctx, h.outside.DrainTime)
 	h.mu.Lock()
 	listeners = h.withdrawals.still(key, listeners, revision)
 	h.mu.Unlock()
@@ -151,13 +162,13 @@ func (h *Hub) withdrawOnceSettled(ctx context.Context, key graph.ProxyKey, liste
 	if err != nil {
 		h.log.Warn("a withdrawal did not hear from every client in time", "proxy", key, "bound", Bound, "error", err)
 	}
-	if err := h.outside.Forget(ctx, key, listeners); err != nil {
+	if err := h.outside.RemoveListeners(ctx, key, listeners); err != nil {
 		h.log.Warn("withdrawn listeners stay until the next start", "proxy", key, "listeners", listeners, "error", err)
 		return
 	}
 	took := time.Since(started)
-	if h.outside.Withdrawn != nil {
-		h.outside.Withdrawn(len(listeners), took, err == nil)
+	if h.outside.Drained != nil {
+		h.outside.Drained(len(listeners), took, err == nil)
 	}
 	h.log.Info("listeners withdrawn", "proxy", key, "listeners", listeners, "after", took.Round(time.Millisecond))
 }

@@ -54,11 +54,11 @@ func (h *Hub) passes(ctx context.Context, key graph.ProxyKey, revision uint64, r
 			return nil
 		}
 		if stream := h.streamOf(key); stream != nil {
-			if err := stream.WaitSettled(ctx, revision); !errors.Is(err, xds.ErrLost) {
+			if err := stream.WaitAcked(ctx, revision); !errors.Is(err, xds.ErrLost) {
 				return err
 			}
 		} else if h.elsewhere(r, key) {
-			return h.outside.Others.Ask(ctx, rows)
+			return h.outside.Replicas.WaitAcked(ctx, rows)
 		}
 		select {
 		case <-next:
@@ -72,7 +72,7 @@ func (h *Hub) passes(ctx context.Context, key graph.ProxyKey, revision uint64, r
 func (h *Hub) dialled(mesh string) []graph.ProxyKey {
 	r := h.reader()
 	var keys []graph.ProxyKey
-	for _, door := range slices.Concat(h.state.Doors.Get(r, mesh), h.state.Doors.Get(r, "")) {
+	for _, door := range slices.Concat(h.state.IngressProxies.Get(r, mesh), h.state.IngressProxies.Get(r, "")) {
 		if h.state.Told(r, door.Proxy) {
 			keys = append(keys, door.Proxy)
 		}

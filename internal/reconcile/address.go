@@ -21,16 +21,16 @@ const doorGrace = 15 * time.Second
 type absences map[graph.ProxyKey]time.Time
 
 // keep forgets those of a mesh that have no door any more.
-func (a absences) keep(mesh string, doors []graph.Door) {
+func (a absences) keep(mesh string, doors []graph.ZoneProxy) {
 	maps.DeleteFunc(a, func(key graph.ProxyKey, _ time.Time) bool {
-		return key.Mesh == mesh && !slices.ContainsFunc(doors, func(d graph.Door) bool { return d.Proxy == key })
+		return key.Mesh == mesh && !slices.ContainsFunc(doors, func(d graph.ZoneProxy) bool { return d.Proxy == key })
 	})
 }
 
 // gate is one of the two sorts of zone proxies: ingresses, by which other zones come in, and egresses, by which the
 // proxies of this one go out. Of each sort one row for each mesh tells where they are dialled.
 type gate struct {
-	doors  *table.Derived[string, []graph.Door]
+	doors  *table.Derived[string, []graph.ZoneProxy]
 	told   func(r *table.Reader, mesh string) (entries []kind.ZoneProxyAddress, row resource.Any)
 	tell   func(mesh string, entries []kind.ZoneProxyAddress) resource.Any
 	absent absences
@@ -39,14 +39,14 @@ type gate struct {
 // gates are the sorts of zone proxies, by the kind of their rows.
 func gates(s *graph.State) map[string]*gate {
 	return map[string]*gate{
-		kind.MeshZoneAddresses.Name: newGate(s.Zone, kind.MeshZoneAddresses, s.ZoneAddresses, s.Doors,
+		kind.MeshZoneAddresses.Name: newGate(s.Zone, kind.MeshZoneAddresses, s.ZoneAddresses, s.IngressProxies,
 			func(row *kind.MeshZoneAddress) *[]kind.ZoneProxyAddress { return &row.Ingresses }),
-		kind.MeshEgressAddresses.Name: newGate(s.Zone, kind.MeshEgressAddresses, s.EgressAddresses, s.EgressDoors,
+		kind.MeshEgressAddresses.Name: newGate(s.Zone, kind.MeshEgressAddresses, s.EgressAddresses, s.EgressProxies,
 			func(row *kind.MeshEgressAddress) *[]kind.ZoneProxyAddress { return &row.Egresses }),
 	}
 }
 
-func newGate[S any](zone string, k *resource.Kind[S], rows graph.Rows[S], doors *table.Derived[string, []graph.Door], entriesOf func(*S) *[]kind.ZoneProxyAddress) *gate {
+func newGate[S any](zone string, k *resource.Kind[S], rows graph.Rows[S], doors *table.Derived[string, []graph.ZoneProxy], entriesOf func(*S) *[]kind.ZoneProxyAddress) *gate {
 	return &gate{
 		doors: doors, absent: absences{},
 		told: func(r *table.Reader, mesh string) ([]kind.ZoneProxyAddress, resource.Any) {
@@ -104,7 +104,7 @@ func (p *Plan) entries(r *table.Reader, g *gate, mesh string, before []kind.Zone
 		again = earliest(again, next)
 		entry, ok := entryOf(d, before)
 		if ok {
-			entry.Healthy = (d.Serves || d.ServesFormer) && !d.Draining && !d.Plain && present
+			entry.Healthy = (d.Serves || d.ServesFormer) && !d.Draining && !d.Plaintext && present
 			entries = append(entries, entry)
 		}
 	}
@@ -113,7 +113,7 @@ func (p *Plan) entries(r *table.Reader, g *gate, mesh string, before []kind.Zone
 
 // entryOf is where a zone proxy is dialled: where it listens now, or, until it does, where it has been dialled
 // before; nowhere if it has never served.
-func entryOf(d *graph.Door, before []kind.ZoneProxyAddress) (kind.ZoneProxyAddress, bool) {
+func entryOf(d *graph.ZoneProxy, before []kind.ZoneProxyAddress) (kind.ZoneProxyAddress, bool) {
 	legacy := d.Proxy.Mesh == ""
 	if d.Serves {
 		return kind.ZoneProxyAddress{Name: d.Proxy.Name, Address: d.Address, Port: d.Port, Legacy: legacy}, true
@@ -126,7 +126,7 @@ func entryOf(d *graph.Door, before []kind.ZoneProxyAddress) (kind.ZoneProxyAddre
 }
 
 // present says whether the proxy of a door is there, and when its grace ends where its stream is lost.
-func (p *Plan) present(g *gate, d *graph.Door, now time.Time) (present bool, again time.Time) {
+func (p *Plan) present(g *gate, d *graph.ZoneProxy, now time.Time) (present bool, again time.Time) {
 	if d.Instance != "" && p.Lives(d.Instance) {
 		delete(g.absent, d.Proxy)
 		return true, time.Time{}

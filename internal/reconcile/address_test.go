@@ -29,8 +29,8 @@ func section(address string) *kind.ZoneIngressSection {
 	return &kind.ZoneIngressSection{Address: "10.0.0.1", Port: port, AdvertisedAddress: address, AdvertisedPort: 30001}
 }
 
-func servingAt(addresses ...string) kind.DataplaneServing {
-	serving := kind.DataplaneServing{}
+func servingAt(addresses ...string) kind.DataplaneListenerStatus {
+	serving := kind.DataplaneListenerStatus{}
 	for _, address := range addresses {
 		serving.Ingresses = append(serving.Ingresses, *section(address))
 	}
@@ -38,7 +38,7 @@ func servingAt(addresses ...string) kind.DataplaneServing {
 }
 
 func (w *world) passes(name string, addresses ...string) resource.Any {
-	return kind.DataplaneServings.Make("default", name, servingAt(addresses...))
+	return kind.DataplaneListenerStatuses.Make("default", name, servingAt(addresses...))
 }
 
 func attached(instance string) kind.DataplaneInsight {
@@ -99,7 +99,7 @@ func TestOtherZonesAreToldOfIngressesThatServe(t *testing.T) {
 	w.wantAddresses("when its Envoy is dead", "one=192.168.1.1 down, two=192.168.1.2")
 	draining := servingAt("192.168.1.2")
 	draining.Draining = true
-	w.put(kind.DataplaneServings.Make("default", "two", draining))
+	w.put(kind.DataplaneListenerStatuses.Make("default", "two", draining))
 	w.wantAddresses("when none is well, all are dialled", "one=192.168.1.1 down, two=192.168.1.2 down")
 	w.remove(kind.Dataplanes.Key("default", "one"))
 	w.wantAddresses("one that was deleted leaves at once", "two=192.168.1.2 down")
@@ -141,7 +141,7 @@ func TestAnIngressWithoutAStreamHasAGrace(t *testing.T) {
 
 func TestTheMeshsOwnIngressIsPreferredWhileItIsReady(t *testing.T) {
 	w := newDoors(t)
-	w.put(w.legacyDoor("old", "192.168.1.9"), kind.ZoneIngressServings.Make("", "old", servingAt("192.168.1.9")),
+	w.put(w.legacyDoor("old", "192.168.1.9"), kind.ZoneIngressListenerStatuses.Make("", "old", servingAt("192.168.1.9")),
 		kind.ZoneIngressInsights.Make("", "old", attached("here")))
 	w.wantAddresses("a legacy one alone", "old=192.168.1.9 legacy")
 	w.put(w.door("one", "192.168.1.1"), w.stream("one", "here"))
@@ -182,11 +182,11 @@ func exitAt(port uint32) *kind.ZoneEgressSection {
 }
 
 func (w *world) leadsOut(name string, draining bool, ports ...uint32) resource.Any {
-	serving := kind.DataplaneServing{Draining: draining}
+	serving := kind.DataplaneListenerStatus{Draining: draining}
 	for _, port := range ports {
 		serving.Egresses = append(serving.Egresses, kind.ServedEgress{ZoneEgressSection: *exitAt(port), Serial: "5e"})
 	}
-	return kind.DataplaneServings.Make("default", name, serving)
+	return kind.DataplaneListenerStatuses.Make("default", name, serving)
 }
 
 func (w *world) wantEgresses(when, want string) {
@@ -233,4 +233,24 @@ func TestTheProxiesOfAZoneAreToldOfEgressesThatServe(t *testing.T) {
 	w.remove(kind.Dataplanes.Key("default", "one"))
 	w.remove(kind.Dataplanes.Key("default", "two"))
 	w.wantEgresses("when they are deleted", "")
+}
+
+// A ZoneEgress is dialled for a mesh while none of the mesh's own egresses is ready, and again when none is. (Mesh Scoped
+// Zone Ingress and Zone Egress.)
+func TestTheMeshsOwnEgressIsPreferredWhileItIsReady(t *testing.T) {
+	w := newDoors(t)
+	legacy := exitAt(10009)
+	egress := ownEgress("old").(*resource.Object[kind.ZoneEgress])
+	egress.Spec.Networking = kind.ZoneEgressNetworking{Address: legacy.Address, Port: legacy.Port}
+	w.put(identityFor("default", "identity", nil), egress, kind.ZoneEgressInsights.Make("", "old", attached("here")),
+		kind.ZoneEgressListenerStatuses.Make("", "old", kind.DataplaneListenerStatus{Egresses: []kind.ServedEgress{{ZoneEgressSection: *legacy, Serial: "5e"}}}))
+	w.wantEgresses("a ZoneEgress alone", "old=10009")
+	w.put(w.egress("one", 10001), w.stream("one", "here"))
+	w.wantEgresses("beside one that does not serve", "old=10009")
+	w.put(w.leadsOut("one", false, 10001))
+	w.wantEgresses("beside one that does", "one=10001")
+	w.put(w.leadsOut("one", true, 10001))
+	w.wantEgresses("beside one that drains", "old=10009, one=10001 down")
+	w.remove(kind.Dataplanes.Key("default", "one"))
+	w.wantEgresses("alone again", "old=10009")
 }

@@ -77,7 +77,7 @@ func (p *Plan) identity(r *table.Reader, mesh, name string, now time.Time) ([]St
 		p.spire(rot, mi)
 		return rot.steps, rot.again
 	}
-	rot.life = mi.Spec.LeafLife()
+	rot.life = mi.Spec.CertificateLife()
 	if b := mi.Spec.Provider.Bundled; b != nil {
 		rot.byHand = b.MeshTrustCreation == "Disabled"
 	}

@@ -14,19 +14,15 @@ import (
 // to mutual TLS.
 const ChangingUnit = "changing"
 
-// plainAtMost is how long a proxy that serves mutual TLS takes connections without it beside.
+// plainAtMost is how long a proxy that serves mutual TLS takes connections without it beside, the drain time apart.
 const plainAtMost = 30 * time.Second
-
-// plainBegun is how long a connection without TLS may have been there, by whose first bytes its listener has not told
-// yet that it is one: it would be refused as soon as these are refused. It is longer than listeners look.
-const plainBegun = 2 * time.Second
 
 // changing ends what is taken without TLS once every client has heard that it is served with it, or in time.
 func (p *Plan) changing(r *table.Reader, mesh string, now time.Time) (steps []Step, again time.Time) {
-	var waiting []*resource.Object[kind.DataplaneServing]
-	s := &Settle{Topic: "mutual TLS of proxies of the mesh " + mesh, Mesh: mesh, Everybody: true, After: plainBegun}
-	for _, row := range p.State.ServingsChanging.List(r, graph.MeshKey(mesh)) {
-		changed, end := secured(row)
+	var waiting []*resource.Object[kind.DataplaneListenerStatus]
+	s := &Settle{Topic: "mutual TLS of proxies of the mesh " + mesh, Mesh: mesh, Everybody: true}
+	for _, row := range p.State.ListenerStatusesChanging.List(r, graph.MeshKey(mesh)) {
+		changed, end := p.secured(row)
 		if !now.Before(end) {
 			steps = append(steps, Step{Put: changed})
 			continue
@@ -42,14 +38,14 @@ func (p *Plan) changing(r *table.Reader, mesh string, now time.Time) (steps []St
 }
 
 // secured is a row that takes mutual TLS alone, and when that must be.
-func secured(row *resource.Object[kind.DataplaneServing]) (changed *resource.Object[kind.DataplaneServing], end time.Time) {
+func (p *Plan) secured(row *resource.Object[kind.DataplaneListenerStatus]) (changed *resource.Object[kind.DataplaneListenerStatus], end time.Time) {
 	copied := *row
 	copied.Spec.Inbounds = slices.Clone(row.Spec.Inbounds)
 	for i := range copied.Spec.Inbounds {
 		in := &copied.Spec.Inbounds[i]
-		if !in.AlsoPlain.IsZero() {
-			end = earliest(end, in.AlsoPlain.Add(plainAtMost))
-			in.AlsoPlain = kind.Time{}
+		if !in.AlsoPlaintext.IsZero() {
+			end = earliest(end, in.AlsoPlaintext.Add(plainAtMost+p.DrainTime))
+			in.AlsoPlaintext = kind.Time{}
 		}
 	}
 	return &copied, end

@@ -28,16 +28,25 @@ const (
 func (p *Plan) egressIdentities(r *table.Reader) []Step {
 	var steps []Step
 	wanted := p.egressSays.Get(r, p.State.Zone)
-	for _, egress := range p.State.ZoneEgressesByScope.List(r, graph.MeshKey("")) {
-		if p.State.ZoneOf(&egress.Meta) != p.State.Zone {
-			continue
-		}
-		stored, ok := p.State.ZoneEgressStatuses.Find(r, "", egress.Name)
+	for _, name := range p.ownEgresses(r) {
+		stored, ok := p.State.ZoneEgressStatuses.Find(r, "", name)
 		if !ok || !slices.Equal(stored.Spec.Conditions, wanted) {
-			steps = append(steps, Step{Put: kind.ZoneEgressStatuses.Make("", egress.Name, kind.ZoneEgressStatus{Conditions: wanted})})
+			steps = append(steps, Step{Put: kind.ZoneEgressStatuses.Make("", name, kind.ZoneEgressStatus{Conditions: wanted})})
 		}
 	}
 	return steps
+}
+
+// ownEgresses returns the names of the ZoneEgresses of this zone, sorted.
+func (p *Plan) ownEgresses(r *table.Reader) []string {
+	var names []string
+	for _, egress := range p.State.ZoneEgressesByScope.List(r, graph.MeshKey("")) {
+		if p.State.ZoneOf(&egress.Meta) == p.State.Zone {
+			names = append(names, egress.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // egressConditions are the same for all ZoneEgresses of the zone, by its name.
@@ -80,46 +89,46 @@ var egressAdvice = map[string]struct {
 	mixedProviders: {slog.LevelWarn, "a zone egress can't serve some meshes"},
 }
 
-// tellEgress logs what an operator has to do about a ZoneEgress, when that changes.
-func (rc *Reconciler) tellEgress(r *table.Reader, next resource.Any) {
-	status, ok := next.(*resource.Object[kind.ZoneEgressStatus])
-	if !ok {
+// logEgresses logs what an operator has to do about the zone's ZoneEgresses, which all have the same conditions: once
+// for as long as a condition holds and this instance leads, whatever is stored.
+func (rc *Reconciler) logEgresses(r *table.Reader) {
+	egresses := rc.plan.ownEgresses(r)
+	if len(egresses) == 0 {
+		rc.logged = nil
 		return
 	}
-	var before []kind.Condition
-	if told, ok := rc.plan.State.ZoneEgressStatuses.Find(r, "", status.Name); ok {
-		before = told.Spec.Conditions
-	}
-	for _, said := range status.Spec.Conditions {
+	before := rc.logged
+	rc.logged = rc.plan.egressSays.Get(r, rc.plan.State.Zone)
+	for _, said := range rc.logged {
 		if advice, ok := egressAdvice[said.Reason]; ok && !slices.Contains(before, said) {
-			rc.log.Log(context.Background(), advice.level, advice.says, "zoneEgress", status.Name, "problem", said.Message)
+			rc.log.Log(context.Background(), advice.level, advice.says, "zoneEgress", strings.Join(egresses, ", "), "problem", said.Message)
 		}
 	}
 }
 
 // egressLeaves forgets the leaves of a ZoneEgress that nobody can be shown any more.
 func (p *Plan) egressLeaves(r *table.Reader, mesh, name string, now time.Time) (steps []Step, again time.Time) {
-	row, ok := p.State.EgressLeaves.Find(r, mesh, name)
+	row, ok := p.State.EgressCertificates.Find(r, mesh, name)
 	if !ok {
 		return nil, time.Time{}
 	}
-	kept, again := counting(row.Spec.Leaves, now)
+	kept, again := counting(row.Spec.Certificates, now)
 	_, there := p.State.ZoneEgresses.Find(r, "", name)
 	switch {
 	case !there || len(kept) == 0:
 		gone := row.Key()
 		return []Step{{Delete: &gone}}, time.Time{}
-	case len(kept) == len(row.Spec.Leaves):
+	case len(kept) == len(row.Spec.Certificates):
 		return nil, again
 	}
 	changed := *row
-	changed.Spec.Leaves = kept
+	changed.Spec.Certificates = kept
 	return []Step{{Put: &changed}}, again
 }
 
-func (rc *Reconciler) observeEgressLeaves(o *resource.Object[kind.DataplaneLeaves], now time.Time) {
+func (rc *Reconciler) observeEgressLeaves(o *resource.Object[kind.DataplaneCertificates], now time.Time) {
 	rc.ask(Unit(o.Key()), now.Add(calmly))
-	if used := o.Spec.InUse(); used != nil && len(o.Spec.Leaves) > 1 {
+	if used := o.Spec.InUse(); used != nil && len(o.Spec.Certificates) > 1 {
 		rc.ask(Unit{kind.MeshIdentities.Name, o.Mesh, used.MeshIdentity}, now.Add(calmly))
 	}
 }

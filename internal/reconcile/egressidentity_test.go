@@ -2,9 +2,11 @@ package reconcile
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"weft/kind"
@@ -23,17 +25,16 @@ func ownEgress(name string) resource.Any {
 	return o
 }
 
-// What stands in the status of a ZoneEgress follows the rules, and its log line comes once for each change.
+// TestAZoneEgressSaysWhoseIdentityItHas: the status of a ZoneEgress follows the rules. The log has one line for each change
+// that asks for an operator, with the same sentence: a missing identity is an error, a missing default mesh a warning that
+// names the setting. (Zone Egress Identity.)
 func TestAZoneEgressSaysWhoseIdentityItHas(t *testing.T) {
 	w := newWorld(t, "241.0.0.0/8")
 	var log bytes.Buffer
-	rc := New(w.plan, nil, nil, slog.New(slog.NewTextHandler(&log, nil)))
+	rc := New(w.plan, worldWriter{w}, nil, slog.New(slog.NewTextHandler(&log, nil)))
 	look := func() kind.Condition {
 		t.Helper()
-		for _, step := range w.plan.egressIdentities(w.reader()) {
-			rc.tellEgress(w.reader(), step.Put)
-			w.put(step.Put)
-		}
+		rc.reconcile(t.Context(), []Unit{{kind.ZoneEgresses.Name, "", ""}})
 		if again := w.plan.egressIdentities(w.reader()); len(again) > 0 {
 			t.Errorf("what is said is written again: %v", again)
 		}
@@ -49,7 +50,7 @@ func TestAZoneEgressSaysWhoseIdentityItHas(t *testing.T) {
 		status, says string
 		logged       string
 	}{
-		{"without a mesh", ownEgress("ze"), "False", "no mesh has an identity", "level=ERROR"},
+		{"without a mesh", ownEgress("ze"), "False", "no mesh has an identity", `level=ERROR msg="a zone egress has no identity`},
 		{"one mesh without identities", kind.Meshes.Make("", "shop", kind.Mesh{}), "False", "no mesh has an identity", ""},
 		{"one for a part of the mesh", identityFor("shop", "part", map[string]string{"app": "web"}), "False", "no mesh has an identity", ""},
 		{"one for all", identityFor("shop", "all", nil), "True", "MeshIdentity shop/all", ""},
@@ -64,10 +65,53 @@ func TestAZoneEgressSaysWhoseIdentityItHas(t *testing.T) {
 		if said.Type != "Identity" || said.Status != step.status || !strings.Contains(said.Message, step.says) {
 			t.Errorf("%s: it says %+v, want %s that says %q", step.what, said, step.status, step.says)
 		}
-		if got := log.String(); !strings.Contains(got, step.logged) || step.logged == "" && got != "" {
-			t.Errorf("%s: the log says %q, want %q", step.what, got, step.logged)
+		look() // logs nothing once more
+		lines := 0
+		if step.logged != "" {
+			lines = 1
+		}
+		if got := log.String(); strings.Count(got, "\n") != lines || lines > 0 && !(strings.Contains(got, step.logged) && strings.Contains(got, step.says)) {
+			t.Errorf("%s: the log has %q, want %d line with %q and %q", step.what, got, lines, step.logged, step.says)
 		}
 	}
+}
+
+// worldWriter writes into a world.
+type worldWriter struct{ *world }
+
+func (w worldWriter) Put(_ context.Context, o resource.Any) error    { w.put(o); return nil }
+func (w worldWriter) Create(_ context.Context, o resource.Any) error { w.put(o); return nil }
+func (w worldWriter) Delete(_ context.Context, key resource.Key) error {
+	w.remove(key)
+	return nil
+}
+
+// TestTheMissingDefaultMeshIsLoggedOnceForEachLeadership: a control plane that begins to lead logs it, though an
+// earlier one has stored it, and logs it once for all ZoneEgresses of the zone. (Zone Egress Identity.)
+func TestTheMissingDefaultMeshIsLoggedOnceForEachLeadership(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "241.0.0.0/8")
+		w.put(ownEgress("ze-1"), ownEgress("ze-2"), kind.Meshes.Make("", "shop", kind.Mesh{}), kind.Meshes.Make("", "apple", kind.Mesh{}),
+			identityFor("shop", "all", nil))
+		var log bytes.Buffer
+		rc := New(w.plan, worldWriter{w}, nil, slog.New(slog.NewTextHandler(&log, nil)))
+		for _, term := range []string{"the first", "the same instance, once more"} {
+			log.Reset()
+			ctx, cancel := context.WithCancel(t.Context())
+			go rc.Run(ctx)
+			for _, when := range []string{"at its beginning", "when the ZoneEgresses are reconciled again"} {
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				const sentence = "set KUMA_DEFAULTS_MESH"
+				if got := log.String(); strings.Count(got, sentence) != 1 || !strings.Contains(got, `zoneEgress="ze-1, ze-2"`) {
+					t.Errorf("%s leadership, %s: the log has %q, want %q once", term, when, got, sentence)
+				}
+				rc.askEgressIdentities(time.Now())
+			}
+			cancel()
+			synctest.Wait()
+		}
+	})
 }
 
 // SPIRE's roots can't be joined with others: the meshes that a ZoneEgress can't serve for it are named, and nothing
@@ -97,9 +141,9 @@ func TestAZoneEgressNamesTheMeshesThatItCanNotServe(t *testing.T) {
 // ended, and what it held goes with it.
 func TestWhatAZoneEgressHoldsKeepsItsRoot(t *testing.T) {
 	w := newWorld(t, "241.0.0.0/8")
-	row := kind.ZoneEgressLeavesList.Make("default", "ze", kind.DataplaneLeaves{Leaves: []kind.HeldLeaf{
-		{LeafNames: kind.NamesOf("spiffe://default/zone-egress"), MeshIdentity: kind.MTLSIdentity, Root: "old", Until: kind.Time{Time: w.now.Add(time.Minute)}},
-		{LeafNames: kind.NamesOf("spiffe://default/zone-egress"), MeshIdentity: kind.MTLSIdentity, Root: "new", Until: kind.Time{Time: w.now.Add(time.Hour)}},
+	row := kind.ZoneEgressCertificatesList.Make("default", "ze", kind.DataplaneCertificates{Certificates: []kind.WorkloadCertificate{
+		{SpiffeIDs: kind.SpiffeIDsOf("spiffe://default/zone-egress"), MeshIdentity: kind.MTLSIdentity, Root: "old", Until: kind.Time{Time: w.now.Add(time.Minute)}},
+		{SpiffeIDs: kind.SpiffeIDsOf("spiffe://default/zone-egress"), MeshIdentity: kind.MTLSIdentity, Root: "new", Until: kind.Time{Time: w.now.Add(time.Hour)}},
 	}})
 	w.put(ownEgress("ze"), row)
 	holders := func(root string) int { return len(w.plan.State.Holders(w.reader(), "default", root)) }
@@ -108,14 +152,14 @@ func TestWhatAZoneEgressHoldsKeepsItsRoot(t *testing.T) {
 		old, new int
 	}{{0, 1, 1}, {time.Minute, 1, 1}, {11 * time.Minute, 0, 1}, {70 * time.Minute, 0, 0}} {
 		w.now = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC).Add(at.after)
-		w.reconcile(kind.ZoneEgressLeavesList.Name, "ze")
+		w.reconcile(kind.ZoneEgressCertificatesList.Name, "ze")
 		if holders("old") != at.old || holders("new") != at.new {
 			t.Errorf("after %s the former root has %d holders and the new one %d, want %d and %d", at.after, holders("old"), holders("new"), at.old, at.new)
 		}
 	}
 	w.put(row)
 	w.remove(kind.ZoneEgresses.Key("", "ze"))
-	w.reconcile(kind.ZoneEgressLeavesList.Name, "ze")
+	w.reconcile(kind.ZoneEgressCertificatesList.Name, "ze")
 	if holders("new") != 0 {
 		t.Error("what a ZoneEgress held stays though it is gone")
 	}

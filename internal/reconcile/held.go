@@ -21,17 +21,17 @@ const (
 type progress struct{ ready, serving, held int }
 
 func (p *Plan) holdProgress(r *table.Reader, key rowKey) progress {
-	row, ok := p.State.Held.Find(r, key.Mesh, key.Name)
+	row, ok := p.State.RetainedEndpoints.Find(r, key.Mesh, key.Name)
 	if !ok {
 		return progress{}
 	}
 	ready, serving := p.State.Successors(r, row)
-	return progress{ready, serving, p.State.StillHeld(r, row)}
+	return progress{ready, serving, p.State.RetainedCount(r, row)}
 }
 
 // hold ends what is held when its time has come.
 func (p *Plan) hold(r *table.Reader, key rowKey, now time.Time) (steps []Step, again time.Time) {
-	row, ok := p.State.Held.Find(r, key.Mesh, key.Name)
+	row, ok := p.State.RetainedEndpoints.Find(r, key.Mesh, key.Name)
 	if !ok {
 		return nil, time.Time{}
 	}
@@ -61,12 +61,12 @@ func (p *Plan) hold(r *table.Reader, key rowKey, now time.Time) (steps []Step, a
 func (p *Plan) heldCondition(r *table.Reader, service *resource.Object[kind.MeshService]) []kind.Condition {
 	var conditions []kind.Condition
 	for _, port := range service.Spec.Ports {
-		row, ok := p.State.Held.Find(r, service.Mesh, graph.HeldName(service.Name, port.Port))
+		row, ok := p.State.RetainedEndpoints.Find(r, service.Mesh, graph.RetainedEndpointsName(service.Name, port.Port))
 		if !ok {
 			continue
 		}
 		conditions = append(conditions, kind.Condition{
-			Type: "EndpointsHeld", Status: "True", Reason: "NoNewMemberServes",
+			Type: "EndpointsRetained", Status: "True", Reason: "NoNewMemberServes",
 			Message: fmt.Sprintf("port %d: no current member served at %s, so %d former ones stay until the current ones do, until %s at the latest",
 				port.Port, row.Spec.Since.UTC().Format(time.RFC3339), len(row.Spec.Endpoints), row.Spec.Since.Add(holdAtMost).UTC().Format(time.RFC3339)),
 		})

@@ -67,7 +67,7 @@ func selectorOf(s *kind.HostnameSelector, of string) *kind.LabelSelector {
 // seenLabels are the labels by which a HostnameGenerator selects a service. Of another zone's the origin is
 // global, from where it has come: "zone" means this one's own.
 func (p *Plan) seenLabels(service *resource.Meta) map[string]string {
-	if !p.State.Elsewhere(service) {
+	if !p.State.InOtherZone(service) {
 		return service.Labels
 	}
 	labels := maps.Clone(service.Labels)
@@ -106,7 +106,7 @@ func hostnameCharacter(r rune) bool {
 func (p *Plan) hostnameOwner(r *table.Reader, u Unit, name string) Unit {
 	owner := u
 	meta, _ := p.named(r, u)
-	for _, key := range p.State.HostnameClaimants(r, graph.HostnameKey(u.Mesh, name)) {
+	for _, key := range p.State.HostnameOwners(r, graph.HostnameKey(u.Mesh, name)) {
 		claimant := Unit(key)
 		other, ok := p.named(r, claimant)
 		if ok && cmp.Or(p.away(other)-p.away(meta), other.Created.Compare(meta.Created),
@@ -119,7 +119,7 @@ func (p *Plan) hostnameOwner(r *table.Reader, u Unit, name string) Unit {
 
 // away is 1 for what another zone owns, and 0 for all else.
 func (p *Plan) away(service *resource.Meta) int {
-	if p.State.Elsewhere(service) {
+	if p.State.InOtherZone(service) {
 		return 1
 	}
 	return 0

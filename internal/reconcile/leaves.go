@@ -22,8 +22,8 @@ const (
 // leaves brings proxies of a mesh to their names, and forgets the leaves that nobody can be shown any
 // more. A new name is announced, upon which clients and permissions take it; it may be signed once all of
 // them do; the former one goes with its last leaf and the connections that were made with it.
-func (p *Plan) leaves(r *table.Reader, mesh string, rows []*resource.Object[kind.DataplaneLeaves], now time.Time) (steps []Step, again time.Time) {
-	var announced []*resource.Object[kind.DataplaneLeaves]
+func (p *Plan) leaves(r *table.Reader, mesh string, rows []*resource.Object[kind.DataplaneCertificates], now time.Time) (steps []Step, again time.Time) {
+	var announced []*resource.Object[kind.DataplaneCertificates]
 	bound := p.patience(r, mesh)
 	for _, row := range rows {
 		updated, next := p.nextLeaves(r, row, now)
@@ -55,13 +55,13 @@ func (p *Plan) leaves(r *table.Reader, mesh string, rows []*resource.Object[kind
 // tellNames writes which names of this zone's workloads stand for each other; nil where that stands there already.
 func (p *Plan) tellNames(r *table.Reader, mesh string) *Step {
 	var workloads [][]string
-	for _, row := range p.State.LeavesMoving.List(r, graph.MeshKey(mesh)) {
+	for _, row := range p.State.CertificatesChanging.List(r, graph.MeshKey(mesh)) {
 		workloads = append(workloads, row.Spec.Aliases()...)
 	}
 	slices.SortFunc(workloads, slices.Compare)
 	workloads = slices.CompactFunc(workloads, slices.Equal)
-	row := kind.ChangingNamesList.Make(mesh, p.State.Zone, kind.ChangingNames{Workloads: workloads})
-	stored, ok := p.State.ChangingNames.Find(r, mesh, p.State.Zone)
+	row := kind.ChangingIdentitiesList.Make(mesh, p.State.Zone, kind.ChangingIdentities{Workloads: workloads})
+	stored, ok := p.State.ChangingIdentities.Find(r, mesh, p.State.Zone)
 	switch {
 	case ok && len(workloads) == 0:
 		gone := stored.Key()
@@ -88,8 +88,8 @@ func (p *Plan) zoneServices(r *table.Reader, mesh string) []*resource.Object[kin
 }
 
 // nextLeaves is a row as it is to be, nil where it stays, and when that changes by itself.
-func (p *Plan) nextLeaves(r *table.Reader, row *resource.Object[kind.DataplaneLeaves], now time.Time) (updated *resource.Object[kind.DataplaneLeaves], again time.Time) {
-	kept, again := counting(row.Spec.Leaves, now)
+func (p *Plan) nextLeaves(r *table.Reader, row *resource.Object[kind.DataplaneCertificates], now time.Time) (updated *resource.Object[kind.DataplaneCertificates], again time.Time) {
+	kept, again := counting(row.Spec.Certificates, now)
 	next := row.Spec.Next
 	if announced := p.State.Announce(r, graph.ProxyKey{Mesh: row.Mesh, Name: row.Name}, now); announced != nil {
 		next = announced.Spec.Next
@@ -97,16 +97,16 @@ func (p *Plan) nextLeaves(r *table.Reader, row *resource.Object[kind.DataplaneLe
 	if len(kept) == 0 {
 		next = nil
 	}
-	if len(kept) == len(row.Spec.Leaves) && next == row.Spec.Next {
+	if len(kept) == len(row.Spec.Certificates) && next == row.Spec.Next {
 		return nil, again
 	}
 	changed := *row
-	changed.Spec = kind.DataplaneLeaves{Leaves: kept, Next: next}
+	changed.Spec = kind.DataplaneCertificates{Certificates: kept, Next: next}
 	return &changed, again
 }
 
 // counting are the leaves by which a proxy can be known still, and when the next of them is none any more.
-func counting(leaves []kind.HeldLeaf, now time.Time) (kept []kind.HeldLeaf, again time.Time) {
+func counting(leaves []kind.WorkloadCertificate, now time.Time) (kept []kind.WorkloadCertificate, again time.Time) {
 	for _, leaf := range leaves {
 		if end := leaf.Until.Add(graph.ConnectionLife); now.Before(end) {
 			kept, again = append(kept, leaf), earliest(again, end)
@@ -132,7 +132,7 @@ func (p *Plan) patience(r *table.Reader, mesh string) time.Duration {
 }
 
 // signable is a row whose next name may be signed.
-func signable(row *resource.Object[kind.DataplaneLeaves]) *resource.Object[kind.DataplaneLeaves] {
+func signable(row *resource.Object[kind.DataplaneCertificates]) *resource.Object[kind.DataplaneCertificates] {
 	changed := *row
 	next := *row.Spec.Next
 	next.Accepted = true
@@ -158,19 +158,36 @@ func newest[S any](rows []*resource.Object[S]) []resource.Key {
 
 // settleNames waits until announced names are taken everywhere: by the clients of their services, and where a
 // rule names one of them, in other zones too.
-func (p *Plan) settleNames(r *table.Reader, mesh string, announced []*resource.Object[kind.DataplaneLeaves]) *Settle {
+func (p *Plan) settleNames(r *table.Reader, mesh string, announced []*resource.Object[kind.DataplaneCertificates]) *Settle {
 	s := &Settle{Topic: namesTopic(mesh), Mesh: mesh, Zones: true, Rows: slices.Concat(
-		newest(announced), newest(p.zoneServices(r, mesh)), []resource.Key{kind.ChangingNamesList.Key(mesh, p.State.Zone)})}
+		newest(announced), newest(p.zoneServices(r, mesh)), []resource.Key{kind.ChangingIdentitiesList.Key(mesh, p.State.Zone)})}
 	for _, row := range announced {
 		s.Then = append(s.Then, signable(row))
 	}
+	s.Renew = p.announcedStill
 	return s
+}
+
+// announcedStill returns the row of a proxy with its next identity accepted, nil where another one, or none, is announced
+// by now. A certificate that was renewed meanwhile changes the row, and nothing about what its clients have acked: where
+// certificates are renewed more often than a wait takes, every wait would be in vain.
+func (p *Plan) announcedStill(r *table.Reader, write resource.Any) resource.Any {
+	acked := write.(*resource.Object[kind.DataplaneCertificates])
+	row, ok := p.State.Certificates.Find(r, acked.Mesh, acked.Name)
+	if !ok || row.Spec.Next == nil || row.Spec.Next.Accepted {
+		return nil
+	}
+	now, then := row.Spec.Next, acked.Spec.Next
+	if !now.Same(then.SpiffeIDs) || now.MeshIdentity != then.MeshIdentity || !now.Since.Equal(then.Since.Time) {
+		return nil
+	}
+	return signable(row)
 }
 
 // namesSettled says that proxies wait for a name which a MeshIdentity gives them; nothing where none does.
 func (p *Plan) namesSettled(r *table.Reader, mesh, meshIdentity string) []kind.Condition {
 	waiting, bound := 0, time.Time{}
-	for _, row := range p.State.LeavesMoving.List(r, graph.MeshKey(mesh)) {
+	for _, row := range p.State.CertificatesChanging.List(r, graph.MeshKey(mesh)) {
 		if next := row.Spec.Next; next != nil && !next.Accepted && next.MeshIdentity == meshIdentity {
 			waiting++
 			bound = earliest(bound, next.Since.Time)
@@ -179,7 +196,7 @@ func (p *Plan) namesSettled(r *table.Reader, mesh, meshIdentity string) []kind.C
 	if waiting == 0 {
 		return nil
 	}
-	return []kind.Condition{{Type: "NamesSettled", Status: "False", Reason: "NamesSpreading", Message: fmt.Sprintf(
+	return []kind.Condition{{Type: "IdentityConverged", Status: "False", Reason: "IdentityPropagating", Message: fmt.Sprintf(
 		"%d Dataplanes get certificates of their new SPIFFE IDs once every proxy takes them under these, from %s at the latest%s",
 		waiting, written(bound.Add(p.patience(r, mesh))), p.waitingFor(namesTopic(mesh)))}}
 }

@@ -43,9 +43,9 @@ type proxy struct {
 	endpoints      []string            // the proxies that it reaches as the service beside
 	beside         bool                // it serves that one too
 	allows         func(name string) bool
-	leaf           kind.HeldLeaf // what it presents
-	began          int           // when it had its first leaf, or one after its last had expired; it waits for nobody
-	permits        int           // how often the permission had been written by then
+	leaf           kind.WorkloadCertificate // what it presents
+	began          int                      // when it had its first leaf, or one after its last had expired; it waits for nobody
+	permits        int                      // how often the permission had been written by then
 }
 
 func (p *proxy) valid(now time.Time) bool { return p.leaf.Until.After(now) }
@@ -92,10 +92,10 @@ func (m *motion) written(p *proxy) *resource.Object[kind.Dataplane] {
 
 // serve says what a proxy serves, with the leaf that it has.
 func (m *motion) serve(p *proxy) {
-	row := kind.DataplaneServings.Make("default", p.name, kind.DataplaneServing{})
+	row := kind.DataplaneListenerStatuses.Make("default", p.name, kind.DataplaneListenerStatus{})
 	n := &m.written(p).Spec.Networking
 	for _, in := range n.Inbound {
-		row.Spec.Inbounds = append(row.Spec.Inbounds, kind.ServedInbound{Inbound: n.Effective(in), Serial: "5e", Names: p.leaf.Names()})
+		row.Spec.Inbounds = append(row.Spec.Inbounds, kind.ServedInbound{Inbound: n.Effective(in), Serial: "5e", SpiffeIDs: p.leaf.List()})
 	}
 	m.put(row)
 }
@@ -121,11 +121,11 @@ func (m *motion) permit() {
 	m.permitted = m.now
 	m.permits = append(m.permits, m.clock)
 	var names []string
-	for _, row := range m.plan.State.LeavesByRoot.List(m.reader(), graph.MeshKey("default")) {
-		names = append(names, row.Spec.Names()...)
+	for _, row := range m.plan.State.CertificatesByRoot.List(m.reader(), graph.MeshKey("default")) {
+		names = append(names, row.Spec.SpiffeIDs()...)
 	}
 	for _, p := range m.proxies {
-		names = append(names, p.leaf.Names()...)
+		names = append(names, p.leaf.List()...)
 	}
 	var allow []kind.CallerMatch
 	for _, name := range names {
@@ -156,14 +156,14 @@ func (m *motion) tell(p *proxy) {
 	}
 	rules := state.Proxy.Get(r, graph.ProxyKey{Mesh: "default", Name: p.name}).Listeners[0].Permissions.Allow
 	p.allows = func(name string) bool {
-		return slices.ContainsFunc(rules, func(rule match.Rule) bool { return rule.Names(name) || slices.Contains(rule.Also, name) })
+		return slices.ContainsFunc(rules, func(rule match.Rule) bool { return rule.Matches(name) || slices.Contains(rule.Also, name) })
 	}
 }
 
 // sign gives a proxy its next leaf, where somebody signs it.
 func (m *motion) sign(p *proxy) {
 	r := m.reader()
-	leaf := m.plan.State.Proxy.Get(r, graph.ProxyKey{Mesh: "default", Name: p.name}).Leaf
+	leaf := m.plan.State.Proxy.Get(r, graph.ProxyKey{Mesh: "default", Name: p.name}).Certificate
 	if p.away || leaf == nil || leaf.Authority == "" {
 		return
 	}
@@ -172,18 +172,18 @@ func (m *motion) sign(p *proxy) {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	row := kind.DataplaneLeavesList.Make("default", p.name, kind.DataplaneLeaves{})
-	if stored, ok := m.plan.State.Leaves.Find(r, "default", p.name); ok {
+	row := kind.DataplaneCertificatesList.Make("default", p.name, kind.DataplaneCertificates{})
+	if stored, ok := m.plan.State.Certificates.Find(r, "default", p.name); ok {
 		*row = *stored
 	}
-	if !row.Spec.MaySign(leaf.LeafNames) {
+	if !row.Spec.MaySign(leaf.SpiffeIDs) {
 		m.t.Fatalf("%s is to get a leaf of %s, and may not: %+v", p.name, leaf.SpiffeID, row.Spec)
 	}
 	if row.Spec.InUse() == nil || !p.valid(m.now) {
 		p.began, p.permits = m.clock, len(m.permits)
 	}
-	p.leaf = kind.HeldLeaf{
-		LeafNames: leaf.LeafNames, MeshIdentity: leaf.MeshIdentity,
+	p.leaf = kind.WorkloadCertificate{
+		SpiffeIDs: leaf.SpiffeIDs, MeshIdentity: leaf.MeshIdentity,
 		Root: identity.Fingerprints(ca.Root())[0], Until: kind.Time{Time: m.now.Add(life)},
 	}
 	row.Spec.Add(p.leaf)
@@ -273,7 +273,7 @@ func (m *motion) check(t rapid.TB) {
 				t.Fatalf("%s takes %v for %s, and is answered by %s", client.name, client.names[server.workload], server.workload, server.leaf)
 			case slices.Contains(client.endpoints, server.name) && !slices.ContainsFunc(client.names[beside], server.leaf.Has):
 				t.Fatalf("%s takes %v for %s, is sent to %s, and is answered by %s", client.name, client.names[beside], beside, server.name, server.leaf)
-			case m.knows(server, client) && !slices.ContainsFunc(client.leaf.Names(), server.allows):
+			case m.knows(server, client) && !slices.ContainsFunc(client.leaf.List(), server.allows):
 				t.Fatalf("%s refuses its caller %s", server.name, client.leaf)
 			}
 		}
@@ -373,7 +373,7 @@ func TestOtherZonesHearOfNewNamesFirst(t *testing.T) {
 	m.path = "/second/{{ .Workload }}"
 	m.put(m.meshIdentity())
 	m.reconcileAll()
-	told, ok := m.plan.State.ChangingNames.Find(m.reader(), "default", m.plan.State.Zone)
+	told, ok := m.plan.State.ChangingIdentities.Find(m.reader(), "default", m.plan.State.Zone)
 	if !ok {
 		t.Fatal("other zones are not told")
 	}
@@ -399,7 +399,7 @@ func TestOtherZonesHearOfNewNamesFirst(t *testing.T) {
 		m.sign(p)
 	}
 	m.everybody()
-	if _, ok := m.plan.State.ChangingNames.Find(m.reader(), "default", m.plan.State.Zone); ok {
+	if _, ok := m.plan.State.ChangingIdentities.Find(m.reader(), "default", m.plan.State.Zone); ok {
 		t.Error("other zones are told still, and nobody has several names")
 	}
 }
@@ -437,8 +437,8 @@ func TestAChangeOfEverythingEnds(t *testing.T) {
 		if m.roots() != 1 {
 			t.Errorf("%d roots are left, want one", m.roots())
 		}
-		for _, row := range m.plan.State.LeavesMoving.List(m.reader(), graph.MeshKey("default")) {
-			t.Errorf("%s has the names %v still", row.Name, row.Spec.Names())
+		for _, row := range m.plan.State.CertificatesChanging.List(m.reader(), graph.MeshKey("default")) {
+			t.Errorf("%s has the names %v still", row.Name, row.Spec.SpiffeIDs())
 		}
 	}
 }

@@ -88,7 +88,7 @@ func (p *Plan) sign(rot *rotation, m *kind.MeshMTLS, troubles map[string]*proble
 		rot.store()
 		return rot.settled()
 	}
-	rot.life = kind.Duration(enabled.LeafLife())
+	rot.life = kind.Duration(enabled.CertificateLife())
 	trouble := troubles[enabled.Name]
 	if trouble == nil {
 		i := slices.IndexFunc(rot.sources, func(src *source) bool { return src.backend == enabled.Name })

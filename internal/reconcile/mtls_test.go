@@ -79,7 +79,7 @@ func TestABuiltinBackendIsMadeOnceAndSigns(t *testing.T) {
 	w := newWorld(t, "241.0.0.0/8")
 	w.put(meshWith("ca-1", "ca-1"))
 	w.reconcileMTLS()
-	w.wantMTLS("before anybody has settled", "", 1, "Ready=False RootSpreading, RotationSettled=False RootSpreading")
+	w.wantMTLS("before anybody has settled", "", 1, "Ready=False RootPropagating, RotationConverged=False RootPropagating")
 	w.settle()
 	w.reconcileMTLS()
 	w.wantMTLS("once all have", "ca-1", 1, "Ready=True Ready")
@@ -135,8 +135,8 @@ func TestTheEnabledBackendChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.put(kind.DataplaneLeavesList.Make("default", "web-1", kind.DataplaneLeaves{Leaves: []kind.HeldLeaf{{
-		LeafNames: kind.NamesOf("spiffe://default/web"), MeshIdentity: kind.MTLSIdentity,
+	w.put(kind.DataplaneCertificatesList.Make("default", "web-1", kind.DataplaneCertificates{Certificates: []kind.WorkloadCertificate{{
+		SpiffeIDs: kind.SpiffeIDsOf("spiffe://default/web"), MeshIdentity: kind.MTLSIdentity,
 		Root: identity.Fingerprints(ca.Root())[0], Until: kind.Time{Time: until},
 	}}}))
 	w.put(meshWith("provided-1", "provided-1", "provided-2"))
@@ -144,13 +144,13 @@ func TestTheEnabledBackendChanges(t *testing.T) {
 	w.wantMTLS("another beside it", "provided-1", 2, "Ready=True Ready")
 	w.put(meshWith("provided-2", "provided-1", "provided-2"))
 	w.reconcileMTLS()
-	w.wantMTLS("enabled, and not settled", "provided-1", 2, "Ready=True Ready, RotationSettled=False RootSpreading")
+	w.wantMTLS("enabled, and not settled", "provided-1", 2, "Ready=True Ready, RotationConverged=False RootPropagating")
 	w.settle()
 	w.reconcileMTLS()
 	w.wantMTLS("settled", "provided-2", 2, "Ready=True Ready")
 	w.put(meshWith("provided-2", "provided-2"))
 	w.reconcileMTLS()
-	w.wantMTLS("the former one removed, of which a leaf is held", "provided-2", 2, "Ready=True Ready, RotationSettled=False FormerLeavesHeld")
+	w.wantMTLS("the former one removed, of which a leaf is held", "provided-2", 2, "Ready=True Ready, RotationConverged=False FormerCertificatesRetained")
 	w.now = until.Add(graph.ConnectionLife)
 	w.reconcileMTLS()
 	w.wantMTLS("and none any more", "provided-2", 1, "Ready=True Ready")

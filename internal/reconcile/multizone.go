@@ -31,9 +31,9 @@ func (p *Plan) membersOf(r *table.Reader, key graph.ServiceKey) members {
 	}
 	m := members{refused: p.refused.Get(r, causeOf(kind.MeshMultiZoneServices.Key(key.Mesh, key.Name)))}
 	for _, port := range service.Spec.Ports {
-		for _, t := range p.State.Takings(r, service, port) {
-			if t.LeftOut != "" {
-				m.leftOut = append(m.leftOut, fmt.Sprintf("%s of zone %s: %s", t.Service.Service, t.Service.Zone, t.LeftOut))
+		for _, t := range p.State.SelectedServices(r, service, port) {
+			if t.Excluded != "" {
+				m.leftOut = append(m.leftOut, fmt.Sprintf("%s of zone %s: %s", t.Service.Service, t.Service.Zone, t.Excluded))
 				continue
 			}
 			m.services = append(m.services, kind.MatchedMeshService{Name: t.Service.Service, Zone: t.Service.Zone, Mesh: key.Mesh})

@@ -16,7 +16,7 @@ const passAtMost = 30 * time.Second
 // passage ends what is passed on though its service has it no more, once no other zone sends there. A
 // MeshMultiZoneService is global's, to whom other zones confirm what becomes of it: it has its time.
 func (p *Plan) passage(r *table.Reader, mesh, name string, now time.Time) (steps []Step, again time.Time) {
-	row, ok := p.State.HeldPassages.Find(r, mesh, name)
+	row, ok := p.State.RetainedSNIRoutes.Find(r, mesh, name)
 	switch {
 	case !ok:
 		return nil, time.Time{}
@@ -24,7 +24,7 @@ func (p *Plan) passage(r *table.Reader, mesh, name string, now time.Time) (steps
 		service := kind.MeshServices.Key(mesh, row.Spec.Service)
 		return []Step{{Leave: &Leave{Row: row, Rows: []resource.Key{service}, Within: passAtMost}}}, time.Time{}
 	}
-	if end := row.Spec.Since.Add(passAtMost); now.Before(end) {
+	if end := row.Spec.Since.Add(passAtMost + p.DrainTime); now.Before(end) {
 		return nil, end
 	}
 	gone := row.Key()
@@ -59,7 +59,8 @@ func (rc *Reconciler) deleteOnceConfirmed(ctx context.Context, l *Leave) error {
 			rc.log.Warn("not every zone has heard in time that server names are gone", "row", l.Row.Key(), "waited", l.Within, "error", err)
 		}
 	}
-	now, ok := rc.plan.State.HeldPassages.Find(table.Eval(rc.plan.State.DB.Snapshot()), l.Row.Mesh, l.Row.Name)
+	pause(ctx, rc.plan.DrainTime)
+	now, ok := rc.plan.State.RetainedSNIRoutes.Find(table.Eval(rc.plan.State.DB.Snapshot()), l.Row.Mesh, l.Row.Name)
 	if ctx.Err() != nil || !ok || !now.Spec.Since.Equal(l.Row.Spec.Since.Time) {
 		return ctx.Err()
 	}

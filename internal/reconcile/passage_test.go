@@ -39,13 +39,14 @@ func (d deletions) Delete(_ context.Context, key resource.Key) error {
 	return nil
 }
 
-func passedOn(since time.Time) *resource.Object[kind.HeldPassage] {
-	return kind.HeldPassages.Make("default", "web-80", kind.HeldPassage{Kind: "MeshService", Service: "web", Port: 80, Since: kind.Time{Time: since}})
+func passedOn(since time.Time) *resource.Object[kind.RetainedSNIRoute] {
+	return kind.RetainedSNIRoutes.Make("default", "web-80", kind.RetainedSNIRoute{Kind: "MeshService", Service: "web", Port: 80, Since: kind.Time{Time: since}})
 }
 
 // passing runs a reconciler that has one row of what is passed on still.
 func passing(t *testing.T) (w *world, z *zones, deleted deletions, observe func(resource.Any)) {
 	w = newWorld(t, "241.0.0.0/8")
+	w.plan.DrainTime = 5 * time.Second
 	z, deleted = &zones{asked: make(chan []resource.Key, 1), confirm: make(chan struct{})}, make(deletions, 1)
 	rc := New(w.plan, deleted, nil, slog.New(slog.DiscardHandler))
 	rc.Zones = z
@@ -64,20 +65,20 @@ func passing(t *testing.T) (w *world, z *zones, deleted deletions, observe func(
 // Nobody confirms to this zone what becomes of a service that is global's.
 func TestWhatIsPassedOnOfAServiceOfManyZonesHasItsTime(t *testing.T) {
 	w := newWorld(t, "241.0.0.0/8")
-	row := kind.HeldPassages.Make("default", "all-80.mzms", kind.HeldPassage{Kind: "MeshMultiZoneService", Service: "all", Port: 80, Since: kind.Time{Time: w.now}})
+	row := kind.RetainedSNIRoutes.Make("default", "all-80.mzms", kind.RetainedSNIRoute{Kind: "MeshMultiZoneService", Service: "all", Port: 80, Since: kind.Time{Time: w.now}})
 	w.put(row)
-	again := w.reconcile("HeldPassage", row.Name)
+	again := w.reconcile("RetainedSNIRoute", row.Name)
 	if want := w.now.Add(passAtMost); !again.Equal(want) {
 		t.Fatalf("it is looked at again at %s, want %s", again, want)
 	}
 	w.now = again
-	w.reconcile("HeldPassage", row.Name)
-	if _, ok := w.plan.State.HeldPassages.Find(w.reader(), "default", row.Name); ok {
+	w.reconcile("RetainedSNIRoute", row.Name)
+	if _, ok := w.plan.State.RetainedSNIRoutes.Find(w.reader(), "default", row.Name); ok {
 		t.Error("it stays")
 	}
 }
 
-func TestWhatIsPassedOnEndsWhenEveryZoneHasHeard(t *testing.T) {
+func TestAnSNIRouteStaysForTheDrainTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, z, deleted, _ := passing(t)
 		if rows := <-z.asked; len(rows) != 1 || rows[0] != kind.MeshServices.Key("default", "web") {
@@ -88,8 +89,12 @@ func TestWhatIsPassedOnEndsWhenEveryZoneHasHeard(t *testing.T) {
 			t.Fatal("it ends before they have answered")
 		}
 		z.confirm <- struct{}{}
-		if key := <-deleted; key != kind.HeldPassages.Key("default", "web-80") {
+		confirmed := time.Now()
+		if key := <-deleted; key != kind.RetainedSNIRoutes.Key("default", "web-80") {
 			t.Errorf("deletes %s", key)
+		}
+		if waited := time.Since(confirmed); waited != 5*time.Second {
+			t.Errorf("it ends %s after every zone has confirmed, want the drain time", waited)
 		}
 	})
 }
@@ -100,8 +105,8 @@ func TestAZoneThatIsCutOffIsWaitedForForAWhile(t *testing.T) {
 		<-z.asked
 		began := time.Now()
 		<-deleted
-		if waited := time.Since(began); waited != passAtMost {
-			t.Errorf("waited %v, want %v", waited, passAtMost)
+		if waited := time.Since(began); waited != passAtMost+5*time.Second {
+			t.Errorf("waited %v, want %v and the drain time", waited, passAtMost)
 		}
 	})
 }

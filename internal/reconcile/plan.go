@@ -26,8 +26,8 @@ const Grace = time.Hour
 
 // Unit is what is reconciled at once.
 type Unit struct {
-	// Kind is MeshService, MeshMultiZoneService, MeshExternalService, MeshIdentity, MeshTrafficPermission, MeshTrust, HeldEndpoints,
-	// HeldPassage, [TagUnit] with the tag's value as the name, or MeshZoneAddress, PutOut, [LeavesUnit], [NamesUnit], [SNIUnit] or
+	// Kind is MeshService, MeshMultiZoneService, MeshExternalService, MeshIdentity, MeshTrafficPermission, MeshTrust, RetainedEndpoints,
+	// RetainedSNIRoute, [TagUnit] with the tag's value as the name, or MeshZoneAddress, EvictedProxies, [LeavesUnit], [NamesUnit], [SNIUnit] or
 	// [ChangingUnit] without one, or ZoneEgress without either, for all of the zone.
 	Kind, Mesh, Name string
 }
@@ -47,7 +47,7 @@ type Step struct {
 // Leave asks for a row to be deleted once every other zone runs with what rows say, as they are stored, or after
 // a time. Where the row has changed meanwhile the unit is asked anew.
 type Leave struct {
-	Row    *resource.Object[kind.HeldPassage]
+	Row    *resource.Object[kind.RetainedSNIRoute]
 	Rows   []resource.Key
 	Within time.Duration
 }
@@ -63,9 +63,10 @@ type Settle struct {
 	// Zones says that the proxies of all other zones are waited for too.
 	Zones bool
 	Rows  []resource.Key
-	// After is how long it is waited beyond that, for what was begun just before.
-	After time.Duration
 	Then  []resource.Any
+	// Renew returns a write of Then for its row as it is after the wait, nil where the write no longer applies. Without it
+	// a write applies to the row that it was derived from alone.
+	Renew func(r *table.Reader, then resource.Any) resource.Any
 }
 
 // NewSecret asks for something that is of the system's random source, stored as a Secret unless that is there by
@@ -84,6 +85,9 @@ type Plan struct {
 	Behind func(topic string) []graph.ProxyKey
 	// Unconfirmed are the zones that it waits for, in words; empty where it does not.
 	Unconfirmed func(topic string) string
+	// DrainTime is how long former configuration stays in use after the last proxy has acked the next one: what a proxy
+	// sent before its ack may still be on its way.
+	DrainTime time.Duration
 	// Lives says whether an instance of the control plane is there.
 	Lives func(instance string) bool
 
@@ -129,13 +133,13 @@ func NewPlan(state *graph.State, ranges Ranges) *Plan {
 		Behind: func(string) []graph.ProxyKey { return nil }, Unconfirmed: func(string) string { return "" },
 		Lives: func(string) bool { return true },
 	}
-	p.refused = table.NewDerived(state.DB, "refusals", p.refusedBy, func(a, b refusals) bool { return a == b })
+	p.refused = table.NewDerived(state.DB, "NACKs", p.refusedBy, func(a, b refusals) bool { return a == b })
 	p.facts = table.NewDerived(state.DB, "service facts", p.serviceFacts, func(a, b facts) bool { return a == b })
 	p.generated = table.NewDerived(state.DB, "generated services", p.generatedService, equalServices)
 	p.names = table.NewDerived(state.DB, "host names", p.hostnames, slices.Equal)
 	p.egressSays = table.NewDerived(state.DB, "conditions of zone egresses", p.egressConditions, slices.Equal)
 	p.members = table.NewDerived(state.DB, "members of many zones", p.membersOf, equalMembers)
-	p.progress = table.NewDerived(state.DB, "progress of holds", p.holdProgress, func(a, b progress) bool { return a == b })
+	p.progress = table.NewDerived(state.DB, "progress of retained endpoints", p.holdProgress, func(a, b progress) bool { return a == b })
 	return p
 }
 
@@ -171,21 +175,21 @@ func (p *Plan) For(r *table.Reader, u Unit, now time.Time) (steps []Step, again 
 		return p.serverNames(r, u.Mesh, now)
 	case kind.MeshZoneAddresses.Name, kind.MeshEgressAddresses.Name:
 		return p.address(r, p.gates[u.Kind], u.Mesh, now)
-	case kind.PutOuts.Name:
+	case kind.EvictedProxiesList.Name:
 		return p.putOut(r, u.Mesh, now)
-	case kind.HeldPassages.Name:
+	case kind.RetainedSNIRoutes.Name:
 		return p.passage(r, u.Mesh, u.Name, now)
 	case kind.ZoneEgresses.Name:
 		return p.egressIdentities(r), time.Time{}
-	case kind.ZoneEgressLeavesList.Name:
+	case kind.ZoneEgressCertificatesList.Name:
 		return p.egressLeaves(r, u.Mesh, u.Name, now)
 	case ChangingUnit:
 		return p.changing(r, u.Mesh, now)
 	case LeavesUnit:
-		return p.leaves(r, u.Mesh, p.State.LeavesByRoot.List(r, graph.MeshKey(u.Mesh)), now)
+		return p.leaves(r, u.Mesh, p.State.CertificatesByRoot.List(r, graph.MeshKey(u.Mesh)), now)
 	case NamesUnit:
-		return p.leaves(r, u.Mesh, p.State.LeavesMoving.List(r, graph.MeshKey(u.Mesh)), now)
-	case kind.HeldEndpointsList.Name:
+		return p.leaves(r, u.Mesh, p.State.CertificatesChanging.List(r, graph.MeshKey(u.Mesh)), now)
+	case kind.RetainedEndpointsList.Name:
 		return p.hold(r, rowKey{u.Mesh, u.Name}, now)
 	}
 	panic("reconcile: no such unit: " + u.Kind)
@@ -203,10 +207,10 @@ func (p *Plan) serviceFacts(r *table.Reader, key graph.ServiceKey) facts {
 	}
 	for _, m := range p.State.Members(r, service) {
 		f.count.Total++
-		if m.Serving {
+		if m.Ready {
 			f.count.Connected++
 		}
-		if m.Serving && m.Healthy {
+		if m.Ready && m.Healthy {
 			f.count.Healthy++
 		}
 	}
@@ -221,7 +225,7 @@ func (p *Plan) service(r *table.Reader, key graph.ServiceKey, now time.Time) (st
 		return nil, time.Time{}
 	}
 	f := p.facts.Get(r, key)
-	own := !p.State.Foreign(service)
+	own := !p.State.IsRemote(service)
 	if spec, differs := withIdentities(service, f); own && differs {
 		steps = append(steps, Step{Put: spec})
 	}
@@ -283,7 +287,7 @@ func withIdentities(service *resource.Object[kind.MeshService], f facts) (*resou
 // makes nothing that other proxies, or other zones, read. (ADR 32)
 func (p *Plan) generatedService(r *table.Reader, key tagKey) *kind.MeshService {
 	for _, service := range p.State.ServicesByTag.List(r, graph.TagKey(key.Mesh, kind.ServiceTag, key.Value)) {
-		if !p.State.Foreign(service) && service.Label(kind.ManagedBy) != kind.GeneratedBy {
+		if !p.State.IsRemote(service) && service.Label(kind.ManagedBy) != kind.GeneratedBy {
 			return nil
 		}
 	}
@@ -292,7 +296,7 @@ func (p *Plan) generatedService(r *table.Reader, key tagKey) *kind.MeshService {
 	})
 	spec := &generated.Spec
 	for _, m := range p.State.Members(r, generated) {
-		if m.Serving && !slices.ContainsFunc(spec.Ports, func(port kind.ServicePort) bool { return port.Port == m.Inbound.Port }) {
+		if m.Ready && !slices.ContainsFunc(spec.Ports, func(port kind.ServicePort) bool { return port.Port == m.Inbound.Port }) {
 			spec.Ports = append(spec.Ports, generatedPort(&m.Inbound))
 		}
 	}

@@ -36,10 +36,10 @@ func newWorld(t rapid.TB, cidr string) *world {
 	}
 }
 
-func (w *world) put(objects ...resource.Any) {
-	w.plan.State.DB.Commit(func(tx *table.Tx) {
+func (w *world) put(objects ...resource.Any) *table.Changes {
+	return w.plan.State.DB.Commit(func(tx *table.Tx) {
 		for _, o := range objects {
-			if w.plan.State.Holds(o.Key().Kind) {
+			if w.plan.State.HasRows(o.Key().Kind) {
 				w.version++
 				o.Envelope().Version = fmt.Sprint(w.version)
 				if dp, ok := o.(*resource.Object[kind.Dataplane]); ok {
@@ -51,8 +51,8 @@ func (w *world) put(objects ...resource.Any) {
 	})
 }
 
-func (w *world) remove(key resource.Key) {
-	w.plan.State.DB.Commit(func(tx *table.Tx) { w.plan.State.Remove(tx, key) })
+func (w *world) remove(key resource.Key) *table.Changes {
+	return w.plan.State.DB.Commit(func(tx *table.Tx) { w.plan.State.Remove(tx, key) })
 }
 
 func (w *world) reader() *table.Reader { return table.Eval(w.plan.State.DB.Snapshot()) }
@@ -112,14 +112,14 @@ func (w *world) dataplane(name, address, tag string) resource.Any {
 }
 
 func (w *world) serves(name, address string) resource.Any {
-	return kind.DataplaneServings.Make("default", name, kind.DataplaneServing{
+	return kind.DataplaneListenerStatuses.Make("default", name, kind.DataplaneListenerStatus{
 		Inbounds: []kind.ServedInbound{{Inbound: kind.Inbound{Address: address, Port: 8080, Name: "api"}}},
 	})
 }
 
 func (w *world) servesInbound(name, address string, in kind.Inbound) resource.Any {
 	in = (&kind.Networking{Address: address}).Effective(in)
-	return kind.DataplaneServings.Make("default", name, kind.DataplaneServing{Inbounds: []kind.ServedInbound{{Inbound: in}}})
+	return kind.DataplaneListenerStatuses.Make("default", name, kind.DataplaneListenerStatus{Inbounds: []kind.ServedInbound{{Inbound: in}}})
 }
 
 func (w *world) service(name string) (*kind.MeshService, *kind.MeshServiceStatus) {
@@ -296,7 +296,7 @@ func TestFormerEndpointsGoWhenTheNewOnesServeOrInTime(t *testing.T) {
 		}
 		destination := graph.DestinationKey{Mesh: "default", Zone: "east", Service: "web", Port: 8080}
 		former := []graph.Endpoint{{Address: "10.0.0.1", Port: 8080, Proxy: graph.ProxyKey{Mesh: "default", Name: "blue-1"}}}
-		w.put(w.plan.State.Hold(w.reader(), destination, former, w.now))
+		w.put(w.plan.State.RetainEndpoints(w.reader(), destination, former, w.now))
 		return w, func() bool {
 			endpoints := w.plan.State.Endpoints.Get(w.reader(), destination).Endpoints
 			for _, e := range endpoints {
@@ -309,12 +309,12 @@ func TestFormerEndpointsGoWhenTheNewOnesServeOrInTime(t *testing.T) {
 	}
 	t.Run("all new members serve", func(t *testing.T) {
 		w, held := begin(t, "10.0.0.2")
-		w.reconcile("HeldEndpoints", "web-8080")
+		w.reconcile("RetainedEndpoints", "web-8080")
 		if !held() {
 			t.Fatal("nothing serves, and the former endpoint is gone")
 		}
 		w.put(w.serves("green-2", "10.0.0.2"))
-		w.reconcile("HeldEndpoints", "web-8080")
+		w.reconcile("RetainedEndpoints", "web-8080")
 		if held() {
 			t.Error("all new members serve, and the former endpoint is still there")
 		}
@@ -322,27 +322,27 @@ func TestFormerEndpointsGoWhenTheNewOnesServeOrInTime(t *testing.T) {
 	t.Run("ten seconds after the first of them", func(t *testing.T) {
 		w, held := begin(t, "10.0.0.2", "10.0.0.3")
 		w.put(w.serves("green-2", "10.0.0.2"))
-		again := w.reconcile("HeldEndpoints", "web-8080")
+		again := w.reconcile("RetainedEndpoints", "web-8080")
 		if !held() || !again.Equal(w.now.Add(10*time.Second)) {
 			t.Fatalf("held is %v, asks again at %v; want held for ten seconds more", held(), again)
 		}
 		w.now = again
-		w.reconcile("HeldEndpoints", "web-8080")
+		w.reconcile("RetainedEndpoints", "web-8080")
 		if held() {
 			t.Error("held for longer than ten seconds after the first new member")
 		}
 	})
 	t.Run("five minutes", func(t *testing.T) {
 		w, held := begin(t)
-		w.now = w.reconcile("HeldEndpoints", "web-8080")
-		w.reconcile("HeldEndpoints", "web-8080")
+		w.now = w.reconcile("RetainedEndpoints", "web-8080")
+		w.reconcile("RetainedEndpoints", "web-8080")
 		if held() {
 			t.Error("held for longer than five minutes")
 		}
 	})
 	t.Run("at once when its probe fails", func(t *testing.T) {
 		w, held := begin(t, "10.0.0.2")
-		sick := w.serves("blue-1", "10.0.0.1").(*resource.Object[kind.DataplaneServing])
+		sick := w.serves("blue-1", "10.0.0.1").(*resource.Object[kind.DataplaneListenerStatus])
 		sick.Spec.Inbounds[0].Unhealthy = true
 		w.put(sick)
 		if held() {

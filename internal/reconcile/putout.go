@@ -16,8 +16,8 @@ import (
 // every zone refuse them. One that never held a certificate is known to nobody and needs no denial.
 // (Mesh Membership.)
 func (p *Plan) putOut(r *table.Reader, mesh string, now time.Time) (steps []Step, again time.Time) {
-	stored, there := p.State.PutOuts.Find(r, mesh, p.State.Zone)
-	var before []kind.PutOutProxy
+	stored, there := p.State.EvictedProxies.Find(r, mesh, p.State.Zone)
+	var before []kind.EvictedProxy
 	if there {
 		before = stored.Spec.Proxies
 	}
@@ -29,7 +29,7 @@ func (p *Plan) putOut(r *table.Reader, mesh string, now time.Time) (steps []Step
 		gone := stored.Key()
 		return []Step{{Delete: &gone}}, again
 	}
-	row := kind.PutOuts.Make(mesh, p.State.Zone, kind.PutOut{Proxies: wanted})
+	row := kind.EvictedProxiesList.Make(mesh, p.State.Zone, kind.EvictedProxies{Proxies: wanted})
 	if there {
 		row.Version = stored.Version
 	}
@@ -37,7 +37,7 @@ func (p *Plan) putOut(r *table.Reader, mesh string, now time.Time) (steps []Step
 }
 
 // denied are the names that are to be refused, sorted, and when the next one ends by itself.
-func (p *Plan) denied(r *table.Reader, mesh string, before []kind.PutOutProxy, now time.Time) (names []kind.PutOutProxy, again time.Time) {
+func (p *Plan) denied(r *table.Reader, mesh string, before []kind.EvictedProxy, now time.Time) (names []kind.EvictedProxy, again time.Time) {
 	until := map[string]kind.Time{}
 	for _, proxy := range before {
 		stays, end := p.staysOut(r, mesh, proxy, now)
@@ -47,12 +47,12 @@ func (p *Plan) denied(r *table.Reader, mesh string, before []kind.PutOutProxy, n
 		again = earliest(again, end)
 	}
 	if p.State.Membership.Get(r, mesh) != nil {
-		for _, row := range p.State.LeavesByRoot.List(r, graph.MeshKey(mesh)) {
-			if p.State.Refusal(r, proxyOf(row)) == "" {
+		for _, row := range p.State.CertificatesByRoot.List(r, graph.MeshKey(mesh)) {
+			if p.State.NotAdmittedReason(r, proxyOf(row)) == "" {
 				continue
 			}
 			name := identity.InstanceDNSName(mesh, p.State.Zone, row.Name)
-			for _, leaf := range row.Spec.Leaves {
+			for _, leaf := range row.Spec.Certificates {
 				if last := until[name]; leaf.Until.After(last.Time) {
 					until[name] = leaf.Until
 				}
@@ -60,15 +60,15 @@ func (p *Plan) denied(r *table.Reader, mesh string, before []kind.PutOutProxy, n
 		}
 	}
 	for name, end := range until {
-		names = append(names, kind.PutOutProxy{Name: name, Until: end})
+		names = append(names, kind.EvictedProxy{Name: name, Until: end})
 	}
-	slices.SortFunc(names, func(a, b kind.PutOutProxy) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(names, func(a, b kind.EvictedProxy) int { return cmp.Compare(a.Name, b.Name) })
 	return names, again
 }
 
 // staysOut says whether a proxy that was put out is to be refused still, and when that ends by itself: of one
 // whose Dataplane has gone, nobody will say any more that it is admitted.
-func (p *Plan) staysOut(r *table.Reader, mesh string, proxy kind.PutOutProxy, now time.Time) (stays bool, end time.Time) {
+func (p *Plan) staysOut(r *table.Reader, mesh string, proxy kind.EvictedProxy, now time.Time) (stays bool, end time.Time) {
 	name, own := identity.InstanceOf(mesh, p.State.Zone, proxy.Name)
 	if !own {
 		return false, time.Time{} // of a name that this zone had
@@ -83,7 +83,7 @@ func (p *Plan) staysOut(r *table.Reader, mesh string, proxy kind.PutOutProxy, no
 	return true, end
 }
 
-func proxyOf(row *resource.Object[kind.DataplaneLeaves]) graph.ProxyKey {
+func proxyOf(row *resource.Object[kind.DataplaneCertificates]) graph.ProxyKey {
 	return graph.ProxyKey{Mesh: row.Mesh, Name: row.Name}
 }
 
@@ -112,14 +112,14 @@ func (rc *Reconciler) judge(mesh string, rules *kind.Membership, now time.Time) 
 		return
 	}
 	r := table.Eval(rc.plan.State.DB.Snapshot())
-	for _, row := range rc.plan.State.LeavesByRoot.List(r, graph.MeshKey(mesh)) {
+	for _, row := range rc.plan.State.CertificatesByRoot.List(r, graph.MeshKey(mesh)) {
 		rc.followRefusal(proxyOf(row))
 	}
 }
 
 func (rc *Reconciler) unjudge(pinned map[graph.ProxyKey]bool) {
 	for key := range pinned {
-		rc.plan.State.Refused.Unpin(key)
+		rc.plan.State.NotAdmitted.Unpin(key)
 	}
 	clear(pinned)
 }
@@ -128,9 +128,9 @@ func (rc *Reconciler) unjudge(pinned map[graph.ProxyKey]bool) {
 func (rc *Reconciler) followRefusal(key graph.ProxyKey) string {
 	if pinned := rc.pinnedRefusals[key.Mesh]; !pinned[key] {
 		pinned[key] = true
-		return rc.plan.State.Refused.Pin(key)
+		return rc.plan.State.NotAdmitted.Pin(key)
 	}
-	refusal, _ := rc.plan.State.Refused.Value(key)
+	refusal, _ := rc.plan.State.NotAdmitted.Value(key)
 	return refusal
 }
 
@@ -148,7 +148,7 @@ func (rc *Reconciler) observeHolder(key graph.ProxyKey, now time.Time) {
 func (rc *Reconciler) forgetHolder(key graph.ProxyKey, now time.Time) {
 	if pinned := rc.pinnedRefusals[key.Mesh]; pinned[key] {
 		delete(pinned, key)
-		rc.plan.State.Refused.Unpin(key)
+		rc.plan.State.NotAdmitted.Unpin(key)
 		rc.askPutOut(key.Mesh, now)
 	}
 }
@@ -157,11 +157,11 @@ func (rc *Reconciler) observeMembership(changes *table.Changes, now time.Time) {
 	for mesh, rules := range rc.plan.State.Membership.Changed(changes) {
 		rc.judge(mesh, rules, now)
 	}
-	for key := range rc.plan.State.Refused.Changed(changes) {
+	for key := range rc.plan.State.NotAdmitted.Changed(changes) {
 		rc.askPutOut(key.Mesh, now)
 	}
 }
 
 func (rc *Reconciler) askPutOut(mesh string, at time.Time) {
-	rc.ask(Unit{kind.PutOuts.Name, mesh, ""}, at)
+	rc.ask(Unit{kind.EvictedProxiesList.Name, mesh, ""}, at)
 }

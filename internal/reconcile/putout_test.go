@@ -28,8 +28,8 @@ func ofTeam(name, team string) resource.Any {
 
 // holds is a certificate of a Dataplane, valid until a time.
 func holds(name string, until time.Time) resource.Any {
-	return kind.DataplaneLeavesList.Make("default", name, kind.DataplaneLeaves{
-		Leaves: []kind.HeldLeaf{{Root: "r", Until: kind.Time{Time: until}}},
+	return kind.DataplaneCertificatesList.Make("default", name, kind.DataplaneCertificates{
+		Certificates: []kind.WorkloadCertificate{{Root: "r", Until: kind.Time{Time: until}}},
 	})
 }
 
@@ -39,8 +39,8 @@ func TestWhoseCertificatesAreDenied(t *testing.T) {
 	end := w.now.Add(time.Hour)
 	wants := func(when, want string) {
 		t.Helper()
-		w.reconcile(kind.PutOuts.Name, "")
-		names := w.plan.State.PutOut.Get(w.reader(), "default")
+		w.reconcile(kind.EvictedProxiesList.Name, "")
+		names := w.plan.State.EvictedSANs.Get(w.reader(), "default")
 		short := strings.ReplaceAll(strings.Join(names, " "), ".default.east.dataplane.mesh.local", "")
 		if short != want {
 			t.Errorf("%s: %q are denied, want %q", when, short, want)
@@ -55,7 +55,7 @@ func TestWhoseCertificatesAreDenied(t *testing.T) {
 	w.put(ofTeam("db", "a"))
 	wants("one that changed its team", "api batch")
 	w.remove(kind.Dataplanes.Key("default", "batch"))
-	w.remove(kind.DataplaneLeavesList.Key("default", "batch"))
+	w.remove(kind.DataplaneCertificatesList.Key("default", "batch"))
 	wants("one whose Dataplane has gone", "api batch")
 	w.put(allows(""))
 	wants("without rules again, but for whom nobody admits any more", "batch")
@@ -71,12 +71,12 @@ func TestWhoseCertificatesAreDenied(t *testing.T) {
 // TestAZoneDeniesItsOwnAlone: what another zone tells is believed of its own proxies.
 func TestAZoneDeniesItsOwnAlone(t *testing.T) {
 	w := newWorld(t, "241.0.0.0/8")
-	told := kind.PutOuts.Make("default", "west-of-global", kind.PutOut{Proxies: []kind.PutOutProxy{
+	told := kind.EvictedProxiesList.Make("default", "west-of-global", kind.EvictedProxies{Proxies: []kind.EvictedProxy{
 		{Name: "web.default.east.dataplane.mesh.local"}, {Name: "web.default.west.dataplane.mesh.local"}, {Name: "web.other.west.dataplane.mesh.local"},
 	}})
 	told.Labels = map[string]string{kind.ZoneLabel: "west", kind.OriginLabel: kind.OriginZone}
 	w.put(told)
-	if got := fmt.Sprint(w.plan.State.PutOut.Get(w.reader(), "default")); got != "[web.default.west.dataplane.mesh.local]" {
+	if got := fmt.Sprint(w.plan.State.EvictedSANs.Get(w.reader(), "default")); got != "[web.default.west.dataplane.mesh.local]" {
 		t.Errorf("the zone west has %s denied", got)
 	}
 }

@@ -28,12 +28,12 @@ type Writer interface {
 	Delete(ctx context.Context, key resource.Key) error
 }
 
-// Settler knows what proxies run with.
-type Settler interface {
-	// Settled returns once every proxy of a mesh that holds a certificate runs with what rows say, as the
+// AckWaiter knows what proxies run with.
+type AckWaiter interface {
+	// WaitAcked returns once every proxy of a mesh that holds a certificate runs with what rows say, as the
 	// table has them now, or with ctx's error. Whom it waits for it says whenever that changes.
 	// With everybody it waits for proxies without a certificate too, as far as they are there.
-	Settled(ctx context.Context, mesh string, everybody bool, rows []resource.Key, behind func([]graph.ProxyKey)) error
+	WaitAcked(ctx context.Context, mesh string, everybody bool, rows []resource.Key, behind func([]graph.ProxyKey)) error
 }
 
 // Zones know what the proxies of other zones run with.
@@ -60,7 +60,7 @@ type Reconciler struct {
 
 	plan    *Plan
 	writer  Writer
-	settler Settler
+	settler AckWaiter
 	log     *slog.Logger
 
 	// What is pinned is followed; it belongs to the table's writer.
@@ -68,10 +68,11 @@ type Reconciler struct {
 	pinnedServices map[graph.ServiceKey]bool
 	pinnedMembers  map[graph.ServiceKey]bool
 	pinnedExternal map[graph.ServiceKey]bool
-	pinnedTags     map[tagKey]bool
-	pinnedHolds    map[rowKey]bool
-	pinnedMoves    map[graph.ProxyKey]bool
-	pinnedCauses   map[causeKey]bool
+	// pinnedTags are the followed tags, by the service that is generated for them.
+	pinnedTags   map[graph.ServiceKey][]tagKey
+	pinnedHolds  map[rowKey]bool
+	pinnedMoves  map[graph.ProxyKey]bool
+	pinnedCauses map[causeKey]bool
 	// pinnedRefusals are the followed meshes, each with its followed holders of certificates.
 	pinnedRefusals map[string]map[graph.ProxyKey]bool
 
@@ -81,6 +82,8 @@ type Reconciler struct {
 	failed map[Unit]time.Duration
 	// mixed are the meshes of which it was said that their providers don't go together; Run's own.
 	mixed map[string]bool
+	// logged are the conditions of the zone's ZoneEgresses that the log has; Run's own.
+	logged []kind.Condition
 
 	mu      sync.Mutex
 	running bool // this instance leads
@@ -93,14 +96,14 @@ type Reconciler struct {
 }
 
 // New makes a Reconciler.
-func New(plan *Plan, writer Writer, settler Settler, log *slog.Logger) *Reconciler {
+func New(plan *Plan, writer Writer, settler AckWaiter, log *slog.Logger) *Reconciler {
 	rc := &Reconciler{
 		plan: plan, writer: writer, settler: settler, log: log,
 		pinnedMeshes:   map[string]bool{},
 		pinnedServices: map[graph.ServiceKey]bool{},
 		pinnedMembers:  map[graph.ServiceKey]bool{},
 		pinnedExternal: map[graph.ServiceKey]bool{},
-		pinnedTags:     map[tagKey]bool{},
+		pinnedTags:     map[graph.ServiceKey][]tagKey{},
 		pinnedHolds:    map[rowKey]bool{},
 		pinnedMoves:    map[graph.ProxyKey]bool{},
 		pinnedCauses:   map[causeKey]bool{},
@@ -154,7 +157,7 @@ func (rc *Reconciler) observeDerived(changes *table.Changes, now time.Time) {
 		rc.ask(Unit{kind.MeshMultiZoneServices.Name, key.Mesh, key.Name}, now.Add(calmly))
 	}
 	for key := range rc.plan.progress.Changed(changes) {
-		rc.ask(Unit{kind.HeldEndpointsList.Name, key.Mesh, key.Name}, now)
+		rc.ask(Unit{kind.RetainedEndpointsList.Name, key.Mesh, key.Name}, now)
 	}
 	rc.observeDoors(changes, now)
 	rc.observeMembership(changes, now)
@@ -183,11 +186,13 @@ func (rc *Reconciler) observePut(o resource.Any, now time.Time) {
 		rc.askAddresses(key.Mesh, now)
 	case *resource.Object[kind.MeshService]:
 		rc.arrived(key)
-		if service := (graph.ServiceKey{Mesh: key.Mesh, Name: key.Name}); !rc.pinnedServices[service] {
+		service := graph.ServiceKey{Mesh: key.Mesh, Name: key.Name}
+		if !rc.pinnedServices[service] {
 			rc.pinnedServices[service] = true
 			rc.plan.facts.Pin(service)
 			rc.plan.names.Pin(Unit(key))
 		}
+		rc.askTags(service, now)
 		rc.ask(Unit(key), now.Add(soon))
 	case *resource.Object[kind.MeshMultiZoneService]:
 		rc.followMembers(key, now)
@@ -199,14 +204,14 @@ func (rc *Reconciler) observePut(o resource.Any, now time.Time) {
 				rc.follow(tagKey{key.Mesh, value}, now)
 			}
 		}
-	case *resource.Object[kind.HeldEndpoints]:
+	case *resource.Object[kind.RetainedEndpoints]:
 		if row := (rowKey{key.Mesh, key.Name}); !rc.pinnedHolds[row] {
 			rc.pinnedHolds[row] = true
 			rc.plan.progress.Pin(row)
 			rc.ask(Unit{kind.MeshServices.Name, key.Mesh, o.Spec.Service}, now.Add(calmly))
 		}
 		rc.ask(Unit{key.Kind, key.Mesh, key.Name}, now)
-	case *resource.Object[kind.HeldPassage]:
+	case *resource.Object[kind.RetainedSNIRoute]:
 		rc.ask(Unit{key.Kind, key.Mesh, key.Name}, now)
 	case *resource.Object[kind.MeshTrafficPermission]:
 		rc.followRefusals(causeOf(key))
@@ -216,19 +221,19 @@ func (rc *Reconciler) observePut(o resource.Any, now time.Time) {
 		rc.askIdentities(key.Mesh, now)
 	case *resource.Object[kind.SigningCA]:
 		rc.ask(Unit{kind.MeshIdentities.Name, key.Mesh, key.Name}, now)
-	case *resource.Object[kind.DataplaneServing]:
+	case *resource.Object[kind.DataplaneListenerStatus]:
 		if o.Spec.Changing() {
 			rc.ask(Unit{ChangingUnit, key.Mesh, ""}, now.Add(soon))
 		}
-	case *resource.Object[kind.DataplaneLeaves]:
-		if key.Kind == kind.ZoneEgressLeavesList.Name {
+	case *resource.Object[kind.DataplaneCertificates]:
+		if key.Kind == kind.ZoneEgressCertificatesList.Name {
 			rc.observeEgressLeaves(o, now)
 		} else {
 			rc.observeLeaves(o, now)
 		}
-	case *resource.Object[kind.PutOut]:
+	case *resource.Object[kind.EvictedProxies]:
 		rc.askPutOut(key.Mesh, now)
-	case *resource.Object[kind.ChangingNames]:
+	case *resource.Object[kind.ChangingIdentities]:
 		rc.ask(Unit{NamesUnit, key.Mesh, ""}, now.Add(soon))
 	case *resource.Object[kind.MeshTrust]:
 		if !rc.plan.Global() { // which serves no proxy that could reject it
@@ -242,7 +247,7 @@ func (rc *Reconciler) observePut(o resource.Any, now time.Time) {
 	}
 }
 
-func (rc *Reconciler) observeLeaves(o *resource.Object[kind.DataplaneLeaves], now time.Time) {
+func (rc *Reconciler) observeLeaves(o *resource.Object[kind.DataplaneCertificates], now time.Time) {
 	unit := Unit{LeavesUnit, o.Mesh, ""}
 	if key := (graph.ProxyKey{Mesh: o.Mesh, Name: o.Name}); !rc.pinnedMoves[key] {
 		rc.pinnedMoves[key] = true
@@ -251,13 +256,13 @@ func (rc *Reconciler) observeLeaves(o *resource.Object[kind.DataplaneLeaves], no
 		}
 	}
 	rc.observeHolder(proxyOf(o), now)
-	for _, leaf := range o.Spec.Leaves {
+	for _, leaf := range o.Spec.Certificates {
 		rc.ask(unit, leaf.Until.Add(graph.ConnectionLife))
 	}
 	rc.ask(Unit{NamesUnit, o.Mesh, ""}, now.Add(soon))
 	if next := o.Spec.Next; next != nil {
 		rc.ask(Unit{kind.MeshIdentities.Name, o.Mesh, next.MeshIdentity}, now.Add(calmly))
-	} else if used := o.Spec.InUse(); used != nil && len(o.Spec.Leaves) > 1 {
+	} else if used := o.Spec.InUse(); used != nil && len(o.Spec.Certificates) > 1 {
 		rc.ask(Unit{kind.MeshIdentities.Name, o.Mesh, used.MeshIdentity}, now.Add(calmly))
 	}
 }
@@ -272,11 +277,13 @@ func (rc *Reconciler) observeRemoved(key resource.Key, now time.Time) {
 	case kind.MeshServices.Name:
 		rc.arrived(key)
 		rc.askSurplus(key.Mesh, now)
-		if service := (graph.ServiceKey{Mesh: key.Mesh, Name: key.Name}); rc.pinnedServices[service] {
+		service := graph.ServiceKey{Mesh: key.Mesh, Name: key.Name}
+		if rc.pinnedServices[service] {
 			delete(rc.pinnedServices, service)
 			rc.plan.facts.Unpin(service)
 			rc.plan.names.Unpin(Unit(key))
 		}
+		rc.askTags(service, now)
 	case kind.MeshMultiZoneServices.Name:
 		rc.forgetMembers(key)
 	case kind.MeshExternalServices.Name:
@@ -285,7 +292,7 @@ func (rc *Reconciler) observeRemoved(key resource.Key, now time.Time) {
 		rc.ask(Unit{kind.MeshExternalServices.Name, key.Mesh, key.Name}, now.Add(soon))
 	case kind.MeshMultiZoneServiceStatuses.Name:
 		rc.ask(Unit{kind.MeshMultiZoneServices.Name, key.Mesh, key.Name}, now.Add(soon))
-	case kind.HeldEndpointsList.Name:
+	case kind.RetainedEndpointsList.Name:
 		if row := (rowKey{key.Mesh, key.Name}); rc.pinnedHolds[row] {
 			delete(rc.pinnedHolds, row)
 			rc.plan.progress.Unpin(row)
@@ -296,15 +303,27 @@ func (rc *Reconciler) observeRemoved(key resource.Key, now time.Time) {
 		rc.forgetRefusals(causeOf(key))
 	case kind.MeshServiceStatuses.Name:
 		rc.ask(Unit{kind.MeshServices.Name, key.Mesh, key.Name}, now.Add(soon))
-	case kind.DataplaneLeavesList.Name:
+	case kind.DataplaneCertificatesList.Name:
 		rc.forgetHolder(graph.ProxyKey{Mesh: key.Mesh, Name: key.Name}, now)
 		rc.ask(Unit{NamesUnit, key.Mesh, ""}, now.Add(soon))
 		if proxy := (graph.ProxyKey{Mesh: key.Mesh, Name: key.Name}); rc.pinnedMoves[proxy] {
 			delete(rc.pinnedMoves, proxy)
 			rc.plan.State.Moving.Unpin(proxy)
 		}
+	case kind.MeshIdentityStatuses.Name, kind.SigningCAs.Name:
+		rc.ask(Unit{kind.MeshIdentities.Name, key.Mesh, key.Name}, now.Add(soon))
+	case kind.MeshStatuses.Name:
+		rc.ask(Unit{kind.MeshIdentities.Name, key.Name, kind.MTLSIdentity}, now.Add(soon))
+	case kind.MeshTrustStatuses.Name:
+		rc.ask(Unit{kind.MeshTrusts.Name, key.Mesh, key.Name}, now.Add(soon))
+		rc.askIdentities(key.Mesh, now)
+	case kind.MeshTrafficPermissionStatuses.Name:
+		rc.ask(Unit{kind.MeshTrafficPermissions.Name, key.Mesh, key.Name}, now.Add(soon))
+	case kind.ZoneEgressStatuses.Name:
+		rc.askEgressIdentities(now)
 	case kind.ZoneEgresses.Name:
-		for _, row := range rc.plan.State.EgressLeavesByName.List(table.Eval(rc.plan.State.DB.Snapshot()), key.Name) {
+		rc.askEgressIdentities(now)
+		for _, row := range rc.plan.State.EgressCertificatesByName.List(table.Eval(rc.plan.State.DB.Snapshot()), key.Name) {
 			rc.ask(Unit(row.Key()), now)
 		}
 	case kind.MeshIdentities.Name:
@@ -320,12 +339,20 @@ func (rc *Reconciler) observeRemoved(key resource.Key, now time.Time) {
 }
 
 func (rc *Reconciler) follow(key tagKey, now time.Time) {
-	if rc.pinnedTags[key] {
+	service := graph.ServiceKey{Mesh: key.Mesh, Name: serviceName(key.Value)}
+	if slices.Contains(rc.pinnedTags[service], key) {
 		return
 	}
-	rc.pinnedTags[key] = true
+	rc.pinnedTags[service] = append(rc.pinnedTags[service], key)
 	rc.plan.generated.Pin(key)
 	rc.ask(Unit{TagUnit, key.Mesh, key.Value}, now.Add(soon))
+}
+
+// askTags enqueues the tags for which a service is generated: its row has changed or is gone.
+func (rc *Reconciler) askTags(service graph.ServiceKey, now time.Time) {
+	for _, tag := range rc.pinnedTags[service] {
+		rc.ask(Unit{TagUnit, tag.Mesh, tag.Value}, now.Add(soon))
+	}
 }
 
 func (rc *Reconciler) askIdentities(mesh string, now time.Time) {
@@ -391,7 +418,7 @@ func (rc *Reconciler) Run(ctx context.Context) {
 	defer rc.setRunning(false)
 	clear(rc.given)
 	clear(rc.failed)
-	clear(rc.mixed)
+	rc.sayAgain()
 	for _, g := range rc.plan.gates {
 		clear(g.absent)
 	}
@@ -413,11 +440,27 @@ func (rc *Reconciler) Run(ctx context.Context) {
 	}
 }
 
+// sayAgain has what the log says once for each leadership looked at anew.
+func (rc *Reconciler) sayAgain() {
+	clear(rc.mixed)
+	rc.logged = nil
+	now := time.Now()
+	if !rc.plan.Global() {
+		rc.askEgressIdentities(now)
+	}
+	for _, mesh := range rc.plan.State.MeshNames(table.Eval(rc.plan.State.DB.Snapshot())) {
+		rc.askIdentities(mesh, now)
+	}
+}
+
 // reconcile asks the plan about every unit and does what it says.
 func (rc *Reconciler) reconcile(ctx context.Context, units []Unit) {
 	for _, u := range units {
 		r := table.Eval(rc.plan.State.DB.Snapshot())
 		steps, again := rc.plan.For(r, u, time.Now())
+		if u.Kind == kind.ZoneEgresses.Name {
+			rc.logEgresses(r)
+		}
 		if !again.IsZero() {
 			rc.ask(u, again)
 		}
@@ -438,7 +481,6 @@ func (rc *Reconciler) reconcile(ctx context.Context, units []Unit) {
 				break
 			}
 			rc.warnMixed(step.Put)
-			rc.tellEgress(r, step.Put)
 			err := rc.do(ctx, step)
 			rc.unmade(step, err)
 			if errors.Is(err, ErrOvertaken) {

@@ -60,8 +60,8 @@ func (p *Plan) refusedBy(r *table.Reader, key causeKey) refusals {
 
 // said is what a proxy says of the first resource that has this cause.
 func said(insight *kind.DataplaneInsight, c kind.Cause) string {
-	i := slices.IndexFunc(insight.Refusals, func(refusal kind.Refusal) bool { return slices.Contains(refusal.Causes, c) })
-	refusal := &insight.Refusals[i] // the index found the row by it
+	i := slices.IndexFunc(insight.NACKs, func(refusal kind.NACK) bool { return slices.Contains(refusal.Causes, c) })
+	refusal := &insight.NACKs[i] // the index found the row by it
 	message := strings.ToValidUTF8(refusal.Message[:min(len(refusal.Message), quoted)], "")
 	return fmt.Sprintf("%s %s: %s", refusal.Type, refusal.Name, message)
 }
@@ -86,7 +86,7 @@ func (f refusals) conditions() []kind.Condition {
 		what = fmt.Sprintf("%d proxies refuse what it is made into, and keep what they had", f.proxies)
 	}
 	return []kind.Condition{{
-		Type: accepted, Status: "False", Reason: "RefusedByProxies",
+		Type: accepted, Status: "False", Reason: "RejectedByProxies",
 		Message: fmt.Sprintf("%s (%s): %s", what, names, f.said),
 	}}
 }

@@ -20,7 +20,7 @@ func (w *world) refuser(name, message string, causes ...kind.Cause) *resource.Ob
 		Subscriptions: []kind.Subscription{{ID: name, ConnectTime: kind.Time{Time: w.now}}},
 	})
 	for _, cause := range causes {
-		insight.Spec.Refusals = append(insight.Spec.Refusals, kind.Refusal{
+		insight.Spec.NACKs = append(insight.Spec.NACKs, kind.NACK{
 			Type: "cluster", Name: "of_" + cause.Name, Message: message, Causes: []kind.Cause{cause},
 		})
 	}
@@ -77,7 +77,7 @@ func TestWhatProxiesRefuseStandsOnWhatItWasMadeOf(t *testing.T) {
 			}
 		}
 	}
-	const prefix = "Accepted=False RefusedByProxies: "
+	const prefix = "Accepted=False RejectedByProxies: "
 	expect("at first", nil)
 	w.put(w.refuser("a-1", "no such field", service, permission, trust))
 	expect("after one refused", map[string]string{
@@ -164,7 +164,7 @@ func TestAServiceThatCannotBeTranslatedSaysSo(t *testing.T) {
 	}
 	w.plan.State.DB.Commit(func(tx *table.Tx) { w.plan.State.Faults.Delete(tx, fault.Value) })
 	w.reconcile("MeshService", "web")
-	if _, status := w.service("web"); len(status.Conditions) != 1 || status.Conditions[0].Reason != "RefusedByProxies" {
+	if _, status := w.service("web"); len(status.Conditions) != 1 || status.Conditions[0].Reason != "RejectedByProxies" {
 		t.Errorf("after that the conditions are %+v, want what the proxy says", status.Conditions)
 	}
 }

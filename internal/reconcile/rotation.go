@@ -296,7 +296,7 @@ func (rot *rotation) retain(root string) bool {
 		return rot.inZones(old.fingerprint)
 	}
 	for _, row := range rot.plan.State.Holders(rot.r, rot.mesh, old.fingerprint) {
-		for _, leaf := range row.Spec.Leaves {
+		for _, leaf := range row.Spec.Certificates {
 			if leaf.Root != old.fingerprint || !rot.now.Before(leaf.Until.Add(graph.ConnectionLife)) {
 				continue
 			}
@@ -317,7 +317,7 @@ func (rot *rotation) retain(root string) bool {
 // inZones says whether a zone has a root in its own MeshTrust of this name, for certificates that its proxies hold.
 func (rot *rotation) inZones(fingerprint string) bool {
 	return slices.ContainsFunc(rot.plan.State.TrustsByMesh.List(rot.r, graph.MeshKey(rot.mesh)), func(t *resource.Object[kind.MeshTrust]) bool {
-		return t.Spec.TrustDomain == rot.signing.TrustDomain && rot.plan.State.Elsewhere(&t.Meta) && slices.Contains(identity.Roots(&t.Spec), fingerprint)
+		return t.Spec.TrustDomain == rot.signing.TrustDomain && rot.plan.State.InOtherZone(&t.Meta) && slices.Contains(identity.Roots(&t.Spec), fingerprint)
 	})
 }
 
@@ -358,7 +358,7 @@ func (rot *rotation) ready(trouble *problem) kind.Condition {
 	case trouble != nil:
 		return kind.Condition{Type: "Ready", Status: "False", Reason: trouble.reason, Message: trouble.message}
 	case active == nil:
-		return kind.Condition{Type: "Ready", Status: "False", Reason: "RootSpreading", Message: "certificates are signed once every proxy believes the root of the CA"}
+		return kind.Condition{Type: "Ready", Status: "False", Reason: "RootPropagating", Message: "certificates are signed once every proxy believes the root of the CA"}
 	}
 	return kind.Condition{Type: "Ready", Status: "True", Reason: "Ready", Message: "certificates are signed"}
 }
@@ -366,12 +366,12 @@ func (rot *rotation) ready(trouble *problem) kind.Condition {
 // settled says what a rotation waits for; nothing where there is none.
 func (rot *rotation) settled() []kind.Condition {
 	if rot.signing.Next != nil {
-		return []kind.Condition{{Type: "RotationSettled", Status: "False", Reason: "RootSpreading", Message: fmt.Sprintf(
+		return []kind.Condition{{Type: "RotationConverged", Status: "False", Reason: "RootPropagating", Message: fmt.Sprintf(
 			"a new CA signs once every proxy believes its root, at %s at the latest%s", written(rot.bound()), rot.plan.waitingFor(rot.topic()))}}
 	}
 	var conditions []kind.Condition
 	for _, old := range rot.retired {
-		conditions = append(conditions, kind.Condition{Type: "RotationSettled", Status: "False", Reason: "FormerLeavesHeld", Message: fmt.Sprintf(
+		conditions = append(conditions, kind.Condition{Type: "RotationConverged", Status: "False", Reason: "FormerCertificatesRetained", Message: fmt.Sprintf(
 			"the former root %s stays believed while leaves of it are valid: %d proxies hold one, the last until %s", old.fingerprint, old.holders, written(old.until))})
 	}
 	return conditions

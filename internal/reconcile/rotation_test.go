@@ -76,8 +76,8 @@ func (w *world) holds(proxy string, until time.Time) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.put(kind.DataplaneLeavesList.Make("default", proxy, kind.DataplaneLeaves{Leaves: []kind.HeldLeaf{{
-		LeafNames: kind.NamesOf("spiffe://" + domain + "/workload/" + proxy), MeshIdentity: "id",
+	w.put(kind.DataplaneCertificatesList.Make("default", proxy, kind.DataplaneCertificates{Certificates: []kind.WorkloadCertificate{{
+		SpiffeIDs: kind.SpiffeIDsOf("spiffe://" + domain + "/workload/" + proxy), MeshIdentity: "id",
 		Root: identity.Fingerprints(parsed.Root())[0], Until: kind.Time{Time: until},
 	}}}))
 }
@@ -123,7 +123,7 @@ func TestAReplacedCASignsAfterItsRootAndTheFormerRootGoesAfterItsLeaves(t *testi
 		t.Fatalf("%d roots, and %s signs; want two roots and the first CA", w.roots(), w.signing())
 	}
 	w.plan.Behind = func(string) []graph.ProxyKey { return []graph.ProxyKey{{Mesh: "default", Name: "stuck"}} }
-	if c := w.conditions()["RotationSettled"]; c.Status != "False" || !strings.Contains(c.Message, "stuck") {
+	if c := w.conditions()["RotationConverged"]; c.Status != "False" || !strings.Contains(c.Message, "stuck") {
 		t.Errorf("condition is %+v, want it to name who is waited for", c)
 	}
 	w.settle()
@@ -131,7 +131,7 @@ func TestAReplacedCASignsAfterItsRootAndTheFormerRootGoesAfterItsLeaves(t *testi
 	if w.signing() != fingerprint(w, second) || w.roots() != 2 {
 		t.Fatalf("%d roots, and %s signs; want two roots and the second CA", w.roots(), w.signing())
 	}
-	if c := w.conditions()["RotationSettled"]; c.Reason != "FormerLeavesHeld" {
+	if c := w.conditions()["RotationConverged"]; c.Reason != "FormerCertificatesRetained" {
 		t.Errorf("condition is %+v, want it to say that the former root stays", c)
 	}
 	if want := w.now.Add(time.Hour + graph.ConnectionLife); !again.Equal(want) {
@@ -145,7 +145,7 @@ func TestAReplacedCASignsAfterItsRootAndTheFormerRootGoesAfterItsLeaves(t *testi
 	if w.reconcileIdentity(); w.roots() != 1 {
 		t.Errorf("%d roots after the last leaf of the former one expired, want one", w.roots())
 	}
-	if _, waits := w.conditions()["RotationSettled"]; waits {
+	if _, waits := w.conditions()["RotationConverged"]; waits {
 		t.Errorf("a rotation that is over is still told of: %v", w.conditions())
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"weft/internal/graph"
+	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
 )
@@ -41,7 +42,7 @@ func (rc *Reconciler) settle(ctx context.Context, u Unit, s *Settle) {
 	go func() {
 		err := rc.settled(ctx, u, s)
 		if err == nil {
-			pause(ctx, s.After)
+			pause(ctx, rc.plan.DrainTime)
 			err = rc.writeSettled(ctx, s)
 		}
 		rc.mu.Lock()
@@ -64,7 +65,7 @@ func pause(ctx context.Context, d time.Duration) {
 
 // settled waits for this zone's proxies and, where they count, for those of the others.
 func (rc *Reconciler) settled(ctx context.Context, u Unit, s *Settle) error {
-	err := rc.settler.Settled(ctx, s.Mesh, s.Everybody, s.Rows, func(proxies []graph.ProxyKey) {
+	err := rc.settler.WaitAcked(ctx, s.Mesh, s.Everybody, s.Rows, func(proxies []graph.ProxyKey) {
 		rc.noteBehind(u, s.Topic, behind{proxies: proxies})
 	})
 	if err != nil || !s.Zones || rc.Zones == nil {
@@ -93,7 +94,13 @@ func (rc *Reconciler) confirmed(ctx context.Context, s *Settle) error {
 func (rc *Reconciler) writeSettled(ctx context.Context, s *Settle) error {
 	writers, ctx := errgroup.WithContext(ctx)
 	writers.SetLimit(settleWriters)
+	r := table.Eval(rc.plan.State.DB.Snapshot())
 	for _, o := range s.Then {
+		if s.Renew != nil {
+			if o = s.Renew(r, o); o == nil {
+				continue
+			}
+		}
 		writers.Go(func() error {
 			if err := rc.writer.Put(ctx, o); !errors.Is(err, ErrOvertaken) {
 				return err

@@ -136,7 +136,7 @@ func nextNames(names []kind.SNI, wanted string) (next []kind.SNI, wait bool) {
 // taken says whether another service has one of the names: that is found when it is written, by whoever does.
 func (p *Plan) taken(r *table.Reader, key resource.Key, names []kind.SNI) bool {
 	return slices.ContainsFunc(names, func(name kind.SNI) bool {
-		return slices.ContainsFunc(p.State.SNIHolders(r, name.Value), func(holder resource.Key) bool { return holder != key })
+		return slices.ContainsFunc(p.State.SNIOwners(r, name.Value), func(holder resource.Key) bool { return holder != key })
 	})
 }
 
@@ -153,7 +153,7 @@ func (p *Plan) absentIngresses(r *table.Reader, mesh string) []string {
 			}
 		}
 	}
-	for _, d := range slices.Concat(p.State.Doors.Get(r, mesh), p.State.Doors.Get(r, "")) {
+	for _, d := range slices.Concat(p.State.IngressProxies.Get(r, mesh), p.State.IngressProxies.Get(r, "")) {
 		listens := d.Serves || d.ServesFormer
 		if listens && !(d.Instance != "" && p.Lives(d.Instance)) {
 			absent = append(absent, fmt.Sprintf("the zone ingress %s, which is away", d.Proxy.Name))

@@ -245,7 +245,7 @@ func TestGlobalWaitsForTheIngressesOfAllZones(t *testing.T) {
 // cutOff is a zone that confirms once it is connected.
 type cutOff struct {
 	connected chan struct{}
-	confirms  bool // for the test alone
+	confirms  time.Time // for the test alone: since when it does
 }
 
 func (c *cutOff) Confirmed(ctx context.Context, _ ...resource.Key) error {
@@ -260,7 +260,7 @@ func (c *cutOff) Confirmed(ctx context.Context, _ ...resource.Key) error {
 // at once, all of this zone's proxies run with everything.
 type calm struct{}
 
-func (calm) Settled(context.Context, string, bool, []resource.Key, func([]graph.ProxyKey)) error {
+func (calm) WaitAcked(context.Context, string, bool, []resource.Key, func([]graph.ProxyKey)) error {
 	return nil
 }
 
@@ -271,11 +271,12 @@ func (s sink) Put(_ context.Context, o resource.Any) error    { s.written <- o; 
 func (s sink) Create(context.Context, resource.Any) error     { return nil }
 func (s sink) Delete(_ context.Context, _ resource.Key) error { return nil }
 
-// TestOtherZonesAreWaitedFor: a name goes to the front once all zones confirm, and until then it is said who
-// does not.
+// TestOtherZonesAreWaitedFor: a name goes to the front once all zones confirm and the drain time has passed, and until
+// then it is said who does not.
 func TestOtherZonesAreWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "241.0.0.0/8")
+		w.plan.DrainTime = 5 * time.Second
 		v1, v2 := nameOf(sni.V1, "east"), nameOf(sni.V2, "east")
 		service := webOf(east, v1, v2)
 		w.put(service, kind.SNIFormats.Make("", kind.TheSNIFormat, kind.SNIFormat{Format: "v2"}))
@@ -294,13 +295,13 @@ func TestOtherZonesAreWaitedFor(t *testing.T) {
 					t.Errorf("it waits for %q, want %q", o.Spec.For, want)
 				}
 				close(zones.connected)
-				zones.confirms = true
+				zones.confirms = time.Now()
 			case *resource.Object[kind.MeshService]:
 				if o.Spec.Ports[0].SNI() != v2 {
 					continue // its state is written too
 				}
-				if !zones.confirms {
-					t.Error("nobody waited for the other zone")
+				if waited := time.Since(zones.confirms); zones.confirms.IsZero() || waited < w.plan.DrainTime {
+					t.Errorf("the next name is written %s after the other zone has confirmed", waited)
 				}
 				return
 			}

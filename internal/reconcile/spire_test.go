@@ -68,7 +68,7 @@ func TestTheControlPlanesCAGoesAfterSPIREHasTakenOver(t *testing.T) {
 	if w.roots() != 1 {
 		t.Fatal("the root goes while a leaf that leads to it may be shown")
 	}
-	w.remove(kind.DataplaneLeavesList.Key("default", "web"))
+	w.remove(kind.DataplaneCertificatesList.Key("default", "web"))
 	w.now = end.Add(time.Hour)
 	w.reconcileIdentity()
 	if _, ok := w.plan.State.SigningCAs.Find(w.reader(), "default", "id"); ok || w.roots() != 0 {

@@ -17,9 +17,9 @@ type Guard struct {
 	Rules access.Rules
 	// Keys are those of the user tokens.
 	Keys *identity.Keyring
-	// Refused is told of callers that are refused.
-	Refused *access.Refusals
-	Now     func() time.Time
+	// Denied is told of callers that are refused.
+	Denied *access.Denials
+	Now    func() time.Time
 }
 
 // AsAdministrator serves callers that show nothing else as the administrator. It is for the administrator's socket.
@@ -79,7 +79,7 @@ func (g *Guard) bearer(r *http.Request) (access.User, error) {
 	}
 	var claims identity.UserClaims
 	if err := identity.Verify(strings.TrimSpace(token), &claims, g.Keys, g.Now()); err != nil {
-		return access.User{}, resource.Errorf(resource.Unauthorized, "the user token is refused: %v", err)
+		return access.User{}, resource.Errorf(resource.Unauthorized, "the user token is invalid: %v", err)
 	}
 	user := access.Authenticated(claims.Name, claims.Groups, access.ByUserToken)
 	user.TokenID = claims.ID
@@ -104,11 +104,11 @@ func (g *Guard) permit(r *http.Request, action access.Action) error {
 func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	var refusal *resource.Error
 	if !errors.As(err, &refusal) {
-		refusal = resource.Errorf(resource.Forbidden, "refused")
+		refusal = resource.Errorf(resource.Forbidden, "denied")
 	}
 	if refusal.Code == resource.Unauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer") // RFC 6750, section 3
 	}
-	g.Refused.Note("a caller of the API is refused", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "reason", refusal.Detail)
+	g.Denied.Note("unauthenticated or denied API request", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "reason", refusal.Detail)
 	writeProblem(w, problem{Status: statusOf[refusal.Code], Detail: refusal.Detail})
 }

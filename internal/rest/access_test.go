@@ -41,7 +41,7 @@ func TestWhoIsLetIn(t *testing.T) {
 				r.Header[name] = values
 			}
 			w := httptest.NewRecorder()
-			guard := &Guard{Rules: access.Defaults(), Refused: access.NewRefusals(slog.New(slog.DiscardHandler))}
+			guard := &Guard{Rules: access.Defaults(), Denied: access.NewDenials(slog.New(slog.DiscardHandler))}
 			handler := guard.Protect(access.Write, allowed)
 			if test.socket {
 				handler = AsAdministrator(handler)

@@ -19,7 +19,7 @@ func (a *api) backing(w http.ResponseWriter, r *http.Request) error {
 	key := keyOf(kind.MeshServices, r)
 	backing := a.Inspector.Backing(graph.ServiceKey{Mesh: key.Mesh, Name: key.Name})
 	if backing == nil {
-		return resource.Errorf(resource.NotFound, "%s does not exist, so that nobody is behind it", key)
+		return resource.Errorf(resource.NotFound, "%s does not exist, so it has no backends", key)
 	}
 	return writeJSON(w, http.StatusOK, backing)
 }
@@ -55,14 +55,14 @@ func (a *api) services(w http.ResponseWriter, r *http.Request) error {
 
 // lookBehind asks the zone of a service who is behind it, where that is not known here.
 func (a *api) lookBehind(ctx context.Context, report *graph.ServiceReport) {
-	if report.Behind != nil || report.Type != kind.MeshServices.Name {
+	if report.Backends != nil || report.Type != kind.MeshServices.Name {
 		return
 	}
-	behind, err := a.Elsewhere.Behind(ctx, report.Zone, graph.ServiceKey{Mesh: report.Mesh, Name: report.DisplayName})
+	behind, err := a.RemoteZones.Backends(ctx, report.Zone, graph.ServiceKey{Mesh: report.Mesh, Name: report.DisplayName})
 	if err != nil {
-		report.Unasked = err.Error()
+		report.NotQueried = err.Error()
 	}
-	report.Behind = behind
+	report.Backends = behind
 }
 
 // Services are what is known of the services of one name.

@@ -40,7 +40,7 @@ func large(b *testing.B) *world {
 			Certificate:   &kind.Certificate{SpiffeID: "spiffe://default/" + name, Issuer: "identity"},
 		}))
 		in.Address = "10.0.0.1"
-		write(kind.DataplaneServings.Make("default", name, kind.DataplaneServing{Inbounds: []kind.ServedInbound{{Inbound: in}}}))
+		write(kind.DataplaneListenerStatuses.Make("default", name, kind.DataplaneListenerStatus{Inbounds: []kind.ServedInbound{{Inbound: in}}}))
 	}
 	return w
 }

@@ -128,10 +128,10 @@ func (m *moment) dataplane(key resource.Key) (resource.Any, error) {
 // explainIn asks in the zone of the proxy, which is called as there.
 func (a *api) explainIn(ctx context.Context, zone string, req envoysim.Request) (*envoysim.Explanation, error) {
 	if zone != a.Zone {
-		return a.Elsewhere.Explain(ctx, zone, req)
+		return a.RemoteZones.Explain(ctx, zone, req)
 	}
-	explanation, err := a.Inspector.Explain(req, func(zone string, c envoysim.Crossing) (*envoysim.Arrival, error) {
-		return a.Elsewhere.Arrive(ctx, zone, c)
+	explanation, err := a.Inspector.Explain(req, func(zone string, c envoysim.CrossZoneRequest) (*envoysim.IngressResult, error) {
+		return a.RemoteZones.CrossZone(ctx, zone, c)
 	})
 	if err != nil {
 		return nil, &resource.Error{Code: resource.Invalid, Detail: err.Error()}

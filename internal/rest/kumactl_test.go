@@ -519,3 +519,26 @@ func TestKRI(t *testing.T) {
 		t.Errorf("an identifier of another resource: the warnings are %q", result.Warnings)
 	}
 }
+
+// TestAKindThatThisReleaseLacksIsNamed: on every path that it would have, and in the body of a write.
+func TestAKindThatThisReleaseLacksIsNamed(t *testing.T) {
+	s := listen(t, newWorld(t, newStore(t)))
+	s.put(t, "/meshes/default", `{"type": "Mesh", "name": "default"}`)
+	for segment, name := range map[string]string{
+		"meshretries": "MeshRetry", "meshtimeouts": "MeshTimeout", "meshhttproutes": "MeshHTTPRoute", "meshgateways": "MeshGateway", "meshopas": "MeshOPA",
+		"traffic-permissions": "TrafficPermission", "trafficpermissions": "TrafficPermission", "external-services": "ExternalService", "workloads": "Workload",
+	} {
+		for _, path := range []string{"/" + segment, "/" + segment + "/a", "/meshes/default/" + segment, "/meshes/default/" + segment + "/a"} {
+			for _, method := range []string{"GET", "PUT", "DELETE"} {
+				status, _, answer := s.send(t, method, path, `{"type": "`+name+`", "name": "a"}`, agentOf("2.14.3"))
+				if want := `"detail":"` + kind.LackingText(name) + `"`; status != http.StatusNotFound || !strings.Contains(answer, want) || !strings.Contains(answer, `"title":`) {
+					t.Errorf("%s %s: %d %s, want %s", method, path, status, answer, want)
+				}
+			}
+		}
+		status, _, answer := s.send(t, "PUT", "/meshes/default/dataplanes/a", `{"type": "`+name+`", "name": "a"}`, nil)
+		if status != http.StatusBadRequest || !strings.Contains(answer, kind.LackingText(name)) {
+			t.Errorf("a body of the type %s: %d %s", name, status, answer)
+		}
+	}
+}

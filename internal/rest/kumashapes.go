@@ -211,10 +211,10 @@ func (a *api) inboundRules(w http.ResponseWriter, r *http.Request) error {
 	}{kriMeta(p.dataplane), rules, []any{}})
 }
 
-// tagsAt are the tags of the first inbound at a listener.
+// tagsAt returns the tags of the first inbound at a listener. A host name stands for any address.
 func tagsAt(n *kind.Networking, address string, port uint32) map[string]string {
 	for _, in := range n.Inbound {
-		if in = n.Effective(in); in.Address == address && in.Port == port {
+		if in = n.Effective(in); (in.Address == address || kind.NeedsLookup(in.Address)) && in.Port == port {
 			return in.Tags
 		}
 	}

@@ -125,7 +125,7 @@ func shop(t *testing.T) *socket {
 	w.put(t, "/meshes/shop/meshtrafficpermissions/ignored", `{"type": "MeshTrafficPermission", "spec": {"targetRef": {"kind": "Dataplane", "sectionName": "8081"}, "rules": []}}`)
 	now := kind.Time{Time: time.Now()}
 	w.storeRow(t, kind.DataplaneInsights.Make("shop", "cart-1", kind.DataplaneInsight{
-		Subscriptions: []kind.Subscription{{ID: "1", ControlPlaneInstanceID: "instance-1", ConnectTime: now, Version: kind.VersionOfEnvoy("1.40.0")}},
+		Subscriptions: []kind.Subscription{{ID: "1", ControlPlaneInstanceID: "instance-1", ConnectTime: now, Version: kind.VersionOfAgent("1.40.0", "1.2.3")}},
 		Certificate:   &kind.Certificate{Issuer: "id", NotBefore: now, Expiration: kind.Time{Time: now.Add(time.Hour)}},
 	}))
 	w.storeRow(t, kind.ZoneInsights.Make("", "west", kind.ZoneInsight{Subscriptions: []kind.ZoneSubscription{
@@ -168,7 +168,7 @@ func TestKumactlInspects(t *testing.T) {
 	switch {
 	case item.Type != "DataplaneOverview", item.Mesh != "shop", item.KRI != "kri_dp_shop_east__cart-1_", item.Labels["kuma.io/mesh"] != "shop", item.CreationTime == nil:
 		t.Errorf("its head is %+v", item.kumaMeta)
-	case subscription.ConnectTime == nil, subscription.Version.Envoy.Version != "1.40.0":
+	case subscription.ConnectTime == nil, subscription.Version.Envoy.Version != "1.40.0", subscription.Version.KumaDP.Version != "1.2.3":
 		t.Errorf("its subscription is %+v", subscription)
 	case item.DataplaneInsight.MTLS.IssuedBackend != "id":
 		t.Errorf("its certificate is %+v", item.DataplaneInsight.MTLS)
@@ -191,6 +191,15 @@ func TestKumactlInspects(t *testing.T) {
 		Dataplanes struct{ Total, Online uint32 }
 		Policies   map[string]struct{ Total uint32 }
 	}]{})
+	var meshes kumaList[struct {
+		DPVersions struct {
+			KumaDP, Envoy map[string]struct{ Total uint32 }
+		}
+	}]
+	s.read(t, "/mesh-insights", &meshes)
+	if v := meshes.Items[0].DPVersions; v.KumaDP["1.2.3"].Total != 1 || v.Envoy["1.40.0"].Total != 1 {
+		t.Errorf("inspect meshes: %+v", v)
+	}
 	var services kumaList[struct {
 		Status     string
 		Dataplanes *struct{ Total, Online uint32 }

@@ -37,12 +37,12 @@ func (connections) Connected(mesh string) []graph.ProxyKey {
 
 func (connections) Live(key graph.ProxyKey) dpserver.Live {
 	if key.Name != "web-1" {
-		return dpserver.Live{Instance: "instance-1", Types: []dpserver.LiveType{}, Refusals: []kind.Refusal{}}
+		return dpserver.Live{Instance: "instance-1", Types: []dpserver.LiveType{}, NACKs: []kind.NACK{}}
 	}
 	return dpserver.Live{
-		Connected: true, Instance: "instance-1", Agent: true, Settled: true,
-		Types:    []dpserver.LiveType{{Type: "cluster", Wanted: 3, Acknowledged: 7}},
-		Refusals: []kind.Refusal{{Type: "listener", Name: "self_inbound_10.0.0.1_80", Version: "5e", Message: "Address already in use"}},
+		Connected: true, Instance: "instance-1", Agent: true, InSync: true,
+		Types: []dpserver.LiveType{{Type: "cluster", Wanted: 3, Acknowledged: 7}},
+		NACKs: []kind.NACK{{Type: "listener", Name: "self_inbound_10.0.0.1_80", Version: "5e", Message: "Address already in use"}},
 	}
 }
 

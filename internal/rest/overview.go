@@ -71,10 +71,10 @@ type ZoneEgressOverview struct {
 
 // overviewReads are the kinds that overviews and insights are made of.
 var overviewReads = append([]resource.Descriptor{
-	kind.Meshes, kind.Dataplanes, kind.DataplaneInsights, kind.DataplaneServings,
+	kind.Meshes, kind.Dataplanes, kind.DataplaneInsights, kind.DataplaneListenerStatuses,
 	kind.MeshServices, kind.MeshServiceStatuses, kind.Zones, kind.ZoneInsights,
-	kind.ZoneIngresses, kind.ZoneIngressInsights, kind.ZoneIngressServings,
-	kind.ZoneEgresses, kind.ZoneEgressInsights, kind.ZoneEgressServings,
+	kind.ZoneIngresses, kind.ZoneIngressInsights, kind.ZoneIngressListenerStatuses,
+	kind.ZoneEgresses, kind.ZoneEgressInsights, kind.ZoneEgressListenerStatuses,
 	kind.MeshExternalServices,
 }, kind.Policies()...)
 

@@ -204,7 +204,7 @@ func (q *query) parseStatus(field, value string, problems *resource.Problems) {
 	wanted := insight.Status(strings.ToLower(value))
 	switch wanted {
 	case insight.Online, insight.Offline, insight.PartiallyDegraded:
-		q.reads = append(q.reads, kind.DataplaneInsights, kind.DataplaneServings)
+		q.reads = append(q.reads, kind.DataplaneInsights, kind.DataplaneListenerStatuses)
 		q.keep = append(q.keep, func(m *moment, o resource.Any) bool { return m.Status(dataplane(o)) == wanted })
 	default:
 		problems.Add(field, "%q is neither online nor offline nor partially_degraded", value)

@@ -39,7 +39,7 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 		writeProblem(w, problem{Status: http.StatusRequestEntityTooLarge, Detail: tooLargeText(r, tooLarge.Limit)})
 	case errors.As(err, &known) && statusOf[known.Code] != 0:
 		if known.Cause != nil {
-			a.Log.Error("request refused", "method", r.Method, "path", r.URL.Path, "detail", known.Detail, "cause", known.Cause)
+			a.Log.Error("request failed", "method", r.Method, "path", r.URL.Path, "detail", known.Detail, "cause", known.Cause)
 		}
 		writeProblem(w, problem{Status: statusOf[known.Code], Detail: known.Detail, InvalidParameters: known.Problems})
 	case errors.Is(err, store.ErrUnavailable):

@@ -42,7 +42,7 @@ func (a *api) read(ctx context.Context, kinds ...resource.Descriptor) (*moment, 
 	if err != nil {
 		return nil, err
 	}
-	return &moment{insight.World{State: rows.State, Snapshot: rows.Snapshot, Ended: a.Ended, Links: a.Links}, a.Connections}, nil
+	return &moment{insight.World{State: rows.State, Snapshot: rows.Snapshot, Expired: a.Expired, Links: a.Links}, a.Connections}, nil
 }
 
 // readsOf are the kinds that an answer about resources of a kind is made of.
@@ -53,7 +53,7 @@ func readsOf(d resource.Descriptor) []resource.Descriptor {
 	}
 	switch d {
 	case resource.Descriptor(kind.DataplaneInsights):
-		kinds = append(kinds, kind.DataplaneServings)
+		kinds = append(kinds, kind.DataplaneListenerStatuses)
 	case resource.Descriptor(kind.MeshServices):
 		kinds = append(kinds, kind.MeshZoneAddresses)
 	case resource.Descriptor(kind.MeshExternalServices):

@@ -39,28 +39,28 @@ type Inspector interface {
 	Backing(key graph.ServiceKey) *graph.Backing
 	// Explain answers what would happen to a request, and asks beyond where it goes on in another zone. Its
 	// error says why the question cannot be answered, to the one who asked.
-	Explain(req envoysim.Request, beyond envoysim.Beyond) (*envoysim.Explanation, error)
+	Explain(req envoysim.Request, beyond envoysim.RemoteZones) (*envoysim.Explanation, error)
 }
 
-// Elsewhere answers what is known in one zone only, asked of any control plane. Errors are for who asked.
-type Elsewhere interface {
+// RemoteZones answers what is known in one zone only, asked of any control plane. Errors are for who asked.
+type RemoteZones interface {
 	// Explain answers what would happen to a request of a proxy of another zone.
 	Explain(ctx context.Context, zone string, req envoysim.Request) (*envoysim.Explanation, error)
-	// Arrive answers what would happen to a request that arrives at a zone ingress of another zone.
-	Arrive(ctx context.Context, zone string, c envoysim.Crossing) (*envoysim.Arrival, error)
-	// Behind answers who is behind a service of another zone, named as there.
-	Behind(ctx context.Context, zone string, service graph.ServiceKey) (*graph.Behind, error)
+	// CrossZone answers what would happen to a request that arrives at a zone ingress of another zone.
+	CrossZone(ctx context.Context, zone string, c envoysim.CrossZoneRequest) (*envoysim.IngressResult, error)
+	// Backends answers who is behind a service of another zone, named as there.
+	Backends(ctx context.Context, zone string, service graph.ServiceKey) (*graph.Backends, error)
 }
 
 // Config is what the API is made of. Every field is required but those that say otherwise.
 type Config struct {
-	Guard     *Guard
-	View      *view.View // of what Writer writes
-	Writer    *admit.Writer
-	Inspector Inspector
-	Elsewhere Elsewhere
-	Tokens    *token.Issuer
-	Audit     *audit.Log
+	Guard       *Guard
+	View        *view.View // of what Writer writes
+	Writer      *admit.Writer
+	Inspector   Inspector
+	RemoteZones RemoteZones
+	Tokens      *token.Issuer
+	Audit       *audit.Log
 	// Connections are those of the proxies to this instance.
 	Connections Connections
 	// Check looks for what is wrong with the running system.
@@ -77,8 +77,8 @@ type Config struct {
 	Links func(zone string) map[string]insight.KindLink
 	// Global answers how this zone stands with the global control plane; nil where it is joined to none.
 	Global func() *insight.GlobalLink
-	// Ended says whether an instance is live no more, and when it was heard of last.
-	Ended   func(instance string) (last time.Time, ended bool)
+	// Expired says whether an instance is live no more, and when it was heard of last.
+	Expired func(instance string) (last time.Time, ended bool)
 	Version string
 	Now     func() time.Time
 	Log     *slog.Logger
@@ -197,7 +197,7 @@ func (a *api) route(w http.ResponseWriter, r *http.Request) {
 	}
 	for segment := range strings.SplitSeq(r.URL.Path, "/") {
 		if lacking := kind.Lacking(segment); lacking != "" {
-			writeProblem(w, problem{Status: http.StatusNotFound, Detail: lacking + " is a kind of Kuma that this release does not have"})
+			writeProblem(w, problem{Status: http.StatusNotFound, Detail: kind.LackingText(lacking)})
 			return
 		}
 	}
@@ -237,7 +237,7 @@ func writeRaw(w http.ResponseWriter, status int, raw []byte) {
 
 // NewHTTPServer answers a server on which a slow client costs a connection and nothing more. It tells
 // refused of connections that fail.
-func NewHTTPServer(handler http.Handler, refused *access.Refusals) *http.Server {
+func NewHTTPServer(handler http.Handler, refused *access.Denials) *http.Server {
 	return &http.Server{
 		ErrorLog:          log.New(refused, "", 0),
 		Handler:           handler,

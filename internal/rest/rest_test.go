@@ -74,10 +74,10 @@ func (w *world) config() Config {
 	tokens, keys := tokentest.New(rows, w.writer)
 	w.keys = keys
 	return Config{
-		Guard:  &Guard{Rules: access.Defaults(), Keys: keys, Refused: access.NewRefusals(slog.New(slog.DiscardHandler)), Now: time.Now},
+		Guard:  &Guard{Rules: access.Defaults(), Keys: keys, Denied: access.NewDenials(slog.New(slog.DiscardHandler)), Now: time.Now},
 		Tokens: tokens, Audit: audit.New(&w.audit, "instance-1", time.Now, slog.New(slog.NewTextHandler(w.log, nil))),
-		View: w.view, Writer: w.writer, Inspector: stranger{}, Elsewhere: zonequery.NewZone("east", nil), Connections: connections{},
-		Zone: "east", InstanceID: "instance-1", Ended: instances.Alone(instances.Config{ID: "instance-1"}).Ended, Version: "1.2.3",
+		View: w.view, Writer: w.writer, Inspector: stranger{}, RemoteZones: zonequery.NewZone("east", nil), Connections: connections{},
+		Zone: "east", InstanceID: "instance-1", Expired: instances.Alone(instances.Config{ID: "instance-1"}).Expired, Version: "1.2.3",
 		Settings: []settings.Value{{Path: "store.postgres.password", Value: "***", Source: "KUMA_STORE_POSTGRES_PASSWORD"}},
 		Now:      time.Now, Log: slog.New(slog.NewTextHandler(w.log, nil)),
 	}
@@ -95,7 +95,7 @@ type stranger struct{}
 func (stranger) Config(graph.ProxyKey) ([]*xds.Resource, bool) { return nil, false }
 func (stranger) Applied(graph.ProxyKey) *graph.Applied         { return nil }
 func (stranger) Backing(graph.ServiceKey) *graph.Backing       { return nil }
-func (stranger) Explain(req envoysim.Request, _ envoysim.Beyond) (*envoysim.Explanation, error) {
+func (stranger) Explain(req envoysim.Request, _ envoysim.RemoteZones) (*envoysim.Explanation, error) {
 	return nil, fmt.Errorf("%s reaches nothing at %q", req.From, req.To)
 }
 
@@ -222,7 +222,7 @@ func TestTheTableHoldsEveryKindOfTheAPI(t *testing.T) {
 	state := graph.NewState("east")
 	for _, d := range kind.All() {
 		info := d.Describe()
-		if shown := !info.Hidden || info.StatusOf != ""; shown && !state.Holds(info.Name) {
+		if shown := !info.Hidden || info.StatusOf != ""; shown && !state.HasRows(info.Name) {
 			t.Errorf("%s has no rows in graph.State", info.Name)
 		}
 	}
@@ -441,7 +441,7 @@ func TestInsightShowsWhatIsServed(t *testing.T) {
 	w := newWorld(t, newStore(t))
 	w.put(t, "/meshes/default", `{"type":"Mesh","name":"default"}`)
 	w.put(t, "/meshes/default/dataplanes/web-1", `{"type":"Dataplane","name":"web-1","networking":{"address":"10.0.0.1","inbound":[{"port":8080,"tags":{"kuma.io/service":"web"}}]}}`)
-	err := admit.Modify(t.Context(), w.writer, kind.DataplaneServings, "default", "web-1", func(o *resource.Object[kind.DataplaneServing]) bool {
+	err := admit.Modify(t.Context(), w.writer, kind.DataplaneListenerStatuses, "default", "web-1", func(o *resource.Object[kind.DataplaneListenerStatus]) bool {
 		o.Spec.Inbounds = []kind.ServedInbound{{Inbound: kind.Inbound{Address: "10.0.0.1", Port: 8080}}}
 		return true
 	})
@@ -451,7 +451,7 @@ func TestInsightShowsWhatIsServed(t *testing.T) {
 	for _, path := range []string{"/meshes/default/dataplanes/web-1/_overview", "/meshes/default/dataplanes/_overview", "/dataplanes/_overview"} {
 		if r := w.do("GET", path, "", nil); r.StatusCode != http.StatusOK {
 			t.Errorf("GET %s: %s", path, r.Status)
-		} else if body := text(r); !strings.Contains(body, `"serving":["10.0.0.1:8080"]`) {
+		} else if body := text(r); !strings.Contains(body, `"readyListeners":["10.0.0.1:8080"]`) {
 			t.Errorf("GET %s does not tell what the proxy serves: %s", path, body)
 		}
 	}
@@ -490,6 +490,44 @@ func TestServicesShowWhereOtherZonesReachThem(t *testing.T) {
 		if r := w.do("PUT", path, body, nil); r.StatusCode != http.StatusOK || !strings.Contains(text(r), `"changed":false`) {
 			t.Errorf("PUT of what GET %s answered: %s", from, r.Status)
 		}
+	}
+}
+
+// TestTheZoneIngressOfAServiceIsReadInOtherZones: a service that was received from its zone has the zone ingress of that
+// zone, on another zone and on global; not the one of the zone that responds.
+func TestTheZoneIngressOfAServiceIsReadInOtherZones(t *testing.T) {
+	west := kind.Owner{Zone: "west"}
+	for _, zone := range []string{"east", ""} {
+		t.Run("in the zone "+zone, func(t *testing.T) {
+			w := newWorldOf(t, newStore(t), zone)
+			w.put(t, "/meshes/default", `{"type":"Mesh","name":"default"}`)
+			receive := func(of resource.Descriptor, name, spec string) string {
+				t.Helper()
+				body := `{"labels":{"kuma.io/display-name":"` + name + `","kuma.io/origin":"zone","kuma.io/zone":"west"},"spec":` + spec + `}`
+				r := admit.Received{Kind: of, Mesh: "default", Name: name, Owner: west, Body: []byte(body)}
+				if err := w.writer.Receive(t.Context(), r); err != nil {
+					t.Fatal(err)
+				}
+				return r.Key().Name
+			}
+			port := sni.Port{Kind: "MeshService", Mesh: "default", Zone: "west", Name: "web", Number: 80}
+			name := receive(kind.MeshServices, "web", `{"selector":{"dataplaneTags":{"kuma.io/service":"web"}},"ports":[{"port":80,"snis":[{"value":"`+sni.V1.Name(port)+`"}]}]}`)
+			receive(kind.MeshZoneAddresses, "west", `{"ingresses":[{"name":"i","address":"192.168.2.1","port":30002,"healthy":true}]}`)
+			if zone != "" {
+				if err := admit.Modify(t.Context(), w.writer, kind.MeshZoneAddresses, "default", zone, func(o *resource.Object[kind.MeshZoneAddress]) bool {
+					o.Spec.Ingresses = []kind.ZoneProxyAddress{{Name: "i", Address: "192.168.1.1", Port: 30001, Healthy: true}}
+					return true
+				}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want := `"zoneIngress":{"address":"192.168.2.1","port":30002,"sni":"` + sni.V1.Name(port) + `"`
+			for _, path := range []string{"/meshes/default/meshservices/" + name, "/meshes/default/meshservices"} {
+				if body := text(w.do("GET", path, "", nil)); !strings.Contains(body, want) {
+					t.Errorf("GET %s: %s\nwant %s", path, body, want)
+				}
+			}
+		})
 	}
 }
 

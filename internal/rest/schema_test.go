@@ -137,10 +137,10 @@ func TestSchemasAreServed(t *testing.T) {
 			t.Errorf("%s: %s %s", at, r.Status, body)
 		}
 	}
-	if len(index.Schemas) == 0 || index.Schemas["DataplaneServing"] != "" {
+	if len(index.Schemas) == 0 || index.Schemas["DataplaneListenerStatus"] != "" {
 		t.Errorf("the schemas are %v", index.Schemas)
 	}
-	for _, absent := range []string{"/_schemas/Pod", "/_schemas/DataplaneServing"} {
+	for _, absent := range []string{"/_schemas/Pod", "/_schemas/DataplaneListenerStatus"} {
 		if r := w.do("GET", absent, "", nil); r.StatusCode != http.StatusNotFound {
 			t.Errorf("%s answers %s", absent, r.Status)
 		}

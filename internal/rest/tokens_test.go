@@ -107,7 +107,7 @@ func TestAUserToken(t *testing.T) {
 		{"GET /meshes/default/secrets", 403, "KUMA_ACCESS_STATIC_ADMIN_RESOURCES_GROUPS"},
 		{"GET /globalsecrets", 403, `user \"ann\" (groups ops, mesh-system:authenticated) may not read and write Secrets`},
 		{"PUT /meshes/other", 403, "KUMA_ACCESS_STATIC_WRITE_GROUPS"},
-		{"POST /tokens/user", 403, "may not make user tokens"},
+		{"POST /tokens/user", 403, "may not generate user tokens"},
 		{"GET /meshes/default/dataplanes/a/_config", 403, "KUMA_ACCESS_STATIC_GET_CONFIG_DUMP_GROUPS"},
 	} {
 		method, path, _ := strings.Cut(request.what, " ")

@@ -47,7 +47,7 @@ func (a *api) put(d resource.Descriptor) func(http.ResponseWriter, *http.Request
 		if err != nil {
 			return err
 		}
-		written, err := resource.ParseDocument(body, kind.ByName)
+		written, err := kind.Parse(body)
 		if err != nil {
 			return err
 		}
@@ -66,8 +66,8 @@ func (a *api) put(d resource.Descriptor) func(http.ResponseWriter, *http.Request
 	}
 }
 
-// PutAnswer is the answer to a PUT.
-type PutAnswer struct {
+// PutResponse is the answer to a PUT.
+type PutResponse struct {
 	Changed  bool     `json:"changed"`  // false where the same was stored before
 	Warnings []string `json:"warnings"` // sentences about what is right and yet may surprise
 }
@@ -78,7 +78,7 @@ func writeResult(w http.ResponseWriter, result admit.Result) error {
 		status = http.StatusCreated
 	}
 	w.Header().Set("ETag", strconv.Quote(result.Object.Envelope().Version))
-	return writeJSON(w, status, PutAnswer{result.Changed, append([]string{}, result.Warnings...)})
+	return writeJSON(w, status, PutResponse{result.Changed, append([]string{}, result.Warnings...)})
 }
 
 // Preview is the answer to a PUT that is a dry run.

@@ -84,6 +84,8 @@ func plainType(t reflect.Type, r *rules) string {
 		return "base64"
 	case r.ip:
 		return "IP address"
+	case r.host:
+		return "IP address or host name"
 	case r.port:
 		return "port"
 	}

@@ -2,16 +2,16 @@ package schema
 
 import (
 	"maps"
+	"strings"
 
 	"weft/kind"
 	"weft/resource"
 )
 
-// Of answers the schema of a kind, in the Universal form and, for whatever has an apiVersion, in the
-// Kubernetes form.
+// Of returns the schema of a kind: the Universal form and, for documents with an apiVersion, the Kubernetes form.
 func Of(d resource.Descriptor) *Schema {
 	b := &builder{prefix: "#/$defs/", defs: map[string]*Schema{}}
-	s := b.resource(d, &Schema{Description: "written by the control plane; ignored where a user writes it"})
+	s := b.resource(d, &Schema{Description: "written by the control plane; ignored in a write"})
 	s.Draft, s.ID, s.Defs = Draft, At(d), b.defs
 	return s
 }
@@ -34,21 +34,25 @@ func (b *builder) resource(d resource.Descriptor, status *Schema) *Schema {
 	}
 }
 
-// Description says what a kind is for. The comment is that of the spec, but for a kind whose spec is
-// another's: there it is the kind's own.
+// Description returns the description of a kind: the doc comment of the kind's own type, else of its spec. A spec that
+// several kinds share is described under the name of the kind.
 func Description(d resource.Descriptor) string {
 	info := d.Describe()
 	if text := describe(info.Name); text != "" {
 		return text
 	}
-	return describe(specType(d).Name())
+	shared := specType(d).Name()
+	if rest, found := strings.CutPrefix(describe(shared), shared+" "); found {
+		return info.Name + " " + rest
+	}
+	return describe(shared)
 }
 
 func (b *builder) universal(d resource.Descriptor, status *Schema) *Schema {
 	info := d.Describe()
 	return b.document(d, status, []string{"type"}, map[string]*Schema{
 		"type":   {Const: info.Name},
-		"name":   {Type: "string", MaxLength: 253, Pattern: namePattern(info), Description: "by which it is known"},
+		"name":   {Type: "string", MaxLength: 253, Pattern: namePattern(info), Description: "the name of the resource"},
 		"labels": labels(),
 	})
 }
@@ -72,17 +76,17 @@ func (b *builder) document(d resource.Descriptor, status *Schema, required []str
 	maps.Copy(properties, map[string]*Schema{
 		"spec":             {Ref: b.prefix + info.Name + "Spec"},
 		"status":           status,
-		"creationTime":     {ReadOnly: true, Description: "when it was created"},
-		"modificationTime": {ReadOnly: true, Description: "when it was last changed"},
+		"creationTime":     {ReadOnly: true, Description: "the time of creation"},
+		"modificationTime": {ReadOnly: true, Description: "the time of the last change"},
 	})
 	if info.ShortName != "" {
-		properties["kri"] = &Schema{Type: "string", ReadOnly: true, Description: "what identifies it in every zone"}
+		properties["kri"] = &Schema{Type: "string", ReadOnly: true, Description: "the identifier of the resource in every zone"}
 	}
 	for _, name := range info.Computed {
 		properties[name] = &Schema{ReadOnly: true, Description: "computed; ignored in a write"}
 	}
 	if info.Scope == resource.Mesh {
-		properties["mesh"] = &Schema{Type: "string", Pattern: kind.Patterns["mesh"].String(), Description: "the mesh that it is in"}
+		properties["mesh"] = &Schema{Type: "string", Pattern: kind.Patterns["mesh"].String(), Description: "the mesh of the resource"}
 	}
 	s := &Schema{Type: "object", Additional: false, Required: required, Properties: properties}
 	switch {
@@ -101,7 +105,7 @@ func (b *builder) document(d resource.Descriptor, status *Schema, required []str
 func labels() *Schema {
 	return &Schema{
 		Type: "object", MaxProperties: resource.MaxLabels, Additional: &Schema{Type: "string", MaxLength: 253}, PropertyNames: &Schema{Pattern: kind.Patterns["labelName"].String()},
-		Description: "labels, by which policies and services select it; those that begin with kuma.io/ have meanings",
+		Description: "labels, by which policies and services select the resource; labels with the prefix kuma.io/ have a defined meaning",
 	}
 }
 

@@ -153,7 +153,7 @@ func pathsOf(info *resource.Info, segment string) map[string]Path {
 
 func listOperation(info *resource.Info, id string, where ...string) *Operation {
 	page := &Schema{Type: "object", Required: []string{"total", "items", "next"}, Properties: map[string]*Schema{
-		"total": {Type: "integer", Description: "how many there are in all"},
+		"total": {Type: "integer", Description: "the number of all matches"},
 		"items": {Type: "array", Items: &Schema{Ref: components + "schemas/" + info.Name}},
 		"next":  {AnyOf: []*Schema{{Type: "string"}, {Type: "null"}}, Description: "the URL of the next page; null on the last one"},
 	}}
@@ -176,7 +176,7 @@ func itemPath(info *resource.Info, id string, where ...string) Path {
 	put.RequestBody = &Content{Required: true, Content: map[string]Media{"application/json": {ref}, "application/yaml": {ref}}}
 	path["put"] = put
 	path["delete"] = operation(info, "delete"+id, "Delete a "+info.Name, write,
-		map[string]Response{"200": {Description: "it is gone"}}, "400", "401", "403", "404", "409", "412", "503")
+		map[string]Response{"200": {Description: "deleted"}}, "400", "401", "403", "404", "409", "412", "503")
 	return path
 }
 

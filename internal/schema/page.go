@@ -38,11 +38,10 @@ func ExampleFile(d resource.Descriptor) string {
 func Index() string {
 	var b strings.Builder
 	b.WriteString("# Kinds of resources\n\n")
-	b.WriteString("These pages, the JSON Schemas (`GET /_schemas`) and the description of the API (`GET /openapi.json`) are\n" +
-		"made of the same source. An editor that has the schema of a kind completes and checks its YAML, in the\n" +
-		"Universal and in the Kubernetes form; the YAML language server takes it from a control plane on this machine\n" +
-		"by a first line such as\n\n```yaml\n# yaml-language-server: $schema=http://localhost:5681/_schemas/MeshService\n```\n\n")
-	b.WriteString("| kind | of | |\n|---|---|---|\n")
+	b.WriteString("These pages, the JSON Schemas (`GET /_schemas`) and the API description (`GET /openapi.json`) have the same source.\n" +
+		"With the schema of a kind, an editor completes and checks its YAML, in the Universal and in the Kubernetes form.\n" +
+		"The YAML language server reads the schema from a local control plane if the first line of the file is\n\n```yaml\n# yaml-language-server: $schema=http://localhost:5681/_schemas/MeshService\n```\n\n")
+	b.WriteString("| kind | scope | description |\n|---|---|---|\n")
 	for _, d := range kind.All() {
 		if info := d.Describe(); !info.Hidden {
 			summary, _, _ := strings.Cut(strings.ReplaceAll(Description(d), "\n", " "), ". ")
@@ -54,9 +53,9 @@ func Index() string {
 
 func scope(info *resource.Info) string {
 	if info.Scope == resource.Mesh {
-		return "a mesh"
+		return "mesh"
 	}
-	return "no mesh"
+	return "global"
 }
 
 // facts are what is to be known of a kind beside its fields.
@@ -66,13 +65,13 @@ func facts(info *resource.Info) []string {
 		path = "/meshes/{mesh}" + path
 	}
 	facts := []string{
-		fmt.Sprintf("It belongs to %s; the API has it at `%s`.", scope(info), path),
-		fmt.Sprintf("A document has %d KiB at most; [bounds](../operations/bounds.md) lists what holds for every kind.", info.Bytes()>>10),
+		fmt.Sprintf("Its scope is %s, and its API path `%s`.", scope(info), path),
+		fmt.Sprintf("A document has %d KiB at most; [bounds](../operations/bounds.md) lists the bounds of every kind.", info.Bytes()>>10),
 	}
 	if info.ReadOnly {
-		facts = append(facts, "The control plane writes it, and users read it.")
+		facts = append(facts, "The control plane writes it; users may read it.")
 	} else if info.Flat {
-		facts = append(facts, "In the Universal form its fields stand beside `type` and `name`; `spec:` is read too.")
+		facts = append(facts, "In the Universal form its fields are beside `type` and `name`; `spec:` is accepted too.")
 	}
 	if info.AdminOnly {
 		facts = append(facts, "Only administrators read and write it.")
@@ -131,7 +130,7 @@ func refused(b *strings.Builder, info *resource.Info) {
 	if info.Flat {
 		prefix = ""
 	}
-	b.WriteString("\n## Fields that are refused\n\n| field | why |\n|---|---|\n")
+	b.WriteString("\n## Rejected fields\n\n| field | reason |\n|---|---|\n")
 	for _, path := range slices.Sorted(maps.Keys(info.Replaced)) {
 		fmt.Fprintf(b, "| `%s%s` | %s |\n", prefix, path, info.Replaced[path])
 	}

@@ -17,18 +17,18 @@ import (
 //	deprecated            the field is read and not to be used
 //	enum=A|B              one of these
 //	pattern=NAME          a form of [kind.Patterns]
-//	port, ip              a port from 1 to 65535; an IP address
+//	port, ip, host        a port from 1 to 65535; an IP address; an IP address or a host name
 //	labels, tags          the names and values of a map
 //	one                   exactly one field of the struct
 //	min=, max=, minItems=, minProperties=         what the value has at least, or at most
 //	maxItems=, maxProperties=, maxLength=         bounds, which [resource.BoundOf] reads
 //	default=VALUE         up to the end of the tag
 type rules struct {
-	required, readonly, deprecated, ip, port bool
-	enum                                     []string
-	fallback                                 string
-	narrowing                                []func(*Schema)
-	bound                                    resource.Bound
+	required, readonly, deprecated, ip, host, port bool
+	enum                                           []string
+	fallback                                       string
+	narrowing                                      []func(*Schema)
+	bound                                          resource.Bound
 }
 
 func rulesOf(f reflect.StructField) rules {
@@ -64,6 +64,11 @@ func (r *rules) word(name, value string) bool {
 	case "ip":
 		r.ip = true
 		narrow(func(s *Schema) { s.AnyOf = []*Schema{{Format: "ipv4"}, {Format: "ipv6"}} })
+	case "host":
+		r.host = true
+		narrow(func(s *Schema) {
+			s.AnyOf = []*Schema{{Format: "ipv4"}, {Format: "ipv6"}, {Pattern: kind.Patterns["name"].String()}}
+		})
 	case "labels":
 		narrow(func(s *Schema) { s.PropertyNames = &Schema{Pattern: kind.Patterns["labelName"].String()} })
 	case "tags":

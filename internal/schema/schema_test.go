@@ -18,7 +18,7 @@ func TestSchemasRefuse(t *testing.T) {
 		{"a field that has no effect", `{type: Mesh, name: m, constraints: {}}`, "constraints"},
 		{"a value of another type", `{type: Zone, name: z, enabled: "no"}`, "/enabled"},
 		{"a port", `{type: Dataplane, mesh: m, name: d, networking: {inbound: [{port: 70000}]}}`, "/networking/inbound/0/port"},
-		{"an address", `{type: Dataplane, mesh: m, name: d, networking: {address: localhost}}`, "/networking/address"},
+		{"an address", `{type: Dataplane, mesh: m, name: d, networking: {address: web_1}}`, "/networking/address"},
 		{"a choice", `{type: Dataplane, mesh: m, name: d, networking: {inbound: [{port: 1, protocol: udp}]}}`, "/networking/inbound/0/protocol"},
 		{"a duration", `{type: Dataplane, mesh: m, name: d, networking: {inbound: [{port: 1, serviceProbe: {interval: soon}}]}}`, "/interval"},
 		{"a tag", `{type: Dataplane, mesh: m, name: d, networking: {inbound: [{port: 1, tags: {a: "b c"}}]}}`, "/tags/a"},

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"time"
 )
 
 // setting is one thing that an operator may set.
@@ -27,12 +28,12 @@ var all = slices.Concat(zoneSettings, plain, storeSettings, accessRules())
 var plain = []setting{
 	{
 		path: "general.dataDir", env: "KUMA_GENERAL_DATA_DIR", fallback: "weft-data",
-		doc: "The directory of everything that must survive a restart: the store and the server's own certificates. A relative path begins at the working directory. Flag: `--data-dir`.",
+		doc: "The data directory: the store, the keys and the server's own certificates. A relative path starts at the working directory. Flag: `--data-dir`.",
 		set: text(func(s *Settings) *string { return &s.DataDir }),
 	},
 	{
 		path: "general.tlsCertFile", env: "KUMA_GENERAL_TLS_CERT_FILE",
-		doc: "The server's certificate chain in PEM, for proxies and their agents. Empty: the control plane makes one of its own CA, whose certificate is `ca.crt` in the data directory.",
+		doc: "The certificate chain in PEM of the data plane server. Empty: the control plane generates one with its own CA, whose certificate is `ca.crt` in the data directory.",
 		set: text(func(s *Settings) *string { return &s.TLSCertFile }),
 	},
 	{
@@ -42,7 +43,7 @@ var plain = []setting{
 	},
 	{
 		path: "general.logLevel", env: "KUMA_GENERAL_LOG_LEVEL", fallback: "info",
-		doc: "`debug`, `info`, `warn` or `error`.",
+		doc: "The log level: `debug`, `info`, `warn` or `error`.",
 		set: func(s *Settings, v string) error {
 			if err := s.LogLevel.UnmarshalText([]byte(v)); err != nil {
 				return errors.New("is not a log level; use debug, info, warn or error")
@@ -57,32 +58,32 @@ var plain = []setting{
 	},
 	{
 		path: "apiServer.http.port", env: "KUMA_API_SERVER_HTTP_PORT", fallback: "5681",
-		doc: "The port of the HTTP API; 0 for any free one.",
+		doc: "The port of the HTTP API; 0 selects a free port.",
 		set: port(func(s *Settings) *uint16 { return &s.API.Port }),
 	},
 	{
 		path: "apiServer.http.enabled", env: "KUMA_API_SERVER_HTTP_ENABLED", fallback: "true",
-		doc: "Whether the API is served without TLS too. Tokens that are sent there can be read on the way.",
+		doc: "Serve the API without TLS too. Tokens can be intercepted on this port.",
 		set: boolean(func(s *Settings) *bool { return &s.API.Enabled }),
 	},
 	{
 		path: "apiServer.https.enabled", env: "KUMA_API_SERVER_HTTPS_ENABLED", fallback: "true",
-		doc: "Whether the API is served over TLS.",
+		doc: "Serve the API over TLS.",
 		set: boolean(func(s *Settings) *bool { return &s.APIOverTLS.Enabled }),
 	},
 	{
 		path: "apiServer.https.interface", env: "KUMA_API_SERVER_HTTPS_INTERFACE", fallback: "0.0.0.0",
-		doc: "The IP address on which the API is served over TLS.",
+		doc: "The IP address on which the API listens with TLS.",
 		set: address(func(s *Settings) *string { return &s.APIOverTLS.Interface }),
 	},
 	{
 		path: "apiServer.https.port", env: "KUMA_API_SERVER_HTTPS_PORT", fallback: "5682",
-		doc: "The port of the API over TLS; 0 for any free one.",
+		doc: "The port of the API with TLS; 0 selects a free port.",
 		set: port(func(s *Settings) *uint16 { return &s.APIOverTLS.Port }),
 	},
 	{
 		path: "apiServer.https.tlsCertFile", env: "KUMA_API_SERVER_HTTPS_TLS_CERT_FILE",
-		doc: "The API's certificate chain in PEM, read anew when it changes. Empty: that of the server for proxies, `general.tlsCertFile`.",
+		doc: "The API's certificate chain in PEM, read again when it changes. Empty: that of the data plane server, `general.tlsCertFile`.",
 		set: text(func(s *Settings) *string { return &s.APIOverTLS.CertFile }),
 	},
 	{
@@ -92,22 +93,22 @@ var plain = []setting{
 	},
 	{
 		path: "apiServer.https.tlsCaFile", env: "KUMA_API_SERVER_HTTPS_TLS_CA_FILE",
-		doc: "CA certificates in PEM, read anew when they change. Whoever has a certificate of one of them is a user of the API: the common name is its name, the organizations are its groups.",
+		doc: "CA certificates in PEM for client certificates, read again when they change. A client certificate of one of these CAs identifies a user of the API: the common name is the user's name, the organizations are the groups.",
 		set: text(func(s *Settings) *string { return &s.APIOverTLS.ClientCAFile }),
 	},
 	{
 		path: "apiServer.https.requireClientCert", env: "KUMA_API_SERVER_HTTPS_REQUIRE_CLIENT_CERT", fallback: "false",
-		doc: "Whether a caller without such a certificate is refused in the handshake, before it can show a token.",
+		doc: "Require a client certificate: the TLS handshake fails without one, even for callers with a token.",
 		set: boolean(func(s *Settings) *bool { return &s.APIOverTLS.RequireClientCert }),
 	},
 	{
 		path: "apiServer.auth.clientCertsDir", env: "KUMA_API_SERVER_AUTH_CLIENT_CERTS_DIR",
-		doc: "A folder of more such certificates, in files `*.pem` and `*.crt`.",
+		doc: "A folder with further CA certificates for client certificates, in files `*.pem` and `*.crt`.",
 		set: text(func(s *Settings) *string { return &s.APIOverTLS.ClientCADir }),
 	},
 	{
 		path: "apiServer.authn.localhostIsAdmin", env: "KUMA_API_SERVER_AUTHN_LOCALHOST_IS_ADMIN", fallback: "false",
-		doc: "Only `false` is accepted: a loopback address proves nothing, since every proxy on this machine connects from there. The user that runs the control plane, and root, are administrators through the unix socket `admin.sock` in the data directory, which `weft` finds by itself.",
+		doc: "Only `false` is accepted: a loopback address proves nothing, because every proxy on this machine connects from there. The user that runs the control plane, and root, are administrators through the unix socket `admin.sock` in the data directory, which `weft` finds automatically.",
 		set: func(_ *Settings, v string) error {
 			if admin, err := strconv.ParseBool(v); err != nil || admin {
 				return errors.New("is not possible: a loopback address proves nothing, since every proxy on this machine connects from there; leave it out. " +
@@ -118,12 +119,12 @@ var plain = []setting{
 	},
 	{
 		path: "apiServer.authn.tokens.bootstrapAdminToken", env: "KUMA_API_SERVER_AUTHN_TOKENS_BOOTSTRAP_ADMIN_TOKEN", fallback: "true",
-		doc: "Whether the first start stores a user token of an administrator, valid for ten years, as the GlobalSecret `admin-user-token`.",
+		doc: "On the first start, store an administrator's user token, valid for ten years, as the GlobalSecret `admin-user-token`.",
 		set: boolean(func(s *Settings) *bool { return &s.BootstrapAdminToken }),
 	},
 	{
 		path: "audit.output", env: "KUMA_AUDIT_OUTPUT", fallback: string(AuditFile),
-		doc: "Where it is recorded who changed what, made a token or saw a secret. `file`: in `audit.log` in the data directory. `stdout`: on the standard output. `off`: nowhere.",
+		doc: "The output of the audit log, which records writes, generated tokens and reads of Secrets. `file`: `audit.log` in the data directory. `stdout`: the standard output. `off`: no audit log.",
 		set: func(s *Settings, v string) error {
 			s.Audit.Output = AuditOutput(v)
 			if !slices.Contains([]AuditOutput{AuditFile, AuditStdout, AuditOff}, s.Audit.Output) {
@@ -134,69 +135,114 @@ var plain = []setting{
 	},
 	{
 		path: "audit.maxSize", env: "KUMA_AUDIT_MAX_SIZE", fallback: "100",
-		doc: "The MiB that the file may have, 1 to 10000, before it becomes `audit.log.1`, that one `audit.log.2`, and so on.",
+		doc: "The size in MiB, 1 to 10000, at which the file is rotated to `audit.log.1`, `audit.log.1` to `audit.log.2`, and so on.",
 		set: number(1, 10_000, func(s *Settings) *int { return &s.Audit.MaxSize }),
 	},
 	{
 		path: "audit.keep", env: "KUMA_AUDIT_KEEP", fallback: "10",
-		doc: "How many such older files are kept, 0 to 1000.",
+		doc: "The number of rotated files that are kept, 0 to 1000.",
 		set: number(0, 1000, func(s *Settings) *int { return &s.Audit.Keep }),
 	},
 	{
 		path: "dpServer.interface", env: "KUMA_DP_SERVER_INTERFACE", fallback: "0.0.0.0",
-		doc: "The IP address on which proxies and their agents are served.",
+		doc: "The IP address on which the data plane server listens, for proxies and their agents.",
 		set: address(func(s *Settings) *string { return &s.DataPlane.Interface }),
 	},
 	{
 		path: "dpServer.port", env: "KUMA_DP_SERVER_PORT", fallback: "5678",
-		doc: "The port at which proxies and their agents are served, over TLS; 0 for any free one.",
+		doc: "The port of the data plane server, with TLS; 0 selects a free port.",
 		set: port(func(s *Settings) *uint16 { return &s.DataPlane.Port }),
 	},
 	{
+		path: "dpServer.drainTime", env: "KUMA_DP_SERVER_DRAIN_TIME", fallback: "5s",
+		doc: "The drain time, `2s` to `20s`: how long an unused resource stays after the ack of its last client. It applies to drained listeners with their permissions, SNI routes, former SANs and certificates, and stopping proxies. A request that a client's proxy sent before its ack, and that arrives after the drain time, may fail. A proxy stops within 85 seconds with the longest drain time. Revoked permissions, denies and evictions take effect at once ([draining](defaults.md#draining)).",
+		set: func(s *Settings, v string) (err error) {
+			if s.DrainTime, err = time.ParseDuration(v); err != nil || s.DrainTime < 2*time.Second || s.DrainTime > 20*time.Second {
+				return errors.New("is not a duration from 2s to 20s, such as 5s")
+			}
+			return nil
+		},
+	},
+	{
 		path: "diagnostics.serverInterface", env: "KUMA_DIAGNOSTICS_SERVER_INTERFACE", fallback: "0.0.0.0",
-		doc: "The IP address on which health and diagnostics are served.",
+		doc: "The IP address on which health and diagnostics listen.",
 		set: address(func(s *Settings) *string { return &s.Diagnostics.Interface }),
 	},
 	{
 		path: "diagnostics.serverPort", env: "KUMA_DIAGNOSTICS_SERVER_PORT", fallback: "5680",
-		doc: "The port of health (`/ready`) and diagnostics; 0 for any free one.",
+		doc: "The port of health (`/ready`) and diagnostics; 0 selects a free port.",
 		set: port(func(s *Settings) *uint16 { return &s.Diagnostics.Port }),
 	},
 	{
 		path: "defaults.skipMeshCreation", env: "KUMA_DEFAULTS_SKIP_MESH_CREATION", fallback: "false",
-		doc: "Whether the first start leaves out making the mesh `default`.",
+		doc: "On the first start, do not create the mesh `default`.",
 		set: boolean(func(s *Settings) *bool { return &s.SkipMeshCreation }),
 	},
 	{
 		path: "defaults.skipHostnameGenerators", env: "KUMA_DEFAULTS_SKIP_HOSTNAME_GENERATORS", fallback: "false",
-		doc: "Whether the first start leaves out making the HostnameGenerators of `NAME.svc.mesh.local`, `NAME.svc.ZONE.mesh.local`, `NAME.mzsvc.mesh.local` and `NAME.extsvc.mesh.local`.",
+		doc: "On the first start, do not create the HostnameGenerators of `NAME.svc.mesh.local`, `NAME.svc.ZONE.mesh.local`, `NAME.mzsvc.mesh.local` and `NAME.extsvc.mesh.local`.",
 		set: boolean(func(s *Settings) *bool { return &s.SkipHostnameGenerators }),
 	},
 	{
 		path: "defaults.mesh", env: "KUMA_DEFAULTS_MESH", fallback: "",
-		doc: "The mesh of a Dataplane whose agent names none, `default` where this is not set; and the one mesh whose identity ZoneEgresses have, which needs it only where there are several ([egress identity](operations/egress-identity.md)).",
+		doc: "The mesh of a Dataplane whose agent states none (`default` where this is empty). It is also the mesh that gives ZoneEgresses their identity; this needs the setting only where there are several meshes ([egress identity](operations/egress-identity.md)).",
 		set: optional(label(func(s *Settings) *string { return &s.DefaultMesh })),
 	},
 	{
 		path: "ipam.meshService.cidr", env: "KUMA_IPAM_MESH_SERVICE_CIDR", fallback: "241.0.0.0/8",
-		doc: "The range from which MeshServices get their virtual IPs. Addresses that were given out stay when it changes.",
+		doc: "The range of the virtual IPs of MeshServices. Assigned addresses stay when it changes.",
 		set: network(func(s *Settings) *netip.Prefix { return &s.MeshServiceCIDR }),
 	},
 	{
 		path: "ipam.meshMultiZoneService.cidr", env: "KUMA_IPAM_MESH_MULTI_ZONE_SERVICE_CIDR", fallback: "243.0.0.0/8",
-		doc: "The range from which MeshMultiZoneServices get their virtual IPs, in each zone for itself. Addresses that were given out stay when it changes.",
+		doc: "The range of the virtual IPs of MeshMultiZoneServices, separate in each zone. Assigned addresses stay when it changes.",
 		set: network(func(s *Settings) *netip.Prefix { return &s.MeshMultiZoneServiceCIDR }),
 	},
 	{
 		path: "ipam.meshExternalService.cidr", env: "KUMA_IPAM_MESH_EXTERNAL_SERVICE_CIDR", fallback: "242.0.0.0/8",
-		doc: "The range from which MeshExternalServices get their virtual IPs, in each zone for itself. Addresses that were given out stay when it changes.",
+		doc: "The range of the virtual IPs of MeshExternalServices, separate in each zone. Assigned addresses stay when it changes.",
 		set: network(func(s *Settings) *netip.Prefix { return &s.MeshExternalServiceCIDR }),
 	},
 	{
 		path: "egress.allowedLocalNetworks", env: "KUMA_EGRESS_ALLOWED_LOCAL_NETWORKS", list: true,
-		doc: "Networks such as `127.0.3.0/24` whose addresses the endpoints of MeshExternalServices, and the servers and ingresses to which zone proxies forward, may have, though they are loopback, link-local, multicast, reserved or metadata addresses, to which zone proxies connect nobody otherwise. For a mesh whose machines are one. The same on global and in each zone ([external services](operations/external-services.md#local-addresses)).",
+		doc: "Networks of local addresses that are allowed, such as `127.0.3.0/24`. Local addresses (loopback, link-local, multicast, reserved, metadata) are otherwise rejected or excluded for endpoints of MeshExternalServices, for servers and ingresses to which zone proxies forward, and for host names of Dataplanes and zone ingresses. Set it where all machines of a mesh are one, to the same value on global and in each zone ([external services](operations/external-services.md#local-addresses)).",
 		set: networks(func(s *Settings) *[]netip.Prefix { return &s.LocalNetworks }),
 	},
+	{
+		path: "hostNames.resolvers", env: "KUMA_HOST_NAMES_RESOLVERS", list: true,
+		doc: "The DNS resolvers, IP addresses with or without a port, for host names of the zone's Dataplanes and of other zones' ingresses. Empty: those of `/etc/resolv.conf`. See [host names as addresses](operations/host-names.md).",
+		set: resolvers(func(s *Settings) *[]netip.AddrPort { return &s.Resolvers }),
+	},
+	{
+		path: "hostNames.drainTime", env: "KUMA_HOST_NAMES_DRAIN_TIME", fallback: "30s",
+		doc: "How long, `0s` to `1h`, clients keep using an address after its host name no longer resolves to it.",
+		set: func(s *Settings, v string) error {
+			drain, err := time.ParseDuration(v)
+			if err != nil || drain < 0 || drain > time.Hour {
+				return errors.New("is not a duration from 0s to 1h, such as 30s")
+			}
+			s.HostNameDrain = drain
+			return nil
+		},
+	},
+}
+
+// resolvers takes a list of DNS servers.
+func resolvers(field func(*Settings) *[]netip.AddrPort) func(*Settings, string) error {
+	return func(s *Settings, v string) error {
+		*field(s) = nil
+		for _, text := range splitList(v) {
+			at, err := netip.ParseAddrPort(text)
+			if address, bare := netip.ParseAddr(text); bare == nil {
+				at, err = netip.AddrPortFrom(address, 53), nil
+			}
+			if err != nil || at.Port() == 0 {
+				return fmt.Errorf("has %q, which is not an IP address with or without a port, such as 10.0.0.2 or 10.0.0.2:53", text)
+			}
+			*field(s) = append(*field(s), at)
+		}
+		return nil
+	}
 }
 
 // networks takes a list of networks.

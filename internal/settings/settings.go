@@ -15,6 +15,7 @@ import (
 	"net/netip"
 	"os"
 	"strconv"
+	"time"
 
 	"weft/internal/access"
 )
@@ -55,9 +56,15 @@ type Settings struct {
 	// MeshServiceCIDR is the range of the virtual IPs of MeshServices, MeshMultiZoneServiceCIDR that of
 	// MeshMultiZoneServices, and MeshExternalServiceCIDR that of MeshExternalServices.
 	MeshServiceCIDR, MeshMultiZoneServiceCIDR, MeshExternalServiceCIDR netip.Prefix
+	// DrainTime is how long what no client uses any more stays in place after the last client has acked that.
+	DrainTime time.Duration
 	// LocalNetworks are those that MeshExternalServices may name though they are of a machine itself, its link or a
 	// cloud's metadata.
 	LocalNetworks []netip.Prefix
+	// Resolvers resolve the host names of Dataplanes and of zone ingresses; empty: those of /etc/resolv.conf.
+	Resolvers []netip.AddrPort
+	// HostNameDrain is how long an address stays in use after its host name no longer resolves to it.
+	HostNameDrain time.Duration
 	LogLevel      slog.Level
 
 	effective []Value

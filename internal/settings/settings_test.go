@@ -55,6 +55,23 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
+// The default mesh is read from the variable and from the file. (Zone Egress Identity.)
+func TestTheDefaultMesh(t *testing.T) {
+	file := write(t, "defaults: {mesh: from-file}\n")
+	for _, c := range []struct {
+		file    string
+		environ []string
+		want    string
+	}{{"", nil, ""}, {file, nil, "from-file"}, {file, []string{"KUMA_DEFAULTS_MESH=shop"}, "shop"}} {
+		if s, _, err := Load(c.file, c.environ, nil); err != nil || s.DefaultMesh != c.want {
+			t.Errorf("file %q, environment %q: the default mesh is %q (%v), want %q", c.file, c.environ, s.DefaultMesh, err, c.want)
+		}
+	}
+	if _, _, err := Load("", []string{"KUMA_DEFAULTS_MESH=Shop!"}, nil); err == nil {
+		t.Error("a name that no mesh has is accepted")
+	}
+}
+
 func TestModes(t *testing.T) {
 	const inline = "KUMA_MULTIZONE_ZONE_KDS_AUTH_CP_TOKEN_INLINE=eyJ.secret"
 	s, _, err := Load("", []string{"KUMA_MULTIZONE_ZONE_NAME=east", "KUMA_MULTIZONE_ZONE_GLOBAL_ADDRESS=grpcs://global.example", inline}, nil)
@@ -133,6 +150,8 @@ func TestRefused(t *testing.T) {
 		"join without a token":   {environ: []string{"KUMA_MULTIZONE_ZONE_GLOBAL_ADDRESS=grpcs://g"}, want: []string{"needs the zone's token", "--zone-token-file", "weft generate zone-token"}},
 		"join in plain text":     {environ: []string{"KUMA_MULTIZONE_ZONE_GLOBAL_ADDRESS=grpc://g:5685"}, want: []string{"write grpcs://HOST:PORT"}},
 		"zone expiry":            {environ: []string{"KUMA_MULTIZONE_GLOBAL_ZONE_EXPIRY=-1s"}, want: []string{"is not a duration such as 30m"}},
+		"drain time":             {environ: []string{"KUMA_DP_SERVER_DRAIN_TIME=0s"}, want: []string{"dpServer.drainTime (KUMA_DP_SERVER_DRAIN_TIME)", `"0s" is not a duration from 2s to 20s`}},
+		"long drain time":        {environ: []string{"KUMA_DP_SERVER_DRAIN_TIME=21s"}, want: []string{"dpServer.drainTime (KUMA_DP_SERVER_DRAIN_TIME)", `"21s" is not a duration from 2s to 20s`}},
 		"half a sync server":     {environ: []string{"KUMA_MULTIZONE_GLOBAL_KDS_TLS_KEY_FILE=x"}, want: []string{"multizone.global.kds.tlsCertFile", "belong together"}},
 		"zone name":              {environ: []string{"KUMA_MULTIZONE_ZONE_NAME=a.b"}, want: []string{`"a.b" is not a DNS label`}},
 		"port":                   {environ: []string{"KUMA_DP_SERVER_PORT=65536"}, want: []string{`"65536" is not a port`}},

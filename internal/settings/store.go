@@ -28,7 +28,7 @@ var tlsModes = []string{"disable", "verifyNone", "verifyCa", "verifyFull"}
 var storeSettings = []setting{
 	{
 		path: "store.type", env: "KUMA_STORE_TYPE", fallback: string(SQLite),
-		doc: "Where resources are kept. `sqlite`: in a file in the data directory. `postgres`: in a PostgreSQL database, which several instances may share. `memory`: nowhere, for trying things out. See [the store](operations/store.md).",
+		doc: "The type of the store. `sqlite`: a file in the data directory. `postgres`: a PostgreSQL database, which several replicas may share. `memory`: lost on restart, for experiments. See [the store](operations/store.md).",
 		set: func(s *Settings, v string) error {
 			s.Store = StoreType(v)
 			if !slices.Contains([]StoreType{SQLite, PostgreSQL, Memory}, s.Store) {
@@ -39,7 +39,7 @@ var storeSettings = []setting{
 	},
 	{
 		path: "store.encryption.keyFile", env: "KUMA_STORE_ENCRYPTION_KEY_FILE",
-		doc: "The file with the keys under which secrets are stored, one a line; the first encrypts. Empty: `secrets.key` in the data directory, which is made where there is none; with `store.type: postgres` it must be set.",
+		doc: "The file with the keys that encrypt Secrets, one per line; the first key encrypts. Empty: `secrets.key` in the data directory, which is generated where it is missing. With `store.type: postgres` the setting is required.",
 		set: text(func(s *Settings) *string { return &s.EncryptionKeyFile }),
 	},
 	{
@@ -49,27 +49,27 @@ var storeSettings = []setting{
 	},
 	{
 		path: "store.postgres.port", env: "KUMA_STORE_POSTGRES_PORT", fallback: "5432",
-		doc: "Its port.",
+		doc: "The port of PostgreSQL.",
 		set: port(func(s *Settings) *uint16 { return &s.Postgres.Port }),
 	},
 	{
 		path: "store.postgres.user", env: "KUMA_STORE_POSTGRES_USER", fallback: "weft",
-		doc: "Its user, who must be allowed to make tables.",
+		doc: "The PostgreSQL user; it needs the permission to create tables.",
 		set: text(func(s *Settings) *string { return &s.Postgres.User }),
 	},
 	{
 		path: "store.postgres.password", env: "KUMA_STORE_POSTGRES_PASSWORD", secret: true,
-		doc: "The user's password. It is never shown.",
+		doc: "The password of the PostgreSQL user. It is never shown.",
 		set: text(func(s *Settings) *string { return &s.Postgres.Password }),
 	},
 	{
 		path: "store.postgres.dbName", env: "KUMA_STORE_POSTGRES_DB_NAME", fallback: "weft",
-		doc: "The database. The control plane makes its tables, and brings those of an older release up to date.",
+		doc: "The name of the database. The control plane creates its tables, and migrates those of an older release.",
 		set: text(func(s *Settings) *string { return &s.Postgres.Database }),
 	},
 	{
 		path: "store.postgres.connectionTimeout", env: "KUMA_STORE_POSTGRES_CONNECTION_TIMEOUT", fallback: "5",
-		doc: "How many seconds making a connection may take.",
+		doc: "The timeout for opening a connection, in seconds.",
 		set: func(s *Settings, v string) error {
 			seconds, err := strconv.ParseUint(v, 10, 16)
 			if err != nil || seconds == 0 {
@@ -81,7 +81,7 @@ var storeSettings = []setting{
 	},
 	{
 		path: "store.postgres.maxOpenConnections", env: "KUMA_STORE_POSTGRES_MAX_OPEN_CONNECTIONS", fallback: "50",
-		doc: "How many connections an instance holds at most, 3 or more.",
+		doc: "The maximum number of connections of a replica, 3 or more.",
 		set: func(s *Settings, v string) error {
 			n, err := strconv.ParseUint(v, 10, 16)
 			if err != nil || n < 3 {
@@ -93,7 +93,7 @@ var storeSettings = []setting{
 	},
 	{
 		path: "store.postgres.tls.mode", env: "KUMA_STORE_POSTGRES_TLS_MODE", fallback: "disable",
-		doc: "`disable`: no TLS. `verifyNone`: encrypted, whoever answers. `verifyCa`: the server's certificate is of the CA. `verifyFull`: and it names the host.",
+		doc: "The TLS mode. `disable`: no TLS. `verifyNone`: TLS without verification (insecure). `verifyCa`: the CA must have signed the server's certificate. `verifyFull`: the certificate must also match the host.",
 		set: func(s *Settings, v string) error {
 			s.Postgres.TLSMode = v
 			if !slices.Contains(tlsModes, v) {
@@ -104,12 +104,12 @@ var storeSettings = []setting{
 	},
 	{
 		path: "store.postgres.tls.caPath", env: "KUMA_STORE_POSTGRES_TLS_CA_PATH",
-		doc: "The CAs in PEM that may have signed the server's certificate. Empty: those of the system.",
+		doc: "The CAs in PEM that verify the server's certificate. Empty: those of the system.",
 		set: text(func(s *Settings) *string { return &s.Postgres.CAFile }),
 	},
 	{
 		path: "store.postgres.tls.certPath", env: "KUMA_STORE_POSTGRES_TLS_CERT_PATH",
-		doc: "The control plane's own certificate towards PostgreSQL, in PEM.",
+		doc: "The control plane's client certificate for PostgreSQL, in PEM.",
 		set: text(func(s *Settings) *string { return &s.Postgres.CertFile }),
 	},
 	{

@@ -53,7 +53,7 @@ const defaultSyncPort = "5685"
 var zoneSettings = []setting{
 	{
 		path: "mode", env: "KUMA_MODE", fallback: string(Zone),
-		doc: "What this control plane is for. `zone`: it serves the proxies of one zone. `global`: it joins zones into one mesh, and serves no proxy. Flag: `--mode`. See [many zones](operations/multizone.md).",
+		doc: "The role of this control plane. `zone`: it serves the proxies of one zone. `global`: it joins zones into one mesh and serves no proxies. Flag: `--mode`. See [many zones](operations/multizone.md).",
 		set: func(s *Settings, v string) error {
 			s.Mode = Mode(v)
 			if !slices.Contains([]Mode{Zone, Global}, s.Mode) {
@@ -64,12 +64,12 @@ var zoneSettings = []setting{
 	},
 	{
 		path: "multizone.zone.name", env: "KUMA_MULTIZONE_ZONE_NAME", fallback: "default",
-		doc: "The zone's name, a DNS label of at most 63 characters; without meaning for a global control plane. It stands in SPIFFE IDs and in resource names, so it cannot change later without changing those. Flag: `--zone`.",
+		doc: "The zone's name, a DNS label of at most 63 characters; without meaning for a global control plane. SPIFFE IDs and resource names contain it, so a later change changes them too. Flag: `--zone`.",
 		set: label(func(s *Settings) *string { return &s.ZoneName }),
 	},
 	{
 		path: "multizone.zone.globalAddress", env: "KUMA_MULTIZONE_ZONE_GLOBAL_ADDRESS",
-		doc: "The global control plane that the zone joins, `grpcs://HOST:PORT`, by default port 5685. Empty: the zone is alone. Flag: `--global-address`.",
+		doc: "The global control plane that the zone joins, `grpcs://HOST:PORT`, by default port 5685. Empty: the zone runs alone. Flag: `--global-address`.",
 		set: func(s *Settings, v string) (err error) {
 			s.Join.GlobalAddress, err = globalAddress(v)
 			return err
@@ -77,32 +77,32 @@ var zoneSettings = []setting{
 	},
 	{
 		path: "multizone.zone.kds.rootCaFile", env: "KUMA_MULTIZONE_ZONE_KDS_ROOT_CA_FILE",
-		doc: "CA certificates in PEM that may have signed the certificate of the global control plane, read anew when they change. Empty: those of the machine. Flag: `--global-ca-file`.",
+		doc: "CA certificates in PEM that verify the certificate of the global control plane, read again when they change. Empty: those of the machine. Flag: `--global-ca-file`.",
 		set: text(func(s *Settings) *string { return &s.Join.CAFile }),
 	},
 	{
 		path: "multizone.zone.kds.auth.cpTokenPath", env: "KUMA_MULTIZONE_ZONE_KDS_AUTH_CP_TOKEN_PATH",
-		doc: "The file of the zone token with which the zone proves itself, read whenever it connects. Flag: `--zone-token-file`.",
+		doc: "The file with the zone token that authenticates the zone, read at each connection. Flag: `--zone-token-file`.",
 		set: text(func(s *Settings) *string { return &s.Join.TokenFile }),
 	},
 	{
 		path: "multizone.zone.kds.auth.cpTokenInline", env: "KUMA_MULTIZONE_ZONE_KDS_AUTH_CP_TOKEN_INLINE", secret: true,
-		doc: "The zone token itself, in place of a file.",
+		doc: "The zone token itself, instead of a file.",
 		set: text(func(s *Settings) *string { return &s.Join.Token }),
 	},
 	{
 		path: "multizone.global.kds.grpcInterface", env: "KUMA_MULTIZONE_GLOBAL_KDS_GRPC_INTERFACE", fallback: "0.0.0.0",
-		doc: "The IP address on which a global control plane serves zones.",
+		doc: "The IP address on which a global control plane listens for zones.",
 		set: address(func(s *Settings) *string { return &s.ZoneSync.Interface }),
 	},
 	{
 		path: "multizone.global.kds.grpcPort", env: "KUMA_MULTIZONE_GLOBAL_KDS_GRPC_PORT", fallback: defaultSyncPort,
-		doc: "The port at which a global control plane serves zones, over TLS; 0 for any free one.",
+		doc: "The port at which a global control plane listens for zones, with TLS; 0 selects a free port.",
 		set: port(func(s *Settings) *uint16 { return &s.ZoneSync.Port }),
 	},
 	{
 		path: "multizone.global.kds.tlsCertFile", env: "KUMA_MULTIZONE_GLOBAL_KDS_TLS_CERT_FILE",
-		doc: "The certificate chain in PEM that a global control plane shows to zones, read anew when it changes. Empty: that of `general.tlsCertFile`, or, where that is empty too, one of its own CA, `ca.crt` in the data directory.",
+		doc: "The certificate chain in PEM that a global control plane presents to zones, read again when it changes. Empty: that of `general.tlsCertFile`; where that is empty too, one of its own CA, `ca.crt` in the data directory.",
 		set: text(func(s *Settings) *string { return &s.ZoneSync.CertFile }),
 	},
 	{
@@ -112,7 +112,7 @@ var zoneSettings = []setting{
 	},
 	{
 		path: "multizone.global.zoneExpiry", env: "KUMA_MULTIZONE_GLOBAL_ZONE_EXPIRY", fallback: "0s",
-		doc: "For how long a zone may be disconnected, such as `30m`, until the other zones use its ingresses no more. `0s`: for ever. A zone that is only cut off from global still serves, and would be put out for nothing.",
+		doc: "The time, such as `30m`, after which other zones stop using the ingresses of a disconnected zone. `0s`: never. A zone that is disconnected only from global still serves, and a value above 0 would stop the use of its ingresses without need.",
 		set: func(s *Settings, v string) (err error) {
 			if s.ZoneSync.Expiry, err = time.ParseDuration(v); err != nil || s.ZoneSync.Expiry < 0 {
 				return errors.New("is not a duration such as 30m, or 0s for none")

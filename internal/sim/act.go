@@ -235,7 +235,7 @@ func (w *world) connect(z *site) {
 // admits says whether global takes a control plane for that of its zone, by its store.
 func (w *world) admits(z *site) bool {
 	known := zonesync.ZoneStore{Fingerprint: w.global.known[z.owner]}
-	admitted, becomes := known.Admits(z.id, w.now, zonesync.Patience)
+	admitted, becomes := known.Admits(z.id, w.now, zonesync.Timeout)
 	if becomes {
 		w.global.known[z.owner] = z.id
 	}
@@ -324,11 +324,11 @@ func (w *world) garble() {
 	f := one(w, []*wire.Frame{
 		{},
 		{Message: &wire.Frame_Hello{Hello: &wire.Hello{Protocol: 99, Kind: "Thing"}}},
-		{Message: &wire.Frame_Ask{Ask: &wire.Ask{Round: n, Buckets: []uint32{1 << 31}}}},
-		{Message: &wire.Frame_Ask{Ask: &wire.Ask{Round: n}}},
-		{Message: &wire.Frame_Inventory{Inventory: &wire.Inventory{Round: n, Sums: make([]uint64, 3), Items: []*wire.Held{{}}}}},
+		{Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{Round: n, Buckets: []uint32{1 << 31}}}},
+		{Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{Round: n}}},
+		{Message: &wire.Frame_Digest{Digest: &wire.Digest{Round: n, Sums: make([]uint64, 3), Items: []*wire.ItemDigest{{}}}}},
 		{Message: &wire.Frame_Batch{Batch: &wire.Batch{Epoch: n, Seq: 1 << 60, Items: [][]byte{{1, 2, 3}}}}},
-		{Message: &wire.Frame_Ack{Ack: &wire.Ack{Batches: 1 << 60, Settled: 1 << 60}}},
+		{Message: &wire.Frame_Ack{Ack: &wire.Ack{Batches: 1 << 60, Acked: 1 << 60}}},
 	})
 	w.say("%s says to %s: %v", e.at.owner, e.peer, f)
 	e.frames[e.peer] = append(e.frames[e.peer], f)

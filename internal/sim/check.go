@@ -22,7 +22,7 @@ func (w *world) acknowledged(e *end) {
 	if there == nil {
 		return
 	}
-	progress, refusing := e.sender.Progress(w.now), e.sender.Refusing()
+	progress, refusing := e.sender.Progress(w.now), e.sender.Rejecting()
 	refused := keysRefused(there.receiver)
 	if progress.Lag < 0 {
 		w.violated("a lag of %s", progress.Lag)
@@ -42,7 +42,7 @@ func (w *world) acknowledged(e *end) {
 
 func keysRefused(r *zonesync.Receiver) map[zonesync.Key]bool {
 	refused := map[zonesync.Key]bool{}
-	for _, refusal := range r.Refused() {
+	for _, refusal := range r.Rejected() {
 		refused[refusal.Key] = true
 	}
 	return refused
@@ -201,13 +201,13 @@ func (w *world) awaited(s *site, owner kind.Owner) bool {
 
 // agreeRefused compares what should be refused with what both sides list.
 func agreeRefused(e, there *end, way zonesync.Way, want map[zonesync.Key]bool) error {
-	if diff := cmp.Diff(e.receiver.Refused(), there.sender.Refused()); diff != "" {
+	if diff := cmp.Diff(e.receiver.Rejected(), there.sender.Rejected()); diff != "" {
 		return fmt.Errorf("what %s refuses (-says %s, +says %s):\n%s", e.at.owner, e.at.owner, there.at.owner, diff)
 	}
 	got := keysRefused(e.receiver)
 	maps.DeleteFunc(got, func(key zonesync.Key, _ bool) bool { return way.May(key.Owner) != nil }) // a lie
-	if e.receiver.Missed() != there.sender.RefusesMore() {
-		return fmt.Errorf("%s refuses more than it lists: %v, and %s believes %v", e.at.owner, e.receiver.Missed(), there.at.owner, there.sender.RefusesMore())
+	if e.receiver.Missed() != there.sender.RejectsMore() {
+		return fmt.Errorf("%s refuses more than it lists: %v, and %s believes %v", e.at.owner, e.receiver.Missed(), there.at.owner, there.sender.RejectsMore())
 	}
 	maps.DeleteFunc(want, func(key zonesync.Key, refused bool) bool { return !refused || e.receiver.Missed() && !got[key] })
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -221,12 +221,12 @@ func agreeRefused(e, there *end, way zonesync.Way, want map[zonesync.Key]bool) e
 func (w *world) agreeConfirmed() error {
 	for _, z := range w.zones {
 		e := z.process.ends[w.global.owner]
-		if e == nil || e.cut || e.sender.RefusesMore() || len(e.sender.Refused()) > 0 || w.refused(z.owner) {
+		if e == nil || e.cut || e.sender.RejectsMore() || len(e.sender.Rejected()) > 0 || w.refused(z.owner) {
 			continue
 		}
 		for _, key := range keysOf(z.store) {
 			if key.Owner == z.owner && !e.sender.Confirmed(zonesync.Item{Key: key, Body: []byte(z.store[key])}) {
-				return fmt.Errorf("%s is not confirmed; behind are %v", key, w.global.process.tracker.Behind(z.owner))
+				return fmt.Errorf("%s is not confirmed; behind are %v", key, w.global.process.tracker.Pending(z.owner))
 			}
 		}
 	}
@@ -236,7 +236,7 @@ func (w *world) agreeConfirmed() error {
 // refused says whether any zone refuses something of an owner, or has not settled for what it refuses.
 func (w *world) refused(owner kind.Owner) bool {
 	for _, e := range w.ends() {
-		if e.at == w.global && !e.cut && e.sender != nil && (e.sender.Refusing()[owner] || e.sender.RefusesMore()) {
+		if e.at == w.global && !e.cut && e.sender != nil && (e.sender.Rejecting()[owner] || e.sender.RejectsMore()) {
 			return true
 		}
 	}

@@ -32,7 +32,7 @@ type end struct {
 	receiver *zonesync.Receiver // nil likewise
 	apply    *zonesync.Apply    // being stored
 	stored   int                // items of it
-	refused  []zonesync.Refusal
+	refused  []zonesync.Rejection
 	list     bool // an inventory is owed
 }
 
@@ -44,7 +44,7 @@ type stream struct {
 }
 
 // small limits make much of the few resources of a world.
-var small = zonesync.Limits{BatchItems: 2, BatchBytes: 1 << 20, Window: 2, Tombstones: 3, BucketItems: 1, WindowBytes: 1 << 20, RefusedItems: 3, RefusedBytes: 1 << 20}
+var small = zonesync.Limits{BatchItems: 2, BatchBytes: 1 << 20, Window: 2, Tombstones: 3, BucketItems: 1, WindowBytes: 1 << 20, RejectedItems: 3, RejectedBytes: 1 << 20}
 
 func (w *world) start(s *site) {
 	p := &process{
@@ -208,7 +208,7 @@ func (w *world) report(e *end) {
 	}
 	p := w.global.process
 	if e.sender != nil {
-		p.tracker.Settled(e.peer, e.sender.Progress(w.now).Settled, e.sender.Refusing())
+		p.tracker.Acked(e.peer, e.sender.Progress(w.now).Acked, e.sender.Rejecting())
 	}
 	for _, z := range w.zones {
 		receiver := p.receivers[z.owner]
@@ -219,9 +219,9 @@ func (w *world) report(e *end) {
 		if w.sync.Has(resource.ZoneToZones) {
 			position = p.tracker.Confirmed(z.owner)
 		}
-		before := receiver.Settled()
-		receiver.Settle(position)
-		if now := receiver.Settled(); now != before {
+		before := receiver.Acked()
+		receiver.SetAcked(position)
+		if now := receiver.Acked(); now != before {
 			w.confirmed(z.owner, now)
 		}
 	}
@@ -230,13 +230,13 @@ func (w *world) report(e *end) {
 // answer says what a site holds of a peer.
 func (w *world) answer(e *end) {
 	e.list = false
-	var held []zonesync.Held
+	var held []zonesync.StoredItem
 	for _, key := range keysOf(e.at.store) {
 		if (e.at == w.global && key.Owner == e.peer) || (e.at != w.global && key.Owner != e.at.owner) {
-			held = append(held, zonesync.Held{Key: key, Hash: zonesync.Sum(key, []byte(e.at.store[key]))})
+			held = append(held, zonesync.StoredItem{Key: key, Hash: zonesync.Sum(key, []byte(e.at.store[key]))})
 		}
 	}
-	e.receiver.Inventory(held)
+	e.receiver.Digest(held)
 	w.say("%s lists %d", e.at.owner, len(held))
 }
 
@@ -258,7 +258,7 @@ func (w *world) storeOne(e *end) {
 	switch {
 	case e.at.store[item.Key] == state:
 	case e.at.refuses(item.Key, state) && !(w.fault == TrustTaken && forged(item.Key, state)):
-		e.refused = append(e.refused, zonesync.Refusal{Key: item.Key, Reason: "it is strict here"})
+		e.refused = append(e.refused, zonesync.Rejection{Key: item.Key, Reason: "it is strict here"})
 		w.say("%s refuses %q of %s", e.at.owner, state, item.Key)
 	default:
 		w.say("%s stores %q of %s", e.at.owner, state, item.Key)
@@ -280,13 +280,13 @@ func (w *world) roll(z *site) {
 	}
 	if z.rollout == nil {
 		z.rollout = &rollout{maps.Clone(z.store), receiver.Position()}
-		if w.fault == SettledEarly {
-			receiver.Settle(z.rollout.position)
+		if w.fault == AckedEarly {
+			receiver.SetAcked(z.rollout.position)
 		}
 		return
 	}
 	z.running, z.rolled = z.rollout.state, z.rollout.position
-	receiver.Settle(z.rollout.position)
+	receiver.SetAcked(z.rollout.position)
 	w.say("the proxies of %s run with what it had at %v", z.owner, z.rollout.position)
 	z.rollout = nil
 }

@@ -58,7 +58,7 @@ func each(n uint64, live func(seed uint64) bool) {
 func TestFaults(t *testing.T) {
 	for name, fault := range map[string]Fault{
 		"applied early": AppliedEarly, "open early": OpenEarly, "not awaited": NotAwaited,
-		"settled early": SettledEarly, "forwarded early": ForwardedEarly, "unowned": Unowned,
+		"settled early": AckedEarly, "forwarded early": ForwardedEarly, "unowned": Unowned,
 		"twin admitted": TwinAdmitted, "trust taken": TrustTaken,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -30,7 +30,7 @@ const (
 	AppliedEarly         // what is to be applied is reported before it is stored
 	OpenEarly            // a log is opened before everything in the store was read
 	NotAwaited           // a restored global does not wait for the zones
-	SettledEarly         // a zone reports that its proxies run with what it has only stored
+	AckedEarly           // a zone reports that its proxies run with what it has only stored
 	ForwardedEarly       // global takes what it has stored for what stands in its log
 	Unowned              // global takes whatever a zone sends
 	TwinAdmitted         // global takes a second control plane of a zone for the zone's

@@ -25,7 +25,7 @@ import (
 type Port struct {
 	Kind string // MeshService, MeshMultiZoneService or MeshExternalService
 	Mesh string
-	// Zone owns the service; empty for one that is global's, and for a MeshMultiZoneService whoever owns it,
+	// Zone owns the service; empty for one that is global's, and for a MeshMultiZoneService of any owner,
 	// so that it keeps its names when a zone that was alone joins.
 	Zone      string
 	Namespace string // on Kubernetes; else empty
@@ -33,7 +33,7 @@ type Port struct {
 	Number    uint32
 }
 
-// Of answers a port of a service from its metadata, whether it is stored at its owner's or elsewhere.
+// Of answers a port of a service from its metadata, whether it is stored at its owner's or in another zone.
 func Of(o resource.Any, number uint32) Port {
 	meta := o.Envelope()
 	port := Port{
@@ -70,10 +70,10 @@ type Format interface {
 // The formats, in the order in which they came.
 var (
 	// V1 is "a" and 16 hexadecimal digits of FNV-1a (64 bits), then NAME.PORT.MESH.ms, with names of more than
-	// 63 characters cut: whoever reads a log sees which service is meant.
+	// 63 characters cut: a reader of a log recognizes the service.
 	V1 Format = v1{}
-	// V2 is "b" and 32 hexadecimal digits of SHA-256, then PORT.ms: whoever watches the network does not
-	// see which service is meant, and nobody can choose a name that collides with another's.
+	// V2 is "b" and 32 hexadecimal digits of SHA-256, then PORT.ms: an observer of the network does not
+	// recognize the service, and no user can choose a name that collides with another's.
 	V2 Format = v2{}
 )
 

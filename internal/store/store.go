@@ -77,10 +77,10 @@ func Why(err error) string {
 	return "the store is not available"
 }
 
-// Answers says whether an error is an answer of the contract, and not a failure.
-func Answers(err error) bool {
-	return slices.ContainsFunc([]error{ErrNotFound, ErrExists, ErrStale, ErrNoOwner, ErrTooOld}, func(answer error) bool {
-		return errors.Is(err, answer)
+// IsRejection says whether an error is an answer of the contract, and not a failure.
+func IsRejection(err error) bool {
+	return slices.ContainsFunc([]error{ErrNotFound, ErrExists, ErrStale, ErrNoOwner, ErrTooOld}, func(known error) bool {
+		return errors.Is(err, known)
 	})
 }
 

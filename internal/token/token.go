@@ -58,7 +58,7 @@ func (i *Issuer) Issue(ctx context.Context, claims identity.Claims, validFor tim
 }
 
 // Bootstrap stores a token of an administrator, valid for ten years, as the GlobalSecret admin-user-token,
-// for whoever can't call from the control plane's own machine.
+// for callers of other machines than the control plane's.
 func (i *Issuer) Bootstrap(ctx context.Context) error {
 	claims := &identity.UserClaims{Name: access.AdminName, Groups: []string{access.AdminGroup}}
 	token, err := i.Issue(ctx, claims, Longest)

@@ -22,13 +22,13 @@ import (
 	"time"
 )
 
-// Ask sends one request and answers who served it. Its context ends when the client has no more patience.
-type Ask func(ctx context.Context) (by string, err error)
+// Send sends one request and returns the name of the server. Its context ends at the timeout of the client.
+type Send func(ctx context.Context) (by string, err error)
 
 // Run is traffic that flows until Stop.
 type Run struct {
-	ask      Ask
-	patience time.Duration
+	send     Send
+	timeout  time.Duration
 	stop     context.CancelFunc
 	stopped  chan struct{}
 	requests sync.WaitGroup
@@ -38,12 +38,12 @@ type Run struct {
 	tally Tally
 }
 
-// Start asks so often a second. A request that takes longer than the client has patience has failed.
-func Start(perSecond int, patience time.Duration, ask Ask) *Run {
+// Start sends perSecond requests a second. A request that takes longer than the timeout has failed.
+func Start(perSecond int, timeout time.Duration, send Send) *Run {
 	ctx, stop := context.WithCancel(context.Background())
 	r := &Run{
-		ask: ask, patience: patience, stop: stop, stopped: make(chan struct{}),
-		tally: Tally{Answered: map[string]int{}, Failed: map[string]int{}},
+		send: send, timeout: timeout, stop: stop, stopped: make(chan struct{}),
+		tally: Tally{Responses: map[string]int{}, Failed: map[string]int{}},
 	}
 	go r.keep(ctx, perSecond)
 	return r
@@ -72,10 +72,10 @@ func (r *Run) keep(ctx context.Context, perSecond int) {
 
 // one outlives the order to stop, so that what was begun is also counted.
 func (r *Run) one() {
-	ctx, cancel := context.WithTimeout(context.Background(), r.patience)
+	ctx, cancel := context.WithTimeout(context.Background(), r.timeout)
 	defer cancel()
 	began := time.Now()
-	by, err := r.ask(ctx)
+	by, err := r.send(ctx)
 	took := time.Since(began)
 
 	r.mu.Lock()
@@ -86,7 +86,7 @@ func (r *Run) one() {
 		r.tally.Failed[cause(err)]++
 		return
 	}
-	r.tally.Answered[by]++
+	r.tally.Responses[by]++
 }
 
 // Begun is how many requests were sent so far.
@@ -101,10 +101,10 @@ func (r *Run) Stop() Tally {
 
 // Tally is what became of the requests of a run.
 type Tally struct {
-	Sent     int
-	Slowest  time.Duration
-	Answered map[string]int // by who served
-	Failed   map[string]int // by cause
+	Sent      int
+	Slowest   time.Duration
+	Responses map[string]int // by who served
+	Failed    map[string]int // by cause
 }
 
 // Failures is how many requests failed, and why: "3 x 503 no healthy upstream; 1 x timeout".
@@ -129,12 +129,23 @@ func (t Tally) Verdict() (string, error) {
 	return fmt.Sprintf("%d requests, none failed, the slowest took %d ms", t.Sent, t.Slowest.Milliseconds()), nil
 }
 
+// deadlinePassed is the cause of requests whose client has reached its timeout.
+const deadlinePassed = "timeout"
+
+// WithoutDeadlines returns the tally of the requests that did not fail by their client's deadline.
+func (t Tally) WithoutDeadlines() Tally {
+	t.Sent -= t.Failed[deadlinePassed]
+	t.Failed = maps.Clone(t.Failed)
+	delete(t.Failed, deadlinePassed)
+	return t
+}
+
 // cause leaves out of an error what differs from one request to the next, such as a connection's port.
 func cause(err error) string {
 	var number syscall.Errno
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
-		return "timeout"
+		return deadlinePassed
 	case errors.As(err, &number):
 		return number.Error()
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
@@ -148,27 +159,32 @@ func cause(err error) string {
 type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 // Get asks a URL.
-func Get(url string) Ask { return Dial(nil).Get(url) }
+func Get(url string) Send { return Dial(nil).Get(url) }
 
 // Post asks a URL in a way that no proxy may repeat once it was seen.
-func Post(url string) Ask { return Dial(nil).Post(url) }
+func Post(url string) Send { return Dial(nil).Post(url) }
 
 // Get asks a URL over these connections.
-func (d Dial) Get(url string) Ask { return d.request(http.MethodGet, url) }
+func (d Dial) Get(url string) Send { return d.request(http.MethodGet, url) }
 
 // Post asks a URL over these connections, in a way that no proxy may repeat once it was seen.
-func (d Dial) Post(url string) Ask { return d.request(http.MethodPost, url) }
+func (d Dial) Post(url string) Send { return d.request(http.MethodPost, url) }
 
 // request makes requests of one method. An answer other than 200 is a failure, with its status and first line; the first word of
 // another one is who served it. Few connections idle, so that requests share them as a client's do.
-func (d Dial) request(method, url string) Ask {
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, DialContext: d}}
+func (d Dial) request(method, url string) Send {
+	return By(&http.Transport{MaxIdleConnsPerHost: 64, DialContext: d}, method, url)
+}
+
+// By asks a URL with a method over a transport of the caller's.
+func By(transport http.RoundTripper, method, url string) Send {
+	client := &http.Client{Transport: transport}
 	return func(ctx context.Context) (string, error) {
-		asked, err := http.NewRequestWithContext(ctx, method, url, nil)
+		request, err := http.NewRequestWithContext(ctx, method, url, nil)
 		if err != nil {
 			return "", err
 		}
-		response, err := client.Do(asked)
+		response, err := client.Do(request)
 		if err != nil {
 			return "", err
 		}

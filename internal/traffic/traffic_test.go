@@ -38,8 +38,8 @@ func TestTrafficCountsEveryFailure(t *testing.T) {
 	running := Start(500, 5*time.Second, Get(url))
 	<-reached
 	count := running.Stop()
-	if count.Sent < 20 || count.Answered["backend-1"] != count.Sent-2 {
-		t.Errorf("%d sent, %d answered, want at least 20 and all but two", count.Sent, count.Answered["backend-1"])
+	if count.Sent < 20 || count.Responses["backend-1"] != count.Sent-2 {
+		t.Errorf("%d sent, %d answered, want at least 20 and all but two", count.Sent, count.Responses["backend-1"])
 	}
 	_, err := count.Verdict()
 	if err == nil || !strings.Contains(err.Error(), "2 x 503 upstream connect error") {
@@ -78,7 +78,7 @@ func TestTrafficCountsLostConnections(t *testing.T) {
 	}
 }
 
-func TestTheRateHoldsWhenAnswersAreSlow(t *testing.T) {
+func TestTheRateHoldsWhenResponsesAreSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		running := Start(1000, 5*time.Second, func(context.Context) (string, error) {
 			time.Sleep(time.Second)
@@ -90,4 +90,15 @@ func TestTheRateHoldsWhenAnswersAreSlow(t *testing.T) {
 			t.Errorf("%d requests in 3 s, the slowest took %v; want 1000 a second that took a second each", count.Sent, count.Slowest)
 		}
 	})
+}
+
+func TestDeadlinesAreLeftOut(t *testing.T) {
+	all := Tally{Sent: 5, Responses: map[string]int{"backend-1": 2}, Failed: map[string]int{deadlinePassed: 2, "503 overflow": 1}}
+	rest := all.WithoutDeadlines()
+	if _, err := rest.Verdict(); err == nil || !strings.Contains(err.Error(), "1 of 3 requests failed: 1 x 503 overflow") {
+		t.Errorf("the verdict is %v, want the one failure of 3 requests", err)
+	}
+	if all.Failed[deadlinePassed] != 2 {
+		t.Errorf("the whole tally has changed: %v", all)
+	}
 }

@@ -1,8 +1,8 @@
 // Package view reads resources from memory, where the mirror has brought them, instead of from the store.
 //
-// What this instance has written is there for whoever reads after the write has returned: a reader waits
-// for the milliseconds that the mirror is behind, and for nobody else's writes. Where the mirror is behind
-// for longer than [Patience], the store itself is read, at the cost of a list. What other instances write
+// What this instance has written is there for reads after the write has returned: a reader waits
+// for the milliseconds that the mirror lags, and for no writes of others. Where the mirror lags
+// for longer than [Timeout], the store itself is read, at the cost of a list. What other instances write
 // is there a few milliseconds later.
 package view
 
@@ -21,8 +21,8 @@ import (
 	"weft/resource"
 )
 
-// Patience is how long a reader waits for the mirror before it turns to the store.
-const Patience = time.Second
+// Timeout is how long a reader waits for the mirror before it turns to the store.
+const Timeout = time.Second
 
 // View answers reads. Its methods may be called at the same time.
 type View struct {
@@ -76,7 +76,7 @@ func (n noting) Delete(ctx context.Context, key resource.Key, version string) er
 }
 
 func (n noting) note(key resource.Key, version string, err error) error {
-	if err == nil && n.view.state.Holds(key.Kind) {
+	if err == nil && n.view.state.HasRows(key.Kind) {
 		n.view.note(key, version)
 	}
 	return err
@@ -142,14 +142,14 @@ func (v *View) Read(ctx context.Context, kinds ...string) (*Rows, error) {
 		if oldest.IsZero() {
 			return &Rows{v.state, v.state.DB.Snapshot()}, nil
 		}
-		patience := time.NewTimer(time.Until(oldest.Add(Patience)))
+		timeout := time.NewTimer(time.Until(oldest.Add(Timeout)))
 		select {
 		case <-applied:
-			patience.Stop()
-		case <-patience.C:
+			timeout.Stop()
+		case <-timeout.C:
 			return v.stored(ctx, kinds)
 		case <-ctx.Done():
-			patience.Stop()
+			timeout.Stop()
 			return nil, ctx.Err()
 		}
 	}
@@ -170,7 +170,7 @@ func (v *View) oldest(kinds []string, last uint64) (at time.Time, applied <-chan
 	return at, v.applied
 }
 
-// stored reads the store itself, into a state that is nobody else's.
+// stored reads the store itself, into a state of its own.
 func (v *View) stored(ctx context.Context, kinds []string) (*Rows, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, bounded.Limit, store.ErrNoResponse)
 	defer cancel()

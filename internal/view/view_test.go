@@ -130,8 +130,8 @@ func TestAStuckMirrorCostsOneWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		row := w.create(w.store, "a")
-		if version, took := w.version("a"); version != row.Version || took != view.Patience {
-			t.Errorf("version %q after %s, want the store's %q after %s", version, took, row.Version, view.Patience)
+		if version, took := w.version("a"); version != row.Version || took != view.Timeout {
+			t.Errorf("version %q after %s, want the store's %q after %s", version, took, row.Version, view.Timeout)
 		}
 		if version, took := w.version("a"); version != row.Version || took != 0 {
 			t.Errorf("again: version %q after %s", version, took)
@@ -139,7 +139,7 @@ func TestAStuckMirrorCostsOneWait(t *testing.T) {
 		if err := w.store.Delete(t.Context(), row.Key, ""); err != nil {
 			t.Fatal(err)
 		}
-		if version, took := w.version("a"); version != "" || took > view.Patience {
+		if version, took := w.version("a"); version != "" || took > view.Timeout {
 			t.Errorf("deleted: version %q after %s", version, took)
 		}
 	})
@@ -151,7 +151,7 @@ func TestAnotherInstanceWritesOverIt(t *testing.T) {
 		w := newWorld(t)
 		second := w.update(w.below, w.create(w.store, "a"))
 		w.bring(second)
-		if version, took := w.version("a"); version != second.Version || took > view.Patience {
+		if version, took := w.version("a"); version != second.Version || took > view.Timeout {
 			t.Errorf("version %q after %s, want %q", version, took, second.Version)
 		}
 		if version, took := w.version("a"); version != second.Version || took != 0 {
@@ -172,7 +172,7 @@ func TestReadEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// Whoever reads after a write has returned finds it, whatever others write and read at the same time.
+// A read after a write has returned finds it, whatever others write and read at the same time.
 func TestEverybodyReadsTheirOwnWrites(t *testing.T) {
 	rows := memory.New(memory.Options{})
 	defer rows.Close()
@@ -221,4 +221,20 @@ func writeAndRead(t *testing.T, v *view.View, name string, random *rand.Rand) er
 		return fmt.Errorf("%s has version %q, want %q", name, got, want)
 	}
 	return nil
+}
+
+// What is read from the store itself, while the mirror is stuck, is read with the settings of the control plane.
+func TestTheStoreIsReadWithTheSettings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.state.DefaultMesh, w.state.Alone = "shop", true
+		w.create(w.store, "a") // and the state never has it
+		rows, err := w.view.Read(t.Context(), kind.Meshes.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rows.State == w.state || rows.State.DefaultMesh != "shop" || !rows.State.Alone || rows.State.Zone != "east" {
+			t.Errorf("the state that was read has the default mesh %q and the zone %q", rows.State.DefaultMesh, rows.State.Zone)
+		}
+	})
 }

@@ -21,7 +21,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Page is one that can be asked for: each only reads, and none shows a private key.
+// Page is a page that can be requested: each only reads, and none shows a private key.
 type Page int32
 
 const (
@@ -187,7 +187,7 @@ type SignRequest struct {
 	// PKCS #10, DER.
 	Request   []byte `protobuf:"bytes,3,opt,name=request,proto3" json:"request,omitempty"`
 	ProxyType string `protobuf:"bytes,4,opt,name=proxy_type,json=proxyType,proto3" json:"proxy_type,omitempty"`
-	// Of which of the proxy's identities, as the Settings name it; empty: of the first.
+	// The SDS secret of the identity, as in the Settings; empty: of the first identity.
 	Secret        string `protobuf:"bytes,5,opt,name=secret,proto3" json:"secret,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -260,7 +260,7 @@ func (x *SignRequest) GetSecret() string {
 
 type SignResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// DER, the leaf first, the root left out.
+	// DER, the workload certificate first, without the root.
 	Chain    [][]byte `protobuf:"bytes,1,rep,name=chain,proto3" json:"chain,omitempty"`
 	SpiffeId string   `protobuf:"bytes,2,opt,name=spiffe_id,json=spiffeId,proto3" json:"spiffe_id,omitempty"`
 	// Hexadecimal, lower case.
@@ -341,10 +341,10 @@ type Report struct {
 	// Which proxy, in the first report.
 	Mesh string `protobuf:"bytes,1,opt,name=mesh,proto3" json:"mesh,omitempty"`
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// One run of the agent; a new run begins as serving nothing.
-	Run          string     `protobuf:"bytes,3,opt,name=run,proto3" json:"run,omitempty"`
-	EnvoyVersion string     `protobuf:"bytes,4,opt,name=envoy_version,json=envoyVersion,proto3" json:"envoy_version,omitempty"`
-	Serving      []*Serving `protobuf:"bytes,5,rep,name=serving,proto3" json:"serving,omitempty"`
+	// One run of the agent; a new run begins without a ready listener.
+	Run            string           `protobuf:"bytes,3,opt,name=run,proto3" json:"run,omitempty"`
+	EnvoyVersion   string           `protobuf:"bytes,4,opt,name=envoy_version,json=envoyVersion,proto3" json:"envoy_version,omitempty"`
+	ReadyListeners []*ReadyListener `protobuf:"bytes,5,rep,name=ready_listeners,json=readyListeners,proto3" json:"ready_listeners,omitempty"`
 	// The proxy is going away: none of its inbounds is an endpoint any more.
 	Draining bool `protobuf:"varint,6,opt,name=draining,proto3" json:"draining,omitempty"`
 	// What Envoy has from a SPIRE agent; absent where the control plane signs.
@@ -412,9 +412,9 @@ func (x *Report) GetEnvoyVersion() string {
 	return ""
 }
 
-func (x *Report) GetServing() []*Serving {
+func (x *Report) GetReadyListeners() []*ReadyListener {
 	if x != nil {
-		return x.Serving
+		return x.ReadyListeners
 	}
 	return nil
 }
@@ -440,7 +440,7 @@ func (x *Report) GetProxyType() string {
 	return ""
 }
 
-// Certificate is a leaf that Envoy was seen to have.
+// Certificate is a workload certificate that Envoy has.
 type Certificate struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	SpiffeId string                 `protobuf:"bytes,1,opt,name=spiffe_id,json=spiffeId,proto3" json:"spiffe_id,omitempty"`
@@ -519,37 +519,37 @@ func (x *Certificate) GetProblem() string {
 	return ""
 }
 
-// Serving says that the agent's own dial to a listener got what it expected.
-type Serving struct {
+// ReadyListener is a listener that responded to the agent's probe as expected.
+type ReadyListener struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Address string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
 	Port    uint32                 `protobuf:"varint,2,opt,name=port,proto3" json:"port,omitempty"`
 	// Of the Settings that the agent acted on.
 	Generation string `protobuf:"bytes,3,opt,name=generation,proto3" json:"generation,omitempty"`
-	// Of the leaf that was seen, hexadecimal; empty on a plain listener.
+	// Of the certificate that the listener presented, hexadecimal; empty on a plaintext listener.
 	Serial string `protobuf:"bytes,4,opt,name=serial,proto3" json:"serial,omitempty"`
-	// The application behind it answers its probe.
+	// The application behind it passes its probe.
 	Healthy bool `protobuf:"varint,5,opt,name=healthy,proto3" json:"healthy,omitempty"`
-	// The SPIFFE IDs in the leaf that was seen.
-	Names         []string `protobuf:"bytes,6,rep,name=names,proto3" json:"names,omitempty"`
+	// The SPIFFE IDs in the certificate that the listener presented.
+	SpiffeIds     []string `protobuf:"bytes,6,rep,name=spiffe_ids,json=spiffeIds,proto3" json:"spiffe_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Serving) Reset() {
-	*x = Serving{}
+func (x *ReadyListener) Reset() {
+	*x = ReadyListener{}
 	mi := &file_agent_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Serving) String() string {
+func (x *ReadyListener) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Serving) ProtoMessage() {}
+func (*ReadyListener) ProtoMessage() {}
 
-func (x *Serving) ProtoReflect() protoreflect.Message {
+func (x *ReadyListener) ProtoReflect() protoreflect.Message {
 	mi := &file_agent_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -561,49 +561,49 @@ func (x *Serving) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Serving.ProtoReflect.Descriptor instead.
-func (*Serving) Descriptor() ([]byte, []int) {
+// Deprecated: Use ReadyListener.ProtoReflect.Descriptor instead.
+func (*ReadyListener) Descriptor() ([]byte, []int) {
 	return file_agent_proto_rawDescGZIP(), []int{6}
 }
 
-func (x *Serving) GetAddress() string {
+func (x *ReadyListener) GetAddress() string {
 	if x != nil {
 		return x.Address
 	}
 	return ""
 }
 
-func (x *Serving) GetPort() uint32 {
+func (x *ReadyListener) GetPort() uint32 {
 	if x != nil {
 		return x.Port
 	}
 	return 0
 }
 
-func (x *Serving) GetGeneration() string {
+func (x *ReadyListener) GetGeneration() string {
 	if x != nil {
 		return x.Generation
 	}
 	return ""
 }
 
-func (x *Serving) GetSerial() string {
+func (x *ReadyListener) GetSerial() string {
 	if x != nil {
 		return x.Serial
 	}
 	return ""
 }
 
-func (x *Serving) GetHealthy() bool {
+func (x *ReadyListener) GetHealthy() bool {
 	if x != nil {
 		return x.Healthy
 	}
 	return false
 }
 
-func (x *Serving) GetNames() []string {
+func (x *ReadyListener) GetSpiffeIds() []string {
 	if x != nil {
-		return x.Names
+		return x.SpiffeIds
 	}
 	return nil
 }
@@ -612,7 +612,7 @@ type Settings struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Zone      string                 `protobuf:"bytes,1,opt,name=zone,proto3" json:"zone,omitempty"`
 	Listeners []*Listener            `protobuf:"bytes,2,rep,name=listeners,proto3" json:"listeners,omitempty"`
-	// Absent: the proxy is plain.
+	// Absent: the proxy uses plaintext.
 	Identity  *Identity `protobuf:"bytes,3,opt,name=identity,proto3" json:"identity,omitempty"`
 	AdminPort uint32    `protobuf:"varint,4,opt,name=admin_port,json=adminPort,proto3" json:"admin_port,omitempty"`
 	// How long a listener that goes lets finish what is in flight.
@@ -620,8 +620,8 @@ type Settings struct {
 	// True once the control plane has taken the last report's draining into account: no client is sent
 	// here any more.
 	Drained bool `protobuf:"varint,6,opt,name=drained,proto3" json:"drained,omitempty"`
-	// To be answered by Answer. All else in the message is as it was before.
-	Question *Question `protobuf:"bytes,7,opt,name=question,proto3" json:"question,omitempty"`
+	// The agent responds with SendInspection. All else in the message is as it was before.
+	Inspection *InspectionRequest `protobuf:"bytes,7,opt,name=inspection,proto3" json:"inspection,omitempty"`
 	// Of a ZoneEgress: those that it presents beside its identity, each with its secret.
 	Further []*Identity `protobuf:"bytes,8,rep,name=further,proto3" json:"further,omitempty"`
 	// Of a proxy with a zone egress: the networks to which it connects clients though they are of its own machine, its
@@ -703,9 +703,9 @@ func (x *Settings) GetDrained() bool {
 	return false
 }
 
-func (x *Settings) GetQuestion() *Question {
+func (x *Settings) GetInspection() *InspectionRequest {
 	if x != nil {
-		return x.Question
+		return x.Inspection
 	}
 	return nil
 }
@@ -724,8 +724,8 @@ func (x *Settings) GetLocalNetworks() []string {
 	return nil
 }
 
-// Question asks for a page of Envoy's administration interface.
-type Question struct {
+// InspectionRequest requests a page of Envoy's administration interface.
+type InspectionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Page  Page                   `protobuf:"varint,2,opt,name=page,proto3,enum=weft.agent.v1.Page" json:"page,omitempty"`
@@ -737,20 +737,20 @@ type Question struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Question) Reset() {
-	*x = Question{}
+func (x *InspectionRequest) Reset() {
+	*x = InspectionRequest{}
 	mi := &file_agent_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Question) String() string {
+func (x *InspectionRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Question) ProtoMessage() {}
+func (*InspectionRequest) ProtoMessage() {}
 
-func (x *Question) ProtoReflect() protoreflect.Message {
+func (x *InspectionRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_agent_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -762,68 +762,68 @@ func (x *Question) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Question.ProtoReflect.Descriptor instead.
-func (*Question) Descriptor() ([]byte, []int) {
+// Deprecated: Use InspectionRequest.ProtoReflect.Descriptor instead.
+func (*InspectionRequest) Descriptor() ([]byte, []int) {
 	return file_agent_proto_rawDescGZIP(), []int{8}
 }
 
-func (x *Question) GetId() string {
+func (x *InspectionRequest) GetId() string {
 	if x != nil {
 		return x.Id
 	}
 	return ""
 }
 
-func (x *Question) GetPage() Page {
+func (x *InspectionRequest) GetPage() Page {
 	if x != nil {
 		return x.Page
 	}
 	return Page_PAGE_UNSPECIFIED
 }
 
-func (x *Question) GetJson() bool {
+func (x *InspectionRequest) GetJson() bool {
 	if x != nil {
 		return x.Json
 	}
 	return false
 }
 
-func (x *Question) GetEndpoints() bool {
+func (x *InspectionRequest) GetEndpoints() bool {
 	if x != nil {
 		return x.Endpoints
 	}
 	return false
 }
 
-// Part is a part of an answer, in the order of the page.
-type Part struct {
+// InspectionSection is a section of a response, in the order of the page.
+type InspectionSection struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whose answer it is and to what, in the first part.
-	Mesh     string `protobuf:"bytes,1,opt,name=mesh,proto3" json:"mesh,omitempty"`
-	Name     string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Question string `protobuf:"bytes,3,opt,name=question,proto3" json:"question,omitempty"`
-	Content  []byte `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
-	// Why there is no page, or no more of it; in words for who asked.
+	// The proxy and the ID of the request, in the first section.
+	Mesh    string `protobuf:"bytes,1,opt,name=mesh,proto3" json:"mesh,omitempty"`
+	Name    string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Request string `protobuf:"bytes,3,opt,name=request,proto3" json:"request,omitempty"`
+	Content []byte `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
+	// Why there is no page, or no more of it; in words for an operator.
 	Problem       string `protobuf:"bytes,5,opt,name=problem,proto3" json:"problem,omitempty"`
 	ProxyType     string `protobuf:"bytes,6,opt,name=proxy_type,json=proxyType,proto3" json:"proxy_type,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Part) Reset() {
-	*x = Part{}
+func (x *InspectionSection) Reset() {
+	*x = InspectionSection{}
 	mi := &file_agent_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Part) String() string {
+func (x *InspectionSection) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Part) ProtoMessage() {}
+func (*InspectionSection) ProtoMessage() {}
 
-func (x *Part) ProtoReflect() protoreflect.Message {
+func (x *InspectionSection) ProtoReflect() protoreflect.Message {
 	mi := &file_agent_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -835,73 +835,73 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Part.ProtoReflect.Descriptor instead.
-func (*Part) Descriptor() ([]byte, []int) {
+// Deprecated: Use InspectionSection.ProtoReflect.Descriptor instead.
+func (*InspectionSection) Descriptor() ([]byte, []int) {
 	return file_agent_proto_rawDescGZIP(), []int{9}
 }
 
-func (x *Part) GetMesh() string {
+func (x *InspectionSection) GetMesh() string {
 	if x != nil {
 		return x.Mesh
 	}
 	return ""
 }
 
-func (x *Part) GetName() string {
+func (x *InspectionSection) GetName() string {
 	if x != nil {
 		return x.Name
 	}
 	return ""
 }
 
-func (x *Part) GetQuestion() string {
+func (x *InspectionSection) GetRequest() string {
 	if x != nil {
-		return x.Question
+		return x.Request
 	}
 	return ""
 }
 
-func (x *Part) GetContent() []byte {
+func (x *InspectionSection) GetContent() []byte {
 	if x != nil {
 		return x.Content
 	}
 	return nil
 }
 
-func (x *Part) GetProblem() string {
+func (x *InspectionSection) GetProblem() string {
 	if x != nil {
 		return x.Problem
 	}
 	return ""
 }
 
-func (x *Part) GetProxyType() string {
+func (x *InspectionSection) GetProxyType() string {
 	if x != nil {
 		return x.ProxyType
 	}
 	return ""
 }
 
-type Received struct {
+type InspectionAck struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Received) Reset() {
-	*x = Received{}
+func (x *InspectionAck) Reset() {
+	*x = InspectionAck{}
 	mi := &file_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Received) String() string {
+func (x *InspectionAck) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Received) ProtoMessage() {}
+func (*InspectionAck) ProtoMessage() {}
 
-func (x *Received) ProtoReflect() protoreflect.Message {
+func (x *InspectionAck) ProtoReflect() protoreflect.Message {
 	mi := &file_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -913,8 +913,8 @@ func (x *Received) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Received.ProtoReflect.Descriptor instead.
-func (*Received) Descriptor() ([]byte, []int) {
+// Deprecated: Use InspectionAck.ProtoReflect.Descriptor instead.
+func (*InspectionAck) Descriptor() ([]byte, []int) {
 	return file_agent_proto_rawDescGZIP(), []int{10}
 }
 
@@ -933,7 +933,7 @@ type Listener struct {
 	Probe          *Probe `protobuf:"bytes,8,opt,name=probe,proto3" json:"probe,omitempty"`
 	// From which address the application is dialled, so that no redirect rule catches it; empty: any.
 	ServiceSource string `protobuf:"bytes,9,opt,name=service_source,json=serviceSource,proto3" json:"service_source,omitempty"`
-	// Which server the agent names when it dials with TLS; empty: none.
+	// The SNI of the agent's TLS connections; empty: none.
 	ServerName    string `protobuf:"bytes,10,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1111,15 +1111,15 @@ type Identity struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Name     string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	SpiffeId string                 `protobuf:"bytes,2,opt,name=spiffe_id,json=spiffeId,proto3" json:"spiffe_id,omitempty"`
-	// Changes when the certificate must be asked for anew.
+	// Changes when the agent must request a new certificate.
 	Generation string `protobuf:"bytes,3,opt,name=generation,proto3" json:"generation,omitempty"`
-	// Within which time after a change of the generation it is asked for, at random: the certificates of
+	// Within which time after a change of the generation it is requested, at random: the certificates of
 	// many proxies change at once.
 	SpreadMs uint32 `protobuf:"varint,4,opt,name=spread_ms,json=spreadMs,proto3" json:"spread_ms,omitempty"`
-	// Of the SPIRE agent on the proxy's machine that gives Envoy its certificate, so that none is asked for.
-	// Empty: Sign gives it.
+	// Of the SPIRE agent on the proxy's machine that gives Envoy its certificate, so that none is requested.
+	// Empty: Sign returns it.
 	SpireSocket string `protobuf:"bytes,5,opt,name=spire_socket,json=spireSocket,proto3" json:"spire_socket,omitempty"`
-	// By which Envoy asks the agent for the certificate; empty: "identity".
+	// The SDS secret by which Envoy requests the certificate from the agent; empty: "identity".
 	Secret        string `protobuf:"bytes,6,opt,name=secret,proto3" json:"secret,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1197,7 +1197,7 @@ func (x *Identity) GetSecret() string {
 	return ""
 }
 
-type NamesRequest struct {
+type HostNamesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Which proxy.
 	Mesh string `protobuf:"bytes,1,opt,name=mesh,proto3" json:"mesh,omitempty"`
@@ -1209,20 +1209,20 @@ type NamesRequest struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *NamesRequest) Reset() {
-	*x = NamesRequest{}
+func (x *HostNamesRequest) Reset() {
+	*x = HostNamesRequest{}
 	mi := &file_agent_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *NamesRequest) String() string {
+func (x *HostNamesRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*NamesRequest) ProtoMessage() {}
+func (*HostNamesRequest) ProtoMessage() {}
 
-func (x *NamesRequest) ProtoReflect() protoreflect.Message {
+func (x *HostNamesRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_agent_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1234,45 +1234,45 @@ func (x *NamesRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use NamesRequest.ProtoReflect.Descriptor instead.
-func (*NamesRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use HostNamesRequest.ProtoReflect.Descriptor instead.
+func (*HostNamesRequest) Descriptor() ([]byte, []int) {
 	return file_agent_proto_rawDescGZIP(), []int{14}
 }
 
-func (x *NamesRequest) GetMesh() string {
+func (x *HostNamesRequest) GetMesh() string {
 	if x != nil {
 		return x.Mesh
 	}
 	return ""
 }
 
-func (x *NamesRequest) GetName() string {
+func (x *HostNamesRequest) GetName() string {
 	if x != nil {
 		return x.Name
 	}
 	return ""
 }
 
-func (x *NamesRequest) GetVersion() string {
+func (x *HostNamesRequest) GetVersion() string {
 	if x != nil {
 		return x.Version
 	}
 	return ""
 }
 
-func (x *NamesRequest) GetProxyType() string {
+func (x *HostNamesRequest) GetProxyType() string {
 	if x != nil {
 		return x.ProxyType
 	}
 	return ""
 }
 
-// NamesUpdate leads from the names that were told before to those of its version. Equal names have equal
-// versions, whichever control plane tells them.
-type NamesUpdate struct {
+// HostNamesUpdate changes the host names of the update before into those of its version. Equal host names have equal
+// versions, whichever control plane sends them.
+type HostNamesUpdate struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Version string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
-	// These are all the names: what was told before is gone.
+	// These are all the host names: those of updates before are void.
 	Complete      bool        `protobuf:"varint,2,opt,name=complete,proto3" json:"complete,omitempty"`
 	Changed       []*HostName `protobuf:"bytes,3,rep,name=changed,proto3" json:"changed,omitempty"`
 	Removed       []string    `protobuf:"bytes,4,rep,name=removed,proto3" json:"removed,omitempty"`
@@ -1280,20 +1280,20 @@ type NamesUpdate struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *NamesUpdate) Reset() {
-	*x = NamesUpdate{}
+func (x *HostNamesUpdate) Reset() {
+	*x = HostNamesUpdate{}
 	mi := &file_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *NamesUpdate) String() string {
+func (x *HostNamesUpdate) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*NamesUpdate) ProtoMessage() {}
+func (*HostNamesUpdate) ProtoMessage() {}
 
-func (x *NamesUpdate) ProtoReflect() protoreflect.Message {
+func (x *HostNamesUpdate) ProtoReflect() protoreflect.Message {
 	mi := &file_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1305,33 +1305,33 @@ func (x *NamesUpdate) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use NamesUpdate.ProtoReflect.Descriptor instead.
-func (*NamesUpdate) Descriptor() ([]byte, []int) {
+// Deprecated: Use HostNamesUpdate.ProtoReflect.Descriptor instead.
+func (*HostNamesUpdate) Descriptor() ([]byte, []int) {
 	return file_agent_proto_rawDescGZIP(), []int{15}
 }
 
-func (x *NamesUpdate) GetVersion() string {
+func (x *HostNamesUpdate) GetVersion() string {
 	if x != nil {
 		return x.Version
 	}
 	return ""
 }
 
-func (x *NamesUpdate) GetComplete() bool {
+func (x *HostNamesUpdate) GetComplete() bool {
 	if x != nil {
 		return x.Complete
 	}
 	return false
 }
 
-func (x *NamesUpdate) GetChanged() []*HostName {
+func (x *HostNamesUpdate) GetChanged() []*HostName {
 	if x != nil {
 		return x.Changed
 	}
 	return nil
 }
 
-func (x *NamesUpdate) GetRemoved() []string {
+func (x *HostNamesUpdate) GetRemoved() []string {
 	if x != nil {
 		return x.Removed
 	}
@@ -1414,13 +1414,13 @@ const file_agent_proto_rawDesc = "" +
 	"\tspiffe_id\x18\x02 \x01(\tR\bspiffeId\x12\x16\n" +
 	"\x06serial\x18\x03 \x01(\tR\x06serial\x12&\n" +
 	"\x0fnot_before_unix\x18\x04 \x01(\x03R\rnotBeforeUnix\x12$\n" +
-	"\x0enot_after_unix\x18\x05 \x01(\x03R\fnotAfterUnix\"\x92\x02\n" +
+	"\x0enot_after_unix\x18\x05 \x01(\x03R\fnotAfterUnix\"\xa7\x02\n" +
 	"\x06Report\x12\x12\n" +
 	"\x04mesh\x18\x01 \x01(\tR\x04mesh\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
 	"\x03run\x18\x03 \x01(\tR\x03run\x12#\n" +
-	"\renvoy_version\x18\x04 \x01(\tR\fenvoyVersion\x120\n" +
-	"\aserving\x18\x05 \x03(\v2\x16.weft.agent.v1.ServingR\aserving\x12\x1a\n" +
+	"\renvoy_version\x18\x04 \x01(\tR\fenvoyVersion\x12E\n" +
+	"\x0fready_listeners\x18\x05 \x03(\v2\x1c.weft.agent.v1.ReadyListenerR\x0ereadyListeners\x12\x1a\n" +
 	"\bdraining\x18\x06 \x01(\bR\bdraining\x12<\n" +
 	"\vcertificate\x18\a \x01(\v2\x1a.weft.agent.v1.CertificateR\vcertificate\x12\x1d\n" +
 	"\n" +
@@ -1430,16 +1430,17 @@ const file_agent_proto_rawDesc = "" +
 	"\x06serial\x18\x02 \x01(\tR\x06serial\x12&\n" +
 	"\x0fnot_before_unix\x18\x03 \x01(\x03R\rnotBeforeUnix\x12$\n" +
 	"\x0enot_after_unix\x18\x04 \x01(\x03R\fnotAfterUnix\x12\x18\n" +
-	"\aproblem\x18\x05 \x01(\tR\aproblem\"\x9f\x01\n" +
-	"\aServing\x12\x18\n" +
+	"\aproblem\x18\x05 \x01(\tR\aproblem\"\xae\x01\n" +
+	"\rReadyListener\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
 	"\x04port\x18\x02 \x01(\rR\x04port\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x03 \x01(\tR\n" +
 	"generation\x12\x16\n" +
 	"\x06serial\x18\x04 \x01(\tR\x06serial\x12\x18\n" +
-	"\ahealthy\x18\x05 \x01(\bR\ahealthy\x12\x14\n" +
-	"\x05names\x18\x06 \x03(\tR\x05names\"\xf7\x02\n" +
+	"\ahealthy\x18\x05 \x01(\bR\ahealthy\x12\x1d\n" +
+	"\n" +
+	"spiffe_ids\x18\x06 \x03(\tR\tspiffeIds\"\x84\x03\n" +
 	"\bSettings\x12\x12\n" +
 	"\x04zone\x18\x01 \x01(\tR\x04zone\x125\n" +
 	"\tlisteners\x18\x02 \x03(\v2\x17.weft.agent.v1.ListenerR\tlisteners\x123\n" +
@@ -1447,25 +1448,26 @@ const file_agent_proto_rawDesc = "" +
 	"\n" +
 	"admin_port\x18\x04 \x01(\rR\tadminPort\x12#\n" +
 	"\rdrain_seconds\x18\x05 \x01(\rR\fdrainSeconds\x12\x18\n" +
-	"\adrained\x18\x06 \x01(\bR\adrained\x123\n" +
-	"\bquestion\x18\a \x01(\v2\x17.weft.agent.v1.QuestionR\bquestion\x121\n" +
+	"\adrained\x18\x06 \x01(\bR\adrained\x12@\n" +
+	"\n" +
+	"inspection\x18\a \x01(\v2 .weft.agent.v1.InspectionRequestR\n" +
+	"inspection\x121\n" +
 	"\afurther\x18\b \x03(\v2\x17.weft.agent.v1.IdentityR\afurther\x12%\n" +
-	"\x0elocal_networks\x18\t \x03(\tR\rlocalNetworks\"u\n" +
-	"\bQuestion\x12\x0e\n" +
+	"\x0elocal_networks\x18\t \x03(\tR\rlocalNetworks\"~\n" +
+	"\x11InspectionRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12'\n" +
 	"\x04page\x18\x02 \x01(\x0e2\x13.weft.agent.v1.PageR\x04page\x12\x12\n" +
 	"\x04json\x18\x03 \x01(\bR\x04json\x12\x1c\n" +
-	"\tendpoints\x18\x04 \x01(\bR\tendpoints\"\x9d\x01\n" +
-	"\x04Part\x12\x12\n" +
+	"\tendpoints\x18\x04 \x01(\bR\tendpoints\"\xa8\x01\n" +
+	"\x11InspectionSection\x12\x12\n" +
 	"\x04mesh\x18\x01 \x01(\tR\x04mesh\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1a\n" +
-	"\bquestion\x18\x03 \x01(\tR\bquestion\x12\x18\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
+	"\arequest\x18\x03 \x01(\tR\arequest\x12\x18\n" +
 	"\acontent\x18\x04 \x01(\fR\acontent\x12\x18\n" +
 	"\aproblem\x18\x05 \x01(\tR\aproblem\x12\x1d\n" +
 	"\n" +
-	"proxy_type\x18\x06 \x01(\tR\tproxyType\"\n" +
-	"\n" +
-	"\bReceived\"\xcd\x02\n" +
+	"proxy_type\x18\x06 \x01(\tR\tproxyType\"\x0f\n" +
+	"\rInspectionAck\"\xcd\x02\n" +
 	"\bListener\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
 	"\x04port\x18\x02 \x01(\rR\x04port\x12\x1e\n" +
@@ -1496,14 +1498,14 @@ const file_agent_proto_rawDesc = "" +
 	"generation\x12\x1b\n" +
 	"\tspread_ms\x18\x04 \x01(\rR\bspreadMs\x12!\n" +
 	"\fspire_socket\x18\x05 \x01(\tR\vspireSocket\x12\x16\n" +
-	"\x06secret\x18\x06 \x01(\tR\x06secret\"o\n" +
-	"\fNamesRequest\x12\x12\n" +
+	"\x06secret\x18\x06 \x01(\tR\x06secret\"s\n" +
+	"\x10HostNamesRequest\x12\x12\n" +
 	"\x04mesh\x18\x01 \x01(\tR\x04mesh\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\tR\aversion\x12\x1d\n" +
 	"\n" +
-	"proxy_type\x18\x04 \x01(\tR\tproxyType\"\x90\x01\n" +
-	"\vNamesUpdate\x12\x18\n" +
+	"proxy_type\x18\x04 \x01(\tR\tproxyType\"\x94\x01\n" +
+	"\x0fHostNamesUpdate\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1a\n" +
 	"\bcomplete\x18\x02 \x01(\bR\bcomplete\x121\n" +
 	"\achanged\x18\x03 \x03(\v2\x17.weft.agent.v1.HostNameR\achanged\x12\x18\n" +
@@ -1520,13 +1522,13 @@ const file_agent_proto_rawDesc = "" +
 	"\x0ePAGE_LISTENERS\x10\x04\x12\x0e\n" +
 	"\n" +
 	"PAGE_CERTS\x10\x05\x12\x14\n" +
-	"\x10PAGE_SERVER_INFO\x10\x062\xd2\x02\n" +
+	"\x10PAGE_SERVER_INFO\x10\x062\xf8\x02\n" +
 	"\x05Agent\x12K\n" +
 	"\bRegister\x12\x1e.weft.agent.v1.RegisterRequest\x1a\x1f.weft.agent.v1.RegisterResponse\x12?\n" +
 	"\x04Sign\x12\x1a.weft.agent.v1.SignRequest\x1a\x1b.weft.agent.v1.SignResponse\x12=\n" +
-	"\aSession\x12\x15.weft.agent.v1.Report\x1a\x17.weft.agent.v1.Settings(\x010\x01\x128\n" +
-	"\x06Answer\x12\x13.weft.agent.v1.Part\x1a\x17.weft.agent.v1.Received(\x01\x12B\n" +
-	"\x05Names\x12\x1b.weft.agent.v1.NamesRequest\x1a\x1a.weft.agent.v1.NamesUpdate0\x01B\x14Z\x12weft/internal/wireb\x06proto3"
+	"\aSession\x12\x15.weft.agent.v1.Report\x1a\x17.weft.agent.v1.Settings(\x010\x01\x12R\n" +
+	"\x0eSendInspection\x12 .weft.agent.v1.InspectionSection\x1a\x1c.weft.agent.v1.InspectionAck(\x01\x12N\n" +
+	"\tHostNames\x12\x1f.weft.agent.v1.HostNamesRequest\x1a\x1e.weft.agent.v1.HostNamesUpdate0\x01B\x14Z\x12weft/internal/wireb\x06proto3"
 
 var (
 	file_agent_proto_rawDescOnce sync.Once
@@ -1543,45 +1545,45 @@ func file_agent_proto_rawDescGZIP() []byte {
 var file_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
 var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_agent_proto_goTypes = []any{
-	(Page)(0),                // 0: weft.agent.v1.Page
-	(*RegisterRequest)(nil),  // 1: weft.agent.v1.RegisterRequest
-	(*RegisterResponse)(nil), // 2: weft.agent.v1.RegisterResponse
-	(*SignRequest)(nil),      // 3: weft.agent.v1.SignRequest
-	(*SignResponse)(nil),     // 4: weft.agent.v1.SignResponse
-	(*Report)(nil),           // 5: weft.agent.v1.Report
-	(*Certificate)(nil),      // 6: weft.agent.v1.Certificate
-	(*Serving)(nil),          // 7: weft.agent.v1.Serving
-	(*Settings)(nil),         // 8: weft.agent.v1.Settings
-	(*Question)(nil),         // 9: weft.agent.v1.Question
-	(*Part)(nil),             // 10: weft.agent.v1.Part
-	(*Received)(nil),         // 11: weft.agent.v1.Received
-	(*Listener)(nil),         // 12: weft.agent.v1.Listener
-	(*Probe)(nil),            // 13: weft.agent.v1.Probe
-	(*Identity)(nil),         // 14: weft.agent.v1.Identity
-	(*NamesRequest)(nil),     // 15: weft.agent.v1.NamesRequest
-	(*NamesUpdate)(nil),      // 16: weft.agent.v1.NamesUpdate
-	(*HostName)(nil),         // 17: weft.agent.v1.HostName
+	(Page)(0),                 // 0: weft.agent.v1.Page
+	(*RegisterRequest)(nil),   // 1: weft.agent.v1.RegisterRequest
+	(*RegisterResponse)(nil),  // 2: weft.agent.v1.RegisterResponse
+	(*SignRequest)(nil),       // 3: weft.agent.v1.SignRequest
+	(*SignResponse)(nil),      // 4: weft.agent.v1.SignResponse
+	(*Report)(nil),            // 5: weft.agent.v1.Report
+	(*Certificate)(nil),       // 6: weft.agent.v1.Certificate
+	(*ReadyListener)(nil),     // 7: weft.agent.v1.ReadyListener
+	(*Settings)(nil),          // 8: weft.agent.v1.Settings
+	(*InspectionRequest)(nil), // 9: weft.agent.v1.InspectionRequest
+	(*InspectionSection)(nil), // 10: weft.agent.v1.InspectionSection
+	(*InspectionAck)(nil),     // 11: weft.agent.v1.InspectionAck
+	(*Listener)(nil),          // 12: weft.agent.v1.Listener
+	(*Probe)(nil),             // 13: weft.agent.v1.Probe
+	(*Identity)(nil),          // 14: weft.agent.v1.Identity
+	(*HostNamesRequest)(nil),  // 15: weft.agent.v1.HostNamesRequest
+	(*HostNamesUpdate)(nil),   // 16: weft.agent.v1.HostNamesUpdate
+	(*HostName)(nil),          // 17: weft.agent.v1.HostName
 }
 var file_agent_proto_depIdxs = []int32{
-	7,  // 0: weft.agent.v1.Report.serving:type_name -> weft.agent.v1.Serving
+	7,  // 0: weft.agent.v1.Report.ready_listeners:type_name -> weft.agent.v1.ReadyListener
 	6,  // 1: weft.agent.v1.Report.certificate:type_name -> weft.agent.v1.Certificate
 	12, // 2: weft.agent.v1.Settings.listeners:type_name -> weft.agent.v1.Listener
 	14, // 3: weft.agent.v1.Settings.identity:type_name -> weft.agent.v1.Identity
-	9,  // 4: weft.agent.v1.Settings.question:type_name -> weft.agent.v1.Question
+	9,  // 4: weft.agent.v1.Settings.inspection:type_name -> weft.agent.v1.InspectionRequest
 	14, // 5: weft.agent.v1.Settings.further:type_name -> weft.agent.v1.Identity
-	0,  // 6: weft.agent.v1.Question.page:type_name -> weft.agent.v1.Page
+	0,  // 6: weft.agent.v1.InspectionRequest.page:type_name -> weft.agent.v1.Page
 	13, // 7: weft.agent.v1.Listener.probe:type_name -> weft.agent.v1.Probe
-	17, // 8: weft.agent.v1.NamesUpdate.changed:type_name -> weft.agent.v1.HostName
+	17, // 8: weft.agent.v1.HostNamesUpdate.changed:type_name -> weft.agent.v1.HostName
 	1,  // 9: weft.agent.v1.Agent.Register:input_type -> weft.agent.v1.RegisterRequest
 	3,  // 10: weft.agent.v1.Agent.Sign:input_type -> weft.agent.v1.SignRequest
 	5,  // 11: weft.agent.v1.Agent.Session:input_type -> weft.agent.v1.Report
-	10, // 12: weft.agent.v1.Agent.Answer:input_type -> weft.agent.v1.Part
-	15, // 13: weft.agent.v1.Agent.Names:input_type -> weft.agent.v1.NamesRequest
+	10, // 12: weft.agent.v1.Agent.SendInspection:input_type -> weft.agent.v1.InspectionSection
+	15, // 13: weft.agent.v1.Agent.HostNames:input_type -> weft.agent.v1.HostNamesRequest
 	2,  // 14: weft.agent.v1.Agent.Register:output_type -> weft.agent.v1.RegisterResponse
 	4,  // 15: weft.agent.v1.Agent.Sign:output_type -> weft.agent.v1.SignResponse
 	8,  // 16: weft.agent.v1.Agent.Session:output_type -> weft.agent.v1.Settings
-	11, // 17: weft.agent.v1.Agent.Answer:output_type -> weft.agent.v1.Received
-	16, // 18: weft.agent.v1.Agent.Names:output_type -> weft.agent.v1.NamesUpdate
+	11, // 17: weft.agent.v1.Agent.SendInspection:output_type -> weft.agent.v1.InspectionAck
+	16, // 18: weft.agent.v1.Agent.HostNames:output_type -> weft.agent.v1.HostNamesUpdate
 	14, // [14:19] is the sub-list for method output_type
 	9,  // [9:14] is the sub-list for method input_type
 	9,  // [9:9] is the sub-list for extension type_name

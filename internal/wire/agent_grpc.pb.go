@@ -19,11 +19,11 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Agent_Register_FullMethodName = "/weft.agent.v1.Agent/Register"
-	Agent_Sign_FullMethodName     = "/weft.agent.v1.Agent/Sign"
-	Agent_Session_FullMethodName  = "/weft.agent.v1.Agent/Session"
-	Agent_Answer_FullMethodName   = "/weft.agent.v1.Agent/Answer"
-	Agent_Names_FullMethodName    = "/weft.agent.v1.Agent/Names"
+	Agent_Register_FullMethodName       = "/weft.agent.v1.Agent/Register"
+	Agent_Sign_FullMethodName           = "/weft.agent.v1.Agent/Sign"
+	Agent_Session_FullMethodName        = "/weft.agent.v1.Agent/Session"
+	Agent_SendInspection_FullMethodName = "/weft.agent.v1.Agent/SendInspection"
+	Agent_HostNames_FullMethodName      = "/weft.agent.v1.Agent/HostNames"
 )
 
 // AgentClient is the client API for Agent service.
@@ -33,25 +33,24 @@ const (
 // Agent is what a control plane offers to the agent beside each Envoy. Every call carries the metadata
 // `authorization: Bearer TOKEN`; the token decides which mesh and proxy the caller may speak for. Messages name a proxy
 // by mesh, name and proxy_type: "dataplane", or, without a mesh, "ingress" or "egress" for a ZoneIngress or ZoneEgress.
-// An empty one is a Dataplane's, or, without a mesh, a ZoneIngress's.
+// An empty proxy_type is a Dataplane's, or, without a mesh, a ZoneIngress's.
 type AgentClient interface {
-	// Register writes the caller's Dataplane. A Dataplane that was registered goes when its agent has
-	// gone for good.
+	// Register writes the caller's Dataplane. The control plane deletes a registered Dataplane when the lease of its
+	// agent has expired.
 	Register(ctx context.Context, in *RegisterRequest, opts ...grpc.CallOption) (*RegisterResponse, error)
-	// Sign answers a certificate request. The control plane decides the names in the certificate; of the
-	// request it takes the public key alone, after checking that the caller holds the private one.
+	// Sign signs a certificate request. The control plane decides the SPIFFE IDs and DNS names in the certificate; of the
+	// request it uses the public key alone, after checking that the caller has the private key.
 	Sign(ctx context.Context, in *SignRequest, opts ...grpc.CallOption) (*SignResponse, error)
 	// Session is open for as long as the agent runs. The first Report opens it; each further one replaces
-	// the one before. The control plane answers with Settings at once and whenever they change, and with a
-	// Question in them whenever somebody asks one.
+	// the one before. The control plane sends Settings at once and whenever they change, with an
+	// InspectionRequest in them for each inspection.
 	Session(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[Report, Settings], error)
-	// Answer carries the answer to a Question, in parts. It ends with an error where nobody waits for the
-	// answer any more.
-	Answer(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[Part, Received], error)
-	// Names tells which host names the proxy's machine finds in the mesh, at once and whenever they change,
-	// for as long as the stream is open. Who states the version of what it has is told nothing while that is
-	// right.
-	Names(ctx context.Context, in *NamesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[NamesUpdate], error)
+	// SendInspection sends the response to an InspectionRequest, in sections. It ends with an error where no request waits
+	// for the response any more.
+	SendInspection(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[InspectionSection, InspectionAck], error)
+	// HostNames sends the host names of the mesh that the proxy's machine resolves, at once and whenever they change, for
+	// as long as the stream is open. It sends nothing while the version in the request is current.
+	HostNames(ctx context.Context, in *HostNamesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[HostNamesUpdate], error)
 }
 
 type agentClient struct {
@@ -95,26 +94,26 @@ func (c *agentClient) Session(ctx context.Context, opts ...grpc.CallOption) (grp
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Agent_SessionClient = grpc.BidiStreamingClient[Report, Settings]
 
-func (c *agentClient) Answer(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[Part, Received], error) {
+func (c *agentClient) SendInspection(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[InspectionSection, InspectionAck], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Agent_ServiceDesc.Streams[1], Agent_Answer_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Agent_ServiceDesc.Streams[1], Agent_SendInspection_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	x := &grpc.GenericClientStream[Part, Received]{ClientStream: stream}
+	x := &grpc.GenericClientStream[InspectionSection, InspectionAck]{ClientStream: stream}
 	return x, nil
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Agent_AnswerClient = grpc.ClientStreamingClient[Part, Received]
+type Agent_SendInspectionClient = grpc.ClientStreamingClient[InspectionSection, InspectionAck]
 
-func (c *agentClient) Names(ctx context.Context, in *NamesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[NamesUpdate], error) {
+func (c *agentClient) HostNames(ctx context.Context, in *HostNamesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[HostNamesUpdate], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Agent_ServiceDesc.Streams[2], Agent_Names_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Agent_ServiceDesc.Streams[2], Agent_HostNames_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	x := &grpc.GenericClientStream[NamesRequest, NamesUpdate]{ClientStream: stream}
+	x := &grpc.GenericClientStream[HostNamesRequest, HostNamesUpdate]{ClientStream: stream}
 	if err := x.ClientStream.SendMsg(in); err != nil {
 		return nil, err
 	}
@@ -125,7 +124,7 @@ func (c *agentClient) Names(ctx context.Context, in *NamesRequest, opts ...grpc.
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Agent_NamesClient = grpc.ServerStreamingClient[NamesUpdate]
+type Agent_HostNamesClient = grpc.ServerStreamingClient[HostNamesUpdate]
 
 // AgentServer is the server API for Agent service.
 // All implementations must embed UnimplementedAgentServer
@@ -134,25 +133,24 @@ type Agent_NamesClient = grpc.ServerStreamingClient[NamesUpdate]
 // Agent is what a control plane offers to the agent beside each Envoy. Every call carries the metadata
 // `authorization: Bearer TOKEN`; the token decides which mesh and proxy the caller may speak for. Messages name a proxy
 // by mesh, name and proxy_type: "dataplane", or, without a mesh, "ingress" or "egress" for a ZoneIngress or ZoneEgress.
-// An empty one is a Dataplane's, or, without a mesh, a ZoneIngress's.
+// An empty proxy_type is a Dataplane's, or, without a mesh, a ZoneIngress's.
 type AgentServer interface {
-	// Register writes the caller's Dataplane. A Dataplane that was registered goes when its agent has
-	// gone for good.
+	// Register writes the caller's Dataplane. The control plane deletes a registered Dataplane when the lease of its
+	// agent has expired.
 	Register(context.Context, *RegisterRequest) (*RegisterResponse, error)
-	// Sign answers a certificate request. The control plane decides the names in the certificate; of the
-	// request it takes the public key alone, after checking that the caller holds the private one.
+	// Sign signs a certificate request. The control plane decides the SPIFFE IDs and DNS names in the certificate; of the
+	// request it uses the public key alone, after checking that the caller has the private key.
 	Sign(context.Context, *SignRequest) (*SignResponse, error)
 	// Session is open for as long as the agent runs. The first Report opens it; each further one replaces
-	// the one before. The control plane answers with Settings at once and whenever they change, and with a
-	// Question in them whenever somebody asks one.
+	// the one before. The control plane sends Settings at once and whenever they change, with an
+	// InspectionRequest in them for each inspection.
 	Session(grpc.BidiStreamingServer[Report, Settings]) error
-	// Answer carries the answer to a Question, in parts. It ends with an error where nobody waits for the
-	// answer any more.
-	Answer(grpc.ClientStreamingServer[Part, Received]) error
-	// Names tells which host names the proxy's machine finds in the mesh, at once and whenever they change,
-	// for as long as the stream is open. Who states the version of what it has is told nothing while that is
-	// right.
-	Names(*NamesRequest, grpc.ServerStreamingServer[NamesUpdate]) error
+	// SendInspection sends the response to an InspectionRequest, in sections. It ends with an error where no request waits
+	// for the response any more.
+	SendInspection(grpc.ClientStreamingServer[InspectionSection, InspectionAck]) error
+	// HostNames sends the host names of the mesh that the proxy's machine resolves, at once and whenever they change, for
+	// as long as the stream is open. It sends nothing while the version in the request is current.
+	HostNames(*HostNamesRequest, grpc.ServerStreamingServer[HostNamesUpdate]) error
 	mustEmbedUnimplementedAgentServer()
 }
 
@@ -172,11 +170,11 @@ func (UnimplementedAgentServer) Sign(context.Context, *SignRequest) (*SignRespon
 func (UnimplementedAgentServer) Session(grpc.BidiStreamingServer[Report, Settings]) error {
 	return status.Error(codes.Unimplemented, "method Session not implemented")
 }
-func (UnimplementedAgentServer) Answer(grpc.ClientStreamingServer[Part, Received]) error {
-	return status.Error(codes.Unimplemented, "method Answer not implemented")
+func (UnimplementedAgentServer) SendInspection(grpc.ClientStreamingServer[InspectionSection, InspectionAck]) error {
+	return status.Error(codes.Unimplemented, "method SendInspection not implemented")
 }
-func (UnimplementedAgentServer) Names(*NamesRequest, grpc.ServerStreamingServer[NamesUpdate]) error {
-	return status.Error(codes.Unimplemented, "method Names not implemented")
+func (UnimplementedAgentServer) HostNames(*HostNamesRequest, grpc.ServerStreamingServer[HostNamesUpdate]) error {
+	return status.Error(codes.Unimplemented, "method HostNames not implemented")
 }
 func (UnimplementedAgentServer) mustEmbedUnimplementedAgentServer() {}
 func (UnimplementedAgentServer) testEmbeddedByValue()               {}
@@ -242,23 +240,23 @@ func _Agent_Session_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Agent_SessionServer = grpc.BidiStreamingServer[Report, Settings]
 
-func _Agent_Answer_Handler(srv interface{}, stream grpc.ServerStream) error {
-	return srv.(AgentServer).Answer(&grpc.GenericServerStream[Part, Received]{ServerStream: stream})
+func _Agent_SendInspection_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(AgentServer).SendInspection(&grpc.GenericServerStream[InspectionSection, InspectionAck]{ServerStream: stream})
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Agent_AnswerServer = grpc.ClientStreamingServer[Part, Received]
+type Agent_SendInspectionServer = grpc.ClientStreamingServer[InspectionSection, InspectionAck]
 
-func _Agent_Names_Handler(srv interface{}, stream grpc.ServerStream) error {
-	m := new(NamesRequest)
+func _Agent_HostNames_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(HostNamesRequest)
 	if err := stream.RecvMsg(m); err != nil {
 		return err
 	}
-	return srv.(AgentServer).Names(m, &grpc.GenericServerStream[NamesRequest, NamesUpdate]{ServerStream: stream})
+	return srv.(AgentServer).HostNames(m, &grpc.GenericServerStream[HostNamesRequest, HostNamesUpdate]{ServerStream: stream})
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Agent_NamesServer = grpc.ServerStreamingServer[NamesUpdate]
+type Agent_HostNamesServer = grpc.ServerStreamingServer[HostNamesUpdate]
 
 // Agent_ServiceDesc is the grpc.ServiceDesc for Agent service.
 // It's only intended for direct use with grpc.RegisterService,
@@ -284,13 +282,13 @@ var Agent_ServiceDesc = grpc.ServiceDesc{
 			ClientStreams: true,
 		},
 		{
-			StreamName:    "Answer",
-			Handler:       _Agent_Answer_Handler,
+			StreamName:    "SendInspection",
+			Handler:       _Agent_SendInspection_Handler,
 			ClientStreams: true,
 		},
 		{
-			StreamName:    "Names",
-			Handler:       _Agent_Names_Handler,
+			StreamName:    "HostNames",
+			Handler:       _Agent_HostNames_Handler,
 			ServerStreams: true,
 		},
 	},

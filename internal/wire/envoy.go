@@ -27,3 +27,6 @@ func EnvoyTooOld(version string) bool {
 	}
 	return major < oldestEnvoyMajor || major == oldestEnvoyMajor && minor < oldestEnvoyMinor
 }
+
+// AgentVersion is the entry of a node's metadata that has the version of weft-dp beside an Envoy.
+const AgentVersion = "weft.agentVersion"

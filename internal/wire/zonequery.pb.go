@@ -21,36 +21,36 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-type ZoneQuestion struct {
+type ZoneRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Comes back in the answer.
+	// Comes back in the response.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Who is to answer.
+	// The zone that responds.
 	Zone string `protobuf:"bytes,2,opt,name=zone,proto3" json:"zone,omitempty"`
-	// Types that are valid to be assigned to Question:
+	// Types that are valid to be assigned to Query:
 	//
-	//	*ZoneQuestion_Explain_
-	//	*ZoneQuestion_Passage_
-	//	*ZoneQuestion_Behind_
-	Question      isZoneQuestion_Question `protobuf_oneof:"question"`
+	//	*ZoneRequest_Explain_
+	//	*ZoneRequest_CrossZone_
+	//	*ZoneRequest_Backends_
+	Query         isZoneRequest_Query `protobuf_oneof:"query"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ZoneQuestion) Reset() {
-	*x = ZoneQuestion{}
+func (x *ZoneRequest) Reset() {
+	*x = ZoneRequest{}
 	mi := &file_zonequery_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ZoneQuestion) String() string {
+func (x *ZoneRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ZoneQuestion) ProtoMessage() {}
+func (*ZoneRequest) ProtoMessage() {}
 
-func (x *ZoneQuestion) ProtoReflect() protoreflect.Message {
+func (x *ZoneRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_zonequery_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -62,107 +62,107 @@ func (x *ZoneQuestion) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ZoneQuestion.ProtoReflect.Descriptor instead.
-func (*ZoneQuestion) Descriptor() ([]byte, []int) {
+// Deprecated: Use ZoneRequest.ProtoReflect.Descriptor instead.
+func (*ZoneRequest) Descriptor() ([]byte, []int) {
 	return file_zonequery_proto_rawDescGZIP(), []int{0}
 }
 
-func (x *ZoneQuestion) GetId() string {
+func (x *ZoneRequest) GetId() string {
 	if x != nil {
 		return x.Id
 	}
 	return ""
 }
 
-func (x *ZoneQuestion) GetZone() string {
+func (x *ZoneRequest) GetZone() string {
 	if x != nil {
 		return x.Zone
 	}
 	return ""
 }
 
-func (x *ZoneQuestion) GetQuestion() isZoneQuestion_Question {
+func (x *ZoneRequest) GetQuery() isZoneRequest_Query {
 	if x != nil {
-		return x.Question
+		return x.Query
 	}
 	return nil
 }
 
-func (x *ZoneQuestion) GetExplain() *ZoneQuestion_Explain {
+func (x *ZoneRequest) GetExplain() *ZoneRequest_Explain {
 	if x != nil {
-		if x, ok := x.Question.(*ZoneQuestion_Explain_); ok {
+		if x, ok := x.Query.(*ZoneRequest_Explain_); ok {
 			return x.Explain
 		}
 	}
 	return nil
 }
 
-func (x *ZoneQuestion) GetPassage() *ZoneQuestion_Passage {
+func (x *ZoneRequest) GetCrossZone() *ZoneRequest_CrossZone {
 	if x != nil {
-		if x, ok := x.Question.(*ZoneQuestion_Passage_); ok {
-			return x.Passage
+		if x, ok := x.Query.(*ZoneRequest_CrossZone_); ok {
+			return x.CrossZone
 		}
 	}
 	return nil
 }
 
-func (x *ZoneQuestion) GetBehind() *ZoneQuestion_Behind {
+func (x *ZoneRequest) GetBackends() *ZoneRequest_Backends {
 	if x != nil {
-		if x, ok := x.Question.(*ZoneQuestion_Behind_); ok {
-			return x.Behind
+		if x, ok := x.Query.(*ZoneRequest_Backends_); ok {
+			return x.Backends
 		}
 	}
 	return nil
 }
 
-type isZoneQuestion_Question interface {
-	isZoneQuestion_Question()
+type isZoneRequest_Query interface {
+	isZoneRequest_Query()
 }
 
-type ZoneQuestion_Explain_ struct {
-	Explain *ZoneQuestion_Explain `protobuf:"bytes,3,opt,name=explain,proto3,oneof"`
+type ZoneRequest_Explain_ struct {
+	Explain *ZoneRequest_Explain `protobuf:"bytes,3,opt,name=explain,proto3,oneof"`
 }
 
-type ZoneQuestion_Passage_ struct {
-	Passage *ZoneQuestion_Passage `protobuf:"bytes,4,opt,name=passage,proto3,oneof"`
+type ZoneRequest_CrossZone_ struct {
+	CrossZone *ZoneRequest_CrossZone `protobuf:"bytes,4,opt,name=cross_zone,json=crossZone,proto3,oneof"`
 }
 
-type ZoneQuestion_Behind_ struct {
-	Behind *ZoneQuestion_Behind `protobuf:"bytes,5,opt,name=behind,proto3,oneof"`
+type ZoneRequest_Backends_ struct {
+	Backends *ZoneRequest_Backends `protobuf:"bytes,5,opt,name=backends,proto3,oneof"`
 }
 
-func (*ZoneQuestion_Explain_) isZoneQuestion_Question() {}
+func (*ZoneRequest_Explain_) isZoneRequest_Query() {}
 
-func (*ZoneQuestion_Passage_) isZoneQuestion_Question() {}
+func (*ZoneRequest_CrossZone_) isZoneRequest_Query() {}
 
-func (*ZoneQuestion_Behind_) isZoneQuestion_Question() {}
+func (*ZoneRequest_Backends_) isZoneRequest_Query() {}
 
-type ZoneAnswer struct {
+type ZoneResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of the question.
+	// Of the request.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// The answer as the HTTP API writes it, in JSON.
+	// The response as the HTTP API writes it, in JSON.
 	Document []byte `protobuf:"bytes,2,opt,name=document,proto3" json:"document,omitempty"`
-	// Why there is none, in words for who asked; of a problem, document is empty.
+	// Why there is none, in words for an operator; document is empty then.
 	Problem       string `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ZoneAnswer) Reset() {
-	*x = ZoneAnswer{}
+func (x *ZoneResponse) Reset() {
+	*x = ZoneResponse{}
 	mi := &file_zonequery_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ZoneAnswer) String() string {
+func (x *ZoneResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ZoneAnswer) ProtoMessage() {}
+func (*ZoneResponse) ProtoMessage() {}
 
-func (x *ZoneAnswer) ProtoReflect() protoreflect.Message {
+func (x *ZoneResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_zonequery_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -174,34 +174,34 @@ func (x *ZoneAnswer) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ZoneAnswer.ProtoReflect.Descriptor instead.
-func (*ZoneAnswer) Descriptor() ([]byte, []int) {
+// Deprecated: Use ZoneResponse.ProtoReflect.Descriptor instead.
+func (*ZoneResponse) Descriptor() ([]byte, []int) {
 	return file_zonequery_proto_rawDescGZIP(), []int{1}
 }
 
-func (x *ZoneAnswer) GetId() string {
+func (x *ZoneResponse) GetId() string {
 	if x != nil {
 		return x.Id
 	}
 	return ""
 }
 
-func (x *ZoneAnswer) GetDocument() []byte {
+func (x *ZoneResponse) GetDocument() []byte {
 	if x != nil {
 		return x.Document
 	}
 	return nil
 }
 
-func (x *ZoneAnswer) GetProblem() string {
+func (x *ZoneResponse) GetProblem() string {
 	if x != nil {
 		return x.Problem
 	}
 	return ""
 }
 
-// Explain: what becomes of a request of the application beside a proxy of the zone.
-type ZoneQuestion_Explain struct {
+// Explain: what happens to a request of the application beside a proxy of the zone.
+type ZoneRequest_Explain struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Mesh          string                 `protobuf:"bytes,1,opt,name=mesh,proto3" json:"mesh,omitempty"`
 	Dataplane     string                 `protobuf:"bytes,2,opt,name=dataplane,proto3" json:"dataplane,omitempty"`
@@ -212,20 +212,20 @@ type ZoneQuestion_Explain struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ZoneQuestion_Explain) Reset() {
-	*x = ZoneQuestion_Explain{}
+func (x *ZoneRequest_Explain) Reset() {
+	*x = ZoneRequest_Explain{}
 	mi := &file_zonequery_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ZoneQuestion_Explain) String() string {
+func (x *ZoneRequest_Explain) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ZoneQuestion_Explain) ProtoMessage() {}
+func (*ZoneRequest_Explain) ProtoMessage() {}
 
-func (x *ZoneQuestion_Explain) ProtoReflect() protoreflect.Message {
+func (x *ZoneRequest_Explain) ProtoReflect() protoreflect.Message {
 	mi := &file_zonequery_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -237,48 +237,48 @@ func (x *ZoneQuestion_Explain) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ZoneQuestion_Explain.ProtoReflect.Descriptor instead.
-func (*ZoneQuestion_Explain) Descriptor() ([]byte, []int) {
+// Deprecated: Use ZoneRequest_Explain.ProtoReflect.Descriptor instead.
+func (*ZoneRequest_Explain) Descriptor() ([]byte, []int) {
 	return file_zonequery_proto_rawDescGZIP(), []int{0, 0}
 }
 
-func (x *ZoneQuestion_Explain) GetMesh() string {
+func (x *ZoneRequest_Explain) GetMesh() string {
 	if x != nil {
 		return x.Mesh
 	}
 	return ""
 }
 
-func (x *ZoneQuestion_Explain) GetDataplane() string {
+func (x *ZoneRequest_Explain) GetDataplane() string {
 	if x != nil {
 		return x.Dataplane
 	}
 	return ""
 }
 
-func (x *ZoneQuestion_Explain) GetTo() string {
+func (x *ZoneRequest_Explain) GetTo() string {
 	if x != nil {
 		return x.To
 	}
 	return ""
 }
 
-func (x *ZoneQuestion_Explain) GetMethod() string {
+func (x *ZoneRequest_Explain) GetMethod() string {
 	if x != nil {
 		return x.Method
 	}
 	return ""
 }
 
-func (x *ZoneQuestion_Explain) GetPath() string {
+func (x *ZoneRequest_Explain) GetPath() string {
 	if x != nil {
 		return x.Path
 	}
 	return ""
 }
 
-// Passage: what becomes of a request that arrives at a zone ingress of the zone.
-type ZoneQuestion_Passage struct {
+// CrossZone: what happens to a request of another zone at a zone ingress of the zone.
+type ZoneRequest_CrossZone struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Mesh  string                 `protobuf:"bytes,1,opt,name=mesh,proto3" json:"mesh,omitempty"`
 	// Its Dataplane, or its ZoneIngress.
@@ -293,20 +293,20 @@ type ZoneQuestion_Passage struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ZoneQuestion_Passage) Reset() {
-	*x = ZoneQuestion_Passage{}
+func (x *ZoneRequest_CrossZone) Reset() {
+	*x = ZoneRequest_CrossZone{}
 	mi := &file_zonequery_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ZoneQuestion_Passage) String() string {
+func (x *ZoneRequest_CrossZone) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ZoneQuestion_Passage) ProtoMessage() {}
+func (*ZoneRequest_CrossZone) ProtoMessage() {}
 
-func (x *ZoneQuestion_Passage) ProtoReflect() protoreflect.Message {
+func (x *ZoneRequest_CrossZone) ProtoReflect() protoreflect.Message {
 	mi := &file_zonequery_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -318,62 +318,62 @@ func (x *ZoneQuestion_Passage) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ZoneQuestion_Passage.ProtoReflect.Descriptor instead.
-func (*ZoneQuestion_Passage) Descriptor() ([]byte, []int) {
+// Deprecated: Use ZoneRequest_CrossZone.ProtoReflect.Descriptor instead.
+func (*ZoneRequest_CrossZone) Descriptor() ([]byte, []int) {
 	return file_zonequery_proto_rawDescGZIP(), []int{0, 1}
 }
 
-func (x *ZoneQuestion_Passage) GetMesh() string {
+func (x *ZoneRequest_CrossZone) GetMesh() string {
 	if x != nil {
 		return x.Mesh
 	}
 	return ""
 }
 
-func (x *ZoneQuestion_Passage) GetIngress() string {
+func (x *ZoneRequest_CrossZone) GetIngress() string {
 	if x != nil {
 		return x.Ingress
 	}
 	return ""
 }
 
-func (x *ZoneQuestion_Passage) GetLegacy() bool {
+func (x *ZoneRequest_CrossZone) GetLegacy() bool {
 	if x != nil {
 		return x.Legacy
 	}
 	return false
 }
 
-func (x *ZoneQuestion_Passage) GetSni() string {
+func (x *ZoneRequest_CrossZone) GetSni() string {
 	if x != nil {
 		return x.Sni
 	}
 	return ""
 }
 
-func (x *ZoneQuestion_Passage) GetSpiffeIds() []string {
+func (x *ZoneRequest_CrossZone) GetSpiffeIds() []string {
 	if x != nil {
 		return x.SpiffeIds
 	}
 	return nil
 }
 
-func (x *ZoneQuestion_Passage) GetMethod() string {
+func (x *ZoneRequest_CrossZone) GetMethod() string {
 	if x != nil {
 		return x.Method
 	}
 	return ""
 }
 
-func (x *ZoneQuestion_Passage) GetPath() string {
+func (x *ZoneRequest_CrossZone) GetPath() string {
 	if x != nil {
 		return x.Path
 	}
 	return ""
 }
 
-// Behind: who is behind a MeshService of the zone, and who may call there.
-type ZoneQuestion_Behind struct {
+// Backends: the servers of a MeshService of the zone, and the callers that it allows.
+type ZoneRequest_Backends struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Mesh          string                 `protobuf:"bytes,1,opt,name=mesh,proto3" json:"mesh,omitempty"`
 	Service       string                 `protobuf:"bytes,2,opt,name=service,proto3" json:"service,omitempty"`
@@ -381,20 +381,20 @@ type ZoneQuestion_Behind struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ZoneQuestion_Behind) Reset() {
-	*x = ZoneQuestion_Behind{}
+func (x *ZoneRequest_Backends) Reset() {
+	*x = ZoneRequest_Backends{}
 	mi := &file_zonequery_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ZoneQuestion_Behind) String() string {
+func (x *ZoneRequest_Backends) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ZoneQuestion_Behind) ProtoMessage() {}
+func (*ZoneRequest_Backends) ProtoMessage() {}
 
-func (x *ZoneQuestion_Behind) ProtoReflect() protoreflect.Message {
+func (x *ZoneRequest_Backends) ProtoReflect() protoreflect.Message {
 	mi := &file_zonequery_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -406,19 +406,19 @@ func (x *ZoneQuestion_Behind) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ZoneQuestion_Behind.ProtoReflect.Descriptor instead.
-func (*ZoneQuestion_Behind) Descriptor() ([]byte, []int) {
+// Deprecated: Use ZoneRequest_Backends.ProtoReflect.Descriptor instead.
+func (*ZoneRequest_Backends) Descriptor() ([]byte, []int) {
 	return file_zonequery_proto_rawDescGZIP(), []int{0, 2}
 }
 
-func (x *ZoneQuestion_Behind) GetMesh() string {
+func (x *ZoneRequest_Backends) GetMesh() string {
 	if x != nil {
 		return x.Mesh
 	}
 	return ""
 }
 
-func (x *ZoneQuestion_Behind) GetService() string {
+func (x *ZoneRequest_Backends) GetService() string {
 	if x != nil {
 		return x.Service
 	}
@@ -429,20 +429,21 @@ var File_zonequery_proto protoreflect.FileDescriptor
 
 const file_zonequery_proto_rawDesc = "" +
 	"\n" +
-	"\x0fzonequery.proto\x12\x11weft.zonequery.v1\"\xea\x04\n" +
-	"\fZoneQuestion\x12\x0e\n" +
+	"\x0fzonequery.proto\x12\x11weft.zonequery.v1\"\xf4\x04\n" +
+	"\vZoneRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
-	"\x04zone\x18\x02 \x01(\tR\x04zone\x12C\n" +
-	"\aexplain\x18\x03 \x01(\v2'.weft.zonequery.v1.ZoneQuestion.ExplainH\x00R\aexplain\x12C\n" +
-	"\apassage\x18\x04 \x01(\v2'.weft.zonequery.v1.ZoneQuestion.PassageH\x00R\apassage\x12@\n" +
-	"\x06behind\x18\x05 \x01(\v2&.weft.zonequery.v1.ZoneQuestion.BehindH\x00R\x06behind\x1aw\n" +
+	"\x04zone\x18\x02 \x01(\tR\x04zone\x12B\n" +
+	"\aexplain\x18\x03 \x01(\v2&.weft.zonequery.v1.ZoneRequest.ExplainH\x00R\aexplain\x12I\n" +
+	"\n" +
+	"cross_zone\x18\x04 \x01(\v2(.weft.zonequery.v1.ZoneRequest.CrossZoneH\x00R\tcrossZone\x12E\n" +
+	"\bbackends\x18\x05 \x01(\v2'.weft.zonequery.v1.ZoneRequest.BackendsH\x00R\bbackends\x1aw\n" +
 	"\aExplain\x12\x12\n" +
 	"\x04mesh\x18\x01 \x01(\tR\x04mesh\x12\x1c\n" +
 	"\tdataplane\x18\x02 \x01(\tR\tdataplane\x12\x0e\n" +
 	"\x02to\x18\x03 \x01(\tR\x02to\x12\x16\n" +
 	"\x06method\x18\x04 \x01(\tR\x06method\x12\x12\n" +
-	"\x04path\x18\x05 \x01(\tR\x04path\x1a\xac\x01\n" +
-	"\aPassage\x12\x12\n" +
+	"\x04path\x18\x05 \x01(\tR\x04path\x1a\xae\x01\n" +
+	"\tCrossZone\x12\x12\n" +
 	"\x04mesh\x18\x01 \x01(\tR\x04mesh\x12\x18\n" +
 	"\aingress\x18\x02 \x01(\tR\aingress\x12\x16\n" +
 	"\x06legacy\x18\x03 \x01(\bR\x06legacy\x12\x10\n" +
@@ -450,20 +451,18 @@ const file_zonequery_proto_rawDesc = "" +
 	"\n" +
 	"spiffe_ids\x18\x05 \x03(\tR\tspiffeIds\x12\x16\n" +
 	"\x06method\x18\x06 \x01(\tR\x06method\x12\x12\n" +
-	"\x04path\x18\a \x01(\tR\x04path\x1a6\n" +
-	"\x06Behind\x12\x12\n" +
+	"\x04path\x18\a \x01(\tR\x04path\x1a8\n" +
+	"\bBackends\x12\x12\n" +
 	"\x04mesh\x18\x01 \x01(\tR\x04mesh\x12\x18\n" +
-	"\aservice\x18\x02 \x01(\tR\aserviceB\n" +
-	"\n" +
-	"\bquestion\"R\n" +
-	"\n" +
-	"ZoneAnswer\x12\x0e\n" +
+	"\aservice\x18\x02 \x01(\tR\aserviceB\a\n" +
+	"\x05query\"T\n" +
+	"\fZoneResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\bdocument\x18\x02 \x01(\fR\bdocument\x12\x18\n" +
-	"\aproblem\x18\x03 \x01(\tR\aproblem2\xa5\x01\n" +
+	"\aproblem\x18\x03 \x01(\tR\aproblem2\xaa\x01\n" +
 	"\vZoneQueries\x12O\n" +
-	"\tQuestions\x12\x1d.weft.zonequery.v1.ZoneAnswer\x1a\x1f.weft.zonequery.v1.ZoneQuestion(\x010\x01\x12E\n" +
-	"\x03Ask\x12\x1f.weft.zonequery.v1.ZoneQuestion\x1a\x1d.weft.zonequery.v1.ZoneAnswerB\x14Z\x12weft/internal/wireb\x06proto3"
+	"\bRequests\x12\x1f.weft.zonequery.v1.ZoneResponse\x1a\x1e.weft.zonequery.v1.ZoneRequest(\x010\x01\x12J\n" +
+	"\aForward\x12\x1e.weft.zonequery.v1.ZoneRequest\x1a\x1f.weft.zonequery.v1.ZoneResponseB\x14Z\x12weft/internal/wireb\x06proto3"
 
 var (
 	file_zonequery_proto_rawDescOnce sync.Once
@@ -479,20 +478,20 @@ func file_zonequery_proto_rawDescGZIP() []byte {
 
 var file_zonequery_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_zonequery_proto_goTypes = []any{
-	(*ZoneQuestion)(nil),         // 0: weft.zonequery.v1.ZoneQuestion
-	(*ZoneAnswer)(nil),           // 1: weft.zonequery.v1.ZoneAnswer
-	(*ZoneQuestion_Explain)(nil), // 2: weft.zonequery.v1.ZoneQuestion.Explain
-	(*ZoneQuestion_Passage)(nil), // 3: weft.zonequery.v1.ZoneQuestion.Passage
-	(*ZoneQuestion_Behind)(nil),  // 4: weft.zonequery.v1.ZoneQuestion.Behind
+	(*ZoneRequest)(nil),           // 0: weft.zonequery.v1.ZoneRequest
+	(*ZoneResponse)(nil),          // 1: weft.zonequery.v1.ZoneResponse
+	(*ZoneRequest_Explain)(nil),   // 2: weft.zonequery.v1.ZoneRequest.Explain
+	(*ZoneRequest_CrossZone)(nil), // 3: weft.zonequery.v1.ZoneRequest.CrossZone
+	(*ZoneRequest_Backends)(nil),  // 4: weft.zonequery.v1.ZoneRequest.Backends
 }
 var file_zonequery_proto_depIdxs = []int32{
-	2, // 0: weft.zonequery.v1.ZoneQuestion.explain:type_name -> weft.zonequery.v1.ZoneQuestion.Explain
-	3, // 1: weft.zonequery.v1.ZoneQuestion.passage:type_name -> weft.zonequery.v1.ZoneQuestion.Passage
-	4, // 2: weft.zonequery.v1.ZoneQuestion.behind:type_name -> weft.zonequery.v1.ZoneQuestion.Behind
-	1, // 3: weft.zonequery.v1.ZoneQueries.Questions:input_type -> weft.zonequery.v1.ZoneAnswer
-	0, // 4: weft.zonequery.v1.ZoneQueries.Ask:input_type -> weft.zonequery.v1.ZoneQuestion
-	0, // 5: weft.zonequery.v1.ZoneQueries.Questions:output_type -> weft.zonequery.v1.ZoneQuestion
-	1, // 6: weft.zonequery.v1.ZoneQueries.Ask:output_type -> weft.zonequery.v1.ZoneAnswer
+	2, // 0: weft.zonequery.v1.ZoneRequest.explain:type_name -> weft.zonequery.v1.ZoneRequest.Explain
+	3, // 1: weft.zonequery.v1.ZoneRequest.cross_zone:type_name -> weft.zonequery.v1.ZoneRequest.CrossZone
+	4, // 2: weft.zonequery.v1.ZoneRequest.backends:type_name -> weft.zonequery.v1.ZoneRequest.Backends
+	1, // 3: weft.zonequery.v1.ZoneQueries.Requests:input_type -> weft.zonequery.v1.ZoneResponse
+	0, // 4: weft.zonequery.v1.ZoneQueries.Forward:input_type -> weft.zonequery.v1.ZoneRequest
+	0, // 5: weft.zonequery.v1.ZoneQueries.Requests:output_type -> weft.zonequery.v1.ZoneRequest
+	1, // 6: weft.zonequery.v1.ZoneQueries.Forward:output_type -> weft.zonequery.v1.ZoneResponse
 	5, // [5:7] is the sub-list for method output_type
 	3, // [3:5] is the sub-list for method input_type
 	3, // [3:3] is the sub-list for extension type_name
@@ -506,9 +505,9 @@ func file_zonequery_proto_init() {
 		return
 	}
 	file_zonequery_proto_msgTypes[0].OneofWrappers = []any{
-		(*ZoneQuestion_Explain_)(nil),
-		(*ZoneQuestion_Passage_)(nil),
-		(*ZoneQuestion_Behind_)(nil),
+		(*ZoneRequest_Explain_)(nil),
+		(*ZoneRequest_CrossZone_)(nil),
+		(*ZoneRequest_Backends_)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -19,22 +19,22 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	ZoneQueries_Questions_FullMethodName = "/weft.zonequery.v1.ZoneQueries/Questions"
-	ZoneQueries_Ask_FullMethodName       = "/weft.zonequery.v1.ZoneQueries/Ask"
+	ZoneQueries_Requests_FullMethodName = "/weft.zonequery.v1.ZoneQueries/Requests"
+	ZoneQueries_Forward_FullMethodName  = "/weft.zonequery.v1.ZoneQueries/Forward"
 )
 
 // ZoneQueriesClient is the client API for ZoneQueries service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// ZoneQueries asks zones what only they know. Global serves it, since zones dial. Every call carries the
-// metadata `authorization: Bearer TOKEN` with a zone token, which decides for which zone the caller speaks.
+// ZoneQueries sends requests to zones for what only they know. The global control plane serves it, since zones dial.
+// Every call carries the metadata `authorization: Bearer TOKEN` with a zone token, which decides for which zone the
+// caller speaks.
 type ZoneQueriesClient interface {
-	// Questions is open for as long as the zone is connected. Global asks, and the zone answers in any order.
-	Questions(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ZoneAnswer, ZoneQuestion], error)
-	// Ask puts a question to another zone. A zone may ask for a Passage alone: that is the way of a request of
-	// its own.
-	Ask(ctx context.Context, in *ZoneQuestion, opts ...grpc.CallOption) (*ZoneAnswer, error)
+	// Requests is open for as long as the zone is connected. Global sends requests; the zone responds in any order.
+	Requests(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ZoneResponse, ZoneRequest], error)
+	// Forward sends a request to another zone. A zone may forward a CrossZone request alone, which its own client makes.
+	Forward(ctx context.Context, in *ZoneRequest, opts ...grpc.CallOption) (*ZoneResponse, error)
 }
 
 type zoneQueriesClient struct {
@@ -45,23 +45,23 @@ func NewZoneQueriesClient(cc grpc.ClientConnInterface) ZoneQueriesClient {
 	return &zoneQueriesClient{cc}
 }
 
-func (c *zoneQueriesClient) Questions(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ZoneAnswer, ZoneQuestion], error) {
+func (c *zoneQueriesClient) Requests(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ZoneResponse, ZoneRequest], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &ZoneQueries_ServiceDesc.Streams[0], ZoneQueries_Questions_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &ZoneQueries_ServiceDesc.Streams[0], ZoneQueries_Requests_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	x := &grpc.GenericClientStream[ZoneAnswer, ZoneQuestion]{ClientStream: stream}
+	x := &grpc.GenericClientStream[ZoneResponse, ZoneRequest]{ClientStream: stream}
 	return x, nil
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type ZoneQueries_QuestionsClient = grpc.BidiStreamingClient[ZoneAnswer, ZoneQuestion]
+type ZoneQueries_RequestsClient = grpc.BidiStreamingClient[ZoneResponse, ZoneRequest]
 
-func (c *zoneQueriesClient) Ask(ctx context.Context, in *ZoneQuestion, opts ...grpc.CallOption) (*ZoneAnswer, error) {
+func (c *zoneQueriesClient) Forward(ctx context.Context, in *ZoneRequest, opts ...grpc.CallOption) (*ZoneResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ZoneAnswer)
-	err := c.cc.Invoke(ctx, ZoneQueries_Ask_FullMethodName, in, out, cOpts...)
+	out := new(ZoneResponse)
+	err := c.cc.Invoke(ctx, ZoneQueries_Forward_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -72,14 +72,14 @@ func (c *zoneQueriesClient) Ask(ctx context.Context, in *ZoneQuestion, opts ...g
 // All implementations must embed UnimplementedZoneQueriesServer
 // for forward compatibility.
 //
-// ZoneQueries asks zones what only they know. Global serves it, since zones dial. Every call carries the
-// metadata `authorization: Bearer TOKEN` with a zone token, which decides for which zone the caller speaks.
+// ZoneQueries sends requests to zones for what only they know. The global control plane serves it, since zones dial.
+// Every call carries the metadata `authorization: Bearer TOKEN` with a zone token, which decides for which zone the
+// caller speaks.
 type ZoneQueriesServer interface {
-	// Questions is open for as long as the zone is connected. Global asks, and the zone answers in any order.
-	Questions(grpc.BidiStreamingServer[ZoneAnswer, ZoneQuestion]) error
-	// Ask puts a question to another zone. A zone may ask for a Passage alone: that is the way of a request of
-	// its own.
-	Ask(context.Context, *ZoneQuestion) (*ZoneAnswer, error)
+	// Requests is open for as long as the zone is connected. Global sends requests; the zone responds in any order.
+	Requests(grpc.BidiStreamingServer[ZoneResponse, ZoneRequest]) error
+	// Forward sends a request to another zone. A zone may forward a CrossZone request alone, which its own client makes.
+	Forward(context.Context, *ZoneRequest) (*ZoneResponse, error)
 	mustEmbedUnimplementedZoneQueriesServer()
 }
 
@@ -90,11 +90,11 @@ type ZoneQueriesServer interface {
 // pointer dereference when methods are called.
 type UnimplementedZoneQueriesServer struct{}
 
-func (UnimplementedZoneQueriesServer) Questions(grpc.BidiStreamingServer[ZoneAnswer, ZoneQuestion]) error {
-	return status.Error(codes.Unimplemented, "method Questions not implemented")
+func (UnimplementedZoneQueriesServer) Requests(grpc.BidiStreamingServer[ZoneResponse, ZoneRequest]) error {
+	return status.Error(codes.Unimplemented, "method Requests not implemented")
 }
-func (UnimplementedZoneQueriesServer) Ask(context.Context, *ZoneQuestion) (*ZoneAnswer, error) {
-	return nil, status.Error(codes.Unimplemented, "method Ask not implemented")
+func (UnimplementedZoneQueriesServer) Forward(context.Context, *ZoneRequest) (*ZoneResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Forward not implemented")
 }
 func (UnimplementedZoneQueriesServer) mustEmbedUnimplementedZoneQueriesServer() {}
 func (UnimplementedZoneQueriesServer) testEmbeddedByValue()                     {}
@@ -117,27 +117,27 @@ func RegisterZoneQueriesServer(s grpc.ServiceRegistrar, srv ZoneQueriesServer) {
 	s.RegisterService(&ZoneQueries_ServiceDesc, srv)
 }
 
-func _ZoneQueries_Questions_Handler(srv interface{}, stream grpc.ServerStream) error {
-	return srv.(ZoneQueriesServer).Questions(&grpc.GenericServerStream[ZoneAnswer, ZoneQuestion]{ServerStream: stream})
+func _ZoneQueries_Requests_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(ZoneQueriesServer).Requests(&grpc.GenericServerStream[ZoneResponse, ZoneRequest]{ServerStream: stream})
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type ZoneQueries_QuestionsServer = grpc.BidiStreamingServer[ZoneAnswer, ZoneQuestion]
+type ZoneQueries_RequestsServer = grpc.BidiStreamingServer[ZoneResponse, ZoneRequest]
 
-func _ZoneQueries_Ask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ZoneQuestion)
+func _ZoneQueries_Forward_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ZoneRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(ZoneQueriesServer).Ask(ctx, in)
+		return srv.(ZoneQueriesServer).Forward(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: ZoneQueries_Ask_FullMethodName,
+		FullMethod: ZoneQueries_Forward_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(ZoneQueriesServer).Ask(ctx, req.(*ZoneQuestion))
+		return srv.(ZoneQueriesServer).Forward(ctx, req.(*ZoneRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -150,14 +150,14 @@ var ZoneQueries_ServiceDesc = grpc.ServiceDesc{
 	HandlerType: (*ZoneQueriesServer)(nil),
 	Methods: []grpc.MethodDesc{
 		{
-			MethodName: "Ask",
-			Handler:    _ZoneQueries_Ask_Handler,
+			MethodName: "Forward",
+			Handler:    _ZoneQueries_Forward_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
 		{
-			StreamName:    "Questions",
-			Handler:       _ZoneQueries_Questions_Handler,
+			StreamName:    "Requests",
+			Handler:       _ZoneQueries_Requests_Handler,
 			ServerStreams: true,
 			ClientStreams: true,
 		},

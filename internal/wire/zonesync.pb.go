@@ -26,9 +26,9 @@ type Frame struct {
 	// Types that are valid to be assigned to Message:
 	//
 	//	*Frame_Hello
-	//	*Frame_Claim
-	//	*Frame_Ask
-	//	*Frame_Inventory
+	//	*Frame_Position
+	//	*Frame_CompareRequest
+	//	*Frame_Digest
 	//	*Frame_Batch
 	//	*Frame_Ack
 	Message       isFrame_Message `protobuf_oneof:"message"`
@@ -82,28 +82,28 @@ func (x *Frame) GetHello() *Hello {
 	return nil
 }
 
-func (x *Frame) GetClaim() *Claim {
+func (x *Frame) GetPosition() *Position {
 	if x != nil {
-		if x, ok := x.Message.(*Frame_Claim); ok {
-			return x.Claim
+		if x, ok := x.Message.(*Frame_Position); ok {
+			return x.Position
 		}
 	}
 	return nil
 }
 
-func (x *Frame) GetAsk() *Ask {
+func (x *Frame) GetCompareRequest() *CompareRequest {
 	if x != nil {
-		if x, ok := x.Message.(*Frame_Ask); ok {
-			return x.Ask
+		if x, ok := x.Message.(*Frame_CompareRequest); ok {
+			return x.CompareRequest
 		}
 	}
 	return nil
 }
 
-func (x *Frame) GetInventory() *Inventory {
+func (x *Frame) GetDigest() *Digest {
 	if x != nil {
-		if x, ok := x.Message.(*Frame_Inventory); ok {
-			return x.Inventory
+		if x, ok := x.Message.(*Frame_Digest); ok {
+			return x.Digest
 		}
 	}
 	return nil
@@ -135,16 +135,16 @@ type Frame_Hello struct {
 	Hello *Hello `protobuf:"bytes,1,opt,name=hello,proto3,oneof"`
 }
 
-type Frame_Claim struct {
-	Claim *Claim `protobuf:"bytes,2,opt,name=claim,proto3,oneof"`
+type Frame_Position struct {
+	Position *Position `protobuf:"bytes,2,opt,name=position,proto3,oneof"`
 }
 
-type Frame_Ask struct {
-	Ask *Ask `protobuf:"bytes,3,opt,name=ask,proto3,oneof"`
+type Frame_CompareRequest struct {
+	CompareRequest *CompareRequest `protobuf:"bytes,3,opt,name=compare_request,json=compareRequest,proto3,oneof"`
 }
 
-type Frame_Inventory struct {
-	Inventory *Inventory `protobuf:"bytes,4,opt,name=inventory,proto3,oneof"`
+type Frame_Digest struct {
+	Digest *Digest `protobuf:"bytes,4,opt,name=digest,proto3,oneof"`
 }
 
 type Frame_Batch struct {
@@ -157,11 +157,11 @@ type Frame_Ack struct {
 
 func (*Frame_Hello) isFrame_Message() {}
 
-func (*Frame_Claim) isFrame_Message() {}
+func (*Frame_Position) isFrame_Message() {}
 
-func (*Frame_Ask) isFrame_Message() {}
+func (*Frame_CompareRequest) isFrame_Message() {}
 
-func (*Frame_Inventory) isFrame_Message() {}
+func (*Frame_Digest) isFrame_Message() {}
 
 func (*Frame_Batch) isFrame_Message() {}
 
@@ -248,9 +248,9 @@ func (x *Hello) GetRelease() string {
 	return ""
 }
 
-// Claim says up to where the receiver has stored what the sender told it. The epoch is the sender's; 0: it
-// can't say, as after a start. It is the receiver's first frame after its Hello, and may come again.
-type Claim struct {
+// Position is the position in the sender's log up to which the receiver has stored it. The epoch is the sender's; 0:
+// the receiver has no position, as after a start. It is the receiver's first frame after its Hello, and may come again.
+type Position struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Epoch         uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Seq           uint64                 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
@@ -258,20 +258,20 @@ type Claim struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Claim) Reset() {
-	*x = Claim{}
+func (x *Position) Reset() {
+	*x = Position{}
 	mi := &file_zonesync_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Claim) String() string {
+func (x *Position) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Claim) ProtoMessage() {}
+func (*Position) ProtoMessage() {}
 
-func (x *Claim) ProtoReflect() protoreflect.Message {
+func (x *Position) ProtoReflect() protoreflect.Message {
 	mi := &file_zonesync_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -283,29 +283,30 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Claim.ProtoReflect.Descriptor instead.
-func (*Claim) Descriptor() ([]byte, []int) {
+// Deprecated: Use Position.ProtoReflect.Descriptor instead.
+func (*Position) Descriptor() ([]byte, []int) {
 	return file_zonesync_proto_rawDescGZIP(), []int{2}
 }
 
-func (x *Claim) GetEpoch() uint64 {
+func (x *Position) GetEpoch() uint64 {
 	if x != nil {
 		return x.Epoch
 	}
 	return 0
 }
 
-func (x *Claim) GetSeq() uint64 {
+func (x *Position) GetSeq() uint64 {
 	if x != nil {
 		return x.Seq
 	}
 	return 0
 }
 
-// Ask has the receiver compare what it holds with the sender: first by sums, then by name where those differ.
-type Ask struct {
+// CompareRequest has the receiver send a digest of what it stores: first sums, then the items of the buckets whose sums
+// differ.
+type CompareRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Goes up with every question; answers to an older one are void.
+	// Goes up with every request; digests for an older one are void.
 	Round uint64 `protobuf:"varint,1,opt,name=round,proto3" json:"round,omitempty"`
 	// Which buckets to list; none: the sums of all are wanted.
 	Buckets       []uint32 `protobuf:"varint,2,rep,packed,name=buckets,proto3" json:"buckets,omitempty"`
@@ -313,20 +314,20 @@ type Ask struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Ask) Reset() {
-	*x = Ask{}
+func (x *CompareRequest) Reset() {
+	*x = CompareRequest{}
 	mi := &file_zonesync_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Ask) String() string {
+func (x *CompareRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Ask) ProtoMessage() {}
+func (*CompareRequest) ProtoMessage() {}
 
-func (x *Ask) ProtoReflect() protoreflect.Message {
+func (x *CompareRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_zonesync_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -338,54 +339,54 @@ func (x *Ask) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Ask.ProtoReflect.Descriptor instead.
-func (*Ask) Descriptor() ([]byte, []int) {
+// Deprecated: Use CompareRequest.ProtoReflect.Descriptor instead.
+func (*CompareRequest) Descriptor() ([]byte, []int) {
 	return file_zonesync_proto_rawDescGZIP(), []int{3}
 }
 
-func (x *Ask) GetRound() uint64 {
+func (x *CompareRequest) GetRound() uint64 {
 	if x != nil {
 		return x.Round
 	}
 	return 0
 }
 
-func (x *Ask) GetBuckets() []uint32 {
+func (x *CompareRequest) GetBuckets() []uint32 {
 	if x != nil {
 		return x.Buckets
 	}
 	return nil
 }
 
-// Inventory is what the receiver holds of the kind from this sender.
-type Inventory struct {
+// Digest is a digest of what the receiver stores of the kind from this sender.
+type Digest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Round uint64                 `protobuf:"varint,1,opt,name=round,proto3" json:"round,omitempty"`
-	// The answer to an Ask without buckets, a power of two of them: an item is in the bucket that the lowest
+	// For a CompareRequest without buckets, a power of two of them: an item is in the bucket that the lowest
 	// bits of its hash number, and a bucket's sum is that of its items' hashes, modulo 2^64.
 	Sums []uint64 `protobuf:"fixed64,2,rep,packed,name=sums,proto3" json:"sums,omitempty"`
-	// A part of the answer to an Ask with buckets.
-	Items []*Held `protobuf:"bytes,3,rep,name=items,proto3" json:"items,omitempty"`
-	// No further part follows.
+	// For a CompareRequest with buckets: one chunk of the items in them.
+	Items []*ItemDigest `protobuf:"bytes,3,rep,name=items,proto3" json:"items,omitempty"`
+	// No further chunk follows.
 	Last          bool `protobuf:"varint,4,opt,name=last,proto3" json:"last,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Inventory) Reset() {
-	*x = Inventory{}
+func (x *Digest) Reset() {
+	*x = Digest{}
 	mi := &file_zonesync_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Inventory) String() string {
+func (x *Digest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Inventory) ProtoMessage() {}
+func (*Digest) ProtoMessage() {}
 
-func (x *Inventory) ProtoReflect() protoreflect.Message {
+func (x *Digest) ProtoReflect() protoreflect.Message {
 	mi := &file_zonesync_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -397,41 +398,41 @@ func (x *Inventory) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Inventory.ProtoReflect.Descriptor instead.
-func (*Inventory) Descriptor() ([]byte, []int) {
+// Deprecated: Use Digest.ProtoReflect.Descriptor instead.
+func (*Digest) Descriptor() ([]byte, []int) {
 	return file_zonesync_proto_rawDescGZIP(), []int{4}
 }
 
-func (x *Inventory) GetRound() uint64 {
+func (x *Digest) GetRound() uint64 {
 	if x != nil {
 		return x.Round
 	}
 	return 0
 }
 
-func (x *Inventory) GetSums() []uint64 {
+func (x *Digest) GetSums() []uint64 {
 	if x != nil {
 		return x.Sums
 	}
 	return nil
 }
 
-func (x *Inventory) GetItems() []*Held {
+func (x *Digest) GetItems() []*ItemDigest {
 	if x != nil {
 		return x.Items
 	}
 	return nil
 }
 
-func (x *Inventory) GetLast() bool {
+func (x *Digest) GetLast() bool {
 	if x != nil {
 		return x.Last
 	}
 	return false
 }
 
-// Held is one item of an inventory.
-type Held struct {
+// ItemDigest is one item of a digest.
+type ItemDigest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Key   *ItemKey               `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	// The first 8 bytes, big-endian, of SHA-256 over owner zone, mesh, name and body, each after its length as
@@ -441,20 +442,20 @@ type Held struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Held) Reset() {
-	*x = Held{}
+func (x *ItemDigest) Reset() {
+	*x = ItemDigest{}
 	mi := &file_zonesync_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Held) String() string {
+func (x *ItemDigest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Held) ProtoMessage() {}
+func (*ItemDigest) ProtoMessage() {}
 
-func (x *Held) ProtoReflect() protoreflect.Message {
+func (x *ItemDigest) ProtoReflect() protoreflect.Message {
 	mi := &file_zonesync_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -466,26 +467,26 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Held.ProtoReflect.Descriptor instead.
-func (*Held) Descriptor() ([]byte, []int) {
+// Deprecated: Use ItemDigest.ProtoReflect.Descriptor instead.
+func (*ItemDigest) Descriptor() ([]byte, []int) {
 	return file_zonesync_proto_rawDescGZIP(), []int{5}
 }
 
-func (x *Held) GetKey() *ItemKey {
+func (x *ItemDigest) GetKey() *ItemKey {
 	if x != nil {
 		return x.Key
 	}
 	return nil
 }
 
-func (x *Held) GetHash() uint64 {
+func (x *ItemDigest) GetHash() uint64 {
 	if x != nil {
 		return x.Hash
 	}
 	return 0
 }
 
-// ItemKey names an item as its owner does.
+// ItemKey is the key of an item in its owner's store.
 type ItemKey struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Empty: global's.
@@ -609,18 +610,18 @@ func (x *Item) GetDeleted() bool {
 	return false
 }
 
-// Batch is a part of the sender's log.
+// Batch is a range of the sender's log.
 type Batch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Epoch uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	// Once this batch is stored, the receiver has the log up to here; 0: it can't claim anything yet.
+	// Once this batch is stored, the receiver has the log up to here; 0: it has no position yet.
 	Seq uint64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
 	// Encoded Items, each key at most once.
 	Items [][]byte `protobuf:"bytes,3,rep,name=items,proto3" json:"items,omitempty"`
 	// With this batch the receiver has caught up with what there was when it connected.
 	Complete bool `protobuf:"varint,4,opt,name=complete,proto3" json:"complete,omitempty"`
-	// Of the last Ask on this stream, 0 before one: a batch says nothing about a comparison that it is no result
-	// of.
+	// Of the last CompareRequest on this stream, 0 before one: a batch says nothing about a comparison that it does not
+	// result from.
 	Round         uint64 `protobuf:"varint,5,opt,name=round,proto3" json:"round,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -691,18 +692,18 @@ func (x *Batch) GetRound() uint64 {
 	return 0
 }
 
-// Ack says how far the receiver is.
+// Ack is the progress of the receiver.
 type Ack struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many batches of this stream it has stored, apart from what it refused.
+	// How many batches of this stream it has stored, apart from items that it rejected.
 	Batches uint64 `protobuf:"varint,1,opt,name=batches,proto3" json:"batches,omitempty"`
-	// Up to where in the sender's log, in the epoch of the last stored batch, everybody behind the receiver runs
-	// with it: a zone's proxies; of global, the other zones to which it is passed on.
-	Settled uint64     `protobuf:"varint,2,opt,name=settled,proto3" json:"settled,omitempty"`
-	Refused []*Refusal `protobuf:"bytes,3,rep,name=refused,proto3" json:"refused,omitempty"`
-	// Refused before, and no longer: taken since, or withdrawn.
+	// The position in the sender's log, in the epoch of the last stored batch, that all proxies of a zone have ACKed; of
+	// global, that the other zones have acked.
+	Acked    uint64       `protobuf:"varint,2,opt,name=acked,proto3" json:"acked,omitempty"`
+	Rejected []*Rejection `protobuf:"bytes,3,rep,name=rejected,proto3" json:"rejected,omitempty"`
+	// Rejected before, and no longer: stored since, or removed by the sender.
 	Cleared []*ItemKey `protobuf:"bytes,4,rep,name=cleared,proto3" json:"cleared,omitempty"`
-	// More is refused than the receiver lists and keeps.
+	// More items are rejected than the receiver lists and keeps.
 	More          bool `protobuf:"varint,5,opt,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -745,16 +746,16 @@ func (x *Ack) GetBatches() uint64 {
 	return 0
 }
 
-func (x *Ack) GetSettled() uint64 {
+func (x *Ack) GetAcked() uint64 {
 	if x != nil {
-		return x.Settled
+		return x.Acked
 	}
 	return 0
 }
 
-func (x *Ack) GetRefused() []*Refusal {
+func (x *Ack) GetRejected() []*Rejection {
 	if x != nil {
-		return x.Refused
+		return x.Rejected
 	}
 	return nil
 }
@@ -773,8 +774,8 @@ func (x *Ack) GetMore() bool {
 	return false
 }
 
-// Refusal says why the receiver did not take an item. It keeps the item and tries again by itself.
-type Refusal struct {
+// Rejection is why the receiver did not store an item. It keeps the item and retries by itself.
+type Rejection struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           *ItemKey               `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -782,20 +783,20 @@ type Refusal struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Refusal) Reset() {
-	*x = Refusal{}
+func (x *Rejection) Reset() {
+	*x = Rejection{}
 	mi := &file_zonesync_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Refusal) String() string {
+func (x *Rejection) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Refusal) ProtoMessage() {}
+func (*Rejection) ProtoMessage() {}
 
-func (x *Refusal) ProtoReflect() protoreflect.Message {
+func (x *Rejection) ProtoReflect() protoreflect.Message {
 	mi := &file_zonesync_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -807,19 +808,19 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
-func (*Refusal) Descriptor() ([]byte, []int) {
+// Deprecated: Use Rejection.ProtoReflect.Descriptor instead.
+func (*Rejection) Descriptor() ([]byte, []int) {
 	return file_zonesync_proto_rawDescGZIP(), []int{10}
 }
 
-func (x *Refusal) GetKey() *ItemKey {
+func (x *Rejection) GetKey() *ItemKey {
 	if x != nil {
 		return x.Key
 	}
 	return nil
 }
 
-func (x *Refusal) GetReason() string {
+func (x *Rejection) GetReason() string {
 	if x != nil {
 		return x.Reason
 	}
@@ -830,12 +831,12 @@ var File_zonesync_proto protoreflect.FileDescriptor
 
 const file_zonesync_proto_rawDesc = "" +
 	"\n" +
-	"\x0ezonesync.proto\x12\x10weft.zonesync.v1\"\xb8\x02\n" +
+	"\x0ezonesync.proto\x12\x10weft.zonesync.v1\"\xda\x02\n" +
 	"\x05Frame\x12/\n" +
-	"\x05hello\x18\x01 \x01(\v2\x17.weft.zonesync.v1.HelloH\x00R\x05hello\x12/\n" +
-	"\x05claim\x18\x02 \x01(\v2\x17.weft.zonesync.v1.ClaimH\x00R\x05claim\x12)\n" +
-	"\x03ask\x18\x03 \x01(\v2\x15.weft.zonesync.v1.AskH\x00R\x03ask\x12;\n" +
-	"\tinventory\x18\x04 \x01(\v2\x1b.weft.zonesync.v1.InventoryH\x00R\tinventory\x12/\n" +
+	"\x05hello\x18\x01 \x01(\v2\x17.weft.zonesync.v1.HelloH\x00R\x05hello\x128\n" +
+	"\bposition\x18\x02 \x01(\v2\x1a.weft.zonesync.v1.PositionH\x00R\bposition\x12K\n" +
+	"\x0fcompare_request\x18\x03 \x01(\v2 .weft.zonesync.v1.CompareRequestH\x00R\x0ecompareRequest\x122\n" +
+	"\x06digest\x18\x04 \x01(\v2\x18.weft.zonesync.v1.DigestH\x00R\x06digest\x12/\n" +
 	"\x05batch\x18\x05 \x01(\v2\x17.weft.zonesync.v1.BatchH\x00R\x05batch\x12)\n" +
 	"\x03ack\x18\x06 \x01(\v2\x15.weft.zonesync.v1.AckH\x00R\x03ackB\t\n" +
 	"\amessage\"\x81\x01\n" +
@@ -844,19 +845,20 @@ const file_zonesync_proto_rawDesc = "" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04zone\x18\x03 \x01(\tR\x04zone\x12\x1a\n" +
 	"\binstance\x18\x04 \x01(\tR\binstance\x12\x18\n" +
-	"\arelease\x18\x05 \x01(\tR\arelease\"/\n" +
-	"\x05Claim\x12\x14\n" +
+	"\arelease\x18\x05 \x01(\tR\arelease\"2\n" +
+	"\bPosition\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x04R\x03seq\"5\n" +
-	"\x03Ask\x12\x14\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"@\n" +
+	"\x0eCompareRequest\x12\x14\n" +
 	"\x05round\x18\x01 \x01(\x04R\x05round\x12\x18\n" +
-	"\abuckets\x18\x02 \x03(\rR\abuckets\"w\n" +
-	"\tInventory\x12\x14\n" +
+	"\abuckets\x18\x02 \x03(\rR\abuckets\"z\n" +
+	"\x06Digest\x12\x14\n" +
 	"\x05round\x18\x01 \x01(\x04R\x05round\x12\x12\n" +
-	"\x04sums\x18\x02 \x03(\x06R\x04sums\x12,\n" +
-	"\x05items\x18\x03 \x03(\v2\x16.weft.zonesync.v1.HeldR\x05items\x12\x12\n" +
-	"\x04last\x18\x04 \x01(\bR\x04last\"G\n" +
-	"\x04Held\x12+\n" +
+	"\x04sums\x18\x02 \x03(\x06R\x04sums\x122\n" +
+	"\x05items\x18\x03 \x03(\v2\x1c.weft.zonesync.v1.ItemDigestR\x05items\x12\x12\n" +
+	"\x04last\x18\x04 \x01(\bR\x04last\"M\n" +
+	"\n" +
+	"ItemDigest\x12+\n" +
 	"\x03key\x18\x01 \x01(\v2\x19.weft.zonesync.v1.ItemKeyR\x03key\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\x06R\x04hash\"P\n" +
 	"\aItemKey\x12\x1d\n" +
@@ -875,12 +877,12 @@ const file_zonesync_proto_rawDesc = "" +
 	"\bcomplete\x18\x04 \x01(\bR\bcomplete\x12\x14\n" +
 	"\x05round\x18\x05 \x01(\x04R\x05round\"\xb7\x01\n" +
 	"\x03Ack\x12\x18\n" +
-	"\abatches\x18\x01 \x01(\x04R\abatches\x12\x18\n" +
-	"\asettled\x18\x02 \x01(\x04R\asettled\x123\n" +
-	"\arefused\x18\x03 \x03(\v2\x19.weft.zonesync.v1.RefusalR\arefused\x123\n" +
+	"\abatches\x18\x01 \x01(\x04R\abatches\x12\x14\n" +
+	"\x05acked\x18\x02 \x01(\x04R\x05acked\x127\n" +
+	"\brejected\x18\x03 \x03(\v2\x1b.weft.zonesync.v1.RejectionR\brejected\x123\n" +
 	"\acleared\x18\x04 \x03(\v2\x19.weft.zonesync.v1.ItemKeyR\acleared\x12\x12\n" +
-	"\x04more\x18\x05 \x01(\bR\x04more\"N\n" +
-	"\aRefusal\x12+\n" +
+	"\x04more\x18\x05 \x01(\bR\x04more\"P\n" +
+	"\tRejection\x12+\n" +
 	"\x03key\x18\x01 \x01(\v2\x19.weft.zonesync.v1.ItemKeyR\x03key\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason2H\n" +
 	"\bZoneSync\x12<\n" +
@@ -900,31 +902,31 @@ func file_zonesync_proto_rawDescGZIP() []byte {
 
 var file_zonesync_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_zonesync_proto_goTypes = []any{
-	(*Frame)(nil),     // 0: weft.zonesync.v1.Frame
-	(*Hello)(nil),     // 1: weft.zonesync.v1.Hello
-	(*Claim)(nil),     // 2: weft.zonesync.v1.Claim
-	(*Ask)(nil),       // 3: weft.zonesync.v1.Ask
-	(*Inventory)(nil), // 4: weft.zonesync.v1.Inventory
-	(*Held)(nil),      // 5: weft.zonesync.v1.Held
-	(*ItemKey)(nil),   // 6: weft.zonesync.v1.ItemKey
-	(*Item)(nil),      // 7: weft.zonesync.v1.Item
-	(*Batch)(nil),     // 8: weft.zonesync.v1.Batch
-	(*Ack)(nil),       // 9: weft.zonesync.v1.Ack
-	(*Refusal)(nil),   // 10: weft.zonesync.v1.Refusal
+	(*Frame)(nil),          // 0: weft.zonesync.v1.Frame
+	(*Hello)(nil),          // 1: weft.zonesync.v1.Hello
+	(*Position)(nil),       // 2: weft.zonesync.v1.Position
+	(*CompareRequest)(nil), // 3: weft.zonesync.v1.CompareRequest
+	(*Digest)(nil),         // 4: weft.zonesync.v1.Digest
+	(*ItemDigest)(nil),     // 5: weft.zonesync.v1.ItemDigest
+	(*ItemKey)(nil),        // 6: weft.zonesync.v1.ItemKey
+	(*Item)(nil),           // 7: weft.zonesync.v1.Item
+	(*Batch)(nil),          // 8: weft.zonesync.v1.Batch
+	(*Ack)(nil),            // 9: weft.zonesync.v1.Ack
+	(*Rejection)(nil),      // 10: weft.zonesync.v1.Rejection
 }
 var file_zonesync_proto_depIdxs = []int32{
 	1,  // 0: weft.zonesync.v1.Frame.hello:type_name -> weft.zonesync.v1.Hello
-	2,  // 1: weft.zonesync.v1.Frame.claim:type_name -> weft.zonesync.v1.Claim
-	3,  // 2: weft.zonesync.v1.Frame.ask:type_name -> weft.zonesync.v1.Ask
-	4,  // 3: weft.zonesync.v1.Frame.inventory:type_name -> weft.zonesync.v1.Inventory
+	2,  // 1: weft.zonesync.v1.Frame.position:type_name -> weft.zonesync.v1.Position
+	3,  // 2: weft.zonesync.v1.Frame.compare_request:type_name -> weft.zonesync.v1.CompareRequest
+	4,  // 3: weft.zonesync.v1.Frame.digest:type_name -> weft.zonesync.v1.Digest
 	8,  // 4: weft.zonesync.v1.Frame.batch:type_name -> weft.zonesync.v1.Batch
 	9,  // 5: weft.zonesync.v1.Frame.ack:type_name -> weft.zonesync.v1.Ack
-	5,  // 6: weft.zonesync.v1.Inventory.items:type_name -> weft.zonesync.v1.Held
-	6,  // 7: weft.zonesync.v1.Held.key:type_name -> weft.zonesync.v1.ItemKey
+	5,  // 6: weft.zonesync.v1.Digest.items:type_name -> weft.zonesync.v1.ItemDigest
+	6,  // 7: weft.zonesync.v1.ItemDigest.key:type_name -> weft.zonesync.v1.ItemKey
 	6,  // 8: weft.zonesync.v1.Item.key:type_name -> weft.zonesync.v1.ItemKey
-	10, // 9: weft.zonesync.v1.Ack.refused:type_name -> weft.zonesync.v1.Refusal
+	10, // 9: weft.zonesync.v1.Ack.rejected:type_name -> weft.zonesync.v1.Rejection
 	6,  // 10: weft.zonesync.v1.Ack.cleared:type_name -> weft.zonesync.v1.ItemKey
-	6,  // 11: weft.zonesync.v1.Refusal.key:type_name -> weft.zonesync.v1.ItemKey
+	6,  // 11: weft.zonesync.v1.Rejection.key:type_name -> weft.zonesync.v1.ItemKey
 	0,  // 12: weft.zonesync.v1.ZoneSync.Sync:input_type -> weft.zonesync.v1.Frame
 	0,  // 13: weft.zonesync.v1.ZoneSync.Sync:output_type -> weft.zonesync.v1.Frame
 	13, // [13:14] is the sub-list for method output_type
@@ -941,9 +943,9 @@ func file_zonesync_proto_init() {
 	}
 	file_zonesync_proto_msgTypes[0].OneofWrappers = []any{
 		(*Frame_Hello)(nil),
-		(*Frame_Claim)(nil),
-		(*Frame_Ask)(nil),
-		(*Frame_Inventory)(nil),
+		(*Frame_Position)(nil),
+		(*Frame_CompareRequest)(nil),
+		(*Frame_Digest)(nil),
 		(*Frame_Batch)(nil),
 		(*Frame_Ack)(nil),
 	}

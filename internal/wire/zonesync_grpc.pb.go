@@ -30,12 +30,11 @@ const (
 // each kind, so that trouble with one kind holds up no other. Every call carries the metadata
 // `authorization: Bearer TOKEN` with a zone token; the token decides for which zone the caller speaks. It carries
 // `weft-zone`, the name of that zone, and `weft-store`, the ID of the caller's store: a caller with another store
-// than the zone's is rejected with PermissionDenied. A kind that the callee does not know is answered with the code
-// Unimplemented.
+// than the zone's is rejected with PermissionDenied. The code of a kind that the callee does not know is Unimplemented.
 type ZoneSyncClient interface {
-	// Sync is open for as long as the zone is connected. Whoever owns resources of the kind, or passes them on,
-	// is a sender; whoever gets them is a receiver; a side may be both at once. Claim, Inventory and Ack go from
-	// a receiver to its sender, Ask and Batch from a sender to its receiver.
+	// Sync is open for as long as the zone is connected. The side that owns resources of the kind, or forwards them,
+	// is a sender; the side that stores them is a receiver; a side may be both at once. Position, Digest and Ack go
+	// from a receiver to its sender, CompareRequest and Batch from a sender to its receiver.
 	Sync(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[Frame, Frame], error)
 }
 
@@ -68,12 +67,11 @@ type ZoneSync_SyncClient = grpc.BidiStreamingClient[Frame, Frame]
 // each kind, so that trouble with one kind holds up no other. Every call carries the metadata
 // `authorization: Bearer TOKEN` with a zone token; the token decides for which zone the caller speaks. It carries
 // `weft-zone`, the name of that zone, and `weft-store`, the ID of the caller's store: a caller with another store
-// than the zone's is rejected with PermissionDenied. A kind that the callee does not know is answered with the code
-// Unimplemented.
+// than the zone's is rejected with PermissionDenied. The code of a kind that the callee does not know is Unimplemented.
 type ZoneSyncServer interface {
-	// Sync is open for as long as the zone is connected. Whoever owns resources of the kind, or passes them on,
-	// is a sender; whoever gets them is a receiver; a side may be both at once. Claim, Inventory and Ack go from
-	// a receiver to its sender, Ask and Batch from a sender to its receiver.
+	// Sync is open for as long as the zone is connected. The side that owns resources of the kind, or forwards them,
+	// is a sender; the side that stores them is a receiver; a side may be both at once. Position, Digest and Ack go
+	// from a receiver to its sender, CompareRequest and Batch from a sender to its receiver.
 	Sync(grpc.BidiStreamingServer[Frame, Frame]) error
 	mustEmbedUnimplementedZoneSyncServer()
 }

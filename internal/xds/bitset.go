@@ -34,6 +34,13 @@ func (b bitset) empty() bool {
 	return true
 }
 
+func (b bitset) len() (n int) {
+	for _, word := range b {
+		n += bits.OnesCount64(word)
+	}
+	return n
+}
+
 // all yields the ids in rising order. The set may lose ids meanwhile.
 func (b bitset) all() iter.Seq[uint32] {
 	return func(yield func(uint32) bool) {

@@ -32,7 +32,7 @@ type Key struct {
 
 // Change is what one commit does to one feed.
 type Change struct {
-	Feed *Feed
+	Set *ResourceSet
 	// Changed are added, or replace those of their type and name. One whose version is what the feed
 	// has already changes nothing.
 	Changed []*Resource
@@ -58,15 +58,15 @@ func (c *Catalog) Revision() uint64 {
 }
 
 // Commit applies changes, one for each feed that changes, and wakes the streams that follow them. It
-// answers the revision, which [Server.WaitSettled] takes. It does not wait for any stream.
+// answers the revision, which [Server.WaitAcked] takes. It does not wait for any stream.
 func (c *Catalog) Commit(changes ...Change) uint64 {
 	c.mu.Lock()
 	c.revision++
 	revision := c.revision
-	var touched []*Feed
+	var touched []*ResourceSet
 	for _, change := range changes {
-		if change.Feed.apply(revision, change.Changed, change.Removed) {
-			touched = append(touched, change.Feed)
+		if change.Set.apply(revision, change.Changed, change.Removed) {
+			touched = append(touched, change.Set)
 		}
 	}
 	c.mu.Unlock()
@@ -76,30 +76,30 @@ func (c *Catalog) Commit(changes ...Change) uint64 {
 	return revision
 }
 
-// NewFeed makes an empty feed. It needs no end: one that no stream follows is garbage.
-func (c *Catalog) NewFeed() *Feed {
-	f := &Feed{catalog: c, followers: map[*session]struct{}{}}
+// NewResourceSet makes an empty feed. It needs no end: one that no stream follows is garbage.
+func (c *Catalog) NewResourceSet() *ResourceSet {
+	f := &ResourceSet{catalog: c, followers: map[*session]struct{}{}}
 	for t := range f.shelves {
 		f.shelves[t].entries = map[string]*entry{}
 	}
 	return f
 }
 
-// Feed is a set of resources that streams share. A name of a type should stand in one only of the feeds
+// ResourceSet is a set of resources that streams share. A name of a type should stand in one only of the feeds
 // that a stream follows.
-type Feed struct {
+type ResourceSet struct {
 	catalog   *Catalog
 	shelves   [numTypes]shelf
 	followers map[*session]struct{}
 }
 
 // Commit is [Catalog.Commit] for this feed alone.
-func (f *Feed) Commit(changed []*Resource, removed []Key) uint64 {
-	return f.catalog.Commit(Change{Feed: f, Changed: changed, Removed: removed})
+func (f *ResourceSet) Commit(changed []*Resource, removed []Key) uint64 {
+	return f.catalog.Commit(Change{Set: f, Changed: changed, Removed: removed})
 }
 
 // Resources are those in the feed, by type and name.
-func (f *Feed) Resources() []*Resource {
+func (f *ResourceSet) Resources() []*Resource {
 	f.catalog.mu.RLock()
 	defer f.catalog.mu.RUnlock()
 	var all []*Resource
@@ -117,7 +117,7 @@ func (f *Feed) Resources() []*Resource {
 }
 
 // apply says whether anything changed.
-func (f *Feed) apply(revision uint64, changed []*Resource, removed []Key) bool {
+func (f *ResourceSet) apply(revision uint64, changed []*Resource, removed []Key) bool {
 	any := false
 	for _, r := range changed {
 		any = f.shelves[r.Type].put(revision, r.Name, r) || any
@@ -134,7 +134,7 @@ func (f *Feed) apply(revision uint64, changed []*Resource, removed []Key) bool {
 }
 
 // passed is the revision that every follower has gone beyond.
-func (f *Feed) passed() uint64 {
+func (f *ResourceSet) passed() uint64 {
 	passed := f.catalog.revision
 	for s := range f.followers {
 		passed = min(passed, s.passed.Load())
@@ -142,7 +142,7 @@ func (f *Feed) passed() uint64 {
 	return passed
 }
 
-func (f *Feed) wake() {
+func (f *ResourceSet) wake() {
 	f.catalog.mu.RLock()
 	defer f.catalog.mu.RUnlock()
 	for s := range f.followers {

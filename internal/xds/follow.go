@@ -7,11 +7,11 @@ import (
 // follow makes these the stream's feeds. The first call answers what the client has asked so far; a
 // later one sends the difference between the feeds that are left and those that are joined, resource by
 // resource and by version, and nothing of those that stay.
-func (s *session) follow(feeds []*Feed) {
+func (s *session) follow(feeds []*ResourceSet) {
 	s.catalog.mu.Lock()
 	defer s.catalog.mu.Unlock()
 	before := s.feeds
-	s.feeds = append([]*Feed{}, feeds...)
+	s.feeds = append([]*ResourceSet{}, feeds...)
 	for _, f := range before {
 		delete(f.followers, s)
 	}
@@ -35,9 +35,9 @@ func (s *session) follow(feeds []*Feed) {
 func (s *session) replay() {
 	early := s.early
 	s.early = nil
-	for _, request := range early {
-		t, _ := TypeOf(request.TypeUrl)
-		_, _ = s.handle(t, request)
+	for _, r := range early {
+		t, _ := TypeOf(r.typeURL)
+		_, _ = s.handle(t, r)
 	}
 }
 
@@ -53,12 +53,12 @@ func (s *session) leave() {
 // place is where one subscription stood before its stream changed feeds.
 type place struct {
 	*subscription
-	feeds []*Feed
+	feeds []*ResourceSet
 	sets  []idSets
 }
 
 // move carries a subscription over to the stream's new feeds.
-func (s *session) move(t Type, before []*Feed) {
+func (s *session) move(t Type, before []*ResourceSet) {
 	sub := &s.subs[t]
 	old := place{sub, before, sub.sets}
 	sub.sets = make([]idSets, len(s.feeds))

@@ -17,11 +17,11 @@ func TestNamesThatDoNotExistAreBoundedByTheirSize(t *testing.T) {
 	for _, size := range []int{8, maxName} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			s := newStage(t)
-			s.session.follow([]*Feed{s.catalog.NewFeed()})
+			s.session.follow([]*ResourceSet{s.catalog.NewResourceSet()})
 			asked, err := 0, error(nil)
 			for ; err == nil && asked < 10*maxMissing; asked += size {
 				name := fmt.Sprintf("%0*d", size, asked)
-				_, err = s.session.step(&discovery.DeltaDiscoveryRequest{TypeUrl: Cluster.URL(), ResourceNamesSubscribe: []string{name}})
+				_, err = s.session.step(requestOf(t, &discovery.DeltaDiscoveryRequest{TypeUrl: Cluster.URL(), ResourceNamesSubscribe: []string{name}}))
 			}
 			if err == nil || !strings.Contains(err.Error(), "of type cluster that do not exist") {
 				t.Errorf("after %d bytes of names the session ended with %v", asked, err)
@@ -35,12 +35,12 @@ func TestNamesThatDoNotExistAreBoundedByTheirSize(t *testing.T) {
 
 func TestNamesThatAreNotAskedForAnyMoreAreForgotten(t *testing.T) {
 	s := newStage(t)
-	s.session.follow([]*Feed{s.catalog.NewFeed()})
+	s.session.follow([]*ResourceSet{s.catalog.NewResourceSet()})
 	for i := range 4 * maxMissing / maxName {
 		names := []string{fmt.Sprintf("%0*d", maxName, i)}
 		for _, request := range []*discovery.DeltaDiscoveryRequest{{ResourceNamesSubscribe: names}, {ResourceNamesUnsubscribe: names}} {
 			request.TypeUrl = Route.URL()
-			if _, err := s.session.step(request); err != nil {
+			if _, err := s.session.step(requestOf(t, request)); err != nil {
 				t.Fatalf("at name %d: %v", i, err)
 			}
 		}

@@ -37,8 +37,8 @@ func TestClientsConverge(t *testing.T) {
 // world is a catalog with two classes and an own feed, and one client.
 type world struct {
 	catalog  *Catalog
-	classes  []*Feed
-	own      *Feed
+	classes  []*ResourceSet
+	own      *ResourceSet
 	class    int
 	session  *session
 	has      [numTypes]map[string]string // what the client runs: name to version
@@ -50,8 +50,8 @@ type world struct {
 
 func newWorld(t *rapid.T) *world {
 	w := &world{catalog: NewCatalog()}
-	w.classes = []*Feed{w.catalog.NewFeed(), w.catalog.NewFeed()}
-	w.own = w.catalog.NewFeed()
+	w.classes = []*ResourceSet{w.catalog.NewResourceSet(), w.catalog.NewResourceSet()}
+	w.own = w.catalog.NewResourceSet()
 	for typ := range numTypes {
 		w.has[typ], w.asked[typ] = map[string]string{}, map[string]bool{}
 	}
@@ -59,13 +59,13 @@ func newWorld(t *rapid.T) *world {
 	return w
 }
 
-func (w *world) feeds() []*Feed { return []*Feed{w.own, w.classes[w.class]} }
+func (w *world) feeds() []*ResourceSet { return []*ResourceSet{w.own, w.classes[w.class]} }
 
 // Names that end in "own" are the own feed's: a name stands in one feed of a stream.
 func (w *world) commit(t *rapid.T) {
 	var changes []Change
-	for i, f := range append([]*Feed{w.own}, w.classes...) {
-		change := Change{Feed: f}
+	for i, f := range append([]*ResourceSet{w.own}, w.classes...) {
+		change := Change{Set: f}
 		for range rapid.IntRange(0, 3).Draw(t, "changes") {
 			key := Key{drawType(t), rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "name")}
 			if i == 0 {
@@ -133,7 +133,7 @@ func (w *world) deliver(t *rapid.T) {
 func bad(r *discovery.Resource) bool { return len(r.Version) > 1 }
 
 func (w *world) step(t *rapid.T, request *discovery.DeltaDiscoveryRequest) {
-	if _, err := w.session.step(request); err != nil {
+	if _, err := w.session.step(requestOf(t, request)); err != nil {
 		t.Fatalf("an ordinary request was refused: %v", err)
 	}
 }
@@ -230,21 +230,21 @@ func FuzzStep(f *testing.F) {
 	f.Add([]byte("\x00\x03a\x00\x04a\x01\x00*\x01\x01*"), false)
 	f.Fuzz(func(t *testing.T, input []byte, late bool) {
 		catalog := NewCatalog()
-		feed := catalog.NewFeed()
+		feed := catalog.NewResourceSet()
 		feed.Commit([]*Resource{fake(Cluster, "a", "1"), fake(Endpoint, "a", "1"), fake(Listener, "b", "1")}, nil)
 		session := newSession(catalog, func() {})
 		if !late {
-			session.follow([]*Feed{feed})
+			session.follow([]*ResourceSet{feed})
 		}
 		for ; len(input) >= 3; input = input[3:] {
 			request := fuzzed(input[0], input[1], string(input[2]), session)
-			if _, err := session.step(request); err != nil && err.Error() == "" {
+			if _, err := session.step(requestOf(t, request)); err != nil && err.Error() == "" {
 				t.Fatal("refused without a reason")
 			}
 			session.ready()
 			feed.Commit([]*Resource{fake(Cluster, string(input[2]), string(input[1]))}, []Key{{Cluster, "a"}})
 		}
-		session.follow([]*Feed{catalog.NewFeed()})
+		session.follow([]*ResourceSet{catalog.NewResourceSet()})
 		session.ready()
 	})
 }

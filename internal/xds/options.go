@@ -14,8 +14,15 @@ import (
 // Encoded is a message that is there in its encoded form, which every stream that sends it shares.
 type Encoded interface{ Encoded() []byte }
 
-// codec sends an [Encoded] message as it is, and leaves every other to protobuf.
+// codec sends an [Encoded] message as it is, reads a [request] by itself, and leaves every other to protobuf.
 type codec struct{ encoding.CodecV2 }
+
+func (c codec) Unmarshal(data mem.BufferSlice, message any) error {
+	if r, ok := message.(*request); ok {
+		return r.unmarshal(data)
+	}
+	return c.CodecV2.Unmarshal(data, message)
+}
 
 func (c codec) Marshal(message any) (mem.BufferSlice, error) {
 	if m, ok := message.(Encoded); ok {
@@ -27,7 +34,7 @@ func (c codec) Marshal(message any) (mem.BufferSlice, error) {
 // Sizes of a connection. Thousands of them are idle nearly always, so each holds as little as it can.
 const (
 	window         = 64 << 10 // bytes in flight to the server: requests are small
-	writeBuffer    = 8 << 10  // bytes, shared by all connections that are not writing
+	writeBuffer    = 32 << 10 // bytes, of a connection that is writing; the others have none
 	maxRequest     = 4 << 20  // bytes; a node with many extensions has 50 KB, 20,000 names 1 MB
 	maxStreams     = 16       // per connection: one for ADS, a few for the agent
 	maxHeaderBytes = 32 << 10

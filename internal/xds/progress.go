@@ -4,8 +4,8 @@ import "time"
 
 // Progress says how far a client has come.
 type Progress struct {
-	// Settled: it has, or has refused, everything, and nothing that it should not have.
-	Settled bool
+	// InSync: it has, or has refused, everything, and nothing that it should not have.
+	InSync bool
 	// PendingSince is since when it is not settled; zero where it is.
 	PendingSince time.Time
 	// LastAck is when it last took a response; zero: never.
@@ -30,7 +30,7 @@ func (s *Stream) Progress() Progress {
 	defer s.mu.Unlock()
 	s.track(time.Now())
 	return Progress{
-		Settled:      s.pendingSince.IsZero(),
+		InSync:       s.pendingSince.IsZero(),
 		PendingSince: s.pendingSince,
 		LastAck:      s.lastAck,
 		Sent:         s.sent.Load(), Acked: s.acked, Rejected: s.rejected,

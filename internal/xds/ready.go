@@ -84,7 +84,7 @@ func (s *session) alone(t Type, i int, e *entry) *response {
 
 // changed are the resources of one feed that the client needs: those that have changed since the
 // type's position and those that are due, as many as go into one response. The rest is due afterwards.
-func (s *session) changed(t Type, i int, f *Feed) []*Resource {
+func (s *session) changed(t Type, i int, f *ResourceSet) []*Resource {
 	sub, shelf := &s.subs[t], &f.shelves[t]
 	due := &sub.sets[i].due
 	for e := shelf.newest; e != nil && e.changed > sub.position; e = e.older {
@@ -97,7 +97,10 @@ func (s *session) changed(t Type, i int, f *Feed) []*Resource {
 			due.add(e.id)
 		}
 	}
-	var changed []*Resource
+	if due.empty() {
+		return nil
+	}
+	changed := make([]*Resource, 0, due.len())
 	size := 0
 	for id := range due.all() {
 		r := shelf.byID[id].resource

@@ -103,7 +103,8 @@ func (k *cache) clear() {
 	k.responses = nil
 }
 
-// fingerprint tells lists of resources apart, nearly always (FNV-1a over names and versions).
+// fingerprint tells lists of resources apart, nearly always (FNV-1a over the versions, which are hashes of messages that
+// have their name in them).
 func fingerprint(list []*Resource) uint64 {
 	const offset, prime = 14695981039346656037, 1099511628211
 	sum := uint64(offset)
@@ -111,9 +112,7 @@ func fingerprint(list []*Resource) uint64 {
 		for i := range len(r.Version) {
 			sum = (sum ^ uint64(r.Version[i])) * prime
 		}
-		for i := range len(r.Name) {
-			sum = (sum ^ uint64(r.Name[i])) * prime
-		}
+		sum = (sum ^ uint64(len(r.Name))) * prime
 	}
 	return sum
 }

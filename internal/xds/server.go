@@ -22,8 +22,8 @@ import (
 type Peer interface {
 	// Acked says that the client has taken a response of this type.
 	Acked(t Type)
-	// Refused says that the client did not take a resource, by itself; the others of the response it has.
-	Refused(r Refusal)
+	// NACKed says that the client did not take a resource, by itself; the others of the response it has.
+	NACKed(r NACK)
 	// Closed is the last call. The error is nil where the client went away in order.
 	Closed(err error)
 }
@@ -36,13 +36,13 @@ type Config struct {
 	Authenticate func(ctx context.Context) error
 	// Accept decides about a new stream from its context (metadata, TLS) and the node of its first
 	// request, whose id is not empty. The caller keeps the stream and gives it feeds with
-	// [Stream.SetFeeds], then or later; until then the client gets no answer. An error ends the stream:
+	// [Stream.SetResourceSets], then or later; until then the client gets no answer. An error ends the stream:
 	// a gRPC status as it is, any other as PermissionDenied. Peer's methods come after Accept.
 	Accept func(ctx context.Context, node *corev3.Node, stream *Stream) (Peer, error)
-	// Settled is told how long a client lacked something whenever it has, or has refused, everything
+	// Acked is told how long a client lacked something whenever it has, or has refused, everything
 	// again. It must not block. Optional.
-	Settled func(after time.Duration)
-	Log     *slog.Logger
+	Acked func(after time.Duration)
+	Log   *slog.Logger
 }
 
 // Server is the aggregated discovery service, delta only.
@@ -68,7 +68,7 @@ type Traffic struct {
 	Responses uint64
 	Bytes     uint64 // before TLS
 	Acked     uint64 // responses that were taken whole
-	Refused   uint64 // resources that were refused by themselves
+	NACKed    uint64 // resources that were refused by themselves
 }
 
 // Traffic answers what was sent, a line for each type.
@@ -79,6 +79,14 @@ func (s *Server) Traffic() []Traffic {
 		all = append(all, Traffic{Type(t), c.responses.Load(), c.bytes.Load(), c.acked.Load(), c.refused.Load()})
 	}
 	return all
+}
+
+// SentBytes is what was sent of all types since the server started, before TLS.
+func (s *Server) SentBytes() (sum uint64) {
+	for t := range s.traffic {
+		sum += s.traffic[t].bytes.Load()
+	}
+	return sum
 }
 
 // NewServer makes the service. All fields of the configuration but Authenticate and Settled are needed.
@@ -98,20 +106,21 @@ func (s *Server) DeltaAggregatedResources(transport discovery.AggregatedDiscover
 			return err
 		}
 	}
-	first, err := transport.Recv()
-	if err != nil {
+	first := &request{}
+	if err := transport.RecvMsg(first); err != nil {
 		return err
 	}
-	if first.GetNode().GetId() == "" {
+	if first.node.GetId() == "" {
 		return status.Error(codes.InvalidArgument, "the first request has no node.id; set node.id to MESH.NAME in the bootstrap")
 	}
-	stream := newStream(s.config.Catalog, transport, first.Node.Id)
-	stream.traffic, stream.settled = &s.traffic, s.config.Settled
-	if stream.peer, err = s.accept(transport.Context(), first.Node, stream); err != nil {
+	stream := newStream(s.config.Catalog, transport, first.node.Id)
+	stream.traffic, stream.settled = &s.traffic, s.config.Acked
+	var err error
+	if stream.peer, err = s.accept(transport.Context(), first.node, stream); err != nil {
 		return err
 	}
 	s.add(stream)
-	first.Node = nil // up to 50 KB, which Envoy sends once
+	first.node = nil // up to 50 KB, which Envoy sends once
 	err = stream.serve(first, s.config.Log)
 	s.remove(stream)
 	if errors.Is(err, io.EOF) || status.Code(err) == codes.Canceled {
@@ -122,8 +131,11 @@ func (s *Server) DeltaAggregatedResources(transport discovery.AggregatedDiscover
 }
 
 func (s *Server) accept(ctx context.Context, node *corev3.Node, stream *Stream) (peer Peer, err error) {
-	defer contain(s.config.Log, node.Id, &err)
-	if peer, err = s.config.Accept(ctx, node, stream); err == nil {
+	failed := Apart(s.config.Log, node.Id, func() { peer, err = s.config.Accept(ctx, node, stream) })
+	if err == nil {
+		err = failed
+	}
+	if err == nil {
 		return peer, nil
 	}
 	stream.end()
@@ -146,15 +158,22 @@ func (s *Server) remove(stream *Stream) {
 	stream.end()
 }
 
-// Behind is how many streams lack something at the moment.
-func (s *Server) Behind() int {
+// Unacked is how many streams lack something at the moment.
+func (s *Server) Unacked() int {
 	behind := 0
 	for _, stream := range s.Streams() {
-		if !stream.Settled(s.config.Catalog.Revision()) {
+		if !stream.InSync(s.config.Catalog.Revision()) {
 			behind++
 		}
 	}
 	return behind
+}
+
+// Len is how many streams are open.
+func (s *Server) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.streams)
 }
 
 // Streams are those that are open now, in no order.
@@ -166,6 +185,19 @@ func (s *Server) Streams() []*Stream {
 		all = append(all, stream)
 	}
 	return all
+}
+
+// Apart runs f on a stack of its own and waits for it. A goroutine that lives as long as its stream would keep the stack
+// that f needs, which is larger than all else that a stream holds. The error is that of a panic, which is logged.
+func Apart(log *slog.Logger, node string, f func()) error {
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		defer func() { done <- err }()
+		defer contain(log, node, &err)
+		f()
+	}()
+	return <-done
 }
 
 // contain turns a panic into an error: a bug that one stream meets must not end the others.

@@ -27,7 +27,7 @@ import (
 // room is a server on a real connection, with one feed that every stream follows.
 type room struct {
 	catalog *Catalog
-	feed    *Feed
+	feed    *ResourceSet
 	server  *Server
 	address string
 	creds   credentials.TransportCredentials
@@ -45,7 +45,7 @@ func newRoom(t *testing.T) *room {
 		creds:   credentials.NewTLS(&tls.Config{RootCAs: roots, ServerName: "example.com"}),
 		events:  make(chan string, 1000),
 	}
-	r.feed = r.catalog.NewFeed()
+	r.feed = r.catalog.NewResourceSet()
 	r.server = NewServer(Config{Catalog: r.catalog, Accept: r.accept, Log: slog.New(slog.DiscardHandler)})
 	gs := grpc.NewServer(ServerOptions(credentials.NewServerTLSFromCert(&web.TLS.Certificates[0]))...)
 	discovery.RegisterAggregatedDiscoveryServiceServer(gs, r.server)
@@ -66,7 +66,7 @@ func (r *room) accept(_ context.Context, node *corev3.Node, stream *Stream) (Pee
 	case "panic":
 		panic("a bug")
 	}
-	stream.SetFeeds(r.feed)
+	stream.SetResourceSets(r.feed)
 	return &witness{node.Id, r.events}, nil
 }
 
@@ -76,9 +76,9 @@ type witness struct {
 	events chan string
 }
 
-func (w *witness) Acked(t Type)      { w.events <- fmt.Sprintf("%s acked %s", w.node, t) }
-func (w *witness) Refused(r Refusal) { w.events <- fmt.Sprintf("%s refused %s", w.node, r.Name) }
-func (w *witness) Closed(err error)  { w.events <- fmt.Sprintf("%s closed: %v", w.node, err) }
+func (w *witness) Acked(t Type)     { w.events <- fmt.Sprintf("%s acked %s", w.node, t) }
+func (w *witness) NACKed(r NACK)    { w.events <- fmt.Sprintf("%s refused %s", w.node, r.Name) }
+func (w *witness) Closed(err error) { w.events <- fmt.Sprintf("%s closed: %v", w.node, err) }
 
 func (r *room) expect(t *testing.T, want string) {
 	t.Helper()
@@ -162,7 +162,7 @@ func TestServerSendsChangesAndReportsAnswers(t *testing.T) {
 		ErrorDetail: &rpcstatus.Status{Message: "no"},
 	})
 	r.expect(t, "web refused a")
-	if got := r.server.Streams()[0].Refusals(); len(got) != 1 || got[0].Message != "no" || got[0].Version != "2" {
+	if got := r.server.Streams()[0].NACKs(); len(got) != 1 || got[0].Message != "no" || got[0].Version != "2" {
 		t.Errorf("the stream's refusals are %+v", got)
 	}
 	c.close()
@@ -237,9 +237,9 @@ func TestWaitSettled(t *testing.T) {
 	revision := r.feed.Commit([]*Resource{fake(Cluster, "a", "1")}, nil)
 
 	ctx, cancel := context.WithCancel(t.Context())
-	result := make(chan Settlement)
+	result := make(chan SyncState)
 	go func() {
-		s, _ := r.server.WaitSettled(ctx, revision, nil)
+		s, _ := r.server.WaitAcked(ctx, revision, nil)
 		result <- s
 	}()
 	r.awaited(t)
@@ -254,16 +254,51 @@ func TestWaitSettled(t *testing.T) {
 		<-r.events
 	}
 	cancel()
-	if got, want := <-result, (Settlement{Settled: 2, Refusing: 1, Lost: 1, Behind: 1}); got != want {
+	if got, want := <-result, (SyncState{InSync: 2, NACKed: 1, Lost: 1, Pending: 1}); got != want {
 		t.Errorf("settled %+v, want %+v", got, want)
 	}
 	ctx, cancel = context.WithCancel(t.Context())
 	cancel()
-	of := func(name string) func(Refusal) bool { return func(r Refusal) bool { return r.Name == name } }
+	of := func(name string) func(NACK) bool { return func(r NACK) bool { return r.Name == name } }
 	for name, want := range map[string]int{"a": 1, "b": 0} {
-		if got, _ := r.server.WaitSettled(ctx, revision, of(name)); got.Refusing != want || got.Settled != 2 {
+		if got, _ := r.server.WaitAcked(ctx, revision, of(name)); got.NACKed != want || got.InSync != 2 {
 			t.Errorf("of what concerns %s %+v, want %d refusing", name, got, want)
 		}
+	}
+}
+
+func TestWaitHalfAckedLeavesTheSlowHalf(t *testing.T) {
+	r := newRoom(t)
+	fast, slow := r.connect(t, "fast"), r.connect(t, "slow")
+	for _, c := range []*client{fast, slow} {
+		c.ack(c.hear(""))
+	}
+	revision := r.feed.Commit([]*Resource{fake(Cluster, "a", "1")}, nil)
+	result := make(chan error)
+	go func() { result <- r.server.WaitHalfAcked(t.Context(), revision, nil) }()
+	r.awaited(t)
+	slow.hear("a@1")
+	response := fast.hear("a@1")
+	select {
+	case err := <-result:
+		t.Fatalf("nobody has acked, and the wait ended: %v", err)
+	default:
+	}
+	fast.ack(response)
+	if err := <-result; err != nil {
+		t.Errorf("one of two has acked: %v", err)
+	}
+	for _, stream := range r.server.Streams() {
+		stream.mu.Lock()
+		if len(stream.waits) > 0 {
+			t.Errorf("%s is still waited for", stream.Node())
+		}
+		stream.mu.Unlock()
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := r.server.WaitHalfAcked(ctx, revision+1, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("nobody has acked a revision to come: %v", err)
 	}
 }
 
@@ -297,7 +332,7 @@ func TestManyStreamsUnderChanges(t *testing.T) {
 	wg.Wait()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if s, err := r.server.WaitSettled(ctx, r.catalog.Revision(), nil); err != nil || s.Settled != streams {
+	if s, err := r.server.WaitAcked(ctx, r.catalog.Revision(), nil); err != nil || s.InSync != streams {
 		t.Errorf("settled %+v, %v", s, err)
 	}
 }
@@ -321,13 +356,13 @@ func (c *client) until(version string) {
 
 func TestStreamsInOnePositionShareBytes(t *testing.T) {
 	catalog := NewCatalog()
-	feed := catalog.NewFeed()
+	feed := catalog.NewResourceSet()
 	feed.Commit([]*Resource{fake(Cluster, "a", "1"), fake(Cluster, "b", "1")}, nil)
 	var first *response
 	for range 3 {
 		s := newSession(catalog, func() {})
-		s.follow([]*Feed{feed})
-		if _, err := s.step(&discovery.DeltaDiscoveryRequest{TypeUrl: Cluster.URL()}); err != nil {
+		s.follow([]*ResourceSet{feed})
+		if _, err := s.step(&request{typeURL: Cluster.URL()}); err != nil {
 			t.Fatal(err)
 		}
 		sent := s.ready()
@@ -343,9 +378,9 @@ func TestStreamsInOnePositionShareBytes(t *testing.T) {
 // TestRemovedNamesAreForgotten: a feed whose names come and go does not grow.
 func TestRemovedNamesAreForgotten(t *testing.T) {
 	catalog := NewCatalog()
-	feed := catalog.NewFeed()
+	feed := catalog.NewResourceSet()
 	s := newSession(catalog, func() {})
-	s.follow([]*Feed{feed})
+	s.follow([]*ResourceSet{feed})
 	for i := range 10 * minSweep {
 		feed.Commit([]*Resource{fake(Route, fmt.Sprint("r", i), "1")}, []Key{{Route, fmt.Sprint("r", i-1)}})
 		s.ready()

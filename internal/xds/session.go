@@ -7,9 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
-
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"google.golang.org/protobuf/proto"
 )
 
 // session is the protocol of one stream: requests go into step, responses come out of ready. It has no
@@ -34,11 +31,11 @@ type session struct {
 	// passed is the revision up to which no type needs to see a removed entry any more.
 	passed atomic.Uint64
 
-	feeds []*Feed
+	feeds []*ResourceSet
 	subs  [numTypes]subscription
 	// early requests came before the stream had feeds. Answering them from nothing would take from the
 	// client all that it has.
-	early []*discovery.DeltaDiscoveryRequest
+	early []*request
 
 	retryAt    time.Time     // when what is refused is sent again; zero: nothing is refused
 	retryAfter time.Duration // the last wait
@@ -65,16 +62,16 @@ func newSession(c *Catalog, wake func()) *session {
 type outcome struct {
 	typ     Type
 	acked   bool // one response was taken whole
-	refused []Refusal
+	refused []NACK
 }
 
 // step takes one request. An error is a reason to end the stream, in words for the client.
-func (s *session) step(request *discovery.DeltaDiscoveryRequest) (outcome, error) {
-	t, ok := TypeOf(request.GetTypeUrl())
+func (s *session) step(r *request) (outcome, error) {
+	t, ok := TypeOf(r.typeURL)
 	if !ok {
-		return outcome{}, fmt.Errorf("type_url %q is not served; ask for clusters, endpoints, listeners, routes, extension configs or secrets", brief(request.GetTypeUrl()))
+		return outcome{}, fmt.Errorf("type_url %q is not served; ask for clusters, endpoints, listeners, routes, extension configs or secrets", brief(r.typeURL))
 	}
-	if err := checkNames(request); err != nil {
+	if err := checkNames(r); err != nil {
 		return outcome{}, err
 	}
 	s.catalog.mu.RLock()
@@ -83,21 +80,22 @@ func (s *session) step(request *discovery.DeltaDiscoveryRequest) (outcome, error
 		if len(s.early) == maxEarly {
 			return outcome{}, fmt.Errorf("more than %d requests before the first answer", maxEarly)
 		}
-		s.early = append(s.early, proto.CloneOf(request)) // the caller reads into it again
+		early := *r // the caller reads into it again
+		s.early = append(s.early, &early)
 		return outcome{typ: t}, nil
 	}
-	return s.handle(t, request)
+	return s.handle(t, r)
 }
 
-func (s *session) handle(t Type, request *discovery.DeltaDiscoveryRequest) (outcome, error) {
-	result := s.acknowledge(t, request)
+func (s *session) handle(t Type, r *request) (outcome, error) {
+	result := s.acknowledge(t, r)
 	sub := &s.subs[t]
 	if sub.open {
-		s.subscribe(t, request.ResourceNamesSubscribe)
+		s.subscribe(t, r.subscribe)
 	} else {
-		s.open(t, request)
+		s.open(t, r)
 	}
-	s.unsubscribe(t, request.ResourceNamesUnsubscribe)
+	s.unsubscribe(t, r.unsubscribe)
 	s.settle()
 	if sub.missingBytes > maxMissing {
 		return result, fmt.Errorf("%d names of type %s that do not exist are more than are remembered", len(sub.missing), t)
@@ -105,8 +103,8 @@ func (s *session) handle(t Type, request *discovery.DeltaDiscoveryRequest) (outc
 	return result, nil
 }
 
-func checkNames(request *discovery.DeltaDiscoveryRequest) error {
-	for _, names := range [][]string{request.ResourceNamesSubscribe, request.ResourceNamesUnsubscribe} {
+func checkNames(r *request) error {
+	for _, names := range [][]string{r.subscribe, r.unsubscribe} {
 		for _, name := range names {
 			if name == "" {
 				return errors.New("a resource name is empty")
@@ -120,47 +118,47 @@ func checkNames(request *discovery.DeltaDiscoveryRequest) error {
 }
 
 // acknowledge handles the nonce. One that is unknown is stale, and says nothing.
-func (s *session) acknowledge(t Type, request *discovery.DeltaDiscoveryRequest) outcome {
+func (s *session) acknowledge(t Type, r *request) outcome {
 	sub := &s.subs[t]
-	m := sub.acknowledge(request.ResponseNonce)
+	m := sub.acknowledge(r.nonce)
 	if m == nil {
 		return outcome{typ: t}
 	}
-	if request.ErrorDetail == nil {
+	if r.rejection == nil {
 		sub.accept(m)
 		return outcome{typ: t, acked: true}
 	}
-	return outcome{typ: t, refused: sub.reject(m, clip(request.ErrorDetail.Message))}
+	return outcome{typ: t, refused: sub.reject(m, clip(r.rejection.Message))}
 }
 
 // reject handles a refused response: the culprit is known where it had one resource, and is looked for
 // where it had several.
-func (sub *subscription) reject(m *manifest, message string) []Refusal {
+func (sub *subscription) reject(m *manifest, message string) []NACK {
 	if len(m.changed) > 1 {
 		for _, r := range m.changed {
 			sub.alone = append(sub.alone, r.Name)
 		}
 		return nil
 	}
-	var refused []Refusal
+	var refused []NACK
 	for _, r := range m.changed {
-		refusal := Refusal{Type: r.Type, Name: r.Name, Version: r.Version, Message: message}
+		refusal := NACK{Type: r.Type, Name: r.Name, Version: r.Version, Message: message}
 		sub.refuse(refusal)
 		refused = append(refused, refusal)
 	}
 	for _, name := range m.removed {
-		refused = append(refused, Refusal{Type: m.typ, Name: name, Message: message})
+		refused = append(refused, NACK{Type: m.typ, Name: name, Message: message})
 	}
 	return refused
 }
 
 // open handles the first request of a type.
-func (s *session) open(t Type, request *discovery.DeltaDiscoveryRequest) {
+func (s *session) open(t Type, r *request) {
 	sub := &s.subs[t]
 	sub.open = true
 	sub.sets = make([]idSets, len(s.feeds))
-	sub.wildcard = removable(t) && len(request.ResourceNamesSubscribe) == 0
-	stated := request.InitialResourceVersions
+	sub.wildcard = removable(t) && len(r.subscribe) == 0
+	stated := r.stated
 	sub.answered = len(stated) > 0
 	if !sub.wildcard || len(stated) > 0 {
 		sub.position = s.catalog.revision
@@ -168,12 +166,12 @@ func (s *session) open(t Type, request *discovery.DeltaDiscoveryRequest) {
 	if sub.wildcard && len(stated) > 0 {
 		s.requireAll(t)
 	}
-	s.subscribe(t, request.ResourceNamesSubscribe)
+	s.subscribe(t, r.subscribe)
 	if t == Endpoint && s.unassigned {
 		stated = nil
 	}
-	for name, version := range stated {
-		s.state(t, name, version)
+	for _, has := range stated {
+		s.state(t, has.name, has.version)
 	}
 	slices.Sort(sub.gone)
 }
@@ -186,7 +184,7 @@ func (s *session) state(t Type, name, version string) {
 	case e != nil && e.resource.Version == version:
 		sub.sets[i].due.remove(e.id)
 	case e == nil && removable(t):
-		sub.gone = append(sub.gone, name)
+		sub.gone = append(sub.gone, strings.Clone(name))
 	}
 }
 

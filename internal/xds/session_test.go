@@ -55,7 +55,7 @@ func TestSessions(t *testing.T) {
 type stage struct {
 	t       *testing.T
 	catalog *Catalog
-	feeds   map[string]*Feed
+	feeds   map[string]*ResourceSet
 	session *session
 	unacked [numTypes][]*manifest
 	now     time.Time
@@ -63,7 +63,7 @@ type stage struct {
 }
 
 func newStage(t *testing.T) *stage {
-	s := &stage{t: t, catalog: NewCatalog(), feeds: map[string]*Feed{}, now: time.Unix(1_000_000, 0)}
+	s := &stage{t: t, catalog: NewCatalog(), feeds: map[string]*ResourceSet{}, now: time.Unix(1_000_000, 0)}
 	s.connect()
 	return s
 }
@@ -92,7 +92,7 @@ func (s *stage) command(name string, args []string) {
 	case "commit":
 		s.commit(args)
 	case "follow":
-		var feeds []*Feed
+		var feeds []*ResourceSet
 		for _, name := range args {
 			feeds = append(feeds, s.feed(name))
 		}
@@ -126,9 +126,9 @@ func (s *stage) connect() {
 	s.unacked = [numTypes][]*manifest{}
 }
 
-func (s *stage) feed(name string) *Feed {
+func (s *stage) feed(name string) *ResourceSet {
 	if s.feeds[name] == nil {
-		s.feeds[name] = s.catalog.NewFeed()
+		s.feeds[name] = s.catalog.NewResourceSet()
 	}
 	return s.feeds[name]
 }
@@ -137,7 +137,7 @@ func (s *stage) commit(args []string) {
 	var changes []Change
 	for _, arg := range args {
 		if arg[0] != '+' && arg[0] != '-' {
-			changes = append(changes, Change{Feed: s.feed(arg)})
+			changes = append(changes, Change{Set: s.feed(arg)})
 			continue
 		}
 		change := &changes[len(changes)-1]
@@ -191,7 +191,7 @@ func (s *stage) nonce(t Type) string {
 }
 
 func (s *stage) step(request *discovery.DeltaDiscoveryRequest) {
-	outcome, err := s.session.step(request)
+	outcome, err := s.session.step(requestOf(s.t, request))
 	if err != nil {
 		s.tell("stream refused: %v", err)
 	}

@@ -6,18 +6,18 @@ import (
 	"slices"
 )
 
-// Settlement counts the streams that were open when a wait began.
-type Settlement struct {
-	Settled  int // have everything up to the revision, or said what they refuse
-	Refusing int // of those, the ones that refuse a resource of concern
-	Lost     int // ended meanwhile; their clients run on with what they had
-	Behind   int // have not settled yet
+// SyncState counts the streams that were open when a wait began.
+type SyncState struct {
+	InSync  int // have everything up to the revision, or said what they refuse
+	NACKed  int // of those, the ones that refuse a resource of concern
+	Lost    int // ended meanwhile; their clients run on with what they had
+	Pending int // have not settled yet
 }
 
 // wait is for one stream to settle. Its channel has room, so that telling never blocks.
 type wait struct {
 	revision uint64
-	concerns func(Refusal) bool // nil: every refusal does
+	concerns func(NACK) bool // nil: every refusal does
 	done     chan<- fate
 }
 
@@ -29,25 +29,45 @@ const (
 	lost
 )
 
-// WaitSettled waits until each stream that is open now has settled past a revision, or has ended. What
+// WaitAcked waits until each stream that is open now has settled past a revision, or has ended. What
 // the lost and the refusing ones mean is the caller's to say, and which refusals it is about (nil: all):
 // concerns is called by streams, several at once, and must not block. The error is the context's; the
 // counts hold then too.
-func (s *Server) WaitSettled(ctx context.Context, revision uint64, concerns func(Refusal) bool) (Settlement, error) {
+func (s *Server) WaitAcked(ctx context.Context, revision uint64, concerns func(NACK) bool) (SyncState, error) {
 	streams := s.Streams()
+	return settle(ctx, streams, wait{revision: revision, concerns: concerns}, 0, nil)
+}
+
+// WaitHalfAcked waits until half of the streams that are open now have acked or rejected everything up to a revision, or
+// have ended. It calls progress, which may be nil, after each of them. The error is the context's.
+func (s *Server) WaitHalfAcked(ctx context.Context, revision uint64, progress func()) error {
+	streams := s.Streams()
+	_, err := settle(ctx, streams, wait{revision: revision}, len(streams)/2, progress)
+	return err
+}
+
+// settle waits until all but some of the streams have settled or ended, and calls progress after each of them.
+func settle(ctx context.Context, streams []*Stream, w wait, behind int, progress func()) (SyncState, error) {
 	done := make(chan fate, len(streams))
+	w.done = done
 	for _, stream := range streams {
-		stream.await(wait{revision, concerns, done})
+		stream.await(w)
 	}
-	result := Settlement{Behind: len(streams)}
-	for result.Behind > 0 {
+	forget := func() {
+		for _, stream := range streams {
+			stream.forget(done)
+		}
+	}
+	result := SyncState{Pending: len(streams)}
+	for result.Pending > behind {
 		select {
 		case f := <-done:
 			result.count(f)
-		case <-ctx.Done():
-			for _, stream := range streams {
-				stream.forget(done)
+			if progress != nil {
+				progress()
 			}
+		case <-ctx.Done():
+			forget()
 			close(done)
 			for f := range done { // told in the same moment
 				result.count(f)
@@ -55,15 +75,18 @@ func (s *Server) WaitSettled(ctx context.Context, revision uint64, concerns func
 			return result, ctx.Err()
 		}
 	}
+	if behind > 0 {
+		forget()
+	}
 	return result, nil
 }
 
 // ErrLost is of a stream that ended before it settled.
 var ErrLost = errors.New("the stream ended")
 
-// WaitSettled waits until the client has, or has refused, everything up to a revision. The error is the
+// WaitAcked waits until the client has, or has refused, everything up to a revision. The error is the
 // context's, or [ErrLost].
-func (s *Stream) WaitSettled(ctx context.Context, revision uint64) error {
+func (s *Stream) WaitAcked(ctx context.Context, revision uint64) error {
 	done := make(chan fate, 1)
 	s.await(wait{revision, nil, done})
 	select {
@@ -78,14 +101,14 @@ func (s *Stream) WaitSettled(ctx context.Context, revision uint64) error {
 	}
 }
 
-func (r *Settlement) count(f fate) {
-	r.Behind--
+func (r *SyncState) count(f fate) {
+	r.Pending--
 	switch f {
 	case settled:
-		r.Settled++
+		r.InSync++
 	case refusing:
-		r.Settled++
-		r.Refusing++
+		r.InSync++
+		r.NACKed++
 	case lost:
 		r.Lost++
 	}
@@ -122,7 +145,7 @@ func (s *Stream) report() {
 	})
 }
 
-func (s *session) fate(concerns func(Refusal) bool) fate {
+func (s *session) fate(concerns func(NACK) bool) fate {
 	for t := range s.subs {
 		for _, refusal := range s.subs[t].refused {
 			if concerns == nil || concerns(refusal) {

@@ -45,9 +45,9 @@ func newStream(c *Catalog, transport discovery.AggregatedDiscoveryService_DeltaA
 // Node is the id that the client gave.
 func (s *Stream) Node() string { return s.node }
 
-// SetFeeds makes these the feeds that the stream follows. The client is sent the difference, with the
+// SetResourceSets makes these the feeds that the stream follows. The client is sent the difference, with the
 // feeds in this order within each type.
-func (s *Stream) SetFeeds(feeds ...*Feed) {
+func (s *Stream) SetResourceSets(feeds ...*ResourceSet) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
@@ -69,25 +69,25 @@ func (s *Stream) Close(err error) {
 	}
 }
 
-// Refusals are the resources that the client has refused and that have not changed since, by type and
+// NACKs are the resources that the client has refused and that have not changed since, by type and
 // name.
-func (s *Stream) Refusals() []Refusal {
+func (s *Stream) NACKs() []NACK {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var all []Refusal
+	var all []NACK
 	for t := range s.session.subs {
 		for _, r := range s.session.subs[t].refused {
 			all = append(all, r)
 		}
 	}
-	slices.SortFunc(all, func(a, b Refusal) int {
+	slices.SortFunc(all, func(a, b NACK) int {
 		return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Name, b.Name))
 	})
 	return all
 }
 
-// Settled says whether the client has, or has refused, everything up to a revision.
-func (s *Stream) Settled(revision uint64) bool {
+// InSync says whether the client has, or has refused, everything up to a revision.
+func (s *Stream) InSync(revision uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.session.settledAt(revision)
@@ -102,31 +102,30 @@ func (s *Stream) rouse() {
 }
 
 // serve receives in a goroutine and sends in this one, until either ends.
-func (s *Stream) serve(first *discovery.DeltaDiscoveryRequest, log *slog.Logger) error {
+func (s *Stream) serve(first *request, log *slog.Logger) error {
 	go func() { s.Close(s.receive(first, log)) }()
 	return s.send(log)
 }
 
-func (s *Stream) receive(request *discovery.DeltaDiscoveryRequest, log *slog.Logger) (err error) {
+func (s *Stream) receive(r *request, log *slog.Logger) (err error) {
 	defer contain(log, s.node, &err)
 	for {
-		if err := s.step(request); err != nil {
+		if err := s.step(r); err != nil {
 			return err
 		}
-		request.Reset()
-		if err := s.transport.RecvMsg(request); err != nil {
+		if err := s.transport.RecvMsg(r); err != nil {
 			return err
 		}
-		if id := request.GetNode().GetId(); id != "" && id != s.node {
+		if id := r.node.GetId(); id != "" && id != s.node {
 			return status.Errorf(codes.InvalidArgument, "the node changed from %q to %q; a stream is of one node", s.node, brief(id))
 		}
 	}
 }
 
 // step gives a request to the core and tells the peer what it said.
-func (s *Stream) step(request *discovery.DeltaDiscoveryRequest) error {
+func (s *Stream) step(r *request) error {
 	s.mu.Lock()
-	outcome, err := s.session.step(request)
+	outcome, err := s.session.step(r)
 	if s.session.restless() || len(outcome.refused) > 0 {
 		s.rouse()
 	}
@@ -151,7 +150,7 @@ func (s *Stream) step(request *discovery.DeltaDiscoveryRequest) error {
 		s.peer.Acked(outcome.typ)
 	}
 	for _, refusal := range outcome.refused {
-		s.peer.Refused(refusal)
+		s.peer.NACKed(refusal)
 	}
 	return nil
 }

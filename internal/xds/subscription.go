@@ -1,6 +1,9 @@
 package xds
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // subscription is what one stream wants of one type, and what of it the client has: everything up to
 // a revision, but for the exceptions.
@@ -20,7 +23,7 @@ type subscription struct {
 	gone    []string            // names to take from the client
 	alone   []string            // names to send in a response each
 	again   []string            // names to send once more though they are refused
-	refused map[string]Refusal  // by name: what the client did not take
+	refused map[string]NACK     // by name: what the client did not take
 	fresh   bool                // something was refused that had not been
 
 	missingBytes int // what missing takes, about
@@ -34,8 +37,8 @@ type idSets struct {
 	due    bitset // to be sent whatever their revision: the client may have another version
 }
 
-// Refusal is what a client said of a resource that it did not take.
-type Refusal struct {
+// NACK is what a client said of a resource that it did not take.
+type NACK struct {
 	Type    Type
 	Name    string
 	Version string // empty: the removal was refused
@@ -75,7 +78,7 @@ func (sub *subscription) miss(name string) {
 		sub.missing = map[string]struct{}{}
 	}
 	if _, ok := sub.missing[name]; !ok {
-		sub.missing[name] = struct{}{}
+		sub.missing[strings.Clone(name)] = struct{}{} // it outlives the request
 		sub.missingBytes += len(name) + missingCost
 	}
 }
@@ -103,9 +106,9 @@ func (sub *subscription) refuses(r *Resource) bool {
 	return ok
 }
 
-func (sub *subscription) refuse(refusal Refusal) {
+func (sub *subscription) refuse(refusal NACK) {
 	if sub.refused == nil {
-		sub.refused = map[string]Refusal{}
+		sub.refused = map[string]NACK{}
 	}
 	if known, ok := sub.refused[refusal.Name]; !ok || known.Version != refusal.Version {
 		sub.fresh = true

@@ -35,38 +35,38 @@ func NewGlobal(authenticate func(context.Context) (zone string, err error)) *Glo
 
 // line is the stream of one zone.
 type line struct {
-	questions chan *wire.ZoneQuestion
-	ended     chan struct{}
+	requests chan *wire.ZoneRequest
+	ended    chan struct{}
 
 	mu   sync.Mutex
-	open map[string]chan *wire.ZoneAnswer // by the question's id; each takes one answer
+	open map[string]chan *wire.ZoneResponse // by the question's id; each takes one answer
 }
 
 // Explain has the zone of a proxy say what becomes of a request.
 func (g *Global) Explain(ctx context.Context, zone string, r envoysim.Request) (*envoysim.Explanation, error) {
-	answer, err := g.ask(ctx, explainQuestion(zone, r))
+	answer, err := g.request(ctx, explainRequest(zone, r))
 	return read[envoysim.Explanation](zone, answer, err)
 }
 
-// Arrive has a zone say what becomes of a request that arrives at one of its ingresses.
-func (g *Global) Arrive(ctx context.Context, zone string, c envoysim.Crossing) (*envoysim.Arrival, error) {
-	return asker(g.ask).arrive(ctx, zone, c)
+// CrossZone has a zone say what becomes of a request that arrives at one of its ingresses.
+func (g *Global) CrossZone(ctx context.Context, zone string, c envoysim.CrossZoneRequest) (*envoysim.IngressResult, error) {
+	return client(g.request).crossZone(ctx, zone, c)
 }
 
-// Behind has the zone of a service, named as there, say who is behind it.
-func (g *Global) Behind(ctx context.Context, zone string, service graph.ServiceKey) (*graph.Behind, error) {
-	answer, err := g.ask(ctx, behindQuestion(zone, service))
-	return read[graph.Behind](zone, answer, err)
+// Backends has the zone of a service, named as there, say who is behind it.
+func (g *Global) Backends(ctx context.Context, zone string, service graph.ServiceKey) (*graph.Backends, error) {
+	answer, err := g.request(ctx, backendsRequest(zone, service))
+	return read[graph.Backends](zone, answer, err)
 }
 
-func (g *Global) ask(ctx context.Context, q *wire.ZoneQuestion) (*wire.ZoneAnswer, error) {
+func (g *Global) request(ctx context.Context, q *wire.ZoneRequest) (*wire.ZoneResponse, error) {
 	g.mu.Lock()
 	l := g.lines[q.Zone]
 	g.mu.Unlock()
 	if l == nil {
 		return nil, resource.Errorf(resource.Unavailable, "the zone %s can't be asked: it is not connected to this instance of the global control plane", q.Zone)
 	}
-	ctx, cancel := context.WithTimeout(ctx, Patience)
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	q.Id = rand.Text()
 	answer, err := l.expect(q)
@@ -75,7 +75,7 @@ func (g *Global) ask(ctx context.Context, q *wire.ZoneQuestion) (*wire.ZoneAnswe
 	}
 	defer l.forget(q.Id)
 	select {
-	case l.questions <- q:
+	case l.requests <- q:
 	case <-l.ended:
 	case <-ctx.Done():
 	}
@@ -89,13 +89,13 @@ func (g *Global) ask(ctx context.Context, q *wire.ZoneQuestion) (*wire.ZoneAnswe
 	}
 }
 
-func (l *line) expect(q *wire.ZoneQuestion) (<-chan *wire.ZoneAnswer, error) {
+func (l *line) expect(q *wire.ZoneRequest) (<-chan *wire.ZoneResponse, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.open) == maxOpen {
 		return nil, resource.Errorf(resource.Unavailable, "%d questions to the zone %s are open; try again when one is answered", maxOpen, q.Zone)
 	}
-	answer := make(chan *wire.ZoneAnswer, 1)
+	answer := make(chan *wire.ZoneResponse, 1)
 	l.open[q.Id] = answer
 	return answer, nil
 }
@@ -107,7 +107,7 @@ func (l *line) forget(id string) {
 }
 
 // take hands an answer to who waits for it. One that nobody waits for any more is dropped.
-func (l *line) take(a *wire.ZoneAnswer) {
+func (l *line) take(a *wire.ZoneResponse) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if answer := l.open[a.Id]; answer != nil {
@@ -116,13 +116,13 @@ func (l *line) take(a *wire.ZoneAnswer) {
 	}
 }
 
-// Questions implements wire.ZoneQueriesServer.
-func (g *Global) Questions(stream wire.ZoneQueries_QuestionsServer) error {
+// Requests implements wire.ZoneQueriesServer.
+func (g *Global) Requests(stream wire.ZoneQueries_RequestsServer) error {
 	zone, err := g.authenticate(stream.Context())
 	if err != nil {
 		return err
 	}
-	l := &line{questions: make(chan *wire.ZoneQuestion), ended: make(chan struct{}), open: map[string]chan *wire.ZoneAnswer{}}
+	l := &line{requests: make(chan *wire.ZoneRequest), ended: make(chan struct{}), open: map[string]chan *wire.ZoneResponse{}}
 	defer g.hangUp(zone, l)
 	g.mu.Lock()
 	g.lines[zone] = l
@@ -131,7 +131,7 @@ func (g *Global) Questions(stream wire.ZoneQueries_QuestionsServer) error {
 	go func() { received <- l.receive(stream) }()
 	for {
 		select {
-		case q := <-l.questions:
+		case q := <-l.requests:
 			if err := stream.Send(q); err != nil {
 				return err
 			}
@@ -142,7 +142,7 @@ func (g *Global) Questions(stream wire.ZoneQueries_QuestionsServer) error {
 }
 
 // receive takes answers until the stream ends.
-func (l *line) receive(stream wire.ZoneQueries_QuestionsServer) error {
+func (l *line) receive(stream wire.ZoneQueries_RequestsServer) error {
 	for {
 		answer, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -164,16 +164,16 @@ func (g *Global) hangUp(zone string, l *line) {
 	close(l.ended)
 }
 
-// Ask implements wire.ZoneQueriesServer. A zone learns of another what becomes of a request at its ingress, and
+// Forward implements wire.ZoneQueriesServer. A zone learns of another what becomes of a request at its ingress, and
 // nothing else.
-func (g *Global) Ask(ctx context.Context, q *wire.ZoneQuestion) (*wire.ZoneAnswer, error) {
+func (g *Global) Forward(ctx context.Context, q *wire.ZoneRequest) (*wire.ZoneResponse, error) {
 	if _, err := g.authenticate(ctx); err != nil {
 		return nil, err
 	}
-	if q.GetPassage() == nil {
+	if q.GetCrossZone() == nil {
 		return nil, status.Error(codes.PermissionDenied, "a zone may ask another only what becomes of a request at its ingress")
 	}
-	answer, err := g.ask(ctx, &wire.ZoneQuestion{Zone: q.Zone, Question: q.Question})
+	answer, err := g.request(ctx, &wire.ZoneRequest{Zone: q.Zone, Query: q.Query})
 	if err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}

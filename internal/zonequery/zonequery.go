@@ -18,41 +18,41 @@ import (
 	"weft/resource"
 )
 
-// Patience is how long an answer of a zone may take, those that it asks for itself included.
-const Patience = 10 * time.Second
+// Timeout is how long an answer of a zone may take, those that it asks for itself included.
+const Timeout = 10 * time.Second
 
 // Inspector answers in its own zone.
 type Inspector interface {
 	// Explain says what becomes of a request of a proxy of the zone, and asks beyond where it goes on in
 	// another.
-	Explain(envoysim.Request, envoysim.Beyond) (*envoysim.Explanation, error)
-	// Arrive says what becomes of a request that arrives at a zone ingress.
-	Arrive(envoysim.Crossing) (*envoysim.Arrival, error)
-	// Behind says who is behind a service of the zone; nil where there is no such service.
-	Behind(graph.ServiceKey) *graph.Behind
+	Explain(envoysim.Request, envoysim.RemoteZones) (*envoysim.Explanation, error)
+	// CrossZone says what becomes of a request that arrives at a zone ingress.
+	CrossZone(envoysim.CrossZoneRequest) (*envoysim.IngressResult, error)
+	// Backends says who is behind a service of the zone; nil where there is no such service.
+	Backends(graph.ServiceKey) *graph.Backends
 }
 
-func explainQuestion(zone string, r envoysim.Request) *wire.ZoneQuestion {
-	return &wire.ZoneQuestion{Zone: zone, Question: &wire.ZoneQuestion_Explain_{Explain: &wire.ZoneQuestion_Explain{
+func explainRequest(zone string, r envoysim.Request) *wire.ZoneRequest {
+	return &wire.ZoneRequest{Zone: zone, Query: &wire.ZoneRequest_Explain_{Explain: &wire.ZoneRequest_Explain{
 		Mesh: r.From.Mesh, Dataplane: r.From.Name, To: r.To, Method: r.Method, Path: r.Path,
 	}}}
 }
 
-func requestOf(q *wire.ZoneQuestion_Explain) envoysim.Request {
+func requestOf(q *wire.ZoneRequest_Explain) envoysim.Request {
 	return envoysim.Request{From: graph.ProxyKey{Mesh: q.Mesh, Name: q.Dataplane}, To: q.To, Method: q.Method, Path: q.Path}
 }
 
-func passageQuestion(zone string, c envoysim.Crossing) *wire.ZoneQuestion {
-	return &wire.ZoneQuestion{Zone: zone, Question: &wire.ZoneQuestion_Passage_{Passage: &wire.ZoneQuestion_Passage{
+func crossZoneRequest(zone string, c envoysim.CrossZoneRequest) *wire.ZoneRequest {
+	return &wire.ZoneRequest{Zone: zone, Query: &wire.ZoneRequest_CrossZone_{CrossZone: &wire.ZoneRequest_CrossZone{
 		Mesh: c.Mesh, Ingress: c.Ingress.Name, Legacy: c.Ingress.Mesh == "",
-		Sni: c.SNI, SpiffeIds: c.Names, Method: c.Method, Path: c.Path,
+		Sni: c.SNI, SpiffeIds: c.SpiffeIDs, Method: c.Method, Path: c.Path,
 	}}}
 }
 
-func crossingOf(q *wire.ZoneQuestion_Passage) envoysim.Crossing {
-	c := envoysim.Crossing{
+func crossZoneRequestOf(q *wire.ZoneRequest_CrossZone) envoysim.CrossZoneRequest {
+	c := envoysim.CrossZoneRequest{
 		Ingress: graph.ProxyKey{Mesh: q.Mesh, Name: q.Ingress}, Mesh: q.Mesh,
-		SNI: q.Sni, Names: q.SpiffeIds, Method: q.Method, Path: q.Path,
+		SNI: q.Sni, SpiffeIDs: q.SpiffeIds, Method: q.Method, Path: q.Path,
 	}
 	if q.Legacy {
 		c.Ingress = graph.ZoneIngressProxy(q.Ingress)
@@ -60,14 +60,14 @@ func crossingOf(q *wire.ZoneQuestion_Passage) envoysim.Crossing {
 	return c
 }
 
-func behindQuestion(zone string, service graph.ServiceKey) *wire.ZoneQuestion {
-	return &wire.ZoneQuestion{Zone: zone, Question: &wire.ZoneQuestion_Behind_{Behind: &wire.ZoneQuestion_Behind{
+func backendsRequest(zone string, service graph.ServiceKey) *wire.ZoneRequest {
+	return &wire.ZoneRequest{Zone: zone, Query: &wire.ZoneRequest_Backends_{Backends: &wire.ZoneRequest_Backends{
 		Mesh: service.Mesh, Service: service.Name,
 	}}}
 }
 
 // read decodes the answer of a zone.
-func read[T any](zone string, answer *wire.ZoneAnswer, err error) (*T, error) {
+func read[T any](zone string, answer *wire.ZoneResponse, err error) (*T, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -81,10 +81,10 @@ func read[T any](zone string, answer *wire.ZoneAnswer, err error) (*T, error) {
 	return document, nil
 }
 
-// asker puts a question to its zone.
-type asker func(context.Context, *wire.ZoneQuestion) (*wire.ZoneAnswer, error)
+// client puts a question to its zone.
+type client func(context.Context, *wire.ZoneRequest) (*wire.ZoneResponse, error)
 
-func (ask asker) arrive(ctx context.Context, zone string, c envoysim.Crossing) (*envoysim.Arrival, error) {
-	answer, err := ask(ctx, passageQuestion(zone, c))
-	return read[envoysim.Arrival](zone, answer, err)
+func (ask client) crossZone(ctx context.Context, zone string, c envoysim.CrossZoneRequest) (*envoysim.IngressResult, error) {
+	answer, err := ask(ctx, crossZoneRequest(zone, c))
+	return read[envoysim.IngressResult](zone, answer, err)
 }

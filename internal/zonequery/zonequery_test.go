@@ -21,12 +21,12 @@ import (
 // inspector of a zone: web calls db of the zone west, and db-1 is behind db.
 type inspector struct{ zone string }
 
-func (i inspector) Explain(r envoysim.Request, beyond envoysim.Beyond) (*envoysim.Explanation, error) {
+func (i inspector) Explain(r envoysim.Request, beyond envoysim.RemoteZones) (*envoysim.Explanation, error) {
 	if r.From.Name != "web" {
 		return nil, errors.New("there is no proxy " + r.From.String())
 	}
-	arrival, err := beyond("west", envoysim.Crossing{
-		Ingress: graph.ProxyKey{Mesh: r.From.Mesh, Name: "zi"}, Mesh: r.From.Mesh, SNI: "db.ms", Names: []string{"spiffe://east/web"}, Path: r.Path,
+	arrival, err := beyond("west", envoysim.CrossZoneRequest{
+		Ingress: graph.ProxyKey{Mesh: r.From.Mesh, Name: "zi"}, Mesh: r.From.Mesh, SNI: "db.ms", SpiffeIDs: []string{"spiffe://east/web"}, Path: r.Path,
 	})
 	if err != nil {
 		return &envoysim.Explanation{From: r.From.String(), Verdict: envoysim.Unknown, Reason: err.Error()}, nil
@@ -34,15 +34,15 @@ func (i inspector) Explain(r envoysim.Request, beyond envoysim.Beyond) (*envoysi
 	return &envoysim.Explanation{From: r.From.String(), Verdict: envoysim.Allowed, Listener: arrival.Listener}, nil
 }
 
-func (i inspector) Arrive(c envoysim.Crossing) (*envoysim.Arrival, error) {
-	return &envoysim.Arrival{Listener: strings.Join([]string{i.zone, c.Ingress.String(), c.SNI, strings.Join(c.Names, " "), c.Path}, " ")}, nil
+func (i inspector) CrossZone(c envoysim.CrossZoneRequest) (*envoysim.IngressResult, error) {
+	return &envoysim.IngressResult{Listener: strings.Join([]string{i.zone, c.Ingress.String(), c.SNI, strings.Join(c.SpiffeIDs, " "), c.Path}, " ")}, nil
 }
 
-func (i inspector) Behind(key graph.ServiceKey) *graph.Behind {
+func (i inspector) Backends(key graph.ServiceKey) *graph.Backends {
 	if key != (graph.ServiceKey{Mesh: "default", Name: "db"}) {
 		return nil
 	}
-	return &graph.Behind{Servers: []graph.Server{{Port: 80, Dataplane: "db-1"}}}
+	return &graph.Backends{Servers: []graph.Server{{Port: 80, Dataplane: "db-1"}}}
 }
 
 // zones are a global control plane and the zones that are connected to it. A caller is the zone that it says.
@@ -89,7 +89,7 @@ func (z *zones) join(t *testing.T, name string) *zonequery.Zone {
 	go func() { defer close(done); zone.Follow(ctx, z.conn(name)) }()
 	t.Cleanup(func() { cancel(); <-done })
 	for {
-		if _, err := z.global.Arrive(t.Context(), name, envoysim.Crossing{}); err == nil {
+		if _, err := z.global.CrossZone(t.Context(), name, envoysim.CrossZoneRequest{}); err == nil {
 			return zone
 		} else if resource.CodeOf(err) != resource.Unavailable {
 			t.Fatal(err)
@@ -108,7 +108,7 @@ func TestGlobalAsksBothZones(t *testing.T) {
 	if err != nil || got.Verdict != envoysim.Allowed || got.Listener != "west default.zi db.ms spiffe://east/web /a" {
 		t.Errorf("%+v, %v", got, err)
 	}
-	behind, err := z.global.Behind(t.Context(), "west", graph.ServiceKey{Mesh: "default", Name: "db"})
+	behind, err := z.global.Backends(t.Context(), "west", graph.ServiceKey{Mesh: "default", Name: "db"})
 	if err != nil || len(behind.Servers) != 1 || behind.Servers[0].Dataplane != "db-1" {
 		t.Errorf("%+v, %v", behind, err)
 	}
@@ -127,7 +127,7 @@ func TestNoAnswer(t *testing.T) {
 			return err
 		}, "the zone east: there is no proxy default.nobody"},
 		"no such service": {func() error {
-			_, err := z.global.Behind(t.Context(), "east", graph.ServiceKey{Mesh: "default", Name: "nothing"})
+			_, err := z.global.Backends(t.Context(), "east", graph.ServiceKey{Mesh: "default", Name: "nothing"})
 			return err
 		}, "the zone east: there is no MeshService default/nothing"},
 		"global asks a zone that is away": {func() error {
@@ -135,11 +135,11 @@ func TestNoAnswer(t *testing.T) {
 			return err
 		}, "the zone north can't be asked: it is not connected to this instance of the global control plane"},
 		"a zone asks a zone that is away": {func() error {
-			_, err := east.Arrive(t.Context(), "north", envoysim.Crossing{})
+			_, err := east.CrossZone(t.Context(), "north", envoysim.CrossZoneRequest{})
 			return err
 		}, "by way of global: the zone north can't be asked: it is not connected to this instance of the global control plane"},
 		"a zone that is alone": {func() error {
-			_, err := zonequery.NewZone("alone", nil).Arrive(t.Context(), "east", envoysim.Crossing{})
+			_, err := zonequery.NewZone("alone", nil).CrossZone(t.Context(), "east", envoysim.CrossZoneRequest{})
 			return err
 		}, "the zone east can't be asked: this control plane is joined to no global one"},
 	} {
@@ -164,12 +164,12 @@ func TestAZoneLearnsNothingElse(t *testing.T) {
 	z := newZones(t)
 	z.join(t, "west")
 	hostile := wire.NewZoneQueriesClient(z.conn("hostile"))
-	for _, q := range []*wire.ZoneQuestion{
-		{Zone: "west", Question: &wire.ZoneQuestion_Behind_{Behind: &wire.ZoneQuestion_Behind{Mesh: "default", Service: "db"}}},
-		{Zone: "west", Question: &wire.ZoneQuestion_Explain_{Explain: &wire.ZoneQuestion_Explain{Mesh: "default", Dataplane: "web"}}},
+	for _, q := range []*wire.ZoneRequest{
+		{Zone: "west", Query: &wire.ZoneRequest_Backends_{Backends: &wire.ZoneRequest_Backends{Mesh: "default", Service: "db"}}},
+		{Zone: "west", Query: &wire.ZoneRequest_Explain_{Explain: &wire.ZoneRequest_Explain{Mesh: "default", Dataplane: "web"}}},
 		{Zone: "west"},
 	} {
-		if a, err := hostile.Ask(t.Context(), q); err == nil || !strings.Contains(err.Error(), "PermissionDenied") {
+		if a, err := hostile.Forward(t.Context(), q); err == nil || !strings.Contains(err.Error(), "PermissionDenied") {
 			t.Errorf("%v is answered %v, %v", q, a, err)
 		}
 	}
@@ -178,14 +178,14 @@ func TestAZoneLearnsNothingElse(t *testing.T) {
 // A zone that goes while it is asked is not waited for.
 func TestAZoneGoes(t *testing.T) {
 	z := newZones(t)
-	stream, err := wire.NewZoneQueriesClient(z.conn("slow")).Questions(t.Context())
+	stream, err := wire.NewZoneQueriesClient(z.conn("slow")).Requests(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	answered := make(chan error, 1)
 	go func() {
 		for {
-			_, err := z.global.Arrive(context.Background(), "slow", envoysim.Crossing{})
+			_, err := z.global.CrossZone(context.Background(), "slow", envoysim.CrossZoneRequest{})
 			if err != nil && strings.Contains(err.Error(), "not connected") {
 				continue // not yet
 			}

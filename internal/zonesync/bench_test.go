@@ -54,7 +54,7 @@ func newPeer(b *testing.B, log *zonesync.Log, zone kind.Owner, seq uint64) *peer
 	sender := zonesync.NewSender(log, zonesync.Way{Sync: resource.ZoneToGlobal | resource.ZoneToZones, To: zone})
 	p := &peer{sender: sender, session: zonesync.NewSession(zonesync.Side{Kind: "MeshService"}, zone, sender, nil)}
 	p.say(b, &wire.Frame{Message: &wire.Frame_Hello{Hello: &wire.Hello{Protocol: zonesync.Protocol, Kind: "MeshService", Zone: zone.Zone}}})
-	p.say(b, &wire.Frame{Message: &wire.Frame_Claim{Claim: &wire.Claim{Epoch: 1, Seq: seq}}})
+	p.say(b, &wire.Frame{Message: &wire.Frame_Position{Position: &wire.Position{Epoch: 1, Seq: seq}}})
 	return p
 }
 
@@ -135,9 +135,9 @@ func BenchmarkFirstSync(b *testing.B) {
 	for b.Loop() {
 		p := newPeer(b, log, kind.Owner{Zone: "new"}, 0)
 		p.take(b, marshal(b)) // asks
-		p.say(b, &wire.Frame{Message: &wire.Frame_Inventory{Inventory: &wire.Inventory{Round: 1, Sums: []uint64{0}}}})
+		p.say(b, &wire.Frame{Message: &wire.Frame_Digest{Digest: &wire.Digest{Round: 1, Sums: []uint64{0}}}})
 		p.take(b, marshal(b))
-		p.say(b, &wire.Frame{Message: &wire.Frame_Inventory{Inventory: &wire.Inventory{Round: 1, Last: true}}})
+		p.say(b, &wire.Frame{Message: &wire.Frame_Digest{Digest: &wire.Digest{Round: 1, Last: true}}})
 		if n := p.take(b, marshal(b)); n != benchZones*benchServices {
 			b.Fatalf("%d items were sent", n)
 		}
@@ -147,12 +147,12 @@ func BenchmarkFirstSync(b *testing.B) {
 // BenchmarkCompare is a zone that comes back to a restarted global and has everything already.
 func BenchmarkCompare(b *testing.B) {
 	log := services(b)
-	var held []zonesync.Held
+	var held []zonesync.StoredItem
 	for zone := range benchZones {
 		for service := range benchServices {
 			key := zonesync.Key{Owner: zoneOf(zone), Mesh: "default", Name: fmt.Sprintf("service-%03d", service)}
 			body := fmt.Appendf(nil, `{"labels":{"kuma.io/zone":"zone-%03d","kuma.io/origin":"zone"},"spec":{"ports":[{"port":80,"appProtocol":"http"}],"version":%d,"padding":"%0400d"}}`, zone, 0, 0)
-			held = append(held, zonesync.Held{Key: key, Hash: zonesync.Sum(key, body)})
+			held = append(held, zonesync.StoredItem{Key: key, Hash: zonesync.Sum(key, body)})
 		}
 	}
 	sums := make([]uint64, 4096)
@@ -162,7 +162,7 @@ func BenchmarkCompare(b *testing.B) {
 	for b.Loop() {
 		p := newPeer(b, log, kind.Owner{Zone: "back"}, 0)
 		p.take(b, marshal(b))
-		p.say(b, &wire.Frame{Message: &wire.Frame_Inventory{Inventory: &wire.Inventory{Round: 1, Sums: sums}}})
+		p.say(b, &wire.Frame{Message: &wire.Frame_Digest{Digest: &wire.Digest{Round: 1, Sums: sums}}})
 		if n := p.take(b, marshal(b)); n != 0 {
 			b.Fatalf("%d items were sent", n)
 		}

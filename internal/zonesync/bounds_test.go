@@ -46,7 +46,7 @@ func TestHostileRejectedItems(t *testing.T) {
 	}
 	kept, size := 0, 0
 	for _, r := range receivers {
-		for _, one := range r.Refused() {
+		for _, one := range r.Rejected() {
 			kept++
 			size += len(one.Key.Name) + len(one.Reason)
 		}
@@ -55,13 +55,13 @@ func TestHostileRejectedItems(t *testing.T) {
 		t.Errorf("%d items with %d bytes are kept of 3,000; the last receiver says that it misses some: %v", kept, size, receivers[2].Missed())
 	}
 	for _, r := range receivers {
-		r.Forget()
+		r.DropRejected()
 	}
 	next := zonesync.NewReceiver(zonesync.Way{Sync: everyWay, From: east, To: global})
 	next.Share(shared)
 	s := zonesync.NewSession(zonesync.Side{Kind: "MeshService"}, east, zonesync.NewSender(zonesync.NewLog(7), zonesync.Way{Sync: everyWay, From: global, To: east}), next)
-	if err := play(s, next, hello, foreign(t, 0, 50, 0)); err != nil || next.Missed() || len(next.Refused()) != 50 {
-		t.Errorf("what was given back is not there: %d are kept, %v", len(next.Refused()), err)
+	if err := play(s, next, hello, foreign(t, 0, 50, 0)); err != nil || next.Missed() || len(next.Rejected()) != 50 {
+		t.Errorf("what was given back is not there: %d are kept, %v", len(next.Rejected()), err)
 	}
 }
 
@@ -82,7 +82,7 @@ func TestHostileBytes(t *testing.T) {
 	for i := 0; i < 20 && err == nil; i++ {
 		ack := &wire.Ack{}
 		for j := range 1000 {
-			ack.Refused = append(ack.Refused, &wire.Refusal{Key: &wire.ItemKey{Name: fmt.Sprintf("%d-%d", i, j)}, Reason: strings.Repeat("x", 1<<10)})
+			ack.Rejected = append(ack.Rejected, &wire.Rejection{Key: &wire.ItemKey{Name: fmt.Sprintf("%d-%d", i, j)}, Reason: strings.Repeat("x", 1<<10)})
 		}
 		err = play(session, receiver, &wire.Frame{Message: &wire.Frame_Ack{Ack: ack}})
 	}

@@ -33,10 +33,10 @@ func (s *Sender) compare() {
 }
 
 func askFrame(round uint64, buckets []uint32) *wire.Frame {
-	return &wire.Frame{Message: &wire.Frame_Ask{Ask: &wire.Ask{Round: round, Buckets: buckets}}}
+	return &wire.Frame{Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{Round: round, Buckets: buckets}}}
 }
 
-func (s *Sender) inventory(part *wire.Inventory) error {
+func (s *Sender) inventory(part *wire.Digest) error {
 	switch {
 	case part.Round < s.round: // the answer to a question that was replaced
 		return nil
@@ -93,7 +93,7 @@ func (s *Sender) eachVisible(visit func(*entry)) {
 }
 
 // compareItems takes a part of the list of what the receiver holds in the buckets that differ.
-func (s *Sender) compareItems(part *wire.Inventory) error {
+func (s *Sender) compareItems(part *wire.Digest) error {
 	c := s.comparing
 	if c.listed += len(part.Items); c.listed > maxInventory {
 		return fmt.Errorf("an inventory has more than %d items", maxInventory)
@@ -104,7 +104,7 @@ func (s *Sender) compareItems(part *wire.Inventory) error {
 			return err
 		}
 		if s.way.permits(key.Owner) { // of others nothing is to be said to this receiver
-			s.compareItem(Held{key, Hash(item.Hash)})
+			s.compareItem(StoredItem{key, Hash(item.Hash)})
 		}
 	}
 	if c.unknown > maxUnknown {
@@ -116,7 +116,7 @@ func (s *Sender) compareItems(part *wire.Inventory) error {
 	return nil
 }
 
-func (s *Sender) compareItem(item Held) {
+func (s *Sender) compareItem(item StoredItem) {
 	c, e := s.comparing, s.log.index[item.Key]
 	current := e != nil && !e.deleted
 	switch {
@@ -155,7 +155,7 @@ func (l Limits) buckets(items int) int {
 }
 
 // sums adds up the hashes in each of n buckets.
-func sums(items []Held, n int) []uint64 {
+func sums(items []StoredItem, n int) []uint64 {
 	all := make([]uint64, n)
 	for _, item := range items {
 		all[bucket(item.Hash, n)] += uint64(item.Hash)

@@ -13,10 +13,10 @@ import (
 func compare(t *testing.T, receiver *zonesync.Receiver, held, has int) (applied []zonesync.Item, sender *zonesync.Sender) {
 	t.Helper()
 	log := zonesync.NewLog(9)
-	var all []zonesync.Held
+	var all []zonesync.StoredItem
 	for i := range held {
 		k := ofEast(fmt.Sprintf("item-%03d", i))
-		all = append(all, zonesync.Held{Key: k, Hash: zonesync.Sum(k, []byte("1"))})
+		all = append(all, zonesync.StoredItem{Key: k, Hash: zonesync.Sum(k, []byte("1"))})
 		if i < has {
 			put(t, log, k, "1")
 		}
@@ -33,7 +33,7 @@ func compare(t *testing.T, receiver *zonesync.Receiver, held, has int) (applied 
 }
 
 // exchange has both sides say once what there is to say.
-func exchange(t *testing.T, receiver *zonesync.Receiver, from, at *zonesync.Session, held []zonesync.Held) (applied []zonesync.Item) {
+func exchange(t *testing.T, receiver *zonesync.Receiver, from, at *zonesync.Session, held []zonesync.StoredItem) (applied []zonesync.Item) {
 	t.Helper()
 	say := func(from, to *zonesync.Session) {
 		ready, err := from.Ready()
@@ -41,7 +41,7 @@ func exchange(t *testing.T, receiver *zonesync.Receiver, from, at *zonesync.Sess
 			t.Fatal(err)
 		}
 		if ready.List {
-			receiver.Inventory(held)
+			receiver.Digest(held)
 		}
 		if ready.Apply != nil {
 			applied = append(applied, ready.Apply.Items...)
@@ -79,13 +79,13 @@ func TestDoubt(t *testing.T) {
 		}
 		gone := c.held - c.has
 		if !doubted {
-			if len(applied) != gone || len(r.Refused()) > 0 {
+			if len(applied) != gone || len(r.Rejected()) > 0 {
 				t.Errorf("%d of %d are there: %d are deleted", c.has, c.held, len(applied))
 			}
 			continue
 		}
-		if len(applied) > 0 || doubt != (zonesync.Doubt{Deletions: gone, Of: c.held}) || len(r.Refused()) != gone || r.Synced() {
-			t.Errorf("%d of %d are there: %d are deleted, %+v, %d are listed, synced is %v", c.has, c.held, len(applied), doubt, len(r.Refused()), r.Synced())
+		if len(applied) > 0 || doubt != (zonesync.Doubt{Deletions: gone, Of: c.held}) || len(r.Rejected()) != gone || r.Synced() {
+			t.Errorf("%d of %d are there: %d are deleted, %+v, %d are listed, synced is %v", c.has, c.held, len(applied), doubt, len(r.Rejected()), r.Synced())
 		}
 		r.Retry()
 		again, _ := compare(t, r, c.held, c.has)
@@ -99,12 +99,12 @@ func TestDoubt(t *testing.T) {
 func TestRelease(t *testing.T) {
 	for _, kept := range []int{10_000, 3} { // of more than are kept the sender says it again
 		r := newDoubter()
-		r.RefusedItems = kept
+		r.RejectedItems = kept
 		compare(t, r, 40, 5)
 		r.Release()
 		applied, _ := compare(t, r, 40, 5)
-		if _, still := r.Doubted(); still || len(applied) < 35 || len(r.Refused()) > 0 || !r.Synced() {
-			t.Errorf("%d kept: %d are deleted, %d are listed, synced is %v", kept, len(applied), len(r.Refused()), r.Synced())
+		if _, still := r.Doubted(); still || len(applied) < 35 || len(r.Rejected()) > 0 || !r.Synced() {
+			t.Errorf("%d kept: %d are deleted, %d are listed, synced is %v", kept, len(applied), len(r.Rejected()), r.Synced())
 		}
 		if again, _ := compare(t, r, 40, 0); len(again) > 0 {
 			t.Errorf("%d kept: the next ones are deleted without a word: %d", kept, len(again))
@@ -126,8 +126,8 @@ func TestReleaseOutlivesTheStream(t *testing.T) {
 	if err != nil || ready.Apply == nil || len(ready.Apply.Items) != 35 {
 		t.Fatalf("after another stream began: %+v, %v", ready, err)
 	}
-	if r.Applied(ready.Apply, nil); len(r.Refused()) > 0 || !r.Synced() {
-		t.Errorf("%d are still listed", len(r.Refused()))
+	if r.Applied(ready.Apply, nil); len(r.Rejected()) > 0 || !r.Synced() {
+		t.Errorf("%d are still listed", len(r.Rejected()))
 	}
 }
 
@@ -135,7 +135,7 @@ func TestReleaseOutlivesTheStream(t *testing.T) {
 func TestDoubtIsNoPosition(t *testing.T) {
 	r := newDoubter()
 	at := zonesync.NewSession(zonesync.Side{Kind: "MeshService"}, east, nil, r)
-	frames := []*wire.Frame{hello, {Message: &wire.Frame_Ask{Ask: &wire.Ask{Round: 1}}}}
+	frames := []*wire.Frame{hello, {Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{Round: 1}}}}
 	for _, f := range frames {
 		if err := at.Step(f); err != nil {
 			t.Fatal(err)
@@ -144,7 +144,7 @@ func TestDoubtIsNoPosition(t *testing.T) {
 	if ready, err := at.Ready(); err != nil || !ready.List {
 		t.Fatal(ready, err)
 	}
-	r.Inventory([]zonesync.Held{{Key: ofEast("a"), Hash: 1}})
+	r.Digest([]zonesync.StoredItem{{Key: ofEast("a"), Hash: 1}})
 	gone := batchOf(&wire.Batch{Epoch: 9, Seq: 5, Round: 1, Items: [][]byte{deletion(t, "a")}})
 	if err := at.Step(gone); err != nil {
 		t.Fatal(err)
@@ -167,11 +167,11 @@ func TestZoneStore(t *testing.T) {
 		"the first":                   {zonesync.ZoneStore{}, true, true},
 		"the same":                    {zonesync.ZoneStore{Fingerprint: "b"}, true, false},
 		"another, beside":             {zonesync.ZoneStore{Fingerprint: "a"}, false, false},
-		"another, just afterwards":    {zonesync.ZoneStore{Fingerprint: "a", Away: now.Add(-time.Second)}, false, false},
-		"another, a day afterwards":   {zonesync.ZoneStore{Fingerprint: "a", Away: now.Add(-zonesync.Patience)}, true, true},
-		"another, the clock put back": {zonesync.ZoneStore{Fingerprint: "a", Away: now.Add(time.Hour)}, false, false},
+		"another, just afterwards":    {zonesync.ZoneStore{Fingerprint: "a", Disconnected: now.Add(-time.Second)}, false, false},
+		"another, a day afterwards":   {zonesync.ZoneStore{Fingerprint: "a", Disconnected: now.Add(-zonesync.Timeout)}, true, true},
+		"another, the clock put back": {zonesync.ZoneStore{Fingerprint: "a", Disconnected: now.Add(time.Hour)}, false, false},
 	} {
-		admitted, becomes := c.store.Admits("b", now, zonesync.Patience)
+		admitted, becomes := c.store.Admits("b", now, zonesync.Timeout)
 		if admitted != c.admitted || becomes != c.becomes {
 			t.Errorf("%s: %v, %v", name, admitted, becomes)
 		}

@@ -36,7 +36,7 @@ func play(s *zonesync.Session, receiver *zonesync.Receiver, frames ...*wire.Fram
 			return err
 		}
 		if ready.List {
-			receiver.Inventory(nil)
+			receiver.Digest(nil)
 		}
 	}
 	return nil
@@ -44,11 +44,11 @@ func play(s *zonesync.Session, receiver *zonesync.Receiver, frames ...*wire.Fram
 
 // TestHostileFrames: what makes no sense ends the stream with words that say what was wrong.
 func TestHostileFrames(t *testing.T) {
-	claim := &wire.Frame{Message: &wire.Frame_Claim{Claim: &wire.Claim{}}}
-	ask := &wire.Frame{Message: &wire.Frame_Ask{Ask: &wire.Ask{Round: 1}}}
+	claim := &wire.Frame{Message: &wire.Frame_Position{Position: &wire.Position{}}}
+	ask := &wire.Frame{Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{Round: 1}}}
 	storing := batchOf(&wire.Batch{Epoch: 1, Items: [][]byte{encoded(t, "web")}})
-	inventory := func(i *wire.Inventory) *wire.Frame {
-		return &wire.Frame{Message: &wire.Frame_Inventory{Inventory: i}}
+	inventory := func(i *wire.Digest) *wire.Frame {
+		return &wire.Frame{Message: &wire.Frame_Digest{Digest: i}}
 	}
 	for name, test := range map[string]struct {
 		frames []*wire.Frame
@@ -60,19 +60,19 @@ func TestHostileFrames(t *testing.T) {
 		"another kind":     {[]*wire.Frame{helloOf(&wire.Hello{Protocol: 1, Kind: "Secret", Zone: "east"})}, `it speaks of "Secret" on a stream of MeshService`},
 		"an old release":   {[]*wire.Frame{helloOf(&wire.Hello{Kind: "MeshService", Zone: "east"})}, "upgrade it"},
 		"absurd ack":       {[]*wire.Frame{hello, claim, {Message: &wire.Frame_Ack{Ack: &wire.Ack{Batches: 1 << 60}}}}, "batches are acknowledged"},
-		"nothing asked":    {[]*wire.Frame{hello, inventory(&wire.Inventory{Round: 3})}, "was not asked for"},
-		"absurd sums":      {[]*wire.Frame{hello, claim, inventory(&wire.Inventory{Round: 1, Sums: make([]uint64, 3)})}, "want a power of two"},
-		"endless sums":     {[]*wire.Frame{hello, claim, inventory(&wire.Inventory{Round: 1, Sums: make([]uint64, 1<<16)})}, "want a power of two"},
-		"item without key": {[]*wire.Frame{hello, claim, inventory(&wire.Inventory{Round: 1, Sums: []uint64{1}}), inventory(&wire.Inventory{Round: 1, Items: []*wire.Held{{}}})}, "has no name"},
+		"nothing asked":    {[]*wire.Frame{hello, inventory(&wire.Digest{Round: 3})}, "was not asked for"},
+		"absurd sums":      {[]*wire.Frame{hello, claim, inventory(&wire.Digest{Round: 1, Sums: make([]uint64, 3)})}, "want a power of two"},
+		"endless sums":     {[]*wire.Frame{hello, claim, inventory(&wire.Digest{Round: 1, Sums: make([]uint64, 1<<16)})}, "want a power of two"},
+		"item without key": {[]*wire.Frame{hello, claim, inventory(&wire.Digest{Round: 1, Sums: []uint64{1}}), inventory(&wire.Digest{Round: 1, Items: []*wire.ItemDigest{{}}})}, "has no name"},
 		"absurd key":       {[]*wire.Frame{hello, batchOf(&wire.Batch{Epoch: 1, Items: [][]byte{encoded(t, strings.Repeat("x", 1000))}})}, "a part of 1000 bytes"},
 		"not an item":      {[]*wire.Frame{hello, batchOf(&wire.Batch{Epoch: 1, Items: [][]byte{{1, 2, 3}}})}, "does not decode"},
 		"too many items":   {[]*wire.Frame{hello, batchOf(&wire.Batch{Epoch: 1, Items: make([][]byte, 2000)})}, "a batch has 2000 items"},
 		"no epoch":         {[]*wire.Frame{hello, batchOf(&wire.Batch{})}, "epoch 0"},
 		"backwards":        {[]*wire.Frame{hello, batchOf(&wire.Batch{Epoch: 1, Seq: 9}), batchOf(&wire.Batch{Epoch: 1, Seq: 8})}, "does not follow"},
 		"another epoch":    {[]*wire.Frame{hello, batchOf(&wire.Batch{Epoch: 1, Seq: 9}), batchOf(&wire.Batch{Epoch: 2, Seq: 10})}, "does not follow"},
-		"old question":     {[]*wire.Frame{hello, {Message: &wire.Frame_Ask{Ask: &wire.Ask{}}}}, "a question of round 0"},
+		"old question":     {[]*wire.Frame{hello, {Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{}}}}, "a question of round 0"},
 		"old batch":        {[]*wire.Frame{hello, ask, batchOf(&wire.Batch{Epoch: 1, Seq: 9})}, "and the last question was of round 1"},
-		"names unasked":    {[]*wire.Frame{hello, {Message: &wire.Frame_Ask{Ask: &wire.Ask{Round: 1, Buckets: []uint32{1}}}}}, "came before one for sums"},
+		"names unasked":    {[]*wire.Frame{hello, {Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{Round: 1, Buckets: []uint32{1}}}}}, "came before one for sums"},
 		"endless batches":  {append([]*wire.Frame{hello, storing}, repeated(batchOf(&wire.Batch{Epoch: 1}), 6)...), "are not acknowledged"},
 		"endless asking":   {append([]*wire.Frame{hello, storing}, repeated(ask, 12)...), "wait for their answers"},
 	} {
@@ -121,7 +121,7 @@ func TestForeignItems(t *testing.T) {
 	if ready.Apply == nil || len(ready.Apply.Items) != 1 || ready.Apply.Items[0].Key.Owner != east {
 		t.Errorf("what is to be stored: %+v", ready.Apply)
 	}
-	refused := receiver.Refused()
+	refused := receiver.Rejected()
 	if len(refused) != 2 || refused[1].Reason != "it belongs to zone west, and zone east may send only its own" {
 		t.Errorf("what is refused: %+v", refused)
 	}
@@ -144,13 +144,13 @@ func TestNewerRelease(t *testing.T) {
 func FuzzStep(f *testing.F) {
 	seeds := []*wire.Frame{
 		hello,
-		{Message: &wire.Frame_Claim{Claim: &wire.Claim{Epoch: 7, Seq: 2}}},
-		{Message: &wire.Frame_Ask{Ask: &wire.Ask{Round: 1}}},
-		{Message: &wire.Frame_Ask{Ask: &wire.Ask{Round: 1, Buckets: []uint32{0, 1 << 31}}}},
-		{Message: &wire.Frame_Inventory{Inventory: &wire.Inventory{Round: 1, Sums: []uint64{1, 2}}}},
-		{Message: &wire.Frame_Inventory{Inventory: &wire.Inventory{Round: 1, Items: []*wire.Held{{Key: &wire.ItemKey{Name: "a"}}}, Last: true}}},
+		{Message: &wire.Frame_Position{Position: &wire.Position{Epoch: 7, Seq: 2}}},
+		{Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{Round: 1}}},
+		{Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{Round: 1, Buckets: []uint32{0, 1 << 31}}}},
+		{Message: &wire.Frame_Digest{Digest: &wire.Digest{Round: 1, Sums: []uint64{1, 2}}}},
+		{Message: &wire.Frame_Digest{Digest: &wire.Digest{Round: 1, Items: []*wire.ItemDigest{{Key: &wire.ItemKey{Name: "a"}}}, Last: true}}},
 		batchOf(&wire.Batch{Epoch: 1, Seq: 3, Items: [][]byte{encoded(f, "a")}, Complete: true}),
-		{Message: &wire.Frame_Ack{Ack: &wire.Ack{Batches: 1, Settled: 3, Refused: []*wire.Refusal{{Key: &wire.ItemKey{Name: "a"}}}, Cleared: []*wire.ItemKey{{Name: "a"}}}}},
+		{Message: &wire.Frame_Ack{Ack: &wire.Ack{Batches: 1, Acked: 3, Rejected: []*wire.Rejection{{Key: &wire.ItemKey{Name: "a"}}}, Cleared: []*wire.ItemKey{{Name: "a"}}}}},
 	}
 	for _, a := range seeds {
 		for _, b := range seeds {
@@ -176,7 +176,7 @@ func FuzzStep(f *testing.F) {
 					return
 				}
 				if ready.List {
-					receiver.Inventory([]zonesync.Held{{Key: key("x"), Hash: 1}})
+					receiver.Digest([]zonesync.StoredItem{{Key: key("x"), Hash: 1}})
 				}
 				if ready.Apply != nil {
 					receiver.Applied(ready.Apply, nil)

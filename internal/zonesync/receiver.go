@@ -29,13 +29,13 @@ type Receiver struct {
 	// Of the stream.
 	waiting  []*wire.Frame // batches and questions that are not handled yet
 	applying *Apply
-	held     []Held // what was answered to the sender's question; nil once it is told
-	round    uint64 // of that question
-	listing  bool   // the caller owes an answer
-	received uint64 // batches
-	stored   uint64 // batches
-	unstored int    // bytes of items in those that are not stored
-	owes     bool   // an acknowledgement
+	held     []StoredItem // what was answered to the sender's question; nil once it is told
+	round    uint64       // of that question
+	listing  bool         // the caller owes an answer
+	received uint64       // batches
+	stored   uint64       // batches
+	unstored int          // bytes of items in those that are not stored
+	owes     bool         // an acknowledgement
 	frames   []*wire.Frame
 }
 
@@ -61,7 +61,7 @@ type Doubt struct {
 }
 
 // Doubted returns the last comparison whose deletions are not applied, because they are most of what is held; false:
-// there is none. They are among [Receiver.Refused] until [Receiver.Release], or until their items come back.
+// there is none. They are among [Receiver.Rejected] until [Receiver.Release], or until their items come back.
 func (r *Receiver) Doubted() (Doubt, bool) {
 	if r.doubted == (Doubt{}) || !r.refused.missed && !r.refused.doubts() {
 		return Doubt{}, false
@@ -103,8 +103,8 @@ func (r *Receiver) abandon() {
 }
 
 func (r *Receiver) claim() {
-	claim := &wire.Claim{Epoch: r.applied.Epoch, Seq: r.applied.Seq}
-	r.frames = append(r.frames, &wire.Frame{Message: &wire.Frame_Claim{Claim: claim}})
+	claim := &wire.Position{Epoch: r.applied.Epoch, Seq: r.applied.Seq}
+	r.frames = append(r.frames, &wire.Frame{Message: &wire.Frame_Position{Position: claim}})
 }
 
 // Synced says that everything is stored that the sender had when it was connected first, and that nothing is
@@ -116,15 +116,15 @@ func (r *Receiver) Synced() bool {
 // Position answers up to where the sender's log is stored; zero where that can't be said.
 func (r *Receiver) Position() Position { return r.applied }
 
-// Settled answers up to where everybody behind the receiver runs with what it has stored.
-func (r *Receiver) Settled() Position {
+// Acked answers up to where everybody behind the receiver runs with what it has stored.
+func (r *Receiver) Acked() Position {
 	return Position{Epoch: r.applied.Epoch, Seq: r.settled, again: r.applied.again}
 }
 
-// Settle says that everybody behind the receiver runs with what was stored when [Receiver.Position] answered
+// SetAcked says that everybody behind the receiver runs with what was stored when [Receiver.Position] answered
 // p. One that is not of the present, as before a comparison or before something that was refused was taken
 // after all, is ignored.
-func (r *Receiver) Settle(p Position) {
+func (r *Receiver) SetAcked(p Position) {
 	if !r.refused.missed && p.Epoch == r.applied.Epoch && p.again == r.applied.again && p.Seq <= r.applied.Seq && p.Seq > r.settled {
 		r.settled, r.owes = p.Seq, true
 	}
@@ -142,21 +142,21 @@ func (r *Receiver) forget() {
 // Share has the receiver keep what it refuses within a budget of several receivers. Call it before the first use.
 func (r *Receiver) Share(b *Budget) { r.refused.budget = b }
 
-// Forget gives back what the receiver keeps of a shared budget. It is not used any more then.
-func (r *Receiver) Forget() { r.refused.clear() }
+// DropRejected gives back what the receiver keeps of a shared budget. It is not used any more then.
+func (r *Receiver) DropRejected() { r.refused.clear() }
 
 // Missed says that more was refused than is listed and kept.
 func (r *Receiver) Missed() bool { return r.refused.missed }
 
-// Refused lists what is not taken, by key.
-func (r *Receiver) Refused() []Refusal { return r.refused.list() }
+// Rejected lists what is not taken, by key.
+func (r *Receiver) Rejected() []Rejection { return r.refused.list() }
 
 // step takes one frame of the sender. An error is a reason to end the stream.
 func (r *Receiver) step(f *wire.Frame) error {
 	switch m := f.Message.(type) {
-	case *wire.Frame_Ask:
-		if len(m.Ask.Buckets) > maxBuckets {
-			return fmt.Errorf("a question is for %d buckets, want at most %d", len(m.Ask.Buckets), maxBuckets)
+	case *wire.Frame_CompareRequest:
+		if len(m.CompareRequest.Buckets) > maxBuckets {
+			return fmt.Errorf("a question is for %d buckets, want at most %d", len(m.CompareRequest.Buckets), maxBuckets)
 		}
 	case *wire.Frame_Batch:
 		r.received++
@@ -219,14 +219,14 @@ func (r *Receiver) advance() error {
 }
 
 func (r *Receiver) handle(f *wire.Frame) error {
-	if ask := f.GetAsk(); ask != nil {
+	if ask := f.GetCompareRequest(); ask != nil {
 		return r.ask(ask)
 	}
 	return r.batch(f.GetBatch())
 }
 
 // ask begins or continues a comparison. What was remembered of the sender's log is void with it.
-func (r *Receiver) ask(ask *wire.Ask) error {
+func (r *Receiver) ask(ask *wire.CompareRequest) error {
 	if len(ask.Buckets) > 0 {
 		if ask.Round != r.round || r.held == nil {
 			return fmt.Errorf("a question for the items of round %d came before one for sums", ask.Round)
@@ -245,24 +245,24 @@ func (r *Receiver) ask(ask *wire.Ask) error {
 	return nil
 }
 
-// Inventory answers [Ready.List]. The list is kept until the sender has begun to send.
-func (r *Receiver) Inventory(held []Held) {
+// Digest answers [Ready.List]. The list is kept until the sender has begun to send.
+func (r *Receiver) Digest(held []StoredItem) {
 	if !r.listing {
 		return
 	}
 	r.listing = false
-	r.held = append([]Held{}, held...)
+	r.held = append([]StoredItem{}, held...)
 	if r.FreeDeletions > 0 {
 		r.compared, r.gone = make(map[Key]bool, len(held)), map[Key]bool{}
 		for _, item := range held {
 			r.compared[item.Key] = true
 		}
 	}
-	r.say(&wire.Inventory{Round: r.round, Sums: sums(r.held, r.buckets(len(r.held)))})
+	r.say(&wire.Digest{Round: r.round, Sums: sums(r.held, r.buckets(len(r.held)))})
 }
 
-func (r *Receiver) say(part *wire.Inventory) {
-	r.frames = append(r.frames, &wire.Frame{Message: &wire.Frame_Inventory{Inventory: part}})
+func (r *Receiver) say(part *wire.Digest) {
+	r.frames = append(r.frames, &wire.Frame{Message: &wire.Frame_Digest{Digest: part}})
 }
 
 // list tells the items of some buckets.
@@ -272,16 +272,16 @@ func (r *Receiver) list(buckets []uint32) {
 	for _, b := range buckets {
 		wanted.set(b % uint32(n))
 	}
-	part := &wire.Inventory{Round: r.round}
+	part := &wire.Digest{Round: r.round}
 	for _, held := range r.held {
 		if !wanted.has(uint32(bucket(held.Hash, n))) {
 			continue
 		}
 		if len(part.Items) == maxPart {
 			r.say(part)
-			part = &wire.Inventory{Round: r.round}
+			part = &wire.Digest{Round: r.round}
 		}
-		part.Items = append(part.Items, &wire.Held{Key: held.Key.wire(), Hash: uint64(held.Hash)})
+		part.Items = append(part.Items, &wire.ItemDigest{Key: held.Key.wire(), Hash: uint64(held.Hash)})
 	}
 	part.Last = true
 	r.say(part)
@@ -386,14 +386,14 @@ func (r *Receiver) again() {
 
 // Applied reports that what was to be applied is durably stored, apart from what was refused. Where it was
 // overtaken by a new stream the report is ignored.
-func (r *Receiver) Applied(a *Apply, refused []Refusal) {
+func (r *Receiver) Applied(a *Apply, refused []Rejection) {
 	if a == r.applying {
 		r.applying = nil
 		r.finish(a, refused)
 	}
 }
 
-func (r *Receiver) finish(a *Apply, refused []Refusal) {
+func (r *Receiver) finish(a *Apply, refused []Rejection) {
 	reasons := map[Key]string{}
 	for _, refusal := range refused {
 		reasons[refusal.Key] = refusal.Reason
@@ -448,11 +448,11 @@ func (r *Receiver) acknowledge() {
 		ack := &wire.Ack{Batches: r.stored, More: r.refused.missed}
 		part := keys[:min(len(keys), maxPart)]
 		if keys = keys[len(part):]; len(keys) == 0 {
-			ack.Settled = r.settled
+			ack.Acked = r.settled
 		}
 		for _, key := range part {
 			if refusal := r.refused.all[key]; refusal != nil {
-				ack.Refused = append(ack.Refused, &wire.Refusal{Key: key.wire(), Reason: refusal.reason})
+				ack.Rejected = append(ack.Rejected, &wire.Rejection{Key: key.wire(), Reason: refusal.reason})
 			} else {
 				ack.Cleared = append(ack.Cleared, key.wire())
 			}

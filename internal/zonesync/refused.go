@@ -72,7 +72,7 @@ func (r *refused) add(one *refusal, limits Limits) bool {
 		r.changed[key] = true
 	}
 	r.drop(key)
-	if len(r.all) == limits.RefusedItems || r.bytes+one.bytes() > limits.RefusedBytes || !r.budget.take(one.bytes()) {
+	if len(r.all) == limits.RejectedItems || r.bytes+one.bytes() > limits.RejectedBytes || !r.budget.take(one.bytes()) {
 		r.missed = true
 		r.changed[key] = true
 		return false
@@ -148,10 +148,10 @@ func (r *refused) items() (items []Item) {
 }
 
 // list is what users see, by key.
-func (r *refused) list() []Refusal {
-	list := make([]Refusal, 0, len(r.all))
+func (r *refused) list() []Rejection {
+	list := make([]Rejection, 0, len(r.all))
 	for _, key := range slices.SortedFunc(maps.Keys(r.all), compareKeys) {
-		list = append(list, Refusal{key, r.all[key].reason})
+		list = append(list, Rejection{key, r.all[key].reason})
 	}
 	return list
 }

@@ -16,10 +16,10 @@ type Sender struct {
 	log *Log
 	way Way
 
-	claim     *wire.Claim // to be answered once the log is open
-	comparing *comparison // with what the receiver holds
-	round     uint64      // of the last comparison
-	streaming bool        // it is known what the receiver holds
+	claim     *wire.Position // to be answered once the log is open
+	comparing *comparison    // with what the receiver holds
+	round     uint64         // of the last comparison
+	streaming bool           // it is known what the receiver holds
 	frames    []*wire.Frame
 
 	cursor   uint64 // position up to which the log was sent
@@ -53,7 +53,7 @@ func NewSender(log *Log, way Way) *Sender {
 type Progress struct {
 	// Applied is the position up to which it has stored the log, apart from what it refused, and Settled the
 	// one up to which everybody behind it runs with it. Both go down when it must be compared anew.
-	Applied, Settled uint64
+	Applied, Acked uint64
 	// Current says that it has everything.
 	Current bool
 	// Lag is the age of the oldest change that it has not stored, rounded up to a quarter of a second; 0 where
@@ -65,14 +65,14 @@ type Progress struct {
 func (s *Sender) Progress(now time.Time) Progress {
 	s.log.mu.RLock()
 	defer s.log.mu.RUnlock()
-	p := Progress{Applied: s.applied, Settled: min(s.settled, s.applied)}
+	p := Progress{Applied: s.applied, Acked: min(s.settled, s.applied)}
 	if !s.streaming {
 		return p
 	}
 	if len(s.window) == 0 && !s.catching {
 		// Between the last batch and the cursor there was nothing for this receiver.
-		if p.Settled == s.applied {
-			p.Settled = s.cursor
+		if p.Acked == s.applied {
+			p.Acked = s.cursor
 		}
 		p.Applied = s.cursor
 	}
@@ -85,7 +85,7 @@ func (s *Sender) Progress(now time.Time) Progress {
 // Confirmed says whether everybody behind the receiver runs with a state of a resource: it is the newest one in
 // the log, the receiver has settled on it and does not refuse it.
 func (s *Sender) Confirmed(item Item) bool {
-	settled := s.Progress(time.Time{}).Settled
+	settled := s.Progress(time.Time{}).Acked
 	s.log.mu.RLock()
 	defer s.log.mu.RUnlock()
 	if _, refused := s.refused[item.Key]; refused {
@@ -101,21 +101,21 @@ func (s *Sender) Confirmed(item Item) bool {
 	return !e.deleted && e.hash == Sum(item.Key, item.Body) && settled >= e.seq
 }
 
-// Refused lists what the receiver does not take, by key.
-func (s *Sender) Refused() []Refusal {
-	list := make([]Refusal, 0, len(s.refused))
+// Rejected lists what the receiver does not take, by key.
+func (s *Sender) Rejected() []Rejection {
+	list := make([]Rejection, 0, len(s.refused))
 	for _, key := range slices.SortedFunc(maps.Keys(s.refused), compareKeys) {
-		list = append(list, Refusal{key, s.refused[key]})
+		list = append(list, Rejection{key, s.refused[key]})
 	}
 	return list
 }
 
-// RefusesMore says that the receiver refuses more than [Sender.Refused] lists. It has settled on nothing then.
-func (s *Sender) RefusesMore() bool { return s.more }
+// RejectsMore says that the receiver refuses more than [Sender.Rejected] lists. It has settled on nothing then.
+func (s *Sender) RejectsMore() bool { return s.more }
 
-// Refusing answers whose resources the receiver may hold in another state, however far it is: it refuses one,
+// Rejecting answers whose resources the receiver may hold in another state, however far it is: it refuses one,
 // or the log waits for the owner.
-func (s *Sender) Refusing() map[kind.Owner]bool {
+func (s *Sender) Rejecting() map[kind.Owner]bool {
 	owners := maps.Clone(s.withheld)
 	for key := range s.refused {
 		owners[key.Owner] = true
@@ -126,11 +126,11 @@ func (s *Sender) Refusing() map[kind.Owner]bool {
 // step takes one frame of the receiver. An error is a reason to end the stream.
 func (s *Sender) step(f *wire.Frame) error {
 	switch m := f.Message.(type) {
-	case *wire.Frame_Claim:
-		s.claim = m.Claim
+	case *wire.Frame_Position:
+		s.claim = m.Position
 		return nil
-	case *wire.Frame_Inventory:
-		return s.inventory(m.Inventory)
+	case *wire.Frame_Digest:
+		return s.inventory(m.Digest)
 	case *wire.Frame_Ack:
 		return s.ack(m.Ack)
 	}
@@ -174,7 +174,7 @@ func (s *Sender) inFlight() (bytes int) {
 }
 
 // resume continues where the receiver is, or asks what it holds where the log can't tell.
-func (s *Sender) resume(claim *wire.Claim) {
+func (s *Sender) resume(claim *wire.Position) {
 	if !s.log.continues(Position{Epoch: claim.Epoch, Seq: claim.Seq}, s.way) {
 		s.compare()
 		return
@@ -269,7 +269,7 @@ func (s *Sender) ack(ack *wire.Ack) error {
 		s.applied = max(s.applied, s.window[0].seq)
 		s.window = s.window[1:]
 	}
-	s.settled, s.more = ack.Settled, ack.More
+	s.settled, s.more = ack.Acked, ack.More
 	return s.refusals(ack)
 }
 
@@ -281,13 +281,13 @@ func (s *Sender) refusals(ack *wire.Ack) error {
 		}
 		s.keep(key, "", false)
 	}
-	for _, refusal := range ack.Refused {
+	for _, refusal := range ack.Rejected {
 		key, err := readKey(refusal.Key)
 		if err != nil {
 			return err
 		}
-		if s.keep(key, clip(refusal.Reason), true); len(s.refused) > s.log.RefusedItems || s.kept > s.log.RefusedBytes {
-			return fmt.Errorf("more than %d items or %d bytes are refused, which are not listed any more", s.log.RefusedItems, s.log.RefusedBytes)
+		if s.keep(key, clip(refusal.Reason), true); len(s.refused) > s.log.RejectedItems || s.kept > s.log.RejectedBytes {
+			return fmt.Errorf("more than %d items or %d bytes are refused, which are not listed any more", s.log.RejectedItems, s.log.RejectedBytes)
 		}
 	}
 	return nil

@@ -35,7 +35,7 @@ type Ready struct {
 	// Apply is to be stored and then reported to [Receiver.Applied]. Nothing else is applied meanwhile.
 	Apply *Apply
 	// List asks for everything that is held of this kind from this peer: at global what the zone owns, in a
-	// zone what it does not own itself. [Receiver.Inventory] takes it.
+	// zone what it does not own itself. [Receiver.Digest] takes it.
 	List bool
 }
 
@@ -67,7 +67,7 @@ func (s *Session) Step(f *wire.Frame) error {
 		return errors.New("the first frame is not a Hello")
 	}
 	switch f.Message.(type) {
-	case *wire.Frame_Claim, *wire.Frame_Inventory, *wire.Frame_Ack:
+	case *wire.Frame_Position, *wire.Frame_Digest, *wire.Frame_Ack:
 		if s.sender == nil {
 			return fmt.Errorf("nothing of %s goes from %s to %s", s.own.Kind, s.own.Owner, s.peer)
 		}

@@ -84,7 +84,7 @@ func (l *link) carry(from, to *zonesync.Session) (moved int) {
 		}
 	}
 	if ready.List {
-		l.receiver.Inventory(l.held())
+		l.receiver.Digest(l.held())
 	}
 	if ready.Apply != nil {
 		l.receiver.Applied(ready.Apply, l.apply(ready.Apply))
@@ -107,11 +107,11 @@ func (l *link) note(f *wire.Frame) {
 	l.trace = append(l.trace, line)
 }
 
-func (l *link) apply(a *zonesync.Apply) (refused []zonesync.Refusal) {
+func (l *link) apply(a *zonesync.Apply) (refused []zonesync.Rejection) {
 	for _, item := range a.Items {
 		switch why := l.refuse[item.Key]; {
 		case why != "":
-			refused = append(refused, zonesync.Refusal{Key: item.Key, Reason: why})
+			refused = append(refused, zonesync.Rejection{Key: item.Key, Reason: why})
 		case item.Deleted:
 			delete(l.store, item.Key)
 		default:
@@ -121,9 +121,9 @@ func (l *link) apply(a *zonesync.Apply) (refused []zonesync.Refusal) {
 	return refused
 }
 
-func (l *link) held() (held []zonesync.Held) {
+func (l *link) held() (held []zonesync.StoredItem) {
 	for key, body := range l.store {
-		held = append(held, zonesync.Held{Key: key, Hash: zonesync.Sum(key, []byte(body))})
+		held = append(held, zonesync.StoredItem{Key: key, Hash: zonesync.Sum(key, []byte(body))})
 	}
 	return held
 }
@@ -175,7 +175,7 @@ func TestFirstSync(t *testing.T) {
 	l := newLink(t, log)
 	l.connect()
 	l.has("a=1", "b=1")
-	l.said("hello", "hello", "claim", "ask", "inventory", "ask", "inventory", "batch of 2", "ack")
+	l.said("hello", "hello", "position", "comparerequest", "digest", "comparerequest", "digest", "batch of 2", "ack")
 }
 
 // TestReconnect: a receiver that remembers where it was gets what changed since, each resource once.
@@ -192,7 +192,7 @@ func TestReconnect(t *testing.T) {
 	put(t, log, key("c"), "1")
 	l.connect()
 	l.has("a=99", "c=1")
-	l.said("hello", "hello", "claim", "batch of 3", "ack")
+	l.said("hello", "hello", "position", "batch of 3", "ack")
 }
 
 // TestRestart: whoever of the two has forgotten where they were, equal sums are enough where nothing changed,
@@ -207,7 +207,7 @@ func TestRestart(t *testing.T) {
 
 	l.receiver = zonesync.NewReceiver(zonesync.Way{Sync: everyWay, From: global, To: east})
 	l.connect()
-	l.said("hello", "hello", "claim", "ask", "inventory", "batch of 0", "ack")
+	l.said("hello", "hello", "position", "comparerequest", "digest", "batch of 0", "ack")
 
 	restored := openLog(2)
 	for i := range 998 {
@@ -216,7 +216,7 @@ func TestRestart(t *testing.T) {
 	put(t, restored, key("s000"), "2")
 	l.log = restored
 	l.connect()
-	l.said("hello", "hello", "claim", "ask", "inventory", "ask", "inventory", "batch of 2", "batch of 1", "ack", "ack")
+	l.said("hello", "hello", "position", "comparerequest", "digest", "comparerequest", "digest", "batch of 2", "batch of 1", "ack", "ack")
 	if len(l.store) != 998 || l.store[key("s000")] != "2" {
 		t.Errorf("the zone holds %d resources, s000 as %q; want 998 and 2", len(l.store), l.store[key("s000")])
 	}
@@ -314,7 +314,7 @@ func TestLogIsClosed(t *testing.T) {
 	put(t, l.log, key("a"), "1")
 	l.connect()
 	l.has("a=1", "b=1")
-	l.said("hello", "hello", "claim")
+	l.said("hello", "hello", "position")
 	l.log.Open()
 	l.run()
 	l.has("a=1")
@@ -376,13 +376,13 @@ func TestRefusal(t *testing.T) {
 	l.refuse[key("a")] = "its mesh does not exist"
 	l.connect()
 	l.has("b=1")
-	want := []zonesync.Refusal{{Key: key("a"), Reason: "its mesh does not exist"}}
-	if diff := cmp.Diff(want, l.sender.Refused()); diff != "" {
+	want := []zonesync.Rejection{{Key: key("a"), Reason: "its mesh does not exist"}}
+	if diff := cmp.Diff(want, l.sender.Rejected()); diff != "" {
 		t.Errorf("what the sender knows (-want +got):\n%s", diff)
 	}
 
 	l.connect() // the sender hears of it again
-	if diff := cmp.Diff(want, l.sender.Refused()); diff != "" {
+	if diff := cmp.Diff(want, l.sender.Rejected()); diff != "" {
 		t.Errorf("what the next sender knows (-want +got):\n%s", diff)
 	}
 
@@ -391,8 +391,8 @@ func TestRefusal(t *testing.T) {
 	l.receiver.Retry()
 	l.run()
 	l.has("a=1", "b=1")
-	if len(l.sender.Refused())+len(l.receiver.Refused()) > 0 || l.bytes > 0 {
-		t.Errorf("after it was taken: %v, %v, and %d bytes were sent", l.sender.Refused(), l.receiver.Refused(), l.bytes)
+	if len(l.sender.Rejected())+len(l.receiver.Rejected()) > 0 || l.bytes > 0 {
+		t.Errorf("after it was taken: %v, %v, and %d bytes were sent", l.sender.Rejected(), l.receiver.Rejected(), l.bytes)
 	}
 }
 
@@ -400,21 +400,21 @@ func TestRefusal(t *testing.T) {
 func TestManyRefusals(t *testing.T) {
 	log := openLog(1)
 	l := newLink(t, log)
-	l.receiver.RefusedItems = 2
+	l.receiver.RejectedItems = 2
 	for i := range 5 {
 		put(t, log, key(fmt.Sprint(i)), "1")
 		l.refuse[key(fmt.Sprint(i))] = "no"
 	}
 	l.connect()
-	if n := len(l.sender.Refused()); n != 2 || !l.sender.RefusesMore() {
-		t.Errorf("%d refusals are listed, and there are more: %v", n, l.sender.RefusesMore())
+	if n := len(l.sender.Rejected()); n != 2 || !l.sender.RejectsMore() {
+		t.Errorf("%d refusals are listed, and there are more: %v", n, l.sender.RejectsMore())
 	}
 	clear(l.refuse)
 	l.receiver.Retry()
 	l.run()
 	l.has("0=1", "1=1", "2=1", "3=1", "4=1")
-	if n := len(l.sender.Refused()); n != 0 || l.sender.RefusesMore() {
-		t.Errorf("%d refusals are still listed, and there are more: %v", n, l.sender.RefusesMore())
+	if n := len(l.sender.Rejected()); n != 0 || l.sender.RejectsMore() {
+		t.Errorf("%d refusals are still listed, and there are more: %v", n, l.sender.RejectsMore())
 	}
 }
 
@@ -444,9 +444,9 @@ func TestProgress(t *testing.T) {
 	if l.sender.Confirmed(item) {
 		t.Error("it is confirmed before it has settled")
 	}
-	l.receiver.Settle(l.receiver.Position())
+	l.receiver.SetAcked(l.receiver.Position())
 	l.run()
-	if p := l.sender.Progress(epoch); !l.sender.Confirmed(item) || p.Settled != log.Head().Seq {
+	if p := l.sender.Progress(epoch); !l.sender.Confirmed(item) || p.Acked != log.Head().Seq {
 		t.Errorf("settled: %+v", p)
 	}
 }
@@ -463,12 +463,12 @@ func TestSettledBeforeRefused(t *testing.T) {
 	clear(l.refuse)
 	l.receiver.Retry()
 	l.run()
-	l.receiver.Settle(position)
+	l.receiver.SetAcked(position)
 	l.run()
 	if l.sender.Confirmed(item) {
 		t.Error("it is confirmed by those who had settled without it")
 	}
-	l.receiver.Settle(l.receiver.Position())
+	l.receiver.SetAcked(l.receiver.Position())
 	l.run()
 	if !l.sender.Confirmed(item) {
 		t.Error("it is not confirmed")

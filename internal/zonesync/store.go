@@ -12,9 +12,9 @@ const (
 	StoreMetadata = "weft-store"
 )
 
-// Patience is how long global waits for an operator before it takes a zone at its word: that another store is the
+// Timeout is how long global waits for an operator before it takes a zone at its word: that another store is the
 // zone's from now on, while the former one is away, or that most of what the zone had is gone.
-const Patience = 24 * time.Hour
+const Timeout = 24 * time.Hour
 
 // Fingerprint names a store by its ID, which is secret: 32 hexadecimal digits of the SHA-256 of the ID.
 func Fingerprint(storeID string) string {
@@ -25,8 +25,8 @@ func Fingerprint(storeID string) string {
 // ZoneStore is what global knows of the store of a zone's control plane. A control plane that has the zone's token and
 // another store is a second one of the same name: what it lacks would be deleted everywhere.
 type ZoneStore struct {
-	Fingerprint string    // of the store that is the zone's; empty: none has connected yet
-	Away        time.Time // since when no control plane with that store is connected; zero: one is
+	Fingerprint  string    // of the store that is the zone's; empty: none has connected yet
+	Disconnected time.Time // since when no control plane with that store is connected; zero: one is
 }
 
 // Admits says whether a control plane with a store may speak for the zone, and whether its store becomes the zone's by
@@ -35,6 +35,6 @@ func (s ZoneStore) Admits(fingerprint string, now time.Time, patience time.Durat
 	if s.Fingerprint == fingerprint {
 		return true, false
 	}
-	becomes = s.Fingerprint == "" || !s.Away.IsZero() && now.Sub(s.Away) >= patience
+	becomes = s.Fingerprint == "" || !s.Disconnected.IsZero() && now.Sub(s.Disconnected) >= patience
 	return becomes, becomes
 }

@@ -88,9 +88,9 @@ func (t *Tracker) refuse(s *standing, owners map[kind.Owner]bool) {
 	s.refusing = owners
 }
 
-// Settled says up to where in the shared log a zone has settled ([Progress.Settled]), and whose resources it
-// refuses ([Sender.Refusing]): those it does not run with, however far it is.
-func (t *Tracker) Settled(zone kind.Owner, seq uint64, refusing map[kind.Owner]bool) {
+// Acked says up to where in the shared log a zone has settled ([Progress.InSync]), and whose resources it
+// refuses ([Sender.Rejecting]): those it does not run with, however far it is.
+func (t *Tracker) Acked(zone kind.Owner, seq uint64, refusing map[kind.Owner]bool) {
 	s := t.zones[zone]
 	if s == nil {
 		return
@@ -137,7 +137,7 @@ func (o *origin) thin() {
 }
 
 // Confirmed answers up to where in a zone's own log every other zone runs with it: what to tell the zone with
-// [Receiver.Settle].
+// [Receiver.SetAcked].
 func (t *Tracker) Confirmed(zone kind.Owner) Position {
 	o := t.origins[zone]
 	if o == nil {
@@ -150,8 +150,8 @@ func (t *Tracker) Confirmed(zone kind.Owner) Position {
 	return o.confirmed
 }
 
-// Behind lists the zones for which the next confirmation of a zone waits, by name.
-func (t *Tracker) Behind(zone kind.Owner) []kind.Owner {
+// Pending lists the zones for which the next confirmation of a zone waits, by name.
+func (t *Tracker) Pending(zone kind.Owner) []kind.Owner {
 	o := t.origins[zone]
 	if o == nil || len(o.waiting) == 0 {
 		return nil

@@ -17,14 +17,14 @@ func TestTracker(t *testing.T) {
 	tracker := zonesync.NewTracker()
 	for _, zone := range []kind.Owner{east, west, north} {
 		tracker.Join(zone)
-		tracker.Settled(zone, 10, nil)
+		tracker.Acked(zone, 10, nil)
 	}
 	confirmed := func(when string, want uint64, behind ...kind.Owner) {
 		t.Helper()
 		if got := tracker.Confirmed(east); got.Seq != want {
 			t.Errorf("%s: confirmed up to %d, want %d", when, got.Seq, want)
 		}
-		if diff := cmp.Diff(behind, tracker.Behind(east)); diff != "" {
+		if diff := cmp.Diff(behind, tracker.Pending(east)); diff != "" {
 			t.Errorf("%s: behind (-want +got):\n%s", when, diff)
 		}
 	}
@@ -32,27 +32,27 @@ func TestTracker(t *testing.T) {
 	tracker.Forwarded(east, at(5), 12)
 	tracker.Forwarded(east, at(6), 14)
 	confirmed("forwarded", 0, north, west)
-	tracker.Settled(west, 14, nil)
+	tracker.Acked(west, 14, nil)
 	confirmed("one settled", 0, north)
-	tracker.Settled(north, 12, nil)
+	tracker.Acked(north, 12, nil)
 	confirmed("both settled on the first", 5, north)
-	tracker.Settled(north, 14, map[kind.Owner]bool{east: true})
+	tracker.Acked(north, 14, map[kind.Owner]bool{east: true})
 	confirmed("one refuses", 5, north)
-	tracker.Settled(north, 14, nil)
+	tracker.Acked(north, 14, nil)
 	confirmed("both settled", 6)
 
 	tracker.Forwarded(east, at(7), 16)
 	tracker.Join(kind.Owner{Zone: "new"})
-	tracker.Settled(west, 16, nil)
-	tracker.Settled(north, 16, nil)
+	tracker.Acked(west, 16, nil)
+	tracker.Acked(north, 16, nil)
 	confirmed("a zone that has joined meanwhile", 6, kind.Owner{Zone: "new"})
 	tracker.Leave(kind.Owner{Zone: "new"})
 	confirmed("it was taken out", 7)
 
 	tracker.Forwarded(east, zonesync.Position{Epoch: 2, Seq: 3}, 18)
 	confirmed("the zone has started anew", 7, north, west)
-	tracker.Settled(west, 18, nil)
-	tracker.Settled(north, 18, nil)
+	tracker.Acked(west, 18, nil)
+	tracker.Acked(north, 18, nil)
 	confirmed("and is confirmed anew", 3)
 }
 
@@ -66,11 +66,11 @@ func TestTrackerIsBounded(t *testing.T) {
 	for i := range uint64(changes) {
 		tracker.Forwarded(east, at(i+1), 100+i)
 	}
-	tracker.Settled(west, 100+changes/2, nil)
+	tracker.Acked(west, 100+changes/2, nil)
 	if got := tracker.Confirmed(east).Seq; got > changes/2+1 {
 		t.Errorf("confirmed up to %d, and only half of %d has settled", got, changes)
 	}
-	tracker.Settled(west, 100+changes, nil)
+	tracker.Acked(west, 100+changes, nil)
 	if got := tracker.Confirmed(east).Seq; got != changes {
 		t.Errorf("confirmed up to %d, want %d", got, changes)
 	}
@@ -89,7 +89,7 @@ func BenchmarkTracker(b *testing.B) {
 			tracker.Forwarded(zoneOf(zone), at(head), head)
 		}
 		for zone := range benchZones {
-			tracker.Settled(zoneOf(zone), head, nil)
+			tracker.Acked(zoneOf(zone), head, nil)
 			tracker.Confirmed(zoneOf(zone))
 		}
 	}

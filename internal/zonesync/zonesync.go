@@ -56,10 +56,10 @@ type Limits struct {
 	BucketItems int
 	// WindowBytes is how many bytes of items are sent and not acknowledged when another batch begins, 1 MiB by default.
 	WindowBytes int
-	// RefusedItems and RefusedBytes are what a receiver keeps of what it refused, 10,000 items and 8 MiB of their keys,
+	// RejectedItems and RejectedBytes are what a receiver keeps of what it refused, 10,000 items and 8 MiB of their keys,
 	// reasons and bodies by default. Of more it remembers only that there was some, and has it sent again when it is to
 	// try again. A sender keeps no more of what its receiver says of that.
-	RefusedItems, RefusedBytes int
+	RejectedItems, RejectedBytes int
 	// FreeDeletions is how many items one comparison deletes without doubt. Of more, which are more than half of what
 	// is held, none is deleted before [Receiver.Release]. 0: all are deleted, which is the default.
 	FreeDeletions int
@@ -68,7 +68,7 @@ type Limits struct {
 func defaultLimits() Limits {
 	return Limits{
 		BatchItems: 1_000, BatchBytes: 256 << 10, Window: 4, Tombstones: 10_000, BucketItems: 16,
-		WindowBytes: 1 << 20, RefusedItems: 10_000, RefusedBytes: 8 << 20,
+		WindowBytes: 1 << 20, RejectedItems: 10_000, RejectedBytes: 8 << 20,
 	}
 }
 
@@ -98,8 +98,8 @@ type Item struct {
 // Hash tells the states of a resource apart. See [Sum].
 type Hash uint64
 
-// Held is one item of an inventory.
-type Held struct {
+// StoredItem is one item of an inventory.
+type StoredItem struct {
 	Key  Key
 	Hash Hash
 }
@@ -127,8 +127,8 @@ type Position struct {
 	again uint64
 }
 
-// Refusal says why an item was not taken.
-type Refusal struct {
+// Rejection says why an item was not taken.
+type Rejection struct {
 	Key    Key
 	Reason string
 }

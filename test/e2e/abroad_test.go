@@ -62,7 +62,7 @@ func TestDrillTheWayToOtherZones(t *testing.T) {
 	url := west.outbound(3, "http")
 	tcp := fmt.Sprintf("%s:%d", west.address(3), webOutbounds["tcp"])
 	first := west.proxy("default", "egress-1", wayOut("egress-1", 11))
-	all := func() traffic.Ask { return inTurn(west.get(url), west.post(url), greetBy(west.machine.dial, tcp)) }
+	all := func() traffic.Send { return inTurn(west.get(url), west.post(url), greetBy(west.machine.dial, tcp)) }
 
 	d := west.drill("what goes to other zones begins to go through the egress", all())
 	d.more(50)

@@ -58,10 +58,11 @@ networking:
 // eastAndWest are two zones: web in east, behind an ingress, and a client of it in west.
 func (f *federation) eastAndWest() (east, west *world) { return f.eastAndWestBy(crossing) }
 
-// eastAndWestBy is the same with other identities and rules than those of crossing.
-func (f *federation) eastAndWestBy(rules string) (east, west *world) {
+// eastAndWestBy is the same with other identities and rules than those of crossing, and with further settings of both
+// zones.
+func (f *federation) eastAndWestBy(rules string, settings ...string) (east, west *world) {
 	f.t.Helper()
-	east, west = f.join("east"), f.join("west")
+	east, west = f.join("east", settings...), f.join("west", settings...)
 	f.global.apply(rules)
 	for _, zone := range []*world{east, west} {
 		zone.eventually("the rules of the mesh have come", func() error { return zone.has("meshtrafficpermissions", "all") })
@@ -291,7 +292,7 @@ func (f *federation) linkCut(east, west *world) {
 	}
 	echo := greetBy(west.machine.dial, fmt.Sprintf("%s:%d", west.address(3), webOutbounds["tcp"]))
 	// A connection of bytes is a handshake each time, which costs as much as many requests.
-	asks := append(slices.Repeat([]traffic.Ask{west.get(west.outbound(3, "http")), west.post(west.outbound(3, "grpc"))}, 20), echo)
+	asks := append(slices.Repeat([]traffic.Send{west.get(west.outbound(3, "http")), west.post(west.outbound(3, "grpc"))}, 20), echo)
 	across := west.drillAmong(4, "the link to global is cut: across zones", inTurn(asks...))
 	within := east.drillAmong(4, "the link to global is cut: in a zone", east.get(east.outbound(4, "http")))
 	across.more(20)

@@ -20,7 +20,37 @@ var shellBlock = regexp.MustCompile("(?s)```sh\n(.*?)```")
 // and for the build, which is done.
 func TestGettingStartedWorksAsWritten(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/getting-started.md")
+	said, err := runPage(t, "getting-started.md", "/tmp/first-mesh", [][2]string{
+		{"make build tools", "#"},
+		{`"$PWD/bin:$PATH"`, `"` + binaries + `:$PATH"`},
+	})
+	if err != nil || !strings.Contains(said, "RBAC: access denied") || !strings.Contains(said, "hello from backend") {
+		t.Errorf("%v, the page's commands say:\n%s", err, said)
+	}
+}
+
+// TestComingFromKumaWorksAsWritten: an export is translated and applied, and a request passes by a permission that was
+// written with from.
+func TestComingFromKumaWorksAsWritten(t *testing.T) {
+	t.Parallel()
+	said, err := runPage(t, "coming-from-kuma.md", "/tmp/from-kuma", nil)
+	if err != nil {
+		t.Errorf("%v, the page's commands say:\n%s", err, said)
+	}
+	for _, want := range []string{
+		"MeshRetry is a kind of Kuma that this release lacks", "MeshTrafficPermission shop/till-callers created", "spiffe://shop/cart asks for spiffe://shop/till", "the export lacks the Secret shop.ca-builtin-cert-ca-1",
+	} {
+		if !strings.Contains(said, want) {
+			t.Errorf("the page's commands do not say %q:\n%s", want, said)
+		}
+	}
+}
+
+// runPage runs the shell commands of a page in docs, and returns what they say. The page's folder, addresses and ports
+// are replaced by others, and each of the further changes.
+func runPage(t *testing.T, name, folder string, changes [][2]string) (string, error) {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join("../../docs", name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,17 +61,15 @@ func TestGettingStartedWorksAsWritten(t *testing.T) {
 	}
 	subnet, ports, dir := subnets.Add(1), freePorts(t, 7), t.TempDir()
 	text := script.String()
-	for _, change := range [][2]string{
-		{"make build tools", "#"},
-		{`"$PWD/bin:$PATH"`, `"` + binaries + `:$PATH"`},
-		{"/tmp/first-mesh", dir},
+	for _, change := range append(changes, [][2]string{
+		{folder, dir},
 		{"127.0.0.2", fmt.Sprintf("127.30.%d.2", subnet)},
 		{"127.0.0.3", fmt.Sprintf("127.30.%d.3", subnet)},
 		{":5680", fmt.Sprintf(":%d", ports[0])},
 		{":5678", fmt.Sprintf(":%d", ports[1])},
 		{"9902", fmt.Sprint(ports[2])},
 		{"9903", fmt.Sprint(ports[3])},
-	} {
+	}...) {
 		if !strings.Contains(text, change[0]) {
 			t.Fatalf("the page says nothing of %s any more", change[0])
 		}
@@ -53,7 +81,7 @@ func TestGettingStartedWorksAsWritten(t *testing.T) {
 	cmd.Env = append(os.Environ(),
 		fmt.Sprintf("KUMA_DIAGNOSTICS_SERVER_PORT=%d", ports[0]), fmt.Sprintf("KUMA_DP_SERVER_PORT=%d", ports[1]),
 		fmt.Sprintf("KUMA_API_SERVER_HTTP_PORT=%d", ports[4]), fmt.Sprintf("KUMA_API_SERVER_HTTPS_PORT=%d", ports[5]),
-		fmt.Sprintf("WEFT_API=http://127.0.0.1:%d", ports[4]), "WEFT_ENVOY="+envoy,
+		fmt.Sprintf("WEFT_API=http://127.0.0.1:%d", ports[4]), "WEFT_ENVOY="+envoy, "PATH="+binaries+":"+os.Getenv("PATH"),
 		"WEFT_CONFIG="+filepath.Join(dir, "home", "config"))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
@@ -64,12 +92,12 @@ func TestGettingStartedWorksAsWritten(t *testing.T) {
 	}
 	err = cmd.Wait()
 	syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // whatever is left
-	if err != nil || !strings.Contains(out.String(), "RBAC: access denied") || !strings.Contains(out.String(), "hello from backend") {
+	if t.Failed() || err != nil {
 		logs, _ := filepath.Glob(filepath.Join(dir, "*.log"))
 		for _, log := range logs {
 			said, _ := os.ReadFile(log)
 			t.Logf("%s:\n%s", filepath.Base(log), said)
 		}
-		t.Errorf("%v, the page's commands say:\n%s", err, &out)
 	}
+	return out.String(), err
 }

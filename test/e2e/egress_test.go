@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"math/big"
 	"net/http"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -202,6 +203,7 @@ func TestWhatIsOutsideIsReachedThroughTheEgress(t *testing.T) {
 	if _, err := greet(w.address(9) + ":10003")(t.Context()); err == nil {
 		t.Error("bytes of the stranger go out")
 	}
+	w.allowsBySNI()
 	if out, err := w.weft("get", "meshexternalservice", "plain", "-o", "yaml"); err != nil || !strings.Contains(out, "address: "+w.address(20)) {
 		t.Errorf("its status does not name the egress: %v\n%s", err, out)
 	}
@@ -210,8 +212,61 @@ func TestWhatIsOutsideIsReachedThroughTheEgress(t *testing.T) {
 	}
 }
 
+// allowsBySNI applies a permission with entries that have an SNI: every caller may call plain and the client alone
+// vault, though an allow without an SNI would let the stranger in there.
+func (w *world) allowsBySNI() {
+	w.t.Helper()
+	sniOf := func(service string) string {
+		out, err := w.weft("get", "meshexternalservice", service, "-o", "yaml")
+		found := regexp.MustCompile(`sni: "?(\S+\.mes)\b`).FindStringSubmatch(out)
+		if err != nil || found == nil {
+			w.t.Fatalf("%s has no SNI: %v\n%s", service, err, out)
+		}
+		return found[1]
+	}
+	w.apply(fmt.Sprintf(`
+type: MeshTrafficPermission
+mesh: default
+name: out
+spec:
+  targetRef: {kind: Dataplane, labels: {kuma.io/workload: egress}}
+  rules:
+  - default:
+      deny:
+      - spiffeID: {type: Exact, value: "spiffe://default.default.mesh.local/workload/stranger"}
+        sni: {type: Exact, value: %[2]s}
+      - spiffeID: {type: Exact, value: "spiffe://default.default.mesh.local/workload/client"}
+        sni: {type: Exact, value: %[3]s}
+      allow:
+      - sni: {type: Exact, value: %[1]s}
+      - spiffeID: {type: Prefix, value: "spiffe://default.default.mesh.local/"}
+        sni: {type: Exact, value: %[2]s}
+      - sni: {type: Exact, value: %[3]s}
+`, sniOf("plain"), sniOf("vault"), sniOf("echo")))
+	w.answers(fetch, w.out(9, 10001), "plain")
+	w.answers(fetch, w.out(8, 10001), "plain")
+	w.answers(fetch, w.out(8, 10002), "vault for outside at localhost")
+	if err := w.refused(w.out(9, 10002)); err != nil {
+		w.t.Errorf("the stranger is not denied at vault: %v", err)
+	}
+	echoTo := func(host int) error {
+		_, err := greet(fmt.Sprintf("%s:10003", w.address(host)))(w.t.Context())
+		return err
+	}
+	w.eventually("the stranger's TCP connection to echo is allowed", func() error { return echoTo(9) })
+	if err := echoTo(8); err == nil {
+		w.t.Error("the client is not denied at echo")
+	}
+	for service, want := range map[string]string{"plain": "default.allow[0]", "vault": "default.deny[0]"} {
+		out, err := w.weft("explain", "--from", "stranger", "--to", service)
+		if err != nil || !strings.Contains(out, "MeshTrafficPermission default/out rules[0]."+want) {
+			w.t.Errorf("explain does not name %s: %v\n%s", want, err, out)
+		}
+	}
+}
+
 // asksOut asks for everything that is outside in turn.
-func (w *world) asksOut(host int) traffic.Ask {
+func (w *world) asksOut(host int) traffic.Send {
 	return inTurn(traffic.Get(w.out(host, 10001)), traffic.Post(w.out(host, 10002)), greet(fmt.Sprintf("%s:10003", w.address(host))))
 }
 

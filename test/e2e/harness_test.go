@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -39,8 +40,17 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// given reports whether the command line sets a flag.
+func given(name string) (is bool) {
+	flag.Visit(func(f *flag.Flag) { is = is || f.Name == name })
+	return is
+}
+
 func prepare(m *testing.M) (int, error) {
 	flag.Parse()
+	if !given("test.parallel") {
+		flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))) // tests mostly wait
+	}
 	dir, err := os.MkdirTemp("", "weft-e2e-")
 	if err != nil {
 		return 0, err
@@ -53,6 +63,13 @@ func prepare(m *testing.M) (int, error) {
 	}
 	if envoy, err = findEnvoy(); err != nil {
 		return 0, err
+	}
+	if *busy {
+		end, err := startBusy(busyPerCore * runtime.NumCPU())
+		defer end()
+		if err != nil {
+			return 0, err
+		}
 	}
 	code := m.Run()
 	if *showDrills {
@@ -128,7 +145,7 @@ func newInstance(t *testing.T, subnet int, settings ...string) *world {
 	ports := freePorts(t, 3)
 	w.apiPort, w.dpPort, w.diagnosticsPort = ports[0], ports[1], ports[2]
 	w.cpAddress = fmt.Sprintf("https://127.0.0.1:%d", w.dpPort)
-	w.env = append(append(os.Environ(),
+	w.env = append(os.Environ(),
 		fmt.Sprintf("KUMA_API_SERVER_HTTP_PORT=%d", ports[0]),
 		"KUMA_API_SERVER_HTTPS_PORT=0",
 		fmt.Sprintf("KUMA_DP_SERVER_PORT=%d", ports[1]),
@@ -136,7 +153,11 @@ func newInstance(t *testing.T, subnet int, settings ...string) *world {
 		"KUMA_EGRESS_ALLOWED_LOCAL_NETWORKS=127.0.0.0/8", // in which everything of a test is
 		fmt.Sprintf("WEFT_API=http://127.0.0.1:%d", ports[0]),
 		"WEFT_CONFIG="+filepath.Join(w.dir, "home", "config"), // beside it the links to administrators' sockets
-	), settings...)
+	)
+	if !*showDrills && !*busy {
+		w.env = append(w.env, "KUMA_DP_SERVER_DRAIN_TIME=2s") // the shortest: tests wait for drains
+	}
+	w.env = append(w.env, settings...)
 	return w
 }
 
@@ -393,10 +414,24 @@ func fetchBy(client *http.Client, url string) (string, error) {
 	return string(body), nil
 }
 
+// patience is how long something that other programs bring about may take before a test fails.
+func patience() time.Duration {
+	if *busy {
+		return 3 * time.Minute
+	}
+	return 30 * time.Second
+}
+
 // eventually waits for something that other programs bring about.
 func (w *world) eventually(what string, try func() error) {
 	w.t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	eventually(w.t, what, try)
+}
+
+// eventually repeats try until it succeeds, and fails the test when the patience of a test has passed.
+func eventually(t *testing.T, what string, try func() error) {
+	t.Helper()
+	deadline := time.Now().Add(patience())
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -405,7 +440,7 @@ func (w *world) eventually(what string, try func() error) {
 			return
 		}
 		if time.Now().After(deadline) {
-			w.t.Fatalf("waiting until %s: %v", what, err)
+			t.Fatalf("waiting until %s: %v", what, err)
 		}
 		<-tick.C
 	}

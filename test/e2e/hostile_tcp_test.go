@@ -272,7 +272,7 @@ func (w *world) explained(m member) {
 		if err == nil {
 			err = json.Unmarshal([]byte(out), &said)
 		}
-		if want := map[bool]string{true: "allowed", false: "refused"}[m.allowed]; err != nil || said.Verdict != want {
+		if want := map[bool]string{true: "allowed", false: "denied"}[m.allowed]; err != nil || said.Verdict != want {
 			w.t.Errorf("explain says of %s and %s %q (%s), want %s: %v", m.name, service, said.Verdict, said.Reason, want, err)
 		}
 	}

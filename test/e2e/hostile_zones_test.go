@@ -71,8 +71,8 @@ func (f *federation) lie(zone string) *liar {
 	f.t.Cleanup(func() { conn.Close() })
 	l.joined = join.NewZone(join.ZoneConfig{
 		Zone: zone, Instance: "liar", Release: "liar", Global: conn, Store: rows, Log: slog.New(slog.DiscardHandler),
-		Writer:  admit.New(rows, admit.Options{Zone: zone, Joined: true}),
-		Settled: func(context.Context, []resource.Key) error { return nil },
+		Writer:    admit.New(rows, admit.Options{Zone: zone, Joined: true}),
+		WaitAcked: func(context.Context, []resource.Key) error { return nil },
 	})
 	return l
 }
@@ -120,7 +120,7 @@ func certificate(t *testing.T, ca *identity.CA, id string) *tls.Certificate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	leaf, err := ca.Sign(identity.Leaf{SpiffeIDs: []string{id}, DNSName: "any", PublicKey: key.Public(), Lifetime: time.Hour, Now: time.Now()})
+	leaf, err := ca.Sign(identity.CertificateContent{SpiffeIDs: []string{id}, DNSName: "any", PublicKey: key.Public(), Lifetime: time.Hour, Now: time.Now()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,11 +16,17 @@ func (f *federation) zoneIngress(w *world, zone, name string, host int) *process
 		f.t.Fatalf("%v\n%s", err, token)
 	}
 	document := fmt.Sprintf("{type: ZoneIngress, name: %s, networking: {address: NET.%[2]d, port: 20100, advertisedAddress: NET.%[2]d, advertisedPort: 20100}}", name, host)
-	ready := freePorts(f.t, 1)[0]
-	p := w.startOn(w.machine, name, "weft-dp", "run", "--proxy-type", "ingress",
+	return w.runZoneProxy("ingress", name, document, token)
+}
+
+// runZoneProxy runs a ZoneIngress or a ZoneEgress, by a token of the zone.
+func (w *world) runZoneProxy(proxyType, name, document, token string) *process {
+	w.t.Helper()
+	ready := freePorts(w.t, 1)[0]
+	p := w.startOn(w.machine, name, "weft-dp", append([]string{"run", "--proxy-type", proxyType,
 		"--cp-address", w.cpAddress, "--ca-cert-file", filepath.Join(w.dir, "data", "ca.crt"),
 		"--dataplane-file", w.file(name+".yaml", w.expand(document)), "--dataplane-token-file", w.file(name+".token", token),
-		"--envoy", envoy, "--readiness-port", fmt.Sprint(ready))
+		"--envoy", envoy, "--readiness-port", fmt.Sprint(ready)}, w.agentFlags...)...)
 	w.ready(w.machine, p, ready)
 	return p
 }
@@ -38,7 +44,7 @@ func (w *world) closed(address string) error {
 	return err
 }
 
-// The only ingress of a zone moves, and gives way to one of the older form, under traffic from another zone.
+// The only ingress of a zone moves, gives way to a ZoneIngress, and takes over from that again, under traffic from another zone.
 func TestDrillIngresses(t *testing.T) {
 	f := newFederation(t)
 	east, west := f.eastAndWest()
@@ -47,22 +53,31 @@ func TestDrillIngresses(t *testing.T) {
 
 	d := west.drill("the only ingress of a zone moves", inTurn(west.get(url), west.post(url)))
 	d.more(50)
-	east.apply(fmt.Sprintf(`
+	moved := fmt.Sprintf(`
 type: Dataplane
 mesh: default
 name: ingress-1
 labels: {kuma.io/workload: ingress-1}
 networking: {zoneIngress: {address: NET.%[1]d, port: 20200, advertisedAddress: NET.%[1]d, advertisedPort: 20200}}
-`, 10))
+`, 10)
+	east.apply(moved)
 	east.eventually("its former place is closed", func() error { return east.closed(east.address(10) + ":20100") })
 	d.more(50)
 	d.end()
 
 	d = west.drill("one that serves every mesh takes over", inTurn(west.get(url), west.post(url)))
 	d.more(50)
-	f.zoneIngress(east, "east", "old", 11)
+	old := f.zoneIngress(east, "east", "old", 11)
 	first.Process.Signal(syscall.SIGTERM)
 	<-first.exited
+	d.more(100)
+	d.end()
+
+	d = west.drill("the mesh's own ingress takes over again", inTurn(west.get(url), west.post(url)))
+	d.more(50)
+	east.proxy("default", "ingress-1", moved)
+	old.Process.Signal(syscall.SIGTERM)
+	<-old.exited
 	d.more(100)
 	d.end()
 }

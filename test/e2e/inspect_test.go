@@ -60,23 +60,109 @@ func TestEnvoysOwnPagesComeThroughTheAgentWithoutKeys(t *testing.T) {
 			t.Errorf("the dump has no redacted key, so that this test proves nothing:\n%.2000s", body)
 		}
 	}
-	w.eventually("the proxy has settled", func() error {
+	w.eventually("the proxy is in sync", func() error {
 		body, err := w.api("/meshes/default/dataplanes/web-1/_sync")
 		if err != nil {
 			return err
 		}
 		var sync struct {
-			Connected, Agent, Settled bool
-			LastAck                   string
+			Connected, Agent, InSync bool
+			LastAck                  string
 		}
 		if err := json.Unmarshal([]byte(body), &sync); err != nil {
 			return err
 		}
-		if !sync.Connected || !sync.Agent || !sync.Settled || sync.LastAck == "" {
+		if !sync.Connected || !sync.Agent || !sync.InSync || sync.LastAck == "" {
 			return errors.New(body)
 		}
 		return nil
 	})
+	w.eventually("its overview has every column", func() error {
+		body, err := w.api("/meshes/default/dataplanes/web-1/_overview")
+		if err != nil {
+			return err
+		}
+		var overview struct{ DataplaneInsight json.RawMessage }
+		if err := json.Unmarshal([]byte(body), &overview); err != nil {
+			return err
+		}
+		if !strings.Contains(body, `"mTLS":{"certificateExpirationTime":"`) {
+			return errors.New(body)
+		}
+		return kumactlColumns(overview.DataplaneInsight)
+	})
+}
+
+// TestZoneProxiesOwnPagesComeThroughTheirAgentsWithoutKeys asks what `kumactl inspect zoneingress` and `zoneegress` ask.
+func TestZoneProxiesOwnPagesComeThroughTheirAgentsWithoutKeys(t *testing.T) {
+	w := newWorld(t)
+	w.apply(identified("default") + "---" + outsideOf("default", "api", 9))
+	token, err := w.weft("generate", "zone-token", "--zone", "default", "--scope", "ingress")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, token)
+	}
+	w.runZoneProxy("ingress", "zi", "{type: ZoneIngress, name: zi, networking: {address: NET.10, port: 20100, advertisedAddress: NET.10, advertisedPort: 20100}}", token)
+	w.zoneEgress("ze", 11)
+	for proxy, listener := range map[string]string{"zoneingresses/zi": w.address(10) + ":20100", "zoneegresses/ze": w.address(11) + ":20300"} {
+		for page, want := range map[string]string{
+			"xds?include_eds=false": "envoy.admin.v3.ListenersConfigDump",
+			"xds?include_eds=true":  "envoy.admin.v3.EndpointsConfigDump",
+			"stats":                 "listener_manager.total_listeners_active: 1",
+			"clusters":              "::added_via_api::",
+			"clusters?format=json":  `"cluster_statuses"`,
+			"listeners":             "::" + listener,
+			"server-info":           `"LIVE"`,
+		} {
+			body, err := w.api("/" + proxy + "/" + page)
+			if err != nil || !strings.Contains(body, want) {
+				t.Errorf("%s/%s: %v; want %q in\n%.2000s", proxy, page, err, want, body)
+			}
+			if found := keyMaterial.FindString(body); found != "" {
+				t.Errorf("%s/%s shows a private key: %q", proxy, page, found)
+			}
+		}
+	}
+	for path, insight := range map[string]string{"/zoneingresses": "zoneIngressInsight", "/zoneegresses": "zoneEgressInsight"} {
+		w.eventually(path+" shows versions and counts", func() error {
+			body, err := w.api(path + "/_overview")
+			if err != nil {
+				return err
+			}
+			var list struct{ Items []map[string]json.RawMessage }
+			if err := json.Unmarshal([]byte(body), &list); err != nil {
+				return err
+			}
+			if len(list.Items) != 1 {
+				return errors.New(body)
+			}
+			return kumactlColumns(list.Items[0][insight])
+		})
+	}
+}
+
+// kumactlColumns wants what the columns of `kumactl inspect` are read from.
+func kumactlColumns(insight json.RawMessage) error {
+	var read struct {
+		Subscriptions []struct {
+			ConnectTime time.Time
+			Version     struct{ KumaDP, Envoy struct{ Version string } }
+			Status      struct {
+				LastUpdateTime *time.Time
+				Total          struct{ ResponsesSent int }
+			}
+		}
+	}
+	if err := json.Unmarshal(insight, &read); err != nil {
+		return fmt.Errorf("%w in %s", err, insight)
+	}
+	if len(read.Subscriptions) == 0 {
+		return fmt.Errorf("no subscription in %s", insight)
+	}
+	switch s := read.Subscriptions[len(read.Subscriptions)-1]; {
+	case s.ConnectTime.IsZero(), s.Version.KumaDP.Version == "", s.Version.Envoy.Version == "", s.Status.LastUpdateTime == nil, s.Status.Total.ResponsesSent == 0:
+		return fmt.Errorf("a column is blank: %s", insight)
+	}
+	return nil
 }
 
 func TestARefusedListenerIsShownAndServesOnceItsPortIsFree(t *testing.T) {
@@ -92,25 +178,25 @@ func TestARefusedListenerIsShownAndServesOnceItsPortIsFree(t *testing.T) {
 	w.eventually("the first inbound serves", func() error { return get(served) })
 	w.apply(strings.Replace(server("web-1", "web", "http", 2, 20080), "inbound: [", "inbound: [{port: 20081, servicePort: 18080, serviceAddress: NET.2, protocol: http, tags: {kuma.io/service: late}}, ", 1))
 
-	refusals := func() (string, error) {
+	nacks := func() (string, error) {
 		body, err := w.api("/meshes/default/dataplanes/web-1/_overview")
 		if err != nil {
 			return "", err
 		}
 		var overview struct {
 			DataplaneInsight struct {
-				Refusals []struct{ Type, Name, Message string }
+				NACKs []struct{ Type, Name, Message string }
 			}
 		}
 		if err := json.Unmarshal([]byte(body), &overview); err != nil {
 			return "", err
 		}
-		return strings.TrimPrefix(fmt.Sprint(overview.DataplaneInsight.Refusals), "[]"), nil
+		return strings.TrimPrefix(fmt.Sprint(overview.DataplaneInsight.NACKs), "[]"), nil
 	}
 	var said string
-	w.eventually("the refusal is shown", func() error {
-		if said, err = refusals(); err == nil && said == "" {
-			err = errors.New("nothing is refused")
+	w.eventually("the NACK is shown", func() error {
+		if said, err = nacks(); err == nil && said == "" {
+			err = errors.New("there is no NACK")
 		}
 		return err
 	})
@@ -125,7 +211,7 @@ func TestARefusedListenerIsShownAndServesOnceItsPortIsFree(t *testing.T) {
 	taken.Close()
 	w.eventually("the listener serves", func() error { return get(fmt.Sprintf("http://%s:20081/", w.address(2))) })
 	w.eventually("nothing is refused any more", func() error {
-		if said, err = refusals(); err == nil && said != "" {
+		if said, err = nacks(); err == nil && said != "" {
 			err = errors.New(said)
 		}
 		return err

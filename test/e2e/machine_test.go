@@ -165,15 +165,16 @@ func splice(conn net.Conn, other *machine, to string) {
 	<-ended
 }
 
+// listen returns a listener of the machine, which the end of the test closes. A child process has a copy of every
+// listener between its fork and its exec, so an address that was closed a moment ago may still be in use.
 func (m *machine) listen(t *testing.T, address string) (l net.Listener) {
 	t.Helper()
-	err := m.do(func() (err error) {
-		l, err = net.Listen("tcp", address)
-		return err
+	eventually(t, "listens on "+address, func() error {
+		return m.do(func() (err error) {
+			l, err = net.Listen("tcp", address)
+			return err
+		})
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() { l.Close() })
 	return l
 }

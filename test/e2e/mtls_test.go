@@ -62,7 +62,7 @@ func callsAs(ca *identity.CA, address string, names ...string) error {
 	if err != nil {
 		return err
 	}
-	leaf, err := ca.Sign(identity.Leaf{SpiffeIDs: names, DNSName: "any", PublicKey: key.Public(), Lifetime: time.Hour, Now: time.Now()})
+	leaf, err := ca.Sign(identity.CertificateContent{SpiffeIDs: names, DNSName: "any", PublicKey: key.Public(), Lifetime: time.Hour, Now: time.Now()})
 	if err != nil {
 		return err
 	}

@@ -124,7 +124,7 @@ networking:
 
 // inMotion is a world in which a client asks two servers of every protocol, and answers what it asks and
 // where the servers are.
-func (w *world) inMotion() (ask traffic.Ask, servers []string) {
+func (w *world) inMotion() (ask traffic.Send, servers []string) {
 	for _, host := range []int{2, 4} {
 		name := fmt.Sprintf("web-%d", host)
 		w.service(host, 18080, name)
@@ -133,7 +133,7 @@ func (w *world) inMotion() (ask traffic.Ask, servers []string) {
 		servers = append(servers, w.address(host)+":20080")
 	}
 	w.proxy("default", "client", everyCaller)
-	get := func(port int) traffic.Ask { return traffic.Get(fmt.Sprintf("http://%s:%d/", w.address(3), port)) }
+	get := func(port int) traffic.Send { return traffic.Get(fmt.Sprintf("http://%s:%d/", w.address(3), port)) }
 	ask = inTurn(get(10001), get(10002), greet(w.address(3)+":10003"))
 	w.eventually("every protocol passes", func() error {
 		for range 3 {

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"crypto/tls"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -26,16 +27,21 @@ type spire struct {
 	changes *strings.Replacer // of the examples of configuration
 }
 
+var withSPIRE = flag.Bool("spire", false, "run the tests with a real SPIRE too, which `make spire` builds")
+
 // spirePrograms is the folder of SPIRE's programs.
 func spirePrograms(t *testing.T) string {
 	t.Helper()
+	if !*withSPIRE {
+		t.Skip("SPIRE's build takes minutes: make test-real")
+	}
 	out, err := exec.Command("../spire/build", "--print").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	folder := strings.TrimSpace(string(out))
 	if _, err := os.Stat(folder); err != nil {
-		t.Skip("nothing was tested: SPIRE is not built here, `make spire` does so once, in about 5 minutes")
+		t.Fatalf("SPIRE is not built, `make spire` does so once, in about 5 minutes: %v", err)
 	}
 	return folder
 }
@@ -353,6 +359,40 @@ networking: {zoneEgress: {address: NET.2, port: 10002}}
 	w.eventually("the client is let in", func() error { return get(fmt.Sprintf("http://%s:10001/", w.address(3))) })
 	w.eventually("whom no rule names is refused", func() error {
 		body, err := fetch(fmt.Sprintf("http://%s:10001/", w.address(4)))
+		if err == nil || !strings.Contains(err.Error(), "403") {
+			return fmt.Errorf("%v: %s", err, body)
+		}
+		return nil
+	})
+}
+
+// A ZoneEgress has its identity from SPIRE too. Clients of two meshes reach an external service of their own mesh through
+// it, and the permissions of each mesh apply to its own service. (Zone Egress Identity.)
+func TestAZoneEgressOfSPIREServesTwoMeshes(t *testing.T) {
+	w := newWorld(t)
+	const id = "spiffe://weft.test/"
+	s := w.startSPIRE("1h", map[string]string{
+		w.ownEnvoy("egress"):  id + "default/zone-egress",
+		w.ownEnvoy("client"):  id + "default/client",
+		w.ownEnvoy("shopper"): id + "shop/client",
+		w.ownEnvoy("other"):   id + "shop/other",
+	})
+	s.startAgent()
+	forbidding := func(mesh string) string {
+		return strings.Replace(s.mesh(mesh), "name: "+mesh+"\n", "name: "+mesh+"\nrouting: {defaultForbidMeshExternalServiceAccess: true}\n", 1)
+	}
+	w.apply(forbidding("default") + forbidding("shop") + outsideOf("default", "api", 9) + "---" + outsideOf("shop", "api", 8))
+	w.service(9, 18080, "of-default")
+	w.service(8, 18080, "of-shop")
+	w.agentFlags = []string{"--envoy", w.ownEnvoy("egress")}
+	w.zoneEgress("egress", 10)
+	w.attested("default", "client", callerOf("default", "client", 3, "api"))
+	w.attested("shop", "shopper", strings.Replace(callerOf("shop", "shopper", 4, "api"), "workload: shopper", "workload: client", 1))
+	w.attested("shop", "other", callerOf("shop", "other", 5, "api"))
+	w.reaches(3, "of-default")
+	w.reaches(4, "of-shop")
+	w.eventually("a caller that no rule allows is denied", func() error {
+		body, err := fetch(fmt.Sprintf("http://%s:15001/", w.address(5)))
 		if err == nil || !strings.Contains(err.Error(), "403") {
 			return fmt.Errorf("%v: %s", err, body)
 		}

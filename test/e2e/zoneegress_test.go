@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,14 +14,8 @@ func (w *world) zoneEgress(name string, host int) *process {
 	if err != nil {
 		w.t.Fatalf("%v\n%s", err, token)
 	}
-	ready := freePorts(w.t, 1)[0]
 	document := fmt.Sprintf("{type: ZoneEgress, name: %s, networking: {address: NET.%d, port: 20300}}", name, host)
-	p := w.startOn(w.machine, name, "weft-dp", "run", "--proxy-type", "egress",
-		"--cp-address", w.cpAddress, "--ca-cert-file", filepath.Join(w.dir, "data", "ca.crt"),
-		"--dataplane-file", w.file(name+".yaml", w.expand(document)), "--dataplane-token-file", w.file(name+".token", token),
-		"--envoy", envoy, "--readiness-port", fmt.Sprint(ready))
-	w.ready(w.machine, p, ready)
-	return p
+	return w.runZoneProxy("egress", name, document, token)
 }
 
 // identified is a mesh whose Dataplanes all have identities.

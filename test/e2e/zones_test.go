@@ -52,14 +52,14 @@ func (f *federation) place(name string, settings ...string) *world {
 	return w
 }
 
-// join starts a zone, and waits until global has it.
-func (f *federation) join(zone string) *world {
+// join starts a zone with further settings, and waits until global has it.
+func (f *federation) join(zone string, settings ...string) *world {
 	f.t.Helper()
 	token, err := f.global.weft("generate", "zone-token", "--zone", zone, "--scope", "cp")
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	w := f.place(zone, f.joining(zone, f.global.file(zone+".token", strings.TrimSpace(token)))...)
+	w := f.place(zone, append(f.joining(zone, f.global.file(zone+".token", strings.TrimSpace(token))), settings...)...)
 	w.zone = zone
 	w.startPlane()
 	f.global.eventually(zone+" has joined", func() error { return f.global.zoneOnline(zone) })
@@ -156,10 +156,10 @@ spec: {selector: {dataplaneTags: {kuma.io/service: %[1]s}}, ports: [%[2]s]}
 const httpPort = "{port: 80, targetPort: 20080, appProtocol: http}"
 
 // get asks from the world's machine.
-func (w *world) get(url string) traffic.Ask { return traffic.Dial(w.machine.dial).Get(url) }
+func (w *world) get(url string) traffic.Send { return traffic.Dial(w.machine.dial).Get(url) }
 
 // post asks in a way that no proxy may repeat.
-func (w *world) post(url string) traffic.Ask { return traffic.Dial(w.machine.dial).Post(url) }
+func (w *world) post(url string) traffic.Send { return traffic.Dial(w.machine.dial).Post(url) }
 
 // passes waits until a request from the world's machine is answered with all of this.
 func (w *world) passes(url string, want ...string) {

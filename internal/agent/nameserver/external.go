@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"log/slog"
+	"net"
 	"net/netip"
 	"os"
 	"strings"
@@ -79,7 +80,7 @@ func (e *External) reply(request *dns.Msg, w dns.ResponseWriter) *dns.Msg {
 	if !ours || name == "" || asked.Qclass != dns.ClassINET || asked.Qtype != dns.TypeA && asked.Qtype != dns.TypeAAAA {
 		return new(dns.Msg).SetRcode(request, dns.RcodeRefused)
 	}
-	found, rcode := e.lookUp(name, asked.Qtype, w)
+	found, rcode := e.lookUp(name, asked.Qtype, w.RemoteAddr())
 	reply := new(dns.Msg).SetRcode(request, rcode)
 	reply.RecursionAvailable = true
 	for _, record := range found {
@@ -107,8 +108,8 @@ func (r externalRecord) under(name string) dns.RR {
 }
 
 // lookUp finds the addresses of one type: in the hosts file, else from the resolvers, in one search domain after the
-// other where the name is a short one.
-func (e *External) lookUp(name string, of uint16, w dns.ResponseWriter) (found []externalRecord, rcode int) {
+// other where the name is a short one. from is the client; nil: this process itself.
+func (e *External) lookUp(name string, of uint16, from net.Addr) (found []externalRecord, rcode int) {
 	if known := e.inHosts(name); len(known) > 0 {
 		for _, address := range known {
 			if address.Is4() == (of == dns.TypeA) {
@@ -121,7 +122,7 @@ func (e *External) lookUp(name string, of uint16, w dns.ResponseWriter) (found [
 	for _, candidate := range e.candidates(name) {
 		question := new(dns.Msg).SetQuestion(candidate, of)
 		question.SetEdns0(maxUDP, false)
-		reply := e.server.forwarder.forward(question, w.RemoteAddr())
+		reply := e.server.forwarder.forward(question, from)
 		if found = addressesIn(reply, of); len(found) > 0 {
 			return found, dns.RcodeSuccess
 		}

@@ -7,8 +7,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Names are the host names of the mesh and their addresses. The zero value has none.
-type Names struct {
+// HostNames are the host names of the mesh and their addresses. The zero value has none.
+type HostNames struct {
 	mu        sync.RWMutex
 	addresses map[string][]netip.Addr // by [dns.CanonicalName]
 }
@@ -20,7 +20,7 @@ type Name struct {
 }
 
 // Replace makes these all the names that there are.
-func (n *Names) Replace(names []Name) {
+func (n *HostNames) Replace(names []Name) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.addresses = nil
@@ -28,7 +28,7 @@ func (n *Names) Replace(names []Name) {
 }
 
 // Change puts names, over the ones that are called the same, and removes others.
-func (n *Names) Change(put []Name, removed []string) {
+func (n *HostNames) Change(put []Name, removed []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, host := range removed {
@@ -37,7 +37,7 @@ func (n *Names) Change(put []Name, removed []string) {
 	n.put(put)
 }
 
-func (n *Names) put(names []Name) {
+func (n *HostNames) put(names []Name) {
 	if n.addresses == nil {
 		n.addresses = make(map[string][]netip.Addr, len(names))
 	}
@@ -47,7 +47,7 @@ func (n *Names) put(names []Name) {
 }
 
 // find answers the addresses of a name of the mesh, which belong to the Names.
-func (n *Names) find(host string) (addresses []netip.Addr, ours bool) {
+func (n *HostNames) find(host string) (addresses []netip.Addr, ours bool) {
 	host = dns.CanonicalName(host)
 	n.mu.RLock()
 	defer n.mu.RUnlock()

@@ -46,7 +46,7 @@ type Config struct {
 
 // Server is a DNS server.
 type Server struct {
-	Names
+	HostNames
 	forwarder *forwarder
 	config    Config
 	servers   []*dns.Server

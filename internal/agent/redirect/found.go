@@ -8,10 +8,10 @@ import (
 
 // found is what iptables-save shows of one family.
 type found struct {
-	ours    rules
-	edited  []string // our chains that somebody has changed, "nat WEFT_DNS"
-	foreign []string // rules of others that lead into our chains, "nat -A OUTPUT -j WEFT_DNS"
-	others  []string // chains by which another mesh redirects, "nat KUMA_MESH_OUTBOUND"
+	ours     rules
+	edited   []string // our chains that somebody has changed, "nat WEFT_DNS"
+	external []string // rules of others that lead into our chains, "nat -A OUTPUT -j WEFT_DNS"
+	others   []string // chains by which another mesh redirects, "nat KUMA_MESH_OUTBOUND"
 }
 
 // otherMeshes are what the chains begin with by which other meshes redirect connections.
@@ -79,7 +79,7 @@ func (f *found) rule(name, rule string) {
 		t := f.ours.table(name)
 		t.jumps = append(t.jumps, rule)
 	case isOurs(target(rest)):
-		f.foreign = append(f.foreign, fmt.Sprintf("%s -A %s", name, rule))
+		f.external = append(f.external, fmt.Sprintf("%s -A %s", name, rule))
 	}
 }
 
@@ -95,12 +95,12 @@ func target(rule string) string {
 	return ""
 }
 
-// refuse answers why nothing may be changed here. That a rule of somebody else leads to a chain of ours can't be
+// reject returns why nothing may be changed here. That a rule of somebody else leads to a chain of ours can't be
 // forced: the kernel keeps what a rule leads to.
-func (f *found) refuse(family *family, installing, force bool) error {
+func (f *found) reject(family *family, installing, force bool) error {
 	var why []string
-	if len(f.foreign) > 0 {
-		why = append(why, fmt.Sprintf("a rule that weft-dp did not make leads into its chains, delete it first: %s -t %s", family.programs, strings.Join(f.foreign, "; ")))
+	if len(f.external) > 0 {
+		why = append(why, fmt.Sprintf("a rule that weft-dp did not make leads into its chains, delete it first: %s -t %s", family.programs, strings.Join(f.external, "; ")))
 	}
 	if len(f.edited) > 0 && !force {
 		why = append(why, fmt.Sprintf("%s: not as weft-dp made it; put it back, or give --force to lose what is in it", strings.Join(f.edited, ", ")))

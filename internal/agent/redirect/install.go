@@ -45,7 +45,7 @@ func (r *Run) Plan(o *Options) ([]Change, error) {
 		}
 	}
 	var changes []Change
-	var refused error
+	var rejected error
 	for _, f := range families {
 		there, err := r.read(f)
 		if err != nil {
@@ -55,12 +55,12 @@ func (r *Run) Plan(o *Options) ([]Change, error) {
 		if o != nil && o.redirects(f) {
 			wanted = o.wanted(f)
 		}
-		refused = errors.Join(refused, there.refuse(f, o != nil, r.Force))
+		rejected = errors.Join(rejected, there.reject(f, o != nil, r.Force))
 		if text := change(there.ours, wanted); text != "" {
 			changes = append(changes, Change{Program: f.programs + "-restore", Text: text, family: f, was: there.ours, wanted: wanted})
 		}
 	}
-	return changes, refused
+	return changes, rejected
 }
 
 func (r *Run) read(f *family) (*found, error) {

@@ -4,7 +4,7 @@
 // All of it stands in chains of its own, which begin with [prefix] and carry a sum of what is in them, and in
 // jumps to them from the kernel's chains, after whatever rules are there. Nothing else is touched. What was
 // installed is replaced in one transaction of each table, and put back as it was where a later step fails.
-// What can't be undone exactly is refused: chains that somebody has changed, and rules of others that lead
+// What can't be undone exactly is rejected: chains that somebody has changed, and rules of others that lead
 // into them.
 //
 // What the rules say is a pure function of [Options]; what has to be done for it, of that and of what
@@ -27,7 +27,7 @@ type Options struct {
 	InboundPort, OutboundPort uint16
 	// DNSPort is where weft-dp answers; 0: questions go where they are sent.
 	DNSPort uint16
-	// Resolvers are those to whom a redirected question is sent; none: any address.
+	// Resolvers receive redirected DNS requests; none: any address.
 	Resolvers []netip.Addr
 	// Connections from ExcludeInboundIPs, and to ExcludeInboundPorts of this machine, come in as they are.
 	ExcludeInboundIPs   []netip.Prefix

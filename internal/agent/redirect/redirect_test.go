@@ -222,11 +222,11 @@ func TestWhateverIsInstalledGoesAndFailuresChangeNothing(t *testing.T) {
 	})
 }
 
-func TestWhatCannotBeUndoneIsRefused(t *testing.T) {
+func TestWhatCannotBeUndoneIsRejected(t *testing.T) {
 	options := &Options{InboundPort: 15006, OutboundPort: 15001, IPv4: true}
 	for _, c := range []struct {
 		name, chain, rule string
-		installs, forces  bool // whether it is refused on the way there, and in spite of --force
+		installs, forces  bool // whether it is rejected on the way there, and in spite of --force
 		uninstalls        bool // and on the way back
 		want              string
 	}{
@@ -252,10 +252,10 @@ func TestWhatCannotBeUndoneIsRefused(t *testing.T) {
 			other := *options
 			other.InboundPort = 16006
 			for _, attempt := range []struct {
-				what    string
-				run     *Run
-				options *Options
-				refused bool
+				what     string
+				run      *Run
+				options  *Options
+				rejected bool
 			}{
 				{"install", run, &other, c.installs},
 				{"uninstall", run, nil, c.uninstalls},
@@ -263,8 +263,8 @@ func TestWhatCannotBeUndoneIsRefused(t *testing.T) {
 				{"uninstall --force", &Run{System: k, Force: true}, nil, c.forces},
 			} {
 				_, err := attempt.run.Plan(attempt.options)
-				if attempt.refused != (err != nil) || err != nil && !strings.Contains(err.Error(), c.want) {
-					t.Errorf("%s is refused with %v, want %q (%v)", attempt.what, err, c.want, attempt.refused)
+				if attempt.rejected != (err != nil) || err != nil && !strings.Contains(err.Error(), c.want) {
+					t.Errorf("%s is rejected with %v, want %q (%v)", attempt.what, err, c.want, attempt.rejected)
 				}
 			}
 		})

@@ -23,7 +23,7 @@ import (
 	"weft/resource"
 )
 
-// format is the version of the file. A reader refuses those that it does not know.
+// format is the version of the file. A reader rejects unknown versions.
 const format = 1
 
 // Header says what a backup is of.
@@ -31,7 +31,7 @@ type Header struct {
 	Format  int       `json:"format"` // set by Write
 	Created time.Time `json:"created"`
 	Release string    `json:"release"` // of weft
-	// Keys is the key file under which secrets are encrypted; empty where it is kept elsewhere.
+	// Keys is the key file under which secrets are encrypted; empty where it is kept in another place.
 	Keys string `json:"keys,omitempty"`
 }
 

@@ -90,7 +90,7 @@ func TestNoDamageIsTakenForABackup(t *testing.T) {
 }
 
 // FuzzRead holds that no file makes reading it fail in another way than by saying so, and that what is read to
-// its end was written by nobody else.
+// no other process wrote its end.
 func FuzzRead(f *testing.F) {
 	f.Add(write(f, backup.Header{Created: at, Release: "v1"}, sample()))
 	f.Add([]byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff})

@@ -36,7 +36,7 @@ func within(ctx context.Context, limit time.Duration, late error, call func(cont
 	limited, cancel := context.WithTimeoutCause(ctx, limit, late)
 	defer cancel()
 	err := call(limited)
-	if err != nil && errors.Is(context.Cause(limited), late) && !store.Answers(err) {
+	if err != nil && errors.Is(context.Cause(limited), late) && !store.IsRejection(err) {
 		return late
 	}
 	return err

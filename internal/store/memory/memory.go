@@ -1,5 +1,5 @@
 // Package memory is a store that keeps its rows nowhere but in memory: for tests, and for a control
-// plane that is told to forget.
+// plane without a data directory.
 package memory
 
 import (
@@ -44,7 +44,7 @@ type Store struct {
 type rows struct {
 	byKey  map[resource.Key]store.Row
 	events []event
-	// horizon is the position of the newest event that was forgotten.
+	// horizon is the position of the newest event that was dropped.
 	horizon int64
 }
 
@@ -225,7 +225,7 @@ func (s *Store) remove(row store.Row) {
 	}
 }
 
-// record takes the next revision and adds an event to the history of its kind. It forgets the older
+// record takes the next revision and adds an event to the history of its kind. It drops the older
 // half of a history that has twice its length.
 func (s *Store) record(row store.Row, deleted bool) *rows {
 	s.revision++

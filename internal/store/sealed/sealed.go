@@ -233,7 +233,7 @@ func (s *Store) write(ctx context.Context, row store.Row, do func(context.Contex
 }
 
 // Watch implements [store.Store]. An event that cannot be read ends the watch: it is of a key that has gone
-// since, and whoever lists instead sees what holds now.
+// since, and a list returns the current rows.
 func (s *Store) Watch(ctx context.Context, kind string, from store.Cursor) (<-chan []store.Event, error) {
 	if !s.kinds[kind] {
 		return s.Store.Watch(ctx, kind, from)

@@ -75,7 +75,7 @@ func TestStore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := sealed.Open(t.Context(), below, k, []string{"Thing", "Leaf", "Quiet"}, slog.New(slog.DiscardHandler))
+		s, err := sealed.Open(t.Context(), below, k, []string{"Thing", "Branch", "Quiet"}, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}

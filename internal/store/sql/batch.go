@@ -67,7 +67,7 @@ func (b *batch) apply(requests []*request) ([]outcome, error) {
 			continue
 		}
 		row, err := r.apply(b)
-		if err != nil && !store.Answers(err) {
+		if err != nil && !store.IsRejection(err) {
 			return nil, err
 		}
 		outcomes[i] = outcome{row, err}

@@ -317,7 +317,7 @@ func cursor(revision int64) store.Cursor { return store.Cursor(strconv.FormatInt
 // unavailable makes an error of the database one of the contract.
 func (d dialect) unavailable(ctx context.Context, err error) error {
 	switch {
-	case err == nil, store.Answers(err), errors.Is(err, store.ErrUnavailable):
+	case err == nil, store.IsRejection(err), errors.Is(err, store.ErrUnavailable):
 		return err
 	case ctx.Err() != nil:
 		return ctx.Err()

@@ -46,7 +46,7 @@ type Server struct {
 
 const (
 	administrator = "weft"
-	patience      = 30 * time.Second
+	timeout       = 30 * time.Second
 )
 
 // Start answers a server that runs until the test ends. It does not wait for the disk, so that it survives
@@ -82,7 +82,7 @@ func small() []string {
 	}
 }
 
-// freePort answers a port that nobody has just now.
+// freePort returns a port that is free at the moment.
 func freePort(t testing.TB) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -135,12 +135,12 @@ func programs(t testing.TB) string {
 
 func unprivileged(t testing.TB) *syscall.Credential {
 	t.Helper()
-	nobody, err := user.Lookup("nobody")
+	unprivileged, err := user.Lookup("nobody")
 	if err != nil {
 		t.Fatal(err)
 	}
-	uid, _ := strconv.ParseUint(nobody.Uid, 10, 32)
-	gid, _ := strconv.ParseUint(nobody.Gid, 10, 32)
+	uid, _ := strconv.ParseUint(unprivileged.Uid, 10, 32)
+	gid, _ := strconv.ParseUint(unprivileged.Gid, 10, 32)
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 }
 
@@ -167,7 +167,7 @@ func (s *Server) Run(t testing.TB) {
 	if err := s.start(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -291,7 +291,7 @@ func (s *Server) Database(t testing.TB) sql.Postgres {
 
 // recycle leaves a database alone that cannot be emptied, such as one of a server that was stopped.
 func (s *Server) recycle(name string) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	if s.exec(ctx, name, `DROP SCHEMA public CASCADE; CREATE SCHEMA public`) == nil {
 		s.mu.Lock()

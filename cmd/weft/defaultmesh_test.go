@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+
+	"weft/internal/wire"
+)
+
+// KUMA_DEFAULTS_MESH reaches both its readers: the mesh of a Dataplane that names none, and the identity of ZoneEgresses.
+// (Zone Egress Identity.)
+func TestTheDefaultMeshIsASetting(t *testing.T) {
+	t.Setenv("KUMA_DEFAULTS_MESH", "shop")
+	dir := t.TempDir()
+	at, _ := startPlane(t, "--data-dir", dir)
+	api := at["api"]
+	file := filepath.Join(dir, "meshes.yaml")
+	document := `
+type: Mesh
+name: shop
+---
+type: MeshIdentity
+mesh: default
+name: identity
+spec: {selector: {dataplane: {matchLabels: {}}}, provider: {type: Bundled}}
+---
+type: MeshIdentity
+mesh: shop
+name: identity
+spec: {selector: {dataplane: {matchLabels: {}}}, provider: {type: Bundled}}
+---
+type: ZoneEgress
+name: egress
+networking: {address: 10.0.0.9, port: 10002}
+`
+	if err := os.WriteFile(file, []byte(document), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	weft(t, api, "apply", "-f", file)
+
+	trust, err := credentials.NewClientTLSFromFile(filepath.Join(dir, "ca.crt"), "localhost")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := grpc.NewClient(at["dataPlane"], grpc.WithTransportCredentials(trust))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	token := strings.TrimSpace(weft(t, api, "generate", "dataplane-token", "--mesh", "shop", "--name", "web-1"))
+	_, err = wire.NewAgentClient(conn).Register(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token),
+		&wire.RegisterRequest{Dataplane: []byte("{type: Dataplane, name: web-1, networking: {address: 10.0.0.1}}")})
+	if err != nil {
+		t.Errorf("a Dataplane without a mesh: %v", err)
+	}
+	if out := weft(t, api, "get", "dataplane", "web-1", "--mesh", "shop", "-o", "json"); !json.Valid([]byte(out)) {
+		t.Errorf("the Dataplane in the mesh shop is %s", out)
+	}
+
+	const want = "it presents the identity of MeshIdentity shop/identity"
+	look, said := time.NewTicker(20*time.Millisecond), ""
+	defer look.Stop()
+	for !strings.Contains(said, want) {
+		said = weft(t, api, "get", "zoneegress", "egress", "-o", "json")
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			t.Fatalf("the ZoneEgress is %s, want a status that says %q", said, want)
+		}
+	}
+}

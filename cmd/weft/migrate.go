@@ -1,0 +1,157 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"weft/internal/migrate"
+	"weft/kind"
+	"weft/resource"
+)
+
+func newMigrateCommand() *cobra.Command {
+	var from sources
+	var dryRun bool
+	command := &cobra.Command{
+		Use:   "migrate -f FILE|DIR|URL|-",
+		Short: "Translate an export of Kuma into resources that apply takes",
+		Long: `Translate an export of a Kuma control plane, in the Universal or the Kubernetes form, and print the resources for
+weft apply. Nothing is written anywhere, and no control plane is called.
+
+The translation never allows more than the export. MeshTrafficPermissions with from become rules, and targets of tags
+become labels, where the meaning is the same. A policy that denies and cannot be translated takes the policies that it
+restricts with it, also where it is a zone's and the export is that of a global control plane. Everything else is
+omitted and reported on standard error: the object, the field, the reason and what to do. Read-only resources, and those
+that weft makes itself, are skipped.
+
+Translate everything at once: what a permission means depends on the others, on the Mesh and on its Dataplanes.
+With secrets in the export, the output has them too.
+
+The exit code is 0 where nothing is omitted, 1 where something is, and 2 where the export cannot be read; nothing is
+printed then. With --dry-run the report alone is printed. With -o json the resources are the items of one list,
+which apply and migrate read too.`,
+		Example: `  weft migrate -f export.yaml --dry-run
+  (umask 077 && weft migrate -f export.yaml > weft.yaml)
+  kumactl export --profile federation-with-policies | weft migrate -f -
+  weft migrate -f export/ -o json`,
+		Args: cobra.NoArgs,
+	}
+	o := outputFlag(command, asYAML, asJSON)
+	command.Flags().StringArrayVarP(&from.files, "file", "f", nil, "file, directory, http(s) URL, or - for standard input; may be given several times")
+	command.Flags().BoolVar(&dryRun, "dry-run", false, "print the report alone")
+	_ = command.MarkFlagRequired("file") // it exists
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		from.verbatim = true
+		docs, err := from.read(command.Context(), command.InOrStdin())
+		if err != nil {
+			return cannotLook{err}
+		}
+		var documents []migrate.Document
+		for _, doc := range docs {
+			documents = append(documents, migrate.Document{Source: doc.at(), Text: doc.text})
+		}
+		result, err := migrate.Translate(documents)
+		if err != nil {
+			return cannotLook{err}
+		}
+		report := command.ErrOrStderr()
+		if dryRun {
+			report = command.OutOrStdout()
+		} else if err := printTranslated(command.OutOrStdout(), result.Resources, o.form); err != nil {
+			return err
+		}
+		printMigration(report, &result)
+		if !result.Complete() {
+			return errFound
+		}
+		return nil
+	}
+	return command
+}
+
+func printTranslated(w io.Writer, objects []resource.Any, form string) error {
+	slices.SortStableFunc(objects, func(a, b resource.Any) int {
+		return writePlace(kind.ByName(a.Key().Kind)) - writePlace(kind.ByName(b.Key().Kind))
+	})
+	if form == asYAML {
+		return printExport(w, objects)
+	}
+	items := []json.RawMessage{}
+	for _, o := range objects {
+		item, err := resource.MarshalJSON(o, nil, kind.ByName(o.Key().Kind), resource.Universal)
+		if err != nil {
+			return err
+		}
+		items = append(items, item)
+	}
+	return printValue(w, map[string]any{"items": items}, form)
+}
+
+// printMigration prints what becomes of an export: the notes, then how many resources of each kind are translated.
+func printMigration(w io.Writer, result *migrate.Result) {
+	for _, outcome := range []migrate.Outcome{migrate.Omitted, migrate.Adapted, migrate.Skipped} {
+		for _, line := range reportLines(result.Notes, outcome) {
+			fmt.Fprintf(w, "%s: %s\n", outcome, line)
+		}
+	}
+	var order []string
+	counts := map[string]int{}
+	for _, o := range result.Resources {
+		name := o.Key().Kind
+		if counts[name] == 0 {
+			order = append(order, name)
+		}
+		counts[name]++
+	}
+	slices.Sort(order)
+	for i, name := range order {
+		order[i] = fmt.Sprintf("%s (%d)", name, counts[name])
+	}
+	if len(order) == 0 {
+		order = []string{"nothing"}
+	}
+	fmt.Fprintln(w, "translated:", strings.Join(order, ", "))
+}
+
+// reportLines are the notes of one outcome, a line each. Whole objects of one kind with one reason share a line.
+func reportLines(notes []migrate.Note, outcome migrate.Outcome) []string {
+	type group struct{ kind, field, reason, advice string }
+	var order []group
+	members := map[group][]migrate.Note{}
+	for i, n := range notes {
+		if n.Outcome != outcome {
+			continue
+		}
+		g := group{n.Kind, n.Field, n.Reason, n.Advice}
+		if n.Field != "" {
+			g.kind = fmt.Sprint(i) // a line of its own
+		}
+		if members[g] == nil {
+			order = append(order, g)
+		}
+		members[g] = append(members[g], n)
+	}
+	var lines []string
+	for _, g := range order {
+		of := members[g]
+		line := fmt.Sprintf("%s: %s", of[0].Source, strings.TrimSpace(of[0].Object+" "+g.field))
+		if len(of) > 1 {
+			var names []string
+			for _, n := range of {
+				names = append(names, strings.TrimPrefix(n.Object, g.kind+" "))
+			}
+			line = fmt.Sprintf("%d of %s (%s)", len(of), g.kind, someOf(names))
+		}
+		line += ": " + g.reason
+		if g.advice != "" {
+			line += "; " + g.advice
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}

@@ -1,0 +1,56 @@
+package access
+
+import (
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+)
+
+// quietTime is how long after a denial the next ones are only counted.
+const quietTime = time.Second
+
+// Denials log callers that are denied: of the first one at once, and of those that follow
+// within a second by their number, so that a frequent caller does not fill it.
+type Denials struct {
+	log *slog.Logger
+
+	mu     sync.Mutex
+	quiet  bool
+	untold int
+}
+
+// NewDenials returns the denials of one server.
+func NewDenials(log *slog.Logger) *Denials { return &Denials{log: log} }
+
+// Note logs a denial, with key-value pairs as of slog.
+func (r *Denials) Note(message string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.quiet {
+		r.untold++
+		return
+	}
+	r.log.Warn(message, args...)
+	r.quiet = true
+	time.AfterFunc(quietTime, r.wake)
+}
+
+// wake ends the quiet, unless a caller was denied meanwhile.
+func (r *Denials) wake() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.untold == 0 {
+		r.quiet = false
+		return
+	}
+	r.log.Warn("more callers were denied", "count", r.untold)
+	r.untold = 0
+	time.AfterFunc(quietTime, r.wake)
+}
+
+// Write implements io.Writer, for servers that complain of a caller through a [log.Logger].
+func (r *Denials) Write(line []byte) (int, error) {
+	r.Note("a connection failed", "reason", strings.TrimSpace(string(line)))
+	return len(line), nil
+}

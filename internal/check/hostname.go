@@ -1,0 +1,44 @@
+package check
+
+import (
+	"fmt"
+	"strings"
+
+	"weft/kind"
+	"weft/resource"
+)
+
+// hostNames finds host names whose last lookup failed, or returned addresses that must not be dialled.
+func (l *look) hostNames() {
+	for row := range l.State.ResolvedNames.All(l.Snapshot) {
+		if row.Spec.Problem == "" {
+			continue
+		}
+		severity, meanwhile := Error, "no address of it is known"
+		if left := addresses(row); len(left) > 0 {
+			severity, meanwhile = Warning, "used meanwhile: "+someOf(left)
+		} else if len(row.Spec.Former) > 0 {
+			severity, meanwhile = Warning, "the former ingresses are dialled meanwhile"
+		}
+		problem := fmt.Sprintf("%s is not resolved for %s: %s; %s", row.Name, ago(l.Now.Sub(row.Spec.Since.Time)), row.Spec.Problem, meanwhile)
+		if strings.HasPrefix(row.Spec.Problem, "excluded: ") {
+			problem = fmt.Sprintf("%s resolves to addresses that are not dialled: %s; %s", row.Name, row.Spec.Problem, meanwhile)
+		}
+		for _, dp := range l.State.DataplanesByHostName.List(l.r, row.Name) {
+			l.add(hostNameNotResolved, severity, objectOf(dp.Key()), "networking.address: %s", problem)
+		}
+		for _, z := range l.State.ZoneAddressesByHostName.List(l.r, row.Name) {
+			zone := kind.Zones.Key("", l.State.ZoneOf(&z.Meta))
+			l.add(hostNameNotResolved, severity, objectOf(zone), "advertisedAddress of its zone ingresses for the mesh %s: %s", z.Mesh, problem)
+		}
+	}
+}
+
+// addresses returns the addresses of a host name that are used.
+func addresses(row *resource.Object[kind.ResolvedName]) []string {
+	var used []string
+	for _, a := range row.Spec.Addresses {
+		used = append(used, a.Address)
+	}
+	return used
+}

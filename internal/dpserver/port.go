@@ -1,0 +1,113 @@
+package dpserver
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+)
+
+const (
+	// maxOthers is how many connections without HTTP/2 are open at once on the port of proxies.
+	maxOthers = 32
+	// otherLife is how long such a connection lasts at most. It carries one request. Deadlines of the HTTP server do not
+	// end it: the gRPC server clears those of the socket after it has given the connection away.
+	otherLife = 10 * time.Second
+)
+
+// NewPort returns the TLS of the port of proxies: credentials for the gRPC server, and a listener of the connections
+// whose client does not speak HTTP/2. Further ones than 32 are closed, and all where the listener is closed.
+func NewPort(config *tls.Config) (credentials.TransportCredentials, net.Listener) {
+	config = config.Clone()
+	config.NextProtos = []string{"h2", "http/1.1"}
+	passed := &otherConns{conns: make(chan net.Conn), free: make(chan struct{}, maxOthers), closed: make(chan struct{})}
+	return &portCredentials{credentials.NewTLS(config), config, passed}, passed
+}
+
+type portCredentials struct {
+	credentials.TransportCredentials
+	config *tls.Config
+	others *otherConns
+}
+
+// ServerHandshake implements credentials.TransportCredentials.
+func (p *portCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn := tls.Server(raw, p.config)
+	if err := conn.HandshakeContext(context.Background()); err != nil { // the server has set a deadline
+		raw.Close()
+		return nil, nil, err
+	}
+	state := conn.ConnectionState()
+	if state.NegotiatedProtocol == "h2" {
+		return conn, credentials.TLSInfo{State: state, CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}}, nil
+	}
+	if !p.others.pass(conn) {
+		raw.Close()
+		return nil, nil, errors.New("too many connections without HTTP/2")
+	}
+	return nil, nil, credentials.ErrConnDispatched
+}
+
+// Clone implements credentials.TransportCredentials.
+func (p *portCredentials) Clone() credentials.TransportCredentials { return p }
+
+// otherConns is the listener of the connections without HTTP/2.
+type otherConns struct {
+	conns chan net.Conn
+	free  chan struct{} // one for each open connection
+
+	once   sync.Once
+	closed chan struct{}
+}
+
+// pass hands over a connection; false: it is not taken.
+func (o *otherConns) pass(conn net.Conn) bool {
+	select {
+	case o.free <- struct{}{}:
+	default:
+		return false
+	}
+	end := time.AfterFunc(otherLife, func() { conn.Close() })
+	passed := &otherConn{Conn: conn, release: sync.OnceFunc(func() { end.Stop(); <-o.free })}
+	select {
+	case o.conns <- passed:
+		return true
+	case <-o.closed:
+		passed.release()
+		return false
+	}
+}
+
+// Accept implements net.Listener.
+func (o *otherConns) Accept() (net.Conn, error) {
+	select {
+	case conn := <-o.conns:
+		return conn, nil
+	case <-o.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (o *otherConns) Close() error {
+	o.once.Do(func() { close(o.closed) })
+	return nil
+}
+
+// Addr implements net.Listener.
+func (o *otherConns) Addr() net.Addr { return &net.TCPAddr{} }
+
+type otherConn struct {
+	net.Conn
+	release func()
+}
+
+// Close implements net.Conn.
+func (c *otherConn) Close() error {
+	c.release()
+	return c.Conn.Close()
+}

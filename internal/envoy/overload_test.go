@@ -1,0 +1,57 @@
+package envoy
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+
+	overload "github.com/envoyproxy/go-control-plane/envoy/config/overload/v3"
+	injected "github.com/envoyproxy/go-control-plane/envoy/extensions/resource_monitors/injected_resource/v3"
+
+	"weft/kind"
+)
+
+// A proxy whose memory is short says that its application has not seen a request, so that the client's proxy sends it to
+// another endpoint.
+func TestAnOverloadedProxySaysThatItServedNothing(t *testing.T) {
+	app := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(app.Close)
+	in := inboundTo(t, app.Listener.Addr(), kind.HTTP)
+	const monitor = "envoy.resource_monitors.injected_resource"
+	pressure := filepath.Join(t.TempDir(), "pressure")
+	if err := os.WriteFile(pressure, []byte("1"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	bootstrap := static(t, Inbound(in, false))
+	bootstrap.OverloadManager = &overload.OverloadManager{
+		RefreshInterval: duration(localIdleTimeout / 100),
+		ResourceMonitors: []*overload.ResourceMonitor{{
+			Name: monitor, ConfigType: &overload.ResourceMonitor_TypedConfig{TypedConfig: pack(&injected.InjectedResourceConfig{Filename: pressure})},
+		}},
+		Actions: []*overload.OverloadAction{{
+			Name: "envoy.overload_actions.stop_accepting_requests",
+			Triggers: []*overload.Trigger{{
+				Name: monitor, TriggerOneof: &overload.Trigger_Threshold{Threshold: &overload.ThresholdTrigger{Value: 0.95}},
+			}},
+		}},
+	}
+	runEnvoy(t, writeBootstrap(t, bootstrap))
+	for {
+		response, err := http.Get("http://" + address(in))
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode == http.StatusServiceUnavailable {
+			if got := response.Header.Get(unservedHeader); got != unservedRefused {
+				t.Errorf("%s: %q, want %q", unservedHeader, got, unservedRefused)
+			}
+			return
+		}
+		if t.Context().Err() != nil {
+			t.Fatal("Envoy is not overloaded")
+		}
+	}
+}

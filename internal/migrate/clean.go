@@ -1,0 +1,210 @@
+package migrate
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"weft/internal/identity"
+	"weft/kind"
+	"weft/resource"
+)
+
+// computedLabels are set by every control plane for itself, or have no meaning outside Kubernetes.
+var computedLabels = []string{
+	kind.ZoneLabel, kind.OriginLabel, kind.EnvLabel, kind.DisplayName, kind.ProxyTypeLabel, resource.MeshLabel, roleLabel, "kuma.io/kds-sync",
+	kind.NamespaceLabel,
+}
+
+// clean removes the fields that a control plane computes, and those whose removal loses nothing that is enforced.
+func clean(o *object) {
+	for _, field := range []string{"creationTime", "modificationTime", "kri", "snis", "status"} {
+		delete(o.fields, field)
+	}
+	for _, label := range computedLabels {
+		delete(o.labels, label)
+	}
+	if o.label(kind.ManagedBy) == kind.GeneratedBy {
+		delete(o.labels, kind.ManagedBy)
+	}
+	if d := kind.ByName(o.kind); d.Describe().Scope == resource.Mesh {
+		o.fields["mesh"] = o.mesh
+	}
+	if fields, ok := o.fields["labels"].(map[string]any); ok && len(fields) == 0 {
+		delete(o.fields, "labels")
+	}
+	switch o.kind {
+	case kind.Meshes.Name:
+		o.ofMesh()
+	case kind.Dataplanes.Name:
+		o.ofDataplane()
+	case kind.ZoneIngresses.Name, kind.ZoneEgresses.Name:
+		delete(o.spec(), "zone")
+		delete(o.spec(), "availableServices")
+		delete(mapping(o.spec()["networking"]), "publicAddress")
+	case kind.MeshServices.Name:
+		spec := o.spec()
+		delete(spec, "state")
+		delete(spec, "identities")
+	case kind.MeshTrafficPermissions.Name:
+		o.ofRules()
+	}
+}
+
+// ofMesh removes what a Mesh of Kuma has and weft's has not. The whole Mesh is omitted where weft would let more through.
+func (o *object) ofMesh() {
+	spec := o.spec()
+	o.without(spec, "logging", "this release writes no access logs")
+	o.without(spec, "tracing", "this release sends no traces")
+	o.without(spec, "metrics", envoyMetrics)
+	if mode := text(mapping(spec["meshServices"])["mode"]); mode != "" && mode != "Exclusive" {
+		o.note(Adapted, "meshServices.mode", fmt.Sprintf("is %q, and every mesh of weft has the mode Exclusive", mode), "weft makes a MeshService of each value of kuma.io/service")
+	}
+	delete(spec, "meshServices")
+	o.constraints(spec)
+	if outbound := mapping(mapping(spec["networking"])["outbound"]); outbound["passthrough"] == false {
+		o.omit("", "networking.outbound.passthrough is false, and this release does not keep applications from leaving the mesh",
+			"block it with rules of the machine's network, then remove the field from the export and translate it again")
+		return
+	}
+	delete(spec, "networking")
+	for i, backend := range list(mapping(spec["mtls"])["backends"]) {
+		o.backend(fmt.Sprintf("mtls.backends[%d]", i), mapping(backend))
+	}
+}
+
+// constraints makes the membership of the mesh of `constraints`. Both judge each inbound by its tags, alternatives are
+// entries, and "*" is any value.
+func (o *object) constraints(spec map[string]any) {
+	rules := mapping(mapping(spec["constraints"])["dataplaneProxy"])
+	delete(spec, "constraints")
+	allowed, blocked := list(rules["requirements"]), list(rules["restrictions"])
+	for i, item := range blocked {
+		tags := mapping(mapping(item)["tags"])
+		if env := text(tags[kind.EnvironmentTag]); tags[kind.NamespaceLabel] != nil || env != "" && env != "*" && env != kind.Universal {
+			o.omit("", fmt.Sprintf("constraints.dataplaneProxy.restrictions[%d] has the tags %s, which no inbound of weft has, so that it would admit more", i, pairs(tags)),
+				"restrict it by other tags in the export, or remove the restriction, and translate it again")
+			return
+		}
+	}
+	switch {
+	case len(allowed)+len(blocked) == 0:
+	case spec["dataplaneProxyMembership"] != nil:
+		o.omit("", "it has constraints and dataplaneProxyMembership", "write all of it as dataplaneProxyMembership")
+	default:
+		membership := map[string]any{}
+		if len(allowed) > 0 {
+			membership["allowed"] = allowed
+		}
+		if len(blocked) > 0 {
+			membership["blocked"] = blocked
+		}
+		spec["dataplaneProxyMembership"] = membership
+		o.note(Adapted, "constraints", "is written as dataplaneProxyMembership", "")
+	}
+}
+
+// backend cleans one backend of a mesh's mtls. Without its CA the mesh would be plaintext, so that the whole Mesh is
+// omitted where weft has no such backend.
+func (o *object) backend(at string, backend map[string]any) {
+	delete(backend, "rootChain")
+	delete(mapping(backend["dpCert"]), "requestTimeout")
+	switch kind := text(backend["type"]); kind {
+	case "builtin", "provided":
+	default:
+		o.omit("", fmt.Sprintf("%s.type is %q, and weft has builtin and provided", at, kind), "bring its CA as a backend of the type provided, with Secrets")
+		return
+	}
+	conf := mapping(backend["conf"])
+	if backend["conf"] != nil && len(conf) == 0 {
+		delete(backend, "conf")
+	}
+	for _, part := range []string{"cert", "key"} {
+		source := mapping(conf[part])
+		if file := text(source["file"]); file != "" {
+			secret := text(backend["name"]) + "-" + part
+			conf[part] = map[string]any{"secret": secret}
+			o.omit(at+".conf."+part+".file", "weft reads no files of the control plane's machine", fmt.Sprintf("write the content of %s as the Secret %s of the mesh, which the Mesh names now", file, secret))
+		}
+	}
+}
+
+// needSecrets notes each Secret that the CA of a mesh needs and the export lacks: with another CA, proxies that have
+// moved and proxies that have not do not trust each other.
+func (t *translation) needSecrets(mesh *object) {
+	spec := resource.SpecOf(mesh.done).(*kind.Mesh)
+	if spec.MTLS == nil {
+		return
+	}
+	for i := range spec.MTLS.Backends {
+		b := &spec.MTLS.Backends[i]
+		var names []string
+		if b.Type == kind.BuiltinBackend {
+			certificate, key := identity.BuiltinSecrets(mesh.name, b.Name)
+			names = []string{certificate, key}
+		} else if b.Conf != nil {
+			for _, source := range []*kind.LegacyDataSource{b.Conf.Cert, b.Conf.Key} {
+				if source != nil && source.Secret != "" {
+					names = append(names, source.Secret)
+				}
+			}
+		}
+		for _, name := range names {
+			if o, ok := t.seen[kind.Secrets.Key(mesh.name, name)]; ok && o.done != nil {
+				continue
+			}
+			mesh.omit(fmt.Sprintf("mtls.backends[%d]", i), fmt.Sprintf("the export lacks the Secret %s of its CA", name),
+				"export again with `kumactl export --profile federation-with-policies`, or `--profile all --include-admin`; another CA is trusted by no proxy that still runs with Kuma")
+		}
+	}
+}
+
+// ofDataplane removes what a Dataplane of Kuma has and weft's has not.
+func (o *object) ofDataplane() {
+	spec := o.spec()
+	o.without(spec, "probes", "write serviceProbe of the inbound")
+	o.without(spec, "metrics", envoyMetrics)
+	networking := mapping(spec["networking"])
+	if transparent := mapping(networking["transparentProxying"]); len(list(transparent["directAccessServices"])) > 0 {
+		o.omit("networking.transparentProxying.directAccessServices", "this release has none", "list the destinations in reachableBackends")
+		delete(transparent, "directAccessServices")
+	}
+	for i, item := range list(networking["inbound"]) {
+		in := mapping(item)
+		o.ofTags(fmt.Sprintf("networking.inbound[%d].tags", i), mapping(in["tags"]))
+		if probe := mapping(in["serviceProbe"]); probe != nil {
+			o.zeros(fmt.Sprintf("networking.inbound[%d].serviceProbe", i), probe)
+		}
+	}
+}
+
+// ofTags removes the tags of an inbound that a control plane sets, or that have no meaning outside Kubernetes.
+func (o *object) ofTags(at string, tags map[string]any) {
+	if is := text(tags[kind.EnvironmentTag]); is != "" && is != kind.Universal && is != "kubernetes" {
+		o.note(Adapted, at+"["+kind.EnvironmentTag+"]", fmt.Sprintf("is %q, and the control plane sets %q", is, kind.Universal), "write it as another tag where the membership of the mesh asks for it")
+	}
+	for _, tag := range []string{kind.ZoneLabel, kind.EnvironmentTag, kind.NamespaceLabel} {
+		delete(tags, tag)
+	}
+}
+
+// zeros removes the fields of a probe that are zero, which means the default to Kuma.
+func (o *object) zeros(at string, probe map[string]any) {
+	for _, field := range slices.Sorted(maps.Keys(probe)) {
+		if zero := fmt.Sprint(probe[field]); zero == "0" || zero == "0s" {
+			delete(probe, field)
+			o.note(Adapted, at+"."+field, "is zero, which means the default", "")
+		}
+	}
+}
+
+// envoyMetrics replaces the metrics of Kuma.
+const envoyMetrics = "read the metrics of Envoy's administration interface"
+
+// without removes a field that weft has not.
+func (o *object) without(spec map[string]any, field, advice string) {
+	if len(mapping(spec[field])) > 0 {
+		o.omit(field, "has no meaning in weft", advice)
+	}
+	delete(spec, field)
+}

@@ -1,0 +1,219 @@
+// Package migrate translates an export of a Kuma control plane into resources that weft takes.
+//
+// [Translate] is a pure function from documents to resources and notes. It reads no file, calls no control plane and
+// has no clock. A translation never allows more than its source: what has no equal meaning is left out, and a note
+// names the object, the field, the reason and what to do.
+//
+// The package assumes that its documents are one export: whether a rule of a policy has the same meaning depends on
+// the other policies of its mesh, on the Mesh and on its Dataplanes.
+package migrate
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"weft/kind"
+	"weft/resource"
+)
+
+// Document is one document of an export, in YAML or JSON, in the Universal or the Kubernetes form. A list
+// (`items`) stands for its items.
+type Document struct {
+	Source string // where the document begins, such as "export.yaml:12"
+	Text   []byte
+}
+
+// Outcome says what became of an object or a field.
+type Outcome string
+
+// Outcomes of a [Note].
+const (
+	// Omitted is not translated, and has to be replaced by hand: without it weft allows less, or does less.
+	Omitted Outcome = "omitted"
+	// Adapted is translated into another form, or has no effect that is lost.
+	Adapted Outcome = "adapted"
+	// Skipped needs no translation: it is computed, or made by weft itself.
+	Skipped Outcome = "skipped"
+)
+
+// Note says what became of an object, or of one of its fields.
+type Note struct {
+	Source  string // where the object stands
+	Outcome Outcome
+	Kind    string // of the object; empty where the document does not say
+	Object  string // kind, mesh and name, as "MeshTrafficPermission default/web"
+	Field   string // empty: the whole object
+	Reason  string
+	Advice  string // what to do; empty: nothing
+}
+
+// String is the note in one line.
+func (n Note) String() string {
+	text := n.Object
+	if n.Field != "" {
+		text += " " + n.Field
+	}
+	text += " is " + string(n.Outcome) + ": " + n.Reason
+	if n.Advice != "" {
+		text += "; " + n.Advice
+	}
+	return text
+}
+
+// Result is a translated export.
+type Result struct {
+	Resources []resource.Any // in the order of their documents; each is valid
+	Notes     []Note         // in the order of their documents
+}
+
+// Complete says whether nothing of the export is [Omitted].
+func (r *Result) Complete() bool {
+	return !slices.ContainsFunc(r.Notes, func(n Note) bool { return n.Outcome == Omitted })
+}
+
+// Translate translates an export. Its error names each document that cannot be read: such a document could deny what
+// others allow, so that nothing is translated.
+func Translate(documents []Document) (Result, error) {
+	t := &translation{meshes: map[string]*object{}, seen: map[resource.Key]*object{}, byMesh: map[string][]workload{}}
+	var faults []error
+	for _, d := range documents {
+		if err := t.read(d); err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", d.Source, err))
+		}
+	}
+	if err := errors.Join(faults...); err != nil {
+		return Result{}, err
+	}
+	t.zones()
+	t.permissions()
+	for _, o := range t.objects {
+		t.translate(o)
+	}
+	t.failClosed()
+	t.exported()
+	return t.result(), nil
+}
+
+// translation is the state of one call of [Translate].
+type translation struct {
+	objects []*object
+	meshes  map[string]*object // by name
+	seen    map[resource.Key]*object
+	byMesh  map[string][]workload // what [translation.workloads] has read
+}
+
+// object is one object of the export.
+type object struct {
+	source     string
+	kind       string
+	mesh, name string
+	namespace  string         // of an object in the Kubernetes form
+	labels     map[string]any // as written
+	fields     map[string]any // as written, in the Universal form
+	permission *permission    // of a MeshTrafficPermission with `from`
+	target     *target        // of a MeshTrafficPermission
+	copyOf     string         // the zone that it is copied from, where it is the copy of a global control plane
+	dropped    bool           // nothing of it is left, as its notes say
+	unsaid     bool           // it denies what nothing else can be kept from allowing
+
+	done  resource.Any // the translated resource
+	notes []Note
+}
+
+// String names the object.
+func (o *object) String() string {
+	name := o.name
+	if o.mesh != "" {
+		name = o.mesh + "/" + name
+	}
+	return strings.TrimSpace(o.kind + " " + name)
+}
+
+func (o *object) note(outcome Outcome, field, reason, advice string) {
+	o.notes = append(o.notes, Note{o.source, outcome, o.kind, o.String(), field, reason, advice})
+}
+
+func (o *object) omit(field, reason, advice string) { o.note(Omitted, field, reason, advice) }
+
+// label returns a label of the object; empty where it has none.
+func (o *object) label(name string) string { return text(o.labels[name]) }
+
+// whole says whether nothing of the object is left to translate.
+func (o *object) whole() bool {
+	return o.dropped || slices.ContainsFunc(o.notes, func(n Note) bool { return n.Field == "" && n.Outcome != Adapted })
+}
+
+// result collects what became of each object.
+func (t *translation) result() Result {
+	var r Result
+	for _, o := range t.objects {
+		r.Notes = append(r.Notes, o.notes...)
+		if o.done != nil {
+			r.Resources = append(r.Resources, o.done)
+		}
+	}
+	return r
+}
+
+// translate makes a resource of an object that nothing ruled out so far.
+func (t *translation) translate(o *object) {
+	if o.whole() {
+		return
+	}
+	clean(o)
+	if o.permission != nil {
+		o.permission.write()
+	}
+	if o.whole() {
+		return
+	}
+	done, err := parse(o)
+	if err != nil {
+		o.rejected(err)
+		return
+	}
+	key := done.Key()
+	if first, taken := t.seen[key]; taken {
+		o.omit("", fmt.Sprintf("%s has the same kind, mesh and name", first.source), "keep one of the two")
+		return
+	}
+	t.seen[key] = o
+	o.done = done
+}
+
+// parse reads an object as weft does, and validates it.
+func parse(o *object) (resource.Any, error) {
+	read := func() (resource.Any, error) { return resource.Parse(encode(o.fields), kind.ByName) }
+	checked, err := read()
+	if err != nil {
+		return nil, err
+	}
+	if problems := kind.ByName(o.kind).Prepare(checked); len(problems) > 0 {
+		return nil, &resource.Error{Code: resource.Invalid, Problems: problems}
+	}
+	return read() // without the defaults, which weft fills in anew
+}
+
+// rejected names each reason why weft does not take an object.
+func (o *object) rejected(err error) {
+	var known *resource.Error
+	if !errors.As(err, &known) || len(known.Problems) == 0 {
+		o.omit("", err.Error(), "correct the document")
+		return
+	}
+	for _, p := range known.Problems {
+		o.omit(p.Field, p.Reason, "the whole object is left out")
+	}
+}
+
+// exported says what an export lacks that its Meshes need.
+func (t *translation) exported() {
+	for _, o := range t.objects {
+		if o.done == nil || o.kind != kind.Meshes.Name {
+			continue
+		}
+		t.needSecrets(o)
+	}
+}

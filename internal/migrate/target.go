@@ -1,0 +1,319 @@
+package migrate
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"weft/kind"
+)
+
+// rank orders targets by how specific they are to Kuma: a policy of a higher rank decides over one of a lower rank.
+type rank int
+
+const (
+	unranked rank = iota // its place in the order is not known
+	wholeMesh
+	dataplane
+	meshSubset
+	meshGateway
+	meshService
+	meshServiceSubset
+	meshHTTPRoute
+)
+
+// ranks are the ranks by the kind of a target.
+var ranks = map[string]rank{
+	"Mesh": wholeMesh, "Dataplane": dataplane, "MeshSubset": meshSubset, "MeshGateway": meshGateway,
+	"MeshService": meshService, "MeshServiceSubset": meshServiceSubset, "MeshHTTPRoute": meshHTTPRoute,
+}
+
+// target is which proxies, or inbounds of them, a policy selects.
+type target struct {
+	rank    rank
+	none    bool           // it selects no proxy that weft has
+	tags    map[string]any // of the inbounds
+	labels  map[string]any // of the Dataplanes
+	name    string         // of the one Dataplane; empty where it may be any
+	section string         // name or port of an inbound
+	ref     map[string]any // the same in weft; valid without a problem
+	changed bool           // ref is another one than was written
+	problem string         // why weft cannot select the same
+	advice  string
+}
+
+// meets says whether one inbound may be of both targets.
+func (t target) meets(other target) bool {
+	if t.none || other.none || t.name != "" && other.name != "" && t.name != other.name {
+		return false
+	}
+	return !conflict(t.tags, other.tags) && !conflict(t.labels, other.labels)
+}
+
+// conflict says whether no object has both sets of pairs. A value that is not a string may be any value.
+func conflict(a, b map[string]any) bool {
+	for name, value := range a {
+		one, known := value.(string)
+		if other, ok := b[name].(string); ok && known && one != other {
+			return true
+		}
+	}
+	return false
+}
+
+// covers says whether every inbound of another target is one of this target.
+func (t target) covers(other target) bool {
+	switch t.rank {
+	case wholeMesh:
+		return true
+	case meshSubset, meshService, meshServiceSubset:
+		return len(t.tags) == 0 || t.rank == other.rank && len(t.tags) == len(other.tags) && subset(t.tags, other.tags)
+	}
+	return false
+}
+
+func subset(a, b map[string]any) bool {
+	for name, value := range a {
+		if other, ok := b[name]; !ok || text(value) != text(other) {
+			return false
+		}
+	}
+	return true
+}
+
+// targetOf reads the target of a permission.
+func (t *translation) targetOf(o *object) target {
+	ref := mapping(o.spec()["targetRef"])
+	read := t.readTarget(o, ref)
+	if problem := malformed(o.spec()["targetRef"]); problem != "" {
+		read = target{problem: "spec.targetRef" + problem, advice: "correct the document"}
+	}
+	switch role := o.label(roleLabel); {
+	case role != "" && role != "system":
+		read.problem, read.advice = fmt.Sprintf("it is a policy of the namespace %q, of whose proxies alone it speaks", o.namespace), "write it with a targetRef of the labels of these proxies"
+	case o.namespace != "" && o.namespace != "kuma-system" && role == "":
+		read.problem, read.advice = fmt.Sprintf("it is a policy of the namespace %q, of whose proxies alone it speaks", o.namespace), "write it with a targetRef of the labels of these proxies"
+	}
+	o.target = &read
+	return read
+}
+
+// malformed says what of a targetRef has another type than Kuma's; empty: nothing has.
+func malformed(ref any) string {
+	fields, isMapping := ref.(map[string]any)
+	if ref != nil && !isMapping {
+		return " is not a mapping"
+	}
+	for _, field := range []string{"tags", "labels"} {
+		if fields[field] != nil && mapping(fields[field]) == nil {
+			return "." + field + " is not a mapping"
+		}
+	}
+	if fields["proxyTypes"] != nil && list(fields["proxyTypes"]) == nil {
+		return ".proxyTypes is not a list"
+	}
+	return ""
+}
+
+func (t *translation) readTarget(o *object, ref map[string]any) target {
+	read := target{ref: map[string]any{"kind": "Dataplane"}, changed: true}
+	if types := list(ref["proxyTypes"]); len(types) > 0 && !slices.Contains(types, any("Sidecar")) {
+		read.none, read.problem, read.advice = true, "it selects gateways alone, which weft does not have", "leave it out"
+		return read
+	}
+	read.tags = mapping(ref["tags"])
+	of := cmp.Or(text(ref["kind"]), "Mesh")
+	read.rank = ranks[of]
+	switch of {
+	case "Mesh":
+		if _, from := o.spec()["from"]; !from {
+			read.ref, read.changed = map[string]any{"kind": "Mesh"}, ref["proxyTypes"] != nil
+		}
+		if len(read.tags) > 0 {
+			read.tags = nil
+			read.problem, read.advice = "targetRef.tags goes with MeshSubset, and the kind is Mesh", "write a targetRef {kind: Dataplane, labels: ...}"
+		}
+		return read
+	case "MeshSubset":
+	case "MeshService", "MeshServiceSubset":
+		tags := maps.Clone(read.tags)
+		if tags == nil {
+			tags = map[string]any{}
+		}
+		tags[kind.ServiceTag] = text(ref["name"])
+		read.tags = tags
+	case "Dataplane":
+		return o.dataplaneTarget(ref, read)
+	default:
+		read.tags = nil
+		read.problem, read.advice = fmt.Sprintf("targetRef.kind %q selects nothing that weft has", of), "write a targetRef {kind: Dataplane, labels: ...}"
+		return read
+	}
+	if len(read.tags) == 0 {
+		return read
+	}
+	t.byLabels(o, &read)
+	return read
+}
+
+// dataplaneTarget reads a target that weft has too.
+func (o *object) dataplaneTarget(ref map[string]any, read target) target {
+	read.ref = maps.Clone(ref)
+	delete(read.ref, "proxyTypes")
+	read.changed = ref["proxyTypes"] != nil
+	read.name, read.labels, read.section = text(ref["name"]), mapping(ref["labels"]), text(ref["sectionName"])
+	switch {
+	case len(read.tags) > 0:
+		read.tags = nil
+		read.problem, read.advice = "targetRef.tags is not served by this release", "use labels, which are those of the Dataplanes"
+	case text(ref["namespace"]) != "":
+		read.name = ""
+		read.problem, read.advice = "targetRef.namespace selects Pods", "use labels, which are those of the Dataplanes"
+	}
+	for _, label := range []string{kind.NamespaceLabel, kind.EnvLabel, kind.ProxyTypeLabel} {
+		if _, named := read.labels[label]; named {
+			read.problem, read.advice = fmt.Sprintf("targetRef.labels has %s, which no Dataplane of weft has with this meaning", label), "give these Dataplanes a label of their own"
+		}
+	}
+	return read
+}
+
+// workload is what a Dataplane of the export shows of the proxies of its mesh.
+type workload struct {
+	labels   map[string]any
+	inbounds []inboundTags
+}
+
+type inboundTags struct {
+	name string
+	tags map[string]any
+}
+
+// workloads are the Dataplanes of a mesh.
+func (t *translation) workloads(mesh string) []workload {
+	if known, ok := t.byMesh[mesh]; ok {
+		return known
+	}
+	all := []workload{}
+	for _, o := range t.objects {
+		if o.kind != kind.Dataplanes.Name || o.mesh != mesh {
+			continue
+		}
+		w := workload{labels: maps.Clone(o.labels)}
+		for _, label := range computedLabels {
+			delete(w.labels, label) // it has another value in weft, or none
+		}
+		for _, item := range list(mapping(o.spec()["networking"])["inbound"]) {
+			in := mapping(item)
+			if text(in["state"]) != string(kind.Ignored) {
+				w.inbounds = append(w.inbounds, inboundTags{cmp.Or(text(in["name"]), fmt.Sprint(in["port"])), mapping(in["tags"])})
+			}
+		}
+		all = append(all, w)
+	}
+	t.byMesh[mesh] = all
+	return all
+}
+
+// serviceLabels are labels that often say what the tag kuma.io/service says.
+var serviceLabels = []string{kind.WorkloadLabel, "app", "app.kubernetes.io/name"}
+
+// byLabels writes a target of tags as one of labels, where the Dataplanes of the export show that both select the same
+// inbounds.
+func (t *translation) byLabels(o *object, read *target) {
+	all := t.workloads(o.mesh)
+	for _, labels := range candidates(read.tags, all) {
+		if section, same := selectsSame(labels, read.tags, all); same {
+			read.ref = map[string]any{"kind": "Dataplane", "labels": labels}
+			if section != "" {
+				read.ref["sectionName"] = section
+			}
+			o.note(Adapted, "spec.targetRef", fmt.Sprintf("selects the tags %s, and now the labels %s, which the same Dataplanes of the export have", pairs(read.tags), pairs(labels)), "")
+			return
+		}
+	}
+	read.problem = fmt.Sprintf("spec.targetRef selects the tags %s, and weft selects by labels of Dataplanes", pairs(read.tags))
+	read.advice = "give these Dataplanes a label of their own, and write a targetRef {kind: Dataplane, labels: ...}"
+	if len(all) == 0 {
+		read.advice += "; or translate it together with the Dataplanes (`kumactl export --profile all`), which show whether their labels say the same"
+	}
+}
+
+// candidates are labels that may say the same as tags.
+func candidates(tags map[string]any, all []workload) []map[string]any {
+	base := maps.Clone(tags)
+	delete(base, kind.ServiceTag)
+	if len(base) == len(tags) {
+		return []map[string]any{base}
+	}
+	var found []map[string]any
+	for _, name := range serviceLabels {
+		for _, w := range all {
+			if value := text(w.labels[name]); value != "" && w.count(tags) > 0 {
+				labels := maps.Clone(base)
+				labels[name] = value
+				found = append(found, labels)
+				break
+			}
+		}
+	}
+	return found
+}
+
+// count is how many inbounds have tags.
+func (w workload) count(tags map[string]any) (n int) {
+	for _, in := range w.inbounds {
+		if subset(tags, in.tags) {
+			n++
+		}
+	}
+	return n
+}
+
+// selectsSame says whether labels, and with them the name of an inbound where there is one, select the inbounds that
+// have tags, of which there is at least one.
+func selectsSame(labels, tags map[string]any, all []workload) (section string, same bool) {
+	some, parts := false, false
+	for _, w := range all {
+		matched := w.count(tags)
+		if (matched > 0) != subset(labels, w.labels) {
+			return "", false
+		}
+		some = some || matched > 0
+		parts = parts || matched > 0 && matched < len(w.inbounds)
+	}
+	if !some || !parts {
+		return "", some
+	}
+	for _, w := range all {
+		for _, in := range w.inbounds {
+			if subset(tags, in.tags) {
+				if section == "" {
+					section = in.name
+				}
+				if in.name != section {
+					return "", false
+				}
+			}
+		}
+	}
+	for _, w := range all {
+		for _, in := range w.inbounds {
+			if in.name == section && subset(labels, w.labels) && !subset(tags, in.tags) {
+				return "", false
+			}
+		}
+	}
+	return section, true
+}
+
+// pairs writes a mapping as {a: b}, sorted.
+func pairs(m map[string]any) string {
+	var texts []string
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		texts = append(texts, name+": "+text(m[name]))
+	}
+	return "{" + strings.Join(texts, ", ") + "}"
+}

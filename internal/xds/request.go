@@ -1,0 +1,132 @@
+package xds
+
+import (
+	"errors"
+	"unicode/utf8"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+)
+
+// request is an envoy.service.discovery.v3.DeltaDiscoveryRequest, decoded without a copy of each string: a client that
+// comes back states thousands of names and versions at once. Its strings share the memory of the whole message, so that
+// what outlives the request has to be cloned.
+type request struct {
+	node        *corev3.Node // nil: the request has none
+	typeURL     string
+	nonce       string // of the response that it acknowledges
+	subscribe   []string
+	unsubscribe []string
+	stated      []statement
+	// rejection is why the client rejects the response; nil: it does not.
+	rejection *status.Status
+}
+
+// statement is a resource that a client says it has. A name that is stated twice counts as each of its versions.
+type statement struct{ name, version string }
+
+// Fields of DeltaDiscoveryRequest, and of an entry of its map.
+const (
+	nodeField            = 1
+	requestTypeURLField  = 2
+	subscribeField       = 3
+	unsubscribeField     = 4
+	initialVersionsField = 5
+	responseNonceField   = 6
+	errorDetailField     = 7
+
+	mapKeyField   = 1
+	mapValueField = 2
+)
+
+// unmarshal decodes a message. Nothing of what the request was before is left.
+func (r *request) unmarshal(data mem.BufferSlice) error {
+	*r = request{}
+	wire := data.Materialize()
+	return chunk{wire, string(wire)}.fields(r.field)
+}
+
+func (r *request) field(number protowire.Number, value chunk) (err error) {
+	switch number {
+	case nodeField:
+		if r.node == nil {
+			r.node = &corev3.Node{}
+		}
+		return proto.UnmarshalOptions{Merge: true}.Unmarshal(value.wire, r.node)
+	case requestTypeURLField:
+		r.typeURL, err = value.utf8()
+	case subscribeField:
+		r.subscribe, err = value.appendTo(r.subscribe)
+	case unsubscribeField:
+		r.unsubscribe, err = value.appendTo(r.unsubscribe)
+	case initialVersionsField:
+		var s statement
+		err = value.fields(s.field)
+		r.stated = append(r.stated, s)
+	case responseNonceField:
+		r.nonce, err = value.utf8()
+	case errorDetailField:
+		if r.rejection == nil {
+			r.rejection = &status.Status{}
+		}
+		return proto.UnmarshalOptions{Merge: true}.Unmarshal(value.wire, r.rejection)
+	}
+	return err
+}
+
+func (s *statement) field(number protowire.Number, value chunk) (err error) {
+	switch number {
+	case mapKeyField:
+		s.name, err = value.utf8()
+	case mapValueField:
+		s.version, err = value.utf8()
+	}
+	return err
+}
+
+// chunk is a part of a message, as bytes and as a string.
+type chunk struct {
+	wire []byte
+	text string
+}
+
+// fields calls each with the fields of a message that have bytes, in their order. Fields of other types are skipped.
+func (c chunk) fields(each func(protowire.Number, chunk) error) error {
+	for at := 0; at < len(c.wire); {
+		number, wireType, n := protowire.ConsumeTag(c.wire[at:])
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		at += n
+		end := protowire.ConsumeFieldValue(number, wireType, c.wire[at:])
+		if end < 0 {
+			return protowire.ParseError(end)
+		}
+		end += at
+		if wireType == protowire.BytesType {
+			_, n := protowire.ConsumeVarint(c.wire[at:]) // the length of the value
+			if err := each(number, chunk{c.wire[at+n : end], c.text[at+n : end]}); err != nil {
+				return err
+			}
+		}
+		at = end
+	}
+	return nil
+}
+
+var errNotUTF8 = errors.New("a string is not UTF-8")
+
+func (c chunk) utf8() (string, error) {
+	if !utf8.ValidString(c.text) {
+		return "", errNotUTF8
+	}
+	return c.text, nil
+}
+
+func (c chunk) appendTo(all []string) ([]string, error) {
+	text, err := c.utf8()
+	return append(all, text), err
+}

@@ -1,0 +1,138 @@
+package xds
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
+)
+
+// requestOf is what a server reads of a request that a client sends.
+func requestOf(t interface {
+	Helper()
+	Fatal(...any)
+}, sent *discovery.DeltaDiscoveryRequest) *request {
+	t.Helper()
+	wire, err := proto.Marshal(sent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r request
+	if err := r.unmarshal(mem.BufferSlice{mem.SliceBuffer(wire)}); err != nil {
+		t.Fatal(err)
+	}
+	return &r
+}
+
+// message is the request as the generated code has it. Fields that a session does not read are missing.
+func (r *request) message() *discovery.DeltaDiscoveryRequest {
+	m := &discovery.DeltaDiscoveryRequest{
+		Node: r.node, TypeUrl: r.typeURL, ResponseNonce: r.nonce, ErrorDetail: r.rejection,
+		ResourceNamesSubscribe: r.subscribe, ResourceNamesUnsubscribe: r.unsubscribe,
+	}
+	for _, s := range r.stated {
+		if m.InitialResourceVersions == nil {
+			m.InitialResourceVersions = map[string]string{}
+		}
+		m.InitialResourceVersions[s.name] = s.version
+	}
+	return m
+}
+
+var everyField = &discovery.DeltaDiscoveryRequest{
+	Node:                     &corev3.Node{Id: "default.web-1", UserAgentName: "envoy"},
+	TypeUrl:                  Cluster.URL(),
+	ResourceNamesSubscribe:   []string{"a", "", "b"},
+	ResourceNamesUnsubscribe: []string{"c"},
+	InitialResourceVersions:  map[string]string{"a": "1", "b": "", "": "2"},
+	ResponseNonce:            "nonce",
+	ErrorDetail:              &status.Status{Code: 3, Message: "no such filter"},
+}
+
+// A request means the same to a session as to the generated code, whatever bytes a client sends. A field that a session
+// does not read may be malformed.
+func FuzzRequest(f *testing.F) {
+	whole, err := proto.Marshal(everyField)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(whole)
+	f.Add(append(whole, whole...)) // every field twice
+	f.Add([]byte("\x10\x05\x12\x01a\x13\x14"))
+	f.Fuzz(func(t *testing.T, wire []byte) {
+		got := request{typeURL: "of the request before"}
+		err := got.unmarshal(mem.BufferSlice{mem.SliceBuffer(wire)})
+		var want discovery.DeltaDiscoveryRequest
+		if proto.Unmarshal(wire, &want) != nil {
+			return
+		}
+		if err != nil {
+			t.Fatalf("%v, want %v", err, &want)
+		}
+		want.ResourceLocatorsSubscribe, want.ResourceLocatorsUnsubscribe = nil, nil
+		want.ProtoReflect().SetUnknown(nil)
+		if !proto.Equal(&want, got.message()) {
+			t.Errorf("%v, want %v", got.message(), &want)
+		}
+	})
+}
+
+func TestAMalformedRequestIsRejected(t *testing.T) {
+	for what, wire := range map[string]string{
+		"a name is not UTF-8":          "\x1a\x01\xff",
+		"the type is not UTF-8":        "\x12\x01\xff",
+		"a stated name is not UTF-8":   "\x2a\x03\x0a\x01\xff",
+		"a length is beyond the end":   "\x12\x05a",
+		"a length of five bytes":       "\x12\xff\xff\xff\xff\x0f",
+		"a tag without a value":        "\x12",
+		"an entry of the map is cut":   "\x2a\x02\x0a\x05",
+		"the node is no message":       "\x0a\x02\x0a\x05",
+		"the rejection is no message":  "\x3a\x02\x12\x05",
+		"field number 0":               "\x02\x01a",
+		"the end of a group, alone":    "\x14",
+		"a group that does not end":    "\x13",
+		"an unknown field that is cut": "\x7a\x05a",
+	} {
+		var r request
+		if err := r.unmarshal(mem.BufferSlice{mem.SliceBuffer(wire)}); err == nil {
+			t.Errorf("%s: it is read as %v", what, r.message())
+		}
+	}
+}
+
+func TestARequestIsReadInPlaceOfTheLast(t *testing.T) {
+	r := requestOf(t, everyField)
+	if !proto.Equal(r.message(), everyField) {
+		t.Errorf("%v, want %v", r.message(), everyField)
+	}
+	if err := r.unmarshal(mem.BufferSlice{mem.SliceBuffer(nil)}); err != nil || !proto.Equal(r.message(), &discovery.DeltaDiscoveryRequest{}) {
+		t.Errorf("%v is left of the request before; %v", r.message(), err)
+	}
+}
+
+// A name that is remembered must not keep the message that it came with.
+func TestRememberedNamesDoNotKeepTheirMessage(t *testing.T) {
+	s := newSession(NewCatalog(), func() {})
+	s.follow([]*ResourceSet{s.catalog.NewResourceSet()})
+	long := strings.Repeat("x", maxName)
+	r := requestOf(t, &discovery.DeltaDiscoveryRequest{TypeUrl: Route.URL(), ResourceNamesSubscribe: []string{"short", long}})
+	if _, err := s.step(r); err != nil {
+		t.Fatal(err)
+	}
+	names := slices.Sorted(maps.Keys(s.subs[Route].missing))
+	if len(names) != 2 {
+		t.Fatalf("%q are remembered", names)
+	}
+	for i, asked := range r.subscribe {
+		if unsafe.StringData(names[i]) == unsafe.StringData(asked) {
+			t.Errorf("%.10q is a part of the whole message", asked)
+		}
+	}
+}

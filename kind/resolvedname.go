@@ -1,0 +1,59 @@
+package kind
+
+import (
+	"net/netip"
+	"slices"
+
+	"weft/resource"
+)
+
+// NeedsLookup reports whether an address of a resource is a host name, which has to be resolved before anything is dialled.
+func NeedsLookup(address string) bool {
+	_, err := netip.ParseAddr(address)
+	return address != "" && err != nil
+}
+
+// ResolvedName has the IP addresses of a host name that a resource has as an address: networking.address of a Dataplane of
+// this zone, or advertisedAddress of a zone ingress of another zone. The row is named after the host name. The leader of
+// the zone writes it, since a name may resolve differently in each zone.
+type ResolvedName struct {
+	Addresses []ResolvedAddress `json:"addresses,omitempty"` // sorted by address
+	// Former are the ingresses that this zone dialled before their zone advertised the name. They are dialled until the
+	// name has addresses.
+	Former []FormerIngresses `json:"former,omitempty"`
+	// Problem is why the last lookup returned no address that may be used, or which addresses were excluded; empty:
+	// there was none. The addresses of the lookup before remain.
+	Problem string `json:"problem,omitempty"`
+	// Since is when the problem began.
+	Since Time `json:"since,omitzero"`
+}
+
+// ResolvedAddress is one IP address of a [ResolvedName].
+type ResolvedAddress struct {
+	Address string `json:"address"`
+	// Until is set where the name does not resolve to the address any more: when clients stop to use it.
+	Until Time `json:"until,omitzero"`
+}
+
+// FormerIngresses are the ingresses of one zone that clients of a mesh dialled.
+type FormerIngresses struct {
+	Mesh      string            `json:"mesh"`
+	Zone      string            `json:"zone"`
+	Ingresses []IngressEndpoint `json:"ingresses"`
+}
+
+// Keep has the ingresses of a zone and a mesh dialled until the name has addresses. It returns false where it has some.
+func (n *ResolvedName) Keep(former FormerIngresses) bool {
+	if len(n.Addresses) > 0 {
+		return false
+	}
+	n.Former = append(slices.DeleteFunc(slices.Clone(n.Former), func(f FormerIngresses) bool {
+		return f.Mesh == former.Mesh && f.Zone == former.Zone
+	}), former)
+	return true
+}
+
+// ResolvedNames is the kind of [ResolvedName].
+var ResolvedNames = &resource.Kind[ResolvedName]{
+	Info: resource.Info{Name: "ResolvedName", Plural: "resolved-names", Scope: resource.Global, ReadOnly: true, Hidden: true},
+}

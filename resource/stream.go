@@ -1,0 +1,79 @@
+package resource
+
+import (
+	"bytes"
+	"unicode/utf8"
+)
+
+// YAMLDocument is one document of a YAML stream.
+type YAMLDocument struct {
+	Line int // its first line in the stream that is neither empty nor a comment, from 1
+	// Text is a part of the stream: the document without its marker.
+	Text   []byte
+	before int // lines of the stream
+}
+
+// Padded returns the document after as many empty lines as precede it, so that a parser's line numbers are those of the
+// stream.
+func (d YAMLDocument) Padded() []byte { return append(bytes.Repeat([]byte("\n"), d.before), d.Text...) }
+
+// SplitYAML returns the documents of a YAML stream, without those that hold nothing but comments. A document ends at a
+// line with the marker `---` or `...`, which a comment or, after `---`, the next document's content may follow (YAML
+// 1.2.2, sections 9.1.2 and 9.1.3).
+func SplitYAML(stream []byte) []YAMLDocument {
+	var all []YAMLDocument
+	var current YAMLDocument
+	lines, begin, at := 0, 0, 0
+	end := func() {
+		if current.Line > 0 {
+			current.Text = stream[begin:at]
+			all = append(all, current)
+		}
+	}
+	for line, rest := cutLine(stream); len(line) > 0; line, rest = cutLine(rest) {
+		next := len(stream) - len(rest)
+		if content, ends := afterMarker(line); ends {
+			end()
+			current, begin = YAMLDocument{before: lines}, next-len(content)
+			line = content
+		}
+		at = next
+		lines++
+		if current.Line == 0 && hasContent(line) {
+			current.Line = lines
+		}
+	}
+	end()
+	return all
+}
+
+// cutLine returns the first line of a stream, with its end, and what follows it.
+func cutLine(stream []byte) (line, rest []byte) {
+	const ends = "\r\n\u0085\u2028\u2029" // what YAML parsers take for the end of a line
+	at := bytes.IndexAny(stream, ends)
+	if at < 0 {
+		return stream, nil
+	}
+	_, size := utf8.DecodeRune(stream[at:])
+	if bytes.HasPrefix(stream[at:], []byte("\r\n")) {
+		size = 2
+	}
+	return stream[:at+size], stream[at+size:]
+}
+
+// afterMarker returns a line without its document marker, and whether it has one.
+func afterMarker(line []byte) (rest []byte, ok bool) {
+	for _, marker := range [][]byte{[]byte("---"), []byte("...")} {
+		rest, ok := bytes.CutPrefix(line, marker)
+		if ok && (len(rest) == 0 || bytes.IndexAny(rest[:min(len(rest), utf8.UTFMax)], " \t\r\n\u0085\u2028\u2029") == 0) {
+			return rest, true
+		}
+	}
+	return nil, false
+}
+
+// hasContent says whether a line is more than empty or a comment.
+func hasContent(line []byte) bool {
+	line = bytes.TrimSpace(line)
+	return len(line) > 0 && line[0] != '#'
+}

@@ -1,0 +1,85 @@
+package resource_test
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"weft/resource"
+)
+
+func TestSplitYAML(t *testing.T) {
+	for stream, want := range map[string]string{
+		"":                                   "",
+		"# a comment\n---\n\n--- # another":  "",
+		"a: 1":                               "1 a: 1",
+		"a: 1\n---\nb: 2\n":                  "1 a: 1|3 b: 2",
+		"---\na: 1\n--- # note\n# b\n\nb: 2": "2 a: 1|6 # note\n# b\n\nb: 2",
+		"a: 1\r\n---\r\nb: 2\r\n":            "1 a: 1|3 b: 2",
+		"a: 1\n---\t\nb: 2":                  "1 a: 1|3 b: 2",
+		"--- {a: 1}\n--- {b: 2}":             "1 {a: 1}|2 {b: 2}",
+		"a: 1\n...\n---\nb: 2\n... # end":    "1 a: 1|4 b: 2",
+		"a: |\n  ---\n  x\nb: ---x":          "1 a: |\n  ---\n  x\nb: ---x",
+		"---a: 1":                            "1 ---a: 1",
+	} {
+		var got []string
+		for _, d := range resource.SplitYAML([]byte(stream)) {
+			if lines := strings.Count(string(d.Padded()), "\n"); d.Line > lines+1 {
+				t.Errorf("%q: the document of line %d has %d lines", stream, d.Line, lines+1)
+			}
+			got = append(got, fmt.Sprint(d.Line, " ", strings.TrimSpace(string(d.Text))))
+		}
+		if got := strings.Join(got, "|"); strings.ReplaceAll(got, "\r", "") != want {
+			t.Errorf("%q is split into %q, want %q", stream, got, want)
+		}
+	}
+}
+
+// A stream of very many documents costs no more than its bytes.
+func TestSplitYAMLCopiesNothing(t *testing.T) {
+	stream := []byte(strings.Repeat("---\na\n", 100_000))
+	var documents []resource.YAMLDocument
+	allocated := testing.Benchmark(func(b *testing.B) {
+		for b.Loop() {
+			documents = resource.SplitYAML(stream)
+		}
+	}).AllocedBytesPerOp()
+	if len(documents) != 100_000 || documents[99_999].Line != 200_000 {
+		t.Errorf("%d documents, the last one at line %d", len(documents), documents[len(documents)-1].Line)
+	}
+	if most := int64(100 * len(stream)); allocated > most {
+		t.Errorf("%d bytes are split with %d bytes of memory, want %d at most", len(stream), allocated, most)
+	}
+}
+
+// A stream has as many documents as a YAML parser finds in it.
+func FuzzSplitYAML(f *testing.F) {
+	f.Add("a: 1\n---\nb: 2\n")
+	f.Add("--- # note\n{a: 1}\n...\n--- |\n x\n")
+	f.Add("# a\n---\n---\n# b")
+	f.Fuzz(func(t *testing.T, stream string) {
+		if strings.ContainsAny(stream, "%\ufeff") { // directives and byte order marks are documents' own
+			return
+		}
+		want, decoder := 0, yaml.NewDecoder(strings.NewReader(stream))
+		for {
+			var node yaml.Node
+			err := decoder.Decode(&node)
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				return
+			}
+			if node.Kind == yaml.DocumentNode && len(node.Content) > 0 && (node.Content[0].Tag != "!!null" || node.Content[0].Value != "") {
+				want++
+			}
+		}
+		if got := len(resource.SplitYAML([]byte(stream))); got < want {
+			t.Errorf("%q is split into %d documents, and a parser finds %d", stream, got, want)
+		}
+	})
+}

@@ -1,0 +1,33 @@
+package e2e
+
+import (
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// TestAMeshThatStartsAtOnce has simulated Envoys connect to the real control plane with no endpoint ready before. Each
+// gets little more than one full configuration, and nothing when the control plane is killed and started again.
+func TestAMeshThatStartsAtOnce(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), filepath.Join(binaries, "weft"), "load", "join", "--proxies", "120", "--services", "30", "-o", "json")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("weft load join: %v", err)
+	}
+	var report struct {
+		FullBytes     int64
+		ControlPlane  struct{ Bytes int64 }
+		BackSeconds   float64
+		BackResources int64
+	}
+	if err := json.Unmarshal(out, &report); err != nil {
+		t.Fatalf("%v in:\n%s", err, out)
+	}
+	if report.FullBytes == 0 || float64(report.ControlPlane.Bytes) > 1.2*float64(report.FullBytes) {
+		t.Errorf("%d bytes to each proxy, want at most 1.2 times one full configuration of %d", report.ControlPlane.Bytes, report.FullBytes)
+	}
+	if report.BackSeconds == 0 || report.BackResources != 0 {
+		t.Errorf("after a restart %d resources were sent, want none", report.BackResources)
+	}
+}

@@ -1,0 +1,456 @@
+package e2e
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"weft/internal/traffic"
+)
+
+// freeze is an event that keeps every process of a mesh from running for a while.
+type freeze struct {
+	name  string
+	lasts time.Duration
+	begin func() (end func())
+}
+
+// stopped stops every process of the worlds for 3 s.
+func stopped(worlds ...*world) freeze {
+	return freeze{"every process is stopped for 3 s", 3 * time.Second, func() func() {
+		var pids []int
+		for _, w := range worlds {
+			pids = append(pids, w.running()...)
+		}
+		signal := func(s syscall.Signal) {
+			for _, pid := range pids {
+				if err := syscall.Kill(pid, s); err != nil {
+					worlds[0].t.Errorf("%s to process %d: %v", s, pid, err)
+				}
+			}
+		}
+		signal(syscall.SIGSTOP)
+		return func() { signal(syscall.SIGCONT) }
+	}}
+}
+
+// starved leaves a mesh what 6 busy processes leave of the machine.
+func starved(t *testing.T) freeze {
+	lasts := 10 * time.Second
+	if !*showDrills {
+		lasts = 3 * time.Second
+	}
+	return freeze{"6 busy processes", lasts, func() func() {
+		end, err := startBusy(6)
+		if err != nil {
+			t.Error(err)
+		}
+		return end
+	}}
+}
+
+// running returns the processes of a world that run: control plane, agents and Envoys.
+func (w *world) running() []int {
+	w.t.Helper()
+	var pids []int
+	for _, p := range w.processes {
+		select {
+		case <-p.exited:
+		default:
+			pids = append(pids, p.Process.Pid)
+			if child := w.envoyOf(p); child != 0 {
+				pids = append(pids, child)
+			}
+		}
+	}
+	return pids
+}
+
+// timeline records when each request began and how long it took.
+type timeline struct {
+	mu       sync.Mutex
+	requests []timedRequest
+}
+
+type timedRequest struct {
+	began time.Time
+	took  time.Duration
+}
+
+func (l *timeline) record(ask traffic.Send) traffic.Send {
+	return func(ctx context.Context) (string, error) {
+		began := time.Now()
+		by, err := ask(ctx)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.requests = append(l.requests, timedRequest{began, time.Since(began)})
+		return by, err
+	}
+}
+
+// percentile returns the latency of 99 of 100 requests that began in a span, those excluded that have no response yet;
+// 0 where none has one.
+func (l *timeline) percentile(from, to time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var took []time.Duration
+	for _, r := range l.requests {
+		if !r.began.Before(from) && r.began.Before(to) {
+			took = append(took, r.took)
+		}
+	}
+	if len(took) == 0 {
+		return 0
+	}
+	slices.Sort(took)
+	return took[len(took)*99/100]
+}
+
+const (
+	// latencySpan is the length of the spans whose latency is compared.
+	latencySpan = 250 * time.Millisecond
+	// normalFor is how long latency has to be normal after a stall.
+	normalFor = time.Second
+)
+
+// leastNormal is a latency that is normal whatever the time before was. Beside other tests, a request may wait for a core.
+func leastNormal() time.Duration {
+	if *showDrills && !*busy {
+		return 100 * time.Millisecond
+	}
+	return 2 * time.Second
+}
+
+// normal returns the latency that is normal after a stall: thrice that of the time before.
+func (l *timeline) normal(from, to time.Time) time.Duration {
+	return max(3*l.percentile(from, to), leastNormal())
+}
+
+// recovered returns how long after a stall latency became normal, for at least normalFor; negative where it has not yet.
+func (l *timeline) recovered(over, now time.Time, normal time.Duration) time.Duration {
+	at := over
+	for from := over; from.Before(now); from = from.Add(latencySpan) {
+		if l.percentile(from, from.Add(latencySpan)) > normal {
+			at = from.Add(latencySpan)
+		}
+	}
+	// Requests of the last span may have no response yet.
+	if now.Sub(at) < normalFor+min(normal, time.Second) {
+		return -1
+	}
+	return at.Sub(over)
+}
+
+// stalls runs traffic over a stall. Only requests whose client's deadline passed may fail, no POST is repeated, and
+// latency becomes normal.
+func (w *world) stalls(what string, l load, s freeze, web *countedService, client stallClient) {
+	w.t.Helper()
+	times := &timeline{}
+	executed := web.posts.Load()
+	var posts atomic.Int64
+	counted := func(ctx context.Context) (string, error) {
+		posts.Add(1)
+		return client.post(ctx)
+	}
+	d := w.drillUnder(l, 1, fmt.Sprintf("a stall %s: %s", what, s.name), times.record(inTurn(client.get, counted)))
+	d.deadlinesMayPass = true
+	began := time.Now()
+	d.during(2 * time.Second)
+	normal := times.normal(began.Add(time.Second), time.Now())
+	end := s.begin()
+	stallLasts(s)
+	end()
+	over := time.Now()
+	var until time.Time
+	w.eventually("latency is normal after the stall", func() error {
+		until = time.Now()
+		if times.recovered(over, until, normal) < 0 {
+			return fmt.Errorf("99 of 100 requests take up to %s, normal is %s", times.percentile(until.Add(-2*normalFor), until), normal)
+		}
+		return nil
+	})
+	d.Stop() // every request has its response
+	if d.recovery = times.recovered(over, until, normal); d.recovery < 0 {
+		w.t.Errorf("%s: latency is not normal: of requests that began in the last second, some take up to %s", d.name, times.percentile(until.Add(-normalFor), until))
+	}
+	d.end()
+	if n := web.posts.Load() - executed; n > posts.Load() {
+		w.t.Errorf("%s: the application got %d POSTs of %d: some are repeated", d.name, n, posts.Load())
+	}
+}
+
+// stallLasts waits for as long as a stall lasts. The time stands for no event: it is what is tested.
+func stallLasts(s freeze) { <-time.After(s.lasts) }
+
+// countedService is an application that counts the POSTs that it gets.
+type countedService struct{ posts atomic.Int64 }
+
+func (c *countedService) serveAt(w *world, host int, name string) {
+	server := &http.Server{Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			c.posts.Add(1)
+		}
+		fmt.Fprint(rw, name)
+	})}
+	go server.Serve(w.listen(host, 18080))
+	w.t.Cleanup(func() { server.Close() })
+}
+
+// stallClient is a client of a service.
+type stallClient struct{ get, post traffic.Send }
+
+// http1Client makes a connection for every request that runs.
+func http1Client(dial traffic.Dial, url string) stallClient {
+	return stallClient{dial.Get(url), dial.Post(url)}
+}
+
+// http2Client has many requests on each connection, as gRPC has.
+func http2Client(dial traffic.Dial, url string) stallClient {
+	transport := http2Transport(dial)
+	return stallClient{traffic.By(transport, http.MethodGet, url), traffic.By(transport, http.MethodPost, url)}
+}
+
+// http2Transport speaks HTTP/2 without TLS.
+func http2Transport(dial traffic.Dial) http.RoundTripper {
+	if dial == nil {
+		dial = (&net.Dialer{}).DialContext
+	}
+	return &http2.Transport{AllowHTTP: true, DialTLSContext: func(ctx context.Context, network, address string, _ *tls.Config) (net.Conn, error) {
+		return dial(ctx, network, address)
+	}}
+}
+
+// capacity measures how many requests per second a client gets through this machine, with 64 at a time for 3 s.
+func capacity(client stallClient) int {
+	const lasts = 3 * time.Second
+	ctx, cancel := context.WithTimeout(context.Background(), lasts)
+	defer cancel()
+	var served atomic.Int64
+	var clients sync.WaitGroup
+	ask := inTurn(client.get, client.post)
+	for range 64 {
+		clients.Go(func() {
+			for ctx.Err() == nil {
+				if _, err := ask(ctx); err == nil {
+					served.Add(1)
+				}
+			}
+		})
+	}
+	clients.Wait()
+	return int(float64(served.Load()) / lasts.Seconds())
+}
+
+// allStalls stalls a mesh under the load of the drills and, in the long form, under 70 % of what the machine carries.
+// There clients give up after 1 s: what a stall of 3 s leaves to be done at 70 % takes 7 s without that.
+func (w *world) allStalls(where string, web *countedService, dial traffic.Dial, url string, worlds ...*world) {
+	w.t.Helper()
+	for _, s := range []freeze{stopped(worlds...), starved(w.t)} {
+		w.stalls(where, drillLoad(), s, web, http1Client(dial, url))
+	}
+	if !*showDrills || *busy {
+		return
+	}
+	client := http2Client(dial, url)
+	for _, s := range []freeze{stopped(worlds...), starved(w.t)} {
+		carried := capacity(client)
+		w.t.Logf("%s: the machine carries %d requests a second", where, carried)
+		w.stalls(where+" at 70 %", load{perSecond: max(1, carried*7/10), patience: time.Second}, s, web, client)
+	}
+}
+
+// A stall of a machine fails no request but by its client's deadline, and is over soon after its end.
+func TestDrillAStallWithinAZone(t *testing.T) {
+	w := newWorld(t)
+	web := &countedService{}
+	web.serveAt(w, 2, "web-1")
+	web.serveAt(w, 4, "web-2")
+	_, url := w.pair()
+	w.allStalls("within a zone", web, nil, url, w)
+}
+
+func TestDrillAStallAcrossZones(t *testing.T) {
+	if !*showDrills {
+		t.Skip("a long drill: make drills")
+	}
+	f := newFederation(t)
+	east, west := f.eastAndWest()
+	web := &countedService{}
+	web.serveAt(east, 4, "web-2")
+	east.proxy("default", "web-2", webServer("web-2", 4))
+	east.processOf("web-1").kill() // its application counts nothing
+	url := west.outbound(3, "http")
+	west.passes(url, "web-2")
+	west.allStalls("across zones", web, traffic.Dial(west.machine.dial), url, f.global, east, west)
+}
+
+// Requests of one client reach every server behind an ingress, which balances connections.
+func TestRequestsReachEveryServerBehindAnIngress(t *testing.T) {
+	f := newFederation(t)
+	east, west := f.eastAndWest()
+	want := []string{"web-1"}
+	for host := 4; host < 8; host++ {
+		name := fmt.Sprintf("web-%d", host-2)
+		east.service(host, 18080, name)
+		east.proxy("default", name, webServer(name, host))
+		want = append(want, name)
+	}
+	var mu sync.Mutex
+	seen := map[string]bool{}
+	ask := west.get(west.outbound(3, "http"))
+	d := west.drillUnder(load{perSecond: 400, patience: 20 * time.Second}, 1, "requests to 5 servers behind an ingress", func(ctx context.Context) (string, error) {
+		by, err := ask(ctx)
+		mu.Lock()
+		defer mu.Unlock()
+		seen[by] = true
+		return by, err
+	})
+	west.eventually("every server gets requests of one client", func() error {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, name := range want {
+			if !seen[name] {
+				return fmt.Errorf("%s gets none, of %d requests", name, d.Begun())
+			}
+		}
+		return nil
+	})
+	d.end()
+}
+
+// Requests that pile up in front of a server that stands still get their responses when it goes on.
+func TestRequestsThatPileUpAreServed(t *testing.T) {
+	const pile = 1500 // more than Envoy's default of 1,024
+	w := newWorld(t)
+	var waiting atomic.Int64
+	all := make(chan struct{})
+	app := &http.Server{Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/pile" && waiting.Add(1) == pile {
+			close(all)
+		}
+		if r.URL.Path == "/pile" {
+			select {
+			case <-all:
+			case <-r.Context().Done():
+			}
+		}
+		fmt.Fprint(rw, "web-1")
+	})}
+	go app.Serve(w.listen(2, 18080))
+	t.Cleanup(func() { app.Close() })
+	w.proxy("default", "web-1", server("web-1", "web", "http", 2, 20080))
+	w.proxy("default", "client", caller("client", 3, "tags: {kuma.io/service: web}"))
+	url := fmt.Sprintf("http://%s:10001/", w.address(3))
+	w.eventually("a request passes", func() error { return get(url) })
+	ask := http2Client(nil, url+"pile").post
+	ctx, cancel := context.WithTimeout(t.Context(), patience())
+	defer cancel()
+	var requests sync.WaitGroup
+	for range pile {
+		requests.Go(func() {
+			if _, err := ask(ctx); err != nil {
+				t.Error(err)
+				cancel()
+			}
+		})
+	}
+	requests.Wait()
+}
+
+// Clients whose deadlines pass cancel thousands of requests. The proxies do not take that for an attack: requests that
+// others have running on the same connections go on.
+func TestCancelledRequestsFailNoOthers(t *testing.T) {
+	const cancelled, most = 6000, 200
+	w := newWorld(t)
+	var arrived atomic.Int64
+	enough := make(chan struct{})
+	app := &http.Server{Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/long":
+			arrived.Add(1)
+			select {
+			case <-enough:
+			case <-r.Context().Done():
+			}
+		case "/never":
+			<-r.Context().Done()
+		}
+		fmt.Fprint(rw, "web-1")
+	})}
+	go app.Serve(w.listen(2, 18080))
+	t.Cleanup(func() { app.Close() })
+	w.proxy("default", "web-1", server("web-1", "web", "http", 2, 20080))
+	w.proxy("default", "client", caller("client", 3, "tags: {kuma.io/service: web}"))
+	url := fmt.Sprintf("http://%s:10001/", w.address(3))
+	w.eventually("a request passes", func() error { return get(url) })
+
+	ctx, cancel := context.WithTimeout(t.Context(), patience())
+	defer cancel()
+	transport := http2Transport(nil)
+	long, never := traffic.By(transport, http.MethodPost, url+"long"), traffic.By(transport, http.MethodGet, url+"never")
+	var others sync.WaitGroup
+	for range 20 {
+		others.Go(func() {
+			if _, err := long(ctx); err != nil {
+				t.Errorf("a POST that ran beside cancelled requests: %v", err)
+			}
+		})
+	}
+	w.eventually("the POSTs run", func() error {
+		if n := arrived.Load(); n < 20 {
+			return fmt.Errorf("%d", n)
+		}
+		return nil
+	})
+	slots := make(chan struct{}, most)
+	var requests sync.WaitGroup
+	for range cancelled {
+		slots <- struct{}{}
+		requests.Go(func() {
+			defer func() { <-slots }()
+			short, cancel := context.WithTimeout(ctx, 50*time.Millisecond) // the deadline is what is tested
+			defer cancel()
+			if _, err := never(short); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("a request without a response: %v, want that its deadline passed", err)
+			}
+		})
+	}
+	requests.Wait()
+	close(enough)
+	others.Wait()
+}
+
+// The drills notice a latency that stays high, and tell when it became normal.
+func TestRecoveryIsWhenLatencyBecameNormal(t *testing.T) {
+	const normal = 100 * time.Millisecond
+	over := time.Now()
+	line := func(slowUntil time.Duration) *timeline {
+		l := &timeline{}
+		for at := time.Duration(0); at < 5*time.Second; at += 10 * time.Millisecond {
+			r := timedRequest{over.Add(at), 5 * time.Millisecond}
+			if at < slowUntil {
+				r.took = time.Second
+			}
+			l.requests = append(l.requests, r)
+		}
+		return l
+	}
+	for slowUntil, want := range map[time.Duration]time.Duration{
+		0: 0, 700 * time.Millisecond: 750 * time.Millisecond, 2 * time.Second: 2 * time.Second, 5 * time.Second: -1,
+	} {
+		if got := line(slowUntil).recovered(over, over.Add(5*time.Second), normal); got != want {
+			t.Errorf("slow for %s: %s, want %s", slowUntil, got, want)
+		}
+	}
+}

@@ -1,0 +1,28 @@
+package e2e
+
+import (
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Two agents of one Dataplane take the session from each other again and again, so that no control plane confirms a
+// drain: each of them drains all the same, before its supervisor ends it.
+func TestAnAgentDrainsWhoseSessionsBreak(t *testing.T) {
+	w := newWorld(t)
+	w.apply(secured)
+	w.service(2, 18080, "web-1")
+	dataplane := server("web-1", "web", "http", 2, 20080)
+	first := w.proxy("default", "web-1", dataplane)
+	w.begin(w.machine, "default", "web-1-again", dataplane)
+	w.eventually("an agent takes the session of the other", func() error { return first.said("another agent of this Dataplane has connected") })
+	first.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-first.exited:
+	case <-time.After(85 * time.Second):
+		t.Fatal("it drains for more than 85 s")
+	}
+	if code := first.ProcessState.ExitCode(); code != 0 {
+		t.Errorf("weft-dp drained and ended with %d, want 0", code)
+	}
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestTheTable holds the table against the page and the source of this repository.
+func TestTheTable(t *testing.T) {
+	if err := run(options{root: "../..", checkOnly: true}, io.Discard); err != nil {
+		t.Error(err)
+	}
+}
+
+const (
+	testPage  = "| what is decided | shown by |\n|---|---|\n| a value is positive | `kind` TestValue/small, TestSign; `test/e2e` TestAll |\n| colours | later |\n"
+	testTable = "# a comment\n\n== a value is positive\nnegative values are accepted\ntest kind TestValue/small\ntest kind TestSign\nfile kind/value.go\n if v < 0 {\n-\treturn false\n+return true\n"
+	testFile  = "package kind\n\nfunc good(v int) bool {\n\tif v < 0 {\n\t\treturn false\n\t}\n\treturn true\n}\n"
+)
+
+func TestAMutation(t *testing.T) {
+	all, err := readMutations(testTable)
+	if err != nil || len(all) != 1 {
+		t.Fatalf("%d mutations: %v", len(all), err)
+	}
+	m := all[0]
+	got, err := m.edits[0].apply(testFile)
+	if want := strings.Replace(testFile, "\tif v < 0 {\n\t\treturn false", "if v < 0 {\nreturn true", 1); err != nil || got != want {
+		t.Errorf("the changed file is %q (%v), want %q", got, err, want)
+	}
+	if want := "^TestValue$/^small$|^TestSign$"; m.pattern() != want {
+		t.Errorf("the tests are selected by %s, want %s", m.pattern(), want)
+	}
+	for printed, want := range map[string]int{
+		"--- FAIL: TestValue (0.00s)\n    --- FAIL: TestValue/small (0.00s)\n--- FAIL: TestSign (0.00s)\n": 0,
+		"--- FAIL: TestValue (0.00s)\n    --- FAIL: TestValue/large (0.00s)\n--- FAIL: TestSign (0.00s)\n": 1,
+		"ok  \tweft/kind\t0.01s\n": 2,
+		"\npanic: no\n":            0,
+	} {
+		if passed := m.passed(printed); len(passed) != want {
+			t.Errorf("of what go test printed as %q, %v passed, want %d", printed, passed, want)
+		}
+	}
+}
+
+func TestWhatIsWrongWithATable(t *testing.T) {
+	swap := func(old, by string) string { return strings.Replace(testTable, old, by, 1) }
+	for name, c := range map[string]struct{ page, table, file, want string }{
+		"nothing":                     {testPage, testTable, testFile, ""},
+		"no mutation":                 {testPage, "", testFile, "no mutation for the row: a value is positive"},
+		"another row":                 {testPage, swap("positive", "negative"), testFile, "a mutation for a row that docs/requirements.md lacks: a value is negative"},
+		"a test of no row":            {testPage, swap("TestSign", "TestOther"), testFile, "the row does not name the test kind TestOther"},
+		"a test without a mutation":   {testPage, swap("test kind TestSign\n", ""), testFile, "no mutation has the test kind TestSign"},
+		"tests of several packages":   {testPage, swap("kind TestSign", "test/e2e TestAll"), testFile, "of several packages"},
+		"the old text is gone":        {testPage, testTable, strings.Replace(testFile, "< 0", "<= 0", 1), "has the old text 0 times"},
+		"the old text is there twice": {testPage, testTable, testFile + testFile, "has the old text 2 times"},
+		"no file":                     {testPage, swap("kind/value.go", "kind/other.go"), testFile, "no such file"},
+		"no test":                     {testPage, swap("test kind TestValue/small\ntest kind TestSign\n", ""), testFile, "lacks its test or file"},
+		"a row twice":                 {testPage + testPage, testTable, testFile, "this row twice"},
+		"a line out of place":         {testPage, "test kind TestSign\n", testFile, "no part of a mutation"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			for path, text := range map[string]string{page: c.page, table: c.table, "kind/value.go": c.file} {
+				at := filepath.Join(root, path)
+				if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(at, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err := run(options{root: root, checkOnly: true}, io.Discard)
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("the error is %v, want %q", err, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Results of a mutation.
+const (
+	noticed    = "noticed"
+	notNoticed = "NOT NOTICED"
+	unusable   = "ERROR"
+)
+
+// try runs the tests of a mutation without it and with it. The detail is what go test printed.
+func (m mutation) try(o options) (result, detail string) {
+	root, err := filepath.Abs(o.root)
+	if err != nil {
+		return unusable, err.Error()
+	}
+	dir, err := os.MkdirTemp("", "weft-mutate-")
+	if err != nil {
+		return unusable, err.Error()
+	}
+	defer os.RemoveAll(dir)
+	overlay, err := m.overlay(root, dir)
+	if err != nil {
+		return unusable, err.Error()
+	}
+	if text, err := m.goTest(o, root, nil); err != nil {
+		return unusable, "without the mutation: " + text
+	} else if strings.Contains(text, "no tests to run") {
+		return unusable, text
+	}
+	// Programs that tests build with go build are built with the mutation too.
+	// Their results are not in the cache: the go command does not know that they depend on those programs.
+	flags := "GOFLAGS=" + strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+overlay)
+	text, err := m.goTest(o, root, []string{flags}, "-count=1")
+	switch {
+	case strings.Contains(text, "[build failed]") || strings.Contains(text, "[setup failed]") || strings.Contains(text, "\n# weft/"):
+		return unusable, text
+	}
+	if passed := m.passed(text); err == nil || len(passed) > 0 {
+		return notNoticed, "passed with the mutation: " + strings.Join(passed, ", ") + "\n" + text
+	}
+	return noticed, text
+}
+
+// passed are the tests of a mutation that did not fail, by what go test printed. A panic or a timeout ends all of them.
+func (m mutation) passed(text string) []string {
+	if strings.Contains(text, "panic: ") { // go test ends tests that take too long with a panic too
+		return nil
+	}
+	var passed []string
+	for _, test := range m.tests {
+		_, name, _ := strings.Cut(test, " ")
+		failure := regexp.MustCompile("--- FAIL: " + regexp.QuoteMeta(strings.ReplaceAll(name, " ", "_")) + "[ /]")
+		if !failure.MatchString(text) {
+			passed = append(passed, test)
+		}
+	}
+	return passed
+}
+
+// overlay writes the changed files and the list of them that the go command reads.
+func (m mutation) overlay(root, dir string) (string, error) {
+	replaced := map[string]string{}
+	for i, e := range m.edits {
+		path := filepath.Join(root, e.file)
+		from := path
+		if earlier, again := replaced[path]; again {
+			from = earlier
+		}
+		text, err := os.ReadFile(from)
+		if err != nil {
+			return "", err
+		}
+		changed, err := e.apply(string(text))
+		if err != nil {
+			return "", err
+		}
+		replaced[path] = filepath.Join(dir, strconv.Itoa(i)+".go")
+		if err := os.WriteFile(replaced[path], []byte(changed), 0o600); err != nil {
+			return "", err
+		}
+	}
+	list, err := json.Marshal(map[string]any{"Replace": replaced})
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "overlay.json")
+	return path, os.WriteFile(path, list, 0o600)
+}
+
+// goTest runs the tests of a mutation with further variables and arguments.
+func (m mutation) goTest(o options, root string, environment []string, arguments ...string) (string, error) {
+	timeout := o.timeout
+	if m.isEndToEnd() {
+		timeout *= 3
+	}
+	arguments = append([]string{"test", "-vet=off", "-timeout", timeout.String(), "-run", m.pattern()}, arguments...)
+	arguments = append(arguments, "./"+m.pkg())
+	if m.isEndToEnd() {
+		arguments = append(arguments, "-spire") // else the tests with SPIRE are left out
+	}
+	command := exec.Command("go", arguments...)
+	command.Dir = root
+	command.Env = append(os.Environ(), environment...)
+	text, err := command.CombinedOutput()
+	return string(text), err
+}
+
+// pattern is the argument of -run that selects the tests of a mutation.
+func (m mutation) pattern() string {
+	var alternatives []string
+	for _, test := range m.tests {
+		_, name, _ := strings.Cut(test, " ")
+		name, part, hasPart := strings.Cut(name, "/")
+		pattern := "^" + name + "$"
+		if hasPart {
+			pattern += "/^" + regexp.QuoteMeta(part) + "$"
+		}
+		alternatives = append(alternatives, pattern)
+	}
+	return strings.Join(alternatives, "|")
+}
