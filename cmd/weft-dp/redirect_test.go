@@ -16,7 +16,7 @@ func TestUnknownValuesOfFlagsAreRejected(t *testing.T) {
 		"--proxy-user 1 --ip-family-mode ipv5":                             `--ip-family-mode is "ipv5"`,
 		"--proxy-user 1 --exclude-inbound-ports 22,ssh":                    `--exclude-inbound-ports: "ssh" is no port`,
 		"--proxy-user 1 --exclude-outbound-ports 9-8":                      `--exclude-outbound-ports: "9-8" is no port`,
-		"--proxy-user 1 --exclude-inbound-ips example.com":                 `--exclude-inbound-ips: "example.com" is no address`,
+		"--proxy-user 1 --exclude-inbound-ips example.com":                 `"example.com" is no address`,
 		"--proxy-user 1 --exclude-outbound-ips 10.0.0.0/33":                "--exclude-outbound-ips",
 		"--proxy-user 1 --redirect-inbound-port 70000":                     "--redirect-inbound-port",
 		"--proxy-user 1 --redirect-inbound-port 1 unexpected":              "unknown command",

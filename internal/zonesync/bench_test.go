@@ -35,8 +35,10 @@ func zoneOf(n int) kind.Owner { return kind.Owner{Zone: fmt.Sprintf("zone-%03d",
 
 func putService(tb testing.TB, log *zonesync.Log, zone, service, version int) {
 	item := zonesync.Item{
-		Key:  zonesync.Key{Owner: zoneOf(zone), Mesh: "default", Name: fmt.Sprintf("service-%03d", service)},
-		Body: fmt.Appendf(nil, `{"labels":{"kuma.io/zone":"zone-%03d","kuma.io/origin":"zone"},"spec":{"ports":[{"port":80,"appProtocol":"http"}],"version":%d,"padding":"%0400d"}}`, zone, version, 0),
+		Key: zonesync.Key{Owner: zoneOf(zone), Mesh: "default", Name: fmt.Sprintf("service-%03d", service)},
+		Body: fmt.Appendf(nil,
+			`{"labels":{"kuma.io/zone":"zone-%03d","kuma.io/origin":"zone"},"spec":{"ports":[{"port":80,`+
+				`"appProtocol":"http"}],"version":%d,"padding":"%0400d"}}`, zone, version, 0),
 	}
 	if _, err := log.Put(item, epoch.Add(time.Duration(version)*time.Second)); err != nil {
 		tb.Fatal(err)
@@ -53,7 +55,9 @@ type peer struct {
 func newPeer(b *testing.B, log *zonesync.Log, zone kind.Owner, seq uint64) *peer {
 	sender := zonesync.NewSender(log, zonesync.Way{Sync: resource.ZoneToGlobal | resource.ZoneToZones, To: zone})
 	p := &peer{sender: sender, session: zonesync.NewSession(zonesync.Side{Kind: "MeshService"}, zone, sender, nil)}
-	p.say(b, &wire.Frame{Message: &wire.Frame_Hello{Hello: &wire.Hello{Protocol: zonesync.Protocol, Kind: "MeshService", Zone: zone.Zone}}})
+	p.say(b,
+		&wire.Frame{Message: &wire.Frame_Hello{Hello: &wire.Hello{Protocol: zonesync.Protocol, Kind: "MeshService",
+			Zone: zone.Zone}}})
 	p.say(b, &wire.Frame{Message: &wire.Frame_Position{Position: &wire.Position{Epoch: 1, Seq: seq}}})
 	return p
 }
@@ -151,7 +155,9 @@ func BenchmarkCompare(b *testing.B) {
 	for zone := range benchZones {
 		for service := range benchServices {
 			key := zonesync.Key{Owner: zoneOf(zone), Mesh: "default", Name: fmt.Sprintf("service-%03d", service)}
-			body := fmt.Appendf(nil, `{"labels":{"kuma.io/zone":"zone-%03d","kuma.io/origin":"zone"},"spec":{"ports":[{"port":80,"appProtocol":"http"}],"version":%d,"padding":"%0400d"}}`, zone, 0, 0)
+			body := fmt.Appendf(nil,
+				`{"labels":{"kuma.io/zone":"zone-%03d","kuma.io/origin":"zone"},"spec":{"ports":[{"port":80,`+
+					`"appProtocol":"http"}],"version":%d,"padding":"%0400d"}}`, zone, 0, 0)
 			held = append(held, zonesync.StoredItem{Key: key, Hash: zonesync.Sum(key, body)})
 		}
 	}

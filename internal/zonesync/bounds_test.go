@@ -16,7 +16,8 @@ func foreign(t *testing.T, round, n, from int) *wire.Frame {
 	t.Helper()
 	b := &wire.Batch{Epoch: 1, Round: uint64(round)}
 	for i := range n {
-		item, err := proto.Marshal(&wire.Item{Key: &wire.ItemKey{OwnerZone: "west", Mesh: "default", Name: fmt.Sprintf("%0500d", from+i)}, Body: []byte("{}")})
+		item, err := proto.Marshal(&wire.Item{Key: &wire.ItemKey{OwnerZone: "west", Mesh: "default",
+			Name: fmt.Sprintf("%0500d", from+i)}, Body: []byte("{}")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,7 +35,8 @@ func TestHostileRejectedItems(t *testing.T) {
 		r := zonesync.NewReceiver(zonesync.Way{Sync: everyWay, From: east, To: global})
 		r.Share(shared)
 		receivers = append(receivers, r)
-		s := zonesync.NewSession(zonesync.Side{Kind: "MeshService"}, east, zonesync.NewSender(zonesync.NewLog(7), zonesync.Way{Sync: everyWay, From: global, To: east}), r)
+		s := zonesync.NewSession(zonesync.Side{Kind: "MeshService"}, east,
+			zonesync.NewSender(zonesync.NewLog(7), zonesync.Way{Sync: everyWay, From: global, To: east}), r)
 		if err := play(s, r, hello); err != nil {
 			t.Fatal(err)
 		}
@@ -52,14 +54,16 @@ func TestHostileRejectedItems(t *testing.T) {
 		}
 	}
 	if kept == 0 || kept > items || size > bytes || !receivers[0].Missed() || !receivers[2].Missed() {
-		t.Errorf("%d items with %d bytes are kept of 3,000; the last receiver says that it misses some: %v", kept, size, receivers[2].Missed())
+		t.Errorf("%d items with %d bytes are kept of 3,000; the last receiver says that it misses some: %v", kept, size,
+			receivers[2].Missed())
 	}
 	for _, r := range receivers {
 		r.DropRejected()
 	}
 	next := zonesync.NewReceiver(zonesync.Way{Sync: everyWay, From: east, To: global})
 	next.Share(shared)
-	s := zonesync.NewSession(zonesync.Side{Kind: "MeshService"}, east, zonesync.NewSender(zonesync.NewLog(7), zonesync.Way{Sync: everyWay, From: global, To: east}), next)
+	s := zonesync.NewSession(zonesync.Side{Kind: "MeshService"}, east,
+		zonesync.NewSender(zonesync.NewLog(7), zonesync.Way{Sync: everyWay, From: global, To: east}), next)
 	if err := play(s, next, hello, foreign(t, 0, 50, 0)); err != nil || next.Missed() || len(next.Rejected()) != 50 {
 		t.Errorf("what was given back is not there: %d are kept, %v", len(next.Rejected()), err)
 	}
@@ -72,7 +76,8 @@ func TestHostileBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = play(session, receiver, hello, batchOf(&wire.Batch{Epoch: 1, Items: [][]byte{large}}), batchOf(&wire.Batch{Epoch: 1, Items: [][]byte{large}}))
+	err = play(session, receiver, hello, batchOf(&wire.Batch{Epoch: 1, Items: [][]byte{large}}),
+		batchOf(&wire.Batch{Epoch: 1, Items: [][]byte{large}}))
 	if err == nil || !strings.Contains(err.Error(), "bytes are not acknowledged") {
 		t.Errorf("12 MiB are not acknowledged: %v", err)
 	}
@@ -82,7 +87,8 @@ func TestHostileBytes(t *testing.T) {
 	for i := 0; i < 20 && err == nil; i++ {
 		ack := &wire.Ack{}
 		for j := range 1000 {
-			ack.Rejected = append(ack.Rejected, &wire.Rejection{Key: &wire.ItemKey{Name: fmt.Sprintf("%d-%d", i, j)}, Reason: strings.Repeat("x", 1<<10)})
+			ack.Rejected = append(ack.Rejected, &wire.Rejection{Key: &wire.ItemKey{Name: fmt.Sprintf("%d-%d", i, j)},
+				Reason: strings.Repeat("x", 1<<10)})
 		}
 		err = play(session, receiver, &wire.Frame{Message: &wire.Frame_Ack{Ack: ack}})
 	}

@@ -33,7 +33,8 @@ func (s *Sender) compare() {
 }
 
 func askFrame(round uint64, buckets []uint32) *wire.Frame {
-	return &wire.Frame{Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{Round: round, Buckets: buckets}}}
+	return &wire.Frame{Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{Round: round,
+		Buckets: buckets}}}
 }
 
 func (s *Sender) inventory(part *wire.Digest) error {
@@ -173,5 +174,6 @@ func (b bits) set(i uint32)      { b[i/64] |= 1 << (i % 64) }
 func (b bits) has(i uint32) bool { return int(i/64) < len(b) && b[i/64]&(1<<(i%64)) != 0 }
 
 func compareKeys(a, b Key) int {
-	return cmp.Or(strings.Compare(a.Owner.Zone, b.Owner.Zone), strings.Compare(a.Mesh, b.Mesh), strings.Compare(a.Name, b.Name))
+	return cmp.Or(strings.Compare(a.Owner.Zone, b.Owner.Zone), strings.Compare(a.Mesh, b.Mesh),
+		strings.Compare(a.Name, b.Name))
 }

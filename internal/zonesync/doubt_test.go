@@ -10,7 +10,8 @@ import (
 )
 
 // compare has a zone that has so many of the items that global holds connect, and returns what global is to apply.
-func compare(t *testing.T, receiver *zonesync.Receiver, held, has int) (applied []zonesync.Item, sender *zonesync.Sender) {
+func compare(t *testing.T, receiver *zonesync.Receiver, held, has int) (applied []zonesync.Item,
+	sender *zonesync.Sender) {
 	t.Helper()
 	log := zonesync.NewLog(9)
 	var all []zonesync.StoredItem
@@ -33,7 +34,8 @@ func compare(t *testing.T, receiver *zonesync.Receiver, held, has int) (applied 
 }
 
 // exchange has both sides say once what there is to say.
-func exchange(t *testing.T, receiver *zonesync.Receiver, from, at *zonesync.Session, held []zonesync.StoredItem) (applied []zonesync.Item) {
+func exchange(t *testing.T, receiver *zonesync.Receiver, from, at *zonesync.Session,
+	held []zonesync.StoredItem) (applied []zonesync.Item) {
 	t.Helper()
 	say := func(from, to *zonesync.Session) {
 		ready, err := from.Ready()
@@ -84,13 +86,16 @@ func TestDoubt(t *testing.T) {
 			}
 			continue
 		}
-		if len(applied) > 0 || doubt != (zonesync.Doubt{Deletions: gone, Of: c.held}) || len(r.Rejected()) != gone || r.Synced() {
-			t.Errorf("%d of %d are there: %d are deleted, %+v, %d are listed, synced is %v", c.has, c.held, len(applied), doubt, len(r.Rejected()), r.Synced())
+		if len(applied) > 0 || doubt != (zonesync.Doubt{Deletions: gone, Of: c.held}) || len(r.Rejected()) != gone ||
+			r.Synced() {
+			t.Errorf("%d of %d are there: %d are deleted, %+v, %d are listed, synced is %v", c.has, c.held,
+				len(applied), doubt, len(r.Rejected()), r.Synced())
 		}
 		r.Retry()
 		again, _ := compare(t, r, c.held, c.has)
 		if _, still := r.Doubted(); !still || len(again) > 0 {
-			t.Errorf("%d of %d are there: %d are deleted by trying again, or connecting again", c.has, c.held, len(again))
+			t.Errorf("%d of %d are there: %d are deleted by trying again, or connecting again", c.has, c.held,
+				len(again))
 		}
 	}
 }
@@ -104,7 +109,8 @@ func TestRelease(t *testing.T) {
 		r.Release()
 		applied, _ := compare(t, r, 40, 5)
 		if _, still := r.Doubted(); still || len(applied) < 35 || len(r.Rejected()) > 0 || !r.Synced() {
-			t.Errorf("%d kept: %d are deleted, %d are listed, synced is %v", kept, len(applied), len(r.Rejected()), r.Synced())
+			t.Errorf("%d kept: %d are deleted, %d are listed, synced is %v", kept, len(applied), len(r.Rejected()),
+				r.Synced())
 		}
 		if again, _ := compare(t, r, 40, 0); len(again) > 0 {
 			t.Errorf("%d kept: the next ones are deleted without a word: %d", kept, len(again))
@@ -135,7 +141,8 @@ func TestReleaseOutlivesTheStream(t *testing.T) {
 func TestDoubtIsNoPosition(t *testing.T) {
 	r := newDoubter()
 	at := zonesync.NewSession(zonesync.Side{Kind: "MeshService"}, east, nil, r)
-	frames := []*wire.Frame{hello, {Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{Round: 1}}}}
+	frames := []*wire.Frame{hello,
+		{Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{Round: 1}}}}
 	for _, f := range frames {
 		if err := at.Step(f); err != nil {
 			t.Fatal(err)
@@ -164,12 +171,15 @@ func TestZoneStore(t *testing.T) {
 		store             zonesync.ZoneStore
 		admitted, becomes bool
 	}{
-		"the first":                   {zonesync.ZoneStore{}, true, true},
-		"the same":                    {zonesync.ZoneStore{Fingerprint: "b"}, true, false},
-		"another, beside":             {zonesync.ZoneStore{Fingerprint: "a"}, false, false},
-		"another, just afterwards":    {zonesync.ZoneStore{Fingerprint: "a", Disconnected: now.Add(-time.Second)}, false, false},
-		"another, a day afterwards":   {zonesync.ZoneStore{Fingerprint: "a", Disconnected: now.Add(-zonesync.Timeout)}, true, true},
-		"another, the clock put back": {zonesync.ZoneStore{Fingerprint: "a", Disconnected: now.Add(time.Hour)}, false, false},
+		"the first":       {zonesync.ZoneStore{}, true, true},
+		"the same":        {zonesync.ZoneStore{Fingerprint: "b"}, true, false},
+		"another, beside": {zonesync.ZoneStore{Fingerprint: "a"}, false, false},
+		"another, just afterwards": {zonesync.ZoneStore{Fingerprint: "a", Disconnected: now.Add(-time.Second)},
+			false, false},
+		"another, a day afterwards": {zonesync.ZoneStore{Fingerprint: "a", Disconnected: now.Add(-zonesync.Timeout)},
+			true, true},
+		"another, the clock put back": {zonesync.ZoneStore{Fingerprint: "a", Disconnected: now.Add(time.Hour)}, false,
+			false},
 	} {
 		admitted, becomes := c.store.Admits("b", now, zonesync.Timeout)
 		if admitted != c.admitted || becomes != c.becomes {

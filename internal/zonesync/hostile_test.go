@@ -54,27 +54,44 @@ func TestHostileFrames(t *testing.T) {
 		frames []*wire.Frame
 		want   string
 	}{
-		"no hello":         {[]*wire.Frame{claim}, "the first frame is not a Hello"},
-		"two hellos":       {[]*wire.Frame{hello, hello}, "second Hello"},
-		"another zone":     {[]*wire.Frame{helloOf(&wire.Hello{Protocol: 1, Kind: "MeshService", Zone: "west"})}, "it says that it is zone west, and has proved to be zone east"},
-		"another kind":     {[]*wire.Frame{helloOf(&wire.Hello{Protocol: 1, Kind: "Secret", Zone: "east"})}, `it speaks of "Secret" on a stream of MeshService`},
-		"an old release":   {[]*wire.Frame{helloOf(&wire.Hello{Kind: "MeshService", Zone: "east"})}, "upgrade it"},
-		"absurd ack":       {[]*wire.Frame{hello, claim, {Message: &wire.Frame_Ack{Ack: &wire.Ack{Batches: 1 << 60}}}}, "batches are acknowledged"},
-		"nothing asked":    {[]*wire.Frame{hello, inventory(&wire.Digest{Round: 3})}, "was not asked for"},
-		"absurd sums":      {[]*wire.Frame{hello, claim, inventory(&wire.Digest{Round: 1, Sums: make([]uint64, 3)})}, "want a power of two"},
-		"endless sums":     {[]*wire.Frame{hello, claim, inventory(&wire.Digest{Round: 1, Sums: make([]uint64, 1<<16)})}, "want a power of two"},
-		"item without key": {[]*wire.Frame{hello, claim, inventory(&wire.Digest{Round: 1, Sums: []uint64{1}}), inventory(&wire.Digest{Round: 1, Items: []*wire.ItemDigest{{}}})}, "has no name"},
-		"absurd key":       {[]*wire.Frame{hello, batchOf(&wire.Batch{Epoch: 1, Items: [][]byte{encoded(t, strings.Repeat("x", 1000))}})}, "a part of 1000 bytes"},
-		"not an item":      {[]*wire.Frame{hello, batchOf(&wire.Batch{Epoch: 1, Items: [][]byte{{1, 2, 3}}})}, "does not decode"},
-		"too many items":   {[]*wire.Frame{hello, batchOf(&wire.Batch{Epoch: 1, Items: make([][]byte, 2000)})}, "a batch has 2000 items"},
-		"no epoch":         {[]*wire.Frame{hello, batchOf(&wire.Batch{})}, "epoch 0"},
-		"backwards":        {[]*wire.Frame{hello, batchOf(&wire.Batch{Epoch: 1, Seq: 9}), batchOf(&wire.Batch{Epoch: 1, Seq: 8})}, "does not follow"},
-		"another epoch":    {[]*wire.Frame{hello, batchOf(&wire.Batch{Epoch: 1, Seq: 9}), batchOf(&wire.Batch{Epoch: 2, Seq: 10})}, "does not follow"},
-		"old question":     {[]*wire.Frame{hello, {Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{}}}}, "a question of round 0"},
-		"old batch":        {[]*wire.Frame{hello, ask, batchOf(&wire.Batch{Epoch: 1, Seq: 9})}, "and the last question was of round 1"},
-		"names unasked":    {[]*wire.Frame{hello, {Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{Round: 1, Buckets: []uint32{1}}}}}, "came before one for sums"},
-		"endless batches":  {append([]*wire.Frame{hello, storing}, repeated(batchOf(&wire.Batch{Epoch: 1}), 6)...), "are not acknowledged"},
-		"endless asking":   {append([]*wire.Frame{hello, storing}, repeated(ask, 12)...), "wait for their answers"},
+		"no hello":   {[]*wire.Frame{claim}, "the first frame is not a Hello"},
+		"two hellos": {[]*wire.Frame{hello, hello}, "second Hello"},
+		"another zone": {[]*wire.Frame{helloOf(&wire.Hello{Protocol: 1, Kind: "MeshService", Zone: "west"})},
+			"it says that it is zone west, and has proved to be zone east"},
+		"another kind": {[]*wire.Frame{helloOf(&wire.Hello{Protocol: 1, Kind: "Secret", Zone: "east"})},
+			`it speaks of "Secret" on a stream of MeshService`},
+		"an old release": {[]*wire.Frame{helloOf(&wire.Hello{Kind: "MeshService", Zone: "east"})}, "upgrade it"},
+		"absurd ack": {[]*wire.Frame{hello, claim, {Message: &wire.Frame_Ack{Ack: &wire.Ack{Batches: 1 << 60}}}},
+			"batches are acknowledged"},
+		"nothing asked": {[]*wire.Frame{hello, inventory(&wire.Digest{Round: 3})}, "was not asked for"},
+		"absurd sums": {[]*wire.Frame{hello, claim, inventory(&wire.Digest{Round: 1, Sums: make([]uint64, 3)})},
+			"want a power of two"},
+		"endless sums": {[]*wire.Frame{hello, claim,
+			inventory(&wire.Digest{Round: 1, Sums: make([]uint64, 1<<16)})}, "want a power of two"},
+		"item without key": {[]*wire.Frame{hello, claim, inventory(&wire.Digest{Round: 1, Sums: []uint64{1}}),
+			inventory(&wire.Digest{Round: 1, Items: []*wire.ItemDigest{{}}})}, "has no name"},
+		"absurd key": {[]*wire.Frame{hello,
+			batchOf(&wire.Batch{Epoch: 1, Items: [][]byte{encoded(t, strings.Repeat("x", 1000))}})},
+			"a part of 1000 bytes"},
+		"not an item": {[]*wire.Frame{hello, batchOf(&wire.Batch{Epoch: 1, Items: [][]byte{{1, 2, 3}}})},
+			"does not decode"},
+		"too many items": {[]*wire.Frame{hello, batchOf(&wire.Batch{Epoch: 1, Items: make([][]byte, 2000)})},
+			"a batch has 2000 items"},
+		"no epoch": {[]*wire.Frame{hello, batchOf(&wire.Batch{})}, "epoch 0"},
+		"backwards": {[]*wire.Frame{hello, batchOf(&wire.Batch{Epoch: 1, Seq: 9}),
+			batchOf(&wire.Batch{Epoch: 1, Seq: 8})}, "does not follow"},
+		"another epoch": {[]*wire.Frame{hello, batchOf(&wire.Batch{Epoch: 1, Seq: 9}),
+			batchOf(&wire.Batch{Epoch: 2, Seq: 10})}, "does not follow"},
+		"old question": {[]*wire.Frame{hello,
+			{Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{}}}}, "a question of round 0"},
+		"old batch": {[]*wire.Frame{hello, ask, batchOf(&wire.Batch{Epoch: 1, Seq: 9})},
+			"and the last question was of round 1"},
+		"names unasked": {[]*wire.Frame{hello,
+			{Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{Round: 1,
+				Buckets: []uint32{1}}}}}, "came before one for sums"},
+		"endless batches": {append([]*wire.Frame{hello, storing}, repeated(batchOf(&wire.Batch{Epoch: 1}), 6)...),
+			"are not acknowledged"},
+		"endless asking": {append([]*wire.Frame{hello, storing}, repeated(ask, 12)...), "wait for their answers"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			session, receiver, _ := both()
@@ -106,7 +123,8 @@ func TestForeignItems(t *testing.T) {
 	session, receiver, _ := both()
 	var items [][]byte
 	for _, owner := range []string{"", "west", "east"} {
-		b, _ := proto.Marshal(&wire.Item{Key: &wire.ItemKey{OwnerZone: owner, Mesh: "default", Name: "web"}, Body: []byte("{}")})
+		b, _ := proto.Marshal(&wire.Item{Key: &wire.ItemKey{OwnerZone: owner, Mesh: "default", Name: "web"},
+			Body: []byte("{}")})
 		items = append(items, b)
 	}
 	for _, f := range []*wire.Frame{hello, batchOf(&wire.Batch{Epoch: 1, Seq: 2, Items: items})} {
@@ -146,11 +164,14 @@ func FuzzStep(f *testing.F) {
 		hello,
 		{Message: &wire.Frame_Position{Position: &wire.Position{Epoch: 7, Seq: 2}}},
 		{Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{Round: 1}}},
-		{Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{Round: 1, Buckets: []uint32{0, 1 << 31}}}},
+		{Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{Round: 1,
+			Buckets: []uint32{0, 1 << 31}}}},
 		{Message: &wire.Frame_Digest{Digest: &wire.Digest{Round: 1, Sums: []uint64{1, 2}}}},
-		{Message: &wire.Frame_Digest{Digest: &wire.Digest{Round: 1, Items: []*wire.ItemDigest{{Key: &wire.ItemKey{Name: "a"}}}, Last: true}}},
+		{Message: &wire.Frame_Digest{Digest: &wire.Digest{Round: 1,
+			Items: []*wire.ItemDigest{{Key: &wire.ItemKey{Name: "a"}}}, Last: true}}},
 		batchOf(&wire.Batch{Epoch: 1, Seq: 3, Items: [][]byte{encoded(f, "a")}, Complete: true}),
-		{Message: &wire.Frame_Ack{Ack: &wire.Ack{Batches: 1, Acked: 3, Rejected: []*wire.Rejection{{Key: &wire.ItemKey{Name: "a"}}}, Cleared: []*wire.ItemKey{{Name: "a"}}}}},
+		{Message: &wire.Frame_Ack{Ack: &wire.Ack{Batches: 1, Acked: 3,
+			Rejected: []*wire.Rejection{{Key: &wire.ItemKey{Name: "a"}}}, Cleared: []*wire.ItemKey{{Name: "a"}}}}},
 	}
 	for _, a := range seeds {
 		for _, b := range seeds {
@@ -187,7 +208,8 @@ func FuzzStep(f *testing.F) {
 }
 
 func deletion(t testing.TB, name string) []byte {
-	b, err := proto.Marshal(&wire.Item{Key: &wire.ItemKey{OwnerZone: "east", Mesh: "default", Name: name}, Deleted: true})
+	b, err := proto.Marshal(&wire.Item{Key: &wire.ItemKey{OwnerZone: "east", Mesh: "default", Name: name},
+		Deleted: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -105,7 +105,8 @@ func (l *Log) Put(item Item, now time.Time) (changed bool, err error) {
 		return false, fmt.Errorf("%s can't be encoded: %w", item.Key, err)
 	}
 	if len(encoded) > MaxItem {
-		return false, fmt.Errorf("%s has %d bytes, more than the %d that travel between zones", item.Key, len(encoded), MaxItem)
+		return false, fmt.Errorf("%s has %d bytes, more than the %d that travel between zones", item.Key, len(encoded),
+			MaxItem)
 	}
 	var hash Hash
 	if !item.Deleted {

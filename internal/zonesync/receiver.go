@@ -125,7 +125,8 @@ func (r *Receiver) Acked() Position {
 // p. One that is not of the present, as before a comparison or before something that was refused was taken
 // after all, is ignored.
 func (r *Receiver) SetAcked(p Position) {
-	if !r.refused.missed && p.Epoch == r.applied.Epoch && p.again == r.applied.again && p.Seq <= r.applied.Seq && p.Seq > r.settled {
+	if !r.refused.missed && p.Epoch == r.applied.Epoch && p.again == r.applied.again && p.Seq <= r.applied.Seq &&
+		p.Seq > r.settled {
 		r.settled, r.owes = p.Seq, true
 	}
 }
@@ -156,7 +157,8 @@ func (r *Receiver) step(f *wire.Frame) error {
 	switch m := f.Message.(type) {
 	case *wire.Frame_CompareRequest:
 		if len(m.CompareRequest.Buckets) > maxBuckets {
-			return fmt.Errorf("a question is for %d buckets, want at most %d", len(m.CompareRequest.Buckets), maxBuckets)
+			return fmt.Errorf("a question is for %d buckets, want at most %d", len(m.CompareRequest.Buckets),
+				maxBuckets)
 		}
 	case *wire.Frame_Batch:
 		r.received++
@@ -308,9 +310,11 @@ func (r *Receiver) readBatch(b *wire.Batch) (*Apply, error) {
 	case len(b.Items) > r.BatchItems:
 		return nil, fmt.Errorf("a batch has %d items, want at most %d", len(b.Items), r.BatchItems)
 	case b.Epoch == 0 || b.Round != r.round:
-		return nil, fmt.Errorf("a batch is of epoch %x and round %d, and the last question was of round %d", b.Epoch, b.Round, r.round)
+		return nil, fmt.Errorf("a batch is of epoch %x and round %d, and the last question was of round %d", b.Epoch,
+			b.Round, r.round)
 	case r.applied.Epoch != 0 && (b.Epoch != r.applied.Epoch || b.Seq < r.applied.Seq):
-		return nil, fmt.Errorf("a batch of epoch %x position %d does not follow epoch %x position %d", b.Epoch, b.Seq, r.applied.Epoch, r.applied.Seq)
+		return nil, fmt.Errorf("a batch of epoch %x position %d does not follow epoch %x position %d", b.Epoch, b.Seq,
+			r.applied.Epoch, r.applied.Seq)
 	}
 	apply := &Apply{complete: b.Complete, bytes: bytesIn(b)}
 	if b.Seq != 0 {
@@ -360,7 +364,8 @@ func (r *Receiver) conclude(apply *Apply) {
 	for _, key := range slices.SortedFunc(maps.Keys(r.gone), compareKeys) {
 		item := Item{Key: key, Deleted: true}
 		if doubtful {
-			reason := fmt.Sprintf("it is one of %d deletions of %d resources, which wait until an operator confirms them on the global control plane", doubt.Deletions, doubt.Of)
+			reason := fmt.Sprintf("it is one of %d deletions of %d resources, which wait until an operator confirms "+
+				"them on the global control plane", doubt.Deletions, doubt.Of)
 			r.refuse(&refusal{item: item, reason: reason, doubted: true})
 		} else {
 			apply.Items = append(apply.Items, item)

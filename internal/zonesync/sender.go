@@ -263,7 +263,8 @@ func (s *Sender) wants(e *entry) bool {
 func (s *Sender) ack(ack *wire.Ack) error {
 	acknowledged := s.sent - uint64(len(s.window))
 	if ack.Batches < acknowledged || ack.Batches > s.sent {
-		return fmt.Errorf("%d batches are acknowledged, of %d that were sent and %d that were acknowledged before", ack.Batches, s.sent, acknowledged)
+		return fmt.Errorf("%d batches are acknowledged, of %d that were sent and %d that were acknowledged before",
+			ack.Batches, s.sent, acknowledged)
 	}
 	for range ack.Batches - acknowledged {
 		s.applied = max(s.applied, s.window[0].seq)
@@ -286,8 +287,10 @@ func (s *Sender) refusals(ack *wire.Ack) error {
 		if err != nil {
 			return err
 		}
-		if s.keep(key, clip(refusal.Reason), true); len(s.refused) > s.log.RejectedItems || s.kept > s.log.RejectedBytes {
-			return fmt.Errorf("more than %d items or %d bytes are refused, which are not listed any more", s.log.RejectedItems, s.log.RejectedBytes)
+		if s.keep(key, clip(refusal.Reason), true); len(s.refused) > s.log.RejectedItems ||
+			s.kept > s.log.RejectedBytes {
+			return fmt.Errorf("more than %d items or %d bytes are refused, which are not listed any more",
+				s.log.RejectedItems, s.log.RejectedBytes)
 		}
 	}
 	return nil

@@ -110,7 +110,8 @@ func (s *Session) Ready() (Ready, error) {
 	}
 	if !s.said {
 		s.said = true
-		hello := &wire.Hello{Protocol: Protocol, Kind: s.own.Kind, Zone: s.own.Owner.Zone, Instance: s.own.Instance, Release: s.own.Release}
+		hello := &wire.Hello{Protocol: Protocol, Kind: s.own.Kind, Zone: s.own.Owner.Zone, Instance: s.own.Instance,
+			Release: s.own.Release}
 		ready.Frames = append([]*wire.Frame{{Message: &wire.Frame_Hello{Hello: hello}}}, ready.Frames...)
 	}
 	if s.sender != nil {

@@ -40,7 +40,8 @@ type link struct {
 }
 
 func newLink(t *testing.T, log *zonesync.Log) *link {
-	return &link{t: t, log: log, receiver: zonesync.NewReceiver(zonesync.Way{Sync: everyWay, From: global, To: east}), store: map[zonesync.Key]string{}, refuse: map[zonesync.Key]string{}}
+	return &link{t: t, log: log, receiver: zonesync.NewReceiver(zonesync.Way{Sync: everyWay, From: global, To: east}),
+		store: map[zonesync.Key]string{}, refuse: map[zonesync.Key]string{}}
 }
 
 func openLog(epoch uint64) *zonesync.Log {
@@ -60,8 +61,10 @@ func (l *link) connect() {
 func (l *link) connectOnly() {
 	l.trace = nil
 	l.sender = zonesync.NewSender(l.log, zonesync.Way{Sync: everyWay, From: global, To: east})
-	l.up = zonesync.NewSession(zonesync.Side{Kind: "MeshService", Owner: global, Instance: "g-1", Release: "1.0"}, east, l.sender, nil)
-	l.down = zonesync.NewSession(zonesync.Side{Kind: "MeshService", Owner: east, Instance: "e-1", Release: "1.1"}, global, nil, l.receiver)
+	l.up = zonesync.NewSession(zonesync.Side{Kind: "MeshService", Owner: global, Instance: "g-1", Release: "1.0"}, east,
+		l.sender, nil)
+	l.down = zonesync.NewSession(zonesync.Side{Kind: "MeshService", Owner: east, Instance: "e-1", Release: "1.1"},
+		global, nil, l.receiver)
 }
 
 // run carries frames both ways until nobody has anything to say.
@@ -216,7 +219,8 @@ func TestRestart(t *testing.T) {
 	put(t, restored, key("s000"), "2")
 	l.log = restored
 	l.connect()
-	l.said("hello", "hello", "position", "comparerequest", "digest", "comparerequest", "digest", "batch of 2", "batch of 1", "ack", "ack")
+	l.said("hello", "hello", "position", "comparerequest", "digest", "comparerequest", "digest", "batch of 2",
+		"batch of 1", "ack", "ack")
 	if len(l.store) != 998 || l.store[key("s000")] != "2" {
 		t.Errorf("the zone holds %d resources, s000 as %q; want 998 and 2", len(l.store), l.store[key("s000")])
 	}
@@ -392,7 +396,8 @@ func TestRefusal(t *testing.T) {
 	l.run()
 	l.has("a=1", "b=1")
 	if len(l.sender.Rejected())+len(l.receiver.Rejected()) > 0 || l.bytes > 0 {
-		t.Errorf("after it was taken: %v, %v, and %d bytes were sent", l.sender.Rejected(), l.receiver.Rejected(), l.bytes)
+		t.Errorf("after it was taken: %v, %v, and %d bytes were sent", l.sender.Rejected(), l.receiver.Rejected(),
+			l.bytes)
 	}
 }
 
@@ -478,7 +483,8 @@ func TestSettledBeforeRefused(t *testing.T) {
 // TestTooLarge: what can't travel is told to who puts it, and changes nothing.
 func TestTooLarge(t *testing.T) {
 	log := openLog(1)
-	if changed, err := log.Put(zonesync.Item{Key: key("a"), Body: make([]byte, zonesync.MaxItem)}, epoch); changed || err == nil {
+	if changed, err := log.Put(zonesync.Item{Key: key("a"), Body: make([]byte, zonesync.MaxItem)}, epoch); changed ||
+		err == nil {
 		t.Errorf("Put answers %v, %v", changed, err)
 	}
 }
@@ -486,7 +492,8 @@ func TestTooLarge(t *testing.T) {
 // TestSum: hashes are compared between releases, so they never change.
 func TestSum(t *testing.T) {
 	const want zonesync.Hash = 0xe140875c94414dc4
-	if got := zonesync.Sum(zonesync.Key{Owner: east, Mesh: "default", Name: "web"}, []byte(`{"spec":{}}`)); got != want {
+	if got := zonesync.Sum(zonesync.Key{Owner: east, Mesh: "default", Name: "web"},
+		[]byte(`{"spec":{}}`)); got != want {
 		t.Errorf("the hash is %#x, want %#x", got, want)
 	}
 }
@@ -502,7 +509,8 @@ func TestManyReceivers(t *testing.T) {
 	go func() {
 		defer close(written)
 		for i := range 1000 {
-			if _, err := log.Put(zonesync.Item{Key: key(fmt.Sprint(i % 50)), Body: fmt.Append(nil, i)}, epoch); err != nil {
+			if _, err := log.Put(zonesync.Item{Key: key(fmt.Sprint(i % 50)), Body: fmt.Append(nil, i)},
+				epoch); err != nil {
 				t.Error(err)
 			}
 		}

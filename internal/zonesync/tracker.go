@@ -49,7 +49,7 @@ type forwarded struct {
 	shared uint64
 }
 
-// maxForwarded is how many changes of a zone are told apart while they wait. Of more, neighbours are
+// maxForwarded is how many changes of a zone are told apart while they wait. Of more, neighbors are
 // confirmed together, with the later of them.
 const maxForwarded = 256
 

@@ -17,5 +17,7 @@ func agree(theirs uint32) (uint32, error) {
 	if agreed := min(theirs, Protocol); agreed >= oldest {
 		return agreed, nil
 	}
-	return 0, fmt.Errorf("it speaks version %d of zone sync, and this release speaks %d to %d; upgrade it to a release that is next to this one", theirs, oldest, Protocol)
+	return 0,
+		fmt.Errorf("it speaks version %d of zone sync, and this release speaks %d to %d; upgrade it to a release "+
+			"that is next to this one", theirs, oldest, Protocol)
 }

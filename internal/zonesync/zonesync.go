@@ -56,9 +56,9 @@ type Limits struct {
 	BucketItems int
 	// WindowBytes is how many bytes of items are sent and not acknowledged when another batch begins, 1 MiB by default.
 	WindowBytes int
-	// RejectedItems and RejectedBytes are what a receiver keeps of what it refused, 10,000 items and 8 MiB of their keys,
-	// reasons and bodies by default. Of more it remembers only that there was some, and has it sent again when it is to
-	// try again. A sender keeps no more of what its receiver says of that.
+	// RejectedItems and RejectedBytes are what a receiver keeps of what it refused, 10,000 items and 8 MiB of their
+	// keys, reasons and bodies by default. Of more it remembers only that there was some, and has it sent again when it
+	// is to try again. A sender keeps no more of what its receiver says of that.
 	RejectedItems, RejectedBytes int
 	// FreeDeletions is how many items one comparison deletes without doubt. Of more, which are more than half of what
 	// is held, none is deleted before [Receiver.Release]. 0: all are deleted, which is the default.
@@ -151,7 +151,8 @@ func readKey(k *wire.ItemKey) (Key, error) {
 }
 
 func (i Item) encode() ([]byte, error) {
-	return proto.MarshalOptions{Deterministic: true}.Marshal(&wire.Item{Key: i.Key.wire(), Body: i.Body, Deleted: i.Deleted})
+	return proto.MarshalOptions{Deterministic: true}.Marshal(&wire.Item{Key: i.Key.wire(), Body: i.Body,
+		Deleted: i.Deleted})
 }
 
 func decodeItem(encoded []byte) (Item, error) {
