@@ -110,6 +110,16 @@ var outsiders = []outside{
 		"Kubernetes is one way to run a mesh, not what a mesh is",
 	},
 	{
+		[]string{"weft/internal/publish", "weft/internal/reconcile", "weft/internal/mirror", "weft/internal/join", "weft/internal/instances"},
+		[]string{"internal"},
+		"the parts of a control plane are wired in internal/server, which a test starts too; a command has only flags",
+	},
+	{
+		[]string{"weft/internal/server"},
+		[]string{"cmd/weft", "internal/server"},
+		"the wiring knows every part, so that no part needs to know it",
+	},
+	{
 		[]string{"github.com/spf13/cobra"},
 		[]string{"cmd"},
 		"flags end where the wiring ends",

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weft/internal/server"
 	"weft/internal/settings"
 	"weft/internal/store"
 	"weft/internal/store/backup"
@@ -44,7 +45,7 @@ stay encrypted; keep a copy of their key apart from the file, or put it in with 
 				return err
 			}
 		}
-		n, err := backUp(command.Context(), args[0], h, databaseOf(s), command.ErrOrStderr())
+		n, err := backUp(command.Context(), args[0], h, server.Database(s), command.ErrOrStderr())
 		if errors.Is(err, sql.ErrNoDatabase) {
 			return fmt.Errorf("no backup was made: %w; name the control plane's directory with --data-dir", err)
 		}
@@ -53,7 +54,7 @@ stay encrypted; keep a copy of their key apart from the file, or put it in with 
 		}
 		command.PrintErrf("%s has %d rows.\n", args[0], n)
 		if !*withKey {
-			command.PrintErrf("Its secrets are of no use without %s: keep a copy of that too, in another place.\n", encryptionKeyFile(s))
+			command.PrintErrf("Its secrets are of no use without %s: keep a copy of that too, in another place.\n", server.EncryptionKeyFile(s))
 		}
 		return nil
 	}
@@ -71,7 +72,7 @@ func loadForStore(load func() (*settings.Settings, []string, error)) (*settings.
 
 // keyFileText answers the key file, once it is found to have keys.
 func keyFileText(s *settings.Settings) (string, error) {
-	path := encryptionKeyFile(s)
+	path := server.EncryptionKeyFile(s)
 	if _, err := sealed.ReadKeyFile(path); err != nil {
 		return "", err
 	}
@@ -119,7 +120,7 @@ Stop the control plane first. The store may be of another type than the one that
 		}
 		command.PrintErrf("%d rows of %s are restored.\n", n, h.Created.Format(time.RFC3339))
 		if h.Keys == "" {
-			command.PrintErrf("The backup has no key: before the control plane starts, %s must have the one of its secrets.\n", encryptionKeyFile(s))
+			command.PrintErrf("The backup has no key: before the control plane starts, %s must have the one of its secrets.\n", server.EncryptionKeyFile(s))
 		}
 		return nil
 	}
@@ -139,13 +140,13 @@ func restore(ctx context.Context, path string, s *settings.Settings, force bool,
 		return nil
 	})
 	if err == nil && h.Keys != "" {
-		err = addKeys(encryptionKeyFile(s), h.Keys)
+		err = addKeys(server.EncryptionKeyFile(s), h.Keys)
 	}
 	if err != nil {
 		return h, 0, err
 	}
 	_, err = readBackup(path, func(rows iter.Seq2[store.Row, error]) error {
-		return sql.Import(ctx, databaseOf(s), force, func(yield func(store.Row, error) bool) {
+		return sql.Import(ctx, server.Database(s), force, func(yield func(store.Row, error) bool) {
 			for row, err := range rows {
 				tell.row()
 				if !yield(row, err) {

@@ -25,29 +25,29 @@ const secretYAML = "type: Secret\nmesh: default\nname: s\ndata: Y29ycmVjdCBob3Jz
 // TestABackupOfARunningControlPlaneIsRestored moves a control plane to another directory, with its Secret.
 func TestABackupOfARunningControlPlaneIsRestored(t *testing.T) {
 	dir, elsewhere, file := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "backup")
-	at, stop := startPlane(t, "--data-dir", dir)
+	at := startPlane(t, "--data-dir", dir)
 	secret := filepath.Join(t.TempDir(), "secret.yaml")
 	if err := os.WriteFile(secret, []byte(secretYAML), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	weft(t, at["api"], "apply", "-f", secret)
-	weft(t, at["api"], "cp", "backup", file, "--data-dir", dir, "--with-key")
+	weft(t, at.API, "apply", "-f", secret)
+	weft(t, at.API, "cp", "backup", file, "--data-dir", dir, "--with-key")
 	withoutKey := file + "-without-key"
-	weft(t, at["api"], "cp", "backup", withoutKey, "--data-dir", dir)
-	stop()
+	weft(t, at.API, "cp", "backup", withoutKey, "--data-dir", dir)
+	at.Stop()
 
 	if got := weftFails(t, "cp", "restore", file, "--data-dir", dir); !strings.Contains(got, "not empty") || !strings.Contains(got, "--force") {
 		t.Errorf("restoring into a store that has rows says\n%s", got)
 	}
-	weft(t, at["api"], "cp", "restore", file, "--data-dir", elsewhere)
-	at, stop = startPlane(t, "--data-dir", elsewhere)
-	if got := weft(t, at["api"], "get", "secret", "s", "-o", "yaml"); !strings.Contains(got, "Y29ycmVjdCBob3JzZQ==") {
+	weft(t, at.API, "cp", "restore", file, "--data-dir", elsewhere)
+	at = startPlane(t, "--data-dir", elsewhere)
+	if got := weft(t, at.API, "get", "secret", "s", "-o", "yaml"); !strings.Contains(got, "Y29ycmVjdCBob3JzZQ==") {
 		t.Errorf("the restored secret is\n%s", got)
 	}
 	if got := weftFails(t, "cp", "restore", file, "--data-dir", elsewhere, "--force"); !strings.Contains(got, "in use by another control plane") {
 		t.Errorf("restoring under a running control plane says\n%s", got)
 	}
-	stop()
+	at.Stop()
 
 	if got := weftFails(t, "cp", "backup", file, "--data-dir", t.TempDir()); !strings.Contains(got, "there is no store") || !strings.Contains(got, "--data-dir") {
 		t.Errorf("a backup of nothing says\n%s", got)
@@ -67,7 +67,7 @@ func TestABackupOfARunningControlPlaneIsRestored(t *testing.T) {
 		t.Errorf("a damaged backup made a store (%v)", err)
 	}
 	keyless := t.TempDir()
-	weft(t, at["api"], "cp", "restore", withoutKey, "--data-dir", keyless)
+	weft(t, at.API, "cp", "restore", withoutKey, "--data-dir", keyless)
 	if got := weftFails(t, "cp", "run", "--data-dir", keyless); !strings.Contains(got, "secrets.key is missing") {
 		t.Errorf("starting without the key says\n%s", got)
 	}

@@ -12,7 +12,7 @@ import (
 // What helps is in a bundle, and nothing that would let its reader in.
 func TestABundleHasWhatHelpsAndNoSecret(t *testing.T) {
 	dir := t.TempDir()
-	at, _ := startPlane(t, "--data-dir", dir)
+	at := startPlane(t, "--data-dir", dir)
 	resources := filepath.Join(dir, "resources.yaml")
 	err := os.WriteFile(resources, []byte(`
 {type: Secret, mesh: default, name: s, data: c3dvcmRmaXNo}
@@ -26,10 +26,10 @@ func TestABundleHasWhatHelpsAndNoSecret(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	weft(t, at["api"], "apply", "-f", resources)
-	token := strings.TrimSpace(weft(t, at["api"], "generate", "dataplane-token", "--name", "web-1"))
+	weft(t, at.API, "apply", "-f", resources)
+	token := strings.TrimSpace(weft(t, at.API, "generate", "dataplane-token", "--name", "web-1"))
 	file := filepath.Join(dir, "bundle.tar.gz")
-	weft(t, at["api"], "cp", "bundle", "--file", file)
+	weft(t, at.API, "cp", "bundle", "--file", file)
 
 	if out, err := exec.Command("tar", "-xzf", file, "--strip-components=1", "-C", dir, "--one-top-level=unpacked").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

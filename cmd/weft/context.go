@@ -52,10 +52,13 @@ func contextsFile() (string, error) {
 	return filepath.Join(home, ".weft", "config"), nil
 }
 
-// socketsFolder is where control planes of this user leave links to their administrator's sockets: beside the contexts.
-func socketsFolder() (string, error) {
+// socketLinks returns the directory of the links to the administrator's sockets of this user's control planes.
+func socketLinks() (string, error) {
 	file, err := contextsFile()
-	return filepath.Join(filepath.Dir(file), "local"), err
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(filepath.Dir(file), "local"), nil
 }
 
 // loadContexts answers none where there is no file.
@@ -144,7 +147,7 @@ func throughSocket(o client.Options) client.Options {
 	if o.Token != "" || o.CertFile != "" {
 		return o
 	}
-	folder, err := socketsFolder()
+	folder, err := socketLinks()
 	if err != nil {
 		return o // without a home directory there is none
 	}

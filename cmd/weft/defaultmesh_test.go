@@ -21,8 +21,8 @@ import (
 func TestTheDefaultMeshIsASetting(t *testing.T) {
 	t.Setenv("KUMA_DEFAULTS_MESH", "shop")
 	dir := t.TempDir()
-	at, _ := startPlane(t, "--data-dir", dir)
-	api := at["api"]
+	at := startPlane(t, "--data-dir", dir)
+	api := at.API
 	file := filepath.Join(dir, "meshes.yaml")
 	document := `
 type: Mesh
@@ -51,7 +51,7 @@ networking: {address: 10.0.0.9, port: 10002}
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := grpc.NewClient(at["dataPlane"], grpc.WithTransportCredentials(trust))
+	conn, err := grpc.NewClient(at.DataPlane, grpc.WithTransportCredentials(trust))
 	if err != nil {
 		t.Fatal(err)
 	}

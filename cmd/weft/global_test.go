@@ -12,11 +12,11 @@ import (
 // A global control plane has meshes and zones, serves no proxy, and says where a Dataplane belongs.
 func TestAGlobalControlPlane(t *testing.T) {
 	t.Setenv("KUMA_MULTIZONE_GLOBAL_KDS_GRPC_PORT", "0")
-	at, _ := startPlane(t, "--data-dir", t.TempDir(), "--mode", "global")
-	if at["dataPlane"] != "off" {
-		t.Errorf("it serves proxies at %s", at["dataPlane"])
+	at := startPlane(t, "--data-dir", t.TempDir(), "--mode", "global")
+	if at.DataPlane != "off" {
+		t.Errorf("it serves proxies at %s", at.DataPlane)
 	}
-	if got := weft(t, at["api"], "get", "mesh", "default", "-o", "yaml"); !strings.Contains(got, "kuma.io/origin: global") || strings.Contains(got, "kuma.io/zone") {
+	if got := weft(t, at.API, "get", "mesh", "default", "-o", "yaml"); !strings.Contains(got, "kuma.io/origin: global") || strings.Contains(got, "kuma.io/zone") {
 		t.Errorf("the mesh is not global's:\n%s", got)
 	}
 	file := filepath.Join(t.TempDir(), "web.yaml")
@@ -25,29 +25,9 @@ func TestAGlobalControlPlane(t *testing.T) {
 		t.Fatal(err)
 	}
 	var errs bytes.Buffer
-	code := run(t.Context(), []string{"--api", "http://" + at["api"], "apply", "-f", file}, nil, &bytes.Buffer{}, &errs)
+	code := run(t.Context(), []string{"--api", "http://" + at.API, "apply", "-f", file}, nil, &bytes.Buffer{}, &errs)
 	if code == 0 || !strings.Contains(errs.String(), "write it to the control plane of that zone") {
 		t.Errorf("a Dataplane was answered with %d: %s", code, errs.String())
-	}
-}
-
-// A zone joins with a token of the global control plane, and what is written there is soon here.
-func TestAZoneJoins(t *testing.T) {
-	t.Setenv("KUMA_MULTIZONE_GLOBAL_KDS_GRPC_PORT", "0")
-	global, dir := t.TempDir(), t.TempDir()
-	at, _ := startPlane(t, "--data-dir", global, "--mode", "global")
-	token := filepath.Join(dir, "east.token")
-	if err := os.WriteFile(token, []byte(weft(t, at["api"], "generate", "zone-token", "--zone", "east", "--scope", "cp")), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	east, stop := startPlane(t, "--data-dir", dir, "--zone", "east", "--global-address", "grpcs://"+at["zones"],
-		"--global-ca-file", filepath.Join(global, "ca.crt"), "--zone-token-file", token)
-	awaitOutput(t, "origin: global", east["api"], "get", "mesh", "default", "-o", "yaml")
-	awaitOutput(t, "east", at["api"], "get", "zones")
-	stop()
-	alone, _ := startPlane(t, "--data-dir", dir, "--zone", "east")
-	if got := weft(t, alone["api"], "get", "mesh", "default", "-o", "yaml"); !strings.Contains(got, "kuma.io/zone: east") {
-		t.Errorf("a zone that was taken out has the mesh\n%s", got)
 	}
 }
 

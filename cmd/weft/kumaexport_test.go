@@ -15,7 +15,7 @@ import (
 // TestAnExportOfKumactlLosesNothing follows `kumactl export` with secrets of a mesh whose CA weft made, translates what it
 // prints, and applies that to an empty control plane: the CA is the same, and a token of the first is valid at the second.
 func TestAnExportOfKumactlLosesNothing(t *testing.T) {
-	first, stop := startPlane(t, "--data-dir", t.TempDir())
+	first := startPlane(t, "--data-dir", t.TempDir())
 	folder := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(folder, name)
@@ -24,12 +24,12 @@ func TestAnExportOfKumactlLosesNothing(t *testing.T) {
 		}
 		return path
 	}
-	weft(t, first["api"], "apply", "-f", write("mesh.yaml", "{type: Mesh, name: shop, mtls: {enabledBackend: ca-1, backends: [{name: ca-1, type: builtin}]}}"))
-	weft(t, first["api"], "apply", "-f", write("permission.yaml", `{type: MeshTrafficPermission, mesh: shop, name: all, spec: {rules: [{default: {allow: [{spiffeID: {type: Prefix, value: "spiffe://shop"}}]}}]}}`))
-	token := weft(t, first["api"], "generate", "dataplane-token", "--mesh", "shop", "--name", "cart-1")
-	kept := roots(t, first["api"])
+	weft(t, first.API, "apply", "-f", write("mesh.yaml", "{type: Mesh, name: shop, mtls: {enabledBackend: ca-1, backends: [{name: ca-1, type: builtin}]}}"))
+	weft(t, first.API, "apply", "-f", write("permission.yaml", `{type: MeshTrafficPermission, mesh: shop, name: all, spec: {rules: [{default: {allow: [{spiffeID: {type: Prefix, value: "spiffe://shop"}}]}}]}}`))
+	token := weft(t, first.API, "generate", "dataplane-token", "--mesh", "shop", "--name", "cart-1")
+	kept := roots(t, first.API)
 	for name, with := range map[string]bool{"federation-with-policies": true, "all": false} {
-		documents := kumactlExport(t, first["api"], with)
+		documents := kumactlExport(t, first.API, with)
 		path := write(name+".yaml", documents)
 		var out, report bytes.Buffer
 		code := run(t.Context(), []string{"migrate", "-f", path}, nil, &out, &report)
@@ -40,20 +40,20 @@ func TestAnExportOfKumactlLosesNothing(t *testing.T) {
 			write("weft.yaml", out.String())
 		}
 	}
-	stop()
-	second, _ := startPlane(t, "--data-dir", t.TempDir())
-	weft(t, second["api"], "apply", "-f", filepath.Join(folder, "weft.yaml"))
-	if got := roots(t, second["api"]); got != kept {
+	first.Stop()
+	second := startPlane(t, "--data-dir", t.TempDir())
+	weft(t, second.API, "apply", "-f", filepath.Join(folder, "weft.yaml"))
+	if got := roots(t, second.API); got != kept {
 		t.Errorf("the roots are\n%s\nand were\n%s", got, kept)
 	}
-	if again := weft(t, second["api"], "generate", "dataplane-token", "--mesh", "shop", "--name", "cart-1"); keyOf(t, again) != keyOf(t, token) {
+	if again := weft(t, second.API, "generate", "dataplane-token", "--mesh", "shop", "--name", "cart-1"); keyOf(t, again) != keyOf(t, token) {
 		t.Errorf("the tokens are signed with the keys %s and %s", keyOf(t, token), keyOf(t, again))
 	}
 }
 
 // TestAListOfMigrateIsApplied applies what migrate prints as JSON, and translates it again.
 func TestAListOfMigrateIsApplied(t *testing.T) {
-	plane, _ := startPlane(t, "--data-dir", t.TempDir())
+	plane := startPlane(t, "--data-dir", t.TempDir())
 	export := `{type: MeshTrafficPermission, mesh: default, name: all, spec: {targetRef: {kind: Dataplane}, rules: [{default: {allow: [{spiffeID: {type: Prefix, value: "spiffe://default"}}]}}]}}
 ---
 {apiVersion: v1, kind: Secret, type: system.kuma.io/secret, metadata: {name: key, namespace: kuma-system}, data: {value: eA==}}`
@@ -68,7 +68,7 @@ func TestAListOfMigrateIsApplied(t *testing.T) {
 	if again := with(list, "migrate", "-f", "-", "-o", "json"); again != list {
 		t.Errorf("the list\n%s\nis translated into\n%s", list, again)
 	}
-	api := "http://" + plane["api"]
+	api := "http://" + plane.API
 	if got := with(list, "--api", api, "apply", "-f", "-"); strings.Count(got, "created\n") != 2 {
 		t.Errorf("apply says %q", got)
 	}

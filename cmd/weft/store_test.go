@@ -28,17 +28,17 @@ func TestControlPlanesShareAPostgres(t *testing.T) {
 	} {
 		t.Setenv("KUMA_STORE_"+name, value)
 	}
-	one, stop := startPlane(t, "--data-dir", t.TempDir())
-	other, _ := startPlane(t, "--data-dir", t.TempDir())
+	one := startPlane(t, "--data-dir", t.TempDir())
+	other := startPlane(t, "--data-dir", t.TempDir())
 	secret := filepath.Join(t.TempDir(), "secret.yaml")
 	if err := os.WriteFile(secret, []byte(secretYAML), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	weft(t, one["api"], "apply", "-f", secret)
+	weft(t, one.API, "apply", "-f", secret)
 	end := time.After(20 * time.Second)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for !strings.Contains(weft(t, other["api"], "get", "secrets", "-o", "yaml"), "Y29ycmVjdCBob3JzZQ==") {
+	for !strings.Contains(weft(t, other.API, "get", "secrets", "-o", "yaml"), "Y29ycmVjdCBob3JzZQ==") {
 		select {
 		case <-tick.C:
 		case <-end:
@@ -46,11 +46,11 @@ func TestControlPlanesShareAPostgres(t *testing.T) {
 		}
 	}
 	file := filepath.Join(t.TempDir(), "backup")
-	weft(t, other["api"], "cp", "backup", file)
-	stop()
-	weft(t, other["api"], "delete", "mesh", "default")
-	again, _ := startPlane(t, "--data-dir", t.TempDir())
-	if got := weft(t, again["api"], "get", "meshes"); got != "There are no meshes.\n" {
+	weft(t, other.API, "cp", "backup", file)
+	one.Stop()
+	weft(t, other.API, "delete", "mesh", "default")
+	again := startPlane(t, "--data-dir", t.TempDir())
+	if got := weft(t, again.API, "get", "meshes"); got != "There are no meshes.\n" {
 		t.Errorf("after a start there is\n%s", got)
 	}
 }
@@ -62,8 +62,8 @@ func TestNoFileTellsASecret(t *testing.T) {
 	if err := os.WriteFile(secret, []byte(secretYAML), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	at, stop := startPlane(t, "--data-dir", dir)
-	weft(t, at["api"], "apply", "-f", secret)
+	at := startPlane(t, "--data-dir", dir)
+	weft(t, at.API, "apply", "-f", secret)
 	check := func() {
 		files, err := os.ReadDir(dir)
 		if err != nil {
@@ -83,6 +83,6 @@ func TestNoFileTellsASecret(t *testing.T) {
 		}
 	}
 	check()
-	stop()
+	at.Stop()
 	check()
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"weft/internal/client"
+	"weft/internal/server/servertest"
 )
 
 const shop = `
@@ -27,31 +28,31 @@ spec: {selector: {dataplaneTags: {kuma.io/service: web}}, ports: [{port: 80, tar
 func TestGlobalIsAsked(t *testing.T) {
 	t.Setenv("KUMA_MULTIZONE_GLOBAL_KDS_GRPC_PORT", "0")
 	at, dir := t.TempDir(), t.TempDir()
-	global, _ := startPlane(t, "--data-dir", at, "--mode", "global")
+	global := startPlane(t, "--data-dir", at, "--mode", "global")
 	token, file := filepath.Join(dir, "east.token"), filepath.Join(dir, "shop.yaml")
-	for path, text := range map[string]string{token: weft(t, global["api"], "generate", "zone-token", "--zone", "east", "--scope", "cp"), file: shop} {
+	for path, text := range map[string]string{token: weft(t, global.API, "generate", "zone-token", "--zone", "east", "--scope", "cp"), file: shop} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	east, stop := startPlane(t, "--data-dir", dir, "--zone", "east", "--global-address", "grpcs://"+global["zones"],
+	east := startPlane(t, "--data-dir", dir, "--zone", "east", "--global-address", "grpcs://"+global.Zones,
 		"--global-ca-file", filepath.Join(at, "ca.crt"), "--zone-token-file", token)
-	awaitOutput(t, "origin: global", east["api"], "get", "mesh", "default", "-o", "yaml")
-	weft(t, east["api"], "apply", "-f", file)
+	awaitOutput(t, "origin: global", east.API, "get", "mesh", "default", "-o", "yaml")
+	weft(t, east.API, "apply", "-f", file)
 
-	awaitOutput(t, "web-1       10.0.0.1:8080   not ready", global["api"], "inspect", "service", "web")
-	awaitOutput(t, "destination kri_msvc_default_east__web_80 has no endpoints", global["api"], "explain", "--from", "client", "--to", "web")
-	awaitOutput(t, "0/2          0/1", global["api"], "inspect", "zones")
-	awaitOutput(t, "This zone is connected to the global control plane", east["api"], "inspect", "zones")
-	for _, at := range []map[string]string{global, east} {
-		if figures := metricsOf(t, at["diagnostics"]); !strings.Contains(figures, `weft_zonesync_connected{zone="east"} 1`) {
+	awaitOutput(t, "web-1       10.0.0.1:8080   not ready", global.API, "inspect", "service", "web")
+	awaitOutput(t, "destination kri_msvc_default_east__web_80 has no endpoints", global.API, "explain", "--from", "client", "--to", "web")
+	awaitOutput(t, "0/2          0/1", global.API, "inspect", "zones")
+	awaitOutput(t, "This zone is connected to the global control plane", east.API, "inspect", "zones")
+	for _, at := range []*servertest.Plane{global, east} {
+		if figures := metricsOf(t, at.Diagnostics); !strings.Contains(figures, `weft_zonesync_connected{zone="east"} 1`) {
 			t.Error("the figures do not show the connection")
 		}
 	}
 
-	stop()
-	awaitOutput(t, "away", global["api"], "inspect", "zones")
-	if got := weft(t, global["api"], "inspect", "service", "web"); !strings.Contains(got, "the zone east can't be asked") {
+	east.Stop()
+	awaitOutput(t, "away", global.API, "inspect", "zones")
+	if got := weft(t, global.API, "inspect", "service", "web"); !strings.Contains(got, "the zone east can't be asked") {
 		t.Errorf("a zone that is away is not said to be:\n%s", got)
 	}
 }

@@ -72,11 +72,13 @@ func (a *attack) costs(tally traffic.Tally) {
 	a.tried, a.fell = a.tried+tally.Sent, a.fell+failed
 }
 
-// forms is how many forms of an attack to try: all of them with -hostile, a few beside the other tests.
-func forms(short, long int) int {
+// forms is the number of forms of an attack to try: all with -hostile, and a few, with a note in the log, without it.
+func forms(t *testing.T, short, long int) int {
+	t.Helper()
 	if *showAttacks {
 		return long
 	}
+	t.Logf("%d of %d forms of the attack are tried: make hostile", short, long)
 	return short
 }
 

@@ -29,7 +29,7 @@ func TestHostileCallersFillNoProxysMemory(t *testing.T) {
 	agent := w.proxy("default", "web-1", server("web-1", "web", "http", 2, 20080))
 	inbound := w.address(2) + ":20080"
 	var callers sync.WaitGroup
-	for range forms(12, 40) {
+	for range forms(t, 12, 40) {
 		callers.Go(func() {
 			sent, err := uploads(inbound)
 			switch {

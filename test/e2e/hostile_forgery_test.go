@@ -75,7 +75,7 @@ func TestHostileCallersFromTheControlPlanesMachine(t *testing.T) {
 		})
 	}
 	for name, way := range ways {
-		for _, spoof := range spoofs[:forms(3, len(spoofs))] {
+		for _, spoof := range spoofs[:forms(t, 3, len(spoofs))] {
 			for _, request := range administration {
 				status, body := tryAPI(request.method, strings.TrimSuffix(way, "/")+request.path, spoof.host, spoof.headers)
 				if status != http.StatusUnauthorized && status != http.StatusForbidden {
@@ -294,7 +294,7 @@ func TestHostileExternalServicesOnTheEgressesMachine(t *testing.T) {
 // reaches counts whether requests along a way make a connection to a victim, or tell what it says.
 func reaches(a *attack, w *world, name, url string, victims ...*atomic.Int32) {
 	w.t.Helper()
-	for range forms(3, 30) {
+	for range forms(w.t, 3, 30) {
 		body, err := fetch(url)
 		total := int32(0)
 		for _, v := range victims {

@@ -182,7 +182,7 @@ func TestHostileCallersReadWhatAServerSaysFirst(t *testing.T) {
 	}
 	before := w.dials("server")
 	outside.Store(0)
-	tries := forms(3, 100)
+	tries := forms(t, 3, 100)
 	for _, m := range members {
 		for _, service := range append(connectionProtocols, "outside") {
 			for _, s := range speakers {
@@ -353,7 +353,7 @@ func TestHostileCallersWhileAnInboundChanges(t *testing.T) {
 			}
 		})
 	}
-	for range forms(1, 10) {
+	for range forms(t, 1, 10) {
 		w.apply(guardedServer("tcp", 18084))
 		w.eventually("the application has moved", func() error { return w.dialsApplication("server", 18084) })
 		w.eventually(good.name+" reaches it there", func() error { return w.gets(good, "tcp", true) })

@@ -71,7 +71,7 @@ func TestHostileRegistrationsFillNoZone(t *testing.T) {
 	}
 	agent, ctx := east.agentOf(strings.TrimSpace(token))
 	const attackers = 16
-	tries := forms(1500, 20_000)
+	tries := forms(t, 1500, 20_000)
 	var accepted, next atomic.Int64
 	var flood sync.WaitGroup
 	for range attackers {
@@ -145,7 +145,7 @@ func TestHostileLargeDocuments(t *testing.T) {
 		"a long name":     "type: Dataplane\nmesh: default\nname: " + strings.Repeat("a", 200_000),
 	}
 	var sending sync.WaitGroup
-	for range forms(3, 30) {
+	for range forms(t, 3, 30) {
 		for name, document := range documents {
 			sending.Go(func() {
 				response, err := w.administrator().Do(putRequest(t, "http://localhost/meshes/default/dataplanes/a", document))

@@ -1,4 +1,4 @@
-package main
+package server
 
 import (
 	"context"
@@ -16,24 +16,29 @@ import (
 	"weft/kind"
 )
 
-// openStore answers also whether the store is new.
-func openStore(ctx context.Context, s *settings.Settings, log *slog.Logger) (rows store.Store, fresh bool, err error) {
-	if s.Store == settings.Memory {
-		return memory.New(memory.Options{}), true, nil
+// openStore opens the store of the settings.
+func (s *Server) openStore(ctx context.Context) error {
+	if s.settings.Store == settings.Memory {
+		rows := memory.New(memory.Options{})
+		s.onClose(func() { rows.Close() })
+		s.store, s.fresh = rows, true
+		return nil
 	}
-	below, err := sql.Open(ctx, databaseOf(s), sql.Options{Log: log})
+	below, err := sql.Open(ctx, Database(s.settings), sql.Options{Log: s.log})
 	if err != nil {
-		return nil, false, err
+		return err
 	}
-	rows, err = sealSecrets(ctx, s, below, log)
-	if err != nil {
-		return nil, false, errors.Join(err, below.Close())
-	}
-	return rows, below.Fresh(), nil
+	s.onClose(func() { below.Close() })
+	s.fresh = below.Fresh()
+	s.store, err = sealSecrets(ctx, s.settings, below, s.log)
+	return err
 }
 
-// databaseOf is where the settings keep resources, if not in memory.
-func databaseOf(s *settings.Settings) sql.Source {
+// sharesStore returns whether other replicas may have the same store.
+func sharesStore(s *settings.Settings) bool { return s.Store == settings.PostgreSQL }
+
+// Database returns the database of the resources, for settings whose store is not memory.
+func Database(s *settings.Settings) sql.Source {
 	if s.Store == settings.SQLite {
 		return sql.SQLite{Dir: s.DataDir}
 	}
@@ -45,7 +50,7 @@ func databaseOf(s *settings.Settings) sql.Source {
 	}
 }
 
-// sealSecrets answers the store that encrypts the kinds which say so.
+// sealSecrets returns a store that encrypts the Encrypted kinds.
 func sealSecrets(ctx context.Context, s *settings.Settings, below *sql.Store, log *slog.Logger) (store.Store, error) {
 	keys, err := encryptionKeys(ctx, s, below)
 	if err != nil {
@@ -59,22 +64,22 @@ func sealSecrets(ctx context.Context, s *settings.Settings, below *sql.Store, lo
 	}
 	rows, err := sealed.Open(ctx, below, keys, kinds, log)
 	if err != nil {
-		return nil, fmt.Errorf("%w\nThe key file is %s.", err, encryptionKeyFile(s))
+		return nil, fmt.Errorf("%w\nThe key file is %s.", err, EncryptionKeyFile(s))
 	}
 	return rows, nil
 }
 
-// encryptionKeyFile is the one that is set, or the one in the data directory.
-func encryptionKeyFile(s *settings.Settings) string {
+// EncryptionKeyFile returns the path of the key file of Secrets: as it is set, else in the data directory.
+func EncryptionKeyFile(s *settings.Settings) string {
 	if s.EncryptionKeyFile != "" {
 		return s.EncryptionKeyFile
 	}
 	return filepath.Join(s.DataDir, "secrets.key")
 }
 
-// encryptionKeys reads the key file. In the data directory of a store that was never encrypted one is made.
+// encryptionKeys reads the key file, and makes one in the data directory of a store that was never encrypted.
 func encryptionKeys(ctx context.Context, s *settings.Settings, below store.Store) (*sealed.Keys, error) {
-	path := encryptionKeyFile(s)
+	path := EncryptionKeyFile(s)
 	keys, err := sealed.ReadKeyFile(path)
 	if s.EncryptionKeyFile != "" || !errors.Is(err, fs.ErrNotExist) {
 		return keys, err

@@ -1,22 +1,21 @@
-package main
+package server
 
 import (
 	"context"
 
-	"weft/internal/admit"
 	"weft/internal/settings"
 	"weft/kind"
 	"weft/resource"
 )
 
-// createDefaults makes what a control plane begins with on its first start, and never again: who deleted
-// it meant it. A zone that joins others on its first start gets what the global control plane began with.
-func createDefaults(ctx context.Context, writer *admit.Writer, s *settings.Settings, fresh bool) error {
-	if !fresh || s.Joined() {
+// createDefaults stores the mesh and the host names of a first start. A later start does not create what was deleted
+// since. A zone that joins others on its first start gets those of the global control plane.
+func (s *Server) createDefaults(ctx context.Context) error {
+	if !s.fresh || s.settings.Joined() {
 		return nil
 	}
-	for _, o := range defaults(s) {
-		if _, err := writer.Create(ctx, o, nil); err != nil {
+	for _, o := range defaults(s.settings) {
+		if _, err := s.writer.Create(ctx, o, nil); err != nil {
 			return err
 		}
 	}
@@ -30,7 +29,7 @@ func defaults(s *settings.Settings) []resource.Any {
 	}
 	if !s.SkipHostnameGenerators {
 		made = append(made,
-			// The origin "zone" is that of a zone's own services alone: others' come to it from global.
+			// Only the zone's own services have the origin "zone": those of other zones come from global.
 			hostnames("local-mesh-service", "{{ .DisplayName }}.svc.mesh.local", kind.HostnameSelector{
 				MeshService: &kind.LabelSelector{MatchLabels: map[string]string{kind.OriginLabel: kind.OriginZone, kind.EnvLabel: "universal"}},
 			}),

@@ -1,4 +1,4 @@
-package main
+package server
 
 import (
 	"cmp"
@@ -9,20 +9,10 @@ import (
 	"weft/internal/insight"
 	"weft/internal/join"
 	"weft/internal/metrics"
-	"weft/internal/rest"
 	"weft/kind"
 )
 
-// others are the control planes of other zones and of global, as far as this one has to do with them.
-type others struct {
-	rest.RemoteZones
-	// links are those of zones to this instance of a global control plane, and global is this zone's; nil where
-	// there are none.
-	links  func(zone string) map[string]insight.KindLink
-	global func() *insight.GlobalLink
-}
-
-// linksOf answers how each kind of a zone stands with a global control plane.
+// linksOf returns the state of the sync of each kind with a zone, on a global control plane.
 func linksOf(global *join.Global) func(zone string) map[string]insight.KindLink {
 	return func(zone string) map[string]insight.KindLink {
 		states, _ := global.Live(zone)
@@ -34,8 +24,8 @@ func linksOf(global *join.Global) func(zone string) map[string]insight.KindLink 
 	}
 }
 
-// linkOf answers how a zone stands with its global control plane; nil on an instance that does not lead, since
-// the one that does has the connection. The stream of Meshes speaks for all: they begin and break together.
+// linkOf returns the state of a zone's connection to its global control plane. It is nil on a replica that does not lead,
+// since the leader has the connection. The stream of Meshes stands for all streams: they start and end together.
 func linkOf(zone *join.Zone, leads func() bool) func() *insight.GlobalLink {
 	return func() *insight.GlobalLink {
 		if !leads() {
@@ -74,8 +64,8 @@ func kindLink(connected bool, s join.StreamState) insight.KindLink {
 	return link
 }
 
-// figuresOf are the links of all zones to a global control plane.
-func figuresOf(state *graph.State, links func(zone string) map[string]insight.KindLink) func() []metrics.Link {
+// globalLinkMetrics are the connections of all zones to a global control plane.
+func globalLinkMetrics(state *graph.State, links func(zone string) map[string]insight.KindLink) func() []metrics.Link {
 	return func() []metrics.Link {
 		var all []metrics.Link
 		for o := range state.From(state.DB.Snapshot(), kind.Zones.Name, "", "") {
@@ -91,8 +81,8 @@ func figuresOf(state *graph.State, links func(zone string) map[string]insight.Ki
 	}
 }
 
-// figureOf is the link of a zone.
-func figureOf(zone string, global func() *insight.GlobalLink) func() []metrics.Link {
+// zoneLinkMetrics is a zone's connection.
+func zoneLinkMetrics(zone string, global func() *insight.GlobalLink) func() []metrics.Link {
 	return func() []metrics.Link {
 		link := global()
 		if link == nil {

@@ -1,34 +1,61 @@
-package main
+package server
 
 import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"weft/internal/admit"
-	"weft/internal/dpserver"
 	"weft/internal/graph"
-	"weft/internal/instances"
-	"weft/internal/metrics"
 	"weft/internal/publish"
+	"weft/internal/reconcile"
 	"weft/internal/store"
 	"weft/kind"
 	"weft/resource"
 )
 
-// outside is what the hub needs beyond its table.
-func outside(rows store.Store, writer *admit.Writer, proxies *dpserver.Server, self *instances.Member, others publish.Zones, figures *metrics.Metrics, drainTime time.Duration) publish.Callbacks {
+// ownWrites is the reconciler's writer.
+type ownWrites struct{ writer *admit.Writer }
+
+func (w ownWrites) Put(ctx context.Context, o resource.Any) error {
+	_, err := w.writer.Put(ctx, o, admit.Change{ControlPlane: true, IfMatch: o.Envelope().Version})
+	if resource.CodeOf(err) == resource.Stale {
+		return reconcile.ErrOvertaken
+	}
+	return unlessGone(err)
+}
+
+func (w ownWrites) Create(ctx context.Context, o resource.Any) error {
+	_, err := w.writer.Create(ctx, o, nil)
+	return unlessGone(err)
+}
+
+func (w ownWrites) Delete(ctx context.Context, key resource.Key) error {
+	return unlessGone(w.writer.Delete(ctx, key, admit.Change{ControlPlane: true}))
+}
+
+// unlessGone returns nil for the error of a write to a resource that was deleted or changed meanwhile: that change
+// makes the reconciler plan again.
+func unlessGone(err error) error {
+	if code := resource.CodeOf(err); code == resource.NotFound || code == resource.Stale {
+		return nil
+	}
+	return err
+}
+
+// callbacks are the hub's waits and writes outside its table.
+func (s *Server) callbacks() publish.Callbacks {
 	return publish.Callbacks{
-		Waiter: proxies, Replicas: self, Zones: others, HalfAcked: proxies.HalfAcked,
-		Version: storedVersion(rows), RemoveListeners: forget(writer), Keep: keep(writer), RetainSNIRoutes: keepPassages(writer), KeepIngresses: keepIngresses(writer), Announce: announce(writer),
-		Drained: figures.Drained, DrainTime: drainTime,
+		Waiter: s.proxies, Replicas: s.replica, Zones: s.sync, HalfAcked: s.proxies.HalfAcked,
+		Version: storedVersion(s.store), RemoveListeners: removeListeners(s.writer), Keep: retainEndpoints(s.writer),
+		RetainSNIRoutes: retainSNIRoutes(s.writer), KeepIngresses: keepIngresses(s.writer), Announce: announce(s.writer),
+		Drained: s.metrics.Drained, DrainTime: s.settings.DrainTime,
 	}
 }
 
-func forget(writer *admit.Writer) publish.RemoveListeners {
+func removeListeners(writer *admit.Writer) publish.RemoveListeners {
 	return func(ctx context.Context, key graph.ProxyKey, listeners []string) error {
 		return admit.Modify(ctx, writer, key.ListenerStatusKind(), key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneListenerStatus]) bool {
 			return o.Spec.Remove(listeners)
@@ -36,10 +63,10 @@ func forget(writer *admit.Writer) publish.RemoveListeners {
 	}
 }
 
-// announcers write at the same time, so that the store can commit what is of one moment together.
+// announcers is the number of concurrent writers, whose writes the store can commit together.
 const announcers = 32
 
-// announce stores the next name of each proxy that presents another one still.
+// announce stores the next SPIFFE ID of each proxy that presents another one still.
 func announce(writer *admit.Writer) publish.Announce {
 	return func(ctx context.Context, rows []*resource.Object[kind.DataplaneCertificates]) error {
 		group, ctx := errgroup.WithContext(ctx)
@@ -55,8 +82,8 @@ func announce(writer *admit.Writer) publish.Announce {
 	}
 }
 
-// keep stores what is held, once where several instances hold the same.
-func keep(writer *admit.Writer) publish.Keep {
+// retainEndpoints stores retained endpoints, once where several replicas retain the same.
+func retainEndpoints(writer *admit.Writer) publish.Keep {
 	return func(ctx context.Context, rows []*resource.Object[kind.RetainedEndpoints]) error {
 		var failed error
 		for _, row := range rows {
@@ -73,8 +100,8 @@ func keep(writer *admit.Writer) publish.Keep {
 	}
 }
 
-// keepPassages stores what zone ingresses pass on still, once where several instances do.
-func keepPassages(writer *admit.Writer) publish.RetainSNIRoutes {
+// retainSNIRoutes stores retained SNI routes, once where several replicas retain the same.
+func retainSNIRoutes(writer *admit.Writer) publish.RetainSNIRoutes {
 	return func(ctx context.Context, rows []*resource.Object[kind.RetainedSNIRoute]) error {
 		var failed error
 		for _, row := range rows {
@@ -88,7 +115,7 @@ func keepPassages(writer *admit.Writer) publish.RetainSNIRoutes {
 	}
 }
 
-// keepIngresses stores the former ingresses of host names, once where several instances do.
+// keepIngresses stores the former ingresses of host names, once where several replicas have the same.
 func keepIngresses(writer *admit.Writer) publish.KeepIngresses {
 	return func(ctx context.Context, rows []*resource.Object[kind.ResolvedName]) error {
 		var failed error
@@ -106,7 +133,7 @@ func keepIngresses(writer *admit.Writer) publish.KeepIngresses {
 	}
 }
 
-// storedVersion asks the store for the version of a row, empty where there is none.
+// storedVersion reads the version of a row from the store; empty where there is no row.
 func storedVersion(rows store.Store) func(context.Context, resource.Key) (string, error) {
 	return func(ctx context.Context, key resource.Key) (string, error) {
 		row, err := rows.Get(ctx, key)

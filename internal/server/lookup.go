@@ -1,4 +1,4 @@
-package main
+package server
 
 import (
 	"context"
@@ -10,17 +10,17 @@ import (
 	"weft/resource"
 )
 
-// lookUpNames makes the part that resolves the host names that resources of a zone have as addresses.
-func (p *plane) lookUpNames() *lookup.Runner {
+// hostNames makes the runner that resolves the host names in address fields of a zone's resources.
+func (s *Server) hostNames() *lookup.Runner {
 	names := nameserver.NewLookup(nameserver.ExternalConfig{
-		Resolvers: p.settings.Resolvers, ResolvConf: "/etc/resolv.conf", Hosts: "/etc/hosts", Log: p.log,
+		Resolvers: s.settings.Resolvers, ResolvConf: "/etc/resolv.conf", Hosts: "/etc/hosts", Log: s.log,
 	})
 	return lookup.New(lookup.Config{
-		State: p.state, Writer: resolvedNames{p.writer}, Find: names.Addresses, Drain: p.settings.HostNameDrain, Log: p.log,
+		State: s.state, Writer: resolvedNames{s.writer}, Find: names.Addresses, Drain: s.settings.HostNameDrain, Log: s.log,
 	})
 }
 
-// resolvedNames are the rows of host names.
+// resolvedNames writes the rows of host names.
 type resolvedNames struct{ writer *admit.Writer }
 
 func (w resolvedNames) Modify(ctx context.Context, name string, change func(*kind.ResolvedName) bool) error {

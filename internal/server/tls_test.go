@@ -1,4 +1,4 @@
-package main
+package server_test
 
 import (
 	"crypto/ecdsa"
@@ -16,6 +16,7 @@ import (
 
 	"weft/internal/access"
 	"weft/internal/client"
+	"weft/internal/server/servertest"
 )
 
 // company is a CA of an operator, whose certificates are users.
@@ -80,7 +81,7 @@ func writePEM(t *testing.T, file, block string, der []byte) {
 	}
 }
 
-// knownAs asks as whom a control plane knows the caller.
+// knownAs returns the user that a control plane takes the client for.
 func knownAs(t *testing.T, o client.Options) (user access.User, err error) {
 	t.Helper()
 	c, err := client.New(o)
@@ -90,16 +91,16 @@ func knownAs(t *testing.T, o client.Options) (user access.User, err error) {
 	return user, c.Get(t.Context(), "/who-am-i", nil, &user)
 }
 
-// A certificate of the operator's CA is a user, one of any other CA is refused in the handshake, and a CA that
-// is added later holds without a restart.
+// A certificate of the operator's CA is a user, and one of another CA ends the handshake. A CA that is added later takes
+// effect without a restart.
 func TestClientCertificatesAreUsers(t *testing.T) {
 	ours, theirs, later := newCompany(t), newCompany(t), newCompany(t)
-	more, dir := t.TempDir(), t.TempDir()
-	t.Setenv("KUMA_API_SERVER_HTTPS_TLS_CA_FILE", ours.caFile)
-	t.Setenv("KUMA_API_SERVER_AUTH_CLIENT_CERTS_DIR", more)
-	at, _ := startPlane(t, "--data-dir", dir)
+	more := t.TempDir()
+	p := servertest.Start(t, servertest.Options{Settings: map[string]string{
+		"apiServer.https.tlsCaFile": ours.caFile, "apiServer.auth.clientCertsDir": more,
+	}})
 	options := func(c *company, subject pkix.Name) client.Options {
-		o := client.Options{Address: "https://" + at["apiOverTLS"], CAFile: filepath.Join(dir, "ca.crt")}
+		o := client.Options{Address: "https://" + p.APIOverTLS, CAFile: filepath.Join(p.DataDir, "ca.crt")}
 		if c != nil {
 			o.CertFile, o.KeyFile = c.employ(t, subject)
 		}
@@ -111,17 +112,17 @@ func TestClientCertificatesAreUsers(t *testing.T) {
 	if err != nil || user.Name != "ann" || user.Proof != access.ByCertificate || strings.Join(user.Groups, " ") != "ops mesh-system:admin mesh-system:authenticated" {
 		t.Errorf("%+v, %v", user, err)
 	}
-	for _, refused := range []struct {
+	for _, denied := range []struct {
 		options client.Options
 		want    string
 	}{
 		{options(theirs, ann), "client certificate"},
 		{options(ours, pkix.Name{Organization: []string{"mesh-system:admin"}}), "has no common name"},
 		{options(nil, pkix.Name{}), "prove who you are"},
-		{client.Options{Address: "https://" + at["apiOverTLS"]}, "ca.crt in the data directory"},
+		{client.Options{Address: "https://" + p.APIOverTLS}, "ca.crt in the data directory"},
 	} {
-		if user, err := knownAs(t, refused.options); err == nil || !strings.Contains(err.Error(), refused.want) {
-			t.Errorf("%+v, %v; want %q", user, err, refused.want)
+		if user, err := knownAs(t, denied.options); err == nil || !strings.Contains(err.Error(), denied.want) {
+			t.Errorf("%+v, %v; want %q", user, err, denied.want)
 		}
 	}
 
@@ -137,17 +138,16 @@ func TestClientCertificatesAreUsers(t *testing.T) {
 	}
 }
 
-// Where certificates are required, a token alone gets nobody in; the API without TLS can be turned off.
+// Where certificates are required, a token alone does not authenticate. The API without TLS is optional.
 func TestTheAPIOverTLSAlone(t *testing.T) {
-	ours, dir := newCompany(t), t.TempDir()
-	t.Setenv("KUMA_API_SERVER_HTTPS_TLS_CA_FILE", ours.caFile)
-	t.Setenv("KUMA_API_SERVER_HTTPS_REQUIRE_CLIENT_CERT", "true")
-	t.Setenv("KUMA_API_SERVER_HTTP_ENABLED", "false")
-	at, _ := startPlane(t, "--data-dir", dir)
-	if at["api"] != "off" {
-		t.Errorf("the API is served without TLS, at %s", at["api"])
+	ours := newCompany(t)
+	p := servertest.Start(t, servertest.Options{Settings: map[string]string{
+		"apiServer.https.tlsCaFile": ours.caFile, "apiServer.https.requireClientCert": "true", "apiServer.http.enabled": "false",
+	}})
+	if p.API != "off" {
+		t.Errorf("the API is served without TLS, at %s", p.API)
 	}
-	o := client.Options{Address: "https://" + at["apiOverTLS"], CAFile: filepath.Join(dir, "ca.crt"), Token: "a.b.c"}
+	o := client.Options{Address: "https://" + p.APIOverTLS, CAFile: filepath.Join(p.DataDir, "ca.crt"), Token: "a.b.c"}
 	if _, err := knownAs(t, o); err == nil || !strings.Contains(err.Error(), "client certificate") {
 		t.Errorf("without a certificate: %v", err)
 	}

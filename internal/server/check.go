@@ -1,0 +1,29 @@
+package server
+
+import (
+	"time"
+
+	"weft/internal/check"
+	"weft/internal/graph"
+	"weft/internal/insight"
+)
+
+// checker returns what finds the problems of this control plane and its meshes.
+func (s *Server) checker() func(check.Known) *check.Report {
+	pending := func(key graph.ProxyKey) (since time.Time, ok bool) {
+		if live := s.proxies.Live(key); live.PendingSince != nil {
+			return live.PendingSince.Time, true
+		}
+		return time.Time{}, false
+	}
+	return func(known check.Known) *check.Report {
+		var link *insight.GlobalLink
+		if s.remote.global != nil {
+			link = s.remote.global()
+		}
+		return check.Look(check.World{
+			State: s.state, Snapshot: s.state.DB.Snapshot(), Known: known, Global: link, Pending: pending,
+			ServerCertificateExpires: s.certificates.server.Now().Leaf.NotAfter, Now: time.Now(),
+		})
+	}
+}

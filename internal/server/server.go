@@ -1,0 +1,336 @@
+// Package server starts a control plane.
+//
+// [Start] wires the parts: the rows of the store go through the mirror into the hub's table, and every write goes through
+// one writer into the store. The command line adds flags only, so a test that calls Start runs the real program in its
+// own process. Several control planes may run in one process.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"weft/internal/access"
+	"weft/internal/admit"
+	"weft/internal/audit"
+	"weft/internal/bundle"
+	"weft/internal/dpserver"
+	"weft/internal/graph"
+	"weft/internal/identity"
+	"weft/internal/insight"
+	"weft/internal/instances"
+	"weft/internal/join"
+	"weft/internal/lookup"
+	"weft/internal/metrics"
+	"weft/internal/mirror"
+	"weft/internal/publish"
+	"weft/internal/reconcile"
+	"weft/internal/rest"
+	"weft/internal/settings"
+	"weft/internal/store"
+	"weft/internal/store/bounded"
+	"weft/internal/store/metered"
+	"weft/internal/token"
+	"weft/internal/view"
+	"weft/internal/xds"
+	"weft/internal/zonequery"
+	"weft/resource"
+)
+
+// Config is what a control plane runs with.
+type Config struct {
+	Settings *settings.Settings
+	Version  string
+	// SocketLinks is the directory in which the command line finds the administrator's socket by the address of the
+	// API. Empty: it does not.
+	SocketLinks string
+	Log         *slog.Logger
+	// LogTail has the last lines of Log, for the support bundle.
+	LogTail *bundle.Tail
+}
+
+// Server is a running control plane.
+type Server struct {
+	settings    *settings.Settings
+	version     string
+	socketLinks string
+	log         *slog.Logger
+	logTail     *bundle.Tail
+	instance    string
+	cancel      context.CancelFunc
+	group       *errgroup.Group
+	closers     []func()
+
+	ports        ports
+	store        store.Store // with timeouts, metrics and reads of its own writes
+	fresh        bool        // the store is new
+	metrics      *metrics.Metrics
+	state        *graph.State
+	view         *view.View
+	writer       *admit.Writer
+	certificates *certificates
+	replica      *instances.Member // this one, among those that share the store
+	// localAcked waits until the clients of this replica have acked rows, for the other replicas.
+	localAcked func(context.Context, []resource.Key) error
+	catalog    *xds.Catalog
+	hub        *publish.Hub
+	reconciler *reconcile.Reconciler
+	audit      *audit.Log
+	keys       *identity.Keyring
+	tokens     *token.Issuer
+	denials    *access.Denials
+	guard      *rest.Guard
+	proxies    *dpserver.Server
+	names      *lookup.Runner  // of a zone
+	joined     *joinedZone     // of a zone that joins others
+	global     *join.Global    // of a global control plane
+	sync       publish.Zones   // the zone sync that changes wait for, of joined or global; nil where there is none
+	queries    *zonequery.Zone // of a zone
+	remote     remoteControlPlanes
+}
+
+// remoteControlPlanes are the control planes of other zones and of global.
+type remoteControlPlanes struct {
+	zones rest.RemoteZones
+	// links are the connections of zones to this replica of a global control plane, and global is the connection of
+	// this zone to it; nil where there is none.
+	links  func(zone string) map[string]insight.KindLink
+	global func() *insight.GlobalLink
+}
+
+// Start starts a control plane and returns when it is ready. It runs until ctx ends or a part of it fails, and [Server.Wait]
+// releases what it has opened.
+func Start(ctx context.Context, c Config) (*Server, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	group, ctx := errgroup.WithContext(ctx)
+	s := &Server{
+		settings: c.Settings, version: c.Version, socketLinks: c.SocketLinks, log: c.Log, logTail: c.LogTail,
+		instance: uuid.NewString(), cancel: cancel, group: group, denials: access.NewDenials(c.Log),
+	}
+	buildRole, startRole := s.buildZone, s.startZone
+	if c.Settings.Mode == settings.Global {
+		buildRole, startRole = s.buildGlobal, s.startGlobal
+	}
+	for _, step := range []func(context.Context) error{
+		s.listen,    // first: a port that is taken stops the start before anything has changed
+		s.openStore, // from here on no other control plane uses the data directory
+		s.openAdminSocket,
+		s.buildTable,
+		s.createDefaults,
+		s.loadCertificates,
+		s.openAudit,
+		s.buildHub,
+		s.joinReplicas,
+		s.buildReconciler,
+		s.buildProxyServer,
+		buildRole,
+		s.followStore, // from here on the table has what is stored
+		s.adoptStored,
+		s.createAdminToken,
+		startRole,
+		s.serve,
+	} {
+		if err := step(ctx); err != nil {
+			cancel()
+			return nil, errors.Join(err, s.Wait())
+		}
+	}
+	s.logReady()
+	return s, nil
+}
+
+// Wait returns after the control plane has stopped: nil after the context of Start ended, else the error of the part that
+// failed.
+func (s *Server) Wait() error {
+	err := s.group.Wait()
+	s.cancel()
+	for _, f := range slices.Backward(s.closers) {
+		f()
+	}
+	return err
+}
+
+// onClose adds what Wait releases, the latest first.
+func (s *Server) onClose(f func()) { s.closers = append(s.closers, f) }
+
+// goRun runs a part until ctx ends.
+func (s *Server) goRun(ctx context.Context, run func(context.Context)) {
+	s.group.Go(func() error { run(ctx); return nil })
+}
+
+// goLead runs a part while this replica leads.
+func (s *Server) goLead(ctx context.Context, run func(context.Context)) {
+	s.goRun(ctx, func(ctx context.Context) { s.replica.Lead(ctx, run) })
+}
+
+// buildTable makes the table, and the store and the writer that know it.
+func (s *Server) buildTable(context.Context) error {
+	s.metrics = metrics.New(s.version, s.settings.ZoneName, s.instance)
+	s.state = graph.NewState(s.settings.ZoneName)
+	s.state.DefaultMesh = s.settings.DefaultMesh
+	s.state.LocalNetworks = s.settings.LocalNetworks
+	s.state.Alone = s.settings.ZoneName != "" && !s.settings.Joined()
+	s.state.DB.Observe(s.metrics.Stage)
+	s.view = view.New(s.state, bounded.New(metered.New(s.store, s.metrics.Store)))
+	s.store = s.view.Store()
+	s.writer = admit.New(s.store, admit.Options{
+		Zone: s.settings.ZoneName, Joined: s.settings.Joined(), SNIs: graph.SNIs{State: s.state}, LocalNetworks: s.settings.LocalNetworks,
+	})
+	return nil
+}
+
+// buildHub makes the writer of the table, and the keys and tokens that it has Secrets for.
+func (s *Server) buildHub(context.Context) error {
+	s.catalog = xds.NewCatalog()
+	s.hub = publish.NewHub(s.state, s.catalog, s.log)
+	s.localAcked = s.hub.Here
+	s.keys = identity.NewKeyring(s.hub.Secret)
+	s.tokens = &token.Issuer{Writer: s.writer, Secrets: s.hub, Keys: s.keys, Now: time.Now}
+	s.guard = &rest.Guard{Rules: s.settings.Access, Keys: s.keys, Denied: s.denials, Now: time.Now}
+	return nil
+}
+
+// joinReplicas makes this replica known to the others on its store. A store in a file has one.
+func (s *Server) joinReplicas(ctx context.Context) error {
+	if !sharesStore(s.settings) {
+		hasLost := func(string) bool {
+			return dpserver.LostReplicas(s.state, func(instance string) bool { return instance != s.instance })
+		}
+		s.replica = instances.Alone(instances.Config{ID: s.instance, Lost: publish.Bound, HasLostClients: hasLost})
+		return nil
+	}
+	var err error
+	s.replica, err = instances.Join(ctx, instances.Config{
+		ID: s.instance, Store: s.store, Writer: s.writer, Lost: publish.Bound, Log: s.log,
+		LocalAcked: func(ctx context.Context, rows []resource.Key) error { return s.localAcked(ctx, rows) },
+		HasLostClients: func(gone string) bool {
+			return dpserver.LostReplicas(s.state, func(instance string) bool { return instance == gone })
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("joining the other instances: %w", err)
+	}
+	return nil
+}
+
+func (s *Server) buildReconciler(context.Context) error {
+	plan := reconcile.NewPlan(s.state, reconcile.Ranges{
+		MeshService: s.settings.MeshServiceCIDR, MeshMultiZoneService: s.settings.MeshMultiZoneServiceCIDR,
+		MeshExternalService: s.settings.MeshExternalServiceCIDR,
+	})
+	plan.DrainTime = s.settings.DrainTime
+	plan.Lives = func(instance string) bool {
+		_, ended := s.replica.Expired(instance)
+		return !ended
+	}
+	s.reconciler = reconcile.New(plan, ownWrites{s.writer}, s.hub, s.log)
+	s.hub.Follow(s.reconciler.Observe)
+	return nil
+}
+
+// buildProxyServer makes the server of the zone's proxies. A global control plane has one without proxies, which listens
+// nowhere.
+func (s *Server) buildProxyServer(context.Context) error {
+	s.proxies = dpserver.New(dpserver.Config{
+		Hub: s.hub, Keys: s.keys, Audit: s.audit, Writer: s.writer, Catalog: s.catalog,
+		Zone: s.settings.ZoneName, DefaultMesh: s.settings.DefaultMesh, LocalNetworks: s.settings.LocalNetworks,
+		DrainTime: s.settings.DrainTime, Instance: s.replica, Acked: s.metrics.Acked, Log: s.log,
+	})
+	return nil
+}
+
+// followStore reads the store into the table until ctx ends, and returns when the table has what was stored.
+func (s *Server) followStore(ctx context.Context) error {
+	s.metrics.Follow(metrics.Sources{
+		Streams: s.proxies.Streams, Unacked: s.proxies.Unacked, Sessions: s.proxies.Sessions, Traffic: s.proxies.Traffic,
+		ProxyGroups: s.hub.ProxyGroups, Draining: s.hub.Draining, Backlog: s.reconciler.Backlog,
+	})
+	s.hub.Use(ctx, s.callbacks())
+	s.reconciler.Zones = s.sync
+	wait, err := mirror.Start(ctx, mirror.Config{
+		Store: s.store, Kinds: s.state.Kinds(), Decode: admit.Decode, Log: s.log, Apply: s.apply,
+	})
+	if err != nil {
+		return err
+	}
+	s.onClose(wait)
+	return nil
+}
+
+// apply commits a batch of changes to the table, and measures it.
+func (s *Server) apply(b mirror.Batch) {
+	began := time.Now()
+	s.hub.Apply(b)
+	now := time.Now()
+	s.metrics.Commit(b, now, now.Sub(began))
+	s.view.Applied(b)
+}
+
+// adoptStored makes the owners of the stored resources agree with the zone and the mode that the control plane has now.
+func (s *Server) adoptStored(ctx context.Context) error {
+	snapshot := s.state.DB.Snapshot()
+	done, err := s.writer.Adopt(ctx, func(yield func(resource.Any) bool) {
+		for _, d := range join.Traveling() {
+			for o := range s.state.From(snapshot, d.Describe().Name, "", "") {
+				if !yield(o) {
+					return
+				}
+			}
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("taking over what is stored: %w", err)
+	}
+	if done.Tagged > 0 {
+		s.log.Info("inbounds of stored Dataplanes have the tags of this zone now", "dataplanes", done.Tagged)
+	}
+	if done.Labelled+done.Taken+done.Removed > 0 {
+		s.log.Info("stored resources have another owner now", "labelled", done.Labelled, "takenFromGlobal", done.Taken, "ofOtherZonesRemoved", done.Removed)
+	}
+	return nil
+}
+
+// createAdminToken stores the first administrator's token in a new store.
+func (s *Server) createAdminToken(ctx context.Context) error {
+	if !s.fresh || !s.settings.BootstrapAdminToken {
+		return nil
+	}
+	if err := s.tokens.Bootstrap(ctx); err != nil {
+		return fmt.Errorf("making the first administrator's token: %w", err)
+	}
+	return nil
+}
+
+// serve runs what every control plane runs: its part among the replicas, its own writes, the API and the diagnostics.
+func (s *Server) serve(ctx context.Context) error {
+	look := s.checker()
+	api := s.metrics.API(rest.New(rest.Config{
+		Guard: s.guard, View: s.view, Settings: s.settings.Effective(), Writer: s.writer, Inspector: s.hub,
+		Connections: s.proxies, RemoteZones: s.remote.zones, Links: s.remote.links, Global: s.remote.global,
+		Tokens: s.tokens, Audit: s.audit, Check: look, Bundle: s.bundleHandler(look),
+		Zone: s.settings.ZoneName, InstanceID: s.instance, Expired: s.replica.Expired, Version: s.version,
+		Now: time.Now, Log: s.log,
+	}))
+	s.goRun(ctx, s.replica.Run)
+	s.goLead(ctx, s.reconciler.Run)
+	s.serveAPI(ctx, api)
+	health := diagnostics(s.guard, s.metrics)
+	s.group.Go(func() error { return serveHTTP(ctx, s.ports.diagnostics, health, s.denials) })
+	s.group.Go(func() error { return serveHTTP(ctx, s.ports.admin, administration(api, health), s.denials) })
+	return nil
+}
+
+// logReady writes the line that scripts wait for.
+func (s *Server) logReady() {
+	at := s.Addresses()
+	s.log.Info("control plane is ready", "mode", s.settings.Mode, "zone", s.settings.ZoneName, "instance", s.instance,
+		"store", s.settings.Store, "dataDir", s.settings.DataDir,
+		"api", at.API, "apiOverTLS", at.APIOverTLS, "dataPlane", at.DataPlane,
+		"diagnostics", at.Diagnostics, "zones", at.Zones, "adminSocket", at.AdminSocket)
+}

@@ -1,0 +1,106 @@
+// Package servertest starts control planes in the process of a test. They are the real program: stores in files, open
+// ports, TLS.
+package servertest
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"weft/internal/bundle"
+	"weft/internal/client"
+	"weft/internal/server"
+	"weft/internal/settings"
+)
+
+// Options are those of one control plane.
+type Options struct {
+	// Settings are values by the path of the setting. They replace KUMA_* variables of the environment.
+	Settings    map[string]string
+	SocketLinks string
+}
+
+// Plane is a running control plane.
+type Plane struct {
+	server.Addresses
+	DataDir string
+	// Admin is a client with an administrator's permissions.
+	Admin *client.Client
+	// Stop stops the control plane as SIGTERM does, and returns the error of its end. The end of the test calls it too.
+	Stop func() error
+}
+
+// timeout is for a condition that a working control plane meets within milliseconds.
+const timeout = time.Minute
+
+// freePorts are the settings of the listeners: any free port of the loopback interface.
+var freePorts = map[string]string{
+	"apiServer.http.interface": "127.0.0.1", "apiServer.http.port": "0",
+	"apiServer.https.interface": "127.0.0.1", "apiServer.https.port": "0",
+	"dpServer.interface": "127.0.0.1", "dpServer.port": "0",
+	"diagnostics.serverInterface": "127.0.0.1", "diagnostics.serverPort": "0",
+	"multizone.global.kds.grpcInterface": "127.0.0.1", "multizone.global.kds.grpcPort": "0",
+}
+
+// Start starts a control plane on free ports, in a directory of the test unless general.dataDir is set.
+func Start(t *testing.T, o Options) *Plane {
+	t.Helper()
+	p, err := start(t, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TryStart returns the error of a start.
+func TryStart(t *testing.T, o Options) error {
+	t.Helper()
+	_, err := start(t, o)
+	return err
+}
+
+func start(t *testing.T, o Options) (*Plane, error) {
+	values := maps.Clone(freePorts)
+	maps.Copy(values, o.Settings)
+	if values["general.dataDir"] == "" {
+		values["general.dataDir"] = t.TempDir()
+	}
+	s, _, err := settings.Load("", os.Environ(), values)
+	if err != nil {
+		return nil, err
+	}
+	tail := bundle.NewTail(1 << 20)
+	log := slog.New(slog.NewTextHandler(io.MultiWriter(t.Output(), tail), &slog.HandlerOptions{Level: s.LogLevel}))
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	running, err := server.Start(ctx, server.Config{Settings: s, Version: "test", SocketLinks: o.SocketLinks, Log: log, LogTail: tail})
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	p := &Plane{Addresses: running.Addresses(), DataDir: s.DataDir}
+	p.Stop = sync.OnceValue(func() error { cancel(); return running.Wait() })
+	t.Cleanup(func() {
+		if err := p.Stop(); err != nil {
+			t.Errorf("the control plane ended with %v", err)
+		}
+	})
+	p.Admin, err = client.New(client.Options{Address: client.UnixScheme + p.AdminSocket})
+	return p, err
+}
+
+// Await calls reached until it returns true.
+func Await(t *testing.T, condition string, reached func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(timeout); !reached(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %s: %s", timeout, condition)
+		}
+	}
+}

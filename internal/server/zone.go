@@ -1,0 +1,160 @@
+package server
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc"
+
+	"weft/internal/access"
+	"weft/internal/certfile"
+	"weft/internal/dpserver"
+	"weft/internal/join"
+	"weft/internal/lookup"
+	"weft/internal/publish"
+	"weft/internal/rest"
+	"weft/internal/settings"
+	"weft/internal/xds"
+	"weft/internal/zonequery"
+	"weft/internal/zonesync"
+	"weft/kind"
+	"weft/resource"
+)
+
+// joinedZone is the connection of a zone to its global control plane.
+type joinedZone struct {
+	conn *grpc.ClientConn
+	sync *join.Zone
+}
+
+// buildZone makes what serves the proxies of a zone.
+func (s *Server) buildZone(ctx context.Context) error {
+	s.hub.Follow(s.proxies.Observe)
+	s.names = s.hostNames()
+	s.hub.Follow(s.names.Observe)
+	s.queries = zonequery.NewZone(s.settings.ZoneName, s.hub)
+	s.remote.zones = s.queries
+	if !s.settings.Joined() {
+		return nil
+	}
+	return s.buildJoined(ctx)
+}
+
+// startZone runs what serves the proxies of a zone.
+func (s *Server) startZone(ctx context.Context) error {
+	if s.joined != nil {
+		if err := s.startJoined(ctx); err != nil {
+			return err
+		}
+	}
+	credentials, withoutHTTP2 := dpserver.NewPort(serverTLS(s.certificates.server.ForClient))
+	agents := grpc.NewServer(xds.ServerOptions(credentials)...)
+	s.proxies.Register(agents)
+	s.goLead(ctx, s.hub.RunDrains)
+	s.goLead(ctx, s.names.Run)
+	s.goRun(ctx, s.lookAtIngresses)
+	s.group.Go(func() error { return s.proxies.Run(ctx) })
+	s.group.Go(func() error { return serveGRPC(ctx, s.ports.dataPlane, agents) })
+	s.group.Go(func() error { return serveUntil(ctx, withoutHTTP2, rest.NewBootstrapServer(access.NewDenials(s.log))) })
+	return nil
+}
+
+// lookAtIngresses has the reconciler look for the zone's ingresses again when a replica comes or goes.
+func (s *Server) lookAtIngresses(ctx context.Context) {
+	for ctx.Err() == nil {
+		changed := s.replica.Changed()
+		s.reconciler.LookAtDoors()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// buildJoined makes the connection to the global control plane.
+func (s *Server) buildJoined(ctx context.Context) error {
+	storeID, err := join.StoreID(ctx, s.writer)
+	if err != nil {
+		return err
+	}
+	s.log.Info("the global control plane knows this zone by its store", "store", zonesync.Fingerprint(storeID))
+	conn, err := s.dialGlobal(storeID)
+	if err != nil {
+		return err
+	}
+	s.onClose(func() { conn.Close() })
+	s.joined = &joinedZone{conn: conn, sync: join.NewZone(join.ZoneConfig{
+		Zone: s.settings.ZoneName, Instance: s.instance, Release: s.version, Global: conn, Store: s.store, Writer: s.writer,
+		WaitAcked: s.waitAcked, WaitServed: s.waitForwarded, Count: s.metrics.Frame, Log: s.log,
+	})}
+	s.sync = s.joined.sync
+	return nil
+}
+
+// startJoined synchronises the zone with the global control plane, and lets it inspect the zone.
+func (s *Server) startJoined(ctx context.Context) error {
+	wait, err := s.joined.sync.Start(ctx)
+	if err != nil {
+		return err
+	}
+	s.onClose(wait)
+	s.goLead(ctx, s.joined.sync.Run)
+	s.goLead(ctx, func(ctx context.Context) { s.queries.Follow(ctx, s.joined.conn) })
+	s.remote.global = linkOf(s.joined.sync, s.replica.Leads)
+	s.metrics.FollowLinks(zoneLinkMetrics(s.settings.ZoneName, s.remote.global))
+	return nil
+}
+
+func (s *Server) dialGlobal(storeID string) (*grpc.ClientConn, error) {
+	to := &s.settings.Join
+	var cas func() *x509.CertPool
+	if to.CAFile != "" {
+		pool, err := certfile.NewRoots(to.CAFile, "", s.log)
+		if err != nil {
+			return nil, fmt.Errorf("multizone.zone.kds.rootCaFile: %w", err)
+		}
+		cas = pool.Now
+	}
+	conn, err := join.Dial(to.Host(), cas, func() (string, error) { return zoneToken(to) }, s.settings.ZoneName, storeID)
+	if err != nil {
+		return nil, fmt.Errorf("multizone.zone.globalAddress: %w", err)
+	}
+	return conn, nil
+}
+
+// zoneToken reads the token from its file at each call, so a renewed token takes effect.
+func zoneToken(to *settings.Join) (string, error) {
+	if to.Token != "" {
+		return to.Token, nil
+	}
+	text, err := os.ReadFile(to.TokenFile)
+	return strings.TrimSpace(string(text)), err
+}
+
+// waitAcked returns when every proxy of the zone, on every replica, has acked the rows as they are stored.
+func (s *Server) waitAcked(ctx context.Context, rows []resource.Key) error {
+	rows = slices.DeleteFunc(slices.Clone(rows), func(key resource.Key) bool { return !s.state.HasRows(key.Kind) })
+	resolved, done := context.WithTimeout(ctx, lookup.Bound)
+	rows = append(rows, s.hub.LookedUp(resolved, rows)...)
+	done()
+	ctx, cancel := context.WithTimeout(ctx, publish.Bound)
+	defer cancel()
+	if err := s.replica.WaitAcked(ctx, rows); err != nil { // first: it also waits for proxies that reconnect to this replica
+		return err
+	}
+	return s.hub.Here(ctx, rows)
+}
+
+// waitForwarded returns when the zone's ingresses forward what a row of a service says, so other zones may get the row.
+func (s *Server) waitForwarded(ctx context.Context, row resource.Key) error {
+	if row.Kind != kind.MeshServices.Name && row.Kind != kind.MeshZoneAddresses.Name {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, publish.Bound)
+	defer cancel()
+	return s.hub.Passed(ctx, row.Mesh, row)
+}
