@@ -110,7 +110,8 @@ var outsiders = []outside{
 		"Kubernetes is one way to run a mesh, not what a mesh is",
 	},
 	{
-		[]string{"weft/internal/publish", "weft/internal/reconcile", "weft/internal/mirror", "weft/internal/join", "weft/internal/instances"},
+		[]string{"weft/internal/publish", "weft/internal/reconcile", "weft/internal/mirror", "weft/internal/join",
+			"weft/internal/instances"},
 		[]string{"internal"},
 		"the parts of a control plane are wired in internal/server, which a test starts too; a command has only flags",
 	},

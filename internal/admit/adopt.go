@@ -15,10 +15,10 @@ import (
 
 // Adopted counts what a start has changed in whose resources are.
 type Adopted struct {
-	Labelled int // had no owner, or one of a name that this zone had
-	Taken    int // were the global control plane's
-	Removed  int // were another zone's
-	Tagged   int // Dataplanes whose inbounds lacked tags of the zone
+	Labeled int // had no owner, or one of a name that this zone had
+	Taken   int // were the global control plane's
+	Removed int // were another zone's
+	Tagged  int // Dataplanes whose inbounds lacked tags of the zone
 }
 
 // Adopt makes whose resources are agree with what the control plane is now; it is for the start, with all that
@@ -36,7 +36,7 @@ func (w *Writer) Adopt(ctx context.Context, resources iter.Seq[resource.Any]) (A
 		case settled:
 			continue
 		case unlabelled:
-			done.Labelled++
+			done.Labeled++
 		case untagged:
 			done.Tagged++
 		case former:

@@ -188,10 +188,10 @@ func TestWhatAZoneHadBeforeIsItsOwn(t *testing.T) {
 	if _, err := rows.Create(t.Context(), old); err != nil {
 		t.Fatal(err)
 	}
-	if done := adopt(t, admit.New(rows, admit.Options{Zone: "east"}), rows); done != (admit.Adopted{Labelled: 2}) {
+	if done := adopt(t, admit.New(rows, admit.Options{Zone: "east"}), rows); done != (admit.Adopted{Labeled: 2}) {
 		t.Errorf("of another name: %+v", done)
 	}
-	if done := adopt(t, admit.New(rows, admit.Options{Zone: "east", Joined: true}), rows); done != (admit.Adopted{Labelled: 1, Tagged: 1}) {
+	if done := adopt(t, admit.New(rows, admit.Options{Zone: "east", Joined: true}), rows); done != (admit.Adopted{Labeled: 1, Tagged: 1}) {
 		t.Errorf("joined: %+v", done)
 	}
 	for _, key := range []resource.Key{old.Key, webKey} {

@@ -18,8 +18,8 @@ var update = flag.Bool("update", false, "rewrite the expectations in testdata; u
 // Update returns whether expectations are rewritten.
 func Update() bool { return *update }
 
-// Run runs a test for each scenario that the pattern matches. The function sets the derived sections of the scenario, from
-// its other sections; the test fails where the result differs from the file.
+// Run runs a test for each scenario that the pattern matches. The function sets the derived sections of the scenario,
+// from its other sections; the test fails where the result differs from the file.
 func Run(t *testing.T, pattern string, derive func(t *testing.T, scenario *txtar.Archive)) {
 	t.Helper()
 	files, err := filepath.Glob(pattern)

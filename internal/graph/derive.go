@@ -31,7 +31,7 @@ func (s *State) derive() {
 	s.EgressTrust = table.NewDerived(s.DB, "trust in zone egresses", s.egressTrust, same[*Trust])
 	s.Destinations = table.NewDerived(s.DB, "services of a mesh", s.destinations, slices.Equal)
 	s.Tagged = table.NewDerived(s.DB, "services of a tag", s.tagged, slices.Equal)
-	s.Labelled = table.NewDerived(s.DB, "services of labels", s.labelled, slices.Equal)
+	s.Labeled = table.NewDerived(s.DB, "services of labels", s.labelled, slices.Equal)
 	s.Named = table.NewDerived(s.DB, "service of a row", s.named, func(a, b DestinationKey) bool { return a == b })
 	s.Ports = table.NewDerived(s.DB, "service ports", s.ports, slices.Equal)
 	s.ByEgress = table.NewDerived(s.DB, "whether by egress", s.byEgress, func(a, b bool) bool { return a == b })

@@ -25,7 +25,7 @@ func (s *State) SelectedServices(r *table.Reader, service *resource.Object[kind.
 		return nil
 	}
 	var all []SelectedService
-	for _, selected := range s.Labelled.Get(r, labelsOf(MeshService, service.Mesh, service.Spec.Selector.MeshService.MatchLabels)) {
+	for _, selected := range s.Labeled.Get(r, labelsOf(MeshService, service.Mesh, service.Spec.Selector.MeshService.MatchLabels)) {
 		t := SelectedService{Service: selected.At(port.Port)}
 		t.destination = s.Destination.Get(r, t.Service)
 		var has kind.Protocol

@@ -157,7 +157,7 @@ func (s *State) reached(r *table.Reader, class ProxyGroup) []DestinationKey {
 // selected are the services of a selection: the named one, or all that have the labels.
 func (s *State) selected(r *table.Reader, mesh string, sel selection) []DestinationKey {
 	if sel.Name == "" {
-		return s.Labelled.Get(r, labelsOf(sel.Kind, mesh, sel.Labels))
+		return s.Labeled.Get(r, labelsOf(sel.Kind, mesh, sel.Labels))
 	}
 	key := s.Named.Get(r, called{sel.Kind, ServiceKey{mesh, sel.Name}})
 	if key == (DestinationKey{}) {

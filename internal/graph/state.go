@@ -181,12 +181,12 @@ type State struct {
 	// EgressTrust is what the proxies of a mesh believe of the zone's egresses.
 	EgressTrust *table.Derived[string, *Trust]
 	// Destinations are the services of a mesh, of every kind and zone; Tagged the MeshServices that select a value
-	// of kuma.io/service, by its [TagKey]; Labelled those of a kind that have labels; Named the one that a name means,
+	// of kuma.io/service, by its [TagKey]; Labeled those of a kind that have labels; Named the one that a name means,
 	// the zero key where there is none. Ports are a service's. They stand between the services and those who reach
 	// them, so that what does not change these wakes no class.
 	Destinations *table.Derived[string, []DestinationKey]
 	Tagged       *table.Derived[string, []DestinationKey]
-	Labelled     *table.Derived[labelled, []DestinationKey]
+	Labeled      *table.Derived[labelled, []DestinationKey]
 	Named        *table.Derived[called, DestinationKey]
 	Ports        *table.Derived[DestinationKey, []uint32]
 	// EgressRoute is how the proxies of a mesh leave this zone, and ByEgress whether they leave it so for other zones too.

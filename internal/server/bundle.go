@@ -27,7 +27,8 @@ const bundleTimeout = 10 * time.Second
 func (s *Server) bundleHandler(look func(check.Known) *check.Report) http.Handler {
 	parts := []bundle.Section{
 		{Name: "version.json", Write: asJSONLine(func() any {
-			return map[string]string{"version": s.version, "go": runtime.Version(), "instance": s.instance, "zone": s.settings.ZoneName}
+			return map[string]string{"version": s.version, "go": runtime.Version(), "instance": s.instance,
+				"zone": s.settings.ZoneName}
 		})},
 		{Name: "settings.json", Write: asJSONLine(func() any { return s.settings.Effective() })},
 		{Name: "check.json", Write: asJSONLine(func() any { return look(check.Known{}) })},
@@ -48,7 +49,8 @@ func (s *Server) bundleHandler(look func(check.Known) *check.Report) http.Handle
 		if info.AdminOnly || info.Encrypted {
 			continue
 		}
-		parts = append(parts, bundle.Section{Name: "resources/" + info.Plural + ".jsonl", Write: func(w io.Writer) error { return s.resources(w, info.Name) }})
+		parts = append(parts, bundle.Section{Name: "resources/" + info.Plural + ".jsonl",
+			Write: func(w io.Writer) error { return s.resources(w, info.Name) }})
 	}
 	return bundle.Handler("weft-bundle-"+cmp.Or(s.settings.ZoneName, string(settings.Global)), parts)
 }

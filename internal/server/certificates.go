@@ -51,7 +51,8 @@ func apiTLS(s settings.APIOverTLS, certificate *certfile.Certificate, log *slog.
 		}
 		certificate = own
 	}
-	config := &tls.Config{GetCertificate: certificate.ForClient, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	config := &tls.Config{GetCertificate: certificate.ForClient, MinVersion: tls.VersionTLS12,
+		NextProtos: []string{"h2", "http/1.1"}}
 	if s.ClientCAFile == "" && s.ClientCADir == "" {
 		return config, nil
 	}
@@ -91,7 +92,8 @@ func (s *Server) serverCertificate(ctx context.Context) (*certfile.Certificate, 
 	if err != nil {
 		return nil, fmt.Errorf("the server's certificate in general.dataDir: %w", err)
 	}
-	return certfile.NewCertificate(filepath.Join(c.DataDir, "server.crt"), filepath.Join(c.DataDir, "server.key"), s.log)
+	return certfile.NewCertificate(filepath.Join(c.DataDir, "server.crt"), filepath.Join(c.DataDir, "server.key"),
+		s.log)
 }
 
 // makeSharedServerCertificate signs by the CA in the store. The first replica stores the CA that it has had alone.
@@ -104,7 +106,8 @@ func (s *Server) makeSharedServerCertificate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	result, err := s.writer.Create(ctx, kind.GlobalSecrets.Make("", identity.ServerCASecret, kind.Secret{Data: own}), nil)
+	result, err := s.writer.Create(ctx, kind.GlobalSecrets.Make("", identity.ServerCASecret, kind.Secret{Data: own}),
+		nil)
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,8 @@ func defaults(s *settings.Settings) []resource.Any {
 		made = append(made,
 			// Only the zone's own services have the origin "zone": those of other zones come from global.
 			hostnames("local-mesh-service", "{{ .DisplayName }}.svc.mesh.local", kind.HostnameSelector{
-				MeshService: &kind.LabelSelector{MatchLabels: map[string]string{kind.OriginLabel: kind.OriginZone, kind.EnvLabel: "universal"}},
+				MeshService: &kind.LabelSelector{MatchLabels: map[string]string{kind.OriginLabel: kind.OriginZone,
+					kind.EnvLabel: "universal"}},
 			}),
 			hostnames("zone-mesh-service", "{{ .DisplayName }}.svc.{{ .Zone }}.mesh.local", kind.HostnameSelector{
 				MeshService: &kind.LabelSelector{MatchLabels: map[string]string{kind.EnvLabel: "universal"}},

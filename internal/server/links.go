@@ -24,8 +24,8 @@ func linksOf(global *join.Global) func(zone string) map[string]insight.KindLink 
 	}
 }
 
-// linkOf returns the state of a zone's connection to its global control plane. It is nil on a replica that does not lead,
-// since the leader has the connection. The stream of Meshes stands for all streams: they start and end together.
+// linkOf returns the state of a zone's connection to its global control plane. It is nil on a replica that does not
+// lead, since the leader has the connection. The stream of Meshes stands for all streams: they start and end together.
 func linkOf(zone *join.Zone, leads func() bool) func() *insight.GlobalLink {
 	return func() *insight.GlobalLink {
 		if !leads() {
@@ -34,13 +34,15 @@ func linkOf(zone *join.Zone, leads func() bool) func() *insight.GlobalLink {
 		links := zone.Links()
 		main := links[kind.Meshes.Name]
 		g := &insight.GlobalLink{
-			Connected: main.Connected, Since: kind.Time{Time: main.Since}, Problem: main.Trouble, Instance: main.Global, Version: main.Release,
+			Connected: main.Connected, Since: kind.Time{Time: main.Since}, Problem: main.Trouble, Instance: main.Global,
+			Version:  main.Release,
 			Rejected: []kind.RejectedItem{}, Kinds: map[string]insight.KindLink{},
 		}
 		for name, link := range links {
 			g.Kinds[name] = kindLink(link.Connected, link.StreamState)
 			for _, r := range slices.Concat(link.Rejected, link.Rejects) {
-				g.Rejected = append(g.Rejected, kind.RejectedItem{Kind: name, Mesh: r.Key.Mesh, Name: r.Key.Name, Reason: r.Reason})
+				g.Rejected = append(g.Rejected, kind.RejectedItem{Kind: name, Mesh: r.Key.Mesh, Name: r.Key.Name,
+					Reason: r.Reason})
 			}
 		}
 		slices.SortFunc(g.Rejected, func(a, b kind.RejectedItem) int {
@@ -88,6 +90,7 @@ func zoneLinkMetrics(zone string, global func() *insight.GlobalLink) func() []me
 		if link == nil {
 			return nil
 		}
-		return []metrics.Link{{Zone: zone, Connected: link.Connected, Lag: time.Duration(link.Lag), Rejected: len(link.Rejected)}}
+		return []metrics.Link{{Zone: zone, Connected: link.Connected, Lag: time.Duration(link.Lag),
+			Rejected: len(link.Rejected)}}
 	}
 }

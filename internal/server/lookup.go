@@ -16,7 +16,8 @@ func (s *Server) hostNames() *lookup.Runner {
 		Resolvers: s.settings.Resolvers, ResolvConf: "/etc/resolv.conf", Hosts: "/etc/hosts", Log: s.log,
 	})
 	return lookup.New(lookup.Config{
-		State: s.state, Writer: resolvedNames{s.writer}, Find: names.Addresses, Drain: s.settings.HostNameDrain, Log: s.log,
+		State: s.state, Writer: resolvedNames{s.writer}, Find: names.Addresses, Drain: s.settings.HostNameDrain,
+		Log: s.log,
 	})
 }
 
@@ -24,9 +25,10 @@ func (s *Server) hostNames() *lookup.Runner {
 type resolvedNames struct{ writer *admit.Writer }
 
 func (w resolvedNames) Modify(ctx context.Context, name string, change func(*kind.ResolvedName) bool) error {
-	return unlessGone(admit.Modify(ctx, w.writer, kind.ResolvedNames, "", name, func(o *resource.Object[kind.ResolvedName]) bool {
-		return change(&o.Spec)
-	}))
+	return unlessGone(admit.Modify(ctx, w.writer, kind.ResolvedNames, "", name,
+		func(o *resource.Object[kind.ResolvedName]) bool {
+			return change(&o.Spec)
+		}))
 }
 
 func (w resolvedNames) Delete(ctx context.Context, name string) error {

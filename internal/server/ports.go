@@ -40,9 +40,12 @@ func (s *Server) listen(context.Context) error {
 	}{
 		{"KUMA_API_SERVER_HTTP_PORT", c.API, &p.api},
 		{"KUMA_API_SERVER_HTTPS_PORT", c.APIOverTLS.OptionalAddress, &p.apiOverTLS},
-		{"KUMA_DP_SERVER_PORT", settings.OptionalAddress{Enabled: c.Mode == settings.Zone, Address: c.DataPlane}, &p.dataPlane},
-		{"KUMA_DIAGNOSTICS_SERVER_PORT", settings.OptionalAddress{Enabled: true, Address: c.Diagnostics}, &p.diagnostics},
-		{"KUMA_MULTIZONE_GLOBAL_KDS_GRPC_PORT", settings.OptionalAddress{Enabled: c.Mode == settings.Global, Address: c.ZoneSync.Address}, &p.zones},
+		{"KUMA_DP_SERVER_PORT", settings.OptionalAddress{Enabled: c.Mode == settings.Zone, Address: c.DataPlane},
+			&p.dataPlane},
+		{"KUMA_DIAGNOSTICS_SERVER_PORT", settings.OptionalAddress{Enabled: true, Address: c.Diagnostics},
+			&p.diagnostics},
+		{"KUMA_MULTIZONE_GLOBAL_KDS_GRPC_PORT", settings.OptionalAddress{Enabled: c.Mode == settings.Global,
+			Address: c.ZoneSync.Address}, &p.zones},
 	} {
 		if !l.at.Enabled {
 			continue
@@ -81,7 +84,8 @@ func (s *Server) openAdminSocket(context.Context) (err error) {
 	}
 	remove, err := adminsocket.Announce(s.socketLinks, s.settings.DataDir, s.ports.announced())
 	if err != nil {
-		s.log.Warn("weft on this machine does not find the administrator's socket by the address of the API; name it with --api unix:"+
+		s.log.Warn("weft on this machine does not find the administrator's socket by the address of the API; name it "+
+			"with --api unix:"+
 			filepath.Join(s.settings.DataDir, adminsocket.Name), "reason", err)
 		return nil
 	}

@@ -1,8 +1,8 @@
 // Package server starts a control plane.
 //
-// [Start] wires the parts: the rows of the store go through the mirror into the hub's table, and every write goes through
-// one writer into the store. The command line adds flags only, so a test that calls Start runs the real program in its
-// own process. Several control planes may run in one process.
+// [Start] wires the parts: the rows of the store go through the mirror into the hub's table, and every write goes
+// through one writer into the store. The command line adds flags only, so a test that calls Start runs the real program
+// in its own process. Several control planes may run in one process.
 package server
 
 import (
@@ -104,8 +104,8 @@ type remoteControlPlanes struct {
 	global func() *insight.GlobalLink
 }
 
-// Start starts a control plane and returns when it is ready. It runs until ctx ends or a part of it fails, and [Server.Wait]
-// releases what it has opened.
+// Start starts a control plane and returns when it is ready. It runs until ctx ends or a part of it fails, and
+// [Server.Wait] releases what it has opened.
 func Start(ctx context.Context, c Config) (*Server, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	group, ctx := errgroup.WithContext(ctx)
@@ -145,8 +145,8 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	return s, nil
 }
 
-// Wait returns after the control plane has stopped: nil after the context of Start ended, else the error of the part that
-// failed.
+// Wait returns after the control plane has stopped: nil after the context of Start ended, else the error of the part
+// that failed.
 func (s *Server) Wait() error {
 	err := s.group.Wait()
 	s.cancel()
@@ -180,7 +180,8 @@ func (s *Server) buildTable(context.Context) error {
 	s.view = view.New(s.state, bounded.New(metered.New(s.store, s.metrics.Store)))
 	s.store = s.view.Store()
 	s.writer = admit.New(s.store, admit.Options{
-		Zone: s.settings.ZoneName, Joined: s.settings.Joined(), SNIs: graph.SNIs{State: s.state}, LocalNetworks: s.settings.LocalNetworks,
+		Zone: s.settings.ZoneName, Joined: s.settings.Joined(), SNIs: graph.SNIs{State: s.state},
+		LocalNetworks: s.settings.LocalNetworks,
 	})
 	return nil
 }
@@ -234,8 +235,8 @@ func (s *Server) buildReconciler(context.Context) error {
 	return nil
 }
 
-// buildProxyServer makes the server of the zone's proxies. A global control plane has one without proxies, which listens
-// nowhere.
+// buildProxyServer makes the server of the zone's proxies. A global control plane has one without proxies, which
+// listens nowhere.
 func (s *Server) buildProxyServer(context.Context) error {
 	s.proxies = dpserver.New(dpserver.Config{
 		Hub: s.hub, Keys: s.keys, Audit: s.audit, Writer: s.writer, Catalog: s.catalog,
@@ -248,7 +249,8 @@ func (s *Server) buildProxyServer(context.Context) error {
 // followStore reads the store into the table until ctx ends, and returns when the table has what was stored.
 func (s *Server) followStore(ctx context.Context) error {
 	s.metrics.Follow(metrics.Sources{
-		Streams: s.proxies.Streams, Unacked: s.proxies.Unacked, Sessions: s.proxies.Sessions, Traffic: s.proxies.Traffic,
+		Streams: s.proxies.Streams, Unacked: s.proxies.Unacked, Sessions: s.proxies.Sessions,
+		Traffic:     s.proxies.Traffic,
 		ProxyGroups: s.hub.ProxyGroups, Draining: s.hub.Draining, Backlog: s.reconciler.Backlog,
 	})
 	s.hub.Use(ctx, s.callbacks())
@@ -290,8 +292,9 @@ func (s *Server) adoptStored(ctx context.Context) error {
 	if done.Tagged > 0 {
 		s.log.Info("inbounds of stored Dataplanes have the tags of this zone now", "dataplanes", done.Tagged)
 	}
-	if done.Labelled+done.Taken+done.Removed > 0 {
-		s.log.Info("stored resources have another owner now", "labelled", done.Labelled, "takenFromGlobal", done.Taken, "ofOtherZonesRemoved", done.Removed)
+	if done.Labeled+done.Taken+done.Removed > 0 {
+		s.log.Info("stored resources have another owner now", "labeled", done.Labeled, "takenFromGlobal", done.Taken,
+			"ofOtherZonesRemoved", done.Removed)
 	}
 	return nil
 }

@@ -100,8 +100,8 @@ func TestAZoneServesItsAPI(t *testing.T) {
 	}
 }
 
-// A zone joins with a token of the global control plane: resources of global reach the zone and services of the zone reach
-// global. A zone that leaves global keeps the resources as its own.
+// A zone joins with a token of the global control plane: resources of global reach the zone and services of the zone
+// reach global. A zone that leaves global keeps the resources as its own.
 func TestAZoneJoinsGlobal(t *testing.T) {
 	global := servertest.Start(t, servertest.Options{Settings: map[string]string{"mode": "global"}})
 	if global.DataPlane != "off" {
@@ -109,7 +109,8 @@ func TestAZoneJoinsGlobal(t *testing.T) {
 	}
 	token := filepath.Join(t.TempDir(), "east.token")
 	var signed []byte
-	if err := global.Admin.Post(t.Context(), "/tokens/zone", rest.ZoneTokenRequest{Zone: "east", Scope: []string{"cp"}, ValidFor: kind.Duration(time.Hour)}, &signed); err != nil {
+	if err := global.Admin.Post(t.Context(), "/tokens/zone", rest.ZoneTokenRequest{Zone: "east", Scope: []string{"cp"},
+		ValidFor: kind.Duration(time.Hour)}, &signed); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(token, signed, 0o600); err != nil {
@@ -117,8 +118,10 @@ func TestAZoneJoinsGlobal(t *testing.T) {
 	}
 	dir := t.TempDir()
 	east := servertest.Start(t, servertest.Options{Settings: map[string]string{
-		"general.dataDir": dir, "multizone.zone.name": "east", "multizone.zone.globalAddress": "grpcs://" + global.Zones,
-		"multizone.zone.kds.rootCaFile": filepath.Join(global.DataDir, "ca.crt"), "multizone.zone.kds.auth.cpTokenPath": token,
+		"general.dataDir": dir, "multizone.zone.name": "east",
+		"multizone.zone.globalAddress":        "grpcs://" + global.Zones,
+		"multizone.zone.kds.rootCaFile":       filepath.Join(global.DataDir, "ca.crt"),
+		"multizone.zone.kds.auth.cpTokenPath": token,
 	}})
 	awaitRead(t, east, "/meshes/default", `"kuma.io/origin":"global"`)
 	apply(t, east, web)
@@ -126,7 +129,8 @@ func TestAZoneJoinsGlobal(t *testing.T) {
 	if err := east.Stop(); err != nil {
 		t.Errorf("the zone ended with %v", err)
 	}
-	alone := servertest.Start(t, servertest.Options{Settings: map[string]string{"general.dataDir": dir, "multizone.zone.name": "east"}})
+	alone := servertest.Start(t,
+		servertest.Options{Settings: map[string]string{"general.dataDir": dir, "multizone.zone.name": "east"}})
 	if got := read(t, alone, "/meshes/default"); !strings.Contains(got, `"kuma.io/zone":"east"`) {
 		t.Errorf("a zone that left global has the mesh\n%s", got)
 	}
@@ -145,7 +149,8 @@ func TestDefaultsAreOfTheFirstStart(t *testing.T) {
 	if err := p.Admin.Delete(t.Context(), kind.Meshes, "", "default"); err != nil {
 		t.Error(err)
 	}
-	generators := []string{"local-mesh-service", "mesh-external-service", "mesh-multi-zone-service", "zone-mesh-service"}
+	generators := []string{"local-mesh-service", "mesh-external-service", "mesh-multi-zone-service",
+		"zone-mesh-service"}
 	if got := names(t, p, "/hostnamegenerators"); !slices.Equal(got, generators) {
 		t.Errorf("the HostnameGenerators are %v", got)
 	}
@@ -174,7 +179,8 @@ func TestDefaultsCanBeSkipped(t *testing.T) {
 }
 
 func TestAStoreInMemoryEndsWithItsProcess(t *testing.T) {
-	options := servertest.Options{Settings: map[string]string{"general.dataDir": t.TempDir(), "store.type": string(settings.Memory)}}
+	options := servertest.Options{Settings: map[string]string{"general.dataDir": t.TempDir(),
+		"store.type": string(settings.Memory)}}
 	p := servertest.Start(t, options)
 	if err := p.Admin.Delete(t.Context(), kind.Meshes, "", "default"); err != nil {
 		t.Fatal(err)

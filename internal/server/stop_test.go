@@ -18,7 +18,8 @@ import (
 func TestAStopIsCleanWithinSeconds(t *testing.T) {
 	p := servertest.Start(t, servertest.Options{})
 	for _, address := range []string{p.API, p.APIOverTLS, p.DataPlane, p.Diagnostics} {
-		for _, said := range []string{"", "GET / HTTP/1.1\r\nHost: x\r\n", "PUT /meshes/default HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{"} {
+		for _, said := range []string{"", "GET / HTTP/1.1\r\nHost: x\r\n",
+			"PUT /meshes/default HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{"} {
 			c, err := net.Dial("tcp", address)
 			if err != nil {
 				t.Fatal(err)
@@ -62,7 +63,8 @@ func TestAStopLetsRequestsFinish(t *testing.T) {
 	}
 	defer c.Close()
 	body := `{"type": "Mesh", "name": "late"}`
-	fmt.Fprintf(c, "PUT /meshes/late HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", token, len(body))
+	fmt.Fprintf(c, "PUT /meshes/late HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nExpect: "+
+		"100-continue\r\nContent-Length: %d\r\n\r\n", token, len(body))
 	responses := bufio.NewReader(c)
 	if r, err := http.ReadResponse(responses, nil); err != nil || r.StatusCode != http.StatusContinue {
 		t.Fatalf("it does not read the body: %v %v", r, err)
@@ -120,7 +122,8 @@ func TestTheFirstStartMakesAnAdministratorsToken(t *testing.T) {
 
 // The first administrator's token is optional.
 func TestTheAdministratorsTokenCanBeSkipped(t *testing.T) {
-	p := servertest.Start(t, servertest.Options{Settings: map[string]string{"apiServer.authn.tokens.bootstrapAdminToken": "false"}})
+	p := servertest.Start(t,
+		servertest.Options{Settings: map[string]string{"apiServer.authn.tokens.bootstrapAdminToken": "false"}})
 	if got := names(t, p, "/globalsecrets"); len(got) > 0 {
 		t.Errorf("there is %v", got)
 	}
@@ -139,14 +142,17 @@ func adminToken(t *testing.T, p *servertest.Plane) string {
 // An agent of Kuma requests its bootstrap on the port of proxies, over HTTPS and without a certificate.
 func TestAnAgentOfKumaRequestsItsBootstrap(t *testing.T) {
 	p := servertest.Start(t, servertest.Options{})
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // as kuma-dp has it
-	response, err := client.Post("https://"+p.DataPlane+"/bootstrap", "application/json", strings.NewReader(`{"mesh": "default", "name": "web-1", "proxyType": "dataplane"}`))
+	// as kuma-dp has it
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	response, err := client.Post("https://"+p.DataPlane+"/bootstrap", "application/json",
+		strings.NewReader(`{"mesh": "default", "name": "web-1", "proxyType": "dataplane"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	if want := "weft-dp run --cp-address https://" + p.DataPlane; err != nil || response.StatusCode != http.StatusBadRequest || !strings.Contains(string(body), want) {
+	if want := "weft-dp run --cp-address https://" + p.DataPlane; err != nil ||
+		response.StatusCode != http.StatusBadRequest || !strings.Contains(string(body), want) {
 		t.Errorf("%d %v %s, want %q", response.StatusCode, err, body, want)
 	}
 	if err := p.Stop(); err != nil {

@@ -64,7 +64,7 @@ func sealSecrets(ctx context.Context, s *settings.Settings, below *sql.Store, lo
 	}
 	rows, err := sealed.Open(ctx, below, keys, kinds, log)
 	if err != nil {
-		return nil, fmt.Errorf("%w\nThe key file is %s.", err, EncryptionKeyFile(s))
+		return nil, fmt.Errorf("%w; the key file is %s", err, EncryptionKeyFile(s))
 	}
 	return rows, nil
 }
@@ -89,7 +89,8 @@ func encryptionKeys(ctx context.Context, s *settings.Settings, below store.Store
 		return nil, err
 	}
 	if encrypted {
-		return nil, fmt.Errorf("%s is missing, and the store is encrypted under it: put it back from where it was kept", path)
+		return nil, fmt.Errorf("%s is missing, and the store is encrypted under it: put it back from where it was kept",
+			path)
 	}
 	return sealed.MakeKeyFile(path)
 }

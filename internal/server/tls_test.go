@@ -91,8 +91,8 @@ func knownAs(t *testing.T, o client.Options) (user access.User, err error) {
 	return user, c.Get(t.Context(), "/who-am-i", nil, &user)
 }
 
-// A certificate of the operator's CA is a user, and one of another CA ends the handshake. A CA that is added later takes
-// effect without a restart.
+// A certificate of the operator's CA is a user, and one of another CA ends the handshake. A CA that is added later
+// takes effect without a restart.
 func TestClientCertificatesAreUsers(t *testing.T) {
 	ours, theirs, later := newCompany(t), newCompany(t), newCompany(t)
 	more := t.TempDir()
@@ -109,7 +109,8 @@ func TestClientCertificatesAreUsers(t *testing.T) {
 	ann := pkix.Name{CommonName: "ann", Organization: []string{"ops", "mesh-system:admin"}}
 
 	user, err := knownAs(t, options(ours, ann))
-	if err != nil || user.Name != "ann" || user.Proof != access.ByCertificate || strings.Join(user.Groups, " ") != "ops mesh-system:admin mesh-system:authenticated" {
+	if err != nil || user.Name != "ann" || user.Proof != access.ByCertificate ||
+		strings.Join(user.Groups, " ") != "ops mesh-system:admin mesh-system:authenticated" {
 		t.Errorf("%+v, %v", user, err)
 	}
 	for _, denied := range []struct {
@@ -142,7 +143,8 @@ func TestClientCertificatesAreUsers(t *testing.T) {
 func TestTheAPIOverTLSAlone(t *testing.T) {
 	ours := newCompany(t)
 	p := servertest.Start(t, servertest.Options{Settings: map[string]string{
-		"apiServer.https.tlsCaFile": ours.caFile, "apiServer.https.requireClientCert": "true", "apiServer.http.enabled": "false",
+		"apiServer.https.tlsCaFile": ours.caFile, "apiServer.https.requireClientCert": "true",
+		"apiServer.http.enabled": "false",
 	}})
 	if p.API != "off" {
 		t.Errorf("the API is served without TLS, at %s", p.API)

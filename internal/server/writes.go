@@ -50,16 +50,18 @@ func (s *Server) callbacks() publish.Callbacks {
 	return publish.Callbacks{
 		Waiter: s.proxies, Replicas: s.replica, Zones: s.sync, HalfAcked: s.proxies.HalfAcked,
 		Version: storedVersion(s.store), RemoveListeners: removeListeners(s.writer), Keep: retainEndpoints(s.writer),
-		RetainSNIRoutes: retainSNIRoutes(s.writer), KeepIngresses: keepIngresses(s.writer), Announce: announce(s.writer),
-		Drained: s.metrics.Drained, DrainTime: s.settings.DrainTime,
+		RetainSNIRoutes: retainSNIRoutes(s.writer), KeepIngresses: keepIngresses(s.writer),
+		Announce: announce(s.writer),
+		Drained:  s.metrics.Drained, DrainTime: s.settings.DrainTime,
 	}
 }
 
 func removeListeners(writer *admit.Writer) publish.RemoveListeners {
 	return func(ctx context.Context, key graph.ProxyKey, listeners []string) error {
-		return admit.Modify(ctx, writer, key.ListenerStatusKind(), key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneListenerStatus]) bool {
-			return o.Spec.Remove(listeners)
-		})
+		return admit.Modify(ctx, writer, key.ListenerStatusKind(), key.Mesh, key.Name,
+			func(o *resource.Object[kind.DataplaneListenerStatus]) bool {
+				return o.Spec.Remove(listeners)
+			})
 	}
 }
 
@@ -73,9 +75,10 @@ func announce(writer *admit.Writer) publish.Announce {
 		group.SetLimit(announcers)
 		for _, row := range rows {
 			group.Go(func() error {
-				return unlessGone(admit.Modify(ctx, writer, kind.DataplaneCertificatesList, row.Mesh, row.Name, func(o *resource.Object[kind.DataplaneCertificates]) bool {
-					return o.Spec.Announce(*row.Spec.Next)
-				}))
+				return unlessGone(admit.Modify(ctx, writer, kind.DataplaneCertificatesList, row.Mesh, row.Name,
+					func(o *resource.Object[kind.DataplaneCertificates]) bool {
+						return o.Spec.Announce(*row.Spec.Next)
+					}))
 			})
 		}
 		return group.Wait()
@@ -87,13 +90,14 @@ func retainEndpoints(writer *admit.Writer) publish.Keep {
 	return func(ctx context.Context, rows []*resource.Object[kind.RetainedEndpoints]) error {
 		var failed error
 		for _, row := range rows {
-			err := admit.Modify(ctx, writer, kind.RetainedEndpointsList, row.Mesh, row.Name, func(o *resource.Object[kind.RetainedEndpoints]) bool {
-				if slices.Equal(o.Spec.Endpoints, row.Spec.Endpoints) {
-					return false
-				}
-				o.Spec = row.Spec
-				return true
-			})
+			err := admit.Modify(ctx, writer, kind.RetainedEndpointsList, row.Mesh, row.Name,
+				func(o *resource.Object[kind.RetainedEndpoints]) bool {
+					if slices.Equal(o.Spec.Endpoints, row.Spec.Endpoints) {
+						return false
+					}
+					o.Spec = row.Spec
+					return true
+				})
 			failed = errors.Join(failed, unlessGone(err))
 		}
 		return failed
@@ -105,10 +109,11 @@ func retainSNIRoutes(writer *admit.Writer) publish.RetainSNIRoutes {
 	return func(ctx context.Context, rows []*resource.Object[kind.RetainedSNIRoute]) error {
 		var failed error
 		for _, row := range rows {
-			err := admit.Modify(ctx, writer, kind.RetainedSNIRoutes, row.Mesh, row.Name, func(o *resource.Object[kind.RetainedSNIRoute]) bool {
-				o.Spec = row.Spec
-				return true
-			})
+			err := admit.Modify(ctx, writer, kind.RetainedSNIRoutes, row.Mesh, row.Name,
+				func(o *resource.Object[kind.RetainedSNIRoute]) bool {
+					o.Spec = row.Spec
+					return true
+				})
 			failed = errors.Join(failed, unlessGone(err))
 		}
 		return failed
@@ -120,13 +125,14 @@ func keepIngresses(writer *admit.Writer) publish.KeepIngresses {
 	return func(ctx context.Context, rows []*resource.Object[kind.ResolvedName]) error {
 		var failed error
 		for _, row := range rows {
-			err := admit.Modify(ctx, writer, kind.ResolvedNames, "", row.Name, func(o *resource.Object[kind.ResolvedName]) bool {
-				changed := false
-				for _, former := range row.Spec.Former {
-					changed = o.Spec.Keep(former) || changed
-				}
-				return changed
-			})
+			err := admit.Modify(ctx, writer, kind.ResolvedNames, "", row.Name,
+				func(o *resource.Object[kind.ResolvedName]) bool {
+					changed := false
+					for _, former := range row.Spec.Former {
+						changed = o.Spec.Keep(former) || changed
+					}
+					return changed
+				})
 			failed = errors.Join(failed, unlessGone(err))
 		}
 		return failed

@@ -88,14 +88,15 @@ func (s *Server) buildJoined(ctx context.Context) error {
 	}
 	s.onClose(func() { conn.Close() })
 	s.joined = &joinedZone{conn: conn, sync: join.NewZone(join.ZoneConfig{
-		Zone: s.settings.ZoneName, Instance: s.instance, Release: s.version, Global: conn, Store: s.store, Writer: s.writer,
+		Zone: s.settings.ZoneName, Instance: s.instance, Release: s.version, Global: conn, Store: s.store,
+		Writer:    s.writer,
 		WaitAcked: s.waitAcked, WaitServed: s.waitForwarded, Count: s.metrics.Frame, Log: s.log,
 	})}
 	s.sync = s.joined.sync
 	return nil
 }
 
-// startJoined synchronises the zone with the global control plane, and lets it inspect the zone.
+// startJoined synchronizes the zone with the global control plane, and lets it inspect the zone.
 func (s *Server) startJoined(ctx context.Context) error {
 	wait, err := s.joined.sync.Start(ctx)
 	if err != nil {
@@ -119,7 +120,8 @@ func (s *Server) dialGlobal(storeID string) (*grpc.ClientConn, error) {
 		}
 		cas = pool.Now
 	}
-	conn, err := join.Dial(to.Host(), cas, func() (string, error) { return zoneToken(to) }, s.settings.ZoneName, storeID)
+	conn, err := join.Dial(to.Host(), cas, func() (string, error) { return zoneToken(to) }, s.settings.ZoneName,
+		storeID)
 	if err != nil {
 		return nil, fmt.Errorf("multizone.zone.globalAddress: %w", err)
 	}
@@ -143,7 +145,8 @@ func (s *Server) waitAcked(ctx context.Context, rows []resource.Key) error {
 	done()
 	ctx, cancel := context.WithTimeout(ctx, publish.Bound)
 	defer cancel()
-	if err := s.replica.WaitAcked(ctx, rows); err != nil { // first: it also waits for proxies that reconnect to this replica
+	if err := s.replica.WaitAcked(ctx, rows); err != nil {
+		// first: it also waits for proxies that reconnect to this replica
 		return err
 	}
 	return s.hub.Here(ctx, rows)

@@ -77,7 +77,9 @@ func start(t *testing.T, o Options) (*Plane, error) {
 	tail := bundle.NewTail(1 << 20)
 	log := slog.New(slog.NewTextHandler(io.MultiWriter(t.Output(), tail), &slog.HandlerOptions{Level: s.LogLevel}))
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	running, err := server.Start(ctx, server.Config{Settings: s, Version: "test", SocketLinks: o.SocketLinks, Log: log, LogTail: tail})
+	running, err := server.Start(ctx, server.Config{
+		Settings: s, Version: "test", SocketLinks: o.SocketLinks, Log: log, LogTail: tail,
+	})
 	if err != nil {
 		cancel()
 		return nil, err
