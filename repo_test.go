@@ -36,6 +36,7 @@ var rooms = []room{
 	{"internal/settings", []string{"internal/access"},
 		"settings are read before anything exists that they could set; who may do what is said in the words of access"},
 	{"internal/adminsocket", nil, "who may open a socket is for the operating system to say, whatever is served there"},
+	{"internal/wait", nil, "a wait is the same for every condition"},
 	{"internal/certfile", nil, "files are files, whoever shows what is in them"},
 	{"internal/audit", []string{"resource", "kind", "internal/access"},
 		"what is recorded, and what is masked in it, is the same whoever writes"},
@@ -43,7 +44,8 @@ var rooms = []room{
 		"who may do what is decided in one place, whoever asks and whatever it is about"},
 	{"internal/traffic", nil, "what counts lost requests knows nothing of why they could be lost"},
 	{"examples", nil, "examples are files"},
-	{"internal/demo", []string{"examples", "internal/traffic"}, "the demo has only what a user has: programs and YAML"},
+	{"internal/demo", []string{"examples", "internal/traffic", "internal/wait"},
+		"the demo has only what a user has: programs and YAML"},
 	{"kind", []string{"resource"}, "a kind says what may be written, not what it does"},
 	{"internal/schema", []string{"kind", "resource", "internal/schema"},
 		"what may be written is told from the kinds alone, and is the same wherever it is asked"},
@@ -64,13 +66,13 @@ var rooms = []room{
 	{"internal/insight", []string{"kind", "resource", "internal/table", "internal/graph"},
 		"how a mesh is, is a function of one moment of the table, and nothing is stored for it"},
 	{"internal/view", []string{"resource", "kind", "internal/view", "internal/store", "internal/admit",
-		"internal/mirror", "internal/table", "internal/graph"},
+		"internal/mirror", "internal/table", "internal/graph", "internal/wait"},
 		"what is read is what is stored, and who reads it is no matter"},
 	{"internal/identity", []string{"kind", "resource"}, "who somebody is must not depend on who asks"},
-	{"internal/instances", []string{"kind", "resource", "internal/store", "internal/admit", "internal/mirror"},
-		"who leads and who lives is known without what the leader does"},
+	{"internal/instances", []string{"kind", "resource", "internal/store", "internal/admit", "internal/mirror",
+		"internal/wait"}, "who leads and who lives is known without what the leader does"},
 	{"internal/join", []string{"kind", "resource", "internal/zonesync", "internal/wire", "internal/store",
-		"internal/mirror", "internal/admit", "internal/identity", "internal/access"},
+		"internal/mirror", "internal/admit", "internal/identity", "internal/access", "internal/wait"},
 		"zones and global bring each other's stores into line; what the resources mean is others' matter"},
 	{"internal/zonesync", []string{"kind", "resource", "internal/wire"},
 		"what is said between zones is the same whatever store it ends in"},
@@ -82,7 +84,7 @@ var rooms = []room{
 		"the addresses of a host name are a row, however the name is looked up and wherever the row is stored"},
 	{"internal/token", []string{"resource", "kind", "internal/access", "internal/admit", "internal/identity",
 		"internal/store", "internal/token"}, "tokens are made without HTTP too: by the first start"},
-	{"internal/agent", []string{"internal/wire", "resource", "kind", "internal/agent"},
+	{"internal/agent", []string{"internal/wire", "resource", "kind", "internal/agent", "internal/wait"},
 		"the agent runs beside every proxy: it is small, and links no control plane"},
 	{"internal/agent/redirect", nil,
 		"rules of a machine are made and undone without the proxy, which may not run yet or no more"},
@@ -164,7 +166,7 @@ func TestWhoImportsOthers(t *testing.T) {
 // TestAgentIsSmall: weft-dp stands beside every proxy, so whatever it links is there a thousand times, and
 // a flaw in it too.
 func TestAgentIsSmall(t *testing.T) {
-	may := []string{"cmd/weft-dp", "internal/agent", "internal/wire", "resource", "kind"}
+	may := []string{"cmd/weft-dp", "internal/agent", "internal/wire", "internal/wait", "resource", "kind"}
 	linked, err := exec.Command("go", "list", "-deps", "./cmd/weft-dp").Output()
 	if err != nil {
 		t.Fatal(explain(err))

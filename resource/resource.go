@@ -122,6 +122,7 @@ type Any interface {
 	Key() Key
 	Envelope() *Meta
 	spec() any
+	clone() Any
 }
 
 // SpecOf answers the spec of an object of any kind, as a pointer to its Go type.

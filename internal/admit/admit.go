@@ -88,12 +88,8 @@ func (w *Writer) Put(ctx context.Context, o resource.Any, change Change) (Result
 	if err := w.allowed(o.Key(), change); err != nil {
 		return Result{}, err
 	}
-	written, err := resource.Body(o)
-	if err != nil {
-		return Result{}, fmt.Errorf("%s: %w", o.Key(), err)
-	}
 	for {
-		result, err := w.putOnce(ctx, store.Row{Key: o.Key(), Body: written}, change)
+		result, err := w.putOnce(ctx, o, change)
 		if raced(err) {
 			continue // somebody was faster: look again
 		}
@@ -104,19 +100,16 @@ func (w *Writer) Put(ctx context.Context, o resource.Any, change Change) (Result
 	}
 }
 
-// putOnce completes what was written, anew for each attempt, over what is stored now.
-func (w *Writer) putOnce(ctx context.Context, written store.Row, change Change) (Result, error) {
-	stored, err := w.stored(ctx, written.Key)
+// putOnce completes a copy of what was written over what is stored now.
+func (w *Writer) putOnce(ctx context.Context, written resource.Any, change Change) (Result, error) {
+	stored, err := w.stored(ctx, written.Key())
 	if err != nil {
 		return Result{}, err
 	}
-	if err := matches(written.Key, stored, change.IfMatch); err != nil {
+	if err := matches(written.Key(), stored, change.IfMatch); err != nil {
 		return Result{}, err
 	}
-	o, err := Decode(written)
-	if err != nil {
-		return Result{}, err
-	}
+	o := copied(written, store.Row{})
 	var ignored []string
 	if !change.ControlPlane {
 		if ignored = w.ignoreComputed(o, stored); stored != nil && change.Token == nil {
@@ -350,11 +343,19 @@ func (w *Writer) write(ctx context.Context, o resource.Any, stored *current, cha
 	if row, err = w.store(ctx, row, stored, change.DryRun); err != nil {
 		return Result{}, err
 	}
-	object, err := Decode(row)
-	if err == nil && !change.DryRun && change.Told != nil {
+	object := copied(o, row)
+	if !change.DryRun && change.Told != nil {
 		change.Told(stored.before(), object)
 	}
-	return Result{Object: object, Created: stored == nil, Changed: true}, err
+	return Result{Object: object, Created: stored == nil, Changed: true}, nil
+}
+
+// copied returns what [Decode] returns for a row with the object's body.
+func copied(o resource.Any, row store.Row) resource.Any {
+	c := resource.Clone(o)
+	meta := c.Envelope()
+	meta.Version, meta.Created, meta.Modified = row.Version, row.Created, row.Modified
+	return c
 }
 
 // store writes a row over what was stored; a dry run answers the row as it would be.

@@ -30,11 +30,11 @@ type Sender struct {
 // compare says what a user's write over a stored resource means, given what its sender can express. Same: it writes
 // back what was read, and nothing is to be written, whoever owns the resource. The error is Conflict where a field
 // would be removed that the sender cannot express. The warnings name the fields that are kept.
-func (w *Writer) compare(written store.Row, o resource.Any, stored *current, s Sender) (warnings []string, same bool, err error) {
-	if foreign := w.changeable(written.Key, stored.object) != nil; !foreign && s.Name == "" {
+func (w *Writer) compare(written, o resource.Any, stored *current, s Sender) (warnings []string, same bool, err error) {
+	if foreign := w.changeable(written.Key(), stored.object) != nil; !foreign && s.Name == "" {
 		return nil, false, nil // writing finds out at the end whether anything changes
 	}
-	info := kind.ByName(written.Key.Kind).Describe()
+	info := kind.ByName(written.Key().Kind).Describe()
 	warnings = keepDisabled(o, stored, s)
 	lost, err := lostFields(o, stored.object, s, info)
 	if err != nil {
@@ -47,7 +47,7 @@ func (w *Writer) compare(written store.Row, o resource.Any, stored *current, s S
 	case same:
 		return append(warnings, keptFields(lost, s)...), true, nil
 	case len(lost) > 0:
-		return nil, false, losing(written.Key, lost, s)
+		return nil, false, losing(written.Key(), lost, s)
 	}
 	return warnings, false, nil
 }
@@ -116,27 +116,24 @@ func shownField(info *resource.Info, field string) string {
 
 // unchanged says whether a write says the same as what is stored: computed fields, what the sender cannot express
 // and defaults aside.
-func unchanged(written store.Row, o resource.Any, stored *current, s Sender) (bool, error) {
-	copied, err := Decode(written)
-	if err != nil {
-		return false, err
-	}
-	copied.Envelope().Labels = o.Envelope().Labels
+func unchanged(written, o resource.Any, stored *current, s Sender) (bool, error) {
+	sent := copied(written, store.Row{})
+	sent.Envelope().Labels = o.Envelope().Labels
 	if zone, ok := o.(*resource.Object[kind.Zone]); ok {
-		copied.(*resource.Object[kind.Zone]).Spec = zone.Spec
+		sent.(*resource.Object[kind.Zone]).Spec = zone.Spec
 	}
 	before, err := Decode(stored.row)
 	if err != nil {
 		return false, err
 	}
-	overlay(copied, before)
-	d := kind.ByName(written.Key.Kind)
-	d.Prepare(copied) // for the defaults: what equals a valid resource is valid
+	overlay(sent, before)
+	d := kind.ByName(written.Key().Kind)
+	d.Prepare(sent) // for the defaults: what equals a valid resource is valid
 	d.Prepare(before)
-	if !maps.Equal(ownLabels(copied), ownLabels(before)) {
+	if !maps.Equal(ownLabels(sent), ownLabels(before)) {
 		return false, nil
 	}
-	a, err := fieldsOf(copied)
+	a, err := fieldsOf(sent)
 	if err != nil {
 		return false, err
 	}

@@ -3,6 +3,8 @@ package agent
 import (
 	"context"
 	"sync"
+
+	"weft/internal/wait"
 )
 
 // watched is a value whose readers can wait for the next one. Readers may miss values in between and
@@ -10,26 +12,25 @@ import (
 type watched[T any] struct {
 	mu      sync.Mutex
 	value   T
-	changed chan struct{}
+	changed wait.Broadcast
 }
 
 func watch[T any](value T) *watched[T] {
-	return &watched[T]{value: value, changed: make(chan struct{})}
+	return &watched[T]{value: value}
 }
 
 // load answers the value, and a channel that is closed once there is another.
 func (w *watched[T]) load() (T, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.value, w.changed
+	return w.value, w.changed.Next()
 }
 
 func (w *watched[T]) store(value T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.value = value
-	close(w.changed)
-	w.changed = make(chan struct{})
+	w.changed.Send()
 }
 
 // await answers the first value that is right, or the error of ctx.

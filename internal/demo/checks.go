@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"weft/internal/traffic"
+	"weft/internal/wait"
 )
 
 // check is one thing that the demo shows and that must hold.
@@ -222,9 +223,9 @@ func (w *world) ingressKilled(ctx context.Context) (string, error) {
 // killedUnderTraffic kills an instance while requests run, and answers what became of them.
 func (w *world) killedUnderTraffic(ctx context.Context, url string, victim *instance) (traffic.Tally, string, error) {
 	running := traffic.Start(rate, patience, ask(url))
-	pause(ctx, calm)
+	_ = wait.Sleep(ctx, calm)
 	w.kill(victim)
-	pause(ctx, calm)
+	_ = wait.Sleep(ctx, calm)
 	count := running.Stop()
 	verdict, err := count.Verdict()
 	return count, verdict, err
@@ -239,10 +240,10 @@ func (w *world) failover(ctx context.Context) (string, error) {
 		return "", err
 	}
 	running := traffic.Start(rate, patience, ask(anywhereURL))
-	pause(ctx, calm)
+	_ = wait.Sleep(ctx, calm)
 	w.kill(here...)
 	err := w.answeredBy(ctx, anywhereURL, "backend-3")
-	pause(ctx, calm)
+	_ = wait.Sleep(ctx, calm)
 	err = errors.Join(err, w.restart(ctx, here...))
 	if err == nil {
 		err = w.answeredBy(ctx, anywhereURL, "backend-1", "backend-2")
@@ -282,9 +283,9 @@ func (w *world) globalRestarted(ctx context.Context) (string, error) {
 func (w *world) planeRestarted(ctx context.Context, p *plane, url, what string, count int) (string, error) {
 	w.console.note("%d requests a second to %s; the control plane of %s gets SIGKILL and is started again", rate, url, p.name)
 	running := traffic.Start(rate, patience, ask(url))
-	pause(ctx, calm)
+	_ = wait.Sleep(ctx, calm)
 	p.kill()
-	pause(ctx, calm)
+	_ = wait.Sleep(ctx, calm)
 	restarted := time.Now()
 	err := p.start(ctx)
 	if err == nil {
@@ -292,7 +293,7 @@ func (w *world) planeRestarted(ctx context.Context, p *plane, url, what string, 
 			return p.connectedSince(ctx, what, restarted, count)
 		})
 	}
-	pause(ctx, calm)
+	_ = wait.Sleep(ctx, calm)
 	verdict, failed := running.Stop().Verdict()
 	return verdict, errors.Join(failed, err)
 }
@@ -312,12 +313,4 @@ func (w *world) nothingWrong(ctx context.Context) (string, error) {
 	zones, err := w.global.weft(ctx, "inspect", "zones")
 	w.console.output(zones)
 	return "weft check finds nothing, at global and in both zones", err
-}
-
-// pause waits, or less where the context ends.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
 }

@@ -181,31 +181,6 @@ func (s *State) withdrawingEgresses(r *table.Reader, key ProxyKey, section *kind
 	return gone
 }
 
-// Offered says whether the proxies of the zone are told that a proxy is an egress which is well.
-func (s *State) Offered(r *table.Reader, key ProxyKey) bool {
-	return slices.ContainsFunc(s.egressAddresses(r, key), func(a kind.ZoneProxyAddress) bool { return a.Healthy })
-}
-
-// egressAddresses are what the zone's proxies are told of an egress, in the meshes that it serves.
-func (s *State) egressAddresses(r *table.Reader, key ProxyKey) []kind.ZoneProxyAddress {
-	var entries []kind.ZoneProxyAddress
-	for _, mesh := range s.meshesOf(r, key) {
-		if row, ok := s.EgressAddresses.Find(r, mesh, s.Zone); ok {
-			entries = append(entries, entriesOf(row.Spec.Egresses, key)...)
-		}
-	}
-	return entries
-}
-
-// EgressRows are the rows that tell the proxies of the zone of an egress.
-func (s *State) EgressRows(r *table.Reader, key ProxyKey) []resource.Key {
-	var rows []resource.Key
-	for _, mesh := range s.meshesOf(r, key) {
-		rows = append(rows, kind.MeshEgressAddresses.Key(mesh, s.Zone))
-	}
-	return rows
-}
-
 // egressServices are the external services of a mesh that can be dialled. A server name leads to one of them, whatever names
 // another could be given that makes the same.
 func (s *State) egressServices(r *table.Reader, mesh string) []EgressService {

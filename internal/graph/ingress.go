@@ -109,44 +109,12 @@ func (s *State) withdrawingIngresses(r *table.Reader, key ProxyKey, section *kin
 
 // dialled says whether other zones are told to dial a proxy where a section says.
 func (s *State) dialled(r *table.Reader, key ProxyKey, section *kind.ZoneIngressSection) bool {
-	for _, entry := range s.addresses(r, key) {
+	for _, entry := range s.ingressAddresses(r, key) {
 		if entry.Address == section.AdvertisedAddress && entry.Port == section.AdvertisedPort {
 			return true
 		}
 	}
 	return false
-}
-
-// Told says whether other zones are told that a proxy is an ingress which is well.
-func (s *State) Told(r *table.Reader, key ProxyKey) bool {
-	return slices.ContainsFunc(s.addresses(r, key), func(a kind.ZoneProxyAddress) bool { return a.Healthy })
-}
-
-// addresses are what other zones are told of a proxy, in the meshes that it serves.
-func (s *State) addresses(r *table.Reader, key ProxyKey) []kind.ZoneProxyAddress {
-	var entries []kind.ZoneProxyAddress
-	for _, mesh := range s.meshesOf(r, key) {
-		if row, ok := s.ZoneAddresses.Find(r, mesh, s.Zone); ok {
-			entries = append(entries, entriesOf(row.Spec.Ingresses, key)...)
-		}
-	}
-	return entries
-}
-
-// entriesOf are those of a proxy.
-func entriesOf(all []kind.ZoneProxyAddress, key ProxyKey) []kind.ZoneProxyAddress {
-	return slices.DeleteFunc(slices.Clone(all), func(entry kind.ZoneProxyAddress) bool {
-		return entry.Name != key.Name || entry.Legacy != (key.Mesh == "")
-	})
-}
-
-// AddressRows are the rows that tell other zones of a proxy.
-func (s *State) AddressRows(r *table.Reader, key ProxyKey) []resource.Key {
-	var rows []resource.Key
-	for _, mesh := range s.meshesOf(r, key) {
-		rows = append(rows, kind.MeshZoneAddresses.Key(mesh, s.Zone))
-	}
-	return rows
 }
 
 // MeshNames are all meshes, sorted.

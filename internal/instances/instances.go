@@ -21,6 +21,7 @@ import (
 	"weft/internal/admit"
 	"weft/internal/mirror"
 	"weft/internal/store"
+	"weft/internal/wait"
 	"weft/kind"
 	"weft/resource"
 )
@@ -50,9 +51,9 @@ type Member struct {
 
 	mu      sync.Mutex
 	view    *view
-	version string        // of this instance's row
-	term    *term         // nil: another instance leads
-	changed chan struct{} // closed by every change
+	version string // of this instance's row
+	term    *term  // nil: another instance leads
+	changed wait.Broadcast
 	asking  map[string]bool
 	replies map[string]context.CancelFunc // of the answers that are under way
 }
@@ -74,7 +75,7 @@ func newTerm() *term {
 func Alone(c Config) *Member {
 	return &Member{
 		Config: c, alone: true, began: time.Now(),
-		view: newView(c.ID, time.Now()), term: newTerm(), changed: make(chan struct{}),
+		view: newView(c.ID, time.Now()), term: newTerm(),
 	}
 }
 
@@ -83,7 +84,7 @@ func Alone(c Config) *Member {
 func Join(ctx context.Context, c Config) (*Member, error) {
 	m := &Member{
 		Config: c, wake: make(chan struct{}, 1),
-		view: newView(c.ID, time.Now()), changed: make(chan struct{}),
+		view:   newView(c.ID, time.Now()),
 		asking: map[string]bool{}, replies: map[string]context.CancelFunc{},
 	}
 	if err := m.appear(ctx); err != nil {
@@ -148,7 +149,7 @@ func (m *Member) OtherInstance(subscriptions []kind.Subscription) (instance stri
 func (m *Member) Changed() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.changed
+	return m.changed.Next()
 }
 
 // Lead calls run whenever this instance begins to lead, with a context that ends when it leads no more,
@@ -156,7 +157,7 @@ func (m *Member) Changed() <-chan struct{} {
 func (m *Member) Lead(ctx context.Context, run func(context.Context)) {
 	for ctx.Err() == nil {
 		m.mu.Lock()
-		now, changed := m.term, m.changed
+		now, changed := m.term, m.changed.Next()
 		if now != nil {
 			now.parts.Add(1)
 		}
@@ -177,7 +178,7 @@ func (m *Member) during(ctx context.Context, t *term, run func(context.Context))
 	defer cancel()
 	defer context.AfterFunc(t.ctx, cancel)()
 	if !m.alone {
-		pause(ctx, handover)
+		_ = wait.Sleep(ctx, handover) // ctx is read below
 	}
 	if ctx.Err() == nil {
 		run(ctx)
@@ -188,13 +189,6 @@ func (m *Member) during(ctx context.Context, t *term, run func(context.Context))
 
 // handover is how long a leader waits before it begins, so that it knows what the one before it wrote last.
 const handover = time.Second
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
-}
 
 // apply takes what changed in the rows of all instances.
 func (m *Member) apply(b mirror.Batch) {
@@ -234,8 +228,7 @@ func (m *Member) turn(now time.Time) {
 		m.term = nil
 		m.Log.Info("this instance leads no more", "instance", m.ID(), "leader", m.view.leadership.Holder)
 	}
-	close(m.changed)
-	m.changed = make(chan struct{})
+	m.changed.Send()
 	m.nudge()
 }
 

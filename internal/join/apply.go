@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
+
 	"weft/internal/admit"
 	"weft/internal/zonesync"
 	"weft/resource"
@@ -18,12 +20,10 @@ const writers = 32
 func apply(ctx context.Context, writer *admit.Writer, d resource.Descriptor, items []zonesync.Item, check func(zonesync.Item) error, log *slog.Logger) []zonesync.Rejection {
 	var mu sync.Mutex
 	var refused []zonesync.Rejection
-	var running sync.WaitGroup
-	free := make(chan struct{}, writers)
+	var group errgroup.Group
+	group.SetLimit(writers)
 	for _, item := range items {
-		free <- struct{}{}
-		running.Go(func() {
-			defer func() { <-free }()
+		group.Go(func() error {
 			err := check(item)
 			if err == nil {
 				err = write(ctx, writer, d, item)
@@ -33,9 +33,10 @@ func apply(ctx context.Context, writer *admit.Writer, d resource.Descriptor, ite
 				defer mu.Unlock()
 				refused = append(refused, zonesync.Rejection{Key: item.Key, Reason: reason(err, d, item, log)})
 			}
+			return nil
 		})
 	}
-	running.Wait()
+	_ = group.Wait() // an item that fails is rejected alone
 	return refused
 }
 

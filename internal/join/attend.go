@@ -28,7 +28,7 @@ func (g *Global) attend(ctx context.Context) {
 		}
 	}
 	for {
-		zoned, remade, changed := g.logs.zoned.next(), g.logs.remade.next(), g.changed()
+		zoned, remade, changed := g.logs.zoned.Next(), g.logs.remade.Next(), g.changed()
 		var expiry <-chan time.Time
 		if next := g.dismiss(); next > 0 {
 			expiry = time.After(next)
@@ -61,7 +61,7 @@ func (g *Global) beginAnew() {
 // confirmAll tells each zone how far the others are with what it sent of a kind.
 func (g *Global) confirmAll(ctx context.Context, name string, t *tracking) {
 	for {
-		moved := t.moved.next()
+		moved := t.moved.Next()
 		for _, p := range g.peers() {
 			t.mu.Lock()
 			confirmed := t.tracker.Confirmed(kind.Owner{Zone: p.name})
@@ -86,7 +86,7 @@ func (k *peerStream) settle(confirmed zonesync.Position) {
 	defer k.mu.Unlock()
 	if k.confirmed != confirmed {
 		k.confirmed = confirmed
-		k.nudge.raise()
+		k.nudge.Send()
 	}
 }
 
@@ -126,7 +126,7 @@ func (g *Global) dismiss() (next time.Duration) {
 	for zone, p := range g.zones {
 		if g.logs.confirmed(zone) {
 			for _, k := range p.kinds {
-				k.nudge.raise()
+				k.nudge.Send()
 			}
 		}
 	}
@@ -149,7 +149,7 @@ func (g *Global) discount(zone string) {
 		t.mu.Lock()
 		t.tracker.Leave(kind.Owner{Zone: zone})
 		t.mu.Unlock()
-		t.moved.raise()
+		t.moved.Send()
 	}
 }
 
@@ -182,7 +182,7 @@ func (g *Global) confirmed(ctx context.Context, name string) error {
 	t.tracker.Forwarded(kind.Owner{}, head, head.Seq)
 	t.mu.Unlock()
 	for {
-		moved := t.moved.next()
+		moved := t.moved.Next()
 		t.mu.Lock()
 		done, behind := t.tracker.Confirmed(kind.Owner{}).Seq >= head.Seq, t.tracker.Pending(kind.Owner{})
 		t.mu.Unlock()
@@ -204,7 +204,7 @@ func (g *Global) confirmed(ctx context.Context, name string) error {
 // Sweep removes what belonged to zones that are no more, until ctx ends. Of the instances the leader runs it.
 func (g *Global) Sweep(ctx context.Context) {
 	for {
-		zoned := g.logs.zoned.next()
+		zoned := g.logs.zoned.Next()
 		for _, zone := range g.logs.orphans() {
 			if err := g.sweep(ctx, zone); err != nil && ctx.Err() == nil {
 				g.Log.Warn("what belonged to a zone that was deleted can't be removed yet", "zone", zone, "error", err)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"weft/internal/wait"
 	"weft/internal/wire"
 	"weft/internal/zonesync"
 	"weft/kind"
@@ -70,7 +71,7 @@ type peerKind struct {
 	heard      func(*zonesync.Side)
 	stored     func(c *conversation, items []zonesync.Item)
 	progressed func(c *conversation)
-	nudge      *signal
+	nudge      *wait.Broadcast
 	nudged     func(c *conversation)
 }
 
@@ -126,7 +127,7 @@ func (c *conversation) run(ctx context.Context) error {
 	go c.listen(ctx, frames)
 	own := c.logs.kinds[c.own.Kind]
 	for {
-		changed, mended, nudge := own.changed.next(), c.logs.mended.next(), c.nudge.next()
+		changed, mended, nudge := own.changed.Next(), c.logs.mended.Next(), c.nudge.Next()
 		c.nudged(c)
 		if err := c.speak(ctx); err != nil {
 			return err

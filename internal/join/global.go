@@ -14,6 +14,7 @@ import (
 	"weft/internal/admit"
 	"weft/internal/identity"
 	"weft/internal/store"
+	"weft/internal/wait"
 	"weft/internal/wire"
 	"weft/internal/zonesync"
 	"weft/kind"
@@ -60,7 +61,7 @@ type Global struct {
 type tracking struct {
 	mu      sync.Mutex
 	tracker *zonesync.Tracker
-	moved   *signal
+	moved   *wait.Broadcast
 }
 
 // zonePeer is a zone as this instance knows it.
@@ -81,7 +82,7 @@ type peerStream struct {
 	way       zonesync.Way       // from the zone
 	receiver  *zonesync.Receiver // of whoever has the turn
 	turn      chan struct{}      // holds one token
-	nudge     *signal
+	nudge     *wait.Broadcast
 	forwarded zonesync.Position // what the tracker was told last; the conversation's own
 	passed    *settling         // to the instances that other zones are at; nil where nothing goes on to other zones
 
@@ -100,7 +101,7 @@ func NewGlobal(c GlobalConfig) *Global {
 	g := &Global{GlobalConfig: c, kinds: map[string]*tracking{}, zones: map[string]*zonePeer{}, counted: map[string]bool{}, away: map[string]time.Time{}}
 	g.logs = newLogs(kind.Owner{}, c.Store, c.Log)
 	for name := range g.logs.kinds {
-		g.kinds[name] = &tracking{tracker: zonesync.NewTracker(), moved: newSignal()}
+		g.kinds[name] = &tracking{tracker: zonesync.NewTracker(), moved: &wait.Broadcast{}}
 	}
 	return g
 }
@@ -144,7 +145,7 @@ func (g *Global) peer(zone string) *zonePeer {
 	p = &zonePeer{name: zone, kinds: map[string]*peerStream{}, begins: newPace(), rejects: zonesync.NewBudget(maxKeptItems, maxKeptBytes)}
 	owner := kind.Owner{Zone: zone}
 	for name, k := range g.logs.kinds {
-		s := &peerStream{kind: k.kind, way: way(k.kind, owner, kind.Owner{}), turn: make(chan struct{}, 1), nudge: newSignal()}
+		s := &peerStream{kind: k.kind, way: way(k.kind, owner, kind.Owner{}), turn: make(chan struct{}, 1), nudge: &wait.Broadcast{}}
 		if s.way.Open() {
 			s.receiver = newReceiver(s.way, p.rejects)
 		}
@@ -337,7 +338,7 @@ func (g *Global) forwarded(owner kind.Owner, k *peerStream) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.tracker.Forwarded(owner, to, g.logs.kinds[name].log.Head().Seq)
-	t.moved.raise()
+	t.moved.Send()
 }
 
 // progressed takes note of how far a zone is.
@@ -352,7 +353,7 @@ func (g *Global) progressed(p *zonePeer, k *peerStream, c *conversation) {
 		t.mu.Lock()
 		t.tracker.Acked(owner, settled, c.sender.Rejecting())
 		t.mu.Unlock()
-		t.moved.raise()
+		t.moved.Send()
 	}
 	g.doubt(p, k, c)
 	g.observe(p, k, c)
@@ -373,7 +374,7 @@ func (g *Global) doubt(p *zonePeer, k *peerStream, c *conversation) {
 	case !doubted:
 	case was == nil:
 		k.doubted = &kind.DoubtedDeletion{Kind: k.kind.Describe().Name, Deletions: doubt.Deletions, Of: doubt.Of, Time: kind.Time{Time: now}}
-		time.AfterFunc(g.patience(), k.nudge.raise)
+		time.AfterFunc(g.patience(), k.nudge.Send)
 	default:
 		k.doubted = &kind.DoubtedDeletion{Kind: was.Kind, Deletions: doubt.Deletions, Of: doubt.Of, Time: was.Time}
 	}
@@ -398,7 +399,7 @@ func (g *Global) doubt(p *zonePeer, k *peerStream, c *conversation) {
 func (g *Global) synced(p *zonePeer, k *peerStream) {
 	name := k.kind.Describe().Name
 	g.logs.kinds[name].log.Complete(kind.Owner{Zone: p.name})
-	g.logs.kinds[name].changed.raise()
+	g.logs.kinds[name].changed.Send()
 	k.mu.Lock()
 	k.synced = true
 	k.mu.Unlock()

@@ -8,8 +8,6 @@
 package join
 
 import (
-	"sync"
-
 	"weft/internal/zonesync"
 	"weft/kind"
 	"weft/resource"
@@ -29,26 +27,4 @@ func Traveling() []resource.Descriptor {
 // way says what of a kind goes from one control plane to another.
 func way(d resource.Descriptor, from, to kind.Owner) zonesync.Way {
 	return zonesync.Way{Sync: d.Describe().Sync, From: from, To: to}
-}
-
-// signal wakes everybody who waits for it.
-type signal struct {
-	mu sync.Mutex
-	ch chan struct{}
-}
-
-func newSignal() *signal { return &signal{ch: make(chan struct{})} }
-
-// next is closed by the next call of raise.
-func (s *signal) next() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ch
-}
-
-func (s *signal) raise() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	close(s.ch)
-	s.ch = make(chan struct{})
 }

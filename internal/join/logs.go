@@ -15,6 +15,7 @@ import (
 	"weft/internal/identity"
 	"weft/internal/mirror"
 	"weft/internal/store"
+	"weft/internal/wait"
 	"weft/internal/zonesync"
 	"weft/kind"
 	"weft/resource"
@@ -30,10 +31,10 @@ type logs struct {
 
 	kinds map[string]*kindLog
 	// mended is raised when something is there, or gone, for want of which a resource may have been refused.
-	mended *signal
-	read   *signal // raised by every batch of the store
-	remade *signal // raised when there is a mesh again that had gone
-	zoned  *signal // raised when there is another zone, or one less, or one stands otherwise than before
+	mended *wait.Broadcast
+	read   *wait.Broadcast // raised by every batch of the store
+	remade *wait.Broadcast // raised when there is a mesh again that had gone
+	zoned  *wait.Broadcast // raised when there is another zone, or one less, or one stands otherwise than before
 
 	mu       sync.Mutex
 	opened   bool
@@ -50,7 +51,7 @@ type logs struct {
 type kindLog struct {
 	kind    resource.Descriptor
 	log     *zonesync.Log
-	changed *signal
+	changed *wait.Broadcast
 
 	mu   sync.Mutex
 	rows map[resource.Key]known
@@ -71,12 +72,12 @@ type stored struct{ body []byte }
 
 func newLogs(self kind.Owner, rows store.Store, log *slog.Logger) *logs {
 	l := &logs{
-		self: self, rows: rows, log: log, kinds: map[string]*kindLog{}, mended: newSignal(), read: newSignal(), zoned: newSignal(), remade: newSignal(),
+		self: self, rows: rows, log: log, kinds: map[string]*kindLog{}, mended: &wait.Broadcast{}, read: &wait.Broadcast{}, zoned: &wait.Broadcast{}, remade: &wait.Broadcast{},
 		disabled: map[string]bool{}, expired: map[string]bool{}, zones: map[string]bool{}, links: map[string]link{}, gone: map[string]bool{}, pending: map[resource.Key]context.CancelFunc{},
 	}
 	for _, d := range Traveling() {
 		l.kinds[d.Describe().Name] = &kindLog{
-			kind: d, log: zonesync.NewLog(newEpoch()), changed: newSignal(),
+			kind: d, log: zonesync.NewLog(newEpoch()), changed: &wait.Broadcast{},
 			rows: map[resource.Key]known{}, held: map[kind.Owner]map[zonesync.Key]zonesync.Hash{}, sizes: map[kind.Owner]size{},
 		}
 	}
@@ -103,7 +104,7 @@ func (l *logs) follow(ctx context.Context) (wait func(), err error) {
 func (l *logs) open() {
 	for _, k := range l.kinds {
 		k.log.Open()
-		k.changed.raise()
+		k.changed.Send()
 	}
 }
 
@@ -145,7 +146,7 @@ func (l *logs) apply(b mirror.Batch) {
 		mended = mended || mends[key.Kind]
 		if key.Kind == kind.Meshes.Name && l.gone[key.Name] {
 			delete(l.gone, key.Name)
-			l.remade.raise()
+			l.remade.Send()
 		}
 		raised[l.kinds[key.Kind]] = true
 		l.put(key, of)
@@ -169,15 +170,15 @@ func (l *logs) apply(b mirror.Batch) {
 		l.remove(key)
 	}
 	l.opened = true
-	l.read.raise()
+	l.read.Send()
 	for k := range raised {
-		k.changed.raise()
+		k.changed.Send()
 	}
 	if mended {
-		l.mended.raise()
+		l.mended.Send()
 	}
 	if zones {
-		l.zoned.raise()
+		l.zoned.Send()
 	}
 }
 
@@ -284,8 +285,8 @@ func (l *logs) tellServed(key resource.Key, k *kindLog, item zonesync.Item) {
 			l.log.Warn("other zones are told of a resource that this zone does not serve everywhere yet", "resource", key, "error", err)
 		}
 		l.tell(k, item)
-		k.changed.raise()
-		l.read.raise()
+		k.changed.Send()
+		l.read.Send()
 	}()
 }
 
@@ -322,7 +323,7 @@ func (l *logs) close(reasons map[string]bool, zone string, closed bool) {
 		}
 		l.tell(k, item)
 	}
-	k.changed.raise()
+	k.changed.Send()
 }
 
 // expire notes whether a zone has been away for too long, and says whether that is news.
@@ -345,7 +346,7 @@ func (l *logs) zoneEnabled(name string) (enabled, exists bool) {
 // awaitZone returns once a Zone that was made just now is known.
 func (l *logs) awaitZone(ctx context.Context, name string) error {
 	for {
-		zoned := l.zoned.next()
+		zoned := l.zoned.Next()
 		if _, exists := l.zoneEnabled(name); exists {
 			return nil
 		}
@@ -365,7 +366,7 @@ func (l *logs) traveling(rows []resource.Key) []resource.Key {
 // await returns once the logs have rows as the store has them now, and whatever may be told of them is.
 func (l *logs) await(ctx context.Context, rows []resource.Key) error {
 	for {
-		next := l.read.next()
+		next := l.read.Next()
 		var err error
 		if rows, err = l.behind(ctx, rows); len(rows) == 0 || err != nil {
 			return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"weft/internal/wait"
 	"weft/internal/zonesync"
 	"weft/resource"
 )
@@ -12,7 +13,7 @@ import (
 // comes is collected for the next. It outlives the streams, as the receiver does.
 type settling struct {
 	settled func(context.Context, []resource.Key) error
-	reached *signal // raised when there is another position
+	reached *wait.Broadcast // raised when there is another position
 
 	mu      sync.Mutex
 	waiting bool
@@ -22,7 +23,7 @@ type settling struct {
 }
 
 func newSettling(settled func(context.Context, []resource.Key) error) *settling {
-	return &settling{settled: settled, reached: newSignal()}
+	return &settling{settled: settled, reached: &wait.Broadcast{}}
 }
 
 // add says that rows were stored, and where the receiver is with that.
@@ -51,7 +52,7 @@ func (s *settling) next(ctx context.Context) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.waiting, s.at = false, to
-		s.reached.raise()
+		s.reached.Send()
 		s.next(ctx)
 	}()
 }

@@ -143,7 +143,7 @@ func (g *Global) complete(zone string) {
 	for _, k := range g.logs.kinds {
 		if k.kind.Describe().Sync.Has(resource.ZoneToZones) {
 			k.log.Complete(kind.Owner{Zone: zone})
-			k.changed.raise()
+			k.changed.Send()
 		}
 	}
 }

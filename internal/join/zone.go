@@ -16,6 +16,7 @@ import (
 
 	"weft/internal/admit"
 	"weft/internal/store"
+	"weft/internal/wait"
 	"weft/internal/wire"
 	"weft/internal/zonesync"
 	"weft/kind"
@@ -52,7 +53,7 @@ type zoneKind struct {
 	kind     resource.Descriptor
 	receiver *zonesync.Receiver
 	settling *settling
-	moved    *signal // raised whenever what follows may be another
+	moved    *wait.Broadcast // raised whenever what follows may be another
 
 	mu     sync.Mutex
 	status Link
@@ -74,7 +75,7 @@ func NewZone(c ZoneConfig) *Zone {
 	z.logs = newLogs(z.self(), c.Store, c.Log)
 	z.logs.serving = c.WaitServed
 	for name, k := range z.logs.kinds {
-		z.kinds[name] = &zoneKind{kind: k.kind, moved: newSignal(), status: Link{Since: time.Now(), Trouble: "not dialled yet"}}
+		z.kinds[name] = &zoneKind{kind: k.kind, moved: &wait.Broadcast{}, status: Link{Since: time.Now(), Trouble: "not dialled yet"}}
 	}
 	return z
 }
@@ -206,14 +207,14 @@ func (k *zoneKind) lost(err error, log *slog.Logger) {
 		}
 		k.status = Link{Since: since, Trouble: why}
 	}
-	k.moved.raise()
+	k.moved.Send()
 }
 
 func (k *zoneKind) progressed(c *conversation) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.status.StreamState = c.state()
-	k.moved.raise()
+	k.moved.Send()
 }
 
 // refuses says whether global does not take one of the rows.
@@ -262,7 +263,7 @@ func (z *Zone) Confirmed(ctx context.Context, rows ...resource.Key) error {
 
 func (k *zoneKind) confirmed(ctx context.Context, rows []resource.Key, seq uint64) error {
 	for {
-		moved := k.moved.next()
+		moved := k.moved.Next()
 		k.mu.Lock()
 		now := k.status
 		k.mu.Unlock()

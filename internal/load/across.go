@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"weft/internal/wait"
 	"weft/internal/xds"
 	"weft/kind"
 	"weft/resource"
@@ -340,7 +341,7 @@ func (a *across) arrived(ctx context.Context, zone *ownPlane, d resource.Descrip
 		if err == nil && len(items) > 0 {
 			return nil
 		}
-		if err := sleep(ctx, 20*time.Millisecond); err != nil {
+		if err := wait.Sleep(ctx, 20*time.Millisecond); err != nil {
 			return context.Cause(ctx)
 		}
 	}

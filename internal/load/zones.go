@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"weft/internal/sni"
+	"weft/internal/wait"
 	"weft/internal/wire"
 	"weft/kind"
 	"weft/resource"
@@ -207,7 +208,7 @@ func (r *zonesRun) rest(ctx context.Context, report *ZonesReport) error {
 	if err != nil {
 		return err
 	}
-	if err := sleep(ctx, r.Idle); err != nil {
+	if err := wait.Sleep(ctx, r.Idle); err != nil {
 		return err
 	}
 	after, err := process(ctx, r.global.Diagnostics)
@@ -296,7 +297,7 @@ func (r *zonesRun) makeChanges(ctx context.Context) (made int64, err error) {
 func (r *zonesRun) settled(ctx context.Context) error {
 	for before := int64(-1); before != r.services(); {
 		before = r.services()
-		if err := sleep(ctx, time.Second); err != nil {
+		if err := wait.Sleep(ctx, time.Second); err != nil {
 			return err
 		}
 	}
@@ -375,13 +376,4 @@ func (r *ZonesReport) Print(out io.Writer) error {
 		fmt.Fprintf(table, "%s\t%s\t%s\t\n", f.Name, number(f.Value), f.Unit)
 	}
 	return table.Flush()
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"weft/internal/store"
+	"weft/internal/wait"
 	"weft/resource"
 )
 
@@ -124,7 +125,7 @@ func (m *Mirror) follow(ctx context.Context, kind string, cursor store.Cursor) {
 				if !m.failing.Swap(true) {
 					m.Log.Warn("reading the store failed, trying again until it is back", "kind", kind, "error", err)
 				}
-				pause(ctx, retry)
+				_ = wait.Sleep(ctx, retry)
 			}
 			var events []store.Event
 			if events, cursor, err = m.list(ctx, kind); err == nil {
@@ -214,11 +215,4 @@ func (m *Mirror) batch(events []store.Event) Batch {
 		b.Put = append(b.Put, object)
 	}
 	return b
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
 }

@@ -96,7 +96,7 @@ func (h *Hub) Here(ctx context.Context, rows []resource.Key) error {
 func (h *Hub) catchUp(ctx context.Context, rows []resource.Key) (revision uint64, err error) {
 	for {
 		h.mu.Lock()
-		next := h.changed
+		next := h.changed.Next()
 		h.mu.Unlock()
 		stored := make([]string, len(rows))
 		for i, key := range rows {
@@ -147,7 +147,7 @@ func (h *Hub) settled(ctx context.Context, revision uint64, rows []resource.Key)
 func (h *Hub) await(ctx context.Context, fulfilled func(*table.Reader) bool) (revision uint64, err error) {
 	for {
 		h.mu.Lock()
-		next, done, revision := h.changed, fulfilled(h.reader()), h.catalog.Revision()
+		next, done, revision := h.changed.Next(), fulfilled(h.reader()), h.catalog.Revision()
 		h.mu.Unlock()
 		if done {
 			return revision, nil

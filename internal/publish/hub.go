@@ -18,6 +18,7 @@ import (
 	"weft/internal/graph"
 	"weft/internal/mirror"
 	"weft/internal/table"
+	"weft/internal/wait"
 	"weft/internal/xds"
 	"weft/resource"
 )
@@ -40,7 +41,7 @@ type Hub struct {
 	forwards  *pools[string, graph.SNIRoute]  // by mesh
 	egresses  *pools[string, graph.SNIRoute]  // by mesh
 	proxies   map[graph.ProxyKey]*proxy
-	changed   chan struct{} // closed by every commit
+	changed   wait.Broadcast // of each commit
 
 	lists       map[resource.Key][]graph.DestinationKey // that are followed, by MeshService
 	withdrawals withdrawals
@@ -76,7 +77,6 @@ func NewHub(state *graph.State, catalog *xds.Catalog, log *slog.Logger) *Hub {
 		forwards:    newPools(c.forward, catalog),
 		egresses:    newPools(c.egress, catalog),
 		proxies:     map[graph.ProxyKey]*proxy{},
-		changed:     make(chan struct{}),
 		left:        map[graph.ProxyKey]map[graph.DestinationKey]bool{},
 		lists:       map[resource.Key][]graph.DestinationKey{},
 		withdrawals: withdrawals{pinned: map[graph.ProxyKey]bool{}},
@@ -130,8 +130,7 @@ func (h *Hub) Apply(b mirror.Batch) {
 	for _, follow := range h.followers {
 		follow(put, b.Removed, commits, now)
 	}
-	close(h.changed)
-	h.changed = make(chan struct{})
+	h.changed.Send()
 }
 
 // consequences are the rows that follow from a commit at once, by the table before it and after.

@@ -9,6 +9,7 @@ import (
 	"weft/internal/graph"
 	"weft/internal/mirror"
 	"weft/internal/table"
+	"weft/internal/wait"
 	"weft/kind"
 	"weft/resource"
 )
@@ -136,14 +137,6 @@ func (h *Hub) toldOf(key graph.ProxyKey, listeners []string) []resource.Key {
 	return h.state.AddressRows(r, key)
 }
 
-// pause waits, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
-}
-
 func (h *Hub) withdrawOnceSettled(ctx context.Context, key graph.ProxyKey, listeners []string, revision uint64) {
 	started := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, Bound)
@@ -152,7 +145,7 @@ func (h *Hub) withdrawOnceSettled(ctx context.Context, key graph.ProxyKey, liste
 	if rows := h.toldOf(key, listeners); err == nil && len(rows) > 0 {
 		err = h.confirmed(bounded, rows)
 	}
-	pause(ctx, h.outside.DrainTime)
+	_ = wait.Sleep(ctx, h.outside.DrainTime)
 	h.mu.Lock()
 	listeners = h.withdrawals.still(key, listeners, revision)
 	h.mu.Unlock()

@@ -47,7 +47,7 @@ func (h *Hub) Passed(ctx context.Context, mesh string, rows ...resource.Key) err
 func (h *Hub) passes(ctx context.Context, key graph.ProxyKey, revision uint64, rows []resource.Key) error {
 	for {
 		h.mu.Lock()
-		next := h.changed
+		next := h.changed.Next()
 		h.mu.Unlock()
 		r := h.reader()
 		if !h.state.Told(r, key) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"weft/internal/table"
+	"weft/internal/wait"
 	"weft/kind"
 	"weft/resource"
 )
@@ -59,7 +60,7 @@ func (rc *Reconciler) deleteOnceConfirmed(ctx context.Context, l *Leave) error {
 			rc.log.Warn("not every zone has heard in time that server names are gone", "row", l.Row.Key(), "waited", l.Within, "error", err)
 		}
 	}
-	pause(ctx, rc.plan.DrainTime)
+	_ = wait.Sleep(ctx, rc.plan.DrainTime)
 	now, ok := rc.plan.State.RetainedSNIRoutes.Find(table.Eval(rc.plan.State.DB.Snapshot()), l.Row.Mesh, l.Row.Name)
 	if ctx.Err() != nil || !ok || !now.Spec.Since.Equal(l.Row.Spec.Since.Time) {
 		return ctx.Err()

@@ -11,6 +11,7 @@ import (
 
 	"weft/internal/graph"
 	"weft/internal/table"
+	"weft/internal/wait"
 	"weft/kind"
 	"weft/resource"
 )
@@ -42,7 +43,7 @@ func (rc *Reconciler) settle(ctx context.Context, u Unit, s *Settle) {
 	go func() {
 		err := rc.settled(ctx, u, s)
 		if err == nil {
-			pause(ctx, rc.plan.DrainTime)
+			_ = wait.Sleep(ctx, rc.plan.DrainTime)
 			err = rc.writeSettled(ctx, s)
 		}
 		rc.mu.Lock()
@@ -53,14 +54,6 @@ func (rc *Reconciler) settle(ctx context.Context, u Unit, s *Settle) {
 		}
 		rc.ask(u, time.Now().Add(retry))
 	}()
-}
-
-// pause waits, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
 }
 
 // settled waits for this zone's proxies and, where they count, for those of the others.

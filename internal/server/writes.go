@@ -88,55 +88,51 @@ func announce(writer *admit.Writer) publish.Announce {
 // retainEndpoints stores retained endpoints, once where several replicas retain the same.
 func retainEndpoints(writer *admit.Writer) publish.Keep {
 	return func(ctx context.Context, rows []*resource.Object[kind.RetainedEndpoints]) error {
-		var failed error
-		for _, row := range rows {
-			err := admit.Modify(ctx, writer, kind.RetainedEndpointsList, row.Mesh, row.Name,
-				func(o *resource.Object[kind.RetainedEndpoints]) bool {
-					if slices.Equal(o.Spec.Endpoints, row.Spec.Endpoints) {
-						return false
-					}
-					o.Spec = row.Spec
-					return true
-				})
-			failed = errors.Join(failed, unlessGone(err))
-		}
-		return failed
+		return modifyEach(ctx, writer, kind.RetainedEndpointsList, rows,
+			func(stored, wanted *kind.RetainedEndpoints) bool {
+				if slices.Equal(stored.Endpoints, wanted.Endpoints) {
+					return false
+				}
+				*stored = *wanted
+				return true
+			})
 	}
 }
 
 // retainSNIRoutes stores retained SNI routes, once where several replicas retain the same.
 func retainSNIRoutes(writer *admit.Writer) publish.RetainSNIRoutes {
 	return func(ctx context.Context, rows []*resource.Object[kind.RetainedSNIRoute]) error {
-		var failed error
-		for _, row := range rows {
-			err := admit.Modify(ctx, writer, kind.RetainedSNIRoutes, row.Mesh, row.Name,
-				func(o *resource.Object[kind.RetainedSNIRoute]) bool {
-					o.Spec = row.Spec
-					return true
-				})
-			failed = errors.Join(failed, unlessGone(err))
-		}
-		return failed
+		return modifyEach(ctx, writer, kind.RetainedSNIRoutes, rows, func(stored, wanted *kind.RetainedSNIRoute) bool {
+			*stored = *wanted
+			return true
+		})
 	}
 }
 
 // keepIngresses stores the former ingresses of host names, once where several replicas have the same.
 func keepIngresses(writer *admit.Writer) publish.KeepIngresses {
 	return func(ctx context.Context, rows []*resource.Object[kind.ResolvedName]) error {
-		var failed error
-		for _, row := range rows {
-			err := admit.Modify(ctx, writer, kind.ResolvedNames, "", row.Name,
-				func(o *resource.Object[kind.ResolvedName]) bool {
-					changed := false
-					for _, former := range row.Spec.Former {
-						changed = o.Spec.Keep(former) || changed
-					}
-					return changed
-				})
-			failed = errors.Join(failed, unlessGone(err))
-		}
-		return failed
+		return modifyEach(ctx, writer, kind.ResolvedNames, rows, func(stored, wanted *kind.ResolvedName) bool {
+			changed := false
+			for _, former := range wanted.Former {
+				changed = stored.Keep(former) || changed
+			}
+			return changed
+		})
 	}
+}
+
+// modifyEach modifies the stored rows by the wanted ones, all of them although one fails.
+func modifyEach[S any](ctx context.Context, writer *admit.Writer, k *resource.Kind[S], rows []*resource.Object[S],
+	change func(stored, wanted *S) bool) error {
+	var failed error
+	for _, row := range rows {
+		err := admit.Modify(ctx, writer, k, row.Mesh, row.Name, func(o *resource.Object[S]) bool {
+			return change(&o.Spec, &row.Spec)
+		})
+		failed = errors.Join(failed, unlessGone(err))
+	}
+	return failed
 }
 
 // storedVersion reads the version of a row from the store; empty where there is no row.

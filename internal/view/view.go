@@ -18,6 +18,7 @@ import (
 	"weft/internal/store"
 	"weft/internal/store/bounded"
 	"weft/internal/table"
+	"weft/internal/wait"
 	"weft/resource"
 )
 
@@ -32,8 +33,8 @@ type View struct {
 	mu sync.Mutex
 	// unseen is what this instance has written and the state does not show yet, by kind.
 	unseen  map[string]map[resource.Key]write
-	writes  uint64        // how many were noted
-	applied chan struct{} // closed by every batch
+	writes  uint64         // how many were noted
+	applied wait.Broadcast // of each batch
 }
 
 // write is one that the state does not show yet.
@@ -45,7 +46,7 @@ type write struct {
 
 // New answers a view of a state that mirrors a store.
 func New(state *graph.State, rows store.Store) *View {
-	return &View{state: state, rows: rows, unseen: map[string]map[resource.Key]write{}, applied: make(chan struct{})}
+	return &View{state: state, rows: rows, unseen: map[string]map[resource.Key]write{}}
 }
 
 // Store answers the store that all of this instance must write through, so that the view knows what to
@@ -117,8 +118,7 @@ func (v *View) Applied(b mirror.Batch) {
 	for _, key := range b.Removed {
 		v.seen(key, "")
 	}
-	close(v.applied)
-	v.applied = make(chan struct{})
+	v.applied.Send()
 }
 
 func (v *View) seen(key resource.Key, version string) {
@@ -167,7 +167,7 @@ func (v *View) oldest(kinds []string, last uint64) (at time.Time, applied <-chan
 			}
 		}
 	}
-	return at, v.applied
+	return at, v.applied.Next()
 }
 
 // stored reads the store itself, into a state of its own.

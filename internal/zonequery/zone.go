@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 
@@ -70,20 +71,20 @@ func (z *Zone) respondAll(ctx context.Context, client wire.ZoneQueriesClient) {
 			}
 		}
 	}()
-	room := make(chan struct{}, atOnce)
+	var group errgroup.Group
+	group.SetLimit(atOnce)
 	for {
 		q, err := stream.Recv()
 		if err != nil {
 			return
 		}
-		room <- struct{}{}
-		go func() {
-			defer func() { <-room }()
+		group.Go(func() error {
 			select {
 			case responses <- z.respond(ctx, q):
 			case <-ctx.Done():
 			}
-		}()
+			return nil
+		})
 	}
 }
 
