@@ -86,7 +86,6 @@ var notYet = []string{
 	"internal/table",
 	"internal/xds",
 	"internal/zonequery",
-	"internal/zonesync",
 	"kind",
 	"resource",
 	"test/e2e",
