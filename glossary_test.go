@@ -62,7 +62,6 @@ var retiredWords = []retiredWord{
 var notYet = []string{
 	"cmd/weft",
 	"internal/admit",
-	"internal/agent",
 	"internal/agent/nameserver",
 	"internal/client",
 	"internal/demo",
