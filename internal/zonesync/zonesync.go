@@ -1,4 +1,4 @@
-// Package zonesync is the protocol that synchronises resources between zones and the global control plane. It is a core
+// Package zonesync is the protocol that synchronizes resources between zones and the global control plane. It is a core
 // without goroutines, clocks and connections. [Session.Step] takes frames, [Session.Ready] returns the frames to send
 // and the items to store, and the caller reports the result.
 //
