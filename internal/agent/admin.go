@@ -14,13 +14,13 @@ import (
 	"weft/internal/wire"
 )
 
-// admin is Envoy's administration interface, as far as the agent needs it.
+// admin is a client of Envoy's administration interface.
 type admin struct{ client *http.Client }
 
-func newAdmin(r *room, settings *wire.Settings) *admin {
+func newAdmin(r *runtimeDir, settings *wire.Settings) *admin {
 	network, address := "unix", r.admin()
 	if settings.AdminPort != 0 {
-		network, address = "tcp", at(loopback, settings.AdminPort)
+		network, address = "tcp", hostPort(loopback, settings.AdminPort)
 	}
 	return &admin{&http.Client{
 		Timeout: 2 * time.Second,
@@ -42,13 +42,13 @@ func (a *admin) call(ctx context.Context, method, path string) ([]byte, error) {
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("envoy answers %s to %s: %s", response.Status, path, strings.TrimSpace(string(body)))
+		err = fmt.Errorf("envoy responds %s to %s: %s", response.Status, path, strings.TrimSpace(string(body)))
 	}
 	return body, err
 }
 
-// configured says whether Envoy runs with a first configuration. That it is live does not say so: it
-// goes live with nothing after a while.
+// configured reports whether Envoy has applied a first configuration. Liveness does not imply that: Envoy becomes live
+// without configuration after a while.
 func (a *admin) configured(ctx context.Context) bool {
 	if _, err := a.call(ctx, http.MethodGet, "/ready"); err != nil {
 		return false
@@ -61,9 +61,8 @@ func (a *admin) configured(ctx context.Context) bool {
 	return clusters && listeners
 }
 
-// connections returns the number of connections that are open at the listeners, and of those that ended there with data
-// that is still on its way to the upstream. Those to the administration interface, and those that Envoy makes to its
-// own internal listeners, do not count.
+// connections returns the number of open connections at the listeners, plus the closed ones whose data is still being
+// sent to the upstream. Connections to the administration interface and to Envoy's own internal listeners do not count.
 func (a *admin) connections(ctx context.Context) (int, error) {
 	total := 0
 	err := a.stats(ctx, `^(listener\..*\.downstream_cx_active|tcp\..*\.upstream_flush_active)$`,
@@ -81,22 +80,22 @@ func (a *admin) stats(ctx context.Context, filter string, each func(name string,
 	if err != nil {
 		return err
 	}
-	var answer struct {
+	var response struct {
 		Stats []struct {
 			Name  string  `json:"name"`
 			Value float64 `json:"value"`
 		} `json:"stats"`
 	}
-	if err := json.Unmarshal(body, &answer); err != nil {
+	if err := json.Unmarshal(body, &response); err != nil {
 		return fmt.Errorf("envoy's statistics: %w", err)
 	}
-	for _, s := range answer.Stats {
+	for _, s := range response.Stats {
 		each(s.Name, s.Value)
 	}
 	return nil
 }
 
-// wantActive answers an error unless every one of these addresses has a listener that is past warming.
+// wantActive returns an error unless each address has a listener that is not warming.
 func (a *admin) wantActive(ctx context.Context, addresses ...string) error {
 	active, err := a.active(ctx)
 	if err != nil {
@@ -110,13 +109,13 @@ func (a *admin) wantActive(ctx context.Context, addresses ...string) error {
 	return nil
 }
 
-// active are the addresses of the listeners that are past warming.
+// active returns the addresses of the listeners that are not warming.
 func (a *admin) active(ctx context.Context) (map[string]bool, error) {
 	body, err := a.call(ctx, http.MethodGet, "/listeners?format=json")
 	if err != nil {
 		return nil, err
 	}
-	var answer struct {
+	var response struct {
 		Statuses []struct {
 			Local struct {
 				Socket struct {
@@ -126,17 +125,17 @@ func (a *admin) active(ctx context.Context) (map[string]bool, error) {
 			} `json:"local_address"`
 		} `json:"listener_statuses"`
 	}
-	if err := json.Unmarshal(body, &answer); err != nil {
+	if err := json.Unmarshal(body, &response); err != nil {
 		return nil, fmt.Errorf("envoy's listeners: %w", err)
 	}
 	active := map[string]bool{}
-	for _, l := range answer.Statuses {
-		active[at(l.Local.Socket.Address, l.Local.Socket.Port)] = true
+	for _, l := range response.Statuses {
+		active[hostPort(l.Local.Socket.Address, l.Local.Socket.Port)] = true
 	}
 	return active, nil
 }
 
-// drain makes Envoy ask its clients to go, and accept them meanwhile.
+// drain makes Envoy ask its clients to close their connections. Envoy still accepts new ones.
 func (a *admin) drain(ctx context.Context) error {
 	if _, err := a.call(ctx, http.MethodPost, "/healthcheck/fail"); err != nil {
 		return err

@@ -1,22 +1,22 @@
-// Package agent is what weft-dp is made of: it stands beside one Envoy, proves to the control plane whose
-// it is, gets it a certificate, relays its configuration, and says what it serves.
+// Package agent is the implementation of weft-dp. An agent runs beside one Envoy. It registers the proxy, obtains its
+// certificate, relays its configuration, and reports the listeners that serve.
 //
-// The private key is made here and never leaves the machine. Configuration passes through without being
-// looked at. What the agent reports as served it has seen itself, by a dial of its own. A control plane
-// that is away stops nothing: Envoy serves on with what it has. Nothing here knows the control plane's
-// insides; the contract is package wire and Envoy's own protocols.
+// The private key is generated here and never leaves the machine. The agent does not read the configuration that it
+// relays. It reports a listener as serving after it has dialed the listener itself. Without a control plane, Envoy
+// keeps its configuration. The package depends on package wire and Envoy's protocols, and on no internals of the
+// control plane.
 //
-// The parts share a few watched values (settings, leaf, report) and otherwise nothing:
+// The parts share only a few watched values (settings, cert, report):
 //
-//	keepSession      settings <- control plane; report -> control plane
-//	keepCertificates settings -> leaf
-//	keepProbing      settings -> health of the application -> report
-//	keepSeeing       the certificate that Envoy has from SPIRE -> leaf, report
-//	keepChecking     settings, leaf -> what is seen to serve -> report
-//	relay, secrets   Envoy's configuration and its leaf, on a unix socket
-//	serveExternal    the names of servers outside the mesh -> the Envoy of a zone egress
-//	keepNames        the mesh's host names <- control plane -> the machine's DNS (package nameserver)
-//	answer           a question of the control plane -> a page of Envoy's administration interface
+// \tkeepSession            settings <- control plane; report -> control plane
+// \tkeepCertificates       settings -> cert
+// \tkeepProbing            settings -> health of the application -> report
+// \twatchSPIRECertificate  the certificate that Envoy has from SPIRE -> cert, report
+// \tkeepProbingListeners   settings, cert -> probe results -> report
+// \trelay, secrets         Envoy's configuration and its certificate, on a unix socket
+// \tserveExternal          host names of external services -> the Envoy of a zone egress
+// \tkeepNames              host names of the mesh <- control plane -> the machine's DNS (package nameserver)
+// \tsendInspection         an inspection request -> a page of Envoy's administration interface
 package agent
 
 import (
@@ -39,20 +39,20 @@ import (
 	"weft/resource"
 )
 
-// Config says what one agent needs.
+// Config is the configuration of one agent.
 type Config struct {
-	ControlPlane   []string // https://HOST:PORT, of one instance or several
+	ControlPlane   []string // https://HOST:PORT, of each replica
 	CAFile         string   // PEM, the CA certificates of the control plane
 	ProxyType      ProxyType
 	DataplaneFile  string           // the Dataplane, ZoneIngress or ZoneEgress, YAML or JSON
-	TokenFile      string           // read anew for each call, so that it may be replaced
+	TokenFile      string           // read for each call, so that it may be replaced
 	Envoy          string           // the binary; empty: see findEnvoy
-	ReadinessPort  int              // of `/ready`; 0: none
-	DNSPort        int              // of the machine's DNS, where the Dataplane has transparentProxying; 0: none
-	DNSResolvers   []netip.AddrPort // of names that are not the mesh's; empty: those of /etc/resolv.conf
+	ReadinessPort  int              // the port of `/ready`; 0: none
+	DNSPort        int              // the port of the machine's DNS, if the Dataplane has transparentProxying; 0: none
+	DNSResolvers   []netip.AddrPort // for names outside the mesh; empty: the resolvers of /etc/resolv.conf
 	EnvoyLogLevel  string           // as Envoy's --log-level
 	EnvoyMaxMemory uint64           // bytes of Envoy's heap; 0: see defaultMemory
-	Version        string           // of weft-dp, which the control plane shows
+	Version        string           // the version of weft-dp, which the control plane shows
 	EnvoyOutput    io.Writer
 	Log            *slog.Logger
 }
@@ -68,15 +68,14 @@ const (
 )
 
 const (
-	// drainBound is how long a draining proxy waits, whatever its sessions do, to hear that no client is sent to it any
-	// more. A control plane says so after 30 s for the acks of clients and its drain time, 20 s at most.
-	drainBound = 50 * time.Second
-	// absence is how long a draining proxy waits without a session for the control plane to come back. A session that
-	// breaks earlier than after this time does not start it anew: a control plane without its store has such ones.
-	absence = 10 * time.Second
-	// lastWordBound is how long the agent of an Envoy that has ended tries to say that nothing is served any
-	// more.
-	lastWordBound = time.Second
+	// drainTimeout bounds the time for which a draining proxy waits for the control plane to report it drained. The
+	// control plane does so after at most 30 s for the acks of clients, and the drain time of at most 20 s.
+	drainTimeout = 50 * time.Second
+	// sessionTimeout bounds the time for which a draining proxy waits for a session. A session shorter than this does
+	// not restart the time: a control plane without its store accepts such sessions.
+	sessionTimeout = 10 * time.Second
+	// finalReportTimeout bounds the time for which the agent of an exited Envoy tries to send its final report.
+	finalReportTimeout = time.Second
 )
 
 // agent is one run.
@@ -84,28 +83,27 @@ type agent struct {
 	Config
 	control   *controlPlane
 	dataplane *resource.Object[kind.Dataplane]
-	document  []byte // the Dataplane as it was written
-	mesh      string // as the control plane answered
+	document  []byte // the content of DataplaneFile
+	mesh      string // as the control plane returned it
 	name      string
 
-	settings *watched[*wire.Settings] // nil until the first ones arrive
-	leaves   *leaves
-	leaf     *watched[*leaf] // of these, the first; nil until there is one
-	outlook  *outlook
-	named    *watched[bool] // the control plane has told the names, or has none to tell
-	ready    *watched[bool]
-	admin    atomic.Pointer[admin] // nil until Envoy has been started
-	heard    *watched[bool]        // the control plane has taken the last word
-	// session is since when the control plane responds on the present session; the zero time while there is none.
+	settings         *watched[*wire.Settings] // nil until the first settings arrive
+	certs            *workloadCerts
+	cert             *watched[*workloadCert] // the certificate of identitySecret; nil until there is one
+	statusReporter   *statusReporter
+	namesReceived    *watched[bool] // the control plane has sent the host names, or does not support them
+	ready            *watched[bool]
+	admin            atomic.Pointer[admin] // nil until Envoy is started
+	finalReportAcked *watched[bool]        // the control plane has received the final report
+	// session is the time since which the session is in use, or the zero time without a session.
 	session *watched[time.Time]
-	// externalDNS is where a zone egress's Envoy resolves names; the zero value on other proxies. It is set before
-	// Envoy is started.
+	// externalDNS is the address at which a zone egress's Envoy resolves host names, or the zero value on other
+	// proxies. It is set before Envoy is started.
 	externalDNS netip.AddrPort
 }
 
-// Run registers, starts Envoy and stays until ctx ends, upon which it drains. An Envoy that dies after it was
-// ready is started again. It answers nil after a drain, and an [ExitError] where Envoy ended before it was
-// ready, or dies again and again.
+// Run registers the proxy, starts Envoy, and drains it once ctx ends. An Envoy that exits after it was ready is
+// restarted. Run returns nil after a drain, and an [ExitError] if Envoy exited before it was ready, or too often.
 func Run(ctx context.Context, c Config) error {
 	binary, version, err := findEnvoy(ctx, c.Envoy)
 	if err != nil {
@@ -121,7 +119,7 @@ func Run(ctx context.Context, c Config) error {
 	}
 	c.Log.Info("registered", "mesh", a.mesh, "dataplane", a.name, "controlPlane", a.control)
 
-	// What runs beside Envoy outlives ctx, since draining needs it.
+	// These parts outlive ctx, since draining needs them.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	parts, life := errgroup.WithContext(life)
 	defer func() { end(); parts.Wait() }()
@@ -145,22 +143,22 @@ func newAgent(c Config, version string) (*agent, error) {
 	}
 	a := &agent{
 		Config: c, control: control, dataplane: dataplane, document: document,
-		settings: watch[*wire.Settings](nil),
-		leaves:   newLeaves(),
-		outlook:  newOutlook(rand.Text(), version),
-		ready:    watch(false),
-		heard:    watch(false),
-		session:  watch(time.Time{}),
+		settings:         watch[*wire.Settings](nil),
+		certs:            newWorkloadCerts(),
+		statusReporter:   newStatusReporter(rand.Text(), version),
+		ready:            watch(false),
+		finalReportAcked: watch(false),
+		session:          watch(time.Time{}),
 	}
-	a.leaf = a.leaves.of(leafSecret)
-	a.named = watch(!a.resolves())
+	a.cert = a.certs.of(identitySecret)
+	a.namesReceived = watch(!a.resolves())
 	return a, nil
 }
 
-// started says whether Envoy has been started.
+// started reports whether Envoy was started.
 func (a *agent) started() bool { return a.admin.Load() != nil }
 
-// readDataplane checks what can be checked without the control plane, for an early and exact message.
+// readDataplane checks the resource as far as possible without the control plane, for an early and exact error.
 func readDataplane(file string, wanted ProxyType) ([]byte, *resource.Object[kind.Dataplane], error) {
 	document, err := os.ReadFile(file)
 	if err != nil {
@@ -180,13 +178,13 @@ func readDataplane(file string, wanted ProxyType) ([]byte, *resource.Object[kind
 	return document, dataplane, nil
 }
 
-// proxyOf is a Dataplane, or a zone proxy that serves every mesh as a Dataplane of no mesh would be one.
+// proxyOf returns the Dataplane. A zone proxy that serves every mesh becomes a Dataplane without a mesh.
 func proxyOf(o resource.Any, wanted ProxyType) (*resource.Object[kind.Dataplane], error) {
 	if wanted != DataplaneProxy && wanted != IngressProxy && wanted != EgressProxy {
 		return nil, fmt.Errorf("--proxy-type is %q, want %s, %s or %s", wanted, DataplaneProxy, IngressProxy,
 			EgressProxy)
 	}
-	dataplane, is := typed(o)
+	dataplane, is := proxyResource(o)
 	if is == "" {
 		return nil, fmt.Errorf("is a %s, want a Dataplane, a ZoneIngress or a ZoneEgress", o.Key().Kind)
 	}
@@ -196,8 +194,9 @@ func proxyOf(o resource.Any, wanted ProxyType) (*resource.Object[kind.Dataplane]
 	return dataplane, nil
 }
 
-// typed says what a proxy's resource is; "" of one that is no proxy's.
-func typed(o resource.Any) (*resource.Object[kind.Dataplane], ProxyType) {
+// proxyResource returns a proxy's resource as a Dataplane, with the proxy type that it needs; "" for a resource of
+// another kind.
+func proxyResource(o resource.Any) (*resource.Object[kind.Dataplane], ProxyType) {
 	switch o := o.(type) {
 	case *resource.Object[kind.Dataplane]:
 		return o, DataplaneProxy
@@ -209,31 +208,31 @@ func typed(o resource.Any) (*resource.Object[kind.Dataplane], ProxyType) {
 	return nil, ""
 }
 
-// awaitStart waits for what Envoy needs before it starts: settings, and a certificate if there is an
-// identity, unless Envoy itself asks a SPIRE agent for it. An Envoy without its certificate would refuse
-// connections that it could serve a moment later.
+// awaitStart waits for the settings that Envoy needs to start, and for a certificate if the proxy has an identity,
+// unless Envoy obtains it from a SPIRE agent. An Envoy without its certificate would reject connections that it could
+// serve a moment later.
 func (a *agent) awaitStart(ctx, life context.Context) error {
 	waiting, cancel := context.WithCancel(life)
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
 	settings, err := a.settings.await(waiting, func(s *wire.Settings) bool { return s != nil })
 	if err == nil && settings.Identity != nil && settings.Identity.SpireSocket == "" {
-		_, err = a.leaf.await(waiting, func(l *leaf) bool { return l != nil })
+		_, err = a.cert.await(waiting, func(l *workloadCert) bool { return l != nil })
 	}
 	if err != nil && ctx.Err() == nil {
-		return context.Cause(life) // the part that gave up says why
+		return context.Cause(life) // the error of the part that failed
 	}
 	return err
 }
 
-// serve runs Envoy and everything that needs it.
+// serve runs Envoy and all parts that need it.
 func (a *agent) serve(ctx, life context.Context, parts *errgroup.Group, binary string) error {
-	room, err := newRoom()
+	runtimeDir, err := newRuntimeDir()
 	if err != nil {
 		return err
 	}
-	defer room.remove()
-	listener, err := room.listen()
+	defer runtimeDir.remove()
+	listener, err := runtimeDir.listen()
 	if err != nil {
 		return err
 	}
@@ -251,24 +250,24 @@ func (a *agent) serve(ctx, life context.Context, parts *errgroup.Group, binary s
 	}
 	parts.Go(func() error { return a.keepProbing(life) })
 	for crashes := (crashes{}); ; {
-		wasReady, err := a.runEnvoy(ctx, life, room, binary)
+		wasReady, err := a.runEnvoy(ctx, life, runtimeDir, binary)
 		var died *ExitError
 		switch {
 		case !errors.As(err, &died):
 			return err
-		case !wasReady, ctx.Err() != nil, !crashes.another(time.Now()):
-			a.lastWord(life)
+		case !wasReady, ctx.Err() != nil, !crashes.recordCrash(time.Now()):
+			a.sendFinalReport(life)
 			return err
 		}
 		a.Log.Error("Envoy died and is started again", "how", died)
 	}
 }
 
-// runEnvoy runs one Envoy until it ends, which is an [ExitError], or until ctx ends and it has drained. It
-// says whether Envoy was ready when it ended.
-func (a *agent) runEnvoy(ctx, life context.Context, room *room, binary string) (wasReady bool, err error) {
+// runEnvoy runs one Envoy until it exits, which is an [ExitError], or until ctx ends and Envoy has drained. wasReady
+// reports whether Envoy was ready when it exited.
+func (a *agent) runEnvoy(ctx, life context.Context, runtimeDir *runtimeDir, binary string) (wasReady bool, err error) {
 	settings, _ := a.settings.load()
-	bootstrap, err := a.bootstrap(room, settings)
+	bootstrap, err := a.bootstrap(runtimeDir, settings)
 	if err != nil {
 		return false, err
 	}
@@ -277,12 +276,12 @@ func (a *agent) runEnvoy(ctx, life context.Context, room *room, binary string) (
 		return false, err
 	}
 	defer envoy.kill()
-	admin := newAdmin(room, settings)
+	admin := newAdmin(runtimeDir, settings)
 	a.admin.Store(admin)
 	watching, stop := context.WithCancel(life)
 	var watchers sync.WaitGroup
-	watchers.Go(func() { a.keepChecking(watching, admin) })
-	watchers.Go(func() { a.keepSeeing(watching, admin) })
+	watchers.Go(func() { a.keepProbingListeners(watching, admin) })
+	watchers.Go(func() { a.watchSPIRECertificate(watching, admin) })
 	defer func() { stop(); watchers.Wait() }()
 
 	select {
@@ -291,7 +290,7 @@ func (a *agent) runEnvoy(ctx, life context.Context, room *room, binary string) (
 		watchers.Wait()
 		wasReady, _ = a.ready.load()
 		a.ready.store(false)
-		a.outlook.crash()
+		a.statusReporter.clearProbeResults()
 		return wasReady, fmt.Errorf("Envoy ended: %w", envoy.exit())
 	case <-life.Done():
 		return true, context.Cause(life)
@@ -302,19 +301,19 @@ func (a *agent) runEnvoy(ctx, life context.Context, room *room, binary string) (
 	}
 }
 
-// lastWord tells the control plane that nothing is served any more, so that clients need not find out.
-func (a *agent) lastWord(life context.Context) {
-	ctx, cancel := context.WithTimeout(life, lastWordBound)
+// sendFinalReport reports that no listener serves any more, so that clients do not have to detect it.
+func (a *agent) sendFinalReport(life context.Context) {
+	ctx, cancel := context.WithTimeout(life, finalReportTimeout)
 	defer cancel()
-	a.outlook.end()
-	a.heard.await(ctx, func(heard bool) bool { return heard })
+	a.statusReporter.finish()
+	a.finalReportAcked.await(ctx, func(heard bool) bool { return heard })
 }
 
-// drain makes the proxy go without a lost request: first the clients let go of it, then it finishes what
-// is in flight, then it ends.
+// drain stops the proxy without a lost request: it waits until no client sends requests to it, and then until the
+// requests in flight have completed.
 func (a *agent) drain(life context.Context, envoy *envoy, admin *admin) {
 	a.ready.store(false)
-	a.outlook.drain()
+	a.statusReporter.startDraining()
 	ctx, cancel := context.WithCancel(life)
 	defer cancel()
 	go func() {
@@ -325,20 +324,19 @@ func (a *agent) drain(life context.Context, envoy *envoy, admin *admin) {
 		}
 	}()
 	if err := a.awaitDrained(ctx); err != nil {
-		a.Log.Warn("the drain goes on, though the control plane has not confirmed that no client is sent here any more",
+		a.Log.Warn("the drain continues without a confirmation of the control plane that no client is sent here",
 			"reason", err)
 	}
 	settings, _ := a.settings.load()
 	envoy.drain(life, admin, time.Duration(settings.DrainSeconds)*time.Second, a.Log)
 }
 
-// awaitDrained returns nil once the control plane states that no client is sent here any more, after the drain time. It
-// returns an error after drainBound, where ctx ends, and once there is no session and the last one that lasted for
-// absence broke as long ago.
+// awaitDrained returns nil once the control plane reports the proxy drained. It returns an error after drainTimeout, if
+// ctx ends, or if for sessionTimeout no session has lasted that long.
 func (a *agent) awaitDrained(ctx context.Context) error {
-	bound := time.After(drainBound)
+	bound := time.After(drainTimeout)
 	session, _ := a.session.load()
-	var lost time.Time // when the last session that lasted broke, or the drain began without a session
+	var lost time.Time // end of the last session that lasted, or the start of a drain without a session
 	if session.IsZero() {
 		lost = time.Now()
 	}
@@ -348,21 +346,21 @@ func (a *agent) awaitDrained(ctx context.Context) error {
 			return nil
 		}
 		present, changed := a.session.load()
-		if !present.Equal(session) && (lost.IsZero() || !session.IsZero() && time.Since(session) >= absence) {
+		if !present.Equal(session) && (lost.IsZero() || !session.IsZero() && time.Since(session) >= sessionTimeout) {
 			lost = time.Now()
 		}
 		session = present
 		var expired <-chan time.Time
 		if session.IsZero() {
-			expired = time.After(time.Until(lost.Add(absence)))
+			expired = time.After(time.Until(lost.Add(sessionTimeout)))
 		}
 		select {
 		case <-next:
 		case <-changed:
 		case <-expired:
-			return fmt.Errorf("no session with it lasted in the last %s", absence)
+			return fmt.Errorf("no session with it lasted in the last %s", sessionTimeout)
 		case <-bound:
-			return fmt.Errorf("it has not done so within %s", drainBound)
+			return fmt.Errorf("it has not done so within %s", drainTimeout)
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -14,26 +14,26 @@ import (
 )
 
 func TestTheReportIsWhatWasSeenAndHeard(t *testing.T) {
-	o := newOutlook("run", "1.40.0")
-	o.see(map[string]sighting{"10.0.0.1:80": {address: "10.0.0.1", port: 80, generation: "g",
-		leaf: seenLeaf{"5e", "spiffe://default/a spiffe://default/b"}}})
+	o := newStatusReporter("run", "1.40.0")
+	o.setProbeResults(map[string]probeResult{"10.0.0.1:80": {address: "10.0.0.1", port: 80, generation: "g",
+		cert: seenCert{"5e", "spiffe://default/a spiffe://default/b"}}})
 	report, _ := o.report.load()
 	if len(report.ReadyListeners) != 1 || report.ReadyListeners[0].Healthy {
 		t.Fatalf("an application of which nothing is known is reported as %v", report.ReadyListeners)
 	}
-	o.hear("10.0.0.1:80", true)
+	o.setHealth("10.0.0.1:80", true)
 	report, changed := o.report.load()
 	if !report.ReadyListeners[0].Healthy || report.ReadyListeners[0].Serial != "5e" ||
 		len(report.ReadyListeners[0].SpiffeIds) != 2 || report.Run != "run" || report.EnvoyVersion != "1.40.0" {
 		t.Errorf("reported %v", report)
 	}
-	o.hear("10.0.0.1:80", true)
+	o.setHealth("10.0.0.1:80", true)
 	select {
 	case <-changed:
 		t.Error("hearing the same again made a new report")
 	default:
 	}
-	o.end()
+	o.finish()
 	if report, _ := o.report.load(); len(report.ReadyListeners) != 0 {
 		t.Errorf("the last report serves %v", report.ReadyListeners)
 	}
@@ -42,15 +42,15 @@ func TestTheReportIsWhatWasSeenAndHeard(t *testing.T) {
 func TestProbeThresholds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var heard []string
-		answers := []bool{false, true, false, false, true, false, false, false, true, true}
+		results := []bool{false, true, false, false, true, false, false, false, true, true}
 		ctx, cancel := context.WithCancel(t.Context())
 		p := probe{listener: "l", interval: time.Second, unhealthy: 3, healthy: 2}
 		try := func(context.Context) bool {
-			answer := answers[0]
-			if answers = answers[1:]; len(answers) == 0 {
+			response := results[0]
+			if results = results[1:]; len(results) == 0 {
 				cancel()
 			}
-			return answer
+			return response
 		}
 		p.run(ctx, true, try, func(_ string, alive bool) {
 			heard = append(heard, map[bool]string{true: "alive", false: "dead"}[alive])
@@ -112,40 +112,40 @@ func TestRenewalIsInGoodTimeAndSpread(t *testing.T) {
 	}
 }
 
-func TestAnAgentWhoseClockIsAheadDoesNotAskWithoutEnd(t *testing.T) {
+func TestAnAgentWhoseClockIsAheadPausesBetweenRequests(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	if got := renewAt(now, now.Add(-time.Hour), 0).Sub(now); got < time.Second {
-		t.Errorf("a leaf that seems to have ended is asked for anew after %s", got)
+		t.Errorf("a certificate that seems expired is requested again after %s", got)
 	}
 }
 
-func TestTheNextCertificateIsAskedForInTurn(t *testing.T) {
+func TestTheNextCertificateIsRequestedInTurn(t *testing.T) {
 	now := time.Now()
 	due := now.Add(time.Hour)
-	held := &leaf{generation: "a", renew: due}
-	asked := func(l *leaf, identity *wire.Identity) time.Duration {
-		var turn turn
-		return turn.of(l, identity).Sub(now).Round(time.Second)
+	store := &workloadCert{generation: "a", renew: due}
+	requested := func(l *workloadCert, identity *wire.Identity) time.Duration {
+		var renewalTurn renewalTurn
+		return renewalTurn.next(l, identity).Sub(now).Round(time.Second)
 	}
-	if got := asked(nil, &wire.Identity{Generation: "a", SpreadMs: 60_000}); got != 0 {
-		t.Errorf("without a leaf it is asked for in %s, want at once", got)
+	if got := requested(nil, &wire.Identity{Generation: "a", SpreadMs: 60_000}); got != 0 {
+		t.Errorf("without a certificate it is requested in %s, want at once", got)
 	}
-	if got := asked(held, &wire.Identity{Generation: "a"}); got != time.Hour {
-		t.Errorf("a good leaf is asked for anew in %s, want when it is due", got)
+	if got := requested(store, &wire.Identity{Generation: "a"}); got != time.Hour {
+		t.Errorf("a valid certificate is requested again in %s, want when it is due", got)
 	}
-	if got := asked(held, &wire.Identity{Generation: "b"}); got != 0 {
+	if got := requested(store, &wire.Identity{Generation: "b"}); got != 0 {
 		t.Errorf("another generation is asked for in %s, want at once", got)
 	}
-	if got := asked(held, &wire.Identity{Generation: "b", SpreadMs: 10_000}); got > 10*time.Second {
+	if got := requested(store, &wire.Identity{Generation: "b", SpreadMs: 10_000}); got > 10*time.Second {
 		t.Errorf("another generation is asked for in %s, want within 10 s", got)
 	}
-	if got := asked(&leaf{generation: "a", renew: now},
+	if got := requested(&workloadCert{generation: "a", renew: now},
 		&wire.Identity{Generation: "b", SpreadMs: 3_600_000}); got != 0 {
-		t.Errorf("a leaf that is due waits %s for the proxy's turn", got)
+		t.Errorf("a certificate that is due waits %s for the proxy's turn", got)
 	}
-	var kept turn
+	var kept renewalTurn
 	many := &wire.Identity{Generation: "b", SpreadMs: 3_000_000}
-	if first, second := kept.of(held, many), kept.of(held, many); first != second {
+	if first, second := kept.next(store, many), kept.next(store, many); first != second {
 		t.Errorf("its turn moved from %s to %s", first, second)
 	}
 }
@@ -183,20 +183,20 @@ func (w writer) Write(p []byte) (int, error) { w(bytes.Clone(p)); return len(p),
 
 func TestWhatAKilledAgentLeftIsSwept(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	dead, err := newRoom()
+	dead, err := newRuntimeDir()
 	if err != nil {
 		t.Fatal(err)
 	}
-	alive, err := newRoom()
+	alive, err := newRuntimeDir()
 	if err != nil {
 		t.Fatal(err)
 	}
-	dead.lock.Close() // as the kernel does when a process ends
-	next, err := newRoom()
+	dead.lock.Close() // as the kernel does when a process exits
+	next, err := newRuntimeDir()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for r, want := range map[*room]bool{dead: false, alive: true, next: true} {
+	for r, want := range map[*runtimeDir]bool{dead: false, alive: true, next: true} {
 		if _, err := os.Stat(r.dir); (err == nil) != want {
 			t.Errorf("%s: there is %v, want %v", r.dir, err == nil, want)
 		}
@@ -213,7 +213,7 @@ func TestATooLongPathIsSaidBeforeAnythingStarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("TMPDIR", long)
-	if _, err := newRoom(); err == nil || !strings.Contains(err.Error(), "set TMPDIR to a shorter one") {
+	if _, err := newRuntimeDir(); err == nil || !strings.Contains(err.Error(), "set TMPDIR to a shorter one") {
 		t.Errorf("error is %v", err)
 	}
 }

@@ -20,28 +20,28 @@ import (
 	"weft/kind"
 )
 
-// The clusters that a bootstrap has. Both lead to the agent; configuration names the second one wherever
-// it wants the proxy's own certificate.
+// The clusters of the bootstrap. Both are the agent; the configuration refers to the second one for the proxy's
+// certificates.
 const (
 	discoveryCluster = "weft_xds"
 	secretsCluster   = "weft_sds"
 )
 
-// typeMetadata is the entry of the node's metadata that says which type the proxy is of: a ZoneIngress and a
-// ZoneEgress may have the same name.
+// typeMetadata is the key of the node's metadata with the proxy type: a ZoneIngress and a ZoneEgress may have the same
+// name.
 const typeMetadata = "dataplane.proxyType"
 
 const httpOptions = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 
-// internalBuffer is how many KiB wait in either direction of a connection to an internal listener. Envoy's default is
-// 1 MiB.
+// internalBuffer is the buffer of a connection to an internal listener, in KiB for each direction. Envoy's default is 1
+// MiB.
 const internalBuffer = 128
 
-// maxFiles stands for a limit of open files that is none.
+// maxFiles bounds the connection limit if the number of open files is unlimited.
 const maxFiles = 1 << 20
 
-// bootstrap writes Envoy's bootstrap and answers its path.
-func (a *agent) bootstrap(r *room, settings *wire.Settings) (string, error) {
+// bootstrap writes Envoy's bootstrap and returns its path.
+func (a *agent) bootstrap(r *runtimeDir, settings *wire.Settings) (string, error) {
 	node := &corev3.Node{
 		Id:      a.mesh + "." + a.name,
 		Cluster: kind.Workload(a.name, a.dataplane.Labels, &a.dataplane.Spec),
@@ -66,8 +66,9 @@ func (a *agent) bootstrap(r *room, settings *wire.Settings) (string, error) {
 	return r.write("bootstrap.json", text)
 }
 
-// newBootstrap returns the bootstrap of an Envoy whose heap has a bound in bytes, 0 for none.
-func newBootstrap(node *corev3.Node, r *room, settings *wire.Settings, memory uint64) (*bootstrapv3.Bootstrap, error) {
+// newBootstrap returns the bootstrap of an Envoy. The memory is the bound of its heap in bytes, 0 for none.
+func newBootstrap(node *corev3.Node, r *runtimeDir, settings *wire.Settings, memory uint64) (*bootstrapv3.Bootstrap,
+	error) {
 	http2, err := anypb.New(&httpv3.HttpProtocolOptions{
 		UpstreamProtocolOptions: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{
 			ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
@@ -108,7 +109,7 @@ func newBootstrap(node *corev3.Node, r *room, settings *wire.Settings, memory ui
 		},
 		OverloadManager: limits,
 		LayeredRuntime:  cancelledRequests(),
-		// TCP inbounds, and egress chains of TCP external services, have an internal listener behind their decision.
+		// TCP inbounds, and egress filter chains of TCP external services, continue in an internal listener.
 		BootstrapExtensions: []*corev3.TypedExtensionConfig{{
 			Name: "envoy.bootstrap.internal_listener", TypedConfig: internal,
 		}},
@@ -119,10 +120,10 @@ func newBootstrap(node *corev3.Node, r *room, settings *wire.Settings, memory ui
 	}, nil
 }
 
-// cancelledRequests is the runtime by which Envoy handles requests that clients cancel. When a client's deadlines pass
-// in a stall, its proxy cancels most requests of its connections. By default Envoy takes that for the HTTP/2 rapid
-// reset attack and closes the connection, which fails all other requests on it. Instead, Envoy forwards one request of
-// a connection at a time, so that those that are canceled meanwhile reach no application.
+// cancelledRequests returns the runtime flags for requests that clients cancel. When deadlines pass during a stall, a
+// client's proxy cancels most requests of its connections. By default Envoy detects an HTTP/2 rapid reset attack and
+// closes the connection, which fails all other requests on it. With these flags, Envoy forwards one request of a
+// connection at a time, and drops the canceled ones before they reach the application.
 func cancelledRequests() *bootstrapv3.LayeredRuntime {
 	flags := &structpb.Struct{Fields: map[string]*structpb.Value{
 		"http.max_requests_per_io_cycle":              structpb.NewNumberValue(1),
@@ -134,7 +135,7 @@ func cancelledRequests() *bootstrapv3.LayeredRuntime {
 	}}}
 }
 
-func agentCluster(name string, r *room, http2 *anypb.Any) *clusterv3.Cluster {
+func agentCluster(name string, r *runtimeDir, http2 *anypb.Any) *clusterv3.Cluster {
 	return &clusterv3.Cluster{
 		Name:                          name,
 		ConnectTimeout:                durationpb.New(reconnect.MaxDelay),
@@ -149,8 +150,8 @@ func agentCluster(name string, r *room, http2 *anypb.Any) *clusterv3.Cluster {
 	}
 }
 
-// adminAddress is a socket that only this user reaches, or the port that the Dataplane names, on loopback.
-func adminAddress(r *room, settings *wire.Settings) *corev3.Address {
+// adminAddress returns a socket that only this user can open, or the Dataplane's port on loopback.
+func adminAddress(r *runtimeDir, settings *wire.Settings) *corev3.Address {
 	if settings.AdminPort == 0 {
 		return pipe(r.admin())
 	}

@@ -15,40 +15,40 @@ import (
 	"weft/internal/wire"
 )
 
-// leaf is the certificate that the proxy presents, with its key; without the chain, the key and the pair where
-// Envoy has it from a SPIRE agent. It is never changed.
-type leaf struct {
+// workloadCert is a certificate of the proxy with its key. A certificate that Envoy has from a SPIRE agent has no
+// chain, key and pair here. A workloadCert is immutable.
+type workloadCert struct {
 	chain      []byte // PEM
 	key        []byte // PEM
 	pair       tls.Certificate
 	serial     string    // hexadecimal, lower case
-	generation string    // of the identity that it was asked for
-	renew      time.Time // when it is due to be replaced
+	generation string    // of the identity in the settings
+	renew      time.Time // the time at which the next certificate is requested
 }
 
-// toServe says whether the agent has the leaf with its key.
-func (l *leaf) toServe() bool { return l != nil && len(l.chain) > 0 }
+// hasKey reports whether the agent has the certificate's key, and so can serve it.
+func (l *workloadCert) hasKey() bool { return l != nil && len(l.chain) > 0 }
 
-// keepCertificate has a certificate for as long as the settings name an identity of a secret, and asks for the next
-// one in good time, with jitter, and at once where the identity changes. A new one comes with a new key.
+// keepCertificate keeps a certificate for the secret while the settings have an identity for it. It requests the next
+// one before the expiry, with jitter, and at once when the identity changes. Each certificate has a new key.
 func (a *agent) keepCertificate(ctx context.Context, secret string) error {
 	retry := newBackoff()
-	held := a.leaves.of(secret)
-	var turn turn
+	store := a.certs.of(secret)
+	var renewalTurn renewalTurn
 	for ctx.Err() == nil {
 		settings, changed := a.settings.load()
-		current, _ := held.load()
+		current, _ := store.load()
 		wanted := identityOf(settings, secret)
-		if at := turn.of(current, wanted); time.Now().Before(at) {
+		if at := renewalTurn.next(current, wanted); time.Now().Before(at) {
 			waitUntil(ctx, changed, at)
 			continue
 		}
-		next, err := a.requestLeaf(ctx, wanted)
+		next, err := a.requestCertificate(ctx, wanted)
 		if err != nil {
-			if secret == leafSecret && !a.started() && isFinal(err) {
+			if secret == identitySecret && !a.started() && isFinal(err) {
 				return fmt.Errorf("no certificate for identity %s: %w", wanted.Name, a.control.explain(err))
 			}
-			a.Log.Warn("asking for a certificate failed, trying again", "identity", wanted.Name, "error", reason(err))
+			a.Log.Warn("the certificate request failed and is retried", "identity", wanted.Name, "error", reason(err))
 			if pause := pauseOf(err); pause > 0 {
 				retry.waitAtLeast(ctx, pause)
 			} else {
@@ -59,21 +59,21 @@ func (a *agent) keepCertificate(ctx context.Context, secret string) error {
 		retry.reset()
 		a.Log.Info("certificate", "spiffeID", wanted.SpiffeId, "serial", next.serial, "notAfter",
 			next.pair.Leaf.NotAfter)
-		held.store(next)
+		store.store(next)
 	}
 	return nil
 }
 
-// turn is when a certificate of another generation is asked for.
-type turn struct {
+// renewalTurn is the time at which this proxy requests a certificate of another generation.
+type renewalTurn struct {
 	generation string
 	at         time.Time
 }
 
-// of is when the next certificate is asked for: at once where there is none, when the leaf is due, or in
-// the proxy's turn where another generation is wanted of everybody; never where there is no identity, or a
-// SPIRE agent gives it.
-func (t *turn) of(current *leaf, identity *wire.Identity) time.Time {
+// next returns the time of the next request. It is now without a certificate, and otherwise the certificate's renewal
+// time. A new generation spreads the requests of all proxies over a period. Without an identity, or with one of a SPIRE
+// agent, there is no request.
+func (t *renewalTurn) next(current *workloadCert, identity *wire.Identity) time.Time {
 	now := time.Now()
 	switch {
 	case identity == nil || identity.SpireSocket != "":
@@ -84,7 +84,7 @@ func (t *turn) of(current *leaf, identity *wire.Identity) time.Time {
 		return current.renew
 	case t.generation != identity.Generation:
 		spread := time.Duration(identity.SpreadMs) * time.Millisecond
-		*t = turn{identity.Generation, now.Add(time.Duration(mathrand.Float64() * float64(spread)))}
+		*t = renewalTurn{identity.Generation, now.Add(time.Duration(mathrand.Float64() * float64(spread)))}
 	}
 	if t.at.Before(current.renew) {
 		return t.at
@@ -102,7 +102,7 @@ func waitUntil(ctx context.Context, changed <-chan struct{}, at time.Time) {
 	}
 }
 
-func (a *agent) requestLeaf(ctx context.Context, identity *wire.Identity) (*leaf, error) {
+func (a *agent) requestCertificate(ctx context.Context, identity *wire.Identity) (*workloadCert, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -113,40 +113,41 @@ func (a *agent) requestLeaf(ctx context.Context, identity *wire.Identity) (*leaf
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	answer, err := a.control.agent.Sign(ctx, &wire.SignRequest{ProxyType: string(a.ProxyType), Mesh: a.mesh,
+	response, err := a.control.agent.Sign(ctx, &wire.SignRequest{ProxyType: string(a.ProxyType), Mesh: a.mesh,
 		Name: a.name, Request: request, Secret: identity.Secret})
 	if err != nil {
 		return nil, err
 	}
-	return newLeaf(key, answer, identity.Generation, mathrand.Float64())
+	return newWorkloadCert(key, response, identity.Generation, mathrand.Float64())
 }
 
-func newLeaf(key *ecdsa.PrivateKey, answer *wire.SignResponse, generation string, jitter float64) (*leaf, error) {
+func newWorkloadCert(key *ecdsa.PrivateKey, response *wire.SignResponse, generation string,
+	jitter float64) (*workloadCert, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		return nil, err
 	}
-	l := &leaf{
+	l := &workloadCert{
 		key:        pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}),
-		serial:     answer.Serial,
+		serial:     response.Serial,
 		generation: generation,
-		renew:      renewAt(time.Now(), time.Unix(answer.NotAfterUnix, 0), jitter),
+		renew:      renewAt(time.Now(), time.Unix(response.NotAfterUnix, 0), jitter),
 	}
-	for _, cert := range answer.Chain {
+	for _, cert := range response.Chain {
 		l.chain = append(l.chain, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})...)
 	}
 	if l.pair, err = tls.X509KeyPair(l.chain, l.key); err != nil {
-		return nil, fmt.Errorf("the control plane signed something else than what was asked for: %w", err)
+		return nil, fmt.Errorf("the control plane signed another key than the requested one: %w", err)
 	}
 	return l, nil
 }
 
-// soonestRenewal keeps an agent whose clock is far ahead from asking without end.
+// soonestRenewal is the shortest renewal period: an agent whose clock is far ahead must not request without a pause.
 const soonestRenewal = time.Second
 
-// renewAt is after 60 % to 80 % of what was left of a certificate's life when it was received: its
-// beginning is backdated, by more than a short life is long. The jitter, from [0, 1), spreads the proxies
-// that were started at one moment.
+// renewAt returns the renewal time of a certificate: after 60 % to 80 % of the time between its receipt and its expiry.
+// NotBefore is no base, since it is backdated by more than a short lifetime. The jitter, in [0, 1), spreads proxies
+// that were started at the same time.
 func renewAt(received, notAfter time.Time, jitter float64) time.Time {
 	life := time.Duration(float64(notAfter.Sub(received)) * (0.6 + 0.2*jitter))
 	return received.Add(max(life, soonestRenewal))

@@ -15,7 +15,7 @@ import (
 	"weft/internal/wire"
 )
 
-// limited is a control plane that signs later.
+// limited is a control plane that signs after a delay.
 type limited struct {
 	wire.AgentClient
 	pause time.Duration
@@ -32,17 +32,18 @@ func (l *limited) Sign(context.Context, *wire.SignRequest, ...grpc.CallOption) (
 	return nil, s.Err()
 }
 
-// TestAnAgentWaitsForItsCertificate: as long as the control plane asks for, whatever else changes; it does not end.
+// TestAnAgentWaitsForItsCertificate: the agent waits for the pause of the control plane, whatever else changes, and
+// does not exit.
 func TestAnAgentWaitsForItsCertificate(t *testing.T) {
 	control := &limited{pause: time.Second, calls: make(chan time.Time)}
 	settings := &wire.Settings{Identity: &wire.Identity{Name: "identity", Generation: "g"}}
 	a := &agent{
 		Config: Config{Log: slog.New(slog.DiscardHandler)}, control: &controlPlane{agent: control},
-		settings: watch(settings), leaves: newLeaves(),
+		settings: watch(settings), certs: newWorkloadCerts(),
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- a.keepCertificate(ctx, leafSecret) }()
+	go func() { ended <- a.keepCertificate(ctx, identitySecret) }()
 	first := <-control.calls
 	a.settings.store(&wire.Settings{Identity: settings.Identity, Drained: true})
 	select {

@@ -27,10 +27,10 @@ import (
 	"weft/internal/wire"
 )
 
-// controlPlane is the connection that everything shares. It is to one of the instances, and goes over to
-// the next one where it fails.
+// controlPlane is the shared connection to one of the control plane's replicas. After a failure it moves to the next
+// one.
 type controlPlane struct {
-	addresses []string // HOST:PORT, in the order in which they are tried
+	addresses []string // HOST:PORT, in the order of the attempts
 	caFile    string
 	tls       *tls.Config
 	conn      *grpc.ClientConn
@@ -61,8 +61,8 @@ func connect(c Config) (*controlPlane, error) {
 	return p, nil
 }
 
-// controlPlanes reads the addresses of one or several control planes. Each agent begins at another one, so
-// that they share the proxies.
+// controlPlanes parses the addresses of the replicas. The first one is random, so that the proxies are spread over the
+// replicas.
 func controlPlanes(urls []string) ([]string, error) {
 	var addresses []string
 	for _, text := range urls {
@@ -81,8 +81,8 @@ func controlPlanes(urls []string) ([]string, error) {
 	return append(addresses[first:len(addresses):len(addresses)], addresses[:first]...), nil
 }
 
-// dial answers a connection that is made when it is first used. gRPC tries the addresses in their order, the
-// next one as soon as one refuses, or after a quarter of a second.
+// dial returns a connection that is made on first use. gRPC tries the addresses in order, the next one after a rejected
+// connection or a quarter of a second.
 func (p *controlPlane) dial(tokenFile string) (*grpc.ClientConn, error) {
 	instances := manual.NewBuilderWithScheme("weft")
 	var state resolver.State
@@ -109,7 +109,7 @@ func hostOf(address string) string {
 	return host
 }
 
-// String names the addresses.
+// String returns the addresses, separated by commas.
 func (p *controlPlane) String() string { return strings.Join(p.addresses, ", ") }
 
 func (p *controlPlane) close() { p.conn.Close() }
@@ -139,7 +139,7 @@ func readToken(file string) (string, error) {
 	return token, nil
 }
 
-// token proves who the agent is, in every call's metadata.
+// token is the credential of each call: the content of the token file.
 type token struct{ file string }
 
 // GetRequestMetadata implements credentials.PerRPCCredentials.
@@ -154,13 +154,12 @@ func (t token) GetRequestMetadata(context.Context, ...string) (map[string]string
 // RequireTransportSecurity implements credentials.PerRPCCredentials.
 func (token) RequireTransportSecurity() bool { return true }
 
-// register writes the Dataplane. It tries again for as long as waiting can help, and answers an error
-// that says what to do where it can't.
+// register registers the Dataplane. It retries while a retry can succeed; other errors say what to change.
 func (p *controlPlane) register(ctx context.Context, document []byte, log *slog.Logger) (mesh, name string, err error) {
 	for retry := newBackoff(); ; {
-		answer, err := p.tryRegister(ctx, document)
+		response, err := p.tryRegister(ctx, document)
 		if err == nil {
-			return answer.Mesh, answer.Name, nil
+			return response.Mesh, response.Name, nil
 		}
 		if ctx.Err() != nil {
 			return "", "", ctx.Err()
@@ -180,8 +179,8 @@ func (p *controlPlane) tryRegister(ctx context.Context, document []byte) (*wire.
 	return p.agent.Register(ctx, &wire.RegisterRequest{Dataplane: document})
 }
 
-// trust finds out whether the certificate of the first instance that answers is believed: of that gRPC tells
-// no more than that the connection failed, as if waiting could help.
+// trust checks the certificate of the first replica that accepts a connection. gRPC would report a certificate error as
+// a failed connection, as if a retry could succeed.
 func (p *controlPlane) trust(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -199,7 +198,7 @@ func (p *controlPlane) trust(ctx context.Context) error {
 	return failed
 }
 
-// isFinal says that trying the same again can't help.
+// isFinal reports whether a retry of the same request cannot succeed.
 func isFinal(err error) bool {
 	var untrusted *tls.CertificateVerificationError
 	var plain tls.RecordHeaderError
@@ -213,7 +212,7 @@ func isFinal(err error) bool {
 	return false
 }
 
-// explain says what a final error means to whoever started the agent.
+// explain returns a final error with advice for the user.
 func (p *controlPlane) explain(err error) error {
 	var untrusted *tls.CertificateVerificationError
 	if errors.As(err, &untrusted) {
@@ -222,19 +221,19 @@ func (p *controlPlane) explain(err error) error {
 	}
 	var plain tls.RecordHeaderError
 	if errors.As(err, &plain) {
-		return fmt.Errorf("%s does not speak TLS; give the control plane's data plane server with --cp-address (port "+
+		return fmt.Errorf("%s does not use TLS; set the control plane's data plane server with --cp-address (port "+
 			"5678 by default)", p)
 	}
 	switch status.Code(err) {
 	case codes.Unauthenticated, codes.PermissionDenied:
-		return fmt.Errorf("the control plane at %s refuses the token or what it is used for: %s", p, reason(err))
+		return fmt.Errorf("the control plane at %s rejects the token or its use: %s", p, reason(err))
 	case codes.Unimplemented:
 		return fmt.Errorf("%s is no weft control plane's data plane server (port 5678 by default): %s", p, reason(err))
 	}
 	return fmt.Errorf("the control plane at %s: %s", p, reason(err))
 }
 
-// pauseOf is how long the control plane asks the agent to wait (google.rpc.RetryInfo); 0: it does not say.
+// pauseOf returns the pause that the control plane requested (google.rpc.RetryInfo), or 0.
 func pauseOf(err error) time.Duration {
 	for _, detail := range status.Convert(err).Details() {
 		if info, ok := detail.(*errdetails.RetryInfo); ok {
@@ -244,5 +243,5 @@ func pauseOf(err error) time.Duration {
 	return 0
 }
 
-// reason is an error without gRPC's own words around it.
+// reason returns the message of an error without the prefix of gRPC.
 func reason(err error) string { return status.Convert(err).Message() }

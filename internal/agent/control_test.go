@@ -18,20 +18,19 @@ import (
 	"weft/internal/wire"
 )
 
-// instance is a control plane's data plane server that registers whoever asks, as of the mesh that it is
-// named after.
-type instance struct {
+// replica is a data plane server that registers every proxy, in a mesh with the replica's name.
+type replica struct {
 	wire.UnimplementedAgentServer
 	name   string
 	url    string
 	server *grpc.Server
 }
 
-func (i *instance) Register(context.Context, *wire.RegisterRequest) (*wire.RegisterResponse, error) {
+func (i *replica) Register(context.Context, *wire.RegisterRequest) (*wire.RegisterResponse, error) {
 	return &wire.RegisterResponse{Mesh: i.name}, nil
 }
 
-func (i *instance) Session(stream wire.Agent_SessionServer) error {
+func (i *replica) Session(stream wire.Agent_SessionServer) error {
 	if err := stream.Send(&wire.Settings{}); err != nil {
 		return err
 	}
@@ -39,8 +38,8 @@ func (i *instance) Session(stream wire.Agent_SessionServer) error {
 	return nil
 }
 
-// startInstance serves at a loopback address with a certificate for that address alone.
-func startInstance(t *testing.T, name, host, dir string) *instance {
+// startReplica serves at a loopback address with a certificate for that address alone.
+func startReplica(t *testing.T, name, host, dir string) *replica {
 	t.Helper()
 	certificate, err := identity.ServerCertificate(dir, []string{host}, time.Now())
 	if err != nil {
@@ -50,7 +49,7 @@ func startInstance(t *testing.T, name, host, dir string) *instance {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := &instance{name: name, url: "https://" + listener.Addr().String()}
+	i := &replica{name: name, url: "https://" + listener.Addr().String()}
 	i.server = grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{certificate}})))
 	wire.RegisterAgentServer(i.server, i)
 	go i.server.Serve(listener)
@@ -74,15 +73,15 @@ func connectTo(t *testing.T, dir string, urls ...string) *controlPlane {
 
 func TestAnAgentGoesToAnotherInstanceWithinASecond(t *testing.T) {
 	dir := t.TempDir()
-	all := map[string]*instance{}
-	for _, i := range []*instance{startInstance(t, "a", "127.30.250.1", dir),
-		startInstance(t, "b", "127.30.250.2", dir)} {
+	all := map[string]*replica{}
+	for _, i := range []*replica{startReplica(t, "a", "127.30.250.1", dir),
+		startReplica(t, "b", "127.30.250.2", dir)} {
 		all[i.name] = i
 	}
 	p := connectTo(t, dir, all["a"].url, all["b"].url)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	answer, err := p.tryRegister(ctx, nil)
+	response, err := p.tryRegister(ctx, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,24 +92,24 @@ func TestAnAgentGoesToAnotherInstanceWithinASecond(t *testing.T) {
 	if _, err := stream.Recv(); err != nil {
 		t.Fatal(err)
 	}
-	all[answer.Mesh].server.Stop()
+	all[response.Mesh].server.Stop()
 	if _, err := stream.Recv(); err == nil {
 		t.Fatal("the session outlived its instance")
 	}
 	began := time.Now()
 	again, err := p.agent.Register(ctx, &wire.RegisterRequest{}, grpc.WaitForReady(true))
-	if err != nil || again.Mesh == answer.Mesh {
-		t.Fatalf("registered at %v after %s was stopped: %v", again, answer.Mesh, err)
+	if err != nil || again.Mesh == response.Mesh {
+		t.Fatalf("registered at %v after %s was stopped: %v", again, response.Mesh, err)
 	}
 	if took := time.Since(began); took > time.Second {
 		t.Errorf("the other instance was reached after %s, want a second at most", took)
 	}
 }
 
-func TestAnInstanceThatIsAwayStopsNoRegistration(t *testing.T) {
+func TestARegistrationSkipsAReplicaThatIsDown(t *testing.T) {
 	dir := t.TempDir()
-	there := startInstance(t, "there", "127.30.250.3", dir)
-	gone := startInstance(t, "gone", "127.30.250.4", dir)
+	there := startReplica(t, "there", "127.30.250.3", dir)
+	gone := startReplica(t, "gone", "127.30.250.4", dir)
 	gone.server.Stop()
 	if _, err := connectTo(t, dir, gone.url, there.url).tryRegister(t.Context(), nil); err != nil {
 		t.Error(err)

@@ -16,8 +16,8 @@ import (
 	"weft/internal/wire"
 )
 
-// scripted is the administration interface of an Envoy: to each path the responses in their order, the last one again
-// and again; "" is an error of the transport, as of an Envoy that is too busy to respond in time.
+// scripted is Envoy's administration interface with a list of responses for each path, the last of which is repeated.
+// "" is a transport error, as of an Envoy that is too busy to respond in time.
 type scripted struct {
 	mu        sync.Mutex
 	responses map[string][]string
@@ -50,7 +50,7 @@ func (s *scripted) count(path string) int {
 	return n
 }
 
-// asEnvoy is a process in the place of Envoy.
+// asEnvoy starts a process in place of Envoy.
 func asEnvoy(t *testing.T) *envoy {
 	t.Helper()
 	command := exec.Command("sleep", "600")
@@ -71,7 +71,7 @@ const (
 		`{"name":"tcp.ingress.upstream_flush_active","value":1}]}`
 )
 
-// A busy Envoy that does not respond to one question has not ended its connections.
+// An Envoy that is too busy to respond to one request has not closed its connections.
 func TestAnEnvoyThatDoesNotRespondIsNotDrained(t *testing.T) {
 	for name, counts := range map[string][]string{
 		"its statistics time out":           {oneOpen, "", "", oneOpen, noneOpen},
@@ -105,12 +105,12 @@ func TestConnectionsThatDoNotEndAreCutAtTheBound(t *testing.T) {
 	}
 }
 
-// A draining agent waits for the control plane while it has a session, and goes on once there has been none for 10 s. A
-// session that breaks earlier than after 10 s does not start these 10 s anew, and a drain waits for 50 s at most.
+// A draining agent waits for the control plane while it has a session, and continues once there has been none for 10 s.
+// A session shorter than 10 s does not restart that time. A drain waits for 50 s at most.
 func TestADrainWaitsForTheControlPlane(t *testing.T) {
 	// steady has one session that lasts.
 	steady := func(a *agent) { a.session.store(time.Now().Add(-time.Hour)) }
-	// breaking has sessions that last for a time, and as long none between them.
+	// breaking has sessions of a duration, with equal pauses.
 	breaking := func(lasting time.Duration) func(*agent) {
 		return func(a *agent) {
 			for range 100 {
@@ -172,7 +172,7 @@ func TestADrainWaitsForTheControlPlane(t *testing.T) {
 				if took := time.Since(began); took < c.least || took > c.most || (err == nil) != c.drained {
 					t.Errorf("the drain waited for %s, want %s to %s, and returned %v", took, c.least, c.most, err)
 				}
-				time.Sleep(time.Hour) // the control plane of this test ends
+				time.Sleep(time.Hour) // the control plane of this test exits
 			})
 		})
 	}

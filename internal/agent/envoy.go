@@ -22,30 +22,30 @@ import (
 	"weft/internal/wire"
 )
 
-// ExitError says that Envoy ended by itself, and for good.
+// ExitError is the error of an Envoy that exited and is not restarted.
 type ExitError struct{ Code int }
 
 // Error implements error.
 func (e *ExitError) Error() string { return "exit code " + strconv.Itoa(e.Code) }
 
-// An Envoy that dies more often than mostCrashes times within crashSpan stays dead: what is wrong with it
-// is somebody's to look at, and a supervisor's back-off is slower than ours.
+// An Envoy that exits more than mostCrashes times within crashSpan is not restarted. Its cause needs an operator, and a
+// supervisor's back-off is longer.
 const (
 	mostCrashes = 5
 	crashSpan   = time.Minute
 )
 
-// crashes are the times of the last ones.
+// crashes are the times of the last crashes.
 type crashes []time.Time
 
-// another notes a crash, and says whether Envoy is to be started again.
-func (c *crashes) another(now time.Time) bool {
+// recordCrash records a crash, and reports whether Envoy is to be restarted.
+func (c *crashes) recordCrash(now time.Time) bool {
 	*c = slices.DeleteFunc(append(*c, now), func(at time.Time) bool { return now.Sub(at) > crashSpan })
 	return len(*c) <= mostCrashes
 }
 
-// findEnvoy answers the path and version of an Envoy that is new enough: the given one, else WEFT_ENVOY,
-// else `envoy` on the PATH, else the one that `make tools` unpacks beside the folder of this program.
+// findEnvoy returns the path and version of a supported Envoy: the given path, or WEFT_ENVOY, or `envoy` on the PATH,
+// or the one that `make tools` downloads next to the directory of this program.
 func findEnvoy(ctx context.Context, given string) (path, version string, err error) {
 	path, err = exec.LookPath(cmp.Or(given, os.Getenv("WEFT_ENVOY"), "envoy"))
 	if err != nil && given == "" && os.Getenv("WEFT_ENVOY") == "" {
@@ -65,7 +65,7 @@ func findEnvoy(ctx context.Context, given string) (path, version string, err err
 	return path, version, err
 }
 
-// pinnedEnvoy is where `make tools` puts Envoy, seen from bin/weft-dp.
+// pinnedEnvoy returns the path at which `make tools` stores Envoy, relative to bin/weft-dp.
 func pinnedEnvoy() string {
 	program, err := os.Executable()
 	if err != nil {
@@ -76,7 +76,7 @@ func pinnedEnvoy() string {
 
 var versionPattern = regexp.MustCompile(`/(\d+\.\d+\.\d+)`)
 
-// checkVersion reads what `envoy --version` prints: "envoy  version: COMMIT/1.40.0/Clean/RELEASE/BoringSSL".
+// checkVersion parses the output of `envoy --version`: "envoy  version: COMMIT/1.40.0/Clean/RELEASE/BoringSSL".
 func checkVersion(path string, out []byte) (string, error) {
 	found := versionPattern.FindSubmatch(out)
 	if found == nil {
@@ -90,14 +90,14 @@ func checkVersion(path string, out []byte) (string, error) {
 	return version, nil
 }
 
-// envoy is the running proxy.
+// envoy is a running Envoy.
 type envoy struct {
 	process *os.Process
 	done    chan struct{}
 	err     error // once done
 }
 
-// startEnvoy starts it so that it ends with the agent, however that ends.
+// startEnvoy starts Envoy such that it exits with the agent, also if the agent is killed.
 func startEnvoy(binary, bootstrap string, drainSeconds uint32, c Config) (*envoy, error) {
 	output := &lines{to: c.EnvoyOutput}
 	command := exec.Command(binary,
@@ -112,7 +112,7 @@ func startEnvoy(binary, bootstrap string, drainSeconds uint32, c Config) (*envoy
 	e := &envoy{done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		// The kernel ends Envoy with the thread that started it, so that this one has to stay.
+		// The kernel kills Envoy when the thread that started it exits, so this thread must not exit before.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := command.Start()
@@ -131,7 +131,7 @@ func startEnvoy(binary, bootstrap string, drainSeconds uint32, c Config) (*envoy
 	return e, nil
 }
 
-// exit is how Envoy ended: its exit code, or 128 and the signal's number, as shells have it.
+// exit returns Envoy's exit code as an error. For a signal, it is 128 plus the signal's number, as in shells.
 func (e *envoy) exit() error {
 	var failed *exec.ExitError
 	if !errors.As(e.err, &failed) {
@@ -143,22 +143,22 @@ func (e *envoy) exit() error {
 	return &ExitError{Code: failed.ExitCode()}
 }
 
-// kill ends Envoy where it still runs.
+// kill kills Envoy and waits for its exit.
 func (e *envoy) kill() {
 	e.process.Kill()
 	<-e.done
 }
 
-// drain asks Envoy to drain, waits until no connection is open, at most for the bound, and ends Envoy. An Envoy that
-// does not respond may be busy with its connections, so that it is asked again.
+// drain drains Envoy, waits until no connection is open, for the bound at most, and terminates Envoy. An Envoy that
+// does not respond may be busy with its connections, so the request is repeated.
 func (e *envoy) drain(ctx context.Context, admin *admin, bound time.Duration, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	look := time.NewTicker(100 * time.Millisecond)
 	defer look.Stop()
-	for asked := false; ; {
-		if !asked {
-			asked = admin.drain(ctx) == nil
+	for requested := false; ; {
+		if !requested {
+			requested = admin.drain(ctx) == nil
 		}
 		open, err := admin.connections(ctx)
 		if err == nil && open == 0 {
@@ -177,7 +177,7 @@ func (e *envoy) drain(ctx context.Context, admin *admin, bound time.Duration, lo
 	e.terminate()
 }
 
-// terminate asks Envoy to end and insists after a while.
+// terminate sends SIGTERM, and kills Envoy after 5 s.
 func (e *envoy) terminate() {
 	e.process.Signal(syscall.SIGTERM)
 	select {
@@ -187,7 +187,7 @@ func (e *envoy) terminate() {
 	}
 }
 
-// lines passes on whole lines only, so that Envoy's log and the agent's own mix line by line.
+// lines forwards whole lines only, so that the logs of Envoy and the agent do not mix within a line.
 type lines struct {
 	mu   sync.Mutex
 	to   io.Writer
@@ -206,7 +206,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// flush passes on a last line without an end.
+// flush forwards a last line without a newline.
 func (l *lines) flush() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -4,5 +4,5 @@ package agent
 
 import "syscall"
 
-// endWithUs has nothing but the process group here: an agent that is killed leaves its Envoy running.
+// endWithUs sets only the process group: on this platform, a killed agent leaves its Envoy running.
 func endWithUs() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

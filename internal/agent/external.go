@@ -14,17 +14,17 @@ import (
 	"weft/kind"
 )
 
-// hostsFile has the machine's own names.
+// hostsFile has the host names of the machine.
 const hostsFile = "/etc/hosts"
 
-// hasZoneEgress says whether the proxy connects clients to external services.
+// hasZoneEgress reports whether the proxy is a zone egress.
 func (a *agent) hasZoneEgress() bool {
 	return a.ProxyType == EgressProxy || a.dataplane.Spec.Networking.ZoneEgress != nil
 }
 
-// serveExternal resolves the names of servers outside the mesh for the Envoy of a zone egress, for as long as the agent
-// runs. Addresses of the machine itself, of its link and of a cloud's metadata are left out, but for those that the
-// control plane's settings allow. Envoy has no other resolver.
+// serveExternal resolves host names of external services for the Envoy of a zone egress, until ctx ends. It excludes
+// addresses of the machine, of its link and of a cloud's metadata service, unless the control plane's settings allow
+// them. Envoy has no other resolver.
 func (a *agent) serveExternal(ctx context.Context, parts *errgroup.Group) error {
 	if !a.hasZoneEgress() {
 		return nil
@@ -43,7 +43,7 @@ func (a *agent) serveExternal(ctx context.Context, parts *errgroup.Group) error 
 	return nil
 }
 
-// localNetworks are those that the control plane's settings allow; what can't be read allows nothing.
+// localNetworks returns the networks that the control plane's settings allow. Invalid networks are ignored.
 func (a *agent) localNetworks() []netip.Prefix {
 	settings, _ := a.settings.load()
 	var networks []netip.Prefix
@@ -55,7 +55,7 @@ func (a *agent) localNetworks() []netip.Prefix {
 	return networks
 }
 
-// externalResolver has Envoy ask the agent alone.
+// externalResolver returns the configuration of Envoy's resolver, which sends all queries to the agent.
 func externalResolver(at netip.AddrPort) (*corev3.TypedExtensionConfig, error) {
 	config, err := anypb.New(&caresv3.CaresDnsResolverConfig{
 		Resolvers: []*corev3.Address{{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{

@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// defaultMemory returns the bound of Envoy's heap in bytes where no flag sets one: three quarters of the limit of the
-// agent's cgroup, which leaves room for the agent and for what is not heap, or half of the machine's memory. A bound
-// below leastMemory is raised to that; 0 where neither is known.
+// defaultMemory returns the default bound of Envoy's heap in bytes: three quarters of the cgroup's memory limit, which
+// leaves memory for the agent and for what is not heap, or half of the machine's memory. It is at least leastMemory,
+// and 0 if neither is known.
 func defaultMemory() uint64 { return memoryOf(os.DirFS("/")) }
 
 func memoryOf(root fs.FS) uint64 {
@@ -25,8 +25,8 @@ func memoryOf(root fs.FS) uint64 {
 	return 0
 }
 
-// cgroupLimit returns the least memory limit of the process's cgroup and those above it, 0 for none. A limit that
-// exceeds the machine's memory, as cgroup v1 writes for none, is none.
+// cgroupLimit returns the lowest memory limit of the process's cgroup and its parents, or 0 for none. Limits above the
+// machine's memory do not count: cgroup v1 has one instead of none.
 func cgroupLimit(root fs.FS) uint64 {
 	text, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {
@@ -59,7 +59,7 @@ func cgroupLimit(root fs.FS) uint64 {
 	return least
 }
 
-// number reads a file with one number, 0 where there is none.
+// number returns the number in a file, or 0 without one.
 func number(root fs.FS, file string) uint64 {
 	text, err := fs.ReadFile(root, file)
 	if err != nil {

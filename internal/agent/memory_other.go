@@ -2,5 +2,5 @@
 
 package agent
 
-// defaultMemory returns 0, no bound: neither cgroups nor the machine's memory are known here.
+// defaultMemory returns 0, no bound: the memory limits are unknown on this platform.
 func defaultMemory() uint64 { return 0 }

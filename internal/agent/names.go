@@ -13,16 +13,16 @@ import (
 	"weft/internal/wire"
 )
 
-// resolvConf says whom the machine asks for names.
+// resolvConf lists the machine's resolvers.
 const resolvConf = "/etc/resolv.conf"
 
-// resolves says whether the agent answers the machine's DNS. Names lead to virtual IPs, which only redirected
-// connections reach.
+// resolves reports whether the agent serves the machine's DNS. The host names of a mesh resolve to virtual IPs, which
+// only redirected connections reach.
 func (a *agent) resolves() bool {
 	return a.DNSPort != 0 && a.dataplane.Spec.Networking.TransparentProxying != nil
 }
 
-// serveNames answers DNS for as long as the agent runs.
+// serveNames serves DNS until ctx ends.
 func (a *agent) serveNames(ctx context.Context, parts *errgroup.Group) error {
 	if !a.resolves() {
 		return nil
@@ -37,24 +37,24 @@ func (a *agent) serveNames(ctx context.Context, parts *errgroup.Group) error {
 	return nil
 }
 
-// keepNames has the server know the names that the control plane tells. While that is away, the last ones hold.
+// keepNames updates the server with the host names from the control plane. Without a control plane, the last ones stay.
 func (a *agent) keepNames(ctx context.Context, server *nameserver.Server) error {
 	retry := newBackoff()
 	for version := ""; ; {
-		err := a.hearNames(ctx, server, &version, retry)
+		err := a.receiveNames(ctx, server, &version, retry)
 		if ctx.Err() != nil {
 			return nil
 		}
-		if status.Code(err) == codes.Unimplemented { // by a control plane of an older release
-			a.named.store(true)
+		if status.Code(err) == codes.Unimplemented { // from a control plane of an older release
+			a.namesReceived.store(true)
 		}
-		a.Log.Debug("the host names are asked for again", "reason", reason(err))
+		a.Log.Debug("the stream of host names is opened again", "reason", reason(err))
 		retry.wait(ctx)
 	}
 }
 
-// hearNames follows one stream to its end.
-func (a *agent) hearNames(ctx context.Context, server *nameserver.Server, version *string, retry *retry) error {
+// receiveNames follows one stream to its end.
+func (a *agent) receiveNames(ctx context.Context, server *nameserver.Server, version *string, retry *retry) error {
 	stream, err := a.control.agent.HostNames(ctx, &wire.HostNamesRequest{ProxyType: string(a.ProxyType), Mesh: a.mesh,
 		Name: a.name, Version: *version})
 	if err != nil {
@@ -72,7 +72,7 @@ func (a *agent) hearNames(ctx context.Context, server *nameserver.Server, versio
 			server.Change(hostNames(update.Changed), update.Removed)
 		}
 		*version = update.Version
-		a.named.store(true)
+		a.namesReceived.store(true)
 	}
 }
 

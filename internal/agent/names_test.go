@@ -17,15 +17,15 @@ import (
 	"weft/internal/wire"
 )
 
-// names tells what a test gives it, and on which version each stream goes on.
+// names sends the updates of a test, and records the version at which each stream starts.
 type names struct {
 	wire.UnimplementedAgentServer
-	asked   chan string
-	updates chan *wire.HostNamesUpdate // nil: the stream ends
+	requests chan string
+	updates  chan *wire.HostNamesUpdate // nil: the stream ends
 }
 
 func (n *names) HostNames(request *wire.HostNamesRequest, stream wire.Agent_HostNamesServer) error {
-	n.asked <- request.Version
+	n.requests <- request.Version
 	for update := range n.updates {
 		if update == nil {
 			return status.Error(codes.Unavailable, "the control plane restarts")
@@ -37,7 +37,7 @@ func (n *names) HostNames(request *wire.HostNamesRequest, stream wire.Agent_Host
 	return nil
 }
 
-// keeping answers an agent that keeps the names of a control plane.
+// keeping returns an agent that keeps the host names of a control plane.
 func keeping(t *testing.T, control wire.AgentServer) (*agent, *nameserver.Server) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -52,7 +52,7 @@ func keeping(t *testing.T, control wire.AgentServer) (*agent, *nameserver.Server
 		t.Fatal(err)
 	}
 	a := &agent{Config: Config{Log: slog.New(slog.DiscardHandler)},
-		control: &controlPlane{agent: wire.NewAgentClient(conn)}, named: watch(false)}
+		control: &controlPlane{agent: wire.NewAgentClient(conn)}, namesReceived: watch(false)}
 	server := nameserver.New(nameserver.Config{Log: a.Log, ResolvConf: "/nonexistent"})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
@@ -61,7 +61,7 @@ func keeping(t *testing.T, control wire.AgentServer) (*agent, *nameserver.Server
 	return a, server
 }
 
-// told takes the answer to one question.
+// told receives the response to one query.
 type told struct {
 	dns.ResponseWriter
 	reply *dns.Msg
@@ -71,7 +71,7 @@ func (w *told) RemoteAddr() net.Addr { return net.UDPAddrFromAddrPort(netip.Addr
 
 func (w *told) WriteMsg(m *dns.Msg) error { w.reply = m; return nil }
 
-// address is the address of a name; empty: the answer has none.
+// address returns the address of a host name, or empty without one.
 func address(server *nameserver.Server, name string) string {
 	w := &told{}
 	server.ServeDNS(w, new(dns.Msg).SetQuestion(name, dns.TypeA))
@@ -86,7 +86,7 @@ func hostName(name string, ip byte) *wire.HostName {
 }
 
 func TestNamesOutliveTheControlPlaneThatToldThem(t *testing.T) {
-	control := &names{asked: make(chan string), updates: make(chan *wire.HostNamesUpdate)}
+	control := &names{requests: make(chan string), updates: make(chan *wire.HostNamesUpdate)}
 	a, server := keeping(t, control)
 	want := func(what, name, want string) {
 		t.Helper()
@@ -94,23 +94,23 @@ func TestNamesOutliveTheControlPlaneThatToldThem(t *testing.T) {
 			t.Errorf("%s %s has the address %q, want %q", what, name, got, want)
 		}
 	}
-	if version := <-control.asked; version != "" {
+	if version := <-control.requests; version != "" {
 		t.Errorf("a new agent has version %q", version)
 	}
-	if ready, _ := a.named.load(); ready {
+	if ready, _ := a.namesReceived.load(); ready {
 		t.Error("an agent that was told nothing knows the names")
 	}
 	control.updates <- &wire.HostNamesUpdate{Version: "1", Complete: true,
 		Changed: []*wire.HostName{hostName("web.mesh.", 1), hostName("api.mesh.", 2)}}
 	control.updates <- nil
-	if version := <-control.asked; version != "1" {
+	if version := <-control.requests; version != "1" {
 		t.Errorf("after a restart of the control plane it states version %q, want 1", version)
 	}
 	want("meanwhile", "web.mesh.", "241.0.0.1")
 	control.updates <- &wire.HostNamesUpdate{Version: "2", Changed: []*wire.HostName{hostName("web.mesh.", 3)},
 		Removed: []string{"api.mesh."}}
 	control.updates <- nil
-	if version := <-control.asked; version != "2" {
+	if version := <-control.requests; version != "2" {
 		t.Errorf("it states version %q, want 2", version)
 	}
 	want("after a change", "web.mesh.", "241.0.0.3")
@@ -118,9 +118,9 @@ func TestNamesOutliveTheControlPlaneThatToldThem(t *testing.T) {
 	close(control.updates)
 }
 
-func TestAnOlderControlPlaneThatTellsNoNamesHoldsNobodyUp(t *testing.T) {
+func TestAnOlderControlPlaneWithoutHostNamesDelaysNoProxy(t *testing.T) {
 	a, _ := keeping(t, wire.UnimplementedAgentServer{})
-	if _, err := a.named.await(t.Context(), func(named bool) bool { return named }); err != nil {
+	if _, err := a.namesReceived.await(t.Context(), func(named bool) bool { return named }); err != nil {
 		t.Error(err)
 	}
 }

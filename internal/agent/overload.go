@@ -20,16 +20,17 @@ const (
 	connectionsMonitor = "envoy.resource_monitors.global_downstream_max_connections"
 	heapMonitor        = "envoy.resource_monitors.fixed_heap"
 
-	// heapRefresh is how often Envoy compares its heap with the bound.
+	// heapRefresh is the period at which Envoy compares its heap with the bound.
 	heapRefresh = 250 * time.Millisecond
-	// trackedStream is the power of two of the bytes from which a stream is reset when memory is short.
+	// trackedStream is the binary logarithm of the buffered bytes above which a stream may be reset when memory is
+	// short.
 	trackedStream = 17
 
-	// leastMemory is the least bound that an Envoy works with: it has about 60 MiB without any traffic.
+	// leastMemory is the lowest supported bound: an Envoy without traffic uses about 60 MiB.
 	leastMemory = 128 << 20
 )
 
-// Shares of the memory bound at which Envoy begins to act. Up to memoryShrink it does nothing.
+// Shares of the memory bound at which Envoy acts.
 const (
 	memoryShrink   = 0.80 // returns free memory to the system
 	memoryReset    = 0.85 // resets the requests with the most buffered bytes, all of them at memoryResetAll
@@ -38,7 +39,8 @@ const (
 	memoryConnects = 0.98 // new connections are closed
 )
 
-// overloadManager bounds Envoy's connections by the open files that it may have, and its heap by bytes; 0 is no bound.
+// overloadManager bounds Envoy's connections by its limit of open files, and its heap by a number of bytes; 0 is no
+// bound.
 func overloadManager(bytes uint64) (*overloadv3.OverloadManager, error) {
 	limit, err := connectionLimit()
 	if err != nil {
@@ -83,8 +85,7 @@ func above(share float64) []*overloadv3.Trigger {
 	}}
 }
 
-// connectionLimit keeps Envoy from taking connections for which it would have no file descriptor left to
-// pass them on: each needs two.
+// connectionLimit keeps Envoy from accepting connections without file descriptors to forward them: each needs two.
 func connectionLimit() (*connectionsv3.DownstreamConnectionsConfig, error) {
 	var files syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
@@ -95,7 +96,7 @@ func connectionLimit() (*connectionsv3.DownstreamConnectionsConfig, error) {
 	}, nil
 }
 
-// ParseMemory reads a number of bytes: "512Mi", "2Gi" or a plain number. Less than 128 MiB is an error.
+// ParseMemory parses a number of bytes: "512Mi", "2Gi" or a plain number. Less than 128 MiB is an error.
 func ParseMemory(text string) (uint64, error) {
 	number, unit := strings.TrimRight(text, "KMGi"), uint64(1)
 	switch text[len(number):] {

@@ -8,17 +8,17 @@ import (
 	"weft/internal/wire"
 )
 
-// probe is one application port and how it is probed. Two that are equal are the same probe.
+// probe is the configuration of the probe of one application port. It is comparable.
 type probe struct {
-	listener          string // whose health it decides
+	listener          string // the address of the listener whose health it sets
 	application       string
 	source            string // the address to dial it from; empty: any
 	interval, timeout time.Duration
-	unhealthy         uint32 // failures in a row
-	healthy           uint32 // successes in a row
+	unhealthy         uint32 // consecutive failures
+	healthy           uint32 // consecutive successes
 }
 
-// keepProbing probes what the settings name, and stops what they name no more.
+// keepProbing runs the probes in the settings, and stops those that are not in them any more.
 func (a *agent) keepProbing(ctx context.Context) error {
 	running := map[probe]context.CancelFunc{}
 	for ctx.Err() == nil {
@@ -26,7 +26,7 @@ func (a *agent) keepProbing(ctx context.Context) error {
 		wanted := map[probe]bool{}
 		for _, l := range settings.Listeners {
 			if l.Probe == nil {
-				a.outlook.hear(at(l.Address, l.Port), true)
+				a.statusReporter.setHealth(hostPort(l.Address, l.Port), true)
 				continue
 			}
 			wanted[newProbe(l)] = true
@@ -41,7 +41,7 @@ func (a *agent) keepProbing(ctx context.Context) error {
 			if running[p] == nil {
 				probing, stop := context.WithCancel(ctx)
 				running[p] = stop
-				go p.run(probing, a.outlook.alive(p.listener), p.connect, a.outlook.hear)
+				go p.run(probing, a.statusReporter.isHealthy(p.listener), p.connect, a.statusReporter.setHealth)
 			}
 		}
 		select {
@@ -54,8 +54,8 @@ func (a *agent) keepProbing(ctx context.Context) error {
 
 func newProbe(l *wire.Listener) probe {
 	return probe{
-		listener:    at(l.Address, l.Port),
-		application: at(l.ServiceAddress, l.ServicePort),
+		listener:    hostPort(l.Address, l.Port),
+		application: hostPort(l.ServiceAddress, l.ServicePort),
 		source:      l.ServiceSource,
 		interval:    time.Duration(l.Probe.IntervalMs) * time.Millisecond,
 		timeout:     time.Duration(l.Probe.TimeoutMs) * time.Millisecond,
@@ -64,10 +64,10 @@ func newProbe(l *wire.Listener) probe {
 	}
 }
 
-// run tries again and again, and says when the application turns alive or dead.
+// run probes repeatedly, and reports each change of the application's health.
 func (p probe) run(ctx context.Context, alive bool, try func(context.Context) bool,
 	hear func(listener string, alive bool)) {
-	row := uint32(0) // results that differ from alive, one after the other
+	row := uint32(0) // consecutive results that differ from alive
 	for ctx.Err() == nil {
 		if try(ctx) == alive {
 			row = 0

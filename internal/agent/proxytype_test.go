@@ -16,7 +16,7 @@ func TestWhichFileAProxyTakes(t *testing.T) {
 	for name, c := range map[string]struct {
 		document string
 		proxy    ProxyType
-		refused  string
+		rejected string
 	}{
 		"a Dataplane":   {dataplane, DataplaneProxy, ""},
 		"a ZoneIngress": {zoneIngress, IngressProxy, ""},
@@ -27,7 +27,7 @@ func TestWhichFileAProxyTakes(t *testing.T) {
 			"is a Dataplane, which runs with --proxy-type dataplane, not ingress"},
 		"a ZoneIngress as an egress": {zoneIngress, EgressProxy,
 			"is a ZoneIngress, which runs with --proxy-type ingress, not egress"},
-		"what is no proxy": {"{type: Zone, name: east}", EgressProxy,
+		"another kind": {"{type: Zone, name: east}", EgressProxy,
 			"is a Zone, want a Dataplane, a ZoneIngress or a ZoneEgress"},
 		"an unknown type": {dataplane, "gateway", `--proxy-type is "gateway", want dataplane, ingress or egress`},
 	} {
@@ -38,11 +38,11 @@ func TestWhichFileAProxyTakes(t *testing.T) {
 			}
 			_, proxy, err := readDataplane(file, c.proxy)
 			switch {
-			case c.refused == "" && (err != nil || proxy.Spec.Networking.Address == "" &&
+			case c.rejected == "" && (err != nil || proxy.Spec.Networking.Address == "" &&
 				proxy.Spec.Networking.ZoneIngress == nil && proxy.Spec.Networking.ZoneEgress == nil):
 				t.Errorf("got %v, %v", proxy, err)
-			case c.refused != "" && (err == nil || !strings.Contains(err.Error(), c.refused)):
-				t.Errorf("got %v, want that it says %q", err, c.refused)
+			case c.rejected != "" && (err == nil || !strings.Contains(err.Error(), c.rejected)):
+				t.Errorf("got %v, want that it says %q", err, c.rejected)
 			}
 		})
 	}

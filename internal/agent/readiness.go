@@ -11,15 +11,14 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// becomeReady returns whether the proxy is ready: every listener serves, so that none waits, the control plane has the
-// report of it, and the agent has the host names. A ready proxy stays ready until it drains, also without a control
-// plane.
-func (a *agent) becomeReady(seen map[string]sighting, waiting error) bool {
+// becomeReady reports whether the proxy is ready: every listener serves, the control plane has the report of it, and
+// the agent has the host names. A ready proxy stays ready until it drains, also without a control plane.
+func (a *agent) becomeReady(seen map[string]probeResult, waiting error) bool {
 	if ready, _ := a.ready.load(); ready {
 		return true
 	}
-	report, _ := a.outlook.sent.load()
-	named, _ := a.named.load()
+	report, _ := a.statusReporter.sent.load()
+	named, _ := a.namesReceived.load()
 	if waiting != nil || !named || report == nil || len(report.ReadyListeners) < len(seen) {
 		return false
 	}
@@ -31,8 +30,8 @@ func (a *agent) becomeReady(seen map[string]sighting, waiting error) bool {
 	return true
 }
 
-// serveReadiness responds to `GET /ready` and `GET /live` on every address of the machine, where the probes of an
-// orchestrator come from. It tells strangers nothing but the state: why the proxy is not ready is in the log.
+// serveReadiness serves `GET /ready` and `GET /live` on all addresses of the machine, for the probes of an
+// orchestrator. Only the log has the reason for which a proxy is not ready.
 func (a *agent) serveReadiness(ctx context.Context, parts *errgroup.Group) error {
 	if a.ReadinessPort == 0 {
 		return nil
@@ -62,15 +61,15 @@ func (a *agent) serveReadiness(ctx context.Context, parts *errgroup.Group) error
 	return nil
 }
 
-// whyNotReady is for the log.
+// whyNotReady returns the reason for the log.
 func (a *agent) whyNotReady() string {
 	settings, _ := a.settings.load()
-	report, _ := a.outlook.report.load()
+	report, _ := a.statusReporter.report.load()
 	if report.Draining {
 		return "draining"
 	}
-	if named, _ := a.named.load(); !named {
-		return "the control plane has not told the host names yet"
+	if named, _ := a.namesReceived.load(); !named {
+		return "the control plane has not sent the host names yet"
 	}
 	if problem := report.GetCertificate().GetProblem(); problem != "" {
 		return problem

@@ -19,13 +19,13 @@ const (
 	adsStream  = "DeltaAggregatedResources"
 )
 
-// newRelay makes the server that Envoy talks to: its leaf over SDS, and everything else relayed.
+// newRelay returns the gRPC server for Envoy. It serves SDS and relays all other streams.
 func (a *agent) newRelay() *grpc.Server {
 	server := grpc.NewServer(
 		grpc.ForceServerCodecV2(frames{encoding.GetCodecV2(proto.Name)}),
 		grpc.MaxRecvMsgSize(math.MaxInt32), grpc.MaxSendMsgSize(math.MaxInt32),
 	)
-	secretv3.RegisterSecretDiscoveryServiceServer(server, &secrets{leaves: a.leaves})
+	secretv3.RegisterSecretDiscoveryServiceServer(server, &secrets{certs: a.certs})
 	server.RegisterService(&grpc.ServiceDesc{
 		ServiceName: adsService,
 		HandlerType: (*any)(nil),
@@ -37,9 +37,9 @@ func (a *agent) newRelay() *grpc.Server {
 	return server
 }
 
-// relay joins one stream of Envoy's with one of the control plane's and looks into neither. It waits for
-// a control plane that is away before it reads anything, so that Envoy goes on with what it has; an end
-// on either side ends the other, upon which Envoy comes back and states its own versions.
+// relay connects a stream of Envoy with one of the control plane, without decoding it. It waits for the control plane
+// before it reads, so that Envoy keeps its configuration. If either side ends, relay ends the other, and Envoy
+// reconnects with its own versions.
 func relay(upstream *grpc.ClientConn, down grpc.ServerStream) error {
 	ctx, cancel := context.WithCancel(down.Context())
 	defer cancel()
@@ -77,10 +77,10 @@ func pump(to, from messages) error {
 	}
 }
 
-// frame is one message, as it is on the wire.
+// frame is one encoded message.
 type frame []byte
 
-// frames passes a [frame] as it is, and leaves every other message to protocol buffers.
+// frames is a codec that leaves a [frame] unchanged, and decodes all other messages as protocol buffers.
 type frames struct{ encoding.CodecV2 }
 
 // Marshal implements encoding.CodecV2.

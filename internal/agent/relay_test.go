@@ -24,7 +24,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// rawStream is a client's side of the relayed service, frame by frame.
+// rawStream is a client's side of the relayed service, with encoded frames.
 func rawStream(t *testing.T, conn *grpc.ClientConn) grpc.ClientStream {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -37,7 +37,7 @@ func rawStream(t *testing.T, conn *grpc.ClientConn) grpc.ClientStream {
 	return stream
 }
 
-// serveUnix serves on a socket and answers a connection to it.
+// serveUnix serves on a socket and returns a connection to it.
 func serveUnix(t *testing.T, server *grpc.Server) *grpc.ClientConn {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
@@ -56,7 +56,7 @@ func serveUnix(t *testing.T, server *grpc.Server) *grpc.ClientConn {
 	return conn
 }
 
-// controlPlaneOf is a control plane of which the relay knows nothing: each stream is the handler's.
+// controlPlaneOf returns a control plane with a service that the relay does not know; the handler serves each stream.
 func controlPlaneOf(handle func(grpc.ServerStream) error) *grpc.Server {
 	server := grpc.NewServer(grpc.ForceServerCodecV2(frames{encoding.GetCodecV2(proto.Name)}),
 		grpc.MaxRecvMsgSize(math.MaxInt32))
@@ -70,7 +70,7 @@ func controlPlaneOf(handle func(grpc.ServerStream) error) *grpc.Server {
 
 func newTestRelay(t *testing.T, up *grpc.Server) *grpc.ClientConn {
 	t.Helper()
-	a := &agent{control: &controlPlane{conn: serveUnix(t, up)}, leaves: newLeaves()}
+	a := &agent{control: &controlPlane{conn: serveUnix(t, up)}, certs: newWorkloadCerts()}
 	return serveUnix(t, a.newRelay())
 }
 
@@ -130,11 +130,11 @@ func TestAnEnvoyThatGoesEndsItsUpstream(t *testing.T) {
 	}
 }
 
-func TestTheLeafIsServedAndRotates(t *testing.T) {
-	held := newLeaves()
-	leaves := held.of(leafSecret)
+func TestTheCertificateIsServedAndRotates(t *testing.T) {
+	store := newWorkloadCerts()
+	certs := store.of(identitySecret)
 	server := grpc.NewServer()
-	secretv3.RegisterSecretDiscoveryServiceServer(server, &secrets{leaves: held})
+	secretv3.RegisterSecretDiscoveryServiceServer(server, &secrets{certs: store})
 	client := secretv3.NewSecretDiscoveryServiceClient(serveUnix(t, server))
 
 	whole, err := client.StreamSecrets(t.Context())
@@ -146,15 +146,15 @@ func TestTheLeafIsServedAndRotates(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := whole.Send(&discoveryv3.DiscoveryRequest{TypeUrl: secretType,
-		ResourceNames: []string{leafSecret}}); err != nil {
+		ResourceNames: []string{identitySecret}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := delta.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: secretType,
-		ResourceNamesSubscribe: []string{leafSecret}}); err != nil {
+		ResourceNamesSubscribe: []string{identitySecret}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, serial := range []string{"01", "02"} {
-		leaves.store(&leaf{serial: serial, chain: []byte("chain"), key: []byte("key")})
+		certs.store(&workloadCert{serial: serial, chain: []byte("chain"), key: []byte("key")})
 		response, err := whole.Recv()
 		if err != nil {
 			t.Fatal(err)
@@ -168,10 +168,10 @@ func TestTheLeafIsServedAndRotates(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(change.Resources) != 1 || change.Resources[0].Version != serial ||
-			change.Resources[0].Name != leafSecret {
-			t.Errorf("delta: %v, want %s at version %s", change.Resources, leafSecret, serial)
+			change.Resources[0].Name != identitySecret {
+			t.Errorf("delta: %v, want %s at version %s", change.Resources, identitySecret, serial)
 		}
-		whole.Send(&discoveryv3.DiscoveryRequest{TypeUrl: secretType, ResourceNames: []string{leafSecret},
+		whole.Send(&discoveryv3.DiscoveryRequest{TypeUrl: secretType, ResourceNames: []string{identitySecret},
 			VersionInfo: serial, ResponseNonce: response.Nonce})
 		delta.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: secretType, ResponseNonce: change.Nonce})
 	}
@@ -189,13 +189,13 @@ func TestOrdinaryMessagesPassTheCodecToo(t *testing.T) {
 	}
 }
 
-// A ZoneEgress presents several certificates, each of which Envoy asks for on a stream of its own.
-func TestEachLeafIsServedUnderItsSecret(t *testing.T) {
-	held := newLeaves()
+// A ZoneEgress presents several certificates. Envoy requests each on a stream of its own.
+func TestEachCertificateIsServedUnderItsSecret(t *testing.T) {
+	store := newWorkloadCerts()
 	server := grpc.NewServer()
-	secretv3.RegisterSecretDiscoveryServiceServer(server, &secrets{leaves: held})
+	secretv3.RegisterSecretDiscoveryServiceServer(server, &secrets{certs: store})
 	client := secretv3.NewSecretDiscoveryServiceClient(serveUnix(t, server))
-	names := []string{leafSecret, "identity_shop"}
+	names := []string{identitySecret, "identity_shop"}
 	var streams []secretv3.SecretDiscoveryService_StreamSecretsClient
 	for _, name := range names {
 		stream, err := client.StreamSecrets(t.Context())
@@ -209,7 +209,7 @@ func TestEachLeafIsServedUnderItsSecret(t *testing.T) {
 		streams = append(streams, stream)
 	}
 	for i, name := range names {
-		held.of(name).store(&leaf{serial: fmt.Sprint(i), chain: []byte("chain"), key: []byte("key")})
+		store.of(name).store(&workloadCert{serial: fmt.Sprint(i), chain: []byte("chain"), key: []byte("key")})
 	}
 	for i, name := range names {
 		response, err := streams[i].Recv()

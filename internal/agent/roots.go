@@ -15,11 +15,11 @@ import (
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 )
 
-// rootsSecret is whom the machine believes of the servers of the world. A zone egress asks for it where an external
-// service names no authority of its own.
+// rootsSecret is the SDS secret with the machine's CA certificates. A zone egress requests it for external services
+// without a CA of their own.
 const rootsSecret = "system_roots"
 
-// rootFiles are where machines have their authorities, in PEM, the usual distributions one after the other.
+// rootFiles are the paths of the CA certificates, in PEM, in the usual distributions.
 var rootFiles = []string{
 	"/etc/ssl/certs/ca-certificates.crt",                // Debian, Ubuntu, Arch, Alpine
 	"/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", // Fedora, RHEL
@@ -28,8 +28,7 @@ var rootFiles = []string{
 	"/etc/ssl/cert.pem",                                 // Alpine, macOS
 }
 
-// rootsFile is the machine's file: what SSL_CERT_FILE says, as programs have it by custom, else the first that is
-// there; empty: there is none.
+// rootsFile returns the path in SSL_CERT_FILE, or the first existing file, or "".
 func rootsFile(files []string) string {
 	if file := os.Getenv("SSL_CERT_FILE"); file != "" {
 		files = []string{file}
@@ -42,15 +41,15 @@ func rootsFile(files []string) string {
 	return ""
 }
 
-// machineRoots has Envoy read the machine's file, now and whenever another takes its place.
+// machineRoots returns a secret by which Envoy reads the file, and reads it again when it is replaced.
 func machineRoots(file string) (*tlsv3.Secret, error) {
 	roots := &tlsv3.CertificateValidationContext{}
 	if file == "" {
-		nobody, err := rootOfNobody()
+		unused, err := unusedRoot()
 		if err != nil {
 			return nil, err
 		}
-		roots.TrustedCa = &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: nobody}}
+		roots.TrustedCa = &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: unused}}
 	} else {
 		roots.TrustedCa = &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: file}}
 		roots.WatchedDirectory = &corev3.WatchedDirectory{Path: filepath.Dir(file)}
@@ -58,9 +57,9 @@ func machineRoots(file string) (*tlsv3.Secret, error) {
 	return &tlsv3.Secret{Name: rootsSecret, Type: &tlsv3.Secret_ValidationContext{ValidationContext: roots}}, nil
 }
 
-// rootOfNobody is an authority whose key is forgotten: Envoy takes no empty list, and whoever believes this one
-// believes no server.
-func rootOfNobody() ([]byte, error) {
+// unusedRoot returns a CA certificate whose key is discarded. Envoy accepts no empty list; with this certificate, it
+// trusts no server.
+func unusedRoot() ([]byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err

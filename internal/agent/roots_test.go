@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Whom the machine believes is read by Envoy itself, from the file that the machine has.
+// Envoy itself reads the machine's CA certificates, from the machine's file.
 func TestTheMachinesRootsAreServed(t *testing.T) {
 	dir := t.TempDir()
 	given := filepath.Join(dir, "given.pem")
@@ -37,11 +37,11 @@ func TestTheMachinesRootsAreServed(t *testing.T) {
 	}
 }
 
-// Where the machine has none, nobody is believed, and Envoy is not left waiting.
-func TestAMachineWithoutRootsBelievesNobody(t *testing.T) {
+// On a machine without CA certificates, Envoy trusts no server, and does not wait.
+func TestAMachineWithoutRootsTrustsNoServer(t *testing.T) {
 	t.Setenv("SSL_CERT_FILE", filepath.Join(t.TempDir(), "gone.pem"))
 	server := grpc.NewServer()
-	secretv3.RegisterSecretDiscoveryServiceServer(server, &secrets{leaves: newLeaves()})
+	secretv3.RegisterSecretDiscoveryServiceServer(server, &secrets{certs: newWorkloadCerts()})
 	stream, err := secretv3.NewSecretDiscoveryServiceClient(serveUnix(t, server)).StreamSecrets(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -16,19 +16,19 @@ import (
 
 const secretType = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
 
-// secrets serves the leaves, and whom the machine believes, to the Envoy beside (SDS), state-of-the-world and delta,
-// since configuration may ask either way. A stream is about one secret, as Envoy's are; the version of a leaf is its
-// serial.
+// secrets is the SDS server for Envoy. It serves the workload certificates and the machine's CA certificates, in both
+// forms of the protocol. A stream is for one secret, as Envoy's streams are. The version of a certificate is its serial
+// number.
 type secrets struct {
 	secretv3.UnimplementedSecretDiscoveryServiceServer
-	leaves *leaves
+	certs *workloadCerts
 }
 
 // StreamSecrets implements the state-of-the-world form.
 func (s *secrets) StreamSecrets(stream secretv3.SecretDiscoveryService_StreamSecretsServer) error {
 	return s.serve(stream.Context(), func() (string, error) {
 		r, err := stream.Recv()
-		return first(r.GetResourceNames()), err
+		return firstOf(r.GetResourceNames()), err
 	}, func(_, version string, message *anypb.Any) error {
 		return stream.Send(&discoveryv3.DiscoveryResponse{
 			VersionInfo: version, Nonce: version, TypeUrl: secretType, Resources: []*anypb.Any{message},
@@ -38,10 +38,10 @@ func (s *secrets) StreamSecrets(stream secretv3.SecretDiscoveryService_StreamSec
 
 // DeltaSecrets implements the delta form.
 func (s *secrets) DeltaSecrets(stream secretv3.SecretDiscoveryService_DeltaSecretsServer) error {
-	wanted := "" // a delta request names what changes
+	wanted := "" // a delta request has only changes
 	return s.serve(stream.Context(), func() (string, error) {
 		r, err := stream.Recv()
-		wanted = cmp.Or(wanted, first(r.GetResourceNamesSubscribe()))
+		wanted = cmp.Or(wanted, firstOf(r.GetResourceNamesSubscribe()))
 		if slices.Contains(r.GetResourceNamesUnsubscribe(), wanted) {
 			wanted = ""
 		}
@@ -54,36 +54,35 @@ func (s *secrets) DeltaSecrets(stream secretv3.SecretDiscoveryService_DeltaSecre
 	})
 }
 
-func first(names []string) string {
+func firstOf(names []string) string {
 	if len(names) == 0 {
 		return ""
 	}
 	return names[0]
 }
 
-// FetchSecrets is not offered: Envoy streams.
+// FetchSecrets is not implemented: Envoy uses streams.
 func (s *secrets) FetchSecrets(context.Context, *discoveryv3.DiscoveryRequest) (*discoveryv3.DiscoveryResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "secrets are streamed")
 }
 
-// load is the secret of a name as it is, and a channel that is closed once there is another. Without a version there
-// is none: what Envoy has from SPIRE is not the agent's to serve, and where it had one of the agent's before, that
-// stays.
+// load returns the current secret, and a channel that is closed once it changes. The version is empty if there is no
+// secret to serve: without a certificate, or with one that Envoy obtains from SPIRE. Envoy then keeps its former
+// secret.
 func (s *secrets) load(name string) (version string, secret *tlsv3.Secret, changed <-chan struct{}, err error) {
 	if name == rootsSecret {
 		file := rootsFile(rootFiles)
 		secret, err := machineRoots(file)
 		return "roots of " + file, secret, nil, err
 	}
-	current, changed := s.leaves.of(name).load()
-	if !current.toServe() {
+	current, changed := s.certs.of(name).load()
+	if !current.hasKey() {
 		return "", nil, changed, nil
 	}
 	return current.serial, current.secret(name), changed, nil
 }
 
-// serve sends the secret that the client wants, and each further one. Every one is sent once: what the client answers
-// to it changes nothing.
+// serve sends the requested secret and each of its changes, once each. Acks and NACKs have no effect.
 func (s *secrets) serve(ctx context.Context, recv func() (wanted string, err error),
 	send func(name, version string, message *anypb.Any) error) error {
 	requests := make(chan string)
@@ -125,7 +124,7 @@ func (s *secrets) serve(ctx context.Context, recv func() (wanted string, err err
 	}
 }
 
-// sendNext sends a secret unless that was the last one to be sent, and answers which was.
+// sendNext sends a secret unless its version was sent, and returns the version sent last.
 func (s *secrets) sendNext(name, sent string, send func(name, version string, message *anypb.Any) error) (last string,
 	changed <-chan struct{}, err error) {
 	version, secret, changed, err := s.load(name)
@@ -139,7 +138,7 @@ func (s *secrets) sendNext(name, sent string, send func(name, version string, me
 	return version, changed, send(name, version, message)
 }
 
-func (l *leaf) secret(name string) *tlsv3.Secret {
+func (l *workloadCert) secret(name string) *tlsv3.Secret {
 	inline := func(text []byte) *corev3.DataSource {
 		return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: text}}
 	}

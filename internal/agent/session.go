@@ -14,17 +14,17 @@ import (
 	"weft/internal/wire"
 )
 
-// keepSession holds a session open. It gives up only before Envoy runs, where trying again can't help; later on,
-// whatever the control plane says, the proxy serves on with what it has.
+// keepSession keeps a session open. It returns an error only before Envoy is started, if a retry cannot succeed. Later,
+// the proxy keeps its configuration, whatever the control plane responds.
 func (a *agent) keepSession(ctx context.Context) error {
 	retry := newBackoff()
 	for {
-		err := a.holdSession(ctx, retry)
+		err := a.runSession(ctx, retry)
 		if ctx.Err() != nil {
 			return nil
 		}
-		if errors.Is(err, io.EOF) && a.outlook.over() {
-			a.heard.store(true)
+		if errors.Is(err, io.EOF) && a.statusReporter.finished() {
+			a.finalReportAcked.store(true)
 			return nil
 		}
 		if !a.started() && isFinal(err) {
@@ -33,7 +33,7 @@ func (a *agent) keepSession(ctx context.Context) error {
 		a.Log.Warn("the session with the control plane ended, trying again", "error", reason(err))
 		switch status.Code(err) {
 		case codes.PermissionDenied:
-			retry.refused()
+			retry.waitLonger()
 			retry.wait(ctx)
 		case codes.NotFound:
 			retry.wait(ctx)
@@ -44,16 +44,16 @@ func (a *agent) keepSession(ctx context.Context) error {
 	}
 }
 
-// registerAgain brings back a Dataplane that went while its agent was away. One that is there is left as
-// it is: its owner may have changed it since.
+// registerAgain registers a Dataplane that was deleted while its agent was disconnected. An existing one is not
+// changed: its owner may have changed it since.
 func (a *agent) registerAgain(ctx context.Context) {
 	if _, err := a.control.agent.Register(ctx, &wire.RegisterRequest{Dataplane: a.document}); err != nil {
 		a.Log.Warn("registering again failed", "error", reason(err))
 	}
 }
 
-// holdSession opens a session and relays its settings until it ends.
-func (a *agent) holdSession(ctx context.Context, retry *retry) error {
+// runSession opens a session and stores its settings until it ends.
+func (a *agent) runSession(ctx context.Context, retry *retry) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := a.control.agent.Session(ctx)
@@ -75,25 +75,24 @@ func (a *agent) holdSession(ctx context.Context, retry *retry) error {
 		}
 		retry.reset()
 		if settings.Inspection != nil {
-			go a.answer(ctx, settings.Inspection)
+			go a.sendInspection(ctx, settings.Inspection)
 			continue
 		}
 		a.settings.store(settings)
 	}
 }
 
-// sendReports sends every report until the last one, or until the stream fails, of which the receiving
-// side tells.
+// sendReports sends each report until the final one, or until the stream fails. The receiving side reports the failure.
 func (a *agent) sendReports(ctx context.Context, stream wire.Agent_SessionClient) {
 	for {
-		report, changed := a.outlook.report.load()
+		report, changed := a.statusReporter.report.load()
 		addressed := proto.CloneOf(report)
 		addressed.ProxyType, addressed.Mesh, addressed.Name = string(a.ProxyType), a.mesh, a.name
 		if stream.Send(addressed) != nil {
 			return
 		}
-		a.outlook.sent.store(report)
-		if a.outlook.over() && len(report.ReadyListeners) == 0 {
+		a.statusReporter.sent.store(report)
+		if a.statusReporter.finished() && len(report.ReadyListeners) == 0 {
 			stream.CloseSend()
 			return
 		}

@@ -23,70 +23,69 @@ import (
 	"weft/internal/wire"
 )
 
-// spirePatience is how long Envoy may take to get its first certificate from a SPIRE agent before the
-// control plane is told that it has none.
-const spirePatience = 5 * time.Second
+// spireTimeout is the time after which an Envoy without its first certificate from SPIRE is reported to the control
+// plane.
+const spireTimeout = 5 * time.Second
 
-// spireLatest is the longest wait between looks at an Envoy that has no certificate yet.
-const spireLatest = time.Second
+// maxSPIREPause bounds the pause between requests to an Envoy without a certificate.
+const maxSPIREPause = time.Second
 
-// keepSeeing finds out which certificate Envoy has, for as long as the settings say that it comes from a SPIRE
-// agent: Envoy alone can ask for it there, since whoever asks is taken for the workload. It looks again
+// watchSPIRECertificate reads the certificate that Envoy has from a SPIRE agent, while the settings have such an
+// identity. The agent cannot request it from SPIRE itself, which would attest the agent as the workload. It reads again
 // when the certificate is due to be replaced.
-func (a *agent) keepSeeing(ctx context.Context, admin *admin) {
-	pause, since := soonest, time.Now()
+func (a *agent) watchSPIRECertificate(ctx context.Context, admin *admin) {
+	pause, since := minProbePause, time.Now()
 	for ctx.Err() == nil {
 		settings, changed := a.settings.load()
 		identity := settings.GetIdentity()
 		if identity.GetSpireSocket() == "" {
-			a.outlook.certify(nil)
+			a.statusReporter.setSPIRECertificate(nil)
 			waitUntil(ctx, changed, time.Now().Add(24*time.Hour))
 			since = time.Now()
 			continue
 		}
 		switch seen, err := admin.certificate(ctx, identity.SpiffeId); {
 		case err == nil && seen != nil:
-			pause, since = soonest, time.Now()
-			waitUntil(ctx, changed, a.haveLeaf(identity, seen))
+			pause, since = minProbePause, time.Now()
+			waitUntil(ctx, changed, a.recordSPIRECertificate(identity, seen))
 			continue
 		case err == nil:
 			since = time.Now()
-			a.outlook.certify(nil)
-		case time.Since(since) > spirePatience:
-			a.missLeaf(identity, whyNoCertificate(ctx, identity, err))
+			a.statusReporter.setSPIRECertificate(nil)
+		case time.Since(since) > spireTimeout:
+			a.reportNoSPIRECertificate(identity, whyNoCertificate(ctx, identity, err))
 		}
 		waitUntil(ctx, changed, time.Now().Add(pause))
-		pause = min(2*pause, spireLatest)
+		pause = min(2*pause, maxSPIREPause)
 	}
 }
 
-// haveLeaf takes what Envoy has as the proxy's leaf, and answers when it is due to be replaced.
-func (a *agent) haveLeaf(identity *wire.Identity, seen *wire.Certificate) time.Time {
+// recordSPIRECertificate stores Envoy's certificate as the proxy's, and returns its renewal time.
+func (a *agent) recordSPIRECertificate(identity *wire.Identity, seen *wire.Certificate) time.Time {
 	notAfter := time.Unix(seen.NotAfterUnix, 0)
-	next := &leaf{
+	next := &workloadCert{
 		serial: seen.Serial, generation: identity.Generation,
 		renew: renewAt(time.Now(), notAfter, rand.Float64()),
 	}
-	if current, _ := a.leaf.load(); current == nil || current.serial != next.serial {
+	if current, _ := a.cert.load(); current == nil || current.serial != next.serial {
 		a.Log.Info("certificate from SPIRE", "spiffeID", seen.SpiffeId, "serial", seen.Serial, "notAfter", notAfter)
 	}
-	a.leaf.store(next)
-	a.outlook.certify(seen)
+	a.cert.store(next)
+	a.statusReporter.setSPIRECertificate(seen)
 	return next.renew
 }
 
-// missLeaf tells why Envoy has no certificate, once.
-func (a *agent) missLeaf(identity *wire.Identity, why string) {
-	if a.outlook.certify(&wire.Certificate{SpiffeId: identity.SpiffeId, Problem: why}) {
+// reportNoSPIRECertificate reports the reason for which Envoy has no certificate, once.
+func (a *agent) reportNoSPIRECertificate(identity *wire.Identity, why string) {
+	if a.statusReporter.setSPIRECertificate(&wire.Certificate{SpiffeId: identity.SpiffeId, Problem: why}) {
 		a.Log.Warn("no certificate from SPIRE", "spiffeID", identity.SpiffeId, "socket", identity.SpireSocket, "error",
 			why)
 	}
 }
 
-// whyNoCertificate says what to do, as far as it can be seen from beside Envoy. The SPIRE agent tells nobody
-// but Envoy what it thinks of Envoy.
+// whyNoCertificate returns the probable reason with advice. The SPIRE agent explains a rejection only to Envoy.
 func whyNoCertificate(ctx context.Context, identity *wire.Identity, seen error) string {
-	ctx, cancel := context.WithTimeout(ctx, dialBound)
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", identity.SpireSocket)
 	if err != nil {
@@ -99,11 +98,11 @@ func whyNoCertificate(ctx context.Context, identity *wire.Identity, seen error) 
 		"%v: register an entry with this SPIFFE ID whose selectors match the Envoy process and no other one's", seen)
 }
 
-// spireSecret is what a SPIRE agent calls the first certificate that it has for who asks.
+// spireSecret is the name of the default certificate in a SPIRE agent's SDS.
 const spireSecret = "default"
 
-// certificate answers the newest certificate of one SPIFFE ID that Envoy has from a SPIRE agent; nil where it has
-// asked for none, since nothing that it runs with needs one.
+// certificate returns Envoy's newest certificate with a SPIFFE ID from a SPIRE agent. It returns nil if Envoy has
+// requested none, since its configuration does not need one.
 func (a *admin) certificate(ctx context.Context, spiffeID string) (*wire.Certificate, error) {
 	had, err := a.fromSPIRE(ctx, "dynamic_active_secrets")
 	if err != nil {
@@ -137,7 +136,7 @@ func (a *admin) certificate(ctx context.Context, spiffeID string) (*wire.Certifi
 	return nil, fmt.Errorf("Envoy has no certificate, and wants one of %s", spiffeID)
 }
 
-// fromSPIRE are the certificates that Envoy has asked a SPIRE agent for: those that it has, or those that it awaits.
+// fromSPIRE returns the secrets that Envoy has requested from a SPIRE agent: the active or the warming ones.
 func (a *admin) fromSPIRE(ctx context.Context, which string) ([]*tlsv3.Secret, error) {
 	query := url.Values{"resource": {which}, "name_regex": {"^" + spireSecret + "$"}}
 	body, err := a.call(ctx, http.MethodGet, "/config_dump?"+query.Encode())
@@ -163,28 +162,29 @@ func (a *admin) fromSPIRE(ctx context.Context, which string) ([]*tlsv3.Secret, e
 	return secrets, nil
 }
 
-// readCertificate reads the leaf of a secret, with its first URI. The key in it is blackened.
+// readCertificate decodes the first certificate of a secret, with its first URI SAN. Envoy redacts the key.
 func readCertificate(secret *tlsv3.Secret) (*wire.Certificate, error) {
 	block, _ := pem.Decode(secret.GetTlsCertificate().GetCertificateChain().GetInlineBytes())
 	if block == nil {
 		return nil, errors.New("it is no PEM")
 	}
-	leaf, err := x509.ParseCertificate(block.Bytes)
+	cert, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
 		return nil, err
 	}
-	if len(leaf.URIs) == 0 {
+	if len(cert.URIs) == 0 {
 		return nil, errors.New("it has no SPIFFE ID")
 	}
 	return &wire.Certificate{
-		SpiffeId: leaf.URIs[0].String(), Serial: hex.EncodeToString(leaf.SerialNumber.Bytes()),
-		NotBeforeUnix: leaf.NotBefore.Unix(), NotAfterUnix: leaf.NotAfter.Unix(),
+		SpiffeId: cert.URIs[0].String(), Serial: hex.EncodeToString(cert.SerialNumber.Bytes()),
+		NotBeforeUnix: cert.NotBefore.Unix(), NotAfterUnix: cert.NotAfter.Unix(),
 	}, nil
 }
 
-// certify notes which certificate Envoy has from SPIRE, or why none, and says whether that is new.
-func (o *outlook) certify(c *wire.Certificate) (news bool) {
-	o.change(func() {
+// setSPIRECertificate records Envoy's certificate from SPIRE, or the reason for its absence, and reports whether it
+// changed.
+func (o *statusReporter) setSPIRECertificate(c *wire.Certificate) (news bool) {
+	o.update(func() {
 		news = !proto.Equal(o.certificate, c)
 		o.certificate = c
 	})

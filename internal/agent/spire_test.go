@@ -29,17 +29,17 @@ import (
 
 const webID = "spiffe://weft.test/web"
 
-// certificates is an Envoy's page of the secrets that it has from SPIRE, leaves as "SPIFFEID SERIAL", the later
-// ones newer.
-func certificates(t *testing.T, leaves ...string) string {
+// certificates returns Envoy's page of the secrets from SPIRE. Each argument is "SPIFFEID SERIAL"; later ones are
+// newer.
+func certificates(t *testing.T, certs ...string) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var entries []string
-	for i, leaf := range leaves {
-		id, serial, _ := strings.Cut(leaf, " ")
+	for i, cert := range certs {
+		id, serial, _ := strings.Cut(cert, " ")
 		uri, err := url.Parse(id)
 		if err != nil {
 			t.Fatal(err)
@@ -65,12 +65,12 @@ func certificates(t *testing.T, leaves ...string) string {
 	return `{"configs": [` + strings.Join(entries, ",") + `]}`
 }
 
-// awaited is the page of an Envoy that has asked for a certificate and got none.
+// awaited is the page of an Envoy that has requested a certificate and has none.
 const awaited = `{"configs": [{
 	"@type": "type.googleapis.com/envoy.admin.v3.SecretsConfigDump.DynamicSecret", "name": "default",
 	"secret": {"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret", "name": "default"}}]}`
 
-// envoyShowing answers the administration interface of an Envoy that has secrets, and awaits others.
+// envoyShowing returns the administration interface of an Envoy with active and warming secrets.
 func envoyShowing(t *testing.T, has, awaits func() string) *admin {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.FormValue("resource") == "dynamic_active_secrets" {
@@ -132,15 +132,15 @@ func TestWhyThereIsNoCertificateSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// What Envoy has from SPIRE is what the listeners are to present, and what the control plane is told; once the
-// control plane signs again, nothing of SPIRE's is told.
+// The listeners must present Envoy's certificate from SPIRE, and the report has it. Once the control plane signs again,
+// the report has none.
 func TestACertificateOfSPIREIsFollowed(t *testing.T) {
 	page := watch("{}")
 	a := &agent{
 		Config: Config{Log: slog.New(slog.DiscardHandler)},
 		settings: watch(&wire.Settings{Identity: &wire.Identity{SpiffeId: webID, SpireSocket: "/nowhere",
 			Generation: "1"}}),
-		leaf: watch[*leaf](nil), outlook: newOutlook("run", "1.40.0"),
+		cert: watch[*workloadCert](nil), statusReporter: newStatusReporter("run", "1.40.0"),
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -148,19 +148,21 @@ func TestACertificateOfSPIREIsFollowed(t *testing.T) {
 	admin := envoyShowing(t, func() string { now, _ := page.load(); return now }, func() string { return awaited })
 	go func() {
 		defer close(ended)
-		a.keepSeeing(ctx, admin)
+		a.watchSPIRECertificate(ctx, admin)
 	}()
 	told := func(serial string) {
 		t.Helper()
-		_, err := a.outlook.report.await(ctx, func(r *wire.Report) bool { return r.Certificate.GetSerial() == serial })
+		_, err := a.statusReporter.report.await(ctx, func(r *wire.Report) bool {
+			return r.Certificate.GetSerial() == serial
+		})
 		if err != nil {
 			t.Fatalf("the certificate %q is not told: %v", serial, err)
 		}
 	}
 	page.store(certificates(t, webID+" 0a"))
 	told("0a")
-	if l, _ := a.leaf.load(); l == nil || l.serial != "0a" || len(l.chain) > 0 {
-		t.Errorf("the leaf is %+v, want the serial 0a and no key", l)
+	if l, _ := a.cert.load(); l == nil || l.serial != "0a" || len(l.chain) > 0 {
+		t.Errorf("the certificate is %+v, want the serial 0a and no key", l)
 	}
 	a.settings.store(&wire.Settings{Identity: &wire.Identity{SpiffeId: webID, Generation: "2"}})
 	told("")
@@ -168,37 +170,37 @@ func TestACertificateOfSPIREIsFollowed(t *testing.T) {
 	<-ended
 }
 
-// A listener shows its certificate before it asks for the caller's, and refuses those who have none.
+// A listener presents its certificate before it requests the client's, and rejects clients without one.
 func TestAListenerWithACertificateOfSPIREServes(t *testing.T) {
-	listener := listenAs(t, func() *leaf { return newTestLeaf(t, 0x22) })
-	seen, err := check(t.Context(), nil, []*wire.Listener{listener}, &leaf{serial: "22"}, nil)
-	if got := seen[at(listener.Address, listener.Port)].leaf.serial; err != nil || got != "22" {
+	listener := listenAs(t, func() *workloadCert { return newTestCert(t, 0x22) })
+	seen, err := probeListeners(t.Context(), nil, []*wire.Listener{listener}, &workloadCert{serial: "22"}, nil)
+	if got := seen[hostPort(listener.Address, listener.Port)].cert.serial; err != nil || got != "22" {
 		t.Errorf("saw serial %q (%v), want 22", got, err)
 	}
 }
 
-// A leaf that Envoy has from SPIRE has no key here: Envoy is never sent an empty one in place of what it has.
-func TestALeafOfSPIREIsNotServed(t *testing.T) {
-	held := newLeaves()
+// A certificate from SPIRE has no key here. Envoy is never sent an empty one in its place.
+func TestACertificateOfSPIREIsNotServed(t *testing.T) {
+	store := newWorkloadCerts()
 	server := grpc.NewServer()
-	secretv3.RegisterSecretDiscoveryServiceServer(server, &secrets{leaves: held})
+	secretv3.RegisterSecretDiscoveryServiceServer(server, &secrets{certs: store})
 	stream, err := secretv3.NewSecretDiscoveryServiceClient(serveUnix(t, server)).StreamSecrets(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	held.of(leafSecret).store(&leaf{serial: "01"})
+	store.of(identitySecret).store(&workloadCert{serial: "01"})
 	if err := stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: secretType,
-		ResourceNames: []string{leafSecret}}); err != nil {
+		ResourceNames: []string{identitySecret}}); err != nil {
 		t.Fatal(err)
 	}
-	// A request for another one is read after the first, and answered alone.
-	held.of("other").store(&leaf{serial: "02", chain: []byte("chain"), key: []byte("key")})
+	// A request for another secret on the same stream replaces the first.
+	store.of("other").store(&workloadCert{serial: "02", chain: []byte("chain"), key: []byte("key")})
 	if err := stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: secretType,
 		ResourceNames: []string{"other"}}); err != nil {
 		t.Fatal(err)
 	}
 	response, err := stream.Recv()
 	if err != nil || response.VersionInfo != "02" {
-		t.Errorf("the first answer is %v (%v), want the leaf that the agent has", response, err)
+		t.Errorf("the first response is %v (%v), want the certificate that the agent has", response, err)
 	}
 }

@@ -7,8 +7,7 @@ import (
 	"weft/internal/wait"
 )
 
-// watched is a value whose readers can wait for the next one. Readers may miss values in between and
-// never miss the last.
+// watched is a value whose readers can wait for a change. Readers may miss intermediate values, but never the last one.
 type watched[T any] struct {
 	mu      sync.Mutex
 	value   T
@@ -19,7 +18,7 @@ func watch[T any](value T) *watched[T] {
 	return &watched[T]{value: value}
 }
 
-// load answers the value, and a channel that is closed once there is another.
+// load returns the value, and a channel that is closed at the next change.
 func (w *watched[T]) load() (T, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -33,7 +32,7 @@ func (w *watched[T]) store(value T) {
 	w.changed.Send()
 }
 
-// await answers the first value that is right, or the error of ctx.
+// await returns the first value that satisfies a condition, or the error of ctx.
 func (w *watched[T]) await(ctx context.Context, right func(T) bool) (T, error) {
 	for {
 		value, changed := w.load()

@@ -1,7 +1,7 @@
-// Package client speaks to the HTTP API of a control plane for the command line and its relatives.
+// Package client is the client of a control plane's HTTP API, for the command line and other programs.
 //
-// Errors of the control plane come back as [*resource.Error], with its detail and the problem of each
-// field. A control plane that cannot be reached is an [*Unreachable].
+// Errors of the control plane are returned as [*resource.Error], with the detail and the problem of each field. The
+// error of an unreachable control plane is an [*Unreachable].
 package client
 
 import (
@@ -19,18 +19,18 @@ import (
 	"weft/resource"
 )
 
-// largestAnswer bounds what is read of one answer.
-const largestAnswer = 256 << 20
+// maxResponse bounds the bytes of one response.
+const maxResponse = 256 << 20
 
-// Client speaks to one control plane. It may be used at the same time by many.
+// Client is a client of one control plane. It is safe for concurrent use.
 type Client struct {
-	address string // as it was named
+	address string // as in the options
 	base    *url.URL
 	token   string
 	http    *http.Client
 }
 
-// Unreachable says that nobody answered at the control plane's address.
+// Unreachable is the error of a control plane that did not respond.
 type Unreachable struct {
 	Address string
 	Err     error
@@ -41,100 +41,100 @@ func (u *Unreachable) Error() string {
 	return fmt.Sprintf("no control plane answers at %s: %v", u.Address, u.Err)
 }
 
-// Unwrap answers what went wrong below.
+// Unwrap returns the cause.
 func (u *Unreachable) Unwrap() error { return u.Err }
 
-// Result is what became of a write.
+// Result is the result of a write.
 type Result struct {
 	Created  bool     `json:"-"`
-	Changed  bool     `json:"changed"` // false where the resource was as wanted already
+	Changed  bool     `json:"changed"` // false if the resource was equal already
 	Warnings []string `json:"warnings"`
 }
 
-// Put writes a resource, new or not.
+// Put creates or replaces a resource.
 func (c *Client) Put(ctx context.Context, o resource.Any, d resource.Descriptor) (Result, error) {
 	body, err := resource.MarshalJSON(o, nil, d, resource.Universal)
 	if err != nil {
 		return Result{}, err
 	}
-	status, answer, err := c.do(ctx, http.MethodPut, Path(d, o.Key().Mesh, o.Key().Name), nil, body)
+	status, response, err := c.do(ctx, http.MethodPut, Path(d, o.Key().Mesh, o.Key().Name), nil, body)
 	if err != nil {
 		return Result{}, err
 	}
 	result := Result{Created: status == http.StatusCreated}
-	return result, json.Unmarshal(answer, &result)
+	return result, json.Unmarshal(response, &result)
 }
 
-// Preview is what a write would come to.
+// Preview is the result that a write would have.
 type Preview struct {
 	Created  bool            `json:"created"`
 	Changed  bool            `json:"changed"`
 	Warnings []string        `json:"warnings"`
-	Resource json.RawMessage `json:"resource"` // as it would be stored
+	Resource json.RawMessage `json:"resource"` // in its stored form
 }
 
-// dryRun has a write checked and answered, and nothing written.
+// dryRun makes a write a check without effect.
 var dryRun = url.Values{"dryRun": {"true"}}
 
-// PreviewPut answers what Put would do.
+// PreviewPut returns the result that Put would have.
 func (c *Client) PreviewPut(ctx context.Context, o resource.Any, d resource.Descriptor) (Preview, error) {
 	body, err := resource.MarshalJSON(o, nil, d, resource.Universal)
 	if err != nil {
 		return Preview{}, err
 	}
-	_, answer, err := c.do(ctx, http.MethodPut, Path(d, o.Key().Mesh, o.Key().Name), dryRun, body)
+	_, response, err := c.do(ctx, http.MethodPut, Path(d, o.Key().Mesh, o.Key().Name), dryRun, body)
 	if err != nil {
 		return Preview{}, err
 	}
 	var preview Preview
-	err = json.Unmarshal(answer, &preview)
+	err = json.Unmarshal(response, &preview)
 	return preview, err
 }
 
-// PreviewDelete answers the error of Delete, and removes nothing.
+// PreviewDelete returns the error that Delete would return, and deletes nothing.
 func (c *Client) PreviewDelete(ctx context.Context, d resource.Descriptor, mesh, name string) error {
 	_, _, err := c.do(ctx, http.MethodDelete, Path(d, mesh, name), dryRun, nil)
 	return err
 }
 
-// Delete removes a resource.
+// Delete deletes a resource.
 func (c *Client) Delete(ctx context.Context, d resource.Descriptor, mesh, name string) error {
 	_, _, err := c.do(ctx, http.MethodDelete, Path(d, mesh, name), nil, nil)
 	return err
 }
 
-// Get reads an answer into a value, or as it is into a *[]byte.
+// Get decodes a response into a value, or copies it into a *[]byte.
 func (c *Client) Get(ctx context.Context, path string, query url.Values, into any) error {
-	_, answer, err := c.do(ctx, http.MethodGet, path, query, nil)
+	_, response, err := c.do(ctx, http.MethodGet, path, query, nil)
 	if err != nil {
 		return err
 	}
-	return read(answer, into)
+	return decode(response, into)
 }
 
-// Post sends a value and reads the answer as Get does.
+// Post sends a value and reads the response as Get does.
 func (c *Client) Post(ctx context.Context, path string, value, into any) error {
 	body, err := json.Marshal(value)
 	if err != nil {
 		return err
 	}
-	_, answer, err := c.do(ctx, http.MethodPost, path, nil, body)
+	_, response, err := c.do(ctx, http.MethodPost, path, nil, body)
 	if err != nil {
 		return err
 	}
-	return read(answer, into)
+	return decode(response, into)
 }
 
-func read(answer []byte, into any) error {
+func decode(response []byte, into any) error {
 	if raw, ok := into.(*[]byte); ok {
-		*raw = answer
+		*raw = response
 		return nil
 	}
-	return json.Unmarshal(answer, into)
+	return json.Unmarshal(response, into)
 }
 
-// List reads all items of a list that the filter keeps (the API's query parameters; nil: every one), page
-// after page. What is there all the time is seen once.
+// List returns all items of a list that match the filter (the API's query parameters; nil: no filter), page by page. An
+// item that exists during the whole call is returned once.
 func (c *Client) List(ctx context.Context, path string, filter url.Values) ([]json.RawMessage, error) {
 	var items []json.RawMessage
 	query := url.Values{}
@@ -160,8 +160,8 @@ func (c *Client) List(ctx context.Context, path string, filter url.Values) ([]js
 	}
 }
 
-// Path answers the path of a resource, or of the list of its kind where the name is empty; for kinds of
-// mesh scope an empty mesh means all meshes.
+// Path returns the path of a resource, or of the list of its kind if the name is empty. For kinds of mesh scope, an
+// empty mesh means all meshes.
 func Path(d resource.Descriptor, mesh, name string) string {
 	info := d.Describe()
 	path := "/" + info.Plural
@@ -174,7 +174,7 @@ func Path(d resource.Descriptor, mesh, name string) string {
 	return path
 }
 
-// do sends a request. Path is escaped already.
+// do sends a request. The path must be escaped.
 func (c *Client) do(ctx context.Context, method, path string, query url.Values, body []byte) (int, []byte, error) {
 	target := strings.TrimSuffix(c.base.String(), "/") + path
 	if len(query) > 0 {
@@ -195,14 +195,14 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 		return 0, nil, c.unreachable(err)
 	}
 	defer response.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(response.Body, largestAnswer))
+	content, err := io.ReadAll(io.LimitReader(response.Body, maxResponse))
 	if err != nil {
 		return 0, nil, c.unreachable(err)
 	}
 	if response.StatusCode >= 300 {
-		return 0, nil, refusal(response, answer)
+		return 0, nil, responseError(response, content)
 	}
-	return response.StatusCode, answer, nil
+	return response.StatusCode, content, nil
 }
 
 func (c *Client) unreachable(err error) error {
@@ -219,9 +219,8 @@ var codeOf = map[int]resource.Code{
 	http.StatusServiceUnavailable: resource.Unavailable,
 }
 
-// refusal reads the control plane's error. One that is not its own (of a proxy in between) shows its
-// status.
-func refusal(response *http.Response, body []byte) error {
+// responseError returns the control plane's error. For an error of a proxy in between, it has the status.
+func responseError(response *http.Response, body []byte) error {
 	var problem struct {
 		Title             string            `json:"title"`
 		Detail            string            `json:"detail"`

@@ -29,9 +29,9 @@ func TestListFollowsEveryPage(t *testing.T) {
 		offset := r.URL.Query().Get("offset")
 		switch offset {
 		case "":
-			next = fmt.Sprintf("%q", "http://elsewhere.example/meshes?offset=1&size=1000")
+			next = fmt.Sprintf("%q", "http://other.example/meshes?offset=1&size=1000")
 		case "1":
-			next = fmt.Sprintf("%q", "http://elsewhere.example/meshes?offset=2&size=1000")
+			next = fmt.Sprintf("%q", "http://other.example/meshes?offset=2&size=1000")
 		}
 		fmt.Fprintf(w, `{"total":3,"items":[{"name":"m%s"}],"next":%s}`, offset, next)
 	})
@@ -41,7 +41,7 @@ func TestListFollowsEveryPage(t *testing.T) {
 	}
 }
 
-func TestRefusalsAreShownInFull(t *testing.T) {
+func TestErrorsAreShownInFull(t *testing.T) {
 	tests := map[string]struct {
 		status int
 		body   string
@@ -77,7 +77,7 @@ func TestRefusalsAreShownInFull(t *testing.T) {
 	}
 }
 
-func TestNobodyThere(t *testing.T) {
+func TestUnreachable(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	address := server.URL
 	server.Close()

@@ -19,23 +19,23 @@ import (
 	"weft/internal/adminsocket"
 )
 
-// Options say where a control plane is and how its caller proves who it is. All but Address may be empty.
+// Options are the address of a control plane and the credentials of its caller. Only Address is required.
 type Options struct {
 	// Address is the API's, such as "http://127.0.0.1:5681" or "https://cp.example.com:5682", or an administrator's
 	// socket, such as "unix:/var/lib/weft/admin.sock".
 	Address string
-	// Token is a user token. It is sent over https, or to this machine.
+	// Token is a user token. It is sent only over https, or to this machine.
 	Token string
-	// CAFile holds the certificates, in PEM, of which one must have signed the control plane's; empty: those
-	// that the system believes. A control plane that made its own has it in the data directory, as ca.crt.
+	// CAFile is a file with CA certificates, in PEM, one of which must have signed the control plane's certificate;
+	// empty: the system's. A control plane that generated its own CA stores it as ca.crt in its data directory.
 	CAFile string
 	// CertFile and KeyFile are a client certificate and its private key, in PEM.
 	CertFile, KeyFile string
-	// SkipVerify takes whoever answers for the control plane, and gives it the token.
+	// SkipVerify skips TLS verification (insecure): every server gets the token.
 	SkipVerify bool
 }
 
-// New answers a client. The error says which option is wrong, and never repeats the token.
+// New returns a client. Its error names the invalid option, and never contains the token.
 func New(o Options) (*Client, error) {
 	base, socket, err := parse(o.Address)
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
@@ -67,22 +67,22 @@ func New(o Options) (*Client, error) {
 			return adminsocket.Dial(ctx, socket)
 		}
 	}
-	// One request follows another here, so that HTTP/2 gains nothing, and its client hides why a server
-	// has ended a connection.
+	// Requests are sequential, so HTTP/2 would gain nothing, and its client hides the reason for which a server closed
+	// a connection.
 	transport.Protocols = &http.Protocols{}
 	transport.Protocols.SetHTTP1(true)
 	return &Client{address: o.Address, base: base, token: token, http: &http.Client{
 		Timeout:   time.Minute,
 		Transport: transport,
-		// The API sends nobody elsewhere, and whoever does shall not get the token.
+		// The API never redirects. Another server that does must not get the token.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
 
-// UnixScheme begins the address of an administrator's socket, whose path follows.
+// UnixScheme is the prefix of the address of an administrator's socket, before its path.
 const UnixScheme = "unix:"
 
-// parse returns the URL of an API, and the path of the socket that serves it, if one does.
+// parse returns the URL of an API, and the path of its socket, if it has one.
 func parse(address string) (base *url.URL, socket string, err error) {
 	if path, ok := strings.CutPrefix(address, UnixScheme); ok && path != "" {
 		if rest, ok := strings.CutPrefix(path, "//"); ok && strings.HasPrefix(rest, "/") {
@@ -94,7 +94,7 @@ func parse(address string) (base *url.URL, socket string, err error) {
 	return base, "", err
 }
 
-// SameHost returns whether an address is of the host that the options name. A token of one host is sent to no other.
+// SameHost reports whether an address has the host of the options. A token of one host is never sent to another.
 func (o Options) SameHost(address string) bool {
 	own, errOwn := url.Parse(o.Address)
 	other, err := url.Parse(address)
@@ -131,7 +131,7 @@ func (o *Options) tlsConfig() (*tls.Config, error) {
 	return trust, nil
 }
 
-// explained adds to an error of a connection what it means here.
+// explained adds advice to a connection error.
 func explained(err error, secured bool) error {
 	var failed *url.Error
 	if errors.As(err, &failed) {
@@ -149,20 +149,20 @@ func explained(err error, secured bool) error {
 	case errors.As(err, &remote) && remote.Op == "remote error":
 		return alert(remote)
 	case secured && (errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF)):
-		// In TLS 1.3 a server looks at the client certificate after the client has begun to send.
-		return fmt.Errorf("%w: it may want a client certificate, or refuse the one that it got", err)
+		// In TLS 1.3, a server verifies the client certificate after the client has started to send.
+		return fmt.Errorf("%w: it may want a client certificate, or have rejected the one that it got", err)
 	}
 	return err
 }
 
-// alert explains by which words a server refuses a client certificate: the type of a TLS alert is not
-// exported. (RFC 8446, section 6.2.)
+// alert adds to a TLS alert the reason for which the server rejected the client certificate. The type of an alert is
+// not exported. (RFC 8446, section 6.2.)
 func alert(err *net.OpError) error {
 	switch err.Err.Error() {
 	case "tls: certificate required":
 		return fmt.Errorf("%w: it wants a client certificate", err)
 	case "tls: unknown certificate authority", "tls: bad certificate":
-		return fmt.Errorf("%w: it refuses the client certificate, which must be signed by a CA that the control "+
+		return fmt.Errorf("%w: it rejects the client certificate, which must be signed by a CA that the control "+
 			"plane's settings name", err)
 	}
 	return err

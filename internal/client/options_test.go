@@ -13,11 +13,11 @@ import (
 	"testing"
 )
 
-func TestOptionsThatAreRefused(t *testing.T) {
+func TestInvalidOptions(t *testing.T) {
 	empty := file(t, nil)
 	for name, test := range map[string]struct {
 		options Options
-		want    string // empty: taken
+		want    string // empty: accepted
 	}{
 		"a token to this machine": {Options{Address: "http://127.0.0.1:5681", Token: "a.b.c\n"}, ""},
 		"a token over https":      {Options{Address: "https://cp.example.com:5682", Token: "a.b.c"}, ""},
@@ -44,7 +44,7 @@ func TestOptionsThatAreRefused(t *testing.T) {
 	}
 }
 
-// Only the control plane whose CA was named gets the token, and nobody to whom it would send the client on.
+// Only the control plane with the given CA gets the token, and no server to which it redirects.
 func TestTheTokenReachesTheControlPlaneAlone(t *testing.T) {
 	var stolen string
 	thief := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -52,7 +52,7 @@ func TestTheTokenReachesTheControlPlaneAlone(t *testing.T) {
 	}))
 	defer thief.Close()
 	plane := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/elsewhere" {
+		if r.URL.Path == "/other" {
 			http.Redirect(w, r, thief.URL, http.StatusTemporaryRedirect)
 			return
 		}
@@ -71,7 +71,7 @@ func TestTheTokenReachesTheControlPlaneAlone(t *testing.T) {
 	if err := c.Get(t.Context(), "/", nil, &got); err != nil || got != "Bearer a.b.c" {
 		t.Errorf("the control plane got %q, %v", got, err)
 	}
-	if err := c.Get(t.Context(), "/elsewhere", nil, &got); err == nil || stolen != "" {
+	if err := c.Get(t.Context(), "/other", nil, &got); err == nil || stolen != "" {
 		t.Errorf("it was sent on, with %q: %v", stolen, err)
 	}
 	stranger, err := New(Options{Address: plane.URL, Token: "a.b.c"})
@@ -80,14 +80,14 @@ func TestTheTokenReachesTheControlPlaneAlone(t *testing.T) {
 	}
 	if err := stranger.Get(t.Context(), "/", nil, &got); err == nil ||
 		!strings.Contains(err.Error(), "ca.crt in the data directory") {
-		t.Errorf("a server that nobody vouches for: %v", err)
+		t.Errorf("a server with an unknown CA: %v", err)
 	}
-	whoever, err := New(Options{Address: plane.URL, SkipVerify: true})
+	unverified, err := New(Options{Address: plane.URL, SkipVerify: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := whoever.Get(t.Context(), "/", nil, &got); err != nil {
-		t.Errorf("with every server believed: %v", err)
+	if err := unverified.Get(t.Context(), "/", nil, &got); err != nil {
+		t.Errorf("without verification: %v", err)
 	}
 }
 

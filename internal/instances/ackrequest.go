@@ -14,20 +14,19 @@ import (
 	"weft/resource"
 )
 
-// WaitAcked returns once the clients of every other instance have settled on what rows say now, or ctx ends,
-// upon which the error names those that did not answer. An instance that went within Config.Lost and did
-// not answer before is waited for until all its clients are elsewhere: they may still send by what they
-// had.
+// WaitAcked returns once the clients of every other replica have acked the current state of the rows, or once ctx ends.
+// The error names the replicas that did not respond. A replica that left within Config.Lost without a response delays
+// the return until all its clients are connected to other replicas: they may use older configuration until then.
 func (m *Member) WaitAcked(ctx context.Context, rows []resource.Key) error {
 	if m.alone {
-		return m.awaitStrays(ctx)
+		return m.awaitLostClients(ctx)
 	}
-	if nobody, _ := m.unheard(""); len(nobody) == 0 {
+	if pending, _ := m.pendingReplicas(""); len(pending) == 0 {
 		return nil
 	}
 	id := uuid.NewString()
 	m.mu.Lock()
-	m.asking[id] = true
+	m.requesting[id] = true
 	m.mu.Unlock()
 	m.nudge()
 	defer m.close(ctx, id)
@@ -36,7 +35,7 @@ func (m *Member) WaitAcked(ctx context.Context, rows []resource.Key) error {
 	}
 	for {
 		changed := m.Changed()
-		missing, next := m.unheard(id)
+		missing, next := m.pendingReplicas(id)
 		if len(missing) == 0 {
 			return nil
 		}
@@ -48,13 +47,13 @@ func (m *Member) WaitAcked(ctx context.Context, rows []resource.Key) error {
 		case <-changed:
 		case <-timer:
 		case <-ctx.Done():
-			return fmt.Errorf("no answer of %s: %w", strings.Join(missing, ", "), ctx.Err())
+			return fmt.Errorf("no response of %s: %w", strings.Join(missing, ", "), ctx.Err())
 		}
 	}
 }
 
-// awaitStrays waits for the clients of an earlier run, as for those of another instance that went.
-func (m *Member) awaitStrays(ctx context.Context) error {
+// awaitLostClients waits for the clients of an earlier run, as for those of a replica that left.
+func (m *Member) awaitLostClients(ctx context.Context) error {
 	for time.Since(m.began) < m.Lost && m.HasLostClients("") {
 		select {
 		case <-time.After(retry):
@@ -65,7 +64,7 @@ func (m *Member) awaitStrays(ctx context.Context) error {
 	return nil
 }
 
-// inquire stores an ack request, and tries again for as long as anybody waits for it.
+// inquire stores an ack request, and retries while a caller waits for it.
 func (m *Member) inquire(ctx context.Context, id string, rows []resource.Key) error {
 	for {
 		_, err := m.Writer.Create(ctx, kind.AckRequests.Make("", id, kind.AckRequest{Requester: m.ID(), Rows: rows}),
@@ -76,26 +75,27 @@ func (m *Member) inquire(ctx context.Context, id string, rows []resource.Key) er
 		select {
 		case <-time.After(retry):
 		case <-ctx.Done():
-			return fmt.Errorf("asking the other instances: %w", err)
+			return fmt.Errorf("storing the ack request: %w", err)
 		}
 	}
 }
 
-// unheard are the instances that have not answered an ack request, and when that may change by itself.
-func (m *Member) unheard(id string) (missing []string, next time.Time) {
+// pendingReplicas returns the replicas that have not responded to an ack request, and the next time at which that may
+// change without an event.
+func (m *Member) pendingReplicas(id string) (missing []string, next time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.view.missing(m.view.ackRequests[id].AckedBy, time.Now(), m.Lost)
 }
 
-// close ends an ack request of this instance. One that can't be deleted now is deleted later.
+// close deletes an ack request of this replica. If that fails, tidy deletes it later.
 func (m *Member) close(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 	defer cancel()
 	m.discard(ctx, id)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.asking, id)
+	delete(m.requesting, id)
 }
 
 func (m *Member) discard(ctx context.Context, id string) {
@@ -105,12 +105,12 @@ func (m *Member) discard(ctx context.Context, id string) {
 	}
 }
 
-// seek looks for the clients of those that went, while somebody waits for them, and answers when to look
-// again.
+// seek checks for the clients of replicas that left, while a caller waits for them, and returns the time of the next
+// check.
 func (m *Member) seek() (next time.Time) {
 	m.mu.Lock()
 	var departed []string
-	if len(m.asking) > 0 {
+	if len(m.requesting) > 0 {
 		departed = m.view.departed(time.Now(), m.Lost)
 	}
 	m.mu.Unlock()
@@ -127,32 +127,32 @@ func (m *Member) seek() (next time.Time) {
 	return next
 }
 
-// answerAll begins to answer what was asked, and stops where nobody waits for the answer any more.
-func (m *Member) answerAll(ctx context.Context) {
+// respondAll starts to respond to the ack requests of others, and stops for requests that are gone.
+func (m *Member) respondAll(ctx context.Context) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	unanswered := m.view.unanswered()
+	requests := m.view.pendingRequests()
 	for id, cancel := range m.replies {
-		if !slices.Contains(unanswered, id) {
+		if !slices.Contains(requests, id) {
 			cancel()
 		}
 	}
-	for _, id := range unanswered {
+	for _, id := range requests {
 		if m.replies[id] != nil {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(ctx, m.Lost)
 		m.replies[id] = cancel
-		go m.answer(ctx, id, m.view.ackRequests[id].Rows)
+		go m.respond(ctx, id, m.view.ackRequests[id].Rows)
 	}
 }
 
-func (m *Member) answer(ctx context.Context, id string, rows []resource.Key) {
+func (m *Member) respond(ctx context.Context, id string, rows []resource.Key) {
 	err := m.LocalAcked(ctx, rows)
 	if err == nil {
 		err = admit.Modify(ctx, m.Writer, kind.AckRequests, "", id, func(o *resource.Object[kind.AckRequest]) bool {
 			if o.Spec.Requester == "" || slices.Contains(o.Spec.AckedBy, m.ID()) {
-				return false // nobody waits any more
+				return false // the request is gone
 			}
 			o.Spec.AckedBy = append(o.Spec.AckedBy, m.ID())
 			return true
@@ -167,16 +167,16 @@ func (m *Member) answer(ctx context.Context, id string, rows []resource.Key) {
 	delete(m.replies, id)
 }
 
-// tidy deletes ack requests that nobody waits for: this instance's own, and, of those that are no more, the
-// leader's task.
+// tidy deletes ack requests without a waiting caller: this replica's own and, on the leader, those of replicas that
+// left.
 func (m *Member) tidy(ctx context.Context) {
 	m.mu.Lock()
 	var over []string
 	if m.term != nil {
-		over = m.view.orphaned()
+		over = m.view.unowned()
 	}
 	for id, ackRequest := range m.view.ackRequests {
-		if ackRequest.Requester == m.ID() && !m.asking[id] {
+		if ackRequest.Requester == m.ID() && !m.requesting[id] {
 			over = append(over, id)
 		}
 	}

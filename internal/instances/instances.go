@@ -1,15 +1,15 @@
-// Package instances is how several control planes share one store: who is live, who leads, and whether
-// the clients of all of them have settled.
+// Package instances coordinates the replicas that share one store: their presence, their leader, and the acks of the
+// clients of all replicas.
 //
-// Each instance renews a row of its own. It is live for everybody while that row is there: one that was
-// not renewed for 15 seconds, by the reader's own clock, is deleted at the version that stood so long, so
-// that an instance which renewed it meanwhile lives on, and one that did not finds out and stands down.
-// No clock is compared with another machine's. The leader is whoever wrote the one row of the leadership
-// last, while it is live; a leader stands down by itself before its row could have been deleted.
+// Each replica renews a row of its own, and is live while that row exists. A replica deletes another one's row after 15
+// seconds, by its own clock, without a renewal, at the version that it read. A replica that renewed the row meanwhile
+// therefore stays live, and one that did not detects the deletion and stops leading. Clocks of different machines are
+// never compared. The leader is the last live writer of the one row of the leadership. It stops leading by itself
+// before its row could have been deleted.
 //
-// An instance on a store of its own is [Alone]: it leads, nobody has to be asked, nothing is written and
-// nothing ticks. A caller may not assume that it still leads when its write arrives: a write must be
-// harmless where another instance has made it, or rest on a version.
+// A replica with a store of its own is [Alone]: it leads, and writes no row. A caller may not assume that it still
+// leads when its write arrives. A write must be harmless after the same write of another replica, or depend on a
+// version.
 package instances
 
 import (
@@ -26,43 +26,43 @@ import (
 	"weft/resource"
 )
 
-// Config says what an instance shares, and how it answers the others. All fields are needed.
+// Config is the configuration of one replica. All fields are required.
 type Config struct {
-	ID     string // another one for each run of each instance
+	ID     string // unique for each run of each replica
 	Store  store.Store
 	Writer *admit.Writer
-	// LocalAcked returns once the clients of this instance have settled on what rows say, or ctx ends.
+	// LocalAcked returns once the clients of this replica have acked the current state of the rows, or ctx ends.
 	LocalAcked func(ctx context.Context, rows []resource.Key) error
-	// Lost is how long a client that is at no instance may still send by what it had.
+	// Lost is the time for which a client without a replica may use older configuration.
 	Lost time.Duration
-	// HasLostClients says whether there are clients of an instance that went which are at no other one.
+	// HasLostClients reports whether a replica that left has clients that have not connected to another one.
 	HasLostClients func(instance string) bool
 	Log            *slog.Logger
 }
 
-// Member is one instance. Its methods may be called at the same time.
+// Member is one replica. It is safe for concurrent use.
 type Member struct {
 	Config
 	alone    bool
-	began    time.Time     // of one that is alone
-	wake     chan struct{} // holds one signal for Run
-	followed func()        // returns once the rows of the others are followed no more
-	renewals uint64        // Run's own
+	began    time.Time     // of a replica that is alone
+	wake     chan struct{} // one pending signal for Run
+	followed func()        // returns once the rows of the others are not followed any more
+	renewals uint64        // only used by Run
 
-	mu      sync.Mutex
-	view    *view
-	version string // of this instance's row
-	term    *term  // nil: another instance leads
-	changed wait.Broadcast
-	asking  map[string]bool
-	replies map[string]context.CancelFunc // of the answers that are under way
+	mu         sync.Mutex
+	view       *view
+	version    string // of this replica's row
+	term       *term  // nil: another replica leads
+	changed    wait.Broadcast
+	requesting map[string]bool
+	replies    map[string]context.CancelFunc // of the responses in progress
 }
 
-// term is a time for which this instance leads.
+// term is a time for which this replica leads.
 type term struct {
 	ctx   context.Context
 	end   context.CancelFunc
-	parts sync.WaitGroup // what runs for as long
+	parts sync.WaitGroup // the functions that run during the term
 }
 
 func newTerm() *term {
@@ -70,8 +70,8 @@ func newTerm() *term {
 	return &term{ctx: ctx, end: end}
 }
 
-// Alone answers the one instance of a store that nobody shares. Of the Config it needs the ID, and, where
-// there may have been another run, Lost and Strays: whose instance is then "", any earlier one.
+// Alone returns the only replica of a store. It uses the ID of the Config, and Lost and HasLostClients if there may
+// have been an earlier run, whose ID is "".
 func Alone(c Config) *Member {
 	return &Member{
 		Config: c, alone: true, began: time.Now(),
@@ -79,13 +79,13 @@ func Alone(c Config) *Member {
 	}
 }
 
-// Join makes this instance known to those that share its store, and knows them when it returns. It follows
-// them until ctx ends; Run must be running meanwhile.
+// Join registers this replica among those that share its store, and returns after it has read the others. It follows
+// them until ctx ends; Run must run meanwhile.
 func Join(ctx context.Context, c Config) (*Member, error) {
 	m := &Member{
 		Config: c, wake: make(chan struct{}, 1),
-		view:   newView(c.ID, time.Now()),
-		asking: map[string]bool{}, replies: map[string]context.CancelFunc{},
+		view:       newView(c.ID, time.Now()),
+		requesting: map[string]bool{}, replies: map[string]context.CancelFunc{},
 	}
 	if err := m.appear(ctx); err != nil {
 		return nil, err
@@ -98,40 +98,39 @@ func Join(ctx context.Context, c Config) (*Member, error) {
 	return m, err
 }
 
-// ID names this instance.
+// ID returns the unique ID of this replica.
 func (m *Member) ID() string { return m.Config.ID }
 
-// Leads says whether this instance leads now.
+// Leads reports whether this replica leads now.
 func (m *Member) Leads() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.term != nil
 }
 
-// Expired says whether an instance is live no more, and when it was heard of last: of one that went before
-// this one began, when this one did.
+// Expired reports whether a replica is not live any more, and the time of its last renewal. For a replica that left
+// before this one started, it is this one's start.
 func (m *Member) Expired(id string) (last time.Time, ended bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.view.ended(id)
 }
 
-// Replicas is how many further instances are live.
+// Replicas returns the number of other live replicas.
 func (m *Member) Replicas() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.view.peers)
 }
 
-// Gone is how often another instance has gone since this one began.
+// Gone returns the number of departures of other replicas since the start of this one.
 func (m *Member) Gone() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.view.went
 }
 
-// OtherInstance answers the other live instance at which one of a proxy's subscriptions is open; empty: there
-// is none.
+// OtherInstance returns the other live replica at which one of a proxy's subscriptions is open, or "".
 func (m *Member) OtherInstance(subscriptions []kind.Subscription) (instance string) {
 	for _, s := range subscriptions {
 		if s.DisconnectTime != nil || s.ControlPlaneInstanceID == m.ID() {
@@ -144,16 +143,15 @@ func (m *Member) OtherInstance(subscriptions []kind.Subscription) (instance stri
 	return ""
 }
 
-// Changed is closed when something has changed since it was answered: who is live, who leads, or an
-// ack request.
+// Changed returns a channel that is closed at the next change of the live replicas, of the leader, or of an ack
+// request.
 func (m *Member) Changed() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.changed.Next()
 }
 
-// Lead calls run whenever this instance begins to lead, with a context that ends when it leads no more,
-// until ctx ends.
+// Lead calls run whenever this replica starts to lead, with a context that ends with the term, until ctx ends.
 func (m *Member) Lead(ctx context.Context, run func(context.Context)) {
 	for ctx.Err() == nil {
 		m.mu.Lock()
@@ -187,10 +185,10 @@ func (m *Member) during(ctx context.Context, t *term, run func(context.Context))
 	<-ctx.Done()
 }
 
-// handover is how long a leader waits before it begins, so that it knows what the one before it wrote last.
+// handover is the pause before a new leader starts, so that it has read the last writes of its predecessor.
 const handover = time.Second
 
-// apply takes what changed in the rows of all instances.
+// apply applies the changed rows of all replicas.
 func (m *Member) apply(b mirror.Batch) {
 	now := time.Now()
 	m.mu.Lock()
@@ -198,7 +196,7 @@ func (m *Member) apply(b mirror.Batch) {
 	for _, o := range b.Put {
 		switch o := o.(type) {
 		case *resource.Object[kind.Instance]:
-			m.view.hear(o.Name, o.Version, now)
+			m.view.observe(o.Name, o.Version, now)
 		case *resource.Object[kind.Leadership]:
 			m.view.lead(o.Spec, o.Version, false)
 		case *resource.Object[kind.AckRequest]:
@@ -208,7 +206,7 @@ func (m *Member) apply(b mirror.Batch) {
 	for _, key := range b.Removed {
 		switch key.Kind {
 		case kind.Instances.Name:
-			m.view.miss(key.Name, now)
+			m.view.observeDeletion(key.Name, now)
 		case kind.AckRequests.Name:
 			delete(m.view.ackRequests, key.Name)
 		}
@@ -216,8 +214,7 @@ func (m *Member) apply(b mirror.Batch) {
 	m.turn(now)
 }
 
-// turn brings what follows from the view up to date: the term, and those who wait. It is called with the
-// lock.
+// turn updates the term and the waiting callers after a change of the view. The caller holds the lock.
 func (m *Member) turn(now time.Time) {
 	switch leads := m.view.leads(now); {
 	case leads && m.term == nil:
@@ -232,10 +229,10 @@ func (m *Member) turn(now time.Time) {
 	m.nudge()
 }
 
-// nudge makes Run look.
+// nudge wakes up Run.
 func (m *Member) nudge() {
 	select {
 	case m.wake <- struct{}{}:
-	default: // it looks anyway
+	default: // a signal is pending already
 	}
 }

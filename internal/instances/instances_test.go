@@ -19,14 +19,14 @@ import (
 	"weft/resource"
 )
 
-// world is a store with its instances. Time is that of the test's bubble.
+// world is a store with its replicas. Time is that of the test's bubble.
 type world struct {
-	t      *testing.T
-	rows   store.Store
-	strays map[string]*atomic.Bool // whether clients of an instance are nowhere else
+	t           *testing.T
+	rows        store.Store
+	lostClients map[string]*atomic.Bool // by ID of a replica, whether it left clients without a replica
 }
 
-// cut is a store that an instance reaches or does not. Every write begins with a Get or is a Delete.
+// cut is a replica's connection to the store, which can be interrupted. Every write begins with a Get or is a Delete.
 type cut struct {
 	store.Store
 	mu  sync.Mutex
@@ -62,7 +62,7 @@ func (c *cut) Delete(ctx context.Context, key resource.Key, version string) erro
 	return c.Store.Delete(ctx, key, version)
 }
 
-// Watch holds events back while the store is not reached.
+// Watch delays events while the store is disconnected.
 func (c *cut) Watch(ctx context.Context, kind string, from store.Cursor) (<-chan []store.Event, error) {
 	below, err := c.Store.Watch(ctx, kind, from)
 	if err != nil {
@@ -84,25 +84,25 @@ func (c *cut) Watch(ctx context.Context, kind string, from store.Cursor) (<-chan
 	return events, nil
 }
 
-// instance is one of the world's.
+// instance is a replica of the world.
 type instance struct {
 	*Member
-	link *cut
-	stop func() // in order
-	ask  chan []resource.Key
-	mute chan struct{} // closed: answers
+	link     *cut
+	stop     func() // in order
+	requests chan []resource.Key
+	mute     chan struct{} // closed: responds
 }
 
 func (w *world) join(id string) *instance {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.t.Context())
-	i := &instance{link: &cut{Store: w.rows}, ask: make(chan []resource.Key, 10), mute: make(chan struct{})}
+	i := &instance{link: &cut{Store: w.rows}, requests: make(chan []resource.Key, 10), mute: make(chan struct{})}
 	member, err := Join(ctx, Config{
 		ID: id, Store: i.link, Writer: admit.New(i.link, admit.Options{}), Lost: 30 * time.Second,
 		Log:            slog.New(slog.DiscardHandler),
-		HasLostClients: func(instance string) bool { return w.strays[instance].Load() },
+		HasLostClients: func(instance string) bool { return w.lostClients[instance].Load() },
 		LocalAcked: func(ctx context.Context, rows []resource.Key) error {
-			i.ask <- rows
+			i.requests <- rows
 			select {
 			case <-i.mute:
 				return nil
@@ -122,7 +122,7 @@ func (w *world) join(id string) *instance {
 	return i
 }
 
-// crash makes an instance stop as if it had been killed: nothing that it writes arrives any more.
+// crash stops a replica as a kill does: its later writes do not arrive.
 func (i *instance) crash() { i.link.set(true); i.stop() }
 
 func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
@@ -133,7 +133,7 @@ func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 	})
 }
 
-// leaders names those that lead.
+// leaders returns the names of the leading replicas.
 func leaders(all ...*instance) string {
 	names := ""
 	for _, i := range all {
@@ -144,7 +144,7 @@ func leaders(all ...*instance) string {
 	return names
 }
 
-func settle(d time.Duration) {
+func advance(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
@@ -152,14 +152,14 @@ func settle(d time.Duration) {
 func TestOneLeadsAndAnotherFollowsAtOnceWhenItStops(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.join("a")
-		settle(time.Second)
+		advance(time.Second)
 		b := w.join("b")
-		settle(time.Minute)
+		advance(time.Minute)
 		if got := leaders(a, b); got != "a" {
 			t.Fatalf("%q lead, want a alone for as long as it lives", got)
 		}
 		a.stop()
-		settle(100 * time.Millisecond)
+		advance(100 * time.Millisecond)
 		if got := leaders(a, b); got != "b" {
 			t.Errorf("%q lead after a was stopped, want b at once", got)
 		}
@@ -172,9 +172,9 @@ func TestOneLeadsAndAnotherFollowsAtOnceWhenItStops(t *testing.T) {
 func TestACrashedLeaderIsFollowedWithinTwentySeconds(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b, c := w.join("a"), w.join("b"), w.join("c")
-		settle(time.Minute)
+		advance(time.Minute)
 		a.crash()
-		settle(20 * time.Second)
+		advance(20 * time.Second)
 		if got := leaders(b, c); len(got) != 1 {
 			t.Errorf("%q lead, want one of the two that live", got)
 		}
@@ -187,9 +187,9 @@ func TestACrashedLeaderIsFollowedWithinTwentySeconds(t *testing.T) {
 func TestALeaderThatLosesTheStoreStandsDownBeforeAnotherLeads(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.join("a")
-		settle(time.Second)
+		advance(time.Second)
 		b := w.join("b")
-		settle(time.Minute)
+		advance(time.Minute)
 		led := make(chan error, 2)
 		go a.Lead(t.Context(), func(ctx context.Context) {
 			<-ctx.Done()
@@ -204,9 +204,9 @@ func TestALeaderThatLosesTheStoreStandsDownBeforeAnotherLeads(t *testing.T) {
 		if err := <-led; err != nil {
 			t.Error(err)
 		}
-		settle(20 * time.Second)
+		advance(20 * time.Second)
 		a.link.set(false)
-		settle(20 * time.Second)
+		advance(20 * time.Second)
 		if got := leaders(a, b); got != "b" {
 			t.Errorf("%q lead, want b, which took over", got)
 		}
@@ -216,21 +216,21 @@ func TestALeaderThatLosesTheStoreStandsDownBeforeAnotherLeads(t *testing.T) {
 	})
 }
 
-func TestAskReturnsWhenEveryOtherHasAnswered(t *testing.T) {
+func TestWaitAckedReturnsWhenEveryOtherHasResponded(t *testing.T) {
 	rows := []resource.Key{kind.Dataplanes.Key("default", "web-1")}
-	ask := func(t *testing.T, i *instance) chan error {
-		asked := make(chan error, 1)
+	request := func(t *testing.T, i *instance) chan error {
+		result := make(chan error, 1)
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		t.Cleanup(cancel)
-		go func() { asked <- i.WaitAcked(ctx, rows) }()
-		settle(time.Second)
-		return asked
+		go func() { result <- i.WaitAcked(ctx, rows) }()
+		advance(time.Second)
+		return result
 	}
-	pending := func(t *testing.T, asked chan error, when string) {
+	pending := func(t *testing.T, result chan error, when string) {
 		t.Helper()
 		synctest.Wait()
 		select {
-		case err := <-asked:
+		case err := <-result:
 			t.Fatalf("returned %v %s", err, when)
 		default:
 		}
@@ -238,34 +238,34 @@ func TestAskReturnsWhenEveryOtherHasAnswered(t *testing.T) {
 	t.Run("all answer", func(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
 			a, b, c := w.join("a"), w.join("b"), w.join("c")
-			settle(time.Second)
-			asked := ask(t, a)
-			if got := fmt.Sprint(<-b.ask); got != fmt.Sprint(rows) {
+			advance(time.Second)
+			result := request(t, a)
+			if got := fmt.Sprint(<-b.requests); got != fmt.Sprint(rows) {
 				t.Errorf("b was asked about %s, want %s", got, rows)
 			}
 			close(b.mute)
-			settle(time.Second)
-			pending(t, asked, "without c's answer")
+			advance(time.Second)
+			pending(t, result, "without c's answer")
 			close(c.mute)
-			if err := <-asked; err != nil {
+			if err := <-result; err != nil {
 				t.Error(err)
 			}
-			settle(time.Second)
+			advance(time.Second)
 			if left, _, _ := w.rows.List(t.Context(), kind.AckRequests.Name); len(left) > 0 {
 				t.Errorf("%d ack requests are left", len(left))
 			}
 		})
 	})
-	t.Run("one that dies is waited for until its clients are elsewhere", func(t *testing.T) {
+	t.Run("a replica that dies is waited for until its clients are connected to others", func(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
 			a, b := w.join("a"), w.join("b")
-			settle(time.Second)
-			w.strays["b"].Store(true)
+			advance(time.Second)
+			w.lostClients["b"].Store(true)
 			b.stop()
-			asked := ask(t, a)
-			pending(t, asked, "while clients of b are nowhere else")
-			w.strays["b"].Store(false)
-			if err := <-asked; err != nil {
+			result := request(t, a)
+			pending(t, result, "while clients of b are nowhere else")
+			w.lostClients["b"].Store(false)
+			if err := <-result; err != nil {
 				t.Error(err)
 			}
 		})
@@ -273,12 +273,12 @@ func TestAskReturnsWhenEveryOtherHasAnswered(t *testing.T) {
 	t.Run("one that dies with clients that stay away is waited for until the bound", func(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
 			a, b := w.join("a"), w.join("b")
-			w.strays["b"].Store(true)
-			settle(time.Second)
+			w.lostClients["b"].Store(true)
+			advance(time.Second)
 			began := time.Now()
-			asked := ask(t, a)
+			result := request(t, a)
 			b.crash()
-			if err := <-asked; !errors.Is(err, context.DeadlineExceeded) || time.Since(began) < 30*time.Second {
+			if err := <-result; !errors.Is(err, context.DeadlineExceeded) || time.Since(began) < 30*time.Second {
 				t.Errorf("%v after %s, want the deadline's error at the deadline", err, time.Since(began))
 			}
 		})
@@ -286,15 +286,15 @@ func TestAskReturnsWhenEveryOtherHasAnswered(t *testing.T) {
 	t.Run("one that joins is asked too", func(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
 			a, b := w.join("a"), w.join("b")
-			settle(time.Second)
-			asked := ask(t, a)
+			advance(time.Second)
+			result := request(t, a)
 			c := w.join("c")
-			settle(time.Second)
+			advance(time.Second)
 			close(b.mute)
-			settle(time.Second)
-			pending(t, asked, "without the answer of one that joined meanwhile")
+			advance(time.Second)
+			pending(t, result, "without the answer of one that joined meanwhile")
 			close(c.mute)
-			if err := <-asked; err != nil {
+			if err := <-result; err != nil {
 				t.Error(err)
 			}
 		})
@@ -302,11 +302,11 @@ func TestAskReturnsWhenEveryOtherHasAnswered(t *testing.T) {
 	t.Run("what a dead one asked is cleared away", func(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
 			a, b := w.join("a"), w.join("b")
-			settle(time.Second)
-			ask(t, a)
+			advance(time.Second)
+			request(t, a)
 			a.crash()
 			close(b.mute)
-			settle(time.Minute)
+			advance(time.Minute)
 			if left, _, _ := w.rows.List(t.Context(), kind.AckRequests.Name); len(left) > 0 {
 				t.Errorf("%d ack requests are left", len(left))
 			}
@@ -314,7 +314,7 @@ func TestAskReturnsWhenEveryOtherHasAnswered(t *testing.T) {
 	})
 }
 
-func TestAloneNothingIsWrittenAndNobodyIsAsked(t *testing.T) {
+func TestAloneNothingIsWrittenAndNoReplicaIsWaitedFor(t *testing.T) {
 	m := Alone(Config{ID: "a"})
 	led := make(chan struct{})
 	go m.Lead(t.Context(), func(context.Context) { close(led) })
@@ -328,8 +328,8 @@ func TestAloneNothingIsWrittenAndNobodyIsAsked(t *testing.T) {
 	}
 }
 
-// TestAloneClientsOfAnEarlierRunAreWaitedFor: what they run with nobody knows before they are back, or their
-// time is over.
+// TestAloneClientsOfAnEarlierRunAreWaitedFor: their configuration is unknown until they are back, or until their time
+// is over.
 func TestAloneClientsOfAnEarlierRunAreWaitedFor(t *testing.T) {
 	for name, test := range map[string]struct{ back, want time.Duration }{
 		"they come back": {5 * time.Second, 5 * time.Second},
@@ -344,7 +344,7 @@ func TestAloneClientsOfAnEarlierRunAreWaitedFor(t *testing.T) {
 				bounded, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 				defer cancel()
 				if err := m.WaitAcked(bounded, nil); err == nil {
-					t.Error("nobody waits for them")
+					t.Error("they have no waiting caller")
 				}
 				if err := m.WaitAcked(t.Context(), nil); err != nil {
 					t.Error(err)
@@ -361,10 +361,10 @@ func TestPresenceCostsOneWriteEachFiveSeconds(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.join("a")
 		w.join("b")
-		settle(time.Second)
+		advance(time.Second)
 		versions := map[string]bool{}
 		for range 60 {
-			settle(time.Second)
+			advance(time.Second)
 			for _, k := range []string{kind.Instances.Name, kind.Leaderships.Name, kind.AckRequests.Name} {
 				rows, _, err := w.rows.List(t.Context(), k)
 				if err != nil {
@@ -381,7 +381,7 @@ func TestPresenceCostsOneWriteEachFiveSeconds(t *testing.T) {
 	})
 }
 
-// Whatever the store does to them, no two instances lead at once, and one leads when it is back.
+// For any faults of the store, no two replicas lead at once, and one leads when the store is back.
 func TestNoTwoLeadAtOnce(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -389,7 +389,7 @@ func TestNoTwoLeadAtOnce(t *testing.T) {
 				random := rand.New(rand.NewPCG(seed, 0))
 				all := []*instance{w.join("a"), w.join("b"), w.join("c")}
 				for range 3000 { // five minutes
-					settle(100 * time.Millisecond)
+					advance(100 * time.Millisecond)
 					if got := leaders(all...); len(got) > 1 {
 						t.Fatalf("%q lead at once", got)
 					}
@@ -400,7 +400,7 @@ func TestNoTwoLeadAtOnce(t *testing.T) {
 				for _, i := range all {
 					i.link.set(false)
 				}
-				settle(30 * time.Second)
+				advance(30 * time.Second)
 				if got := leaders(all...); len(got) != 1 {
 					t.Errorf("%q lead once the store is back for all, want one", got)
 				}

@@ -11,11 +11,11 @@ import (
 	"weft/resource"
 )
 
-// farewell is how long an instance that stops tries to say so.
+// farewell bounds the time for which a stopping replica tries to delete its row.
 const farewell = 2 * time.Second
 
-// Run renews this instance's row, takes the silent for dead, leads where nobody does, and answers
-// ack requests, until ctx ends. Then it stops leading, and is gone for the others at once.
+// Run renews this replica's row, deletes expired rows of others, takes a free leadership, and responds to ack requests,
+// until ctx ends. Then it stops leading, and deletes its row.
 func (m *Member) Run(ctx context.Context) {
 	if m.alone {
 		<-ctx.Done()
@@ -39,7 +39,7 @@ func (m *Member) Run(ctx context.Context) {
 		}
 		dead := m.bury(ctx)
 		m.takeLead(ctx)
-		m.answerAll(ctx)
+		m.respondAll(ctx)
 		m.tidy(ctx)
 		m.sleep(ctx, earliest(due, dead, m.seek()))
 	}
@@ -47,7 +47,7 @@ func (m *Member) Run(ctx context.Context) {
 	m.followed()
 }
 
-// earliest answers the first of several times, of which the zero ones are none.
+// earliest returns the first of several times, ignoring zero times.
 func earliest(first time.Time, others ...time.Time) time.Time {
 	for _, t := range others {
 		if !t.IsZero() && t.Before(first) {
@@ -67,13 +67,13 @@ func (m *Member) sleep(ctx context.Context, until time.Time) {
 	}
 }
 
-// decided says whether a write failed because the store has something else by now.
+// decided reports whether a write failed because another writer was first.
 func decided(err error) bool {
 	code := resource.CodeOf(err)
 	return err != nil && (code == resource.NotFound || code == resource.Stale)
 }
 
-// appear makes this instance's row.
+// appear creates this replica's row.
 func (m *Member) appear(ctx context.Context) error {
 	began := time.Now()
 	result, err := m.Writer.Create(ctx, kind.Instances.Make("", m.ID(), kind.Instance{}), nil)
@@ -87,8 +87,7 @@ func (m *Member) appear(ctx context.Context) error {
 	return nil
 }
 
-// renew writes this instance's row once more. Where the others have deleted it, this instance stands
-// down and begins anew.
+// renew renews this replica's row. If another replica has deleted it, this one stops leading and creates a new row.
 func (m *Member) renew(ctx context.Context, began time.Time, failedBefore bool) error {
 	ctx, cancel := context.WithTimeout(ctx, renewal)
 	defer cancel()
@@ -122,14 +121,14 @@ func (m *Member) assured() time.Time {
 	return m.view.assured
 }
 
-// standDown stops leading where no renewal came in time.
+// standDown stops leading if no renewal succeeded in time.
 func (m *Member) standDown() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.turn(time.Now())
 }
 
-// bury deletes the rows of those who were silent for too long, and answers when to look again.
+// bury deletes expired rows of others, and returns the time of the next check.
 func (m *Member) bury(ctx context.Context) (next time.Time) {
 	m.mu.Lock()
 	dead, next := m.view.silent(time.Now())
@@ -139,7 +138,7 @@ func (m *Member) bury(ctx context.Context) (next time.Time) {
 		switch {
 		case err == nil:
 			m.Log.Warn("an instance is gone without a word", "instance", id, "after", silence)
-		case decided(err): // it renewed its row, or another one was faster
+		case decided(err): // the row was renewed, or another replica deleted it
 		case ctx.Err() == nil:
 			m.Log.Warn("an instance that is silent can't be taken for dead", "instance", id, "error", err)
 		}
@@ -148,8 +147,8 @@ func (m *Member) bury(ctx context.Context) (next time.Time) {
 	return next
 }
 
-// takeLead takes the leadership where its holder is not live. Its row may be newer than what is known of
-// its holder, so that the holder is looked for in the store.
+// takeLead takes the leadership if its holder is not live. The row may be newer than the view, so the holder is looked
+// up in the store.
 func (m *Member) takeLead(ctx context.Context) {
 	m.mu.Lock()
 	may, before, version := m.view.mayLead(time.Now()), m.view.leadership, m.view.version
@@ -171,14 +170,13 @@ func (m *Member) takeLead(ctx context.Context) {
 	m.turn(time.Now())
 }
 
-// stands says whether the row of an instance may be there.
+// stands reports whether the row of a replica may exist.
 func (m *Member) stands(ctx context.Context, id string) bool {
 	_, err := m.Store.Get(ctx, kind.Instances.Key("", id))
 	return !errors.Is(err, store.ErrNotFound)
 }
 
-// writeLeadership answers what is stored then; that is another one's where there was no row before and
-// somebody was faster.
+// writeLeadership writes the leadership, and returns the stored one, which is another replica's if that was first.
 func (m *Member) writeLeadership(ctx context.Context, l kind.Leadership,
 	version string) (*resource.Object[kind.Leadership], error) {
 	row := kind.Leaderships.Make("", kind.LeadershipName, l)
@@ -195,7 +193,7 @@ func (m *Member) writeLeadership(ctx context.Context, l kind.Leadership,
 	return result.Object.(*resource.Object[kind.Leadership]), nil
 }
 
-// leave stops leading, and then gives up this instance's row, so that another one leads at once.
+// leave stops leading, and then deletes this replica's row, so that another one can lead at once.
 func (m *Member) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 	defer cancel()

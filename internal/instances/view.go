@@ -8,44 +8,44 @@ import (
 )
 
 const (
-	// renewal is how often an instance renews its row.
+	// renewal is the period of renewals.
 	renewal = 5 * time.Second
-	// silence is how long an instance may leave its row as it is before another one deletes it.
+	// silence is the time without a renewal after which another replica deletes the row.
 	silence = 15 * time.Second
-	// assurance is how long after the beginning of a renewal an instance goes on leading. It ends before
-	// silence does, whenever the others heard of the renewal, so that no two lead at once.
+	// assurance is the time after the start of a renewal for which a replica may lead. It is shorter than silence, so
+	// that no two replicas lead at once, whenever the others read the renewal.
 	assurance = 12 * time.Second
-	// retry is how soon a renewal that failed is tried again.
+	// retry is the pause after a failed renewal.
 	retry = time.Second
 )
 
-// view is what one instance knows of those that share its store. It does no I/O, and the time is an
-// argument: this machine's own, compared with nobody else's.
+// view is a replica's knowledge of those that share its store. It does no I/O. Times are arguments, of this machine's
+// clock only.
 type view struct {
 	self  string
 	began time.Time
 
-	peers map[string]peer      // the others, whose rows are there
-	gone  map[string]departure // the others whose rows were there
-	went  int                  // how often one went
+	peers map[string]peer      // the others with a row
+	gone  map[string]departure // the others whose row was deleted
+	went  int                  // number of departures
 
 	leadership kind.Leadership
 	version    string    // of the row of the leadership; empty: there is none
-	took       bool      // the leadership as it stands was taken by this instance, and not let go since
-	assured    time.Time // no other instance may have taken this one for dead until then
+	took       bool      // this replica wrote the present leadership, and has not given it up
+	assured    time.Time // no other replica may have deleted this one's row until then
 
 	ackRequests map[string]kind.AckRequest
 }
 
 type peer struct {
 	version string    // of its row
-	heard   time.Time // when that version was first seen here
+	heard   time.Time // the time at which that version was first read
 }
 
 type departure struct {
-	seen  time.Time // when its row was seen to be gone
-	heard time.Time // when it was heard of last
-	empty bool      // all its clients are elsewhere
+	seen  time.Time // the time at which the deletion was read
+	heard time.Time // the time of its last renewal
+	empty bool      // all its clients have connected to other replicas
 }
 
 func newView(self string, now time.Time) *view {
@@ -53,16 +53,16 @@ func newView(self string, now time.Time) *view {
 		ackRequests: map[string]kind.AckRequest{}}
 }
 
-// hear takes note of the row of an instance.
-func (v *view) hear(id, version string, now time.Time) {
+// observe records the row of a replica.
+func (v *view) observe(id, version string, now time.Time) {
 	if id != v.self && v.peers[id].version != version {
 		v.peers[id] = peer{version, now}
 		delete(v.gone, id)
 	}
 }
 
-// miss takes note that the row of an instance is gone.
-func (v *view) miss(id string, now time.Time) {
+// observeDeletion records the deletion of a replica's row.
+func (v *view) observeDeletion(id string, now time.Time) {
 	if p, was := v.peers[id]; was {
 		v.gone[id] = departure{seen: now, heard: p.heard}
 		v.went++
@@ -70,8 +70,8 @@ func (v *view) miss(id string, now time.Time) {
 	}
 }
 
-// renewed takes note of a renewal of this instance's row, by when it began. After one that failed,
-// nothing was heard of the others either, and what they did meanwhile is not held against them.
+// renewed records a renewal of this replica's row, by the time of its start. After a failed renewal, the others' rows
+// could not be read either, so their time starts anew.
 func (v *view) renewed(began time.Time, failedBefore bool) {
 	v.assured = began.Add(assurance)
 	if failedBefore {
@@ -81,11 +81,10 @@ func (v *view) renewed(began time.Time, failedBefore bool) {
 	}
 }
 
-// lost takes note that the others took this instance for dead.
+// lost records that another replica deleted this one's row.
 func (v *view) lost() { v.assured, v.took = time.Time{}, false }
 
-// silent answers the others that are to be taken for dead, with the version of their row that has stood
-// for too long, and when the next one would be.
+// silent returns the expired others with the versions of their rows, and the next time at which one may expire.
 func (v *view) silent(now time.Time) (dead map[string]string, next time.Time) {
 	dead = map[string]string{}
 	for id, p := range v.peers {
@@ -98,7 +97,7 @@ func (v *view) silent(now time.Time) (dead map[string]string, next time.Time) {
 	return dead, next
 }
 
-// lead takes note of the row of the leadership. What an earlier term said arrives late, and says nothing.
+// lead records the row of the leadership. It ignores a row of an earlier term that arrives late.
 func (v *view) lead(l kind.Leadership, version string, took bool) {
 	if l.Term < v.leadership.Term {
 		return
@@ -107,11 +106,11 @@ func (v *view) lead(l kind.Leadership, version string, took bool) {
 	v.leadership, v.version = l, version
 }
 
-// leads says whether this instance leads.
+// leads reports whether this replica leads.
 func (v *view) leads(now time.Time) bool { return v.took && now.Before(v.assured) }
 
-// mayLead says whether the leadership is there to be taken. Who let go of it takes it anew: only the
-// write tells whether somebody else was faster.
+// mayLead reports whether the leadership is free. This replica may take it again after giving it up: the conditional
+// write decides between several replicas.
 func (v *view) mayLead(now time.Time) bool {
 	if v.leads(now) || !now.Before(v.assured) {
 		return false
@@ -120,8 +119,8 @@ func (v *view) mayLead(now time.Time) bool {
 	return !lives
 }
 
-// ended answers when an instance was heard of last, where it is live no more; of one that was never
-// heard of, when this one began.
+// ended reports whether a replica is not live, and the time of its last renewal. For an unknown one, it is the start of
+// this replica.
 func (v *view) ended(id string) (last time.Time, ended bool) {
 	if _, lives := v.peers[id]; lives || id == v.self {
 		return time.Time{}, false
@@ -132,18 +131,18 @@ func (v *view) ended(id string) (last time.Time, ended bool) {
 	return v.began, true
 }
 
-// missing are the instances that have not answered an ack request: those that live, and those that went
-// within the time for which clients that are nowhere else may still send by what they had; and when the
-// next of these need no longer be waited for.
-func (v *view) missing(answers []string, now time.Time, lost time.Duration) (ids []string, next time.Time) {
+// missing returns the replicas that have not responded to an ack request, live or departed within the time for which
+// clients without a replica may use older configuration. next is the time at which the first departed one does not
+// count any more.
+func (v *view) missing(responses []string, now time.Time, lost time.Duration) (ids []string, next time.Time) {
 	for id := range v.peers {
-		if !slices.Contains(answers, id) {
+		if !slices.Contains(responses, id) {
 			ids = append(ids, id)
 		}
 	}
 	for id, d := range v.gone {
 		end := d.seen.Add(lost)
-		if d.empty || slices.Contains(answers, id) || !end.After(now) {
+		if d.empty || slices.Contains(responses, id) || !end.After(now) {
 			continue
 		}
 		ids = append(ids, id)
@@ -155,7 +154,7 @@ func (v *view) missing(answers []string, now time.Time, lost time.Duration) (ids
 	return ids, next
 }
 
-// departed are the instances that went so lately that their clients matter.
+// departed returns the replicas that left so recently that their clients count.
 func (v *view) departed(now time.Time, lost time.Duration) (ids []string) {
 	for id, d := range v.gone {
 		if !d.empty && d.seen.Add(lost).After(now) {
@@ -165,7 +164,7 @@ func (v *view) departed(now time.Time, lost time.Duration) (ids []string) {
 	return ids
 }
 
-// emptied takes note that all clients of an instance that went are elsewhere.
+// emptied records that all clients of a departed replica have connected to others.
 func (v *view) emptied(id string) {
 	if d, ok := v.gone[id]; ok {
 		d.empty = true
@@ -173,8 +172,8 @@ func (v *view) emptied(id string) {
 	}
 }
 
-// orphaned are the ack requests of instances that are no more.
-func (v *view) orphaned() (ids []string) {
+// unowned returns the ack requests of departed replicas.
+func (v *view) unowned() (ids []string) {
 	for id, ackRequest := range v.ackRequests {
 		if _, ended := v.ended(ackRequest.Requester); ended {
 			ids = append(ids, id)
@@ -183,8 +182,8 @@ func (v *view) orphaned() (ids []string) {
 	return ids
 }
 
-// unanswered are the ack requests of others that this instance has not answered.
-func (v *view) unanswered() (ids []string) {
+// pendingRequests returns the ack requests of others without a response of this replica.
+func (v *view) pendingRequests() (ids []string) {
 	for id, ackRequest := range v.ackRequests {
 		if ackRequest.Requester != v.self && !slices.Contains(ackRequest.AckedBy, v.self) {
 			ids = append(ids, id)

@@ -13,10 +13,10 @@ var start = time.Unix(1000, 0)
 
 func TestAnInstanceIsSilentAfterFifteenSecondsWithoutARenewal(t *testing.T) {
 	v := newView("a", start)
-	v.hear("b", "1", start)
-	v.hear("c", "1", start)
-	v.hear("b", "2", start.Add(5*time.Second))
-	v.hear("c", "1", start.Add(5*time.Second)) // heard of again, and not renewed
+	v.observe("b", "1", start)
+	v.observe("c", "1", start)
+	v.observe("b", "2", start.Add(5*time.Second))
+	v.observe("c", "1", start.Add(5*time.Second)) // read again, without a renewal
 	if dead, next := v.silent(start.Add(14 * time.Second)); len(dead) > 0 || !next.Equal(start.Add(silence)) {
 		t.Errorf("%v are dead after 14 s, looked at again at %s", dead, next)
 	}
@@ -27,10 +27,10 @@ func TestAnInstanceIsSilentAfterFifteenSecondsWithoutARenewal(t *testing.T) {
 
 func TestWhoCouldNotReachTheStoreHoldsNothingAgainstTheOthers(t *testing.T) {
 	v := newView("a", start)
-	v.hear("b", "1", start)
+	v.observe("b", "1", start)
 	v.renewed(start.Add(time.Minute), true)
 	if dead, _ := v.silent(start.Add(time.Minute)); len(dead) > 0 {
-		t.Errorf("%v are taken for dead by one that heard of nobody itself", dead)
+		t.Errorf("%v are expired for a replica that read no row itself", dead)
 	}
 }
 
@@ -46,7 +46,7 @@ func TestALeaderStandsDownBeforeItsRowCouldBeDeleted(t *testing.T) {
 	}
 	v.renewed(start.Add(time.Minute), true)
 	if !v.leads(start.Add(time.Minute)) {
-		t.Error("nobody took the leadership, and it does not go on")
+		t.Error("the leadership is free, and it does not continue")
 	}
 }
 
@@ -57,9 +57,13 @@ func TestTheLeadershipIsTakenWhereItsHolderIsNotLive(t *testing.T) {
 		prepare func(*view)
 		want    bool
 	}{
-		{"nobody ever led", func(*view) {}, true},
-		{"another one leads", func(v *view) { v.hear("b", "1", start); v.lead(other, "9", false) }, false},
-		{"the leader is gone", func(v *view) { v.hear("b", "1", start); v.lead(other, "9", false); v.miss("b", start) },
+		{"no replica ever led", func(*view) {}, true},
+		{"another one leads", func(v *view) { v.observe("b", "1", start); v.lead(other, "9", false) }, false},
+		{"the leader is gone", func(v *view) {
+			v.observe("b", "1", start)
+			v.lead(other, "9", false)
+			v.observeDeletion("b", start)
+		},
 			true},
 		{"this one leads", func(v *view) { v.lead(kind.Leadership{Holder: "a", Term: 5}, "9", true) }, false},
 		{"this one was taken for dead", func(v *view) { v.lost() }, false},
@@ -69,7 +73,7 @@ func TestTheLeadershipIsTakenWhereItsHolderIsNotLive(t *testing.T) {
 			v.renewed(start, false)
 		}, true},
 		{"an earlier leader is heard of late", func(v *view) {
-			v.hear("c", "1", start)
+			v.observe("c", "1", start)
 			v.lead(kind.Leadership{Holder: "c", Term: 5}, "10", false)
 			v.lead(other, "9", false)
 		}, false},
@@ -86,13 +90,13 @@ func TestTheLeadershipIsTakenWhereItsHolderIsNotLive(t *testing.T) {
 	}
 }
 
-func TestAnAnswerIsMissingOfWhoLivesAndOfWhoWentLately(t *testing.T) {
+func TestPendingResponsesAreOfLiveAndRecentlyDepartedReplicas(t *testing.T) {
 	v := newView("a", start)
 	for _, id := range []string{"answered", "lives", "went", "left"} {
-		v.hear(id, "1", start)
+		v.observe(id, "1", start)
 	}
-	v.miss("left", start)
-	v.miss("went", start.Add(20*time.Second))
+	v.observeDeletion("left", start)
+	v.observeDeletion("went", start.Add(20*time.Second))
 	at := start.Add(30 * time.Second)
 	ids, next := v.missing([]string{"answered"}, at, 30*time.Second)
 	if got := strings.Join(ids, " "); got != "lives went" || !next.Equal(start.Add(50*time.Second)) {
@@ -102,10 +106,10 @@ func TestAnAnswerIsMissingOfWhoLivesAndOfWhoWentLately(t *testing.T) {
 
 func TestWhenAnInstanceEnded(t *testing.T) {
 	v := newView("a", start)
-	v.hear("lives", "1", start)
-	v.hear("died", "1", start)
-	v.hear("died", "2", start.Add(5*time.Second))
-	v.miss("died", start.Add(20*time.Second))
+	v.observe("lives", "1", start)
+	v.observe("died", "1", start)
+	v.observe("died", "2", start.Add(5*time.Second))
+	v.observeDeletion("died", start.Add(20*time.Second))
 	tests := []struct {
 		id    string
 		ended bool
@@ -123,15 +127,15 @@ func TestWhenAnInstanceEnded(t *testing.T) {
 	}
 }
 
-func TestInquiriesOfTheDeadAreOrphans(t *testing.T) {
+func TestAckRequestsOfDepartedReplicasAreUnowned(t *testing.T) {
 	v := newView("a", start)
-	v.hear("b", "1", start)
+	v.observe("b", "1", start)
 	v.ackRequests = map[string]kind.AckRequest{"mine": {Requester: "a"}, "b's": {Requester: "b"},
 		"answered": {Requester: "b", AckedBy: []string{"a"}}, "c's": {Requester: "c"}}
-	if got := v.orphaned(); !slices.Equal(got, []string{"c's"}) {
-		t.Errorf("orphans %v", got)
+	if got := v.unowned(); !slices.Equal(got, []string{"c's"}) {
+		t.Errorf("unowned %v", got)
 	}
-	got := v.unanswered()
+	got := v.pendingRequests()
 	slices.Sort(got)
 	if !slices.Equal(got, []string{"b's", "c's"}) {
 		t.Errorf("to be answered: %v", got)

@@ -11,8 +11,8 @@ import (
 	"weft/internal/zonesync"
 )
 
-// foreign is a batch of items that are not the sender's, so that each is rejected and listed.
-func foreign(t *testing.T, round, n, from int) *wire.Frame {
+// otherOwnersBatch returns a batch of items that are not the sender's, so that each is rejected and listed.
+func otherOwnersBatch(t *testing.T, round, n, from int) *wire.Frame {
 	t.Helper()
 	b := &wire.Batch{Epoch: 1, Round: uint64(round)}
 	for i := range n {
@@ -26,7 +26,7 @@ func foreign(t *testing.T, round, n, from int) *wire.Frame {
 	return batchOf(b)
 }
 
-// TestHostileRejectedItems: what is kept of what a zone sends in vain is bounded, for all kinds together.
+// TestHostileRejectedItems: the rejected items of a zone that are kept are bounded, for all kinds together.
 func TestHostileRejectedItems(t *testing.T) {
 	const items, bytes = 150, 64 << 10
 	shared := zonesync.NewBudget(items, bytes)
@@ -41,7 +41,7 @@ func TestHostileRejectedItems(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range 10 {
-			if err := play(s, r, foreign(t, 0, 100, 100*i)); err != nil {
+			if err := play(s, r, otherOwnersBatch(t, 0, 100, 100*i)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -64,12 +64,13 @@ func TestHostileRejectedItems(t *testing.T) {
 	next.Share(shared)
 	s := zonesync.NewSession(zonesync.Side{Kind: "MeshService"}, east,
 		zonesync.NewSender(zonesync.NewLog(7), zonesync.Way{Sync: everyWay, From: global, To: east}), next)
-	if err := play(s, next, hello, foreign(t, 0, 50, 0)); err != nil || next.Missed() || len(next.Rejected()) != 50 {
+	if err := play(s, next, hello, otherOwnersBatch(t, 0, 50, 0)); err != nil || next.Missed() ||
+		len(next.Rejected()) != 50 {
 		t.Errorf("what was given back is not there: %d are kept, %v", len(next.Rejected()), err)
 	}
 }
 
-// TestHostileBytes: what a zone sends before anything of it is stored, and says that it rejects, is bounded by bytes.
+// TestHostileBytes: the bytes that a zone sends before anything is stored, and those of its rejections, are bounded.
 func TestHostileBytes(t *testing.T) {
 	session, receiver, _ := both()
 	large, err := proto.Marshal(&wire.Item{Key: &wire.ItemKey{OwnerZone: "east", Name: "x"}, Body: make([]byte, 6<<20)})
@@ -78,8 +79,8 @@ func TestHostileBytes(t *testing.T) {
 	}
 	err = play(session, receiver, hello, batchOf(&wire.Batch{Epoch: 1, Items: [][]byte{large}}),
 		batchOf(&wire.Batch{Epoch: 1, Items: [][]byte{large}}))
-	if err == nil || !strings.Contains(err.Error(), "bytes are not acknowledged") {
-		t.Errorf("12 MiB are not acknowledged: %v", err)
+	if err == nil || !strings.Contains(err.Error(), "bytes are not acked") {
+		t.Errorf("12 MiB are not acked: %v", err)
 	}
 
 	session, receiver, _ = both()

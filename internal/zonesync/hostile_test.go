@@ -10,7 +10,7 @@ import (
 	"weft/internal/zonesync"
 )
 
-// both are the two sides of a session at global with the zone east, where the kind goes every way.
+// both returns a session at global with the zone east, for a kind that travels both ways.
 func both() (*zonesync.Session, *zonesync.Receiver, *zonesync.Log) {
 	log := zonesync.NewLog(7)
 	log.Open()
@@ -25,7 +25,7 @@ var hello = helloOf(&wire.Hello{Protocol: zonesync.Protocol, Kind: "MeshService"
 
 func batchOf(b *wire.Batch) *wire.Frame { return &wire.Frame{Message: &wire.Frame_Batch{Batch: b}} }
 
-// play gives a session frames one by one and answers the first error. Nothing is held, and nothing stored.
+// play passes frames to a session one by one and returns the first error. Nothing is stored.
 func play(s *zonesync.Session, receiver *zonesync.Receiver, frames ...*wire.Frame) error {
 	for _, f := range frames {
 		if err := s.Step(f); err != nil {
@@ -42,34 +42,34 @@ func play(s *zonesync.Session, receiver *zonesync.Receiver, frames ...*wire.Fram
 	return nil
 }
 
-// TestHostileFrames: what makes no sense ends the stream with words that say what was wrong.
+// TestHostileFrames: invalid frames end the stream with an error that names the fault.
 func TestHostileFrames(t *testing.T) {
-	claim := &wire.Frame{Message: &wire.Frame_Position{Position: &wire.Position{}}}
-	ask := &wire.Frame{Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{Round: 1}}}
+	position := &wire.Frame{Message: &wire.Frame_Position{Position: &wire.Position{}}}
+	request := &wire.Frame{Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{Round: 1}}}
 	storing := batchOf(&wire.Batch{Epoch: 1, Items: [][]byte{encoded(t, "web")}})
-	inventory := func(i *wire.Digest) *wire.Frame {
+	digest := func(i *wire.Digest) *wire.Frame {
 		return &wire.Frame{Message: &wire.Frame_Digest{Digest: i}}
 	}
 	for name, test := range map[string]struct {
 		frames []*wire.Frame
 		want   string
 	}{
-		"no hello":   {[]*wire.Frame{claim}, "the first frame is not a Hello"},
+		"no hello":   {[]*wire.Frame{position}, "the first frame is not a Hello"},
 		"two hellos": {[]*wire.Frame{hello, hello}, "second Hello"},
 		"another zone": {[]*wire.Frame{helloOf(&wire.Hello{Protocol: 1, Kind: "MeshService", Zone: "west"})},
 			"it says that it is zone west, and has proved to be zone east"},
 		"another kind": {[]*wire.Frame{helloOf(&wire.Hello{Protocol: 1, Kind: "Secret", Zone: "east"})},
 			`it speaks of "Secret" on a stream of MeshService`},
 		"an old release": {[]*wire.Frame{helloOf(&wire.Hello{Kind: "MeshService", Zone: "east"})}, "upgrade it"},
-		"absurd ack": {[]*wire.Frame{hello, claim, {Message: &wire.Frame_Ack{Ack: &wire.Ack{Batches: 1 << 60}}}},
+		"absurd ack": {[]*wire.Frame{hello, position, {Message: &wire.Frame_Ack{Ack: &wire.Ack{Batches: 1 << 60}}}},
 			"batches are acknowledged"},
-		"nothing asked": {[]*wire.Frame{hello, inventory(&wire.Digest{Round: 3})}, "was not asked for"},
-		"absurd sums": {[]*wire.Frame{hello, claim, inventory(&wire.Digest{Round: 1, Sums: make([]uint64, 3)})},
+		"no request": {[]*wire.Frame{hello, digest(&wire.Digest{Round: 3})}, "was not requested"},
+		"absurd sums": {[]*wire.Frame{hello, position, digest(&wire.Digest{Round: 1, Sums: make([]uint64, 3)})},
 			"want a power of two"},
-		"endless sums": {[]*wire.Frame{hello, claim,
-			inventory(&wire.Digest{Round: 1, Sums: make([]uint64, 1<<16)})}, "want a power of two"},
-		"item without key": {[]*wire.Frame{hello, claim, inventory(&wire.Digest{Round: 1, Sums: []uint64{1}}),
-			inventory(&wire.Digest{Round: 1, Items: []*wire.ItemDigest{{}}})}, "has no name"},
+		"endless sums": {[]*wire.Frame{hello, position,
+			digest(&wire.Digest{Round: 1, Sums: make([]uint64, 1<<16)})}, "want a power of two"},
+		"item without key": {[]*wire.Frame{hello, position, digest(&wire.Digest{Round: 1, Sums: []uint64{1}}),
+			digest(&wire.Digest{Round: 1, Items: []*wire.ItemDigest{{}}})}, "has no name"},
 		"absurd key": {[]*wire.Frame{hello,
 			batchOf(&wire.Batch{Epoch: 1, Items: [][]byte{encoded(t, strings.Repeat("x", 1000))}})},
 			"a part of 1000 bytes"},
@@ -82,16 +82,17 @@ func TestHostileFrames(t *testing.T) {
 			batchOf(&wire.Batch{Epoch: 1, Seq: 8})}, "does not follow"},
 		"another epoch": {[]*wire.Frame{hello, batchOf(&wire.Batch{Epoch: 1, Seq: 9}),
 			batchOf(&wire.Batch{Epoch: 2, Seq: 10})}, "does not follow"},
-		"old question": {[]*wire.Frame{hello,
-			{Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{}}}}, "a question of round 0"},
-		"old batch": {[]*wire.Frame{hello, ask, batchOf(&wire.Batch{Epoch: 1, Seq: 9})},
-			"and the last question was of round 1"},
+		"old compare request": {[]*wire.Frame{hello,
+			{Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{}}}},
+			"a compare request of round 0"},
+		"old batch": {[]*wire.Frame{hello, request, batchOf(&wire.Batch{Epoch: 1, Seq: 9})},
+			"and the last compare request was of round 1"},
 		"names unasked": {[]*wire.Frame{hello,
 			{Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{Round: 1,
 				Buckets: []uint32{1}}}}}, "came before one for sums"},
 		"endless batches": {append([]*wire.Frame{hello, storing}, repeated(batchOf(&wire.Batch{Epoch: 1}), 6)...),
-			"are not acknowledged"},
-		"endless asking": {append([]*wire.Frame{hello, storing}, repeated(ask, 12)...), "wait for their answers"},
+			"are not acked"},
+		"endless requests": {append([]*wire.Frame{hello, storing}, repeated(request, 12)...), "frames wait"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			session, receiver, _ := both()
@@ -118,8 +119,8 @@ func encoded(t testing.TB, name string) []byte {
 	return b
 }
 
-// TestForeignItems: a zone that sends what is not its own changes nothing by that, and what is its own is taken.
-func TestForeignItems(t *testing.T) {
+// TestItemsOfOtherOwners: items of other owners are rejected, and the zone's own items in the same batch are accepted.
+func TestItemsOfOtherOwners(t *testing.T) {
 	session, receiver, _ := both()
 	var items [][]byte
 	for _, owner := range []string{"", "west", "east"} {
@@ -139,13 +140,13 @@ func TestForeignItems(t *testing.T) {
 	if ready.Apply == nil || len(ready.Apply.Items) != 1 || ready.Apply.Items[0].Key.Owner != east {
 		t.Errorf("what is to be stored: %+v", ready.Apply)
 	}
-	refused := receiver.Rejected()
-	if len(refused) != 2 || refused[1].Reason != "it belongs to zone west, and zone east may send only its own" {
-		t.Errorf("what is refused: %+v", refused)
+	rejected := receiver.Rejected()
+	if len(rejected) != 2 || rejected[1].Reason != "it belongs to zone west, and zone east may send only its own" {
+		t.Errorf("rejected items: %+v", rejected)
 	}
 }
 
-// TestNewerRelease: what an older release does not know it passes over.
+// TestNewerRelease: fields that an older release does not know are ignored.
 func TestNewerRelease(t *testing.T) {
 	session, receiver, _ := both()
 	newer := helloOf(&wire.Hello{Protocol: zonesync.Protocol + 1, Kind: "MeshService", Zone: "east"})
@@ -157,7 +158,7 @@ func TestNewerRelease(t *testing.T) {
 	}
 }
 
-// FuzzStep feeds a session whatever frames; it ends the stream or goes on, and never panics. What it asks for
+// FuzzStep passes arbitrary frames to a session: it ends the stream or continues, and never panics. The caller's work
 // is done at once.
 func FuzzStep(f *testing.F) {
 	seeds := []*wire.Frame{

@@ -8,7 +8,7 @@ import (
 	"weft/resource"
 )
 
-// TestMay: who may send whose resources, for every way that a kind travels. What is not listed is refused.
+// TestMay: the owners whose resources a side may send, for every way of a kind. All others are rejected.
 func TestMay(t *testing.T) {
 	type sending struct{ from, to, owner kind.Owner }
 	toZone, fromZone, passedOn := sending{global, east, global}, sending{east, global, east},

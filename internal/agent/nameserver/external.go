@@ -14,34 +14,34 @@ import (
 	"github.com/miekg/dns"
 )
 
-// hostsTimeToLive is how long an address from the hosts file may be remembered.
+// hostsTimeToLive is the time to live of an address from the hosts file.
 const hostsTimeToLive = 5 * time.Second
 
-// ExternalConfig says how an [External] works.
+// ExternalConfig is the configuration of an [External].
 type ExternalConfig struct {
-	// Suffix ends the names that are asked for, such as ".weft.invalid."; the name itself is before it. Others are
-	// refused.
+	// Suffix is the end of the queried names, such as ".weft.invalid.", after the host name. Queries without it are
+	// rejected.
 	Suffix string
 	// Resolvers, ResolvConf and Log are as in [Config]; the search domains of ResolvConf are used too.
 	Resolvers  []netip.AddrPort
 	ResolvConf string
 	Hosts      string // the path; see hosts(5)
-	// Local says what an address is that is left out of responses, and "" of others. It is called for each response.
+	// Local returns the reason for which an address is excluded, or "". It is called for each response.
 	Local func(netip.Addr) string
 	Log   *slog.Logger
 }
 
-// External resolves the names of servers outside the mesh for one Envoy, and leaves out the addresses to which it must
-// not connect, whoever answers for the names and whatever they answered before.
+// External resolves host names of external services for one Envoy. It excludes the addresses to which Envoy must not
+// connect, from every resolver and in every response.
 type External struct {
 	server *Server
 	config ExternalConfig
 
 	mu   sync.Mutex
-	told map[string]bool // the names of which it was said that addresses are left out
+	told map[string]bool // names whose excluded addresses were logged
 }
 
-// NewExternal returns one that does not listen yet.
+// NewExternal returns a server that does not listen yet.
 func NewExternal(c ExternalConfig) *External {
 	return &External{
 		server: New(Config{Resolvers: c.Resolvers, ResolvConf: c.ResolvConf, Log: c.Log}),
@@ -50,10 +50,10 @@ func NewExternal(c ExternalConfig) *External {
 	}
 }
 
-// Listen takes a free port on 127.0.0.1, UDP and TCP, and returns it.
+// Listen binds a free port of 127.0.0.1, UDP and TCP, and returns it.
 func (e *External) Listen() (netip.AddrPort, error) {
 	var err error
-	for range 10 { // the port that is free over UDP may be taken over TCP
+	for range 10 { // a port that is free for UDP may be in use for TCP
 		var at netip.AddrPort
 		if at, err = e.server.listen(netip.AddrPortFrom(loopback[0], 0), e); err == nil {
 			return at, nil
@@ -62,26 +62,27 @@ func (e *External) Listen() (netip.AddrPort, error) {
 	return netip.AddrPort{}, err
 }
 
-// Serve responds until ctx ends, or one of its sockets fails. It is called once, after Listen.
+// Serve responds until ctx ends or one of its sockets fails. Call it once, after Listen.
 func (e *External) Serve(ctx context.Context) error { return e.server.Serve(ctx) }
 
 // ServeDNS implements [dns.Handler].
 func (e *External) ServeDNS(w dns.ResponseWriter, request *dns.Msg) {
 	reply := e.reply(request, w)
 	finish(request, reply, w.RemoteAddr().Network() == "udp")
-	_ = w.WriteMsg(reply) // where this fails the client is gone
+	_ = w.WriteMsg(reply) // on an error, the client is gone
 }
 
 func (e *External) reply(request *dns.Msg, w dns.ResponseWriter) *dns.Msg {
 	if request.Opcode != dns.OpcodeQuery || len(request.Question) != 1 {
 		return new(dns.Msg).SetRcode(request, dns.RcodeFormatError)
 	}
-	asked := request.Question[0]
-	name, ours := strings.CutSuffix(dns.CanonicalName(asked.Name), e.config.Suffix)
-	if !ours || name == "" || asked.Qclass != dns.ClassINET || asked.Qtype != dns.TypeA && asked.Qtype != dns.TypeAAAA {
+	queried := request.Question[0]
+	name, ours := strings.CutSuffix(dns.CanonicalName(queried.Name), e.config.Suffix)
+	if !ours || name == "" || queried.Qclass != dns.ClassINET || queried.Qtype != dns.TypeA &&
+		queried.Qtype != dns.TypeAAAA {
 		return new(dns.Msg).SetRcode(request, dns.RcodeRefused)
 	}
-	found, rcode := e.lookUp(name, asked.Qtype, w.RemoteAddr())
+	found, rcode := e.lookUp(name, queried.Qtype, w.RemoteAddr())
 	reply := new(dns.Msg).SetRcode(request, rcode)
 	reply.RecursionAvailable = true
 	for _, record := range found {
@@ -89,18 +90,18 @@ func (e *External) reply(request *dns.Msg, w dns.ResponseWriter) *dns.Msg {
 			e.tell(name, record.address, what)
 			continue
 		}
-		reply.Answer = append(reply.Answer, record.under(asked.Name))
+		reply.Answer = append(reply.Answer, record.under(queried.Name))
 	}
 	return reply
 }
 
-// externalRecord is one address of a name.
+// externalRecord is one address of a host name.
 type externalRecord struct {
 	address netip.Addr
 	seconds uint32
 }
 
-// under returns the record under the name that was asked for.
+// under returns the record for the queried name.
 func (r externalRecord) under(name string) dns.RR {
 	if r.address.Is4() {
 		return &dns.A{Hdr: dns.RR_Header{Name: name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: r.seconds},
@@ -110,8 +111,8 @@ func (r externalRecord) under(name string) dns.RR {
 		AAAA: r.address.AsSlice()}
 }
 
-// lookUp finds the addresses of one type: in the hosts file, else from the resolvers, in one search domain after the
-// other where the name is a short one. from is the client; nil: this process itself.
+// lookUp returns the addresses of one type: from the hosts file, or else from the resolvers, in each search domain for
+// a short name. from is the client, or nil for this process.
 func (e *External) lookUp(name string, of uint16, from net.Addr) (found []externalRecord, rcode int) {
 	if known := e.inHosts(name); len(known) > 0 {
 		for _, address := range known {
@@ -133,13 +134,13 @@ func (e *External) lookUp(name string, of uint16, from net.Addr) (found []extern
 			rcode = reply.Rcode
 		}
 		if reply.Rcode != dns.RcodeNameError && reply.Rcode != dns.RcodeSuccess {
-			break // another name would be taken for this one
+			break // a longer name would be wrong
 		}
 	}
 	return nil, rcode
 }
 
-// candidates are the full names for which a name may stand.
+// candidates returns the full names to try for a name.
 func (e *External) candidates(name string) []string {
 	config, err := dns.ClientConfigFromFile(e.config.ResolvConf)
 	if err != nil {
@@ -148,7 +149,7 @@ func (e *External) candidates(name string) []string {
 	return config.NameList(name)
 }
 
-// addressesIn are those of one type in a resolver's response, which is its whole chain of aliases.
+// addressesIn returns the addresses of one type in a resolver's response, which has the whole chain of aliases.
 func addressesIn(reply *dns.Msg, of uint16) []externalRecord {
 	var found []externalRecord
 	least := ^uint32(0)
@@ -171,7 +172,7 @@ func addressesIn(reply *dns.Msg, of uint16) []externalRecord {
 	return found
 }
 
-// inHosts are the addresses of a name in the hosts file.
+// inHosts returns the addresses of a name in the hosts file.
 func (e *External) inHosts(name string) []netip.Addr {
 	file, err := os.Open(e.config.Hosts)
 	if err != nil {
@@ -197,10 +198,10 @@ func (e *External) inHosts(name string) []netip.Addr {
 	return found
 }
 
-// maxTold bounds what is remembered of names that were logged.
+// maxTold bounds the number of names whose log entry is remembered.
 const maxTold = 1000
 
-// tell logs once of each name that addresses of it are left out.
+// tell logs the first excluded address of each name.
 func (e *External) tell(name string, address netip.Addr, what string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Addresses that are not outside are left out, wherever they come from, and no name is known without the suffix.
+// Local addresses are excluded from every source, and no name without the suffix is resolved.
 func TestNamesOutsideLeadToNoLocalAddress(t *testing.T) {
 	upstream := resolver(t, func(m *dns.Msg, _ string) *dns.Msg {
 		reply := new(dns.Msg).SetReply(m)
@@ -91,15 +91,15 @@ func TestNamesOutsideLeadToNoLocalAddress(t *testing.T) {
 		{"good.example", dns.TypeTXT, "REFUSED"},
 	} {
 		for _, network := range []string{"udp", "tcp"} {
-			if got := told(ask(t, network, at, question(c.name+".weft.invalid.", c.of))); got != c.want {
+			if got := told(queryOver(t, network, at, question(c.name+".weft.invalid.", c.of))); got != c.want {
 				t.Errorf("%s %s over %s: %s, want %s", c.name, dns.TypeToString[c.of], network, got, c.want)
 			}
 		}
 	}
-	if got := told(ask(t, "udp", at, question("good.example.", dns.TypeA))); got != "REFUSED" {
+	if got := told(queryOver(t, "udp", at, question("good.example.", dns.TypeA))); got != "REFUSED" {
 		t.Errorf("a name without the suffix: %s", got)
 	}
-	if reply := ask(t, "udp", at, question("alias.example.weft.invalid.", dns.TypeA)); !strings.HasPrefix(
+	if reply := queryOver(t, "udp", at, question("alias.example.weft.invalid.", dns.TypeA)); !strings.HasPrefix(
 		reply.Answer[0].String(), "alias.example.weft.invalid.\t7\t") {
 		t.Errorf("the alias holds as long as its shortest part: %s", reply.Answer[0])
 	}

@@ -16,24 +16,25 @@ import (
 )
 
 const (
-	// tryBound is how long one resolver is waited for, and forwardBound how long all of them: less than the
-	// 5 seconds for which clients wait by default (resolv.conf(5)).
+	// tryBound bounds the wait for one resolver, and forwardBound the wait for all: less than the 5 seconds of clients'
+	// default timeout (resolv.conf(5)).
 	tryBound     = 2 * time.Second
 	forwardBound = 4500 * time.Millisecond
-	// maxForwards questions are with resolvers at once; each has a socket. Further ones fail.
+	// maxForwards is the maximum number of queries at resolvers, each with a socket. Further queries fail.
 	maxForwards = 512
 )
 
-// forwarder asks the machine's resolvers.
+// forwarder forwards queries to the machine's resolvers.
 type forwarder struct {
 	resolvers *resolvers
 	log       *slog.Logger
 	slots     chan struct{}
-	preferred atomic.Uint32 // counts up as resolvers fail: which one is asked first
+	preferred atomic.Uint32 // index of the first resolver to try; a failure increments it
 
-	mu     sync.Mutex
-	asking map[netip.AddrPort]bool // our sockets that wait for a resolver's answer, and whether we got the question
-	away   bool                    // the last question got no answer
+	mu sync.Mutex
+	// our sockets that wait for a resolver's response, and whether our own query came back
+	waiting map[netip.AddrPort]bool
+	failed  bool // the last query had no response
 }
 
 func newForwarder(c Config) *forwarder {
@@ -41,11 +42,11 @@ func newForwarder(c Config) *forwarder {
 		resolvers: newResolvers(c),
 		log:       c.Log,
 		slots:     make(chan struct{}, maxForwards),
-		asking:    map[netip.AddrPort]bool{},
+		waiting:   map[netip.AddrPort]bool{},
 	}
 }
 
-// forward answers what a resolver answers, or SERVFAIL.
+// forward returns a resolver's response, or SERVFAIL.
 func (f *forwarder) forward(request *dns.Msg, from net.Addr) *dns.Msg {
 	if f.cameBack(from) {
 		return failure(request)
@@ -58,7 +59,7 @@ func (f *forwarder) forward(request *dns.Msg, from net.Addr) *dns.Msg {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), forwardBound)
 	defer cancel()
-	reply, err := f.ask(ctx, request)
+	reply, err := f.query(ctx, request)
 	f.note(err)
 	if err != nil {
 		return failure(request)
@@ -75,9 +76,9 @@ func failure(request *dns.Msg) *dns.Msg {
 	return reply
 }
 
-// ask goes from resolver to resolver, beginning with the one that answered last. A single one is asked twice,
-// since a packet may be lost.
-func (f *forwarder) ask(ctx context.Context, request *dns.Msg) (*dns.Msg, error) {
+// query sends the request to each resolver in turn, beginning with the last one that responded. A single resolver gets
+// it twice, since a packet may be lost.
+func (f *forwarder) query(ctx context.Context, request *dns.Msg) (*dns.Msg, error) {
 	resolvers, err := f.resolvers.current()
 	if err != nil {
 		return nil, err
@@ -106,7 +107,7 @@ func (f *forwarder) ask(ctx context.Context, request *dns.Msg) (*dns.Msg, error)
 	return nil, err
 }
 
-// exchange asks over UDP, and over TCP where the answer is too long for that.
+// exchange uses UDP, and TCP for a truncated response.
 func (f *forwarder) exchange(ctx context.Context, request *dns.Msg, resolver netip.AddrPort) (*dns.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, tryBound)
 	defer cancel()
@@ -119,7 +120,7 @@ func (f *forwarder) exchange(ctx context.Context, request *dns.Msg, resolver net
 	return reply, err
 }
 
-// exchangeOver asks from a port and with an ID that nobody can guess, so that nobody else can answer.
+// exchangeOver sends from a random port with a random ID, so that only the resolver can produce a matching response.
 func (f *forwarder) exchangeOver(ctx context.Context, network string, request *dns.Msg,
 	resolver netip.AddrPort) (*dns.Msg, error) {
 	question := request.Copy()
@@ -135,8 +136,8 @@ func (f *forwarder) exchangeOver(ctx context.Context, network string, request *d
 	switch {
 	case done():
 		return nil, errLoop
-	case err == nil && !answers(reply, question):
-		return nil, errors.New("it answers another question")
+	case err == nil && !matches(reply, question):
+		return nil, errors.New("the response is to another question")
 	}
 	return reply, err
 }
@@ -144,38 +145,37 @@ func (f *forwarder) exchangeOver(ctx context.Context, network string, request *d
 var errLoop = errors.New("what weft-dp asks is redirected back to it: have the redirect rules leave out the user or " +
 	"group that it runs as (weft-dp install transparent-proxy --proxy-user)")
 
-func answers(reply, question *dns.Msg) bool {
+// matches reports whether a reply is the response to a query: it has the same question.
+func matches(reply, question *dns.Msg) bool {
 	if !reply.Response || len(reply.Question) != 1 {
 		return false
 	}
-	asked, answered := question.Question[0], reply.Question[0]
-	return asked.Qtype == answered.Qtype && asked.Qclass == answered.Qclass &&
-		strings.EqualFold(asked.Name, answered.Name)
+	sent, replied := question.Question[0], reply.Question[0]
+	return sent.Qtype == replied.Qtype && sent.Qclass == replied.Qclass && strings.EqualFold(sent.Name, replied.Name)
 }
 
-// waits remembers a socket of ours until done, which says whether what was sent from it came back to us.
+// waits records a waiting socket of ours until done, which reports whether its own query came back to us.
 func (f *forwarder) waits(socket net.Addr) (done func() bool) {
 	at := addressOf(socket)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.asking[at] = false
+	f.waiting[at] = false
 	return func() bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		defer delete(f.asking, at)
-		return f.asking[at]
+		defer delete(f.waiting, at)
+		return f.waiting[at]
 	}
 }
 
-// cameBack says whether a question comes from a socket with which we wait for a resolver: to forward it again
-// would go on without end.
+// cameBack reports whether a query comes from a waiting socket of ours. Forwarding it again would loop.
 func (f *forwarder) cameBack(from net.Addr) bool {
 	at := addressOf(from)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	_, ours := f.asking[at]
+	_, ours := f.waiting[at]
 	if ours {
-		f.asking[at] = true
+		f.waiting[at] = true
 	}
 	return ours
 }
@@ -191,15 +191,15 @@ func addressOf(a net.Addr) netip.AddrPort {
 	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
 }
 
-// note says once that no resolver answers, and once that one does again.
+// note logs the first failure of all resolvers, and the first success after it.
 func (f *forwarder) note(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
-	case err != nil && !f.away:
+	case err != nil && !f.failed:
 		f.log.Warn("names outside the mesh can't be resolved", "error", err)
-	case err == nil && f.away:
+	case err == nil && f.failed:
 		f.log.Info("names outside the mesh are resolved again")
 	}
-	f.away = err != nil
+	f.failed = err != nil
 }

@@ -7,19 +7,19 @@ import (
 	"github.com/miekg/dns"
 )
 
-// HostNames are the host names of the mesh and their addresses. The zero value has none.
+// HostNames are the host names of the mesh with their addresses. The zero value is empty.
 type HostNames struct {
 	mu        sync.RWMutex
 	addresses map[string][]netip.Addr // by [dns.CanonicalName]
 }
 
-// Name is a host name with its addresses, of which there may be none.
+// Name is a host name with its addresses, which may be none.
 type Name struct {
 	Host      string
 	Addresses []netip.Addr
 }
 
-// Replace makes these all the names that there are.
+// Replace replaces all host names.
 func (n *HostNames) Replace(names []Name) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -27,7 +27,7 @@ func (n *HostNames) Replace(names []Name) {
 	n.put(names)
 }
 
-// Change puts names, over the ones that are called the same, and removes others.
+// Change adds or replaces some host names, and removes others.
 func (n *HostNames) Change(put []Name, removed []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -46,7 +46,7 @@ func (n *HostNames) put(names []Name) {
 	}
 }
 
-// find answers the addresses of a name of the mesh, which belong to the Names.
+// find returns the addresses of a host name of the mesh. The caller must not change them.
 func (n *HostNames) find(host string) (addresses []netip.Addr, ours bool) {
 	host = dns.CanonicalName(host)
 	n.mu.RLock()
@@ -55,8 +55,8 @@ func (n *HostNames) find(host string) (addresses []netip.Addr, ours bool) {
 	return addresses, ours
 }
 
-// answer answers a question about a name of the mesh; nil: it is about another.
-func (s *Server) answer(request *dns.Msg) *dns.Msg {
+// respond returns the response to a query for a host name of the mesh, or nil for another name.
+func (s *Server) respond(request *dns.Msg) *dns.Msg {
 	question := request.Question[0]
 	if question.Qclass != dns.ClassINET {
 		return nil
@@ -81,8 +81,8 @@ func (s *Server) answer(request *dns.Msg) *dns.Msg {
 	return reply
 }
 
-// records are the addresses of the type that is asked for, another one first each time, so that clients that
-// take the first share them.
+// records returns the addresses of the queried type. Each call starts with another one, so that clients that use the
+// first one are spread.
 func (s *Server) records(question dns.Question, addresses []netip.Addr) []dns.RR {
 	var records []dns.RR
 	first := 0
@@ -101,8 +101,8 @@ func (s *Server) records(question dns.Question, addresses []netip.Addr) []dns.RR
 	return records
 }
 
-// authority goes with an answer that has no addresses and says for how long that may be remembered (RFC 2308).
-// Each name of the mesh is a zone of its own.
+// authority returns the SOA record of a response without addresses, with its time to live (RFC 2308). Each host name of
+// the mesh is a zone of its own.
 func authority(name string) dns.RR {
 	seconds := uint32(timeToLive.Seconds())
 	return &dns.SOA{

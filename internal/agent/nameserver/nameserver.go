@@ -1,10 +1,9 @@
-// Package nameserver answers DNS on one machine: the mesh's host names from what it was told, and all others
-// by asking the machine's resolvers.
+// Package nameserver is the DNS server of one machine. It resolves the mesh's host names, and forwards all other
+// queries to the machine's resolvers.
 //
-// A name of the mesh is answered here for every type, so that none of it is asked of anybody else: where there
-// are no addresses of a type, the answer is that there are none (NODATA), never that the name does not exist.
-// A name that is not of the mesh is forwarded, in whichever domain it is. Names change at any time; nothing
-// here depends on who tells them being there.
+// Queries of every type for a host name of the mesh are resolved here and never forwarded. If there are no addresses of
+// the type, the response is NODATA, never NXDOMAIN. All other names are forwarded, in every domain. Host names may
+// change at any time, and stay while their source is disconnected.
 package nameserver
 
 import (
@@ -22,43 +21,44 @@ import (
 	"golang.org/x/net/netutil"
 )
 
-// loopback are the addresses at which it answers.
+// loopback are the addresses at which the server listens.
 var loopback = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
 
 const (
-	// maxUDP is the largest message over UDP that a client may ask for (EDNS, RFC 6891). On loopback nothing
-	// on the way is cut into fragments, which is why others stay at 1,232 bytes.
+	// maxUDP is the largest UDP message that a client may request (EDNS, RFC 6891). Other servers use 1,232 bytes
+	// because of fragmentation, which loopback does not have.
 	maxUDP = 4096
-	// maxConnections over TCP, at each address; more wait until one of them is idle for some seconds.
+	// maxConnections is the maximum number of TCP connections at each address. Further ones wait until one has been
+	// idle for some seconds.
 	maxConnections = 128
 )
 
-// Config says how a [Server] works.
+// Config is the configuration of a [Server].
 type Config struct {
-	// Port on 127.0.0.1 and, where the machine has IPv6, on ::1; UDP and TCP.
+	// Port on 127.0.0.1 and, if the machine has IPv6, on ::1; UDP and TCP.
 	Port int
-	// Resolvers are asked for names that are not of the mesh, in this order; empty: those of ResolvConf, as
-	// it stands at the time.
+	// Resolvers get the queries for other names, in this order; empty: the resolvers of ResolvConf, which is read again
+	// after a change.
 	Resolvers  []netip.AddrPort
 	ResolvConf string // the path; see resolv.conf(5)
 	Log        *slog.Logger
 }
 
-// Server is a DNS server.
+// Server is a DNS server for one machine.
 type Server struct {
 	HostNames
 	forwarder *forwarder
 	config    Config
 	servers   []*dns.Server
-	turn      atomic.Uint32 // which of several addresses is the first of the next answer
+	turn      atomic.Uint32 // rotates the first of several addresses
 }
 
-// New answers a server that knows no name yet.
+// New returns a server without host names.
 func New(c Config) *Server {
 	return &Server{config: c, forwarder: newForwarder(c)}
 }
 
-// Listen takes the port.
+// Listen binds the port.
 func (s *Server) Listen() error {
 	for _, ip := range loopback {
 		_, err := s.listen(netip.AddrPortFrom(ip, uint16(s.config.Port)), s)
@@ -73,7 +73,7 @@ func (s *Server) Listen() error {
 	return nil
 }
 
-// listen takes an address over UDP and TCP, on any free port where that is 0, and returns it.
+// listen binds an address for UDP and TCP, with any free port for port 0, and returns it.
 func (s *Server) listen(at netip.AddrPort, handler dns.Handler) (netip.AddrPort, error) {
 	packets, err := net.ListenPacket("udp", at.String())
 	if err != nil {
@@ -91,10 +91,10 @@ func (s *Server) listen(at netip.AddrPort, handler dns.Handler) (netip.AddrPort,
 	return at, nil
 }
 
-// close ends the servers that run, and frees the port of those that do not yet.
+// close stops the running servers, and frees the ports of the others.
 func (s *Server) close() {
 	ended, cancel := context.WithCancel(context.Background())
-	cancel() // nobody is waited for: whoever asks asks again
+	cancel() // no wait for queries in progress: clients retry
 	for _, server := range s.servers {
 		_ = server.ShutdownContext(ended)
 		if server.PacketConn != nil {
@@ -105,7 +105,7 @@ func (s *Server) close() {
 	}
 }
 
-// Serve answers until ctx ends, or one of its sockets fails. It is called once, after Listen.
+// Serve responds until ctx ends or one of its sockets fails. Call it once, after Listen.
 func (s *Server) Serve(ctx context.Context) error {
 	defer context.AfterFunc(ctx, s.close)()
 	defer s.close()
@@ -117,7 +117,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	return fmt.Errorf("answering DNS: %w", err)
+	return fmt.Errorf("serving DNS: %w", err)
 }
 
 // ServeDNS implements dns.Handler.
@@ -125,14 +125,14 @@ func (s *Server) ServeDNS(w dns.ResponseWriter, request *dns.Msg) {
 	reply := s.reply(request, w.RemoteAddr())
 	_, udp := w.RemoteAddr().(*net.UDPAddr)
 	finish(request, reply, udp)
-	// Where this fails the client is gone, or a resolver's answer can't be written.
+	// On an error, the client is gone, or a resolver's response cannot be encoded.
 	_ = w.WriteMsg(reply)
 }
 
-// finish makes a reply fit what it is sent over.
+// finish adapts a response to its transport.
 func finish(request, reply *dns.Msg, udp bool) {
 	reply.Id, reply.Compress = request.Id, true
-	if udp && reply.IsTsig() == nil { // what is signed stays as it is
+	if udp && reply.IsTsig() == nil { // a signed response must not change
 		reply.Truncate(sizeOver(request))
 	}
 }
@@ -141,16 +141,16 @@ func (s *Server) reply(request *dns.Msg, from net.Addr) *dns.Msg {
 	switch {
 	case request.Opcode != dns.OpcodeQuery:
 		return new(dns.Msg).SetRcode(request, dns.RcodeNotImplemented)
-	case len(request.Question) != 1: // of a message that ends after its header, whatever that counts
+	case len(request.Question) != 1: // a message may end after its header, whatever its counters
 		return new(dns.Msg).SetRcode(request, dns.RcodeFormatError)
 	}
-	if reply := s.answer(request); reply != nil {
+	if reply := s.respond(request); reply != nil {
 		return reply
 	}
 	return s.forwarder.forward(request, from)
 }
 
-// sizeOver is how long an answer over UDP may be.
+// sizeOver returns the maximum size of a response over UDP.
 func sizeOver(request *dns.Msg) int {
 	if opt := request.IsEdns0(); opt != nil {
 		return int(min(max(opt.UDPSize(), dns.MinMsgSize), maxUDP))
@@ -158,7 +158,6 @@ func sizeOver(request *dns.Msg) int {
 	return dns.MinMsgSize
 }
 
-// timeToLive of every answer about a name of the mesh. A virtual IP stays as long as its service, so that
-// longer would do for those; half a minute is how long a new service may be missed by who has asked for it
-// too early.
+// timeToLive is the time to live of all responses for host names of the mesh. A virtual IP lives as long as its
+// service. Half a minute is the time for which a client may miss a service that it looked up too early.
 const timeToLive = 30 * time.Second

@@ -15,7 +15,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// mesh are the names of these tests.
+// mesh are the host names of these tests.
 var mesh = []Name{
 	{"web.svc.mesh.local", addresses("241.0.0.1")},
 	{"both.svc.mesh.local", addresses("241.0.0.2", "fd00::2")},
@@ -30,12 +30,12 @@ func addresses(texts ...string) (all []netip.Addr) {
 	return all
 }
 
-// start answers a server that runs at a free port, and where that is.
+// start returns a running server and its address.
 func start(t testing.TB, c Config) (*Server, netip.AddrPort) {
 	t.Helper()
 	c.Log = slog.New(slog.DiscardHandler)
 	var s *Server
-	for err := error(nil); s == nil || err != nil; { // a port that is free for UDP may be taken for TCP
+	for err := error(nil); s == nil || err != nil; { // a port that is free for UDP may be in use for TCP
 		c.Port = freePort(t)
 		s = New(c)
 		err = s.Listen()
@@ -61,8 +61,8 @@ func freePort(t testing.TB) int {
 	return socket.LocalAddr().(*net.UDPAddr).Port
 }
 
-// resolver answers every question as the function says, over UDP and TCP.
-func resolver(t testing.TB, answer func(*dns.Msg, string) *dns.Msg) netip.AddrPort {
+// resolver serves every query with the function, over UDP and TCP.
+func resolver(t testing.TB, response func(*dns.Msg, string) *dns.Msg) netip.AddrPort {
 	t.Helper()
 	for {
 		packets, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -77,7 +77,7 @@ func resolver(t testing.TB, answer func(*dns.Msg, string) *dns.Msg) netip.AddrPo
 		}
 		for _, s := range []*dns.Server{{PacketConn: packets}, {Listener: connections}} {
 			s.Handler = dns.HandlerFunc(func(w dns.ResponseWriter, m *dns.Msg) {
-				w.WriteMsg(answer(m, w.LocalAddr().Network()))
+				w.WriteMsg(response(m, w.LocalAddr().Network()))
 			})
 			go s.ActivateAndServe()
 		}
@@ -86,7 +86,7 @@ func resolver(t testing.TB, answer func(*dns.Msg, string) *dns.Msg) netip.AddrPo
 	}
 }
 
-// world answers with the address 192.0.2.1 and says in a TXT over what it was asked.
+// world responds with the address 192.0.2.1 and a TXT with the transport of the query.
 func world(m *dns.Msg, network string) *dns.Msg {
 	reply := new(dns.Msg).SetReply(m)
 	reply.Answer = append(reply.Answer, record(fmt.Sprintf("%s 60 IN A 192.0.2.1", m.Question[0].Name)),
@@ -104,7 +104,7 @@ func record(text string) dns.RR {
 
 func question(name string, of uint16) *dns.Msg { return new(dns.Msg).SetQuestion(name, of) }
 
-func ask(t testing.TB, network string, at netip.AddrPort, m *dns.Msg) *dns.Msg {
+func queryOver(t testing.TB, network string, at netip.AddrPort, m *dns.Msg) *dns.Msg {
 	t.Helper()
 	reply, _, err := (&dns.Client{Net: network, UDPSize: maxUDP}).Exchange(m, at.String())
 	if err != nil {
@@ -113,7 +113,7 @@ func ask(t testing.TB, network string, at netip.AddrPort, m *dns.Msg) *dns.Msg {
 	return reply
 }
 
-// told is an answer in a line: its code, the values of its records, and those of its authority.
+// told returns a response in a line: its code, the values of its records, and those of its authority.
 func told(reply *dns.Msg) string {
 	parts := []string{dns.RcodeToString[reply.Rcode]}
 	for _, rr := range reply.Answer {
@@ -125,7 +125,7 @@ func told(reply *dns.Msg) string {
 	return strings.Join(parts, ", ")
 }
 
-func TestNamesOfTheMeshAreAnsweredHereAndAllOthersForwarded(t *testing.T) {
+func TestNamesOfTheMeshAreResolvedHereAndAllOthersForwarded(t *testing.T) {
 	_, at := start(t, Config{Resolvers: []netip.AddrPort{resolver(t, world)}})
 	for _, c := range []struct {
 		name string
@@ -144,7 +144,7 @@ func TestNamesOfTheMeshAreAnsweredHereAndAllOthersForwarded(t *testing.T) {
 		{"example.com.", dns.TypeA, `NOERROR, 192.0.2.1, "over udp"`},
 	} {
 		for _, network := range []string{"udp", "tcp"} {
-			reply := ask(t, network, at, question(c.name, c.of))
+			reply := queryOver(t, network, at, question(c.name, c.of))
 			if got := told(reply); got != c.want {
 				t.Errorf("%s: %s of %s is %q, want %q", network, dns.TypeToString[c.of], c.name, got, c.want)
 			}
@@ -157,12 +157,12 @@ func TestNamesOfTheMeshAreAnsweredHereAndAllOthersForwarded(t *testing.T) {
 
 func TestNamesComeAndGo(t *testing.T) {
 	s, at := start(t, Config{Resolvers: []netip.AddrPort{resolver(t, world)}})
-	web := func() string { return told(ask(t, "udp", at, question("web.svc.mesh.local.", dns.TypeA))) }
+	web := func() string { return told(queryOver(t, "udp", at, question("web.svc.mesh.local.", dns.TypeA))) }
 	s.Change([]Name{{"web.svc.mesh.local", addresses("241.9.9.9")}}, []string{"many.svc.mesh.local"})
 	if got := web(); got != "NOERROR, 241.9.9.9" {
 		t.Errorf("a name that has moved is answered with %q", got)
 	}
-	if got := told(ask(t, "udp", at, question("many.svc.mesh.local.", dns.TypeA))); !strings.Contains(got,
+	if got := told(queryOver(t, "udp", at, question("many.svc.mesh.local.", dns.TypeA))); !strings.Contains(got,
 		"192.0.2.1") {
 		t.Errorf("a name that is gone is answered with %q, want what the resolver says", got)
 	}
@@ -176,7 +176,7 @@ func TestSeveralAddressesTakeTurns(t *testing.T) {
 	_, at := start(t, Config{})
 	var first []string
 	for range 3 {
-		reply := ask(t, "udp", at, question("many.svc.mesh.local.", dns.TypeA))
+		reply := queryOver(t, "udp", at, question("many.svc.mesh.local.", dns.TypeA))
 		if len(reply.Answer) != 3 {
 			t.Fatalf("%d addresses are answered, want all 3", len(reply.Answer))
 		}
@@ -187,40 +187,40 @@ func TestSeveralAddressesTakeTurns(t *testing.T) {
 	}
 }
 
-func TestALongAnswerIsCutForUDPAndWholeOverTCP(t *testing.T) {
+func TestALongResponseIsTruncatedForUDPAndWholeOverTCP(t *testing.T) {
 	s, at := start(t, Config{})
 	var many []netip.Addr
 	for i := range 200 {
 		many = append(many, netip.AddrFrom4([4]byte{241, 1, 0, byte(i)}))
 	}
 	s.Change([]Name{{"long.svc.mesh.local", many}}, nil)
-	short := ask(t, "udp", at, question("long.svc.mesh.local.", dns.TypeA))
+	short := queryOver(t, "udp", at, question("long.svc.mesh.local.", dns.TypeA))
 	short.Compress = true // as it was sent
 	if !short.Truncated || short.Len() > dns.MinMsgSize {
 		t.Errorf("without EDNS %d bytes are answered (truncated: %v), want at most 512", short.Len(), short.Truncated)
 	}
 	wide := question("long.svc.mesh.local.", dns.TypeA)
 	wide.SetEdns0(4096, false)
-	if reply := ask(t, "udp", at, wide); reply.Truncated || len(reply.Answer) != 200 || reply.IsEdns0() == nil {
+	if reply := queryOver(t, "udp", at, wide); reply.Truncated || len(reply.Answer) != 200 || reply.IsEdns0() == nil {
 		t.Errorf("with room for it %d addresses are answered (truncated: %v), want 200 and EDNS", len(reply.Answer),
 			reply.Truncated)
 	}
-	if reply := ask(t, "tcp", at, question("long.svc.mesh.local.", dns.TypeA)); reply.Truncated ||
+	if reply := queryOver(t, "tcp", at, question("long.svc.mesh.local.", dns.TypeA)); reply.Truncated ||
 		len(reply.Answer) != 200 {
 		t.Errorf("over TCP %d addresses are answered, want 200", len(reply.Answer))
 	}
 }
 
-func TestAnUnknownVersionOfEDNSIsRefused(t *testing.T) {
+func TestAnUnknownVersionOfEDNSIsRejected(t *testing.T) {
 	_, at := start(t, Config{})
 	m := question("web.svc.mesh.local.", dns.TypeA)
 	m.SetEdns0(1232, false).IsEdns0().SetVersion(1)
-	if reply := ask(t, "udp", at, m); reply.Rcode != dns.RcodeBadVers || len(reply.Answer) != 0 {
+	if reply := queryOver(t, "udp", at, m); reply.Rcode != dns.RcodeBadVers || len(reply.Answer) != 0 {
 		t.Errorf("answered %s, want BADVERS", told(reply))
 	}
 }
 
-func TestTheResolversTCPIsAskedWhereItsUDPIsTooShort(t *testing.T) {
+func TestTheResolversTCPIsUsedWhereItsUDPIsTooShort(t *testing.T) {
 	cut := func(m *dns.Msg, network string) *dns.Msg {
 		reply := world(m, network)
 		if reply.Truncated = network == "udp"; reply.Truncated {
@@ -229,46 +229,48 @@ func TestTheResolversTCPIsAskedWhereItsUDPIsTooShort(t *testing.T) {
 		return reply
 	}
 	_, at := start(t, Config{Resolvers: []netip.AddrPort{resolver(t, cut)}})
-	if got := told(ask(t, "udp", at, question("example.com.", dns.TypeA))); got != `NOERROR, 192.0.2.1, "over tcp"` {
+	if got := told(queryOver(t, "udp", at,
+		question("example.com.", dns.TypeA))); got != `NOERROR, 192.0.2.1, "over tcp"` {
 		t.Errorf("answered %q", got)
 	}
 }
 
-func TestAnotherResolverIsAskedWhereOneFails(t *testing.T) {
-	var asked atomic.Int32
+func TestAnotherResolverIsUsedWhereOneFails(t *testing.T) {
+	var queries atomic.Int32
 	failing := func(m *dns.Msg, _ string) *dns.Msg {
-		asked.Add(1)
+		queries.Add(1)
 		return new(dns.Msg).SetRcode(m, dns.RcodeServerFailure)
 	}
 	_, at := start(t, Config{Resolvers: []netip.AddrPort{resolver(t, failing), resolver(t, world)}})
 	for range 3 {
-		if got := told(ask(t, "udp", at, question("example.com.", dns.TypeA))); !strings.Contains(got, "192.0.2.1") {
+		if got := told(queryOver(t, "udp", at, question("example.com.", dns.TypeA))); !strings.Contains(got,
+			"192.0.2.1") {
 			t.Errorf("answered %q", got)
 		}
 	}
-	if n := asked.Load(); n != 1 {
+	if n := queries.Load(); n != 1 {
 		t.Errorf("the resolver that fails was asked %d times, want once: the one that answers comes first", n)
 	}
 }
 
-func TestNobodyElseAnswersForAResolver(t *testing.T) {
+func TestOnlyTheResolverCanRespond(t *testing.T) {
 	other := func(m *dns.Msg, network string) *dns.Msg {
 		m.Question[0].Name = "bank.example."
 		return world(m, network)
 	}
 	_, at := start(t, Config{Resolvers: []netip.AddrPort{resolver(t, other)}})
-	if got := told(ask(t, "udp", at, question("example.com.", dns.TypeA))); got != "SERVFAIL" {
+	if got := told(queryOver(t, "udp", at, question("example.com.", dns.TypeA))); got != "SERVFAIL" {
 		t.Errorf("an answer to another question is passed on: %q", got)
 	}
 }
 
-func TestWithoutAResolverOnlyTheMeshIsAnswered(t *testing.T) {
+func TestWithoutAResolverOnlyTheMeshIsResolved(t *testing.T) {
 	gone := netip.AddrPortFrom(loopback[0], uint16(freePort(t)))
 	_, at := start(t, Config{Resolvers: []netip.AddrPort{gone}})
-	if got := told(ask(t, "udp", at, question("example.com.", dns.TypeA))); got != "SERVFAIL" {
+	if got := told(queryOver(t, "udp", at, question("example.com.", dns.TypeA))); got != "SERVFAIL" {
 		t.Errorf("answered %q, want SERVFAIL", got)
 	}
-	if got := told(ask(t, "udp", at, question("web.svc.mesh.local.", dns.TypeA))); got != "NOERROR, 241.0.0.1" {
+	if got := told(queryOver(t, "udp", at, question("web.svc.mesh.local.", dns.TypeA))); got != "NOERROR, 241.0.0.1" {
 		t.Errorf("answered %q, want the name's address", got)
 	}
 }
@@ -286,24 +288,25 @@ func TestItIsNeverItsOwnResolver(t *testing.T) {
 	}
 }
 
-// TestALoopIsCut: redirect rules that catch what weft-dp itself asks bring it back, from where it asked.
+// TestALoopIsCut: redirect rules that capture weft-dp's own queries return them to the server, from the sending socket.
 func TestALoopIsCut(t *testing.T) {
 	var redirected atomic.Pointer[Server]
-	var asked atomic.Int32
+	var queries atomic.Int32
 	back := resolver(t, func(m *dns.Msg, _ string) *dns.Msg {
-		asked.Add(1)
+		queries.Add(1)
 		s := redirected.Load()
 		s.forwarder.mu.Lock()
 		var from netip.AddrPort
-		for from = range s.forwarder.asking {
+		for from = range s.forwarder.waiting {
 		}
 		s.forwarder.mu.Unlock()
 		return s.reply(m, net.UDPAddrFromAddrPort(from))
 	})
 	s, at := start(t, Config{Resolvers: []netip.AddrPort{back}})
 	redirected.Store(s)
-	if got := told(ask(t, "udp", at, question("example.com.", dns.TypeA))); got != "SERVFAIL" || asked.Load() > 2 {
-		t.Errorf("answered %q after %d questions, want SERVFAIL at once", got, asked.Load())
+	if got := told(queryOver(t, "udp", at, question("example.com.", dns.TypeA))); got != "SERVFAIL" ||
+		queries.Load() > 2 {
+		t.Errorf("answered %q after %d questions, want SERVFAIL at once", got, queries.Load())
 	}
 }
 
@@ -347,7 +350,7 @@ func TestResolversAsTheyAreWritten(t *testing.T) {
 	}
 }
 
-// writer takes what is answered over a network.
+// writer records the response over a network.
 type writer struct {
 	dns.ResponseWriter
 	from  net.Addr
@@ -362,8 +365,8 @@ func (w *writer) WriteMsg(m *dns.Msg) error {
 	return err
 }
 
-// FuzzHostilePackets: whatever a client asks and a resolver answers, nothing fails but the question, and an
-// answer over UDP is no longer than the client takes.
+// FuzzHostilePackets: hostile queries and responses fail only the query, and a response over UDP is no longer than the
+// client accepts.
 func FuzzHostilePackets(f *testing.F) {
 	pack := func(m *dns.Msg) []byte {
 		packed, err := m.Pack()
@@ -382,12 +385,12 @@ func FuzzHostilePackets(f *testing.F) {
 	f.Add(pack(question("example.com.", dns.TypeA)), pack(world(question("example.com.", dns.TypeA), "udp")))
 	s := New(Config{ResolvConf: filepath.Join(f.TempDir(), "none"), Log: slog.New(slog.DiscardHandler)})
 	s.Replace(mesh)
-	f.Fuzz(func(t *testing.T, asked, answered []byte) {
+	f.Fuzz(func(t *testing.T, query, replied []byte) {
 		request, reply := new(dns.Msg), new(dns.Msg)
-		if request.Unpack(asked) != nil {
+		if request.Unpack(query) != nil {
 			return
 		}
-		if reply.Unpack(answered) == nil && len(request.Question) == 1 && answers(reply, request) {
+		if reply.Unpack(replied) == nil && len(request.Question) == 1 && matches(reply, request) {
 			finish(request, reply, true)
 			if _, err := reply.Pack(); err == nil && reply.IsTsig() == nil && reply.Len() > sizeOver(request) {
 				t.Errorf("%d bytes are passed on to a client that takes %d", reply.Len(), sizeOver(request))

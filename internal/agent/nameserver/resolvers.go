@@ -12,17 +12,17 @@ import (
 	"github.com/miekg/dns"
 )
 
-// dnsPort is where resolvers of resolv.conf answer.
+// dnsPort is the port of the resolvers of resolv.conf.
 const dnsPort = 53
 
-// resolvers are those that the machine asks.
+// resolvers are the machine's resolvers.
 type resolvers struct {
-	given []netip.AddrPort // empty: of the file
+	given []netip.AddrPort // empty: from the file
 	file  string
 	port  int // our own
 
 	mu   sync.Mutex
-	seen fs.FileInfo // the file as it was read
+	seen fs.FileInfo // the file at the time of the last read
 	read []netip.AddrPort
 	err  error
 }
@@ -31,7 +31,7 @@ func newResolvers(c Config) *resolvers {
 	return &resolvers{given: c.Resolvers, file: c.ResolvConf, port: c.Port}
 }
 
-// current answers at least one resolver, as the file has them now. We are none of them.
+// current returns at least one resolver, from the file's present content. This server is not among them.
 func (r *resolvers) current() ([]netip.AddrPort, error) {
 	if len(r.given) > 0 {
 		return r.others(r.given, "the resolvers that are given")
@@ -62,7 +62,7 @@ func (r *resolvers) others(all []netip.AddrPort, where string) ([]netip.AddrPort
 	return others, nil
 }
 
-// ReadResolvConf answers the resolvers of a resolv.conf(5), of which it must name one.
+// ReadResolvConf returns the resolvers of a resolv.conf(5), or an error if it has none.
 func ReadResolvConf(file string) ([]netip.AddrPort, error) {
 	config, err := dns.ClientConfigFromFile(file)
 	if err != nil {
@@ -80,7 +80,7 @@ func ReadResolvConf(file string) ([]netip.AddrPort, error) {
 	return found, nil
 }
 
-// ParseResolver reads ADDRESS, ADDRESS:PORT or [ADDRESS]:PORT; without a port it is 53.
+// ParseResolver parses ADDRESS, ADDRESS:PORT or [ADDRESS]:PORT. The default port is 53.
 func ParseResolver(text string) (netip.AddrPort, error) {
 	if address, err := netip.ParseAddr(text); err == nil {
 		return netip.AddrPortFrom(address, dnsPort), nil

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// answerBound is how long Envoy may take to tell a page.
-	answerBound = time.Minute
-	// partBytes is how much of a page is on its way at once.
-	partBytes = 32 << 10
+	// inspectionTimeout bounds the time for one page of Envoy's.
+	inspectionTimeout = time.Minute
+	// chunkBytes is the size of one section of a page.
+	chunkBytes = 32 << 10
 )
 
-// pagePaths are the pages of Envoy's administration interface that may be asked for from outside this
-// machine. The interface can also change and end Envoy, so that nothing else ever gets through.
+// pagePaths are the pages of Envoy's administration interface that the control plane may request. The interface can
+// also change and stop Envoy, so no other path is allowed.
 var pagePaths = map[wire.Page]string{
 	wire.Page_PAGE_CONFIG_DUMP: "/config_dump",
 	wire.Page_PAGE_CLUSTERS:    "/clusters",
@@ -30,11 +30,11 @@ var pagePaths = map[wire.Page]string{
 	wire.Page_PAGE_SERVER_INFO: "/server_info",
 }
 
-// pagePath is where Envoy has what a question asks for.
+// pagePath returns the path of the requested page in Envoy's administration interface.
 func pagePath(q *wire.InspectionRequest) (string, error) {
 	path, ok := pagePaths[q.Page]
 	if !ok {
-		return "", fmt.Errorf("this agent knows no page %s", q.Page)
+		return "", fmt.Errorf("this agent does not support the page %s", q.Page)
 	}
 	var query []string
 	if q.Json {
@@ -49,9 +49,9 @@ func pagePath(q *wire.InspectionRequest) (string, error) {
 	return path, nil
 }
 
-// answer sends what Envoy says to a question, until its end or until nobody waits for it any more.
-func (a *agent) answer(ctx context.Context, q *wire.InspectionRequest) {
-	ctx, cancel := context.WithTimeout(ctx, answerBound)
+// sendInspection sends the requested page, until its end or until the control plane cancels the request.
+func (a *agent) sendInspection(ctx context.Context, q *wire.InspectionRequest) {
+	ctx, cancel := context.WithTimeout(ctx, inspectionTimeout)
 	defer cancel()
 	stream, err := a.control.agent.SendInspection(ctx)
 	if err == nil {
@@ -59,27 +59,27 @@ func (a *agent) answer(ctx context.Context, q *wire.InspectionRequest) {
 			Request: q.Id})
 	}
 	if err == nil {
-		err = a.tell(ctx, q, stream)
+		err = a.sendPage(ctx, q, stream)
 	}
 	if err != nil {
 		a.Log.Info("an inspection of Envoy ended early", "page", q.Page, "error", err)
 	}
 }
 
-// tell sends the page, or why there is none.
-func (a *agent) tell(ctx context.Context, q *wire.InspectionRequest, stream wire.Agent_SendInspectionClient) error {
+// sendPage sends the page, or the reason for its absence.
+func (a *agent) sendPage(ctx context.Context, q *wire.InspectionRequest, stream wire.Agent_SendInspectionClient) error {
 	problem := a.copyPage(ctx, q, func(part []byte) error {
 		return stream.Send(&wire.InspectionSection{Content: part})
 	})
 	if problem != nil {
-		// Where it was the sending that failed, this fails too, and nobody is there to be told.
+		// If sending failed, this fails too, and has no receiver.
 		_ = stream.Send(&wire.InspectionSection{Problem: problem.Error()})
 	}
 	_, err := stream.CloseAndRecv()
 	return errors.Join(problem, err)
 }
 
-func (a *agent) copyPage(ctx context.Context, q *wire.InspectionRequest, send parts) error {
+func (a *agent) copyPage(ctx context.Context, q *wire.InspectionRequest, send chunkWriter) error {
 	path, err := pagePath(q)
 	if err != nil {
 		return err
@@ -91,8 +91,8 @@ func (a *agent) copyPage(ctx context.Context, q *wire.InspectionRequest, send pa
 	return admin.page(ctx, path, send)
 }
 
-// page reads a page, which may be of any size, piece by piece.
-func (a *admin) page(ctx context.Context, path string, each parts) error {
+// page reads a page of any size in chunks.
+func (a *admin) page(ctx context.Context, path string, each chunkWriter) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://envoy"+path, nil)
 	if err != nil {
 		return err
@@ -100,20 +100,20 @@ func (a *admin) page(ctx context.Context, path string, each parts) error {
 	patient := http.Client{Transport: a.client.Transport}
 	response, err := patient.Do(request)
 	if err != nil {
-		return fmt.Errorf("asking Envoy for %s: %w", path, err)
+		return fmt.Errorf("requesting %s from Envoy: %w", path, err)
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("Envoy answers %s to %s", response.Status, path)
+		return fmt.Errorf("Envoy responds %s to %s", response.Status, path)
 	}
-	if _, err := io.CopyBuffer(parts(each), response.Body, make([]byte, partBytes)); err != nil {
+	if _, err := io.CopyBuffer(chunkWriter(each), response.Body, make([]byte, chunkBytes)); err != nil {
 		return fmt.Errorf("reading %s of Envoy: %w", path, err)
 	}
 	return nil
 }
 
-// parts is where a page is written piece by piece.
-type parts func([]byte) error
+// chunkWriter receives a page in chunks.
+type chunkWriter func([]byte) error
 
 // Write implements io.Writer.
-func (p parts) Write(part []byte) (int, error) { return len(part), p(part) }
+func (p chunkWriter) Write(part []byte) (int, error) { return len(part), p(part) }

@@ -21,8 +21,8 @@ import (
 	"weft/internal/wire"
 )
 
-// newTestLeaf is a leaf whose serial number is the given byte.
-func newTestLeaf(t *testing.T, serial byte) *leaf {
+// newTestCert returns a certificate whose serial number is the given byte.
+func newTestCert(t *testing.T, serial byte) *workloadCert {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -33,7 +33,7 @@ func newTestLeaf(t *testing.T, serial byte) *leaf {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := newLeaf(key, &wire.SignResponse{
+	l, err := newWorkloadCert(key, &wire.SignResponse{
 		Chain: [][]byte{der}, Serial: string("0123456789abcdef"[serial>>4]) + string("0123456789abcdef"[serial&15]),
 		NotAfterUnix: time.Now().Add(time.Hour).Unix(),
 	}, "g", 0)
@@ -43,8 +43,8 @@ func newTestLeaf(t *testing.T, serial byte) *leaf {
 	return l
 }
 
-// listenAs serves TLS with whatever leaf current answers, and asks for the client's as Envoy does.
-func listenAs(t *testing.T, current func() *leaf) *wire.Listener {
+// listenAs serves TLS with the certificate that current returns, and requests the client's as Envoy does.
+func listenAs(t *testing.T, current func() *workloadCert) *wire.Listener {
 	t.Helper()
 	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
 		ClientAuth:     tls.RequireAnyClientCert,
@@ -60,28 +60,28 @@ func listenAs(t *testing.T, current func() *leaf) *wire.Listener {
 	return &wire.Listener{Address: "127.0.0.1", Port: uint32(address.Port), Generation: "1", Tls: true}
 }
 
-func TestAListenerServesOnceItPresentsTheExpectedLeaf(t *testing.T) {
-	old, next := newTestLeaf(t, 0x11), newTestLeaf(t, 0x22)
+func TestAListenerServesOnceItPresentsTheExpectedCertificate(t *testing.T) {
+	old, next := newTestCert(t, 0x11), newTestCert(t, 0x22)
 	presented := watch(old)
-	listener := listenAs(t, func() *leaf { l, _ := presented.load(); return l })
-	key := at(listener.Address, listener.Port)
-	look := func(want *leaf, before map[string]sighting) (map[string]sighting, error) {
-		return check(t.Context(), nil, []*wire.Listener{listener}, want, before)
+	listener := listenAs(t, func() *workloadCert { l, _ := presented.load(); return l })
+	key := hostPort(listener.Address, listener.Port)
+	look := func(want *workloadCert, before map[string]probeResult) (map[string]probeResult, error) {
+		return probeListeners(t.Context(), nil, []*wire.Listener{listener}, want, before)
 	}
 
 	seen, err := look(old, nil)
-	if err != nil || seen[key].leaf.serial != "11" {
+	if err != nil || seen[key].cert.serial != "11" {
 		t.Fatalf("saw %+v (%v), want serial 11", seen[key], err)
 	}
 	seen, err = look(next, seen)
 	if err == nil || !strings.Contains(err.Error(), "has serial 11, want 22") {
 		t.Errorf("error is %v, want one that names both serials", err)
 	}
-	if seen[key].leaf.serial != "11" {
-		t.Errorf("while the next leaf is on its way the listener counts as %+v, want as it was", seen[key])
+	if seen[key].cert.serial != "11" {
+		t.Errorf("before the next certificate the listener counts as %+v, want as it was", seen[key])
 	}
 	presented.store(next)
-	if seen, err = look(next, seen); err != nil || seen[key].leaf.serial != "22" {
+	if seen, err = look(next, seen); err != nil || seen[key].cert.serial != "22" {
 		t.Errorf("saw %+v (%v) after the rotation, want serial 22", seen[key], err)
 	}
 	listener.Generation = "2"
@@ -91,7 +91,7 @@ func TestAListenerServesOnceItPresentsTheExpectedLeaf(t *testing.T) {
 }
 
 func TestNothingServesBeforeItIsSeen(t *testing.T) {
-	l := newTestLeaf(t, 0x11)
+	l := newTestCert(t, 0x11)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -100,14 +100,14 @@ func TestNothingServesBeforeItIsSeen(t *testing.T) {
 	listener.Close()
 	for name, c := range map[string]struct {
 		listener *wire.Listener
-		leaf     *leaf
+		cert     *workloadCert
 	}{
 		"a closed port":         {&wire.Listener{Address: "127.0.0.1", Port: port}, nil},
 		"a closed port for TLS": {&wire.Listener{Address: "127.0.0.1", Port: port, Tls: true}, l},
-		"no certificate yet":    {listenAs(t, func() *leaf { return l }), nil},
+		"no certificate yet":    {listenAs(t, func() *workloadCert { return l }), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			seen, err := check(t.Context(), nil, []*wire.Listener{c.listener}, c.leaf, nil)
+			seen, err := probeListeners(t.Context(), nil, []*wire.Listener{c.listener}, c.cert, nil)
 			if err == nil || len(seen) != 0 {
 				t.Errorf("saw %v (%v), want nothing and the reason", seen, err)
 			}
@@ -115,11 +115,11 @@ func TestNothingServesBeforeItIsSeen(t *testing.T) {
 	}
 }
 
-// A proxy of which no listener serves yet has reported all that serves. It is not ready.
+// A proxy without a serving listener has reported all serving listeners. It is not ready.
 func TestAProxyIsReadyOnceNoListenerWaits(t *testing.T) {
-	a := &agent{Config: Config{Log: slog.New(slog.DiscardHandler)}, outlook: newOutlook("run", "1"),
-		ready: watch(false), named: watch(true)}
-	a.outlook.sent.store(&wire.Report{})
+	a := &agent{Config: Config{Log: slog.New(slog.DiscardHandler)}, statusReporter: newStatusReporter("run", "1"),
+		ready: watch(false), namesReceived: watch(true)}
+	a.statusReporter.sent.store(&wire.Report{})
 	if a.becomeReady(nil, errors.New("connection refused")) {
 		t.Error("it is ready while a listener does not serve")
 	}
@@ -129,13 +129,13 @@ func TestAProxyIsReadyOnceNoListenerWaits(t *testing.T) {
 }
 
 func TestAListenerThatIsGoneIsNotReported(t *testing.T) {
-	seen, err := check(t.Context(), nil, nil, nil, map[string]sighting{"10.0.0.1:80": {port: 80}})
+	seen, err := probeListeners(t.Context(), nil, nil, nil, map[string]probeResult{"10.0.0.1:80": {port: 80}})
 	if err != nil || len(seen) != 0 {
 		t.Errorf("still reported: %v (%v)", seen, err)
 	}
 }
 
-// envoyWith is an administration interface that lists listeners at these addresses, and no others.
+// envoyWith returns an administration interface with listeners at these addresses only.
 func envoyWith(t *testing.T, addresses ...string) *admin {
 	t.Helper()
 	var statuses []string
@@ -158,13 +158,12 @@ func envoyWith(t *testing.T, addresses ...string) *admin {
 	}}}}
 }
 
-// Where Envoy could not have the capture port, nothing that is redirected there arrives, though every
-// listener behind it is as it should be.
+// If Envoy could not bind the capture port, redirected connections fail, although each listener is as expected.
 func TestACapturedListenerServesOnceItAndTheCapturePortAreActive(t *testing.T) {
 	for name, c := range map[string]struct {
 		address string
 		active  []string
-		want    string // in the error; empty: it serves
+		want    string // of the error; empty: it serves
 	}{
 		"both":                          {"10.0.0.1", []string{"10.0.0.1:80", "0.0.0.0:15006"}, ""},
 		"both of IPv6":                  {"fd00::1", []string{"[fd00::1]:80", "[::]:15006"}, ""},
@@ -175,7 +174,7 @@ func TestACapturedListenerServesOnceItAndTheCapturePortAreActive(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			listener := &wire.Listener{Address: c.address, Port: 80, CapturePort: 15006}
-			seen, err := check(t.Context(), envoyWith(t, c.active...), []*wire.Listener{listener}, nil, nil)
+			seen, err := probeListeners(t.Context(), envoyWith(t, c.active...), []*wire.Listener{listener}, nil, nil)
 			if c.want == "" && (err != nil || len(seen) != 1) {
 				t.Errorf("saw %v (%v), want that it serves", seen, err)
 			}

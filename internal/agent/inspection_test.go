@@ -14,10 +14,10 @@ import (
 	"weft/internal/wire"
 )
 
-func TestOnlyPagesThatReadCanBeAskedFor(t *testing.T) {
+func TestOnlyReadingPagesCanBeRequested(t *testing.T) {
 	for _, c := range []struct {
 		question *wire.InspectionRequest
-		want     string // empty: refused
+		want     string // empty: rejected
 	}{
 		{&wire.InspectionRequest{Page: wire.Page_PAGE_CONFIG_DUMP}, "/config_dump"},
 		{&wire.InspectionRequest{Page: wire.Page_PAGE_CONFIG_DUMP, Endpoints: true}, "/config_dump?include_eds"},
@@ -32,7 +32,7 @@ func TestOnlyPagesThatReadCanBeAskedFor(t *testing.T) {
 	}
 }
 
-// adminOf is the agent's view of an administration interface that a handler plays.
+// adminOf returns a client of an administration interface that a handler implements.
 func adminOf(t *testing.T, handler http.HandlerFunc) *admin {
 	t.Helper()
 	server := httptest.NewServer(handler)
@@ -45,7 +45,7 @@ func adminOf(t *testing.T, handler http.HandlerFunc) *admin {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newAdmin(&room{}, &wire.Settings{AdminPort: uint32(port)})
+	return newAdmin(&runtimeDir{}, &wire.Settings{AdminPort: uint32(port)})
 }
 
 func TestALargePageIsReadPieceByPiece(t *testing.T) {
@@ -56,8 +56,8 @@ func TestALargePageIsReadPieceByPiece(t *testing.T) {
 		read, largest = read+len(part), max(largest, len(part))
 		return nil
 	})
-	if err != nil || read != size || largest > partBytes {
-		t.Errorf("read %d bytes, %d at most at once, %v; want %d and %d", read, largest, err, size, partBytes)
+	if err != nil || read != size || largest > chunkBytes {
+		t.Errorf("read %d bytes, %d at most at once, %v; want %d and %d", read, largest, err, size, chunkBytes)
 	}
 }
 
@@ -66,7 +66,7 @@ type endless struct{}
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
 func TestAPageThatEnvoyDoesNotTellWholeIsAnError(t *testing.T) {
-	gone := errors.New("nobody waits any more")
+	gone := errors.New("the request is canceled")
 	for name, c := range map[string]struct {
 		handler http.HandlerFunc
 		taken   error

@@ -9,30 +9,29 @@ import (
 	"weft/internal/wire"
 )
 
-// leafSecret is the secret by which listeners and clusters name the proxy's certificate. The agent of a ZoneEgress
-// may have further ones, by the names that the settings give.
-const leafSecret = "identity"
+// identitySecret is the SDS secret of the proxy's certificate. The settings of a ZoneEgress may have further secrets.
+const identitySecret = "identity"
 
-// leaves are the certificates that the proxy presents, by their secrets. One that there is not yet can be waited
-// for.
-type leaves struct {
+// workloadCerts are the proxy's certificates by secret.
+type workloadCerts struct {
 	mu       sync.Mutex
-	bySecret map[string]*watched[*leaf]
+	bySecret map[string]*watched[*workloadCert]
 }
 
-func newLeaves() *leaves { return &leaves{bySecret: map[string]*watched[*leaf]{}} }
+func newWorkloadCerts() *workloadCerts {
+	return &workloadCerts{bySecret: map[string]*watched[*workloadCert]{}}
+}
 
-func (l *leaves) of(secret string) *watched[*leaf] {
+func (l *workloadCerts) of(secret string) *watched[*workloadCert] {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.bySecret[secret] == nil {
-		l.bySecret[secret] = watch[*leaf](nil)
+		l.bySecret[secret] = watch[*workloadCert](nil)
 	}
 	return l.bySecret[secret]
 }
 
-// keepCertificates has every certificate that the settings name, each for itself: one that can't be had holds up
-// no other.
+// keepCertificates keeps a certificate for each secret in the settings. A failure of one does not delay the others.
 func (a *agent) keepCertificates(ctx context.Context) error {
 	keepers, ctx := errgroup.WithContext(ctx)
 	kept := map[string]bool{}
@@ -42,7 +41,7 @@ func (a *agent) keepCertificates(ctx context.Context) error {
 			keepers.Go(func() error { return a.keepCertificate(ctx, secret) })
 		}
 	}
-	keep(leafSecret)
+	keep(identitySecret)
 	for ctx.Err() == nil {
 		settings, changed := a.settings.load()
 		for _, further := range settings.GetFurther() {
@@ -56,9 +55,9 @@ func (a *agent) keepCertificates(ctx context.Context) error {
 	return keepers.Wait()
 }
 
-// identityOf is what settings say of the identity behind a secret; nil where there is none.
+// identityOf returns the identity for a secret in the settings, or nil.
 func identityOf(settings *wire.Settings, secret string) *wire.Identity {
-	if secret == leafSecret {
+	if secret == identitySecret {
 		return settings.GetIdentity()
 	}
 	for _, further := range settings.GetFurther() {
