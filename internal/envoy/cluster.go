@@ -142,11 +142,12 @@ func unlessPlain() []*clusters.Cluster_TransportSocketMatch {
 // localCluster is the application behind an inbound.
 func localCluster(name string, l *graph.InboundListener) *xds.Resource {
 	return xds.NewResource(xds.Cluster, name, &clusters.Cluster{
-		Name:                 name,
-		ClusterDiscoveryType: &clusters.Cluster_Type{Type: clusters.Cluster_STATIC},
-		UpstreamBindConfig:   dialledFrom(l.ServiceSource()),
-		ConnectTimeout:       duration(localConnectTimeout),
-		CircuitBreakers:      noBreakers(),
+		Name:                          name,
+		ClusterDiscoveryType:          &clusters.Cluster_Type{Type: clusters.Cluster_STATIC},
+		UpstreamBindConfig:            dialledFrom(l.ServiceSource()),
+		ConnectTimeout:                duration(localConnectTimeout),
+		PerConnectionBufferLimitBytes: number(applicationBuffer),
+		CircuitBreakers:               noBreakers(),
 		LoadAssignment: &endpoints.ClusterLoadAssignment{
 			ClusterName: name,
 			Endpoints: []*endpoints.LocalityLbEndpoints{{

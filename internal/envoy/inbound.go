@@ -25,10 +25,11 @@ func Inbound(l *graph.InboundListener, secured bool) []*xds.Resource {
 		demandTLS(chain, l.Protocol, l.Source)
 	}
 	listener := &listeners.Listener{
-		Name:             name,
-		Address:          socketAddress(l.Address, l.Port),
-		TrafficDirection: core.TrafficDirection_INBOUND,
-		FilterChains:     []*listeners.FilterChain{chain},
+		Name:                          name,
+		Address:                       socketAddress(l.Address, l.Port),
+		TrafficDirection:              core.TrafficDirection_INBOUND,
+		PerConnectionBufferLimitBytes: number(callerBuffer),
+		FilterChains:                  []*listeners.FilterChain{chain},
 	}
 	if secured && (l.AlsoPlaintext || l.ModeMayChange) {
 		tellTLS(listener)

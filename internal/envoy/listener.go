@@ -73,6 +73,7 @@ func outboundFilter(to graph.DestinationKey, protocol kind.Protocol) *listeners.
 		return networkFilter(proxy)
 	}
 	manager := connectionManager(destination)
+	manager.Http2ProtocolOptions = served(ownStreams, ownWindow)
 	manager.CommonHttpProtocolOptions = &core.HttpProtocolOptions{IdleTimeout: duration(idleTimeout)}
 	manager.StreamIdleTimeout = duration(streamIdleTimeout)
 	manager.RouteSpecifier = &hcm.HttpConnectionManager_Rds{Rds: &hcm.Rds{
@@ -89,7 +90,7 @@ func connectionManager(statPrefix string) *hcm.HttpConnectionManager {
 		StatPrefix:                    statPrefix,
 		ServerHeaderTransformation:    hcm.HttpConnectionManager_PASS_THROUGH,
 		UpgradeConfigs:                []*hcm.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
-		Http2ProtocolOptions:          http2(),
+		Http2ProtocolOptions:          served(maxStreams, requestWindow),
 		EarlyHeaderMutationExtensions: callersHeaders(),
 		XffNumTrustedHops:             beyondForwardedFor,
 		HttpFilters: []*hcm.HttpFilter{{
