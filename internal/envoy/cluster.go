@@ -142,11 +142,12 @@ func unlessPlain() []*clusterv3.Cluster_TransportSocketMatch {
 // localCluster is the application behind an inbound.
 func localCluster(name string, l *graph.InboundListener) *xds.Resource {
 	return xds.NewResource(xds.Cluster, name, &clusterv3.Cluster{
-		Name:                 name,
-		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
-		UpstreamBindConfig:   dialledFrom(l.ServiceSource()),
-		ConnectTimeout:       duration(localConnectTimeout),
-		CircuitBreakers:      noBreakers(),
+		Name:                          name,
+		ClusterDiscoveryType:          &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
+		UpstreamBindConfig:            dialledFrom(l.ServiceSource()),
+		ConnectTimeout:                duration(localConnectTimeout),
+		PerConnectionBufferLimitBytes: number(applicationBuffer),
+		CircuitBreakers:               noBreakers(),
 		LoadAssignment: &endpointv3.ClusterLoadAssignment{
 			ClusterName: name,
 			Endpoints: []*endpointv3.LocalityLbEndpoints{{

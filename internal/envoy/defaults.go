@@ -77,12 +77,26 @@ const (
 	// tcpKeepaliveTime is how long a TCP connection idles before its peer is probed, every tcpKeepaliveInterval.
 	tcpKeepaliveTime, tcpKeepaliveInterval = 15 * time.Second, 5 * time.Second
 
-	// maxStreams is the number of concurrent requests on an HTTP/2 connection between proxies. streamWindow is the number
-	// of bytes of one request that may wait unread; the connection's window holds that of all, so that requests whose
-	// receivers stop reading never hold up others.
-	maxStreams       = 128
-	streamWindow     = 512 << 10
-	connectionWindow = maxStreams * streamWindow
+	// maxStreams is the number of concurrent requests on an HTTP/2 connection between proxies. requestWindow is the number
+	// of bytes of one request that may wait unread, responseWindow that of one response. The connection's window holds
+	// those of all its requests, so that requests whose receivers stop reading never hold up others. Callers so fill the
+	// memory of a server's proxy by 2 * maxStreams * requestWindow on a connection at most: as much as is unread may wait
+	// for connections to the application.
+	maxStreams     = 64
+	requestWindow  = 256 << 10
+	responseWindow = 512 << 10
+
+	// callerBuffer is the number of bytes that wait for a caller in each response, and unread on a connection of HTTP/1.1
+	// or TCP. applicationBuffer is the same at a connection to an application or to an external server. Envoy's default
+	// is 1 MiB.
+	callerBuffer      = 128 << 10
+	applicationBuffer = 64 << 10
+
+	// ownStreams is the number of concurrent requests on an HTTP/2 connection of the proxy's own application, and
+	// ownWindow that of bytes of one of them that may wait unread. Clients such as gRPC have one connection, on which
+	// further calls wait.
+	ownStreams = 256
+	ownWindow  = 512 << 10
 
 	// resetBurst and resetRate, per second, bound the requests that a client cancels on one connection; beyond them the
 	// connection is closed, which fails its other requests. Envoy's defaults of 1,000 and 33 are passed by deadlines

@@ -23,12 +23,13 @@ import (
 func Egress(l *graph.EgressListener, from graph.Source, chains []graph.EgressChain) *xds.Resource {
 	name := fmt.Sprintf("self_egress_%s_%d", l.Address, l.Port)
 	listener := &listenerv3.Listener{
-		Name:                   name,
-		Address:                socketAddress(l.Address, l.Port),
-		TrafficDirection:       corev3.TrafficDirection_INBOUND,
-		ListenerFilters:        inspectTLS(),
-		ListenerFiltersTimeout: duration(helloTimeout),
-		FilterChains:           []*listenerv3.FilterChain{readyChain(from), abroadChain(name)},
+		Name:                          name,
+		Address:                       socketAddress(l.Address, l.Port),
+		TrafficDirection:              corev3.TrafficDirection_INBOUND,
+		PerConnectionBufferLimitBytes: number(callerBuffer),
+		ListenerFilters:               inspectTLS(),
+		ListenerFiltersTimeout:        duration(helloTimeout),
+		FilterChains:                  []*listenerv3.FilterChain{readyChain(from), abroadChain(name)},
 	}
 	for i := range chains {
 		listener.FilterChains = append(listener.FilterChains, exitChain(&chains[i]))

@@ -91,24 +91,27 @@ func (h hop) protocolOptions() map[string]*anypb.Any {
 	return packedOptions(options)
 }
 
-// http2 is HTTP/2 as proxies speak it to each other. WebSockets pass. The side that takes connections takes more streams
-// than its clients open, since it may hear later than they do that a stream has ended.
-func http2() *corev3.Http2ProtocolOptions {
+// http2 is HTTP/2 of any side with a number of concurrent requests, each with a window of its own. WebSockets pass.
+func http2(streams, window uint32) *corev3.Http2ProtocolOptions {
 	return &corev3.Http2ProtocolOptions{
 		AllowConnect:                true,
-		MaxConcurrentStreams:        number(2 * maxStreams),
-		InitialStreamWindowSize:     number(streamWindow),
-		InitialConnectionWindowSize: number(connectionWindow),
-		StreamResetBurst:            wrapperspb.UInt64(resetBurst),
-		StreamResetRate:             wrapperspb.UInt64(resetRate),
+		MaxConcurrentStreams:        number(streams),
+		InitialStreamWindowSize:     number(window),
+		InitialConnectionWindowSize: number(streams * window),
 	}
 }
 
-// pinged is http2 on the side that makes the connection, which notices whether the other side is there.
+// served is http2 of a listener, whose callers may cancel requests.
+func served(streams, window uint32) *corev3.Http2ProtocolOptions {
+	options := http2(streams, window)
+	options.StreamResetBurst = wrapperspb.UInt64(resetBurst)
+	options.StreamResetRate = wrapperspb.UInt64(resetRate)
+	return options
+}
+
+// pinged is http2 of the side that makes the connection to another proxy, which notices whether that proxy is there.
 func pinged() *corev3.Http2ProtocolOptions {
-	options := http2()
-	options.StreamResetBurst, options.StreamResetRate = nil, nil
-	options.MaxConcurrentStreams = number(maxStreams)
+	options := http2(maxStreams, responseWindow)
 	options.ConnectionKeepalive = &corev3.KeepaliveSettings{Interval: duration(pingInterval), Timeout: duration(pingTimeout)}
 	return options
 }

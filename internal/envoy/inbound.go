@@ -25,10 +25,11 @@ func Inbound(l *graph.InboundListener, secured bool) []*xds.Resource {
 		demandTLS(chain, l.Protocol, l.Source)
 	}
 	listener := &listenerv3.Listener{
-		Name:             name,
-		Address:          socketAddress(l.Address, l.Port),
-		TrafficDirection: corev3.TrafficDirection_INBOUND,
-		FilterChains:     []*listenerv3.FilterChain{chain},
+		Name:                          name,
+		Address:                       socketAddress(l.Address, l.Port),
+		TrafficDirection:              corev3.TrafficDirection_INBOUND,
+		PerConnectionBufferLimitBytes: number(callerBuffer),
+		FilterChains:                  []*listenerv3.FilterChain{chain},
 	}
 	if secured && (l.AlsoPlaintext || l.ModeMayChange) {
 		tellTLS(listener)

@@ -73,6 +73,7 @@ func outboundFilter(to graph.DestinationKey, protocol kind.Protocol) *listenerv3
 		return networkFilter(proxy)
 	}
 	manager := connectionManager(destination)
+	manager.Http2ProtocolOptions = served(ownStreams, ownWindow)
 	manager.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{IdleTimeout: duration(idleTimeout)}
 	manager.StreamIdleTimeout = duration(streamIdleTimeout)
 	manager.RouteSpecifier = &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{
@@ -89,7 +90,7 @@ func connectionManager(statPrefix string) *hcmv3.HttpConnectionManager {
 		StatPrefix:                    statPrefix,
 		ServerHeaderTransformation:    hcmv3.HttpConnectionManager_PASS_THROUGH,
 		UpgradeConfigs:                []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
-		Http2ProtocolOptions:          http2(),
+		Http2ProtocolOptions:          served(maxStreams, requestWindow),
 		EarlyHeaderMutationExtensions: callersHeaders(),
 		XffNumTrustedHops:             beyondForwardedFor,
 		HttpFilters: []*hcmv3.HttpFilter{{

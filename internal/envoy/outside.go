@@ -32,6 +32,7 @@ func outsideCluster(o *graph.ExternalUpstream) *xds.Resource {
 		Name:                          name,
 		ConnectTimeout:                duration(outsideConnectTimeout),
 		LoadAssignment:                &endpointv3.ClusterLoadAssignment{ClusterName: name, Endpoints: outsideEndpoints(o)},
+		PerConnectionBufferLimitBytes: number(applicationBuffer),
 		CircuitBreakers:               noBreakers(),
 		OutlierDetection:              deadHosts(),
 		IgnoreHealthOnHostRemoval:     true,
