@@ -85,29 +85,37 @@ type timeline struct {
 
 type timedRequest struct {
 	began time.Time
-	took  time.Duration
+	took  time.Duration // 0 while it has no response
 }
 
 func (l *timeline) record(ask traffic.Send) traffic.Send {
 	return func(ctx context.Context) (string, error) {
 		began := time.Now()
+		l.mu.Lock()
+		n := len(l.requests)
+		l.requests = append(l.requests, timedRequest{began: began})
+		l.mu.Unlock()
 		by, err := ask(ctx)
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.requests = append(l.requests, timedRequest{began, time.Since(began)})
+		l.requests[n].took = time.Since(began)
 		return by, err
 	}
 }
 
-// percentile returns the latency of 99 of 100 requests that began in a span, those excluded that have no response yet;
-// 0 where none has one.
+// percentile returns the latency of 99 of 100 requests that began in a span, 0 where none did. A request without a
+// response has had the latency until now.
 func (l *timeline) percentile(from, to time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var took []time.Duration
 	for _, r := range l.requests {
 		if !r.began.Before(from) && r.began.Before(to) {
-			took = append(took, r.took)
+			latency := r.took
+			if latency == 0 {
+				latency = time.Since(r.began)
+			}
+			took = append(took, latency)
 		}
 	}
 	if len(took) == 0 {
@@ -231,10 +239,44 @@ func http2Transport(dial traffic.Dial) http.RoundTripper {
 	}}
 }
 
-// capacity measures how many requests per second a client gets through this machine, with 64 at a time for 3 s.
+// capacity returns how many requests a second a client gets through this machine while 99 of 100 have their response
+// within carriedWithin. It sends at constant rates, as the drills do: clients that wait for their responses before they
+// send further requests get more through a machine whose latency has become high.
 func capacity(client stallClient) int {
-	const lasts = 3 * time.Second
-	ctx, cancel := context.WithTimeout(context.Background(), lasts)
+	carried, tooMany := 0, closedLoop(client)
+	for range 5 {
+		if rate := (carried + tooMany) / 2; carries(client, rate) {
+			carried = rate
+		} else {
+			tooMany = rate
+		}
+	}
+	return max(1, carried)
+}
+
+const (
+	// capacitySpan is for how long a rate is tried.
+	capacitySpan = 2 * time.Second
+	// carriedWithin is the latency up to which a machine carries a rate.
+	carriedWithin = 50 * time.Millisecond
+)
+
+// carries tries one rate. The first quarter of the time is for connections that are made.
+func carries(client stallClient, perSecond int) bool {
+	if perSecond == 0 {
+		return true
+	}
+	times := &timeline{}
+	began := time.Now()
+	run := traffic.Start(perSecond, capacitySpan, times.record(inTurn(client.get, client.post)))
+	<-time.After(capacitySpan)
+	failed, _ := run.Stop().Failures()
+	return failed == 0 && times.percentile(began.Add(capacitySpan/4), began.Add(capacitySpan)) <= carriedWithin
+}
+
+// closedLoop returns how many requests a second 64 clients get through that wait for each response.
+func closedLoop(client stallClient) int {
+	ctx, cancel := context.WithTimeout(context.Background(), capacitySpan)
 	defer cancel()
 	var served atomic.Int64
 	var clients sync.WaitGroup
@@ -249,7 +291,7 @@ func capacity(client stallClient) int {
 		})
 	}
 	clients.Wait()
-	return int(float64(served.Load()) / lasts.Seconds())
+	return int(float64(served.Load()) / capacitySpan.Seconds())
 }
 
 // allStalls stalls a mesh under the load of the drills and, in the long form, under 70 % of what the machine carries.
