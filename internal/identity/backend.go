@@ -11,18 +11,18 @@ import (
 	"weft/kind"
 )
 
-// ErrNotMade says that the authority of a builtin backend is still to be made.
+// ErrNotMade is the error for a builtin backend whose CA is not generated yet.
 var ErrNotMade = errors.New("the certificate authority is still to be made")
 
-// BuiltinSecrets name the Secrets of a mesh that hold the authority of a builtin backend of its mtls: the
-// certificate and the private key, each in PEM.
+// BuiltinSecrets returns the names of the Secrets of a mesh with the CA of a builtin backend: its certificate and its
+// private key, each in PEM.
 func BuiltinSecrets(mesh, backend string) (certificate, key string) {
 	return mesh + ".ca-builtin-cert-" + backend, mesh + ".ca-builtin-key-" + backend
 }
 
-// BackendText answers the authority of a backend of a mesh's mtls, the certificates in PEM followed by the
-// private key in PEM; [ErrNotMade] of a builtin one whose Secrets are not both there. secret finds the data of
-// a Secret of the mesh.
+// BackendText returns the CA of a backend of a mesh's mtls: its certificates in PEM, followed by its private key in
+// PEM. It returns [ErrNotMade] for a builtin backend whose Secrets do not both exist. secret returns the data of a
+// Secret of the mesh.
 func BackendText(mesh string, b *kind.MTLSBackend, secret func(name string) ([]byte, bool)) ([]byte, error) {
 	if b.Type == kind.BuiltinBackend {
 		certName, keyName := BuiltinSecrets(mesh, b.Name)
@@ -70,7 +70,7 @@ func readLegacy(source *kind.LegacyDataSource, field string, secret func(string)
 	return data, nil
 }
 
-// NewBuiltinKey makes the private key of a builtin backend: RSA, in PEM.
+// NewBuiltinKey generates the private key of a builtin backend: RSA, in PEM.
 func NewBuiltinKey(bits int) ([]byte, error) {
 	key, err := rsa.GenerateKey(rand.Reader, bits)
 	if err != nil {
@@ -79,8 +79,8 @@ func NewBuiltinKey(bits int) ([]byte, error) {
 	return encodeKey(key)
 }
 
-// NewBuiltinCertificate makes the certificate of a builtin backend for its key, both in PEM: self-signed, with
-// the trust domain's SPIFFE ID as its one URI name.
+// NewBuiltinCertificate generates the certificate of a builtin backend for its key, both in PEM: self-signed, with the
+// trust domain's SPIFFE ID as its only URI SAN.
 func NewBuiltinCertificate(now time.Time, trustDomain string, key []byte, life time.Duration) ([]byte, error) {
 	block, _ := pem.Decode(key)
 	if block == nil {

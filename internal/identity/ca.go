@@ -1,10 +1,9 @@
-// Package identity makes and checks what proves who somebody is: certificate authorities, workload
-// certificates (X.509 SVIDs), SPIFFE IDs, dataplane tokens, and the control plane's own server
-// certificate.
+// Package identity generates and verifies the credentials of a mesh: CAs, workload certificates (X.509-SVIDs), SPIFFE
+// IDs, dataplane tokens, and the control plane's own server certificate.
 //
-// Everything is a function of its arguments, the time included; keys and serial numbers alone come from
-// the system's random source. [ServerCertificate] is the one that touches files. Nothing here decides who
-// may have which identity: callers do, and names in a certificate request are never looked at.
+// Results depend on the arguments only, the time included, except that keys and serial numbers come from the system's
+// random source. Only [ServerCertificate] uses files. The package does not decide which identity a caller may have, and
+// ignores the names in certificate requests.
 package identity
 
 import (
@@ -28,33 +27,33 @@ import (
 )
 
 const (
-	// caLifetime is how long a CA that we make lasts.
+	// caLifetime is the lifetime of a generated CA.
 	caLifetime = 10 * 365 * 24 * time.Hour
-	// backdating is how far before now a certificate begins, for machines whose clocks are late.
+	// backdating is the time before now at which a certificate becomes valid, for machines whose clocks are late.
 	backdating = time.Minute
 )
 
-// CASecretName names the Secret that holds the CA of a MeshIdentity, in the MeshIdentity's mesh: the
-// certificate in PEM followed by the private key in PEM.
+// CASecretName returns the name of the Secret with the CA of a MeshIdentity, in its mesh: the certificate in PEM,
+// followed by the private key in PEM.
 func CASecretName(meshIdentity string) string { return "identity-ca-" + meshIdentity }
 
-// InstanceDNSName is the DNS name in the leaf of a proxy of a mesh and zone. It names the one instance, where the
-// SPIFFE ID may be shared by all instances of a workload.
+// InstanceDNSName returns the DNS SAN in the workload certificate of a proxy of a mesh and zone. It identifies one
+// proxy, while all proxies of a workload may share a SPIFFE ID.
 func InstanceDNSName(mesh, zone, name string) string { return name + instances(mesh, zone) }
 
-// EgressDNSName is the DNS name in the leaves of a ZoneEgress, which is of no mesh.
+// EgressDNSName returns the DNS SAN in the certificates of a ZoneEgress, which has no mesh.
 func EgressDNSName(zone, name string) string { return name + "." + zone + ".zone-egress.mesh.local" }
 
-// InstanceOf is the name of the proxy that a DNS name is of; false: it is none of this mesh and zone.
+// InstanceOf returns the name of the proxy with a DNS SAN, or false if it is not of this mesh and zone.
 func InstanceOf(mesh, zone, dnsName string) (name string, ok bool) {
 	return strings.CutSuffix(dnsName, instances(mesh, zone))
 }
 
-// instances end the names of all proxies of a mesh and zone. Neither has a dot in its name.
+// instances returns the suffix of the DNS SANs of all proxies of a mesh and zone. Neither name has a dot.
 func instances(mesh, zone string) string { return "." + mesh + "." + zone + ".dataplane.mesh.local" }
 
-// NewCA makes a self-signed CA for a trust domain: ECDSA P-256, valid for ten years, with the trust
-// domain's SPIFFE ID as its one URI name.
+// NewCA generates a self-signed CA for a trust domain: ECDSA P-256, valid for ten years, with the trust domain's SPIFFE
+// ID as its only URI SAN.
 func NewCA(now time.Time, trustDomain string) (certPEM, keyPEM []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -67,7 +66,7 @@ func NewCA(now time.Time, trustDomain string) (certPEM, keyPEM []byte, err error
 	return certPEM, keyPEM, err
 }
 
-// selfSign makes the certificate of a CA for a trust domain.
+// selfSign creates the certificate of a CA for a trust domain.
 func selfSign(now time.Time, trustDomain string, key crypto.Signer, life time.Duration) ([]byte, error) {
 	domain, err := spiffeid.TrustDomainFromString(trustDomain)
 	if err != nil {
@@ -94,14 +93,14 @@ func caTemplate(now time.Time, commonName string) *x509.Certificate {
 	}
 }
 
-// CA signs leaves.
+// CA signs workload certificates.
 type CA struct {
-	chain []*x509.Certificate // the signing certificate first, then those above it
+	chain []*x509.Certificate // the signing certificate first, then its issuers
 	key   crypto.Signer
 }
 
-// ParseCA reads a CA in PEM: the signing certificate, then the certificates above it if there are any,
-// and the private key (PKCS #8, PKCS #1 or SEC 1) anywhere among them.
+// ParseCA parses a CA in PEM: the signing certificate, then its issuers if there are any, and the private key (PKCS #8,
+// PKCS #1 or SEC 1) at any place.
 func ParseCA(text []byte) (*CA, error) {
 	ca := &CA{}
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
@@ -155,12 +154,12 @@ func (ca *CA) check() error {
 	return nil
 }
 
-// Root is the certificate that others must trust in order to believe this CA, in PEM.
+// Root returns the certificate that others must trust to verify this CA's certificates, in PEM.
 func (ca *CA) Root() string {
 	return string(encodeCertificates(ca.chain[len(ca.chain)-1].Raw))
 }
 
-// Fingerprint tells the signing certificate from any other one.
+// Fingerprint returns the fingerprint of the signing certificate.
 func (ca *CA) Fingerprint() string { return fingerprint(ca.chain[0].Raw) }
 
 func fingerprint(der []byte) string {
@@ -168,7 +167,7 @@ func fingerprint(der []byte) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Fingerprints are those of the certificates of a text in PEM, in their order.
+// Fingerprints returns the fingerprints of the certificates in a PEM text, in their order.
 func Fingerprints(text string) []string {
 	var all []string
 	for block, rest := pem.Decode([]byte(text)); block != nil; block, rest = pem.Decode(rest) {
@@ -177,7 +176,7 @@ func Fingerprints(text string) []string {
 	return all
 }
 
-// LeadsTo says whether somebody who believes these roots, in PEM, believes the CA.
+// LeadsTo reports whether these roots, in PEM, verify the CA's certificates.
 func (ca *CA) LeadsTo(roots []string, now time.Time) bool {
 	options := x509.VerifyOptions{
 		Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool(), CurrentTime: now,
@@ -193,47 +192,47 @@ func (ca *CA) LeadsTo(roots []string, now time.Time) bool {
 	return err == nil
 }
 
-// NotAfter is when the CA ends; no leaf outlives it.
+// NotAfter returns the expiry of the CA. No certificate outlives it.
 func (ca *CA) NotAfter() time.Time { return ca.chain[0].NotAfter }
 
-// CertificateContent is what a certificate is to say.
+// CertificateContent is the content of a certificate to sign.
 type CertificateContent struct {
-	SpiffeIDs []string // its URI names, of one trust domain; a single one, but for the mtls of a mesh
-	DNSName   string   // its one DNS name
+	SpiffeIDs []string // URI SANs, of one trust domain; several only for the mtls of a mesh
+	DNSName   string   // the only DNS SAN
 	PublicKey crypto.PublicKey
-	Lifetime  time.Duration // cut at the CA's end
+	Lifetime  time.Duration // shortened to the CA's expiry
 	Now       time.Time
 }
 
-// Certificate is a signed leaf.
+// Certificate is a signed workload certificate.
 type Certificate struct {
-	Chain     [][]byte // DER, the leaf first, self-signed certificates left out
+	Chain     [][]byte // DER, the workload certificate first, without self-signed certificates
 	Serial    string   // hexadecimal, lower case
 	NotBefore time.Time
 	NotAfter  time.Time
 }
 
-// Sign makes a certificate for both ends of mutual TLS. A CA whose own certificate names a trust domain
-// signs for that domain alone.
-func (ca *CA) Sign(leaf CertificateContent) (*Certificate, error) {
-	uris, err := ca.uris(leaf)
+// Sign creates a certificate for both sides of mutual TLS. A CA whose certificate has a trust domain signs for that
+// domain only.
+func (ca *CA) Sign(content CertificateContent) (*Certificate, error) {
+	uris, err := ca.uris(content)
 	if err != nil {
 		return nil, err
 	}
-	if strings.Contains(leaf.DNSName, ",") {
-		return nil, fmt.Errorf("the DNS SAN %q contains a comma, which Envoy would render as two SANs", leaf.DNSName)
+	if strings.Contains(content.DNSName, ",") {
+		return nil, fmt.Errorf("the DNS SAN %q contains a comma, which Envoy would render as two SANs", content.DNSName)
 	}
 	template := &x509.Certificate{
 		SerialNumber:          serialNumber(),
-		NotBefore:             leaf.Now.Add(-backdating).UTC().Truncate(time.Second),
-		NotAfter:              earlier(leaf.Now.Add(leaf.Lifetime), ca.NotAfter()).UTC().Truncate(time.Second),
+		NotBefore:             content.Now.Add(-backdating).UTC().Truncate(time.Second),
+		NotAfter:              earlier(content.Now.Add(content.Lifetime), ca.NotAfter()).UTC().Truncate(time.Second),
 		KeyUsage:              x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		BasicConstraintsValid: true,
 		URIs:                  uris,
-		DNSNames:              []string{leaf.DNSName},
+		DNSNames:              []string{content.DNSName},
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, ca.chain[0], leaf.PublicKey, ca.key)
+	der, err := x509.CreateCertificate(rand.Reader, template, ca.chain[0], content.PublicKey, ca.key)
 	if err != nil {
 		return nil, fmt.Errorf("signing the certificate of %s: %w", uris[0], err)
 	}
@@ -245,19 +244,19 @@ func (ca *CA) Sign(leaf CertificateContent) (*Certificate, error) {
 	}, nil
 }
 
-// uris are a leaf's names. They are of one trust domain: whoever checks a certificate looks at the roots of the
-// first name's, so that a name of another one would prove nothing.
-func (ca *CA) uris(leaf CertificateContent) ([]*url.URL, error) {
-	if len(leaf.SpiffeIDs) == 0 {
-		return nil, errors.New("a certificate without a SPIFFE ID names nobody")
+// uris parses the SPIFFE IDs of a certificate. They must be of one trust domain: servers verify a certificate with the
+// roots of its first SPIFFE ID, which prove no other domain.
+func (ca *CA) uris(content CertificateContent) ([]*url.URL, error) {
+	if len(content.SpiffeIDs) == 0 {
+		return nil, errors.New("a certificate without a SPIFFE ID identifies no workload")
 	}
 	var uris []*url.URL
-	for _, name := range leaf.SpiffeIDs {
+	for _, name := range content.SpiffeIDs {
 		id, err := spiffeid.FromString(name)
 		if err != nil {
 			return nil, fmt.Errorf("SPIFFE ID %q: %w", name, err)
 		}
-		if err := ca.MaySign(id.TrustDomain().Name(), leaf.Now); err != nil {
+		if err := ca.MaySign(id.TrustDomain().Name(), content.Now); err != nil {
 			return nil, err
 		}
 		if uris = append(uris, id.URL()); uris[0].Host != id.TrustDomain().Name() {
@@ -267,7 +266,7 @@ func (ca *CA) uris(leaf CertificateContent) ([]*url.URL, error) {
 	return uris, nil
 }
 
-// MaySign says why the CA can't sign for a trust domain at a time; nil where it can.
+// MaySign returns the reason for which the CA cannot sign for a trust domain at a time, or nil.
 func (ca *CA) MaySign(domain string, now time.Time) error {
 	if err := ca.isCurrent(now); err != nil {
 		return err
@@ -281,7 +280,7 @@ func (ca *CA) MaySign(domain string, now time.Time) error {
 	return nil
 }
 
-// isCurrent says why the CA can't sign anything at a time; nil where it can.
+// isCurrent returns the reason for which the CA cannot sign at a time, or nil.
 func (ca *CA) isCurrent(now time.Time) error {
 	cert := ca.chain[0]
 	if now.After(cert.NotAfter) {
@@ -303,7 +302,7 @@ func (ca *CA) intermediates() [][]byte {
 	return all
 }
 
-// Serial writes a certificate's serial number as every report and status does: hexadecimal, lower case.
+// Serial formats a serial number as all reports and statuses have it: hexadecimal, lower case.
 func Serial(n *big.Int) string { return hex.EncodeToString(n.Bytes()) }
 
 func earlier(a, b time.Time) time.Time {
@@ -313,8 +312,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// serialNumber is 126 random bits behind a set one: positive, never zero, and always 16 bytes, so that its
-// written form has one length (RFC 5280 allows 20).
+// serialNumber returns 126 random bits after a set one. The number is positive and always has 16 bytes, so that its
+// text has one length (RFC 5280 allows 20 bytes).
 func serialNumber() *big.Int {
 	var raw [16]byte
 	rand.Read(raw[:]) // never fails

@@ -46,7 +46,7 @@ func newCA(t testing.TB, at time.Time, domain string) *identity.CA {
 	return ca
 }
 
-func webLeaf(t testing.TB) identity.CertificateContent {
+func webContent(t testing.TB) identity.CertificateContent {
 	return identity.CertificateContent{
 		SpiffeIDs: []string{"spiffe://default.east.mesh.local/workload/web"},
 		DNSName:   identity.InstanceDNSName("default", "east", "web-1"),
@@ -56,9 +56,9 @@ func webLeaf(t testing.TB) identity.CertificateContent {
 	}
 }
 
-func TestALeafIsAnSVIDThatItsTrustDomainBelieves(t *testing.T) {
+func TestACertificateIsAnSVIDThatItsTrustDomainVerifies(t *testing.T) {
 	ca := newCA(t, now, "default.east.mesh.local")
-	signed, err := ca.Sign(webLeaf(t))
+	signed, err := ca.Sign(webContent(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,37 +69,37 @@ func TestALeafIsAnSVIDThatItsTrustDomainBelieves(t *testing.T) {
 	}
 	id, _, err := x509svid.ParseAndVerify(signed.Chain, bundle, x509svid.WithTime(now))
 	if err != nil {
-		t.Fatalf("the leaf is not believed: %v", err)
+		t.Fatalf("the certificate is not verified: %v", err)
 	}
 	if id.String() != "spiffe://default.east.mesh.local/workload/web" {
-		t.Errorf("the leaf says %s", id)
+		t.Errorf("the SPIFFE ID is %s", id)
 	}
-	leaf, err := x509.ParseCertificate(signed.Chain[0])
+	content, err := x509.ParseCertificate(signed.Chain[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(leaf.DNSNames, []string{"web-1.default.east.dataplane.mesh.local"}) {
-		t.Errorf("DNS names are %v, want the one instance's", leaf.DNSNames)
+	if !slices.Equal(content.DNSNames, []string{"web-1.default.east.dataplane.mesh.local"}) {
+		t.Errorf("DNS names are %v, want the one instance's", content.DNSNames)
 	}
-	if got := identity.Serial(leaf.SerialNumber); got != signed.Serial || len(got) != 32 {
-		t.Errorf("serial is %q in the leaf and %q beside it, want 16 bytes in both", got, signed.Serial)
+	if got := identity.Serial(content.SerialNumber); got != signed.Serial || len(got) != 32 {
+		t.Errorf("serial is %q in the certificate and %q beside it, want 16 bytes in both", got, signed.Serial)
 	}
-	if !leaf.NotBefore.Before(now) {
-		t.Errorf("a machine whose clock is late would refuse it: it begins at %s", leaf.NotBefore)
+	if !content.NotBefore.Before(now) {
+		t.Errorf("a machine whose clock is late would reject it: it begins at %s", content.NotBefore)
 	}
-	if !leaf.NotAfter.Equal(now.Add(24 * time.Hour)) {
-		t.Errorf("it ends at %s, want a day after now", leaf.NotAfter)
+	if !content.NotAfter.Equal(now.Add(24 * time.Hour)) {
+		t.Errorf("it ends at %s, want a day after now", content.NotAfter)
 	}
 	if len(signed.Chain) != 1 {
 		t.Errorf("the chain has %d certificates; the root is to be left out", len(signed.Chain))
 	}
 }
 
-// The mtls of a mesh names each service of a proxy in its one certificate.
-func TestALeafHasAllOfItsNames(t *testing.T) {
-	leaf := webLeaf(t)
-	leaf.SpiffeIDs = []string{"spiffe://default/web", "spiffe://default/web-preview"}
-	signed, err := newCA(t, now, "default").Sign(leaf)
+// Under the mtls of a mesh, one certificate has the SPIFFE ID of each service of a proxy.
+func TestACertificateHasAllItsSANs(t *testing.T) {
+	content := webContent(t)
+	content.SpiffeIDs = []string{"spiffe://default/web", "spiffe://default/web-preview"}
+	signed, err := newCA(t, now, "default").Sign(content)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,26 +111,26 @@ func TestALeafHasAllOfItsNames(t *testing.T) {
 	for _, uri := range parsed.URIs {
 		names = append(names, uri.String())
 	}
-	if !slices.Equal(names, leaf.SpiffeIDs) {
-		t.Errorf("the leaf says %v, want %v", names, leaf.SpiffeIDs)
+	if !slices.Equal(names, content.SpiffeIDs) {
+		t.Errorf("the SANs are %v, want %v", names, content.SpiffeIDs)
 	}
 }
 
-func TestNoLeafOutlivesItsCA(t *testing.T) {
+func TestNoCertificateOutlivesItsCA(t *testing.T) {
 	ca := newCA(t, now, "d.local")
-	leaf := webLeaf(t)
-	leaf.SpiffeIDs = []string{"spiffe://d.local/a"}
-	leaf.Now = ca.NotAfter().Add(-time.Hour)
-	signed, err := ca.Sign(leaf)
+	content := webContent(t)
+	content.SpiffeIDs = []string{"spiffe://d.local/a"}
+	content.Now = ca.NotAfter().Add(-time.Hour)
+	signed, err := ca.Sign(content)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !signed.NotAfter.Equal(ca.NotAfter()) {
-		t.Errorf("the leaf ends at %s, its CA at %s", signed.NotAfter, ca.NotAfter())
+		t.Errorf("the certificate expires at %s, its CA at %s", signed.NotAfter, ca.NotAfter())
 	}
 }
 
-func TestACARefusesToSign(t *testing.T) {
+func TestACADoesNotSign(t *testing.T) {
 	ca := newCA(t, now, "default.east.mesh.local")
 	for _, c := range []struct {
 		name, id string
@@ -140,7 +140,7 @@ func TestACARefusesToSign(t *testing.T) {
 		{"another trust domain", "spiffe://other.local/workload/web", now, `can't sign for "other.local"`},
 		{"another trust domain beside its own", "spiffe://default.east.mesh.local/web spiffe://other.local/web", now,
 			`can't sign for "other.local"`},
-		{"nobody", "", now, "names nobody"},
+		{"no SPIFFE ID", "", now, "identifies no workload"},
 		{"a SPIFFE ID with a comma, which Envoy would render as two",
 			"spiffe://default.east.mesh.local/web,spiffe://default.east.mesh.local/db", now, "SPIFFE ID"},
 		{"no SPIFFE ID", "https://default.east.mesh.local/web", now, "SPIFFE ID"},
@@ -148,18 +148,18 @@ func TestACARefusesToSign(t *testing.T) {
 		{"before it begins", "spiffe://default.east.mesh.local/web", now.Add(-time.Hour), "begins on"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			leaf := webLeaf(t)
-			leaf.SpiffeIDs, leaf.Now = strings.Fields(c.id), c.at
-			_, err := ca.Sign(leaf)
+			content := webContent(t)
+			content.SpiffeIDs, content.Now = strings.Fields(c.id), c.at
+			_, err := ca.Sign(content)
 			wantError(t, err, c.want)
 		})
 	}
 }
 
 func TestNoDNSNameIsSignedThatLooksLikeTwo(t *testing.T) {
-	leaf := webLeaf(t)
-	leaf.DNSName = "web-1.default.east.dataplane.mesh.local,db-1.default.east.dataplane.mesh.local"
-	_, err := newCA(t, now, "default.east.mesh.local").Sign(leaf)
+	content := webContent(t)
+	content.DNSName = "web-1.default.east.dataplane.mesh.local,db-1.default.east.dataplane.mesh.local"
+	_, err := newCA(t, now, "default.east.mesh.local").Sign(content)
 	wantError(t, err, "contains a comma")
 }
 
@@ -170,7 +170,7 @@ func wantError(t *testing.T, err error, want string) {
 	}
 }
 
-func TestParseCARefuses(t *testing.T) {
+func TestParseCARejects(t *testing.T) {
 	cert, key, err := identity.NewCA(now, "a.local")
 	if err != nil {
 		t.Fatal(err)
@@ -179,7 +179,7 @@ func TestParseCARefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	leafCert, leafKey := selfSignedLeaf(t)
+	workloadCert, workloadKey := selfSignedCertificate(t)
 	for _, c := range []struct {
 		name string
 		text []byte
@@ -189,7 +189,7 @@ func TestParseCARefuses(t *testing.T) {
 		{"no key", cert, "no private key"},
 		{"no certificate", key, "no certificate"},
 		{"another's key", slices.Concat(cert, otherKey), "does not belong"},
-		{"a leaf", slices.Concat(leafCert, leafKey), "not a CA's"},
+		{"a workload certificate", slices.Concat(workloadCert, workloadKey), "not a CA's"},
 		{"garbage in a block", []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
 			"the CA's certificate"},
 		{"another block", []byte("-----BEGIN DH PARAMETERS-----\nAAAA\n-----END DH PARAMETERS-----\n"),
@@ -208,20 +208,20 @@ func TestAProvidedIntermediateStandsInTheChain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	leaf := webLeaf(t)
-	signed, err := ca.Sign(leaf)
+	content := webContent(t)
+	signed, err := ca.Sign(content)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(signed.Chain) != 2 {
-		t.Fatalf("the chain has %d certificates, want leaf and intermediate", len(signed.Chain))
+		t.Fatalf("the chain has %d certificates, want the certificate and the intermediate", len(signed.Chain))
 	}
 	bundle, err := x509bundle.Parse(spiffeid.RequireTrustDomainFromString("default.east.mesh.local"), []byte(ca.Root()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := x509svid.ParseAndVerify(signed.Chain, bundle, x509svid.WithTime(now)); err != nil {
-		t.Errorf("the root above the intermediate does not vouch for the leaf: %v", err)
+		t.Errorf("the root above the intermediate does not verify the certificate: %v", err)
 	}
 }
 
@@ -237,7 +237,7 @@ func TestParseRequest(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		key  crypto.Signer
-		want string // empty: taken
+		want string // empty: accepted
 	}{
 		{"P-256", newKey(t, elliptic.P256()), ""},
 		{"P-384", newKey(t, elliptic.P384()), ""},
@@ -262,14 +262,14 @@ func TestParseRequest(t *testing.T) {
 	}
 }
 
-func TestARequestWithoutTheKeyOfItsOwnerIsRefused(t *testing.T) {
+func TestARequestWithoutTheKeyOfItsOwnerIsRejected(t *testing.T) {
 	der := newRequest(t, newKey(t, elliptic.P256()))
 	der[len(der)-1] ^= 1 // the signature's last byte
 	_, err := identity.ParseRequest(der)
 	wantError(t, err, "not signed by the key in it")
 }
 
-func TestAHugeRequestIsRefusedUnread(t *testing.T) {
+func TestAHugeRequestIsRejectedUnread(t *testing.T) {
 	_, err := identity.ParseRequest(make([]byte, 1<<20))
 	wantError(t, err, "at most 16384 are read")
 }
@@ -283,7 +283,7 @@ func FuzzParseRequest(f *testing.F) {
 	})
 }
 
-// newRequest asks for names that nobody may have: they are not to be looked at.
+// newRequest has names that no proxy may have, which must be ignored.
 func newRequest(t testing.TB, key crypto.Signer) []byte {
 	t.Helper()
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{

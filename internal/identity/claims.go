@@ -16,20 +16,20 @@ import (
 	"weft/resource"
 )
 
-// Claims are what a token says: [DataplaneClaims], [UserClaims] or [ZoneClaims].
+// Claims are the claims of a token: [DataplaneClaims], [UserClaims] or [ZoneClaims].
 type Claims interface {
 	jwt.Claims
-	// Realm is whose keys sign such a token.
+	// Realm returns the realm whose keys sign the token.
 	Realm() Realm
-	// check refuses claims that no token has.
+	// check returns an error for claims that no valid token has.
 	check() error
 	registered() *jwt.RegisteredClaims
 	// empty returns new claims of the same kind.
 	empty() Claims
 }
 
-// DataplaneClaims say for which proxies a dataplane token is valid, and what it vouches for of them. An empty field
-// does not restrict and vouches for nothing, except Mesh, which is required, and Type.
+// DataplaneClaims are the proxies for which a dataplane token is valid, and the facts of them that it vouches for. An
+// empty field restricts nothing and vouches for nothing, except Mesh, which is required, and Type.
 type DataplaneClaims struct {
 	Name   string              `json:"Name,omitempty"`   // of the Dataplane
 	Mesh   string              `json:"Mesh"`             // of the Dataplane
@@ -41,21 +41,21 @@ type DataplaneClaims struct {
 	jwt.RegisteredClaims
 }
 
-// UserClaims say who a user of the API is.
+// UserClaims identify a user of the API.
 type UserClaims struct {
 	Name   string   `json:"Name"`
 	Groups []string `json:"Groups,omitempty"`
 	jwt.RegisteredClaims
 }
 
-// ZoneClaims say for which zone a token speaks, and as what of it.
+// ZoneClaims are the zone of a token and its uses.
 type ZoneClaims struct {
 	Zone  string   `json:"Zone"`
 	Scope []string `json:"Scope"` // of [ZoneScopes]
 	jwt.RegisteredClaims
 }
 
-// Roles are what a Dataplane may be by its token: a proxy beside an application, a zone egress, a zone ingress.
+// Roles are the roles that a token can give a Dataplane: a proxy beside an application, a zone egress, a zone ingress.
 var Roles = []string{kind.DataplaneRole, kind.EgressRole, kind.IngressRole}
 
 // TypeOf returns the value of DataplaneClaims.Type for roles, sorted and each once; without roles, "dataplane". Its
@@ -83,7 +83,7 @@ func RolesOf(claim string) []string {
 	return strings.Split(claim, ",")
 }
 
-// ZoneScopes are as what a zone token may be used: by the zone's control plane, its ingress, its egress.
+// ZoneScopes are the uses of a zone token: by the zone's control plane, its ingress, its egress.
 var ZoneScopes = []string{"cp", "ingress", "egress"}
 
 // Realm implements [Claims].
@@ -155,15 +155,15 @@ func (c *ZoneClaims) UnmarshalJSON(text []byte) error {
 	return strict(text, (*plain)(c))
 }
 
-// strict refuses claims of another kind, so that a token of one kind is no good for another even where an
-// operator gave both kinds the same key.
+// strict rejects claims of another kind, so that a token of one kind is invalid as another, even if an operator stores
+// the same key for both.
 func strict(text []byte, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	return decoder.Decode(into)
 }
 
-// Names says whether the token speaks for a proxy of this mesh and name, whatever else it asks of it.
+// Names returns nil if the token is valid for proxies with this mesh and name, regardless of its other claims.
 func (c *DataplaneClaims) Names(mesh, name string) error {
 	if c.Mesh != mesh {
 		return fmt.Errorf("the token is for the mesh %q, and the proxy says it is of %q", c.Mesh, mesh)
@@ -174,10 +174,9 @@ func (c *DataplaneClaims) Names(mesh, name string) error {
 	return nil
 }
 
-// Permits says whether the token is valid for the Dataplane. A tag that the token asks for has to stand on
-// every inbound, since one inbound without it would be served on the others' behalf. A token that names the Dataplane
-// stays valid where an operator gives the Dataplane another workload, label or service. Zone proxy sections are for
-// [DataplaneClaims.Sections] to decide.
+// Permits returns nil if the token is valid for the Dataplane. A tag of the token must be on every inbound: the others
+// would vouch for an inbound without it. A token with the Dataplane's name stays valid if an operator changes the
+// Dataplane's workload, label or service. [DataplaneClaims.Sections] decides about zone proxy sections.
 func (c *DataplaneClaims) Permits(o *resource.Object[kind.Dataplane]) error {
 	if err := c.Names(o.Mesh, o.Name); err != nil {
 		return err

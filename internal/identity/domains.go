@@ -10,31 +10,31 @@ import (
 	"weft/resource"
 )
 
-// Domains says which zone has which trust domain, over all meshes. It is computed from the names of the meshes and
-// from their MeshIdentities, so that a zone that writes a trust domain into a resource of its own gains nothing by it.
+// Domains are the trust domains of the zones, over all meshes. They are computed from the names of the meshes and from
+// their MeshIdentities. A zone that writes a trust domain into another resource gains nothing.
 type Domains struct {
 	patterns []domainPattern
 	global   map[string]bool            // the same for all zones
-	ofZones  map[string]map[string]bool // the zones that give themselves a domain
+	ofZones  map[string]map[string]bool // the zones whose own MeshIdentities give a domain
 }
 
-// domainPattern is a trust domain with the zone left out: the text between the places where it stands.
+// domainPattern is a trust domain without the zone: the text between the places of the zone.
 type domainPattern []string
 
-// Holder is who may say which roots prove a trust domain.
+// Holder is the party that may publish the roots of a trust domain.
 type Holder struct {
-	// Zone is the only zone that has the domain; empty: none has it, or several do.
+	// Zone is the only zone with the domain; empty: none, or several.
 	Zone string
-	// Shared says that several zones have the domain, so that only the global control plane says which roots prove it.
+	// Shared is true if several zones have the domain, so that only the global control plane may publish its roots.
 	Shared bool
 }
 
-// None says that no zone of the deployment has the domain.
+// None reports whether no zone of the deployment has the domain.
 func (h Holder) None() bool { return h == Holder{} }
 
-// NewDomains returns the trust domains that the zones of a deployment have: by each MeshIdentity, by the default
-// template of each mesh whether a MeshIdentity uses it or not, and by the mtls of each mesh, whose trust domain is the
-// mesh's name. The owner of a MeshIdentity without labels is the zone self.
+// NewDomains returns the trust domains of the zones of a deployment: of each MeshIdentity, of the default template of
+// each mesh, used or not, and of the mtls of each mesh, whose trust domain is the mesh's name. self is the owner of
+// MeshIdentities without labels.
 func NewDomains(self string, meshes []string, identities []*resource.Object[kind.MeshIdentity]) *Domains {
 	d := &Domains{global: map[string]bool{}, ofZones: map[string]map[string]bool{}}
 	for _, mesh := range meshes {
@@ -65,10 +65,10 @@ func domainTemplate(spec *kind.MeshIdentity) string {
 	return orDefault(spec.SpiffeID.TrustDomain, kind.DefaultTrustDomain)
 }
 
-// zoneMark stands for the zone while a template is taken apart. No trust domain contains it.
+// zoneMark is the placeholder of the zone in a rendered template. No trust domain contains it.
 const zoneMark = "\x00"
 
-// addTemplate adds what a template gives each zone. A template that cannot be rendered gives nobody a domain.
+// addTemplate adds the domains that a template gives the zones. A template that cannot be rendered adds none.
 func (d *Domains) addTemplate(template, mesh string) {
 	t, err := kind.ParseTemplate(template, kind.TrustDomainActions)
 	if err != nil {
@@ -95,7 +95,7 @@ func (d *Domains) addZone(domain, zone string) {
 	d.ofZones[domain][zone] = true
 }
 
-// zone returns the zone for which the pattern gives a trust domain; false: for none.
+// zone returns the zone for which the pattern gives a trust domain, or false.
 func (p domainPattern) zone(domain string) (zone string, ok bool) {
 	rest := len(domain) - len(strings.Join(p, ""))
 	if places := len(p) - 1; rest <= 0 || rest%places != 0 || !strings.HasPrefix(domain, p[0]) {
@@ -109,8 +109,8 @@ func (p domainPattern) zone(domain string) (zone string, ok bool) {
 	return zone, true
 }
 
-// Holder returns who has a trust domain. What the meshes and the MeshIdentities of global say comes before what zones
-// say of themselves, so that no zone takes a domain from another one, or shares it, by a MeshIdentity of its own.
+// Holder returns the holder of a trust domain. The meshes and MeshIdentities of global take precedence over those of
+// zones, so that no zone can take or share another one's domain by a MeshIdentity of its own.
 func (d *Domains) Holder(domain string) Holder {
 	if d.global[domain] {
 		return Holder{Shared: true}
@@ -145,7 +145,7 @@ func Roots(trust *kind.MeshTrust) []string {
 	return slices.Compact(roots)
 }
 
-// DomainOf returns the trust domain of a SPIFFE ID; empty where it is not one.
+// DomainOf returns the trust domain of a SPIFFE ID, or empty for another text.
 func DomainOf(id string) string {
 	parsed, err := spiffeid.FromString(id)
 	if err != nil {

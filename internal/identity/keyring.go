@@ -19,36 +19,36 @@ import (
 	"weft/resource"
 )
 
-// Realm is a family of tokens with signing keys and revocations of its own. Several keys are valid at once;
-// tokens are signed with the one of the highest number whose private half is here.
+// Realm is a family of tokens with its own signing keys and revocations. Several keys are valid at once. The one with
+// the highest number signs, among those whose private key is stored here.
 type Realm struct {
 	token string // "user-token"
 	mesh  string // of dataplane tokens
 }
 
-// The realms of tokens that belong to no mesh.
+// The realms of tokens without a mesh.
 var (
 	UserRealm = Realm{token: "user-token"}
 	ZoneRealm = Realm{token: "zone-token"}
 )
 
-// DataplaneRealm is the realm of the dataplane tokens of a mesh.
+// DataplaneRealm returns the realm of the dataplane tokens of a mesh.
 func DataplaneRealm(mesh string) Realm { return Realm{"dataplane-token", mesh} }
 
 const (
 	signingKeyBits = 2048
-	// maxKeys bounds the parsed signing keys that are kept; a realm has a few.
+	// maxKeys bounds the cache of parsed signing keys; a realm has a few.
 	maxKeys = 10_000
-	// maxVerified bounds the checked signatures that are kept, of some 100 bytes each.
+	// maxVerified bounds the cache of verified signatures, each of about 100 bytes.
 	maxVerified = 50_000
 )
 
-// keyID is a key id: the number of a key that an operator stores, or, of a key that a control plane made, its maker and
-// a number (see [KeyID]).
+// keyID matches a key ID: the number of an operator's key, or the control plane that generated the key and a number
+// (see [KeyID]).
 var keyID = regexp.MustCompile(`^(?:global-|zone-[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?-)?([1-9][0-9]{0,8})$`)
 
-// KeyID returns the id of a signing key that the control plane of a zone makes, or, without a zone, global. Keys of two
-// control planes never have the same name, in whatever store they meet.
+// KeyID returns the ID of a signing key that the control plane of a zone generates, or global without a zone. IDs of
+// two control planes differ, so both keys can be in one store.
 func KeyID(zone string, number int) string {
 	if zone == "" {
 		return fmt.Sprintf("global-%d", number)
@@ -56,7 +56,7 @@ func KeyID(zone string, number int) string {
 	return fmt.Sprintf("zone-%s-%d", zone, number)
 }
 
-// keyNumber returns the number in a key id.
+// keyNumber returns the number in a key ID.
 func keyNumber(kid string) int {
 	match := keyID.FindStringSubmatch(kid)
 	if match == nil {
@@ -66,7 +66,7 @@ func keyNumber(kid string) int {
 	return number
 }
 
-// CompareKeyIDs orders key ids by age: the one with the highest number signs and, of those with the same number, an
+// CompareKeyIDs orders key IDs by age. The one with the highest number signs; of those with the same number, an
 // operator's.
 func CompareKeyIDs(a, b string) int {
 	plain := func(kid string) int {
@@ -78,23 +78,24 @@ func CompareKeyIDs(a, b string) int {
 	return cmp.Or(cmp.Compare(keyNumber(a), keyNumber(b)), cmp.Compare(plain(a), plain(b)), strings.Compare(a, b))
 }
 
-// Reserved says whether a key id is for another control plane to give: a zone can't store a key under an id of global,
-// whose public half it may get.
+// Reserved reports whether only another control plane may use a key ID: a zone cannot store a key under an ID of
+// global, whose public key it may receive.
 func Reserved(zone, kid string) bool { return zone != "" && strings.HasPrefix(kid, "global-") }
 
-// MadeBy says whether the control plane of a zone, or global (without a zone), may store a signing key with this id:
-// one of its own, or an operator's.
+// MadeBy reports whether the control plane of a zone, or global without a zone, may store a signing key with this ID:
+// its own, or an operator's.
 func MadeBy(zone, kid string) bool {
 	return !strings.Contains(kid, "-") || kid == KeyID(zone, keyNumber(kid))
 }
 
-// SigningKey names the Secret, or GlobalSecret, that holds the signing key with an id.
+// SigningKey returns the key of the Secret, or GlobalSecret, with the signing key of an ID.
 func (r Realm) SigningKey(kid string) resource.Key { return r.secret("signing-key", kid) }
 
-// Revocations names the Secret, or GlobalSecret, that lists the ids (`jti`) of revoked tokens, separated by commas.
+// Revocations returns the key of the Secret, or GlobalSecret, with the IDs (`jti`) of revoked tokens, separated by
+// commas.
 func (r Realm) Revocations() resource.Key { return r.secret("revocations", "") }
 
-// secret names "user-token-WHAT-ID" or, of a mesh, "dataplane-token-WHAT-MESH-ID".
+// secret returns the name "user-token-WHAT-ID" or, for a mesh, "dataplane-token-WHAT-MESH-ID".
 func (r Realm) secret(what, id string) resource.Key {
 	name := r.token + "-" + what
 	for _, part := range []string{r.mesh, id} {
@@ -108,7 +109,7 @@ func (r Realm) secret(what, id string) resource.Key {
 	return kind.GlobalSecrets.Key("", name)
 }
 
-// String names the realm among all: "user-token", "dataplane-token of the mesh default".
+// String returns the unique name of the realm: "user-token", "dataplane-token of the mesh default".
 func (r Realm) String() string {
 	if r.mesh == "" {
 		return r.token
@@ -116,7 +117,7 @@ func (r Realm) String() string {
 	return r.token + " of the mesh " + r.mesh
 }
 
-// realmsOf are those whose Secrets are of a mesh, or, without one, of none.
+// realmsOf returns the realms whose Secrets are in a mesh, or, without a mesh, the others.
 func realmsOf(mesh string) []Realm {
 	if mesh != "" {
 		return []Realm{DataplaneRealm(mesh)}
@@ -124,8 +125,7 @@ func realmsOf(mesh string) []Realm {
 	return []Realm{UserRealm, ZoneRealm}
 }
 
-// SigningKeyOf returns the realm and the id of the signing key that a Secret or GlobalSecret holds, false for
-// any other.
+// SigningKeyOf returns the realm and the ID of the signing key in a Secret or GlobalSecret, or false for another one.
 func SigningKeyOf(secret resource.Key) (realm Realm, kid string, ok bool) {
 	for _, realm := range realmsOf(secret.Mesh) {
 		kid, found := strings.CutPrefix(secret.Name, realm.SigningKey("").Name+"-")
@@ -136,7 +136,8 @@ func SigningKeyOf(secret resource.Key) (realm Realm, kid string, ok bool) {
 	return Realm{}, "", false
 }
 
-// DecidesTokens says whether a resource decides which tokens are valid: it holds a signing key, or lists revoked ids.
+// DecidesTokens reports whether a resource affects the validity of tokens: it has a signing key, or a list of revoked
+// IDs.
 func DecidesTokens(key resource.Key) bool {
 	_, _, signs := SigningKeyOf(key)
 	return signs || slices.ContainsFunc(realmsOf(key.Mesh), func(realm Realm) bool {
@@ -144,40 +145,40 @@ func DecidesTokens(key resource.Key) bool {
 	})
 }
 
-// Keyring finds the keys of tokens among the Secrets. It may be used at the same time by many.
+// Keyring finds the keys of tokens among the Secrets. It is safe for concurrent use.
 type Keyring struct {
 	secret func(resource.Key) ([]byte, bool)
 
 	mu sync.Mutex
-	// parsed by the Secret's text: parsing a key costs far more than checking a signature with it, and a
-	// thousand proxies may come back at once.
+	// parsed is a cache by the Secret's text. Parsing a key costs far more than verifying a signature, and a thousand
+	// proxies may reconnect at once.
 	parsed map[string]*signingKey
-	// verified are signatures that were checked, by the SHA-256 of the token. A proxy that connects presents its token
+	// verified is a cache of verified signatures by the SHA-256 of the token. A connecting proxy presents its token
 	// several times within a moment.
 	verified map[[sha256.Size]byte]signature
 }
 
-// signature is a checked signature of a token.
+// signature is a verified signature of a token.
 type signature struct {
 	realm Realm
 	kid   string
 	key   *signingKey
 }
 
-// signingKey is a key of tokens. Where tokens are only checked its private half is missing.
+// signingKey is a key of tokens. Its private key is missing where tokens are only verified.
 type signingKey struct {
 	public  *rsa.PublicKey
 	private *rsa.PrivateKey
 }
 
-// NewKeyring answers a keyring over what answers the data of a Secret or GlobalSecret.
+// NewKeyring returns a keyring. secret returns the data of a Secret or GlobalSecret.
 func NewKeyring(secret func(resource.Key) ([]byte, bool)) *Keyring {
 	return &Keyring{secret: secret, parsed: map[string]*signingKey{}, verified: map[[sha256.Size]byte]signature{}}
 }
 
-// UnknownKeyError says that a token is signed with a key that is not in the control plane's memory.
+// UnknownKeyError is the error for a token signed with a key that the control plane does not have in memory.
 type UnknownKeyError struct {
-	Secret resource.Key // where it would be; empty where there can be no such key
+	Secret resource.Key // the key's Secret; empty if no such key can exist
 	kind   string       // of the token
 }
 
@@ -187,8 +188,8 @@ func (e *UnknownKeyError) Error() string {
 		"`weft generate %s`", e.kind)
 }
 
-// Signer answers the key that signs tokens of a number; nil where only its public half is here, as in a zone of
-// keys of the global control plane.
+// Signer returns the private key with an ID, or nil if only its public key is stored here, as for a key of global in a
+// zone.
 func (k *Keyring) Signer(realm Realm, kid string) (*rsa.PrivateKey, error) {
 	key, err := k.key(realm, kid)
 	if err != nil {
@@ -197,7 +198,7 @@ func (k *Keyring) Signer(realm Realm, kid string) (*rsa.PrivateKey, error) {
 	return key.private, nil
 }
 
-// checked says whether the signature of a token was checked before, with a key that the realm still has.
+// checked reports whether the signature of a token was verified before, with a key that the realm still has.
 func (k *Keyring) checked(sum [sha256.Size]byte, realm Realm) bool {
 	k.mu.Lock()
 	s, known := k.verified[sum]
@@ -209,7 +210,7 @@ func (k *Keyring) checked(sum [sha256.Size]byte, realm Realm) bool {
 	return err == nil && key == s.key
 }
 
-// noteChecked keeps a signature that was checked.
+// noteChecked stores a verified signature.
 func (k *Keyring) noteChecked(sum [sha256.Size]byte, s signature) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -249,7 +250,7 @@ func (k *Keyring) unrevoked(claims Claims) error {
 	return nil
 }
 
-// revoked says whether the id of a token is on its realm's list. A token without an id is on no list.
+// revoked reports whether the ID of a token is in its realm's list. A token without an ID is in no list.
 func (k *Keyring) revoked(realm Realm, id string) bool {
 	text, _ := k.secret(realm.Revocations())
 	for listed := range strings.SplitSeq(string(text), ",") {
@@ -260,7 +261,7 @@ func (k *Keyring) revoked(realm Realm, id string) bool {
 	return false
 }
 
-// NewSigningKey makes an RSA key of 2048 bits, in PEM as its Secret holds it.
+// NewSigningKey generates an RSA key of 2048 bits, in PEM for its Secret.
 func NewSigningKey() ([]byte, error) {
 	key, err := rsa.GenerateKey(rand.Reader, signingKeyBits)
 	if err != nil {
@@ -269,7 +270,7 @@ func NewSigningKey() ([]byte, error) {
 	return encodeKey(key)
 }
 
-// ParseSigningKey reads what [NewSigningKey] made, or an RSA key in PEM from elsewhere (PKCS #8 or #1).
+// ParseSigningKey parses an RSA key in PEM (PKCS #8 or #1), of [NewSigningKey] or an operator.
 func ParseSigningKey(text []byte) (*rsa.PrivateKey, error) {
 	block, _ := pem.Decode(text)
 	if block == nil {
@@ -288,7 +289,7 @@ func ParseSigningKey(text []byte) (*rsa.PrivateKey, error) {
 
 const publicBlock = "PUBLIC KEY"
 
-// parseHalves reads a signing key, or its public half alone.
+// parseHalves parses a signing key, or its public key alone.
 func parseHalves(text []byte) (*signingKey, error) {
 	if block, _ := pem.Decode(text); block != nil && block.Type == publicBlock {
 		parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
@@ -308,17 +309,16 @@ func parseHalves(text []byte) (*signingKey, error) {
 	return &signingKey{&private.PublicKey, private}, nil
 }
 
-// The GlobalSecrets of a control plane's own, which never leave it.
+// The GlobalSecrets that never leave their control plane.
 const (
-	// AdminTokenSecret is the token of an administrator that the first start makes.
+	// AdminTokenSecret is the administrator's token that the first start generates.
 	AdminTokenSecret = "admin-user-token"
-	// ServerCASecret is the CA of the certificates of the control planes of one store.
+	// ServerCASecret is the CA of the certificates of all control planes of one store.
 	ServerCASecret = "control-plane-ca"
 )
 
-// ForZones answers what zones are told of a Secret or GlobalSecret of the global control plane, false where
-// that is nothing: of the keys of tokens that zones check their public half, and nothing of what makes its
-// users and its servers who they are.
+// ForZones returns the form of a Secret or GlobalSecret of global that zones receive, or false for none: the public
+// keys of the tokens that zones verify. Zones receive nothing that proves the identity of global's users and servers.
 func ForZones(secret resource.Key, data []byte) ([]byte, bool) {
 	if slices.Contains([]string{AdminTokenSecret, ServerCASecret, UserRealm.Revocations().Name}, secret.Name) {
 		return nil, false

@@ -59,9 +59,9 @@ func signAuthority(t *testing.T, template *x509.Certificate, name string, parent
 	}
 }
 
-func selfSignedLeaf(t *testing.T) (cert, key []byte) {
-	leaf := newAuthority(t, &x509.Certificate{}, "leaf")
-	return leaf.pem, leaf.key
+func selfSignedCertificate(t *testing.T) (cert, key []byte) {
+	content := newAuthority(t, &x509.Certificate{}, "workload")
+	return content.pem, content.key
 }
 
 // intermediateCA is the PEM of an intermediate, its root, and the intermediate's key.

@@ -10,13 +10,13 @@ import (
 	"fmt"
 )
 
-// maxRequest is far above any honest certificate request, which has a few hundred bytes.
+// maxRequest is the largest accepted certificate request in bytes; real ones have a few hundred.
 const maxRequest = 16 << 10
 
-// ParseRequest reads a certificate request (PKCS #10, DER) and answers its public key, after checking
-// that the caller holds the private one. Names and extensions of the request are not looked at.
+// ParseRequest parses a certificate request (PKCS #10, DER), verifies that the caller has the private key, and returns
+// the public key. It ignores the names and extensions of the request.
 //
-// Keys are ECDSA on P-256 or P-384, or RSA of 2048 to 4096 bits: what Envoy takes for a leaf.
+// Keys are ECDSA on P-256 or P-384, or RSA of 2048 to 4096 bits, as Envoy accepts them.
 func ParseRequest(der []byte) (crypto.PublicKey, error) {
 	if len(der) > maxRequest {
 		return nil, fmt.Errorf("the certificate request has %d bytes, at most %d are read", len(der), maxRequest)

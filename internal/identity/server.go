@@ -18,16 +18,16 @@ import (
 
 const (
 	serverLifetime = 5 * 365 * 24 * time.Hour
-	// serverRenewal is how long before its end a server certificate is made anew.
+	// serverRenewal is the remaining validity at which a server certificate is replaced.
 	serverRenewal = 365 * 24 * time.Hour
 )
 
-// ServerCertificate answers the control plane's own TLS certificate, kept in a folder: ca.crt, which
-// clients are given, ca.key, server.crt and server.key. What is missing is made. The certificate is valid
-// for localhost, this machine's name, 127.0.0.1, ::1 and the given names and addresses; it is made
-// anew, by the same CA, where a name is new or less than a year is left.
+// ServerCertificate returns the control plane's own TLS certificate, stored in a directory as ca.crt, which clients
+// need, ca.key, server.crt and server.key. Missing files are generated. The certificate is valid for localhost, this
+// machine's name, 127.0.0.1, ::1 and the given names and addresses. The same CA signs a new one for a new name, or with
+// less than a year left.
 //
-// Two processes must not call it for one folder at the same time.
+// Two processes must not call it for one directory at the same time.
 func ServerCertificate(dir string, names []string, now time.Time) (tls.Certificate, error) {
 	text, err := ReadServerCA(dir)
 	if err != nil {
@@ -46,8 +46,8 @@ func ServerCertificate(dir string, names []string, now time.Time) (tls.Certifica
 	return ServerCertificateOf(text, dir, names, now)
 }
 
-// ServerCertificateOf is [ServerCertificate] by a CA that is kept elsewhere, in PEM as [NewServerCA] makes
-// it. The folder gets its ca.crt, and no ca.key.
+// ServerCertificateOf is [ServerCertificate] with a CA that is stored by the caller, in PEM as [NewServerCA] returns
+// it. The directory gets ca.crt, and no ca.key.
 func ServerCertificateOf(text []byte, dir string, names []string, now time.Time) (tls.Certificate, error) {
 	ca, err := ParseCA(text)
 	if err != nil {
@@ -80,7 +80,7 @@ const (
 	serverCAKey = "ca.key"
 )
 
-// ReadServerCA answers the CA that a folder has, in PEM with its key; nil where it has none.
+// ReadServerCA returns the CA in a directory, in PEM with its key, or nil without one.
 func ReadServerCA(dir string) ([]byte, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func ReadServerCA(dir string) ([]byte, error) {
 	return text, nil
 }
 
-// NewServerCA makes a CA for the certificates of control planes, in PEM with its key.
+// NewServerCA generates a CA for the certificates of control planes, in PEM with its key.
 func NewServerCA(now time.Time) ([]byte, error) {
 	certPEM, keyPEM, err := newServerCA(now)
 	return append(certPEM, keyPEM...), err
@@ -137,7 +137,7 @@ func stillGood(cert *x509.Certificate, ca *CA, names []string, now time.Time) bo
 	return !slices.ContainsFunc(names, func(name string) bool { return cert.VerifyHostname(name) != nil })
 }
 
-// writeFile replaces a file as a whole, so that a crash leaves the old one or the new one.
+// writeFile replaces a file atomically, so that a crash leaves the old one or the new one.
 func writeFile(path string, content []byte, mode fs.FileMode) error {
 	next := path + ".new"
 	if err := os.WriteFile(next, content, mode); err != nil {

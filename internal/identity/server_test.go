@@ -16,7 +16,7 @@ func serverSerial(t *testing.T, dir string, at time.Time, names ...string) strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	leaf, err := x509.ParseCertificate(cert.Certificate[0])
+	content, err := x509.ParseCertificate(cert.Certificate[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,11 +27,11 @@ func serverSerial(t *testing.T, dir string, at time.Time, names ...string) strin
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(caPEM)
 	for _, name := range append([]string{"localhost", "127.0.0.1", "::1"}, names...) {
-		if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: name, CurrentTime: at}); err != nil {
-			t.Errorf("a client that dials %s refuses the control plane: %v", name, err)
+		if _, err := content.Verify(x509.VerifyOptions{Roots: roots, DNSName: name, CurrentTime: at}); err != nil {
+			t.Errorf("a client that dials %s rejects the control plane: %v", name, err)
 		}
 	}
-	return identity.Serial(leaf.SerialNumber)
+	return identity.Serial(content.SerialNumber)
 }
 
 func TestServerCertificateStaysUntilItMustChange(t *testing.T) {
@@ -67,7 +67,7 @@ func TestABrokenServerCAIsNeverReplacedSilently(t *testing.T) {
 	wantError(t, err, "remove it and")
 }
 
-func TestInstancesWithFoldersOfTheirOwnAreBelievedByTheSameClients(t *testing.T) {
+func TestReplicasWithOwnDirectoriesAreTrustedByTheSameClients(t *testing.T) {
 	ca, err := identity.NewServerCA(now)
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func TestInstancesWithFoldersOfTheirOwnAreBelievedByTheSameClients(t *testing.T)
 		pool := x509.NewCertPool()
 		pool.AppendCertsFromPEM([]byte(roots[0]))
 		if _, err := cert.Leaf.Verify(x509.VerifyOptions{Roots: pool, DNSName: name, CurrentTime: now}); err != nil {
-			t.Errorf("a client with the first one's ca.crt refuses %s: %v", name, err)
+			t.Errorf("a client with the first one's ca.crt rejects %s: %v", name, err)
 		}
 		if _, err := os.Stat(filepath.Join(dir, "ca.key")); err == nil {
 			t.Error("the key of the CA lies in the folder of each instance")

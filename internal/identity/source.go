@@ -8,9 +8,9 @@ import (
 	"weft/kind"
 )
 
-// CAText answers the CA of a Bundled MeshIdentity, the certificate in PEM followed by the private key in
-// PEM: what the user provides, else the Secret that the control plane makes. It is nil, without an error,
-// where that Secret is still to be made. secret finds the data of a Secret of the MeshIdentity's mesh.
+// CAText returns the CA of a Bundled MeshIdentity, the certificate in PEM followed by the private key in PEM: the
+// user's, or the control plane's Secret. It returns nil without an error if that Secret does not exist yet. secret
+// returns the data of a Secret of the MeshIdentity's mesh.
 func CAText(spec *kind.MeshIdentity, name string, secret func(name string) ([]byte, bool)) ([]byte, error) {
 	if b := spec.Provider.Bundled; b != nil && b.CA != nil {
 		certificate, err := Read(b.CA.Certificate, "spec.provider.bundled.ca.certificate", secret)
@@ -40,8 +40,8 @@ func CAText(spec *kind.MeshIdentity, name string, secret func(name string) ([]by
 	return nil, nil
 }
 
-// selfSigned says whether the first certificate is its own issuer. What is no certificate is refused
-// where it is parsed.
+// selfSigned reports whether the first certificate is its own issuer. An invalid certificate is rejected where it is
+// parsed.
 func selfSigned(certificate []byte) bool {
 	block, _ := pem.Decode(certificate)
 	if block == nil {
@@ -51,7 +51,7 @@ func selfSigned(certificate []byte) bool {
 	return err == nil && cert.CheckSignatureFrom(cert) == nil
 }
 
-// Read answers the value of a data source, a resource's field; secret finds the data of a Secret of its mesh.
+// Read returns the value of a data source in a field of a resource. secret returns the data of a Secret of its mesh.
 func Read(source *kind.DataSource, field string, secret func(string) ([]byte, bool)) ([]byte, error) {
 	switch {
 	case source == nil:

@@ -40,7 +40,7 @@ func TestAProvidedCAIsSelfSignedOnlyWhereThatIsAllowed(t *testing.T) {
 	for _, test := range []struct {
 		name, certificate string
 		allowed           *bool
-		refused           string
+		rejected          string
 	}{
 		{"self-signed and allowed", string(root), &yes, ""},
 		{"self-signed and not allowed", string(root), &no, "it is self-signed"},
@@ -56,8 +56,8 @@ func TestAProvidedCAIsSelfSignedOnlyWhereThatIsAllowed(t *testing.T) {
 			},
 		}}}
 		_, err := identity.CAText(spec, "identity", func(string) ([]byte, bool) { return key, true })
-		if (err == nil) != (test.refused == "") || err != nil && !strings.Contains(err.Error(), test.refused) {
-			t.Errorf("%s: the error is %v, want %q", test.name, err, test.refused)
+		if (err == nil) != (test.rejected == "") || err != nil && !strings.Contains(err.Error(), test.rejected) {
+			t.Errorf("%s: the error is %v, want %q", test.name, err, test.rejected)
 		}
 	}
 }

@@ -10,12 +10,12 @@ import (
 	"weft/resource"
 )
 
-// SpiffeID renders the templates of a MeshIdentity for one Dataplane and answers its SPIFFE ID and trust
-// domain, in the form that the SPIFFE specification ("SPIFFE-ID") allows.
+// SpiffeID renders the templates of a MeshIdentity for one Dataplane, and returns its SPIFFE ID and trust domain, in
+// the form of the SPIFFE specification ("SPIFFE-ID").
 //
-// A value stands for itself: in the path it is one segment or a part of one, in the trust domain a part
-// of one label, so that no owner of a Dataplane reaches a name that its template was not meant to give. Any
-// other value is an error that names it.
+// In the path, a value is one segment or a part of one; in the trust domain, a part of one label. The owner of a
+// Dataplane therefore cannot obtain an identity that its template was not meant to give. For any other value, the error
+// names it.
 func SpiffeID(spec *kind.MeshIdentity, mesh, zone, name string, labels map[string]string, dp *kind.Dataplane) (id,
 	trustDomain string, err error) {
 	domainTemplate, pathTemplate := kind.DefaultTrustDomain, kind.DefaultPath
@@ -58,7 +58,8 @@ func TrustDomain(spec *kind.MeshIdentity, mesh, zone string) (string, error) {
 	return domain, err
 }
 
-// TellsWorkloads says whether the path of a MeshIdentity reads the workload, so that two workloads have two SPIFFE IDs.
+// TellsWorkloads reports whether the path of a MeshIdentity uses the workload, so that two workloads have two SPIFFE
+// IDs.
 func TellsWorkloads(spec *kind.MeshIdentity) bool {
 	path := kind.DefaultPath
 	if spec.SpiffeID != nil {
@@ -68,7 +69,7 @@ func TellsWorkloads(spec *kind.MeshIdentity) bool {
 	return err == nil && (t.Reads(".Workload") || slices.Contains(t.Labels(), kind.WorkloadLabel))
 }
 
-// render takes any action in both templates: which one may stand where was checked when they were written.
+// render accepts any action in both templates: admission checks which one is allowed in which.
 func render(template string, values kind.Values) (string, error) {
 	t, err := kind.ParseTemplate(template, kind.PathActions)
 	if err != nil {
@@ -92,19 +93,19 @@ func orDefault(value, otherwise string) string {
 	return value
 }
 
-// Names that the mtls of a mesh gives zone proxies without a kuma.io/service tag. A service of that name would
-// pass for one. (Zone Egress Identity.)
+// The SPIFFE IDs that the mtls of a mesh gives zone proxies without a kuma.io/service tag. A service with that name
+// would have the same SPIFFE ID. (Zone Egress Identity.)
 const (
 	zoneEgressName  = "zone-egress"
 	zoneIngressName = "zone-ingress"
 )
 
-// ServiceID is the SPIFFE ID of a service under the mtls of its mesh, whose trust domain has the mesh's name.
+// ServiceID returns the SPIFFE ID of a service under the mtls of its mesh, whose trust domain is the mesh's name.
 func ServiceID(mesh, service string) string { return "spiffe://" + mesh + "/" + service }
 
-// ServiceIDs are the SPIFFE IDs of a Dataplane under the mtls of its mesh: that of each service that its inbounds
-// name, whatever their state. One that names none is known as a zone proxy or by its workload. (Adding inbounds in
-// runtime.)
+// ServiceIDs returns the SPIFFE IDs of a Dataplane under the mtls of its mesh: one for each service of its inbounds,
+// whatever their state. A Dataplane without a service has the SPIFFE ID of a zone proxy or of its workload. (Adding
+// inbounds in runtime.)
 func ServiceIDs(mesh, name string, labels map[string]string, dp *kind.Dataplane) ([]string, error) {
 	var paths []string
 	for _, in := range dp.Networking.Inbound {
@@ -132,7 +133,7 @@ func ServiceIDs(mesh, name string, labels map[string]string, dp *kind.Dataplane)
 	return ids, nil
 }
 
-// ServiceFacts are the facts (see [kind.Facts]) that [ServiceIDs] rests on.
+// ServiceFacts returns the facts (see [kind.Facts]) on which the result of [ServiceIDs] depends.
 func ServiceFacts(o *resource.Object[kind.Dataplane]) []string {
 	var facts []string
 	for _, in := range o.Spec.Networking.Inbound {
@@ -150,8 +151,8 @@ func ServiceFacts(o *resource.Object[kind.Dataplane]) []string {
 	return slices.Compact(facts)
 }
 
-// SpiffeFacts are the facts (see [kind.Facts]) of a Dataplane that its SPIFFE ID rests on: what the path of the
-// MeshIdentity reads, and the labels by which the MeshIdentity selects it. The trust domain reads none.
+// SpiffeFacts returns the facts (see [kind.Facts]) of a Dataplane on which its SPIFFE ID depends: those that the path
+// of the MeshIdentity uses, and the labels by which the MeshIdentity selects it. The trust domain uses none.
 func SpiffeFacts(spec *kind.MeshIdentity, o *resource.Object[kind.Dataplane]) []string {
 	path := kind.DefaultPath
 	if spec.SpiffeID != nil {
@@ -160,7 +161,7 @@ func SpiffeFacts(spec *kind.MeshIdentity, o *resource.Object[kind.Dataplane]) []
 	has := kind.Facts(o)
 	rests := map[string]bool{}
 	label := func(name string) { rests[kind.LabelFact(name, o.Label(name))] = true }
-	if t, err := kind.ParseTemplate(path, kind.PathActions); err == nil { // another one gives no SPIFFE ID
+	if t, err := kind.ParseTemplate(path, kind.PathActions); err == nil { // an invalid one gives no SPIFFE ID
 		for _, name := range t.Labels() {
 			label(name)
 		}
@@ -173,7 +174,7 @@ func SpiffeFacts(spec *kind.MeshIdentity, o *resource.Object[kind.Dataplane]) []
 			label(name)
 		}
 	}
-	// What is no fact is true by the control plane's word, or absent, which renders nothing.
+	// A value that is no fact comes from the control plane, or is absent and renders nothing.
 	return slices.DeleteFunc(has, func(fact string) bool { return !rests[fact] })
 }
 

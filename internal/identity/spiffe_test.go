@@ -63,7 +63,7 @@ func TestSpiffeID(t *testing.T) {
 	}
 }
 
-func TestSpiffeIDAnswersTheTrustDomain(t *testing.T) {
+func TestSpiffeIDReturnsTheTrustDomain(t *testing.T) {
 	_, domain, err := identity.SpiffeID(&kind.MeshIdentity{}, "m", "z", "n", nil, &kind.Dataplane{})
 	if err != nil || domain != "m.z.mesh.local" {
 		t.Errorf("trust domain is %q (%v), want m.z.mesh.local", domain, err)

@@ -11,21 +11,21 @@ import (
 	"time"
 )
 
-// TLSCertificate says what the certificate of a server, or of a user, is to hold. It is for the control
-// plane's own ports; workloads get a [Leaf].
+// TLSCertificate is the content of a certificate for a server or a user of the control plane's own ports. Workloads get
+// a [Certificate].
 type TLSCertificate struct {
-	// Hosts are a server's names and addresses. There are none in a user's.
+	// Hosts are a server's host names and addresses. A user has none.
 	Hosts []string
-	// User and Groups are who a user is: the subject's common name and organizations.
+	// User and Groups identify a user: the subject's common name and organizations.
 	User   string
 	Groups []string
 
-	Lifetime time.Duration // cut at the CA's end
+	Lifetime time.Duration // shortened to the CA's expiry
 	Now      time.Time
 }
 
-// NewTLSCertificate makes an ECDSA P-256 key and a certificate for it, for a user where one is named and else
-// for a server. It is signed by the CA, or by itself where that is nil.
+// NewTLSCertificate generates an ECDSA P-256 key and its certificate, for a user if User is set, or else for a server.
+// The CA signs it; without a CA, it is self-signed.
 func NewTLSCertificate(ca *CA, c TLSCertificate) (certPEM, keyPEM []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -20,7 +20,7 @@ func TestTLSCertificates(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(caCert)
 
-	user := leafOf(t, ca, TLSCertificate{User: "ann", Groups: []string{"ops"}, Lifetime: time.Hour, Now: now})
+	user := certificateOf(t, ca, TLSCertificate{User: "ann", Groups: []string{"ops"}, Lifetime: time.Hour, Now: now})
 	if _, err := user.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now,
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
 		t.Errorf("a user's certificate: %v", err)
@@ -31,7 +31,7 @@ func TestTLSCertificates(t *testing.T) {
 	if _, err := user.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now}); err == nil {
 		t.Error("a user can stand for a server")
 	}
-	server := leafOf(t, nil, TLSCertificate{Hosts: []string{"cp.example.com", "10.0.0.1"}, Lifetime: time.Hour,
+	server := certificateOf(t, nil, TLSCertificate{Hosts: []string{"cp.example.com", "10.0.0.1"}, Lifetime: time.Hour,
 		Now: now})
 	itself := x509.NewCertPool()
 	itself.AddCert(server)
@@ -46,7 +46,7 @@ func TestTLSCertificates(t *testing.T) {
 	}
 }
 
-func leafOf(t *testing.T, ca *CA, c TLSCertificate) *x509.Certificate {
+func certificateOf(t *testing.T, ca *CA, c TLSCertificate) *x509.Certificate {
 	cert, key, err := NewTLSCertificate(ca, c)
 	if err != nil {
 		t.Fatal(err)

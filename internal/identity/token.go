@@ -11,10 +11,10 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// MaxToken is the longest token that is read, in bytes; one with a hundred tags has about 8 KB.
+// MaxToken is the largest accepted token in bytes; a token with a hundred tags has about 8 KB.
 const MaxToken = 16 << 10
 
-// Issue makes a token: a JWT (RFC 7519) signed with RS256. Its id and times are filled in to the claims.
+// Issue creates a token: a JWT (RFC 7519) signed with RS256. It sets the ID and the times of the claims.
 func Issue(key *rsa.PrivateKey, kid string, claims Claims, validFor time.Duration, now time.Time) (string, error) {
 	if err := claims.check(); err != nil {
 		return "", err
@@ -33,10 +33,9 @@ func Issue(key *rsa.PrivateKey, kid string, claims Claims, validFor time.Duratio
 	return token.SignedString(key)
 }
 
-// Verify checks a token of the kind of the empty claims, and fills them in. The signing key is looked up by
-// the realm and key number that the token itself states, which are well-formed by then; its claims are
-// trusted only because that realm's key signed them. The signature of the same token is checked once for each key.
-// Errors say what is wrong and never repeat the token.
+// Verify verifies a token and decodes its claims; the empty claims select its kind. The token itself states its realm
+// and key number, which are well-formed when the key is looked up. The claims are trusted only because that realm's key
+// signed them. A signature is verified once for each key. Errors never contain the token.
 func Verify(token string, claims Claims, keys *Keyring, now time.Time) error {
 	if len(token) > MaxToken {
 		return fmt.Errorf("the token has %d bytes, at most %d are read", len(token), MaxToken)
@@ -85,8 +84,8 @@ func signatureBy(t *jwt.Token, claims Claims, keys *Keyring) (signature, error) 
 	return signature{claims.Realm(), kid, key}, err
 }
 
-// Reverify verifies a token that was valid when these claims were read from it: whether its signing key is still
-// there and its id is not revoked. Its times are not looked at.
+// Reverify returns nil if the token of these claims is still valid: its signing key exists and its ID is not revoked.
+// It does not check the times.
 func Reverify(token string, claims Claims, keys *Keyring) error {
 	if keys.checked(sha256.Sum256([]byte(token)), claims.Realm()) {
 		return keys.unrevoked(claims)
@@ -95,8 +94,8 @@ func Reverify(token string, claims Claims, keys *Keyring) error {
 	return Verify(token, fresh, keys, claims.registered().ExpiresAt.Add(-time.Second))
 }
 
-// tokenError says what is wrong with a token of a kind, such as "user-token"; rejected is what spoke against
-// it before its signature was looked at.
+// tokenError returns the error for a token of a kind, such as "user-token". rejected is an error from before the
+// verification of its signature.
 func tokenError(err, rejected error, kind string) error {
 	switch {
 	case errors.Is(err, jwt.ErrTokenMalformed):

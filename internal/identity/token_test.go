@@ -101,7 +101,7 @@ func TestATokenOfOneKindIsNoGoodForAnother(t *testing.T) {
 	}
 }
 
-func TestARevokedTokenIsRefused(t *testing.T) {
+func TestARevokedTokenIsRejected(t *testing.T) {
 	keys := identity.NewKeyring(secrets)
 	for id, good := range map[string]bool{"gone": false, "gone-before": false, "go": true, "": true} {
 		token := jwt.NewWithClaims(jwt.SigningMethodRS256,
@@ -164,7 +164,7 @@ func TestATokenThatWasVerifiedBeforeIsNotTrustedForEver(t *testing.T) {
 	again("the signing key is gone", false)
 }
 
-func TestVerifyRefuses(t *testing.T) {
+func TestVerifyRejects(t *testing.T) {
 	keys := identity.NewKeyring(secrets)
 	good := issue(t, "1", &identity.DataplaneClaims{Mesh: "default"})
 	raw := func(method jwt.SigningMethod, key any, kid any, claims jwt.MapClaims) string {
@@ -253,7 +253,7 @@ func TestABrokenSigningKeyIsNamed(t *testing.T) {
 	wantError(t, err, "GlobalSecret user-token-signing-key-13: the token signing key is not PEM")
 }
 
-func TestIssueRefuses(t *testing.T) {
+func TestIssueRejects(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		claims   identity.Claims

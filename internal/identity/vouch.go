@@ -12,8 +12,8 @@ import (
 
 func (c *DataplaneClaims) has(role string) bool { return slices.Contains(RolesOf(c.Type), role) }
 
-// Vouches says whether the token claims a fact of a Dataplane (see [kind.Facts]). An absent claim vouches
-// for no fact, not even for a label with an empty value.
+// Vouches reports whether the token claims a fact of a Dataplane (see [kind.Facts]). An absent claim vouches for no
+// fact, not even for a label with an empty value.
 func (c *DataplaneClaims) Vouches(fact string) bool {
 	switch f := kind.ReadFact(fact); {
 	case f.Name != "":
@@ -35,9 +35,9 @@ func (c *DataplaneClaims) Claimed(o *resource.Object[kind.Dataplane]) []string {
 	return slices.DeleteFunc(kind.Facts(o), func(fact string) bool { return !c.Vouches(fact) })
 }
 
-// Entitled says whether the holder of the token is entitled to what rests on vouched facts of the Dataplane o: the
-// token claims each of them itself. What an operator vouches for counts for a token that names the Dataplane, and not
-// for one that could be any other's. The error names what lacks, and the command that makes the right token.
+// Entitled returns nil if the token's holder is entitled to an identity that depends on vouched facts of the Dataplane
+// o: the token claims each of them. Facts that an operator vouches for count for a token with the Dataplane's name
+// only. The error names the missing facts, and the command that generates a sufficient token.
 func (c *DataplaneClaims) Entitled(o *resource.Object[kind.Dataplane], rests resource.Vouched) error {
 	missing := slices.DeleteFunc(slices.Concat(rests.Operator, rests.Token), func(fact string) bool {
 		return c.Vouches(fact) || c.Name == o.Name && slices.Contains(rests.Operator, fact)
@@ -49,8 +49,8 @@ func (c *DataplaneClaims) Entitled(o *resource.Object[kind.Dataplane], rests res
 		tokenCommand(o, missing))
 }
 
-// Sections says whether the holder of the token may run the zone proxy sections of a Dataplane, of which operators
-// vouch for some.
+// Sections returns nil if the token's holder may run the zone proxy sections of a Dataplane. operator are the sections
+// that operators vouch for.
 func (c *DataplaneClaims) Sections(o *resource.Object[kind.Dataplane], operator []string) error {
 	var rests resource.Vouched
 	for _, fact := range kind.SectionFacts(&o.Spec.Networking) {
@@ -63,9 +63,8 @@ func (c *DataplaneClaims) Sections(o *resource.Object[kind.Dataplane], operator 
 	return c.Entitled(o, rests)
 }
 
-// Replaces says whether the holder of the token may register a Dataplane over one that is stored. What somebody
-// vouches for of that one stays, but for what the token itself claims in its place: a token without a workload can
-// neither take a workload away from a Dataplane nor give it another.
+// Replaces returns nil if the token's holder may replace a stored Dataplane. Vouched facts of the stored one must stay,
+// unless the token claims other values: a token without a workload cannot remove or change the workload of a Dataplane.
 func (c *DataplaneClaims) Replaces(stored, next *resource.Object[kind.Dataplane]) error {
 	has := kind.Facts(next)
 	for _, fact := range kind.Facts(stored) {
@@ -89,7 +88,7 @@ func (c *DataplaneClaims) Replaces(stored, next *resource.Object[kind.Dataplane]
 	return nil
 }
 
-// claimsInPlaceOf says whether the token claims something of the sort of a fact, whatever the value.
+// claimsInPlaceOf reports whether the token has a claim for the kind of a fact, with any value.
 func (c *DataplaneClaims) claimsInPlaceOf(f kind.Fact) bool {
 	_, label := c.Labels[f.Label]
 	switch {
@@ -105,7 +104,7 @@ func (c *DataplaneClaims) claimsInPlaceOf(f kind.Fact) bool {
 	return c.has(f.Role)
 }
 
-// Unvouched says that nobody vouches for facts of a Dataplane, and what to do.
+// Unvouched returns the error for facts of a Dataplane without a voucher, with advice.
 func Unvouched(o *resource.Object[kind.Dataplane], missing []string) error {
 	return fmt.Errorf("neither the token of the Dataplane nor an operator vouches for %s; make a token that does "+
 		"with `%s`, or write the Dataplane through the API",
@@ -120,7 +119,7 @@ func inWords(facts []string) string {
 	return strings.Join(words, " and ")
 }
 
-// TokenFor are the claims of a token that vouches for a Dataplane as it is: its name, its workload, the services of its
+// TokenFor returns the claims of a token that vouches for a Dataplane: its name, its workload, the services of its
 // inbounds, its roles, and the given labels.
 func TokenFor(o *resource.Object[kind.Dataplane], labels ...string) *DataplaneClaims {
 	claims := &DataplaneClaims{Mesh: o.Mesh, Name: o.Name, Workload: o.Label(kind.WorkloadLabel)}
@@ -134,7 +133,7 @@ func TokenFor(o *resource.Object[kind.Dataplane], labels ...string) *DataplaneCl
 			services = append(services, service)
 		}
 	}
-	if tagged && len(services) > 0 { // a token asks for its tags on every inbound
+	if tagged && len(services) > 0 { // a token requires its tags on every inbound
 		claims.Tags = map[string][]string{kind.ServiceTag: services}
 	}
 	for _, label := range labels {
@@ -148,7 +147,8 @@ func TokenFor(o *resource.Object[kind.Dataplane], labels ...string) *DataplaneCl
 	return claims
 }
 
-// tokenCommand makes the token that vouches for facts of a Dataplane, and for its name, workload, services and roles.
+// tokenCommand returns the command that generates a token with the facts of a Dataplane, and its name, workload,
+// services and roles.
 func tokenCommand(o *resource.Object[kind.Dataplane], facts []string) string {
 	var labels []string
 	for _, fact := range facts {
@@ -157,7 +157,7 @@ func tokenCommand(o *resource.Object[kind.Dataplane], facts []string) string {
 	return TokenFor(o, slices.DeleteFunc(labels, func(label string) bool { return label == "" })...).Command()
 }
 
-// Command is the command that makes such a token.
+// Command returns the command that generates a token with these claims.
 func (c *DataplaneClaims) Command() string {
 	command := "weft generate dataplane-token --mesh " + c.Mesh
 	add := func(flag, value string) {

@@ -9,14 +9,14 @@ import (
 	"weft/kind"
 )
 
-// result is what a lookup found.
+// result is the result of a lookup.
 type result struct {
-	addresses []string // that may be dialed, sorted, maxAddresses at most
+	addresses []string // sorted addresses that may be dialed, maxAddresses at most
 	life      time.Duration
-	problem   string // why there is none, or which addresses were excluded
+	problem   string // the reason for which there is none, or the excluded addresses
 }
 
-// find looks a name up and leaves out the addresses that must not be dialed.
+// find looks up a name and excludes the addresses that must not be dialed.
 func (r *Runner) find(name string) *result {
 	if what := kind.LocalEndpoint(name, r.State.LocalNetworks); what != "" {
 		return &result{problem: "it is a name of every machine for itself"}
@@ -39,9 +39,9 @@ func (r *Runner) find(name string) *result {
 	return found
 }
 
-// advance returns the row of a name after a lookup, or where found is nil after time alone. An address to which the
-// name no longer resolves stays until it is drained. Where nothing was found the addresses stay as they are: a resolver
-// that fails takes no endpoint away.
+// advance returns the row of a name after a lookup, or, with a nil result, after time alone. An address to which the
+// name no longer resolves stays until it is drained. A failed lookup keeps the addresses: a failing resolver removes no
+// endpoint.
 func advance(row kind.ResolvedName, found *result, now time.Time, drain time.Duration) kind.ResolvedName {
 	next := row
 	next.Addresses = slices.DeleteFunc(slices.Clone(row.Addresses), func(a kind.ResolvedAddress) bool {

@@ -1,6 +1,6 @@
 package lookup
 
-// Names returns how many names a Runner keeps.
+// Names returns the number of names that a Runner keeps.
 func (r *Runner) Names() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"weft/internal/access"
 )
 
-// accessRules are the two settings of every action: the users and the groups that may do it.
+// accessRules returns the two settings of each action: the users and the groups that are allowed it.
 func accessRules() []setting {
 	var settings []setting
 	defaults := access.Defaults()
@@ -39,7 +39,7 @@ func rule(action access.Action, put func(*access.Rule, []string)) func(*Settings
 	}
 }
 
-// splitList reads "a, b"; an empty text is an empty list.
+// splitList parses "a, b"; an empty text is an empty list.
 func splitList(text string) []string {
 	var values []string
 	for value := range strings.SplitSeq(text, ",") {

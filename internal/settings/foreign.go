@@ -2,8 +2,8 @@ package settings
 
 import "strings"
 
-// agentVariables are those of the agent beside each proxy, which may share its environment with a
-// control plane; a trailing "_" stands for all that begin so.
+// agentVariables are the variables of the agent beside a proxy, which may share its environment with a control plane. A
+// trailing "_" stands for all variables with the prefix.
 var agentVariables = []string{
 	"KUMA_CONTROL_PLANE_URL",
 	"KUMA_CONTROL_PLANE_CA_CERT",
@@ -23,8 +23,8 @@ func ofAgent(name string) bool {
 	return false
 }
 
-// meaningless are settings of Kuma that have no effect here, with the reason; a trailing "_" stands for
-// all that begin so. The first that covers a name answers.
+// meaningless are settings of Kuma without effect here, with the reason. A trailing "_" stands for all variables with
+// the prefix. The first match counts.
 var meaningless = []struct{ name, reason string }{
 	{"KUMA_API_SERVER_HTTPS_TLS_MIN_VERSION", "TLS 1.2 is the oldest version"},
 	{"KUMA_API_SERVER_HTTPS_TLS_MAX_VERSION", "TLS 1.3 is always enabled"},

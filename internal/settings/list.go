@@ -10,19 +10,19 @@ import (
 	"time"
 )
 
-// setting is one thing that an operator may set.
+// setting is one setting of an operator.
 type setting struct {
 	path     string // in the YAML file
-	list     bool   // a list in the file; in a variable its values are separated by commas
+	list     bool   // a list in the file; a comma-separated text in a variable
 	env      string
 	secret   bool   // never shown
-	fallback string // used where nobody sets it
+	fallback string // the default
 	doc      string
-	// set parses a value into its field. Its error continues a sentence that begins with the value.
+	// set parses a value into its field. Its error continues a sentence that starts with the value.
 	set func(*Settings, string) error
 }
 
-// all is the one list of settings, in the order of the documentation.
+// all is the list of settings, in the order of the documentation.
 var all = slices.Concat(zoneSettings, plain, storeSettings, accessRules())
 
 var plain = []setting{
@@ -256,7 +256,7 @@ var plain = []setting{
 	},
 }
 
-// resolvers takes a list of DNS servers.
+// resolvers parses a list of DNS servers.
 func resolvers(field func(*Settings) *[]netip.AddrPort) func(*Settings, string) error {
 	return func(s *Settings, v string) error {
 		*field(s) = nil
@@ -275,7 +275,7 @@ func resolvers(field func(*Settings) *[]netip.AddrPort) func(*Settings, string) 
 	}
 }
 
-// networks takes a list of networks.
+// networks parses a list of networks.
 func networks(field func(*Settings) *[]netip.Prefix) func(*Settings, string) error {
 	return func(s *Settings, v string) error {
 		*field(s) = nil
@@ -290,7 +290,7 @@ func networks(field func(*Settings) *[]netip.Prefix) func(*Settings, string) err
 	}
 }
 
-// network takes an IPv4 network.
+// network parses an IPv4 network.
 func network(field func(*Settings) *netip.Prefix) func(*Settings, string) error {
 	return func(s *Settings, v string) error {
 		prefix, err := netip.ParsePrefix(v)
@@ -311,7 +311,7 @@ func text(field func(*Settings) *string) func(*Settings, string) error {
 
 var dnsLabel = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
-// label takes an RFC 1035 label.
+// label parses an RFC 1035 label.
 func label(field func(*Settings) *string) func(*Settings, string) error {
 	return func(s *Settings, v string) error {
 		*field(s) = v
@@ -323,7 +323,7 @@ func label(field func(*Settings) *string) func(*Settings, string) error {
 	}
 }
 
-// optional takes nothing too.
+// optional accepts an empty value too.
 func optional(set func(*Settings, string) error) func(*Settings, string) error {
 	return func(s *Settings, v string) error {
 		if v == "" {

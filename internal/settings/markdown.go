@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Markdown writes the documentation page of all settings.
+// Markdown returns the documentation page of all settings.
 func Markdown() string {
 	var b strings.Builder
 	b.WriteString(`# Settings of the control plane

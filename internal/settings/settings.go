@@ -1,10 +1,9 @@
-// Package settings reads what an operator sets of a control plane: flags over `KUMA_*` variables over a
-// YAML file over defaults.
+// Package settings reads the settings of a control plane. A flag takes precedence over a `KUMA_*` variable, a variable
+// over a YAML file, and the file over the default.
 //
-// What is not known is an error, never ignored in silence: a misspelled key in the file, a misspelled
-// variable. Variables that are somebody else's are left alone, and those of Kuma that have no meaning
-// here are answered with a warning. The one list of settings is [all]; parsing, checking, the
-// documentation page and [Settings.Effective] follow from it.
+// An unknown key in the file is an error, and so is an unknown variable. Variables of other programs are ignored.
+// Variables of Kuma without effect here produce a warning. The list of settings is [all]; parsing, validation, the
+// documentation page and [Settings.Effective] are derived from it.
 package settings
 
 import (
@@ -23,14 +22,14 @@ import (
 // Settings are the effective settings of one control plane.
 type Settings struct {
 	Mode     Mode
-	ZoneName string   // empty of a global control plane
+	ZoneName string   // empty for a global control plane
 	Join     Join     // of a zone
 	ZoneSync ZoneSync // of a global control plane
 	Store    StoreType
-	Postgres Postgres // where Store is PostgreSQL
-	// EncryptionKeyFile is empty where the control plane makes one in DataDir.
+	Postgres Postgres // if Store is PostgreSQL
+	// EncryptionKeyFile is empty if the control plane generates a key in DataDir.
 	EncryptionKeyFile string
-	// DataDir is where everything that must survive a restart stands.
+	// DataDir is the directory of all files that must survive a restart.
 	DataDir string
 
 	API         OptionalAddress // the HTTP API
@@ -38,32 +37,30 @@ type Settings struct {
 	DataPlane   Address // gRPC for proxies and their agents, over TLS
 	Diagnostics Address
 
-	// BootstrapAdminToken has the first start make a token of an administrator.
+	// BootstrapAdminToken makes the first start generate an administrator's token.
 	BootstrapAdminToken bool
-	// Access says who may do what.
+	// Access has the users and groups that are allowed each action.
 	Access access.Rules
 	Audit  Audit
-	// TLSCertFile and TLSKeyFile are the server's own certificate; both are empty where the control
-	// plane makes one.
+	// TLSCertFile and TLSKeyFile are the server's certificate; both are empty if the control plane generates one.
 	TLSCertFile, TLSKeyFile string
 
 	SkipMeshCreation bool
-	// SkipHostnameGenerators leaves out the HostnameGenerators of the first start.
+	// SkipHostnameGenerators omits the HostnameGenerators of the first start.
 	SkipHostnameGenerators bool
-	// DefaultMesh is the mesh of a Dataplane that names none, and whose identity ZoneEgresses have; empty: it is
-	// not set.
+	// DefaultMesh is the mesh of Dataplanes without one, and the mesh whose identity ZoneEgresses have; empty: not set.
 	DefaultMesh string
 	// MeshServiceCIDR is the range of the virtual IPs of MeshServices, MeshMultiZoneServiceCIDR that of
 	// MeshMultiZoneServices, and MeshExternalServiceCIDR that of MeshExternalServices.
 	MeshServiceCIDR, MeshMultiZoneServiceCIDR, MeshExternalServiceCIDR netip.Prefix
-	// DrainTime is how long what no client uses any more stays in place after the last client has acked that.
+	// DrainTime is the time for which a resource that is not used any more stays after the last client's ack.
 	DrainTime time.Duration
-	// LocalNetworks are those that MeshExternalServices may name though they are of a machine itself, its link or a
-	// cloud's metadata.
+	// LocalNetworks are networks of a machine itself, its link or a cloud's metadata service that MeshExternalServices
+	// may use.
 	LocalNetworks []netip.Prefix
 	// Resolvers resolve the host names of Dataplanes and of zone ingresses; empty: those of /etc/resolv.conf.
 	Resolvers []netip.AddrPort
-	// HostNameDrain is how long an address stays in use after its host name no longer resolves to it.
+	// HostNameDrain is the time for which an address stays in use after its host name stopped resolving to it.
 	HostNameDrain time.Duration
 	LogLevel      slog.Level
 
@@ -114,11 +111,12 @@ type OptionalAddress struct {
 	Address
 }
 
-// APIOverTLS is how the API is served over TLS.
+// APIOverTLS is the configuration of the API over TLS.
 type APIOverTLS struct {
 	OptionalAddress
 	CertFile, KeyFile string // empty: the certificate of the server for proxies
-	// ClientCAFile and ClientCADir hold the CAs of users' certificates; without them no user has one.
+	// ClientCAFile and ClientCADir have the CAs of users' certificates; without them, certificates authenticate no
+	// user.
 	ClientCAFile, ClientCADir string
 	RequireClientCert         bool
 }
@@ -126,17 +124,17 @@ type APIOverTLS struct {
 // Value is one effective setting.
 type Value struct {
 	Path   string `json:"path"`   // in the YAML file, "apiServer.http.port"
-	Value  string `json:"value"`  // asterisks where it is secret
+	Value  string `json:"value"`  // asterisks for a secret
 	Source string `json:"source"` // "default", the file's name, the variable's name or "flag"
 }
 
-// Effective answers every setting with where it came from, in the order of the documentation.
+// Effective returns every setting with its source, in the order of the documentation.
 func (s *Settings) Effective() []Value { return s.effective }
 
-// Load works out the effective settings. The file may be empty: none. Environ is as [os.Environ] gives
-// it. Flags are values by YAML path, and hold only the flags that were given.
+// Load returns the effective settings. An empty file means none. Environ has the form of [os.Environ]. Flags has the
+// given flags by YAML path.
 //
-// The error names every wrong setting at once, with where it stands; the warnings are sentences.
+// The error names every invalid setting with its source. The warnings are sentences.
 func Load(file string, environ []string, flags map[string]string) (*Settings, []string, error) {
 	given := map[string]Value{} // by path; later sources replace earlier ones
 	var faults []error
@@ -170,7 +168,7 @@ func merge(into map[string]Value, values []Value) {
 	}
 }
 
-// apply sets every setting, to what was given or to its default.
+// apply sets every setting to its given value or its default.
 func (s *Settings) apply(given map[string]Value) error {
 	var faults []error
 	for _, item := range all {
@@ -189,7 +187,7 @@ func (s *Settings) apply(given map[string]Value) error {
 	return errors.Join(faults...)
 }
 
-// check refuses what is wrong with settings taken together.
+// check returns an error for settings that contradict each other.
 func (s *Settings) check() error {
 	if (s.TLSCertFile == "") != (s.TLSKeyFile == "") {
 		return errors.New("general.tlsCertFile and general.tlsKeyFile belong together: set both, or neither to have " +

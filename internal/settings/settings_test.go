@@ -237,7 +237,7 @@ func TestMissingFileIsNamed(t *testing.T) {
 func TestForeignVariables(t *testing.T) {
 	tests := []struct {
 		pair    string
-		warning string // empty: left alone without a word
+		warning string // empty: ignored without a warning
 	}{
 		{"KUMA_DATAPLANE_RUNTIME_TOKEN_PATH=/t", ""},
 		{"KUMA_CONTROL_PLANE_URL=https://cp:5678", ""},
@@ -262,7 +262,7 @@ func TestForeignVariables(t *testing.T) {
 	}
 }
 
-// A family of foreign names must not hide a setting of ours, misspelled by its end.
+// A family of ignored names must not hide a misspelled setting with the same prefix.
 func TestForeignNamesLeaveOursAlone(t *testing.T) {
 	for _, s := range all {
 		name := s.env + "X"
@@ -272,7 +272,7 @@ func TestForeignNamesLeaveOursAlone(t *testing.T) {
 	}
 }
 
-// No name of the list is hidden behind another.
+// No name of the list is hidden by another.
 func TestEverySettingWithoutMeaningIsAnswered(t *testing.T) {
 	for _, m := range meaningless {
 		name := m.name
@@ -308,7 +308,7 @@ func write(t *testing.T, text string) string {
 	return file
 }
 
-// FuzzFile holds that a settings file is taken, or refused with a reason that names it.
+// FuzzFile: a settings file is accepted, or rejected with a reason that names it.
 func FuzzFile(f *testing.F) {
 	f.Add([]byte("store: {type: memory}\naccess: {static: {read: {users: [a, b]}}}\n"))
 	f.Add([]byte("store: &s {type: *s}"))

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// parseFile reads the YAML file; the error names every key that is not a setting.
+// parseFile parses the YAML file; its error names every key that is not a setting.
 func parseFile(name string, text []byte) ([]Value, error) {
 	raw, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {
@@ -35,7 +35,7 @@ func parseFile(name string, text []byte) ([]Value, error) {
 	return flatten(name, "", root)
 }
 
-// flatten walks a mapping down to the settings in it.
+// flatten returns the settings in a mapping.
 func flatten(file, prefix string, branch map[string]any) (values []Value, fault error) {
 	var faults []error
 	for _, key := range slices.Sorted(maps.Keys(branch)) {
@@ -60,8 +60,8 @@ func flatten(file, prefix string, branch map[string]any) (values []Value, fault 
 	return values, errors.Join(faults...)
 }
 
-// textOf answers a value of the file as a variable would have it, false for what is none. A list may be
-// written as one text too.
+// textOf returns a value of the file in the form of a variable, or false for an invalid one. A list may be one text
+// too.
 func textOf(v any, list bool) (string, bool) {
 	if items, ok := v.([]any); ok && list {
 		var texts []string
@@ -81,12 +81,12 @@ func textOf(v any, list bool) (string, bool) {
 	return "", false
 }
 
-// isParent says whether settings stand below a path.
+// isParent reports whether a path is the prefix of settings.
 func isParent(path string) bool {
 	return slices.ContainsFunc(all, func(s setting) bool { return strings.HasPrefix(s.path, path+".") })
 }
 
-// parseEnviron reads the variables that begin with KUMA_; the error names every one that is nobody's.
+// parseEnviron parses the variables with the prefix KUMA_; its error names every unknown one.
 func parseEnviron(environ []string) (values []Value, warnings []string, fault error) {
 	var faults []error
 	for _, pair := range slices.Sorted(slices.Values(environ)) {
@@ -111,8 +111,8 @@ func parseEnviron(environ []string) (values []Value, warnings []string, fault er
 	return values, warnings, errors.Join(faults...)
 }
 
-// serviceLink matches the variables by which Kubernetes tells a pod of the Services of its namespace.
-// (Kubernetes, "Accessing the Service", environment variables.)
+// serviceLink matches the variables with which Kubernetes describes the Services of a pod's namespace. (Kubernetes,
+// "Accessing the Service", environment variables.)
 var serviceLink = regexp.MustCompile(
 	`_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(ADDR|PORT|PROTO))?)$`)
 

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Postgres is where the PostgreSQL database is.
+// Postgres is the address of the PostgreSQL database.
 type Postgres struct {
 	Host           string // a name, an address, or the directory of a Unix socket
 	Port           uint16
@@ -24,7 +24,7 @@ type Postgres struct {
 
 var tlsModes = []string{"disable", "verifyNone", "verifyCa", "verifyFull"}
 
-// storeSettings are those of what keeps the resources.
+// storeSettings are the settings of the store.
 var storeSettings = []setting{
 	{
 		path: "store.type", env: "KUMA_STORE_TYPE", fallback: string(SQLite),
@@ -125,7 +125,7 @@ var storeSettings = []setting{
 	},
 }
 
-// checkStore refuses what is wrong with the store's settings taken together.
+// checkStore returns an error for store settings that contradict each other.
 func (s *Settings) checkStore() error {
 	var faults []error
 	if s.Store == SQLite && strings.TrimSpace(s.DataDir) == "" {

@@ -9,47 +9,47 @@ import (
 	"time"
 )
 
-// Mode is what a control plane is for.
+// Mode is the role of a control plane.
 type Mode string
 
 const (
-	// Zone serves the proxies of one zone, alone or joined with others.
+	// Zone is the mode of a control plane for the proxies of one zone, alone or joined with others.
 	Zone Mode = "zone"
-	// Global joins zones into one mesh, and serves no proxy.
+	// Global is the mode of a control plane that joins zones, and serves no proxy.
 	Global Mode = "global"
 )
 
-// Join is how a zone joins others: where their global control plane is, and what the two show each other.
+// Join is the configuration by which a zone joins a global control plane.
 type Join struct {
-	// GlobalAddress is "grpcs://HOST:PORT"; empty where the zone is alone.
+	// GlobalAddress is "grpcs://HOST:PORT"; empty for a zone that is not joined.
 	GlobalAddress string
-	// CAFile holds the CAs, in PEM, of the global control plane's certificate; empty: those of the machine.
+	// CAFile has the CA certificates, in PEM, for the global control plane's certificate; empty: the machine's.
 	CAFile string
-	// Token is the zone token; where it is empty, TokenFile holds it.
+	// Token is the zone token; if it is empty, TokenFile has it.
 	Token, TokenFile string
 }
 
-// Host answers "HOST:PORT" of the global control plane.
+// Host returns "HOST:PORT" of the global control plane.
 func (j *Join) Host() string {
 	address, _ := url.Parse(j.GlobalAddress) // it was checked
 	return address.Host
 }
 
-// Joined says whether this is a zone that has joined others.
+// Joined reports whether this is a zone that has joined a global control plane.
 func (s *Settings) Joined() bool { return s.Join.GlobalAddress != "" }
 
-// ZoneSync is where a global control plane serves zones, over TLS.
+// ZoneSync is the server of a global control plane for zones, over TLS.
 type ZoneSync struct {
 	Address
 	CertFile, KeyFile string // empty: the certificate of the server for proxies
-	// Expiry is for how long a zone may be away until others use its ingresses no more; 0: for ever.
+	// Expiry is the time after which the ingresses of a disconnected zone are not used by others any more; 0: no limit.
 	Expiry time.Duration
 }
 
-// defaultSyncPort is that of a global control plane where its address names none.
+// defaultSyncPort is the default port of a global control plane.
 const defaultSyncPort = "5685"
 
-// zoneSettings are those of how zones become one mesh.
+// zoneSettings are the settings of multi-zone deployments.
 var zoneSettings = []setting{
 	{
 		path: "mode", env: "KUMA_MODE", fallback: string(Zone),
@@ -133,7 +133,7 @@ var zoneSettings = []setting{
 	},
 }
 
-// globalAddress fills in the port.
+// globalAddress adds the default port.
 func globalAddress(v string) (string, error) {
 	if v == "" {
 		return "", nil
@@ -151,8 +151,8 @@ func globalAddress(v string) (string, error) {
 	return u.String(), nil
 }
 
-// checkZones refuses settings of zones that contradict each other, and takes the zone's name from a global
-// control plane: it is in none.
+// checkZones returns an error for zone settings that contradict each other. It clears the zone's name of a global
+// control plane, which is in no zone.
 func (s *Settings) checkZones() error {
 	j := &s.Join
 	switch {

@@ -12,20 +12,20 @@ import (
 	"weft/resource"
 )
 
-// batch is one transaction. It reads rows, changes what it knows of them, and writes what it has queued when
-// it must: each time costs a round trip where the database is elsewhere.
+// batch is one transaction. It reads rows, changes its copies of them, and queues statements. Each flush costs a round
+// trip to a remote database, so it flushes only when it must.
 type batch struct {
 	dialect
 	ctx      context.Context // of the transaction
 	tx       *transaction
 	now      time.Time
 	revision int64
-	known    map[resource.Key]*store.Row // as they are after what is queued; nil: there is none
+	known    map[resource.Key]*store.Row // the rows after the queued statements; nil: absent
 	queued   []statement
 	touched  map[string]bool // kinds
 }
 
-// statement waits to be run.
+// statement is a queued statement.
 type statement struct {
 	text string
 	args []any
@@ -38,7 +38,7 @@ func newBatch(ctx context.Context, d dialect, tx *transaction) *batch {
 	}
 }
 
-// readAhead asks at once for every row that the requests will ask for, where the dialect can.
+// readAhead reads all rows of the requests at once, if the dialect supports it.
 func (b *batch) readAhead(requests []*request) error {
 	if b.readRows == nil {
 		return nil
@@ -58,7 +58,7 @@ func (b *batch) readAhead(requests []*request) error {
 	return nil
 }
 
-// apply answers each request's outcome, or the error that ends the transaction.
+// apply returns the outcome of each request, or the error that ends the transaction.
 func (b *batch) apply(requests []*request) ([]outcome, error) {
 	outcomes := make([]outcome, len(requests))
 	for i, r := range requests {
@@ -79,7 +79,7 @@ func (b *batch) queue(text string, args ...any) {
 	b.queued = append(b.queued, statement{text, args})
 }
 
-// flush runs what is queued.
+// flush runs the queued statements.
 func (b *batch) flush() error {
 	queued := b.queued
 	b.queued = nil
@@ -145,7 +145,7 @@ func (b *batch) delete(key resource.Key, version string) (store.Row, error) {
 	return old, b.remove(old)
 }
 
-// remove takes a row and what it owns. The event of a deletion has the last row with its last version.
+// remove deletes a row and the rows that it owns. The event of a deletion has the row's last version.
 func (b *batch) remove(row store.Row) error {
 	b.queue(`DELETE FROM resources WHERE kind = $1 AND mesh = $2 AND name = $3`, row.Key.Kind, row.Key.Mesh,
 		row.Key.Name)
@@ -165,7 +165,7 @@ func (b *batch) remove(row store.Row) error {
 	return nil
 }
 
-// ownedBy names the index's own condition, without which no planner uses it.
+// ownedBy returns the rows of an owner. Its condition repeats the index's, without which no planner uses the index.
 func (b *batch) ownedBy(owner resource.Key) ([]store.Row, error) {
 	if err := b.flush(); err != nil {
 		return nil, err
@@ -180,14 +180,14 @@ func (b *batch) ownedBy(owner resource.Key) ([]store.Row, error) {
 	return scanAll(found)
 }
 
-// next gives a row the next revision as its version.
+// next sets a row's version to the next revision, and returns it.
 func (b *batch) next(row *store.Row) int64 {
 	b.revision++
 	row.Version = strconv.FormatInt(b.revision, 10)
 	return b.revision
 }
 
-// record notes what became of a row, and adds it to the history.
+// record adds a change to the history.
 func (b *batch) record(row store.Row, revision int64, deleted bool) error {
 	b.touched[row.Key.Kind] = true
 	b.known[row.Key] = &row
@@ -202,7 +202,7 @@ func (b *batch) record(row store.Row, revision int64, deleted bool) error {
 	return nil
 }
 
-// values are those of columns.
+// values returns the values of the columns.
 func values(row store.Row, version int64) []any {
 	var owner resource.Key
 	if row.Owner != nil {

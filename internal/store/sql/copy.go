@@ -12,14 +12,14 @@ import (
 )
 
 var (
-	// ErrNotEmpty answers an import into a database that has rows.
+	// ErrNotEmpty is the error of an import into a database with rows.
 	ErrNotEmpty = errors.New("the store is not empty")
-	// ErrNoDatabase answers an export from where there is no store.
+	// ErrNoDatabase is the error of an export without a database.
 	ErrNoDatabase = errors.New("there is no store")
 )
 
-// Export hands over every row of a database, all of one moment, by kind, mesh and name; before the first it
-// says how many there are. A control plane may run on the database.
+// Export passes every row of a database to take, in a consistent snapshot, sorted by kind, mesh and name. It first
+// passes their number to count. A control plane may run on the database.
 func Export(ctx context.Context, from Source, count func(int), take func(store.Row) error) error {
 	db, snapshot, err := from.attach(ctx)
 	if err != nil {
@@ -68,9 +68,9 @@ func export(ctx context.Context, db *sql.DB, snapshot sql.TxOptions, count func(
 	return found.Err()
 }
 
-// Import fills a database with rows, all of them or none; it makes the database where there is none. Times
-// and owners stay, versions are new, and no cursor that was given before is good. A database that has rows
-// is refused with [ErrNotEmpty], or its rows are replaced.
+// Import fills a database with rows, all of them or none. It creates a missing database. Times and owners stay,
+// versions are new, and all earlier cursors are invalid. For a database with rows, it returns [ErrNotEmpty] or replaces
+// them.
 func Import(ctx context.Context, into Source, replace bool, rows iter.Seq2[store.Row, error]) error {
 	db, err := into.open(ctx)
 	if err != nil {

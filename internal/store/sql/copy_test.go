@@ -133,7 +133,7 @@ func TestImport(t *testing.T) {
 		t.Errorf("a damaged backup: %v", err)
 	}
 	if left := export(t, at); len(left) != 1 || left[0].Key != key("a") {
-		t.Errorf("after refused imports there is %v", left)
+		t.Errorf("after rejected imports there is %v", left)
 	}
 	if err := weft.Import(t.Context(), at, true, each(rows)); err != nil {
 		t.Fatal(err)
@@ -143,8 +143,7 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// TestExportIsOfOneMoment copies a store while rows are written one after the other: a copy has all up to
-// some row, and none after it.
+// TestExportIsOfOneMoment exports a store during writes: the export has all rows up to one, and none after it.
 func TestExportIsOfOneMoment(t *testing.T) {
 	server := postgrestest.Start(t)
 	for _, at := range []weft.Source{weft.SQLite{Dir: t.TempDir()}, server.Database(t)} {
@@ -179,7 +178,7 @@ func TestExportIsOfOneMoment(t *testing.T) {
 	}
 }
 
-func TestExportRefuses(t *testing.T) {
+func TestExportRejects(t *testing.T) {
 	nothing := weft.SQLite{Dir: t.TempDir()}
 	if err := weft.Export(t.Context(), nothing, func(int) {}, nil); !errors.Is(err, weft.ErrNoDatabase) {
 		t.Errorf("a directory without a database: %v", err)

@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// SchemaVersion is the newest one.
+// SchemaVersion is the newest version of the schema.
 var SchemaVersion = len(migrations)
 
-// LimitPages lets the database grow to so many pages of 4 KiB, as a full disk would.
+// LimitPages bounds the database at a number of pages of 4 KiB, as a full disk does.
 func (s *Store) LimitPages(ctx context.Context, pages int) error {
 	_, err := s.write.ExecContext(ctx, fmt.Sprintf("PRAGMA max_page_count(%d)", pages))
 	return err

@@ -11,8 +11,7 @@ import (
 	"weft/internal/store/sql/postgrestest"
 )
 
-// A PostgreSQL that hangs in the midst of its connections ends every call in time, and what was watched goes on when it
-// does.
+// If PostgreSQL hangs, every call ends in time, and watches continue once it responds again.
 func TestFrozenDatabase(t *testing.T) {
 	server := postgrestest.Start(t)
 	below := openPostgres(t, server.Database(t), 0)
@@ -53,7 +52,7 @@ func TestFrozenDatabase(t *testing.T) {
 		}
 		ended <- nil
 	}()
-	go func() { // as the API reads what the mirror lacks
+	go func() { // as the API reads rows that the mirror lacks
 		ctx, cancel := context.WithTimeout(t.Context(), bounded.Limit)
 		defer cancel()
 		if _, _, err := s.List(ctx, "Thing"); err == nil {

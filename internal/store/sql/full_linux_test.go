@@ -12,7 +12,7 @@ import (
 	"weft/internal/store"
 )
 
-// TestRealFullDisk fills a disk of 4 MiB beside the store, and empties it again.
+// TestRealFullDisk fills a disk of 4 MiB with the store, and empties it again.
 func TestRealFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=4m"); err != nil {
@@ -33,24 +33,24 @@ func TestRealFullDisk(t *testing.T) {
 		t.Fatalf("filling the disk: %v", err)
 	}
 
-	// What is left of pages that the store has already takes some writes.
-	refused := 0
+	// Free space in the store's pages still takes some writes.
+	rejected := 0
 	body := bytes.Repeat([]byte("x"), 100_000)
 	for n := range 10 {
 		_, err := s.Create(t.Context(), store.Row{Key: key(fmt.Sprint(n)), Body: body})
 		if err == nil {
 			continue
 		}
-		refused++
+		rejected++
 		if !errors.Is(err, store.ErrFull) || !errors.Is(err, store.ErrUnavailable) {
 			t.Fatalf("Create on a full disk: %v, want %v", err, store.ErrFull)
 		}
 		if _, err := s.Get(t.Context(), key(fmt.Sprint(n))); !errors.Is(err, store.ErrNotFound) {
-			t.Errorf("a refused write: %v", err)
+			t.Errorf("a rejected write: %v", err)
 		}
 	}
-	if refused == 0 {
-		t.Fatal("nothing was refused")
+	if rejected == 0 {
+		t.Fatal("nothing was rejected")
 	}
 	if got, err := s.Get(t.Context(), key("kept")); err != nil || string(got.Body) != "one" {
 		t.Errorf("reading on a full disk: %q, %v", got.Body, err)

@@ -18,14 +18,14 @@ import (
 	"weft/internal/store/sql/postgrestest"
 )
 
-// writeUntilKilled makes a second process of this test one that writes until it is killed.
+// writeUntilKilled is the variable that makes a second process of this test write until it is killed.
 const writeUntilKilled = "WEFT_TEST_WRITE_UNTIL_KILLED"
 
-// victim is what such a process is told.
+// victim is the configuration of such a process.
 type victim struct {
 	SQLite   *weft.SQLite
 	Postgres *weft.Postgres
-	Round    int // its rows begin with it
+	Round    int // the prefix of its rows
 }
 
 func (v victim) source() weft.Source {
@@ -45,8 +45,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// write creates and deletes rows as fast as it can, and prints each write that was acknowledged: "+ NAME" and
-// "- NAME".
+// write creates and deletes rows as fast as possible, and prints each acknowledged write: "+ NAME" and "- NAME".
 func write(told string) error {
 	var v victim
 	if err := json.Unmarshal([]byte(told), &v); err != nil {
@@ -98,8 +97,8 @@ func TestAcknowledgedWritesOutliveSIGKILLWithPostgres(t *testing.T) {
 	testKilled(t, 10, victim{Postgres: &at})
 }
 
-// testKilled kills a writing process at random moments, while it starts too, and compares what it
-// acknowledged with what is there.
+// testKilled kills a writing process at random moments, during its start too, and compares its acknowledged writes with
+// the store.
 func testKilled(t *testing.T, rounds int, v victim) {
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -120,7 +119,7 @@ func testKilled(t *testing.T, rounds int, v victim) {
 			left[row.Key.Name] = true
 		}
 		for name, created := range writes {
-			if created && !left[name] && !deletedUnasked(name) {
+			if created && !left[name] && !deletedWithoutAck(name) {
 				t.Errorf("round %d of seed %d: %s was created, and is not there", v.Round, seed, name)
 			}
 			if !created && left[name] {
@@ -133,13 +132,13 @@ func testKilled(t *testing.T, rounds int, v victim) {
 	}
 }
 
-// deletedUnasked says of a row that was created whether its deletion may be under way, not acknowledged yet.
-func deletedUnasked(name string) bool {
+// deletedWithoutAck reports whether the deletion of a created row may be in progress, without an acknowledgment.
+func deletedWithoutAck(name string) bool {
 	return strings.ContainsAny(name[len(name)-1:], "02468")
 }
 
-// kill starts a process that writes, kills it within 50 milliseconds of its start or of its first
-// acknowledgement, and answers of each row whose write it acknowledged whether it is created or deleted.
+// kill starts a writing process, kills it within 50 milliseconds of its start or of its first acknowledgment, and
+// returns the last acknowledged write of each row.
 func kill(t *testing.T, v victim, random *rand.Rand) map[string]bool {
 	t.Helper()
 	told, err := json.Marshal(v)
@@ -165,7 +164,7 @@ func kill(t *testing.T, v victim, random *rand.Rand) map[string]bool {
 	for {
 		line, err := lines.ReadString('\n')
 		if err != nil {
-			break // the rest of a line is no acknowledgement
+			break // the rest of a line is no acknowledgment
 		}
 		if strings.HasPrefix(line, "error") {
 			t.Fatal(line)

@@ -13,23 +13,23 @@ import (
 )
 
 const (
-	// lookAgain is how long a listener hears nothing before it looks at the counter itself. A
-	// notification is a hint: one that was lost is made good then.
+	// lookAgain is the time without a notification after which a listener reads the counter. It makes up for lost
+	// notifications.
 	lookAgain = 5 * time.Second
-	// reconnect is how long a listener waits before it connects again.
+	// reconnect is the pause before a new connection.
 	reconnect = time.Second
 )
 
-// listener wakes watchers for what other instances write.
+// listener wakes watchers after writes of other replicas.
 type listener struct {
 	config   *pgx.ConnConfig
-	instance string // its own announcements say nothing new
+	instance string // its own notifications are ignored
 	hub      *follow.Hub
 	log      *slog.Logger
-	lost     bool // said in the log
+	lost     bool // the loss was logged
 }
 
-// run listens until ctx ends, over as many connections as it takes.
+// run listens until ctx ends, and reconnects.
 func (l *listener) run(ctx context.Context) {
 	for {
 		err := l.connected(ctx)
@@ -66,29 +66,29 @@ func (l *listener) connected(ctx context.Context) error {
 		if seen, err = l.look(ctx, connection, seen); err != nil {
 			return err
 		}
-		if err := l.hear(ctx, connection); err != nil {
+		if err := l.receive(ctx, connection); err != nil {
 			return err
 		}
 	}
 }
 
 func listen(ctx context.Context, connection *pgx.Conn) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, transactionTimeout)
 	defer cancel()
 	_, err := connection.Exec(ctx, `LISTEN `+channel)
 	return err
 }
 
-// closeSoon says goodbye to a server that may not listen.
+// closeSoon closes a connection to a server that may not respond.
 func closeSoon(connection *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), reconnect)
 	defer cancel()
-	_ = connection.Close(ctx) // it is given up in any case
+	_ = connection.Close(ctx) // it is discarded in any case
 }
 
-// look wakes every watcher where the counter is not what was seen, and answers what it is.
+// look wakes all watchers if the counter has changed since seen, and returns it.
 func (l *listener) look(ctx context.Context, connection *pgx.Conn, seen int64) (revision int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, transactionTimeout)
 	defer cancel()
 	if err := connection.QueryRow(ctx, selectCounter).Scan(&revision); err != nil {
 		return 0, err
@@ -99,8 +99,8 @@ func (l *listener) look(ctx context.Context, connection *pgx.Conn, seen int64) (
 	return revision, nil
 }
 
-// hear wakes the watchers of what is announced, until nothing was for a while.
-func (l *listener) hear(ctx context.Context, connection *pgx.Conn) error {
+// receive wakes the watchers of the announced kinds, until there is no notification for a while.
+func (l *listener) receive(ctx context.Context, connection *pgx.Conn) error {
 	for {
 		waiting, cancel := context.WithTimeout(ctx, lookAgain)
 		notification, err := connection.WaitForNotification(waiting)

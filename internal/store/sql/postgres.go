@@ -38,26 +38,26 @@ const (
 	TLSVerifyFull TLSMode = "verifyFull" // the certificate is of the CA and has the host name as a SAN
 )
 
-// Postgres is a PostgreSQL database, of release 12 or later. Several instances may work on it at the same
-// time. The user must be allowed to make tables.
+// Postgres is a PostgreSQL database, version 12 or later. Several replicas may use it at the same time. The user must
+// be allowed to create tables.
 type Postgres struct {
-	Host     string // a name, an address, or the directory of a Unix socket
+	Host     string // a host name, an address, or the directory of a Unix socket
 	Port     uint16
 	User     string
 	Password string // never in an error
 	Database string
 
-	// ConnectTimeout bounds how long a connection may take to be made; 0 means 5 seconds.
+	// ConnectTimeout bounds the time to connect; 0 means 5 seconds.
 	ConnectTimeout time.Duration
-	// MaxConnections is how many connections an instance holds at most; 0 means 50, and fewer than 3
-	// means 3: one writes, one listens and the rest read.
+	// MaxConnections bounds the connections of a replica; 0 means 50, and less than 3 means 3: one writes, one listens
+	// and the rest read.
 	MaxConnections int
 
 	TLS TLSMode // empty means TLSDisable
-	// CAFile has the CAs in PEM that may have signed the server's certificate; empty means those of the
-	// system.
+	// CAFile has the CA certificates in PEM, one of which must have signed the server's certificate; empty means the
+	// system's.
 	CAFile string
-	// CertFile and KeyFile are the client's own certificate in PEM; both may be empty.
+	// CertFile and KeyFile are the client certificate and its key, in PEM; both may be empty.
 	CertFile, KeyFile string
 }
 
@@ -68,15 +68,15 @@ func (p Postgres) String() string {
 }
 
 const (
-	// channel is where instances tell each other of their writes.
+	// channel is the channel of the replicas' notifications of writes.
 	channel = "weft_changed"
-	// mostAnnounced bounds the kinds that are named; PostgreSQL takes 8,000 bytes.
+	// mostAnnounced bounds the bytes of announced kinds; PostgreSQL accepts 8,000.
 	mostAnnounced = 4000
-	// schemaLock is a number that nothing else in the database is likely to lock.
+	// schemaLock locks a number that nothing else in the database is likely to lock.
 	schemaLock = `SELECT pg_advisory_xact_lock(7307465)`
 )
 
-// postgresDialect tells others apart from the instance by its name.
+// postgresDialect returns the dialect of PostgreSQL. Listeners ignore notifications with their own instance name.
 func postgresDialect(instance string) dialect {
 	return dialect{
 		schema:      strings.NewReplacer("{text}", `TEXT COLLATE "C"`, "{bytes}", "BYTEA"),
@@ -98,7 +98,7 @@ func postgresDialect(instance string) dialect {
 	}
 }
 
-// runTogether sends all statements before it reads the first answer.
+// runTogether sends all statements before it reads the first response.
 func runTogether(ctx context.Context, tx *transaction, statements []statement) error {
 	var together pgx.Batch
 	for _, s := range statements {
@@ -109,7 +109,7 @@ func runTogether(ctx context.Context, tx *transaction, statements []statement) e
 	})
 }
 
-// readRows asks for all keys with one statement.
+// readRows reads all keys with one statement.
 func readRows(ctx context.Context, tx *transaction, keys []resource.Key) ([]store.Row, error) {
 	var kinds, meshes, names []string
 	for _, key := range keys {
@@ -125,23 +125,24 @@ func readRows(ctx context.Context, tx *transaction, keys []resource.Key) ([]stor
 }
 
 func postgresCause(err error) error {
-	answer, ok := errors.AsType[*pgconn.PgError](err)
+	response, ok := errors.AsType[*pgconn.PgError](err)
 	switch {
-	case ok && answer.Code == "53100": // disk_full
+	case ok && response.Code == "53100": // disk_full
 		return store.ErrFull
-	case !ok || goingAway(answer):
+	case !ok || shuttingDown(response):
 		return store.ErrUnreachable
 	}
 	return store.ErrUnavailable
 }
 
-// goingAway says whether the server stops, starts or ends the connection (class 57).
-func goingAway(answer *pgconn.PgError) bool { return strings.HasPrefix(answer.Code, "57") }
+// shuttingDown reports whether the server stops, starts or closes the connection (SQLSTATE 57xxx).
+func shuttingDown(response *pgconn.PgError) bool { return strings.HasPrefix(response.Code, "57") }
 
-// uncertain takes an answer of the server for a rollback, unless the server says that it is going away.
+// uncertain reports whether a transaction may be committed after an error. A response of the server means a rollback,
+// unless the server shuts down.
 func uncertain(err error) bool {
-	answer, ok := errors.AsType[*pgconn.PgError](err)
-	return !ok || goingAway(answer)
+	response, ok := errors.AsType[*pgconn.PgError](err)
+	return !ok || shuttingDown(response)
 }
 
 func (p Postgres) open(ctx context.Context) (database, error) {
@@ -170,7 +171,7 @@ func (p Postgres) attach(context.Context) (*sql.DB, sql.TxOptions, error) {
 	return p.pool(config, 1), postgresDialect("").snapshot, nil
 }
 
-// idleConnection is how long a connection is kept that nobody uses.
+// idleConnection is the lifetime of an unused connection.
 const idleConnection = 5 * time.Minute
 
 func (p Postgres) pool(config *pgx.ConnConfig, connections int) *sql.DB {
@@ -193,7 +194,7 @@ func (p Postgres) config() (*pgx.ConnConfig, error) {
 	config.DialFunc = dialer(config.ConnectTimeout).DialContext
 	config.RuntimeParams = map[string]string{
 		"application_name": "weft",
-		// An instance that stops in the middle of a write holds the others up no longer than this.
+		// A replica that stops in the middle of a write blocks the others no longer than this.
 		"idle_in_transaction_session_timeout": "5000", // milliseconds
 	}
 	if config.TLSConfig, err = p.tls(); err != nil {
@@ -202,7 +203,7 @@ func (p Postgres) config() (*pgx.ConnConfig, error) {
 	return config, nil
 }
 
-// dialer finds out within half a minute that the other side has gone without a word.
+// dialer returns a dialer that detects a dead peer within half a minute.
 func dialer(timeout time.Duration) *net.Dialer {
 	return &net.Dialer{
 		Timeout:         timeout,
@@ -235,9 +236,9 @@ func (p Postgres) tls() (*tls.Config, error) {
 	}
 	switch p.TLS {
 	case TLSVerifyNone:
-		config.InsecureSkipVerify = true // what the mode says
+		config.InsecureSkipVerify = true // as the mode says
 	case TLSVerifyCA:
-		config.InsecureSkipVerify = true // instead of what the library verifies, the name too
+		config.InsecureSkipVerify = true // replaces the library's verification, which includes the host name
 		config.VerifyConnection = verifyChain(config.RootCAs)
 	case TLSVerifyFull:
 	default:
@@ -246,7 +247,7 @@ func (p Postgres) tls() (*tls.Config, error) {
 	return config, nil
 }
 
-// verifyChain verifies that the server's certificate is of one of the roots, whatever it names.
+// verifyChain verifies the server's certificate against the roots, without its host name.
 func verifyChain(roots *x509.CertPool) func(tls.ConnectionState) error {
 	return func(state tls.ConnectionState) error {
 		intermediates := x509.NewCertPool()

@@ -63,8 +63,7 @@ func openTogether(t *testing.T, at weft.Postgres, n int) []store.Store {
 	return stores
 }
 
-// TestLostDatabase: while PostgreSQL is away nothing is written, and when it comes back everything goes on
-// where it was, the watch too.
+// TestLostDatabase: without PostgreSQL nothing is written. When it returns, everything continues, watches too.
 func TestLostDatabase(t *testing.T) {
 	server := postgrestest.Start(t)
 	at := server.Database(t)
@@ -108,7 +107,7 @@ func TestLostDatabase(t *testing.T) {
 	}
 }
 
-// mustCreate creates a row, trying again while the store is unavailable.
+// mustCreate creates a row, and retries while the store is unavailable.
 func mustCreate(t *testing.T, s store.Store, name string) store.Row {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -124,13 +123,13 @@ func mustCreate(t *testing.T, s store.Store, name string) store.Row {
 	}
 }
 
-func TestPostgresRefuses(t *testing.T) {
+func TestPostgresRejects(t *testing.T) {
 	server := postgrestest.Start(t)
 	at := server.Database(t)
 	nowhere := at
 	nowhere.Host = t.TempDir()
-	nobody := at
-	nobody.User, nobody.Password = "nobody", "s3cr3t"
+	unknown := at
+	unknown.User, unknown.Password = "unknown", "s3cr3t"
 	badCA := at
 	badCA.TLS, badCA.CAFile = weft.TLSVerifyFull, "/dev/null"
 
@@ -140,7 +139,7 @@ func TestPostgresRefuses(t *testing.T) {
 		want string
 	}{
 		{"no server", nowhere, "connecting"},
-		{"no such user", nobody, `role "nobody" does not exist`},
+		{"no such user", unknown, `role "unknown" does not exist`},
 		{"no CA", badCA, "no certificate in PEM"},
 		{"an unknown mode", weft.Postgres{TLS: "prefer"}, "use disable, verifyNone, verifyCa or verifyFull"},
 	} {
@@ -151,7 +150,7 @@ func TestPostgresRefuses(t *testing.T) {
 	}
 }
 
-// TestPostgresTLS connects to a server whose certificate is of a CA, and names localhost.
+// TestPostgresTLS connects to a server with a CA's certificate for localhost.
 func TestPostgresTLS(t *testing.T) {
 	server := postgrestest.Start(t)
 	at := server.Database(t)
@@ -168,7 +167,7 @@ func TestPostgresTLS(t *testing.T) {
 		host   string
 		mode   weft.TLSMode
 		ca     string
-		refuse string
+		reject string
 	}{
 		{"localhost", weft.TLSVerifyFull, roots, ""},
 		{"127.0.0.1", weft.TLSVerifyCA, roots, ""},
@@ -184,13 +183,13 @@ func TestPostgresTLS(t *testing.T) {
 		if err == nil {
 			err = s.Close()
 		}
-		if (err == nil) != (test.refuse == "") || err != nil && !strings.Contains(err.Error(), test.refuse) {
-			t.Errorf("%s, %s: %v, want %q", test.host, test.mode, err, test.refuse)
+		if (err == nil) != (test.reject == "") || err != nil && !strings.Contains(err.Error(), test.reject) {
+			t.Errorf("%s, %s: %v, want %q", test.host, test.mode, err, test.reject)
 		}
 	}
 }
 
-// serverCertificate answers a new CA and a certificate for localhost with its key, in PEM.
+// serverCertificate returns a new CA and a certificate for localhost with its key, in PEM.
 func serverCertificate(t *testing.T) (ca, certificate, key []byte) {
 	t.Helper()
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -201,9 +200,9 @@ func serverCertificate(t *testing.T) (ca, certificate, key []byte) {
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "CA"}, NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
-	leaf := &x509.Certificate{SerialNumber: big.NewInt(2), DNSNames: []string{"localhost"},
+	serverCert := &x509.Certificate{SerialNumber: big.NewInt(2), DNSNames: []string{"localhost"},
 		NotAfter: time.Now().Add(time.Hour)}
-	leafKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	serverKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,14 +210,14 @@ func serverCertificate(t *testing.T) (ca, certificate, key []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	leafDER, err := x509.CreateCertificate(rand.Reader, leaf, root, leafKey.Public(), caKey)
+	serverDER, err := x509.CreateCertificate(rand.Reader, serverCert, root, serverKey.Public(), caKey)
 	if err != nil {
 		t.Fatal(err)
 	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(leafKey)
+	keyDER, err := x509.MarshalPKCS8PrivateKey(serverKey)
 	if err != nil {
 		t.Fatal(err)
 	}
 	encode := func(kind string, der []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}) }
-	return encode("CERTIFICATE", rootDER), encode("CERTIFICATE", leafDER), encode("PRIVATE KEY", keyDER)
+	return encode("CERTIFICATE", rootDER), encode("CERTIFICATE", serverDER), encode("PRIVATE KEY", keyDER)
 }

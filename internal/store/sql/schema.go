@@ -8,10 +8,10 @@ import (
 	"math/rand/v2"
 )
 
-// migrations lead from one version of the schema to the next. Released ones are never changed. Columns
-// are of the dialect's types {text}, which is ordered by its bytes, and {bytes}.
+// migrations change the schema from one version to the next. Released ones never change. Columns have the dialect's
+// types {text}, which is ordered by its bytes, and {bytes}.
 //
-// The counter begins at random, so that a cursor of another database is not taken for one of this.
+// The counter starts at a random number, so that a cursor of another database is invalid here.
 var migrations = []string{
 	`CREATE TABLE counter (start BIGINT NOT NULL, revision BIGINT NOT NULL);
 
@@ -39,8 +39,8 @@ var migrations = []string{
 	CREATE TABLE horizon (kind {text} NOT NULL PRIMARY KEY, revision BIGINT NOT NULL);`,
 }
 
-// migrate brings the schema to the newest version in one transaction, in which no other instance migrates.
-// It answers whether there was none.
+// migrate migrates the schema to the newest version in one transaction, which excludes other replicas. fresh reports
+// that there was no schema.
 func (d dialect) migrate(ctx context.Context, db *sql.DB) (fresh bool, err error) {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -87,7 +87,7 @@ func (d dialect) advance(ctx context.Context, tx *sql.Tx, version int) error {
 
 func twice(n int64) []any { return []any{n, n} }
 
-// schemaVersion is 0 of an empty database.
+// schemaVersion returns the version of the schema, 0 for an empty database.
 func schemaVersion(ctx context.Context, tx *sql.Tx) (version int, err error) {
 	if _, err := tx.ExecContext(ctx,
 		`CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL)`); err != nil {

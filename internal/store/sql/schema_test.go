@@ -15,8 +15,8 @@ import (
 	"weft/resource"
 )
 
-// TestOlderSchemas opens a store of every released schema version: its rows and its history are there, and
-// its tables are those of a new store.
+// TestOlderSchemas opens a store of every released schema version: it has its rows and its history, and the tables of a
+// new store.
 func TestOlderSchemas(t *testing.T) {
 	files, err := filepath.Glob("testdata/version-*.sql")
 	if err != nil {
@@ -75,7 +75,7 @@ func execFile(t *testing.T, dir, file string) {
 	}
 }
 
-// tables answers the definitions of tables and indexes.
+// tables returns the definitions of tables and indexes.
 func tables(t *testing.T, dir string) (definitions []string) {
 	t.Helper()
 	rows, err := raw(t, dir).Query(`SELECT sql FROM sqlite_master WHERE sql IS NOT NULL`)

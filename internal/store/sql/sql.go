@@ -1,17 +1,15 @@
-// Package sql is the store of a control plane that keeps its data: one SQLite file, or a PostgreSQL
-// database that several instances share.
+// Package sql is the durable store of a control plane: one SQLite file, or a PostgreSQL database that several replicas
+// share.
 //
-// Every write takes the next revision in the transaction that stores it, and holds a lock on the counter
-// until it is committed, so the history has no gaps and no reader sees a later revision before an earlier
-// one, whichever instance wrote it. An instance has one writer. Writes that wait at the same moment are
-// committed together: one of many costs what the sync of the disk costs, shared by all. What was
-// acknowledged outlives a SIGKILL and a loss of power.
+// Every write takes the next revision in the transaction that stores it, and locks the counter until the commit. The
+// history therefore has no gaps, and no reader sees a later revision before an earlier one, of any replica. A replica
+// has one writer. Waiting writes are committed together and share the cost of one disk sync. Acknowledged writes
+// survive a SIGKILL and a power loss.
 //
-// A database that cannot be reached answers [store.ErrUnavailable]; watchers keep their place until it
-// can.
+// Calls return [store.ErrUnavailable] while the database cannot be reached; watchers keep their position.
 //
-// Statements are written for SQLite and PostgreSQL alike; what differs is the [dialect], in sqlite.go and
-// postgres.go. Their parameters stand in order of first use, which is how SQLite numbers them.
+// Statements are written for both databases; the differences are in the [dialect], in sqlite.go and postgres.go.
+// Parameters are in the order of their first use, which is how SQLite numbers them.
 package sql
 
 import (
@@ -32,24 +30,24 @@ import (
 	"weft/resource"
 )
 
-// DefaultHistory is how many events are kept where Options does not say.
+// DefaultHistory is the default of Options.History.
 const DefaultHistory = 100_000
 
-// Options shape a store.
+// Options configure a store.
 type Options struct {
-	// History is how many events of all kinds are kept for watchers at least; 0 means DefaultHistory.
+	// History is the minimum number of events, of all kinds, that are kept for watchers; 0 means DefaultHistory.
 	History int
-	// Log is told of a connection that is lost, and of its return; nil: nobody is.
+	// Log records lost and restored connections; it may be nil.
 	Log *slog.Logger
 }
 
-// Source says where a database is: [SQLite] or [Postgres].
+// Source is the address of a database: [SQLite] or [Postgres].
 type Source interface {
-	// String names it in errors, without what is secret.
+	// String returns a name for errors, without secrets.
 	fmt.Stringer
-	// open takes the database for a store, and makes it where there is none.
+	// open opens the database for a store, and creates a missing one.
 	open(ctx context.Context) (database, error)
-	// attach reads a database that others may be using; its transactions read one moment.
+	// attach opens a database that others may be using for reading. Its transactions read one snapshot.
 	attach(ctx context.Context) (*sql.DB, sql.TxOptions, error)
 }
 
@@ -71,20 +69,19 @@ type Store struct {
 	closeError error
 }
 
-// database is an open database of whatever dialect.
+// database is an open database of either dialect.
 type database struct {
 	dialect
 	write *sql.DB // one connection, used by the writer alone
 	read  *sql.DB
 	close func() error
-	// listen wakes the hub's watchers for what other instances write, until ctx ends; nil where there
-	// are none.
+	// listen wakes the hub's watchers after writes of other replicas, until ctx ends; nil without other replicas.
 	listen func(ctx context.Context, hub *follow.Hub, log *slog.Logger)
 }
 
 var _ store.Store = (*Store)(nil)
 
-// Open opens a database, makes it where it is empty and brings an older release's schema up to date.
+// Open opens a database, and creates or migrates its schema.
 func Open(ctx context.Context, from Source, o Options) (*Store, error) {
 	db, err := from.open(ctx)
 	if err != nil {
@@ -97,7 +94,7 @@ func Open(ctx context.Context, from Source, o Options) (*Store, error) {
 	return s, nil
 }
 
-// start brings the schema up to date and starts the writer.
+// start migrates the schema and starts the writer.
 func start(ctx context.Context, db database, o Options) (*Store, error) {
 	fresh, err := db.migrate(ctx, db.write)
 	if err != nil {
@@ -133,11 +130,11 @@ func start(ctx context.Context, db database, o Options) (*Store, error) {
 	return s, nil
 }
 
-// Fresh says whether the database was empty when it was opened. Of several stores that open it at the same
-// moment it is fresh to one.
+// Fresh reports whether the database was empty when it was opened. If several stores open it at the same moment, it is
+// true for one of them.
 func (s *Store) Fresh() bool { return s.fresh }
 
-// listen follows other instances until the store is closed.
+// listen follows other replicas until the store is closed.
 func (s *Store) listen(db database, log *slog.Logger) {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -185,7 +182,7 @@ func scan(from scanner, before ...any) (store.Row, error) {
 	return row, nil
 }
 
-// scanAll reads rows to their end, and closes them.
+// scanAll reads all rows, and closes them.
 func scanAll(found *sql.Rows) (rows []store.Row, err error) {
 	defer found.Close()
 	for found.Next() {
@@ -198,8 +195,7 @@ func scanAll(found *sql.Rows) (rows []store.Row, err error) {
 	return rows, found.Err()
 }
 
-// storable says whether there can be a row of a key: PostgreSQL keeps no text with a zero byte, and none that
-// is not UTF-8.
+// storable reports whether a row of a key can exist: PostgreSQL stores no text with a zero byte or invalid UTF-8.
 func storable(key resource.Key) bool {
 	text := key.Kind + key.Mesh + key.Name
 	return utf8.ValidString(text) && !strings.ContainsRune(text, 0)
@@ -237,7 +233,7 @@ func (s *Store) List(ctx context.Context, kind string) ([]store.Row, store.Curso
 	return rows, cursor(revision), nil
 }
 
-// list reads rows and revision in one transaction, so that they belong together.
+// list reads rows and the revision in one transaction, so that they are consistent.
 func (s *Store) list(ctx context.Context, kind string) ([]store.Row, int64, error) {
 	tx, err := s.read.BeginTx(ctx, &s.snapshot)
 	if err != nil {
@@ -268,9 +264,9 @@ func (s *Store) Watch(ctx context.Context, kind string, from store.Cursor) (<-ch
 	return s.hub.Watch(ctx, kind, after, s.events)
 }
 
-// reaches says whether the history of a kind goes back to a position.
+// reaches returns nil if the history of a kind includes a position.
 func (s *Store) reaches(ctx context.Context, kind string, after int64) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, transactionTimeout)
 	defer cancel()
 	var horizon, revision int64
 	err := s.read.QueryRowContext(ctx, selectReach, kind).Scan(&horizon, &revision)
@@ -280,11 +276,11 @@ func (s *Store) reaches(ctx context.Context, kind string, after int64) error {
 	return err
 }
 
-// events implements [follow.Read]. The horizon is read after the events: had it passed them before, it
-// has passed them then.
+// events implements [follow.Read]. It reads the horizon after the events: a horizon that passed them before the read is
+// seen too.
 func (s *Store) events(ctx context.Context, kind string, after int64) ([]store.Event, int64, error) {
-	// a watch goes on for as long as its caller, a read of it does not
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	// a watch lasts as long as its caller, but one read of it is bounded
+	ctx, cancel := context.WithTimeout(ctx, transactionTimeout)
 	defer cancel()
 	events, last, err := s.eventsAfter(ctx, kind, after)
 	if err == nil {
@@ -315,7 +311,7 @@ func (s *Store) eventsAfter(ctx context.Context, kind string, after int64) ([]st
 
 func cursor(revision int64) store.Cursor { return store.Cursor(strconv.FormatInt(revision, 10)) }
 
-// unavailable makes an error of the database one of the contract.
+// unavailable converts an error of the database into one of the store's contract.
 func (d dialect) unavailable(ctx context.Context, err error) error {
 	switch {
 	case err == nil, store.IsRejection(err), errors.Is(err, store.ErrUnavailable):

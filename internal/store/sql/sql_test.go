@@ -38,7 +38,7 @@ func TestStore(t *testing.T) {
 }
 
 func TestDurableStore(t *testing.T) {
-	// The directory's name has what a URL must escape.
+	// The directory's name has characters that a URL must escape.
 	dir := filepath.Join(t.TempDir(), "100% of what? #1")
 	storetest.RunDurable(t, func(t *testing.T) store.Store { return open(t, dir, 0) })
 }
@@ -59,12 +59,12 @@ func TestFullDisk(t *testing.T) {
 		t.Fatalf("Create on a full disk: %v, want %v", err, store.ErrFull)
 	}
 	if _, err := s.Get(t.Context(), key("large")); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("the refused write: %v", err)
+		t.Errorf("the rejected write: %v", err)
 	}
 	kept.Body = []byte("two")
 	kept, err = s.Update(t.Context(), kept)
 	if err != nil {
-		t.Fatalf("a small write after a refused one: %v", err)
+		t.Fatalf("a small write after a rejected one: %v", err)
 	}
 	events, err := s.Watch(t.Context(), "Thing", at)
 	if err != nil {
@@ -75,7 +75,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-func TestOpenRefuses(t *testing.T) {
+func TestOpenRejects(t *testing.T) {
 	newer := t.TempDir()
 	if err := open(t, newer, 0).Close(); err != nil {
 		t.Fatal(err)
@@ -103,7 +103,7 @@ func TestOpenRefuses(t *testing.T) {
 			t.Errorf("%s: %v, want %q", test.name, err, test.want)
 		}
 	}
-	// A refused start leaves no lock behind.
+	// A failed start leaves no lock.
 	setSchemaVersion(t, newer, 1)
 	open(t, newer, 0)
 }
@@ -143,7 +143,7 @@ func TestOnlyTheOwnerReads(t *testing.T) {
 	}
 }
 
-// BenchmarkCreate creates rows of 500 bytes, with as many callers at the same moment.
+// BenchmarkCreate creates rows of 500 bytes, with a number of concurrent callers.
 func BenchmarkCreate(b *testing.B) {
 	server := postgrestest.Start(b, "fsync=on")
 	for _, writers := range []int{1, 64} {

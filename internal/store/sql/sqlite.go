@@ -11,7 +11,7 @@ import (
 	"strings"
 	"syscall"
 
-	"modernc.org/sqlite" // also the driver "sqlite"
+	"modernc.org/sqlite" // the driver "sqlite"
 
 	"weft/internal/store"
 )
@@ -19,11 +19,11 @@ import (
 // File is the name of the database in its directory.
 const File = "weft.db"
 
-// readers is how many reads of a database run at once.
+// readers is the number of concurrent reads of a database.
 const readers = 4
 
-// SQLite is the database DIR/weft.db, which is made where there is none. The directory belongs to one
-// process at a time; it and what is in it are readable by their owner alone, since Secrets are there.
+// SQLite is the database DIR/weft.db, which is created if it is missing. One process at a time can use the directory.
+// Only its owner can read it, since it has Secrets.
 type SQLite struct{ Dir string }
 
 // String implements [Source].
@@ -51,7 +51,7 @@ func runEach(ctx context.Context, tx *transaction, statements []statement) error
 
 func sqliteCause(err error) error {
 	const full = 13 // SQLITE_FULL
-	if answer, ok := errors.AsType[*sqlite.Error](err); ok && answer.Code()&0xff == full {
+	if response, ok := errors.AsType[*sqlite.Error](err); ok && response.Code()&0xff == full {
 		return store.ErrFull
 	}
 	return store.ErrUnavailable
@@ -70,7 +70,7 @@ func (s SQLite) open(context.Context) (database, error) {
 		return database{}, err
 	}
 	path := filepath.Join(dir, File)
-	// SQLite gives its other files the mode of this one.
+	// SQLite creates its other files with the mode of this one.
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return database{}, errors.Join(fmt.Errorf("opening the database: %w", err), lock.Close())
@@ -117,7 +117,7 @@ func connect(path string, connections int, pragmas ...string) (*sql.DB, error) {
 	return db, nil
 }
 
-// lockDirectory takes the directory for this process. The lock goes with the process, however it ends.
+// lockDirectory locks the directory for this process. The lock ends with the process in any case.
 func lockDirectory(dir string) (*os.File, error) {
 	lock, err := os.OpenFile(filepath.Join(dir, "weft.lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

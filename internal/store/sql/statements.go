@@ -26,31 +26,30 @@ const (
 	selectReach = `SELECT coalesce((SELECT revision FROM horizon WHERE kind = $1), start), revision FROM counter`
 )
 
-// dialect is what the databases do each in their own way.
+// dialect is the part of a database that differs from others.
 type dialect struct {
-	schema *strings.Replacer // gives the columns of the migrations their types
-	// lockSchema is what a transaction begins with that migrates; empty where one process has the database.
+	schema *strings.Replacer // replaces the types in migrations
+	// lockSchema is the first statement of a migrating transaction; empty if one process has the database.
 	lockSchema string
-	// takeCounter reads the revision, which then stays the same until the transaction ends.
+	// takeCounter reads the revision and locks it until the transaction ends.
 	takeCounter string
-	snapshot    sql.TxOptions // of a transaction that reads one moment
-	// reclaim writes the database anew, without what was deleted.
+	snapshot    sql.TxOptions // of a transaction that reads one snapshot
+	// reclaim rewrites the database without its free space.
 	reclaim []string
-	// announce tells other instances what a transaction changed.
+	// announce notifies other replicas of a transaction's changes.
 	announce func(*batch)
-	// run runs the statements of a transaction in their order.
+	// run runs the statements of a transaction in order.
 	run func(context.Context, *transaction, []statement) error
-	// readRows answers those rows of the keys that there are; nil where asking for one after the other
-	// costs no more.
+	// readRows returns the existing rows of the keys; nil if single reads cost no more.
 	readRows func(ctx context.Context, tx *transaction, keys []resource.Key) ([]store.Row, error)
-	// cause answers which sort of [store.ErrUnavailable] an error of the database is.
+	// cause returns the kind of [store.ErrUnavailable] of a database error.
 	cause func(error) error
-	// uncertain says of an error of a commit whether it leaves open what became of the transaction.
+	// uncertain reports whether a transaction may be committed after an error of its commit.
 	uncertain func(error) bool
 }
 
-// prepared is a database that keeps statements prepared, since to parse and plan one costs more than to
-// run it. Other statements run as they are.
+// prepared is a database with prepared statements, since parsing and planning one costs more than running it. Other
+// statements run unprepared.
 type prepared struct {
 	*sql.DB
 	statements map[string]*sql.Stmt
@@ -84,7 +83,7 @@ func (p *prepared) QueryContext(ctx context.Context, text string, args ...any) (
 	return p.DB.QueryContext(ctx, text, args...)
 }
 
-// begin answers a transaction with the prepared statements.
+// begin returns a transaction with the prepared statements.
 func (p *prepared) begin(ctx context.Context) (*transaction, error) {
 	connection, err := p.Conn(ctx)
 	if err != nil {
@@ -97,14 +96,14 @@ func (p *prepared) begin(ctx context.Context) (*transaction, error) {
 	return &transaction{tx, connection, p.statements}, nil
 }
 
-// transaction is one, with the connection on which it runs.
+// transaction is a transaction with its connection.
 type transaction struct {
 	*sql.Tx
 	connection *sql.Conn
 	statements map[string]*sql.Stmt
 }
 
-// end gives the connection back, and undoes what was not committed.
+// end returns the connection to the pool, and rolls back an uncommitted transaction.
 func (t *transaction) end() {
 	_ = t.Rollback() // after a commit it does nothing
 	_ = t.connection.Close()

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// boundUnacknowledged ends a connection whose other side has not acknowledged for 20 seconds what was sent,
-// instead of the quarter of an hour that Linux waits.
+// boundUnacknowledged closes a connection whose peer has not acknowledged data for 20 seconds, instead of Linux's
+// quarter of an hour.
 func boundUnacknowledged(network, _ string, raw syscall.RawConn) error {
 	if network == "unix" {
 		return nil

@@ -4,5 +4,5 @@ package sql
 
 import "syscall"
 
-// boundUnacknowledged leaves it to the system how long it waits.
+// boundUnacknowledged keeps the system's timeout.
 func boundUnacknowledged(string, string, syscall.RawConn) error { return nil }

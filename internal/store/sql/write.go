@@ -11,17 +11,17 @@ import (
 	"weft/resource"
 )
 
-// mostTogether bounds how many writes one transaction holds.
+// mostTogether bounds the number of writes in one transaction.
 const mostTogether = 1000
 
-// request is one write that waits for the writer.
+// request is a write that waits for the writer.
 type request struct {
 	ctx  context.Context
-	keys []resource.Key // the rows that apply asks for
-	// apply answers an error of the contract before it writes anything; any other one ends the
-	// transaction, with all that is in it.
+	keys []resource.Key // the rows that apply reads
+	// apply returns an error of the store's contract before it writes anything. Any other error ends the transaction
+	// with all its requests.
 	apply func(*batch) (store.Row, error)
-	done  chan outcome // holds one, so that the writer never waits
+	done  chan outcome // buffered, so that the writer never waits
 }
 
 type outcome struct {
@@ -73,16 +73,16 @@ func (s *Store) submit(ctx context.Context, keys []resource.Key, apply func(*bat
 	}
 }
 
-// patience bounds a transaction. One takes milliseconds; a database that takes longer is not there.
-const patience = 20 * time.Second
+// transactionTimeout bounds a transaction. A transaction takes milliseconds; a slower database counts as unavailable.
+const transactionTimeout = 20 * time.Second
 
-// writer is the one goroutine that writes.
+// writer is the only goroutine that writes.
 type writer struct {
 	*Store
-	oldest int64 // the history begins after it, or after a later one
+	oldest int64 // the history starts after it, or later
 }
 
-// load finds where the history begins.
+// load reads the start of the history.
 func (w *writer) load(ctx context.Context) error {
 	row := w.write.QueryRowContext(ctx,
 		`SELECT coalesce((SELECT min(revision) FROM history) - 1, revision) FROM counter`)
@@ -104,7 +104,7 @@ func (w *writer) run() {
 	}
 }
 
-// gather takes whoever waits already.
+// gather returns the first request with all that wait already.
 func (w *writer) gather(first *request) []*request {
 	together := []*request{first}
 	for len(together) < mostTogether {
@@ -118,7 +118,7 @@ func (w *writer) gather(first *request) []*request {
 	return together
 }
 
-// commit stores requests in one transaction and answers them.
+// commit stores requests in one transaction and sends their outcomes.
 func (w *writer) commit(requests []*request) {
 	outcomes, touched, err := w.transact(requests)
 	for i, r := range requests {
@@ -131,10 +131,10 @@ func (w *writer) commit(requests []*request) {
 	w.hub.Changed(touched...)
 }
 
-// transact answers each request's outcome and the kinds that changed. On an error nothing was stored,
-// unless the error says that it may have been.
+// transact returns the outcome of each request and the changed kinds. After an error nothing is stored, unless the
+// error says that it may be.
 func (w *writer) transact(requests []*request) ([]outcome, []string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), transactionTimeout)
 	defer cancel()
 	tx, err := w.write.begin(ctx)
 	if err != nil {
@@ -170,7 +170,7 @@ func (w *writer) transact(requests []*request) ([]outcome, []string, error) {
 	return outcomes, slices.Collect(maps.Keys(b.touched)), err
 }
 
-// conclude writes what every transaction ends with, and answers where the history begins then.
+// conclude writes the end of a transaction, and returns the start of the history.
 func (w *writer) conclude(b *batch) (oldest int64, err error) {
 	oldest = w.compact(b)
 	b.queue(updateCounter, b.revision)
@@ -178,9 +178,8 @@ func (w *writer) conclude(b *batch) (oldest int64, err error) {
 	return oldest, b.flush()
 }
 
-// compact forgets the oldest events once a good number can go, and answers where the history begins
-// then. Of each kind it notes the newest event that went, so that a kind that changes rarely is not too
-// old because others change often.
+// compact deletes the oldest events once there are enough to delete, and returns the start of the history. It records
+// the newest deleted event of each kind, so that a kind that changes rarely does not become too old because of others.
 func (w *writer) compact(b *batch) int64 {
 	slack := min(w.history/10, mostTogether) + 1
 	oldest := b.revision - w.history
@@ -194,8 +193,8 @@ func (w *writer) compact(b *batch) int64 {
 	return oldest
 }
 
-// Scrub removes what rows have been: the history, so that every cursor is too old, and what the database
-// keeps of it in free space. It locks the database for as long as copying it takes.
+// Scrub removes former versions of rows: the history, so that every cursor is too old, and the database's free space.
+// It locks the database while copying it.
 func (s *Store) Scrub(ctx context.Context) error {
 	return s.unavailable(ctx, s.scrub(ctx))
 }

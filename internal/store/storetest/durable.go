@@ -6,8 +6,7 @@ import (
 	"weft/internal/store"
 )
 
-// RunDurable runs the part of the suite that is about stores that keep their rows: reopen answers the
-// same store again, after the one before was closed.
+// RunDurable runs the tests of durable stores: reopen returns the same store again, after the former one was closed.
 func RunDurable(t *testing.T, reopen func(t *testing.T) store.Store) {
 	s := reopen(t)
 	_, at := list(t, s, "Thing")

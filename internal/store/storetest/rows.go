@@ -142,7 +142,7 @@ func testOwner(t *testing.T, s store.Store) {
 	}
 }
 
-// testImpossible: a path of the API may name anything.
+// testImpossible: a path of the API may have any name.
 func testImpossible(t *testing.T, s store.Store) {
 	for _, name := range []string{"", "a\x00b", "\xff", "'; DROP TABLE resources; --"} {
 		_, err := s.Get(t.Context(), key(name))
@@ -222,7 +222,7 @@ func testCounters(t *testing.T, s store.Store) {
 	running.Wait()
 }
 
-// increment adds one to the number in a row, by reading it again until nobody was faster.
+// increment adds one to the number in a row, and retries after a conflict.
 func increment(ctx context.Context, s store.Store, k resource.Key) error {
 	for {
 		row, err := s.Get(ctx, k)

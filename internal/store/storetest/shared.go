@@ -10,11 +10,10 @@ import (
 	"weft/resource"
 )
 
-// OpenShared answers several stores of one database, as so many instances have them. The database is
-// empty.
+// OpenShared returns several stores of one empty database, as several replicas have them.
 type OpenShared func(t *testing.T, stores int) []store.Store
 
-// RunShared runs the part of the suite that is about several stores of one database.
+// RunShared runs the tests of several stores of one database.
 func RunShared(t *testing.T, open OpenShared) {
 	for _, test := range []struct {
 		name string
@@ -60,7 +59,7 @@ func testUpdateOther(t *testing.T, s []store.Store) {
 	update(t, s[0], second, "three")
 }
 
-// testOneCreates is what a lease held by a row depends on.
+// testOneCreates: of concurrent creations of a row, one succeeds. Leases depend on it.
 func testOneCreates(t *testing.T, s []store.Store) {
 	for round := range 20 {
 		var running sync.WaitGroup
@@ -123,7 +122,7 @@ func testCountersShared(t *testing.T, s []store.Store) {
 	}
 }
 
-// testVersionsGrow: an older version is never given again, so that whoever holds it is stale.
+// testVersionsGrow: a version is never reused, so a writer with an older one is stale.
 func testVersionsGrow(t *testing.T, s []store.Store) {
 	seen := map[string]bool{}
 	for n := range 30 {
@@ -169,7 +168,7 @@ func testReplicasShared(t *testing.T, s []store.Store) {
 	replicas := make([]map[resource.Key]store.Row, 2*len(s))
 	for i := range replicas {
 		if i == len(s) {
-			<-half // the later watchers begin in the middle
+			<-half // the later watchers start in the middle
 		}
 		watching.Go(func() { replicas[i] = replicate(t, s[i%len(s)], last) })
 	}

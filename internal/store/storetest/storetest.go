@@ -1,4 +1,4 @@
-// Package storetest is what every store must pass: each sentence of the contract of package store.
+// Package storetest is the conformance suite for stores: it tests each sentence of the contract of package store.
 package storetest
 
 import (
@@ -13,15 +13,15 @@ import (
 	"weft/resource"
 )
 
-// Open answers an empty store that remembers that many events at least, and forgets those that are more
-// than ten times as far back.
+// Open returns an empty store that keeps that many events at least, and drops events that are more than ten times as
+// old.
 type Open func(t *testing.T, history int) store.Store
 
-// plenty is a history that no test outruns.
+// plenty is a history that no test exceeds.
 const plenty = 100_000
 
-// patience bounds how long a test waits for what must come.
-const patience = 20 * time.Second
+// waitTimeout bounds the wait of a test for an expected event.
+const waitTimeout = 20 * time.Second
 
 // Run runs the suite.
 func Run(t *testing.T, open Open) {
@@ -105,7 +105,7 @@ func wantError(t *testing.T, what string, got, want error) {
 	}
 }
 
-// wantRow compares what a store may not change, the version too.
+// wantRow compares all fields that a store must not change, the version too.
 func wantRow(t *testing.T, what string, got, want store.Row) {
 	t.Helper()
 	if difference := differs(got, want); difference != "" {
@@ -130,17 +130,17 @@ func differs(got, want store.Row) string {
 	return ""
 }
 
-// eventually asks again until a condition holds, for what the contract promises "soon after".
+// eventually retries until a condition holds, for what the contract promises "soon after".
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	end := time.After(patience)
+	end := time.After(waitTimeout)
 	for !holds() {
 		select {
 		case <-tick.C:
 		case <-end:
-			t.Fatalf("not within %s: %s", patience, what)
+			t.Fatalf("not within %s: %s", waitTimeout, what)
 		}
 	}
 }

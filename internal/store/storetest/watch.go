@@ -12,7 +12,7 @@ import (
 	"weft/resource"
 )
 
-// receive answers the next events, and fails where the channel was closed or nothing comes.
+// receive returns the next events, and fails if the channel is closed or nothing comes.
 func receive(t *testing.T, events <-chan []store.Event) []store.Event {
 	t.Helper()
 	select {
@@ -21,13 +21,13 @@ func receive(t *testing.T, events <-chan []store.Event) []store.Event {
 			t.Fatal("the watch was closed")
 		}
 		return batch
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		t.Fatal("no event came")
 	}
 	return nil
 }
 
-// collect answers the next n events.
+// collect returns the next n events.
 func collect(t *testing.T, events <-chan []store.Event, n int) []store.Event {
 	t.Helper()
 	var all []store.Event
@@ -159,7 +159,7 @@ func testBehind(t *testing.T, s store.Store) {
 	for i := 1; i <= 500; i++ {
 		row = update(t, s, row, fmt.Sprint(i))
 	}
-	// Whatever the watcher had taken before it fell behind has no gap.
+	// The events that the watcher received before it lagged have no gap.
 	next := 0
 	for batch := range events {
 		for _, e := range batch {
@@ -192,8 +192,8 @@ func testQuiet(t *testing.T, s store.Store) {
 	}
 }
 
-// testReplicas lets watchers that begin at different moments each keep a replica by what they see, and
-// compares the replicas with the store in the end.
+// testReplicas starts watchers at different moments, each of which builds a copy of the store from events, and compares
+// the copies with the store at the end.
 func testReplicas(t *testing.T, s store.Store) {
 	const writers, writes, watchers = 6, 60, 4
 	var writing, watching sync.WaitGroup
@@ -205,7 +205,7 @@ func testReplicas(t *testing.T, s store.Store) {
 	replicas := make([]map[resource.Key]store.Row, watchers)
 	for i := range watchers {
 		if i == watchers/2 {
-			<-half // the later watchers begin in the middle
+			<-half // the later watchers start in the middle
 		}
 		watching.Go(func() { replicas[i] = replicate(t, s, last) })
 	}
@@ -228,7 +228,7 @@ func wantReplica(t *testing.T, i int, replica map[resource.Key]store.Row, rows [
 	}
 }
 
-// scribble creates, updates and deletes rows of its own, and says so when it is half done.
+// scribble creates, updates and deletes its own rows, and signals the middle.
 func scribble(t *testing.T, s store.Store, writer, writes int, half chan<- struct{}) {
 	ctx, random := t.Context(), rand.New(rand.NewPCG(uint64(writer), 1))
 	for n := range writes {
@@ -252,10 +252,10 @@ func scribble(t *testing.T, s store.Store, writer, writes int, half chan<- struc
 	}
 }
 
-// replicate lists and then applies events until it sees the last row.
+// replicate lists and then applies events until it receives the last row.
 func replicate(t *testing.T, s store.Store, last resource.Key) map[resource.Key]store.Row {
 	replica := map[resource.Key]store.Row{}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	rows, at, err := s.List(ctx, last.Kind)
 	if err != nil {
