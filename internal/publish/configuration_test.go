@@ -28,7 +28,11 @@ func TestConfigurations(t *testing.T) {
 		hub := NewHub(graph.NewState("east"), xds.NewCatalog(), slog.New(slog.DiscardHandler))
 		var rows []resource.Any
 		for _, document := range resource.SplitYAML([]byte(golden.Section(scenario, "resources.yaml"))) {
-			rows = append(rows, row(t, document.Text))
+			o := row(t, document.Text)
+			if meta := o.Envelope(); meta.Label(kind.DisplayName) != "" { // received from its zone
+				meta.Name = kind.SyncedName(kind.ByName(o.Key().Kind).Describe(), meta.Label(kind.DisplayName), kind.OwnerOf(meta))
+			}
+			rows = append(rows, o)
 		}
 		put(hub, rows...)
 		var keys []graph.ProxyKey
