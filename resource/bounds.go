@@ -2,13 +2,12 @@ package resource
 
 import (
 	"reflect"
-	"strconv"
 	"strings"
 	"sync"
 	"unicode/utf8"
 )
 
-// Bounds of a written resource of any kind. Bounds of single fields stand in their tag `schema`; see [BoundOf].
+// Bounds of a written resource of any kind. Bounds of single fields stand in their tag `schema`; see [Rules].
 const (
 	// MaxBytes is the size of a resource's document, and of its stored body, unless its kind says otherwise.
 	MaxBytes = 1 << 20
@@ -29,57 +28,6 @@ func (i *Info) Bytes() int {
 		return i.MaxBytes
 	}
 	return MaxBytes
-}
-
-// Bound says how large the value of a field may be; 0 is no bound.
-type Bound struct {
-	Items      int // of a list
-	Properties int // of a mapping
-	Length     int // of a string in characters, of base64 in bytes of its value; of each one of a list or mapping
-	Name       int // of each name of a mapping, in characters
-}
-
-// patternLengths are the lengths of the forms that the word "pattern=" of a tag names.
-var patternLengths = map[string]int{"name": 253, "mesh": 63, "section": 63, "duration": 64, "labelName": 317, "tagName": 253, "tagValue": 253}
-
-// textLength is that of a value with a written form of its own: a duration, a time, a port or its name.
-const textLength = 64
-
-// BoundOf reads the bound of a field off its tag `schema`: maxItems=, maxProperties= and maxLength=, and what other
-// words imply. It is the only place where these words are read; the JSON Schemas, the documentation and the checks of
-// what is written and of what comes from other zones follow it.
-func BoundOf(f reflect.StructField) Bound {
-	b := Bound{}
-	tag, _, _ := strings.Cut(f.Tag.Get("schema"), "default=")
-	for word := range strings.FieldsSeq(tag) {
-		name, value, _ := strings.Cut(word, "=")
-		n, _ := strconv.Atoi(value)
-		switch name {
-		case "maxItems":
-			b.Items = n
-		case "maxProperties":
-			b.Properties = n
-		case "maxLength":
-			b.Length = n
-		case "ip":
-			b.Length = 45
-		case "host":
-			b.Length = 253
-		case "pattern":
-			b.Length = patternLengths[value]
-		case "enum":
-			for option := range strings.SplitSeq(value, "|") {
-				b.Length = max(b.Length, len(option))
-			}
-			b.Length = max(b.Length, textLength) // a wrong one is shown
-		case "labels", "tags":
-			b.Properties, b.Length, b.Name = MaxLabels, 253, 317
-		}
-	}
-	if inner := innermost(f.Type); reflect.PointerTo(inner).Implements(unmarshaler) {
-		b.Length = textLength
-	}
-	return b
 }
 
 // innermost is what a pointer, list or mapping is of; of base64 it is the list of bytes.
@@ -116,7 +64,7 @@ func fieldsByName(t reflect.Type) map[string]boundedField {
 			}
 			continue
 		}
-		fields[name] = boundedField{f.Type, BoundOf(f)}
+		fields[name] = boundedField{f.Type, RulesOf(f).Bound}
 	}
 	boundedStructs.Store(t, fields)
 	return fields

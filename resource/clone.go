@@ -71,7 +71,9 @@ func newCopier(t reflect.Type) copier {
 	return recoded
 }
 
-func encodesItself(t reflect.Type) bool { return t.Implements(marshaler) || t.Implements(textMarshaler) }
+func encodesItself(t reflect.Type) bool {
+	return t.Implements(marshaler) || t.Implements(textMarshaler)
+}
 
 // recoded copies a value through JSON: of a type whose own encoding may change it, as a time loses its location. A value
 // that JSON does not have stays as it is, so that [Body] fails for the copy too.

@@ -25,7 +25,7 @@ func wantBounds(t *testing.T, at string, s reflect.Type) {
 	for i := range s.NumField() {
 		f := s.Field(i)
 		name := at + "." + f.Name
-		b, inner := resource.BoundOf(f), f.Type
+		b, inner := resource.RulesOf(f).Bound, f.Type
 		for reflect.PointerTo(inner).Kind() == reflect.Pointer {
 			switch {
 			case inner.Kind() == reflect.Pointer:
@@ -56,8 +56,8 @@ func TestPatternsHaveALength(t *testing.T) {
 	for name := range kind.Patterns {
 		f := reflect.StructField{Name: "F", Type: reflect.TypeFor[string](),
 			Tag: reflect.StructTag(`schema:"pattern=` + name + `"`)}
-		if resource.BoundOf(f).Length == 0 {
-			t.Errorf("resource.BoundOf knows no length of the pattern %s", name)
+		if resource.RulesOf(f).Bound.Length == 0 {
+			t.Errorf("resource.RulesOf has no length of the pattern %s", name)
 		}
 	}
 }

@@ -42,12 +42,12 @@ func fieldsOf(t reflect.Type, prefix string) []Field {
 	var fields []Field
 	for i := range t.NumField() {
 		f := t.Field(i)
-		rules := rulesOf(f)
+		rules := resource.RulesOf(f)
 		path := prefix + jsonName(f)
 		fields = append(fields, Field{
-			Path: path, Type: plainType(f.Type, &rules), Bound: boundText(f.Type, &rules), Default: rules.fallback,
+			Path: path, Type: plainType(f.Type, &rules), Bound: boundText(f.Type, &rules), Default: rules.Default,
 			Meaning:  comment(t, f),
-			Required: rules.required, ReadOnly: rules.readonly, Deprecated: rules.deprecated,
+			Required: rules.Required, ReadOnly: rules.ReadOnly, Deprecated: rules.Deprecated,
 		})
 		if inner := elem(f.Type); inner.Kind() == reflect.Struct && !isScalar(inner) {
 			fields = append(fields, fieldsOf(inner, path+listMark(f.Type)+".")...)
@@ -68,13 +68,13 @@ func isScalar(t reflect.Type) bool {
 	return slices.Contains([]reflect.Type{reflect.TypeFor[kind.Time](), reflect.TypeFor[kind.PortRef]()}, t)
 }
 
-func plainType(t reflect.Type, r *rules) string {
+func plainType(t reflect.Type, r *resource.Rules) string {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	switch {
-	case len(r.enum) > 0:
-		return strings.Join(r.enum, ", ")
+	case len(r.Enum) > 0:
+		return strings.Join(r.Enum, ", ")
 	case t == reflect.TypeFor[kind.Duration]():
 		return "duration"
 	case t == reflect.TypeFor[kind.Time]():
@@ -83,11 +83,11 @@ func plainType(t reflect.Type, r *rules) string {
 		return "port or name"
 	case t == reflect.TypeFor[[]byte]():
 		return "base64"
-	case r.ip:
+	case r.IP:
 		return "IP address"
-	case r.host:
+	case r.Host:
 		return "IP address or host name"
-	case r.port:
+	case r.Port:
 		return "port"
 	}
 	switch t.Kind() {
@@ -104,11 +104,11 @@ func plainType(t reflect.Type, r *rules) string {
 }
 
 // boundText is the bound of a field in words.
-func boundText(t reflect.Type, r *rules) string {
+func boundText(t reflect.Type, r *resource.Rules) string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	b := r.bound
+	b := r.Bound
 	var words []string
 	switch {
 	case t == reflect.TypeFor[[]byte]():
@@ -118,7 +118,7 @@ func boundText(t reflect.Type, r *rules) string {
 	case t.Kind() == reflect.Map:
 		words = append(words, atMost(b.Properties, "entries"))
 	}
-	if text := elem(t); text.Kind() == reflect.String && len(r.enum) == 0 && !r.ip {
+	if text := elem(t); text.Kind() == reflect.String && len(r.Enum) == 0 && !r.IP {
 		words = append(words, atMost(b.Length, "characters"))
 	}
 	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " of ")

@@ -1,109 +1,47 @@
 package schema
 
 import (
-	"fmt"
-	"reflect"
 	"strconv"
-	"strings"
 
 	"weft/kind"
 	"weft/resource"
 )
 
-// rules are what the tag `schema` of a field says, in words with a space between them:
-//
-//	required              whoever writes the resource writes the field
-//	readonly              the control plane writes the field
-//	deprecated            the field is read and not to be used
-//	enum=A|B              one of these
-//	pattern=NAME          a form of [kind.Patterns]
-//	port, ip, host        a port from 1 to 65535; an IP address; an IP address or a host name
-//	labels, tags          the names and values of a map
-//	one                   exactly one field of the struct
-//	min=, max=, minItems=, minProperties=         what the value has at least, or at most
-//	maxItems=, maxProperties=, maxLength=         bounds, which [resource.BoundOf] reads
-//	default=VALUE         up to the end of the tag
-type rules struct {
-	required, readonly, deprecated, ip, host, port bool
-	enum                                           []string
-	fallback                                       string
-	narrowing                                      []func(*Schema)
-	bound                                          resource.Bound
+// narrow applies the rules of a field to the schema of its type.
+func narrow(s *Schema, r *resource.Rules) {
+	s.ReadOnly, s.Deprecated, s.Enum = r.ReadOnly, r.Deprecated, r.Enum
+	s.MinItems, s.MinProperties = r.MinItems, r.MinProperties
+	ip := []*Schema{{Format: "ipv4"}, {Format: "ipv6"}}
+	switch {
+	case r.Port:
+		s.Minimum, s.Maximum = number(1), number(65535)
+	case r.IP:
+		s.AnyOf = ip
+	case r.Host:
+		s.AnyOf = append(ip, &Schema{Pattern: pattern("name")})
+	case r.Pattern != "":
+		s.Pattern = pattern(r.Pattern)
+	case r.Labels:
+		s.PropertyNames = &Schema{Pattern: pattern("labelName")}
+	case r.Tags:
+		s.PropertyNames = &Schema{Pattern: pattern("tagName")}
+		s.Additional = &Schema{Type: "string", Pattern: pattern("tagValue")}
+	case r.One:
+		s.MinProperties, s.MaxProperties = 1, 1
+	}
+	if r.Min != nil {
+		s.Minimum = number(*r.Min)
+	}
+	if r.Max != nil {
+		s.Maximum = number(*r.Max)
+	}
+	s.bounded(r.Bound)
+	if r.Default != "" {
+		s.Default = jsonDefault(r, s.Type)
+	}
 }
 
-func rulesOf(f reflect.StructField) rules {
-	var r rules
-	tag, fallback, _ := strings.Cut(f.Tag.Get("schema"), "default=")
-	r.fallback, r.bound = fallback, resource.BoundOf(f)
-	for word := range strings.FieldsSeq(tag) {
-		name, value, _ := strings.Cut(word, "=")
-		if !r.word(name, value) {
-			panic(fmt.Sprintf("schema: the tag of %s has the word %q, which nobody knows", f.Name, word))
-		}
-	}
-	return r
-}
-
-func (r *rules) word(name, value string) bool {
-	n, _ := strconv.Atoi(value)
-	narrow := func(f func(*Schema)) { r.narrowing = append(r.narrowing, f) }
-	switch name {
-	case "required":
-		r.required = true
-	case "readonly":
-		r.readonly = true
-	case "deprecated":
-		r.deprecated = true
-	case "enum":
-		r.enum = strings.Split(value, "|")
-	case "pattern":
-		narrow(func(s *Schema) { s.Pattern = kind.Patterns[value].String() })
-	case "port":
-		r.port = true
-		narrow(func(s *Schema) { s.Minimum, s.Maximum = number(1), number(65535) })
-	case "ip":
-		r.ip = true
-		narrow(func(s *Schema) { s.AnyOf = []*Schema{{Format: "ipv4"}, {Format: "ipv6"}} })
-	case "host":
-		r.host = true
-		narrow(func(s *Schema) {
-			s.AnyOf = []*Schema{{Format: "ipv4"}, {Format: "ipv6"}, {Pattern: kind.Patterns["name"].String()}}
-		})
-	case "labels":
-		narrow(func(s *Schema) { s.PropertyNames = &Schema{Pattern: kind.Patterns["labelName"].String()} })
-	case "tags":
-		narrow(func(s *Schema) {
-			s.PropertyNames = &Schema{Pattern: kind.Patterns["tagName"].String()}
-			s.Additional = &Schema{Type: "string", Pattern: kind.Patterns["tagValue"].String()}
-		})
-	case "one":
-		narrow(func(s *Schema) { s.MinProperties, s.MaxProperties = 1, 1 })
-	case "min":
-		narrow(func(s *Schema) { s.Minimum = number(n) })
-	case "max":
-		narrow(func(s *Schema) { s.Maximum = number(n) })
-	case "minItems":
-		narrow(func(s *Schema) { s.MinItems = n })
-	case "maxItems", "maxProperties", "maxLength": // resource.BoundOf reads them
-	case "minProperties":
-		narrow(func(s *Schema) { s.MinProperties = n })
-	default:
-		return false
-	}
-	return true
-}
-
-// narrow applies the rules to the schema of the field's type.
-func (r *rules) narrow(s *Schema) {
-	s.ReadOnly, s.Deprecated, s.Enum = r.readonly, r.deprecated, r.enum
-	for _, narrow := range r.narrowing {
-		narrow(s)
-	}
-	s.bounded(r.bound)
-	if r.fallback != "" {
-		s.Default = r.value(s.Type)
-	}
-}
+func pattern(name string) string { return kind.Patterns[name].String() }
 
 // bounded adds the bound of a field.
 func (s *Schema) bounded(b resource.Bound) {
@@ -128,14 +66,14 @@ func (s *Schema) bounded(b resource.Bound) {
 	}
 }
 
-// value is the default as JSON has it.
-func (r *rules) value(jsonType string) any {
+// jsonDefault is the default as JSON has it.
+func jsonDefault(r *resource.Rules, jsonType string) any {
 	switch jsonType {
 	case "integer":
-		n, _ := strconv.Atoi(r.fallback)
+		n, _ := strconv.Atoi(r.Default)
 		return n
 	case "boolean":
-		return r.fallback == "true"
+		return r.Default == "true"
 	}
-	return r.fallback
+	return r.Default
 }

@@ -123,18 +123,18 @@ func (b *builder) object(t reflect.Type) *Schema {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name := jsonName(f)
-		rules := rulesOf(f)
-		o.Properties[name] = b.field(t, f, rules)
-		if rules.required {
+		rules := resource.RulesOf(f)
+		o.Properties[name] = b.field(t, f, &rules)
+		if rules.Required {
 			o.Required = append(o.Required, name)
 		}
 	}
 	return o
 }
 
-func (b *builder) field(t reflect.Type, f reflect.StructField, rules rules) *Schema {
+func (b *builder) field(t reflect.Type, f reflect.StructField, rules *resource.Rules) *Schema {
 	s := b.of(f.Type)
-	rules.narrow(s)
+	narrow(s, rules)
 	s.Description = comment(t, f)
 	return s
 }
