@@ -42,12 +42,12 @@ type ZoneIngressSection struct {
 	Name              string `json:"name,omitempty" schema:"pattern=section"`  // the sectionName in policies; by default the port
 }
 
-// Listener answers "address:port".
+// Listener returns "address:port".
 func (z *ZoneIngressSection) Listener() string {
 	return net.JoinHostPort(z.Address, strconv.Itoa(int(z.Port)))
 }
 
-// SameAddress says whether other zones dial both at the same address.
+// SameAddress reports whether other zones dial the same address for both.
 func (z *ZoneIngressSection) SameAddress(other *ZoneIngressSection) bool {
 	return z.AdvertisedAddress == other.AdvertisedAddress && z.AdvertisedPort == other.AdvertisedPort
 }
@@ -59,7 +59,7 @@ type ZoneEgressSection struct {
 	Name    string `json:"name,omitempty" schema:"pattern=section"` // the sectionName in policies; by default the port
 }
 
-// Listener answers "address:port".
+// Listener returns "address:port".
 func (z *ZoneEgressSection) Listener() string {
 	return net.JoinHostPort(z.Address, strconv.Itoa(int(z.Port)))
 }
@@ -168,7 +168,7 @@ type ReachableBackends struct {
 	Refs []BackendRef `json:"refs,omitempty" schema:"maxItems=4096"` // the services; an empty list reaches none
 }
 
-// adminAddress is where Envoy's administration interface listens.
+// adminAddress is the address of Envoy's administration interface.
 const adminAddress = "127.0.0.1"
 
 // Admin is Envoy's administration interface.
@@ -176,7 +176,7 @@ type Admin struct {
 	Port uint32 `json:"port,omitempty" schema:"port"` // the port on 127.0.0.1; absent: a unix socket
 }
 
-// Tags and labels that have a meaning.
+// Tags and labels with a meaning.
 const (
 	ServiceTag     = "kuma.io/service"
 	ProtocolTag    = "kuma.io/protocol"
@@ -187,12 +187,12 @@ const (
 	WorkloadLabel  = "kuma.io/workload"
 	NamespaceLabel = resource.NamespaceLabel
 	ProxyTypeLabel = "kuma.io/proxy-type" // sidecar, zoneingress or zoneegress
-	ManagedBy      = "kuma.io/managed-by" // the value GeneratedBy marks what the control plane made
+	ManagedBy      = "kuma.io/managed-by" // the value GeneratedBy marks resources that the control plane generated
 	GeneratedBy    = "weft"
 )
 
-// Effective returns the inbound with every default of its Dataplane filled in. The control plane works with effective
-// inbounds and stores the inbound as the user wrote it.
+// Effective returns the inbound with the defaults of its Dataplane. The control plane uses effective inbounds and
+// stores the inbound as the user wrote it.
 func (n *Networking) Effective(in Inbound) Inbound {
 	if in.Address == "" {
 		in.Address = n.Address
@@ -224,12 +224,12 @@ func (n *Networking) Effective(in Inbound) Inbound {
 	return in
 }
 
-// Listener answers "address:port", by which a listener is known. Several inbounds may share one.
+// Listener returns "address:port", which identifies a listener. Several inbounds may share a listener.
 func (in *Inbound) Listener() string {
 	return net.JoinHostPort(in.Address, strconv.Itoa(int(in.Port)))
 }
 
-// Section answers "address:port/name", which tells apart what shares a listener and policies tell apart.
+// Section returns "address:port/name", which identifies an inbound, also where inbounds share a listener.
 func (in *Inbound) Section() string { return in.Listener() + "/" + in.Name }
 
 // Dataplanes is the kind of [Dataplane].
@@ -249,8 +249,8 @@ var Dataplanes = &resource.Kind[Dataplane]{
 	Validate: validateDataplane,
 }
 
-// defaultDataplane leaves out the label that names the type of the proxy: its sections tell it. Health has one
-// spelling, and without a value it means that the inbound is not ready.
+// defaultDataplane removes the label with the type of the proxy, which its sections state. It normalises Health to one
+// spelling; Health without a value means not ready.
 func defaultDataplane(o *resource.Object[Dataplane]) {
 	delete(o.Labels, ProxyTypeLabel)
 	for i := range o.Spec.Networking.Inbound {
@@ -264,26 +264,24 @@ func defaultDataplane(o *resource.Object[Dataplane]) {
 	}
 }
 
-// DataplaneListenerStatus is what a proxy serves, stored by the instance that holds its session whenever it
-// changes. It has a row of its own, so that it wakes only those who derive endpoints.
+// DataplaneListenerStatus is the listener status of a proxy. The replica that holds the agent's session stores it
+// whenever it changes. It is a row of its own, so that a change affects only the derived values that read endpoints.
 type DataplaneListenerStatus struct {
-	// Run is the agent's run that reported; a new run begins as serving nothing. Empty for a proxy
-	// without an agent.
+	// Run is the id of the agent's process that reported. A new process begins without ready listeners. Empty for a
+	// proxy without an agent.
 	Run string `json:"run,omitempty"`
-	// Inbounds are ready. One that is no longer in the Dataplane drains: its listener
-	// stays until every client has let go of it, and then it leaves this list.
+	// Inbounds are the ready inbounds. An inbound that is no longer in the Dataplane drains: its listener stays until
+	// no client uses it, and is then removed from this list.
 	Inbounds []ServedInbound `json:"inbounds,omitempty"`
-	// Ingresses are the zone ingress's listeners that are served. One that is no longer in the Dataplane is
-	// draining.
+	// Ingresses are the ready listeners of the zone ingress. A listener that is no longer in the Dataplane drains.
 	Ingresses []ZoneIngressSection `json:"ingresses,omitempty"`
-	// Egresses are the zone egress's listeners that are served. One that is no longer in the Dataplane is being
-	// draining.
+	// Egresses are the ready listeners of the zone egress. A listener that is no longer in the Dataplane drains.
 	Egresses []ServedEgress `json:"egresses,omitempty"`
-	// Registered says that the agent wrote the Dataplane, which goes when the agent has gone for good.
+	// Registered states that the agent wrote the Dataplane, which is deleted when its lease expires.
 	Registered bool `json:"registered,omitempty"`
 	// Token is the ID of the token that registered it.
 	Token string `json:"token,omitempty"`
-	// Draining says that the proxy is going away; none of its inbounds is an endpoint.
+	// Draining states that the proxy drains before it stops: none of its inbounds is an endpoint.
 	Draining bool `json:"draining,omitempty"`
 }
 
@@ -292,12 +290,12 @@ type ServedInbound struct {
 	Inbound
 	// Serial is the serial number of the certificate that the port presented; empty for a plaintext inbound.
 	Serial string `json:"serial,omitempty"`
-	// SpiffeIDs are the SPIFFE IDs in it; none where the agent does not tell.
+	// SpiffeIDs are the SPIFFE IDs in that certificate, or none where the agent does not report them.
 	SpiffeIDs []string `json:"spiffeIDs,omitempty"`
-	// AlsoPlaintext is since when it takes mutual TLS beside connections without, which was all that it took
-	// before: until every client has heard of that. Zero: it takes one of the two.
+	// AlsoPlaintext is the time since which the inbound accepts mutual TLS beside plaintext, until every client uses
+	// mutual TLS. Zero: it accepts only one of the two.
 	AlsoPlaintext Time `json:"alsoPlaintext,omitzero"`
-	// Unhealthy says that the application behind it fails its probe.
+	// Unhealthy states that the application fails its probe.
 	Unhealthy bool `json:"unhealthy,omitempty"`
 }
 
@@ -352,7 +350,7 @@ type ProxyVersion struct {
 	Agent *ProgramVersion `json:"kumaDp,omitempty"`
 }
 
-// Text is the version of Envoy; empty where it is not known.
+// Text returns the version of Envoy, or an empty string.
 func (v *ProxyVersion) Text() string {
 	if v == nil {
 		return ""
@@ -365,7 +363,7 @@ type ProgramVersion struct {
 	Version string `json:"version" schema:"maxLength=253"` // such as 1.40.0
 }
 
-// VersionOfEnvoy is the version of a proxy with such an Envoy; nil where it states none.
+// VersionOfEnvoy returns the version of a proxy without weft-dp, or nil for an empty version.
 func VersionOfEnvoy(version string) *ProxyVersion {
 	if version == "" {
 		return nil
@@ -373,7 +371,7 @@ func VersionOfEnvoy(version string) *ProxyVersion {
 	return &ProxyVersion{Envoy: ProgramVersion{version}}
 }
 
-// VersionOfAgent is the version of a proxy with such an Envoy and such a weft-dp beside it. An empty one is not known.
+// VersionOfAgent returns the version of a proxy with weft-dp. Empty versions are unknown.
 func VersionOfAgent(envoy, agent string) *ProxyVersion {
 	if agent == "" {
 		return VersionOfEnvoy(envoy)
@@ -419,7 +417,7 @@ type Cause struct {
 	Name string `json:"name" schema:"maxLength=253"` // of the resource
 }
 
-// Connected says whether a subscription is open.
+// Connected reports whether a subscription is open.
 func (i *DataplaneInsight) Connected() bool {
 	return slices.ContainsFunc(i.Subscriptions, func(s Subscription) bool { return s.DisconnectTime == nil })
 }
@@ -439,13 +437,13 @@ var DataplaneInsights = &resource.Kind[DataplaneInsight]{
 	Info: resource.Info{Name: "DataplaneInsight", Plural: "dataplane-insights", Aliases: []string{"dataplaneinsights"}, Scope: resource.Mesh, Sync: resource.ZoneToGlobal, Flat: true, ReadOnly: true},
 }
 
-// Changing says whether any inbound takes connections with mutual TLS and without.
+// Changing reports whether an inbound accepts both mutual TLS and plaintext.
 func (s *DataplaneListenerStatus) Changing() bool {
 	return slices.ContainsFunc(s.Inbounds, func(in ServedInbound) bool { return !in.AlsoPlaintext.IsZero() })
 }
 
-// Remove takes listeners, by "address:port", and inbounds by their [Inbound.Section], out of what is served. It answers
-// whether any was there.
+// Remove removes listeners, by "address:port", and inbounds, by their [Inbound.Section]. It reports whether it removed
+// any.
 func (s *DataplaneListenerStatus) Remove(gone []string) bool {
 	before := len(s.Inbounds) + len(s.Ingresses) + len(s.Egresses)
 	s.Inbounds = slices.DeleteFunc(slices.Clone(s.Inbounds), func(in ServedInbound) bool {

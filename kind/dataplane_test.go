@@ -40,20 +40,20 @@ networking:
 func TestDataplane(t *testing.T) {
 	accepts(t, wholeDataplane)
 	for name, networking := range map[string]string{
-		"nothing":                          `{}`,
-		"a client":                         `{outbound: [{port: 1, tags: {kuma.io/service: a}}]}`,
-		"transparent":                      `{address: "fd00::1", inbound: [{port: 80}], transparentProxying: {redirectPortInbound: 15006, redirectPortOutbound: 15001, ipFamilyMode: IPv6, reachableServices: [a, b_c]}}`,
-		"reaching nothing":                 `{transparentProxying: {reachableBackends: {}}}`,
-		"reaching some":                    `{transparentProxying: {reachableBackends: {refs: [{kind: MeshService, name: a}, {kind: MeshService, labels: {a: b}, port: 80}]}}}`,
-		"a port, two addresses":            `{inbound: [{address: 10.0.0.1, port: 80}, {address: 10.0.0.2, port: 80}]}`,
-		"a zone ingress":                   `{` + zoneIngress + `}`,
-		"an ingress beside an application": `{address: 10.0.0.1, inbound: [{port: 80}], zoneIngress: {address: 10.0.0.2, port: 80, name: door, advertisedAddress: 192.168.1.100, advertisedPort: 80}}`,
-		"a zone egress":                    `{` + zoneEgress + `}`,
-		"both doors":                       `{` + zoneIngress + `, ` + zoneEgress + `}`,
-		"both doors beside an application": `{address: 10.0.0.1, inbound: [{port: 80, name: http}], ` + zoneIngress + `, ` + zoneEgress + `}`,
-		"one port, two doors with a name":  `{` + zoneIngress + `, zoneEgress: {address: 10.0.0.2, port: 10001, name: out}}`,
-		"an ingress, named inbounds":       `{address: 10.0.0.1, inbound: [{port: 10001, name: http}], zoneIngress: {address: 10.0.0.2, port: 10001, advertisedAddress: "fd00::1", advertisedPort: 1}}`,
-		"older health":                     `{address: 10.0.0.1, inbound: [{port: 80, health: {healthy: false}}, {port: 81, state: Ignored, health: {ready: false}}]}`,
+		"nothing":                           `{}`,
+		"a client":                          `{outbound: [{port: 1, tags: {kuma.io/service: a}}]}`,
+		"transparent":                       `{address: "fd00::1", inbound: [{port: 80}], transparentProxying: {redirectPortInbound: 15006, redirectPortOutbound: 15001, ipFamilyMode: IPv6, reachableServices: [a, b_c]}}`,
+		"reaching nothing":                  `{transparentProxying: {reachableBackends: {}}}`,
+		"reaching some":                     `{transparentProxying: {reachableBackends: {refs: [{kind: MeshService, name: a}, {kind: MeshService, labels: {a: b}, port: 80}]}}}`,
+		"a port, two addresses":             `{inbound: [{address: 10.0.0.1, port: 80}, {address: 10.0.0.2, port: 80}]}`,
+		"a zone ingress":                    `{` + zoneIngress + `}`,
+		"an ingress beside an application":  `{address: 10.0.0.1, inbound: [{port: 80}], zoneIngress: {address: 10.0.0.2, port: 80, name: north, advertisedAddress: 192.168.1.100, advertisedPort: 80}}`,
+		"a zone egress":                     `{` + zoneEgress + `}`,
+		"both zone proxies":                 `{` + zoneIngress + `, ` + zoneEgress + `}`,
+		"both beside an application":        `{address: 10.0.0.1, inbound: [{port: 80, name: http}], ` + zoneIngress + `, ` + zoneEgress + `}`,
+		"one port, two sections with names": `{` + zoneIngress + `, zoneEgress: {address: 10.0.0.2, port: 10001, name: out}}`,
+		"an ingress, named inbounds":        `{address: 10.0.0.1, inbound: [{port: 10001, name: http}], zoneIngress: {address: 10.0.0.2, port: 10001, advertisedAddress: "fd00::1", advertisedPort: 1}}`,
+		"older health":                      `{address: 10.0.0.1, inbound: [{port: 80, health: {healthy: false}}, {port: 81, state: Ignored, health: {ready: false}}]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			accepts(t, `{type: Dataplane, mesh: m, name: d, networking: `+networking+`}`)
@@ -65,16 +65,16 @@ const zoneIngress = `zoneIngress: {address: 10.0.0.1, port: 10001, advertisedAdd
 
 const zoneEgress = `zoneEgress: {address: 10.0.0.2, port: 10002}`
 
-// TestZoneEgressRefuses: clients dial it as it is written.
-func TestZoneEgressRefuses(t *testing.T) {
-	refuses(t, `{type: Dataplane, mesh: m, name: d, networking: {%s}}`, []refusal{
+// TestZoneEgressRejects: clients dial the address as written.
+func TestZoneEgressRejects(t *testing.T) {
+	rejects(t, `{type: Dataplane, mesh: m, name: d, networking: {%s}}`, []rejected{
 		{"nothing", `zoneEgress: {}`, []string{"networking.zoneEgress.address: is required: the IP address", "networking.zoneEgress.port: is 0, want a port"}},
-		{"addresses of nobody", `zoneEgress: {address: 0.0.0.0, port: 1}`, []string{"networking.zoneEgress.address: 0.0.0.0 means every address; name one"}},
-		{"addresses of nobody, IPv6", `zoneEgress: {address: "::", port: 1}`, []string{"networking.zoneEgress.address: :: means every address; name one"}},
+		{"unspecified addresses", `zoneEgress: {address: 0.0.0.0, port: 1}`, []string{"networking.zoneEgress.address: 0.0.0.0 means every address; name one"}},
+		{"unspecified addresses, IPv6", `zoneEgress: {address: "::", port: 1}`, []string{"networking.zoneEgress.address: :: means every address; name one"}},
 		{"a host name", `zoneEgress: {address: egress.local, port: 1}`, []string{`networking.zoneEgress.address: "egress.local" is not an IP address`}},
 		{"a name that is none", `zoneEgress: {address: 10.0.0.2, port: 1, name: "80"}`, []string{`networking.zoneEgress.name: "80" is a number`}},
-		{"the ingress's name", strings.Replace(zoneIngress, "}", ", name: door}", 1) + `, zoneEgress: {address: 10.0.0.2, port: 1, name: door}`, []string{
-			`networking.zoneEgress.name: "door" is the name of networking.zoneIngress too`}},
+		{"the ingress's name", strings.Replace(zoneIngress, "}", ", name: north}", 1) + `, zoneEgress: {address: 10.0.0.2, port: 1, name: north}`, []string{
+			`networking.zoneEgress.name: "north" is the name of networking.zoneIngress too`}},
 		{"an inbound's name", `inbound: [{address: 10.0.0.1, port: 80, name: http}], zoneEgress: {address: 10.0.0.2, port: 1, name: http}`, []string{
 			`networking.zoneEgress.name: "http" is the name of networking.inbound[0] too`}},
 		{"the ingress's port", zoneIngress + `, zoneEgress: {address: 10.0.0.2, port: 10001}`, []string{
@@ -90,13 +90,13 @@ func TestZoneEgressRefuses(t *testing.T) {
 	})
 }
 
-// TestZoneIngressRefuses: a section in which anything is missing would be a door that nobody finds.
-func TestZoneIngressRefuses(t *testing.T) {
-	refuses(t, `{type: Dataplane, mesh: m, name: d, networking: {%s}}`, []refusal{
+// TestZoneIngressRejects: a zone ingress section with a missing field is unreachable.
+func TestZoneIngressRejects(t *testing.T) {
+	rejects(t, `{type: Dataplane, mesh: m, name: d, networking: {%s}}`, []rejected{
 		{"nothing", `zoneIngress: {}`, []string{
 			"networking.zoneIngress.address: is required", "networking.zoneIngress.port: is 0, want a port",
 			"networking.zoneIngress.advertisedAddress: is required", "networking.zoneIngress.advertisedPort: is 0, want a port"}},
-		{"addresses of nobody", `zoneIngress: {address: 0.0.0.0, port: 1, advertisedAddress: "::", advertisedPort: 1}`, []string{
+		{"unspecified addresses", `zoneIngress: {address: 0.0.0.0, port: 1, advertisedAddress: "::", advertisedPort: 1}`, []string{
 			"networking.zoneIngress.address: 0.0.0.0 means every address", "networking.zoneIngress.advertisedAddress: :: means every address"}},
 		{"host names", `zoneIngress: {address: a.local, port: 1, advertisedAddress: lb.example.com, advertisedPort: 1}`, []string{
 			`networking.zoneIngress.address: "a.local" is not an IP address`}},
@@ -104,7 +104,7 @@ func TestZoneIngressRefuses(t *testing.T) {
 			`networking.zoneIngress.advertisedAddress: "10.0.0.256" is neither an IP address nor a host name`}},
 		{"every machine's own name", `zoneIngress: {address: 10.0.0.1, port: 1, advertisedAddress: lb.localhost, advertisedPort: 1}`, []string{
 			`networking.zoneIngress.advertisedAddress: "lb.localhost" is the name of every machine for itself`}},
-		{"a name that is none", strings.Replace(zoneIngress, "}", ", name: Door}", 1), []string{`networking.zoneIngress.name: "Door" is not a name`}},
+		{"a name that is none", strings.Replace(zoneIngress, "}", ", name: North}", 1), []string{`networking.zoneIngress.name: "North" is not a name`}},
 		{"a number for a name", strings.Replace(zoneIngress, "}", `, name: "80"}`, 1), []string{`networking.zoneIngress.name: "80" is a number`}},
 		{"an inbound's name", `address: 10.0.0.1, inbound: [{port: 1}, {port: 2, name: http}], ` + strings.Replace(zoneIngress, "}", ", name: http}", 1), []string{
 			`networking.zoneIngress.name: "http" is the name of networking.inbound[1] too`}},
@@ -121,15 +121,15 @@ func TestZoneIngressRefuses(t *testing.T) {
 	})
 }
 
-// An address that others dial may be a host name, which is resolved where it is dialled.
+// An address that clients dial may be a host name, which the client's zone resolves.
 func TestHostNamesAsAddresses(t *testing.T) {
 	accepts(t, `{type: Dataplane, mesh: m, name: d, networking: {address: web-1.example.com, inbound: [{port: 80}]}}`)
 	accepts(t, `{type: Dataplane, mesh: m, name: d, networking: {zoneIngress: {address: 10.0.0.1, port: 1, advertisedAddress: lb-1.elb.example.com, advertisedPort: 1}}}`)
 	accepts(t, `{type: ZoneIngress, name: z, networking: {address: 10.0.0.1, port: 1, advertisedAddress: ingress, advertisedPort: 1}}`)
 }
 
-func TestDataplaneRefuses(t *testing.T) {
-	refuses(t, `{type: Dataplane, mesh: m, name: d, networking: %s}`, []refusal{
+func TestDataplaneRejects(t *testing.T) {
+	rejects(t, `{type: Dataplane, mesh: m, name: d, networking: %s}`, []rejected{
 		{"no host name", `{address: Web_1}`, []string{`networking.address: "Web_1" is neither an IP address nor a host name`}},
 		{"every machine's own name", `{address: localhost}`, []string{`networking.address: "localhost" is the name of every machine for itself; name`}},
 		{"a host name that it is not known where to bind", `{address: 10.0.0.1, inbound: [{port: 80, servicePort: 81, address: web.local, serviceAddress: web.local}]}`, []string{
@@ -227,15 +227,15 @@ func TestHealthHasOneSpelling(t *testing.T) {
 			t.Errorf("%s: the state is %s, want %s", written, got, want)
 		}
 	}
-	refuses(t, `{type: Dataplane, mesh: m, name: d, networking: {address: 10.0.0.1, %s}}`, []refusal{
+	rejects(t, `{type: Dataplane, mesh: m, name: d, networking: {address: 10.0.0.1, %s}}`, []rejected{
 		{"both", `inbound: [{port: 80, health: {ready: true}, healthy: {ready: true}}]`, []string{"networking.inbound[0].healthy: is another spelling of health"}},
 		{"contradicting the state", `inbound: [{port: 80, state: Ready, healthy: {ready: false}}]`, []string{"networking.inbound[0].state: is \"Ready\", which `health` contradicts"}},
 		{"listeners", `listeners: []`, []string{"networking.listeners: has no meaning here; use networking.zoneIngress and networking.zoneEgress"}},
 	})
 }
 
-// The label kuma.io/proxy-type no longer exists: a Dataplane with it is written without it, whatever its value, and none
-// computes it. The sections of a Dataplane state its type. (Mesh Scoped Zone Ingress and Zone Egress.)
+// The label kuma.io/proxy-type no longer exists: a Dataplane with it is stored without it, whatever its value. The
+// sections of a Dataplane state its type. (Mesh Scoped Zone Ingress and Zone Egress.)
 func TestThereIsNoProxyType(t *testing.T) {
 	for _, networking := range []string{`{address: 10.0.0.1, inbound: [{port: 80}]}`, `{` + zoneIngress + `}`, `{` + zoneEgress + `}`} {
 		for _, labels := range []string{`{app: a}`, `{app: a, kuma.io/proxy-type: sidecar}`, `{app: a, kuma.io/proxy-type: gateway}`} {

@@ -16,7 +16,7 @@ func labelled(label, value string) *resource.Object[kind.Dataplane] {
 	return o
 }
 
-// The record of what agents wrote has a bound. Beyond it an operator vouches for nothing by an edit.
+// The record of agents' facts is bounded. Above the bound, an edit of an operator vouches for nothing.
 func TestWhatAgentsWroteIsBounded(t *testing.T) {
 	for name, suffix := range map[string]string{"number": "", "bytes": strings.Repeat("x", 200)} {
 		t.Run(name, func(t *testing.T) { fillsTheRecordOfAgents(t, suffix) })

@@ -65,13 +65,13 @@ func (c *checks) hostnameSelector(at string, s HostnameSelector) {
 	}
 }
 
-// IsHostname says whether a name is one of a host: labels of RFC 1123, in lower case, of 63 characters at
-// most, 253 in all (RFC 1035, section 2.3.4), the last not a number.
+// IsHostname reports whether a name is a host name: labels of RFC 1123 in lower case, 63 characters each and 253 in all
+// (RFC 1035, section 2.3.4), and the last one not a number.
 func IsHostname(name string) bool {
 	return len(name) <= maxName && subdomain.MatchString(name) && !longLabel(name) && !endsInANumber(name)
 }
 
-// endsInANumber says whether others would read the name as an IP address.
+// endsInANumber reports whether some parsers would read the name as an IP address.
 func endsInANumber(name string) bool {
 	return aNumber.MatchString(name[strings.LastIndexByte(name, '.')+1:])
 }

@@ -16,7 +16,7 @@ func TestMembership(t *testing.T) {
 		two     = `{networking: {inbound: [{port: 1, tags: {kuma.io/service: web, team: a}}, {port: 2, tags: {kuma.io/service: api, team: b}}]}}`
 		ignored = `{networking: {inbound: [{port: 1, tags: {team: a}}, {port: 2, state: Ignored, tags: {team: b}}]}}`
 		none    = `{networking: {zoneIngress: {port: 1}}}`
-		refused = "mesh demo does not admit Dataplane web-1: "
+		reason  = "mesh demo does not admit Dataplane web-1: "
 	)
 	for name, test := range map[string]struct {
 		rules, dataplane, want string
@@ -43,14 +43,14 @@ func TestMembership(t *testing.T) {
 			"networking.inbound[1] is blocked by dataplaneProxyMembership.blocked[0] {team: b}"},
 		"blocked wins": {`{allowed: [{tags: {team: a}}], blocked: [{tags: {team: x}}, {tags: {kuma.io/service: web}}]}`, one,
 			"networking.inbound[0] is blocked by dataplaneProxyMembership.blocked[1] {kuma.io/service: web}"},
-		"blocked needs no allowed":      {`{blocked: [{tags: {team: b}}]}`, one, ""},
-		"the environment is known":      {`{allowed: [{tags: {kuma.io/environment: universal}}]}`, one, ""},
-		"another environment":           {`{allowed: [{tags: {kuma.io/environment: kubernetes}}]}`, one, "networking.inbound[0] is allowed by none of dataplaneProxyMembership.allowed: {kuma.io/environment: kubernetes}"},
-		"the zone is known":             {`{allowed: [{tags: {kuma.io/zone: east, team: a}}]}`, one, ""},
-		"another zone":                  {`{blocked: [{tags: {kuma.io/zone: west}}]}`, one, ""},
-		"labels without inbounds":       {`{allowed: [{tags: {role: door}}]}`, none, ""},
-		"labels do not count elsewhere": {`{allowed: [{tags: {role: door}}]}`, one, "networking.inbound[0] is allowed by none of dataplaneProxyMembership.allowed: {role: door}"},
-		"other labels":                  {`{allowed: [{tags: {role: wall}}]}`, none, "by its labels it is allowed by none of dataplaneProxyMembership.allowed: {role: wall}"},
+		"blocked needs no allowed": {`{blocked: [{tags: {team: b}}]}`, one, ""},
+		"the environment is known": {`{allowed: [{tags: {kuma.io/environment: universal}}]}`, one, ""},
+		"another environment":      {`{allowed: [{tags: {kuma.io/environment: kubernetes}}]}`, one, "networking.inbound[0] is allowed by none of dataplaneProxyMembership.allowed: {kuma.io/environment: kubernetes}"},
+		"the zone is known":        {`{allowed: [{tags: {kuma.io/zone: east, team: a}}]}`, one, ""},
+		"another zone":             {`{blocked: [{tags: {kuma.io/zone: west}}]}`, one, ""},
+		"labels without inbounds":  {`{allowed: [{tags: {role: web}}]}`, none, ""},
+		"labels with inbounds":     {`{allowed: [{tags: {role: web}}]}`, one, "networking.inbound[0] is allowed by none of dataplaneProxyMembership.allowed: {role: web}"},
+		"other labels":             {`{allowed: [{tags: {role: other}}]}`, none, "by its labels it is allowed by none of dataplaneProxyMembership.allowed: {role: other}"},
 		"the environment of a zone proxy": {`{allowed: [{tags: {kuma.io/environment: universal, kuma.io/zone: east}}]}`,
 			none, ""},
 		"a blocked zone proxy": {`{blocked: [{tags: {kuma.io/environment: "*"}}]}`, none,
@@ -67,13 +67,13 @@ func TestMembership(t *testing.T) {
 			var spec kind.Dataplane
 			read(t, test.dataplane, &spec)
 			dp := kind.Dataplanes.Make("demo", "web-1", spec)
-			dp.Labels = map[string]string{"role": "door", kind.EnvLabel: kind.Universal}
+			dp.Labels = map[string]string{"role": "web", kind.EnvLabel: kind.Universal}
 			want := test.want
 			if want != "" {
-				want = refused + want
+				want = reason + want
 			}
 			if got := rules.NotAdmittedReason(dp, "east"); got != want {
-				t.Errorf("the refusal is\n%q, want\n%q", got, want)
+				t.Errorf("the reason is\n%q, want\n%q", got, want)
 			}
 		})
 	}

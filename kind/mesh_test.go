@@ -13,7 +13,7 @@ import (
 
 func TestMesh(t *testing.T) {
 	accepts(t, `{type: Mesh, name: m, skipCreatingInitialPolicies: ["*"]}`)
-	refuses(t, `{type: Mesh, name: m, %s}`, []refusal{
+	rejects(t, `{type: Mesh, name: m, %s}`, []rejected{
 		{"a field with a replacement", `metrics: {}, logging: {}`, []string{"logging: has no meaning here; use a MeshAccessLog", "metrics: has no meaning here; use a MeshMetric"}},
 	})
 }
@@ -48,9 +48,9 @@ mtls:
 		cert, base64.StdEncoding.EncodeToString([]byte(key))))
 }
 
-// TestMeshMTLSRefuses: whoever enables mutual TLS must not end without it.
-func TestMeshMTLSRefuses(t *testing.T) {
-	refuses(t, `{type: Mesh, name: m, mtls: %s}`, []refusal{
+// TestMeshMTLSRejects: a Mesh that enables mutual TLS never ends up without it.
+func TestMeshMTLSRejects(t *testing.T) {
+	rejects(t, `{type: Mesh, name: m, mtls: %s}`, []rejected{
 		{"a backend that is none", `{enabledBackend: ca-2, backends: [{name: ca-1, type: builtin}]}`, []string{`mtls.enabledBackend: "ca-2" is none of the backends`}},
 		{"no backends", `{enabledBackend: ca-1}`, []string{`mtls.enabledBackend: "ca-1" is none of the backends`}},
 		{"names", `{backends: [{type: builtin}, {name: A, type: builtin}, {name: a, type: builtin}, {name: a, type: builtin}]}`, []string{
@@ -65,7 +65,7 @@ func TestMeshMTLSRefuses(t *testing.T) {
 			"mtls.backends[0].conf.caCert.RSAbits: is 1024, want 2048 to 8192", "mtls.backends[0].conf.caCert.expiration: is 101y, want 1h0m0s to 100y",
 			"mtls.backends[1].conf.caCert.RSAbits: is 16384", "mtls.backends[1].conf.caCert.expiration: is 12h0m0s, less than the 1d of the certificates",
 			"mtls.backends[1].conf.cert: is given with the type builtin", "mtls.backends[1].conf.key: is given with the type builtin"}},
-		{"an authority that nobody provides", `{backends: [{name: a, type: provided}, {name: b, type: provided, conf: {caCert: {}, cert: {}, key: {secret: K}}}]}`, []string{
+		{"a provided CA without a certificate", `{backends: [{name: a, type: provided}, {name: b, type: provided, conf: {caCert: {}, cert: {}, key: {secret: K}}}]}`, []string{
 			"mtls.backends[0].conf.cert: is required", "mtls.backends[0].conf.key: is required",
 			"mtls.backends[1].conf.caCert: is given with the type provided", "mtls.backends[1].conf.cert: has 0 values", `mtls.backends[1].conf.key.secret: "K" is not a name`}},
 		{"two values", `{backends: [{name: a, type: provided, conf: {cert: {secret: a, inlineString: b}, key: {inline: YQ==, inlineString: b}}}]}`, []string{
@@ -78,18 +78,18 @@ func TestMeshMTLSRefuses(t *testing.T) {
 	})
 }
 
-// TestProvidedAuthority: a key is never shown, whatever is wrong with it.
+// TestProvidedAuthority: no problem contains the key, whatever is invalid.
 func TestProvidedAuthority(t *testing.T) {
 	cert, key := certificate(t, true)
-	leaf, itsKey := certificate(t, false)
+	workload, itsKey := certificate(t, false)
 	broken := "-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n-----END PRIVATE KEY-----\n"
 	for name, test := range map[string]struct{ cert, key, want string }{
-		"another's key":  {cert, itsKey, "mtls.backends[0].conf.key: is not the key of the certificate"},
-		"a leaf":         {leaf, itsKey, "mtls.backends[0].conf.cert: block 1 is not the certificate of an authority"},
-		"the other way":  {key, cert, "mtls.backends[0].conf.cert: block 1 is not a certificate; only certificates belong here\nmtls.backends[0].conf.key: is not a private key"},
-		"a broken key":   {cert, broken, "mtls.backends[0].conf.key: is not a private key in PEM"},
-		"two keys":       {cert, key + key, "mtls.backends[0].conf.key: want one private key in PEM and nothing beside it"},
-		"the right pair": {cert, key, ""},
+		"another's key":          {cert, itsKey, "mtls.backends[0].conf.key: is not the key of the certificate"},
+		"a workload certificate": {workload, itsKey, "mtls.backends[0].conf.cert: block 1 is not the certificate of an authority"},
+		"the other way":          {key, cert, "mtls.backends[0].conf.cert: block 1 is not a certificate; only certificates belong here\nmtls.backends[0].conf.key: is not a private key"},
+		"a broken key":           {cert, broken, "mtls.backends[0].conf.key: is not a private key in PEM"},
+		"two keys":               {cert, key + key, "mtls.backends[0].conf.key: want one private key in PEM and nothing beside it"},
+		"the right pair":         {cert, key, ""},
 	} {
 		doc := fmt.Sprintf(`{type: Mesh, name: m, mtls: {backends: [{name: a, type: provided, conf: {cert: {inlineString: %q}, key: {inlineString: %q}}}]}}`, test.cert, test.key)
 		got := strings.Join(problems(t, doc), "\n")
@@ -101,13 +101,13 @@ func TestProvidedAuthority(t *testing.T) {
 
 func TestMeshRouting(t *testing.T) {
 	accepts(t, `{type: Mesh, name: m, routing: {zoneEgress: true, localityAwareLoadBalancing: false, defaultForbidMeshExternalServiceAccess: true}}`)
-	refuses(t, `{type: Mesh, name: m, routing: %s}`, []refusal{
+	rejects(t, `{type: Mesh, name: m, routing: %s}`, []rejected{
 		{"a string", `{zoneEgress: "yes"}`, []string{"routing.zoneEgress: "}},
-		{"a field of nobody", `{egress: true}`, []string{"routing.egress: is not a known field"}},
+		{"an unknown field", `{egress: true}`, []string{"routing.egress: is not a known field"}},
 	})
 }
 
-// TestMembershipShape: a rule that matches nobody by mistake would lock a mesh, or open it.
+// TestMembershipShape: a rule that matches no Dataplane by mistake would lock a mesh, or open it.
 func TestMembershipShape(t *testing.T) {
 	accepts(t, `
 type: Mesh
@@ -125,7 +125,7 @@ dataplaneProxyMembership:
 	accepts(t, `{type: Mesh, name: m, dataplaneProxyMembership: {allowed: [], blocked: []}}`)
 	for _, list := range []string{"allowed", "blocked"} {
 		at := "dataplaneProxyMembership." + list
-		refuses(t, `{type: Mesh, name: m, dataplaneProxyMembership: {`+list+`: [%s]}}`, []refusal{
+		rejects(t, `{type: Mesh, name: m, dataplaneProxyMembership: {`+list+`: [%s]}}`, []rejected{
 			{"both", `{tags: {a: b}, kubernetes: {zone: east}}`, []string{at + "[0]: has tags and kubernetes; make two entries"}},
 			{"neither", `{}, {tags: {}}`, []string{at + "[0]: says nothing: write tags", at + "[1]: says nothing: write tags"}},
 			{"empty", `{kubernetes: {}}, {kubernetes: {namespace: {}}}, {kubernetes: {pod: {}}}`, []string{

@@ -102,7 +102,7 @@ func (c *checks) providedCA(at string, conf MTLSConf) {
 	}
 }
 
-// legacySource answers the value, if the source is right and has one itself.
+// legacySource returns the inline value of a valid source.
 func (c *checks) legacySource(at string, s *LegacyDataSource) []byte {
 	if s == nil {
 		c.add(at, "is required: where the value stands")
@@ -124,7 +124,7 @@ func (c *checks) legacySource(at string, s *LegacyDataSource) []byte {
 	return s.Value()
 }
 
-// members checks the rules of a membership. A rule without a condition is an error.
+// members checks the rules of a membership. A rule without a condition is a problem.
 func (c *checks) members(at string, rules []MembershipRule) {
 	for i, rule := range rules {
 		at := fmt.Sprintf("%s[%d]", at, i)
@@ -145,7 +145,7 @@ func (c *checks) memberTags(at string, tags map[string]string) {
 	exact := map[string]string{}
 	for name, value := range tags {
 		if value == anyValue {
-			value = "any" // the name is checked; every protocol is a value of the tag for it, too
+			value = "any" // the name is checked; any protocol is a valid value of this tag
 			if name == ProtocolTag {
 				continue
 			}

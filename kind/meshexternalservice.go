@@ -142,8 +142,8 @@ var MeshExternalServiceStatuses = &resource.Kind[MeshExternalServiceStatus]{
 	Info: resource.Info{Name: "MeshExternalServiceStatus", Plural: "meshexternalservicestatuses", Scope: resource.Mesh, ReadOnly: true, Hidden: true, StatusOf: "MeshExternalService"},
 }
 
-// ExternalMaterial is how egresses dial a MeshExternalService that names certificates, as it was when all of these
-// could be read and used: what is missing or wrong since leaves it as it is.
+// ExternalMaterial has the certificates of a MeshExternalService when all of them were last readable and valid. A later
+// problem does not change it.
 type ExternalMaterial struct {
 	Endpoints  []ExternalEndpoint `json:"endpoints,omitempty"`
 	TLS        *ExternalTLS       `json:"tls,omitempty"`
@@ -161,7 +161,7 @@ func (m *MeshExternalService) NamesCertificates() bool {
 	return v.CACert != nil || v.ClientCert != nil || v.ClientKey != nil
 }
 
-// ExternalMaterials is the kind of [ExternalMaterial]; each has the name of its MeshExternalService's row.
+// ExternalMaterials is the kind of [ExternalMaterial]. A row has the name of its MeshExternalService's row.
 var ExternalMaterials = &resource.Kind[ExternalMaterial]{
 	Info: resource.Info{Name: "ExternalMaterial", Plural: "external-materials", Scope: resource.Mesh, ReadOnly: true, AdminOnly: true, Encrypted: true, Hidden: true},
 }

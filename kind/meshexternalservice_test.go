@@ -48,14 +48,14 @@ spec:
 	}
 }
 
-func TestMeshExternalServiceRefuses(t *testing.T) {
-	refuses(t, `{type: MeshExternalService, mesh: m, name: s, spec: %s}`, []refusal{
+func TestMeshExternalServiceRejects(t *testing.T) {
+	rejects(t, `{type: MeshExternalService, mesh: m, name: s, spec: %s}`, []rejected{
 		{"nothing", `{}`, []string{"spec.match.port: is 0, want a port", "spec.endpoints: is required: at least one endpoint"}},
 		{"match", `{match: {type: SNI, port: 70000, protocol: udp}, endpoints: [{address: a.b, port: 1}]}`, []string{
 			`spec.match.type: is "SNI", want one of HostnameGenerator`, "spec.match.port: is 70000", `spec.match.protocol: is "udp"`}},
 		{"a driver's extension", `{match: {port: 1}, endpoints: [{address: a.b, port: 1}], extension: {type: Lambda}}`, []string{"spec.extension: has no meaning here; write the endpoints"}},
 	})
-	refuses(t, `{type: MeshExternalService, mesh: m, name: s, spec: {match: {port: 1}, endpoints: [%s]}}`, []refusal{
+	rejects(t, `{type: MeshExternalService, mesh: m, name: s, spec: {match: {port: 1}, endpoints: [%s]}}`, []rejected{
 		{"nothing", `{}`, []string{"spec.endpoints[0].address: is required: an IP address or a host name", "spec.endpoints[0].port: is 0"}},
 		{"everywhere", `{address: 0.0.0.0, port: 1}, {address: "::", port: 1}, {address: 224.0.0.1, port: 1}`, []string{
 			"spec.endpoints[0].address: 0.0.0.0 means every address", "spec.endpoints[1].address: :: means every address", "spec.endpoints[2].address: 224.0.0.1 is a multicast address"}},
@@ -71,19 +71,19 @@ func TestMeshExternalServiceRefuses(t *testing.T) {
 	})
 }
 
-// TestExternalTLSRefuses: nothing that looks like protection may be without effect.
-func TestExternalTLSRefuses(t *testing.T) {
+// TestExternalTLSRejects: a field that looks like protection is never without effect.
+func TestExternalTLSRejects(t *testing.T) {
 	const secret = `{type: Secret, secretRef: {kind: Secret, name: s}}`
 	at := "spec.tls.verification."
-	refuses(t, `{type: MeshExternalService, mesh: m, name: s, spec: {match: {port: 1}, endpoints: [{address: a.b, port: 1}], tls: {%s}}}`, []refusal{
+	rejects(t, `{type: MeshExternalService, mesh: m, name: s, spec: {match: {port: 1}, endpoints: [{address: a.b, port: 1}], tls: {%s}}}`, []rejected{
 		{"what is not enabled", `verification: {serverName: a.b}`, []string{"spec.tls.enabled: is not true, so that what else stands in tls has no effect"}},
 		{"versions of what is not enabled", `enabled: false, version: {min: TLS13}`, []string{"spec.tls.enabled: is not true"}},
 		{"versions", `enabled: true, version: {min: TLS13, max: TLS12}`, []string{"spec.tls.version.max: is TLS12, older than min, which is TLS13"}},
 		{"unknown versions", `enabled: true, version: {min: "1.2", max: SSL3}`, []string{`spec.tls.version.min: is "1.2", want one of TLSAuto, TLS10`, `spec.tls.version.max: is "SSL3"`}},
 		{"a mode", `enabled: true, verification: {mode: skipall}`, []string{at + `mode: is "skipall", want one of Secured, SkipSAN, SkipCA, SkipAll`}},
-		{"names that nobody checks", `enabled: true, verification: {mode: SkipSAN, subjectAltNames: [{value: a}]}`, []string{at + "subjectAltNames: has no effect with the mode SkipSAN"}},
-		{"authorities that nobody asks", `enabled: true, verification: {mode: SkipCA, caCert: ` + secret + `}`, []string{at + "caCert: has no effect with the mode SkipCA"}},
-		{"names that anybody can write", `enabled: true, verification: {mode: SkipCA, subjectAltNames: [{value: a}]}`, []string{at + "subjectAltNames: has no effect with the mode SkipCA"}},
+		{"SANs that are not verified", `enabled: true, verification: {mode: SkipSAN, subjectAltNames: [{value: a}]}`, []string{at + "subjectAltNames: has no effect with the mode SkipSAN"}},
+		{"CAs that are not verified", `enabled: true, verification: {mode: SkipCA, caCert: ` + secret + `}`, []string{at + "caCert: has no effect with the mode SkipCA"}},
+		{"SANs without a verified CA", `enabled: true, verification: {mode: SkipCA, subjectAltNames: [{value: a}]}`, []string{at + "subjectAltNames: has no effect with the mode SkipCA"}},
 		{"both", `enabled: true, verification: {mode: SkipAll, subjectAltNames: [{value: a}], caCert: ` + secret + `}`, []string{at + "subjectAltNames: has no effect", at + "caCert: has no effect"}},
 		{"names", `enabled: true, verification: {serverName: "*.example.com", subjectAltNames: [{type: Regex, value: a}, {}]}`, []string{
 			at + `serverName: "*.example.com" is not a host name`, at + `subjectAltNames[0].type: is "Regex", want one of Exact, Prefix`, at + "subjectAltNames[1].value: is required"}},
@@ -97,12 +97,12 @@ func TestExternalTLSRefuses(t *testing.T) {
 		{"no PEM", `enabled: true, verification: {caCert: {type: InsecureInline, insecureInline: {value: ca}}, clientCert: {type: InsecureInline, insecureInline: {value: c}}, clientKey: {type: InsecureInline, insecureInline: {value: k}}}`, []string{
 			at + "caCert.insecureInline.value: want certificates in PEM", at + "clientCert.insecureInline.value: want certificates in PEM", at + "clientKey.insecureInline.value: want one private key in PEM"}},
 	})
-	refuses(t, `{type: MeshExternalService, mesh: m, name: s, spec: {match: {port: 1, protocol: tls}, endpoints: [{address: a.b, port: 1}], tls: {%s}}}`, []refusal{
+	rejects(t, `{type: MeshExternalService, mesh: m, name: s, spec: {match: {port: 1, protocol: tls}, endpoints: [{address: a.b, port: 1}], tls: {%s}}}`, []rejected{
 		{"TLS within TLS", `enabled: true`, []string{"spec.tls.enabled: is true, while match.protocol is tls"}},
 	})
 }
 
-// TestClientCertificateOfAnExternalService: a key is never shown, whatever is wrong with it.
+// TestClientCertificateOfAnExternalService: no problem contains the key, whatever is invalid.
 func TestClientCertificateOfAnExternalService(t *testing.T) {
 	cert, key := certificate(t, false)
 	_, another := certificate(t, false)

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	maxPriority = 128 // of Envoy
+	maxPriority = 128 // the maximum of Envoy
 )
 
 func defaultMeshExternalService(o *resource.Object[MeshExternalService]) {
@@ -68,7 +68,7 @@ func (c *checks) externalEndpoints(at string, endpoints []ExternalEndpoint) {
 	}
 }
 
-// externalAddress wants an IP address or a host name, in the one spelling by which it is known.
+// externalAddress requires an IP address or a host name in canonical form.
 func (c *checks) externalAddress(field, address string) {
 	if address == "" {
 		c.add(field, "is required: an IP address or a host name")
@@ -82,7 +82,7 @@ func (c *checks) externalAddress(field, address string) {
 	}
 }
 
-// hostname wants the name of a host; notOne says what it is not.
+// hostname requires a host name. notOne describes an invalid value.
 func (c *checks) hostname(field, name, notOne string) bool {
 	if !IsHostname(name) {
 		return c.add(field, "%s is %s: want lower case letters, digits and '-', in parts between dots, the last not a number", quote(name), notOne)
@@ -138,7 +138,7 @@ func (c *checks) verification(at string, v *ExternalVerification) {
 	c.clientCertificate(at, v)
 }
 
-// skipped rejects what would be checked, were it not for the mode.
+// skipped rejects a field that has no effect in the mode.
 func (c *checks) skipped(at string, v *ExternalVerification) {
 	if len(v.SubjectAltNames) > 0 && v.Mode != Secured {
 		c.add(at+".subjectAltNames", "has no effect with the mode %s, which checks no name; leave it out, or use Secured", v.Mode)
@@ -148,7 +148,7 @@ func (c *checks) skipped(at string, v *ExternalVerification) {
 	}
 }
 
-// clientCertificate wants the certificate and its key, or neither.
+// clientCertificate requires both the certificate and its key, or neither.
 func (c *checks) clientCertificate(at string, v *ExternalVerification) {
 	if (v.ClientCert == nil) != (v.ClientKey == nil) {
 		missing, given := "clientCert", "clientKey"

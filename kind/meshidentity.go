@@ -45,8 +45,8 @@ type IdentityProvider struct {
 	Spire   *SpireProvider   `json:"spire,omitempty"`                           // parameters of SPIRE as the issuer
 }
 
-// SpireProvider is SPIRE: each proxy's Envoy asks the SPIRE agent of its machine for its certificate and the
-// trusted roots. (Zone Egress Identity.)
+// SpireProvider is SPIRE: each proxy's Envoy requests its certificate and the trusted roots from the SPIRE agent of its
+// machine. (Zone Egress Identity.)
 type SpireProvider struct {
 	Agent *SpireAgent `json:"agent,omitempty"` // the SPIRE agent of each machine
 }
@@ -85,8 +85,7 @@ const (
 	defaultSpireTimeout = Duration(time.Second)
 )
 
-// SpireAgent is the SPIRE agent that gives the certificates, with the defaults filled in; false: the control
-// plane signs them.
+// SpireAgent returns the SPIRE agent with its defaults, or false where the control plane signs.
 func (m *MeshIdentity) SpireAgent() (SpireAgent, bool) {
 	if m.Provider.Type != Spire {
 		return SpireAgent{}, false
@@ -100,7 +99,7 @@ func (m *MeshIdentity) SpireAgent() (SpireAgent, bool) {
 	return agent, true
 }
 
-// CertificateLife is how long a workload certificate is valid.
+// CertificateLife returns the validity of a workload certificate.
 func (m *MeshIdentity) CertificateLife() Duration {
 	if b := m.Provider.Bundled; b != nil && b.CertificateParameters != nil && b.CertificateParameters.Expiry > 0 {
 		return b.CertificateParameters.Expiry

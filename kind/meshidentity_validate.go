@@ -12,7 +12,7 @@ import (
 	"weft/resource"
 )
 
-// How long leaves are valid: where nothing is said, and what may be.
+// The validity of workload certificates: default, minimum and maximum.
 const (
 	defaultExpiry      = 24 * time.Hour
 	minCertificateLife = 10 * time.Second
@@ -104,7 +104,7 @@ func (c *checks) provider(at string, p *IdentityProvider) {
 	}
 }
 
-// maxSocketPath is that of the address of a unix socket, which ends with a zero byte.
+// maxSocketPath is the maximum length of a unix socket's path; its last byte is zero.
 const maxSocketPath = 107
 
 func (c *checks) spireAgent(at string, a *SpireAgent) {

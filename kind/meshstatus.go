@@ -2,11 +2,11 @@ package kind
 
 import "weft/resource"
 
-// MeshStatus says how the mtls of a mesh stands at one control plane.
+// MeshStatus is the status of a mesh's mtls on one control plane.
 type MeshStatus struct {
-	// Conditions are Ready, whether the enabled backend signs; BackendsRead, which is False while a backend can't be
-	// read; RotationConverged and IdentityConverged, which are False while certificates change; and Compatible, which is False
-	// where some proxies have certificates from SPIRE and others not.
+	// Conditions are Ready (whether the enabled backend signs), BackendsRead (False while a backend cannot be read),
+	// RotationConverged and IdentityConverged (False while certificates change), and Compatible (False where only some
+	// proxies have certificates of SPIRE).
 	Conditions []Condition `json:"conditions,omitempty"`
 }
 

@@ -97,7 +97,7 @@ var MeshTrafficPermissionStatuses = &resource.Kind[MeshTrafficPermissionStatus]{
 	Info: resource.Info{Name: "MeshTrafficPermissionStatus", Plural: "meshtrafficpermissionstatuses", Scope: resource.Mesh, ReadOnly: true, Hidden: true, StatusOf: "MeshTrafficPermission"},
 }
 
-// lists are the callers of a rule, by the name of their field.
+// lists returns the callers of a rule by their field.
 func (d *PermissionDefault) lists() []callerList {
 	return []callerList{{"deny", d.Deny}, {"allowWithShadowDeny", d.AllowWithShadowDeny}, {"allow", d.Allow}}
 }
@@ -139,8 +139,8 @@ func defaultMeshTrafficPermission(o *resource.Object[MeshTrafficPermission]) {
 	}
 }
 
-// trustDomainAlone leaves out the slash of a prefix that is a whole trust domain: some clients take no SPIFFE ID that
-// ends in one.
+// trustDomainAlone removes the final slash of a prefix that is a whole trust domain: some clients reject a SPIFFE ID
+// that ends in a slash.
 func trustDomainAlone(prefix string) string {
 	alone := strings.TrimSuffix(prefix, "/")
 	if domain, found := strings.CutPrefix(alone, "spiffe://"); found && domain != "" && !strings.Contains(domain, "/") {
@@ -149,8 +149,8 @@ func trustDomainAlone(prefix string) string {
 	return prefix
 }
 
-// Prefix is the beginning of the SPIFFE IDs that a match of the type Prefix means. Of a whole trust domain it ends in
-// a slash: "spiffe://prod" does not mean "spiffe://prod-of-somebody-else".
+// Prefix returns the prefix of the SPIFFE IDs that a match of the type Prefix matches. For a whole trust domain it ends
+// in a slash: "spiffe://prod" does not match "spiffe://production".
 func (m *IDMatch) Prefix() string {
 	if domain, found := strings.CutPrefix(m.Value, "spiffe://"); found && !strings.Contains(domain, "/") {
 		return m.Value + "/"
@@ -201,7 +201,7 @@ func (c *checks) targetRef(at string, ref *TargetRef) {
 	}
 }
 
-// formerTargets are kinds of targets that users know from Kuma, with what to write.
+// formerTargets are kinds of targets in Kuma, with their replacement.
 var formerTargets = map[string]string{
 	"MeshSubset":        "use the kind Dataplane, with labels for the tags",
 	"MeshService":       "use the kind Dataplane, with the labels of its servers",
@@ -252,7 +252,7 @@ func (c *checks) callerID(at string, id *IDMatch) {
 	c.idPrefix(at+".value", id.Value)
 }
 
-// idPrefix wants a trust domain, and what follows if any.
+// idPrefix requires a trust domain, and optionally a path.
 func (c *checks) idPrefix(field, prefix string) {
 	rest, found := strings.CutPrefix(prefix, "spiffe://")
 	domain, path, _ := strings.Cut(rest, "/")

@@ -41,8 +41,8 @@ spec:
 	accepts(t, `{type: MeshService, mesh: m, name: s, spec: {selector: {dataplaneRef: {name: web-1}}, ports: [{port: 80}]}}`)
 }
 
-func TestMeshServiceRefuses(t *testing.T) {
-	refuses(t, `{type: MeshService, mesh: m, name: s, spec: %s}`, []refusal{
+func TestMeshServiceRejects(t *testing.T) {
+	rejects(t, `{type: MeshService, mesh: m, name: s, spec: %s}`, []rejected{
 		{"nothing", `{}`, []string{"spec.selector: has 0 selections", "spec.ports: is required"}},
 		{"two selectors", `{selector: {dataplaneTags: {a: b}, dataplaneRef: {name: a}}, ports: [{port: 80}]}`, []string{"spec.selector: has 2 selections"}},
 		{"selectors", `{selector: {dataplaneTags: {}}, ports: [{port: 80}]}`, []string{"spec.selector.dataplaneTags: has no tag"}},
@@ -86,8 +86,8 @@ spec:
 `)
 }
 
-func TestMeshIdentityRefuses(t *testing.T) {
-	refuses(t, `{type: MeshIdentity, mesh: m, name: i, spec: %s}`, []refusal{
+func TestMeshIdentityRejects(t *testing.T) {
+	rejects(t, `{type: MeshIdentity, mesh: m, name: i, spec: %s}`, []rejected{
 		{"no provider", `{}`, []string{"spec.provider.type: is required: Bundled"}},
 		{"an unknown provider", `{provider: {type: Vault}}`, []string{`spec.provider.type: is "Vault"`}},
 		{"labels", `{selector: {dataplane: {matchLabels: {a: "b c"}}}, provider: {type: Bundled}}`, []string{"spec.selector.dataplane.matchLabels[a]: "}},
@@ -114,7 +114,7 @@ func TestMeshIdentityRefuses(t *testing.T) {
 	})
 }
 
-// certificate answers a certificate in PEM, and its key.
+// certificate returns a certificate in PEM, and its key.
 func certificate(t *testing.T, authority bool) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -141,7 +141,7 @@ func TestSpire(t *testing.T) {
 		t.Errorf("the agent is %+v", agent)
 	}
 	accepts(t, `{type: MeshIdentity, mesh: m, name: i, spec: {provider: {type: Spire, spire: {agent: {timeout: 100ms, socketPath: /tmp/agent.sock}}}}}`)
-	refuses(t, `{type: MeshIdentity, mesh: m, name: i, spec: {provider: {%s}}}`, []refusal{
+	rejects(t, `{type: MeshIdentity, mesh: m, name: i, spec: {provider: {%s}}}`, []rejected{
 		{"the other provider's", `type: Spire, bundled: {}`, []string{"spec.provider.bundled: is given with the type Spire; leave it out"}},
 		{"the other way", `type: Bundled, spire: {}`, []string{"spec.provider.spire: is given with the type Bundled; leave it out"}},
 		{"a timeout", `type: Spire, spire: {agent: {timeout: 1ms}}`, []string{"spec.provider.spire.agent.timeout: is 1ms, want 10ms to 1m0s"}},
@@ -156,7 +156,7 @@ func TestSpire(t *testing.T) {
 
 func TestMeshTrust(t *testing.T) {
 	root, key := certificate(t, true)
-	leaf, _ := certificate(t, false)
+	workload, _ := certificate(t, false)
 	trust := func(domain, value string) string {
 		return fmt.Sprintf(`{"type": "MeshTrust", "mesh": "m", "name": "t", "spec": {"trustDomain": %q, "caBundles": [{"type": "Pem", "pem": {"value": %q}}]}}`, domain, value)
 	}
@@ -170,7 +170,7 @@ func TestMeshTrust(t *testing.T) {
 		{"no PEM", trust("a", "root"), "spec.caBundles[0].pem.value: want certificates in PEM"},
 		{"more than PEM", trust("a", root+"and more"), "spec.caBundles[0].pem.value: want certificates in PEM"},
 		{"a key", trust("a", root+key), "spec.caBundles[0].pem.value: block 2 is not a certificate; only certificates"},
-		{"a leaf", trust("a", leaf), "spec.caBundles[0].pem.value: block 1 is not the certificate of an authority"},
+		{"a workload certificate", trust("a", workload), "spec.caBundles[0].pem.value: block 1 is not the certificate of an authority"},
 		{"a broken certificate", trust("a", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), "spec.caBundles[0].pem.value: block 1 is not a certificate: "},
 		{"no bundle", `{type: MeshTrust, mesh: m, name: t, spec: {trustDomain: a}}`, "spec.caBundles: is required"},
 		{"a type", `{type: MeshTrust, mesh: m, name: t, spec: {trustDomain: a, caBundles: [{type: Der}]}}`, `spec.caBundles[0].type: is "Der"`},
@@ -206,14 +206,14 @@ spec:
 	accepts(t, `{type: MeshTrafficPermission, mesh: m, name: p, spec: {targetRef: {kind: Dataplane}}}`)
 }
 
-func TestMeshTrafficPermissionRefuses(t *testing.T) {
-	refuses(t, `{type: MeshTrafficPermission, mesh: m, name: p, spec: %s}`, []refusal{
+func TestMeshTrafficPermissionRejects(t *testing.T) {
+	rejects(t, `{type: MeshTrafficPermission, mesh: m, name: p, spec: %s}`, []rejected{
 		{"no kind", `{targetRef: {name: a}}`, []string{"spec.targetRef.kind: is required: Mesh, Dataplane"}},
 		{"an unknown kind", `{targetRef: {kind: MeshSubset}}`, []string{`spec.targetRef.kind: is "MeshSubset", which is not served by this release; use the kind Dataplane, with labels for the tags`}},
 		{"a part of the whole mesh", `{targetRef: {kind: Mesh, labels: {a: b}}}`, []string{"spec.targetRef: of the kind Mesh has no name"}},
 		{"name and labels", `{targetRef: {kind: Dataplane, name: a, labels: {a: b}}}`, []string{"spec.targetRef: has a name and labels"}},
 		{"values", `{targetRef: {kind: Dataplane, name: A, namespace: apps, sectionName: HTTP}}`, []string{`spec.targetRef.name: "A"`, "spec.targetRef.namespace: has no meaning", `spec.targetRef.sectionName: "HTTP"`}},
-		{"nobody", `{rules: [{default: {allow: [{}]}}]}`, []string{"spec.rules[0].default.allow[0].spiffeID: is required"}},
+		{"no caller", `{rules: [{default: {allow: [{}]}}]}`, []string{"spec.rules[0].default.allow[0].spiffeID: is required"}},
 		{"both spellings", `{rules: [{default: {allow: [{spiffeID: {type: Exact, value: "spiffe://a/b"}, spiffeId: {type: Exact, value: "spiffe://a/b"}}]}}]}`, []string{"spec.rules[0].default.allow[0].spiffeId: is the older spelling"}},
 		{"a type", `{rules: [{}, {default: {deny: [{spiffeID: {value: "spiffe://a/b"}}, {spiffeID: {type: Regex, value: "spiffe://a/.*"}}]}}]}`, []string{
 			"spec.rules[1].default.deny[0].spiffeID.type: is required", `spec.rules[1].default.deny[1].spiffeID.type: is "Regex"`}},
@@ -235,8 +235,8 @@ func TestMeshTrafficPermissionRefuses(t *testing.T) {
 	})
 }
 
-// TestAPrefixOfATrustDomainEndsThere: "spiffe://prod" is read as "spiffe://prod/", which it is stored without, since
-// some clients read no SPIFFE ID that ends in a slash.
+// TestAPrefixOfATrustDomainEndsThere: "spiffe://prod" has the meaning of "spiffe://prod/". It is stored without the
+// slash, since some clients reject a SPIFFE ID that ends in one.
 func TestAPrefixOfATrustDomainEndsThere(t *testing.T) {
 	for written, want := range map[string]struct{ stored, means string }{
 		"spiffe://prod": {"spiffe://prod", "spiffe://prod/"}, "spiffe://prod/": {"spiffe://prod", "spiffe://prod/"},

@@ -2,10 +2,10 @@ package kind
 
 import "weft/resource"
 
-// maxSecret is what a Secret of Kubernetes holds at most, in bytes.
+// maxSecret is the maximum size of a Secret of Kubernetes in bytes.
 const maxSecret = 1 << 20
 
-// secretBytes is the size of a document with such a value in base64.
+// secretBytes is the maximum size of a document with such a value in base64.
 const secretBytes = 2 << 20
 
 // Secret is a value of a mesh that only the control plane and administrators read, such as the CA of a MeshIdentity. The

@@ -8,10 +8,10 @@ import (
 	"weft/kind"
 )
 
-// TestEveryFieldWorksOrIsRefused goes through the fields that users of this API know. One that has an effect
-// is taken; another is refused with a sentence that says what to do instead, and never taken and ignored. A
-// line is a field and, where it is refused, how the sentence begins.
-func TestEveryFieldWorksOrIsRefused(t *testing.T) {
+// TestEveryFieldWorksOrIsRejected covers the fields of Kuma's API. A field has an effect, or is rejected with a
+// sentence that states the replacement; no field is ignored. A line is a field and, where it is rejected, the beginning
+// of the sentence.
+func TestEveryFieldWorksOrIsRejected(t *testing.T) {
 	const certificate = `{type: Secret, secretRef: {kind: Secret, name: c}}`
 	for _, shape := range []struct{ kind, frame, fields string }{
 		{"Mesh", `{type: Mesh, name: m, %s}`, `
@@ -143,20 +143,20 @@ func TestEveryFieldWorksOrIsRefused(t *testing.T) {
 		{"GlobalSecret", `{type: GlobalSecret, name: s, %s}`, `data: c2VjcmV0`},
 	} {
 		for line := range strings.Lines(shape.fields) {
-			field, refusal, _ := strings.Cut(strings.TrimSpace(line), "|")
+			field, rejection, _ := strings.Cut(strings.TrimSpace(line), "|")
 			if field == "" {
 				continue
 			}
 			got := strings.Join(problems(t, fmt.Sprintf(shape.frame, field)), "\n")
-			if want := strings.TrimSpace(refusal); (want == "") != (got == "") || !strings.HasPrefix(got, want) {
+			if want := strings.TrimSpace(rejection); (want == "") != (got == "") || !strings.HasPrefix(got, want) {
 				t.Errorf("%s, %s: the problems are %q, want %q", shape.kind, strings.TrimSpace(field), got, want)
 			}
 		}
 	}
 }
 
-// TestRefusalsSayWhatToDo: "not served" alone leaves a user with nothing.
-func TestRefusalsSayWhatToDo(t *testing.T) {
+// TestRejectionsStateTheReplacement: "not served" alone does not help a user.
+func TestRejectionsStateTheReplacement(t *testing.T) {
 	for _, d := range kind.All() {
 		for field, sentence := range d.Describe().Replaced {
 			if !strings.Contains(sentence, "; ") {

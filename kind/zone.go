@@ -2,8 +2,8 @@ package kind
 
 import "weft/resource"
 
-// Zone is one part of a deployment with a control plane of its own, which the global control plane knows
-// by this name. A control plane that is alone has none: no zone connects to it.
+// Zone is one part of a deployment with a control plane of its own, which the global control plane knows by this name.
+// A control plane without global has none.
 type Zone struct {
 	// Enabled is false to reject connections of the zone's control plane.
 	Enabled *bool `json:"enabled,omitempty" schema:"default=true"`
@@ -47,8 +47,8 @@ type ZoneInsight struct {
 	// DoubtedDeletions are deletions that wait for confirmation by an operator, because they cover most of the zone's
 	// resources.
 	DoubtedDeletions []DoubtedDeletion `json:"doubtedDeletions,omitempty"`
-	// Confirmed is when an operator said that what the zone's control plane has now is to replace what it had. Absent:
-	// no operator has, or it was done.
+	// Confirmed is the time at which an operator confirmed that the present resources of the zone's control plane
+	// replace its former ones. Absent without a confirmation, and after its completion.
 	Confirmed *Time `json:"confirmed,omitempty"`
 }
 
@@ -86,7 +86,7 @@ type ZoneVersion struct {
 	ControlPlane ProgramVersion `json:"kumaCp"` // the version, in the field that clients of Kuma read
 }
 
-// Text is the version of the zone's control plane; empty where it is not known.
+// Text returns the version of the zone's control plane, or an empty string.
 func (v *ZoneVersion) Text() string {
 	if v == nil {
 		return ""

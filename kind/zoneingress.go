@@ -2,8 +2,8 @@ package kind
 
 import "weft/resource"
 
-// ZoneIngress is the older form of a zone ingress, which serves every mesh: it forwards into its zone the requests of
-// other zones. A Dataplane with networking.zoneIngress is the newer one, and is preferred where it is ready.
+// ZoneIngress is the older form of a zone ingress, which serves every mesh: it forwards requests of other zones into
+// its zone. A Dataplane with networking.zoneIngress is the newer form, and is preferred while it is ready.
 type ZoneIngress struct {
 	// Zone is the zone of the proxy; by default that of the control plane that it is written to.
 	Zone string `json:"zone,omitempty" schema:"pattern=mesh"`
@@ -30,7 +30,7 @@ var ZoneIngresses = &resource.Kind[ZoneIngress]{
 	Validate: validateZoneIngress,
 }
 
-// Dataplane is the ingress as a Dataplane would be one.
+// Dataplane returns the ingress in the form of a Dataplane's networking.
 func (z *ZoneIngress) Dataplane() *Networking {
 	n := &z.Networking
 	return &Networking{
@@ -39,12 +39,12 @@ func (z *ZoneIngress) Dataplane() *Networking {
 	}
 }
 
-// ZoneIngressListenerStatuses is the kind of what the proxies of ZoneIngresses serve.
+// ZoneIngressListenerStatuses is the kind of the listener statuses of ZoneIngresses.
 var ZoneIngressListenerStatuses = &resource.Kind[DataplaneListenerStatus]{
 	Info: resource.Info{Name: "ZoneIngressListenerStatus", Plural: "zone-ingress-listener-statuses", Scope: resource.Global, ReadOnly: true, Hidden: true},
 }
 
-// ZoneIngressInsights is the kind of what the control plane knows of the connections of ZoneIngresses.
+// ZoneIngressInsights is the kind of the insights of ZoneIngresses.
 var ZoneIngressInsights = &resource.Kind[DataplaneInsight]{
 	Info: resource.Info{Name: "ZoneIngressInsight", Plural: "zone-ingress-insights", Aliases: []string{"zoneingressinsights"}, Scope: resource.Global, Sync: resource.ZoneToGlobal, Flat: true, ReadOnly: true},
 }
@@ -59,7 +59,7 @@ func validateZoneIngress(o *resource.Object[ZoneIngress]) resource.Problems {
 	return c.problems
 }
 
-// ofGlobalScope checks what a zone proxy of global scope says of where it stands, whichever it is.
+// ofGlobalScope checks the zone and the addresses of a ZoneIngress or ZoneEgress.
 func (c *checks) ofGlobalScope(zone, address string, port uint32, admin *Admin) {
 	if zone != "" {
 		if problem := MeshNameProblem(zone); problem != "" {

@@ -8,22 +8,23 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of a written resource of any kind. Bounds of single fields stand in their tag `schema`; see [BoundOf].
+// Limits of a written resource of any kind. The limits of single fields are in their tag `schema`; see [BoundOf].
 const (
 	// MaxBytes is the size of a resource's document, and of its stored body, unless its kind says otherwise.
 	MaxBytes = 1 << 20
-	// MaxElements is how many fields and list items a document has, aliases of YAML counted as what they stand for.
+	// MaxElements is the maximum number of fields and list items of a document. An alias of YAML counts as the nodes
+	// that it expands to.
 	MaxElements = 16_384
-	// MaxDepth is how deep lists and mappings stand in each other.
+	// MaxDepth is the maximum depth of nested lists and mappings.
 	MaxDepth = 32
-	// MaxLabels is how many labels a resource has, those included that the control plane sets; a selector of labels,
-	// and the tags of an inbound, have as many.
+	// MaxLabels is the maximum number of labels of a resource, including those that the control plane sets, of a
+	// selector of labels, and of the tags of an inbound.
 	MaxLabels = 64
-	// MaxProblems is how many problems of one resource are listed.
+	// MaxProblems is the maximum number of listed problems of one resource.
 	MaxProblems = 100
 )
 
-// Bytes is the size of a document of the kind at most.
+// Bytes returns the maximum size of a document of the kind.
 func (i *Info) Bytes() int {
 	if i.MaxBytes > 0 {
 		return i.MaxBytes
@@ -31,23 +32,23 @@ func (i *Info) Bytes() int {
 	return MaxBytes
 }
 
-// Bound says how large the value of a field may be; 0 is no bound.
+// Bound is the maximum size of a field's value. 0 means no limit.
 type Bound struct {
 	Items      int // of a list
 	Properties int // of a mapping
-	Length     int // of a string in characters, of base64 in bytes of its value; of each one of a list or mapping
-	Name       int // of each name of a mapping, in characters
+	Length     int // of a string in characters, of base64 in bytes of its value; of each item of a list or mapping
+	Name       int // of each key of a mapping, in characters
 }
 
-// patternLengths are the lengths of the forms that the word "pattern=" of a tag names.
+// patternLengths are the maximum lengths of the patterns that "pattern=" in a tag refers to.
 var patternLengths = map[string]int{"name": 253, "mesh": 63, "section": 63, "duration": 64, "labelName": 317, "tagName": 253, "tagValue": 253}
 
-// textLength is that of a value with a written form of its own: a duration, a time, a port or its name.
+// textLength is the maximum length of a value with a text form of its own: a duration, a time, a port or its name.
 const textLength = 64
 
-// BoundOf reads the bound of a field off its tag `schema`: maxItems=, maxProperties= and maxLength=, and what other
-// words imply. It is the only place where these words are read; the JSON Schemas, the documentation and the checks of
-// what is written and of what comes from other zones follow it.
+// BoundOf returns the limits in a field's tag `schema`: maxItems=, maxProperties= and maxLength=, and those that other
+// words imply. No other code parses these words; the JSON Schemas, the documentation and the checks of writes and of
+// zone sync use BoundOf.
 func BoundOf(f reflect.StructField) Bound {
 	b := Bound{}
 	tag, _, _ := strings.Cut(f.Tag.Get("schema"), "default=")
@@ -71,7 +72,7 @@ func BoundOf(f reflect.StructField) Bound {
 			for option := range strings.SplitSeq(value, "|") {
 				b.Length = max(b.Length, len(option))
 			}
-			b.Length = max(b.Length, textLength) // a wrong one is shown
+			b.Length = max(b.Length, textLength) // an error shows an invalid one
 		case "labels", "tags":
 			b.Properties, b.Length, b.Name = MaxLabels, 253, 317
 		}
@@ -82,7 +83,7 @@ func BoundOf(f reflect.StructField) Bound {
 	return b
 }
 
-// innermost is what a pointer, list or mapping is of; of base64 it is the list of bytes.
+// innermost returns the element type of a pointer, list or mapping. For base64 it is the list of bytes.
 func innermost(t reflect.Type) reflect.Type {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Map || t.Kind() == reflect.Slice && t.Elem().Kind() != reflect.Uint8 {
 		t = t.Elem()
@@ -90,10 +91,10 @@ func innermost(t reflect.Type) reflect.Type {
 	return t
 }
 
-// labelsBound is that of a resource's labels.
+// labelsBound is the limit of a resource's labels.
 var labelsBound = Bound{Properties: MaxLabels, Length: 253, Name: 317}
 
-// boundedField is a field of a struct as the checks need it.
+// boundedField is a field of a struct with its limits.
 type boundedField struct {
 	t     reflect.Type
 	bound Bound
@@ -101,7 +102,7 @@ type boundedField struct {
 
 var boundedStructs sync.Map // map[string]boundedField by reflect.Type
 
-// fieldsByName are the fields of a struct by their names in JSON, those of embedded structs included.
+// fieldsByName returns the fields of a struct by their names in JSON, including those of embedded structs.
 func fieldsByName(t reflect.Type) map[string]boundedField {
 	if known, ok := boundedStructs.Load(t); ok {
 		return known.(map[string]boundedField)
@@ -122,8 +123,8 @@ func fieldsByName(t reflect.Type) map[string]boundedField {
 	return fields
 }
 
-// within adds a problem where a value is larger than its bound, and reports whether it is not. It looks at no item of
-// a list that is too long.
+// within adds a problem where a value exceeds its limit, and reports whether it does not. It skips the items of a list
+// that is too long.
 func (c *checker) within(v any, b Bound, shown string) bool {
 	at := strings.TrimSuffix(shown, ".")
 	switch v := v.(type) {
@@ -152,11 +153,11 @@ func (c *checker) within(v any, b Bound, shown string) bool {
 	return true
 }
 
-// Base64Length is the length of base64 that has so many bytes, with line breaks.
+// Base64Length returns the maximum length of base64 for n bytes, with line breaks.
 func Base64Length(n int) int { return (n+2)/3*4*66/64 + 8 }
 
-// CheckBody returns Invalid for a stored body, as another control plane sends it, that is larger than what the kind
-// and its fields allow. Fields that this release does not know are counted in its size and depth alone.
+// CheckBody returns Invalid for a stored body of another control plane that exceeds the limits of the kind and its
+// fields. Fields that this release does not know count for size and depth only.
 func CheckBody(d Descriptor, body []byte) error {
 	info := d.Describe()
 	if len(body) > info.Bytes() {

@@ -10,7 +10,7 @@ import (
 	"weft/resource"
 )
 
-// bomb is YAML whose aliases stand for many times what is written.
+// bomb returns YAML whose aliases expand to many times its size.
 func bomb(levels, times int) string {
 	var b strings.Builder
 	b.WriteString("type: Mesh\nname: a\na0: &a0 {x: y}\n")
@@ -29,7 +29,7 @@ func labelled(n int) string {
 	return b.String()
 }
 
-// hostile are documents that cost more to read than they look like, and what is said of them.
+// hostile are documents that are expensive to parse, and their errors.
 var hostile = map[string]struct{ doc, says string }{
 	"100,000 labels":       {labelled(100_000), "at most 16384 are read"},
 	"65 labels":            {labelled(65), "labels: has 65 entries, want 64 at most"},
@@ -53,7 +53,8 @@ var hostile = map[string]struct{ doc, says string }{
 	"far too many bytes":   {strings.Repeat("#", 50<<20), "at most 4194304 are read"},
 }
 
-// TestHostileDocuments: each is rejected in words that name the bound, in less than the time of an honest one.
+// TestHostileDocuments: each document is rejected with an error that states the limit, in less time than a valid one
+// takes.
 func TestHostileDocuments(t *testing.T) {
 	for name, test := range hostile {
 		t.Run(name, func(t *testing.T) {
@@ -73,7 +74,7 @@ func TestHostileDocuments(t *testing.T) {
 	}
 }
 
-// Aliases that stand for little are read.
+// Aliases with a small expansion are accepted.
 func TestAFewAliasesAreRead(t *testing.T) {
 	o, err := resource.Parse([]byte("type: Dataplane\nname: a\nnetworking:\n  address: 10.0.0.1\n  inbound:\n  - {port: 80, tags: &t {a: b}}\n  - {port: 81, tags: *t}\n"), kind.ByName)
 	if err != nil {
@@ -84,7 +85,7 @@ func TestAFewAliasesAreRead(t *testing.T) {
 	}
 }
 
-// TestBodiesOfOtherZonesAreBounded: what comes by sync passes the same bounds, with fields of later releases.
+// TestBodiesOfOtherZonesAreBounded: items of zone sync have the same limits, including fields of later releases.
 func TestBodiesOfOtherZonesAreBounded(t *testing.T) {
 	list := func(n int, item string) string {
 		return "[" + strings.TrimSuffix(strings.Repeat(item+",", n), ",") + "]"
@@ -103,7 +104,7 @@ func TestBodiesOfOtherZonesAreBounded(t *testing.T) {
 	}
 }
 
-// BenchmarkWorstAccepted reads the costliest documents that pass the bounds.
+// BenchmarkWorstAccepted parses the most expensive documents within the limits.
 func BenchmarkWorstAccepted(b *testing.B) {
 	var tags strings.Builder
 	for i := range 60 {
@@ -130,7 +131,7 @@ func BenchmarkWorstAccepted(b *testing.B) {
 	}
 }
 
-// FuzzScan looks for documents that pass the scan and cost too much, and for panics.
+// FuzzScan finds documents that pass the scan and are too expensive, and panics.
 func FuzzScan(f *testing.F) {
 	for _, test := range hostile {
 		if len(test.doc) < 10_000 {

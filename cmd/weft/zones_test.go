@@ -51,7 +51,7 @@ func TestGlobalIsAsked(t *testing.T) {
 
 	stop()
 	awaitOutput(t, "away", global["api"], "inspect", "zones")
-	if got := weft(t, global["api"], "inspect", "service", "web"); !strings.Contains(got, "the zone east can't be asked") {
+	if got := weft(t, global["api"], "inspect", "service", "web"); !strings.Contains(got, "the zone east cannot be queried") {
 		t.Errorf("a zone that is away is not said to be:\n%s", got)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"weft/kind"
 )
 
-// One look at a mesh of 10,000 proxies and 100 services.
+// BenchmarkLook checks a mesh of 10,000 proxies and 100 services.
 func BenchmarkLook(b *testing.B) {
 	w := check.World{State: graph.NewState("east"), Known: check.Known{Insights: map[graph.ProxyKey]*kind.DataplaneInsight{}}, ServerCertificateExpires: now.AddDate(1, 0, 0), Now: now}
 	const services, proxies = 100, 10_000

@@ -8,7 +8,7 @@ import (
 	"weft/resource"
 )
 
-// hostNames finds host names whose last lookup failed, or returned addresses that must not be dialled.
+// hostNames finds host names whose last resolution failed, or returned addresses that must not be dialled.
 func (l *look) hostNames() {
 	for row := range l.State.ResolvedNames.All(l.Snapshot) {
 		if row.Spec.Problem == "" {
@@ -34,7 +34,7 @@ func (l *look) hostNames() {
 	}
 }
 
-// addresses returns the addresses of a host name that are used.
+// addresses returns the used addresses of a host name.
 func addresses(row *resource.Object[kind.ResolvedName]) []string {
 	var used []string
 	for _, a := range row.Spec.Addresses {

@@ -19,7 +19,8 @@ import (
 	"weft/kind"
 )
 
-// Envoy takes a response that the application breaks off for a failure to reach the endpoint; one alone ejects none.
+// Envoy counts a response that the application breaks off as a failure to reach the endpoint. One alone ejects no
+// endpoint.
 func TestABrokenResponseEjectsNoEndpoint(t *testing.T) {
 	var first, broken atomic.Int32
 	url, _ := twoServers(t,
@@ -51,7 +52,7 @@ func TestABrokenResponseEjectsNoEndpoint(t *testing.T) {
 	}
 }
 
-// What a caller writes into x-forwarded-for is not taken for the address that it calls from.
+// An address that a caller writes into x-forwarded-for is not used as the caller's address.
 func TestTheClientsAddressIsTheConnections(t *testing.T) {
 	seen := make(chan http.Header, 1)
 	app := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen <- r.Header }))
@@ -94,8 +95,8 @@ func TestTheClientsAddressIsTheConnections(t *testing.T) {
 	}
 }
 
-// A port that leads to an inbound which reads no requests is spoken to in HTTP/1.1, and no mark of an application is
-// trusted there; from another zone the handshake says what is spoken.
+// A port with an inbound that does not read requests is dialled with HTTP/1.1, and no mark of an application is trusted
+// there. From another zone, the handshake negotiates the version.
 func TestHops(t *testing.T) {
 	for name, c := range map[string]struct {
 		protocol kind.Protocol

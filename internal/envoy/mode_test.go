@@ -12,8 +12,8 @@ import (
 	"weft/kind"
 )
 
-// Envoy keeps the connections of a filter chain that stays the same as long as nothing beside the chains changes: so
-// the mode of a mesh's mtls may change without a connection with TLS being cut.
+// Envoy keeps the connections of an unchanged filter chain as long as nothing outside the chains changes. A change of
+// the mode of a mesh's mtls therefore closes no TLS connection.
 func TestAModeChangesNothingOfConnectionsWithTLS(t *testing.T) {
 	for _, protocol := range []kind.Protocol{kind.HTTP, kind.TCP} {
 		strict, permissive := inboundIn(t, protocol, false), inboundIn(t, protocol, true)
@@ -30,7 +30,7 @@ func TestAModeChangesNothingOfConnectionsWithTLS(t *testing.T) {
 	}
 }
 
-// inboundIn is a listener of a mesh with mtls.
+// inboundIn returns a listener of a mesh with mtls.
 func inboundIn(t *testing.T, protocol kind.Protocol, permissive bool) *listenerv3.Listener {
 	t.Helper()
 	resources := Inbound(&graph.InboundListener{

@@ -13,7 +13,7 @@ import (
 	"weft/kind"
 )
 
-// A proxy whose memory is short says that its application has not seen a request, so that the client's proxy sends it to
+// A proxy whose memory is short states that its application has not seen a request, so the client's proxy sends it to
 // another endpoint.
 func TestAnOverloadedProxySaysThatItServedNothing(t *testing.T) {
 	app := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -45,8 +45,8 @@ func TestAnOverloadedProxySaysThatItServedNothing(t *testing.T) {
 		}
 		response.Body.Close()
 		if response.StatusCode == http.StatusServiceUnavailable {
-			if got := response.Header.Get(unservedHeader); got != unservedRefused {
-				t.Errorf("%s: %q, want %q", unservedHeader, got, unservedRefused)
+			if got := response.Header.Get(unservedHeader); got != unservedNotReached {
+				t.Errorf("%s: %q, want %q", unservedHeader, got, unservedNotReached)
 			}
 			return
 		}

@@ -9,8 +9,8 @@ import (
 	"weft/kind"
 )
 
-// The secrets that proxies validate their peers with have the names of the requirement document, where they are sent and
-// where they are referred to. (Zone Egress Identity.)
+// The secrets by which proxies validate their peers have the names of the requirement document, in the secrets and in
+// the references. (Zone Egress Identity.)
 func TestNamesOfTrustBundles(t *testing.T) {
 	trust := &graph.Trust{Mesh: "shop", Domains: []graph.TrustDomain{{Name: "shop.example", Roots: []string{"root"}}}}
 	for name, want := range map[string]string{
@@ -41,7 +41,7 @@ func TestNamesOfTrustBundles(t *testing.T) {
 	}
 }
 
-// secretsIn are the trust bundles that an encoded resource refers to, sorted.
+// secretsIn returns the trust bundles that an encoded resource refers to, sorted.
 func secretsIn(wire string) []string {
 	var found []string
 	for _, part := range strings.Split(wire, "system_trust_bundle")[1:] {

@@ -13,8 +13,7 @@ import (
 	"weft/kind"
 )
 
-// TestEvictedInstancesOnlyAreDenied: whatever names there are, of many that begin alike, a caller is refused by its
-// own alone.
+// TestEvictedInstancesOnlyAreDenied: with any set of names with common prefixes, only an evicted instance is denied.
 func TestEvictedInstancesOnlyAreDenied(t *testing.T) {
 	names := rapid.Custom(func(t *rapid.T) string {
 		return fmt.Sprintf("%s-%s.default.east.dataplane.mesh.local",

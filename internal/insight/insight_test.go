@@ -15,7 +15,7 @@ import (
 	"weft/resource"
 )
 
-// world holds resources, and knows that the instance "gone" is no more since noon.
+// world has the resources, and a replica "gone" whose lease expired at noon.
 func world(objects ...resource.Any) *insight.World {
 	state := graph.NewState("east")
 	state.DB.Commit(func(tx *table.Tx) {
@@ -89,7 +89,7 @@ func TestStatusOfAProxy(t *testing.T) {
 	}
 }
 
-// What is shown is a copy: the table's own row stays as it was stored.
+// The result is a copy: the row in the table stays unchanged.
 func TestAConnectionToAFormerInstanceIsShownAsOver(t *testing.T) {
 	stored := kind.DataplaneInsights.Make("default", "web", connection("gone", noon.Add(time.Hour)))
 	shown := world(stored).Of(graph.ProxyKey{Mesh: "default", Name: "web"})
@@ -101,7 +101,7 @@ func TestAConnectionToAFormerInstanceIsShownAsOver(t *testing.T) {
 	}
 }
 
-// Global knows of every zone what stands in its insight, and counts what the zone has sent.
+// Global returns the insight of every zone, and counts the items that the zone has sent.
 func TestZones(t *testing.T) {
 	of := func(o resource.Any, zone string) resource.Any {
 		o.Envelope().Labels = map[string]string{kind.ZoneLabel: zone, kind.OriginLabel: kind.OriginZone}
@@ -162,7 +162,7 @@ func TestZones(t *testing.T) {
 	}
 }
 
-// Of the backends of a mesh's mtls one has signed, and all are trusted by each proxy with a certificate.
+// One backend of a mesh's mtls has signed, and each proxy with a certificate trusts all.
 func TestBackendsOfAMeshAreCounted(t *testing.T) {
 	mesh := kind.Meshes.Make("", "default", kind.Mesh{MTLS: &kind.MeshMTLS{EnabledBackend: "ca-2", Backends: []kind.MTLSBackend{{Name: "ca-1"}, {Name: "ca-2"}}}})
 	signed := kind.DataplaneInsights.Make("default", "web", kind.DataplaneInsight{Certificate: &kind.Certificate{Issuer: "ca-1"}})
@@ -175,8 +175,8 @@ func TestBackendsOfAMeshAreCounted(t *testing.T) {
 	}
 }
 
-// TestAFailedProbeConcernsItsInboundAlone: of two inbounds of a Dataplane one fails its probe. The proxy is offline and
-// the service of that inbound partially degraded; the other inbound is an endpoint as before, and its service is online.
+// TestAFailedProbeConcernsItsInboundAlone: one of two inbounds of a Dataplane fails its probe. The proxy is offline,
+// and the service of that inbound partially degraded. The other inbound stays an endpoint, and its service is online.
 func TestAFailedProbeConcernsItsInboundAlone(t *testing.T) {
 	tagged := func(service string) map[string]string { return map[string]string{kind.ServiceTag: service} }
 	var objects []resource.Any
@@ -223,7 +223,8 @@ func TestAFailedProbeConcernsItsInboundAlone(t *testing.T) {
 	}
 }
 
-// TestADataplaneWithoutAServiceSaysSo: beyond the bound of generated services a Dataplane names the tag that has none.
+// TestADataplaneWithoutAServiceSaysSo: above the maximum of generated services, a Dataplane's status has the tag
+// without a service.
 func TestADataplaneWithoutAServiceSaysSo(t *testing.T) {
 	generated := func(name string) resource.Any {
 		o := kind.MeshServices.Make("default", name, kind.MeshService{Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: name}}})

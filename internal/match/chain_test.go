@@ -15,7 +15,7 @@ const (
 	otherSNI = "afedcba9876543210.other.443.default.mes"
 )
 
-// rule allows a caller, or with "!" denies it, everywhere or at the chains with server names.
+// rule allows a caller, or with "!" denies it, for every filter chain or for those with the SNIs.
 func rule(caller string, snis ...string) kind.PermissionRule {
 	caller, denied := strings.CutPrefix(caller, "!")
 	matches := []kind.CallerMatch{{SpiffeID: &kind.IDMatch{Type: "Exact", Value: caller}}}
@@ -28,7 +28,7 @@ func rule(caller string, snis ...string) kind.PermissionRule {
 	return at(r, snis...)
 }
 
-// entry is the same for callers with an SNI; of an empty caller, for every caller with it.
+// entry is rule for callers with an SNI. An empty caller means every caller with it.
 func entry(caller, sni string) kind.PermissionRule {
 	r := rule(caller)
 	if caller == "" {
@@ -49,13 +49,13 @@ func at(r kind.PermissionRule, snis ...string) kind.PermissionRule {
 	return r
 }
 
-// What the rules of a policy say of a chain with two server names, and of a sidecar's inbound.
+// The rules of a policy, for a filter chain with two SNIs and for an inbound of a sidecar.
 func TestRulesOfChains(t *testing.T) {
 	for _, c := range []struct {
 		name           string
 		target         *kind.TargetRef
 		rules          []kind.PermissionRule
-		chain, inbound string // the callers that are allowed, and with "!" denied; "no caller reaches it" where no rule does
+		chain, inbound string // the allowed callers, and with "!" the denied ones; "no caller reaches it" without a rule
 	}{
 		{"none", nil, nil, "no rule reaches it", ""},
 		{"everywhere", nil, []kind.PermissionRule{rule("a")}, "a", "a"},
@@ -92,7 +92,7 @@ func TestRulesOfChains(t *testing.T) {
 	}
 }
 
-// Chains share what is said of all of them: what one has for itself is not the others'.
+// Filter chains share the rules without matches; a rule for one of them does not apply to the others.
 func TestChainsDoNotShareTheirOwnRules(t *testing.T) {
 	policies := []*resource.Object[kind.MeshTrafficPermission]{
 		kind.MeshTrafficPermissions.Make("default", "p", kind.MeshTrafficPermission{

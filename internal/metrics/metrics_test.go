@@ -20,7 +20,7 @@ import (
 	"weft/resource"
 )
 
-// busy is a control plane to which everything has happened that is counted.
+// busy returns the metrics of a control plane with one event of each type.
 func busy() *Metrics {
 	m := New("1.2.3", "east", "instance-1")
 	m.Follow(Sources{

@@ -9,19 +9,20 @@ import (
 
 // Sources return current values. All are required.
 type Sources struct {
-	// Streams counts the open xDS streams, and Unacked those with a pending ACK.
+	// Streams returns the number of open xDS streams, and Unacked of those with a pending ACK.
 	Streams, Unacked func() int
-	// Sessions are the agents that are connected.
+	// Sessions returns the number of connected agents.
 	Sessions func() int
-	// Traffic is what was sent, by type.
+	// Traffic returns the numbers of sent resources by type.
 	Traffic func() []xds.Traffic
-	// ProxyGroups are the proxy groups that have a proxy.
+	// ProxyGroups returns the proxy groups with a proxy.
 	ProxyGroups func() []publish.GroupSize
-	// Draining counts the listeners that drain, and Backlog the keys that wait for a write of the control plane's own.
+	// Draining returns the number of draining listeners, and Backlog of keys that wait for a write of the control
+	// plane.
 	Draining, Backlog func() int
 }
 
-// Follow has the sources read on each scrape.
+// Follow registers the sources, which each scrape reads.
 func (m *Metrics) Follow(s Sources) {
 	gauge := func(name, help string, value func() int) {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},

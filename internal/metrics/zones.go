@@ -28,7 +28,7 @@ func (s *sync) collectors() []prometheus.Collector {
 	return []prometheus.Collector{s.bytes, s.items, s.rejected, s.resyncs}
 }
 
-// Frame notes a frame of zone sync; it fits [weft/internal/join.Count].
+// Frame records a frame of zone sync, as [weft/internal/join.Count].
 func (m *Metrics) Frame(kind string, sent bool, frame *wire.Frame) {
 	direction := "received"
 	if sent {
@@ -48,12 +48,12 @@ func (m *Metrics) Frame(kind string, sent bool, frame *wire.Frame) {
 // Link is the connection of one zone to global.
 type Link struct {
 	Zone      string
-	Connected bool // to this instance
+	Connected bool // to this replica
 	Lag       time.Duration
 	Rejected  int
 }
 
-// FollowLinks has the links read on each scrape: on global those of all zones, in a zone its own.
+// FollowLinks registers the links, which each scrape reads: those of all zones on global, a zone's own in a zone.
 func (m *Metrics) FollowLinks(links func() []Link) { m.registry.MustRegister(linked(links)) }
 
 var (
@@ -72,7 +72,7 @@ func (linked) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. Other values are unknown of a zone that is not connected.
+// Collect implements prometheus.Collector. A disconnected zone has only the metric of its connection.
 func (links linked) Collect(to chan<- prometheus.Metric) {
 	for _, l := range links() {
 		gauge := func(d *prometheus.Desc, value float64) {

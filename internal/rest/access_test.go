@@ -54,7 +54,7 @@ func TestWhoIsLetIn(t *testing.T) {
 	}
 }
 
-// Every path of the API says what its caller must be allowed, and no stranger gets past the index.
+// Every path of the API has an action, and an unauthenticated caller reaches only the index.
 func TestEveryRouteHasItsRule(t *testing.T) {
 	w := newWorld(t, newStore(t))
 	rules := access.Defaults()
@@ -69,7 +69,7 @@ func TestEveryRouteHasItsRule(t *testing.T) {
 			want = http.StatusOK
 		}
 		if got := w.from("192.0.2.7:4000", method, path); got.Code != want {
-			t.Errorf("%s %s from elsewhere: %d, want %d", method, path, got.Code, want)
+			t.Errorf("%s %s from another machine: %d, want %d", method, path, got.Code, want)
 		}
 	}
 	if got := w.from("192.0.2.7:4000", "GET", "/nothing"); got.Code != http.StatusUnauthorized || got.Header().Get("WWW-Authenticate") != "Bearer" {
@@ -77,7 +77,7 @@ func TestEveryRouteHasItsRule(t *testing.T) {
 	}
 }
 
-// from sends a request of another machine.
+// from sends a request from another machine.
 func (w *world) from(peer, method, path string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, path, nil)
 	r.RemoteAddr, r.Host = peer, "cp.example.com"
@@ -86,7 +86,7 @@ func (w *world) from(peer, method, path string) *httptest.ResponseRecorder {
 	return recorder
 }
 
-func TestIndexSaysWhoAnswers(t *testing.T) {
+func TestIndexNamesTheControlPlane(t *testing.T) {
 	body := text(newWorld(t, newStore(t)).do("GET", "/", "", nil))
 	for _, part := range []string{`"product":"weft"`, `"version":"1.2.3"`, `"instanceId":"instance-1"`, `"clusterId":"east"`, `"hostname":`} {
 		if !strings.Contains(body, part) {

@@ -10,7 +10,7 @@ import (
 	"weft/internal/audit"
 )
 
-// entries answers what stands in the audit log.
+// entries returns the entries of the audit log.
 func (w *world) entries(t *testing.T) (all []audit.Entry) {
 	t.Helper()
 	for line := range strings.Lines(w.audit.String()) {
@@ -36,14 +36,14 @@ func TestWhatIsRecorded(t *testing.T) {
 		{"PUT", "/meshes/default", `{"type":"Mesh","name":"default","labels":{"team":"a"}}`, nil},
 		{"PUT", "/meshes/default/secrets/s", `{"type":"Secret","data":"` + secret + `"}`, nil},
 		{"GET", "/meshes/default/secrets/s", "", nil},
-		{"GET", "/meshes/default", "", nil}, // everybody may
+		{"GET", "/meshes/default", "", nil}, // every caller may
 		{"DELETE", "/meshes/default/secrets/s", "", nil},
 		{"DELETE", "/meshes/default", "", ann},
 		{"PUT", "/meshes/default", `{"type":"Mesh","name":"other"}`, nil},
 	} {
 		w.do(request.method, request.path, request.body, request.header)
 	}
-	w.from("192.0.2.7:4000", "DELETE", "/meshes/default") // a stranger leaves no entry
+	w.from("192.0.2.7:4000", "DELETE", "/meshes/default") // an unauthenticated caller leaves no entry
 
 	want := []struct {
 		request string
@@ -83,7 +83,7 @@ func TestWhatIsRecorded(t *testing.T) {
 	}
 }
 
-// A dry run is recorded as asked for, and as having changed nothing.
+// A dry run is recorded with its action, and as unchanged.
 func TestADryRunChangedNothing(t *testing.T) {
 	w := newWorld(t, newStore(t))
 	w.do("PUT", "/meshes/default?dryRun=true", `{"type":"Mesh","name":"default"}`, nil)

@@ -12,7 +12,7 @@ import (
 	"weft/resource"
 )
 
-// large is a mesh of 10,000 Dataplanes of 300 services, all connected and served.
+// large returns a mesh of 10,000 Dataplanes of 300 services, all connected and serving.
 func large(b *testing.B) *world {
 	w := newWorld(b, newStore(b))
 	own := admit.Change{ControlPlane: true}
@@ -45,7 +45,7 @@ func large(b *testing.B) *world {
 	return w
 }
 
-// BenchmarkReads are what people and dashboards ask for of 10,000 Dataplanes.
+// BenchmarkReads measures the reads of users and dashboards with 10,000 Dataplanes.
 func BenchmarkReads(b *testing.B) {
 	w := large(b)
 	for _, target := range []string{
@@ -74,7 +74,7 @@ func BenchmarkReads(b *testing.B) {
 	}
 }
 
-// cpu is what this process has used, which others on the machine do not change.
+// cpu returns the CPU time of this process, which other processes do not change.
 func cpu(b *testing.B) time.Duration {
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {

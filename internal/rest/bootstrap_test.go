@@ -12,12 +12,12 @@ import (
 	"weft/internal/access"
 )
 
-// TestAnAgentOfKumaIsToldWhatToRun sends what kuma-dp sends. It prints the body of a 4xx and does not ask again.
+// TestAnAgentOfKumaIsToldWhatToRun sends the request of kuma-dp, which prints the body of a 4xx and does not retry.
 func TestAnAgentOfKumaIsToldWhatToRun(t *testing.T) {
 	server := httptest.NewServer(NewBootstrapServer(access.NewDenials(slog.New(slog.DiscardHandler))).Handler)
 	defer server.Close()
 	at := strings.TrimPrefix(server.URL, "http://")
-	ask := func(method, path, body string) (int, problem, string) {
+	request := func(method, path, body string) (int, problem, string) {
 		r, _ := http.NewRequest(method, server.URL+path, strings.NewReader(body))
 		response, err := http.DefaultClient.Do(r)
 		if err != nil {
@@ -40,7 +40,7 @@ func TestAnAgentOfKumaIsToldWhatToRun(t *testing.T) {
 		`not JSON`:                          "`weft get dataplane NAME --mesh default -o yaml`",
 		strings.Repeat("x", maxBootstrap+1): "`weft get dataplane NAME --mesh default -o yaml`",
 	} {
-		status, p, raw := ask("POST", "/bootstrap", body)
+		status, p, raw := request("POST", "/bootstrap", body)
 		if status != http.StatusBadRequest || !strings.Contains(p.Detail, head+at) || !strings.Contains(p.Detail, want) {
 			t.Errorf("%.100s: %d %s", body, status, p.Detail)
 		}
@@ -51,7 +51,7 @@ func TestAnAgentOfKumaIsToldWhatToRun(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/", "/meshes", "/bootstrap"} {
-		if status, p, _ := ask("GET", path, ""); status != http.StatusNotFound && status != http.StatusMethodNotAllowed || !strings.Contains(p.Detail, "5681") {
+		if status, p, _ := request("GET", path, ""); status != http.StatusNotFound && status != http.StatusMethodNotAllowed || !strings.Contains(p.Detail, "5681") {
 			t.Errorf("GET %s: %d %s", path, status, p.Detail)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"weft/kind"
 )
 
-// check answers everything that is wrong with the running system. It costs one pass over the resources.
+// check returns all findings on the running system. It costs one pass over the resources.
 func (a *api) check(w http.ResponseWriter, r *http.Request) error {
 	m, err := a.read(r.Context())
 	if err != nil {

@@ -11,13 +11,14 @@ import (
 	"weft/resource"
 )
 
-// Ways to agree that a client removes fields that it drops, by name, separated by commas.
+// Headers and parameters by which a user agrees to the removal of fields that the client drops, as comma-separated
+// names.
 const (
 	removeHeader = "Weft-Remove-Fields"
 	removeQuery  = "removeFields"
 )
 
-// kumactlAgent matches the User-Agent of kumactl: release, and the product and the commit that it was built from.
+// kumactlAgent matches the User-Agent of kumactl: its release, and the product and commit of its build.
 var kumactlAgent = regexp.MustCompile(`^kumactl/([0-9A-Za-z.+-]{1,64}) \([^()]*; ([A-Za-z ]{1,64})/[^()/;]*\)$`)
 
 // kumactlClient is a kumactl of some release.
@@ -26,8 +27,8 @@ type kumactlClient struct {
 	product string // the product that it was built for, such as Kuma
 }
 
-// kumactlOf returns the kumactl that sends a request; false for other clients. A User-Agent that begins as kumactl's
-// does and goes on in another way is one of an unknown release.
+// kumactlOf returns the kumactl that sent a request, or false for other clients. A User-Agent that begins like
+// kumactl's and continues in another form has an unknown release.
 func kumactlOf(r *http.Request) (kumactlClient, bool) {
 	agent := r.UserAgent()
 	if !strings.HasPrefix(agent, "kumactl/") {
@@ -39,8 +40,8 @@ func kumactlOf(r *http.Request) (kumactlClient, bool) {
 	return kumactlClient{"unknown", "Kuma"}, true
 }
 
-// dropped are fields that kumactl does not know and drops when it reads a file: by every release, and by those that
-// are not 2.x too.
+// dropped has the fields that kumactl drops when it reads a file: those of every release, and those that only releases
+// after 2.x drop.
 type dropped struct{ always, after2 []string }
 
 var kumactlDrops = map[string]dropped{
@@ -57,8 +58,8 @@ var kumactlDrops = map[string]dropped{
 	"MeshTrafficPermission": {always: []string{"rules[].matches"}},
 }
 
-// tooOldToWrite returns Conflict for a kumactl before 2.13. It drops fields that are not listed here, rules of permissions
-// among them.
+// tooOldToWrite returns a Conflict for a kumactl before 2.13. It drops further fields, among them the rules of
+// permissions.
 func tooOldToWrite(r *http.Request) error {
 	by, ok := kumactlOf(r)
 	if !ok {
@@ -71,8 +72,7 @@ func tooOldToWrite(r *http.Request) error {
 	return nil
 }
 
-// senderOf returns what the client of a request cannot say about a resource of a kind, and which of these fields its
-// user agrees to lose.
+// senderOf returns the fields of a kind that the client of a request drops, and those that its user agrees to lose.
 func senderOf(r *http.Request, kindName string) admit.Sender {
 	by, ok := kumactlOf(r)
 	if !ok {
@@ -94,8 +94,8 @@ func senderOf(r *http.Request, kindName string) admit.Sender {
 	return sender
 }
 
-// otherKRI is the warning about an identifier that names another resource than the one it stands in. Clients compute
-// the zone and the namespace from labels that a file may lack.
+// otherKRI returns a warning about an identifier of another resource in a resource. Clients compute the zone and the
+// namespace from labels that a file may lack.
 func otherKRI(text string, o resource.Any, d resource.Descriptor) []string {
 	own, ok := resource.KRIOf(o.Envelope(), d.Describe())
 	if text == "" || !ok {

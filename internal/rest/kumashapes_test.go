@@ -18,8 +18,8 @@ import (
 	"weft/kind"
 )
 
-// What kumactl reads, as strict as it is: a time that is none, an enum that it does not know or a string where an
-// object belongs fails the whole command.
+// The responses as strictly as kumactl reads them. An invalid time, an unknown enum value, or a string in place of an
+// object fails the whole command.
 type (
 	kumaVersion struct {
 		KumaDP, Envoy, KumaCP *struct{ Version string }
@@ -77,12 +77,12 @@ type (
 
 func (s *socket) read(t *testing.T, path string, into any) {
 	t.Helper()
-	status, _, answer := s.send(t, "GET", path, "", agentOf("2.14.3"))
+	status, _, response := s.send(t, "GET", path, "", agentOf("2.14.3"))
 	if status != http.StatusOK {
-		t.Fatalf("GET %s: %d %s", path, status, answer)
+		t.Fatalf("GET %s: %d %s", path, status, response)
 	}
-	if err := json.NewDecoder(bytes.NewReader([]byte(answer))).Decode(into); err != nil {
-		t.Fatalf("GET %s: %v\n%s", path, err, answer)
+	if err := json.NewDecoder(bytes.NewReader([]byte(response))).Decode(into); err != nil {
+		t.Fatalf("GET %s: %v\n%s", path, err, response)
 	}
 }
 
@@ -106,7 +106,7 @@ func (knowing) Config(key graph.ProxyKey) ([]*xds.Resource, bool) {
 	return []*xds.Resource{xds.NewResource(xds.Cluster, "till", &clusterv3.Cluster{Name: "till"})}, key.Name == "cart-1"
 }
 
-// shop is a mesh with what kumactl inspects.
+// shop returns a mesh with the resources that kumactl inspects.
 func shop(t *testing.T) *socket {
 	t.Helper()
 	w := newWorld(t, newStore(t))
@@ -135,7 +135,7 @@ func shop(t *testing.T) *socket {
 	return listen(t, w)
 }
 
-// TestKumactlAccepts: `config control-planes add` takes the product that the client was built for.
+// TestKumactlAccepts: `config control-planes add` accepts only the product that the client was built for.
 func TestKumactlAccepts(t *testing.T) {
 	s := shop(t)
 	for agent, want := range map[string]string{
@@ -148,14 +148,14 @@ func TestKumactlAccepts(t *testing.T) {
 		"curl/8.0":       "weft",
 		"my-kumactl/2.1": "weft",
 	} {
-		_, _, answer := s.send(t, "GET", "/", "", http.Header{"User-Agent": {agent}})
-		if !strings.Contains(answer, fmt.Sprintf(`"product":%q,"version":"1.2.3"`, want)) {
-			t.Errorf("%s is told %s", agent, answer)
+		_, _, response := s.send(t, "GET", "/", "", http.Header{"User-Agent": {agent}})
+		if !strings.Contains(response, fmt.Sprintf(`"product":%q,"version":"1.2.3"`, want)) {
+			t.Errorf("%s is told %s", agent, response)
 		}
 	}
 }
 
-// TestKumactlInspects reads what each `kumactl inspect` asks for.
+// TestKumactlInspects sends the requests of each `kumactl inspect`.
 func TestKumactlInspects(t *testing.T) {
 	s := shop(t)
 	var dataplanes kumaList[kumaItem]
@@ -210,7 +210,8 @@ func TestKumactlInspects(t *testing.T) {
 	}
 }
 
-// TestKumactlInspectsPolicies: which apply to a proxy, and which proxies a policy selects; an ignored inbound has none.
+// TestKumactlInspectsPolicies covers the policies of a proxy, and the proxies of a policy. An ignored inbound has no
+// policy.
 func TestKumactlInspectsPolicies(t *testing.T) {
 	s := shop(t)
 	for path, want := range map[string]string{
@@ -229,45 +230,45 @@ func TestKumactlInspectsPolicies(t *testing.T) {
 		"meshservices/cart/_dataplanes":                       `{"total":1,"items":[{"type":"Dataplane","mesh":"shop","name":"cart-1"`,
 		"meshservices/cart/_resources/dataplanes":             `{"total":1,`,
 	} {
-		status, _, answer := s.send(t, "GET", "/meshes/shop/"+path, "", agentOf("3.0.0"))
-		if status != http.StatusOK || !strings.Contains(answer, want) {
-			t.Errorf("GET %s: %d %s\nwant %s", path, status, answer, want)
+		status, _, response := s.send(t, "GET", "/meshes/shop/"+path, "", agentOf("3.0.0"))
+		if status != http.StatusOK || !strings.Contains(response, want) {
+			t.Errorf("GET %s: %d %s\nwant %s", path, status, response, want)
 		}
 	}
 	for path, want := range map[string]int{
 		"dataplanes/cart-1/_config?shadow=true": 400, "dataplanes/no/_config": 404, "dataplanes/no/policies": 404, "dataplanes/no/_policies": 404, "dataplanes/no/_rules": 404, "dataplanes/no/_layout": 404,
 		"meshtrafficpermissions/no/dataplanes": 404, "meshtrafficpermissions/carts/-resources/dataplanes": 404, "meshservices/no/_hostnames": 404, "meshservices/no/_dataplanes": 404,
 	} {
-		if status, _, answer := s.send(t, "GET", "/meshes/shop/"+path, "", agentOf("3.0.0")); status != want || !strings.Contains(answer, `"title":`) {
-			t.Errorf("GET %s: %d, want %d with a title: %s", path, status, want, answer)
+		if status, _, response := s.send(t, "GET", "/meshes/shop/"+path, "", agentOf("3.0.0")); status != want || !strings.Contains(response, `"title":`) {
+			t.Errorf("GET %s: %d, want %d with a title: %s", path, status, want, response)
 		}
 	}
-	if _, _, answer := s.send(t, "GET", "/config", "", nil); strings.TrimSpace(answer) != `{"apiServer":{"http":{"enabled":true,"port":5681}},"store":{"type":"sqlite"}}` {
-		t.Errorf("GET /config: %s", answer)
+	if _, _, response := s.send(t, "GET", "/config", "", nil); strings.TrimSpace(response) != `{"apiServer":{"http":{"enabled":true,"port":5681}},"store":{"type":"sqlite"}}` {
+		t.Errorf("GET /config: %s", response)
 	}
-	if _, _, answer := s.send(t, "GET", "/_settings", "", nil); !strings.HasPrefix(answer, `[{"path":"store.type","value":"sqlite"`) {
-		t.Errorf("GET /_settings: %s", answer)
+	if _, _, response := s.send(t, "GET", "/_settings", "", nil); !strings.HasPrefix(response, `[{"path":"store.type","value":"sqlite"`) {
+		t.Errorf("GET /_settings: %s", response)
 	}
 }
 
-// TestKumactlInspectsZoneProxies: the pages of Envoys of zone proxies of global scope.
+// TestKumactlInspectsZoneProxies covers Envoy's pages of zone proxies of global scope.
 func TestKumactlInspectsZoneProxies(t *testing.T) {
 	s := shop(t)
 	for path, want := range map[string]int{
 		"/zoneingresses/zi/xds?include_eds=false": 503, "/zoneingresses/zi/stats": 503, "/zone-ingresses/zi/clusters": 503, "/zoneegresses/ze/clusters": 503,
 		"/zoneingresses/no/stats": 404, "/zoneegresses/no/stats": 404,
 	} {
-		if status, _, answer := s.send(t, "GET", path, "", agentOf("2.14.3")); status != want || !strings.Contains(answer, `"title":`) {
-			t.Errorf("GET %s: %d, want %d: %s", path, status, want, answer)
+		if status, _, response := s.send(t, "GET", path, "", agentOf("2.14.3")); status != want || !strings.Contains(response, `"title":`) {
+			t.Errorf("GET %s: %d, want %d: %s", path, status, want, response)
 		}
 	}
 }
 
-// TestKumactlExports follows `kumactl export` with every profile, and applies what it finds to an empty control plane.
+// TestKumactlExports follows `kumactl export` with every profile, and applies the result to an empty control plane.
 func TestKumactlExports(t *testing.T) {
 	from := listen(t, newWorld(t, newStore(t)))
 	from.seed(t)
-	for i := range 150 { // more than any page
+	for i := range 150 { // more than a page
 		from.put(t, fmt.Sprintf("/meshes/default/secrets/s-%d", i), `{"type": "Secret", "data": "eA=="}`)
 	}
 	kinds, meshes := from.kinds(t), from.items(t, "/meshes")
@@ -332,21 +333,21 @@ func (s *socket) items(t *testing.T, path string) []map[string]any {
 	return list.Items
 }
 
-// applyExported writes an item of an export as weft apply does, after the same resource was read in the form of
-// Kubernetes, as --format kubernetes does.
+// applyExported writes an item of an export as weft apply does, after it read the resource in the Kubernetes form, as
+// --format kubernetes does.
 func (s *socket) applyExported(t *testing.T, path string, item map[string]any) {
 	t.Helper()
 	raw, _ := json.Marshal(item)
-	status, result, answer := s.apply(t, path, string(raw), nil)
+	status, result, response := s.apply(t, path, string(raw), nil)
 	if status != http.StatusCreated && status != http.StatusOK {
-		t.Errorf("PUT %s: %d %s\n%s", path, status, answer, raw)
+		t.Errorf("PUT %s: %d %s\n%s", path, status, response, raw)
 	}
 	for _, warning := range result.Warnings {
 		if strings.Contains(warning, "ignored") && !strings.HasPrefix(warning, "spec.") {
 			t.Errorf("PUT %s: %s", path, warning)
 		}
 	}
-	if status, _, answer := s.send(t, "GET", path+"?format=k8s", "", agentOf("2.14.3")); status != http.StatusOK || !strings.Contains(answer, `"apiVersion":`) {
-		t.Errorf("GET %s?format=k8s: %d %s", path, status, answer)
+	if status, _, response := s.send(t, "GET", path+"?format=k8s", "", agentOf("2.14.3")); status != http.StatusOK || !strings.Contains(response, `"apiVersion":`) {
+		t.Errorf("GET %s?format=k8s: %d %s", path, status, response)
 	}
 }

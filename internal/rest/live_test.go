@@ -16,7 +16,7 @@ import (
 	"weft/resource"
 )
 
-// connections know the proxies web-1, which answers, and broken-1, which breaks off.
+// connections knows the proxies web-1, which responds, and broken-1, whose response breaks off.
 type connections struct{}
 
 func (connections) Inspect(_ context.Context, key graph.ProxyKey, page dpserver.Page, w io.Writer) error {

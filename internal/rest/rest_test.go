@@ -56,7 +56,7 @@ type world struct {
 
 func newWorld(t testing.TB, rows store.Store) *world { return newWorldOf(t, rows, "east") }
 
-// newWorldOf is an API of a control plane of a zone; of the global one where that is empty.
+// newWorldOf returns the API of a control plane of a zone, or of global for an empty zone.
 func newWorldOf(t testing.TB, rows store.Store, zone string) *world {
 	t.Helper()
 	reads, stop, err := viewtest.New(rows, zone)
@@ -99,7 +99,7 @@ func (stranger) Explain(req envoysim.Request, _ envoysim.RemoteZones) (*envoysim
 	return nil, fmt.Errorf("%s reaches nothing at %q", req.From, req.To)
 }
 
-// do sends a request as over the administrator's socket.
+// do sends a request over the administrator's socket.
 func (w *world) do(method, target, body string, header http.Header) *http.Response {
 	r := httptest.NewRequest(method, target, strings.NewReader(body))
 	r.RemoteAddr, r.Host = "uid 1000, pid 4711", "localhost:5681"
@@ -111,7 +111,7 @@ func (w *world) do(method, target, body string, header http.Header) *http.Respon
 	return recorder.Result()
 }
 
-// put writes a resource that must be taken.
+// put writes a valid resource.
 func (w *world) put(t testing.TB, path, body string) {
 	t.Helper()
 	if r := w.do("PUT", path, body, nil); r.StatusCode >= 300 {
@@ -125,9 +125,9 @@ func text(r *http.Response) string {
 	return b.String()
 }
 
-// TestStories replays requests and compares the answers. A section is a request, "METHOD PATH" with
-// headers behind it, and the one that follows is its answer; -update rewrites the answers. A section STORE
-// is a row that the control plane writes.
+// TestStories replays requests and compares the responses. A section is a request, "METHOD PATH" followed by headers,
+// and the next section is its response. A section STORE is a row that the control plane writes. -update rewrites the
+// responses.
 func TestStories(t *testing.T) {
 	stories, err := filepath.Glob("testdata/stories/*.txtar")
 	if err != nil || len(stories) == 0 {
@@ -148,7 +148,7 @@ func replay(t *testing.T, path string) {
 	for _, section := range archive.Files {
 		method, rest, ok := strings.Cut(section.Name, " ")
 		if !ok || method != strings.ToUpper(method) || strings.ContainsAny(method, "0123456789") {
-			continue // an answer
+			continue // a response
 		}
 		if method == "STORE" {
 			w.storeOwn(t, section)
@@ -156,8 +156,8 @@ func replay(t *testing.T, path string) {
 			continue
 		}
 		target, header := parseTarget(t, rest)
-		answer := w.do(method, target, string(section.Data), header)
-		played.Files = append(played.Files, section, txtar.File{Name: answer.Status, Data: settled(text(answer))})
+		response := w.do(method, target, string(section.Data), header)
+		played.Files = append(played.Files, section, txtar.File{Name: response.Status, Data: normalised(text(response))})
 	}
 	got := txtar.Format(played)
 	if *update {
@@ -171,8 +171,8 @@ func replay(t *testing.T, path string) {
 	}
 }
 
-// storeOwn writes what the control plane itself does, "STORE KIND MESH/NAME" and the row's body: how a
-// proxy's connection goes, what it serves.
+// storeOwn writes a row of the control plane itself, "STORE KIND MESH/NAME" with the row's body: a proxy's connection,
+// a listener status.
 func (w *world) storeOwn(t *testing.T, section txtar.File) {
 	t.Helper()
 	fields := strings.Fields(section.Name)
@@ -184,7 +184,7 @@ func (w *world) storeOwn(t *testing.T, section txtar.File) {
 	w.storeRow(t, o)
 }
 
-// storeRow writes what the control plane itself does.
+// storeRow writes a row of the control plane itself.
 func (w *world) storeRow(t testing.TB, o resource.Any) {
 	t.Helper()
 	if _, err := w.writer.Put(t.Context(), o, admit.Change{ControlPlane: true}); err != nil {
@@ -208,16 +208,16 @@ func parseTarget(t *testing.T, rest string) (string, http.Header) {
 
 var passing = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`)
 
-// settled indents an answer and takes out what differs from run to run.
-func settled(answer string) []byte {
+// normalised indents a response and replaces values that differ from run to run.
+func normalised(response string) []byte {
 	var b bytes.Buffer
-	if json.Indent(&b, []byte(answer), "", "  ") != nil {
-		return []byte(answer)
+	if json.Indent(&b, []byte(response), "", "  ") != nil {
+		return []byte(response)
 	}
 	return passing.ReplaceAll(b.Bytes(), []byte("TIME"))
 }
 
-// What the table does not hold could not be read.
+// A kind that the table lacks could not be read.
 func TestTheTableHoldsEveryKindOfTheAPI(t *testing.T) {
 	state := graph.NewState("east")
 	for _, d := range kind.All() {
@@ -228,14 +228,14 @@ func TestTheTableHoldsEveryKindOfTheAPI(t *testing.T) {
 	}
 }
 
-// Whatever comes and goes between two pages, what stays is on one of them, once.
+// A resource that exists during the whole iteration is on one of the pages, once.
 func TestPagesOfAChangingList(t *testing.T) {
 	w := newWorld(t, newStore(t))
 	for _, name := range []string{"b", "d", "f", "h"} {
 		w.put(t, "/meshes/"+name, `{"type":"Mesh"}`)
 	}
 	first, next := w.names(t, "/meshes?size=2")
-	w.put(t, "/meshes/a", `{"type":"Mesh"}`) // before what was read
+	w.put(t, "/meshes/a", `{"type":"Mesh"}`) // before the resources that were read
 	if r := w.do("DELETE", "/meshes/b", "", nil); r.StatusCode != http.StatusOK {
 		t.Fatal(text(r))
 	}
@@ -245,7 +245,7 @@ func TestPagesOfAChangingList(t *testing.T) {
 	}
 }
 
-// names answers the names on a page, and where the list goes on.
+// names returns the names on a page, and the next page.
 func (w *world) names(t *testing.T, target string) (names []string, next string) {
 	t.Helper()
 	var page struct {
@@ -327,7 +327,7 @@ func TestWriteBasedOnAVersion(t *testing.T) {
 	}
 }
 
-func TestLargeBodyIsRefused(t *testing.T) {
+func TestLargeBodyIsRejected(t *testing.T) {
 	w := newWorld(t, newStore(t))
 	for _, test := range []struct {
 		method, path string
@@ -361,7 +361,7 @@ func TestLargeQueriesAreRejected(t *testing.T) {
 	}
 }
 
-// TestTheBoundsAreDocumented: docs/operations/bounds.md has the numbers that hold.
+// TestTheBoundsAreDocumented: docs/operations/bounds.md has the actual limits.
 func TestTheBoundsAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/operations/bounds.md")
 	if err != nil {
@@ -378,7 +378,7 @@ func TestTheBoundsAreDocumented(t *testing.T) {
 	}
 }
 
-// TestHostileDocumentsAreRejectedAtOnce: what would cost seconds to read costs a pass over its bytes.
+// TestHostileDocumentsAreRejectedAtOnce: a document that would cost seconds to parse costs one pass over its bytes.
 func TestHostileDocumentsAreRejectedAtOnce(t *testing.T) {
 	w := newWorld(t, newStore(t))
 	w.put(t, "/meshes/default", `{"type": "Mesh", "name": "default"}`)
@@ -457,8 +457,8 @@ func TestInsightShowsWhatIsServed(t *testing.T) {
 	}
 }
 
-// TestServicesShowWhereOtherZonesReachThem: in both forms, one by one and in a list, and what was read can be
-// written back.
+// TestServicesShowWhereOtherZonesReachThem: in both forms, for one service and in a list. A response can be written
+// back.
 func TestServicesShowWhereOtherZonesReachThem(t *testing.T) {
 	w := newWorld(t, newStore(t))
 	w.put(t, "/meshes/default", `{"type":"Mesh","name":"default"}`)
@@ -493,8 +493,8 @@ func TestServicesShowWhereOtherZonesReachThem(t *testing.T) {
 	}
 }
 
-// TestTheZoneIngressOfAServiceIsReadInOtherZones: a service that was received from its zone has the zone ingress of that
-// zone, on another zone and on global; not the one of the zone that responds.
+// TestTheZoneIngressOfAServiceIsReadInOtherZones: a service of another zone has the zone ingress of its own zone, on a
+// third zone and on global.
 func TestTheZoneIngressOfAServiceIsReadInOtherZones(t *testing.T) {
 	west := kind.Owner{Zone: "west"}
 	for _, zone := range []string{"east", ""} {
@@ -531,9 +531,9 @@ func TestTheZoneIngressOfAServiceIsReadInOtherZones(t *testing.T) {
 	}
 }
 
-// TestExternalServicesShowTheWayOut: the first egress of the zone that may be dialled, and all of them beside it; no
-// way where there is none.
-func TestExternalServicesShowTheWayOut(t *testing.T) {
+// TestExternalServicesShowTheirZoneEgress: the status has the first egress of the zone that clients may dial, and all
+// egresses, or none.
+func TestExternalServicesShowTheirZoneEgress(t *testing.T) {
 	w := newWorld(t, newStore(t))
 	w.put(t, "/meshes/default", `{"type":"Mesh","name":"default"}`)
 	const path = "/meshes/default/meshexternalservices/api"
@@ -573,7 +573,7 @@ func TestExternalServicesShowTheWayOut(t *testing.T) {
 	}
 }
 
-// FuzzPut holds that no body makes the API fail: it is taken, or refused as the caller's mistake.
+// FuzzPut: no body fails the API. It is accepted, or rejected as an error of the caller.
 func FuzzPut(f *testing.F) {
 	f.Add(`{"type":"Dataplane","mesh":"default","name":"a","networking":{"address":"10.0.0.1","inbound":[{"port":80}]}}`)
 	f.Add("apiVersion: kuma.io/v1alpha1\nkind: Dataplane\nmetadata: {name: a, labels: {kuma.io/mesh: default}}\nspec: {networking: {}}\n")
@@ -587,7 +587,7 @@ func FuzzPut(f *testing.F) {
 	})
 }
 
-// FuzzRead holds the same of paths and queries, and that what is answered is JSON.
+// FuzzRead: no path or query fails the API, and every response is JSON.
 func FuzzRead(f *testing.F) {
 	f.Add("dataplanes", "size=1&offset=1&name=a&filter[labels.team]=x&format=k8s")
 	f.Add("dataplanes/_overview", "status=online&tag=kuma.io/service:web&tag=a")
@@ -599,18 +599,18 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, path, query string) {
 		r := httptest.NewRequest("GET", "http://127.0.0.1/", nil)
 		r.URL.Path, r.URL.RawQuery = "/meshes/default/"+path, query
-		answer := httptest.NewRecorder()
-		AsAdministrator(w.handler).ServeHTTP(answer, r)
-		if answer.Code >= 500 && answer.Code != http.StatusServiceUnavailable {
-			t.Errorf("%d %s %s", answer.Code, answer.Body, w.log)
+		response := httptest.NewRecorder()
+		AsAdministrator(w.handler).ServeHTTP(response, r)
+		if response.Code >= 500 && response.Code != http.StatusServiceUnavailable {
+			t.Errorf("%d %s %s", response.Code, response.Body, w.log)
 		}
-		if answer.Code/100 != 3 && !json.Valid(answer.Body.Bytes()) {
-			t.Errorf("%d with no JSON: %s", answer.Code, answer.Body)
+		if response.Code/100 != 3 && !json.Valid(response.Body.Bytes()) {
+			t.Errorf("%d with no JSON: %s", response.Code, response.Body)
 		}
 	})
 }
 
-// An instance that was killed could not write that its connections ended.
+// A killed replica could not record that its connections ended.
 func TestAConnectionToAFormerInstanceIsOver(t *testing.T) {
 	w := newWorld(t, newStore(t))
 	w.put(t, "/meshes/default", `{"type": "Mesh", "name": "default"}`)
@@ -634,7 +634,8 @@ func TestAConnectionToAFormerInstanceIsOver(t *testing.T) {
 	}
 }
 
-// TestWholeListsWaitForEachOther: a list without a size waits while as many as may be are made; a page does not wait.
+// TestWholeListsWaitForEachOther: a request for a whole list waits while the maximum number is being generated; a page
+// does not wait.
 func TestWholeListsWaitForEachOther(t *testing.T) {
 	w := newWorld(t, newStore(t))
 	a := newAPI(w.config())

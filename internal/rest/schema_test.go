@@ -15,8 +15,8 @@ import (
 	"weft/resource"
 )
 
-// TestExamplesOfKinds writes the example of each kind, and reads it again in both forms. What is read is
-// what the kind's schema and the OpenAPI document say, and is taken as it is.
+// TestExamplesOfKinds writes the example of each kind, and reads it in both forms. The response conforms to the kind's
+// schema and to the OpenAPI document, and can be written back.
 func TestExamplesOfKinds(t *testing.T) {
 	w := newWorld(t, newStore(t))
 	w.put(t, "/meshes/default", `{"type": "Mesh", "name": "default"}`)
@@ -53,7 +53,7 @@ func TestExamplesOfKinds(t *testing.T) {
 	}
 }
 
-// pathOf answers where the API has a resource.
+// pathOf returns the path of a resource.
 func pathOf(t *testing.T, document []byte) string {
 	t.Helper()
 	o, err := resource.Parse(document, kind.ByName)
@@ -67,7 +67,7 @@ func pathOf(t *testing.T, document []byte) string {
 	return at
 }
 
-// TestOpenAPISaysWhatIsServed: every request that it describes is answered, and every path of a kind is in it.
+// TestOpenAPISaysWhatIsServed: the API serves every request of the document, and the document has every path of a kind.
 func TestOpenAPISaysWhatIsServed(t *testing.T) {
 	a := newAPI(newWorld(t, newStore(t)).config())
 	described := map[string]bool{}
@@ -98,7 +98,7 @@ func TestOpenAPISaysWhatIsServed(t *testing.T) {
 	}
 }
 
-// TestOpenAPIIsWhole: nothing refers to what is not there, and no operation has the name of another.
+// TestOpenAPIIsWhole: every reference has a target, and no two operations have the same name.
 func TestOpenAPIIsWhole(t *testing.T) {
 	w := newWorld(t, newStore(t))
 	body := text(w.do("GET", "/openapi.json", "", nil))

@@ -18,7 +18,7 @@ func (w *world) verify(token string, claims identity.Claims, now time.Time) erro
 	return identity.Verify(token, claims, w.keys, now)
 }
 
-func TestTokenSaysWhatWasAskedFor(t *testing.T) {
+func TestTokenHasTheRequestedClaims(t *testing.T) {
 	w := newWorld(t, newStore(t))
 	w.put(t, "/meshes/default", `{"type":"Mesh","name":"default"}`)
 	r := w.do("POST", "/tokens/dataplane", `{"name":"web-1","mesh":"default","tags":{"kuma.io/service":["web"]},"workload":"w","validFor":"1d"}`, nil)
@@ -38,7 +38,7 @@ func TestTokenSaysWhatWasAskedFor(t *testing.T) {
 	}
 }
 
-// The first tokens of a mesh are asked for at once: one signing key wins, and every token is good.
+// Concurrent requests for the first tokens of a mesh use one signing key, and every token is valid.
 func TestFirstTokensAtOnce(t *testing.T) {
 	w := newWorld(t, newStore(t))
 	w.put(t, "/meshes/default", `{"type":"Mesh","name":"default"}`)
@@ -91,16 +91,16 @@ func TestTokensOfUsersAndZones(t *testing.T) {
 	}
 }
 
-// A user of a token is who the token says, on the control plane's own machine too, until it is revoked.
+// The user of a token is authenticated on any machine, including the control plane's own, until the token is revoked.
 func TestAUserToken(t *testing.T) {
 	w := newWorld(t, newStore(t))
 	w.put(t, "/meshes/default", `{"type":"Mesh","name":"default"}`)
 	token := text(w.do("POST", "/tokens/user", `{"name":"ann","groups":["ops"],"validFor":"1h"}`, nil))
 	ann := http.Header{"Authorization": {"Bearer " + token}}
 	for _, request := range []struct {
-		what   string
-		want   int
-		answer string
+		what     string
+		want     int
+		response string
 	}{
 		{"GET /who-am-i", 200, `{"name":"ann","groups":["ops","mesh-system:authenticated"],"proof":"userToken","tokenId":"`},
 		{"GET /meshes/default", 200, `"default"`},
@@ -112,8 +112,8 @@ func TestAUserToken(t *testing.T) {
 	} {
 		method, path, _ := strings.Cut(request.what, " ")
 		r := w.do(method, path, "", ann)
-		if answer := text(r); r.StatusCode != request.want || !strings.Contains(answer, request.answer) {
-			t.Errorf("%s: %s %s", request.what, r.Status, answer)
+		if response := text(r); r.StatusCode != request.want || !strings.Contains(response, request.response) {
+			t.Errorf("%s: %s %s", request.what, r.Status, response)
 		}
 	}
 	var claims identity.UserClaims
@@ -126,7 +126,7 @@ func TestAUserToken(t *testing.T) {
 	}
 }
 
-// A proof that is no good is refused, also where the caller would be let in without it.
+// An invalid credential is rejected, even for an action that needs no credential.
 func TestNoGoodProof(t *testing.T) {
 	w := newWorld(t, newStore(t))
 	w.put(t, "/meshes/default", `{"type":"Mesh","name":"default"}`)
@@ -143,19 +143,19 @@ func TestNoGoodProof(t *testing.T) {
 		"without a scheme": {dataplane},
 	} {
 		r := w.do("GET", "/who-am-i", "", http.Header{"Authorization": values})
-		if answer := text(r); r.StatusCode != http.StatusUnauthorized || strings.Contains(answer, dataplane) {
-			t.Errorf("%s: %s %s", name, r.Status, answer)
+		if response := text(r); r.StatusCode != http.StatusUnauthorized || strings.Contains(response, dataplane) {
+			t.Errorf("%s: %s %s", name, r.Status, response)
 		}
 	}
 }
 
-// A token that no control plane would read is refused when it is made.
-func TestATokenThatNobodyWouldReadIsNotMade(t *testing.T) {
+// A token that no control plane would accept is not issued.
+func TestATokenThatNoControlPlaneAcceptsIsNotIssued(t *testing.T) {
 	w := newWorld(t, newStore(t))
 	w.put(t, "/meshes/default", `{"type":"Mesh","name":"default"}`)
 	long := strings.Repeat("x", identity.MaxToken)
 	r := w.do("POST", "/tokens/dataplane", `{"validFor":"1h","tags":{"kuma.io/service":["`+long+`"]}}`, nil)
-	if answer := text(r); r.StatusCode != http.StatusBadRequest || !strings.Contains(answer, "at most 16384 are read") {
-		t.Errorf("%s %s", r.Status, answer)
+	if response := text(r); r.StatusCode != http.StatusBadRequest || !strings.Contains(response, "at most 16384 are read") {
+		t.Errorf("%s %s", r.Status, response)
 	}
 }

@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// serveUntil answers "backend-1", but breaks as told; reached closes at the n-th request.
+// serveUntil responds with "backend-1", and breaks the connections that broken selects. reached closes at the n-th
+// request.
 func serveUntil(t *testing.T, n int32, broken func(request int32) bool) (url string, reached chan struct{}) {
 	t.Helper()
 	reached = make(chan struct{})
@@ -67,7 +68,7 @@ func TestTrafficCountsLostConnections(t *testing.T) {
 	var once sync.Once
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		once.Do(func() { close(reached) })
-		panic(http.ErrAbortHandler) // closes the connection without an answer
+		panic(http.ErrAbortHandler) // closes the connection without a response
 	}))
 	t.Cleanup(server.Close)
 	running := Start(500, 5*time.Second, Get(server.URL))
