@@ -32,12 +32,16 @@ prerequisites:
 prerequisites-real:
 	@tools/prerequisites real
 
-test: prerequisites build tools ## the tests that a change needs: format, vet, all tests except test-real; installs PostgreSQL and pip; 12 minutes from nothing
+test: prerequisites build tools ## the tests that a change needs: format, vet, lint, all tests except test-real; installs PostgreSQL and pip; 12 minutes from nothing
 	@test -z "$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go'))" || \
 		{ echo "not formatted; run: gofmt -w" $$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); exit 1; }
 	go vet ./...
+	@$(MAKE) --no-print-directory lint
 	tools/generated
 	go test ./...
+
+lint: ## the form of the code: lines, doc comments, spelling; the linters are pinned in tools/go.mod
+	@tools/lint
 
 test-real: prerequisites-real build tools spire ## the long tests: SPIRE, the race detector, every attack; 20 minutes from nothing
 	cd test/e2e && go test -count=1 -run SPIRE -spire
@@ -73,4 +77,4 @@ bench: build ## cost and latency at 200 x 100 and 1,000 x 300, of a join, and ac
 zones: build ## the cost of a global control plane with 500 simulated zones
 	@bin/weft load zones
 
-.PHONY: help demo build tools spire generate prerequisites prerequisites-real test test-real check sim drills hostile mutate bench zones
+.PHONY: help demo build tools spire generate prerequisites prerequisites-real test lint test-real check sim drills hostile mutate bench zones

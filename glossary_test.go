@@ -82,7 +82,6 @@ var notYet = []string{
 	"internal/store/storetest",
 	"internal/table",
 	"internal/xds",
-	"internal/zonesync",
 	"test/e2e",
 }
 
@@ -101,7 +100,8 @@ func identifierWords(name string) []string {
 	start := 0
 	for i := 1; i <= len(runes); i++ {
 		if i == len(runes) || !unicode.IsLetter(runes[i]) ||
-			unicode.IsUpper(runes[i]) && (!unicode.IsUpper(runes[i-1]) || i+1 < len(runes) && unicode.IsLower(runes[i+1])) {
+			unicode.IsUpper(runes[i]) && (!unicode.IsUpper(runes[i-1]) || i+1 < len(runes) &&
+				unicode.IsLower(runes[i+1])) {
 			if word := strings.ToLower(strings.Trim(string(runes[start:i]), "_0123456789")); word != "" {
 				words = append(words, word)
 			}
@@ -134,7 +134,8 @@ func retiredIn(words []string, identifier bool) (retiredWord, string, bool) {
 var sentenceWord = regexp.MustCompile(`[A-Za-z]+`)
 
 // foreignTexts are texts of other programs and protocols, in which a retired word is right.
-var foreignTexts = regexp.MustCompile(`(?i)connection refused|econnrefused|x-weft-unserved|lookup\("nobody"\)|^"nobody"$|"refused"|refused[_-]stream|sni_foreign`)
+var foreignTexts = regexp.MustCompile(`(?i)connection refused|econnrefused|x-weft-unserved|` +
+	`lookup\("nobody"\)|^"nobody"$|"refused"|refused[_-]stream|sni_foreign`)
 
 // retiredUses returns the retired words of a file: of its exported identifiers, and of all else in it.
 func retiredUses(t *testing.T, file string, source goSource) (exported, inside []retiredUse) {
@@ -171,7 +172,8 @@ func retiredUses(t *testing.T, file string, source goSource) (exported, inside [
 			}
 		case *ast.BasicLit:
 			if n.Kind == token.STRING && !foreignTexts.MatchString(n.Value) {
-				if retired, word, found := retiredIn(sentenceWord.FindAllString(strings.ToLower(n.Value), -1), false); found {
+				if retired, word, found := retiredIn(sentenceWord.FindAllString(strings.ToLower(n.Value), -1),
+					false); found {
 					inside = append(inside, retiredUse{at(n.Pos()), "a text", word, retired.use})
 				}
 			}
@@ -193,7 +195,8 @@ func retiredUses(t *testing.T, file string, source goSource) (exported, inside [
 			if foreignTexts.MatchString(comment.Text) {
 				continue
 			}
-			if retired, word, found := retiredIn(sentenceWord.FindAllString(strings.ToLower(comment.Text), -1), false); found {
+			if retired, word, found := retiredIn(sentenceWord.FindAllString(strings.ToLower(comment.Text), -1),
+				false); found {
 				inside = append(inside, retiredUse{at(comment.Pos()), "a comment", word, retired.use})
 			}
 		}
@@ -201,8 +204,8 @@ func retiredUses(t *testing.T, file string, source goSource) (exported, inside [
 	return exported, inside
 }
 
-// TestRetiredWords: one concept has one word, the field's, in the whole code. A reader who searches for the word finds all
-// of it.
+// TestRetiredWords: one concept has one word, the field's, in the whole code. A reader who searches for the word finds
+// all of it.
 func TestRetiredWords(t *testing.T) {
 	exported, inside := map[string][]retiredUse{}, map[string][]retiredUse{}
 	for file, source := range goFiles(t) {

@@ -33,35 +33,59 @@ var rooms = []room{
 	{"internal/table", nil, "dependency tracking is proven without meshes, and knows nothing of them"},
 	{"internal/xds", nil, "the protocol is the same whatever the resources mean"},
 	{"internal/wire", nil, "a contract depends on nobody who keeps it"},
-	{"internal/settings", []string{"internal/access"}, "settings are read before anything exists that they could set; who may do what is said in the words of access"},
+	{"internal/settings", []string{"internal/access"},
+		"settings are read before anything exists that they could set; who may do what is said in the words of access"},
 	{"internal/adminsocket", nil, "who may open a socket is for the operating system to say, whatever is served there"},
 	{"internal/certfile", nil, "files are files, whoever shows what is in them"},
-	{"internal/audit", []string{"resource", "kind", "internal/access"}, "what is recorded, and what is masked in it, is the same whoever writes"},
-	{"internal/access", []string{"resource"}, "who may do what is decided in one place, whoever asks and whatever it is about"},
+	{"internal/audit", []string{"resource", "kind", "internal/access"},
+		"what is recorded, and what is masked in it, is the same whoever writes"},
+	{"internal/access", []string{"resource"},
+		"who may do what is decided in one place, whoever asks and whatever it is about"},
 	{"internal/traffic", nil, "what counts lost requests knows nothing of why they could be lost"},
 	{"examples", nil, "examples are files"},
 	{"internal/demo", []string{"examples", "internal/traffic"}, "the demo has only what a user has: programs and YAML"},
 	{"kind", []string{"resource"}, "a kind says what may be written, not what it does"},
-	{"internal/schema", []string{"kind", "resource", "internal/schema"}, "what may be written is told from the kinds alone, and is the same wherever it is asked"},
-	{"internal/store", []string{"resource", "internal/store"}, "a store keeps bytes under keys; what they mean is others' matter"},
-	{"internal/sni", []string{"kind", "resource"}, "a server name is a function of the resource alone, so that everybody can check whose it is"},
+	{"internal/schema", []string{"kind", "resource", "internal/schema"},
+		"what may be written is told from the kinds alone, and is the same wherever it is asked"},
+	{"internal/store", []string{"resource", "internal/store"},
+		"a store keeps bytes under keys; what they mean is others' matter"},
+	{"internal/sni", []string{"kind", "resource"},
+		"a server name is a function of the resource alone, so that everybody can check whose it is"},
 	{"internal/match", []string{"kind", "resource"}, "what hits which proxy is a function of the resources alone"},
-	{"internal/graph", []string{"kind", "resource", "internal/table", "internal/match", "internal/identity", "internal/sni"}, "what the mesh means is said without Envoy and without a store"},
-	{"internal/envoy", []string{"kind", "internal/graph", "internal/match", "internal/xds"}, "configuration is a function of the graph: nothing is looked up on the way"},
-	{"internal/envoysim", []string{"kind", "internal/graph", "internal/match", "internal/xds", "internal/envoy"}, "what a request does is read from the generated configuration, never from the policies a second time"},
-	{"internal/check", []string{"kind", "resource", "internal/table", "internal/match", "internal/graph", "internal/insight", "internal/identity", "internal/wire"}, "what is wrong is read from one state of the mesh, and nobody is asked"},
-	{"internal/insight", []string{"kind", "resource", "internal/table", "internal/graph"}, "how a mesh is, is a function of one moment of the table, and nothing is stored for it"},
-	{"internal/view", []string{"resource", "kind", "internal/view", "internal/store", "internal/admit", "internal/mirror", "internal/table", "internal/graph"}, "what is read is what is stored, and who reads it is no matter"},
+	{"internal/graph", []string{"kind", "resource", "internal/table", "internal/match", "internal/identity",
+		"internal/sni"}, "what the mesh means is said without Envoy and without a store"},
+	{"internal/envoy", []string{"kind", "internal/graph", "internal/match", "internal/xds"},
+		"configuration is a function of the graph: nothing is looked up on the way"},
+	{"internal/envoysim", []string{"kind", "internal/graph", "internal/match", "internal/xds", "internal/envoy"},
+		"what a request does is read from the generated configuration, never from the policies a second time"},
+	{"internal/check", []string{"kind", "resource", "internal/table", "internal/match", "internal/graph",
+		"internal/insight", "internal/identity", "internal/wire"},
+		"what is wrong is read from one state of the mesh, and nobody is asked"},
+	{"internal/insight", []string{"kind", "resource", "internal/table", "internal/graph"},
+		"how a mesh is, is a function of one moment of the table, and nothing is stored for it"},
+	{"internal/view", []string{"resource", "kind", "internal/view", "internal/store", "internal/admit",
+		"internal/mirror", "internal/table", "internal/graph"},
+		"what is read is what is stored, and who reads it is no matter"},
 	{"internal/identity", []string{"kind", "resource"}, "who somebody is must not depend on who asks"},
-	{"internal/instances", []string{"kind", "resource", "internal/store", "internal/admit", "internal/mirror"}, "who leads and who lives is known without what the leader does"},
-	{"internal/join", []string{"kind", "resource", "internal/zonesync", "internal/wire", "internal/store", "internal/mirror", "internal/admit", "internal/identity", "internal/access"}, "zones and global bring each other's stores into line; what the resources mean is others' matter"},
-	{"internal/zonesync", []string{"kind", "resource", "internal/wire"}, "what is said between zones is the same whatever store it ends in"},
-	{"internal/zonequery", []string{"resource", "internal/wire", "internal/graph", "internal/envoysim"}, "what a zone is asked is the same whoever asks, and nothing is looked up for it here"},
-	{"internal/sim", []string{"kind", "resource", "internal/wire", "internal/zonesync"}, "a world that replays has nothing in it that is real"},
-	{"internal/lookup", []string{"resource", "kind", "internal/graph", "internal/table"}, "the addresses of a host name are a row, however the name is looked up and wherever the row is stored"},
-	{"internal/token", []string{"resource", "kind", "internal/access", "internal/admit", "internal/identity", "internal/store", "internal/token"}, "tokens are made without HTTP too: by the first start"},
-	{"internal/agent", []string{"internal/wire", "resource", "kind", "internal/agent"}, "the agent runs beside every proxy: it is small, and links no control plane"},
-	{"internal/agent/redirect", nil, "rules of a machine are made and undone without the proxy, which may not run yet or no more"},
+	{"internal/instances", []string{"kind", "resource", "internal/store", "internal/admit", "internal/mirror"},
+		"who leads and who lives is known without what the leader does"},
+	{"internal/join", []string{"kind", "resource", "internal/zonesync", "internal/wire", "internal/store",
+		"internal/mirror", "internal/admit", "internal/identity", "internal/access"},
+		"zones and global bring each other's stores into line; what the resources mean is others' matter"},
+	{"internal/zonesync", []string{"kind", "resource", "internal/wire"},
+		"what is said between zones is the same whatever store it ends in"},
+	{"internal/zonequery", []string{"resource", "internal/wire", "internal/graph", "internal/envoysim"},
+		"what a zone is asked is the same whoever asks, and nothing is looked up for it here"},
+	{"internal/sim", []string{"kind", "resource", "internal/wire", "internal/zonesync"},
+		"a world that replays has nothing in it that is real"},
+	{"internal/lookup", []string{"resource", "kind", "internal/graph", "internal/table"},
+		"the addresses of a host name are a row, however the name is looked up and wherever the row is stored"},
+	{"internal/token", []string{"resource", "kind", "internal/access", "internal/admit", "internal/identity",
+		"internal/store", "internal/token"}, "tokens are made without HTTP too: by the first start"},
+	{"internal/agent", []string{"internal/wire", "resource", "kind", "internal/agent"},
+		"the agent runs beside every proxy: it is small, and links no control plane"},
+	{"internal/agent/redirect", nil,
+		"rules of a machine are made and undone without the proxy, which may not run yet or no more"},
 	{"internal/agent/nameserver", nil, "what a machine answers depends on the names alone, whoever tells them"},
 }
 
@@ -75,8 +99,10 @@ type outside struct {
 var outsiders = []outside{
 	{
 		[]string{"github.com/envoyproxy/"},
-		[]string{"internal/envoy", "internal/envoysim", "internal/xds", "internal/agent", "internal/load", "internal/dpserver"},
-		"Envoy's protos stay where they are made, sent, read or authenticated, so that everything else speaks of the mesh",
+		[]string{"internal/envoy", "internal/envoysim", "internal/xds", "internal/agent", "internal/load",
+			"internal/dpserver"},
+		"Envoy's protos stay where they are made, sent, read or authenticated, so that everything else speaks " +
+			"of the mesh",
 	},
 	{
 		[]string{"k8s.io/", "sigs.k8s.io/controller-runtime"},
@@ -114,7 +140,9 @@ func TestWhoImportsOthers(t *testing.T) {
 				continue
 			}
 			for _, imported := range p.Imports {
-				if slices.ContainsFunc(o.prefixes, func(prefix string) bool { return strings.HasPrefix(imported, prefix) }) {
+				if slices.ContainsFunc(o.prefixes, func(prefix string) bool {
+					return strings.HasPrefix(imported, prefix)
+				}) {
 					t.Errorf("%s imports %s: %s", p.path(), imported, o.reason)
 				}
 			}
@@ -261,20 +289,23 @@ func TestRequirementsAreShown(t *testing.T) {
 	testsAreThere(t, "docs/security.md", "## Attacks that are tested\n")
 }
 
-// TestRequirementsHaveMutations: a row of docs/requirements.md without a mutation may name a test that cannot fail, and a
-// mutation whose old text is gone breaks nothing. `make mutate` runs the mutations.
+// TestRequirementsHaveMutations: a row of docs/requirements.md without a mutation may name a test that cannot fail, and
+// a mutation whose old text is gone breaks nothing. `make mutate` runs the mutations.
 func TestRequirementsHaveMutations(t *testing.T) {
-	if _, err := os.ReadFile("tools/mutate/requirements.txt"); err != nil { // a result of go test is reused while it is the same
+	if _, err := os.ReadFile("tools/mutate/requirements.txt"); err != nil {
+		// a result of go test is reused while it is the same
 		t.Fatal(err)
 	}
-	check := exec.Command("go", "test", "-count=1", "./mutate") // the files that it reads belong to another module: no cached result
+	// the files that it reads belong to another module: no cached result
+	check := exec.Command("go", "test", "-count=1", "./mutate")
 	check.Dir = "tools"
 	if out, err := check.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
 
-// testsAreThere fails where the last cell of a table's line, below a heading of a page, names a test that does not exist.
+// testsAreThere fails where the last cell of a table's line, below a heading of a page, names a test that does not
+// exist.
 func testsAreThere(t *testing.T, page, heading string) {
 	t.Helper()
 	text, err := os.ReadFile(page)
@@ -305,7 +336,8 @@ func testsAreThere(t *testing.T, page, heading string) {
 			}
 			tests := testsOf(t, found[1])
 			for _, name := range strings.Split(found[2], ", ") {
-				if test, part, _ := strings.Cut(name, "/"); !strings.Contains(tests, "func "+test+"(") || !isPart(tests, found[1], part) {
+				if test, part, _ := strings.Cut(name, "/"); !strings.Contains(tests, "func "+test+"(") ||
+					!isPart(tests, found[1], part) {
 					t.Errorf("%s names %s of %s, which does not exist", page, name, found[1])
 				}
 			}

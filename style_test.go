@@ -6,22 +6,24 @@ import (
 )
 
 // TestEnvoyImportNames: a package of Envoy's API has the same name in every file, so that a search for corev3.Address
-// finds all of its uses. The name is the package's own, without underscores; a package whose name another one has gets
-// a longer one. Each name ends with the version of the API.
+// finds all of its uses. The name is the package's own or, where that is long or not unique, another one. It ends with
+// the version of the API and has no underscore.
 func TestEnvoyImportNames(t *testing.T) {
 	type use struct{ text, file string }
 	names, paths := map[string]use{}, map[string]use{} // by path, by name
 	for file, source := range goFiles(t) {
 		for _, imported := range source.tree.Imports {
 			path, name := strings.Trim(imported.Path.Value, `"`), ""
-			if !strings.HasPrefix(path, "github.com/envoyproxy/go-control-plane/") && !strings.HasPrefix(path, "github.com/cncf/xds/") {
+			if !strings.HasPrefix(path, "github.com/envoyproxy/go-control-plane/") &&
+				!strings.HasPrefix(path, "github.com/cncf/xds/") {
 				continue
 			}
 			if imported.Name != nil {
 				name = imported.Name.Name
 			}
 			if !strings.HasSuffix(name, "v3") || strings.Contains(name, "_") {
-				t.Errorf("%s imports %s as %q, want the package's name, without underscores, with the suffix v3", file, path, name)
+				t.Errorf("%s imports %s as %q, want the package's name with the suffix v3, and no underscore", file,
+					path, name)
 			}
 			if first, ok := names[path]; ok && first.text != name {
 				t.Errorf("%s imports %s as %q, %s as %q", file, path, name, first.file, first.text)

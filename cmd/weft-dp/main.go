@@ -94,16 +94,28 @@ GET /live answers 200 for as long as weft-dp runs.`,
 	}
 	c.EnvoyLogLevel, c.Version = "warning", version
 	f := command.Flags()
-	f.StringSliceVar(&c.ControlPlane, "cp-address", []string{"https://127.0.0.1:5678"}, "the control plane's data plane server, https://HOST:PORT; of several instances each, comma-separated or given again")
+	f.StringSliceVar(&c.ControlPlane, "cp-address", []string{"https://127.0.0.1:5678"},
+		"the control plane's data plane server, https://HOST:PORT; of several instances each, comma-separated or "+
+			"given again")
 	f.StringVar(&c.CAFile, "ca-cert-file", "", "the CA of the control plane's certificate, PEM (required)")
-	f.StringVar((*string)(&c.ProxyType), "proxy-type", string(agent.DataplaneProxy), "dataplane; or ingress for a ZoneIngress, egress for a ZoneEgress, which serve every mesh")
-	f.StringVar(&c.DataplaneFile, "dataplane-file", "", "the Dataplane, ZoneIngress or ZoneEgress, YAML or JSON (required)")
-	f.StringVar(&c.TokenFile, "dataplane-token-file", "", "the token of the Dataplane, or of the zone for a ZoneIngress or ZoneEgress, read for each call, so that it may be replaced and can be no pipe (required)")
-	f.StringVar(&c.Envoy, "envoy", "", "the Envoy to run (default: WEFT_ENVOY, then envoy on the PATH, then what make tools unpacked)")
-	f.StringVar(&memory, "envoy-max-memory", "", "the bound of Envoy's heap, such as 512Mi or 2Gi; near it, Envoy resets requests and takes no new ones (default: three quarters of the cgroup's limit, or half of the machine's memory)")
+	f.StringVar((*string)(&c.ProxyType), "proxy-type", string(agent.DataplaneProxy),
+		"dataplane; or ingress for a ZoneIngress, egress for a ZoneEgress, which serve every mesh")
+	f.StringVar(&c.DataplaneFile, "dataplane-file", "",
+		"the Dataplane, ZoneIngress or ZoneEgress, YAML or JSON (required)")
+	f.StringVar(&c.TokenFile, "dataplane-token-file", "",
+		"the token of the Dataplane, or of the zone for a ZoneIngress or ZoneEgress, read for each call, so that it "+
+			"may be replaced and can be no pipe (required)")
+	f.StringVar(&c.Envoy, "envoy", "",
+		"the Envoy to run (default: WEFT_ENVOY, then envoy on the PATH, then what make tools unpacked)")
+	f.StringVar(&memory, "envoy-max-memory", "",
+		"the bound of Envoy's heap, such as 512Mi or 2Gi; near it, Envoy resets requests and takes no new ones "+
+			"(default: three quarters of the cgroup's limit, or half of the machine's memory)")
 	f.IntVar(&c.ReadinessPort, "readiness-port", 9902, "port that serves GET /ready; 0 for none")
-	f.IntVar(&c.DNSPort, "dns-port", 15053, "port that serves DNS, UDP and TCP, where the Dataplane has transparentProxying; 0 for none")
-	f.StringSliceVar(&resolvers, "dns-resolvers", nil, "who is asked for names that are not the mesh's, ADDRESS or ADDRESS:PORT, comma-separated (default: those of /etc/resolv.conf)")
+	f.IntVar(&c.DNSPort, "dns-port", 15053,
+		"port that serves DNS, UDP and TCP, where the Dataplane has transparentProxying; 0 for none")
+	f.StringSliceVar(&resolvers, "dns-resolvers", nil,
+		"who is asked for names that are not the mesh's, ADDRESS or ADDRESS:PORT, comma-separated (default: those of "+
+			"/etc/resolv.conf)")
 	f.BoolVarP(&verbose, "verbose", "v", false, "log details, Envoy's too")
 	for _, name := range []string{"ca-cert-file", "dataplane-file", "dataplane-token-file"} {
 		command.MarkFlagRequired(name)

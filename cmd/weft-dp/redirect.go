@@ -49,12 +49,13 @@ func newInstallRedirect() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "transparent-proxy",
 		Short: "Redirect connections by rules of iptables",
-		Long: `Redirects the TCP connections of this machine, or of the network namespace in which it runs, to its proxy:
-what programs dial, but for the proxy itself, and what comes in. With --redirect-dns the questions for host names
-that programs send to the resolvers of /etc/resolv.conf go to weft-dp.
+		Long: `Install the iptables rules that redirect the TCP connections of this machine to its proxy. In a network
+namespace, the rules apply to that namespace. They redirect inbound connections, and the outbound connections of
+all programs except the proxy. With --redirect-dns, they also redirect DNS queries to the resolvers of
+/etc/resolv.conf to weft-dp.
 
-The rules last until the machine restarts. Given again with the same flags it changes nothing; with others the
-rules are replaced at once. weft-dp uninstall transparent-proxy takes them away.`,
+The rules last until the machine restarts. A second run with the same flags changes nothing; a run with other flags
+replaces the rules at once. weft-dp uninstall transparent-proxy removes them.`,
 		Example: `  useradd --system weft-dp
   weft-dp install transparent-proxy --redirect-dns --dry-run
   weft-dp install transparent-proxy --redirect-dns --exclude-inbound-ports 22,9902`,
@@ -67,17 +68,25 @@ rules are replaced at once. weft-dp uninstall transparent-proxy takes them away.
 		},
 	}
 	f := command.Flags()
-	f.StringVar(&r.user, "proxy-user", "", "user that weft-dp and its Envoy run as, a name or a number (default weft-dp)")
+	f.StringVar(&r.user, "proxy-user", "",
+		"user that weft-dp and its Envoy run as, a name or a number (default weft-dp)")
 	f.StringVar(&r.group, "proxy-group", "", "the same by their group")
-	f.Uint16Var(&r.InboundPort, "redirect-inbound-port", 15006, "where the proxy takes what comes in (the Dataplane's redirectPortInbound)")
-	f.Uint16Var(&r.OutboundPort, "redirect-outbound-port", 15001, "where the proxy takes what programs dial (the Dataplane's redirectPortOutbound)")
+	f.Uint16Var(&r.InboundPort, "redirect-inbound-port", 15006,
+		"where the proxy takes what comes in (the Dataplane's redirectPortInbound)")
+	f.Uint16Var(&r.OutboundPort, "redirect-outbound-port", 15001,
+		"where the proxy takes what programs dial (the Dataplane's redirectPortOutbound)")
 	f.BoolVar(&r.dns, "redirect-dns", false, "redirect questions to the resolvers of /etc/resolv.conf, as it is now")
 	f.BoolVar(&r.allDNS, "redirect-all-dns-traffic", false, "redirect questions to any address")
 	f.Uint16Var(&r.DNSPort, "redirect-dns-port", 15053, "port where weft-dp serves DNS (--dns-port of weft-dp run)")
-	f.StringSliceVar(&r.inboundPorts, "exclude-inbound-ports", []string{"22"}, "ports of this machine, or ranges such as 8000-8010, to which connections come in as they are; unless 22 is among them, ssh no longer does")
-	f.StringSliceVar(&r.outboundPorts, "exclude-outbound-ports", nil, "ports, or ranges, to which connections go out as they are")
-	f.StringSliceVar(&r.inboundIPs, "exclude-inbound-ips", nil, "addresses, or ranges such as 10.0.0.0/8, from which connections come in as they are")
-	f.StringSliceVar(&r.outboundIPs, "exclude-outbound-ips", nil, "addresses, or ranges, to which connections go out as they are")
+	f.StringSliceVar(&r.inboundPorts, "exclude-inbound-ports", []string{"22"},
+		"ports of this machine, or ranges such as 8000-8010, to which connections come in as they are; unless 22 is "+
+			"among them, ssh no longer does")
+	f.StringSliceVar(&r.outboundPorts, "exclude-outbound-ports", nil,
+		"ports, or ranges, to which connections go out as they are")
+	f.StringSliceVar(&r.inboundIPs, "exclude-inbound-ips", nil,
+		"addresses, or ranges such as 10.0.0.0/8, from which connections come in as they are")
+	f.StringSliceVar(&r.outboundIPs, "exclude-outbound-ips", nil,
+		"addresses, or ranges, to which connections go out as they are")
 	f.StringVar(&r.families, "ip-family-mode", "dualstack", "dualstack, ipv4 or ipv6 (the Dataplane's ipFamilyMode)")
 	r.addCommonFlags(command)
 	f.SetNormalizeFunc(kumaNames)
@@ -110,8 +119,10 @@ redirected to their end.`,
 }
 
 func (r *redirection) addCommonFlags(command *cobra.Command) {
-	command.Flags().BoolVar(&r.dryRun, "dry-run", false, "only print what iptables-restore would be given; without root as if nothing were there")
-	command.Flags().BoolVar(&r.force, "force", false, "also where somebody has changed the rules, which are lost, or another mesh redirects connections")
+	command.Flags().BoolVar(&r.dryRun, "dry-run", false,
+		"only print what iptables-restore would be given; without root as if nothing were there")
+	command.Flags().BoolVar(&r.force, "force", false,
+		"also where somebody has changed the rules, which are lost, or another mesh redirects connections")
 }
 
 // complete makes options of the flags.
@@ -138,10 +149,12 @@ func (r *redirection) complete() (err error) {
 	default:
 		r.DNSPort = 0
 	}
-	if r.ExcludeInboundPorts, err = parseEach("exclude-inbound-ports", r.inboundPorts, redirect.ParsePorts); err != nil {
+	if r.ExcludeInboundPorts, err = parseEach("exclude-inbound-ports", r.inboundPorts,
+		redirect.ParsePorts); err != nil {
 		return err
 	}
-	if r.ExcludeOutboundPorts, err = parseEach("exclude-outbound-ports", r.outboundPorts, redirect.ParsePorts); err != nil {
+	if r.ExcludeOutboundPorts, err = parseEach("exclude-outbound-ports", r.outboundPorts,
+		redirect.ParsePorts); err != nil {
 		return err
 	}
 	if r.ExcludeInboundIPs, err = parseEach("exclude-inbound-ips", r.inboundIPs, redirect.ParsePrefix); err != nil {
@@ -181,7 +194,9 @@ func (r *redirection) owner() (redirect.Owner, error) {
 	}
 	text, err := look(name)
 	if err != nil {
-		return redirect.Owner{}, fmt.Errorf("%w; make one (useradd --system %s) that weft-dp runs as, or name another with --proxy-user or --proxy-group", err, name)
+		return redirect.Owner{},
+			fmt.Errorf("%w; make one (useradd --system %s) that weft-dp runs as, or name another with --proxy-user "+
+				"or --proxy-group", err, name)
 	}
 	id, err := strconv.ParseUint(text, 10, 32)
 	return redirect.Owner{Group: r.group != "", ID: uint32(id)}, err

@@ -22,12 +22,13 @@ const (
 // AdminName is the user behind the administrator's socket, and of the token that the first start makes.
 const AdminName = "mesh-system:admin"
 
-// Proof is how a caller showed who it is.
+// Proof is the means by which a caller authenticated.
 type Proof string
 
+// The audit log records these values.
 const (
 	NoProof          Proof = "none"
-	ByAdminSocket    Proof = "adminSocket"    // it opened the control plane's unix socket
+	ByAdminSocket    Proof = "adminSocket"    // the control plane's unix socket
 	ByUserToken      Proof = "userToken"      // a user token
 	ByCertificate    Proof = "certificate"    // a TLS client certificate
 	ByDataplaneToken Proof = "dataplaneToken" // a proxy's agent
@@ -86,10 +87,13 @@ func (r Rules) Check(u User, action Action, object string) error {
 	}
 	if !u.Known() {
 		return resource.Errorf(resource.Unauthorized, "prove who you are: with a user token in the header "+
-			"`Authorization: Bearer TOKEN`, or with a TLS client certificate; an administrator makes tokens with `weft generate user-token`; "+
-			"the user that runs the control plane, and root on its machine, need none with `weft --api unix:DIR/admin.sock`, DIR the data directory")
+			"`Authorization: Bearer TOKEN`, or with a TLS client certificate; an administrator makes tokens with "+
+			"`weft generate user-token`; "+
+			"the user that runs the control plane, and root on its machine, need none with `weft --api "+
+			"unix:DIR/admin.sock`, DIR the data directory")
 	}
-	return resource.Errorf(resource.Forbidden, "%s may not %s: %s; the setting %s decides who may", u, action.Doing(), object, action.Variable("GROUPS"))
+	return resource.Errorf(resource.Forbidden, "%s may not %s: %s; the setting %s decides who may", u, action.Doing(),
+		object, action.Variable("GROUPS"))
 }
 
 type userKey struct{}

@@ -19,7 +19,7 @@ func TestWhoMayByDefault(t *testing.T) {
 		{Anonymous(), Open, 0},
 		{Anonymous(), Known, resource.Unauthorized},
 		{Anonymous(), Read, resource.Unauthorized},
-		{Anonymous(), "misspelt", resource.Unauthorized},
+		{Anonymous(), "misspelled", resource.Unauthorized},
 		{Administrator(), Write, 0},
 		{user, Known, 0},
 		{user, Read, 0},
@@ -27,7 +27,7 @@ func TestWhoMayByDefault(t *testing.T) {
 		{user, AdminResources, resource.Forbidden},
 		{user, ViewConfigDump, resource.Forbidden},
 		{user, GenerateUserToken, resource.Forbidden},
-		{user, "misspelt", resource.Forbidden},
+		{user, "misspelled", resource.Forbidden},
 		{admin, AdminResources, 0},
 		{bootstrap, GenerateZoneToken, 0},
 	} {
@@ -60,7 +60,8 @@ func TestARuleReplacesTheDefault(t *testing.T) {
 
 // A denial names the caller, the action and the setting that decides.
 func TestADenialSaysWhatToDo(t *testing.T) {
-	err := Defaults().Check(Authenticated("bob", []string{"ops"}, ByUserToken), ViewConfigDump, "GET /meshes/default/dataplanes/a/_config")
+	err := Defaults().Check(Authenticated("bob", []string{"ops"}, ByUserToken), ViewConfigDump,
+		"GET /meshes/default/dataplanes/a/_config")
 	for _, part := range []string{
 		`user "bob" (groups ops, mesh-system:authenticated)`, "may not view the configuration of a proxy",
 		"GET /meshes/default/dataplanes/a/_config", "KUMA_ACCESS_STATIC_GET_CONFIG_DUMP_GROUPS",

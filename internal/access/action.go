@@ -4,11 +4,14 @@ package access
 type Action string
 
 const (
-	// Open is allowed to everybody, by no rule.
+	// Open is allowed for every caller, without a rule.
 	Open Action = "open"
-	// Known is allowed to everybody who proved who it is, by no rule.
+	// Known is allowed for every authenticated caller, without a rule.
 	Known Action = "known"
+)
 
+// Actions that rules allow.
+const (
 	Read                 Action = "read"
 	Write                Action = "write"
 	AdminResources       Action = "adminResources"
@@ -44,7 +47,8 @@ var Actions = []Description{
 	{ViewClusters, "VIEW_CLUSTERS", "view the clusters of a proxy", []string{AdminGroup}},
 	{ControlPlaneMetadata, "CONTROL_PLANE_METADATA", "view the settings of the control plane", []string{AdminGroup}},
 	{ViewMetrics, "VIEW_METRICS", "view the metrics of the control plane", []string{AdminGroup}},
-	{ViewDiagnostics, "VIEW_DIAGNOSTICS", "view profiles and runtime data of the control plane's process", []string{AdminGroup}},
+	{ViewDiagnostics, "VIEW_DIAGNOSTICS", "view profiles and runtime data of the control plane's process",
+		[]string{AdminGroup}},
 }
 
 // Defaults are the rules where the settings say nothing: the administrator may do everything.

@@ -36,7 +36,9 @@ func Listen(dir string, denied func(peer string)) (net.Listener, error) {
 	begun := filepath.Join(private, Name)
 	listener, err := listen(begun)
 	if err != nil {
-		return nil, fmt.Errorf("the administrator's socket: %w; choose a data directory on a file system that has unix sockets", err)
+		return nil,
+			fmt.Errorf("the administrator's socket: %w; choose a data directory on a file system that has unix sockets",
+				err)
 	}
 	l := &socket{Listener: listener, path: filepath.Join(dir, Name), denied: denied}
 	if l.made, err = os.Lstat(begun); err == nil {
@@ -142,7 +144,8 @@ func shortened(path string) (short string, release func(), err error) {
 }
 
 // Announce leaves a link to the socket of a data directory for each address, such as "0.0.0.0:5681", at which its
-// control plane serves the API, in a folder of the user's own. The returned function removes those that still lead there.
+// control plane serves the API, in a folder of the user's own. The returned function removes those that still lead
+// there.
 func Announce(folder, dataDir string, addresses []net.Addr) (remove func(), err error) {
 	target, err := filepath.Abs(filepath.Join(dataDir, Name))
 	if err != nil {
@@ -204,8 +207,8 @@ func linkName(address netip.Addr, port uint16) string {
 }
 
 // Find returns the socket of the control plane that serves an API address, such as "http://127.0.0.1:5681", on this
-// machine, as [Announce] left it in a folder, or "" where there is none. Only loopback addresses have one, and a socket of
-// another user, root excepted, is none: its owner would read what is sent to it.
+// machine, as [Announce] left it in a folder, or "" where there is none. Only loopback addresses have one, and a socket
+// of another user, root excepted, is none: its owner would read what is sent to it.
 func Find(folder, address string) string {
 	base, err := url.Parse(address)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 )
 
 func TestTheOwnerIsLetInAndFindsTheSocket(t *testing.T) {
-	for name, dir := range map[string]string{"short": t.TempDir(), "long": filepath.Join(t.TempDir(), strings.Repeat("long", 40))} {
+	for name, dir := range map[string]string{"short": t.TempDir(),
+		"long": filepath.Join(t.TempDir(), strings.Repeat("long", 40))} {
 		t.Run(name, func(t *testing.T) {
 			if err := os.MkdirAll(dir, 0o755); err != nil {
 				t.Fatal(err)
@@ -22,13 +23,16 @@ func TestTheOwnerIsLetInAndFindsTheSocket(t *testing.T) {
 				t.Errorf("the socket has mode %v, %v", found.Mode(), err)
 			}
 			folder := filepath.Join(t.TempDir(), "local")
-			remove, err := Announce(folder, dir, []net.Addr{&net.TCPAddr{IP: net.IPv4(127, 0, 1, 1), Port: 5681}, &net.TCPAddr{IP: net.IPv4zero, Port: 5680}})
+			remove, err := Announce(folder, dir, []net.Addr{&net.TCPAddr{IP: net.IPv4(127, 0, 1, 1), Port: 5681},
+				&net.TCPAddr{IP: net.IPv4zero, Port: 5680}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			for address, found := range map[string]bool{
-				"http://127.0.1.1:5681": true, "http://127.0.0.1:5680": true, "http://localhost:5680": true, "https://127.0.9.9:5680/": true,
-				"http://127.0.0.1:5681": false, "http://10.0.0.1:5680": false, "http://cp.example:5680": false, "http://127.0.0.1": false, "unix:x": false,
+				"http://127.0.1.1:5681": true, "http://127.0.0.1:5680": true, "http://localhost:5680": true,
+				"https://127.0.9.9:5680/": true,
+				"http://127.0.0.1:5681":   false, "http://10.0.0.1:5680": false, "http://cp.example:5680": false,
+				"http://127.0.0.1": false, "unix:x": false,
 			} {
 				if got := Find(folder, address); (got != "") != found {
 					t.Errorf("Find(%q): %q", address, got)
@@ -70,7 +74,8 @@ func TestAnAddressThatIsLeftFindsNothing(t *testing.T) {
 	}
 	defer l.Close()
 	for _, port := range []int{5681, 15681} {
-		if _, err := Announce(folder, dir, []net.Addr{&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}}); err != nil {
+		if _, err := Announce(folder, dir,
+			[]net.Addr{&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}}); err != nil {
 			t.Fatal(err)
 		}
 	}

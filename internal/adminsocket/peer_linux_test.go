@@ -38,7 +38,8 @@ func TestAnotherUserIsDenied(t *testing.T) {
 	if err := os.Chmod(path, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	stranger := exec.Command("perl", "-MIO::Socket::UNIX", "-e", `IO::Socket::UNIX->new(Peer => $ARGV[0]) or die $!`, path)
+	stranger := exec.Command("perl", "-MIO::Socket::UNIX", "-e", `IO::Socket::UNIX->new(Peer => $ARGV[0]) or die $!`,
+		path)
 	stranger.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 4711, Gid: 4711}}
 	if out, err := stranger.CombinedOutput(); err != nil {
 		t.Skipf("no program that connects: %v %s", err, out)

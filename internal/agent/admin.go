@@ -62,15 +62,17 @@ func (a *admin) configured(ctx context.Context) bool {
 }
 
 // connections returns the number of connections that are open at the listeners, and of those that ended there with data
-// that is still on its way to the upstream. Those to the administration interface, and those that Envoy makes to its own
-// internal listeners, do not count.
+// that is still on its way to the upstream. Those to the administration interface, and those that Envoy makes to its
+// own internal listeners, do not count.
 func (a *admin) connections(ctx context.Context) (int, error) {
 	total := 0
-	err := a.stats(ctx, `^(listener\..*\.downstream_cx_active|tcp\..*\.upstream_flush_active)$`, func(name string, value float64) {
-		if !strings.HasPrefix(name, "listener.admin.") && !strings.HasPrefix(name, "listener.envoy_internal_") && !strings.Contains(name, ".worker_") {
-			total += int(value)
-		}
-	})
+	err := a.stats(ctx, `^(listener\..*\.downstream_cx_active|tcp\..*\.upstream_flush_active)$`,
+		func(name string, value float64) {
+			if !strings.HasPrefix(name, "listener.admin.") && !strings.HasPrefix(name, "listener.envoy_internal_") &&
+				!strings.Contains(name, ".worker_") {
+				total += int(value)
+			}
+		})
 	return total, err
 }
 

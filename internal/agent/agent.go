@@ -57,13 +57,14 @@ type Config struct {
 	Log            *slog.Logger
 }
 
-// ProxyType is what the proxy is to the mesh.
+// ProxyType is the value of the flag --proxy-type.
 type ProxyType string
 
+// The proxy type names the kind of the registered resource. A Dataplane may be a zone proxy of its mesh too.
 const (
-	DataplaneProxy ProxyType = "dataplane" // of a Dataplane, which may be a zone proxy too
-	IngressProxy   ProxyType = "ingress"   // of a ZoneIngress, which serves every mesh
-	EgressProxy    ProxyType = "egress"    // of a ZoneEgress, which serves every mesh
+	DataplaneProxy ProxyType = "dataplane" // a Dataplane
+	IngressProxy   ProxyType = "ingress"   // a ZoneIngress, which serves every mesh
+	EgressProxy    ProxyType = "egress"    // a ZoneEgress, which serves every mesh
 )
 
 const (
@@ -182,7 +183,8 @@ func readDataplane(file string, wanted ProxyType) ([]byte, *resource.Object[kind
 // proxyOf is a Dataplane, or a zone proxy that serves every mesh as a Dataplane of no mesh would be one.
 func proxyOf(o resource.Any, wanted ProxyType) (*resource.Object[kind.Dataplane], error) {
 	if wanted != DataplaneProxy && wanted != IngressProxy && wanted != EgressProxy {
-		return nil, fmt.Errorf("--proxy-type is %q, want %s, %s or %s", wanted, DataplaneProxy, IngressProxy, EgressProxy)
+		return nil, fmt.Errorf("--proxy-type is %q, want %s, %s or %s", wanted, DataplaneProxy, IngressProxy,
+			EgressProxy)
 	}
 	dataplane, is := typed(o)
 	if is == "" {
@@ -323,7 +325,8 @@ func (a *agent) drain(life context.Context, envoy *envoy, admin *admin) {
 		}
 	}()
 	if err := a.awaitDrained(ctx); err != nil {
-		a.Log.Warn("the drain goes on, though the control plane has not confirmed that no client is sent here any more", "reason", err)
+		a.Log.Warn("the drain goes on, though the control plane has not confirmed that no client is sent here any more",
+			"reason", err)
 	}
 	settings, _ := a.settings.load()
 	envoy.drain(life, admin, time.Duration(settings.DrainSeconds)*time.Second, a.Log)

@@ -15,14 +15,16 @@ import (
 
 func TestTheReportIsWhatWasSeenAndHeard(t *testing.T) {
 	o := newOutlook("run", "1.40.0")
-	o.see(map[string]sighting{"10.0.0.1:80": {address: "10.0.0.1", port: 80, generation: "g", leaf: seenLeaf{"5e", "spiffe://default/a spiffe://default/b"}}})
+	o.see(map[string]sighting{"10.0.0.1:80": {address: "10.0.0.1", port: 80, generation: "g",
+		leaf: seenLeaf{"5e", "spiffe://default/a spiffe://default/b"}}})
 	report, _ := o.report.load()
 	if len(report.ReadyListeners) != 1 || report.ReadyListeners[0].Healthy {
 		t.Fatalf("an application of which nothing is known is reported as %v", report.ReadyListeners)
 	}
 	o.hear("10.0.0.1:80", true)
 	report, changed := o.report.load()
-	if !report.ReadyListeners[0].Healthy || report.ReadyListeners[0].Serial != "5e" || len(report.ReadyListeners[0].SpiffeIds) != 2 || report.Run != "run" || report.EnvoyVersion != "1.40.0" {
+	if !report.ReadyListeners[0].Healthy || report.ReadyListeners[0].Serial != "5e" ||
+		len(report.ReadyListeners[0].SpiffeIds) != 2 || report.Run != "run" || report.EnvoyVersion != "1.40.0" {
 		t.Errorf("reported %v", report)
 	}
 	o.hear("10.0.0.1:80", true)
@@ -137,7 +139,8 @@ func TestTheNextCertificateIsAskedForInTurn(t *testing.T) {
 	if got := asked(held, &wire.Identity{Generation: "b", SpreadMs: 10_000}); got > 10*time.Second {
 		t.Errorf("another generation is asked for in %s, want within 10 s", got)
 	}
-	if got := asked(&leaf{generation: "a", renew: now}, &wire.Identity{Generation: "b", SpreadMs: 3_600_000}); got != 0 {
+	if got := asked(&leaf{generation: "a", renew: now},
+		&wire.Identity{Generation: "b", SpreadMs: 3_600_000}); got != 0 {
 		t.Errorf("a leaf that is due waits %s for the proxy's turn", got)
 	}
 	var kept turn

@@ -55,7 +55,8 @@ func (a *agent) answer(ctx context.Context, q *wire.InspectionRequest) {
 	defer cancel()
 	stream, err := a.control.agent.SendInspection(ctx)
 	if err == nil {
-		err = stream.Send(&wire.InspectionSection{ProxyType: string(a.ProxyType), Mesh: a.mesh, Name: a.name, Request: q.Id})
+		err = stream.Send(&wire.InspectionSection{ProxyType: string(a.ProxyType), Mesh: a.mesh, Name: a.name,
+			Request: q.Id})
 	}
 	if err == nil {
 		err = a.tell(ctx, q, stream)
@@ -67,7 +68,9 @@ func (a *agent) answer(ctx context.Context, q *wire.InspectionRequest) {
 
 // tell sends the page, or why there is none.
 func (a *agent) tell(ctx context.Context, q *wire.InspectionRequest, stream wire.Agent_SendInspectionClient) error {
-	problem := a.copyPage(ctx, q, func(part []byte) error { return stream.Send(&wire.InspectionSection{Content: part}) })
+	problem := a.copyPage(ctx, q, func(part []byte) error {
+		return stream.Send(&wire.InspectionSection{Content: part})
+	})
 	if problem != nil {
 		// Where it was the sending that failed, this fails too, and nobody is there to be told.
 		_ = stream.Send(&wire.InspectionSection{Problem: problem.Error()})

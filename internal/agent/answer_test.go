@@ -77,7 +77,8 @@ func TestAPageThatEnvoyDoesNotTellWholeIsAnError(t *testing.T) {
 			w.Header().Set("Content-Length", "9")
 			fmt.Fprint(w, "half")
 		}, nil, "unexpected EOF"},
-		"not taken": {func(w http.ResponseWriter, _ *http.Request) { io.CopyN(w, endless{}, 1<<20) }, gone, gone.Error()},
+		"not taken": {func(w http.ResponseWriter, _ *http.Request) { io.CopyN(w, endless{}, 1<<20) }, gone,
+			gone.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := adminOf(t, c.handler).page(t.Context(), "/clusters", func([]byte) error { return c.taken })

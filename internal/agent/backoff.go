@@ -10,7 +10,8 @@ import (
 
 // reconnect is how the connection to the control plane comes back: soon, and with enough jitter that the
 // agents of a large mesh do not come all at once.
-var reconnect = backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.3, MaxDelay: 5 * time.Second}
+var reconnect = backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.3,
+	MaxDelay: 5 * time.Second}
 
 // refusedPause is how long a proxy waits at most until it asks again that was refused, so that it is back soon after
 // it is let in, and a thousand of them cost nothing.

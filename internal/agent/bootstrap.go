@@ -119,17 +119,18 @@ func newBootstrap(node *corev3.Node, r *room, settings *wire.Settings, memory ui
 	}, nil
 }
 
-// cancelledRequests is the runtime by which Envoy handles requests that clients cancel. When a client's deadlines pass in
-// a stall, its proxy cancels most requests of its connections. By default Envoy takes that for the HTTP/2 rapid reset
-// attack and closes the connection, which fails all other requests on it. Instead, Envoy forwards one request of a
-// connection at a time, so that those that are cancelled meanwhile reach no application.
+// cancelledRequests is the runtime by which Envoy handles requests that clients cancel. When a client's deadlines pass
+// in a stall, its proxy cancels most requests of its connections. By default Envoy takes that for the HTTP/2 rapid
+// reset attack and closes the connection, which fails all other requests on it. Instead, Envoy forwards one request of
+// a connection at a time, so that those that are canceled meanwhile reach no application.
 func cancelledRequests() *bootstrapv3.LayeredRuntime {
+	flags := &structpb.Struct{Fields: map[string]*structpb.Value{
+		"http.max_requests_per_io_cycle":              structpb.NewNumberValue(1),
+		"overload.premature_reset_total_stream_count": structpb.NewNumberValue(math.MaxUint32),
+	}}
 	return &bootstrapv3.LayeredRuntime{Layers: []*bootstrapv3.RuntimeLayer{{
-		Name: "weft",
-		LayerSpecifier: &bootstrapv3.RuntimeLayer_StaticLayer{StaticLayer: &structpb.Struct{Fields: map[string]*structpb.Value{
-			"http.max_requests_per_io_cycle":              structpb.NewNumberValue(1),
-			"overload.premature_reset_total_stream_count": structpb.NewNumberValue(math.MaxUint32),
-		}}},
+		Name:           "weft",
+		LayerSpecifier: &bootstrapv3.RuntimeLayer_StaticLayer{StaticLayer: flags},
 	}}}
 }
 
@@ -141,7 +142,8 @@ func agentCluster(name string, r *room, http2 *anypb.Any) *clusterv3.Cluster {
 		LoadAssignment: &endpointv3.ClusterLoadAssignment{
 			ClusterName: name,
 			Endpoints: []*endpointv3.LocalityLbEndpoints{{LbEndpoints: []*endpointv3.LbEndpoint{{
-				HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: pipe(r.discovery())}},
+				HostIdentifier: &endpointv3.LbEndpoint_Endpoint{
+					Endpoint: &endpointv3.Endpoint{Address: pipe(r.discovery())}},
 			}}}},
 		},
 	}

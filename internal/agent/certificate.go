@@ -57,7 +57,8 @@ func (a *agent) keepCertificate(ctx context.Context, secret string) error {
 			continue
 		}
 		retry.reset()
-		a.Log.Info("certificate", "spiffeID", wanted.SpiffeId, "serial", next.serial, "notAfter", next.pair.Leaf.NotAfter)
+		a.Log.Info("certificate", "spiffeID", wanted.SpiffeId, "serial", next.serial, "notAfter",
+			next.pair.Leaf.NotAfter)
 		held.store(next)
 	}
 	return nil
@@ -112,7 +113,8 @@ func (a *agent) requestLeaf(ctx context.Context, identity *wire.Identity) (*leaf
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	answer, err := a.control.agent.Sign(ctx, &wire.SignRequest{ProxyType: string(a.ProxyType), Mesh: a.mesh, Name: a.name, Request: request, Secret: identity.Secret})
+	answer, err := a.control.agent.Sign(ctx, &wire.SignRequest{ProxyType: string(a.ProxyType), Mesh: a.mesh,
+		Name: a.name, Request: request, Secret: identity.Secret})
 	if err != nil {
 		return nil, err
 	}

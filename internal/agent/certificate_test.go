@@ -24,7 +24,8 @@ type limited struct {
 
 func (l *limited) Sign(context.Context, *wire.SignRequest, ...grpc.CallOption) (*wire.SignResponse, error) {
 	l.calls <- time.Now()
-	s, err := status.New(codes.ResourceExhausted, "too many certificate requests").WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(l.pause)})
+	s, err := status.New(codes.ResourceExhausted,
+		"too many certificate requests").WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(l.pause)})
 	if err != nil {
 		return nil, err
 	}

@@ -61,7 +61,8 @@ func (a *agent) keepChecking(ctx context.Context, admin *admin) {
 
 // check answers the listeners that serve, and why one does not. One that served before stays until
 // another generation of it is seen, since it goes on serving.
-func check(ctx context.Context, admin *admin, listeners []*wire.Listener, l *leaf, before map[string]sighting) (map[string]sighting, error) {
+func check(ctx context.Context, admin *admin, listeners []*wire.Listener, l *leaf,
+	before map[string]sighting) (map[string]sighting, error) {
 	seen := map[string]sighting{}
 	var waiting error
 	for _, listener := range listeners {

@@ -117,7 +117,8 @@ func TestNothingServesBeforeItIsSeen(t *testing.T) {
 
 // A proxy of which no listener serves yet has reported all that serves. It is not ready.
 func TestAProxyIsReadyOnceNoListenerWaits(t *testing.T) {
-	a := &agent{Config: Config{Log: slog.New(slog.DiscardHandler)}, outlook: newOutlook("run", "1"), ready: watch(false), named: watch(true)}
+	a := &agent{Config: Config{Log: slog.New(slog.DiscardHandler)}, outlook: newOutlook("run", "1"),
+		ready: watch(false), named: watch(true)}
 	a.outlook.sent.store(&wire.Report{})
 	if a.becomeReady(nil, errors.New("connection refused")) {
 		t.Error("it is ready while a listener does not serve")
@@ -143,14 +144,16 @@ func envoyWith(t *testing.T, addresses ...string) *admin {
 		if err != nil {
 			t.Fatal(err)
 		}
-		statuses = append(statuses, fmt.Sprintf(`{"local_address": {"socket_address": {"address": %q, "port_value": %s}}}`, host, port))
+		statuses = append(statuses,
+			fmt.Sprintf(`{"local_address": {"socket_address": {"address": %q, "port_value": %s}}}`, host, port))
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, `{"listener_statuses": [%s]}`, strings.Join(statuses, ", "))
 	}))
 	t.Cleanup(server.Close)
 	to := server.Listener.Addr().String()
-	return &admin{&http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	return &admin{&http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn,
+		error) {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", to)
 	}}}}
 }

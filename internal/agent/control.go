@@ -67,8 +67,10 @@ func controlPlanes(urls []string) ([]string, error) {
 	var addresses []string
 	for _, text := range urls {
 		u, err := url.Parse(strings.TrimSpace(text))
-		if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.Port() == "" || strings.Trim(u.Path, "/") != "" {
-			return nil, fmt.Errorf("--cp-address is %q, want https://HOST:PORT, for example https://127.0.0.1:5678", text)
+		if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.Port() == "" ||
+			strings.Trim(u.Path, "/") != "" {
+			return nil, fmt.Errorf("--cp-address is %q, want https://HOST:PORT, for example https://127.0.0.1:5678",
+				text)
 		}
 		addresses = append(addresses, u.Host)
 	}
@@ -131,7 +133,8 @@ func readToken(file string) (string, error) {
 	}
 	token := strings.TrimSpace(string(text))
 	if token == "" {
-		return "", fmt.Errorf("%s (--dataplane-token-file) is empty; make a token with `weft generate dataplane-token`", file)
+		return "", fmt.Errorf("%s (--dataplane-token-file) is empty; make a token with `weft generate dataplane-token`",
+			file)
 	}
 	return token, nil
 }
@@ -214,11 +217,13 @@ func isFinal(err error) bool {
 func (p *controlPlane) explain(err error) error {
 	var untrusted *tls.CertificateVerificationError
 	if errors.As(err, &untrusted) {
-		return fmt.Errorf("the control plane at %s is not trusted: %w; give its CA with --ca-cert-file (now %s)", p, untrusted.Err, p.caFile)
+		return fmt.Errorf("the control plane at %s is not trusted: %w; give its CA with --ca-cert-file (now %s)", p,
+			untrusted.Err, p.caFile)
 	}
 	var plain tls.RecordHeaderError
 	if errors.As(err, &plain) {
-		return fmt.Errorf("%s does not speak TLS; give the control plane's data plane server with --cp-address (port 5678 by default)", p)
+		return fmt.Errorf("%s does not speak TLS; give the control plane's data plane server with --cp-address (port "+
+			"5678 by default)", p)
 	}
 	switch status.Code(err) {
 	case codes.Unauthenticated, codes.PermissionDenied:

@@ -75,7 +75,8 @@ func connectTo(t *testing.T, dir string, urls ...string) *controlPlane {
 func TestAnAgentGoesToAnotherInstanceWithinASecond(t *testing.T) {
 	dir := t.TempDir()
 	all := map[string]*instance{}
-	for _, i := range []*instance{startInstance(t, "a", "127.30.250.1", dir), startInstance(t, "b", "127.30.250.2", dir)} {
+	for _, i := range []*instance{startInstance(t, "a", "127.30.250.1", dir),
+		startInstance(t, "b", "127.30.250.2", dir)} {
 		all[i.name] = i
 	}
 	p := connectTo(t, dir, all["a"].url, all["b"].url)
@@ -132,7 +133,8 @@ func TestAddressesOfControlPlanes(t *testing.T) {
 	if len(firsts) != 3 {
 		t.Errorf("agents begin at %v only", firsts)
 	}
-	for _, bad := range [][]string{nil, {""}, {"http://a:1"}, {"https://a"}, {"https://a:1", "b:2"}, {"https://a:1/path"}, {"https://:1"}} {
+	for _, bad := range [][]string{nil, {""}, {"http://a:1"}, {"https://a"}, {"https://a:1", "b:2"},
+		{"https://a:1/path"}, {"https://:1"}} {
 		if got, err := controlPlanes(bad); err == nil || !strings.Contains(err.Error(), "--cp-address") {
 			t.Errorf("%q: %v, %v", bad, got, err)
 		}

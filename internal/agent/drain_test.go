@@ -65,8 +65,10 @@ func asEnvoy(t *testing.T) *envoy {
 
 const (
 	oneOpen  = `{"stats":[{"name":"listener.10.0.0.1_20300.downstream_cx_active","value":1}]}`
-	noneOpen = `{"stats":[{"name":"listener.10.0.0.1_20300.downstream_cx_active","value":0},{"name":"listener.admin.downstream_cx_active","value":1}]}`
-	flushing = `{"stats":[{"name":"listener.10.0.0.1_20300.downstream_cx_active","value":0},{"name":"tcp.ingress.upstream_flush_active","value":1}]}`
+	noneOpen = `{"stats":[{"name":"listener.10.0.0.1_20300.downstream_cx_active","value":0},` +
+		`{"name":"listener.admin.downstream_cx_active","value":1}]}`
+	flushing = `{"stats":[{"name":"listener.10.0.0.1_20300.downstream_cx_active","value":0},` +
+		`{"name":"tcp.ingress.upstream_flush_active","value":1}]}`
 )
 
 // A busy Envoy that does not respond to one question has not ended its connections.
@@ -93,7 +95,8 @@ func TestAnEnvoyThatDoesNotRespondIsNotDrained(t *testing.T) {
 }
 
 func TestConnectionsThatDoNotEndAreCutAtTheBound(t *testing.T) {
-	s := &scripted{responses: map[string][]string{"/healthcheck/fail": {"OK"}, "/drain_listeners": {"OK"}, "/stats": {oneOpen}}}
+	s := &scripted{responses: map[string][]string{"/healthcheck/fail": {"OK"}, "/drain_listeners": {"OK"},
+		"/stats": {oneOpen}}}
 	e, began := asEnvoy(t), time.Now()
 	e.drain(t.Context(), &admin{&http.Client{Transport: s}}, time.Second, slog.New(slog.DiscardHandler))
 	<-e.done
@@ -125,9 +128,13 @@ func TestADrainWaitsForTheControlPlane(t *testing.T) {
 		least, most time.Duration
 		drained     bool
 	}{
-		"its clients have acked": {func(a *agent) { steady(a); time.Sleep(35 * second); a.settings.store(&wire.Settings{Drained: true}) }, 35 * second, 35 * second, true},
-		"it never says so":       {steady, 50 * second, 50 * second, false},
-		"there is none":          {func(*agent) {}, 10 * second, 10 * second, false},
+		"its clients have acked": {func(a *agent) {
+			steady(a)
+			time.Sleep(35 * second)
+			a.settings.store(&wire.Settings{Drained: true})
+		}, 35 * second, 35 * second, true},
+		"it never says so": {steady, 50 * second, 50 * second, false},
+		"there is none":    {func(*agent) {}, 10 * second, 10 * second, false},
 		"it restarts": {func(a *agent) {
 			steady(a)
 			time.Sleep(4 * second)
@@ -137,7 +144,11 @@ func TestADrainWaitsForTheControlPlane(t *testing.T) {
 			time.Sleep(6 * second)
 			a.settings.store(&wire.Settings{Drained: true})
 		}, 19 * second, 19 * second, true},
-		"it goes":                    {func(a *agent) { steady(a); time.Sleep(20 * second); a.session.store(time.Time{}) }, 30 * second, 30 * second, false},
+		"it goes": {func(a *agent) {
+			steady(a)
+			time.Sleep(20 * second)
+			a.session.store(time.Time{})
+		}, 30 * second, 30 * second, false},
 		"its sessions break at once": {breaking(100 * time.Millisecond), 10 * second, 11 * second, false},
 		"its sessions break soon":    {breaking(2 * second), 10 * second, 12 * second, false},
 		"its sessions break late":    {breaking(9 * second), 27 * second, 27 * second, false},

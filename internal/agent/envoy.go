@@ -54,7 +54,8 @@ func findEnvoy(ctx context.Context, given string) (path, version string, err err
 		}
 	}
 	if err != nil {
-		return "", "", fmt.Errorf("no Envoy: %w; install one, run `make tools`, or name it with --envoy or WEFT_ENVOY", err)
+		return "", "", fmt.Errorf("no Envoy: %w; install one, run `make tools`, or name it with --envoy or WEFT_ENVOY",
+			err)
 	}
 	out, err := exec.CommandContext(ctx, path, "--version").Output()
 	if err != nil {
@@ -83,7 +84,8 @@ func checkVersion(path string, out []byte) (string, error) {
 	}
 	version := string(found[1])
 	if wire.EnvoyTooOld(version) {
-		return "", fmt.Errorf("%s is Envoy %s, and %s is the oldest that is supported; install a newer one", path, version, wire.OldestEnvoy)
+		return "", fmt.Errorf("%s is Envoy %s, and %s is the oldest that is supported; install a newer one", path,
+			version, wire.OldestEnvoy)
 	}
 	return version, nil
 }
@@ -147,8 +149,8 @@ func (e *envoy) kill() {
 	<-e.done
 }
 
-// drain asks Envoy to drain, waits until no connection is open, at most for the bound, and ends Envoy. An Envoy that does
-// not respond may be busy with its connections, so that it is asked again.
+// drain asks Envoy to drain, waits until no connection is open, at most for the bound, and ends Envoy. An Envoy that
+// does not respond may be busy with its connections, so that it is asked again.
 func (e *envoy) drain(ctx context.Context, admin *admin, bound time.Duration, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
@@ -167,7 +169,8 @@ func (e *envoy) drain(ctx context.Context, admin *admin, bound time.Duration, lo
 			continue
 		case <-e.done:
 		case <-ctx.Done():
-			log.Warn("connections are still open after the bound of a drain and are cut", "waited", bound, "open", open, "error", err)
+			log.Warn("connections are still open after the bound of a drain and are cut", "waited", bound, "open", open,
+				"error", err)
 		}
 		break
 	}

@@ -47,7 +47,8 @@ func cgroupLimit(root fs.FS) uint64 {
 			continue
 		}
 		for dir := path.Clean("/" + parts[2]); ; dir = path.Dir(dir) {
-			if limit := number(root, path.Join(mount, dir, file)); limit > 0 && (total == 0 || limit < total) && (least == 0 || limit < least) {
+			if limit := number(root, path.Join(mount, dir, file)); limit > 0 && (total == 0 || limit < total) &&
+				(least == 0 || limit < least) {
 				least = limit
 			}
 			if dir == "/" {

@@ -30,8 +30,9 @@ func TestEnvoysMemoryFollowsTheCgroup(t *testing.T) {
 			"proc/self/cgroup": "4:memory:/\n", "proc/meminfo": meminfo,
 			"sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
 		}, 4 << 30},
-		"no limit":         {map[string]string{"proc/self/cgroup": "0::/\n", "proc/meminfo": meminfo}, 4 << 30},
-		"too small":        {map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "67108864\n"}, leastMemory},
+		"no limit": {map[string]string{"proc/self/cgroup": "0::/\n", "proc/meminfo": meminfo}, 4 << 30},
+		"too small": {map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "67108864\n"},
+			leastMemory},
 		"nothing is known": {nil, 0},
 	} {
 		root := fstest.MapFS{}
@@ -45,7 +46,8 @@ func TestEnvoysMemoryFollowsTheCgroup(t *testing.T) {
 }
 
 func TestMemoryIsReadWithItsUnit(t *testing.T) {
-	for text, want := range map[string]uint64{"512Mi": 512 << 20, "2Gi": 2 << 30, "1073741824": 1 << 30, "262144Ki": 256 << 20} {
+	for text, want := range map[string]uint64{"512Mi": 512 << 20, "2Gi": 2 << 30, "1073741824": 1 << 30,
+		"262144Ki": 256 << 20} {
 		if got, err := ParseMemory(text); got != want || err != nil {
 			t.Errorf("%s: %d, %v, want %d", text, got, err, want)
 		}

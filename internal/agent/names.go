@@ -27,7 +27,8 @@ func (a *agent) serveNames(ctx context.Context, parts *errgroup.Group) error {
 	if !a.resolves() {
 		return nil
 	}
-	server := nameserver.New(nameserver.Config{Port: a.DNSPort, Resolvers: a.DNSResolvers, ResolvConf: resolvConf, Log: a.Log})
+	server := nameserver.New(nameserver.Config{Port: a.DNSPort, Resolvers: a.DNSResolvers, ResolvConf: resolvConf,
+		Log: a.Log})
 	if err := server.Listen(); err != nil {
 		return fmt.Errorf("the port for DNS: %w; choose another with --dns-port, or 0 for none", err)
 	}
@@ -54,7 +55,8 @@ func (a *agent) keepNames(ctx context.Context, server *nameserver.Server) error 
 
 // hearNames follows one stream to its end.
 func (a *agent) hearNames(ctx context.Context, server *nameserver.Server, version *string, retry *retry) error {
-	stream, err := a.control.agent.HostNames(ctx, &wire.HostNamesRequest{ProxyType: string(a.ProxyType), Mesh: a.mesh, Name: a.name, Version: *version})
+	stream, err := a.control.agent.HostNames(ctx, &wire.HostNamesRequest{ProxyType: string(a.ProxyType), Mesh: a.mesh,
+		Name: a.name, Version: *version})
 	if err != nil {
 		return err
 	}

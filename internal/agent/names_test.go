@@ -51,7 +51,8 @@ func keeping(t *testing.T, control wire.AgentServer) (*agent, *nameserver.Server
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &agent{Config: Config{Log: slog.New(slog.DiscardHandler)}, control: &controlPlane{agent: wire.NewAgentClient(conn)}, named: watch(false)}
+	a := &agent{Config: Config{Log: slog.New(slog.DiscardHandler)},
+		control: &controlPlane{agent: wire.NewAgentClient(conn)}, named: watch(false)}
 	server := nameserver.New(nameserver.Config{Log: a.Log, ResolvConf: "/nonexistent"})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
@@ -99,13 +100,15 @@ func TestNamesOutliveTheControlPlaneThatToldThem(t *testing.T) {
 	if ready, _ := a.named.load(); ready {
 		t.Error("an agent that was told nothing knows the names")
 	}
-	control.updates <- &wire.HostNamesUpdate{Version: "1", Complete: true, Changed: []*wire.HostName{hostName("web.mesh.", 1), hostName("api.mesh.", 2)}}
+	control.updates <- &wire.HostNamesUpdate{Version: "1", Complete: true,
+		Changed: []*wire.HostName{hostName("web.mesh.", 1), hostName("api.mesh.", 2)}}
 	control.updates <- nil
 	if version := <-control.asked; version != "1" {
 		t.Errorf("after a restart of the control plane it states version %q, want 1", version)
 	}
 	want("meanwhile", "web.mesh.", "241.0.0.1")
-	control.updates <- &wire.HostNamesUpdate{Version: "2", Changed: []*wire.HostName{hostName("web.mesh.", 3)}, Removed: []string{"api.mesh."}}
+	control.updates <- &wire.HostNamesUpdate{Version: "2", Changed: []*wire.HostName{hostName("web.mesh.", 3)},
+		Removed: []string{"api.mesh."}}
 	control.updates <- nil
 	if version := <-control.asked; version != "2" {
 		t.Errorf("it states version %q, want 2", version)

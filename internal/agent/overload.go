@@ -9,7 +9,7 @@ import (
 	"time"
 
 	overloadv3 "github.com/envoyproxy/go-control-plane/envoy/config/overload/v3"
-	downstreamconnectionsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/resource_monitors/downstream_connections/v3"
+	connectionsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/resource_monitors/downstream_connections/v3"
 	fixedheapv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/resource_monitors/fixed_heap/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -78,18 +78,19 @@ func monitor(manager *overloadv3.OverloadManager, name string, config proto.Mess
 
 func above(share float64) []*overloadv3.Trigger {
 	return []*overloadv3.Trigger{{
-		Name: heapMonitor, TriggerOneof: &overloadv3.Trigger_Threshold{Threshold: &overloadv3.ThresholdTrigger{Value: share}},
+		Name:         heapMonitor,
+		TriggerOneof: &overloadv3.Trigger_Threshold{Threshold: &overloadv3.ThresholdTrigger{Value: share}},
 	}}
 }
 
 // connectionLimit keeps Envoy from taking connections for which it would have no file descriptor left to
 // pass them on: each needs two.
-func connectionLimit() (*downstreamconnectionsv3.DownstreamConnectionsConfig, error) {
+func connectionLimit() (*connectionsv3.DownstreamConnectionsConfig, error) {
 	var files syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
 		return nil, fmt.Errorf("the limit of open files: %w", err)
 	}
-	return &downstreamconnectionsv3.DownstreamConnectionsConfig{
+	return &connectionsv3.DownstreamConnectionsConfig{
 		MaxActiveDownstreamConnections: int64(min(files.Cur, maxFiles) / 2),
 	}, nil
 }

@@ -65,7 +65,8 @@ func newProbe(l *wire.Listener) probe {
 }
 
 // run tries again and again, and says when the application turns alive or dead.
-func (p probe) run(ctx context.Context, alive bool, try func(context.Context) bool, hear func(listener string, alive bool)) {
+func (p probe) run(ctx context.Context, alive bool, try func(context.Context) bool,
+	hear func(listener string, alive bool)) {
 	row := uint32(0) // results that differ from alive, one after the other
 	for ctx.Err() == nil {
 		if try(ctx) == alive {

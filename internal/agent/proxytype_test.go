@@ -18,14 +18,18 @@ func TestWhichFileAProxyTakes(t *testing.T) {
 		proxy    ProxyType
 		refused  string
 	}{
-		"a Dataplane":                {dataplane, DataplaneProxy, ""},
-		"a ZoneIngress":              {zoneIngress, IngressProxy, ""},
-		"a ZoneEgress":               {zoneEgress, EgressProxy, ""},
-		"a ZoneIngress by default":   {zoneIngress, DataplaneProxy, "is a ZoneIngress, which runs with --proxy-type ingress, not dataplane"},
-		"a Dataplane as an ingress":  {dataplane, IngressProxy, "is a Dataplane, which runs with --proxy-type dataplane, not ingress"},
-		"a ZoneIngress as an egress": {zoneIngress, EgressProxy, "is a ZoneIngress, which runs with --proxy-type ingress, not egress"},
-		"what is no proxy":           {"{type: Zone, name: east}", EgressProxy, "is a Zone, want a Dataplane, a ZoneIngress or a ZoneEgress"},
-		"an unknown type":            {dataplane, "gateway", `--proxy-type is "gateway", want dataplane, ingress or egress`},
+		"a Dataplane":   {dataplane, DataplaneProxy, ""},
+		"a ZoneIngress": {zoneIngress, IngressProxy, ""},
+		"a ZoneEgress":  {zoneEgress, EgressProxy, ""},
+		"a ZoneIngress by default": {zoneIngress, DataplaneProxy,
+			"is a ZoneIngress, which runs with --proxy-type ingress, not dataplane"},
+		"a Dataplane as an ingress": {dataplane, IngressProxy,
+			"is a Dataplane, which runs with --proxy-type dataplane, not ingress"},
+		"a ZoneIngress as an egress": {zoneIngress, EgressProxy,
+			"is a ZoneIngress, which runs with --proxy-type ingress, not egress"},
+		"what is no proxy": {"{type: Zone, name: east}", EgressProxy,
+			"is a Zone, want a Dataplane, a ZoneIngress or a ZoneEgress"},
+		"an unknown type": {dataplane, "gateway", `--proxy-type is "gateway", want dataplane, ingress or egress`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "proxy.yaml")
@@ -34,7 +38,8 @@ func TestWhichFileAProxyTakes(t *testing.T) {
 			}
 			_, proxy, err := readDataplane(file, c.proxy)
 			switch {
-			case c.refused == "" && (err != nil || proxy.Spec.Networking.Address == "" && proxy.Spec.Networking.ZoneIngress == nil && proxy.Spec.Networking.ZoneEgress == nil):
+			case c.refused == "" && (err != nil || proxy.Spec.Networking.Address == "" &&
+				proxy.Spec.Networking.ZoneIngress == nil && proxy.Spec.Networking.ZoneEgress == nil):
 				t.Errorf("got %v, %v", proxy, err)
 			case c.refused != "" && (err == nil || !strings.Contains(err.Error(), c.refused)):
 				t.Errorf("got %v, want that it says %q", err, c.refused)

@@ -58,7 +58,8 @@ func serveUnix(t *testing.T, server *grpc.Server) *grpc.ClientConn {
 
 // controlPlaneOf is a control plane of which the relay knows nothing: each stream is the handler's.
 func controlPlaneOf(handle func(grpc.ServerStream) error) *grpc.Server {
-	server := grpc.NewServer(grpc.ForceServerCodecV2(frames{encoding.GetCodecV2(proto.Name)}), grpc.MaxRecvMsgSize(math.MaxInt32))
+	server := grpc.NewServer(grpc.ForceServerCodecV2(frames{encoding.GetCodecV2(proto.Name)}),
+		grpc.MaxRecvMsgSize(math.MaxInt32))
 	server.RegisterService(&grpc.ServiceDesc{
 		ServiceName: adsService, HandlerType: (*any)(nil),
 		Streams: []grpc.StreamDesc{{StreamName: adsStream, ServerStreams: true, ClientStreams: true,
@@ -105,7 +106,8 @@ func TestALostUpstreamEndsEnvoysStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	var f frame
-	if err := stream.RecvMsg(&f); status.Code(err) != codes.PermissionDenied || status.Convert(err).Message() != "not a member any more" {
+	if err := stream.RecvMsg(&f); status.Code(err) != codes.PermissionDenied ||
+		status.Convert(err).Message() != "not a member any more" {
 		t.Errorf("Envoy is told %v, want what the control plane said", err)
 	}
 }
@@ -143,10 +145,12 @@ func TestTheLeafIsServedAndRotates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := whole.Send(&discoveryv3.DiscoveryRequest{TypeUrl: secretType, ResourceNames: []string{leafSecret}}); err != nil {
+	if err := whole.Send(&discoveryv3.DiscoveryRequest{TypeUrl: secretType,
+		ResourceNames: []string{leafSecret}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := delta.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: secretType, ResourceNamesSubscribe: []string{leafSecret}}); err != nil {
+	if err := delta.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: secretType,
+		ResourceNamesSubscribe: []string{leafSecret}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, serial := range []string{"01", "02"} {
@@ -156,16 +160,19 @@ func TestTheLeafIsServedAndRotates(t *testing.T) {
 			t.Fatal(err)
 		}
 		if response.VersionInfo != serial || len(response.Resources) != 1 {
-			t.Errorf("state of the world: version %s with %d resources, want %s with one", response.VersionInfo, len(response.Resources), serial)
+			t.Errorf("state of the world: version %s with %d resources, want %s with one", response.VersionInfo,
+				len(response.Resources), serial)
 		}
 		change, err := delta.Recv()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(change.Resources) != 1 || change.Resources[0].Version != serial || change.Resources[0].Name != leafSecret {
+		if len(change.Resources) != 1 || change.Resources[0].Version != serial ||
+			change.Resources[0].Name != leafSecret {
 			t.Errorf("delta: %v, want %s at version %s", change.Resources, leafSecret, serial)
 		}
-		whole.Send(&discoveryv3.DiscoveryRequest{TypeUrl: secretType, ResourceNames: []string{leafSecret}, VersionInfo: serial, ResponseNonce: response.Nonce})
+		whole.Send(&discoveryv3.DiscoveryRequest{TypeUrl: secretType, ResourceNames: []string{leafSecret},
+			VersionInfo: serial, ResponseNonce: response.Nonce})
 		delta.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: secretType, ResponseNonce: change.Nonce})
 	}
 }
@@ -195,7 +202,8 @@ func TestEachLeafIsServedUnderItsSecret(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: secretType, ResourceNames: []string{name}}); err != nil {
+		if err := stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: secretType,
+			ResourceNames: []string{name}}); err != nil {
 			t.Fatal(err)
 		}
 		streams = append(streams, stream)

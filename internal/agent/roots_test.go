@@ -29,7 +29,8 @@ func TestTheMachinesRootsAreServed(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Setenv("SSL_CERT_FILE", c.env)
-			if got := rootsFile([]string{filepath.Join(dir, "first.pem"), filepath.Join(dir, "second.pem")}); got != c.want {
+			if got := rootsFile([]string{filepath.Join(dir, "first.pem"),
+				filepath.Join(dir, "second.pem")}); got != c.want {
 				t.Errorf("%q, want %q", got, c.want)
 			}
 		})
@@ -45,7 +46,8 @@ func TestAMachineWithoutRootsBelievesNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: secretType, ResourceNames: []string{rootsSecret}}); err != nil {
+	if err := stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: secretType,
+		ResourceNames: []string{rootsSecret}}); err != nil {
 		t.Fatal(err)
 	}
 	response, err := stream.Recv()

@@ -84,7 +84,8 @@ func (s *secrets) load(name string) (version string, secret *tlsv3.Secret, chang
 
 // serve sends the secret that the client wants, and each further one. Every one is sent once: what the client answers
 // to it changes nothing.
-func (s *secrets) serve(ctx context.Context, recv func() (wanted string, err error), send func(name, version string, message *anypb.Any) error) error {
+func (s *secrets) serve(ctx context.Context, recv func() (wanted string, err error),
+	send func(name, version string, message *anypb.Any) error) error {
 	requests := make(chan string)
 	failed := make(chan error, 1)
 	go func() {
@@ -125,7 +126,8 @@ func (s *secrets) serve(ctx context.Context, recv func() (wanted string, err err
 }
 
 // sendNext sends a secret unless that was the last one to be sent, and answers which was.
-func (s *secrets) sendNext(name, sent string, send func(name, version string, message *anypb.Any) error) (last string, changed <-chan struct{}, err error) {
+func (s *secrets) sendNext(name, sent string, send func(name, version string, message *anypb.Any) error) (last string,
+	changed <-chan struct{}, err error) {
 	version, secret, changed, err := s.load(name)
 	if err != nil || version == "" || version == sent {
 		return sent, changed, err

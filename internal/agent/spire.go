@@ -78,7 +78,8 @@ func (a *agent) haveLeaf(identity *wire.Identity, seen *wire.Certificate) time.T
 // missLeaf tells why Envoy has no certificate, once.
 func (a *agent) missLeaf(identity *wire.Identity, why string) {
 	if a.outlook.certify(&wire.Certificate{SpiffeId: identity.SpiffeId, Problem: why}) {
-		a.Log.Warn("no certificate from SPIRE", "spiffeID", identity.SpiffeId, "socket", identity.SpireSocket, "error", why)
+		a.Log.Warn("no certificate from SPIRE", "spiffeID", identity.SpiffeId, "socket", identity.SpireSocket, "error",
+			why)
 	}
 }
 
@@ -89,10 +90,13 @@ func whyNoCertificate(ctx context.Context, identity *wire.Identity, seen error) 
 	defer cancel()
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", identity.SpireSocket)
 	if err != nil {
-		return fmt.Sprintf("%v: start the SPIRE agent there, or correct provider.spire.agent.socketPath of MeshIdentity %s", err, identity.Name)
+		return fmt.Sprintf(
+			"%v: start the SPIRE agent there, or correct provider.spire.agent.socketPath of MeshIdentity %s", err,
+			identity.Name)
 	}
 	conn.Close()
-	return fmt.Sprintf("%v: register an entry with this SPIFFE ID whose selectors match the Envoy process and no other one's", seen)
+	return fmt.Sprintf(
+		"%v: register an entry with this SPIFFE ID whose selectors match the Envoy process and no other one's", seen)
 }
 
 // spireSecret is what a SPIRE agent calls the first certificate that it has for who asks.
@@ -123,7 +127,8 @@ func (a *admin) certificate(ctx context.Context, spiffeID string) (*wire.Certifi
 	}
 	if len(others) > 0 {
 		slices.Sort(others)
-		return nil, fmt.Errorf("Envoy has a certificate of %s, and wants one of %s", strings.Join(slices.Compact(others), ", "), spiffeID)
+		return nil, fmt.Errorf("Envoy has a certificate of %s, and wants one of %s",
+			strings.Join(slices.Compact(others), ", "), spiffeID)
 	}
 	awaited, err := a.fromSPIRE(ctx, "dynamic_warming_secrets")
 	if err != nil || len(awaited) == 0 {

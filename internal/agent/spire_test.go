@@ -55,15 +55,19 @@ func certificates(t *testing.T, leaves ...string) string {
 		}
 		entries = append(entries, fmt.Sprintf(`{
 			"@type": "type.googleapis.com/envoy.admin.v3.SecretsConfigDump.DynamicSecret", "name": "default",
-			"secret": {"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret", "name": "default",
-				"tls_certificate": {"certificate_chain": {"inline_bytes": %q}, "private_key": {"inline_bytes": "W3JlZGFjdGVkXQ=="}}}}`,
+			"secret": {
+				"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret", "name": "default",
+				"tls_certificate": {
+					"certificate_chain": {"inline_bytes": %q},
+					"private_key": {"inline_bytes": "W3JlZGFjdGVkXQ=="}}}}`,
 			base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))))
 	}
 	return `{"configs": [` + strings.Join(entries, ",") + `]}`
 }
 
 // awaited is the page of an Envoy that has asked for a certificate and got none.
-const awaited = `{"configs": [{"@type": "type.googleapis.com/envoy.admin.v3.SecretsConfigDump.DynamicSecret", "name": "default",
+const awaited = `{"configs": [{
+	"@type": "type.googleapis.com/envoy.admin.v3.SecretsConfigDump.DynamicSecret", "name": "default",
 	"secret": {"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret", "name": "default"}}]}`
 
 // envoyShowing answers the administration interface of an Envoy that has secrets, and awaits others.
@@ -76,7 +80,8 @@ func envoyShowing(t *testing.T, has, awaits func() string) *admin {
 		}
 	}))
 	t.Cleanup(server.Close)
-	return &admin{&http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	return &admin{&http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn,
+		error) {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", server.Listener.Addr().String())
 	}}}}
 }
@@ -90,7 +95,8 @@ func TestTheNewestCertificateOfTheWantedNameIsTheProxys(t *testing.T) {
 		{"one", certificates(t, webID+" 0a"), "{}", "0a", ""},
 		{"a newer one", certificates(t, webID+" 0a", webID+" 0b"), "{}", "0b", ""},
 		{"another name beside it", certificates(t, webID+" 0a", other+" 0b"), "{}", "0a", ""},
-		{"another name alone", certificates(t, other+" 0b", other+" 0c"), "{}", "", "Envoy has a certificate of " + other + ", and wants one of " + webID},
+		{"another name alone", certificates(t, other+" 0b", other+" 0c"), "{}", "",
+			"Envoy has a certificate of " + other + ", and wants one of " + webID},
 		{"one that is awaited", "{}", awaited, "", "Envoy has no certificate, and wants one of " + webID},
 		{"none is wanted", "{}", "{}", "", ""},
 		{"no page", "garbage", "{}", "", "envoy's secrets"},
@@ -98,7 +104,8 @@ func TestTheNewestCertificateOfTheWantedNameIsTheProxys(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			page := func(text string) func() string { return func() string { return text } }
 			got, err := envoyShowing(t, page(test.has), page(test.awaits)).certificate(t.Context(), webID)
-			if got.GetSerial() != test.serial || (err == nil) != (test.problem == "") || err != nil && !strings.Contains(err.Error(), test.problem) {
+			if got.GetSerial() != test.serial || (err == nil) != (test.problem == "") || err != nil &&
+				!strings.Contains(err.Error(), test.problem) {
 				t.Errorf("it is %v (%v), want serial %q and an error with %q", got, err, test.serial, test.problem)
 			}
 		})
@@ -109,7 +116,9 @@ func TestWhyThereIsNoCertificateSaysWhatToDo(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "agent.sock")
 	identity := &wire.Identity{Name: "identity", SpiffeId: webID, SpireSocket: socket}
 	seen := fmt.Errorf("Envoy has no certificate")
-	if why := whyNoCertificate(t.Context(), identity, seen); !strings.Contains(why, "no such file or directory: start the SPIRE agent there, or correct provider.spire.agent.socketPath of MeshIdentity identity") {
+	if why := whyNoCertificate(t.Context(), identity, seen); !strings.Contains(why,
+		"no such file or directory: start the SPIRE agent there, or correct provider.spire.agent.socketPath of "+
+			"MeshIdentity identity") {
 		t.Errorf("without a socket: %s", why)
 	}
 	listener, err := net.Listen("unix", socket)
@@ -117,7 +126,8 @@ func TestWhyThereIsNoCertificateSaysWhatToDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	if why := whyNoCertificate(t.Context(), identity, seen); !strings.Contains(why, "Envoy has no certificate: register an entry") {
+	if why := whyNoCertificate(t.Context(), identity, seen); !strings.Contains(why,
+		"Envoy has no certificate: register an entry") {
 		t.Errorf("with an agent that does not know it: %s", why)
 	}
 }
@@ -127,9 +137,10 @@ func TestWhyThereIsNoCertificateSaysWhatToDo(t *testing.T) {
 func TestACertificateOfSPIREIsFollowed(t *testing.T) {
 	page := watch("{}")
 	a := &agent{
-		Config:   Config{Log: slog.New(slog.DiscardHandler)},
-		settings: watch(&wire.Settings{Identity: &wire.Identity{SpiffeId: webID, SpireSocket: "/nowhere", Generation: "1"}}),
-		leaf:     watch[*leaf](nil), outlook: newOutlook("run", "1.40.0"),
+		Config: Config{Log: slog.New(slog.DiscardHandler)},
+		settings: watch(&wire.Settings{Identity: &wire.Identity{SpiffeId: webID, SpireSocket: "/nowhere",
+			Generation: "1"}}),
+		leaf: watch[*leaf](nil), outlook: newOutlook("run", "1.40.0"),
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -176,12 +187,14 @@ func TestALeafOfSPIREIsNotServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	held.of(leafSecret).store(&leaf{serial: "01"})
-	if err := stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: secretType, ResourceNames: []string{leafSecret}}); err != nil {
+	if err := stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: secretType,
+		ResourceNames: []string{leafSecret}}); err != nil {
 		t.Fatal(err)
 	}
 	// A request for another one is read after the first, and answered alone.
 	held.of("other").store(&leaf{serial: "02", chain: []byte("chain"), key: []byte("key")})
-	if err := stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: secretType, ResourceNames: []string{"other"}}); err != nil {
+	if err := stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: secretType,
+		ResourceNames: []string{"other"}}); err != nil {
 		t.Fatal(err)
 	}
 	response, err := stream.Recv()

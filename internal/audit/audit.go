@@ -85,7 +85,8 @@ func (l *Log) Begin(user access.User, from, request string, action access.Action
 	if err := l.flush(); err != nil {
 		return nil, &resource.Error{
 			Code: resource.Unavailable, Cause: err,
-			Detail: "the audit log can't be written, so that nothing is done that belongs into it; the control plane's log says why, and KUMA_AUDIT_OUTPUT where it is written",
+			Detail: "the audit log can't be written, so that nothing is done that belongs into it; the control " +
+				"plane's log says why, and KUMA_AUDIT_OUTPUT where it is written",
 		}
 	}
 	return l.Record(user, from, request, action), nil
@@ -125,7 +126,8 @@ func (l *Log) write(e *Entry) {
 		err = l.flush()
 	}
 	if err != nil {
-		l.log.Error("an audit entry can't be written, and waits", "request", e.Request, "user", e.User.Name, "from", e.From,
+		l.log.Error("an audit entry can't be written, and waits", "request", e.Request, "user", e.User.Name, "from",
+			e.From,
 			"status", e.Status, "waiting", len(l.pending), "error", err)
 	}
 }

@@ -45,7 +45,8 @@ func TestNothingIsDoneThatCannotBeRecorded(t *testing.T) {
 	}
 	out.full = true
 	first.End(200, nil)
-	if _, err := l.Begin(ann, "192.0.2.7:1", "PUT /meshes/b", access.Write); resource.CodeOf(err) != resource.Unavailable || strings.Contains(err.Error(), "space") {
+	if _, err := l.Begin(ann, "192.0.2.7:1", "PUT /meshes/b",
+		access.Write); resource.CodeOf(err) != resource.Unavailable || strings.Contains(err.Error(), "space") {
 		t.Errorf("with a full disk: %v", err)
 	}
 	l.Record(ann, "192.0.2.7:1", "Register", "").End(200, nil) // an agent's
@@ -91,7 +92,8 @@ func TestSecretsAreMasked(t *testing.T) {
 		  privateKey: {type: Secret, secretRef: {kind: Secret, name: shown}}}}}}}`,
 		`{type: Mesh, name: m, mtls: {enabledBackend: shown, backends: [
 		  {name: shown, type: provided, conf: {cert: {inlineString: swordfish}, key: {inline: c3dvcmRmaXNo}}}]}}`,
-		`{type: MeshExternalService, mesh: m, name: api, spec: {match: {port: 443}, endpoints: [{address: shown.example.com, port: 443}], tls: {enabled: true, verification: {
+		`{type: MeshExternalService, mesh: m, name: api, spec: {match: {port: 443}, endpoints: [
+		  {address: shown.example.com, port: 443}], tls: {enabled: true, verification: {
 		  clientCert: {type: Secret, secretRef: {kind: Secret, name: shown}},
 		  clientKey: {type: InsecureInline, insecureInline: {value: swordfish}}}}}}`,
 	} {
@@ -108,7 +110,8 @@ func TestSecretsAreMasked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := string(body); strings.Contains(got, "swordfish") || strings.Contains(got, "c3dvcmRmaXNo") || !strings.Contains(got, mask) || !strings.Contains(got, "shown") {
+		if got := string(body); strings.Contains(got, "swordfish") || strings.Contains(got, "c3dvcmRmaXNo") ||
+			!strings.Contains(got, mask) || !strings.Contains(got, "shown") {
 			t.Errorf("%s: %s", o.Key(), got)
 		}
 	}
@@ -162,9 +165,11 @@ func TestAFileIsBounded(t *testing.T) {
 	if _, err := again.Write([]byte("eeee\n")); err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{path: "dddd\neeee\n", path + ".1": "longer than a file\n", path + ".2": "cccc\n"} {
+	for name, want := range map[string]string{path: "dddd\neeee\n", path + ".1": "longer than a file\n",
+		path + ".2": "cccc\n"} {
 		got, err := os.ReadFile(name)
-		if info, statErr := os.Stat(name); err != nil || string(got) != want || statErr != nil || info.Mode().Perm() != 0o600 {
+		if info, statErr := os.Stat(name); err != nil || string(got) != want || statErr != nil ||
+			info.Mode().Perm() != 0o600 {
 			t.Errorf("%s has %q, want %q (%v)", filepath.Base(name), got, want, err)
 		}
 	}

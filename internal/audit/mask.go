@@ -27,6 +27,7 @@ func (l *Log) masked(o resource.Any) (*Resource, string, json.RawMessage) {
 	return name, o.Envelope().Version, body
 }
 
+// Mask returns o as JSON in its universal form, with the values of secrets replaced by a constant.
 func Mask(o resource.Any) (json.RawMessage, error) {
 	d := kind.ByName(o.Key().Kind)
 	text, err := resource.MarshalJSON(o, nil, d, resource.Universal)
@@ -48,7 +49,8 @@ func Mask(o resource.Any) (json.RawMessage, error) {
 }
 
 // envelope are the fields of a resource that say nothing of what is in it.
-var envelope = map[string]bool{"type": true, "mesh": true, "name": true, "labels": true, "creationTime": true, "modificationTime": true}
+var envelope = map[string]bool{"type": true, "mesh": true, "name": true, "labels": true, "creationTime": true,
+	"modificationTime": true}
 
 func withoutInline(value any) any {
 	switch value := value.(type) {

@@ -66,7 +66,8 @@ func TestATailKeepsWholeLastLines(t *testing.T) {
 	var kept bytes.Buffer
 	tail.Copy(&kept)
 	text := kept.String()
-	if len(text) > 100 || len(text) < 30 || !strings.HasPrefix(text, "line ") || !strings.HasSuffix(text, "line 999\n") {
+	if len(text) > 100 || len(text) < 30 || !strings.HasPrefix(text, "line ") ||
+		!strings.HasSuffix(text, "line 999\n") {
 		t.Errorf("of 1000 lines it keeps %q", text)
 	}
 }

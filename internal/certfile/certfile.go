@@ -45,7 +45,8 @@ type Roots struct{ watched[*x509.CertPool] }
 // NewRoots reads a file and a folder, of which either may be empty: none. A folder without files is a pool
 // without certificates.
 func NewRoots(file, dir string, log *slog.Logger) (*Roots, error) {
-	p := &Roots{watched[*x509.CertPool]{log: log, files: func() []string { return poolFiles(file, dir) }, read: readPool}}
+	p := &Roots{watched[*x509.CertPool]{log: log, files: func() []string { return poolFiles(file, dir) },
+		read: readPool}}
 	if dir != "" {
 		if _, err := os.Stat(dir); err != nil {
 			return nil, err
@@ -120,7 +121,8 @@ func (w *watched[T]) current() T {
 		w.log.Info("certificates have changed, and are read anew", "files", files)
 	case w.bad != now:
 		w.bad = now
-		w.log.Error("certificates have changed and can't be read; the former ones stay in use", "files", files, "error", err)
+		w.log.Error("certificates have changed and can't be read; the former ones stay in use", "files", files, "error",
+			err)
 	}
 	return w.value
 }

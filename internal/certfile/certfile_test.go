@@ -66,7 +66,8 @@ func TestACertificateThatChangesIsTheNextOnesCertificate(t *testing.T) {
 }
 
 func TestCertificatesThatAreNotThere(t *testing.T) {
-	if _, err := NewCertificate("/does/not/exist.crt", "/does/not/exist.key", slog.New(slog.DiscardHandler)); err == nil {
+	if _, err := NewCertificate("/does/not/exist.crt", "/does/not/exist.key",
+		slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("a certificate that is not there was read")
 	}
 	if _, err := NewRoots("", "/does/not/exist", slog.New(slog.DiscardHandler)); err == nil {
@@ -82,7 +83,8 @@ func TestAPoolIsWhatIsInItsFilesNow(t *testing.T) {
 		t.Fatal(err)
 	}
 	trusts := func(material string) bool {
-		c, err := NewCertificate(filepath.Join(material, "server.crt"), filepath.Join(material, "server.key"), slog.New(slog.DiscardHandler))
+		c, err := NewCertificate(filepath.Join(material, "server.crt"), filepath.Join(material, "server.key"),
+			slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -228,7 +228,8 @@ func refusal(response *http.Response, body []byte) error {
 		InvalidParameters resource.Problems `json:"invalid_parameters"`
 	}
 	if err := json.Unmarshal(body, &problem); err != nil {
-		return resource.Errorf(codeOf[response.StatusCode], "%s answered %s, which is no answer of a control plane", response.Request.URL.Host, response.Status)
+		return resource.Errorf(codeOf[response.StatusCode], "%s answered %s, which is no answer of a control plane",
+			response.Request.URL.Host, response.Status)
 	}
 	return &resource.Error{
 		Code:     codeOf[response.StatusCode],

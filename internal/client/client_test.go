@@ -49,11 +49,14 @@ func TestRefusalsAreShownInFull(t *testing.T) {
 		want   []string
 	}{
 		"of a field": {
-			http.StatusBadRequest, `{"title":"Bad Request","detail":"Mesh a is invalid","invalid_parameters":[{"field":"name","reason":"is too long"}]}`,
+			http.StatusBadRequest,
+			`{"title":"Bad Request","detail":"Mesh a is invalid","invalid_parameters":[{"field":"name","reason":"is ` +
+				`too long"}]}`,
 			resource.Invalid, []string{"Mesh a is invalid", "name: is too long"},
 		},
 		"without detail": {http.StatusConflict, `{"title":"Conflict"}`, resource.Conflict, []string{"Conflict"}},
-		"of a proxy":     {http.StatusBadGateway, `<html>`, resource.Internal, []string{"127.0.0.1", "502 Bad Gateway", "no answer of a control plane"}},
+		"of a proxy": {http.StatusBadGateway, `<html>`, resource.Internal,
+			[]string{"127.0.0.1", "502 Bad Gateway", "no answer of a control plane"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

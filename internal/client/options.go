@@ -39,16 +39,21 @@ type Options struct {
 func New(o Options) (*Client, error) {
 	base, socket, err := parse(o.Address)
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-		return nil, fmt.Errorf("%q is not the address of an API, want one such as http://127.0.0.1:5681 or unix:DIR/admin.sock", o.Address)
+		return nil,
+			fmt.Errorf("%q is not the address of an API, want one such as http://127.0.0.1:5681 or unix:DIR/admin.sock",
+				o.Address)
 	}
 	token := strings.TrimSpace(o.Token)
 	switch secured := base.Scheme == "https"; {
 	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return nil, errors.New("the token is none: it has spaces or characters that no token has")
 	case token != "" && !secured && socket == "" && !loopback(base.Hostname()):
-		return nil, fmt.Errorf("the token is not sent to %s, since everybody on the way could read it; use the https address, port 5682 by default", o.Address)
+		return nil,
+			fmt.Errorf("the token is not sent to %s, since everybody on the way could read it; use the https "+
+				"address, port 5682 by default", o.Address)
 	case !secured && (o.CAFile != "" || o.CertFile != "" || o.KeyFile != "" || o.SkipVerify):
-		return nil, fmt.Errorf("certificates have no effect at %s; use the https address, port 5682 by default", o.Address)
+		return nil, fmt.Errorf("certificates have no effect at %s; use the https address, port 5682 by default",
+			o.Address)
 	}
 	trust, err := o.tlsConfig()
 	if err != nil {
@@ -58,7 +63,9 @@ func New(o Options) (*Client, error) {
 	transport.TLSClientConfig = trust
 	if socket != "" {
 		transport.Proxy = nil
-		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return adminsocket.Dial(ctx, socket) }
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return adminsocket.Dial(ctx, socket)
+		}
 	}
 	// One request follows another here, so that HTTP/2 gains nothing, and its client hides why a server
 	// has ended a connection.
@@ -135,7 +142,8 @@ func explained(err error, secured bool) error {
 	var remote *net.OpError
 	switch {
 	case errors.As(err, &stranger):
-		return fmt.Errorf("%w; name the certificate of the CA that signed it, which of a control plane that made its own is ca.crt in the data directory", err)
+		return fmt.Errorf("%w; name the certificate of the CA that signed it, which of a control plane that made its "+
+			"own is ca.crt in the data directory", err)
 	case errors.As(err, &name):
 		return fmt.Errorf("%w; use a name or address that stands in the certificate", err)
 	case errors.As(err, &remote) && remote.Op == "remote error":
@@ -154,7 +162,8 @@ func alert(err *net.OpError) error {
 	case "tls: certificate required":
 		return fmt.Errorf("%w: it wants a client certificate", err)
 	case "tls: unknown certificate authority", "tls: bad certificate":
-		return fmt.Errorf("%w: it refuses the client certificate, which must be signed by a CA that the control plane's settings name", err)
+		return fmt.Errorf("%w: it refuses the client certificate, which must be signed by a CA that the control "+
+			"plane's settings name", err)
 	}
 	return err
 }

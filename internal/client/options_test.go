@@ -19,16 +19,20 @@ func TestOptionsThatAreRefused(t *testing.T) {
 		options Options
 		want    string // empty: taken
 	}{
-		"a token to this machine":       {Options{Address: "http://127.0.0.1:5681", Token: "a.b.c\n"}, ""},
-		"a token over https":            {Options{Address: "https://cp.example.com:5682", Token: "a.b.c"}, ""},
-		"a token for everybody to read": {Options{Address: "http://cp.example.com:5681", Token: "a.b.c"}, "use the https address"},
-		"what is no token":              {Options{Address: "https://cp.example.com", Token: "a b"}, "the token is none"},
-		"a certificate of a server":     {Options{Address: "http://127.0.0.1:5681", CAFile: "ca.crt"}, "no effect at http://127.0.0.1:5681"},
-		"any server, over http":         {Options{Address: "http://127.0.0.1:5681", SkipVerify: true}, "no effect"},
-		"a file that is not there":      {Options{Address: "https://cp", CAFile: "/does/not/exist"}, "/does/not/exist"},
-		"a file without certificates":   {Options{Address: "https://cp", CAFile: empty}, "no certificate in PEM"},
-		"a certificate without key":     {Options{Address: "https://cp", CertFile: empty}, "belong together"},
-		"a certificate that is not one": {Options{Address: "https://cp", CertFile: empty, KeyFile: empty}, "the client certificate"},
+		"a token to this machine": {Options{Address: "http://127.0.0.1:5681", Token: "a.b.c\n"}, ""},
+		"a token over https":      {Options{Address: "https://cp.example.com:5682", Token: "a.b.c"}, ""},
+		"a token for everybody to read": {Options{Address: "http://cp.example.com:5681", Token: "a.b.c"},
+			"use the https address"},
+		"what is no token": {Options{Address: "https://cp.example.com", Token: "a b"},
+			"the token is none"},
+		"a certificate of a server": {Options{Address: "http://127.0.0.1:5681", CAFile: "ca.crt"},
+			"no effect at http://127.0.0.1:5681"},
+		"any server, over http":       {Options{Address: "http://127.0.0.1:5681", SkipVerify: true}, "no effect"},
+		"a file that is not there":    {Options{Address: "https://cp", CAFile: "/does/not/exist"}, "/does/not/exist"},
+		"a file without certificates": {Options{Address: "https://cp", CAFile: empty}, "no certificate in PEM"},
+		"a certificate without key":   {Options{Address: "https://cp", CertFile: empty}, "belong together"},
+		"a certificate that is not one": {Options{Address: "https://cp", CertFile: empty, KeyFile: empty},
+			"the client certificate"},
 	} {
 		_, err := New(test.options)
 		if (err != nil) != (test.want != "") || err != nil && !strings.Contains(err.Error(), test.want) {
@@ -43,7 +47,9 @@ func TestOptionsThatAreRefused(t *testing.T) {
 // Only the control plane whose CA was named gets the token, and nobody to whom it would send the client on.
 func TestTheTokenReachesTheControlPlaneAlone(t *testing.T) {
 	var stolen string
-	thief := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { stolen = r.Header.Get("Authorization") }))
+	thief := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		stolen = r.Header.Get("Authorization")
+	}))
 	defer thief.Close()
 	plane := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/elsewhere" {
@@ -72,7 +78,8 @@ func TestTheTokenReachesTheControlPlaneAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := stranger.Get(t.Context(), "/", nil, &got); err == nil || !strings.Contains(err.Error(), "ca.crt in the data directory") {
+	if err := stranger.Get(t.Context(), "/", nil, &got); err == nil ||
+		!strings.Contains(err.Error(), "ca.crt in the data directory") {
 		t.Errorf("a server that nobody vouches for: %v", err)
 	}
 	whoever, err := New(Options{Address: plane.URL, SkipVerify: true})
@@ -94,7 +101,9 @@ func TestAServerThatWantsACertificateSaysSo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Get(t.Context(), "/", nil, nil); err == nil || !strings.Contains(err.Error(), "want a client certificate") && !strings.Contains(err.Error(), "wants a client certificate") {
+	if err := c.Get(t.Context(), "/", nil, nil); err == nil ||
+		!strings.Contains(err.Error(), "want a client certificate") &&
+			!strings.Contains(err.Error(), "wants a client certificate") {
 		t.Errorf("the error is %v", err)
 	}
 }

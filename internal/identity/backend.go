@@ -30,7 +30,9 @@ func BackendText(mesh string, b *kind.MTLSBackend, secret func(name string) ([]b
 		key, there := secret(keyName)
 		switch {
 		case made && !there:
-			return nil, fmt.Errorf("there is no Secret %q in the mesh; restore it, or delete %q to have another authority made", keyName, certName)
+			return nil,
+				fmt.Errorf("there is no Secret %q in the mesh; restore it, or delete %q to have another authority made",
+					keyName, certName)
 		case !made:
 			return nil, ErrNotMade
 		}

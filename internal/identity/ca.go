@@ -148,7 +148,8 @@ func (ca *CA) check() error {
 	}
 	for i, above := range ca.chain[1:] {
 		if err := ca.chain[i].CheckSignatureFrom(above); err != nil {
-			return fmt.Errorf("certificate %q is not signed by %q, which follows it", ca.chain[i].Subject, above.Subject)
+			return fmt.Errorf("certificate %q is not signed by %q, which follows it", ca.chain[i].Subject,
+				above.Subject)
 		}
 	}
 	return nil

@@ -138,9 +138,11 @@ func TestACARefusesToSign(t *testing.T) {
 		want     string
 	}{
 		{"another trust domain", "spiffe://other.local/workload/web", now, `can't sign for "other.local"`},
-		{"another trust domain beside its own", "spiffe://default.east.mesh.local/web spiffe://other.local/web", now, `can't sign for "other.local"`},
+		{"another trust domain beside its own", "spiffe://default.east.mesh.local/web spiffe://other.local/web", now,
+			`can't sign for "other.local"`},
 		{"nobody", "", now, "names nobody"},
-		{"a SPIFFE ID with a comma, which Envoy would render as two", "spiffe://default.east.mesh.local/web,spiffe://default.east.mesh.local/db", now, "SPIFFE ID"},
+		{"a SPIFFE ID with a comma, which Envoy would render as two",
+			"spiffe://default.east.mesh.local/web,spiffe://default.east.mesh.local/db", now, "SPIFFE ID"},
 		{"no SPIFFE ID", "https://default.east.mesh.local/web", now, "SPIFFE ID"},
 		{"once it has ended", "spiffe://default.east.mesh.local/web", ca.NotAfter().Add(time.Second), "replace it"},
 		{"before it begins", "spiffe://default.east.mesh.local/web", now.Add(-time.Hour), "begins on"},
@@ -188,8 +190,10 @@ func TestParseCARefuses(t *testing.T) {
 		{"no certificate", key, "no certificate"},
 		{"another's key", slices.Concat(cert, otherKey), "does not belong"},
 		{"a leaf", slices.Concat(leafCert, leafKey), "not a CA's"},
-		{"garbage in a block", []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), "the CA's certificate"},
-		{"another block", []byte("-----BEGIN DH PARAMETERS-----\nAAAA\n-----END DH PARAMETERS-----\n"), "neither a certificate nor"},
+		{"garbage in a block", []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
+			"the CA's certificate"},
+		{"another block", []byte("-----BEGIN DH PARAMETERS-----\nAAAA\n-----END DH PARAMETERS-----\n"),
+			"neither a certificate nor"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := identity.ParseCA(c.text)

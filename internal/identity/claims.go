@@ -31,12 +31,13 @@ type Claims interface {
 // DataplaneClaims say for which proxies a dataplane token is valid, and what it vouches for of them. An empty field
 // does not restrict and vouches for nothing, except Mesh, which is required, and Type.
 type DataplaneClaims struct {
-	Name     string              `json:"Name,omitempty"`     // of the Dataplane
-	Mesh     string              `json:"Mesh"`               // of the Dataplane
-	Tags     map[string][]string `json:"Tags,omitempty"`     // every inbound has each tag, with one of the values
-	Labels   map[string]string   `json:"Labels,omitempty"`   // the Dataplane has each label; never kuma.io/workload
-	Type     string              `json:"Type,omitempty"`     // roles, of [Roles], separated by commas; empty: "dataplane"
-	Workload string              `json:"Workload,omitempty"` // the label kuma.io/workload
+	Name   string              `json:"Name,omitempty"`   // of the Dataplane
+	Mesh   string              `json:"Mesh"`             // of the Dataplane
+	Tags   map[string][]string `json:"Tags,omitempty"`   // every inbound has each tag, with one of the values
+	Labels map[string]string   `json:"Labels,omitempty"` // the Dataplane has each label; never kuma.io/workload
+	// roles, of [Roles], separated by commas; empty: "dataplane"
+	Type     string `json:"Type,omitempty"`
+	Workload string `json:"Workload,omitempty"` // the label kuma.io/workload
 	jwt.RegisteredClaims
 }
 
@@ -62,7 +63,8 @@ var Roles = []string{kind.DataplaneRole, kind.EgressRole, kind.IngressRole}
 func TypeOf(roles []string) (string, error) {
 	for _, role := range roles {
 		if !slices.Contains(Roles, role) {
-			return "", fmt.Errorf("is %q, want %s, or several of them separated by commas", role, strings.Join(Roles, ", "))
+			return "", fmt.Errorf("is %q, want %s, or several of them separated by commas", role,
+				strings.Join(Roles, ", "))
 		}
 	}
 	if len(roles) == 0 {
@@ -183,20 +185,24 @@ func (c *DataplaneClaims) Permits(o *resource.Object[kind.Dataplane]) error {
 	byOperator := func(fact string) bool { return c.Name == o.Name && slices.Contains(o.Vouched.Operator, fact) }
 	workload := kind.LabelFact(kind.WorkloadLabel, o.Label(kind.WorkloadLabel))
 	if c.Workload != "" && !c.Vouches(workload) && !byOperator(workload) {
-		return fmt.Errorf("the token is for the workload %q, and the Dataplane's label %s is %q", c.Workload, kind.WorkloadLabel, o.Label(kind.WorkloadLabel))
+		return fmt.Errorf("the token is for the workload %q, and the Dataplane's label %s is %q", c.Workload,
+			kind.WorkloadLabel, o.Label(kind.WorkloadLabel))
 	}
 	for _, label := range slices.Sorted(maps.Keys(c.Labels)) {
 		got, has := o.Labels[label]
 		switch {
 		case has && (got == c.Labels[label] || byOperator(kind.LabelFact(label, got))):
 		case !has:
-			return fmt.Errorf("the token asks for the label %s: %s, and the Dataplane does not have that label", label, c.Labels[label])
+			return fmt.Errorf("the token asks for the label %s: %s, and the Dataplane does not have that label", label,
+				c.Labels[label])
 		default:
-			return fmt.Errorf("the token asks for the label %s: %s, and the Dataplane has %q", label, c.Labels[label], got)
+			return fmt.Errorf("the token asks for the label %s: %s, and the Dataplane has %q", label, c.Labels[label],
+				got)
 		}
 	}
 	if slices.Contains(o.Spec.Networking.Roles(), kind.DataplaneRole) && !c.has(kind.DataplaneRole) {
-		return fmt.Errorf("the token is of type %s, and %s has more than zone proxy sections; make one with `%s`", c.Type, o.Key(), TokenFor(o).Command())
+		return fmt.Errorf("the token is of type %s, and %s has more than zone proxy sections; make one with `%s`",
+			c.Type, o.Key(), TokenFor(o).Command())
 	}
 	if len(c.Tags) > 0 && len(o.Spec.Networking.Inbound) == 0 {
 		return errors.New("the token asks for tags, and the Dataplane has no inbound that could have them")
@@ -208,7 +214,9 @@ func (c *DataplaneClaims) Permits(o *resource.Object[kind.Dataplane]) error {
 				continue
 			}
 			if !ok || !slices.Contains(values, got) {
-				return fmt.Errorf("the token asks for the tag %s: %s on every inbound, and networking.inbound[%d] has %q", tag, strings.Join(values, "|"), i, got)
+				return fmt.Errorf(
+					"the token asks for the tag %s: %s on every inbound, and networking.inbound[%d] has %q", tag,
+					strings.Join(values, "|"), i, got)
 			}
 		}
 	}

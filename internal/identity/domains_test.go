@@ -10,7 +10,8 @@ import (
 
 // meshIdentity is one of global's, or where a zone is named one of that zone's.
 func meshIdentity(zone, mesh, template string) *resource.Object[kind.MeshIdentity] {
-	o := kind.MeshIdentities.Make(mesh, "id", kind.MeshIdentity{SpiffeID: &kind.SpiffeIDTemplate{TrustDomain: template}})
+	o := kind.MeshIdentities.Make(mesh, "id",
+		kind.MeshIdentity{SpiffeID: &kind.SpiffeIDTemplate{TrustDomain: template}})
 	o.Labels = map[string]string{kind.OriginLabel: kind.OriginGlobal}
 	if zone != "" {
 		o.Labels = map[string]string{kind.OriginLabel: kind.OriginZone, kind.ZoneLabel: zone}

@@ -82,8 +82,8 @@ func CompareKeyIDs(a, b string) int {
 // whose public half it may get.
 func Reserved(zone, kid string) bool { return zone != "" && strings.HasPrefix(kid, "global-") }
 
-// MadeBy says whether the control plane of a zone, or global (without a zone), may store a signing key with this id: one
-// of its own, or an operator's.
+// MadeBy says whether the control plane of a zone, or global (without a zone), may store a signing key with this id:
+// one of its own, or an operator's.
 func MadeBy(zone, kid string) bool {
 	return !strings.Contains(kid, "-") || kid == KeyID(zone, keyNumber(kid))
 }
@@ -139,7 +139,9 @@ func SigningKeyOf(secret resource.Key) (realm Realm, kid string, ok bool) {
 // DecidesTokens says whether a resource decides which tokens are valid: it holds a signing key, or lists revoked ids.
 func DecidesTokens(key resource.Key) bool {
 	_, _, signs := SigningKeyOf(key)
-	return signs || slices.ContainsFunc(realmsOf(key.Mesh), func(realm Realm) bool { return realm.Revocations() == key })
+	return signs || slices.ContainsFunc(realmsOf(key.Mesh), func(realm Realm) bool {
+		return realm.Revocations() == key
+	})
 }
 
 // Keyring finds the keys of tokens among the Secrets. It may be used at the same time by many.
@@ -181,7 +183,8 @@ type UnknownKeyError struct {
 
 // Error implements error.
 func (e *UnknownKeyError) Error() string {
-	return fmt.Sprintf("the token is signed with a key that does not exist here; make one on this control plane with `weft generate %s`", e.kind)
+	return fmt.Sprintf("the token is signed with a key that does not exist here; make one on this control plane with "+
+		"`weft generate %s`", e.kind)
 }
 
 // Signer answers the key that signs tokens of a number; nil where only its public half is here, as in a zone of

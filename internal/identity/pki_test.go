@@ -26,7 +26,8 @@ func newAuthority(t *testing.T, template *x509.Certificate, name string) *author
 	return signAuthority(t, template, name, nil, nil)
 }
 
-func signAuthority(t *testing.T, template *x509.Certificate, name string, parent *x509.Certificate, parentKey any) *authority {
+func signAuthority(t *testing.T, template *x509.Certificate, name string, parent *x509.Certificate,
+	parentKey any) *authority {
 	t.Helper()
 	key := newKey(t, elliptic.P256())
 	template.SerialNumber = big.NewInt(int64(len(name)))

@@ -45,7 +45,8 @@ func TestServerCertificateStaysUntilItMustChange(t *testing.T) {
 	if named == first {
 		t.Error("a new name made no new certificate")
 	}
-	if late := serverSerial(t, dir, now.Add(4*365*24*time.Hour+time.Hour), "cp.example.com", "10.0.0.7"); late == named {
+	if late := serverSerial(t, dir, now.Add(4*365*24*time.Hour+time.Hour), "cp.example.com",
+		"10.0.0.7"); late == named {
 		t.Error("a certificate with less than a year left was kept")
 	}
 	if now, _ := os.ReadFile(filepath.Join(dir, "ca.crt")); string(now) != string(root) {
@@ -78,7 +79,8 @@ func TestInstancesWithFoldersOfTheirOwnAreBelievedByTheSameClients(t *testing.T)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, err := identity.ServerCertificateOf(ca, dir, []string{name}, now); err != nil || !again.Leaf.Equal(cert.Leaf) {
+		if again, err := identity.ServerCertificateOf(ca, dir, []string{name}, now); err != nil ||
+			!again.Leaf.Equal(cert.Leaf) {
 			t.Errorf("a restart made a new certificate: %v", err)
 		}
 		root, err := os.ReadFile(filepath.Join(dir, "ca.crt"))

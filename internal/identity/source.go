@@ -22,15 +22,20 @@ func CAText(spec *kind.MeshIdentity, name string, secret func(name string) ([]by
 			return nil, err
 		}
 		if allowed := b.InsecureAllowSelfSigned; allowed != nil && !*allowed && selfSigned(certificate) {
-			return nil, fmt.Errorf("spec.provider.bundled.ca.certificate: it is self-signed; give one that your own CA signed, or set insecureAllowSelfSigned to true")
+			return nil,
+				fmt.Errorf("spec.provider.bundled.ca.certificate: it is self-signed; give one that your own CA " +
+					"signed, or set insecureAllowSelfSigned to true")
 		}
 		return joinPEM(certificate, key), nil
 	}
 	if text, ok := secret(CASecretName(name)); ok {
 		return text, nil
 	}
-	if b := spec.Provider.Bundled; b != nil && b.Autogenerate != nil && b.Autogenerate.Enabled != nil && !*b.Autogenerate.Enabled {
-		return nil, fmt.Errorf("spec.provider.bundled.autogenerate is off and there is no spec.provider.bundled.ca: provide one of them")
+	if b := spec.Provider.Bundled; b != nil && b.Autogenerate != nil && b.Autogenerate.Enabled != nil &&
+		!*b.Autogenerate.Enabled {
+		return nil,
+			fmt.Errorf("spec.provider.bundled.autogenerate is off and there is no spec.provider.bundled.ca: provide " +
+				"one of them")
 	}
 	return nil, nil
 }

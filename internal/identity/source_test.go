@@ -50,8 +50,9 @@ func TestAProvidedCAIsSelfSignedOnlyWhereThatIsAllowed(t *testing.T) {
 		spec := &kind.MeshIdentity{Provider: kind.IdentityProvider{Type: "Bundled", Bundled: &kind.BundledProvider{
 			InsecureAllowSelfSigned: test.allowed,
 			CA: &kind.ProvidedCA{
-				Certificate: &kind.DataSource{Type: "InsecureInline", InsecureInline: &kind.InsecureInline{Value: test.certificate}},
-				PrivateKey:  &kind.DataSource{Type: "Secret", SecretRef: &kind.SecretRef{Kind: "Secret", Name: "key"}},
+				Certificate: &kind.DataSource{Type: "InsecureInline",
+					InsecureInline: &kind.InsecureInline{Value: test.certificate}},
+				PrivateKey: &kind.DataSource{Type: "Secret", SecretRef: &kind.SecretRef{Kind: "Secret", Name: "key"}},
 			},
 		}}}
 		_, err := identity.CAText(spec, "identity", func(string) ([]byte, bool) { return key, true })

@@ -16,7 +16,8 @@ import (
 // A value stands for itself: in the path it is one segment or a part of one, in the trust domain a part
 // of one label, so that no owner of a Dataplane reaches a name that its template was not meant to give. Any
 // other value is an error that names it.
-func SpiffeID(spec *kind.MeshIdentity, mesh, zone, name string, labels map[string]string, dp *kind.Dataplane) (id, trustDomain string, err error) {
+func SpiffeID(spec *kind.MeshIdentity, mesh, zone, name string, labels map[string]string, dp *kind.Dataplane) (id,
+	trustDomain string, err error) {
 	domainTemplate, pathTemplate := kind.DefaultTrustDomain, kind.DefaultPath
 	if t := spec.SpiffeID; t != nil {
 		domainTemplate = orDefault(t.TrustDomain, domainTemplate)
@@ -110,7 +111,9 @@ func ServiceIDs(mesh, name string, labels map[string]string, dp *kind.Dataplane)
 		switch service := in.Tags[kind.ServiceTag]; service {
 		case "":
 		case zoneEgressName, zoneIngressName:
-			return nil, fmt.Errorf("the tag kuma.io/service says %q, which is the name of a zone proxy under the mtls of a mesh; choose another", service)
+			return nil,
+				fmt.Errorf("the tag kuma.io/service says %q, which is the name of a zone proxy under the mtls of a "+
+					"mesh; choose another", service)
 		default:
 			paths = append(paths, service)
 		}

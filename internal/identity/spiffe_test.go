@@ -81,15 +81,23 @@ func TestServiceIDs(t *testing.T) {
 		dp     kind.Networking
 		want   string
 	}{
-		{"a service", nil, kind.Networking{Inbound: inbounds{inbound("web_ns_svc_80", "")}}, "[spiffe://m/web_ns_svc_80]"},
-		{"an Ignored one too", nil, kind.Networking{Inbound: inbounds{inbound("web", kind.Ignored), inbound("web-preview", kind.Ready)}}, "[spiffe://m/web spiffe://m/web-preview]"},
-		{"a workload", map[string]string{kind.WorkloadLabel: "web"}, kind.Networking{Inbound: inbounds{{}}}, "[spiffe://m/workload/web]"},
+		{"a service", nil, kind.Networking{Inbound: inbounds{inbound("web_ns_svc_80", "")}},
+			"[spiffe://m/web_ns_svc_80]"},
+		{"an Ignored one too", nil,
+			kind.Networking{Inbound: inbounds{inbound("web", kind.Ignored), inbound("web-preview", kind.Ready)}},
+			"[spiffe://m/web spiffe://m/web-preview]"},
+		{"a workload", map[string]string{kind.WorkloadLabel: "web"}, kind.Networking{Inbound: inbounds{{}}},
+			"[spiffe://m/workload/web]"},
 		{"neither", nil, kind.Networking{}, "[spiffe://m/workload/dp]"},
-		{"an egress", map[string]string{kind.WorkloadLabel: "web"}, kind.Networking{ZoneEgress: &kind.ZoneEgressSection{}}, "[spiffe://m/zone-egress]"},
-		{"both zone proxies", nil, kind.Networking{ZoneEgress: &kind.ZoneEgressSection{}, ZoneIngress: &kind.ZoneIngressSection{}}, "[spiffe://m/zone-egress spiffe://m/zone-ingress]"},
-		{"an egress that is a service", nil, kind.Networking{Inbound: inbounds{inbound("web", "")}, ZoneEgress: &kind.ZoneEgressSection{}}, "[spiffe://m/web]"},
+		{"an egress", map[string]string{kind.WorkloadLabel: "web"},
+			kind.Networking{ZoneEgress: &kind.ZoneEgressSection{}}, "[spiffe://m/zone-egress]"},
+		{"both zone proxies", nil, kind.Networking{ZoneEgress: &kind.ZoneEgressSection{},
+			ZoneIngress: &kind.ZoneIngressSection{}}, "[spiffe://m/zone-egress spiffe://m/zone-ingress]"},
+		{"an egress that is a service", nil, kind.Networking{Inbound: inbounds{inbound("web", "")},
+			ZoneEgress: &kind.ZoneEgressSection{}}, "[spiffe://m/web]"},
 		{"who passes for an egress", nil, kind.Networking{Inbound: inbounds{inbound("zone-egress", "")}}, "zone proxy"},
-		{"a name that climbs", nil, kind.Networking{Inbound: inbounds{inbound("..", "")}}, `".." of the mtls of mesh m`},
+		{"a name that climbs", nil, kind.Networking{Inbound: inbounds{inbound("..", "")}},
+			`".." of the mtls of mesh m`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ids, err := identity.ServiceIDs("m", "dp", c.labels, &kind.Dataplane{Networking: c.dp})

@@ -21,7 +21,8 @@ func TestTLSCertificates(t *testing.T) {
 	roots.AppendCertsFromPEM(caCert)
 
 	user := leafOf(t, ca, TLSCertificate{User: "ann", Groups: []string{"ops"}, Lifetime: time.Hour, Now: now})
-	if _, err := user.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
+	if _, err := user.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
 		t.Errorf("a user's certificate: %v", err)
 	}
 	if user.Subject.CommonName != "ann" || user.Subject.Organization[0] != "ops" {
@@ -30,7 +31,8 @@ func TestTLSCertificates(t *testing.T) {
 	if _, err := user.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now}); err == nil {
 		t.Error("a user can stand for a server")
 	}
-	server := leafOf(t, nil, TLSCertificate{Hosts: []string{"cp.example.com", "10.0.0.1"}, Lifetime: time.Hour, Now: now})
+	server := leafOf(t, nil, TLSCertificate{Hosts: []string{"cp.example.com", "10.0.0.1"}, Lifetime: time.Hour,
+		Now: now})
 	itself := x509.NewCertPool()
 	itself.AddCert(server)
 	for _, host := range []string{"cp.example.com", "10.0.0.1"} {
@@ -38,7 +40,8 @@ func TestTLSCertificates(t *testing.T) {
 			t.Errorf("a server's certificate at %s: %v", host, err)
 		}
 	}
-	if _, _, err := NewTLSCertificate(ca, TLSCertificate{User: "ann", Lifetime: time.Hour, Now: now.AddDate(20, 0, 0)}); err == nil {
+	if _, _, err := NewTLSCertificate(ca,
+		TLSCertificate{User: "ann", Lifetime: time.Hour, Now: now.AddDate(20, 0, 0)}); err == nil {
 		t.Error("a CA that has ended signs")
 	}
 }

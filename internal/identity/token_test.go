@@ -38,7 +38,8 @@ var signingKey = sync.OnceValue(func() *rsa.PrivateKey {
 // secrets has key 1 of every realm, the same one, and what revokes the token "gone".
 func secrets(key resource.Key) ([]byte, bool) {
 	switch key {
-	case identity.DataplaneRealm("default").SigningKey("1"), identity.UserRealm.SigningKey("1"), identity.ZoneRealm.SigningKey("1"):
+	case identity.DataplaneRealm("default").SigningKey("1"), identity.UserRealm.SigningKey("1"),
+		identity.ZoneRealm.SigningKey("1"):
 		return signingKeyText(), true
 	case identity.UserRealm.SigningKey("13"):
 		return []byte("-----BEGIN NOTHING-----"), true
@@ -61,7 +62,8 @@ func TestATokenSaysWhatItWasMadeFor(t *testing.T) {
 	keys := identity.NewKeyring(secrets)
 	for _, c := range []struct{ made, read identity.Claims }{
 		{
-			&identity.DataplaneClaims{Name: "web-1", Mesh: "default", Tags: map[string][]string{"kuma.io/service": {"web", "api"}}, Type: "dataplane", Workload: "web"},
+			&identity.DataplaneClaims{Name: "web-1", Mesh: "default",
+				Tags: map[string][]string{"kuma.io/service": {"web", "api"}}, Type: "dataplane", Workload: "web"},
 			&identity.DataplaneClaims{},
 		},
 		{&identity.UserClaims{Name: "ann", Groups: []string{"ops"}}, &identity.UserClaims{}},
@@ -102,14 +104,16 @@ func TestATokenOfOneKindIsNoGoodForAnother(t *testing.T) {
 func TestARevokedTokenIsRefused(t *testing.T) {
 	keys := identity.NewKeyring(secrets)
 	for id, good := range map[string]bool{"gone": false, "gone-before": false, "go": true, "": true} {
-		token := jwt.NewWithClaims(jwt.SigningMethodRS256, jwt.MapClaims{"Name": "ann", "jti": id, "exp": now.Add(time.Hour).Unix()})
+		token := jwt.NewWithClaims(jwt.SigningMethodRS256,
+			jwt.MapClaims{"Name": "ann", "jti": id, "exp": now.Add(time.Hour).Unix()})
 		token.Header["kid"] = "1"
 		text, err := token.SignedString(signingKey())
 		if err != nil {
 			t.Fatal(err)
 		}
 		err = identity.Verify(text, &identity.UserClaims{}, keys, now)
-		if good != (err == nil) || err != nil && !strings.Contains(err.Error(), "revoked, by GlobalSecret user-token-revocations") {
+		if good != (err == nil) || err != nil &&
+			!strings.Contains(err.Error(), "revoked, by GlobalSecret user-token-revocations") {
 			t.Errorf("the token %q: %v", id, err)
 		}
 	}
@@ -188,15 +192,23 @@ func TestVerifyRefuses(t *testing.T) {
 		{"after its end", good, now.Add(2 * time.Hour), "has expired"},
 		{"before its begin", good, now.Add(-time.Hour), "not valid yet"},
 		{"another payload", swapPayload(good, `{"Mesh":"default","Name":"admin","exp":9999999999}`), now, "signature"},
-		{"an unsigned one", raw(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, "1", valid()), now, "signature"},
-		{"the public key taken for a shared secret", raw(jwt.SigningMethodHS256, []byte("key"), "1", valid()), now, "signature"},
+		{"an unsigned one", raw(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, "1", valid()), now,
+			"signature"},
+		{"the public key taken for a shared secret", raw(jwt.SigningMethodHS256, []byte("key"), "1", valid()), now,
+			"signature"},
 		{"RS512", raw(jwt.SigningMethodRS512, signingKey(), "1", valid()), now, "signature"},
-		{"an unknown mesh", raw(jwt.SigningMethodRS256, signingKey(), "1", with("Mesh", "other")), now, "key that does not exist here"},
-		{"a mesh that is a path", raw(jwt.SigningMethodRS256, signingKey(), "1", with("Mesh", "../default")), now, "needs the name of a mesh"},
-		{"an unknown key number", issue(t, "2", &identity.DataplaneClaims{Mesh: "default"}), now, "key that does not exist here"},
-		{"a key number that is a number", raw(jwt.SigningMethodRS256, signingKey(), 1, valid()), now, "key that does not exist here"},
+		{"an unknown mesh", raw(jwt.SigningMethodRS256, signingKey(), "1", with("Mesh", "other")), now,
+			"key that does not exist here"},
+		{"a mesh that is a path", raw(jwt.SigningMethodRS256, signingKey(), "1", with("Mesh", "../default")), now,
+			"needs the name of a mesh"},
+		{"an unknown key number", issue(t, "2", &identity.DataplaneClaims{Mesh: "default"}), now,
+			"key that does not exist here"},
+		{"a key number that is a number", raw(jwt.SigningMethodRS256, signingKey(), 1, valid()), now,
+			"key that does not exist here"},
 		{"no end", raw(jwt.SigningMethodRS256, signingKey(), "1", jwt.MapClaims{"Mesh": "default"}), now, "no expiry"},
-		{"a claim that dataplane tokens have not", raw(jwt.SigningMethodRS256, signingKey(), "1", with("Groups", []string{"mesh-system:admin"})), now, "not a dataplane-token"},
+		{"a claim that dataplane tokens have not",
+			raw(jwt.SigningMethodRS256, signingKey(), "1", with("Groups", []string{"mesh-system:admin"})), now,
+			"not a dataplane-token"},
 		{"another type", raw(jwt.SigningMethodRS256, signingKey(), "1", with("Type", "gateway")), now, `"gateway"`},
 		{"a huge one", strings.Repeat("a", 1<<20), now, "at most 16384"},
 	} {
@@ -224,7 +236,8 @@ func TestThePublicKeyIsNoSharedSecret(t *testing.T) {
 	}
 	public := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
 	for _, secret := range [][]byte{der, public, signingKeyText()} {
-		token := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"Name": "mesh-system:admin", "exp": now.Add(time.Hour).Unix()})
+		token := jwt.NewWithClaims(jwt.SigningMethodHS256,
+			jwt.MapClaims{"Name": "mesh-system:admin", "exp": now.Add(time.Hour).Unix()})
 		token.Header["kid"] = "1"
 		text, err := token.SignedString(secret)
 		if err != nil {
@@ -235,7 +248,8 @@ func TestThePublicKeyIsNoSharedSecret(t *testing.T) {
 }
 
 func TestABrokenSigningKeyIsNamed(t *testing.T) {
-	err := identity.Verify(issue(t, "13", &identity.UserClaims{Name: "ann"}), &identity.UserClaims{}, identity.NewKeyring(secrets), now)
+	err := identity.Verify(issue(t, "13", &identity.UserClaims{Name: "ann"}), &identity.UserClaims{},
+		identity.NewKeyring(secrets), now)
 	wantError(t, err, "GlobalSecret user-token-signing-key-13: the token signing key is not PEM")
 }
 
@@ -274,17 +288,27 @@ func TestPermits(t *testing.T) {
 		{"any of the mesh", identity.DataplaneClaims{Mesh: "default"}, ""},
 		{"its name", identity.DataplaneClaims{Mesh: "default", Name: "web-1"}, ""},
 		{"its label", identity.DataplaneClaims{Mesh: "default", Labels: map[string]string{"team": "a"}}, ""},
-		{"another label", identity.DataplaneClaims{Mesh: "default", Labels: map[string]string{"team": "b"}}, `label team: b`},
-		{"an absent label", identity.DataplaneClaims{Mesh: "default", Labels: map[string]string{"pci": ""}}, `label pci: `},
-		{"a zone egress alone", identity.DataplaneClaims{Mesh: "default", Type: "egress"}, "has more than zone proxy sections; make one with `weft generate dataplane-token --mesh default --name web-1 --workload web --tag kuma.io/service=web --tag kuma.io/service=admin`"},
+		{"another label", identity.DataplaneClaims{Mesh: "default", Labels: map[string]string{"team": "b"}},
+			`label team: b`},
+		{"an absent label", identity.DataplaneClaims{Mesh: "default", Labels: map[string]string{"pci": ""}},
+			`label pci: `},
+		{"a zone egress alone", identity.DataplaneClaims{Mesh: "default", Type: "egress"},
+			"has more than zone proxy sections; make one with `weft generate dataplane-token --mesh default --name " +
+				"web-1 --workload web --tag kuma.io/service=web --tag kuma.io/service=admin`"},
 		{"a zone egress too", identity.DataplaneClaims{Mesh: "default", Type: "dataplane,egress"}, ""},
 		{"its workload", identity.DataplaneClaims{Mesh: "default", Workload: "web"}, ""},
-		{"the tags of both inbounds", identity.DataplaneClaims{Mesh: "default", Tags: map[string][]string{"kuma.io/service": {"web", "admin"}}}, ""},
+		{"the tags of both inbounds",
+			identity.DataplaneClaims{Mesh: "default", Tags: map[string][]string{"kuma.io/service": {"web", "admin"}}},
+			""},
 		{"another mesh", identity.DataplaneClaims{Mesh: "other"}, `of "default"`},
 		{"another name", identity.DataplaneClaims{Mesh: "default", Name: "web-2"}, `for the Dataplane "web-2"`},
 		{"another workload", identity.DataplaneClaims{Mesh: "default", Workload: "db"}, `workload "db"`},
-		{"a tag of one inbound alone", identity.DataplaneClaims{Mesh: "default", Tags: map[string][]string{"kuma.io/service": {"web"}}}, "networking.inbound[1]"},
-		{"a tag that one inbound lacks", identity.DataplaneClaims{Mesh: "default", Tags: map[string][]string{"team": {"a"}}}, "networking.inbound[1]"},
+		{"a tag of one inbound alone",
+			identity.DataplaneClaims{Mesh: "default", Tags: map[string][]string{"kuma.io/service": {"web"}}},
+			"networking.inbound[1]"},
+		{"a tag that one inbound lacks",
+			identity.DataplaneClaims{Mesh: "default", Tags: map[string][]string{"team": {"a"}}},
+			"networking.inbound[1]"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := c.claims.Permits(dp)
@@ -296,29 +320,34 @@ func TestPermits(t *testing.T) {
 		})
 	}
 	noInbound := kind.Dataplanes.Make("default", "web-1", kind.Dataplane{})
-	wantError(t, (&identity.DataplaneClaims{Mesh: "default", Tags: map[string][]string{"team": {"a"}}}).Permits(noInbound), "no inbound")
+	wantError(t,
+		(&identity.DataplaneClaims{Mesh: "default", Tags: map[string][]string{"team": {"a"}}}).Permits(noInbound),
+		"no inbound")
 }
 
 func TestSigningKeyNames(t *testing.T) {
 	mesh, global := "default", ""
 	for secret, want := range map[resource.Key]string{
-		kind.Secrets.Key(mesh, "dataplane-token-signing-key-default-12"):            "dataplane-token of the mesh default 12",
-		kind.Secrets.Key(mesh, "dataplane-token-signing-key-default-global-1"):      "dataplane-token of the mesh default global-1",
-		kind.Secrets.Key(mesh, "dataplane-token-signing-key-default-zone-east-1-2"): "dataplane-token of the mesh default zone-east-1-2",
-		kind.GlobalSecrets.Key(global, "user-token-signing-key-zone-global-1"):      "user-token zone-global-1",
-		kind.Secrets.Key(mesh, "dataplane-token-signing-key-default-zone--1"):       "",
-		kind.Secrets.Key(mesh, "dataplane-token-signing-key-default-zone-east-"):    "",
-		kind.Secrets.Key("a-b", "dataplane-token-signing-key-a-b-1"):                "dataplane-token of the mesh a-b 1",
-		kind.GlobalSecrets.Key(global, "user-token-signing-key-3"):                  "user-token 3",
-		kind.GlobalSecrets.Key(global, "zone-token-signing-key-2"):                  "zone-token 2",
-		kind.Secrets.Key(mesh, "dataplane-token-signing-key-default-"):              "",
-		kind.Secrets.Key(mesh, "dataplane-token-signing-key-default-x"):             "",
-		kind.Secrets.Key(mesh, "dataplane-token-signing-key-default-0"):             "",
-		kind.Secrets.Key(mesh, "dataplane-token-signing-key-other-1"):               "",
-		kind.Secrets.Key(mesh, "identity-ca-dataplane-token-signing-key-1"):         "",
-		kind.Secrets.Key(mesh, "user-token-signing-key-1"):                          "",
-		kind.GlobalSecrets.Key(global, "admin-user-token"):                          "",
-		kind.GlobalSecrets.Key(global, ""):                                          "",
+		kind.Secrets.Key(mesh,
+			"dataplane-token-signing-key-default-12"): "dataplane-token of the mesh default 12",
+		kind.Secrets.Key(mesh,
+			"dataplane-token-signing-key-default-global-1"): "dataplane-token of the mesh default global-1",
+		kind.Secrets.Key(mesh,
+			"dataplane-token-signing-key-default-zone-east-1-2"): "dataplane-token of the mesh default zone-east-1-2",
+		kind.GlobalSecrets.Key(global, "user-token-signing-key-zone-global-1"):   "user-token zone-global-1",
+		kind.Secrets.Key(mesh, "dataplane-token-signing-key-default-zone--1"):    "",
+		kind.Secrets.Key(mesh, "dataplane-token-signing-key-default-zone-east-"): "",
+		kind.Secrets.Key("a-b", "dataplane-token-signing-key-a-b-1"):             "dataplane-token of the mesh a-b 1",
+		kind.GlobalSecrets.Key(global, "user-token-signing-key-3"):               "user-token 3",
+		kind.GlobalSecrets.Key(global, "zone-token-signing-key-2"):               "zone-token 2",
+		kind.Secrets.Key(mesh, "dataplane-token-signing-key-default-"):           "",
+		kind.Secrets.Key(mesh, "dataplane-token-signing-key-default-x"):          "",
+		kind.Secrets.Key(mesh, "dataplane-token-signing-key-default-0"):          "",
+		kind.Secrets.Key(mesh, "dataplane-token-signing-key-other-1"):            "",
+		kind.Secrets.Key(mesh, "identity-ca-dataplane-token-signing-key-1"):      "",
+		kind.Secrets.Key(mesh, "user-token-signing-key-1"):                       "",
+		kind.GlobalSecrets.Key(global, "admin-user-token"):                       "",
+		kind.GlobalSecrets.Key(global, ""):                                       "",
 	} {
 		got := ""
 		if realm, kid, ok := identity.SigningKeyOf(secret); ok {
@@ -342,8 +371,10 @@ func FuzzVerify(f *testing.F) {
 			}
 			return secrets(key)
 		})
-		for _, claims := range []identity.Claims{&identity.DataplaneClaims{}, &identity.UserClaims{}, &identity.ZoneClaims{}} {
-			if err := identity.Verify(token, claims, keys, now); err != nil && len(token) > 20 && strings.Contains(err.Error(), token) {
+		for _, claims := range []identity.Claims{&identity.DataplaneClaims{}, &identity.UserClaims{},
+			&identity.ZoneClaims{}} {
+			if err := identity.Verify(token, claims, keys, now); err != nil && len(token) > 20 &&
+				strings.Contains(err.Error(), token) {
 				t.Fatalf("the error repeats the token: %v", err)
 			}
 		}
@@ -372,7 +403,8 @@ func TestWhatZonesAreToldOfSecrets(t *testing.T) {
 	if text, ok := inZone(dataplanes.SigningKey("1")); !ok || strings.Contains(string(text), "PRIVATE") {
 		t.Error("a private key is told")
 	}
-	for _, name := range []string{identity.UserRealm.SigningKey("1").Name, identity.UserRealm.Revocations().Name, identity.AdminTokenSecret, identity.ServerCASecret} {
+	for _, name := range []string{identity.UserRealm.SigningKey("1").Name, identity.UserRealm.Revocations().Name,
+		identity.AdminTokenSecret, identity.ServerCASecret} {
 		if _, told := identity.ForZones(kind.GlobalSecrets.Key("", name), signingKeyText()); told {
 			t.Errorf("%s is told", name)
 		}

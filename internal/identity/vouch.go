@@ -45,7 +45,8 @@ func (c *DataplaneClaims) Entitled(o *resource.Object[kind.Dataplane], rests res
 	if len(missing) == 0 {
 		return nil
 	}
-	return fmt.Errorf("the token does not vouch for %s of %s; make one that does with `%s`", inWords(missing), o.Key(), tokenCommand(o, missing))
+	return fmt.Errorf("the token does not vouch for %s of %s; make one that does with `%s`", inWords(missing), o.Key(),
+		tokenCommand(o, missing))
 }
 
 // Sections says whether the holder of the token may run the zone proxy sections of a Dataplane, of which operators
@@ -78,9 +79,11 @@ func (c *DataplaneClaims) Replaces(stored, next *resource.Object[kind.Dataplane]
 			by = "an operator"
 		}
 		if f.Name != "" {
-			return fmt.Errorf("%s exists, and %s vouches for its name: registering it takes a token with that name; make one with `%s`", stored.Key(), by, tokenCommand(next, nil))
+			return fmt.Errorf("%s exists, and %s vouches for its name: registering it takes a token with that name; "+
+				"make one with `%s`", stored.Key(), by, tokenCommand(next, nil))
 		}
-		return fmt.Errorf("%s vouches for %s of %s: an agent changes that only with a token that says what it is to be; make one with `%s`, or change it through the API",
+		return fmt.Errorf("%s vouches for %s of %s: an agent changes that only with a token that says what it is to "+
+			"be; make one with `%s`, or change it through the API",
 			by, f, stored.Key(), tokenCommand(next, []string{fact}))
 	}
 	return nil
@@ -104,7 +107,8 @@ func (c *DataplaneClaims) claimsInPlaceOf(f kind.Fact) bool {
 
 // Unvouched says that nobody vouches for facts of a Dataplane, and what to do.
 func Unvouched(o *resource.Object[kind.Dataplane], missing []string) error {
-	return fmt.Errorf("neither the token of the Dataplane nor an operator vouches for %s; make a token that does with `%s`, or write the Dataplane through the API",
+	return fmt.Errorf("neither the token of the Dataplane nor an operator vouches for %s; make a token that does "+
+		"with `%s`, or write the Dataplane through the API",
 		inWords(missing), tokenCommand(o, missing))
 }
 

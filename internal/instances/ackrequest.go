@@ -68,7 +68,8 @@ func (m *Member) awaitStrays(ctx context.Context) error {
 // inquire stores an ack request, and tries again for as long as anybody waits for it.
 func (m *Member) inquire(ctx context.Context, id string, rows []resource.Key) error {
 	for {
-		_, err := m.Writer.Create(ctx, kind.AckRequests.Make("", id, kind.AckRequest{Requester: m.ID(), Rows: rows}), nil)
+		_, err := m.Writer.Create(ctx, kind.AckRequests.Make("", id, kind.AckRequest{Requester: m.ID(), Rows: rows}),
+			nil)
 		if err == nil {
 			return nil
 		}

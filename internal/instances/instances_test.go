@@ -98,7 +98,8 @@ func (w *world) join(id string) *instance {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	i := &instance{link: &cut{Store: w.rows}, ask: make(chan []resource.Key, 10), mute: make(chan struct{})}
 	member, err := Join(ctx, Config{
-		ID: id, Store: i.link, Writer: admit.New(i.link, admit.Options{}), Lost: 30 * time.Second, Log: slog.New(slog.DiscardHandler),
+		ID: id, Store: i.link, Writer: admit.New(i.link, admit.Options{}), Lost: 30 * time.Second,
+		Log:            slog.New(slog.DiscardHandler),
 		HasLostClients: func(instance string) bool { return w.strays[instance].Load() },
 		LocalAcked: func(ctx context.Context, rows []resource.Key) error {
 			i.ask <- rows
@@ -318,7 +319,8 @@ func TestAloneNothingIsWrittenAndNobodyIsAsked(t *testing.T) {
 	led := make(chan struct{})
 	go m.Lead(t.Context(), func(context.Context) { close(led) })
 	<-led
-	if err := m.WaitAcked(t.Context(), []resource.Key{kind.Dataplanes.Key("default", "web-1")}); err != nil || !m.Leads() {
+	if err := m.WaitAcked(t.Context(), []resource.Key{kind.Dataplanes.Key("default", "web-1")}); err != nil ||
+		!m.Leads() {
 		t.Errorf("leads %t, asking: %v", m.Leads(), err)
 	}
 	if _, ended := m.Expired("an earlier run"); !ended {
@@ -336,7 +338,9 @@ func TestAloneClientsOfAnEarlierRunAreWaitedFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				m := Alone(Config{ID: "a", Lost: 30 * time.Second, HasLostClients: func(string) bool { return time.Since(began) < test.back }})
+				m := Alone(Config{ID: "a", Lost: 30 * time.Second, HasLostClients: func(string) bool {
+					return time.Since(began) < test.back
+				}})
 				bounded, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 				defer cancel()
 				if err := m.WaitAcked(bounded, nil); err == nil {

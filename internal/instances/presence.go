@@ -28,7 +28,8 @@ func (m *Member) Run(ctx context.Context) {
 		if now := time.Now(); !now.Before(due) {
 			err := m.renew(ctx, now, failed)
 			if err != nil && !failed && ctx.Err() == nil {
-				m.Log.Warn("this instance can't say that it is live, and tries again until it can", "instance", m.ID(), "error", err)
+				m.Log.Warn("this instance can't say that it is live, and tries again until it can", "instance", m.ID(),
+					"error", err)
 			}
 			failed = err != nil
 			if due = now.Add(renewal); failed {
@@ -178,7 +179,8 @@ func (m *Member) stands(ctx context.Context, id string) bool {
 
 // writeLeadership answers what is stored then; that is another one's where there was no row before and
 // somebody was faster.
-func (m *Member) writeLeadership(ctx context.Context, l kind.Leadership, version string) (*resource.Object[kind.Leadership], error) {
+func (m *Member) writeLeadership(ctx context.Context, l kind.Leadership,
+	version string) (*resource.Object[kind.Leadership], error) {
 	row := kind.Leaderships.Make("", kind.LeadershipName, l)
 	var result admit.Result
 	var err error

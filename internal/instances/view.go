@@ -49,7 +49,8 @@ type departure struct {
 }
 
 func newView(self string, now time.Time) *view {
-	return &view{self: self, began: now, peers: map[string]peer{}, gone: map[string]departure{}, ackRequests: map[string]kind.AckRequest{}}
+	return &view{self: self, began: now, peers: map[string]peer{}, gone: map[string]departure{},
+		ackRequests: map[string]kind.AckRequest{}}
 }
 
 // hear takes note of the row of an instance.

@@ -59,7 +59,8 @@ func TestTheLeadershipIsTakenWhereItsHolderIsNotLive(t *testing.T) {
 	}{
 		{"nobody ever led", func(*view) {}, true},
 		{"another one leads", func(v *view) { v.hear("b", "1", start); v.lead(other, "9", false) }, false},
-		{"the leader is gone", func(v *view) { v.hear("b", "1", start); v.lead(other, "9", false); v.miss("b", start) }, true},
+		{"the leader is gone", func(v *view) { v.hear("b", "1", start); v.lead(other, "9", false); v.miss("b", start) },
+			true},
 		{"this one leads", func(v *view) { v.lead(kind.Leadership{Holder: "a", Term: 5}, "9", true) }, false},
 		{"this one was taken for dead", func(v *view) { v.lost() }, false},
 		{"this one led and was taken for dead meanwhile", func(v *view) {
@@ -125,7 +126,8 @@ func TestWhenAnInstanceEnded(t *testing.T) {
 func TestInquiriesOfTheDeadAreOrphans(t *testing.T) {
 	v := newView("a", start)
 	v.hear("b", "1", start)
-	v.ackRequests = map[string]kind.AckRequest{"mine": {Requester: "a"}, "b's": {Requester: "b"}, "answered": {Requester: "b", AckedBy: []string{"a"}}, "c's": {Requester: "c"}}
+	v.ackRequests = map[string]kind.AckRequest{"mine": {Requester: "a"}, "b's": {Requester: "b"},
+		"answered": {Requester: "b", AckedBy: []string{"a"}}, "c's": {Requester: "c"}}
 	if got := v.orphaned(); !slices.Equal(got, []string{"c's"}) {
 		t.Errorf("orphans %v", got)
 	}

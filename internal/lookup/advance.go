@@ -11,12 +11,12 @@ import (
 
 // result is what a lookup found.
 type result struct {
-	addresses []string // that may be dialled, sorted, maxAddresses at most
+	addresses []string // that may be dialed, sorted, maxAddresses at most
 	life      time.Duration
 	problem   string // why there is none, or which addresses were excluded
 }
 
-// find looks a name up and leaves out the addresses that must not be dialled.
+// find looks a name up and leaves out the addresses that must not be dialed.
 func (r *Runner) find(name string) *result {
 	if what := kind.LocalEndpoint(name, r.State.LocalNetworks); what != "" {
 		return &result{problem: "it is a name of every machine for itself"}
@@ -39,9 +39,9 @@ func (r *Runner) find(name string) *result {
 	return found
 }
 
-// advance returns the row of a name after a lookup, or where found is nil after time alone. An address to which the name no
-// longer resolves stays until it is drained. Where nothing was found the addresses stay as they are: a resolver that fails
-// takes no endpoint away.
+// advance returns the row of a name after a lookup, or where found is nil after time alone. An address to which the
+// name no longer resolves stays until it is drained. Where nothing was found the addresses stay as they are: a resolver
+// that fails takes no endpoint away.
 func advance(row kind.ResolvedName, found *result, now time.Time, drain time.Duration) kind.ResolvedName {
 	next := row
 	next.Addresses = slices.DeleteFunc(slices.Clone(row.Addresses), func(a kind.ResolvedAddress) bool {
@@ -74,7 +74,9 @@ func advance(row kind.ResolvedName, found *result, now time.Time, drain time.Dur
 	for _, address := range found.addresses {
 		next.Addresses = append(next.Addresses, kind.ResolvedAddress{Address: address})
 	}
-	slices.SortFunc(next.Addresses, func(a, b kind.ResolvedAddress) int { return strings.Compare(a.Address, b.Address) })
+	slices.SortFunc(next.Addresses, func(a, b kind.ResolvedAddress) int {
+		return strings.Compare(a.Address, b.Address)
+	})
 	return next
 }
 

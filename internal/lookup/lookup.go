@@ -1,11 +1,11 @@
 // Package lookup keeps the IP addresses of the host names that resources have as an address: networking.address of the
 // zone's own Dataplanes, and the zone ingresses of other zones.
 //
-// The result of a lookup is a row ([kind.ResolvedName]), which is written when it changes and never for a time to live. So
-// configuration remains a function of rows, and every instance and every restart has the last addresses. The leader of a
-// zone looks names up, in the zone of the clients: a name may resolve differently in each zone. The DNS server of a name
-// chooses the addresses that clients dial, so addresses of the dialling machine itself are excluded here, and once more
-// where rows are read.
+// The result of a lookup is a row ([kind.ResolvedName]), which is written when it changes and never for a time to live.
+// So configuration remains a function of rows, and every instance and every restart has the last addresses. The leader
+// of a zone looks names up, in the zone of the clients: a name may resolve differently in each zone. The DNS server of
+// a name chooses the addresses that clients dial, so addresses of the dialing machine itself are excluded here, and
+// once more where rows are read.
 package lookup
 
 import (
@@ -27,16 +27,16 @@ import (
 )
 
 const (
-	// Bound is how long the confirmation of a change of ingress addresses waits for lookups of the new host names: as long
-	// as the zone that changed them waits for the confirmation.
+	// Bound is how long the confirmation of a change of ingress addresses waits for lookups of the new host names: as
+	// long as the zone that changed them waits for the confirmation.
 	Bound = 30 * time.Second
-	// A name is looked up again after its time to live, within least and most. After a failure the runner waits for least,
-	// then twice that, and so on up to most.
+	// A name is looked up again after its time to live, within least and most. After a failure the runner waits for
+	// least, then twice that, and so on up to most.
 	least, most = 5 * time.Second, 5 * time.Minute
 	// mostPace is the least time between two lookups of a name whose row changed repeatedly: least doubles for each
 	// change up to mostPace, until the row has not changed for calm.
 	mostPace, calm = 30 * time.Second, 5 * time.Minute
-	// A name without addresses, in whose place former ingresses are dialled, is looked up again after 1 to 2 s, for
+	// A name without addresses, in whose place former ingresses are dialed, is looked up again after 1 to 2 s, for
 	// keptTries times.
 	keptTries = 30
 	// slow is the duration of a lookup after which other names of the same share are first.
@@ -118,7 +118,7 @@ type entry struct {
 	resolved bool      // it has addresses
 	slow     bool      // its last lookup took long
 	failures int       // since the last lookup that returned addresses
-	former   int       // how many lists of former ingresses are dialled in its place
+	former   int       // how many lists of former ingresses are dialed in its place
 	changed  time.Time // when a lookup changed the row
 	pace     time.Duration
 }
@@ -126,7 +126,8 @@ type entry struct {
 // New returns a Runner that follows nothing yet.
 func New(c Config) *Runner {
 	return &Runner{
-		Config: c, used: map[resource.Key]use{}, names: map[string]*entry{}, ready: map[share]*backlog{}, busy: map[share]int{},
+		Config: c, used: map[resource.Key]use{}, names: map[string]*entry{}, ready: map[share]*backlog{},
+		busy:    map[share]int{},
 		counted: map[string]int{}, wake: make(chan struct{}, 1),
 	}
 }
@@ -160,8 +161,8 @@ func (r *Runner) Observe(put []resource.Any, removed []resource.Key, _ []*table.
 	}
 }
 
-// observeRow takes note of a row from before a restart, perhaps of no resource any more, and of former ingresses that are
-// dialled in the place of a name.
+// observeRow takes note of a row from before a restart, perhaps of no resource any more, and of former ingresses that
+// are dialed in the place of a name.
 func (r *Runner) observeRow(row *resource.Object[kind.ResolvedName], now time.Time) {
 	e, former := r.names[row.Name], len(row.Spec.Former)
 	if e == nil {
@@ -326,8 +327,8 @@ func (r *Runner) end() {
 	}
 }
 
-// take returns the next name that is due and the share whose worker looks at it, or "" and how long until another name is
-// due. Of the shares the one with the fewest busy workers is next.
+// take returns the next name that is due and the share whose worker looks at it, or "" and how long until another name
+// is due. Of the shares the one with the fewest busy workers is next.
 func (r *Runner) take(now time.Time) (name string, from share, next time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -438,7 +439,8 @@ func (r *Runner) look(ctx context.Context, name string) (next time.Time) {
 	r.mu.Unlock()
 	if !used {
 		if err := r.Writer.Delete(ctx, name); err != nil && ctx.Err() == nil {
-			r.Log.Warn("the addresses of a host name that no resource has can't be removed yet", "name", name, "error", err)
+			r.Log.Warn("the addresses of a host name that no resource has can't be removed yet", "name", name, "error",
+				err)
 			return time.Now().Add(least)
 		}
 		return time.Time{}
@@ -450,7 +452,8 @@ func (r *Runner) look(ctx context.Context, name string) (next time.Time) {
 		found = r.find(name)
 	case due:
 		found = &result{problem: fmt.Sprintf("the Dataplanes of the mesh %s have more than %d host names; "+
-			"this one is looked up when another is no longer used: give Dataplanes IP addresses, or remove some", mesh, maxNames)}
+			"this one is looked up when another is no longer used: give Dataplanes IP addresses, or remove some", mesh,
+			maxNames)}
 	}
 	now := time.Now()
 	if ctx.Err() != nil {
@@ -459,7 +462,8 @@ func (r *Runner) look(ctx context.Context, name string) (next time.Time) {
 	changed, err := r.store(ctx, name, found, now)
 	if err != nil {
 		if ctx.Err() == nil {
-			r.Log.Warn("the addresses of a host name can't be stored", "name", name, "requeueAfter", least, "error", err)
+			r.Log.Warn("the addresses of a host name can't be stored", "name", name, "requeueAfter", least, "error",
+				err)
 		}
 		return now.Add(least)
 	}
@@ -472,8 +476,8 @@ func (r *Runner) look(ctx context.Context, name string) (next time.Time) {
 	return r.next(name, e.lookup)
 }
 
-// rank returns how soon a name has a worker among those that are due: first names that resolve, then new ones, then names
-// whose last lookup failed or was slow.
+// rank returns how soon a name has a worker among those that are due: first names that resolve, then new ones, then
+// names whose last lookup failed or was slow.
 func (e *entry) rank() int {
 	switch {
 	case e.failures > 0 || e.slow:
@@ -535,7 +539,8 @@ func (r *Runner) store(ctx context.Context, name string, found *result, now time
 	if !change(&known) {
 		return false, nil
 	}
-	r.Log.Info("a host name has other addresses, or another problem", "name", name, "addresses", texts(known.Addresses), "problem", known.Problem)
+	r.Log.Info("a host name has other addresses, or another problem", "name", name, "addresses", texts(known.Addresses),
+		"problem", known.Problem)
 	return !equal(&drained, &known), r.Writer.Modify(ctx, name, change)
 }
 

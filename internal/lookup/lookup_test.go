@@ -44,7 +44,8 @@ type answer struct {
 
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, state: graph.NewState("east"), answers: map[string]answer{}, asked: map[string]int{}}
-	w.runner = lookup.New(lookup.Config{State: w.state, Writer: w, Find: w.find, Drain: 30 * time.Second, Log: slog.New(slog.DiscardHandler)})
+	w.runner = lookup.New(lookup.Config{State: w.state, Writer: w, Find: w.find, Drain: 30 * time.Second,
+		Log: slog.New(slog.DiscardHandler)})
 	return w
 }
 
@@ -161,10 +162,12 @@ func dataplane(name, address string) resource.Any {
 
 // ingresses are those of another zone.
 func ingresses(zone string, addresses ...string) resource.Any {
-	row := kind.MeshZoneAddresses.Make("default", kind.SyncedName(&kind.MeshZoneAddresses.Info, zone, kind.Owner{Zone: zone}), kind.MeshZoneAddress{})
+	row := kind.MeshZoneAddresses.Make("default", kind.SyncedName(&kind.MeshZoneAddresses.Info, zone,
+		kind.Owner{Zone: zone}), kind.MeshZoneAddress{})
 	row.Labels = map[string]string{kind.ZoneLabel: zone, kind.OriginLabel: kind.OriginZone, kind.DisplayName: zone}
 	for i, address := range addresses {
-		row.Spec.Ingresses = append(row.Spec.Ingresses, kind.ZoneProxyAddress{Name: fmt.Sprint(i), Address: address, Port: 1, Healthy: true})
+		row.Spec.Ingresses = append(row.Spec.Ingresses, kind.ZoneProxyAddress{Name: fmt.Sprint(i), Address: address,
+			Port: 1, Healthy: true})
 	}
 	return row
 }
@@ -180,7 +183,8 @@ func (w *world) run(test func()) {
 	time.Sleep(time.Minute) // lookups that are under way end
 }
 
-// An address that leaves a name stays for the drain time beside the new ones, and nothing is written while nothing changes.
+// An address that leaves a name stays for the drain time beside the new ones, and nothing is written while nothing
+// changes.
 func TestANameMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -205,19 +209,24 @@ func TestANameMoves(t *testing.T) {
 	})
 }
 
-// A resolver that fails, that knows no address any more or that returns addresses of the dialling machine takes nothing
+// A resolver that fails, that knows no address any more or that returns addresses of the dialing machine takes nothing
 // away: what was found last remains, and the problem is stated.
 func TestTheLastAddressesRemain(t *testing.T) {
 	for name, c := range map[string]struct {
 		after answer
 		want  string
 	}{
-		"no resolver responds":     {answer{err: fmt.Errorf("SERVFAIL")}, "192.0.2.1 ! SERVFAIL"},
-		"loopback":                 {answer{addresses: []string{"127.0.0.1", "::1"}}, "192.0.2.1 ! excluded: 127.0.0.1 is a loopback address, ::1 is a loopback address"},
-		"the metadata of a cloud":  {answer{addresses: []string{"169.254.169.254"}}, "192.0.2.1 ! excluded: 169.254.169.254 is a link-local address"},
-		"loopback in IPv6":         {answer{addresses: []string{"64:ff9b::7f00:1"}}, "192.0.2.1 ! excluded: 64:ff9b::7f00:1 is a loopback address"},
-		"loopback beside another":  {answer{addresses: []string{"127.0.0.1", "192.0.2.1"}}, "192.0.2.1 ! excluded: 127.0.0.1 is a loopback address"},
-		"another beside multicast": {answer{addresses: []string{"224.0.0.1", "192.0.2.7"}}, "(192.0.2.1) 192.0.2.7 ! excluded: 224.0.0.1 is a multicast address"},
+		"no resolver responds": {answer{err: fmt.Errorf("SERVFAIL")}, "192.0.2.1 ! SERVFAIL"},
+		"loopback": {answer{addresses: []string{"127.0.0.1", "::1"}},
+			"192.0.2.1 ! excluded: 127.0.0.1 is a loopback address, ::1 is a loopback address"},
+		"the metadata of a cloud": {answer{addresses: []string{"169.254.169.254"}},
+			"192.0.2.1 ! excluded: 169.254.169.254 is a link-local address"},
+		"loopback in IPv6": {answer{addresses: []string{"64:ff9b::7f00:1"}},
+			"192.0.2.1 ! excluded: 64:ff9b::7f00:1 is a loopback address"},
+		"loopback beside another": {answer{addresses: []string{"127.0.0.1", "192.0.2.1"}},
+			"192.0.2.1 ! excluded: 127.0.0.1 is a loopback address"},
+		"another beside multicast": {answer{addresses: []string{"224.0.0.1", "192.0.2.7"}},
+			"(192.0.2.1) 192.0.2.7 ! excluded: 224.0.0.1 is a multicast address"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -248,8 +257,10 @@ func TestWhichNamesAreLookedUp(t *testing.T) {
 		for _, name := range []string{"web.example", "lb.example", "own.example", "left.example"} {
 			w.answer(name, time.Second, "192.0.2.1")
 		}
-		w.put(kind.ResolvedNames.Make("", "left.example", kind.ResolvedName{Addresses: []kind.ResolvedAddress{{Address: "192.0.2.5"}}}))
-		own := kind.MeshZoneAddresses.Make("default", "east", kind.MeshZoneAddress{Ingresses: []kind.ZoneProxyAddress{{Name: "a", Address: "own.example", Port: 1}}})
+		w.put(kind.ResolvedNames.Make("", "left.example",
+			kind.ResolvedName{Addresses: []kind.ResolvedAddress{{Address: "192.0.2.5"}}}))
+		own := kind.MeshZoneAddresses.Make("default", "east",
+			kind.MeshZoneAddress{Ingresses: []kind.ZoneProxyAddress{{Name: "a", Address: "own.example", Port: 1}}})
 		own.Labels = map[string]string{kind.ZoneLabel: "east", kind.OriginLabel: kind.OriginZone}
 		w.put(dataplane("a", "web.example"), dataplane("b", "web.example"), ingresses("west", "lb.example"), own)
 		w.run(func() {
@@ -344,11 +355,12 @@ func TestAnotherRunGoesOn(t *testing.T) {
 	})
 }
 
-// Lookups ask real resolvers: they return the addresses of a chain of aliases with the shortest time to live, IPv6 where
-// there is no IPv4, and tell a name without addresses from a resolver that fails or does not respond.
+// Lookups ask real resolvers: they return the addresses of a chain of aliases with the shortest time to live, IPv6
+// where there is no IPv4, and tell a name without addresses from a resolver that fails or does not respond.
 func TestLookup(t *testing.T) {
 	records := map[string][]string{
-		"lb.example. A":     {"lb.example. 300 IN CNAME a.example.", "a.example. 7 IN A 192.0.2.2", "a.example. 60 IN A 192.0.2.1"},
+		"lb.example. A": {"lb.example. 300 IN CNAME a.example.", "a.example. 7 IN A 192.0.2.2",
+			"a.example. 60 IN A 192.0.2.1"},
 		"six.example. AAAA": {"six.example. 60 IN AAAA 2001:db8::1"},
 	}
 	at := resolver(t, func(w dns.ResponseWriter, request *dns.Msg) {
@@ -371,7 +383,8 @@ func TestLookup(t *testing.T) {
 		}
 		w.WriteMsg(reply)
 	})
-	names := nameserver.NewLookup(nameserver.ExternalConfig{Resolvers: []netip.AddrPort{at}, ResolvConf: "/dev/null", Hosts: "/dev/null", Log: slog.New(slog.DiscardHandler)})
+	names := nameserver.NewLookup(nameserver.ExternalConfig{Resolvers: []netip.AddrPort{at}, ResolvConf: "/dev/null",
+		Hosts: "/dev/null", Log: slog.New(slog.DiscardHandler)})
 	for name, want := range map[string]string{
 		"lb.example":   "[192.0.2.1 192.0.2.2] 7s <nil>",
 		"six.example":  "[2001:db8::1] 1m0s <nil>",
@@ -480,8 +493,8 @@ func TestSlowNamesAreLast(t *testing.T) {
 	})
 }
 
-// One mesh has 1,000 host names of Dataplanes looked up. Each further name has a row with the reason, until another name is
-// no longer used. Names of other meshes and of ingresses do not count.
+// One mesh has 1,000 host names of Dataplanes looked up. Each further name has a row with the reason, until another
+// name is no longer used. Names of other meshes and of ingresses do not count.
 func TestTheNamesOfAMeshAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -500,7 +513,8 @@ func TestTheNamesOfAMeshAreBounded(t *testing.T) {
 		use := func() {
 			w.wants("web999.example", "10.0.0.1")
 			w.put(dataplane("further", "further.example"), ingresses("west", "lb.example"),
-				kind.Dataplanes.Make("other", "a", kind.Dataplane{Networking: kind.Networking{Address: "other.example"}}))
+				kind.Dataplanes.Make("other", "a",
+					kind.Dataplane{Networking: kind.Networking{Address: "other.example"}}))
 			w.wants("lb.example", "10.0.0.2")
 			w.wants("other.example", "10.0.0.2")
 			w.wants("further.example", beyond)
@@ -519,8 +533,8 @@ func TestTheNamesOfAMeshAreBounded(t *testing.T) {
 	})
 }
 
-// A name whose addresses, or whose problem, change at every lookup is written twice in 30 s at most: once for the change,
-// once when the former addresses leave. Calm names are looked up after their time to live again.
+// A name whose addresses, or whose problem, change at every lookup is written twice in 30 s at most: once for the
+// change, once when the former addresses leave. Calm names are looked up after their time to live again.
 func TestANameThatChangesOftenIsWrittenAtAPace(t *testing.T) {
 	for what, alternate := range map[string]func(w *world, i int){
 		"addresses": func(w *world, i int) { w.answer("lb.example", time.Second, fmt.Sprintf("192.0.2.%d", i%250)) },
@@ -566,8 +580,8 @@ func TestANameThatChangesOftenIsWrittenAtAPace(t *testing.T) {
 	}
 }
 
-// A name in whose place former ingresses are dialled is tried each second or two, also where its lookups failed before, for
-// a while.
+// A name in whose place former ingresses are dialed is tried each second or two, also where its lookups failed before,
+// for a while.
 func TestANameWithFormerIngressesIsTriedOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -575,7 +589,8 @@ func TestANameWithFormerIngressesIsTriedOften(t *testing.T) {
 		w.put(dataplane("a", "lb.example"))
 		w.run(func() {
 			time.Sleep(15 * time.Minute)
-			former := kind.FormerIngresses{Mesh: "default", Zone: "west", Ingresses: []kind.IngressEndpoint{{Address: "192.0.2.9", Port: 1}}}
+			former := kind.FormerIngresses{Mesh: "default", Zone: "west",
+				Ingresses: []kind.IngressEndpoint{{Address: "192.0.2.9", Port: 1}}}
 			w.put(ingresses("west", "lb.example"), kind.ResolvedNames.Make("", "lb.example", kind.ResolvedName{
 				Problem: "SERVFAIL", Former: []kind.FormerIngresses{former},
 			}))

@@ -52,7 +52,9 @@ func TestAnEmptyControlPlaneTakesTheTranslation(t *testing.T) {
 				put(o)
 			}
 		}
-		for _, o := range slices.DeleteFunc(result.Resources, func(o resource.Any) bool { return o.Key().Kind == kind.Meshes.Name }) {
+		for _, o := range slices.DeleteFunc(result.Resources, func(o resource.Any) bool {
+			return o.Key().Kind == kind.Meshes.Name
+		}) {
 			put(o)
 		}
 		_ = rows.Close()

@@ -12,7 +12,8 @@ import (
 
 // computedLabels are set by every control plane for itself, or have no meaning outside Kubernetes.
 var computedLabels = []string{
-	kind.ZoneLabel, kind.OriginLabel, kind.EnvLabel, kind.DisplayName, kind.ProxyTypeLabel, resource.MeshLabel, roleLabel, "kuma.io/kds-sync",
+	kind.ZoneLabel, kind.OriginLabel, kind.EnvLabel, kind.DisplayName, kind.ProxyTypeLabel, resource.MeshLabel,
+	roleLabel, "kuma.io/kds-sync",
 	kind.NamespaceLabel,
 }
 
@@ -51,20 +52,24 @@ func clean(o *object) {
 	}
 }
 
-// ofMesh removes what a Mesh of Kuma has and weft's has not. The whole Mesh is omitted where weft would let more through.
+// ofMesh removes what a Mesh of Kuma has and weft's has not. The whole Mesh is omitted where weft would let more
+// through.
 func (o *object) ofMesh() {
 	spec := o.spec()
 	o.without(spec, "logging", "this release writes no access logs")
 	o.without(spec, "tracing", "this release sends no traces")
 	o.without(spec, "metrics", envoyMetrics)
 	if mode := text(mapping(spec["meshServices"])["mode"]); mode != "" && mode != "Exclusive" {
-		o.note(Adapted, "meshServices.mode", fmt.Sprintf("is %q, and every mesh of weft has the mode Exclusive", mode), "weft makes a MeshService of each value of kuma.io/service")
+		o.note(Adapted, "meshServices.mode", fmt.Sprintf("is %q, and every mesh of weft has the mode Exclusive", mode),
+			"weft makes a MeshService of each value of kuma.io/service")
 	}
 	delete(spec, "meshServices")
 	o.constraints(spec)
 	if outbound := mapping(mapping(spec["networking"])["outbound"]); outbound["passthrough"] == false {
-		o.omit("", "networking.outbound.passthrough is false, and this release does not keep applications from leaving the mesh",
-			"block it with rules of the machine's network, then remove the field from the export and translate it again")
+		o.omit("", "networking.outbound.passthrough is false, and this release does not keep applications from "+
+			"leaving the mesh",
+			"block it with rules of the machine's network, then remove the field from the export and translate it "+
+				"again")
 		return
 	}
 	delete(spec, "networking")
@@ -81,8 +86,11 @@ func (o *object) constraints(spec map[string]any) {
 	allowed, blocked := list(rules["requirements"]), list(rules["restrictions"])
 	for i, item := range blocked {
 		tags := mapping(mapping(item)["tags"])
-		if env := text(tags[kind.EnvironmentTag]); tags[kind.NamespaceLabel] != nil || env != "" && env != "*" && env != kind.Universal {
-			o.omit("", fmt.Sprintf("constraints.dataplaneProxy.restrictions[%d] has the tags %s, which no inbound of weft has, so that it would admit more", i, pairs(tags)),
+		if env := text(tags[kind.EnvironmentTag]); tags[kind.NamespaceLabel] != nil || env != "" && env != "*" &&
+			env != kind.Universal {
+			o.omit("",
+				fmt.Sprintf("constraints.dataplaneProxy.restrictions[%d] has the tags %s, which no inbound of weft "+
+					"has, so that it would admit more", i, pairs(tags)),
 				"restrict it by other tags in the export, or remove the restriction, and translate it again")
 			return
 		}
@@ -112,7 +120,8 @@ func (o *object) backend(at string, backend map[string]any) {
 	switch kind := text(backend["type"]); kind {
 	case "builtin", "provided":
 	default:
-		o.omit("", fmt.Sprintf("%s.type is %q, and weft has builtin and provided", at, kind), "bring its CA as a backend of the type provided, with Secrets")
+		o.omit("", fmt.Sprintf("%s.type is %q, and weft has builtin and provided", at, kind),
+			"bring its CA as a backend of the type provided, with Secrets")
 		return
 	}
 	conf := mapping(backend["conf"])
@@ -124,7 +133,9 @@ func (o *object) backend(at string, backend map[string]any) {
 		if file := text(source["file"]); file != "" {
 			secret := text(backend["name"]) + "-" + part
 			conf[part] = map[string]any{"secret": secret}
-			o.omit(at+".conf."+part+".file", "weft reads no files of the control plane's machine", fmt.Sprintf("write the content of %s as the Secret %s of the mesh, which the Mesh names now", file, secret))
+			o.omit(at+".conf."+part+".file", "weft reads no files of the control plane's machine",
+				fmt.Sprintf("write the content of %s as the Secret %s of the mesh, which the Mesh names now", file,
+					secret))
 		}
 	}
 }
@@ -153,8 +164,10 @@ func (t *translation) needSecrets(mesh *object) {
 			if o, ok := t.seen[kind.Secrets.Key(mesh.name, name)]; ok && o.done != nil {
 				continue
 			}
-			mesh.omit(fmt.Sprintf("mtls.backends[%d]", i), fmt.Sprintf("the export lacks the Secret %s of its CA", name),
-				"export again with `kumactl export --profile federation-with-policies`, or `--profile all --include-admin`; another CA is trusted by no proxy that still runs with Kuma")
+			mesh.omit(fmt.Sprintf("mtls.backends[%d]", i), fmt.Sprintf("the export lacks the Secret %s of its CA",
+				name),
+				"export again with `kumactl export --profile federation-with-policies`, or `--profile all "+
+					"--include-admin`; another CA is trusted by no proxy that still runs with Kuma")
 		}
 	}
 }
@@ -166,7 +179,8 @@ func (o *object) ofDataplane() {
 	o.without(spec, "metrics", envoyMetrics)
 	networking := mapping(spec["networking"])
 	if transparent := mapping(networking["transparentProxying"]); len(list(transparent["directAccessServices"])) > 0 {
-		o.omit("networking.transparentProxying.directAccessServices", "this release has none", "list the destinations in reachableBackends")
+		o.omit("networking.transparentProxying.directAccessServices", "this release has none",
+			"list the destinations in reachableBackends")
 		delete(transparent, "directAccessServices")
 	}
 	for i, item := range list(networking["inbound"]) {
@@ -181,7 +195,8 @@ func (o *object) ofDataplane() {
 // ofTags removes the tags of an inbound that a control plane sets, or that have no meaning outside Kubernetes.
 func (o *object) ofTags(at string, tags map[string]any) {
 	if is := text(tags[kind.EnvironmentTag]); is != "" && is != kind.Universal && is != "kubernetes" {
-		o.note(Adapted, at+"["+kind.EnvironmentTag+"]", fmt.Sprintf("is %q, and the control plane sets %q", is, kind.Universal), "write it as another tag where the membership of the mesh asks for it")
+		o.note(Adapted, at+"["+kind.EnvironmentTag+"]", fmt.Sprintf("is %q, and the control plane sets %q", is,
+			kind.Universal), "write it as another tag where the membership of the mesh asks for it")
 	}
 	for _, tag := range []string{kind.ZoneLabel, kind.EnvironmentTag, kind.NamespaceLabel} {
 		delete(tags, tag)

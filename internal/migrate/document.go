@@ -87,7 +87,8 @@ func (t *translation) add(source string, fields map[string]any) error {
 func (o *object) fromKubernetes() (problem string) {
 	fields, metadata := o.fields, mapping(o.fields["metadata"])
 	o.namespace = text(metadata["namespace"])
-	universal := map[string]any{"type": fields["kind"], "name": metadata["name"], "labels": metadata["labels"], "spec": fields["spec"]}
+	universal := map[string]any{"type": fields["kind"], "name": metadata["name"], "labels": metadata["labels"],
+		"spec": fields["spec"]}
 	mesh := text(fields["mesh"])
 	named := mesh != "" || text(mapping(metadata["labels"])[resource.MeshLabel]) != ""
 	d := kind.ByName(text(fields["kind"]))
@@ -146,9 +147,11 @@ func (o *object) lacking() {
 	switch {
 	case o.kind == "TrafficPermission":
 		o.omit("", kind.LackingText(o.kind)+", and without a permission weft denies",
-			"write a MeshTrafficPermission with `rules` for the destinations; a caller of the service X has the SPIFFE ID spiffe://"+cmp.Or(o.mesh, "MESH")+"/X under mtls")
+			"write a MeshTrafficPermission with `rules` for the destinations; a caller of the service X has the "+
+				"SPIFFE ID spiffe://"+cmp.Or(o.mesh, "MESH")+"/X under mtls")
 	case strings.HasSuffix(strings.TrimSuffix(o.name, ".kuma-system"), "-all-"+o.mesh) && o.mesh != "":
-		o.note(Skipped, "", "Kuma makes it for each mesh; weft has defaults of its own, which docs/defaults.md lists", "")
+		o.note(Skipped, "", "Kuma makes it for each mesh; weft has defaults of its own, which docs/defaults.md lists",
+			"")
 	case o.kind == "Workload":
 		o.note(Skipped, "", "Kuma makes it of the label "+kind.WorkloadLabel+", which weft reads itself", "")
 	default:
@@ -186,8 +189,8 @@ func (o *object) madeByKuma() {
 	}
 }
 
-// zones skips what belongs to zones where the export has resources of several: it is the copy of a global control plane.
-// A permission that denies still restricts the others.
+// zones skips what belongs to zones where the export has resources of several: it is the copy of a global control
+// plane. A permission that denies still restricts the others.
 func (t *translation) zones() {
 	owners := map[string]bool{}
 	for _, o := range t.objects {
@@ -201,7 +204,8 @@ func (t *translation) zones() {
 	for _, o := range t.objects {
 		if zone := o.zone(); zone != "" && !o.whole() {
 			o.copyOf = zone
-			o.note(Skipped, "", "it is the copy of a resource of zone "+zone, "export it from the control plane of that zone")
+			o.note(Skipped, "", "it is the copy of a resource of zone "+zone,
+				"export it from the control plane of that zone")
 		}
 	}
 }

@@ -53,14 +53,16 @@ type modelPolicy struct {
 }
 
 // modelRanks order policies of different kinds of targets.
-var modelRanks = []string{"Mesh", "Dataplane", "MeshSubset", "MeshGateway", "MeshService", "MeshServiceSubset", "MeshHTTPRoute"}
+var modelRanks = []string{"Mesh", "Dataplane", "MeshSubset", "MeshGateway", "MeshService", "MeshServiceSubset",
+	"MeshHTTPRoute"}
 
 // hits says whether a policy is about an inbound. A route is taken to be one of the inbounds of a version: which those
 // of a route are is not in the export.
 func (m modelTarget) hits(dp *resource.Object[kind.Dataplane], in *kind.Inbound) bool {
 	switch m.Kind {
 	case "Dataplane":
-		return (m.Name == "" || m.Name == dp.Name) && kind.Subset(m.Labels, dp.Labels) && (m.SectionName == "" || m.SectionName == fmt.Sprint(in.Port))
+		return (m.Name == "" || m.Name == dp.Name) && kind.Subset(m.Labels, dp.Labels) &&
+			(m.SectionName == "" || m.SectionName == fmt.Sprint(in.Port))
 	case "MeshHTTPRoute", "MeshGateway":
 		return m.Name == in.Tags["version"]
 	}
@@ -77,7 +79,8 @@ func (m modelTarget) has(tags map[string]string) bool {
 
 // allowedByKuma says whether policies allow a caller by `from`, or by rules: what either denies, whatever the order of
 // both, is not allowed by the other.
-func allowedByKuma(policies []modelPolicy, dp *resource.Object[kind.Dataplane], in *kind.Inbound, caller map[string]string) bool {
+func allowedByKuma(policies []modelPolicy, dp *resource.Object[kind.Dataplane], in *kind.Inbound,
+	caller map[string]string) bool {
 	allowed, allowedByRules := false, false
 	for _, p := range policies {
 		if !p.target.hits(dp, in) {
@@ -112,7 +115,8 @@ func matches(callers []kind.CallerMatch, id string) bool {
 }
 
 // allowedByWeft merges the permissions that hit an inbound: deny over allow.
-func allowedByWeft(permissions []*resource.Object[kind.MeshTrafficPermission], dp *resource.Object[kind.Dataplane], section, id string) bool {
+func allowedByWeft(permissions []*resource.Object[kind.MeshTrafficPermission], dp *resource.Object[kind.Dataplane],
+	section, id string) bool {
 	allowed := false
 	for _, p := range permissions {
 		if p.Spec.TargetRef != nil && !match.Hits(p.Spec.TargetRef, &dp.Meta, section) {
@@ -163,7 +167,8 @@ func drawRules(t *rapid.T) *kind.PermissionDefault {
 		if !rapid.Bool().Draw(t, label) {
 			return nil
 		}
-		return []kind.CallerMatch{{SpiffeID: &kind.IDMatch{Type: "Exact", Value: modelID(rapid.SampledFrom(modelServices).Draw(t, label+" service"))}}}
+		return []kind.CallerMatch{{SpiffeID: &kind.IDMatch{Type: "Exact",
+			Value: modelID(rapid.SampledFrom(modelServices).Draw(t, label+" service"))}}}
 	}
 	return &kind.PermissionDefault{Deny: callers("deny"), Allow: callers("allow")}
 }
@@ -189,7 +194,8 @@ func TestNothingIsAllowedThatKumaDenies(t *testing.T) {
 			copies = copies || p.zone != ""
 			policies = append(policies, p)
 		}
-		documents := []Document{{"mesh", []byte(`{type: Mesh, name: m, mtls: {enabledBackend: a, backends: [{name: a, type: builtin}]}}`)}}
+		documents := []Document{{"mesh",
+			[]byte(`{type: Mesh, name: m, mtls: {enabledBackend: a, backends: [{name: a, type: builtin}]}}`)}}
 		for _, p := range policies {
 			spec := map[string]any{"targetRef": p.target, "from": p.from}
 			if p.rules != nil {
@@ -199,11 +205,15 @@ func TestNothingIsAllowedThatKumaDenies(t *testing.T) {
 			if p.zone != "" {
 				labels = map[string]string{kind.OriginLabel: "zone", kind.ZoneLabel: p.zone}
 			}
-			raw, _ := json.Marshal(map[string]any{"type": "MeshTrafficPermission", "mesh": "m", "name": p.name, "labels": labels, "spec": spec})
+			raw, _ := json.Marshal(map[string]any{"type": "MeshTrafficPermission", "mesh": "m", "name": p.name,
+				"labels": labels, "spec": spec})
 			documents = append(documents, Document{p.name, raw})
 		}
 		if copies { // of a second zone, so that the export is that of a global control plane
-			documents = append(documents, Document{"west", []byte(`{type: ZoneIngress, name: west, zone: west, networking: {address: 10.0.0.1, port: 10001}}`)})
+			documents = append(documents,
+				Document{"west",
+					[]byte(
+						`{type: ZoneIngress, name: west, zone: west, networking: {address: 10.0.0.1, port: 10001}}`)})
 		}
 		var dataplanes []*resource.Object[kind.Dataplane]
 		for i := range rapid.IntRange(1, 3).Draw(t, "Dataplanes") {
@@ -221,7 +231,8 @@ func TestNothingIsAllowedThatKumaDenies(t *testing.T) {
 					"kuma.io/service": rapid.SampledFrom(modelServices).Draw(t, "service"), "version": version,
 				}})
 			}
-			raw, _ := json.Marshal(map[string]any{"type": "Dataplane", "mesh": "m", "name": fmt.Sprintf("d%d", i), "labels": labels,
+			raw, _ := json.Marshal(map[string]any{"type": "Dataplane", "mesh": "m", "name": fmt.Sprintf("d%d", i),
+				"labels":     labels,
 				"networking": map[string]any{"address": "10.0.0.1", "inbound": inbounds}})
 			documents = append(documents, Document{fmt.Sprintf("d%d", i), raw})
 			o, err := resource.Parse(raw, kind.ByName)
@@ -264,9 +275,11 @@ func TestNothingIsAllowedThatKumaDenies(t *testing.T) {
 						caller := map[string]string{kind.ServiceTag: service, "version": version}
 						kuma := allowedByKuma(policies, dp, &in, caller)
 						weft := allowedByWeft(permissions, dp, fmt.Sprint(in.Port), modelID(service))
-						if weft && !kuma || weft && !allowedByKuma(global, dp, &in, caller) || complete && weft != kuma {
+						if weft && !kuma || weft && !allowedByKuma(global, dp, &in, caller) || complete &&
+							weft != kuma {
 							resources, notes := show(t, result)
-							t.Fatalf("%v calls %s %v: Kuma allows it: %v, weft: %v\n%s\n%s", caller, dp.Name, in.Tags, kuma, weft, resources, notes)
+							t.Fatalf("%v calls %s %v: Kuma allows it: %v, weft: %v\n%s\n%s", caller, dp.Name, in.Tags,
+								kuma, weft, resources, notes)
 						}
 					}
 				}

@@ -69,7 +69,8 @@ func TestTranslate(t *testing.T) {
 				t.Fatal(err)
 			}
 			resources, notes := translated(t, string(archive.Files[0].Data))
-			got := []txtar.File{archive.Files[0], {Name: "weft.yaml", Data: []byte(resources)}, {Name: "notes", Data: []byte(notes)}}
+			got := []txtar.File{archive.Files[0], {Name: "weft.yaml", Data: []byte(resources)},
+				{Name: "notes", Data: []byte(notes)}}
 			if *update {
 				archive.Files = got
 				if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
@@ -77,7 +78,8 @@ func TestTranslate(t *testing.T) {
 				}
 				return
 			}
-			if want, is := string(txtar.Format(archive)), string(txtar.Format(&txtar.Archive{Comment: archive.Comment, Files: got})); want != is {
+			if want, is := string(txtar.Format(archive)),
+				string(txtar.Format(&txtar.Archive{Comment: archive.Comment, Files: got})); want != is {
 				t.Errorf("%s differs; understand why, then run with -update\n%s", file, is)
 			}
 		})

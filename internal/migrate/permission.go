@@ -13,8 +13,8 @@ import (
 // permission is a MeshTrafficPermission with `from`.
 //
 // Of all entries of `from` that match a caller, the last decides: entries of a policy in their order, policies from the
-// least to the most specific target. A caller that no entry matches is denied. In `rules` deny goes over allow, whatever
-// the order. An entry with Deny therefore
+// least to the most specific target. A caller that no entry matches is denied. In `rules` deny goes over allow,
+// whatever the order. An entry with Deny therefore
 //
 //   - is left out, with the same meaning, where nothing before it allows one of its callers;
 //   - becomes a deny, with the same meaning, where nothing after it allows one of its callers;
@@ -107,7 +107,8 @@ func (t *translation) permissions() {
 			delete(spec, "from") // it is empty
 			if at := namedSNI(spec["rules"]); at != "" {
 				o.omit("", at+" is in the format of Kuma, and weft makes other SNIs",
-					"write it anew, with the SNI in status.zoneEgress.sni of the MeshExternalService, once that is applied")
+					"write it anew, with the SNI in status.zoneEgress.sni of the MeshExternalService, once "+
+						"that is applied")
 			} else if o.copyOf == "" {
 				ruled[o.mesh] = append(ruled[o.mesh], t.targetOf(o))
 			}
@@ -140,7 +141,8 @@ func (t *translation) readPermission(o *object) *permission {
 		action := text(mapping(from["default"])["action"])
 		known := false
 		if e.verdict, known = actions[action]; !known {
-			e.verdict, e.client = deny, client{problem: fmt.Sprintf("the action %q is not one of Allow, AllowWithShadowDeny, Deny", action)}
+			e.verdict, e.client = deny,
+				client{problem: fmt.Sprintf("the action %q is not one of Allow, AllowWithShadowDeny, Deny", action)}
 		}
 		p.entries = append(p.entries, e)
 	}
@@ -166,8 +168,8 @@ func namedSNI(rules any) string {
 	return ""
 }
 
-// clientOf reads the callers that an entry matches. Under the mtls of a mesh a caller has the SPIFFE ID spiffe://MESH/SERVICE for
-// each of its services, and nothing else is known of it.
+// clientOf reads the callers that an entry matches. Under the mtls of a mesh a caller has the SPIFFE ID
+// spiffe://MESH/SERVICE for each of its services, and nothing else is known of it.
 func clientOf(ref map[string]any) client {
 	tags := map[string]any{}
 	for name, value := range mapping(ref["tags"]) {
@@ -201,7 +203,8 @@ func clientOf(ref map[string]any) client {
 
 // servicePath says whether a service has a SPIFFE ID of its own.
 func servicePath(service string) bool {
-	return service != "" && service != "." && service != ".." && service != "zone-egress" && service != "zone-ingress" &&
+	return service != "" && service != "." && service != ".." && service != "zone-egress" &&
+		service != "zone-ingress" &&
 		strings.Trim(service, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_") == ""
 }
 
@@ -233,7 +236,9 @@ func (t *translation) decide(mesh string, permissions []*permission, ruled []tar
 func (t *translation) enforced(mesh string, permissions []*permission) bool {
 	m, known := t.meshes[mesh]
 	if !known {
-		permissions[0].o.note(Adapted, "spec.from", fmt.Sprintf("the Mesh %s is not in the export, and callers are taken to have the SPIFFE IDs of its mtls, spiffe://%s/SERVICE", mesh, mesh), "")
+		permissions[0].o.note(Adapted, "spec.from",
+			fmt.Sprintf("the Mesh %s is not in the export, and callers are taken to have the SPIFFE IDs of its mtls, "+
+				"spiffe://%s/SERVICE", mesh, mesh), "")
 		return true
 	}
 	if text(mapping(m.spec()["mtls"])["enabledBackend"]) != "" {
@@ -244,7 +249,8 @@ func (t *translation) enforced(mesh string, permissions []*permission) bool {
 		if p.o.copyOf != "" {
 			continue
 		}
-		p.o.omit("", "the Mesh has no enabled backend of mtls, without which Kuma enforces no `from`", "write `rules` with the SPIFFE IDs of a MeshIdentity")
+		p.o.omit("", "the Mesh has no enabled backend of mtls, without which Kuma enforces no `from`",
+			"write `rules` with the SPIFFE IDs of a MeshIdentity")
 	}
 	return false
 }
@@ -253,7 +259,9 @@ func (t *translation) enforced(mesh string, permissions []*permission) bool {
 func (t *translation) identities(mesh string, first *object) {
 	for _, o := range t.objects {
 		if o.kind == kind.MeshIdentities.Name && o.mesh == mesh {
-			first.note(Adapted, "spec.from", fmt.Sprintf("is about the SPIFFE IDs of mtls, and callers that %s selects have others", o), "allow them by `rules`")
+			first.note(Adapted, "spec.from",
+				fmt.Sprintf("is about the SPIFFE IDs of mtls, and callers that %s selects have others", o),
+				"allow them by `rules`")
 			return
 		}
 	}
@@ -268,7 +276,9 @@ func (e *entry) expressible() {
 	case e.of.target.problem != "":
 		e.omit(e.of.target.problem, e.of.target.advice)
 	default:
-		e.omit(e.client.problem, "allow spiffe://"+e.of.o.mesh+"/SERVICE of each service that may call, or give the callers a MeshIdentity whose path tells them apart")
+		e.omit(e.client.problem,
+			"allow spiffe://"+e.of.o.mesh+"/SERVICE of each service that may call, or give the callers a "+
+				"MeshIdentity whose path tells them apart")
 	}
 }
 
@@ -278,9 +288,11 @@ func (e *entry) buries(entries []*entry) {
 		return
 	}
 	for _, before := range entries {
-		if before.verdict != deny && !before.gone && precedes(before, e) && e.client.covers(before.client) && e.of.target.covers(before.of.target) {
+		if before.verdict != deny && !before.gone && precedes(before, e) && e.client.covers(before.client) &&
+			e.of.target.covers(before.of.target) {
 			before.gone = true
-			before.of.o.note(Skipped, before.field(), fmt.Sprintf("%s %s denies all of its callers", e.of.o, e.field()), "")
+			before.of.o.note(Skipped, before.field(), fmt.Sprintf("%s %s denies all of its callers", e.of.o, e.field()),
+				"")
 		}
 	}
 }
@@ -310,15 +322,18 @@ func (e *entry) resolve(entries []*entry, ruled []target) {
 	case problem == "" && alsoRules:
 		e.kept = true
 		for _, other := range exempt {
-			other.omit(fmt.Sprintf("%s %s denies some of its callers, and in `rules` deny goes over allow", e.of.o, e.field()), "allow the callers by SPIFFE IDs that no deny matches")
+			other.omit(fmt.Sprintf("%s %s denies some of its callers, and in `rules` deny goes over allow", e.of.o,
+				e.field()), "allow the callers by SPIFFE IDs that no deny matches")
 		}
 	default:
 		e.gone = true
 		for _, other := range restricted {
-			other.omit(fmt.Sprintf("%s %s takes some of its callers or proxies away, which `rules` cannot say", e.of.o, e.field()), "allow the callers that remain, by SPIFFE ID, at the proxies that remain")
+			other.omit(fmt.Sprintf("%s %s takes some of its callers or proxies away, which `rules` cannot say", e.of.o,
+				e.field()), "allow the callers that remain, by SPIFFE ID, at the proxies that remain")
 		}
 		if alsoRules {
-			e.of.o.omit(e.field(), cmp.Or(problem, "in `rules` deny goes over allow"), "write it as `rules` with the permissions of the mesh")
+			e.of.o.omit(e.field(), cmp.Or(problem, "in `rules` deny goes over allow"),
+				"write it as `rules` with the permissions of the mesh")
 			e.of.o.unsaid = true
 		}
 	}
@@ -341,7 +356,8 @@ func precedes(a, b *entry) bool {
 
 // sameLevel says whether nothing but their names decides between two policies for the whole mesh.
 func (p *permission) sameLevel(other *permission) bool {
-	return p.o.label(kind.OriginLabel) == other.o.label(kind.OriginLabel) && p.o.label(roleLabel) == other.o.label(roleLabel)
+	return p.o.label(kind.OriginLabel) == other.o.label(kind.OriginLabel) &&
+		p.o.label(roleLabel) == other.o.label(roleLabel)
 }
 
 func (o *object) displayName() string { return cmp.Or(o.label(kind.DisplayName), o.name) }
@@ -404,7 +420,8 @@ func (o *object) denies() bool {
 		}
 	}
 	for _, rule := range list(spec["rules"]) {
-		if callers := mapping(mapping(rule)["default"])["deny"]; callers != nil && (list(callers) == nil || len(list(callers)) > 0) {
+		if callers := mapping(mapping(rule)["default"])["deny"]; callers != nil &&
+			(list(callers) == nil || len(list(callers)) > 0) {
 			return true
 		}
 	}
@@ -416,7 +433,8 @@ func (o *object) denies() bool {
 func (t *translation) failClosed() {
 	open := map[string]*object{}
 	for _, o := range t.objects {
-		if o.kind == kind.MeshTrafficPermissions.Name && open[o.mesh] == nil && (o.unsaid || o.done == nil && o.denies()) {
+		if o.kind == kind.MeshTrafficPermissions.Name && open[o.mesh] == nil &&
+			(o.unsaid || o.done == nil && o.denies()) {
 			open[o.mesh] = o
 		}
 	}
@@ -426,7 +444,8 @@ func (t *translation) failClosed() {
 		}
 		if cause := cmp.Or(open[o.mesh], open[""]); cause != nil {
 			o.done = nil
-			o.omit("", fmt.Sprintf("%s denies callers and is not translated, so that this policy could allow them", cause), "translate that policy first")
+			o.omit("", fmt.Sprintf("%s denies callers and is not translated, so that this policy could allow them",
+				cause), "translate that policy first")
 		}
 	}
 }

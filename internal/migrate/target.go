@@ -92,9 +92,11 @@ func (t *translation) targetOf(o *object) target {
 	}
 	switch role := o.label(roleLabel); {
 	case role != "" && role != "system":
-		read.problem, read.advice = fmt.Sprintf("it is a policy of the namespace %q, of whose proxies alone it speaks", o.namespace), "write it with a targetRef of the labels of these proxies"
+		read.problem, read.advice = fmt.Sprintf("it is a policy of the namespace %q, of whose proxies alone it speaks",
+			o.namespace), "write it with a targetRef of the labels of these proxies"
 	case o.namespace != "" && o.namespace != "kuma-system" && role == "":
-		read.problem, read.advice = fmt.Sprintf("it is a policy of the namespace %q, of whose proxies alone it speaks", o.namespace), "write it with a targetRef of the labels of these proxies"
+		read.problem, read.advice = fmt.Sprintf("it is a policy of the namespace %q, of whose proxies alone it speaks",
+			o.namespace), "write it with a targetRef of the labels of these proxies"
 	}
 	o.target = &read
 	return read
@@ -120,7 +122,8 @@ func malformed(ref any) string {
 func (t *translation) readTarget(o *object, ref map[string]any) target {
 	read := target{ref: map[string]any{"kind": "Dataplane"}, changed: true}
 	if types := list(ref["proxyTypes"]); len(types) > 0 && !slices.Contains(types, any("Sidecar")) {
-		read.none, read.problem, read.advice = true, "it selects gateways alone, which weft does not have", "leave it out"
+		read.none, read.problem, read.advice = true, "it selects gateways alone, which weft does not have",
+			"leave it out"
 		return read
 	}
 	read.tags = mapping(ref["tags"])
@@ -133,7 +136,8 @@ func (t *translation) readTarget(o *object, ref map[string]any) target {
 		}
 		if len(read.tags) > 0 {
 			read.tags = nil
-			read.problem, read.advice = "targetRef.tags goes with MeshSubset, and the kind is Mesh", "write a targetRef {kind: Dataplane, labels: ...}"
+			read.problem, read.advice = "targetRef.tags goes with MeshSubset, and the kind is Mesh",
+				"write a targetRef {kind: Dataplane, labels: ...}"
 		}
 		return read
 	case "MeshSubset":
@@ -148,7 +152,8 @@ func (t *translation) readTarget(o *object, ref map[string]any) target {
 		return o.dataplaneTarget(ref, read)
 	default:
 		read.tags = nil
-		read.problem, read.advice = fmt.Sprintf("targetRef.kind %q selects nothing that weft has", of), "write a targetRef {kind: Dataplane, labels: ...}"
+		read.problem, read.advice = fmt.Sprintf("targetRef.kind %q selects nothing that weft has", of),
+			"write a targetRef {kind: Dataplane, labels: ...}"
 		return read
 	}
 	if len(read.tags) == 0 {
@@ -167,14 +172,17 @@ func (o *object) dataplaneTarget(ref map[string]any, read target) target {
 	switch {
 	case len(read.tags) > 0:
 		read.tags = nil
-		read.problem, read.advice = "targetRef.tags is not served by this release", "use labels, which are those of the Dataplanes"
+		read.problem, read.advice = "targetRef.tags is not served by this release",
+			"use labels, which are those of the Dataplanes"
 	case text(ref["namespace"]) != "":
 		read.name = ""
 		read.problem, read.advice = "targetRef.namespace selects Pods", "use labels, which are those of the Dataplanes"
 	}
 	for _, label := range []string{kind.NamespaceLabel, kind.EnvLabel, kind.ProxyTypeLabel} {
 		if _, named := read.labels[label]; named {
-			read.problem, read.advice = fmt.Sprintf("targetRef.labels has %s, which no Dataplane of weft has with this meaning", label), "give these Dataplanes a label of their own"
+			read.problem, read.advice =
+				fmt.Sprintf("targetRef.labels has %s, which no Dataplane of weft has with this meaning", label),
+				"give these Dataplanes a label of their own"
 		}
 	}
 	return read
@@ -208,7 +216,8 @@ func (t *translation) workloads(mesh string) []workload {
 		for _, item := range list(mapping(o.spec()["networking"])["inbound"]) {
 			in := mapping(item)
 			if text(in["state"]) != string(kind.Ignored) {
-				w.inbounds = append(w.inbounds, inboundTags{cmp.Or(text(in["name"]), fmt.Sprint(in["port"])), mapping(in["tags"])})
+				w.inbounds = append(w.inbounds, inboundTags{cmp.Or(text(in["name"]), fmt.Sprint(in["port"])),
+					mapping(in["tags"])})
 			}
 		}
 		all = append(all, w)
@@ -230,14 +239,18 @@ func (t *translation) byLabels(o *object, read *target) {
 			if section != "" {
 				read.ref["sectionName"] = section
 			}
-			o.note(Adapted, "spec.targetRef", fmt.Sprintf("selects the tags %s, and now the labels %s, which the same Dataplanes of the export have", pairs(read.tags), pairs(labels)), "")
+			o.note(Adapted, "spec.targetRef",
+				fmt.Sprintf("selects the tags %s, and now the labels %s, which the same Dataplanes of the export have",
+					pairs(read.tags), pairs(labels)), "")
 			return
 		}
 	}
-	read.problem = fmt.Sprintf("spec.targetRef selects the tags %s, and weft selects by labels of Dataplanes", pairs(read.tags))
+	read.problem = fmt.Sprintf("spec.targetRef selects the tags %s, and weft selects by labels of Dataplanes",
+		pairs(read.tags))
 	read.advice = "give these Dataplanes a label of their own, and write a targetRef {kind: Dataplane, labels: ...}"
 	if len(all) == 0 {
-		read.advice += "; or translate it together with the Dataplanes (`kumactl export --profile all`), which show whether their labels say the same"
+		read.advice += "; or translate it together with the Dataplanes (`kumactl export --profile all`), which show " +
+			"whether their labels say the same"
 	}
 }
 

@@ -35,7 +35,8 @@ func wantBounds(t *testing.T, at string, s reflect.Type) {
 			case inner.Kind() == reflect.Map && b.Properties == 0:
 				t.Errorf("%s has no maxProperties", name)
 			}
-			if inner == reflect.TypeFor[[]byte]() || inner.Kind() != reflect.Pointer && inner.Kind() != reflect.Slice && inner.Kind() != reflect.Map {
+			if inner == reflect.TypeFor[[]byte]() || inner.Kind() != reflect.Pointer && inner.Kind() != reflect.Slice &&
+				inner.Kind() != reflect.Map {
 				break
 			}
 			inner = inner.Elem()
@@ -53,7 +54,8 @@ func wantBounds(t *testing.T, at string, s reflect.Type) {
 // TestPatternsHaveALength: a field with a pattern needs no maxLength.
 func TestPatternsHaveALength(t *testing.T) {
 	for name := range kind.Patterns {
-		f := reflect.StructField{Name: "F", Type: reflect.TypeFor[string](), Tag: reflect.StructTag(`schema:"pattern=` + name + `"`)}
+		f := reflect.StructField{Name: "F", Type: reflect.TypeFor[string](),
+			Tag: reflect.StructTag(`schema:"pattern=` + name + `"`)}
 		if resource.BoundOf(f).Length == 0 {
 			t.Errorf("resource.BoundOf knows no length of the pattern %s", name)
 		}

@@ -20,7 +20,8 @@ func BoundsTables() string {
 		{"bytes of a document, unless its kind says otherwise", resource.MaxBytes},
 		{"fields and list items of a document, with what the aliases of YAML stand for", resource.MaxElements},
 		{"depth of lists and mappings", resource.MaxDepth},
-		{"labels of a resource, those of the control plane included; labels of a selector; tags of an inbound", resource.MaxLabels},
+		{"labels of a resource, those of the control plane included; labels of a selector; tags of an inbound",
+			resource.MaxLabels},
 		{"problems that an error lists", resource.MaxProblems},
 	} {
 		fmt.Fprintf(&b, "| %s | %d |\n", row.what, row.most)
@@ -30,11 +31,13 @@ func BoundsTables() string {
 		info := d.Describe()
 		var fields []string
 		for _, f := range Fields(d) {
-			if (f.Type == "list" || f.Type == "mapping" || f.Type == "base64") && f.Bound != "" && !strings.HasPrefix(f.Path, "status.") {
+			if (f.Type == "list" || f.Type == "mapping" || f.Type == "base64") && f.Bound != "" &&
+				!strings.HasPrefix(f.Path, "status.") {
 				fields = append(fields, fmt.Sprintf("`%s` %s", f.Path, f.Bound))
 			}
 		}
-		fmt.Fprintf(&b, "| [%s](../kinds/%s.md) | %d | %s |\n", info.Name, strings.ToLower(info.Name), info.Bytes(), strings.Join(fields, "; "))
+		fmt.Fprintf(&b, "| [%s](../kinds/%s.md) | %d | %s |\n", info.Name, strings.ToLower(info.Name), info.Bytes(),
+			strings.Join(fields, "; "))
 	}
 	return b.String()
 }

@@ -45,7 +45,8 @@ func fieldsOf(t reflect.Type, prefix string) []Field {
 		rules := rulesOf(f)
 		path := prefix + jsonName(f)
 		fields = append(fields, Field{
-			Path: path, Type: plainType(f.Type, &rules), Bound: boundText(f.Type, &rules), Default: rules.fallback, Meaning: comment(t, f),
+			Path: path, Type: plainType(f.Type, &rules), Bound: boundText(f.Type, &rules), Default: rules.fallback,
+			Meaning:  comment(t, f),
 			Required: rules.required, ReadOnly: rules.readonly, Deprecated: rules.deprecated,
 		})
 		if inner := elem(f.Type); inner.Kind() == reflect.Struct && !isScalar(inner) {

@@ -70,7 +70,8 @@ func (b *builder) kubernetes(d resource.Descriptor, status *Schema) *Schema {
 }
 
 // document adds to the head of a form what is in both.
-func (b *builder) document(d resource.Descriptor, status *Schema, required []string, properties map[string]*Schema) *Schema {
+func (b *builder) document(d resource.Descriptor, status *Schema, required []string,
+	properties map[string]*Schema) *Schema {
 	info := d.Describe()
 	spec := b.defs[info.Name+"Spec"]
 	maps.Copy(properties, map[string]*Schema{
@@ -80,13 +81,15 @@ func (b *builder) document(d resource.Descriptor, status *Schema, required []str
 		"modificationTime": {ReadOnly: true, Description: "the time of the last change"},
 	})
 	if info.ShortName != "" {
-		properties["kri"] = &Schema{Type: "string", ReadOnly: true, Description: "the identifier of the resource in every zone"}
+		properties["kri"] = &Schema{Type: "string", ReadOnly: true,
+			Description: "the identifier of the resource in every zone"}
 	}
 	for _, name := range info.Computed {
 		properties[name] = &Schema{ReadOnly: true, Description: "computed; ignored in a write"}
 	}
 	if info.Scope == resource.Mesh {
-		properties["mesh"] = &Schema{Type: "string", Pattern: kind.Patterns["mesh"].String(), Description: "the mesh of the resource"}
+		properties["mesh"] = &Schema{Type: "string", Pattern: kind.Patterns["mesh"].String(),
+			Description: "the mesh of the resource"}
 	}
 	s := &Schema{Type: "object", Additional: false, Required: required, Properties: properties}
 	switch {
@@ -104,8 +107,10 @@ func (b *builder) document(d resource.Descriptor, status *Schema, required []str
 
 func labels() *Schema {
 	return &Schema{
-		Type: "object", MaxProperties: resource.MaxLabels, Additional: &Schema{Type: "string", MaxLength: 253}, PropertyNames: &Schema{Pattern: kind.Patterns["labelName"].String()},
-		Description: "labels, by which policies and services select the resource; labels with the prefix kuma.io/ have a defined meaning",
+		Type: "object", MaxProperties: resource.MaxLabels, Additional: &Schema{Type: "string", MaxLength: 253},
+		PropertyNames: &Schema{Pattern: kind.Patterns["labelName"].String()},
+		Description: "labels, by which policies and services select the resource; labels with the prefix kuma.io/ " +
+			"have a defined meaning",
 	}
 }
 

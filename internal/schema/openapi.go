@@ -104,7 +104,8 @@ func OpenAPI(version string) *Document {
 	b := &builder{prefix: components + "schemas/", defs: map[string]*Schema{}}
 	doc := &Document{
 		OpenAPI: "3.1.0", Dialect: Draft,
-		Info:     Information{"weft", version, "Resources of a mesh. A body is in the Universal or the Kubernetes form, in JSON or YAML."},
+		Info: Information{"weft", version,
+			"Resources of a mesh. A body is in the Universal or the Kubernetes form, in JSON or YAML."},
 		Security: []Security{{"token": {}}, {"certificate": {}}, {}},
 		Paths:    map[string]Path{},
 	}
@@ -155,7 +156,8 @@ func listOperation(info *resource.Info, id string, where ...string) *Operation {
 	page := &Schema{Type: "object", Required: []string{"total", "items", "next"}, Properties: map[string]*Schema{
 		"total": {Type: "integer", Description: "the number of all matches"},
 		"items": {Type: "array", Items: &Schema{Ref: components + "schemas/" + info.Name}},
-		"next":  {AnyOf: []*Schema{{Type: "string"}, {Type: "null"}}, Description: "the URL of the next page; null on the last one"},
+		"next": {AnyOf: []*Schema{{Type: "string"}, {Type: "null"}},
+			Description: "the URL of the next page; null on the last one"},
 	}}
 	return operation(info, id, fmt.Sprintf("List %s", info.Plural),
 		slices.Concat(where, []string{"size", "offset", "nameFilter", "filter", "format"}),
@@ -173,14 +175,16 @@ func itemPath(info *resource.Info, id string, where ...string) Path {
 	taken := answer("what came of it", &Schema{Ref: components + "schemas/PutAnswer"})
 	put := operation(info, "put"+id, "Create or replace a "+info.Name, write,
 		map[string]Response{"200": taken, "201": taken}, "400", "401", "403", "404", "409", "412", "413", "503")
-	put.RequestBody = &Content{Required: true, Content: map[string]Media{"application/json": {ref}, "application/yaml": {ref}}}
+	put.RequestBody = &Content{Required: true, Content: map[string]Media{"application/json": {ref},
+		"application/yaml": {ref}}}
 	path["put"] = put
 	path["delete"] = operation(info, "delete"+id, "Delete a "+info.Name, write,
 		map[string]Response{"200": {Description: "deleted"}}, "400", "401", "403", "404", "409", "412", "503")
 	return path
 }
 
-func operation(info *resource.Info, id, summary string, parameters []string, responses map[string]Response, problems ...string) *Operation {
+func operation(info *resource.Info, id, summary string, parameters []string, responses map[string]Response,
+	problems ...string) *Operation {
 	o := &Operation{ID: id, Summary: summary, Tags: []string{info.Name}, Responses: responses}
 	for _, name := range parameters {
 		o.Parameters = append(o.Parameters, Reference{components + "parameters/" + name})

@@ -38,14 +38,18 @@ func ExampleFile(d resource.Descriptor) string {
 func Index() string {
 	var b strings.Builder
 	b.WriteString("# Kinds of resources\n\n")
-	b.WriteString("These pages, the JSON Schemas (`GET /_schemas`) and the API description (`GET /openapi.json`) have the same source.\n" +
-		"With the schema of a kind, an editor completes and checks its YAML, in the Universal and in the Kubernetes form.\n" +
-		"The YAML language server reads the schema from a local control plane if the first line of the file is\n\n```yaml\n# yaml-language-server: $schema=http://localhost:5681/_schemas/MeshService\n```\n\n")
+	b.WriteString("These pages, the JSON Schemas (`GET /_schemas`) and the API description (`GET /openapi.json`) " +
+		"have the same source.\n" +
+		"With the schema of a kind, an editor completes and checks its YAML, in the Universal and in the " +
+		"Kubernetes form.\n" +
+		"The YAML language server reads the schema from a local control plane if the first line of the file " +
+		"is\n\n```yaml\n# yaml-language-server: $schema=http://localhost:5681/_schemas/MeshService\n```\n\n")
 	b.WriteString("| kind | scope | description |\n|---|---|---|\n")
 	for _, d := range kind.All() {
 		if info := d.Describe(); !info.Hidden {
 			summary, _, _ := strings.Cut(strings.ReplaceAll(Description(d), "\n", " "), ". ")
-			fmt.Fprintf(&b, "| [%s](%s.md) | %s | %s |\n", info.Name, strings.ToLower(info.Name), scope(info), about(summary, info.Name, ""))
+			fmt.Fprintf(&b, "| [%s](%s.md) | %s | %s |\n", info.Name, strings.ToLower(info.Name), scope(info),
+				about(summary, info.Name, ""))
 		}
 	}
 	return b.String()
@@ -66,7 +70,8 @@ func facts(info *resource.Info) []string {
 	}
 	facts := []string{
 		fmt.Sprintf("Its scope is %s, and its API path `%s`.", scope(info), path),
-		fmt.Sprintf("A document has %d KiB at most; [bounds](../operations/bounds.md) lists the bounds of every kind.", info.Bytes()>>10),
+		fmt.Sprintf("A document has %d KiB at most; [bounds](../operations/bounds.md) lists the bounds of every kind.",
+			info.Bytes()>>10),
 	}
 	if info.ReadOnly {
 		facts = append(facts, "The control plane writes it; users may read it.")
@@ -96,7 +101,8 @@ func table(b *strings.Builder, title string, fields []Field) {
 	}
 	fmt.Fprintf(b, "\n## %s\n\n| field | type | at most | default | meaning |\n|---|---|---|---|---|\n", title)
 	for _, f := range fields {
-		fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s |\n", f.Path, f.Type, f.Bound, defaultOf(f), strings.ReplaceAll(f.meaning(), "|", "\\|"))
+		fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s |\n", f.Path, f.Type, f.Bound, defaultOf(f),
+			strings.ReplaceAll(f.meaning(), "|", "\\|"))
 	}
 }
 

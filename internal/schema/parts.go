@@ -6,19 +6,27 @@ import "weft/kind"
 func parameters() map[string]Parameter {
 	text := &Schema{Type: "string"}
 	return map[string]Parameter{
-		"mesh":       {Name: "mesh", In: "path", Required: true, Description: "a mesh", Schema: &Schema{Type: "string", Pattern: kind.Patterns["mesh"].String()}},
-		"name":       {Name: "name", In: "path", Required: true, Description: "the resource's name", Schema: text},
-		"size":       {Name: "size", In: "query", Description: "the size of a page; without it the response has the whole list", Schema: &Schema{Type: "integer", Minimum: number(1), Maximum: number(1000)}},
-		"offset":     {Name: "offset", In: "query", Description: "the number of skipped items", Schema: &Schema{Type: "integer", Minimum: number(0), Default: 0}},
+		"mesh": {Name: "mesh", In: "path", Required: true, Description: "a mesh",
+			Schema: &Schema{Type: "string", Pattern: kind.Patterns["mesh"].String()}},
+		"name": {Name: "name", In: "path", Required: true, Description: "the resource's name", Schema: text},
+		"size": {Name: "size", In: "query",
+			Description: "the size of a page; without it the response has the whole list",
+			Schema:      &Schema{Type: "integer", Minimum: number(1), Maximum: number(1000)}},
+		"offset": {Name: "offset", In: "query", Description: "the number of skipped items",
+			Schema: &Schema{Type: "integer", Minimum: number(0), Default: 0}},
 		"nameFilter": {Name: "name", In: "query", Description: "a substring of the name", Schema: text},
 		"filter": {
 			Name: "filter", In: "query", Style: "deepObject",
 			Description: "filter[labels.KEY]=VALUE: a required label; several must all match",
 			Schema:      &Schema{Type: "object", Additional: text},
 		},
-		"format":  {Name: "format", In: "query", Description: "the form of the response", Schema: &Schema{Type: "string", Enum: []string{"universal", "k8s"}, Default: "universal"}},
-		"ifMatch": {Name: "If-Match", In: "header", Description: "the ETag of a read: the write takes effect only if the resource has not changed since", Schema: text},
-		"dryRun":  {Name: "dryRun", In: "query", Description: "perform all checks, return the result, and write nothing", Schema: &Schema{Type: "boolean", Default: false}},
+		"format": {Name: "format", In: "query", Description: "the form of the response",
+			Schema: &Schema{Type: "string", Enum: []string{"universal", "k8s"}, Default: "universal"}},
+		"ifMatch": {Name: "If-Match", In: "header",
+			Description: "the ETag of a read: the write takes effect only if the resource has not changed since",
+			Schema:      text},
+		"dryRun": {Name: "dryRun", In: "query", Description: "perform all checks, return the result, and write nothing",
+			Schema: &Schema{Type: "boolean", Default: false}},
 	}
 }
 

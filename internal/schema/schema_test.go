@@ -17,17 +17,27 @@ func TestSchemasRefuse(t *testing.T) {
 		{"an unknown field", `{type: Mesh, name: m, mtsl: {}}`, "mtsl"},
 		{"a field that has no effect", `{type: Mesh, name: m, constraints: {}}`, "constraints"},
 		{"a value of another type", `{type: Zone, name: z, enabled: "no"}`, "/enabled"},
-		{"a port", `{type: Dataplane, mesh: m, name: d, networking: {inbound: [{port: 70000}]}}`, "/networking/inbound/0/port"},
+		{"a port", `{type: Dataplane, mesh: m, name: d, networking: {inbound: [{port: 70000}]}}`,
+			"/networking/inbound/0/port"},
 		{"an address", `{type: Dataplane, mesh: m, name: d, networking: {address: web_1}}`, "/networking/address"},
-		{"a choice", `{type: Dataplane, mesh: m, name: d, networking: {inbound: [{port: 1, protocol: udp}]}}`, "/networking/inbound/0/protocol"},
-		{"a duration", `{type: Dataplane, mesh: m, name: d, networking: {inbound: [{port: 1, serviceProbe: {interval: soon}}]}}`, "/interval"},
-		{"a tag", `{type: Dataplane, mesh: m, name: d, networking: {inbound: [{port: 1, tags: {a: "b c"}}]}}`, "/tags/a"},
+		{"a choice", `{type: Dataplane, mesh: m, name: d, networking: {inbound: [{port: 1, protocol: udp}]}}`,
+			"/networking/inbound/0/protocol"},
+		{"a duration",
+			`{type: Dataplane, mesh: m, name: d, networking: {inbound: [{port: 1, serviceProbe: {interval: soon}}]}}`,
+			"/interval"},
+		{"a tag", `{type: Dataplane, mesh: m, name: d, networking: {inbound: [{port: 1, tags: {a: "b c"}}]}}`,
+			"/tags/a"},
 		{"nothing that is required", `{type: Secret, mesh: m, name: s}`, "data"},
 		{"no base64", `{type: Secret, mesh: m, name: s, data: "?"}`, "/data"},
 		{"no spec", `{type: MeshTrust, mesh: m, name: t}`, "spec"},
-		{"two selectors", `{type: MeshService, mesh: m, name: s, spec: {selector: {dataplaneTags: {a: b}, dataplaneRef: {name: a}}, ports: [{port: 80}]}}`, "/spec/selector"},
-		{"no port", `{type: MeshService, mesh: m, name: s, spec: {selector: {dataplaneRef: {name: a}}, ports: []}}`, "/spec/ports"},
-		{"the Kubernetes form", `{apiVersion: kuma.io/v1alpha1, kind: MeshService, metadata: {name: S}, spec: {selector: {dataplaneRef: {name: a}}, ports: [{port: 80}]}}`, "/metadata/name"},
+		{"two selectors",
+			`{type: MeshService, mesh: m, name: s, spec: {selector: {dataplaneTags: {a: b}, dataplaneRef: {name: ` +
+				`a}}, ports: [{port: 80}]}}`, "/spec/selector"},
+		{"no port", `{type: MeshService, mesh: m, name: s, spec: {selector: {dataplaneRef: {name: a}}, ports: []}}`,
+			"/spec/ports"},
+		{"the Kubernetes form",
+			`{apiVersion: kuma.io/v1alpha1, kind: MeshService, metadata: {name: S}, spec: {selector: {dataplaneRef: ` +
+				`{name: a}}, ports: [{port: 80}]}}`, "/metadata/name"},
 		{"another apiVersion", `{apiVersion: v1, kind: Mesh, metadata: {name: m}}`, "/apiVersion"},
 	} {
 		name := kindOf(test.doc)
@@ -41,7 +51,8 @@ func TestSchemasRefuse(t *testing.T) {
 // kindOf is the kind that a document of a test means, a Mesh where it names none.
 func kindOf(doc string) string {
 	for _, d := range kind.All() {
-		if name := d.Describe().Name; strings.Contains(doc, "type: "+name+",") || strings.Contains(doc, "kind: "+name+",") {
+		if name := d.Describe().Name; strings.Contains(doc, "type: "+name+",") ||
+			strings.Contains(doc, "kind: "+name+",") {
 			return name
 		}
 	}

@@ -16,13 +16,15 @@ func accessRules() []setting {
 		fallback := defaults[d.Action]
 		path := "access.static." + string(d.Action)
 		settings = append(settings, setting{
-			path: path + ".users", env: d.Action.Variable("USERS"), list: true, fallback: strings.Join(fallback.Users, ","),
-			doc: fmt.Sprintf("Users with the permission to %s.", d.Doing),
-			set: rule(d.Action, func(r *access.Rule, names []string) { r.Users = names }),
+			path: path + ".users", env: d.Action.Variable("USERS"), list: true,
+			fallback: strings.Join(fallback.Users, ","),
+			doc:      fmt.Sprintf("Users with the permission to %s.", d.Doing),
+			set:      rule(d.Action, func(r *access.Rule, names []string) { r.Users = names }),
 		}, setting{
-			path: path + ".groups", env: d.Action.Variable("GROUPS"), list: true, fallback: strings.Join(fallback.Groups, ","),
-			doc: fmt.Sprintf("Groups whose members have the permission to %s.", d.Doing),
-			set: rule(d.Action, func(r *access.Rule, names []string) { r.Groups = names }),
+			path: path + ".groups", env: d.Action.Variable("GROUPS"), list: true,
+			fallback: strings.Join(fallback.Groups, ","),
+			doc:      fmt.Sprintf("Groups whose members have the permission to %s.", d.Doing),
+			set:      rule(d.Action, func(r *access.Rule, names []string) { r.Groups = names }),
 		})
 	}
 	return settings

@@ -28,12 +28,14 @@ var all = slices.Concat(zoneSettings, plain, storeSettings, accessRules())
 var plain = []setting{
 	{
 		path: "general.dataDir", env: "KUMA_GENERAL_DATA_DIR", fallback: "weft-data",
-		doc: "The data directory: the store, the keys and the server's own certificates. A relative path starts at the working directory. Flag: `--data-dir`.",
+		doc: "The data directory: the store, the keys and the server's own certificates. A relative path starts at " +
+			"the working directory. Flag: `--data-dir`.",
 		set: text(func(s *Settings) *string { return &s.DataDir }),
 	},
 	{
 		path: "general.tlsCertFile", env: "KUMA_GENERAL_TLS_CERT_FILE",
-		doc: "The certificate chain in PEM of the data plane server. Empty: the control plane generates one with its own CA, whose certificate is `ca.crt` in the data directory.",
+		doc: "The certificate chain in PEM of the data plane server. Empty: the control plane generates one with its " +
+			"own CA, whose certificate is `ca.crt` in the data directory.",
 		set: text(func(s *Settings) *string { return &s.TLSCertFile }),
 	},
 	{
@@ -83,7 +85,8 @@ var plain = []setting{
 	},
 	{
 		path: "apiServer.https.tlsCertFile", env: "KUMA_API_SERVER_HTTPS_TLS_CERT_FILE",
-		doc: "The API's certificate chain in PEM, read again when it changes. Empty: that of the data plane server, `general.tlsCertFile`.",
+		doc: "The API's certificate chain in PEM, read again when it changes. Empty: that of the data plane server, " +
+			"`general.tlsCertFile`.",
 		set: text(func(s *Settings) *string { return &s.APIOverTLS.CertFile }),
 	},
 	{
@@ -93,7 +96,9 @@ var plain = []setting{
 	},
 	{
 		path: "apiServer.https.tlsCaFile", env: "KUMA_API_SERVER_HTTPS_TLS_CA_FILE",
-		doc: "CA certificates in PEM for client certificates, read again when they change. A client certificate of one of these CAs identifies a user of the API: the common name is the user's name, the organizations are the groups.",
+		doc: "CA certificates in PEM for client certificates, read again when they change. A client certificate of " +
+			"one of these CAs identifies a user of the API: the common name is the user's name, the organizations " +
+			"are the groups.",
 		set: text(func(s *Settings) *string { return &s.APIOverTLS.ClientCAFile }),
 	},
 	{
@@ -108,23 +113,30 @@ var plain = []setting{
 	},
 	{
 		path: "apiServer.authn.localhostIsAdmin", env: "KUMA_API_SERVER_AUTHN_LOCALHOST_IS_ADMIN", fallback: "false",
-		doc: "Only `false` is accepted: a loopback address proves nothing, because every proxy on this machine connects from there. The user that runs the control plane, and root, are administrators through the unix socket `admin.sock` in the data directory, which `weft` finds automatically.",
+		doc: "Only `false` is accepted: a loopback address proves nothing, because every proxy on this machine " +
+			"connects from there. The user that runs the control plane, and root, are administrators through the " +
+			"unix socket `admin.sock` in the data directory, which `weft` finds automatically.",
 		set: func(_ *Settings, v string) error {
 			if admin, err := strconv.ParseBool(v); err != nil || admin {
-				return errors.New("is not possible: a loopback address proves nothing, since every proxy on this machine connects from there; leave it out. " +
-					"`weft` on this machine uses the unix socket admin.sock in the data directory, and kumactl a token of `weft generate user-token`")
+				return errors.New("is not possible: a loopback address proves nothing, since every proxy on this " +
+					"machine connects from there; leave it out. " +
+					"`weft` on this machine uses the unix socket admin.sock in the data directory, and kumactl a " +
+					"token of `weft generate user-token`")
 			}
 			return nil
 		},
 	},
 	{
-		path: "apiServer.authn.tokens.bootstrapAdminToken", env: "KUMA_API_SERVER_AUTHN_TOKENS_BOOTSTRAP_ADMIN_TOKEN", fallback: "true",
-		doc: "On the first start, store an administrator's user token, valid for ten years, as the GlobalSecret `admin-user-token`.",
+		path: "apiServer.authn.tokens.bootstrapAdminToken", env: "KUMA_API_SERVER_AUTHN_TOKENS_BOOTSTRAP_ADMIN_TOKEN",
+		fallback: "true",
+		doc: "On the first start, store an administrator's user token, valid for ten years, as the GlobalSecret " +
+			"`admin-user-token`.",
 		set: boolean(func(s *Settings) *bool { return &s.BootstrapAdminToken }),
 	},
 	{
 		path: "audit.output", env: "KUMA_AUDIT_OUTPUT", fallback: string(AuditFile),
-		doc: "The output of the audit log, which records writes, generated tokens and reads of Secrets. `file`: `audit.log` in the data directory. `stdout`: the standard output. `off`: no audit log.",
+		doc: "The output of the audit log, which records writes, generated tokens and reads of Secrets. `file`: " +
+			"`audit.log` in the data directory. `stdout`: the standard output. `off`: no audit log.",
 		set: func(s *Settings, v string) error {
 			s.Audit.Output = AuditOutput(v)
 			if !slices.Contains([]AuditOutput{AuditFile, AuditStdout, AuditOff}, s.Audit.Output) {
@@ -135,7 +147,8 @@ var plain = []setting{
 	},
 	{
 		path: "audit.maxSize", env: "KUMA_AUDIT_MAX_SIZE", fallback: "100",
-		doc: "The size in MiB, 1 to 10000, at which the file is rotated to `audit.log.1`, `audit.log.1` to `audit.log.2`, and so on.",
+		doc: "The size in MiB, 1 to 10000, at which the file is rotated to `audit.log.1`, `audit.log.1` to " +
+			"`audit.log.2`, and so on.",
 		set: number(1, 10_000, func(s *Settings) *int { return &s.Audit.MaxSize }),
 	},
 	{
@@ -155,9 +168,14 @@ var plain = []setting{
 	},
 	{
 		path: "dpServer.drainTime", env: "KUMA_DP_SERVER_DRAIN_TIME", fallback: "5s",
-		doc: "The drain time, `2s` to `20s`: how long an unused resource stays after the ack of its last client. It applies to drained listeners with their permissions, SNI routes, former SANs and certificates, and stopping proxies. A request that a client's proxy sent before its ack, and that arrives after the drain time, may fail. A proxy stops within 85 seconds with the longest drain time. Revoked permissions, denies and evictions take effect at once ([draining](defaults.md#draining)).",
+		doc: "The drain time, `2s` to `20s`: how long an unused resource stays after the ack of its last client. It " +
+			"applies to drained listeners with their permissions, SNI routes, former SANs and certificates, and " +
+			"stopping proxies. A request that a client's proxy sent before its ack, and that arrives after the drain " +
+			"time, may fail. A proxy stops within 85 seconds with the longest drain time. Revoked permissions, " +
+			"denies and evictions take effect at once ([draining](defaults.md#draining)).",
 		set: func(s *Settings, v string) (err error) {
-			if s.DrainTime, err = time.ParseDuration(v); err != nil || s.DrainTime < 2*time.Second || s.DrainTime > 20*time.Second {
+			if s.DrainTime, err = time.ParseDuration(v); err != nil || s.DrainTime < 2*time.Second ||
+				s.DrainTime > 20*time.Second {
 				return errors.New("is not a duration from 2s to 20s, such as 5s")
 			}
 			return nil
@@ -180,12 +198,15 @@ var plain = []setting{
 	},
 	{
 		path: "defaults.skipHostnameGenerators", env: "KUMA_DEFAULTS_SKIP_HOSTNAME_GENERATORS", fallback: "false",
-		doc: "On the first start, do not create the HostnameGenerators of `NAME.svc.mesh.local`, `NAME.svc.ZONE.mesh.local`, `NAME.mzsvc.mesh.local` and `NAME.extsvc.mesh.local`.",
+		doc: "On the first start, do not create the HostnameGenerators of `NAME.svc.mesh.local`, " +
+			"`NAME.svc.ZONE.mesh.local`, `NAME.mzsvc.mesh.local` and `NAME.extsvc.mesh.local`.",
 		set: boolean(func(s *Settings) *bool { return &s.SkipHostnameGenerators }),
 	},
 	{
 		path: "defaults.mesh", env: "KUMA_DEFAULTS_MESH", fallback: "",
-		doc: "The mesh of a Dataplane whose agent states none (`default` where this is empty). It is also the mesh that gives ZoneEgresses their identity; this needs the setting only where there are several meshes ([egress identity](operations/egress-identity.md)).",
+		doc: "The mesh of a Dataplane whose agent states none (`default` where this is empty). It is also the mesh " +
+			"that gives ZoneEgresses their identity; this needs the setting only where there are several meshes " +
+			"([egress identity](operations/egress-identity.md)).",
 		set: optional(label(func(s *Settings) *string { return &s.DefaultMesh })),
 	},
 	{
@@ -195,22 +216,30 @@ var plain = []setting{
 	},
 	{
 		path: "ipam.meshMultiZoneService.cidr", env: "KUMA_IPAM_MESH_MULTI_ZONE_SERVICE_CIDR", fallback: "243.0.0.0/8",
-		doc: "The range of the virtual IPs of MeshMultiZoneServices, separate in each zone. Assigned addresses stay when it changes.",
+		doc: "The range of the virtual IPs of MeshMultiZoneServices, separate in each zone. Assigned addresses stay " +
+			"when it changes.",
 		set: network(func(s *Settings) *netip.Prefix { return &s.MeshMultiZoneServiceCIDR }),
 	},
 	{
 		path: "ipam.meshExternalService.cidr", env: "KUMA_IPAM_MESH_EXTERNAL_SERVICE_CIDR", fallback: "242.0.0.0/8",
-		doc: "The range of the virtual IPs of MeshExternalServices, separate in each zone. Assigned addresses stay when it changes.",
+		doc: "The range of the virtual IPs of MeshExternalServices, separate in each zone. Assigned addresses stay " +
+			"when it changes.",
 		set: network(func(s *Settings) *netip.Prefix { return &s.MeshExternalServiceCIDR }),
 	},
 	{
 		path: "egress.allowedLocalNetworks", env: "KUMA_EGRESS_ALLOWED_LOCAL_NETWORKS", list: true,
-		doc: "Networks of local addresses that are allowed, such as `127.0.3.0/24`. Local addresses (loopback, link-local, multicast, reserved, metadata) are otherwise rejected or excluded for endpoints of MeshExternalServices, for servers and ingresses to which zone proxies forward, and for host names of Dataplanes and zone ingresses. Set it where all machines of a mesh are one, to the same value on global and in each zone ([external services](operations/external-services.md#local-addresses)).",
+		doc: "Networks of local addresses that are allowed, such as `127.0.3.0/24`. Local addresses (loopback, " +
+			"link-local, multicast, reserved, metadata) are otherwise rejected or excluded for endpoints of " +
+			"MeshExternalServices, for servers and ingresses to which zone proxies forward, and for host names of " +
+			"Dataplanes and zone ingresses. Set it where all machines of a mesh are one, to the same value on global " +
+			"and in each zone ([external services](operations/external-services.md#local-addresses)).",
 		set: networks(func(s *Settings) *[]netip.Prefix { return &s.LocalNetworks }),
 	},
 	{
 		path: "hostNames.resolvers", env: "KUMA_HOST_NAMES_RESOLVERS", list: true,
-		doc: "The DNS resolvers, IP addresses with or without a port, for host names of the zone's Dataplanes and of other zones' ingresses. Empty: those of `/etc/resolv.conf`. See [host names as addresses](operations/host-names.md).",
+		doc: "The DNS resolvers, IP addresses with or without a port, for host names of the zone's Dataplanes and of " +
+			"other zones' ingresses. Empty: those of `/etc/resolv.conf`. See [host names as " +
+			"addresses](operations/host-names.md).",
 		set: resolvers(func(s *Settings) *[]netip.AddrPort { return &s.Resolvers }),
 	},
 	{
@@ -237,7 +266,8 @@ func resolvers(field func(*Settings) *[]netip.AddrPort) func(*Settings, string) 
 				at, err = netip.AddrPortFrom(address, 53), nil
 			}
 			if err != nil || at.Port() == 0 {
-				return fmt.Errorf("has %q, which is not an IP address with or without a port, such as 10.0.0.2 or 10.0.0.2:53", text)
+				return fmt.Errorf(
+					"has %q, which is not an IP address with or without a port, such as 10.0.0.2 or 10.0.0.2:53", text)
 			}
 			*field(s) = append(*field(s), at)
 		}
@@ -286,7 +316,8 @@ func label(field func(*Settings) *string) func(*Settings, string) error {
 	return func(s *Settings, v string) error {
 		*field(s) = v
 		if !dnsLabel.MatchString(v) {
-			return errors.New("is not a DNS label: lower-case letters, digits and \"-\", beginning with a letter, at most 63 characters")
+			return errors.New("is not a DNS label: lower-case letters, digits and \"-\", beginning with a letter, at " +
+				"most 63 characters")
 		}
 		return nil
 	}

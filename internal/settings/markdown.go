@@ -10,12 +10,12 @@ func Markdown() string {
 	var b strings.Builder
 	b.WriteString(`# Settings of the control plane
 
-A flag of ` + "`weft cp run`" + ` takes precedence over a variable, a variable over the file (` + "`--config-file`" + `, YAML), and the
-file over the default.
+A flag of ` + "`weft cp run`" + ` takes precedence over a variable. A variable takes precedence over the file
+(` + "`--config-file`" + `, YAML), and the file over the default.
 
-An unknown key in the file is an error at the start, and so is an unknown variable that begins with ` + "`KUMA_`" + `. Variables of
-the agent and of Kubernetes service links are ignored. Settings of Kuma that have no meaning here produce a warning in the
-log.
+An unknown key in the file is an error at the start, and so is an unknown variable with the prefix
+` + "`KUMA_`" + `. Variables of the agent and of Kubernetes service links are ignored. Settings of Kuma that
+have no meaning here produce a warning in the log.
 
 | key in the file | variable | default | meaning |
 |---|---|---|---|
@@ -27,7 +27,8 @@ log.
 		}
 		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s |\n", s.path, s.env, fallback, s.doc)
 	}
-	b.WriteString("\n## Settings of Kuma without effect\n\nA name that ends in `_` stands for all variables with this prefix.\n\n| variable | reason |\n|---|---|\n")
+	b.WriteString("\n## Settings of Kuma without effect\n\nA name that ends in `_` stands for all variables with " +
+		"this prefix.\n\n| variable | reason |\n|---|---|\n")
 	for _, m := range meaningless {
 		fmt.Fprintf(&b, "| `%s` | %s |\n", m.name, m.reason)
 	}

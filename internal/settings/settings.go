@@ -1,7 +1,7 @@
 // Package settings reads what an operator sets of a control plane: flags over `KUMA_*` variables over a
 // YAML file over defaults.
 //
-// What is not known is an error, never ignored in silence: a misspelt key in the file, a misspelt
+// What is not known is an error, never ignored in silence: a misspelled key in the file, a misspelled
 // variable. Variables that are somebody else's are left alone, and those of Kuma that have no meaning
 // here are answered with a warning. The one list of settings is [all]; parsing, checking, the
 // documentation page and [Settings.Effective] follow from it.
@@ -70,43 +70,45 @@ type Settings struct {
 	effective []Value
 }
 
-// StoreType says where resources are kept.
+// StoreType is the kind of the store of the resources.
 type StoreType string
 
+// The store types.
 const (
-	SQLite     StoreType = "sqlite"   // in a file under DataDir
-	PostgreSQL StoreType = "postgres" // in a database that several instances may share
-	Memory     StoreType = "memory"   // nowhere; gone with the process
+	SQLite     StoreType = "sqlite"   // a file under DataDir
+	PostgreSQL StoreType = "postgres" // a database that several replicas may share
+	Memory     StoreType = "memory"   // lost with the process
 )
 
-// Address is where a server listens. Port 0 means any free port.
+// Address is the address of a listening server. Port 0 means any free port.
 type Address struct {
 	Interface string
 	Port      uint16
 }
 
-// String is the address as net.Listen takes it.
+// String returns the address in the form of net.Listen, HOST:PORT.
 func (a Address) String() string {
 	return net.JoinHostPort(a.Interface, strconv.Itoa(int(a.Port)))
 }
 
-// Audit is where it is recorded who did what.
+// Audit configures the audit log.
 type Audit struct {
 	Output  AuditOutput
 	MaxSize int // of one file, in MiB
 	Keep    int // older files
 }
 
-// AuditOutput says where the record goes.
+// AuditOutput is the destination of the audit log.
 type AuditOutput string
 
+// The destinations of the audit log.
 const (
 	AuditFile   AuditOutput = "file" // audit.log under DataDir
 	AuditStdout AuditOutput = "stdout"
 	AuditOff    AuditOutput = "off"
 )
 
-// OptionalAddress is where a server listens that may be turned off.
+// OptionalAddress is the address of a server that can be disabled.
 type OptionalAddress struct {
 	Enabled bool
 	Address
@@ -190,7 +192,8 @@ func (s *Settings) apply(given map[string]Value) error {
 // check refuses what is wrong with settings taken together.
 func (s *Settings) check() error {
 	if (s.TLSCertFile == "") != (s.TLSKeyFile == "") {
-		return errors.New("general.tlsCertFile and general.tlsKeyFile belong together: set both, or neither to have a certificate made")
+		return errors.New("general.tlsCertFile and general.tlsKeyFile belong together: set both, or neither to have " +
+			"a certificate made")
 	}
 	return errors.Join(s.APIOverTLS.check(s.API.Enabled), s.checkStore(), s.checkZones())
 }
@@ -198,11 +201,14 @@ func (s *Settings) check() error {
 func (a *APIOverTLS) check(plain bool) error {
 	switch {
 	case (a.CertFile == "") != (a.KeyFile == ""):
-		return errors.New("apiServer.https.tlsCertFile and apiServer.https.tlsKeyFile belong together: set both, or neither to use the certificate of the server for proxies")
+		return errors.New("apiServer.https.tlsCertFile and apiServer.https.tlsKeyFile belong together: set both, or " +
+			"neither to use the certificate of the server for proxies")
 	case a.RequireClientCert && a.ClientCAFile == "" && a.ClientCADir == "":
-		return errors.New("apiServer.https.requireClientCert lets nobody in without apiServer.https.tlsCaFile or apiServer.auth.clientCertsDir: name the CAs of the certificates")
+		return errors.New("apiServer.https.requireClientCert lets nobody in without apiServer.https.tlsCaFile or " +
+			"apiServer.auth.clientCertsDir: name the CAs of the certificates")
 	case !plain && !a.Enabled:
-		return errors.New("apiServer.http.enabled and apiServer.https.enabled are both false: without its API nobody reaches the control plane")
+		return errors.New("apiServer.http.enabled and apiServer.https.enabled are both false: without its API nobody " +
+			"reaches the control plane")
 	}
 	return nil
 }

@@ -21,7 +21,8 @@ func TestDefaults(t *testing.T) {
 	if err != nil || len(warnings) != 0 {
 		t.Fatalf("Load: %v, warnings %q", err, warnings)
 	}
-	if s.API.String() != "0.0.0.0:5681" || s.DataPlane.String() != "0.0.0.0:5678" || s.Diagnostics.String() != "0.0.0.0:5680" {
+	if s.API.String() != "0.0.0.0:5681" || s.DataPlane.String() != "0.0.0.0:5678" ||
+		s.Diagnostics.String() != "0.0.0.0:5680" {
 		t.Errorf("addresses: %s %s %s", s.API, s.DataPlane, s.Diagnostics)
 	}
 	if s.ZoneName != "default" || s.DefaultMesh != "" || s.Store != SQLite || s.SkipMeshCreation {
@@ -33,7 +34,8 @@ func TestDefaults(t *testing.T) {
 }
 
 func TestPrecedence(t *testing.T) {
-	file := write(t, "general: {dataDir: from-file}\nstore:\n  type: memory\napiServer: {http: {port: 1001}}\ndpServer: {port: 1002}\n")
+	file := write(t, "general: {dataDir: from-file}\nstore:\n  type: memory\napiServer: {http: {port: "+
+		"1001}}\ndpServer: {port: 1002}\n")
 	environ := []string{"KUMA_GENERAL_DATA_DIR=from-variable", "KUMA_DP_SERVER_PORT=2002"}
 	s, _, err := Load(file, environ, map[string]string{"general.dataDir": "from-flag"})
 	if err != nil {
@@ -64,7 +66,8 @@ func TestTheDefaultMesh(t *testing.T) {
 		want    string
 	}{{"", nil, ""}, {file, nil, "from-file"}, {file, []string{"KUMA_DEFAULTS_MESH=shop"}, "shop"}} {
 		if s, _, err := Load(c.file, c.environ, nil); err != nil || s.DefaultMesh != c.want {
-			t.Errorf("file %q, environment %q: the default mesh is %q (%v), want %q", c.file, c.environ, s.DefaultMesh, err, c.want)
+			t.Errorf("file %q, environment %q: the default mesh is %q (%v), want %q", c.file, c.environ, s.DefaultMesh,
+				err, c.want)
 		}
 	}
 	if _, _, err := Load("", []string{"KUMA_DEFAULTS_MESH=Shop!"}, nil); err == nil {
@@ -74,7 +77,9 @@ func TestTheDefaultMesh(t *testing.T) {
 
 func TestModes(t *testing.T) {
 	const inline = "KUMA_MULTIZONE_ZONE_KDS_AUTH_CP_TOKEN_INLINE=eyJ.secret"
-	s, _, err := Load("", []string{"KUMA_MULTIZONE_ZONE_NAME=east", "KUMA_MULTIZONE_ZONE_GLOBAL_ADDRESS=grpcs://global.example", inline}, nil)
+	s, _, err := Load("",
+		[]string{"KUMA_MULTIZONE_ZONE_NAME=east", "KUMA_MULTIZONE_ZONE_GLOBAL_ADDRESS=grpcs://global.example", inline},
+		nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +99,8 @@ func TestModes(t *testing.T) {
 
 func TestLists(t *testing.T) {
 	file := write(t, "access: {static: {write: {groups: [deployers, ops]}, read: {users: [], groups: everybody}}}")
-	s, _, err := Load(file, []string{"KUMA_ACCESS_STATIC_ADMIN_RESOURCES_GROUPS= keepers,,ops ,ops", "KUMA_ACCESS_STATIC_ADMIN_RESOURCES_USERS="}, nil)
+	s, _, err := Load(file, []string{"KUMA_ACCESS_STATIC_ADMIN_RESOURCES_GROUPS= keepers,,ops ,ops",
+		"KUMA_ACCESS_STATIC_ADMIN_RESOURCES_USERS="}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,49 +137,80 @@ func TestRefused(t *testing.T) {
 		environ []string
 		want    []string // parts of the message
 	}{
-		"unknown key":            {file: "store: {typo: memory}", want: []string{"store.typo is not a setting"}},
-		"branch for a value":     {file: "mode: {mode: zone}", want: []string{"mode takes a single value"}},
-		"a name with a comma":    {file: `access: {static: {write: {users: ["a,b"]}}}`, want: []string{"access.static.write.users takes a list of names"}},
-		"a list of mappings":     {file: "access: {static: {write: {users: [{a: b}]}}}", want: []string{"access.static.write.users takes a list of names"}},
-		"a list for a value":     {file: "mode: [zone]", want: []string{"mode takes a single value"}},
-		"audit output":           {environ: []string{"KUMA_AUDIT_OUTPUT=syslog"}, want: []string{"use file, stdout or off"}},
-		"audit size":             {environ: []string{"KUMA_AUDIT_MAX_SIZE=0", "KUMA_AUDIT_KEEP=many"}, want: []string{`"0" is not a number from 1`, `"many" is not a number from 0`}},
-		"API off":                {environ: []string{"KUMA_API_SERVER_HTTP_ENABLED=false", "KUMA_API_SERVER_HTTPS_ENABLED=false"}, want: []string{"nobody reaches the control plane"}},
-		"API key alone":          {environ: []string{"KUMA_API_SERVER_HTTPS_TLS_KEY_FILE=x"}, want: []string{"apiServer.https.tlsKeyFile belong together"}},
-		"certificates of nobody": {environ: []string{"KUMA_API_SERVER_HTTPS_REQUIRE_CLIENT_CERT=true"}, want: []string{"lets nobody in without apiServer.https.tlsCaFile"}},
-		"key twice":              {file: "mode: zone\nmode: zone", want: []string{`key "mode" already set`}},
-		"not a mapping":          {file: "- 1", want: []string{"is a mapping"}},
-		"unknown variable":       {environ: []string{"KUMA_STORE_TIPE=memory"}, want: []string{"KUMA_STORE_TIPE is not a setting", "unset KUMA_STORE_TIPE"}},
-		"misspelt port":          {environ: []string{"KUMA_DP_SERVR_PORT=1"}, want: []string{"KUMA_DP_SERVR_PORT is not a setting"}},
-		"mode":                   {environ: []string{"KUMA_MODE=remote"}, want: []string{"mode (KUMA_MODE)", `"remote" is not a mode; use zone or global`}},
-		"global that joins":      {environ: []string{"KUMA_MODE=global", "KUMA_MULTIZONE_ZONE_GLOBAL_ADDRESS=grpcs://g"}, want: []string{"mode is global"}},
-		"join without a token":   {environ: []string{"KUMA_MULTIZONE_ZONE_GLOBAL_ADDRESS=grpcs://g"}, want: []string{"needs the zone's token", "--zone-token-file", "weft generate zone-token"}},
-		"join in plain text":     {environ: []string{"KUMA_MULTIZONE_ZONE_GLOBAL_ADDRESS=grpc://g:5685"}, want: []string{"write grpcs://HOST:PORT"}},
-		"zone expiry":            {environ: []string{"KUMA_MULTIZONE_GLOBAL_ZONE_EXPIRY=-1s"}, want: []string{"is not a duration such as 30m"}},
-		"drain time":             {environ: []string{"KUMA_DP_SERVER_DRAIN_TIME=0s"}, want: []string{"dpServer.drainTime (KUMA_DP_SERVER_DRAIN_TIME)", `"0s" is not a duration from 2s to 20s`}},
-		"long drain time":        {environ: []string{"KUMA_DP_SERVER_DRAIN_TIME=21s"}, want: []string{"dpServer.drainTime (KUMA_DP_SERVER_DRAIN_TIME)", `"21s" is not a duration from 2s to 20s`}},
-		"half a sync server":     {environ: []string{"KUMA_MULTIZONE_GLOBAL_KDS_TLS_KEY_FILE=x"}, want: []string{"multizone.global.kds.tlsCertFile", "belong together"}},
-		"zone name":              {environ: []string{"KUMA_MULTIZONE_ZONE_NAME=a.b"}, want: []string{`"a.b" is not a DNS label`}},
-		"port":                   {environ: []string{"KUMA_DP_SERVER_PORT=65536"}, want: []string{`"65536" is not a port`}},
-		"interface":              {environ: []string{"KUMA_API_SERVER_HTTP_INTERFACE=eth0"}, want: []string{`"eth0" is not an IP address`}},
-		"store":                  {environ: []string{"KUMA_STORE_TYPE=mysql"}, want: []string{"use sqlite, postgres or memory"}},
-		"no key for PostgreSQL":  {environ: []string{"KUMA_STORE_TYPE=postgres"}, want: []string{"store.encryption.keyFile is empty", "weft generate encryption-key"}},
-		"TLS mode":               {environ: []string{"KUMA_STORE_POSTGRES_TLS_MODE=prefer"}, want: []string{"use disable, verifyNone, verifyCa, verifyFull"}},
-		"too few connections":    {environ: []string{"KUMA_STORE_POSTGRES_MAX_OPEN_CONNECTIONS=2"}, want: []string{"3 or more"}},
-		"no timeout":             {environ: []string{"KUMA_STORE_POSTGRES_CONNECTION_TIMEOUT=0"}, want: []string{"is not a number of seconds"}},
-		"half a client":          {environ: []string{"KUMA_STORE_POSTGRES_TLS_CERT_PATH=x"}, want: []string{"belong together"}},
-		"boolean":                {environ: []string{"KUMA_DEFAULTS_SKIP_MESH_CREATION=ja"}, want: []string{"is neither true nor false"}},
-		"network with host bits": {environ: []string{"KUMA_IPAM_MESH_SERVICE_CIDR=241.0.0.1/8"}, want: []string{"is not an IPv4 network"}},
+		"unknown key":        {file: "store: {typo: memory}", want: []string{"store.typo is not a setting"}},
+		"branch for a value": {file: "mode: {mode: zone}", want: []string{"mode takes a single value"}},
+		"a name with a comma": {file: `access: {static: {write: {users: ["a,b"]}}}`,
+			want: []string{"access.static.write.users takes a list of names"}},
+		"a list of mappings": {file: "access: {static: {write: {users: [{a: b}]}}}",
+			want: []string{"access.static.write.users takes a list of names"}},
+		"a list for a value": {file: "mode: [zone]", want: []string{"mode takes a single value"}},
+		"audit output": {environ: []string{"KUMA_AUDIT_OUTPUT=syslog"},
+			want: []string{"use file, stdout or off"}},
+		"audit size": {environ: []string{"KUMA_AUDIT_MAX_SIZE=0", "KUMA_AUDIT_KEEP=many"},
+			want: []string{`"0" is not a number from 1`, `"many" is not a number from 0`}},
+		"API off": {environ: []string{"KUMA_API_SERVER_HTTP_ENABLED=false",
+			"KUMA_API_SERVER_HTTPS_ENABLED=false"}, want: []string{"nobody reaches the control plane"}},
+		"API key alone": {environ: []string{"KUMA_API_SERVER_HTTPS_TLS_KEY_FILE=x"},
+			want: []string{"apiServer.https.tlsKeyFile belong together"}},
+		"certificates of nobody": {environ: []string{"KUMA_API_SERVER_HTTPS_REQUIRE_CLIENT_CERT=true"},
+			want: []string{"lets nobody in without apiServer.https.tlsCaFile"}},
+		"key twice":     {file: "mode: zone\nmode: zone", want: []string{`key "mode" already set`}},
+		"not a mapping": {file: "- 1", want: []string{"is a mapping"}},
+		"unknown variable": {environ: []string{"KUMA_STORE_TIPE=memory"},
+			want: []string{"KUMA_STORE_TIPE is not a setting", "unset KUMA_STORE_TIPE"}},
+		"misspelled port": {environ: []string{"KUMA_DP_SERVR_PORT=1"},
+			want: []string{"KUMA_DP_SERVR_PORT is not a setting"}},
+		"mode": {environ: []string{"KUMA_MODE=remote"},
+			want: []string{"mode (KUMA_MODE)", `"remote" is not a mode; use zone or global`}},
+		"global that joins": {environ: []string{"KUMA_MODE=global",
+			"KUMA_MULTIZONE_ZONE_GLOBAL_ADDRESS=grpcs://g"}, want: []string{"mode is global"}},
+		"join without a token": {environ: []string{"KUMA_MULTIZONE_ZONE_GLOBAL_ADDRESS=grpcs://g"},
+			want: []string{"needs the zone's token", "--zone-token-file", "weft generate zone-token"}},
+		"join in plain text": {environ: []string{"KUMA_MULTIZONE_ZONE_GLOBAL_ADDRESS=grpc://g:5685"},
+			want: []string{"write grpcs://HOST:PORT"}},
+		"zone expiry": {environ: []string{"KUMA_MULTIZONE_GLOBAL_ZONE_EXPIRY=-1s"},
+			want: []string{"is not a duration such as 30m"}},
+		"drain time": {environ: []string{"KUMA_DP_SERVER_DRAIN_TIME=0s"},
+			want: []string{"dpServer.drainTime (KUMA_DP_SERVER_DRAIN_TIME)", `"0s" is not a duration from 2s to 20s`}},
+		"long drain time": {environ: []string{"KUMA_DP_SERVER_DRAIN_TIME=21s"},
+			want: []string{"dpServer.drainTime (KUMA_DP_SERVER_DRAIN_TIME)", `"21s" is not a duration from 2s to 20s`}},
+		"half a sync server": {environ: []string{"KUMA_MULTIZONE_GLOBAL_KDS_TLS_KEY_FILE=x"},
+			want: []string{"multizone.global.kds.tlsCertFile", "belong together"}},
+		"zone name": {environ: []string{"KUMA_MULTIZONE_ZONE_NAME=a.b"},
+			want: []string{`"a.b" is not a DNS label`}},
+		"port": {environ: []string{"KUMA_DP_SERVER_PORT=65536"},
+			want: []string{`"65536" is not a port`}},
+		"interface": {environ: []string{"KUMA_API_SERVER_HTTP_INTERFACE=eth0"},
+			want: []string{`"eth0" is not an IP address`}},
+		"store": {environ: []string{"KUMA_STORE_TYPE=mysql"},
+			want: []string{"use sqlite, postgres or memory"}},
+		"no key for PostgreSQL": {environ: []string{"KUMA_STORE_TYPE=postgres"},
+			want: []string{"store.encryption.keyFile is empty", "weft generate encryption-key"}},
+		"TLS mode": {environ: []string{"KUMA_STORE_POSTGRES_TLS_MODE=prefer"},
+			want: []string{"use disable, verifyNone, verifyCa, verifyFull"}},
+		"too few connections": {environ: []string{"KUMA_STORE_POSTGRES_MAX_OPEN_CONNECTIONS=2"},
+			want: []string{"3 or more"}},
+		"no timeout": {environ: []string{"KUMA_STORE_POSTGRES_CONNECTION_TIMEOUT=0"},
+			want: []string{"is not a number of seconds"}},
+		"half a client": {environ: []string{"KUMA_STORE_POSTGRES_TLS_CERT_PATH=x"},
+			want: []string{"belong together"}},
+		"boolean": {environ: []string{"KUMA_DEFAULTS_SKIP_MESH_CREATION=ja"},
+			want: []string{"is neither true nor false"}},
+		"network with host bits": {environ: []string{"KUMA_IPAM_MESH_SERVICE_CIDR=241.0.0.1/8"},
+			want: []string{"is not an IPv4 network"}},
 		"a source address": {
-			environ: []string{"KUMA_API_SERVER_AUTHN_LOCALHOST_IS_ADMIN=true"}, want: []string{"a loopback address proves nothing", "admin.sock"},
+			environ: []string{"KUMA_API_SERVER_AUTHN_LOCALHOST_IS_ADMIN=true"},
+			want:    []string{"a loopback address proves nothing", "admin.sock"},
 		},
 		"no local network": {
-			environ: []string{"KUMA_EGRESS_ALLOWED_LOCAL_NETWORKS=127.0.3.0/24,127.0.0.1/8"}, want: []string{`has "127.0.0.1/8", which is not a network`},
+			environ: []string{"KUMA_EGRESS_ALLOWED_LOCAL_NETWORKS=127.0.3.0/24,127.0.0.1/8"},
+			want:    []string{`has "127.0.0.1/8", which is not a network`},
 		},
 		"log level":         {environ: []string{"KUMA_GENERAL_LOG_LEVEL=loud"}, want: []string{"is not a log level"}},
 		"certificate alone": {environ: []string{"KUMA_GENERAL_TLS_CERT_FILE=x"}, want: []string{"belong together"}},
 		"no data directory": {environ: []string{"KUMA_GENERAL_DATA_DIR="}, want: []string{"--data-dir"}},
-		"all at once":       {file: "mode: remote\na: 1", environ: []string{"KUMA_X=1"}, want: []string{"not a mode", "a is not a setting", "KUMA_X is not"}},
+		"all at once": {file: "mode: remote\na: 1", environ: []string{"KUMA_X=1"},
+			want: []string{"not a mode", "a is not a setting", "KUMA_X is not"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -191,7 +228,8 @@ func TestRefused(t *testing.T) {
 }
 
 func TestMissingFileIsNamed(t *testing.T) {
-	if _, _, err := Load("/does/not/exist.yaml", nil, nil); err == nil || !strings.Contains(err.Error(), "/does/not/exist.yaml") {
+	if _, _, err := Load("/does/not/exist.yaml", nil, nil); err == nil ||
+		!strings.Contains(err.Error(), "/does/not/exist.yaml") {
 		t.Errorf("Load: %v", err)
 	}
 }
@@ -216,14 +254,15 @@ func TestForeignVariables(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := strings.Join(warnings, "\n"); (test.warning == "") != (got == "") || !strings.Contains(got, test.warning) {
+			if got := strings.Join(warnings, "\n"); (test.warning == "") != (got == "") ||
+				!strings.Contains(got, test.warning) {
 				t.Errorf("warnings %q, want %q", got, test.warning)
 			}
 		})
 	}
 }
 
-// A family of foreign names must not hide a setting of ours, misspelt by its end.
+// A family of foreign names must not hide a setting of ours, misspelled by its end.
 func TestForeignNamesLeaveOursAlone(t *testing.T) {
 	for _, s := range all {
 		name := s.env + "X"
@@ -255,7 +294,8 @@ func TestDocumentationIsCurrent(t *testing.T) {
 		}
 	}
 	if got, err := os.ReadFile(page); err != nil || string(got) != Markdown() {
-		t.Errorf("docs/settings.md is not what the list of settings says (%v); `go test ./internal/settings -update` writes it", err)
+		t.Errorf("docs/settings.md is not what the list of settings says (%v); `go test ./internal/settings "+
+			"-update` writes it", err)
 	}
 }
 

@@ -105,16 +105,18 @@ func parseEnviron(environ []string) (values []Value, warnings []string, fault er
 		if ofAgent(name) || isServiceLink(name, value) {
 			continue
 		}
-		faults = append(faults, fmt.Errorf("%s is not a setting; docs/settings.md lists them, and `unset %s` removes it", name, name))
+		faults = append(faults,
+			fmt.Errorf("%s is not a setting; docs/settings.md lists them, and `unset %s` removes it", name, name))
 	}
 	return values, warnings, errors.Join(faults...)
 }
 
 // serviceLink matches the variables by which Kubernetes tells a pod of the Services of its namespace.
 // (Kubernetes, "Accessing the Service", environment variables.)
-var serviceLink = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(ADDR|PORT|PROTO))?)$`)
+var serviceLink = regexp.MustCompile(
+	`_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(ADDR|PORT|PROTO))?)$`)
 
 func isServiceLink(name, value string) bool {
-	// NAME_PORT alone could be a misspelt setting; a link's value is a URL.
+	// NAME_PORT alone could be a misspelled setting; a link's value is a URL.
 	return serviceLink.MatchString(name) || strings.HasSuffix(name, "_PORT") && strings.Contains(value, "://")
 }

@@ -28,7 +28,9 @@ var tlsModes = []string{"disable", "verifyNone", "verifyCa", "verifyFull"}
 var storeSettings = []setting{
 	{
 		path: "store.type", env: "KUMA_STORE_TYPE", fallback: string(SQLite),
-		doc: "The type of the store. `sqlite`: a file in the data directory. `postgres`: a PostgreSQL database, which several replicas may share. `memory`: lost on restart, for experiments. See [the store](operations/store.md).",
+		doc: "The type of the store. `sqlite`: a file in the data directory. `postgres`: a PostgreSQL database, " +
+			"which several replicas may share. `memory`: lost on restart, for experiments. See [the " +
+			"store](operations/store.md).",
 		set: func(s *Settings, v string) error {
 			s.Store = StoreType(v)
 			if !slices.Contains([]StoreType{SQLite, PostgreSQL, Memory}, s.Store) {
@@ -39,7 +41,9 @@ var storeSettings = []setting{
 	},
 	{
 		path: "store.encryption.keyFile", env: "KUMA_STORE_ENCRYPTION_KEY_FILE",
-		doc: "The file with the keys that encrypt Secrets, one per line; the first key encrypts. Empty: `secrets.key` in the data directory, which is generated where it is missing. With `store.type: postgres` the setting is required.",
+		doc: "The file with the keys that encrypt Secrets, one per line; the first key encrypts. Empty: " +
+			"`secrets.key` in the data directory, which is generated where it is missing. With `store.type: " +
+			"postgres` the setting is required.",
 		set: text(func(s *Settings) *string { return &s.EncryptionKeyFile }),
 	},
 	{
@@ -85,7 +89,8 @@ var storeSettings = []setting{
 		set: func(s *Settings, v string) error {
 			n, err := strconv.ParseUint(v, 10, 16)
 			if err != nil || n < 3 {
-				return errors.New("is not a number of connections, 3 or more: one writes, one listens and the rest read")
+				return errors.New(
+					"is not a number of connections, 3 or more: one writes, one listens and the rest read")
 			}
 			s.Postgres.MaxConnections = int(n)
 			return nil
@@ -93,7 +98,8 @@ var storeSettings = []setting{
 	},
 	{
 		path: "store.postgres.tls.mode", env: "KUMA_STORE_POSTGRES_TLS_MODE", fallback: "disable",
-		doc: "The TLS mode. `disable`: no TLS. `verifyNone`: TLS without verification (insecure). `verifyCa`: the CA must have signed the server's certificate. `verifyFull`: the certificate must also match the host.",
+		doc: "The TLS mode. `disable`: no TLS. `verifyNone`: TLS without verification (insecure). `verifyCa`: the CA " +
+			"must have signed the server's certificate. `verifyFull`: the certificate must also match the host.",
 		set: func(s *Settings, v string) error {
 			s.Postgres.TLSMode = v
 			if !slices.Contains(tlsModes, v) {
@@ -123,13 +129,20 @@ var storeSettings = []setting{
 func (s *Settings) checkStore() error {
 	var faults []error
 	if s.Store == SQLite && strings.TrimSpace(s.DataDir) == "" {
-		faults = append(faults, errors.New("general.dataDir is empty: name a directory with --data-dir, or set KUMA_STORE_TYPE=memory to keep nothing"))
+		faults = append(faults,
+			errors.New("general.dataDir is empty: name a directory with --data-dir, or set KUMA_STORE_TYPE=memory to "+
+				"keep nothing"))
 	}
 	if s.Store == PostgreSQL && s.EncryptionKeyFile == "" {
-		faults = append(faults, errors.New("store.encryption.keyFile is empty, and PostgreSQL needs it, the same for every instance: make one with `weft generate encryption-key > secrets.key`, keep a copy, and set KUMA_STORE_ENCRYPTION_KEY_FILE"))
+		faults = append(faults,
+			errors.New("store.encryption.keyFile is empty, and PostgreSQL needs it, the same for every instance: "+
+				"make one with `weft generate encryption-key > secrets.key`, keep a copy, and set "+
+				"KUMA_STORE_ENCRYPTION_KEY_FILE"))
 	}
 	if (s.Postgres.CertFile == "") != (s.Postgres.KeyFile == "") {
-		faults = append(faults, errors.New("store.postgres.tls.certPath and store.postgres.tls.keyPath belong together: set both or neither"))
+		faults = append(faults,
+			errors.New(
+				"store.postgres.tls.certPath and store.postgres.tls.keyPath belong together: set both or neither"))
 	}
 	return errors.Join(faults...)
 }

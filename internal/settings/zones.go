@@ -53,7 +53,8 @@ const defaultSyncPort = "5685"
 var zoneSettings = []setting{
 	{
 		path: "mode", env: "KUMA_MODE", fallback: string(Zone),
-		doc: "The role of this control plane. `zone`: it serves the proxies of one zone. `global`: it joins zones into one mesh and serves no proxies. Flag: `--mode`. See [many zones](operations/multizone.md).",
+		doc: "The role of this control plane. `zone`: it serves the proxies of one zone. `global`: it joins zones " +
+			"into one mesh and serves no proxies. Flag: `--mode`. See [many zones](operations/multizone.md).",
 		set: func(s *Settings, v string) error {
 			s.Mode = Mode(v)
 			if !slices.Contains([]Mode{Zone, Global}, s.Mode) {
@@ -64,12 +65,14 @@ var zoneSettings = []setting{
 	},
 	{
 		path: "multizone.zone.name", env: "KUMA_MULTIZONE_ZONE_NAME", fallback: "default",
-		doc: "The zone's name, a DNS label of at most 63 characters; without meaning for a global control plane. SPIFFE IDs and resource names contain it, so a later change changes them too. Flag: `--zone`.",
+		doc: "The zone's name, a DNS label of at most 63 characters; without meaning for a global control plane. " +
+			"SPIFFE IDs and resource names contain it, so a later change changes them too. Flag: `--zone`.",
 		set: label(func(s *Settings) *string { return &s.ZoneName }),
 	},
 	{
 		path: "multizone.zone.globalAddress", env: "KUMA_MULTIZONE_ZONE_GLOBAL_ADDRESS",
-		doc: "The global control plane that the zone joins, `grpcs://HOST:PORT`, by default port 5685. Empty: the zone runs alone. Flag: `--global-address`.",
+		doc: "The global control plane that the zone joins, `grpcs://HOST:PORT`, by default port 5685. Empty: the " +
+			"zone runs alone. Flag: `--global-address`.",
 		set: func(s *Settings, v string) (err error) {
 			s.Join.GlobalAddress, err = globalAddress(v)
 			return err
@@ -77,23 +80,27 @@ var zoneSettings = []setting{
 	},
 	{
 		path: "multizone.zone.kds.rootCaFile", env: "KUMA_MULTIZONE_ZONE_KDS_ROOT_CA_FILE",
-		doc: "CA certificates in PEM that verify the certificate of the global control plane, read again when they change. Empty: those of the machine. Flag: `--global-ca-file`.",
+		doc: "CA certificates in PEM that verify the certificate of the global control plane, read again when they " +
+			"change. Empty: those of the machine. Flag: `--global-ca-file`.",
 		set: text(func(s *Settings) *string { return &s.Join.CAFile }),
 	},
 	{
 		path: "multizone.zone.kds.auth.cpTokenPath", env: "KUMA_MULTIZONE_ZONE_KDS_AUTH_CP_TOKEN_PATH",
-		doc: "The file with the zone token that authenticates the zone, read at each connection. Flag: `--zone-token-file`.",
+		doc: "The file with the zone token that authenticates the zone, read at each connection. Flag: " +
+			"`--zone-token-file`.",
 		set: text(func(s *Settings) *string { return &s.Join.TokenFile }),
 	},
 	{
-		path: "multizone.zone.kds.auth.cpTokenInline", env: "KUMA_MULTIZONE_ZONE_KDS_AUTH_CP_TOKEN_INLINE", secret: true,
-		doc: "The zone token itself, instead of a file.",
-		set: text(func(s *Settings) *string { return &s.Join.Token }),
+		path: "multizone.zone.kds.auth.cpTokenInline", env: "KUMA_MULTIZONE_ZONE_KDS_AUTH_CP_TOKEN_INLINE",
+		secret: true,
+		doc:    "The zone token itself, instead of a file.",
+		set:    text(func(s *Settings) *string { return &s.Join.Token }),
 	},
 	{
-		path: "multizone.global.kds.grpcInterface", env: "KUMA_MULTIZONE_GLOBAL_KDS_GRPC_INTERFACE", fallback: "0.0.0.0",
-		doc: "The IP address on which a global control plane listens for zones.",
-		set: address(func(s *Settings) *string { return &s.ZoneSync.Interface }),
+		path: "multizone.global.kds.grpcInterface", env: "KUMA_MULTIZONE_GLOBAL_KDS_GRPC_INTERFACE",
+		fallback: "0.0.0.0",
+		doc:      "The IP address on which a global control plane listens for zones.",
+		set:      address(func(s *Settings) *string { return &s.ZoneSync.Interface }),
 	},
 	{
 		path: "multizone.global.kds.grpcPort", env: "KUMA_MULTIZONE_GLOBAL_KDS_GRPC_PORT", fallback: defaultSyncPort,
@@ -102,7 +109,9 @@ var zoneSettings = []setting{
 	},
 	{
 		path: "multizone.global.kds.tlsCertFile", env: "KUMA_MULTIZONE_GLOBAL_KDS_TLS_CERT_FILE",
-		doc: "The certificate chain in PEM that a global control plane presents to zones, read again when it changes. Empty: that of `general.tlsCertFile`; where that is empty too, one of its own CA, `ca.crt` in the data directory.",
+		doc: "The certificate chain in PEM that a global control plane presents to zones, read again when it " +
+			"changes. Empty: that of `general.tlsCertFile`; where that is empty too, one of its own CA, `ca.crt` in " +
+			"the data directory.",
 		set: text(func(s *Settings) *string { return &s.ZoneSync.CertFile }),
 	},
 	{
@@ -112,7 +121,9 @@ var zoneSettings = []setting{
 	},
 	{
 		path: "multizone.global.zoneExpiry", env: "KUMA_MULTIZONE_GLOBAL_ZONE_EXPIRY", fallback: "0s",
-		doc: "The time, such as `30m`, after which other zones stop using the ingresses of a disconnected zone. `0s`: never. A zone that is disconnected only from global still serves, and a value above 0 would stop the use of its ingresses without need.",
+		doc: "The time, such as `30m`, after which other zones stop using the ingresses of a disconnected zone. " +
+			"`0s`: never. A zone that is disconnected only from global still serves, and a value above 0 would stop " +
+			"the use of its ingresses without need.",
 		set: func(s *Settings, v string) (err error) {
 			if s.ZoneSync.Expiry, err = time.ParseDuration(v); err != nil || s.ZoneSync.Expiry < 0 {
 				return errors.New("is not a duration such as 30m, or 0s for none")
@@ -146,11 +157,15 @@ func (s *Settings) checkZones() error {
 	j := &s.Join
 	switch {
 	case s.Mode == Global && s.Joined():
-		return errors.New("multizone.zone.globalAddress is what a zone joins, and mode is global: leave one of them out")
+		return errors.New(
+			"multizone.zone.globalAddress is what a zone joins, and mode is global: leave one of them out")
 	case s.Joined() && (j.Token == "") == (j.TokenFile == ""):
-		return errors.New("multizone.zone.globalAddress needs the zone's token: set multizone.zone.kds.auth.cpTokenPath (--zone-token-file) or multizone.zone.kds.auth.cpTokenInline, and not both; `weft generate zone-token` on the global control plane makes one")
+		return errors.New("multizone.zone.globalAddress needs the zone's token: set " +
+			"multizone.zone.kds.auth.cpTokenPath (--zone-token-file) or multizone.zone.kds.auth.cpTokenInline, and " +
+			"not both; `weft generate zone-token` on the global control plane makes one")
 	case (s.ZoneSync.CertFile == "") != (s.ZoneSync.KeyFile == ""):
-		return errors.New("multizone.global.kds.tlsCertFile and multizone.global.kds.tlsKeyFile belong together: set both, or neither to use the certificate of the server for proxies")
+		return errors.New("multizone.global.kds.tlsCertFile and multizone.global.kds.tlsKeyFile belong together: set " +
+			"both, or neither to use the certificate of the server for proxies")
 	}
 	if s.Mode == Global {
 		s.ZoneName = ""

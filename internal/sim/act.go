@@ -306,7 +306,8 @@ func (w *world) lie() {
 		if victim == e.peer {
 			return
 		}
-		forged, _ := proto.Marshal(&wire.Item{Key: &wire.ItemKey{OwnerZone: victim.Zone, Mesh: "m", Name: "a"}, Body: []byte("forged"), Deleted: w.chance(50)})
+		forged, _ := proto.Marshal(&wire.Item{Key: &wire.ItemKey{OwnerZone: victim.Zone, Mesh: "m", Name: "a"},
+			Body: []byte("forged"), Deleted: w.chance(50)})
 		last = proto.CloneOf(last)
 		last.GetBatch().Items = append(last.GetBatch().Items, forged)
 		frames[len(frames)-1] = last
@@ -324,9 +325,11 @@ func (w *world) garble() {
 	f := one(w, []*wire.Frame{
 		{},
 		{Message: &wire.Frame_Hello{Hello: &wire.Hello{Protocol: 99, Kind: "Thing"}}},
-		{Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{Round: n, Buckets: []uint32{1 << 31}}}},
+		{Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{Round: n,
+			Buckets: []uint32{1 << 31}}}},
 		{Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{Round: n}}},
-		{Message: &wire.Frame_Digest{Digest: &wire.Digest{Round: n, Sums: make([]uint64, 3), Items: []*wire.ItemDigest{{}}}}},
+		{Message: &wire.Frame_Digest{Digest: &wire.Digest{Round: n, Sums: make([]uint64, 3),
+			Items: []*wire.ItemDigest{{}}}}},
 		{Message: &wire.Frame_Batch{Batch: &wire.Batch{Epoch: n, Seq: 1 << 60, Items: [][]byte{{1, 2, 3}}}}},
 		{Message: &wire.Frame_Ack{Ack: &wire.Ack{Batches: 1 << 60, Acked: 1 << 60}}},
 	})

@@ -80,7 +80,8 @@ func (w *world) confirmed(zone kind.Owner, position zonesync.Position) {
 				continue
 			}
 			if _, ok := w.since(key, z.running[key], put.index); !ok {
-				w.violated("%s at %d is confirmed, and proxies of %s run with %q", key, put.seq, z.owner, z.running[key])
+				w.violated("%s at %d is confirmed, and proxies of %s run with %q", key, put.seq, z.owner,
+					z.running[key])
 			}
 		}
 	}
@@ -186,7 +187,8 @@ func (w *world) agreeAt(e *end) error {
 			continue
 		}
 		if !e.at.refuses(key, state) {
-			return fmt.Errorf("%s holds %q of %s, and %s has %q", e.at.owner, e.at.store[key], key, there.at.owner, state)
+			return fmt.Errorf("%s holds %q of %s, and %s has %q", e.at.owner, e.at.store[key], key, there.at.owner,
+				state)
 		}
 		refused[key] = true
 	}
@@ -207,9 +209,12 @@ func agreeRefused(e, there *end, way zonesync.Way, want map[zonesync.Key]bool) e
 	got := keysRefused(e.receiver)
 	maps.DeleteFunc(got, func(key zonesync.Key, _ bool) bool { return way.May(key.Owner) != nil }) // a lie
 	if e.receiver.Missed() != there.sender.RejectsMore() {
-		return fmt.Errorf("%s refuses more than it lists: %v, and %s believes %v", e.at.owner, e.receiver.Missed(), there.at.owner, there.sender.RejectsMore())
+		return fmt.Errorf("%s refuses more than it lists: %v, and %s believes %v", e.at.owner, e.receiver.Missed(),
+			there.at.owner, there.sender.RejectsMore())
 	}
-	maps.DeleteFunc(want, func(key zonesync.Key, refused bool) bool { return !refused || e.receiver.Missed() && !got[key] })
+	maps.DeleteFunc(want, func(key zonesync.Key, refused bool) bool {
+		return !refused || e.receiver.Missed() && !got[key]
+	})
 	if diff := cmp.Diff(want, got); diff != "" {
 		return fmt.Errorf("what %s refuses (-refused +listed):\n%s", e.at.owner, diff)
 	}

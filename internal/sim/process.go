@@ -44,7 +44,8 @@ type stream struct {
 }
 
 // small limits make much of the few resources of a world.
-var small = zonesync.Limits{BatchItems: 2, BatchBytes: 1 << 20, Window: 2, Tombstones: 3, BucketItems: 1, WindowBytes: 1 << 20, RejectedItems: 3, RejectedBytes: 1 << 20}
+var small = zonesync.Limits{BatchItems: 2, BatchBytes: 1 << 20, Window: 2, Tombstones: 3, BucketItems: 1,
+	WindowBytes: 1 << 20, RejectedItems: 3, RejectedBytes: 1 << 20}
 
 func (w *world) start(s *site) {
 	p := &process{
@@ -163,7 +164,8 @@ func (s *site) attach(w *world, st *stream, peer kind.Owner) {
 		old.sever()
 	}
 	p.ends[peer] = e
-	e.session = zonesync.NewSession(zonesync.Side{Kind: "Thing", Owner: s.owner, Instance: fmt.Sprint(p.epoch)}, peer, e.sender, e.receiver)
+	e.session = zonesync.NewSession(zonesync.Side{Kind: "Thing", Owner: s.owner, Instance: fmt.Sprint(p.epoch)}, peer,
+		e.sender, e.receiver)
 }
 
 // pump asks one side what there is to do.

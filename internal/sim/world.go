@@ -1,8 +1,8 @@
 // Package sim is a seeded world in which the cores of the control plane run as they do in production, with
 // everything around them simulated: one global control plane, zones that join and are taken out, streams that
 // are slow and break, processes that crash between any two steps, stores that are restored from older copies,
-// clocks that jump, a zone that lies, and second control planes under the names of zones. What happens next is decided by the seed alone, so that a seed which
-// breaks an invariant breaks it again, step by step.
+// clocks that jump, a zone that lies, and second control planes under the names of zones. What happens next is decided
+// by the seed alone, so that a seed which breaks an invariant breaks it again, step by step.
 //
 // The world is also the shortest description of what a caller of [zonesync] has to do, in process.go.
 package sim
@@ -25,6 +25,7 @@ import (
 // can find anything.
 type Fault int
 
+// The faults, and the behaviors that they break.
 const (
 	None           Fault = iota
 	AppliedEarly         // what is to be applied is reported before it is stored
@@ -140,7 +141,8 @@ func newWorld(seed uint64, fault Fault, trace io.Writer) *world {
 }
 
 func newSite(owner kind.Owner) *site {
-	return &site{owner: owner, store: map[zonesync.Key]string{}, known: map[kind.Owner]string{}, seen: map[zonesync.Key]int{}, running: map[zonesync.Key]string{}}
+	return &site{owner: owner, store: map[zonesync.Key]string{}, known: map[kind.Owner]string{},
+		seen: map[zonesync.Key]int{}, running: map[zonesync.Key]string{}}
 }
 
 // Run lives a world for some steps, then lets it come to rest. The error is the first invariant that did not
@@ -234,7 +236,8 @@ func (s *site) put(w *world, key zonesync.Key, state string) {
 	}
 	at, ok := w.since(key, state, s.seen[key])
 	if !ok {
-		w.violated("%s came to hold %q of %s, which its owner never gave it, or gave it before what was held", s.owner, state, key)
+		w.violated("%s came to hold %q of %s, which its owner never gave it, or gave it before what was held", s.owner,
+			state, key)
 	}
 	s.seen[key] = at
 	s.set(key, state)

@@ -10,7 +10,7 @@ import (
 	"weft/kind"
 )
 
-// A name that was given once is answered by ingresses and dialled by clients of releases to come, so that no
+// A name that was given once is answered by ingresses and dialed by clients of releases to come, so that no
 // format may ever change.
 func TestFormats(t *testing.T) {
 	long := "payments.a-very-long-name-of-a-service-that-somebody-chose-to-write-out.team"
@@ -54,9 +54,11 @@ func TestNamesOfAnExternalService(t *testing.T) {
 		return sni.Of(o, 443)
 	}
 	global := service("api", map[string]string{kind.OriginLabel: "global"})
-	synced := service(kind.SyncedName(&kind.MeshExternalServices.Info, "api", kind.Owner{}), map[string]string{kind.OriginLabel: "global", kind.DisplayName: "api"})
+	synced := service(kind.SyncedName(&kind.MeshExternalServices.Info, "api", kind.Owner{}),
+		map[string]string{kind.OriginLabel: "global", kind.DisplayName: "api"})
 	own := service("api", map[string]string{kind.OriginLabel: "zone", kind.ZoneLabel: "east"})
-	if want := []string{"aed22d4b0ed1c902b.api.443.default.mes", "be5070c0e798e76fb99be715e3b8e1736.443.mes"}; !slices.Equal(sni.All(global), want) {
+	if want := []string{"aed22d4b0ed1c902b.api.443.default.mes",
+		"be5070c0e798e76fb99be715e3b8e1736.443.mes"}; !slices.Equal(sni.All(global), want) {
 		t.Errorf("the names are %q, want %q", sni.All(global), want)
 	}
 	if !slices.Equal(sni.All(global), sni.All(synced)) {
@@ -75,13 +77,17 @@ func drawPort(t *rapid.T, label string) sni.Port {
 		return rapid.OneOf(
 			rapid.StringMatching(`[a-z0-9]([-a-z0-9]{0,5}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,5}[a-z0-9])?){0,3}`),
 			rapid.StringMatching(`[a-z0-9]([-a-z0-9]{58,68}[a-z0-9])`),
-			rapid.StringMatching(`[a-z0-9]{57,64}(\.[a-z0-9]{1,3}){1,60}`).Filter(func(s string) bool { return len(s) <= 253 }),
+			rapid.StringMatching(`[a-z0-9]{57,64}(\.[a-z0-9]{1,3}){1,60}`).Filter(func(s string) bool {
+				return len(s) <= 253
+			}),
 			rapid.StringMatching(`[a-z0-9]{253}`),
 		).Draw(t, "name")
 	}).Filter(func(name string) bool { return kind.NameProblem(name) == "" })
-	meshName := rapid.OneOf(rapid.StringMatching(`[a-z]([-a-z0-9]{0,5}[a-z0-9])?`), rapid.StringMatching(`[a-z][-a-z0-9]{61}[a-z0-9]`))
+	meshName := rapid.OneOf(rapid.StringMatching(`[a-z]([-a-z0-9]{0,5}[a-z0-9])?`),
+		rapid.StringMatching(`[a-z][-a-z0-9]{61}[a-z0-9]`))
 	return sni.Port{
-		Kind:      rapid.SampledFrom([]string{"MeshService", "MeshMultiZoneService", "MeshExternalService"}).Draw(t, label+" kind"),
+		Kind: rapid.SampledFrom([]string{"MeshService", "MeshMultiZoneService", "MeshExternalService"}).Draw(t,
+			label+" kind"),
 		Mesh:      meshName.Draw(t, label+" mesh"),
 		Zone:      rapid.OneOf(rapid.Just(""), meshName).Draw(t, label+" zone"),
 		Namespace: rapid.OneOf(rapid.Just(""), meshName).Draw(t, label+" namespace"),
@@ -100,7 +106,8 @@ func TestAnyNameIsAHostName(t *testing.T) {
 			if !kind.IsHostname(name) {
 				t.Fatalf("%s: %q (%d characters) is no host name", format, name, len(name))
 			}
-			if told, ok := sni.Parse(name); !ok || told != (sni.Told{Format: format, Kind: port.Kind, Number: port.Number}) {
+			if told, ok := sni.Parse(name); !ok ||
+				told != (sni.Told{Format: format, Kind: port.Kind, Number: port.Number}) {
 				t.Fatalf("%s: %q reads as %+v, %t", format, name, told, ok)
 			}
 			if made := sni.MadeBy(name, port); made != format {

@@ -54,10 +54,12 @@ var (
 var (
 	ErrFull        = fmt.Errorf("%w: no space is left where it is kept", ErrUnavailable)
 	ErrUnreachable = fmt.Errorf("%w: its database cannot be reached", ErrUnavailable)
-	ErrUncertain   = fmt.Errorf("%w: the connection broke during the commit, and the write may have happened", ErrUnavailable)
+	ErrUncertain   = fmt.Errorf("%w: the connection broke during the commit, and the write may have happened",
+		ErrUnavailable)
 	// ErrNoResponse is of a read and ErrNoResponseToWrite of a write that took too long.
 	ErrNoResponse        = fmt.Errorf("%w: it does not respond", ErrUnavailable)
-	ErrNoResponseToWrite = fmt.Errorf("%w: it does not respond, and the write may have happened or happen yet", ErrUnavailable)
+	ErrNoResponseToWrite = fmt.Errorf("%w: it does not respond, and the write may have happened or happen yet",
+		ErrUnavailable)
 )
 
 // Why says in words for a user why a store is unavailable, without what only an operator should see.
@@ -79,9 +81,10 @@ func Why(err error) string {
 
 // IsRejection says whether an error is an answer of the contract, and not a failure.
 func IsRejection(err error) bool {
-	return slices.ContainsFunc([]error{ErrNotFound, ErrExists, ErrStale, ErrNoOwner, ErrTooOld}, func(known error) bool {
-		return errors.Is(err, known)
-	})
+	return slices.ContainsFunc([]error{ErrNotFound, ErrExists, ErrStale, ErrNoOwner, ErrTooOld},
+		func(known error) bool {
+			return errors.Is(err, known)
+		})
 }
 
 // Store keeps rows. All methods may be called at the same time. A write is durable when its method

@@ -52,7 +52,9 @@ func (i *Issuer) Issue(ctx context.Context, claims identity.Claims, validFor tim
 		return "", resource.Errorf(resource.Invalid, "%v", err)
 	}
 	if len(token) > identity.MaxToken {
-		return "", resource.Errorf(resource.Invalid, "the token would have %d bytes, at most %d are read; ask for less in it", len(token), identity.MaxToken)
+		return "",
+			resource.Errorf(resource.Invalid, "the token would have %d bytes, at most %d are read; ask for less in it",
+				len(token), identity.MaxToken)
 	}
 	return token, nil
 }
@@ -65,7 +67,8 @@ func (i *Issuer) Bootstrap(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = i.Writer.Create(ctx, kind.GlobalSecrets.Make("", identity.AdminTokenSecret, kind.Secret{Data: []byte(token)}), nil)
+	_, err = i.Writer.Create(ctx, kind.GlobalSecrets.Make("", identity.AdminTokenSecret,
+		kind.Secret{Data: []byte(token)}), nil)
 	return err
 }
 

@@ -83,7 +83,8 @@ func (p *plane) joins(global *plane, kid string) {
 	secret.Spec.Data = public
 	body, err := resource.Body(secret)
 	if err == nil {
-		err = p.writer.Receive(p.t.Context(), admit.Received{Kind: kind.Secrets, Mesh: "default", Name: key.Name, Body: body})
+		err = p.writer.Receive(p.t.Context(), admit.Received{Kind: kind.Secrets, Mesh: "default", Name: key.Name,
+			Body: body})
 	}
 	if err != nil {
 		p.t.Fatal(err)
@@ -114,9 +115,11 @@ func TestKeysOfControlPlanesDoNotMeet(t *testing.T) {
 		token string
 		want  bool
 	}{
-		"global's in east": {east, everywhere, true}, "global's in west": {west, everywhere, true}, "global's on global": {global, everywhere, true},
-		"east's in east": {east, ofEast, true}, "east's in west": {west, ofEast, false}, "east's on global": {global, ofEast, false},
-		"west's in east": {east, ofWest, false},
+		"global's in east": {east, everywhere, true}, "global's in west": {west, everywhere, true},
+		"global's on global": {global, everywhere, true},
+		"east's in east":     {east, ofEast, true}, "east's in west": {west, ofEast, false},
+		"east's on global": {global, ofEast, false},
+		"west's in east":   {east, ofWest, false},
 	} {
 		if got := c.at.accepts(c.token); got != c.want {
 			t.Errorf("%s: accepted %v, want %v", name, got, c.want)
@@ -137,7 +140,8 @@ func TestAnOperatorsKeySigns(t *testing.T) {
 	}
 	after, kid := east.token()
 	if kid != "1" || !east.accepts(before) || !east.accepts(after) {
-		t.Errorf("signs with %s, accepts the former token: %v, and the new one: %v", kid, east.accepts(before), east.accepts(after))
+		t.Errorf("signs with %s, accepts the former token: %v, and the new one: %v", kid, east.accepts(before),
+			east.accepts(after))
 	}
 	err = east.put(kind.Secrets.Make("default", realm.SigningKey("global-1").Name, kind.Secret{Data: text}))
 	if err == nil || !strings.Contains(err.Error(), "name an own key dataplane-token-signing-key-default-1") {

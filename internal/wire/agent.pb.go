@@ -931,7 +931,7 @@ type Listener struct {
 	ServiceAddress string `protobuf:"bytes,6,opt,name=service_address,json=serviceAddress,proto3" json:"service_address,omitempty"`
 	ServicePort    uint32 `protobuf:"varint,7,opt,name=service_port,json=servicePort,proto3" json:"service_port,omitempty"`
 	Probe          *Probe `protobuf:"bytes,8,opt,name=probe,proto3" json:"probe,omitempty"`
-	// From which address the application is dialled, so that no redirect rule catches it; empty: any.
+	// From which address the application is dialed, so that no redirect rule catches it; empty: any.
 	ServiceSource string `protobuf:"bytes,9,opt,name=service_source,json=serviceSource,proto3" json:"service_source,omitempty"`
 	// The SNI of the agent's TLS connections; empty: none.
 	ServerName    string `protobuf:"bytes,10,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`

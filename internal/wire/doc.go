@@ -3,4 +3,6 @@
 // not know it ignores.
 package wire
 
-//go:generate go run -C ../../tools ./genproto ../internal/wire/agent.proto ../internal/wire/zonesync.proto ../internal/wire/zonequery.proto
+//go:generate go run -C ../../tools ./genproto ../internal/wire/agent.proto
+//go:generate go run -C ../../tools ./genproto ../internal/wire/zonesync.proto
+//go:generate go run -C ../../tools ./genproto ../internal/wire/zonequery.proto

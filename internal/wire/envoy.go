@@ -6,7 +6,7 @@ import (
 )
 
 // The oldest supported Envoy. Releases before 1.40 cannot evaluate the decision on a TCP connection before a server is
-// dialled (ADR 26). The tests run with the release that `make tools` brings; WEFT_ENVOY has them run with another.
+// dialed (ADR 26). The tests run with the release that `make tools` brings; WEFT_ENVOY has them run with another.
 const oldestEnvoyMajor, oldestEnvoyMinor = 1, 40
 
 // OldestEnvoy is the oldest supported release, "MAJOR.MINOR".

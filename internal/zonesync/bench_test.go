@@ -19,7 +19,7 @@ const (
 	benchServices = 200
 )
 
-// services is a log of global with the MeshServices of many zones, each of about the usual size.
+// services returns a global log with the MeshServices of many zones, each of about the usual size.
 func services(b *testing.B) *zonesync.Log {
 	log := zonesync.NewLog(1)
 	for zone := range benchZones {
@@ -35,15 +35,17 @@ func zoneOf(n int) kind.Owner { return kind.Owner{Zone: fmt.Sprintf("zone-%03d",
 
 func putService(tb testing.TB, log *zonesync.Log, zone, service, version int) {
 	item := zonesync.Item{
-		Key:  zonesync.Key{Owner: zoneOf(zone), Mesh: "default", Name: fmt.Sprintf("service-%03d", service)},
-		Body: fmt.Appendf(nil, `{"labels":{"kuma.io/zone":"zone-%03d","kuma.io/origin":"zone"},"spec":{"ports":[{"port":80,"appProtocol":"http"}],"version":%d,"padding":"%0400d"}}`, zone, version, 0),
+		Key: zonesync.Key{Owner: zoneOf(zone), Mesh: "default", Name: fmt.Sprintf("service-%03d", service)},
+		Body: fmt.Appendf(nil,
+			`{"labels":{"kuma.io/zone":"zone-%03d","kuma.io/origin":"zone"},"spec":{"ports":[{"port":80,`+
+				`"appProtocol":"http"}],"version":%d,"padding":"%0400d"}}`, zone, version, 0),
 	}
 	if _, err := log.Put(item, epoch.Add(time.Duration(version)*time.Second)); err != nil {
 		tb.Fatal(err)
 	}
 }
 
-// peer is a zone that takes what it is sent and remembers nothing of it.
+// peer is a zone that accepts all items and stores none.
 type peer struct {
 	sender  *zonesync.Sender
 	session *zonesync.Session
@@ -53,7 +55,9 @@ type peer struct {
 func newPeer(b *testing.B, log *zonesync.Log, zone kind.Owner, seq uint64) *peer {
 	sender := zonesync.NewSender(log, zonesync.Way{Sync: resource.ZoneToGlobal | resource.ZoneToZones, To: zone})
 	p := &peer{sender: sender, session: zonesync.NewSession(zonesync.Side{Kind: "MeshService"}, zone, sender, nil)}
-	p.say(b, &wire.Frame{Message: &wire.Frame_Hello{Hello: &wire.Hello{Protocol: zonesync.Protocol, Kind: "MeshService", Zone: zone.Zone}}})
+	p.say(b,
+		&wire.Frame{Message: &wire.Frame_Hello{Hello: &wire.Hello{Protocol: zonesync.Protocol, Kind: "MeshService",
+			Zone: zone.Zone}}})
 	p.say(b, &wire.Frame{Message: &wire.Frame_Position{Position: &wire.Position{Epoch: 1, Seq: seq}}})
 	return p
 }
@@ -64,7 +68,7 @@ func (p *peer) say(b *testing.B, f *wire.Frame) {
 	}
 }
 
-// take takes everything that there is, and answers how many items that were.
+// take handles all available frames, and returns the number of items in them.
 func (p *peer) take(b *testing.B, sent func(*wire.Frame)) (items int) {
 	for {
 		ready, err := p.session.Ready()
@@ -85,7 +89,7 @@ func (p *peer) take(b *testing.B, sent func(*wire.Frame)) (items int) {
 	}
 }
 
-// marshal is what a transport does with a frame, apart from sending it.
+// marshal returns a function that encodes a frame, as a transport does.
 func marshal(b *testing.B) func(*wire.Frame) {
 	return func(f *wire.Frame) {
 		if _, err := proto.Marshal(f); err != nil {
@@ -94,8 +98,8 @@ func marshal(b *testing.B) func(*wire.Frame) {
 	}
 }
 
-// BenchmarkFanOut is one second of a global with 500 zones of 200 services, in each of which one changes: 500
-// changes, each for 499 zones, which take them ten times a second.
+// BenchmarkFanOut is one second of a global control plane with 500 zones of 200 services. In each zone one service
+// changes: 500 changes, each for 499 zones, which receive ten batches a second.
 func BenchmarkFanOut(b *testing.B) {
 	log := services(b)
 	before := heap()
@@ -134,7 +138,7 @@ func BenchmarkFirstSync(b *testing.B) {
 	log := services(b)
 	for b.Loop() {
 		p := newPeer(b, log, kind.Owner{Zone: "new"}, 0)
-		p.take(b, marshal(b)) // asks
+		p.take(b, marshal(b)) // sends its position
 		p.say(b, &wire.Frame{Message: &wire.Frame_Digest{Digest: &wire.Digest{Round: 1, Sums: []uint64{0}}}})
 		p.take(b, marshal(b))
 		p.say(b, &wire.Frame{Message: &wire.Frame_Digest{Digest: &wire.Digest{Round: 1, Last: true}}})
@@ -144,19 +148,21 @@ func BenchmarkFirstSync(b *testing.B) {
 	}
 }
 
-// BenchmarkCompare is a zone that comes back to a restarted global and has everything already.
+// BenchmarkCompare is a zone that reconnects to a restarted global control plane and has all items already.
 func BenchmarkCompare(b *testing.B) {
 	log := services(b)
-	var held []zonesync.StoredItem
+	var items []zonesync.StoredItem
 	for zone := range benchZones {
 		for service := range benchServices {
 			key := zonesync.Key{Owner: zoneOf(zone), Mesh: "default", Name: fmt.Sprintf("service-%03d", service)}
-			body := fmt.Appendf(nil, `{"labels":{"kuma.io/zone":"zone-%03d","kuma.io/origin":"zone"},"spec":{"ports":[{"port":80,"appProtocol":"http"}],"version":%d,"padding":"%0400d"}}`, zone, 0, 0)
-			held = append(held, zonesync.StoredItem{Key: key, Hash: zonesync.Sum(key, body)})
+			body := fmt.Appendf(nil,
+				`{"labels":{"kuma.io/zone":"zone-%03d","kuma.io/origin":"zone"},"spec":{"ports":[{"port":80,`+
+					`"appProtocol":"http"}],"version":%d,"padding":"%0400d"}}`, zone, 0, 0)
+			items = append(items, zonesync.StoredItem{Key: key, Hash: zonesync.Sum(key, body)})
 		}
 	}
 	sums := make([]uint64, 4096)
-	for _, h := range held {
+	for _, h := range items {
 		sums[uint64(h.Hash)%4096] += uint64(h.Hash)
 	}
 	for b.Loop() {

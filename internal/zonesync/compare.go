@@ -8,40 +8,41 @@ import (
 	"weft/internal/wire"
 )
 
-// comparison is a sender's question what the receiver holds. It begins with sums over buckets of items, which
-// nearly always agree, and goes on with the items of those buckets that differ.
+// comparison is the state of a comparison with the receiver's digest. The first section has sums over buckets of items.
+// The following sections have the items of the buckets whose sums differ.
 type comparison struct {
-	differing bits // by bucket; nil: the sums are not there yet
-	buckets   int
-	horizon   uint64 // the log's head when the sums were compared
-	held      bits   // by id
-	gone      []Key
-	listed    int // items
-	unknown   int // bytes of the keys in gone
+	differing   bits // by bucket; nil before the sums arrive
+	buckets     int
+	horizon     uint64 // the log's head when the sums were compared
+	receiverHas bits   // by ID
+	gone        []Key
+	listed      int // number of items
+	unknown     int // bytes of the keys in gone
 }
 
-// compare asks the receiver what it holds. Nothing more is sent until it has answered.
+// compare requests a digest from the receiver. The sender sends no batch before the comparison ends.
 func (s *Sender) compare() {
 	s.round++
 	s.streaming, s.comparing = false, &comparison{}
-	s.applied, s.settled = 0, 0
+	s.applied, s.acked = 0, 0
 	for i := range s.window {
-		s.window[i].seq = 0 // what is in flight says nothing of the position any more
+		s.window[i].seq = 0 // acks of batches in flight do not set the position any more
 	}
 	clear(s.withheld)
-	s.frames = append(s.frames, askFrame(s.round, nil))
+	s.frames = append(s.frames, compareRequestFrame(s.round, nil))
 }
 
-func askFrame(round uint64, buckets []uint32) *wire.Frame {
-	return &wire.Frame{Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{Round: round, Buckets: buckets}}}
+func compareRequestFrame(round uint64, buckets []uint32) *wire.Frame {
+	return &wire.Frame{Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{Round: round,
+		Buckets: buckets}}}
 }
 
-func (s *Sender) inventory(part *wire.Digest) error {
+func (s *Sender) handleDigest(part *wire.Digest) error {
 	switch {
-	case part.Round < s.round: // the answer to a question that was replaced
+	case part.Round < s.round: // a section of a replaced request
 		return nil
 	case part.Round > s.round || s.comparing == nil:
-		return fmt.Errorf("an inventory of round %d was not asked for", part.Round)
+		return fmt.Errorf("a digest of round %d was not requested", part.Round)
 	}
 	s.log.mu.RLock()
 	defer s.log.mu.RUnlock()
@@ -51,14 +52,14 @@ func (s *Sender) inventory(part *wire.Digest) error {
 	return s.compareItems(part)
 }
 
-// compareSums finds the buckets that differ. What is in the others the receiver has.
+// compareSums finds the buckets that differ. The receiver has all items of the other buckets.
 func (s *Sender) compareSums(theirs []uint64) error {
 	n := len(theirs)
 	if n == 0 || n > maxBuckets || n&(n-1) != 0 {
-		return fmt.Errorf("an inventory has %d sums, want a power of two up to %d", n, maxBuckets)
+		return fmt.Errorf("a digest has %d sums, want a power of two up to %d", n, maxBuckets)
 	}
-	clear(s.refused) // the receiver has forgotten them too: they come again
-	s.kept = 0
+	clear(s.rejected) // the receiver has dropped them too, and reports them anew
+	s.rejectedBytes = 0
 	ours := make([]uint64, n)
 	s.eachVisible(func(e *entry) { ours[bucket(e.hash, n)] += uint64(e.hash) })
 	c := s.comparing
@@ -70,17 +71,17 @@ func (s *Sender) compareSums(theirs []uint64) error {
 			differing = append(differing, uint32(i))
 		}
 	}
-	c.held = newBits(int(s.log.ids.next))
+	c.receiverHas = newBits(int(s.log.ids.next))
 	s.eachVisible(func(e *entry) {
 		if !c.differing.has(uint32(bucket(e.hash, n))) {
-			c.held.set(e.id)
+			c.receiverHas.set(e.id)
 		}
 	})
 	if len(differing) == 0 {
 		s.compared()
 		return nil
 	}
-	s.frames = append(s.frames, askFrame(s.round, differing))
+	s.frames = append(s.frames, compareRequestFrame(s.round, differing))
 	return nil
 }
 
@@ -92,23 +93,23 @@ func (s *Sender) eachVisible(visit func(*entry)) {
 	}
 }
 
-// compareItems takes a part of the list of what the receiver holds in the buckets that differ.
+// compareItems handles a section with the receiver's items in the buckets that differ.
 func (s *Sender) compareItems(part *wire.Digest) error {
 	c := s.comparing
-	if c.listed += len(part.Items); c.listed > maxInventory {
-		return fmt.Errorf("an inventory has more than %d items", maxInventory)
+	if c.listed += len(part.Items); c.listed > maxDigestItems {
+		return fmt.Errorf("a digest has more than %d items", maxDigestItems)
 	}
 	for _, item := range part.Items {
 		key, err := readKey(item.Key)
 		if err != nil {
 			return err
 		}
-		if s.way.permits(key.Owner) { // of others nothing is to be said to this receiver
+		if s.way.permits(key.Owner) { // the receiver gets nothing of other owners
 			s.compareItem(StoredItem{key, Hash(item.Hash)})
 		}
 	}
-	if c.unknown > maxUnknown {
-		return fmt.Errorf("an inventory has more than %d bytes of keys that do not exist", maxUnknown)
+	if c.unknown > maxUnknownBytes {
+		return fmt.Errorf("a digest has more than %d bytes of keys that do not exist", maxUnknownBytes)
 	}
 	if part.Last {
 		s.compared()
@@ -121,11 +122,11 @@ func (s *Sender) compareItem(item StoredItem) {
 	current := e != nil && !e.deleted
 	switch {
 	case current && e.hash == item.Hash:
-		c.held.set(e.id)
+		c.receiverHas.set(e.id)
 	case s.log.awaited[item.Key.Owner]:
 		s.withheld[item.Key.Owner] = true
 		if current {
-			c.held.set(e.id)
+			c.receiverHas.set(e.id)
 		}
 	case !current:
 		c.gone = append(c.gone, item.Key)
@@ -133,19 +134,19 @@ func (s *Sender) compareItem(item StoredItem) {
 	}
 }
 
-// compared begins to send the difference. What changed since the sums were compared is behind the horizon,
-// and is sent whatever the receiver held.
+// compared starts to send the difference. Changes after the comparison of the sums are after the horizon, and are sent
+// to every receiver.
 func (s *Sender) compared() {
 	c := s.comparing
 	s.streaming, s.catching, s.comparing = true, true, nil
 	s.cursor, s.known = 0, c.horizon
-	s.held, s.gone = c.held, c.gone
+	s.receiverHas, s.gone = c.receiverHas, c.gone
 }
 
-// bucket answers in which of n buckets, a power of two, an item is.
+// bucket returns the bucket of a hash among n buckets, a power of two.
 func bucket(h Hash, n int) int { return int(uint64(h) & uint64(n-1)) }
 
-// buckets answers how many buckets an inventory has.
+// buckets returns the number of buckets in a digest of a number of items.
 func (l Limits) buckets(items int) int {
 	n := 1
 	for n < maxBuckets && n*l.BucketItems < items {
@@ -154,7 +155,7 @@ func (l Limits) buckets(items int) int {
 	return n
 }
 
-// sums adds up the hashes in each of n buckets.
+// sums adds up the hashes of the items in each of n buckets.
 func sums(items []StoredItem, n int) []uint64 {
 	all := make([]uint64, n)
 	for _, item := range items {
@@ -166,12 +167,13 @@ func sums(items []StoredItem, n int) []uint64 {
 // bits is a set of small numbers.
 type bits []uint64
 
-// newBits answers an empty set of numbers below n; it is not nil.
+// newBits returns an empty set of numbers below n. It is not nil.
 func newBits(n int) bits { return make(bits, n/64+1) }
 
 func (b bits) set(i uint32)      { b[i/64] |= 1 << (i % 64) }
 func (b bits) has(i uint32) bool { return int(i/64) < len(b) && b[i/64]&(1<<(i%64)) != 0 }
 
 func compareKeys(a, b Key) int {
-	return cmp.Or(strings.Compare(a.Owner.Zone, b.Owner.Zone), strings.Compare(a.Mesh, b.Mesh), strings.Compare(a.Name, b.Name))
+	return cmp.Or(strings.Compare(a.Owner.Zone, b.Owner.Zone), strings.Compare(a.Mesh, b.Mesh),
+		strings.Compare(a.Name, b.Name))
 }

@@ -9,12 +9,13 @@ import (
 	"weft/internal/zonesync"
 )
 
-// compare has a zone that has so many of the items that global holds connect, and returns what global is to apply.
-func compare(t *testing.T, receiver *zonesync.Receiver, held, has int) (applied []zonesync.Item, sender *zonesync.Sender) {
+// compare connects a zone that has some of global's stored items, and returns the items that global is to apply.
+func compare(t *testing.T, receiver *zonesync.Receiver, items, has int) (applied []zonesync.Item,
+	sender *zonesync.Sender) {
 	t.Helper()
 	log := zonesync.NewLog(9)
 	var all []zonesync.StoredItem
-	for i := range held {
+	for i := range items {
 		k := ofEast(fmt.Sprintf("item-%03d", i))
 		all = append(all, zonesync.StoredItem{Key: k, Hash: zonesync.Sum(k, []byte("1"))})
 		if i < has {
@@ -32,8 +33,9 @@ func compare(t *testing.T, receiver *zonesync.Receiver, held, has int) (applied 
 	return applied, sender
 }
 
-// exchange has both sides say once what there is to say.
-func exchange(t *testing.T, receiver *zonesync.Receiver, from, at *zonesync.Session, held []zonesync.StoredItem) (applied []zonesync.Item) {
+// exchange carries the waiting frames of both sides once.
+func exchange(t *testing.T, receiver *zonesync.Receiver, from, at *zonesync.Session,
+	items []zonesync.StoredItem) (applied []zonesync.Item) {
 	t.Helper()
 	say := func(from, to *zonesync.Session) {
 		ready, err := from.Ready()
@@ -41,7 +43,7 @@ func exchange(t *testing.T, receiver *zonesync.Receiver, from, at *zonesync.Sess
 			t.Fatal(err)
 		}
 		if ready.List {
-			receiver.Digest(held)
+			receiver.Digest(items)
 		}
 		if ready.Apply != nil {
 			applied = append(applied, ready.Apply.Items...)
@@ -65,46 +67,51 @@ func newDoubter() *zonesync.Receiver {
 	return r
 }
 
-// TestDoubt: a comparison deletes a few items, or the smaller part of them; most of many wait for an operator.
+// TestDoubt: a comparison deletes a few items, or the smaller part of them; the deletion of most items waits for an
+// operator.
 func TestDoubt(t *testing.T) {
 	for _, c := range []struct {
-		held, has int
-		doubted   bool
+		stored, has int
+		doubted     bool
 	}{{40, 0, true}, {40, 19, true}, {40, 20, false}, {40, 40, false}, {10, 0, false}, {11, 0, true}, {0, 0, false}} {
 		r := newDoubter()
-		applied, _ := compare(t, r, c.held, c.has)
+		applied, _ := compare(t, r, c.stored, c.has)
 		doubt, doubted := r.Doubted()
 		if doubted != c.doubted {
-			t.Fatalf("%d of %d are there: doubted is %v", c.has, c.held, doubted)
+			t.Fatalf("%d of %d are there: doubted is %v", c.has, c.stored, doubted)
 		}
-		gone := c.held - c.has
+		gone := c.stored - c.has
 		if !doubted {
 			if len(applied) != gone || len(r.Rejected()) > 0 {
-				t.Errorf("%d of %d are there: %d are deleted", c.has, c.held, len(applied))
+				t.Errorf("%d of %d are there: %d are deleted", c.has, c.stored, len(applied))
 			}
 			continue
 		}
-		if len(applied) > 0 || doubt != (zonesync.Doubt{Deletions: gone, Of: c.held}) || len(r.Rejected()) != gone || r.Synced() {
-			t.Errorf("%d of %d are there: %d are deleted, %+v, %d are listed, synced is %v", c.has, c.held, len(applied), doubt, len(r.Rejected()), r.Synced())
+		if len(applied) > 0 || doubt != (zonesync.Doubt{Deletions: gone, Of: c.stored}) || len(r.Rejected()) != gone ||
+			r.Synced() {
+			t.Errorf("%d of %d are there: %d are deleted, %+v, %d are listed, synced is %v", c.has, c.stored,
+				len(applied), doubt, len(r.Rejected()), r.Synced())
 		}
 		r.Retry()
-		again, _ := compare(t, r, c.held, c.has)
+		again, _ := compare(t, r, c.stored, c.has)
 		if _, still := r.Doubted(); !still || len(again) > 0 {
-			t.Errorf("%d of %d are there: %d are deleted by trying again, or connecting again", c.has, c.held, len(again))
+			t.Errorf("%d of %d are there: %d are deleted by trying again, or connecting again", c.has, c.stored,
+				len(again))
 		}
 	}
 }
 
-// TestRelease: once an operator has confirmed it, what was doubted is deleted, and nothing else.
+// TestRelease: after an operator's confirmation, the doubted items are deleted, and no others.
 func TestRelease(t *testing.T) {
-	for _, kept := range []int{10_000, 3} { // of more than are kept the sender says it again
+	for _, kept := range []int{10_000, 3} { // the sender sends those above the bound again
 		r := newDoubter()
 		r.RejectedItems = kept
 		compare(t, r, 40, 5)
 		r.Release()
 		applied, _ := compare(t, r, 40, 5)
 		if _, still := r.Doubted(); still || len(applied) < 35 || len(r.Rejected()) > 0 || !r.Synced() {
-			t.Errorf("%d kept: %d are deleted, %d are listed, synced is %v", kept, len(applied), len(r.Rejected()), r.Synced())
+			t.Errorf("%d kept: %d are deleted, %d are listed, synced is %v", kept, len(applied), len(r.Rejected()),
+				r.Synced())
 		}
 		if again, _ := compare(t, r, 40, 0); len(again) > 0 {
 			t.Errorf("%d kept: the next ones are deleted without a word: %d", kept, len(again))
@@ -112,7 +119,7 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// TestReleaseOutlivesTheStream: what was confirmed is deleted although the stream ends while that is stored.
+// TestReleaseOutlivesTheStream: confirmed deletions are applied although the stream ends while they are stored.
 func TestReleaseOutlivesTheStream(t *testing.T) {
 	r := newDoubter()
 	compare(t, r, 40, 5)
@@ -131,11 +138,12 @@ func TestReleaseOutlivesTheStream(t *testing.T) {
 	}
 }
 
-// TestDoubtIsNoPosition: a stream that ends before the comparison does leaves nothing undone behind.
+// TestDoubtIsNoPosition: a stream that ends during a comparison leaves no deletion undone.
 func TestDoubtIsNoPosition(t *testing.T) {
 	r := newDoubter()
 	at := zonesync.NewSession(zonesync.Side{Kind: "MeshService"}, east, nil, r)
-	frames := []*wire.Frame{hello, {Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{Round: 1}}}}
+	frames := []*wire.Frame{hello,
+		{Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{Round: 1}}}}
 	for _, f := range frames {
 		if err := at.Step(f); err != nil {
 			t.Fatal(err)
@@ -157,19 +165,23 @@ func TestDoubtIsNoPosition(t *testing.T) {
 	}
 }
 
-// TestZoneStore: another store speaks for a zone only where none has, or the former one has been away for long.
+// TestZoneStore: another store may connect for a zone only before the first one, or after a long absence of the former
+// one.
 func TestZoneStore(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	for name, c := range map[string]struct {
 		store             zonesync.ZoneStore
 		admitted, becomes bool
 	}{
-		"the first":                   {zonesync.ZoneStore{}, true, true},
-		"the same":                    {zonesync.ZoneStore{Fingerprint: "b"}, true, false},
-		"another, beside":             {zonesync.ZoneStore{Fingerprint: "a"}, false, false},
-		"another, just afterwards":    {zonesync.ZoneStore{Fingerprint: "a", Disconnected: now.Add(-time.Second)}, false, false},
-		"another, a day afterwards":   {zonesync.ZoneStore{Fingerprint: "a", Disconnected: now.Add(-zonesync.Timeout)}, true, true},
-		"another, the clock put back": {zonesync.ZoneStore{Fingerprint: "a", Disconnected: now.Add(time.Hour)}, false, false},
+		"the first":       {zonesync.ZoneStore{}, true, true},
+		"the same":        {zonesync.ZoneStore{Fingerprint: "b"}, true, false},
+		"another, beside": {zonesync.ZoneStore{Fingerprint: "a"}, false, false},
+		"another, just afterwards": {zonesync.ZoneStore{Fingerprint: "a", Disconnected: now.Add(-time.Second)},
+			false, false},
+		"another, a day afterwards": {zonesync.ZoneStore{Fingerprint: "a", Disconnected: now.Add(-zonesync.Timeout)},
+			true, true},
+		"another, the clock put back": {zonesync.ZoneStore{Fingerprint: "a", Disconnected: now.Add(time.Hour)}, false,
+			false},
 	} {
 		admitted, becomes := c.store.Admits("b", now, zonesync.Timeout)
 		if admitted != c.admitted || becomes != c.becomes {

@@ -10,7 +10,7 @@ import (
 	"weft/internal/zonesync"
 )
 
-// both are the two sides of a session at global with the zone east, where the kind goes every way.
+// both returns a session at global with the zone east, for a kind that travels both ways.
 func both() (*zonesync.Session, *zonesync.Receiver, *zonesync.Log) {
 	log := zonesync.NewLog(7)
 	log.Open()
@@ -25,7 +25,7 @@ var hello = helloOf(&wire.Hello{Protocol: zonesync.Protocol, Kind: "MeshService"
 
 func batchOf(b *wire.Batch) *wire.Frame { return &wire.Frame{Message: &wire.Frame_Batch{Batch: b}} }
 
-// play gives a session frames one by one and answers the first error. Nothing is held, and nothing stored.
+// play passes frames to a session one by one and returns the first error. Nothing is stored.
 func play(s *zonesync.Session, receiver *zonesync.Receiver, frames ...*wire.Frame) error {
 	for _, f := range frames {
 		if err := s.Step(f); err != nil {
@@ -42,39 +42,57 @@ func play(s *zonesync.Session, receiver *zonesync.Receiver, frames ...*wire.Fram
 	return nil
 }
 
-// TestHostileFrames: what makes no sense ends the stream with words that say what was wrong.
+// TestHostileFrames: invalid frames end the stream with an error that names the fault.
 func TestHostileFrames(t *testing.T) {
-	claim := &wire.Frame{Message: &wire.Frame_Position{Position: &wire.Position{}}}
-	ask := &wire.Frame{Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{Round: 1}}}
+	position := &wire.Frame{Message: &wire.Frame_Position{Position: &wire.Position{}}}
+	request := &wire.Frame{Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{Round: 1}}}
 	storing := batchOf(&wire.Batch{Epoch: 1, Items: [][]byte{encoded(t, "web")}})
-	inventory := func(i *wire.Digest) *wire.Frame {
+	digest := func(i *wire.Digest) *wire.Frame {
 		return &wire.Frame{Message: &wire.Frame_Digest{Digest: i}}
 	}
 	for name, test := range map[string]struct {
 		frames []*wire.Frame
 		want   string
 	}{
-		"no hello":         {[]*wire.Frame{claim}, "the first frame is not a Hello"},
-		"two hellos":       {[]*wire.Frame{hello, hello}, "second Hello"},
-		"another zone":     {[]*wire.Frame{helloOf(&wire.Hello{Protocol: 1, Kind: "MeshService", Zone: "west"})}, "it says that it is zone west, and has proved to be zone east"},
-		"another kind":     {[]*wire.Frame{helloOf(&wire.Hello{Protocol: 1, Kind: "Secret", Zone: "east"})}, `it speaks of "Secret" on a stream of MeshService`},
-		"an old release":   {[]*wire.Frame{helloOf(&wire.Hello{Kind: "MeshService", Zone: "east"})}, "upgrade it"},
-		"absurd ack":       {[]*wire.Frame{hello, claim, {Message: &wire.Frame_Ack{Ack: &wire.Ack{Batches: 1 << 60}}}}, "batches are acknowledged"},
-		"nothing asked":    {[]*wire.Frame{hello, inventory(&wire.Digest{Round: 3})}, "was not asked for"},
-		"absurd sums":      {[]*wire.Frame{hello, claim, inventory(&wire.Digest{Round: 1, Sums: make([]uint64, 3)})}, "want a power of two"},
-		"endless sums":     {[]*wire.Frame{hello, claim, inventory(&wire.Digest{Round: 1, Sums: make([]uint64, 1<<16)})}, "want a power of two"},
-		"item without key": {[]*wire.Frame{hello, claim, inventory(&wire.Digest{Round: 1, Sums: []uint64{1}}), inventory(&wire.Digest{Round: 1, Items: []*wire.ItemDigest{{}}})}, "has no name"},
-		"absurd key":       {[]*wire.Frame{hello, batchOf(&wire.Batch{Epoch: 1, Items: [][]byte{encoded(t, strings.Repeat("x", 1000))}})}, "a part of 1000 bytes"},
-		"not an item":      {[]*wire.Frame{hello, batchOf(&wire.Batch{Epoch: 1, Items: [][]byte{{1, 2, 3}}})}, "does not decode"},
-		"too many items":   {[]*wire.Frame{hello, batchOf(&wire.Batch{Epoch: 1, Items: make([][]byte, 2000)})}, "a batch has 2000 items"},
-		"no epoch":         {[]*wire.Frame{hello, batchOf(&wire.Batch{})}, "epoch 0"},
-		"backwards":        {[]*wire.Frame{hello, batchOf(&wire.Batch{Epoch: 1, Seq: 9}), batchOf(&wire.Batch{Epoch: 1, Seq: 8})}, "does not follow"},
-		"another epoch":    {[]*wire.Frame{hello, batchOf(&wire.Batch{Epoch: 1, Seq: 9}), batchOf(&wire.Batch{Epoch: 2, Seq: 10})}, "does not follow"},
-		"old question":     {[]*wire.Frame{hello, {Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{}}}}, "a question of round 0"},
-		"old batch":        {[]*wire.Frame{hello, ask, batchOf(&wire.Batch{Epoch: 1, Seq: 9})}, "and the last question was of round 1"},
-		"names unasked":    {[]*wire.Frame{hello, {Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{Round: 1, Buckets: []uint32{1}}}}}, "came before one for sums"},
-		"endless batches":  {append([]*wire.Frame{hello, storing}, repeated(batchOf(&wire.Batch{Epoch: 1}), 6)...), "are not acknowledged"},
-		"endless asking":   {append([]*wire.Frame{hello, storing}, repeated(ask, 12)...), "wait for their answers"},
+		"no hello":   {[]*wire.Frame{position}, "the first frame is not a Hello"},
+		"two hellos": {[]*wire.Frame{hello, hello}, "second Hello"},
+		"another zone": {[]*wire.Frame{helloOf(&wire.Hello{Protocol: 1, Kind: "MeshService", Zone: "west"})},
+			"it says that it is zone west, and has proved to be zone east"},
+		"another kind": {[]*wire.Frame{helloOf(&wire.Hello{Protocol: 1, Kind: "Secret", Zone: "east"})},
+			`it speaks of "Secret" on a stream of MeshService`},
+		"an old release": {[]*wire.Frame{helloOf(&wire.Hello{Kind: "MeshService", Zone: "east"})}, "upgrade it"},
+		"absurd ack": {[]*wire.Frame{hello, position, {Message: &wire.Frame_Ack{Ack: &wire.Ack{Batches: 1 << 60}}}},
+			"batches are acknowledged"},
+		"no request": {[]*wire.Frame{hello, digest(&wire.Digest{Round: 3})}, "was not requested"},
+		"absurd sums": {[]*wire.Frame{hello, position, digest(&wire.Digest{Round: 1, Sums: make([]uint64, 3)})},
+			"want a power of two"},
+		"endless sums": {[]*wire.Frame{hello, position,
+			digest(&wire.Digest{Round: 1, Sums: make([]uint64, 1<<16)})}, "want a power of two"},
+		"item without key": {[]*wire.Frame{hello, position, digest(&wire.Digest{Round: 1, Sums: []uint64{1}}),
+			digest(&wire.Digest{Round: 1, Items: []*wire.ItemDigest{{}}})}, "has no name"},
+		"absurd key": {[]*wire.Frame{hello,
+			batchOf(&wire.Batch{Epoch: 1, Items: [][]byte{encoded(t, strings.Repeat("x", 1000))}})},
+			"a part of 1000 bytes"},
+		"not an item": {[]*wire.Frame{hello, batchOf(&wire.Batch{Epoch: 1, Items: [][]byte{{1, 2, 3}}})},
+			"does not decode"},
+		"too many items": {[]*wire.Frame{hello, batchOf(&wire.Batch{Epoch: 1, Items: make([][]byte, 2000)})},
+			"a batch has 2000 items"},
+		"no epoch": {[]*wire.Frame{hello, batchOf(&wire.Batch{})}, "epoch 0"},
+		"backwards": {[]*wire.Frame{hello, batchOf(&wire.Batch{Epoch: 1, Seq: 9}),
+			batchOf(&wire.Batch{Epoch: 1, Seq: 8})}, "does not follow"},
+		"another epoch": {[]*wire.Frame{hello, batchOf(&wire.Batch{Epoch: 1, Seq: 9}),
+			batchOf(&wire.Batch{Epoch: 2, Seq: 10})}, "does not follow"},
+		"old compare request": {[]*wire.Frame{hello,
+			{Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{}}}},
+			"a compare request of round 0"},
+		"old batch": {[]*wire.Frame{hello, request, batchOf(&wire.Batch{Epoch: 1, Seq: 9})},
+			"and the last compare request was of round 1"},
+		"names unasked": {[]*wire.Frame{hello,
+			{Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{Round: 1,
+				Buckets: []uint32{1}}}}}, "came before one for sums"},
+		"endless batches": {append([]*wire.Frame{hello, storing}, repeated(batchOf(&wire.Batch{Epoch: 1}), 6)...),
+			"are not acked"},
+		"endless requests": {append([]*wire.Frame{hello, storing}, repeated(request, 12)...), "frames wait"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			session, receiver, _ := both()
@@ -101,12 +119,13 @@ func encoded(t testing.TB, name string) []byte {
 	return b
 }
 
-// TestForeignItems: a zone that sends what is not its own changes nothing by that, and what is its own is taken.
-func TestForeignItems(t *testing.T) {
+// TestItemsOfOtherOwners: items of other owners are rejected, and the zone's own items in the same batch are accepted.
+func TestItemsOfOtherOwners(t *testing.T) {
 	session, receiver, _ := both()
 	var items [][]byte
 	for _, owner := range []string{"", "west", "east"} {
-		b, _ := proto.Marshal(&wire.Item{Key: &wire.ItemKey{OwnerZone: owner, Mesh: "default", Name: "web"}, Body: []byte("{}")})
+		b, _ := proto.Marshal(&wire.Item{Key: &wire.ItemKey{OwnerZone: owner, Mesh: "default", Name: "web"},
+			Body: []byte("{}")})
 		items = append(items, b)
 	}
 	for _, f := range []*wire.Frame{hello, batchOf(&wire.Batch{Epoch: 1, Seq: 2, Items: items})} {
@@ -121,13 +140,13 @@ func TestForeignItems(t *testing.T) {
 	if ready.Apply == nil || len(ready.Apply.Items) != 1 || ready.Apply.Items[0].Key.Owner != east {
 		t.Errorf("what is to be stored: %+v", ready.Apply)
 	}
-	refused := receiver.Rejected()
-	if len(refused) != 2 || refused[1].Reason != "it belongs to zone west, and zone east may send only its own" {
-		t.Errorf("what is refused: %+v", refused)
+	rejected := receiver.Rejected()
+	if len(rejected) != 2 || rejected[1].Reason != "it belongs to zone west, and zone east may send only its own" {
+		t.Errorf("rejected items: %+v", rejected)
 	}
 }
 
-// TestNewerRelease: what an older release does not know it passes over.
+// TestNewerRelease: fields that an older release does not know are ignored.
 func TestNewerRelease(t *testing.T) {
 	session, receiver, _ := both()
 	newer := helloOf(&wire.Hello{Protocol: zonesync.Protocol + 1, Kind: "MeshService", Zone: "east"})
@@ -139,18 +158,21 @@ func TestNewerRelease(t *testing.T) {
 	}
 }
 
-// FuzzStep feeds a session whatever frames; it ends the stream or goes on, and never panics. What it asks for
+// FuzzStep passes arbitrary frames to a session: it ends the stream or continues, and never panics. The caller's work
 // is done at once.
 func FuzzStep(f *testing.F) {
 	seeds := []*wire.Frame{
 		hello,
 		{Message: &wire.Frame_Position{Position: &wire.Position{Epoch: 7, Seq: 2}}},
 		{Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{Round: 1}}},
-		{Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{Round: 1, Buckets: []uint32{0, 1 << 31}}}},
+		{Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{Round: 1,
+			Buckets: []uint32{0, 1 << 31}}}},
 		{Message: &wire.Frame_Digest{Digest: &wire.Digest{Round: 1, Sums: []uint64{1, 2}}}},
-		{Message: &wire.Frame_Digest{Digest: &wire.Digest{Round: 1, Items: []*wire.ItemDigest{{Key: &wire.ItemKey{Name: "a"}}}, Last: true}}},
+		{Message: &wire.Frame_Digest{Digest: &wire.Digest{Round: 1,
+			Items: []*wire.ItemDigest{{Key: &wire.ItemKey{Name: "a"}}}, Last: true}}},
 		batchOf(&wire.Batch{Epoch: 1, Seq: 3, Items: [][]byte{encoded(f, "a")}, Complete: true}),
-		{Message: &wire.Frame_Ack{Ack: &wire.Ack{Batches: 1, Acked: 3, Rejected: []*wire.Rejection{{Key: &wire.ItemKey{Name: "a"}}}, Cleared: []*wire.ItemKey{{Name: "a"}}}}},
+		{Message: &wire.Frame_Ack{Ack: &wire.Ack{Batches: 1, Acked: 3,
+			Rejected: []*wire.Rejection{{Key: &wire.ItemKey{Name: "a"}}}, Cleared: []*wire.ItemKey{{Name: "a"}}}}},
 	}
 	for _, a := range seeds {
 		for _, b := range seeds {
@@ -187,7 +209,8 @@ func FuzzStep(f *testing.F) {
 }
 
 func deletion(t testing.TB, name string) []byte {
-	b, err := proto.Marshal(&wire.Item{Key: &wire.ItemKey{OwnerZone: "east", Mesh: "default", Name: name}, Deleted: true})
+	b, err := proto.Marshal(&wire.Item{Key: &wire.ItemKey{OwnerZone: "east", Mesh: "default", Name: name},
+		Deleted: true})
 	if err != nil {
 		t.Fatal(err)
 	}

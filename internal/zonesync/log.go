@@ -10,76 +10,75 @@ import (
 	"weft/kind"
 )
 
-// Log has the resources of one kind in the order of their last changes: each key once, encoded once, for
-// however many receivers. It is what one control plane knows of its store since it started.
+// Log holds the resources of one kind in the order of their last changes. Each key is in it once, encoded once for all
+// receivers. It covers the store's content since the start of the process.
 //
-// It may be used by several goroutines.
+// A Log is safe for concurrent use.
 type Log struct {
-	Limits // not to be changed once it is used
+	Limits // not to be changed after the first use
 	epoch  uint64
 
-	mu      sync.RWMutex
-	open    bool
-	head    uint64         // position of the newest change
-	floor   uint64         // position of the newest deletion that is forgotten
-	heard   uint64         // position at which an owner was there that had been waited for
-	entries []*entry       // by position; superseded ones stay until there are too many
-	index   map[Key]*entry // those that are current
-	graves  []*entry       // deletions, oldest first; with superseded ones too
-	deleted int            // deletions in index
-	ids     ids            // of the entries in index
-	awaited map[kind.Owner]bool
-	times   timeline
+	mu          sync.RWMutex
+	open        bool
+	head        uint64         // position of the newest change
+	floor       uint64         // position of the newest dropped tombstone
+	completedAt uint64         // position of the last [Log.Complete]
+	entries     []*entry       // by position; superseded ones stay until compact
+	index       map[Key]*entry // the current entries
+	tombstones  []*entry       // entries of deletions, oldest first; superseded ones too
+	deleted     int            // number of deletions in index
+	ids         ids            // of the entries in index
+	awaited     map[kind.Owner]bool
+	times       timeline
 }
 
-// entry is one state of one key. All but item and superseded stay as they were made.
+// entry is one state of one key. Only item and superseded change.
 type entry struct {
 	key        Key
 	seq        uint64
 	hash       Hash
-	id         uint32 // of the key, for as long as it is in the index
+	id         uint32 // the number of the key while it is in the index
 	item       []byte // encoded; nil once superseded
 	deleted    bool
 	superseded bool
 }
 
-// NewLog answers an empty log that is not open yet. The epoch tells this run from every other; it is random
-// and not 0.
+// NewLog returns an empty log that is not open. The epoch is random, not 0, and different in each run.
 func NewLog(epoch uint64) *Log {
 	return &Log{Limits: defaultLimits(), epoch: epoch, head: 1, index: map[Key]*entry{}, awaited: map[kind.Owner]bool{}}
 }
 
-// Open says that the log has everything that is in the store. Until then it tells nobody anything.
+// Open declares that the log has all content of the store. Before, no sender sends from it.
 func (l *Log) Open() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open = true
 }
 
-// Await says that an owner's resources may be older here than elsewhere: that nothing was heard of it since
-// this process started. They are sent to those who have none, and replace or delete nothing. Call it, before
-// Open, for every zone that is known to a global control plane whose kind travels from zone to zone: after it
-// was restored from an older copy, the other zones know more than it does.
+// Await declares that the log's resources of an owner may be older than those in other zones, because the owner has not
+// connected since the start of the process. Senders send them to receivers that lack them, and replace or delete
+// nothing. A global control plane calls it before Open for every known zone, for kinds that are forwarded: after a
+// restore from an older copy, the other zones have newer states.
 func (l *Log) Await(owner kind.Owner) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.awaited[owner] = true
 }
 
-// Complete ends Await: everything that the owner had when it connected ([Receiver.Synced]) is in the log.
+// Complete ends Await: the log has everything that the owner had when it connected ([Receiver.Synced]).
 func (l *Log) Complete(owner kind.Owner) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.awaited[owner] {
 		delete(l.awaited, owner)
-		l.heard = l.head
+		l.completedAt = l.head
 	}
 }
 
-// continues says whether a receiver that has stored the log up to a position needs only what comes after it:
-// no deletion is missed, and nothing was withheld from it for an owner that may travel its way.
+// continues reports whether a receiver at a position needs only the later changes. It is false if a tombstone after the
+// position was dropped, or if items of an awaited owner that may travel this way were withheld.
 func (l *Log) continues(from Position, way Way) bool {
-	if from.Epoch != l.epoch || from.Seq < l.floor || from.Seq <= l.heard || from.Seq > l.head {
+	if from.Epoch != l.epoch || from.Seq < l.floor || from.Seq <= l.completedAt || from.Seq > l.head {
 		return false
 	}
 	for owner := range l.awaited {
@@ -90,22 +89,24 @@ func (l *Log) continues(from Position, way Way) bool {
 	return true
 }
 
-// Head answers the position of the newest change.
+// Head returns the position of the newest change.
 func (l *Log) Head() Position {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return Position{Epoch: l.epoch, Seq: l.head}
 }
 
-// Put takes the newest state of a resource, and says whether that is a change. The error is of an item that
-// is too large to travel; the log keeps what it had.
+// Put records the newest state of a resource, and reports whether it changed. The error says that the item is too large
+// to be sent; the log is unchanged then.
 func (l *Log) Put(item Item, now time.Time) (changed bool, err error) {
 	encoded, err := item.encode()
 	if err != nil {
 		return false, fmt.Errorf("%s can't be encoded: %w", item.Key, err)
 	}
 	if len(encoded) > MaxItem {
-		return false, fmt.Errorf("%s has %d bytes, more than the %d that travel between zones", item.Key, len(encoded), MaxItem)
+		return false, fmt.Errorf("%s has %d bytes, more than the %d that are sent between zones", item.Key,
+			len(encoded),
+			MaxItem)
 	}
 	var hash Hash
 	if !item.Deleted {
@@ -132,11 +133,11 @@ func (l *Log) append(e, old *entry, now time.Time) {
 	e.seq = l.head
 	l.index[e.key] = e
 	l.entries = append(l.entries, e)
-	l.times.add(e.seq, now)
+	l.times.record(e.seq, now)
 	if e.deleted {
-		l.graves = append(l.graves, e)
+		l.tombstones = append(l.tombstones, e)
 		l.deleted++
-		l.bury()
+		l.dropTombstones()
 	}
 	l.compact()
 }
@@ -148,11 +149,11 @@ func (l *Log) supersede(e *entry) {
 	}
 }
 
-// bury forgets the oldest deletions.
-func (l *Log) bury() {
+// dropTombstones removes the oldest deletions above [Limits.Tombstones].
+func (l *Log) dropTombstones() {
 	for l.deleted > l.Tombstones {
-		oldest := l.graves[0]
-		l.graves = l.graves[1:]
+		oldest := l.tombstones[0]
+		l.tombstones = l.tombstones[1:]
 		if oldest.superseded {
 			continue
 		}
@@ -163,8 +164,8 @@ func (l *Log) bury() {
 	}
 }
 
-// compact drops superseded entries once they are the larger part, so that walking over them costs no more
-// than the changes that made them.
+// compact removes superseded entries once they are the larger part. Its cost is bounded by the number of changes that
+// superseded them.
 func (l *Log) compact() {
 	if len(l.entries) <= 2*len(l.index)+1024 {
 		return
@@ -178,15 +179,15 @@ func (l *Log) compact() {
 		}
 		return kept
 	}
-	l.entries, l.graves = current(l.entries), slices.Clip(current(l.graves))
+	l.entries, l.tombstones = current(l.entries), slices.Clip(current(l.tombstones))
 }
 
-// after answers the entries behind a position.
+// after returns the entries after a position.
 func (l *Log) after(seq uint64) []*entry {
 	return l.entries[sort.Search(len(l.entries), func(i int) bool { return l.entries[i].seq > seq }):]
 }
 
-// ids are small numbers that are used again once they are free, so that a set of keys is a bit set.
+// ids are small numbers that are reused once they are free, so that a set of keys is a bit set.
 type ids struct {
 	next  uint32
 	spare []uint32
@@ -204,12 +205,11 @@ func (i *ids) take() uint32 {
 
 func (i *ids) free(id uint32) { i.spare = append(i.spare, id) }
 
-// timeline knows when a position was made, within a quarter of a second where the log is young and less
-// exactly the longer it is.
+// timeline maps positions to times: within a quarter of a second in a young log, and less precisely in a longer one.
 type timeline []moment
 
 type moment struct {
-	seq uint64 // the first of its moment
+	seq uint64 // the first position of the moment
 	at  time.Time
 }
 
@@ -218,8 +218,8 @@ const (
 	maxMoments = 4096
 )
 
-// add notes a position. A clock that was put back begins a new moment.
-func (t *timeline) add(seq uint64, now time.Time) {
+// record adds the time of a position. A clock that was set back starts a new moment.
+func (t *timeline) record(seq uint64, now time.Time) {
 	if n := len(*t); n > 0 && now.Sub((*t)[n-1].at).Abs() < resolution {
 		return
 	}
@@ -232,7 +232,7 @@ func (t *timeline) add(seq uint64, now time.Time) {
 	}
 }
 
-// age answers how long ago a position was made, rounded up; 0 where the clock was put back behind it.
+// age returns the time since a position was made, rounded up. It is 0 if the clock was set back before that time.
 func (t timeline) age(seq uint64, now time.Time) time.Duration {
 	next := sort.Search(len(t), func(i int) bool { return t[i].seq > seq })
 	if next == 0 {

@@ -8,10 +8,11 @@ import (
 	"weft/resource"
 )
 
-// TestMay: who may send whose resources, for every way that a kind travels. What is not listed is refused.
+// TestMay: the owners whose resources a side may send, for every way of a kind. All others are rejected.
 func TestMay(t *testing.T) {
 	type sending struct{ from, to, owner kind.Owner }
-	toZone, fromZone, passedOn := sending{global, east, global}, sending{east, global, east}, sending{global, east, west}
+	toZone, fromZone, passedOn := sending{global, east, global}, sending{east, global, east},
+		sending{global, east, west}
 	allowed := map[resource.Sync][]sending{
 		0:                      {},
 		resource.GlobalToZones: {toZone},
@@ -30,7 +31,8 @@ func TestMay(t *testing.T) {
 				}
 				err := zonesync.Way{Sync: sync, From: way[0], To: way[1]}.May(owner)
 				if (err == nil) != want {
-					t.Errorf("sync %b: %s sends to %s what belongs to %s: %v, allowed is %v", sync, way[0], way[1], owner, err, want)
+					t.Errorf("sync %b: %s sends to %s what belongs to %s: %v, allowed is %v", sync, way[0], way[1],
+						owner, err, want)
 				}
 				open = open || want
 			}

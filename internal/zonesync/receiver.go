@@ -8,175 +8,178 @@ import (
 	"weft/internal/wire"
 )
 
-// Receiver takes what one sender tells of one kind. It outlives the streams: what it remembers spares the
-// comparison, and is lost without harm. One caller at a time.
+// Receiver applies the batches of one sender, for one kind. It outlives streams: its state saves comparisons, and may
+// be lost without harm. It is not safe for concurrent use.
 type Receiver struct {
-	Limits // not to be changed once it is used
+	Limits // not to be changed after the first use
 	way    Way
 
-	applied Position // up to where the sender's log is stored; zero: it can't say
-	settled uint64   // in the same epoch
-	synced  bool
-	refused refused
-	retry   bool
+	applied  Position // the stored position of the sender's log; zero: unknown
+	acked    uint64   // in the same epoch
+	synced   bool
+	rejected rejectedSet
+	retry    bool
 
-	// Of a comparison whose deletions are doubted when it is over ([Limits.FreeDeletions]).
-	compared map[Key]bool // what was held when it began, and was not deleted since; nil: there is none
+	// During a comparison whose deletions may need confirmation ([Limits.FreeDeletions]).
+	compared map[Key]bool // the items stored at its beginning and not deleted since; nil: no comparison
 	gone     map[Key]bool // deletions that are not applied yet
 	doubted  Doubt
 	released bool
 
 	// Of the stream.
-	waiting  []*wire.Frame // batches and questions that are not handled yet
-	applying *Apply
-	held     []StoredItem // what was answered to the sender's question; nil once it is told
-	round    uint64       // of that question
-	listing  bool         // the caller owes an answer
-	received uint64       // batches
-	stored   uint64       // batches
-	unstored int          // bytes of items in those that are not stored
-	owes     bool         // an acknowledgement
-	frames   []*wire.Frame
+	waiting     []*wire.Frame // batches and requests that are not handled yet
+	applying    *Apply
+	storedItems []StoredItem // the items of the digest; nil once the sender has sent a batch
+	round       uint64       // of the last compare request
+	listing     bool         // the caller has not called Digest yet
+	received    uint64       // number of batches
+	stored      uint64       // number of batches
+	unstored    int          // bytes of items in batches that are not stored
+	ackDue      bool         // an ack is to be sent
+	frames      []*wire.Frame
 }
 
-// Apply are items to be stored, in one transaction or one by one. Each is the newest state of its key; what is
-// stored in the same state already needs no write.
+// Apply has items to store, in one transaction or separately. Each is the newest state of its key. An item that is
+// already stored in the same state needs no write.
 type Apply struct {
 	Items []Item
 
-	position Position // of the sender's log, once these are stored; zero: unchanged
+	position Position // of the sender's log, once the items are stored; zero: unchanged
 	complete bool
 	bytes    int  // of the batch
-	again    bool // they were refused before
+	retried  bool // the items were rejected before
 }
 
-// NewReceiver answers the receiver of a kind. It remembers nothing yet.
+// NewReceiver returns a receiver without a position, so that it starts with a comparison.
 func NewReceiver(way Way) *Receiver {
-	return &Receiver{Limits: defaultLimits(), way: way, refused: newRefused()}
+	return &Receiver{Limits: defaultLimits(), way: way, rejected: newRejectedSet()}
 }
 
-// Doubt is a comparison that would delete most of what is held.
+// Doubt is a comparison that would delete most of the stored items.
 type Doubt struct {
-	Deletions, Of int // of so many items that are held
+	Deletions, Of int // Of is the number of stored items
 }
 
-// Doubted returns the last comparison whose deletions are not applied, because they are most of what is held; false:
-// there is none. They are among [Receiver.Rejected] until [Receiver.Release], or until their items come back.
+// Doubted returns the last comparison whose deletions wait for confirmation, or false. The deletions are in
+// [Receiver.Rejected] until [Receiver.Release], or until their items come back.
 func (r *Receiver) Doubted() (Doubt, bool) {
-	if r.doubted == (Doubt{}) || !r.refused.missed && !r.refused.doubts() {
+	if r.doubted == (Doubt{}) || !r.rejected.missed && !r.rejected.anyDoubted() {
 		return Doubt{}, false
 	}
 	return r.doubted, true
 }
 
-// Release has the deletions applied that were doubted. Of those that are not kept, the next comparison brings them.
+// Release confirms the doubted deletions, which the next retry applies. Those that were not kept come with the next
+// comparison.
 func (r *Receiver) Release() {
 	if r.doubted == (Doubt{}) {
 		return
 	}
-	r.doubted, r.released, r.retry = Doubt{}, r.refused.missed, true
-	r.refused.trust()
+	r.doubted, r.released, r.retry = Doubt{}, r.rejected.missed, true
+	r.rejected.releaseDoubted()
 }
 
-// connect begins a stream with a claim. What is still being applied counts for nothing: it comes again.
+// connect starts a stream with the receiver's position. Items that are being applied are sent again.
 func (r *Receiver) connect() {
 	r.abandon()
-	r.waiting, r.applying, r.held, r.listing = nil, nil, nil, false
-	r.received, r.stored, r.unstored, r.round, r.owes, r.frames = 0, 0, 0, 0, r.settled > 0, nil
+	r.waiting, r.applying, r.storedItems, r.listing = nil, nil, nil, false
+	r.received, r.stored, r.unstored, r.round, r.ackDue, r.frames = 0, 0, 0, 0, r.acked > 0, nil
 	r.compared, r.gone = nil, nil
-	r.refused.reportAll()
-	r.claim()
+	r.rejected.markAllChanged()
+	r.sendPosition()
 }
 
-// abandon gives up what is being applied. Some of it may be stored, so older states of it are never tried again;
-// it comes again itself.
+// abandon discards the items that are being applied. Some of them may be stored, so older rejected states of them are
+// never retried.
 func (r *Receiver) abandon() {
 	switch {
 	case r.applying == nil:
-	case r.applying.again:
+	case r.applying.retried:
 		r.retry = true
 	default:
 		for _, item := range r.applying.Items {
-			r.refused.drop(item.Key)
+			r.rejected.dropRejected(item.Key)
 		}
 	}
 }
 
-func (r *Receiver) claim() {
-	claim := &wire.Position{Epoch: r.applied.Epoch, Seq: r.applied.Seq}
-	r.frames = append(r.frames, &wire.Frame{Message: &wire.Frame_Position{Position: claim}})
+func (r *Receiver) sendPosition() {
+	position := &wire.Position{Epoch: r.applied.Epoch, Seq: r.applied.Seq}
+	r.frames = append(r.frames, &wire.Frame{Message: &wire.Frame_Position{Position: position}})
 }
 
-// Synced says that everything is stored that the sender had when it was connected first, and that nothing is
-// refused which may be lacking because of that.
+// Synced reports that all items are stored that the sender had when it first connected, and that no item is rejected
+// that a retry may accept.
 func (r *Receiver) Synced() bool {
-	return r.synced && !r.refused.missed && !r.refused.any()
+	return r.synced && !r.rejected.missed && !r.rejected.anyRetryable()
 }
 
-// Position answers up to where the sender's log is stored; zero where that can't be said.
+// Position returns the stored position of the sender's log, or zero if it is unknown.
 func (r *Receiver) Position() Position { return r.applied }
 
-// Acked answers up to where everybody behind the receiver runs with what it has stored.
+// Acked returns the position whose items all proxies of the receiver have acked.
 func (r *Receiver) Acked() Position {
-	return Position{Epoch: r.applied.Epoch, Seq: r.settled, again: r.applied.again}
+	return Position{Epoch: r.applied.Epoch, Seq: r.acked, lateAccepts: r.applied.lateAccepts}
 }
 
-// SetAcked says that everybody behind the receiver runs with what was stored when [Receiver.Position] answered
-// p. One that is not of the present, as before a comparison or before something that was refused was taken
-// after all, is ignored.
+// SetAcked records that all proxies of the receiver have acked the items stored at p, a former result of
+// [Receiver.Position]. It ignores a p from before a comparison, or from before a rejected item was accepted.
 func (r *Receiver) SetAcked(p Position) {
-	if !r.refused.missed && p.Epoch == r.applied.Epoch && p.again == r.applied.again && p.Seq <= r.applied.Seq && p.Seq > r.settled {
-		r.settled, r.owes = p.Seq, true
+	if !r.rejected.missed && p.Epoch == r.applied.Epoch && p.lateAccepts == r.applied.lateAccepts &&
+		p.Seq <= r.applied.Seq &&
+		p.Seq > r.acked {
+		r.acked, r.ackDue = p.Seq, true
 	}
 }
 
-// Retry has what was refused tried again, what is being applied included: something that it may have lacked is
-// there.
+// Retry applies the rejected items again, those that are being applied included: something that they lacked may exist
+// now.
 func (r *Receiver) Retry() { r.retry = true }
 
-// forget drops what is remembered of the sender's log. No earlier position is ever one of the present again.
-func (r *Receiver) forget() {
-	r.applied, r.settled = Position{again: r.applied.again + 1}, 0
+// resetPosition discards the position in the sender's log. No earlier position is valid after it.
+func (r *Receiver) resetPosition() {
+	r.applied, r.acked = Position{lateAccepts: r.applied.lateAccepts + 1}, 0
 }
 
-// Share has the receiver keep what it refuses within a budget of several receivers. Call it before the first use.
-func (r *Receiver) Share(b *Budget) { r.refused.budget = b }
+// Share bounds the rejected items by a budget of several receivers. Call it before the first use.
+func (r *Receiver) Share(b *Budget) { r.rejected.budget = b }
 
-// DropRejected gives back what the receiver keeps of a shared budget. It is not used any more then.
-func (r *Receiver) DropRejected() { r.refused.clear() }
+// DropRejected returns the receiver's part of a shared budget. The receiver must not be used after it.
+func (r *Receiver) DropRejected() { r.rejected.dropAll() }
 
-// Missed says that more was refused than is listed and kept.
-func (r *Receiver) Missed() bool { return r.refused.missed }
+// Missed reports that more items were rejected than Rejected returns.
+func (r *Receiver) Missed() bool { return r.rejected.missed }
 
-// Rejected lists what is not taken, by key.
-func (r *Receiver) Rejected() []Rejection { return r.refused.list() }
+// Rejected returns the rejected items, sorted by key.
+func (r *Receiver) Rejected() []Rejection { return r.rejected.rejections() }
 
-// step takes one frame of the sender. An error is a reason to end the stream.
+// step takes one frame of the sender. After an error, the stream must end.
 func (r *Receiver) step(f *wire.Frame) error {
 	switch m := f.Message.(type) {
 	case *wire.Frame_CompareRequest:
 		if len(m.CompareRequest.Buckets) > maxBuckets {
-			return fmt.Errorf("a question is for %d buckets, want at most %d", len(m.CompareRequest.Buckets), maxBuckets)
+			return fmt.Errorf("a compare request is for %d buckets, want at most %d", len(m.CompareRequest.Buckets),
+				maxBuckets)
 		}
 	case *wire.Frame_Batch:
 		r.received++
 		if r.received-r.stored > uint64(r.Window) {
-			return fmt.Errorf("more than %d batches are not acknowledged", r.Window)
+			return fmt.Errorf("more than %d batches are not acked", r.Window)
 		}
 		if r.unstored += bytesIn(m.Batch); r.unstored > r.WindowBytes+MaxFrame {
-			return fmt.Errorf("more than %d bytes are not acknowledged", r.WindowBytes+MaxFrame)
+			return fmt.Errorf("more than %d bytes are not acked", r.WindowBytes+MaxFrame)
 		}
 	default:
 		return fmt.Errorf("a frame of type %T is not for a receiver", f.Message)
 	}
 	if len(r.waiting) > 2*r.Window {
-		return fmt.Errorf("more than %d questions wait for their answers", r.Window)
+		return fmt.Errorf("more than %d frames wait", r.Window)
 	}
 	r.waiting = append(r.waiting, f)
 	return nil
 }
 
-// bytesIn are those of the items of a batch.
+// bytesIn returns the size of the items of a batch in bytes.
 func bytesIn(b *wire.Batch) (bytes int) {
 	for _, item := range b.Items {
 		bytes += len(item)
@@ -184,7 +187,7 @@ func bytesIn(b *wire.Batch) (bytes int) {
 	return bytes
 }
 
-// ready answers what is to be sent and done now.
+// ready returns the frames to send and the work for the caller.
 func (r *Receiver) ready() (Ready, error) {
 	applying, listing := r.applying, r.listing
 	if err := r.advance(); err != nil {
@@ -199,18 +202,18 @@ func (r *Receiver) ready() (Ready, error) {
 	return ready, nil
 }
 
-// advance handles what waits, in order, as far as it goes without the caller.
+// advance handles waiting frames in order, up to the first one that needs the caller.
 func (r *Receiver) advance() error {
 	for r.applying == nil && !r.listing {
 		switch {
 		case r.retry:
-			r.again()
+			r.retryRejected()
 		case len(r.waiting) == 0:
 			return nil
 		default:
 			next := r.waiting[0]
 			r.waiting = r.waiting[1:]
-			if err := r.handle(next); err != nil {
+			if err := r.handleFrame(next); err != nil {
 				return err
 			}
 		}
@@ -218,83 +221,84 @@ func (r *Receiver) advance() error {
 	return nil
 }
 
-func (r *Receiver) handle(f *wire.Frame) error {
-	if ask := f.GetCompareRequest(); ask != nil {
-		return r.ask(ask)
+func (r *Receiver) handleFrame(f *wire.Frame) error {
+	if request := f.GetCompareRequest(); request != nil {
+		return r.handleCompareRequest(request)
 	}
-	return r.batch(f.GetBatch())
+	return r.handleBatch(f.GetBatch())
 }
 
-// ask begins or continues a comparison. What was remembered of the sender's log is void with it.
-func (r *Receiver) ask(ask *wire.CompareRequest) error {
-	if len(ask.Buckets) > 0 {
-		if ask.Round != r.round || r.held == nil {
-			return fmt.Errorf("a question for the items of round %d came before one for sums", ask.Round)
+// handleCompareRequest starts or continues a comparison. The start discards the position in the sender's log.
+func (r *Receiver) handleCompareRequest(request *wire.CompareRequest) error {
+	if len(request.Buckets) > 0 {
+		if request.Round != r.round || r.storedItems == nil {
+			return fmt.Errorf("a compare request for the items of round %d came before one for sums", request.Round)
 		}
-		r.list(ask.Buckets)
+		r.sendItems(request.Buckets)
 		return nil
 	}
-	if ask.Round <= r.round {
-		return fmt.Errorf("a question of round %d came after one of round %d", ask.Round, r.round)
+	if request.Round <= r.round {
+		return fmt.Errorf("a compare request of round %d came after one of round %d", request.Round, r.round)
 	}
-	r.forget()
-	r.round, r.listing = ask.Round, true
-	r.refused.clear()
+	r.resetPosition()
+	r.round, r.listing = request.Round, true
+	r.rejected.dropAll()
 	r.retry = false
 	r.compared, r.gone, r.doubted = nil, nil, Doubt{}
 	return nil
 }
 
-// Digest answers [Ready.List]. The list is kept until the sender has begun to send.
-func (r *Receiver) Digest(held []StoredItem) {
+// Digest passes the stored items that [Ready.List] requested. The receiver keeps the slice's content until the sender's
+// first batch.
+func (r *Receiver) Digest(items []StoredItem) {
 	if !r.listing {
 		return
 	}
 	r.listing = false
-	r.held = append([]StoredItem{}, held...)
+	r.storedItems = append([]StoredItem{}, items...)
 	if r.FreeDeletions > 0 {
-		r.compared, r.gone = make(map[Key]bool, len(held)), map[Key]bool{}
-		for _, item := range held {
+		r.compared, r.gone = make(map[Key]bool, len(items)), map[Key]bool{}
+		for _, item := range items {
 			r.compared[item.Key] = true
 		}
 	}
-	r.say(&wire.Digest{Round: r.round, Sums: sums(r.held, r.buckets(len(r.held)))})
+	r.sendDigest(&wire.Digest{Round: r.round, Sums: sums(r.storedItems, r.buckets(len(r.storedItems)))})
 }
 
-func (r *Receiver) say(part *wire.Digest) {
+func (r *Receiver) sendDigest(part *wire.Digest) {
 	r.frames = append(r.frames, &wire.Frame{Message: &wire.Frame_Digest{Digest: part}})
 }
 
-// list tells the items of some buckets.
-func (r *Receiver) list(buckets []uint32) {
-	n := r.buckets(len(r.held))
+// sendItems sends the items of some buckets.
+func (r *Receiver) sendItems(buckets []uint32) {
+	n := r.buckets(len(r.storedItems))
 	wanted := newBits(n)
 	for _, b := range buckets {
 		wanted.set(b % uint32(n))
 	}
 	part := &wire.Digest{Round: r.round}
-	for _, held := range r.held {
-		if !wanted.has(uint32(bucket(held.Hash, n))) {
+	for _, items := range r.storedItems {
+		if !wanted.has(uint32(bucket(items.Hash, n))) {
 			continue
 		}
-		if len(part.Items) == maxPart {
-			r.say(part)
+		if len(part.Items) == maxListed {
+			r.sendDigest(part)
 			part = &wire.Digest{Round: r.round}
 		}
-		part.Items = append(part.Items, &wire.ItemDigest{Key: held.Key.wire(), Hash: uint64(held.Hash)})
+		part.Items = append(part.Items, &wire.ItemDigest{Key: items.Key.wire(), Hash: uint64(items.Hash)})
 	}
 	part.Last = true
-	r.say(part)
-	r.held = nil
+	r.sendDigest(part)
+	r.storedItems = nil
 }
 
-// batch checks what is to be applied.
-func (r *Receiver) batch(b *wire.Batch) error {
+// handleBatch starts to apply a batch.
+func (r *Receiver) handleBatch(b *wire.Batch) error {
 	apply, err := r.readBatch(b)
 	if err != nil {
 		return err
 	}
-	r.held = nil
+	r.storedItems = nil
 	if len(apply.Items) == 0 {
 		r.finish(apply, nil)
 	} else {
@@ -308,9 +312,12 @@ func (r *Receiver) readBatch(b *wire.Batch) (*Apply, error) {
 	case len(b.Items) > r.BatchItems:
 		return nil, fmt.Errorf("a batch has %d items, want at most %d", len(b.Items), r.BatchItems)
 	case b.Epoch == 0 || b.Round != r.round:
-		return nil, fmt.Errorf("a batch is of epoch %x and round %d, and the last question was of round %d", b.Epoch, b.Round, r.round)
+		return nil, fmt.Errorf("a batch is of epoch %x and round %d, and the last compare request was of round %d",
+			b.Epoch,
+			b.Round, r.round)
 	case r.applied.Epoch != 0 && (b.Epoch != r.applied.Epoch || b.Seq < r.applied.Seq):
-		return nil, fmt.Errorf("a batch of epoch %x position %d does not follow epoch %x position %d", b.Epoch, b.Seq, r.applied.Epoch, r.applied.Seq)
+		return nil, fmt.Errorf("a batch of epoch %x position %d does not follow epoch %x position %d", b.Epoch, b.Seq,
+			r.applied.Epoch, r.applied.Seq)
 	}
 	apply := &Apply{complete: b.Complete, bytes: bytesIn(b)}
 	if b.Seq != 0 {
@@ -324,24 +331,24 @@ func (r *Receiver) readBatch(b *wire.Batch) (*Apply, error) {
 		why := r.way.May(item.Key.Owner)
 		switch {
 		case why == nil && r.compared != nil:
-			r.collect(apply, item)
+			r.collectCompared(apply, item)
 		case why == nil:
 			apply.Items = append(apply.Items, item)
 		case item.Deleted:
-			r.refused.accept(item.Key) // it was never taken
+			r.rejected.removeAccepted(item.Key) // it was never accepted
 		default:
-			r.refuse(&refusal{item: Item{Key: item.Key}, reason: why.Error(), final: true})
+			r.reject(&rejectedItem{item: Item{Key: item.Key}, reason: why.Error(), final: true})
 		}
 	}
 	if b.Complete && r.compared != nil {
-		r.conclude(apply)
+		r.finishComparison(apply)
 	}
 	return apply, nil
 }
 
-// collect takes an item while a comparison lasts, whose deletions are applied at its end: only then it is known how
-// many they are.
-func (r *Receiver) collect(apply *Apply, item Item) {
+// collectCompared adds an item during a comparison. Deletions of compared items wait for the end, when their number is
+// known.
+func (r *Receiver) collectCompared(apply *Apply, item Item) {
 	switch {
 	case !item.Deleted:
 		delete(r.gone, item.Key)
@@ -349,19 +356,20 @@ func (r *Receiver) collect(apply *Apply, item Item) {
 	case r.compared[item.Key]:
 		r.gone[item.Key] = true
 	default:
-		apply.Items = append(apply.Items, item) // it came, and went, meanwhile
+		apply.Items = append(apply.Items, item) // it was created and deleted during the comparison
 	}
 }
 
-// conclude ends a comparison: its deletions are applied, unless they are most of what was held.
-func (r *Receiver) conclude(apply *Apply) {
+// finishComparison applies the deletions of a comparison, unless they are most of the stored items.
+func (r *Receiver) finishComparison(apply *Apply) {
 	doubt := Doubt{len(r.gone), len(r.compared)}
 	doubtful := doubt.Deletions > r.FreeDeletions && 2*doubt.Deletions > doubt.Of && !r.released
 	for _, key := range slices.SortedFunc(maps.Keys(r.gone), compareKeys) {
 		item := Item{Key: key, Deleted: true}
 		if doubtful {
-			reason := fmt.Sprintf("it is one of %d deletions of %d resources, which wait until an operator confirms them on the global control plane", doubt.Deletions, doubt.Of)
-			r.refuse(&refusal{item: item, reason: reason, doubted: true})
+			reason := fmt.Sprintf("it is one of %d deletions of %d resources, which wait until an operator confirms "+
+				"them on the global control plane", doubt.Deletions, doubt.Of)
+			r.reject(&rejectedItem{item: item, reason: reason, doubted: true})
 		} else {
 			apply.Items = append(apply.Items, item)
 		}
@@ -372,87 +380,83 @@ func (r *Receiver) conclude(apply *Apply) {
 	}
 }
 
-// again has what was refused applied once more, before anything newer. What was not kept comes by a comparison.
-func (r *Receiver) again() {
+// retryRejected applies the rejected items again, before later batches. Rejected items that were not kept come by a
+// comparison.
+func (r *Receiver) retryRejected() {
 	r.retry = false
-	if r.refused.missed {
-		r.forget()
-		r.claim()
+	if r.rejected.missed {
+		r.resetPosition()
+		r.sendPosition()
 	}
-	if items := r.refused.items(); len(items) > 0 {
-		r.applying = &Apply{Items: items, again: true}
+	if items := r.rejected.retryable(); len(items) > 0 {
+		r.applying = &Apply{Items: items, retried: true}
 	}
 }
 
-// Applied reports that what was to be applied is durably stored, apart from what was refused. Where it was
-// overtaken by a new stream the report is ignored.
-func (r *Receiver) Applied(a *Apply, refused []Rejection) {
+// Applied reports that all items of a are durably stored, except the rejected ones. The receiver ignores a report of a
+// former stream.
+func (r *Receiver) Applied(a *Apply, rejected []Rejection) {
 	if a == r.applying {
 		r.applying = nil
-		r.finish(a, refused)
+		r.finish(a, rejected)
 	}
 }
 
-func (r *Receiver) finish(a *Apply, refused []Rejection) {
+func (r *Receiver) finish(a *Apply, rejected []Rejection) {
 	reasons := map[Key]string{}
-	for _, refusal := range refused {
-		reasons[refusal.Key] = refusal.Reason
+	for _, rejection := range rejected {
+		reasons[rejection.Key] = rejection.Reason
 	}
-	taken := false
+	accepted := false
 	for _, item := range a.Items {
 		if reason, no := reasons[item.Key]; no {
-			r.refuse(&refusal{item: item, reason: reason})
+			r.reject(&rejectedItem{item: item, reason: reason})
 		} else {
-			taken = r.refused.accept(item.Key) || taken
+			accepted = r.rejected.removeAccepted(item.Key) || accepted
 		}
 	}
-	if a.again {
-		r.late(taken)
+	if a.retried {
+		if accepted {
+			r.resetAcked()
+		}
 		return
 	}
 	r.stored++
 	r.unstored -= a.bytes
-	r.owes = true
+	r.ackDue = true
 	r.synced = r.synced || a.complete
 	if a.position != (Position{}) && r.compared == nil {
 		r.applied.Epoch, r.applied.Seq = a.position.Epoch, a.position.Seq
 	}
 }
 
-// late takes back what was said of having settled, where something was taken at a position that had settled
-// without it.
-func (r *Receiver) late(taken bool) {
-	if taken {
-		r.unsettle()
+// resetAcked discards the acked position, since an item before it is not stored, or was stored after it.
+func (r *Receiver) resetAcked() {
+	r.applied.lateAccepts++
+	r.acked, r.ackDue = 0, true
+}
+
+// reject keeps an item within the bounds. An item that is not kept is never acked, so the acked position is reset.
+func (r *Receiver) reject(rejection *rejectedItem) {
+	if !r.rejected.addRejected(rejection, r.Limits) {
+		r.resetAcked()
 	}
 }
 
-func (r *Receiver) unsettle() {
-	r.applied.again++
-	r.settled, r.owes = 0, true
-}
-
-// refuse keeps an item, as far as it may. What is not kept has not settled.
-func (r *Receiver) refuse(refusal *refusal) {
-	if !r.refused.add(refusal, r.Limits) {
-		r.unsettle()
-	}
-}
-
-// acknowledge tells the sender what is new since it was told last. What has settled comes with the last of what
-// is refused, since it says nothing of that.
+// acknowledge sends the news since the last ack. The acked position comes with the last section of the rejections,
+// since it does not cover them.
 func (r *Receiver) acknowledge() {
-	keys := r.refused.news()
-	for r.owes || len(keys) > 0 {
-		r.owes = false
-		ack := &wire.Ack{Batches: r.stored, More: r.refused.missed}
-		part := keys[:min(len(keys), maxPart)]
+	keys := r.rejected.takeChanged()
+	for r.ackDue || len(keys) > 0 {
+		r.ackDue = false
+		ack := &wire.Ack{Batches: r.stored, More: r.rejected.missed}
+		part := keys[:min(len(keys), maxListed)]
 		if keys = keys[len(part):]; len(keys) == 0 {
-			ack.Acked = r.settled
+			ack.Acked = r.acked
 		}
 		for _, key := range part {
-			if refusal := r.refused.all[key]; refusal != nil {
-				ack.Rejected = append(ack.Rejected, &wire.Rejection{Key: key.wire(), Reason: refusal.reason})
+			if rejection := r.rejected.all[key]; rejection != nil {
+				ack.Rejected = append(ack.Rejected, &wire.Rejection{Key: key.wire(), Reason: rejection.reason})
 			} else {
 				ack.Cleared = append(ack.Cleared, key.wire())
 			}

@@ -8,18 +8,18 @@ import (
 	"weft/kind"
 )
 
-// Side is what one side of a stream says of itself.
+// Side describes one side of a stream, as its Hello states it.
 type Side struct {
 	Kind     string
-	Owner    kind.Owner // whose control plane it is
-	Instance string     // one run of it
+	Owner    kind.Owner // the owner of the control plane's resources
+	Instance string     // a random ID of one run of the control plane
 	Release  string
 }
 
-// Session is the protocol of one stream, the same on both sides. One caller at a time.
+// Session is the protocol of one stream, the same on both sides. It is not safe for concurrent use.
 type Session struct {
 	own      Side
-	peer     kind.Owner // as it has proved
+	peer     kind.Owner // the authenticated identity
 	sender   *Sender
 	receiver *Receiver
 
@@ -28,20 +28,20 @@ type Session struct {
 	protocol uint32
 }
 
-// Ready is what the caller has to do, in any order.
+// Ready is the work for the caller, in any order.
 type Ready struct {
 	// Frames are to be sent, in this order. Their contents are shared and must not be changed.
 	Frames []*wire.Frame
-	// Apply is to be stored and then reported to [Receiver.Applied]. Nothing else is applied meanwhile.
+	// Apply is to be stored, and then reported to [Receiver.Applied]. No other items are applied before the report.
 	Apply *Apply
-	// List asks for everything that is held of this kind from this peer: at global what the zone owns, in a
-	// zone what it does not own itself. [Receiver.Digest] takes it.
+	// List requests all stored items of this kind from this peer: at global, the items that the zone owns; in a zone,
+	// all items that it does not own. The caller passes them to [Receiver.Digest].
 	List bool
 }
 
-// NewSession begins a stream. The peer is who it proved to be. The sender, and the receiver, is nil where the kind
-// does not travel that way. A sender is of one stream; a receiver goes from one to the next, and what the former
-// one had it store must have come to its end, stored or given up, since its report is of no use any more.
+// NewSession starts a stream with an authenticated peer. The sender, or the receiver, is nil if the kind does not
+// travel that way. A sender belongs to one stream; a receiver moves from one stream to the next. The caller must have
+// completed or abandoned the storing of the former stream's items: a later report of them is ignored.
 func NewSession(own Side, peer kind.Owner, sender *Sender, receiver *Receiver) *Session {
 	if receiver != nil {
 		receiver.connect()
@@ -49,13 +49,13 @@ func NewSession(own Side, peer kind.Owner, sender *Sender, receiver *Receiver) *
 	return &Session{own: own, peer: peer, sender: sender, receiver: receiver}
 }
 
-// Peer answers what the other side said of itself; nil before its Hello.
+// Peer returns the other side's Hello, or nil before it.
 func (s *Session) Peer() *Side { return s.heard }
 
-// Protocol answers the version that is spoken; 0 before the other side's Hello.
+// Protocol returns the negotiated version, or 0 before the other side's Hello.
 func (s *Session) Protocol() uint32 { return s.protocol }
 
-// Step takes one frame. An error is a reason to end the stream, in words for the other side.
+// Step handles one frame. After an error, the caller must end the stream; the text is for the other side.
 func (s *Session) Step(f *wire.Frame) error {
 	switch f.Message.(type) {
 	case nil: // of a newer release
@@ -98,8 +98,8 @@ func (s *Session) hello(h *wire.Hello) error {
 	return nil
 }
 
-// Ready answers what there is to do. It is asked again after every Step, after every report to the receiver,
-// and, as often as batches are to be sent, when the log has changed. An error ends the stream.
+// Ready returns the work for the caller. Call it after every Step, after every report to the receiver, and after a
+// change of the log, at the rate at which batches are to be sent. After an error, the caller must end the stream.
 func (s *Session) Ready() (Ready, error) {
 	var ready Ready
 	if s.receiver != nil {
@@ -110,7 +110,8 @@ func (s *Session) Ready() (Ready, error) {
 	}
 	if !s.said {
 		s.said = true
-		hello := &wire.Hello{Protocol: Protocol, Kind: s.own.Kind, Zone: s.own.Owner.Zone, Instance: s.own.Instance, Release: s.own.Release}
+		hello := &wire.Hello{Protocol: Protocol, Kind: s.own.Kind, Zone: s.own.Owner.Zone, Instance: s.own.Instance,
+			Release: s.own.Release}
 		ready.Frames = append([]*wire.Frame{{Message: &wire.Frame_Hello{Hello: hello}}}, ready.Frames...)
 	}
 	if s.sender != nil {

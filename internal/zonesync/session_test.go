@@ -26,7 +26,7 @@ var (
 
 const everyWay = resource.GlobalToZones | resource.ZoneToGlobal | resource.ZoneToZones
 
-// link is a stream from global, which sends, to the zone east, which stores what it gets.
+// link is a stream from global, the sender, to the zone east, which stores the items.
 type link struct {
 	t        *testing.T
 	log      *zonesync.Log
@@ -34,13 +34,14 @@ type link struct {
 	receiver *zonesync.Receiver
 	up, down *zonesync.Session
 	store    map[zonesync.Key]string
-	refuse   map[zonesync.Key]string
-	trace    []string // the frames that went over it
+	reject   map[zonesync.Key]string
+	trace    []string // the frames that it carried
 	bytes    int      // of items
 }
 
 func newLink(t *testing.T, log *zonesync.Log) *link {
-	return &link{t: t, log: log, receiver: zonesync.NewReceiver(zonesync.Way{Sync: everyWay, From: global, To: east}), store: map[zonesync.Key]string{}, refuse: map[zonesync.Key]string{}}
+	return &link{t: t, log: log, receiver: zonesync.NewReceiver(zonesync.Way{Sync: everyWay, From: global, To: east}),
+		store: map[zonesync.Key]string{}, reject: map[zonesync.Key]string{}}
 }
 
 func openLog(epoch uint64) *zonesync.Log {
@@ -49,22 +50,24 @@ func openLog(epoch uint64) *zonesync.Log {
 	return log
 }
 
-// connect opens a new stream and lets it run until nobody has anything to say.
+// connect opens a new stream and carries frames until both sides are idle.
 func (l *link) connect() {
 	l.t.Helper()
 	l.connectOnly()
 	l.run()
 }
 
-// connectOnly opens a new stream, over which nothing was said yet.
+// connectOnly opens a new stream without carrying a frame.
 func (l *link) connectOnly() {
 	l.trace = nil
 	l.sender = zonesync.NewSender(l.log, zonesync.Way{Sync: everyWay, From: global, To: east})
-	l.up = zonesync.NewSession(zonesync.Side{Kind: "MeshService", Owner: global, Instance: "g-1", Release: "1.0"}, east, l.sender, nil)
-	l.down = zonesync.NewSession(zonesync.Side{Kind: "MeshService", Owner: east, Instance: "e-1", Release: "1.1"}, global, nil, l.receiver)
+	l.up = zonesync.NewSession(zonesync.Side{Kind: "MeshService", Owner: global, Instance: "g-1", Release: "1.0"}, east,
+		l.sender, nil)
+	l.down = zonesync.NewSession(zonesync.Side{Kind: "MeshService", Owner: east, Instance: "e-1", Release: "1.1"},
+		global, nil, l.receiver)
 }
 
-// run carries frames both ways until nobody has anything to say.
+// run carries frames both ways until both sides are idle.
 func (l *link) run() {
 	l.t.Helper()
 	for l.carry(l.up, l.down)+l.carry(l.down, l.up) > 0 {
@@ -84,7 +87,7 @@ func (l *link) carry(from, to *zonesync.Session) (moved int) {
 		}
 	}
 	if ready.List {
-		l.receiver.Digest(l.held())
+		l.receiver.Digest(l.storedItems())
 	}
 	if ready.Apply != nil {
 		l.receiver.Applied(ready.Apply, l.apply(ready.Apply))
@@ -107,28 +110,28 @@ func (l *link) note(f *wire.Frame) {
 	l.trace = append(l.trace, line)
 }
 
-func (l *link) apply(a *zonesync.Apply) (refused []zonesync.Rejection) {
+func (l *link) apply(a *zonesync.Apply) (rejected []zonesync.Rejection) {
 	for _, item := range a.Items {
-		switch why := l.refuse[item.Key]; {
+		switch why := l.reject[item.Key]; {
 		case why != "":
-			refused = append(refused, zonesync.Rejection{Key: item.Key, Reason: why})
+			rejected = append(rejected, zonesync.Rejection{Key: item.Key, Reason: why})
 		case item.Deleted:
 			delete(l.store, item.Key)
 		default:
 			l.store[item.Key] = string(item.Body)
 		}
 	}
-	return refused
+	return rejected
 }
 
-func (l *link) held() (held []zonesync.StoredItem) {
+func (l *link) storedItems() (items []zonesync.StoredItem) {
 	for key, body := range l.store {
-		held = append(held, zonesync.StoredItem{Key: key, Hash: zonesync.Sum(key, []byte(body))})
+		items = append(items, zonesync.StoredItem{Key: key, Hash: zonesync.Sum(key, []byte(body))})
 	}
-	return held
+	return items
 }
 
-// has fails where the zone does not hold exactly these.
+// has fails if the zone does not store exactly these items.
 func (l *link) has(want ...string) {
 	l.t.Helper()
 	got := []string{}
@@ -166,7 +169,7 @@ func remove(t *testing.T, log *zonesync.Log, key zonesync.Key) {
 	}
 }
 
-// TestFirstSync: a zone that holds nothing gets everything, in one exchange.
+// TestFirstSync: an empty zone gets all items, in one exchange.
 func TestFirstSync(t *testing.T) {
 	log := openLog(1)
 	put(t, log, key("a"), "1")
@@ -178,7 +181,7 @@ func TestFirstSync(t *testing.T) {
 	l.said("hello", "hello", "position", "comparerequest", "digest", "comparerequest", "digest", "batch of 2", "ack")
 }
 
-// TestReconnect: a receiver that remembers where it was gets what changed since, each resource once.
+// TestReconnect: a receiver with a position gets the changes since, each resource once.
 func TestReconnect(t *testing.T) {
 	log := openLog(1)
 	put(t, log, key("a"), "1")
@@ -195,8 +198,8 @@ func TestReconnect(t *testing.T) {
 	l.said("hello", "hello", "position", "batch of 3", "ack")
 }
 
-// TestRestart: whoever of the two has forgotten where they were, equal sums are enough where nothing changed,
-// and exactly the difference is sent where something did.
+// TestRestart: if either side has lost its position, equal sums suffice if nothing changed. Otherwise exactly the
+// difference is sent.
 func TestRestart(t *testing.T) {
 	log := openLog(1)
 	for i := range 1000 {
@@ -216,15 +219,15 @@ func TestRestart(t *testing.T) {
 	put(t, restored, key("s000"), "2")
 	l.log = restored
 	l.connect()
-	l.said("hello", "hello", "position", "comparerequest", "digest", "comparerequest", "digest", "batch of 2", "batch of 1", "ack", "ack")
+	l.said("hello", "hello", "position", "comparerequest", "digest", "comparerequest", "digest", "batch of 2",
+		"batch of 1", "ack", "ack")
 	if len(l.store) != 998 || l.store[key("s000")] != "2" {
 		t.Errorf("the zone holds %d resources, s000 as %q; want 998 and 2", len(l.store), l.store[key("s000")])
 	}
 }
 
-// TestSlowReceiver: whatever changes while batches wait to be acknowledged is sent once, in its newest state.
-// What changes while a receiver catches up is part of what it catches up with: until it has that, it lacks what
-// the sender had before.
+// TestAChangeWhileCatchingUp: a change during unacked batches is sent once, in its newest state. A change while a
+// receiver catches up is part of the catching up: until its end, the receiver lacks what the sender had before.
 func TestAChangeWhileCatchingUp(t *testing.T) {
 	log := openLog(7)
 	log.BatchItems, log.Window = 1, 1
@@ -276,8 +279,8 @@ func TestSlowReceiver(t *testing.T) {
 	}
 }
 
-// TestForgottenDeletions: a receiver that is further behind than the log remembers still loses what is gone.
-func TestForgottenDeletions(t *testing.T) {
+// TestDroppedTombstones: a receiver with a position before the oldest tombstone still deletes the deleted items.
+func TestDroppedTombstones(t *testing.T) {
 	log := openLog(1)
 	log.Tombstones = 3
 	l := newLink(t, log)
@@ -302,7 +305,7 @@ func TestForgottenDeletions(t *testing.T) {
 	l.has("9=1")
 }
 
-// TestLogIsClosed: a log that does not have everything yet says nothing, least of all that something is gone.
+// TestLogIsClosed: a log that is not open sends nothing, deletions above all.
 func TestLogIsClosed(t *testing.T) {
 	log := openLog(1)
 	put(t, log, key("a"), "1")
@@ -320,8 +323,8 @@ func TestLogIsClosed(t *testing.T) {
 	l.has("a=1")
 }
 
-// TestRestoredGlobal: a global that was restored from an older copy takes nothing of a zone from the others
-// before it has heard that zone.
+// TestRestoredGlobal: a global control plane that was restored from an older copy deletes no zone's items in other
+// zones before that zone has connected.
 func TestRestoredGlobal(t *testing.T) {
 	service := func(name string) zonesync.Key { return zonesync.Key{Owner: west, Mesh: "default", Name: name} }
 	log := openLog(1)
@@ -346,8 +349,8 @@ func TestRestoredGlobal(t *testing.T) {
 	l.has("kept=new", "made=1")
 }
 
-// TestRestoredGlobalAndNewStream: what was withheld on one stream comes on the next one, although the zone
-// has a position to go on from.
+// TestRestoredGlobalAndNewStream: items that one stream withheld come with the next one, although the zone has a
+// position.
 func TestRestoredGlobalAndNewStream(t *testing.T) {
 	kept := zonesync.Key{Owner: west, Mesh: "default", Name: "kept"}
 	log := openLog(1)
@@ -366,14 +369,14 @@ func TestRestoredGlobalAndNewStream(t *testing.T) {
 	l.has("kept=new")
 }
 
-// TestRefusal: a refused item is listed on both sides, does not stop the others, and is taken as soon as it
-// can be, without being sent again.
-func TestRefusal(t *testing.T) {
+// TestRejectedItem: a rejected item is listed on both sides, does not stop the others, and is accepted as soon as
+// possible, without being sent again.
+func TestRejectedItem(t *testing.T) {
 	log := openLog(1)
 	put(t, log, key("a"), "1")
 	put(t, log, key("b"), "1")
 	l := newLink(t, log)
-	l.refuse[key("a")] = "its mesh does not exist"
+	l.reject[key("a")] = "its mesh does not exist"
 	l.connect()
 	l.has("b=1")
 	want := []zonesync.Rejection{{Key: key("a"), Reason: "its mesh does not exist"}}
@@ -381,44 +384,45 @@ func TestRefusal(t *testing.T) {
 		t.Errorf("what the sender knows (-want +got):\n%s", diff)
 	}
 
-	l.connect() // the sender hears of it again
+	l.connect() // the sender gets the rejection again
 	if diff := cmp.Diff(want, l.sender.Rejected()); diff != "" {
 		t.Errorf("what the next sender knows (-want +got):\n%s", diff)
 	}
 
 	l.bytes = 0
-	delete(l.refuse, key("a"))
+	delete(l.reject, key("a"))
 	l.receiver.Retry()
 	l.run()
 	l.has("a=1", "b=1")
 	if len(l.sender.Rejected())+len(l.receiver.Rejected()) > 0 || l.bytes > 0 {
-		t.Errorf("after it was taken: %v, %v, and %d bytes were sent", l.sender.Rejected(), l.receiver.Rejected(), l.bytes)
+		t.Errorf("after it was taken: %v, %v, and %d bytes were sent", l.sender.Rejected(), l.receiver.Rejected(),
+			l.bytes)
 	}
 }
 
-// TestManyRefusals: more is refused than is kept; all of it is taken once it can be.
-func TestManyRefusals(t *testing.T) {
+// TestManyRejectedItems: more items are rejected than are kept; all are accepted once that is possible.
+func TestManyRejectedItems(t *testing.T) {
 	log := openLog(1)
 	l := newLink(t, log)
 	l.receiver.RejectedItems = 2
 	for i := range 5 {
 		put(t, log, key(fmt.Sprint(i)), "1")
-		l.refuse[key(fmt.Sprint(i))] = "no"
+		l.reject[key(fmt.Sprint(i))] = "no"
 	}
 	l.connect()
 	if n := len(l.sender.Rejected()); n != 2 || !l.sender.RejectsMore() {
-		t.Errorf("%d refusals are listed, and there are more: %v", n, l.sender.RejectsMore())
+		t.Errorf("%d rejections are listed, and there are more: %v", n, l.sender.RejectsMore())
 	}
-	clear(l.refuse)
+	clear(l.reject)
 	l.receiver.Retry()
 	l.run()
 	l.has("0=1", "1=1", "2=1", "3=1", "4=1")
 	if n := len(l.sender.Rejected()); n != 0 || l.sender.RejectsMore() {
-		t.Errorf("%d refusals are still listed, and there are more: %v", n, l.sender.RejectsMore())
+		t.Errorf("%d rejections are still listed, and there are more: %v", n, l.sender.RejectsMore())
 	}
 }
 
-// TestProgress: what is said of a receiver holds while it is behind, and clocks that jump do no harm.
+// TestProgress: the progress is correct while the receiver lags, and clocks that jump do no harm.
 func TestProgress(t *testing.T) {
 	log := openLog(1)
 	put(t, log, key("a"), "1")
@@ -428,7 +432,7 @@ func TestProgress(t *testing.T) {
 		t.Errorf("after the first sync: %+v", p)
 	}
 	item := zonesync.Item{Key: key("a"), Body: []byte("2")}
-	for i := range 3 { // the oldest change counts, although newer ones have replaced it
+	for i := range 3 { // the oldest change counts, although newer ones replaced it
 		item.Body = fmt.Append(nil, i)
 		if _, err := log.Put(item, epoch.Add(time.Duration(i)*time.Minute)); err != nil {
 			t.Fatal(err)
@@ -442,31 +446,31 @@ func TestProgress(t *testing.T) {
 	}
 	l.run()
 	if l.sender.Confirmed(item) {
-		t.Error("it is confirmed before it has settled")
+		t.Error("it is confirmed before it is acked")
 	}
 	l.receiver.SetAcked(l.receiver.Position())
 	l.run()
 	if p := l.sender.Progress(epoch); !l.sender.Confirmed(item) || p.Acked != log.Head().Seq {
-		t.Errorf("settled: %+v", p)
+		t.Errorf("acked: %+v", p)
 	}
 }
 
-// TestSettledBeforeRefused: having settled on a position says nothing of what was refused then and taken later.
-func TestSettledBeforeRefused(t *testing.T) {
+// TestAckedBeforeRejected: an ack of a position does not cover an item that was rejected at it and accepted later.
+func TestAckedBeforeRejected(t *testing.T) {
 	log := openLog(1)
 	item := zonesync.Item{Key: key("a"), Body: []byte("1")}
 	put(t, log, item.Key, "1")
 	l := newLink(t, log)
-	l.refuse[key("a")] = "no"
+	l.reject[key("a")] = "no"
 	l.connect()
 	position := l.receiver.Position()
-	clear(l.refuse)
+	clear(l.reject)
 	l.receiver.Retry()
 	l.run()
 	l.receiver.SetAcked(position)
 	l.run()
 	if l.sender.Confirmed(item) {
-		t.Error("it is confirmed by those who had settled without it")
+		t.Error("it is confirmed by acks from before it")
 	}
 	l.receiver.SetAcked(l.receiver.Position())
 	l.run()
@@ -475,10 +479,11 @@ func TestSettledBeforeRefused(t *testing.T) {
 	}
 }
 
-// TestTooLarge: what can't travel is told to who puts it, and changes nothing.
+// TestTooLarge: an item that is too large is an error of Put, and changes nothing.
 func TestTooLarge(t *testing.T) {
 	log := openLog(1)
-	if changed, err := log.Put(zonesync.Item{Key: key("a"), Body: make([]byte, zonesync.MaxItem)}, epoch); changed || err == nil {
+	if changed, err := log.Put(zonesync.Item{Key: key("a"), Body: make([]byte, zonesync.MaxItem)}, epoch); changed ||
+		err == nil {
 		t.Errorf("Put answers %v, %v", changed, err)
 	}
 }
@@ -486,12 +491,13 @@ func TestTooLarge(t *testing.T) {
 // TestSum: hashes are compared between releases, so they never change.
 func TestSum(t *testing.T) {
 	const want zonesync.Hash = 0xe140875c94414dc4
-	if got := zonesync.Sum(zonesync.Key{Owner: east, Mesh: "default", Name: "web"}, []byte(`{"spec":{}}`)); got != want {
+	if got := zonesync.Sum(zonesync.Key{Owner: east, Mesh: "default", Name: "web"},
+		[]byte(`{"spec":{}}`)); got != want {
 		t.Errorf("the hash is %#x, want %#x", got, want)
 	}
 }
 
-// TestManyReceivers: one log serves many streams while it changes, and each ends with all of it.
+// TestManyReceivers: one log serves many streams while it changes, and each receiver ends with all items.
 func TestManyReceivers(t *testing.T) {
 	log := openLog(1)
 	var links []*link
@@ -502,7 +508,8 @@ func TestManyReceivers(t *testing.T) {
 	go func() {
 		defer close(written)
 		for i := range 1000 {
-			if _, err := log.Put(zonesync.Item{Key: key(fmt.Sprint(i % 50)), Body: fmt.Append(nil, i)}, epoch); err != nil {
+			if _, err := log.Put(zonesync.Item{Key: key(fmt.Sprint(i % 50)), Body: fmt.Append(nil, i)},
+				epoch); err != nil {
 				t.Error(err)
 			}
 		}

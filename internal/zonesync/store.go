@@ -6,35 +6,36 @@ import (
 	"time"
 )
 
-// Metadata of each call of a zone's control plane, beside its token: the name of its zone, and the ID of its store.
+// The gRPC metadata of each call of a zone's control plane, beside its token: the zone's name, and the ID of its store.
 const (
 	ZoneMetadata  = "weft-zone"
 	StoreMetadata = "weft-store"
 )
 
-// Timeout is how long global waits for an operator before it takes a zone at its word: that another store is the
-// zone's from now on, while the former one is away, or that most of what the zone had is gone.
+// Timeout is the time for which global waits for an operator before it accepts, without confirmation, another store of
+// a disconnected zone, or the deletion of most of a zone's resources.
 const Timeout = 24 * time.Hour
 
-// Fingerprint names a store by its ID, which is secret: 32 hexadecimal digits of the SHA-256 of the ID.
+// Fingerprint returns a public name of a store: 32 hexadecimal digits of the SHA-256 of its ID, which is secret.
 func Fingerprint(storeID string) string {
 	sum := sha256.Sum256([]byte(storeID))
 	return hex.EncodeToString(sum[:16])
 }
 
-// ZoneStore is what global knows of the store of a zone's control plane. A control plane that has the zone's token and
-// another store is a second one of the same name: what it lacks would be deleted everywhere.
+// ZoneStore is the store of a zone's control plane, as global has recorded it. A control plane with the zone's token
+// and another store is a second one for the same zone: accepting it would delete, everywhere, the resources that it
+// lacks.
 type ZoneStore struct {
-	Fingerprint  string    // of the store that is the zone's; empty: none has connected yet
-	Disconnected time.Time // since when no control plane with that store is connected; zero: one is
+	Fingerprint  string    // of the zone's store; empty before the first connection
+	Disconnected time.Time // the time since which no control plane with that store is connected; zero while one is
 }
 
-// Admits says whether a control plane with a store may speak for the zone, and whether its store becomes the zone's by
-// that. Patience is usually [Patience].
-func (s ZoneStore) Admits(fingerprint string, now time.Time, patience time.Duration) (admitted, becomes bool) {
+// Admits reports whether a control plane with a store may connect for the zone, and whether its store becomes the
+// zone's by that. The timeout is usually [Timeout].
+func (s ZoneStore) Admits(fingerprint string, now time.Time, timeout time.Duration) (admitted, becomes bool) {
 	if s.Fingerprint == fingerprint {
 		return true, false
 	}
-	becomes = s.Fingerprint == "" || !s.Disconnected.IsZero() && now.Sub(s.Disconnected) >= patience
+	becomes = s.Fingerprint == "" || !s.Disconnected.IsZero() && now.Sub(s.Disconnected) >= timeout
 	return becomes, becomes
 }

@@ -9,104 +9,104 @@ import (
 	"weft/kind"
 )
 
-// Tracker knows, at global and for one kind that goes from zone to zone, which of a zone's changes every other
-// zone runs with. One caller at a time.
+// Tracker records, at global and for one forwarded kind, which changes of a zone are acked by every other zone. It is
+// not safe for concurrent use.
 //
-// A zone counts from [Tracker.Join] to [Tracker.Leave], connected or not, so one that is cut off holds up the
-// confirmations of the others until it is back or taken out: who waits for a confirmation has a bound of its
-// own for that. A zone that joins counts as having settled on nothing, since nobody knows what its proxies run
-// with; what was confirmed before stays confirmed.
+// A zone counts from [Tracker.Join] to [Tracker.Leave], connected or not. A disconnected zone therefore delays the
+// confirmations of all others, and callers that wait for a confirmation need a timeout of their own. A joining zone has
+// acked nothing; confirmed positions stay confirmed.
 //
-// With few zones behind, all methods take constant time; Settled takes longer, by the number of zones, where
-// it is one of the two that were furthest behind.
+// All methods take constant time, except Acked for one of the two zones with the largest lag, which takes time linear
+// in the number of zones.
 type Tracker struct {
-	zones   map[kind.Owner]*standing
-	origins map[kind.Owner]*origin
-	refused map[kind.Owner]int // by owner: how many zones refuse something of it
-	last    [2]furthest        // the two zones that are furthest behind
+	zones          map[kind.Owner]*zoneAcks
+	origins        map[kind.Owner]*origin
+	rejectingZones map[kind.Owner]int // by owner: the number of zones that reject some of its items
+	slowest        [2]slowZone        // the two zones with the lowest acked position
 }
 
-// standing is how far a zone is in the shared log.
-type standing struct {
-	settled  uint64
-	refusing map[kind.Owner]bool
+// zoneAcks is the acked position of a zone in the shared log, and the owners of the items that it rejects.
+type zoneAcks struct {
+	acked     uint64
+	rejecting map[kind.Owner]bool
 }
 
-type furthest struct {
-	zone    kind.Owner
-	settled uint64
+type slowZone struct {
+	zone  kind.Owner
+	acked uint64
 }
 
-// origin is a zone whose changes are passed on.
+// origin is a zone whose changes are forwarded.
 type origin struct {
 	waiting   []forwarded
 	confirmed Position
 }
 
-// forwarded says that what a zone's own log has up to one position stands in the shared log up to another.
+// forwarded maps a position of a zone's own log to the position of the shared log that has all changes up to it.
 type forwarded struct {
 	own    Position
 	shared uint64
 }
 
-// maxForwarded is how many changes of a zone are told apart while they wait. Of more, neighbours are
-// confirmed together, with the later of them.
+// maxForwarded is the number of a zone's positions that wait for confirmation separately. Above it, neighbors are
+// merged into the later one.
 const maxForwarded = 256
 
-// NewTracker answers a tracker that knows of no zone.
+// NewTracker returns a tracker without zones.
 func NewTracker() *Tracker {
-	t := &Tracker{zones: map[kind.Owner]*standing{}, origins: map[kind.Owner]*origin{}, refused: map[kind.Owner]int{}}
-	t.rank()
+	t := &Tracker{zones: map[kind.Owner]*zoneAcks{}, origins: map[kind.Owner]*origin{},
+		rejectingZones: map[kind.Owner]int{}}
+	t.rankSlowest()
 	return t
 }
 
-// Join counts a zone in. One that was counted stays where it is.
+// Join adds a zone that has acked nothing. It has no effect on a known zone.
 func (t *Tracker) Join(zone kind.Owner) {
 	if t.zones[zone] == nil {
-		t.zones[zone] = &standing{}
-		t.rank()
+		t.zones[zone] = &zoneAcks{}
+		t.rankSlowest()
 	}
 }
 
-// Leave counts a zone out.
+// Leave removes a zone.
 func (t *Tracker) Leave(zone kind.Owner) {
 	if s := t.zones[zone]; s != nil {
-		t.refuse(s, nil)
+		t.setRejecting(s, nil)
 	}
 	delete(t.zones, zone)
 	delete(t.origins, zone)
-	t.rank()
+	t.rankSlowest()
 }
 
-func (t *Tracker) refuse(s *standing, owners map[kind.Owner]bool) {
-	for owner := range s.refusing {
-		t.refused[owner]--
+func (t *Tracker) setRejecting(s *zoneAcks, owners map[kind.Owner]bool) {
+	for owner := range s.rejecting {
+		t.rejectingZones[owner]--
 	}
 	for owner := range owners {
-		t.refused[owner]++
+		t.rejectingZones[owner]++
 	}
-	s.refusing = owners
+	s.rejecting = owners
 }
 
-// Acked says up to where in the shared log a zone has settled ([Progress.InSync]), and whose resources it
-// refuses ([Sender.Rejecting]): those it does not run with, however far it is.
-func (t *Tracker) Acked(zone kind.Owner, seq uint64, refusing map[kind.Owner]bool) {
+// Acked records the position of the shared log that a zone has acked ([Progress.Acked]), and the owners of items that
+// it rejects ([Sender.Rejecting]). The zone does not use the newest state of those, at any position.
+func (t *Tracker) Acked(zone kind.Owner, seq uint64, rejecting map[kind.Owner]bool) {
 	s := t.zones[zone]
 	if s == nil {
 		return
 	}
-	t.refuse(s, refusing)
-	if s.settled == seq {
+	t.setRejecting(s, rejecting)
+	if s.acked == seq {
 		return
 	}
-	s.settled = seq
-	if seq < t.last[1].settled || zone == t.last[0].zone || zone == t.last[1].zone {
-		t.rank()
+	s.acked = seq
+	if seq < t.slowest[1].acked || zone == t.slowest[0].zone || zone == t.slowest[1].zone {
+		t.rankSlowest()
 	}
 }
 
-// Forwarded says that what a zone has sent up to a position of its own log ([Receiver.Position]) stands in the
-// shared log, which ends at seq. A new epoch of the zone begins anew.
+// Forwarded records that the shared log, whose head is seq, has all that a zone sent up to a position of its own log
+// ([Receiver.Position]). A new epoch of the zone discards its earlier positions.
 func (t *Tracker) Forwarded(zone kind.Owner, own Position, seq uint64) {
 	o := t.origins[zone]
 	if o == nil {
@@ -121,12 +121,12 @@ func (t *Tracker) Forwarded(zone kind.Owner, own Position, seq uint64) {
 	}
 	o.waiting = append(o.waiting, forwarded{own, seq})
 	if len(o.waiting) > maxForwarded {
-		o.thin()
+		o.thinWaiting()
 	}
 }
 
-// thin keeps every second change that waits, and the newest.
-func (o *origin) thin() {
+// thinWaiting keeps every second waiting position, and the newest.
+func (o *origin) thinWaiting() {
 	kept := o.waiting[:0]
 	for i, f := range o.waiting {
 		if i%2 == 1 || i == len(o.waiting)-1 {
@@ -136,53 +136,52 @@ func (o *origin) thin() {
 	o.waiting = kept
 }
 
-// Confirmed answers up to where in a zone's own log every other zone runs with it: what to tell the zone with
-// [Receiver.SetAcked].
+// Confirmed returns the position of a zone's own log that every other zone has acked, for [Receiver.SetAcked].
 func (t *Tracker) Confirmed(zone kind.Owner) Position {
 	o := t.origins[zone]
 	if o == nil {
 		return Position{}
 	}
-	all := t.others(zone)
-	for t.refused[zone] == 0 && len(o.waiting) > 0 && o.waiting[0].shared <= all {
+	all := t.ackedByOthers(zone)
+	for t.rejectingZones[zone] == 0 && len(o.waiting) > 0 && o.waiting[0].shared <= all {
 		o.confirmed, o.waiting = o.waiting[0].own, o.waiting[1:]
 	}
 	return o.confirmed
 }
 
-// Pending lists the zones for which the next confirmation of a zone waits, by name.
+// Pending returns the zones whose ack the next confirmation of a zone waits for, sorted by name.
 func (t *Tracker) Pending(zone kind.Owner) []kind.Owner {
 	o := t.origins[zone]
 	if o == nil || len(o.waiting) == 0 {
 		return nil
 	}
-	var behind []kind.Owner
+	var pending []kind.Owner
 	for other, s := range t.zones {
-		if other != zone && (s.settled < o.waiting[0].shared || s.refusing[zone]) {
-			behind = append(behind, other)
+		if other != zone && (s.acked < o.waiting[0].shared || s.rejecting[zone]) {
+			pending = append(pending, other)
 		}
 	}
-	slices.SortFunc(behind, func(a, b kind.Owner) int { return strings.Compare(a.Zone, b.Zone) })
-	return behind
+	slices.SortFunc(pending, func(a, b kind.Owner) int { return strings.Compare(a.Zone, b.Zone) })
+	return pending
 }
 
-// others answers up to where all zones but one have settled.
-func (t *Tracker) others(zone kind.Owner) uint64 {
-	if t.last[0].zone == zone {
-		return t.last[1].settled
+// ackedByOthers returns the position of the shared log that all zones except one have acked.
+func (t *Tracker) ackedByOthers(zone kind.Owner) uint64 {
+	if t.slowest[0].zone == zone {
+		return t.slowest[1].acked
 	}
-	return t.last[0].settled
+	return t.slowest[0].acked
 }
 
-// rank finds the two zones that are furthest behind.
-func (t *Tracker) rank() {
-	t.last = [2]furthest{{settled: math.MaxUint64}, {settled: math.MaxUint64}}
+// rankSlowest finds the two zones with the lowest acked position.
+func (t *Tracker) rankSlowest() {
+	t.slowest = [2]slowZone{{acked: math.MaxUint64}, {acked: math.MaxUint64}}
 	for zone := range maps.Keys(t.zones) {
-		f := furthest{zone, t.zones[zone].settled}
-		if f.settled < t.last[0].settled {
-			t.last[0], t.last[1] = f, t.last[0]
-		} else if f.settled < t.last[1].settled {
-			t.last[1] = f
+		f := slowZone{zone, t.zones[zone].acked}
+		if f.acked < t.slowest[0].acked {
+			t.slowest[0], t.slowest[1] = f, t.slowest[0]
+		} else if f.acked < t.slowest[1].acked {
+			t.slowest[1] = f
 		}
 	}
 }

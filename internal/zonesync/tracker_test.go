@@ -11,7 +11,7 @@ import (
 
 func at(seq uint64) zonesync.Position { return zonesync.Position{Epoch: 1, Seq: seq} }
 
-// TestTracker: a change is confirmed once every other zone runs with it, and who is behind is known by name.
+// TestTracker: a change is confirmed after all other zones acked it, and the pending zones are known by name.
 func TestTracker(t *testing.T) {
 	north := kind.Owner{Zone: "north"}
 	tracker := zonesync.NewTracker()
@@ -19,12 +19,12 @@ func TestTracker(t *testing.T) {
 		tracker.Join(zone)
 		tracker.Acked(zone, 10, nil)
 	}
-	confirmed := func(when string, want uint64, behind ...kind.Owner) {
+	confirmed := func(when string, want uint64, pending ...kind.Owner) {
 		t.Helper()
 		if got := tracker.Confirmed(east); got.Seq != want {
 			t.Errorf("%s: confirmed up to %d, want %d", when, got.Seq, want)
 		}
-		if diff := cmp.Diff(behind, tracker.Pending(east)); diff != "" {
+		if diff := cmp.Diff(pending, tracker.Pending(east)); diff != "" {
 			t.Errorf("%s: behind (-want +got):\n%s", when, diff)
 		}
 	}
@@ -33,13 +33,13 @@ func TestTracker(t *testing.T) {
 	tracker.Forwarded(east, at(6), 14)
 	confirmed("forwarded", 0, north, west)
 	tracker.Acked(west, 14, nil)
-	confirmed("one settled", 0, north)
+	confirmed("one acked", 0, north)
 	tracker.Acked(north, 12, nil)
-	confirmed("both settled on the first", 5, north)
+	confirmed("both acked the first", 5, north)
 	tracker.Acked(north, 14, map[kind.Owner]bool{east: true})
-	confirmed("one refuses", 5, north)
+	confirmed("one rejects", 5, north)
 	tracker.Acked(north, 14, nil)
-	confirmed("both settled", 6)
+	confirmed("both acked", 6)
 
 	tracker.Forwarded(east, at(7), 16)
 	tracker.Join(kind.Owner{Zone: "new"})
@@ -56,8 +56,8 @@ func TestTracker(t *testing.T) {
 	confirmed("and is confirmed anew", 3)
 }
 
-// TestTrackerIsBounded: a zone that never settles costs the others' confirmations, and no memory. Once it is
-// back, everything is confirmed.
+// TestTrackerIsBounded: a zone that never acks delays the others' confirmations, and costs no memory. Once it is back,
+// everything is confirmed.
 func TestTrackerIsBounded(t *testing.T) {
 	tracker := zonesync.NewTracker()
 	tracker.Join(east)
@@ -68,7 +68,7 @@ func TestTrackerIsBounded(t *testing.T) {
 	}
 	tracker.Acked(west, 100+changes/2, nil)
 	if got := tracker.Confirmed(east).Seq; got > changes/2+1 {
-		t.Errorf("confirmed up to %d, and only half of %d has settled", got, changes)
+		t.Errorf("confirmed up to %d, and only half of %d is acked", got, changes)
 	}
 	tracker.Acked(west, 100+changes, nil)
 	if got := tracker.Confirmed(east).Seq; got != changes {
@@ -76,7 +76,7 @@ func TestTrackerIsBounded(t *testing.T) {
 	}
 }
 
-// BenchmarkTracker is one change of each of 500 zones, settled by each.
+// BenchmarkTracker is one change of each of 500 zones, acked by each.
 func BenchmarkTracker(b *testing.B) {
 	tracker := zonesync.NewTracker()
 	for zone := range benchZones {

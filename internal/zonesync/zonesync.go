@@ -1,20 +1,20 @@
-// Package zonesync is the protocol by which zones and the global control plane hold the same resources: its
-// core, which has no goroutine, no clock and no connection. Frames go into [Session.Step]; what is to be sent
-// and stored comes out of [Session.Ready], and the caller reports what became of it.
+// Package zonesync is the protocol that synchronises resources between zones and the global control plane. It is a core
+// without goroutines, clocks and connections. [Session.Step] takes frames, [Session.Ready] returns the frames to send
+// and the items to store, and the caller reports the result.
 //
-// A side that owns resources of a kind, or passes them on, keeps them in a [Log]: each key once, at the
-// position of its last change. A [Sender] is one receiver's position in such a log, and a [Receiver] takes what
-// one sender tells it. Neither keeps anything durable. A receiver that remembers where it was in the sender's
-// log gets the difference from there. Any other says what it holds, computed from its own store, and gets
-// exactly the difference from that, deletions included; so a process that crashed, a disk that was lost and a
-// store that was restored from an older copy all mend in the same way, and nothing depends on clocks.
+// A side that owns resources of a kind, or forwards them, keeps them in a [Log]: each key once, at the position of its
+// last change. A [Sender] is the position of one receiver in such a log, and a [Receiver] applies the batches of one
+// sender. Neither stores anything durably. A receiver that knows its position in the sender's log gets the changes
+// since then. Any other receiver sends a digest of its own store and gets exactly the difference, deletions included. A
+// crashed process, a lost disk and a store restored from an older copy therefore recover in the same way, and nothing
+// depends on clocks.
 //
-// Three rules carry the rest:
+// Three rules hold:
 //
-//   - Everybody holds what the owner wrote, byte for byte: [Sum] compares the stored bodies.
-//   - A log says nothing before it is open, and nothing on behalf of an owner that it waits for
-//     ([Log.Await]) but what the receiver lacks: what has not been read yet looks like what was deleted.
-//   - What a peer may send is decided from who it proved to be ([Way.May]), on both sides.
+//   - Every receiver stores the bytes that the owner wrote: [Sum] compares the stored bodies.
+//   - A log sends nothing before it is open. For an owner that it waits for ([Log.Await]), it sends only what the
+//     receiver lacks: a resource that was not read yet looks like a deleted one.
+//   - The authenticated identity of a peer decides which items it may send ([Way.May]), on both sides.
 package zonesync
 
 import (
@@ -28,40 +28,38 @@ import (
 	"weft/kind"
 )
 
-// What one session may cost, however broken or hostile the other side is.
+// The bounds of one session, which hold against a broken or hostile peer too.
 const (
-	MaxItem  = 8 << 20 // bytes of one encoded item: more than a resource of the API's largest size has
-	MaxFrame = 9 << 20 // bytes of the largest frame: what a transport must take
+	MaxItem  = 8 << 20 // bytes of one encoded item: more than the API's largest resource
+	MaxFrame = 9 << 20 // bytes of the largest frame, which a transport must accept
 
-	maxBuckets   = 4_096
-	maxPart      = 1_000   // items in one part of an inventory, and refusals in one acknowledgement
-	maxInventory = 1 << 20 // items that one inventory lists
-	maxUnknown   = 8 << 20 // bytes of keys in one inventory that do not exist
-	maxName      = 512     // bytes of each part of a key
-	maxReason    = 1 << 10 // bytes of a refusal's reason that are kept
+	maxBuckets      = 4_096
+	maxListed       = 1_000   // items in one section of a digest, and rejections in one ack
+	maxDigestItems  = 1 << 20 // items in one digest
+	maxUnknownBytes = 8 << 20 // bytes of keys in one digest that do not exist in the log
+	maxNameBytes    = 512     // bytes of each part of a key
+	maxReasonBytes  = 1 << 10 // bytes of a rejection's reason
 )
 
-// Limits are sizes that both sides keep to. Those of [NewLog] and [NewReceiver] are right; tests have smaller
-// ones, so that little is much.
+// Limits are bounds that both sides keep. [NewLog] and [NewReceiver] set the defaults; tests set smaller ones.
 type Limits struct {
-	// BatchItems and BatchBytes are what one batch has at most, unless one item alone is larger. By default
-	// 1,000 items and 256 KiB, about what a connection takes at once.
+	// BatchItems and BatchBytes bound one batch, unless a single item is larger: by default 1,000 items and 256 KiB.
 	BatchItems, BatchBytes int
-	// Window is how many batches are sent and not acknowledged, 4 by default.
+	// Window is the number of batches that are sent and not acked, 4 by default.
 	Window int
-	// Tombstones is how many deletions a log remembers, 10,000 by default. A receiver that is further behind
-	// says what it holds.
+	// Tombstones is the number of deletions that a log keeps, 10,000 by default. A receiver with an older position is
+	// compared by digest.
 	Tombstones int
-	// BucketItems is how many items of an inventory share a sum, about, 16 by default.
+	// BucketItems is the approximate number of items of a digest that share a sum, 16 by default.
 	BucketItems int
-	// WindowBytes is how many bytes of items are sent and not acknowledged when another batch begins, 1 MiB by default.
+	// WindowBytes is the number of unacked bytes at which no further batch is sent, 1 MiB by default.
 	WindowBytes int
-	// RejectedItems and RejectedBytes are what a receiver keeps of what it refused, 10,000 items and 8 MiB of their keys,
-	// reasons and bodies by default. Of more it remembers only that there was some, and has it sent again when it is to
-	// try again. A sender keeps no more of what its receiver says of that.
+	// RejectedItems and RejectedBytes bound the rejected items that a receiver keeps: by default 10,000 items, and 8
+	// MiB of their keys, reasons and bodies. For rejected items above the bound the receiver keeps one flag, and it
+	// requests them again with the next retry. A sender keeps no more of its receiver's rejections.
 	RejectedItems, RejectedBytes int
-	// FreeDeletions is how many items one comparison deletes without doubt. Of more, which are more than half of what
-	// is held, none is deleted before [Receiver.Release]. 0: all are deleted, which is the default.
+	// FreeDeletions is the number of deletions that one comparison applies without confirmation. More deletions, if
+	// they are more than half of the stored items, wait for [Receiver.Release]. 0, the default, applies all.
 	FreeDeletions int
 }
 
@@ -72,14 +70,14 @@ func defaultLimits() Limits {
 	}
 }
 
-// Key names an item of a kind as its owner does.
+// Key identifies an item of a kind: its owner, and its mesh and name as its owner has them.
 type Key struct {
 	Owner kind.Owner
 	Mesh  string // empty for kinds of global scope
 	Name  string
 }
 
-// String reads as "default/web of zone east".
+// String returns the key as "default/web of zone east".
 func (k Key) String() string {
 	name := k.Name
 	if k.Mesh != "" {
@@ -91,22 +89,22 @@ func (k Key) String() string {
 // Item is the newest state of one resource.
 type Item struct {
 	Key     Key
-	Body    []byte // resource.Body, as the owner stored it; never changed in place
+	Body    []byte // resource.Body in the form that the owner stored; never changed in place
 	Deleted bool
 }
 
-// Hash tells the states of a resource apart. See [Sum].
+// Hash is the hash of one state of a resource. See [Sum].
 type Hash uint64
 
-// StoredItem is one item of an inventory.
+// StoredItem is one item of a digest.
 type StoredItem struct {
 	Key  Key
 	Hash Hash
 }
 
-// Sum is the hash of a resource: the first 8 bytes of SHA-256 over owner, mesh, name and body. It is the same
-// in every process and release. Inventories are compared by sums of it, so it must have no structure that lets
-// two changes cancel each other out.
+// Sum returns the hash of a resource: the first 8 bytes of SHA-256 over owner, mesh, name and body. It is the same in
+// every process and release. Digests add up hashes, so a hash must have no structure by which two changes cancel each
+// other out.
 func Sum(key Key, body []byte) Hash {
 	h := sha256.New()
 	var length [8]byte
@@ -122,12 +120,12 @@ func Sum(key Key, body []byte) Hash {
 type Position struct {
 	Epoch, Seq uint64
 
-	// again counts what was refused and then taken after all: having settled on a position says nothing of
-	// what was taken later.
-	again uint64
+	// lateAccepts counts items that were accepted after a rejection. An ack of the same position from before such an
+	// item does not cover it.
+	lateAccepts uint64
 }
 
-// Rejection says why an item was not taken.
+// Rejection is an item that the receiver did not accept, with the reason.
 type Rejection struct {
 	Key    Key
 	Reason string
@@ -137,11 +135,11 @@ func (k Key) wire() *wire.ItemKey {
 	return &wire.ItemKey{OwnerZone: k.Owner.Zone, Mesh: k.Mesh, Name: k.Name}
 }
 
-// readKey checks a key that came from outside.
+// readKey decodes and checks a key that a peer sent.
 func readKey(k *wire.ItemKey) (Key, error) {
 	for _, part := range []string{k.GetOwnerZone(), k.GetMesh(), k.GetName()} {
-		if len(part) > maxName {
-			return Key{}, fmt.Errorf("an item's key has a part of %d bytes, want at most %d", len(part), maxName)
+		if len(part) > maxNameBytes {
+			return Key{}, fmt.Errorf("an item's key has a part of %d bytes, want at most %d", len(part), maxNameBytes)
 		}
 	}
 	if k.GetName() == "" {
@@ -151,7 +149,8 @@ func readKey(k *wire.ItemKey) (Key, error) {
 }
 
 func (i Item) encode() ([]byte, error) {
-	return proto.MarshalOptions{Deterministic: true}.Marshal(&wire.Item{Key: i.Key.wire(), Body: i.Body, Deleted: i.Deleted})
+	return proto.MarshalOptions{Deterministic: true}.Marshal(&wire.Item{Key: i.Key.wire(), Body: i.Body,
+		Deleted: i.Deleted})
 }
 
 func decodeItem(encoded []byte) (Item, error) {
@@ -164,8 +163,8 @@ func decodeItem(encoded []byte) (Item, error) {
 }
 
 func clip(reason string) string {
-	if len(reason) <= maxReason {
+	if len(reason) <= maxReasonBytes {
 		return reason
 	}
-	return reason[:maxReason] + "..."
+	return reason[:maxReasonBytes] + "..."
 }

@@ -25,7 +25,8 @@ func main() {
 	flag.StringVar(&o.row, "row", "", "regular expression: only rows whose text, file or test it matches")
 	flag.StringVar(&o.part, "part", "", "I/N: only the I-th of N parts of the mutations, counted from 1")
 	flag.IntVar(&o.jobs, "jobs", 2, "number of mutations that run at the same time; those in test/e2e run alone")
-	flag.DurationVar(&o.timeout, "timeout", time.Minute, "longest run of one mutation's tests, three times as much in test/e2e; a longer run counts as noticed")
+	flag.DurationVar(&o.timeout, "timeout", time.Minute,
+		"longest run of one mutation's tests, three times as much in test/e2e; a longer run counts as noticed")
 	flag.BoolVar(&o.checkOnly, "check", false, "check the table against the page and the source, and run no test")
 	flag.Parse()
 	if err := run(o, os.Stdout); err != nil {

@@ -16,9 +16,11 @@ func TestTheTable(t *testing.T) {
 }
 
 const (
-	testPage  = "| what is decided | shown by |\n|---|---|\n| a value is positive | `kind` TestValue/small, TestSign; `test/e2e` TestAll |\n| colours | later |\n"
-	testTable = "# a comment\n\n== a value is positive\nnegative values are accepted\ntest kind TestValue/small\ntest kind TestSign\nfile kind/value.go\n if v < 0 {\n-\treturn false\n+return true\n"
-	testFile  = "package kind\n\nfunc good(v int) bool {\n\tif v < 0 {\n\t\treturn false\n\t}\n\treturn true\n}\n"
+	testPage = "| what is decided | shown by |\n|---|---|\n| a value is positive | `kind` TestValue/small, " +
+		"TestSign; `test/e2e` TestAll |\n| colors | later |\n"
+	testTable = "# a comment\n\n== a value is positive\nnegative values are accepted\ntest kind " +
+		"TestValue/small\ntest kind TestSign\nfile kind/value.go\n if v < 0 {\n-\treturn false\n+return true\n"
+	testFile = "package kind\n\nfunc good(v int) bool {\n\tif v < 0 {\n\t\treturn false\n\t}\n\treturn true\n}\n"
 )
 
 func TestAMutation(t *testing.T) {
@@ -28,7 +30,8 @@ func TestAMutation(t *testing.T) {
 	}
 	m := all[0]
 	got, err := m.edits[0].apply(testFile)
-	if want := strings.Replace(testFile, "\tif v < 0 {\n\t\treturn false", "if v < 0 {\nreturn true", 1); err != nil || got != want {
+	if want := strings.Replace(testFile, "\tif v < 0 {\n\t\treturn false", "if v < 0 {\nreturn true", 1); err != nil ||
+		got != want {
 		t.Errorf("the changed file is %q (%v), want %q", got, err, want)
 	}
 	if want := "^TestValue$/^small$|^TestSign$"; m.pattern() != want {
@@ -49,18 +52,24 @@ func TestAMutation(t *testing.T) {
 func TestWhatIsWrongWithATable(t *testing.T) {
 	swap := func(old, by string) string { return strings.Replace(testTable, old, by, 1) }
 	for name, c := range map[string]struct{ page, table, file, want string }{
-		"nothing":                     {testPage, testTable, testFile, ""},
-		"no mutation":                 {testPage, "", testFile, "no mutation for the row: a value is positive"},
-		"another row":                 {testPage, swap("positive", "negative"), testFile, "a mutation for a row that docs/requirements.md lacks: a value is negative"},
-		"a test of no row":            {testPage, swap("TestSign", "TestOther"), testFile, "the row does not name the test kind TestOther"},
-		"a test without a mutation":   {testPage, swap("test kind TestSign\n", ""), testFile, "no mutation has the test kind TestSign"},
-		"tests of several packages":   {testPage, swap("kind TestSign", "test/e2e TestAll"), testFile, "of several packages"},
-		"the old text is gone":        {testPage, testTable, strings.Replace(testFile, "< 0", "<= 0", 1), "has the old text 0 times"},
+		"nothing":     {testPage, testTable, testFile, ""},
+		"no mutation": {testPage, "", testFile, "no mutation for the row: a value is positive"},
+		"another row": {testPage, swap("positive", "negative"), testFile,
+			"a mutation for a row that docs/requirements.md lacks: a value is negative"},
+		"a test of no row": {testPage, swap("TestSign", "TestOther"), testFile,
+			"the row does not name the test kind TestOther"},
+		"a test without a mutation": {testPage, swap("test kind TestSign\n", ""), testFile,
+			"no mutation has the test kind TestSign"},
+		"tests of several packages": {testPage, swap("kind TestSign", "test/e2e TestAll"), testFile,
+			"of several packages"},
+		"the old text is gone": {testPage, testTable, strings.Replace(testFile, "< 0", "<= 0", 1),
+			"has the old text 0 times"},
 		"the old text is there twice": {testPage, testTable, testFile + testFile, "has the old text 2 times"},
 		"no file":                     {testPage, swap("kind/value.go", "kind/other.go"), testFile, "no such file"},
-		"no test":                     {testPage, swap("test kind TestValue/small\ntest kind TestSign\n", ""), testFile, "lacks its test or file"},
-		"a row twice":                 {testPage + testPage, testTable, testFile, "this row twice"},
-		"a line out of place":         {testPage, "test kind TestSign\n", testFile, "no part of a mutation"},
+		"no test": {testPage, swap("test kind TestValue/small\ntest kind TestSign\n", ""), testFile,
+			"lacks its test or file"},
+		"a row twice":         {testPage + testPage, testTable, testFile, "this row twice"},
+		"a line out of place": {testPage, "test kind TestSign\n", testFile, "no part of a mutation"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()

@@ -145,8 +145,8 @@ func (e edit) apply(text string) (string, error) {
 	return strings.Join(slices.Concat(lines[:found], e.new, lines[found+len(e.old):]), "\n"), nil
 }
 
-// check compares the table with the page and with the source. Each test that a row names has a mutation of that row; those
-// in test/e2e, which take long, need none where the row names others.
+// check compares the table with the page and with the source. Each test that a row names has a mutation of that row;
+// those in test/e2e, which take long, need none where the row names others.
 func check(root string, rows []row, mutations []mutation) error {
 	var problems []error
 	shown := map[string][]string{}
@@ -174,7 +174,8 @@ func check(root string, rows []row, mutations []mutation) error {
 				problems = append(problems, fmt.Errorf("%s: the row does not name the test %s: %s", table, test, m.row))
 			}
 			if !strings.HasPrefix(test, m.pkg()+" ") {
-				problems = append(problems, fmt.Errorf("%s: the tests of one mutation are of several packages: %s", table, m.row))
+				problems = append(problems, fmt.Errorf("%s: the tests of one mutation are of several packages: %s",
+					table, m.row))
 			}
 		}
 		for _, e := range m.edits {
@@ -193,7 +194,8 @@ func check(root string, rows []row, mutations []mutation) error {
 		}
 		for _, test := range r.shown {
 			if broken[r.text] && !broken[r.text+" "+test] && !strings.HasPrefix(test, endToEnd+" ") {
-				problems = append(problems, fmt.Errorf("%s: no mutation has the test %s, which this row names: %s", table, test, r.text))
+				problems = append(problems, fmt.Errorf("%s: no mutation has the test %s, which this row names: %s",
+					table, test, r.text))
 			}
 		}
 	}

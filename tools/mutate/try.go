@@ -42,7 +42,8 @@ func (m mutation) try(o options) (result, detail string) {
 	flags := "GOFLAGS=" + strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+overlay)
 	text, err := m.goTest(o, root, []string{flags}, "-count=1")
 	switch {
-	case strings.Contains(text, "[build failed]") || strings.Contains(text, "[setup failed]") || strings.Contains(text, "\n# weft/"):
+	case strings.Contains(text, "[build failed]") || strings.Contains(text, "[setup failed]") ||
+		strings.Contains(text, "\n# weft/"):
 		return unusable, text
 	}
 	if passed := m.passed(text); err == nil || len(passed) > 0 {

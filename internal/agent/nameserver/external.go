@@ -19,7 +19,8 @@ const hostsTimeToLive = 5 * time.Second
 
 // ExternalConfig says how an [External] works.
 type ExternalConfig struct {
-	// Suffix ends the names that are asked for, such as ".weft.invalid."; the name itself is before it. Others are refused.
+	// Suffix ends the names that are asked for, such as ".weft.invalid."; the name itself is before it. Others are
+	// refused.
 	Suffix string
 	// Resolvers, ResolvConf and Log are as in [Config]; the search domains of ResolvConf are used too.
 	Resolvers  []netip.AddrPort
@@ -102,9 +103,11 @@ type externalRecord struct {
 // under returns the record under the name that was asked for.
 func (r externalRecord) under(name string) dns.RR {
 	if r.address.Is4() {
-		return &dns.A{Hdr: dns.RR_Header{Name: name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: r.seconds}, A: r.address.AsSlice()}
+		return &dns.A{Hdr: dns.RR_Header{Name: name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: r.seconds},
+			A: r.address.AsSlice()}
 	}
-	return &dns.AAAA{Hdr: dns.RR_Header{Name: name, Rrtype: dns.TypeAAAA, Class: dns.ClassINET, Ttl: r.seconds}, AAAA: r.address.AsSlice()}
+	return &dns.AAAA{Hdr: dns.RR_Header{Name: name, Rrtype: dns.TypeAAAA, Class: dns.ClassINET, Ttl: r.seconds},
+		AAAA: r.address.AsSlice()}
 }
 
 // lookUp finds the addresses of one type: in the hosts file, else from the resolvers, in one search domain after the
@@ -205,5 +208,6 @@ func (e *External) tell(name string, address netip.Addr, what string) {
 		return
 	}
 	e.told[name] = true
-	e.config.Log.Warn("an address of an external service is left out: it is of no server outside the mesh", "name", name, "address", address, "is", what)
+	e.config.Log.Warn("an address of an external service is left out: it is of no server outside the mesh", "name",
+		name, "address", address, "is", what)
 }

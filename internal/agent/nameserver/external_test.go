@@ -18,16 +18,20 @@ func TestNamesOutsideLeadToNoLocalAddress(t *testing.T) {
 		reply := new(dns.Msg).SetReply(m)
 		q := m.Question[0]
 		records := map[string][]string{
-			"good.example. A": {"192.0.2.1"}, "mixed.example. A": {"127.0.0.1", "192.0.2.2"}, "local.example. A": {"127.0.0.1"},
-			"metadata.example. A": {"169.254.169.254"}, "mapped.example. AAAA": {"::ffff:127.0.0.1"}, "six.example. AAAA": {"2001:db8::1", "::1", "fe80::1"},
+			"good.example. A": {"192.0.2.1"}, "mixed.example. A": {"127.0.0.1", "192.0.2.2"},
+			"local.example. A":    {"127.0.0.1"},
+			"metadata.example. A": {"169.254.169.254"}, "mapped.example. AAAA": {"::ffff:127.0.0.1"},
+			"six.example. AAAA":  {"2001:db8::1", "::1", "fe80::1"},
 			"short.corp.test. A": {"192.0.2.3"},
 		}[q.Name+" "+dns.TypeToString[q.Qtype]]
 		if q.Name == "alias.example." && q.Qtype == dns.TypeA {
-			reply.Answer = append(reply.Answer, record("alias.example. 7 IN CNAME good.example."), record("good.example. 60 IN A 192.0.2.1"))
+			reply.Answer = append(reply.Answer, record("alias.example. 7 IN CNAME good.example."),
+				record("good.example. 60 IN A 192.0.2.1"))
 			return reply
 		}
 		for _, value := range records {
-			reply.Answer = append(reply.Answer, record(fmt.Sprintf("%s 60 IN %s %s", q.Name, dns.TypeToString[q.Qtype], value)))
+			reply.Answer = append(reply.Answer,
+				record(fmt.Sprintf("%s 60 IN %s %s", q.Name, dns.TypeToString[q.Qtype], value)))
 		}
 		if len(records) == 0 {
 			reply.Rcode = dns.RcodeNameError
@@ -45,7 +49,8 @@ func TestNamesOutsideLeadToNoLocalAddress(t *testing.T) {
 		}
 	}
 	e := NewExternal(ExternalConfig{
-		Suffix: ".weft.invalid.", Resolvers: []netip.AddrPort{upstream}, ResolvConf: conf, Hosts: hosts, Log: slog.New(slog.DiscardHandler),
+		Suffix: ".weft.invalid.", Resolvers: []netip.AddrPort{upstream}, ResolvConf: conf, Hosts: hosts,
+		Log: slog.New(slog.DiscardHandler),
 		Local: func(a netip.Addr) string {
 			if a.Unmap().IsLoopback() || a.IsLinkLocalUnicast() {
 				return "local"
@@ -94,7 +99,8 @@ func TestNamesOutsideLeadToNoLocalAddress(t *testing.T) {
 	if got := told(ask(t, "udp", at, question("good.example.", dns.TypeA))); got != "REFUSED" {
 		t.Errorf("a name without the suffix: %s", got)
 	}
-	if reply := ask(t, "udp", at, question("alias.example.weft.invalid.", dns.TypeA)); !strings.HasPrefix(reply.Answer[0].String(), "alias.example.weft.invalid.\t7\t") {
+	if reply := ask(t, "udp", at, question("alias.example.weft.invalid.", dns.TypeA)); !strings.HasPrefix(
+		reply.Answer[0].String(), "alias.example.weft.invalid.\t7\t") {
 		t.Errorf("the alias holds as long as its shortest part: %s", reply.Answer[0])
 	}
 }

@@ -120,7 +120,8 @@ func (f *forwarder) exchange(ctx context.Context, request *dns.Msg, resolver net
 }
 
 // exchangeOver asks from a port and with an ID that nobody can guess, so that nobody else can answer.
-func (f *forwarder) exchangeOver(ctx context.Context, network string, request *dns.Msg, resolver netip.AddrPort) (*dns.Msg, error) {
+func (f *forwarder) exchangeOver(ctx context.Context, network string, request *dns.Msg,
+	resolver netip.AddrPort) (*dns.Msg, error) {
 	question := request.Copy()
 	question.Id = dns.Id()
 	client := &dns.Client{Net: network, Timeout: tryBound}
@@ -140,14 +141,16 @@ func (f *forwarder) exchangeOver(ctx context.Context, network string, request *d
 	return reply, err
 }
 
-var errLoop = errors.New("what weft-dp asks is redirected back to it: have the redirect rules leave out the user or group that it runs as (weft-dp install transparent-proxy --proxy-user)")
+var errLoop = errors.New("what weft-dp asks is redirected back to it: have the redirect rules leave out the user or " +
+	"group that it runs as (weft-dp install transparent-proxy --proxy-user)")
 
 func answers(reply, question *dns.Msg) bool {
 	if !reply.Response || len(reply.Question) != 1 {
 		return false
 	}
 	asked, answered := question.Question[0], reply.Question[0]
-	return asked.Qtype == answered.Qtype && asked.Qclass == answered.Qclass && strings.EqualFold(asked.Name, answered.Name)
+	return asked.Qtype == answered.Qtype && asked.Qclass == answered.Qclass &&
+		strings.EqualFold(asked.Name, answered.Name)
 }
 
 // waits remembers a socket of ours until done, which says whether what was sent from it came back to us.

@@ -10,16 +10,16 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Lookup resolves host names for its own process as this machine does: by the hosts file, then by the resolvers, through
-// the search domains. It does not listen.
+// Lookup resolves host names for its own process as this machine does: by the hosts file, then by the resolvers,
+// through the search domains. It does not listen.
 type Lookup struct{ external *External }
 
 // NewLookup returns a Lookup. Suffix and Local of the configuration have no effect.
 func NewLookup(c ExternalConfig) *Lookup { return &Lookup{NewExternal(c)} }
 
-// Addresses returns the IPv4 addresses of a name, where it has none its IPv6 addresses, sorted, and their time to live. It
-// returns an error where a resolver fails or does not respond, after a few seconds at most for each search domain, and
-// where the name has no address.
+// Addresses returns the IPv4 addresses of a name, where it has none its IPv6 addresses, sorted, and their time to live.
+// It returns an error where a resolver fails or does not respond, after a few seconds at most for each search domain,
+// and where the name has no address.
 func (l *Lookup) Addresses(name string) (addresses []netip.Addr, life time.Duration, err error) {
 	for _, of := range []uint16{dns.TypeA, dns.TypeAAAA} {
 		found, rcode := l.external.lookUp(strings.ToLower(name), of, nil)

@@ -76,7 +76,9 @@ func resolver(t testing.TB, answer func(*dns.Msg, string) *dns.Msg) netip.AddrPo
 			continue
 		}
 		for _, s := range []*dns.Server{{PacketConn: packets}, {Listener: connections}} {
-			s.Handler = dns.HandlerFunc(func(w dns.ResponseWriter, m *dns.Msg) { w.WriteMsg(answer(m, w.LocalAddr().Network())) })
+			s.Handler = dns.HandlerFunc(func(w dns.ResponseWriter, m *dns.Msg) {
+				w.WriteMsg(answer(m, w.LocalAddr().Network()))
+			})
 			go s.ActivateAndServe()
 		}
 		t.Cleanup(func() { packets.Close(); connections.Close() })
@@ -160,7 +162,8 @@ func TestNamesComeAndGo(t *testing.T) {
 	if got := web(); got != "NOERROR, 241.9.9.9" {
 		t.Errorf("a name that has moved is answered with %q", got)
 	}
-	if got := told(ask(t, "udp", at, question("many.svc.mesh.local.", dns.TypeA))); !strings.Contains(got, "192.0.2.1") {
+	if got := told(ask(t, "udp", at, question("many.svc.mesh.local.", dns.TypeA))); !strings.Contains(got,
+		"192.0.2.1") {
 		t.Errorf("a name that is gone is answered with %q, want what the resolver says", got)
 	}
 	s.Replace(nil)
@@ -199,9 +202,11 @@ func TestALongAnswerIsCutForUDPAndWholeOverTCP(t *testing.T) {
 	wide := question("long.svc.mesh.local.", dns.TypeA)
 	wide.SetEdns0(4096, false)
 	if reply := ask(t, "udp", at, wide); reply.Truncated || len(reply.Answer) != 200 || reply.IsEdns0() == nil {
-		t.Errorf("with room for it %d addresses are answered (truncated: %v), want 200 and EDNS", len(reply.Answer), reply.Truncated)
+		t.Errorf("with room for it %d addresses are answered (truncated: %v), want 200 and EDNS", len(reply.Answer),
+			reply.Truncated)
 	}
-	if reply := ask(t, "tcp", at, question("long.svc.mesh.local.", dns.TypeA)); reply.Truncated || len(reply.Answer) != 200 {
+	if reply := ask(t, "tcp", at, question("long.svc.mesh.local.", dns.TypeA)); reply.Truncated ||
+		len(reply.Answer) != 200 {
 		t.Errorf("over TCP %d addresses are answered, want 200", len(reply.Answer))
 	}
 }
@@ -330,8 +335,10 @@ func TestResolvConfIsReadAnewWhenItChanges(t *testing.T) {
 
 func TestResolversAsTheyAreWritten(t *testing.T) {
 	for text, want := range map[string]string{
-		"10.0.0.2": "10.0.0.2:53", "10.0.0.2:5353": "10.0.0.2:5353", "fd00::2": "[fd00::2]:53", "[fd00::2]:54": "[fd00::2]:54",
-		"": "is no resolver", "dns.example.com": "is no resolver", "10.0.0.2:0": "is no resolver", "10.0.0.2:x": "is no resolver",
+		"10.0.0.2": "10.0.0.2:53", "10.0.0.2:5353": "10.0.0.2:5353", "fd00::2": "[fd00::2]:53",
+		"[fd00::2]:54": "[fd00::2]:54",
+		"":             "is no resolver", "dns.example.com": "is no resolver", "10.0.0.2:0": "is no resolver",
+		"10.0.0.2:x": "is no resolver",
 	} {
 		resolver, err := ParseResolver(text)
 		if got := fmt.Sprint(resolver, err); !strings.Contains(got, want) {

@@ -42,7 +42,8 @@ func (r *resolvers) current() ([]netip.AddrPort, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.seen == nil || !os.SameFile(now, r.seen) || !now.ModTime().Equal(r.seen.ModTime()) || now.Size() != r.seen.Size() {
+	if r.seen == nil || !os.SameFile(now, r.seen) || !now.ModTime().Equal(r.seen.ModTime()) ||
+		now.Size() != r.seen.Size() {
 		r.seen = now
 		if r.read, r.err = ReadResolvConf(r.file); r.err == nil {
 			r.read, r.err = r.others(r.read, r.file)
@@ -86,7 +87,10 @@ func ParseResolver(text string) (netip.AddrPort, error) {
 	}
 	resolver, err := netip.ParseAddrPort(text)
 	if err != nil || resolver.Port() == 0 {
-		return netip.AddrPort{}, fmt.Errorf("%q is no resolver, want an IP address with or without a port, for example 10.0.0.2 or 10.0.0.2:53", text)
+		return netip.AddrPort{},
+			fmt.Errorf(
+				"%q is no resolver, want an IP address with or without a port, for example 10.0.0.2 or 10.0.0.2:53",
+				text)
 	}
 	return resolver, nil
 }

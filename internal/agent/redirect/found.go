@@ -100,13 +100,19 @@ func target(rule string) string {
 func (f *found) reject(family *family, installing, force bool) error {
 	var why []string
 	if len(f.external) > 0 {
-		why = append(why, fmt.Sprintf("a rule that weft-dp did not make leads into its chains, delete it first: %s -t %s", family.programs, strings.Join(f.external, "; ")))
+		why = append(why,
+			fmt.Sprintf("a rule that weft-dp did not make leads into its chains, delete it first: %s -t %s",
+				family.programs, strings.Join(f.external, "; ")))
 	}
 	if len(f.edited) > 0 && !force {
-		why = append(why, fmt.Sprintf("%s: not as weft-dp made it; put it back, or give --force to lose what is in it", strings.Join(f.edited, ", ")))
+		why = append(why, fmt.Sprintf("%s: not as weft-dp made it; put it back, or give --force to lose what is in it",
+			strings.Join(f.edited, ", ")))
 	}
 	if len(f.others) > 0 && installing && !force {
-		why = append(why, fmt.Sprintf("%s: another mesh redirects connections here; take its rules away first, or give --force to have both", strings.Join(f.others, ", ")))
+		why = append(why,
+			fmt.Sprintf(
+				"%s: another mesh redirects connections here; take its rules away first, or give --force to have both",
+				strings.Join(f.others, ", ")))
 	}
 	if len(why) == 0 {
 		return nil

@@ -57,7 +57,8 @@ func (r *Run) Plan(o *Options) ([]Change, error) {
 		}
 		rejected = errors.Join(rejected, there.reject(f, o != nil, r.Force))
 		if text := change(there.ours, wanted); text != "" {
-			changes = append(changes, Change{Program: f.programs + "-restore", Text: text, family: f, was: there.ours, wanted: wanted})
+			changes = append(changes, Change{Program: f.programs + "-restore", Text: text, family: f, was: there.ours,
+				wanted: wanted})
 		}
 	}
 	return changes, rejected
@@ -92,7 +93,8 @@ func (r *Run) apply(c *Change) error {
 		return err
 	}
 	if !there.ours.equal(c.wanted) {
-		return fmt.Errorf("%s: other rules are there than were given to it; does something else change them now, such as a firewall's daemon?", c.Program)
+		return fmt.Errorf("%s: other rules are there than were given to it; does something else change them now, "+
+			"such as a firewall's daemon?", c.Program)
 	}
 	return nil
 }
@@ -109,7 +111,8 @@ func (r *Run) undo(changes []Change) error {
 			}
 		}
 		if err != nil {
-			failed = errors.Join(failed, fmt.Errorf("putting back what was there for %s failed: %w; look at %s-save", c.family.name, err, c.family.programs))
+			failed = errors.Join(failed, fmt.Errorf("putting back what was there for %s failed: %w; look at %s-save",
+				c.family.name, err, c.family.programs))
 		}
 	}
 	return failed

@@ -51,7 +51,9 @@ func find(f *family) (string, error) {
 		failed = append(failed, err.Error())
 	}
 	if len(failed) == 0 {
-		return "", fmt.Errorf("%s: there is no %s-restore; install iptables (Debian and Ubuntu: apt-get install iptables; Fedora: dnf install iptables-nft)", f.name, f.programs)
+		return "",
+			fmt.Errorf("%s: there is no %s-restore; install iptables (Debian and Ubuntu: apt-get install iptables; "+
+				"Fedora: dnf install iptables-nft)", f.name, f.programs)
 	}
 	return "", fmt.Errorf("%s: %s", f.name, strings.Join(failed, "; "))
 }

@@ -86,7 +86,8 @@ func ParsePrefix(text string) (netip.Prefix, error) {
 	}
 	prefix, err := netip.ParsePrefix(text)
 	if err != nil {
-		return netip.Prefix{}, fmt.Errorf("%q is no address, want one such as 10.0.0.1, or a range such as 10.0.0.0/8", text)
+		return netip.Prefix{}, fmt.Errorf("%q is no address, want one such as 10.0.0.1, or a range such as 10.0.0.0/8",
+			text)
 	}
 	return prefix.Masked(), nil
 }
@@ -97,9 +98,11 @@ func (o *Options) Check() error {
 	case !o.IPv4 && !o.IPv6:
 		return errors.New("neither IPv4 nor IPv6 is to be redirected")
 	case o.InboundPort == 0:
-		return errors.New("--redirect-inbound-port is 0, want the port of the Dataplane's transparentProxying.redirectPortInbound")
+		return errors.New(
+			"--redirect-inbound-port is 0, want the port of the Dataplane's transparentProxying.redirectPortInbound")
 	case o.OutboundPort == 0:
-		return errors.New("--redirect-outbound-port is 0, want the port of the Dataplane's transparentProxying.redirectPortOutbound")
+		return errors.New(
+			"--redirect-outbound-port is 0, want the port of the Dataplane's transparentProxying.redirectPortOutbound")
 	case o.InboundPort == o.OutboundPort:
 		return fmt.Errorf("--redirect-inbound-port and --redirect-outbound-port are both %d", o.InboundPort)
 	}

@@ -28,12 +28,14 @@ func TestRules(t *testing.T) {
 	excluding.ExcludeInboundPorts = []Ports{{22, 22}, {9000, 9010}}
 	excluding.ExcludeOutboundPorts = []Ports{{5432, 5432}}
 	excluding.ExcludeInboundIPs = []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}
-	excluding.ExcludeOutboundIPs = []netip.Prefix{netip.MustParsePrefix("10.2.0.0/16"), netip.MustParsePrefix("fd00::/8")}
+	excluding.ExcludeOutboundIPs = []netip.Prefix{netip.MustParsePrefix("10.2.0.0/16"),
+		netip.MustParsePrefix("fd00::/8")}
 	got := &txtar.Archive{Comment: []byte("What iptables-restore is given on a machine that has no rules.\n")}
 	for _, c := range []struct {
 		name    string
 		options Options
-	}{{"IPv4 only", plain}, {"questions to the resolvers of resolv.conf", named}, {"exclusions, questions to any address", excluding}} {
+	}{{"IPv4 only", plain}, {"questions to the resolvers of resolv.conf", named},
+		{"exclusions, questions to any address", excluding}} {
 		changes, err := (&Run{System: Nothing{}}).Plan(&c.options)
 		if err != nil {
 			t.Fatal(err)
@@ -230,12 +232,16 @@ func TestWhatCannotBeUndoneIsRejected(t *testing.T) {
 		uninstalls        bool // and on the way back
 		want              string
 	}{
-		{"a rule that is added to a chain", outboundChain, "-j RETURN", true, false, true, "nat WEFT_OUTBOUND: not as weft-dp made it"},
-		{"a rule of others that leads to one", "FORWARD", "-p tcp -j " + inboundChain, true, true, true, "iptables -t nat -A FORWARD -p tcp -j WEFT_INBOUND"},
+		{"a rule that is added to a chain", outboundChain, "-j RETURN", true, false, true,
+			"nat WEFT_OUTBOUND: not as weft-dp made it"},
+		{"a rule of others that leads to one", "FORWARD", "-p tcp -j " + inboundChain, true, true, true,
+			"iptables -t nat -A FORWARD -p tcp -j WEFT_INBOUND"},
 		{"one that goes there", "FORWARD", "-g " + inboundChain, true, true, true, "-g WEFT_INBOUND"},
-		{"a jump of ours that was changed", "OUTPUT", "-o eth0 -p tcp -m comment --comment weft-dp -j WEFT_OUTBOUND", true, true, true, "-o eth0"},
+		{"a jump of ours that was changed", "OUTPUT", "-o eth0 -p tcp -m comment --comment weft-dp -j WEFT_OUTBOUND",
+			true, true, true, "-o eth0"},
 		{"another mesh", "KUMA_MESH_OUTBOUND", "-j RETURN", true, false, false, "nat KUMA_MESH_OUTBOUND: another mesh"},
-		{"a comment that speaks of a chain", "OUTPUT", `-m comment --comment "before -j WEFT_DNS" -j ACCEPT`, false, false, false, ""},
+		{"a comment that speaks of a chain", "OUTPUT", `-m comment --comment "before -j WEFT_DNS" -j ACCEPT`, false,
+			false, false, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			k := newKernel()
@@ -274,7 +280,8 @@ func TestWhatCannotBeUndoneIsRejected(t *testing.T) {
 func TestWhatIsWrittenOnTheCommandLine(t *testing.T) {
 	for text, want := range map[string]string{
 		"22": "{22 22}", "8000-8010": "{8000 8010}",
-		"0": "is no port", "70000": "is no port", "10-9": "is no port", "a": "is no port", "": "is no port", "1-2-3": "is no port",
+		"0": "is no port", "70000": "is no port", "10-9": "is no port", "a": "is no port", "": "is no port",
+		"1-2-3": "is no port",
 	} {
 		ports, err := ParsePorts(text)
 		if got := fmt.Sprint(ports, err); !strings.Contains(got, want) {

@@ -115,7 +115,8 @@ func (o *Options) dns(r rules, f *family) {
 	r.add("nat", dnsChain, o.Proxy.match()+" -j RETURN")
 	for _, to := range o.resolvers(f) {
 		for _, protocol := range []string{"udp", "tcp"} {
-			r.add("nat", dnsChain, fmt.Sprintf("%s-p %[2]s -m %[2]s --dport 53 -j REDIRECT --to-ports %[3]d", to, protocol, o.DNSPort))
+			r.add("nat", dnsChain, fmt.Sprintf("%s-p %[2]s -m %[2]s --dport 53 -j REDIRECT --to-ports %[3]d", to,
+				protocol, o.DNSPort))
 		}
 	}
 }

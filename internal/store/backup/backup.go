@@ -106,7 +106,9 @@ func Read(from io.Reader) (Header, iter.Seq2[store.Row, error], error) {
 		return Header{}, nil, errors.New("this is no backup of weft")
 	}
 	if first.Header.Format != format {
-		return Header{}, nil, fmt.Errorf("the backup has the format %d, and this release reads %d: restore it with the release %s", first.Header.Format, format, first.Header.Release)
+		return Header{}, nil,
+			fmt.Errorf("the backup has the format %d, and this release reads %d: restore it with the release %s",
+				first.Header.Format, format, first.Header.Release)
 	}
 	return *first.Header, r.rows, nil
 }

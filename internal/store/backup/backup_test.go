@@ -20,7 +20,8 @@ func sample() []store.Row {
 	owner := resource.Key{Kind: "Mesh", Name: "default"}
 	return []store.Row{
 		{Key: owner, Created: at, Modified: at.Add(time.Hour), Body: []byte(`{"spec":{}}`)},
-		{Key: resource.Key{Kind: "Secret", Mesh: "default", Name: "s"}, Owner: &owner, Created: at, Modified: at, Body: []byte("\x00weft\x01\xff\xfe")},
+		{Key: resource.Key{Kind: "Secret", Mesh: "default", Name: "s"}, Owner: &owner, Created: at, Modified: at,
+			Body: []byte("\x00weft\x01\xff\xfe")},
 	}
 }
 

@@ -22,8 +22,8 @@ const (
 )
 
 // New returns a store that behaves as the one below it, and returns [store.ErrNoResponse] for a read and
-// [store.ErrNoResponseToWrite] for a write that takes longer than its limit. Watches are not bounded; a store bounds their
-// reads itself.
+// [store.ErrNoResponseToWrite] for a write that takes longer than its limit. Watches are not bounded; a store bounds
+// their reads itself.
 func New(below store.Store) store.Store { return &bounded{below, Limit} }
 
 type bounded struct {

@@ -14,7 +14,7 @@ import (
 )
 
 func TestBounded(t *testing.T) {
-	storetest.Run(t, func(t *testing.T, history int) store.Store {
+	storetest.Run(t, func(_ *testing.T, history int) store.Store {
 		return New(memory.New(memory.Options{History: history}))
 	})
 }
@@ -53,14 +53,20 @@ func TestNothingHangs(t *testing.T) {
 			want  error
 			limit time.Duration
 		}{
-			"get":    {func(ctx context.Context) error { _, err := s.Get(ctx, resource.Key{}); return err }, store.ErrNoResponse, Limit},
-			"list":   {func(ctx context.Context) error { _, _, err := s.List(ctx, "Mesh"); return err }, store.ErrNoResponse, ListLimit},
-			"create": {func(ctx context.Context) error { _, err := s.Create(ctx, store.Row{}); return err }, store.ErrNoResponseToWrite, Limit},
-			"update": {func(ctx context.Context) error { _, err := s.Update(ctx, store.Row{}); return err }, store.ErrNoResponseToWrite, Limit},
-			"delete": {func(ctx context.Context) error { return s.Delete(ctx, resource.Key{}, "") }, store.ErrNoResponseToWrite, Limit},
+			"get": {func(ctx context.Context) error { _, err := s.Get(ctx, resource.Key{}); return err },
+				store.ErrNoResponse, Limit},
+			"list": {func(ctx context.Context) error { _, _, err := s.List(ctx, "Mesh"); return err },
+				store.ErrNoResponse, ListLimit},
+			"create": {func(ctx context.Context) error { _, err := s.Create(ctx, store.Row{}); return err },
+				store.ErrNoResponseToWrite, Limit},
+			"update": {func(ctx context.Context) error { _, err := s.Update(ctx, store.Row{}); return err },
+				store.ErrNoResponseToWrite, Limit},
+			"delete": {func(ctx context.Context) error { return s.Delete(ctx, resource.Key{}, "") },
+				store.ErrNoResponseToWrite, Limit},
 		} {
 			began := time.Now()
-			if err := call.call(t.Context()); !errors.Is(err, call.want) || !errors.Is(err, store.ErrUnavailable) || time.Since(began) != call.limit {
+			if err := call.call(t.Context()); !errors.Is(err, call.want) || !errors.Is(err, store.ErrUnavailable) ||
+				time.Since(began) != call.limit {
 				t.Errorf("%s: %v after %s, want %v after %s", name, err, time.Since(began), call.want, call.limit)
 			}
 			gone, leave := context.WithCancel(t.Context())

@@ -234,7 +234,8 @@ func (s *Store) record(row store.Row, deleted bool) *rows {
 		of = &rows{byKey: map[resource.Key]store.Row{}}
 		s.kinds[row.Key.Kind] = of
 	}
-	of.events = append(of.events, event{s.revision, store.Event{Row: row, Deleted: deleted, Cursor: cursor(s.revision)}})
+	of.events = append(of.events,
+		event{s.revision, store.Event{Row: row, Deleted: deleted, Cursor: cursor(s.revision)}})
 	if len(of.events) >= 2*s.history {
 		of.horizon = of.events[s.history-1].position
 		of.events = slices.Clone(of.events[s.history:])

@@ -9,7 +9,7 @@ import (
 )
 
 func TestStore(t *testing.T) {
-	storetest.Run(t, func(t *testing.T, history int) store.Store {
+	storetest.Run(t, func(_ *testing.T, history int) store.Store {
 		return memory.New(memory.Options{History: history})
 	})
 }

@@ -53,7 +53,8 @@ func ParseKeys(text []byte) (*Keys, error) {
 		}
 		secret, err := base64.StdEncoding.DecodeString(line)
 		if err != nil || len(secret) != keySize {
-			return nil, fmt.Errorf("line %d is not a key, 32 bytes in base64; `weft generate encryption-key` makes one", number)
+			return nil, fmt.Errorf("line %d is not a key, 32 bytes in base64; `weft generate encryption-key` makes one",
+				number)
 		}
 		k, err := newKey(secret)
 		if err != nil {
@@ -132,5 +133,6 @@ func additional(row resource.Key) []byte {
 type missingKeyError struct{ id keyID }
 
 func (e *missingKeyError) Error() string {
-	return fmt.Sprintf("is encrypted under the key %s, which is not in the key file; add that key's line to it, from where it was kept", e.id)
+	return fmt.Sprintf("is encrypted under the key %s, which is not in the key file; add that key's line to it, from "+
+		"where it was kept", e.id)
 }

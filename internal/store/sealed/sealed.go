@@ -219,7 +219,8 @@ func (s *Store) Update(ctx context.Context, row store.Row) (store.Row, error) {
 	return s.write(ctx, row, s.Store.Update)
 }
 
-func (s *Store) write(ctx context.Context, row store.Row, do func(context.Context, store.Row) (store.Row, error)) (store.Row, error) {
+func (s *Store) write(ctx context.Context, row store.Row,
+	do func(context.Context, store.Row) (store.Row, error)) (store.Row, error) {
 	if !s.kinds[row.Key.Kind] {
 		return do(ctx, row)
 	}

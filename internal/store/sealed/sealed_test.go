@@ -75,7 +75,8 @@ func TestStore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := sealed.Open(t.Context(), below, k, []string{"Thing", "Branch", "Quiet"}, slog.New(slog.DiscardHandler))
+		s, err := sealed.Open(t.Context(), below, k, []string{"Thing", "Branch", "Quiet"},
+			slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +130,8 @@ func TestPlainStoreIsEncrypted(t *testing.T) {
 	below := openBelow(t, dir)
 	put(t, below)
 	deleted := resource.Key{Kind: "Secret", Mesh: "default", Name: "deleted"}
-	if _, err := below.Create(t.Context(), store.Row{Key: deleted, Body: bytes.Repeat([]byte(secret), 1000)}); err != nil {
+	if _, err := below.Create(t.Context(),
+		store.Row{Key: deleted, Body: bytes.Repeat([]byte(secret), 1000)}); err != nil {
 		t.Fatal(err)
 	}
 	if err := below.Delete(t.Context(), deleted, ""); err != nil {
@@ -181,7 +183,8 @@ func TestNewKey(t *testing.T) {
 func TestKeyOfNothing(t *testing.T) {
 	below := openBelow(t, t.TempDir())
 	open(t, below, keys(t, sealed.NewKey()))
-	_, err := sealed.Open(t.Context(), below, keys(t, sealed.NewKey()), []string{"Secret"}, slog.New(slog.DiscardHandler))
+	_, err := sealed.Open(t.Context(), below, keys(t, sealed.NewKey()), []string{"Secret"},
+		slog.New(slog.DiscardHandler))
 	if err == nil || !strings.Contains(err.Error(), "not in the key file") {
 		t.Errorf("opening with another key: %v", err)
 	}
@@ -207,10 +210,12 @@ func TestWhatWasChangedIsNotRead(t *testing.T) {
 		if _, err := below.Create(t.Context(), store.Row{Key: key, Body: body}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Get(t.Context(), key); !errors.Is(err, store.ErrUnavailable) || strings.Contains(err.Error(), secret) {
+		if _, err := s.Get(t.Context(), key); !errors.Is(err, store.ErrUnavailable) ||
+			strings.Contains(err.Error(), secret) {
 			t.Errorf("%s: %v, want %v", name, err, store.ErrUnavailable)
 		}
-		if _, err := sealed.Open(t.Context(), below, k, []string{"Secret"}, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), name) {
+		if _, err := sealed.Open(t.Context(), below, k, []string{"Secret"},
+			slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("opening a store with the row %s: %v", name, err)
 		}
 		if err := s.Delete(t.Context(), key, ""); err != nil {
@@ -231,7 +236,8 @@ func TestParseKeys(t *testing.T) {
 	} {
 		_, err := sealed.ParseKeys([]byte(test.text))
 		switch {
-		case test.want == "" && err != nil, test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)):
+		case test.want == "" && err != nil, test.want != "" &&
+			(err == nil || !strings.Contains(err.Error(), test.want)):
 			t.Errorf("%s: %v, want %q", test.name, err, test.want)
 		case err != nil && strings.Contains(err.Error(), "hunter2"):
 			t.Errorf("%s: the error has the line: %v", test.name, err)

@@ -147,7 +147,8 @@ func (b *batch) delete(key resource.Key, version string) (store.Row, error) {
 
 // remove takes a row and what it owns. The event of a deletion has the last row with its last version.
 func (b *batch) remove(row store.Row) error {
-	b.queue(`DELETE FROM resources WHERE kind = $1 AND mesh = $2 AND name = $3`, row.Key.Kind, row.Key.Mesh, row.Key.Name)
+	b.queue(`DELETE FROM resources WHERE kind = $1 AND mesh = $2 AND name = $3`, row.Key.Kind, row.Key.Mesh,
+		row.Key.Name)
 	b.revision++
 	if err := b.record(row, b.revision, true); err != nil {
 		return err
@@ -169,7 +170,9 @@ func (b *batch) ownedBy(owner resource.Key) ([]store.Row, error) {
 	if err := b.flush(); err != nil {
 		return nil, err
 	}
-	found, err := b.tx.QueryContext(b.ctx, `SELECT `+columns+` FROM resources WHERE owner_kind = $1 AND owner_mesh = $2 AND owner_name = $3 AND owner_kind <> ''`,
+	found, err := b.tx.QueryContext(b.ctx,
+		`SELECT `+columns+
+			` FROM resources WHERE owner_kind = $1 AND owner_mesh = $2 AND owner_name = $3 AND owner_kind <> ''`,
 		owner.Kind, owner.Mesh, owner.Name)
 	if err != nil {
 		return nil, err

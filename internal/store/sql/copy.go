@@ -31,7 +31,8 @@ func Export(ctx context.Context, from Source, count func(int), take func(store.R
 	return db.Close()
 }
 
-func export(ctx context.Context, db *sql.DB, snapshot sql.TxOptions, count func(int), take func(store.Row) error) error {
+func export(ctx context.Context, db *sql.DB, snapshot sql.TxOptions, count func(int),
+	take func(store.Row) error) error {
 	tx, err := db.BeginTx(ctx, &snapshot)
 	if err != nil {
 		return err
@@ -42,7 +43,9 @@ func export(ctx context.Context, db *sql.DB, snapshot sql.TxOptions, count func(
 		return fmt.Errorf("%w, or no control plane has run on it: %w", ErrNoDatabase, err)
 	}
 	if version != len(migrations) {
-		return fmt.Errorf("the database has schema version %d, and this release copies %d: use the release that runs on it", version, len(migrations))
+		return fmt.Errorf(
+			"the database has schema version %d, and this release copies %d: use the release that runs on it", version,
+			len(migrations))
 	}
 	if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM resources`).Scan(&rows); err != nil {
 		return err
@@ -94,7 +97,7 @@ func (db database) fill(ctx context.Context, replace bool, rows iter.Seq2[store.
 	if _, err := tx.ExecContext(ctx, updateCounter, revision); err != nil {
 		return err
 	}
-	if err := clear(ctx, tx, replace); err != nil {
+	if err := removeRows(ctx, tx, replace); err != nil {
 		return err
 	}
 	for row, err := range rows {
@@ -112,8 +115,8 @@ func (db database) fill(ctx context.Context, replace bool, rows iter.Seq2[store.
 	return tx.Commit()
 }
 
-// clear removes everything, or refuses where there is something and it may not.
-func clear(ctx context.Context, tx *sql.Tx, replace bool) error {
+// removeRows deletes all resources, or returns an error where there are some and replace is false.
+func removeRows(ctx context.Context, tx *sql.Tx, replace bool) error {
 	var rows int
 	if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM resources`).Scan(&rows); err != nil {
 		return err

@@ -69,7 +69,8 @@ func openSource(t *testing.T, at weft.Source) *weft.Store {
 func testMove(t *testing.T, from, into weft.Source) {
 	source := openSource(t, from)
 	mesh := resource.Key{Kind: "Mesh", Name: "default"}
-	for _, row := range []store.Row{{Key: mesh, Body: []byte("\x00\xff")}, {Key: key("a"), Owner: &mesh, Body: []byte("one")}, {Key: key("b"), Owner: &mesh}} {
+	for _, row := range []store.Row{{Key: mesh, Body: []byte("\x00\xff")},
+		{Key: key("a"), Owner: &mesh, Body: []byte("one")}, {Key: key("b"), Owner: &mesh}} {
 		if _, err := source.Create(t.Context(), row); err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +112,8 @@ func testMove(t *testing.T, from, into weft.Source) {
 func TestImport(t *testing.T) {
 	at := weft.SQLite{Dir: t.TempDir()}
 	s := openSource(t, at)
-	if err := weft.Import(t.Context(), at, true, each(nil)); err == nil || !strings.Contains(err.Error(), "in use by another control plane") {
+	if err := weft.Import(t.Context(), at, true, each(nil)); err == nil ||
+		!strings.Contains(err.Error(), "in use by another control plane") {
 		t.Errorf("into a store that is open: %v", err)
 	}
 	if _, err := s.Create(t.Context(), store.Row{Key: key("a")}); err != nil {
@@ -152,7 +154,8 @@ func TestExportIsOfOneMoment(t *testing.T) {
 		go func() {
 			defer close(ended)
 			for n := 0; ctx.Err() == nil; n++ {
-				if _, err := s.Create(ctx, store.Row{Key: key(fmt.Sprintf("%06d", n))}); err != nil && ctx.Err() == nil {
+				if _, err := s.Create(ctx, store.Row{Key: key(fmt.Sprintf("%06d", n))}); err != nil &&
+					ctx.Err() == nil {
 					t.Error(err)
 				}
 			}
@@ -186,7 +189,8 @@ func TestExportRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	setSchemaVersion(t, newer, 99)
-	if err := weft.Export(t.Context(), weft.SQLite{Dir: newer}, func(int) {}, nil); err == nil || !strings.Contains(err.Error(), "use the release that runs on it") {
+	if err := weft.Export(t.Context(), weft.SQLite{Dir: newer}, func(int) {}, nil); err == nil ||
+		!strings.Contains(err.Error(), "use the release that runs on it") {
 		t.Errorf("a newer schema: %v", err)
 	}
 }

@@ -32,7 +32,8 @@ func TestFrozenDatabase(t *testing.T) {
 	began := time.Now()
 	ended := make(chan error, 4)
 	go func() {
-		if _, err := s.Create(t.Context(), store.Row{Key: key("hanging")}); !errors.Is(err, store.ErrNoResponseToWrite) {
+		if _, err := s.Create(t.Context(), store.Row{Key: key("hanging")}); !errors.Is(err,
+			store.ErrNoResponseToWrite) {
 			ended <- errors.Join(errors.New("Create"), err)
 			return
 		}

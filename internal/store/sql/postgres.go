@@ -27,14 +27,15 @@ import (
 	"weft/resource"
 )
 
-// TLSMode says how much a connection to PostgreSQL proves.
+// TLSMode is the extent to which a connection to PostgreSQL verifies the server.
 type TLSMode string
 
+// The TLS modes, from the weakest to the strongest.
 const (
-	TLSDisable    TLSMode = "disable"    // no TLS
-	TLSVerifyNone TLSMode = "verifyNone" // encrypted; whoever answers is believed
+	TLSDisable    TLSMode = "disable"    // plaintext
+	TLSVerifyNone TLSMode = "verifyNone" // TLS without verification of the server's certificate
 	TLSVerifyCA   TLSMode = "verifyCa"   // the server's certificate is of the CA
-	TLSVerifyFull TLSMode = "verifyFull" // and it names the host
+	TLSVerifyFull TLSMode = "verifyFull" // the certificate is of the CA and has the host name as a SAN
 )
 
 // Postgres is a PostgreSQL database, of release 12 or later. Several instances may work on it at the same
@@ -62,7 +63,8 @@ type Postgres struct {
 
 // String implements [Source].
 func (p Postgres) String() string {
-	return fmt.Sprintf("PostgreSQL database %s of %s at %s", p.Database, p.User, net.JoinHostPort(p.Host, strconv.Itoa(int(p.Port))))
+	return fmt.Sprintf("PostgreSQL database %s of %s at %s", p.Database, p.User,
+		net.JoinHostPort(p.Host, strconv.Itoa(int(p.Port))))
 }
 
 const (
@@ -113,7 +115,9 @@ func readRows(ctx context.Context, tx *transaction, keys []resource.Key) ([]stor
 	for _, key := range keys {
 		kinds, meshes, names = append(kinds, key.Kind), append(meshes, key.Mesh), append(names, key.Name)
 	}
-	found, err := tx.QueryContext(ctx, `SELECT `+columns+` FROM resources WHERE (kind, mesh, name) IN (SELECT * FROM unnest($1::text[], $2::text[], $3::text[]))`, kinds, meshes, names)
+	found, err := tx.QueryContext(ctx,
+		`SELECT `+columns+` FROM resources WHERE (kind, mesh, name) IN (SELECT * FROM unnest($1::text[], $2::text[], `+
+			`$3::text[]))`, kinds, meshes, names)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +162,7 @@ func (p Postgres) open(ctx context.Context) (database, error) {
 	return db, nil
 }
 
-func (p Postgres) attach(ctx context.Context) (*sql.DB, sql.TxOptions, error) {
+func (p Postgres) attach(context.Context) (*sql.DB, sql.TxOptions, error) {
 	config, err := p.config()
 	if err != nil {
 		return nil, sql.TxOptions{}, fmt.Errorf("%s: %w", p, err)

@@ -57,7 +57,9 @@ func (d dialect) migrate(ctx context.Context, db *sql.DB) (fresh bool, err error
 		return false, fmt.Errorf("reading the version of the schema: %w", err)
 	}
 	if version > len(migrations) {
-		return false, fmt.Errorf("the database has schema version %d, and this release knows %d: it was written by a newer release, start that one", version, len(migrations))
+		return false,
+			fmt.Errorf("the database has schema version %d, and this release knows %d: it was written by a newer "+
+				"release, start that one", version, len(migrations))
 	}
 	if err := d.advance(ctx, tx, version); err != nil {
 		return false, err
@@ -72,7 +74,8 @@ func (d dialect) advance(ctx context.Context, tx *sql.Tx, version int) error {
 		}
 	}
 	if version == 0 {
-		if _, err := tx.ExecContext(ctx, `INSERT INTO counter (start, revision) VALUES ($1, $2)`, twice(1+rand.Int64N(1<<48))...); err != nil {
+		if _, err := tx.ExecContext(ctx, `INSERT INTO counter (start, revision) VALUES ($1, $2)`,
+			twice(1+rand.Int64N(1<<48))...); err != nil {
 			return fmt.Errorf("starting the counter: %w", err)
 		}
 	}
@@ -86,7 +89,8 @@ func twice(n int64) []any { return []any{n, n} }
 
 // schemaVersion is 0 of an empty database.
 func schemaVersion(ctx context.Context, tx *sql.Tx) (version int, err error) {
-	if _, err := tx.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL)`); err != nil {
+	if _, err := tx.ExecContext(ctx,
+		`CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL)`); err != nil {
 		return 0, err
 	}
 	err = tx.QueryRowContext(ctx, `SELECT version FROM schema_version`).Scan(&version)

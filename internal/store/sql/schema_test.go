@@ -23,7 +23,8 @@ func TestOlderSchemas(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(files) != weft.SchemaVersion {
-		t.Fatalf("there are %d stores of older releases, want one of each of the %d schema versions", len(files), weft.SchemaVersion)
+		t.Fatalf("there are %d stores of older releases, want one of each of the %d schema versions", len(files),
+			weft.SchemaVersion)
 	}
 	empty := t.TempDir()
 	open(t, empty, 0)
@@ -40,7 +41,8 @@ func TestOlderSchemas(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
-		if batch := <-events; len(batch) != 2 || !batch[0].Deleted || batch[0].Row.Key.Name != "gone" || batch[1].Cursor != "4004" {
+		if batch := <-events; len(batch) != 2 || !batch[0].Deleted || batch[0].Row.Key.Name != "gone" ||
+			batch[1].Cursor != "4004" {
 			t.Errorf("%s: the history is %+v", file, batch)
 		}
 		if err := s.Delete(t.Context(), resource.Key{Kind: "Mesh", Name: "default"}, "4001"); err != nil {

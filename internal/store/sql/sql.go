@@ -283,7 +283,8 @@ func (s *Store) reaches(ctx context.Context, kind string, after int64) error {
 // events implements [follow.Read]. The horizon is read after the events: had it passed them before, it
 // has passed them then.
 func (s *Store) events(ctx context.Context, kind string, after int64) ([]store.Event, int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience) // a watch goes on for as long as its caller, a read of it does not
+	// a watch goes on for as long as its caller, a read of it does not
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	events, last, err := s.eventsAfter(ctx, kind, after)
 	if err == nil {

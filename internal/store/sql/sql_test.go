@@ -82,7 +82,8 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	setSchemaVersion(t, newer, 99)
 	broken := t.TempDir()
-	if err := os.WriteFile(filepath.Join(broken, weft.File), bytes.Repeat([]byte("no database "), 1000), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(broken, weft.File), bytes.Repeat([]byte("no database "), 1000),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	used := t.TempDir()
@@ -192,7 +193,8 @@ func BenchmarkDelete(b *testing.B) {
 		b.Fatal(err)
 	}
 	for i := range max(b.N, 20_000) {
-		if _, err := s.Create(b.Context(), store.Row{Key: resource.Key{Kind: "Owned", Name: strconv.Itoa(i)}, Owner: &owner}); err != nil {
+		if _, err := s.Create(b.Context(), store.Row{Key: resource.Key{Kind: "Owned", Name: strconv.Itoa(i)},
+			Owner: &owner}); err != nil {
 			b.Fatal(err)
 		}
 	}

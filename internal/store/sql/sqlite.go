@@ -124,7 +124,10 @@ func lockDirectory(dir string) (*os.File, error) {
 		return nil, fmt.Errorf("locking the data directory: %w", err)
 	}
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("the data directory %s is in use by another control plane; stop it or choose another directory: %w", dir, err), lock.Close())
+		return nil,
+			errors.Join(
+				fmt.Errorf("the data directory %s is in use by another control plane; stop it or choose another "+
+					"directory: %w", dir, err), lock.Close())
 	}
 	return lock, nil
 }

@@ -49,7 +49,8 @@ func (s *Store) Delete(ctx context.Context, key resource.Key, version string) er
 	return err
 }
 
-func (s *Store) submit(ctx context.Context, keys []resource.Key, apply func(*batch) (store.Row, error)) (store.Row, error) {
+func (s *Store) submit(ctx context.Context, keys []resource.Key, apply func(*batch) (store.Row, error)) (store.Row,
+	error) {
 	if err := ctx.Err(); err != nil {
 		return store.Row{}, err
 	}
@@ -83,7 +84,8 @@ type writer struct {
 
 // load finds where the history begins.
 func (w *writer) load(ctx context.Context) error {
-	row := w.write.QueryRowContext(ctx, `SELECT coalesce((SELECT min(revision) FROM history) - 1, revision) FROM counter`)
+	row := w.write.QueryRowContext(ctx,
+		`SELECT coalesce((SELECT min(revision) FROM history) - 1, revision) FROM counter`)
 	if err := row.Scan(&w.oldest); err != nil {
 		return fmt.Errorf("reading the revision: %w", err)
 	}
@@ -185,7 +187,8 @@ func (w *writer) compact(b *batch) int64 {
 	if oldest-w.oldest < slack {
 		return w.oldest
 	}
-	b.queue(`INSERT INTO horizon (kind, revision) SELECT kind, max(revision) FROM history WHERE revision <= $1 GROUP BY kind
+	b.queue(
+		`INSERT INTO horizon (kind, revision) SELECT kind, max(revision) FROM history WHERE revision <= $1 GROUP BY kind
 		ON CONFLICT (kind) DO UPDATE SET revision = excluded.revision`, oldest)
 	b.queue(`DELETE FROM history WHERE revision <= $1`, oldest)
 	return oldest
@@ -204,7 +207,8 @@ func (s *Store) scrub(ctx context.Context) error {
 	}
 	defer tx.Rollback() // after a commit it does nothing
 	// The counter comes first, as in every write: it is the lock.
-	for _, statement := range []string{`UPDATE counter SET revision = revision + 1, start = revision + 1`, `DELETE FROM horizon`, `DELETE FROM history`} {
+	for _, statement := range []string{`UPDATE counter SET revision = revision + 1, start = revision + 1`,
+		`DELETE FROM horizon`, `DELETE FROM history`} {
 		if _, err := tx.ExecContext(ctx, statement); err != nil {
 			return err
 		}

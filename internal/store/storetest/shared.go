@@ -67,7 +67,8 @@ func testOneCreates(t *testing.T, s []store.Store) {
 		failures := make([]error, len(s))
 		for i := range s {
 			running.Go(func() {
-				_, failures[i] = s[i].Create(t.Context(), store.Row{Key: key(strconv.Itoa(round)), Body: []byte{byte(i)}})
+				_, failures[i] = s[i].Create(t.Context(),
+					store.Row{Key: key(strconv.Itoa(round)), Body: []byte{byte(i)}})
 			})
 		}
 		running.Wait()

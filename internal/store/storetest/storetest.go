@@ -122,7 +122,8 @@ func differs(got, want store.Row) string {
 	case !bytes.Equal(got.Body, want.Body):
 		return fmt.Sprintf("%s: body %q, want %q", got.Key, got.Body, want.Body)
 	case !got.Created.Equal(want.Created) || !got.Modified.Equal(want.Modified):
-		return fmt.Sprintf("%s: times %v %v, want %v %v", got.Key, got.Created, got.Modified, want.Created, want.Modified)
+		return fmt.Sprintf("%s: times %v %v, want %v %v", got.Key, got.Created, got.Modified, want.Created,
+			want.Modified)
 	case (got.Owner == nil) != (want.Owner == nil) || got.Owner != nil && *got.Owner != *want.Owner:
 		return fmt.Sprintf("%s: owner %v, want %v", got.Key, got.Owner, want.Owner)
 	}

@@ -117,7 +117,8 @@ func testWatchEnds(t *testing.T, s store.Store) {
 func testWatchOwner(t *testing.T, s store.Store) {
 	create(t, s, key("root"), "")
 	owner := key("root")
-	if _, err := s.Create(t.Context(), store.Row{Key: resource.Key{Kind: "Leaf", Name: "x"}, Owner: &owner, Body: []byte("last")}); err != nil {
+	if _, err := s.Create(t.Context(), store.Row{Key: resource.Key{Kind: "Leaf", Name: "x"}, Owner: &owner,
+		Body: []byte("last")}); err != nil {
 		t.Fatal(err)
 	}
 	_, at := list(t, s, "Leaf")

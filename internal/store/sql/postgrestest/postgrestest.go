@@ -65,7 +65,8 @@ func Start(t testing.TB, settings ...string) *Server {
 			t.Fatal(err)
 		}
 	}
-	initdb := s.command("initdb", "--username="+administrator, "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync", s.data())
+	initdb := s.command("initdb", "--username="+administrator, "--auth=trust", "--encoding=UTF8", "--no-locale",
+		"--no-sync", s.data())
 	if out, err := initdb.CombinedOutput(); err != nil {
 		t.Fatalf("initdb: %v\n%s", err, out)
 	}
@@ -211,8 +212,8 @@ func (s *Server) Stop() { s.end(syscall.SIGINT) }
 func (s *Server) Kill() { s.end(syscall.SIGQUIT) }
 
 // Freeze stops the server and the processes of its connections in the midst of what they do, as a machine that hangs
-// would: connections stay, and nothing responds. The returned function lets them go on; it is called when the test ends,
-// if not before.
+// would: connections stay, and nothing responds. The returned function lets them go on; it is called when the test
+// ends, if not before.
 func (s *Server) Freeze(t testing.TB) (thaw func()) {
 	t.Helper()
 	frozen := map[int]bool{}
@@ -266,7 +267,8 @@ func (s *Server) end(signal syscall.Signal) {
 }
 
 func (s *Server) connect(ctx context.Context, database string) (*pgx.Conn, error) {
-	return pgx.Connect(ctx, fmt.Sprintf("host=%s port=%d user=%s dbname=%s sslmode=disable", s.dir, s.port, administrator, database))
+	return pgx.Connect(ctx, fmt.Sprintf("host=%s port=%d user=%s dbname=%s sslmode=disable", s.dir, s.port,
+		administrator, database))
 }
 
 // Database answers an empty database. When the test ends it is emptied for the next one, which takes a tenth
