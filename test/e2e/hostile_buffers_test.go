@@ -38,7 +38,7 @@ func TestHostileCallersFillNoProxysMemory(t *testing.T) {
 			case sent > perConnection: // the kernel has a part of it
 				a.fellTo("one connection has %d MiB under way", sent>>20)
 			default:
-				a.held()
+				a.repelled()
 			}
 		})
 	}

@@ -6,12 +6,12 @@ import (
 	"testing"
 )
 
-// The DNS server of a host name, of another zone's ingresses or of a Dataplane, leads no proxy to its own machine, its link
-// or a cloud's metadata. A resolver that hangs costs no request.
+// The DNS server of a host name, of another zone's ingresses or of a Dataplane, leads no proxy to its own machine, its
+// link or a cloud's metadata. A resolver that hangs costs no request.
 func TestHostileHostNamesOnTheClientsMachine(t *testing.T) {
 	f := newFederation(t)
 	a := newAttack(t, "a name of an ingress or a Dataplane leads to the client's own machine")
-	east, west := f.eastAndWestBy(crossing, "KUMA_HOST_NAMES_RESOLVERS="+resolverAddress, "KUMA_EGRESS_ALLOWED_LOCAL_NETWORKS=")
+	east, west := f.eastAndWestBy(crossZoneRules, "KUMA_HOST_NAMES_RESOLVERS="+resolverAddress, "KUMA_EGRESS_ALLOWED_LOCAL_NETWORKS=")
 	names, _ := startResolverOn(t, west.machine, resolverAddress)
 	url := west.outbound(3, "http")
 	connections := west.countsConnections("127.0.0.1:20100", "127.0.0.1:20080", "[::1]:20100", "[::1]:20080")
@@ -55,7 +55,7 @@ func TestHostileHostNamesOnTheClientsMachine(t *testing.T) {
 	if body, err := west.machine.fetch(url); err != nil {
 		a.fellTo("a resolver that hangs costs a request: %v %s", err, body)
 	}
-	a.held()
+	a.repelled()
 }
 
 // lacksAddress counts whether the Envoy of a client has an address.
@@ -69,12 +69,12 @@ func (w *world) lacksAddress(a *attack, address string) {
 		case strings.Contains(clusters, "::"+address+":") || strings.Contains(clusters, "::["+address+"]:") || strings.Contains(clusters, "::"+address+"::"):
 			a.fellTo("the Envoy of %s dials %s", proxy, address)
 		default:
-			a.held()
+			a.repelled()
 		}
 	}
 }
 
-// countsConnections listens at addresses of the world's machine, and counts who comes.
+// countsConnections listens at addresses of the world's machine, and counts connections.
 func (w *world) countsConnections(addresses ...string) *atomic.Int32 {
 	w.t.Helper()
 	connections := &atomic.Int32{}

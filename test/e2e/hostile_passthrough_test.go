@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// What leaves a machine through its proxy to where it was going (passthrough) makes nobody an administrator, also where
-// it arrives at the control plane from a loopback address; and strangers reach nothing of the machine through the ports
-// of the redirection.
+// A connection that leaves a machine by passthrough makes no caller an administrator, even where it reaches the control
+// plane from a loopback address. Strangers reach nothing of the machine through the redirection's ports.
 func TestHostilePassthrough(t *testing.T) {
 	wantRoot(t)
 	w := newWorld(t)
@@ -20,7 +19,7 @@ func TestHostilePassthrough(t *testing.T) {
 	router := newMachine(t)
 	router.forwardPackets()
 	client := w.redirected(router, "client", "3")
-	// A tunnel to the control plane from its loopback address, as SSH makes one.
+	// A tunnel to the control plane from its loopback address, like one of SSH.
 	tunnel := router.listen(t, fmt.Sprintf("%s:%d", routerAtClient, w.apiPort))
 	go func() {
 		for {
@@ -50,7 +49,7 @@ func TestHostilePassthrough(t *testing.T) {
 				a.fellTo("%s %s as %q: %d, %v", request.method, request.path, host, response, err)
 				continue
 			}
-			a.held()
+			a.repelled()
 		}
 	}
 	for _, port := range []int{15001, 15006, 18099} {
@@ -64,7 +63,7 @@ func TestHostilePassthrough(t *testing.T) {
 				a.fellTo("a stranger at port %d gets %d for %q", port, status, asks)
 				continue
 			}
-			a.held()
+			a.repelled()
 		}
 	}
 }

@@ -7,16 +7,16 @@ import (
 	"testing"
 )
 
-// resolverAddress is where each machine of a test of host names has a resolver of its own.
+// resolverAddress is the address of each machine's own resolver in tests of host names.
 const resolverAddress = "127.0.0.1:5353"
 
-// ingressAt is a zone ingress at a host that other zones dial at an address.
+// ingressAt returns a zone ingress at a host, with the address that other zones dial.
 func ingressAt(name string, host int, advertised string) string {
 	return strings.Replace(ingress(name, host), fmt.Sprintf("advertisedAddress: NET.%d", host), "advertisedAddress: "+advertised, 1)
 }
 
-// dialsAt waits until the Envoy of a proxy has one address of hosts of another zone for the ports of web, and none of those
-// that it is to have left.
+// dialsAt waits until the Envoy of a proxy has the address at for another zone's ports of web, and none of the
+// addresses in left.
 func (w *world) dialsAt(proxy, what string, at string, left ...string) {
 	w.t.Helper()
 	w.eventually(what, func() error {
@@ -40,7 +40,7 @@ func (w *world) dialsAt(proxy, what string, at string, left ...string) {
 // zone.
 func TestDrillHostNamesMove(t *testing.T) {
 	f := newFederation(t)
-	east, west := f.eastAndWestBy(crossing, "KUMA_HOST_NAMES_RESOLVERS="+resolverAddress, "KUMA_HOST_NAMES_DRAIN_TIME=2s")
+	east, west := f.eastAndWestBy(crossZoneRules, "KUMA_HOST_NAMES_RESOLVERS="+resolverAddress, "KUMA_HOST_NAMES_DRAIN_TIME=2s")
 	names, _ := startResolverOn(t, west.machine, resolverAddress)
 	first, second := east.address(10)+":20100", east.address(11)+":20100"
 	url := west.outbound(3, "http")
@@ -84,7 +84,7 @@ func TestDrillHostNamesMove(t *testing.T) {
 	d.end()
 }
 
-// resolves fails unless what is said of a host name contains a problem; an empty one: unless nothing is said.
+// resolves returns an error unless the problem of a host name contains the text, or is absent for an empty text.
 func (w *world) resolves(name, problem string) error {
 	out, err := w.weft("check")
 	found := strings.Contains(out, name)
@@ -97,7 +97,7 @@ func (w *world) resolves(name, problem string) error {
 	return nil
 }
 
-// The host name of a Dataplane moves, so its proxy listens at the new address, and clients follow, under traffic.
+// The host name of a Dataplane moves: its proxy listens at the new address, and clients follow, under traffic.
 func TestDrillADataplaneAtAHostName(t *testing.T) {
 	t.Parallel()
 	w := newInstance(t, int(subnets.Add(1)))

@@ -16,7 +16,7 @@ import (
 	"weft/internal/adminsocket"
 )
 
-// keyMaterial is a private key in PEM, or its first bytes in base64.
+// keyMaterial matches a private key in PEM, or its first bytes in base64.
 var keyMaterial = regexp.MustCompile(`PRIVATE KEY|LS0tLS1CRUdJTiB[A-Za-z0-9+/]*UFJJVkFURSBLRV|LS0tLS1CRUdJTiBFQy|LS0tLS1CRUdJTiBQUklW|LS0tLS1CRUdJTiBSU0Eg`)
 
 // api returns the response to a GET of the control plane's HTTP API, as its administrator.
@@ -24,7 +24,7 @@ func (w *world) api(path string) (string, error) {
 	return fetchBy(w.administrator(), "http://localhost"+path)
 }
 
-// administrator is a client of the administrator's socket.
+// administrator returns a client of the administrator's socket.
 func (w *world) administrator() *http.Client {
 	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
 		DisableKeepAlives: true,
@@ -93,10 +93,11 @@ func TestEnvoysOwnPagesComeThroughTheAgentWithoutKeys(t *testing.T) {
 	})
 }
 
-// TestZoneProxiesOwnPagesComeThroughTheirAgentsWithoutKeys asks what `kumactl inspect zoneingress` and `zoneegress` ask.
+// TestZoneProxiesOwnPagesComeThroughTheirAgentsWithoutKeys sends the requests of `kumactl inspect zoneingress` and
+// `zoneegress`.
 func TestZoneProxiesOwnPagesComeThroughTheirAgentsWithoutKeys(t *testing.T) {
 	w := newWorld(t)
-	w.apply(identified("default") + "---" + outsideOf("default", "api", 9))
+	w.apply(identified("default") + "---" + externalOf("default", "api", 9))
 	token, err := w.weft("generate", "zone-token", "--zone", "default", "--scope", "ingress")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, token)
@@ -140,7 +141,7 @@ func TestZoneProxiesOwnPagesComeThroughTheirAgentsWithoutKeys(t *testing.T) {
 	}
 }
 
-// kumactlColumns wants what the columns of `kumactl inspect` are read from.
+// kumactlColumns requires the fields of the columns of `kumactl inspect`.
 func kumactlColumns(insight json.RawMessage) error {
 	var read struct {
 		Subscriptions []struct {
@@ -165,7 +166,7 @@ func kumactlColumns(insight json.RawMessage) error {
 	return nil
 }
 
-func TestARefusedListenerIsShownAndServesOnceItsPortIsFree(t *testing.T) {
+func TestARejectedListenerIsShownAndServesOnceItsPortIsFree(t *testing.T) {
 	w := newWorld(t)
 	w.service(2, 18080, "web-1")
 	taken, err := net.Listen("tcp", w.address(2)+":20081")
@@ -202,15 +203,15 @@ func TestARefusedListenerIsShownAndServesOnceItsPortIsFree(t *testing.T) {
 	})
 	for _, part := range []string{"listener", "self_inbound_" + w.address(2) + "_20081", "Address already in use"} {
 		if !strings.Contains(said, part) {
-			t.Errorf("what is refused is %s, want it to tell %q", said, part)
+			t.Errorf("the rejected listener is %s, want %q in it", said, part)
 		}
 	}
 	if err := get(served); err != nil {
-		t.Errorf("while one listener is refused the other fails: %v", err)
+		t.Errorf("while one listener is rejected, the other fails: %v", err)
 	}
 	taken.Close()
 	w.eventually("the listener serves", func() error { return get(fmt.Sprintf("http://%s:20081/", w.address(2))) })
-	w.eventually("nothing is refused any more", func() error {
+	w.eventually("no listener is rejected any more", func() error {
 		if said, err = nacks(); err == nil && said != "" {
 			err = errors.New(said)
 		}

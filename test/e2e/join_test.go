@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestAMeshThatStartsAtOnce has simulated Envoys connect to the real control plane with no endpoint ready before. Each
-// gets little more than one full configuration, and nothing when the control plane is killed and started again.
+// TestAMeshThatStartsAtOnce connects simulated Envoys to the real control plane, without a ready endpoint before. Each
+// gets little more than one full configuration, and nothing after a kill and restart of the control plane.
 func TestAMeshThatStartsAtOnce(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), filepath.Join(binaries, "weft"), "load", "join", "--proxies", "120", "--services", "30", "-o", "json")
 	out, err := cmd.Output()

@@ -21,7 +21,7 @@ import (
 	"weft/internal/traffic"
 )
 
-// withMTLS is a mesh with two backends of which one signs, in a mode.
+// withMTLS returns a mesh with two backends, of which one signs, in a mode.
 func withMTLS(enabled, mode string) string {
 	backends := ""
 	for _, name := range []string{"ca-1", "ca-2"} {
@@ -30,7 +30,7 @@ func withMTLS(enabled, mode string) string {
 	return fmt.Sprintf("type: Mesh\nname: default\nmtls:\n  enabledBackend: %s\n  backends:%s\n", enabled, backends)
 }
 
-// backendOf waits until the control plane has made a builtin backend, and answers its CA.
+// backendOf waits until the control plane has generated a builtin backend, and returns its CA.
 func (w *world) backendOf(mesh, backend string) *identity.CA {
 	w.t.Helper()
 	var ca *identity.CA
@@ -56,24 +56,24 @@ func (w *world) backendOf(mesh, backend string) *identity.CA {
 	return ca
 }
 
-// callsAs asks an inbound with a certificate of a CA's.
+// callsAs sends a request to an inbound with a certificate of a CA.
 func callsAs(ca *identity.CA, address string, names ...string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err
 	}
-	leaf, err := ca.Sign(identity.CertificateContent{SpiffeIDs: names, DNSName: "any", PublicKey: key.Public(), Lifetime: time.Hour, Now: time.Now()})
+	certificate, err := ca.Sign(identity.CertificateContent{SpiffeIDs: names, DNSName: "any", PublicKey: key.Public(), Lifetime: time.Hour, Now: time.Now()})
 	if err != nil {
 		return err
 	}
 	caller := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{
-		InsecureSkipVerify: true, Certificates: []tls.Certificate{{Certificate: leaf.Chain, PrivateKey: key}},
+		InsecureSkipVerify: true, Certificates: []tls.Certificate{{Certificate: certificate.Chain, PrivateKey: key}},
 	}}}
 	_, err = fetchBy(caller, "https://"+address)
 	return err
 }
 
-// presents waits until inbounds present a leaf of a CA with these names.
+// presents waits until inbounds present a certificate of a CA with these SPIFFE IDs.
 func (w *world) presents(ca *identity.CA, names []string, inbounds ...string) {
 	w.t.Helper()
 	block, _ := pem.Decode([]byte(ca.Root()))
@@ -83,24 +83,24 @@ func (w *world) presents(ca *identity.CA, names []string, inbounds ...string) {
 	}
 	for _, inbound := range inbounds {
 		w.eventually(fmt.Sprintf("%s presents %v", inbound, names), func() error {
-			leaf, err := presented(inbound)
+			certificate, err := presented(inbound)
 			if err != nil {
 				return err
 			}
 			var has []string
-			for _, uri := range leaf.URIs {
+			for _, uri := range certificate.URIs {
 				has = append(has, uri.String())
 			}
 			if !slices.Equal(has, names) {
 				return fmt.Errorf("it has %v", has)
 			}
-			return leaf.CheckSignatureFrom(root)
+			return certificate.CheckSignatureFrom(root)
 		})
 	}
 }
 
-// The older mutual TLS of a mesh: who has no certificate is refused, or let in where the mode says so; who has one
-// is let in by its service's name; a restart changes neither the CA nor what is served.
+// The older mutual TLS of a mesh. A client without a certificate is denied, or accepted in the permissive mode; a
+// client with one is allowed by its service's SPIFFE ID. A restart changes neither the CA nor the served configuration.
 func TestMTLSOfAMesh(t *testing.T) {
 	w := newWorld(t)
 	w.apply(withMTLS("ca-1", "STRICT") + "---\ntype: Mesh\nname: other\nmtls: {enabledBackend: ca-1, backends: [{name: ca-1, type: builtin}]}\n" +
@@ -120,18 +120,18 @@ func TestMTLSOfAMesh(t *testing.T) {
 	})
 	ca, stranger := w.backendOf("default", "ca-1"), w.backendOf("other", "ca-1")
 	w.presents(ca, []string{"spiffe://default/web"}, inbound)
-	refused := func(what string, err error) {
+	denied := func(what string, err error) {
 		t.Helper()
 		if err == nil {
 			t.Errorf("%s is served", what)
 		}
 	}
 	if err := callsAs(ca, inbound, "spiffe://default/front"); err != nil {
-		t.Errorf("a caller with the name that is allowed is refused: %v", err)
+		t.Errorf("a caller with the allowed SPIFFE ID is denied: %v", err)
 	}
-	refused("a caller that no rule names", callsAs(ca, inbound, "spiffe://default/another"))
-	refused("a name of another mesh", callsAs(stranger, inbound, "spiffe://other/front"))
-	refused("a caller without a certificate", get("http://"+inbound))
+	denied("a caller that no rule names", callsAs(ca, inbound, "spiffe://default/another"))
+	denied("a name of another mesh", callsAs(stranger, inbound, "spiffe://other/front"))
+	denied("a caller without a certificate", get("http://"+inbound))
 
 	w.plane.kill()
 	w.startPlane()
@@ -143,7 +143,7 @@ func TestMTLSOfAMesh(t *testing.T) {
 	}
 	w.apply(withMTLS("ca-1", "PERMISSIVE"))
 	w.eventually("a caller without a certificate is served", func() error { return get("http://" + inbound) })
-	refused("a caller that no rule names, in the other mode", callsAs(ca, inbound, "spiffe://default/another"))
+	denied("a caller that no rule names, in the other mode", callsAs(ca, inbound, "spiffe://default/another"))
 	if err := get(outbound); err != nil {
 		t.Errorf("in the other mode: %v", err)
 	}
@@ -159,7 +159,7 @@ func TestMTLSOfAMesh(t *testing.T) {
 	}
 }
 
-// talk is a connection of bytes that stays open.
+// talk is an open TCP connection.
 type talk struct{ net.Conn }
 
 func (c talk) says() error {
@@ -174,13 +174,12 @@ func (c talk) says() error {
 	return nil
 }
 
-// What users change of mutual TLS costs no request: the mode, the backend that signs, and the way to a MeshIdentity
-// and back.
+// Changes of mutual TLS cost no request: the mode, the signing backend, and the migration to a MeshIdentity and back.
 func TestDrillMTLSModes(t *testing.T) {
 	w := newWorld(t)
 	w.apply(withMTLS("ca-1", "STRICT") + permitting("spiffe://default/workload/client"))
-	ask, servers := w.inMotion()
-	d := w.drill("the mtls of a mesh becomes PERMISSIVE and STRICT again", ask)
+	send, servers := w.inMotion()
+	d := w.drill("the mtls of a mesh becomes PERMISSIVE and STRICT again", send)
 	conn, err := net.Dial("tcp", w.address(3)+":10003")
 	if err != nil {
 		t.Fatal(err)
@@ -203,7 +202,7 @@ func TestDrillMTLSModes(t *testing.T) {
 		}
 	}
 	if *showDrills {
-		d.during(40 * time.Second) // longer than what is drained is let be
+		d.during(40 * time.Second) // longer than a drain
 		if err := open.says(); err != nil {
 			t.Errorf("a connection that was open before the modes: %v", err)
 		}
@@ -217,9 +216,9 @@ var namesOfServices = []string{"spiffe://default/http", "spiffe://default/http2"
 func TestDrillMTLSBackends(t *testing.T) {
 	w := newWorld(t)
 	w.apply(withMTLS("ca-1", "STRICT") + permitting("spiffe://default/workload/client"))
-	ask, servers := w.inMotion()
+	send, servers := w.inMotion()
 	w.presents(w.backendOf("default", "ca-1"), namesOfServices, servers...)
-	d := w.drill("another backend of the mtls of a mesh signs, while the control plane is killed", ask)
+	d := w.drill("another backend of the mtls of a mesh signs, while the control plane is killed", send)
 	d.more(25)
 	w.apply(withMTLS("ca-2", "STRICT"))
 	w.plane.kill()
@@ -233,9 +232,9 @@ func TestDrillFromMTLSToAMeshIdentityAndBack(t *testing.T) {
 	w := newWorld(t)
 	w.newCA()
 	w.apply(withMTLS("ca-1", "STRICT") + permitting("spiffe://default/workload/client"))
-	ask, servers := w.inMotion()
+	send, servers := w.inMotion()
 	w.presents(w.backendOf("default", "ca-1"), namesOfServices, servers...)
-	d := w.drill("a mesh moves from its mtls to a MeshIdentity and back", ask)
+	d := w.drill("a mesh moves from its mtls to a MeshIdentity and back", send)
 	d.more(25)
 	w.apply(shortLived)
 	w.named("spiffe://default.default.mesh.local/workload/web", servers...)
@@ -250,7 +249,7 @@ func TestDrillFromMTLSToAMeshIdentityAndBack(t *testing.T) {
 	d.end()
 }
 
-// All zones sign with the one authority that global makes, and take each other's proxies by it.
+// All zones sign with the CA that global generates, and accept each other's proxies by it.
 func TestDrillMTLSAcrossZones(t *testing.T) {
 	f := newFederation(t)
 	east, west := f.eastAndWestBy(withMTLS("ca-1", "STRICT") + permitting("spiffe://default/workload/client"))
@@ -271,7 +270,7 @@ func TestDrillMTLSAcrossZones(t *testing.T) {
 	d.end()
 }
 
-// signs waits until the certificates of all proxies of the mesh are of a backend.
+// signs waits until all proxies of the mesh have certificates of a backend.
 func (f *federation) signs(backend string) {
 	f.t.Helper()
 	f.global.eventually("the certificates of all zones are of "+backend, func() error {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Two agents of one Dataplane take the session from each other again and again, so that no control plane confirms a
-// drain: each of them drains all the same, before its supervisor ends it.
+// Two agents of one Dataplane take over the session from each other repeatedly, so no control plane confirms a drain.
+// Each of them drains nevertheless, before its supervisor ends it.
 func TestAnAgentDrainsWhoseSessionsBreak(t *testing.T) {
 	w := newWorld(t)
 	w.apply(secured)
