@@ -16,8 +16,10 @@ func All() []resource.Descriptor {
 		Meshes, MeshStatuses,
 		Zones, ZoneInsights,
 		ZoneIngresses, ZoneIngressInsights, ZoneIngressListenerStatuses, MeshZoneAddresses,
-		ZoneEgresses, ZoneEgressInsights, ZoneEgressStatuses, ZoneEgressCertificatesList, ZoneEgressListenerStatuses, MeshEgressAddresses,
-		Dataplanes, DataplaneInsights, DataplaneListenerStatuses, DataplaneCertificatesList, ChangingIdentitiesList, EvictedProxiesList,
+		ZoneEgresses, ZoneEgressInsights, ZoneEgressStatuses, ZoneEgressCertificatesList, ZoneEgressListenerStatuses,
+		MeshEgressAddresses,
+		Dataplanes, DataplaneInsights, DataplaneListenerStatuses, DataplaneCertificatesList, ChangingIdentitiesList,
+		EvictedProxiesList,
 		MeshServices, MeshServiceStatuses, RetainedEndpointsList, RetainedSNIRoutes,
 		MeshMultiZoneServices, MeshMultiZoneServiceStatuses,
 		MeshExternalServices, MeshExternalServiceStatuses, ExternalMaterials,
@@ -54,7 +56,9 @@ func Policies() []resource.Descriptor {
 
 // Written returns the kinds that users write.
 func Written() []resource.Descriptor {
-	return slices.DeleteFunc(All(), func(d resource.Descriptor) bool { return d.Describe().ReadOnly || d.Describe().Hidden })
+	return slices.DeleteFunc(All(), func(d resource.Descriptor) bool {
+		return d.Describe().ReadOnly || d.Describe().Hidden
+	})
 }
 
 // ByName returns a kind, or nil.

@@ -14,7 +14,8 @@ type ChangingIdentities struct {
 // ChangingIdentitiesList is the kind of [ChangingIdentities].
 var ChangingIdentitiesList = &resource.Kind[ChangingIdentities]{
 	Info: resource.Info{
-		Name: "ChangingIdentities", Plural: "changing-identities", Scope: resource.Mesh, ReadOnly: true, Hidden: true, MaxBytes: 4 << 20,
-		Sync: resource.ZoneToGlobal | resource.ZoneToZones,
+		Name: "ChangingIdentities", Plural: "changing-identities", Scope: resource.Mesh, ReadOnly: true, Hidden: true,
+		MaxBytes: 4 << 20,
+		Sync:     resource.ZoneToGlobal | resource.ZoneToZones,
 	},
 }

@@ -79,7 +79,8 @@ func NameProblem(name string) string {
 	case name == "":
 		return "is required"
 	case len(name) > maxName || !subdomain.MatchString(name):
-		return fmt.Sprintf("%s is not a name: lower case letters, digits, '-' and '.', at most %d, beginning and ending with a letter or digit", quote(name), maxName)
+		return fmt.Sprintf("%s is not a name: lower case letters, digits, '-' and '.', at most %d, beginning and "+
+			"ending with a letter or digit", quote(name), maxName)
 	}
 	return ""
 }
@@ -98,7 +99,8 @@ func MeshNameProblem(name string) string {
 	case name == "":
 		return "is required"
 	case len(name) > maxLabel || !label1035.MatchString(name):
-		return fmt.Sprintf("%s is not a name of a mesh or zone: lower case letters, digits and '-', at most %d, beginning with a letter, without a dot", quote(name), maxLabel)
+		return fmt.Sprintf("%s is not a name of a mesh or zone: lower case letters, digits and '-', at most %d, "+
+			"beginning with a letter, without a dot", quote(name), maxLabel)
 	}
 	return ""
 }
@@ -140,7 +142,9 @@ func (c *checks) address(field, address string) bool {
 	case ip.IsMulticast():
 		return c.add(field, "%s is a multicast address; name one of a machine", address)
 	case ip.Unmap().IsLinkLocalUnicast() || ip.Unmap() == broadcast:
-		return c.add(field, "%s is a link-local or broadcast address, which is another machine on each link; name one of a machine", address)
+		return c.add(field,
+			"%s is a link-local or broadcast address, which is another machine on each link; name one of a machine",
+			address)
 	case ip.Unmap().String() != address:
 		return c.add(field, "write %s as %s", address, ip.Unmap())
 	}
@@ -200,9 +204,11 @@ func (c *checks) labels(field string, labels map[string]string) {
 		case name == proxyType:
 			c.add(at, proxyTypeProblem)
 		case !isLabelName(name):
-			c.add(at, "is not a label's name: [PREFIX/]NAME, of letters, digits, '-', '_' and '.', NAME at most %d", maxLabel)
+			c.add(at, "is not a label's name: [PREFIX/]NAME, of letters, digits, '-', '_' and '.', NAME at most %d",
+				maxLabel)
 		case name != DisplayName && value != "" && (len(value) > maxLabel || !labelName.MatchString(value)):
-			c.add(at, "%s is not a label's value: letters, digits, '-', '_' and '.', at most %d", quote(value), maxLabel)
+			c.add(at, "%s is not a label's value: letters, digits, '-', '_' and '.', at most %d", quote(value),
+				maxLabel)
 		}
 	}
 }

@@ -35,11 +35,13 @@ type Networking struct {
 
 // ZoneIngressSection has the listener address of a zone ingress, and the address that other zones dial.
 type ZoneIngressSection struct {
-	Address           string `json:"address" schema:"required ip"`             // the listener of the proxy
-	Port              uint32 `json:"port" schema:"required port"`              // the listener of the proxy
-	AdvertisedAddress string `json:"advertisedAddress" schema:"required host"` // the IP address or host name that other zones dial
-	AdvertisedPort    uint32 `json:"advertisedPort" schema:"required port"`    // the port that other zones dial
-	Name              string `json:"name,omitempty" schema:"pattern=section"`  // the sectionName in policies; by default the port
+	Address string `json:"address" schema:"required ip"` // the listener of the proxy
+	Port    uint32 `json:"port" schema:"required port"`  // the listener of the proxy
+	// the IP address or host name that other zones dial
+	AdvertisedAddress string `json:"advertisedAddress" schema:"required host"`
+	AdvertisedPort    uint32 `json:"advertisedPort" schema:"required port"` // the port that other zones dial
+	// the sectionName in policies; by default the port
+	Name string `json:"name,omitempty" schema:"pattern=section"`
 }
 
 // Listener returns "address:port".
@@ -127,10 +129,12 @@ type TCPProbe struct{}
 
 // Outbound is one destination that the application reaches at an address of its own machine.
 type Outbound struct {
-	Address    string            `json:"address,omitempty" schema:"ip default=127.0.0.1"` // the address or port that the application dials
-	Port       uint32            `json:"port" schema:"required port"`                     // the address or port that the application dials
-	Tags       map[string]string `json:"tags,omitempty" schema:"tags"`                    // kuma.io/service is the destination, where backendRef is absent
-	BackendRef *BackendRef       `json:"backendRef,omitempty"`                            // the destination and its port
+	// the address or port that the application dials
+	Address string `json:"address,omitempty" schema:"ip default=127.0.0.1"`
+	Port    uint32 `json:"port" schema:"required port"` // the address or port that the application dials
+	// kuma.io/service is the destination, where backendRef is absent
+	Tags       map[string]string `json:"tags,omitempty" schema:"tags"`
+	BackendRef *BackendRef       `json:"backendRef,omitempty"` // the destination and its port
 }
 
 // EffectiveAddress returns the listener address of the outbound, 127.0.0.1 by default.
@@ -143,10 +147,11 @@ func (out *Outbound) EffectiveAddress() string {
 
 // BackendRef references a destination.
 type BackendRef struct {
-	Kind   string            `json:"kind" schema:"required enum=MeshService|MeshMultiZoneService|MeshExternalService"` // the kind or port of the destination
-	Name   string            `json:"name,omitempty" schema:"pattern=name"`                                             // the name of one destination
-	Labels map[string]string `json:"labels,omitempty" schema:"labels"`                                                 // the labels of the destinations
-	Port   uint32            `json:"port,omitempty" schema:"port"`                                                     // the kind or port of the destination
+	// the kind or port of the destination
+	Kind   string            `json:"kind" schema:"required enum=MeshService|MeshMultiZoneService|MeshExternalService"`
+	Name   string            `json:"name,omitempty" schema:"pattern=name"` // the name of one destination
+	Labels map[string]string `json:"labels,omitempty" schema:"labels"`     // the labels of the destinations
+	Port   uint32            `json:"port,omitempty" schema:"port"`         // the kind or port of the destination
 }
 
 // TransparentProxying describes the redirection of the machine's connections to the proxy.
@@ -235,12 +240,17 @@ func (in *Inbound) Section() string { return in.Listener() + "/" + in.Name }
 // Dataplanes is the kind of [Dataplane].
 var Dataplanes = &resource.Kind[Dataplane]{
 	Info: resource.Info{
-		Name: "Dataplane", Plural: "dataplanes", ShortName: "dp", Scope: resource.Mesh, Sync: resource.ZoneToGlobal, Flat: true, MaxBytes: 256 << 10,
+		Name: "Dataplane", Plural: "dataplanes", ShortName: "dp", Scope: resource.Mesh, Sync: resource.ZoneToGlobal,
+		Flat: true, MaxBytes: 256 << 10,
 		Replaced: map[string]string{
-			"networking.gateway":                                  "has no meaning here; use networking.zoneIngress, or an Envoy Gateway in front of the mesh",
-			"networking.listeners":                                "has no meaning here; use networking.zoneIngress and networking.zoneEgress",
-			"networking.advertisedAddress":                        "has no meaning here; use networking.zoneIngress.advertisedAddress",
-			"networking.transparentProxying.directAccessServices": "is not served by this release; list the destination in reachableBackends",
+			"networking.gateway": "has no meaning here; use networking.zoneIngress, " +
+				"or an Envoy Gateway in front of the mesh",
+			"networking.listeners": "has no meaning here; use networking.zoneIngress " +
+				"and networking.zoneEgress",
+			"networking.advertisedAddress": "has no meaning here; use " +
+				"networking.zoneIngress.advertisedAddress",
+			"networking.transparentProxying.directAccessServices": "is not served by this release; list the " +
+				"destination in reachableBackends",
 			"probes":  "has no meaning here; use serviceProbe of the inbound",
 			"metrics": "has no meaning here; use a MeshMetric",
 		},
@@ -308,15 +318,19 @@ type ServedEgress struct {
 
 // DataplaneListenerStatuses is the kind of [DataplaneListenerStatus].
 var DataplaneListenerStatuses = &resource.Kind[DataplaneListenerStatus]{
-	Info: resource.Info{Name: "DataplaneListenerStatus", Plural: "dataplane-listener-statuses", Scope: resource.Mesh, ReadOnly: true, Hidden: true},
+	Info: resource.Info{Name: "DataplaneListenerStatus", Plural: "dataplane-listener-statuses", Scope: resource.Mesh,
+		ReadOnly: true, Hidden: true},
 }
 
 // DataplaneInsight is the connection status of a proxy.
 type DataplaneInsight struct {
-	Subscriptions  []Subscription `json:"subscriptions,omitempty" schema:"maxItems=64"`                // the proxy's connections, the latest last
-	ReadyListeners []string       `json:"readyListeners,omitempty" schema:"maxItems=512 maxLength=64"` // the listeners that serve, such as 10.0.0.1:8080
-	NACKs          []NACK         `json:"nacks,omitempty" schema:"maxItems=1024"`                      // the resources that its Envoy rejected (NACKs)
-	Certificate    *Certificate   `json:"certificate,omitempty"`                                       // the last issued certificate
+	// the proxy's connections, the latest last
+	Subscriptions []Subscription `json:"subscriptions,omitempty" schema:"maxItems=64"`
+	// the listeners that serve, such as 10.0.0.1:8080
+	ReadyListeners []string `json:"readyListeners,omitempty" schema:"maxItems=512 maxLength=64"`
+	// the resources that its Envoy rejected (NACKs)
+	NACKs       []NACK       `json:"nacks,omitempty" schema:"maxItems=1024"`
+	Certificate *Certificate `json:"certificate,omitempty"` // the last issued certificate
 	// MTLS is the same certificate in the shape that clients of Kuma read. It is computed on reading, and not stored.
 	MTLS *ProxyMTLS `json:"mTLS,omitempty"`
 	// NotAdmitted is the reason why the mesh does not admit the proxy, computed on reading; absent where the mesh
@@ -335,7 +349,8 @@ type Subscription struct {
 	ID                     string `json:"id" schema:"maxLength=253"`                     // the id of the connection
 	ControlPlaneInstanceID string `json:"controlPlaneInstanceId" schema:"maxLength=253"` // the id of the replica
 	ConnectTime            Time   `json:"connectTime"`                                   // the start of the connection
-	DisconnectTime         *Time  `json:"disconnectTime,omitempty"`                      // the end of the connection; absent while it is open
+	// the end of the connection; absent while it is open
+	DisconnectTime *Time `json:"disconnectTime,omitempty"`
 	// Version is the versions of the proxy's programs.
 	Version *ProxyVersion `json:"version,omitempty"`
 	// Status is the counts of responses on this connection. The replica that holds the connection computes it on
@@ -394,10 +409,12 @@ type ResponseCounts struct {
 
 // ProxyMTLS is the certificate of a proxy in the shape that clients of Kuma read.
 type ProxyMTLS struct {
-	CertificateExpirationTime   Time     `json:"certificateExpirationTime"`                           // the expiry
-	LastCertificateRegeneration Time     `json:"lastCertificateRegeneration"`                         // the start of the validity
-	IssuedBackend               string   `json:"issuedBackend" schema:"maxLength=253"`                // the MeshIdentity, or the backend of the mesh's mtls
-	SupportedBackends           []string `json:"supportedBackends" schema:"maxItems=1 maxLength=253"` // the same as issuedBackend
+	CertificateExpirationTime Time `json:"certificateExpirationTime"` // the expiry
+	// the start of the validity
+	LastCertificateRegeneration Time `json:"lastCertificateRegeneration"`
+	// the MeshIdentity, or the backend of the mesh's mtls
+	IssuedBackend     string   `json:"issuedBackend" schema:"maxLength=253"`
+	SupportedBackends []string `json:"supportedBackends" schema:"maxItems=1 maxLength=253"` // the same as issuedBackend
 }
 
 // NACK is a resource that Envoy rejected, with Envoy's error.
@@ -424,17 +441,20 @@ func (i *DataplaneInsight) Connected() bool {
 
 // Certificate is the last workload certificate of a proxy.
 type Certificate struct {
-	SpiffeID   string   `json:"spiffeID" schema:"maxLength=2048"`                       // the SPIFFE ID, the first where there are several
-	Further    []string `json:"further,omitempty" schema:"maxItems=512 maxLength=2048"` // the other SPIFFE IDs, sorted
-	Serial     string   `json:"serial" schema:"maxLength=64"`                           // the serial number
-	Issuer     string   `json:"issuer" schema:"maxLength=253"`                          // the MeshIdentity, or the backend of the mesh's mtls
-	NotBefore  Time     `json:"notBefore"`                                              // the start of the validity
-	Expiration Time     `json:"expiration"`                                             // the expiry
+	// the SPIFFE ID, the first where there are several
+	SpiffeID string   `json:"spiffeID" schema:"maxLength=2048"`
+	Further  []string `json:"further,omitempty" schema:"maxItems=512 maxLength=2048"` // the other SPIFFE IDs, sorted
+	Serial   string   `json:"serial" schema:"maxLength=64"`                           // the serial number
+	// the MeshIdentity, or the backend of the mesh's mtls
+	Issuer     string `json:"issuer" schema:"maxLength=253"`
+	NotBefore  Time   `json:"notBefore"`  // the start of the validity
+	Expiration Time   `json:"expiration"` // the expiry
 }
 
 // DataplaneInsights is the kind of [DataplaneInsight].
 var DataplaneInsights = &resource.Kind[DataplaneInsight]{
-	Info: resource.Info{Name: "DataplaneInsight", Plural: "dataplane-insights", Aliases: []string{"dataplaneinsights"}, Scope: resource.Mesh, Sync: resource.ZoneToGlobal, Flat: true, ReadOnly: true},
+	Info: resource.Info{Name: "DataplaneInsight", Plural: "dataplane-insights", Aliases: []string{"dataplaneinsights"},
+		Scope: resource.Mesh, Sync: resource.ZoneToGlobal, Flat: true, ReadOnly: true},
 }
 
 // Changing reports whether an inbound accepts both mutual TLS and plaintext.

@@ -23,7 +23,8 @@ func (c *checks) services(at string, n *Networking) {
 		}
 	}
 	if len(values) > maxServices {
-		c.add(at, "has %d values of the tag %s, want %d at most; write MeshServices that select other tags", len(values), ServiceTag, maxServices)
+		c.add(at, "has %d values of the tag %s, want %d at most; write MeshServices that select other tags",
+			len(values), ServiceTag, maxServices)
 	}
 }
 
@@ -85,12 +86,15 @@ func (c *checks) forwarding(at string, n *Networking, in Inbound) {
 		c.add(at+".address", "is required where networking.address is absent")
 		return
 	}
-	if admin := n.Admin; admin != nil && admin.Port != 0 && admin.Port <= 65535 && effective.ServicePort == admin.Port && isLoopback(effective.ServiceAddress) {
-		c.add(at+".servicePort", "is networking.admin.port, at which the proxy's administration interface listens, which authenticates no caller; name the application's port")
+	if admin := n.Admin; admin != nil && admin.Port != 0 && admin.Port <= 65535 &&
+		effective.ServicePort == admin.Port && isLoopback(effective.ServiceAddress) {
+		c.add(at+".servicePort", "is networking.admin.port, at which the proxy's administration interface listens, "+
+			"which authenticates no caller; name the application's port")
 	}
 	itself := effective.ServiceAddress == effective.Address && effective.ServicePort == effective.Port
 	if n.TransparentProxying == nil && itself {
-		c.add(at+".servicePort", "the proxy would listen on %s and forward to it; let the application listen on another port or address and name it here or in serviceAddress", effective.Listener())
+		c.add(at+".servicePort", "the proxy would listen on %s and forward to it; let the application listen on "+
+			"another port or address and name it here or in serviceAddress", effective.Listener())
 	}
 }
 
@@ -260,7 +264,9 @@ func (c *checks) sharedListeners(n *Networking) {
 		other := n.Effective(n.Inbound[j])
 		differs := func(field string, mine, theirs any) {
 			if mine != theirs {
-				c.add(fmt.Sprintf("networking.inbound[%d].%s", i, field), "is %v, and %v in networking.inbound[%d], which shares the listener %s; they must agree", mine, theirs, j, in.Listener())
+				c.add(fmt.Sprintf("networking.inbound[%d].%s", i, field),
+					"is %v, and %v in networking.inbound[%d], which shares the listener %s; they must agree", mine,
+					theirs, j, in.Listener())
 			}
 		}
 		differs("protocol", in.Protocol, other.Protocol)
@@ -359,7 +365,8 @@ func (c *checks) transparentProxying(at string, n *Networking) {
 	c.optionalOneOf(at+".ipFamilyMode", t.IPFamilyMode, "DualStack", "IPv4", "IPv6")
 	for i, service := range t.ReachableServices {
 		if !tagValue.MatchString(service) {
-			c.add(fmt.Sprintf("%s.reachableServices[%d]", at, i), "%s is not a value of the tag %s", quote(service), ServiceTag)
+			c.add(fmt.Sprintf("%s.reachableServices[%d]", at, i), "%s is not a value of the tag %s", quote(service),
+				ServiceTag)
 		}
 	}
 	if t.ReachableBackends == nil {

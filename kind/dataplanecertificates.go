@@ -52,7 +52,8 @@ type WorkloadCertificate struct {
 
 // DataplaneCertificatesList is the kind of [DataplaneCertificates].
 var DataplaneCertificatesList = &resource.Kind[DataplaneCertificates]{
-	Info: resource.Info{Name: "DataplaneCertificates", Plural: "dataplane-certificates", Scope: resource.Mesh, ReadOnly: true, Hidden: true},
+	Info: resource.Info{Name: "DataplaneCertificates", Plural: "dataplane-certificates", Scope: resource.Mesh,
+		ReadOnly: true, Hidden: true},
 }
 
 // SpiffeIDs returns the sorted SPIFFE IDs with which clients accept the proxy: those of its certificates, and the next
@@ -149,5 +150,7 @@ func (l *DataplaneCertificates) InUse() *WorkloadCertificate {
 
 // Valid reports whether a certificate is valid at a time.
 func (l *DataplaneCertificates) Valid(at time.Time) bool {
-	return slices.ContainsFunc(l.Certificates, func(certificate WorkloadCertificate) bool { return certificate.Until.After(at) })
+	return slices.ContainsFunc(l.Certificates, func(certificate WorkloadCertificate) bool {
+		return certificate.Until.After(at)
+	})
 }

@@ -11,7 +11,7 @@ import (
 func namesOf(list string) kind.SpiffeIDs { return kind.SpiffeIDsOf(strings.Fields(list)...) }
 
 // No client sees a SPIFFE ID that it does not accept yet. SPIFFE IDs may be added to those that a proxy presents; one
-// is removed only in favour of accepted ones.
+// is removed only in favor of accepted ones.
 func TestWhichNamesMayBeSigned(t *testing.T) {
 	for _, c := range []struct {
 		used, accepted, wanted string
@@ -36,7 +36,8 @@ func TestWhichNamesMayBeSigned(t *testing.T) {
 			row.Next = &kind.NextIdentity{SpiffeIDs: namesOf(c.accepted), Accepted: true}
 		}
 		if may := row.MaySign(namesOf(c.wanted)); may != c.may {
-			t.Errorf("with [%s] in use and [%s] accepted, [%s] may be signed: %v, want %v", c.used, c.accepted, c.wanted, may, c.may)
+			t.Errorf("with [%s] in use and [%s] accepted, [%s] may be signed: %v, want %v", c.used, c.accepted,
+				c.wanted, may, c.may)
 		}
 	}
 }
@@ -64,7 +65,8 @@ func TestNamesThatStandForEachOther(t *testing.T) {
 			row.Next = &kind.NextIdentity{SpiffeIDs: namesOf(c.next)}
 		}
 		if got := fmt.Sprint(row.Aliases()); got != c.want {
-			t.Errorf("leaves of %q and [%s] next: %s stand for each other, want %s", c.certificates, c.next, got, c.want)
+			t.Errorf("leaves of %q and [%s] next: %s stand for each other, want %s", c.certificates, c.next, got,
+				c.want)
 		}
 	}
 }

@@ -9,9 +9,10 @@ import (
 
 // DataSource is the source of a secret value.
 type DataSource struct {
-	Type           string          `json:"type" schema:"required enum=Secret|InsecureInline"` // the type of the source
-	SecretRef      *SecretRef      `json:"secretRef,omitempty"`                               // the Secret, with the type Secret
-	InsecureInline *InsecureInline `json:"insecureInline,omitempty"`                          // the value, with the type InsecureInline
+	Type string `json:"type" schema:"required enum=Secret|InsecureInline"` // the type of the source
+	// the Secret, with the type Secret
+	SecretRef      *SecretRef      `json:"secretRef,omitempty"`
+	InsecureInline *InsecureInline `json:"insecureInline,omitempty"` // the value, with the type InsecureInline
 }
 
 // SecretRef references a Secret of the same mesh.

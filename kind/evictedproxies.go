@@ -20,7 +20,8 @@ type EvictedProxy struct {
 // EvictedProxiesList is the kind of [EvictedProxies].
 var EvictedProxiesList = &resource.Kind[EvictedProxies]{
 	Info: resource.Info{
-		Name: "EvictedProxies", Plural: "evicted-proxies", Scope: resource.Mesh, ReadOnly: true, Hidden: true, MaxBytes: 4 << 20,
-		Sync: resource.ZoneToGlobal | resource.ZoneToZones,
+		Name: "EvictedProxies", Plural: "evicted-proxies", Scope: resource.Mesh, ReadOnly: true, Hidden: true,
+		MaxBytes: 4 << 20,
+		Sync:     resource.ZoneToGlobal | resource.ZoneToZones,
 	},
 }

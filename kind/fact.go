@@ -62,7 +62,9 @@ func SectionFacts(n *Networking) []string {
 		facts = append(facts, strings.TrimSpace(fmt.Sprintf("%s%s %s", egressWord, z.Listener(), z.Name)))
 	}
 	if z := n.ZoneIngress; z != nil {
-		facts = append(facts, strings.TrimSpace(fmt.Sprintf("%s%s %s:%d %s", ingressWord, z.Listener(), z.AdvertisedAddress, z.AdvertisedPort, z.Name)))
+		facts = append(facts,
+			strings.TrimSpace(fmt.Sprintf("%s%s %s:%d %s", ingressWord, z.Listener(), z.AdvertisedAddress,
+				z.AdvertisedPort, z.Name)))
 	}
 	return facts
 }
@@ -153,13 +155,16 @@ func VouchOperator(before, after *resource.Object[Dataplane]) {
 	}
 	facts := Facts(after)
 	agents := func(fact string) bool {
-		return slices.Contains(had, fact) || slices.Contains(record.Agent, fact) || slices.Contains(record.Agent, anyFact)
+		return slices.Contains(had, fact) || slices.Contains(record.Agent, fact) ||
+			slices.Contains(record.Agent, anyFact)
 	}
 	after.Vouched = resource.Vouched{
 		Operator: slices.DeleteFunc(slices.Clone(facts), func(fact string) bool {
 			return agents(fact) && !slices.Contains(record.Operator, fact)
 		}),
-		Token: slices.DeleteFunc(slices.Clone(record.Token), func(fact string) bool { return !slices.Contains(facts, fact) }),
+		Token: slices.DeleteFunc(slices.Clone(record.Token), func(fact string) bool {
+			return !slices.Contains(facts, fact)
+		}),
 		Agent: record.Agent,
 	}
 }

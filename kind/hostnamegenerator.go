@@ -28,7 +28,8 @@ type HostnameSelector struct {
 // HostnameGenerators is the kind of [HostnameGenerator].
 var HostnameGenerators = &resource.Kind[HostnameGenerator]{
 	Info: resource.Info{
-		Name: "HostnameGenerator", Plural: "hostnamegenerators", ShortName: "hg", Scope: resource.Global, Sync: resource.GlobalToZones | resource.ZoneToGlobal,
+		Name: "HostnameGenerator", Plural: "hostnamegenerators", ShortName: "hg", Scope: resource.Global,
+		Sync: resource.GlobalToZones | resource.ZoneToGlobal,
 		Replaced: map[string]string{
 			"extension": "has no meaning here; use `template`",
 		},
@@ -44,7 +45,9 @@ func validateHostnameGenerator(o *resource.Object[HostnameGenerator]) resource.P
 		return c.problems
 	}
 	if sample, ok := c.template("spec.template", o.Spec.Template, HostnameActions, ""); ok && !IsHostname(sample) {
-		c.add("spec.template", "%s does not render to a host name: want lower case letters, digits and '-', in parts between dots", quote(o.Spec.Template))
+		c.add("spec.template",
+			"%s does not render to a host name: want lower case letters, digits and '-', in parts between dots",
+			quote(o.Spec.Template))
 	}
 	return c.problems
 }
@@ -54,14 +57,16 @@ func (c *checks) hostnameSelector(at string, s HostnameSelector) {
 	for _, kind := range []struct {
 		field    string
 		selector *LabelSelector
-	}{{".meshService", s.MeshService}, {".meshMultiZoneService", s.MeshMultiZoneService}, {".meshExternalService", s.MeshExternalService}} {
+	}{{".meshService", s.MeshService}, {".meshMultiZoneService", s.MeshMultiZoneService},
+		{".meshExternalService", s.MeshExternalService}} {
 		if kind.selector != nil {
 			ways++
 			c.labels(at+kind.field+".matchLabels", kind.selector.MatchLabels)
 		}
 	}
 	if ways != 1 {
-		c.add(at, "has %d selections, want exactly one of meshService, meshMultiZoneService, meshExternalService; {matchLabels: {}} selects all", ways)
+		c.add(at, "has %d selections, want exactly one of meshService, meshMultiZoneService, meshExternalService; "+
+			"{matchLabels: {}} selects all", ways)
 	}
 }
 

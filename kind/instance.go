@@ -21,7 +21,8 @@ type Leadership struct {
 
 // Leaderships is the kind of [Leadership]. Its only row is [LeadershipName].
 var Leaderships = &resource.Kind[Leadership]{
-	Info: resource.Info{Name: "Leadership", Plural: "leaderships", Scope: resource.Global, ReadOnly: true, Hidden: true},
+	Info: resource.Info{Name: "Leadership", Plural: "leaderships", Scope: resource.Global, ReadOnly: true,
+		Hidden: true},
 }
 
 // LeadershipName is the name of the only [Leadership].
@@ -36,5 +37,6 @@ type AckRequest struct {
 
 // AckRequests is the kind of [AckRequest].
 var AckRequests = &resource.Kind[AckRequest]{
-	Info: resource.Info{Name: "AckRequest", Plural: "ack-requests", Scope: resource.Global, ReadOnly: true, Hidden: true},
+	Info: resource.Info{Name: "AckRequest", Plural: "ack-requests", Scope: resource.Global, ReadOnly: true,
+		Hidden: true},
 }

@@ -73,7 +73,8 @@ func LackingText(name string) string { return name + " is a kind of Kuma that th
 func Parse(doc []byte) (resource.Document, error) {
 	written, err := resource.ParseDocument(doc, ByName)
 	if lacking := Lacking(resource.UnknownType(err)); lacking != "" {
-		return written, &resource.Error{Code: resource.Invalid, Detail: LackingText(lacking), Problems: resource.Problems{{Field: "type", Reason: "remove the document"}}}
+		return written, &resource.Error{Code: resource.Invalid, Detail: LackingText(lacking),
+			Problems: resource.Problems{{Field: "type", Reason: "remove the document"}}}
 	}
 	return written, err
 }

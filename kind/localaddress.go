@@ -7,7 +7,7 @@ import (
 )
 
 // localNetworks are the networks that have no external server, with their description. An address there means the
-// dialling machine, its link, several machines, or the metadata of a cloud. (RFC 6890; the metadata addresses are those
+// dialing machine, its link, several machines, or the metadata of a cloud. (RFC 6890; the metadata addresses are those
 // of AWS, Azure, Alibaba Cloud and Google Cloud.)
 var localNetworks = []struct {
 	prefix netip.Prefix
@@ -70,7 +70,8 @@ func contained(ip netip.Addr) []netip.Addr {
 		return []netip.Addr{last}
 	case localNAT64.Contains(ip): // the prefix length of the translator is unknown: 48, 56, 64 or 96 bits
 		return []netip.Addr{
-			last, netip.AddrFrom4([4]byte{b[6], b[7], b[9], b[10]}), netip.AddrFrom4([4]byte{b[7], b[9], b[10], b[11]}), netip.AddrFrom4([4]byte(b[9:13])),
+			last, netip.AddrFrom4([4]byte{b[6], b[7], b[9], b[10]}), netip.AddrFrom4([4]byte{b[7], b[9], b[10], b[11]}),
+			netip.AddrFrom4([4]byte(b[9:13])),
 		}
 	case sixToFour.Contains(ip):
 		return []netip.Addr{first}

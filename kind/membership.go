@@ -33,7 +33,8 @@ func (m *Membership) NotAdmittedReason(dp *resource.Object[Dataplane], zone stri
 	for i := range parts {
 		for rule := range m.Blocked {
 			if m.Blocked[rule].matches(&parts[i]) {
-				return fmt.Sprintf("mesh %s does not admit Dataplane %s: %s blocked by dataplaneProxyMembership.blocked[%d] %s",
+				return fmt.Sprintf(
+					"mesh %s does not admit Dataplane %s: %s blocked by dataplaneProxyMembership.blocked[%d] %s",
 					dp.Mesh, dp.Name, parts[i].is, rule, m.Blocked[rule])
 			}
 		}
@@ -41,7 +42,8 @@ func (m *Membership) NotAdmittedReason(dp *resource.Object[Dataplane], zone stri
 	for i := range parts {
 		allows := func(rule MembershipRule) bool { return rule.matches(&parts[i]) }
 		if len(m.Allowed) > 0 && !slices.ContainsFunc(m.Allowed, allows) {
-			return fmt.Sprintf("mesh %s does not admit Dataplane %s: %s allowed by none of dataplaneProxyMembership.allowed: %s",
+			return fmt.Sprintf(
+				"mesh %s does not admit Dataplane %s: %s allowed by none of dataplaneProxyMembership.allowed: %s",
 				dp.Mesh, dp.Name, parts[i].is, someRules(m.Allowed))
 		}
 	}
@@ -62,7 +64,8 @@ func judgedOf(dp *resource.Object[Dataplane], zone string) []judged {
 	}
 	var parts []judged
 	for i := range dp.Spec.Networking.Inbound {
-		parts = append(parts, judged{fmt.Sprintf("networking.inbound[%d] is", i), dp.Spec.Networking.Inbound[i].Tags, zone, env})
+		parts = append(parts, judged{fmt.Sprintf("networking.inbound[%d] is", i), dp.Spec.Networking.Inbound[i].Tags,
+			zone, env})
 	}
 	return parts
 }

@@ -124,7 +124,8 @@ type DPCert struct {
 
 // DPCertRotation has the parameters of certificate rotation.
 type DPCertRotation struct {
-	Expiration string `json:"expiration,omitempty" schema:"pattern=duration default=24h"` // the validity of a certificate, 10s to 365d
+	// the validity of a certificate, 10s to 365d
+	Expiration string `json:"expiration,omitempty" schema:"pattern=duration default=24h"`
 }
 
 // MTLSConf is the CA of a [MTLSBackend].
@@ -136,8 +137,10 @@ type MTLSConf struct {
 
 // BuiltinCACert has the parameters of a builtin CA.
 type BuiltinCACert struct {
-	RSABits    uint32 `json:"RSAbits,omitempty" schema:"min=2048 max=8192 default=2048"`  // the size of its RSA key in bits
-	Expiration string `json:"expiration,omitempty" schema:"pattern=duration default=10y"` // the validity of the CA, 1h to 100y
+	// the size of its RSA key in bits
+	RSABits uint32 `json:"RSAbits,omitempty" schema:"min=2048 max=8192 default=2048"`
+	// the validity of the CA, 1h to 100y
+	Expiration string `json:"expiration,omitempty" schema:"pattern=duration default=10y"`
 }
 
 // LegacyDataSource is the source of a value; it has exactly one of its fields.
@@ -195,7 +198,8 @@ type PodMembers struct {
 // Meshes is the kind of [Mesh].
 var Meshes = &resource.Kind[Mesh]{
 	Info: resource.Info{
-		Name: "Mesh", Plural: "meshes", ShortName: "m", Scope: resource.Global, Sync: resource.GlobalToZones, Flat: true,
+		Name: "Mesh", Plural: "meshes", ShortName: "m", Scope: resource.Global, Sync: resource.GlobalToZones,
+		Flat: true,
 		Replaced: map[string]string{
 			"networking":  "has no meaning here; MeshPassthrough decides what may leave the mesh",
 			"tracing":     "has no meaning here; use a MeshTrace",
@@ -203,10 +207,12 @@ var Meshes = &resource.Kind[Mesh]{
 			"metrics":     "has no meaning here; use a MeshMetric",
 			"constraints": "has no meaning here; use dataplaneProxyMembership",
 
-			"mtls.backends.conf.cert.file":        useASecret,
-			"mtls.backends.conf.key.file":         useASecret,
-			"mtls.backends.rootChain":             "has no meaning here; leave it out: nothing is asked for with a time limit",
-			"mtls.backends.dpCert.requestTimeout": "has no meaning here; leave it out: nothing is asked for with a time limit",
+			"mtls.backends.conf.cert.file": useASecret,
+			"mtls.backends.conf.key.file":  useASecret,
+			"mtls.backends.rootChain": "has no meaning here; leave it out: nothing is asked for with " +
+				"a time limit",
+			"mtls.backends.dpCert.requestTimeout": "has no meaning here; leave it out: nothing is asked for with " +
+				"a time limit",
 		},
 	},
 	Default:  defaultMesh,

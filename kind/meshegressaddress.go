@@ -23,5 +23,6 @@ func (m *MeshEgressAddress) Usable() []ZoneProxyAddress {
 
 // MeshEgressAddresses is the kind of [MeshEgressAddress].
 var MeshEgressAddresses = &resource.Kind[MeshEgressAddress]{
-	Info: resource.Info{Name: "MeshEgressAddress", Plural: "meshegressaddresses", Scope: resource.Mesh, ReadOnly: true, Hidden: true},
+	Info: resource.Info{Name: "MeshEgressAddress", Plural: "meshegressaddresses", Scope: resource.Mesh, ReadOnly: true,
+		Hidden: true},
 }

@@ -77,7 +77,8 @@ func (c *checks) externalAddress(field, address string) {
 	} else {
 		c.hostname(field, address, "neither an IP address nor a host name")
 		if longest := maxName - len(ExternalSuffix); len(address) > longest && len(address) <= maxName {
-			c.add(field, "has %d characters, want %d at most: zone egresses look it up with a suffix", len(address), longest)
+			c.add(field, "has %d characters, want %d at most: zone egresses look it up with a suffix", len(address),
+				longest)
 		}
 	}
 }
@@ -85,7 +86,9 @@ func (c *checks) externalAddress(field, address string) {
 // hostname requires a host name. notOne describes an invalid value.
 func (c *checks) hostname(field, name, notOne string) bool {
 	if !IsHostname(name) {
-		return c.add(field, "%s is %s: want lower case letters, digits and '-', in parts between dots, the last not a number", quote(name), notOne)
+		return c.add(field,
+			"%s is %s: want lower case letters, digits and '-', in parts between dots, the last not a number",
+			quote(name), notOne)
 	}
 	return true
 }
@@ -93,12 +96,14 @@ func (c *checks) hostname(field, name, notOne string) bool {
 func (c *checks) externalTLS(at string, t *ExternalTLS, protocol Protocol) {
 	if !t.Enabled {
 		if t.Version != nil || t.AllowRenegotiation || t.Verification != nil {
-			c.add(at+".enabled", "is not true, so that what else stands in tls has no effect; enable it, or leave tls out")
+			c.add(at+".enabled",
+				"is not true, so that what else stands in tls has no effect; enable it, or leave tls out")
 		}
 		return
 	}
 	if protocol == TLS {
-		c.add(at+".enabled", "is true, while match.protocol is tls: the application speaks TLS with the endpoints itself; leave tls out, or write another protocol")
+		c.add(at+".enabled", "is true, while match.protocol is tls: the application speaks TLS with the endpoints "+
+			"itself; leave tls out, or write another protocol")
 	}
 	if t.Version != nil {
 		c.tlsVersions(at+".version", t.Version)
@@ -141,10 +146,12 @@ func (c *checks) verification(at string, v *ExternalVerification) {
 // skipped rejects a field that has no effect in the mode.
 func (c *checks) skipped(at string, v *ExternalVerification) {
 	if len(v.SubjectAltNames) > 0 && v.Mode != Secured {
-		c.add(at+".subjectAltNames", "has no effect with the mode %s, which checks no name; leave it out, or use Secured", v.Mode)
+		c.add(at+".subjectAltNames",
+			"has no effect with the mode %s, which checks no name; leave it out, or use Secured", v.Mode)
 	}
 	if v.CACert != nil && (v.Mode == SkipCA || v.Mode == SkipAll) {
-		c.add(at+".caCert", "has no effect with the mode %s, which trusts every certificate; leave it out, or use Secured", v.Mode)
+		c.add(at+".caCert",
+			"has no effect with the mode %s, which trusts every certificate; leave it out, or use Secured", v.Mode)
 	}
 }
 

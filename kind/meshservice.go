@@ -55,7 +55,8 @@ type ServiceSelector struct {
 
 // LabelSelector matches labels; an empty one matches everything.
 type LabelSelector struct {
-	MatchLabels map[string]string `json:"matchLabels,omitzero" schema:"labels"` // required labels; {} matches everything
+	// required labels; {} matches everything
+	MatchLabels map[string]string `json:"matchLabels,omitzero" schema:"labels"`
 }
 
 // Matches reports whether labels has every label of the selector.
@@ -128,8 +129,9 @@ func (p *PortRef) UnmarshalJSON(raw []byte) error {
 
 // ServiceIdentity is a SPIFFE ID or service tag that a service's servers present.
 type ServiceIdentity struct {
-	Type  string `json:"type" schema:"required enum=ServiceTag|SpiffeID"` // SpiffeID, or ServiceTag for the older mutual TLS
-	Value string `json:"value" schema:"required maxLength=2048"`          // the name
+	// SpiffeID, or ServiceTag for the older mutual TLS
+	Type  string `json:"type" schema:"required enum=ServiceTag|SpiffeID"`
+	Value string `json:"value" schema:"required maxLength=2048"` // the name
 }
 
 // Kinds of ServiceIdentity.
@@ -260,7 +262,8 @@ func (c *checks) targetPort(field string, target *PortRef, port uint32) {
 // MeshServices is the kind of [MeshService].
 var MeshServices = &resource.Kind[MeshService]{
 	Info: resource.Info{
-		Name: "MeshService", Plural: "meshservices", ShortName: "msvc", Computed: []string{"snis"}, Scope: resource.Mesh, Sync: resource.ZoneToGlobal | resource.ZoneToZones,
+		Name: "MeshService", Plural: "meshservices", ShortName: "msvc", Computed: []string{"snis"},
+		Scope: resource.Mesh, Sync: resource.ZoneToGlobal | resource.ZoneToZones,
 	},
 	Default:  defaultMeshService,
 	Validate: validateMeshService,
@@ -328,5 +331,6 @@ type DataplaneCount struct {
 
 // MeshServiceStatuses is the kind of [MeshServiceStatus].
 var MeshServiceStatuses = &resource.Kind[MeshServiceStatus]{
-	Info: resource.Info{Name: "MeshServiceStatus", Plural: "meshservicestatuses", Scope: resource.Mesh, ReadOnly: true, Hidden: true, StatusOf: "MeshService"},
+	Info: resource.Info{Name: "MeshServiceStatus", Plural: "meshservicestatuses", Scope: resource.Mesh, ReadOnly: true,
+		Hidden: true, StatusOf: "MeshService"},
 }

@@ -12,5 +12,6 @@ type MeshStatus struct {
 
 // MeshStatuses is the kind of [MeshStatus].
 var MeshStatuses = &resource.Kind[MeshStatus]{
-	Info: resource.Info{Name: "MeshStatus", Plural: "mesh-statuses", Scope: resource.Global, ReadOnly: true, Hidden: true, StatusOf: "Mesh"},
+	Info: resource.Info{Name: "MeshStatus", Plural: "mesh-statuses", Scope: resource.Global, ReadOnly: true,
+		Hidden: true, StatusOf: "Mesh"},
 }

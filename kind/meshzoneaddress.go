@@ -58,7 +58,8 @@ func validateMeshZoneAddress(o *resource.Object[MeshZoneAddress]) resource.Probl
 		first[identity{ingress.Name, ingress.Legacy}] = i
 	}
 	if len(names) > maxAdvertisedNames {
-		c.add("spec.ingresses", "has %d host names, want %d at most, since each zone resolves all of them", len(names), maxAdvertisedNames)
+		c.add("spec.ingresses", "has %d host names, want %d at most, since each zone resolves all of them", len(names),
+			maxAdvertisedNames)
 	}
 	return c.problems
 }

@@ -7,7 +7,7 @@ import (
 	"weft/resource"
 )
 
-// NeedsLookup reports whether an address of a resource is a host name, which is resolved before it is dialled.
+// NeedsLookup reports whether an address of a resource is a host name, which is resolved before it is dialed.
 func NeedsLookup(address string) bool {
 	_, err := netip.ParseAddr(address)
 	return address != "" && err != nil
@@ -18,7 +18,7 @@ func NeedsLookup(address string) bool {
 // leader of the zone writes it, since a name may resolve differently in each zone.
 type ResolvedName struct {
 	Addresses []ResolvedAddress `json:"addresses,omitempty"` // sorted by address
-	// Former are the ingresses that this zone dialled before their zone advertised the name. Clients dial them until
+	// Former are the ingresses that this zone dialed before their zone advertised the name. Clients dial them until
 	// the name has addresses.
 	Former []FormerIngresses `json:"former,omitempty"`
 	// Problem is the reason for which the last resolution returned no usable address, or the excluded addresses. Empty
@@ -35,7 +35,7 @@ type ResolvedAddress struct {
 	Until Time `json:"until,omitzero"`
 }
 
-// FormerIngresses are the ingresses of one zone that clients of a mesh dialled.
+// FormerIngresses are the ingresses of one zone that clients of a mesh dialed.
 type FormerIngresses struct {
 	Mesh      string            `json:"mesh"`
 	Zone      string            `json:"zone"`
@@ -56,5 +56,6 @@ func (n *ResolvedName) Keep(former FormerIngresses) bool {
 
 // ResolvedNames is the kind of [ResolvedName].
 var ResolvedNames = &resource.Kind[ResolvedName]{
-	Info: resource.Info{Name: "ResolvedName", Plural: "resolved-names", Scope: resource.Global, ReadOnly: true, Hidden: true},
+	Info: resource.Info{Name: "ResolvedName", Plural: "resolved-names", Scope: resource.Global, ReadOnly: true,
+		Hidden: true},
 }

@@ -32,5 +32,6 @@ func (e *RetainedEndpoint) Listener() string {
 
 // RetainedEndpointsList is the kind of [RetainedEndpoints].
 var RetainedEndpointsList = &resource.Kind[RetainedEndpoints]{
-	Info: resource.Info{Name: "RetainedEndpoints", Plural: "retained-endpoints", Scope: resource.Mesh, ReadOnly: true, Hidden: true},
+	Info: resource.Info{Name: "RetainedEndpoints", Plural: "retained-endpoints", Scope: resource.Mesh, ReadOnly: true,
+		Hidden: true},
 }

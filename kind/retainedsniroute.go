@@ -18,5 +18,6 @@ type RetainedSNIRoute struct {
 
 // RetainedSNIRoutes is the kind of [RetainedSNIRoute].
 var RetainedSNIRoutes = &resource.Kind[RetainedSNIRoute]{
-	Info: resource.Info{Name: "RetainedSNIRoute", Plural: "retained-sni-routes", Scope: resource.Mesh, ReadOnly: true, Hidden: true},
+	Info: resource.Info{Name: "RetainedSNIRoute", Plural: "retained-sni-routes", Scope: resource.Mesh, ReadOnly: true,
+		Hidden: true},
 }

@@ -33,5 +33,6 @@ type NextCA struct {
 
 // SigningCAs is the kind of [SigningCA].
 var SigningCAs = &resource.Kind[SigningCA]{
-	Info: resource.Info{Name: "SigningCA", Plural: "signing-cas", Scope: resource.Mesh, ReadOnly: true, AdminOnly: true, Encrypted: true, Hidden: true},
+	Info: resource.Info{Name: "SigningCA", Plural: "signing-cas", Scope: resource.Mesh, ReadOnly: true, AdminOnly: true,
+		Encrypted: true, Hidden: true},
 }

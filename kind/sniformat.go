@@ -13,7 +13,8 @@ const TheSNIFormat = "sni"
 
 // SNIFormats is the kind of [SNIFormat].
 var SNIFormats = &resource.Kind[SNIFormat]{
-	Info: resource.Info{Name: "SNIFormat", Plural: "sniformats", Scope: resource.Global, ReadOnly: true, Hidden: true, Sync: resource.GlobalToZones},
+	Info: resource.Info{Name: "SNIFormat", Plural: "sniformats", Scope: resource.Global, ReadOnly: true, Hidden: true,
+		Sync: resource.GlobalToZones},
 }
 
 // SNIWait has the clients for which a control plane waits before the next step of an SNI migration of a mesh. The row

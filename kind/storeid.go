@@ -14,5 +14,6 @@ const TheStoreID = "store"
 
 // StoreIDs is the kind of [StoreID].
 var StoreIDs = &resource.Kind[StoreID]{
-	Info: resource.Info{Name: "StoreID", Plural: "storeids", Scope: resource.Global, ReadOnly: true, Hidden: true, Encrypted: true},
+	Info: resource.Info{Name: "StoreID", Plural: "storeids", Scope: resource.Global, ReadOnly: true, Hidden: true,
+		Encrypted: true},
 }

@@ -30,7 +30,8 @@ type Actions struct {
 var (
 	TrustDomainActions = Actions{Fields: []string{".Mesh", ".Zone"}}
 	PathActions        = Actions{Fields: []string{".Mesh", ".Zone", ".Workload"}, Labels: true}
-	HostnameActions    = Actions{Fields: []string{".DisplayName", ".Name", ".Namespace", ".Mesh", ".Zone"}, Labels: true}
+	HostnameActions    = Actions{Fields: []string{".DisplayName", ".Name", ".Namespace", ".Mesh", ".Zone"},
+		Labels: true}
 )
 
 // String lists the actions in their written form.

@@ -69,11 +69,12 @@ type DoubtedDeletion struct {
 
 // ZoneSubscription is one connection of a zone to one replica of the global control plane.
 type ZoneSubscription struct {
-	ID                     string `json:"id"`                       // the id of the connection
-	ControlPlaneInstanceID string `json:"globalInstanceId"`         // the id of the replica
-	ConnectTime            Time   `json:"connectTime"`              // the start of the connection
-	CompleteTime           *Time  `json:"completeTime,omitempty"`   // the time at which all resources of the zone were stored
-	DisconnectTime         *Time  `json:"disconnectTime,omitempty"` // the end of the connection; absent while it is open
+	ID                     string `json:"id"`               // the id of the connection
+	ControlPlaneInstanceID string `json:"globalInstanceId"` // the id of the replica
+	ConnectTime            Time   `json:"connectTime"`      // the start of the connection
+	// the time at which all resources of the zone were stored
+	CompleteTime   *Time `json:"completeTime,omitempty"`
+	DisconnectTime *Time `json:"disconnectTime,omitempty"` // the end of the connection; absent while it is open
 	// Version is the version of the zone's control plane.
 	Version *ZoneVersion `json:"version,omitempty"`
 	// Status is the counts of sent resources. The replica that holds the connection computes it on reading; it is not
@@ -96,9 +97,10 @@ func (v *ZoneVersion) Text() string {
 
 // ZoneStatus counts the resources that went to a zone.
 type ZoneStatus struct {
-	LastUpdateTime *Time                     `json:"lastUpdateTime,omitempty"` // the time of the last item in either direction
-	Total          ResponseCounts            `json:"total"`                    // the counts of all kinds
-	Stat           map[string]ResponseCounts `json:"stat,omitempty"`           // the counts by kind
+	// the time of the last item in either direction
+	LastUpdateTime *Time                     `json:"lastUpdateTime,omitempty"`
+	Total          ResponseCounts            `json:"total"`          // the counts of all kinds
+	Stat           map[string]ResponseCounts `json:"stat,omitempty"` // the counts by kind
 }
 
 // RejectedItem is a rejected resource, with the reason.
@@ -112,5 +114,6 @@ type RejectedItem struct {
 
 // ZoneInsights is the kind of [ZoneInsight].
 var ZoneInsights = &resource.Kind[ZoneInsight]{
-	Info: resource.Info{Name: "ZoneInsight", Plural: "zone-insights", Aliases: []string{"zoneinsights"}, Scope: resource.Global, Flat: true, ReadOnly: true},
+	Info: resource.Info{Name: "ZoneInsight", Plural: "zone-insights", Aliases: []string{"zoneinsights"},
+		Scope: resource.Global, Flat: true, ReadOnly: true},
 }

@@ -21,7 +21,8 @@ type ZoneEgressNetworking struct {
 // ZoneEgresses is the kind of [ZoneEgress].
 var ZoneEgresses = &resource.Kind[ZoneEgress]{
 	Info: resource.Info{
-		Name: "ZoneEgress", Plural: "zoneegresses", ShortName: "ze", Aliases: []string{"zone-egresses"}, Scope: resource.Global, Flat: true,
+		Name: "ZoneEgress", Plural: "zoneegresses", ShortName: "ze", Aliases: []string{"zone-egresses"},
+		Scope: resource.Global, Flat: true,
 		Sync: resource.ZoneToGlobal,
 	},
 	Default:  func(o *resource.Object[ZoneEgress]) { delete(o.Labels, ProxyTypeLabel) },
@@ -46,23 +47,28 @@ type ZoneEgressStatus struct {
 
 // ZoneEgressStatuses is the kind of [ZoneEgressStatus].
 var ZoneEgressStatuses = &resource.Kind[ZoneEgressStatus]{
-	Info: resource.Info{Name: "ZoneEgressStatus", Plural: "zone-egress-statuses", Scope: resource.Global, ReadOnly: true, Hidden: true, StatusOf: "ZoneEgress"},
+	Info: resource.Info{Name: "ZoneEgressStatus", Plural: "zone-egress-statuses", Scope: resource.Global,
+		ReadOnly: true, Hidden: true, StatusOf: "ZoneEgress"},
 }
 
 // ZoneEgressCertificatesList is the kind of the certificates that ZoneEgresses may present. A row belongs to the mesh
 // of the identity, and has the name of the ZoneEgress.
 var ZoneEgressCertificatesList = &resource.Kind[DataplaneCertificates]{
-	Info: resource.Info{Name: "ZoneEgressCertificates", Plural: "zone-egress-certificates", Scope: resource.Mesh, ReadOnly: true, Hidden: true},
+	Info: resource.Info{Name: "ZoneEgressCertificates", Plural: "zone-egress-certificates", Scope: resource.Mesh,
+		ReadOnly: true, Hidden: true},
 }
 
 // ZoneEgressListenerStatuses is the kind of the listener statuses of ZoneEgresses.
 var ZoneEgressListenerStatuses = &resource.Kind[DataplaneListenerStatus]{
-	Info: resource.Info{Name: "ZoneEgressListenerStatus", Plural: "zone-egress-listener-statuses", Scope: resource.Global, ReadOnly: true, Hidden: true},
+	Info: resource.Info{Name: "ZoneEgressListenerStatus", Plural: "zone-egress-listener-statuses",
+		Scope: resource.Global, ReadOnly: true, Hidden: true},
 }
 
 // ZoneEgressInsights is the kind of the insights of ZoneEgresses.
 var ZoneEgressInsights = &resource.Kind[DataplaneInsight]{
-	Info: resource.Info{Name: "ZoneEgressInsight", Plural: "zoneegressinsights", Aliases: []string{"zone-egress-insights"}, Scope: resource.Global, Sync: resource.ZoneToGlobal, Flat: true, ReadOnly: true},
+	Info: resource.Info{Name: "ZoneEgressInsight", Plural: "zoneegressinsights",
+		Aliases: []string{"zone-egress-insights"}, Scope: resource.Global, Sync: resource.ZoneToGlobal, Flat: true,
+		ReadOnly: true},
 }
 
 func validateZoneEgress(o *resource.Object[ZoneEgress]) resource.Problems {

@@ -7,7 +7,8 @@ import (
 
 // ZoneProxyAddress is one zone ingress or zone egress, as its clients dial it.
 type ZoneProxyAddress struct {
-	Name    string `json:"name" schema:"maxLength=253"`    // of its Dataplane or, of global scope, its ZoneIngress or ZoneEgress
+	// of its Dataplane or, of global scope, its ZoneIngress or ZoneEgress
+	Name    string `json:"name" schema:"maxLength=253"`
 	Address string `json:"address" schema:"maxLength=253"` // an IP address or, of an ingress, a host name
 	Port    uint32 `json:"port"`
 	// Healthy states that its proxy is connected and serves.

@@ -41,7 +41,8 @@ type Bound struct {
 }
 
 // patternLengths are the maximum lengths of the patterns that "pattern=" in a tag refers to.
-var patternLengths = map[string]int{"name": 253, "mesh": 63, "section": 63, "duration": 64, "labelName": 317, "tagName": 253, "tagValue": 253}
+var patternLengths = map[string]int{"name": 253, "mesh": 63, "section": 63, "duration": 64, "labelName": 317,
+	"tagName": 253, "tagValue": 253}
 
 // textLength is the maximum length of a value with a text form of its own: a duration, a time, a port or its name.
 const textLength = 64
@@ -85,7 +86,8 @@ func BoundOf(f reflect.StructField) Bound {
 
 // innermost returns the element type of a pointer, list or mapping. For base64 it is the list of bytes.
 func innermost(t reflect.Type) reflect.Type {
-	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Map || t.Kind() == reflect.Slice && t.Elem().Kind() != reflect.Uint8 {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Map || t.Kind() == reflect.Slice &&
+		t.Elem().Kind() != reflect.Uint8 {
 		t = t.Elem()
 	}
 	return t

@@ -25,7 +25,8 @@ const MeshLabel = "kuma.io/mesh"
 type Lookup func(kind string) Descriptor
 
 // envelopeFields are the fields beside those of the spec in the Universal form.
-var envelopeFields = []string{"type", "mesh", "name", "labels", "kri", "spec", "status", "creationTime", "modificationTime"}
+var envelopeFields = []string{"type", "mesh", "name", "labels", "kri", "spec", "status", "creationTime",
+	"modificationTime"}
 
 // Parse reads one resource in YAML or JSON, in the Universal or the Kubernetes form. Unknown fields are problems, each
 // with its path. It sets no defaults and validates no values.
@@ -76,7 +77,8 @@ func ParseDocument(doc []byte, kinds Lookup) (Document, error) {
 		return Document{}, err
 	}
 	if key := written.Object.Key(); len(doc) > kinds(key.Kind).Describe().Bytes() {
-		return Document{}, Errorf(Invalid, "%s has %d bytes, at most %d are read", key, len(doc), kinds(key.Kind).Describe().Bytes())
+		return Document{}, Errorf(Invalid, "%s has %d bytes, at most %d are read", key, len(doc),
+			kinds(key.Kind).Describe().Bytes())
 	}
 	return written, nil
 }
@@ -104,8 +106,10 @@ func fromKubernetes(fields map[string]json.RawMessage) (map[string]json.RawMessa
 		return nil, Errorf(Invalid, "the apiVersion of %s is %q, want %q", name, head.APIVersion, APIVersion)
 	}
 	if namespace := string(head.Metadata.Namespace); namespace != "" && namespace != "null" && namespace != `""` {
-		return nil, &Error{Code: Invalid, Detail: name + " is invalid", Problems: Problems{{"metadata.namespace", fmt.Sprintf(
-			"is %.300s, and a control plane outside Kubernetes has no namespaces: resources of one name in two namespaces would be one; leave it out, and tell them apart by their names", namespace)}}}
+		return nil, &Error{Code: Invalid, Detail: name + " is invalid",
+			Problems: Problems{{"metadata.namespace", fmt.Sprintf(
+				"is %.300s, and a control plane outside Kubernetes has no namespaces: resources of one name in two "+
+					"namespaces would be one; leave it out, and tell them apart by their names", namespace)}}}
 	}
 	var problems Problems
 	for _, name := range []string{"type", "name", "labels"} {
@@ -147,7 +151,8 @@ func readHeader(fields map[string]json.RawMessage, problems *Problems) header {
 		name  string
 		into  any
 		bound Bound
-	}{{"type", &h.Type, name}, {"mesh", &h.Mesh, name}, {"name", &h.Name, name}, {"labels", &h.Labels, labelsBound}, {"kri", &h.KRI, Bound{Length: 2048}}} {
+	}{{"type", &h.Type, name}, {"mesh", &h.Mesh, name}, {"name", &h.Name, name}, {"labels", &h.Labels, labelsBound},
+		{"kri", &h.KRI, Bound{Length: 2048}}} {
 		raw, ok := fields[field.name]
 		if !ok {
 			continue
@@ -195,11 +200,14 @@ func fromUniversal(fields map[string]json.RawMessage, kinds Lookup) (Document, e
 
 func described(kind string, kinds Lookup) (Descriptor, error) {
 	if kind == "" {
-		return nil, &Error{Code: Invalid, Detail: "the resource has no type", Problems: Problems{{"type", "is required, for example `type: Mesh`"}}}
+		return nil, &Error{Code: Invalid, Detail: "the resource has no type",
+			Problems: Problems{{"type", "is required, for example `type: Mesh`"}}}
 	}
 	d := kinds(kind)
 	if d == nil || d.Describe().Hidden {
-		return nil, &Error{Code: Invalid, unknownType: kind, Detail: "unknown type", Problems: Problems{{"type", fmt.Sprintf("%q is not a type of this control plane; `GET /_resources` lists them", kind)}}}
+		return nil, &Error{Code: Invalid, unknownType: kind, Detail: "unknown type",
+			Problems: Problems{{"type",
+				fmt.Sprintf("%q is not a type of this control plane; `GET /_resources` lists them", kind)}}}
 	}
 	return d, nil
 }
@@ -322,7 +330,8 @@ func (c *checker) check(v any, t reflect.Type, b Bound, shown, path string) {
 		}
 	case isMapping && t.Kind() == reflect.Map:
 		for _, name := range slices.Sorted(maps.Keys(mapping)) {
-			c.check(mapping[name], t.Elem(), b.inner(), fmt.Sprintf("%s[%s].", strings.TrimSuffix(shown, "."), name), path)
+			c.check(mapping[name], t.Elem(), b.inner(), fmt.Sprintf("%s[%s].", strings.TrimSuffix(shown, "."), name),
+				path)
 		}
 	case isMapping && t.Kind() == reflect.Struct:
 		for _, name := range slices.Sorted(maps.Keys(mapping)) {
@@ -353,7 +362,8 @@ func (c *checker) field(name string, v any, t reflect.Type, shown, path string) 
 
 // scalar checks one value without children, so that its error has its path.
 func (c *checker) scalar(v any, t reflect.Type, shown string) {
-	if _, ok := v.(string); c.boundsOnly || ok && t.Kind() == reflect.String && !reflect.PointerTo(t).Implements(unmarshaler) {
+	if _, ok := v.(string); c.boundsOnly || ok && t.Kind() == reflect.String &&
+		!reflect.PointerTo(t).Implements(unmarshaler) {
 		return
 	}
 	raw, _ := json.Marshal(v)

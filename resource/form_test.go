@@ -43,9 +43,11 @@ func (l *loan) UnmarshalJSON(raw []byte) error {
 
 var (
 	replaced = map[string]string{"books.author": "has no meaning here; use title"}
-	racks    = &resource.Kind[rack]{Info: resource.Info{Name: "Rack", ShortName: "sh", Scope: resource.Mesh, Replaced: replaced}}
-	flats    = &resource.Kind[rack]{Info: resource.Info{Name: "Flat", Scope: resource.Mesh, Flat: true, Replaced: replaced}}
-	hidden   = &resource.Kind[rack]{Info: resource.Info{Name: "Hidden", Hidden: true}}
+	racks    = &resource.Kind[rack]{Info: resource.Info{Name: "Rack", ShortName: "sh", Scope: resource.Mesh,
+		Replaced: replaced}}
+	flats = &resource.Kind[rack]{Info: resource.Info{Name: "Flat", Scope: resource.Mesh, Flat: true,
+		Replaced: replaced}}
+	hidden = &resource.Kind[rack]{Info: resource.Info{Name: "Hidden", Hidden: true}}
 )
 
 func lookup(name string) resource.Descriptor {
@@ -106,8 +108,11 @@ kind: Flat
 metadata: {name: s, labels: {a: b, kuma.io/mesh: m}}
 height: 3
 spec: {books: [{title: a, pages: 1}]}`},
-		{"JSON with tabs", "Flat", "{\n\t\"type\": \"Flat\", \"mesh\": \"m\", \"name\": \"s\", \"labels\": {\"a\": \"b\"},\n\t\t\"height\": 3, \"books\": [{\"title\": \"a\", \"pages\": 1}]}"},
-		{"a document mark and comments", "Flat", "# one\n---\n# two\n{type: Flat, mesh: m, name: s, labels: {a: b}, height: 3, books: [{title: a, pages: 1}]}\n---\n# end\n"},
+		{"JSON with tabs", "Flat", "{\n\t\"type\": \"Flat\", \"mesh\": \"m\", \"name\": \"s\", \"labels\": {\"a\": " +
+			"\"b\"},\n\t\t\"height\": 3, \"books\": [{\"title\": \"a\", \"pages\": 1}]}"},
+		{"a document mark and comments", "Flat",
+			"# one\n---\n# two\n{type: Flat, mesh: m, name: s, labels: {a: b}, height: 3, books: [{title: a, pages: " +
+				"1}]}\n---\n# end\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			o, err := resource.Parse([]byte(test.doc), lookup)
@@ -141,19 +146,31 @@ func TestParseRejects(t *testing.T) {
 		{"no type", `{name: s}`, []string{"\n  type: is required"}},
 		{"an unknown type", `{type: Shelve, name: s}`, []string{"\n  type: \"Shelve\" is not a type"}},
 		{"a hidden type", `{type: Hidden, name: s}`, []string{"\n  type: \"Hidden\" is not a type"}},
-		{"another apiVersion", `{apiVersion: v1, kind: Rack, metadata: {name: s}}`, []string{`the apiVersion of Rack s is "v1", want "kuma.io/v1alpha1"`}},
-		{"two forms", `{apiVersion: kuma.io/v1alpha1, kind: Rack, metadata: {name: s}, name: t}`, []string{"\n  name: does not go with apiVersion"}},
-		{"a name that is a number", `{type: Rack, name: 1}`, []string{"\n  name: is a number, want a string (quote it)"}},
-		{"a label that is a number", `{type: Rack, name: s, labels: {a: 1}}`, []string{"\n  labels[a]: is a number, want a string (quote it)"}},
-		{"two meshes", `{type: Rack, name: s, mesh: m, labels: {kuma.io/mesh: other}}`, []string{"\n  labels[kuma.io/mesh]: is \"other\""}},
-		{"a spec that is a list", `{type: Rack, mesh: m, name: s, spec: [1]}`, []string{"Rack m/s is invalid", "\n  spec: must be a mapping"}},
-		{"fields beside spec", `{type: Rack, name: s, height: 3}`, []string{"\n  height: is not a field of Rack; its fields stand under `spec`"}},
-		{"unknown fields, all of them", `{type: Rack, name: s, spec: {hight: 1, books: [{title: a}, {titel: b, pages: 1}], tags: {any: thing}}}`,
+		{"another apiVersion", `{apiVersion: v1, kind: Rack, metadata: {name: s}}`,
+			[]string{`the apiVersion of Rack s is "v1", want "kuma.io/v1alpha1"`}},
+		{"two forms", `{apiVersion: kuma.io/v1alpha1, kind: Rack, metadata: {name: s}, name: t}`,
+			[]string{"\n  name: does not go with apiVersion"}},
+		{"a name that is a number", `{type: Rack, name: 1}`,
+			[]string{"\n  name: is a number, want a string (quote it)"}},
+		{"a label that is a number", `{type: Rack, name: s, labels: {a: 1}}`,
+			[]string{"\n  labels[a]: is a number, want a string (quote it)"}},
+		{"two meshes", `{type: Rack, name: s, mesh: m, labels: {kuma.io/mesh: other}}`,
+			[]string{"\n  labels[kuma.io/mesh]: is \"other\""}},
+		{"a spec that is a list", `{type: Rack, mesh: m, name: s, spec: [1]}`,
+			[]string{"Rack m/s is invalid", "\n  spec: must be a mapping"}},
+		{"fields beside spec", `{type: Rack, name: s, height: 3}`,
+			[]string{"\n  height: is not a field of Rack; its fields stand under `spec`"}},
+		{"unknown fields, all of them",
+			`{type: Rack, name: s, spec: {hight: 1, books: [{title: a}, {titel: b, pages: 1}], tags: {any: thing}}}`,
 			[]string{"\n  spec.hight: is not a known field", "\n  spec.books[1].titel: is not a known field"}},
 		{"another case", `{type: Rack, name: s, spec: {Height: 1}}`, []string{"\n  spec.Height: is not a known field"}},
-		{"unknown fields of a flat kind", `{type: Flat, name: s, hight: 1}`, []string{"\n  hight: is not a known field"}},
-		{"a field that is replaced", `{type: Rack, name: s, spec: {books: [{author: x}]}}`, []string{"\n  spec.books[0].author: has no meaning here; use title"}},
-		{"values of other types, all of them", `{type: Flat, name: s, height: tall, open: 1, tags: {a: true}, books: [{title: a, pages: -1}, {title: [x], pages: 1.5}]}`,
+		{"unknown fields of a flat kind", `{type: Flat, name: s, hight: 1}`,
+			[]string{"\n  hight: is not a known field"}},
+		{"a field that is replaced", `{type: Rack, name: s, spec: {books: [{author: x}]}}`,
+			[]string{"\n  spec.books[0].author: has no meaning here; use title"}},
+		{"values of other types, all of them",
+			`{type: Flat, name: s, height: tall, open: 1, tags: {a: true}, books: [{title: a, pages: -1}, {title: ` +
+				`[x], pages: 1.5}]}`,
 			[]string{
 				"\n  height: is a string, want a whole number, not negative",
 				"\n  open: is a number, want true or false",
@@ -162,10 +179,13 @@ func TestParseRejects(t *testing.T) {
 				"\n  books[1].pages: is a number 1.5, want",
 				"\n  books[1].title: is a list, want a string (quote it)",
 			}},
-		{"a mapping for a list", `{type: Flat, name: s, books: {title: a}}`, []string{"\n  books: is a mapping, want a list"}},
+		{"a mapping for a list", `{type: Flat, name: s, books: {title: a}}`,
+			[]string{"\n  books: is a mapping, want a list"}},
 		{"a list for a mapping", `{type: Flat, name: s, tags: [a]}`, []string{"\n  tags: is a list, want a mapping"}},
-		{"no base64", `{type: Flat, name: s, stamp: "?"}`, []string{"\n  stamp: is not base64, from its character 1 on"}},
-		{"a value that reads itself", `{type: Flat, name: s, lent: never, books: [{title: a, loan: 3}]}`, []string{"\n  lent: a loan is a name", "\n  books[0].loan: a loan is a name"}},
+		{"no base64", `{type: Flat, name: s, stamp: "?"}`,
+			[]string{"\n  stamp: is not base64, from its character 1 on"}},
+		{"a value that reads itself", `{type: Flat, name: s, lent: never, books: [{title: a, loan: 3}]}`,
+			[]string{"\n  lent: a loan is a name", "\n  books[0].loan: a loan is a name"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := resource.Parse([]byte(test.doc), lookup)
@@ -257,10 +277,14 @@ func TestMarshalJSON(t *testing.T) {
 		want   string
 	}{
 		{"universal", o, racks, resource.Universal, status,
-			`{"type":"Rack","mesh":"m","name":"s","creationTime":"2026-01-02T03:04:05.0000006Z","modificationTime":"2026-01-02T03:04:06.0000006Z","labels":{"a":"b","kuma.io/mesh":"m"},"kri":"kri_sh_m___s_","spec":{"height":3},"status":{"height":9}}`},
+			`{"type":"Rack","mesh":"m","name":"s","creationTime":"2026-01-02T03:04:05.0000006Z",` +
+				`"modificationTime":"2026-01-02T03:04:06.0000006Z","labels":{"a":"b","kuma.io/mesh":"m"},` +
+				`"kri":"kri_sh_m___s_","spec":{"height":3},"status":{"height":9}}`},
 		{"flat", flat, flats, resource.Universal, nil, `{"type":"Flat","mesh":"m","name":"s","height":3}`},
 		{"kubernetes", o, racks, resource.Kubernetes, status,
-			`{"apiVersion":"kuma.io/v1alpha1","kind":"Rack","metadata":{"name":"s","creationTimestamp":"2026-01-02T03:04:05Z","labels":{"a":"b","kuma.io/mesh":"m"}},"spec":{"height":3},"status":{"height":9}}`},
+			`{"apiVersion":"kuma.io/v1alpha1","kind":"Rack","metadata":{"name":"s",` +
+				`"creationTimestamp":"2026-01-02T03:04:05Z","labels":{"a":"b","kuma.io/mesh":"m"}},` +
+				`"spec":{"height":3},"status":{"height":9}}`},
 	} {
 		got, err := resource.MarshalJSON(test.object, test.status, test.kind, test.form)
 		if err != nil || string(got) != test.want {

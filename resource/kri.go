@@ -41,5 +41,6 @@ func KRIOf(meta *Meta, info *Info) (KRI, bool) {
 	if name == "" {
 		name = meta.Name
 	}
-	return KRI{info.ShortName, meta.Mesh, meta.Label(ZoneLabel), meta.Label(NamespaceLabel), name, ""}, info.ShortName != ""
+	return KRI{info.ShortName, meta.Mesh, meta.Label(ZoneLabel), meta.Label(NamespaceLabel), name, ""},
+		info.ShortName != ""
 }

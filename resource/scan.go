@@ -18,7 +18,9 @@ func scan(doc []byte) error {
 		return withinScan(scanJSON(trimmed))
 	}
 	if n := marks(doc); n > 3*MaxElements {
-		return Errorf(Invalid, "the resource has more than %d fields and list items (%d marks of YAML), at most %d are read", n/3, n, MaxElements)
+		return Errorf(Invalid,
+			"the resource has more than %d fields and list items (%d marks of YAML), at most %d are read", n/3, n,
+			MaxElements)
 	}
 	if bytes.IndexByte(doc, '&') < 0 || bytes.IndexByte(doc, '*') < 0 {
 		return nil
@@ -29,7 +31,8 @@ func scan(doc []byte) error {
 	}
 	n, err := expanded(&tree, map[*yaml.Node]int{})
 	if err != nil || n > 2*MaxElements {
-		return Errorf(Invalid, "the aliases of YAML in the resource stand for more than %d fields and list items, or for themselves; write them out", MaxElements)
+		return Errorf(Invalid, "the aliases of YAML in the resource stand for more than %d fields and list items, or "+
+			"for themselves; write them out", MaxElements)
 	}
 	return nil
 }

@@ -65,7 +65,8 @@ func cutLine(stream []byte) (line, rest []byte) {
 func afterMarker(line []byte) (rest []byte, ok bool) {
 	for _, marker := range [][]byte{[]byte("---"), []byte("...")} {
 		rest, ok := bytes.CutPrefix(line, marker)
-		if ok && (len(rest) == 0 || bytes.IndexAny(rest[:min(len(rest), utf8.UTFMax)], " \t\r\n\u0085\u2028\u2029") == 0) {
+		if ok &&
+			(len(rest) == 0 || bytes.IndexAny(rest[:min(len(rest), utf8.UTFMax)], " \t\r\n\u0085\u2028\u2029") == 0) {
 			return rest, true
 		}
 	}

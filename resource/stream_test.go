@@ -74,7 +74,8 @@ func FuzzSplitYAML(f *testing.F) {
 			if err != nil {
 				return
 			}
-			if node.Kind == yaml.DocumentNode && len(node.Content) > 0 && (node.Content[0].Tag != "!!null" || node.Content[0].Value != "") {
+			if node.Kind == yaml.DocumentNode && len(node.Content) > 0 &&
+				(node.Content[0].Tag != "!!null" || node.Content[0].Value != "") {
 				want++
 			}
 		}

@@ -106,7 +106,8 @@ func (l *look) found(p *Problem, object Object, format string, args ...any) {
 
 func (l *look) add(p *Problem, severity Severity, object Object, format string, args ...any) {
 	l.report.Findings = append(l.report.Findings, Finding{
-		Problem: p.ID, Severity: severity, Object: object, Detail: fmt.Sprintf(format, args...), Advice: p.Advice, Docs: p.docs(),
+		Problem: p.ID, Severity: severity, Object: object, Detail: fmt.Sprintf(format, args...), Advice: p.Advice,
+		Docs: p.docs(),
 	})
 }
 
@@ -136,7 +137,9 @@ func (l *look) mesh(mesh string) {
 		l.service(service, calls)
 	}
 	if n := l.State.Generated(l.r, mesh); n >= graph.MaxGenerated {
-		l.found(generatedServicesFull, objectOf(kind.Meshes.Key("", mesh)), "%d MeshServices are generated in this zone, the maximum is %d: a new value of %s gets none", n, graph.MaxGenerated, kind.ServiceTag)
+		l.found(generatedServicesFull, objectOf(kind.Meshes.Key("", mesh)),
+			"%d MeshServices are generated in this zone, the maximum is %d: a new value of %s gets none", n,
+			graph.MaxGenerated, kind.ServiceTag)
 	}
 	l.egressRoute(mesh)
 	l.external(mesh)

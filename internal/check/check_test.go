@@ -91,8 +91,9 @@ func world(t *testing.T, archive *txtar.Archive) check.World {
 		zone = ""
 	}
 	w := check.World{
-		State:                    graph.NewState(zone),
-		Known:                    check.Known{Insights: map[graph.ProxyKey]*kind.DataplaneInsight{}, ZoneInsights: map[string]*kind.ZoneInsight{}},
+		State: graph.NewState(zone),
+		Known: check.Known{Insights: map[graph.ProxyKey]*kind.DataplaneInsight{},
+			ZoneInsights: map[string]*kind.ZoneInsight{}},
 		ServerCertificateExpires: now.AddDate(1, 0, 0), Now: now,
 	}
 	var rows []resource.Any
@@ -172,14 +173,18 @@ func note(t *testing.T, w *check.World, rows []resource.Any, words []string) []r
 	}
 	switch words[0] {
 	case "signing-key":
-		return []resource.Any{kind.Secrets.Make(words[1], identity.DataplaneRealm(words[1]).SigningKey("1").Name, kind.Secret{})}
+		return []resource.Any{kind.Secrets.Make(words[1], identity.DataplaneRealm(words[1]).SigningKey("1").Name,
+			kind.Secret{})}
 	case "authority":
 		cert, key, err := identity.NewCA(now.AddDate(0, 0, -3650).Add(days(words[3])), words[2])
 		if err != nil {
 			t.Fatal(err)
 		}
-		secret := kind.Secrets.Make("default", identity.CASecretName(words[1]), kind.Secret{Data: slices.Concat(cert, key)})
-		trust := kind.MeshTrusts.Make("default", words[1], kind.MeshTrust{TrustDomain: words[2], CABundles: []kind.CABundle{{Type: "Pem", PEM: &kind.PEMBundle{Value: string(cert)}}}})
+		secret := kind.Secrets.Make("default", identity.CASecretName(words[1]),
+			kind.Secret{Data: slices.Concat(cert, key)})
+		trust := kind.MeshTrusts.Make("default", words[1],
+			kind.MeshTrust{TrustDomain: words[2],
+				CABundles: []kind.CABundle{{Type: "Pem", PEM: &kind.PEMBundle{Value: string(cert)}}}})
 		return []resource.Any{secret, trust}
 	case "signs":
 		cert, key, err := identity.NewCA(now.AddDate(0, 0, -3650).Add(days(words[2])), "default.east.mesh.local")

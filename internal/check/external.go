@@ -10,7 +10,9 @@ import (
 func (l *look) egressRoute(mesh string) {
 	ready := len(l.State.EgressRoute.Get(l.r, mesh).Egresses)
 	if l.State.ByEgress.Get(l.r, mesh) && ready == 0 && l.State.ManyZones(l.r, mesh) {
-		l.found(zoneWithoutEgress, objectOf(kind.Meshes.Key("", mesh)), "routing.zoneEgress sends cross-zone traffic through a zone egress, and none of zone %s is ready", l.State.Zone)
+		l.found(zoneWithoutEgress, objectOf(kind.Meshes.Key("", mesh)),
+			"routing.zoneEgress sends cross-zone traffic through a zone egress, and none of zone %s is ready",
+			l.State.Zone)
 	}
 }
 

@@ -23,7 +23,8 @@ const (
 func (l *look) controlPlane() {
 	switch ends := l.ServerCertificateExpires; {
 	case l.Now.After(ends):
-		l.add(serverCertificateExpiring, Error, controlPlane, "the certificate of its servers expired at %s: no proxy can connect", day(ends))
+		l.add(serverCertificateExpiring, Error, controlPlane,
+			"the certificate of its servers expired at %s: no proxy can connect", day(ends))
 	case ends.Sub(l.Now) < endsSoon:
 		l.found(serverCertificateExpiring, controlPlane, "the certificate of its servers expires at %s", day(ends))
 	}
@@ -43,7 +44,8 @@ func (l *look) identities(mesh string, members []member) {
 			return s != nil && s.Dataplane != nil && s.Dataplane.Matches(m.object.Labels)
 		}
 		if len(members) > 0 && !l.everywhere(&mi.Meta) && !slices.ContainsFunc(members, selects) {
-			l.found(selectorMatchesNothing, object, "it selects none of the Dataplanes of the mesh (%d): %s", len(members), identitySelectorText(mi.Spec.Selector))
+			l.found(selectorMatchesNothing, object, "it selects none of the Dataplanes of the mesh (%d): %s",
+				len(members), identitySelectorText(mi.Spec.Selector))
 		}
 		if !spire {
 			l.identityTrusted(mi, object, members)
@@ -69,7 +71,8 @@ func (l *look) mtls(mesh string) {
 		case b.Name == o.Spec.MTLS.EnabledBackend:
 			l.authority(o.Key(), ca, trouble)
 		case trouble != "":
-			l.add(identityCannotSign, Warning, objectOf(o.Key()), "the backend %s, which is not enabled: %s", b.Name, trouble)
+			l.add(identityCannotSign, Warning, objectOf(o.Key()), "the backend %s, which is not enabled: %s", b.Name,
+				trouble)
 		}
 	}
 }
@@ -77,13 +80,15 @@ func (l *look) mtls(mesh string) {
 // issuers finds conflicts of SPIRE's certificates with other configuration.
 func (l *look) issuers(mesh string) {
 	if names := l.State.MixedIssuers(l.r, mesh); len(names) > 0 {
-		l.found(providersMixed, objectOf(kind.Meshes.Key("", mesh)), "certificates of its proxies come from %s", strings.Join(names, " and from "))
+		l.found(providersMixed, objectOf(kind.Meshes.Key("", mesh)), "certificates of its proxies come from %s",
+			strings.Join(names, " and from "))
 	}
 	if !l.State.AllFromSPIRE(l.r, mesh) {
 		return
 	}
 	for _, trust := range l.State.TrustsByMesh.List(l.r, graph.MeshKey(mesh)) {
-		l.found(trustWithoutEffect, objectOf(trust.Key()), "all certificates of the mesh come from SPIRE, which provides the roots that proxies trust")
+		l.found(trustWithoutEffect, objectOf(trust.Key()),
+			"all certificates of the mesh come from SPIRE, which provides the roots that proxies trust")
 	}
 }
 
@@ -106,7 +111,8 @@ func identitySelectorText(s *kind.IdentitySelector) string {
 func (l *look) authority(of resource.Key, ca *identity.CA, trouble string) {
 	object, signing := objectOf(of), l.signs(of)
 	if signing != nil && signing.Next != nil && l.Now.Sub(signing.Next.Since.Time) > changeTime {
-		l.found(authorityChangePending, object, "a new CA has waited for %s until every proxy trusts its root", ago(l.Now.Sub(signing.Next.Since.Time)))
+		l.found(authorityChangePending, object, "a new CA has waited for %s until every proxy trusts its root",
+			ago(l.Now.Sub(signing.Next.Since.Time)))
 	}
 	switch former := authorityOf(signing); {
 	case trouble == "" && ca != nil && ca.NotAfter().Sub(l.Now) < endsSoon:
@@ -191,7 +197,9 @@ func (l *look) identityTrusted(mi *resource.Object[kind.MeshIdentity], object Ob
 		if id == nil || id.MeshIdentity != mi.Name || id.TrustDomain == "" || slices.Contains(trusted, id.TrustDomain) {
 			continue
 		}
-		l.found(domainNotTrusted, object, "its proxies have the trust domain %s, such as %s, which no MeshTrust of the mesh has", id.TrustDomain, m.object.Name)
+		l.found(domainNotTrusted, object,
+			"its proxies have the trust domain %s, such as %s, which no MeshTrust of the mesh has", id.TrustDomain,
+			m.object.Name)
 		return
 	}
 }
@@ -206,5 +214,6 @@ func (l *look) signingKey(mesh string, dataplanes int) {
 			return
 		}
 	}
-	l.found(signingKeyMissing, objectOf(kind.Meshes.Key("", mesh)), "it has Dataplanes (%d) and no signing key of their tokens, so no proxy can connect", dataplanes)
+	l.found(signingKeyMissing, objectOf(kind.Meshes.Key("", mesh)),
+		"it has Dataplanes (%d) and no signing key of their tokens, so no proxy can connect", dataplanes)
 }

@@ -40,7 +40,8 @@ func (c calls) severity(service string) (Severity, bool) {
 }
 
 // callers finds a port whose servers deny all callers.
-func (l *look) callers(service *resource.Object[kind.MeshService], port kind.ServicePort, members []graph.Member, calls calls) {
+func (l *look) callers(service *resource.Object[kind.MeshService], port kind.ServicePort, members []graph.Member,
+	calls calls) {
 	severity, tried := calls.severity(service.Name)
 	if !tried {
 		return
@@ -64,10 +65,13 @@ func (l *look) callers(service *resource.Object[kind.MeshService], port kind.Ser
 		}
 	}
 	if len(silent) > 0 {
-		l.add(noAllowedClients, severity, object, "port %d: no rule allows a client to call %s (%d of %d)", port.Port, someOf(silent), len(silent), servers)
+		l.add(noAllowedClients, severity, object, "port %d: no rule allows a client to call %s (%d of %d)", port.Port,
+			someOf(silent), len(silent), servers)
 	}
 	if len(denied) > 0 {
-		l.add(denyCoversAllow, severity, object, "port %d: every allowed caller of %s is denied by another rule (%d of %d)", port.Port, someOf(denied), len(denied), servers)
+		l.add(denyCoversAllow, severity, object,
+			"port %d: every allowed caller of %s is denied by another rule (%d of %d)", port.Port, someOf(denied),
+			len(denied), servers)
 	}
 }
 
@@ -109,9 +113,11 @@ func (l *look) permissions(mesh string, members []member) {
 		case len(members) == 0:
 		case hit == 0 && l.everywhere(&policy.Meta):
 		case hit == 0:
-			l.found(selectorMatchesNothing, object, "no inbound of the mesh is its target (%s)", targetRefText(policy.Spec.TargetRef))
+			l.found(selectorMatchesNothing, object, "no inbound of the mesh is its target (%s)",
+				targetRefText(policy.Spec.TargetRef))
 		case secured == 0:
-			l.found(permissionWithoutEffect, object, "none of the Dataplanes that it targets (%d) has an identity, so it is not enforced", hit)
+			l.found(permissionWithoutEffect, object,
+				"none of the Dataplanes that it targets (%d) has an identity, so it is not enforced", hit)
 		}
 	}
 }
@@ -151,7 +157,8 @@ func (l *look) namedDomains(mesh string, policy *resource.Object[kind.MeshTraffi
 		}
 	}
 	if len(strangers) > 0 {
-		l.add(domainNotTrusted, Warning, objectOf(policy.Key()), "it matches callers of %s, and the mesh trusts %s", someOf(strangers), someOf(trusted))
+		l.add(domainNotTrusted, Warning, objectOf(policy.Key()), "it matches callers of %s, and the mesh trusts %s",
+			someOf(strangers), someOf(trusted))
 	}
 }
 

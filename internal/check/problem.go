@@ -6,9 +6,9 @@ import "slices"
 type Severity string
 
 const (
-	// Error: requests fail, or the system does not recover by itself.
+	// Error means: requests fail, or the system does not recover by itself.
 	Error Severity = "error"
-	// Warning: the configuration has no effect, or requests will fail later.
+	// Warning means: the configuration has no effect, or requests will fail later.
 	Warning Severity = "warning"
 )
 
@@ -32,7 +32,8 @@ func Problems() []*Problem { return slices.Clone(problems) }
 
 var (
 	serverCertificateExpiring = &Problem{"server-certificate-expiring", Warning,
-		"Replace the files of general.tlsCertFile and general.tlsKeyFile. A generated certificate is replaced when the control plane restarts."}
+		"Replace the files of general.tlsCertFile and general.tlsKeyFile. A generated certificate is replaced when " +
+			"the control plane restarts."}
 	identityCannotSign = &Problem{"identity-cannot-sign", Error,
 		"Repair the CA of the MeshIdentity, or of the backend of the Mesh. Until then, no certificate is signed."}
 	authorityExpiring = &Problem{"certificate-authority-expiring", Warning,
@@ -54,13 +55,16 @@ var (
 	domainNotTrusted = &Problem{"trust-domain-not-trusted", Error,
 		"Create a MeshTrust for the trust domain, or correct its name."}
 	certificateMissing = &Problem{"certificate-missing", Error,
-		"Follow the message on the proxy's machine, or at the SPIRE server. Until then, the proxy neither serves nor sends mTLS requests."}
+		"Follow the message on the proxy's machine, or at the SPIRE server. Until then, the proxy neither serves nor " +
+			"sends mTLS requests."}
 	providersMixed = &Problem{"providers-mixed", Error,
-		"Use one provider and one trust domain of SPIRE for the whole mesh. Otherwise, proxies with different roots reject each other."}
+		"Use one provider and one trust domain of SPIRE for the whole mesh. Otherwise, proxies with different roots " +
+			"reject each other."}
 	trustWithoutEffect = &Problem{"trust-without-effect", Warning,
 		"Delete it: SPIRE provides the roots that proxies trust."}
 	rootsNotTrusted = &Problem{"roots-not-trusted", Error,
-		"Delete the MeshTrust in the zone that wrote it. If its roots are right, write them in a MeshTrust on the global control plane."}
+		"Delete the MeshTrust in the zone that wrote it. If its roots are right, write them in a MeshTrust on the " +
+			"global control plane."}
 	signingKeyMissing = &Problem{"signing-key-missing", Error,
 		"Generate new tokens, which also generates a new key, and start the proxies with them; or restore the Secret."}
 	configRejected = &Problem{"config-rejected", Error,
@@ -88,25 +92,31 @@ var (
 	listenerDrainStuck = &Problem{"listener-drain-stuck", Warning,
 		"Find the proxies that are slow or NACK updates. They may still send requests to the listener."}
 	noAllowedClients = &Problem{"no-allowed-clients", Error,
-		"Write a MeshTrafficPermission that allows its callers. `weft explain --from NAME --to SERVICE` shows the SPIFFE ID of a caller."}
+		"Write a MeshTrafficPermission that allows its callers. `weft explain --from NAME --to SERVICE` shows the " +
+			"SPIFFE ID of a caller."}
 	denyCoversAllow = &Problem{"deny-covers-allow", Error,
 		"A deny takes precedence over every allow: narrow it."}
 	zoneNotConnected = &Problem{"zone-not-connected", Error,
-		"Read the log of the zone's control plane: it has the reason for which global rejects the zone or does not respond."}
+		"Read the log of the zone's control plane: it has the reason for which global rejects the zone or does " +
+			"not respond."}
 	anotherStore = &Problem{"zone-has-another-store", Error,
-		"If the control plane of the zone was reinstalled, run `weft zone replace NAME` on the global control plane. Otherwise, find the second control plane with this name; if there is none, revoke the zone token."}
+		"If the control plane of the zone was reinstalled, run `weft zone replace NAME` on the global control plane. " +
+			"Otherwise, find the second control plane with this name; if there is none, revoke the zone token."}
 	deletionsWait = &Problem{"zone-deletions-wait", Error,
-		"If the deletions are intended, run `weft zone replace NAME` on the global control plane. Otherwise, restore the store of the zone from a newer backup."}
+		"If the deletions are intended, run `weft zone replace NAME` on the global control plane. Otherwise, restore " +
+			"the store of the zone from a newer backup."}
 	zoneSyncLag = &Problem{"zone-sync-lag", Warning,
-		"`weft inspect zones -o json` on global shows the kind that lags. Check the load of that control plane and of its store."}
+		"`weft inspect zones -o json` on global shows the kind that lags. Check the load of that control plane and " +
+			"of its store."}
 	syncItemRejected = &Problem{"sync-item-rejected", Error,
 		"Remove the cause that the reason states. The control plane retries by itself."}
 	zoneWithoutIngress = &Problem{"zone-without-ingress", Warning,
-		"Run a Dataplane with networking.zoneIngress in the zone. If other zones should not reach it, no action is needed."}
+		"Run a Dataplane with networking.zoneIngress in the zone. If other zones should not reach it, no " +
+			"action is needed."}
 	ingressNotReady = &Problem{"ingress-not-ready", Warning,
 		"Start its weft-dp. If it runs, its log has the reason for which it does not serve its listener."}
 	hostNameNotResolved = &Problem{"host-name-not-resolved", Error,
-		"Correct the host name or its DNS records, or the resolvers of this zone's control plane (hostNames.resolvers)."}
+		"Correct the host name or its DNS records, or this zone's resolvers (hostNames.resolvers)."}
 	serviceWithoutSNI = &Problem{"service-without-sni", Warning,
 		"Upgrade the control plane of its zone, which sets the SNI, or write the service again."}
 	memberExcluded = &Problem{"member-excluded", Warning,
@@ -121,23 +131,28 @@ var (
 
 var (
 	generatedServicesFull = &Problem{"generated-services-full", Error,
-		"Find the Dataplanes whose tags generate so many services, or write MeshServices for the needed ones: only generated ones count."}
+		"Find the Dataplanes whose tags generate so many services, or write MeshServices for the needed ones: only " +
+			"generated ones count."}
 	externalUnreachable = &Problem{"external-service-unreachable", Error,
 		"Run a Dataplane with networking.zoneEgress in this zone and give it an identity, or repair the existing one."}
 	zoneWithoutEgress = &Problem{"zone-without-egress", Error,
-		"Run a Dataplane with networking.zoneEgress in this zone and give it an identity, or remove routing.zoneEgress from the Mesh."}
+		"Run a Dataplane with networking.zoneEgress in this zone and give it an identity, or remove " +
+			"routing.zoneEgress from the Mesh."}
 	externalSecrets = &Problem{"external-service-secrets", Error,
 		"Write or correct the Secret in the condition. Until then, the egresses use the last valid one."}
 )
 
 var problems = []*Problem{
 	serverCertificateExpiring,
-	identityCannotSign, providersMixed, certificateMissing, authorityExpiring, authorityChangePending, domainNotTrusted, rootsNotTrusted, noSpiffeID, certificateExpired, certificateExpiring, signingKeyMissing,
+	identityCannotSign, providersMixed, certificateMissing, authorityExpiring, authorityChangePending, domainNotTrusted,
+	rootsNotTrusted, noSpiffeID, certificateExpired, certificateExpiring, signingKeyMissing,
 	configRejected, configNotAcked, envoyTooOld,
 	anotherStore, deletionsWait, zoneNotConnected, syncItemRejected, zoneSyncLag,
 	noVirtualIP, generatedServicesFull, notTranslated,
-	serviceMatchesNothing, serviceWithoutEndpoints, noAllowedClients, denyCoversAllow, endpointsRetained, listenerDrainStuck,
-	zoneWithoutEgress, externalUnreachable, externalSecrets, ingressNotReady, hostNameNotResolved, outboundUnreachable, zoneWithoutIngress, serviceWithoutSNI, memberExcluded,
+	serviceMatchesNothing, serviceWithoutEndpoints, noAllowedClients, denyCoversAllow, endpointsRetained,
+	listenerDrainStuck,
+	zoneWithoutEgress, externalUnreachable, externalSecrets, ingressNotReady, hostNameNotResolved, outboundUnreachable,
+	zoneWithoutIngress, serviceWithoutSNI, memberExcluded,
 	notAdmitted, proxyOffline, proxyNeverConnected, inboundNotReady, outboundWithoutBackend,
 	permissionWithoutEffect, trustWithoutEffect, selectorMatchesNothing, hostnameMissing,
 }

@@ -32,17 +32,20 @@ func (l *look) proxy(m member) {
 	l.outbounds(m)
 	l.unreachableOutbounds(m)
 	if id := m.proxy.Identity; id != nil && id.Problem != "" {
-		l.found(noSpiffeID, object, "%s gives it no SPIFFE ID: %s", kind.IdentitySource(m.object.Mesh, id.MeshIdentity), id.Problem)
+		l.found(noSpiffeID, object, "%s gives it no SPIFFE ID: %s", kind.IdentitySource(m.object.Mesh, id.MeshIdentity),
+			id.Problem)
 	}
 	if insight == nil || len(insight.Subscriptions) == 0 {
 		if l.Now.Sub(m.object.Created) > ackTime {
-			l.found(proxyNeverConnected, object, "no proxy has connected since it was written %s ago", ago(l.Now.Sub(m.object.Created)))
+			l.found(proxyNeverConnected, object, "no proxy has connected since it was written %s ago",
+				ago(l.Now.Sub(m.object.Created)))
 		}
 		return
 	}
 	last, online := connection(insight)
 	if !online {
-		l.found(proxyOffline, object, "its proxy has been disconnected for %s", ago(l.Now.Sub(last.DisconnectTime.Time)))
+		l.found(proxyOffline, object, "its proxy has been disconnected for %s",
+			ago(l.Now.Sub(last.DisconnectTime.Time)))
 		return
 	}
 	l.connected(m, insight, last)
@@ -61,10 +64,12 @@ func connection(insight *kind.DataplaneInsight) (last kind.Subscription, online 
 func (l *look) connected(m member, insight *kind.DataplaneInsight, last kind.Subscription) {
 	object := objectOf(m.object.Key())
 	if wire.EnvoyTooOld(last.Version.Text()) {
-		l.found(envoyTooOld, object, "it runs Envoy %s, and the oldest supported one is %s", last.Version.Text(), wire.OldestEnvoy)
+		l.found(envoyTooOld, object, "it runs Envoy %s, and the oldest supported one is %s", last.Version.Text(),
+			wire.OldestEnvoy)
 	}
 	for _, refused := range insight.NACKs {
-		l.found(configRejected, object, "Envoy NACKed the %s %s %s ago: %s", refused.Type, refused.Name, ago(l.Now.Sub(refused.Time.Time)), refused.Message)
+		l.found(configRejected, object, "Envoy NACKed the %s %s %s ago: %s", refused.Type, refused.Name,
+			ago(l.Now.Sub(refused.Time.Time)), refused.Message)
 	}
 	if l.Pending != nil {
 		if since, pending := l.Pending(m.proxy.Key); pending && l.Now.Sub(since) > ackTime {
@@ -88,9 +93,11 @@ func (l *look) certificate(object Object, c *kind.Certificate) {
 	life := c.Expiration.Sub(c.NotBefore.Time)
 	switch left := c.Expiration.Sub(l.Now); {
 	case left <= 0:
-		l.found(certificateExpired, object, "the certificate of %s expired at %s: mutual TLS fails", c.SpiffeID, day(c.Expiration.Time))
+		l.found(certificateExpired, object, "the certificate of %s expired at %s: mutual TLS fails", c.SpiffeID,
+			day(c.Expiration.Time))
 	case left < life/10:
-		l.found(certificateExpiring, object, "the certificate of %s expires at %s and should have been renewed", c.SpiffeID, day(c.Expiration.Time))
+		l.found(certificateExpiring, object, "the certificate of %s expires at %s and should have been renewed",
+			c.SpiffeID, day(c.Expiration.Time))
 	}
 }
 
@@ -131,7 +138,9 @@ func (l *look) draining(m member) {
 		since = serving.Modified
 	}
 	if waited := l.Now.Sub(since); waited > drainTime {
-		l.found(listenerDrainStuck, objectOf(m.object.Key()), "%s was removed from the Dataplane %s ago and is still open, since clients may still use it", someOf(listeners), ago(waited))
+		l.found(listenerDrainStuck, objectOf(m.object.Key()),
+			"%s was removed from the Dataplane %s ago and is still open, since clients may still use it",
+			someOf(listeners), ago(waited))
 	}
 }
 
@@ -143,7 +152,9 @@ func (l *look) outbounds(m member) {
 			return o.Address == out.EffectiveAddress() && o.Port == out.Port
 		})
 		if !listens {
-			missing = append(missing, fmt.Sprintf("%s (%s)", net.JoinHostPort(out.EffectiveAddress(), strconv.Itoa(int(out.Port))), wanted(out)))
+			missing = append(missing,
+				fmt.Sprintf("%s (%s)", net.JoinHostPort(out.EffectiveAddress(), strconv.Itoa(int(out.Port))),
+					wanted(out)))
 		}
 	}
 	if len(missing) > 0 {

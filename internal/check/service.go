@@ -21,7 +21,8 @@ func (l *look) service(service *resource.Object[kind.MeshService], calls calls) 
 		if service.Label(kind.ManagedBy) == kind.GeneratedBy {
 			severity = Warning // generated for Dataplanes that are gone; it will be deleted too
 		}
-		l.add(serviceMatchesNothing, severity, object, "no Dataplane matches its selector (%s)%s", selectorText(&service.Spec.Selector), butUnreachable(l.State.UnreachableOutbounds(l.r, service)))
+		l.add(serviceMatchesNothing, severity, object, "no Dataplane matches its selector (%s)%s",
+			selectorText(&service.Spec.Selector), butUnreachable(l.State.UnreachableOutbounds(l.r, service)))
 		return
 	}
 	for _, port := range service.Spec.Ports {
@@ -68,7 +69,8 @@ func (l *look) conditions(conditions []kind.Condition, generators []kind.Hostnam
 	for _, generator := range generators {
 		for _, c := range generator.Conditions {
 			if c.Status == "False" {
-				l.found(hostnameMissing, object, "HostnameGenerator %s gives it no host name: %s", generator.HostnameGeneratorRef.CoreName, c.Message)
+				l.found(hostnameMissing, object, "HostnameGenerator %s gives it no host name: %s",
+					generator.HostnameGeneratorRef.CoreName, c.Message)
 			}
 		}
 	}
@@ -97,7 +99,8 @@ func whyNone(port kind.ServicePort, members []graph.Member) string {
 	because(graph.NotReady, "NotReady at")
 	if len(reasons) == 0 {
 		slices.Sort(others)
-		return fmt.Sprintf("its targetPort %s is none of the inbounds %s", targetText(port), someOf(slices.Compact(others)))
+		return fmt.Sprintf("its targetPort %s is none of the inbounds %s", targetText(port),
+			someOf(slices.Compact(others)))
 	}
 	return strings.Join(reasons, "; ")
 }
@@ -139,7 +142,8 @@ func (l *look) retained(mesh string) {
 		}
 		ready, serving := l.State.Successors(l.r, row)
 		object := objectOf(kind.MeshServices.Key(mesh, row.Spec.Service))
-		l.found(endpointsRetained, object, "port %d would have no endpoint, so its former ones have been retained for %s: of %d new members, %d serve",
+		l.found(endpointsRetained, object, "port %d would have no endpoint, so its former ones have been retained "+
+			"for %s: of %d new members, %d serve",
 			row.Spec.Port, ago(l.Now.Sub(row.Spec.Since.Time)), ready, serving)
 	}
 }

@@ -30,7 +30,8 @@ func (l *look) zones() {
 		l.zone(o.(*resource.Object[kind.Zone]))
 	}
 	if link := l.Global; link != nil {
-		l.link(controlPlane, link, "the global control plane", "no change goes either way, and the zone serves on with what it has")
+		l.link(controlPlane, link, "the global control plane",
+			"no change goes either way, and the zone serves on with what it has")
 	}
 }
 
@@ -43,7 +44,8 @@ func (l *look) zone(o *resource.Object[kind.Zone]) {
 	l.unconfirmed(object, known)
 	if known == nil || len(known.Subscriptions) == 0 {
 		if waited := l.Now.Sub(o.Created); waited > ackTime {
-			l.found(zoneNotConnected, object, "its control plane has never connected since it was written %s ago", ago(waited))
+			l.found(zoneNotConnected, object, "its control plane has never connected since it was written %s ago",
+				ago(waited))
 		}
 		return
 	}
@@ -64,10 +66,14 @@ func (l *look) unconfirmed(object Object, known *kind.ZoneInsight) {
 		return
 	}
 	for _, r := range known.RejectedStores {
-		l.found(anotherStore, object, "a control plane at %s with its name and the store %s was rejected %s ago: the zone's store is %s", r.From, r.Store, ago(l.Now.Sub(r.Time.Time)), known.Store)
+		l.found(anotherStore, object,
+			"a control plane at %s with its name and the store %s was rejected %s ago: the zone's store is %s", r.From,
+			r.Store, ago(l.Now.Sub(r.Time.Time)), known.Store)
 	}
 	for _, d := range known.DoubtedDeletions {
-		l.found(deletionsWait, object, "its control plane lacks %d of %d resources of the kind %s, which have not been deleted for %s", d.Deletions, d.Of, d.Kind, ago(l.Now.Sub(d.Time.Time)))
+		l.found(deletionsWait, object,
+			"its control plane lacks %d of %d resources of the kind %s, which have not been deleted for %s",
+			d.Deletions, d.Of, d.Kind, ago(l.Now.Sub(d.Time.Time)))
 	}
 }
 
@@ -84,7 +90,8 @@ func (l *look) link(object Object, link *insight.GlobalLink, other, meanwhile st
 		l.found(zoneSyncLag, object, "%s has not stored a change for %s", other, ago(time.Duration(link.Lag)))
 	}
 	for _, r := range link.Rejected {
-		l.found(syncItemRejected, object, "%s was rejected: %s", resource.Key{Kind: r.Kind, Mesh: r.Mesh, Name: r.Name}, r.Reason)
+		l.found(syncItemRejected, object, "%s was rejected: %s", resource.Key{Kind: r.Kind, Mesh: r.Mesh, Name: r.Name},
+			r.Reason)
 	}
 }
 
@@ -102,7 +109,8 @@ func (l *look) crossZone(mesh string) {
 		}
 		reasons := l.State.Unreachable(l.r, service)
 		if slices.Contains(reasons, graph.NoSNI) {
-			l.found(serviceWithoutSNI, objectOf(service.Key()), "one of its ports has no SNI, so other zones do not reach it")
+			l.found(serviceWithoutSNI, objectOf(service.Key()),
+				"one of its ports has no SNI, so other zones do not reach it")
 		}
 		if slices.Contains(reasons, graph.NoIngress) && !slices.Contains(reasons, graph.NoIdentity) {
 			zone := l.State.ZoneOf(&service.Meta)
@@ -110,7 +118,8 @@ func (l *look) crossZone(mesh string) {
 		}
 	}
 	for zone, services := range waiting {
-		l.found(zoneWithoutIngress, objectOf(kind.Zones.Key("", zone)), "it has no zone ingress for the mesh %s, so no other zone reaches %s", mesh, someOf(services))
+		l.found(zoneWithoutIngress, objectOf(kind.Zones.Key("", zone)),
+			"it has no zone ingress for the mesh %s, so no other zone reaches %s", mesh, someOf(services))
 	}
 }
 
@@ -130,7 +139,8 @@ func (l *look) ingresses(mesh string) {
 			if !usable {
 				severity, left = Error, "no other of its zone does either"
 			}
-			l.add(ingressNotReady, severity, objectOf(kind.Zones.Key("", zone)), "its zone ingress %s at %s does not serve the mesh %s; %s", a.Name, a.Listener(), mesh, left)
+			l.add(ingressNotReady, severity, objectOf(kind.Zones.Key("", zone)),
+				"its zone ingress %s at %s does not serve the mesh %s; %s", a.Name, a.Listener(), mesh, left)
 		}
 	}
 }

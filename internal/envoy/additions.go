@@ -32,7 +32,9 @@ func OnlyAddsEndpoints(before, after *xds.Resource) bool {
 // decoded.
 func HasEndpoints(r *xds.Resource) bool {
 	assignment := loadAssignment(r)
-	return assignment != nil && slices.ContainsFunc(assignment.Endpoints, func(l *endpointv3.LocalityLbEndpoints) bool { return len(l.LbEndpoints) > 0 })
+	return assignment != nil && slices.ContainsFunc(assignment.Endpoints, func(l *endpointv3.LocalityLbEndpoints) bool {
+		return len(l.LbEndpoints) > 0
+	})
 }
 
 func loadAssignment(r *xds.Resource) *endpointv3.ClusterLoadAssignment {

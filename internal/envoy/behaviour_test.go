@@ -100,7 +100,8 @@ func address(l *graph.InboundListener) string { return fmt.Sprintf("127.0.0.1:%d
 
 // twoServers starts a client and two servers, whose applications are the handlers. It returns the URL at which the
 // client's application reaches them. The destination may have further endpoints.
-func twoServers(t *testing.T, first, second http.HandlerFunc, more ...graph.Endpoint) (url string, firstApp *httptest.Server) {
+func twoServers(t *testing.T, first, second http.HandlerFunc, more ...graph.Endpoint) (url string,
+	firstApp *httptest.Server) {
 	t.Helper()
 	east := newAuthority(t, domainEast)
 	destination := &graph.Destination{
@@ -120,7 +121,8 @@ func twoServers(t *testing.T, first, second http.HandlerFunc, more ...graph.Endp
 	secondApp := httptest.NewServer(second)
 	t.Cleanup(secondApp.Close)
 	for i, app := range []*httptest.Server{firstApp, secondApp} {
-		in := inboundTo(t, app.Listener.Addr(), kind.HTTP, match.Rule{Origin: "all of east", Prefix: "spiffe://" + domainEast + "/"})
+		in := inboundTo(t, app.Listener.Addr(), kind.HTTP,
+			match.Rule{Origin: "all of east", Prefix: "spiffe://" + domainEast + "/"})
 		in.Name = fmt.Sprintf("app-%d", i)
 		endpoints.Endpoints = append(endpoints.Endpoints, graph.Endpoint{Address: in.Address, Port: in.Port})
 		resources = append(resources, inboundResources(in)...)
@@ -243,16 +245,17 @@ type caller struct {
 func callers(t *testing.T, east, west *authority) map[string]caller {
 	westClient := "spiffe://" + domainWest + "/workload/client"
 	return map[string]caller{
-		"named by a rule":                 {east.certificate(t, clientID), true},
-		"named by no rule":                {east.certificate(t, clientID+"-2"), false},
-		"of another trust domain":         {west.certificate(t, westClient), true},
-		"signed by another domain's CA":   {west.certificate(t, clientID), false},
-		"with a name of a second domain":  {west.certificate(t, "spiffe://"+domainWest+"/workload/x", clientID), false},
-		"with a name of an untrusted one": {west.certificate(t, "spiffe://"+domainWest+"/workload/x", "spiffe://untrusted/workload/client"), false},
-		"signed by an unknown CA":         {newAuthority(t, domainEast).certificate(t, clientID), false},
-		"without a name":                  {east.certificate(t), false},
-		"of an evicted instance":          {east.instance(t, evictedName, clientID), false},
-		"of another instance":             {east.instance(t, "client-2.default.east.dataplane.mesh.local", clientID), true},
+		"named by a rule":                {east.certificate(t, clientID), true},
+		"named by no rule":               {east.certificate(t, clientID+"-2"), false},
+		"of another trust domain":        {west.certificate(t, westClient), true},
+		"signed by another domain's CA":  {west.certificate(t, clientID), false},
+		"with a name of a second domain": {west.certificate(t, "spiffe://"+domainWest+"/workload/x", clientID), false},
+		"with a name of an untrusted one": {west.certificate(t, "spiffe://"+domainWest+"/workload/x",
+			"spiffe://untrusted/workload/client"), false},
+		"signed by an unknown CA": {newAuthority(t, domainEast).certificate(t, clientID), false},
+		"without a name":          {east.certificate(t), false},
+		"of an evicted instance":  {east.instance(t, evictedName, clientID), false},
+		"of another instance":     {east.instance(t, "client-2.default.east.dataplane.mesh.local", clientID), true},
 	}
 }
 
@@ -271,7 +274,8 @@ func TestWhoGetsInHTTP(t *testing.T) {
 	t.Cleanup(app.Close)
 	east, west := newAuthority(t, domainEast), newAuthority(t, domainWest)
 	in := inboundTo(t, app.Listener.Addr(), kind.HTTP, rules()...)
-	startEnvoy(t, append(inboundResources(in, evictedName), trust(east, west), identity(t, east.certificate(t, serverID)))...)
+	startEnvoy(t, append(inboundResources(in, evictedName), trust(east, west),
+		identity(t, east.certificate(t, serverID)))...)
 	for name, caller := range callers(t, east, west) {
 		t.Run(name, func(t *testing.T) {
 			client := &http.Client{Transport: &http.Transport{TLSClientConfig: presenting(caller.certificate)}}
@@ -298,7 +302,8 @@ func TestWhoGetsInTCP(t *testing.T) {
 	app, heard := listener(t)
 	east, west := newAuthority(t, domainEast), newAuthority(t, domainWest)
 	in := inboundTo(t, app, kind.TCP, rules()...)
-	startEnvoy(t, append(inboundResources(in, evictedName), trust(east, west), identity(t, east.certificate(t, serverID)))...)
+	startEnvoy(t, append(inboundResources(in, evictedName), trust(east, west),
+		identity(t, east.certificate(t, serverID)))...)
 	for name, caller := range callers(t, east, west) {
 		t.Run(name, func(t *testing.T) {
 			conn, err := tls.Dial("tcp", address(in), presenting(caller.certificate))
@@ -325,11 +330,13 @@ func TestWhichServerIsTrusted(t *testing.T) {
 		server  tls.Certificate
 		trusted bool
 	}{
-		"its own":                            {east.certificate(t, serverID), true},
-		"another workload":                   {east.certificate(t, clientID), false},
-		"signed by another domain's CA":      {west.certificate(t, serverID), false},
-		"another domain's with a second ID":  {west.certificate(t, "spiffe://"+domainWest+"/workload/x", serverID), false},
-		"another domain's after a stolen ID": {west.certificate(t, serverID, "spiffe://"+domainWest+"/workload/x"), false},
+		"its own":                       {east.certificate(t, serverID), true},
+		"another workload":              {east.certificate(t, clientID), false},
+		"signed by another domain's CA": {west.certificate(t, serverID), false},
+		"another domain's with a second ID": {west.certificate(t, "spiffe://"+domainWest+"/workload/x", serverID),
+			false},
+		"another domain's after a stolen ID": {west.certificate(t, serverID, "spiffe://"+domainWest+"/workload/x"),
+			false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -343,11 +350,15 @@ func TestWhichServerIsTrusted(t *testing.T) {
 				Key:      graph.DestinationKey{Mesh: "default", Zone: "east", Service: "server", Port: 80},
 				Protocol: kind.HTTP, Servers: graph.Servers{Identities: []string{serverID}, TrustDomain: domainEast},
 			}
-			outbound := &graph.ExplicitOutbound{Address: "127.0.0.1", Port: freePort(t), Destination: destination.Key, Protocol: kind.HTTP}
+			outbound := &graph.ExplicitOutbound{Address: "127.0.0.1", Port: freePort(t), Destination: destination.Key,
+				Protocol: kind.HTTP}
 			at := server.Listener.Addr().(*net.TCPAddr)
-			endpoints := &graph.Endpoints{Destination: destination.Key, Endpoints: []graph.Endpoint{{Address: "127.0.0.1", Port: uint32(at.Port)}}}
-			resources := append(DomainBundles(trustOf(east, west)), trust(east, west), identity(t, east.certificate(t, clientID)),
-				Clusters(destination, true, graph.Source{})[0], Route(destination), Explicit(outbound), Assignment(endpoints))
+			endpoints := &graph.Endpoints{Destination: destination.Key,
+				Endpoints: []graph.Endpoint{{Address: "127.0.0.1", Port: uint32(at.Port)}}}
+			resources := append(DomainBundles(trustOf(east, west)), trust(east, west),
+				identity(t, east.certificate(t, clientID)),
+				Clusters(destination, true, graph.Source{})[0], Route(destination), Explicit(outbound),
+				Assignment(endpoints))
 			startEnvoy(t, resources...)
 			response := do(t, "GET", fmt.Sprintf("http://127.0.0.1:%d/", outbound.Port))
 			if got := response.StatusCode == 200; got != c.trusted {

@@ -31,8 +31,10 @@ func Capture(c *graph.Capture) []*xds.Resource {
 			continue
 		}
 		resources = append(resources,
-			capture(captureOutboundName+ip.postfix, ip.wildcard, c.OutboundPort, corev3.TrafficDirection_OUTBOUND, passthrough()),
-			capture(captureInboundName+ip.postfix, ip.wildcard, c.InboundPort, corev3.TrafficDirection_INBOUND, closeConnection()),
+			capture(captureOutboundName+ip.postfix, ip.wildcard, c.OutboundPort, corev3.TrafficDirection_OUTBOUND,
+				passthrough()),
+			capture(captureInboundName+ip.postfix, ip.wildcard, c.InboundPort, corev3.TrafficDirection_INBOUND,
+				closeConnection()),
 		)
 	}
 	return resources
@@ -40,7 +42,8 @@ func Capture(c *graph.Capture) []*xds.Resource {
 
 // capture closes connections to its own port: they were not redirected, so forwarding them to their original
 // destination would be an endless loop.
-func capture(name, wildcard string, port uint32, direction corev3.TrafficDirection, otherwise *listenerv3.Filter) *xds.Resource {
+func capture(name, wildcard string, port uint32, direction corev3.TrafficDirection,
+	otherwise *listenerv3.Filter) *xds.Resource {
 	return xds.NewResource(xds.Listener, name, &listenerv3.Listener{
 		Name:             name,
 		Address:          socketAddress(wildcard, port),

@@ -42,7 +42,8 @@ func Clusters(d *graph.Destination, secured bool, from graph.Source) []*xds.Reso
 
 // serversCluster returns the cluster of the servers of one zone, or of an external service. Its endpoints are these
 // servers, or zone proxies that forward by SNI.
-func serversCluster(key graph.DestinationKey, protocol kind.Protocol, servers *graph.Servers, secured bool, from graph.Source) *xds.Resource {
+func serversCluster(key graph.DestinationKey, protocol kind.Protocol, servers *graph.Servers, secured bool,
+	from graph.Source) *xds.Resource {
 	cluster := discoveredCluster(key, hopTo(protocol, servers))
 	if servers.Secured(secured) {
 		cluster.TransportSocket = clientTLS(key, hopTo(protocol, servers), servers, from)
@@ -76,7 +77,8 @@ func discoveredCluster(key graph.DestinationKey, h hop) *clusterv3.Cluster {
 // absent, since a cluster that waits for its assignment holds up all others. The ingresses of a remote zone are a
 // locality with the zone's name.
 func Assignment(e *graph.Endpoints) *xds.Resource {
-	assignment := &endpointv3.ClusterLoadAssignment{ClusterName: e.Destination.String(), Policy: policyOf(e.Destination.Locality)}
+	assignment := &endpointv3.ClusterLoadAssignment{ClusterName: e.Destination.String(),
+		Policy: policyOf(e.Destination.Locality)}
 	var locality *endpointv3.LocalityLbEndpoints
 	for i := range e.Endpoints {
 		endpoint := &e.Endpoints[i]
@@ -268,7 +270,8 @@ func httpVersion(one bool, two *corev3.Http2ProtocolOptions) *httpv3.HttpProtoco
 	if one {
 		config.ProtocolConfig = &httpv3.HttpProtocolOptions_ExplicitHttpConfig_HttpProtocolOptions{HttpProtocolOptions: &corev3.Http1ProtocolOptions{}}
 	} else {
-		config.ProtocolConfig = &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{Http2ProtocolOptions: two}
+		config.ProtocolConfig = &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{
+			Http2ProtocolOptions: two}
 	}
 	return &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: config}
 }

@@ -42,7 +42,8 @@ func crossZoneChain(statPrefix string) *listenerv3.FilterChain {
 				Key: &filterstatevaluev3.FilterStateValue_ObjectKey{ObjectKey: "envoy.tcp_proxy.cluster"},
 				Value: &filterstatevaluev3.FilterStateValue_FormatString{FormatString: &corev3.SubstitutionFormatString{
 					Format: &corev3.SubstitutionFormatString_TextFormatSource{TextFormatSource: &corev3.DataSource{
-						Specifier: &corev3.DataSource_InlineString{InlineString: "%REQUESTED_SERVER_NAME%" + crossZoneSuffix},
+						Specifier: &corev3.DataSource_InlineString{InlineString: "%REQUESTED_SERVER_NAME%" +
+							crossZoneSuffix},
 					}},
 				}},
 			}}}),

@@ -58,17 +58,20 @@ func TestWhereAnEgressForwardsCrossZone(t *testing.T) {
 		{"the egress, an unknown name", out, "a0123456789abcdef.gone.80.default.ms", false, false},
 		{"the egress, no name", out, "", false, false},
 		{"the egress, the agent", out, identityCluster, false, false},
-		{"the egress, the application beside it", out, fmt.Sprintf("self_inbound_127.0.0.1_%d", server.Port), false, false},
+		{"the egress, the application beside it", out, fmt.Sprintf("self_inbound_127.0.0.1_%d", server.Port), false,
+			false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			at := fmt.Sprintf("127.0.0.1:%d", c.port)
-			conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", at, naming(east.certificate(t, clientID), c.sni))
+			conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", at,
+				naming(east.certificate(t, clientID), c.sni))
 			if err == nil {
 				defer conn.Close()
 				_, _ = io.WriteString(conn, "x")
 				_, err = io.ReadFull(conn, make([]byte, 1))
 			}
-			if through := err == nil; through != (c.here || c.there) || heard.Swap(0) > 0 != c.here || heardByOther.Swap(0) > 0 != c.there {
+			if through := err == nil; through != (c.here || c.there) || heard.Swap(0) > 0 != c.here ||
+				heardByOther.Swap(0) > 0 != c.there {
 				t.Errorf("gets through: %v (%v), want here %v and there %v", through, err, c.here, c.there)
 			}
 		})

@@ -133,7 +133,8 @@ func (k sans) condition(principal *rbacv3.Principal) []string {
 		}
 		return k.contains(name.GetPrefix(), "")
 	}
-	panic(fmt.Sprintf("envoy: a principal of type %T", principal.Identifier)) // only principals of this package get here
+	// only principals of this package get here
+	panic(fmt.Sprintf("envoy: a principal of type %T", principal.Identifier))
 }
 
 // all is true where each of the principals matches.
@@ -168,7 +169,8 @@ func quote(text string) string {
 	var quoted strings.Builder
 	quoted.WriteByte('\'')
 	for _, r := range text {
-		if r < 128 && (r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune(" ,/:._-[]@", r)) {
+		if r < 128 && (r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
+			strings.ContainsRune(" ,/:._-[]@", r)) {
 			quoted.WriteRune(r)
 		} else {
 			fmt.Fprintf(&quoted, `\U%08x`, r)
@@ -223,7 +225,8 @@ func setText(key, format string, formatters ...*corev3.TypedExtensionConfig) *fi
 func onlyAllowed(chain string) *xdsmatcherv3.Matcher {
 	return &xdsmatcherv3.Matcher{MatcherType: &xdsmatcherv3.Matcher_MatcherTree_{MatcherTree: &xdsmatcherv3.Matcher_MatcherTree{
 		Input: &xdscorev3.TypedExtensionConfig{
-			Name: "envoy.matching.inputs.filter_state", TypedConfig: pack(&networkinputv3.FilterStateInput{Key: decisionKey}),
+			Name:        "envoy.matching.inputs.filter_state",
+			TypedConfig: pack(&networkinputv3.FilterStateInput{Key: decisionKey}),
 		},
 		TreeType: &xdsmatcherv3.Matcher_MatcherTree_PrefixMatchMap{PrefixMatchMap: &xdsmatcherv3.Matcher_MatcherTree_MatchMap{
 			Map: map[string]*xdsmatcherv3.Matcher_OnMatch{Allow: {OnMatch: &xdsmatcherv3.Matcher_OnMatch_Action{

@@ -90,7 +90,8 @@ func egressManager(c *graph.EgressChain) *hcmv3.HttpConnectionManager {
 		ConfigSource:    adsOrWait(),
 		RouteConfigName: externalName(c.Key),
 	}}
-	manager.HttpFilters[0].ConfigType = &hcmv3.HttpFilter_TypedConfig{TypedConfig: pack(&routerv3.Router{SuppressEnvoyHeaders: true})}
+	manager.HttpFilters[0].ConfigType =
+		&hcmv3.HttpFilter_TypedConfig{TypedConfig: pack(&routerv3.Router{SuppressEnvoyHeaders: true})}
 	manager.LocalReplyConfig = markGoneService()
 	guardedRequests(c.Guard(), manager)
 	return manager

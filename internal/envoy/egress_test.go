@@ -44,7 +44,8 @@ func chainFor(sni string, protocol kind.Protocol, allow ...match.Rule) graph.Egr
 
 // upstreamOf returns the external upstream of a chain.
 func upstreamOf(c graph.EgressChain, tls *kind.ExternalTLS, servers ...kind.ExternalEndpoint) *graph.ExternalUpstream {
-	return &graph.ExternalUpstream{Key: c.Key.On(graph.ExternalLocality), Protocol: c.Protocol, Endpoints: servers, TLS: tls}
+	return &graph.ExternalUpstream{Key: c.Key.On(graph.ExternalLocality), Protocol: c.Protocol, Endpoints: servers,
+		TLS: tls}
 }
 
 func serverOf(t *testing.T, address string, at net.Addr) kind.ExternalEndpoint {
@@ -90,7 +91,8 @@ func TestWhoGetsOut(t *testing.T) {
 	db := chainFor(otherSNI, kind.TCP, match.Rule{Origin: "second", Exact: second})
 	open := chainFor("a0123456789abcdef.open.80.default.mes", kind.HTTP, match.Everybody("the mesh").Allow...)
 	var more []*xds.Resource
-	for chain, at := range map[*graph.EgressChain]net.Addr{&api: app.Listener.Addr(), &db: echoing, &open: app.Listener.Addr()} {
+	for chain, at := range map[*graph.EgressChain]net.Addr{&api: app.Listener.Addr(), &db: echoing,
+		&open: app.Listener.Addr()} {
 		more = append(more, ExternalUpstream(upstreamOf(*chain, nil, serverOf(t, "127.0.0.1", at)))...)
 	}
 	egress := startEgress(t, east, []graph.EgressChain{api, db, open}, append(more, trust(east, west))...)
@@ -104,13 +106,15 @@ func TestWhoGetsOut(t *testing.T) {
 		{"another", east.certificate(t, second), false, true},
 		{"of another domain", west.certificate(t, "spiffe://"+domainWest+"/workload/client"), false, true},
 		{"signed by another domain's CA", west.certificate(t, clientID), false, false},
-		{"with names in two domains", east.certificate(t, clientID, "spiffe://"+domainWest+"/workload/x"), false, false},
+		{"with names in two domains", east.certificate(t, clientID, "spiffe://"+domainWest+"/workload/x"), false,
+			false},
 		{"signed by an unknown CA", newAuthority(t, domainEast).certificate(t, clientID), false, false},
 		{"without a name", east.certificate(t), false, false},
 		{"an evicted instance", east.instance(t, evictedName, clientID), false, false},
 	} {
 		t.Run(c.who, func(t *testing.T) {
-			for sni, want := range map[string]bool{apiSNI: c.api, open.SNIs[0]: c.open, "a0123456789abcdef.gone.80.default.mes": false, "": false, graph.ReadyName: false} {
+			for sni, want := range map[string]bool{apiSNI: c.api, open.SNIs[0]: c.open,
+				"a0123456789abcdef.gone.80.default.mes": false, "": false, graph.ReadyName: false} {
 				response, err := through(t, egress, sni, c.certificate).Get("https://example/")
 				if got := err == nil && response.StatusCode == 200; got != want {
 					t.Errorf("through %q: %v (%v, %v), want %v", sni, got, response, err, want)
@@ -122,7 +126,10 @@ func TestWhoGetsOut(t *testing.T) {
 		seen := false
 		conn, err := tls.Dial("tcp", egress, &tls.Config{
 			ServerName: graph.ReadyName, InsecureSkipVerify: true,
-			VerifyPeerCertificate: func(chain [][]byte, _ [][]*x509.Certificate) error { seen = len(chain) > 0; return nil },
+			VerifyPeerCertificate: func(chain [][]byte, _ [][]*x509.Certificate) error {
+				seen = len(chain) > 0
+				return nil
+			},
 		})
 		if err == nil {
 			conn.Close()
@@ -170,7 +177,8 @@ func pair(t *testing.T, signed tls.Certificate) (certificate, key []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed.Certificate[0]}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed.Certificate[0]}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
 // machineTrusts returns the machine's root certificates as the agent serves them.
@@ -210,30 +218,39 @@ func TestWhichExternalServerIsTrusted(t *testing.T) {
 		{"another host name", "localhost", world.worldly(t, "another.example"), verify("", nil), nil, false},
 		{"its own address", "127.0.0.1", world.worldly(t, "127.0.0.1"), verify("", nil), nil, true},
 		{"another address", "127.0.0.1", world.worldly(t, "127.0.0.2"), verify("", nil), nil, false},
-		{"the requested SNI", "127.0.0.1", world.worldly(t, "api.example.com"), verify("", named("api.example.com")), nil, true},
-		{"a listed name", "localhost", world.worldly(t, "api.example.com"), verify("", sans("Exact", "api.example.com")), nil, true},
-		{"a listed prefix", "localhost", world.worldly(t, "api.example.com"), verify("", sans("Prefix", "api.")), nil, true},
-		{"no listed name", "localhost", world.worldly(t, "localhost"), verify("", sans("Exact", "api.example.com")), nil, false},
-		{"a SPIFFE ID", "localhost", world.certificate(t, "spiffe://world/db"), verify("", sans("Exact", "spiffe://world/db")), nil, true},
+		{"the requested SNI", "127.0.0.1", world.worldly(t, "api.example.com"), verify("", named("api.example.com")),
+			nil, true},
+		{"a listed name", "localhost", world.worldly(t, "api.example.com"),
+			verify("", sans("Exact", "api.example.com")), nil, true},
+		{"a listed prefix", "localhost", world.worldly(t, "api.example.com"), verify("", sans("Prefix", "api.")), nil,
+			true},
+		{"no listed name", "localhost", world.worldly(t, "localhost"), verify("", sans("Exact", "api.example.com")),
+			nil, false},
+		{"a SPIFFE ID", "localhost", world.certificate(t, "spiffe://world/db"),
+			verify("", sans("Exact", "spiffe://world/db")), nil, true},
 		{"another CA", "localhost", other.worldly(t, "localhost"), verify("", nil), nil, false},
 		{"the configured CA", "localhost", other.worldly(t, "localhost"), verify("", nil), other, true},
-		{"the machine's CA, where another one is configured", "localhost", world.worldly(t, "localhost"), verify("", nil), other, false},
+		{"the machine's CA, where another one is configured", "localhost", world.worldly(t, "localhost"),
+			verify("", nil), other, false},
 		{"SkipSAN: any name", "localhost", world.worldly(t, "another.example"), verify("SkipSAN", nil), nil, true},
 		{"SkipSAN: no other CA", "localhost", other.worldly(t, "localhost"), verify("SkipSAN", nil), nil, false},
 		{"SkipCA: any CA", "localhost", other.worldly(t, "localhost"), verify("SkipCA", nil), nil, true},
-		{"SkipCA: any name, which no CA has verified", "localhost", other.worldly(t, "another.example"), verify("SkipCA", nil), nil, true},
+		{"SkipCA: any name, which no CA has verified", "localhost", other.worldly(t, "another.example"),
+			verify("SkipCA", nil), nil, true},
 		{"SkipAll: any server", "localhost", other.worldly(t, "another.example"), verify("SkipAll", nil), nil, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			app := worldServer(t, &tls.Config{Certificates: []tls.Certificate{c.server}}, func(http.ResponseWriter, *http.Request) {})
+			app := worldServer(t, &tls.Config{Certificates: []tls.Certificate{c.server}},
+				func(http.ResponseWriter, *http.Request) {})
 			east := newAuthority(t, domainEast)
 			chain := chainFor(apiSNI, kind.HTTP, match.Everybody("the mesh").Allow...)
 			out := upstreamOf(chain, c.tls, serverOf(t, c.address, app.Listener.Addr()))
 			if c.ca != nil {
 				out.CACert = c.ca.text()
 			}
-			egress := startEgress(t, east, []graph.EgressChain{chain}, append(ExternalUpstream(out), machineTrusts(world))...)
+			egress := startEgress(t, east, []graph.EgressChain{chain},
+				append(ExternalUpstream(out), machineTrusts(world))...)
 			if got := reaches(t, through(t, egress, apiSNI, east.certificate(t, clientID))); got != c.trusted {
 				t.Errorf("trusted: %v, want %v", got, c.trusted)
 			}
@@ -278,7 +295,8 @@ func TestWhatAnExternalServerSees(t *testing.T) {
 	clients := x509.NewCertPool()
 	clients.AddCert(world.cert)
 	app := worldServer(t, &tls.Config{
-		Certificates: []tls.Certificate{world.worldly(t, "localhost")}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients,
+		Certificates: []tls.Certificate{world.worldly(t, "localhost")}, ClientAuth: tls.RequireAndVerifyClientCert,
+		ClientCAs: clients,
 	}, func(w http.ResponseWriter, r *http.Request) {
 		seen, host, sni, presented = r.Header, r.Host, r.TLS.ServerName, r.TLS.PeerCertificates[0].DNSNames[0]
 		w.Header().Set(unservedHeader, unservedNotReached)
@@ -309,7 +327,8 @@ func TestWhatAnExternalServerSees(t *testing.T) {
 		names = append(names, strings.ToLower(name))
 	}
 	slices.Sort(names)
-	if want := []string{"accept-encoding", "user-agent", "x-forwarded-proto", "x-request-id"}; !slices.Equal(names, want) {
+	if want := []string{"accept-encoding", "user-agent", "x-forwarded-proto", "x-request-id"}; !slices.Equal(names,
+		want) {
 		t.Errorf("it is sent the headers %v, want %v", names, want)
 	}
 }
@@ -319,7 +338,9 @@ func TestWhatAnExternalServerSees(t *testing.T) {
 func TestTheNextPriorityServesWhileNoEndpointOfTheFirstResponds(t *testing.T) {
 	east := newAuthority(t, domainEast)
 	responds := func(name string) *httptest.Server {
-		app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, name) }))
+		app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, name)
+		}))
 		t.Cleanup(app.Close)
 		return app
 	}
@@ -327,7 +348,8 @@ func TestTheNextPriorityServesWhileNoEndpointOfTheFirstResponds(t *testing.T) {
 	chain := chainFor(apiSNI, kind.HTTP, match.Everybody("the mesh").Allow...)
 	before, after := serverOf(t, "127.0.0.1", first.Listener.Addr()), serverOf(t, "127.0.0.1", reserve.Listener.Addr())
 	after.Priority = 1
-	egress := startEgress(t, east, []graph.EgressChain{chain}, ExternalUpstream(upstreamOf(chain, nil, before, after))...)
+	egress := startEgress(t, east, []graph.EgressChain{chain},
+		ExternalUpstream(upstreamOf(chain, nil, before, after))...)
 	client := through(t, egress, apiSNI, east.certificate(t, clientID))
 	request := func() string {
 		response, err := client.Post("https://example/", "", nil)
@@ -367,7 +389,8 @@ func TestChainsOfOthersComeAndGo(t *testing.T) {
 	reload := startReloading(t, Egress(l, graph.Source{}, []graph.EgressChain{stays}), resources...)
 	egress := fmt.Sprintf("127.0.0.1:%d", l.Port)
 	dial := func(sni string) (*tls.Conn, error) {
-		return tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", egress, naming(east.certificate(t, clientID), sni))
+		return tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", egress,
+			naming(east.certificate(t, clientID), sni))
 	}
 	conn, err := dial(apiSNI)
 	if err != nil {

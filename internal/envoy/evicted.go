@@ -15,7 +15,8 @@ import (
 func Evicted(mesh string, names []string) []*xds.Resource {
 	rules := &rbacv3.RBAC{Action: rbacv3.RBAC_DENY, Policies: map[string]*rbacv3.Policy{}}
 	if len(names) > 0 {
-		rules.Policies["weft: mesh "+mesh+" does not admit the caller"] = policy(matchesAnyName(names, maxPrefixDepth)...)
+		rules.Policies["weft: mesh "+mesh+" does not admit the caller"] = policy(matchesAnyName(names,
+			maxPrefixDepth)...)
 	}
 	return []*xds.Resource{
 		extension(evictedHTTPName(mesh), &httprbacv3.RBAC{Rules: rules}),
@@ -44,7 +45,8 @@ func matchesAnyName(names []string, depth int) []*rbacv3.Principal {
 	var principals []*rbacv3.Principal
 	if len(names) <= fewNames || depth == 0 {
 		for _, name := range names {
-			principals = append(principals, authenticated(&matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: name}}))
+			principals = append(principals,
+				authenticated(&matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: name}}))
 		}
 		return principals
 	}
@@ -59,9 +61,11 @@ func matchesAnyName(names []string, depth int) []*rbacv3.Principal {
 			principals = append(principals, matchesAnyName(group, depth)...)
 			continue
 		}
-		principals = append(principals, &rbacv3.Principal{Identifier: &rbacv3.Principal_AndIds{AndIds: &rbacv3.Principal_Set{
-			Ids: []*rbacv3.Principal{uriPrefix(group[0][:commonPrefixLength(group)]), oneOf(matchesAnyName(group, depth-1))},
-		}}})
+		principals = append(principals,
+			&rbacv3.Principal{Identifier: &rbacv3.Principal_AndIds{AndIds: &rbacv3.Principal_Set{
+				Ids: []*rbacv3.Principal{uriPrefix(group[0][:commonPrefixLength(group)]),
+					oneOf(matchesAnyName(group, depth-1))},
+			}}})
 	}
 	return principals
 }

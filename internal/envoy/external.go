@@ -30,9 +30,10 @@ func ExternalUpstream(o *graph.ExternalUpstream) []*xds.Resource {
 func externalCluster(o *graph.ExternalUpstream) *xds.Resource {
 	name := o.Key.String()
 	cluster := &clusterv3.Cluster{
-		Name:                          name,
-		ConnectTimeout:                duration(externalConnectTimeout),
-		LoadAssignment:                &endpointv3.ClusterLoadAssignment{ClusterName: name, Endpoints: externalEndpoints(o)},
+		Name:           name,
+		ConnectTimeout: duration(externalConnectTimeout),
+		LoadAssignment: &endpointv3.ClusterLoadAssignment{ClusterName: name,
+			Endpoints: externalEndpoints(o)},
 		CircuitBreakers:               noBreakers(),
 		OutlierDetection:              outlierDetection(),
 		IgnoreHealthOnHostRemoval:     true,
@@ -76,7 +77,8 @@ func externalEndpoints(o *graph.ExternalUpstream) []*endpointv3.LocalityLbEndpoi
 		}
 		server := externalLbEndpoint(e)
 		if hasServerNames(o) {
-			server.Metadata = &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{SocketMatch: serverAt(e.Address)}}
+			server.Metadata =
+				&corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{SocketMatch: serverAt(e.Address)}}
 		}
 		at := localities[len(localities)-1]
 		at.LbEndpoints = append(at.LbEndpoints, server)
@@ -104,8 +106,9 @@ func serverAt(address string) *structpb.Struct {
 func externalRoute(o *graph.ExternalUpstream) *xds.Resource {
 	name := o.Key.String()
 	return xds.NewResource(xds.Route, name, &routev3.RouteConfiguration{
-		Name:             name,
-		VirtualHosts:     bySafety(name, externalRouteAction(o, safeRetryOn), externalRouteAction(o, unprocessedRetryOn)),
+		Name: name,
+		VirtualHosts: bySafety(name, externalRouteAction(o, safeRetryOn),
+			externalRouteAction(o, unprocessedRetryOn)),
 		ValidateClusters: boolFalse(),
 	})
 }

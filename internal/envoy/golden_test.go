@@ -153,7 +153,8 @@ func TestGolden(t *testing.T) {
 				t.Fatalf("%s has no envoy.yaml; -update writes it", path)
 			}
 			if diff := cmp.Diff(string(output.Data), got); diff != "" {
-				t.Errorf("the configuration has changed (-golden +now). Understand why, then run with -update.\n%s", diff)
+				t.Errorf("the configuration has changed (-golden +now). Understand why, then run with -update.\n%s",
+					diff)
 			}
 		})
 	}

@@ -19,7 +19,7 @@ import (
 
 // A guarded TCP connection passes two listeners. The first one terminates TLS, decides, and hands every connection to
 // the second, internal one, with the decision in its filter state. The second has a filter chain for allowed
-// connections and closes all others, so that no server is dialled for them. Its name is that of the cluster that leads
+// connections and closes all others, so that no server is dialed for them. Its name is that of the cluster that leads
 // to it.
 
 // guardedName returns the name of the internal listener of a guard, and of the cluster that leads to it.
@@ -73,7 +73,8 @@ func allowedConnections(g graph.Guard, to *tcpproxyv3.TcpProxy) []*xds.Resource 
 		TrafficDirection:              corev3.TrafficDirection_INBOUND,
 		PerConnectionBufferLimitBytes: uint32Value(guardedBuffer),
 		FilterChainMatcher:            onlyAllowed(name),
-		FilterChains:                  []*listenerv3.FilterChain{{Name: name, Filters: []*listenerv3.Filter{networkFilter(to)}}},
+		FilterChains: []*listenerv3.FilterChain{{Name: name,
+			Filters: []*listenerv3.Filter{networkFilter(to)}}},
 	}
 	cluster := &clusterv3.Cluster{
 		Name:                          name,

@@ -82,9 +82,10 @@ func (h hop) protocolOptions() map[string]*anypb.Any {
 	case tcp:
 		return nil
 	case negotiated:
-		options.UpstreamProtocolOptions = &httpv3.HttpProtocolOptions_AutoConfig{AutoConfig: &httpv3.HttpProtocolOptions_AutoHttpConfig{
-			HttpProtocolOptions: &corev3.Http1ProtocolOptions{}, Http2ProtocolOptions: pinged(),
-		}}
+		options.UpstreamProtocolOptions =
+			&httpv3.HttpProtocolOptions_AutoConfig{AutoConfig: &httpv3.HttpProtocolOptions_AutoHttpConfig{
+				HttpProtocolOptions: &corev3.Http1ProtocolOptions{}, Http2ProtocolOptions: pinged(),
+			}}
 	default:
 		options.UpstreamProtocolOptions = httpVersion(h.version == http1, pinged())
 	}
@@ -104,12 +105,13 @@ func http2() *corev3.Http2ProtocolOptions {
 	}
 }
 
-// pinged returns http2 for the dialling side, which detects a silent peer by PINGs.
+// pinged returns http2 for the dialing side, which detects a silent peer by PINGs.
 func pinged() *corev3.Http2ProtocolOptions {
 	options := http2()
 	options.StreamResetBurst, options.StreamResetRate = nil, nil
 	options.MaxConcurrentStreams = uint32Value(maxStreams)
-	options.ConnectionKeepalive = &corev3.KeepaliveSettings{Interval: duration(pingInterval), Timeout: duration(pingTimeout)}
+	options.ConnectionKeepalive = &corev3.KeepaliveSettings{Interval: duration(pingInterval),
+		Timeout: duration(pingTimeout)}
 	return options
 }
 

@@ -21,7 +21,8 @@ func TestWhereAnIngressLeads(t *testing.T) {
 	east := newAuthority(t, domainEast)
 	app, heard := listener(t)
 	server := inboundTo(t, app, kind.TCP, match.Rule{Origin: "the client", Exact: clientID})
-	local := &graph.Destination{Key: graph.DestinationKey{Mesh: "default", Zone: "east", Service: "local", Port: 80}, Protocol: kind.TCP}
+	local := &graph.Destination{Key: graph.DestinationKey{Mesh: "default", Zone: "east", Service: "local", Port: 80},
+		Protocol: kind.TCP}
 	ingress := &graph.IngressListener{Address: "127.0.0.1", Port: freePort(t)}
 	to := []graph.Endpoint{{Address: server.Address, Port: server.Port}}
 	startEnvoy(t, append(inboundResources(server),
@@ -46,7 +47,8 @@ func TestWhereAnIngressLeads(t *testing.T) {
 		{"the suffix alone", "ms", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", at, naming(east.certificate(t, clientID), c.sni))
+			conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", at,
+				naming(east.certificate(t, clientID), c.sni))
 			if err == nil {
 				defer conn.Close()
 				_, _ = io.WriteString(conn, "x")

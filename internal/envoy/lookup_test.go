@@ -40,8 +40,10 @@ func withAgentResolver(t *testing.T, b *bootstrapv3.Bootstrap) *bootstrapv3.Boot
 		t.Fatal(err)
 	}
 	b.TypedDnsResolverConfig = &corev3.TypedExtensionConfig{
-		Name:        "envoy.network.dns_resolver.cares",
-		TypedConfig: pack(&caresv3.CaresDnsResolverConfig{Resolvers: []*corev3.Address{socketAddress(at.IP.String(), uint32(at.Port))}}),
+		Name: "envoy.network.dns_resolver.cares",
+		TypedConfig: pack(
+			&caresv3.CaresDnsResolverConfig{Resolvers: []*corev3.Address{socketAddress(at.IP.String(),
+				uint32(at.Port))}}),
 	}
 	return b
 }

@@ -41,7 +41,9 @@ func newZoneServer(t *testing.T, zone string, certificate tls.Certificate, proto
 	}
 	var addr net.Addr
 	if protocol.IsHTTP() {
-		server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { s.requests.Add(1) }))
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			s.requests.Add(1)
+		}))
 		server.EnableHTTP2 = true // as an inbound does
 		server.TLS, server.Config.ErrorLog = config, log.New(io.Discard, "", 0)
 		server.StartTLS()
@@ -75,19 +77,23 @@ func dead(t *testing.T, zone string) graph.Endpoint {
 
 // multiZoneClient returns the address at which a client's application reaches a service of the zones east (its own),
 // west and north.
-func multiZoneClient(t *testing.T, protocol kind.Protocol, east, west *authority, local, zones []graph.Endpoint) string {
+func multiZoneClient(t *testing.T, protocol kind.Protocol, east, west *authority, local,
+	zones []graph.Endpoint) string {
 	t.Helper()
 	d := &graph.Destination{
 		Key:      graph.DestinationKey{Kind: graph.MultiZoneService, Mesh: "default", Service: "server", Port: 80},
 		Protocol: protocol,
 		Local:    &graph.Servers{Identities: []string{serverID}, TrustDomain: domainEast},
 		Zones: []graph.Servers{
-			{Zone: "north", Way: graph.ByIngress, SNI: multiZoneSNI, Identities: []string{serverID}, TrustDomain: domainEast},
-			{Zone: "west", Way: graph.ByIngress, SNI: multiZoneSNI, Identities: []string{westID}, TrustDomain: domainWest},
+			{Zone: "north", Way: graph.ByIngress, SNI: multiZoneSNI, Identities: []string{serverID},
+				TrustDomain: domainEast},
+			{Zone: "west", Way: graph.ByIngress, SNI: multiZoneSNI, Identities: []string{westID},
+				TrustDomain: domainWest},
 		},
 	}
 	outbound := &graph.ExplicitOutbound{Address: "127.0.0.1", Port: freePort(t), Destination: d.Key, Protocol: protocol}
-	resources := append(DomainBundles(trustOf(east, west)), trust(east, west), identity(t, east.certificate(t, clientID)), Explicit(outbound),
+	resources := append(DomainBundles(trustOf(east, west)), trust(east, west),
+		identity(t, east.certificate(t, clientID)), Explicit(outbound),
 		Assignment(&graph.Endpoints{Destination: d.Key.On(graph.LocalLocality), Endpoints: local}),
 		Assignment(&graph.Endpoints{Destination: d.Key.On(graph.RemoteLocality), Endpoints: zones}))
 	if route := Route(d); route != nil {
@@ -130,7 +136,8 @@ func TestTheOwnZoneFirst(t *testing.T) {
 			here := newZoneServer(t, "", east.certificate(t, serverID), protocol)
 			there := newZoneServer(t, "west", west.certificate(t, westID), protocol)
 			at := multiZoneClient(t, protocol, east, west,
-				[]graph.Endpoint{here.at, dead(t, ""), dead(t, ""), dead(t, "")}, []graph.Endpoint{dead(t, "north"), there.at})
+				[]graph.Endpoint{here.at, dead(t, ""), dead(t, ""), dead(t, "")},
+				[]graph.Endpoint{dead(t, "north"), there.at})
 			for i := range 20 {
 				if err := call(t, protocol, "POST", at); err != nil {
 					t.Fatalf("request %d while one server of the zone answers: %v", i, err)

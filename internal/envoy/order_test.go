@@ -31,14 +31,14 @@ func greeter(t *testing.T) (net.Addr, *atomic.Int32) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	dialled := &atomic.Int32{}
+	dialed := &atomic.Int32{}
 	go func() {
 		for {
 			conn, err := l.Accept()
 			if err != nil {
 				return
 			}
-			dialled.Add(1)
+			dialed.Add(1)
 			go func() {
 				defer conn.Close()
 				if _, err := conn.Write(make([]byte, greetingSize)); err == nil {
@@ -47,7 +47,7 @@ func greeter(t *testing.T) (net.Addr, *atomic.Int32) {
 			}()
 		}
 	}()
-	return l.Addr(), dialled
+	return l.Addr(), dialed
 }
 
 // order tells which side of a connection speaks first.
@@ -79,10 +79,11 @@ func (o order) talk(address string, config *tls.Config) int {
 // A denied caller of a server reads nothing, whichever side speaks first, and the application gets no connection. It
 // gets none either before the handshake is complete.
 func TestDeniedCallersReadNothing(t *testing.T) {
-	app, dialled := greeter(t)
+	app, dialed := greeter(t)
 	east, west := newAuthority(t, domainEast), newAuthority(t, domainWest)
 	in := inboundTo(t, app, kind.TCP, rules()...)
-	startEnvoy(t, append(inboundResources(in, evictedName), trust(east, west), identity(t, east.certificate(t, serverID)))...)
+	startEnvoy(t, append(inboundResources(in, evictedName), trust(east, west),
+		identity(t, east.certificate(t, serverID)))...)
 	for name, caller := range callers(t, east, west) {
 		for _, o := range orders {
 			t.Run(name+"/"+o.name, func(t *testing.T) {
@@ -90,8 +91,9 @@ func TestDeniedCallersReadNothing(t *testing.T) {
 				if caller.allowed {
 					want, connections = o.expects, 1
 				}
-				if got := dialled.Swap(0); read != want || got != connections {
-					t.Errorf("read %d bytes over %d connections of the application, want %d over %d", read, got, want, connections)
+				if got := dialed.Swap(0); read != want || got != connections {
+					t.Errorf("read %d bytes over %d connections of the application, want %d over %d", read, got, want,
+						connections)
 				}
 			})
 		}
@@ -101,8 +103,10 @@ func TestDeniedCallersReadNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	if read := orders[1].talk(address(in), presenting(east.certificate(t, clientID))); read != greetingSize || dialled.Load() != 1 {
-		t.Errorf("beside a client that begins no handshake: read %d bytes, %d connections of the application, want 1", read, dialled.Load())
+	if read := orders[1].talk(address(in), presenting(east.certificate(t, clientID))); read != greetingSize ||
+		dialed.Load() != 1 {
+		t.Errorf("beside a client that begins no handshake: read %d bytes, %d connections of the application, want 1",
+			read, dialed.Load())
 	}
 }
 
@@ -124,14 +128,16 @@ func allows(t *testing.T, address string, config *tls.Config) bool {
 // origin is text.
 func TestNoRuleEscapesItsExpression(t *testing.T) {
 	texts := []string{
-		`x') ? 'allow:x' : 'allow:y')%`, `x' || true || '`, `x\`, `x\'`, `%CEL('allow:')%`, `x)%:5%`, "x\x00y", "x\ny", "x%%y", `x"y`, "xé", "x\U0001f600", "x,y",
+		`x') ? 'allow:x' : 'allow:y')%`, `x' || true || '`, `x\`, `x\'`, `%CEL('allow:')%`, `x)%:5%`, "x\x00y", "x\ny",
+		"x%%y", `x"y`, "xé", "x\U0001f600", "x,y",
 	}
 	app, _ := greeter(t)
 	east := newAuthority(t, domainEast)
 	var resources []*xds.Resource
 	var inbounds []*graph.InboundListener
 	for i, text := range texts {
-		in := inboundTo(t, app, kind.TCP, match.Rule{Origin: text, Exact: clientID}, match.Rule{Origin: "z", Prefix: "spiffe://" + domainEast + "/" + text})
+		in := inboundTo(t, app, kind.TCP, match.Rule{Origin: text, Exact: clientID},
+			match.Rule{Origin: "z", Prefix: "spiffe://" + domainEast + "/" + text})
 		in.Name = fmt.Sprint("text-", i)
 		in.Permissions.Deny = []match.Rule{{Origin: text, Prefix: serverID + text}}
 		inbounds = append(inbounds, in)
@@ -150,12 +156,13 @@ func TestNoRuleEscapesItsExpression(t *testing.T) {
 
 // A hostile CA that the mesh trusts cannot write a second SPIFFE ID by a comma.
 func TestASANWithACommaIsDenied(t *testing.T) {
-	app, dialled := greeter(t)
+	app, dialed := greeter(t)
 	east := newAuthority(t, domainEast)
 	in := inboundTo(t, app, kind.TCP, match.Rule{Origin: "client", Exact: clientID})
 	startEnvoy(t, append(inboundResources(in), trust(east), identity(t, east.certificate(t, serverID)))...)
-	for _, id := range []string{serverID + "," + clientID, "spiffe://" + domainEast + "/x," + clientID + ",", clientID + ",x"} {
-		if read := orders[1].talk(address(in), presenting(east.certificate(t, id))); read > 0 || dialled.Load() > 0 {
+	for _, id := range []string{serverID + "," + clientID, "spiffe://" + domainEast + "/x," + clientID + ",",
+		clientID + ",x"} {
+		if read := orders[1].talk(address(in), presenting(east.certificate(t, id))); read > 0 || dialed.Load() > 0 {
 			t.Errorf("%s reads %d bytes", id, read)
 		}
 	}
@@ -171,7 +178,8 @@ func TestACallerForgesNoDetailsOfItsCertificate(t *testing.T) {
 	}))
 	t.Cleanup(app.Close)
 	east := newAuthority(t, domainEast)
-	in := inboundTo(t, app.Listener.Addr(), kind.HTTP, match.Rule{Origin: "clients", Prefix: "spiffe://" + domainEast + "/"})
+	in := inboundTo(t, app.Listener.Addr(), kind.HTTP,
+		match.Rule{Origin: "clients", Prefix: "spiffe://" + domainEast + "/"})
 	startEnvoy(t, append(inboundResources(in), trust(east), identity(t, east.certificate(t, serverID)))...)
 	own := "spiffe://" + domainEast + "/workload/x"
 	for _, c := range []struct {
@@ -233,7 +241,8 @@ func TestNoSessionIsResumedAfterADenial(t *testing.T) {
 	startEnvoy(t, append(inboundResources(in, evictedName), trust(east), identity(t, east.certificate(t, serverID)))...)
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		config := presenting(east.instance(t, evictedName, clientID))
-		config.ClientSessionCache, config.MinVersion, config.MaxVersion = tls.NewLRUClientSessionCache(1), version, version
+		config.ClientSessionCache, config.MinVersion, config.MaxVersion = tls.NewLRUClientSessionCache(1), version,
+			version
 		for range 3 {
 			if allows(t, address(in), config) {
 				t.Errorf("with %s an evicted instance reads", tls.VersionName(version))
@@ -244,7 +253,7 @@ func TestNoSessionIsResumedAfterADenial(t *testing.T) {
 
 // An inbound that accepts plaintext beside mutual TLS decides on the TLS connections and accepts the plaintext ones.
 func TestAPlainConnectionBesideDecidedOnes(t *testing.T) {
-	app, dialled := greeter(t)
+	app, dialed := greeter(t)
 	east := newAuthority(t, domainEast)
 	in := inboundTo(t, app, kind.TCP, match.Rule{Origin: "client", Exact: clientID})
 	in.AlsoPlaintext = true
@@ -260,8 +269,8 @@ func TestAPlainConnectionBesideDecidedOnes(t *testing.T) {
 	}
 	defer plain.Close()
 	_, _ = io.WriteString(plain, "x")
-	if n, err := io.CopyN(io.Discard, plain, greetingSize+1); err != nil || dialled.Load() != 2 {
-		t.Errorf("a plain client reads %d bytes, %d connections: %v", n, dialled.Load(), err)
+	if n, err := io.CopyN(io.Discard, plain, greetingSize+1); err != nil || dialed.Load() != 2 {
+		t.Errorf("a plain client reads %d bytes, %d connections: %v", n, dialed.Load(), err)
 	}
 }
 

@@ -49,7 +49,9 @@ func originate(c *clusterv3.Cluster, o *graph.ExternalUpstream) {
 // hasServerNames reports whether several servers have SNIs of their own.
 func hasServerNames(o *graph.ExternalUpstream) bool {
 	return o.TLS != nil && verificationOf(o).ServerName == "" &&
-		slices.ContainsFunc(o.Endpoints, func(e kind.ExternalEndpoint) bool { return e.Address != o.Endpoints[0].Address })
+		slices.ContainsFunc(o.Endpoints, func(e kind.ExternalEndpoint) bool {
+			return e.Address != o.Endpoints[0].Address
+		})
 }
 
 func verificationOf(o *graph.ExternalUpstream) kind.ExternalVerification {
@@ -72,7 +74,8 @@ func externalTLS(o *graph.ExternalUpstream, address string) *corev3.TransportSoc
 	}
 	verifyServer(common, o, &verification, server)
 	if len(o.ClientCert) > 0 {
-		common.TlsCertificateSdsSecretConfigs = []*tlsv3.SdsSecretConfig{{Name: externalCertificate + o.Key.String(), SdsConfig: adsOrWait()}}
+		common.TlsCertificateSdsSecretConfigs = []*tlsv3.SdsSecretConfig{{Name: externalCertificate + o.Key.String(),
+			SdsConfig: adsOrWait()}}
 	}
 	context := &tlsv3.UpstreamTlsContext{CommonTlsContext: common, AllowRenegotiation: o.TLS.AllowRenegotiation}
 	if isName(server) {
@@ -83,7 +86,8 @@ func externalTLS(o *graph.ExternalUpstream, address string) *corev3.TransportSoc
 
 // verifyServer sets the verification of a server. Without a CA, names prove nothing, since every server can write any
 // name into a certificate; Envoy then compares none.
-func verifyServer(common *tlsv3.CommonTlsContext, o *graph.ExternalUpstream, v *kind.ExternalVerification, server string) {
+func verifyServer(common *tlsv3.CommonTlsContext, o *graph.ExternalUpstream, v *kind.ExternalVerification,
+	server string) {
 	expected := &tlsv3.CertificateValidationContext{}
 	switch v.Mode {
 	case "SkipCA", "SkipAll":

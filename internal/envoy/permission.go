@@ -48,7 +48,8 @@ func permissions(g graph.Guard) []*xds.Resource {
 		return []*xds.Resource{extension(decisionName(g.Place), decision(rules, g.TrustDomains))}
 	}
 	deny := denied(rules, g.TrustDomains)
-	deny.Policies[forgedDetails] = policy(uriPattern(`(?s)spiffe://.*[^A-Za-z0-9._/-].*`), uriPattern(`(?s).+spiffe://.*`))
+	deny.Policies[forgedDetails] = policy(uriPattern(`(?s)spiffe://.*[^A-Za-z0-9._/-].*`),
+		uriPattern(`(?s).+spiffe://.*`))
 	return []*xds.Resource{
 		extension(denyName(g.Place), &httprbacv3.RBAC{Rules: deny, ShadowRules: shadowDenied(rules)}),
 		extension(allowName(g.Place), &httprbacv3.RBAC{Rules: allowed(rules, g.TrustDomains)}),
@@ -109,7 +110,9 @@ func allowed(p *match.Permissions, domains []string) *rbacv3.RBAC {
 // spans several becomes one rule for each.
 func trustedPrincipals(rule match.Rule, domains []string) []*rbacv3.Principal {
 	within := func(pattern string) bool {
-		return slices.ContainsFunc(domains, func(domain string) bool { return strings.HasPrefix(pattern, idPrefix(domain)) })
+		return slices.ContainsFunc(domains, func(domain string) bool {
+			return strings.HasPrefix(pattern, idPrefix(domain))
+		})
 	}
 	kept := match.Rule{}
 	for _, name := range rule.Also {
@@ -162,7 +165,8 @@ func principalsOf(rule match.Rule) []*rbacv3.Principal {
 	}
 	for _, name := range append([]string{rule.Exact}, rule.Also...) {
 		if name != "" {
-			principals = append(principals, authenticated(&matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: name}}))
+			principals = append(principals,
+				authenticated(&matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: name}}))
 		}
 	}
 	return principals

@@ -50,8 +50,9 @@ func bySafety(name string, safe, other *routev3.Route_Route) []*routev3.VirtualH
 		ResponseHeadersToRemove: []string{unservedHeader},
 		Routes: []*routev3.Route{
 			{
-				Name:   "safe",
-				Match:  &routev3.RouteMatch{PathSpecifier: anyPath(), Headers: []*routev3.HeaderMatcher{headerIn(":method", safeMethods)}},
+				Name: "safe",
+				Match: &routev3.RouteMatch{PathSpecifier: anyPath(),
+					Headers: []*routev3.HeaderMatcher{headerIn(":method", safeMethods)}},
 				Action: safe,
 			},
 			{

@@ -23,17 +23,21 @@ func TestNamesOfTrustBundles(t *testing.T) {
 		}
 	}
 	chain := graph.EgressChain{
-		EgressService: graph.EgressService{Key: graph.DestinationKey{Kind: graph.ExternalService, Mesh: "shop", Service: "api", Port: 443}, SNIs: []string{"a.mes"}, Protocol: kind.TCP},
-		Source:        graph.Source{RootsOf: "shop"},
+		EgressService: graph.EgressService{Key: graph.DestinationKey{Kind: graph.ExternalService, Mesh: "shop",
+			Service: "api", Port: 443}, SNIs: []string{"a.mes"}, Protocol: kind.TCP},
+		Source: graph.Source{RootsOf: "shop"},
 	}
-	egress := Egress(&graph.EgressListener{Address: "10.0.0.1", Port: 10002}, graph.Source{}, []graph.EgressChain{chain})
-	inbound := Inbound(&graph.InboundListener{Mesh: "shop", Address: "10.0.0.1", Port: 80, Protocol: kind.TCP, ServiceAddress: "127.0.0.1", ServicePort: 8080}, true)
+	egress := Egress(&graph.EgressListener{Address: "10.0.0.1", Port: 10002}, graph.Source{},
+		[]graph.EgressChain{chain})
+	inbound := Inbound(&graph.InboundListener{Mesh: "shop", Address: "10.0.0.1", Port: 80, Protocol: kind.TCP,
+		ServiceAddress: "127.0.0.1", ServicePort: 8080}, true)
 	for what, c := range map[string]struct {
 		wire string
 		want []string
 	}{
-		"the listener of a ZoneEgress": {string(egress.Wire), []string{"system_trust_bundle", "system_trust_bundle_shop"}},
-		"the listener of a sidecar":    {string(inbound[1].Wire), []string{"system_trust_bundle"}},
+		"the listener of a ZoneEgress": {string(egress.Wire),
+			[]string{"system_trust_bundle", "system_trust_bundle_shop"}},
+		"the listener of a sidecar": {string(inbound[1].Wire), []string{"system_trust_bundle"}},
 	} {
 		if got := secretsIn(c.wire); !slices.Equal(got, c.want) {
 			t.Errorf("%s refers to %v, want %v", what, got, c.want)

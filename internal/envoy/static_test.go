@@ -64,7 +64,8 @@ func static(t *testing.T, resources []*xds.Resource) *bootstrapv3.Bootstrap {
 		secrets:     map[string]bool{},
 		assignments: map[string]*endpointv3.ClusterLoadAssignment{},
 	}
-	out := &bootstrapv3.Bootstrap_StaticResources{Clusters: []*clusterv3.Cluster{controlPlane("ads"), controlPlane(identityCluster)}}
+	out := &bootstrapv3.Bootstrap_StaticResources{Clusters: []*clusterv3.Cluster{controlPlane("ads"),
+		controlPlane(identityCluster)}}
 	for _, r := range resources {
 		switch m := message(t, r).(type) {
 		case *clusterv3.Cluster:
@@ -135,9 +136,10 @@ func (s *resolver) resolve(m proto.Message) {
 // controlPlane returns a cluster without a responding server.
 func controlPlane(name string) *clusterv3.Cluster {
 	return &clusterv3.Cluster{
-		Name:                          name,
-		ClusterDiscoveryType:          &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
-		TypedExtensionProtocolOptions: packedOptions(&httpv3.HttpProtocolOptions{UpstreamProtocolOptions: httpVersion(false, &corev3.Http2ProtocolOptions{})}),
+		Name:                 name,
+		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
+		TypedExtensionProtocolOptions: packedOptions(
+			&httpv3.HttpProtocolOptions{UpstreamProtocolOptions: httpVersion(false, &corev3.Http2ProtocolOptions{})}),
 		LoadAssignment: &endpointv3.ClusterLoadAssignment{
 			ClusterName: name,
 			Endpoints: []*endpointv3.LocalityLbEndpoints{{

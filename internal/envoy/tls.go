@@ -181,7 +181,8 @@ func secretsSource(from graph.Source) *corev3.ConfigSource {
 		ConfigSourceSpecifier: &corev3.ConfigSource_ApiConfigSource{ApiConfigSource: &corev3.ApiConfigSource{
 			ApiType:             corev3.ApiConfigSource_GRPC,
 			TransportApiVersion: corev3.ApiVersion_V3,
-			GrpcServices:        []*corev3.GrpcService{{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{EnvoyGrpc: server}}},
+			GrpcServices: []*corev3.GrpcService{
+				{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{EnvoyGrpc: server}}},
 		}},
 	}
 }

@@ -43,10 +43,12 @@ func TestEnvoyTakesIt(t *testing.T) {
 			if name != "trust" {
 				east := newAuthority(t, domainEast)
 				mesh := trustOf(east, newAuthority(t, domainWest), newAuthority(t, "default.north.mesh.local"))
-				resources = append(resources, TrustBundle(mesh), EgressBundle(mesh), identity(t, east.certificate(t, serverID)))
+				resources = append(resources, TrustBundle(mesh), EgressBundle(mesh),
+					identity(t, east.certificate(t, serverID)))
 				resources = append(resources, DomainBundles(mesh)...)
 			}
-			out, err := exec.Command(envoy, "--mode", "validate", "-l", "warning", "-c", bootstrapFile(t, resources)).CombinedOutput()
+			out, err := exec.Command(envoy, "--mode", "validate", "-l", "warning", "-c",
+				bootstrapFile(t, resources)).CombinedOutput()
 			if err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}

@@ -36,7 +36,8 @@ func aggregate(key graph.DestinationKey, localities []graph.DestinationKey) *xds
 // zonesCluster reaches the servers of remote zones through their ingresses, which forward by the same SNI. Each zone's
 // endpoints must present the SPIFFE IDs of its own servers, verified by its roots. An egress of the client's zone may
 // lead to any of the zones.
-func zonesCluster(key graph.DestinationKey, protocol kind.Protocol, zones []graph.Servers, from graph.Source) *xds.Resource {
+func zonesCluster(key graph.DestinationKey, protocol kind.Protocol, zones []graph.Servers,
+	from graph.Source) *xds.Resource {
 	h := hopTo(protocol, &zones[0])
 	cluster := discoveredCluster(key, h)
 	// An endpoint of a zone that is not in the list is about to be removed. It must present a SPIFFE ID of the other

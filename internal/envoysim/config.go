@@ -118,7 +118,8 @@ func orElse(value, otherwise string) string {
 func (c *Config) listener(direction corev3.TrafficDirection, address string, port uint32) *listenerv3.Listener {
 	for _, l := range c.listeners {
 		at := l.Address.GetSocketAddress()
-		if l.TrafficDirection == direction && at.GetAddress() == address && at.GetPortValue() == port && !l.UseOriginalDst.GetValue() {
+		if l.TrafficDirection == direction && at.GetAddress() == address && at.GetPortValue() == port &&
+			!l.UseOriginalDst.GetValue() {
 			return l
 		}
 	}

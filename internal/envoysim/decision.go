@@ -19,7 +19,8 @@ import (
 
 // admitConnection evaluates a filter chain of TCP connections. The filters before the last one write filter state, by
 // which the internal listener of the last one decides. A chain without such filters accepts every caller.
-func (c *Config) admitConnection(result *InboundResult, chain *listenerv3.FilterChain, to *tcpproxyv3.TcpProxy, call Call) error {
+func (c *Config) admitConnection(result *InboundResult, chain *listenerv3.FilterChain, to *tcpproxyv3.TcpProxy,
+	call Call) error {
 	result.Cluster = to.GetCluster()
 	guarded := c.internalListener(to.GetCluster())
 	if guarded == nil {
@@ -41,7 +42,8 @@ func (c *Config) admitConnection(result *InboundResult, chain *listenerv3.Filter
 		return err
 	}
 	input := &networkinputv3.FilterStateInput{}
-	if err := guarded.GetFilterChainMatcher().GetMatcherTree().GetInput().GetTypedConfig().UnmarshalTo(input); err != nil {
+	if err := guarded.GetFilterChainMatcher().GetMatcherTree().GetInput().GetTypedConfig().UnmarshalTo(
+		input); err != nil {
 		return fmt.Errorf("listener %s: %w", guarded.Name, err)
 	}
 	result.ShadowRule = state[envoy.ShadowKey]
@@ -151,7 +153,8 @@ func formatted(format *corev3.SubstitutionFormatString, scope celScope, call Cal
 	if call.PeerDNS != "" {
 		dns = []string{call.PeerDNS}
 	}
-	for command, sans := range map[string][]string{"%DOWNSTREAM_PEER_URI_SAN%": call.PeerURIs, "%DOWNSTREAM_PEER_DNS_SAN%": dns} {
+	for command, sans := range map[string][]string{"%DOWNSTREAM_PEER_URI_SAN%": call.PeerURIs,
+		"%DOWNSTREAM_PEER_DNS_SAN%": dns} {
 		if before, after, found := strings.Cut(text, command); found && !strings.Contains(before+after, "%") {
 			return before + orElse(strings.Join(sans, ","), "-") + after, nil
 		}

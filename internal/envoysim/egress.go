@@ -29,7 +29,8 @@ func (a *simulation) throughEgress(e Endpoint, proxy graph.ProxyKey, call Call) 
 	call.SNI = e.SNI
 	egress, err := load(a.world, proxy)
 	if err != nil {
-		return EndpointVerdict{Address: e.At.String(), Proxy: proxy.String(), Egress: &EgressVerdict{SNI: e.SNI}, Reason: err.Error()}
+		return EndpointVerdict{Address: e.At.String(), Proxy: proxy.String(), Egress: &EgressVerdict{SNI: e.SNI},
+			Reason: err.Error()}
 	}
 	if ingresses, forwards := egress.crossZone(e.At, e.SNI); forwards {
 		return a.forwardCrossZone(e, proxy, ingresses)
@@ -45,7 +46,8 @@ func (a *simulation) throughEgress(e Endpoint, proxy graph.ProxyKey, call Call) 
 
 // forwardCrossZone queries the zones of the ingresses to which an egress forwards.
 func (a *simulation) forwardCrossZone(e Endpoint, proxy graph.ProxyKey, ingresses []Address) EndpointVerdict {
-	v := EndpointVerdict{Address: e.At.String(), Proxy: proxy.String(), Egress: &EgressVerdict{SNI: e.SNI, Forwarded: true}}
+	v := EndpointVerdict{Address: e.At.String(), Proxy: proxy.String(),
+		Egress: &EgressVerdict{SNI: e.SNI, Forwarded: true}}
 	v.Allowed = len(ingresses) > 0
 	for _, at := range ingresses {
 		next := EndpointVerdict{Address: at.String(), Reason: fmt.Sprintf("no zone ingress is known at %s", at)}

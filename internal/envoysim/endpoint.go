@@ -20,7 +20,7 @@ type Endpoint struct {
 	At Address
 	// Locality is the locality of the endpoint in its destination, or empty for a destination without localities.
 	Locality string
-	// Fallback states that the endpoint is dialled only while no endpoint of an earlier locality is healthy.
+	// Fallback states that the endpoint is dialed only while no endpoint of an earlier locality is healthy.
 	Fallback bool
 	Security
 }
@@ -142,7 +142,7 @@ func whyNone(cluster *clusterv3.Cluster) error {
 	return fmt.Errorf("destination %s has no endpoints: none of its proxies is ready and serving", cluster.Name)
 }
 
-// secured summarises the security of a destination: mutual TLS if any of its endpoints uses it.
+// secured summarizes the security of a destination: mutual TLS if any of its endpoints uses it.
 func secured(all []Endpoint) (tls bool, serverNames []string) {
 	for _, e := range all {
 		tls = tls || e.TLS

@@ -50,17 +50,17 @@ type Request struct {
 type Verdict string
 
 const (
-	// Allowed: every endpoint accepts the request.
+	// Allowed means that every endpoint accepts the request.
 	Allowed Verdict = "allowed"
-	// Denied: no endpoint accepts the request.
+	// Denied means that no endpoint accepts the request.
 	Denied Verdict = "denied"
-	// Partly: it depends on the endpoint that the load balancer selects.
+	// Partly means that the result depends on the endpoint that the load balancer selects.
 	Partly Verdict = "partly"
-	// Unserved: the request reaches no endpoint.
+	// Unserved means that the request reaches no endpoint.
 	Unserved Verdict = "unserved"
-	// Forwarded: the request leaves the mesh unchanged, and its result is unknown.
+	// Forwarded means that the request leaves the mesh unchanged, and its result is unknown.
 	Forwarded Verdict = "forwarded"
-	// Unknown: the request goes to another zone, which cannot be queried.
+	// Unknown means that the request goes to another zone, which cannot be queried.
 	Unknown Verdict = "unknown"
 )
 
@@ -88,7 +88,7 @@ type Explanation struct {
 // EndpointVerdict is the result of the request at one endpoint.
 type EndpointVerdict struct {
 	// Locality is the locality of the endpoint: local or remote, or empty for a destination without localities.
-	// Fallback states that the endpoint is dialled only while no endpoint of an earlier locality is healthy.
+	// Fallback states that the endpoint is dialed only while no endpoint of an earlier locality is healthy.
 	Locality string `json:"locality,omitempty"`
 	Fallback bool   `json:"fallback,omitempty"`
 	Address  string `json:"address"`
@@ -143,7 +143,8 @@ func Explain(world World, request Request, remote RemoteZones) (*Explanation, er
 	case way.Passed:
 		e.Verdict, e.Reason = Forwarded, "no service of the mesh has this address"
 	default:
-		(&simulation{world, remote, request.From.Mesh, e.SpiffeIDs, world.Instance(request.From), client, call}).endpoints(e, way.Endpoints)
+		(&simulation{world, remote, request.From.Mesh, e.SpiffeIDs, world.Instance(request.From), client,
+			call}).endpoints(e, way.Endpoints)
 	}
 	return e, nil
 }
@@ -171,7 +172,7 @@ type simulation struct {
 	call     Call
 }
 
-// endpoints evaluates the request at every endpoint and summarises. Fallback endpoints have a result, but do not count
+// endpoints evaluates the request at every endpoint and summarizes. Fallback endpoints have a result, but do not count
 // for the summary.
 func (a *simulation) endpoints(e *Explanation, all []Endpoint) {
 	var sum tally
@@ -220,7 +221,8 @@ func (a *simulation) throughIngress(e Endpoint, ingress ZoneIngress) EndpointVer
 		return v
 	}
 	result, err := a.remote(ingress.Zone, CrossZoneRequest{
-		Ingress: ingress.Ingress, Mesh: a.mesh, SNI: e.SNI, SpiffeIDs: a.names.List(), Method: a.call.Method, Path: a.call.Path,
+		Ingress: ingress.Ingress, Mesh: a.mesh, SNI: e.SNI, SpiffeIDs: a.names.List(), Method: a.call.Method,
+		Path: a.call.Path,
 	})
 	if err != nil {
 		verdict.NotQueried = err.Error()
@@ -315,7 +317,8 @@ func callProxy(world World, proxy graph.ProxyKey, at Address, call Call) (v Endp
 	}
 	call.Address, call.Port = at.Address, at.Port
 	result := server.Inbound(call)
-	v.Listener, v.Allowed, v.Rule, v.ShadowRule, v.Reason = result.Listener, result.Allowed, result.Rule, result.ShadowRule, result.Reason
+	v.Listener, v.Allowed, v.Rule, v.ShadowRule, v.Reason = result.Listener, result.Allowed, result.Rule,
+		result.ShadowRule, result.Reason
 	return v, result.Cluster
 }
 

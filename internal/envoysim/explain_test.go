@@ -104,7 +104,8 @@ func (w *world) Config(key graph.ProxyKey) ([]*xds.Resource, bool) {
 		resources = append(resources, envoy.Explicit(&p.Outbounds[i]))
 	}
 	if p.Captured {
-		resources = append(resources, envoy.Capture(&graph.Capture{InboundPort: 15006, OutboundPort: 15001, IPFamilies: "DualStack"})...)
+		resources = append(resources,
+			envoy.Capture(&graph.Capture{InboundPort: 15006, OutboundPort: 15001, IPFamilies: "DualStack"})...)
 	}
 	return resources, true
 }

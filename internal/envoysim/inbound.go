@@ -117,7 +117,8 @@ func (c *Config) handshake(socket *corev3.TransportSocket, call Call) error {
 	if err := socket.GetTypedConfig().UnmarshalTo(context); err != nil {
 		return err
 	}
-	bundle := context.GetCommonTlsContext().GetCombinedValidationContext().GetValidationContextSdsSecretConfig().GetName()
+	bundle :=
+		context.GetCommonTlsContext().GetCombinedValidationContext().GetValidationContextSdsSecretConfig().GetName()
 	if len(call.PeerURIs) == 0 {
 		return errors.New("the caller's certificate has no SPIFFE ID")
 	}
@@ -135,7 +136,8 @@ func (c *Config) verify(bundle, id string) error {
 		return fmt.Errorf("the proxy lacks the secret %s, and trusts no certificate", bundle)
 	}
 	config := &tlsv3.SPIFFECertValidatorConfig{}
-	if err := secret.GetValidationContext().GetCustomValidatorConfig().GetTypedConfig().UnmarshalTo(config); err != nil {
+	if err := secret.GetValidationContext().GetCustomValidatorConfig().GetTypedConfig().UnmarshalTo(
+		config); err != nil {
 		return fmt.Errorf("secret %s: %w", bundle, err)
 	}
 	var domains []string

@@ -46,12 +46,18 @@ func matchesAny(rules []match.Rule, names []string) bool {
 }
 
 func TestPermissionsMeanWhatTheySay(t *testing.T) {
-	names := []string{east + "a", east + "ab", west + "a", "spiffe://untrusted/a", "spiffe://default.east.mesh.local.evil/a"}
-	prefixes := []string{"spiffe://", "spiffe://default.", "spiffe://default.east.mesh.local", east, east + "a", west, "spiffe://else"}
+	names := []string{east + "a", east + "ab", west + "a", "spiffe://untrusted/a",
+		"spiffe://default.east.mesh.local.evil/a"}
+	prefixes := []string{"spiffe://", "spiffe://default.", "spiffe://default.east.mesh.local", east, east + "a", west,
+		"spiffe://else"}
 	rapid.Check(t, func(t *rapid.T) {
 		rules := func(label string) []match.Rule {
-			exact := rapid.Custom(func(t *rapid.T) match.Rule { return match.Rule{Exact: rapid.SampledFrom(names).Draw(t, "exact")} })
-			prefix := rapid.Custom(func(t *rapid.T) match.Rule { return match.Rule{Prefix: rapid.SampledFrom(prefixes).Draw(t, "prefix")} })
+			exact := rapid.Custom(func(t *rapid.T) match.Rule {
+				return match.Rule{Exact: rapid.SampledFrom(names).Draw(t, "exact")}
+			})
+			prefix := rapid.Custom(func(t *rapid.T) match.Rule {
+				return match.Rule{Prefix: rapid.SampledFrom(prefixes).Draw(t, "prefix")}
+			})
 			drawn := rapid.SliceOfN(rapid.OneOf(exact, prefix), 0, 3).Draw(t, label)
 			for i := range drawn {
 				drawn[i].Origin = label + string(rune('0'+i))

@@ -20,7 +20,8 @@ type OutboundResult struct {
 	Route     string
 	Cluster   string
 	Endpoints []Endpoint
-	// TLS states that the proxy presents its certificate to some endpoint. ServerNames are the SPIFFE IDs that it accepts.
+	// TLS states that the proxy presents its certificate to some endpoint. ServerNames are the SPIFFE IDs that it
+	// accepts.
 	TLS         bool
 	ServerNames []string
 	// Passed states that the call leaves for its original address, which is not a destination of the mesh.
@@ -51,7 +52,8 @@ func (c *Config) Outbound(call Call) OutboundResult {
 	case listener != nil && bound(listener):
 		chain = listener.FilterChains[0]
 	case capture == nil:
-		result.Error = fmt.Sprintf("the proxy has no listener at %s, and nothing redirects connections to it", call.target())
+		result.Error = fmt.Sprintf("the proxy has no listener at %s, and nothing redirects connections to it",
+			call.target())
 		return result
 	case listener != nil:
 		result.Captured, chain = true, listener.FilterChains[0]

@@ -65,7 +65,9 @@ func resolveAddress(ways []reach, host string, port uint32) (Address, error) {
 	ways = slices.DeleteFunc(slices.Clone(ways), func(w reach) bool { return w.Address.Address != host })
 	switch len(ways) {
 	case 0:
-		return Address{}, fmt.Errorf("the proxy has no listener at this address; with a port, the connection may be forwarded unchanged")
+		return Address{},
+			fmt.Errorf(
+				"the proxy has no listener at this address; with a port, the connection may be forwarded unchanged")
 	case 1:
 		return ways[0].Address, nil
 	}
@@ -88,7 +90,9 @@ func resolveService(ways []reach, service string, port uint32) (Address, error) 
 			return Address{}, fmt.Errorf("the service has several ports, specify one: %s", list(found))
 		}
 		if way.destination != found[0].destination {
-			return Address{}, fmt.Errorf("several services have this name, specify one by its address or destination: %s", listDestinations(found))
+			return Address{},
+				fmt.Errorf("several services have this name, specify one by its address or destination: %s",
+					listDestinations(found))
 		}
 	}
 	return found[0].Address, nil

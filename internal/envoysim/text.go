@@ -16,7 +16,7 @@ func (e *Explanation) Text() string {
 		}
 	}
 	line("request", e.requested())
-	line("dials", e.dialled())
+	line("dials", e.dialed())
 	line("listener", e.Listener)
 	line("route", e.Route)
 	line("retries", e.retrying())
@@ -44,7 +44,7 @@ func (e *Explanation) requested() string {
 	return e.Method + " " + e.Path + " " + requested
 }
 
-func (e *Explanation) dialled() string {
+func (e *Explanation) dialed() string {
 	if e.Captured {
 		return e.Address + ", redirected to the proxy"
 	}

@@ -20,14 +20,14 @@ import (
 type Status string
 
 const (
-	// Online: the proxy, or every proxy of the service, is connected and serves.
+	// Online means: the proxy, or every proxy of the service, is connected and serves.
 	Online Status = "online"
-	// Offline: the proxy is disconnected or an inbound does not serve; no proxy of the service serves. ("Adding
+	// Offline means: the proxy is disconnected or an inbound does not serve; no proxy of the service serves. ("Adding
 	// inbounds in runtime")
 	Offline Status = "offline"
-	// PartiallyDegraded: some proxies of the service do not serve.
+	// PartiallyDegraded means: some proxies of the service do not serve.
 	PartiallyDegraded Status = "partially_degraded"
-	// NotAvailable: no proxy provides the service.
+	// NotAvailable means: no proxy provides the service.
 	NotAvailable Status = "not_available"
 )
 
@@ -174,7 +174,8 @@ func (w *World) proxies(mesh string) iter.Seq2[*resource.Object[kind.Dataplane],
 	}
 	return func(yield func(*resource.Object[kind.Dataplane], known) bool) {
 		insights := follower[kind.DataplaneInsight]{slices.Collect(w.State.Insights.From(w.Snapshot, prefix, ""))}
-		statuses := follower[kind.DataplaneListenerStatus]{slices.Collect(w.State.ListenerStatuses.From(w.Snapshot, prefix, ""))}
+		statuses := follower[kind.DataplaneListenerStatus]{slices.Collect(w.State.ListenerStatuses.From(w.Snapshot,
+			prefix, ""))}
 		for dp := range w.State.Dataplanes.From(w.Snapshot, prefix, "") {
 			if !yield(dp, w.knowing(insights.beside(dp), statuses.beside(dp))) {
 				return
@@ -233,9 +234,10 @@ func (w *World) status(dp *resource.Object[kind.Dataplane], k known) Status {
 // dead reports whether the proxy reports that an inbound does not serve: its application fails its probe, or the proxy
 // drains.
 func (k known) dead(in *kind.Inbound) bool {
-	return k.serving != nil && (k.serving.Draining || slices.ContainsFunc(k.serving.Inbounds, func(served kind.ServedInbound) bool {
-		return served.Unhealthy && served.Port == in.Port && served.Address == in.Address
-	}))
+	return k.serving != nil &&
+		(k.serving.Draining || slices.ContainsFunc(k.serving.Inbounds, func(served kind.ServedInbound) bool {
+			return served.Unhealthy && served.Port == in.Port && served.Address == in.Address
+		}))
 }
 
 // Counts are numbers by status.

@@ -57,7 +57,8 @@ type MTLS struct {
 
 // Mesh returns the summary of one mesh.
 func (w *World) Mesh(mesh string) Mesh {
-	m := Mesh{Policies: map[string]Total{}, MTLS: MTLS{map[string]Counts{}, map[string]Counts{}}, Versions: ProxyVersions{map[string]Counts{}, map[string]Counts{}}}
+	m := Mesh{Policies: map[string]Total{}, MTLS: MTLS{map[string]Counts{}, map[string]Counts{}},
+		Versions: ProxyVersions{map[string]Counts{}, map[string]Counts{}}}
 	var certified Counts
 	for dp, k := range w.proxies(mesh) {
 		status := w.status(dp, k)

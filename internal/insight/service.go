@@ -35,7 +35,8 @@ func (w *World) Service(o *resource.Object[kind.MeshService]) Service {
 }
 
 // providers counts the Dataplanes that a service selects, by their status.
-func (w *World) providers(o *resource.Object[kind.MeshService], knownOf func(*resource.Object[kind.Dataplane]) known) ServiceCounts {
+func (w *World) providers(o *resource.Object[kind.MeshService],
+	knownOf func(*resource.Object[kind.Dataplane]) known) ServiceCounts {
 	r := table.Eval(w.Snapshot)
 	var (
 		counts ServiceCounts

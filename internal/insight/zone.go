@@ -132,7 +132,8 @@ func (w *World) connectionOf(z *Zone) {
 	for _, s := range insight.Subscriptions {
 		switch open := s.DisconnectTime == nil; {
 		case open:
-			*z.Connected, z.Since, z.Version, z.Instance = true, &s.ConnectTime, s.Version.Text(), s.ControlPlaneInstanceID
+			*z.Connected, z.Since, z.Version, z.Instance = true, &s.ConnectTime, s.Version.Text(),
+				s.ControlPlaneInstanceID
 		case !*z.Connected:
 			z.Since, z.Version = s.DisconnectTime, s.Version.Text()
 		}
@@ -160,7 +161,8 @@ func (w *World) Zone(name string) *kind.ZoneInsight {
 	if w.Links != nil {
 		links := w.Links(name)
 		insight.Lag, insight.LastItem = LagOf(links)
-		if last := len(insight.Subscriptions) - 1; links != nil && last >= 0 && insight.Subscriptions[last].DisconnectTime == nil {
+		if last := len(insight.Subscriptions) - 1; links != nil && last >= 0 &&
+			insight.Subscriptions[last].DisconnectTime == nil {
 			insight.Subscriptions[last].Status = zoneStatus(links, insight.LastItem)
 		}
 	}
@@ -194,5 +196,7 @@ func LagOf(kinds map[string]KindLink) (lag kind.Duration, last *kind.Time) {
 
 // ZoneConnected reports whether a zone's control plane is connected.
 func (w *World) ZoneConnected(name string) bool {
-	return slices.ContainsFunc(w.Zone(name).Subscriptions, func(s kind.ZoneSubscription) bool { return s.DisconnectTime == nil })
+	return slices.ContainsFunc(w.Zone(name).Subscriptions, func(s kind.ZoneSubscription) bool {
+		return s.DisconnectTime == nil
+	})
 }

@@ -38,7 +38,8 @@ func (r Rule) Matches(id string) bool {
 
 // Permit joins the policies that apply to one section of a proxy. It omits rules and entries with an SNI, which apply
 // to zone egresses only. Policies must be sorted by name, so that equal sets have equal results.
-func Permit(policies []*resource.Object[kind.MeshTrafficPermission], proxy *resource.Meta, section string) *Permissions {
+func Permit(policies []*resource.Object[kind.MeshTrafficPermission], proxy *resource.Meta,
+	section string) *Permissions {
 	if everywhere := PermitChains(policies, proxy, section).shared; everywhere != nil {
 		return everywhere
 	}
@@ -55,7 +56,8 @@ func (p *Permissions) join(rule placed, snis []string) {
 }
 
 // Applying returns the policies that select one section of a proxy, in their order.
-func Applying(policies []*resource.Object[kind.MeshTrafficPermission], proxy *resource.Meta, section string) []*resource.Object[kind.MeshTrafficPermission] {
+func Applying(policies []*resource.Object[kind.MeshTrafficPermission], proxy *resource.Meta,
+	section string) []*resource.Object[kind.MeshTrafficPermission] {
 	var hit []*resource.Object[kind.MeshTrafficPermission]
 	for _, policy := range policies {
 		if Hits(policy.Spec.TargetRef, proxy, section) {

@@ -47,25 +47,34 @@ const longAgo = 30 * time.Second
 // New returns the metrics of one control plane. Call Follow before the first scrape.
 func New(version, zone, instance string) *Metrics {
 	m := &Metrics{
-		registry:   prometheus.NewRegistry(),
-		pushDelay:  latency("weft_config_push_delay_seconds", "Time from a resource's write until all configuration that depends on it is sent to the proxies."),
-		ackLatency: latency("weft_xds_ack_latency_seconds", "Time from then until a proxy has ACKed all of it, for each proxy that it changes."),
+		registry: prometheus.NewRegistry(),
+		pushDelay: latency("weft_config_push_delay_seconds",
+			"Time from a resource's write until all configuration that depends on it is sent to the proxies."),
+		ackLatency: latency("weft_xds_ack_latency_seconds",
+			"Time from then until a proxy has ACKed all of it, for each proxy that it changes."),
 		commit: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "weft_table_commit_seconds", Buckets: buckets,
-			Help: "Time from a batch of the store's changes until all configuration that depends on it is sent to the proxies.",
+			Help: "Time from a batch of the store's changes until all configuration that depends on it is sent to " +
+				"the proxies.",
 		}),
 		rows: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weft_table_commit_rows_total", Help: "Resources that were stored or deleted in those batches.",
 		}),
-		stage: histogram("weft_table_stage_seconds", "Time of a batch in one stage of generation, where any value of the stage was computed.", "stage"),
+		stage: histogram("weft_table_stage_seconds",
+			"Time of a batch in one stage of generation, where any value of the stage was computed.", "stage"),
 		values: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weft_table_stage_values_total", Help: "Values that were computed again, by stage; result is changed, or equal where no reader was computed again.",
+			Name: "weft_table_stage_values_total",
+			Help: "Values that were computed again, by stage; result is changed, or equal where no reader was " +
+				"computed again.",
 		}, []string{"stage", "result"}),
-		store:    histogram("weft_store_seconds", "Time of an operation of the store; outcome is ok, rejected (a conflict, or a row that does not exist) or failed.", "operation", "outcome"),
+		store: histogram("weft_store_seconds",
+			"Time of an operation of the store; outcome is ok, rejected (a conflict, or a row that does not "+
+				"exist) or failed.", "operation", "outcome"),
 		requests: histogram("weft_api_request_seconds", "Time of a request to the HTTP API.", "method", "status"),
 		drains: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "weft_listener_drain_seconds", Buckets: prometheus.ExponentialBuckets(1e-3, 2, 16),
-			Help: "Time from when a listener was no longer wanted until it was removed; outcome is acked, or timeout where clients had not ACKed its removal.",
+			Help: "Time from when a listener was no longer wanted until it was removed; outcome is acked, or timeout " +
+				"where clients had not ACKed its removal.",
 		}, []string{"outcome"}),
 		sync: newSync(),
 	}
@@ -75,14 +84,16 @@ func New(version, zone, instance string) *Metrics {
 	})
 	info.Set(1)
 	m.registry.MustRegister(m.sync.collectors()...)
-	m.registry.MustRegister(info, m.pushDelay, m.ackLatency, m.commit, m.rows, m.stage, m.values, m.store, m.requests, m.drains,
+	m.registry.MustRegister(info, m.pushDelay, m.ackLatency, m.commit, m.rows, m.stage, m.values, m.store, m.requests,
+		m.drains,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
 // latency returns a histogram for durations across machines, with larger buckets.
 func latency(name, help string) prometheus.Histogram {
-	return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(1e-3, 2, 16)})
+	return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help,
+		Buckets: prometheus.ExponentialBuckets(1e-3, 2, 16)})
 }
 
 func histogram(name, help string, labels ...string) *prometheus.HistogramVec {

@@ -39,9 +39,12 @@ func busy() *Metrics {
 	m.FollowLinks(func() []Link {
 		return []Link{{Zone: "east", Connected: true, Lag: 1500 * time.Millisecond, Rejected: 2}, {Zone: "west"}}
 	})
-	m.Frame("MeshService", true, &wire.Frame{Message: &wire.Frame_Batch{Batch: &wire.Batch{Items: [][]byte{{1, 2, 3}, {4}}}}})
-	m.Frame("MeshService", false, &wire.Frame{Message: &wire.Frame_Ack{Ack: &wire.Ack{Rejected: []*wire.Rejection{{Reason: "no"}}}}})
-	m.Frame("MeshService", true, &wire.Frame{Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{Round: 1}}})
+	m.Frame("MeshService", true,
+		&wire.Frame{Message: &wire.Frame_Batch{Batch: &wire.Batch{Items: [][]byte{{1, 2, 3}, {4}}}}})
+	m.Frame("MeshService", false,
+		&wire.Frame{Message: &wire.Frame_Ack{Ack: &wire.Ack{Rejected: []*wire.Rejection{{Reason: "no"}}}}})
+	m.Frame("MeshService", true,
+		&wire.Frame{Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{Round: 1}}})
 	now := time.Now()
 	fresh, old := kind.Meshes.Make("", "a", kind.Mesh{}), kind.Meshes.Make("", "b", kind.Mesh{})
 	fresh.Modified, old.Modified = now.Add(-time.Millisecond), now.Add(-time.Hour)

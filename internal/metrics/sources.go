@@ -32,7 +32,9 @@ func (m *Metrics) Follow(s Sources) {
 	gauge("weft_xds_streams_unacked", "Open xDS streams with a pending ACK.", s.Unacked)
 	gauge("weft_agents", "Agents that are connected.", s.Sessions)
 	gauge("weft_listeners_draining", "Listeners that drain until no client uses them.", s.Draining)
-	gauge("weft_reconcile_backlog", "Keys that wait for a write of the control plane's own; those that are requeued for a time count too.", s.Backlog)
+	gauge("weft_reconcile_backlog",
+		"Keys that wait for a write of the control plane's own; those that are requeued for a time count too.",
+		s.Backlog)
 	m.registry.MustRegister(traffic(s.Traffic), proxyGroups(s.ProxyGroups))
 }
 
@@ -47,7 +49,8 @@ var (
 	nacks     = metric("weft_xds_nacks_total", "Resources that a proxy NACKed, each counted by itself.", "type")
 
 	groupCount   = metric("weft_proxy_groups", "Groups of proxies that share outbound configuration.")
-	groupProxies = metric("weft_proxy_group_proxies", "Proxies of a proxy group; the label is the short name of the group.", "mesh", "group")
+	groupProxies = metric("weft_proxy_group_proxies",
+		"Proxies of a proxy group; the label is the short name of the group.", "mesh", "group")
 )
 
 // traffic is a collector.
@@ -87,6 +90,7 @@ func (of proxyGroups) Collect(to chan<- prometheus.Metric) {
 	all := of()
 	to <- prometheus.MustNewConstMetric(groupCount, prometheus.GaugeValue, float64(len(all)))
 	for _, c := range all {
-		to <- prometheus.MustNewConstMetric(groupProxies, prometheus.GaugeValue, float64(c.Proxies), c.Group.Mesh, c.Group.ShortName())
+		to <- prometheus.MustNewConstMetric(groupProxies, prometheus.GaugeValue, float64(c.Proxies), c.Group.Mesh,
+			c.Group.ShortName())
 	}
 }

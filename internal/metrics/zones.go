@@ -17,10 +17,12 @@ func newSync() *sync {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"kind", "direction"})
 	}
 	return &sync{
-		bytes:    counter("weft_zonesync_bytes_total", "Bytes of zone sync, before TLS; direction is sent or received."),
+		bytes: counter("weft_zonesync_bytes_total",
+			"Bytes of zone sync, before TLS; direction is sent or received."),
 		items:    counter("weft_zonesync_items_total", "Resources that were sent between a zone and global."),
 		rejected: counter("weft_zonesync_rejected_total", "Rejections of resources that were sent or received."),
-		resyncs:  counter("weft_zonesync_resyncs_total", "Compare requests, where the two sides could not continue from a position."),
+		resyncs: counter("weft_zonesync_resyncs_total",
+			"Compare requests, where the two sides could not continue from a position."),
 	}
 }
 
@@ -57,9 +59,11 @@ type Link struct {
 func (m *Metrics) FollowLinks(links func() []Link) { m.registry.MustRegister(linked(links)) }
 
 var (
-	zoneConnected = metric("weft_zonesync_connected", "Whether a zone and global are connected, by this instance.", "zone")
-	zoneLag       = metric("weft_zonesync_lag_seconds", "Age of the oldest change that the other side has not stored.", "zone")
-	zoneRejected  = metric("weft_zonesync_rejected_items", "Resources that one side rejects from the other.", "zone")
+	zoneConnected = metric("weft_zonesync_connected", "Whether a zone and global are connected, by this instance.",
+		"zone")
+	zoneLag = metric("weft_zonesync_lag_seconds", "Age of the oldest change that the other side has not stored.",
+		"zone")
+	zoneRejected = metric("weft_zonesync_rejected_items", "Resources that one side rejects from the other.", "zone")
 )
 
 // linked is a collector.

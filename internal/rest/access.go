@@ -12,7 +12,7 @@ import (
 	"weft/resource"
 )
 
-// Guard authenticates the sender of a request, and authorises the request's action.
+// Guard authenticates the sender of a request, and authorizes the request's action.
 type Guard struct {
 	Rules access.Rules
 	// Keys are the signing keys of user tokens.
@@ -75,7 +75,8 @@ func (g *Guard) user(r *http.Request) (access.User, error) {
 func (g *Guard) bearer(r *http.Request) (access.User, error) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") || len(r.Header.Values("Authorization")) > 1 {
-		return access.User{}, resource.Errorf(resource.Unauthorized, "want one header `Authorization: Bearer TOKEN`, with a user token")
+		return access.User{},
+			resource.Errorf(resource.Unauthorized, "want one header `Authorization: Bearer TOKEN`, with a user token")
 	}
 	var claims identity.UserClaims
 	if err := identity.Verify(strings.TrimSpace(token), &claims, g.Keys, g.Now()); err != nil {
@@ -90,7 +91,9 @@ func (g *Guard) bearer(r *http.Request) (access.User, error) {
 func holder(certificate *x509.Certificate) (access.User, error) {
 	subject := certificate.Subject
 	if subject.CommonName == "" {
-		return access.User{}, resource.Errorf(resource.Unauthorized, "the client certificate has no common name, which is the name of its user")
+		return access.User{},
+			resource.Errorf(resource.Unauthorized,
+				"the client certificate has no common name, which is the name of its user")
 	}
 	return access.Authenticated(subject.CommonName, subject.Organization, access.ByCertificate), nil
 }
@@ -109,6 +112,7 @@ func (g *Guard) deny(w http.ResponseWriter, r *http.Request, err error) {
 	if denial.Code == resource.Unauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer") // RFC 6750, section 3
 	}
-	g.Denied.Note("unauthenticated or denied API request", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "reason", denial.Detail)
+	g.Denied.Note("unauthenticated or denied API request", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path,
+		"reason", denial.Detail)
 	writeProblem(w, problem{Status: statusOf[denial.Code], Detail: denial.Detail})
 }

@@ -33,7 +33,8 @@ func (a *api) services(w http.ResponseWriter, r *http.Request) error {
 	switch query.Type {
 	case "", kind.MeshServices.Name, kind.MeshMultiZoneServices.Name, kind.MeshExternalServices.Name:
 	default:
-		return invalidQuery(resource.Problem{Field: "type", Reason: strconv.Quote(query.Type) + " is none of MeshService, MeshMultiZoneService, MeshExternalService"})
+		return invalidQuery(resource.Problem{Field: "type",
+			Reason: strconv.Quote(query.Type) + " is none of MeshService, MeshMultiZoneService, MeshExternalService"})
 	}
 	m, err := a.read(r.Context())
 	if err != nil {
@@ -58,7 +59,8 @@ func (a *api) queryBackends(ctx context.Context, report *graph.ServiceReport) {
 	if report.Backends != nil || report.Type != kind.MeshServices.Name {
 		return
 	}
-	backends, err := a.RemoteZones.Backends(ctx, report.Zone, graph.ServiceKey{Mesh: report.Mesh, Name: report.DisplayName})
+	backends, err := a.RemoteZones.Backends(ctx, report.Zone,
+		graph.ServiceKey{Mesh: report.Mesh, Name: report.DisplayName})
 	if err != nil {
 		report.NotQueried = err.Error()
 	}

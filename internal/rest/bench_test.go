@@ -32,15 +32,18 @@ func large(b *testing.B) *world {
 	for i := range 10_000 {
 		name, service := fmt.Sprintf("proxy-%05d", i), fmt.Sprintf("service-%d", i%300)
 		in := kind.Inbound{Port: 80, Tags: map[string]string{kind.ServiceTag: service, "version": fmt.Sprint(i % 7)}}
-		dp := kind.Dataplanes.Make("default", name, kind.Dataplane{Networking: kind.Networking{Address: "10.0.0.1", Inbound: []kind.Inbound{in}}})
+		dp := kind.Dataplanes.Make("default", name,
+			kind.Dataplane{Networking: kind.Networking{Address: "10.0.0.1", Inbound: []kind.Inbound{in}}})
 		dp.Labels = map[string]string{"team": fmt.Sprint(i % 10)}
 		write(dp)
 		write(kind.DataplaneInsights.Make("default", name, kind.DataplaneInsight{
-			Subscriptions: []kind.Subscription{{ID: name, ControlPlaneInstanceID: "instance-1", ConnectTime: kind.Time{Time: time.Now()}}},
-			Certificate:   &kind.Certificate{SpiffeID: "spiffe://default/" + name, Issuer: "identity"},
+			Subscriptions: []kind.Subscription{{ID: name, ControlPlaneInstanceID: "instance-1",
+				ConnectTime: kind.Time{Time: time.Now()}}},
+			Certificate: &kind.Certificate{SpiffeID: "spiffe://default/" + name, Issuer: "identity"},
 		}))
 		in.Address = "10.0.0.1"
-		write(kind.DataplaneListenerStatuses.Make("default", name, kind.DataplaneListenerStatus{Inbounds: []kind.ServedInbound{{Inbound: in}}}))
+		write(kind.DataplaneListenerStatuses.Make("default", name,
+			kind.DataplaneListenerStatus{Inbounds: []kind.ServedInbound{{Inbound: in}}}))
 	}
 	return w
 }

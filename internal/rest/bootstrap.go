@@ -25,7 +25,10 @@ func NewBootstrapServer(denied *access.Denials) *http.Server {
 		writeProblem(w, problem{Status: http.StatusBadRequest, Detail: insteadOfKumaDP(w, r)})
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		writeProblem(w, problem{Status: http.StatusNotFound, Detail: "this port serves weft-dp and Envoy over gRPC; the HTTP API has a port of its own, 5681 by default"})
+		writeProblem(w,
+			problem{Status: http.StatusNotFound,
+				Detail: "this port serves weft-dp and Envoy over gRPC; the HTTP API has a port of its own, " +
+					"5681 by default"})
 	})
 	server := NewHTTPServer(mux, denied)
 	server.ReadTimeout, server.WriteTimeout = 5*time.Second, 5*time.Second
@@ -63,8 +66,10 @@ func insteadOfKumaDP(w http.ResponseWriter, r *http.Request) string {
 	case "ingress", "egress":
 		kindName, proxyType = "zone"+request.ProxyType, " --proxy-type "+request.ProxyType
 	}
-	command := fmt.Sprintf("weft-dp run --cp-address https://%s --ca-cert-file CA_FILE --dataplane-file FILE --dataplane-token-file %s%s",
-		word(r.Host, "ADDRESS:5678"), word(request.TokenPath, "TOKEN_FILE"), proxyType)
+	command :=
+		fmt.Sprintf("weft-dp run --cp-address https://%s --ca-cert-file CA_FILE --dataplane-file FILE "+
+			"--dataplane-token-file %s%s",
+			word(r.Host, "ADDRESS:5678"), word(request.TokenPath, "TOKEN_FILE"), proxyType)
 	file := "FILE is the --dataplane-file of kuma-dp"
 	if request.Dataplane == "" {
 		mesh := ""
@@ -73,6 +78,7 @@ func insteadOfKumaDP(w http.ResponseWriter, r *http.Request) string {
 		}
 		file = fmt.Sprintf("FILE is what `weft get %s %s%s -o yaml` prints", kindName, word(request.Name, "NAME"), mesh)
 	}
-	return "this control plane is weft, and kuma-dp cannot run a proxy for it; run `" + command + "`, where CA_FILE is ca.crt of the control plane's data directory and " +
+	return "this control plane is weft, and kuma-dp cannot run a proxy for it; run `" + command +
+		"`, where CA_FILE is ca.crt of the control plane's data directory and " +
 		file + "; docs/coming-from-kuma.md describes the way"
 }

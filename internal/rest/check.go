@@ -14,7 +14,8 @@ func (a *api) check(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	known := check.Known{Insights: map[graph.ProxyKey]*kind.DataplaneInsight{}, ZoneInsights: map[string]*kind.ZoneInsight{}}
+	known := check.Known{Insights: map[graph.ProxyKey]*kind.DataplaneInsight{},
+		ZoneInsights: map[string]*kind.ZoneInsight{}}
 	for o := range m.State.Insights.All(m.Snapshot) {
 		key := graph.ProxyKey{Mesh: o.Mesh, Name: o.Name}
 		known.Insights[key] = m.Of(key)

@@ -70,7 +70,8 @@ func resourceType(info *resource.Info) ResourceType {
 	entry := ResourceType{
 		Name: info.Name, Scope: "Global", Path: info.Plural, ReadOnly: info.ReadOnly,
 		IncludeInFederation: !info.ReadOnly && (info.Sync.Has(resource.GlobalToZones) || info.Encrypted),
-		ShortName:           info.ShortName, SingularDisplayName: displayName(info.Name), PluralDisplayName: pluralName(displayName(info.Name)),
+		ShortName:           info.ShortName, SingularDisplayName: displayName(info.Name),
+		PluralDisplayName: pluralName(displayName(info.Name)),
 	}
 	if info.Scope == resource.Mesh {
 		entry.Scope = "Mesh"

@@ -90,7 +90,8 @@ func (a *api) explain(w http.ResponseWriter, r *http.Request) error {
 	}
 	values := r.URL.Query()
 	if values.Get("to") == "" {
-		return invalidQuery(resource.Problem{Field: "to", Reason: "is required: a service, a virtual IP or an address, with :PORT or without"})
+		return invalidQuery(resource.Problem{Field: "to",
+			Reason: "is required: a service, a virtual IP or an address, with :PORT or without"})
 	}
 	meta := dataplane.Envelope()
 	explanation, err := a.explainIn(r.Context(), cmp.Or(kind.OwnerOf(meta).Zone, a.Zone), envoysim.Request{
@@ -113,7 +114,8 @@ func (m *moment) dataplane(key resource.Key) (resource.Any, error) {
 	var zones []string
 	for dp := range m.State.Dataplanes.From(m.Snapshot, graph.MeshKey(key.Mesh), "") {
 		if kind.DisplayNameOf(&dp.Meta) == key.Name {
-			found, zones = append(found, dp), append(zones, fmt.Sprintf("%s (of the zone %s)", dp.Name, m.State.ZoneOf(&dp.Meta)))
+			found, zones = append(found, dp),
+				append(zones, fmt.Sprintf("%s (of the zone %s)", dp.Name, m.State.ZoneOf(&dp.Meta)))
 		}
 	}
 	switch len(found) {
@@ -122,7 +124,8 @@ func (m *moment) dataplane(key resource.Key) (resource.Any, error) {
 	case 1:
 		return found[0], nil
 	}
-	return nil, resource.Errorf(resource.Conflict, "several zones have a %s, specify one: %s", key, strings.Join(zones, ", "))
+	return nil, resource.Errorf(resource.Conflict, "several zones have a %s, specify one: %s", key,
+		strings.Join(zones, ", "))
 }
 
 // explainIn queries the zone of the proxy, with the proxy's name there.
@@ -130,9 +133,10 @@ func (a *api) explainIn(ctx context.Context, zone string, req envoysim.Request) 
 	if zone != a.Zone {
 		return a.RemoteZones.Explain(ctx, zone, req)
 	}
-	explanation, err := a.Inspector.Explain(req, func(zone string, c envoysim.CrossZoneRequest) (*envoysim.IngressResult, error) {
-		return a.RemoteZones.CrossZone(ctx, zone, c)
-	})
+	explanation, err := a.Inspector.Explain(req,
+		func(zone string, c envoysim.CrossZoneRequest) (*envoysim.IngressResult, error) {
+			return a.RemoteZones.CrossZone(ctx, zone, c)
+		})
 	if err != nil {
 		return nil, &resource.Error{Code: resource.Invalid, Detail: err.Error()}
 	}

@@ -18,7 +18,9 @@ func (a *api) byKRI(w http.ResponseWriter, r *http.Request) error {
 	kri, ok := resource.ParseKRI(text)
 	d := kindOf(kri.Code)
 	if !ok || d == nil {
-		return resource.Errorf(resource.Invalid, "%.300q is not a KRI of this control plane: want kri_CODE_MESH_ZONE_NAMESPACE_NAME_, with the code of a kind in `GET /_resources` (shortName)", text)
+		return resource.Errorf(resource.Invalid,
+			"%.300q is not a KRI of this control plane: want kri_CODE_MESH_ZONE_NAMESPACE_NAME_, with the code of a "+
+				"kind in `GET /_resources` (shortName)", text)
 	}
 	m, err := a.read(r.Context(), readsOf(d)...)
 	if err != nil {

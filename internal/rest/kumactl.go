@@ -51,7 +51,8 @@ var kumactlDrops = map[string]dropped{
 	},
 	"Dataplane": {
 		always: []string{"networking.zoneIngress", "networking.zoneEgress"},
-		after2: []string{"networking.inbound[].tags", "networking.outbound[].tags", "networking.transparentProxying.reachableServices"},
+		after2: []string{"networking.inbound[].tags", "networking.outbound[].tags",
+			"networking.transparentProxying.reachableServices"},
 	},
 	"MeshService":           {after2: []string{"selector.dataplaneTags"}},
 	"MeshMultiZoneService":  {always: []string{"ports[].targetPort"}},
@@ -67,7 +68,8 @@ func tooOldToWrite(r *http.Request) error {
 	}
 	var major, minor int
 	if n, _ := fmt.Sscanf(by.release, "%d.%d", &major, &minor); n == 2 && (major < 2 || major == 2 && minor < 13) {
-		return resource.Errorf(resource.Conflict, "kumactl %s drops fields of this API; use kumactl 2.13 or newer, or `weft apply`", by.release)
+		return resource.Errorf(resource.Conflict,
+			"kumactl %s drops fields of this API; use kumactl 2.13 or newer, or `weft apply`", by.release)
 	}
 	return nil
 }
@@ -102,7 +104,8 @@ func otherKRI(text string, o resource.Any, d resource.Descriptor) []string {
 		return nil
 	}
 	written, ok := resource.ParseKRI(text)
-	if ok && written.Code == own.Code && written.Mesh == own.Mesh && (written.Name == own.Name || written.Name == o.Key().Name) {
+	if ok && written.Code == own.Code && written.Mesh == own.Mesh &&
+		(written.Name == own.Name || written.Name == o.Key().Name) {
 		return nil
 	}
 	return []string{fmt.Sprintf("kri: %.300q is ignored: it does not identify %s, whose kri is %s", text, o.Key(), own)}

@@ -25,7 +25,8 @@ import (
 var kumactlReleases = []string{"2.14.3", "3.0.0-preview.vabc", "unknown"}
 
 func agentOf(release string) http.Header {
-	return http.Header{"User-Agent": {"kumactl/" + release + " (linux; amd64; Kuma/1a2b3c4)"}, "Accept": {"application/json"}, "Content-Type": {"application/json"}}
+	return http.Header{"User-Agent": {"kumactl/" + release + " (linux; amd64; Kuma/1a2b3c4)"},
+		"Accept": {"application/json"}, "Content-Type": {"application/json"}}
 }
 
 // socket serves a world over HTTP.
@@ -88,7 +89,8 @@ func TestKumactlApplies(t *testing.T) {
 			for _, request := range requests.Files {
 				fields := strings.Fields(request.Name)
 				if path := fields[1]; len(fields) == 2 || strings.HasPrefix(release, fields[2]+".") {
-					s.applyTwice(t, path, strings.ReplaceAll(string(request.Data), "@CERTIFICATE@", certificateText(t)), release)
+					s.applyTwice(t, path, strings.ReplaceAll(string(request.Data), "@CERTIFICATE@", certificateText(t)),
+						release)
 				}
 			}
 		})
@@ -150,7 +152,9 @@ func TestWritingBackWhatWasReadIsNothing(t *testing.T) {
 	}{{"west", kind.Owner{}, resource.GlobalToZones}, {"", kind.Owner{Zone: "east"}, resource.ZoneToGlobal}} {
 		s := listen(t, newWorldOf(t, newStore(t), to.zone))
 		for _, path := range s.receive(t, east, to.owner, to.way) {
-			t.Run(fmt.Sprintf("in=%s,of=%s%s", to.zone, to.owner.Zone, path), func(t *testing.T) { s.writesBack(t, path) })
+			t.Run(fmt.Sprintf("in=%s,of=%s%s", to.zone, to.owner.Zone, path), func(t *testing.T) {
+				s.writesBack(t, path)
+			})
 		}
 	}
 }
@@ -245,17 +249,27 @@ func (s *socket) receive(t *testing.T, from *socket, owner kind.Owner, way resou
 
 // dropsByKumactl has, for each field that some kumactl does not know, a resource with it.
 var dropsByKumactl = map[string]string{
-	"dataplaneProxyMembership":   `{type: Mesh, name: closed, dataplaneProxyMembership: {allowed: [{tags: {team: a}}]}}`,
-	"mtls":                       `{type: Mesh, name: legacy, mtls: {enabledBackend: a, backends: [{name: a, type: builtin, mode: STRICT}]}}`,
-	"routing":                    `{type: Mesh, name: routed, routing: {defaultForbidMeshExternalServiceAccess: true}}`,
-	"networking.zoneIngress":     `{type: Dataplane, mesh: default, name: zi, networking: {zoneIngress: {address: 10.0.0.1, port: 1, advertisedAddress: 10.0.0.2, advertisedPort: 1}}}`,
-	"networking.zoneEgress":      `{type: Dataplane, mesh: default, name: ze, networking: {zoneEgress: {address: 10.0.0.1, port: 1}}}`,
-	"networking.inbound[].tags":  `{type: Dataplane, mesh: default, name: tagged, networking: {address: 10.0.0.1, inbound: [{port: 80, state: Ready, tags: {kuma.io/service: web}}]}}`,
-	"networking.outbound[].tags": `{type: Dataplane, mesh: default, name: dials, networking: {address: 10.0.0.1, outbound: [{port: 80, tags: {kuma.io/service: web}}]}}`,
-	"networking.transparentProxying.reachableServices": `{type: Dataplane, mesh: default, name: reaches, networking: {address: 10.0.0.1, transparentProxying: {reachableServices: [web]}}}`,
-	"spec.selector.dataplaneTags":                      `{type: MeshService, mesh: default, name: by-tags, spec: {selector: {dataplaneTags: {kuma.io/service: web}}, ports: [{port: 80}]}}`,
-	"spec.ports[].targetPort":                          `{type: MeshMultiZoneService, mesh: default, name: aimed, spec: {selector: {meshService: {matchLabels: {a: b}}}, ports: [{port: 80, targetPort: 8080}]}}`,
-	"spec.rules[].matches":                             `{type: MeshTrafficPermission, mesh: default, name: narrow, spec: {rules: [{matches: [{sni: {type: Exact, value: a.b}}], default: {allow: [{spiffeID: {type: Exact, value: "spiffe://a/b"}}]}}]}}`,
+	"dataplaneProxyMembership": `{type: Mesh, name: closed, dataplaneProxyMembership: {allowed: [{tags: {team: a}}]}}`,
+	"mtls": `{type: Mesh, name: legacy, mtls: {enabledBackend: a, backends: [{name: a, type: ` +
+		`builtin, mode: STRICT}]}}`,
+	"routing": `{type: Mesh, name: routed, routing: ` +
+		`{defaultForbidMeshExternalServiceAccess: true}}`,
+	"networking.zoneIngress": `{type: Dataplane, mesh: default, name: zi, networking: ` +
+		`{zoneIngress: {address: 10.0.0.1, port: 1, advertisedAddress: 10.0.0.2, advertisedPort: 1}}}`,
+	"networking.zoneEgress": `{type: Dataplane, mesh: default, name: ze, networking: ` +
+		`{zoneEgress: {address: 10.0.0.1, port: 1}}}`,
+	"networking.inbound[].tags": `{type: Dataplane, mesh: default, name: tagged, networking: ` +
+		`{address: 10.0.0.1, inbound: [{port: 80, state: Ready, tags: {kuma.io/service: web}}]}}`,
+	"networking.outbound[].tags": `{type: Dataplane, mesh: default, name: dials, networking: ` +
+		`{address: 10.0.0.1, outbound: [{port: 80, tags: {kuma.io/service: web}}]}}`,
+	"networking.transparentProxying.reachableServices": `{type: Dataplane, mesh: default, name: reaches, networking: ` +
+		`{address: 10.0.0.1, transparentProxying: {reachableServices: [web]}}}`,
+	"spec.selector.dataplaneTags": `{type: MeshService, mesh: default, name: by-tags, spec: {selector: ` +
+		`{dataplaneTags: {kuma.io/service: web}}, ports: [{port: 80}]}}`,
+	"spec.ports[].targetPort": `{type: MeshMultiZoneService, mesh: default, name: aimed, spec: {selector: ` +
+		`{meshService: {matchLabels: {a: b}}}, ports: [{port: 80, targetPort: 8080}]}}`,
+	"spec.rules[].matches": `{type: MeshTrafficPermission, mesh: default, name: narrow, spec: {rules: [{matches: ` +
+		`[{sni: {type: Exact, value: a.b}}], default: {allow: [{spiffeID: {type: Exact, value: "spiffe://a/b"}}]}}]}}`,
 }
 
 // asKumactl returns the document that a kumactl sends after it read a resource.
@@ -277,7 +291,8 @@ func asKumactl(t testing.TB, read, release string) string {
 		if own == "" {
 			own = text(doc["name"])
 		}
-		doc["kri"] = strings.Join([]string{"kri", info.ShortName, text(doc["mesh"]), text(labels[kind.ZoneLabel]), "", own, ""}, "_")
+		doc["kri"] = strings.Join([]string{"kri", info.ShortName, text(doc["mesh"]), text(labels[kind.ZoneLabel]), "",
+			own, ""}, "_")
 	}
 	if !info.Flat {
 		spec := doc["spec"].(map[string]any)
@@ -354,7 +369,8 @@ func zeros(object map[string]any) {
 				delete(object, name)
 			}
 		default:
-			if v == nil || v == false || v == float64(0) || v == "" || name == "state" && v == "Ready" || name == "mode" && v == "STRICT" {
+			if v == nil || v == false || v == float64(0) || v == "" || name == "state" && v == "Ready" ||
+				name == "mode" && v == "STRICT" {
 				delete(object, name)
 			}
 		}
@@ -366,9 +382,11 @@ func zeros(object map[string]any) {
 // lack further fields.
 func TestAnOlderKumactlWritesNothing(t *testing.T) {
 	s := listen(t, newWorld(t, newStore(t)))
-	for release, want := range map[string]int{"2.12.9": http.StatusConflict, "1.8.1": http.StatusConflict, "2.13.0": http.StatusCreated} {
+	for release, want := range map[string]int{"2.12.9": http.StatusConflict, "1.8.1": http.StatusConflict,
+		"2.13.0": http.StatusCreated} {
 		path := "/meshes/of-" + strings.ReplaceAll(release, ".", "-")
-		status, _, reply := s.send(t, "PUT", path, `{"type": "Mesh", "name": "`+strings.TrimPrefix(path, "/meshes/")+`"}`, agentOf(release))
+		status, _, reply := s.send(t, "PUT", path, `{"type": "Mesh", "name": "`+strings.TrimPrefix(path,
+			"/meshes/")+`"}`, agentOf(release))
 		if status != want {
 			t.Errorf("kumactl %s: %d, want %d: %s", release, status, want, reply)
 		}
@@ -387,13 +405,15 @@ func TestKumactlLosesNothing(t *testing.T) {
 				sent := asKumactl(t, read, release)
 				inner := strings.TrimPrefix(field, "spec.")
 				fields := kumactlDrops[typeOf(t, read)]
-				drops := slices.Contains(fields.always, inner) || release[0] != '2' && slices.Contains(fields.after2, inner)
+				drops := slices.Contains(fields.always, inner) || release[0] != '2' &&
+					slices.Contains(fields.after2, inner)
 
 				status, result, reply := s.apply(t, path, sent, agentOf(release))
 				if status != http.StatusOK || result.Changed {
 					t.Fatalf("writing back what was read: %d %s", status, reply)
 				}
-				if warned := strings.Contains(strings.Join(result.Warnings, "\n"), field+": stays as it is stored"); warned != drops {
+				if warned := strings.Contains(strings.Join(result.Warnings, "\n"),
+					field+": stays as it is stored"); warned != drops {
 					t.Errorf("the warnings are %q; kumactl drops it: %v", result.Warnings, drops)
 				}
 
@@ -405,7 +425,8 @@ func TestKumactlLosesNothing(t *testing.T) {
 					}
 					return
 				}
-				if status != http.StatusConflict || !strings.Contains(reply, `"field":"`+field+`"`) || !strings.Contains(reply, "weft apply") || !strings.Contains(reply, removeHeader) {
+				if status != http.StatusConflict || !strings.Contains(reply, `"field":"`+field+`"`) ||
+					!strings.Contains(reply, "weft apply") || !strings.Contains(reply, removeHeader) {
 					t.Errorf("an update that loses the field: %d %s", status, reply)
 				}
 				if _, after, now := s.send(t, "GET", path, "", nil); after.Get("ETag") != before.Get("ETag") {
@@ -429,7 +450,9 @@ func (s *socket) removeOnRequest(t *testing.T, path, body, field, release string
 	} {
 		header := agentOf(release)
 		maps.Copy(header, request.header)
-		status, _, reply := s.apply(t, request.path+map[bool]string{true: "&", false: "?"}[strings.Contains(request.path, "?")]+"dryRun=true", body, header)
+		status, _, reply := s.apply(t,
+			request.path+map[bool]string{true: "&", false: "?"}[strings.Contains(request.path, "?")]+"dryRun=true",
+			body, header)
 		if status == http.StatusConflict {
 			t.Errorf("by %s: %d %s", name, status, reply)
 		}
@@ -466,14 +489,17 @@ func relabelled(t *testing.T, document string) string {
 func TestADisabledZoneStaysDisabled(t *testing.T) {
 	s := listen(t, newWorld(t, newStore(t)))
 	s.put(t, "/zones/west", `{"type": "Zone", "name": "west", "enabled": false}`)
-	status, result, reply := s.apply(t, "/zones/west", `{"type": "Zone", "name": "west", "labels": {"a": "b"}}`, agentOf("2.14.3"))
+	status, result, reply := s.apply(t, "/zones/west", `{"type": "Zone", "name": "west", "labels": {"a": "b"}}`,
+		agentOf("2.14.3"))
 	if status != http.StatusOK || !strings.Contains(strings.Join(result.Warnings, "\n"), "enabled: stays false") {
 		t.Errorf("PUT: %d %s", status, reply)
 	}
-	if _, _, read := s.send(t, "GET", "/zones/west", "", nil); !strings.Contains(read, `"enabled":false`) || !strings.Contains(read, `"a":"b"`) {
+	if _, _, read := s.send(t, "GET", "/zones/west", "", nil); !strings.Contains(read, `"enabled":false`) ||
+		!strings.Contains(read, `"a":"b"`) {
 		t.Errorf("it is %s", read)
 	}
-	if s.apply(t, "/zones/west", `{"type": "Zone", "name": "west", "enabled": true}`, agentOf("2.14.3")); !strings.Contains(text(s.do("GET", "/zones/west", "", nil)), `"enabled":true`) {
+	if s.apply(t, "/zones/west", `{"type": "Zone", "name": "west", "enabled": true}`,
+		agentOf("2.14.3")); !strings.Contains(text(s.do("GET", "/zones/west", "", nil)), `"enabled":true`) {
 		t.Error("enabling it does nothing")
 	}
 }
@@ -487,7 +513,8 @@ func TestAnotherOwnersResourceStays(t *testing.T) {
 	if status, result, reply := west.apply(t, "/meshes/default", read, nil); status != http.StatusOK || result.Changed {
 		t.Errorf("writing it back: %d %s", status, reply)
 	}
-	if status, _, reply := west.send(t, "PUT", "/meshes/default", relabelled(t, read), nil); status != http.StatusForbidden {
+	if status, _, reply := west.send(t, "PUT", "/meshes/default", relabelled(t, read),
+		nil); status != http.StatusForbidden {
 		t.Errorf("changing it: %d %s", status, reply)
 	}
 }
@@ -498,11 +525,13 @@ func TestKRI(t *testing.T) {
 	s.put(t, "/meshes/shop", `{"type": "Mesh", "name": "shop"}`)
 	s.put(t, "/meshes/shop/dataplanes/cart-1", `{"type": "Dataplane", "networking": {"address": "10.0.0.1"}}`)
 	_, _, read := s.send(t, "GET", "/meshes/shop/dataplanes/cart-1", "", nil)
-	if !strings.Contains(read, `"kri":"kri_dp_shop_east__cart-1_"`) || !strings.Contains(read, `"kuma.io/mesh":"shop"`) {
+	if !strings.Contains(read, `"kri":"kri_dp_shop_east__cart-1_"`) ||
+		!strings.Contains(read, `"kuma.io/mesh":"shop"`) {
 		t.Errorf("what is read: %s", read)
 	}
 	for kri, want := range map[string]int{
-		"kri_dp_shop_east__cart-1_": 200, "kri_dp_shop_east__cart-1_http": 200, "kri_dp_shop___cart-1_": 200, "kri_m____shop_": 200,
+		"kri_dp_shop_east__cart-1_": 200, "kri_dp_shop_east__cart-1_http": 200, "kri_dp_shop___cart-1_": 200,
+		"kri_m____shop_":            200,
 		"kri_dp_shop_west__cart-1_": 404, "kri_dp_shop_east__cart-2_": 404, "kri_dp_other_east__cart-1_": 404,
 		"kri_secret_shop_east__x_": 400, "kri_dp_shop": 400, "x": 400, "kri______": 400,
 	} {
@@ -514,7 +543,8 @@ func TestKRI(t *testing.T) {
 			t.Errorf("GET /_kri/%s is another: %s", kri, reply)
 		}
 	}
-	_, result, _ := s.apply(t, "/meshes/shop/dataplanes/cart-1", strings.Replace(read, "kri_dp_shop_east__cart-1_", "kri_dp_shop_east__till_", 1), nil)
+	_, result, _ := s.apply(t, "/meshes/shop/dataplanes/cart-1",
+		strings.Replace(read, "kri_dp_shop_east__cart-1_", "kri_dp_shop_east__till_", 1), nil)
 	if !strings.Contains(strings.Join(result.Warnings, ""), `kri: "kri_dp_shop_east__till_" is ignored`) {
 		t.Errorf("an identifier of another resource: the warnings are %q", result.Warnings)
 	}
@@ -525,13 +555,17 @@ func TestAKindThatThisReleaseLacksIsNamed(t *testing.T) {
 	s := listen(t, newWorld(t, newStore(t)))
 	s.put(t, "/meshes/default", `{"type": "Mesh", "name": "default"}`)
 	for segment, name := range map[string]string{
-		"meshretries": "MeshRetry", "meshtimeouts": "MeshTimeout", "meshhttproutes": "MeshHTTPRoute", "meshgateways": "MeshGateway", "meshopas": "MeshOPA",
-		"traffic-permissions": "TrafficPermission", "trafficpermissions": "TrafficPermission", "external-services": "ExternalService", "workloads": "Workload",
+		"meshretries": "MeshRetry", "meshtimeouts": "MeshTimeout", "meshhttproutes": "MeshHTTPRoute",
+		"meshgateways": "MeshGateway", "meshopas": "MeshOPA",
+		"traffic-permissions": "TrafficPermission", "trafficpermissions": "TrafficPermission",
+		"external-services": "ExternalService", "workloads": "Workload",
 	} {
-		for _, path := range []string{"/" + segment, "/" + segment + "/a", "/meshes/default/" + segment, "/meshes/default/" + segment + "/a"} {
+		for _, path := range []string{"/" + segment, "/" + segment + "/a", "/meshes/default/" + segment,
+			"/meshes/default/" + segment + "/a"} {
 			for _, method := range []string{"GET", "PUT", "DELETE"} {
 				status, _, reply := s.send(t, method, path, `{"type": "`+name+`", "name": "a"}`, agentOf("2.14.3"))
-				if want := `"detail":"` + kind.LackingText(name) + `"`; status != http.StatusNotFound || !strings.Contains(reply, want) || !strings.Contains(reply, `"title":`) {
+				if want := `"detail":"` + kind.LackingText(name) + `"`; status != http.StatusNotFound ||
+					!strings.Contains(reply, want) || !strings.Contains(reply, `"title":`) {
 					t.Errorf("%s %s: %d %s, want %s", method, path, status, reply, want)
 				}
 			}

@@ -37,7 +37,8 @@ func (a *api) inspectRoutes() []route {
 			route{path + "_resources/dataplanes", access.Read, a.policyDataplanes(d, bare)})
 	}
 	for _, d := range []resource.Descriptor{kind.MeshServices, kind.MeshMultiZoneServices, kind.MeshExternalServices} {
-		routes = append(routes, route{"GET /meshes/{mesh}/" + d.Describe().Plural + "/{name}/_hostnames", access.Read, a.hostnames(d)})
+		routes = append(routes, route{"GET /meshes/{mesh}/" + d.Describe().Plural + "/{name}/_hostnames", access.Read,
+			a.hostnames(d)})
 	}
 	const service = "GET /meshes/{mesh}/meshservices/{name}/"
 	return append(routes,
@@ -240,7 +241,8 @@ func (a *api) layout(w http.ResponseWriter, r *http.Request) error {
 	for _, in := range p.applied.Inbounds {
 		at := own
 		at.Section = in.Section
-		inbounds = append(inbounds, layoutEntry{at.String(), in.Port, in.Protocol, envoy.InboundName(in.Address, in.Port)})
+		inbounds = append(inbounds,
+			layoutEntry{at.String(), in.Port, in.Protocol, envoy.InboundName(in.Address, in.Port)})
 	}
 	for _, out := range p.applied.Outbounds {
 		outbounds = append(outbounds, layoutEntry{out.Destination, out.Port, out.Protocol, out.Destination})
@@ -257,7 +259,8 @@ func (a *api) layout(w http.ResponseWriter, r *http.Request) error {
 func (a *api) kumaConfig(w http.ResponseWriter, r *http.Request) error {
 	values := r.URL.Query()
 	if shadow := values.Get("shadow"); shadow != "" && shadow != "false" {
-		return invalidQuery(resource.Problem{Field: "shadow", Reason: "has no meaning here; a PUT with `dryRun=true` shows what a change comes to"})
+		return invalidQuery(resource.Problem{Field: "shadow",
+			Reason: "has no meaning here; a PUT with `dryRun=true` shows what a change comes to"})
 	}
 	resources, err := a.sentTo(r)
 	if err != nil {
@@ -309,7 +312,8 @@ func attached(o resource.Any) any {
 func bare(o resource.Any) any { return kriMeta(o) }
 
 // policyDataplanes lists the Dataplanes that a policy selects, entirely or by a section.
-func (a *api) policyDataplanes(d resource.Descriptor, show func(resource.Any) any) func(http.ResponseWriter, *http.Request) error {
+func (a *api) policyDataplanes(d resource.Descriptor, show func(resource.Any) any) func(http.ResponseWriter,
+	*http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		m, err := a.read(r.Context(), kind.Meshes, d, kind.Dataplanes)
 		if err != nil {

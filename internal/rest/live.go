@@ -50,17 +50,21 @@ func (a *api) liveRoutes() []route {
 	}
 	for _, p := range livePages {
 		routes = append(routes, route{proxy + p.name, p.who, a.live(p, a.proxyOf)})
-		for d, proxyOf := range map[resource.Descriptor]func(string) graph.ProxyKey{kind.ZoneIngresses: graph.ZoneIngressProxy, kind.ZoneEgresses: graph.ZoneEgressProxy} {
+		for d, proxyOf := range map[resource.Descriptor]func(string) graph.ProxyKey{
+			kind.ZoneIngresses: graph.ZoneIngressProxy, kind.ZoneEgresses: graph.ZoneEgressProxy,
+		} {
 			for _, segment := range d.Describe().Segments() {
-				routes = append(routes, route{"GET /" + segment + "/{name}/" + p.name, p.who, a.live(p, a.zoneProxyOf(d, proxyOf))})
+				routes = append(routes, route{"GET /" + segment + "/{name}/" + p.name, p.who,
+					a.live(p, a.zoneProxyOf(d, proxyOf))})
 			}
 		}
 	}
 	return routes
 }
 
-// live forwards a page as it arrives. A page that breaks off is recognisable: the transfer has no end.
-func (a *api) live(p livePage, proxyOf func(*http.Request) (graph.ProxyKey, error)) func(http.ResponseWriter, *http.Request) error {
+// live forwards a page as it arrives. A page that breaks off is recognizable: the transfer has no end.
+func (a *api) live(p livePage, proxyOf func(*http.Request) (graph.ProxyKey, error)) func(http.ResponseWriter,
+	*http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		page, contentType, err := p.requestedPage(r)
 		if err != nil {
@@ -91,9 +95,12 @@ func (p livePage) requestedPage(r *http.Request) (page dpserver.Page, contentTyp
 	case p.text && (format == "" || format == "text"):
 		contentType = "text/plain; charset=utf-8"
 	case p.text:
-		return page, "", invalidQuery(resource.Problem{Field: "format", Reason: strconv.Quote(format) + " is neither text nor json"})
+		return page, "",
+			invalidQuery(resource.Problem{Field: "format", Reason: strconv.Quote(format) + " is neither text nor json"})
 	default:
-		return page, "", invalidQuery(resource.Problem{Field: "format", Reason: strconv.Quote(format) + " is not json, the only form of this page"})
+		return page, "",
+			invalidQuery(resource.Problem{Field: "format",
+				Reason: strconv.Quote(format) + " is not json, the only form of this page"})
 	}
 	if p.page == wire.Page_PAGE_CONFIG_DUMP {
 		page.Endpoints = values.Get("include_eds") == "true"
@@ -134,7 +141,8 @@ func (a *api) proxyOf(r *http.Request) (graph.ProxyKey, error) {
 }
 
 // zoneProxyOf returns the proxy in the path: an existing zone proxy of global scope.
-func (a *api) zoneProxyOf(d resource.Descriptor, proxyOf func(string) graph.ProxyKey) func(*http.Request) (graph.ProxyKey, error) {
+func (a *api) zoneProxyOf(d resource.Descriptor,
+	proxyOf func(string) graph.ProxyKey) func(*http.Request) (graph.ProxyKey, error) {
 	return func(r *http.Request) (graph.ProxyKey, error) {
 		m, err := a.read(r.Context(), d)
 		if err == nil {

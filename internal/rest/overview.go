@@ -95,16 +95,19 @@ func (a *api) overviewRoutes() []route {
 		for _, segment := range shown.of.Describe().Segments() {
 			lists, own := collections(shown.of.Describe(), segment)
 			for _, path := range lists {
-				routes = append(routes, route{"GET " + path + "/_overview", access.Read, list}, route{"GET " + path + "+insights", access.Read, list})
+				routes = append(routes, route{"GET " + path + "/_overview", access.Read, list},
+					route{"GET " + path + "+insights", access.Read, list})
 			}
-			routes = append(routes, route{"GET " + own + "/{name}/_overview", access.Read, one}, route{"GET " + own + "+insights/{name}", access.Read, one})
+			routes = append(routes, route{"GET " + own + "/{name}/_overview", access.Read, one},
+				route{"GET " + own + "+insights/{name}", access.Read, one})
 		}
 	}
 	return routes
 }
 
 // joined returns the handlers of the list and of one resource of a kind, in the form that show returns.
-func (a *api) joined(d resource.Descriptor, show func(*moment, resource.Any) (any, error)) (list, one func(http.ResponseWriter, *http.Request) error) {
+func (a *api) joined(d resource.Descriptor, show func(*moment, resource.Any) (any, error)) (list,
+	one func(http.ResponseWriter, *http.Request) error) {
 	list = func(w http.ResponseWriter, r *http.Request) error {
 		return a.page(w, r, d, overviewReads, show)
 	}
@@ -128,17 +131,20 @@ func (a *api) joined(d resource.Descriptor, show func(*moment, resource.Any) (an
 
 func dataplaneOverview(m *moment, o resource.Any) (any, error) {
 	dp := dataplane(o)
-	return Overview{metaOf("DataplaneOverview", o), m.Status(dp), &dp.Spec, m.insightOf(graph.ProxyKey{Mesh: dp.Mesh, Name: dp.Name})}, nil
+	return Overview{metaOf("DataplaneOverview", o), m.Status(dp), &dp.Spec,
+		m.insightOf(graph.ProxyKey{Mesh: dp.Mesh, Name: dp.Name})}, nil
 }
 
 func zoneIngressOverview(m *moment, o resource.Any) (any, error) {
 	key := graph.ZoneIngressProxy(o.Envelope().Name)
-	return ZoneIngressOverview{metaOf("ZoneIngressOverview", o), resource.SpecOf(o).(*kind.ZoneIngress), m.insightOf(key)}, nil
+	return ZoneIngressOverview{metaOf("ZoneIngressOverview", o), resource.SpecOf(o).(*kind.ZoneIngress),
+		m.insightOf(key)}, nil
 }
 
 func zoneEgressOverview(m *moment, o resource.Any) (any, error) {
 	key := graph.ZoneEgressProxy(o.Envelope().Name)
-	return ZoneEgressOverview{metaOf("ZoneEgressOverview", o), resource.SpecOf(o).(*kind.ZoneEgress), m.insightOf(key)}, nil
+	return ZoneEgressOverview{metaOf("ZoneEgressOverview", o), resource.SpecOf(o).(*kind.ZoneEgress), m.insightOf(key)},
+		nil
 }
 
 func zoneOverview(m *moment, o resource.Any) (any, error) {

@@ -38,7 +38,8 @@ type query struct {
 type filter func(*moment, resource.Any) bool
 
 // page responds with the part of a list that the query selects, each item in the form that show returns.
-func (a *api) page(w http.ResponseWriter, r *http.Request, d resource.Descriptor, reads []resource.Descriptor, show func(*moment, resource.Any) (any, error)) error {
+func (a *api) page(w http.ResponseWriter, r *http.Request, d resource.Descriptor, reads []resource.Descriptor,
+	show func(*moment, resource.Any) (any, error)) error {
 	q, err := parseQuery(r.URL.Query(), d)
 	if err != nil {
 		return err
@@ -191,11 +192,14 @@ func (q *query) parseFilters(values url.Values, d resource.Descriptor, problems 
 		case isFilter && closed && inner == "status" && d == resource.Descriptor(kind.Dataplanes):
 			q.parseStatus(key, values.Get(key), problems)
 		case isFilter:
-			problems.Add(key, "is not a filter; use filter[labels.NAME]=VALUE, for Dataplanes filter[status]=STATUS too")
+			problems.Add(key,
+				"is not a filter; use filter[labels.NAME]=VALUE, for Dataplanes filter[status]=STATUS too")
 		}
 	}
 	if len(labels) > 0 {
-		q.keep = append(q.keep, func(_ *moment, o resource.Any) bool { return kind.Subset(labels, o.Envelope().Labels) })
+		q.keep = append(q.keep, func(_ *moment, o resource.Any) bool {
+			return kind.Subset(labels, o.Envelope().Labels)
+		})
 	}
 }
 

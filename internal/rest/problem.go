@@ -39,17 +39,22 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 		writeProblem(w, problem{Status: http.StatusRequestEntityTooLarge, Detail: tooLargeText(r, tooLarge.Limit)})
 	case errors.As(err, &known) && statusOf[known.Code] != 0:
 		if known.Cause != nil {
-			a.Log.Error("request failed", "method", r.Method, "path", r.URL.Path, "detail", known.Detail, "cause", known.Cause)
+			a.Log.Error("request failed", "method", r.Method, "path", r.URL.Path, "detail", known.Detail, "cause",
+				known.Cause)
 		}
 		writeProblem(w, problem{Status: statusOf[known.Code], Detail: known.Detail, InvalidParameters: known.Problems})
 	case errors.Is(err, store.ErrUnavailable):
 		a.Log.Error("store unavailable", "method", r.Method, "path", r.URL.Path, "error", err)
-		writeProblem(w, problem{Status: http.StatusServiceUnavailable, Detail: store.Why(err) + "; try again later, the control plane's log has more"})
+		writeProblem(w,
+			problem{Status: http.StatusServiceUnavailable,
+				Detail: store.Why(err) + "; try again later, the control plane's log has more"})
 	case errors.Is(err, context.Canceled):
 		// The client is gone: no response is sent.
 	default:
 		a.Log.Error("request failed", "method", r.Method, "path", r.URL.Path, "error", err)
-		writeProblem(w, problem{Status: http.StatusInternalServerError, Detail: "an error of the control plane; its log says which"})
+		writeProblem(w,
+			problem{Status: http.StatusInternalServerError,
+				Detail: "an error of the control plane; its log says which"})
 	}
 }
 

@@ -42,7 +42,8 @@ func (a *api) read(ctx context.Context, kinds ...resource.Descriptor) (*moment, 
 	if err != nil {
 		return nil, err
 	}
-	return &moment{insight.World{State: rows.State, Snapshot: rows.Snapshot, Expired: a.Expired, Links: a.Links}, a.Connections}, nil
+	return &moment{insight.World{State: rows.State, Snapshot: rows.Snapshot, Expired: a.Expired, Links: a.Links},
+		a.Connections}, nil
 }
 
 // readsOf returns the kinds that a response about resources of a kind is computed from.
@@ -183,6 +184,8 @@ func formOf(r *http.Request) (resource.Form, error) {
 	case "k8s", "kubernetes":
 		return resource.Kubernetes, nil
 	default:
-		return 0, invalidQuery(resource.Problem{Field: "format", Reason: strconv.Quote(value) + " is neither universal nor k8s"})
+		return 0,
+			invalidQuery(resource.Problem{Field: "format",
+				Reason: strconv.Quote(value) + " is neither universal nor k8s"})
 	}
 }

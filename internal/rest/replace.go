@@ -31,7 +31,8 @@ func (a *api) replaceZone(w http.ResponseWriter, r *http.Request) error {
 	}
 	name := r.PathValue("name")
 	if m.State.Zone != "" {
-		return resource.Errorf(resource.Forbidden, "zones connect to the global control plane; confirm there what replaces the zone %q", name)
+		return resource.Errorf(resource.Forbidden,
+			"zones connect to the global control plane; confirm there what replaces the zone %q", name)
 	}
 	o, err := m.need(kind.Zones.Key("", name))
 	if err != nil {

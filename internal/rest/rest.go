@@ -120,7 +120,10 @@ func (a *api) routes() []route {
 		{"GET /_check", access.Read, a.check},
 		{"GET /_sni", access.Read, a.sni},
 		{"POST /_sni", access.Write, a.migrateSNI},
-		{"GET /_bundle", access.ViewDiagnostics, func(w http.ResponseWriter, r *http.Request) error { a.Bundle.ServeHTTP(w, r); return nil }},
+		{"GET /_bundle", access.ViewDiagnostics, func(w http.ResponseWriter, r *http.Request) error {
+			a.Bundle.ServeHTTP(w, r)
+			return nil
+		}},
 		{"POST /tokens/dataplane", access.GenerateDPToken, issue[DataplaneTokenRequest](a)},
 		{"POST /tokens/user", access.GenerateUserToken, issue[UserTokenRequest](a)},
 		{"POST /tokens/zone", access.GenerateZoneToken, issue[ZoneTokenRequest](a)},
@@ -191,7 +194,9 @@ func (a *api) route(w http.ResponseWriter, r *http.Request) {
 	verdict := verdictOnly{header: w.Header()}
 	a.mux.ServeHTTP(&verdict, r)
 	if verdict.status == http.StatusMethodNotAllowed {
-		writeProblem(w, problem{Status: verdict.status, Detail: r.Method + " is not possible here, only " + w.Header().Get("Allow")})
+		writeProblem(w,
+			problem{Status: verdict.status,
+				Detail: r.Method + " is not possible here, only " + w.Header().Get("Allow")})
 		return
 	}
 	for segment := range strings.SplitSeq(r.URL.Path, "/") {

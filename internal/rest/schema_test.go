@@ -45,7 +45,8 @@ func TestExamplesOfKinds(t *testing.T) {
 				if err := schematest.Validate(described, []byte(read)); err != nil {
 					t.Errorf("OpenAPI: %v\n%s", err, read)
 				}
-				if again := w.do("PUT", at, read, nil); again.StatusCode != http.StatusOK || !strings.Contains(text(again), `"changed":false`) {
+				if again := w.do("PUT", at, read, nil); again.StatusCode != http.StatusOK ||
+					!strings.Contains(text(again), `"changed":false`) {
 					t.Errorf("writing what was read answers %s\n%s", again.Status, read)
 				}
 			}
@@ -133,7 +134,8 @@ func TestSchemasAreServed(t *testing.T) {
 	}
 	for name, at := range index.Schemas {
 		r := w.do("GET", at, "", nil)
-		if body := text(r); r.StatusCode != http.StatusOK || r.Header.Get("Content-Type") != "application/schema+json" || !strings.Contains(body, `"title":"`+name+`"`) {
+		if body := text(r); r.StatusCode != http.StatusOK ||
+			r.Header.Get("Content-Type") != "application/schema+json" || !strings.Contains(body, `"title":"`+name+`"`) {
 			t.Errorf("%s: %s %s", at, r.Status, body)
 		}
 	}

@@ -44,8 +44,11 @@ func (a *api) migrateSNI(w http.ResponseWriter, r *http.Request) error {
 		for _, format := range sni.Formats() {
 			known = append(known, format.String())
 		}
-		problem := resource.Problem{Field: "format", Reason: strconv.Quote(request.Format) + " is no format of server names, want one of " + strings.Join(known, ", ")}
-		return &resource.Error{Code: resource.Invalid, Detail: "the request is invalid", Problems: resource.Problems{problem}}
+		problem := resource.Problem{Field: "format",
+			Reason: strconv.Quote(request.Format) + " is no format of server names, want one of " + strings.Join(known,
+				", ")}
+		return &resource.Error{Code: resource.Invalid, Detail: "the request is invalid",
+			Problems: resource.Problems{problem}}
 	}
 	wanted := kind.SNIFormats.Make("", kind.TheSNIFormat, kind.SNIFormat{Format: request.Format})
 	change := admit.Change{ControlPlane: true, Told: audit.Of(r.Context()).Changed}

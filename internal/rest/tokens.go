@@ -23,13 +23,14 @@ import (
 
 // DataplaneTokenRequest requests a dataplane token. An absent field, except Mesh, does not restrict the token.
 type DataplaneTokenRequest struct {
-	Name     string              `json:"name,omitempty"`     // the only Dataplane of the token
-	Mesh     string              `json:"mesh,omitempty"`     // default: "default"
-	Tags     map[string][]string `json:"tags,omitempty"`     // that every inbound must have, with one of the values
-	Labels   map[string]string   `json:"labels,omitempty"`   // that the Dataplane must have, beside kuma.io/workload
-	Type     string              `json:"type,omitempty"`     // roles, separated by commas: dataplane (the default), egress, ingress
-	Workload string              `json:"workload,omitempty"` // the label kuma.io/workload that it must have
-	ValidFor kind.Duration       `json:"validFor"`           // required, at most ten years
+	Name   string              `json:"name,omitempty"`   // the only Dataplane of the token
+	Mesh   string              `json:"mesh,omitempty"`   // default: "default"
+	Tags   map[string][]string `json:"tags,omitempty"`   // that every inbound must have, with one of the values
+	Labels map[string]string   `json:"labels,omitempty"` // that the Dataplane must have, beside kuma.io/workload
+	// roles, separated by commas: dataplane (the default), egress, ingress
+	Type     string        `json:"type,omitempty"`
+	Workload string        `json:"workload,omitempty"` // the label kuma.io/workload that it must have
+	ValidFor kind.Duration `json:"validFor"`           // required, at most ten years
 }
 
 // UserTokenRequest requests a user token.
@@ -126,7 +127,8 @@ func (req *UserTokenRequest) claims() (identity.Claims, kind.Duration, resource.
 	}
 	for i, group := range req.Groups {
 		if !isPrincipal(group) {
-			problems.Add(fmt.Sprintf("groups[%d]", i), "is not the name of a group: 1 to 253 printable characters without comma")
+			problems.Add(fmt.Sprintf("groups[%d]", i),
+				"is not the name of a group: 1 to 253 printable characters without comma")
 		}
 	}
 	return &identity.UserClaims{Name: req.Name, Groups: req.Groups}, req.ValidFor, problems
@@ -149,7 +151,8 @@ func (req *ZoneTokenRequest) claims() (identity.Claims, kind.Duration, resource.
 	}
 	for i, scope := range req.Scope {
 		if !slices.Contains(identity.ZoneScopes, scope) {
-			problems.Add(fmt.Sprintf("scope[%d]", i), "is %q, want one of %s", scope, strings.Join(identity.ZoneScopes, ", "))
+			problems.Add(fmt.Sprintf("scope[%d]", i), "is %q, want one of %s", scope,
+				strings.Join(identity.ZoneScopes, ", "))
 		}
 	}
 	claims := &identity.ZoneClaims{Zone: req.Zone, Scope: req.Scope}

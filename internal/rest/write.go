@@ -94,7 +94,8 @@ func writePreview(w http.ResponseWriter, d resource.Descriptor, result admit.Res
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, Preview{result.Created, result.Changed, append([]string{}, result.Warnings...), body})
+	return writeJSON(w, http.StatusOK, Preview{result.Created, result.Changed, append([]string{}, result.Warnings...),
+		body})
 }
 
 // delete deletes a resource.
@@ -147,7 +148,9 @@ func changeOf(r *http.Request) (admit.Change, error) {
 		}
 		dryRun, err := strconv.ParseBool(values.Get(name))
 		if err != nil {
-			return change, invalidQuery(resource.Problem{Field: name, Reason: strconv.Quote(values.Get(name)) + " is neither true nor false"})
+			return change,
+				invalidQuery(resource.Problem{Field: name,
+					Reason: strconv.Quote(values.Get(name)) + " is neither true nor false"})
 		}
 		change.DryRun = change.DryRun || dryRun
 	}

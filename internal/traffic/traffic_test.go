@@ -88,15 +88,18 @@ func TestTheRateHoldsWhenResponsesAreSlow(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		count := running.Stop()
 		if count.Sent < 2990 || count.Sent > 3010 || count.Slowest != time.Second {
-			t.Errorf("%d requests in 3 s, the slowest took %v; want 1000 a second that took a second each", count.Sent, count.Slowest)
+			t.Errorf("%d requests in 3 s, the slowest took %v; want 1000 a second that took a second each", count.Sent,
+				count.Slowest)
 		}
 	})
 }
 
 func TestDeadlinesAreLeftOut(t *testing.T) {
-	all := Tally{Sent: 5, Responses: map[string]int{"backend-1": 2}, Failed: map[string]int{deadlinePassed: 2, "503 overflow": 1}}
+	all := Tally{Sent: 5, Responses: map[string]int{"backend-1": 2},
+		Failed: map[string]int{deadlinePassed: 2, "503 overflow": 1}}
 	rest := all.WithoutDeadlines()
-	if _, err := rest.Verdict(); err == nil || !strings.Contains(err.Error(), "1 of 3 requests failed: 1 x 503 overflow") {
+	if _, err := rest.Verdict(); err == nil ||
+		!strings.Contains(err.Error(), "1 of 3 requests failed: 1 x 503 overflow") {
 		t.Errorf("the verdict is %v, want the one failure of 3 requests", err)
 	}
 	if all.Failed[deadlinePassed] != 2 {

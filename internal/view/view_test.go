@@ -234,7 +234,8 @@ func TestTheStoreIsReadWithTheSettings(t *testing.T) {
 			t.Fatal(err)
 		}
 		if rows.State == w.state || rows.State.DefaultMesh != "shop" || !rows.State.Alone || rows.State.Zone != "east" {
-			t.Errorf("the state that was read has the default mesh %q and the zone %q", rows.State.DefaultMesh, rows.State.Zone)
+			t.Errorf("the state that was read has the default mesh %q and the zone %q", rows.State.DefaultMesh,
+				rows.State.Zone)
 		}
 	})
 }

@@ -49,7 +49,8 @@ func (g *Global) Explain(ctx context.Context, zone string, r envoysim.Request) (
 }
 
 // CrossZone returns the result of a request that arrives at an ingress of a zone, as that zone computes it.
-func (g *Global) CrossZone(ctx context.Context, zone string, c envoysim.CrossZoneRequest) (*envoysim.IngressResult, error) {
+func (g *Global) CrossZone(ctx context.Context, zone string, c envoysim.CrossZoneRequest) (*envoysim.IngressResult,
+	error) {
 	return client(g.request).crossZone(ctx, zone, c)
 }
 
@@ -64,7 +65,10 @@ func (g *Global) request(ctx context.Context, q *wire.ZoneRequest) (*wire.ZoneRe
 	l := g.lines[q.Zone]
 	g.mu.Unlock()
 	if l == nil {
-		return nil, resource.Errorf(resource.Unavailable, "the zone %s cannot be queried: it is not connected to this replica of the global control plane", q.Zone)
+		return nil,
+			resource.Errorf(resource.Unavailable,
+				"the zone %s cannot be queried: it is not connected to this replica of the global control plane",
+				q.Zone)
 	}
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
@@ -83,7 +87,8 @@ func (g *Global) request(ctx context.Context, q *wire.ZoneRequest) (*wire.ZoneRe
 	case a := <-response:
 		return a, nil
 	case <-l.ended:
-		return nil, resource.Errorf(resource.Unavailable, "the zone %s disconnected during the request; try again", q.Zone)
+		return nil, resource.Errorf(resource.Unavailable, "the zone %s disconnected during the request; try again",
+			q.Zone)
 	case <-ctx.Done():
 		return nil, resource.Errorf(resource.Unavailable, "the zone %s does not respond in time; try again", q.Zone)
 	}
@@ -93,7 +98,8 @@ func (l *line) expect(q *wire.ZoneRequest) (<-chan *wire.ZoneResponse, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.open) == maxOpen {
-		return nil, resource.Errorf(resource.Unavailable, "%d requests to the zone %s are open; try again later", maxOpen, q.Zone)
+		return nil, resource.Errorf(resource.Unavailable, "%d requests to the zone %s are open; try again later",
+			maxOpen, q.Zone)
 	}
 	response := make(chan *wire.ZoneResponse, 1)
 	l.open[q.Id] = response
@@ -122,7 +128,8 @@ func (g *Global) Requests(stream wire.ZoneQueries_RequestsServer) error {
 	if err != nil {
 		return err
 	}
-	l := &line{requests: make(chan *wire.ZoneRequest), ended: make(chan struct{}), open: map[string]chan *wire.ZoneResponse{}}
+	l := &line{requests: make(chan *wire.ZoneRequest), ended: make(chan struct{}),
+		open: map[string]chan *wire.ZoneResponse{}}
 	defer g.hangUp(zone, l)
 	g.mu.Lock()
 	g.lines[zone] = l
@@ -171,7 +178,9 @@ func (g *Global) Forward(ctx context.Context, q *wire.ZoneRequest) (*wire.ZoneRe
 		return nil, err
 	}
 	if q.GetCrossZone() == nil {
-		return nil, status.Error(codes.PermissionDenied, "a zone may query another one only for a cross-zone request at its ingress")
+		return nil,
+			status.Error(codes.PermissionDenied,
+				"a zone may query another one only for a cross-zone request at its ingress")
 	}
 	response, err := g.request(ctx, &wire.ZoneRequest{Zone: q.Zone, Query: q.Query})
 	if err != nil {

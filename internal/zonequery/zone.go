@@ -104,9 +104,10 @@ func (z *Zone) respond(ctx context.Context, q *wire.ZoneRequest) *wire.ZoneRespo
 func (z *Zone) find(ctx context.Context, q *wire.ZoneRequest) (any, error) {
 	switch query := q.Query.(type) {
 	case *wire.ZoneRequest_Explain_:
-		return z.inspector.Explain(requestOf(query.Explain), func(zone string, c envoysim.CrossZoneRequest) (*envoysim.IngressResult, error) {
-			return z.CrossZone(ctx, zone, c)
-		})
+		return z.inspector.Explain(requestOf(query.Explain),
+			func(zone string, c envoysim.CrossZoneRequest) (*envoysim.IngressResult, error) {
+				return z.CrossZone(ctx, zone, c)
+			})
 	case *wire.ZoneRequest_CrossZone_:
 		return z.inspector.CrossZone(crossZoneRequestOf(query.CrossZone))
 	case *wire.ZoneRequest_Backends_:
@@ -120,14 +121,17 @@ func (z *Zone) find(ctx context.Context, q *wire.ZoneRequest) (any, error) {
 }
 
 // CrossZone returns the result of a request that arrives at an ingress of another zone, as that zone computes it.
-func (z *Zone) CrossZone(ctx context.Context, zone string, c envoysim.CrossZoneRequest) (*envoysim.IngressResult, error) {
+func (z *Zone) CrossZone(ctx context.Context, zone string, c envoysim.CrossZoneRequest) (*envoysim.IngressResult,
+	error) {
 	return client(z.request).crossZone(ctx, zone, c)
 }
 
 func (z *Zone) request(ctx context.Context, q *wire.ZoneRequest) (*wire.ZoneResponse, error) {
 	global := z.global.Load()
 	if global == nil {
-		return nil, resource.Errorf(resource.Unavailable, "the zone %s cannot be queried: this control plane has not joined a global one", q.Zone)
+		return nil,
+			resource.Errorf(resource.Unavailable,
+				"the zone %s cannot be queried: this control plane has not joined a global one", q.Zone)
 	}
 	response, err := (*global).Forward(ctx, q)
 	if err != nil {
@@ -147,5 +151,7 @@ func (z *Zone) Backends(_ context.Context, zone string, _ graph.ServiceKey) (*gr
 }
 
 func (z *Zone) notHere(zone string) error {
-	return resource.Errorf(resource.Unavailable, "proxies of the zone %s are known there and on global, not in the zone %s; send the request there", zone, z.name)
+	return resource.Errorf(resource.Unavailable,
+		"proxies of the zone %s are known there and on global, not in the zone %s; send the request there", zone,
+		z.name)
 }

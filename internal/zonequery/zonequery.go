@@ -39,7 +39,8 @@ func explainRequest(zone string, r envoysim.Request) *wire.ZoneRequest {
 }
 
 func requestOf(q *wire.ZoneRequest_Explain) envoysim.Request {
-	return envoysim.Request{From: graph.ProxyKey{Mesh: q.Mesh, Name: q.Dataplane}, To: q.To, Method: q.Method, Path: q.Path}
+	return envoysim.Request{From: graph.ProxyKey{Mesh: q.Mesh, Name: q.Dataplane}, To: q.To, Method: q.Method,
+		Path: q.Path}
 }
 
 func crossZoneRequest(zone string, c envoysim.CrossZoneRequest) *wire.ZoneRequest {
@@ -84,7 +85,8 @@ func read[T any](zone string, response *wire.ZoneResponse, err error) (*T, error
 // client sends a request to its zone.
 type client func(context.Context, *wire.ZoneRequest) (*wire.ZoneResponse, error)
 
-func (query client) crossZone(ctx context.Context, zone string, c envoysim.CrossZoneRequest) (*envoysim.IngressResult, error) {
+func (query client) crossZone(ctx context.Context, zone string, c envoysim.CrossZoneRequest) (*envoysim.IngressResult,
+	error) {
 	response, err := query(ctx, crossZoneRequest(zone, c))
 	return read[envoysim.IngressResult](zone, response, err)
 }

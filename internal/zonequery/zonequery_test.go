@@ -26,7 +26,8 @@ func (i inspector) Explain(r envoysim.Request, remote envoysim.RemoteZones) (*en
 		return nil, errors.New("there is no proxy " + r.From.String())
 	}
 	arrival, err := remote("west", envoysim.CrossZoneRequest{
-		Ingress: graph.ProxyKey{Mesh: r.From.Mesh, Name: "zi"}, Mesh: r.From.Mesh, SNI: "db.ms", SpiffeIDs: []string{"spiffe://east/web"}, Path: r.Path,
+		Ingress: graph.ProxyKey{Mesh: r.From.Mesh, Name: "zi"}, Mesh: r.From.Mesh, SNI: "db.ms",
+		SpiffeIDs: []string{"spiffe://east/web"}, Path: r.Path,
 	})
 	if err != nil {
 		return &envoysim.Explanation{From: r.From.String(), Verdict: envoysim.Unknown, Reason: err.Error()}, nil
@@ -35,7 +36,8 @@ func (i inspector) Explain(r envoysim.Request, remote envoysim.RemoteZones) (*en
 }
 
 func (i inspector) CrossZone(c envoysim.CrossZoneRequest) (*envoysim.IngressResult, error) {
-	return &envoysim.IngressResult{Listener: strings.Join([]string{i.zone, c.Ingress.String(), c.SNI, strings.Join(c.SpiffeIDs, " "), c.Path}, " ")}, nil
+	return &envoysim.IngressResult{Listener: strings.Join([]string{i.zone, c.Ingress.String(), c.SNI,
+		strings.Join(c.SpiffeIDs, " "), c.Path}, " ")}, nil
 }
 
 func (i inspector) Backends(key graph.ServiceKey) *graph.Backends {
@@ -66,10 +68,12 @@ func newZones(t *testing.T) *zones {
 	t.Cleanup(server.Stop)
 	conn := func(zone string) *grpc.ClientConn {
 		c, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithStreamInterceptor(func(ctx context.Context, d *grpc.StreamDesc, c *grpc.ClientConn, m string, s grpc.Streamer, o ...grpc.CallOption) (grpc.ClientStream, error) {
+			grpc.WithStreamInterceptor(func(ctx context.Context, d *grpc.StreamDesc, c *grpc.ClientConn, m string,
+				s grpc.Streamer, o ...grpc.CallOption) (grpc.ClientStream, error) {
 				return s(metadata.AppendToOutgoingContext(ctx, "zone", zone), d, c, m, o...)
 			}),
-			grpc.WithUnaryInterceptor(func(ctx context.Context, m string, req, reply any, c *grpc.ClientConn, i grpc.UnaryInvoker, o ...grpc.CallOption) error {
+			grpc.WithUnaryInterceptor(func(ctx context.Context, m string, req, reply any, c *grpc.ClientConn,
+				i grpc.UnaryInvoker, o ...grpc.CallOption) error {
 				return i(metadata.AppendToOutgoingContext(ctx, "zone", zone), m, req, reply, c, o...)
 			}))
 		if err != nil {
@@ -123,7 +127,8 @@ func TestNoResponse(t *testing.T) {
 		want  string
 	}{
 		"no such proxy": {func() error {
-			_, err := z.global.Explain(t.Context(), "east", envoysim.Request{From: graph.ProxyKey{Mesh: "default", Name: "missing"}})
+			_, err := z.global.Explain(t.Context(), "east",
+				envoysim.Request{From: graph.ProxyKey{Mesh: "default", Name: "missing"}})
 			return err
 		}, "the zone east: there is no proxy default.missing"},
 		"no such service": {func() error {
@@ -137,7 +142,8 @@ func TestNoResponse(t *testing.T) {
 		"a zone asks a zone that is away": {func() error {
 			_, err := east.CrossZone(t.Context(), "north", envoysim.CrossZoneRequest{})
 			return err
-		}, "through global: the zone north cannot be queried: it is not connected to this replica of the global control plane"},
+		}, "through global: the zone north cannot be queried: it is not connected to this replica of the global " +
+			"control plane"},
 		"a zone that is alone": {func() error {
 			_, err := zonequery.NewZone("alone", nil).CrossZone(t.Context(), "east", envoysim.CrossZoneRequest{})
 			return err
@@ -154,7 +160,8 @@ func TestTheOtherZoneIsDisconnected(t *testing.T) {
 	z := newZones(t)
 	z.join(t, "east")
 	got, err := z.global.Explain(t.Context(), "east", request)
-	if err != nil || got.Verdict != envoysim.Unknown || !strings.Contains(got.Reason, "the zone west cannot be queried") {
+	if err != nil || got.Verdict != envoysim.Unknown ||
+		!strings.Contains(got.Reason, "the zone west cannot be queried") {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -165,8 +172,10 @@ func TestAZoneLearnsNothingElse(t *testing.T) {
 	z.join(t, "west")
 	hostile := wire.NewZoneQueriesClient(z.conn("hostile"))
 	for _, q := range []*wire.ZoneRequest{
-		{Zone: "west", Query: &wire.ZoneRequest_Backends_{Backends: &wire.ZoneRequest_Backends{Mesh: "default", Service: "db"}}},
-		{Zone: "west", Query: &wire.ZoneRequest_Explain_{Explain: &wire.ZoneRequest_Explain{Mesh: "default", Dataplane: "web"}}},
+		{Zone: "west",
+			Query: &wire.ZoneRequest_Backends_{Backends: &wire.ZoneRequest_Backends{Mesh: "default", Service: "db"}}},
+		{Zone: "west",
+			Query: &wire.ZoneRequest_Explain_{Explain: &wire.ZoneRequest_Explain{Mesh: "default", Dataplane: "web"}}},
 		{Zone: "west"},
 	} {
 		if a, err := hostile.Forward(t.Context(), q); err == nil || !strings.Contains(err.Error(), "PermissionDenied") {

@@ -14,7 +14,8 @@ import (
 )
 
 // showAttacks is set by `make hostile`: it prints the table, and runs the long attacks.
-var showAttacks = flag.Bool("hostile", false, "run the long attacks too, and print what every attack tried, and what held and fell")
+var showAttacks = flag.Bool("hostile", false,
+	"run the long attacks too, and print what every attack tried, and what held and fell")
 
 // attack is an attempt of an attacker with a known credential, in one form or in several. Tests of attacks have the
 // prefix TestHostile.

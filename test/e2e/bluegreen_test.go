@@ -99,7 +99,8 @@ func (w *world) blueAndGreen(m model) {
 		w.proxy("default", name, colored(name, color, 2+i))
 	}
 	active, preview := w.callsBoth()
-	d := w.drill("blue and green change places, under "+m.name, inTurn(traffic.Get(active), traffic.Post(active), traffic.Get(preview)))
+	d := w.drill("blue and green change places, under "+m.name,
+		inTurn(traffic.Get(active), traffic.Post(active), traffic.Get(preview)))
 	colors := [2]string{"blue", "green"}
 	for i := range flips() {
 		now, then := colors[(i+1)%2], colors[i%2]
@@ -133,9 +134,11 @@ func rolledOut(name string, host int, active bool) string {
 	}
 	inbounds := ""
 	for i, service := range []string{"web", "web-preview"} {
-		inbounds += fmt.Sprintf("\n  - {name: %[3]s, port: 20080, servicePort: 18080, serviceAddress: NET.%[1]d, protocol: http, state: %[2]s, tags: {kuma.io/service: %[3]s}}", host, states[i], service)
+		inbounds += fmt.Sprintf("\n  - {name: %[3]s, port: 20080, servicePort: 18080, serviceAddress: NET.%[1]d, "+
+			"protocol: http, state: %[2]s, tags: {kuma.io/service: %[3]s}}", host, states[i], service)
 	}
-	return fmt.Sprintf("\n---\ntype: Dataplane\nmesh: default\nname: %s\nlabels: {kuma.io/workload: web}\nnetworking:\n  address: NET.%d\n  inbound:%s", name, host, inbounds)
+	return fmt.Sprintf("\n---\ntype: Dataplane\nmesh: default\nname: %s\nlabels: {kuma.io/workload: "+
+		"web}\nnetworking:\n  address: NET.%d\n  inbound:%s", name, host, inbounds)
 }
 
 // lettingIn returns a permission of one caller for the inbounds of a section.
@@ -167,7 +170,8 @@ func (w *world) ignoredAndReady(m model) {
 	active, preview := fmt.Sprintf("http://%s:10001/", w.address(8)), fmt.Sprintf("http://%s:10001/", w.address(9))
 	w.respondsWith(active, "blue")
 	w.respondsWith(preview, "green")
-	d := w.drill("Ignored and Ready inbounds of one port change places, under "+m.name, inTurn(traffic.Get(active), traffic.Post(active), traffic.Get(preview)))
+	d := w.drill("Ignored and Ready inbounds of one port change places, under "+m.name,
+		inTurn(traffic.Get(active), traffic.Post(active), traffic.Get(preview)))
 	for i := range flips() {
 		blue := i%2 == 1 // becomes active
 		w.apply(rolledOut("blue", 2, blue) + rolledOut("green", 3, !blue))

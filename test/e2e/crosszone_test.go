@@ -20,7 +20,8 @@ import (
 // Ports at which the client in the other zone reaches web's ports.
 var webOutbounds = map[string]int{"http": 10001, "grpc": 10002, "tcp": 10003}
 
-const webPorts = `{port: 80, targetPort: 20080, appProtocol: http}, {port: 81, targetPort: 20081, appProtocol: grpc}, {port: 82, targetPort: 20082, appProtocol: tcp}`
+const webPorts = `{port: 80, targetPort: 20080, appProtocol: http}, {port: 81, targetPort: 20081, appProtocol: ` +
+	`grpc}, {port: 82, targetPort: 20082, appProtocol: tcp}`
 
 // webServer returns an instance of web with an inbound for each of its ports.
 func webServer(name string, host int) string {
@@ -42,7 +43,8 @@ networking:
 func webClient(name string, host int, zone string, ports ...int) string {
 	outbounds := ""
 	for i, port := range ports {
-		outbounds += fmt.Sprintf("\n  - {address: NET.%d, port: %d, backendRef: {kind: MeshService, labels: {kuma.io/display-name: web, kuma.io/zone: %s}, port: %d}}", host, 10001+i, zone, port)
+		outbounds += fmt.Sprintf("\n  - {address: NET.%d, port: %d, backendRef: {kind: MeshService, labels: "+
+			"{kuma.io/display-name: web, kuma.io/zone: %s}, port: %d}}", host, 10001+i, zone, port)
 	}
 	return fmt.Sprintf(`
 type: Dataplane
@@ -64,7 +66,9 @@ func (f *federation) eastAndWestBy(rules string, settings ...string) (east, west
 	east, west = f.join("east", settings...), f.join("west", settings...)
 	f.global.apply(rules)
 	for _, zone := range []*world{east, west} {
-		zone.eventually("the rules of the mesh have come", func() error { return zone.has("meshtrafficpermissions", "all") })
+		zone.eventually("the rules of the mesh have come", func() error {
+			return zone.has("meshtrafficpermissions", "all")
+		})
 	}
 	east.apply(service("web", webPorts))
 	east.service(3, 18080, "web-1")
@@ -95,7 +99,8 @@ func TestARequestCrossesZones(t *testing.T) {
 	east, west := f.eastAndWest()
 	t.Run("by every protocol, with the caller's name", func(t *testing.T) {
 		for _, protocol := range []string{"http", "grpc"} {
-			west.passes(west.outbound(3, protocol), "web-1 By=spiffe://default.east.mesh.local/workload/web", "URI=spiffe://default.west.mesh.local/workload/client")
+			west.passes(west.outbound(3, protocol), "web-1 By=spiffe://default.east.mesh.local/workload/web",
+				"URI=spiffe://default.west.mesh.local/workload/client")
 		}
 		echo := greetBy(west.machine.dial, fmt.Sprintf("%s:%d", west.address(3), webOutbounds["tcp"]))
 		west.eventually("bytes come back", func() error {
@@ -112,8 +117,11 @@ func TestARequestCrossesZones(t *testing.T) {
 		west.passes(west.outbound(3, "http"), "web-1")
 	})
 	t.Run("unless global's Mesh puts the client out", func(t *testing.T) {
-		f.global.apply("type: Mesh\nname: default\ndataplaneProxyMembership: {blocked: [{tags: {kuma.io/workload: client}}]}\n")
-		west.eventually("the other zone's server denies its certificate", func() error { return west.denied(west.outbound(3, "http")) })
+		f.global.apply(
+			"type: Mesh\nname: default\ndataplaneProxyMembership: {blocked: [{tags: {kuma.io/workload: client}}]}\n")
+		west.eventually("the other zone's server denies its certificate", func() error {
+			return west.denied(west.outbound(3, "http"))
+		})
 		f.global.apply("type: Mesh\nname: default\n")
 		west.passes(west.outbound(3, "http"), "web-1")
 	})
@@ -168,7 +176,8 @@ func strangersAtIngress(t *testing.T, east, west *world) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := []string{"", "unknown.ms", "a0000000000000000.web.80.default.ms", "a0000000000000000.web.80.default.mzms", "ms", ".ms", "web", "x" + sni[1], sni[1] + ".ms"}
+	names := []string{"", "unknown.ms", "a0000000000000000.web.80.default.ms", "a0000000000000000.web.80.default.mzms",
+		"ms", ".ms", "web", "x" + sni[1], sni[1] + ".ms"}
 	for line := range strings.Lines(clusters) {
 		if name, _, ok := strings.Cut(line, "::"); ok && !strings.HasSuffix(name, ".ms") {
 			names = append(names, name)
@@ -179,7 +188,8 @@ func strangersAtIngress(t *testing.T, east, west *world) {
 			t.Errorf("for the SNI %q the ingress shows %q, %v", name, presented, err)
 		}
 	}
-	for what, bytes := range map[string]string{"HTTP": "GET / HTTP/1.1\r\nHost: web\r\n\r\n", "zeros": strings.Repeat("\x00", 4096)} {
+	for what, bytes := range map[string]string{"HTTP": "GET / HTTP/1.1\r\nHost: web\r\n\r\n",
+		"zeros": strings.Repeat("\x00", 4096)} {
 		if response, err := west.say(ingress, bytes); len(response) > 0 {
 			t.Errorf("%s without TLS is answered %q, %v", what, response, err)
 		}
@@ -197,13 +207,14 @@ func (w *world) presented(address, serverName string) (id string, err error) {
 	}
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(5 * time.Second))
-	client := tls.Client(conn, &tls.Config{ServerName: serverName, InsecureSkipVerify: true, VerifyPeerCertificate: func(raw [][]byte, _ [][]*x509.Certificate) error {
-		certificate, err := x509.ParseCertificate(raw[0])
-		if err == nil && len(certificate.URIs) > 0 {
-			id = certificate.URIs[0].String()
-		}
-		return errors.New("seen")
-	}})
+	client := tls.Client(conn, &tls.Config{ServerName: serverName, InsecureSkipVerify: true,
+		VerifyPeerCertificate: func(raw [][]byte, _ [][]*x509.Certificate) error {
+			certificate, err := x509.ParseCertificate(raw[0])
+			if err == nil && len(certificate.URIs) > 0 {
+				id = certificate.URIs[0].String()
+			}
+			return errors.New("seen")
+		}})
 	return id, client.Handshake()
 }
 
@@ -238,10 +249,13 @@ func (f *federation) strangers(t *testing.T) {
 		"the token of a gateway": {ingressToken, "cp"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := f.place(fmt.Sprintf("stranger-%d", f.zones), f.joining("north", f.global.file("north.token", strings.TrimSpace(c.token)))...)
+			w := f.place(fmt.Sprintf("stranger-%d", f.zones),
+				f.joining("north", f.global.file("north.token", strings.TrimSpace(c.token)))...)
 			w.t = t
 			w.startPlane() // it serves its own zone nevertheless
-			w.eventually("the zone says why it is not let in", func() error { return w.plane.said("not connected", c.want) })
+			w.eventually("the zone says why it is not let in", func() error {
+				return w.plane.said("not connected", c.want)
+			})
 			if err := f.global.zoneOnline("north"); err == nil {
 				t.Error("global lets it in")
 			}
@@ -256,7 +270,7 @@ func TestDrillZones(t *testing.T) {
 	east, west := f.eastAndWest()
 	second := east.proxy("default", "ingress-2", ingress("ingress-2", 11))
 	west.proxy("default", "witness", webClient("witness", 4, "east", 80))
-	east.proxy("default", "neighbour", webClient("neighbour", 4, "east", 80))
+	east.proxy("default", "neighbor", webClient("neighbor", 4, "east", 80))
 	west.passes(west.outbound(4, "http"), "web-1")
 	east.passes(east.outbound(4, "http"), "web-1")
 	url := west.outbound(3, "http")
@@ -291,7 +305,8 @@ func (f *federation) linkCut(east, west *world) {
 	}
 	echo := greetBy(west.machine.dial, fmt.Sprintf("%s:%d", west.address(3), webOutbounds["tcp"]))
 	// A TCP connection is a handshake each time, which costs as much as many requests.
-	sends := append(slices.Repeat([]traffic.Send{west.get(west.outbound(3, "http")), west.post(west.outbound(3, "grpc"))}, 20), echo)
+	sends := append(slices.Repeat([]traffic.Send{west.get(west.outbound(3, "http")),
+		west.post(west.outbound(3, "grpc"))}, 20), echo)
 	across := west.drillAmong(4, "the link to global is cut: across zones", inTurn(sends...))
 	within := east.drillAmong(4, "the link to global is cut: in a zone", east.get(east.outbound(4, "http")))
 	across.more(20)
@@ -302,7 +317,9 @@ func (f *federation) linkCut(east, west *world) {
 		f.t.Errorf("the witness is denied before the link is back: %v %s", err, body)
 	}
 	f.mend("global")
-	west.eventually("what global was told meanwhile has come", func() error { return west.denied(west.outbound(4, "http")) })
+	west.eventually("what global was told meanwhile has come", func() error {
+		return west.denied(west.outbound(4, "http"))
+	})
 	across.more(20)
 	across.end()
 	within.end()

@@ -38,7 +38,8 @@ func TestComingFromKumaWorksAsWritten(t *testing.T) {
 		t.Errorf("%v, the page's commands say:\n%s", err, said)
 	}
 	for _, want := range []string{
-		"MeshRetry is a kind of Kuma that this release lacks", "MeshTrafficPermission shop/till-callers created", "spiffe://shop/cart asks for spiffe://shop/till", "the export lacks the Secret shop.ca-builtin-cert-ca-1",
+		"MeshRetry is a kind of Kuma that this release lacks", "MeshTrafficPermission shop/till-callers created",
+		"spiffe://shop/cart asks for spiffe://shop/till", "the export lacks the Secret shop.ca-builtin-cert-ca-1",
 	} {
 		if !strings.Contains(said, want) {
 			t.Errorf("the page's commands do not say %q:\n%s", want, said)
@@ -81,7 +82,8 @@ func runPage(t *testing.T, name, folder string, changes [][2]string) (string, er
 	cmd.Env = append(os.Environ(),
 		fmt.Sprintf("KUMA_DIAGNOSTICS_SERVER_PORT=%d", ports[0]), fmt.Sprintf("KUMA_DP_SERVER_PORT=%d", ports[1]),
 		fmt.Sprintf("KUMA_API_SERVER_HTTP_PORT=%d", ports[4]), fmt.Sprintf("KUMA_API_SERVER_HTTPS_PORT=%d", ports[5]),
-		fmt.Sprintf("WEFT_API=http://127.0.0.1:%d", ports[4]), "WEFT_ENVOY="+envoy, "PATH="+binaries+":"+os.Getenv("PATH"),
+		fmt.Sprintf("WEFT_API=http://127.0.0.1:%d", ports[4]), "WEFT_ENVOY="+envoy,
+		"PATH="+binaries+":"+os.Getenv("PATH"),
 		"WEFT_CONFIG="+filepath.Join(dir, "home", "config"))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

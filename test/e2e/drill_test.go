@@ -16,7 +16,8 @@ import (
 )
 
 // showDrills is set by `make drills`: it prints the table, and runs the long drills.
-var showDrills = flag.Bool("drills", false, "run the long drills too, and print what every drill sent, and what failed by cause")
+var showDrills = flag.Bool("drills", false,
+	"run the long drills too, and print what every drill sent, and what failed by cause")
 
 // drill is traffic during an event in a mesh. Tests of drills have the prefix TestDrill.
 type drill struct {
@@ -67,11 +68,13 @@ func (w *world) drillAmong(several int, name string, send traffic.Send) *drill {
 // drillUnder is drillAmong with a load.
 func (w *world) drillUnder(l load, several int, name string, send traffic.Send) *drill {
 	perSecond := l.perSecond / several
-	d := &drill{Run: traffic.Start(perSecond, l.timeout, send), w: w, name: name, perSecond: perSecond, deadlinesMayPass: *busy}
+	d := &drill{Run: traffic.Start(perSecond, l.timeout, send), w: w, name: name, perSecond: perSecond,
+		deadlinesMayPass: *busy}
 	w.t.Cleanup(func() {
 		if tally := d.Stop(); w.t.Failed() {
 			failed, causes := tally.Failures()
-			w.t.Logf("%s: of %d requests %d failed: %s; the slowest took %s", name, tally.Sent, failed, causes, tally.Slowest)
+			w.t.Logf("%s: of %d requests %d failed: %s; the slowest took %s", name, tally.Sent, failed, causes,
+				tally.Slowest)
 		}
 	})
 	return d
@@ -136,7 +139,8 @@ func printDrills(to io.Writer) {
 	for _, r := range drills.results {
 		rest := r.tally.WithoutDeadlines()
 		failed, causes := rest.Failures()
-		fmt.Fprintf(out, "%s\t%d\t%d\t%d\t%d\t%d ms\t%d ms\t%s\n", r.name, r.tally.Sent, rest.Sent-failed, r.tally.Sent-rest.Sent, failed, r.tally.Slowest.Milliseconds(), r.recovery.Milliseconds(), causes)
+		fmt.Fprintf(out, "%s\t%d\t%d\t%d\t%d\t%d ms\t%d ms\t%s\n", r.name, r.tally.Sent, rest.Sent-failed,
+			r.tally.Sent-rest.Sent, failed, r.tally.Slowest.Milliseconds(), r.recovery.Milliseconds(), causes)
 	}
 	out.Flush()
 }

@@ -50,7 +50,8 @@ func TestCrossZoneTrafficUsesTheEgress(t *testing.T) {
 		return nil
 	})
 	west.proxy("default", "egress-1", egressDataplane("egress-1", 11))
-	west.passes(url, "web-1 By=spiffe://default.east.mesh.local/workload/web", "URI=spiffe://default.west.mesh.local/workload/client")
+	west.passes(url, "web-1 By=spiffe://default.east.mesh.local/workload/web",
+		"URI=spiffe://default.west.mesh.local/workload/client")
 	west.eventually("the way leads through it", func() error { return west.goesThrough("egress-1") })
 	f.global.apply(denying("spiffe://default.west.mesh.local/workload/client"))
 	west.eventually("the server denies the client by its SPIFFE ID", func() error { return west.denied(url) })

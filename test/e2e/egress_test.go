@@ -31,7 +31,8 @@ type externalCA struct {
 func newOutsideCA(t *testing.T) *externalCA {
 	t.Helper()
 	ca := &externalCA{t: t}
-	ca.cert, ca.key = ca.sign(&x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
+	ca.cert, ca.key = ca.sign(&x509.Certificate{IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign})
 	return ca
 }
 
@@ -74,14 +75,16 @@ func keyInPEM(t *testing.T, key *ecdsa.PrivateKey) []byte {
 
 // secret returns a Secret of the mesh.
 func secret(name string, data []byte) string {
-	return fmt.Sprintf("\n---\ntype: Secret\nmesh: default\nname: %s\ndata: %s\n", name, base64.StdEncoding.EncodeToString(data))
+	return fmt.Sprintf("\n---\ntype: Secret\nmesh: default\nname: %s\ndata: %s\n", name,
+		base64.StdEncoding.EncodeToString(data))
 }
 
 // vault starts an HTTPS server on this machine that accepts clients with certificates of the CA. It returns the Secrets
 // with the mesh's credentials.
 func (ca *externalCA) vault(port int) (secrets string) {
 	ca.t.Helper()
-	cert, key := ca.sign(&x509.Certificate{DNSNames: []string{"localhost"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	cert, key := ca.sign(&x509.Certificate{DNSNames: []string{"localhost"},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
 	pool := x509.NewCertPool()
 	pool.AddCert(ca.cert)
 	l, err := tls.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port), &tls.Config{
@@ -97,7 +100,8 @@ func (ca *externalCA) vault(port int) (secrets string) {
 	go server.Serve(l)
 	ca.t.Cleanup(func() { server.Close() })
 	client, clientKey := ca.sign(&x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
-	return secret("outside-ca", inPEM(ca.cert)) + secret("client-cert", inPEM(client)) + secret("client-key", keyInPEM(ca.t, clientKey))
+	return secret("outside-ca", inPEM(ca.cert)) + secret("client-cert", inPEM(client)) + secret("client-key",
+		keyInPEM(ca.t, clientKey))
 }
 
 // external returns a MeshExternalService with one endpoint.
@@ -151,9 +155,12 @@ spec:
 func externalCaller(name string, host int) string {
 	outbounds := ""
 	for i, service := range []string{"plain", "vault", "echo"} {
-		outbounds += fmt.Sprintf("\n  - {address: NET.%d, port: %d, backendRef: {kind: MeshExternalService, name: %s, port: %d}}", host, 10001+i, service, 80+i)
+		outbounds += fmt.Sprintf(
+			"\n  - {address: NET.%d, port: %d, backendRef: {kind: MeshExternalService, name: %s, port: %d}}", host,
+			10001+i, service, 80+i)
 	}
-	return fmt.Sprintf("\n---\ntype: Dataplane\nmesh: default\nname: %[1]s\nlabels: {kuma.io/workload: %[1]s}\nnetworking:\n  address: NET.%[2]d\n  outbound:%[3]s", name, host, outbounds)
+	return fmt.Sprintf("\n---\ntype: Dataplane\nmesh: default\nname: %[1]s\nlabels: {kuma.io/workload: "+
+		"%[1]s}\nnetworking:\n  address: NET.%[2]d\n  outbound:%[3]s", name, host, outbounds)
 }
 
 // externalMesh starts a mesh with external services: HTTP, HTTPS with client certificates, and TCP.
@@ -204,10 +211,12 @@ func TestExternalServicesAreReachedThroughTheEgress(t *testing.T) {
 		t.Error("bytes of the stranger go out")
 	}
 	w.allowsBySNI()
-	if out, err := w.weft("get", "meshexternalservice", "plain", "-o", "yaml"); err != nil || !strings.Contains(out, "address: "+w.address(20)) {
+	if out, err := w.weft("get", "meshexternalservice", "plain", "-o", "yaml"); err != nil ||
+		!strings.Contains(out, "address: "+w.address(20)) {
 		t.Errorf("its status does not name the egress: %v\n%s", err, out)
 	}
-	if out, err := w.weft("explain", "--from", "stranger", "--to", "plain"); err != nil || !strings.Contains(out, "egress-1") {
+	if out, err := w.weft("explain", "--from", "stranger", "--to", "plain"); err != nil ||
+		!strings.Contains(out, "egress-1") {
 		t.Errorf("explain does not say where the stranger is denied: %v\n%s", err, out)
 	}
 }
@@ -267,7 +276,8 @@ spec:
 
 // sendsOut sends requests to every external service in turn.
 func (w *world) sendsOut(host int) traffic.Send {
-	return inTurn(traffic.Get(w.out(host, 10001)), traffic.Post(w.out(host, 10002)), greet(fmt.Sprintf("%s:10003", w.address(host))))
+	return inTurn(traffic.Get(w.out(host, 10001)), traffic.Post(w.out(host, 10002)),
+		greet(fmt.Sprintf("%s:10003", w.address(host))))
 }
 
 // Egresses stop, start and are replaced under traffic to external services.

@@ -12,7 +12,8 @@ func TestASecretThatIsWrongCostsNoRequest(t *testing.T) {
 	w := newWorld(t)
 	port := freePorts(t, 1)[0]
 	secrets := newOutsideCA(t).vault(port)
-	w.apply(withIdentity + external("vault", "http", 81, fmt.Sprintf("{address: localhost, port: %d}", port), vaultTLS) + lettingOut("client"))
+	w.apply(withIdentity + external("vault", "http", 81, fmt.Sprintf("{address: localhost, port: %d}", port),
+		vaultTLS) + lettingOut("client"))
 	w.proxy("default", "egress-1", egress("egress-1", 20))
 	w.proxy("default", "client", externalCaller("client", 8))
 	tells := func(what string) {

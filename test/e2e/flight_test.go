@@ -30,7 +30,8 @@ func TestWhatIsInFlightOutlivesItsInbound(t *testing.T) {
 	t.Cleanup(func() { slow.Close() })
 	w.echo(2, 18081)
 	dataplane := func(inbounds string) string {
-		return "type: Dataplane\nmesh: default\nname: web-1\nlabels: {kuma.io/workload: web}\nnetworking:\n  address: NET.2\n  inbound:" + inbounds
+		return "type: Dataplane\nmesh: default\nname: web-1\nlabels: {kuma.io/workload: web}\nnetworking:\n  " +
+			"address: NET.2\n  inbound:" + inbounds
 	}
 	both := `
   - {port: 20080, servicePort: 18080, serviceAddress: NET.2, protocol: http, tags: {kuma.io/service: web}}
@@ -38,8 +39,10 @@ func TestWhatIsInFlightOutlivesItsInbound(t *testing.T) {
 	other := `
   - {port: 20082, servicePort: 18082, serviceAddress: NET.2, protocol: http, tags: {kuma.io/service: other}}`
 	w.proxy("default", "web-1", dataplane(both))
-	w.proxy("default", "client", "type: Dataplane\nmesh: default\nname: client\nlabels: {kuma.io/workload: client}\nnetworking:\n  address: NET.3\n  outbound:"+
-		"\n  - {address: NET.3, port: 10001, tags: {kuma.io/service: web}}\n  - {address: NET.3, port: 10002, tags: {kuma.io/service: echo}}")
+	w.proxy("default", "client", "type: Dataplane\nmesh: default\nname: client\nlabels: {kuma.io/workload: "+
+		"client}\nnetworking:\n  address: NET.3\n  outbound:"+
+		"\n  - {address: NET.3, port: 10001, tags: {kuma.io/service: web}}\n  - {address: NET.3, port: 10002, tags: "+
+		"{kuma.io/service: echo}}")
 	url := fmt.Sprintf("http://%s:10001/", w.address(3))
 	w.eventually("a request passes", func() error { return get(url) })
 

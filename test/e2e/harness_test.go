@@ -208,7 +208,8 @@ func (w *world) startOn(m *machine, name, program string, args ...string) *proce
 	if !filepath.IsAbs(program) {
 		program = filepath.Join(binaries, program)
 	}
-	p := &process{Cmd: exec.Command(program, args...), name: name, log: filepath.Join(w.dir, name+".log"), exited: make(chan struct{})}
+	p := &process{Cmd: exec.Command(program, args...), name: name, log: filepath.Join(w.dir, name+".log"),
+		exited: make(chan struct{})}
 	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		w.t.Fatal(err)
@@ -380,9 +381,10 @@ func (w *world) serve(l net.Listener, name string) *http.Server {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
-	server := &http.Server{Protocols: protocols, Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		fmt.Fprintf(rw, "%s %s", name, r.Header.Get("x-forwarded-client-cert"))
-	})}
+	server := &http.Server{Protocols: protocols,
+		Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			fmt.Fprintf(rw, "%s %s", name, r.Header.Get("x-forwarded-client-cert"))
+		})}
 	go server.Serve(l)
 	w.t.Cleanup(func() { server.Close() })
 	return server

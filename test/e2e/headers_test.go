@@ -122,7 +122,8 @@ func steering(headers ...http.Header) []string {
 	var found []string
 	for _, h := range headers {
 		for name := range h {
-			if h.Get(name) != "" && ofProxies.MatchString(name) && !strings.EqualFold(name, "x-envoy-upstream-service-time") {
+			if h.Get(name) != "" && ofProxies.MatchString(name) &&
+				!strings.EqualFold(name, "x-envoy-upstream-service-time") {
 				found = append(found, name+": "+h.Get(name))
 			}
 		}
@@ -142,8 +143,11 @@ func TestHostileApplicationsRequestARetry(t *testing.T) {
 		if name == "denying" {
 			port = 18081
 		}
-		inbounds += fmt.Sprintf("\n  - {port: %d, name: %s, servicePort: %d, serviceAddress: NET.HOST, protocol: %s, tags: {kuma.io/service: %s}}", 20080+i, name, port, protocols[i], name)
-		outbounds += fmt.Sprintf("\n  - {address: NET.3, port: %d, backendRef: {kind: MeshService, name: %s, port: %d}}", 10001+i, name, 20080+i)
+		inbounds += fmt.Sprintf("\n  - {port: %d, name: %s, servicePort: %d, serviceAddress: NET.HOST, protocol: %s, "+
+			"tags: {kuma.io/service: %s}}", 20080+i, name, port, protocols[i], name)
+		outbounds += fmt.Sprintf(
+			"\n  - {address: NET.3, port: %d, backendRef: {kind: MeshService, name: %s, port: %d}}", 10001+i, name,
+			20080+i)
 	}
 	// A TCP inbound of an HTTP port: no proxy at the server reads the application's responses.
 	w.apply(secured + "---" + service("unread", "{port: 20083, targetPort: 20083, appProtocol: http}") +
@@ -152,11 +156,14 @@ func TestHostileApplicationsRequestARetry(t *testing.T) {
 		app.runs(w, host, 18080)
 		app.denyingStreams(w, host, 18081)
 		name := fmt.Sprintf("server-%d", host)
-		w.proxy("default", name, strings.ReplaceAll("type: Dataplane\nmesh: default\nname: "+name+"\nnetworking:\n  address: NET.HOST\n  inbound:"+inbounds, "HOST", fmt.Sprint(host)))
+		w.proxy("default", name,
+			strings.ReplaceAll("type: Dataplane\nmesh: default\nname: "+name+
+				"\nnetworking:\n  address: NET.HOST\n  inbound:"+inbounds, "HOST", fmt.Sprint(host)))
 	}
 	w.proxy("default", "egress-1", egress("egress-1", 20))
 	outbounds += "\n  - {address: NET.3, port: 10009, backendRef: {kind: MeshExternalService, name: outside, port: 80}}"
-	w.proxy("default", "client", "type: Dataplane\nmesh: default\nname: client\nlabels: {kuma.io/workload: client}\nnetworking:\n  address: NET.3\n  outbound:"+outbounds)
+	w.proxy("default", "client", "type: Dataplane\nmesh: default\nname: client\nlabels: {kuma.io/workload: "+
+		"client}\nnetworking:\n  address: NET.3\n  outbound:"+outbounds)
 
 	app.responds(func(http.ResponseWriter, *http.Request) {})
 	paths := map[string]string{"outside": fmt.Sprintf("http://%s:10009/", w.address(3))}
@@ -172,7 +179,8 @@ func TestHostileApplicationsRequestARetry(t *testing.T) {
 		app.responds(respond)
 		for name, url := range paths {
 			path := "/" + name + "/" + strings.ReplaceAll(form, " ", "-")
-			request, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, strings.TrimSuffix(url, "/")+path, strings.NewReader("once"))
+			request, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, strings.TrimSuffix(url, "/")+path,
+				strings.NewReader("once"))
 			if name == "grpc" {
 				request.Header.Set("content-type", "application/grpc")
 			}
@@ -184,7 +192,9 @@ func TestHostileApplicationsRequestARetry(t *testing.T) {
 			response.Body.Close()
 			found := steering(response.Header, response.Trailer)
 			if name == "unread" {
-				found = slices.DeleteFunc(found, func(h string) bool { return !strings.HasPrefix(h, "X-Weft-Unserved") })
+				found = slices.DeleteFunc(found, func(h string) bool {
+					return !strings.HasPrefix(h, "X-Weft-Unserved")
+				})
 			}
 			switch n := app.executions(path); {
 			case n != 1:
@@ -237,7 +247,8 @@ func responsesThatRequestARetry() map[string]func(http.ResponseWriter, *http.Req
 		},
 	}
 	for name, value := range map[string]string{
-		"x-weft-unserved": "refused", "X-Weft-Unserved": "reset", "x_weft_unserved": "refused", "x-weft-other": "refused",
+		"x-weft-unserved": "refused", "X-Weft-Unserved": "reset", "x_weft_unserved": "refused",
+		"x-weft-other":        "refused",
 		"x-envoy-ratelimited": "true", "x-envoy-overloaded": "true", "x-envoy-immediate-health-check-fail": "true",
 		"x-envoy-degraded": "true", "x-envoy-decorator-operation": "other", "x-envoy-upstream-canary": "true",
 	} {
@@ -254,14 +265,20 @@ func responsesThatRequestARetry() map[string]func(http.ResponseWriter, *http.Req
 
 // steers are request headers that would instruct a proxy which took its caller for a proxy.
 var steers = map[string]string{
-	"x-envoy-retry-on": "5xx,gateway-error,retriable-4xx,reset,retriable-status-codes", "x-envoy-retry-grpc-on": "unavailable,internal",
-	"x-envoy-max-retries": "10", "x-envoy-retriable-status-codes": "503", "x-envoy-retriable-header-names": "server",
-	"x-envoy-upstream-rq-timeout-ms": "1", "x-envoy-upstream-rq-per-try-timeout-ms": "1", "x-envoy-hedge-on-per-try-timeout": "true",
-	"x-envoy-expected-rq-timeout-ms": "1", "x-envoy-upstream-rq-timeout-alt-response": "true", "x-envoy-upstream-alt-stat-name": "other",
-	"x-envoy-original-path": "/other", "x-envoy-original-dst-host": "127.0.0.1:1", "x-envoy-force-trace": "true",
+	"x-envoy-retry-on":      "5xx,gateway-error,retriable-4xx,reset,retriable-status-codes",
+	"x-envoy-retry-grpc-on": "unavailable,internal",
+	"x-envoy-max-retries":   "10", "x-envoy-retriable-status-codes": "503", "x-envoy-retriable-header-names": "server",
+	"x-envoy-upstream-rq-timeout-ms": "1", "x-envoy-upstream-rq-per-try-timeout-ms": "1",
+	"x-envoy-hedge-on-per-try-timeout": "true",
+	"x-envoy-expected-rq-timeout-ms":   "1", "x-envoy-upstream-rq-timeout-alt-response": "true",
+	"x-envoy-upstream-alt-stat-name": "other",
+	"x-envoy-original-path":          "/other", "x-envoy-original-dst-host": "127.0.0.1:1",
+	"x-envoy-force-trace":         "true",
 	"x-envoy-decorator-operation": "other", "x-envoy-ip-tags": "inner", "x-envoy-internal": "true",
-	"x-envoy-external-address": "10.0.0.1", "x-envoy-downstream-service-cluster": "admin", "x-envoy-downstream-service-node": "admin",
-	"x-envoy-peer-metadata": "x", "x-weft-unserved": "refused", "x_envoy_internal": "true", "x-envoy_internal": "true",
+	"x-envoy-external-address": "10.0.0.1", "x-envoy-downstream-service-cluster": "admin",
+	"x-envoy-downstream-service-node": "admin",
+	"x-envoy-peer-metadata":           "x", "x-weft-unserved": "refused", "x_envoy_internal": "true",
+	"x-envoy_internal":        "true",
 	"connection":              "x-forwarded-client-cert",
 	"x-forwarded-client-cert": forged, "x_forwarded_client_cert": forged, "x-forwarded_client-cert": forged,
 }
@@ -270,8 +287,9 @@ const forged = "By=spiffe://forged;URI=spiffe://forged"
 
 // passing are headers of applications, which are forwarded unchanged.
 var passing = map[string]string{
-	"x-forwarded-proto": "https", "x-forwarded-host": "shop.example", "x-forwarded-port": "8443", "x-request-id": "not-a-uuid",
-	"forwarded": "for=10.0.0.1;proto=https", "x-real-ip": "10.0.0.1", "traceparent": "00-1-1-01",
+	"x-forwarded-proto": "https", "x-forwarded-host": "shop.example", "x-forwarded-port": "8443",
+	"x-request-id": "not-a-uuid",
+	"forwarded":    "for=10.0.0.1;proto=https", "x-real-ip": "10.0.0.1", "traceparent": "00-1-1-01",
 }
 
 // No proxy obeys headers of a caller, inside the mesh or outside.
@@ -279,7 +297,8 @@ func TestHostileCallersSteerProxies(t *testing.T) {
 	w := newWorld(t)
 	app := newRecorder()
 	app.responds(func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(http.StatusServiceUnavailable) })
-	w.apply(withMTLS("ca-1", "PERMISSIVE") + "---" + allowing("spiffe://default/") + external("outside", "http", 80, "{address: NET.2, port: 18080}, {address: NET.4, port: 18080}", ""))
+	w.apply(withMTLS("ca-1", "PERMISSIVE") + "---" + allowing("spiffe://default/") + external("outside", "http", 80,
+		"{address: NET.2, port: 18080}, {address: NET.4, port: 18080}", ""))
 	ca := w.backendOf("default", "ca-1")
 	for _, host := range []int{2, 4} {
 		app.runs(w, host, 18080)
@@ -300,10 +319,12 @@ networking:
 		client    *http.Client
 		identity  string // that the application receives
 	}{
-		{"an application of the mesh", fmt.Sprintf("http://%s:10001", w.address(3)), client, "URI=spiffe://default/client"},
+		{"an application of the mesh", fmt.Sprintf("http://%s:10001", w.address(3)), client,
+			"URI=spiffe://default/client"},
 		{"an application of the mesh, to the outside", fmt.Sprintf("http://%s:10002", w.address(3)), client, ""},
 		{"a client without a certificate", "http://" + inbound, client, ""},
-		{"a client with a certificate", "https://" + inbound, certified(t, ca, "spiffe://default/client"), "URI=spiffe://default/client"},
+		{"a client with a certificate", "https://" + inbound, certified(t, ca, "spiffe://default/client"),
+			"URI=spiffe://default/client"},
 	}
 	for _, c := range callers {
 		w.eventually(c.name+" is served", func() error {
@@ -326,7 +347,8 @@ networking:
 	for i, c := range callers {
 		for j, forwardedFor := range []string{"", "10.0.0.1", "127.0.0.1", "::1", "203.0.113.7, 192.168.0.1"} {
 			path := fmt.Sprintf("/%d-%d", i, j)
-			request, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, c.url+path, strings.NewReader("once"))
+			request, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, c.url+path,
+				strings.NewReader("once"))
 			for _, headers := range []map[string]string{steers, passing} {
 				for name, value := range headers {
 					request.Header[name] = []string{value}
@@ -362,7 +384,8 @@ func untouched(app *recorder, path, forwardedFor, identity string) error {
 	for name, values := range saw {
 		text := strings.Join(values, ", ")
 		isCert := strings.EqualFold(strings.ReplaceAll(name, "_", "-"), "x-forwarded-client-cert")
-		if isCert && (identity == "" || !strings.Contains(text, identity) || strings.Contains(text, "forged") || strings.Contains(name, "_")) {
+		if isCert && (identity == "" || !strings.Contains(text, identity) || strings.Contains(text, "forged") ||
+			strings.Contains(name, "_")) {
 			return fmt.Errorf("the application is told %s: %s, want %q", name, text, identity)
 		}
 	}

@@ -15,7 +15,8 @@ import (
 
 // tryAPI sends a request to a possible API of the control plane. It returns the status of the response, or 0.
 func tryAPI(method, url, host string, headers map[string]string) (status int, body string) {
-	request, err := http.NewRequest(method, url, strings.NewReader(`{"name": "eve", "groups": ["mesh-system:admin"], "validFor": "1h"}`))
+	request, err := http.NewRequest(method, url,
+		strings.NewReader(`{"name": "eve", "groups": ["mesh-system:admin"], "validFor": "1h"}`))
 	if err != nil {
 		return 0, err.Error()
 	}
@@ -34,7 +35,8 @@ func tryAPI(method, url, host string, headers map[string]string) (status int, bo
 
 // administration has the requests of the API that only an administrator is allowed.
 var administration = []struct{ method, path string }{
-	{"GET", "/globalsecrets/admin-user-token"}, {"POST", "/tokens/user"}, {"GET", "/meshes"}, {"GET", "/config"}, {"DELETE", "/meshes/default"}, {"GET", "/_bundle"},
+	{"GET", "/globalsecrets/admin-user-token"}, {"POST", "/tokens/user"}, {"GET", "/meshes"}, {"GET", "/config"},
+	{"DELETE", "/meshes/default"}, {"GET", "/_bundle"},
 }
 
 // spoofs are the hosts and headers by which a caller claims to be on the control plane's machine.
@@ -42,9 +44,12 @@ var spoofs = []struct {
 	host    string
 	headers map[string]string
 }{
-	{"localhost", nil}, {"127.0.0.1:5681", nil}, {"[::1]:5681", map[string]string{"X-Forwarded-For": "127.0.0.1"}}, {"rebound.example", nil},
-	{"localhost", map[string]string{"Forwarded": "for=127.0.0.1"}}, {"localhost", map[string]string{"X-Real-Ip": "127.0.0.1", "Sec-Fetch-Site": "same-origin"}},
-	{"localhost", map[string]string{"Authorization": "Bearer "}}, {"admin.sock", map[string]string{"Authorization": "Basic cm9vdDo="}},
+	{"localhost", nil}, {"127.0.0.1:5681", nil}, {"[::1]:5681", map[string]string{"X-Forwarded-For": "127.0.0.1"}},
+	{"rebound.example", nil},
+	{"localhost", map[string]string{"Forwarded": "for=127.0.0.1"}},
+	{"localhost", map[string]string{"X-Real-Ip": "127.0.0.1", "Sec-Fetch-Site": "same-origin"}},
+	{"localhost", map[string]string{"Authorization": "Bearer "}},
+	{"admin.sock", map[string]string{"Authorization": "Basic cm9vdDo="}},
 	{"localhost", map[string]string{"X-Forwarded-Client-Cert": `Subject="O=mesh-system:admin,CN=mesh-system:admin"`}},
 }
 
@@ -58,7 +63,8 @@ func TestHostileCallersFromTheControlPlanesMachine(t *testing.T) {
 		external("vault", "http", 81, fmt.Sprintf("{address: localhost, port: %d}", w.diagnosticsPort), ""))
 	w.proxy("default", "egress-1", egress("egress-1", 20))
 	w.proxy("default", "client", externalCaller("client", 8))
-	inbound := strings.Replace(server("web-1", "web", "http", 2, 20080), "servicePort: 18080, serviceAddress: NET.2", fmt.Sprintf("servicePort: %d, serviceAddress: 127.0.0.1", w.apiPort), 1)
+	inbound := strings.Replace(server("web-1", "web", "http", 2, 20080), "servicePort: 18080, serviceAddress: NET.2",
+		fmt.Sprintf("servicePort: %d, serviceAddress: 127.0.0.1", w.apiPort), 1)
 	w.proxy("default", "web-1", inbound)
 	w.proxy("default", "caller", caller("caller", 9, "backendRef: {kind: MeshService, name: web, port: 20080}"))
 	ways := map[string]string{
@@ -68,7 +74,8 @@ func TestHostileCallersFromTheControlPlanesMachine(t *testing.T) {
 	}
 	for name, way := range ways {
 		w.eventually("the API responds "+name, func() error {
-			if status, body := tryAPI("GET", strings.TrimSuffix(way, "/")+"/", "", nil); status != http.StatusOK || !strings.Contains(body, "instanceId") {
+			if status, body := tryAPI("GET", strings.TrimSuffix(way, "/")+"/", "", nil); status != http.StatusOK ||
+				!strings.Contains(body, "instanceId") {
 				return fmt.Errorf("%d %s", status, body)
 			}
 			return nil
@@ -77,7 +84,8 @@ func TestHostileCallersFromTheControlPlanesMachine(t *testing.T) {
 	for name, way := range ways {
 		for _, spoof := range spoofs[:forms(3, len(spoofs))] {
 			for _, request := range administration {
-				status, body := tryAPI(request.method, strings.TrimSuffix(way, "/")+request.path, spoof.host, spoof.headers)
+				status, body := tryAPI(request.method, strings.TrimSuffix(way, "/")+request.path, spoof.host,
+					spoof.headers)
 				if status != http.StatusUnauthorized && status != http.StatusForbidden {
 					a.fellTo("%s %s %s as %q: %d %.80s", request.method, request.path, name, spoof.host, status, body)
 					continue
@@ -87,7 +95,8 @@ func TestHostileCallersFromTheControlPlanesMachine(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"metrics", "debug/process", "debug/pprof/heap"} {
-		for name, way := range map[string]string{"directly": fmt.Sprintf("http://127.0.0.1:%d/", w.diagnosticsPort), "through an egress": w.out(8, 10002)} {
+		for name, way := range map[string]string{"directly": fmt.Sprintf("http://127.0.0.1:%d/", w.diagnosticsPort),
+			"through an egress": w.out(8, 10002)} {
 			status, body := tryAPI("GET", strings.TrimSuffix(way, "/")+"/"+path, "localhost", nil)
 			if status != http.StatusUnauthorized {
 				a.fellTo("GET /%s %s: %d %.80s", path, name, status, body)
@@ -207,17 +216,22 @@ func TestHostileExternalServicesOnTheEgressesMachine(t *testing.T) {
 	w.serve(good, "partner")
 	port := good.Addr().(*net.TCPAddr).Port
 	// While the setting allows it, a service of the machine itself gets into the store.
-	w.apply(withIdentity + "---" + lettingOut("client") + external("stored", "http", 83, fmt.Sprintf("{address: 127.0.0.1, port: %d}", secret), ""))
+	w.apply(withIdentity + "---" + lettingOut("client") + external("stored", "http", 83,
+		fmt.Sprintf("{address: 127.0.0.1, port: %d}", secret), ""))
 	w.plane.kill()
 	w.env = append(w.env, "KUMA_EGRESS_ALLOWED_LOCAL_NETWORKS="+w.address(0)+"/24")
 	w.startPlane()
 
 	for _, form := range []string{
-		"127.0.0.1", "localhost", "api.localhost", `"127.1"`, `"2130706433"`, "0x7f.1", "0x7f000001", `"0177.0.0.1"`, "0.0.0.0", "0.0.0.1",
-		"169.254.169.254", "255.255.255.255", "224.0.0.1", `"::1"`, `"::"`, `"::ffff:127.0.0.1"`, `"::ffff:7f00:1"`, `"64:ff9b::7f00:1"`, `"64:ff9b::a9fe:a9fe"`,
-		`"fe80::1"`, `"fe80::1%lo"`, `"::1%lo"`, `"2002:7f00:1::"`, `"fd00:ec2::254"`, "168.63.129.16", "127.0.0.1.", "LOCALHOST",
+		"127.0.0.1", "localhost", "api.localhost", `"127.1"`, `"2130706433"`, "0x7f.1", "0x7f000001", `"0177.0.0.1"`,
+		"0.0.0.0", "0.0.0.1",
+		"169.254.169.254", "255.255.255.255", "224.0.0.1", `"::1"`, `"::"`, `"::ffff:127.0.0.1"`, `"::ffff:7f00:1"`,
+		`"64:ff9b::7f00:1"`, `"64:ff9b::a9fe:a9fe"`,
+		`"fe80::1"`, `"fe80::1%lo"`, `"::1%lo"`, `"2002:7f00:1::"`, `"fd00:ec2::254"`, "168.63.129.16", "127.0.0.1.",
+		"LOCALHOST",
 	} {
-		_, err := w.weftWith(external("forged", "http", 90, fmt.Sprintf("{address: %s, port: %d}", form, secret), ""), "apply", "-f", "-")
+		_, err := w.weftWith(external("forged", "http", 90, fmt.Sprintf("{address: %s, port: %d}", form, secret), ""),
+			"apply", "-f", "-")
 		if err == nil {
 			a.fellTo("an external service at %s is stored", form)
 			continue
@@ -231,8 +245,9 @@ func TestHostileExternalServicesOnTheEgressesMachine(t *testing.T) {
 	zone, resolver := startResolver(t)
 	w.agentFlags = []string{"--dns-resolvers", resolver}
 	names := map[string][2]string{
-		"local.example": {"A", "127.0.0.1"}, "metadata.example": {"A", "169.254.169.254"}, "mapped.example": {"AAAA", "::ffff:127.0.0.1"},
-		"six.example": {"AAAA", "::1"}, "zero.example": {"A", "0.0.0.0"}, "nat.example": {"AAAA", "64:ff9b::7f00:1"},
+		"local.example": {"A", "127.0.0.1"}, "metadata.example": {"A", "169.254.169.254"},
+		"mapped.example": {"AAAA", "::ffff:127.0.0.1"},
+		"six.example":    {"AAAA", "::1"}, "zero.example": {"A", "0.0.0.0"}, "nat.example": {"AAAA", "64:ff9b::7f00:1"},
 	}
 	outbounds, resources, n := "", "", 0
 	ports := map[string]int{}
@@ -240,7 +255,9 @@ func TestHostileExternalServicesOnTheEgressesMachine(t *testing.T) {
 		n++
 		ports[name] = 11000 + n
 		resources += external(service, "http", servicePort, fmt.Sprintf("{address: %s, port: %d}", name, at), "")
-		outbounds += fmt.Sprintf("  - {address: NET.8, port: %d, backendRef: {kind: MeshExternalService, name: %s, port: %d}}\n", ports[name], service, servicePort)
+		outbounds += fmt.Sprintf(
+			"  - {address: NET.8, port: %d, backendRef: {kind: MeshExternalService, name: %s, port: %d}}\n",
+			ports[name], service, servicePort)
 	}
 	for name, record := range names {
 		zone.set(name, record[0], record[1])
@@ -256,7 +273,8 @@ func TestHostileExternalServicesOnTheEgressesMachine(t *testing.T) {
 	outbounds += "  - {address: NET.8, port: 12000, backendRef: {kind: MeshExternalService, name: stored, port: 83}}\n"
 	w.apply(resources)
 	w.proxy("default", "egress-1", egress("egress-1", 20))
-	w.proxy("default", "client", "type: Dataplane\nmesh: default\nname: client\nlabels: {kuma.io/workload: client}\nnetworking:\n  address: NET.8\n  outbound:\n"+outbounds)
+	w.proxy("default", "client", "type: Dataplane\nmesh: default\nname: client\nlabels: {kuma.io/workload: "+
+		"client}\nnetworking:\n  address: NET.8\n  outbound:\n"+outbounds)
 
 	w.responds(fetch, w.out(8, ports[rebound]), "partner")
 	for name, record := range names {
@@ -269,7 +287,8 @@ func TestHostileExternalServicesOnTheEgressesMachine(t *testing.T) {
 		reaches(a, w, name, w.out(8, ports[name]), connections, sixConnections)
 	}
 	reaches(a, w, "what was stored before", w.out(8, 12000), connections)
-	w.told("zone egresses do not connect to 127.0.0.1 (a loopback address)", "get", "meshexternalservice", "stored", "-o", "yaml")
+	w.told("zone egresses do not connect to 127.0.0.1 (a loopback address)", "get", "meshexternalservice", "stored",
+		"-o", "yaml")
 
 	// The host name now resolves to another address: one of the machine itself, with the same port.
 	victimThere, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))

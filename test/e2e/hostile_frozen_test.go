@@ -55,7 +55,8 @@ func TestHostileADatabaseThatHangs(t *testing.T) {
 			case took > 12*time.Second:
 				a.fellTo("%s %s takes %s", request.method, request.path, took)
 			case request.says == "" && response.StatusCode != http.StatusOK,
-				request.says != "" && (response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(text), request.says)):
+				request.says != "" && (response.StatusCode != http.StatusServiceUnavailable ||
+					!strings.Contains(string(text), request.says)):
 				a.fellTo("%s %s: %s %s", request.method, request.path, response.Status, text)
 			default:
 				a.repelled()

@@ -44,8 +44,11 @@ func TestHostilePassthrough(t *testing.T) {
 	})
 	for _, host := range []string{"localhost", "127.0.0.1:5681", ""} {
 		for _, request := range administration {
-			response, err := client.say(fmt.Sprintf("%s:%d", routerAtClient, w.apiPort), fmt.Sprintf("%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", request.method, request.path, host))
-			if err != nil || response != http.StatusUnauthorized && response != http.StatusForbidden && response != http.StatusBadRequest {
+			response, err := client.say(fmt.Sprintf("%s:%d", routerAtClient, w.apiPort),
+				fmt.Sprintf("%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
+					request.method, request.path, host))
+			if err != nil || response != http.StatusUnauthorized && response != http.StatusForbidden &&
+				response != http.StatusBadRequest {
 				a.fellTo("%s %s as %q: %d, %v", request.method, request.path, host, response, err)
 				continue
 			}
@@ -55,7 +58,8 @@ func TestHostilePassthrough(t *testing.T) {
 	for _, port := range []int{15001, 15006, 18099} {
 		for _, asks := range []string{
 			"GET / HTTP/1.1\r\nHost: 127.0.0.1:18099\r\n\r\n",
-			"GET http://127.0.0.1:18099/ HTTP/1.1\r\nHost: 127.0.0.1:18099\r\nx-envoy-original-dst-host: 127.0.0.1:18099\r\n\r\n",
+			"GET http://127.0.0.1:18099/ HTTP/1.1\r\nHost: 127.0.0.1:18099\r\nx-envoy-original-dst-host: " +
+				"127.0.0.1:18099\r\n\r\n",
 			"CONNECT 127.0.0.1:18099 HTTP/1.1\r\nHost: 127.0.0.1:18099\r\n\r\n",
 			"PROXY TCP4 127.0.0.1 127.0.0.1 18099 18099\r\nGET / HTTP/1.1\r\nHost: 127.0.0.1:18099\r\n\r\n",
 		} {

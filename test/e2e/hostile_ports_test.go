@@ -33,7 +33,8 @@ func TestHostileStrangersAtEveryPort(t *testing.T) {
 		return err
 	})
 	strangers := func(state string, status int) {
-		for path, want := range map[string]string{"/ready": state, "/live": "live", "/": "404 page not found", "/stats": "404 page not found", "/config_dump": "404 page not found", "/ready/x": "404 page not found"} {
+		for path, want := range map[string]string{"/ready": state, "/live": "live", "/": "404 page not found",
+			"/stats": "404 page not found", "/config_dump": "404 page not found", "/ready/x": "404 page not found"} {
 			code, body, err := tellsStranger("GET", url+path)
 			if err != nil {
 				t.Fatal(err)
@@ -105,7 +106,8 @@ func TestHostileStrangersAtEveryPort(t *testing.T) {
 		c.SetDeadline(time.Now().Add(10 * time.Second))
 		said, _ := io.ReadAll(c)
 		c.Close()
-		if len(said) > 0 && !strings.HasPrefix(string(said), "HTTP/1.1 4") && !strings.HasPrefix(string(said), "HTTP/1.1 505") {
+		if len(said) > 0 && !strings.HasPrefix(string(said), "HTTP/1.1 4") &&
+			!strings.HasPrefix(string(said), "HTTP/1.1 505") {
 			a.fellTo("the administrator's socket speaks HTTP/2 with a proxy: %q", said)
 		} else {
 			a.repelled()
@@ -177,7 +179,8 @@ func listening(t *testing.T, pid int) []string {
 		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", pid, table))
 		for line := range strings.Lines(string(text)) {
 			fields := strings.Fields(line)
-			if len(fields) < 10 || !inodes[fields[9]] || fields[3] != map[bool]string{true: "0A", false: "07"}[strings.HasPrefix(table, "tcp")] {
+			if len(fields) < 10 || !inodes[fields[9]] ||
+				fields[3] != map[bool]string{true: "0A", false: "07"}[strings.HasPrefix(table, "tcp")] {
 				continue
 			}
 			found[socketAt(t, fields[1])] = true

@@ -24,14 +24,14 @@ func (w *world) greeter(host, port int) *atomic.Int32 {
 	w.t.Helper()
 	l := w.listen(host, port)
 	w.t.Cleanup(func() { l.Close() })
-	dialled := &atomic.Int32{}
+	dialed := &atomic.Int32{}
 	go func() {
 		for {
 			conn, err := l.Accept()
 			if err != nil {
 				return
 			}
-			dialled.Add(1)
+			dialed.Add(1)
 			go func() {
 				defer conn.Close()
 				if _, err := conn.Write(make([]byte, greetingSize)); err == nil {
@@ -40,7 +40,7 @@ func (w *world) greeter(host, port int) *atomic.Int32 {
 			}()
 		}
 	}()
-	return dialled
+	return dialed
 }
 
 // speaker tells which side speaks first on a TCP connection, and how much an allowed client reads.
@@ -119,7 +119,8 @@ func guardedServer(first string, servicePort int) string {
 		if i == 0 {
 			speaks, port = first, servicePort
 		}
-		inbounds += fmt.Sprintf("\n  - {port: %d, name: %s, servicePort: %d, serviceAddress: NET.2, protocol: %s, tags: {team: a, kuma.io/service: %s}}",
+		inbounds += fmt.Sprintf("\n  - {port: %d, name: %s, servicePort: %d, serviceAddress: NET.2, protocol: %s, "+
+			"tags: {team: a, kuma.io/service: %s}}",
 			20080+i, protocol, port, speaks, protocol)
 	}
 	return "type: Dataplane\nmesh: default\nname: server\nnetworking:\n  address: NET.2\n  inbound:" + inbounds
@@ -154,8 +155,10 @@ spec: {rules: [{default: {
 			}
 			outbounds += fmt.Sprintf("\n  - {address: NET.%d, port: %d, %s}", m.host, port, to)
 		}
-		w.proxy("default", m.name, fmt.Sprintf("type: Dataplane\nmesh: default\nname: %[1]s\nlabels: {team: %[2]s, kuma.io/workload: %[1]s}\nnetworking:\n  address: NET.%[3]d\n  outbound:%[4]s",
-			m.name, m.team, m.host, outbounds))
+		w.proxy("default", m.name,
+			fmt.Sprintf("type: Dataplane\nmesh: default\nname: %[1]s\nlabels: {team: %[2]s, kuma.io/workload: "+
+				"%[1]s}\nnetworking:\n  address: NET.%[3]d\n  outbound:%[4]s",
+				m.name, m.team, m.host, outbounds))
 	}
 	return w, outside
 }
@@ -168,7 +171,8 @@ func (w *world) at(m member, service string) string {
 // TestHostileCallersReadWhatAServerSaysFirst: denied members stay silent, or speak, and read the message of a TCP
 // server in the mesh, or of an external one behind an egress. The result is the one that weft explain returns.
 func TestHostileCallersReadWhatAServerSaysFirst(t *testing.T) {
-	a := newAttack(t, "a member that no rule allows, that a rule denies, or that is evicted reads what a TCP server says")
+	a := newAttack(t,
+		"a member that no rule allows, that a rule denies, or that is evicted reads what a TCP server says")
 	w, outside := guardedMesh(t)
 	good, evicted := members[0], members[3]
 	for _, m := range []member{good, evicted} {
@@ -199,10 +203,10 @@ func TestHostileCallersReadWhatAServerSaysFirst(t *testing.T) {
 		w.explained(m)
 	}
 	if got, want := w.dials("server")-before, tries*len(speakers)*len(connectionProtocols); got != want {
-		t.Errorf("the server in the mesh was dialled %d times, want %d, for those who are allowed", got, want)
+		t.Errorf("the server in the mesh was dialed %d times, want %d, for those who are allowed", got, want)
 	}
 	if got, want := int(outside.Load()), tries*len(speakers); got != want {
-		t.Errorf("the server outside was dialled %d times, want %d, for those who are allowed", got, want)
+		t.Errorf("the server outside was dialed %d times, want %d, for those who are allowed", got, want)
 	}
 }
 
@@ -231,7 +235,9 @@ func (w *world) dials(name string) (sum int) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	found := regexp.MustCompile(`(?m)^cluster\.self_inbound_[^:]*_2008[012]\.upstream_cx_total: (\d+)$`).FindAllStringSubmatch(body, -1)
+	found :=
+		regexp.MustCompile(
+			`(?m)^cluster\.self_inbound_[^:]*_2008[012]\.upstream_cx_total: (\d+)$`).FindAllStringSubmatch(body, -1)
 	if len(found) != len(connectionProtocols) {
 		w.t.Fatalf("%s has no count of its connections to the servers", name)
 	}
@@ -273,7 +279,8 @@ func (w *world) explained(m member) {
 			err = json.Unmarshal([]byte(out), &said)
 		}
 		if want := map[bool]string{true: "allowed", false: "denied"}[m.allowed]; err != nil || said.Verdict != want {
-			w.t.Errorf("explain says of %s and %s %q (%s), want %s: %v", m.name, service, said.Verdict, said.Reason, want, err)
+			w.t.Errorf("explain says of %s and %s %q (%s), want %s: %v", m.name, service, said.Verdict, said.Reason,
+				want, err)
 		}
 	}
 }
@@ -314,10 +321,12 @@ spec: {rules: [{default: {deny: [{spiffeID: {type: Prefix, value: "spiffe://defa
 	}
 	for _, name := range []string{"server", "egress-1"} {
 		body, err := w.api("/meshes/default/dataplanes/" + name + "/stats")
-		if err != nil || !strings.Contains(body, "listener_manager.total_filter_chains_draining: 0") || !strings.Contains(body, "listener_manager.total_listeners_draining: 0") {
+		if err != nil || !strings.Contains(body, "listener_manager.total_filter_chains_draining: 0") ||
+			!strings.Contains(body, "listener_manager.total_listeners_draining: 0") {
 			t.Errorf("%s drains: %v", name, err)
 		}
-		if !strings.Contains(body, "weft.tcp_connections") || !strings.Contains(body, "MeshTrafficPermission default/none rules[0].default.deny[0]") {
+		if !strings.Contains(body, "weft.tcp_connections") ||
+			!strings.Contains(body, "MeshTrafficPermission default/none rules[0].default.deny[0]") {
 			t.Errorf("%s does not count what it denies by rule", name)
 		}
 		if !strings.Contains(body, "MeshTrafficPermission default/all rules[0].default.allowWithShadowDeny[0]") {

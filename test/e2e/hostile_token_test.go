@@ -39,7 +39,8 @@ type thief struct {
 func (w *world) thief(name, token string) *thief {
 	w.t.Helper()
 	conn, err := grpc.NewClient(fmt.Sprintf("127.0.0.1:%d", w.dpPort),
-		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true}))) // a thief does not authenticate the server
+		// a thief does not authenticate the server
+		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -50,7 +51,8 @@ func (w *world) thief(name, token string) *thief {
 }
 
 func (h *thief) register(document string) error {
-	_, err := wire.NewAgentClient(h.conn).Register(h.ctx, &wire.RegisterRequest{Dataplane: []byte(h.w.expand(document))})
+	_, err := wire.NewAgentClient(h.conn).Register(h.ctx,
+		&wire.RegisterRequest{Dataplane: []byte(h.w.expand(document))})
 	return err
 }
 
@@ -65,9 +67,11 @@ func (h *thief) identity(mesh, name string) (ids string, err error) {
 		return "", err
 	}
 	for tick := time.NewTicker(20 * time.Millisecond); ; <-tick.C {
-		response, err := wire.NewAgentClient(h.conn).Sign(h.ctx, &wire.SignRequest{Mesh: mesh, Name: name, Request: request})
+		response, err := wire.NewAgentClient(h.conn).Sign(h.ctx,
+			&wire.SignRequest{Mesh: mesh, Name: name, Request: request})
 		// A registration and a new CA need a moment to propagate.
-		if code := status.Code(err); code == codes.Unavailable || code == codes.NotFound || code == codes.FailedPrecondition {
+		if code := status.Code(err); code == codes.Unavailable || code == codes.NotFound ||
+			code == codes.FailedPrecondition {
 			if h.ctx.Err() == nil {
 				continue
 			}
@@ -90,8 +94,10 @@ func (h *thief) finds(mesh, name, word string) (found bool, err error) {
 		return false, err
 	}
 	node := &corev3.Node{Id: mesh + "." + name}
-	for _, kind := range []string{"envoy.config.cluster.v3.Cluster", "envoy.config.listener.v3.Listener", "envoy.extensions.transport_sockets.tls.v3.Secret"} {
-		request := &discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: "type.googleapis.com/" + kind, ResourceNamesSubscribe: []string{"*"}}
+	for _, kind := range []string{"envoy.config.cluster.v3.Cluster", "envoy.config.listener.v3.Listener",
+		"envoy.extensions.transport_sockets.tls.v3.Secret"} {
+		request := &discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: "type.googleapis.com/" + kind,
+			ResourceNamesSubscribe: []string{"*"}}
 		if err := stream.Send(request); err != nil {
 			break // Recv returns the reason
 		}
@@ -117,7 +123,8 @@ func (w *world) agentEnds(name, document, token string) (string, error) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(binaries, "weft-dp"), "run", "--cp-address", w.cpAddress,
-		"--ca-cert-file", filepath.Join(w.dir, "data", "ca.crt"), "--dataplane-file", w.file(name+"-stolen.yaml", w.expand(document)),
+		"--ca-cert-file", filepath.Join(w.dir, "data", "ca.crt"), "--dataplane-file",
+		w.file(name+"-stolen.yaml", w.expand(document)),
 		"--dataplane-token-file", w.file(name+"-stolen.token", token), "--envoy", envoy, "--readiness-port", "0")
 	out, err := cmd.CombinedOutput()
 	if err == nil || ctx.Err() != nil {
@@ -128,7 +135,8 @@ func (w *world) agentEnds(name, document, token string) (string, error) {
 
 // zoneProxyOf returns a Dataplane with zone proxy sections, and an inbound for a workload.
 func zoneProxyOf(name, sections string) string {
-	return fmt.Sprintf("type: Dataplane\nmesh: default\nname: %s\nlabels: {kuma.io/workload: egress}\nnetworking: {address: NET.40, %s}\n", name, sections)
+	return fmt.Sprintf("type: Dataplane\nmesh: default\nname: %s\nlabels: {kuma.io/workload: egress}\nnetworking: "+
+		"{address: NET.40, %s}\n", name, sections)
 }
 
 // A workload's token makes its holder neither a zone egress, which has the private keys of external services and the
@@ -137,9 +145,11 @@ func TestHostileADataplaneTokenIsNoZoneProxy(t *testing.T) {
 	a := newAttack(t, "a thief of a dataplane token becomes a zone egress or ingress")
 	w := newWorld(t)
 	ca := newOutsideCA(t)
-	w.apply(withIdentity + ca.vault(freePorts(t, 1)[0]) + external("vault", "http", 81, "{address: localhost, port: 81}", vaultTLS) + lettingOut("client"))
+	w.apply(withIdentity + ca.vault(freePorts(t, 1)[0]) + external("vault", "http", 81,
+		"{address: localhost, port: 81}", vaultTLS) + lettingOut("client"))
 	const key = "BEGIN PRIVATE KEY"
-	const egressAt, ingressAt = "zoneEgress: {address: NET.40, port: 20300}", "zoneIngress: {address: NET.40, port: 20301, advertisedAddress: NET.40, advertisedPort: 20301}"
+	const egressAt, ingressAt = "zoneEgress: {address: NET.40, port: 20300}",
+		"zoneIngress: {address: NET.40, port: 20301, advertisedAddress: NET.40, advertisedPort: 20301}"
 	const inbound = "inbound: [{port: 20080}]"
 
 	// The findings of an egress with its own token: the attack has a target.
@@ -184,15 +194,19 @@ func TestHostileADataplaneTokenIsNoZoneProxy(t *testing.T) {
 	} else {
 		a.repelled()
 	}
-	if err := w.thief("thief", w.token("default", "thief", "--proxy-type", "egress")).register(zoneProxyOf("thief", egressAt+", "+inbound)); err == nil {
+	if err := w.thief("thief", w.token("default", "thief", "--proxy-type", "egress")).register(zoneProxyOf("thief",
+		egressAt+", "+inbound)); err == nil {
 		a.fellTo("a token of an egress registers an inbound")
 	} else {
 		a.repelled()
 	}
 	for _, legacy := range []string{"ZoneEgress", "ZoneIngress"} {
-		err := w.thief("thief", tokens["the mesh"]).register("type: " + legacy + "\nname: thief\nnetworking: {address: NET.40, port: 20300, advertisedAddress: NET.40, advertisedPort: 20300}")
+		err := w.thief("thief", tokens["the mesh"]).register("type: " + legacy + "\nname: thief\nnetworking: " +
+			"{address: NET.40, port: 20300, advertisedAddress: NET.40, advertisedPort: 20300}")
 		if legacy == "ZoneEgress" {
-			err = w.thief("thief", tokens["the mesh"]).register("type: ZoneEgress\nname: thief\nnetworking: {address: NET.40, port: 20300}")
+			err = w.thief("thief",
+				tokens["the mesh"]).register(
+				"type: ZoneEgress\nname: thief\nnetworking: {address: NET.40, port: 20300}")
 		}
 		if err == nil || !strings.Contains(err.Error(), "weft generate zone-token") {
 			a.fellTo("a dataplane token registers a %s: %v", legacy, err)
@@ -232,21 +246,24 @@ func TestHostileADataplaneTokenIsNoOtherWorkload(t *testing.T) {
 	w.service(2, 18080, "web-1")
 	w.proxy("default", "web-1", server("web-1", "web", "http", 2, 20080))
 	dataplane := func(mesh, name, labels, tags string) string {
-		return fmt.Sprintf("type: Dataplane\nmesh: %s\nname: %s\nlabels: {%s}\nnetworking: {address: NET.40, inbound: [{port: 20080, tags: {%s}}]}\n", mesh, name, labels, tags)
+		return fmt.Sprintf("type: Dataplane\nmesh: %s\nname: %s\nlabels: {%s}\nnetworking: {address: NET.40, "+
+			"inbound: [{port: 20080, tags: {%s}}]}\n", mesh, name, labels, tags)
 	}
-	const labelled, tagged = "kuma.io/workload: web", "kuma.io/service: web"
+	const labeled, tagged = "kuma.io/workload: web", "kuma.io/service: web"
 	for i, c := range []struct {
 		what, mesh, name, labels, tags string
 		token                          []string
 		stolen                         string // the SPIFFE ID
 	}{
-		{"a label", "default", "thief", labelled, "", []string{"--name", "thief"}, "/workload/web"},
+		{"a label", "default", "thief", labeled, "", []string{"--name", "thief"}, "/workload/web"},
 		{"a tag", "default", "thief", "", tagged, []string{"--name", "thief"}, "/workload/web"},
 		{"its name", "default", "web", "", "", nil, "/workload/web"},
 		{"selection", "default", "thief", "team: pay", "", []string{"--name", "thief"}, "/payments"},
 		{"a tag under mtls", "legacy", "thief", "", tagged, []string{"--name", "thief"}, "spiffe://legacy/web"},
-		{"a label under mtls", "legacy", "thief", labelled, "", []string{"--name", "thief"}, "spiffe://legacy/workload/web"},
-		{"another tag of the token", "legacy", "thief", "", tagged + ", team: a", []string{"--name", "thief", "--tag", "team=a"}, "spiffe://legacy/web"},
+		{"a label under mtls", "legacy", "thief", labeled, "", []string{"--name", "thief"},
+			"spiffe://legacy/workload/web"},
+		{"another tag of the token", "legacy", "thief", "", tagged + ", team: a",
+			[]string{"--name", "thief", "--tag", "team=a"}, "spiffe://legacy/web"},
 	} {
 		if c.name == "thief" { // each has its own, so that none is mistaken for the previous one
 			c.name = fmt.Sprint("thief-", i)
@@ -260,7 +277,8 @@ func TestHostileADataplaneTokenIsNoOtherWorkload(t *testing.T) {
 		switch {
 		case err == nil:
 			a.fellTo("by %s it is %s", c.what, ids)
-		case status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "weft generate dataplane-token --mesh "+c.mesh+" --name "+c.name):
+		case status.Code(err) != codes.PermissionDenied ||
+			!strings.Contains(err.Error(), "weft generate dataplane-token --mesh "+c.mesh+" --name "+c.name):
 			a.fellTo("by %s it hears %v, want the command that makes the token", c.what, err)
 		default:
 			a.repelled()
@@ -275,7 +293,8 @@ func TestHostileADataplaneTokenIsNoOtherWorkload(t *testing.T) {
 		} else {
 			a.repelled()
 		}
-		taken := strings.Replace(server("web-1", "web", "http", 40, 20080), "labels: {kuma.io/workload: web}", "labels: {team: pay}", 1)
+		taken := strings.Replace(server("web-1", "web", "http", 40, 20080), "labels: {kuma.io/workload: web}",
+			"labels: {team: pay}", 1)
 		if err := h.register(taken); err == nil {
 			a.fellTo("a token %v takes the workload away from web-1", flags)
 		} else {
@@ -283,8 +302,9 @@ func TestHostileADataplaneTokenIsNoOtherWorkload(t *testing.T) {
 		}
 	}
 
-	said, err := w.agentEnds("thief", dataplane("default", "thief", labelled, ""), w.token("default", "thief"))
-	if err != nil || !strings.Contains(said, "weft generate dataplane-token --mesh default --name thief --workload web") {
+	said, err := w.agentEnds("thief", dataplane("default", "thief", labeled, ""), w.token("default", "thief"))
+	if err != nil ||
+		!strings.Contains(said, "weft generate dataplane-token --mesh default --name thief --workload web") {
 		a.fellTo("weft-dp says %s, %v; want the command that makes the token", said, err)
 	} else {
 		a.repelled()
@@ -292,7 +312,8 @@ func TestHostileADataplaneTokenIsNoOtherWorkload(t *testing.T) {
 	if out, _ := w.weft("check"); !strings.Contains(out, "vouches for the label kuma.io/workload: web") {
 		t.Errorf("weft check does not say why the Dataplane has no SPIFFE ID: %s", out)
 	}
-	if out, err := w.weft("inspect", "dataplane", "thief", "-o", "json"); err != nil || !strings.Contains(out, "vouches for the label kuma.io/workload: web") {
+	if out, err := w.weft("inspect", "dataplane", "thief", "-o", "json"); err != nil ||
+		!strings.Contains(out, "vouches for the label kuma.io/workload: web") {
 		t.Errorf("weft inspect does not say why the Dataplane has no SPIFFE ID: %s %v", out, err)
 	}
 }

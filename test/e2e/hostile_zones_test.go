@@ -55,7 +55,8 @@ func (f *federation) lie(zone string) *liar {
 	w := f.place(zone)
 	rows := memory.New(memory.Options{})
 	f.t.Cleanup(func() { rows.Close() })
-	l := &liar{machine: w.machine, f: f, zone: zone, network: w.network, unchecked: admit.New(rows, admit.Options{Zone: zone})}
+	l := &liar{machine: w.machine, f: f, zone: zone, network: w.network,
+		unchecked: admit.New(rows, admit.Options{Zone: zone})}
 	l.put(kind.Meshes.Make("", "default", kind.Mesh{}))
 	token, err := f.global.weft("generate", "zone-token", "--zone", zone, "--scope", "cp")
 	if err != nil {
@@ -63,8 +64,11 @@ func (f *federation) lie(zone string) *liar {
 	}
 	says := tokenOf{"authorization": "Bearer " + strings.TrimSpace(token), "weft-zone": zone, "weft-store": rand.Text()}
 	conn, err := grpc.NewClient("passthrough:///"+globalAddress+":5685",
-		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})), grpc.WithPerRPCCredentials(says),
-		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) { return l.dial(ctx, "tcp", address) }))
+		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})),
+		grpc.WithPerRPCCredentials(says),
+		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+			return l.dial(ctx, "tcp", address)
+		}))
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -109,7 +113,8 @@ func (l *liar) forge(name, domain string) *identity.CA {
 		l.f.t.Fatal(err)
 	}
 	bundle := kind.CABundle{Type: "Pem", PEM: &kind.PEMBundle{Value: string(certificate)}}
-	l.put(kind.MeshTrusts.Make("default", name, kind.MeshTrust{TrustDomain: domain, CABundles: []kind.CABundle{bundle}}))
+	l.put(kind.MeshTrusts.Make("default", name,
+		kind.MeshTrust{TrustDomain: domain, CABundles: []kind.CABundle{bundle}}))
 	return ca
 }
 
@@ -120,7 +125,8 @@ func certificate(t *testing.T, ca *identity.CA, id string) *tls.Certificate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	workload, err := ca.Sign(identity.CertificateContent{SpiffeIDs: []string{id}, DNSName: "any", PublicKey: key.Public(), Lifetime: time.Hour, Now: time.Now()})
+	workload, err := ca.Sign(identity.CertificateContent{SpiffeIDs: []string{id}, DNSName: "any",
+		PublicKey: key.Public(), Lifetime: time.Hour, Now: time.Now()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +156,8 @@ func TestHostileZoneSpeaksAsAnother(t *testing.T) {
 		"spiffe://default/web":                             north.forge("forged-mtls", "default"),
 		"spiffe://partner.example/web":                     north.forge("forged-partner", "partner.example"),
 	}
-	served := north.lure(map[string]string{"spiffe://default.east.mesh.local/workload/web": "", "spiffe://default.north.mesh.local/workload/shop": ""})
+	served := north.lure(map[string]string{"spiffe://default.east.mesh.local/workload/web": "",
+		"spiffe://default.north.mesh.local/workload/shop": ""})
 	north.join()
 	f.global.eventually("global names all that it rejects", func() error {
 		out, err := f.global.weft("inspect", "zones")
@@ -195,7 +202,8 @@ networking:
 		}
 		served.Store(certificate(t, own, "spiffe://default.north.mesh.local/workload/shop"))
 		west.eventually("the zone's own server is taken", call)
-		served.Store(certificate(t, forged["spiffe://default.east.mesh.local/workload/web"], "spiffe://default.east.mesh.local/workload/web"))
+		served.Store(certificate(t, forged["spiffe://default.east.mesh.local/workload/web"],
+			"spiffe://default.east.mesh.local/workload/web"))
 		if err := call(); err == nil {
 			a.fellTo("a client in west took a forged web of east for its server")
 		} else {
@@ -207,7 +215,9 @@ networking:
 	t.Run("by the API of the zone", func(t *testing.T) {
 		root := strings.ReplaceAll(own.Root(), "\n", "\n      ")
 		for _, domain := range []string{"default.east.mesh.local", "default", "partner.example"} {
-			file := west.file("forged.yaml", fmt.Sprintf("type: MeshTrust\nmesh: default\nname: forged\nspec:\n  trustDomain: %s\n  caBundles:\n  - type: Pem\n    pem:\n     value: |\n      %s\n", domain, root))
+			file := west.file("forged.yaml",
+				fmt.Sprintf("type: MeshTrust\nmesh: default\nname: forged\nspec:\n  trustDomain: %s\n  caBundles:\n  "+
+					"- type: Pem\n    pem:\n     value: |\n      %s\n", domain, root))
 			if _, err := west.weft("apply", "-f", file); err == nil {
 				a.fellTo("the API of west takes roots of %s", domain)
 			} else if !strings.Contains(err.Error(), "trustDomain") {
@@ -271,7 +281,8 @@ func TestHostileSecondControlPlane(t *testing.T) {
 		}
 		return err
 	}
-	d := west.drill("a second control plane under a zone's name, with an empty store", inTurn(west.get(west.outbound(3, "http")), west.post(west.outbound(3, "grpc"))))
+	d := west.drill("a second control plane under a zone's name, with an empty store",
+		inTurn(west.get(west.outbound(3, "http")), west.post(west.outbound(3, "grpc"))))
 	d.more(25)
 	token, err := f.global.weft("generate", "zone-token", "--zone", "east", "--scope", "cp")
 	if err != nil {
@@ -280,7 +291,9 @@ func TestHostileSecondControlPlane(t *testing.T) {
 	twin := f.place("twin", f.joining("east", f.global.file("twin.token", strings.TrimSpace(token)))...)
 	twin.zone = "east"
 	twin.startPlane()
-	twin.eventually("its log says what to do", func() error { return twin.plane.said("weft zone replace east --store") })
+	twin.eventually("its log says what to do", func() error {
+		return twin.plane.said("weft zone replace east --store")
+	})
 	f.global.eventually("global's check says what to do", func() error {
 		out, _ := f.global.weft("check") // it fails where it has findings
 		for _, want := range []string{"zone-has-another-store", "weft zone replace", twin.network + ".2"} {
@@ -315,5 +328,7 @@ func TestHostileSecondControlPlane(t *testing.T) {
 		}
 		return err
 	})
-	east.eventually("the former one is rejected", func() error { return east.plane.said("belongs to a control plane with another store") })
+	east.eventually("the former one is rejected", func() error {
+		return east.plane.said("belongs to a control plane with another store")
+	})
 }

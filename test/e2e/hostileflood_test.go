@@ -53,7 +53,10 @@ func flooding(n int) []byte {
 	for i := range 32 {
 		fmt.Fprintf(&inbounds, "{port: %d, servicePort: 1, tags: {kuma.io/service: flood-%d-%d}},", 1000+i, n, i)
 	}
-	return []byte(fmt.Sprintf("{type: Dataplane, mesh: default, name: flood-%d, networking: {address: 10.9.%d.%d, inbound: [%s]}}", n, n>>8, n&255, inbounds.String()))
+	return []byte(
+		fmt.Sprintf(
+			"{type: Dataplane, mesh: default, name: flood-%d, networking: {address: 10.9.%d.%d, inbound: [%s]}}", n,
+			n>>8, n&255, inbounds.String()))
 }
 
 // A thief of a mesh-wide dataplane token registers as fast as possible, and serves nothing.
@@ -148,7 +151,8 @@ func TestHostileLargeDocuments(t *testing.T) {
 	for range forms(3, 30) {
 		for name, document := range documents {
 			sending.Go(func() {
-				response, err := w.administrator().Do(putRequest(t, "http://localhost/meshes/default/dataplanes/a", document))
+				response, err := w.administrator().Do(putRequest(t, "http://localhost/meshes/default/dataplanes/a",
+					document))
 				if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
 					a.repelled() // too large a document is not read
 					return
@@ -175,7 +179,8 @@ func TestHostileLargeDocuments(t *testing.T) {
 		}
 	}
 	begin := time.Now()
-	w.apply("type: MeshTrafficPermission\nmesh: default\nname: quick\nspec: {rules: [{default: {deny: [{spiffeID: {type: Prefix, value: spiffe://evil/}}]}}]}\n")
+	w.apply("type: MeshTrafficPermission\nmesh: default\nname: quick\nspec: {rules: [{default: {deny: [{spiffeID: " +
+		"{type: Prefix, value: spiffe://evil/}}]}}]}\n")
 	if took := time.Since(begin); took > 10*time.Second {
 		a.fellTo("a legitimate change took %s", took)
 	} else {

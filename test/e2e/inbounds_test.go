@@ -10,21 +10,26 @@ import (
 
 // apiInbound returns the inbound of "web", with the present port and protocol.
 func apiInbound(port int, protocol string) string {
-	return fmt.Sprintf("{name: api, port: %d, servicePort: 18080, serviceAddress: NET.2, protocol: %s, tags: {kuma.io/service: web}}", port, protocol)
+	return fmt.Sprintf(
+		"{name: api, port: %d, servicePort: 18080, serviceAddress: NET.2, protocol: %s, tags: {kuma.io/service: web}}",
+		port, protocol)
 }
 
 // extraInbound is added and removed beside it.
-const extraInbound = "{name: extra, port: 20090, servicePort: 18080, serviceAddress: NET.2, protocol: http, tags: {kuma.io/service: extra}}"
+const extraInbound = "{name: extra, port: 20090, servicePort: 18080, serviceAddress: NET.2, protocol: http, tags: " +
+	"{kuma.io/service: extra}}"
 
 // withInbounds returns the only instance of "web".
 func withInbounds(inbounds ...string) string {
-	return "\n---\ntype: Dataplane\nmesh: default\nname: web-1\nlabels: {kuma.io/workload: web}\nnetworking:\n  address: NET.2\n  inbound:\n  - " +
+	return "\n---\ntype: Dataplane\nmesh: default\nname: web-1\nlabels: {kuma.io/workload: web}\nnetworking:\n  " +
+		"address: NET.2\n  inbound:\n  - " +
 		strings.Join(inbounds, "\n  - ") + "\n"
 }
 
 // spoken returns "web" with a protocol.
 func spoken(protocol string) string {
-	return fmt.Sprintf("\n---\ntype: MeshService\nmesh: default\nname: web\nspec: {selector: {dataplaneTags: {kuma.io/service: web}}, ports: [{port: 80, targetPort: api, appProtocol: %s}]}\n", protocol)
+	return fmt.Sprintf("\n---\ntype: MeshService\nmesh: default\nname: web\nspec: {selector: {dataplaneTags: "+
+		"{kuma.io/service: web}}, ports: [{port: 80, targetPort: api, appProtocol: %s}]}\n", protocol)
 }
 
 // planes are the control planes of a mesh, and their disturbance during other events.

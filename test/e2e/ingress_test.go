@@ -15,7 +15,8 @@ func (f *federation) zoneIngress(w *world, zone, name string, host int) *process
 	if err != nil {
 		f.t.Fatalf("%v\n%s", err, token)
 	}
-	document := fmt.Sprintf("{type: ZoneIngress, name: %s, networking: {address: NET.%[2]d, port: 20100, advertisedAddress: NET.%[2]d, advertisedPort: 20100}}", name, host)
+	document := fmt.Sprintf("{type: ZoneIngress, name: %s, networking: {address: NET.%[2]d, port: 20100, "+
+		"advertisedAddress: NET.%[2]d, advertisedPort: 20100}}", name, host)
 	return w.runZoneProxy("ingress", name, document, token)
 }
 
@@ -25,7 +26,8 @@ func (w *world) runZoneProxy(proxyType, name, document, token string) *process {
 	ready := freePorts(w.t, 1)[0]
 	p := w.startOn(w.machine, name, "weft-dp", append([]string{"run", "--proxy-type", proxyType,
 		"--cp-address", w.cpAddress, "--ca-cert-file", filepath.Join(w.dir, "data", "ca.crt"),
-		"--dataplane-file", w.file(name+".yaml", w.expand(document)), "--dataplane-token-file", w.file(name+".token", token),
+		"--dataplane-file", w.file(name+".yaml", w.expand(document)), "--dataplane-token-file",
+		w.file(name+".token", token),
 		"--envoy", envoy, "--readiness-port", fmt.Sprint(ready)}, w.agentFlags...)...)
 	w.ready(w.machine, p, ready)
 	return p

@@ -42,7 +42,8 @@ func TestEnvoysOwnPagesComeThroughTheAgentWithoutKeys(t *testing.T) {
 	for page, want := range map[string]string{
 		"xds":                  "envoy.admin.v3.SecretsConfigDump",
 		"xds?include_eds=true": "envoy.admin.v3.EndpointsConfigDump",
-		"clusters":             "self_inbound_" + w.address(2) + "_20080::" + w.address(2) + ":18080::health_flags::healthy",
+		"clusters": "self_inbound_" + w.address(2) + "_20080::" + w.address(2) +
+			":18080::health_flags::healthy",
 		"clusters?format=json": `"cluster_statuses"`,
 		"stats":                "listener_manager.total_listeners_active: 1",
 		"listeners":            "::" + w.address(2) + ":20080",
@@ -102,9 +103,11 @@ func TestZoneProxiesOwnPagesComeThroughTheirAgentsWithoutKeys(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, token)
 	}
-	w.runZoneProxy("ingress", "zi", "{type: ZoneIngress, name: zi, networking: {address: NET.10, port: 20100, advertisedAddress: NET.10, advertisedPort: 20100}}", token)
+	w.runZoneProxy("ingress", "zi", "{type: ZoneIngress, name: zi, networking: {address: NET.10, port: 20100, "+
+		"advertisedAddress: NET.10, advertisedPort: 20100}}", token)
 	w.zoneEgress("ze", 11)
-	for proxy, listener := range map[string]string{"zoneingresses/zi": w.address(10) + ":20100", "zoneegresses/ze": w.address(11) + ":20300"} {
+	for proxy, listener := range map[string]string{"zoneingresses/zi": w.address(10) + ":20100",
+		"zoneegresses/ze": w.address(11) + ":20300"} {
 		for page, want := range map[string]string{
 			"xds?include_eds=false": "envoy.admin.v3.ListenersConfigDump",
 			"xds?include_eds=true":  "envoy.admin.v3.EndpointsConfigDump",
@@ -123,7 +126,8 @@ func TestZoneProxiesOwnPagesComeThroughTheirAgentsWithoutKeys(t *testing.T) {
 			}
 		}
 	}
-	for path, insight := range map[string]string{"/zoneingresses": "zoneIngressInsight", "/zoneegresses": "zoneEgressInsight"} {
+	for path, insight := range map[string]string{"/zoneingresses": "zoneIngressInsight",
+		"/zoneegresses": "zoneEgressInsight"} {
 		w.eventually(path+" shows versions and counts", func() error {
 			body, err := w.api(path + "/_overview")
 			if err != nil {
@@ -160,7 +164,8 @@ func kumactlColumns(insight json.RawMessage) error {
 		return fmt.Errorf("no subscription in %s", insight)
 	}
 	switch s := read.Subscriptions[len(read.Subscriptions)-1]; {
-	case s.ConnectTime.IsZero(), s.Version.KumaDP.Version == "", s.Version.Envoy.Version == "", s.Status.LastUpdateTime == nil, s.Status.Total.ResponsesSent == 0:
+	case s.ConnectTime.IsZero(), s.Version.KumaDP.Version == "", s.Version.Envoy.Version == "",
+		s.Status.LastUpdateTime == nil, s.Status.Total.ResponsesSent == 0:
 		return fmt.Errorf("a column is blank: %s", insight)
 	}
 	return nil
@@ -177,7 +182,9 @@ func TestARejectedListenerIsShownAndServesOnceItsPortIsFree(t *testing.T) {
 	w.proxy("default", "web-1", server("web-1", "web", "http", 2, 20080))
 	served := fmt.Sprintf("http://%s:20080/", w.address(2))
 	w.eventually("the first inbound serves", func() error { return get(served) })
-	w.apply(strings.Replace(server("web-1", "web", "http", 2, 20080), "inbound: [", "inbound: [{port: 20081, servicePort: 18080, serviceAddress: NET.2, protocol: http, tags: {kuma.io/service: late}}, ", 1))
+	w.apply(strings.Replace(server("web-1", "web", "http", 2, 20080), "inbound: [",
+		"inbound: [{port: 20081, servicePort: 18080, serviceAddress: NET.2, protocol: http, tags: "+
+			"{kuma.io/service: late}}, ", 1))
 
 	nacks := func() (string, error) {
 		body, err := w.api("/meshes/default/dataplanes/web-1/_overview")

@@ -81,7 +81,8 @@ func (f *federation) legacy(w *world, kind, name string, host int) *process {
 	ready := freePorts(f.t, 1)[0]
 	p := w.startOn(w.machine, name, "weft-dp", "run", "--proxy-type", "egress",
 		"--cp-address", w.cpAddress, "--ca-cert-file", filepath.Join(w.dir, "data", "ca.crt"),
-		"--dataplane-file", w.file(name+".yaml", w.expand(document)), "--dataplane-token-file", w.file(name+".token", token),
+		"--dataplane-file", w.file(name+".yaml", w.expand(document)), "--dataplane-token-file",
+		w.file(name+".token", token),
 		"--envoy", envoy, "--readiness-port", fmt.Sprint(ready))
 	w.ready(w.machine, p, ready)
 	return p
@@ -99,7 +100,8 @@ func TestDrillLongConnectionsPassDrainingZoneProxies(t *testing.T) {
 	east.echo(4, 18081)
 	east.apply(service("slow", webPorts))
 	east.proxy("default", "slow-1", strings.ReplaceAll(webServer("slow-1", 4), "service: web", "service: slow"))
-	west.proxy("default", "slow-client", strings.ReplaceAll(webClient("slow-client", 4, "east", 80, 81, 82), "display-name: web", "display-name: slow"))
+	west.proxy("default", "slow-client", strings.ReplaceAll(webClient("slow-client", 4, "east", 80, 81, 82),
+		"display-name: web", "display-name: slow"))
 	dial := traffic.Dial(west.machine.dial)
 	url, tcp := west.outbound(4, "http"), fmt.Sprintf("%s:%d", west.address(4), webOutbounds["tcp"])
 	long := load{perSecond: 10, timeout: 30 * time.Second}
@@ -111,7 +113,8 @@ func TestDrillLongConnectionsPassDrainingZoneProxies(t *testing.T) {
 		drills := []*drill{
 			west.drillUnder(long, 1, name+": responses that last 8 s", streamed(dial, url)),
 			west.drillUnder(long, 5, name+": TCP connections that last 8 s", conversed(dial, tcp)),
-			west.drillUnder(short, 1, name+": short requests", inTurn(west.get(west.outbound(3, "http")), west.post(west.outbound(3, "http")))),
+			west.drillUnder(short, 1, name+": short requests",
+				inTurn(west.get(west.outbound(3, "http")), west.post(west.outbound(3, "http")))),
 		}
 		drills[2].during(2 * time.Second)
 		do()
@@ -153,7 +156,8 @@ func TestDrillLongConnectionsPassDrainingZoneProxies(t *testing.T) {
 	}
 	third := f.legacy(west, "egress", "old-egress", 13)
 	drains("an egress loses its section", nil, func() {
-		west.apply("type: Dataplane\nmesh: default\nname: egress-2\nlabels: {kuma.io/workload: egress-2}\nnetworking: {address: NET.12}\n")
+		west.apply("type: Dataplane\nmesh: default\nname: egress-2\nlabels: {kuma.io/workload: " +
+			"egress-2}\nnetworking: {address: NET.12}\n")
 		west.eventually("its listener is closed", func() error { return west.closed(west.address(12) + ":20300") })
 	})
 	if *showDrills {

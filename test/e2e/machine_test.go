@@ -51,7 +51,8 @@ func newMachine(t *testing.T) *machine {
 	}()
 	t.Cleanup(func() { close(m.gone) })
 	if err := <-entered; err != nil {
-		t.Fatalf("this machine makes no network namespace (%v): run where root has CAP_SYS_ADMIN and CAP_NET_ADMIN", err)
+		t.Fatalf("this machine makes no network namespace (%v): run where root has CAP_SYS_ADMIN and CAP_NET_ADMIN",
+			err)
 	}
 	m.command("ip", "link", "set", "lo", "up")
 	return m

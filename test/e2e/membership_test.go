@@ -49,7 +49,8 @@ func TestDrillAMeshEvictsProxies(t *testing.T) {
 		}
 		return nil
 	})
-	const reason = "mesh default does not admit Dataplane web-2: networking.inbound[0] is allowed by none of dataplaneProxyMembership.allowed: {team: a}"
+	const reason = "mesh default does not admit Dataplane web-2: networking.inbound[0] is allowed by none of " +
+		"dataplaneProxyMembership.allowed: {team: a}"
 	w.eventually("its agent says why", func() error { return leaving.said(reason) })
 	w.notAdmittedAnywhere(reason)
 	d.more(50)
@@ -74,8 +75,10 @@ func (w *world) notAdmittedAnywhere(words string) {
 	_, err := w.weft("apply", "-f", dataplane)
 	inspected, _ := w.weft("inspect", "dataplane", "web-2")
 	checked, _ := w.weft("check")
-	again := w.start("web-2-again", "weft-dp", "run", "--cp-address", w.cpAddress, "--ca-cert-file", filepath.Join(w.dir, "data", "ca.crt"),
-		"--dataplane-file", dataplane, "--dataplane-token-file", filepath.Join(w.dir, "web-2.token"), "--envoy", envoy, "--readiness-port", "0")
+	again := w.start("web-2-again", "weft-dp", "run", "--cp-address", w.cpAddress, "--ca-cert-file",
+		filepath.Join(w.dir, "data", "ca.crt"),
+		"--dataplane-file", dataplane, "--dataplane-token-file", filepath.Join(w.dir, "web-2.token"), "--envoy", envoy,
+		"--readiness-port", "0")
 	<-again.exited
 	for where, said := range map[string]string{"a write": fmt.Sprint(err), "inspect": inspected, "check": checked} {
 		if !strings.Contains(strings.Join(strings.Fields(said), " "), words) {

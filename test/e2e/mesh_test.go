@@ -68,11 +68,14 @@ func TestEveryProtocolCrossesTwoEnvoysWithTheCallersName(t *testing.T) {
 	protocols := []string{"http", "http2", "grpc"}
 	inbounds, outbounds := "", ""
 	for i, protocol := range protocols {
-		inbounds += fmt.Sprintf("\n  - {port: %d, name: %s, servicePort: 18080, serviceAddress: NET.2, protocol: %s, tags: {kuma.io/service: %s}}", 20080+i, protocol, protocol, protocol)
+		inbounds += fmt.Sprintf("\n  - {port: %d, name: %s, servicePort: 18080, serviceAddress: NET.2, protocol: %s, "+
+			"tags: {kuma.io/service: %s}}", 20080+i, protocol, protocol, protocol)
 		outbounds += fmt.Sprintf("\n  - {address: NET.3, port: %d, tags: {kuma.io/service: %s}}", 10001+i, protocol)
 	}
-	w.proxy("default", "web-1", "type: Dataplane\nmesh: default\nname: web-1\nnetworking:\n  address: NET.2\n  inbound:"+inbounds)
-	w.proxy("default", "client", "type: Dataplane\nmesh: default\nname: client\nlabels: {kuma.io/workload: client}\nnetworking:\n  address: NET.3\n  outbound:"+outbounds)
+	w.proxy("default", "web-1",
+		"type: Dataplane\nmesh: default\nname: web-1\nnetworking:\n  address: NET.2\n  inbound:"+inbounds)
+	w.proxy("default", "client", "type: Dataplane\nmesh: default\nname: client\nlabels: {kuma.io/workload: "+
+		"client}\nnetworking:\n  address: NET.3\n  outbound:"+outbounds)
 	for i, protocol := range protocols {
 		var body string
 		w.eventually(protocol+" passes", func() (err error) {
@@ -107,7 +110,8 @@ func TestBytesOfAnyProtocolPassWithMutualTLS(t *testing.T) {
 		}
 		return nil
 	})
-	if out, err := w.weft("get", "meshservice", "echo", "-o", "yaml"); err != nil || !strings.Contains(out, "kuma.io/managed-by: weft") {
+	if out, err := w.weft("get", "meshservice", "echo", "-o", "yaml"); err != nil ||
+		!strings.Contains(out, "kuma.io/managed-by: weft") {
 		t.Errorf("the generated service is not marked: %v\n%s", err, out)
 	}
 }
@@ -140,7 +144,8 @@ func TestAPlainEnvoyWithATokenIsServed(t *testing.T) {
 	w.apply(server("web-1", "web", "http", 2, 20080))
 	w.apply(caller("client", 3, "tags: {kuma.io/service: web}"))
 	for i, name := range []string{"web-1", "client"} {
-		w.start(name, envoy, "--disable-hot-restart", "--log-level", "warning", "--config-path", w.file(name+".json", w.bootstrap(name, i)))
+		w.start(name, envoy, "--disable-hot-restart", "--log-level", "warning", "--config-path",
+			w.file(name+".json", w.bootstrap(name, i)))
 	}
 	w.eventually("a request passes", func() error {
 		return get(fmt.Sprintf("http://%s:10001/", w.address(3)))
@@ -183,7 +188,8 @@ func TestDrillARestartedControlPlaneSendsNothingAndLosesNothing(t *testing.T) {
 	w.apply(secured)
 	w.service(2, 18080, "web-1")
 	w.proxy("default", "web-1", server("web-1", "web", "http", 2, 20080))
-	w.proxy("default", "client", strings.Replace(caller("client", 3, "tags: {kuma.io/service: web}"), "networking:", "networking:\n  admin: {port: 20999}", 1))
+	w.proxy("default", "client", strings.Replace(caller("client", 3, "tags: {kuma.io/service: web}"), "networking:",
+		"networking:\n  admin: {port: 20999}", 1))
 	url := fmt.Sprintf("http://%s:10001/", w.address(3))
 	w.eventually("a request passes", func() error { return get(url) })
 
@@ -251,7 +257,9 @@ spec: {selector: {dataplaneTags: {kuma.io/service: web}}, ports: [{port: 80, tar
 		w.apply(at(port))
 		w.eventually(fmt.Sprintf("port %d serves alone", port), func() error {
 			out, err := w.weft("inspect", "dataplanes")
-			if err == nil && (strings.Count(out, w.address(2)) != 1 || !strings.Contains(out, fmt.Sprintf("%s:%d", w.address(2), port))) {
+			if err == nil &&
+				(strings.Count(out, w.address(2)) != 1 ||
+					!strings.Contains(out, fmt.Sprintf("%s:%d", w.address(2), port))) {
 				err = fmt.Errorf("move %d: %s", i, out)
 			}
 			return err
@@ -265,7 +273,8 @@ func TestDrillASelectorFlips(t *testing.T) {
 	w := newWorld(t)
 	w.apply(secured)
 	selecting := func(color string) string {
-		return fmt.Sprintf("type: MeshService\nmesh: default\nname: web\nspec: {selector: {dataplaneTags: {kuma.io/service: %s}}, ports: [{port: 80, targetPort: 20080, appProtocol: http}]}", color)
+		return fmt.Sprintf("type: MeshService\nmesh: default\nname: web\nspec: {selector: {dataplaneTags: "+
+			"{kuma.io/service: %s}}, ports: [{port: 80, targetPort: 20080, appProtocol: http}]}", color)
 	}
 	w.apply(selecting("blue"))
 	w.service(2, 18080, "blue")
@@ -344,7 +353,8 @@ func (w *world) endpoints(want int, why string) {
 func TestWhatCannotWorkIsSaidAndEndsTheAgent(t *testing.T) {
 	w := newWorld(t)
 	dataplane := w.file("dp.yaml", w.expand(server("web-1", "web", "http", 2, 20080)))
-	anotherMesh := w.file("another-mesh.yaml", w.expand(strings.Replace(server("web-1", "web", "http", 2, 20080), "mesh: default", "mesh: nowhere", 1)))
+	anotherMesh := w.file("another-mesh.yaml",
+		w.expand(strings.Replace(server("web-1", "web", "http", 2, 20080), "mesh: default", "mesh: nowhere", 1)))
 	good := w.file("good.token", w.token("default", "web-1"))
 	other := w.file("other.token", w.token("default", "web-2"))
 	garbage := w.file("garbage.token", "garbage")
@@ -365,7 +375,8 @@ func TestWhatCannotWorkIsSaidAndEndsTheAgent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.Command(filepath.Join(binaries, "weft-dp"), "run",
 				"--cp-address", fmt.Sprintf("https://127.0.0.1:%d", w.dpPort), "--ca-cert-file", c.ca,
-				"--dataplane-file", c.dataplane, "--dataplane-token-file", c.token, "--envoy", c.envoy, "--readiness-port", "0")
+				"--dataplane-file", c.dataplane, "--dataplane-token-file", c.token, "--envoy", c.envoy,
+				"--readiness-port", "0")
 			out, err := cmd.CombinedOutput()
 			if err == nil {
 				t.Fatalf("weft-dp ended well:\n%s", out)
@@ -391,7 +402,8 @@ func TestASecondControlPlaneSaysWhichPortIsTaken(t *testing.T) {
 // Certificates are valid for seconds: each proxy's certificate is replaced several times under traffic.
 func TestDrillCertificatesAreRenewed(t *testing.T) {
 	w := newWorld(t)
-	w.apply(strings.Replace(secured, "provider: {type: Bundled}", "provider: {type: Bundled, bundled: {certificateParameters: {expiry: LIFE}}}", 1))
+	w.apply(strings.Replace(secured, "provider: {type: Bundled}",
+		"provider: {type: Bundled, bundled: {certificateParameters: {expiry: LIFE}}}", 1))
 	w.service(2, 18080, "web-1")
 	w.proxy("default", "web-1", server("web-1", "web", "http", 2, 20080))
 	w.proxy("default", "client", caller("client", 3, "tags: {kuma.io/service: web}"))

@@ -25,7 +25,8 @@ import (
 func withMTLS(enabled, mode string) string {
 	backends := ""
 	for _, name := range []string{"ca-1", "ca-2"} {
-		backends += fmt.Sprintf("\n  - {name: %s, type: builtin, mode: %s, dpCert: {rotation: {expiration: LIFE}}}", name, mode)
+		backends += fmt.Sprintf("\n  - {name: %s, type: builtin, mode: %s, dpCert: {rotation: {expiration: LIFE}}}",
+			name, mode)
 	}
 	return fmt.Sprintf("type: Mesh\nname: default\nmtls:\n  enabledBackend: %s\n  backends:%s\n", enabled, backends)
 }
@@ -37,7 +38,8 @@ func (w *world) backendOf(mesh, backend string) *identity.CA {
 	w.eventually("there is a CA of "+backend, func() error {
 		var text []byte
 		for _, part := range []string{"cert", "key"} {
-			out, err := w.weft("get", "secret", fmt.Sprintf("%s.ca-builtin-%s-%s", mesh, part, backend), "--mesh", mesh, "-o", "yaml")
+			out, err := w.weft("get", "secret", fmt.Sprintf("%s.ca-builtin-%s-%s", mesh, part, backend), "--mesh", mesh,
+				"-o", "yaml")
 			if err != nil {
 				return err
 			}
@@ -62,13 +64,16 @@ func callsAs(ca *identity.CA, address string, names ...string) error {
 	if err != nil {
 		return err
 	}
-	certificate, err := ca.Sign(identity.CertificateContent{SpiffeIDs: names, DNSName: "any", PublicKey: key.Public(), Lifetime: time.Hour, Now: time.Now()})
+	certificate, err := ca.Sign(identity.CertificateContent{SpiffeIDs: names, DNSName: "any", PublicKey: key.Public(),
+		Lifetime: time.Hour, Now: time.Now()})
 	if err != nil {
 		return err
 	}
-	caller := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{
-		InsecureSkipVerify: true, Certificates: []tls.Certificate{{Certificate: certificate.Chain, PrivateKey: key}},
-	}}}
+	caller := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
+		TLSClientConfig: &tls.Config{
+			InsecureSkipVerify: true,
+			Certificates:       []tls.Certificate{{Certificate: certificate.Chain, PrivateKey: key}},
+		}}}
 	_, err = fetchBy(caller, "https://"+address)
 	return err
 }
@@ -103,7 +108,9 @@ func (w *world) presents(ca *identity.CA, names []string, inbounds ...string) {
 // client with one is allowed by its service's SPIFFE ID. A restart changes neither the CA nor the served configuration.
 func TestMTLSOfAMesh(t *testing.T) {
 	w := newWorld(t)
-	w.apply(withMTLS("ca-1", "STRICT") + "---\ntype: Mesh\nname: other\nmtls: {enabledBackend: ca-1, backends: [{name: ca-1, type: builtin}]}\n" +
+	w.apply(withMTLS("ca-1",
+		"STRICT") + "---\ntype: Mesh\nname: other\nmtls: {enabledBackend: ca-1, backends: [{name: ca-1, type: " +
+		"builtin}]}\n" +
 		permitting("spiffe://default/front"))
 	w.service(2, 18080, "web-1")
 	w.service(3, 18080, "front")
@@ -154,7 +161,8 @@ func TestMTLSOfAMesh(t *testing.T) {
 		}
 		return nil
 	})
-	if out, err := w.weft("get", "mesh", "default", "-o", "yaml"); err != nil || !strings.Contains(out, "reason: Ready") {
+	if out, err := w.weft("get", "mesh", "default", "-o", "yaml"); err != nil ||
+		!strings.Contains(out, "reason: Ready") {
 		t.Errorf("the mesh does not say that its mtls is ready: %v\n%s", err, out)
 	}
 }
@@ -262,7 +270,8 @@ func TestDrillMTLSAcrossZones(t *testing.T) {
 		t.Errorf("the key of the authority has not come to a zone: %v", err)
 	}
 	echo := greetBy(west.machine.dial, fmt.Sprintf("%s:%d", west.address(3), webOutbounds["tcp"]))
-	d := west.drill("another backend of the mtls of a mesh signs in all zones", inTurn(west.get(west.outbound(3, "http")), west.post(west.outbound(3, "grpc")), echo))
+	d := west.drill("another backend of the mtls of a mesh signs in all zones",
+		inTurn(west.get(west.outbound(3, "http")), west.post(west.outbound(3, "grpc")), echo))
 	d.more(25)
 	f.global.apply(withMTLS("ca-2", "STRICT"))
 	f.signs("ca-2")

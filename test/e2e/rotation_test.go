@@ -59,7 +59,8 @@ func (w *world) newCA() *x509.Certificate {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.apply("type: Secret\nmesh: default\nname: ca\ndata: " + base64.StdEncoding.EncodeToString(append(certificate, key...)))
+	w.apply("type: Secret\nmesh: default\nname: ca\ndata: " + base64.StdEncoding.EncodeToString(append(certificate,
+		key...)))
 	return parsed
 }
 
@@ -102,10 +103,12 @@ func everyProtocol(name string, host int) string {
 		if protocol == "tcp" {
 			port = 18081
 		}
-		inbounds += fmt.Sprintf("\n  - {port: %d, name: %s, servicePort: %d, serviceAddress: NET.%d, protocol: %s, tags: {kuma.io/service: %s}}",
+		inbounds += fmt.Sprintf("\n  - {port: %d, name: %s, servicePort: %d, serviceAddress: NET.%d, protocol: %s, "+
+			"tags: {kuma.io/service: %s}}",
 			20080+i, protocol, port, host, protocol, protocol)
 	}
-	return fmt.Sprintf("type: Dataplane\nmesh: default\nname: %s\nlabels: {kuma.io/workload: web}\nnetworking:\n  address: NET.%d\n  inbound:%s", name, host, inbounds)
+	return fmt.Sprintf("type: Dataplane\nmesh: default\nname: %s\nlabels: {kuma.io/workload: web}\nnetworking:\n  "+
+		"address: NET.%d\n  inbound:%s", name, host, inbounds)
 }
 
 // everyCaller reaches them from port 10001 on.

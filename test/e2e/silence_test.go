@@ -45,7 +45,9 @@ func (w *world) stopped(agent *process) silence {
 			w.t.Error(err)
 		}
 	}
-	return silence{name: "its Envoy is stopped", begin: func() { signal(syscall.SIGSTOP) }, end: func() { signal(syscall.SIGCONT) }}
+	return silence{name: "its Envoy is stopped", begin: func() { signal(syscall.SIGSTOP) }, end: func() {
+		signal(syscall.SIGCONT)
+	}}
 }
 
 // fewSeconds is the maximum duration of a request that moves to another endpoint. Its own timeout is 15 s, and the
@@ -77,7 +79,8 @@ func (w *world) lives(from *machine, s silence, what, host string, servers ...st
 	s.begin()
 	drills := []*drill{d}
 	if !s.http {
-		drills = append(drills, w.drillUnder(l, 10, what+": "+s.name+": new TCP connections", greetBy(from.dial, host+":10003")))
+		drills = append(drills, w.drillUnder(l, 10, what+": "+s.name+": new TCP connections",
+			greetBy(from.dial, host+":10003")))
 	}
 	d.during(silenceLasts)
 	s.end()
@@ -119,9 +122,11 @@ func threeProtocols(name, address string) string {
 		if protocol == "tcp" {
 			port = 18081
 		}
-		inbounds += fmt.Sprintf("\n  - {port: %d, name: %s, servicePort: %d, serviceAddress: %s, protocol: %s, tags: {kuma.io/service: %s}}", 20080+i, protocol, port, address, protocol, protocol)
+		inbounds += fmt.Sprintf("\n  - {port: %d, name: %s, servicePort: %d, serviceAddress: %s, protocol: %s, tags: "+
+			"{kuma.io/service: %s}}", 20080+i, protocol, port, address, protocol, protocol)
 	}
-	return fmt.Sprintf("type: Dataplane\nmesh: default\nname: %s\nlabels: {kuma.io/workload: web}\nnetworking:\n  address: %s\n  inbound:%s\n", name, address, inbounds)
+	return fmt.Sprintf("type: Dataplane\nmesh: default\nname: %s\nlabels: {kuma.io/workload: web}\nnetworking:\n  "+
+		"address: %s\n  inbound:%s\n", name, address, inbounds)
 }
 
 // machines is a mesh on several machines: two servers of every protocol, and a client.
@@ -183,7 +188,8 @@ func TestDrillAnIngressFallsSilent(t *testing.T) {
 	f := newFederation(t)
 	east, west := f.eastAndWest()
 	apart := f.machine("apart", east)
-	agent := east.proxyOn(apart.machine, "default", "ingress-2", strings.ReplaceAll(ingress("ingress-2", 0), "NET.0", apart.address))
+	agent := east.proxyOn(apart.machine, "default", "ingress-2", strings.ReplaceAll(ingress("ingress-2", 0), "NET.0",
+		apart.address))
 	used := regexp.MustCompile(regexp.QuoteMeta(apart.address+":20100") + "::cx_active::[1-9]")
 	west.eventually("the client uses both ingresses", func() error {
 		if _, err := west.machine.fetch(west.outbound(3, "http")); err != nil {
@@ -204,7 +210,8 @@ func TestDrillAnIngressFallsSilent(t *testing.T) {
 	west.lives(west.machine, unplugged(f.router, "apart"), "one of two ingresses falls silent", host)
 
 	east.serveOn(apart.machine, apart.address, "web-2")
-	server := east.proxyOn(apart.machine, "default", "web-2", strings.ReplaceAll(webServer("web-2", 0), "NET.0", apart.address))
+	server := east.proxyOn(apart.machine, "default", "web-2",
+		strings.ReplaceAll(webServer("web-2", 0), "NET.0", apart.address))
 	stopped := west.stopped(server)
 	stopped.http = true // the ingress reaches a machine that accepts connections and reads no handshake
 	west.lives(west.machine, stopped, "one of two servers behind ingresses falls silent", host)
@@ -313,7 +320,9 @@ func TestWhatKeepsStillIsNotTakenForSilent(t *testing.T) {
 			}
 			defer conn.Close()
 			conn.SetDeadline(time.Now().Add(3 * stall()))
-			fmt.Fprint(conn, "GET /socket HTTP/1.1\r\nHost: web\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
+			fmt.Fprint(conn,
+				"GET /socket HTTP/1.1\r\nHost: web\r\nConnection: Upgrade\r\nUpgrade: "+
+					"websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
 			from := bufio.NewReader(conn)
 			response, err := http.ReadResponse(from, nil)
 			if err != nil || response.StatusCode != http.StatusSwitchingProtocols {

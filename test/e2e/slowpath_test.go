@@ -21,7 +21,8 @@ func (m *machine) slow(t *testing.T, address string, port int) *slowPath {
 	t.Helper()
 	p, to := &slowPath{}, fmt.Sprintf("%s:%d", address, port)
 	l := m.listen(t, "0.0.0.0:19999")
-	m.command("iptables", "-t", "nat", "-A", "PREROUTING", "-p", "tcp", "-d", address, "--dport", fmt.Sprint(port), "-j", "REDIRECT", "--to-ports", "19999")
+	m.command("iptables", "-t", "nat", "-A", "PREROUTING", "-p", "tcp", "-d", address, "--dport", fmt.Sprint(port),
+		"-j", "REDIRECT", "--to-ports", "19999")
 	go func() {
 		for {
 			client, err := l.Accept()
@@ -93,7 +94,9 @@ func TestDrillRequestsArriveLateAtADrainedInbound(t *testing.T) {
 	}
 	machine, address := ms.routedMachine("client", 3)
 	path := ms.router.slow(t, addresses["blue"], 20080)
-	w.proxyOn(machine, "default", "client", strings.ReplaceAll(caller("client", 8, "backendRef: {kind: MeshService, name: web, port: 80}"), "NET.8", address))
+	w.proxyOn(machine, "default", "client",
+		strings.ReplaceAll(caller("client", 8, "backendRef: {kind: MeshService, name: web, port: 80}"), "NET.8",
+			address))
 	url := fmt.Sprintf("http://%s:10001/", address)
 	w.responds(machine.fetch, url, "blue")
 

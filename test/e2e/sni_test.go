@@ -14,7 +14,8 @@ func TestDrillServerNamesMove(t *testing.T) {
 	east, west := f.eastAndWest()
 	f.global.apply(everywhere)
 	east.proxy("default", "ingress-2", ingress("ingress-2", 11))
-	west.proxy("default", "caller", caller("caller", 4, "backendRef: {kind: MeshMultiZoneService, name: web, port: 80}"))
+	west.proxy("default", "caller",
+		caller("caller", 4, "backendRef: {kind: MeshMultiZoneService, name: web, port: 80}"))
 	ofMany := fmt.Sprintf("http://%s:10001/", west.address(4))
 	west.passes(ofMany, "web-1")
 	echo := greetBy(west.machine.dial, fmt.Sprintf("%s:%d", west.address(3), webOutbounds["tcp"]))
@@ -77,7 +78,8 @@ func (f *federation) named(prefix string) {
 	f.t.Helper()
 	for _, kind := range []string{"meshservices", "meshmultizoneservices"} {
 		out, err := f.global.weft("get", kind, "-o", "yaml")
-		if _, first, found := strings.Cut(out, "snis:\n"); err != nil || !found || !strings.HasPrefix(strings.TrimLeft(first, " -"), "value: "+prefix) {
+		if _, first, found := strings.Cut(out, "snis:\n"); err != nil || !found ||
+			!strings.HasPrefix(strings.TrimLeft(first, " -"), "value: "+prefix) {
 			f.t.Errorf("the server names of %s do not begin with %s: %v\n%s", kind, prefix, err, out)
 		}
 	}

@@ -105,7 +105,8 @@ func example(t *testing.T, path string) string {
 
 // command runs a command of the SPIRE server.
 func (s *spire) command(command ...string) (string, error) {
-	out, err := exec.Command(filepath.Join(s.folder, "spire-server"), append(command, "-socketPath", s.control)...).CombinedOutput()
+	out, err := exec.Command(filepath.Join(s.folder, "spire-server"),
+		append(command, "-socketPath", s.control)...).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("spire-server %s: %w: %s", strings.Join(command, " "), err, out)
 	}
@@ -115,7 +116,8 @@ func (s *spire) command(command ...string) (string, error) {
 // register gives the processes of a program a SPIFFE ID.
 func (s *spire) register(program, id string) {
 	s.w.t.Helper()
-	if _, err := s.command("entry", "create", "-parentID", machineID, "-spiffeID", id, "-selector", "unix:path:"+program); err != nil {
+	if _, err := s.command("entry", "create", "-parentID", machineID, "-spiffeID", id, "-selector",
+		"unix:path:"+program); err != nil {
 		s.w.t.Fatal(err)
 	}
 }
@@ -162,7 +164,8 @@ func (w *world) attested(mesh, name, dataplane string) *process {
 // mesh returns a mesh whose proxies have identities of SPIRE with a prefix of their own, and in which the client of
 // that name may call.
 func (s *spire) mesh(name string) string {
-	resources := strings.NewReplacer("mesh: default", "mesh: "+name, "/default/", "/"+name+"/", "/run/spire/agent.sock", s.socket).
+	resources := strings.NewReplacer("mesh: default", "mesh: "+name, "/default/", "/"+name+"/", "/run/spire/agent.sock",
+		s.socket).
 		Replace(example(s.w.t, "spire/mesh.yaml"))
 	return "type: Mesh\nname: " + name + "\n---\n" + resources + "---\n"
 }
@@ -190,7 +193,8 @@ func TestDrillIdentitiesFromSPIRE(t *testing.T) {
 	w.attested("default", "web-1", server("web-1", "web", "http", 2, 20080))
 	w.attested("default", "client", caller("client", 3, "tags: {kuma.io/service: web}"))
 	w.attested("default", "other", caller("other", 4, "tags: {kuma.io/service: web}"))
-	w.attested("second", "web-2", strings.Replace(server("web-2", "web", "http", 5, 20080), "mesh: default", "mesh: second", 1))
+	w.attested("second", "web-2", strings.Replace(server("web-2", "web", "http", 5, 20080), "mesh: default",
+		"mesh: second", 1))
 
 	url := fmt.Sprintf("http://%s:10001/", w.address(3))
 	w.eventually("the client is let in, under the name that SPIRE gives it", func() error {
@@ -256,7 +260,8 @@ func (w *world) replaced(inbound, before string) error {
 // caller returns a client with the SPIFFE ID of this program, which accepts any server.
 func (s *spire) caller(ctx context.Context) *http.Client {
 	s.w.t.Helper()
-	source, err := workloadapi.NewX509Source(ctx, workloadapi.WithClientOptions(workloadapi.WithAddr("unix://"+s.socket)))
+	source, err := workloadapi.NewX509Source(ctx,
+		workloadapi.WithClientOptions(workloadapi.WithAddr("unix://"+s.socket)))
 	if err != nil {
 		s.w.t.Fatal(err)
 	}
@@ -284,9 +289,11 @@ func TestAProxyThatSPIREDoesNotKnow(t *testing.T) {
 	w.agentFlags = []string{"--envoy", w.ownEnvoy("web-1")}
 	p, ready := w.begin(nil, "default", "web-1", server("web-1", "web", "http", 2, 20080)+
 		"  outbound: [{address: NET.2, port: 10001, tags: {kuma.io/service: web}}]")
-	w.tells("connect: no such file or directory: start the SPIRE agent there, or correct provider.spire.agent.socketPath of MeshIdentity spire")
+	w.tells("connect: no such file or directory: start the SPIRE agent there, or correct " +
+		"provider.spire.agent.socketPath of MeshIdentity spire")
 	s.startAgent()
-	w.tells("Envoy has a certificate of spiffe://weft.test/default/somebody, and wants one of spiffe://weft.test/default/web: register an entry")
+	w.tells("Envoy has a certificate of spiffe://weft.test/default/somebody, and wants one of " +
+		"spiffe://weft.test/default/web: register an entry")
 	if out, _ := w.weft("get", "meshservice", "web", "-o", "yaml"); strings.Contains(out, "healthy: 1") {
 		t.Errorf("it counts as healthy:\n%s", out)
 	}
@@ -320,10 +327,12 @@ spec:
 		}
 		return nil
 	})
-	w.told(`certificates of its proxies come from SPIRE of the trust domain "weft.test" and from the control plane`, "check")
+	w.told(`certificates of its proxies come from SPIRE of the trust domain "weft.test" and from the control plane`,
+		"check")
 	w.told("MixedProviders", "get", "meshidentity", "own", "-o", "yaml")
 	w.told("MixedProviders", "get", "meshidentity", "spire", "-o", "yaml")
-	if log, err := os.ReadFile(w.plane.log); err != nil || strings.Count(string(log), "have providers that don't go together") != 1 {
+	if log, err := os.ReadFile(w.plane.log); err != nil ||
+		strings.Count(string(log), "have providers that don't go together") != 1 {
 		t.Errorf("%v: the log does not say it once:\n%s", err, log)
 	}
 }
@@ -379,15 +388,18 @@ func TestAZoneEgressOfSPIREServesTwoMeshes(t *testing.T) {
 	})
 	s.startAgent()
 	forbidding := func(mesh string) string {
-		return strings.Replace(s.mesh(mesh), "name: "+mesh+"\n", "name: "+mesh+"\nrouting: {defaultForbidMeshExternalServiceAccess: true}\n", 1)
+		return strings.Replace(s.mesh(mesh), "name: "+mesh+"\n",
+			"name: "+mesh+"\nrouting: {defaultForbidMeshExternalServiceAccess: true}\n", 1)
 	}
-	w.apply(forbidding("default") + forbidding("shop") + externalOf("default", "api", 9) + "---" + externalOf("shop", "api", 8))
+	w.apply(forbidding("default") + forbidding("shop") + externalOf("default", "api", 9) + "---" + externalOf("shop",
+		"api", 8))
 	w.service(9, 18080, "of-default")
 	w.service(8, 18080, "of-shop")
 	w.agentFlags = []string{"--envoy", w.ownEnvoy("egress")}
 	w.zoneEgress("egress", 10)
 	w.attested("default", "client", callerOf("default", "client", 3, "api"))
-	w.attested("shop", "shopper", strings.Replace(callerOf("shop", "shopper", 4, "api"), "workload: shopper", "workload: client", 1))
+	w.attested("shop", "shopper", strings.Replace(callerOf("shop", "shopper", 4, "api"), "workload: shopper",
+		"workload: client", 1))
 	w.attested("shop", "other", callerOf("shop", "other", 5, "api"))
 	w.reaches(3, "of-default")
 	w.reaches(4, "of-shop")

@@ -38,12 +38,14 @@ func (w *world) redirected(router *machine, name, net string, flags ...string) *
 // install installs the redirection of a machine's connections and returns the output.
 func (m *machine) install(flags ...string) string {
 	m.t.Helper()
-	return m.command(filepath.Join(binaries, "weft-dp"), append([]string{"install", "transparent-proxy", "--proxy-group", fmt.Sprint(proxyGroup)}, flags...)...)
+	return m.command(filepath.Join(binaries, "weft-dp"),
+		append([]string{"install", "transparent-proxy", "--proxy-group", fmt.Sprint(proxyGroup)}, flags...)...)
 }
 
 func (m *machine) uninstall(flags ...string) string {
 	m.t.Helper()
-	return m.command(filepath.Join(binaries, "weft-dp"), append([]string{"uninstall", "transparent-proxy"}, flags...)...)
+	return m.command(filepath.Join(binaries, "weft-dp"),
+		append([]string{"uninstall", "transparent-proxy"}, flags...)...)
 }
 
 // transparent returns a Dataplane without outbounds.
@@ -86,7 +88,8 @@ spec: {selector: {dataplaneTags: {kuma.io/service: tcp6}}, ports: [{port: 80, ta
 	router.forwardPackets()
 	server := w.redirected(router, "server", "2", "--exclude-inbound-ports", "18082")
 	client := w.redirected(router, "client", "3", "--redirect-all-dns-traffic", "--exclude-outbound-ports", "19001")
-	outside, outside6, direct := "http://"+routerAtClient+":19000/", "http://["+router6AtClient+"]:19000/", "http://"+routerAtClient+":19001/"
+	outside, outside6, direct := "http://"+routerAtClient+":19000/", "http://["+router6AtClient+"]:19000/",
+		"http://"+routerAtClient+":19001/"
 	w.serve(router.listen(t, ":19000"), "outside")
 	w.serve(router.listen(t, ":19001"), "direct")
 	router.resolve(routerAtClient+":53", routerAtClient)
@@ -103,7 +106,8 @@ spec: {selector: {dataplaneTags: {kuma.io/service: tcp6}}, ports: [{port: 80, ta
 	w.serve(server.listen(t, "["+server6Address+"]:18087"), "over TCP to IPv6")
 	w.serve(server.listen(t, serverAddress+":18081"), "hidden")
 	w.serve(server.listen(t, serverAddress+":18082"), "open")
-	w.proxyOn(server, "default", "server", transparent("server", serverAddress, `{port: 18080, protocol: http, tags: {kuma.io/service: web}},
+	w.proxyOn(server, "default", "server",
+		transparent("server", serverAddress, `{port: 18080, protocol: http, tags: {kuma.io/service: web}},
     {port: 18086, address: "`+server6Address+`", protocol: http, tags: {kuma.io/service: six}},
     {port: 18083, protocol: tcp, tags: {kuma.io/service: tcp}},
     {port: 18087, address: "`+server6Address+`", protocol: tcp, tags: {kuma.io/service: tcp6}}`))
@@ -111,7 +115,8 @@ spec: {selector: {dataplaneTags: {kuma.io/service: tcp6}}, ports: [{port: 80, ta
 	w.proxyOn(client, "default", "client", transparent("client", clientAddress, ""))
 
 	web := "http://" + w.virtualIP("web") + "/"
-	asServer, asClient := "By=spiffe://default.default.mesh.local/workload/server", "URI=spiffe://default.default.mesh.local/workload/client"
+	asServer, asClient := "By=spiffe://default.default.mesh.local/workload/server",
+		"URI=spiffe://default.default.mesh.local/workload/client"
 	w.responds(client.fetch, web, "web "+asServer, asClient)
 	w.responds(server.fetch, web, "web "+asServer, "URI=spiffe://default.default.mesh.local/workload/server")
 	w.responds(client.curl, "http://web.svc.mesh.local/", "web "+asServer, asClient)
@@ -150,9 +155,11 @@ func TestRedirectRulesComeAndGo(t *testing.T) {
 	wantRoot(t)
 	t.Parallel()
 	m := newMachine(t)
-	const others = "*nat\n:OTHERS - [0:0]\n-A OUTPUT -d 10.9.9.9/32 -p tcp -j OTHERS\n-A OTHERS -j RETURN\nCOMMIT\n*raw\n-A OUTPUT -d 10.9.9.9/32 -j ACCEPT\nCOMMIT\n"
+	const others = "*nat\n:OTHERS - [0:0]\n-A OUTPUT -d 10.9.9.9/32 -p tcp -j OTHERS\n-A OTHERS -j " +
+		"RETURN\nCOMMIT\n*raw\n-A OUTPUT -d 10.9.9.9/32 -j ACCEPT\nCOMMIT\n"
 	for _, program := range []string{"iptables-restore", "ip6tables-restore"} {
-		m.commandWith(strings.ReplaceAll(others, "10.9.9.9/32", map[bool]string{true: "fd00::9/128", false: "10.9.9.9/32"}[program == "ip6tables-restore"]), program)
+		m.commandWith(strings.ReplaceAll(others, "10.9.9.9/32",
+			map[bool]string{true: "fd00::9/128", false: "10.9.9.9/32"}[program == "ip6tables-restore"]), program)
 	}
 	before := m.rules()
 	flags := []string{"--redirect-all-dns-traffic", "--exclude-outbound-ips", "10.0.0.0/8,fd00::/16"}
@@ -165,7 +172,8 @@ func TestRedirectRulesComeAndGo(t *testing.T) {
 	installed := m.rules()
 	for line := range strings.Lines(shown) {
 		if strings.HasPrefix(line, "-A") && strings.Count(installed, line) != strings.Count(shown, line) {
-			t.Errorf("--dry-run shows a rule %d times that is there %d times: %s", strings.Count(shown, line), strings.Count(installed, line), line)
+			t.Errorf("--dry-run shows a rule %d times that is there %d times: %s", strings.Count(shown, line),
+				strings.Count(installed, line), line)
 		}
 	}
 	if said := m.install(flags...); said != "nothing to change\n" || m.rules() != installed {
@@ -178,7 +186,8 @@ func TestRedirectRulesComeAndGo(t *testing.T) {
 
 	m.command("iptables", "-t", "nat", "-A", "WEFT_OUTBOUND", "-j", "RETURN")
 	edited := m.rules()
-	for _, args := range [][]string{{"install", "transparent-proxy", "--proxy-group", "0"}, {"uninstall", "transparent-proxy"}} {
+	for _, args := range [][]string{{"install", "transparent-proxy", "--proxy-group", "0"},
+		{"uninstall", "transparent-proxy"}} {
 		out, err := m.try("", filepath.Join(binaries, "weft-dp"), args...)
 		if err == nil || !strings.Contains(out, "nat WEFT_OUTBOUND: not as weft-dp made it") || m.rules() != edited {
 			t.Errorf("of a chain that somebody has changed %s says %q (%v)", args[0], out, err)

@@ -15,7 +15,9 @@ func TestAnAgentDrainsWhoseSessionsBreak(t *testing.T) {
 	dataplane := server("web-1", "web", "http", 2, 20080)
 	first := w.proxy("default", "web-1", dataplane)
 	w.begin(w.machine, "default", "web-1-again", dataplane)
-	w.eventually("an agent takes the session of the other", func() error { return first.said("another agent of this Dataplane has connected") })
+	w.eventually("an agent takes the session of the other", func() error {
+		return first.said("another agent of this Dataplane has connected")
+	})
 	first.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-first.exited:

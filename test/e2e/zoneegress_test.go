@@ -130,7 +130,9 @@ mtls: {enabledBackend: ca-1, backends: [{name: ca-1, type: builtin}]}
 	w.reaches(4, "of-shop")
 	w.reaches(5, "of-store")
 	out, err := w.weft("get", "zoneegress", "older", "-o", "yaml")
-	if said := strings.Join(strings.Fields(out), " "); err != nil || !strings.Contains(said, "set KUMA_DEFAULTS_MESH") || !strings.Contains(said, "meanwhile the mtls of Mesh shop is used") {
+	if said := strings.Join(strings.Fields(out), " "); err != nil ||
+		!strings.Contains(said, "set KUMA_DEFAULTS_MESH") ||
+		!strings.Contains(said, "meanwhile the mtls of Mesh shop is used") {
 		t.Errorf("the egress says %s (%v)", out, err)
 	}
 	w.apply(`
@@ -139,7 +141,9 @@ mesh: shop
 name: no-callers
 spec: {rules: [{default: {allow: []}}]}
 `)
-	w.eventually("the mesh's rules hold on its own chain", func() error { return w.denied(fmt.Sprintf("http://%s:15001/", w.address(4))) })
+	w.eventually("the mesh's rules hold on its own chain", func() error {
+		return w.denied(fmt.Sprintf("http://%s:15001/", w.address(4)))
+	})
 	w.reaches(3, "of-default")
 	w.reaches(5, "of-store")
 }
