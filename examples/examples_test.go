@@ -13,7 +13,7 @@ import (
 	"weft/resource"
 )
 
-// TestEveryFileIsAccepted keeps the examples valid.
+// TestEveryFileIsAccepted: every example is valid.
 func TestEveryFileIsAccepted(t *testing.T) {
 	documents := 0
 	each(t, ".", ".yaml", func(file string, content []byte) { documents += accepted(t, file, content) })
@@ -27,7 +27,7 @@ var (
 	commands = regexp.MustCompile(`(?ms)<<'YAML'\n(.*?)^YAML$`)
 )
 
-// TestEveryPageIsAccepted keeps the YAML of the documentation valid: each block is complete, so that it can be copied.
+// TestEveryPageIsAccepted: every YAML block of the documentation is valid and complete, so that it can be copied.
 func TestEveryPageIsAccepted(t *testing.T) {
 	documents := 0
 	page := func(file string, text []byte) {

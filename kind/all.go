@@ -1,7 +1,7 @@
-// Package kind holds the kinds of resources, one file each: spec, status, defaults and validation.
+// Package kind defines the kinds of resources, one file each: spec, status, defaults and validation.
 //
-// Shapes are those of the Kuma API of the 2.13 line with what the requirement documents add. Adding a
-// kind means one file here and one line in [All]; nothing registers itself.
+// Shapes are those of the Kuma API of the 2.13 line with the additions of the requirement documents. A new kind is one
+// file here and one line in [All]; nothing registers itself.
 package kind
 
 import (
@@ -10,15 +10,16 @@ import (
 	"weft/resource"
 )
 
-// All is the one list of kinds. Everything that handles resources without knowing them (API, store
-// loader, command line) is driven by it.
+// All returns the list of kinds. Code that handles resources of any kind (API, store loader, command line) reads it.
 func All() []resource.Descriptor {
 	return []resource.Descriptor{
 		Meshes, MeshStatuses,
 		Zones, ZoneInsights,
 		ZoneIngresses, ZoneIngressInsights, ZoneIngressListenerStatuses, MeshZoneAddresses,
-		ZoneEgresses, ZoneEgressInsights, ZoneEgressStatuses, ZoneEgressCertificatesList, ZoneEgressListenerStatuses, MeshEgressAddresses,
-		Dataplanes, DataplaneInsights, DataplaneListenerStatuses, DataplaneCertificatesList, ChangingIdentitiesList, EvictedProxiesList,
+		ZoneEgresses, ZoneEgressInsights, ZoneEgressStatuses, ZoneEgressCertificatesList, ZoneEgressListenerStatuses,
+		MeshEgressAddresses,
+		Dataplanes, DataplaneInsights, DataplaneListenerStatuses, DataplaneCertificatesList, ChangingIdentitiesList,
+		EvictedProxiesList,
 		MeshServices, MeshServiceStatuses, RetainedEndpointsList, RetainedSNIRoutes,
 		MeshMultiZoneServices, MeshMultiZoneServiceStatuses,
 		MeshExternalServices, MeshExternalServiceStatuses, ExternalMaterials,
@@ -48,20 +49,22 @@ func index(by func(*resource.Info) string) map[string]resource.Descriptor {
 	return kinds
 }
 
-// Policies are the kinds that say how traffic is treated.
+// Policies returns the policy kinds.
 func Policies() []resource.Descriptor {
 	return slices.DeleteFunc(All(), func(d resource.Descriptor) bool { return !d.Describe().Policy })
 }
 
-// Written are the kinds that users write.
+// Written returns the kinds that users write.
 func Written() []resource.Descriptor {
-	return slices.DeleteFunc(All(), func(d resource.Descriptor) bool { return d.Describe().ReadOnly || d.Describe().Hidden })
+	return slices.DeleteFunc(All(), func(d resource.Descriptor) bool {
+		return d.Describe().ReadOnly || d.Describe().Hidden
+	})
 }
 
-// ByName finds a kind; nil where there is none.
+// ByName returns a kind, or nil.
 func ByName(name string) resource.Descriptor { return byName[name] }
 
-// StatusKind answers the kind of the rows that carry a kind's status; nil where it has none.
+// StatusKind returns the kind of the rows with a kind's status, or nil for a kind without a status.
 func StatusKind(name string) resource.Descriptor { return byStatus[name] }
 
 // Condition is one condition of a status.

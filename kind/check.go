@@ -11,8 +11,8 @@ import (
 	"weft/resource"
 )
 
-// checks are the problems of one object. Each method adds a problem where its value is wrong, and says
-// whether it is right.
+// checks collects the problems of one object. Each method adds a problem for an invalid value, and reports whether the
+// value is valid.
 type checks struct{ problems resource.Problems }
 
 func (c *checks) add(field, format string, args ...any) bool {
@@ -20,7 +20,7 @@ func (c *checks) add(field, format string, args ...any) bool {
 	return false
 }
 
-// envelope begins the checks of an object with its name and labels.
+// envelope returns the checks of an object, with the problems of its name and labels.
 func envelope(meta *resource.Meta) *checks {
 	c := &checks{}
 	c.name("name", meta.Name)
@@ -28,7 +28,7 @@ func envelope(meta *resource.Meta) *checks {
 	return c
 }
 
-// topEnvelope is that of a mesh or a zone, whose names are narrower.
+// topEnvelope is envelope for a mesh or a zone, whose names have stricter rules.
 func topEnvelope(meta *resource.Meta) *checks {
 	c := &checks{}
 	if problem := MeshNameProblem(meta.Name); problem != "" {
@@ -46,12 +46,12 @@ var (
 	tagName    = regexp.MustCompile(`^[A-Za-z0-9._:/-]+$`)
 	tagValue   = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
 	onlyDigits = regexp.MustCompile(`^[0-9]+$`)
-	aNumber    = regexp.MustCompile(`^([0-9]+|0x[0-9a-f]*)$`) // as inet_aton(3) reads it
+	aNumber    = regexp.MustCompile(`^([0-9]+|0x[0-9a-f]*)$`) // as inet_aton(3) parses it
 	duration   = regexp.MustCompile(`^([0-9]+y)?([0-9]+d)?([-+]?0|[-+]?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))*)$`)
 )
 
-// Patterns are the forms that a field's tag `schema` names with "pattern=", and those of the names and values
-// of labels and tags.
+// Patterns are the patterns of names and values: those of labels and tags, and those that a field's tag `schema` refers
+// to with "pattern=".
 var Patterns = map[string]*regexp.Regexp{
 	"name":      subdomain,
 	"mesh":      label1035,
@@ -66,20 +66,21 @@ const (
 	maxName  = 253 // of a DNS name
 	maxLabel = 63  // of a DNS label, and of a label's name and value
 
-	// proxyType was a label and a tag once.
+	// proxyType is a label and a tag of former releases.
 	proxyType        = ProxyTypeLabel
 	proxyTypeProblem = "has no meaning here; a zone proxy is told by its section of networking"
 )
 
 var protocols = []string{string(TCP), string(TLS), string(HTTP), string(HTTP2), string(GRPC), string(Kafka)}
 
-// NameProblem answers what is wrong with the name of any resource but a Mesh (RFC 1123, subdomain), or "".
+// NameProblem returns the problem of the name of a resource other than a Mesh (RFC 1123, subdomain), or "".
 func NameProblem(name string) string {
 	switch {
 	case name == "":
 		return "is required"
 	case len(name) > maxName || !subdomain.MatchString(name):
-		return fmt.Sprintf("%s is not a name: lower case letters, digits, '-' and '.', at most %d, beginning and ending with a letter or digit", quote(name), maxName)
+		return fmt.Sprintf("%s is not a name: lower case letters, digits, '-' and '.', at most %d, beginning and "+
+			"ending with a letter or digit", quote(name), maxName)
 	}
 	return ""
 }
@@ -91,20 +92,21 @@ func (c *checks) name(field, name string) bool {
 	return true
 }
 
-// MeshNameProblem answers what is wrong with the name of a mesh or a zone (RFC 1035, label), or "".
-// They have no dots, so that a proxy's node id splits at the first one.
+// MeshNameProblem returns the problem of the name of a mesh or a zone (RFC 1035, label), or "". Such a name has no
+// dots, so a proxy's node id splits at the first one.
 func MeshNameProblem(name string) string {
 	switch {
 	case name == "":
 		return "is required"
 	case len(name) > maxLabel || !label1035.MatchString(name):
-		return fmt.Sprintf("%s is not a name of a mesh or zone: lower case letters, digits and '-', at most %d, beginning with a letter, without a dot", quote(name), maxLabel)
+		return fmt.Sprintf("%s is not a name of a mesh or zone: lower case letters, digits and '-', at most %d, "+
+			"beginning with a letter, without a dot", quote(name), maxLabel)
 	}
 	return ""
 }
 
-// section checks the name of an inbound or of a service's port (RFC 1123, label). A number would be
-// taken for the port of that number.
+// section checks the name of an inbound or of a service's port (RFC 1123, label). A number is invalid, since it would
+// look like a port.
 func (c *checks) section(field, name string) bool {
 	switch {
 	case len(name) > maxLabel || !label1123.MatchString(name):
@@ -122,13 +124,12 @@ func (c *checks) port(field string, port uint32) bool {
 	return true
 }
 
-// optionalPort takes 0 for a port that was left out.
+// optionalPort accepts 0 for an absent port.
 func (c *checks) optionalPort(field string, port uint32) bool {
 	return port == 0 || c.port(field, port)
 }
 
-// address wants one machine's IP address in its canonical spelling, since listeners and endpoints are
-// known by it.
+// address checks a unicast IP address in its canonical form, since listeners and endpoints are identified by it.
 var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
 func (c *checks) address(field, address string) bool {
@@ -141,14 +142,16 @@ func (c *checks) address(field, address string) bool {
 	case ip.IsMulticast():
 		return c.add(field, "%s is a multicast address; name one of a machine", address)
 	case ip.Unmap().IsLinkLocalUnicast() || ip.Unmap() == broadcast:
-		return c.add(field, "%s is a link-local or broadcast address, which is another machine on each link; name one of a machine", address)
+		return c.add(field,
+			"%s is a link-local or broadcast address, which is another machine on each link; name one of a machine",
+			address)
 	case ip.Unmap().String() != address:
 		return c.add(field, "write %s as %s", address, ip.Unmap())
 	}
 	return true
 }
 
-// optionalAddress takes "" for an address that was left out.
+// optionalAddress accepts "" for an absent address.
 func (c *checks) optionalAddress(field, address string) bool {
 	return address == "" || c.address(field, address)
 }
@@ -163,12 +166,12 @@ func (c *checks) oneOf(field, value string, allowed ...string) bool {
 	return true
 }
 
-// optionalOneOf takes "" for a value that was left out.
+// optionalOneOf accepts "" for an absent value.
 func (c *checks) optionalOneOf(field, value string, allowed ...string) bool {
 	return value == "" || c.oneOf(field, value, allowed...)
 }
 
-// duration takes 0 for a duration that was left out.
+// duration accepts 0 for an absent duration.
 func (c *checks) duration(field string, d Duration, low, high time.Duration) bool {
 	if value := time.Duration(d); value != 0 && (value < low || value > high) {
 		return c.add(field, "is %s, want %s to %s", value, low, high)
@@ -176,7 +179,7 @@ func (c *checks) duration(field string, d Duration, low, high time.Duration) boo
 	return true
 }
 
-// life checks a duration that is kept as it was written; "" for one that was left out.
+// life checks a duration that is stored as text, or "" for an absent one.
 func (c *checks) life(field, text string, low, high time.Duration) bool {
 	if text == "" {
 		return true
@@ -191,8 +194,8 @@ func (c *checks) life(field, text string, low, high time.Duration) bool {
 	return true
 }
 
-// labels checks names and values as Kubernetes does. The value of kuma.io/display-name is a
-// resource's name, which may be longer than a label's value.
+// labels checks names and values by the rules of Kubernetes. The value of kuma.io/display-name is a resource's name,
+// which may be longer than a label's value.
 func (c *checks) labels(field string, labels map[string]string) {
 	for _, name := range sortedNames(labels) {
 		at := field + "[" + name + "]"
@@ -201,9 +204,11 @@ func (c *checks) labels(field string, labels map[string]string) {
 		case name == proxyType:
 			c.add(at, proxyTypeProblem)
 		case !isLabelName(name):
-			c.add(at, "is not a label's name: [PREFIX/]NAME, of letters, digits, '-', '_' and '.', NAME at most %d", maxLabel)
+			c.add(at, "is not a label's name: [PREFIX/]NAME, of letters, digits, '-', '_' and '.', NAME at most %d",
+				maxLabel)
 		case name != DisplayName && value != "" && (len(value) > maxLabel || !labelName.MatchString(value)):
-			c.add(at, "%s is not a label's value: letters, digits, '-', '_' and '.', at most %d", quote(value), maxLabel)
+			c.add(at, "%s is not a label's value: letters, digits, '-', '_' and '.', at most %d", quote(value),
+				maxLabel)
 		}
 	}
 }
@@ -247,7 +252,7 @@ func sortedNames(m map[string]string) []string {
 	return names
 }
 
-// quote shows a user's value, cut where it is long.
+// quote quotes a user's value, and cuts a long one.
 func quote(value string) string {
 	const most = 80
 	if len(value) > most {

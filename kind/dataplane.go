@@ -35,19 +35,21 @@ type Networking struct {
 
 // ZoneIngressSection has the listener address of a zone ingress, and the address that other zones dial.
 type ZoneIngressSection struct {
-	Address           string `json:"address" schema:"required ip"`             // the listener of the proxy
-	Port              uint32 `json:"port" schema:"required port"`              // the listener of the proxy
-	AdvertisedAddress string `json:"advertisedAddress" schema:"required host"` // the IP address or host name that other zones dial
-	AdvertisedPort    uint32 `json:"advertisedPort" schema:"required port"`    // the port that other zones dial
-	Name              string `json:"name,omitempty" schema:"pattern=section"`  // the sectionName in policies; by default the port
+	Address string `json:"address" schema:"required ip"` // the listener of the proxy
+	Port    uint32 `json:"port" schema:"required port"`  // the listener of the proxy
+	// the IP address or host name that other zones dial
+	AdvertisedAddress string `json:"advertisedAddress" schema:"required host"`
+	AdvertisedPort    uint32 `json:"advertisedPort" schema:"required port"` // the port that other zones dial
+	// the sectionName in policies; by default the port
+	Name string `json:"name,omitempty" schema:"pattern=section"`
 }
 
-// Listener answers "address:port".
+// Listener returns "address:port".
 func (z *ZoneIngressSection) Listener() string {
 	return net.JoinHostPort(z.Address, strconv.Itoa(int(z.Port)))
 }
 
-// SameAddress says whether other zones dial both at the same address.
+// SameAddress reports whether other zones dial the same address for both.
 func (z *ZoneIngressSection) SameAddress(other *ZoneIngressSection) bool {
 	return z.AdvertisedAddress == other.AdvertisedAddress && z.AdvertisedPort == other.AdvertisedPort
 }
@@ -59,7 +61,7 @@ type ZoneEgressSection struct {
 	Name    string `json:"name,omitempty" schema:"pattern=section"` // the sectionName in policies; by default the port
 }
 
-// Listener answers "address:port".
+// Listener returns "address:port".
 func (z *ZoneEgressSection) Listener() string {
 	return net.JoinHostPort(z.Address, strconv.Itoa(int(z.Port)))
 }
@@ -127,10 +129,12 @@ type TCPProbe struct{}
 
 // Outbound is one destination that the application reaches at an address of its own machine.
 type Outbound struct {
-	Address    string            `json:"address,omitempty" schema:"ip default=127.0.0.1"` // the address or port that the application dials
-	Port       uint32            `json:"port" schema:"required port"`                     // the address or port that the application dials
-	Tags       map[string]string `json:"tags,omitempty" schema:"tags"`                    // kuma.io/service is the destination, where backendRef is absent
-	BackendRef *BackendRef       `json:"backendRef,omitempty"`                            // the destination and its port
+	// the address or port that the application dials
+	Address string `json:"address,omitempty" schema:"ip default=127.0.0.1"`
+	Port    uint32 `json:"port" schema:"required port"` // the address or port that the application dials
+	// kuma.io/service is the destination, where backendRef is absent
+	Tags       map[string]string `json:"tags,omitempty" schema:"tags"`
+	BackendRef *BackendRef       `json:"backendRef,omitempty"` // the destination and its port
 }
 
 // EffectiveAddress returns the listener address of the outbound, 127.0.0.1 by default.
@@ -143,10 +147,11 @@ func (out *Outbound) EffectiveAddress() string {
 
 // BackendRef references a destination.
 type BackendRef struct {
-	Kind   string            `json:"kind" schema:"required enum=MeshService|MeshMultiZoneService|MeshExternalService"` // the kind or port of the destination
-	Name   string            `json:"name,omitempty" schema:"pattern=name"`                                             // the name of one destination
-	Labels map[string]string `json:"labels,omitempty" schema:"labels"`                                                 // the labels of the destinations
-	Port   uint32            `json:"port,omitempty" schema:"port"`                                                     // the kind or port of the destination
+	// the kind or port of the destination
+	Kind   string            `json:"kind" schema:"required enum=MeshService|MeshMultiZoneService|MeshExternalService"`
+	Name   string            `json:"name,omitempty" schema:"pattern=name"` // the name of one destination
+	Labels map[string]string `json:"labels,omitempty" schema:"labels"`     // the labels of the destinations
+	Port   uint32            `json:"port,omitempty" schema:"port"`         // the kind or port of the destination
 }
 
 // TransparentProxying describes the redirection of the machine's connections to the proxy.
@@ -168,7 +173,7 @@ type ReachableBackends struct {
 	Refs []BackendRef `json:"refs,omitempty" schema:"maxItems=4096"` // the services; an empty list reaches none
 }
 
-// adminAddress is where Envoy's administration interface listens.
+// adminAddress is the address of Envoy's administration interface.
 const adminAddress = "127.0.0.1"
 
 // Admin is Envoy's administration interface.
@@ -176,7 +181,7 @@ type Admin struct {
 	Port uint32 `json:"port,omitempty" schema:"port"` // the port on 127.0.0.1; absent: a unix socket
 }
 
-// Tags and labels that have a meaning.
+// Tags and labels with a meaning.
 const (
 	ServiceTag     = "kuma.io/service"
 	ProtocolTag    = "kuma.io/protocol"
@@ -187,12 +192,12 @@ const (
 	WorkloadLabel  = "kuma.io/workload"
 	NamespaceLabel = resource.NamespaceLabel
 	ProxyTypeLabel = "kuma.io/proxy-type" // sidecar, zoneingress or zoneegress
-	ManagedBy      = "kuma.io/managed-by" // the value GeneratedBy marks what the control plane made
+	ManagedBy      = "kuma.io/managed-by" // the value GeneratedBy marks resources that the control plane generated
 	GeneratedBy    = "weft"
 )
 
-// Effective returns the inbound with every default of its Dataplane filled in. The control plane works with effective
-// inbounds and stores the inbound as the user wrote it.
+// Effective returns the inbound with the defaults of its Dataplane. The control plane uses effective inbounds and
+// stores the inbound as the user wrote it.
 func (n *Networking) Effective(in Inbound) Inbound {
 	if in.Address == "" {
 		in.Address = n.Address
@@ -224,23 +229,28 @@ func (n *Networking) Effective(in Inbound) Inbound {
 	return in
 }
 
-// Listener answers "address:port", by which a listener is known. Several inbounds may share one.
+// Listener returns "address:port", which identifies a listener. Several inbounds may share a listener.
 func (in *Inbound) Listener() string {
 	return net.JoinHostPort(in.Address, strconv.Itoa(int(in.Port)))
 }
 
-// Section answers "address:port/name", which tells apart what shares a listener and policies tell apart.
+// Section returns "address:port/name", which identifies an inbound, also where inbounds share a listener.
 func (in *Inbound) Section() string { return in.Listener() + "/" + in.Name }
 
 // Dataplanes is the kind of [Dataplane].
 var Dataplanes = &resource.Kind[Dataplane]{
 	Info: resource.Info{
-		Name: "Dataplane", Plural: "dataplanes", ShortName: "dp", Scope: resource.Mesh, Sync: resource.ZoneToGlobal, Flat: true, MaxBytes: 256 << 10,
+		Name: "Dataplane", Plural: "dataplanes", ShortName: "dp", Scope: resource.Mesh, Sync: resource.ZoneToGlobal,
+		Flat: true, MaxBytes: 256 << 10,
 		Replaced: map[string]string{
-			"networking.gateway":                                  "has no meaning here; use networking.zoneIngress, or an Envoy Gateway in front of the mesh",
-			"networking.listeners":                                "has no meaning here; use networking.zoneIngress and networking.zoneEgress",
-			"networking.advertisedAddress":                        "has no meaning here; use networking.zoneIngress.advertisedAddress",
-			"networking.transparentProxying.directAccessServices": "is not served by this release; list the destination in reachableBackends",
+			"networking.gateway": "has no meaning here; use networking.zoneIngress, " +
+				"or an Envoy Gateway in front of the mesh",
+			"networking.listeners": "has no meaning here; use networking.zoneIngress " +
+				"and networking.zoneEgress",
+			"networking.advertisedAddress": "has no meaning here; use " +
+				"networking.zoneIngress.advertisedAddress",
+			"networking.transparentProxying.directAccessServices": "is not served by this release; list the " +
+				"destination in reachableBackends",
 			"probes":  "has no meaning here; use serviceProbe of the inbound",
 			"metrics": "has no meaning here; use a MeshMetric",
 		},
@@ -249,8 +259,8 @@ var Dataplanes = &resource.Kind[Dataplane]{
 	Validate: validateDataplane,
 }
 
-// defaultDataplane leaves out the label that names the type of the proxy: its sections tell it. Health has one
-// spelling, and without a value it means that the inbound is not ready.
+// defaultDataplane removes the label with the type of the proxy, which its sections state. It normalises Health to one
+// spelling; Health without a value means not ready.
 func defaultDataplane(o *resource.Object[Dataplane]) {
 	delete(o.Labels, ProxyTypeLabel)
 	for i := range o.Spec.Networking.Inbound {
@@ -264,26 +274,24 @@ func defaultDataplane(o *resource.Object[Dataplane]) {
 	}
 }
 
-// DataplaneListenerStatus is what a proxy serves, stored by the instance that holds its session whenever it
-// changes. It has a row of its own, so that it wakes only those who derive endpoints.
+// DataplaneListenerStatus is the listener status of a proxy. The replica that holds the agent's session stores it
+// whenever it changes. It is a row of its own, so that a change affects only the derived values that read endpoints.
 type DataplaneListenerStatus struct {
-	// Run is the agent's run that reported; a new run begins as serving nothing. Empty for a proxy
-	// without an agent.
+	// Run is the id of the agent's process that reported. A new process begins without ready listeners. Empty for a
+	// proxy without an agent.
 	Run string `json:"run,omitempty"`
-	// Inbounds are ready. One that is no longer in the Dataplane drains: its listener
-	// stays until every client has let go of it, and then it leaves this list.
+	// Inbounds are the ready inbounds. An inbound that is no longer in the Dataplane drains: its listener stays until
+	// no client uses it, and is then removed from this list.
 	Inbounds []ServedInbound `json:"inbounds,omitempty"`
-	// Ingresses are the zone ingress's listeners that are served. One that is no longer in the Dataplane is
-	// draining.
+	// Ingresses are the ready listeners of the zone ingress. A listener that is no longer in the Dataplane drains.
 	Ingresses []ZoneIngressSection `json:"ingresses,omitempty"`
-	// Egresses are the zone egress's listeners that are served. One that is no longer in the Dataplane is being
-	// draining.
+	// Egresses are the ready listeners of the zone egress. A listener that is no longer in the Dataplane drains.
 	Egresses []ServedEgress `json:"egresses,omitempty"`
-	// Registered says that the agent wrote the Dataplane, which goes when the agent has gone for good.
+	// Registered states that the agent wrote the Dataplane, which is deleted when its lease expires.
 	Registered bool `json:"registered,omitempty"`
 	// Token is the ID of the token that registered it.
 	Token string `json:"token,omitempty"`
-	// Draining says that the proxy is going away; none of its inbounds is an endpoint.
+	// Draining states that the proxy drains before it stops: none of its inbounds is an endpoint.
 	Draining bool `json:"draining,omitempty"`
 }
 
@@ -292,12 +300,12 @@ type ServedInbound struct {
 	Inbound
 	// Serial is the serial number of the certificate that the port presented; empty for a plaintext inbound.
 	Serial string `json:"serial,omitempty"`
-	// SpiffeIDs are the SPIFFE IDs in it; none where the agent does not tell.
+	// SpiffeIDs are the SPIFFE IDs in that certificate, or none where the agent does not report them.
 	SpiffeIDs []string `json:"spiffeIDs,omitempty"`
-	// AlsoPlaintext is since when it takes mutual TLS beside connections without, which was all that it took
-	// before: until every client has heard of that. Zero: it takes one of the two.
+	// AlsoPlaintext is the time since which the inbound accepts mutual TLS beside plaintext, until every client uses
+	// mutual TLS. Zero: it accepts only one of the two.
 	AlsoPlaintext Time `json:"alsoPlaintext,omitzero"`
-	// Unhealthy says that the application behind it fails its probe.
+	// Unhealthy states that the application fails its probe.
 	Unhealthy bool `json:"unhealthy,omitempty"`
 }
 
@@ -310,15 +318,19 @@ type ServedEgress struct {
 
 // DataplaneListenerStatuses is the kind of [DataplaneListenerStatus].
 var DataplaneListenerStatuses = &resource.Kind[DataplaneListenerStatus]{
-	Info: resource.Info{Name: "DataplaneListenerStatus", Plural: "dataplane-listener-statuses", Scope: resource.Mesh, ReadOnly: true, Hidden: true},
+	Info: resource.Info{Name: "DataplaneListenerStatus", Plural: "dataplane-listener-statuses", Scope: resource.Mesh,
+		ReadOnly: true, Hidden: true},
 }
 
 // DataplaneInsight is the connection status of a proxy.
 type DataplaneInsight struct {
-	Subscriptions  []Subscription `json:"subscriptions,omitempty" schema:"maxItems=64"`                // the proxy's connections, the latest last
-	ReadyListeners []string       `json:"readyListeners,omitempty" schema:"maxItems=512 maxLength=64"` // the listeners that serve, such as 10.0.0.1:8080
-	NACKs          []NACK         `json:"nacks,omitempty" schema:"maxItems=1024"`                      // the resources that its Envoy rejected (NACKs)
-	Certificate    *Certificate   `json:"certificate,omitempty"`                                       // the last issued certificate
+	// the proxy's connections, the latest last
+	Subscriptions []Subscription `json:"subscriptions,omitempty" schema:"maxItems=64"`
+	// the listeners that serve, such as 10.0.0.1:8080
+	ReadyListeners []string `json:"readyListeners,omitempty" schema:"maxItems=512 maxLength=64"`
+	// the resources that its Envoy rejected (NACKs)
+	NACKs       []NACK       `json:"nacks,omitempty" schema:"maxItems=1024"`
+	Certificate *Certificate `json:"certificate,omitempty"` // the last issued certificate
 	// MTLS is the same certificate in the shape that clients of Kuma read. It is computed on reading, and not stored.
 	MTLS *ProxyMTLS `json:"mTLS,omitempty"`
 	// NotAdmitted is the reason why the mesh does not admit the proxy, computed on reading; absent where the mesh
@@ -337,7 +349,8 @@ type Subscription struct {
 	ID                     string `json:"id" schema:"maxLength=253"`                     // the id of the connection
 	ControlPlaneInstanceID string `json:"controlPlaneInstanceId" schema:"maxLength=253"` // the id of the replica
 	ConnectTime            Time   `json:"connectTime"`                                   // the start of the connection
-	DisconnectTime         *Time  `json:"disconnectTime,omitempty"`                      // the end of the connection; absent while it is open
+	// the end of the connection; absent while it is open
+	DisconnectTime *Time `json:"disconnectTime,omitempty"`
 	// Version is the versions of the proxy's programs.
 	Version *ProxyVersion `json:"version,omitempty"`
 	// Status is the counts of responses on this connection. The replica that holds the connection computes it on
@@ -352,7 +365,7 @@ type ProxyVersion struct {
 	Agent *ProgramVersion `json:"kumaDp,omitempty"`
 }
 
-// Text is the version of Envoy; empty where it is not known.
+// Text returns the version of Envoy, or an empty string.
 func (v *ProxyVersion) Text() string {
 	if v == nil {
 		return ""
@@ -365,7 +378,7 @@ type ProgramVersion struct {
 	Version string `json:"version" schema:"maxLength=253"` // such as 1.40.0
 }
 
-// VersionOfEnvoy is the version of a proxy with such an Envoy; nil where it states none.
+// VersionOfEnvoy returns the version of a proxy without weft-dp, or nil for an empty version.
 func VersionOfEnvoy(version string) *ProxyVersion {
 	if version == "" {
 		return nil
@@ -373,7 +386,7 @@ func VersionOfEnvoy(version string) *ProxyVersion {
 	return &ProxyVersion{Envoy: ProgramVersion{version}}
 }
 
-// VersionOfAgent is the version of a proxy with such an Envoy and such a weft-dp beside it. An empty one is not known.
+// VersionOfAgent returns the version of a proxy with weft-dp. Empty versions are unknown.
 func VersionOfAgent(envoy, agent string) *ProxyVersion {
 	if agent == "" {
 		return VersionOfEnvoy(envoy)
@@ -396,10 +409,12 @@ type ResponseCounts struct {
 
 // ProxyMTLS is the certificate of a proxy in the shape that clients of Kuma read.
 type ProxyMTLS struct {
-	CertificateExpirationTime   Time     `json:"certificateExpirationTime"`                           // the expiry
-	LastCertificateRegeneration Time     `json:"lastCertificateRegeneration"`                         // the start of the validity
-	IssuedBackend               string   `json:"issuedBackend" schema:"maxLength=253"`                // the MeshIdentity, or the backend of the mesh's mtls
-	SupportedBackends           []string `json:"supportedBackends" schema:"maxItems=1 maxLength=253"` // the same as issuedBackend
+	CertificateExpirationTime Time `json:"certificateExpirationTime"` // the expiry
+	// the start of the validity
+	LastCertificateRegeneration Time `json:"lastCertificateRegeneration"`
+	// the MeshIdentity, or the backend of the mesh's mtls
+	IssuedBackend     string   `json:"issuedBackend" schema:"maxLength=253"`
+	SupportedBackends []string `json:"supportedBackends" schema:"maxItems=1 maxLength=253"` // the same as issuedBackend
 }
 
 // NACK is a resource that Envoy rejected, with Envoy's error.
@@ -419,33 +434,36 @@ type Cause struct {
 	Name string `json:"name" schema:"maxLength=253"` // of the resource
 }
 
-// Connected says whether a subscription is open.
+// Connected reports whether a subscription is open.
 func (i *DataplaneInsight) Connected() bool {
 	return slices.ContainsFunc(i.Subscriptions, func(s Subscription) bool { return s.DisconnectTime == nil })
 }
 
 // Certificate is the last workload certificate of a proxy.
 type Certificate struct {
-	SpiffeID   string   `json:"spiffeID" schema:"maxLength=2048"`                       // the SPIFFE ID, the first where there are several
-	Further    []string `json:"further,omitempty" schema:"maxItems=512 maxLength=2048"` // the other SPIFFE IDs, sorted
-	Serial     string   `json:"serial" schema:"maxLength=64"`                           // the serial number
-	Issuer     string   `json:"issuer" schema:"maxLength=253"`                          // the MeshIdentity, or the backend of the mesh's mtls
-	NotBefore  Time     `json:"notBefore"`                                              // the start of the validity
-	Expiration Time     `json:"expiration"`                                             // the expiry
+	// the SPIFFE ID, the first where there are several
+	SpiffeID string   `json:"spiffeID" schema:"maxLength=2048"`
+	Further  []string `json:"further,omitempty" schema:"maxItems=512 maxLength=2048"` // the other SPIFFE IDs, sorted
+	Serial   string   `json:"serial" schema:"maxLength=64"`                           // the serial number
+	// the MeshIdentity, or the backend of the mesh's mtls
+	Issuer     string `json:"issuer" schema:"maxLength=253"`
+	NotBefore  Time   `json:"notBefore"`  // the start of the validity
+	Expiration Time   `json:"expiration"` // the expiry
 }
 
 // DataplaneInsights is the kind of [DataplaneInsight].
 var DataplaneInsights = &resource.Kind[DataplaneInsight]{
-	Info: resource.Info{Name: "DataplaneInsight", Plural: "dataplane-insights", Aliases: []string{"dataplaneinsights"}, Scope: resource.Mesh, Sync: resource.ZoneToGlobal, Flat: true, ReadOnly: true},
+	Info: resource.Info{Name: "DataplaneInsight", Plural: "dataplane-insights", Aliases: []string{"dataplaneinsights"},
+		Scope: resource.Mesh, Sync: resource.ZoneToGlobal, Flat: true, ReadOnly: true},
 }
 
-// Changing says whether any inbound takes connections with mutual TLS and without.
+// Changing reports whether an inbound accepts both mutual TLS and plaintext.
 func (s *DataplaneListenerStatus) Changing() bool {
 	return slices.ContainsFunc(s.Inbounds, func(in ServedInbound) bool { return !in.AlsoPlaintext.IsZero() })
 }
 
-// Remove takes listeners, by "address:port", and inbounds by their [Inbound.Section], out of what is served. It answers
-// whether any was there.
+// Remove removes listeners, by "address:port", and inbounds, by their [Inbound.Section]. It reports whether it removed
+// any.
 func (s *DataplaneListenerStatus) Remove(gone []string) bool {
 	before := len(s.Inbounds) + len(s.Ingresses) + len(s.Egresses)
 	s.Inbounds = slices.DeleteFunc(slices.Clone(s.Inbounds), func(in ServedInbound) bool {

@@ -10,11 +10,11 @@ import (
 	"weft/resource"
 )
 
-// maxServices is how many values of kuma.io/service the inbounds of one Dataplane have at most: each may be a
-// MeshService of its own.
+// maxServices is the maximum number of values of kuma.io/service in the inbounds of one Dataplane. Each value may
+// generate a MeshService.
 const maxServices = 32
 
-// services bounds the services that the inbounds ask for.
+// services limits the number of services of the inbounds.
 func (c *checks) services(at string, n *Networking) {
 	values := map[string]bool{}
 	for _, in := range n.Inbound {
@@ -23,7 +23,8 @@ func (c *checks) services(at string, n *Networking) {
 		}
 	}
 	if len(values) > maxServices {
-		c.add(at, "has %d values of the tag %s, want %d at most; write MeshServices that select other tags", len(values), ServiceTag, maxServices)
+		c.add(at, "has %d values of the tag %s, want %d at most; write MeshServices that select other tags",
+			len(values), ServiceTag, maxServices)
 	}
 }
 
@@ -78,19 +79,22 @@ func (c *checks) inbound(at string, n *Networking, in Inbound) {
 	c.forwarding(at, n, in)
 }
 
-// forwarding rejects an inbound that has nowhere to listen, and one that would call itself.
+// forwarding rejects an inbound without a listener address, and an inbound that would forward to itself.
 func (c *checks) forwarding(at string, n *Networking, in Inbound) {
 	effective := n.Effective(in)
 	if effective.Address == "" {
 		c.add(at+".address", "is required where networking.address is absent")
 		return
 	}
-	if admin := n.Admin; admin != nil && admin.Port != 0 && admin.Port <= 65535 && effective.ServicePort == admin.Port && isLoopback(effective.ServiceAddress) {
-		c.add(at+".servicePort", "is networking.admin.port, at which the proxy's administration interface listens, which authenticates no caller; name the application's port")
+	if admin := n.Admin; admin != nil && admin.Port != 0 && admin.Port <= 65535 &&
+		effective.ServicePort == admin.Port && isLoopback(effective.ServiceAddress) {
+		c.add(at+".servicePort", "is networking.admin.port, at which the proxy's administration interface listens, "+
+			"which authenticates no caller; name the application's port")
 	}
 	itself := effective.ServiceAddress == effective.Address && effective.ServicePort == effective.Port
 	if n.TransparentProxying == nil && itself {
-		c.add(at+".servicePort", "the proxy would listen on %s and forward to it; let the application listen on another port or address and name it here or in serviceAddress", effective.Listener())
+		c.add(at+".servicePort", "the proxy would listen on %s and forward to it; let the application listen on "+
+			"another port or address and name it here or in serviceAddress", effective.Listener())
 	}
 }
 
@@ -99,7 +103,7 @@ func isLoopback(address string) bool {
 	return err == nil && ip.IsLoopback()
 }
 
-// state rejects contradictions; an Ignored inbound may say anything about its health.
+// state rejects contradictions. An Ignored inbound may have any health.
 func (c *checks) state(at string, in Inbound) {
 	c.optionalOneOf(at+".state", string(in.State), string(Ready), string(NotReady), string(Ignored))
 	h := in.Health
@@ -123,7 +127,7 @@ func (c *checks) state(at string, in Inbound) {
 	}
 }
 
-// probe rejects zeros too, which are no values and not the defaults either.
+// probe also rejects zeros, which are neither valid values nor the defaults.
 func (c *checks) probe(at string, p *ServiceProbe) {
 	c.probeTime(at+".interval", p.Interval, 100*time.Millisecond)
 	c.probeTime(at+".timeout", p.Timeout, 10*time.Millisecond)
@@ -157,7 +161,7 @@ const (
 	atZoneEgress  = "networking.zoneEgress"
 )
 
-// zoneSection is what the sections of zone proxies have in common.
+// zoneSection has the common fields of zone proxy sections.
 type zoneSection struct {
 	at, address string
 	port        uint32
@@ -182,7 +186,7 @@ func (c *checks) zoneSection(s zoneSection) {
 	}
 }
 
-// zoneProxyAddress checks where a zone proxy listens.
+// zoneProxyAddress checks the listener address of a zone proxy.
 func (c *checks) zoneProxyAddress(at, address string, port uint32) {
 	if address == "" {
 		c.add(at+".address", "is required: the IP address that its proxy listens on")
@@ -192,7 +196,7 @@ func (c *checks) zoneProxyAddress(at, address string, port uint32) {
 	c.port(at+".port", port)
 }
 
-// advertised checks where other zones dial a zone ingress.
+// advertised checks the address at which other zones dial a zone ingress.
 func (c *checks) advertised(at, address string, port uint32) {
 	if address == "" {
 		c.add(at+".advertisedAddress", "is required: the IP address or host name that other zones dial")
@@ -202,7 +206,7 @@ func (c *checks) advertised(at, address string, port uint32) {
 	c.port(at+".advertisedPort", port)
 }
 
-// hostAddress checks an IP address or a host name that resolves to one on another machine.
+// hostAddress checks an IP address, or a host name that resolves to an address of another machine.
 func (c *checks) hostAddress(field, address string) {
 	switch {
 	case !NeedsLookup(address):
@@ -213,8 +217,8 @@ func (c *checks) hostAddress(field, address string) {
 	}
 }
 
-// sections wants the names of inbounds and of zone proxy sections to differ. Inbounds without a name may share
-// a port; a zone proxy section without one is reached by its port alone, which no other section has then.
+// sections checks that the names of inbounds and zone proxy sections are distinct. Inbounds without a name may share a
+// port. A zone proxy section without a name is selected by its port, which no other section may have.
 func (c *checks) sections(n *Networking) {
 	first := map[string]string{}
 	differs := func(at, name string) {
@@ -247,8 +251,7 @@ func (c *checks) sections(n *Networking) {
 	}
 }
 
-// sharedListeners wants inbounds on one address and port to agree on what their one listener can be
-// only once.
+// sharedListeners checks that inbounds with the same address and port agree on the properties of their common listener.
 func (c *checks) sharedListeners(n *Networking) {
 	first := map[string]int{}
 	for i, in := range n.Inbound {
@@ -261,7 +264,9 @@ func (c *checks) sharedListeners(n *Networking) {
 		other := n.Effective(n.Inbound[j])
 		differs := func(field string, mine, theirs any) {
 			if mine != theirs {
-				c.add(fmt.Sprintf("networking.inbound[%d].%s", i, field), "is %v, and %v in networking.inbound[%d], which shares the listener %s; they must agree", mine, theirs, j, in.Listener())
+				c.add(fmt.Sprintf("networking.inbound[%d].%s", i, field),
+					"is %v, and %v in networking.inbound[%d], which shares the listener %s; they must agree", mine,
+					theirs, j, in.Listener())
 			}
 		}
 		differs("protocol", in.Protocol, other.Protocol)
@@ -300,7 +305,7 @@ func (c *checks) backendRef(at string, ref BackendRef) {
 	c.optionalPort(at+".port", ref.Port)
 }
 
-// nameOrLabels wants exactly one of them.
+// nameOrLabels requires exactly one of both.
 func (c *checks) nameOrLabels(at, name string, labels map[string]string) {
 	switch {
 	case name != "" && len(labels) > 0:
@@ -314,8 +319,8 @@ func (c *checks) nameOrLabels(at, name string, labels map[string]string) {
 	}
 }
 
-// boundAddresses wants whatever the proxy binds to differ: outbounds, inbounds that are not reached by
-// redirection, the sections of zone proxies, and Envoy's administration interface.
+// boundAddresses checks that the proxy binds no address twice: outbounds, inbounds without redirection, zone proxy
+// sections, and Envoy's administration interface.
 func (c *checks) boundAddresses(n *Networking) {
 	taken := map[string]string{}
 	bind := func(at, address string, port uint32) {
@@ -360,7 +365,8 @@ func (c *checks) transparentProxying(at string, n *Networking) {
 	c.optionalOneOf(at+".ipFamilyMode", t.IPFamilyMode, "DualStack", "IPv4", "IPv6")
 	for i, service := range t.ReachableServices {
 		if !tagValue.MatchString(service) {
-			c.add(fmt.Sprintf("%s.reachableServices[%d]", at, i), "%s is not a value of the tag %s", quote(service), ServiceTag)
+			c.add(fmt.Sprintf("%s.reachableServices[%d]", at, i), "%s is not a value of the tag %s", quote(service),
+				ServiceTag)
 		}
 	}
 	if t.ReachableBackends == nil {

@@ -7,12 +7,10 @@ import (
 	"weft/resource"
 )
 
-// MTLSIdentity stands where else the name of a MeshIdentity does, for the mtls of the mesh. No MeshIdentity has
-// this name.
+// MTLSIdentity takes the place of a MeshIdentity's name for the mtls of a mesh. No MeshIdentity has this name.
 const MTLSIdentity = "mesh.mtls"
 
-// IdentitySource says in words what gives proxies of a mesh their identities: a MeshIdentity, by its name, or
-// [MTLSIdentity].
+// IdentitySource returns a description of the source of identities: a MeshIdentity, by its name, or [MTLSIdentity].
 func IdentitySource(mesh, meshIdentity string) string {
 	if meshIdentity == MTLSIdentity {
 		return "the mtls of " + Meshes.Key("", mesh).String()
@@ -20,45 +18,46 @@ func IdentitySource(mesh, meshIdentity string) string {
 	return MeshIdentities.Key(mesh, meshIdentity).String()
 }
 
-// DataplaneCertificates are the certificates that a proxy may present: it is stored before a certificate is
-// sent to the proxy, so that the row has every certificate that a client may see.
+// DataplaneCertificates are the certificates that a proxy may present. A certificate is stored here before the proxy
+// gets it, so the row has every certificate that a client may see.
 type DataplaneCertificates struct {
-	// Certificates are sorted by when they were last signed, the one in use last: one for each pair of names
-	// and a root.
+	// Certificates are sorted by the time of their last signature, so the one in use is last. Each set of SPIFFE IDs
+	// has one for each root.
 	Certificates []WorkloadCertificate `json:"certificates,omitempty"`
 	// Next are SPIFFE IDs of which the proxy has no certificate yet.
 	Next *NextIdentity `json:"next,omitempty"`
 }
 
-// NextIdentity has the SPIFFE IDs that are propagated to clients before a certificate of them is signed.
+// NextIdentity has SPIFFE IDs that are propagated to clients before a certificate with them is signed.
 type NextIdentity struct {
 	SpiffeIDs
 	MeshIdentity string `json:"meshIdentity"`
 	Since        Time   `json:"since"`
-	// Accepted says that everybody takes the proxy under these names.
+	// Accepted states that all clients accept the proxy with these SPIFFE IDs.
 	Accepted bool `json:"accepted,omitempty"`
 }
 
-// WorkloadCertificate is all certificates of the same names that lead to one root.
+// WorkloadCertificate stands for all certificates with the same SPIFFE IDs and root.
 type WorkloadCertificate struct {
 	SpiffeIDs
 	MeshIdentity string `json:"meshIdentity"`
-	// Rests are the facts of the Dataplane (see [Facts]) that the names rest on, by who vouched for them when the last
-	// one was signed.
+	// Rests are the facts of the Dataplane (see [Facts]) that the SPIFFE IDs rest on, by who vouched for them at the
+	// last signature.
 	Rests resource.Vouched `json:"rests,omitzero"`
 	// Root is the fingerprint of the root certificate that clients must trust.
 	Root string `json:"root"`
-	// Until is when the last of them expires.
+	// Until is the expiry of the last certificate.
 	Until Time `json:"until"`
 }
 
 // DataplaneCertificatesList is the kind of [DataplaneCertificates].
 var DataplaneCertificatesList = &resource.Kind[DataplaneCertificates]{
-	Info: resource.Info{Name: "DataplaneCertificates", Plural: "dataplane-certificates", Scope: resource.Mesh, ReadOnly: true, Hidden: true},
+	Info: resource.Info{Name: "DataplaneCertificates", Plural: "dataplane-certificates", Scope: resource.Mesh,
+		ReadOnly: true, Hidden: true},
 }
 
-// SpiffeIDs are the SPIFFE IDs under which the proxy is to be taken, sorted: those that it holds leaves of,
-// and the next ones.
+// SpiffeIDs returns the sorted SPIFFE IDs with which clients accept the proxy: those of its certificates, and the next
+// ones.
 func (l *DataplaneCertificates) SpiffeIDs() []string {
 	var names []string
 	for _, set := range l.sets() {
@@ -68,7 +67,7 @@ func (l *DataplaneCertificates) SpiffeIDs() []string {
 	return slices.Compact(names)
 }
 
-// sets are the SPIFFE IDs of each certificate, and the next ones.
+// sets returns the SPIFFE IDs of each certificate, and the next ones.
 func (l *DataplaneCertificates) sets() []SpiffeIDs {
 	var sets []SpiffeIDs
 	for _, certificate := range l.Certificates {
@@ -80,9 +79,9 @@ func (l *DataplaneCertificates) sets() []SpiffeIDs {
 	return sets
 }
 
-// Aliases are pairs of names of which a rule about one holds for the other, sorted: the proxy changes from the
-// one to the other. Leaves that share a name are the same workload's with services more or less, and a rule
-// about one service says nothing of another.
+// Aliases returns sorted pairs of SPIFFE IDs between which the proxy changes. A rule for one of a pair applies to the
+// other. Certificates with a common SPIFFE ID differ only by services, and a rule for one service does not apply to
+// another.
 func (l *DataplaneCertificates) Aliases() [][]string {
 	var pairs [][]string
 	sets := l.sets()
@@ -107,14 +106,14 @@ func crossed(left, right []string) [][]string {
 	return pairs
 }
 
-// MaySign reports whether a certificate of these SPIFFE IDs may be signed: the first one of all, one that has all names of
-// the one in use, or one of next names that are accepted.
+// MaySign reports whether a certificate with these SPIFFE IDs may be signed: the first certificate of the proxy, one
+// with all SPIFFE IDs of the one in use, or one with next SPIFFE IDs that clients accept.
 func (l *DataplaneCertificates) MaySign(names SpiffeIDs) bool {
 	used := l.InUse()
 	return used == nil || names.Cover(used.SpiffeIDs) || l.Next != nil && l.Next.Accepted && l.Next.Same(names)
 }
 
-// Announce notes names that the proxy is to have, and says whether they are new.
+// Announce records the next SPIFFE IDs of the proxy, and reports whether they are new.
 func (l *DataplaneCertificates) Announce(next NextIdentity) bool {
 	used := l.InUse()
 	if used == nil || next.Cover(used.SpiffeIDs) || l.Next != nil && l.Next.Same(next.SpiffeIDs) {
@@ -141,7 +140,7 @@ func (l *DataplaneCertificates) Add(certificate WorkloadCertificate) {
 	l.Certificates = append(kept, certificate)
 }
 
-// InUse is the last certificate that was signed; nil where there was none.
+// InUse returns the last signed certificate, or nil.
 func (l *DataplaneCertificates) InUse() *WorkloadCertificate {
 	if len(l.Certificates) == 0 {
 		return nil
@@ -149,7 +148,9 @@ func (l *DataplaneCertificates) InUse() *WorkloadCertificate {
 	return &l.Certificates[len(l.Certificates)-1]
 }
 
-// Valid reports whether any certificate is valid at a time.
+// Valid reports whether a certificate is valid at a time.
 func (l *DataplaneCertificates) Valid(at time.Time) bool {
-	return slices.ContainsFunc(l.Certificates, func(certificate WorkloadCertificate) bool { return certificate.Until.After(at) })
+	return slices.ContainsFunc(l.Certificates, func(certificate WorkloadCertificate) bool {
+		return certificate.Until.After(at)
+	})
 }

@@ -10,8 +10,8 @@ import (
 
 func namesOf(list string) kind.SpiffeIDs { return kind.SpiffeIDsOf(strings.Fields(list)...) }
 
-// Nobody meets a name that it was not told of: names may be added to those that a proxy presents, and only
-// what is accepted may leave one out.
+// No client sees a SPIFFE ID that it does not accept yet. SPIFFE IDs may be added to those that a proxy presents; one
+// is removed only in favor of accepted ones.
 func TestWhichNamesMayBeSigned(t *testing.T) {
 	for _, c := range []struct {
 		used, accepted, wanted string
@@ -36,18 +36,19 @@ func TestWhichNamesMayBeSigned(t *testing.T) {
 			row.Next = &kind.NextIdentity{SpiffeIDs: namesOf(c.accepted), Accepted: true}
 		}
 		if may := row.MaySign(namesOf(c.wanted)); may != c.may {
-			t.Errorf("with [%s] in use and [%s] accepted, [%s] may be signed: %v, want %v", c.used, c.accepted, c.wanted, may, c.may)
+			t.Errorf("with [%s] in use and [%s] accepted, [%s] may be signed: %v, want %v", c.used, c.accepted,
+				c.wanted, may, c.may)
 		}
 	}
 }
 
-// A rule about one service of a proxy says nothing of its others; a rule about a name that it changes holds
-// for the next one.
+// A rule for one service of a proxy does not apply to its other services. A rule for a SPIFFE ID that the proxy changes
+// applies to the next one.
 func TestNamesThatStandForEachOther(t *testing.T) {
 	for _, c := range []struct {
-		leaves []string
-		next   string
-		want   string
+		certificates []string
+		next         string
+		want         string
 	}{
 		{[]string{"a b"}, "", "[]"},
 		{[]string{"a", "a b"}, "", "[]"},
@@ -57,14 +58,15 @@ func TestNamesThatStandForEachOther(t *testing.T) {
 		{[]string{"x", "y"}, "z", "[[x y] [x z] [y z]]"},
 	} {
 		row := kind.DataplaneCertificates{}
-		for _, leaf := range c.leaves {
+		for _, leaf := range c.certificates {
 			row.Add(kind.WorkloadCertificate{SpiffeIDs: namesOf(leaf)})
 		}
 		if c.next != "" {
 			row.Next = &kind.NextIdentity{SpiffeIDs: namesOf(c.next)}
 		}
 		if got := fmt.Sprint(row.Aliases()); got != c.want {
-			t.Errorf("leaves of %q and [%s] next: %s stand for each other, want %s", c.leaves, c.next, got, c.want)
+			t.Errorf("leaves of %q and [%s] next: %s stand for each other, want %s", c.certificates, c.next, got,
+				c.want)
 		}
 	}
 }

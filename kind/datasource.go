@@ -9,9 +9,10 @@ import (
 
 // DataSource is the source of a secret value.
 type DataSource struct {
-	Type           string          `json:"type" schema:"required enum=Secret|InsecureInline"` // the type of the source
-	SecretRef      *SecretRef      `json:"secretRef,omitempty"`                               // the Secret, with the type Secret
-	InsecureInline *InsecureInline `json:"insecureInline,omitempty"`                          // the value, with the type InsecureInline
+	Type string `json:"type" schema:"required enum=Secret|InsecureInline"` // the type of the source
+	// the Secret, with the type Secret
+	SecretRef      *SecretRef      `json:"secretRef,omitempty"`
+	InsecureInline *InsecureInline `json:"insecureInline,omitempty"` // the value, with the type InsecureInline
 }
 
 // SecretRef references a Secret of the same mesh.
@@ -25,7 +26,7 @@ type InsecureInline struct {
 	Value string `json:"value" schema:"required maxLength=262144"` // the value
 }
 
-// Value is the value itself; empty where a Secret has it.
+// Value returns the inline value, or an empty string for a Secret.
 func (s *DataSource) Value() string {
 	if s == nil || s.InsecureInline == nil {
 		return ""
@@ -33,8 +34,8 @@ func (s *DataSource) Value() string {
 	return s.InsecureInline.Value
 }
 
-// useASecret is what is said of values that stand on the control plane's machine: which of them a writer of
-// resources may use is nothing that a resource can decide.
+// useASecret is the problem of values on the control plane's machine: a resource cannot decide whether its writer may
+// read them.
 const useASecret = "is not served by this release; use a Secret"
 
 func (c *checks) dataSource(at string, s *DataSource) {
@@ -60,20 +61,20 @@ func (c *checks) dataSource(at string, s *DataSource) {
 	}
 }
 
-// optionalDataSource takes nil for a source that was left out.
+// optionalDataSource accepts nil for an absent source.
 func (c *checks) optionalDataSource(at string, s *DataSource) {
 	if s != nil {
 		c.dataSource(at, s)
 	}
 }
 
-// certificates wants certificates in PEM and nothing else. It shows nothing of a value, since a private key may have
-// been pasted there.
+// certificates accepts only certificates in PEM. Its problem contains nothing of the value, which may be a private key
+// by mistake.
 func (c *checks) certificates(field, text string) bool {
 	return c.eachCertificate(field, text, func(int, *x509.Certificate) {})
 }
 
-// authorities wants the certificates to be of authorities.
+// authorities also requires that they are CA certificates.
 func (c *checks) authorities(field, text string) bool {
 	return c.eachCertificate(field, text, func(n int, cert *x509.Certificate) {
 		if !cert.IsCA {
@@ -107,7 +108,7 @@ func (c *checks) eachCertificate(field, text string, check func(n int, cert *x50
 	}
 }
 
-// privateKey wants one private key in PEM. It shows nothing of the value.
+// privateKey requires one private key in PEM. Its problem contains nothing of the value.
 func (c *checks) privateKey(field string, text []byte) bool {
 	block, rest := pem.Decode(text)
 	if block == nil || strings.TrimSpace(string(rest)) != "" {
@@ -125,7 +126,7 @@ func (c *checks) privateKey(field string, text []byte) bool {
 	return c.add(field, "is not a private key in PEM (PKCS #8, PKCS #1 or SEC 1, not encrypted)")
 }
 
-// pair wants a key to be that of a certificate. It shows nothing of either.
+// pair requires that a key belongs to a certificate. Its problem contains nothing of either.
 func (c *checks) pair(field string, cert, key []byte) bool {
 	if _, err := tls.X509KeyPair(cert, key); err != nil {
 		return c.add(field, "is not the key of the certificate")

@@ -8,9 +8,9 @@ import (
 	"weft/resource"
 )
 
-// Facts are what a Dataplane says of itself, one for each word that an identity or the role of a zone proxy may rest
-// on: its name, its labels, the values of kuma.io/service of its inbounds, and its zone proxy sections. They are sorted,
-// each once. Labels that the control plane sets are no facts: they are true by its word.
+// Facts returns the properties of a Dataplane that an identity or the role of a zone proxy may rest on: its name, its
+// labels, the values of kuma.io/service of its inbounds, and its zone proxy sections. They are sorted and unique.
+// Labels that the control plane sets are not included, since the control plane itself vouches for them.
 func Facts(o *resource.Object[Dataplane]) []string {
 	facts := append([]string{NameFact(o.Name)}, SectionFacts(&o.Spec.Networking)...)
 	for label, value := range o.Labels {
@@ -27,12 +27,12 @@ func Facts(o *resource.Object[Dataplane]) []string {
 	return slices.Compact(facts)
 }
 
-// setByControlPlane are the labels whose value admission decides.
+// setByControlPlane are the labels whose value admission sets.
 var setByControlPlane = map[string]bool{
 	resource.MeshLabel: true, DisplayName: true, OriginLabel: true, ZoneLabel: true, EnvLabel: true,
 }
 
-// Words that facts begin with.
+// Prefixes of facts.
 const (
 	nameWord    = "name "
 	labelWord   = "label "
@@ -41,10 +41,10 @@ const (
 	egressWord  = "zoneEgress "
 )
 
-// NameFact is the fact that a Dataplane has a name.
+// NameFact returns the fact of a Dataplane's name.
 func NameFact(name string) string { return nameWord + name }
 
-// LabelFact is the fact that a Dataplane has a label. The label kuma.io/display-name repeats the name.
+// LabelFact returns the fact of a label. The label kuma.io/display-name repeats the name.
 func LabelFact(label, value string) string {
 	if label == DisplayName {
 		return NameFact(value)
@@ -52,30 +52,32 @@ func LabelFact(label, value string) string {
 	return labelWord + label + "=" + value
 }
 
-// ServiceFact is the fact that an inbound has a value of kuma.io/service.
+// ServiceFact returns the fact of a value of kuma.io/service of an inbound.
 func ServiceFact(service string) string { return serviceWord + service }
 
-// SectionFacts are the facts that a Dataplane has its zone proxy sections, as they are.
+// SectionFacts returns the facts of a Dataplane's zone proxy sections.
 func SectionFacts(n *Networking) []string {
 	var facts []string
 	if z := n.ZoneEgress; z != nil {
 		facts = append(facts, strings.TrimSpace(fmt.Sprintf("%s%s %s", egressWord, z.Listener(), z.Name)))
 	}
 	if z := n.ZoneIngress; z != nil {
-		facts = append(facts, strings.TrimSpace(fmt.Sprintf("%s%s %s:%d %s", ingressWord, z.Listener(), z.AdvertisedAddress, z.AdvertisedPort, z.Name)))
+		facts = append(facts,
+			strings.TrimSpace(fmt.Sprintf("%s%s %s:%d %s", ingressWord, z.Listener(), z.AdvertisedAddress,
+				z.AdvertisedPort, z.Name)))
 	}
 	return facts
 }
 
-// Fact is one of [Facts], read.
+// Fact is one parsed fact of [Facts].
 type Fact struct {
-	// Name of the Dataplane, or Service of an inbound, or Label with its Value, or Role of a zone proxy. One is set.
+	// One of these is set: Name of the Dataplane, Service of an inbound, Label with its Value, or Role of a zone proxy.
 	Name, Service string
 	Label, Value  string
 	Role          string
 }
 
-// ReadFact reads a fact.
+// ReadFact parses a fact.
 func ReadFact(fact string) Fact {
 	if name, ok := strings.CutPrefix(fact, nameWord); ok {
 		return Fact{Name: name}
@@ -93,7 +95,7 @@ func ReadFact(fact string) Fact {
 	return Fact{Role: EgressRole}
 }
 
-// String says it in the words of the resource: `the label kuma.io/workload: web`.
+// String returns the fact in the resource's terms: `the label kuma.io/workload: web`.
 func (f Fact) String() string {
 	switch {
 	case f.Name != "":
@@ -108,15 +110,14 @@ func (f Fact) String() string {
 	return "networking.zoneEgress"
 }
 
-// Roles of a Dataplane: of one with inbounds or outbounds, and of its zone proxy sections.
+// Roles of a Dataplane: RoleDataplane with inbounds or outbounds, the others by its zone proxy sections.
 const (
 	DataplaneRole = "dataplane"
 	IngressRole   = string(IngressProxy)
 	EgressRole    = string(EgressProxy)
 )
 
-// Roles returns the roles that a Dataplane has, sorted. One without zone proxy sections is a dataplane, whatever else
-// it lacks.
+// Roles returns the sorted roles of a Dataplane. Without zone proxy sections it is a dataplane.
 func (n *Networking) Roles() []string {
 	var roles []string
 	sections := n.ZoneIngress != nil || n.ZoneEgress != nil
@@ -139,12 +140,13 @@ const (
 	MaxAgentBytes = 8 << 10
 )
 
-// anyFact stands in the record of agents for every fact, where there were more than the bounds allow.
+// anyFact in the record of agents stands for every fact, after their number exceeded the bounds.
 const anyFact = "*"
 
-// VouchOperator records what an operator vouches for by writing a Dataplane over what was stored, nil where there was
-// nothing: the facts that the write adds, and those that an operator vouched for before and that still hold. A fact that
-// an agent wrote without a voucher stays the agent's, even where the agent has removed it before this write.
+// VouchOperator records the facts that an operator vouches for by writing after over before, which is nil for a new
+// Dataplane. These are the facts that the write adds, and the facts that an operator vouched for before and that
+// remain. A fact that an agent wrote without a voucher stays the agent's, even where the agent removed it before this
+// write.
 func VouchOperator(before, after *resource.Object[Dataplane]) {
 	var had []string
 	var record resource.Vouched
@@ -153,20 +155,23 @@ func VouchOperator(before, after *resource.Object[Dataplane]) {
 	}
 	facts := Facts(after)
 	agents := func(fact string) bool {
-		return slices.Contains(had, fact) || slices.Contains(record.Agent, fact) || slices.Contains(record.Agent, anyFact)
+		return slices.Contains(had, fact) || slices.Contains(record.Agent, fact) ||
+			slices.Contains(record.Agent, anyFact)
 	}
 	after.Vouched = resource.Vouched{
 		Operator: slices.DeleteFunc(slices.Clone(facts), func(fact string) bool {
 			return agents(fact) && !slices.Contains(record.Operator, fact)
 		}),
-		Token: slices.DeleteFunc(slices.Clone(record.Token), func(fact string) bool { return !slices.Contains(facts, fact) }),
+		Token: slices.DeleteFunc(slices.Clone(record.Token), func(fact string) bool {
+			return !slices.Contains(facts, fact)
+		}),
 		Agent: record.Agent,
 	}
 }
 
-// VouchToken records what the token of an agent vouches for by registering a Dataplane over what was stored, nil where
-// there was nothing. A vouched fact that the Dataplane still has stays vouched for. The facts without a voucher are
-// recorded as the agent's. before may be after.
+// VouchToken records the facts that an agent's token vouches for by registering after over before, which is nil for a
+// new Dataplane. A remaining vouched fact stays vouched for. Facts without a voucher are recorded as the agent's.
+// before may be after.
 func VouchToken(before, after *resource.Object[Dataplane], claimed []string) {
 	var record resource.Vouched
 	if before != nil {

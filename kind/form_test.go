@@ -10,8 +10,8 @@ import (
 	"weft/resource"
 )
 
-// FuzzForms: whatever a user may write means the same after it was read, in either form, and the kind's
-// schema takes both.
+// FuzzForms: every valid document has the same meaning after it was read and written in either form, and the kind's
+// schema accepts both.
 func FuzzForms(f *testing.F) {
 	files, err := filepath.Glob("../examples/kinds/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -31,8 +31,9 @@ func FuzzForms(f *testing.F) {
 		}
 		d := kind.ByName(o.Key().Kind)
 		inMesh := d.Describe().Scope == resource.Mesh
-		if len(d.Prepare(o)) > 0 || inMesh != (o.Key().Mesh != "") || inMesh && kind.MeshNameProblem(o.Key().Mesh) != "" {
-			return // which mesh is asked where a resource is written
+		if len(d.Prepare(o)) > 0 || inMesh != (o.Key().Mesh != "") || inMesh &&
+			kind.MeshNameProblem(o.Key().Mesh) != "" {
+			return // the mesh is resolved when the resource is written
 		}
 		for _, form := range []resource.Form{resource.Universal, resource.Kubernetes} {
 			same(t, o, d, form)
@@ -40,7 +41,7 @@ func FuzzForms(f *testing.F) {
 	})
 }
 
-// same writes a resource in a form, reads it, and wants what is stored of it to be the same.
+// same writes a resource in a form, reads it, and requires the same stored form.
 func same(t *testing.T, o resource.Any, d resource.Descriptor, form resource.Form) {
 	t.Helper()
 	written, err := resource.MarshalJSON(o, nil, d, form)
@@ -53,7 +54,7 @@ func same(t *testing.T, o resource.Any, d resource.Descriptor, form resource.For
 		t.Fatalf("%s\n%v", written, err)
 	}
 	if problems := d.Prepare(again); len(problems) > 0 {
-		t.Fatalf("%s\nis refused: %v", written, problems)
+		t.Fatalf("%s\nis rejected: %v", written, problems)
 	}
 	if before, after := stored(t, o), stored(t, again); again.Key() != o.Key() || !bytes.Equal(before, after) {
 		t.Errorf("%s became %s\n%s", o.Key(), again.Key(), written)

@@ -28,7 +28,8 @@ type HostnameSelector struct {
 // HostnameGenerators is the kind of [HostnameGenerator].
 var HostnameGenerators = &resource.Kind[HostnameGenerator]{
 	Info: resource.Info{
-		Name: "HostnameGenerator", Plural: "hostnamegenerators", ShortName: "hg", Scope: resource.Global, Sync: resource.GlobalToZones | resource.ZoneToGlobal,
+		Name: "HostnameGenerator", Plural: "hostnamegenerators", ShortName: "hg", Scope: resource.Global,
+		Sync: resource.GlobalToZones | resource.ZoneToGlobal,
 		Replaced: map[string]string{
 			"extension": "has no meaning here; use `template`",
 		},
@@ -44,7 +45,9 @@ func validateHostnameGenerator(o *resource.Object[HostnameGenerator]) resource.P
 		return c.problems
 	}
 	if sample, ok := c.template("spec.template", o.Spec.Template, HostnameActions, ""); ok && !IsHostname(sample) {
-		c.add("spec.template", "%s does not render to a host name: want lower case letters, digits and '-', in parts between dots", quote(o.Spec.Template))
+		c.add("spec.template",
+			"%s does not render to a host name: want lower case letters, digits and '-', in parts between dots",
+			quote(o.Spec.Template))
 	}
 	return c.problems
 }
@@ -54,24 +57,26 @@ func (c *checks) hostnameSelector(at string, s HostnameSelector) {
 	for _, kind := range []struct {
 		field    string
 		selector *LabelSelector
-	}{{".meshService", s.MeshService}, {".meshMultiZoneService", s.MeshMultiZoneService}, {".meshExternalService", s.MeshExternalService}} {
+	}{{".meshService", s.MeshService}, {".meshMultiZoneService", s.MeshMultiZoneService},
+		{".meshExternalService", s.MeshExternalService}} {
 		if kind.selector != nil {
 			ways++
 			c.labels(at+kind.field+".matchLabels", kind.selector.MatchLabels)
 		}
 	}
 	if ways != 1 {
-		c.add(at, "has %d selections, want exactly one of meshService, meshMultiZoneService, meshExternalService; {matchLabels: {}} selects all", ways)
+		c.add(at, "has %d selections, want exactly one of meshService, meshMultiZoneService, meshExternalService; "+
+			"{matchLabels: {}} selects all", ways)
 	}
 }
 
-// IsHostname says whether a name is one of a host: labels of RFC 1123, in lower case, of 63 characters at
-// most, 253 in all (RFC 1035, section 2.3.4), the last not a number.
+// IsHostname reports whether a name is a host name: labels of RFC 1123 in lower case, 63 characters each and 253 in all
+// (RFC 1035, section 2.3.4), and the last one not a number.
 func IsHostname(name string) bool {
 	return len(name) <= maxName && subdomain.MatchString(name) && !longLabel(name) && !endsInANumber(name)
 }
 
-// endsInANumber says whether others would read the name as an IP address.
+// endsInANumber reports whether some parsers would read the name as an IP address.
 func endsInANumber(name string) bool {
 	return aNumber.MatchString(name[strings.LastIndexByte(name, '.')+1:])
 }

@@ -13,15 +13,15 @@ import (
 	"weft/resource"
 )
 
-// problems reads a resource and answers all that is wrong with it, a line each: "field: reason".
+// problems reads a resource and returns its problems, one per line: "field: reason".
 func problems(t *testing.T, doc string) []string {
 	t.Helper()
 	o, err := resource.Parse([]byte(doc), kind.ByName)
 	var found resource.Problems
 	if err == nil {
 		found = kind.ByName(o.Key().Kind).Prepare(o)
-	} else if refused := (*resource.Error)(nil); errors.As(err, &refused) {
-		found = refused.Problems
+	} else if rejected := (*resource.Error)(nil); errors.As(err, &rejected) {
+		found = rejected.Problems
 	}
 	if err != nil && len(found) == 0 {
 		t.Fatalf("%v in\n%s", err, doc)
@@ -36,7 +36,7 @@ func problems(t *testing.T, doc string) []string {
 	return lines
 }
 
-// described wants the schema of a kind to take what validation took.
+// described requires that the schema of a kind accepts what validation accepted.
 func described(t *testing.T, o resource.Any, doc string) {
 	t.Helper()
 	if err := schematest.Check(kind.ByName(o.Key().Kind), []byte(doc)); err != nil {
@@ -44,14 +44,14 @@ func described(t *testing.T, o resource.Any, doc string) {
 	}
 }
 
-// refusal is a document and how each of its problems begins.
-type refusal struct {
+// rejected is a document, and the beginning of each of its problems.
+type rejected struct {
 	name, doc string
 	want      []string
 }
 
-// refuses fills each document into a frame and compares the problems.
-func refuses(t *testing.T, frame string, tests []refusal) {
+// rejects inserts each document into a frame and compares the problems.
+func rejects(t *testing.T, frame string, tests []rejected) {
 	t.Helper()
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -83,7 +83,7 @@ func anyHasPrefix(lines []string, prefix string) bool {
 func accepts(t *testing.T, doc string) resource.Any {
 	t.Helper()
 	if got := problems(t, doc); len(got) > 0 {
-		t.Fatalf("refused:\n%s\nin\n%s", strings.Join(got, "\n"), doc)
+		t.Fatalf("rejected:\n%s\nin\n%s", strings.Join(got, "\n"), doc)
 	}
 	o, err := resource.Parse([]byte(doc), kind.ByName)
 	if err != nil {
@@ -119,7 +119,7 @@ func TestNames(t *testing.T) {
 	long := strings.Repeat("a", 254)
 	for _, test := range []struct {
 		name      string
-		mesh, any bool // whether a mesh, or anything else, may be called so
+		mesh, any bool // whether the name is valid for a mesh, or for any other resource
 	}{
 		{"a", true, true},
 		{"a-1", true, true},
@@ -151,7 +151,7 @@ func TestNames(t *testing.T) {
 }
 
 func TestLabels(t *testing.T) {
-	refuses(t, `{type: Mesh, name: m, labels: {%s}}`, []refusal{
+	rejects(t, `{type: Mesh, name: m, labels: {%s}}`, []rejected{
 		{"good", `a: b, kuma.io/workload: w-1.x_Y, empty: "", kuma.io/display-name: ` + strings.Repeat("a", 200), nil},
 		{"a name", `"a b": c`, []string{"labels[a b]: is not a label's name"}},
 		{"a prefix", `"A/b": c`, []string{"labels[A/b]: is not a label's name"}},
@@ -164,10 +164,11 @@ func TestLabels(t *testing.T) {
 
 func TestSecret(t *testing.T) {
 	accepts(t, `{type: Secret, mesh: m, name: s, data: c2VjcmV0}`)
-	refuses(t, `{type: Secret, mesh: m, name: s, %s}`, []refusal{
+	rejects(t, `{type: Secret, mesh: m, name: s, %s}`, []rejected{
 		{"no data", `data: ""`, []string{"data: is required"}},
 		{"no base64", `data: "not base64"`, []string{"data: is not base64, from its character 4 on"}},
-		{"too much", `data: "` + strings.Repeat("AAAA", 1<<19) + `"`, []string{"data: has 2097152 characters, want 1441802 at most"}},
+		{"too much", `data: "` + strings.Repeat("AAAA", 1<<19) + `"`,
+			[]string{"data: has 2097152 characters, want 1441802 at most"}},
 	})
 }
 
@@ -177,7 +178,7 @@ func TestZone(t *testing.T) {
 		t.Error("a zone is not enabled by default")
 	}
 	accepts(t, `{type: Zone, name: east, enabled: false}`)
-	refuses(t, `{type: Zone, %s}`, []refusal{
+	rejects(t, `{type: Zone, %s}`, []rejected{
 		{"a name with a dot", `name: a.b`, []string{`name: "a.b" is not a name of a mesh or zone`}},
 		{"a value", `name: east, enabled: "no"`, []string{"enabled: is a string, want true or false"}},
 		{"a field", `name: east, ingress: {}`, []string{"ingress: is not a known field"}},
@@ -185,69 +186,99 @@ func TestZone(t *testing.T) {
 }
 
 func TestZoneIngress(t *testing.T) {
-	accepts(t, `{type: ZoneIngress, name: zi, zone: east, networking: {address: 10.0.0.1, port: 10001, advertisedAddress: 192.168.1.100, advertisedPort: 30001, admin: {port: 9901}}}`)
+	accepts(t, `{type: ZoneIngress, name: zi, zone: east, networking: {address: 10.0.0.1, port: 10001, `+
+		`advertisedAddress: 192.168.1.100, advertisedPort: 30001, admin: {port: 9901}}}`)
 	accepts(t, `{type: ZoneIngress, name: zi, networking: {address: 10.0.0.1, port: 10001}}`)
-	refuses(t, `{type: ZoneIngress, name: zi, %s}`, []refusal{
-		{"nothing", `networking: {}`, []string{"networking.address: is required", "networking.port: is 0, want a port"}},
-		{"half of where it is dialled", `networking: {address: 10.0.0.1, port: 1, advertisedPort: 1}`, []string{"networking.advertisedAddress: is required"}},
-		{"the other half", `networking: {address: 10.0.0.1, port: 1, advertisedAddress: 10.0.0.2}`, []string{"networking.advertisedPort: is 0, want a port"}},
-		{"addresses of nobody", `networking: {address: "::", port: 1, advertisedAddress: a_local, advertisedPort: 1}`, []string{
-			"networking.address: :: means every address", `networking.advertisedAddress: "a_local" is neither an IP address nor a host name`}},
-		{"a zone", `zone: a.b, networking: {address: 10.0.0.1, port: 1}`, []string{`zone: "a.b" is not a name of a mesh or zone`}},
-		{"Envoy's own port", `networking: {address: 127.0.0.1, port: 9901, admin: {port: 9901}}`, []string{"networking.admin.port: 127.0.0.1:9901 is taken"}},
+	rejects(t, `{type: ZoneIngress, name: zi, %s}`, []rejected{
+		{"nothing", `networking: {}`,
+			[]string{"networking.address: is required", "networking.port: is 0, want a port"}},
+		{"half of where it is dialed", `networking: {address: 10.0.0.1, port: 1, advertisedPort: 1}`,
+			[]string{"networking.advertisedAddress: is required"}},
+		{"the other half", `networking: {address: 10.0.0.1, port: 1, advertisedAddress: 10.0.0.2}`,
+			[]string{"networking.advertisedPort: is 0, want a port"}},
+		{"unspecified addresses", `networking: {address: "::", port: 1, advertisedAddress: a_local, advertisedPort: 1}`,
+			[]string{
+				"networking.address: :: means every address",
+				`networking.advertisedAddress: "a_local" is neither an IP address nor a host name`}},
+		{"a zone", `zone: a.b, networking: {address: 10.0.0.1, port: 1}`,
+			[]string{`zone: "a.b" is not a name of a mesh or zone`}},
+		{"Envoy's own port", `networking: {address: 127.0.0.1, port: 9901, admin: {port: 9901}}`,
+			[]string{"networking.admin.port: 127.0.0.1:9901 is taken"}},
 	})
 }
 
 func TestZoneEgress(t *testing.T) {
-	accepts(t, `{type: ZoneEgress, name: ze, zone: east, networking: {address: 10.0.0.2, port: 10002, admin: {port: 9901}}}`)
-	refuses(t, `{type: ZoneEgress, name: ze, %s}`, []refusal{
-		{"nothing", `networking: {}`, []string{"networking.address: is required", "networking.port: is 0, want a port"}},
-		{"addresses of nobody", `networking: {address: 0.0.0.0, port: 1}`, []string{"networking.address: 0.0.0.0 means every address"}},
-		{"a host name", `networking: {address: a.local, port: 1}`, []string{`networking.address: "a.local" is not an IP address`}},
-		{"a zone", `zone: a.b, networking: {address: 10.0.0.1, port: 1}`, []string{`zone: "a.b" is not a name of a mesh or zone`}},
-		{"Envoy's own port", `networking: {address: 127.0.0.1, port: 9901, admin: {port: 9901}}`, []string{"networking.admin.port: 127.0.0.1:9901 is taken"}},
-		{"an address for other zones", `networking: {address: 10.0.0.1, port: 1, advertisedAddress: 10.0.0.2}`, []string{"networking.advertisedAddress: is not a known field"}},
+	accepts(t,
+		`{type: ZoneEgress, name: ze, zone: east, networking: {address: 10.0.0.2, port: 10002, admin: {port: 9901}}}`)
+	rejects(t, `{type: ZoneEgress, name: ze, %s}`, []rejected{
+		{"nothing", `networking: {}`,
+			[]string{"networking.address: is required", "networking.port: is 0, want a port"}},
+		{"unspecified addresses", `networking: {address: 0.0.0.0, port: 1}`,
+			[]string{"networking.address: 0.0.0.0 means every address"}},
+		{"a host name", `networking: {address: a.local, port: 1}`,
+			[]string{`networking.address: "a.local" is not an IP address`}},
+		{"a zone", `zone: a.b, networking: {address: 10.0.0.1, port: 1}`,
+			[]string{`zone: "a.b" is not a name of a mesh or zone`}},
+		{"Envoy's own port", `networking: {address: 127.0.0.1, port: 9901, admin: {port: 9901}}`,
+			[]string{"networking.admin.port: 127.0.0.1:9901 is taken"}},
+		{"an address for other zones", `networking: {address: 10.0.0.1, port: 1, advertisedAddress: 10.0.0.2}`,
+			[]string{"networking.advertisedAddress: is not a known field"}},
 	})
 }
 
 func TestMeshMultiZoneService(t *testing.T) {
-	accepts(t, `{type: MeshMultiZoneService, mesh: m, name: web, spec: {selector: {meshService: {matchLabels: {kuma.io/display-name: web}}}, ports: [{port: 80, targetPort: 8080, name: http, appProtocol: http}]}}`)
-	accepts(t, `{type: MeshMultiZoneService, mesh: m, name: all, spec: {selector: {meshService: {}}, ports: [{port: 80}]}}`)
-	refuses(t, `{type: MeshMultiZoneService, mesh: m, name: web, spec: %s}`, []refusal{
-		{"nothing", `{}`, []string{"spec.selector.meshService: is required: the labels", "spec.ports: is required: at least one port"}},
-		{"labels", `{selector: {meshService: {matchLabels: {a: "b c"}}}, ports: [{port: 80}]}`, []string{"spec.selector.meshService.matchLabels[a]: "}},
-		{"ports", `{selector: {meshService: {}}, ports: [{port: 80, name: a}, {port: 80, appProtocol: udp}, {port: 81, name: a}]}`, []string{
-			"spec.ports[1].port: 80 is the port of spec.ports[0] too", `spec.ports[1].appProtocol: is "udp"`, `spec.ports[2].name: "a" is the name of spec.ports[0] too`}},
+	accepts(t, `{type: MeshMultiZoneService, mesh: m, name: web, spec: {selector: {meshService: {matchLabels: `+
+		`{kuma.io/display-name: web}}}, ports: [{port: 80, targetPort: 8080, name: http, appProtocol: http}]}}`)
+	accepts(t,
+		`{type: MeshMultiZoneService, mesh: m, name: all, spec: {selector: {meshService: {}}, ports: [{port: 80}]}}`)
+	rejects(t, `{type: MeshMultiZoneService, mesh: m, name: web, spec: %s}`, []rejected{
+		{"nothing", `{}`, []string{"spec.selector.meshService: is required: the labels",
+			"spec.ports: is required: at least one port"}},
+		{"labels", `{selector: {meshService: {matchLabels: {a: "b c"}}}, ports: [{port: 80}]}`,
+			[]string{"spec.selector.meshService.matchLabels[a]: "}},
+		{"ports", `{selector: {meshService: {}}, ports: [{port: 80, name: a}, {port: 80, appProtocol: udp}, {port: ` +
+			`81, name: a}]}`, []string{
+			"spec.ports[1].port: 80 is the port of spec.ports[0] too", `spec.ports[1].appProtocol: is "udp"`,
+			`spec.ports[2].name: "a" is the name of spec.ports[0] too`}},
 	})
 }
 
-// named are ingresses with a host name each.
+// named returns n ingresses with a host name each.
 func named(n int) (ingresses []kind.ZoneProxyAddress) {
 	for i := range n {
-		ingresses = append(ingresses, kind.ZoneProxyAddress{Name: fmt.Sprintf("i%d", i), Address: fmt.Sprintf("lb%d.example", i), Port: 1})
+		ingresses = append(ingresses,
+			kind.ZoneProxyAddress{Name: fmt.Sprintf("i%d", i), Address: fmt.Sprintf("lb%d.example", i), Port: 1})
 	}
 	return ingresses
 }
 
-// TestMeshZoneAddress: other zones dial what stands there, whoever sent it.
+// TestMeshZoneAddress: other zones dial the address in the row, whichever zone sent it.
 func TestMeshZoneAddress(t *testing.T) {
 	for name, test := range map[string]struct {
 		ingresses []kind.ZoneProxyAddress
 		problems  []string
 	}{
-		"two": {[]kind.ZoneProxyAddress{{Name: "a", Address: "10.0.0.1", Port: 1}, {Name: "a", Address: "10.0.0.1", Port: 1, Legacy: true}}, nil},
-		"an address of nobody": {[]kind.ZoneProxyAddress{{Name: "a", Address: "0.0.0.0", Port: 1}, {Name: "b", Address: "0x7f.1", Port: 0}, {Name: "c", Address: "localhost", Port: 1}}, []string{
-			"spec.ingresses[0].address: 0.0.0.0 means every address; name one", `spec.ingresses[1].address: "0x7f.1" is neither an IP address nor a host name: want lower case letters, digits and '-', in parts between dots, the last not a number`,
+		"two": {[]kind.ZoneProxyAddress{{Name: "a", Address: "10.0.0.1", Port: 1},
+			{Name: "a", Address: "10.0.0.1", Port: 1, Legacy: true}}, nil},
+		"unspecified addresses": {[]kind.ZoneProxyAddress{{Name: "a", Address: "0.0.0.0", Port: 1},
+			{Name: "b", Address: "0x7f.1", Port: 0}, {Name: "c", Address: "localhost", Port: 1}}, []string{
+			"spec.ingresses[0].address: 0.0.0.0 means every address; name one",
+			`spec.ingresses[1].address: "0x7f.1" is neither an IP address nor a host name: want lower case letters, ` +
+				`digits and '-', in parts between dots, the last not a number`,
 			"spec.ingresses[1].port: is 0, want a port from 1 to 65535",
-			`spec.ingresses[2].address: "localhost" is the name of every machine for itself; name the machine as others do`}},
-		"host names":          {named(64), nil},
-		"too many host names": {named(65), []string{"spec.ingresses: has 65 host names, want 64 at most, since each zone resolves all of them"}},
-		"a name twice": {[]kind.ZoneProxyAddress{{Name: "a", Address: "10.0.0.1", Port: 1}, {Name: "a", Address: "10.0.0.2", Port: 1}}, []string{
+			`spec.ingresses[2].address: "localhost" is the name of every machine for itself; name the machine ` +
+				`as others do`}},
+		"host names": {named(64), nil},
+		"too many host names": {named(65),
+			[]string{"spec.ingresses: has 65 host names, want 64 at most, since each zone resolves all of them"}},
+		"a name twice": {[]kind.ZoneProxyAddress{{Name: "a", Address: "10.0.0.1", Port: 1},
+			{Name: "a", Address: "10.0.0.2", Port: 1}}, []string{
 			`spec.ingresses[1].name: "a" is the name of spec.ingresses[0] too`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, p := range kind.MeshZoneAddresses.Prepare(kind.MeshZoneAddresses.Make("m", "east", kind.MeshZoneAddress{Ingresses: test.ingresses})) {
+			for _, p := range kind.MeshZoneAddresses.Prepare(kind.MeshZoneAddresses.Make("m", "east",
+				kind.MeshZoneAddress{Ingresses: test.ingresses})) {
 				got = append(got, p.Field+": "+p.Reason)
 			}
 			if d := cmp.Diff(test.problems, got); d != "" {
@@ -259,34 +290,48 @@ func TestMeshZoneAddress(t *testing.T) {
 
 func TestGlobalSecret(t *testing.T) {
 	accepts(t, `{type: GlobalSecret, name: s, data: c2VjcmV0}`)
-	refuses(t, `{type: GlobalSecret, name: s, %s}`, []refusal{
+	rejects(t, `{type: GlobalSecret, name: s, %s}`, []rejected{
 		{"no data", `data: ""`, []string{"data: is required"}},
 		{"no base64", `data: "not base64"`, []string{"data: is not base64, from its character 4 on"}},
 	})
 }
 
 func TestHostnameGenerator(t *testing.T) {
-	accepts(t, `{type: HostnameGenerator, name: g, spec: {selector: {meshService: {matchLabels: {}}}, template: "{{ .DisplayName }}.svc.{{.Zone}}.mesh.local"}}`)
-	accepts(t, `{type: HostnameGenerator, name: g, spec: {selector: {meshService: {matchLabels: {a: b}}}, template: '{{ .Name }}-{{ .Mesh }}.{{ .Namespace }}.{{ label "team" }}.corp'}}`)
-	accepts(t, `{type: HostnameGenerator, name: g, spec: {selector: {meshExternalService: {matchLabels: {a: b}}}, template: "{{ .DisplayName }}.extsvc.mesh.local"}}`)
-	refuses(t, `{type: HostnameGenerator, name: g, spec: %s}`, []refusal{
-		{"nothing", `{}`, []string{"spec.selector: has 0 selections", `spec.template: is required, for example "{{ .DisplayName }}.svc`}},
-		{"labels", `{selector: {meshService: {matchLabels: {a: "b c"}}}, template: a}`, []string{"spec.selector.meshService.matchLabels[a]: "}},
-		{"labels of external services", `{selector: {meshExternalService: {matchLabels: {a: "b c"}}}, template: a}`, []string{"spec.selector.meshExternalService.matchLabels[a]: "}},
-		{"two selections", `{selector: {meshService: {}, meshExternalService: {}}, template: a}`, []string{"spec.selector: has 2 selections, want exactly one of meshService, meshMultiZoneService, meshExternalService"}},
+	accepts(t, `{type: HostnameGenerator, name: g, spec: {selector: {meshService: {matchLabels: {}}}, template: "{{ `+
+		`.DisplayName }}.svc.{{.Zone}}.mesh.local"}}`)
+	accepts(t, `{type: HostnameGenerator, name: g, spec: {selector: {meshService: {matchLabels: {a: b}}}, template: `+
+		`'{{ .Name }}-{{ .Mesh }}.{{ .Namespace }}.{{ label "team" }}.corp'}}`)
+	accepts(t, `{type: HostnameGenerator, name: g, spec: {selector: {meshExternalService: {matchLabels: {a: b}}}, `+
+		`template: "{{ .DisplayName }}.extsvc.mesh.local"}}`)
+	rejects(t, `{type: HostnameGenerator, name: g, spec: %s}`, []rejected{
+		{"nothing", `{}`,
+			[]string{"spec.selector: has 0 selections",
+				`spec.template: is required, for example "{{ .DisplayName }}.svc`}},
+		{"labels", `{selector: {meshService: {matchLabels: {a: "b c"}}}, template: a}`,
+			[]string{"spec.selector.meshService.matchLabels[a]: "}},
+		{"labels of external services", `{selector: {meshExternalService: {matchLabels: {a: "b c"}}}, template: a}`,
+			[]string{"spec.selector.meshExternalService.matchLabels[a]: "}},
+		{"two selections", `{selector: {meshService: {}, meshExternalService: {}}, template: a}`,
+			[]string{"spec.selector: has 2 selections, want exactly one of meshService, meshMultiZoneService, " +
+				"meshExternalService"}},
 		{"an unknown action", `{selector: {meshService: {}}, template: "{{ .Workload }}.local"}`, []string{
-			`spec.template: "{{ .Workload }}.local" is not a template of {{ .DisplayName }}, {{ .Name }}, {{ .Namespace }}, {{ .Mesh }}, {{ .Zone }} and {{ label "NAME" }}`}},
-		{"an action that does not end", `{selector: {meshService: {}}, template: "{{ .Mesh }}.{{ .Zone"}`, []string{`spec.template: "{{ .Mesh }}.{{ .Zone" is not a template`}},
-		{"no host name", `{selector: {meshService: {}}, template: "{{ .Name }}_x.Local"}`, []string{`spec.template: "{{ .Name }}_x.Local" does not render to a host name`}},
-		{"an IP address", `{selector: {meshService: {}}, template: "{{ .Name }}.0.0.1"}`, []string{`spec.template: "{{ .Name }}.0.0.1" does not render`}},
-		{"a long part", `{selector: {meshService: {}}, template: "` + strings.Repeat("a", 64) + `.local"}`, []string{"spec.template: \"aaa"}},
-		{"what comes later", `{selector: {meshService: {}, meshExternalService: {}}, extension: {}, template: a}`, []string{
-			"spec.extension: has no meaning here"}},
+			`spec.template: "{{ .Workload }}.local" is not a template of {{ .DisplayName }}, {{ .Name }}, {{ ` +
+				`.Namespace }}, {{ .Mesh }}, {{ .Zone }} and {{ label "NAME" }}`}},
+		{"an action that does not end", `{selector: {meshService: {}}, template: "{{ .Mesh }}.{{ .Zone"}`,
+			[]string{`spec.template: "{{ .Mesh }}.{{ .Zone" is not a template`}},
+		{"no host name", `{selector: {meshService: {}}, template: "{{ .Name }}_x.Local"}`,
+			[]string{`spec.template: "{{ .Name }}_x.Local" does not render to a host name`}},
+		{"an IP address", `{selector: {meshService: {}}, template: "{{ .Name }}.0.0.1"}`,
+			[]string{`spec.template: "{{ .Name }}.0.0.1" does not render`}},
+		{"a long part", `{selector: {meshService: {}}, template: "` + strings.Repeat("a", 64) + `.local"}`,
+			[]string{"spec.template: \"aaa"}},
+		{"what comes later", `{selector: {meshService: {}, meshExternalService: {}}, extension: {}, template: a}`,
+			[]string{
+				"spec.extension: has no meaning here"}},
 	})
 }
 
-// TestWhatOnlyAdministratorsReadIsEncrypted: a value that is kept from readers of the API is kept from
-// readers of the database too.
+// TestWhatOnlyAdministratorsReadIsEncrypted: a value that API readers may not read is encrypted in the database.
 func TestWhatOnlyAdministratorsReadIsEncrypted(t *testing.T) {
 	for _, d := range kind.All() {
 		if info := d.Describe(); info.AdminOnly && !info.Encrypted {

@@ -7,7 +7,7 @@ import (
 	"weft/resource"
 )
 
-// laterKinds are kinds of Kuma that this release lacks, by the segment of their path.
+// laterKinds are kinds of Kuma that this release lacks, by path segment.
 var laterKinds = map[string]string{
 	"circuit-breakers":            "CircuitBreaker",
 	"containerpatches":            "ContainerPatch",
@@ -47,8 +47,8 @@ var laterKinds = map[string]string{
 	"workloads":                   "Workload",
 }
 
-// Lacking returns the kind of Kuma that a spelling names and that this release lacks: a name, a plural, with hyphens or
-// without, in whatever case. It returns "" where there is none.
+// Lacking returns the kind of Kuma with a spelling that this release lacks, or "". The spelling is a name or a plural,
+// with or without hyphens, in any case.
 func Lacking(spelling string) string {
 	plain := func(s string) string { return strings.ToLower(strings.ReplaceAll(s, "-", "")) }
 	if name := laterKinds[spelling]; name != "" {
@@ -62,18 +62,19 @@ func Lacking(spelling string) string {
 	return ""
 }
 
-// Lacks says whether Kuma has a kind of this name that this release lacks.
+// Lacks reports whether Kuma has a kind of this name that this release lacks.
 func Lacks(name string) bool { return Lacking(name) == name && name != "" }
 
-// LackingText says that this release lacks a kind of Kuma.
+// LackingText returns the message about a kind of Kuma that this release lacks.
 func LackingText(name string) string { return name + " is a kind of Kuma that this release lacks" }
 
-// Parse reads a resource of the kinds of this package, as [resource.ParseDocument] does. The error for a kind of Kuma
-// that this release lacks says so.
+// Parse reads a resource of the kinds of this package, like [resource.ParseDocument]. For a kind of Kuma that this
+// release lacks, the error states it.
 func Parse(doc []byte) (resource.Document, error) {
 	written, err := resource.ParseDocument(doc, ByName)
 	if lacking := Lacking(resource.UnknownType(err)); lacking != "" {
-		return written, &resource.Error{Code: resource.Invalid, Detail: LackingText(lacking), Problems: resource.Problems{{Field: "type", Reason: "remove the document"}}}
+		return written, &resource.Error{Code: resource.Invalid, Detail: LackingText(lacking),
+			Problems: resource.Problems{{Field: "type", Reason: "remove the document"}}}
 	}
 	return written, err
 }

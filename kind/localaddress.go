@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// localNetworks are the networks in which no server outside the mesh is, with what they are: an address there means
-// the machine that dials it, its link, many machines, or the metadata of a cloud. (RFC 6890; the metadata addresses are
-// those of AWS, Azure, Alibaba Cloud and Google Cloud.)
+// localNetworks are the networks that have no external server, with their description. An address there means the
+// dialing machine, its link, several machines, or the metadata of a cloud. (RFC 6890; the metadata addresses are those
+// of AWS, Azure, Alibaba Cloud and Google Cloud.)
 var localNetworks = []struct {
 	prefix netip.Prefix
 	what   string
@@ -30,9 +30,9 @@ var localNetworks = []struct {
 	{netip.MustParsePrefix("fd20:ce::254/128"), "a metadata address"},
 }
 
-// LocalAddress returns what an IP address is that no server outside the mesh has, such as "a loopback address", and ""
-// for every other address and for those in the allowed networks. An IPv6 address that contains an IPv4 address (mapped,
-// compatible, NAT64, 6to4) is judged by that one too, and one with a zone is link-local.
+// LocalAddress returns a description of an IP address that no external server has, such as "a loopback address". It
+// returns "" for every other address and for those in the allowed networks. For an IPv6 address that contains an IPv4
+// address (mapped, compatible, NAT64, 6to4), the IPv4 address is checked too. An address with a zone is link-local.
 func LocalAddress(ip netip.Addr, allowed []netip.Prefix) string {
 	if ip.Zone() != "" {
 		return "a link-local address"
@@ -57,8 +57,8 @@ var (
 	compatible = netip.MustParsePrefix("::/96")
 )
 
-// contained are the IPv4 addresses to which the system or a translator on the way sends what is sent to an IPv6 address.
-// (RFC 6052, section 2.2; RFC 8215; RFC 3056; RFC 4291, section 2.5.5.)
+// contained returns the IPv4 addresses to which the system or a translator forwards traffic for an IPv6 address. (RFC
+// 6052, section 2.2; RFC 8215; RFC 3056; RFC 4291, section 2.5.5.)
 func contained(ip netip.Addr) []netip.Addr {
 	if !ip.Is6() || ip.Is4In6() {
 		return nil
@@ -68,9 +68,10 @@ func contained(ip netip.Addr) []netip.Addr {
 	switch {
 	case compatible.Contains(ip) && ip != netip.IPv6Unspecified() && ip != netip.IPv6Loopback(), nat64.Contains(ip):
 		return []netip.Addr{last}
-	case localNAT64.Contains(ip): // the length of the translator's prefix is not known: 48, 56, 64 or 96 bits
+	case localNAT64.Contains(ip): // the prefix length of the translator is unknown: 48, 56, 64 or 96 bits
 		return []netip.Addr{
-			last, netip.AddrFrom4([4]byte{b[6], b[7], b[9], b[10]}), netip.AddrFrom4([4]byte{b[7], b[9], b[10], b[11]}), netip.AddrFrom4([4]byte(b[9:13])),
+			last, netip.AddrFrom4([4]byte{b[6], b[7], b[9], b[10]}), netip.AddrFrom4([4]byte{b[7], b[9], b[10], b[11]}),
+			netip.AddrFrom4([4]byte(b[9:13])),
 		}
 	case sixToFour.Contains(ip):
 		return []netip.Addr{first}
@@ -78,14 +79,14 @@ func contained(ip netip.Addr) []netip.Addr {
 	return nil
 }
 
-// ExternalSuffix ends the names of external servers in Envoy's configuration. Only the agent of a zone egress resolves
-// such a name, and leaves out the addresses of [LocalAddress]; for every other resolver, and in every hosts file, it does
-// not exist. (RFC 6761, section 6.4.)
+// ExternalSuffix ends the host names of external servers in Envoy's configuration. Only the agent of a zone egress
+// resolves such a name, and omits the addresses of [LocalAddress]. The name does not exist for any other resolver or in
+// a hosts file. (RFC 6761, section 6.4.)
 const ExternalSuffix = ".weft.invalid."
 
-// LocalEndpoint returns what the address of an endpoint is that no server outside the mesh has, as [LocalAddress] does
-// for IP addresses, and "" for other names than those of every machine itself. What a name resolves to is for the
-// resolver to judge.
+// LocalEndpoint returns a description of an endpoint's address that no external server has, by [LocalAddress] for an IP
+// address. For a host name it returns "" unless the name means the machine itself: the resolver checks the addresses of
+// other names.
 func LocalEndpoint(address string, allowed []netip.Prefix) string {
 	if ip, err := netip.ParseAddr(address); err == nil {
 		return LocalAddress(ip, allowed)

@@ -10,22 +10,21 @@ import (
 	"weft/resource"
 )
 
-// What the control plane says of a Dataplane on machines, on its inbounds as the tag EnvironmentTag, which labels
-// call [EnvLabel].
+// The environment of a Dataplane on a machine. It is the tag EnvironmentTag of its inbounds, and the label [EnvLabel].
 const (
 	EnvironmentTag = "kuma.io/environment"
 	Universal      = "universal"
 )
 
-// anyValue is the value of a rule's tag that needs the tag to be there, with whatever value.
+// anyValue is the value of a rule's tag that matches any value.
 const anyValue = "*"
 
-// NotAdmittedReason is why a Dataplane of a zone may not be in its mesh, in words for its operator; empty: it may. A nil
-// Membership lets everybody in.
+// NotAdmittedReason returns the reason for which a mesh does not admit a Dataplane of a zone, as a text for its
+// operator, or "" where it does. A nil Membership admits every Dataplane.
 //
-// Each inbound is judged by its tags, whatever its state, and a Dataplane without inbounds by its labels. Where it
-// is, by zone and environment, is known without a tag. One blocked inbound, or one that no rule allows, keeps
-// the whole Dataplane out. (Mesh Membership.)
+// Each inbound is matched by its tags, in any state, and a Dataplane without inbounds by its labels. Zone and
+// environment match without a tag. One inbound that is blocked, or that no rule allows, excludes the whole Dataplane.
+// (Mesh Membership.)
 func (m *Membership) NotAdmittedReason(dp *resource.Object[Dataplane], zone string) string {
 	if m == nil {
 		return ""
@@ -34,7 +33,8 @@ func (m *Membership) NotAdmittedReason(dp *resource.Object[Dataplane], zone stri
 	for i := range parts {
 		for rule := range m.Blocked {
 			if m.Blocked[rule].matches(&parts[i]) {
-				return fmt.Sprintf("mesh %s does not admit Dataplane %s: %s blocked by dataplaneProxyMembership.blocked[%d] %s",
+				return fmt.Sprintf(
+					"mesh %s does not admit Dataplane %s: %s blocked by dataplaneProxyMembership.blocked[%d] %s",
 					dp.Mesh, dp.Name, parts[i].is, rule, m.Blocked[rule])
 			}
 		}
@@ -42,14 +42,15 @@ func (m *Membership) NotAdmittedReason(dp *resource.Object[Dataplane], zone stri
 	for i := range parts {
 		allows := func(rule MembershipRule) bool { return rule.matches(&parts[i]) }
 		if len(m.Allowed) > 0 && !slices.ContainsFunc(m.Allowed, allows) {
-			return fmt.Sprintf("mesh %s does not admit Dataplane %s: %s allowed by none of dataplaneProxyMembership.allowed: %s",
+			return fmt.Sprintf(
+				"mesh %s does not admit Dataplane %s: %s allowed by none of dataplaneProxyMembership.allowed: %s",
 				dp.Mesh, dp.Name, parts[i].is, someRules(m.Allowed))
 		}
 	}
 	return ""
 }
 
-// judged is one part of a Dataplane to which rules are put.
+// judged is the part of a Dataplane that rules match.
 type judged struct {
 	is        string // "networking.inbound[0] is"
 	has       map[string]string
@@ -63,7 +64,8 @@ func judgedOf(dp *resource.Object[Dataplane], zone string) []judged {
 	}
 	var parts []judged
 	for i := range dp.Spec.Networking.Inbound {
-		parts = append(parts, judged{fmt.Sprintf("networking.inbound[%d] is", i), dp.Spec.Networking.Inbound[i].Tags, zone, env})
+		parts = append(parts, judged{fmt.Sprintf("networking.inbound[%d] is", i), dp.Spec.Networking.Inbound[i].Tags,
+			zone, env})
 	}
 	return parts
 }
@@ -79,7 +81,7 @@ func (j *judged) value(tag string) (string, bool) {
 	return value, ok
 }
 
-// matches leaves out the form of Kubernetes: proxies on machines have no Pod.
+// matches ignores rules for Kubernetes: proxies on machines have no Pod.
 func (rule *MembershipRule) matches(part *judged) bool {
 	if rule.Kubernetes != nil {
 		return false
@@ -92,7 +94,7 @@ func (rule *MembershipRule) matches(part *judged) bool {
 	return len(rule.Tags) > 0
 }
 
-// String is the rule as a message shows it, "{team: a, kuma.io/zone: east}" in the order of the tags.
+// String returns the rule as in messages, "{team: a, kuma.io/zone: east}", sorted by tag.
 func (rule MembershipRule) String() string {
 	if rule.Kubernetes != nil {
 		return "{kubernetes, which matches no proxy on machines}"
@@ -104,7 +106,7 @@ func (rule MembershipRule) String() string {
 	return "{" + strings.Join(pairs, ", ") + "}"
 }
 
-// someRules names the first of many.
+// someRules lists the first rules.
 func someRules(rules []MembershipRule) string {
 	const shown = 5
 	var texts []string

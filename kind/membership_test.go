@@ -12,11 +12,12 @@ import (
 // demo, in the zone east.
 func TestMembership(t *testing.T) {
 	const (
-		one     = `{networking: {inbound: [{port: 1, tags: {kuma.io/service: web, team: a}}]}}`
-		two     = `{networking: {inbound: [{port: 1, tags: {kuma.io/service: web, team: a}}, {port: 2, tags: {kuma.io/service: api, team: b}}]}}`
+		one = `{networking: {inbound: [{port: 1, tags: {kuma.io/service: web, team: a}}]}}`
+		two = `{networking: {inbound: [{port: 1, tags: {kuma.io/service: web, team: a}}, {port: 2, tags: ` +
+			`{kuma.io/service: api, team: b}}]}}`
 		ignored = `{networking: {inbound: [{port: 1, tags: {team: a}}, {port: 2, state: Ignored, tags: {team: b}}]}}`
 		none    = `{networking: {zoneIngress: {port: 1}}}`
-		refused = "mesh demo does not admit Dataplane web-1: "
+		reason  = "mesh demo does not admit Dataplane web-1: "
 	)
 	for name, test := range map[string]struct {
 		rules, dataplane, want string
@@ -29,7 +30,8 @@ func TestMembership(t *testing.T) {
 			"networking.inbound[0] is allowed by none of dataplaneProxyMembership.allowed: {team: b}"},
 		"all tags": {`{allowed: [{tags: {team: a, kuma.io/service: web}}]}`, one, ""},
 		"not all tags": {`{allowed: [{tags: {team: a, kuma.io/service: api}}]}`, one,
-			"networking.inbound[0] is allowed by none of dataplaneProxyMembership.allowed: {kuma.io/service: api, team: a}"},
+			"networking.inbound[0] is allowed by none of dataplaneProxyMembership.allowed: {kuma.io/service: " +
+				"api, team: a}"},
 		"entries are alternatives": {`{allowed: [{tags: {team: b}}, {tags: {team: a}}]}`, one, ""},
 		"any value":                {`{allowed: [{tags: {team: "*"}}]}`, one, ""},
 		"any value of what is not there": {`{allowed: [{tags: {owner: "*"}}]}`, one,
@@ -41,25 +43,33 @@ func TestMembership(t *testing.T) {
 			"networking.inbound[1] is allowed by none of dataplaneProxyMembership.allowed: {team: a}"},
 		"an Ignored inbound is blocked too": {`{blocked: [{tags: {team: b}}]}`, ignored,
 			"networking.inbound[1] is blocked by dataplaneProxyMembership.blocked[0] {team: b}"},
-		"blocked wins": {`{allowed: [{tags: {team: a}}], blocked: [{tags: {team: x}}, {tags: {kuma.io/service: web}}]}`, one,
+		"blocked wins": {`{allowed: [{tags: {team: a}}], blocked: [{tags: {team: x}}, {tags: {kuma.io/service: web}}]}`,
+			one,
 			"networking.inbound[0] is blocked by dataplaneProxyMembership.blocked[1] {kuma.io/service: web}"},
-		"blocked needs no allowed":      {`{blocked: [{tags: {team: b}}]}`, one, ""},
-		"the environment is known":      {`{allowed: [{tags: {kuma.io/environment: universal}}]}`, one, ""},
-		"another environment":           {`{allowed: [{tags: {kuma.io/environment: kubernetes}}]}`, one, "networking.inbound[0] is allowed by none of dataplaneProxyMembership.allowed: {kuma.io/environment: kubernetes}"},
-		"the zone is known":             {`{allowed: [{tags: {kuma.io/zone: east, team: a}}]}`, one, ""},
-		"another zone":                  {`{blocked: [{tags: {kuma.io/zone: west}}]}`, one, ""},
-		"labels without inbounds":       {`{allowed: [{tags: {role: door}}]}`, none, ""},
-		"labels do not count elsewhere": {`{allowed: [{tags: {role: door}}]}`, one, "networking.inbound[0] is allowed by none of dataplaneProxyMembership.allowed: {role: door}"},
-		"other labels":                  {`{allowed: [{tags: {role: wall}}]}`, none, "by its labels it is allowed by none of dataplaneProxyMembership.allowed: {role: wall}"},
+		"blocked needs no allowed": {`{blocked: [{tags: {team: b}}]}`, one, ""},
+		"the environment is known": {`{allowed: [{tags: {kuma.io/environment: universal}}]}`, one, ""},
+		"another environment": {`{allowed: [{tags: {kuma.io/environment: kubernetes}}]}`, one,
+			"networking.inbound[0] is allowed by none of dataplaneProxyMembership.allowed: {kuma.io/environment: " +
+				"kubernetes}"},
+		"the zone is known":       {`{allowed: [{tags: {kuma.io/zone: east, team: a}}]}`, one, ""},
+		"another zone":            {`{blocked: [{tags: {kuma.io/zone: west}}]}`, one, ""},
+		"labels without inbounds": {`{allowed: [{tags: {role: web}}]}`, none, ""},
+		"labels with inbounds": {`{allowed: [{tags: {role: web}}]}`, one,
+			"networking.inbound[0] is allowed by none of dataplaneProxyMembership.allowed: {role: web}"},
+		"other labels": {`{allowed: [{tags: {role: other}}]}`, none,
+			"by its labels it is allowed by none of dataplaneProxyMembership.allowed: {role: other}"},
 		"the environment of a zone proxy": {`{allowed: [{tags: {kuma.io/environment: universal, kuma.io/zone: east}}]}`,
 			none, ""},
 		"a blocked zone proxy": {`{blocked: [{tags: {kuma.io/environment: "*"}}]}`, none,
 			"by its labels it is blocked by dataplaneProxyMembership.blocked[0] {kuma.io/environment: *}"},
 		"Kubernetes allows no machine": {`{allowed: [{kubernetes: {namespace: {name: ns-1}}}]}`, one,
-			"networking.inbound[0] is allowed by none of dataplaneProxyMembership.allowed: {kubernetes, which matches no proxy on machines}"},
+			"networking.inbound[0] is allowed by none of dataplaneProxyMembership.allowed: {kubernetes, which " +
+				"matches no proxy on machines}"},
 		"Kubernetes blocks no machine": {`{blocked: [{kubernetes: {zone: east}}]}`, one, ""},
-		"many rules": {`{allowed: [{tags: {a: b}}, {tags: {a: c}}, {tags: {a: d}}, {tags: {a: e}}, {tags: {a: f}}, {tags: {a: g}}]}`, one,
-			"networking.inbound[0] is allowed by none of dataplaneProxyMembership.allowed: {a: b}, {a: c}, {a: d}, {a: e}, {a: f}, and 1 more"},
+		"many rules": {`{allowed: [{tags: {a: b}}, {tags: {a: c}}, {tags: {a: d}}, {tags: {a: e}}, {tags: {a: f}}, ` +
+			`{tags: {a: g}}]}`, one,
+			"networking.inbound[0] is allowed by none of dataplaneProxyMembership.allowed: {a: b}, {a: c}, {a: d}, " +
+				"{a: e}, {a: f}, and 1 more"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var rules *kind.Membership
@@ -67,13 +77,13 @@ func TestMembership(t *testing.T) {
 			var spec kind.Dataplane
 			read(t, test.dataplane, &spec)
 			dp := kind.Dataplanes.Make("demo", "web-1", spec)
-			dp.Labels = map[string]string{"role": "door", kind.EnvLabel: kind.Universal}
+			dp.Labels = map[string]string{"role": "web", kind.EnvLabel: kind.Universal}
 			want := test.want
 			if want != "" {
-				want = refused + want
+				want = reason + want
 			}
 			if got := rules.NotAdmittedReason(dp, "east"); got != want {
-				t.Errorf("the refusal is\n%q, want\n%q", got, want)
+				t.Errorf("the reason is\n%q, want\n%q", got, want)
 			}
 		})
 	}

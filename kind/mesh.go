@@ -39,7 +39,7 @@ type MeshMTLS struct {
 	SkipValidation bool `json:"skipValidation,omitempty"`
 }
 
-// Backend answers a backend by its name; nil where there is none.
+// Backend returns a backend by its name, or nil.
 func (m *MeshMTLS) Backend(name string) *MTLSBackend {
 	if m == nil || name == "" {
 		return nil
@@ -51,7 +51,7 @@ func (m *MeshMTLS) Backend(name string) *MTLSBackend {
 	return &m.Backends[i]
 }
 
-// Enabled is the backend that signs; nil: none does.
+// Enabled returns the backend that signs, or nil.
 func (m *MeshMTLS) Enabled() *MTLSBackend {
 	if m == nil {
 		return nil
@@ -72,7 +72,7 @@ type MTLSBackend struct {
 	Conf *MTLSConf `json:"conf,omitempty"`
 }
 
-// CertificateLife is how long a certificate of a proxy is valid.
+// CertificateLife returns the validity of a proxy's certificate.
 func (b *MTLSBackend) CertificateLife() time.Duration {
 	if b.DPCert == nil || b.DPCert.Rotation == nil {
 		return defaultExpiry
@@ -80,7 +80,7 @@ func (b *MTLSBackend) CertificateLife() time.Duration {
 	return lifeOr(b.DPCert.Rotation.Expiration, defaultExpiry)
 }
 
-// BuiltinCA is how the authority of a builtin backend is made: the bits of its RSA key and how long it is valid.
+// BuiltinCA returns the parameters of a builtin CA: the bits of its RSA key and its validity.
 func (b *MTLSBackend) BuiltinCA() (bits int, life time.Duration) {
 	ca := BuiltinCACert{}
 	if b.Conf != nil && b.Conf.CACert != nil {
@@ -89,7 +89,7 @@ func (b *MTLSBackend) BuiltinCA() (bits int, life time.Duration) {
 	return int(cmp.Or(ca.RSABits, defaultRSABits)), lifeOr(ca.Expiration, defaultCALife)
 }
 
-// Value is the value itself; empty where a Secret has it.
+// Value returns the inline value, or an empty one for a Secret.
 func (s *LegacyDataSource) Value() []byte {
 	if len(s.Inline) > 0 {
 		return s.Inline
@@ -97,7 +97,7 @@ func (s *LegacyDataSource) Value() []byte {
 	return []byte(s.InlineString)
 }
 
-// lifeOr is a duration as it was written; d where it is left out.
+// lifeOr returns a parsed duration, or d for an empty text.
 func lifeOr(text string, d time.Duration) time.Duration {
 	if parsed, err := ParseDuration(text); err == nil && text != "" {
 		return parsed
@@ -124,7 +124,8 @@ type DPCert struct {
 
 // DPCertRotation has the parameters of certificate rotation.
 type DPCertRotation struct {
-	Expiration string `json:"expiration,omitempty" schema:"pattern=duration default=24h"` // the validity of a certificate, 10s to 365d
+	// the validity of a certificate, 10s to 365d
+	Expiration string `json:"expiration,omitempty" schema:"pattern=duration default=24h"`
 }
 
 // MTLSConf is the CA of a [MTLSBackend].
@@ -136,8 +137,10 @@ type MTLSConf struct {
 
 // BuiltinCACert has the parameters of a builtin CA.
 type BuiltinCACert struct {
-	RSABits    uint32 `json:"RSAbits,omitempty" schema:"min=2048 max=8192 default=2048"`  // the size of its RSA key in bits
-	Expiration string `json:"expiration,omitempty" schema:"pattern=duration default=10y"` // the validity of the CA, 1h to 100y
+	// the size of its RSA key in bits
+	RSABits uint32 `json:"RSAbits,omitempty" schema:"min=2048 max=8192 default=2048"`
+	// the validity of the CA, 1h to 100y
+	Expiration string `json:"expiration,omitempty" schema:"pattern=duration default=10y"`
 }
 
 // LegacyDataSource is the source of a value; it has exactly one of its fields.
@@ -195,7 +198,8 @@ type PodMembers struct {
 // Meshes is the kind of [Mesh].
 var Meshes = &resource.Kind[Mesh]{
 	Info: resource.Info{
-		Name: "Mesh", Plural: "meshes", ShortName: "m", Scope: resource.Global, Sync: resource.GlobalToZones, Flat: true,
+		Name: "Mesh", Plural: "meshes", ShortName: "m", Scope: resource.Global, Sync: resource.GlobalToZones,
+		Flat: true,
 		Replaced: map[string]string{
 			"networking":  "has no meaning here; MeshPassthrough decides what may leave the mesh",
 			"tracing":     "has no meaning here; use a MeshTrace",
@@ -203,17 +207,19 @@ var Meshes = &resource.Kind[Mesh]{
 			"metrics":     "has no meaning here; use a MeshMetric",
 			"constraints": "has no meaning here; use dataplaneProxyMembership",
 
-			"mtls.backends.conf.cert.file":        useASecret,
-			"mtls.backends.conf.key.file":         useASecret,
-			"mtls.backends.rootChain":             "has no meaning here; leave it out: nothing is asked for with a time limit",
-			"mtls.backends.dpCert.requestTimeout": "has no meaning here; leave it out: nothing is asked for with a time limit",
+			"mtls.backends.conf.cert.file": useASecret,
+			"mtls.backends.conf.key.file":  useASecret,
+			"mtls.backends.rootChain": "has no meaning here; leave it out: nothing is asked for with " +
+				"a time limit",
+			"mtls.backends.dpCert.requestTimeout": "has no meaning here; leave it out: nothing is asked for with " +
+				"a time limit",
 		},
 	},
 	Default:  defaultMesh,
 	Validate: validateMesh,
 }
 
-// defaultMesh leaves out the mode of MeshServices that every mesh has.
+// defaultMesh removes the mode of MeshServices, which is the same for every mesh.
 func defaultMesh(o *resource.Object[Mesh]) {
 	if s := o.Spec.MeshServices; s != nil && s.Mode == "Exclusive" {
 		o.Spec.MeshServices = nil

@@ -23,7 +23,8 @@ func validateMesh(o *resource.Object[Mesh]) resource.Problems {
 		c.mtls("mtls", o.Spec.MTLS)
 	}
 	if s := o.Spec.MeshServices; s != nil {
-		c.add("meshServices.mode", "is %s, and every mesh has the mode Exclusive; write that or leave meshServices out", quote(s.Mode))
+		c.add("meshServices.mode", "is %s, and every mesh has the mode Exclusive; write that or leave meshServices out",
+			quote(s.Mode))
 	}
 	if m := o.Spec.DataplaneProxyMembership; m != nil {
 		c.members("dataplaneProxyMembership.allowed", m.Allowed)
@@ -45,7 +46,8 @@ func (c *checks) mtls(at string, m *MeshMTLS) {
 		c.mtlsBackend(field, b)
 	}
 	if _, found := first[m.EnabledBackend]; m.EnabledBackend != "" && !found {
-		c.add(at+".enabledBackend", "%s is none of the backends; add it to them, or leave it out for plain traffic", quote(m.EnabledBackend))
+		c.add(at+".enabledBackend", "%s is none of the backends; add it to them, or leave it out for plain traffic",
+			quote(m.EnabledBackend))
 	}
 }
 
@@ -75,7 +77,8 @@ func (c *checks) builtinCA(at string, b *MTLSBackend, conf MTLSConf) {
 		source *LegacyDataSource
 	}{{"cert", conf.Cert}, {"key", conf.Key}} {
 		if field.source != nil {
-			c.add(at+"."+field.name, "is given with the type builtin, whose authority the control plane makes; use the type provided, or leave it out")
+			c.add(at+"."+field.name, "is given with the type builtin, whose authority the control plane makes; use "+
+				"the type provided, or leave it out")
 		}
 	}
 	if conf.CACert == nil {
@@ -84,8 +87,10 @@ func (c *checks) builtinCA(at string, b *MTLSBackend, conf MTLSConf) {
 	if bits := conf.CACert.RSABits; bits != 0 && (bits < minRSABits || bits > maxRSABits) {
 		c.add(at+".caCert.RSAbits", "is %d, want %d to %d", bits, minRSABits, maxRSABits)
 	}
-	if _, life := b.BuiltinCA(); c.life(at+".caCert.expiration", conf.CACert.Expiration, minCALife, maxCALife) && life < b.CertificateLife() {
-		c.add(at+".caCert.expiration", "is %s, less than the %s of the certificates that it signs", written(life), written(b.CertificateLife()))
+	if _, life := b.BuiltinCA(); c.life(at+".caCert.expiration", conf.CACert.Expiration, minCALife, maxCALife) &&
+		life < b.CertificateLife() {
+		c.add(at+".caCert.expiration", "is %s, less than the %s of the certificates that it signs", written(life),
+			written(b.CertificateLife()))
 	}
 }
 
@@ -102,7 +107,7 @@ func (c *checks) providedCA(at string, conf MTLSConf) {
 	}
 }
 
-// legacySource answers the value, if the source is right and has one itself.
+// legacySource returns the inline value of a valid source.
 func (c *checks) legacySource(at string, s *LegacyDataSource) []byte {
 	if s == nil {
 		c.add(at, "is required: where the value stands")
@@ -124,7 +129,7 @@ func (c *checks) legacySource(at string, s *LegacyDataSource) []byte {
 	return s.Value()
 }
 
-// members checks the rules of a membership. A rule without a condition is an error.
+// members checks the rules of a membership. A rule without a condition is a problem.
 func (c *checks) members(at string, rules []MembershipRule) {
 	for i, rule := range rules {
 		at := fmt.Sprintf("%s[%d]", at, i)
@@ -145,7 +150,7 @@ func (c *checks) memberTags(at string, tags map[string]string) {
 	exact := map[string]string{}
 	for name, value := range tags {
 		if value == anyValue {
-			value = "any" // the name is checked; every protocol is a value of the tag for it, too
+			value = "any" // the name is checked; any protocol is a valid value of this tag
 			if name == ProtocolTag {
 				continue
 			}
@@ -182,7 +187,8 @@ func (c *checks) namespaceMembers(at string, n *NamespaceMembers) {
 		c.add(at, "has a name and labels; leave one out")
 	case n.Name != "":
 		if len(n.Name) > maxLabel || !label1123.MatchString(n.Name) {
-			c.add(at+".name", "%s is not a namespace: lower case letters, digits and '-', at most %d", quote(n.Name), maxLabel)
+			c.add(at+".name", "%s is not a namespace: lower case letters, digits and '-', at most %d", quote(n.Name),
+				maxLabel)
 		}
 	case len(n.Labels) > 0:
 		c.labels(at+".labels", n.Labels)

@@ -15,15 +15,19 @@ type MeshExternalService struct {
 
 // ExternalMatch is the port and protocol that clients use, at the service's virtual IP and host names.
 type ExternalMatch struct {
-	Type     string   `json:"type,omitempty" schema:"enum=HostnameGenerator default=HostnameGenerator"`   // the source of its host names
-	Port     uint32   `json:"port" schema:"required port"`                                                // the port that clients dial
-	Protocol Protocol `json:"protocol,omitempty" schema:"enum=tcp|tls|http|http2|grpc|kafka default=tcp"` // the protocol of the endpoints
+	// the source of its host names
+	Type string `json:"type,omitempty" schema:"enum=HostnameGenerator default=HostnameGenerator"`
+	// the port that clients dial
+	Port uint32 `json:"port" schema:"required port"`
+	// the protocol of the endpoints
+	Protocol Protocol `json:"protocol,omitempty" schema:"enum=tcp|tls|http|http2|grpc|kafka default=tcp"`
 }
 
 // ExternalEndpoint is one server outside the mesh.
 type ExternalEndpoint struct {
-	Address string `json:"address" schema:"required maxLength=253"` // an IP address, or a host name that the egress resolves
-	Port    uint32 `json:"port" schema:"required port"`             // the port of the server
+	// an IP address, or a host name that the egress resolves
+	Address string `json:"address" schema:"required maxLength=253"`
+	Port    uint32 `json:"port" schema:"required port"` // the port of the server
 	// Priority is the priority of the endpoint: endpoints with a higher number are used while none with a lower number
 	// responds.
 	Priority uint32 `json:"priority,omitempty" schema:"max=128"`
@@ -31,16 +35,20 @@ type ExternalEndpoint struct {
 
 // ExternalTLS is the TLS from the egress to the endpoints.
 type ExternalTLS struct {
-	Enabled            bool                  `json:"enabled,omitempty"`            // true to use TLS
-	Version            *TLSVersions          `json:"version,omitempty"`            // the accepted TLS versions
-	AllowRenegotiation bool                  `json:"allowRenegotiation,omitempty"` // true to accept renegotiation by the server
-	Verification       *ExternalVerification `json:"verification,omitempty"`       // the verification of the server, and the client certificate
+	Enabled bool         `json:"enabled,omitempty"` // true to use TLS
+	Version *TLSVersions `json:"version,omitempty"` // the accepted TLS versions
+	// true to accept renegotiation by the server
+	AllowRenegotiation bool `json:"allowRenegotiation,omitempty"`
+	// the verification of the server, and the client certificate
+	Verification *ExternalVerification `json:"verification,omitempty"`
 }
 
 // TLSVersions bounds the versions of TLS.
 type TLSVersions struct {
-	Min string `json:"min,omitempty" schema:"enum=TLSAuto|TLS10|TLS11|TLS12|TLS13 default=TLSAuto"` // the oldest; TLSAuto is TLS 1.2, or max where that is older
-	Max string `json:"max,omitempty" schema:"enum=TLSAuto|TLS10|TLS11|TLS12|TLS13 default=TLSAuto"` // the newest; TLSAuto is TLS 1.3
+	// the oldest; TLSAuto is TLS 1.2, or max where that is older
+	Min string `json:"min,omitempty" schema:"enum=TLSAuto|TLS10|TLS11|TLS12|TLS13 default=TLSAuto"`
+	// the newest; TLSAuto is TLS 1.3
+	Max string `json:"max,omitempty" schema:"enum=TLSAuto|TLS10|TLS11|TLS12|TLS13 default=TLSAuto"`
 }
 
 // Versions of TLS.
@@ -87,7 +95,8 @@ type SANMatch struct {
 // MeshExternalServices is the kind of [MeshExternalService].
 var MeshExternalServices = &resource.Kind[MeshExternalService]{
 	Info: resource.Info{
-		Name: "MeshExternalService", Plural: "meshexternalservices", ShortName: "extsvc", Computed: []string{"snis"}, Scope: resource.Mesh, Sync: resource.GlobalToZones | resource.ZoneToGlobal,
+		Name: "MeshExternalService", Plural: "meshexternalservices", ShortName: "extsvc", Computed: []string{"snis"},
+		Scope: resource.Mesh, Sync: resource.GlobalToZones | resource.ZoneToGlobal,
 		Replaced: map[string]string{
 			"extension": "has no meaning here; write the endpoints",
 
@@ -139,11 +148,12 @@ type EgressEndpoint struct {
 
 // MeshExternalServiceStatuses is the kind of [MeshExternalServiceStatus].
 var MeshExternalServiceStatuses = &resource.Kind[MeshExternalServiceStatus]{
-	Info: resource.Info{Name: "MeshExternalServiceStatus", Plural: "meshexternalservicestatuses", Scope: resource.Mesh, ReadOnly: true, Hidden: true, StatusOf: "MeshExternalService"},
+	Info: resource.Info{Name: "MeshExternalServiceStatus", Plural: "meshexternalservicestatuses", Scope: resource.Mesh,
+		ReadOnly: true, Hidden: true, StatusOf: "MeshExternalService"},
 }
 
-// ExternalMaterial is how egresses dial a MeshExternalService that names certificates, as it was when all of these
-// could be read and used: what is missing or wrong since leaves it as it is.
+// ExternalMaterial has the certificates of a MeshExternalService when all of them were last readable and valid. A later
+// problem does not change it.
 type ExternalMaterial struct {
 	Endpoints  []ExternalEndpoint `json:"endpoints,omitempty"`
 	TLS        *ExternalTLS       `json:"tls,omitempty"`
@@ -161,7 +171,8 @@ func (m *MeshExternalService) NamesCertificates() bool {
 	return v.CACert != nil || v.ClientCert != nil || v.ClientKey != nil
 }
 
-// ExternalMaterials is the kind of [ExternalMaterial]; each has the name of its MeshExternalService's row.
+// ExternalMaterials is the kind of [ExternalMaterial]. A row has the name of its MeshExternalService's row.
 var ExternalMaterials = &resource.Kind[ExternalMaterial]{
-	Info: resource.Info{Name: "ExternalMaterial", Plural: "external-materials", Scope: resource.Mesh, ReadOnly: true, AdminOnly: true, Encrypted: true, Hidden: true},
+	Info: resource.Info{Name: "ExternalMaterial", Plural: "external-materials", Scope: resource.Mesh, ReadOnly: true,
+		AdminOnly: true, Encrypted: true, Hidden: true},
 }

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	maxPriority = 128 // of Envoy
+	maxPriority = 128 // the maximum of Envoy
 )
 
 func defaultMeshExternalService(o *resource.Object[MeshExternalService]) {
@@ -68,7 +68,7 @@ func (c *checks) externalEndpoints(at string, endpoints []ExternalEndpoint) {
 	}
 }
 
-// externalAddress wants an IP address or a host name, in the one spelling by which it is known.
+// externalAddress requires an IP address or a host name in canonical form.
 func (c *checks) externalAddress(field, address string) {
 	if address == "" {
 		c.add(field, "is required: an IP address or a host name")
@@ -77,15 +77,18 @@ func (c *checks) externalAddress(field, address string) {
 	} else {
 		c.hostname(field, address, "neither an IP address nor a host name")
 		if longest := maxName - len(ExternalSuffix); len(address) > longest && len(address) <= maxName {
-			c.add(field, "has %d characters, want %d at most: zone egresses look it up with a suffix", len(address), longest)
+			c.add(field, "has %d characters, want %d at most: zone egresses look it up with a suffix", len(address),
+				longest)
 		}
 	}
 }
 
-// hostname wants the name of a host; notOne says what it is not.
+// hostname requires a host name. notOne describes an invalid value.
 func (c *checks) hostname(field, name, notOne string) bool {
 	if !IsHostname(name) {
-		return c.add(field, "%s is %s: want lower case letters, digits and '-', in parts between dots, the last not a number", quote(name), notOne)
+		return c.add(field,
+			"%s is %s: want lower case letters, digits and '-', in parts between dots, the last not a number",
+			quote(name), notOne)
 	}
 	return true
 }
@@ -93,12 +96,14 @@ func (c *checks) hostname(field, name, notOne string) bool {
 func (c *checks) externalTLS(at string, t *ExternalTLS, protocol Protocol) {
 	if !t.Enabled {
 		if t.Version != nil || t.AllowRenegotiation || t.Verification != nil {
-			c.add(at+".enabled", "is not true, so that what else stands in tls has no effect; enable it, or leave tls out")
+			c.add(at+".enabled",
+				"is not true, so that what else stands in tls has no effect; enable it, or leave tls out")
 		}
 		return
 	}
 	if protocol == TLS {
-		c.add(at+".enabled", "is true, while match.protocol is tls: the application speaks TLS with the endpoints itself; leave tls out, or write another protocol")
+		c.add(at+".enabled", "is true, while match.protocol is tls: the application speaks TLS with the endpoints "+
+			"itself; leave tls out, or write another protocol")
 	}
 	if t.Version != nil {
 		c.tlsVersions(at+".version", t.Version)
@@ -138,17 +143,19 @@ func (c *checks) verification(at string, v *ExternalVerification) {
 	c.clientCertificate(at, v)
 }
 
-// skipped rejects what would be checked, were it not for the mode.
+// skipped rejects a field that has no effect in the mode.
 func (c *checks) skipped(at string, v *ExternalVerification) {
 	if len(v.SubjectAltNames) > 0 && v.Mode != Secured {
-		c.add(at+".subjectAltNames", "has no effect with the mode %s, which checks no name; leave it out, or use Secured", v.Mode)
+		c.add(at+".subjectAltNames",
+			"has no effect with the mode %s, which checks no name; leave it out, or use Secured", v.Mode)
 	}
 	if v.CACert != nil && (v.Mode == SkipCA || v.Mode == SkipAll) {
-		c.add(at+".caCert", "has no effect with the mode %s, which trusts every certificate; leave it out, or use Secured", v.Mode)
+		c.add(at+".caCert",
+			"has no effect with the mode %s, which trusts every certificate; leave it out, or use Secured", v.Mode)
 	}
 }
 
-// clientCertificate wants the certificate and its key, or neither.
+// clientCertificate requires both the certificate and its key, or neither.
 func (c *checks) clientCertificate(at string, v *ExternalVerification) {
 	if (v.ClientCert == nil) != (v.ClientKey == nil) {
 		missing, given := "clientCert", "clientKey"

@@ -40,13 +40,14 @@ const (
 
 // IdentityProvider is the issuer of certificates.
 type IdentityProvider struct {
-	Type    string           `json:"type" schema:"required enum=Bundled|Spire"` // the type of the provider
-	Bundled *BundledProvider `json:"bundled,omitempty"`                         // parameters of the control plane as the issuer
-	Spire   *SpireProvider   `json:"spire,omitempty"`                           // parameters of SPIRE as the issuer
+	Type string `json:"type" schema:"required enum=Bundled|Spire"` // the type of the provider
+	// parameters of the control plane as the issuer
+	Bundled *BundledProvider `json:"bundled,omitempty"`
+	Spire   *SpireProvider   `json:"spire,omitempty"` // parameters of SPIRE as the issuer
 }
 
-// SpireProvider is SPIRE: each proxy's Envoy asks the SPIRE agent of its machine for its certificate and the
-// trusted roots. (Zone Egress Identity.)
+// SpireProvider is SPIRE: each proxy's Envoy requests its certificate and the trusted roots from the SPIRE agent of its
+// machine. (Zone Egress Identity.)
 type SpireProvider struct {
 	Agent *SpireAgent `json:"agent,omitempty"` // the SPIRE agent of each machine
 }
@@ -85,8 +86,7 @@ const (
 	defaultSpireTimeout = Duration(time.Second)
 )
 
-// SpireAgent is the SPIRE agent that gives the certificates, with the defaults filled in; false: the control
-// plane signs them.
+// SpireAgent returns the SPIRE agent with its defaults, or false where the control plane signs.
 func (m *MeshIdentity) SpireAgent() (SpireAgent, bool) {
 	if m.Provider.Type != Spire {
 		return SpireAgent{}, false
@@ -100,7 +100,7 @@ func (m *MeshIdentity) SpireAgent() (SpireAgent, bool) {
 	return agent, true
 }
 
-// CertificateLife is how long a workload certificate is valid.
+// CertificateLife returns the validity of a workload certificate.
 func (m *MeshIdentity) CertificateLife() Duration {
 	if b := m.Provider.Bundled; b != nil && b.CertificateParameters != nil && b.CertificateParameters.Expiry > 0 {
 		return b.CertificateParameters.Expiry
@@ -120,14 +120,16 @@ type CertificateParameters struct {
 
 // ProvidedCA is a CA that the user provides.
 type ProvidedCA struct {
-	Certificate *DataSource `json:"certificate,omitempty"` // the certificate in PEM; the chain up to the root may follow
-	PrivateKey  *DataSource `json:"privateKey,omitempty"`  // the private key in PEM
+	// the certificate in PEM; the chain up to the root may follow
+	Certificate *DataSource `json:"certificate,omitempty"`
+	PrivateKey  *DataSource `json:"privateKey,omitempty"` // the private key in PEM
 }
 
 // MeshIdentities is the kind of [MeshIdentity].
 var MeshIdentities = &resource.Kind[MeshIdentity]{
 	Info: resource.Info{
-		Name: "MeshIdentity", Plural: "meshidentities", ShortName: "mid", Scope: resource.Mesh, Sync: resource.GlobalToZones | resource.ZoneToGlobal,
+		Name: "MeshIdentity", Plural: "meshidentities", ShortName: "mid", Scope: resource.Mesh,
+		Sync: resource.GlobalToZones | resource.ZoneToGlobal,
 		Replaced: map[string]string{
 			"provider.bundled.ca.certificate.file":   useASecret,
 			"provider.bundled.ca.certificate.envVar": useASecret,
@@ -148,5 +150,6 @@ type MeshIdentityStatus struct {
 
 // MeshIdentityStatuses is the kind of [MeshIdentityStatus].
 var MeshIdentityStatuses = &resource.Kind[MeshIdentityStatus]{
-	Info: resource.Info{Name: "MeshIdentityStatus", Plural: "meshidentitystatuses", Scope: resource.Mesh, ReadOnly: true, Hidden: true, StatusOf: "MeshIdentity"},
+	Info: resource.Info{Name: "MeshIdentityStatus", Plural: "meshidentitystatuses", Scope: resource.Mesh,
+		ReadOnly: true, Hidden: true, StatusOf: "MeshIdentity"},
 }

@@ -12,7 +12,7 @@ import (
 	"weft/resource"
 )
 
-// How long leaves are valid: where nothing is said, and what may be.
+// The validity of workload certificates: default, minimum and maximum.
 const (
 	defaultExpiry      = 24 * time.Hour
 	minCertificateLife = 10 * time.Second
@@ -104,16 +104,19 @@ func (c *checks) provider(at string, p *IdentityProvider) {
 	}
 }
 
-// maxSocketPath is that of the address of a unix socket, which ends with a zero byte.
+// maxSocketPath is the maximum length of a unix socket's path; its last byte is zero.
 const maxSocketPath = 107
 
 func (c *checks) spireAgent(at string, a *SpireAgent) {
 	c.duration(at+".timeout", a.Timeout, 10*time.Millisecond, time.Minute)
 	switch p := a.SocketPath; {
 	case !path.IsAbs(p) || path.Clean(p) != p || !printable(p):
-		c.add(at+".socketPath", "%s is not the path of a socket: want an absolute one, such as %s", quote(p), defaultSpireSocket)
+		c.add(at+".socketPath", "%s is not the path of a socket: want an absolute one, such as %s", quote(p),
+			defaultSpireSocket)
 	case len(p) > maxSocketPath:
-		c.add(at+".socketPath", "has %d characters, want %d at most, which is what the address of a socket has room for", len(p), maxSocketPath)
+		c.add(at+".socketPath",
+			"has %d characters, want %d at most, which is what the address of a socket has room for", len(p),
+			maxSocketPath)
 	}
 }
 
@@ -123,7 +126,8 @@ func printable(text string) bool {
 
 func (c *checks) bundled(at string, b *BundledProvider) {
 	c.oneOf(at+".meshTrustCreation", b.MeshTrustCreation, "Enabled", "Disabled")
-	c.duration(at+".certificateParameters.expiry", b.CertificateParameters.Expiry, minCertificateLife, maxCertificateLife)
+	c.duration(at+".certificateParameters.expiry", b.CertificateParameters.Expiry, minCertificateLife,
+		maxCertificateLife)
 	generated := *b.Autogenerate.Enabled
 	switch {
 	case generated && b.CA != nil:

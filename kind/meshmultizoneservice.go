@@ -20,7 +20,8 @@ type MultiZoneSelector struct {
 // MeshMultiZoneServices is the kind of [MeshMultiZoneService].
 var MeshMultiZoneServices = &resource.Kind[MeshMultiZoneService]{
 	Info: resource.Info{
-		Name: "MeshMultiZoneService", Plural: "meshmultizoneservices", ShortName: "mzsvc", Computed: []string{"snis"}, Scope: resource.Mesh, Sync: resource.GlobalToZones,
+		Name: "MeshMultiZoneService", Plural: "meshmultizoneservices", ShortName: "mzsvc", Computed: []string{"snis"},
+		Scope: resource.Mesh, Sync: resource.GlobalToZones,
 	},
 	Default:  func(o *resource.Object[MeshMultiZoneService]) { defaultPorts(o.Spec.Ports) },
 	Validate: validateMeshMultiZoneService,
@@ -65,5 +66,6 @@ type MatchedMeshService struct {
 
 // MeshMultiZoneServiceStatuses is the kind of [MeshMultiZoneServiceStatus].
 var MeshMultiZoneServiceStatuses = &resource.Kind[MeshMultiZoneServiceStatus]{
-	Info: resource.Info{Name: "MeshMultiZoneServiceStatus", Plural: "meshmultizoneservicestatuses", Scope: resource.Mesh, ReadOnly: true, Hidden: true, StatusOf: "MeshMultiZoneService"},
+	Info: resource.Info{Name: "MeshMultiZoneServiceStatus", Plural: "meshmultizoneservicestatuses",
+		Scope: resource.Mesh, ReadOnly: true, Hidden: true, StatusOf: "MeshMultiZoneService"},
 }

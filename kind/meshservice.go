@@ -8,8 +8,8 @@ import (
 	"weft/resource"
 )
 
-// MeshService is a destination in the mesh: the Dataplanes that its selector matches, at its ports. One is
-// made for each value of the tag kuma.io/service for which no user wrote one.
+// MeshService is a destination in the mesh: the Dataplanes that its selector matches, at its ports. The control plane
+// generates one for each value of the tag kuma.io/service, unless a user wrote it.
 type MeshService struct {
 	// State is Available while any of its servers can be reached.
 	State string `json:"state,omitempty" schema:"readonly enum=Available|Unavailable"`
@@ -40,7 +40,7 @@ type IngressEndpoint struct {
 	Healthy bool   `json:"healthy"`                        // whether its proxy is connected and serves
 }
 
-// MaxServicePorts is how many ports a MeshService or MeshMultiZoneService has at most.
+// MaxServicePorts is the maximum number of ports of a MeshService or MeshMultiZoneService.
 const MaxServicePorts = 256
 
 // ServiceSelector has exactly one of its fields.
@@ -55,13 +55,14 @@ type ServiceSelector struct {
 
 // LabelSelector matches labels; an empty one matches everything.
 type LabelSelector struct {
-	MatchLabels map[string]string `json:"matchLabels,omitzero" schema:"labels"` // required labels; {} matches everything
+	// required labels; {} matches everything
+	MatchLabels map[string]string `json:"matchLabels,omitzero" schema:"labels"`
 }
 
-// Matches says whether every wanted label is there.
+// Matches reports whether labels has every label of the selector.
 func (s *LabelSelector) Matches(labels map[string]string) bool { return Subset(s.MatchLabels, labels) }
 
-// Subset says whether every pair of want is in have.
+// Subset reports whether have contains every pair of want.
 func Subset(want, have map[string]string) bool {
 	for k, v := range want {
 		if got, ok := have[k]; !ok || got != v {
@@ -96,7 +97,7 @@ type SNI struct {
 	Value string `json:"value" schema:"maxLength=253"` // a host name
 }
 
-// SNI returns the SNI that clients of the port use; empty where it has none.
+// SNI returns the SNI that clients of the port use, or an empty string.
 func (p *ServicePort) SNI() string {
 	if len(p.SNIs) == 0 {
 		return ""
@@ -128,8 +129,9 @@ func (p *PortRef) UnmarshalJSON(raw []byte) error {
 
 // ServiceIdentity is a SPIFFE ID or service tag that a service's servers present.
 type ServiceIdentity struct {
-	Type  string `json:"type" schema:"required enum=ServiceTag|SpiffeID"` // SpiffeID, or ServiceTag for the older mutual TLS
-	Value string `json:"value" schema:"required maxLength=2048"`          // the name
+	// SpiffeID, or ServiceTag for the older mutual TLS
+	Type  string `json:"type" schema:"required enum=ServiceTag|SpiffeID"`
+	Value string `json:"value" schema:"required maxLength=2048"` // the name
 }
 
 // Kinds of ServiceIdentity.
@@ -138,7 +140,7 @@ const (
 	SpiffeIdentity     = "SpiffeID"
 )
 
-// PortsOf are the ports of a MeshService or a MeshMultiZoneService; of another kind none.
+// PortsOf returns the ports of a MeshService or a MeshMultiZoneService, and none for another kind.
 func PortsOf(o resource.Any) []ServicePort {
 	switch o := o.(type) {
 	case *resource.Object[MeshService]:
@@ -149,7 +151,7 @@ func PortsOf(o resource.Any) []ServicePort {
 	return nil
 }
 
-// WithPorts is the same MeshService or MeshMultiZoneService with other ports.
+// WithPorts returns a copy of a MeshService or MeshMultiZoneService with other ports.
 func WithPorts(o resource.Any, ports []ServicePort) resource.Any {
 	switch o := o.(type) {
 	case *resource.Object[MeshService]:
@@ -164,8 +166,8 @@ func WithPorts(o resource.Any, ports []ServicePort) resource.Any {
 	return o
 }
 
-// defaultMeshService drops the addresses of the zone's ingresses: a client that writes back what it read has them, and
-// it is another by then.
+// defaultMeshService removes the addresses of the zone's ingresses: a client that writes back a resource has them, and
+// they may have changed.
 func defaultMeshService(o *resource.Object[MeshService]) {
 	o.Spec.ZoneIngress = nil
 	defaultPorts(o.Spec.Ports)
@@ -223,7 +225,7 @@ func (c *checks) serviceSelector(at string, s ServiceSelector) {
 	}
 }
 
-// servicePorts wants numbers and names to differ. A port may be called by its own number.
+// servicePorts requires distinct numbers and names. A port's name may be its own number.
 func (c *checks) servicePorts(at string, ports []ServicePort) {
 	numbers, names := map[uint32]int{}, map[string]int{}
 	for i, port := range ports {
@@ -245,7 +247,7 @@ func (c *checks) servicePorts(at string, ports []ServicePort) {
 	}
 }
 
-// targetPort is a port, or the name of an inbound. One that equals the port was checked with it.
+// targetPort checks a port, or the name of an inbound. A target equal to the port has been checked already.
 func (c *checks) targetPort(field string, target *PortRef, port uint32) {
 	switch {
 	case target == nil:
@@ -260,7 +262,8 @@ func (c *checks) targetPort(field string, target *PortRef, port uint32) {
 // MeshServices is the kind of [MeshService].
 var MeshServices = &resource.Kind[MeshService]{
 	Info: resource.Info{
-		Name: "MeshService", Plural: "meshservices", ShortName: "msvc", Computed: []string{"snis"}, Scope: resource.Mesh, Sync: resource.ZoneToGlobal | resource.ZoneToZones,
+		Name: "MeshService", Plural: "meshservices", ShortName: "msvc", Computed: []string{"snis"},
+		Scope: resource.Mesh, Sync: resource.ZoneToGlobal | resource.ZoneToZones,
 	},
 	Default:  defaultMeshService,
 	Validate: validateMeshService,
@@ -328,5 +331,6 @@ type DataplaneCount struct {
 
 // MeshServiceStatuses is the kind of [MeshServiceStatus].
 var MeshServiceStatuses = &resource.Kind[MeshServiceStatus]{
-	Info: resource.Info{Name: "MeshServiceStatus", Plural: "meshservicestatuses", Scope: resource.Mesh, ReadOnly: true, Hidden: true, StatusOf: "MeshService"},
+	Info: resource.Info{Name: "MeshServiceStatus", Plural: "meshservicestatuses", Scope: resource.Mesh, ReadOnly: true,
+		Hidden: true, StatusOf: "MeshService"},
 }

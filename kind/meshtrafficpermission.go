@@ -14,17 +14,21 @@ import (
 // The rules of all permissions that match a proxy, or one of its inbounds, are joined: deny takes precedence over
 // allowWithShadowDeny, and that over allow. A proxy with an identity denies every client that no rule allows.
 type MeshTrafficPermission struct {
-	TargetRef *TargetRef       `json:"targetRef,omitempty"`                   // the target proxies; by default the whole mesh
+	// the target proxies; by default the whole mesh
+	TargetRef *TargetRef       `json:"targetRef,omitempty"`
 	Rules     []PermissionRule `json:"rules,omitempty" schema:"maxItems=256"` // the rules; all of them apply
 }
 
 // TargetRef selects proxies, and with SectionName one inbound of each.
 type TargetRef struct {
-	Kind        string            `json:"kind" schema:"required enum=Mesh|Dataplane"`     // Mesh for all proxies of the mesh, Dataplane for some
-	Name        string            `json:"name,omitempty" schema:"pattern=name"`           // the name of one Dataplane
-	Namespace   string            `json:"namespace,omitempty" schema:"maxLength=63"`      // rejected outside Kubernetes
-	Labels      map[string]string `json:"labels,omitempty" schema:"labels"`               // the labels of the Dataplanes
-	SectionName string            `json:"sectionName,omitempty" schema:"pattern=section"` // the name or port of one inbound
+	// Mesh for all proxies of the mesh, Dataplane for some
+	Kind      string `json:"kind" schema:"required enum=Mesh|Dataplane"`
+	Name      string `json:"name,omitempty" schema:"pattern=name"`      // the name of one Dataplane
+	Namespace string `json:"namespace,omitempty" schema:"maxLength=63"` // rejected outside Kubernetes
+	// the labels of the Dataplanes
+	Labels map[string]string `json:"labels,omitempty" schema:"labels"`
+	// the name or port of one inbound
+	SectionName string `json:"sectionName,omitempty" schema:"pattern=section"`
 }
 
 // PermissionRule is one rule with its matches.
@@ -41,8 +45,9 @@ type PermissionMatch struct {
 
 // SNIMatch matches an SNI, in any format that the service has.
 type SNIMatch struct {
-	Type  string `json:"type" schema:"required enum=Exact"`     // the type of the match
-	Value string `json:"value" schema:"required maxLength=253"` // the SNI, such as status.zoneEgress.sni of a MeshExternalService
+	Type string `json:"type" schema:"required enum=Exact"` // the type of the match
+	// the SNI, such as status.zoneEgress.sni of a MeshExternalService
+	Value string `json:"value" schema:"required maxLength=253"`
 }
 
 // PermissionDefault has the clients of each verdict.
@@ -67,14 +72,16 @@ type CallerMatch struct {
 
 // IDMatch matches a SPIFFE ID, exactly or by prefix.
 type IDMatch struct {
-	Type  string `json:"type" schema:"required enum=Exact|Prefix"` // the type of the match
-	Value string `json:"value" schema:"required maxLength=2048"`   // spiffe://TRUST-DOMAIN/PATH; a prefix contains at least the whole trust domain
+	Type string `json:"type" schema:"required enum=Exact|Prefix"` // the type of the match
+	// spiffe://TRUST-DOMAIN/PATH; a prefix contains at least the whole trust domain
+	Value string `json:"value" schema:"required maxLength=2048"`
 }
 
 // MeshTrafficPermissions is the kind of [MeshTrafficPermission].
 var MeshTrafficPermissions = &resource.Kind[MeshTrafficPermission]{
 	Info: resource.Info{
-		Name: "MeshTrafficPermission", Plural: "meshtrafficpermissions", ShortName: "mtp", Scope: resource.Mesh, Sync: resource.GlobalToZones | resource.ZoneToGlobal, Policy: true,
+		Name: "MeshTrafficPermission", Plural: "meshtrafficpermissions", ShortName: "mtp", Scope: resource.Mesh,
+		Sync: resource.GlobalToZones | resource.ZoneToGlobal, Policy: true,
 		Replaced: map[string]string{
 			"targetRef.tags":       "is not served by this release; use labels, which are those of the Dataplanes",
 			"targetRef.proxyTypes": "is not served by this release; use labels, which are those of the Dataplanes",
@@ -94,10 +101,11 @@ type MeshTrafficPermissionStatus struct {
 
 // MeshTrafficPermissionStatuses is the kind of [MeshTrafficPermissionStatus].
 var MeshTrafficPermissionStatuses = &resource.Kind[MeshTrafficPermissionStatus]{
-	Info: resource.Info{Name: "MeshTrafficPermissionStatus", Plural: "meshtrafficpermissionstatuses", Scope: resource.Mesh, ReadOnly: true, Hidden: true, StatusOf: "MeshTrafficPermission"},
+	Info: resource.Info{Name: "MeshTrafficPermissionStatus", Plural: "meshtrafficpermissionstatuses",
+		Scope: resource.Mesh, ReadOnly: true, Hidden: true, StatusOf: "MeshTrafficPermission"},
 }
 
-// lists are the callers of a rule, by the name of their field.
+// lists returns the callers of a rule by their field.
 func (d *PermissionDefault) lists() []callerList {
 	return []callerList{{"deny", d.Deny}, {"allowWithShadowDeny", d.AllowWithShadowDeny}, {"allow", d.Allow}}
 }
@@ -139,8 +147,8 @@ func defaultMeshTrafficPermission(o *resource.Object[MeshTrafficPermission]) {
 	}
 }
 
-// trustDomainAlone leaves out the slash of a prefix that is a whole trust domain: some clients take no SPIFFE ID that
-// ends in one.
+// trustDomainAlone removes the final slash of a prefix that is a whole trust domain: some clients reject a SPIFFE ID
+// that ends in a slash.
 func trustDomainAlone(prefix string) string {
 	alone := strings.TrimSuffix(prefix, "/")
 	if domain, found := strings.CutPrefix(alone, "spiffe://"); found && domain != "" && !strings.Contains(domain, "/") {
@@ -149,8 +157,8 @@ func trustDomainAlone(prefix string) string {
 	return prefix
 }
 
-// Prefix is the beginning of the SPIFFE IDs that a match of the type Prefix means. Of a whole trust domain it ends in
-// a slash: "spiffe://prod" does not mean "spiffe://prod-of-somebody-else".
+// Prefix returns the prefix of the SPIFFE IDs that a match of the type Prefix matches. For a whole trust domain it ends
+// in a slash: "spiffe://prod" does not match "spiffe://production".
 func (m *IDMatch) Prefix() string {
 	if domain, found := strings.CutPrefix(m.Value, "spiffe://"); found && !strings.Contains(domain, "/") {
 		return m.Value + "/"
@@ -189,7 +197,8 @@ func (c *checks) targetRef(at string, ref *TargetRef) {
 	}
 	if ref.Kind == "Mesh" {
 		if ref.Name != "" || len(ref.Labels) > 0 || ref.SectionName != "" {
-			c.add(at, "of the kind Mesh has no name, labels or sectionName: it is the whole mesh; use the kind Dataplane to narrow it")
+			c.add(at, "of the kind Mesh has no name, labels or sectionName: it is the whole mesh; use the kind "+
+				"Dataplane to narrow it")
 		}
 		return
 	}
@@ -201,7 +210,7 @@ func (c *checks) targetRef(at string, ref *TargetRef) {
 	}
 }
 
-// formerTargets are kinds of targets that users know from Kuma, with what to write.
+// formerTargets are kinds of targets in Kuma, with their replacement.
 var formerTargets = map[string]string{
 	"MeshSubset":        "use the kind Dataplane, with labels for the tags",
 	"MeshService":       "use the kind Dataplane, with the labels of its servers",
@@ -252,17 +261,20 @@ func (c *checks) callerID(at string, id *IDMatch) {
 	c.idPrefix(at+".value", id.Value)
 }
 
-// idPrefix wants a trust domain, and what follows if any.
+// idPrefix requires a trust domain, and optionally a path.
 func (c *checks) idPrefix(field, prefix string) {
 	rest, found := strings.CutPrefix(prefix, "spiffe://")
 	domain, path, _ := strings.Cut(rest, "/")
 	if !found {
-		c.add(field, "%s is not the beginning of SPIFFE IDs: want spiffe://TRUST-DOMAIN, and what follows if any", quote(prefix))
+		c.add(field, "%s is not the beginning of SPIFFE IDs: want spiffe://TRUST-DOMAIN, and what follows if any",
+			quote(prefix))
 		return
 	}
 	c.trustDomain(field, domain)
 	if strings.ContainsFunc(path, notInSPIFFEPath) {
-		c.add(field, "%s matches no SPIFFE ID: after the trust domain, only letters, digits, ., -, _ and / stand in one", quote(prefix))
+		c.add(field,
+			"%s matches no SPIFFE ID: after the trust domain, only letters, digits, ., -, _ and / stand in one",
+			quote(prefix))
 	}
 }
 

@@ -9,12 +9,14 @@ import (
 	"weft/resource"
 )
 
-// MeshTrust lists the roots of one trust domain that the mesh's proxies trust. The control plane makes one
-// for each MeshIdentity, of the same name, and one of the name mesh.mtls for the mtls of a mesh; others are for workloads outside the mesh.
-// A zone writes those of its own trust domains, global all.
+// MeshTrust lists the roots of one trust domain that the mesh's proxies trust. The control plane generates one for each
+// MeshIdentity, with the same name, and mesh.mtls for the mtls of a mesh. Users write others for workloads outside the
+// mesh. A zone writes those of its own trust domains, global any.
 type MeshTrust struct {
-	TrustDomain string     `json:"trustDomain" schema:"required maxLength=255"`        // the trust domain, without spiffe:// and path
-	CABundles   []CABundle `json:"caBundles" schema:"required minItems=1 maxItems=64"` // the roots, of which any is trusted
+	// the trust domain, without spiffe:// and path
+	TrustDomain string `json:"trustDomain" schema:"required maxLength=255"`
+	// the roots, of which any is trusted
+	CABundles []CABundle `json:"caBundles" schema:"required minItems=1 maxItems=64"`
 }
 
 // CABundle is one bundle of roots.
@@ -30,7 +32,8 @@ type PEMBundle struct {
 
 // MeshTrusts is the kind of [MeshTrust].
 var MeshTrusts = &resource.Kind[MeshTrust]{
-	Info:     resource.Info{Name: "MeshTrust", Plural: "meshtrusts", ShortName: "mtrust", Scope: resource.Mesh, Sync: resource.GlobalToZones | resource.ZoneToGlobal | resource.ZoneToZones},
+	Info: resource.Info{Name: "MeshTrust", Plural: "meshtrusts", ShortName: "mtrust", Scope: resource.Mesh,
+		Sync: resource.GlobalToZones | resource.ZoneToGlobal | resource.ZoneToZones},
 	Validate: validateMeshTrust,
 }
 
@@ -49,7 +52,8 @@ type TrustOrigin struct {
 
 // MeshTrustStatuses is the kind of [MeshTrustStatus].
 var MeshTrustStatuses = &resource.Kind[MeshTrustStatus]{
-	Info: resource.Info{Name: "MeshTrustStatus", Plural: "meshtruststatuses", Scope: resource.Mesh, ReadOnly: true, Hidden: true, StatusOf: "MeshTrust"},
+	Info: resource.Info{Name: "MeshTrustStatus", Plural: "meshtruststatuses", Scope: resource.Mesh, ReadOnly: true,
+		Hidden: true, StatusOf: "MeshTrust"},
 }
 
 func validateMeshTrust(o *resource.Object[MeshTrust]) resource.Problems {
@@ -75,7 +79,7 @@ func (c *checks) trustDomain(field, name string) bool {
 	if name == "" {
 		return c.add(field, "is required")
 	}
-	// The bare name is wanted: go-spiffe takes a whole SPIFFE ID for a trust domain too.
+	// The trust domain must be a name: go-spiffe accepts a whole SPIFFE ID too.
 	if strings.Contains(name, "/") {
 		return c.add(field, "%s is not a trust domain: write its name alone, without spiffe:// and path", quote(name))
 	}

@@ -7,16 +7,15 @@ import (
 	"weft/resource"
 )
 
-// MeshZoneAddress is where the zone ingresses of one zone take connections for a mesh. There is one for each
-// mesh and zone, named after the zone, so that an address that changes is one write, whatever the number of
-// services behind it. The zone writes it; every other zone joins it with the zone's services.
-// (Mesh Scoped Zone Ingress and Zone Egress.)
+// MeshZoneAddress has the addresses of one zone's zone ingresses for a mesh. The row has the name of the zone, which
+// writes it. A change of an address is one write, whatever the number of services; every other zone joins the row with
+// the zone's services. (Mesh Scoped Zone Ingress and Zone Egress.)
 type MeshZoneAddress struct {
-	// Ingresses are sorted by name. The last one stays, whatever its health.
+	// Ingresses are sorted by name. The last one stays in the list, whatever its health.
 	Ingresses []ZoneProxyAddress `json:"ingresses,omitempty" schema:"maxItems=1024"`
 }
 
-// Usable are those that are to be dialled: the healthy ones, and without any of these all of them.
+// Usable returns the ingresses that clients dial: the healthy ones, or all where none is healthy.
 func (z *MeshZoneAddress) Usable() []ZoneProxyAddress {
 	healthy := slices.DeleteFunc(slices.Clone(z.Ingresses), func(a ZoneProxyAddress) bool { return !a.Healthy })
 	if len(healthy) == 0 {
@@ -25,7 +24,7 @@ func (z *MeshZoneAddress) Usable() []ZoneProxyAddress {
 	return healthy
 }
 
-// maxAdvertisedNames is how many host names the ingresses of one zone have for a mesh.
+// maxAdvertisedNames is the maximum number of host names of one zone's ingresses for a mesh.
 const maxAdvertisedNames = 64
 
 // MeshZoneAddresses is the kind of [MeshZoneAddress].
@@ -37,7 +36,7 @@ var MeshZoneAddresses = &resource.Kind[MeshZoneAddress]{
 	Validate: validateMeshZoneAddress,
 }
 
-// validateMeshZoneAddress looks at what another zone sends, too.
+// validateMeshZoneAddress also checks rows of other zones.
 func validateMeshZoneAddress(o *resource.Object[MeshZoneAddress]) resource.Problems {
 	c := envelope(&o.Meta)
 	type identity struct {
@@ -59,7 +58,8 @@ func validateMeshZoneAddress(o *resource.Object[MeshZoneAddress]) resource.Probl
 		first[identity{ingress.Name, ingress.Legacy}] = i
 	}
 	if len(names) > maxAdvertisedNames {
-		c.add("spec.ingresses", "has %d host names, want %d at most, since each zone resolves all of them", len(names), maxAdvertisedNames)
+		c.add("spec.ingresses", "has %d host names, want %d at most, since each zone resolves all of them", len(names),
+			maxAdvertisedNames)
 	}
 	return c.problems
 }

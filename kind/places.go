@@ -1,23 +1,23 @@
 package kind
 
-// Places are where a service is found in a zone, as the status of each kind of services says.
+// Places are the host names and virtual IPs of a service in a zone, as in the status of each kind of services.
 type Places struct {
 	VIPs               []VIP
 	Addresses          []Address
 	HostnameGenerators []HostnameGeneratorStatus
 }
 
-// Places are where the service is found.
+// Places returns the host names and virtual IPs of the service.
 func (s *MeshServiceStatus) Places() Places {
 	return Places{s.VIPs, s.Addresses, s.HostnameGenerators}
 }
 
-// Places are where the service is found.
+// Places returns the host names and virtual IPs of the service.
 func (s *MeshMultiZoneServiceStatus) Places() Places {
 	return Places{s.VIPs, s.Addresses, s.HostnameGenerators}
 }
 
-// Places are where the service is found.
+// Places returns the host names and virtual IPs of the service.
 func (s *MeshExternalServiceStatus) Places() Places {
 	at := Places{Addresses: s.Addresses, HostnameGenerators: s.HostnameGenerators}
 	if s.VIP != nil {

@@ -2,14 +2,14 @@ package kind
 
 import "weft/resource"
 
-// maxSecret is what a Secret of Kubernetes holds at most, in bytes.
+// maxSecret is the maximum size of a Secret of Kubernetes in bytes.
 const maxSecret = 1 << 20
 
-// secretBytes is the size of a document with such a value in base64.
+// secretBytes is the maximum size of a document with such a value in base64.
 const secretBytes = 2 << 20
 
-// Secret is a value of a mesh that only the control plane and administrators read, such as the CA of a MeshIdentity. The
-// keys that sign the tokens of a mesh's Dataplanes are Secrets with the name dataplane-token-signing-key-MESH-ID:
+// Secret is a value of a mesh that only the control plane and administrators read, such as the CA of a MeshIdentity.
+// The keys that sign the tokens of a mesh's Dataplanes are Secrets with the name dataplane-token-signing-key-MESH-ID:
 // deleting one makes the tokens that it signed invalid.
 type Secret struct {
 	Data []byte `json:"data" schema:"required maxLength=1048576"` // the value in base64, one MiB at most
@@ -17,7 +17,8 @@ type Secret struct {
 
 // Secrets is the kind of [Secret].
 var Secrets = &resource.Kind[Secret]{
-	Info:     resource.Info{Name: "Secret", Plural: "secrets", Scope: resource.Mesh, Sync: resource.GlobalToZones, Flat: true, AdminOnly: true, Encrypted: true, MaxBytes: secretBytes},
+	Info: resource.Info{Name: "Secret", Plural: "secrets", Scope: resource.Mesh, Sync: resource.GlobalToZones,
+		Flat: true, AdminOnly: true, Encrypted: true, MaxBytes: secretBytes},
 	Validate: validateSecret,
 }
 

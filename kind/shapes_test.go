@@ -8,10 +8,10 @@ import (
 	"weft/kind"
 )
 
-// TestEveryFieldWorksOrIsRefused goes through the fields that users of this API know. One that has an effect
-// is taken; another is refused with a sentence that says what to do instead, and never taken and ignored. A
-// line is a field and, where it is refused, how the sentence begins.
-func TestEveryFieldWorksOrIsRefused(t *testing.T) {
+// TestEveryFieldWorksOrIsRejected covers the fields of Kuma's API. A field has an effect, or is rejected with a
+// sentence that states the replacement; no field is ignored. A line is a field and, where it is rejected, the beginning
+// of the sentence.
+func TestEveryFieldWorksOrIsRejected(t *testing.T) {
 	const certificate = `{type: Secret, secretRef: {kind: Secret, name: c}}`
 	for _, shape := range []struct{ kind, frame, fields string }{
 		{"Mesh", `{type: Mesh, name: m, %s}`, `
@@ -41,7 +41,8 @@ func TestEveryFieldWorksOrIsRefused(t *testing.T) {
 			networking: {advertisedAddress: 10.0.0.1}        | networking.advertisedAddress: has no meaning here; use networking.zoneIngress
 			probes: {port: 9000}                             | probes: has no meaning here; use serviceProbe
 			metrics: {}                                      | metrics: has no meaning here; use a MeshMetric`},
-		{"inbound", `{type: Dataplane, mesh: m, name: d, networking: {address: 10.0.0.1, inbound: [{port: 8080, %s}]}}`, `
+		{"inbound", `{type: Dataplane, mesh: m, name: d, networking: {address: 10.0.0.1, inbound: [{port: 8080, %s}]}}`,
+			`
 			address: 10.0.0.2
 			servicePort: 80
 			serviceAddress: 127.0.0.1
@@ -68,15 +69,18 @@ func TestEveryFieldWorksOrIsRefused(t *testing.T) {
 			directAccessServices: ["*"]                      | networking.transparentProxying.directAccessServices: is not served by this release; list
 			reachableServices: [backend]
 			reachableBackends: {refs: [{kind: MeshService, name: a}]}`},
-		{"MeshService", `{type: MeshService, mesh: m, name: s, spec: {selector: {dataplaneRef: {name: web-1}}, ports: [{port: 80}], %s}}`, `
+		{"MeshService", `{type: MeshService, mesh: m, name: s, spec: {selector: {dataplaneRef: {name: web-1}}, ` +
+			`ports: [{port: 80}], %s}}`, `
 			state: Available
 			identities: [{type: ServiceTag, value: web}, {type: SpiffeID, value: "spiffe://a/b"}]
 			zoneIngress: {address: 192.168.1.100, port: 30001}`},
-		{"MeshService's selector", `{type: MeshService, mesh: m, name: s, spec: {selector: {%s}, ports: [{port: 80}]}}`, `
+		{"MeshService's selector", `{type: MeshService, mesh: m, name: s, spec: {selector: {%s}, ports: [{port: 80}]}}`,
+			`
 			dataplaneTags: {kuma.io/service: web}
 			dataplaneLabels: {matchLabels: {app: web}}
 			dataplaneRef: {name: web-1}`},
-		{"MeshService's ports", `{type: MeshService, mesh: m, name: s, spec: {selector: {dataplaneRef: {name: a}}, ports: [{port: 80, %s}]}}`, `
+		{"MeshService's ports", `{type: MeshService, mesh: m, name: s, spec: {selector: {dataplaneRef: {name: a}}, ` +
+			`ports: [{port: 80, %s}]}}`, `
 			targetPort: 8080
 			targetPort: http
 			name: web
@@ -89,17 +93,21 @@ func TestEveryFieldWorksOrIsRefused(t *testing.T) {
 			, advertisedAddress: 192.168.1.100, advertisedPort: 30001}}
 			, admin: {port: 9901}}}
 			}, availableServices: []}`},
-		{"HostnameGenerator", `{type: HostnameGenerator, name: g, spec: {template: "{{ .DisplayName }}.svc.mesh.local", %s}}`, `
+		{"HostnameGenerator",
+			`{type: HostnameGenerator, name: g, spec: {template: "{{ .DisplayName }}.svc.mesh.local", %s}}`, `
 			selector: {meshService: {matchLabels: {a: b}}}
 			selector: {meshMultiZoneService: {}}
 			selector: {meshExternalService: {}}`},
 		{"ZoneEgress", `{type: ZoneEgress, name: ze, networking: {address: 10.0.0.1, port: 10002%s`, `
 			}, zone: east}
 			, admin: {port: 9901}}}`},
-		{"MeshExternalService", `{type: MeshExternalService, mesh: m, name: s, spec: {match: {type: HostnameGenerator, port: 443, protocol: http2}, endpoints: [{address: a.b, port: 443, priority: 1}], %s}}`, `
+		{"MeshExternalService",
+			`{type: MeshExternalService, mesh: m, name: s, spec: {match: {type: HostnameGenerator, port: 443, ` +
+				`protocol: http2}, endpoints: [{address: a.b, port: 443, priority: 1}], %s}}`, `
 			tls: {enabled: true, version: {min: TLS12, max: TLS13}, allowRenegotiation: false}
 			tls: {enabled: true, verification: {mode: Secured, serverName: a.b, subjectAltNames: [{type: Exact, value: a.b}]}}
-			tls: {enabled: true, verification: {caCert: ` + certificate + `, clientCert: ` + certificate + `, clientKey: ` + certificate + `}}
+			tls: {enabled: true, verification: {caCert: ` + certificate + `, clientCert: ` + certificate +
+				`, clientKey: ` + certificate + `}}
 			tls: {enabled: true, verification: {caCert: {type: File, file: {path: /c}}}} | spec.tls.verification.caCert.file: is not served by this release; use a Secret
 			extension: {type: Lambda}                        | spec.extension: has no meaning here; write the endpoints`},
 		{"MeshIdentity", `{type: MeshIdentity, mesh: m, name: i, spec: {provider: {type: Bundled}, %s}}`, `
@@ -113,7 +121,9 @@ func TestEveryFieldWorksOrIsRefused(t *testing.T) {
 			type: Bundled, bundled: {autogenerate: {enabled: true}}
 			type: Bundled, bundled: {certificateParameters: {expiry: 24h}}
 			type: Spire, spire: {agent: {timeout: 1s, socketPath: /run/spire/agent.sock}}`},
-		{"MeshIdentity's CA", `{type: MeshIdentity, mesh: m, name: i, spec: {provider: {type: Bundled, bundled: {ca: {certificate: ` + certificate + `, privateKey: {%s}}}}}}`, `
+		{"MeshIdentity's CA",
+			`{type: MeshIdentity, mesh: m, name: i, spec: {provider: {type: Bundled, bundled: {ca: {certificate: ` +
+				certificate + `, privateKey: {%s}}}}}}`, `
 			type: Secret, secretRef: {kind: Secret, name: k}
 			type: InsecureInline, insecureInline: {value: pem}
 			type: File                                       | spec.provider.bundled.ca.privateKey.type: "File" is not served by this release; use Secret
@@ -130,7 +140,8 @@ func TestEveryFieldWorksOrIsRefused(t *testing.T) {
 			targetRef: {kind: MeshService, name: web}        | spec.targetRef.kind: is "MeshService", which is not served by this release; use the kind Dataplane
 			targetRef: {kind: MeshGateway}                   | spec.targetRef.kind: is "MeshGateway", which is not served by this release; there are no gateways; use
 			targetRef: {kind: Mesh, proxyTypes: [Sidecar]}   | spec.targetRef.proxyTypes: is not served by this release; use labels
-			from: []                                         | spec.from: has no meaning here; use ` + "`rules`, which `weft migrate` makes of it" + `
+			from: []                                         | spec.from: has no meaning here; use ` +
+			"`rules`, which `weft migrate` makes of it" + `
 			rules: [{default: {deny: [{spiffeID: {type: Prefix, value: "spiffe://other/"}}]}}]
 			rules: [{default: {allowWithShadowDeny: [{spiffeID: {type: Exact, value: "spiffe://a/b"}}]}}]
 			rules: [{default: {allow: [{spiffeId: {type: Exact, value: "spiffe://a/b"}}]}}]
@@ -143,20 +154,20 @@ func TestEveryFieldWorksOrIsRefused(t *testing.T) {
 		{"GlobalSecret", `{type: GlobalSecret, name: s, %s}`, `data: c2VjcmV0`},
 	} {
 		for line := range strings.Lines(shape.fields) {
-			field, refusal, _ := strings.Cut(strings.TrimSpace(line), "|")
+			field, rejection, _ := strings.Cut(strings.TrimSpace(line), "|")
 			if field == "" {
 				continue
 			}
 			got := strings.Join(problems(t, fmt.Sprintf(shape.frame, field)), "\n")
-			if want := strings.TrimSpace(refusal); (want == "") != (got == "") || !strings.HasPrefix(got, want) {
+			if want := strings.TrimSpace(rejection); (want == "") != (got == "") || !strings.HasPrefix(got, want) {
 				t.Errorf("%s, %s: the problems are %q, want %q", shape.kind, strings.TrimSpace(field), got, want)
 			}
 		}
 	}
 }
 
-// TestRefusalsSayWhatToDo: "not served" alone leaves a user with nothing.
-func TestRefusalsSayWhatToDo(t *testing.T) {
+// TestRejectionsStateTheReplacement: "not served" alone does not help a user.
+func TestRejectionsStateTheReplacement(t *testing.T) {
 	for _, d := range kind.All() {
 		for field, sentence := range d.Describe().Replaced {
 			if !strings.Contains(sentence, "; ") {

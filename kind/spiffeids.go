@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// SpiffeIDs are the SPIFFE IDs of one certificate: a single one of a MeshIdentity, and of the mtls of a mesh one
-// for each service of the proxy.
+// SpiffeIDs are the SPIFFE IDs of one certificate: one of a MeshIdentity, or one for each service of the proxy with the
+// mtls of a mesh.
 type SpiffeIDs struct {
-	// SpiffeID is the first of them.
+	// SpiffeID is the first SPIFFE ID.
 	SpiffeID string `json:"spiffeID,omitempty"`
-	// Further are the others, sorted.
+	// Further are the other SPIFFE IDs, sorted.
 	Further []string `json:"further,omitempty"`
 }
 
-// SpiffeIDsOf answers names in their order, each of them once.
+// SpiffeIDsOf returns the sorted and unique SPIFFE IDs.
 func SpiffeIDsOf(ids ...string) SpiffeIDs {
 	ids = slices.Clone(ids)
 	slices.Sort(ids)
@@ -27,7 +27,7 @@ func SpiffeIDsOf(ids ...string) SpiffeIDs {
 	return SpiffeIDs{SpiffeID: ids[0], Further: ids[1:]}
 }
 
-// List are all of them, sorted; none of the zero value.
+// List returns all SPIFFE IDs, sorted. The zero value has none.
 func (n SpiffeIDs) List() []string {
 	if n.SpiffeID == "" {
 		return nil
@@ -35,26 +35,26 @@ func (n SpiffeIDs) List() []string {
 	return append([]string{n.SpiffeID}, n.Further...)
 }
 
-// String joins them.
+// String returns the SPIFFE IDs, separated by commas.
 func (n SpiffeIDs) String() string { return strings.Join(n.List(), ", ") }
 
-// Same says whether both are the same names.
+// Same reports whether both have the same SPIFFE IDs.
 func (n SpiffeIDs) Same(m SpiffeIDs) bool {
 	return n.SpiffeID == m.SpiffeID && slices.Equal(n.Further, m.Further)
 }
 
-// Has says whether a name is among them.
+// Has reports whether id is one of the SPIFFE IDs.
 func (n SpiffeIDs) Has(id string) bool {
 	return id != "" && (id == n.SpiffeID || slices.Contains(n.Further, id))
 }
 
-// Cover says whether all of m's are among them. A client that accepts m accepts these as well.
+// Cover reports whether n has all SPIFFE IDs of m. A client that accepts m then accepts n too.
 func (n SpiffeIDs) Cover(m SpiffeIDs) bool {
 	return !slices.ContainsFunc(m.List(), func(id string) bool { return !n.Has(id) })
 }
 
-// And are those of both.
+// And returns the SPIFFE IDs of both.
 func (n SpiffeIDs) And(m SpiffeIDs) SpiffeIDs { return SpiffeIDsOf(append(n.List(), m.List()...)...) }
 
-// apart says whether they have no name in common.
+// apart reports whether they have no SPIFFE ID in common.
 func (n SpiffeIDs) apart(m SpiffeIDs) bool { return !slices.ContainsFunc(m.List(), n.Has) }

@@ -2,17 +2,18 @@ package kind
 
 import "weft/resource"
 
-// StoreID tells one store of control planes from every other. There is one row, which the control plane of a zone makes
-// when it joins others, and which stays: instances that share a store, and a store that was restored from a copy of
-// itself, have the same ID. Global knows the control plane of a zone by it ([ZoneInsight]). It is secret.
+// StoreID identifies a store of control planes. It has one row. The control plane of a zone creates it when it joins
+// others, and never changes it: replicas with a common store, and a restored copy of a store, have the same ID. Global
+// identifies the control plane of a zone by it ([ZoneInsight]). It is secret.
 type StoreID struct {
 	ID string `json:"id"`
 }
 
-// TheStoreID is the name of the one [StoreID].
+// TheStoreID is the name of the only [StoreID].
 const TheStoreID = "store"
 
 // StoreIDs is the kind of [StoreID].
 var StoreIDs = &resource.Kind[StoreID]{
-	Info: resource.Info{Name: "StoreID", Plural: "storeids", Scope: resource.Global, ReadOnly: true, Hidden: true, Encrypted: true},
+	Info: resource.Info{Name: "StoreID", Plural: "storeids", Scope: resource.Global, ReadOnly: true, Hidden: true,
+		Encrypted: true},
 }

@@ -8,20 +8,20 @@ import (
 	"weft/resource"
 )
 
-// What the label kuma.io/origin says of who owns a resource.
+// Values of the label kuma.io/origin, which states the owner of a resource.
 const (
 	OriginGlobal = "global"
 	OriginZone   = "zone"
 )
 
-// Owner is who may change a resource, and whose copy everybody else holds: global, or one zone. The zero
-// value is global.
+// Owner is the control plane that may change a resource: global, or one zone. All others store a copy. The zero value
+// is global.
 type Owner struct{ Zone string }
 
-// Global says whether it is the global control plane.
+// Global reports whether the owner is the global control plane.
 func (o Owner) Global() bool { return o.Zone == "" }
 
-// String is "global", or the zone's name in words.
+// String returns "global", or a text with the zone's name.
 func (o Owner) String() string {
 	if o.Global() {
 		return "global"
@@ -29,7 +29,7 @@ func (o Owner) String() string {
 	return "zone " + o.Zone
 }
 
-// OwnerOf reads the owner off the labels that the control plane sets.
+// OwnerOf returns the owner by the labels that the control plane sets.
 func OwnerOf(meta *resource.Meta) Owner {
 	if meta.Label(OriginLabel) == OriginGlobal {
 		return Owner{}
@@ -37,15 +37,14 @@ func OwnerOf(meta *resource.Meta) Owner {
 	return Owner{Zone: meta.Label(ZoneLabel)}
 }
 
-// syncedNameLength keeps the name of whatever is stored away from its owner within a DNS label, as long as it
-// had the length of one.
+// syncedNameLength limits the prefix so that a copy's name is a DNS label if the owner's name is one.
 const syncedNameLength = maxLabel - 1 - 16
 
-// SyncedName is the name of a resource where it is stored away from its owner: equal names of two owners are
-// two resources. A kind that only global owns keeps its name, since no other owner has the kind.
+// SyncedName returns the name of a resource's copy on other control planes: equal names of two owners are two
+// resources. A kind that only global owns keeps its name, since no other owner has the kind.
 //
-// It is the name, cut where that is long, "-" and 16 hexadecimal digits: FNV-1a of 64 bits over the name and
-// the owner's zone, with a zero byte between. It depends on nothing else, so that it is the same everywhere.
+// It is the name, cut if it is too long, "-" and 16 hexadecimal digits: FNV-1a of 64 bits over the name and the owner's
+// zone, with a zero byte between. It depends on nothing else, so it is the same on every control plane.
 func SyncedName(info *resource.Info, name string, owner Owner) string {
 	if !info.Sync.Has(resource.ZoneToGlobal) {
 		return name
@@ -56,7 +55,7 @@ func SyncedName(info *resource.Info, name string, owner Owner) string {
 	return fmt.Sprintf("%s-%016x", cut, h.Sum64())
 }
 
-// DisplayNameOf is the name that a resource's owner gave it.
+// DisplayNameOf returns the resource's name on its owner.
 func DisplayNameOf(meta *resource.Meta) string {
 	if name := meta.Label(DisplayName); name != "" {
 		return name

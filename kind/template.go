@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Template is text in which {{ .Field }} and {{ label "KEY" }} stand for values, and which has no other
-// actions: users write templates, so that a language with loops would be a way to stop the control plane.
+// Template is a text with the actions {{ .Field }} and {{ label "KEY" }} for values, and no other actions. Users write
+// templates, and a language with loops could stop the control plane.
 type Template struct {
 	actions []action
 	tail    string // after the last action
@@ -19,21 +19,22 @@ type action struct {
 	before, field, label string
 }
 
-// Actions are those that a template may have.
+// Actions are the allowed actions of a template.
 type Actions struct {
 	Fields []string // with their dot: ".Mesh"
 	Labels bool
 }
 
-// Actions of the templates that there are. A trust domain is that of all Dataplanes of a MeshIdentity,
-// since one MeshTrust has its roots, so it knows of none alone.
+// Actions of the existing templates. The trust domain of a MeshIdentity is the same for all its Dataplanes, since one
+// MeshTrust has its roots, so its template has no action of a Dataplane.
 var (
 	TrustDomainActions = Actions{Fields: []string{".Mesh", ".Zone"}}
 	PathActions        = Actions{Fields: []string{".Mesh", ".Zone", ".Workload"}, Labels: true}
-	HostnameActions    = Actions{Fields: []string{".DisplayName", ".Name", ".Namespace", ".Mesh", ".Zone"}, Labels: true}
+	HostnameActions    = Actions{Fields: []string{".DisplayName", ".Name", ".Namespace", ".Mesh", ".Zone"},
+		Labels: true}
 )
 
-// String lists the actions as they are written.
+// String lists the actions in their written form.
 func (a Actions) String() string {
 	var written []string
 	for _, field := range a.Fields {
@@ -48,7 +49,7 @@ func (a Actions) String() string {
 
 var labelAction = regexp.MustCompile(`^label\s+"([^"{}]+)"$`)
 
-// ParseTemplate reads a template of the given actions. Its error is for the user who wrote it.
+// ParseTemplate parses a template with the given actions. Its error is for the user who wrote the template.
 func ParseTemplate(text string, allowed Actions) (*Template, error) {
 	t := &Template{}
 	for rest := text; ; {
@@ -73,17 +74,17 @@ func ParseTemplate(text string, allowed Actions) (*Template, error) {
 	return nil, fmt.Errorf("%s is not a template of %s", quote(text), allowed)
 }
 
-// Values are what a template is filled in with.
+// Values are the values of a template's actions.
 type Values struct {
 	Fields map[string]string
 	Labels map[string]string
-	// Allowed says which characters a value may have, and Names describes them for the error of another one: a
-	// value stands for itself, and reaches no name that the template was not meant to give.
+	// Allowed reports whether a value may contain a character, and Names describes these characters for an error. A
+	// value thus cannot change the structure of the name.
 	Allowed func(rune) bool
 	Names   string
 }
 
-// Render fills in a template. An error says which value is absent or can't stand there.
+// Render fills in a template. Its error states the absent or invalid value.
 func (t *Template) Render(v Values) (string, error) {
 	var out strings.Builder
 	for _, a := range t.actions {
@@ -97,12 +98,12 @@ func (t *Template) Render(v Values) (string, error) {
 	return out.String() + t.tail, nil
 }
 
-// Reads says whether the template has the action of a field, such as ".Mesh".
+// Reads reports whether the template has the action of a field, such as ".Mesh".
 func (t *Template) Reads(field string) bool {
 	return slices.ContainsFunc(t.actions, func(a action) bool { return a.field == field })
 }
 
-// Labels are the labels that the template reads.
+// Labels returns the labels of the template's actions.
 func (t *Template) Labels() []string {
 	var labels []string
 	for _, a := range t.actions {
@@ -127,7 +128,7 @@ func (v *Values) of(a action) (string, error) {
 	return value, nil
 }
 
-// sample is what the template looks like when each value is a letter.
+// sample returns the template with a letter for each value.
 func (t *Template) sample() string {
 	var out strings.Builder
 	for _, a := range t.actions {
@@ -136,7 +137,7 @@ func (t *Template) sample() string {
 	return out.String() + t.tail
 }
 
-// template answers the sample of a template, and whether it is one.
+// template checks a template, and returns its sample.
 func (c *checks) template(field, text string, allowed Actions, hint string) (sample string, ok bool) {
 	t, err := ParseTemplate(text, allowed)
 	if err != nil {

@@ -30,7 +30,8 @@ func TestTemplate(t *testing.T) {
 			t.Errorf("%q is %q (%v), want %q", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"{{", "}}", "a }} b {{ .Mesh }}", "{{ .Mesh", "{{ .Pod }}", "{{}}", "{{ label team }}", `{{ label "" }}`, "{{ {{ .Mesh }} }}", "{{ range 1000000000 }}{{ end }}"} {
+	for _, text := range []string{"{{", "}}", "a }} b {{ .Mesh }}", "{{ .Mesh", "{{ .Pod }}", "{{}}",
+		"{{ label team }}", `{{ label "" }}`, "{{ {{ .Mesh }} }}", "{{ range 1000000000 }}{{ end }}"} {
 		if _, err := kind.ParseTemplate(text, actions); err == nil {
 			t.Errorf("%q is a template", text)
 		}

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Protocol is what an inbound or a service port speaks.
+// Protocol is the protocol of an inbound or a service port.
 type Protocol string
 
 const (
@@ -21,10 +21,10 @@ const (
 	Kafka Protocol = "kafka"
 )
 
-// IsHTTP says whether the proxies read requests of the protocol; what is not is bytes to them.
+// IsHTTP reports whether proxies read requests of the protocol. All other protocols are TCP to them.
 func (p Protocol) IsHTTP() bool { return p == HTTP || p == HTTP2 || p == GRPC }
 
-// Duration is written as Go writes it, "1m30s", or with days and years (of 365 days) as "1d", "1d12h" or "10y".
+// Duration has the text form of Go, "1m30s", or one with days and years (of 365 days): "1d", "1d12h", "10y".
 type Duration time.Duration
 
 // MarshalJSON implements json.Marshaler.
@@ -49,7 +49,7 @@ const (
 	year = 365 * day
 )
 
-// ParseDuration reads a duration with years and days, of which each part is less than one of the next larger.
+// ParseDuration parses a duration with years and days, of which each part is less than one of the next larger unit.
 func ParseDuration(text string) (time.Duration, error) {
 	wrong := fmt.Errorf("%s is not a duration such as \"30s\" or \"1d\"", quote(text))
 	years, rest, err := cutUnit(text, "y", year)
@@ -71,7 +71,7 @@ func ParseDuration(text string) (time.Duration, error) {
 	return whole + part, nil
 }
 
-// cutUnit takes the number before a unit, if there is one, from the beginning of a duration.
+// cutUnit cuts the number of a unit, if present, from the beginning of a duration.
 func cutUnit(text, unit string, one time.Duration) (d time.Duration, rest string, err error) {
 	before, rest, found := strings.Cut(text, unit)
 	if !found {
@@ -84,7 +84,7 @@ func cutUnit(text, unit string, one time.Duration) (d time.Duration, rest string
 	return time.Duration(n) * one, rest, nil
 }
 
-// written is a duration as users write it, where it is a whole number of years or days.
+// written formats a duration in whole years or days where possible.
 func written(d time.Duration) string {
 	switch {
 	case d >= year && d%year == 0:

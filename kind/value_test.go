@@ -23,7 +23,8 @@ func TestDuration(t *testing.T) {
 			t.Errorf("%q was written as %s (%v)", text, written, err)
 		}
 	}
-	for _, text := range []string{"", "d", "1", "1xd", "-1d", "1.5d", "1d-5h", "1d25h", "1h1d", "1d1d", "99999d", "soon"} {
+	for _, text := range []string{"", "d", "1", "1xd", "-1d", "1.5d", "1d-5h", "1d25h", "1h1d", "1d1d", "99999d",
+		"soon"} {
 		if got, err := kind.ParseDuration(text); err == nil {
 			t.Errorf("%q is read as %v", text, got)
 		}

@@ -2,8 +2,8 @@ package kind
 
 import "weft/resource"
 
-// Workload names the workload of a Dataplane: its label kuma.io/workload, else the tag kuma.io/service of
-// its first inbound, whatever that one's state, else its name.
+// Workload returns the workload of a Dataplane: its label kuma.io/workload, else the tag kuma.io/service of its first
+// inbound in any state, else its name.
 func Workload(name string, labels map[string]string, dp *Dataplane) string {
 	if w := labels[WorkloadLabel]; w != "" {
 		return w
@@ -14,7 +14,7 @@ func Workload(name string, labels map[string]string, dp *Dataplane) string {
 	return name
 }
 
-// WorkloadFact is the fact (see [Facts]) that the workload of a Dataplane rests on.
+// WorkloadFact returns the fact (see [Facts]) that the workload of a Dataplane rests on.
 func WorkloadFact(o *resource.Object[Dataplane]) string {
 	if w := o.Label(WorkloadLabel); w != "" {
 		return LabelFact(WorkloadLabel, w)

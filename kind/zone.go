@@ -2,8 +2,8 @@ package kind
 
 import "weft/resource"
 
-// Zone is one part of a deployment with a control plane of its own, which the global control plane knows
-// by this name. A control plane that is alone has none: no zone connects to it.
+// Zone is one part of a deployment with a control plane of its own, which the global control plane knows by this name.
+// A control plane without global has none.
 type Zone struct {
 	// Enabled is false to reject connections of the zone's control plane.
 	Enabled *bool `json:"enabled,omitempty" schema:"default=true"`
@@ -47,8 +47,8 @@ type ZoneInsight struct {
 	// DoubtedDeletions are deletions that wait for confirmation by an operator, because they cover most of the zone's
 	// resources.
 	DoubtedDeletions []DoubtedDeletion `json:"doubtedDeletions,omitempty"`
-	// Confirmed is when an operator said that what the zone's control plane has now is to replace what it had. Absent:
-	// no operator has, or it was done.
+	// Confirmed is the time at which an operator confirmed that the present resources of the zone's control plane
+	// replace its former ones. Absent without a confirmation, and after its completion.
 	Confirmed *Time `json:"confirmed,omitempty"`
 }
 
@@ -69,11 +69,12 @@ type DoubtedDeletion struct {
 
 // ZoneSubscription is one connection of a zone to one replica of the global control plane.
 type ZoneSubscription struct {
-	ID                     string `json:"id"`                       // the id of the connection
-	ControlPlaneInstanceID string `json:"globalInstanceId"`         // the id of the replica
-	ConnectTime            Time   `json:"connectTime"`              // the start of the connection
-	CompleteTime           *Time  `json:"completeTime,omitempty"`   // the time at which all resources of the zone were stored
-	DisconnectTime         *Time  `json:"disconnectTime,omitempty"` // the end of the connection; absent while it is open
+	ID                     string `json:"id"`               // the id of the connection
+	ControlPlaneInstanceID string `json:"globalInstanceId"` // the id of the replica
+	ConnectTime            Time   `json:"connectTime"`      // the start of the connection
+	// the time at which all resources of the zone were stored
+	CompleteTime   *Time `json:"completeTime,omitempty"`
+	DisconnectTime *Time `json:"disconnectTime,omitempty"` // the end of the connection; absent while it is open
 	// Version is the version of the zone's control plane.
 	Version *ZoneVersion `json:"version,omitempty"`
 	// Status is the counts of sent resources. The replica that holds the connection computes it on reading; it is not
@@ -86,7 +87,7 @@ type ZoneVersion struct {
 	ControlPlane ProgramVersion `json:"kumaCp"` // the version, in the field that clients of Kuma read
 }
 
-// Text is the version of the zone's control plane; empty where it is not known.
+// Text returns the version of the zone's control plane, or an empty string.
 func (v *ZoneVersion) Text() string {
 	if v == nil {
 		return ""
@@ -96,9 +97,10 @@ func (v *ZoneVersion) Text() string {
 
 // ZoneStatus counts the resources that went to a zone.
 type ZoneStatus struct {
-	LastUpdateTime *Time                     `json:"lastUpdateTime,omitempty"` // the time of the last item in either direction
-	Total          ResponseCounts            `json:"total"`                    // the counts of all kinds
-	Stat           map[string]ResponseCounts `json:"stat,omitempty"`           // the counts by kind
+	// the time of the last item in either direction
+	LastUpdateTime *Time                     `json:"lastUpdateTime,omitempty"`
+	Total          ResponseCounts            `json:"total"`          // the counts of all kinds
+	Stat           map[string]ResponseCounts `json:"stat,omitempty"` // the counts by kind
 }
 
 // RejectedItem is a rejected resource, with the reason.
@@ -112,5 +114,6 @@ type RejectedItem struct {
 
 // ZoneInsights is the kind of [ZoneInsight].
 var ZoneInsights = &resource.Kind[ZoneInsight]{
-	Info: resource.Info{Name: "ZoneInsight", Plural: "zone-insights", Aliases: []string{"zoneinsights"}, Scope: resource.Global, Flat: true, ReadOnly: true},
+	Info: resource.Info{Name: "ZoneInsight", Plural: "zone-insights", Aliases: []string{"zoneinsights"},
+		Scope: resource.Global, Flat: true, ReadOnly: true},
 }

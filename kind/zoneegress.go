@@ -21,14 +21,15 @@ type ZoneEgressNetworking struct {
 // ZoneEgresses is the kind of [ZoneEgress].
 var ZoneEgresses = &resource.Kind[ZoneEgress]{
 	Info: resource.Info{
-		Name: "ZoneEgress", Plural: "zoneegresses", ShortName: "ze", Aliases: []string{"zone-egresses"}, Scope: resource.Global, Flat: true,
+		Name: "ZoneEgress", Plural: "zoneegresses", ShortName: "ze", Aliases: []string{"zone-egresses"},
+		Scope: resource.Global, Flat: true,
 		Sync: resource.ZoneToGlobal,
 	},
 	Default:  func(o *resource.Object[ZoneEgress]) { delete(o.Labels, ProxyTypeLabel) },
 	Validate: validateZoneEgress,
 }
 
-// Dataplane is the egress as a Dataplane would be one.
+// Dataplane returns the egress in the form of a Dataplane's networking.
 func (z *ZoneEgress) Dataplane() *Networking {
 	n := &z.Networking
 	return &Networking{
@@ -39,30 +40,35 @@ func (z *ZoneEgress) Dataplane() *Networking {
 
 // ZoneEgressStatus is the status of a ZoneEgress.
 type ZoneEgressStatus struct {
-	// Conditions are Identity, whether it has one: without, it serves no client; and Compatible, False where it can't serve
-	// some meshes.
+	// Conditions are Identity (False where the egress has no identity and serves no client) and Compatible (False where
+	// it cannot serve some meshes).
 	Conditions []Condition `json:"conditions,omitempty"`
 }
 
 // ZoneEgressStatuses is the kind of [ZoneEgressStatus].
 var ZoneEgressStatuses = &resource.Kind[ZoneEgressStatus]{
-	Info: resource.Info{Name: "ZoneEgressStatus", Plural: "zone-egress-statuses", Scope: resource.Global, ReadOnly: true, Hidden: true, StatusOf: "ZoneEgress"},
+	Info: resource.Info{Name: "ZoneEgressStatus", Plural: "zone-egress-statuses", Scope: resource.Global,
+		ReadOnly: true, Hidden: true, StatusOf: "ZoneEgress"},
 }
 
-// ZoneEgressCertificatesList is the kind of the certificates that ZoneEgresses may present. They are of the mesh whose
-// identity it is, and are named after the ZoneEgress.
+// ZoneEgressCertificatesList is the kind of the certificates that ZoneEgresses may present. A row belongs to the mesh
+// of the identity, and has the name of the ZoneEgress.
 var ZoneEgressCertificatesList = &resource.Kind[DataplaneCertificates]{
-	Info: resource.Info{Name: "ZoneEgressCertificates", Plural: "zone-egress-certificates", Scope: resource.Mesh, ReadOnly: true, Hidden: true},
+	Info: resource.Info{Name: "ZoneEgressCertificates", Plural: "zone-egress-certificates", Scope: resource.Mesh,
+		ReadOnly: true, Hidden: true},
 }
 
-// ZoneEgressListenerStatuses is the kind of what the proxies of ZoneEgresses serve.
+// ZoneEgressListenerStatuses is the kind of the listener statuses of ZoneEgresses.
 var ZoneEgressListenerStatuses = &resource.Kind[DataplaneListenerStatus]{
-	Info: resource.Info{Name: "ZoneEgressListenerStatus", Plural: "zone-egress-listener-statuses", Scope: resource.Global, ReadOnly: true, Hidden: true},
+	Info: resource.Info{Name: "ZoneEgressListenerStatus", Plural: "zone-egress-listener-statuses",
+		Scope: resource.Global, ReadOnly: true, Hidden: true},
 }
 
-// ZoneEgressInsights is the kind of what the control plane knows of the connections of ZoneEgresses.
+// ZoneEgressInsights is the kind of the insights of ZoneEgresses.
 var ZoneEgressInsights = &resource.Kind[DataplaneInsight]{
-	Info: resource.Info{Name: "ZoneEgressInsight", Plural: "zoneegressinsights", Aliases: []string{"zone-egress-insights"}, Scope: resource.Global, Sync: resource.ZoneToGlobal, Flat: true, ReadOnly: true},
+	Info: resource.Info{Name: "ZoneEgressInsight", Plural: "zoneegressinsights",
+		Aliases: []string{"zone-egress-insights"}, Scope: resource.Global, Sync: resource.ZoneToGlobal, Flat: true,
+		ReadOnly: true},
 }
 
 func validateZoneEgress(o *resource.Object[ZoneEgress]) resource.Problems {

@@ -2,8 +2,8 @@ package kind
 
 import "weft/resource"
 
-// ZoneIngress is the older form of a zone ingress, which serves every mesh: it forwards into its zone the requests of
-// other zones. A Dataplane with networking.zoneIngress is the newer one, and is preferred where it is ready.
+// ZoneIngress is the older form of a zone ingress, which serves every mesh: it forwards requests of other zones into
+// its zone. A Dataplane with networking.zoneIngress is the newer form, and is preferred while it is ready.
 type ZoneIngress struct {
 	// Zone is the zone of the proxy; by default that of the control plane that it is written to.
 	Zone string `json:"zone,omitempty" schema:"pattern=mesh"`
@@ -13,40 +13,46 @@ type ZoneIngress struct {
 
 // ZoneIngressNetworking has the addresses and ports of a [ZoneIngress].
 type ZoneIngressNetworking struct {
-	Address           string `json:"address" schema:"required ip"`              // the listener of the proxy
-	Port              uint32 `json:"port" schema:"required port"`               // the listener of the proxy
-	AdvertisedAddress string `json:"advertisedAddress,omitempty" schema:"host"` // the IP address or host name that other zones dial; without one, no other zone dials it
-	AdvertisedPort    uint32 `json:"advertisedPort,omitempty" schema:"port"`    // the port that other zones dial
-	Admin             *Admin `json:"admin,omitempty"`                           // Envoy's administration interface
+	Address string `json:"address" schema:"required ip"` // the listener of the proxy
+	Port    uint32 `json:"port" schema:"required port"`  // the listener of the proxy
+	// the IP address or host name that other zones dial; without one, no other zone dials it
+	AdvertisedAddress string `json:"advertisedAddress,omitempty" schema:"host"`
+	AdvertisedPort    uint32 `json:"advertisedPort,omitempty" schema:"port"` // the port that other zones dial
+	Admin             *Admin `json:"admin,omitempty"`                        // Envoy's administration interface
 }
 
 // ZoneIngresses is the kind of [ZoneIngress].
 var ZoneIngresses = &resource.Kind[ZoneIngress]{
 	Info: resource.Info{
-		Name: "ZoneIngress", Plural: "zone-ingresses", ShortName: "zi", Computed: []string{"availableServices"}, Aliases: []string{"zoneingresses"}, Scope: resource.Global, Flat: true,
+		Name: "ZoneIngress", Plural: "zone-ingresses", ShortName: "zi", Computed: []string{"availableServices"},
+		Aliases: []string{"zoneingresses"}, Scope: resource.Global, Flat: true,
 		Sync: resource.ZoneToGlobal,
 	},
 	Default:  func(o *resource.Object[ZoneIngress]) { delete(o.Labels, ProxyTypeLabel) },
 	Validate: validateZoneIngress,
 }
 
-// Dataplane is the ingress as a Dataplane would be one.
+// Dataplane returns the ingress in the form of a Dataplane's networking.
 func (z *ZoneIngress) Dataplane() *Networking {
 	n := &z.Networking
 	return &Networking{
-		ZoneIngress: &ZoneIngressSection{Address: n.Address, Port: n.Port, AdvertisedAddress: n.AdvertisedAddress, AdvertisedPort: n.AdvertisedPort},
-		Admin:       n.Admin,
+		ZoneIngress: &ZoneIngressSection{Address: n.Address, Port: n.Port, AdvertisedAddress: n.AdvertisedAddress,
+			AdvertisedPort: n.AdvertisedPort},
+		Admin: n.Admin,
 	}
 }
 
-// ZoneIngressListenerStatuses is the kind of what the proxies of ZoneIngresses serve.
+// ZoneIngressListenerStatuses is the kind of the listener statuses of ZoneIngresses.
 var ZoneIngressListenerStatuses = &resource.Kind[DataplaneListenerStatus]{
-	Info: resource.Info{Name: "ZoneIngressListenerStatus", Plural: "zone-ingress-listener-statuses", Scope: resource.Global, ReadOnly: true, Hidden: true},
+	Info: resource.Info{Name: "ZoneIngressListenerStatus", Plural: "zone-ingress-listener-statuses",
+		Scope: resource.Global, ReadOnly: true, Hidden: true},
 }
 
-// ZoneIngressInsights is the kind of what the control plane knows of the connections of ZoneIngresses.
+// ZoneIngressInsights is the kind of the insights of ZoneIngresses.
 var ZoneIngressInsights = &resource.Kind[DataplaneInsight]{
-	Info: resource.Info{Name: "ZoneIngressInsight", Plural: "zone-ingress-insights", Aliases: []string{"zoneingressinsights"}, Scope: resource.Global, Sync: resource.ZoneToGlobal, Flat: true, ReadOnly: true},
+	Info: resource.Info{Name: "ZoneIngressInsight", Plural: "zone-ingress-insights",
+		Aliases: []string{"zoneingressinsights"}, Scope: resource.Global, Sync: resource.ZoneToGlobal, Flat: true,
+		ReadOnly: true},
 }
 
 func validateZoneIngress(o *resource.Object[ZoneIngress]) resource.Problems {
@@ -59,7 +65,7 @@ func validateZoneIngress(o *resource.Object[ZoneIngress]) resource.Problems {
 	return c.problems
 }
 
-// ofGlobalScope checks what a zone proxy of global scope says of where it stands, whichever it is.
+// ofGlobalScope checks the zone and the addresses of a ZoneIngress or ZoneEgress.
 func (c *checks) ofGlobalScope(zone, address string, port uint32, admin *Admin) {
 	if zone != "" {
 		if problem := MeshNameProblem(zone); problem != "" {
@@ -67,7 +73,8 @@ func (c *checks) ofGlobalScope(zone, address string, port uint32, admin *Admin) 
 		}
 	}
 	c.zoneProxyAddress("networking", address, port)
-	if admin != nil && c.optionalPort("networking.admin.port", admin.Port) && address == adminAddress && admin.Port == port {
+	if admin != nil && c.optionalPort("networking.admin.port", admin.Port) && address == adminAddress &&
+		admin.Port == port {
 		c.add("networking.admin.port", "%s:%d is taken by networking", adminAddress, port)
 	}
 }

@@ -7,16 +7,17 @@ import (
 
 // ZoneProxyAddress is one zone ingress or zone egress, as its clients dial it.
 type ZoneProxyAddress struct {
-	Name    string `json:"name" schema:"maxLength=253"`    // of its Dataplane or, of global scope, its ZoneIngress or ZoneEgress
+	// of its Dataplane or, of global scope, its ZoneIngress or ZoneEgress
+	Name    string `json:"name" schema:"maxLength=253"`
 	Address string `json:"address" schema:"maxLength=253"` // an IP address or, of an ingress, a host name
 	Port    uint32 `json:"port"`
-	// Healthy says that its proxy is there and serves.
+	// Healthy states that its proxy is connected and serves.
 	Healthy bool `json:"healthy,omitempty"`
-	// Legacy says that it is of global scope.
+	// Legacy states that it is a ZoneIngress or ZoneEgress.
 	Legacy bool `json:"legacy,omitempty"`
 }
 
-// Listener answers "address:port".
+// Listener returns "address:port".
 func (a *ZoneProxyAddress) Listener() string {
 	return net.JoinHostPort(a.Address, strconv.Itoa(int(a.Port)))
 }

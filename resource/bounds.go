@@ -7,22 +7,23 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of a written resource of any kind. Bounds of single fields stand in their tag `schema`; see [Rules].
+// Limits of a written resource of any kind. The limits of single fields are in their tag `schema`; see [Rules].
 const (
 	// MaxBytes is the size of a resource's document, and of its stored body, unless its kind says otherwise.
 	MaxBytes = 1 << 20
-	// MaxElements is how many fields and list items a document has, aliases of YAML counted as what they stand for.
+	// MaxElements is the maximum number of fields and list items of a document. An alias of YAML counts as the nodes
+	// that it expands to.
 	MaxElements = 16_384
-	// MaxDepth is how deep lists and mappings stand in each other.
+	// MaxDepth is the maximum depth of nested lists and mappings.
 	MaxDepth = 32
-	// MaxLabels is how many labels a resource has, those included that the control plane sets; a selector of labels,
-	// and the tags of an inbound, have as many.
+	// MaxLabels is the maximum number of labels of a resource, including those that the control plane sets, of a
+	// selector of labels, and of the tags of an inbound.
 	MaxLabels = 64
-	// MaxProblems is how many problems of one resource are listed.
+	// MaxProblems is the maximum number of listed problems of one resource.
 	MaxProblems = 100
 )
 
-// Bytes is the size of a document of the kind at most.
+// Bytes returns the maximum size of a document of the kind.
 func (i *Info) Bytes() int {
 	if i.MaxBytes > 0 {
 		return i.MaxBytes
@@ -30,18 +31,19 @@ func (i *Info) Bytes() int {
 	return MaxBytes
 }
 
-// innermost is what a pointer, list or mapping is of; of base64 it is the list of bytes.
+// innermost returns the element type of a pointer, list or mapping. For base64 it is the list of bytes.
 func innermost(t reflect.Type) reflect.Type {
-	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Map || t.Kind() == reflect.Slice && t.Elem().Kind() != reflect.Uint8 {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Map || t.Kind() == reflect.Slice &&
+		t.Elem().Kind() != reflect.Uint8 {
 		t = t.Elem()
 	}
 	return t
 }
 
-// labelsBound is that of a resource's labels.
+// labelsBound is the limit of a resource's labels.
 var labelsBound = Bound{Properties: MaxLabels, Length: 253, Name: 317}
 
-// boundedField is a field of a struct as the checks need it.
+// boundedField is a field of a struct with its limits.
 type boundedField struct {
 	t     reflect.Type
 	bound Bound
@@ -49,7 +51,7 @@ type boundedField struct {
 
 var boundedStructs sync.Map // map[string]boundedField by reflect.Type
 
-// fieldsByName are the fields of a struct by their names in JSON, those of embedded structs included.
+// fieldsByName returns the fields of a struct by their names in JSON, including those of embedded structs.
 func fieldsByName(t reflect.Type) map[string]boundedField {
 	if known, ok := boundedStructs.Load(t); ok {
 		return known.(map[string]boundedField)
@@ -70,8 +72,8 @@ func fieldsByName(t reflect.Type) map[string]boundedField {
 	return fields
 }
 
-// within adds a problem where a value is larger than its bound, and reports whether it is not. It looks at no item of
-// a list that is too long.
+// within adds a problem where a value exceeds its limit, and reports whether it does not. It skips the items of a list
+// that is too long.
 func (c *checker) within(v any, b Bound, shown string) bool {
 	at := strings.TrimSuffix(shown, ".")
 	switch v := v.(type) {
@@ -100,11 +102,11 @@ func (c *checker) within(v any, b Bound, shown string) bool {
 	return true
 }
 
-// Base64Length is the length of base64 that has so many bytes, with line breaks.
+// Base64Length returns the maximum length of base64 for n bytes, with line breaks.
 func Base64Length(n int) int { return (n+2)/3*4*66/64 + 8 }
 
-// CheckBody returns Invalid for a stored body, as another control plane sends it, that is larger than what the kind
-// and its fields allow. Fields that this release does not know are counted in its size and depth alone.
+// CheckBody returns Invalid for a stored body of another control plane that exceeds the limits of the kind and its
+// fields. Fields that this release does not know count for size and depth only.
 func CheckBody(d Descriptor, body []byte) error {
 	info := d.Describe()
 	if len(body) > info.Bytes() {

@@ -9,7 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Clone returns a copy that shares nothing with the object: what [FromBody] reads from its [Body], with the same metadata.
+// Clone returns a copy that shares nothing with the object: what [FromBody] reads from its [Body], with the same
+// metadata.
 func Clone(o Any) Any { return o.clone() }
 
 func (o *Object[S]) clone() Any {
@@ -17,7 +18,8 @@ func (o *Object[S]) clone() Any {
 	copyOf(reflect.TypeFor[S]())(reflect.ValueOf(&c.Spec).Elem(), reflect.ValueOf(&o.Spec).Elem())
 	c.Labels, c.Vouched = nil, Vouched{}
 	if len(o.Labels) > 0 {
-		copyOf(reflect.TypeFor[map[string]string]())(reflect.ValueOf(&c.Labels).Elem(), reflect.ValueOf(&o.Labels).Elem())
+		copyOf(reflect.TypeFor[map[string]string]())(reflect.ValueOf(&c.Labels).Elem(),
+			reflect.ValueOf(&o.Labels).Elem())
 	}
 	copyOf(reflect.TypeFor[Vouched]())(reflect.ValueOf(&c.Vouched).Elem(), reflect.ValueOf(&o.Vouched).Elem())
 	return c
@@ -64,7 +66,8 @@ func newCopier(t reflect.Type) copier {
 		return mapCopier(t)
 	case reflect.Struct:
 		return structCopier(t)
-	case reflect.Bool, reflect.Float32, reflect.Float64, reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+	case reflect.Bool, reflect.Float32, reflect.Float64, reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32,
+		reflect.Int64,
 		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		return reflect.Value.Set
 	}
@@ -75,8 +78,8 @@ func encodesItself(t reflect.Type) bool {
 	return t.Implements(marshaler) || t.Implements(textMarshaler)
 }
 
-// recoded copies a value through JSON: of a type whose own encoding may change it, as a time loses its location. A value
-// that JSON does not have stays as it is, so that [Body] fails for the copy too.
+// recoded copies a value through JSON: of a type whose own encoding may change it, as a time loses its location. A
+// value that JSON does not have stays as it is, so that [Body] fails for the copy too.
 func recoded(to, from reflect.Value) {
 	text, err := json.Marshal(from.Addr().Interface())
 	if err != nil || json.Unmarshal(text, to.Addr().Interface()) != nil {

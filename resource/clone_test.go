@@ -26,7 +26,8 @@ type shelfmark struct {
 	hidden   string
 }
 
-var shelfmarks = &resource.Kind[shelfmark]{Info: resource.Info{Name: "Shelfmark", Plural: "shelfmarks", Scope: resource.Mesh}}
+var shelfmarks = &resource.Kind[shelfmark]{Info: resource.Info{Name: "Shelfmark", Plural: "shelfmarks",
+	Scope: resource.Mesh}}
 
 func fullShelfmark() *resource.Object[shelfmark] {
 	text := "text"
@@ -34,8 +35,9 @@ func fullShelfmark() *resource.Object[shelfmark] {
 	o := shelfmarks.Make("m", "a", shelfmark{
 		Text: "bad \xff\xfe UTF-8", Number: 1.5, Flag: true, Bytes: []byte("bytes"), Pointer: &text,
 		List: []shelfmark{inner, {}}, Omitted: []string{}, Map: map[string]*string{}, Kept: map[string]int{"k": 1},
-		Deep: map[string][]string{"d": {"x", "y"}, "e": {}, "n": nil},
-		Time: time.Date(2030, 1, 1, 0, 0, 0, 5, time.FixedZone("here", 3600)), Any: map[string]any{"n": 1.0, "l": []any{"a"}},
+		Deep:     map[string][]string{"d": {"x", "y"}, "e": {}, "n": nil},
+		Time:     time.Date(2030, 1, 1, 0, 0, 0, 5, time.FixedZone("here", 3600)),
+		Any:      map[string]any{"n": 1.0, "l": []any{"a"}},
 		Excluded: "excluded", hidden: "hidden",
 	})
 	o.Version, o.Created = "7", time.Unix(1, 0)
@@ -68,7 +70,8 @@ func TestACloneSharesNothing(t *testing.T) {
 	o := fullShelfmark()
 	c := resource.Clone(o).(*resource.Object[shelfmark])
 	c.Labels["l"], c.Vouched.Operator[0], c.Spec.Bytes[0], *c.Spec.Pointer = "changed", "changed", 'X', "changed"
-	*c.Spec.List[0].Map["a"], c.Spec.List[1].Text, c.Spec.Kept["k"], c.Spec.Deep["d"][0] = "changed", "changed", 2, "changed"
+	*c.Spec.List[0].Map["a"], c.Spec.List[1].Text, c.Spec.Kept["k"], c.Spec.Deep["d"][0] = "changed", "changed", 2,
+		"changed"
 	c.Spec.Any.(map[string]any)["n"] = "changed"
 	if want := fullShelfmark(); !reflect.DeepEqual(o, want) {
 		t.Errorf("the object is\n%#v\nwant\n%#v", o, want)

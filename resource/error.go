@@ -6,32 +6,32 @@ import (
 	"strings"
 )
 
-// Code classifies an error for those who must react to it. Anything without a code is internal, and its
-// text never reaches a user.
+// Code classifies an error for its handlers. An error without a code is internal, and its text is never sent to a user.
 type Code int
 
+// The codes. Internal is the code of an error that has none.
 const (
 	Internal     Code = iota
-	Invalid           // the request is wrong; Problems say where
-	Unauthorized      // the caller did not prove who it is
-	Forbidden         // the caller is known and may not
+	Invalid           // the request is invalid; Problems has the reasons
+	Unauthorized      // the caller is unauthenticated
+	Forbidden         // the caller is authenticated and denied
 	NotFound          // no such resource
-	Conflict          // it exists already, or another owner has it
-	Stale             // the version it was based on is not the current one
+	Conflict          // it already exists, or another owner has it
+	Stale             // its version is not the current one
 	Unavailable       // try again later: a full disk, a store that is down
 )
 
-// Problem is one thing that is wrong with one field.
+// Problem is one problem of one field.
 type Problem struct {
 	Field  string `json:"field"`
 	Reason string `json:"reason"`
 }
 
-// Problems are all that is wrong with one resource.
+// Problems are all problems of one resource.
 type Problems []Problem
 
-// Add appends a problem. The reason says what is wrong and what would be right. After [MaxProblems] it adds once that
-// there are more, and then nothing.
+// Add appends a problem. The reason states the problem and a valid value. After [MaxProblems] problems, it adds one
+// that there are more, and then none.
 func (p *Problems) Add(field, format string, args ...any) {
 	switch {
 	case len(*p) > MaxProblems:
@@ -42,18 +42,18 @@ func (p *Problems) Add(field, format string, args ...any) {
 	*p = append(*p, Problem{Field: field, Reason: fmt.Sprintf(format, args...)})
 }
 
-// Error is an error that may be shown to users.
+// Error is an error whose text may be sent to users.
 type Error struct {
 	Code     Code
 	Detail   string
 	Problems Problems
-	// Cause is for the log; it is not shown.
+	// Cause is for the log; users do not get it.
 	Cause error
 
 	unknownType string
 }
 
-// UnknownType returns the type that a document names and that is not a kind; empty: the error is about something else.
+// UnknownType returns the type of a document that is not a kind, or an empty string for any other error.
 func UnknownType(err error) string {
 	var e *Error
 	if errors.As(err, &e) {
@@ -62,10 +62,10 @@ func UnknownType(err error) string {
 	return ""
 }
 
-// Unwrap answers the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// Error implements error: the detail, and then every problem.
+// Error implements error: the detail, followed by every problem.
 func (e *Error) Error() string {
 	if len(e.Problems) == 0 {
 		return e.Detail
@@ -78,12 +78,12 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Errorf makes an error that may be shown to users.
+// Errorf returns an error whose text may be sent to users.
 func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Detail: fmt.Sprintf(format, args...)}
 }
 
-// CodeOf answers the code of an error, [Internal] where it has none.
+// CodeOf returns the code of an error, [Internal] for an error without a code.
 func CodeOf(err error) Code {
 	var e *Error
 	if errors.As(err, &e) {

@@ -15,23 +15,24 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// APIVersion stands in the Kubernetes form of every resource.
+// APIVersion is the apiVersion of the Kubernetes form of every resource.
 const APIVersion = "kuma.io/v1alpha1"
 
-// MeshLabel names a resource's mesh in the Kubernetes form.
+// MeshLabel has a resource's mesh in the Kubernetes form.
 const MeshLabel = "kuma.io/mesh"
 
-// Lookup finds a kind by its name; nil where there is none.
+// Lookup returns a kind by its name, or nil.
 type Lookup func(kind string) Descriptor
 
-// envelopeFields stand beside the spec's own fields in the Universal form.
-var envelopeFields = []string{"type", "mesh", "name", "labels", "kri", "spec", "status", "creationTime", "modificationTime"}
+// envelopeFields are the fields beside those of the spec in the Universal form.
+var envelopeFields = []string{"type", "mesh", "name", "labels", "kri", "spec", "status", "creationTime",
+	"modificationTime"}
 
-// Parse reads one resource in YAML or JSON, in the Universal or the Kubernetes form. Unknown fields are
-// problems, each with its path. Defaults are not filled in and values are not validated.
+// Parse reads one resource in YAML or JSON, in the Universal or the Kubernetes form. Unknown fields are problems, each
+// with its path. It sets no defaults and validates no values.
 //
-// `status`, `kri`, the times and the kind's [Info.Computed] are ignored: only the control plane writes them.
-// `metadata.namespace` is a problem: a name identifies a resource alone here.
+// It ignores `status`, `kri`, the times and the kind's [Info.Computed], which only the control plane writes.
+// `metadata.namespace` is a problem: names have no namespace here.
 func Parse(doc []byte, kinds Lookup) (Any, error) {
 	written, err := ParseDocument(doc, kinds)
 	return written.Object, err
@@ -40,7 +41,7 @@ func Parse(doc []byte, kinds Lookup) (Any, error) {
 // Document is a resource as a user wrote it.
 type Document struct {
 	Object Any
-	// KRI is the field `kri`, which a client computed or read before; empty where it is absent.
+	// KRI is the field `kri`, which a client computed or read before, or an empty string.
 	KRI string
 }
 
@@ -76,15 +77,16 @@ func ParseDocument(doc []byte, kinds Lookup) (Document, error) {
 		return Document{}, err
 	}
 	if key := written.Object.Key(); len(doc) > kinds(key.Kind).Describe().Bytes() {
-		return Document{}, Errorf(Invalid, "%s has %d bytes, at most %d are read", key, len(doc), kinds(key.Kind).Describe().Bytes())
+		return Document{}, Errorf(Invalid, "%s has %d bytes, at most %d are read", key, len(doc),
+			kinds(key.Kind).Describe().Bytes())
 	}
 	return written, nil
 }
 
-// largestDocument is that of any kind.
+// largestDocument is the maximum size of a document of any kind, in bytes.
 const largestDocument = 4 << 20
 
-// fromKubernetes answers the fields of the Universal form.
+// fromKubernetes returns the fields of the Universal form.
 func fromKubernetes(fields map[string]json.RawMessage) (map[string]json.RawMessage, error) {
 	var head struct {
 		APIVersion string `json:"apiVersion"`
@@ -104,8 +106,10 @@ func fromKubernetes(fields map[string]json.RawMessage) (map[string]json.RawMessa
 		return nil, Errorf(Invalid, "the apiVersion of %s is %q, want %q", name, head.APIVersion, APIVersion)
 	}
 	if namespace := string(head.Metadata.Namespace); namespace != "" && namespace != "null" && namespace != `""` {
-		return nil, &Error{Code: Invalid, Detail: name + " is invalid", Problems: Problems{{"metadata.namespace", fmt.Sprintf(
-			"is %.300s, and a control plane outside Kubernetes has no namespaces: resources of one name in two namespaces would be one; leave it out, and tell them apart by their names", namespace)}}}
+		return nil, &Error{Code: Invalid, Detail: name + " is invalid",
+			Problems: Problems{{"metadata.namespace", fmt.Sprintf(
+				"is %.300s, and a control plane outside Kubernetes has no namespaces: resources of one name in two "+
+					"namespaces would be one; leave it out, and tell them apart by their names", namespace)}}}
 	}
 	var problems Problems
 	for _, name := range []string{"type", "name", "labels"} {
@@ -130,7 +134,7 @@ func fromKubernetes(fields map[string]json.RawMessage) (map[string]json.RawMessa
 	return out, nil
 }
 
-// header is what stands beside a spec in the Universal form.
+// header has the fields beside a spec in the Universal form.
 type header struct {
 	Type   string
 	Mesh   string
@@ -147,13 +151,14 @@ func readHeader(fields map[string]json.RawMessage, problems *Problems) header {
 		name  string
 		into  any
 		bound Bound
-	}{{"type", &h.Type, name}, {"mesh", &h.Mesh, name}, {"name", &h.Name, name}, {"labels", &h.Labels, labelsBound}, {"kri", &h.KRI, Bound{Length: 2048}}} {
+	}{{"type", &h.Type, name}, {"mesh", &h.Mesh, name}, {"name", &h.Name, name}, {"labels", &h.Labels, labelsBound},
+		{"kri", &h.KRI, Bound{Length: 2048}}} {
 		raw, ok := fields[field.name]
 		if !ok {
 			continue
 		}
 		var v any
-		_ = json.Unmarshal(raw, &v) // it was read before
+		_ = json.Unmarshal(raw, &v) // it was parsed before
 		before := len(*problems)
 		if c.check(v, reflect.TypeOf(field.into).Elem(), field.bound, field.name+".", ""); len(*problems) == before {
 			_ = json.Unmarshal(raw, field.into)
@@ -162,7 +167,7 @@ func readHeader(fields map[string]json.RawMessage, problems *Problems) header {
 	return h
 }
 
-// meta takes the mesh from its label where it is told there.
+// meta returns the metadata. The mesh may be in its label.
 func (h *header) meta(problems *Problems) Meta {
 	if mesh, ok := h.Labels[MeshLabel]; ok {
 		if h.Mesh != "" && h.Mesh != mesh {
@@ -195,16 +200,19 @@ func fromUniversal(fields map[string]json.RawMessage, kinds Lookup) (Document, e
 
 func described(kind string, kinds Lookup) (Descriptor, error) {
 	if kind == "" {
-		return nil, &Error{Code: Invalid, Detail: "the resource has no type", Problems: Problems{{"type", "is required, for example `type: Mesh`"}}}
+		return nil, &Error{Code: Invalid, Detail: "the resource has no type",
+			Problems: Problems{{"type", "is required, for example `type: Mesh`"}}}
 	}
 	d := kinds(kind)
 	if d == nil || d.Describe().Hidden {
-		return nil, &Error{Code: Invalid, unknownType: kind, Detail: "unknown type", Problems: Problems{{"type", fmt.Sprintf("%q is not a type of this control plane; `GET /_resources` lists them", kind)}}}
+		return nil, &Error{Code: Invalid, unknownType: kind, Detail: "unknown type",
+			Problems: Problems{{"type",
+				fmt.Sprintf("%q is not a type of this control plane; `GET /_resources` lists them", kind)}}}
 	}
 	return d, nil
 }
 
-// specFields collects the fields of the spec: those under `spec`, and of flat kinds those beside it.
+// specFields returns the fields of the spec: those under `spec` and, for flat kinds, those beside it.
 func specFields(fields map[string]json.RawMessage, info *Info, problems *Problems) map[string]any {
 	spec := map[string]any{}
 	if raw, ok := fields["spec"]; ok {
@@ -220,7 +228,7 @@ func specFields(fields map[string]json.RawMessage, info *Info, problems *Problem
 		case slices.Contains(envelopeFields, name), slices.Contains(info.Computed, name):
 		case info.Flat:
 			var value any
-			_ = json.Unmarshal(fields[name], &value) // it was read before
+			_ = json.Unmarshal(fields[name], &value) // it was parsed before
 			spec[name] = value
 		default:
 			problems.Add(name, "is not a field of %s; its fields stand under `spec`", info.Name)
@@ -287,19 +295,19 @@ func decodeSpec(fields map[string]any, into any, info *Info, problems *Problems)
 	}
 }
 
-// checker walks a decoded document beside the Go type that it is for, and finds every field that is
-// unknown and every value of another type.
+// checker compares a decoded document with its Go type, and adds a problem for every unknown field and every value of
+// another type.
 type checker struct {
 	replaced map[string]string
 	problems *Problems
-	// boundsOnly leaves out everything but the bounds.
+	// boundsOnly restricts the check to the limits.
 	boundsOnly bool
 }
 
 var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 
-// check walks one value. Shown is the path that the user reads, path the one without list positions, by
-// which replacements are named; both end in a dot where they are not empty.
+// check checks one value. shown is the path for the user. path is the path without list positions, by which
+// replacements are found. Both end in a dot unless they are empty.
 func (c *checker) check(v any, t reflect.Type, b Bound, shown, path string) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -315,25 +323,26 @@ func (c *checker) check(v any, t reflect.Type, b Bound, shown, path string) {
 	switch {
 	case v == nil:
 	case reflect.PointerTo(t).Implements(unmarshaler):
-		c.leaf(v, t, shown)
+		c.scalar(v, t, shown)
 	case isList && t.Kind() == reflect.Slice:
 		for i, item := range list {
 			c.check(item, t.Elem(), b.inner(), fmt.Sprintf("%s[%d].", strings.TrimSuffix(shown, "."), i), path)
 		}
 	case isMapping && t.Kind() == reflect.Map:
 		for _, name := range slices.Sorted(maps.Keys(mapping)) {
-			c.check(mapping[name], t.Elem(), b.inner(), fmt.Sprintf("%s[%s].", strings.TrimSuffix(shown, "."), name), path)
+			c.check(mapping[name], t.Elem(), b.inner(), fmt.Sprintf("%s[%s].", strings.TrimSuffix(shown, "."), name),
+				path)
 		}
 	case isMapping && t.Kind() == reflect.Struct:
 		for _, name := range slices.Sorted(maps.Keys(mapping)) {
 			c.field(name, mapping[name], t, shown, path)
 		}
 	default:
-		c.leaf(v, t, shown)
+		c.scalar(v, t, shown)
 	}
 }
 
-// inner is the bound of each item of a list or mapping.
+// inner returns the limit of each item of a list or mapping.
 func (b Bound) inner() Bound { return Bound{Items: b.Items, Length: b.Length} }
 
 func (c *checker) field(name string, v any, t reflect.Type, shown, path string) {
@@ -351,9 +360,10 @@ func (c *checker) field(name string, v any, t reflect.Type, shown, path string) 
 	c.check(v, field.t, field.bound, shown+name+".", path+name+".")
 }
 
-// leaf reads one value alone, so that its error has its path.
-func (c *checker) leaf(v any, t reflect.Type, shown string) {
-	if _, ok := v.(string); c.boundsOnly || ok && t.Kind() == reflect.String && !reflect.PointerTo(t).Implements(unmarshaler) {
+// scalar checks one value without children, so that its error has its path.
+func (c *checker) scalar(v any, t reflect.Type, shown string) {
+	if _, ok := v.(string); c.boundsOnly || ok && t.Kind() == reflect.String &&
+		!reflect.PointerTo(t).Implements(unmarshaler) {
 		return
 	}
 	raw, _ := json.Marshal(v)
@@ -375,7 +385,7 @@ func (c *checker) leaf(v any, t reflect.Type, shown string) {
 	c.problems.Add(field, "%s", err)
 }
 
-// Body is the stored form: labels, spec and vouched facts as JSON.
+// Body returns the stored form: labels, spec and vouched facts as JSON.
 func Body(o Any) ([]byte, error) {
 	meta := o.Envelope()
 	return json.Marshal(struct {
@@ -385,7 +395,7 @@ func Body(o Any) ([]byte, error) {
 	}{meta.Labels, o.spec(), meta.Vouched})
 }
 
-// FromBody reads the stored form into a new object. Fields that this release does not know are dropped.
+// FromBody parses the stored form into a new object. It drops fields that this release does not know.
 func FromBody(d Descriptor, meta Meta, body []byte) (Any, error) {
 	o := d.New()
 	stored := struct {
@@ -401,15 +411,16 @@ func FromBody(d Descriptor, meta Meta, body []byte) (Any, error) {
 	return o, nil
 }
 
-// Form is how a resource is written.
+// Form is a written form of a resource.
 type Form int
 
+// The written forms: Universal as the API and `weft` write it, Kubernetes as an object with metadata and spec.
 const (
 	Universal Form = iota
 	Kubernetes
 )
 
-// MarshalJSON writes a resource with its status, or without one where that is nil.
+// MarshalJSON writes a resource with its status, unless that is nil.
 func MarshalJSON(o, status Any, d Descriptor, form Form) ([]byte, error) {
 	var doc ordered
 	if form == Kubernetes {
@@ -447,10 +458,10 @@ func kubernetes(o Any, d Descriptor) ordered {
 	return doc
 }
 
-// stored says whether a resource came out of a store; another one has no times and no identifier.
+// stored reports whether a resource comes from a store. Others have no times and no KRI.
 func stored(meta *Meta) bool { return !meta.Created.IsZero() }
 
-// ShownLabels are the labels in the Universal form: those of a stored resource name its mesh.
+// ShownLabels returns the labels in the Universal form. Those of a stored resource include its mesh.
 func ShownLabels(meta *Meta) map[string]string {
 	if !stored(meta) {
 		return meta.Labels
@@ -458,7 +469,7 @@ func ShownLabels(meta *Meta) map[string]string {
 	return withMesh(meta)
 }
 
-// withMesh are the labels of a resource and that of its mesh.
+// withMesh returns the labels of a resource and the label of its mesh.
 func withMesh(meta *Meta) map[string]string {
 	if meta.Mesh == "" {
 		return meta.Labels
@@ -468,7 +479,7 @@ func withMesh(meta *Meta) map[string]string {
 	return labels
 }
 
-// universal is the envelope without the spec.
+// universal returns the envelope without the spec.
 func universal(o Any, d Descriptor) ordered {
 	meta := o.Envelope()
 	doc := ordered{}
@@ -490,7 +501,7 @@ func universal(o Any, d Descriptor) ordered {
 	return doc
 }
 
-// ordered is a JSON object that keeps the order in which its fields were added.
+// ordered is a JSON object with its fields in the order of their addition.
 type ordered []struct {
 	name  string
 	value any

@@ -13,8 +13,8 @@ import (
 	"weft/resource"
 )
 
-// shelf is a kind that has every shape of field.
-type shelf struct {
+// rack is a kind with every shape of field.
+type rack struct {
 	Height uint32            `json:"height,omitempty"`
 	Open   *bool             `json:"open,omitempty"`
 	Tags   map[string]string `json:"tags,omitempty"`
@@ -29,7 +29,7 @@ type book struct {
 	Loan  loan   `json:"loan,omitzero"`
 }
 
-// loan reads itself.
+// loan has a text form of its own.
 type loan string
 
 func (l *loan) UnmarshalJSON(raw []byte) error {
@@ -43,15 +43,17 @@ func (l *loan) UnmarshalJSON(raw []byte) error {
 
 var (
 	replaced = map[string]string{"books.author": "has no meaning here; use title"}
-	shelves  = &resource.Kind[shelf]{Info: resource.Info{Name: "Shelf", ShortName: "sh", Scope: resource.Mesh, Replaced: replaced}}
-	flats    = &resource.Kind[shelf]{Info: resource.Info{Name: "Flat", Scope: resource.Mesh, Flat: true, Replaced: replaced}}
-	hidden   = &resource.Kind[shelf]{Info: resource.Info{Name: "Hidden", Hidden: true}}
+	racks    = &resource.Kind[rack]{Info: resource.Info{Name: "Rack", ShortName: "sh", Scope: resource.Mesh,
+		Replaced: replaced}}
+	flats = &resource.Kind[rack]{Info: resource.Info{Name: "Flat", Scope: resource.Mesh, Flat: true,
+		Replaced: replaced}}
+	hidden = &resource.Kind[rack]{Info: resource.Info{Name: "Hidden", Hidden: true}}
 )
 
 func lookup(name string) resource.Descriptor {
 	switch name {
-	case "Shelf":
-		return shelves
+	case "Rack":
+		return racks
 	case "Flat":
 		return flats
 	case "Hidden":
@@ -61,10 +63,10 @@ func lookup(name string) resource.Descriptor {
 }
 
 func TestParse(t *testing.T) {
-	want := shelf{Height: 3, Books: []book{{Title: "a", Pages: 1}}}
+	want := rack{Height: 3, Books: []book{{Title: "a", Pages: 1}}}
 	for _, test := range []struct{ name, kind, doc string }{
-		{"universal", "Shelf", `
-type: Shelf
+		{"universal", "Rack", `
+type: Rack
 mesh: m
 name: s
 labels: {a: b}
@@ -84,19 +86,19 @@ mesh: m
 name: s
 labels: {a: b}
 spec: {height: 3, books: [{title: a, pages: 1}]}`},
-		{"the mesh as a label", "Shelf", `
-type: Shelf
+		{"the mesh as a label", "Rack", `
+type: Rack
 name: s
 labels: {a: b, kuma.io/mesh: m}
 spec: {height: 3, books: [{title: a, pages: 1}]}`},
-		{"kubernetes", "Shelf", `
+		{"kubernetes", "Rack", `
 apiVersion: kuma.io/v1alpha1
-kind: Shelf
+kind: Rack
 metadata: {name: s, namespace: "", labels: {a: b, kuma.io/mesh: m}, annotations: {x: y}}
 spec: {height: 3, books: [{title: a, pages: 1}]}`},
-		{"kubernetes, mesh beside", "Shelf", `
+		{"kubernetes, mesh beside", "Rack", `
 apiVersion: kuma.io/v1alpha1
-kind: Shelf
+kind: Rack
 mesh: m
 metadata: {name: s, labels: {a: b}}
 spec: {height: 3, books: [{title: a, pages: 1}]}`},
@@ -106,8 +108,11 @@ kind: Flat
 metadata: {name: s, labels: {a: b, kuma.io/mesh: m}}
 height: 3
 spec: {books: [{title: a, pages: 1}]}`},
-		{"JSON with tabs", "Flat", "{\n\t\"type\": \"Flat\", \"mesh\": \"m\", \"name\": \"s\", \"labels\": {\"a\": \"b\"},\n\t\t\"height\": 3, \"books\": [{\"title\": \"a\", \"pages\": 1}]}"},
-		{"a document mark and comments", "Flat", "# one\n---\n# two\n{type: Flat, mesh: m, name: s, labels: {a: b}, height: 3, books: [{title: a, pages: 1}]}\n---\n# end\n"},
+		{"JSON with tabs", "Flat", "{\n\t\"type\": \"Flat\", \"mesh\": \"m\", \"name\": \"s\", \"labels\": {\"a\": " +
+			"\"b\"},\n\t\t\"height\": 3, \"books\": [{\"title\": \"a\", \"pages\": 1}]}"},
+		{"a document mark and comments", "Flat",
+			"# one\n---\n# two\n{type: Flat, mesh: m, name: s, labels: {a: b}, height: 3, books: [{title: a, pages: " +
+				"1}]}\n---\n# end\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			o, err := resource.Parse([]byte(test.doc), lookup)
@@ -127,8 +132,8 @@ spec: {books: [{title: a, pages: 1}]}`},
 	}
 }
 
-// TestParseRefuses wants every problem at its path.
-func TestParseRefuses(t *testing.T) {
+// TestParseRejects requires every problem at its path.
+func TestParseRejects(t *testing.T) {
 	for _, test := range []struct {
 		name, doc string
 		want      []string // lines of the error
@@ -136,24 +141,36 @@ func TestParseRefuses(t *testing.T) {
 		{"nothing", ``, []string{"a resource is a mapping"}},
 		{"a list", `[1]`, []string{"a resource is a mapping"}},
 		{"no YAML", "a: [", []string{"not YAML"}},
-		{"a key twice", "type: Shelf\ntype: Shelf", []string{"not YAML", `"type" already set`}},
-		{"two documents", "type: Shelf\nname: a\n---\ntype: Shelf\nname: b", []string{"several documents"}},
+		{"a key twice", "type: Rack\ntype: Rack", []string{"not YAML", `"type" already set`}},
+		{"two documents", "type: Rack\nname: a\n---\ntype: Rack\nname: b", []string{"several documents"}},
 		{"no type", `{name: s}`, []string{"\n  type: is required"}},
 		{"an unknown type", `{type: Shelve, name: s}`, []string{"\n  type: \"Shelve\" is not a type"}},
 		{"a hidden type", `{type: Hidden, name: s}`, []string{"\n  type: \"Hidden\" is not a type"}},
-		{"another apiVersion", `{apiVersion: v1, kind: Shelf, metadata: {name: s}}`, []string{`the apiVersion of Shelf s is "v1", want "kuma.io/v1alpha1"`}},
-		{"two forms", `{apiVersion: kuma.io/v1alpha1, kind: Shelf, metadata: {name: s}, name: t}`, []string{"\n  name: does not go with apiVersion"}},
-		{"a name that is a number", `{type: Shelf, name: 1}`, []string{"\n  name: is a number, want a string (quote it)"}},
-		{"a label that is a number", `{type: Shelf, name: s, labels: {a: 1}}`, []string{"\n  labels[a]: is a number, want a string (quote it)"}},
-		{"two meshes", `{type: Shelf, name: s, mesh: m, labels: {kuma.io/mesh: other}}`, []string{"\n  labels[kuma.io/mesh]: is \"other\""}},
-		{"a spec that is a list", `{type: Shelf, mesh: m, name: s, spec: [1]}`, []string{"Shelf m/s is invalid", "\n  spec: must be a mapping"}},
-		{"fields beside spec", `{type: Shelf, name: s, height: 3}`, []string{"\n  height: is not a field of Shelf; its fields stand under `spec`"}},
-		{"unknown fields, all of them", `{type: Shelf, name: s, spec: {hight: 1, books: [{title: a}, {titel: b, pages: 1}], tags: {any: thing}}}`,
+		{"another apiVersion", `{apiVersion: v1, kind: Rack, metadata: {name: s}}`,
+			[]string{`the apiVersion of Rack s is "v1", want "kuma.io/v1alpha1"`}},
+		{"two forms", `{apiVersion: kuma.io/v1alpha1, kind: Rack, metadata: {name: s}, name: t}`,
+			[]string{"\n  name: does not go with apiVersion"}},
+		{"a name that is a number", `{type: Rack, name: 1}`,
+			[]string{"\n  name: is a number, want a string (quote it)"}},
+		{"a label that is a number", `{type: Rack, name: s, labels: {a: 1}}`,
+			[]string{"\n  labels[a]: is a number, want a string (quote it)"}},
+		{"two meshes", `{type: Rack, name: s, mesh: m, labels: {kuma.io/mesh: other}}`,
+			[]string{"\n  labels[kuma.io/mesh]: is \"other\""}},
+		{"a spec that is a list", `{type: Rack, mesh: m, name: s, spec: [1]}`,
+			[]string{"Rack m/s is invalid", "\n  spec: must be a mapping"}},
+		{"fields beside spec", `{type: Rack, name: s, height: 3}`,
+			[]string{"\n  height: is not a field of Rack; its fields stand under `spec`"}},
+		{"unknown fields, all of them",
+			`{type: Rack, name: s, spec: {hight: 1, books: [{title: a}, {titel: b, pages: 1}], tags: {any: thing}}}`,
 			[]string{"\n  spec.hight: is not a known field", "\n  spec.books[1].titel: is not a known field"}},
-		{"another case", `{type: Shelf, name: s, spec: {Height: 1}}`, []string{"\n  spec.Height: is not a known field"}},
-		{"unknown fields of a flat kind", `{type: Flat, name: s, hight: 1}`, []string{"\n  hight: is not a known field"}},
-		{"a field that is replaced", `{type: Shelf, name: s, spec: {books: [{author: x}]}}`, []string{"\n  spec.books[0].author: has no meaning here; use title"}},
-		{"values of other types, all of them", `{type: Flat, name: s, height: tall, open: 1, tags: {a: true}, books: [{title: a, pages: -1}, {title: [x], pages: 1.5}]}`,
+		{"another case", `{type: Rack, name: s, spec: {Height: 1}}`, []string{"\n  spec.Height: is not a known field"}},
+		{"unknown fields of a flat kind", `{type: Flat, name: s, hight: 1}`,
+			[]string{"\n  hight: is not a known field"}},
+		{"a field that is replaced", `{type: Rack, name: s, spec: {books: [{author: x}]}}`,
+			[]string{"\n  spec.books[0].author: has no meaning here; use title"}},
+		{"values of other types, all of them",
+			`{type: Flat, name: s, height: tall, open: 1, tags: {a: true}, books: [{title: a, pages: -1}, {title: ` +
+				`[x], pages: 1.5}]}`,
 			[]string{
 				"\n  height: is a string, want a whole number, not negative",
 				"\n  open: is a number, want true or false",
@@ -162,10 +179,13 @@ func TestParseRefuses(t *testing.T) {
 				"\n  books[1].pages: is a number 1.5, want",
 				"\n  books[1].title: is a list, want a string (quote it)",
 			}},
-		{"a mapping for a list", `{type: Flat, name: s, books: {title: a}}`, []string{"\n  books: is a mapping, want a list"}},
+		{"a mapping for a list", `{type: Flat, name: s, books: {title: a}}`,
+			[]string{"\n  books: is a mapping, want a list"}},
 		{"a list for a mapping", `{type: Flat, name: s, tags: [a]}`, []string{"\n  tags: is a list, want a mapping"}},
-		{"no base64", `{type: Flat, name: s, stamp: "?"}`, []string{"\n  stamp: is not base64, from its character 1 on"}},
-		{"a value that reads itself", `{type: Flat, name: s, lent: never, books: [{title: a, loan: 3}]}`, []string{"\n  lent: a loan is a name", "\n  books[0].loan: a loan is a name"}},
+		{"no base64", `{type: Flat, name: s, stamp: "?"}`,
+			[]string{"\n  stamp: is not base64, from its character 1 on"}},
+		{"a value that reads itself", `{type: Flat, name: s, lent: never, books: [{title: a, loan: 3}]}`,
+			[]string{"\n  lent: a loan is a name", "\n  books[0].loan: a loan is a name"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := resource.Parse([]byte(test.doc), lookup)
@@ -177,18 +197,18 @@ func TestParseRefuses(t *testing.T) {
 					t.Errorf("the error lacks %q:\n%s", want, err)
 				}
 			}
-			var refused *resource.Error
-			errors.As(err, &refused)
-			if wanted := strings.Count(strings.Join(test.want, ""), "\n"); len(refused.Problems) != wanted {
-				t.Errorf("%d problems, want %d:\n%s", len(refused.Problems), wanted, err)
+			var rejected *resource.Error
+			errors.As(err, &rejected)
+			if wanted := strings.Count(strings.Join(test.want, ""), "\n"); len(rejected.Problems) != wanted {
+				t.Errorf("%d problems, want %d:\n%s", len(rejected.Problems), wanted, err)
 			}
 		})
 	}
 }
 
-func anyShelf(t *rapid.T) shelf {
+func anyRack(t *rapid.T) rack {
 	word := rapid.StringMatching(`[a-z: #'"{}\[\]é-]{0,8}`)
-	s := shelf{
+	s := rack{
 		Height: rapid.Uint32().Draw(t, "height"),
 		Stamp:  rapid.SliceOfN(rapid.Byte(), 1, 9).Draw(t, "stamp"),
 		Tags:   rapid.MapOfN(word, word, 1, 3).Draw(t, "tags"),
@@ -199,11 +219,11 @@ func anyShelf(t *rapid.T) shelf {
 	return s
 }
 
-// TestRoundTrip writes any resource in both forms and in the stored one, and reads it again.
+// TestRoundTrip writes random resources in both forms and in the stored one, and reads them again.
 func TestRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		kind := rapid.SampledFrom([]*resource.Kind[shelf]{shelves, flats}).Draw(t, "kind")
-		o := kind.Make("m", "s", anyShelf(t))
+		kind := rapid.SampledFrom([]*resource.Kind[rack]{racks, flats}).Draw(t, "kind")
+		o := kind.Make("m", "s", anyRack(t))
 		o.Labels = map[string]string{"a": "b"}
 		o.Created = time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 		for _, form := range []resource.Form{resource.Universal, resource.Kubernetes} {
@@ -244,10 +264,10 @@ func wantSame(t *rapid.T, want, got resource.Any) {
 
 func TestMarshalJSON(t *testing.T) {
 	created := time.Date(2026, 1, 2, 3, 4, 5, 600, time.UTC)
-	o := shelves.Make("m", "s", shelf{Height: 3})
+	o := racks.Make("m", "s", rack{Height: 3})
 	o.Labels, o.Created, o.Modified = map[string]string{"a": "b"}, created, created.Add(time.Second)
-	flat := flats.Make("m", "s", shelf{Height: 3})
-	status := hidden.Make("m", "s", shelf{Height: 9})
+	flat := flats.Make("m", "s", rack{Height: 3})
+	status := hidden.Make("m", "s", rack{Height: 9})
 	for _, test := range []struct {
 		name   string
 		object resource.Any
@@ -256,11 +276,15 @@ func TestMarshalJSON(t *testing.T) {
 		status resource.Any
 		want   string
 	}{
-		{"universal", o, shelves, resource.Universal, status,
-			`{"type":"Shelf","mesh":"m","name":"s","creationTime":"2026-01-02T03:04:05.0000006Z","modificationTime":"2026-01-02T03:04:06.0000006Z","labels":{"a":"b","kuma.io/mesh":"m"},"kri":"kri_sh_m___s_","spec":{"height":3},"status":{"height":9}}`},
+		{"universal", o, racks, resource.Universal, status,
+			`{"type":"Rack","mesh":"m","name":"s","creationTime":"2026-01-02T03:04:05.0000006Z",` +
+				`"modificationTime":"2026-01-02T03:04:06.0000006Z","labels":{"a":"b","kuma.io/mesh":"m"},` +
+				`"kri":"kri_sh_m___s_","spec":{"height":3},"status":{"height":9}}`},
 		{"flat", flat, flats, resource.Universal, nil, `{"type":"Flat","mesh":"m","name":"s","height":3}`},
-		{"kubernetes", o, shelves, resource.Kubernetes, status,
-			`{"apiVersion":"kuma.io/v1alpha1","kind":"Shelf","metadata":{"name":"s","creationTimestamp":"2026-01-02T03:04:05Z","labels":{"a":"b","kuma.io/mesh":"m"}},"spec":{"height":3},"status":{"height":9}}`},
+		{"kubernetes", o, racks, resource.Kubernetes, status,
+			`{"apiVersion":"kuma.io/v1alpha1","kind":"Rack","metadata":{"name":"s",` +
+				`"creationTimestamp":"2026-01-02T03:04:05Z","labels":{"a":"b","kuma.io/mesh":"m"}},` +
+				`"spec":{"height":3},"status":{"height":9}}`},
 	} {
 		got, err := resource.MarshalJSON(test.object, test.status, test.kind, test.form)
 		if err != nil || string(got) != test.want {
@@ -273,19 +297,19 @@ func TestMarshalJSON(t *testing.T) {
 }
 
 func TestFromBodyDropsWhatALaterReleaseWrote(t *testing.T) {
-	o, err := resource.FromBody(shelves, resource.Meta{Name: "s"}, []byte(`{"spec":{"height":3,"width":4},"more":1}`))
+	o, err := resource.FromBody(racks, resource.Meta{Name: "s"}, []byte(`{"spec":{"height":3,"width":4},"more":1}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if height := resource.SpecOf(o).(*shelf).Height; height != 3 {
+	if height := resource.SpecOf(o).(*rack).Height; height != 3 {
 		t.Errorf("height is %d, want 3", height)
 	}
 }
 
 func FuzzParse(f *testing.F) {
-	f.Add([]byte("type: Shelf\nname: s\nspec: {height: 3, books: [{title: a}]}"))
+	f.Add([]byte("type: Rack\nname: s\nspec: {height: 3, books: [{title: a}]}"))
 	f.Add([]byte("type: Flat\nname: s\nlabels: {kuma.io/mesh: m}\nstamp: c2VjcmV0"))
-	f.Add([]byte(`{"apiVersion":"kuma.io/v1alpha1","kind":"Shelf","metadata":{"name":"s"},"spec":{"tags":{"a":"b"}}}`))
+	f.Add([]byte(`{"apiVersion":"kuma.io/v1alpha1","kind":"Rack","metadata":{"name":"s"},"spec":{"tags":{"a":"b"}}}`))
 	f.Add([]byte("a: &a [*a]"))
 	f.Fuzz(func(t *testing.T, doc []byte) {
 		o, err := resource.Parse(doc, lookup)

@@ -5,8 +5,7 @@ import (
 	"fmt"
 )
 
-// Relabel changes the labels in a stored form ([Body]) and nothing else: fields that this release does not
-// know stay.
+// Relabel changes only the labels in a stored form ([Body]). Fields that this release does not know remain.
 func Relabel(body []byte, change func(labels map[string]string)) ([]byte, error) {
 	fields := map[string]json.RawMessage{}
 	labels := map[string]string{}

@@ -1,8 +1,8 @@
-// Package resource is the envelope that every kind shares: its key, its metadata, its two written
-// forms (Universal and Kubernetes) and the errors that users see.
+// Package resource defines the envelope of every kind: its key, its metadata, its two written forms (Universal and
+// Kubernetes) and the errors for users.
 //
-// It knows nothing of meshes or of any single kind. A kind describes itself with a [Kind] value and is
-// reached, where the kind does not matter, through the [Descriptor] interface.
+// It knows neither meshes nor any single kind. A [Kind] value describes a kind. Code for any kind uses the [Descriptor]
+// interface.
 package resource
 
 import (
@@ -11,24 +11,24 @@ import (
 	"time"
 )
 
-// Scope says where the names of a kind are unique.
+// Scope is the scope in which the names of a kind are unique.
 type Scope int
 
 const (
-	// Global kinds have one name space.
+	// Global kinds have one namespace.
 	Global Scope = iota
-	// Mesh kinds have one name space a mesh.
+	// Mesh kinds have one namespace for each mesh.
 	Mesh
 )
 
-// Key names one resource. It is comparable, so it serves as a map key.
+// Key identifies one resource. It is comparable, so it serves as a map key.
 type Key struct {
 	Kind string `json:"kind"`
 	Mesh string `json:"mesh,omitempty"` // empty for kinds of global scope
 	Name string `json:"name"`
 }
 
-// String reads as "Dataplane default/web-1" or "Mesh default", and as the kind alone without a name.
+// String returns "Dataplane default/web-1" or "Mesh default", and only the kind without a name.
 func (k Key) String() string {
 	switch {
 	case k.Name == "":
@@ -39,34 +39,35 @@ func (k Key) String() string {
 	return k.Kind + " " + k.Mesh + "/" + k.Name
 }
 
-// Meta is what every resource has beside its spec.
+// Meta has the fields of every resource beside its spec.
 type Meta struct {
 	Mesh   string
 	Name   string
 	Labels map[string]string
 
-	// Version is opaque and compared for equality only; it changes with every write. It is empty on a
-	// resource that was never stored.
+	// Version is opaque and changes with every write; compare it for equality only. It is empty on a resource that was
+	// never stored.
 	Version  string
 	Created  time.Time
 	Modified time.Time
 
-	// Vouched is set by the control plane alone: it is stored, and no written form has it.
+	// Vouched is set by the control plane only. It is stored, and no written form has it.
 	Vouched Vouched
 }
 
-// Vouched are facts about a resource, in the words of its kind, by who vouches for them. Each list is sorted. Only the
-// resource itself claims a fact that is in neither Operator nor Token.
+// Vouched are facts about a resource, in the terms of its kind, by who vouches for them. Each list is sorted. A fact
+// that is in neither Operator nor Token is claimed by the resource only.
 type Vouched struct {
 	Operator []string `json:"operator,omitempty"` // written through the API
 	Token    []string `json:"token,omitempty"`    // claimed by the token that registered the resource
-	// Agent are the facts that agents wrote without a voucher since the resource was created. They vouch for nothing.
-	// A later write of an operator does not vouch for them either: the operator may have read them from the agent.
+	// Agent are the facts that agents wrote without a voucher since the resource was created. No one vouches for them.
+	// A later write of an operator does not vouch for them either, since the operator may have read them from the
+	// agent.
 	Agent []string `json:"agent,omitempty"`
 }
 
-// By returns the vouched ones of some facts, and separately the facts that nobody vouches for. A fact that both vouch
-// for counts as the operator's.
+// By returns the vouched ones of some facts, and the facts without a voucher. A fact in both lists counts as the
+// operator's.
 func (v *Vouched) By(facts []string) (vouched Vouched, missing []string) {
 	for _, fact := range facts {
 		switch {
@@ -96,12 +97,12 @@ func contains(sorted []string, fact string) bool {
 	return found
 }
 
-// Label answers the value of a label, or "" where it is absent.
+// Label returns the value of a label, or "" without it.
 func (m *Meta) Label(name string) string { return m.Labels[name] }
 
-// Object is one resource whose spec is an S.
+// Object is one resource with a spec of type S.
 //
-// Objects that came out of a store or a table are shared by every reader and must not be changed.
+// Objects from a store or a table are shared by all readers and must not be changed.
 type Object[S any] struct {
 	Meta
 	Spec S
@@ -109,15 +110,15 @@ type Object[S any] struct {
 	kind string
 }
 
-// Key names the object.
+// Key returns the object's key.
 func (o *Object[S]) Key() Key { return Key{Kind: o.kind, Mesh: o.Mesh, Name: o.Name} }
 
-// Envelope gives access to the metadata where the kind is not known.
+// Envelope returns the metadata of an object of any kind.
 func (o *Object[S]) Envelope() *Meta { return &o.Meta }
 
 func (o *Object[S]) spec() any { return &o.Spec }
 
-// Any is an [Object] of whatever kind.
+// Any is an [Object] of any kind.
 type Any interface {
 	Key() Key
 	Envelope() *Meta
@@ -125,75 +126,73 @@ type Any interface {
 	clone() Any
 }
 
-// SpecOf answers the spec of an object of any kind, as a pointer to its Go type.
+// SpecOf returns the spec of an object of any kind, as a pointer to its Go type.
 func SpecOf(o Any) any { return o.spec() }
 
-// Info is what a kind says of itself.
+// Info describes a kind.
 type Info struct {
 	Name    string   // "MeshService"
 	Plural  string   // the REST path's segment, "meshservices"
-	Aliases []string // further path segments that older clients use
-	// ShortName is the code of the kind in a [KRI]; empty: its resources have none.
+	Aliases []string // further path segments for older clients
+	// ShortName is the code of the kind in a [KRI]. Empty: its resources have no KRI.
 	ShortName string
 	Scope     Scope
-	// Sync says which way they travel between zones and global.
+	// Sync is the direction in which resources travel between zones and global.
 	Sync Sync
 
-	// MaxBytes is the size of a document at most; 0 is the package's MaxBytes.
+	// MaxBytes is the maximum size of a document in bytes. 0 means the package's MaxBytes.
 	MaxBytes int
 
-	// Flat kinds are written with their fields beside `type` and `name`; `spec:` is accepted too.
+	// Flat kinds have the fields of their spec beside `type` and `name`; `spec:` is accepted too.
 	Flat bool
 	// ReadOnly kinds are written by the control plane; users read them.
 	ReadOnly bool
 	// AdminOnly kinds are read by administrators only.
 	AdminOnly bool
-	// Encrypted kinds are stored encrypted, where anything is stored.
+	// Encrypted kinds are encrypted in the store.
 	Encrypted bool
-	// Policy kinds say how traffic is treated.
+	// Policy kinds change the handling of traffic.
 	Policy bool
-	// Hidden kinds are rows of the control plane's own; the API does not list them.
+	// Hidden kinds are rows of the control plane itself; the API does not list them.
 	Hidden bool
-	// StatusOf names the kind whose status this kind's rows carry. A status is a row of its own, so
-	// that writing it wakes only those who read it.
+	// StatusOf is the kind whose status this kind's rows have. A status has its own row, so a write of it affects only
+	// its readers.
 	StatusOf string
 
-	// Computed are fields beside `type` and `name` that a control plane computes: what a user writes there is
-	// ignored.
+	// Computed are fields beside `type` and `name` that a control plane computes. A written value is ignored.
 	Computed []string
 
-	// Replaced maps the path of a field that users of this API know from elsewhere, and that has no
-	// meaning here, to a sentence that names the replacement.
+	// Replaced maps the path of a field of Kuma without a meaning here to a sentence that states the replacement.
 	Replaced map[string]string
 }
 
-// Segments are those of the paths under which the kind's resources stand, the plural first.
+// Segments returns the path segments of the kind's resources, the plural first.
 func (i *Info) Segments() []string { return append([]string{i.Plural}, i.Aliases...) }
 
-// Kind describes the resources whose spec is an S.
+// Kind describes resources with a spec of type S.
 type Kind[S any] struct {
 	Info
-	// Default fills in what the user may leave out. It runs before Validate. Optional.
+	// Default sets the defaults of absent fields. It runs before Validate. Optional.
 	Default func(*Object[S])
-	// Validate answers every problem at once. Optional.
+	// Validate returns all problems. Optional.
 	Validate func(*Object[S]) Problems
 }
 
-// Make answers a new object of the kind.
+// Make returns a new object of the kind.
 func (k *Kind[S]) Make(mesh, name string, spec S) *Object[S] {
 	return &Object[S]{Meta: Meta{Mesh: mesh, Name: name}, Spec: spec, kind: k.Name}
 }
 
-// Key names a resource of the kind.
+// Key returns the key of a resource of the kind.
 func (k *Kind[S]) Key(mesh, name string) Key { return Key{Kind: k.Name, Mesh: mesh, Name: name} }
 
-// Descriptor is a [Kind] of whatever spec.
+// Descriptor is a [Kind] with any spec.
 type Descriptor interface {
-	// Describe answers what the kind says of itself.
+	// Describe returns the description of the kind.
 	Describe() *Info
-	// New answers an empty object.
+	// New returns an empty object.
 	New() Any
-	// Prepare fills in defaults and then answers every problem of the object.
+	// Prepare sets defaults, then returns all problems of the object.
 	Prepare(Any) Problems
 }
 

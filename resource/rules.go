@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Rules are the rules of a field, from its tag `schema`. The checks of a write, the JSON Schemas and the pages of the kinds
-// all read them here. The tag has words with a space between them:
+// Rules are the rules of a field, from its tag `schema`. The checks of a write, the JSON Schemas and the pages of the
+// kinds all read them here. The tag has words with a space between them:
 //
-//	required              whoever writes the resource writes the field
+//	required              a written resource must have the field
 //	readonly              the control plane writes the field
 //	deprecated            the field is read and not to be used
 //	enum=A|B              one of these
@@ -106,7 +106,8 @@ type Bound struct {
 }
 
 // patternLengths are the lengths of the forms that the word "pattern=" of a tag names.
-var patternLengths = map[string]int{"name": 253, "mesh": 63, "section": 63, "duration": 64, "labelName": 317, "tagName": 253, "tagValue": 253}
+var patternLengths = map[string]int{"name": 253, "mesh": 63, "section": 63, "duration": 64, "labelName": 317,
+	"tagName": 253, "tagValue": 253}
 
 // textLength is that of a value with a written form of its own: a duration, a time, a port or its name.
 const textLength = 64

@@ -23,7 +23,8 @@ type ruled struct {
 func TestRulesOf(t *testing.T) {
 	zero, five := 0, 5
 	for name, want := range map[string]resource.Rules{
-		"Words":   {Required: true, ReadOnly: true, Deprecated: true, Pattern: "name", Default: "a b", Bound: resource.Bound{Length: 253}},
+		"Words": {Required: true, ReadOnly: true, Deprecated: true, Pattern: "name", Default: "a b",
+			Bound: resource.Bound{Length: 253}},
 		"Enum":    {Enum: []string{"A", "B"}, Bound: resource.Bound{Length: 64}},
 		"Number":  {Min: &zero, Max: &five},
 		"Map":     {Tags: true, Bound: resource.Bound{Properties: 64, Length: 253, Name: 317}},
@@ -34,7 +35,8 @@ func TestRulesOf(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}
 	}
-	for name, want := range map[string]resource.Bound{"List": {Items: 2, Length: 3}, "Object": {Properties: 4}, "Unlimited": {}} {
+	for name, want := range map[string]resource.Bound{"List": {Items: 2, Length: 3}, "Object": {Properties: 4},
+		"Unlimited": {}} {
 		f, _ := reflect.TypeFor[ruled]().FieldByName(name)
 		if got := resource.RulesOf(f).Bound; got != want {
 			t.Errorf("%s: the bound is %+v, want %+v", name, got, want)
@@ -51,7 +53,8 @@ func TestRulesOfUnknownWords(t *testing.T) {
 					t.Errorf("%q: the panic says %q", word, said)
 				}
 			}()
-			resource.RulesOf(reflect.StructField{Name: "F", Type: reflect.TypeFor[string](), Tag: reflect.StructTag(`schema:"` + word + `"`)})
+			resource.RulesOf(reflect.StructField{Name: "F", Type: reflect.TypeFor[string](),
+				Tag: reflect.StructTag(`schema:"` + word + `"`)})
 		}()
 	}
 }

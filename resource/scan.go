@@ -8,33 +8,36 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// unmarshal reads JSON.
+// unmarshal decodes JSON.
 func unmarshal(raw []byte, into any) error { return json.Unmarshal(raw, into) }
 
-// scan returns Invalid for a document that would cost more to read than an honest one. It costs a pass over the bytes,
-// and a second one over those of a document with aliases.
+// scan returns Invalid for a document that is more expensive to parse than its size suggests. It costs one pass over
+// the bytes, and a second one for a document with aliases.
 func scan(doc []byte) error {
 	if trimmed := bytes.TrimSpace(doc); len(trimmed) > 0 && trimmed[0] == '{' && json.Valid(trimmed) {
 		return withinScan(scanJSON(trimmed))
 	}
 	if n := marks(doc); n > 3*MaxElements {
-		return Errorf(Invalid, "the resource has more than %d fields and list items (%d marks of YAML), at most %d are read", n/3, n, MaxElements)
+		return Errorf(Invalid,
+			"the resource has more than %d fields and list items (%d marks of YAML), at most %d are read", n/3, n,
+			MaxElements)
 	}
 	if bytes.IndexByte(doc, '&') < 0 || bytes.IndexByte(doc, '*') < 0 {
 		return nil
 	}
 	var tree yaml.Node
 	if err := yaml.Unmarshal(doc, &tree); err != nil {
-		return nil // the reader says what is wrong
+		return nil // the parser reports the problem
 	}
 	n, err := expanded(&tree, map[*yaml.Node]int{})
 	if err != nil || n > 2*MaxElements {
-		return Errorf(Invalid, "the aliases of YAML in the resource stand for more than %d fields and list items, or for themselves; write them out", MaxElements)
+		return Errorf(Invalid, "the aliases of YAML in the resource stand for more than %d fields and list items, or "+
+			"for themselves; write them out", MaxElements)
 	}
 	return nil
 }
 
-// withinScan returns Invalid for more elements, or a larger depth, than are read.
+// withinScan returns Invalid for too many elements or too large a depth.
 func withinScan(elements, depth int) error {
 	switch {
 	case elements > MaxElements:
@@ -45,8 +48,8 @@ func withinScan(elements, depth int) error {
 	return nil
 }
 
-// marks counts the bytes of YAML of which each field and list item has at least one. A document has no more values
-// than twice these.
+// marks counts the bytes of YAML of which each field and list item has at least one. A document has at most twice as
+// many values.
 func marks(doc []byte) int {
 	n := 0
 	for i, b := range doc {
@@ -62,7 +65,7 @@ func marks(doc []byte) int {
 	return n
 }
 
-// scanJSON counts the fields and list items of JSON, and how deep they are nested. It is exact where the JSON is right.
+// scanJSON returns the number of fields and list items of JSON, and their depth. It is exact for valid JSON.
 func scanJSON(raw []byte) (elements, depth int) {
 	open, text := 0, false
 	for i := 0; i < len(raw); i++ {
@@ -87,7 +90,7 @@ func scanJSON(raw []byte) (elements, depth int) {
 
 var errCycle = errors.New("an alias stands for itself")
 
-// expanded counts the nodes of a document with each alias as what it stands for, up to a little beyond the bound.
+// expanded returns the number of nodes of a document with its aliases expanded. It stops a little above the maximum.
 func expanded(n *yaml.Node, known map[*yaml.Node]int) (int, error) {
 	if count, ok := known[n]; ok {
 		if count == 0 {

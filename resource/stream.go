@@ -8,7 +8,7 @@ import (
 // YAMLDocument is one document of a YAML stream.
 type YAMLDocument struct {
 	Line int // its first line in the stream that is neither empty nor a comment, from 1
-	// Text is a part of the stream: the document without its marker.
+	// Text is the document without its marker. It shares memory with the stream.
 	Text   []byte
 	before int // lines of the stream
 }
@@ -17,9 +17,9 @@ type YAMLDocument struct {
 // stream.
 func (d YAMLDocument) Padded() []byte { return append(bytes.Repeat([]byte("\n"), d.before), d.Text...) }
 
-// SplitYAML returns the documents of a YAML stream, without those that hold nothing but comments. A document ends at a
-// line with the marker `---` or `...`, which a comment or, after `---`, the next document's content may follow (YAML
-// 1.2.2, sections 9.1.2 and 9.1.3).
+// SplitYAML returns the documents of a YAML stream, without documents that have only comments. A document ends at a
+// line with the marker `---` or `...`. A comment or, after `---`, content of the next document may follow on that line
+// (YAML 1.2.2, sections 9.1.2 and 9.1.3).
 func SplitYAML(stream []byte) []YAMLDocument {
 	var all []YAMLDocument
 	var current YAMLDocument
@@ -47,9 +47,9 @@ func SplitYAML(stream []byte) []YAMLDocument {
 	return all
 }
 
-// cutLine returns the first line of a stream, with its end, and what follows it.
+// cutLine returns the first line of a stream, including its end, and the rest.
 func cutLine(stream []byte) (line, rest []byte) {
-	const ends = "\r\n\u0085\u2028\u2029" // what YAML parsers take for the end of a line
+	const ends = "\r\n\u0085\u2028\u2029" // the line ends of YAML parsers
 	at := bytes.IndexAny(stream, ends)
 	if at < 0 {
 		return stream, nil
@@ -65,14 +65,15 @@ func cutLine(stream []byte) (line, rest []byte) {
 func afterMarker(line []byte) (rest []byte, ok bool) {
 	for _, marker := range [][]byte{[]byte("---"), []byte("...")} {
 		rest, ok := bytes.CutPrefix(line, marker)
-		if ok && (len(rest) == 0 || bytes.IndexAny(rest[:min(len(rest), utf8.UTFMax)], " \t\r\n\u0085\u2028\u2029") == 0) {
+		if ok &&
+			(len(rest) == 0 || bytes.IndexAny(rest[:min(len(rest), utf8.UTFMax)], " \t\r\n\u0085\u2028\u2029") == 0) {
 			return rest, true
 		}
 	}
 	return nil, false
 }
 
-// hasContent says whether a line is more than empty or a comment.
+// hasContent reports whether a line is neither empty nor a comment.
 func hasContent(line []byte) bool {
 	line = bytes.TrimSpace(line)
 	return len(line) > 0 && line[0] != '#'

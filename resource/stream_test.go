@@ -38,7 +38,7 @@ func TestSplitYAML(t *testing.T) {
 	}
 }
 
-// A stream of very many documents costs no more than its bytes.
+// A stream of very many documents costs one pass over its bytes.
 func TestSplitYAMLCopiesNothing(t *testing.T) {
 	stream := []byte(strings.Repeat("---\na\n", 100_000))
 	var documents []resource.YAMLDocument
@@ -55,13 +55,13 @@ func TestSplitYAMLCopiesNothing(t *testing.T) {
 	}
 }
 
-// A stream has as many documents as a YAML parser finds in it.
+// SplitYAML returns as many documents as a YAML parser.
 func FuzzSplitYAML(f *testing.F) {
 	f.Add("a: 1\n---\nb: 2\n")
 	f.Add("--- # note\n{a: 1}\n...\n--- |\n x\n")
 	f.Add("# a\n---\n---\n# b")
 	f.Fuzz(func(t *testing.T, stream string) {
-		if strings.ContainsAny(stream, "%\ufeff") { // directives and byte order marks are documents' own
+		if strings.ContainsAny(stream, "%\ufeff") { // a document's own directives and byte order marks
 			return
 		}
 		want, decoder := 0, yaml.NewDecoder(strings.NewReader(stream))
@@ -74,7 +74,8 @@ func FuzzSplitYAML(f *testing.F) {
 			if err != nil {
 				return
 			}
-			if node.Kind == yaml.DocumentNode && len(node.Content) > 0 && (node.Content[0].Tag != "!!null" || node.Content[0].Value != "") {
+			if node.Kind == yaml.DocumentNode && len(node.Content) > 0 &&
+				(node.Content[0].Tag != "!!null" || node.Content[0].Value != "") {
 				want++
 			}
 		}

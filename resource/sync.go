@@ -1,17 +1,17 @@
 package resource
 
-// Sync says which way the resources of a kind travel between the global control plane and zones, and with
-// that who may own one: whose copy the others hold. The zero value stays where it is written.
+// Sync is the direction in which the resources of a kind travel between the global control plane and zones. It decides
+// who may own a resource; the others store a copy. The zero value stays on its control plane.
 type Sync int
 
 const (
-	// GlobalToZones kinds may be global's, and go from there to every zone.
+	// GlobalToZones kinds may be owned by global, and travel to every zone.
 	GlobalToZones Sync = 1 << iota
-	// ZoneToGlobal kinds may be a zone's, and go from there to global.
+	// ZoneToGlobal kinds may be owned by a zone, and travel to global.
 	ZoneToGlobal
-	// ZoneToZones kinds go on from global to the other zones. It comes with ZoneToGlobal.
+	// ZoneToZones kinds travel from global to the other zones too. It requires ZoneToGlobal.
 	ZoneToZones
 )
 
-// Has says whether a kind travels one of the ways.
+// Has reports whether a kind travels in one of the directions.
 func (s Sync) Has(way Sync) bool { return s&way != 0 }

@@ -52,7 +52,7 @@ func TestGlobalIsAsked(t *testing.T) {
 
 	east.Stop()
 	awaitOutput(t, "away", global.API, "inspect", "zones")
-	if got := weft(t, global.API, "inspect", "service", "web"); !strings.Contains(got, "the zone east can't be asked") {
+	if got := weft(t, global.API, "inspect", "service", "web"); !strings.Contains(got, "the zone east cannot be queried") {
 		t.Errorf("a zone that is away is not said to be:\n%s", got)
 	}
 }

@@ -10,14 +10,17 @@ import (
 	"weft/kind"
 )
 
-// One look at a mesh of 10,000 proxies and 100 services.
+// BenchmarkLook checks a mesh of 10,000 proxies and 100 services.
 func BenchmarkLook(b *testing.B) {
-	w := check.World{State: graph.NewState("east"), Known: check.Known{Insights: map[graph.ProxyKey]*kind.DataplaneInsight{}}, ServerCertificateExpires: now.AddDate(1, 0, 0), Now: now}
+	w := check.World{State: graph.NewState("east"),
+		Known:                    check.Known{Insights: map[graph.ProxyKey]*kind.DataplaneInsight{}},
+		ServerCertificateExpires: now.AddDate(1, 0, 0), Now: now}
 	const services, proxies = 100, 10_000
 	w.State.DB.Commit(func(tx *table.Tx) {
 		w.State.Put(tx, kind.Meshes.Make("", "default", kind.Mesh{}))
 		w.State.Put(tx, kind.MeshIdentities.Make("default", "all", kind.MeshIdentity{
-			Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{}}, Provider: kind.IdentityProvider{Type: "Bundled"},
+			Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{}},
+			Provider: kind.IdentityProvider{Type: "Bundled"},
 		}))
 		w.State.Put(tx, kind.MeshTrafficPermissions.Make("default", "all", kind.MeshTrafficPermission{}))
 		for i := range services {
@@ -29,10 +32,17 @@ func BenchmarkLook(b *testing.B) {
 		}
 		for i := range proxies {
 			name := fmt.Sprintf("p-%d", i)
-			in := kind.Inbound{Address: fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255), Port: 8080, Tags: map[string]string{kind.ServiceTag: fmt.Sprintf("s-%d", i%services)}}
-			w.State.Put(tx, kind.Dataplanes.Make("default", name, kind.Dataplane{Networking: kind.Networking{Address: in.Address, Inbound: []kind.Inbound{in}, TransparentProxying: &kind.TransparentProxying{}}}))
-			w.State.Put(tx, kind.DataplaneListenerStatuses.Make("default", name, kind.DataplaneListenerStatus{Inbounds: []kind.ServedInbound{{Inbound: in}}}))
-			w.Insights[graph.ProxyKey{Mesh: "default", Name: name}] = &kind.DataplaneInsight{Subscriptions: []kind.Subscription{{ID: "1", ConnectTime: kind.Time{Time: now.AddDate(0, 0, -1)}, Version: kind.VersionOfEnvoy("1.40.0")}}}
+			in := kind.Inbound{Address: fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255), Port: 8080,
+				Tags: map[string]string{kind.ServiceTag: fmt.Sprintf("s-%d", i%services)}}
+			w.State.Put(tx,
+				kind.Dataplanes.Make("default", name,
+					kind.Dataplane{Networking: kind.Networking{Address: in.Address, Inbound: []kind.Inbound{in},
+						TransparentProxying: &kind.TransparentProxying{}}}))
+			w.State.Put(tx, kind.DataplaneListenerStatuses.Make("default", name,
+				kind.DataplaneListenerStatus{Inbounds: []kind.ServedInbound{{Inbound: in}}}))
+			w.Insights[graph.ProxyKey{Mesh: "default", Name: name}] =
+				&kind.DataplaneInsight{Subscriptions: []kind.Subscription{{ID: "1",
+					ConnectTime: kind.Time{Time: now.AddDate(0, 0, -1)}, Version: kind.VersionOfEnvoy("1.40.0")}}}
 		}
 	})
 	w.Snapshot = w.State.DB.Snapshot()

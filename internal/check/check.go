@@ -1,9 +1,7 @@
-// Package check looks at a running system and says what is wrong with it: which object, how bad, why, and
-// what to do.
+// Package check finds problems of a running system. A finding has an object, a severity, a reason and advice.
 //
-// [Look] is a function of one snapshot of the table and of what is known of the proxies beside it. It
-// changes nothing and sends no request. What it can find is the list [Problems]; docs/troubleshooting.md has a
-// section for each.
+// [Look] is a function of one snapshot of the table and of the proxies' insights. It changes nothing and sends no
+// request. [Problems] lists all problems; docs/troubleshooting.md has a section for each.
 package check
 
 import (
@@ -20,53 +18,53 @@ import (
 	"weft/resource"
 )
 
-// World is what is looked at.
+// World is the input of Look.
 type World struct {
 	State    *graph.State
 	Snapshot *table.Snapshot
 	Known
-	// Global is how a zone stands with the global control plane; nil where it is joined to none.
+	// Global is the status of a zone's connection to global. It is nil where the zone joined none.
 	Global *insight.GlobalLink
-	// Pending answers since when a proxy, connected to this instance, has not taken something that it was
-	// sent; false where it has it all. Optional.
+	// Pending returns the start of the oldest pending ACK of a proxy that is connected to this replica, or false
+	// without one. Optional.
 	Pending func(graph.ProxyKey) (since time.Time, ok bool)
-	// ServerCertificateExpires is when the certificate of the control plane's own servers does.
+	// ServerCertificateExpires is the expiry of the certificate of the control plane's own servers.
 	ServerCertificateExpires time.Time
 	Now                      time.Time
 }
 
-// Known is what is known beside the table, subscriptions to instances that are no more closed.
+// Known has the insights of proxies and zones. Subscriptions to former replicas are closed.
 type Known struct {
 	Insights map[graph.ProxyKey]*kind.DataplaneInsight // of the proxies that have connected
-	// ZoneInsights are of the zones that have connected to a global control plane.
+	// ZoneInsights has the insights of the zones that have connected to a global control plane.
 	ZoneInsights map[string]*kind.ZoneInsight
 }
 
-// Report is what a look found, the worst first.
+// Report is the result of Look. Findings are sorted by severity, errors first.
 type Report struct {
-	Dataplanes int       `json:"dataplanes"` // that were looked at
+	Dataplanes int       `json:"dataplanes"` // number of checked Dataplanes
 	Services   int       `json:"services"`
 	Findings   []Finding `json:"findings"`
 }
 
-// Finding is one thing that is wrong.
+// Finding is one problem of one object.
 type Finding struct {
 	Problem  string   `json:"problem"` // the ID of one of [Problems]
 	Severity Severity `json:"severity"`
 	Object   Object   `json:"object"`
 	Detail   string   `json:"detail"`
 	Advice   string   `json:"advice"`
-	Docs     string   `json:"docs"` // where the documentation says more
+	Docs     string   `json:"docs"` // the documentation's section
 }
 
-// Object names a resource; Type is "ControlPlane" and the rest empty for the control plane itself.
+// Object is a resource. For the control plane itself, Type is "ControlPlane" and the other fields are empty.
 type Object struct {
 	Type string `json:"type"`
 	Mesh string `json:"mesh,omitempty"`
 	Name string `json:"name,omitempty"`
 }
 
-// String reads as keys of resources do.
+// String returns the object in the form of resource keys.
 func (o Object) String() string {
 	return resource.Key{Kind: o.Type, Mesh: o.Mesh, Name: o.Name}.String()
 }
@@ -75,7 +73,7 @@ var controlPlane = Object{Type: "ControlPlane"}
 
 func objectOf(key resource.Key) Object { return Object{key.Kind, key.Mesh, key.Name} }
 
-// Look answers everything that is wrong.
+// Look returns all findings.
 func Look(w World) *Report {
 	l := &look{World: w, r: table.Eval(w.Snapshot), report: &Report{Findings: []Finding{}}}
 	l.controlPlane()
@@ -94,25 +92,26 @@ func Look(w World) *Report {
 	return l.report
 }
 
-// look is one look under way.
+// look is a Look in progress.
 type look struct {
 	World
 	r      *table.Reader
 	report *Report
 }
 
-// found adds a finding of a problem's usual severity.
+// found adds a finding with the default severity of its problem.
 func (l *look) found(p *Problem, object Object, format string, args ...any) {
 	l.add(p, p.Severity, object, format, args...)
 }
 
 func (l *look) add(p *Problem, severity Severity, object Object, format string, args ...any) {
 	l.report.Findings = append(l.report.Findings, Finding{
-		Problem: p.ID, Severity: severity, Object: object, Detail: fmt.Sprintf(format, args...), Advice: p.Advice, Docs: p.docs(),
+		Problem: p.ID, Severity: severity, Object: object, Detail: fmt.Sprintf(format, args...), Advice: p.Advice,
+		Docs: p.docs(),
 	})
 }
 
-// member is one Dataplane of a mesh as the checks of the mesh see it.
+// member is one Dataplane of a mesh, with the input of its checks.
 type member struct {
 	object *resource.Object[kind.Dataplane]
 	proxy  *graph.Proxy
@@ -120,10 +119,10 @@ type member struct {
 
 func (l *look) mesh(mesh string) {
 	l.crossZone(mesh)
-	l.leftOut(mesh)
+	l.excludedMembers(mesh)
 	l.owners(mesh)
 	if l.isGlobal() {
-		l.countAll(mesh) // each zone looks at its own
+		l.countAll(mesh) // each zone checks its own
 		return
 	}
 	var members []member
@@ -138,9 +137,11 @@ func (l *look) mesh(mesh string) {
 		l.service(service, calls)
 	}
 	if n := l.State.Generated(l.r, mesh); n >= graph.MaxGenerated {
-		l.found(generatedServicesFull, objectOf(kind.Meshes.Key("", mesh)), "%d MeshServices are generated in this zone, at most %d are: a new value of %s gets none", n, graph.MaxGenerated, kind.ServiceTag)
+		l.found(generatedServicesFull, objectOf(kind.Meshes.Key("", mesh)),
+			"%d MeshServices are generated in this zone, the maximum is %d: a new value of %s gets none", n,
+			graph.MaxGenerated, kind.ServiceTag)
 	}
-	l.leaving(mesh)
+	l.egressRoute(mesh)
 	l.external(mesh)
 	l.retained(mesh)
 	l.identities(mesh, members)
@@ -155,7 +156,7 @@ func (l *look) countAll(mesh string) {
 	l.report.Services += len(l.State.ServicesByMesh.List(l.r, graph.MeshKey(mesh)))
 }
 
-// someOf lists names, the first of them where there are many.
+// someOf lists the first names of a long list.
 func someOf(names []string) string {
 	const shown = 3
 	if len(names) <= shown {

@@ -28,16 +28,16 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expectations; understand each difference first")
 
-// now is when every world is looked at. What is in it was written an hour before.
+// now is the time of Look in every world. Its resources were written an hour earlier.
 var now = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// Every file of testdata is a world and what is wrong with it. A file that is dropped there is a new test.
+// Every file of testdata is a world and its findings. Each new file is a test.
 func TestWorlds(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no worlds: %v", err)
 	}
-	seen := map[string]bool{"generated-services-full": true} // of thousands of rows; generated_test.go has them
+	seen := map[string]bool{"generated-services-full": true} // of thousands of rows; generated_test.go covers them
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
 			archive, err := txtar.ParseFile(file)
@@ -65,7 +65,7 @@ func TestWorlds(t *testing.T) {
 	}
 }
 
-// The link of a finding leads to a section.
+// The link of a finding leads to an existing section.
 func TestEveryProblemIsDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../docs/troubleshooting.md")
 	if err != nil {
@@ -83,16 +83,17 @@ func TestEveryProblemIsDocumented(t *testing.T) {
 	}
 }
 
-// world reads the resources of an archive, the control plane's own rows and the insights among them, and
-// its notes: one fact a line. It is of the zone east, of a global control plane where there is a file "global".
+// world reads the resources of an archive, including rows of the control plane and insights, and its notes, one per
+// line. The zone is east, or global where the archive has a file "global".
 func world(t *testing.T, archive *txtar.Archive) check.World {
 	zone := "east"
 	if fileOf(archive, "global") != nil {
 		zone = ""
 	}
 	w := check.World{
-		State:                    graph.NewState(zone),
-		Known:                    check.Known{Insights: map[graph.ProxyKey]*kind.DataplaneInsight{}, ZoneInsights: map[string]*kind.ZoneInsight{}},
+		State: graph.NewState(zone),
+		Known: check.Known{Insights: map[graph.ProxyKey]*kind.DataplaneInsight{},
+			ZoneInsights: map[string]*kind.ZoneInsight{}},
 		ServerCertificateExpires: now.AddDate(1, 0, 0), Now: now,
 	}
 	var rows []resource.Any
@@ -153,15 +154,15 @@ func parse(t *testing.T, doc []byte) resource.Any {
 	return o
 }
 
-// note reads what no resource says:
+// note applies a fact that no resource has:
 //
-//	signing-key MESH                   the mesh has one
-//	authority IDENTITY DOMAIN DAYS     the MeshIdentity's CA and MeshTrust are made, and it ends in DAYS
-//	signs IDENTITY DAYS                an authority signs for it that ends in DAYS, and another has waited an hour
-//	server-certificate DAYS            when the control plane's ends
-//	pending NAME MINUTES               for how long the proxy has not taken an update
-//	fresh NAME                         what has the name was written just now
-//	away MINUTES REASON                for how long the zone has not been connected to global, and why
+//	signing-key MESH                   the mesh has a signing key
+//	authority IDENTITY DOMAIN DAYS     the MeshIdentity has a CA and a MeshTrust; the CA expires in DAYS
+//	signs IDENTITY DAYS                a CA signs for it that expires in DAYS, and another has waited for an hour
+//	server-certificate DAYS            the control plane's certificate expires in DAYS
+//	pending NAME MINUTES               the proxy has had a pending ACK for MINUTES
+//	fresh NAME                         the resource was written just now
+//	away MINUTES REASON                the zone has been disconnected from global for MINUTES, with the reason
 func note(t *testing.T, w *check.World, rows []resource.Any, words []string) []resource.Any {
 	days := func(word string) (d time.Duration) {
 		var n int
@@ -172,14 +173,18 @@ func note(t *testing.T, w *check.World, rows []resource.Any, words []string) []r
 	}
 	switch words[0] {
 	case "signing-key":
-		return []resource.Any{kind.Secrets.Make(words[1], identity.DataplaneRealm(words[1]).SigningKey("1").Name, kind.Secret{})}
+		return []resource.Any{kind.Secrets.Make(words[1], identity.DataplaneRealm(words[1]).SigningKey("1").Name,
+			kind.Secret{})}
 	case "authority":
 		cert, key, err := identity.NewCA(now.AddDate(0, 0, -3650).Add(days(words[3])), words[2])
 		if err != nil {
 			t.Fatal(err)
 		}
-		secret := kind.Secrets.Make("default", identity.CASecretName(words[1]), kind.Secret{Data: slices.Concat(cert, key)})
-		trust := kind.MeshTrusts.Make("default", words[1], kind.MeshTrust{TrustDomain: words[2], CABundles: []kind.CABundle{{Type: "Pem", PEM: &kind.PEMBundle{Value: string(cert)}}}})
+		secret := kind.Secrets.Make("default", identity.CASecretName(words[1]),
+			kind.Secret{Data: slices.Concat(cert, key)})
+		trust := kind.MeshTrusts.Make("default", words[1],
+			kind.MeshTrust{TrustDomain: words[2],
+				CABundles: []kind.CABundle{{Type: "Pem", PEM: &kind.PEMBundle{Value: string(cert)}}}})
 		return []resource.Any{secret, trust}
 	case "signs":
 		cert, key, err := identity.NewCA(now.AddDate(0, 0, -3650).Add(days(words[2])), "default.east.mesh.local")

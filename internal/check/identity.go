@@ -14,22 +14,23 @@ import (
 )
 
 const (
-	// endsSoon is how long before its end a certificate that somebody must replace is a finding.
+	// endsSoon is the time before expiry from which a certificate that an operator must replace is a finding.
 	endsSoon = 30 * 24 * time.Hour
-	// changeTime is how long the change of a certificate authority may take.
+	// changeTime is the maximum duration of a change of a CA.
 	changeTime = 10 * time.Minute
 )
 
 func (l *look) controlPlane() {
 	switch ends := l.ServerCertificateExpires; {
 	case l.Now.After(ends):
-		l.add(serverCertificateExpiring, Error, controlPlane, "the certificate of its servers ended at %s: no proxy can connect", day(ends))
+		l.add(serverCertificateExpiring, Error, controlPlane,
+			"the certificate of its servers expired at %s: no proxy can connect", day(ends))
 	case ends.Sub(l.Now) < endsSoon:
-		l.found(serverCertificateExpiring, controlPlane, "the certificate of its servers ends at %s", day(ends))
+		l.found(serverCertificateExpiring, controlPlane, "the certificate of its servers expires at %s", day(ends))
 	}
 }
 
-// identities looks at the MeshIdentities of a mesh: the proxies that they select, and whether they can sign.
+// identities checks the MeshIdentities of a mesh: the proxies that they select, and their CAs.
 func (l *look) identities(mesh string, members []member) {
 	for _, mi := range l.State.IdentitiesByMesh.List(l.r, graph.MeshKey(mesh)) {
 		object := objectOf(mi.Key())
@@ -43,7 +44,8 @@ func (l *look) identities(mesh string, members []member) {
 			return s != nil && s.Dataplane != nil && s.Dataplane.Matches(m.object.Labels)
 		}
 		if len(members) > 0 && !l.everywhere(&mi.Meta) && !slices.ContainsFunc(members, selects) {
-			l.found(selectorMatchesNothing, object, "it selects none of the Dataplanes of the mesh (%d): %s", len(members), identitySelectorText(mi.Spec.Selector))
+			l.found(selectorMatchesNothing, object, "it selects none of the Dataplanes of the mesh (%d): %s",
+				len(members), identitySelectorText(mi.Spec.Selector))
 		}
 		if !spire {
 			l.identityTrusted(mi, object, members)
@@ -53,7 +55,7 @@ func (l *look) identities(mesh string, members []member) {
 	l.issuers(mesh)
 }
 
-// mtls looks at the authorities of the backends of a mesh's mtls.
+// mtls checks the CAs of the backends of a mesh's mtls.
 func (l *look) mtls(mesh string) {
 	o, ok := l.State.Meshes.Find(l.r, "", mesh)
 	if !ok || o.Spec.MTLS == nil {
@@ -69,25 +71,28 @@ func (l *look) mtls(mesh string) {
 		case b.Name == o.Spec.MTLS.EnabledBackend:
 			l.authority(o.Key(), ca, trouble)
 		case trouble != "":
-			l.add(identityCannotSign, Warning, objectOf(o.Key()), "the backend %s, which is not enabled: %s", b.Name, trouble)
+			l.add(identityCannotSign, Warning, objectOf(o.Key()), "the backend %s, which is not enabled: %s", b.Name,
+				trouble)
 		}
 	}
 }
 
-// issuers looks at what SPIRE's certificates don't go together with.
+// issuers finds conflicts of SPIRE's certificates with other configuration.
 func (l *look) issuers(mesh string) {
 	if names := l.State.MixedIssuers(l.r, mesh); len(names) > 0 {
-		l.found(providersMixed, objectOf(kind.Meshes.Key("", mesh)), "certificates of its proxies come from %s", strings.Join(names, " and from "))
+		l.found(providersMixed, objectOf(kind.Meshes.Key("", mesh)), "certificates of its proxies come from %s",
+			strings.Join(names, " and from "))
 	}
 	if !l.State.AllFromSPIRE(l.r, mesh) {
 		return
 	}
 	for _, trust := range l.State.TrustsByMesh.List(l.r, graph.MeshKey(mesh)) {
-		l.found(trustWithoutEffect, objectOf(trust.Key()), "all certificates of the mesh come from SPIRE, which decides which roots proxies trust")
+		l.found(trustWithoutEffect, objectOf(trust.Key()),
+			"all certificates of the mesh come from SPIRE, which provides the roots that proxies trust")
 	}
 }
 
-// owners finds roots that are not trusted, because a zone says that they prove a trust domain which is not its own.
+// owners finds roots that are not trusted, because a zone states them for a trust domain of another owner.
 func (l *look) owners(mesh string) {
 	for _, d := range l.State.DistrustedIn(l.r, mesh) {
 		l.found(rootsNotTrusted, objectOf(d.Trust.Key()), "its roots are not trusted: %s", d.Reason)
@@ -101,36 +106,38 @@ func identitySelectorText(s *kind.IdentitySelector) string {
 	return "matchLabels: " + pairs(s.Dataplane.MatchLabels)
 }
 
-// authority looks at the CA that a MeshIdentity, or the enabled backend of a Mesh, names, and at the one that signs.
-// Of what it reads only the ends go on.
+// authority checks the CA of a MeshIdentity, or of the enabled backend of a Mesh, and the CA that signs. Findings
+// contain only expiry dates of it.
 func (l *look) authority(of resource.Key, ca *identity.CA, trouble string) {
 	object, signing := objectOf(of), l.signs(of)
 	if signing != nil && signing.Next != nil && l.Now.Sub(signing.Next.Since.Time) > changeTime {
-		l.found(authorityChangePending, object, "a new certificate authority has waited for %s until every proxy trusts its root", ago(l.Now.Sub(signing.Next.Since.Time)))
+		l.found(authorityChangePending, object, "a new CA has waited for %s until every proxy trusts its root",
+			ago(l.Now.Sub(signing.Next.Since.Time)))
 	}
 	switch former := authorityOf(signing); {
 	case trouble == "" && ca != nil && ca.NotAfter().Sub(l.Now) < endsSoon:
-		l.found(authorityExpiring, object, "its certificate authority ends at %s, and no certificate outlives it", day(ca.NotAfter()))
+		l.found(authorityExpiring, object, "its CA expires at %s, and no certificate outlives it", day(ca.NotAfter()))
 	case trouble == "":
 	case former != nil && l.Now.Before(former.NotAfter()):
-		l.add(identityCannotSign, Warning, object, "%s; the former authority goes on signing until %s", trouble, day(former.NotAfter()))
+		l.add(identityCannotSign, Warning, object, "%s; the former CA signs until %s", trouble, day(former.NotAfter()))
 	default:
 		l.found(identityCannotSign, object, "%s", trouble)
 	}
 }
 
-// source answers the CA that a MeshIdentity names, or why it can't be used; neither while it is being made.
+// source returns the CA of a MeshIdentity, or the reason for which it is unusable. Both are empty while the CA is being
+// generated.
 func (l *look) source(mi *resource.Object[kind.MeshIdentity]) (ca *identity.CA, trouble string) {
 	text, err := identity.CAText(&mi.Spec, mi.Name, l.secretOf(mi.Mesh))
 	if waited := l.Now.Sub(mi.Created); err == nil && text == nil && waited > ackTime {
-		return nil, fmt.Sprintf("its certificate authority has not been made in %s", ago(waited))
+		return nil, fmt.Sprintf("its CA has not been generated for %s", ago(waited))
 	} else if err == nil && text == nil {
 		return nil, ""
 	}
 	return l.usable(text, err)
 }
 
-// secretOf finds the data of the Secrets of a mesh.
+// secretOf returns the data of the Secrets of a mesh.
 func (l *look) secretOf(mesh string) func(name string) ([]byte, bool) {
 	return func(name string) ([]byte, bool) {
 		secret, ok := l.State.Secrets.Find(l.r, mesh, name)
@@ -141,7 +148,7 @@ func (l *look) secretOf(mesh string) func(name string) ([]byte, bool) {
 	}
 }
 
-// usable answers the CA that was read, or why it can't be used.
+// usable returns the CA, or the reason for which it is unusable.
 func (l *look) usable(text []byte, err error) (ca *identity.CA, trouble string) {
 	if err == nil {
 		ca, err = identity.ParseCA(text)
@@ -150,12 +157,12 @@ func (l *look) usable(text []byte, err error) (ca *identity.CA, trouble string) 
 	case err != nil:
 		return nil, err.Error()
 	case !l.Now.Before(ca.NotAfter()):
-		return nil, fmt.Sprintf("its certificate authority ended at %s", day(ca.NotAfter()))
+		return nil, fmt.Sprintf("its CA expired at %s", day(ca.NotAfter()))
 	}
 	return ca, ""
 }
 
-// signs answers what is kept of the CA that signs for a MeshIdentity or the mtls of a Mesh; nil: none has yet.
+// signs returns the status of the CA that signs for a MeshIdentity or the mtls of a Mesh, or nil before the first one.
 func (l *look) signs(of resource.Key) *kind.SigningCA {
 	mesh, name := of.Mesh, of.Name
 	if of.Kind == kind.Meshes.Name {
@@ -174,7 +181,7 @@ func authorityOf(signing *kind.SigningCA) *identity.CA {
 	}
 	ca, err := identity.ParseCA(signing.Authority)
 	if err != nil {
-		return nil // it can't sign
+		return nil // it cannot sign
 	}
 	return ca
 }
@@ -182,7 +189,7 @@ func authorityOf(signing *kind.SigningCA) *identity.CA {
 // identityTrusted finds a MeshIdentity whose certificates the mesh does not trust.
 func (l *look) identityTrusted(mi *resource.Object[kind.MeshIdentity], object Object, members []member) {
 	if l.Now.Sub(mi.Created) < ackTime {
-		return // its MeshTrust is being made
+		return // its MeshTrust is being generated
 	}
 	trusted := l.trusted(mi.Mesh)
 	for _, m := range members {
@@ -190,12 +197,14 @@ func (l *look) identityTrusted(mi *resource.Object[kind.MeshIdentity], object Ob
 		if id == nil || id.MeshIdentity != mi.Name || id.TrustDomain == "" || slices.Contains(trusted, id.TrustDomain) {
 			continue
 		}
-		l.found(domainNotTrusted, object, "it names proxies of the trust domain %s, such as %s, which no MeshTrust of the mesh has", id.TrustDomain, m.object.Name)
+		l.found(domainNotTrusted, object,
+			"its proxies have the trust domain %s, such as %s, which no MeshTrust of the mesh has", id.TrustDomain,
+			m.object.Name)
 		return
 	}
 }
 
-// signingKey finds a mesh whose proxies cannot prove who they are.
+// signingKey finds a mesh whose proxies cannot authenticate.
 func (l *look) signingKey(mesh string, dataplanes int) {
 	if dataplanes == 0 {
 		return
@@ -205,5 +214,6 @@ func (l *look) signingKey(mesh string, dataplanes int) {
 			return
 		}
 	}
-	l.found(signingKeyMissing, objectOf(kind.Meshes.Key("", mesh)), "it has Dataplanes (%d) and no key that signs their tokens, so that no proxy can connect", dataplanes)
+	l.found(signingKeyMissing, objectOf(kind.Meshes.Key("", mesh)),
+		"it has Dataplanes (%d) and no signing key of their tokens, so no proxy can connect", dataplanes)
 }

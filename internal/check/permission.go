@@ -11,10 +11,10 @@ import (
 	"weft/resource"
 )
 
-// calls are who calls what in a mesh.
+// calls are the services of a mesh and their clients.
 type calls struct {
-	named       map[string]bool // services that an outbound names
-	transparent bool            // whether anybody reaches services at their virtual IPs
+	named       map[string]bool // services of outbounds
+	transparent bool            // whether a client may reach services at their virtual IPs
 }
 
 func callsOf(members []member) calls {
@@ -28,7 +28,7 @@ func callsOf(members []member) calls {
 	return c
 }
 
-// severity says how bad it is that a service denies all callers; false where it has no caller.
+// severity returns the severity of a service that denies all callers, or false without a caller.
 func (c calls) severity(service string) (Severity, bool) {
 	switch {
 	case c.named[service]:
@@ -40,13 +40,14 @@ func (c calls) severity(service string) (Severity, bool) {
 }
 
 // callers finds a port whose servers deny all callers.
-func (l *look) callers(service *resource.Object[kind.MeshService], port kind.ServicePort, members []graph.Member, calls calls) {
+func (l *look) callers(service *resource.Object[kind.MeshService], port kind.ServicePort, members []graph.Member,
+	calls calls) {
 	severity, tried := calls.severity(service.Name)
 	if !tried {
 		return
 	}
 	object := objectOf(service.Key())
-	var silent, denied []string // servers without an allow, and those whose allows are all denied
+	var silent, denied []string // servers without an allow, and servers whose allows are all denied
 	servers := 0
 	for i := range members {
 		m := &members[i]
@@ -64,14 +65,17 @@ func (l *look) callers(service *resource.Object[kind.MeshService], port kind.Ser
 		}
 	}
 	if len(silent) > 0 {
-		l.add(noAllowedClients, severity, object, "port %d: no rule allows anybody to call %s (%d of %d)", port.Port, someOf(silent), len(silent), servers)
+		l.add(noAllowedClients, severity, object, "port %d: no rule allows a client to call %s (%d of %d)", port.Port,
+			someOf(silent), len(silent), servers)
 	}
 	if len(denied) > 0 {
-		l.add(denyCoversAllow, severity, object, "port %d: every allowed caller of %s is denied by another rule (%d of %d)", port.Port, someOf(denied), len(denied), servers)
+		l.add(denyCoversAllow, severity, object,
+			"port %d: every allowed caller of %s is denied by another rule (%d of %d)", port.Port, someOf(denied),
+			len(denied), servers)
 	}
 }
 
-// permissionsAt answers the permissions of a member's listener; nil where its proxy lets everybody in.
+// permissionsAt returns the permissions of a member's listener, or nil where its proxy allows every client.
 func (l *look) permissionsAt(m *graph.Member) *match.Permissions {
 	proxy := l.State.Proxy.Get(l.r, graph.ProxyKey{Mesh: m.Dataplane.Mesh, Name: m.Dataplane.Name})
 	for i := range proxy.Listeners {
@@ -82,8 +86,7 @@ func (l *look) permissionsAt(m *graph.Member) *match.Permissions {
 	return nil
 }
 
-// allDenied says whether a deny covers each allow. Rules that are allowed together with a shadow deny
-// count as allows.
+// allDenied reports whether denies cover all allows. A rule that is allowed with a shadow deny counts as an allow.
 func allDenied(p *match.Permissions) bool {
 	for _, allow := range slices.Concat(p.Allow, p.ShadowDeny) {
 		if !slices.ContainsFunc(p.Deny, func(deny match.Rule) bool { return covers(deny, allow) }) {
@@ -93,7 +96,7 @@ func allDenied(p *match.Permissions) bool {
 	return true
 }
 
-// covers says whether the other rule matches all callers of the first.
+// covers reports whether wide matches all callers of narrow.
 func covers(wide, narrow match.Rule) bool {
 	if wide.Exact != "" {
 		return wide.Exact == narrow.Exact
@@ -101,7 +104,7 @@ func covers(wide, narrow match.Rule) bool {
 	return strings.HasPrefix(narrow.Exact+narrow.Prefix, wide.Prefix)
 }
 
-// permissions looks at the policies themselves: the proxies that they select, and the callers that they match.
+// permissions checks the policies: the proxies that they select, and the callers that they match.
 func (l *look) permissions(mesh string, members []member) {
 	for _, policy := range l.State.PermissionByMesh.List(l.r, graph.MeshKey(mesh)) {
 		object := objectOf(policy.Key())
@@ -110,14 +113,16 @@ func (l *look) permissions(mesh string, members []member) {
 		case len(members) == 0:
 		case hit == 0 && l.everywhere(&policy.Meta):
 		case hit == 0:
-			l.found(selectorMatchesNothing, object, "no inbound of the mesh is its target (%s)", targetRefText(policy.Spec.TargetRef))
+			l.found(selectorMatchesNothing, object, "no inbound of the mesh is its target (%s)",
+				targetRefText(policy.Spec.TargetRef))
 		case secured == 0:
-			l.found(permissionWithoutEffect, object, "none of the Dataplanes that it targets (%d) has an identity, so that it is not enforced", hit)
+			l.found(permissionWithoutEffect, object,
+				"none of the Dataplanes that it targets (%d) has an identity, so it is not enforced", hit)
 		}
 	}
 }
 
-// targeted counts the Dataplanes that a policy hits, and those of them that have an identity.
+// targeted counts the Dataplanes that a policy selects, and those of them with an identity.
 func targeted(policy *resource.Object[kind.MeshTrafficPermission], members []member) (hit, secured int) {
 	for _, m := range members {
 		hits := func(l graph.InboundListener) bool {
@@ -137,13 +142,13 @@ func targeted(policy *resource.Object[kind.MeshTrafficPermission], members []mem
 func (l *look) namedDomains(mesh string, policy *resource.Object[kind.MeshTrafficPermission]) {
 	trusted := l.trusted(mesh)
 	if len(trusted) == 0 {
-		return // a mesh without any is plain
+		return // a mesh without a trust domain uses plaintext
 	}
 	var strangers []string
 	for _, rule := range policy.Spec.Rules {
 		for _, caller := range slices.Concat(rule.Default.Allow, rule.Default.AllowWithShadowDeny, rule.Default.Deny) {
 			if caller.SpiffeID == nil {
-				continue // an entry with an SNI alone is about every trusted caller
+				continue // an entry with only an SNI applies to every trusted caller
 			}
 			domain := domainOf(caller.SpiffeID.Value)
 			if !slices.Contains(trusted, domain) && !slices.Contains(strangers, domain) {
@@ -152,11 +157,12 @@ func (l *look) namedDomains(mesh string, policy *resource.Object[kind.MeshTraffi
 		}
 	}
 	if len(strangers) > 0 {
-		l.add(domainNotTrusted, Warning, objectOf(policy.Key()), "it matches callers of %s, and the mesh trusts %s", someOf(strangers), someOf(trusted))
+		l.add(domainNotTrusted, Warning, objectOf(policy.Key()), "it matches callers of %s, and the mesh trusts %s",
+			someOf(strangers), someOf(trusted))
 	}
 }
 
-// trusted are the trust domains of a mesh.
+// trusted returns the trust domains of a mesh.
 func (l *look) trusted(mesh string) []string {
 	var domains []string
 	for _, d := range l.State.Trust.Get(l.r, mesh).Domains {

@@ -13,14 +13,14 @@ import (
 	"weft/resource"
 )
 
-// How long something may be as it should not be before it is a finding: starting, connecting and taking
-// an update need their time, and a drain has a bound of half a minute and the drain time, a minute at most.
+// Times after which a state becomes a finding. Starting, connecting and applying an update take time. A drain takes
+// half a minute and the drain time, a minute at most.
 const (
 	ackTime   = time.Minute
 	drainTime = 2 * time.Minute
 )
 
-// proxy looks at one Dataplane and what is known of its proxy.
+// proxy checks one Dataplane and its insight.
 func (l *look) proxy(m member) {
 	insight := l.Insights[m.proxy.Key]
 	object := objectOf(m.object.Key())
@@ -32,23 +32,26 @@ func (l *look) proxy(m member) {
 	l.outbounds(m)
 	l.unreachableOutbounds(m)
 	if id := m.proxy.Identity; id != nil && id.Problem != "" {
-		l.found(noSpiffeID, object, "%s gives it no name: %s", kind.IdentitySource(m.object.Mesh, id.MeshIdentity), id.Problem)
+		l.found(noSpiffeID, object, "%s gives it no SPIFFE ID: %s", kind.IdentitySource(m.object.Mesh, id.MeshIdentity),
+			id.Problem)
 	}
 	if insight == nil || len(insight.Subscriptions) == 0 {
 		if l.Now.Sub(m.object.Created) > ackTime {
-			l.found(proxyNeverConnected, object, "no proxy has connected since it was written %s ago", ago(l.Now.Sub(m.object.Created)))
+			l.found(proxyNeverConnected, object, "no proxy has connected since it was written %s ago",
+				ago(l.Now.Sub(m.object.Created)))
 		}
 		return
 	}
 	last, online := connection(insight)
 	if !online {
-		l.found(proxyOffline, object, "its proxy has been gone for %s", ago(l.Now.Sub(last.DisconnectTime.Time)))
+		l.found(proxyOffline, object, "its proxy has been disconnected for %s",
+			ago(l.Now.Sub(last.DisconnectTime.Time)))
 		return
 	}
 	l.connected(m, insight, last)
 }
 
-// connection answers the newest connection of a proxy, and whether it is open.
+// connection returns the newest connection of a proxy, and whether it is open.
 func connection(insight *kind.DataplaneInsight) (last kind.Subscription, online bool) {
 	for _, s := range insight.Subscriptions {
 		if open := s.DisconnectTime == nil; open || !online {
@@ -61,14 +64,16 @@ func connection(insight *kind.DataplaneInsight) (last kind.Subscription, online 
 func (l *look) connected(m member, insight *kind.DataplaneInsight, last kind.Subscription) {
 	object := objectOf(m.object.Key())
 	if wire.EnvoyTooOld(last.Version.Text()) {
-		l.found(envoyTooOld, object, "it runs Envoy %s, and %s is the oldest that is supported", last.Version.Text(), wire.OldestEnvoy)
+		l.found(envoyTooOld, object, "it runs Envoy %s, and the oldest supported one is %s", last.Version.Text(),
+			wire.OldestEnvoy)
 	}
 	for _, refused := range insight.NACKs {
-		l.found(configRejected, object, "Envoy NACKed the %s %s %s ago: %s", refused.Type, refused.Name, ago(l.Now.Sub(refused.Time.Time)), refused.Message)
+		l.found(configRejected, object, "Envoy NACKed the %s %s %s ago: %s", refused.Type, refused.Name,
+			ago(l.Now.Sub(refused.Time.Time)), refused.Message)
 	}
 	if l.Pending != nil {
 		if since, pending := l.Pending(m.proxy.Key); pending && l.Now.Sub(since) > ackTime {
-			l.found(configNotAcked, object, "it has not taken what it was sent %s ago", ago(l.Now.Sub(since)))
+			l.found(configNotAcked, object, "it has not ACKed an update for %s", ago(l.Now.Sub(since)))
 		}
 	}
 	if id := m.proxy.Identity; id != nil && id.Source.FromSPIRE() && insight.CertificateProblem != "" {
@@ -80,7 +85,7 @@ func (l *look) connected(m member, insight *kind.DataplaneInsight, last kind.Sub
 	}
 }
 
-// certificate expects a renewal after at most four fifths of its life.
+// certificate finds a certificate without a renewal after four fifths of its lifetime.
 func (l *look) certificate(object Object, c *kind.Certificate) {
 	if c == nil {
 		return
@@ -88,13 +93,15 @@ func (l *look) certificate(object Object, c *kind.Certificate) {
 	life := c.Expiration.Sub(c.NotBefore.Time)
 	switch left := c.Expiration.Sub(l.Now); {
 	case left <= 0:
-		l.found(certificateExpired, object, "the certificate of %s ended at %s: mutual TLS fails", c.SpiffeID, day(c.Expiration.Time))
+		l.found(certificateExpired, object, "the certificate of %s expired at %s: mutual TLS fails", c.SpiffeID,
+			day(c.Expiration.Time))
 	case left < life/10:
-		l.found(certificateExpiring, object, "the certificate of %s ends at %s and should have been renewed", c.SpiffeID, day(c.Expiration.Time))
+		l.found(certificateExpiring, object, "the certificate of %s expires at %s and should have been renewed",
+			c.SpiffeID, day(c.Expiration.Time))
 	}
 }
 
-// unserved finds inbounds that are to be endpoints and that the proxy does not serve.
+// unserved finds inbounds that should be endpoints and that the proxy does not serve.
 func (l *look) unserved(m member) {
 	serving, _ := l.State.ListenerStatuses.Find(l.r, m.object.Mesh, m.object.Name)
 	if serving != nil && serving.Spec.Draining {
@@ -109,11 +116,11 @@ func (l *look) unserved(m member) {
 		}
 	}
 	if len(missing) > 0 {
-		l.found(inboundNotReady, objectOf(m.object.Key()), "it is connected, and takes no requests at %s", someOf(missing))
+		l.found(inboundNotReady, objectOf(m.object.Key()), "it is connected and does not serve %s", someOf(missing))
 	}
 }
 
-// serves says whether a proxy takes requests at an inbound.
+// serves reports whether a proxy serves an inbound.
 func serves(serving *resource.Object[kind.DataplaneListenerStatus], in *kind.Inbound) bool {
 	return serving != nil && slices.ContainsFunc(serving.Spec.Inbounds, func(s kind.ServedInbound) bool {
 		return s.Listener() == in.Listener() && !s.Unhealthy
@@ -131,7 +138,9 @@ func (l *look) draining(m member) {
 		since = serving.Modified
 	}
 	if waited := l.Now.Sub(since); waited > drainTime {
-		l.found(listenerDrainStuck, objectOf(m.object.Key()), "%s left the Dataplane %s ago and is still open for clients that may not know", someOf(listeners), ago(waited))
+		l.found(listenerDrainStuck, objectOf(m.object.Key()),
+			"%s was removed from the Dataplane %s ago and is still open, since clients may still use it",
+			someOf(listeners), ago(waited))
 	}
 }
 
@@ -143,15 +152,17 @@ func (l *look) outbounds(m member) {
 			return o.Address == out.EffectiveAddress() && o.Port == out.Port
 		})
 		if !listens {
-			missing = append(missing, fmt.Sprintf("%s (%s)", net.JoinHostPort(out.EffectiveAddress(), strconv.Itoa(int(out.Port))), wanted(out)))
+			missing = append(missing,
+				fmt.Sprintf("%s (%s)", net.JoinHostPort(out.EffectiveAddress(), strconv.Itoa(int(out.Port))),
+					wanted(out)))
 		}
 	}
 	if len(missing) > 0 {
-		l.found(outboundWithoutBackend, objectOf(m.object.Key()), "no MeshService is there for %s", someOf(missing))
+		l.found(outboundWithoutBackend, objectOf(m.object.Key()), "no MeshService exists for %s", someOf(missing))
 	}
 }
 
-// wanted says what an outbound names.
+// wanted returns the destination of an outbound.
 func wanted(out *kind.Outbound) string {
 	switch ref := out.BackendRef; {
 	case ref == nil:
@@ -163,7 +174,7 @@ func wanted(out *kind.Outbound) string {
 	}
 }
 
-// ago writes a duration for people: in whole seconds, minutes, hours or days.
+// ago formats a duration in whole seconds, minutes, hours or days.
 func ago(d time.Duration) string {
 	switch {
 	case d < time.Minute:

@@ -11,7 +11,7 @@ import (
 	"weft/resource"
 )
 
-// service looks at who is behind a service, and whether anybody may call them.
+// service checks the backends of a service, and whether a caller is allowed.
 func (l *look) service(service *resource.Object[kind.MeshService], calls calls) {
 	object := objectOf(service.Key())
 	l.serviceStatus(service, object)
@@ -19,9 +19,10 @@ func (l *look) service(service *resource.Object[kind.MeshService], calls calls) 
 	if len(members) == 0 {
 		severity := Error
 		if service.Label(kind.ManagedBy) == kind.GeneratedBy {
-			severity = Warning // it was made for Dataplanes that have gone, and goes too
+			severity = Warning // generated for Dataplanes that are gone; it will be deleted too
 		}
-		l.add(serviceMatchesNothing, severity, object, "no Dataplane matches its selector (%s)%s", selectorText(&service.Spec.Selector), butUnreachable(l.State.UnreachableOutbounds(l.r, service)))
+		l.add(serviceMatchesNothing, severity, object, "no Dataplane matches its selector (%s)%s",
+			selectorText(&service.Spec.Selector), butUnreachable(l.State.UnreachableOutbounds(l.r, service)))
 		return
 	}
 	for _, port := range service.Spec.Ports {
@@ -33,7 +34,7 @@ func (l *look) service(service *resource.Object[kind.MeshService], calls calls) 
 	}
 }
 
-// butUnreachable names the Dataplanes that would match if the mesh admitted them.
+// butUnreachable lists the Dataplanes that would match if the mesh admitted them.
 func butUnreachable(excluded []graph.Member) string {
 	if len(excluded) == 0 {
 		return ""
@@ -45,7 +46,7 @@ func butUnreachable(excluded []graph.Member) string {
 	return " but those that the mesh does not admit: " + someOf(slices.Compact(names))
 }
 
-// serviceStatus passes on what the control plane itself says of a service.
+// serviceStatus reports the conditions of a service's status.
 func (l *look) serviceStatus(service *resource.Object[kind.MeshService], object Object) {
 	status, ok := l.State.ServiceStatuses.Find(l.r, service.Mesh, service.Name)
 	if !ok {
@@ -54,7 +55,7 @@ func (l *look) serviceStatus(service *resource.Object[kind.MeshService], object 
 	l.conditions(status.Spec.Conditions, status.Spec.HostnameGenerators, object)
 }
 
-// conditions are those that services of every kind have.
+// conditions reports the conditions that services of every kind have.
 func (l *look) conditions(conditions []kind.Condition, generators []kind.HostnameGeneratorStatus, object Object) {
 	for _, c := range conditions {
 		switch {
@@ -68,13 +69,14 @@ func (l *look) conditions(conditions []kind.Condition, generators []kind.Hostnam
 	for _, generator := range generators {
 		for _, c := range generator.Conditions {
 			if c.Status == "False" {
-				l.found(hostnameMissing, object, "HostnameGenerator %s gives it no name: %s", generator.HostnameGeneratorRef.CoreName, c.Message)
+				l.found(hostnameMissing, object, "HostnameGenerator %s gives it no host name: %s",
+					generator.HostnameGeneratorRef.CoreName, c.Message)
 			}
 		}
 	}
 }
 
-// whyNone says why no member is an endpoint of a port.
+// whyNone returns the reason for which no member is an endpoint of a port.
 func whyNone(port kind.ServicePort, members []graph.Member) string {
 	var others []string
 	by := map[graph.EndpointStatus][]string{}
@@ -97,7 +99,8 @@ func whyNone(port kind.ServicePort, members []graph.Member) string {
 	because(graph.NotReady, "NotReady at")
 	if len(reasons) == 0 {
 		slices.Sort(others)
-		return fmt.Sprintf("its targetPort %s is none of the inbounds %s", targetText(port), someOf(slices.Compact(others)))
+		return fmt.Sprintf("its targetPort %s is none of the inbounds %s", targetText(port),
+			someOf(slices.Compact(others)))
 	}
 	return strings.Join(reasons, "; ")
 }
@@ -122,7 +125,7 @@ func selectorText(s *kind.ServiceSelector) string {
 	return "dataplaneTags: " + pairs(s.DataplaneTags)
 }
 
-// pairs writes labels or tags in the order of their keys.
+// pairs formats labels or tags, sorted by key.
 func pairs(labels map[string]string) string {
 	var all []string
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
@@ -131,7 +134,7 @@ func pairs(labels map[string]string) string {
 	return strings.Join(all, ", ")
 }
 
-// retained finds ports whose former endpoints are published because the new ones do not serve yet.
+// retained finds ports with retained endpoints, because the new ones do not serve yet.
 func (l *look) retained(mesh string) {
 	for row := range l.State.RetainedEndpoints.All(l.Snapshot) {
 		if row.Mesh != mesh || l.State.RetainedCount(l.r, row) == 0 {
@@ -139,7 +142,8 @@ func (l *look) retained(mesh string) {
 		}
 		ready, serving := l.State.Successors(l.r, row)
 		object := objectOf(kind.MeshServices.Key(mesh, row.Spec.Service))
-		l.found(endpointsRetained, object, "port %d would have no endpoint, so its former ones have been kept for %s: of %d new members %d serve",
+		l.found(endpointsRetained, object, "port %d would have no endpoint, so its former ones have been retained "+
+			"for %s: of %d new members, %d serve",
 			row.Spec.Port, ago(l.Now.Sub(row.Spec.Since.Time)), ready, serving)
 	}
 }

@@ -11,25 +11,27 @@ import (
 	"weft/resource"
 )
 
-// lagging is for how long a zone may lack a change: changes take well under a second.
+// lagging is the lag of zone sync from which it is a finding. A change normally takes well under a second.
 const lagging = 30 * time.Second
 
-// isGlobal says whether the state is of a global control plane, whose proxies and services are all of zones.
+// isGlobal reports whether the state is that of a global control plane, which has the proxies and services of all
+// zones.
 func (l *look) isGlobal() bool { return l.State.Zone == "" }
 
-// everywhere says whether a resource is for the proxies of all zones, of which these are one zone's: global owns
-// it, and the proxies that it selects may be in another zone.
+// everywhere reports whether a resource of global applies to the proxies of all zones. This zone has only some of them,
+// and the proxies that it selects may be in another zone.
 func (l *look) everywhere(meta *resource.Meta) bool {
 	return !l.isGlobal() && meta.Label(kind.OriginLabel) == kind.OriginGlobal
 }
 
-// zones looks at the connections between zones and global, from whichever side this is.
+// zones checks the connections between zones and global, on either side.
 func (l *look) zones() {
 	for o := range l.State.From(l.Snapshot, kind.Zones.Name, "", "") {
 		l.zone(o.(*resource.Object[kind.Zone]))
 	}
 	if link := l.Global; link != nil {
-		l.link(controlPlane, link, "the global control plane", "no change goes either way, and the zone serves on with what it has")
+		l.link(controlPlane, link, "the global control plane",
+			"no change goes either way, and the zone serves on with what it has")
 	}
 }
 
@@ -42,7 +44,8 @@ func (l *look) zone(o *resource.Object[kind.Zone]) {
 	l.unconfirmed(object, known)
 	if known == nil || len(known.Subscriptions) == 0 {
 		if waited := l.Now.Sub(o.Created); waited > ackTime {
-			l.found(zoneNotConnected, object, "its control plane has never connected since it was written %s ago", ago(waited))
+			l.found(zoneNotConnected, object, "its control plane has never connected since it was written %s ago",
+				ago(waited))
 		}
 		return
 	}
@@ -57,20 +60,24 @@ func (l *look) zone(o *resource.Object[kind.Zone]) {
 	l.link(object, link, "its control plane", "it serves on with what it has, and changes wait")
 }
 
-// unconfirmed finds what of a zone waits for an operator.
+// unconfirmed finds changes of a zone that wait for an operator.
 func (l *look) unconfirmed(object Object, known *kind.ZoneInsight) {
 	if known == nil {
 		return
 	}
 	for _, r := range known.RejectedStores {
-		l.found(anotherStore, object, "a control plane at %s came under its name %s ago with the store %s, and was rejected: the zone's is %s", r.From, ago(l.Now.Sub(r.Time.Time)), r.Store, known.Store)
+		l.found(anotherStore, object,
+			"a control plane at %s with its name and the store %s was rejected %s ago: the zone's store is %s", r.From,
+			r.Store, ago(l.Now.Sub(r.Time.Time)), known.Store)
 	}
 	for _, d := range known.DoubtedDeletions {
-		l.found(deletionsWait, object, "its control plane lacks %d of %d resources of the kind %s, which have not been deleted for %s", d.Deletions, d.Of, d.Kind, ago(l.Now.Sub(d.Time.Time)))
+		l.found(deletionsWait, object,
+			"its control plane lacks %d of %d resources of the kind %s, which have not been deleted for %s",
+			d.Deletions, d.Of, d.Kind, ago(l.Now.Sub(d.Time.Time)))
 	}
 }
 
-// link looks at one connection, with words for who is at its other end and for what follows where that is away.
+// link checks one connection. other describes the other side, meanwhile the effect of a disconnection.
 func (l *look) link(object Object, link *insight.GlobalLink, other, meanwhile string) {
 	if down := l.Now.Sub(link.Since.Time); !link.Connected && down > ackTime {
 		because := ""
@@ -80,28 +87,30 @@ func (l *look) link(object Object, link *insight.GlobalLink, other, meanwhile st
 		l.found(zoneNotConnected, object, "%s has been disconnected for %s%s: %s", other, ago(down), because, meanwhile)
 	}
 	if link.Connected && time.Duration(link.Lag) > lagging {
-		l.found(zoneSyncLag, object, "%s has not taken a change for %s", other, ago(time.Duration(link.Lag)))
+		l.found(zoneSyncLag, object, "%s has not stored a change for %s", other, ago(time.Duration(link.Lag)))
 	}
 	for _, r := range link.Rejected {
-		l.found(syncItemRejected, object, "%s was not taken: %s", resource.Key{Kind: r.Kind, Mesh: r.Mesh, Name: r.Name}, r.Reason)
+		l.found(syncItemRejected, object, "%s was rejected: %s", resource.Key{Kind: r.Kind, Mesh: r.Mesh, Name: r.Name},
+			r.Reason)
 	}
 }
 
-// crossZone looks at what stands between the services of a mesh and the clients of other zones: on global
-// everywhere, else of its own zone.
+// crossZone finds obstructions between the services of a mesh and clients in other zones. On global it checks all
+// zones, else the zone itself.
 func (l *look) crossZone(mesh string) {
 	if !l.State.ManyZones(l.r, mesh) {
 		return
 	}
 	l.ingresses(mesh)
-	waiting := map[string][]string{} // services that could be reached, by the zone that has no ingress
+	waiting := map[string][]string{} // services that could be reached, by the zone without an ingress
 	for _, service := range l.State.ServicesByMesh.List(l.r, graph.MeshKey(mesh)) {
 		if !l.isGlobal() && l.State.IsRemote(service) {
 			continue
 		}
 		reasons := l.State.Unreachable(l.r, service)
 		if slices.Contains(reasons, graph.NoSNI) {
-			l.found(serviceWithoutSNI, objectOf(service.Key()), "a port of it has no server name, so that other zones don't reach it")
+			l.found(serviceWithoutSNI, objectOf(service.Key()),
+				"one of its ports has no SNI, so other zones do not reach it")
 		}
 		if slices.Contains(reasons, graph.NoIngress) && !slices.Contains(reasons, graph.NoIdentity) {
 			zone := l.State.ZoneOf(&service.Meta)
@@ -109,11 +118,12 @@ func (l *look) crossZone(mesh string) {
 		}
 	}
 	for zone, services := range waiting {
-		l.found(zoneWithoutIngress, objectOf(kind.Zones.Key("", zone)), "it has no zone ingress for the mesh %s, so that no other zone reaches %s", mesh, someOf(services))
+		l.found(zoneWithoutIngress, objectOf(kind.Zones.Key("", zone)),
+			"it has no zone ingress for the mesh %s, so no other zone reaches %s", mesh, someOf(services))
 	}
 }
 
-// ingresses finds zone ingresses that don't serve.
+// ingresses finds zone ingresses that do not serve.
 func (l *look) ingresses(mesh string) {
 	for o := range l.State.ZoneAddresses.From(l.Snapshot, graph.MeshKey(mesh), "") {
 		zone := l.State.ZoneOf(&o.Meta)
@@ -129,13 +139,14 @@ func (l *look) ingresses(mesh string) {
 			if !usable {
 				severity, left = Error, "no other of its zone does either"
 			}
-			l.add(ingressNotReady, severity, objectOf(kind.Zones.Key("", zone)), "its zone ingress %s at %s does not serve the mesh %s; %s", a.Name, a.Listener(), mesh, left)
+			l.add(ingressNotReady, severity, objectOf(kind.Zones.Key("", zone)),
+				"its zone ingress %s at %s does not serve the mesh %s; %s", a.Name, a.Listener(), mesh, left)
 		}
 	}
 }
 
-// leftOut finds members of a MeshMultiZoneService that take no part in one of its ports.
-func (l *look) leftOut(mesh string) {
+// excludedMembers finds services that a MeshMultiZoneService selects and excludes from one of its ports.
+func (l *look) excludedMembers(mesh string) {
 	for o := range l.State.MultiZoneServices.From(l.Snapshot, graph.MeshKey(mesh), "") {
 		var members []string
 		for _, m := range l.State.MembersOf(l.r, o) {
@@ -144,12 +155,12 @@ func (l *look) leftOut(mesh string) {
 			}
 		}
 		if len(members) > 0 {
-			l.found(memberExcluded, objectOf(o.Key()), "it is not made of %s", someOf(members))
+			l.found(memberExcluded, objectOf(o.Key()), "it excludes %s", someOf(members))
 		}
 	}
 }
 
-// unreachableOutbounds finds outbounds to services of other zones that the proxy can't reach.
+// unreachableOutbounds finds outbounds to services of other zones that the proxy cannot reach.
 func (l *look) unreachableOutbounds(m member) {
 	for _, out := range m.proxy.Outbounds {
 		d := l.State.DestinationOf(l.r, out.Destination)
@@ -157,7 +168,7 @@ func (l *look) unreachableOutbounds(m member) {
 			continue
 		}
 		if reason := d.UnreachableReason(m.proxy.Identity != nil); reason != "" {
-			l.found(outboundUnreachable, objectOf(m.object.Key()), "it can't reach %s: %s", out.Destination, reason)
+			l.found(outboundUnreachable, objectOf(m.object.Key()), "it cannot reach %s: %s", out.Destination, reason)
 		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"weft/internal/xds"
 )
 
-// OnlyAddsEndpoints says whether a load assignment has every endpoint that it had, as it was, and others. Either may be
-// nil, which is not so; a version that cannot be decoded is not either.
+// OnlyAddsEndpoints reports whether after has all endpoints of before unchanged, and more. It is false where either is
+// nil or cannot be decoded.
 func OnlyAddsEndpoints(before, after *xds.Resource) bool {
 	had, has := loadAssignment(before), loadAssignment(after)
 	if had == nil || has == nil || !proto.Equal(had.Policy, has.Policy) {
@@ -28,10 +28,13 @@ func OnlyAddsEndpoints(before, after *xds.Resource) bool {
 	return true
 }
 
-// HasEndpoints says whether a load assignment has an endpoint. nil has none, nor has a version that cannot be decoded.
+// HasEndpoints reports whether a load assignment has an endpoint. It is false for nil and for a resource that cannot be
+// decoded.
 func HasEndpoints(r *xds.Resource) bool {
 	assignment := loadAssignment(r)
-	return assignment != nil && slices.ContainsFunc(assignment.Endpoints, func(l *endpointv3.LocalityLbEndpoints) bool { return len(l.LbEndpoints) > 0 })
+	return assignment != nil && slices.ContainsFunc(assignment.Endpoints, func(l *endpointv3.LocalityLbEndpoints) bool {
+		return len(l.LbEndpoints) > 0
+	})
 }
 
 func loadAssignment(r *xds.Resource) *endpointv3.ClusterLoadAssignment {
@@ -46,7 +49,7 @@ func loadAssignment(r *xds.Resource) *endpointv3.ClusterLoadAssignment {
 	return assignment
 }
 
-// endpointSet has each endpoint, encoded with what its locality says.
+// endpointSet returns the set of endpoints, each encoded together with the fields of its locality.
 func endpointSet(a *endpointv3.ClusterLoadAssignment) map[string]bool {
 	all := map[string]bool{}
 	for _, locality := range a.Endpoints {

@@ -62,7 +62,7 @@ func runEnvoy(t *testing.T, bootstrap string, flags ...string) {
 	t.Fatalf("Envoy ended:\n%s", seen.String())
 }
 
-// freePort answers a port of 127.0.0.1 that nobody has.
+// freePort returns an unused port of 127.0.0.1.
 func freePort(t *testing.T) uint32 {
 	t.Helper()
 	for {
@@ -77,10 +77,10 @@ func freePort(t *testing.T) uint32 {
 	}
 }
 
-// givenPorts are the ports that tests have, each once.
+// givenPorts has the ports that tests have got, so that no port is given twice.
 var givenPorts sync.Map
 
-// inboundTo is a listener in front of an application, open to those whom the rules allow.
+// inboundTo returns a listener in front of an application that allows the clients of the given rules.
 func inboundTo(t *testing.T, application net.Addr, protocol kind.Protocol, allow ...match.Rule) *graph.InboundListener {
 	t.Helper()
 	return &graph.InboundListener{
@@ -91,16 +91,17 @@ func inboundTo(t *testing.T, application net.Addr, protocol kind.Protocol, allow
 	}
 }
 
-// behind is a listener with what its mesh gives it, and the names of whom that has put out.
-func behind(l *graph.InboundListener, evicted ...string) []*xds.Resource {
+// inboundResources returns a listener with its mesh's resources, and with the DNS SANs of evicted instances.
+func inboundResources(l *graph.InboundListener, evicted ...string) []*xds.Resource {
 	return append(Inbound(l, true), Evicted(l.Mesh, evicted)...)
 }
 
 func address(l *graph.InboundListener) string { return fmt.Sprintf("127.0.0.1:%d", l.Port) }
 
-// twoServers starts a client and two servers, whose applications are the handlers, and answers the URL at
-// which the client's application reaches them. The destination may have further endpoints.
-func twoServers(t *testing.T, first, second http.HandlerFunc, more ...graph.Endpoint) (url string, firstApp *httptest.Server) {
+// twoServers starts a client and two servers, whose applications are the handlers. It returns the URL at which the
+// client's application reaches them. The destination may have further endpoints.
+func twoServers(t *testing.T, first, second http.HandlerFunc, more ...graph.Endpoint) (url string,
+	firstApp *httptest.Server) {
 	t.Helper()
 	east := newAuthority(t, domainEast)
 	destination := &graph.Destination{
@@ -112,7 +113,7 @@ func twoServers(t *testing.T, first, second http.HandlerFunc, more ...graph.Endp
 		Address: "127.0.0.1", Port: freePort(t), Destination: destination.Key, Protocol: kind.HTTP,
 	}
 	resources := []*xds.Resource{
-		trust(east), identity(t, east.leaf(t, serverID)),
+		trust(east), identity(t, east.certificate(t, serverID)),
 		Clusters(destination, true, graph.Source{})[0], Route(destination), Explicit(outbound),
 	}
 	firstApp = httptest.NewServer(first)
@@ -120,10 +121,11 @@ func twoServers(t *testing.T, first, second http.HandlerFunc, more ...graph.Endp
 	secondApp := httptest.NewServer(second)
 	t.Cleanup(secondApp.Close)
 	for i, app := range []*httptest.Server{firstApp, secondApp} {
-		in := inboundTo(t, app.Listener.Addr(), kind.HTTP, match.Rule{Origin: "all of east", Prefix: "spiffe://" + domainEast + "/"})
+		in := inboundTo(t, app.Listener.Addr(), kind.HTTP,
+			match.Rule{Origin: "all of east", Prefix: "spiffe://" + domainEast + "/"})
 		in.Name = fmt.Sprintf("app-%d", i)
 		endpoints.Endpoints = append(endpoints.Endpoints, graph.Endpoint{Address: in.Address, Port: in.Port})
-		resources = append(resources, behind(in)...)
+		resources = append(resources, inboundResources(in)...)
 	}
 	startEnvoy(t, append(resources, Assignment(endpoints))...)
 	return fmt.Sprintf("http://127.0.0.1:%d/", outbound.Port), firstApp
@@ -143,7 +145,7 @@ func do(t *testing.T, method, url string) *http.Response {
 	return response
 }
 
-// An application that is not there has seen nothing: whatever the method, the request goes to the other.
+// An application that does not run has seen nothing: a request of any method goes to the other endpoint.
 func TestNothingIsLostToAnApplicationThatIsGone(t *testing.T) {
 	ok := func(http.ResponseWriter, *http.Request) {}
 	url, first := twoServers(t, ok, ok)
@@ -157,7 +159,7 @@ func TestNothingIsLostToAnApplicationThatIsGone(t *testing.T) {
 	}
 }
 
-// A proxy that was killed leaves its endpoint behind for a while; no request is lost to it.
+// A killed proxy's endpoint stays in the list for a while; no request is lost to it.
 func TestNothingIsLostToAnEndpointThatIsGone(t *testing.T) {
 	ok := func(http.ResponseWriter, *http.Request) {}
 	url, _ := twoServers(t, ok, ok, graph.Endpoint{Address: "127.0.0.1", Port: freePort(t)})
@@ -170,8 +172,8 @@ func TestNothingIsLostToAnEndpointThatIsGone(t *testing.T) {
 	}
 }
 
-// An application that dies with a request in its hands may have acted on it: GET goes to the other, POST
-// does not, and the answer says what happened.
+// An application that dies while it handles a request may have acted on it: GET goes to the other endpoint, POST does
+// not, and the response contains the reason.
 func TestOnlySafeRequestsAreRepeated(t *testing.T) {
 	var posts atomic.Int32
 	count := func(_ http.ResponseWriter, r *http.Request) {
@@ -205,21 +207,21 @@ func TestOnlySafeRequestsAreRepeated(t *testing.T) {
 	}
 }
 
-// An application's own 503 is its answer: it is passed on and not asked again.
-func TestAnApplicationsOwnAnswerIsFinal(t *testing.T) {
-	var asked atomic.Int32
+// A 503 of the application itself is forwarded and not retried.
+func TestAnApplicationsOwnResponseIsFinal(t *testing.T) {
+	var requests atomic.Int32
 	busy := func(w http.ResponseWriter, _ *http.Request) {
-		asked.Add(1)
+		requests.Add(1)
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 	url, _ := twoServers(t, busy, busy)
-	if got := do(t, "GET", url).StatusCode; got != 503 || asked.Load() != 1 {
-		t.Errorf("status %d after %d questions, want 503 after 1", got, asked.Load())
+	if got := do(t, "GET", url).StatusCode; got != 503 || requests.Load() != 1 {
+		t.Errorf("status %d after %d questions, want 503 after 1", got, requests.Load())
 	}
 }
 
-// What nobody redirected ends at the capture listeners, rather than being sent back to them for ever.
-func TestCaptureRefusesWhatIsSentToItself(t *testing.T) {
+// The capture listeners close a connection that was not redirected. Forwarding would send it back to them without end.
+func TestCaptureClosesConnectionsToItself(t *testing.T) {
 	capture := &graph.Capture{InboundPort: freePort(t), OutboundPort: freePort(t), IPFamilies: "IPv4"}
 	startEnvoy(t, Capture(capture)...)
 	for _, port := range []uint32{capture.InboundPort, capture.OutboundPort} {
@@ -234,25 +236,26 @@ func TestCaptureRefusesWhatIsSentToItself(t *testing.T) {
 	}
 }
 
-// caller is a certificate that a server is shown, with what becomes of its owner.
+// caller is a client certificate and the expected result of a request with it.
 type caller struct {
-	leaf    tls.Certificate
-	allowed bool
+	certificate tls.Certificate
+	allowed     bool
 }
 
 func callers(t *testing.T, east, west *authority) map[string]caller {
 	westClient := "spiffe://" + domainWest + "/workload/client"
 	return map[string]caller{
-		"named by a rule":                  {east.leaf(t, clientID), true},
-		"named by no rule":                 {east.leaf(t, clientID+"-2"), false},
-		"of another trust domain":          {west.leaf(t, westClient), true},
-		"signed by another domain's CA":    {west.leaf(t, clientID), false},
-		"with a name of a second domain":   {west.leaf(t, "spiffe://"+domainWest+"/workload/x", clientID), false},
-		"with a name of an unbelieved one": {west.leaf(t, "spiffe://"+domainWest+"/workload/x", "spiffe://elsewhere/workload/client"), false},
-		"that a CA of nobody has signed":   {newAuthority(t, domainEast).leaf(t, clientID), false},
-		"without a name":                   {east.leaf(t), false},
-		"of an evicted instance":           {east.instance(t, evictedName, clientID), false},
-		"of another instance":              {east.instance(t, "client-2.default.east.dataplane.mesh.local", clientID), true},
+		"named by a rule":                {east.certificate(t, clientID), true},
+		"named by no rule":               {east.certificate(t, clientID+"-2"), false},
+		"of another trust domain":        {west.certificate(t, westClient), true},
+		"signed by another domain's CA":  {west.certificate(t, clientID), false},
+		"with a name of a second domain": {west.certificate(t, "spiffe://"+domainWest+"/workload/x", clientID), false},
+		"with a name of an untrusted one": {west.certificate(t, "spiffe://"+domainWest+"/workload/x",
+			"spiffe://untrusted/workload/client"), false},
+		"signed by an unknown CA": {newAuthority(t, domainEast).certificate(t, clientID), false},
+		"without a name":          {east.certificate(t), false},
+		"of an evicted instance":  {east.instance(t, evictedName, clientID), false},
+		"of another instance":     {east.instance(t, "client-2.default.east.dataplane.mesh.local", clientID), true},
 	}
 }
 
@@ -260,7 +263,7 @@ func rules() []match.Rule {
 	return []match.Rule{
 		{Origin: "east", Exact: clientID},
 		{Origin: "west", Exact: "spiffe://" + domainWest + "/workload/client"},
-		{Origin: "unbelieved", Exact: "spiffe://elsewhere/workload/client"},
+		{Origin: "untrusted", Exact: "spiffe://untrusted/workload/client"},
 	}
 }
 
@@ -271,10 +274,11 @@ func TestWhoGetsInHTTP(t *testing.T) {
 	t.Cleanup(app.Close)
 	east, west := newAuthority(t, domainEast), newAuthority(t, domainWest)
 	in := inboundTo(t, app.Listener.Addr(), kind.HTTP, rules()...)
-	startEnvoy(t, append(behind(in, evictedName), trust(east, west), identity(t, east.leaf(t, serverID)))...)
+	startEnvoy(t, append(inboundResources(in, evictedName), trust(east, west),
+		identity(t, east.certificate(t, serverID)))...)
 	for name, caller := range callers(t, east, west) {
 		t.Run(name, func(t *testing.T) {
-			client := &http.Client{Transport: &http.Transport{TLSClientConfig: presenting(caller.leaf)}}
+			client := &http.Client{Transport: &http.Transport{TLSClientConfig: presenting(caller.certificate)}}
 			request, _ := http.NewRequestWithContext(t.Context(), "GET", "https://"+address(in), nil)
 			request.Header.Set("x-forwarded-client-cert", "URI=spiffe://forged")
 			response, err := client.Do(request)
@@ -293,15 +297,16 @@ func TestWhoGetsInHTTP(t *testing.T) {
 	}
 }
 
-// Nothing that a denied caller sends gets to the application of a server.
+// No byte of a denied caller reaches the application.
 func TestWhoGetsInTCP(t *testing.T) {
 	app, heard := listener(t)
 	east, west := newAuthority(t, domainEast), newAuthority(t, domainWest)
 	in := inboundTo(t, app, kind.TCP, rules()...)
-	startEnvoy(t, append(behind(in, evictedName), trust(east, west), identity(t, east.leaf(t, serverID)))...)
+	startEnvoy(t, append(inboundResources(in, evictedName), trust(east, west),
+		identity(t, east.certificate(t, serverID)))...)
 	for name, caller := range callers(t, east, west) {
 		t.Run(name, func(t *testing.T) {
-			conn, err := tls.Dial("tcp", address(in), presenting(caller.leaf))
+			conn, err := tls.Dial("tcp", address(in), presenting(caller.certificate))
 			if err == nil {
 				defer conn.Close()
 				_, _ = io.WriteString(conn, "x")
@@ -317,19 +322,21 @@ func TestWhoGetsInTCP(t *testing.T) {
 	}
 }
 
-// A server is taken under a name only by the CA of the name's own trust domain, whatever else stands in
-// its certificate.
-func TestWhichServerIsBelieved(t *testing.T) {
+// A server's SPIFFE ID is trusted only if the CA of its own trust domain signed it, whatever else the certificate
+// contains.
+func TestWhichServerIsTrusted(t *testing.T) {
 	east, west := newAuthority(t, domainEast), newAuthority(t, domainWest)
 	for name, c := range map[string]struct {
-		server   tls.Certificate
-		believed bool
+		server  tls.Certificate
+		trusted bool
 	}{
-		"its own":                             {east.leaf(t, serverID), true},
-		"another workload":                    {east.leaf(t, clientID), false},
-		"signed by another domain's CA":       {west.leaf(t, serverID), false},
-		"another domain's with a second ID":   {west.leaf(t, "spiffe://"+domainWest+"/workload/x", serverID), false},
-		"another domain's behind a stolen ID": {west.leaf(t, serverID, "spiffe://"+domainWest+"/workload/x"), false},
+		"its own":                       {east.certificate(t, serverID), true},
+		"another workload":              {east.certificate(t, clientID), false},
+		"signed by another domain's CA": {west.certificate(t, serverID), false},
+		"another domain's with a second ID": {west.certificate(t, "spiffe://"+domainWest+"/workload/x", serverID),
+			false},
+		"another domain's after a stolen ID": {west.certificate(t, serverID, "spiffe://"+domainWest+"/workload/x"),
+			false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -343,21 +350,25 @@ func TestWhichServerIsBelieved(t *testing.T) {
 				Key:      graph.DestinationKey{Mesh: "default", Zone: "east", Service: "server", Port: 80},
 				Protocol: kind.HTTP, Servers: graph.Servers{Identities: []string{serverID}, TrustDomain: domainEast},
 			}
-			outbound := &graph.ExplicitOutbound{Address: "127.0.0.1", Port: freePort(t), Destination: destination.Key, Protocol: kind.HTTP}
+			outbound := &graph.ExplicitOutbound{Address: "127.0.0.1", Port: freePort(t), Destination: destination.Key,
+				Protocol: kind.HTTP}
 			at := server.Listener.Addr().(*net.TCPAddr)
-			endpoints := &graph.Endpoints{Destination: destination.Key, Endpoints: []graph.Endpoint{{Address: "127.0.0.1", Port: uint32(at.Port)}}}
-			resources := append(DomainBundles(trustOf(east, west)), trust(east, west), identity(t, east.leaf(t, clientID)),
-				Clusters(destination, true, graph.Source{})[0], Route(destination), Explicit(outbound), Assignment(endpoints))
+			endpoints := &graph.Endpoints{Destination: destination.Key,
+				Endpoints: []graph.Endpoint{{Address: "127.0.0.1", Port: uint32(at.Port)}}}
+			resources := append(DomainBundles(trustOf(east, west)), trust(east, west),
+				identity(t, east.certificate(t, clientID)),
+				Clusters(destination, true, graph.Source{})[0], Route(destination), Explicit(outbound),
+				Assignment(endpoints))
 			startEnvoy(t, resources...)
 			response := do(t, "GET", fmt.Sprintf("http://127.0.0.1:%d/", outbound.Port))
-			if got := response.StatusCode == 200; got != c.believed {
-				t.Errorf("believed: %v (%s), want %v", got, response.Status, c.believed)
+			if got := response.StatusCode == 200; got != c.trusted {
+				t.Errorf("trusted: %v (%s), want %v", got, response.Status, c.trusted)
 			}
 		})
 	}
 }
 
-// listener is an application that answers each byte with the same, and counts them.
+// listener returns an application that echoes each byte, and a count of its bytes.
 func listener(t *testing.T) (net.Addr, *atomic.Int32) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -389,12 +400,12 @@ func echo(conn net.Conn, heard *atomic.Int32) {
 	}
 }
 
-// presenting shows a certificate and believes any server.
-func presenting(leaf tls.Certificate) *tls.Config {
-	return &tls.Config{Certificates: []tls.Certificate{leaf}, InsecureSkipVerify: true}
+// presenting returns a configuration that presents a certificate and accepts any server.
+func presenting(certificate tls.Certificate) *tls.Config {
+	return &tls.Config{Certificates: []tls.Certificate{certificate}, InsecureSkipVerify: true}
 }
 
-// dialTo goes to one address, whatever it is asked for.
+// dialTo dials one address, whatever address is requested.
 type dialTo struct{ address string }
 
 func (d *dialTo) DialContext(ctx context.Context, network, _ string) (net.Conn, error) {

@@ -16,11 +16,11 @@ const (
 	passthroughName     = "self_capture_passthrough"
 )
 
-// Capture is where the machine redirects connections to: each goes on to the listener of the address that
-// it was going to. What leaves for an address that no listener has goes there unchanged; what comes in for
-// one is closed, since nobody has said who may reach it.
+// Capture returns the listeners that receive a machine's redirected connections. Each connection is handed to the
+// listener of its original destination. Without such a listener, an outgoing connection is forwarded unchanged and an
+// incoming one is closed, since no permission covers it.
 //
-// With IPv6 there is a listener more for each direction, named with "_ipv6" at the end.
+// With IPv6, each direction has a second listener, whose name ends with "_ipv6".
 func Capture(c *graph.Capture) []*xds.Resource {
 	resources := []*xds.Resource{passthroughCluster()}
 	for _, ip := range []struct {
@@ -31,25 +31,28 @@ func Capture(c *graph.Capture) []*xds.Resource {
 			continue
 		}
 		resources = append(resources,
-			capture(captureOutboundName+ip.postfix, ip.wildcard, c.OutboundPort, corev3.TrafficDirection_OUTBOUND, passthrough()),
-			capture(captureInboundName+ip.postfix, ip.wildcard, c.InboundPort, corev3.TrafficDirection_INBOUND, refusal()),
+			capture(captureOutboundName+ip.postfix, ip.wildcard, c.OutboundPort, corev3.TrafficDirection_OUTBOUND,
+				passthrough()),
+			capture(captureInboundName+ip.postfix, ip.wildcard, c.InboundPort, corev3.TrafficDirection_INBOUND,
+				closeConnection()),
 		)
 	}
 	return resources
 }
 
-// capture closes what was sent to its own port: nothing redirected it, so that passing it on to where it
-// was going would bring it back for ever.
-func capture(name, wildcard string, port uint32, direction corev3.TrafficDirection, otherwise *listenerv3.Filter) *xds.Resource {
+// capture closes connections to its own port: they were not redirected, so forwarding them to their original
+// destination would be an endless loop.
+func capture(name, wildcard string, port uint32, direction corev3.TrafficDirection,
+	otherwise *listenerv3.Filter) *xds.Resource {
 	return xds.NewResource(xds.Listener, name, &listenerv3.Listener{
 		Name:             name,
 		Address:          socketAddress(wildcard, port),
-		UseOriginalDst:   yes(),
+		UseOriginalDst:   boolTrue(),
 		TrafficDirection: direction,
 		FilterChains: []*listenerv3.FilterChain{{
 			Name:             "unredirected",
-			FilterChainMatch: &listenerv3.FilterChainMatch{DestinationPort: number(port)},
-			Filters:          []*listenerv3.Filter{refusal()},
+			FilterChainMatch: &listenerv3.FilterChainMatch{DestinationPort: uint32Value(port)},
+			Filters:          []*listenerv3.Filter{closeConnection()},
 		}},
 		DefaultFilterChain: &listenerv3.FilterChain{
 			Name:    "unknown",
@@ -66,5 +69,5 @@ func passthrough() *listenerv3.Filter {
 	})
 }
 
-// refusal closes a connection without a word.
-func refusal() *listenerv3.Filter { return networkFilter(&directresponsev3.Config{}) }
+// closeConnection closes a connection without a response.
+func closeConnection() *listenerv3.Filter { return networkFilter(&directresponsev3.Config{}) }

@@ -15,56 +15,57 @@ import (
 	"weft/kind"
 )
 
-// Clusters are how the proxies of a class reach a destination. They are the same for all of them but for
-// secured, which says whether they have an identity: those that do use mutual TLS with servers that have
-// identities, and take nobody else for them. Where they have it from says from.
+// Clusters returns the clusters by which the proxies of a proxy group reach a destination. secured states that the
+// proxies have an identity: they then use mutual TLS with servers that have identities, and accept no other server for
+// these. from is the source of the proxies' certificates.
 //
-// The first has the destination's name, and routes and listeners lead to it. The endpoints of each come as
-// the assignment of its name; those of a destination with legs as the assignments of the legs.
+// The first cluster has the destination's name, which routes and listeners use. The endpoints of each cluster come as
+// the load assignment of its name. A destination with localities has a cluster for each locality.
 func Clusters(d *graph.Destination, secured bool, from graph.Source) []*xds.Resource {
 	lists := d.Lists(secured)
 	switch {
 	case len(lists) == 0:
 		return []*xds.Resource{unreachable(d, secured)}
 	case d.Key.Kind != graph.MultiZoneService:
-		return []*xds.Resource{oneWay(d.Key, d.Protocol, &d.Servers, secured, from)}
+		return []*xds.Resource{serversCluster(d.Key, d.Protocol, &d.Servers, secured, from)}
 	}
 	resources := []*xds.Resource{aggregate(d.Key, lists)}
 	for _, list := range lists {
 		if list.Locality == graph.LocalLocality {
-			resources = append(resources, oneWay(list, d.Protocol, d.Local, secured, from))
+			resources = append(resources, serversCluster(list, d.Protocol, d.Local, secured, from))
 		} else {
-			resources = append(resources, otherZones(list, d.Protocol, d.Zones, from))
+			resources = append(resources, zonesCluster(list, d.Protocol, d.Zones, from))
 		}
 	}
 	return resources
 }
 
-// oneWay reaches the servers of one zone, or those outside the mesh: they themselves, or zone proxies that tell by
-// the server name what is meant.
-func oneWay(key graph.DestinationKey, protocol kind.Protocol, servers *graph.Servers, secured bool, from graph.Source) *xds.Resource {
+// serversCluster returns the cluster of the servers of one zone, or of an external service. Its endpoints are these
+// servers, or zone proxies that forward by SNI.
+func serversCluster(key graph.DestinationKey, protocol kind.Protocol, servers *graph.Servers, secured bool,
+	from graph.Source) *xds.Resource {
 	cluster := discoveredCluster(key, hopTo(protocol, servers))
 	if servers.Secured(secured) {
 		cluster.TransportSocket = clientTLS(key, hopTo(protocol, servers), servers, from)
 	}
 	if servers.Secured(secured) && servers.Way == graph.Direct {
-		cluster.TransportSocketMatches = unlessPlain()
+		cluster.TransportSocketMatches = plaintextTransport()
 	}
 	return xds.NewResource(xds.Cluster, cluster.Name, cluster)
 }
 
-// discoveredCluster has endpoints that come as an assignment of its name.
+// discoveredCluster returns a cluster whose endpoints come as the load assignment of its name.
 func discoveredCluster(key graph.DestinationKey, h hop) *clusterv3.Cluster {
 	cluster := &clusterv3.Cluster{
 		Name:                 key.String(),
-		CommonLbConfig:       promptly(key.Locality),
+		CommonLbConfig:       updatedAtOnce(key.Locality),
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS},
-		// The assignment's name is the cluster's, and so distinct: two clusters that name one
-		// assignment stall each other on a delta stream.
+		// The assignment has the name of its cluster. Two clusters with one assignment stall each other on a delta
+		// stream.
 		EdsClusterConfig:              &clusterv3.Cluster_EdsClusterConfig{EdsConfig: ads()},
 		ConnectTimeout:                duration(h.connectTimeout()),
 		CircuitBreakers:               breakers(),
-		OutlierDetection:              deadHostsOf(key.Locality),
+		OutlierDetection:              localityOutlierDetection(key.Locality),
 		IgnoreHealthOnHostRemoval:     true,
 		TypedExtensionProtocolOptions: h.protocolOptions(),
 	}
@@ -72,11 +73,12 @@ func discoveredCluster(key graph.DestinationKey, h hop) *clusterv3.Cluster {
 	return cluster
 }
 
-// Assignment is the endpoints of a destination, or of a leg of one. One without endpoints is empty rather
-// than absent, since a cluster that waits for its assignment holds up all others. The ingresses of another
-// zone are a locality of its name.
+// Assignment returns the endpoints of a destination, or of one of its localities. Without endpoints it is empty and not
+// absent, since a cluster that waits for its assignment holds up all others. The ingresses of a remote zone are a
+// locality with the zone's name.
 func Assignment(e *graph.Endpoints) *xds.Resource {
-	assignment := &endpointv3.ClusterLoadAssignment{ClusterName: e.Destination.String(), Policy: policyOf(e.Destination.Locality)}
+	assignment := &endpointv3.ClusterLoadAssignment{ClusterName: e.Destination.String(),
+		Policy: policyOf(e.Destination.Locality)}
 	var locality *endpointv3.LocalityLbEndpoints
 	for i := range e.Endpoints {
 		endpoint := &e.Endpoints[i]
@@ -85,7 +87,7 @@ func Assignment(e *graph.Endpoints) *xds.Resource {
 			assignment.Endpoints = append(assignment.Endpoints, locality)
 		}
 		server := lbEndpoint(endpoint.Address, endpoint.Port)
-		if mark := markOf(e.Destination.Locality, endpoint); mark != nil {
+		if mark := transportMatch(e.Destination.Locality, endpoint); mark != nil {
 			server.Metadata = &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{SocketMatch: mark}}
 		}
 		locality.LbEndpoints = append(locality.LbEndpoints, server)
@@ -93,13 +95,13 @@ func Assignment(e *graph.Endpoints) *xds.Resource {
 	return xds.NewResource(xds.Endpoint, assignment.ClusterName, assignment)
 }
 
-// policyOf keeps all of the load in the client's own zone while one endpoint there is not set aside. Envoy's
-// default would send a part away as soon as less than 72 % are left.
-func policyOf(leg graph.Locality) *endpointv3.ClusterLoadAssignment_Policy {
-	if leg != graph.LocalLocality {
+// policyOf keeps all load in the client's own zone while one endpoint there is not ejected. By default, Envoy sends a
+// part to other priorities once fewer than 72 % are left.
+func policyOf(locality graph.Locality) *endpointv3.ClusterLoadAssignment_Policy {
+	if locality != graph.LocalLocality {
 		return nil
 	}
-	return &endpointv3.ClusterLoadAssignment_Policy{OverprovisioningFactor: number(localLegFactor)}
+	return &endpointv3.ClusterLoadAssignment_Policy{OverprovisioningFactor: uint32Value(localOverprovisioning)}
 }
 
 func localityOf(zone string) *endpointv3.LocalityLbEndpoints {
@@ -109,29 +111,31 @@ func localityOf(zone string) *endpointv3.LocalityLbEndpoints {
 	return &endpointv3.LocalityLbEndpoints{Locality: &corev3.Locality{Zone: zone}}
 }
 
-// markOf is by which of its cluster's transports an endpoint is reached; nil: by the first.
-func markOf(leg graph.Locality, e *graph.Endpoint) *structpb.Struct {
+// transportMatch returns the metadata that selects the transport socket of an endpoint; nil selects the cluster's
+// default.
+func transportMatch(locality graph.Locality, e *graph.Endpoint) *structpb.Struct {
 	switch {
 	case e.Plaintext:
-		return plainEndpoint()
-	case leg == graph.RemoteLocality && e.Zone != "":
+		return plaintextEndpoint()
+	case locality == graph.RemoteLocality && e.Zone != "":
 		return endpointOf(e.Zone)
 	}
 	return nil
 }
 
-// SocketMatch is the metadata in which an endpoint says by which transport it is reached.
+// SocketMatch is the metadata key by which an endpoint selects its transport socket.
 const SocketMatch = "envoy.transport_socket_match"
 
-// plainEndpoint marks a server that does not serve mutual TLS yet.
-func plainEndpoint() *structpb.Struct {
+// plaintextEndpoint marks a server that does not serve mutual TLS yet.
+func plaintextEndpoint() *structpb.Struct {
 	return &structpb.Struct{Fields: map[string]*structpb.Value{"plain": structpb.NewBoolValue(true)}}
 }
 
-// unlessPlain reaches the endpoints so marked without TLS, and no others: a mark is the only way there.
-func unlessPlain() []*clusterv3.Cluster_TransportSocketMatch {
+// plaintextTransport selects plaintext for the endpoints that plaintextEndpoint marks. No other endpoint is reached
+// without TLS.
+func plaintextTransport() []*clusterv3.Cluster_TransportSocketMatch {
 	return []*clusterv3.Cluster_TransportSocketMatch{{
-		Name: "plain", Match: plainEndpoint(),
+		Name: "plain", Match: plaintextEndpoint(),
 		TransportSocket: &corev3.TransportSocket{
 			Name:       "envoy.transport_sockets.raw_buffer",
 			ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: pack(&rawbufferv3.RawBuffer{})},
@@ -139,14 +143,14 @@ func unlessPlain() []*clusterv3.Cluster_TransportSocketMatch {
 	}}
 }
 
-// localCluster is the application behind an inbound.
+// localCluster returns the cluster of the application of an inbound.
 func localCluster(name string, l *graph.InboundListener) *xds.Resource {
 	return xds.NewResource(xds.Cluster, name, &clusterv3.Cluster{
 		Name:                          name,
 		ClusterDiscoveryType:          &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
 		UpstreamBindConfig:            dialledFrom(l.ServiceSource()),
 		ConnectTimeout:                duration(localConnectTimeout),
-		PerConnectionBufferLimitBytes: number(applicationBuffer),
+		PerConnectionBufferLimitBytes: uint32Value(applicationBuffer),
 		CircuitBreakers:               noBreakers(),
 		LoadAssignment: &endpointv3.ClusterLoadAssignment{
 			ClusterName: name,
@@ -158,7 +162,8 @@ func localCluster(name string, l *graph.InboundListener) *xds.Resource {
 	})
 }
 
-// dialledFrom makes a cluster's connections begin at an address, on whatever port; empty: anywhere.
+// dialledFrom binds a cluster's connections to a source address with any port. An empty source leaves the choice to the
+// kernel.
 func dialledFrom(source string) *corev3.BindConfig {
 	if source == "" {
 		return nil
@@ -169,13 +174,13 @@ func dialledFrom(source string) *corev3.BindConfig {
 	}}
 }
 
-// passthroughCluster sends a connection where it was going.
+// passthroughCluster forwards a connection to its original destination.
 func passthroughCluster() *xds.Resource {
 	return xds.NewResource(xds.Cluster, passthroughName, &clusterv3.Cluster{
 		Name:                 passthroughName,
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_ORIGINAL_DST},
 		LbPolicy:             clusterv3.Cluster_CLUSTER_PROVIDED,
-		ConnectTimeout:       duration(outsideConnectTimeout),
+		ConnectTimeout:       duration(externalConnectTimeout),
 		CircuitBreakers:      noBreakers(),
 	})
 }
@@ -186,68 +191,69 @@ func lbEndpoint(address string, port uint32) *endpointv3.LbEndpoint {
 	}}
 }
 
-// breakers sheds what a destination does not take. The retries of a small client are not limited by their share: when one
-// of two endpoints falls silent, nearly all running requests are retried at once.
+// breakers returns the limits of a destination. The minimum of retries is high, because a client with few requests
+// retries nearly all of them at once when one of two endpoints falls silent.
 func breakers() *clusterv3.CircuitBreakers {
 	return &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{{
-		MaxConnections:     number(maxConnections),
-		MaxPendingRequests: number(maxRequests),
-		MaxRequests:        number(maxRequests),
+		MaxConnections:     uint32Value(maxConnections),
+		MaxPendingRequests: uint32Value(maxRequests),
+		MaxRequests:        uint32Value(maxRequests),
 		RetryBudget: &clusterv3.CircuitBreakers_Thresholds_RetryBudget{
 			BudgetPercent:       &typev3.Percent{Value: retryShare},
-			MinRetryConcurrency: number(minRetries),
+			MinRetryConcurrency: uint32Value(minRetries),
 		},
 	}}}
 }
 
-// noBreakers limits nothing: the application decides, or the clients' proxies do.
+// noBreakers sets no limit: the application or the clients' proxies limit the load.
 func noBreakers() *clusterv3.CircuitBreakers {
 	return &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{{
-		MaxConnections:     number(localBreakerLimit),
-		MaxPendingRequests: number(localBreakerLimit),
-		MaxRequests:        number(localBreakerLimit),
-		MaxRetries:         number(localBreakerLimit),
+		MaxConnections:     uint32Value(localBreakerLimit),
+		MaxPendingRequests: uint32Value(localBreakerLimit),
+		MaxRequests:        uint32Value(localBreakerLimit),
+		MaxRetries:         uint32Value(localBreakerLimit),
 	}}}
 }
 
-// deadHosts ejects, for a short time that grows a little, an endpoint after [ejectedAfter] local-origin failures in a row. What an application answers is never held against its endpoint: behind a zone's ingress are the servers of
-// many services.
-func deadHosts() *clusterv3.OutlierDetection {
+// outlierDetection ejects an endpoint after [ejectedAfter] consecutive local-origin failures, for a time that grows a
+// little. Responses of the application never count: an endpoint that is a zone ingress serves many services.
+func outlierDetection() *clusterv3.OutlierDetection {
 	return &clusterv3.OutlierDetection{
 		SplitExternalLocalOriginErrors:  true,
-		ConsecutiveLocalOriginFailure:   number(ejectedAfter),
+		ConsecutiveLocalOriginFailure:   uint32Value(ejectedAfter),
 		Interval:                        duration(ejectionSweep),
 		BaseEjectionTime:                duration(ejectionTime),
 		MaxEjectionTime:                 duration(longestEjection),
-		EnforcingConsecutive_5Xx:        number(0),
-		EnforcingSuccessRate:            number(0),
-		EnforcingLocalOriginSuccessRate: number(0),
-		MaxEjectionPercent:              number(ejectableHosts),
+		EnforcingConsecutive_5Xx:        uint32Value(0),
+		EnforcingSuccessRate:            uint32Value(0),
+		EnforcingLocalOriginSuccessRate: uint32Value(0),
+		MaxEjectionPercent:              uint32Value(ejectableHosts),
 	}
 }
 
-// promptly has the aggregate see at once what is set aside in a leg. Envoy would tell it of the first such change,
-// and of all others within a second at the end of that, in which connections go on to the dead.
-func promptly(leg graph.Locality) *clusterv3.Cluster_CommonLbConfig {
-	if leg == "" {
+// updatedAtOnce has the aggregate cluster see each ejection in a locality at once. By default, Envoy merges updates for
+// a second, in which connections still go to ejected endpoints.
+func updatedAtOnce(locality graph.Locality) *clusterv3.Cluster_CommonLbConfig {
+	if locality == "" {
 		return nil
 	}
 	return &clusterv3.Cluster_CommonLbConfig{UpdateMergeWindow: duration(0)}
 }
 
-// deadHostsOf may eject every endpoint of the client's own zone where other zones can serve instead.
-func deadHostsOf(leg graph.Locality) *clusterv3.OutlierDetection {
-	detection := deadHosts()
-	if leg == graph.LocalLocality {
-		detection.MaxEjectionPercent = number(100)
+// localityOutlierDetection may eject every endpoint of the client's own zone, since other zones can serve instead.
+func localityOutlierDetection(locality graph.Locality) *clusterv3.OutlierDetection {
+	detection := outlierDetection()
+	if locality == graph.LocalLocality {
+		detection.MaxEjectionPercent = uint32Value(100)
 	}
 	return detection
 }
 
 const protocolOptionsName = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 
-// applicationOptions are the HTTP version of a server that is no proxy of the mesh: the application behind an inbound,
-// or a server outside the mesh. Headers that only proxies may send are removed from its responses. TCP has no options.
+// applicationOptions returns the HTTP version of a server that is not a proxy of the mesh: the application of an
+// inbound, or an external server. Headers that only proxies may send are removed from its responses. TCP has no
+// options.
 func applicationOptions(protocol kind.Protocol) map[string]*anypb.Any {
 	if !protocol.IsHTTP() {
 		return nil
@@ -259,13 +265,14 @@ func applicationOptions(protocol kind.Protocol) map[string]*anypb.Any {
 	})
 }
 
-// httpVersion is HTTP/1.1, or HTTP/2 with its options.
+// httpVersion returns HTTP/1.1, or HTTP/2 with its options.
 func httpVersion(one bool, two *corev3.Http2ProtocolOptions) *httpv3.HttpProtocolOptions_ExplicitHttpConfig_ {
 	config := &httpv3.HttpProtocolOptions_ExplicitHttpConfig{}
 	if one {
 		config.ProtocolConfig = &httpv3.HttpProtocolOptions_ExplicitHttpConfig_HttpProtocolOptions{HttpProtocolOptions: &corev3.Http1ProtocolOptions{}}
 	} else {
-		config.ProtocolConfig = &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{Http2ProtocolOptions: two}
+		config.ProtocolConfig = &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{
+			Http2ProtocolOptions: two}
 	}
 	return &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: config}
 }

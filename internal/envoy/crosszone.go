@@ -12,12 +12,13 @@ import (
 	"weft/internal/graph"
 )
 
-// crossZoneSuffix ends the names of the clusters by which zone egresses pass on to other zones. A MeshMultiZoneService has
-// the same server name at an ingress and at an egress, which may be one proxy; and no connection that an ingress
-// takes names such a cluster, since it takes none for server names that end so.
+// crossZoneSuffix ends the names of the clusters by which zone egresses forward to remote zones. A MeshMultiZoneService
+// has the same SNI at an ingress and at an egress, and one proxy may be both. No connection to an ingress reaches such
+// a cluster, since ingresses forward no SNI with this suffix.
 const crossZoneSuffix = ".cross-zone"
 
-// SNIRouteCluster is the name of the cluster of a passage: the server name, but abroad another.
+// SNIRouteCluster returns the name of the cluster of an SNI route: the SNI, with a suffix for a cross-zone route of an
+// egress.
 func SNIRouteCluster(p graph.SNIRoute) string {
 	if p.CrossZone {
 		return p.SNI + crossZoneSuffix
@@ -25,33 +26,34 @@ func SNIRouteCluster(p graph.SNIRoute) string {
 	return p.SNI
 }
 
-// ServerName is what a name of a passage's cluster was made of.
-func ServerName(cluster string) (sni string, isAbroad bool) {
+// ServerName returns the SNI of the name of an SNI route's cluster, and whether the route is cross-zone.
+func ServerName(cluster string) (sni string, isCrossZone bool) {
 	return strings.CutSuffix(cluster, crossZoneSuffix)
 }
 
-// abroadChain is the part of a zone egress that passes connections on to the ingresses of other zones, by the server
-// name and unopened, as [Ingress] does: it stays as it is whatever services there are.
-func abroadChain(statPrefix string) *listenerv3.FilterChain {
+// crossZoneChain returns the filter chain by which a zone egress forwards connections to the ingresses of remote zones
+// by SNI, without decrypting them, as [Ingress] does. It does not depend on the set of services.
+func crossZoneChain(statPrefix string) *listenerv3.FilterChain {
 	return &listenerv3.FilterChain{
 		Name:             statPrefix + crossZoneSuffix,
-		FilterChainMatch: whoNames(passable...),
+		FilterChainMatch: sniMatch(forwardableSNIs...),
 		Filters: []*listenerv3.Filter{
 			networkFilter(&filterstatev3.Config{OnNewConnection: []*filterstatevaluev3.FilterStateValue{{
 				Key: &filterstatevaluev3.FilterStateValue_ObjectKey{ObjectKey: "envoy.tcp_proxy.cluster"},
 				Value: &filterstatevaluev3.FilterStateValue_FormatString{FormatString: &corev3.SubstitutionFormatString{
 					Format: &corev3.SubstitutionFormatString_TextFormatSource{TextFormatSource: &corev3.DataSource{
-						Specifier: &corev3.DataSource_InlineString{InlineString: "%REQUESTED_SERVER_NAME%" + crossZoneSuffix},
+						Specifier: &corev3.DataSource_InlineString{InlineString: "%REQUESTED_SERVER_NAME%" +
+							crossZoneSuffix},
 					}},
 				}},
 			}}}),
 			networkFilter(&tcpproxyv3.TcpProxy{
 				StatPrefix: statPrefix + crossZoneSuffix,
-				// It takes the cluster that the filter before has named; there is none of this name.
+				// sni_cluster names the cluster in the filter before this one; no cluster has this name.
 				ClusterSpecifier:   &tcpproxyv3.TcpProxy_Cluster{Cluster: statPrefix},
 				IdleTimeout:        duration(inboundIdleTimeout),
-				MaxConnectAttempts: number(connectAttempts),
-				BackoffOptions:     untilSetAside(),
+				MaxConnectAttempts: uint32Value(connectAttempts),
+				BackoffOptions:     zonesRetryBackoff(),
 			}),
 		},
 	}

@@ -18,38 +18,39 @@ import (
 	"weft/internal/match"
 )
 
-// The decision on a TCP connection is made when its TLS handshake is complete, since Envoy's network RBAC waits for
-// the first byte of the client, while the server may speak first. Two set_filter_state filters make it, which come by
-// ECDS: one with the permissions of the place, then one with the evicted instances of the mesh. They write filter
-// state in the order of their entries, so that the last entry that applies wins: allow, then deny, then evicted.
+// The decision on a TCP connection is made when its TLS handshake is complete. Envoy's network RBAC would wait for the
+// first byte of the client, while the server may speak first. Two set_filter_state filters make the decision: one with
+// the permissions of the guard, then one with the evicted instances of the mesh. Both come by ECDS. They write filter
+// state in the order of their entries, and the last entry that applies wins: allow, then deny, then evicted.
 const (
-	// decisionKey is the filter state with the decision: Allow, Deny or NoRule, the first two followed by the origin
-	// of the rule. Nothing but Allow leads to a server.
+	// decisionKey is the filter state with the decision: Allow, Deny or NoRule, the first two followed by the origin of
+	// the rule. Only Allow leads to a server.
 	decisionKey = "weft.decision"
-	// ShadowKey is the filter state with the origin of the shadow deny rule that matches; absent: none matches.
+	// ShadowKey is the filter state with the origin of the shadow deny rule that matches. It is absent where none
+	// matches.
 	ShadowKey = "weft.shadow_deny"
-	// uriKey and dnsKey are the filter state with the SANs of the caller between commas. A SAN that contains a comma
-	// would look like two; severalSANs denies it.
+	// uriKey and dnsKey are the filter state with the SANs of the caller, separated by commas. severalSANs denies a SAN
+	// that contains a comma, since it would look like two.
 	uriKey, dnsKey = "weft.uri_sans", "weft.dns_sans"
 )
 
-// What a decision begins with. The origin of a rule follows the colon.
+// Prefixes of a decision. The origin of the rule follows the colon.
 const (
 	Allow  = "allow:"
 	Deny   = "deny:"
 	NoRule = "no rule"
 )
 
-// severalSANs names the rule against a caller with a SAN that Envoy renders as several.
+// severalSANs is the rule that denies a caller with a SAN that Envoy renders as several.
 const severalSANs = "weft: a SAN of the caller contains a comma"
 
-// longestCondition bounds an expression, in bytes. Envoy 1.40 rejects one of 100,000 characters; two conditions of
-// this length fit into one.
+// longestCondition is the maximum length of an expression in bytes. Envoy 1.40 rejects an expression of 100,000
+// characters; two conditions of this length fit into one.
 const longestCondition = 40_000
 
 func decisionName(place string) string { return "self_permission_tcp_" + place }
 
-// decision is the filter that applies the permissions of a place. Without a rule it allows no caller.
+// decision returns the filter that applies the permissions of a guard. Without a rule it allows no caller.
 func decision(p *match.Permissions, domains []string) *filterstatev3.Config {
 	entries := []*filterstatevaluev3.FilterStateValue{
 		setText(uriKey, ",%DOWNSTREAM_PEER_URI_SAN%,"),
@@ -66,18 +67,18 @@ func decision(p *match.Permissions, domains []string) *filterstatev3.Config {
 	}
 	entries = append(entries, ruleEntries(denied(p, domains), uris, Deny)...)
 	return &filterstatev3.Config{OnDownstreamTlsHandshake: append(entries,
-		// The attribute holds the first URI alone. It is the one whose trust domain chose the CA that was checked: a
-		// CA that signs a comma into a further one may as well sign two.
+		// The attribute has only the first URI. Its trust domain selected the CA that verified the certificate: a CA
+		// that signs a comma into a further URI may as well sign two.
 		decideIf("connection.uri_san_peer_certificate.contains(',')", Deny+severalSANs))}
 }
 
-// evicted is the filter that denies evicted instances by rules that match their DNS SANs.
+// evicted returns the filter that denies evicted instances. Its rules match DNS SANs.
 func evicted(rules *rbacv3.RBAC) *filterstatev3.Config {
 	entries := []*filterstatevaluev3.FilterStateValue{setText(dnsKey, ",%DOWNSTREAM_PEER_DNS_SAN%,")}
 	return &filterstatev3.Config{OnDownstreamTlsHandshake: append(entries, ruleEntries(rules, sans(dnsKey), Deny)...)}
 }
 
-// ruleEntries are the entries that decide as rules say.
+// ruleEntries returns the entries that apply the rules.
 func ruleEntries(rules *rbacv3.RBAC, subject sans, verdict string) []*filterstatevaluev3.FilterStateValue {
 	var entries []*filterstatevaluev3.FilterStateValue
 	for _, origin := range lastWins(rules) {
@@ -88,8 +89,8 @@ func ruleEntries(rules *rbacv3.RBAC, subject sans, verdict string) []*filterstat
 	return entries
 }
 
-// lastWins returns the origins of rules so that the one that is told is the one that HTTP RBAC tells: the first in
-// order.
+// lastWins returns the origins of rules in an order in which the reported rule is the one that HTTP RBAC reports: the
+// first.
 func lastWins(rules *rbacv3.RBAC) []string {
 	var origins []string
 	for origin := range rules.Policies {
@@ -100,10 +101,10 @@ func lastWins(rules *rbacv3.RBAC) []string {
 	return origins
 }
 
-// sans is the filter state with the SANs that conditions are about.
+// sans is the key of the filter state with the SANs that conditions match.
 type sans string
 
-// conditions are CEL expressions, each of bounded length, one of which holds where one of the principals matches.
+// conditions returns CEL expressions of bounded length. One of them is true where one of the principals matches.
 func (k sans) conditions(principals []*rbacv3.Principal) []string {
 	var joined []string
 	for _, principal := range principals {
@@ -132,10 +133,11 @@ func (k sans) condition(principal *rbacv3.Principal) []string {
 		}
 		return k.contains(name.GetPrefix(), "")
 	}
-	panic(fmt.Sprintf("envoy: a principal of type %T", principal.Identifier)) // only those of this package come here
+	// only principals of this package get here
+	panic(fmt.Sprintf("envoy: a principal of type %T", principal.Identifier))
 }
 
-// all holds where each of the principals matches.
+// all is true where each of the principals matches.
 func (k sans) all(principals []*rbacv3.Principal) []string {
 	conditions := k.conditions(principals[:1])
 	for _, principal := range principals[1:] {
@@ -153,8 +155,8 @@ func (k sans) all(principals []*rbacv3.Principal) []string {
 	return conditions
 }
 
-// contains holds where a SAN begins with the text, or, with a comma as its end, is the text. No SAN that counts
-// contains a comma, so that a text with one matches nothing.
+// contains is true where a SAN begins with text or, with a comma as end, equals text. No valid SAN contains a comma, so
+// a text with a comma matches nothing.
 func (k sans) contains(text, end string) []string {
 	if strings.Contains(text, ",") {
 		return nil
@@ -162,13 +164,13 @@ func (k sans) contains(text, end string) []string {
 	return []string{fmt.Sprintf("string(filter_state['%s']).contains(%s)", k, quote(","+text+end))}
 }
 
-// quote writes a string of CEL so that it can end neither the string nor the command of the format that it is in:
-// what is not known to be harmless in both is escaped.
+// quote writes a CEL string. It escapes every character that could end the string or the format command around it.
 func quote(text string) string {
 	var quoted strings.Builder
 	quoted.WriteByte('\'')
 	for _, r := range text {
-		if r < 128 && (r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune(" ,/:._-[]@", r)) {
+		if r < 128 && (r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
+			strings.ContainsRune(" ,/:._-[]@", r)) {
 			quoted.WriteRune(r)
 		} else {
 			fmt.Fprintf(&quoted, `\U%08x`, r)
@@ -186,15 +188,15 @@ func decideIf(condition, verdict string) *filterstatevaluev3.FilterStateValue {
 	return toServer(setIf(decisionKey, condition, verdict))
 }
 
-// toServer has a decision go with its connection to the listener behind the guard. It is hashed, so that a connection
-// of one decision never serves another.
+// toServer passes a decision with its connection to the internal listener of the guard. The filter state is hashed, so
+// that a connection with one decision never serves a caller with another.
 func toServer(v *filterstatevaluev3.FilterStateValue) *filterstatevaluev3.FilterStateValue {
 	v.FactoryKey = "envoy.hashable_string"
 	v.SharedWithUpstream = filterstatevaluev3.FilterStateValue_ONCE
 	return v
 }
 
-// setIf sets a filter state to a text where a condition holds, and leaves it as it is where not. A condition that
+// setIf sets a filter state to a text where a condition is true, and leaves it unchanged otherwise. A condition that
 // fails to evaluate sets it to "-", which allows nothing.
 func setIf(key, condition, text string) *filterstatevaluev3.FilterStateValue {
 	v := setText(key, "%CEL("+condition+" ? "+quote(text)+" : '')%", &corev3.TypedExtensionConfig{
@@ -219,11 +221,12 @@ func setText(key, format string, formatters ...*corev3.TypedExtensionConfig) *fi
 	}
 }
 
-// onlyAllowed chooses the filter chain of that name for a connection that was allowed, and none for all others.
+// onlyAllowed selects the filter chain of that name for an allowed connection, and none for all others.
 func onlyAllowed(chain string) *xdsmatcherv3.Matcher {
 	return &xdsmatcherv3.Matcher{MatcherType: &xdsmatcherv3.Matcher_MatcherTree_{MatcherTree: &xdsmatcherv3.Matcher_MatcherTree{
 		Input: &xdscorev3.TypedExtensionConfig{
-			Name: "envoy.matching.inputs.filter_state", TypedConfig: pack(&networkinputv3.FilterStateInput{Key: decisionKey}),
+			Name:        "envoy.matching.inputs.filter_state",
+			TypedConfig: pack(&networkinputv3.FilterStateInput{Key: decisionKey}),
 		},
 		TreeType: &xdsmatcherv3.Matcher_MatcherTree_PrefixMatchMap{PrefixMatchMap: &xdsmatcherv3.Matcher_MatcherTree_MatchMap{
 			Map: map[string]*xdsmatcherv3.Matcher_OnMatch{Allow: {OnMatch: &xdsmatcherv3.Matcher_OnMatch_Action{

@@ -29,7 +29,7 @@ const (
 	otherSNI = "afedcba9876543210.other.80.default.mes"
 )
 
-// chainFor is a chain that lets in whom the rules allow.
+// chainFor returns a filter chain that allows the clients of the given rules.
 func chainFor(sni string, protocol kind.Protocol, allow ...match.Rule) graph.EgressChain {
 	name := strings.Split(sni, ".")[1]
 	return graph.EgressChain{
@@ -42,9 +42,10 @@ func chainFor(sni string, protocol kind.Protocol, allow ...match.Rule) graph.Egr
 	}
 }
 
-// outsideOf is where a chain leads.
-func outsideOf(c graph.EgressChain, tls *kind.ExternalTLS, servers ...kind.ExternalEndpoint) *graph.ExternalUpstream {
-	return &graph.ExternalUpstream{Key: c.Key.On(graph.ExternalLocality), Protocol: c.Protocol, Endpoints: servers, TLS: tls}
+// upstreamOf returns the external upstream of a chain.
+func upstreamOf(c graph.EgressChain, tls *kind.ExternalTLS, servers ...kind.ExternalEndpoint) *graph.ExternalUpstream {
+	return &graph.ExternalUpstream{Key: c.Key.On(graph.ExternalLocality), Protocol: c.Protocol, Endpoints: servers,
+		TLS: tls}
 }
 
 func serverOf(t *testing.T, address string, at net.Addr) kind.ExternalEndpoint {
@@ -52,7 +53,7 @@ func serverOf(t *testing.T, address string, at net.Addr) kind.ExternalEndpoint {
 	return kind.ExternalEndpoint{Address: address, Port: uint32(at.(*net.TCPAddr).Port)}
 }
 
-// startEgress runs an egress with the chains, and answers where it listens.
+// startEgress runs an egress with the chains and returns its address.
 func startEgress(t *testing.T, east *authority, chains []graph.EgressChain, more ...*xds.Resource) string {
 	t.Helper()
 	if !slices.ContainsFunc(more, func(r *xds.Resource) bool { return r.Name == trustSecret }) {
@@ -60,7 +61,7 @@ func startEgress(t *testing.T, east *authority, chains []graph.EgressChain, more
 	}
 	more = append(more, Evicted("default", []string{evictedName})...)
 	l := &graph.EgressListener{Address: "127.0.0.1", Port: freePort(t)}
-	resources := append(more, identity(t, east.leaf(t, serverID)), Egress(l, graph.Source{}, chains))
+	resources := append(more, identity(t, east.certificate(t, serverID)), Egress(l, graph.Source{}, chains))
 	for i := range chains {
 		resources = append(resources, ChainResources(&chains[i])...)
 	}
@@ -68,18 +69,18 @@ func startEgress(t *testing.T, east *authority, chains []graph.EgressChain, more
 	return fmt.Sprintf("127.0.0.1:%d", l.Port)
 }
 
-// through is a client of HTTP whose connections go to an egress under a server name.
-func through(t *testing.T, egress, sni string, leaf tls.Certificate) *http.Client {
+// through returns an HTTP client whose connections go to an egress with an SNI.
+func through(t *testing.T, egress, sni string, certificate tls.Certificate) *http.Client {
 	t.Helper()
 	transport := &http.Transport{
-		TLSClientConfig: naming(leaf, sni),
+		TLSClientConfig: naming(certificate, sni),
 		DialContext:     (&dialTo{egress}).DialContext,
 	}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport, Timeout: 10 * time.Second}
 }
 
-// Who gets out to what is a matter of the certificate and the server name together.
+// The certificate and the SNI together decide which external service a client reaches.
 func TestWhoGetsOut(t *testing.T) {
 	app := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(app.Close)
@@ -90,61 +91,67 @@ func TestWhoGetsOut(t *testing.T) {
 	db := chainFor(otherSNI, kind.TCP, match.Rule{Origin: "second", Exact: second})
 	open := chainFor("a0123456789abcdef.open.80.default.mes", kind.HTTP, match.Everybody("the mesh").Allow...)
 	var more []*xds.Resource
-	for chain, at := range map[*graph.EgressChain]net.Addr{&api: app.Listener.Addr(), &db: echoing, &open: app.Listener.Addr()} {
-		more = append(more, ExternalUpstream(outsideOf(*chain, nil, serverOf(t, "127.0.0.1", at)))...)
+	for chain, at := range map[*graph.EgressChain]net.Addr{&api: app.Listener.Addr(), &db: echoing,
+		&open: app.Listener.Addr()} {
+		more = append(more, ExternalUpstream(upstreamOf(*chain, nil, serverOf(t, "127.0.0.1", at)))...)
 	}
 	egress := startEgress(t, east, []graph.EgressChain{api, db, open}, append(more, trust(east, west))...)
 
 	for _, c := range []struct {
-		who       string
-		leaf      tls.Certificate
-		api, open bool
+		who         string
+		certificate tls.Certificate
+		api, open   bool
 	}{
-		{"named by the rule", east.leaf(t, clientID), true, true},
-		{"another", east.leaf(t, second), false, true},
-		{"of another domain", west.leaf(t, "spiffe://"+domainWest+"/workload/client"), false, true},
-		{"signed by another domain's CA", west.leaf(t, clientID), false, false},
-		{"with names in two domains", east.leaf(t, clientID, "spiffe://"+domainWest+"/workload/x"), false, false},
-		{"signed by nobody's CA", newAuthority(t, domainEast).leaf(t, clientID), false, false},
-		{"without a name", east.leaf(t), false, false},
-		{"an instance that was put out", east.instance(t, evictedName, clientID), false, false},
+		{"named by the rule", east.certificate(t, clientID), true, true},
+		{"another", east.certificate(t, second), false, true},
+		{"of another domain", west.certificate(t, "spiffe://"+domainWest+"/workload/client"), false, true},
+		{"signed by another domain's CA", west.certificate(t, clientID), false, false},
+		{"with names in two domains", east.certificate(t, clientID, "spiffe://"+domainWest+"/workload/x"), false,
+			false},
+		{"signed by an unknown CA", newAuthority(t, domainEast).certificate(t, clientID), false, false},
+		{"without a name", east.certificate(t), false, false},
+		{"an evicted instance", east.instance(t, evictedName, clientID), false, false},
 	} {
 		t.Run(c.who, func(t *testing.T) {
-			for sni, want := range map[string]bool{apiSNI: c.api, open.SNIs[0]: c.open, "a0123456789abcdef.gone.80.default.mes": false, "": false, graph.ReadyName: false} {
-				response, err := through(t, egress, sni, c.leaf).Get("https://example/")
+			for sni, want := range map[string]bool{apiSNI: c.api, open.SNIs[0]: c.open,
+				"a0123456789abcdef.gone.80.default.mes": false, "": false, graph.ReadyName: false} {
+				response, err := through(t, egress, sni, c.certificate).Get("https://example/")
 				if got := err == nil && response.StatusCode == 200; got != want {
 					t.Errorf("through %q: %v (%v, %v), want %v", sni, got, response, err, want)
 				}
 			}
 		})
 	}
-	t.Run("the agent beside it sees the leaf", func(t *testing.T) {
+	t.Run("the agent beside it sees the certificate", func(t *testing.T) {
 		seen := false
 		conn, err := tls.Dial("tcp", egress, &tls.Config{
 			ServerName: graph.ReadyName, InsecureSkipVerify: true,
-			VerifyPeerCertificate: func(leaf [][]byte, _ [][]*x509.Certificate) error { seen = len(leaf) > 0; return nil },
+			VerifyPeerCertificate: func(chain [][]byte, _ [][]*x509.Certificate) error {
+				seen = len(chain) > 0
+				return nil
+			},
 		})
 		if err == nil {
 			conn.Close()
 		}
 		if !seen {
-			t.Errorf("a handshake under %s shows no leaf: %v", graph.ReadyName, err)
+			t.Errorf("a handshake under %s presents no certificate: %v", graph.ReadyName, err)
 		}
 	})
-	for leaf, want := range map[string]bool{second: true, clientID: false} {
-		conn, err := tls.Dial("tcp", egress, naming(east.leaf(t, leaf), otherSNI))
+	for spiffeID, want := range map[string]bool{second: true, clientID: false} {
+		conn, err := tls.Dial("tcp", egress, naming(east.certificate(t, spiffeID), otherSNI))
 		if err == nil {
 			defer conn.Close()
 			_, _ = io.WriteString(conn, "x")
 			_, err = io.ReadFull(conn, make([]byte, 1))
 		}
 		if got := err == nil; got != want || heard.Swap(0) > 0 != want {
-			t.Errorf("bytes of %s get out: %v (%v), want %v", leaf, got, err, want)
+			t.Errorf("bytes of %s get out: %v (%v), want %v", spiffeID, got, err, want)
 		}
 	}
 }
 
-// worldly is the certificate of a server of the world with the names.
+// worldly returns a certificate of an external server with the names.
 func (a *authority) worldly(t *testing.T, names ...string) tls.Certificate {
 	t.Helper()
 	return a.sign(t, &x509.Certificate{DNSNames: names, IPAddresses: ipsOf(names)})
@@ -164,16 +171,17 @@ func (a *authority) text() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 }
 
-func pair(t *testing.T, leaf tls.Certificate) (certificate, key []byte) {
+func pair(t *testing.T, signed tls.Certificate) (certificate, key []byte) {
 	t.Helper()
-	der, err := x509.MarshalPKCS8PrivateKey(leaf.PrivateKey)
+	der, err := x509.MarshalPKCS8PrivateKey(signed.PrivateKey)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: leaf.Certificate[0]}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed.Certificate[0]}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
-// machineTrusts is what the agent would say of the machine's authorities.
+// machineTrusts returns the machine's root certificates as the agent serves them.
 func machineTrusts(a *authority) *xds.Resource {
 	return xds.NewResource(xds.Secret, rootsSecret, &tlsv3.Secret{
 		Name: rootsSecret,
@@ -181,8 +189,8 @@ func machineTrusts(a *authority) *xds.Resource {
 	})
 }
 
-// Which server outside is taken for the service.
-func TestWhichServerOutsideIsBelieved(t *testing.T) {
+// An external server is accepted only as the service's verification states.
+func TestWhichExternalServerIsTrusted(t *testing.T) {
 	world, other := newAuthority(t, "world"), newAuthority(t, "other")
 	verify := func(mode string, change func(*kind.ExternalVerification)) *kind.ExternalTLS {
 		v := &kind.ExternalVerification{Mode: mode}
@@ -198,50 +206,60 @@ func TestWhichServerOutsideIsBelieved(t *testing.T) {
 		return func(v *kind.ExternalVerification) { v.SubjectAltNames = []kind.SANMatch{{Type: kindOf, Value: value}} }
 	}
 	for _, c := range []struct {
-		name     string
-		address  string
-		server   tls.Certificate
-		tls      *kind.ExternalTLS
-		ca       *authority // nil: the machine's, which is world
-		believed bool
+		name    string
+		address string
+		server  tls.Certificate
+		tls     *kind.ExternalTLS
+		ca      *authority // nil means the machine's roots, which include world
+		trusted bool
 	}{
 		{"its own host name", "localhost", world.worldly(t, "localhost"), verify("", nil), nil, true},
 		{"a wildcard", "127.0.0.1", world.worldly(t, "*.example.com"), verify("", named("api.example.com")), nil, true},
-		{"another host name", "localhost", world.worldly(t, "elsewhere"), verify("", nil), nil, false},
+		{"another host name", "localhost", world.worldly(t, "another.example"), verify("", nil), nil, false},
 		{"its own address", "127.0.0.1", world.worldly(t, "127.0.0.1"), verify("", nil), nil, true},
 		{"another address", "127.0.0.1", world.worldly(t, "127.0.0.2"), verify("", nil), nil, false},
-		{"the name that is asked for", "127.0.0.1", world.worldly(t, "api.example.com"), verify("", named("api.example.com")), nil, true},
-		{"a written name", "localhost", world.worldly(t, "api.example.com"), verify("", sans("Exact", "api.example.com")), nil, true},
-		{"a written prefix", "localhost", world.worldly(t, "api.example.com"), verify("", sans("Prefix", "api.")), nil, true},
-		{"no written name", "localhost", world.worldly(t, "localhost"), verify("", sans("Exact", "api.example.com")), nil, false},
-		{"a SPIFFE ID", "localhost", world.leaf(t, "spiffe://world/db"), verify("", sans("Exact", "spiffe://world/db")), nil, true},
-		{"another authority", "localhost", other.worldly(t, "localhost"), verify("", nil), nil, false},
-		{"the authority that is named", "localhost", other.worldly(t, "localhost"), verify("", nil), other, true},
-		{"the machine's, where another is named", "localhost", world.worldly(t, "localhost"), verify("", nil), other, false},
-		{"SkipSAN: any name", "localhost", world.worldly(t, "elsewhere"), verify("SkipSAN", nil), nil, true},
-		{"SkipSAN: no other authority", "localhost", other.worldly(t, "localhost"), verify("SkipSAN", nil), nil, false},
-		{"SkipCA: any authority", "localhost", other.worldly(t, "localhost"), verify("SkipCA", nil), nil, true},
-		{"SkipCA: any name, which nobody vouches for", "localhost", other.worldly(t, "elsewhere"), verify("SkipCA", nil), nil, true},
-		{"SkipAll: anybody", "localhost", other.worldly(t, "elsewhere"), verify("SkipAll", nil), nil, true},
+		{"the requested SNI", "127.0.0.1", world.worldly(t, "api.example.com"), verify("", named("api.example.com")),
+			nil, true},
+		{"a listed name", "localhost", world.worldly(t, "api.example.com"),
+			verify("", sans("Exact", "api.example.com")), nil, true},
+		{"a listed prefix", "localhost", world.worldly(t, "api.example.com"), verify("", sans("Prefix", "api.")), nil,
+			true},
+		{"no listed name", "localhost", world.worldly(t, "localhost"), verify("", sans("Exact", "api.example.com")),
+			nil, false},
+		{"a SPIFFE ID", "localhost", world.certificate(t, "spiffe://world/db"),
+			verify("", sans("Exact", "spiffe://world/db")), nil, true},
+		{"another CA", "localhost", other.worldly(t, "localhost"), verify("", nil), nil, false},
+		{"the configured CA", "localhost", other.worldly(t, "localhost"), verify("", nil), other, true},
+		{"the machine's CA, where another one is configured", "localhost", world.worldly(t, "localhost"),
+			verify("", nil), other, false},
+		{"SkipSAN: any name", "localhost", world.worldly(t, "another.example"), verify("SkipSAN", nil), nil, true},
+		{"SkipSAN: no other CA", "localhost", other.worldly(t, "localhost"), verify("SkipSAN", nil), nil, false},
+		{"SkipCA: any CA", "localhost", other.worldly(t, "localhost"), verify("SkipCA", nil), nil, true},
+		{"SkipCA: any name, which no CA has verified", "localhost", other.worldly(t, "another.example"),
+			verify("SkipCA", nil), nil, true},
+		{"SkipAll: any server", "localhost", other.worldly(t, "another.example"), verify("SkipAll", nil), nil, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			app := worldServer(t, &tls.Config{Certificates: []tls.Certificate{c.server}}, func(http.ResponseWriter, *http.Request) {})
+			app := worldServer(t, &tls.Config{Certificates: []tls.Certificate{c.server}},
+				func(http.ResponseWriter, *http.Request) {})
 			east := newAuthority(t, domainEast)
 			chain := chainFor(apiSNI, kind.HTTP, match.Everybody("the mesh").Allow...)
-			out := outsideOf(chain, c.tls, serverOf(t, c.address, app.Listener.Addr()))
+			out := upstreamOf(chain, c.tls, serverOf(t, c.address, app.Listener.Addr()))
 			if c.ca != nil {
 				out.CACert = c.ca.text()
 			}
-			egress := startEgress(t, east, []graph.EgressChain{chain}, append(ExternalUpstream(out), machineTrusts(world))...)
-			if got := reaches(t, through(t, egress, apiSNI, east.leaf(t, clientID))); got != c.believed {
-				t.Errorf("believed: %v, want %v", got, c.believed)
+			egress := startEgress(t, east, []graph.EgressChain{chain},
+				append(ExternalUpstream(out), machineTrusts(world))...)
+			if got := reaches(t, through(t, egress, apiSNI, east.certificate(t, clientID))); got != c.trusted {
+				t.Errorf("trusted: %v, want %v", got, c.trusted)
 			}
 		})
 	}
 }
 
-// reaches says whether requests get an answer from outside. The first may come before its name was looked up.
+// reaches reports whether requests get a response of an external server. The first request may come before the host
+// name is resolved.
 func reaches(t *testing.T, client *http.Client) bool {
 	t.Helper()
 	for range 100 {
@@ -269,26 +287,27 @@ func worldServer(t *testing.T, config *tls.Config, handler http.HandlerFunc) *ht
 	return server
 }
 
-// A server outside sees its own name, the certificate that was meant for it and nothing of who calls.
-func TestWhatTheOutsideSees(t *testing.T) {
+// An external server gets its own host name and the certificate for it, and no header about the caller.
+func TestWhatAnExternalServerSees(t *testing.T) {
 	world, east := newAuthority(t, "world"), newAuthority(t, domainEast)
 	var seen http.Header
 	var host, sni, presented string
 	clients := x509.NewCertPool()
 	clients.AddCert(world.cert)
 	app := worldServer(t, &tls.Config{
-		Certificates: []tls.Certificate{world.worldly(t, "localhost")}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients,
+		Certificates: []tls.Certificate{world.worldly(t, "localhost")}, ClientAuth: tls.RequireAndVerifyClientCert,
+		ClientCAs: clients,
 	}, func(w http.ResponseWriter, r *http.Request) {
 		seen, host, sni, presented = r.Header, r.Host, r.TLS.ServerName, r.TLS.PeerCertificates[0].DNSNames[0]
-		w.Header().Set(unservedHeader, unservedRefused)
+		w.Header().Set(unservedHeader, unservedNotReached)
 	})
 	chain := chainFor(apiSNI, kind.HTTP, match.Everybody("the mesh").Allow...)
-	out := outsideOf(chain, &kind.ExternalTLS{Enabled: true}, serverOf(t, "localhost", app.Listener.Addr()))
+	out := upstreamOf(chain, &kind.ExternalTLS{Enabled: true}, serverOf(t, "localhost", app.Listener.Addr()))
 	out.ClientCert, out.ClientKey = pair(t, world.worldly(t, "weft.example"))
 	egress := startEgress(t, east, []graph.EgressChain{chain}, append(ExternalUpstream(out), machineTrusts(world))...)
-	client := through(t, egress, apiSNI, east.leaf(t, clientID))
+	client := through(t, egress, apiSNI, east.certificate(t, clientID))
 	if !reaches(t, client) {
-		t.Fatal("the server refuses the egress")
+		t.Fatal("the server rejects the egress")
 	}
 	request, _ := http.NewRequestWithContext(t.Context(), "GET", "https://api.extsvc.mesh.local/", nil)
 	request.Header.Set("x-forwarded-client-cert", "URI=spiffe://forged")
@@ -298,36 +317,41 @@ func TestWhatTheOutsideSees(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := response.Header.Get(unservedHeader); got != "" {
-		t.Errorf("the outside's %s: %s is passed on to proxies that would believe it", unservedHeader, got)
+		t.Errorf("%s: %s of an external server reaches proxies that would trust it", unservedHeader, got)
 	}
 	if host != "localhost" || sni != "localhost" || presented != "weft.example" {
-		t.Errorf("it is asked for as %q and %q by %q, want localhost twice and weft.example", host, sni, presented)
+		t.Errorf("host %q, SNI %q, client certificate %q, want localhost twice and weft.example", host, sni, presented)
 	}
 	var names []string
 	for name := range seen {
 		names = append(names, strings.ToLower(name))
 	}
 	slices.Sort(names)
-	if want := []string{"accept-encoding", "user-agent", "x-forwarded-proto", "x-request-id"}; !slices.Equal(names, want) {
+	if want := []string{"accept-encoding", "user-agent", "x-forwarded-proto", "x-request-id"}; !slices.Equal(names,
+		want) {
 		t.Errorf("it is sent the headers %v, want %v", names, want)
 	}
 }
 
-// What comes first is used while it answers; where nobody does, what stands in reserve, and no request is lost.
-func TestReservesAreUsedWhenNobodyBeforeThemAnswers(t *testing.T) {
+// The endpoints of the first priority are used while one of them responds. Then those of the next priority are used,
+// and no request is lost.
+func TestTheNextPriorityServesWhileNoEndpointOfTheFirstResponds(t *testing.T) {
 	east := newAuthority(t, domainEast)
-	answers := func(name string) *httptest.Server {
-		app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, name) }))
+	responds := func(name string) *httptest.Server {
+		app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, name)
+		}))
 		t.Cleanup(app.Close)
 		return app
 	}
-	first, reserve := answers("first"), answers("reserve")
+	first, reserve := responds("first"), responds("reserve")
 	chain := chainFor(apiSNI, kind.HTTP, match.Everybody("the mesh").Allow...)
 	before, after := serverOf(t, "127.0.0.1", first.Listener.Addr()), serverOf(t, "127.0.0.1", reserve.Listener.Addr())
 	after.Priority = 1
-	egress := startEgress(t, east, []graph.EgressChain{chain}, ExternalUpstream(outsideOf(chain, nil, before, after))...)
-	client := through(t, egress, apiSNI, east.leaf(t, clientID))
-	ask := func() string {
+	egress := startEgress(t, east, []graph.EgressChain{chain},
+		ExternalUpstream(upstreamOf(chain, nil, before, after))...)
+	client := through(t, egress, apiSNI, east.certificate(t, clientID))
+	request := func() string {
 		response, err := client.Post("https://example/", "", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -336,19 +360,19 @@ func TestReservesAreUsedWhenNobodyBeforeThemAnswers(t *testing.T) {
 		return string(body)
 	}
 	for range 10 {
-		if got := ask(); got != "first" {
+		if got := request(); got != "first" {
 			t.Fatalf("answered by %q while the first one is well", got)
 		}
 	}
 	first.Close()
 	for range 20 {
-		if got := ask(); got != "reserve" {
+		if got := request(); got != "reserve" {
 			t.Fatalf("answered by %q while the reserve is well", got)
 		}
 	}
 }
 
-// A service that comes or goes beside it leaves a connection alone that is open.
+// A service that is added or removed does not close open connections to another service.
 func TestChainsOfOthersComeAndGo(t *testing.T) {
 	app, _ := listener(t)
 	east := newAuthority(t, domainEast)
@@ -358,45 +382,46 @@ func TestChainsOfOthersComeAndGo(t *testing.T) {
 	both := Egress(l, graph.Source{}, []graph.EgressChain{stays, comes})
 	resources := append(ChainResources(&stays), ChainResources(&comes)...)
 	for _, chain := range []graph.EgressChain{stays, comes} {
-		resources = append(resources, ExternalUpstream(outsideOf(chain, nil, serverOf(t, "127.0.0.1", app)))...)
+		resources = append(resources, ExternalUpstream(upstreamOf(chain, nil, serverOf(t, "127.0.0.1", app)))...)
 	}
-	resources = append(resources, trust(east), identity(t, east.leaf(t, serverID)))
+	resources = append(resources, trust(east), identity(t, east.certificate(t, serverID)))
 	resources = append(resources, Evicted("default", nil)...)
 	reload := startReloading(t, Egress(l, graph.Source{}, []graph.EgressChain{stays}), resources...)
 	egress := fmt.Sprintf("127.0.0.1:%d", l.Port)
 	dial := func(sni string) (*tls.Conn, error) {
-		return tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", egress, naming(east.leaf(t, clientID), sni))
+		return tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", egress,
+			naming(east.certificate(t, clientID), sni))
 	}
 	conn, err := dial(apiSNI)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	answered := func(conn net.Conn) bool {
+	responded := func(conn net.Conn) bool {
 		_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
 		_, _ = io.WriteString(conn, "x")
 		_, err := io.ReadFull(conn, make([]byte, 1))
 		return err == nil
 	}
-	if !answered(conn) {
+	if !responded(conn) {
 		t.Fatal("the connection is not answered to begin with")
 	}
 	reload(both)
 	other, err := dial(otherSNI)
 	for giveUp := time.Now().Add(20 * time.Second); err != nil && time.Now().Before(giveUp); {
-		other, err = dial(otherSNI) // Envoy takes the new listener in its own time
+		other, err = dial(otherSNI) // Envoy applies the new listener asynchronously
 	}
-	if err != nil || !answered(other) {
+	if err != nil || !responded(other) {
 		t.Fatalf("what came is not reached: %v", err)
 	}
 	defer other.Close()
 	reload(Egress(l, graph.Source{}, []graph.EgressChain{stays}))
-	// What went is cut off after the drain time of a second, which shows that this has passed.
+	// The removed chain closes its connections after the drain time of a second, which shows that this time has passed.
 	_ = other.SetReadDeadline(time.Now().Add(20 * time.Second))
 	if _, err := bufio.NewReader(other).ReadByte(); err == nil || strings.Contains(err.Error(), "timeout") {
 		t.Errorf("what went is still served: %v", err)
 	}
-	if !answered(conn) {
+	if !responded(conn) {
 		t.Error("a connection was cut off by a service that came and went beside it")
 	}
 }

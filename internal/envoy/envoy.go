@@ -1,17 +1,16 @@
-// Package envoy writes what the mesh means, in the nouns of package graph, as Envoy's configuration.
+// Package envoy translates the nouns of package graph into Envoy configuration.
 //
-// Its functions are pure: the same noun gives the same bytes, whatever ran before and wherever, so that a
-// resource's version is a function of what it says. They know neither the table nor a store, and they
-// never fail: a noun that they get has been validated.
+// Its functions are pure: the same noun gives the same bytes in every process, so a resource's version is a function of
+// its content. They read neither the table nor a store, and they never fail: their input has been validated.
 //
-// Two rules shape everything here. What changes often is never inside a filter chain, because a changed
-// chain drains the connections of the old one: permissions come as extension configs, routes as route
-// configurations, certificates as secrets, endpoints as assignments. And the fields of a listener outside
-// its chains are constant for its life, because a change of one replaces the listener.
+// Two rules apply everywhere. First, nothing that changes often is inside a filter chain, because a changed chain
+// drains the connections of the old one. Permissions come as extension configs, routes as route configurations,
+// certificates as secrets, endpoints as assignments. Second, the fields of a listener outside its filter chains are
+// constant, because a change of one replaces the listener.
 //
-// Resources that the proxies of a class share are named after the mesh's object ("kri_msvc_..."); those
-// that are one proxy's own begin with "self_", the proxies' common secrets with "system_". What every
-// default is and why is written in docs/defaults.md.
+// Resources that the proxies of a proxy group share have the name of the mesh's object ("kri_msvc_..."). Resources of
+// one proxy begin with "self_", secrets that proxies have in common with "system_". docs/defaults.md has every default
+// and its reason.
 package envoy
 
 import (
@@ -25,16 +24,16 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// pack encodes an extension's configuration. Deterministic, since it becomes part of a version.
+// pack encodes an extension's configuration deterministically, since it is part of a version.
 func pack(message proto.Message) *anypb.Any {
 	packed := &anypb.Any{}
 	if err := anypb.MarshalFrom(packed, message, proto.MarshalOptions{Deterministic: true}); err != nil {
-		panic(fmt.Sprintf("envoy: encoding %T: %v", message, err)) // only messages that we built come here
+		panic(fmt.Sprintf("envoy: encoding %T: %v", message, err)) // only messages of this package get here
 	}
 	return packed
 }
 
-// ads answers "over the stream that this came by".
+// ads refers to the ADS stream that delivered the resource.
 func ads() *corev3.ConfigSource {
 	return &corev3.ConfigSource{
 		ResourceApiVersion:    corev3.ApiVersion_V3,
@@ -42,9 +41,9 @@ func ads() *corev3.ConfigSource {
 	}
 }
 
-// adsOrWait is ads for a resource without which its user must not come into use: it waits for it without
-// end, and what was there before serves on meanwhile. Envoy's default is to go on without it after 15
-// seconds, which would be a listener that answers 404, or none at all where the old one worked.
+// adsOrWait is ads without a timeout: the user of the resource becomes active only once it has the resource, and its
+// former version serves meanwhile. By default, Envoy goes on without the resource after 15 seconds: a new listener
+// would then respond with 404, or replace a working one.
 func adsOrWait() *corev3.ConfigSource {
 	source := ads()
 	source.InitialFetchTimeout = duration(0)
@@ -60,8 +59,8 @@ func socketAddress(address string, port uint32) *corev3.Address {
 
 func duration(d time.Duration) *durationpb.Duration { return durationpb.New(d) }
 
-func number(n uint32) *wrapperspb.UInt32Value { return wrapperspb.UInt32(n) }
+func uint32Value(n uint32) *wrapperspb.UInt32Value { return wrapperspb.UInt32(n) }
 
-func yes() *wrapperspb.BoolValue { return wrapperspb.Bool(true) }
+func boolTrue() *wrapperspb.BoolValue { return wrapperspb.Bool(true) }
 
-func no() *wrapperspb.BoolValue { return wrapperspb.Bool(false) }
+func boolFalse() *wrapperspb.BoolValue { return wrapperspb.Bool(false) }

@@ -8,14 +8,15 @@ import (
 	"weft/internal/xds"
 )
 
-// Evicted are the filters that deny the evicted instances of a mesh, by the DNS SANs of their certificates, which
-// come sorted and are of one instance each: one filter for requests and one for TCP connections, shared by every
-// listener of the mesh that terminates mutual TLS. They are there when no instance is evicted too, so that an eviction
-// never changes a filter chain.
+// Evicted returns the filters that deny the evicted instances of a mesh: one for requests and one for TCP connections,
+// which every listener of the mesh that terminates mutual TLS shares. names are the sorted DNS SANs of their
+// certificates, one per instance. The filters exist without evicted instances too, so that an eviction never changes a
+// filter chain.
 func Evicted(mesh string, names []string) []*xds.Resource {
 	rules := &rbacv3.RBAC{Action: rbacv3.RBAC_DENY, Policies: map[string]*rbacv3.Policy{}}
 	if len(names) > 0 {
-		rules.Policies["weft: mesh "+mesh+" does not admit the caller"] = policy(calledAny(names, deepest)...)
+		rules.Policies["weft: mesh "+mesh+" does not admit the caller"] = policy(matchesAnyName(names,
+			maxPrefixDepth)...)
 	}
 	return []*xds.Resource{
 		extension(evictedHTTPName(mesh), &httprbacv3.RBAC{Rules: rules}),
@@ -23,50 +24,54 @@ func Evicted(mesh string, names []string) []*xds.Resource {
 	}
 }
 
-// evictedHTTPName and evictedTCPName name the filters of a mesh, which a ZoneEgress has of several meshes.
+// evictedHTTPName and evictedTCPName return the names of the filters of a mesh. A ZoneEgress has those of several
+// meshes.
 func evictedHTTPName(mesh string) string { return "system_evicted_http_" + mesh }
 
 func evictedTCPName(mesh string) string { return "system_evicted_tcp_" + mesh }
 
 const (
-	// fewNames are looked at one by one.
+	// Up to fewNames names are compared one by one.
 	fewNames = 4
-	// deepest is how many beginnings stand behind each other at most; Envoy reads no message that nests a hundred
-	// times, of which each takes four.
-	deepest = 8
+	// maxPrefixDepth is the maximum number of nested common prefixes. Each takes four levels of nested messages, and
+	// Envoy rejects a message with a hundred.
+	maxPrefixDepth = 8
 )
 
-// calledAny matches a caller with any of some sorted names. Envoy puts a request to one principal after the other, a
-// fifth of a microsecond each; so those that begin alike stand behind their beginning, and of a thousand names a
-// few dozen are looked at.
-func calledAny(names []string, depth int) []*rbacv3.Principal {
+// matchesAnyName matches a caller with one of the sorted names. Envoy compares a request with one principal after the
+// other, a fifth of a microsecond each. Names with a common prefix are therefore nested below it: of a thousand names,
+// a few dozen are compared.
+func matchesAnyName(names []string, depth int) []*rbacv3.Principal {
 	var principals []*rbacv3.Principal
 	if len(names) <= fewNames || depth == 0 {
 		for _, name := range names {
-			principals = append(principals, authenticated(&matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: name}}))
+			principals = append(principals,
+				authenticated(&matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: name}}))
 		}
 		return principals
 	}
-	for shared := sharedBy(names); len(names) > 0; {
+	for shared := commonPrefixLength(names); len(names) > 0; {
 		alike := 1
-		for alike < len(names) && sharedBy(names[:alike+1]) > shared {
+		for alike < len(names) && commonPrefixLength(names[:alike+1]) > shared {
 			alike++
 		}
 		group := names[:alike]
 		names = names[alike:]
 		if alike == 1 {
-			principals = append(principals, calledAny(group, depth)...)
+			principals = append(principals, matchesAnyName(group, depth)...)
 			continue
 		}
-		principals = append(principals, &rbacv3.Principal{Identifier: &rbacv3.Principal_AndIds{AndIds: &rbacv3.Principal_Set{
-			Ids: []*rbacv3.Principal{under(group[0][:sharedBy(group)]), oneOf(calledAny(group, depth-1))},
-		}}})
+		principals = append(principals,
+			&rbacv3.Principal{Identifier: &rbacv3.Principal_AndIds{AndIds: &rbacv3.Principal_Set{
+				Ids: []*rbacv3.Principal{uriPrefix(group[0][:commonPrefixLength(group)]),
+					oneOf(matchesAnyName(group, depth-1))},
+			}}})
 	}
 	return principals
 }
 
-// sharedBy is how many bytes all of some sorted names begin with.
-func sharedBy(names []string) int {
+// commonPrefixLength returns the length in bytes of the common prefix of sorted names.
+func commonPrefixLength(names []string) int {
 	first, last := names[0], names[len(names)-1]
 	n := 0
 	for n < min(len(first), len(last)) && first[n] == last[n] {

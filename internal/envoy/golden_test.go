@@ -20,7 +20,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expectations under testdata")
 
-// nouns is the input of a golden: whatever is there is turned into configuration.
+// nouns is the input of a golden. Each field that is present becomes configuration.
 type nouns struct {
 	Secured     bool
 	Source      graph.Source
@@ -33,11 +33,11 @@ type nouns struct {
 	Trust       *graph.Trust
 	Ingress     *graph.IngressListener
 	Evicted     []string
-	Passage     string
-	Passable    []graph.Endpoint
+	SNIRoute    string
+	Forwardable []graph.Endpoint
 	Egress      *graph.EgressListener
 	Chains      []graph.EgressChain
-	Outside     *graph.ExternalUpstream
+	External    *graph.ExternalUpstream
 }
 
 func (n *nouns) resources() []*xds.Resource {
@@ -67,8 +67,8 @@ func (n *nouns) resources() []*xds.Resource {
 	if n.Ingress != nil {
 		all = append(all, Ingress(n.Ingress))
 	}
-	if n.Passage != "" {
-		all = append(all, ClusterOfSNIRoute(n.Passage), EndpointsOfSNIRoute(n.Passage, n.Passable))
+	if n.SNIRoute != "" {
+		all = append(all, ClusterOfSNIRoute(n.SNIRoute), EndpointsOfSNIRoute(n.SNIRoute, n.Forwardable))
 	}
 	if n.Source.FromSPIRE() {
 		all = append(all, SPIREAgent(n.Source))
@@ -82,8 +82,8 @@ func (n *nouns) resources() []*xds.Resource {
 	if len(n.Chains) > 0 {
 		all = append(all, Evicted(n.Chains[0].Key.Mesh, n.Evicted)...)
 	}
-	if n.Outside != nil {
-		all = append(all, ExternalUpstream(n.Outside)...)
+	if n.External != nil {
+		all = append(all, ExternalUpstream(n.External)...)
 	}
 	if n.Trust != nil {
 		all = append(append(all, TrustBundle(n.Trust)), DomainBundles(n.Trust)...)
@@ -91,7 +91,7 @@ func (n *nouns) resources() []*xds.Resource {
 	return all
 }
 
-// goldens are the files under testdata by their names; a file that is put there is a test.
+// goldens returns the files under testdata by name. Each new file is a test.
 func goldens(t *testing.T) map[string]string {
 	t.Helper()
 	paths, err := filepath.Glob("testdata/*.txtar")
@@ -105,7 +105,7 @@ func goldens(t *testing.T) map[string]string {
 	return files
 }
 
-// section answers a file of a golden, nil where it isn't there.
+// section returns a file of a golden, or nil.
 func section(archive *txtar.Archive, name string) *txtar.File {
 	for i := range archive.Files {
 		if archive.Files[i].Name == name {
@@ -153,13 +153,14 @@ func TestGolden(t *testing.T) {
 				t.Fatalf("%s has no envoy.yaml; -update writes it", path)
 			}
 			if diff := cmp.Diff(string(output.Data), got); diff != "" {
-				t.Errorf("the configuration has changed (-golden +now). Understand why, then run with -update.\n%s", diff)
+				t.Errorf("the configuration has changed (-golden +now). Understand why, then run with -update.\n%s",
+					diff)
 			}
 		})
 	}
 }
 
-// render writes resources in the order in which they were made, each under its type and name.
+// render writes resources in the order of their generation, each below its type and name.
 func render(t *testing.T, resources []*xds.Resource) string {
 	t.Helper()
 	var out strings.Builder
@@ -186,8 +187,8 @@ func message(t *testing.T, r *xds.Resource) proto.Message {
 	return m
 }
 
-// Equal nouns have equal versions, so that a restarted control plane sends nothing: rules stand in maps,
-// whose order is not to show.
+// Equal nouns have equal versions, so a restarted control plane sends nothing. Rules are in maps, whose order must have
+// no effect.
 func TestVersionsAreStable(t *testing.T) {
 	for name, path := range goldens(t) {
 		t.Run(name, func(t *testing.T) {

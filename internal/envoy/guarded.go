@@ -18,15 +18,15 @@ import (
 )
 
 // A guarded TCP connection passes two listeners. The first one terminates TLS, decides, and hands every connection to
-// the second, internal one with the decision in its filter state. The second has a filter chain for connections that
-// were allowed and closes all others, so that no server is dialled for them. Its name is that of the cluster that
-// leads to it.
+// the second, internal one, with the decision in its filter state. The second has a filter chain for allowed
+// connections and closes all others, so that no server is dialed for them. Its name is that of the cluster that leads
+// to it.
 
-// guardedName names the internal listener of a place and the cluster that leads to it.
+// guardedName returns the name of the internal listener of a guard, and of the cluster that leads to it.
 func guardedName(g graph.Guard) string { return "self_guarded_" + g.Place }
 
-// guardedConnections are the filters that decide on the connections of a place, and hand them on with the decision
-// once the handshake is complete.
+// guardedConnections returns the filters that decide on the TCP connections of a guard, and pass them on with the
+// decision after the handshake.
 func guardedConnections(g graph.Guard) []*listenerv3.Filter {
 	return []*listenerv3.Filter{
 		discoveredDecision(decisionName(g.Place)),
@@ -36,13 +36,13 @@ func guardedConnections(g graph.Guard) []*listenerv3.Filter {
 			ClusterSpecifier:    &tcpproxyv3.TcpProxy_Cluster{Cluster: guardedName(g)},
 			IdleTimeout:         duration(inboundIdleTimeout),
 			UpstreamConnectMode: tcpproxyv3.UpstreamConnectMode_ON_DOWNSTREAM_TLS_HANDSHAKE,
-			MaxEarlyDataBytes:   number(0),
+			MaxEarlyDataBytes:   uint32Value(0),
 			AccessLog:           []*accesslogv3.AccessLog{countDecisions(g)},
 		}),
 	}
 }
 
-// countDecisions counts the connections of a place by what was decided, when they end. There are as many counters as
+// countDecisions counts the connections of a guard by decision when they end. The number of counters is the number of
 // rules, since a caller chooses none of the tags.
 func countDecisions(g graph.Guard) *accesslogv3.AccessLog {
 	return &accesslogv3.AccessLog{
@@ -61,8 +61,8 @@ func countDecisions(g graph.Guard) *accesslogv3.AccessLog {
 	}
 }
 
-// allowedConnections are the internal listener of a place, with the filter that takes what was allowed, and the
-// cluster that leads to the listener.
+// allowedConnections returns the internal listener of a guard, with the filter for allowed connections, and the cluster
+// that leads to it.
 func allowedConnections(g graph.Guard, to *tcpproxyv3.TcpProxy) []*xds.Resource {
 	name := guardedName(g)
 	listener := &listenerv3.Listener{
@@ -71,15 +71,16 @@ func allowedConnections(g graph.Guard, to *tcpproxyv3.TcpProxy) []*xds.Resource 
 			InternalListener: &listenerv3.Listener_InternalListenerConfig{},
 		},
 		TrafficDirection:              corev3.TrafficDirection_INBOUND,
-		PerConnectionBufferLimitBytes: number(guardedBuffer),
+		PerConnectionBufferLimitBytes: uint32Value(guardedBuffer),
 		FilterChainMatcher:            onlyAllowed(name),
-		FilterChains:                  []*listenerv3.FilterChain{{Name: name, Filters: []*listenerv3.Filter{networkFilter(to)}}},
+		FilterChains: []*listenerv3.FilterChain{{Name: name,
+			Filters: []*listenerv3.Filter{networkFilter(to)}}},
 	}
 	cluster := &clusterv3.Cluster{
 		Name:                          name,
 		ClusterDiscoveryType:          &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
 		ConnectTimeout:                duration(localConnectTimeout),
-		PerConnectionBufferLimitBytes: number(guardedBuffer),
+		PerConnectionBufferLimitBytes: uint32Value(guardedBuffer),
 		CircuitBreakers:               noBreakers(),
 		LoadAssignment: &endpointv3.ClusterLoadAssignment{
 			ClusterName: name,

@@ -10,16 +10,17 @@ import (
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 )
 
-// Headers by which proxies tell each other what to do, and by which an inbound names the caller. None crosses an
-// application in either direction. An underscore is matched too: applications behind CGI or WSGI can't tell it from a
+// Headers by which proxies instruct each other, and by which an inbound reports the caller. None crosses an application
+// in either direction. A name with an underscore matches too: applications with CGI or WSGI cannot tell it from a
 // hyphen.
 const (
 	proxyHeaders  = `x[-_](envoy|weft)[-_].*`
 	callerHeaders = proxyHeaders + `|x[-_]forwarded[-_]client[-_]cert`
 )
 
-// callersHeaders removes, before Envoy reads a request, what only a proxy may write. Requests come from an application
-// or from the mesh; neither decides about retries, timeouts, traces or hosts, and neither names the caller.
+// callersHeaders removes headers that only a proxy may write, before Envoy reads the request. Requests come from an
+// application or from the mesh. Neither controls retries, timeouts, traces or hosts, and neither states the caller's
+// identity.
 func callersHeaders() []*corev3.TypedExtensionConfig {
 	return []*corev3.TypedExtensionConfig{{
 		Name: "envoy.http.early_header_mutation.header_mutation",
@@ -29,8 +30,8 @@ func callersHeaders() []*corev3.TypedExtensionConfig {
 	}}
 }
 
-// withoutProxyHeaders removes, before Envoy decides about a retry, what only a proxy may write in a response. What a
-// proxy responds in place of the server keeps it.
+// withoutProxyHeaders removes response headers that only a proxy may write, before Envoy decides about a retry. A
+// response that a proxy sends in place of the server keeps them.
 func withoutProxyHeaders() []*hcmv3.HttpFilter {
 	return []*hcmv3.HttpFilter{
 		{
@@ -55,7 +56,8 @@ func removed(names string) *mutationrulesv3.HeaderMutation {
 	}}
 }
 
-// beyondForwardedFor is more trusted hops than an x-forwarded-for header has addresses, so that Envoy never takes one of
-// them for the client's, which is the address of the connection, and no request for an internal one. The header passes as
-// it is. An empty internal_address_config would have private addresses trusted; none at all has none.
-const beyondForwardedFor = 1 << 31
+// trustedHops is a larger number of trusted hops than an x-forwarded-for header has addresses. Envoy then never uses an
+// address of the header as the client's address, which is that of the connection, and treats no request as internal.
+// The header itself is forwarded unchanged. An empty internal_address_config would trust private addresses, and an
+// absent one has no range.
+const trustedHops = 1 << 31

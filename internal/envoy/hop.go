@@ -13,14 +13,14 @@ import (
 	"weft/kind"
 )
 
-// hop is how one proxy of the mesh speaks to the next one. The zero value is TCP, as zone proxies forward it. Two proxies
-// that both read requests speak HTTP/2 to each other, whatever the applications speak: PINGs notice a proxy that has
-// stopped, and HTTP/2's flow control keeps TCP's window open, so that unacknowledged data means a silent machine.
+// hop is a connection from one proxy of the mesh to the next. The zero value is TCP, as zone proxies forward it. Two
+// proxies that both read requests use HTTP/2 with each other, whatever the applications use: PINGs detect a stopped
+// proxy, and HTTP/2's flow control keeps TCP's window open, so unacknowledged data means a silent machine.
 type hop struct {
 	version version
-	// byZoneProxy says whether zone proxies lie between the two.
+	// byZoneProxy states that zone proxies forward the connection.
 	byZoneProxy bool
-	// byTwo says whether an egress and an ingress do.
+	// byTwo states that an egress and an ingress forward it.
 	byTwo bool
 }
 
@@ -28,13 +28,13 @@ type version int
 
 const (
 	tcp        version = iota
-	http1              // an inbound of the destination does not read requests, and its application speaks HTTP/1.1
+	http1              // an inbound of the destination does not read requests, and its application uses HTTP/1.1
 	negotiated         // HTTP/2, or HTTP/1.1 where the inbound does not read requests
 	http2Only
 )
 
-// hopTo returns the hop to servers. Whether an inbound of another zone reads requests is known to its zone alone: there the
-// TLS handshake negotiates the version.
+// hopTo returns the hop to servers. Only the zone of an inbound knows whether it reads requests, so the TLS handshake
+// of a cross-zone connection negotiates the version.
 func hopTo(protocol kind.Protocol, servers *graph.Servers) hop {
 	byEgress := servers.Way == graph.ByEgress || servers.Way == graph.NoEgress
 	h := hop{byZoneProxy: servers.Way != graph.Direct, byTwo: byEgress && !servers.External()}
@@ -57,8 +57,8 @@ func (h hop) connectTimeout() time.Duration {
 	return connectTimeout
 }
 
-// connectionLife is how long a connection takes further requests. No client hears that an ingress behind an egress drains,
-// so such a connection ends within the bound of a drain.
+// connectionLife returns the age at which a connection accepts no further request. A client does not learn that an
+// ingress drains where an egress forwards to it, so such a connection ends within the bound of a drain.
 func (h hop) connectionLife() time.Duration {
 	if h.byTwo {
 		return forwardedConnectionLife
@@ -66,7 +66,7 @@ func (h hop) connectionLife() time.Duration {
 	return connectionLife
 }
 
-// alpn is what the TLS handshake offers, nothing for TCP.
+// alpn returns the protocols that the TLS handshake offers, none for TCP.
 func (h hop) alpn() []string {
 	return [...][]string{tcp: nil, http1: {"http/1.1"}, negotiated: {"h2", "http/1.1"}, http2Only: {"h2"}}[h.version]
 }
@@ -76,32 +76,33 @@ func (h hop) protocolOptions() map[string]*anypb.Any {
 		CommonHttpProtocolOptions: &corev3.HttpProtocolOptions{MaxConnectionDuration: duration(h.connectionLife())},
 	}
 	if h.byZoneProxy {
-		options.CommonHttpProtocolOptions.MaxRequestsPerConnection = number(zonesConnectionRequests)
+		options.CommonHttpProtocolOptions.MaxRequestsPerConnection = uint32Value(zonesConnectionRequests)
 	}
 	switch h.version {
 	case tcp:
 		return nil
 	case negotiated:
-		options.UpstreamProtocolOptions = &httpv3.HttpProtocolOptions_AutoConfig{AutoConfig: &httpv3.HttpProtocolOptions_AutoHttpConfig{
-			HttpProtocolOptions: &corev3.Http1ProtocolOptions{}, Http2ProtocolOptions: pinged(),
-		}}
+		options.UpstreamProtocolOptions =
+			&httpv3.HttpProtocolOptions_AutoConfig{AutoConfig: &httpv3.HttpProtocolOptions_AutoHttpConfig{
+				HttpProtocolOptions: &corev3.Http1ProtocolOptions{}, Http2ProtocolOptions: pinged(),
+			}}
 	default:
 		options.UpstreamProtocolOptions = httpVersion(h.version == http1, pinged())
 	}
 	return packedOptions(options)
 }
 
-// http2 is HTTP/2 of any side with a number of concurrent requests, each with a window of its own. WebSockets pass.
+// http2 returns HTTP/2 options for a number of concurrent requests with a window of bytes each. WebSockets are allowed.
 func http2(streams, window uint32) *corev3.Http2ProtocolOptions {
 	return &corev3.Http2ProtocolOptions{
 		AllowConnect:                true,
-		MaxConcurrentStreams:        number(streams),
-		InitialStreamWindowSize:     number(window),
-		InitialConnectionWindowSize: number(streams * window),
+		MaxConcurrentStreams:        uint32Value(streams),
+		InitialStreamWindowSize:     uint32Value(window),
+		InitialConnectionWindowSize: uint32Value(streams * window),
 	}
 }
 
-// served is http2 of a listener, whose callers may cancel requests.
+// served returns http2 for a listener, whose callers may cancel requests.
 func served(streams, window uint32) *corev3.Http2ProtocolOptions {
 	options := http2(streams, window)
 	options.StreamResetBurst = wrapperspb.UInt64(resetBurst)
@@ -109,19 +110,20 @@ func served(streams, window uint32) *corev3.Http2ProtocolOptions {
 	return options
 }
 
-// pinged is http2 of the side that makes the connection to another proxy, which notices whether that proxy is there.
+// pinged returns http2 for the dialing side, which detects a silent peer by PINGs.
 func pinged() *corev3.Http2ProtocolOptions {
 	options := http2(maxStreams, responseWindow)
 	options.ConnectionKeepalive = &corev3.KeepaliveSettings{Interval: duration(pingInterval), Timeout: duration(pingTimeout)}
 	return options
 }
 
-// tcpUserTimeout is TCP_USER_TIMEOUT of Linux, at the level IPPROTO_TCP: how many milliseconds sent data may stay
-// unacknowledged, or unsent because the receiver takes nothing, before the connection is closed.
+// tcpUserTimeout is TCP_USER_TIMEOUT of Linux at the level IPPROTO_TCP. Its value is the time in milliseconds for which
+// sent data may stay unacknowledged, or unsent because the receiver does not read, before the kernel closes the
+// connection.
 const ipprotoTCP, tcpUserTimeout = 6, 18
 
-// noticeSilence has a cluster close connections whose peer is silent: some time after data was sent that is not
-// acknowledged, and on TCP after some probes of an idle connection.
+// noticeSilence closes a cluster's connections whose peer is silent: after data stays unacknowledged for some time and,
+// on TCP, after failed probes of an idle connection.
 func (h hop) noticeSilence(c *clusterv3.Cluster) {
 	after := tcpSilentAfter
 	if h.version == negotiated || h.version == http2Only {
@@ -135,8 +137,8 @@ func (h hop) noticeSilence(c *clusterv3.Cluster) {
 	}}}
 	if after == tcpSilentAfter {
 		c.UpstreamConnectionOptions = &clusterv3.UpstreamConnectionOptions{TcpKeepalive: &corev3.TcpKeepalive{
-			KeepaliveTime:     number(uint32(tcpKeepaliveTime.Seconds())),
-			KeepaliveInterval: number(uint32(tcpKeepaliveInterval.Seconds())),
+			KeepaliveTime:     uint32Value(uint32(tcpKeepaliveTime.Seconds())),
+			KeepaliveInterval: uint32Value(uint32(tcpKeepaliveInterval.Seconds())),
 		}}
 	}
 }

@@ -19,7 +19,8 @@ import (
 	"weft/kind"
 )
 
-// Envoy takes a response that the application breaks off for a failure to reach the endpoint; one alone ejects none.
+// Envoy counts a response that the application breaks off as a failure to reach the endpoint. One alone ejects no
+// endpoint.
 func TestABrokenResponseEjectsNoEndpoint(t *testing.T) {
 	var first, broken atomic.Int32
 	url, _ := twoServers(t,
@@ -51,7 +52,7 @@ func TestABrokenResponseEjectsNoEndpoint(t *testing.T) {
 	}
 }
 
-// What a caller writes into x-forwarded-for is not taken for the address that it calls from.
+// An address that a caller writes into x-forwarded-for is not used as the caller's address.
 func TestTheClientsAddressIsTheConnections(t *testing.T) {
 	seen := make(chan http.Header, 1)
 	app := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen <- r.Header }))
@@ -86,7 +87,8 @@ func TestTheClientsAddressIsTheConnections(t *testing.T) {
 		response.Body.Close()
 		got := <-seen
 		if got.Get("address") != "127.0.0.1" || got.Get("x-forwarded-for") != forwardedFor {
-			t.Errorf("x-forwarded-for %q: Envoy takes %q for the client's address, and passes on %q", forwardedFor, got.Get("address"), got.Get("x-forwarded-for"))
+			t.Errorf("x-forwarded-for %q: Envoy takes %q for the client's address, and passes on %q", forwardedFor,
+				got.Get("address"), got.Get("x-forwarded-for"))
 		}
 		if internal := got.Get("x-envoy-internal"); internal != "" {
 			t.Errorf("x-forwarded-for %q: Envoy takes the request for an internal one", forwardedFor)
@@ -94,21 +96,24 @@ func TestTheClientsAddressIsTheConnections(t *testing.T) {
 	}
 }
 
-// A port that leads to an inbound which reads no requests is spoken to in HTTP/1.1, and no mark of an application is
-// trusted there; from another zone the handshake says what is spoken.
+// A port with an inbound that does not read requests is dialed with HTTP/1.1, and no mark of an application is trusted
+// there. From another zone, the handshake negotiates the version.
 func TestHops(t *testing.T) {
 	for name, c := range map[string]struct {
 		protocol kind.Protocol
 		servers  graph.Servers
 		want     string
 	}{
-		"TCP":                         {kind.TCP, graph.Servers{}, "[] 1s 10m0s"},
-		"within a zone":               {kind.HTTP, graph.Servers{}, "[h2] 1s 10m0s"},
-		"HTTP/2":                      {kind.GRPC, graph.Servers{}, "[h2] 1s 10m0s"},
-		"no inbound reads requests":   {kind.HTTP, graph.Servers{TCPInbound: true}, "[http/1.1] 1s 10m0s"},
-		"another zone":                {kind.HTTP, graph.Servers{Zone: "west", Way: graph.ByIngress}, "[h2 http/1.1] 2s 10m0s"},
-		"another zone, by an egress":  {kind.HTTP, graph.Servers{Zone: "west", Way: graph.ByEgress}, "[h2 http/1.1] 2s 15s"},
-		"the same without an egress":  {kind.HTTP, graph.Servers{Zone: "west", Way: graph.NoEgress}, "[h2 http/1.1] 2s 15s"},
+		"TCP":                       {kind.TCP, graph.Servers{}, "[] 1s 10m0s"},
+		"within a zone":             {kind.HTTP, graph.Servers{}, "[h2] 1s 10m0s"},
+		"HTTP/2":                    {kind.GRPC, graph.Servers{}, "[h2] 1s 10m0s"},
+		"no inbound reads requests": {kind.HTTP, graph.Servers{TCPInbound: true}, "[http/1.1] 1s 10m0s"},
+		"another zone": {kind.HTTP, graph.Servers{Zone: "west", Way: graph.ByIngress},
+			"[h2 http/1.1] 2s 10m0s"},
+		"another zone, by an egress": {kind.HTTP, graph.Servers{Zone: "west", Way: graph.ByEgress},
+			"[h2 http/1.1] 2s 15s"},
+		"the same without an egress": {kind.HTTP, graph.Servers{Zone: "west", Way: graph.NoEgress},
+			"[h2 http/1.1] 2s 15s"},
 		"outside, through the egress": {kind.HTTP, graph.Servers{Way: graph.ByEgress}, "[h2] 2s 10m0s"},
 	} {
 		h := hopTo(c.protocol, &c.servers)

@@ -15,9 +15,9 @@ import (
 	"weft/internal/xds"
 )
 
-// Inbound is one listener of a proxy with the application behind it and, where the proxy is secured, the
-// permissions of its callers. A secured listener demands mutual TLS, and lets in whom a rule allows and
-// none denies; a plain one takes everybody.
+// Inbound returns a listener of a proxy, the cluster of its application and, where the proxy is secured, the
+// permissions of its callers. A secured listener requires mutual TLS, and accepts callers that a rule allows and no
+// rule denies. Another listener accepts plaintext from every client.
 func Inbound(l *graph.InboundListener, secured bool) []*xds.Resource {
 	name := InboundName(l.Address, l.Port)
 	chain := &listenerv3.FilterChain{Filters: inboundFilters(name, l, secured)}
@@ -28,11 +28,11 @@ func Inbound(l *graph.InboundListener, secured bool) []*xds.Resource {
 		Name:                          name,
 		Address:                       socketAddress(l.Address, l.Port),
 		TrafficDirection:              corev3.TrafficDirection_INBOUND,
-		PerConnectionBufferLimitBytes: number(callerBuffer),
+		PerConnectionBufferLimitBytes: uint32Value(callerBuffer),
 		FilterChains:                  []*listenerv3.FilterChain{chain},
 	}
 	if secured && (l.AlsoPlaintext || l.ModeMayChange) {
-		tellTLS(listener)
+		detectTLS(listener)
 	}
 	if secured && l.AlsoPlaintext {
 		listener.FilterChains = append(listener.FilterChains, &listenerv3.FilterChain{
@@ -41,7 +41,7 @@ func Inbound(l *graph.InboundListener, secured bool) []*xds.Resource {
 		})
 	}
 	if !l.Bind {
-		listener.BindToPort = no()
+		listener.BindToPort = boolFalse()
 	}
 	resources := []*xds.Resource{
 		localCluster(name, l),
@@ -56,10 +56,10 @@ func Inbound(l *graph.InboundListener, secured bool) []*xds.Resource {
 	return resources
 }
 
-// tellTLS makes a listener tell connections with TLS by their first bytes, and narrows its chain to them. One on
-// which the server speaks first is taken for plain. A chain for these comes and goes without a change of anything
-// else, so that connections with TLS are not drained.
-func tellTLS(l *listenerv3.Listener) {
+// detectTLS detects TLS by the first bytes of a connection, and limits the listener's filter chain to TLS. A connection
+// on which the server speaks first counts as plaintext. The chain for plaintext comes and goes without another change,
+// so TLS connections are not drained.
+func detectTLS(l *listenerv3.Listener) {
 	l.FilterChains[0].FilterChainMatch = &listenerv3.FilterChainMatch{TransportProtocol: "tls"}
 	l.ListenerFilters = inspectTLS()
 	l.ListenerFiltersTimeout = duration(firstBytesTimeout)
@@ -76,7 +76,7 @@ func inboundFilters(name string, l *graph.InboundListener, secured bool) []*list
 	return []*listenerv3.Filter{networkFilter(toApplication(name))}
 }
 
-// toApplication hands connections to the application of an inbound.
+// toApplication forwards connections to the application of an inbound.
 func toApplication(name string) *tcpproxyv3.TcpProxy {
 	return &tcpproxyv3.TcpProxy{
 		StatPrefix:       name,
@@ -85,14 +85,14 @@ func toApplication(name string) *tcpproxyv3.TcpProxy {
 	}
 }
 
-// inboundManager reads an inbound's requests. Who the caller is stands in x-forwarded-client-cert, which
-// is this proxy's word alone: what a caller writes there never reaches the application.
+// inboundManager reads an inbound's requests. It writes the caller's identity into x-forwarded-client-cert; a value
+// from the caller never reaches the application.
 func inboundManager(name string, l *graph.InboundListener, secured bool) *hcmv3.HttpConnectionManager {
 	manager := connectionManager(name)
 	manager.CommonHttpProtocolOptions = servedConnection()
 	manager.StreamIdleTimeout = duration(inboundStreamIdleTimeout)
 	manager.RouteSpecifier = &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: localRoute(name)}
-	manager.LocalReplyConfig = tellUnserved()
+	manager.LocalReplyConfig = markUnserved()
 	if secured {
 		manager.ForwardClientCertDetails = hcmv3.HttpConnectionManager_SANITIZE_SET
 		manager.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{Uri: true}
@@ -101,8 +101,8 @@ func inboundManager(name string, l *graph.InboundListener, secured bool) *hcmv3.
 	return manager
 }
 
-// servedConnection bounds a connection of requests at the server: when it is idle, and in all, since the caller proved
-// its SPIFFE ID when the connection began. The caller's own proxy ends the connection before.
+// servedConnection bounds an HTTP connection at the server: its idle time, and its age, since the caller proved its
+// SPIFFE ID when the connection began. The caller's own proxy ends the connection earlier.
 func servedConnection() *corev3.HttpProtocolOptions {
 	return &corev3.HttpProtocolOptions{
 		IdleTimeout:           duration(inboundIdleTimeout),
@@ -110,12 +110,12 @@ func servedConnection() *corev3.HttpProtocolOptions {
 	}
 }
 
-// tellUnserved marks the answers that this proxy gives in place of an application that is gone.
-func tellUnserved() *hcmv3.LocalReplyConfig {
+// markUnserved marks the responses that this proxy sends in place of an application that does not respond.
+func markUnserved() *hcmv3.LocalReplyConfig {
 	return &hcmv3.LocalReplyConfig{Mappers: []*hcmv3.ResponseMapper{
-		markFlag("UF", unservedRefused), // upstream connection failure
-		// No such cluster: the inbound is gone, and its listener finishes what its connections still send.
-		markFlag("NC", unservedRefused),
+		markFlag("UF", unservedNotReached), // upstream connection failure
+		// No such cluster: the inbound was removed, and its listener still gets requests on its connections.
+		markFlag("NC", unservedNotReached),
 		markFlag("UC", unservedReset), // upstream connection termination
 		markOverload(),
 	}}
@@ -127,7 +127,7 @@ func markFlag(flag, value string) *hcmv3.ResponseMapper {
 	}}, value)
 }
 
-// markOverload marks the responses of a proxy that takes no request because its memory is short: the overload manager
+// markOverload marks the responses of a proxy that rejects requests because its memory is short. The overload manager
 // sets no response flag.
 func markOverload() *hcmv3.ResponseMapper {
 	return mark(&accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_ExtensionFilter{
@@ -137,7 +137,7 @@ func markOverload() *hcmv3.ResponseMapper {
 				TypedConfig: pack(&celfilterv3.ExpressionFilter{Expression: "response.code_details == 'overload'"}),
 			},
 		},
-	}}, unservedRefused)
+	}}, unservedNotReached)
 }
 
 func mark(filter *accesslogv3.AccessLogFilter, value string) *hcmv3.ResponseMapper {
@@ -149,7 +149,7 @@ func mark(filter *accesslogv3.AccessLogFilter, value string) *hcmv3.ResponseMapp
 	}
 }
 
-// InboundName is the name of the listener of an inbound.
+// InboundName returns the name of the listener of an inbound.
 func InboundName(address string, port uint32) string {
 	return fmt.Sprintf("self_inbound_%s_%d", address, port)
 }

@@ -14,13 +14,13 @@ import (
 	"weft/internal/xds"
 )
 
-// passable are the server names that a zone ingress passes on: those of services and of services of many
-// zones. No cluster but a passage is called so, which is all that keeps the others from being reached.
-var passable = []string{"*.ms", "*.mzms"}
+// forwardableSNIs are the SNIs that a zone ingress forwards: those of MeshServices and MeshMultiZoneServices. Only
+// clusters of SNI routes have such names, so no other cluster is reachable.
+var forwardableSNIs = []string{"*.ms", "*.mzms"}
 
-// Ingress is a listener at which other zones reach this one's services. It looks at the server name alone and
-// passes the connection on to the cluster of that name, so that it stays as it is whatever services there are.
-// TLS goes through unbroken; a connection without a name that is known is closed.
+// Ingress returns a listener at which remote zones reach the services of this zone. It forwards a connection to the
+// cluster with the name of its SNI, so it does not depend on the set of services. It does not decrypt TLS, and closes a
+// connection with an unknown SNI.
 func Ingress(l *graph.IngressListener) *xds.Resource {
 	name := fmt.Sprintf("self_ingress_%s_%d", l.Address, l.Port)
 	return xds.NewResource(xds.Listener, name, &listenerv3.Listener{
@@ -30,28 +30,28 @@ func Ingress(l *graph.IngressListener) *xds.Resource {
 		ListenerFilters:        inspectTLS(),
 		ListenerFiltersTimeout: duration(helloTimeout),
 		FilterChains: []*listenerv3.FilterChain{{
-			FilterChainMatch: whoNames(passable...),
+			FilterChainMatch: sniMatch(forwardableSNIs...),
 			Filters: []*listenerv3.Filter{
 				networkFilter(&sniclusterv3.SniCluster{}),
 				networkFilter(&tcpproxyv3.TcpProxy{
 					StatPrefix: name,
-					// It takes the cluster that sni_cluster has named; there is none of this name.
+					// sni_cluster names the cluster; no cluster has this name.
 					ClusterSpecifier:   &tcpproxyv3.TcpProxy_Cluster{Cluster: name},
 					IdleTimeout:        duration(inboundIdleTimeout),
-					MaxConnectAttempts: number(connectAttempts),
+					MaxConnectAttempts: uint32Value(connectAttempts),
 				}),
 			},
 		}},
 	})
 }
 
-// whoNames matches connections of TLS that name one of the servers.
-func whoNames(names ...string) *listenerv3.FilterChainMatch {
+// sniMatch matches TLS connections with one of the server names.
+func sniMatch(names ...string) *listenerv3.FilterChainMatch {
 	return &listenerv3.FilterChainMatch{TransportProtocol: "tls", ServerNames: names}
 }
 
-// ClusterOfSNIRoute is where connections with a server name are passed on to, as they are; it has the passage's name.
-// How many there may be is for the clients' proxies to say, each of which has limits of its own.
+// ClusterOfSNIRoute returns the cluster of the SNI route of that name, which forwards connections unchanged. It has no
+// limits: the clients' proxies have their own.
 func ClusterOfSNIRoute(name string) *xds.Resource {
 	cluster := &clusterv3.Cluster{
 		Name:                      name,
@@ -59,14 +59,14 @@ func ClusterOfSNIRoute(name string) *xds.Resource {
 		EdsClusterConfig:          &clusterv3.Cluster_EdsClusterConfig{EdsConfig: ads()},
 		ConnectTimeout:            duration(connectTimeout),
 		CircuitBreakers:           noBreakers(),
-		OutlierDetection:          deadHosts(),
+		OutlierDetection:          outlierDetection(),
 		IgnoreHealthOnHostRemoval: true,
 	}
 	hop{}.noticeSilence(cluster)
 	return xds.NewResource(xds.Cluster, name, cluster)
 }
 
-// EndpointsOfSNIRoute is the servers behind a passage, or the ingresses of other zones that lead to them.
+// EndpointsOfSNIRoute returns the servers of an SNI route, or the ingresses of remote zones that lead to them.
 func EndpointsOfSNIRoute(name string, servers []graph.Endpoint) *xds.Resource {
 	assignment := &endpointv3.ClusterLoadAssignment{ClusterName: name}
 	if len(servers) > 0 {

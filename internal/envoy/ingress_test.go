@@ -14,39 +14,41 @@ import (
 	"weft/kind"
 )
 
-// A zone ingress beside an application leads to what has a server name, end to end, and to nothing else that
-// its Envoy has: whoever dials it is from anywhere.
+// A zone ingress beside an application forwards, end to end, to services with an SNI, and to no other cluster of its
+// Envoy: a client may dial from any network.
 func TestWhereAnIngressLeads(t *testing.T) {
 	const sni = "a0123456789abcdef.web.80.default.ms"
 	east := newAuthority(t, domainEast)
 	app, heard := listener(t)
 	server := inboundTo(t, app, kind.TCP, match.Rule{Origin: "the client", Exact: clientID})
-	local := &graph.Destination{Key: graph.DestinationKey{Mesh: "default", Zone: "east", Service: "local", Port: 80}, Protocol: kind.TCP}
-	door := &graph.IngressListener{Address: "127.0.0.1", Port: freePort(t)}
+	local := &graph.Destination{Key: graph.DestinationKey{Mesh: "default", Zone: "east", Service: "local", Port: 80},
+		Protocol: kind.TCP}
+	ingress := &graph.IngressListener{Address: "127.0.0.1", Port: freePort(t)}
 	to := []graph.Endpoint{{Address: server.Address, Port: server.Port}}
-	startEnvoy(t, append(behind(server),
-		trust(east), identity(t, east.leaf(t, serverID)), Clusters(local, false, graph.Source{})[0],
+	startEnvoy(t, append(inboundResources(server),
+		trust(east), identity(t, east.certificate(t, serverID)), Clusters(local, false, graph.Source{})[0],
 		Assignment(&graph.Endpoints{Destination: local.Key, Endpoints: to}),
-		Ingress(door), ClusterOfSNIRoute(sni), EndpointsOfSNIRoute(sni, to))...)
+		Ingress(ingress), ClusterOfSNIRoute(sni), EndpointsOfSNIRoute(sni, to))...)
 
-	at := fmt.Sprintf("127.0.0.1:%d", door.Port)
+	at := fmt.Sprintf("127.0.0.1:%d", ingress.Port)
 	for _, c := range []struct {
 		name, sni string
 		through   bool
 	}{
-		{"a passage", sni, true},
-		{"a passage in capitals", strings.ToUpper(sni), true},
+		{"an SNI route", sni, true},
+		{"an SNI route in capitals", strings.ToUpper(sni), true},
 		{"an unknown name", "a0123456789abcdef.gone.80.default.ms", false},
 		{"no name", "", false},
-		{"the application behind the proxy", fmt.Sprintf("self_inbound_127.0.0.1_%d", server.Port), false},
-		{"what the proxy itself calls", local.Key.String(), false},
+		{"the application of the proxy", fmt.Sprintf("self_inbound_127.0.0.1_%d", server.Port), false},
+		{"a destination of the proxy", local.Key.String(), false},
 		{"the agent", identityCluster, false},
-		{"the ingress", fmt.Sprintf("self_ingress_127.0.0.1_%d", door.Port), false},
+		{"the ingress", fmt.Sprintf("self_ingress_127.0.0.1_%d", ingress.Port), false},
 		{"a name with more behind it", sni + ".example", false},
 		{"the suffix alone", "ms", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", at, naming(east.leaf(t, clientID), c.sni))
+			conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", at,
+				naming(east.certificate(t, clientID), c.sni))
 			if err == nil {
 				defer conn.Close()
 				_, _ = io.WriteString(conn, "x")
@@ -65,11 +67,11 @@ func TestWhereAnIngressLeads(t *testing.T) {
 		defer conn.Close()
 		_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: "+sni+"\r\n\r\n")
 		if rest, _ := io.ReadAll(conn); len(rest) > 0 {
-			t.Errorf("is answered %q", rest)
+			t.Errorf("the response is %q", rest)
 		}
 	})
-	t.Run("as somebody whom the server does not let in", func(t *testing.T) {
-		conn, err := tls.Dial("tcp", at, naming(east.leaf(t, clientID+"-2"), sni))
+	t.Run("as a client that the server denies", func(t *testing.T) {
+		conn, err := tls.Dial("tcp", at, naming(east.certificate(t, clientID+"-2"), sni))
 		if err == nil {
 			defer conn.Close()
 			_, _ = io.WriteString(conn, "x")
@@ -81,9 +83,9 @@ func TestWhereAnIngressLeads(t *testing.T) {
 	})
 }
 
-// naming shows a certificate, asks for a server by name and believes any.
-func naming(leaf tls.Certificate, sni string) *tls.Config {
-	config := presenting(leaf)
+// naming returns a configuration that presents a certificate, sends an SNI and accepts any server.
+func naming(certificate tls.Certificate, sni string) *tls.Config {
+	config := presenting(certificate)
 	config.ServerName = sni
 	return config
 }

@@ -18,11 +18,11 @@ import (
 	"weft/kind"
 )
 
-// VIPListeners are where redirected connections to a destination's virtual IPs arrive. They bind nothing,
-// and are therefore the same for every proxy of a class: the capture listener hands them what was going to
-// their address. families is which virtual IPs the class's machines can reach: DualStack, IPv4 or IPv6.
+// VIPListeners returns the listeners of redirected connections to a destination's virtual IPs. They bind no port, so
+// they are the same for every proxy of a proxy group: the capture listener hands them the connections to their address.
+// families is the family of the virtual IPs that the group's machines reach: DualStack, IPv4 or IPv6.
 //
-// The first one has the destination's name, each further one its address behind it.
+// The first listener has the destination's name. The names of the others end with their address.
 func VIPListeners(d *graph.Destination, families string) []*xds.Resource {
 	var resources []*xds.Resource
 	for i, vip := range d.VIPs {
@@ -34,13 +34,13 @@ func VIPListeners(d *graph.Destination, families string) []*xds.Resource {
 			name += "_" + vip
 		}
 		listener := outbound(name, vip, d.Key.Port, d.Key, d.Protocol)
-		listener.BindToPort = no()
+		listener.BindToPort = boolFalse()
 		resources = append(resources, xds.NewResource(xds.Listener, name, listener))
 	}
 	return resources
 }
 
-// Explicit is one address of the proxy's own machine at which a destination is reached.
+// Explicit returns the listener of an outbound: an address of the proxy's own machine that leads to a destination.
 func Explicit(o *graph.ExplicitOutbound) *xds.Resource {
 	name := fmt.Sprintf("self_outbound_%s_%d", o.Address, o.Port)
 	return xds.NewResource(xds.Listener, name, outbound(name, o.Address, o.Port, o.Destination, o.Protocol))
@@ -65,10 +65,10 @@ func outboundFilter(to graph.DestinationKey, protocol kind.Protocol) *listenerv3
 			StatPrefix:         destination,
 			ClusterSpecifier:   &tcpproxyv3.TcpProxy_Cluster{Cluster: destination},
 			IdleTimeout:        duration(idleTimeout),
-			MaxConnectAttempts: number(connectAttempts),
+			MaxConnectAttempts: uint32Value(connectAttempts),
 		}
 		if to.Kind == graph.MultiZoneService {
-			proxy.BackoffOptions = untilSetAside()
+			proxy.BackoffOptions = zonesRetryBackoff()
 		}
 		return networkFilter(proxy)
 	}
@@ -83,16 +83,16 @@ func outboundFilter(to graph.DestinationKey, protocol kind.Protocol) *listenerv3
 	return networkFilter(manager)
 }
 
-// connectionManager is what all that reads requests has in common: the application's own headers pass, and WebSockets
-// do; no header of a caller decides what a proxy does.
+// connectionManager has the settings of every listener that reads requests. The application's headers and WebSockets
+// pass; no header of a caller changes what a proxy does.
 func connectionManager(statPrefix string) *hcmv3.HttpConnectionManager {
 	return &hcmv3.HttpConnectionManager{
 		StatPrefix:                    statPrefix,
 		ServerHeaderTransformation:    hcmv3.HttpConnectionManager_PASS_THROUGH,
 		UpgradeConfigs:                []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
-		Http2ProtocolOptions:          served(maxStreams, requestWindow),
+		Http2ProtocolOptions:          served(2*maxStreams, requestWindow),
 		EarlyHeaderMutationExtensions: callersHeaders(),
-		XffNumTrustedHops:             beyondForwardedFor,
+		XffNumTrustedHops:             trustedHops,
 		HttpFilters: []*hcmv3.HttpFilter{{
 			Name:       "envoy.filters.http.router",
 			ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: pack(&routerv3.Router{})},
@@ -100,7 +100,7 @@ func connectionManager(statPrefix string) *hcmv3.HttpConnectionManager {
 	}
 }
 
-// inspectTLS looks at the first bytes of a connection: whether it is TLS, and the server name.
+// inspectTLS reads the first bytes of a connection: TLS or not, and the SNI.
 func inspectTLS() []*listenerv3.ListenerFilter {
 	return []*listenerv3.ListenerFilter{{
 		Name:       "envoy.filters.listener.tls_inspector",
@@ -108,7 +108,7 @@ func inspectTLS() []*listenerv3.ListenerFilter {
 	}}
 }
 
-// filterName is the name that Envoy's documentation gives a network filter.
+// filterName returns the name of a network filter in Envoy's documentation.
 func filterName(filter proto.Message) string {
 	switch filter.(type) {
 	case *hcmv3.HttpConnectionManager:
@@ -130,8 +130,8 @@ func networkFilter(filter proto.Message) *listenerv3.Filter {
 	}
 }
 
-// discoveredDecision and discoveredHTTPFilter come as an extension config of their name. Without it no connection and
-// no request gets through.
+// discoveredDecision and discoveredHTTPFilter come as an extension config of their name. Without it, no connection and
+// no request passes.
 func discoveredDecision(name string) *listenerv3.Filter {
 	return &listenerv3.Filter{Name: name, ConfigType: &listenerv3.Filter_ConfigDiscovery{
 		ConfigDiscovery: discovered(decisionType),

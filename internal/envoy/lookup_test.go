@@ -14,7 +14,7 @@ import (
 	"weft/kind"
 )
 
-// agentResolver is where an agent would resolve the names of external services: here each is 127.0.0.1.
+// agentResolver is the address of a resolver like the agent's. It resolves every external host name to 127.0.0.1.
 var agentResolver = sync.OnceValues(func() (*net.UDPAddr, error) {
 	socket, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -26,13 +26,13 @@ var agentResolver = sync.OnceValues(func() (*net.UDPAddr, error) {
 			header := dns.RR_Header{Name: q.Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 60}
 			reply.Answer = append(reply.Answer, &dns.A{Hdr: header, A: net.IPv4(127, 0, 0, 1)})
 		}
-		_ = w.WriteMsg(reply) // a client that has gone
+		_ = w.WriteMsg(reply) // the client may be gone
 	})}
 	go func() { _ = server.ActivateAndServe() }() // until the tests end
 	return socket.LocalAddr().(*net.UDPAddr), nil
 })
 
-// withAgentResolver has an Envoy resolve names as beside an agent.
+// withAgentResolver has an Envoy resolve names by agentResolver.
 func withAgentResolver(t *testing.T, b *bootstrapv3.Bootstrap) *bootstrapv3.Bootstrap {
 	t.Helper()
 	at, err := agentResolver()
@@ -40,8 +40,10 @@ func withAgentResolver(t *testing.T, b *bootstrapv3.Bootstrap) *bootstrapv3.Boot
 		t.Fatal(err)
 	}
 	b.TypedDnsResolverConfig = &corev3.TypedExtensionConfig{
-		Name:        "envoy.network.dns_resolver.cares",
-		TypedConfig: pack(&caresv3.CaresDnsResolverConfig{Resolvers: []*corev3.Address{socketAddress(at.IP.String(), uint32(at.Port))}}),
+		Name: "envoy.network.dns_resolver.cares",
+		TypedConfig: pack(
+			&caresv3.CaresDnsResolverConfig{Resolvers: []*corev3.Address{socketAddress(at.IP.String(),
+				uint32(at.Port))}}),
 	}
 	return b
 }

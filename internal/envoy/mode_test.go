@@ -12,29 +12,32 @@ import (
 	"weft/kind"
 )
 
-// Envoy keeps the connections of a filter chain that stays the same as long as nothing beside the chains changes: so
-// the mode of a mesh's mtls may change without a connection with TLS being cut.
+// Envoy keeps the connections of an unchanged filter chain as long as nothing outside the chains changes. A change of
+// the mode of a mesh's mtls therefore closes no TLS connection.
 func TestAModeChangesNothingOfConnectionsWithTLS(t *testing.T) {
 	for _, protocol := range []kind.Protocol{kind.HTTP, kind.TCP} {
 		strict, permissive := inboundIn(t, protocol, false), inboundIn(t, protocol, true)
 		if len(strict.FilterChains) != 1 || len(permissive.FilterChains) != 2 {
-			t.Fatalf("%s: %d chains, and %d with plain connections; want 1 and 2", protocol, len(strict.FilterChains), len(permissive.FilterChains))
+			t.Fatalf("%s: %d chains, and %d with plain connections; want 1 and 2", protocol, len(strict.FilterChains),
+				len(permissive.FilterChains))
 		}
 		if !proto.Equal(strict.FilterChains[0], permissive.FilterChains[0]) {
 			t.Errorf("%s: the chain of connections with TLS changes with the mode", protocol)
 		}
 		strict.FilterChains, permissive.FilterChains = nil, nil
 		if !proto.Equal(strict, permissive) {
-			t.Errorf("%s: more than the chains changes with the mode, so that Envoy replaces the listener:\n%v\n%v", protocol, strict, permissive)
+			t.Errorf("%s: more than the chains changes with the mode, so that Envoy replaces the listener:\n%v\n%v",
+				protocol, strict, permissive)
 		}
 	}
 }
 
-// inboundIn is a listener of a mesh with mtls.
+// inboundIn returns a listener of a mesh with mtls.
 func inboundIn(t *testing.T, protocol kind.Protocol, permissive bool) *listenerv3.Listener {
 	t.Helper()
 	resources := Inbound(&graph.InboundListener{
-		Address: "10.0.0.1", Port: 80, Name: "80", Protocol: protocol, ServiceAddress: "127.0.0.1", ServicePort: 80, Bind: true,
+		Address: "10.0.0.1", Port: 80, Name: "80", Protocol: protocol, ServiceAddress: "127.0.0.1", ServicePort: 80,
+		Bind:          true,
 		ModeMayChange: true, AlsoPlaintext: permissive, Permissions: &match.Permissions{},
 	}, true)
 	for _, r := range resources {

@@ -20,20 +20,20 @@ const (
 	westID       = "spiffe://" + domainWest + "/workload/server"
 )
 
-// zoneServer is a server of a zone as clients find it: with mutual TLS, at its own address or behind an ingress.
-// It answers with its name, to requests or to a byte.
+// zoneServer is a server of a zone as clients reach it: with mutual TLS, at its own address or through an ingress. It
+// responds with its name, to a request or to a byte.
 type zoneServer struct {
-	at    graph.Endpoint
-	asked atomic.Int32 // how often it was asked for something
-	sni   atomic.Value // of the last handshake
-	close func()
+	at       graph.Endpoint
+	requests atomic.Int32 // number of requests
+	sni      atomic.Value // SNI of the last handshake
+	close    func()
 }
 
-func newZoneServer(t *testing.T, zone string, leaf tls.Certificate, protocol kind.Protocol) *zoneServer {
+func newZoneServer(t *testing.T, zone string, certificate tls.Certificate, protocol kind.Protocol) *zoneServer {
 	t.Helper()
 	s := &zoneServer{}
 	config := &tls.Config{
-		Certificates: []tls.Certificate{leaf}, ClientAuth: tls.RequireAnyClientCert,
+		Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequireAnyClientCert,
 		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 			s.sni.Store(hello.ServerName)
 			return nil, nil
@@ -41,7 +41,9 @@ func newZoneServer(t *testing.T, zone string, leaf tls.Certificate, protocol kin
 	}
 	var addr net.Addr
 	if protocol.IsHTTP() {
-		server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { s.asked.Add(1) }))
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			s.requests.Add(1)
+		}))
 		server.EnableHTTP2 = true // as an inbound does
 		server.TLS, server.Config.ErrorLog = config, log.New(io.Discard, "", 0)
 		server.StartTLS()
@@ -57,7 +59,7 @@ func newZoneServer(t *testing.T, zone string, leaf tls.Certificate, protocol kin
 				if err != nil {
 					return
 				}
-				go echo(conn, &s.asked)
+				go echo(conn, &s.requests)
 			}
 		}()
 		addr, s.close = l.Addr(), func() { l.Close() }
@@ -68,26 +70,30 @@ func newZoneServer(t *testing.T, zone string, leaf tls.Certificate, protocol kin
 	return s
 }
 
-// dead is an address that nobody answers at.
+// dead returns an address without a listener.
 func dead(t *testing.T, zone string) graph.Endpoint {
 	return graph.Endpoint{Address: "127.0.0.1", Port: freePort(t), Zone: zone}
 }
 
-// multiZoneClient is the address at which a client's application reaches a service of the zones east, its own,
+// multiZoneClient returns the address at which a client's application reaches a service of the zones east (its own),
 // west and north.
-func multiZoneClient(t *testing.T, protocol kind.Protocol, east, west *authority, local, zones []graph.Endpoint) string {
+func multiZoneClient(t *testing.T, protocol kind.Protocol, east, west *authority, local,
+	zones []graph.Endpoint) string {
 	t.Helper()
 	d := &graph.Destination{
 		Key:      graph.DestinationKey{Kind: graph.MultiZoneService, Mesh: "default", Service: "server", Port: 80},
 		Protocol: protocol,
 		Local:    &graph.Servers{Identities: []string{serverID}, TrustDomain: domainEast},
 		Zones: []graph.Servers{
-			{Zone: "north", Way: graph.ByIngress, SNI: multiZoneSNI, Identities: []string{serverID}, TrustDomain: domainEast},
-			{Zone: "west", Way: graph.ByIngress, SNI: multiZoneSNI, Identities: []string{westID}, TrustDomain: domainWest},
+			{Zone: "north", Way: graph.ByIngress, SNI: multiZoneSNI, Identities: []string{serverID},
+				TrustDomain: domainEast},
+			{Zone: "west", Way: graph.ByIngress, SNI: multiZoneSNI, Identities: []string{westID},
+				TrustDomain: domainWest},
 		},
 	}
 	outbound := &graph.ExplicitOutbound{Address: "127.0.0.1", Port: freePort(t), Destination: d.Key, Protocol: protocol}
-	resources := append(DomainBundles(trustOf(east, west)), trust(east, west), identity(t, east.leaf(t, clientID)), Explicit(outbound),
+	resources := append(DomainBundles(trustOf(east, west)), trust(east, west),
+		identity(t, east.certificate(t, clientID)), Explicit(outbound),
 		Assignment(&graph.Endpoints{Destination: d.Key.On(graph.LocalLocality), Endpoints: local}),
 		Assignment(&graph.Endpoints{Destination: d.Key.On(graph.RemoteLocality), Endpoints: zones}))
 	if route := Route(d); route != nil {
@@ -97,8 +103,8 @@ func multiZoneClient(t *testing.T, protocol kind.Protocol, east, west *authority
 	return fmt.Sprintf("127.0.0.1:%d", outbound.Port)
 }
 
-// ask sends a request, or a byte, and says whether it was answered.
-func ask(t *testing.T, protocol kind.Protocol, method, at string) error {
+// call sends a request, or a byte, and returns an error without a response.
+func call(t *testing.T, protocol kind.Protocol, method, at string) error {
 	t.Helper()
 	if protocol.IsHTTP() {
 		if response := do(t, method, "http://"+at+"/"); response.StatusCode != 200 {
@@ -120,54 +126,55 @@ func ask(t *testing.T, protocol kind.Protocol, method, at string) error {
 
 var multiZoneProtocols = []kind.Protocol{kind.HTTP, kind.HTTP2, kind.TCP}
 
-// Requests and connections stay in the client's zone while a server there answers, however many do not, and go to
-// the others from the very first on that meets none.
+// Requests and connections stay in the client's zone while one server there responds. Without one, the first request
+// already goes to another zone.
 func TestTheOwnZoneFirst(t *testing.T) {
 	for _, protocol := range multiZoneProtocols {
 		t.Run(string(protocol), func(t *testing.T) {
 			t.Parallel()
 			east, west := newAuthority(t, domainEast), newAuthority(t, domainWest)
-			here := newZoneServer(t, "", east.leaf(t, serverID), protocol)
-			there := newZoneServer(t, "west", west.leaf(t, westID), protocol)
+			here := newZoneServer(t, "", east.certificate(t, serverID), protocol)
+			there := newZoneServer(t, "west", west.certificate(t, westID), protocol)
 			at := multiZoneClient(t, protocol, east, west,
-				[]graph.Endpoint{here.at, dead(t, ""), dead(t, ""), dead(t, "")}, []graph.Endpoint{dead(t, "north"), there.at})
+				[]graph.Endpoint{here.at, dead(t, ""), dead(t, ""), dead(t, "")},
+				[]graph.Endpoint{dead(t, "north"), there.at})
 			for i := range 20 {
-				if err := ask(t, protocol, "POST", at); err != nil {
+				if err := call(t, protocol, "POST", at); err != nil {
 					t.Fatalf("request %d while one server of the zone answers: %v", i, err)
 				}
 			}
-			// The first ones may have come before the dead were set aside.
-			before := there.asked.Load()
+			// The first requests may precede the ejection of dead endpoints.
+			before := there.requests.Load()
 			for range 20 {
-				_ = ask(t, protocol, "POST", at)
+				_ = call(t, protocol, "POST", at)
 			}
-			if got := there.asked.Load(); got > before {
+			if got := there.requests.Load(); got > before {
 				t.Errorf("%d of 20 left the zone, of which a server answers", got-before)
 			}
 			here.close()
 			for i := range 20 {
-				if err := ask(t, protocol, "POST", at); err != nil {
+				if err := call(t, protocol, "POST", at); err != nil {
 					t.Errorf("request %d after the zone's last server died: %v", i, err)
 				}
 			}
 			if got := there.sni.Load(); got != multiZoneSNI {
-				t.Errorf("the other zone's ingress was asked for %v, want %s", got, multiZoneSNI)
+				t.Errorf("the other zone's ingress got the SNI %v, want %s", got, multiZoneSNI)
 			}
 		})
 	}
 }
 
-// A zone of which nobody answers, at whichever address, loses nothing.
+// A zone without a responding server, at any address, loses no request.
 func TestTheFirstRequestFindsAnotherZone(t *testing.T) {
 	for _, protocol := range multiZoneProtocols {
 		t.Run(string(protocol), func(t *testing.T) {
 			t.Parallel()
 			east, west := newAuthority(t, domainEast), newAuthority(t, domainWest)
-			there := newZoneServer(t, "west", west.leaf(t, westID), protocol)
+			there := newZoneServer(t, "west", west.certificate(t, westID), protocol)
 			at := multiZoneClient(t, protocol, east, west,
 				[]graph.Endpoint{dead(t, ""), dead(t, ""), dead(t, "")}, []graph.Endpoint{dead(t, "north"), there.at})
 			for i := range 20 {
-				if err := ask(t, protocol, "POST", at); err != nil {
+				if err := call(t, protocol, "POST", at); err != nil {
 					t.Errorf("request %d: %v", i, err)
 				}
 			}
@@ -175,18 +182,18 @@ func TestTheFirstRequestFindsAnotherZone(t *testing.T) {
 	}
 }
 
-// What one zone's ingress leads to must be that zone's: the servers of another are not taken for them, though they
-// are servers of the same service.
-func TestAZoneIsHeldToItsOwnNames(t *testing.T) {
+// A zone's ingress must lead to servers of that zone: a server of another zone is not accepted, even for the same
+// service.
+func TestAZoneMustPresentItsOwnSPIFFEIDs(t *testing.T) {
 	east, west := newAuthority(t, domainEast), newAuthority(t, domainWest)
-	there := newZoneServer(t, "west", west.leaf(t, westID), kind.HTTP)
+	there := newZoneServer(t, "west", west.certificate(t, westID), kind.HTTP)
 	astray := there.at
 	astray.Zone = "north"
 	at := multiZoneClient(t, kind.HTTP, east, west, nil, []graph.Endpoint{astray})
-	if err := ask(t, kind.HTTP, "GET", at); err == nil {
-		t.Error("a server of west was taken for one of north")
+	if err := call(t, kind.HTTP, "GET", at); err == nil {
+		t.Error("a server of west was accepted as one of north")
 	}
-	if got := there.asked.Load(); got > 0 {
-		t.Errorf("it was asked %d times", got)
+	if got := there.requests.Load(); got > 0 {
+		t.Errorf("it got %d requests", got)
 	}
 }

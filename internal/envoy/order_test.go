@@ -20,10 +20,10 @@ import (
 	"weft/kind"
 )
 
-// greetingSize is what a server says first: more than all buffers between it and a client hold.
+// greetingSize is the size of a server's first message. It exceeds all buffers between server and client.
 const greetingSize = 3_000_000
 
-// greeter is an application that speaks first, then returns each byte. It counts its connections.
+// greeter returns an application that speaks first, then echoes each byte. It counts its connections.
 func greeter(t *testing.T) (net.Addr, *atomic.Int32) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -31,14 +31,14 @@ func greeter(t *testing.T) (net.Addr, *atomic.Int32) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	dialled := &atomic.Int32{}
+	dialed := &atomic.Int32{}
 	go func() {
 		for {
 			conn, err := l.Accept()
 			if err != nil {
 				return
 			}
-			dialled.Add(1)
+			dialed.Add(1)
 			go func() {
 				defer conn.Close()
 				if _, err := conn.Write(make([]byte, greetingSize)); err == nil {
@@ -47,14 +47,14 @@ func greeter(t *testing.T) (net.Addr, *atomic.Int32) {
 			}()
 		}
 	}()
-	return l.Addr(), dialled
+	return l.Addr(), dialed
 }
 
-// order is who speaks first on a connection.
+// order tells which side of a connection speaks first.
 type order struct {
 	name    string
 	sends   string // by the client, before it reads
-	expects int    // bytes, of an allowed client
+	expects int    // bytes that an allowed client reads
 }
 
 var orders = []order{
@@ -62,8 +62,8 @@ var orders = []order{
 	{"server first", "", greetingSize},
 }
 
-// talk returns how much a caller reads at an address. A caller that is denied reads to the end of the connection, an
-// allowed one what it expects.
+// talk returns the number of bytes that a caller reads at an address. A denied caller reads to the end of the
+// connection, an allowed one what it expects.
 func (o order) talk(address string, config *tls.Config) int {
 	conn, err := tls.Dial("tcp", address, config)
 	if err != nil {
@@ -76,22 +76,24 @@ func (o order) talk(address string, config *tls.Config) int {
 	return int(n)
 }
 
-// A denied caller of a server that speaks first reads nothing, whoever speaks first, and the application sees no
-// connection; neither does it see one whose handshake is not complete.
+// A denied caller of a server reads nothing, whichever side speaks first, and the application gets no connection. It
+// gets none either before the handshake is complete.
 func TestDeniedCallersReadNothing(t *testing.T) {
-	app, dialled := greeter(t)
+	app, dialed := greeter(t)
 	east, west := newAuthority(t, domainEast), newAuthority(t, domainWest)
 	in := inboundTo(t, app, kind.TCP, rules()...)
-	startEnvoy(t, append(behind(in, evictedName), trust(east, west), identity(t, east.leaf(t, serverID)))...)
+	startEnvoy(t, append(inboundResources(in, evictedName), trust(east, west),
+		identity(t, east.certificate(t, serverID)))...)
 	for name, caller := range callers(t, east, west) {
 		for _, o := range orders {
 			t.Run(name+"/"+o.name, func(t *testing.T) {
-				read, want, connections := o.talk(address(in), presenting(caller.leaf)), 0, int32(0)
+				read, want, connections := o.talk(address(in), presenting(caller.certificate)), 0, int32(0)
 				if caller.allowed {
 					want, connections = o.expects, 1
 				}
-				if got := dialled.Swap(0); read != want || got != connections {
-					t.Errorf("read %d bytes over %d connections of the application, want %d over %d", read, got, want, connections)
+				if got := dialed.Swap(0); read != want || got != connections {
+					t.Errorf("read %d bytes over %d connections of the application, want %d over %d", read, got, want,
+						connections)
 				}
 			})
 		}
@@ -101,12 +103,14 @@ func TestDeniedCallersReadNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	if read := orders[1].talk(address(in), presenting(east.leaf(t, clientID))); read != greetingSize || dialled.Load() != 1 {
-		t.Errorf("beside a client that begins no handshake: read %d bytes, %d connections of the application, want 1", read, dialled.Load())
+	if read := orders[1].talk(address(in), presenting(east.certificate(t, clientID))); read != greetingSize ||
+		dialed.Load() != 1 {
+		t.Errorf("beside a client that begins no handshake: read %d bytes, %d connections of the application, want 1",
+			read, dialed.Load())
 	}
 }
 
-// allows returns whether a caller of a TCP inbound gets through.
+// allows reports whether a TCP inbound accepts a caller.
 func allows(t *testing.T, address string, config *tls.Config) bool {
 	t.Helper()
 	switch read := orders[1].talk(address, config); read {
@@ -120,59 +124,63 @@ func allows(t *testing.T, address string, config *tls.Config) bool {
 	}
 }
 
-// Whatever stands in rules, Envoy reads the expressions as they are meant: a rule matches what it names and no more,
-// and its origin is text.
-func TestNoRuleLeavesItsExpression(t *testing.T) {
+// Envoy evaluates the expressions of rules with any content as intended: a rule matches only its SPIFFE IDs, and its
+// origin is text.
+func TestNoRuleEscapesItsExpression(t *testing.T) {
 	texts := []string{
-		`x') ? 'allow:x' : 'allow:y')%`, `x' || true || '`, `x\`, `x\'`, `%CEL('allow:')%`, `x)%:5%`, "x\x00y", "x\ny", "x%%y", `x"y`, "xé", "x\U0001f600", "x,y",
+		`x') ? 'allow:x' : 'allow:y')%`, `x' || true || '`, `x\`, `x\'`, `%CEL('allow:')%`, `x)%:5%`, "x\x00y", "x\ny",
+		"x%%y", `x"y`, "xé", "x\U0001f600", "x,y",
 	}
 	app, _ := greeter(t)
 	east := newAuthority(t, domainEast)
 	var resources []*xds.Resource
 	var inbounds []*graph.InboundListener
 	for i, text := range texts {
-		in := inboundTo(t, app, kind.TCP, match.Rule{Origin: text, Exact: clientID}, match.Rule{Origin: "z", Prefix: "spiffe://" + domainEast + "/" + text})
+		in := inboundTo(t, app, kind.TCP, match.Rule{Origin: text, Exact: clientID},
+			match.Rule{Origin: "z", Prefix: "spiffe://" + domainEast + "/" + text})
 		in.Name = fmt.Sprint("text-", i)
 		in.Permissions.Deny = []match.Rule{{Origin: text, Prefix: serverID + text}}
 		inbounds = append(inbounds, in)
 		resources = append(resources, Inbound(in, true)...)
 	}
 	resources = append(resources, Evicted("default", texts)...)
-	startEnvoy(t, append(resources, trust(east), identity(t, east.leaf(t, serverID)))...)
+	startEnvoy(t, append(resources, trust(east), identity(t, east.certificate(t, serverID)))...)
 	for i, in := range inbounds {
 		for id, want := range map[string]bool{clientID: true, serverID: false, "spiffe://" + domainEast + "/y": false} {
-			if got := allows(t, address(in), presenting(east.leaf(t, id))); got != want {
+			if got := allows(t, address(in), presenting(east.certificate(t, id))); got != want {
 				t.Errorf("rules with %q: %s is allowed: %v, want %v", texts[i], id, got, want)
 			}
 		}
 	}
 }
 
-// A hostile CA that the mesh trusts renders no second SPIFFE ID with a comma.
+// A hostile CA that the mesh trusts cannot write a second SPIFFE ID by a comma.
 func TestASANWithACommaIsDenied(t *testing.T) {
-	app, dialled := greeter(t)
+	app, dialed := greeter(t)
 	east := newAuthority(t, domainEast)
 	in := inboundTo(t, app, kind.TCP, match.Rule{Origin: "client", Exact: clientID})
-	startEnvoy(t, append(behind(in), trust(east), identity(t, east.leaf(t, serverID)))...)
-	for _, id := range []string{serverID + "," + clientID, "spiffe://" + domainEast + "/x," + clientID + ",", clientID + ",x"} {
-		if read := orders[1].talk(address(in), presenting(east.leaf(t, id))); read > 0 || dialled.Load() > 0 {
+	startEnvoy(t, append(inboundResources(in), trust(east), identity(t, east.certificate(t, serverID)))...)
+	for _, id := range []string{serverID + "," + clientID, "spiffe://" + domainEast + "/x," + clientID + ",",
+		clientID + ",x"} {
+		if read := orders[1].talk(address(in), presenting(east.certificate(t, id))); read > 0 || dialed.Load() > 0 {
 			t.Errorf("%s reads %d bytes", id, read)
 		}
 	}
-	if !allows(t, address(in), presenting(east.leaf(t, clientID))) {
+	if !allows(t, address(in), presenting(east.certificate(t, clientID))) {
 		t.Error("the client is denied")
 	}
 }
 
-// A CA of one trust domain can't have an application read another domain's SPIFFE ID in x-forwarded-client-cert.
+// A CA of one trust domain cannot write another domain's SPIFFE ID into x-forwarded-client-cert.
 func TestACallerForgesNoDetailsOfItsCertificate(t *testing.T) {
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, r.Header.Get("x-forwarded-client-cert"))
 	}))
 	t.Cleanup(app.Close)
 	east := newAuthority(t, domainEast)
-	in := inboundTo(t, app.Listener.Addr(), kind.HTTP, match.Rule{Origin: "clients", Prefix: "spiffe://" + domainEast + "/"})
-	startEnvoy(t, append(behind(in), trust(east), identity(t, east.leaf(t, serverID)))...)
+	in := inboundTo(t, app.Listener.Addr(), kind.HTTP,
+		match.Rule{Origin: "clients", Prefix: "spiffe://" + domainEast + "/"})
+	startEnvoy(t, append(inboundResources(in), trust(east), identity(t, east.certificate(t, serverID)))...)
 	own := "spiffe://" + domainEast + "/workload/x"
 	for _, c := range []struct {
 		ids  []string
@@ -183,7 +191,7 @@ func TestACallerForgesNoDetailsOfItsCertificate(t *testing.T) {
 		{[]string{own + ";"}, 403}, {[]string{own + ","}, 403}, {[]string{own + "="}, 403},
 		{[]string{own, "urn:y;URI=spiffe://" + domainWest + "/workload/admin"}, 403},
 	} {
-		client := &http.Client{Transport: &http.Transport{TLSClientConfig: presenting(east.leaf(t, c.ids...))}}
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: presenting(east.certificate(t, c.ids...))}}
 		response, err := client.Get("https://" + address(in))
 		if err != nil {
 			t.Fatal(err)
@@ -195,8 +203,8 @@ func TestACallerForgesNoDetailsOfItsCertificate(t *testing.T) {
 	}
 }
 
-// A list of evicted instances that is longer than one expression may be denies each of them and no other, alone and
-// behind many rules.
+// A list of evicted instances above the maximum length of an expression denies each of them and no other, alone and
+// after many rules.
 func TestLongLists(t *testing.T) {
 	app, _ := greeter(t)
 	east := newAuthority(t, domainEast)
@@ -208,7 +216,7 @@ func TestLongLists(t *testing.T) {
 	for i := range 3_000 {
 		in.Permissions.Allow[0].Also = append(in.Permissions.Allow[0].Also, fmt.Sprintf("%s-%d", clientID, i))
 	}
-	startEnvoy(t, append(behind(in, names...), trust(east), identity(t, east.leaf(t, serverID)))...)
+	startEnvoy(t, append(inboundResources(in, names...), trust(east), identity(t, east.certificate(t, serverID)))...)
 	for _, c := range []struct {
 		dns, id string
 		want    bool
@@ -225,15 +233,16 @@ func TestLongLists(t *testing.T) {
 	}
 }
 
-// A session of TLS that a caller tries to resume is no way around a decision.
+// A resumed TLS session does not bypass a decision.
 func TestNoSessionIsResumedAfterADenial(t *testing.T) {
 	app, _ := greeter(t)
 	east := newAuthority(t, domainEast)
 	in := inboundTo(t, app, kind.TCP, match.Rule{Origin: "client", Exact: clientID})
-	startEnvoy(t, append(behind(in, evictedName), trust(east), identity(t, east.leaf(t, serverID)))...)
+	startEnvoy(t, append(inboundResources(in, evictedName), trust(east), identity(t, east.certificate(t, serverID)))...)
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		config := presenting(east.instance(t, evictedName, clientID))
-		config.ClientSessionCache, config.MinVersion, config.MaxVersion = tls.NewLRUClientSessionCache(1), version, version
+		config.ClientSessionCache, config.MinVersion, config.MaxVersion = tls.NewLRUClientSessionCache(1), version,
+			version
 		for range 3 {
 			if allows(t, address(in), config) {
 				t.Errorf("with %s an evicted instance reads", tls.VersionName(version))
@@ -242,15 +251,15 @@ func TestNoSessionIsResumedAfterADenial(t *testing.T) {
 	}
 }
 
-// An inbound that takes plain connections beside mutual TLS decides on those with TLS, and takes the plain ones.
+// An inbound that accepts plaintext beside mutual TLS decides on the TLS connections and accepts the plaintext ones.
 func TestAPlainConnectionBesideDecidedOnes(t *testing.T) {
-	app, dialled := greeter(t)
+	app, dialed := greeter(t)
 	east := newAuthority(t, domainEast)
 	in := inboundTo(t, app, kind.TCP, match.Rule{Origin: "client", Exact: clientID})
 	in.AlsoPlaintext = true
-	startEnvoy(t, append(behind(in), trust(east), identity(t, east.leaf(t, serverID)))...)
+	startEnvoy(t, append(inboundResources(in), trust(east), identity(t, east.certificate(t, serverID)))...)
 	for id, want := range map[string]bool{clientID: true, serverID: false} {
-		if got := allows(t, address(in), presenting(east.leaf(t, id))); got != want {
+		if got := allows(t, address(in), presenting(east.certificate(t, id))); got != want {
 			t.Errorf("%s is allowed: %v, want %v", id, got, want)
 		}
 	}
@@ -260,12 +269,12 @@ func TestAPlainConnectionBesideDecidedOnes(t *testing.T) {
 	}
 	defer plain.Close()
 	_, _ = io.WriteString(plain, "x")
-	if n, err := io.CopyN(io.Discard, plain, greetingSize+1); err != nil || dialled.Load() != 2 {
-		t.Errorf("a plain client reads %d bytes, %d connections: %v", n, dialled.Load(), err)
+	if n, err := io.CopyN(io.Discard, plain, greetingSize+1); err != nil || dialed.Load() != 2 {
+		t.Errorf("a plain client reads %d bytes, %d connections: %v", n, dialed.Load(), err)
 	}
 }
 
-// The client that ends what it sends is heard by the application, whose later bytes reach the client.
+// A client may end its sending side: the application sees the end, and its later bytes reach the client.
 func TestHalfOfAConnectionCloses(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -283,8 +292,8 @@ func TestHalfOfAConnectionCloses(t *testing.T) {
 	}()
 	east := newAuthority(t, domainEast)
 	in := inboundTo(t, l.Addr(), kind.TCP, match.Rule{Origin: "client", Exact: clientID})
-	startEnvoy(t, append(behind(in), trust(east), identity(t, east.leaf(t, serverID)))...)
-	conn, err := tls.Dial("tcp", address(in), presenting(east.leaf(t, clientID)))
+	startEnvoy(t, append(inboundResources(in), trust(east), identity(t, east.certificate(t, serverID)))...)
+	conn, err := tls.Dial("tcp", address(in), presenting(east.certificate(t, clientID)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -298,13 +307,13 @@ func TestHalfOfAConnectionCloses(t *testing.T) {
 	}
 }
 
-// A connection of an allowed caller, whatever becomes of it, never serves a denied one.
+// A connection of an allowed caller never serves a denied one.
 func TestADecisionIsOfItsOwnConnection(t *testing.T) {
 	app, _ := greeter(t)
 	east := newAuthority(t, domainEast)
 	in := inboundTo(t, app, kind.TCP, match.Rule{Origin: "client", Exact: clientID})
-	startEnvoy(t, append(behind(in), trust(east), identity(t, east.leaf(t, serverID)))...)
-	good, bad := presenting(east.leaf(t, clientID)), presenting(east.leaf(t, serverID))
+	startEnvoy(t, append(inboundResources(in), trust(east), identity(t, east.certificate(t, serverID)))...)
+	good, bad := presenting(east.certificate(t, clientID)), presenting(east.certificate(t, serverID))
 	done := make(chan struct{})
 	var leaving sync.WaitGroup
 	for range 4 {
@@ -332,7 +341,7 @@ func TestADecisionIsOfItsOwnConnection(t *testing.T) {
 	}
 }
 
-// leave begins a connection and breaks it off as soon as the handshake is complete.
+// leave closes a connection as soon as its handshake is complete.
 func leave(address string, config *tls.Config) {
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
@@ -355,23 +364,23 @@ func TestADecisionAtAnIPv6Address(t *testing.T) {
 	east := newAuthority(t, domainEast)
 	in := inboundTo(t, app, kind.TCP, match.Rule{Origin: "client", Exact: clientID})
 	in.Address, in.Port, in.Name = "::1", uint32(port), fmt.Sprintf("::1_%d", port)
-	startEnvoy(t, append(behind(in), trust(east), identity(t, east.leaf(t, serverID)))...)
+	startEnvoy(t, append(inboundResources(in), trust(east), identity(t, east.certificate(t, serverID)))...)
 	for id, want := range map[string]bool{clientID: true, serverID: false} {
-		if got := allows(t, fmt.Sprintf("[::1]:%d", port), presenting(east.leaf(t, id))); got != want {
+		if got := allows(t, fmt.Sprintf("[::1]:%d", port), presenting(east.certificate(t, id))); got != want {
 			t.Errorf("%s is allowed: %v, want %v", id, got, want)
 		}
 	}
 }
 
-// A client that begins no handshake, or does not end it, is closed by a server of any protocol.
+// A server of any protocol closes a connection whose handshake does not begin or does not complete.
 func TestAHandshakeThatDoesNotEndIsClosed(t *testing.T) {
 	t.Parallel()
 	app, _ := greeter(t)
 	east := newAuthority(t, domainEast)
 	ofBytes, ofRequests := inboundTo(t, app, kind.TCP), inboundTo(t, app, kind.HTTP)
 	ofRequests.Name = "requests"
-	resources := append(behind(ofBytes), Inbound(ofRequests, true)...)
-	startEnvoy(t, append(resources, trust(east), identity(t, east.leaf(t, serverID)))...)
+	resources := append(inboundResources(ofBytes), Inbound(ofRequests, true)...)
+	startEnvoy(t, append(resources, trust(east), identity(t, east.certificate(t, serverID)))...)
 	for _, in := range []*graph.InboundListener{ofBytes, ofRequests} {
 		for _, says := range []string{"", "\x16\x03\x01\x02\x00\x01"} {
 			t.Run(string(in.Protocol)+fmt.Sprint(len(says)), func(t *testing.T) {

@@ -7,18 +7,16 @@ import (
 	"weft/internal/xds"
 )
 
-// Origin says what a resource was made of, which its type and name tell. One that has none of these was
-// made of the Dataplane alone.
+// Origin is what a resource was generated from, by its type and name. The zero value stands for the Dataplane alone.
 type Origin struct {
-	// Destination is set where it was made of one.
+	// Destination is set for a resource of a destination.
 	Destination *graph.DestinationKey
-	// Trust: it holds the roots of TrustDomain, or of all domains where that is empty.
+	// Trust is set for the roots of TrustDomain, or of all trust domains where that is empty.
 	Trust       bool
 	TrustDomain string
 }
 
-// OriginOf answers the origin of a resource that this package has made. What an inbound's permissions
-// were made of, [HasPermissions] tells.
+// OriginOf returns the origin of a resource of this package. For the permissions of an inbound, use [HasPermissions].
 func OriginOf(t xds.Type, name string) Origin {
 	if destination, ok := graph.ParseDestination(name); ok {
 		return Origin{Destination: &destination}
@@ -26,7 +24,7 @@ func OriginOf(t xds.Type, name string) Origin {
 	if t != xds.Secret {
 		return Origin{}
 	}
-	for _, prefix := range []string{outsideCA, outsideCertificate} {
+	for _, prefix := range []string{externalCA, externalCertificate} {
 		if rest, found := strings.CutPrefix(name, prefix); found {
 			return OriginOf(t, rest)
 		}
@@ -35,7 +33,7 @@ func OriginOf(t xds.Type, name string) Origin {
 	return Origin{Trust: true, TrustDomain: strings.TrimPrefix(domain, ofDomain)}
 }
 
-// HasPermissions says whether an extension has the permissions of a place.
+// HasPermissions reports whether an extension has the permissions of a guard.
 func HasPermissions(g graph.Guard, extension string) bool {
 	if !g.Protocol.IsHTTP() {
 		return extension == decisionName(g.Place)

@@ -15,22 +15,23 @@ import (
 )
 
 const (
-	// rootsSecret is what a machine believes of the servers of the world; the agent serves it, beside the leaf.
+	// rootsSecret is the secret with the machine's root certificates. The agent serves it, beside the certificate.
 	rootsSecret = "system_roots"
 
-	// outsideCA and outsideCertificate, with the service behind them, are what an egress believes and presents.
-	outsideCA          = "system_external_ca_"
-	outsideCertificate = "system_external_cert_"
+	// externalCA and externalCertificate, followed by the service, are the secrets with the roots that an egress trusts
+	// and the certificate that it presents.
+	externalCA          = "system_external_ca_"
+	externalCertificate = "system_external_cert_"
 )
 
-// originate has a cluster speak TLS to its servers. Where these are asked for by several names, each has a transport
-// of its own, that of the first being for whoever is none of them.
+// originate sets the TLS of a cluster of external servers. Where servers have different SNIs, each has a transport
+// socket of its own, and the first is the default.
 func originate(c *clusterv3.Cluster, o *graph.ExternalUpstream) {
 	if o.TLS == nil || len(o.Endpoints) == 0 {
 		return
 	}
-	c.TransportSocket = outsideTLS(o, o.Endpoints[0].Address)
-	if !asksByAddress(o) {
+	c.TransportSocket = externalTLS(o, o.Endpoints[0].Address)
+	if !hasServerNames(o) {
 		return
 	}
 	seen := map[string]bool{}
@@ -40,15 +41,17 @@ func originate(c *clusterv3.Cluster, o *graph.ExternalUpstream) {
 		}
 		seen[e.Address] = true
 		c.TransportSocketMatches = append(c.TransportSocketMatches, &clusterv3.Cluster_TransportSocketMatch{
-			Name: e.Address, Match: serverAt(e.Address), TransportSocket: outsideTLS(o, e.Address),
+			Name: e.Address, Match: serverAt(e.Address), TransportSocket: externalTLS(o, e.Address),
 		})
 	}
 }
 
-// asksByAddress says whether servers are asked for by names of their own, and there are several.
-func asksByAddress(o *graph.ExternalUpstream) bool {
+// hasServerNames reports whether several servers have SNIs of their own.
+func hasServerNames(o *graph.ExternalUpstream) bool {
 	return o.TLS != nil && verificationOf(o).ServerName == "" &&
-		slices.ContainsFunc(o.Endpoints, func(e kind.ExternalEndpoint) bool { return e.Address != o.Endpoints[0].Address })
+		slices.ContainsFunc(o.Endpoints, func(e kind.ExternalEndpoint) bool {
+			return e.Address != o.Endpoints[0].Address
+		})
 }
 
 func verificationOf(o *graph.ExternalUpstream) kind.ExternalVerification {
@@ -58,8 +61,8 @@ func verificationOf(o *graph.ExternalUpstream) kind.ExternalVerification {
 	return *o.TLS.Verification
 }
 
-// outsideTLS speaks to the servers of one address.
-func outsideTLS(o *graph.ExternalUpstream, address string) *corev3.TransportSocket {
+// externalTLS returns the transport socket for the servers of one address.
+func externalTLS(o *graph.ExternalUpstream, address string) *corev3.TransportSocket {
 	verification := verificationOf(o)
 	server := verification.ServerName
 	if server == "" {
@@ -69,9 +72,10 @@ func outsideTLS(o *graph.ExternalUpstream, address string) *corev3.TransportSock
 		TlsParams:     versionsOf(o.TLS.Version),
 		AlpnProtocols: clientProtocols(o.Protocol),
 	}
-	believe(common, o, &verification, server)
+	verifyServer(common, o, &verification, server)
 	if len(o.ClientCert) > 0 {
-		common.TlsCertificateSdsSecretConfigs = []*tlsv3.SdsSecretConfig{{Name: outsideCertificate + o.Key.String(), SdsConfig: adsOrWait()}}
+		common.TlsCertificateSdsSecretConfigs = []*tlsv3.SdsSecretConfig{{Name: externalCertificate + o.Key.String(),
+			SdsConfig: adsOrWait()}}
 	}
 	context := &tlsv3.UpstreamTlsContext{CommonTlsContext: common, AllowRenegotiation: o.TLS.AllowRenegotiation}
 	if isName(server) {
@@ -80,9 +84,10 @@ func outsideTLS(o *graph.ExternalUpstream, address string) *corev3.TransportSock
 	return transportSocket(context)
 }
 
-// believe says which servers are taken for the service. Where no authority is asked for, names prove nothing either:
-// anybody can write them into a certificate, and Envoy compares none then.
-func believe(common *tlsv3.CommonTlsContext, o *graph.ExternalUpstream, v *kind.ExternalVerification, server string) {
+// verifyServer sets the verification of a server. Without a CA, names prove nothing, since every server can write any
+// name into a certificate; Envoy then compares none.
+func verifyServer(common *tlsv3.CommonTlsContext, o *graph.ExternalUpstream, v *kind.ExternalVerification,
+	server string) {
 	expected := &tlsv3.CertificateValidationContext{}
 	switch v.Mode {
 	case "SkipCA", "SkipAll":
@@ -93,7 +98,7 @@ func believe(common *tlsv3.CommonTlsContext, o *graph.ExternalUpstream, v *kind.
 	default:
 		expected.MatchTypedSubjectAltNames = subjectNames(v.SubjectAltNames, server)
 	}
-	roots := &tlsv3.SdsSecretConfig{Name: outsideCA + o.Key.String(), SdsConfig: adsOrWait()}
+	roots := &tlsv3.SdsSecretConfig{Name: externalCA + o.Key.String(), SdsConfig: adsOrWait()}
 	if len(o.CACert) == 0 {
 		roots = &tlsv3.SdsSecretConfig{Name: rootsSecret, SdsConfig: machineRoots()}
 	}
@@ -104,15 +109,16 @@ func believe(common *tlsv3.CommonTlsContext, o *graph.ExternalUpstream, v *kind.
 	}
 }
 
-// machineRoots answers "from the agent", which always has them. An older one does not, and is not waited for without
-// end: the cluster would hold up all others.
+// machineRoots refers to the agent, which always has them. An agent of an older release has none, and is not waited for
+// without end: the cluster would hold up all others.
 func machineRoots() *corev3.ConfigSource {
-	source := secretsOf(graph.Source{})
+	source := secretsSource(graph.Source{})
 	source.InitialFetchTimeout = nil
 	return source
 }
 
-// subjectNames are the names of which a server's certificate must have one: those that are written, or its own.
+// subjectNames returns the matchers of which a server's certificate must satisfy one: those of the verification, or the
+// server's own name.
 func subjectNames(written []kind.SANMatch, server string) []*tlsv3.SubjectAltNameMatcher {
 	if len(written) == 0 {
 		written = []kind.SANMatch{{Type: "Exact", Value: server}}
@@ -124,7 +130,7 @@ func subjectNames(written []kind.SANMatch, server string) []*tlsv3.SubjectAltNam
 	return matching
 }
 
-// subjectName tells by a name's form which kind of name is meant.
+// subjectName derives the type of a SAN from its form.
 func subjectName(name kind.SANMatch) *tlsv3.SubjectAltNameMatcher {
 	m := &tlsv3.SubjectAltNameMatcher{
 		SanType: tlsv3.SubjectAltNameMatcher_DNS,
@@ -147,7 +153,7 @@ var versions = map[string]tlsv3.TlsParameters_TlsProtocol{
 	"TLS12": tlsv3.TlsParameters_TLSv1_2, "TLS13": tlsv3.TlsParameters_TLSv1_3,
 }
 
-// versionsOf are TLS 1.2 and 1.3 where nothing else is written.
+// versionsOf returns the TLS versions, 1.2 and 1.3 by default.
 func versionsOf(v *kind.TLSVersions) *tlsv3.TlsParameters {
 	params := &tlsv3.TlsParameters{
 		TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2,
@@ -166,18 +172,18 @@ func versionsOf(v *kind.TLSVersions) *tlsv3.TlsParameters {
 	return params
 }
 
-// outsideSecrets are what the service names beside itself.
-func outsideSecrets(o *graph.ExternalUpstream) []*xds.Resource {
+// externalSecrets returns the secrets that an external service refers to.
+func externalSecrets(o *graph.ExternalUpstream) []*xds.Resource {
 	var secrets []*xds.Resource
 	if len(o.CACert) > 0 {
-		name := outsideCA + o.Key.String()
+		name := externalCA + o.Key.String()
 		secrets = append(secrets, xds.NewResource(xds.Secret, name, &tlsv3.Secret{
 			Name: name,
 			Type: &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{TrustedCa: inlined(o.CACert)}},
 		}))
 	}
 	if len(o.ClientCert) > 0 {
-		name := outsideCertificate + o.Key.String()
+		name := externalCertificate + o.Key.String()
 		secrets = append(secrets, xds.NewResource(xds.Secret, name, &tlsv3.Secret{
 			Name: name,
 			Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{
@@ -192,7 +198,7 @@ func inlined(text []byte) *corev3.DataSource {
 	return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: text}}
 }
 
-// WithoutKey is a resource as it may be shown: a private key in it is left out. It keeps its version.
+// WithoutKey returns a resource without its private key, for display. It keeps its version.
 func WithoutKey(r *xds.Resource) *xds.Resource {
 	if r.Type != xds.Secret {
 		return r
@@ -201,7 +207,7 @@ func WithoutKey(r *xds.Resource) *xds.Resource {
 	secret, ok := message.(*tlsv3.Secret)
 	switch {
 	case err != nil || !ok:
-		secret = &tlsv3.Secret{Name: r.Name} // nobody knows what it holds
+		secret = &tlsv3.Secret{Name: r.Name} // the content is unknown
 	case secret.GetTlsCertificate() == nil:
 		return r
 	default:

@@ -13,7 +13,7 @@ import (
 	"weft/kind"
 )
 
-// A proxy whose memory is short says that its application has not seen a request, so that the client's proxy sends it to
+// A proxy whose memory is short states that its application has not seen a request, so the client's proxy sends it to
 // another endpoint.
 func TestAnOverloadedProxySaysThatItServedNothing(t *testing.T) {
 	app := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -28,12 +28,14 @@ func TestAnOverloadedProxySaysThatItServedNothing(t *testing.T) {
 	bootstrap.OverloadManager = &overloadv3.OverloadManager{
 		RefreshInterval: duration(localIdleTimeout / 100),
 		ResourceMonitors: []*overloadv3.ResourceMonitor{{
-			Name: monitor, ConfigType: &overloadv3.ResourceMonitor_TypedConfig{TypedConfig: pack(&injectedresourcev3.InjectedResourceConfig{Filename: pressure})},
+			Name:       monitor,
+			ConfigType: &overloadv3.ResourceMonitor_TypedConfig{TypedConfig: pack(&injectedresourcev3.InjectedResourceConfig{Filename: pressure})},
 		}},
 		Actions: []*overloadv3.OverloadAction{{
 			Name: "envoy.overload_actions.stop_accepting_requests",
 			Triggers: []*overloadv3.Trigger{{
-				Name: monitor, TriggerOneof: &overloadv3.Trigger_Threshold{Threshold: &overloadv3.ThresholdTrigger{Value: 0.95}},
+				Name:         monitor,
+				TriggerOneof: &overloadv3.Trigger_Threshold{Threshold: &overloadv3.ThresholdTrigger{Value: 0.95}},
 			}},
 		}},
 	}
@@ -45,8 +47,8 @@ func TestAnOverloadedProxySaysThatItServedNothing(t *testing.T) {
 		}
 		response.Body.Close()
 		if response.StatusCode == http.StatusServiceUnavailable {
-			if got := response.Header.Get(unservedHeader); got != unservedRefused {
-				t.Errorf("%s: %q, want %q", unservedHeader, got, unservedRefused)
+			if got := response.Header.Get(unservedHeader); got != unservedNotReached {
+				t.Errorf("%s: %q, want %q", unservedHeader, got, unservedNotReached)
 			}
 			return
 		}

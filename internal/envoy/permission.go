@@ -21,24 +21,24 @@ const (
 	decisionType = "type.googleapis.com/envoy.extensions.filters.network.set_filter_state.v3.Config"
 )
 
-// severalDomains names the rule against a caller with names in two trust domains. Its certificate was
-// checked against the roots of the first name's domain, so that the second proves nothing.
+// severalDomains is the rule that denies a caller with SPIFFE IDs of two trust domains. Its certificate was checked
+// against the roots of the first ID's domain, so the second proves nothing.
 const severalDomains = "weft: the caller has names in several trust domains"
 
-// forgedDetails names the rule against a caller with a URI SAN that an application would read in x-forwarded-client-cert
-// as several: Envoy writes each URI SAN there and escapes nothing. The rule matches what no SPIFFE ID contains
+// forgedDetails is the rule that denies a caller with a URI SAN that an application would read as several in
+// x-forwarded-client-cert, where Envoy escapes nothing. The rule matches characters that no SPIFFE ID contains
 // (SPIFFE-ID, section 2), and a SPIFFE ID inside another SAN.
 const forgedDetails = "weft: a URI SAN of the caller contains another one"
 
-// denyName and allowName name the RBAC filters of a place that reads requests: an inbound's is the same for all
-// proxies that listen on a port, so that those with equal rules share the bytes, and whatever inbounds share the
-// listener, so that its filter chain stays as it is.
+// denyName and allowName return the names of the RBAC filters of a guard that reads requests. The name of an inbound's
+// filter is the same for all proxies that listen on a port, so proxies with equal rules share its bytes. It does not
+// depend on the inbounds that share the listener, so the filter chain stays unchanged.
 func denyName(place string) string { return "self_permission_deny_http_" + place }
 
 func allowName(place string) string { return "self_permission_allow_http_" + place }
 
-// permissions are the filters of a place, which are there whatever the rules are: a change of the rules is a change
-// of these and never of the listener. Requests pass what denies, then what allows; TCP connections a [decision].
+// permissions returns the filters of a guard. They exist for any set of rules, so a change of the rules never changes
+// the listener. Requests pass the deny filter, then the allow filter; TCP connections a [decision].
 func permissions(g graph.Guard) []*xds.Resource {
 	rules := g.Permissions
 	if rules == nil {
@@ -48,14 +48,15 @@ func permissions(g graph.Guard) []*xds.Resource {
 		return []*xds.Resource{extension(decisionName(g.Place), decision(rules, g.TrustDomains))}
 	}
 	deny := denied(rules, g.TrustDomains)
-	deny.Policies[forgedDetails] = policy(matching(`(?s)spiffe://.*[^A-Za-z0-9._/-].*`), matching(`(?s).+spiffe://.*`))
+	deny.Policies[forgedDetails] = policy(uriPattern(`(?s)spiffe://.*[^A-Za-z0-9._/-].*`),
+		uriPattern(`(?s).+spiffe://.*`))
 	return []*xds.Resource{
 		extension(denyName(g.Place), &httprbacv3.RBAC{Rules: deny, ShadowRules: shadowDenied(rules)}),
 		extension(allowName(g.Place), &httprbacv3.RBAC{Rules: allowed(rules, g.TrustDomains)}),
 	}
 }
 
-// guardedRequests puts the filters of a place before what it leads to.
+// guardedRequests puts the filters of a guard first.
 func guardedRequests(g graph.Guard, manager *hcmv3.HttpConnectionManager) {
 	manager.HttpFilters = append([]*hcmv3.HttpFilter{
 		discoveredHTTPFilter(evictedHTTPName(g.Mesh)),
@@ -71,33 +72,33 @@ func extension(name string, filter proto.Message) *xds.Resource {
 func denied(p *match.Permissions, domains []string) *rbacv3.RBAC {
 	rules := &rbacv3.RBAC{Action: rbacv3.RBAC_DENY, Policies: map[string]*rbacv3.Policy{}}
 	for _, rule := range p.Deny {
-		rules.Policies[rule.Origin] = policy(named(rule)...)
+		rules.Policies[rule.Origin] = policy(principalsOf(rule)...)
 	}
-	if several := inTwoOf(domains); len(several) > 0 {
+	if several := inTwoDomains(domains); len(several) > 0 {
 		rules.Policies[severalDomains] = policy(several...)
 	}
 	return rules
 }
 
-// shadowDenied is counted and logged as a denial, and denies nothing.
+// shadowDenied counts and logs a denial, and denies nothing.
 func shadowDenied(p *match.Permissions) *rbacv3.RBAC {
 	if len(p.ShadowDeny) == 0 {
 		return nil
 	}
 	rules := &rbacv3.RBAC{Action: rbacv3.RBAC_DENY, Policies: map[string]*rbacv3.Policy{}}
 	for _, rule := range p.ShadowDeny {
-		rules.Policies[rule.Origin] = policy(named(rule)...)
+		rules.Policies[rule.Origin] = policy(principalsOf(rule)...)
 	}
 	return rules
 }
 
-// allowed lets in whom a rule names, as far as the mesh believes in the name's trust domain: a name of
-// another one can only stand beside the one that was checked. Without a rule it lets in nobody.
+// allowed accepts the callers of the allow rules, as far as the mesh trusts the trust domains of their SPIFFE IDs: an
+// ID of another domain can only stand beside the one that was verified. Without a rule it accepts no caller.
 func allowed(p *match.Permissions, domains []string) *rbacv3.RBAC {
 	rules := &rbacv3.RBAC{Action: rbacv3.RBAC_ALLOW, Policies: map[string]*rbacv3.Policy{}}
 	for _, list := range [][]match.Rule{p.ShadowDeny, p.Allow} {
 		for _, rule := range list {
-			if principals := believed(rule, domains); len(principals) > 0 {
+			if principals := trustedPrincipals(rule, domains); len(principals) > 0 {
 				rules.Policies[rule.Origin] = policy(principals...)
 			}
 		}
@@ -105,11 +106,13 @@ func allowed(p *match.Permissions, domains []string) *rbacv3.RBAC {
 	return rules
 }
 
-// believed narrows a rule to the names of the domains: it is kept where it lies within one of them, and
-// where it spans some it becomes each of those.
-func believed(rule match.Rule, domains []string) []*rbacv3.Principal {
+// trustedPrincipals limits a rule to the SPIFFE IDs of the domains. A rule within one domain is unchanged; a rule that
+// spans several becomes one rule for each.
+func trustedPrincipals(rule match.Rule, domains []string) []*rbacv3.Principal {
 	within := func(pattern string) bool {
-		return slices.ContainsFunc(domains, func(domain string) bool { return strings.HasPrefix(pattern, idPrefix(domain)) })
+		return slices.ContainsFunc(domains, func(domain string) bool {
+			return strings.HasPrefix(pattern, idPrefix(domain))
+		})
 	}
 	kept := match.Rule{}
 	for _, name := range rule.Also {
@@ -124,55 +127,56 @@ func believed(rule match.Rule, domains []string) []*rbacv3.Principal {
 	case rule.Exact == "":
 		for _, domain := range domains {
 			if prefix := idPrefix(domain); strings.HasPrefix(prefix, rule.Prefix) {
-				principals = append(principals, under(prefix))
+				principals = append(principals, uriPrefix(prefix))
 			}
 		}
 	}
-	return append(principals, named(kept)...)
+	return append(principals, principalsOf(kept)...)
 }
 
-// inTwoOf matches a caller with names in two of the domains, in a size that grows hardly faster than
-// their number: one in each half, or two in either half.
-func inTwoOf(domains []string) []*rbacv3.Principal {
+// inTwoDomains matches a caller with SPIFFE IDs in two of the domains: one in each half of the list, or two in either
+// half. Its size grows hardly faster than their number.
+func inTwoDomains(domains []string) []*rbacv3.Principal {
 	if len(domains) < 2 {
 		return nil
 	}
 	left, right := domains[:len(domains)/2], domains[len(domains)/2:]
 	across := &rbacv3.Principal{Identifier: &rbacv3.Principal_AndIds{AndIds: &rbacv3.Principal_Set{
-		Ids: []*rbacv3.Principal{inOneOf(left), inOneOf(right)},
+		Ids: []*rbacv3.Principal{inAnyDomain(left), inAnyDomain(right)},
 	}}}
-	return append(append([]*rbacv3.Principal{across}, inTwoOf(left)...), inTwoOf(right)...)
+	return append(append([]*rbacv3.Principal{across}, inTwoDomains(left)...), inTwoDomains(right)...)
 }
 
-func inOneOf(domains []string) *rbacv3.Principal {
+func inAnyDomain(domains []string) *rbacv3.Principal {
 	set := &rbacv3.Principal_Set{}
 	for _, domain := range domains {
-		set.Ids = append(set.Ids, under(idPrefix(domain)))
+		set.Ids = append(set.Ids, uriPrefix(idPrefix(domain)))
 	}
 	return &rbacv3.Principal{Identifier: &rbacv3.Principal_OrIds{OrIds: set}}
 }
 
 func idPrefix(domain string) string { return "spiffe://" + domain + "/" }
 
-// named matches all whom a rule names, and for whom it holds also.
-func named(rule match.Rule) []*rbacv3.Principal {
+// principalsOf returns the principals of a rule, including the conditions that must also hold.
+func principalsOf(rule match.Rule) []*rbacv3.Principal {
 	var principals []*rbacv3.Principal
 	if rule.Prefix != "" {
-		principals = append(principals, under(rule.Prefix))
+		principals = append(principals, uriPrefix(rule.Prefix))
 	}
 	for _, name := range append([]string{rule.Exact}, rule.Also...) {
 		if name != "" {
-			principals = append(principals, authenticated(&matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: name}}))
+			principals = append(principals,
+				authenticated(&matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: name}}))
 		}
 	}
 	return principals
 }
 
-func under(prefix string) *rbacv3.Principal {
+func uriPrefix(prefix string) *rbacv3.Principal {
 	return authenticated(&matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: prefix}})
 }
 
-func matching(expression string) *rbacv3.Principal {
+func uriPattern(expression string) *rbacv3.Principal {
 	return authenticated(&matcherv3.StringMatcher{
 		MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: &matcherv3.RegexMatcher{Regex: expression}},
 	})

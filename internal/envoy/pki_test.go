@@ -19,7 +19,7 @@ import (
 	"weft/internal/xds"
 )
 
-// authority is the CA of one trust domain. It signs what it is asked to, as a hostile one would.
+// authority is the CA of one trust domain. It signs any request, as a hostile CA would.
 type authority struct {
 	domain string
 	cert   *x509.Certificate
@@ -45,19 +45,19 @@ func newAuthority(t *testing.T, domain string) *authority {
 	return &authority{domain, cert, key}
 }
 
-// leaf signs a certificate with the names, in their order.
-func (a *authority) leaf(t *testing.T, names ...string) tls.Certificate {
+// certificate returns a certificate with the names, in their order.
+func (a *authority) certificate(t *testing.T, names ...string) tls.Certificate {
 	t.Helper()
 	return a.sign(t, &x509.Certificate{URIs: uris(t, names...)})
 }
 
-// instance signs one that names an instance beside.
+// instance returns a certificate with the DNS SAN of an instance too.
 func (a *authority) instance(t *testing.T, dnsName string, names ...string) tls.Certificate {
 	t.Helper()
 	return a.sign(t, &x509.Certificate{URIs: uris(t, names...), DNSNames: []string{dnsName}})
 }
 
-// sign makes a certificate of a template that has the names.
+// sign returns a certificate of a template that has the names.
 func (a *authority) sign(t *testing.T, template *x509.Certificate) tls.Certificate {
 	t.Helper()
 	template.SerialNumber, template.NotAfter = big.NewInt(2), time.Now().Add(time.Hour)
@@ -71,7 +71,7 @@ func (a *authority) sign(t *testing.T, template *x509.Certificate) tls.Certifica
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// trust is the bundle of a mesh that believes the authorities.
+// trust returns the trust bundle of a mesh that trusts the authorities.
 func trust(authorities ...*authority) *xds.Resource { return TrustBundle(trustOf(authorities...)) }
 
 func trustOf(authorities ...*authority) *graph.Trust {
@@ -83,17 +83,17 @@ func trustOf(authorities ...*authority) *graph.Trust {
 	return bundle
 }
 
-// identity is the leaf as the agent would serve it.
-func identity(t *testing.T, leaf tls.Certificate) *xds.Resource {
+// identity returns the certificate as the agent serves it.
+func identity(t *testing.T, certificate tls.Certificate) *xds.Resource {
 	t.Helper()
-	key, err := x509.MarshalPKCS8PrivateKey(leaf.PrivateKey)
+	key, err := x509.MarshalPKCS8PrivateKey(certificate.PrivateKey)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return xds.NewResource(xds.Secret, graph.IdentitySecret, &tlsv3.Secret{
 		Name: graph.IdentitySecret,
 		Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{
-			CertificateChain: inline(&pem.Block{Type: "CERTIFICATE", Bytes: leaf.Certificate[0]}),
+			CertificateChain: inline(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]}),
 			PrivateKey:       inline(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
 		}},
 	})

@@ -13,13 +13,12 @@ import (
 	"weft/internal/xds"
 )
 
-// startReloading runs an Envoy whose one listener is replaced by reload. What a listener goes without is drained for a
-// second.
+// startReloading runs an Envoy whose one listener reload replaces. A removed filter chain is drained for a second.
 func startReloading(t *testing.T, first *xds.Resource, rest ...*xds.Resource) (reload func(*xds.Resource)) {
 	t.Helper()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "listeners.json")
-	// resolved is the listener with what it refers to in it, as static leaves it.
+	// resolved returns the listener with the resources that it refers to inlined, as static does.
 	resolved := func(l *xds.Resource) *listenerv3.Listener {
 		return static(t, append([]*xds.Resource{l}, rest...)).StaticResources.Listeners[0]
 	}
@@ -34,7 +33,7 @@ func startReloading(t *testing.T, first *xds.Resource, rest ...*xds.Resource) (r
 		writeJSON(t, next, &discoveryv3.DiscoveryResponse{
 			VersionInfo: string(rune('0' + version)), TypeUrl: packed.TypeUrl, Resources: []*anypb.Any{packed},
 		})
-		if err := os.Rename(next, path); err != nil { // upon which Envoy reads it
+		if err := os.Rename(next, path); err != nil { // Envoy then reads it
 			t.Fatal(err)
 		}
 	}

@@ -12,12 +12,12 @@ import (
 	"weft/kind"
 )
 
-// safeMethods are those that ask for no change (RFC 9110, 9.2.1). PUT and DELETE, which are idempotent
-// too, are left out: too many applications make something of how often they come.
+// safeMethods are the methods that request no change (RFC 9110, 9.2.1). PUT and DELETE are idempotent but excluded,
+// since many applications count them.
 var safeMethods = []string{"GET", "HEAD", "OPTIONS", "TRACE"}
 
-// Route is where the requests of a destination go; nil for one that is bytes. Listeners refer to it by
-// the destination's name, so that what becomes of it drains no connection.
+// Route returns the route configuration of a destination, or nil for a TCP destination. Listeners refer to it by the
+// destination's name, so its changes drain no connection.
 func Route(d *graph.Destination) *xds.Resource {
 	if !d.Protocol.IsHTTP() {
 		return nil
@@ -26,32 +26,33 @@ func Route(d *graph.Destination) *xds.Resource {
 	return xds.NewResource(xds.Route, name, &routev3.RouteConfiguration{
 		Name: name,
 		VirtualHosts: bySafety(name,
-			to(d, retryPolicy(safeCauses, trusted(d, unservedRefused, unservedReset)...)),
-			to(d, retryPolicy(unprocessedCauses, trusted(d, unservedRefused)...))),
-		ValidateClusters: no(),
+			retriedRoute(d, retryPolicy(safeRetryOn, trustedMarks(d, unservedNotReached, unservedReset)...)),
+			retriedRoute(d, retryPolicy(unprocessedRetryOn, trustedMarks(d, unservedNotReached)...))),
+		ValidateClusters: boolFalse(),
 	})
 }
 
-// trusted are the marks of [unservedHeader] on which requests to a destination are sent elsewhere. None is where an
-// inbound does not read requests: an application can write any of them there.
-func trusted(d *graph.Destination, marks ...string) []string {
+// trustedMarks returns the values of [unservedHeader] on which requests to a destination are retried. It returns none
+// where an inbound does not read requests, since an application can write any of them there.
+func trustedMarks(d *graph.Destination, marks ...string) []string {
 	if d.HasTCPInbound() {
 		return nil
 	}
 	return marks
 }
 
-// bySafety sends requests that ask for no change one way, which may try again more often, and all others another.
+// bySafety routes requests of safe methods by one route, which may retry more often, and all others by another.
 func bySafety(name string, safe, other *routev3.Route_Route) []*routev3.VirtualHost {
 	return []*routev3.VirtualHost{{
 		Name:    name,
 		Domains: []string{"*"},
-		// Envoy removes it after it has decided whether to retry.
+		// Envoy removes it after its decision about a retry.
 		ResponseHeadersToRemove: []string{unservedHeader},
 		Routes: []*routev3.Route{
 			{
-				Name:   "safe",
-				Match:  &routev3.RouteMatch{PathSpecifier: anyPath(), Headers: []*routev3.HeaderMatcher{headerIn(":method", safeMethods)}},
+				Name: "safe",
+				Match: &routev3.RouteMatch{PathSpecifier: anyPath(),
+					Headers: []*routev3.HeaderMatcher{headerIn(":method", safeMethods)}},
 				Action: safe,
 			},
 			{
@@ -63,14 +64,14 @@ func bySafety(name string, safe, other *routev3.Route_Route) []*routev3.VirtualH
 	}}
 }
 
-func to(d *graph.Destination, retry *routev3.RetryPolicy) *routev3.Route_Route {
+func retriedRoute(d *graph.Destination, retry *routev3.RetryPolicy) *routev3.Route_Route {
 	action := &routev3.RouteAction{
 		ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: d.Key.String()},
 		Timeout:          duration(requestTimeout),
 		RetryPolicy:      retry,
 	}
 	if d.Key.Kind == graph.MultiZoneService {
-		retry.RetryPriority = otherZoneThen
+		retry.RetryPriority = otherZoneRetryPriority
 	}
 	if d.Protocol == kind.GRPC {
 		action.Timeout = duration(0)
@@ -80,18 +81,17 @@ func to(d *graph.Destination, retry *routev3.RetryPolicy) *routev3.Route_Route {
 }
 
 const (
-	// safeCauses send a request elsewhere whenever its server went away, whether or not it had begun.
-	safeCauses = "connect-failure,refused-stream,reset"
-	// unprocessedCauses send one elsewhere only where no application can have seen it.
-	unprocessedCauses = "connect-failure,refused-stream,reset-before-request"
+	// safeRetryOn retries a request at another endpoint after any failure of its server.
+	safeRetryOn = "connect-failure,refused-stream,reset"
+	// unprocessedRetryOn retries a request only where no application can have seen it.
+	unprocessedRetryOn = "connect-failure,refused-stream,reset-before-request"
 )
 
-// retryPolicy sends requests elsewhere for causes, and where the server's proxy says that they are unserved, if one of
-// ours is there.
+// retryPolicy retries requests on causes, and on a response of the server's proxy with one of the unserved marks.
 func retryPolicy(causes string, unserved ...string) *routev3.RetryPolicy {
 	policy := &routev3.RetryPolicy{
 		RetryOn:    causes,
-		NumRetries: number(retries),
+		NumRetries: uint32Value(retries),
 		RetryHostPredicate: []*routev3.RetryPolicy_RetryHostPredicate{{
 			Name:       "envoy.retry_host_predicates.previous_hosts",
 			ConfigType: &routev3.RetryPolicy_RetryHostPredicate_TypedConfig{TypedConfig: previousHosts},
@@ -109,7 +109,7 @@ var previousHosts = pack(&previoushostsv3.PreviousHostsPredicate{})
 
 func anyPath() *routev3.RouteMatch_Prefix { return &routev3.RouteMatch_Prefix{Prefix: "/"} }
 
-// headerIn matches a header with exactly one of the values, which are no patterns.
+// headerIn matches a header that equals one of the values.
 func headerIn(name string, values []string) *routev3.HeaderMatcher {
 	return &routev3.HeaderMatcher{
 		Name: name,
@@ -121,9 +121,8 @@ func headerIn(name string, values []string) *routev3.HeaderMatcher {
 	}
 }
 
-// localRoute is the route of an inbound. It is part of the listener, since nothing in it ever changes: how
-// long a request may take is for its client to say, and what can't be served here is for the client's
-// proxy to send elsewhere.
+// localRoute is the route of an inbound. It is part of the listener, since it never changes: the client sets the
+// timeout, and the client's proxy retries.
 func localRoute(cluster string) *routev3.RouteConfiguration {
 	return &routev3.RouteConfiguration{
 		Name: cluster,
@@ -138,6 +137,6 @@ func localRoute(cluster string) *routev3.RouteConfiguration {
 				}},
 			}},
 		}},
-		ValidateClusters: no(),
+		ValidateClusters: boolFalse(),
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"weft/kind"
 )
 
-// The secrets that proxies validate their peers with have the names of the requirement document, where they are sent and
-// where they are referred to. (Zone Egress Identity.)
+// The secrets by which proxies validate their peers have the names of the requirement document, in the secrets and in
+// the references. (Zone Egress Identity.)
 func TestNamesOfTrustBundles(t *testing.T) {
 	trust := &graph.Trust{Mesh: "shop", Domains: []graph.TrustDomain{{Name: "shop.example", Roots: []string{"root"}}}}
 	for name, want := range map[string]string{
@@ -23,17 +23,21 @@ func TestNamesOfTrustBundles(t *testing.T) {
 		}
 	}
 	chain := graph.EgressChain{
-		EgressService: graph.EgressService{Key: graph.DestinationKey{Kind: graph.ExternalService, Mesh: "shop", Service: "api", Port: 443}, SNIs: []string{"a.mes"}, Protocol: kind.TCP},
-		Source:        graph.Source{RootsOf: "shop"},
+		EgressService: graph.EgressService{Key: graph.DestinationKey{Kind: graph.ExternalService, Mesh: "shop",
+			Service: "api", Port: 443}, SNIs: []string{"a.mes"}, Protocol: kind.TCP},
+		Source: graph.Source{RootsOf: "shop"},
 	}
-	egress := Egress(&graph.EgressListener{Address: "10.0.0.1", Port: 10002}, graph.Source{}, []graph.EgressChain{chain})
-	inbound := Inbound(&graph.InboundListener{Mesh: "shop", Address: "10.0.0.1", Port: 80, Protocol: kind.TCP, ServiceAddress: "127.0.0.1", ServicePort: 8080}, true)
+	egress := Egress(&graph.EgressListener{Address: "10.0.0.1", Port: 10002}, graph.Source{},
+		[]graph.EgressChain{chain})
+	inbound := Inbound(&graph.InboundListener{Mesh: "shop", Address: "10.0.0.1", Port: 80, Protocol: kind.TCP,
+		ServiceAddress: "127.0.0.1", ServicePort: 8080}, true)
 	for what, c := range map[string]struct {
 		wire string
 		want []string
 	}{
-		"the listener of a ZoneEgress": {string(egress.Wire), []string{"system_trust_bundle", "system_trust_bundle_shop"}},
-		"the listener of a sidecar":    {string(inbound[1].Wire), []string{"system_trust_bundle"}},
+		"the listener of a ZoneEgress": {string(egress.Wire),
+			[]string{"system_trust_bundle", "system_trust_bundle_shop"}},
+		"the listener of a sidecar": {string(inbound[1].Wire), []string{"system_trust_bundle"}},
 	} {
 		if got := secretsIn(c.wire); !slices.Equal(got, c.want) {
 			t.Errorf("%s refers to %v, want %v", what, got, c.want)
@@ -41,7 +45,7 @@ func TestNamesOfTrustBundles(t *testing.T) {
 	}
 }
 
-// secretsIn are the trust bundles that an encoded resource refers to, sorted.
+// secretsIn returns the trust bundles that an encoded resource refers to, sorted.
 func secretsIn(wire string) []string {
 	var found []string
 	for _, part := range strings.Split(wire, "system_trust_bundle")[1:] {

@@ -13,20 +13,21 @@ import (
 	"weft/internal/xds"
 )
 
-// spireLeaf is what a SPIRE agent calls the first identity that it has for who asks. The exact SPIFFE ID
-// would be a name too, but another one for each workload, so that nothing could be shared by a class; that
-// it is the right one is for the agent beside the proxy to see.
-const spireLeaf = "default"
+// spireCertificate is the name of the first identity that a SPIRE agent has for the caller. The exact SPIFFE ID would
+// work too, but differs between workloads, so that a proxy group could share nothing. The agent beside the proxy
+// verifies that it is the right one.
+const spireCertificate = "default"
 
-// SPIREAgent is the cluster of the SPIRE agent from which a proxy has its identity. Envoy itself must ask
-// there: whoever asked for it would be taken for the workload.
+// SPIREAgent returns the cluster of the SPIRE agent that issues a proxy's certificate. Envoy itself must connect: SPIRE
+// attests the connecting process as the workload.
 func SPIREAgent(from graph.Source) *xds.Resource {
 	name := secretsCluster(from)
 	return xds.NewResource(xds.Cluster, name, &clusterv3.Cluster{
-		Name:                          name,
-		ClusterDiscoveryType:          &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
-		ConnectTimeout:                duration(from.Timeout),
-		TypedExtensionProtocolOptions: packedOptions(&httpv3.HttpProtocolOptions{UpstreamProtocolOptions: httpVersion(false, &corev3.Http2ProtocolOptions{})}),
+		Name:                 name,
+		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
+		ConnectTimeout:       duration(from.Timeout),
+		TypedExtensionProtocolOptions: packedOptions(
+			&httpv3.HttpProtocolOptions{UpstreamProtocolOptions: httpVersion(false, &corev3.Http2ProtocolOptions{})}),
 		LoadAssignment: &endpointv3.ClusterLoadAssignment{
 			ClusterName: name,
 			Endpoints: []*endpointv3.LocalityLbEndpoints{{LbEndpoints: []*endpointv3.LbEndpoint{{
@@ -38,7 +39,7 @@ func SPIREAgent(from graph.Source) *xds.Resource {
 	})
 }
 
-// secretsCluster is where a proxy's leaf comes from.
+// secretsCluster returns the cluster that serves a proxy's certificate.
 func secretsCluster(from graph.Source) string {
 	if from.FromSPIRE() {
 		return "system_spire_" + from.Socket
@@ -46,29 +47,29 @@ func secretsCluster(from graph.Source) string {
 	return identityCluster
 }
 
-// askAgain is how soon Envoy asks a SPIRE agent again that was away or knew nothing of it. Envoy's default grows to
-// half a minute, in which a workload that was just registered serves nobody.
-func askAgain() *corev3.RetryPolicy {
+// spireRetryPolicy sets the time until Envoy connects to a SPIRE agent again that was down or did not know the
+// workload. Envoy's default grows to half a minute, in which a newly registered workload serves no request.
+func spireRetryPolicy() *corev3.RetryPolicy {
 	return &corev3.RetryPolicy{RetryBackOff: &corev3.BackoffStrategy{
 		BaseInterval: duration(spireBackoff), MaxInterval: duration(spireLongestBackoff),
 	}}
 }
 
-// leafFrom is the proxy's leaf.
-func leafFrom(from graph.Source) *tlsv3.SdsSecretConfig {
+// certificateFrom refers to the proxy's certificate.
+func certificateFrom(from graph.Source) *tlsv3.SdsSecretConfig {
 	name := cmp.Or(from.Certificate, graph.IdentitySecret)
 	if from.FromSPIRE() {
-		name = spireLeaf
+		name = spireCertificate
 	}
-	return &tlsv3.SdsSecretConfig{Name: name, SdsConfig: secretsOf(from)}
+	return &tlsv3.SdsSecretConfig{Name: name, SdsConfig: secretsSource(from)}
 }
 
-// rootsFrom is the roots in a secret. From a SPIRE agent they are those of its own trust domain, whichever are meant:
-// the validator looks at the first SPIFFE ID of a certificate alone, so that a server that believed others too could
-// be shown a name of its own domain that they have signed.
+// rootsFrom refers to the roots in a secret. With a SPIRE agent, they are always the roots of its own trust domain. The
+// validator looks only at the first SPIFFE ID of a certificate: a server that trusted further domains could be shown an
+// ID of its own domain that they have signed.
 func rootsFrom(from graph.Source, secret string) *tlsv3.SdsSecretConfig {
 	if from.FromSPIRE() {
-		return &tlsv3.SdsSecretConfig{Name: "spiffe://" + from.TrustDomain, SdsConfig: secretsOf(from)}
+		return &tlsv3.SdsSecretConfig{Name: "spiffe://" + from.TrustDomain, SdsConfig: secretsSource(from)}
 	}
 	return &tlsv3.SdsSecretConfig{Name: secret, SdsConfig: adsOrWait()}
 }

@@ -20,8 +20,7 @@ import (
 	"weft/internal/xds"
 )
 
-// visit shows every message within one to f, the innermost first, those in an Any too; what f changes in
-// them is kept.
+// visit calls f for every message within m, the innermost first and including those in an Any. Changes by f are kept.
 func visit(t *testing.T, m proto.Message, f func(proto.Message)) {
 	t.Helper()
 	if packed, ok := m.(*anypb.Any); ok {
@@ -55,8 +54,8 @@ func visit(t *testing.T, m proto.Message, f func(proto.Message)) {
 	f(m)
 }
 
-// static writes resources into a bootstrap, in which every reference that they can resolve among
-// themselves is resolved, so that Envoy reads all of them at once.
+// static returns a bootstrap with the resources, in which references among them are resolved, so that Envoy reads all
+// of them at once.
 func static(t *testing.T, resources []*xds.Resource) *bootstrapv3.Bootstrap {
 	t.Helper()
 	s := &resolver{
@@ -65,7 +64,8 @@ func static(t *testing.T, resources []*xds.Resource) *bootstrapv3.Bootstrap {
 		secrets:     map[string]bool{},
 		assignments: map[string]*endpointv3.ClusterLoadAssignment{},
 	}
-	out := &bootstrapv3.Bootstrap_StaticResources{Clusters: []*clusterv3.Cluster{controlPlane("ads"), controlPlane(identityCluster)}}
+	out := &bootstrapv3.Bootstrap_StaticResources{Clusters: []*clusterv3.Cluster{controlPlane("ads"),
+		controlPlane(identityCluster)}}
 	for _, r := range resources {
 		switch m := message(t, r).(type) {
 		case *clusterv3.Cluster:
@@ -133,12 +133,13 @@ func (s *resolver) resolve(m proto.Message) {
 	}
 }
 
-// controlPlane is a cluster that nobody answers.
+// controlPlane returns a cluster without a responding server.
 func controlPlane(name string) *clusterv3.Cluster {
 	return &clusterv3.Cluster{
-		Name:                          name,
-		ClusterDiscoveryType:          &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
-		TypedExtensionProtocolOptions: packedOptions(&httpv3.HttpProtocolOptions{UpstreamProtocolOptions: httpVersion(false, &corev3.Http2ProtocolOptions{})}),
+		Name:                 name,
+		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
+		TypedExtensionProtocolOptions: packedOptions(
+			&httpv3.HttpProtocolOptions{UpstreamProtocolOptions: httpVersion(false, &corev3.Http2ProtocolOptions{})}),
 		LoadAssignment: &endpointv3.ClusterLoadAssignment{
 			ClusterName: name,
 			Endpoints: []*endpointv3.LocalityLbEndpoints{{

@@ -15,20 +15,20 @@ import (
 )
 
 const (
-	// identityCluster is where the agent serves it; the bootstrap has it.
+	// identityCluster is the bootstrap's cluster of the agent, which serves the proxy's certificate.
 	identityCluster = "weft_sds"
-	// trustSecret is what the proxies of a mesh believe; it comes by ADS.
+	// trustSecret is the secret with the roots that the proxies of a mesh trust. It comes by ADS.
 	trustSecret = "system_trust_bundle"
-	// egressSecret is what they believe of the zone's egresses.
+	// egressSecret is the secret with the roots of the zone's egresses.
 	egressSecret = trustSecret + "_egress"
 	ofDomain     = "_of_"
 
-	// maxServerName is the longest name that Envoy takes for an SNI.
+	// maxServerName is the longest SNI that Envoy accepts.
 	maxServerName = 255
 )
 
-// TrustBundle is the roots that the proxies of a mesh believe, each for the SPIFFE IDs of its own trust
-// domain and for no other. A mesh that trusts nobody has none: what asks for it then serves nobody.
+// TrustBundle returns the roots that the proxies of a mesh trust, each for the SPIFFE IDs of its own trust domain only.
+// It returns nil for a mesh that trusts no root; a listener that refers to it then serves no client.
 func TrustBundle(t *graph.Trust) *xds.Resource {
 	if len(t.Domains) == 0 {
 		return nil
@@ -36,7 +36,7 @@ func TrustBundle(t *graph.Trust) *xds.Resource {
 	return bundle(trustSecret, t.Domains)
 }
 
-// MeshBundle is what a ZoneEgress believes of the proxies of one mesh. (Zone Egress Identity.)
+// MeshBundle returns the roots by which a ZoneEgress verifies the proxies of one mesh. (Zone Egress Identity.)
 func MeshBundle(t *graph.Trust) *xds.Resource {
 	if len(t.Domains) == 0 {
 		return nil
@@ -46,8 +46,8 @@ func MeshBundle(t *graph.Trust) *xds.Resource {
 
 func meshSecret(mesh string) string { return trustSecret + "_" + mesh }
 
-// EgressBundle is what the proxies of a mesh believe of the zone's egresses, whichever authority signs these. (Zone
-// Egress Identity.)
+// EgressBundle returns the roots by which the proxies of a mesh verify the zone's egresses, whichever authority signs
+// these. (Zone Egress Identity.)
 func EgressBundle(t *graph.Trust) *xds.Resource {
 	if len(t.Domains) == 0 {
 		return nil
@@ -55,9 +55,9 @@ func EgressBundle(t *graph.Trust) *xds.Resource {
 	return bundle(egressSecret, t.Domains)
 }
 
-// DomainBundles are the roots of each trust domain alone, where a mesh believes several. The validator
-// looks at the first SPIFFE ID of a certificate and a name may match any, so that a client that believed
-// all domains could be answered by one domain's CA under another's name.
+// DomainBundles returns the roots of each trust domain alone, for a mesh that trusts several. The validator looks at
+// the first SPIFFE ID of a certificate, but a SAN matcher at any. With the roots of all domains, one domain's CA could
+// sign a server's certificate for another domain's SPIFFE ID.
 func DomainBundles(t *graph.Trust) []*xds.Resource {
 	if len(t.Domains) < 2 {
 		return nil
@@ -69,7 +69,8 @@ func DomainBundles(t *graph.Trust) []*xds.Resource {
 	return bundles
 }
 
-// domainSecret names the roots of one trust domain; all of a mesh where there is none.
+// domainSecret returns the name of the secret with the roots of one trust domain, or with all roots of the mesh for an
+// empty domain.
 func domainSecret(domain string) string {
 	if domain == "" {
 		return trustSecret
@@ -98,7 +99,7 @@ func bundle(name string, domains []graph.TrustDomain) *xds.Resource {
 	})
 }
 
-// clientTLS presents the proxy's leaf and takes a server only under one of its names.
+// clientTLS presents the proxy's certificate and accepts only a server with one of the servers' SPIFFE IDs.
 func clientTLS(key graph.DestinationKey, h hop, servers *graph.Servers, from graph.Source) *corev3.TransportSocket {
 	roots := domainSecret(servers.TrustDomain)
 	if servers.External() {
@@ -110,14 +111,14 @@ func clientTLS(key graph.DestinationKey, h hop, servers *graph.Servers, from gra
 }
 
 // demandTLS makes a filter chain terminate mutual TLS. A client that does not complete the handshake in time is closed:
-// nothing is known about it, and the idle timeouts are for clients that are.
+// it is unauthenticated, and the idle timeouts apply to authenticated clients.
 func demandTLS(chain *listenerv3.FilterChain, protocol kind.Protocol, from graph.Source) {
 	chain.TransportSocket = serverTLS(protocol, from)
 	chain.TransportSocketConnectTimeout = duration(handshakeTimeout)
 }
 
-// serverTLS demands a certificate that the proxy trusts; the permissions decide on its owner. No session is
-// resumed, so that every connection proves the identity of the caller anew.
+// serverTLS requires a certificate that the proxy trusts; the permissions decide on its SPIFFE IDs. No session is
+// resumed, so every connection proves the caller's identity anew.
 func serverTLS(protocol kind.Protocol, from graph.Source) *corev3.TransportSocket {
 	roots := trustSecret
 	if from.RootsOf != "" {
@@ -129,7 +130,7 @@ func serverTLS(protocol kind.Protocol, from graph.Source) *corev3.TransportSocke
 	}
 	return transportSocket(&tlsv3.DownstreamTlsContext{
 		CommonTlsContext:         common,
-		RequireClientCertificate: yes(),
+		RequireClientCertificate: boolTrue(),
 		SessionTicketKeysType: &tlsv3.DownstreamTlsContext_DisableStatelessSessionResumption{
 			DisableStatelessSessionResumption: true,
 		},
@@ -137,19 +138,19 @@ func serverTLS(protocol kind.Protocol, from graph.Source) *corev3.TransportSocke
 	})
 }
 
-// mutualTLS presents the proxy's leaf and checks the other side's against the roots in a secret and, where there are
-// any, the names.
+// mutualTLS presents the proxy's certificate, and verifies the peer's by the roots in a secret and, unless empty, by
+// its SPIFFE IDs.
 func mutualTLS(from graph.Source, roots string, names []string) *tlsv3.CommonTlsContext {
 	return &tlsv3.CommonTlsContext{
 		TlsParams: &tlsv3.TlsParameters{
 			TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2,
 			TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
 		},
-		TlsCertificateSdsSecretConfigs: []*tlsv3.SdsSecretConfig{leafFrom(from)},
+		TlsCertificateSdsSecretConfigs: []*tlsv3.SdsSecretConfig{certificateFrom(from)},
 		ValidationContextType: &tlsv3.CommonTlsContext_CombinedValidationContext{
 			CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
 				DefaultValidationContext: &tlsv3.CertificateValidationContext{
-					MatchTypedSubjectAltNames: exactly(names),
+					MatchTypedSubjectAltNames: exactURISANs(names),
 				},
 				ValidationContextSdsSecretConfig: rootsFrom(from, roots),
 			},
@@ -157,7 +158,7 @@ func mutualTLS(from graph.Source, roots string, names []string) *tlsv3.CommonTls
 	}
 }
 
-func exactly(names []string) []*tlsv3.SubjectAltNameMatcher {
+func exactURISANs(names []string) []*tlsv3.SubjectAltNameMatcher {
 	var matching []*tlsv3.SubjectAltNameMatcher
 	for _, name := range names {
 		matching = append(matching, &tlsv3.SubjectAltNameMatcher{
@@ -168,11 +169,11 @@ func exactly(names []string) []*tlsv3.SubjectAltNameMatcher {
 	return matching
 }
 
-// secretsOf answers "from who has the proxy's leaf", and waits for it like adsOrWait.
-func secretsOf(from graph.Source) *corev3.ConfigSource {
+// secretsSource refers to the server of the proxy's certificate, and waits for it like adsOrWait.
+func secretsSource(from graph.Source) *corev3.ConfigSource {
 	server := &corev3.GrpcService_EnvoyGrpc{ClusterName: secretsCluster(from)}
 	if from.FromSPIRE() {
-		server.RetryPolicy = askAgain()
+		server.RetryPolicy = spireRetryPolicy()
 	}
 	return &corev3.ConfigSource{
 		ResourceApiVersion:  corev3.ApiVersion_V3,
@@ -180,12 +181,13 @@ func secretsOf(from graph.Source) *corev3.ConfigSource {
 		ConfigSourceSpecifier: &corev3.ConfigSource_ApiConfigSource{ApiConfigSource: &corev3.ApiConfigSource{
 			ApiType:             corev3.ApiConfigSource_GRPC,
 			TransportApiVersion: corev3.ApiVersion_V3,
-			GrpcServices:        []*corev3.GrpcService{{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{EnvoyGrpc: server}}},
+			GrpcServices: []*corev3.GrpcService{
+				{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{EnvoyGrpc: server}}},
 		}},
 	}
 }
 
-// clientProtocols is what a client asks for: the version that its cluster speaks, and nothing for bytes.
+// clientProtocols returns the ALPN of a client: the version that its cluster uses, and none for TCP.
 func clientProtocols(protocol kind.Protocol) []string {
 	switch {
 	case protocol == kind.HTTP:
@@ -196,8 +198,8 @@ func clientProtocols(protocol kind.Protocol) []string {
 	return nil
 }
 
-// serverName is what zone proxies know the port by; where none is on the way, and nobody decides by it, the
-// destination's name, cut to what fits.
+// serverName returns the SNI of the port for zone proxies. Without a zone proxy the SNI decides nothing, and it is the
+// destination's name, cut to the maximum length.
 func serverName(key graph.DestinationKey, servers *graph.Servers) string {
 	if servers.Way != graph.Direct {
 		return servers.SNI

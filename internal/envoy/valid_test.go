@@ -13,7 +13,7 @@ import (
 	"weft/internal/xds"
 )
 
-// Everything keeps the constraints that Envoy's API states, inside of extensions too.
+// Every message satisfies the constraints of Envoy's API, also inside extensions.
 func TestConstraints(t *testing.T) {
 	for name, path := range goldens(t) {
 		t.Run(name, func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestConstraints(t *testing.T) {
 	}
 }
 
-// A real Envoy takes everything.
+// A real Envoy accepts every golden.
 func TestEnvoyTakesIt(t *testing.T) {
 	envoy := envoyBinary(t)
 	for name, path := range goldens(t) {
@@ -43,10 +43,12 @@ func TestEnvoyTakesIt(t *testing.T) {
 			if name != "trust" {
 				east := newAuthority(t, domainEast)
 				mesh := trustOf(east, newAuthority(t, domainWest), newAuthority(t, "default.north.mesh.local"))
-				resources = append(resources, TrustBundle(mesh), EgressBundle(mesh), identity(t, east.leaf(t, serverID)))
+				resources = append(resources, TrustBundle(mesh), EgressBundle(mesh),
+					identity(t, east.certificate(t, serverID)))
 				resources = append(resources, DomainBundles(mesh)...)
 			}
-			out, err := exec.Command(envoy, "--mode", "validate", "-l", "warning", "-c", bootstrapFile(t, resources)).CombinedOutput()
+			out, err := exec.Command(envoy, "--mode", "validate", "-l", "warning", "-c",
+				bootstrapFile(t, resources)).CombinedOutput()
 			if err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}
@@ -77,7 +79,7 @@ func writeJSON(t *testing.T, path string, m proto.Message) {
 	}
 }
 
-// envoyBinary is WEFT_ENVOY, else the one on the PATH, else what `make tools` has unpacked.
+// envoyBinary returns WEFT_ENVOY, else the envoy on the PATH, else the one that `make tools` installs.
 func envoyBinary(t *testing.T) string {
 	t.Helper()
 	if path := os.Getenv("WEFT_ENVOY"); path != "" {

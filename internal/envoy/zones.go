@@ -15,12 +15,12 @@ import (
 	"weft/kind"
 )
 
-// aggregate prefers the first of the legs that has an endpoint that is not set aside. Its limits are those of
-// the legs: Envoy counts running requests and retries here, not there.
-func aggregate(key graph.DestinationKey, legs []graph.DestinationKey) *xds.Resource {
+// aggregate prefers the first locality with an endpoint that is not ejected. Its limits are those of the localities:
+// Envoy counts running requests and retries here, not there.
+func aggregate(key graph.DestinationKey, localities []graph.DestinationKey) *xds.Resource {
 	config := &aggregatev3.ClusterConfig{}
-	for _, leg := range legs {
-		config.Clusters = append(config.Clusters, leg.String())
+	for _, locality := range localities {
+		config.Clusters = append(config.Clusters, locality.String())
 	}
 	return xds.NewResource(xds.Cluster, key.String(), &clusterv3.Cluster{
 		Name: key.String(),
@@ -33,15 +33,16 @@ func aggregate(key graph.DestinationKey, legs []graph.DestinationKey) *xds.Resou
 	})
 }
 
-// otherZones reaches servers of several zones through their ingresses, which find them by the same SNI. Each
-// zone's endpoints are held to the names, and the roots, of its own servers. An egress of the client's zone may lead to
-// any of the zones.
-func otherZones(key graph.DestinationKey, protocol kind.Protocol, zones []graph.Servers, from graph.Source) *xds.Resource {
+// zonesCluster reaches the servers of remote zones through their ingresses, which forward by the same SNI. Each zone's
+// endpoints must present the SPIFFE IDs of its own servers, verified by its roots. An egress of the client's zone may
+// lead to any of the zones.
+func zonesCluster(key graph.DestinationKey, protocol kind.Protocol, zones []graph.Servers,
+	from graph.Source) *xds.Resource {
 	h := hopTo(protocol, &zones[0])
 	cluster := discoveredCluster(key, h)
-	// An endpoint of a zone that is none of these is on its way out. It is held to the others' names, which it
-	// does not have: without a transport it would be spoken to in plain text.
-	cluster.TransportSocket = clientTLS(key, h, anyOf(zones), from)
+	// An endpoint of a zone that is not in the list is about to be removed. It must present a SPIFFE ID of the other
+	// zones, which it does not have. Without a transport socket it would get plaintext.
+	cluster.TransportSocket = clientTLS(key, h, allServers(zones), from)
 	for i := range zones {
 		cluster.TransportSocketMatches = append(cluster.TransportSocketMatches, &clusterv3.Cluster_TransportSocketMatch{
 			Name: zones[i].Zone, Match: endpointOf(zones[i].Zone), TransportSocket: clientTLS(key, h, &zones[i], from),
@@ -50,8 +51,8 @@ func otherZones(key graph.DestinationKey, protocol kind.Protocol, zones []graph.
 	return xds.NewResource(xds.Cluster, cluster.Name, cluster)
 }
 
-// anyOf are the servers of all zones, of whichever domain each of them is.
-func anyOf(zones []graph.Servers) *graph.Servers {
+// allServers returns the servers of all zones together. The trust domain is empty where they have several.
+func allServers(zones []graph.Servers) *graph.Servers {
 	all := zones[0]
 	all.Identities = slices.Clone(all.Identities)
 	for i := range zones[1:] {
@@ -71,10 +72,11 @@ func endpointOf(zone string) *structpb.Struct {
 	return &structpb.Struct{Fields: map[string]*structpb.Value{"zone": structpb.NewStringValue(zone)}}
 }
 
-// metadataName is where a resource says what Envoy has no field for.
+// metadataName is the key of metadata that weft adds to Envoy's resources.
 const metadataName = "weft"
 
-// unreachable has no endpoint and never will: what goes there is refused at once, and the reason stands beside.
+// unreachable returns a cluster that never has an endpoint. Envoy fails its requests at once; the metadata contains the
+// reason.
 func unreachable(d *graph.Destination, secured bool) *xds.Resource {
 	reason := &structpb.Struct{Fields: map[string]*structpb.Value{
 		"unreachable": structpb.NewStringValue(d.UnreachableReason(secured)),
@@ -87,21 +89,22 @@ func unreachable(d *graph.Destination, secured bool) *xds.Resource {
 	})
 }
 
-// Unreachable is why a cluster that this package made has no endpoint and never will; empty: it may have.
+// Unreachable returns the reason for which a cluster of this package never has an endpoint. It is empty for all other
+// clusters.
 func Unreachable(cluster *clusterv3.Cluster) string {
 	return cluster.GetMetadata().GetFilterMetadata()[metadataName].GetFields()["unreachable"].GetStringValue()
 }
 
-// otherZoneThen sends the retries of a request, once its own zone has had its attempts, to other zones.
-var otherZoneThen = &routev3.RetryPolicy_RetryPriority{
+// otherZoneRetryPriority sends the retries of a request to remote zones after the attempts in its own zone.
+var otherZoneRetryPriority = &routev3.RetryPolicy_RetryPriority{
 	Name: "envoy.retry_priorities.previous_priorities",
 	ConfigType: &routev3.RetryPolicy_RetryPriority_TypedConfig{
 		TypedConfig: pack(&previousprioritiesv3.PreviousPrioritiesConfig{UpdateFrequency: localAttempts}),
 	},
 }
 
-// untilSetAside gives outlier detection the moment that it needs to set a dead endpoint aside: attempts that follow
-// each other at once all go to the same zone.
-func untilSetAside() *corev3.BackoffStrategy {
+// zonesRetryBackoff gives outlier detection the time to eject a dead endpoint. Attempts without a pause all go to the
+// same zone.
+func zonesRetryBackoff() *corev3.BackoffStrategy {
 	return &corev3.BackoffStrategy{BaseInterval: duration(zonesBackoff), MaxInterval: duration(zonesLongestBackoff)}
 }

@@ -10,54 +10,55 @@ import (
 	"weft/internal/graph"
 )
 
-// CrossZoneRequest is a request of another zone as it arrives at one zone ingress.
+// CrossZoneRequest is a request of another zone that arrives at a zone ingress.
 type CrossZoneRequest struct {
-	// Ingress is the Dataplane that is the ingress; without a mesh, the ZoneIngress.
+	// Ingress is the Dataplane of the ingress, or, without a mesh, the ZoneIngress.
 	Ingress graph.ProxyKey
 	Mesh    string // of client and server
 	SNI     string // that the client's proxy sends
-	// SpiffeIDs are the SPIFFE IDs of the caller, sorted. The ingress can't see them, and the server does.
+	// SpiffeIDs are the sorted SPIFFE IDs of the caller. The server verifies them; the ingress cannot see them.
 	SpiffeIDs []string
 	Method    string // default GET
 	Path      string // default /
 }
 
-// IngressResult is what becomes of a crossing in the zone of the ingress. What comes after the hop at which it ends
-// is empty.
+// IngressResult is the result of a cross-zone request in the zone of the ingress. Fields of hops that the request does
+// not reach are empty.
 type IngressResult struct {
 	Listener  string            `json:"listener,omitempty"` // of the ingress
-	Cluster   string            `json:"cluster,omitempty"`  // that the server name leads to
+	Cluster   string            `json:"cluster,omitempty"`  // that the SNI leads to
 	Endpoints []EndpointVerdict `json:"endpoints,omitempty"`
-	Reason    string            `json:"reason,omitempty"` // why it gets to no endpoint
+	Reason    string            `json:"reason,omitempty"` // for which it reaches no endpoint
 }
 
-// CrossZone answers what becomes of a request that arrives at a zone ingress, by the configuration of the ingress
-// and of the servers. It is an error when the question can't be asked: there is no such ingress.
-func CrossZone(world World, crossing CrossZoneRequest) (*IngressResult, error) {
-	ingress, err := load(world, crossing.Ingress)
+// CrossZone returns the result of a request that arrives at a zone ingress, from the configuration of the ingress and
+// of the servers. It returns an error where there is no such ingress.
+func CrossZone(world World, request CrossZoneRequest) (*IngressResult, error) {
+	ingress, err := load(world, request.Ingress)
 	if err != nil {
 		return nil, err
 	}
-	listener, addresses, err := ingress.passage(crossing.SNI)
+	listener, addresses, err := ingress.sniRoute(request.SNI)
 	a := &IngressResult{Listener: listener}
 	if err != nil {
 		a.Reason = err.Error()
 		return a, nil
 	}
-	a.Cluster = crossing.SNI
-	call := Call{Method: crossing.Method, Path: crossing.Path, TLS: true, PeerURIs: crossing.SpiffeIDs}
+	a.Cluster = request.SNI
+	call := Call{Method: request.Method, Path: request.Path, TLS: true, PeerURIs: request.SpiffeIDs}
 	for _, address := range addresses {
-		a.Endpoints = append(a.Endpoints, askServer(world, address, call))
+		a.Endpoints = append(a.Endpoints, callServer(world, address, call))
 	}
 	return a, nil
 }
 
-// passage answers where a zone ingress passes on connections with a server name, and the listener that does.
-func (c *Config) passage(sni string) (listener string, servers []Address, err error) {
+// sniRoute returns the listener of a zone ingress that forwards connections with an SNI, and the servers of the SNI
+// route.
+func (c *Config) sniRoute(sni string) (listener string, servers []Address, err error) {
 	for _, l := range c.listeners {
 		for _, chain := range l.FilterChains {
-			if passes(chain) && namesMatch(chain.GetFilterChainMatch().GetServerNames(), sni) {
-				servers, err = c.behind(sni)
+			if forwardsBySNI(chain) && namesMatch(chain.GetFilterChainMatch().GetServerNames(), sni) {
+				servers, err = c.endpointAddresses(sni)
 				return l.Name, servers, err
 			}
 		}
@@ -65,8 +66,8 @@ func (c *Config) passage(sni string) (listener string, servers []Address, err er
 	return "", nil, fmt.Errorf("the ingress has no SNI route for %s", sni)
 }
 
-// passes says whether a filter chain leads to the cluster that is called as the server name.
-func passes(chain *listenerv3.FilterChain) bool {
+// forwardsBySNI reports whether a filter chain forwards to the cluster with the name of the SNI.
+func forwardsBySNI(chain *listenerv3.FilterChain) bool {
 	for _, filter := range chain.Filters {
 		if filter.GetTypedConfig().MessageIs(&sniclusterv3.SniCluster{}) {
 			return true
@@ -75,7 +76,7 @@ func passes(chain *listenerv3.FilterChain) bool {
 	return false
 }
 
-// namesMatch says whether a server name is one of those of a filter chain, which may begin with "*.".
+// namesMatch reports whether the SNI is one of the names of a filter chain. A name may begin with "*.".
 func namesMatch(names []string, sni string) bool {
 	for _, name := range names {
 		suffix, wild := strings.CutPrefix(name, "*")
@@ -86,8 +87,8 @@ func namesMatch(names []string, sni string) bool {
 	return false
 }
 
-// behind are the endpoints of a cluster.
-func (c *Config) behind(cluster string) ([]Address, error) {
+// endpointAddresses returns the endpoints of a cluster.
+func (c *Config) endpointAddresses(cluster string) ([]Address, error) {
 	if c.clusters[cluster] == nil {
 		return nil, fmt.Errorf("the ingress has no SNI route for %s: no service of its zone has it", cluster)
 	}

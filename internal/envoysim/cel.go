@@ -7,13 +7,13 @@ import (
 	"unicode"
 )
 
-// celScope is what the expressions of a decision read: filter state, and attributes of the connection.
+// celScope is the input of a decision's expressions: filter state, and attributes of the connection.
 type celScope struct {
 	filterState, attributes map[string]string
 }
 
-// evaluateCEL returns the value of an expression, which is a string. It knows the part of CEL that package envoy
-// writes, and returns an error for any other.
+// evaluateCEL returns the string value of an expression. It supports the part of CEL that package envoy writes, and
+// returns an error for any other.
 func evaluateCEL(expression string, scope celScope) (string, error) {
 	p := &celParser{rest: expression, scope: scope}
 	value, err := p.conditional()
@@ -27,13 +27,13 @@ func evaluateCEL(expression string, scope celScope) (string, error) {
 	return text, nil
 }
 
-// celParser evaluates while it reads. Values are strings and booleans.
+// celParser evaluates while it parses. Values are strings and booleans.
 type celParser struct {
 	rest  string
 	scope celScope
 }
 
-// peek returns the next character or operator; empty at the end.
+// peek returns the next character or operator, or an empty string at the end.
 func (p *celParser) peek() string {
 	p.rest = strings.TrimLeft(p.rest, " ")
 	for _, operator := range []string{"&&", "||"} {
@@ -59,7 +59,7 @@ func (p *celParser) expect(token string) error {
 	return nil
 }
 
-// conditional is "condition ? value : value".
+// conditional parses "condition ? value : value".
 func (p *celParser) conditional() (any, error) {
 	condition, err := p.logical("||", func() (any, error) { return p.logical("&&", p.operand) })
 	if err != nil || !p.accept("?") {
@@ -86,7 +86,7 @@ func (p *celParser) conditional() (any, error) {
 	return otherwise, nil
 }
 
-// logical is operands that one operator joins.
+// logical parses operands that one operator joins.
 func (p *celParser) logical(operator string, operand func() (any, error)) (any, error) {
 	value, err := operand()
 	for err == nil && p.accept(operator) {
@@ -107,7 +107,7 @@ func (p *celParser) logical(operator string, operand func() (any, error)) (any, 
 	return value, err
 }
 
-// operand is a value with the methods that are called on it.
+// operand parses a value with its method calls.
 func (p *celParser) operand() (any, error) {
 	value, err := p.primary()
 	for err == nil && p.accept(".") {
@@ -146,7 +146,7 @@ func (p *celParser) primary() (any, error) {
 	}
 }
 
-// closed is what stands before a closing parenthesis.
+// closed parses an inner expression and the closing parenthesis.
 func (p *celParser) closed(inner func() (any, error)) (any, error) {
 	value, err := inner()
 	if err != nil {
@@ -198,7 +198,7 @@ func (p *celParser) identifier() string {
 	return name
 }
 
-// literal is a string, in which a backslash begins \U and eight hexadecimal digits.
+// literal parses a string, in which a backslash begins \U and eight hexadecimal digits.
 func (p *celParser) literal() (string, error) {
 	if err := p.expect("'"); err != nil {
 		return "", err
@@ -226,7 +226,7 @@ func (p *celParser) literal() (string, error) {
 	}
 }
 
-// cutAny parts a text before the first of some characters.
+// cutAny cuts a text before the first of some characters.
 func cutAny(text, characters string) (before, after string, found bool) {
 	i := strings.IndexAny(text, characters)
 	if i < 0 {

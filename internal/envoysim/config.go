@@ -1,9 +1,8 @@
-// Package envoysim answers what a request does, from the configuration that the proxies have been given
-// and from nothing else. It reads Envoy's messages as Envoy does, so that it knows no policy and can't
-// read one differently: a rule that never became configuration is not there.
+// Package envoysim simulates a request over the configuration that the proxies have, and nothing else. It reads Envoy's
+// messages as Envoy does and knows no policy, so it cannot misread one: a rule that never became configuration has no
+// effect here either.
 //
-// It covers what package envoy writes. Where it meets something else it says so as an error, and never
-// guesses.
+// It covers the configuration that package envoy generates. For any other it returns an error, and never guesses.
 package envoysim
 
 import (
@@ -25,7 +24,7 @@ import (
 	"weft/internal/xds"
 )
 
-// Config is all that one proxy has been given.
+// Config is the whole configuration of one proxy.
 type Config struct {
 	listeners   []*listenerv3.Listener // sorted by name
 	clusters    map[string]*clusterv3.Cluster
@@ -35,7 +34,7 @@ type Config struct {
 	secrets     map[string]*tlsv3.Secret
 }
 
-// Load decodes a proxy's resources, its class's and its own.
+// Load decodes a proxy's resources, shared and own.
 func Load(resources []*xds.Resource) (*Config, error) {
 	c := &Config{
 		clusters:    map[string]*clusterv3.Cluster{},
@@ -72,7 +71,7 @@ func (c *Config) add(message proto.Message) {
 	}
 }
 
-// Call is one request, or one connection where nobody reads requests.
+// Call is one request, or one TCP connection.
 type Call struct {
 	Address string // an IP address
 	Port    uint32
@@ -80,12 +79,12 @@ type Call struct {
 	Path    string // default /
 	Headers map[string]string
 
-	// TLS says that the caller of an inbound begins with TLS, SNI is the server name that it asks for, and PeerURIs
-	// are the names in the certificate that it presents, in their order.
+	// TLS states that the caller of an inbound uses TLS. SNI is its server name, and PeerURIs are the URI SANs of its
+	// certificate, in their order.
 	TLS      bool
 	SNI      string
 	PeerURIs []string
-	// PeerDNS is the name of the one instance in the caller's certificate; empty: it has none.
+	// PeerDNS is the DNS SAN of the instance in the caller's certificate, or empty.
 	PeerDNS string
 }
 
@@ -95,7 +94,7 @@ func hostPort(address string, port uint32) string {
 	return net.JoinHostPort(address, strconv.FormatUint(uint64(port), 10))
 }
 
-// header answers a request header, or one of the names that HTTP/2 gives to the request line.
+// header returns a request header, or a pseudo-header of HTTP/2.
 func (c Call) header(name string) (string, bool) {
 	switch name {
 	case ":method":
@@ -114,19 +113,20 @@ func orElse(value, otherwise string) string {
 	return value
 }
 
-// listener finds the listener of a direction at an address; connections to one that binds nothing come
-// through a capture listener.
+// listener returns the listener of a direction at an address. Connections to a listener that binds no port come through
+// a capture listener.
 func (c *Config) listener(direction corev3.TrafficDirection, address string, port uint32) *listenerv3.Listener {
 	for _, l := range c.listeners {
 		at := l.Address.GetSocketAddress()
-		if l.TrafficDirection == direction && at.GetAddress() == address && at.GetPortValue() == port && !l.UseOriginalDst.GetValue() {
+		if l.TrafficDirection == direction && at.GetAddress() == address && at.GetPortValue() == port &&
+			!l.UseOriginalDst.GetValue() {
 			return l
 		}
 	}
 	return nil
 }
 
-// capture is the listener of a direction that takes what was redirected; nil where nothing is.
+// capture returns the capture listener of a direction, or nil where connections are not redirected.
 func (c *Config) capture(direction corev3.TrafficDirection, address string) *listenerv3.Listener {
 	for _, l := range c.listeners {
 		six := strings.Contains(l.Address.GetSocketAddress().GetAddress(), ":")
@@ -137,7 +137,7 @@ func (c *Config) capture(direction corev3.TrafficDirection, address string) *lis
 	return nil
 }
 
-// lastFilter decodes the filter that ends a chain: it decides where the chain leads.
+// lastFilter decodes the last filter of a chain, which decides where the chain leads.
 func lastFilter(chain *listenerv3.FilterChain) (proto.Message, error) {
 	if len(chain.GetFilters()) == 0 {
 		return nil, fmt.Errorf("filter chain %q has no filters", chain.GetName())

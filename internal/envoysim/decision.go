@@ -17,12 +17,13 @@ import (
 	"weft/internal/envoy"
 )
 
-// admitConnection goes through a filter chain that reads no requests: the filters before the last one write filter
-// state, by which the internal listener behind the last one decides. A chain without such filters takes every caller.
-func (c *Config) admitConnection(result *InboundResult, chain *listenerv3.FilterChain, to *tcpproxyv3.TcpProxy, call Call) error {
+// admitConnection evaluates a filter chain of TCP connections. The filters before the last one write filter state, by
+// which the internal listener of the last one decides. A chain without such filters accepts every caller.
+func (c *Config) admitConnection(result *InboundResult, chain *listenerv3.FilterChain, to *tcpproxyv3.TcpProxy,
+	call Call) error {
 	result.Cluster = to.GetCluster()
-	behind := c.internalListener(to.GetCluster())
-	if behind == nil {
+	guarded := c.internalListener(to.GetCluster())
+	if guarded == nil {
 		if len(chain.Filters) > 1 {
 			return fmt.Errorf("the proxy lacks the internal listener %s, and denies all callers", to.GetCluster())
 		}
@@ -41,18 +42,19 @@ func (c *Config) admitConnection(result *InboundResult, chain *listenerv3.Filter
 		return err
 	}
 	input := &networkinputv3.FilterStateInput{}
-	if err := behind.GetFilterChainMatcher().GetMatcherTree().GetInput().GetTypedConfig().UnmarshalTo(input); err != nil {
-		return fmt.Errorf("listener %s: %w", behind.Name, err)
+	if err := guarded.GetFilterChainMatcher().GetMatcherTree().GetInput().GetTypedConfig().UnmarshalTo(
+		input); err != nil {
+		return fmt.Errorf("listener %s: %w", guarded.Name, err)
 	}
 	result.ShadowRule = state[envoy.ShadowKey]
-	next, err := chainByPrefix(behind, state[input.Key])
+	next, err := chainByPrefix(guarded, state[input.Key])
 	if err != nil {
 		return err
 	}
 	return result.decided(state[input.Key], next, call)
 }
 
-// decided reads a decision and the filter chain to which it leads; nil: to none.
+// decided evaluates a decision and the filter chain that it selects, or nil for none.
 func (r *InboundResult) decided(decision string, chain *listenerv3.FilterChain, call Call) error {
 	if origin, denied := strings.CutPrefix(decision, envoy.Deny); denied {
 		r.Rule = origin
@@ -74,7 +76,7 @@ func (r *InboundResult) decided(decision string, chain *listenerv3.FilterChain, 
 	return nil
 }
 
-// internalListener is the one to which a cluster leads; nil: it leads to none.
+// internalListener returns the internal listener that a cluster leads to, or nil.
 func (c *Config) internalListener(cluster string) *listenerv3.Listener {
 	for _, locality := range c.clusters[cluster].GetLoadAssignment().GetEndpoints() {
 		for _, endpoint := range locality.LbEndpoints {
@@ -89,7 +91,7 @@ func (c *Config) internalListener(cluster string) *listenerv3.Listener {
 	return nil
 }
 
-// chainByPrefix is the filter chain that a listener chooses by what a value begins with; nil: none.
+// chainByPrefix returns the filter chain that a listener selects by the prefix of a value, or nil.
 func chainByPrefix(l *listenerv3.Listener, value string) (*listenerv3.FilterChain, error) {
 	var longest string
 	var chosen *xdsmatcherv3.Matcher_OnMatch
@@ -113,7 +115,7 @@ func chainByPrefix(l *listenerv3.Listener, value string) (*listenerv3.FilterChai
 	return nil, fmt.Errorf("listener %s has no filter chain %s", l.Name, name.Value)
 }
 
-// filterState is what filters have written once the handshake is complete.
+// filterState returns what the filters have written when the handshake is complete.
 func filterState(filters []proto.Message, call Call) (map[string]string, error) {
 	scope := celScope{filterState: map[string]string{}, attributes: map[string]string{}}
 	if len(call.PeerURIs) > 0 {
@@ -122,7 +124,7 @@ func filterState(filters []proto.Message, call Call) (map[string]string, error) 
 	for _, filter := range filters {
 		config, ok := filter.(*filterstatev3.Config)
 		if !ok || len(config.OnNewConnection)+len(config.OnDownstreamData) > 0 {
-			return nil, fmt.Errorf("a filter of type %T that decides otherwise than by the handshake is not understood", filter)
+			return nil, fmt.Errorf("a filter of type %T among the decision's filters is not supported", filter)
 		}
 		for _, entry := range config.OnDownstreamTlsHandshake {
 			value, err := formatted(entry.GetFormatString(), scope, call)
@@ -137,13 +139,13 @@ func filterState(filters []proto.Message, call Call) (map[string]string, error) 
 	return scope.filterState, nil
 }
 
-// formatted is what a format makes of a call: it is an expression of CEL, or a text with lists of SANs in it.
+// formatted returns the result of a format for a call: a CEL expression, or a text with lists of SANs.
 func formatted(format *corev3.SubstitutionFormatString, scope celScope, call Call) (string, error) {
 	text := format.GetTextFormatSource().GetInlineString()
 	if expression, ok := strings.CutPrefix(text, "%CEL("); ok {
 		expression, ok = strings.CutSuffix(expression, ")%")
 		if !ok || strings.Contains(expression, "%") {
-			return "", fmt.Errorf("the format %s is not understood", text)
+			return "", fmt.Errorf("the format %s is not supported", text)
 		}
 		return evaluateCEL(expression, scope)
 	}
@@ -151,13 +153,14 @@ func formatted(format *corev3.SubstitutionFormatString, scope celScope, call Cal
 	if call.PeerDNS != "" {
 		dns = []string{call.PeerDNS}
 	}
-	for command, sans := range map[string][]string{"%DOWNSTREAM_PEER_URI_SAN%": call.PeerURIs, "%DOWNSTREAM_PEER_DNS_SAN%": dns} {
+	for command, sans := range map[string][]string{"%DOWNSTREAM_PEER_URI_SAN%": call.PeerURIs,
+		"%DOWNSTREAM_PEER_DNS_SAN%": dns} {
 		if before, after, found := strings.Cut(text, command); found && !strings.Contains(before+after, "%") {
 			return before + orElse(strings.Join(sans, ","), "-") + after, nil
 		}
 	}
 	if strings.Contains(text, "%") {
-		return "", fmt.Errorf("the format %s is not understood", text)
+		return "", fmt.Errorf("the format %s is not supported", text)
 	}
 	return text, nil
 }

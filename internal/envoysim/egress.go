@@ -11,57 +11,61 @@ import (
 	"weft/internal/graph"
 )
 
-// EgressVerdict is what becomes of a request at a zone egress of the client's zone.
+// EgressVerdict is the result of a request at a zone egress of the client's zone.
 type EgressVerdict struct {
-	SNI string `json:"sni"` // by which the egress knows the destination
-	// Upstreams are those outside the mesh to which it goes on, "api.example.com:443", and TLS says that the egress
-	// speaks TLS to them. What becomes of it there is not known.
+	SNI string `json:"sni"` // of the destination at the egress
+	// Upstreams are the external upstreams, such as "api.example.com:443". TLS states that the egress uses TLS with
+	// them. Their response is unknown.
 	Upstreams []string `json:"upstreams,omitempty"`
 	TLS       bool     `json:"tls,omitempty"`
-	// Forwarded says that the egress passes it on unopened to the Ingresses of other zones.
+	// Forwarded states that the egress forwards the TLS connection, without decrypting it, to Ingresses of remote
+	// zones.
 	Forwarded bool              `json:"forwarded,omitempty"`
 	Ingresses []EndpointVerdict `json:"ingresses,omitempty"`
 }
 
-// throughEgress asks a zone egress, and where that passes the request on, the zones of the ingresses.
-func (a *asking) throughEgress(e Endpoint, proxy graph.ProxyKey, call Call) EndpointVerdict {
+// throughEgress evaluates a zone egress and, where the egress forwards the request, queries the zones of the ingresses.
+func (a *simulation) throughEgress(e Endpoint, proxy graph.ProxyKey, call Call) EndpointVerdict {
 	call.SNI = e.SNI
 	egress, err := load(a.world, proxy)
 	if err != nil {
-		return EndpointVerdict{Address: e.At.String(), Proxy: proxy.String(), Egress: &EgressVerdict{SNI: e.SNI}, Reason: err.Error()}
+		return EndpointVerdict{Address: e.At.String(), Proxy: proxy.String(), Egress: &EgressVerdict{SNI: e.SNI},
+			Reason: err.Error()}
 	}
-	if ingresses, passes := egress.crossZone(e.At, e.SNI); passes {
-		return a.passOn(e, proxy, ingresses)
+	if ingresses, forwards := egress.crossZone(e.At, e.SNI); forwards {
+		return a.forwardCrossZone(e, proxy, ingresses)
 	}
-	v, cluster := askProxy(a.world, proxy, e.At, call)
+	v, cluster := callProxy(a.world, proxy, e.At, call)
 	v.Egress = &EgressVerdict{SNI: e.SNI}
 	a.accept(&v, e)
 	if v.Allowed {
-		v.Egress.Upstreams, v.Egress.TLS = egress.outside(cluster)
+		v.Egress.Upstreams, v.Egress.TLS = egress.externalUpstreams(cluster)
 	}
 	return v
 }
 
-// passOn asks the zones of the ingresses to which an egress passes on.
-func (a *asking) passOn(e Endpoint, proxy graph.ProxyKey, ingresses []Address) EndpointVerdict {
-	v := EndpointVerdict{Address: e.At.String(), Proxy: proxy.String(), Egress: &EgressVerdict{SNI: e.SNI, Forwarded: true}}
+// forwardCrossZone queries the zones of the ingresses to which an egress forwards.
+func (a *simulation) forwardCrossZone(e Endpoint, proxy graph.ProxyKey, ingresses []Address) EndpointVerdict {
+	v := EndpointVerdict{Address: e.At.String(), Proxy: proxy.String(),
+		Egress: &EgressVerdict{SNI: e.SNI, Forwarded: true}}
 	v.Allowed = len(ingresses) > 0
 	for _, at := range ingresses {
 		next := EndpointVerdict{Address: at.String(), Reason: fmt.Sprintf("no zone ingress is known at %s", at)}
-		if door, ok := a.world.IngressAt(at.Address, at.Port); ok {
-			next = a.throughDoor(Endpoint{At: at, Security: e.Security}, door)
+		if ingress, ok := a.world.IngressAt(at.Address, at.Port); ok {
+			next = a.throughIngress(Endpoint{At: at, Security: e.Security}, ingress)
 		}
 		v.Allowed = v.Allowed && next.Allowed
 		v.Egress.Ingresses = append(v.Egress.Ingresses, next)
 	}
 	if len(ingresses) == 0 {
-		v.Reason = fmt.Sprintf("the zone egress knows no zone ingress that leads to %s", e.SNI)
+		v.Reason = fmt.Sprintf("the zone egress has no zone ingress for the SNI %s", e.SNI)
 	}
 	return v
 }
 
-// crossZone answers where a zone egress passes on connections with a server name; false: it does not pass them on.
-func (c *Config) crossZone(at Address, sni string) (ingresses []Address, passes bool) {
+// crossZone returns the ingresses to which a zone egress forwards connections with an SNI; false where it forwards
+// none.
+func (c *Config) crossZone(at Address, sni string) (ingresses []Address, forwards bool) {
 	listener := c.inboundListener(at.Address, at.Port)
 	if listener == nil {
 		return nil, false
@@ -79,8 +83,8 @@ func (c *Config) crossZone(at Address, sni string) (ingresses []Address, passes 
 	return ingresses, true
 }
 
-// outside are the servers of a cluster that an egress has of an external service.
-func (c *Config) outside(cluster string) (servers []string, speaksTLS bool) {
+// externalUpstreams returns the external servers of a cluster of an egress.
+func (c *Config) externalUpstreams(cluster string) (servers []string, speaksTLS bool) {
 	of := c.clusters[cluster]
 	for _, locality := range of.GetLoadAssignment().GetEndpoints() {
 		for _, endpoint := range locality.LbEndpoints {
@@ -94,7 +98,7 @@ func (c *Config) outside(cluster string) (servers []string, speaksTLS bool) {
 	return servers, speaksTLS
 }
 
-// lines writes what becomes of the request beyond the egress.
+// lines writes the result of the request after the egress.
 func (v *EgressVerdict) lines(line func(label, value string)) {
 	line("  SNI", v.SNI)
 	for _, server := range v.Upstreams {

@@ -15,43 +15,45 @@ import (
 	"weft/internal/envoy"
 )
 
-// Endpoint is one server that a proxy dials.
+// Endpoint is one server that a proxy may dial.
 type Endpoint struct {
 	At Address
-	// Locality is the part of the destination that it belongs to; empty: the destination has no parts.
+	// Locality is the locality of the endpoint in its destination, or empty for a destination without localities.
 	Locality string
-	// Fallback says that it is dialled only while nobody of an earlier leg is up.
+	// Fallback states that the endpoint is dialed only while no endpoint of an earlier locality is healthy.
 	Fallback bool
 	Security
 }
 
-// Security is how a proxy proves itself to a server, and whom it takes for that.
+// Security is how a proxy authenticates to a server, and which server it accepts.
 type Security struct {
-	// TLS says that the proxy presents its certificate and takes only a server with one of SNIs.
+	// TLS states that the proxy presents its certificate and accepts only a server with one of the SPIFFE IDs in
+	// ServerNames.
 	TLS         bool
 	ServerNames []string
-	// SNI is the server name that it sends.
+	// SNI is the server name in the TLS handshake.
 	SNI string
 
-	bundle string // the secret with what the proxy believes, where TLS
+	bundle string // the secret with the roots that the proxy trusts, where TLS
 }
 
-// endpointsOf are the endpoints of a cluster; of one with legs, those of each in turn.
+// endpointsOf returns the endpoints of a cluster. For a cluster with localities, these are the endpoints of each
+// locality in turn.
 func (c *Config) endpointsOf(cluster *clusterv3.Cluster) ([]Endpoint, error) {
-	legs, err := legsOf(cluster)
+	localities, err := localitiesOf(cluster)
 	if err != nil {
 		return nil, err
 	}
-	if legs == nil {
+	if localities == nil {
 		return c.ownEndpoints(cluster)
 	}
 	var all []Endpoint
-	for _, name := range legs {
-		leg := c.clusters[name]
-		if leg == nil {
-			return nil, fmt.Errorf("the proxy has not been given cluster %s", name)
+	for _, name := range localities {
+		locality := c.clusters[name]
+		if locality == nil {
+			return nil, fmt.Errorf("the proxy has no cluster %s", name)
 		}
-		found, err := c.ownEndpoints(leg)
+		found, err := c.ownEndpoints(locality)
 		if err != nil {
 			return nil, err
 		}
@@ -64,8 +66,8 @@ func (c *Config) endpointsOf(cluster *clusterv3.Cluster) ([]Endpoint, error) {
 	return all, nil
 }
 
-// legsOf are the clusters that a cluster is made of; nil where it stands for itself.
-func legsOf(cluster *clusterv3.Cluster) ([]string, error) {
+// localitiesOf returns the clusters of an aggregate cluster, or nil for any other.
+func localitiesOf(cluster *clusterv3.Cluster) ([]string, error) {
 	custom := cluster.GetClusterType()
 	if custom == nil {
 		return nil, nil
@@ -96,7 +98,7 @@ func addressOf(endpoint *endpointv3.LbEndpoint) Address {
 	return Address{at.GetAddress(), at.GetPortValue()}
 }
 
-// transportOf is by what an endpoint is reached: the first match whose marks it has, else what its cluster has.
+// transportOf returns the transport socket of an endpoint: the first match with its metadata, else that of the cluster.
 func transportOf(cluster *clusterv3.Cluster, endpoint *endpointv3.LbEndpoint) *corev3.TransportSocket {
 	marks := endpoint.GetMetadata().GetFilterMetadata()[envoy.SocketMatch]
 	for _, match := range cluster.TransportSocketMatches {
@@ -132,15 +134,15 @@ func securityOf(socket *corev3.TransportSocket) (Security, error) {
 	return s, nil
 }
 
-// whyNone says why a destination has no endpoint.
+// whyNone returns the reason for which a destination has no endpoint.
 func whyNone(cluster *clusterv3.Cluster) error {
 	if reason := envoy.Unreachable(cluster); reason != "" {
-		return fmt.Errorf("destination %s can't be reached: %s", cluster.Name, reason)
+		return fmt.Errorf("destination %s is unreachable: %s", cluster.Name, reason)
 	}
-	return fmt.Errorf("destination %s has no endpoints: no proxy of it is up, ready and serving", cluster.Name)
+	return fmt.Errorf("destination %s has no endpoints: none of its proxies is ready and serving", cluster.Name)
 }
 
-// secured sums up how a proxy reaches a destination: with mutual TLS where it does so to any of its servers.
+// secured summarizes the security of a destination: mutual TLS if any of its endpoints uses it.
 func secured(all []Endpoint) (tls bool, serverNames []string) {
 	for _, e := range all {
 		tls = tls || e.TLS

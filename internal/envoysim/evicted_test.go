@@ -13,12 +13,12 @@ import (
 	"weft/kind"
 )
 
-// TestEvictedInstancesOnlyAreDenied: whatever names there are, of many that begin alike, a caller is refused by its
-// own alone.
+// TestEvictedInstancesOnlyAreDenied: with any set of names with common prefixes, only an evicted instance is denied.
 func TestEvictedInstancesOnlyAreDenied(t *testing.T) {
 	names := rapid.Custom(func(t *rapid.T) string {
 		return fmt.Sprintf("%s-%s.default.east.dataplane.mesh.local",
-			rapid.StringMatching(`[ab]{1,3}`).Draw(t, "workload"), rapid.StringMatching(`[0-2]{0,4}`).Draw(t, "instance"))
+			rapid.StringMatching(`[ab]{1,3}`).Draw(t, "workload"),
+			rapid.StringMatching(`[0-2]{0,4}`).Draw(t, "instance"))
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		evicted := rapid.SliceOfN(names, 0, 60).Draw(t, "put out")

@@ -10,19 +10,19 @@ import (
 	"weft/kind"
 )
 
-// World is what the proxies of a mesh have been given.
+// World is the configuration of all proxies of a mesh.
 type World interface {
-	// Config answers the resources of a proxy; false where there is no such proxy.
+	// Config returns the resources of a proxy, or false for an unknown proxy.
 	Config(graph.ProxyKey) ([]*xds.Resource, bool)
-	// SpiffeIDs are those in the proxy's certificate; none of a plain one.
+	// SpiffeIDs returns the SPIFFE IDs of the proxy's certificate, or none without a certificate.
 	SpiffeIDs(graph.ProxyKey) kind.SpiffeIDs
-	// Instance is the DNS name in the proxy's certificate, which is its own alone.
+	// Instance returns the DNS SAN of the proxy's certificate, which no other proxy has.
 	Instance(graph.ProxyKey) string
-	// At finds the proxy that listens at an address.
+	// At returns the proxy that listens at an address.
 	At(address string, port uint32) (graph.ProxyKey, bool)
-	// Egress finds the zone egress of this zone that its proxies dial at an address.
+	// Egress returns the zone egress of this zone that its proxies dial at an address.
 	Egress(address string, port uint32) (graph.ProxyKey, bool)
-	// IngressAt finds the zone ingress that other zones dial at an address.
+	// IngressAt returns the zone ingress that other zones dial at an address.
 	IngressAt(address string, port uint32) (ZoneIngress, bool)
 }
 
@@ -33,38 +33,38 @@ type ZoneIngress struct {
 	Healthy bool
 }
 
-// RemoteZones has another zone say what becomes of a request that arrives at one of its ingresses.
-type RemoteZones func(zone string, crossing CrossZoneRequest) (*IngressResult, error)
+// RemoteZones returns the result of a request that arrives at an ingress of another zone, as that zone computes it.
+type RemoteZones func(zone string, request CrossZoneRequest) (*IngressResult, error)
 
-// Request is a question.
+// Request is a request to explain.
 type Request struct {
 	From graph.ProxyKey
-	// To is a service, a virtual IP or an address, each with a port or without: "backend", "backend:80",
-	// "241.0.0.1", "127.0.0.1:10001".
+	// To is a service, a virtual IP or an address, with or without a port: "backend", "backend:80", "241.0.0.1",
+	// "127.0.0.1:10001".
 	To     string
 	Method string // default GET
 	Path   string // default /
 }
 
-// Verdict is what becomes of a request.
+// Verdict is the result of a request.
 type Verdict string
 
 const (
-	// Allowed: every endpoint takes it.
+	// Allowed means that every endpoint accepts the request.
 	Allowed Verdict = "allowed"
-	// Denied: no endpoint takes it.
+	// Denied means that no endpoint accepts the request.
 	Denied Verdict = "denied"
-	// Partly: it depends on the endpoint that the balancer picks.
+	// Partly means that the result depends on the endpoint that the load balancer selects.
 	Partly Verdict = "partly"
-	// Unserved: it gets to no endpoint.
+	// Unserved means that the request reaches no endpoint.
 	Unserved Verdict = "unserved"
-	// Forwarded: it leaves the mesh unchanged, and what becomes of it there is not known.
+	// Forwarded means that the request leaves the mesh unchanged, and its result is unknown.
 	Forwarded Verdict = "forwarded"
-	// Unknown: it leaves for another zone, which can't be asked.
+	// Unknown means that the request goes to another zone, which cannot be queried.
 	Unknown Verdict = "unknown"
 )
 
-// Explanation is what a request does, hop by hop. What comes after the hop at which it ends is empty.
+// Explanation is the path of a request, hop by hop. Fields of hops that the request does not reach are empty.
 type Explanation struct {
 	From string `json:"from"`
 	kind.SpiffeIDs
@@ -73,7 +73,7 @@ type Explanation struct {
 	Path        string            `json:"path,omitempty"`
 	Address     string            `json:"address,omitempty"` // what the application dials
 	Listener    string            `json:"listener,omitempty"`
-	Captured    bool              `json:"captured,omitempty"` // only redirected connections get to the listener
+	Captured    bool              `json:"captured,omitempty"` // only redirected connections reach the listener
 	Route       string            `json:"route,omitempty"`
 	Destination string            `json:"destination,omitempty"`
 	MutualTLS   bool              `json:"mutualTLS"`
@@ -85,10 +85,10 @@ type Explanation struct {
 	Reason      string            `json:"reason,omitempty"`
 }
 
-// EndpointVerdict is what one endpoint does with the request.
+// EndpointVerdict is the result of the request at one endpoint.
 type EndpointVerdict struct {
-	// Locality is the part of the destination that the endpoint belongs to, where it has parts: the client's own zone,
-	// and the others. Fallback says that it is dialled only while nobody of an earlier part is up.
+	// Locality is the locality of the endpoint: local or remote, or empty for a destination without localities.
+	// Fallback states that the endpoint is dialed only while no endpoint of an earlier locality is healthy.
 	Locality string `json:"locality,omitempty"`
 	Fallback bool   `json:"fallback,omitempty"`
 	Address  string `json:"address"`
@@ -96,32 +96,32 @@ type EndpointVerdict struct {
 	kind.SpiffeIDs
 	Listener string `json:"listener,omitempty"`
 	Allowed  bool   `json:"allowed"`
-	// Rule is the rule of the policy that decided; ShadowRule one that would deny and does not yet.
+	// Rule is the policy rule that decided. ShadowRule is a rule in shadow mode that would deny.
 	Rule       string `json:"rule,omitempty"`
 	ShadowRule string `json:"shadowRule,omitempty"`
 	Reason     string `json:"reason,omitempty"`
-	// Ingress is set where the endpoint is a zone ingress of another zone. What becomes of the request there
-	// stands in it, and Allowed says that every server there takes it.
+	// Ingress is set where the endpoint is a zone ingress of another zone. It has the result in that zone, and Allowed
+	// states that every server there accepts the request.
 	Ingress *IngressVerdict `json:"ingress,omitempty"`
-	// Egress is set where the endpoint is a zone egress of the client's zone. Allowed says that it lets the request
-	// out, or that every server to which it passes it on takes it.
+	// Egress is set where the endpoint is a zone egress of the client's zone. Allowed states that the egress allows the
+	// request, or that every server to which it forwards the request accepts it.
 	Egress *EgressVerdict `json:"egress,omitempty"`
 }
 
-// IngressVerdict is what becomes of a request that goes to another zone by one of its ingresses.
+// IngressVerdict is the result of a request that goes to another zone through one of its ingresses.
 type IngressVerdict struct {
 	Zone    string `json:"zone"`
 	Name    string `json:"name"`
 	Healthy bool   `json:"healthy"` // as its zone says
-	SNI     string `json:"sni"`     // by which the ingress knows the destination
-	// Result is absent where the zone could not be asked; Unasked says why.
+	SNI     string `json:"sni"`     // of the destination at the ingress
+	// Result is absent where the zone could not be queried; NotQueried has the reason.
 	Result     *IngressResult `json:"result,omitempty"`
 	NotQueried string         `json:"notQueried,omitempty"`
 }
 
-// Explain answers what a request does, and asks beyond where it goes on in another zone. It is an error when
-// the question can't be asked: the proxy is unknown, or To names nothing that it knows.
-func Explain(world World, request Request, beyond RemoteZones) (*Explanation, error) {
+// Explain returns the path and the result of a request, and calls remote where the request goes to another zone. It
+// returns an error for an unknown proxy, and where To matches no destination of the proxy.
+func Explain(world World, request Request, remote RemoteZones) (*Explanation, error) {
 	resources, ok := world.Config(request.From)
 	if !ok {
 		return nil, fmt.Errorf("there is no proxy %s: no Dataplane of that name is in the mesh", request.From)
@@ -143,7 +143,8 @@ func Explain(world World, request Request, beyond RemoteZones) (*Explanation, er
 	case way.Passed:
 		e.Verdict, e.Reason = Forwarded, "no service of the mesh has this address"
 	default:
-		(&asking{world, beyond, request.From.Mesh, e.SpiffeIDs, world.Instance(request.From), client, call}).ask(e, way.Endpoints)
+		(&simulation{world, remote, request.From.Mesh, e.SpiffeIDs, world.Instance(request.From), client,
+			call}).endpoints(e, way.Endpoints)
 	}
 	return e, nil
 }
@@ -160,20 +161,20 @@ func explanation(names kind.SpiffeIDs, request Request, address Address, way Out
 	return e
 }
 
-// asking is a request on its way to the endpoints of its destination.
-type asking struct {
+// simulation is a request on its way to the endpoints of its destination.
+type simulation struct {
 	world    World
-	beyond   RemoteZones
+	remote   RemoteZones
 	mesh     string
-	names    kind.SpiffeIDs // of the client, and instance its own name
+	names    kind.SpiffeIDs // of the client; instance is its DNS SAN
 	instance string
 	client   *Config
 	call     Call
 }
 
-// ask puts the request to every endpoint and sums up. Those that are dialled only while others are down have
-// their answers, and no part in the sum.
-func (a *asking) ask(e *Explanation, all []Endpoint) {
+// endpoints evaluates the request at every endpoint and summarizes. Fallback endpoints have a result, but do not count
+// for the summary.
+func (a *simulation) endpoints(e *Explanation, all []Endpoint) {
 	var sum tally
 	for _, endpoint := range all {
 		v := a.endpoint(endpoint)
@@ -186,7 +187,7 @@ func (a *asking) ask(e *Explanation, all []Endpoint) {
 	e.Verdict, e.Reason = sum.verdict(), sum.reason
 }
 
-func (a *asking) endpoint(e Endpoint) EndpointVerdict {
+func (a *simulation) endpoint(e Endpoint) EndpointVerdict {
 	call := a.call
 	if call.TLS = e.TLS; e.TLS {
 		call.PeerURIs, call.PeerDNS = a.names.List(), a.instance
@@ -195,99 +196,100 @@ func (a *asking) endpoint(e Endpoint) EndpointVerdict {
 		return a.throughEgress(e, egress, call)
 	}
 	if _, here := a.world.At(e.At.Address, e.At.Port); !here {
-		if door, ok := a.world.IngressAt(e.At.Address, e.At.Port); ok {
-			return a.throughDoor(e, door)
+		if ingress, ok := a.world.IngressAt(e.At.Address, e.At.Port); ok {
+			return a.throughIngress(e, ingress)
 		}
 	}
-	v := askServer(a.world, e.At, call)
+	v := callServer(a.world, e.At, call)
 	a.accept(&v, e)
 	return v
 }
 
-// accept has the client look at the server's name.
-func (a *asking) accept(v *EndpointVerdict, e Endpoint) {
-	if refusal := a.client.accepts(e.Security, v.SpiffeIDs); v.Allowed && refusal != nil {
-		v.Allowed, v.Rule, v.Reason = false, "", refusal.Error()
+// accept applies the client's verification of the server's SPIFFE IDs.
+func (a *simulation) accept(v *EndpointVerdict, e Endpoint) {
+	if denied := a.client.accepts(e.Security, v.SpiffeIDs); v.Allowed && denied != nil {
+		v.Allowed, v.Rule, v.Reason = false, "", denied.Error()
 	}
 }
 
-// throughDoor asks the zone of an ingress.
-func (a *asking) throughDoor(e Endpoint, door ZoneIngress) EndpointVerdict {
-	there := &IngressVerdict{Zone: door.Zone, Name: door.Ingress.Name, Healthy: door.Healthy, SNI: e.SNI}
-	v := EndpointVerdict{Address: e.At.String(), Ingress: there}
+// throughIngress queries the zone of an ingress.
+func (a *simulation) throughIngress(e Endpoint, ingress ZoneIngress) EndpointVerdict {
+	verdict := &IngressVerdict{Zone: ingress.Zone, Name: ingress.Ingress.Name, Healthy: ingress.Healthy, SNI: e.SNI}
+	v := EndpointVerdict{Address: e.At.String(), Ingress: verdict}
 	if !e.TLS {
-		v.Reason = "it is a zone ingress, which tells services apart by the server name of TLS, and the request is plain"
+		v.Reason = "it is a zone ingress, which forwards by SNI, and the request is plaintext"
 		return v
 	}
-	arrival, err := a.beyond(door.Zone, CrossZoneRequest{
-		Ingress: door.Ingress, Mesh: a.mesh, SNI: e.SNI, SpiffeIDs: a.names.List(), Method: a.call.Method, Path: a.call.Path,
+	result, err := a.remote(ingress.Zone, CrossZoneRequest{
+		Ingress: ingress.Ingress, Mesh: a.mesh, SNI: e.SNI, SpiffeIDs: a.names.List(), Method: a.call.Method,
+		Path: a.call.Path,
 	})
 	if err != nil {
-		there.NotQueried = err.Error()
+		verdict.NotQueried = err.Error()
 		return v
 	}
-	there.Result, v.Reason = arrival, arrival.Reason
-	v.Allowed = arrival.Reason == ""
-	for i := range arrival.Endpoints {
-		server := &arrival.Endpoints[i]
+	verdict.Result, v.Reason = result, result.Reason
+	v.Allowed = result.Reason == ""
+	for i := range result.Endpoints {
+		server := &result.Endpoints[i]
 		a.accept(server, e)
 		v.Allowed = v.Allowed && server.Allowed
 	}
 	return v
 }
 
-// tally counts what endpoints do with a request.
+// tally counts the results of a request by endpoint.
 type tally struct {
-	allowed, refused, unserved, unknown int
-	reason                              string // the first that is told
+	allowed, denied, unserved, unknown int
+	reason                             string // the first reason
 }
 
 func (t *tally) add(v *EndpointVerdict) {
-	switch there := v.Ingress; {
+	switch verdict := v.Ingress; {
 	case v.Allowed:
 		t.allowed++
 	case v.Egress != nil && v.Egress.Forwarded:
-		t.addPassed(v)
-	case there != nil && there.NotQueried != "":
+		t.addForwarded(v)
+	case verdict != nil && verdict.NotQueried != "":
 		t.unknown++
-		t.tell(there.NotQueried)
-	case there != nil && there.Result != nil && there.Result.Reason == "":
-		for i := range there.Result.Endpoints {
-			t.add(&there.Result.Endpoints[i])
+		t.setReason(verdict.NotQueried)
+	case verdict != nil && verdict.Result != nil && verdict.Result.Reason == "":
+		for i := range verdict.Result.Endpoints {
+			t.add(&verdict.Result.Endpoints[i])
 		}
-	case there != nil:
+	case verdict != nil:
 		t.unserved++
-		t.tell(v.Reason)
+		t.setReason(v.Reason)
 	default:
-		t.refused++
-		t.tell(v.Reason)
+		t.denied++
+		t.setReason(v.Reason)
 	}
 }
 
-// addPassed counts what other zones do with what an egress passes on.
-func (t *tally) addPassed(v *EndpointVerdict) {
+// addForwarded counts the results in the zones to which an egress forwards.
+func (t *tally) addForwarded(v *EndpointVerdict) {
 	for i := range v.Egress.Ingresses {
 		t.add(&v.Egress.Ingresses[i])
 	}
 	if len(v.Egress.Ingresses) == 0 {
 		t.unserved++
-		t.tell(v.Reason)
+		t.setReason(v.Reason)
 	}
 }
 
-func (t *tally) tell(reason string) {
+func (t *tally) setReason(reason string) {
 	if t.reason == "" {
 		t.reason = reason
 	}
 }
 
 func (t *tally) verdict() Verdict {
-	switch t.allowed + t.refused + t.unserved + t.unknown {
+	switch t.allowed + t.denied + t.unserved + t.unknown {
 	case t.allowed:
 		return Allowed
 	case t.unserved:
 		return Unserved
-	case t.refused, t.refused + t.unserved:
+	case t.denied, t.denied + t.unserved:
 		return Denied
 	case t.unknown, t.unknown + t.unserved:
 		return Unknown
@@ -295,19 +297,18 @@ func (t *tally) verdict() Verdict {
 	return Partly
 }
 
-// askServer answers what the proxy at an address does with a call that arrives there.
-func askServer(world World, at Address, call Call) EndpointVerdict {
+// callServer returns the result of a call at the proxy of an address.
+func callServer(world World, at Address, call Call) EndpointVerdict {
 	proxy, ok := world.At(at.Address, at.Port)
 	if !ok {
 		return EndpointVerdict{Address: at.String(), Reason: fmt.Sprintf("no proxy is known at %s", at)}
 	}
-	v, _ := askProxy(world, proxy, at, call)
+	v, _ := callProxy(world, proxy, at, call)
 	return v
 }
 
-// askProxy answers what a proxy does with a call that arrives at one of its addresses, and the cluster to which that
-// leads.
-func askProxy(world World, proxy graph.ProxyKey, at Address, call Call) (v EndpointVerdict, cluster string) {
+// callProxy returns the result of a call at one of a proxy's addresses, and the cluster that it leads to.
+func callProxy(world World, proxy graph.ProxyKey, at Address, call Call) (v EndpointVerdict, cluster string) {
 	v = EndpointVerdict{Address: at.String(), Proxy: proxy.String(), SpiffeIDs: world.SpiffeIDs(proxy)}
 	server, err := load(world, proxy)
 	if err != nil {
@@ -316,7 +317,8 @@ func askProxy(world World, proxy graph.ProxyKey, at Address, call Call) (v Endpo
 	}
 	call.Address, call.Port = at.Address, at.Port
 	result := server.Inbound(call)
-	v.Listener, v.Allowed, v.Rule, v.ShadowRule, v.Reason = result.Listener, result.Allowed, result.Rule, result.ShadowRule, result.Reason
+	v.Listener, v.Allowed, v.Rule, v.ShadowRule, v.Reason = result.Listener, result.Allowed, result.Rule,
+		result.ShadowRule, result.Reason
 	return v, result.Cluster
 }
 
@@ -328,14 +330,14 @@ func load(world World, proxy graph.ProxyKey) (*Config, error) {
 	return Load(resources)
 }
 
-// accepts says why the client does not take a server of that name; nil where it does.
+// accepts returns an error where the client does not accept a server with these SPIFFE IDs.
 func (c *Config) accepts(way Security, server kind.SpiffeIDs) error {
 	if !way.TLS {
 		return nil
 	}
 	if slices.ContainsFunc(way.ServerNames, server.Has) {
-		return c.believes(way.bundle, server.SpiffeID)
+		return c.verify(way.bundle, server.SpiffeID)
 	}
-	return fmt.Errorf("the server is %s, and the client takes only %s",
-		orElse(server.String(), "plain"), strings.Join(way.ServerNames, ", "))
+	return fmt.Errorf("the server presents %s, and the client accepts only %s",
+		orElse(server.String(), "no certificate"), strings.Join(way.ServerNames, ", "))
 }

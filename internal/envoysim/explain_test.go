@@ -21,14 +21,14 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expectations under testdata")
 
-// world is a mesh in the graph's nouns: what its proxies have in common, and each with its own.
+// world is a mesh in the graph's nouns: the shared ones, and those of each proxy.
 type world struct {
 	Trust        graph.Trust
 	Destinations []graph.Destination
 	Endpoints    []graph.Endpoints
 	Proxies      []proxy
 	Questions    []question
-	Evicted      []string // DNS names of whom the mesh has put out
+	Evicted      []string // DNS SANs of the mesh's evicted instances
 }
 
 type proxy struct {
@@ -104,12 +104,13 @@ func (w *world) Config(key graph.ProxyKey) ([]*xds.Resource, bool) {
 		resources = append(resources, envoy.Explicit(&p.Outbounds[i]))
 	}
 	if p.Captured {
-		resources = append(resources, envoy.Capture(&graph.Capture{InboundPort: 15006, OutboundPort: 15001, IPFamilies: "DualStack"})...)
+		resources = append(resources,
+			envoy.Capture(&graph.Capture{InboundPort: 15006, OutboundPort: 15001, IPFamilies: "DualStack"})...)
 	}
 	return resources, true
 }
 
-func (w *world) answers() string {
+func (w *world) explanations() string {
 	var out strings.Builder
 	for i, q := range w.Questions {
 		if i > 0 {
@@ -128,7 +129,7 @@ func (w *world) answers() string {
 	return out.String()
 }
 
-// Each file under testdata is a mesh with questions about it and the answers.
+// Each file under testdata is a mesh with requests and their expected explanations.
 func TestExplain(t *testing.T) {
 	paths, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(paths) == 0 {
@@ -144,14 +145,14 @@ func testScenario(t *testing.T, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(archive.Files) != 2 || archive.Files[0].Name != "world.yaml" || archive.Files[1].Name != "answers" {
-		t.Fatalf("%s: want the files world.yaml and answers", path)
+	if len(archive.Files) != 2 || archive.Files[0].Name != "world.yaml" || archive.Files[1].Name != "explanations" {
+		t.Fatalf("%s: want the files world.yaml and explanations", path)
 	}
 	var w world
 	if err := yaml.UnmarshalStrict(archive.Files[0].Data, &w); err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
-	got := w.answers()
+	got := w.explanations()
 	if *update {
 		archive.Files[1].Data = []byte(got)
 		if err := os.WriteFile(path, txtar.Format(archive), 0o644); err != nil {
@@ -160,6 +161,6 @@ func testScenario(t *testing.T, path string) {
 		return
 	}
 	if diff := cmp.Diff(string(archive.Files[1].Data), got); diff != "" {
-		t.Errorf("the answers have changed (-golden +now). Understand why, then run with -update.\n%s", diff)
+		t.Errorf("the explanations have changed (-golden +now). Understand why, then run with -update.\n%s", diff)
 	}
 }

@@ -18,20 +18,20 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// InboundResult is what a proxy does with what arrives for its application.
+// InboundResult is the result of a connection or request to a proxy's application.
 type InboundResult struct {
 	Listener string
 	Cluster  string
 	Allowed  bool
-	// Rule decided: it allows or denies the caller. Empty where none was needed, or none matched.
+	// Rule is the rule that allows or denies the caller, or empty where none was needed or none matched.
 	Rule string
-	// ShadowRule would deny the caller and does not yet.
+	// ShadowRule is a rule in shadow mode that would deny the caller.
 	ShadowRule string
-	// Reason says why the caller is refused.
+	// Reason is the reason for which the caller is denied.
 	Reason string
 }
 
-// Inbound answers whether a call that arrives at the proxy gets to its application.
+// Inbound reports whether a call that arrives at the proxy reaches its application.
 func (c *Config) Inbound(call Call) InboundResult {
 	var result InboundResult
 	listener := c.inboundListener(call.Address, call.Port)
@@ -42,7 +42,7 @@ func (c *Config) Inbound(call Call) InboundResult {
 	result.Listener = listener.Name
 	chain := chainFor(listener, call)
 	if chain == nil {
-		result.Reason = fmt.Sprintf("the proxy takes no connection there that asks for %q", call.SNI)
+		result.Reason = fmt.Sprintf("no filter chain of the listener matches the SNI %q", call.SNI)
 		return result
 	}
 	if err := c.admit(&result, chain, call); err != nil {
@@ -57,10 +57,9 @@ func (c *Config) inboundListener(address string, port uint32) *listenerv3.Listen
 	return c.listener(corev3.TrafficDirection_INBOUND, address, port)
 }
 
-// chainFor is the filter chain that takes a call: there may be one for TLS and one without, or one for each server
-// name. It is nil where none takes such names.
+// chainFor returns the filter chain of a call, by TLS or by SNI. It is nil where no chain matches.
 func chainFor(l *listenerv3.Listener, call Call) *listenerv3.FilterChain {
-	var others *listenerv3.FilterChain // that take connections whatever they ask for
+	var others *listenerv3.FilterChain // that match any SNI
 	for _, chain := range l.FilterChains {
 		match := chain.GetFilterChainMatch()
 		if names := match.GetServerNames(); len(names) > 0 {
@@ -77,7 +76,7 @@ func chainFor(l *listenerv3.Listener, call Call) *listenerv3.FilterChain {
 	return others
 }
 
-// admit goes through a filter chain as a connection would; an error is a refusal.
+// admit evaluates a filter chain as Envoy would for a connection. An error means that the connection is denied.
 func (c *Config) admit(result *InboundResult, chain *listenerv3.FilterChain, call Call) error {
 	if err := c.handshake(chain.TransportSocket, call); err != nil {
 		return err
@@ -102,7 +101,7 @@ func (c *Config) admit(result *InboundResult, chain *listenerv3.FilterChain, cal
 	return nil
 }
 
-// handshake says what mutual TLS would.
+// handshake returns an error where the mutual TLS handshake fails.
 func (c *Config) handshake(socket *corev3.TransportSocket, call Call) error {
 	if socket == nil {
 		if call.TLS {
@@ -118,16 +117,17 @@ func (c *Config) handshake(socket *corev3.TransportSocket, call Call) error {
 	if err := socket.GetTypedConfig().UnmarshalTo(context); err != nil {
 		return err
 	}
-	bundle := context.GetCommonTlsContext().GetCombinedValidationContext().GetValidationContextSdsSecretConfig().GetName()
+	bundle :=
+		context.GetCommonTlsContext().GetCombinedValidationContext().GetValidationContextSdsSecretConfig().GetName()
 	if len(call.PeerURIs) == 0 {
 		return errors.New("the caller's certificate has no SPIFFE ID")
 	}
-	return c.believes(bundle, call.PeerURIs[0])
+	return c.verify(bundle, call.PeerURIs[0])
 }
 
-// believes says why the proxy does not take a certificate with the SPIFFE ID, given the secret that holds
-// its trust; nil where it does.
-func (c *Config) believes(bundle, id string) error {
+// verify returns an error where the proxy does not trust a certificate with the SPIFFE ID. bundle is the secret with
+// its roots.
+func (c *Config) verify(bundle, id string) error {
 	if strings.HasPrefix(bundle, "spiffe://") {
 		return within(id, strings.TrimPrefix(bundle, "spiffe://")) // SPIRE's name for the roots of a trust domain
 	}
@@ -136,7 +136,8 @@ func (c *Config) believes(bundle, id string) error {
 		return fmt.Errorf("the proxy lacks the secret %s, and trusts no certificate", bundle)
 	}
 	config := &tlsv3.SPIFFECertValidatorConfig{}
-	if err := secret.GetValidationContext().GetCustomValidatorConfig().GetTypedConfig().UnmarshalTo(config); err != nil {
+	if err := secret.GetValidationContext().GetCustomValidatorConfig().GetTypedConfig().UnmarshalTo(
+		config); err != nil {
 		return fmt.Errorf("secret %s: %w", bundle, err)
 	}
 	var domains []string
@@ -146,7 +147,7 @@ func (c *Config) believes(bundle, id string) error {
 	return within(id, domains...)
 }
 
-// within says why a SPIFFE ID is not believed, where it is of none of the trust domains.
+// within returns an error where the SPIFFE ID belongs to none of the trust domains.
 func within(id string, domains ...string) error {
 	for _, domain := range domains {
 		if strings.HasPrefix(id, "spiffe://"+domain+"/") {
@@ -156,8 +157,8 @@ func within(id string, domains ...string) error {
 	return fmt.Errorf("the trust domain of %s is not trusted; trusted are %s", id, strings.Join(domains, ", "))
 }
 
-// permissionFilters returns the filters before the one that ends a chain which reads requests, and the cluster that
-// it leads to.
+// permissionFilters returns the filters before the last one of a chain that reads requests, and the cluster that the
+// chain leads to.
 func (c *Config) permissionFilters(last proto.Message) ([]proto.Message, string, error) {
 	manager, ok := last.(*hcmv3.HttpConnectionManager)
 	if !ok {
@@ -172,7 +173,7 @@ func (c *Config) permissionFilters(last proto.Message) ([]proto.Message, string,
 		route = c.routes[rds.RouteConfigName]
 	}
 	if route == nil {
-		return nil, "", fmt.Errorf("the proxy has not been given route %s", manager.GetRds().GetRouteConfigName())
+		return nil, "", fmt.Errorf("the proxy has no route %s", manager.GetRds().GetRouteConfigName())
 	}
 	filters, err := c.extensionsNamed(names)
 	return filters, route.VirtualHosts[0].Routes[0].GetRoute().GetCluster(), err
@@ -194,11 +195,11 @@ func (c *Config) extensionsNamed(names []string) ([]proto.Message, error) {
 	return filters, nil
 }
 
-// check puts a caller to one filter; an error is a refusal.
+// check evaluates one filter for a caller. An error means that the caller is denied.
 func (r *InboundResult) check(filter proto.Message, call Call) error {
 	f, ok := filter.(*httprbacv3.RBAC)
 	if !ok {
-		return fmt.Errorf("a filter of type %T is not understood", filter)
+		return fmt.Errorf("a filter of type %T is not supported", filter)
 	}
 	names := call.peerNames()
 	rule, err := matchPolicies(f.Rules, names)
@@ -211,7 +212,7 @@ func (r *InboundResult) check(filter proto.Message, call Call) error {
 	return r.decide(f.Rules.GetAction(), rule, call.PeerURIs)
 }
 
-// peerNames are all the names in the caller's certificate.
+// peerNames returns all SANs of the caller's certificate.
 func (c *Call) peerNames() []string {
 	if c.PeerDNS == "" {
 		return c.PeerURIs

@@ -21,7 +21,7 @@ const (
 	west = "spiffe://default.west.mesh.local/workload/"
 )
 
-// server is the configuration of a proxy with one inbound at 10.0.0.1:80.
+// server returns the configuration of a proxy with one inbound at 10.0.0.1:80.
 func server(secured bool, protocol kind.Protocol, permissions match.Permissions) []*xds.Resource {
 	domains := []string{"default.east.mesh.local", "default.west.mesh.local"}
 	trust := &graph.Trust{Mesh: "default"}
@@ -53,7 +53,8 @@ func TestInbound(t *testing.T) {
 	permissions := match.Permissions{
 		Deny:       []match.Rule{{Origin: "deny", Exact: east + "bad"}},
 		ShadowDeny: []match.Rule{{Origin: "shadow", Exact: east + "old"}},
-		Allow:      []match.Rule{{Origin: "allow east", Prefix: east}, {Origin: "allow elsewhere", Exact: "spiffe://elsewhere/x"}},
+		Allow: []match.Rule{{Origin: "allow east", Prefix: east},
+			{Origin: "allow another", Exact: "spiffe://untrusted/x"}},
 	}
 	tests := []struct {
 		name      string
@@ -63,15 +64,21 @@ func TestInbound(t *testing.T) {
 	}{
 		{"a rule allows", peer(east + "web"), envoysim.InboundResult{Allowed: true, Rule: "allow east"}, ""},
 		{"deny wins over allow", peer(east + "bad"), envoysim.InboundResult{Rule: "deny"}, "denies"},
-		{"a shadow denial lets in", peer(east + "old"), envoysim.InboundResult{Allowed: true, Rule: "allow east", ShadowRule: "shadow"}, ""},
-		{"nobody named it", peer(west + "web"), envoysim.InboundResult{}, "no rule allows " + west + "web"},
-		{"its domain is not believed", peer("spiffe://elsewhere/x"), envoysim.InboundResult{}, "default.east.mesh.local, default.west.mesh.local"},
-		{"put out of the mesh", envoysim.Call{TLS: true, PeerURIs: []string{east + "web"}, PeerDNS: "former.default.west.dataplane.mesh.local"},
+		{"a shadow denial lets in", peer(east + "old"), envoysim.InboundResult{Allowed: true, Rule: "allow east",
+			ShadowRule: "shadow"}, ""},
+		{"no rule matches", peer(west + "web"), envoysim.InboundResult{}, "no rule allows " + west + "web"},
+		{"an untrusted trust domain", peer("spiffe://untrusted/x"), envoysim.InboundResult{},
+			"default.east.mesh.local, default.west.mesh.local"},
+		{"put out of the mesh", envoysim.Call{TLS: true, PeerURIs: []string{east + "web"},
+			PeerDNS: "former.default.west.dataplane.mesh.local"},
 			envoysim.InboundResult{Rule: "weft: mesh default does not admit the caller"}, "denies"},
-		{"an instance like any", envoysim.Call{TLS: true, PeerURIs: []string{east + "web"}, PeerDNS: "web-1.default.east.dataplane.mesh.local"},
+		{"an instance like any", envoysim.Call{TLS: true, PeerURIs: []string{east + "web"},
+			PeerDNS: "web-1.default.east.dataplane.mesh.local"},
 			envoysim.InboundResult{Allowed: true, Rule: "allow east"}, ""},
-		{"two domains", peer(west+"web", east+"web"), envoysim.InboundResult{Rule: "weft: the caller has names in several trust domains"}, "several"},
-		{"a second name that is not believed", peer(west+"web", "spiffe://elsewhere/x"), envoysim.InboundResult{}, "no rule allows"},
+		{"two domains", peer(west+"web", east+"web"),
+			envoysim.InboundResult{Rule: "weft: the caller has names in several trust domains"}, "several"},
+		{"a second SPIFFE ID of an untrusted trust domain", peer(west+"web", "spiffe://untrusted/x"),
+			envoysim.InboundResult{}, "no rule allows"},
 		{"no certificate", envoysim.Call{}, envoysim.InboundResult{}, "MeshIdentity"},
 		{"a certificate without name", envoysim.Call{TLS: true}, envoysim.InboundResult{}, "no SPIFFE ID"},
 	}
@@ -81,7 +88,8 @@ func TestInbound(t *testing.T) {
 			t.Run(string(protocol)+"/"+test.name, func(t *testing.T) {
 				test.call.Address, test.call.Port = "10.0.0.1", 80
 				got := config.Inbound(test.call)
-				if got.Allowed != test.want.Allowed || got.Rule != test.want.Rule || got.ShadowRule != test.want.ShadowRule {
+				if got.Allowed != test.want.Allowed || got.Rule != test.want.Rule ||
+					got.ShadowRule != test.want.ShadowRule {
 					t.Errorf("got %+v, want %+v", got, test.want)
 				}
 				if !strings.Contains(got.Reason, test.reasonHas) || got.Allowed != (got.Reason == "") {
@@ -92,9 +100,10 @@ func TestInbound(t *testing.T) {
 	}
 }
 
-// Envoy renders SANs between commas, so that one that contains a comma would pass for two.
+// Envoy separates SANs by commas, so a SAN that contains a comma would look like two.
 func TestASANWithACommaIsDenied(t *testing.T) {
-	config := load(t, server(true, kind.TCP, match.Permissions{Allow: []match.Rule{{Origin: "allow", Exact: east + "web"}}}))
+	config := load(t,
+		server(true, kind.TCP, match.Permissions{Allow: []match.Rule{{Origin: "allow", Exact: east + "web"}}}))
 	call := peer(east + "other," + east + "web")
 	call.Address, call.Port = "10.0.0.1", 80
 	if got := config.Inbound(call); got.Allowed || got.Rule != "weft: a SAN of the caller contains a comma" {
@@ -102,20 +111,22 @@ func TestASANWithACommaIsDenied(t *testing.T) {
 	}
 }
 
-// TestNoTextLeavesItsRule: whatever stands in rules, a rule matches what it names and nothing else.
-func TestNoTextLeavesItsRule(t *testing.T) {
+// TestNoTextEscapesItsRule: with any text in rules, a rule matches only its SPIFFE IDs.
+func TestNoTextEscapesItsRule(t *testing.T) {
 	hostile := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{
-		`') ? 'allow:x' : 'allow:y')%`, `' || true || '`, `\`, `\'`, `%CEL('allow:')%`, `)%:5%`, "\x00", "\n", `%%`, `",`, `é`, "\U0001f600",
+		`') ? 'allow:x' : 'allow:y')%`, `' || true || '`, `\`, `\'`, `%CEL('allow:')%`, `)%:5%`, "\x00", "\n", `%%`,
+		`",`, `é`, "\U0001f600",
 	}))
 	rapid.Check(t, func(t *rapid.T) {
 		text := hostile.Draw(t, "text")
 		if !utf8.ValidString(text) {
-			return // no such text gets into a store
+			return // no such text passes admission
 		}
 		rule := match.Rule{Origin: hostile.Draw(t, "origin"), Prefix: east + text}
 		permissions := match.Permissions{Allow: []match.Rule{rule}}
 		if rapid.Bool().Draw(t, "deny") {
-			permissions = match.Permissions{Allow: []match.Rule{{Origin: "all", Prefix: east}}, Deny: []match.Rule{rule}}
+			permissions = match.Permissions{Allow: []match.Rule{{Origin: "all", Prefix: east}},
+				Deny: []match.Rule{rule}}
 		}
 		if !utf8.ValidString(rule.Origin) {
 			return
@@ -143,32 +154,34 @@ func peer(names ...string) envoysim.Call { return envoysim.Call{TLS: true, PeerU
 func TestInboundThatIsPlain(t *testing.T) {
 	config := load(t, server(false, kind.HTTP, match.Permissions{}))
 	if got := config.Inbound(envoysim.Call{Address: "10.0.0.1", Port: 80}); !got.Allowed || got.Rule != "" {
-		t.Errorf("a plain call: %+v, want it allowed by nobody in particular", got)
+		t.Errorf("a plain call: %+v, want it allowed without a rule", got)
 	}
 	call := peer(east + "web")
 	call.Address, call.Port = "10.0.0.1", 80
 	if got := config.Inbound(call); got.Allowed || !strings.Contains(got.Reason, "plain") {
-		t.Errorf("TLS to a plain server: %+v, want it refused", got)
+		t.Errorf("TLS to a plain server: %+v, want it denied", got)
 	}
-	if got := config.Inbound(envoysim.Call{Address: "10.0.0.1", Port: 81}); got.Allowed || !strings.Contains(got.Reason, "10.0.0.1:81") {
+	if got := config.Inbound(envoysim.Call{Address: "10.0.0.1", Port: 81}); got.Allowed ||
+		!strings.Contains(got.Reason, "10.0.0.1:81") {
 		t.Errorf("another port: %+v, want a reason that names it", got)
 	}
 }
 
-// A proxy that lacks part of its configuration lets in no caller, as Envoy does.
+// A proxy without part of its configuration accepts no caller, as Envoy does.
 func TestInboundFailsClosed(t *testing.T) {
 	call := peer(east + "web")
 	call.Address, call.Port = "10.0.0.1", 80
 	for protocol, other := range map[kind.Protocol]string{kind.HTTP: "_tcp_", kind.TCP: "_http_"} {
 		all := server(true, protocol, match.Permissions{Allow: []match.Rule{{Origin: "allow", Prefix: east}}})
 		for i, missing := range all {
-			if strings.HasPrefix(missing.Name, "self_inbound_") && missing.Type == xds.Cluster || strings.Contains(missing.Name, other) {
-				continue // how the application is dialled, or the filter of the other protocols
+			if strings.HasPrefix(missing.Name, "self_inbound_") && missing.Type == xds.Cluster ||
+				strings.Contains(missing.Name, other) {
+				continue // the dialing of the application, or the filter of the other protocols
 			}
 			t.Run(fmt.Sprintf("%s/%s %s", protocol, missing.Type, missing.Name), func(t *testing.T) {
 				rest := append(append([]*xds.Resource{}, all[:i]...), all[i+1:]...)
 				if got := load(t, rest).Inbound(call); got.Allowed || got.Reason == "" {
-					t.Errorf("without %s %s: %+v, want it refused with a reason", missing.Type, missing.Name, got)
+					t.Errorf("without %s %s: %+v, want it denied with a reason", missing.Type, missing.Name, got)
 				}
 			})
 		}

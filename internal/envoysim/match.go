@@ -29,7 +29,7 @@ func matchRoute(match *routev3.RouteMatch, call Call) (bool, error) {
 	return true, nil
 }
 
-// matchString matches the whole of a string, as Envoy does.
+// matchString matches a whole string, as Envoy does.
 func matchString(matcher *matcherv3.StringMatcher, value string) (bool, error) {
 	switch pattern := matcher.GetMatchPattern().(type) {
 	case *matcherv3.StringMatcher_Exact:
@@ -46,7 +46,7 @@ func matchString(matcher *matcherv3.StringMatcher, value string) (bool, error) {
 	return false, fmt.Errorf("a string match of type %T is not understood", matcher.GetMatchPattern())
 }
 
-// matchPolicies answers the first policy by name that matches the caller, empty where none does.
+// matchPolicies returns the first policy by name that matches the caller, or an empty string.
 func matchPolicies(rules *rbacv3.RBAC, names []string) (string, error) {
 	for _, origin := range sortedKeys(rules.GetPolicies()) {
 		policy := rules.Policies[origin]
@@ -96,7 +96,7 @@ func matchAll(principals []*rbacv3.Principal, names []string) (bool, error) {
 	return true, nil
 }
 
-// matchNames says whether any of a caller's names matches: Envoy looks at all of them.
+// matchNames reports whether any of a caller's SANs matches, since Envoy compares all of them.
 func matchNames(matcher *matcherv3.StringMatcher, names []string) (bool, error) {
 	for _, name := range names {
 		if matched, err := matchString(matcher, name); matched || err != nil {

@@ -12,13 +12,12 @@ import (
 	"weft/kind"
 )
 
-// The permissions in a sentence, to which the generated configuration is held for any rules and callers:
-// a caller of one believed trust domain alone gets in whom no deny names and an allow does, by a name of
-// that domain.
+// The permissions in one sentence, to which the generated configuration must conform for any rules and callers: a
+// caller with SPIFFE IDs of one trusted trust domain is accepted if no deny and one allow matches an ID of that domain.
 func modelAllows(p match.Permissions, names []string) bool {
 	domain := domainOf(names[0])
-	believed := []string{"default.east.mesh.local", "default.west.mesh.local"}
-	if !slices.Contains(believed, domain) {
+	trusted := []string{"default.east.mesh.local", "default.west.mesh.local"}
+	if !slices.Contains(trusted, domain) {
 		return false
 	}
 	var own []string
@@ -26,7 +25,7 @@ func modelAllows(p match.Permissions, names []string) bool {
 		switch other := domainOf(name); {
 		case other == domain:
 			own = append(own, name)
-		case slices.Contains(believed, other):
+		case slices.Contains(trusted, other):
 			return false
 		}
 	}
@@ -47,12 +46,18 @@ func matchesAny(rules []match.Rule, names []string) bool {
 }
 
 func TestPermissionsMeanWhatTheySay(t *testing.T) {
-	names := []string{east + "a", east + "ab", west + "a", "spiffe://elsewhere/a", "spiffe://default.east.mesh.local.evil/a"}
-	prefixes := []string{"spiffe://", "spiffe://default.", "spiffe://default.east.mesh.local", east, east + "a", west, "spiffe://else"}
+	names := []string{east + "a", east + "ab", west + "a", "spiffe://untrusted/a",
+		"spiffe://default.east.mesh.local.evil/a"}
+	prefixes := []string{"spiffe://", "spiffe://default.", "spiffe://default.east.mesh.local", east, east + "a", west,
+		"spiffe://else"}
 	rapid.Check(t, func(t *rapid.T) {
 		rules := func(label string) []match.Rule {
-			exact := rapid.Custom(func(t *rapid.T) match.Rule { return match.Rule{Exact: rapid.SampledFrom(names).Draw(t, "exact")} })
-			prefix := rapid.Custom(func(t *rapid.T) match.Rule { return match.Rule{Prefix: rapid.SampledFrom(prefixes).Draw(t, "prefix")} })
+			exact := rapid.Custom(func(t *rapid.T) match.Rule {
+				return match.Rule{Exact: rapid.SampledFrom(names).Draw(t, "exact")}
+			})
+			prefix := rapid.Custom(func(t *rapid.T) match.Rule {
+				return match.Rule{Prefix: rapid.SampledFrom(prefixes).Draw(t, "prefix")}
+			})
 			drawn := rapid.SliceOfN(rapid.OneOf(exact, prefix), 0, 3).Draw(t, label)
 			for i := range drawn {
 				drawn[i].Origin = label + string(rune('0'+i))

@@ -11,39 +11,38 @@ import (
 	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 )
 
-// OutboundResult is what a proxy does with what its application sends.
+// OutboundResult is the result of a connection or request of a proxy's application.
 type OutboundResult struct {
 	Listener string
-	// Captured says that the listener binds nothing: the call gets there only where the machine
-	// redirects it.
+	// Captured states that the listener binds no port: only redirected connections reach it.
 	Captured bool
 	// Route is empty where the proxy reads no requests.
 	Route     string
 	Cluster   string
 	Endpoints []Endpoint
-	// TLS says that the proxy presents its certificate to any of the endpoints, and SNIs are those that
-	// it takes from them.
+	// TLS states that the proxy presents its certificate to some endpoint. ServerNames are the SPIFFE IDs that it
+	// accepts.
 	TLS         bool
 	ServerNames []string
-	// Passed says that the call leaves for the address that it names, which is no destination of the mesh.
+	// Passed states that the call leaves for its original address, which is not a destination of the mesh.
 	Passed bool
-	// Retries after the first attempt, and what makes them.
+	// Retries is the number of retries after the first attempt; RetryOn has their causes.
 	Retries uint32
 	RetryOn string
-	// Error says why the call goes nowhere; what is known up to there is filled in.
+	// Error is the reason for which the call reaches no destination. Fields of earlier hops are set.
 	Error string
 }
 
-// Address is a place that can be dialled.
+// Address is an IP address or host name with a port.
 type Address struct {
 	Address string
 	Port    uint32
 }
 
-// String is "10.0.0.1:8080".
+// String returns an address such as "10.0.0.1:8080".
 func (a Address) String() string { return hostPort(a.Address, a.Port) }
 
-// Outbound answers where a call of the application beside the proxy goes.
+// Outbound returns the destination of a call of the proxy's application.
 func (c *Config) Outbound(call Call) OutboundResult {
 	var result OutboundResult
 	listener := c.listener(corev3.TrafficDirection_OUTBOUND, call.Address, call.Port)
@@ -53,7 +52,8 @@ func (c *Config) Outbound(call Call) OutboundResult {
 	case listener != nil && bound(listener):
 		chain = listener.FilterChains[0]
 	case capture == nil:
-		result.Error = fmt.Sprintf("the proxy has no listener at %s, and nothing redirects connections to it", call.target())
+		result.Error = fmt.Sprintf("the proxy has no listener at %s, and nothing redirects connections to it",
+			call.target())
 		return result
 	case listener != nil:
 		result.Captured, chain = true, listener.FilterChains[0]
@@ -69,7 +69,7 @@ func (c *Config) Outbound(call Call) OutboundResult {
 
 func bound(l *listenerv3.Listener) bool { return l.BindToPort == nil || l.BindToPort.Value }
 
-// follow goes from a filter chain by its route, if it has one, to a cluster and its endpoints.
+// follow evaluates a filter chain, by its route if it has one, to a cluster and its endpoints.
 func (c *Config) follow(result *OutboundResult, chain *listenerv3.FilterChain, call Call) error {
 	filter, err := lastFilter(chain)
 	if err != nil {
@@ -91,7 +91,7 @@ func (c *Config) follow(result *OutboundResult, chain *listenerv3.FilterChain, c
 func (c *Config) followRoute(result *OutboundResult, name string, call Call) error {
 	config := c.routes[name]
 	if config == nil {
-		return fmt.Errorf("the proxy has not been given route %s", name)
+		return fmt.Errorf("the proxy has no route %s", name)
 	}
 	for _, host := range config.VirtualHosts {
 		for _, route := range host.Routes {
@@ -106,7 +106,7 @@ func (c *Config) followRoute(result *OutboundResult, name string, call Call) err
 			}
 		}
 	}
-	return fmt.Errorf("no route of %s takes %s %s", name, orElse(call.Method, "GET"), orElse(call.Path, "/"))
+	return fmt.Errorf("no route of %s matches %s %s", name, orElse(call.Method, "GET"), orElse(call.Path, "/"))
 }
 
 func (r *OutboundResult) useAction(action *routev3.RouteAction) {
@@ -118,7 +118,7 @@ func (r *OutboundResult) useAction(action *routev3.RouteAction) {
 func (c *Config) followCluster(result *OutboundResult, call Call) error {
 	cluster := c.clusters[result.Cluster]
 	if cluster == nil {
-		return fmt.Errorf("the proxy has not been given cluster %s", result.Cluster)
+		return fmt.Errorf("the proxy has no cluster %s", result.Cluster)
 	}
 	if cluster.GetType() == clusterv3.Cluster_ORIGINAL_DST {
 		result.Passed, result.Endpoints = true, []Endpoint{{At: Address{call.Address, call.Port}}}

@@ -16,17 +16,17 @@ import (
 	"weft/internal/graph"
 )
 
-// reach is one way from the proxy to a destination.
+// reach is one address at which a proxy reaches a destination.
 type reach struct {
 	Address
 	bound       bool
 	destination string // its name
-	service     string // of the destination; empty where its name doesn't tell
+	service     string // of the destination; empty where the name has none
 	port        uint32 // of the service
 }
 
-// resolve answers what the application dials for a service, a virtual IP or an address, with a port or
-// without. Without one there must be no choice.
+// resolve returns the address that the application dials for a service, a virtual IP or an address, with or without a
+// port. Without a port, the destination must be unambiguous.
 func (c *Config) resolve(to string) (Address, error) {
 	host, port, err := splitTarget(to)
 	if err != nil {
@@ -42,7 +42,7 @@ func (c *Config) resolve(to string) (Address, error) {
 	return resolveService(ways, host, port)
 }
 
-// splitTarget parts "host", "host:port", "[::1]:port" and "::1"; the port is 0 where there is none.
+// splitTarget splits "host", "host:port", "[::1]:port" and "::1". The port is 0 where there is none.
 func splitTarget(to string) (host string, port uint32, err error) {
 	if _, err := netip.ParseAddr(to); err == nil || !strings.Contains(to, ":") {
 		return to, 0, nil
@@ -65,11 +65,13 @@ func resolveAddress(ways []reach, host string, port uint32) (Address, error) {
 	ways = slices.DeleteFunc(slices.Clone(ways), func(w reach) bool { return w.Address.Address != host })
 	switch len(ways) {
 	case 0:
-		return Address{}, fmt.Errorf("the proxy has no listener at this address; with a port it may be passed on")
+		return Address{},
+			fmt.Errorf(
+				"the proxy has no listener at this address; with a port, the connection may be forwarded unchanged")
 	case 1:
 		return ways[0].Address, nil
 	}
-	return Address{}, fmt.Errorf("the address has several ports, say which: %s", list(ways))
+	return Address{}, fmt.Errorf("the address has several ports, specify one: %s", list(ways))
 }
 
 func resolveService(ways []reach, service string, port uint32) (Address, error) {
@@ -85,16 +87,18 @@ func resolveService(ways []reach, service string, port uint32) (Address, error) 
 	}
 	for _, way := range found {
 		if way.port != found[0].port {
-			return Address{}, fmt.Errorf("the service has several ports, say which: %s", list(found))
+			return Address{}, fmt.Errorf("the service has several ports, specify one: %s", list(found))
 		}
 		if way.destination != found[0].destination {
-			return Address{}, fmt.Errorf("several services are called so, say which by its address or its destination: %s", listDestinations(found))
+			return Address{},
+				fmt.Errorf("several services have this name, specify one by its address or destination: %s",
+					listDestinations(found))
 		}
 	}
 	return found[0].Address, nil
 }
 
-// reaches are the outbound listeners with what they lead to, those that bind first.
+// reaches returns the outbound listeners with their destinations, those that bind a port first.
 func (c *Config) reaches() ([]reach, error) {
 	var ways []reach
 	for _, l := range c.listeners {
@@ -124,7 +128,7 @@ func (c *Config) reaches() ([]reach, error) {
 	return ways, nil
 }
 
-// destinationOf is the name of the destination that a listener leads to.
+// destinationOf returns the name of the destination that a listener leads to.
 func destinationOf(l *listenerv3.Listener) (string, error) {
 	filter, err := lastFilter(l.FilterChains[0])
 	if err != nil {
@@ -139,7 +143,7 @@ func destinationOf(l *listenerv3.Listener) (string, error) {
 	return "", nil
 }
 
-// list names ways as a user would ask for them.
+// list formats destinations as arguments for Request.To.
 func list(ways []reach) string {
 	if len(ways) == 0 {
 		return "nothing"

@@ -6,7 +6,7 @@ import (
 	"text/tabwriter"
 )
 
-// Text is the explanation for people: one line a hop, the verdict last.
+// Text returns the explanation as lines for a terminal: one per hop, and the verdict last.
 func (e *Explanation) Text() string {
 	var out strings.Builder
 	columns := tabwriter.NewWriter(&out, 0, 8, 2, ' ', 0)
@@ -15,36 +15,36 @@ func (e *Explanation) Text() string {
 			fmt.Fprintf(columns, "%s\t%s\n", label, value)
 		}
 	}
-	line("request", e.question())
-	line("dials", e.dialled())
+	line("request", e.requested())
+	line("dials", e.dialed())
 	line("listener", e.Listener)
 	line("route", e.Route)
 	line("retries", e.retrying())
 	line("destination", e.Destination)
 	line("mutual TLS", e.security())
-	leg := ""
+	locality := ""
 	for i := range e.Endpoints {
 		v := &e.Endpoints[i]
-		if v.Locality != leg {
-			leg = v.Locality
-			line(v.localityLabel(), leg)
+		if v.Locality != locality {
+			locality = v.Locality
+			line(v.localityLabel(), locality)
 		}
 		v.lines(line)
 	}
 	line("verdict", e.verdict())
-	_ = columns.Flush() // a strings.Builder takes everything
+	_ = columns.Flush() // a strings.Builder never fails
 	return out.String()
 }
 
-func (e *Explanation) question() string {
-	question := fmt.Sprintf("from %s to %s", e.From, e.To)
+func (e *Explanation) requested() string {
+	requested := fmt.Sprintf("from %s to %s", e.From, e.To)
 	if e.Method == "" {
-		return question
+		return requested
 	}
-	return e.Method + " " + e.Path + " " + question
+	return e.Method + " " + e.Path + " " + requested
 }
 
-func (e *Explanation) dialled() string {
+func (e *Explanation) dialed() string {
 	if e.Captured {
 		return e.Address + ", redirected to the proxy"
 	}
@@ -65,7 +65,7 @@ func (e *Explanation) security() string {
 	case !e.MutualTLS:
 		return "no"
 	}
-	return fmt.Sprintf("yes, %s asks for %s", e.SpiffeIDs, strings.Join(e.ServerNames, " or "))
+	return fmt.Sprintf("yes, client %s, server %s", e.SpiffeIDs, strings.Join(e.ServerNames, " or "))
 }
 
 func (e *Explanation) verdict() string {
@@ -82,7 +82,7 @@ func (v *EndpointVerdict) localityLabel() string {
 	return "first"
 }
 
-// lines writes an endpoint; of a zone ingress, what becomes of the request in its zone.
+// lines writes an endpoint and, for a zone ingress, the result in its zone.
 func (v *EndpointVerdict) lines(line func(label, value string)) {
 	there := v.Ingress
 	if v.Egress != nil {

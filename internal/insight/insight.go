@@ -1,8 +1,7 @@
-// Package insight says how proxies, services and meshes are at one moment of the table: what the API's
-// overviews and insights show.
+// Package insight computes the status of proxies, services, zones and meshes for the API's overviews and insights.
 //
-// Everything is worked out when it is asked for and stored nowhere. A proxy costs two look-ups, a service
-// those of its proxies, and a mesh a walk over them.
+// Each request computes its result anew; nothing is stored. A proxy costs two look-ups, a service those of its proxies,
+// and a mesh one pass over its proxies.
 package insight
 
 import (
@@ -17,33 +16,33 @@ import (
 	"weft/resource"
 )
 
-// Status is how a proxy or a service is.
+// Status is the status of a proxy or a service.
 type Status string
 
 const (
-	// Online: everything that it has may be used.
+	// Online means: the proxy, or every proxy of the service, is connected and serves.
 	Online Status = "online"
-	// Offline: it can't be reached; of a service, no proxy may be used; of a proxy, an inbound takes no requests.
-	// ("Adding inbounds in runtime")
+	// Offline means: the proxy is disconnected or an inbound does not serve; no proxy of the service serves. ("Adding
+	// inbounds in runtime")
 	Offline Status = "offline"
-	// PartiallyDegraded is a service of which a part of the proxies may not be used.
+	// PartiallyDegraded means: some proxies of the service do not serve.
 	PartiallyDegraded Status = "partially_degraded"
-	// NotAvailable is a service that no proxy provides.
+	// NotAvailable means: no proxy provides the service.
 	NotAvailable Status = "not_available"
 )
 
-// World is one moment, with what is not in the table. All fields but Links are needed.
+// World is the input: one snapshot, and state outside the table. All fields but Links are required.
 type World struct {
 	State    *graph.State
 	Snapshot *table.Snapshot
-	// Expired says whether an instance of the control plane is live no more, and when it was heard of last.
+	// Expired reports whether the lease of a replica has expired, and the time of its last renewal.
 	Expired func(instance string) (last time.Time, ended bool)
-	// Links answers how each kind of a zone stands that is connected to this instance of the global control
-	// plane, by its name; nil where the zone is not. Optional.
+	// Links returns the zone sync status of each kind, by name, of a zone that is connected to this replica of global.
+	// It returns nil for other zones. Optional.
 	Links func(zone string) map[string]KindLink
 }
 
-// Of answers the insight of a proxy; an empty one where it never connected. It is the caller's.
+// Of returns a copy of the insight of a proxy, empty for a proxy that never connected.
 func (w *World) Of(key graph.ProxyKey) *kind.DataplaneInsight {
 	r := table.Eval(w.Snapshot)
 	insight := &kind.DataplaneInsight{}
@@ -75,8 +74,8 @@ func mutualTLS(c *kind.Certificate) *kind.ProxyMTLS {
 	}
 }
 
-// readyListeners are the addresses at which a proxy takes requests, "10.0.0.1:8080": not one that drains, nor one
-// whose application is dead.
+// readyListeners returns the addresses at which a proxy serves, such as "10.0.0.1:8080". It omits listeners that drain,
+// and listeners whose application fails its probe.
 func readyListeners(serving *kind.DataplaneListenerStatus) []string {
 	if serving.Draining {
 		return nil
@@ -96,7 +95,7 @@ func readyListeners(serving *kind.DataplaneListenerStatus) []string {
 	return addresses
 }
 
-// closed ends, for the reader, the subscriptions to an instance that is no more.
+// closed returns the subscriptions, with those to an expired replica closed.
 func (w *World) closed(subscriptions []kind.Subscription) []kind.Subscription {
 	own := slices.Clone(subscriptions)
 	for i := range own {
@@ -107,8 +106,8 @@ func (w *World) closed(subscriptions []kind.Subscription) []kind.Subscription {
 	return own
 }
 
-// disconnected answers when a connection ended to an instance that may have ended; nil: it lasts. An instance
-// that was killed could not write that.
+// disconnected returns the end of a connection to a replica that may have expired, or nil for an open one. A killed
+// replica could not record it.
 func disconnected(last time.Time, ended bool, connect kind.Time, written *kind.Time) *kind.Time {
 	switch {
 	case written != nil || !ended:
@@ -119,7 +118,7 @@ func disconnected(last time.Time, ended bool, connect kind.Time, written *kind.T
 	return &kind.Time{Time: last}
 }
 
-// connected says whether one of a proxy's subscriptions lasts.
+// connected reports whether one of a proxy's subscriptions is open.
 func (w *World) connected(insight *kind.DataplaneInsight) bool {
 	for i := range insight.Subscriptions {
 		s := &insight.Subscriptions[i]
@@ -133,8 +132,8 @@ func (w *World) connected(insight *kind.DataplaneInsight) bool {
 	return false
 }
 
-// ended says of the instance to which a proxy is connected whether it is live no more. What a global control
-// plane knows of proxies came from their zones, which end it themselves.
+// expired reports whether the lease of a proxy's replica has expired. For a global control plane it is false: the zones
+// close subscriptions themselves.
 func (w *World) ended(instance string) (last time.Time, ended bool) {
 	if w.State.Zone == "" {
 		return time.Time{}, false
@@ -142,11 +141,11 @@ func (w *World) ended(instance string) (last time.Time, ended bool) {
 	return w.Expired(instance)
 }
 
-// known is what is known of one proxy.
+// known is the stored status of one proxy.
 type known struct {
 	insight *kind.DataplaneInsight        // nil: it never connected
 	serving *kind.DataplaneListenerStatus // nil: it never served
-	// connected says that its proxy is.
+	// connected states that the proxy is connected.
 	connected bool
 }
 
@@ -166,8 +165,8 @@ func (w *World) known(r *table.Reader, mesh, name string) known {
 	return w.knowing(insight, serving)
 }
 
-// proxies are the Dataplanes of a mesh, of all where it is empty, each with what is known of it. It walks three
-// lists beside each other instead of looking up each row.
+// proxies returns the Dataplanes of a mesh, or of all meshes for an empty name, each with its status. It walks three
+// sorted lists in parallel instead of looking up each row.
 func (w *World) proxies(mesh string) iter.Seq2[*resource.Object[kind.Dataplane], known] {
 	prefix := ""
 	if mesh != "" {
@@ -175,7 +174,8 @@ func (w *World) proxies(mesh string) iter.Seq2[*resource.Object[kind.Dataplane],
 	}
 	return func(yield func(*resource.Object[kind.Dataplane], known) bool) {
 		insights := follower[kind.DataplaneInsight]{slices.Collect(w.State.Insights.From(w.Snapshot, prefix, ""))}
-		statuses := follower[kind.DataplaneListenerStatus]{slices.Collect(w.State.ListenerStatuses.From(w.Snapshot, prefix, ""))}
+		statuses := follower[kind.DataplaneListenerStatus]{slices.Collect(w.State.ListenerStatuses.From(w.Snapshot,
+			prefix, ""))}
 		for dp := range w.State.Dataplanes.From(w.Snapshot, prefix, "") {
 			if !yield(dp, w.knowing(insights.beside(dp), statuses.beside(dp))) {
 				return
@@ -184,10 +184,10 @@ func (w *World) proxies(mesh string) iter.Seq2[*resource.Object[kind.Dataplane],
 	}
 }
 
-// follower has the rows of a kind that were not read yet, in the order of their [graph.RowKey].
+// follower has the remaining rows of a kind, in the order of their [graph.RowKey].
 type follower[S any] struct{ rows []*resource.Object[S] }
 
-// beside answers the row with the name of a Dataplane; nil where there is none. Dataplanes come in order.
+// beside returns the row with the key of a Dataplane, or nil. It must be called with Dataplanes in their order.
 func (f *follower[S]) beside(dp *resource.Object[kind.Dataplane]) *S {
 	for len(f.rows) > 0 {
 		row := f.rows[0]
@@ -202,7 +202,7 @@ func (f *follower[S]) beside(dp *resource.Object[kind.Dataplane]) *S {
 	return nil
 }
 
-// compareKeys orders as the [graph.RowKey] of each do.
+// compareKeys compares by [graph.RowKey].
 func compareKeys(a, b *resource.Meta) int {
 	if a.Mesh != b.Mesh {
 		return strings.Compare(graph.MeshKey(a.Mesh), graph.MeshKey(b.Mesh))
@@ -210,9 +210,9 @@ func compareKeys(a, b *resource.Meta) int {
 	return strings.Compare(a.Name, b.Name)
 }
 
-// Status returns the status of a proxy. One inbound that takes no requests makes its proxy offline, whether its owner
-// says NotReady or its application fails its probe; the other inbounds stay endpoints. Ignored inbounds are not
-// counted: with none but these the connection decides. (Adding inbounds in runtime.)
+// Status returns the status of a proxy. One inbound that does not serve makes its proxy offline, whether its state is
+// NotReady or its application fails its probe; the other inbounds stay endpoints. Ignored inbounds do not count: with
+// only these, the connection decides. (Adding inbounds in runtime.)
 func (w *World) Status(dp *resource.Object[kind.Dataplane]) Status {
 	return w.status(dp, w.known(table.Eval(w.Snapshot), dp.Mesh, dp.Name))
 }
@@ -231,15 +231,16 @@ func (w *World) status(dp *resource.Object[kind.Dataplane], k known) Status {
 	return Online
 }
 
-// dead says whether the proxy reports of an inbound that it takes no requests: its application fails its
-// probe, or the proxy is going away.
+// dead reports whether the proxy reports that an inbound does not serve: its application fails its probe, or the proxy
+// drains.
 func (k known) dead(in *kind.Inbound) bool {
-	return k.serving != nil && (k.serving.Draining || slices.ContainsFunc(k.serving.Inbounds, func(served kind.ServedInbound) bool {
-		return served.Unhealthy && served.Port == in.Port && served.Address == in.Address
-	}))
+	return k.serving != nil &&
+		(k.serving.Draining || slices.ContainsFunc(k.serving.Inbounds, func(served kind.ServedInbound) bool {
+			return served.Unhealthy && served.Port == in.Port && served.Address == in.Address
+		}))
 }
 
-// Counts are things by their status.
+// Counts are numbers by status.
 type Counts struct {
 	Total             int `json:"total"`
 	Online            int `json:"online"`
@@ -259,7 +260,7 @@ func (c *Counts) add(s Status) {
 	}
 }
 
-// Total counts what has no status.
+// Total is a number of things without a status.
 type Total struct {
 	Total int `json:"total"`
 }

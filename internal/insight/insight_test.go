@@ -15,7 +15,7 @@ import (
 	"weft/resource"
 )
 
-// world holds resources, and knows that the instance "gone" is no more since noon.
+// world has the resources, and a replica "gone" whose lease expired at noon.
 func world(objects ...resource.Any) *insight.World {
 	state := graph.NewState("east")
 	state.DB.Commit(func(tx *table.Tx) {
@@ -23,15 +23,17 @@ func world(objects ...resource.Any) *insight.World {
 			state.Put(tx, o)
 		}
 	})
-	return &insight.World{State: state, Snapshot: state.DB.Snapshot(), Expired: func(instance string) (time.Time, bool) {
-		return noon, instance == "gone"
-	}}
+	return &insight.World{State: state, Snapshot: state.DB.Snapshot(),
+		Expired: func(instance string) (time.Time, bool) {
+			return noon, instance == "gone"
+		}}
 }
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func connection(instance string, at time.Time) kind.DataplaneInsight {
-	return kind.DataplaneInsight{Subscriptions: []kind.Subscription{{ID: "1", ControlPlaneInstanceID: instance, ConnectTime: kind.Time{Time: at}}}}
+	return kind.DataplaneInsight{Subscriptions: []kind.Subscription{{ID: "1", ControlPlaneInstanceID: instance,
+		ConnectTime: kind.Time{Time: at}}}}
 }
 
 func TestStatusOfAProxy(t *testing.T) {
@@ -42,7 +44,8 @@ func TestStatusOfAProxy(t *testing.T) {
 	served := func(dead ...bool) *kind.DataplaneListenerStatus {
 		s := &kind.DataplaneListenerStatus{}
 		for i, dead := range dead {
-			s.Inbounds = append(s.Inbounds, kind.ServedInbound{Inbound: kind.Inbound{Address: "10.0.0.1", Port: uint32(i + 1)}, Unhealthy: dead})
+			s.Inbounds = append(s.Inbounds,
+				kind.ServedInbound{Inbound: kind.Inbound{Address: "10.0.0.1", Port: uint32(i + 1)}, Unhealthy: dead})
 		}
 		return s
 	}
@@ -55,25 +58,32 @@ func TestStatusOfAProxy(t *testing.T) {
 		serving  *kind.DataplaneListenerStatus
 		want     insight.Status
 	}{
-		"never connected":                        {[]kind.InboundState{ready}, nil, nil, insight.Offline},
-		"connected no more":                      {[]kind.InboundState{ready}, &ended, nil, insight.Offline},
-		"connected to an instance that ended":    {[]kind.InboundState{ready}, new(connection("gone", noon)), nil, insight.Offline},
-		"connected":                              {[]kind.InboundState{ready}, &here, nil, insight.Online},
-		"one of two is NotReady":                 {[]kind.InboundState{ready, notReady}, &here, served(false), insight.Offline},
-		"one of two is Ignored":                  {[]kind.InboundState{ready, ignored}, &here, nil, insight.Online},
-		"only Ignored, connected":                {[]kind.InboundState{ignored}, &here, nil, insight.Online},
-		"only Ignored, not connected":            {[]kind.InboundState{ignored}, nil, nil, insight.Offline},
-		"one of two applications is dead":        {[]kind.InboundState{ready, ready}, &here, served(false, true), insight.Offline},
-		"both applications are dead":             {[]kind.InboundState{ready, ready}, &here, served(true, true), insight.Offline},
-		"dead, and the other inbound is Ignored": {[]kind.InboundState{ready, ignored}, &here, served(true), insight.Offline},
-		"draining":                               {[]kind.InboundState{ready}, &here, draining, insight.Offline},
-		"without inbounds":                       {nil, &here, nil, insight.Online},
+		"never connected":   {[]kind.InboundState{ready}, nil, nil, insight.Offline},
+		"connected no more": {[]kind.InboundState{ready}, &ended, nil, insight.Offline},
+		"connected to an instance that ended": {[]kind.InboundState{ready}, new(connection("gone", noon)), nil,
+			insight.Offline},
+		"connected": {[]kind.InboundState{ready}, &here, nil, insight.Online},
+		"one of two is NotReady": {[]kind.InboundState{ready, notReady}, &here, served(false),
+			insight.Offline},
+		"one of two is Ignored":       {[]kind.InboundState{ready, ignored}, &here, nil, insight.Online},
+		"only Ignored, connected":     {[]kind.InboundState{ignored}, &here, nil, insight.Online},
+		"only Ignored, not connected": {[]kind.InboundState{ignored}, nil, nil, insight.Offline},
+		"one of two applications is dead": {[]kind.InboundState{ready, ready}, &here, served(false, true),
+			insight.Offline},
+		"both applications are dead": {[]kind.InboundState{ready, ready}, &here, served(true, true),
+			insight.Offline},
+		"dead, and the other inbound is Ignored": {[]kind.InboundState{ready, ignored}, &here, served(true),
+			insight.Offline},
+		"draining":         {[]kind.InboundState{ready}, &here, draining, insight.Offline},
+		"without inbounds": {nil, &here, nil, insight.Online},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			dp := kind.Dataplanes.Make("default", "web", kind.Dataplane{Networking: kind.Networking{Address: "10.0.0.1"}})
+			dp := kind.Dataplanes.Make("default", "web",
+				kind.Dataplane{Networking: kind.Networking{Address: "10.0.0.1"}})
 			for i, state := range test.inbounds {
-				dp.Spec.Networking.Inbound = append(dp.Spec.Networking.Inbound, kind.Inbound{Port: uint32(i + 1), State: state})
+				dp.Spec.Networking.Inbound = append(dp.Spec.Networking.Inbound,
+					kind.Inbound{Port: uint32(i + 1), State: state})
 			}
 			objects := []resource.Any{dp}
 			if test.insight != nil {
@@ -89,7 +99,7 @@ func TestStatusOfAProxy(t *testing.T) {
 	}
 }
 
-// What is shown is a copy: the table's own row stays as it was stored.
+// The result is a copy: the row in the table stays unchanged.
 func TestAConnectionToAFormerInstanceIsShownAsOver(t *testing.T) {
 	stored := kind.DataplaneInsights.Make("default", "web", connection("gone", noon.Add(time.Hour)))
 	shown := world(stored).Of(graph.ProxyKey{Mesh: "default", Name: "web"})
@@ -101,7 +111,7 @@ func TestAConnectionToAFormerInstanceIsShownAsOver(t *testing.T) {
 	}
 }
 
-// Global knows of every zone what stands in its insight, and counts what the zone has sent.
+// Global returns the insight of every zone, and counts the items that the zone has sent.
 func TestZones(t *testing.T) {
 	of := func(o resource.Any, zone string) resource.Any {
 		o.Envelope().Labels = map[string]string{kind.ZoneLabel: zone, kind.OriginLabel: kind.OriginZone}
@@ -114,18 +124,24 @@ func TestZones(t *testing.T) {
 			kind.Zones.Make("", "east", kind.Zone{Enabled: &enabled}),
 			kind.Zones.Make("", "west", kind.Zone{Enabled: &enabled}),
 			kind.ZoneInsights.Make("", "east", kind.ZoneInsight{Subscriptions: []kind.ZoneSubscription{
-				{ID: "1", ControlPlaneInstanceID: "gone", ConnectTime: kind.Time{Time: noon.Add(-time.Hour)}, Version: &kind.ZoneVersion{ControlPlane: kind.ProgramVersion{Version: "1.0"}}},
-				{ID: "2", ControlPlaneInstanceID: "here", ConnectTime: kind.Time{Time: noon}, Version: &kind.ZoneVersion{ControlPlane: kind.ProgramVersion{Version: "1.1"}}},
+				{ID: "1", ControlPlaneInstanceID: "gone", ConnectTime: kind.Time{Time: noon.Add(-time.Hour)},
+					Version: &kind.ZoneVersion{ControlPlane: kind.ProgramVersion{Version: "1.0"}}},
+				{ID: "2", ControlPlaneInstanceID: "here", ConnectTime: kind.Time{Time: noon},
+					Version: &kind.ZoneVersion{ControlPlane: kind.ProgramVersion{Version: "1.1"}}},
 			}}),
 			kind.ZoneInsights.Make("", "west", kind.ZoneInsight{
-				Subscriptions: []kind.ZoneSubscription{{ID: "1", ControlPlaneInstanceID: "gone", ConnectTime: kind.Time{Time: noon.Add(-time.Hour)}, Version: &kind.ZoneVersion{ControlPlane: kind.ProgramVersion{Version: "1.0"}}}},
-				Rejected:      []kind.RejectedItem{{Kind: "MeshService", Name: "web"}},
+				Subscriptions: []kind.ZoneSubscription{{ID: "1", ControlPlaneInstanceID: "gone",
+					ConnectTime: kind.Time{Time: noon.Add(-time.Hour)},
+					Version:     &kind.ZoneVersion{ControlPlane: kind.ProgramVersion{Version: "1.0"}}}},
+				Rejected: []kind.RejectedItem{{Kind: "MeshService", Name: "web"}},
 			}),
 			of(kind.Dataplanes.Make("default", "web-1", kind.Dataplane{}), "east"),
 			kind.DataplaneInsights.Make("default", "web-1", connection("of east", noon)),
 			of(kind.MeshServices.Make("default", "web-1", kind.MeshService{State: "Available"}), "east"),
 			of(kind.MeshServices.Make("default", "web-2", kind.MeshService{State: "Unavailable"}), "east"),
-			of(kind.MeshZoneAddresses.Make("default", "east-1", kind.MeshZoneAddress{Ingresses: []kind.ZoneProxyAddress{{Name: "zi", Address: "192.168.1.1", Port: 30001, Healthy: true}}}), "east"),
+			of(kind.MeshZoneAddresses.Make("default", "east-1",
+				kind.MeshZoneAddress{Ingresses: []kind.ZoneProxyAddress{{Name: "zi", Address: "192.168.1.1",
+					Port: 30001, Healthy: true}}}), "east"),
 		} {
 			state.Put(tx, o)
 		}
@@ -137,17 +153,20 @@ func TestZones(t *testing.T) {
 			if zone != "east" {
 				return nil
 			}
-			return map[string]insight.KindLink{"Mesh": {Lag: kind.Duration(time.Second)}, "Secret": {LastItem: &kind.Time{Time: noon}}}
+			return map[string]insight.KindLink{"Mesh": {Lag: kind.Duration(time.Second)},
+				"Secret": {LastItem: &kind.Time{Time: noon}}}
 		},
 	}
 	yes, no := true, false
 	want := []insight.Zone{
 		{
-			Name: "east", Enabled: &enabled, Connected: &yes, Since: &kind.Time{Time: noon}, Instance: "here", Version: "1.1",
-			Lag: kind.Duration(time.Second), LastItem: &kind.Time{Time: noon}, Rejected: []kind.RejectedItem{},
+			Name: "east", Enabled: &enabled, Connected: &yes, Since: &kind.Time{Time: noon}, Instance: "here",
+			Version: "1.1",
+			Lag:     kind.Duration(time.Second), LastItem: &kind.Time{Time: noon}, Rejected: []kind.RejectedItem{},
 			Dataplanes: insight.Counts{Total: 1, Online: 1}, Services: insight.ZoneServices{Total: 2, Available: 1},
-			Ingresses: []insight.ZoneIngress{{Mesh: "default", Name: "zi", Address: "192.168.1.1:30001", Healthy: true}},
-			Kinds:     w.Links("east"),
+			Ingresses: []insight.ZoneIngress{{Mesh: "default", Name: "zi", Address: "192.168.1.1:30001",
+				Healthy: true}},
+			Kinds: w.Links("east"),
 		},
 		{
 			Name: "west", Enabled: &enabled, Connected: &no, Since: &kind.Time{Time: noon}, Version: "1.0",
@@ -162,33 +181,41 @@ func TestZones(t *testing.T) {
 	}
 }
 
-// Of the backends of a mesh's mtls one has signed, and all are trusted by each proxy with a certificate.
+// One backend of a mesh's mtls has signed, and each proxy with a certificate trusts all.
 func TestBackendsOfAMeshAreCounted(t *testing.T) {
-	mesh := kind.Meshes.Make("", "default", kind.Mesh{MTLS: &kind.MeshMTLS{EnabledBackend: "ca-2", Backends: []kind.MTLSBackend{{Name: "ca-1"}, {Name: "ca-2"}}}})
-	signed := kind.DataplaneInsights.Make("default", "web", kind.DataplaneInsight{Certificate: &kind.Certificate{Issuer: "ca-1"}})
-	counted := world(mesh, kind.Dataplanes.Make("default", "web", kind.Dataplane{}), kind.Dataplanes.Make("default", "plain", kind.Dataplane{}), signed).Mesh("default").MTLS
+	mesh := kind.Meshes.Make("", "default",
+		kind.Mesh{MTLS: &kind.MeshMTLS{EnabledBackend: "ca-2",
+			Backends: []kind.MTLSBackend{{Name: "ca-1"}, {Name: "ca-2"}}}})
+	signed := kind.DataplaneInsights.Make("default", "web",
+		kind.DataplaneInsight{Certificate: &kind.Certificate{Issuer: "ca-1"}})
+	counted := world(mesh, kind.Dataplanes.Make("default", "web", kind.Dataplane{}),
+		kind.Dataplanes.Make("default", "plain", kind.Dataplane{}), signed).Mesh("default").MTLS
 	if len(counted.IssuedBackends) != 1 || counted.IssuedBackends["ca-1"].Total != 1 {
 		t.Errorf("certificates are of %+v, want one of ca-1", counted.IssuedBackends)
 	}
-	if len(counted.SupportedBackends) != 2 || counted.SupportedBackends["ca-1"].Total != 1 || counted.SupportedBackends["ca-2"].Total != 1 {
+	if len(counted.SupportedBackends) != 2 || counted.SupportedBackends["ca-1"].Total != 1 ||
+		counted.SupportedBackends["ca-2"].Total != 1 {
 		t.Errorf("trusted are %+v, want ca-1 and ca-2 by one proxy each", counted.SupportedBackends)
 	}
 }
 
-// TestAFailedProbeConcernsItsInboundAlone: of two inbounds of a Dataplane one fails its probe. The proxy is offline and
-// the service of that inbound partially degraded; the other inbound is an endpoint as before, and its service is online.
+// TestAFailedProbeConcernsItsInboundAlone: one of two inbounds of a Dataplane fails its probe. The proxy is offline,
+// and the service of that inbound partially degraded. The other inbound stays an endpoint, and its service is online.
 func TestAFailedProbeConcernsItsInboundAlone(t *testing.T) {
 	tagged := func(service string) map[string]string { return map[string]string{kind.ServiceTag: service} }
 	var objects []resource.Any
 	for i, name := range []string{"one", "two"} {
 		address, fails := "10.0.0."+string(rune('1'+i)), i == 0
-		web, api := kind.Inbound{Port: 8080, Tags: tagged("web")}, kind.Inbound{Port: 9090, Tags: tagged("api"), ServiceProbe: &kind.ServiceProbe{}}
-		dp := kind.Dataplanes.Make("default", name, kind.Dataplane{Networking: kind.Networking{Address: address, Inbound: []kind.Inbound{web, api}}})
+		web, api := kind.Inbound{Port: 8080, Tags: tagged("web")},
+			kind.Inbound{Port: 9090, Tags: tagged("api"), ServiceProbe: &kind.ServiceProbe{}}
+		dp := kind.Dataplanes.Make("default", name,
+			kind.Dataplane{Networking: kind.Networking{Address: address, Inbound: []kind.Inbound{web, api}}})
 		n := &dp.Spec.Networking
 		objects = append(objects, dp, kind.DataplaneInsights.Make("default", name, connection("here", noon)),
-			kind.DataplaneListenerStatuses.Make("default", name, kind.DataplaneListenerStatus{Inbounds: []kind.ServedInbound{
-				{Inbound: n.Effective(web)}, {Inbound: n.Effective(api), Unhealthy: fails},
-			}}))
+			kind.DataplaneListenerStatuses.Make("default", name,
+				kind.DataplaneListenerStatus{Inbounds: []kind.ServedInbound{
+					{Inbound: n.Effective(web)}, {Inbound: n.Effective(api), Unhealthy: fails},
+				}}))
 	}
 	services := map[string]*resource.Object[kind.MeshService]{}
 	for _, name := range []string{"web", "api"} {
@@ -223,16 +250,19 @@ func TestAFailedProbeConcernsItsInboundAlone(t *testing.T) {
 	}
 }
 
-// TestADataplaneWithoutAServiceSaysSo: beyond the bound of generated services a Dataplane names the tag that has none.
+// TestADataplaneWithoutAServiceSaysSo: above the maximum of generated services, a Dataplane's status has the tag
+// without a service.
 func TestADataplaneWithoutAServiceSaysSo(t *testing.T) {
 	generated := func(name string) resource.Any {
-		o := kind.MeshServices.Make("default", name, kind.MeshService{Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: name}}})
+		o := kind.MeshServices.Make("default", name,
+			kind.MeshService{Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: name}}})
 		o.Labels = map[string]string{kind.ManagedBy: kind.GeneratedBy}
 		return o
 	}
 	tagged := func(name string) resource.Any {
 		in := []kind.Inbound{{Port: 80, Tags: map[string]string{kind.ServiceTag: name}}}
-		return kind.Dataplanes.Make("default", name, kind.Dataplane{Networking: kind.Networking{Address: "10.0.0.1", Inbound: in}})
+		return kind.Dataplanes.Make("default", name,
+			kind.Dataplane{Networking: kind.Networking{Address: "10.0.0.1", Inbound: in}})
 	}
 	problem := func(services int, of string) string {
 		objects := []resource.Any{tagged("web"), tagged("late"), generated("web")}
@@ -241,7 +271,8 @@ func TestADataplaneWithoutAServiceSaysSo(t *testing.T) {
 		}
 		return world(objects...).Of(graph.ProxyKey{Mesh: "default", Name: of}).ServiceProblem
 	}
-	for of, want := range map[string]string{"web": "", "late": "kuma.io/service: late, since the mesh has as many as it may have (5000)"} {
+	for of, want := range map[string]string{"web": "",
+		"late": "kuma.io/service: late, since the mesh has as many as it may have (5000)"} {
 		if got := problem(graph.MaxGenerated, of); !strings.Contains(got, want) || want == "" && got != "" {
 			t.Errorf("%s says %q, want %q", of, got, want)
 		}

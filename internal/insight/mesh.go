@@ -6,11 +6,11 @@ import (
 	"weft/resource"
 )
 
-// Mesh is what a mesh has.
+// Mesh is a summary of a mesh.
 type Mesh struct {
 	Dataplanes Counts           `json:"dataplanes"`
 	Services   ServiceTotals    `json:"services"`
-	Policies   map[string]Total `json:"policies"` // by kind, without those of which there is none
+	Policies   map[string]Total `json:"policies"` // by kind, without kinds that have no policy
 	MTLS       MTLS             `json:"mTLS"`
 	Versions   ProxyVersions    `json:"dpVersions"`
 }
@@ -40,24 +40,25 @@ func (v *ProxyVersions) add(i *kind.DataplaneInsight, s Status) {
 	}
 }
 
-// ServiceTotals are the services of a mesh: those inside, and those outside that the mesh knows.
+// ServiceTotals are the services of a mesh, and the external services that it knows.
 type ServiceTotals struct {
 	Total    int `json:"total"`
 	Internal int `json:"internal"`
 	External int `json:"external"`
 }
 
-// MTLS counts the proxies that have a certificate.
+// MTLS counts the proxies with a certificate.
 type MTLS struct {
 	// IssuedBackends are the issuers of the certificates: MeshIdentities, and backends of the mesh's mtls.
 	IssuedBackends map[string]Counts `json:"issuedBackends"`
-	// SupportedBackends are the backends of the mesh's mtls, whose certificates all of these proxies trust.
+	// SupportedBackends are the backends of the mesh's mtls. All of these proxies trust their certificates.
 	SupportedBackends map[string]Counts `json:"supportedBackends"`
 }
 
-// Mesh looks at one mesh.
+// Mesh returns the summary of one mesh.
 func (w *World) Mesh(mesh string) Mesh {
-	m := Mesh{Policies: map[string]Total{}, MTLS: MTLS{map[string]Counts{}, map[string]Counts{}}, Versions: ProxyVersions{map[string]Counts{}, map[string]Counts{}}}
+	m := Mesh{Policies: map[string]Total{}, MTLS: MTLS{map[string]Counts{}, map[string]Counts{}},
+		Versions: ProxyVersions{map[string]Counts{}, map[string]Counts{}}}
 	var certified Counts
 	for dp, k := range w.proxies(mesh) {
 		status := w.status(dp, k)
@@ -87,7 +88,7 @@ func (w *World) Mesh(mesh string) Mesh {
 	return m
 }
 
-// count is how many resources of a kind there are, in one mesh or, where it is empty, in all.
+// count returns the number of resources of a kind, in one mesh or, for an empty name, in all.
 func (w *World) count(d resource.Descriptor, mesh string) int {
 	n := 0
 	for range w.State.From(w.Snapshot, d.Describe().Name, mesh, "") {
@@ -96,7 +97,7 @@ func (w *World) count(d resource.Descriptor, mesh string) int {
 	return n
 }
 
-// Global is what all meshes have together.
+// Global is a summary of all meshes.
 type Global struct {
 	Meshes     Total            `json:"meshes"`
 	Zones      GlobalZones      `json:"zones"`
@@ -105,29 +106,29 @@ type Global struct {
 	Policies   Total            `json:"policies"`
 }
 
-// GlobalZones are the zones.
+// GlobalZones are the numbers of zones.
 type GlobalZones struct {
 	ControlPlanes ZoneCounts `json:"controlPlanes"`
 }
 
-// ZoneCounts are zones, and those that are connected.
+// ZoneCounts are the number of zones, and of the connected ones.
 type ZoneCounts struct {
 	Total  int `json:"total"`
 	Online int `json:"online"`
 }
 
-// GlobalDataplanes are the proxies by what they are.
+// GlobalDataplanes are the numbers of proxies by type.
 type GlobalDataplanes struct {
 	Standard Counts `json:"standard"`
 }
 
-// GlobalServices are the services by what they are.
+// GlobalServices are the numbers of services by type.
 type GlobalServices struct {
 	Internal Counts `json:"internal"`
 	External Total  `json:"external"`
 }
 
-// Global looks at all meshes. A service that no proxy provides counts as offline.
+// Global returns the summary of all meshes. A service without proxies counts as offline.
 func (w *World) Global() Global {
 	var g Global
 	g.Meshes.Total = w.count(kind.Meshes, "")

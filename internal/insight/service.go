@@ -9,38 +9,38 @@ import (
 	"weft/resource"
 )
 
-// Service is how a service is.
+// Service is the status of a service.
 type Service struct {
 	ServiceType string        `json:"serviceType"` // "internal"
 	Status      Status        `json:"status"`
 	Dataplanes  ServiceCounts `json:"dataplanes"`
-	// AddressPort is where clients reach its first port: a host name or a virtual IP; empty where it has
-	// none.
+	// AddressPort is the address of the service's first port: a host name or a virtual IP. It is empty without either.
 	AddressPort string `json:"addressPort,omitempty"`
 }
 
-// ServiceCounts are the Dataplanes that provide a service. One is online while its proxy is connected and
-// all its inbounds of the service may be used.
+// ServiceCounts are the Dataplanes that provide a service. A Dataplane is online while its proxy is connected and
+// serves all its inbounds of the service.
 type ServiceCounts struct {
 	Total   int `json:"total"`
 	Online  int `json:"online"`
 	Offline int `json:"offline"`
 }
 
-// Service looks at a service. It is online where all its proxies are, offline where none is, and partially
-// degraded between; not available without any.
+// Service returns the status of a service. It is online if all its proxies are, offline if none is, and partially
+// degraded between. Without a proxy it is not available.
 func (w *World) Service(o *resource.Object[kind.MeshService]) Service {
 	r := table.Eval(w.Snapshot)
 	counts := w.providers(o, func(dp *resource.Object[kind.Dataplane]) known { return w.known(r, dp.Mesh, dp.Name) })
 	return Service{ServiceType: "internal", Status: counts.status(), Dataplanes: counts, AddressPort: w.address(o)}
 }
 
-// providers counts the Dataplanes that a service selects, given what is known of each.
-func (w *World) providers(o *resource.Object[kind.MeshService], knownOf func(*resource.Object[kind.Dataplane]) known) ServiceCounts {
+// providers counts the Dataplanes that a service selects, by their status.
+func (w *World) providers(o *resource.Object[kind.MeshService],
+	knownOf func(*resource.Object[kind.Dataplane]) known) ServiceCounts {
 	r := table.Eval(w.Snapshot)
 	var (
 		counts ServiceCounts
-		last   *resource.Object[kind.Dataplane] // whose inbounds come after each other
+		last   *resource.Object[kind.Dataplane] // inbounds of one Dataplane are adjacent
 		k      known
 		usable bool
 	)

@@ -9,66 +9,67 @@ import (
 	"weft/resource"
 )
 
-// KindLink is how the resources of one kind stand between a zone and the global control plane, as the side that
-// responds knows it. Positions are those in the log of the sender, and compare with each other only.
+// KindLink is the zone sync status of one kind between a zone and global, as the responding side knows it. Positions
+// belong to the log of their sender, and compare with each other only.
 type KindLink struct {
 	Connected bool `json:"connected"` // each kind has a stream of its own
-	// Stored is up to where the other side has stored what it is sent, and Acked up to where its proxies, of
-	// global the other zones, run with it. Current says that it has everything.
+	// Stored is the position up to which the other side has stored items, and Acked the position up to which its
+	// proxies (on global, those of the other zones) have ACKed them. Current states that it has stored all.
 	Stored  uint64 `json:"stored"`
 	Acked   uint64 `json:"acked"`
 	Current bool   `json:"current"`
-	// Lag is the age of the oldest change that it has not stored; 0 where it has all.
+	// Lag is the age of the oldest change that the other side has not stored, or 0.
 	Lag kind.Duration `json:"lag"`
-	// Received is up to where what the other side sends is stored here; 0 where that is not known yet.
+	// Received is the position of the other side up to which items are stored here, or 0 where it is not known yet.
 	Received uint64 `json:"received"`
-	// LastItem is when a resource of the kind last went one way or the other.
+	// LastItem is the time of the last item of the kind in either direction.
 	LastItem *kind.Time `json:"lastItem,omitempty"`
-	Rejected int        `json:"rejected"` // resources that one side did not take
-	// ItemsSent and ItemsReceived are counted since the stream was opened.
+	Rejected int        `json:"rejected"` // resources that one side rejected
+	// ItemsSent and ItemsReceived count since the stream began.
 	ItemsSent     uint64 `json:"itemsSent"`
 	ItemsReceived uint64 `json:"itemsReceived"`
 }
 
-// GlobalLink is how a zone stands with the global control plane that it joined.
+// GlobalLink is the status of a zone's connection to global.
 type GlobalLink struct {
 	Connected bool      `json:"connected"`
-	Since     kind.Time `json:"since"`              // of being connected, or of not being so
-	Problem   string    `json:"problem,omitempty"`  // why it is not connected
-	Instance  string    `json:"instance,omitempty"` // of the global control plane
-	Version   string    `json:"version,omitempty"`  // of the same
-	// Lag is the age of the oldest change that global has not taken.
+	Since     kind.Time `json:"since"`              // start of the connection, or of the disconnection
+	Problem   string    `json:"problem,omitempty"`  // reason of the disconnection
+	Instance  string    `json:"instance,omitempty"` // replica of the global control plane
+	Version   string    `json:"version,omitempty"`  // of that replica
+	// Lag is the age of the oldest change that global has not stored.
 	Lag      kind.Duration       `json:"lag"`
 	Rejected []kind.RejectedItem `json:"rejected"`
 	Kinds    map[string]KindLink `json:"kinds"`
 }
 
-// Zone is one zone as a control plane knows it. What comes from its connection is known to global alone.
+// Zone is the status of a zone. Only global knows the fields of its connection.
 type Zone struct {
 	Name    string `json:"name"`
 	Enabled *bool  `json:"enabled,omitempty"`
-	// Connected says whether its control plane is, and Since when that began; absent: it never was.
+	// Connected states that the zone's control plane is connected, and Since is the start of that state. Both are
+	// absent for a zone that never connected.
 	Connected *bool         `json:"connected,omitempty"`
 	Since     *kind.Time    `json:"since,omitempty"`
-	Instance  string        `json:"instance,omitempty"` // of global, to which it is connected
+	Instance  string        `json:"instance,omitempty"` // replica of global to which it is connected
 	Version   string        `json:"version,omitempty"`  // of its control plane
 	Lag       kind.Duration `json:"lag"`
 	LastItem  *kind.Time    `json:"lastItem,omitempty"`
 
 	Rejected []kind.RejectedItem `json:"rejected"`
-	// Store is the fingerprint of its store, RejectedStores are control planes that came under its name with others,
-	// and DoubtedDeletions what waits until an operator confirms that it is to be deleted.
+	// Store is the fingerprint of the zone's store. RejectedStores are control planes with the zone's name and another
+	// store. DoubtedDeletions are deletions that wait for the confirmation of an operator.
 	Store            string                 `json:"store,omitempty"`
 	RejectedStores   []kind.RejectedStore   `json:"rejectedStores,omitempty"`
 	DoubtedDeletions []kind.DoubtedDeletion `json:"doubtedDeletions,omitempty"`
 
-	Dataplanes Counts              `json:"dataplanes"` // a zone knows its own only
+	Dataplanes Counts              `json:"dataplanes"` // a zone knows only its own
 	Services   ZoneServices        `json:"services"`
 	Ingresses  []ZoneIngress       `json:"ingresses"`
 	Kinds      map[string]KindLink `json:"kinds,omitempty"`
 }
 
-// ZoneServices are the MeshServices of a zone, and those for which it says that somebody serves.
+// ZoneServices are the numbers of a zone's MeshServices, and of those with a ready endpoint.
 type ZoneServices struct {
 	Total     int `json:"total"`
 	Available int `json:"available"`
@@ -82,8 +83,8 @@ type ZoneIngress struct {
 	Healthy bool   `json:"healthy"`
 }
 
-// Zones looks at all zones: those that a global control plane has a Zone of, those of which a zone knows
-// services or ingresses, and the zone itself.
+// Zones returns the status of all zones: on global those with a Zone, in a zone those of which it has services or
+// ingresses, and itself.
 func (w *World) Zones() []Zone {
 	zones := map[string]*Zone{}
 	if w.State.Zone != "" {
@@ -117,7 +118,7 @@ func (w *World) Zones() []Zone {
 	return all
 }
 
-// named answers a zone of a name, made for the first who asks.
+// named returns the entry of a zone, and creates it for the first caller.
 func named(zones map[string]*Zone, name string) *Zone {
 	if zones[name] == nil {
 		zones[name] = &Zone{Name: name, Rejected: []kind.RejectedItem{}, Ingresses: []ZoneIngress{}}
@@ -131,7 +132,8 @@ func (w *World) connectionOf(z *Zone) {
 	for _, s := range insight.Subscriptions {
 		switch open := s.DisconnectTime == nil; {
 		case open:
-			*z.Connected, z.Since, z.Version, z.Instance = true, &s.ConnectTime, s.Version.Text(), s.ControlPlaneInstanceID
+			*z.Connected, z.Since, z.Version, z.Instance = true, &s.ConnectTime, s.Version.Text(),
+				s.ControlPlaneInstanceID
 		case !*z.Connected:
 			z.Since, z.Version = s.DisconnectTime, s.Version.Text()
 		}
@@ -144,8 +146,7 @@ func (w *World) connectionOf(z *Zone) {
 	}
 }
 
-// Zone answers what is known of a zone's connection, an empty insight where it never connected. It is the
-// caller's.
+// Zone returns a copy of the insight of a zone, empty for a zone that never connected.
 func (w *World) Zone(name string) *kind.ZoneInsight {
 	insight := &kind.ZoneInsight{}
 	if o, ok := w.State.Find(table.Eval(w.Snapshot), kind.ZoneInsights.Key("", name)); ok {
@@ -160,14 +161,15 @@ func (w *World) Zone(name string) *kind.ZoneInsight {
 	if w.Links != nil {
 		links := w.Links(name)
 		insight.Lag, insight.LastItem = LagOf(links)
-		if last := len(insight.Subscriptions) - 1; links != nil && last >= 0 && insight.Subscriptions[last].DisconnectTime == nil {
+		if last := len(insight.Subscriptions) - 1; links != nil && last >= 0 &&
+			insight.Subscriptions[last].DisconnectTime == nil {
 			insight.Subscriptions[last].Status = zoneStatus(links, insight.LastItem)
 		}
 	}
 	return insight
 }
 
-// zoneStatus counts what went to a zone over its streams.
+// zoneStatus returns the numbers of a zone's items on its streams.
 func zoneStatus(links map[string]KindLink, last *kind.Time) *kind.ZoneStatus {
 	status := &kind.ZoneStatus{LastUpdateTime: last, Stat: map[string]kind.ResponseCounts{}}
 	for name, link := range links {
@@ -181,7 +183,7 @@ func zoneStatus(links map[string]KindLink, last *kind.Time) *kind.ZoneStatus {
 	return status
 }
 
-// LagOf sums up the kinds: the longest lag, and when the last item of any went.
+// LagOf returns the longest lag of the kinds, and the time of their last item.
 func LagOf(kinds map[string]KindLink) (lag kind.Duration, last *kind.Time) {
 	for _, k := range kinds {
 		lag = max(lag, k.Lag)
@@ -192,7 +194,9 @@ func LagOf(kinds map[string]KindLink) (lag kind.Duration, last *kind.Time) {
 	return lag, last
 }
 
-// ZoneConnected says whether a zone's control plane is connected.
+// ZoneConnected reports whether a zone's control plane is connected.
 func (w *World) ZoneConnected(name string) bool {
-	return slices.ContainsFunc(w.Zone(name).Subscriptions, func(s kind.ZoneSubscription) bool { return s.DisconnectTime == nil })
+	return slices.ContainsFunc(w.Zone(name).Subscriptions, func(s kind.ZoneSubscription) bool {
+		return s.DisconnectTime == nil
+	})
 }

@@ -7,7 +7,7 @@ import (
 	"weft/resource"
 )
 
-// Chains are the rules that apply to one section of a zone proxy, by filter chain.
+// Chains are the rules for one section of a zone proxy, by filter chain.
 type Chains struct {
 	every    []placed            // rules without matches, which apply to every filter chain
 	matching map[string][]placed // the other rules, by SNI
@@ -21,9 +21,10 @@ type placed struct {
 	index  int
 }
 
-// PermitChains sorts the rules of the policies that apply to one section of a zone proxy by filter chain. Policies come
-// in the order of their names.
-func PermitChains(policies []*resource.Object[kind.MeshTrafficPermission], proxy *resource.Meta, section string) *Chains {
+// PermitChains returns the rules of the policies that apply to one section of a zone proxy, by filter chain. Policies
+// must be sorted by name.
+func PermitChains(policies []*resource.Object[kind.MeshTrafficPermission], proxy *resource.Meta,
+	section string) *Chains {
 	c := &Chains{matching: map[string][]placed{}, named: map[string]bool{}}
 	for _, policy := range Applying(policies, proxy, section) {
 		for i := range policy.Spec.Rules {
@@ -52,8 +53,8 @@ func (c *Chains) add(at placed) {
 	}
 }
 
-// Of joins the rules of the filter chain with these SNIs: the rules without matches, and the rules that match one of the
-// SNIs. An entry with an SNI counts where the filter chain has it. It is nil where no rule applies.
+// Of joins the rules of the filter chain with these SNIs: rules without matches, and rules that match one of the SNIs.
+// An entry with an SNI applies where the filter chain has the SNI. It returns nil where no rule applies.
 func (c *Chains) Of(snis []string) *Permissions {
 	rules, own := slices.Clip(c.every), false
 	for _, sni := range snis {
@@ -78,7 +79,7 @@ func joined(rules []placed, snis []string) *Permissions {
 	return p
 }
 
-// Everybody returns the permissions that allow every trusted caller. Origin names the setting that says so.
+// Everybody returns permissions that allow every trusted caller. Origin is the setting that states it.
 func Everybody(origin string) *Permissions {
 	return &Permissions{Allow: []Rule{{Origin: origin, Prefix: anyID}}}
 }

@@ -15,7 +15,7 @@ const (
 	otherSNI = "afedcba9876543210.other.443.default.mes"
 )
 
-// rule allows a caller, or with "!" denies it, everywhere or at the chains with server names.
+// rule allows a caller, or with "!" denies it, for every filter chain or for those with the SNIs.
 func rule(caller string, snis ...string) kind.PermissionRule {
 	caller, denied := strings.CutPrefix(caller, "!")
 	matches := []kind.CallerMatch{{SpiffeID: &kind.IDMatch{Type: "Exact", Value: caller}}}
@@ -28,7 +28,7 @@ func rule(caller string, snis ...string) kind.PermissionRule {
 	return at(r, snis...)
 }
 
-// entry is the same for callers with an SNI; of an empty caller, for every caller with it.
+// entry is rule for callers with an SNI. An empty caller means every caller with it.
 func entry(caller, sni string) kind.PermissionRule {
 	r := rule(caller)
 	if caller == "" {
@@ -49,13 +49,14 @@ func at(r kind.PermissionRule, snis ...string) kind.PermissionRule {
 	return r
 }
 
-// What the rules of a policy say of a chain with two server names, and of a sidecar's inbound.
+// The rules of a policy, for a filter chain with two SNIs and for an inbound of a sidecar.
 func TestRulesOfChains(t *testing.T) {
 	for _, c := range []struct {
-		name           string
-		target         *kind.TargetRef
-		rules          []kind.PermissionRule
-		chain, inbound string // the callers that are allowed, and with "!" denied; "no caller reaches it" where no rule does
+		name   string
+		target *kind.TargetRef
+		rules  []kind.PermissionRule
+		// the allowed callers, and with "!" the denied ones; "no caller reaches it" without a rule
+		chain, inbound string
 	}{
 		{"none", nil, nil, "no rule reaches it", ""},
 		{"everywhere", nil, []kind.PermissionRule{rule("a")}, "a", "a"},
@@ -69,17 +70,25 @@ func TestRulesOfChains(t *testing.T) {
 		{"for callers with its other SNI", nil, []kind.PermissionRule{entry("!a", newerSNI)}, "!a", ""},
 		{"for callers with another SNI", nil, []kind.PermissionRule{entry("a", otherSNI)}, "", ""},
 		{"for every caller with its SNI", nil, []kind.PermissionRule{entry("", apiSNI)}, "spiffe://", ""},
-		{"for callers with its SNI, and for others", nil, []kind.PermissionRule{entry("!a", apiSNI), rule("b")}, "!a b", "b"},
-		{"at this chain for callers with its SNI", nil, []kind.PermissionRule{at(entry("a", newerSNI), apiSNI)}, "a", ""},
-		{"at another chain for callers with its SNI", nil, []kind.PermissionRule{at(entry("a", apiSNI), otherSNI)}, "no rule reaches it", ""},
-		{"at this chain for callers with another SNI", nil, []kind.PermissionRule{at(entry("a", otherSNI), apiSNI)}, "", ""},
-		{"by the section's name", &kind.TargetRef{Kind: "Dataplane", SectionName: "ze-port"}, []kind.PermissionRule{rule("a")}, "a", ""},
-		{"of another section", &kind.TargetRef{Kind: "Dataplane", SectionName: "8080"}, []kind.PermissionRule{rule("a")}, "no rule reaches it", "a"},
-		{"of another proxy", &kind.TargetRef{Kind: "Dataplane", Name: "web-1"}, []kind.PermissionRule{rule("a")}, "no rule reaches it", ""},
+		{"for callers with its SNI, and for others", nil, []kind.PermissionRule{entry("!a", apiSNI), rule("b")}, "!a b",
+			"b"},
+		{"at this chain for callers with its SNI", nil, []kind.PermissionRule{at(entry("a", newerSNI), apiSNI)}, "a",
+			""},
+		{"at another chain for callers with its SNI", nil, []kind.PermissionRule{at(entry("a", apiSNI), otherSNI)},
+			"no rule reaches it", ""},
+		{"at this chain for callers with another SNI", nil, []kind.PermissionRule{at(entry("a", otherSNI), apiSNI)}, "",
+			""},
+		{"by the section's name", &kind.TargetRef{Kind: "Dataplane", SectionName: "ze-port"},
+			[]kind.PermissionRule{rule("a")}, "a", ""},
+		{"of another section", &kind.TargetRef{Kind: "Dataplane", SectionName: "8080"},
+			[]kind.PermissionRule{rule("a")}, "no rule reaches it", "a"},
+		{"of another proxy", &kind.TargetRef{Kind: "Dataplane", Name: "web-1"}, []kind.PermissionRule{rule("a")},
+			"no rule reaches it", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			policies := []*resource.Object[kind.MeshTrafficPermission]{
-				kind.MeshTrafficPermissions.Make("default", "p", kind.MeshTrafficPermission{TargetRef: c.target, Rules: c.rules}),
+				kind.MeshTrafficPermissions.Make("default", "p",
+					kind.MeshTrafficPermission{TargetRef: c.target, Rules: c.rules}),
 			}
 			proxy := &resource.Meta{Mesh: "default", Name: "egress-1"}
 			if got := said(PermitChains(policies, proxy, "ze-port").Of([]string{apiSNI, newerSNI})); got != c.chain {
@@ -92,7 +101,7 @@ func TestRulesOfChains(t *testing.T) {
 	}
 }
 
-// Chains share what is said of all of them: what one has for itself is not the others'.
+// Filter chains share the rules without matches; a rule for one of them does not apply to the others.
 func TestChainsDoNotShareTheirOwnRules(t *testing.T) {
 	policies := []*resource.Object[kind.MeshTrafficPermission]{
 		kind.MeshTrafficPermissions.Make("default", "p", kind.MeshTrafficPermission{
@@ -100,7 +109,8 @@ func TestChainsDoNotShareTheirOwnRules(t *testing.T) {
 		}),
 	}
 	chains := PermitChains(policies, &resource.Meta{Mesh: "default", Name: "egress-1"}, "ze-port")
-	got := []string{said(chains.Of([]string{apiSNI})), said(chains.Of([]string{otherSNI})), said(chains.Of([]string{newerSNI}))}
+	got := []string{said(chains.Of([]string{apiSNI})), said(chains.Of([]string{otherSNI})),
+		said(chains.Of([]string{newerSNI}))}
 	if want := []string{"a b", "a c", "a"}; !slices.Equal(got, want) {
 		t.Errorf("the chains let in %q, want %q", got, want)
 	}

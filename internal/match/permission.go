@@ -1,4 +1,4 @@
-// Package match decides which policies hit which proxy, and how those that do merge. It is pure.
+// Package match selects the policies of a proxy and merges them. Its functions are pure.
 package match
 
 import (
@@ -10,8 +10,8 @@ import (
 	"weft/resource"
 )
 
-// Permissions are the joined MeshTrafficPermissions of one inbound: deny over shadow deny over allow,
-// and a caller that no rule matches is denied.
+// Permissions are the joined MeshTrafficPermissions of one inbound. A deny takes precedence over a shadow deny, and
+// that over an allow. A caller without a matching rule is denied.
 type Permissions struct {
 	Deny       []Rule
 	ShadowDeny []Rule
@@ -20,15 +20,15 @@ type Permissions struct {
 
 // Rule is one caller match of one policy.
 type Rule struct {
-	// Origin tells the policy and the place in it: "MeshTrafficPermission default/web rules[0].default.allow[1]".
+	// Origin is the policy and the rule's place in it: "MeshTrafficPermission default/web rules[0].default.allow[1]".
 	Origin string
-	// Exact SPIFFE ID, or prefix of one, whichever is not empty.
+	// Exact is a SPIFFE ID, Prefix the prefix of one. Exactly one of them is set.
 	Exact, Prefix string
-	// Also are further SPIFFE IDs for which it holds.
+	// Also are further SPIFFE IDs that the rule matches.
 	Also []string
 }
 
-// Matches says whether the rule itself names a SPIFFE ID.
+// Matches reports whether Exact or Prefix matches a SPIFFE ID. It ignores Also.
 func (r Rule) Matches(id string) bool {
 	if r.Exact != "" {
 		return id == r.Exact
@@ -36,17 +36,17 @@ func (r Rule) Matches(id string) bool {
 	return strings.HasPrefix(id, r.Prefix)
 }
 
-// Permit joins the policies that apply to one section of a proxy, without the rules and the entries that are about an
-// SNI: only a zone egress tells SNIs apart. Policies come in the order of their names, so that equal sets give equal
-// results.
-func Permit(policies []*resource.Object[kind.MeshTrafficPermission], proxy *resource.Meta, section string) *Permissions {
+// Permit joins the policies that apply to one section of a proxy. It omits rules and entries with an SNI, which apply
+// to zone egresses only. Policies must be sorted by name, so that equal sets have equal results.
+func Permit(policies []*resource.Object[kind.MeshTrafficPermission], proxy *resource.Meta,
+	section string) *Permissions {
 	if everywhere := PermitChains(policies, proxy, section).shared; everywhere != nil {
 		return everywhere
 	}
 	return &Permissions{}
 }
 
-// join adds what one rule of a policy says of callers that come with one of the SNIs.
+// join adds one rule of a policy for callers with one of the SNIs.
 func (p *Permissions) join(rule placed, snis []string) {
 	at := fmt.Sprintf("%s rules[%d].default", rule.policy.Key(), rule.index)
 	says := &rule.policy.Spec.Rules[rule.index].Default
@@ -55,8 +55,9 @@ func (p *Permissions) join(rule placed, snis []string) {
 	p.Allow = appendRules(p.Allow, at+".allow", says.Allow, snis)
 }
 
-// Applying are the policies that hit one section of a proxy, in their order.
-func Applying(policies []*resource.Object[kind.MeshTrafficPermission], proxy *resource.Meta, section string) []*resource.Object[kind.MeshTrafficPermission] {
+// Applying returns the policies that select one section of a proxy, in their order.
+func Applying(policies []*resource.Object[kind.MeshTrafficPermission], proxy *resource.Meta,
+	section string) []*resource.Object[kind.MeshTrafficPermission] {
 	var hit []*resource.Object[kind.MeshTrafficPermission]
 	for _, policy := range policies {
 		if Hits(policy.Spec.TargetRef, proxy, section) {
@@ -88,8 +89,8 @@ func appendRules(rules []Rule, at string, entries []kind.CallerMatch, snis []str
 // anyID is the prefix of every SPIFFE ID.
 const anyID = "spiffe://"
 
-// Hits says whether a target selects a section of a proxy. Section is the inbound's name, or several
-// joined with "+" where inbounds share a listener.
+// Hits reports whether a target selects a section of a proxy. Section is the inbound's name, or several joined with "+"
+// where inbounds share a listener.
 func Hits(target *kind.TargetRef, proxy *resource.Meta, section string) bool {
 	if target == nil || target.Kind == "Mesh" {
 		return true

@@ -20,7 +20,7 @@ import (
 	"weft/resource"
 )
 
-// busy is a control plane to which everything has happened that is counted.
+// busy returns the metrics of a control plane with one event of each type.
 func busy() *Metrics {
 	m := New("1.2.3", "east", "instance-1")
 	m.Follow(Sources{
@@ -39,9 +39,12 @@ func busy() *Metrics {
 	m.FollowLinks(func() []Link {
 		return []Link{{Zone: "east", Connected: true, Lag: 1500 * time.Millisecond, Rejected: 2}, {Zone: "west"}}
 	})
-	m.Frame("MeshService", true, &wire.Frame{Message: &wire.Frame_Batch{Batch: &wire.Batch{Items: [][]byte{{1, 2, 3}, {4}}}}})
-	m.Frame("MeshService", false, &wire.Frame{Message: &wire.Frame_Ack{Ack: &wire.Ack{Rejected: []*wire.Rejection{{Reason: "no"}}}}})
-	m.Frame("MeshService", true, &wire.Frame{Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{Round: 1}}})
+	m.Frame("MeshService", true,
+		&wire.Frame{Message: &wire.Frame_Batch{Batch: &wire.Batch{Items: [][]byte{{1, 2, 3}, {4}}}}})
+	m.Frame("MeshService", false,
+		&wire.Frame{Message: &wire.Frame_Ack{Ack: &wire.Ack{Rejected: []*wire.Rejection{{Reason: "no"}}}}})
+	m.Frame("MeshService", true,
+		&wire.Frame{Message: &wire.Frame_CompareRequest{CompareRequest: &wire.CompareRequest{Round: 1}}})
 	now := time.Now()
 	fresh, old := kind.Meshes.Make("", "a", kind.Mesh{}), kind.Meshes.Make("", "b", kind.Mesh{})
 	fresh.Modified, old.Modified = now.Add(-time.Millisecond), now.Add(-time.Hour)

@@ -9,19 +9,20 @@ import (
 
 // Sources return current values. All are required.
 type Sources struct {
-	// Streams counts the open xDS streams, and Unacked those with a pending ACK.
+	// Streams returns the number of open xDS streams, and Unacked of those with a pending ACK.
 	Streams, Unacked func() int
-	// Sessions are the agents that are connected.
+	// Sessions returns the number of connected agents.
 	Sessions func() int
-	// Traffic is what was sent, by type.
+	// Traffic returns the numbers of sent resources by type.
 	Traffic func() []xds.Traffic
-	// ProxyGroups are the proxy groups that have a proxy.
+	// ProxyGroups returns the proxy groups with a proxy.
 	ProxyGroups func() []publish.GroupSize
-	// Draining counts the listeners that drain, and Backlog the keys that wait for a write of the control plane's own.
+	// Draining returns the number of draining listeners, and Backlog of keys that wait for a write of the control
+	// plane.
 	Draining, Backlog func() int
 }
 
-// Follow has the sources read on each scrape.
+// Follow registers the sources, which each scrape reads.
 func (m *Metrics) Follow(s Sources) {
 	gauge := func(name, help string, value func() int) {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
@@ -31,7 +32,9 @@ func (m *Metrics) Follow(s Sources) {
 	gauge("weft_xds_streams_unacked", "Open xDS streams with a pending ACK.", s.Unacked)
 	gauge("weft_agents", "Agents that are connected.", s.Sessions)
 	gauge("weft_listeners_draining", "Listeners that drain until no client uses them.", s.Draining)
-	gauge("weft_reconcile_backlog", "Keys that wait for a write of the control plane's own; those that are requeued for a time count too.", s.Backlog)
+	gauge("weft_reconcile_backlog",
+		"Keys that wait for a write of the control plane's own; those that are requeued for a time count too.",
+		s.Backlog)
 	m.registry.MustRegister(traffic(s.Traffic), proxyGroups(s.ProxyGroups))
 }
 
@@ -46,7 +49,8 @@ var (
 	nacks     = metric("weft_xds_nacks_total", "Resources that a proxy NACKed, each counted by itself.", "type")
 
 	groupCount   = metric("weft_proxy_groups", "Groups of proxies that share outbound configuration.")
-	groupProxies = metric("weft_proxy_group_proxies", "Proxies of a proxy group; the label is the short name of the group.", "mesh", "group")
+	groupProxies = metric("weft_proxy_group_proxies",
+		"Proxies of a proxy group; the label is the short name of the group.", "mesh", "group")
 )
 
 // traffic is a collector.
@@ -86,6 +90,7 @@ func (of proxyGroups) Collect(to chan<- prometheus.Metric) {
 	all := of()
 	to <- prometheus.MustNewConstMetric(groupCount, prometheus.GaugeValue, float64(len(all)))
 	for _, c := range all {
-		to <- prometheus.MustNewConstMetric(groupProxies, prometheus.GaugeValue, float64(c.Proxies), c.Group.Mesh, c.Group.ShortName())
+		to <- prometheus.MustNewConstMetric(groupProxies, prometheus.GaugeValue, float64(c.Proxies), c.Group.Mesh,
+			c.Group.ShortName())
 	}
 }

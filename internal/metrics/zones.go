@@ -17,10 +17,12 @@ func newSync() *sync {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"kind", "direction"})
 	}
 	return &sync{
-		bytes:    counter("weft_zonesync_bytes_total", "Bytes of zone sync, before TLS; direction is sent or received."),
+		bytes: counter("weft_zonesync_bytes_total",
+			"Bytes of zone sync, before TLS; direction is sent or received."),
 		items:    counter("weft_zonesync_items_total", "Resources that were sent between a zone and global."),
 		rejected: counter("weft_zonesync_rejected_total", "Rejections of resources that were sent or received."),
-		resyncs:  counter("weft_zonesync_resyncs_total", "Compare requests, where the two sides could not continue from a position."),
+		resyncs: counter("weft_zonesync_resyncs_total",
+			"Compare requests, where the two sides could not continue from a position."),
 	}
 }
 
@@ -28,7 +30,7 @@ func (s *sync) collectors() []prometheus.Collector {
 	return []prometheus.Collector{s.bytes, s.items, s.rejected, s.resyncs}
 }
 
-// Frame notes a frame of zone sync; it fits [weft/internal/join.Count].
+// Frame records a frame of zone sync, as [weft/internal/join.Count].
 func (m *Metrics) Frame(kind string, sent bool, frame *wire.Frame) {
 	direction := "received"
 	if sent {
@@ -48,18 +50,20 @@ func (m *Metrics) Frame(kind string, sent bool, frame *wire.Frame) {
 // Link is the connection of one zone to global.
 type Link struct {
 	Zone      string
-	Connected bool // to this instance
+	Connected bool // to this replica
 	Lag       time.Duration
 	Rejected  int
 }
 
-// FollowLinks has the links read on each scrape: on global those of all zones, in a zone its own.
+// FollowLinks registers the links, which each scrape reads: those of all zones on global, a zone's own in a zone.
 func (m *Metrics) FollowLinks(links func() []Link) { m.registry.MustRegister(linked(links)) }
 
 var (
-	zoneConnected = metric("weft_zonesync_connected", "Whether a zone and global are connected, by this instance.", "zone")
-	zoneLag       = metric("weft_zonesync_lag_seconds", "Age of the oldest change that the other side has not stored.", "zone")
-	zoneRejected  = metric("weft_zonesync_rejected_items", "Resources that one side rejects from the other.", "zone")
+	zoneConnected = metric("weft_zonesync_connected", "Whether a zone and global are connected, by this instance.",
+		"zone")
+	zoneLag = metric("weft_zonesync_lag_seconds", "Age of the oldest change that the other side has not stored.",
+		"zone")
+	zoneRejected = metric("weft_zonesync_rejected_items", "Resources that one side rejects from the other.", "zone")
 )
 
 // linked is a collector.
@@ -72,7 +76,7 @@ func (linked) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. Other values are unknown of a zone that is not connected.
+// Collect implements prometheus.Collector. A disconnected zone has only the metric of its connection.
 func (links linked) Collect(to chan<- prometheus.Metric) {
 	for _, l := range links() {
 		gauge := func(d *prometheus.Desc, value float64) {

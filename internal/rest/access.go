@@ -12,55 +12,55 @@ import (
 	"weft/resource"
 )
 
-// Guard finds out who sends a request, and lets through those who may.
+// Guard authenticates the sender of a request, and authorizes the request's action.
 type Guard struct {
 	Rules access.Rules
-	// Keys are those of the user tokens.
+	// Keys are the signing keys of user tokens.
 	Keys *identity.Keyring
-	// Denied is told of callers that are refused.
+	// Denied records the denied callers.
 	Denied *access.Denials
 	Now    func() time.Time
 }
 
-// AsAdministrator serves callers that show nothing else as the administrator. It is for the administrator's socket.
+// AsAdministrator serves callers without other credentials as the administrator. It is for the administrator's socket.
 func AsAdministrator(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		next.ServeHTTP(w, r.WithContext(access.WithUser(r.Context(), access.Administrator())))
 	})
 }
 
-// Protect lets a request through to a handler where its sender may do the action.
+// Protect passes a request to a handler if its sender is allowed the action.
 func (g *Guard) Protect(action access.Action, next http.Handler) http.Handler {
 	return g.identify(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := g.permit(r, action); err != nil {
-			g.refuse(w, r, err)
+			g.deny(w, r, err)
 			return
 		}
 		next.ServeHTTP(w, r)
 	}))
 }
 
-// identify puts the caller into the request's context. A browser's request that another site caused is
-// refused, since its user did not mean it.
+// identify puts the caller into the request's context. It rejects a browser's request that another site caused, since
+// the user did not intend it.
 func (g *Guard) identify(next http.Handler) http.Handler {
 	crossOrigin := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if crossOrigin.Check(r) != nil {
-			g.refuse(w, r, resource.Errorf(resource.Forbidden, "the request comes from a page of another origin"))
+			g.deny(w, r, resource.Errorf(resource.Forbidden, "the request comes from a page of another origin"))
 			return
 		}
 		user, err := g.user(r)
 		if err != nil {
-			g.refuse(w, r, err)
+			g.deny(w, r, err)
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(access.WithUser(r.Context(), user)))
 	})
 }
 
-// user returns the caller: of its token or certificate, else of the server that accepted it, else nobody. A proof that
-// is invalid is an error, whatever else would speak for the caller. The address of the peer, the Host and other headers
-// prove nothing: a proxy on this machine connects from here for whoever it serves.
+// user returns the caller: that of the token or certificate, else that of the server that accepted the connection, else
+// an unauthenticated one. An invalid credential is an error, whatever else identifies the caller. The peer's address,
+// the Host and other headers are no credentials: a proxy on this machine connects for any client.
 func (g *Guard) user(r *http.Request) (access.User, error) {
 	if len(r.Header.Values("Authorization")) > 0 {
 		return g.bearer(r)
@@ -71,11 +71,12 @@ func (g *Guard) user(r *http.Request) (access.User, error) {
 	return access.UserOf(r.Context()), nil
 }
 
-// bearer answers whose user token a request carries. (RFC 6750, section 2.1.)
+// bearer returns the user of the request's token. (RFC 6750, section 2.1.)
 func (g *Guard) bearer(r *http.Request) (access.User, error) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") || len(r.Header.Values("Authorization")) > 1 {
-		return access.User{}, resource.Errorf(resource.Unauthorized, "want one header `Authorization: Bearer TOKEN`, with a user token")
+		return access.User{},
+			resource.Errorf(resource.Unauthorized, "want one header `Authorization: Bearer TOKEN`, with a user token")
 	}
 	var claims identity.UserClaims
 	if err := identity.Verify(strings.TrimSpace(token), &claims, g.Keys, g.Now()); err != nil {
@@ -86,29 +87,32 @@ func (g *Guard) bearer(r *http.Request) (access.User, error) {
 	return user, nil
 }
 
-// holder answers whose client certificate it is. Which CAs' certificates are users is for the server to say.
+// holder returns the user of a client certificate. The server decides which CAs' certificates are users.
 func holder(certificate *x509.Certificate) (access.User, error) {
 	subject := certificate.Subject
 	if subject.CommonName == "" {
-		return access.User{}, resource.Errorf(resource.Unauthorized, "the client certificate has no common name, which is the name of its user")
+		return access.User{},
+			resource.Errorf(resource.Unauthorized,
+				"the client certificate has no common name, which is the name of its user")
 	}
 	return access.Authenticated(subject.CommonName, subject.Organization, access.ByCertificate), nil
 }
 
-// permit says whether an identified caller may do the action, and if not, why.
+// permit returns an error with the reason where an identified caller is not allowed the action.
 func (g *Guard) permit(r *http.Request, action access.Action) error {
 	return g.Rules.Check(access.UserOf(r.Context()), action, r.Method+" "+r.URL.Path)
 }
 
-// refuse answers an error of who may.
-func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	var refusal *resource.Error
-	if !errors.As(err, &refusal) {
-		refusal = resource.Errorf(resource.Forbidden, "denied")
+// deny sends the response of a failed authentication or authorisation.
+func (g *Guard) deny(w http.ResponseWriter, r *http.Request, err error) {
+	var denial *resource.Error
+	if !errors.As(err, &denial) {
+		denial = resource.Errorf(resource.Forbidden, "denied")
 	}
-	if refusal.Code == resource.Unauthorized {
+	if denial.Code == resource.Unauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer") // RFC 6750, section 3
 	}
-	g.Denied.Note("unauthenticated or denied API request", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "reason", refusal.Detail)
-	writeProblem(w, problem{Status: statusOf[refusal.Code], Detail: refusal.Detail})
+	g.Denied.Note("unauthenticated or denied API request", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path,
+		"reason", denial.Detail)
+	writeProblem(w, problem{Status: statusOf[denial.Code], Detail: denial.Detail})
 }

@@ -10,7 +10,7 @@ import (
 	"weft/internal/audit"
 )
 
-// entries answers what stands in the audit log.
+// entries returns the entries of the audit log.
 func (w *world) entries(t *testing.T) (all []audit.Entry) {
 	t.Helper()
 	for line := range strings.Lines(w.audit.String()) {
@@ -36,14 +36,14 @@ func TestWhatIsRecorded(t *testing.T) {
 		{"PUT", "/meshes/default", `{"type":"Mesh","name":"default","labels":{"team":"a"}}`, nil},
 		{"PUT", "/meshes/default/secrets/s", `{"type":"Secret","data":"` + secret + `"}`, nil},
 		{"GET", "/meshes/default/secrets/s", "", nil},
-		{"GET", "/meshes/default", "", nil}, // everybody may
+		{"GET", "/meshes/default", "", nil}, // every caller may
 		{"DELETE", "/meshes/default/secrets/s", "", nil},
 		{"DELETE", "/meshes/default", "", ann},
 		{"PUT", "/meshes/default", `{"type":"Mesh","name":"other"}`, nil},
 	} {
 		w.do(request.method, request.path, request.body, request.header)
 	}
-	w.from("192.0.2.7:4000", "DELETE", "/meshes/default") // a stranger leaves no entry
+	w.from("192.0.2.7:4000", "DELETE", "/meshes/default") // an unauthenticated caller leaves no entry
 
 	want := []struct {
 		request string
@@ -52,18 +52,25 @@ func TestWhatIsRecorded(t *testing.T) {
 	}{
 		{"POST /tokens/user", 200, func(e audit.Entry) bool { return e.Token != nil && e.Token.Kind == "user-token" }},
 		{"PUT /meshes/default", 201, func(e audit.Entry) bool {
-			return e.Before == nil && e.VersionBefore == "" && e.After != nil && e.Resource.Type == "Mesh" && e.User.Proof == "adminSocket"
+			return e.Before == nil && e.VersionBefore == "" && e.After != nil && e.Resource.Type == "Mesh" &&
+				e.User.Proof == "adminSocket"
 		}},
 		{"PUT /meshes/default", 200, func(e audit.Entry) bool {
-			return !strings.Contains(string(e.Before), "team") && strings.Contains(string(e.After), `"team":"a"`) && e.VersionBefore != e.VersionAfter
+			return !strings.Contains(string(e.Before), "team") && strings.Contains(string(e.After), `"team":"a"`) &&
+				e.VersionBefore != e.VersionAfter
 		}},
-		{"PUT /meshes/default/secrets/s", 201, func(e audit.Entry) bool { return strings.Contains(string(e.After), `"data":"***"`) }},
-		{"GET /meshes/default/secrets/s", 200, func(e audit.Entry) bool { return e.Action == "adminResources" && e.After == nil }},
+		{"PUT /meshes/default/secrets/s", 201, func(e audit.Entry) bool {
+			return strings.Contains(string(e.After), `"data":"***"`)
+		}},
+		{"GET /meshes/default/secrets/s", 200, func(e audit.Entry) bool {
+			return e.Action == "adminResources" && e.After == nil
+		}},
 		{"DELETE /meshes/default/secrets/s", 200, func(e audit.Entry) bool {
 			return e.After == nil && e.VersionBefore != "" && e.Resource.Name == "s" && e.Resource.Mesh == "default"
 		}},
 		{"DELETE /meshes/default", 403, func(e audit.Entry) bool {
-			return e.User.Name == "ann" && e.User.TokenID != "" && e.From == "uid 1000, pid 4711" && strings.Contains(e.Error, "may not write")
+			return e.User.Name == "ann" && e.User.TokenID != "" && e.From == "uid 1000, pid 4711" &&
+				strings.Contains(e.Error, "may not write")
 		}},
 		{"PUT /meshes/default", 400, func(e audit.Entry) bool { return strings.Contains(e.Error, "do not agree") }},
 	}
@@ -72,7 +79,8 @@ func TestWhatIsRecorded(t *testing.T) {
 		t.Fatalf("%d entries, want %d:\n%s", len(got), len(want), &w.audit)
 	}
 	for i, e := range got {
-		if e.Request != want[i].request || e.Status != want[i].status || e.Instance != "instance-1" || e.Time.IsZero() || !want[i].check(e) {
+		if e.Request != want[i].request || e.Status != want[i].status || e.Instance != "instance-1" ||
+			e.Time.IsZero() || !want[i].check(e) {
 			t.Errorf("entry %d: %s", i, strings.Split(w.audit.String(), "\n")[i])
 		}
 	}
@@ -83,11 +91,12 @@ func TestWhatIsRecorded(t *testing.T) {
 	}
 }
 
-// A dry run is recorded as asked for, and as having changed nothing.
+// A dry run is recorded with its action, and as unchanged.
 func TestADryRunChangedNothing(t *testing.T) {
 	w := newWorld(t, newStore(t))
 	w.do("PUT", "/meshes/default?dryRun=true", `{"type":"Mesh","name":"default"}`, nil)
-	if got := w.entries(t); len(got) != 1 || got[0].Request != "PUT /meshes/default?dryRun=true" || got[0].Resource != nil || got[0].After != nil {
+	if got := w.entries(t); len(got) != 1 || got[0].Request != "PUT /meshes/default?dryRun=true" ||
+		got[0].Resource != nil || got[0].After != nil {
 		t.Errorf("entries:\n%s", &w.audit)
 	}
 }

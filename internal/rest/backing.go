@@ -11,7 +11,7 @@ import (
 	"weft/resource"
 )
 
-// backing answers who is behind a service and who calls it.
+// backing returns the backends and the clients of a service.
 func (a *api) backing(w http.ResponseWriter, r *http.Request) error {
 	if _, err := a.read(r.Context(), kind.Written()...); err != nil {
 		return err
@@ -24,7 +24,7 @@ func (a *api) backing(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, backing)
 }
 
-// services answers what is known of the services of a name: those of every zone, and those over several.
+// services returns the services of a name: those of every zone, and those of several zones.
 func (a *api) services(w http.ResponseWriter, r *http.Request) error {
 	query := graph.ServiceQuery{
 		Mesh: r.PathValue("mesh"), Name: r.PathValue("name"),
@@ -33,7 +33,8 @@ func (a *api) services(w http.ResponseWriter, r *http.Request) error {
 	switch query.Type {
 	case "", kind.MeshServices.Name, kind.MeshMultiZoneServices.Name, kind.MeshExternalServices.Name:
 	default:
-		return invalidQuery(resource.Problem{Field: "type", Reason: strconv.Quote(query.Type) + " is none of MeshService, MeshMultiZoneService, MeshExternalService"})
+		return invalidQuery(resource.Problem{Field: "type",
+			Reason: strconv.Quote(query.Type) + " is none of MeshService, MeshMultiZoneService, MeshExternalService"})
 	}
 	m, err := a.read(r.Context())
 	if err != nil {
@@ -48,24 +49,25 @@ func (a *api) services(w http.ResponseWriter, r *http.Request) error {
 			cmp.Or(query.Type, "service"), query.Mesh, query.Name, inZone(query.Zone))
 	}
 	for i := range reports {
-		a.lookBehind(r.Context(), &reports[i])
+		a.queryBackends(r.Context(), &reports[i])
 	}
 	return writeJSON(w, http.StatusOK, Services{reports})
 }
 
-// lookBehind asks the zone of a service who is behind it, where that is not known here.
-func (a *api) lookBehind(ctx context.Context, report *graph.ServiceReport) {
+// queryBackends queries the zone of a service for its backends, where this control plane does not know them.
+func (a *api) queryBackends(ctx context.Context, report *graph.ServiceReport) {
 	if report.Backends != nil || report.Type != kind.MeshServices.Name {
 		return
 	}
-	behind, err := a.RemoteZones.Backends(ctx, report.Zone, graph.ServiceKey{Mesh: report.Mesh, Name: report.DisplayName})
+	backends, err := a.RemoteZones.Backends(ctx, report.Zone,
+		graph.ServiceKey{Mesh: report.Mesh, Name: report.DisplayName})
 	if err != nil {
 		report.NotQueried = err.Error()
 	}
-	report.Backends = behind
+	report.Backends = backends
 }
 
-// Services are what is known of the services of one name.
+// Services are the services of one name.
 type Services struct {
 	Services []graph.ServiceReport `json:"services"`
 }

@@ -12,7 +12,7 @@ import (
 	"weft/resource"
 )
 
-// large is a mesh of 10,000 Dataplanes of 300 services, all connected and served.
+// large returns a mesh of 10,000 Dataplanes of 300 services, all connected and serving.
 func large(b *testing.B) *world {
 	w := newWorld(b, newStore(b))
 	own := admit.Change{ControlPlane: true}
@@ -32,20 +32,23 @@ func large(b *testing.B) *world {
 	for i := range 10_000 {
 		name, service := fmt.Sprintf("proxy-%05d", i), fmt.Sprintf("service-%d", i%300)
 		in := kind.Inbound{Port: 80, Tags: map[string]string{kind.ServiceTag: service, "version": fmt.Sprint(i % 7)}}
-		dp := kind.Dataplanes.Make("default", name, kind.Dataplane{Networking: kind.Networking{Address: "10.0.0.1", Inbound: []kind.Inbound{in}}})
+		dp := kind.Dataplanes.Make("default", name,
+			kind.Dataplane{Networking: kind.Networking{Address: "10.0.0.1", Inbound: []kind.Inbound{in}}})
 		dp.Labels = map[string]string{"team": fmt.Sprint(i % 10)}
 		write(dp)
 		write(kind.DataplaneInsights.Make("default", name, kind.DataplaneInsight{
-			Subscriptions: []kind.Subscription{{ID: name, ControlPlaneInstanceID: "instance-1", ConnectTime: kind.Time{Time: time.Now()}}},
-			Certificate:   &kind.Certificate{SpiffeID: "spiffe://default/" + name, Issuer: "identity"},
+			Subscriptions: []kind.Subscription{{ID: name, ControlPlaneInstanceID: "instance-1",
+				ConnectTime: kind.Time{Time: time.Now()}}},
+			Certificate: &kind.Certificate{SpiffeID: "spiffe://default/" + name, Issuer: "identity"},
 		}))
 		in.Address = "10.0.0.1"
-		write(kind.DataplaneListenerStatuses.Make("default", name, kind.DataplaneListenerStatus{Inbounds: []kind.ServedInbound{{Inbound: in}}}))
+		write(kind.DataplaneListenerStatuses.Make("default", name,
+			kind.DataplaneListenerStatus{Inbounds: []kind.ServedInbound{{Inbound: in}}}))
 	}
 	return w
 }
 
-// BenchmarkReads are what people and dashboards ask for of 10,000 Dataplanes.
+// BenchmarkReads measures the reads of users and dashboards with 10,000 Dataplanes.
 func BenchmarkReads(b *testing.B) {
 	w := large(b)
 	for _, target := range []string{
@@ -74,7 +77,7 @@ func BenchmarkReads(b *testing.B) {
 	}
 }
 
-// cpu is what this process has used, which others on the machine do not change.
+// cpu returns the CPU time of this process, which other processes do not change.
 func cpu(b *testing.B) time.Duration {
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {

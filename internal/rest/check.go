@@ -8,13 +8,14 @@ import (
 	"weft/kind"
 )
 
-// check answers everything that is wrong with the running system. It costs one pass over the resources.
+// check returns all findings on the running system. It costs one pass over the resources.
 func (a *api) check(w http.ResponseWriter, r *http.Request) error {
 	m, err := a.read(r.Context())
 	if err != nil {
 		return err
 	}
-	known := check.Known{Insights: map[graph.ProxyKey]*kind.DataplaneInsight{}, ZoneInsights: map[string]*kind.ZoneInsight{}}
+	known := check.Known{Insights: map[graph.ProxyKey]*kind.DataplaneInsight{},
+		ZoneInsights: map[string]*kind.ZoneInsight{}}
 	for o := range m.State.Insights.All(m.Snapshot) {
 		key := graph.ProxyKey{Mesh: o.Mesh, Name: o.Name}
 		known.Insights[key] = m.Of(key)

@@ -10,8 +10,8 @@ import (
 	"weft/resource"
 )
 
-// index names the control plane. It is open to everybody. A client that only accepts the product that it was built
-// for, as kumactl does, reads that product.
+// index returns the name and version of the control plane to any caller. kumactl accepts only the product that it was
+// built for, so the response has the product of the client.
 func (a *api) index(w http.ResponseWriter, r *http.Request) error {
 	hostname, err := os.Hostname()
 	if err != nil {
@@ -26,27 +26,27 @@ func (a *api) index(w http.ResponseWriter, r *http.Request) error {
 		Product    string `json:"product"`
 		Version    string `json:"version"`
 		InstanceID string `json:"instanceId"`
-		ClusterID  string `json:"clusterId"` // of a control plane that is alone: its zone
-		GUI        string `json:"gui"`       // empty: there is none
+		ClusterID  string `json:"clusterId"` // of a control plane without global: its zone
+		GUI        string `json:"gui"`       // empty: there is no GUI
 	}{Hostname: hostname, Product: product, Version: a.Version, InstanceID: a.InstanceID, ClusterID: a.Zone})
 }
 
-// ResourceType is one kind, as `_resources` shows it.
+// ResourceType is one kind in the response of `_resources`.
 type ResourceType struct {
 	Name     string `json:"name"`
 	Scope    string `json:"scope"` // Global or Mesh
 	Path     string `json:"path"`
 	ReadOnly bool   `json:"readOnly"`
-	// IncludeInFederation says that an export for a global control plane contains the kind: what a zone makes stays
-	// with it.
+	// IncludeInFederation states that an export for a global control plane contains the kind. Kinds that a zone
+	// generates stay in the zone.
 	IncludeInFederation bool        `json:"includeInFederation"`
-	ShortName           string      `json:"shortName"` // the code in a KRI; empty: there is none
+	ShortName           string      `json:"shortName"` // the code in a KRI; empty: no code
 	SingularDisplayName string      `json:"singularDisplayName"`
 	PluralDisplayName   string      `json:"pluralDisplayName"`
 	Policy              *PolicyType `json:"policy,omitempty"`
 }
 
-// PolicyType says what a policy selects, and by which of its fields.
+// PolicyType states which resources a policy selects, and by which of its fields.
 type PolicyType struct {
 	IsTargetRef       bool `json:"isTargetRef"`
 	HasFromTargetRef  bool `json:"hasFromTargetRef"`
@@ -70,7 +70,8 @@ func resourceType(info *resource.Info) ResourceType {
 	entry := ResourceType{
 		Name: info.Name, Scope: "Global", Path: info.Plural, ReadOnly: info.ReadOnly,
 		IncludeInFederation: !info.ReadOnly && (info.Sync.Has(resource.GlobalToZones) || info.Encrypted),
-		ShortName:           info.ShortName, SingularDisplayName: displayName(info.Name), PluralDisplayName: pluralName(displayName(info.Name)),
+		ShortName:           info.ShortName, SingularDisplayName: displayName(info.Name),
+		PluralDisplayName: pluralName(displayName(info.Name)),
 	}
 	if info.Scope == resource.Mesh {
 		entry.Scope = "Mesh"
@@ -81,7 +82,7 @@ func resourceType(info *resource.Info) ResourceType {
 	return entry
 }
 
-// pluralName is the plural of an English name: Meshes, Mesh Identities, Zone Egresses, Mesh Services.
+// pluralName returns the plural of an English name: Meshes, Mesh Identities, Zone Egresses, Mesh Services.
 func pluralName(name string) string {
 	if stem, found := strings.CutSuffix(name, "y"); found {
 		return stem + "ies"
@@ -92,7 +93,7 @@ func pluralName(name string) string {
 	return name + "s"
 }
 
-// whoAmI tells the caller as whom it is known.
+// whoAmI returns the identity of the caller.
 func (a *api) whoAmI(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, access.UserOf(r.Context()))
 }

@@ -11,13 +11,13 @@ import (
 	"weft/resource"
 )
 
-// MeshInsight is what a mesh has. It is worked out when it is asked for, so that it is never old.
+// MeshInsight is a summary of a mesh, computed for each request.
 type MeshInsight struct {
 	shownMeta // of the type MeshInsight
 	insight.Mesh
 }
 
-// ServiceInsight is how a MeshService is.
+// ServiceInsight is a summary of a MeshService, computed for each request.
 type ServiceInsight struct {
 	shownMeta // of the type ServiceInsight
 	insight.Service
@@ -59,7 +59,7 @@ func (a *api) globalInsight(w http.ResponseWriter, r *http.Request) error {
 	}{kind.Time{Time: a.Now()}, m.Global()})
 }
 
-// Zones are all zones as this control plane knows them, and in one that is joined, how it stands with global.
+// Zones are all zones that this control plane knows and, for a zone that joined one, its connection to global.
 type Zones struct {
 	Zones  []insight.Zone      `json:"zones"`
 	Global *insight.GlobalLink `json:"global,omitempty"`
@@ -70,14 +70,14 @@ func (a *api) zones(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	answer := Zones{Zones: m.Zones()}
+	response := Zones{Zones: m.Zones()}
 	if a.Global != nil {
-		answer.Global = a.Global()
+		response.Global = a.Global()
 	}
-	return writeJSON(w, http.StatusOK, answer)
+	return writeJSON(w, http.StatusOK, response)
 }
 
-// policyKinds lists the kinds that say how traffic is treated.
+// policyKinds lists the policy kinds.
 func (a *api) policyKinds(w http.ResponseWriter, _ *http.Request) error {
 	type entry struct {
 		Name                string `json:"name"`
@@ -108,7 +108,7 @@ func displayName(kind string) string {
 	return b.String()
 }
 
-// settings shows the effective settings with their sources, secret values masked.
+// settings returns the effective settings with their sources. Secret values are masked.
 func (a *api) settings(w http.ResponseWriter, _ *http.Request) error {
 	return writeJSON(w, http.StatusOK, a.Settings)
 }

@@ -17,7 +17,7 @@ import (
 	"weft/resource"
 )
 
-// ConfigEntry is one resource that a proxy is sent, as `_snapshot` shows it.
+// ConfigEntry is one resource of a proxy's configuration, in the response of `_snapshot`.
 type ConfigEntry struct {
 	Type     string          `json:"type"` // cluster, endpoint, listener, route, extension or secret
 	Name     string          `json:"name"`
@@ -25,7 +25,7 @@ type ConfigEntry struct {
 	Resource json.RawMessage `json:"resource"` // Envoy's message in its JSON form
 }
 
-// snapshot shows all that a proxy is sent, with versions.
+// snapshot returns a proxy's configuration with versions.
 func (a *api) snapshot(w http.ResponseWriter, r *http.Request) error {
 	resources, err := a.sentTo(r)
 	if err != nil {
@@ -42,8 +42,8 @@ func (a *api) snapshot(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, map[string][]ConfigEntry{"xds": entries})
 }
 
-// sentTo returns all that the proxy of the path is sent, without the private keys of external services' certificates,
-// which are the only keys that a control plane sends.
+// sentTo returns the configuration of the proxy in the path. It omits the private keys of external services'
+// certificates, the only keys that a control plane sends.
 func (a *api) sentTo(r *http.Request) ([]*xds.Resource, error) {
 	key := keyOf(kind.Dataplanes, r)
 	if _, err := a.read(r.Context(), kind.Written()...); err != nil {
@@ -65,7 +65,7 @@ func configEntry(res *xds.Resource) (ConfigEntry, error) {
 	return ConfigEntry{res.Type.String(), res.Name, res.Version, body}, err
 }
 
-// applied shows which resources decide about a proxy, and how.
+// applied returns the resources that determine a proxy's configuration, and their effect.
 func (a *api) applied(w http.ResponseWriter, r *http.Request) error {
 	key := keyOf(kind.Dataplanes, r)
 	if _, err := a.read(r.Context(), kind.Written()...); err != nil {
@@ -78,7 +78,7 @@ func (a *api) applied(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, applied)
 }
 
-// explain answers what would happen to a request of a proxy's application, asked of the proxy's zone.
+// explain returns the result of a request of a proxy's application, as the proxy's zone computes it.
 func (a *api) explain(w http.ResponseWriter, r *http.Request) error {
 	m, err := a.read(r.Context(), kind.Written()...)
 	if err != nil {
@@ -90,7 +90,8 @@ func (a *api) explain(w http.ResponseWriter, r *http.Request) error {
 	}
 	values := r.URL.Query()
 	if values.Get("to") == "" {
-		return invalidQuery(resource.Problem{Field: "to", Reason: "is required: a service, a virtual IP or an address, with :PORT or without"})
+		return invalidQuery(resource.Problem{Field: "to",
+			Reason: "is required: a service, a virtual IP or an address, with :PORT or without"})
 	}
 	meta := dataplane.Envelope()
 	explanation, err := a.explainIn(r.Context(), cmp.Or(kind.OwnerOf(meta).Zone, a.Zone), envoysim.Request{
@@ -103,7 +104,7 @@ func (a *api) explain(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, explanation)
 }
 
-// dataplane finds one by its name here, or by that which its zone gave it, where one zone only has such a name.
+// dataplane returns a Dataplane by its name here, or by its name in its zone where only one zone has the name.
 func (m *moment) dataplane(key resource.Key) (resource.Any, error) {
 	o, err := m.need(key)
 	if err == nil || m.State.Zone != "" {
@@ -113,7 +114,8 @@ func (m *moment) dataplane(key resource.Key) (resource.Any, error) {
 	var zones []string
 	for dp := range m.State.Dataplanes.From(m.Snapshot, graph.MeshKey(key.Mesh), "") {
 		if kind.DisplayNameOf(&dp.Meta) == key.Name {
-			found, zones = append(found, dp), append(zones, fmt.Sprintf("%s (of the zone %s)", dp.Name, m.State.ZoneOf(&dp.Meta)))
+			found, zones = append(found, dp),
+				append(zones, fmt.Sprintf("%s (of the zone %s)", dp.Name, m.State.ZoneOf(&dp.Meta)))
 		}
 	}
 	switch len(found) {
@@ -122,17 +124,19 @@ func (m *moment) dataplane(key resource.Key) (resource.Any, error) {
 	case 1:
 		return found[0], nil
 	}
-	return nil, resource.Errorf(resource.Conflict, "several zones have a %s, say which: %s", key, strings.Join(zones, ", "))
+	return nil, resource.Errorf(resource.Conflict, "several zones have a %s, specify one: %s", key,
+		strings.Join(zones, ", "))
 }
 
-// explainIn asks in the zone of the proxy, which is called as there.
+// explainIn queries the zone of the proxy, with the proxy's name there.
 func (a *api) explainIn(ctx context.Context, zone string, req envoysim.Request) (*envoysim.Explanation, error) {
 	if zone != a.Zone {
 		return a.RemoteZones.Explain(ctx, zone, req)
 	}
-	explanation, err := a.Inspector.Explain(req, func(zone string, c envoysim.CrossZoneRequest) (*envoysim.IngressResult, error) {
-		return a.RemoteZones.CrossZone(ctx, zone, c)
-	})
+	explanation, err := a.Inspector.Explain(req,
+		func(zone string, c envoysim.CrossZoneRequest) (*envoysim.IngressResult, error) {
+			return a.RemoteZones.CrossZone(ctx, zone, c)
+		})
 	if err != nil {
 		return nil, &resource.Error{Code: resource.Invalid, Detail: err.Error()}
 	}

@@ -8,7 +8,7 @@ import (
 	"weft/resource"
 )
 
-// byKRI returns the resource that an identifier names. The section of the identifier does not matter.
+// byKRI returns the resource of an identifier, and ignores the identifier's section.
 func (a *api) byKRI(w http.ResponseWriter, r *http.Request) error {
 	form, err := formOf(r)
 	if err != nil {
@@ -18,7 +18,9 @@ func (a *api) byKRI(w http.ResponseWriter, r *http.Request) error {
 	kri, ok := resource.ParseKRI(text)
 	d := kindOf(kri.Code)
 	if !ok || d == nil {
-		return resource.Errorf(resource.Invalid, "%.300q is not a KRI of this control plane: want kri_CODE_MESH_ZONE_NAMESPACE_NAME_, with the code of a kind in `GET /_resources` (shortName)", text)
+		return resource.Errorf(resource.Invalid,
+			"%.300q is not a KRI of this control plane: want kri_CODE_MESH_ZONE_NAMESPACE_NAME_, with the code of a "+
+				"kind in `GET /_resources` (shortName)", text)
 	}
 	m, err := a.read(r.Context(), readsOf(d)...)
 	if err != nil {
@@ -36,7 +38,7 @@ func (a *api) byKRI(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, body)
 }
 
-// kindOf returns the kind with a code; nil where there is none.
+// kindOf returns the kind with a code, or nil.
 func kindOf(code string) resource.Descriptor {
 	for _, d := range kind.All() {
 		if info := d.Describe(); info.ShortName == code && code != "" {
@@ -46,14 +48,14 @@ func kindOf(code string) resource.Descriptor {
 	return nil
 }
 
-// withKRI returns the resource of a kind that an identifier names, whatever its section; nil where there is none. A
-// resource of this control plane has the name in the identifier; one of another control plane is stored under another.
+// withKRI returns the resource of a kind with an identifier, ignoring its section, or nil. A resource of this control
+// plane has the name in the identifier; one of another control plane is stored under another name.
 func (m *moment) withKRI(kri resource.KRI, d resource.Descriptor) resource.Any {
 	kri.Section = ""
 	is := func(o resource.Any) bool {
 		own, _ := resource.KRIOf(o.Envelope(), d.Describe())
 		if kri.Zone == "" && kri.Name == o.Key().Name {
-			own.Zone = "" // clients leave out a zone that they do not know
+			own.Zone = "" // clients omit a zone that they do not know
 		}
 		return own == kri
 	}

@@ -11,13 +11,14 @@ import (
 	"weft/resource"
 )
 
-// Ways to agree that a client removes fields that it drops, by name, separated by commas.
+// Headers and parameters by which a user agrees to the removal of fields that the client drops, as comma-separated
+// names.
 const (
 	removeHeader = "Weft-Remove-Fields"
 	removeQuery  = "removeFields"
 )
 
-// kumactlAgent matches the User-Agent of kumactl: release, and the product and the commit that it was built from.
+// kumactlAgent matches the User-Agent of kumactl: its release, and the product and commit of its build.
 var kumactlAgent = regexp.MustCompile(`^kumactl/([0-9A-Za-z.+-]{1,64}) \([^()]*; ([A-Za-z ]{1,64})/[^()/;]*\)$`)
 
 // kumactlClient is a kumactl of some release.
@@ -26,8 +27,8 @@ type kumactlClient struct {
 	product string // the product that it was built for, such as Kuma
 }
 
-// kumactlOf returns the kumactl that sends a request; false for other clients. A User-Agent that begins as kumactl's
-// does and goes on in another way is one of an unknown release.
+// kumactlOf returns the kumactl that sent a request, or false for other clients. A User-Agent that begins like
+// kumactl's and continues in another form has an unknown release.
 func kumactlOf(r *http.Request) (kumactlClient, bool) {
 	agent := r.UserAgent()
 	if !strings.HasPrefix(agent, "kumactl/") {
@@ -39,8 +40,8 @@ func kumactlOf(r *http.Request) (kumactlClient, bool) {
 	return kumactlClient{"unknown", "Kuma"}, true
 }
 
-// dropped are fields that kumactl does not know and drops when it reads a file: by every release, and by those that
-// are not 2.x too.
+// dropped has the fields that kumactl drops when it reads a file: those of every release, and those that only releases
+// after 2.x drop.
 type dropped struct{ always, after2 []string }
 
 var kumactlDrops = map[string]dropped{
@@ -50,15 +51,16 @@ var kumactlDrops = map[string]dropped{
 	},
 	"Dataplane": {
 		always: []string{"networking.zoneIngress", "networking.zoneEgress"},
-		after2: []string{"networking.inbound[].tags", "networking.outbound[].tags", "networking.transparentProxying.reachableServices"},
+		after2: []string{"networking.inbound[].tags", "networking.outbound[].tags",
+			"networking.transparentProxying.reachableServices"},
 	},
 	"MeshService":           {after2: []string{"selector.dataplaneTags"}},
 	"MeshMultiZoneService":  {always: []string{"ports[].targetPort"}},
 	"MeshTrafficPermission": {always: []string{"rules[].matches"}},
 }
 
-// tooOldToWrite returns Conflict for a kumactl before 2.13. It drops fields that are not listed here, rules of permissions
-// among them.
+// tooOldToWrite returns a Conflict for a kumactl before 2.13. It drops further fields, among them the rules of
+// permissions.
 func tooOldToWrite(r *http.Request) error {
 	by, ok := kumactlOf(r)
 	if !ok {
@@ -66,13 +68,13 @@ func tooOldToWrite(r *http.Request) error {
 	}
 	var major, minor int
 	if n, _ := fmt.Sscanf(by.release, "%d.%d", &major, &minor); n == 2 && (major < 2 || major == 2 && minor < 13) {
-		return resource.Errorf(resource.Conflict, "kumactl %s drops fields of this API; use kumactl 2.13 or newer, or `weft apply`", by.release)
+		return resource.Errorf(resource.Conflict,
+			"kumactl %s drops fields of this API; use kumactl 2.13 or newer, or `weft apply`", by.release)
 	}
 	return nil
 }
 
-// senderOf returns what the client of a request cannot say about a resource of a kind, and which of these fields its
-// user agrees to lose.
+// senderOf returns the fields of a kind that the client of a request drops, and those that its user agrees to lose.
 func senderOf(r *http.Request, kindName string) admit.Sender {
 	by, ok := kumactlOf(r)
 	if !ok {
@@ -94,15 +96,16 @@ func senderOf(r *http.Request, kindName string) admit.Sender {
 	return sender
 }
 
-// otherKRI is the warning about an identifier that names another resource than the one it stands in. Clients compute
-// the zone and the namespace from labels that a file may lack.
+// otherKRI returns a warning about an identifier of another resource in a resource. Clients compute the zone and the
+// namespace from labels that a file may lack.
 func otherKRI(text string, o resource.Any, d resource.Descriptor) []string {
 	own, ok := resource.KRIOf(o.Envelope(), d.Describe())
 	if text == "" || !ok {
 		return nil
 	}
 	written, ok := resource.ParseKRI(text)
-	if ok && written.Code == own.Code && written.Mesh == own.Mesh && (written.Name == own.Name || written.Name == o.Key().Name) {
+	if ok && written.Code == own.Code && written.Mesh == own.Mesh &&
+		(written.Name == own.Name || written.Name == o.Key().Name) {
 		return nil
 	}
 	return []string{fmt.Sprintf("kri: %.300q is ignored: it does not identify %s, whose kri is %s", text, o.Key(), own)}

@@ -21,11 +21,12 @@ import (
 	"weft/resource"
 )
 
-// kumactlReleases are the releases that tests speak as, as kumactl names itself.
+// kumactlReleases are the releases of kumactl that tests send in User-Agent.
 var kumactlReleases = []string{"2.14.3", "3.0.0-preview.vabc", "unknown"}
 
 func agentOf(release string) http.Header {
-	return http.Header{"User-Agent": {"kumactl/" + release + " (linux; amd64; Kuma/1a2b3c4)"}, "Accept": {"application/json"}, "Content-Type": {"application/json"}}
+	return http.Header{"User-Agent": {"kumactl/" + release + " (linux; amd64; Kuma/1a2b3c4)"},
+		"Accept": {"application/json"}, "Content-Type": {"application/json"}}
 }
 
 // socket serves a world over HTTP.
@@ -53,11 +54,11 @@ func (s *socket) send(t testing.TB, method, path, body string, header http.Heade
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
-	answer, err := io.ReadAll(response.Body)
+	reply, err := io.ReadAll(response.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return response.StatusCode, response.Header, string(answer)
+	return response.StatusCode, response.Header, string(reply)
 }
 
 // written is the response to a PUT as kumactl reads it.
@@ -68,15 +69,15 @@ type written struct {
 
 func (s *socket) apply(t testing.TB, path, body string, header http.Header) (int, written, string) {
 	t.Helper()
-	status, _, answer := s.send(t, "PUT", path, body, header)
+	status, _, reply := s.send(t, "PUT", path, body, header)
 	var result written
-	if err := json.Unmarshal([]byte(answer), &result); err != nil {
-		t.Fatalf("PUT %s: the body is no JSON object: %v\n%s", path, err, answer)
+	if err := json.Unmarshal([]byte(reply), &result); err != nil {
+		t.Fatalf("PUT %s: the body is no JSON object: %v\n%s", path, err, reply)
 	}
-	return status, result, answer
+	return status, result, reply
 }
 
-// TestKumactlApplies replays what kumactl sends for one file of each kind, twice: the second time changes nothing.
+// TestKumactlApplies replays the requests of kumactl for one file of each kind, twice. The second time changes nothing.
 func TestKumactlApplies(t *testing.T) {
 	requests, err := txtar.ParseFile("testdata/kumactl/requests.txtar")
 	if err != nil {
@@ -88,7 +89,8 @@ func TestKumactlApplies(t *testing.T) {
 			for _, request := range requests.Files {
 				fields := strings.Fields(request.Name)
 				if path := fields[1]; len(fields) == 2 || strings.HasPrefix(release, fields[2]+".") {
-					s.applyTwice(t, path, strings.ReplaceAll(string(request.Data), "@CERTIFICATE@", certificateText(t)), release)
+					s.applyTwice(t, path, strings.ReplaceAll(string(request.Data), "@CERTIFICATE@", certificateText(t)),
+						release)
 				}
 			}
 		})
@@ -97,12 +99,12 @@ func TestKumactlApplies(t *testing.T) {
 
 func (s *socket) applyTwice(t *testing.T, path, body, release string) {
 	t.Helper()
-	if status, _, answer := s.send(t, "GET", path, "", agentOf(release)); status != http.StatusNotFound {
-		t.Fatalf("GET %s before it is there: %d %s", path, status, answer)
+	if status, _, reply := s.send(t, "GET", path, "", agentOf(release)); status != http.StatusNotFound {
+		t.Fatalf("GET %s before it is there: %d %s", path, status, reply)
 	}
-	status, first, answer := s.apply(t, path, body, agentOf(release))
+	status, first, reply := s.apply(t, path, body, agentOf(release))
 	if status != http.StatusCreated {
-		t.Fatalf("PUT %s: %d %s", path, status, answer)
+		t.Fatalf("PUT %s: %d %s", path, status, reply)
 	}
 	for _, warning := range first.Warnings {
 		if strings.Contains(warning, "ignored") {
@@ -110,16 +112,16 @@ func (s *socket) applyTwice(t *testing.T, path, body, release string) {
 		}
 	}
 	_, before, _ := s.send(t, "GET", path, "", agentOf(release))
-	status, again, answer := s.apply(t, path, body, agentOf(release))
+	status, again, reply := s.apply(t, path, body, agentOf(release))
 	if status != http.StatusOK || again.Changed || len(again.Warnings) > 0 {
-		t.Errorf("the same PUT %s again: %d %s", path, status, answer)
+		t.Errorf("the same PUT %s again: %d %s", path, status, reply)
 	}
 	if _, after, _ := s.send(t, "GET", path, "", agentOf(release)); after.Get("ETag") != before.Get("ETag") {
 		t.Errorf("the same PUT %s again wrote it", path)
 	}
 }
 
-// certificateText is the certificate of the example of a MeshTrust, as it stands in JSON.
+// certificateText returns the certificate of the MeshTrust example as JSON.
 func certificateText(t testing.TB) string {
 	example, err := os.ReadFile("../../examples/kinds/meshtrust.yaml")
 	if err != nil {
@@ -136,8 +138,8 @@ func certificateText(t testing.TB) string {
 	return strings.Trim(string(raw), `"`)
 }
 
-// TestWritingBackWhatWasReadIsNothing: for every kind that users write, as weft and each kumactl send it, of this
-// control plane and of another one.
+// TestWritingBackWhatWasReadIsNothing covers every kind that users write, each client, and resources of this and of
+// another control plane.
 func TestWritingBackWhatWasReadIsNothing(t *testing.T) {
 	east := listen(t, newWorld(t, newStore(t)))
 	for _, path := range east.seed(t) {
@@ -150,7 +152,9 @@ func TestWritingBackWhatWasReadIsNothing(t *testing.T) {
 	}{{"west", kind.Owner{}, resource.GlobalToZones}, {"", kind.Owner{Zone: "east"}, resource.ZoneToGlobal}} {
 		s := listen(t, newWorldOf(t, newStore(t), to.zone))
 		for _, path := range s.receive(t, east, to.owner, to.way) {
-			t.Run(fmt.Sprintf("in=%s,of=%s%s", to.zone, to.owner.Zone, path), func(t *testing.T) { s.writesBack(t, path) })
+			t.Run(fmt.Sprintf("in=%s,of=%s%s", to.zone, to.owner.Zone, path), func(t *testing.T) {
+				s.writesBack(t, path)
+			})
 		}
 	}
 }
@@ -171,9 +175,9 @@ func (s *socket) writesBack(t *testing.T, path string) {
 
 func (s *socket) writeBack(t *testing.T, path, etag, body string, header http.Header) {
 	t.Helper()
-	status, result, answer := s.apply(t, path, body, header)
+	status, result, reply := s.apply(t, path, body, header)
 	if status != http.StatusOK || result.Changed {
-		t.Errorf("writing back %s: %d %s\n%s", body, status, answer, header)
+		t.Errorf("writing back %s: %d %s\n%s", body, status, reply, header)
 	}
 	for _, warning := range result.Warnings {
 		if strings.Contains(warning, "ignored") {
@@ -185,7 +189,7 @@ func (s *socket) writeBack(t *testing.T, path, etag, body string, header http.He
 	}
 }
 
-// seed stores the example of each kind and one resource of each with the fields that kumactl does not know, and
+// seed stores the example of each kind, and one resource of each kind with the fields that kumactl does not know. It
 // returns their paths.
 func (s *socket) seed(t *testing.T) []string {
 	t.Helper()
@@ -206,8 +210,8 @@ func (s *socket) seed(t *testing.T) []string {
 	return paths
 }
 
-// receive stores the resources of another control plane as the sync between zones does, under their owner's labels,
-// and returns their paths.
+// receive stores the resources of another control plane as zone sync does, with their owner's labels. It returns their
+// paths.
 func (s *socket) receive(t *testing.T, from *socket, owner kind.Owner, way resource.Sync) []string {
 	t.Helper()
 	s.put(t, "/meshes/default", `{"type": "Mesh", "name": "default"}`)
@@ -217,7 +221,7 @@ func (s *socket) receive(t *testing.T, from *socket, owner kind.Owner, way resou
 			continue
 		}
 		if d == kind.MeshTrusts && way == resource.ZoneToGlobal {
-			continue // the example's trust domain is no zone's, so that global rejects it
+			continue // no zone owns the example's trust domain, so global rejects it
 		}
 		rows, _, err := from.store.List(t.Context(), d.Describe().Name)
 		if err != nil {
@@ -243,22 +247,32 @@ func (s *socket) receive(t *testing.T, from *socket, owner kind.Owner, way resou
 	return paths
 }
 
-// dropsByKumactl has, by the field that some kumactl does not know, a resource with it.
+// dropsByKumactl has, for each field that some kumactl does not know, a resource with it.
 var dropsByKumactl = map[string]string{
-	"dataplaneProxyMembership":   `{type: Mesh, name: closed, dataplaneProxyMembership: {allowed: [{tags: {team: a}}]}}`,
-	"mtls":                       `{type: Mesh, name: legacy, mtls: {enabledBackend: a, backends: [{name: a, type: builtin, mode: STRICT}]}}`,
-	"routing":                    `{type: Mesh, name: routed, routing: {defaultForbidMeshExternalServiceAccess: true}}`,
-	"networking.zoneIngress":     `{type: Dataplane, mesh: default, name: zi, networking: {zoneIngress: {address: 10.0.0.1, port: 1, advertisedAddress: 10.0.0.2, advertisedPort: 1}}}`,
-	"networking.zoneEgress":      `{type: Dataplane, mesh: default, name: ze, networking: {zoneEgress: {address: 10.0.0.1, port: 1}}}`,
-	"networking.inbound[].tags":  `{type: Dataplane, mesh: default, name: tagged, networking: {address: 10.0.0.1, inbound: [{port: 80, state: Ready, tags: {kuma.io/service: web}}]}}`,
-	"networking.outbound[].tags": `{type: Dataplane, mesh: default, name: dials, networking: {address: 10.0.0.1, outbound: [{port: 80, tags: {kuma.io/service: web}}]}}`,
-	"networking.transparentProxying.reachableServices": `{type: Dataplane, mesh: default, name: reaches, networking: {address: 10.0.0.1, transparentProxying: {reachableServices: [web]}}}`,
-	"spec.selector.dataplaneTags":                      `{type: MeshService, mesh: default, name: by-tags, spec: {selector: {dataplaneTags: {kuma.io/service: web}}, ports: [{port: 80}]}}`,
-	"spec.ports[].targetPort":                          `{type: MeshMultiZoneService, mesh: default, name: aimed, spec: {selector: {meshService: {matchLabels: {a: b}}}, ports: [{port: 80, targetPort: 8080}]}}`,
-	"spec.rules[].matches":                             `{type: MeshTrafficPermission, mesh: default, name: narrow, spec: {rules: [{matches: [{sni: {type: Exact, value: a.b}}], default: {allow: [{spiffeID: {type: Exact, value: "spiffe://a/b"}}]}}]}}`,
+	"dataplaneProxyMembership": `{type: Mesh, name: closed, dataplaneProxyMembership: {allowed: [{tags: {team: a}}]}}`,
+	"mtls": `{type: Mesh, name: legacy, mtls: {enabledBackend: a, backends: [{name: a, type: ` +
+		`builtin, mode: STRICT}]}}`,
+	"routing": `{type: Mesh, name: routed, routing: ` +
+		`{defaultForbidMeshExternalServiceAccess: true}}`,
+	"networking.zoneIngress": `{type: Dataplane, mesh: default, name: zi, networking: ` +
+		`{zoneIngress: {address: 10.0.0.1, port: 1, advertisedAddress: 10.0.0.2, advertisedPort: 1}}}`,
+	"networking.zoneEgress": `{type: Dataplane, mesh: default, name: ze, networking: ` +
+		`{zoneEgress: {address: 10.0.0.1, port: 1}}}`,
+	"networking.inbound[].tags": `{type: Dataplane, mesh: default, name: tagged, networking: ` +
+		`{address: 10.0.0.1, inbound: [{port: 80, state: Ready, tags: {kuma.io/service: web}}]}}`,
+	"networking.outbound[].tags": `{type: Dataplane, mesh: default, name: dials, networking: ` +
+		`{address: 10.0.0.1, outbound: [{port: 80, tags: {kuma.io/service: web}}]}}`,
+	"networking.transparentProxying.reachableServices": `{type: Dataplane, mesh: default, name: reaches, networking: ` +
+		`{address: 10.0.0.1, transparentProxying: {reachableServices: [web]}}}`,
+	"spec.selector.dataplaneTags": `{type: MeshService, mesh: default, name: by-tags, spec: {selector: ` +
+		`{dataplaneTags: {kuma.io/service: web}}, ports: [{port: 80}]}}`,
+	"spec.ports[].targetPort": `{type: MeshMultiZoneService, mesh: default, name: aimed, spec: {selector: ` +
+		`{meshService: {matchLabels: {a: b}}}, ports: [{port: 80, targetPort: 8080}]}}`,
+	"spec.rules[].matches": `{type: MeshTrafficPermission, mesh: default, name: narrow, spec: {rules: [{matches: ` +
+		`[{sni: {type: Exact, value: a.b}}], default: {allow: [{spiffeID: {type: Exact, value: "spiffe://a/b"}}]}}]}}`,
 }
 
-// asKumactl makes of what a control plane returned what a kumactl sends that has read it.
+// asKumactl returns the document that a kumactl sends after it read a resource.
 func asKumactl(t testing.TB, read, release string) string {
 	t.Helper()
 	var doc map[string]any
@@ -277,7 +291,8 @@ func asKumactl(t testing.TB, read, release string) string {
 		if own == "" {
 			own = text(doc["name"])
 		}
-		doc["kri"] = strings.Join([]string{"kri", info.ShortName, text(doc["mesh"]), text(labels[kind.ZoneLabel]), "", own, ""}, "_")
+		doc["kri"] = strings.Join([]string{"kri", info.ShortName, text(doc["mesh"]), text(labels[kind.ZoneLabel]), "",
+			own, ""}, "_")
 	}
 	if !info.Flat {
 		spec := doc["spec"].(map[string]any)
@@ -354,23 +369,26 @@ func zeros(object map[string]any) {
 				delete(object, name)
 			}
 		default:
-			if v == nil || v == false || v == float64(0) || v == "" || name == "state" && v == "Ready" || name == "mode" && v == "STRICT" {
+			if v == nil || v == false || v == float64(0) || v == "" || name == "state" && v == "Ready" ||
+				name == "mode" && v == "STRICT" {
 				delete(object, name)
 			}
 		}
 	}
 }
 
-// TestKumactlLosesNothing: an update that would remove a field that kumactl does not know is rejected with its name,
-// unless the user names it; what says the same otherwise changes nothing, with a warning.
-// Releases before 2.13 lack fields that nobody has listed.
+// TestAnOlderKumactlWritesNothing: an update that would remove a field that kumactl does not know is rejected with the
+// field's name, unless the user agrees. An equivalent value changes nothing and gives a warning. Releases before 2.13
+// lack further fields.
 func TestAnOlderKumactlWritesNothing(t *testing.T) {
 	s := listen(t, newWorld(t, newStore(t)))
-	for release, want := range map[string]int{"2.12.9": http.StatusConflict, "1.8.1": http.StatusConflict, "2.13.0": http.StatusCreated} {
+	for release, want := range map[string]int{"2.12.9": http.StatusConflict, "1.8.1": http.StatusConflict,
+		"2.13.0": http.StatusCreated} {
 		path := "/meshes/of-" + strings.ReplaceAll(release, ".", "-")
-		status, _, answer := s.send(t, "PUT", path, `{"type": "Mesh", "name": "`+strings.TrimPrefix(path, "/meshes/")+`"}`, agentOf(release))
+		status, _, reply := s.send(t, "PUT", path, `{"type": "Mesh", "name": "`+strings.TrimPrefix(path,
+			"/meshes/")+`"}`, agentOf(release))
 		if status != want {
-			t.Errorf("kumactl %s: %d, want %d: %s", release, status, want, answer)
+			t.Errorf("kumactl %s: %d, want %d: %s", release, status, want, reply)
 		}
 	}
 }
@@ -387,26 +405,29 @@ func TestKumactlLosesNothing(t *testing.T) {
 				sent := asKumactl(t, read, release)
 				inner := strings.TrimPrefix(field, "spec.")
 				fields := kumactlDrops[typeOf(t, read)]
-				drops := slices.Contains(fields.always, inner) || release[0] != '2' && slices.Contains(fields.after2, inner)
+				drops := slices.Contains(fields.always, inner) || release[0] != '2' &&
+					slices.Contains(fields.after2, inner)
 
-				status, result, answer := s.apply(t, path, sent, agentOf(release))
+				status, result, reply := s.apply(t, path, sent, agentOf(release))
 				if status != http.StatusOK || result.Changed {
-					t.Fatalf("writing back what was read: %d %s", status, answer)
+					t.Fatalf("writing back what was read: %d %s", status, reply)
 				}
-				if warned := strings.Contains(strings.Join(result.Warnings, "\n"), field+": stays as it is stored"); warned != drops {
+				if warned := strings.Contains(strings.Join(result.Warnings, "\n"),
+					field+": stays as it is stored"); warned != drops {
 					t.Errorf("the warnings are %q; kumactl drops it: %v", result.Warnings, drops)
 				}
 
 				other := relabelled(t, sent)
-				status, result, answer = s.apply(t, path, other, agentOf(release))
+				status, result, reply = s.apply(t, path, other, agentOf(release))
 				if !drops {
 					if status != http.StatusOK || !result.Changed {
-						t.Errorf("an update that loses nothing: %d %s", status, answer)
+						t.Errorf("an update that loses nothing: %d %s", status, reply)
 					}
 					return
 				}
-				if status != http.StatusConflict || !strings.Contains(answer, `"field":"`+field+`"`) || !strings.Contains(answer, "weft apply") || !strings.Contains(answer, removeHeader) {
-					t.Errorf("an update that loses the field: %d %s", status, answer)
+				if status != http.StatusConflict || !strings.Contains(reply, `"field":"`+field+`"`) ||
+					!strings.Contains(reply, "weft apply") || !strings.Contains(reply, removeHeader) {
+					t.Errorf("an update that loses the field: %d %s", status, reply)
 				}
 				if _, after, now := s.send(t, "GET", path, "", nil); after.Get("ETag") != before.Get("ETag") {
 					t.Errorf("the rejected update was written: %s", now)
@@ -417,7 +438,7 @@ func TestKumactlLosesNothing(t *testing.T) {
 	}
 }
 
-// removeOnRequest sends an update that names the field that it removes. Some resources are invalid without theirs.
+// removeOnRequest sends an update that agrees to the removal of a field. Some resources are invalid without it.
 func (s *socket) removeOnRequest(t *testing.T, path, body, field, release string) {
 	t.Helper()
 	for name, request := range map[string]struct {
@@ -429,9 +450,11 @@ func (s *socket) removeOnRequest(t *testing.T, path, body, field, release string
 	} {
 		header := agentOf(release)
 		maps.Copy(header, request.header)
-		status, _, answer := s.apply(t, request.path+map[bool]string{true: "&", false: "?"}[strings.Contains(request.path, "?")]+"dryRun=true", body, header)
+		status, _, reply := s.apply(t,
+			request.path+map[bool]string{true: "&", false: "?"}[strings.Contains(request.path, "?")]+"dryRun=true",
+			body, header)
 		if status == http.StatusConflict {
-			t.Errorf("by %s: %d %s", name, status, answer)
+			t.Errorf("by %s: %d %s", name, status, reply)
 		}
 	}
 }
@@ -445,7 +468,7 @@ func typeOf(t *testing.T, document string) string {
 	return o.Key().Kind
 }
 
-// relabelled is a document with another label.
+// relabelled returns a document with another label.
 func relabelled(t *testing.T, document string) string {
 	t.Helper()
 	var doc map[string]any
@@ -462,83 +485,94 @@ func relabelled(t *testing.T, document string) string {
 	return string(raw)
 }
 
-// TestADisabledZoneStaysDisabled: kumactl leaves out `enabled: false`, which means enabled elsewhere.
+// TestADisabledZoneStaysDisabled: kumactl omits `enabled: false`, and other clients' default is true.
 func TestADisabledZoneStaysDisabled(t *testing.T) {
 	s := listen(t, newWorld(t, newStore(t)))
 	s.put(t, "/zones/west", `{"type": "Zone", "name": "west", "enabled": false}`)
-	status, result, answer := s.apply(t, "/zones/west", `{"type": "Zone", "name": "west", "labels": {"a": "b"}}`, agentOf("2.14.3"))
+	status, result, reply := s.apply(t, "/zones/west", `{"type": "Zone", "name": "west", "labels": {"a": "b"}}`,
+		agentOf("2.14.3"))
 	if status != http.StatusOK || !strings.Contains(strings.Join(result.Warnings, "\n"), "enabled: stays false") {
-		t.Errorf("PUT: %d %s", status, answer)
+		t.Errorf("PUT: %d %s", status, reply)
 	}
-	if _, _, read := s.send(t, "GET", "/zones/west", "", nil); !strings.Contains(read, `"enabled":false`) || !strings.Contains(read, `"a":"b"`) {
+	if _, _, read := s.send(t, "GET", "/zones/west", "", nil); !strings.Contains(read, `"enabled":false`) ||
+		!strings.Contains(read, `"a":"b"`) {
 		t.Errorf("it is %s", read)
 	}
-	if s.apply(t, "/zones/west", `{"type": "Zone", "name": "west", "enabled": true}`, agentOf("2.14.3")); !strings.Contains(text(s.do("GET", "/zones/west", "", nil)), `"enabled":true`) {
+	if s.apply(t, "/zones/west", `{"type": "Zone", "name": "west", "enabled": true}`,
+		agentOf("2.14.3")); !strings.Contains(text(s.do("GET", "/zones/west", "", nil)), `"enabled":true`) {
 		t.Error("enabling it does nothing")
 	}
 }
 
-// TestAnotherOwnersResourceStays: only what changes nothing is accepted.
+// TestAnotherOwnersResourceStays: only a write without a change is accepted.
 func TestAnotherOwnersResourceStays(t *testing.T) {
 	east, west := listen(t, newWorld(t, newStore(t))), listen(t, newWorldOf(t, newStore(t), "west"))
 	east.put(t, "/meshes/default", `{"type": "Mesh", "name": "default"}`)
 	west.receive(t, east, kind.Owner{}, resource.GlobalToZones)
 	_, _, read := west.send(t, "GET", "/meshes/default", "", nil)
-	if status, result, answer := west.apply(t, "/meshes/default", read, nil); status != http.StatusOK || result.Changed {
-		t.Errorf("writing it back: %d %s", status, answer)
+	if status, result, reply := west.apply(t, "/meshes/default", read, nil); status != http.StatusOK || result.Changed {
+		t.Errorf("writing it back: %d %s", status, reply)
 	}
-	if status, _, answer := west.send(t, "PUT", "/meshes/default", relabelled(t, read), nil); status != http.StatusForbidden {
-		t.Errorf("changing it: %d %s", status, answer)
+	if status, _, reply := west.send(t, "PUT", "/meshes/default", relabelled(t, read),
+		nil); status != http.StatusForbidden {
+		t.Errorf("changing it: %d %s", status, reply)
 	}
 }
 
-// TestKRI reads resources by their identifier, also where the client does not know the zone.
+// TestKRI reads resources by their identifiers, also where the client does not know the zone.
 func TestKRI(t *testing.T) {
 	s := listen(t, newWorld(t, newStore(t)))
 	s.put(t, "/meshes/shop", `{"type": "Mesh", "name": "shop"}`)
 	s.put(t, "/meshes/shop/dataplanes/cart-1", `{"type": "Dataplane", "networking": {"address": "10.0.0.1"}}`)
 	_, _, read := s.send(t, "GET", "/meshes/shop/dataplanes/cart-1", "", nil)
-	if !strings.Contains(read, `"kri":"kri_dp_shop_east__cart-1_"`) || !strings.Contains(read, `"kuma.io/mesh":"shop"`) {
+	if !strings.Contains(read, `"kri":"kri_dp_shop_east__cart-1_"`) ||
+		!strings.Contains(read, `"kuma.io/mesh":"shop"`) {
 		t.Errorf("what is read: %s", read)
 	}
 	for kri, want := range map[string]int{
-		"kri_dp_shop_east__cart-1_": 200, "kri_dp_shop_east__cart-1_http": 200, "kri_dp_shop___cart-1_": 200, "kri_m____shop_": 200,
+		"kri_dp_shop_east__cart-1_": 200, "kri_dp_shop_east__cart-1_http": 200, "kri_dp_shop___cart-1_": 200,
+		"kri_m____shop_":            200,
 		"kri_dp_shop_west__cart-1_": 404, "kri_dp_shop_east__cart-2_": 404, "kri_dp_other_east__cart-1_": 404,
 		"kri_secret_shop_east__x_": 400, "kri_dp_shop": 400, "x": 400, "kri______": 400,
 	} {
-		status, _, answer := s.send(t, "GET", "/_kri/"+kri, "", nil)
+		status, _, reply := s.send(t, "GET", "/_kri/"+kri, "", nil)
 		if status != want {
-			t.Errorf("GET /_kri/%s: %d, want %d: %s", kri, status, want, answer)
+			t.Errorf("GET /_kri/%s: %d, want %d: %s", kri, status, want, reply)
 		}
-		if strings.Contains(kri, "cart-1") && want == 200 && answer != read {
-			t.Errorf("GET /_kri/%s is another: %s", kri, answer)
+		if strings.Contains(kri, "cart-1") && want == 200 && reply != read {
+			t.Errorf("GET /_kri/%s is another: %s", kri, reply)
 		}
 	}
-	_, result, _ := s.apply(t, "/meshes/shop/dataplanes/cart-1", strings.Replace(read, "kri_dp_shop_east__cart-1_", "kri_dp_shop_east__till_", 1), nil)
+	_, result, _ := s.apply(t, "/meshes/shop/dataplanes/cart-1",
+		strings.Replace(read, "kri_dp_shop_east__cart-1_", "kri_dp_shop_east__till_", 1), nil)
 	if !strings.Contains(strings.Join(result.Warnings, ""), `kri: "kri_dp_shop_east__till_" is ignored`) {
 		t.Errorf("an identifier of another resource: the warnings are %q", result.Warnings)
 	}
 }
 
-// TestAKindThatThisReleaseLacksIsNamed: on every path that it would have, and in the body of a write.
+// TestAKindThatThisReleaseLacksIsNamed covers every path of such a kind, and the body of a write.
 func TestAKindThatThisReleaseLacksIsNamed(t *testing.T) {
 	s := listen(t, newWorld(t, newStore(t)))
 	s.put(t, "/meshes/default", `{"type": "Mesh", "name": "default"}`)
 	for segment, name := range map[string]string{
-		"meshretries": "MeshRetry", "meshtimeouts": "MeshTimeout", "meshhttproutes": "MeshHTTPRoute", "meshgateways": "MeshGateway", "meshopas": "MeshOPA",
-		"traffic-permissions": "TrafficPermission", "trafficpermissions": "TrafficPermission", "external-services": "ExternalService", "workloads": "Workload",
+		"meshretries": "MeshRetry", "meshtimeouts": "MeshTimeout", "meshhttproutes": "MeshHTTPRoute",
+		"meshgateways": "MeshGateway", "meshopas": "MeshOPA",
+		"traffic-permissions": "TrafficPermission", "trafficpermissions": "TrafficPermission",
+		"external-services": "ExternalService", "workloads": "Workload",
 	} {
-		for _, path := range []string{"/" + segment, "/" + segment + "/a", "/meshes/default/" + segment, "/meshes/default/" + segment + "/a"} {
+		for _, path := range []string{"/" + segment, "/" + segment + "/a", "/meshes/default/" + segment,
+			"/meshes/default/" + segment + "/a"} {
 			for _, method := range []string{"GET", "PUT", "DELETE"} {
-				status, _, answer := s.send(t, method, path, `{"type": "`+name+`", "name": "a"}`, agentOf("2.14.3"))
-				if want := `"detail":"` + kind.LackingText(name) + `"`; status != http.StatusNotFound || !strings.Contains(answer, want) || !strings.Contains(answer, `"title":`) {
-					t.Errorf("%s %s: %d %s, want %s", method, path, status, answer, want)
+				status, _, reply := s.send(t, method, path, `{"type": "`+name+`", "name": "a"}`, agentOf("2.14.3"))
+				if want := `"detail":"` + kind.LackingText(name) + `"`; status != http.StatusNotFound ||
+					!strings.Contains(reply, want) || !strings.Contains(reply, `"title":`) {
+					t.Errorf("%s %s: %d %s, want %s", method, path, status, reply, want)
 				}
 			}
 		}
-		status, _, answer := s.send(t, "PUT", "/meshes/default/dataplanes/a", `{"type": "`+name+`", "name": "a"}`, nil)
-		if status != http.StatusBadRequest || !strings.Contains(answer, kind.LackingText(name)) {
-			t.Errorf("a body of the type %s: %d %s", name, status, answer)
+		status, _, reply := s.send(t, "PUT", "/meshes/default/dataplanes/a", `{"type": "`+name+`", "name": "a"}`, nil)
+		if status != http.StatusBadRequest || !strings.Contains(reply, kind.LackingText(name)) {
+			t.Errorf("a body of the type %s: %d %s", name, status, reply)
 		}
 	}
 }

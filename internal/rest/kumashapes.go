@@ -18,8 +18,8 @@ import (
 	"weft/resource"
 )
 
-// inspectRoutes are the inspections under the names and with the shapes of Kuma's API. Those of weft's own are
-// `_inspect` and `_snapshot` of a Dataplane, and `/_settings`.
+// inspectRoutes returns the inspections with the paths and shapes of Kuma's API. weft's own are `_inspect` and
+// `_snapshot` of a Dataplane, and `/_settings`.
 func (a *api) inspectRoutes() []route {
 	const dataplane = "GET /meshes/{mesh}/dataplanes/{name}/"
 	routes := []route{
@@ -37,7 +37,8 @@ func (a *api) inspectRoutes() []route {
 			route{path + "_resources/dataplanes", access.Read, a.policyDataplanes(d, bare)})
 	}
 	for _, d := range []resource.Descriptor{kind.MeshServices, kind.MeshMultiZoneServices, kind.MeshExternalServices} {
-		routes = append(routes, route{"GET /meshes/{mesh}/" + d.Describe().Plural + "/{name}/_hostnames", access.Read, a.hostnames(d)})
+		routes = append(routes, route{"GET /meshes/{mesh}/" + d.Describe().Plural + "/{name}/_hostnames", access.Read,
+			a.hostnames(d)})
 	}
 	const service = "GET /meshes/{mesh}/meshservices/{name}/"
 	return append(routes,
@@ -45,7 +46,7 @@ func (a *api) inspectRoutes() []route {
 		route{service + "_resources/dataplanes", access.Read, a.serviceDataplanes})
 }
 
-// wholePage is a list that is whole.
+// wholePage is a list on one page.
 type wholePage struct {
 	Total int     `json:"total"`
 	Items []any   `json:"items"`
@@ -56,10 +57,10 @@ func writePage(w http.ResponseWriter, items []any) error {
 	return writeJSON(w, http.StatusOK, wholePage{Total: len(items), Items: append([]any{}, items...)})
 }
 
-// kriMeta names a resource in an inspection.
+// kriMeta returns the metadata of a resource in an inspection.
 func kriMeta(o resource.Any) shownMeta { return metaOf(o.Key().Kind, o) }
 
-// inspected is a Dataplane with what decides about its proxy.
+// inspected is a Dataplane with the resources that determine its proxy's configuration.
 type inspected struct {
 	*moment
 	dataplane *resource.Object[kind.Dataplane]
@@ -83,7 +84,7 @@ func (a *api) inspectedProxy(r *http.Request) (inspected, error) {
 	return inspected{m, dataplane(o), applied}, nil
 }
 
-// permissions are the policies that apply to any of some inbounds, in the order of their merge.
+// permissions returns the policies that apply to any of the inbounds, in the order of their merge.
 func (p inspected) permissions(inbounds []graph.AppliedInbound) []resource.Any {
 	var found []resource.Any
 	seen := map[string]bool{}
@@ -124,7 +125,7 @@ func (a *api) matchedPolicies(w http.ResponseWriter, r *http.Request) error {
 	}{"SidecarDataplane", len(items), items})
 }
 
-// origin names a policy that a configuration comes from.
+// origin is a policy that a configuration was generated from.
 type origin struct {
 	KRI string `json:"kri"`
 }
@@ -178,7 +179,7 @@ type policyRules struct {
 	Warnings        []string           `json:"warnings"`
 }
 
-// inboundRules shows the merged permissions of each inbound of a proxy.
+// inboundRules returns the merged permissions of each inbound of a proxy.
 func (a *api) inboundRules(w http.ResponseWriter, r *http.Request) error {
 	p, err := a.inspectedProxy(r)
 	if err != nil {
@@ -211,7 +212,7 @@ func (a *api) inboundRules(w http.ResponseWriter, r *http.Request) error {
 	}{kriMeta(p.dataplane), rules, []any{}})
 }
 
-// tagsAt returns the tags of the first inbound at a listener. A host name stands for any address.
+// tagsAt returns the tags of the first inbound at a listener. A host name matches any address.
 func tagsAt(n *kind.Networking, address string, port uint32) map[string]string {
 	for _, in := range n.Inbound {
 		if in = n.Effective(in); (in.Address == address || kind.NeedsLookup(in.Address)) && in.Port == port {
@@ -229,7 +230,7 @@ type layoutEntry struct {
 	ProxyResourceName string        `json:"proxyResourceName"`
 }
 
-// layout lists what a proxy listens on and what it reaches.
+// layout lists the listeners and destinations of a proxy.
 func (a *api) layout(w http.ResponseWriter, r *http.Request) error {
 	p, err := a.inspectedProxy(r)
 	if err != nil {
@@ -240,7 +241,8 @@ func (a *api) layout(w http.ResponseWriter, r *http.Request) error {
 	for _, in := range p.applied.Inbounds {
 		at := own
 		at.Section = in.Section
-		inbounds = append(inbounds, layoutEntry{at.String(), in.Port, in.Protocol, envoy.InboundName(in.Address, in.Port)})
+		inbounds = append(inbounds,
+			layoutEntry{at.String(), in.Port, in.Protocol, envoy.InboundName(in.Address, in.Port)})
 	}
 	for _, out := range p.applied.Outbounds {
 		outbounds = append(outbounds, layoutEntry{out.Destination, out.Port, out.Protocol, out.Destination})
@@ -253,22 +255,23 @@ func (a *api) layout(w http.ResponseWriter, r *http.Request) error {
 	}{own.String(), p.dataplane.Labels, inbounds, outbounds})
 }
 
-// kumaConfig shows what a proxy is sent, by type and name.
+// kumaConfig returns the configuration of a proxy by type and name.
 func (a *api) kumaConfig(w http.ResponseWriter, r *http.Request) error {
 	values := r.URL.Query()
 	if shadow := values.Get("shadow"); shadow != "" && shadow != "false" {
-		return invalidQuery(resource.Problem{Field: "shadow", Reason: "has no meaning here; a PUT with `dryRun=true` shows what a change comes to"})
+		return invalidQuery(resource.Problem{Field: "shadow",
+			Reason: "has no meaning here; a PUT with `dryRun=true` shows what a change comes to"})
 	}
 	resources, err := a.sentTo(r)
 	if err != nil {
 		return err
 	}
-	answer := struct {
+	response := struct {
 		XDS  map[string]map[string]json.RawMessage `json:"xds"`
 		Diff *[]any                                `json:"diff,omitempty"`
 	}{XDS: map[string]map[string]json.RawMessage{}}
 	if slices.Contains(strings.Split(values.Get("include"), ","), "diff") {
-		answer.Diff = &[]any{} // between the configuration and itself: there is no other one
+		response.Diff = &[]any{} // the configuration compared with itself: there is only one
 	}
 	for _, res := range resources {
 		message, err := res.Message()
@@ -279,17 +282,17 @@ func (a *api) kumaConfig(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		byName := answer.XDS[res.Type.URL()]
+		byName := response.XDS[res.Type.URL()]
 		if byName == nil {
 			byName = map[string]json.RawMessage{}
-			answer.XDS[res.Type.URL()] = byName
+			response.XDS[res.Type.URL()] = byName
 		}
 		byName[res.Name] = body
 	}
-	return writeJSON(w, http.StatusOK, answer)
+	return writeJSON(w, http.StatusOK, response)
 }
 
-// attached is a Dataplane as kumactl lists it for a policy.
+// attached returns a Dataplane as kumactl lists it for a policy.
 func attached(o resource.Any) any {
 	type named struct {
 		Mesh string `json:"mesh"`
@@ -305,11 +308,12 @@ func attached(o resource.Any) any {
 	}{"SidecarDataplane", named{o.Key().Mesh, o.Key().Name}, []attachment{{"dataplane"}}}
 }
 
-// bare is a Dataplane as other lists name it.
+// bare returns a Dataplane as other lists contain it.
 func bare(o resource.Any) any { return kriMeta(o) }
 
-// policyDataplanes lists the Dataplanes that a policy selects, or of which it selects a section.
-func (a *api) policyDataplanes(d resource.Descriptor, show func(resource.Any) any) func(http.ResponseWriter, *http.Request) error {
+// policyDataplanes lists the Dataplanes that a policy selects, entirely or by a section.
+func (a *api) policyDataplanes(d resource.Descriptor, show func(resource.Any) any) func(http.ResponseWriter,
+	*http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		m, err := a.read(r.Context(), kind.Meshes, d, kind.Dataplanes)
 		if err != nil {
@@ -330,7 +334,7 @@ func (a *api) policyDataplanes(d resource.Descriptor, show func(resource.Any) an
 	}
 }
 
-// sectionsOf are the names of all sections that policies tell apart, joined with "+".
+// sectionsOf returns the names of all sections that a policy may select, joined with "+".
 func sectionsOf(n *kind.Networking) string {
 	var names []string
 	for _, in := range n.Inbound {
@@ -353,7 +357,7 @@ func sectionsOf(n *kind.Networking) string {
 	return strings.Join(names, "+")
 }
 
-// serviceDataplanes lists the Dataplanes that a MeshService selects; those of another zone are known there.
+// serviceDataplanes lists the Dataplanes that a MeshService selects. Only the service's own zone knows them.
 func (a *api) serviceDataplanes(w http.ResponseWriter, r *http.Request) error {
 	m, err := a.read(r.Context(), kind.Written()...)
 	if err != nil {
@@ -416,7 +420,7 @@ func addressesOf(status resource.Any) []kind.Address {
 	return nil
 }
 
-// config shows the effective settings as the object that a settings file has, secret values masked.
+// config returns the effective settings in the form of a settings file. Secret values are masked.
 func (a *api) config(w http.ResponseWriter, _ *http.Request) error {
 	raw, err := json.Marshal(a.Settings)
 	if err != nil {
@@ -442,7 +446,7 @@ func (a *api) config(w http.ResponseWriter, _ *http.Request) error {
 	return writeJSON(w, http.StatusOK, root)
 }
 
-// scalar is a setting as JSON has it.
+// scalar returns a setting as a JSON value.
 func scalar(text string) any {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return n

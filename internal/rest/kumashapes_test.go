@@ -18,8 +18,8 @@ import (
 	"weft/kind"
 )
 
-// What kumactl reads, as strict as it is: a time that is none, an enum that it does not know or a string where an
-// object belongs fails the whole command.
+// The responses as strictly as kumactl reads them. An invalid time, an unknown enum value, or a string in place of an
+// object fails the whole command.
 type (
 	kumaVersion struct {
 		KumaDP, Envoy, KumaCP *struct{ Version string }
@@ -77,12 +77,12 @@ type (
 
 func (s *socket) read(t *testing.T, path string, into any) {
 	t.Helper()
-	status, _, answer := s.send(t, "GET", path, "", agentOf("2.14.3"))
+	status, _, response := s.send(t, "GET", path, "", agentOf("2.14.3"))
 	if status != http.StatusOK {
-		t.Fatalf("GET %s: %d %s", path, status, answer)
+		t.Fatalf("GET %s: %d %s", path, status, response)
 	}
-	if err := json.NewDecoder(bytes.NewReader([]byte(answer))).Decode(into); err != nil {
-		t.Fatalf("GET %s: %v\n%s", path, err, answer)
+	if err := json.NewDecoder(bytes.NewReader([]byte(response))).Decode(into); err != nil {
+		t.Fatalf("GET %s: %v\n%s", path, err, response)
 	}
 }
 
@@ -95,8 +95,10 @@ func (knowing) Applied(key graph.ProxyKey) *graph.Applied {
 	}
 	return &graph.Applied{
 		Inbounds: []graph.AppliedInbound{{
-			Address: "10.0.0.1", Port: 8080, Section: "http", Protocol: kind.HTTP, Policies: []string{"MeshTrafficPermission shop/carts"},
-			Rules: &graph.AppliedRules{Allow: []graph.AppliedRule{{SpiffeID: kind.IDMatch{Type: "Exact", Value: "spiffe://a/b"}}}},
+			Address: "10.0.0.1", Port: 8080, Section: "http", Protocol: kind.HTTP,
+			Policies: []string{"MeshTrafficPermission shop/carts"},
+			Rules: &graph.AppliedRules{
+				Allow: []graph.AppliedRule{{SpiffeID: kind.IDMatch{Type: "Exact", Value: "spiffe://a/b"}}}},
 		}},
 		Outbounds: []graph.AppliedOutbound{{Destination: "kri_msvc_shop_east__till_80", Port: 80, Protocol: kind.TCP}},
 	}
@@ -106,36 +108,51 @@ func (knowing) Config(key graph.ProxyKey) ([]*xds.Resource, bool) {
 	return []*xds.Resource{xds.NewResource(xds.Cluster, "till", &clusterv3.Cluster{Name: "till"})}, key.Name == "cart-1"
 }
 
-// shop is a mesh with what kumactl inspects.
+// shop returns a mesh with the resources that kumactl inspects.
 func shop(t *testing.T) *socket {
 	t.Helper()
 	w := newWorld(t, newStore(t))
 	config := w.config()
 	config.Inspector = knowing{}
-	config.Settings = []settings.Value{{Path: "store.type", Value: "sqlite"}, {Path: "apiServer.http.port", Value: "5681"}, {Path: "apiServer.http.enabled", Value: "true"}}
+	config.Settings = []settings.Value{{Path: "store.type", Value: "sqlite"},
+		{Path: "apiServer.http.port", Value: "5681"}, {Path: "apiServer.http.enabled", Value: "true"}}
 	w.handler = New(config)
 	w.put(t, "/meshes/shop", `{"type": "Mesh", "name": "shop"}`)
 	w.put(t, "/zones/west", `{"type": "Zone", "name": "west"}`)
 	w.put(t, "/zoneingresses/zi", `{"type": "ZoneIngress", "networking": {"address": "10.0.0.1", "port": 1}}`)
 	w.put(t, "/zoneegresses/ze", `{"type": "ZoneEgress", "networking": {"address": "10.0.0.1", "port": 1}}`)
-	w.put(t, "/meshes/shop/dataplanes/cart-1", `{"type": "Dataplane", "labels": {"app": "cart"}, "networking": {"address": "10.0.0.1", "inbound": [{"port": 8080, "name": "http", "tags": {"kuma.io/service": "cart"}}, {"port": 8081, "state": "Ignored"}]}}`)
-	w.put(t, "/meshes/shop/dataplanes/till-1", `{"type": "Dataplane", "networking": {"address": "10.0.0.2", "zoneEgress": {"address": "10.0.0.2", "port": 1}}}`)
-	w.put(t, "/meshes/shop/meshservices/cart", `{"type": "MeshService", "spec": {"selector": {"dataplaneTags": {"kuma.io/service": "cart"}}, "ports": [{"port": 80}]}}`)
-	w.put(t, "/meshes/shop/meshtrafficpermissions/carts", `{"type": "MeshTrafficPermission", "spec": {"targetRef": {"kind": "Dataplane", "labels": {"app": "cart"}, "sectionName": "http"}, "rules": [{"default": {"allow": [{"spiffeID": {"type": "Exact", "value": "spiffe://a/b"}}]}}]}}`)
-	w.put(t, "/meshes/shop/meshtrafficpermissions/ignored", `{"type": "MeshTrafficPermission", "spec": {"targetRef": {"kind": "Dataplane", "sectionName": "8081"}, "rules": []}}`)
+	w.put(t, "/meshes/shop/dataplanes/cart-1",
+		`{"type": "Dataplane", "labels": {"app": "cart"}, "networking": {"address": "10.0.0.1", "inbound": [{"port": `+
+			`8080, "name": "http", "tags": {"kuma.io/service": "cart"}}, {"port": 8081, "state": "Ignored"}]}}`)
+	w.put(t, "/meshes/shop/dataplanes/till-1",
+		`{"type": "Dataplane", "networking": {"address": "10.0.0.2", "zoneEgress": {"address": "10.0.0.2", "port": 1}}}`)
+	w.put(t, "/meshes/shop/meshservices/cart",
+		`{"type": "MeshService", "spec": {"selector": {"dataplaneTags": {"kuma.io/service": "cart"}}, "ports": `+
+			`[{"port": 80}]}}`)
+	w.put(t, "/meshes/shop/meshtrafficpermissions/carts",
+		`{"type": "MeshTrafficPermission", "spec": {"targetRef": {"kind": "Dataplane", "labels": {"app": "cart"}, `+
+			`"sectionName": "http"}, "rules": [{"default": {"allow": [{"spiffeID": {"type": "Exact", "value": `+
+			`"spiffe://a/b"}}]}}]}}`)
+	w.put(t, "/meshes/shop/meshtrafficpermissions/ignored",
+		`{"type": "MeshTrafficPermission", "spec": {"targetRef": {"kind": "Dataplane", "sectionName": "8081"}, `+
+			`"rules": []}}`)
 	now := kind.Time{Time: time.Now()}
 	w.storeRow(t, kind.DataplaneInsights.Make("shop", "cart-1", kind.DataplaneInsight{
-		Subscriptions: []kind.Subscription{{ID: "1", ControlPlaneInstanceID: "instance-1", ConnectTime: now, Version: kind.VersionOfAgent("1.40.0", "1.2.3")}},
-		Certificate:   &kind.Certificate{Issuer: "id", NotBefore: now, Expiration: kind.Time{Time: now.Add(time.Hour)}},
+		Subscriptions: []kind.Subscription{{ID: "1", ControlPlaneInstanceID: "instance-1", ConnectTime: now,
+			Version: kind.VersionOfAgent("1.40.0", "1.2.3")}},
+		Certificate: &kind.Certificate{Issuer: "id", NotBefore: now, Expiration: kind.Time{Time: now.Add(time.Hour)}},
 	}))
 	w.storeRow(t, kind.ZoneInsights.Make("", "west", kind.ZoneInsight{Subscriptions: []kind.ZoneSubscription{
-		{ID: "1", ControlPlaneInstanceID: "instance-1", ConnectTime: now, Version: &kind.ZoneVersion{ControlPlane: kind.ProgramVersion{Version: "1.2"}}},
+		{ID: "1", ControlPlaneInstanceID: "instance-1", ConnectTime: now,
+			Version: &kind.ZoneVersion{ControlPlane: kind.ProgramVersion{Version: "1.2"}}},
 	}}))
-	w.storeRow(t, kind.MeshServiceStatuses.Make("shop", "cart", kind.MeshServiceStatus{Addresses: []kind.Address{{Hostname: "cart.svc.mesh.local"}}}))
+	w.storeRow(t,
+		kind.MeshServiceStatuses.Make("shop", "cart",
+			kind.MeshServiceStatus{Addresses: []kind.Address{{Hostname: "cart.svc.mesh.local"}}}))
 	return listen(t, w)
 }
 
-// TestKumactlAccepts: `config control-planes add` takes the product that the client was built for.
+// TestKumactlAccepts: `config control-planes add` accepts only the product that the client was built for.
 func TestKumactlAccepts(t *testing.T) {
 	s := shop(t)
 	for agent, want := range map[string]string{
@@ -148,14 +165,14 @@ func TestKumactlAccepts(t *testing.T) {
 		"curl/8.0":       "weft",
 		"my-kumactl/2.1": "weft",
 	} {
-		_, _, answer := s.send(t, "GET", "/", "", http.Header{"User-Agent": {agent}})
-		if !strings.Contains(answer, fmt.Sprintf(`"product":%q,"version":"1.2.3"`, want)) {
-			t.Errorf("%s is told %s", agent, answer)
+		_, _, response := s.send(t, "GET", "/", "", http.Header{"User-Agent": {agent}})
+		if !strings.Contains(response, fmt.Sprintf(`"product":%q,"version":"1.2.3"`, want)) {
+			t.Errorf("%s is told %s", agent, response)
 		}
 	}
 }
 
-// TestKumactlInspects reads what each `kumactl inspect` asks for.
+// TestKumactlInspects sends the requests of each `kumactl inspect`.
 func TestKumactlInspects(t *testing.T) {
 	s := shop(t)
 	var dataplanes kumaList[kumaItem]
@@ -166,9 +183,11 @@ func TestKumactlInspects(t *testing.T) {
 	item := dataplanes.Items[0]
 	subscription := item.DataplaneInsight.Subscriptions[0]
 	switch {
-	case item.Type != "DataplaneOverview", item.Mesh != "shop", item.KRI != "kri_dp_shop_east__cart-1_", item.Labels["kuma.io/mesh"] != "shop", item.CreationTime == nil:
+	case item.Type != "DataplaneOverview", item.Mesh != "shop", item.KRI != "kri_dp_shop_east__cart-1_",
+		item.Labels["kuma.io/mesh"] != "shop", item.CreationTime == nil:
 		t.Errorf("its head is %+v", item.kumaMeta)
-	case subscription.ConnectTime == nil, subscription.Version.Envoy.Version != "1.40.0", subscription.Version.KumaDP.Version != "1.2.3":
+	case subscription.ConnectTime == nil, subscription.Version.Envoy.Version != "1.40.0",
+		subscription.Version.KumaDP.Version != "1.2.3":
 		t.Errorf("its subscription is %+v", subscription)
 	case item.DataplaneInsight.MTLS.IssuedBackend != "id":
 		t.Errorf("its certificate is %+v", item.DataplaneInsight.MTLS)
@@ -177,7 +196,8 @@ func TestKumactlInspects(t *testing.T) {
 	s.read(t, "/zones/_overview", &zones)
 	s.read(t, "/zoneingresses/_overview", &ingresses)
 	s.read(t, "/zoneegresses/_overview", &egresses)
-	if z := zones.Items[0]; z.ZoneInsight.Subscriptions[0].Version.KumaCP.Version != "1.2" || len(ingresses.Items) != 1 || len(egresses.Items) != 1 {
+	if z := zones.Items[0]; z.ZoneInsight.Subscriptions[0].Version.KumaCP.Version != "1.2" ||
+		len(ingresses.Items) != 1 || len(egresses.Items) != 1 {
 		t.Errorf("inspect zones: %+v", z)
 	}
 	var insights kumaList[struct {
@@ -205,77 +225,105 @@ func TestKumactlInspects(t *testing.T) {
 		Dataplanes *struct{ Total, Online uint32 }
 	}]
 	s.read(t, "/meshes/shop/service-insights", &services)
-	if known := []string{"online", "offline", "partially_degraded", "not_available"}; !slices.Contains(known, services.Items[0].Status) || services.Items[0].Dataplanes == nil {
+	if known := []string{"online", "offline", "partially_degraded", "not_available"}; !slices.Contains(known,
+		services.Items[0].Status) || services.Items[0].Dataplanes == nil {
 		t.Errorf("inspect services: %+v", services)
 	}
 }
 
-// TestKumactlInspectsPolicies: which apply to a proxy, and which proxies a policy selects; an ignored inbound has none.
+// TestKumactlInspectsPolicies covers the policies of a proxy, and the proxies of a policy. An ignored inbound has no
+// policy.
 func TestKumactlInspectsPolicies(t *testing.T) {
 	s := shop(t)
 	for path, want := range map[string]string{
-		"dataplanes/cart-1/policies":                          `{"kind":"SidecarDataplane","total":1,"items":[{"type":"dataplane","matchedPolicies":{"MeshTrafficPermission":[{"type":"MeshTrafficPermission","mesh":"shop","name":"carts",`,
-		"dataplanes/cart-1/_policies":                         `{"policies":[{"kind":"MeshTrafficPermission","conf":{},"origins":[{"kri":"kri_mtp_shop_east__carts_"}]}]}`,
-		"dataplanes/cart-1/_rules":                            `"rules":[{"type":"MeshTrafficPermission","inboundRules":[{"inbound":{"port":8080,"tags":{"kuma.io/service":"cart","kuma.io/zone":"east"}},"rules":[{"conf":[{"deny":null,"allowWithShadowDeny":null,"allow":[{"origin":"","spiffeID":{"type":"Exact","value":"spiffe://a/b"}}]}],"origin":[{"resourceMeta":{"type":"MeshTrafficPermission"`,
-		"dataplanes/cart-1/_layout":                           `"inbounds":[{"kri":"kri_dp_shop_east__cart-1_http","port":8080,"protocol":"http","proxyResourceName":"self_inbound_10.0.0.1_8080"}],"outbounds":[{"kri":"kri_msvc_shop_east__till_80","port":80,"protocol":"tcp","proxyResourceName":"kri_msvc_shop_east__till_80"}]}`,
+		"dataplanes/cart-1/policies": `{"kind":"SidecarDataplane","total":1,` +
+			`"items":[{"type":"dataplane",` +
+			`"matchedPolicies":{"MeshTrafficPermission":[{"type":"MeshTrafficPermission","mesh":"shop","name":"carts",`,
+		"dataplanes/cart-1/_policies": `{"policies":[{"kind":"MeshTrafficPermission",` +
+			`"conf":{},"origins":[{"kri":"kri_mtp_shop_east__carts_"}]}]}`,
+		"dataplanes/cart-1/_rules": `"rules":[{"type":"MeshTrafficPermission",` +
+			`"inboundRules":[{"inbound":{"port":8080,"tags":{"kuma.io/service":"cart","kuma.io/zone":"east"}},` +
+			`"rules":[{"conf":[{"deny":null,"allowWithShadowDeny":null,"allow":[{"origin":"",` +
+			`"spiffeID":{"type":"Exact","value":"spiffe://a/b"}}]}],` +
+			`"origin":[{"resourceMeta":{"type":"MeshTrafficPermission"`,
+		"dataplanes/cart-1/_layout": `"inbounds":[{"kri":"kri_dp_shop_east__cart-1_http",` +
+			`"port":8080,"protocol":"http","proxyResourceName":"self_inbound_10.0.0.1_8080"}],` +
+			`"outbounds":[{"kri":"kri_msvc_shop_east__till_80","port":80,"protocol":"tcp",` +
+			`"proxyResourceName":"kri_msvc_shop_east__till_80"}]}`,
 		"dataplanes/cart-1/_config?shadow=false":              `{"xds":{"type.googleapis.com/envoy.config.cluster.v3.Cluster":{"till":{"name":"till"}}}}`,
 		"dataplanes/cart-1/_config?shadow=false&include=diff": `{"till":{"name":"till"}}},"diff":[]}`,
 		"dataplanes/cart-1/_snapshot":                         `{"xds":[{"type":"cluster","name":"till",`,
 		"dataplanes/cart-1/_inspect":                          `{"identity":`,
-		"meshtrafficpermissions/carts/dataplanes":             `{"total":1,"items":[{"kind":"SidecarDataplane","dataplane":{"mesh":"shop","name":"cart-1"},"attachments":[{"type":"dataplane"}]}],"next":null}`,
-		"meshtrafficpermissions/carts/_resources/dataplanes":  `{"total":1,"items":[{"type":"Dataplane","mesh":"shop","name":"cart-1","labels":{"app":"cart"`,
-		"meshtrafficpermissions/ignored/dataplanes":           `{"total":0,"items":[],"next":null}`,
-		"meshservices/cart/_hostnames":                        `{"total":1,"items":[{"hostname":"cart.svc.mesh.local","zones":[{"name":"east"}]}],"next":null}`,
-		"meshservices/cart/_dataplanes":                       `{"total":1,"items":[{"type":"Dataplane","mesh":"shop","name":"cart-1"`,
-		"meshservices/cart/_resources/dataplanes":             `{"total":1,`,
+		"meshtrafficpermissions/carts/dataplanes": `{"total":1,"items":[{"kind":"SidecarDataplane",` +
+			`"dataplane":{"mesh":"shop","name":"cart-1"},"attachments":[{"type":"dataplane"}]}],"next":null}`,
+		"meshtrafficpermissions/carts/_resources/dataplanes": `{"total":1,"items":[{"type":"Dataplane","mesh":"shop",` +
+			`"name":"cart-1","labels":{"app":"cart"`,
+		"meshtrafficpermissions/ignored/dataplanes": `{"total":0,"items":[],"next":null}`,
+		"meshservices/cart/_hostnames": `{"total":1,"items":[{"hostname":"cart.svc.mesh.local",` +
+			`"zones":[{"name":"east"}]}],"next":null}`,
+		"meshservices/cart/_dataplanes": `{"total":1,"items":[{"type":"Dataplane","mesh":"shop",` +
+			`"name":"cart-1"`,
+		"meshservices/cart/_resources/dataplanes": `{"total":1,`,
 	} {
-		status, _, answer := s.send(t, "GET", "/meshes/shop/"+path, "", agentOf("3.0.0"))
-		if status != http.StatusOK || !strings.Contains(answer, want) {
-			t.Errorf("GET %s: %d %s\nwant %s", path, status, answer, want)
+		status, _, response := s.send(t, "GET", "/meshes/shop/"+path, "", agentOf("3.0.0"))
+		if status != http.StatusOK || !strings.Contains(response, want) {
+			t.Errorf("GET %s: %d %s\nwant %s", path, status, response, want)
 		}
 	}
 	for path, want := range map[string]int{
-		"dataplanes/cart-1/_config?shadow=true": 400, "dataplanes/no/_config": 404, "dataplanes/no/policies": 404, "dataplanes/no/_policies": 404, "dataplanes/no/_rules": 404, "dataplanes/no/_layout": 404,
-		"meshtrafficpermissions/no/dataplanes": 404, "meshtrafficpermissions/carts/-resources/dataplanes": 404, "meshservices/no/_hostnames": 404, "meshservices/no/_dataplanes": 404,
+		"dataplanes/cart-1/_config?shadow=true": 400, "dataplanes/no/_config": 404, "dataplanes/no/policies": 404,
+		"dataplanes/no/_policies": 404, "dataplanes/no/_rules": 404, "dataplanes/no/_layout": 404,
+		"meshtrafficpermissions/no/dataplanes": 404, "meshtrafficpermissions/carts/-resources/dataplanes": 404,
+		"meshservices/no/_hostnames": 404, "meshservices/no/_dataplanes": 404,
 	} {
-		if status, _, answer := s.send(t, "GET", "/meshes/shop/"+path, "", agentOf("3.0.0")); status != want || !strings.Contains(answer, `"title":`) {
-			t.Errorf("GET %s: %d, want %d with a title: %s", path, status, want, answer)
+		if status, _, response := s.send(t, "GET", "/meshes/shop/"+path, "", agentOf("3.0.0")); status != want ||
+			!strings.Contains(response, `"title":`) {
+			t.Errorf("GET %s: %d, want %d with a title: %s", path, status, want, response)
 		}
 	}
-	if _, _, answer := s.send(t, "GET", "/config", "", nil); strings.TrimSpace(answer) != `{"apiServer":{"http":{"enabled":true,"port":5681}},"store":{"type":"sqlite"}}` {
-		t.Errorf("GET /config: %s", answer)
+	if _, _, response := s.send(t, "GET", "/config", "",
+		nil); strings.TrimSpace(
+		response) != `{"apiServer":{"http":{"enabled":true,"port":5681}},"store":{"type":"sqlite"}}` {
+		t.Errorf("GET /config: %s", response)
 	}
-	if _, _, answer := s.send(t, "GET", "/_settings", "", nil); !strings.HasPrefix(answer, `[{"path":"store.type","value":"sqlite"`) {
-		t.Errorf("GET /_settings: %s", answer)
+	if _, _, response := s.send(t, "GET", "/_settings", "", nil); !strings.HasPrefix(response,
+		`[{"path":"store.type","value":"sqlite"`) {
+		t.Errorf("GET /_settings: %s", response)
 	}
 }
 
-// TestKumactlInspectsZoneProxies: the pages of Envoys of zone proxies of global scope.
+// TestKumactlInspectsZoneProxies covers Envoy's pages of zone proxies of global scope.
 func TestKumactlInspectsZoneProxies(t *testing.T) {
 	s := shop(t)
 	for path, want := range map[string]int{
-		"/zoneingresses/zi/xds?include_eds=false": 503, "/zoneingresses/zi/stats": 503, "/zone-ingresses/zi/clusters": 503, "/zoneegresses/ze/clusters": 503,
+		"/zoneingresses/zi/xds?include_eds=false": 503, "/zoneingresses/zi/stats": 503,
+		"/zone-ingresses/zi/clusters": 503, "/zoneegresses/ze/clusters": 503,
 		"/zoneingresses/no/stats": 404, "/zoneegresses/no/stats": 404,
 	} {
-		if status, _, answer := s.send(t, "GET", path, "", agentOf("2.14.3")); status != want || !strings.Contains(answer, `"title":`) {
-			t.Errorf("GET %s: %d, want %d: %s", path, status, want, answer)
+		if status, _, response := s.send(t, "GET", path, "", agentOf("2.14.3")); status != want ||
+			!strings.Contains(response, `"title":`) {
+			t.Errorf("GET %s: %d, want %d: %s", path, status, want, response)
 		}
 	}
 }
 
-// TestKumactlExports follows `kumactl export` with every profile, and applies what it finds to an empty control plane.
+// TestKumactlExports follows `kumactl export` with every profile, and applies the result to an empty control plane.
 func TestKumactlExports(t *testing.T) {
 	from := listen(t, newWorld(t, newStore(t)))
 	from.seed(t)
-	for i := range 150 { // more than any page
+	for i := range 150 { // more than a page
 		from.put(t, fmt.Sprintf("/meshes/default/secrets/s-%d", i), `{"type": "Secret", "data": "eA=="}`)
 	}
 	kinds, meshes := from.kinds(t), from.items(t, "/meshes")
 	for profile, takes := range map[string]func(ResourceType) bool{
-		"federation":               func(k ResourceType) bool { return k.IncludeInFederation && (k.Policy == nil || !k.Policy.IsTargetRef) },
+		"federation": func(k ResourceType) bool {
+			return k.IncludeInFederation && (k.Policy == nil || !k.Policy.IsTargetRef)
+		},
 		"federation-with-policies": func(k ResourceType) bool { return k.IncludeInFederation },
 		"all":                      func(ResourceType) bool { return true },
-		"no-dataplanes":            func(k ResourceType) bool { return k.Name != "Dataplane" && k.Name != "DataplaneInsight" },
+		"no-dataplanes": func(k ResourceType) bool {
+			return k.Name != "Dataplane" && k.Name != "DataplaneInsight"
+		},
 	} {
 		t.Run(profile, func(t *testing.T) {
 			to := listen(t, newWorld(t, newStore(t)))
@@ -300,7 +348,8 @@ func TestKumactlExports(t *testing.T) {
 					}
 				}
 			}
-			for name, want := range map[string]int{"Mesh": len(meshes), "Secret": 151, "MeshIdentity": 1, "GlobalSecret": 1} {
+			for name, want := range map[string]int{"Mesh": len(meshes), "Secret": 151, "MeshIdentity": 1,
+				"GlobalSecret": 1} {
 				if counts[name] != want {
 					t.Errorf("%d of %s, want %d", counts[name], name, want)
 				}
@@ -332,21 +381,22 @@ func (s *socket) items(t *testing.T, path string) []map[string]any {
 	return list.Items
 }
 
-// applyExported writes an item of an export as weft apply does, after the same resource was read in the form of
-// Kubernetes, as --format kubernetes does.
+// applyExported writes an item of an export as weft apply does, after it read the resource in the Kubernetes form, as
+// --format kubernetes does.
 func (s *socket) applyExported(t *testing.T, path string, item map[string]any) {
 	t.Helper()
 	raw, _ := json.Marshal(item)
-	status, result, answer := s.apply(t, path, string(raw), nil)
+	status, result, response := s.apply(t, path, string(raw), nil)
 	if status != http.StatusCreated && status != http.StatusOK {
-		t.Errorf("PUT %s: %d %s\n%s", path, status, answer, raw)
+		t.Errorf("PUT %s: %d %s\n%s", path, status, response, raw)
 	}
 	for _, warning := range result.Warnings {
 		if strings.Contains(warning, "ignored") && !strings.HasPrefix(warning, "spec.") {
 			t.Errorf("PUT %s: %s", path, warning)
 		}
 	}
-	if status, _, answer := s.send(t, "GET", path+"?format=k8s", "", agentOf("2.14.3")); status != http.StatusOK || !strings.Contains(answer, `"apiVersion":`) {
-		t.Errorf("GET %s?format=k8s: %d %s", path, status, answer)
+	if status, _, response := s.send(t, "GET", path+"?format=k8s", "", agentOf("2.14.3")); status != http.StatusOK ||
+		!strings.Contains(response, `"apiVersion":`) {
+		t.Errorf("GET %s?format=k8s: %d %s", path, status, response)
 	}
 }

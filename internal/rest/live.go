@@ -14,25 +14,25 @@ import (
 	"weft/resource"
 )
 
-// Connections answer what only the instance knows that a proxy is connected to.
+// Connections has the state that only the replica of a proxy's connection knows.
 type Connections interface {
-	// Inspect writes a page of the administration interface of a proxy's Envoy as it comes.
+	// Inspect copies a page of the administration interface of a proxy's Envoy to w.
 	Inspect(ctx context.Context, key graph.ProxyKey, page dpserver.Page, w io.Writer) error
-	// Live says how far a proxy has come with its configuration.
+	// Live returns the state of a proxy's streams.
 	Live(key graph.ProxyKey) dpserver.Live
-	// Connected answers the proxies of a mesh that are connected to this instance.
+	// Connected returns the proxies of a mesh that are connected to this replica.
 	Connected(mesh string) []graph.ProxyKey
 }
 
-// livePage is one of Envoy's own pages, under its name in the path.
+// livePage is one of Envoy's pages, with its name in the path.
 type livePage struct {
 	name string
 	page wire.Page
-	text bool // unless JSON is asked for
+	text bool // unless JSON is requested
 	who  access.Action
 }
 
-// livePages are all that can be asked for; the first three are kumactl's.
+// livePages are all available pages; the first three are those of kumactl.
 var livePages = []livePage{
 	{"xds", wire.Page_PAGE_CONFIG_DUMP, false, access.ViewConfigDump},
 	{"clusters", wire.Page_PAGE_CLUSTERS, true, access.ViewClusters},
@@ -50,19 +50,23 @@ func (a *api) liveRoutes() []route {
 	}
 	for _, p := range livePages {
 		routes = append(routes, route{proxy + p.name, p.who, a.live(p, a.proxyOf)})
-		for d, proxyOf := range map[resource.Descriptor]func(string) graph.ProxyKey{kind.ZoneIngresses: graph.ZoneIngressProxy, kind.ZoneEgresses: graph.ZoneEgressProxy} {
+		for d, proxyOf := range map[resource.Descriptor]func(string) graph.ProxyKey{
+			kind.ZoneIngresses: graph.ZoneIngressProxy, kind.ZoneEgresses: graph.ZoneEgressProxy,
+		} {
 			for _, segment := range d.Describe().Segments() {
-				routes = append(routes, route{"GET /" + segment + "/{name}/" + p.name, p.who, a.live(p, a.zoneProxyOf(d, proxyOf))})
+				routes = append(routes, route{"GET /" + segment + "/{name}/" + p.name, p.who,
+					a.live(p, a.zoneProxyOf(d, proxyOf))})
 			}
 		}
 	}
 	return routes
 }
 
-// live passes on a page as it comes. What breaks off in the middle is seen to: the transfer has no end.
-func (a *api) live(p livePage, proxyOf func(*http.Request) (graph.ProxyKey, error)) func(http.ResponseWriter, *http.Request) error {
+// live forwards a page as it arrives. A page that breaks off is recognizable: the transfer has no end.
+func (a *api) live(p livePage, proxyOf func(*http.Request) (graph.ProxyKey, error)) func(http.ResponseWriter,
+	*http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		page, contentType, err := p.asked(r)
+		page, contentType, err := p.requestedPage(r)
 		if err != nil {
 			return err
 		}
@@ -80,8 +84,8 @@ func (a *api) live(p livePage, proxyOf func(*http.Request) (graph.ProxyKey, erro
 	}
 }
 
-// asked reads the query: `format` where there is a choice, and `include_eds` of the configuration.
-func (p livePage) asked(r *http.Request) (page dpserver.Page, contentType string, err error) {
+// requestedPage reads the query: `format` for a page with several, and `include_eds` for the configuration.
+func (p livePage) requestedPage(r *http.Request) (page dpserver.Page, contentType string, err error) {
 	page, contentType = dpserver.Page{Page: p.page}, "application/json"
 	values := r.URL.Query()
 	format := values.Get("format")
@@ -91,9 +95,12 @@ func (p livePage) asked(r *http.Request) (page dpserver.Page, contentType string
 	case p.text && (format == "" || format == "text"):
 		contentType = "text/plain; charset=utf-8"
 	case p.text:
-		return page, "", invalidQuery(resource.Problem{Field: "format", Reason: strconv.Quote(format) + " is neither text nor json"})
+		return page, "",
+			invalidQuery(resource.Problem{Field: "format", Reason: strconv.Quote(format) + " is neither text nor json"})
 	default:
-		return page, "", invalidQuery(resource.Problem{Field: "format", Reason: strconv.Quote(format) + " is not json, the only form of this page"})
+		return page, "",
+			invalidQuery(resource.Problem{Field: "format",
+				Reason: strconv.Quote(format) + " is not json, the only form of this page"})
 	}
 	if p.page == wire.Page_PAGE_CONFIG_DUMP {
 		page.Endpoints = values.Get("include_eds") == "true"
@@ -101,7 +108,7 @@ func (p livePage) asked(r *http.Request) (page dpserver.Page, contentType string
 	return page, contentType, nil
 }
 
-// sync answers how far a proxy has come with its configuration.
+// sync returns the state of a proxy's configuration: its acks, NACKs and pending resources.
 func (a *api) sync(w http.ResponseWriter, r *http.Request) error {
 	key, err := a.proxyOf(r)
 	if err != nil {
@@ -110,7 +117,7 @@ func (a *api) sync(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, a.Connections.Live(key))
 }
 
-// Syncs are how far the proxies of a mesh have come that are connected to this instance, by name.
+// Syncs are the states of the configuration of a mesh's proxies, by name, for those that are connected to this replica.
 type Syncs struct {
 	Dataplanes map[string]dpserver.Live `json:"dataplanes"`
 }
@@ -123,7 +130,7 @@ func (a *api) syncs(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, syncs)
 }
 
-// proxyOf answers the proxy of the path, whose Dataplane exists.
+// proxyOf returns the proxy in the path. Its Dataplane exists.
 func (a *api) proxyOf(r *http.Request) (graph.ProxyKey, error) {
 	key := keyOf(kind.Dataplanes, r)
 	m, err := a.read(r.Context(), kind.Dataplanes)
@@ -133,8 +140,9 @@ func (a *api) proxyOf(r *http.Request) (graph.ProxyKey, error) {
 	return graph.ProxyKey{Mesh: key.Mesh, Name: key.Name}, err
 }
 
-// zoneProxyOf returns the proxy of the path, a zone proxy of global scope that exists.
-func (a *api) zoneProxyOf(d resource.Descriptor, proxyOf func(string) graph.ProxyKey) func(*http.Request) (graph.ProxyKey, error) {
+// zoneProxyOf returns the proxy in the path: an existing zone proxy of global scope.
+func (a *api) zoneProxyOf(d resource.Descriptor,
+	proxyOf func(string) graph.ProxyKey) func(*http.Request) (graph.ProxyKey, error) {
 	return func(r *http.Request) (graph.ProxyKey, error) {
 		m, err := a.read(r.Context(), d)
 		if err == nil {
@@ -144,7 +152,7 @@ func (a *api) zoneProxyOf(d resource.Descriptor, proxyOf func(string) graph.Prox
 	}
 }
 
-// lateHeader writes the header with the first byte, so that an error before it is answered as any other.
+// lateHeader writes the header with the first byte, so that an earlier error has an ordinary response.
 type lateHeader struct {
 	to          http.ResponseWriter
 	contentType string

@@ -16,7 +16,7 @@ import (
 	"weft/resource"
 )
 
-// connections know the proxies web-1, which answers, and broken-1, which breaks off.
+// connections knows the proxies web-1, which responds, and broken-1, whose response breaks off.
 type connections struct{}
 
 func (connections) Inspect(_ context.Context, key graph.ProxyKey, page dpserver.Page, w io.Writer) error {
@@ -42,7 +42,8 @@ func (connections) Live(key graph.ProxyKey) dpserver.Live {
 	return dpserver.Live{
 		Connected: true, Instance: "instance-1", Agent: true, InSync: true,
 		Types: []dpserver.LiveType{{Type: "cluster", Wanted: 3, Acknowledged: 7}},
-		NACKs: []kind.NACK{{Type: "listener", Name: "self_inbound_10.0.0.1_80", Version: "5e", Message: "Address already in use"}},
+		NACKs: []kind.NACK{{Type: "listener", Name: "self_inbound_10.0.0.1_80", Version: "5e",
+			Message: "Address already in use"}},
 	}
 }
 

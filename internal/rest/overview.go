@@ -10,7 +10,7 @@ import (
 	"weft/resource"
 )
 
-// shownMeta is what every answer says of the resource that it is about.
+// shownMeta has the fields of a resource that every response about it contains.
 type shownMeta struct {
 	Type             string            `json:"type"`
 	Mesh             string            `json:"mesh,omitempty"`
@@ -21,7 +21,7 @@ type shownMeta struct {
 	KRI              string            `json:"kri,omitempty"`
 }
 
-// metaOf returns what a response says of a resource under the type that it is shown as.
+// metaOf returns the metadata of a resource under the type of the response.
 func metaOf(shown string, o resource.Any) shownMeta {
 	meta := o.Envelope()
 	m := insightMeta(shown, o)
@@ -31,7 +31,7 @@ func metaOf(shown string, o resource.Any) shownMeta {
 	return m
 }
 
-// insightMeta is metaOf for what is no resource and has no identifier.
+// insightMeta is metaOf for a type that is not a resource and has no identifier.
 func insightMeta(shown string, o resource.Any) shownMeta {
 	meta := o.Envelope()
 	return shownMeta{
@@ -40,7 +40,7 @@ func insightMeta(shown string, o resource.Any) shownMeta {
 	}
 }
 
-// Overview is a Dataplane beside what the control plane knows of its proxy.
+// Overview is a Dataplane with its DataplaneInsight.
 type Overview struct {
 	shownMeta                               // of the type DataplaneOverview
 	Status           insight.Status         `json:"status"`
@@ -48,28 +48,28 @@ type Overview struct {
 	DataplaneInsight *kind.DataplaneInsight `json:"dataplaneInsight"`
 }
 
-// ZoneOverview is a Zone beside what is known of its control plane's connection.
+// ZoneOverview is a Zone with its ZoneInsight.
 type ZoneOverview struct {
 	shownMeta                     // of the type ZoneOverview
 	Zone        *kind.Zone        `json:"zone"`
 	ZoneInsight *kind.ZoneInsight `json:"zoneInsight"`
 }
 
-// ZoneIngressOverview is a ZoneIngress beside what the control plane knows of its proxy.
+// ZoneIngressOverview is a ZoneIngress with its ZoneIngressInsight.
 type ZoneIngressOverview struct {
 	shownMeta                                 // of the type ZoneIngressOverview
 	ZoneIngress        *kind.ZoneIngress      `json:"zoneIngress"`
 	ZoneIngressInsight *kind.DataplaneInsight `json:"zoneIngressInsight"`
 }
 
-// ZoneEgressOverview is a ZoneEgress beside what the control plane knows of its proxy.
+// ZoneEgressOverview is a ZoneEgress with its ZoneEgressInsight.
 type ZoneEgressOverview struct {
 	shownMeta                                // of the type ZoneEgressOverview
 	ZoneEgress        *kind.ZoneEgress       `json:"zoneEgress"`
 	ZoneEgressInsight *kind.DataplaneInsight `json:"zoneEgressInsight"`
 }
 
-// overviewReads are the kinds that overviews and insights are made of.
+// overviewReads are the kinds that overviews and insights are computed from.
 var overviewReads = append([]resource.Descriptor{
 	kind.Meshes, kind.Dataplanes, kind.DataplaneInsights, kind.DataplaneListenerStatuses,
 	kind.MeshServices, kind.MeshServiceStatuses, kind.Zones, kind.ZoneInsights,
@@ -78,8 +78,8 @@ var overviewReads = append([]resource.Descriptor{
 	kind.MeshExternalServices,
 }, kind.Policies()...)
 
-// overviewRoutes are those of the kinds whose resources are shown beside what is known of them, with the older
-// spelling of each path too.
+// overviewRoutes returns the routes of the kinds that are shown with their insights. Each path has its older spelling
+// too.
 func (a *api) overviewRoutes() []route {
 	var routes []route
 	for _, shown := range []struct {
@@ -95,16 +95,19 @@ func (a *api) overviewRoutes() []route {
 		for _, segment := range shown.of.Describe().Segments() {
 			lists, own := collections(shown.of.Describe(), segment)
 			for _, path := range lists {
-				routes = append(routes, route{"GET " + path + "/_overview", access.Read, list}, route{"GET " + path + "+insights", access.Read, list})
+				routes = append(routes, route{"GET " + path + "/_overview", access.Read, list},
+					route{"GET " + path + "+insights", access.Read, list})
 			}
-			routes = append(routes, route{"GET " + own + "/{name}/_overview", access.Read, one}, route{"GET " + own + "+insights/{name}", access.Read, one})
+			routes = append(routes, route{"GET " + own + "/{name}/_overview", access.Read, one},
+				route{"GET " + own + "+insights/{name}", access.Read, one})
 		}
 	}
 	return routes
 }
 
-// joined answers the list, and one, of what show makes of the resources of a kind.
-func (a *api) joined(d resource.Descriptor, show func(*moment, resource.Any) (any, error)) (list, one func(http.ResponseWriter, *http.Request) error) {
+// joined returns the handlers of the list and of one resource of a kind, in the form that show returns.
+func (a *api) joined(d resource.Descriptor, show func(*moment, resource.Any) (any, error)) (list,
+	one func(http.ResponseWriter, *http.Request) error) {
 	list = func(w http.ResponseWriter, r *http.Request) error {
 		return a.page(w, r, d, overviewReads, show)
 	}
@@ -128,17 +131,20 @@ func (a *api) joined(d resource.Descriptor, show func(*moment, resource.Any) (an
 
 func dataplaneOverview(m *moment, o resource.Any) (any, error) {
 	dp := dataplane(o)
-	return Overview{metaOf("DataplaneOverview", o), m.Status(dp), &dp.Spec, m.insightOf(graph.ProxyKey{Mesh: dp.Mesh, Name: dp.Name})}, nil
+	return Overview{metaOf("DataplaneOverview", o), m.Status(dp), &dp.Spec,
+		m.insightOf(graph.ProxyKey{Mesh: dp.Mesh, Name: dp.Name})}, nil
 }
 
 func zoneIngressOverview(m *moment, o resource.Any) (any, error) {
 	key := graph.ZoneIngressProxy(o.Envelope().Name)
-	return ZoneIngressOverview{metaOf("ZoneIngressOverview", o), resource.SpecOf(o).(*kind.ZoneIngress), m.insightOf(key)}, nil
+	return ZoneIngressOverview{metaOf("ZoneIngressOverview", o), resource.SpecOf(o).(*kind.ZoneIngress),
+		m.insightOf(key)}, nil
 }
 
 func zoneEgressOverview(m *moment, o resource.Any) (any, error) {
 	key := graph.ZoneEgressProxy(o.Envelope().Name)
-	return ZoneEgressOverview{metaOf("ZoneEgressOverview", o), resource.SpecOf(o).(*kind.ZoneEgress), m.insightOf(key)}, nil
+	return ZoneEgressOverview{metaOf("ZoneEgressOverview", o), resource.SpecOf(o).(*kind.ZoneEgress), m.insightOf(key)},
+		nil
 }
 
 func zoneOverview(m *moment, o resource.Any) (any, error) {

@@ -16,29 +16,30 @@ import (
 	"weft/resource"
 )
 
-// Sizes of a page.
+// Page sizes.
 const (
-	// wholeList is the size where none is asked for: kumactl, and its export, read one page of each kind.
+	// wholeList is the default size: kumactl reads one page of each kind, also for an export.
 	wholeList   = 1 << 30
 	largestPage = 1000
-	// maxWhole is the number of whole lists that are made at once; further ones wait.
+	// maxWhole is the number of whole lists that are generated concurrently. Further requests wait.
 	maxWhole = 4
 )
 
-// query is what a list is asked for.
+// query is the query of a list.
 type query struct {
 	size   int
-	offset int    // how many are left out
-	after  string // the [graph.RowKey] of the last one that was answered before; empty: none was
+	offset int    // number of resources to skip
+	after  string // the [graph.RowKey] of the last resource of the previous page, or empty
 	keep   []filter
-	reads  []resource.Descriptor // that the filters look at
+	reads  []resource.Descriptor // that the filters read
 }
 
-// filter says whether a resource is wanted.
+// filter reports whether a resource belongs to the list.
 type filter func(*moment, resource.Any) bool
 
-// page answers the part of a list that the query asks for, each item as show makes it.
-func (a *api) page(w http.ResponseWriter, r *http.Request, d resource.Descriptor, reads []resource.Descriptor, show func(*moment, resource.Any) (any, error)) error {
+// page responds with the part of a list that the query selects, each item in the form that show returns.
+func (a *api) page(w http.ResponseWriter, r *http.Request, d resource.Descriptor, reads []resource.Descriptor,
+	show func(*moment, resource.Any) (any, error)) error {
 	q, err := parseQuery(r.URL.Query(), d)
 	if err != nil {
 		return err
@@ -61,7 +62,7 @@ func (a *api) page(w http.ResponseWriter, r *http.Request, d resource.Descriptor
 		return err
 	}
 	found, total, more := q.run(m, d, r.PathValue("mesh"))
-	answer := struct {
+	response := struct {
 		Total int     `json:"total"`
 		Items []any   `json:"items"`
 		Next  *string `json:"next"`
@@ -71,13 +72,13 @@ func (a *api) page(w http.ResponseWriter, r *http.Request, d resource.Descriptor
 		if err != nil {
 			return err
 		}
-		answer.Items = append(answer.Items, item)
+		response.Items = append(response.Items, item)
 	}
 	if more {
 		next := nextURL(r, found[len(found)-1])
-		answer.Next = &next
+		response.Next = &next
 	}
-	raw, err := json.Marshal(answer)
+	raw, err := json.Marshal(response)
 	if err != nil {
 		return err
 	}
@@ -87,7 +88,7 @@ func (a *api) page(w http.ResponseWriter, r *http.Request, d resource.Descriptor
 	return nil
 }
 
-// run answers the resources of the page, how many the whole list has, and whether more follow the page.
+// run returns the resources of the page, the size of the whole list, and whether more follow.
 func (q *query) run(m *moment, d resource.Descriptor, mesh string) (page []resource.Any, total int, more bool) {
 	before := q.offset
 	for o := range m.State.From(m.Snapshot, d.Describe().Name, mesh, "") {
@@ -122,8 +123,8 @@ func rowKey(o resource.Any) string {
 	return graph.RowKey(key.Mesh, key.Name)
 }
 
-// nextURL is where the list goes on after its last item, as a whole URL like clients of this API expect it.
-// Whatever comes or goes meanwhile, what stays is answered once.
+// nextURL returns the absolute URL of the next page. A resource that exists during the whole iteration is returned
+// once, whatever is created or deleted meanwhile.
 func nextURL(r *http.Request, last resource.Any) string {
 	values := r.URL.Query()
 	values.Set("offset", rowKey(last))
@@ -151,7 +152,7 @@ func parseQuery(values url.Values, d resource.Descriptor) (*query, error) {
 	if values.Get("size") != "" {
 		q.size = number("size", "", 1, largestPage)
 	}
-	if at := values.Get("offset"); strings.Contains(at, "/") { // no number, and no name, has one
+	if at := values.Get("offset"); strings.Contains(at, "/") { // a number or a name has no slash
 		q.after = at
 	} else {
 		q.offset = number("offset", "0", 0, 1<<30)
@@ -178,8 +179,7 @@ func parameters(values url.Values) (n int) {
 	return n
 }
 
-// parseFilters reads `filter[labels.NAME]=VALUE`, all of which must match, and for Dataplanes
-// `filter[status]`.
+// parseFilters reads `filter[labels.NAME]=VALUE`, all of which must match, and for Dataplanes `filter[status]`.
 func (q *query) parseFilters(values url.Values, d resource.Descriptor, problems *resource.Problems) {
 	labels := map[string]string{}
 	for key := range values {
@@ -192,11 +192,14 @@ func (q *query) parseFilters(values url.Values, d resource.Descriptor, problems 
 		case isFilter && closed && inner == "status" && d == resource.Descriptor(kind.Dataplanes):
 			q.parseStatus(key, values.Get(key), problems)
 		case isFilter:
-			problems.Add(key, "is not a filter; use filter[labels.NAME]=VALUE, for Dataplanes filter[status]=STATUS too")
+			problems.Add(key,
+				"is not a filter; use filter[labels.NAME]=VALUE, for Dataplanes filter[status]=STATUS too")
 		}
 	}
 	if len(labels) > 0 {
-		q.keep = append(q.keep, func(_ *moment, o resource.Any) bool { return kind.Subset(labels, o.Envelope().Labels) })
+		q.keep = append(q.keep, func(_ *moment, o resource.Any) bool {
+			return kind.Subset(labels, o.Envelope().Labels)
+		})
 	}
 }
 
@@ -211,8 +214,8 @@ func (q *query) parseStatus(field, value string, problems *resource.Problems) {
 	}
 }
 
-// parseTags reads `tag=NAME:VALUE`, where "*" is any value: a Dataplane is wanted that has each in some
-// inbound.
+// parseTags reads `tag=NAME:VALUE`, where "*" is any value. A Dataplane matches if, for each tag, one of its inbounds
+// has it.
 func (q *query) parseTags(tags []string, problems *resource.Problems) {
 	for _, tag := range tags {
 		name, value, ok := strings.Cut(tag, ":")
@@ -231,7 +234,7 @@ func (q *query) parseTags(tags []string, problems *resource.Problems) {
 	}
 }
 
-// parseGateway reads `gateway`, by which older clients ask for Dataplanes of a form that is not there.
+// parseGateway reads `gateway`, by which older clients select Dataplanes of a form that does not exist.
 func (q *query) parseGateway(values url.Values, problems *resource.Problems) {
 	switch value := values.Get("gateway"); value {
 	case "", "false":

@@ -10,13 +10,13 @@ import (
 	"weft/resource"
 )
 
-// problem is an error as the API answers it. (RFC 9457, Problem Details for HTTP APIs.)
+// problem is an error response of the API. (RFC 9457, Problem Details for HTTP APIs.)
 type problem struct {
 	Type   string `json:"type"`
 	Status int    `json:"status"`
 	Title  string `json:"title"`
 	Detail string `json:"detail,omitempty"`
-	// InvalidParameters are the fields that are wrong.
+	// InvalidParameters are the invalid fields.
 	InvalidParameters resource.Problems `json:"invalid_parameters,omitempty"`
 }
 
@@ -30,7 +30,7 @@ var statusOf = map[resource.Code]int{
 	resource.Unavailable:  http.StatusServiceUnavailable,
 }
 
-// fail answers an error. The text of one that has no code is logged and not shown.
+// fail sends an error. The text of an error without a code is logged and not sent.
 func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 	var tooLarge *http.MaxBytesError
 	var known *resource.Error
@@ -39,21 +39,26 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 		writeProblem(w, problem{Status: http.StatusRequestEntityTooLarge, Detail: tooLargeText(r, tooLarge.Limit)})
 	case errors.As(err, &known) && statusOf[known.Code] != 0:
 		if known.Cause != nil {
-			a.Log.Error("request failed", "method", r.Method, "path", r.URL.Path, "detail", known.Detail, "cause", known.Cause)
+			a.Log.Error("request failed", "method", r.Method, "path", r.URL.Path, "detail", known.Detail, "cause",
+				known.Cause)
 		}
 		writeProblem(w, problem{Status: statusOf[known.Code], Detail: known.Detail, InvalidParameters: known.Problems})
 	case errors.Is(err, store.ErrUnavailable):
 		a.Log.Error("store unavailable", "method", r.Method, "path", r.URL.Path, "error", err)
-		writeProblem(w, problem{Status: http.StatusServiceUnavailable, Detail: store.Why(err) + "; try again later, the control plane's log has more"})
+		writeProblem(w,
+			problem{Status: http.StatusServiceUnavailable,
+				Detail: store.Why(err) + "; try again later, the control plane's log has more"})
 	case errors.Is(err, context.Canceled):
-		// The client has gone: there is nobody to answer.
+		// The client is gone: no response is sent.
 	default:
 		a.Log.Error("request failed", "method", r.Method, "path", r.URL.Path, "error", err)
-		writeProblem(w, problem{Status: http.StatusInternalServerError, Detail: "an error of the control plane; its log says which"})
+		writeProblem(w,
+			problem{Status: http.StatusInternalServerError,
+				Detail: "an error of the control plane; its log says which"})
 	}
 }
 
-// tooLargeText names the limit of a body, and its size where the request says it.
+// tooLargeText states the limit of a body and, if the request has it, the body's size.
 func tooLargeText(r *http.Request, limit int64) string {
 	if r.ContentLength > limit {
 		return fmt.Sprintf("the body has %d bytes, at most %d are read at this path", r.ContentLength, limit)

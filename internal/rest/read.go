@@ -13,13 +13,13 @@ import (
 	"weft/resource"
 )
 
-// moment is what one request reads: some kinds, as they are together.
+// moment is a consistent read of some kinds for one request.
 type moment struct {
 	insight.World
 	connections Connections
 }
 
-// insightOf is what is known of a proxy, with what only this instance counts while the proxy is connected to it.
+// insightOf returns the insight of a proxy, with the counters that only the replica of its connection has.
 func (m *moment) insightOf(key graph.ProxyKey) *kind.DataplaneInsight {
 	known := m.Of(key)
 	last := len(known.Subscriptions) - 1
@@ -32,7 +32,7 @@ func (m *moment) insightOf(key graph.ProxyKey) *kind.DataplaneInsight {
 	return known
 }
 
-// read answers what is stored of some kinds now; of all where none is named.
+// read returns a moment of the given kinds, or of all kinds without any.
 func (a *api) read(ctx context.Context, kinds ...resource.Descriptor) (*moment, error) {
 	var names []string
 	for _, d := range kinds {
@@ -42,10 +42,11 @@ func (a *api) read(ctx context.Context, kinds ...resource.Descriptor) (*moment, 
 	if err != nil {
 		return nil, err
 	}
-	return &moment{insight.World{State: rows.State, Snapshot: rows.Snapshot, Expired: a.Expired, Links: a.Links}, a.Connections}, nil
+	return &moment{insight.World{State: rows.State, Snapshot: rows.Snapshot, Expired: a.Expired, Links: a.Links},
+		a.Connections}, nil
 }
 
-// readsOf are the kinds that an answer about resources of a kind is made of.
+// readsOf returns the kinds that a response about resources of a kind is computed from.
 func readsOf(d resource.Descriptor) []resource.Descriptor {
 	kinds := []resource.Descriptor{kind.Meshes, d}
 	if status := kind.StatusKind(d.Describe().Name); status != nil {
@@ -66,7 +67,7 @@ func (m *moment) find(key resource.Key) (resource.Any, bool) {
 	return m.State.Find(table.Eval(m.Snapshot), key)
 }
 
-// need answers one resource, or an error that names it.
+// need returns a resource, or an error with its key.
 func (m *moment) need(key resource.Key) (resource.Any, error) {
 	o, ok := m.find(key)
 	if !ok {
@@ -75,7 +76,7 @@ func (m *moment) need(key resource.Key) (resource.Any, error) {
 	return o, nil
 }
 
-// needMesh is an error where the path names a mesh that does not exist.
+// needMesh returns an error where the mesh in the path does not exist.
 func (m *moment) needMesh(r *http.Request) error {
 	if mesh := r.PathValue("mesh"); mesh != "" {
 		_, err := m.need(kind.Meshes.Key("", mesh))
@@ -84,8 +85,8 @@ func (m *moment) needMesh(r *http.Request) error {
 	return nil
 }
 
-// get answers one resource. Its ETag is the version of the spec, for If-Match: a status changes
-// without it, so it is no validator of a cache.
+// get returns one resource. Its ETag is the version of the spec, for If-Match. A change of the status does not change
+// it, so it does not validate caches.
 func (a *api) get(d resource.Descriptor) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		form, err := formOf(r)
@@ -109,7 +110,7 @@ func (a *api) get(d resource.Descriptor) func(http.ResponseWriter, *http.Request
 	}
 }
 
-// list answers a page of the resources of a kind, of one mesh or of all.
+// list returns a page of the resources of a kind, of one mesh or of all.
 func (a *api) list(d resource.Descriptor) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		form, err := formOf(r)
@@ -122,7 +123,7 @@ func (a *api) list(d resource.Descriptor) func(http.ResponseWriter, *http.Reques
 	}
 }
 
-// encode writes a resource with its status, and with what stands in a row of its own.
+// encode writes a resource with its status and with the fields that are stored in other rows.
 func (m *moment) encode(d resource.Descriptor, o resource.Any, form resource.Form) (json.RawMessage, error) {
 	switch stored := o.(type) {
 	case *resource.Object[kind.DataplaneInsight]:
@@ -138,7 +139,7 @@ func (m *moment) encode(d resource.Descriptor, o resource.Any, form resource.For
 	return resource.MarshalJSON(o, m.status(o), d, form)
 }
 
-// status answers the status of a resource, nil where there is none.
+// status returns the status of a resource, or nil.
 func (m *moment) status(o resource.Any) resource.Any {
 	if service, ok := o.(*resource.Object[kind.MeshExternalService]); ok {
 		return m.externalStatus(service)
@@ -156,7 +157,7 @@ func (m *moment) status(o resource.Any) resource.Any {
 	return status
 }
 
-// externalStatus is the status of an external service with the way to it from here.
+// externalStatus returns the status of an external service with the zone egress that its clients dial here.
 func (m *moment) externalStatus(service *resource.Object[kind.MeshExternalService]) resource.Any {
 	r := table.Eval(m.Snapshot)
 	shown := kind.MeshExternalServiceStatuses.Make(service.Mesh, service.Name, kind.MeshExternalServiceStatus{})
@@ -183,6 +184,8 @@ func formOf(r *http.Request) (resource.Form, error) {
 	case "k8s", "kubernetes":
 		return resource.Kubernetes, nil
 	default:
-		return 0, invalidQuery(resource.Problem{Field: "format", Reason: strconv.Quote(value) + " is neither universal nor k8s"})
+		return 0,
+			invalidQuery(resource.Problem{Field: "format",
+				Reason: strconv.Quote(value) + " is neither universal nor k8s"})
 	}
 }

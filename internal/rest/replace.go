@@ -8,13 +8,14 @@ import (
 	"weft/resource"
 )
 
-// ReplaceRequest confirms that what the control plane of a zone has now takes the place of what the zone had.
+// ReplaceRequest confirms that the resources of a zone's present control plane replace those of its former one.
 type ReplaceRequest struct {
-	// Store is the fingerprint of its store; absent: the only one that was rejected, or the zone's own where none was.
+	// Store is the fingerprint of the present store. By default it is the only rejected one, or the zone's own where
+	// none was rejected.
 	Store string `json:"store,omitempty"`
 }
 
-// replaceZone confirms another store of a zone, and deletions that wait, and returns what is known of the zone.
+// replaceZone confirms another store of a zone, and its pending deletions. It returns the state of the zone.
 func (a *api) replaceZone(w http.ResponseWriter, r *http.Request) error {
 	body, err := readBody(w, r, maxRequest)
 	if err != nil {
@@ -30,7 +31,8 @@ func (a *api) replaceZone(w http.ResponseWriter, r *http.Request) error {
 	}
 	name := r.PathValue("name")
 	if m.State.Zone != "" {
-		return resource.Errorf(resource.Forbidden, "zones connect to the global control plane; confirm there what replaces the zone %q", name)
+		return resource.Errorf(resource.Forbidden,
+			"zones connect to the global control plane; confirm there what replaces the zone %q", name)
 	}
 	o, err := m.need(kind.Zones.Key("", name))
 	if err != nil {

@@ -1,9 +1,8 @@
-// Package rest is the HTTP API: resources of every kind, tokens, and questions about proxies.
+// Package rest is the HTTP API: resources of every kind, tokens, and inspections.
 //
-// Paths are `/meshes/{mesh}/{plural}/{name}`, for kinds of global scope `/{plural}/{name}`. What is
-// written is readable at once. Every error is a problem document (RFC 9457) with `invalid_parameters`,
-// the fields that are wrong and why. Every path states the action that its caller must be allowed; nothing
-// but the index is open to a caller who did not prove who it is.
+// Paths are `/meshes/{mesh}/{plural}/{name}` and, for kinds of global scope, `/{plural}/{name}`. A write is visible to
+// the next read. Every error is a problem document (RFC 9457) whose `invalid_parameters` lists the invalid fields with
+// reasons. Every path has an action that its caller must be allowed. An unauthenticated caller reaches only the index.
 package rest
 
 import (
@@ -29,55 +28,55 @@ import (
 	"weft/resource"
 )
 
-// Inspector answers questions about the configuration that proxies get.
+// Inspector computes inspections of the proxies' configuration.
 type Inspector interface {
-	// Config answers all that a proxy is sent; false where there is no such proxy.
+	// Config returns the whole configuration of a proxy, or false for an unknown proxy.
 	Config(key graph.ProxyKey) ([]*xds.Resource, bool)
-	// Applied answers which resources decide about a proxy; nil where there is no such proxy.
+	// Applied returns the resources that determine a proxy's configuration, or nil for an unknown proxy.
 	Applied(key graph.ProxyKey) *graph.Applied
-	// Backing answers who is behind a service and who calls it; nil where there is no such service.
+	// Backing returns the backends and clients of a service, or nil for an unknown service.
 	Backing(key graph.ServiceKey) *graph.Backing
-	// Explain answers what would happen to a request, and asks beyond where it goes on in another zone. Its
-	// error says why the question cannot be answered, to the one who asked.
-	Explain(req envoysim.Request, beyond envoysim.RemoteZones) (*envoysim.Explanation, error)
+	// Explain returns the result of a request, and calls remote where the request goes to another zone. The text of its
+	// error is for the caller.
+	Explain(req envoysim.Request, remote envoysim.RemoteZones) (*envoysim.Explanation, error)
 }
 
-// RemoteZones answers what is known in one zone only, asked of any control plane. Errors are for who asked.
+// RemoteZones returns state that only one zone knows, on any control plane. The text of its errors is for the caller.
 type RemoteZones interface {
-	// Explain answers what would happen to a request of a proxy of another zone.
+	// Explain returns the result of a request of a proxy of another zone.
 	Explain(ctx context.Context, zone string, req envoysim.Request) (*envoysim.Explanation, error)
-	// CrossZone answers what would happen to a request that arrives at a zone ingress of another zone.
+	// CrossZone returns the result of a request that arrives at a zone ingress of another zone.
 	CrossZone(ctx context.Context, zone string, c envoysim.CrossZoneRequest) (*envoysim.IngressResult, error)
-	// Backends answers who is behind a service of another zone, named as there.
+	// Backends returns the backends of a service of another zone, by its name there.
 	Backends(ctx context.Context, zone string, service graph.ServiceKey) (*graph.Backends, error)
 }
 
-// Config is what the API is made of. Every field is required but those that say otherwise.
+// Config has the parts of the API. Every field is required unless it states otherwise.
 type Config struct {
 	Guard       *Guard
-	View        *view.View // of what Writer writes
+	View        *view.View // of the resources of Writer
 	Writer      *admit.Writer
 	Inspector   Inspector
 	RemoteZones RemoteZones
 	Tokens      *token.Issuer
 	Audit       *audit.Log
-	// Connections are those of the proxies to this instance.
+	// Connections are the connections of proxies to this replica.
 	Connections Connections
-	// Check looks for what is wrong with the running system.
+	// Check returns the findings on the running system.
 	Check func(known check.Known) *check.Report
-	// Bundle answers a support bundle.
+	// Bundle serves a support bundle.
 	Bundle http.Handler
 
 	Zone       string
 	InstanceID string
-	// Settings are the effective ones, as JSON values, secret ones masked.
+	// Settings are the effective settings as JSON values. Secret values are masked.
 	Settings any
-	// Links answers how each kind of a zone stands that is connected to this instance of a global control plane;
-	// nil on others.
+	// Links returns the zone sync status of each kind of a zone that is connected to this replica of a global control
+	// plane. It is nil on other control planes.
 	Links func(zone string) map[string]insight.KindLink
-	// Global answers how this zone stands with the global control plane; nil where it is joined to none.
+	// Global returns the status of this zone's connection to global. It is nil in a zone that joined none.
 	Global func() *insight.GlobalLink
-	// Expired says whether an instance is live no more, and when it was heard of last.
+	// Expired reports whether the lease of a replica has expired, and the time of its last renewal.
 	Expired func(instance string) (last time.Time, ended bool)
 	Version string
 	Now     func() time.Time
@@ -87,18 +86,18 @@ type Config struct {
 type api struct {
 	Config
 	mux   *http.ServeMux
-	whole chan struct{} // one for each whole list that is being made
+	whole chan struct{} // has an element for each whole list that is being generated
 }
 
-// route is one row of the API's table: a method and path, what its caller must be allowed, and who
-// answers. What a handler that fails answers is its error and nothing before it.
+// route is one row of the API's table: method and path, the action that the caller must be allowed, and the handler. A
+// handler that returns an error has written nothing.
 type route struct {
-	pattern string // as http.ServeMux takes it
+	pattern string // in the form of http.ServeMux
 	action  access.Action
-	answer  func(http.ResponseWriter, *http.Request) error
+	handle  func(http.ResponseWriter, *http.Request) error
 }
 
-// New answers the handler of the whole API.
+// New returns the handler of the whole API.
 func New(config Config) http.Handler {
 	a := newAPI(config)
 	return a.Guard.identify(http.HandlerFunc(a.route))
@@ -112,7 +111,7 @@ func newAPI(config Config) *api {
 	return a
 }
 
-// routes is everything that the API answers.
+// routes returns all routes of the API.
 func (a *api) routes() []route {
 	routes := []route{
 		{"GET /{$}", access.Open, a.index},
@@ -121,7 +120,10 @@ func (a *api) routes() []route {
 		{"GET /_check", access.Read, a.check},
 		{"GET /_sni", access.Read, a.sni},
 		{"POST /_sni", access.Write, a.migrateSNI},
-		{"GET /_bundle", access.ViewDiagnostics, func(w http.ResponseWriter, r *http.Request) error { a.Bundle.ServeHTTP(w, r); return nil }},
+		{"GET /_bundle", access.ViewDiagnostics, func(w http.ResponseWriter, r *http.Request) error {
+			a.Bundle.ServeHTTP(w, r)
+			return nil
+		}},
 		{"POST /tokens/dataplane", access.GenerateDPToken, issue[DataplaneTokenRequest](a)},
 		{"POST /tokens/user", access.GenerateUserToken, issue[UserTokenRequest](a)},
 		{"POST /tokens/zone", access.GenerateZoneToken, issue[ZoneTokenRequest](a)},
@@ -147,7 +149,7 @@ func (a *api) routes() []route {
 	return routes
 }
 
-// kindRoutes are the paths of one kind under its plural or an alias.
+// kindRoutes returns the routes of one kind under its plural or an alias.
 func (a *api) kindRoutes(d resource.Descriptor, segment string) []route {
 	info := d.Describe()
 	read, write := access.Read, access.Write
@@ -168,8 +170,8 @@ func (a *api) kindRoutes(d resource.Descriptor, segment string) []route {
 	return routes
 }
 
-// collections are the paths at which resources of a kind are listed, those of all meshes and of one, and the path
-// under which each of them stands.
+// collections returns the paths at which resources of a kind are listed, of all meshes and of one, and the path of a
+// single resource.
 func collections(info *resource.Info, segment string) (lists []string, own string) {
 	all := "/" + segment
 	if info.Scope != resource.Mesh {
@@ -179,20 +181,22 @@ func collections(info *resource.Info, segment string) (lists []string, own strin
 	return []string{all, own}, own
 }
 
-// route serves a request, and answers in JSON also where the path or the method is unknown.
+// route serves a request. An unknown path or method has a JSON response too.
 func (a *api) route(w http.ResponseWriter, r *http.Request) {
 	if _, pattern := a.mux.Handler(r); pattern != "" {
 		a.mux.ServeHTTP(w, r)
 		return
 	}
 	if err := a.Guard.permit(r, access.Known); err != nil {
-		a.Guard.refuse(w, r, err) // which paths there are is nothing for strangers
+		a.Guard.deny(w, r, err) // the set of paths is not for unauthenticated callers
 		return
 	}
 	verdict := verdictOnly{header: w.Header()}
 	a.mux.ServeHTTP(&verdict, r)
 	if verdict.status == http.StatusMethodNotAllowed {
-		writeProblem(w, problem{Status: verdict.status, Detail: r.Method + " is not possible here, only " + w.Header().Get("Allow")})
+		writeProblem(w,
+			problem{Status: verdict.status,
+				Detail: r.Method + " is not possible here, only " + w.Header().Get("Allow")})
 		return
 	}
 	for segment := range strings.SplitSeq(r.URL.Path, "/") {
@@ -205,7 +209,7 @@ func (a *api) route(w http.ResponseWriter, r *http.Request) {
 		"whose paths are /meshes/{mesh}/{plural}/{name} and, for those of global scope, /{plural}/{name}"})
 }
 
-// verdictOnly takes the status that the mux decided on and drops the text.
+// verdictOnly records the status that the mux sends and drops the text.
 type verdictOnly struct {
 	header http.Header
 	status int
@@ -229,17 +233,17 @@ func writeBody(w http.ResponseWriter, status int, body any) error {
 	return nil
 }
 
-// writeRaw writes a body of JSON, whose Content-Type is set.
+// writeRaw writes a JSON body. Its Content-Type is already set.
 func writeRaw(w http.ResponseWriter, status int, raw []byte) {
 	w.WriteHeader(status)
-	_, _ = w.Write(append(raw, '\n')) // a client that has gone needs no response
+	_, _ = w.Write(append(raw, '\n')) // the client may be gone
 }
 
-// NewHTTPServer answers a server on which a slow client costs a connection and nothing more. It tells
-// refused of connections that fail.
-func NewHTTPServer(handler http.Handler, refused *access.Denials) *http.Server {
+// NewHTTPServer returns a server on which a slow client costs no more than a connection. It records failed connections
+// in denied.
+func NewHTTPServer(handler http.Handler, denied *access.Denials) *http.Server {
 	return &http.Server{
-		ErrorLog:          log.New(refused, "", 0),
+		ErrorLog:          log.New(denied, "", 0),
 		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       30 * time.Second,

@@ -56,7 +56,7 @@ type world struct {
 
 func newWorld(t testing.TB, rows store.Store) *world { return newWorldOf(t, rows, "east") }
 
-// newWorldOf is an API of a control plane of a zone; of the global one where that is empty.
+// newWorldOf returns the API of a control plane of a zone, or of global for an empty zone.
 func newWorldOf(t testing.TB, rows store.Store, zone string) *world {
 	t.Helper()
 	reads, stop, err := viewtest.New(rows, zone)
@@ -64,7 +64,8 @@ func newWorldOf(t testing.TB, rows store.Store, zone string) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(stop)
-	w := &world{store: reads.Store(), view: reads, writer: admit.New(reads.Store(), admit.Options{Zone: zone}), log: &bytes.Buffer{}}
+	w := &world{store: reads.Store(), view: reads, writer: admit.New(reads.Store(), admit.Options{Zone: zone}),
+		log: &bytes.Buffer{}}
 	w.handler = New(w.config())
 	return w
 }
@@ -74,12 +75,16 @@ func (w *world) config() Config {
 	tokens, keys := tokentest.New(rows, w.writer)
 	w.keys = keys
 	return Config{
-		Guard:  &Guard{Rules: access.Defaults(), Keys: keys, Denied: access.NewDenials(slog.New(slog.DiscardHandler)), Now: time.Now},
+		Guard: &Guard{Rules: access.Defaults(), Keys: keys, Denied: access.NewDenials(slog.New(slog.DiscardHandler)),
+			Now: time.Now},
 		Tokens: tokens, Audit: audit.New(&w.audit, "instance-1", time.Now, slog.New(slog.NewTextHandler(w.log, nil))),
-		View: w.view, Writer: w.writer, Inspector: stranger{}, RemoteZones: zonequery.NewZone("east", nil), Connections: connections{},
-		Zone: "east", InstanceID: "instance-1", Expired: instances.Alone(instances.Config{ID: "instance-1"}).Expired, Version: "1.2.3",
-		Settings: []settings.Value{{Path: "store.postgres.password", Value: "***", Source: "KUMA_STORE_POSTGRES_PASSWORD"}},
-		Now:      time.Now, Log: slog.New(slog.NewTextHandler(w.log, nil)),
+		View: w.view, Writer: w.writer, Inspector: stranger{}, RemoteZones: zonequery.NewZone("east", nil),
+		Connections: connections{},
+		Zone:        "east", InstanceID: "instance-1",
+		Expired: instances.Alone(instances.Config{ID: "instance-1"}).Expired, Version: "1.2.3",
+		Settings: []settings.Value{{Path: "store.postgres.password", Value: "***",
+			Source: "KUMA_STORE_POSTGRES_PASSWORD"}},
+		Now: time.Now, Log: slog.New(slog.NewTextHandler(w.log, nil)),
 	}
 }
 
@@ -99,7 +104,7 @@ func (stranger) Explain(req envoysim.Request, _ envoysim.RemoteZones) (*envoysim
 	return nil, fmt.Errorf("%s reaches nothing at %q", req.From, req.To)
 }
 
-// do sends a request as over the administrator's socket.
+// do sends a request over the administrator's socket.
 func (w *world) do(method, target, body string, header http.Header) *http.Response {
 	r := httptest.NewRequest(method, target, strings.NewReader(body))
 	r.RemoteAddr, r.Host = "uid 1000, pid 4711", "localhost:5681"
@@ -111,7 +116,7 @@ func (w *world) do(method, target, body string, header http.Header) *http.Respon
 	return recorder.Result()
 }
 
-// put writes a resource that must be taken.
+// put writes a valid resource.
 func (w *world) put(t testing.TB, path, body string) {
 	t.Helper()
 	if r := w.do("PUT", path, body, nil); r.StatusCode >= 300 {
@@ -125,9 +130,9 @@ func text(r *http.Response) string {
 	return b.String()
 }
 
-// TestStories replays requests and compares the answers. A section is a request, "METHOD PATH" with
-// headers behind it, and the one that follows is its answer; -update rewrites the answers. A section STORE
-// is a row that the control plane writes.
+// TestStories replays requests and compares the responses. A section is a request, "METHOD PATH" followed by headers,
+// and the next section is its response. A section STORE is a row that the control plane writes. -update rewrites the
+// responses.
 func TestStories(t *testing.T) {
 	stories, err := filepath.Glob("testdata/stories/*.txtar")
 	if err != nil || len(stories) == 0 {
@@ -148,7 +153,7 @@ func replay(t *testing.T, path string) {
 	for _, section := range archive.Files {
 		method, rest, ok := strings.Cut(section.Name, " ")
 		if !ok || method != strings.ToUpper(method) || strings.ContainsAny(method, "0123456789") {
-			continue // an answer
+			continue // a response
 		}
 		if method == "STORE" {
 			w.storeOwn(t, section)
@@ -156,8 +161,9 @@ func replay(t *testing.T, path string) {
 			continue
 		}
 		target, header := parseTarget(t, rest)
-		answer := w.do(method, target, string(section.Data), header)
-		played.Files = append(played.Files, section, txtar.File{Name: answer.Status, Data: settled(text(answer))})
+		response := w.do(method, target, string(section.Data), header)
+		played.Files = append(played.Files, section,
+			txtar.File{Name: response.Status, Data: normalised(text(response))})
 	}
 	got := txtar.Format(played)
 	if *update {
@@ -171,8 +177,8 @@ func replay(t *testing.T, path string) {
 	}
 }
 
-// storeOwn writes what the control plane itself does, "STORE KIND MESH/NAME" and the row's body: how a
-// proxy's connection goes, what it serves.
+// storeOwn writes a row of the control plane itself, "STORE KIND MESH/NAME" with the row's body: a proxy's connection,
+// a listener status.
 func (w *world) storeOwn(t *testing.T, section txtar.File) {
 	t.Helper()
 	fields := strings.Fields(section.Name)
@@ -184,7 +190,7 @@ func (w *world) storeOwn(t *testing.T, section txtar.File) {
 	w.storeRow(t, o)
 }
 
-// storeRow writes what the control plane itself does.
+// storeRow writes a row of the control plane itself.
 func (w *world) storeRow(t testing.TB, o resource.Any) {
 	t.Helper()
 	if _, err := w.writer.Put(t.Context(), o, admit.Change{ControlPlane: true}); err != nil {
@@ -208,16 +214,16 @@ func parseTarget(t *testing.T, rest string) (string, http.Header) {
 
 var passing = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`)
 
-// settled indents an answer and takes out what differs from run to run.
-func settled(answer string) []byte {
+// normalised indents a response and replaces values that differ from run to run.
+func normalised(response string) []byte {
 	var b bytes.Buffer
-	if json.Indent(&b, []byte(answer), "", "  ") != nil {
-		return []byte(answer)
+	if json.Indent(&b, []byte(response), "", "  ") != nil {
+		return []byte(response)
 	}
 	return passing.ReplaceAll(b.Bytes(), []byte("TIME"))
 }
 
-// What the table does not hold could not be read.
+// A kind that the table lacks could not be read.
 func TestTheTableHoldsEveryKindOfTheAPI(t *testing.T) {
 	state := graph.NewState("east")
 	for _, d := range kind.All() {
@@ -228,14 +234,14 @@ func TestTheTableHoldsEveryKindOfTheAPI(t *testing.T) {
 	}
 }
 
-// Whatever comes and goes between two pages, what stays is on one of them, once.
+// A resource that exists during the whole iteration is on one of the pages, once.
 func TestPagesOfAChangingList(t *testing.T) {
 	w := newWorld(t, newStore(t))
 	for _, name := range []string{"b", "d", "f", "h"} {
 		w.put(t, "/meshes/"+name, `{"type":"Mesh"}`)
 	}
 	first, next := w.names(t, "/meshes?size=2")
-	w.put(t, "/meshes/a", `{"type":"Mesh"}`) // before what was read
+	w.put(t, "/meshes/a", `{"type":"Mesh"}`) // before the resources that were read
 	if r := w.do("DELETE", "/meshes/b", "", nil); r.StatusCode != http.StatusOK {
 		t.Fatal(text(r))
 	}
@@ -245,7 +251,7 @@ func TestPagesOfAChangingList(t *testing.T) {
 	}
 }
 
-// names answers the names on a page, and where the list goes on.
+// names returns the names on a page, and the next page.
 func (w *world) names(t *testing.T, target string) (names []string, next string) {
 	t.Helper()
 	var page struct {
@@ -273,7 +279,9 @@ func TestPagesCoverTheList(t *testing.T) {
 	w.put(t, "/meshes/default", `{"type":"Mesh","name":"default"}`)
 	for i := range 25 {
 		name := fmt.Sprintf("s-%02d", i)
-		w.put(t, "/meshes/default/meshservices/"+name, `{"type":"MeshService","name":"`+name+`","spec":{"selector":{"dataplaneTags":{"a":"b"}},"ports":[{"port":80}]}}`)
+		w.put(t, "/meshes/default/meshservices/"+name,
+			`{"type":"MeshService","name":"`+name+
+				`","spec":{"selector":{"dataplaneTags":{"a":"b"}},"ports":[{"port":80}]}}`)
 	}
 	var names []string
 	pages := 0
@@ -316,18 +324,21 @@ func TestWriteBasedOnAVersion(t *testing.T) {
 	if first.StatusCode != http.StatusOK || first.Header.Get("ETag") == etag {
 		t.Fatalf("based on the current version: %s, ETag %s", first.Status, first.Header.Get("ETag"))
 	}
-	if r := w.do("PUT", "/meshes/default", `{"type":"Mesh","name":"default"}`, http.Header{"If-Match": {etag}}); r.StatusCode != http.StatusPreconditionFailed {
+	if r := w.do("PUT", "/meshes/default", `{"type":"Mesh","name":"default"}`,
+		http.Header{"If-Match": {etag}}); r.StatusCode != http.StatusPreconditionFailed {
 		t.Errorf("based on an old version: %s", r.Status)
 	}
-	if r := w.do("DELETE", "/meshes/default", "", http.Header{"If-Match": {etag}}); r.StatusCode != http.StatusPreconditionFailed {
+	if r := w.do("DELETE", "/meshes/default", "",
+		http.Header{"If-Match": {etag}}); r.StatusCode != http.StatusPreconditionFailed {
 		t.Errorf("deleting an old version: %s", r.Status)
 	}
-	if r := w.do("PUT", "/meshes/default", change, http.Header{"If-Match": {`W/"x"`}}); r.StatusCode != http.StatusBadRequest {
+	if r := w.do("PUT", "/meshes/default", change,
+		http.Header{"If-Match": {`W/"x"`}}); r.StatusCode != http.StatusBadRequest {
 		t.Errorf("a weak ETag: %s", r.Status)
 	}
 }
 
-func TestLargeBodyIsRefused(t *testing.T) {
+func TestLargeBodyIsRejected(t *testing.T) {
 	w := newWorld(t, newStore(t))
 	for _, test := range []struct {
 		method, path string
@@ -361,7 +372,7 @@ func TestLargeQueriesAreRejected(t *testing.T) {
 	}
 }
 
-// TestTheBoundsAreDocumented: docs/operations/bounds.md has the numbers that hold.
+// TestTheBoundsAreDocumented: docs/operations/bounds.md has the actual limits.
 func TestTheBoundsAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/operations/bounds.md")
 	if err != nil {
@@ -370,7 +381,8 @@ func TestTheBoundsAreDocumented(t *testing.T) {
 	plain := strings.ReplaceAll(string(page), ",", "")
 	for _, line := range []string{
 		fmt.Sprintf("write no resource | %d bytes", maxRequest), fmt.Sprintf("query | %d bytes", maxQuery),
-		fmt.Sprintf("filters included | %d |", maxFilters), fmt.Sprintf("of a page | %d |", largestPage), fmt.Sprintf("made at once | %d |", maxWhole),
+		fmt.Sprintf("filters included | %d |", maxFilters), fmt.Sprintf("of a page | %d |", largestPage),
+		fmt.Sprintf("made at once | %d |", maxWhole),
 	} {
 		if !strings.Contains(plain, line) {
 			t.Errorf("docs/operations/bounds.md lacks %q", line)
@@ -378,7 +390,7 @@ func TestTheBoundsAreDocumented(t *testing.T) {
 	}
 }
 
-// TestHostileDocumentsAreRejectedAtOnce: what would cost seconds to read costs a pass over its bytes.
+// TestHostileDocumentsAreRejectedAtOnce: a document that would cost seconds to parse costs one pass over its bytes.
 func TestHostileDocumentsAreRejectedAtOnce(t *testing.T) {
 	w := newWorld(t, newStore(t))
 	w.put(t, "/meshes/default", `{"type": "Mesh", "name": "default"}`)
@@ -391,13 +403,15 @@ func TestHostileDocumentsAreRejectedAtOnce(t *testing.T) {
 	}
 	const path = "/meshes/default/dataplanes/a"
 	for name, body := range map[string]string{
-		"100,000 labels":  `{"type":"Dataplane","name":"a","labels":{"a":"b"` + labels.String()[:900_000] + `x"}}`,
-		"60,000 inbounds": `{"type":"Dataplane","name":"a","networking":{"address":"10.0.0.1","inbound":[{"port":1}` + inbounds.String() + `]}}`,
+		"100,000 labels": `{"type":"Dataplane","name":"a","labels":{"a":"b"` + labels.String()[:900_000] + `x"}}`,
+		"60,000 inbounds": `{"type":"Dataplane","name":"a","networking":{"address":"10.0.0.1","inbound":[{"port":1}` +
+			inbounds.String() + `]}}`,
 	} {
 		begin := time.Now()
 		r := w.do("PUT", path, body, nil)
 		said, took := text(r), time.Since(begin)
-		if r.StatusCode != http.StatusBadRequest && r.StatusCode != http.StatusRequestEntityTooLarge || took > 2*time.Second {
+		if r.StatusCode != http.StatusBadRequest && r.StatusCode != http.StatusRequestEntityTooLarge ||
+			took > 2*time.Second {
 			t.Errorf("%s: %s after %s: %.300s", name, r.Status, took, said)
 		}
 		t.Logf("%s of %d bytes: %s after %s: %.200s", name, len(body), r.Status, took, said)
@@ -440,15 +454,19 @@ func TestFailuresOfTheStore(t *testing.T) {
 func TestInsightShowsWhatIsServed(t *testing.T) {
 	w := newWorld(t, newStore(t))
 	w.put(t, "/meshes/default", `{"type":"Mesh","name":"default"}`)
-	w.put(t, "/meshes/default/dataplanes/web-1", `{"type":"Dataplane","name":"web-1","networking":{"address":"10.0.0.1","inbound":[{"port":8080,"tags":{"kuma.io/service":"web"}}]}}`)
-	err := admit.Modify(t.Context(), w.writer, kind.DataplaneListenerStatuses, "default", "web-1", func(o *resource.Object[kind.DataplaneListenerStatus]) bool {
-		o.Spec.Inbounds = []kind.ServedInbound{{Inbound: kind.Inbound{Address: "10.0.0.1", Port: 8080}}}
-		return true
-	})
+	w.put(t, "/meshes/default/dataplanes/web-1",
+		`{"type":"Dataplane","name":"web-1","networking":{"address":"10.0.0.1","inbound":[{"port":8080,`+
+			`"tags":{"kuma.io/service":"web"}}]}}`)
+	err := admit.Modify(t.Context(), w.writer, kind.DataplaneListenerStatuses, "default", "web-1",
+		func(o *resource.Object[kind.DataplaneListenerStatus]) bool {
+			o.Spec.Inbounds = []kind.ServedInbound{{Inbound: kind.Inbound{Address: "10.0.0.1", Port: 8080}}}
+			return true
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{"/meshes/default/dataplanes/web-1/_overview", "/meshes/default/dataplanes/_overview", "/dataplanes/_overview"} {
+	for _, path := range []string{"/meshes/default/dataplanes/web-1/_overview", "/meshes/default/dataplanes/_overview",
+		"/dataplanes/_overview"} {
 		if r := w.do("GET", path, "", nil); r.StatusCode != http.StatusOK {
 			t.Errorf("GET %s: %s", path, r.Status)
 		} else if body := text(r); !strings.Contains(body, `"readyListeners":["10.0.0.1:8080"]`) {
@@ -457,29 +475,34 @@ func TestInsightShowsWhatIsServed(t *testing.T) {
 	}
 }
 
-// TestServicesShowWhereOtherZonesReachThem: in both forms, one by one and in a list, and what was read can be
-// written back.
+// TestServicesShowWhereOtherZonesReachThem: in both forms, for one service and in a list. A response can be written
+// back.
 func TestServicesShowWhereOtherZonesReachThem(t *testing.T) {
 	w := newWorld(t, newStore(t))
 	w.put(t, "/meshes/default", `{"type":"Mesh","name":"default"}`)
 	const path = "/meshes/default/meshservices/web"
-	w.put(t, path, `{"type":"MeshService","name":"web","spec":{"selector":{"dataplaneTags":{"kuma.io/service":"web"}},"ports":[{"port":80}]}}`)
+	w.put(t, path,
+		`{"type":"MeshService","name":"web","spec":{"selector":{"dataplaneTags":{"kuma.io/service":"web"}},`+
+			`"ports":[{"port":80}]}}`)
 	if body := text(w.do("GET", path, "", nil)); strings.Contains(body, "zoneIngress") {
 		t.Errorf("a service of a zone without an ingress: %s", body)
 	}
-	if err := admit.Modify(t.Context(), w.writer, kind.MeshZoneAddresses, "default", "east", func(o *resource.Object[kind.MeshZoneAddress]) bool {
-		o.Spec.Ingresses = []kind.ZoneProxyAddress{
-			{Name: "one", Address: "192.168.1.100", Port: 30001},
-			{Name: "two", Address: "192.168.1.101", Port: 30001, Healthy: true},
-		}
-		return true
-	}); err != nil {
+	if err := admit.Modify(t.Context(), w.writer, kind.MeshZoneAddresses, "default", "east",
+		func(o *resource.Object[kind.MeshZoneAddress]) bool {
+			o.Spec.Ingresses = []kind.ZoneProxyAddress{
+				{Name: "one", Address: "192.168.1.100", Port: 30001},
+				{Name: "two", Address: "192.168.1.101", Port: 30001, Healthy: true},
+			}
+			return true
+		}); err != nil {
 		t.Fatal(err)
 	}
 	name := sni.V1.Name(sni.Port{Kind: "MeshService", Mesh: "default", Zone: "east", Name: "web", Number: 80})
 	want := `"zoneIngress":{"address":"192.168.1.101","port":30001,"sni":"` + name + `","endpoints":[` +
-		`{"address":"192.168.1.100","port":30001,"healthy":false},{"address":"192.168.1.101","port":30001,"healthy":true}]}`
-	for _, from := range []string{path, path + "?format=k8s", "/meshes/default/meshservices", "/meshservices?format=k8s"} {
+		`{"address":"192.168.1.100","port":30001,"healthy":false},{"address":"192.168.1.101","port":30001,` +
+		`"healthy":true}]}`
+	for _, from := range []string{path, path + "?format=k8s", "/meshes/default/meshservices",
+		"/meshservices?format=k8s"} {
 		body := text(w.do("GET", from, "", nil))
 		if !strings.Contains(body, want) {
 			t.Errorf("GET %s: %s\nwant %s", from, body, want)
@@ -487,14 +510,15 @@ func TestServicesShowWhereOtherZonesReachThem(t *testing.T) {
 		if !strings.HasPrefix(from, path) {
 			continue
 		}
-		if r := w.do("PUT", path, body, nil); r.StatusCode != http.StatusOK || !strings.Contains(text(r), `"changed":false`) {
+		if r := w.do("PUT", path, body, nil); r.StatusCode != http.StatusOK ||
+			!strings.Contains(text(r), `"changed":false`) {
 			t.Errorf("PUT of what GET %s answered: %s", from, r.Status)
 		}
 	}
 }
 
-// TestTheZoneIngressOfAServiceIsReadInOtherZones: a service that was received from its zone has the zone ingress of that
-// zone, on another zone and on global; not the one of the zone that responds.
+// TestTheZoneIngressOfAServiceIsReadInOtherZones: a service of another zone has the zone ingress of its own zone, on a
+// third zone and on global.
 func TestTheZoneIngressOfAServiceIsReadInOtherZones(t *testing.T) {
 	west := kind.Owner{Zone: "west"}
 	for _, zone := range []string{"east", ""} {
@@ -503,7 +527,8 @@ func TestTheZoneIngressOfAServiceIsReadInOtherZones(t *testing.T) {
 			w.put(t, "/meshes/default", `{"type":"Mesh","name":"default"}`)
 			receive := func(of resource.Descriptor, name, spec string) string {
 				t.Helper()
-				body := `{"labels":{"kuma.io/display-name":"` + name + `","kuma.io/origin":"zone","kuma.io/zone":"west"},"spec":` + spec + `}`
+				body := `{"labels":{"kuma.io/display-name":"` + name +
+					`","kuma.io/origin":"zone","kuma.io/zone":"west"},"spec":` + spec + `}`
 				r := admit.Received{Kind: of, Mesh: "default", Name: name, Owner: west, Body: []byte(body)}
 				if err := w.writer.Receive(t.Context(), r); err != nil {
 					t.Fatal(err)
@@ -511,13 +536,18 @@ func TestTheZoneIngressOfAServiceIsReadInOtherZones(t *testing.T) {
 				return r.Key().Name
 			}
 			port := sni.Port{Kind: "MeshService", Mesh: "default", Zone: "west", Name: "web", Number: 80}
-			name := receive(kind.MeshServices, "web", `{"selector":{"dataplaneTags":{"kuma.io/service":"web"}},"ports":[{"port":80,"snis":[{"value":"`+sni.V1.Name(port)+`"}]}]}`)
-			receive(kind.MeshZoneAddresses, "west", `{"ingresses":[{"name":"i","address":"192.168.2.1","port":30002,"healthy":true}]}`)
+			name := receive(kind.MeshServices, "web",
+				`{"selector":{"dataplaneTags":{"kuma.io/service":"web"}},"ports":[{"port":80,"snis":[{"value":"`+
+					sni.V1.Name(port)+`"}]}]}`)
+			receive(kind.MeshZoneAddresses, "west",
+				`{"ingresses":[{"name":"i","address":"192.168.2.1","port":30002,"healthy":true}]}`)
 			if zone != "" {
-				if err := admit.Modify(t.Context(), w.writer, kind.MeshZoneAddresses, "default", zone, func(o *resource.Object[kind.MeshZoneAddress]) bool {
-					o.Spec.Ingresses = []kind.ZoneProxyAddress{{Name: "i", Address: "192.168.1.1", Port: 30001, Healthy: true}}
-					return true
-				}); err != nil {
+				if err := admit.Modify(t.Context(), w.writer, kind.MeshZoneAddresses, "default", zone,
+					func(o *resource.Object[kind.MeshZoneAddress]) bool {
+						o.Spec.Ingresses = []kind.ZoneProxyAddress{{Name: "i", Address: "192.168.1.1", Port: 30001,
+							Healthy: true}}
+						return true
+					}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -531,18 +561,20 @@ func TestTheZoneIngressOfAServiceIsReadInOtherZones(t *testing.T) {
 	}
 }
 
-// TestExternalServicesShowTheWayOut: the first egress of the zone that may be dialled, and all of them beside it; no
-// way where there is none.
-func TestExternalServicesShowTheWayOut(t *testing.T) {
+// TestExternalServicesShowTheirZoneEgress: the status has the first egress of the zone that clients may dial, and all
+// egresses, or none.
+func TestExternalServicesShowTheirZoneEgress(t *testing.T) {
 	w := newWorld(t, newStore(t))
 	w.put(t, "/meshes/default", `{"type":"Mesh","name":"default"}`)
 	const path = "/meshes/default/meshexternalservices/api"
-	w.put(t, path, `{"type":"MeshExternalService","name":"api","spec":{"match":{"port":443},"endpoints":[{"address":"api.example.com","port":443}]}}`)
+	w.put(t, path, `{"type":"MeshExternalService","name":"api","spec":{"match":{"port":443},`+
+		`"endpoints":[{"address":"api.example.com","port":443}]}}`)
 	egresses := func(all ...kind.ZoneProxyAddress) {
-		if err := admit.Modify(t.Context(), w.writer, kind.MeshEgressAddresses, "default", "east", func(o *resource.Object[kind.MeshEgressAddress]) bool {
-			o.Spec.Egresses = all
-			return true
-		}); err != nil {
+		if err := admit.Modify(t.Context(), w.writer, kind.MeshEgressAddresses, "default", "east",
+			func(o *resource.Object[kind.MeshEgressAddress]) bool {
+				o.Spec.Egresses = all
+				return true
+			}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -552,14 +584,16 @@ func TestExternalServicesShowTheWayOut(t *testing.T) {
 		}
 	}
 	none("without an egress")
-	one, two := kind.ZoneProxyAddress{Name: "one", Address: "192.168.0.1", Port: 10003}, kind.ZoneProxyAddress{Name: "two", Address: "192.168.0.2", Port: 10003, Healthy: true}
+	one, two := kind.ZoneProxyAddress{Name: "one", Address: "192.168.0.1", Port: 10003},
+		kind.ZoneProxyAddress{Name: "two", Address: "192.168.0.2", Port: 10003, Healthy: true}
 	egresses(one)
 	none("while no egress is ready")
 	egresses(one, two)
 	name := sni.V1.Name(sni.Port{Kind: "MeshExternalService", Mesh: "default", Zone: "east", Name: "api", Number: 443})
 	want := `"zoneEgress":{"address":"192.168.0.2","port":10003,"sni":"` + name + `","endpoints":[` +
 		`{"address":"192.168.0.1","port":10003,"healthy":false},{"address":"192.168.0.2","port":10003,"healthy":true}]}`
-	for _, from := range []string{path, path + "?format=k8s", "/meshes/default/meshexternalservices", "/meshexternalservices?format=k8s"} {
+	for _, from := range []string{path, path + "?format=k8s", "/meshes/default/meshexternalservices",
+		"/meshexternalservices?format=k8s"} {
 		body := text(w.do("GET", from, "", nil))
 		if !strings.Contains(body, want) {
 			t.Errorf("GET %s: %s\nwant %s", from, body, want)
@@ -567,16 +601,19 @@ func TestExternalServicesShowTheWayOut(t *testing.T) {
 		if !strings.HasPrefix(from, path) {
 			continue
 		}
-		if r := w.do("PUT", path, body, nil); r.StatusCode != http.StatusOK || !strings.Contains(text(r), `"changed":false`) {
+		if r := w.do("PUT", path, body, nil); r.StatusCode != http.StatusOK ||
+			!strings.Contains(text(r), `"changed":false`) {
 			t.Errorf("PUT of what GET %s answered: %s", from, r.Status)
 		}
 	}
 }
 
-// FuzzPut holds that no body makes the API fail: it is taken, or refused as the caller's mistake.
+// FuzzPut: no body fails the API. It is accepted, or rejected as an error of the caller.
 func FuzzPut(f *testing.F) {
-	f.Add(`{"type":"Dataplane","mesh":"default","name":"a","networking":{"address":"10.0.0.1","inbound":[{"port":80}]}}`)
-	f.Add("apiVersion: kuma.io/v1alpha1\nkind: Dataplane\nmetadata: {name: a, labels: {kuma.io/mesh: default}}\nspec: {networking: {}}\n")
+	f.Add(
+		`{"type":"Dataplane","mesh":"default","name":"a","networking":{"address":"10.0.0.1","inbound":[{"port":80}]}}`)
+	f.Add("apiVersion: kuma.io/v1alpha1\nkind: Dataplane\nmetadata: {name: a, labels: {kuma.io/mesh: " +
+		"default}}\nspec: {networking: {}}\n")
 	f.Add("type: Dataplane\nnetworking: &x {inbound: [*x]}\n")
 	w := newWorld(f, newStore(f))
 	w.put(f, "/meshes/default", `{"type":"Mesh","name":"default"}`)
@@ -587,7 +624,7 @@ func FuzzPut(f *testing.F) {
 	})
 }
 
-// FuzzRead holds the same of paths and queries, and that what is answered is JSON.
+// FuzzRead: no path or query fails the API, and every response is JSON.
 func FuzzRead(f *testing.F) {
 	f.Add("dataplanes", "size=1&offset=1&name=a&filter[labels.team]=x&format=k8s")
 	f.Add("dataplanes/_overview", "status=online&tag=kuma.io/service:web&tag=a")
@@ -595,38 +632,43 @@ func FuzzRead(f *testing.F) {
 	f.Add("meshservices/../../..//a", "filter[x]=%00;%zz")
 	w := newWorld(f, newStore(f))
 	w.put(f, "/meshes/default", `{"type":"Mesh","name":"default"}`)
-	w.put(f, "/meshes/default/dataplanes/a", `{"type":"Dataplane","mesh":"default","name":"a","networking":{"address":"10.0.0.1","inbound":[{"port":80}]}}`)
+	w.put(f, "/meshes/default/dataplanes/a",
+		`{"type":"Dataplane","mesh":"default","name":"a","networking":{"address":"10.0.0.1","inbound":[{"port":80}]}}`)
 	f.Fuzz(func(t *testing.T, path, query string) {
 		r := httptest.NewRequest("GET", "http://127.0.0.1/", nil)
 		r.URL.Path, r.URL.RawQuery = "/meshes/default/"+path, query
-		answer := httptest.NewRecorder()
-		AsAdministrator(w.handler).ServeHTTP(answer, r)
-		if answer.Code >= 500 && answer.Code != http.StatusServiceUnavailable {
-			t.Errorf("%d %s %s", answer.Code, answer.Body, w.log)
+		response := httptest.NewRecorder()
+		AsAdministrator(w.handler).ServeHTTP(response, r)
+		if response.Code >= 500 && response.Code != http.StatusServiceUnavailable {
+			t.Errorf("%d %s %s", response.Code, response.Body, w.log)
 		}
-		if answer.Code/100 != 3 && !json.Valid(answer.Body.Bytes()) {
-			t.Errorf("%d with no JSON: %s", answer.Code, answer.Body)
+		if response.Code/100 != 3 && !json.Valid(response.Body.Bytes()) {
+			t.Errorf("%d with no JSON: %s", response.Code, response.Body)
 		}
 	})
 }
 
-// An instance that was killed could not write that its connections ended.
+// A killed replica could not record that its connections ended.
 func TestAConnectionToAFormerInstanceIsOver(t *testing.T) {
 	w := newWorld(t, newStore(t))
 	w.put(t, "/meshes/default", `{"type": "Mesh", "name": "default"}`)
 	for _, name := range []string{"now", "before"} {
-		w.put(t, "/meshes/default/dataplanes/"+name, `{"type": "Dataplane", "mesh": "default", "name": "`+name+`", "networking": {"address": "10.0.0.1", "inbound": [{"port": 80, "servicePort": 8080}]}}`)
+		w.put(t, "/meshes/default/dataplanes/"+name,
+			`{"type": "Dataplane", "mesh": "default", "name": "`+name+
+				`", "networking": {"address": "10.0.0.1", "inbound": [{"port": 80, "servicePort": 8080}]}}`)
 		instance := map[string]string{"now": "instance-1", "before": "instance-0"}[name]
-		err := admit.Modify(t.Context(), w.writer, kind.DataplaneInsights, "default", name, func(o *resource.Object[kind.DataplaneInsight]) bool {
-			o.Spec.Subscriptions = []kind.Subscription{{ID: "1", ControlPlaneInstanceID: instance}}
-			return true
-		})
+		err := admit.Modify(t.Context(), w.writer, kind.DataplaneInsights, "default", name,
+			func(o *resource.Object[kind.DataplaneInsight]) bool {
+				o.Spec.Subscriptions = []kind.Subscription{{ID: "1", ControlPlaneInstanceID: instance}}
+				return true
+			})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	for name, over := range map[string]bool{"now": false, "before": true} {
-		for _, path := range []string{"/meshes/default/dataplanes/" + name + "/_overview", "/meshes/default/dataplane-insights/" + name} {
+		for _, path := range []string{"/meshes/default/dataplanes/" + name + "/_overview",
+			"/meshes/default/dataplane-insights/" + name} {
 			if body := text(w.do("GET", path, "", nil)); strings.Contains(body, "disconnectTime") != over {
 				t.Errorf("GET %s: over is not %v: %s", path, over, body)
 			}
@@ -634,13 +676,15 @@ func TestAConnectionToAFormerInstanceIsOver(t *testing.T) {
 	}
 }
 
-// TestWholeListsWaitForEachOther: a list without a size waits while as many as may be are made; a page does not wait.
+// TestWholeListsWaitForEachOther: a request for a whole list waits while the maximum number is being generated; a page
+// does not wait.
 func TestWholeListsWaitForEachOther(t *testing.T) {
 	w := newWorld(t, newStore(t))
 	a := newAPI(w.config())
 	get := func(ctx context.Context, target string) int {
 		recorder := httptest.NewRecorder()
-		AsAdministrator(a.Guard.identify(http.HandlerFunc(a.route))).ServeHTTP(recorder, httptest.NewRequestWithContext(ctx, "GET", target, nil))
+		AsAdministrator(a.Guard.identify(http.HandlerFunc(a.route))).ServeHTTP(recorder,
+			httptest.NewRequestWithContext(ctx, "GET", target, nil))
 		return recorder.Code
 	}
 	for range maxWhole {

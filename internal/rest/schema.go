@@ -9,7 +9,7 @@ import (
 	"weft/resource"
 )
 
-// schemaRoutes describe the API.
+// schemaRoutes returns the routes that describe the API.
 func (a *api) schemaRoutes() []route {
 	return []route{
 		{"GET /_schemas", access.Known, a.schemas},
@@ -18,7 +18,7 @@ func (a *api) schemaRoutes() []route {
 	}
 }
 
-// schemas lists where the schemas of the kinds are.
+// schemas lists the URLs of the kinds' schemas.
 func (a *api) schemas(w http.ResponseWriter, _ *http.Request) error {
 	at := map[string]string{}
 	for _, d := range kind.All() {
@@ -29,7 +29,7 @@ func (a *api) schemas(w http.ResponseWriter, _ *http.Request) error {
 	return writeJSON(w, http.StatusOK, map[string]map[string]string{"schemas": at})
 }
 
-// schema answers the JSON Schema of one kind.
+// schema returns the JSON Schema of one kind.
 func (a *api) schema(w http.ResponseWriter, r *http.Request) error {
 	d := kind.ByName(r.PathValue("kind"))
 	if d == nil || d.Describe().Hidden {
@@ -39,7 +39,7 @@ func (a *api) schema(w http.ResponseWriter, r *http.Request) error {
 	return writeBody(w, http.StatusOK, schema.Of(d))
 }
 
-// openAPI answers the description of the kinds' paths.
+// openAPI returns the OpenAPI document of the kinds' paths.
 func (a *api) openAPI(w http.ResponseWriter, _ *http.Request) error {
 	return writeJSON(w, http.StatusOK, schema.OpenAPI(a.Version))
 }

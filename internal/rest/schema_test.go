@@ -15,8 +15,8 @@ import (
 	"weft/resource"
 )
 
-// TestExamplesOfKinds writes the example of each kind, and reads it again in both forms. What is read is
-// what the kind's schema and the OpenAPI document say, and is taken as it is.
+// TestExamplesOfKinds writes the example of each kind, and reads it in both forms. The response conforms to the kind's
+// schema and to the OpenAPI document, and can be written back.
 func TestExamplesOfKinds(t *testing.T) {
 	w := newWorld(t, newStore(t))
 	w.put(t, "/meshes/default", `{"type": "Mesh", "name": "default"}`)
@@ -45,7 +45,8 @@ func TestExamplesOfKinds(t *testing.T) {
 				if err := schematest.Validate(described, []byte(read)); err != nil {
 					t.Errorf("OpenAPI: %v\n%s", err, read)
 				}
-				if again := w.do("PUT", at, read, nil); again.StatusCode != http.StatusOK || !strings.Contains(text(again), `"changed":false`) {
+				if again := w.do("PUT", at, read, nil); again.StatusCode != http.StatusOK ||
+					!strings.Contains(text(again), `"changed":false`) {
 					t.Errorf("writing what was read answers %s\n%s", again.Status, read)
 				}
 			}
@@ -53,7 +54,7 @@ func TestExamplesOfKinds(t *testing.T) {
 	}
 }
 
-// pathOf answers where the API has a resource.
+// pathOf returns the path of a resource.
 func pathOf(t *testing.T, document []byte) string {
 	t.Helper()
 	o, err := resource.Parse(document, kind.ByName)
@@ -67,7 +68,7 @@ func pathOf(t *testing.T, document []byte) string {
 	return at
 }
 
-// TestOpenAPISaysWhatIsServed: every request that it describes is answered, and every path of a kind is in it.
+// TestOpenAPISaysWhatIsServed: the API serves every request of the document, and the document has every path of a kind.
 func TestOpenAPISaysWhatIsServed(t *testing.T) {
 	a := newAPI(newWorld(t, newStore(t)).config())
 	described := map[string]bool{}
@@ -98,7 +99,7 @@ func TestOpenAPISaysWhatIsServed(t *testing.T) {
 	}
 }
 
-// TestOpenAPIIsWhole: nothing refers to what is not there, and no operation has the name of another.
+// TestOpenAPIIsWhole: every reference has a target, and no two operations have the same name.
 func TestOpenAPIIsWhole(t *testing.T) {
 	w := newWorld(t, newStore(t))
 	body := text(w.do("GET", "/openapi.json", "", nil))
@@ -133,7 +134,8 @@ func TestSchemasAreServed(t *testing.T) {
 	}
 	for name, at := range index.Schemas {
 		r := w.do("GET", at, "", nil)
-		if body := text(r); r.StatusCode != http.StatusOK || r.Header.Get("Content-Type") != "application/schema+json" || !strings.Contains(body, `"title":"`+name+`"`) {
+		if body := text(r); r.StatusCode != http.StatusOK ||
+			r.Header.Get("Content-Type") != "application/schema+json" || !strings.Contains(body, `"title":"`+name+`"`) {
 			t.Errorf("%s: %s %s", at, r.Status, body)
 		}
 	}

@@ -8,14 +8,14 @@ import (
 	"weft/resource"
 )
 
-// audited says whether a request leaves an entry in the audit log: it changes something, makes a token, or
-// shows what only few may see.
+// audited reports whether a request is recorded in the audit log: it changes a resource, issues a token, or reads
+// restricted data.
 func (row route) audited(r *http.Request) bool {
 	return r.Method != http.MethodGet && r.Method != http.MethodHead || row.action.Viewed()
 }
 
-// serve answers a request where its caller may ask, and leaves its entry in the audit log. A caller that did
-// not prove who it is leaves none: whoever likes could fill the log.
+// serve serves a request of an allowed caller, and records it in the audit log. A request of an unauthenticated caller
+// is not recorded, since any client could fill the log.
 func (a *api) serve(w http.ResponseWriter, r *http.Request, row route) {
 	if n := len(r.URL.RawQuery); n > maxQuery {
 		a.fail(w, r, resource.Errorf(resource.Invalid, "the query has %d bytes, at most %d are read", n, maxQuery))
@@ -32,14 +32,14 @@ func (a *api) serve(w http.ResponseWriter, r *http.Request, row route) {
 	seen := &statusSeen{ResponseWriter: w}
 	err := a.Guard.permit(r, row.action)
 	if err != nil {
-		a.Guard.refuse(seen, r, err)
-	} else if err = row.answer(seen, r.WithContext(audit.With(r.Context(), record))); err != nil {
+		a.Guard.deny(seen, r, err)
+	} else if err = row.handle(seen, r.WithContext(audit.With(r.Context(), record))); err != nil {
 		a.fail(seen, r, err)
 	}
 	record.End(seen.status, err)
 }
 
-// statusSeen remembers the status of an answer.
+// statusSeen records the status of a response.
 type statusSeen struct {
 	http.ResponseWriter
 	status int

@@ -12,10 +12,10 @@ import (
 	"weft/resource"
 )
 
-// sniReads are the kinds that a report about server names is made of.
+// sniReads are the kinds that a report about SNIs is computed from.
 var sniReads = []resource.Descriptor{kind.MeshServices, kind.MeshMultiZoneServices, kind.SNIFormats, kind.SNIWaits}
 
-// sni answers how far the server names of all services have come.
+// sni returns the progress of the SNI migration of all services.
 func (a *api) sni(w http.ResponseWriter, r *http.Request) error {
 	m, err := a.read(r.Context(), sniReads...)
 	if err != nil {
@@ -24,12 +24,12 @@ func (a *api) sni(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, m.State.SNIReport(m.Snapshot))
 }
 
-// SNIRequest asks for server names of another format.
+// SNIRequest requests SNIs of another format.
 type SNIRequest struct {
 	Format string `json:"format"`
 }
 
-// migrateSNI says which format server names are to have, and answers how far they have come.
+// migrateSNI sets the format of SNIs, and returns the progress of the migration.
 func (a *api) migrateSNI(w http.ResponseWriter, r *http.Request) error {
 	body, err := readBody(w, r, maxRequest)
 	if err != nil {
@@ -44,8 +44,11 @@ func (a *api) migrateSNI(w http.ResponseWriter, r *http.Request) error {
 		for _, format := range sni.Formats() {
 			known = append(known, format.String())
 		}
-		problem := resource.Problem{Field: "format", Reason: strconv.Quote(request.Format) + " is no format of server names, want one of " + strings.Join(known, ", ")}
-		return &resource.Error{Code: resource.Invalid, Detail: "the request is invalid", Problems: resource.Problems{problem}}
+		problem := resource.Problem{Field: "format",
+			Reason: strconv.Quote(request.Format) + " is no format of server names, want one of " + strings.Join(known,
+				", ")}
+		return &resource.Error{Code: resource.Invalid, Detail: "the request is invalid",
+			Problems: resource.Problems{problem}}
 	}
 	wanted := kind.SNIFormats.Make("", kind.TheSNIFormat, kind.SNIFormat{Format: request.Format})
 	change := admit.Change{ControlPlane: true, Told: audit.Of(r.Context()).Changed}

@@ -21,42 +21,42 @@ import (
 	"weft/resource"
 )
 
-// DataplaneTokenRequest asks for a dataplane token. What is left out does not restrict the token, but for
-// Mesh.
+// DataplaneTokenRequest requests a dataplane token. An absent field, except Mesh, does not restrict the token.
 type DataplaneTokenRequest struct {
-	Name     string              `json:"name,omitempty"`     // the one Dataplane that may use it
-	Mesh     string              `json:"mesh,omitempty"`     // default: "default"
-	Tags     map[string][]string `json:"tags,omitempty"`     // that every inbound must have, with one of the values
-	Labels   map[string]string   `json:"labels,omitempty"`   // that the Dataplane must have, beside kuma.io/workload
-	Type     string              `json:"type,omitempty"`     // roles, separated by commas: dataplane (the default), egress, ingress
-	Workload string              `json:"workload,omitempty"` // the label kuma.io/workload that it must have
-	ValidFor kind.Duration       `json:"validFor"`           // required, at most ten years
+	Name   string              `json:"name,omitempty"`   // the only Dataplane of the token
+	Mesh   string              `json:"mesh,omitempty"`   // default: "default"
+	Tags   map[string][]string `json:"tags,omitempty"`   // that every inbound must have, with one of the values
+	Labels map[string]string   `json:"labels,omitempty"` // that the Dataplane must have, beside kuma.io/workload
+	// roles, separated by commas: dataplane (the default), egress, ingress
+	Type     string        `json:"type,omitempty"`
+	Workload string        `json:"workload,omitempty"` // the label kuma.io/workload that it must have
+	ValidFor kind.Duration `json:"validFor"`           // required, at most ten years
 }
 
-// UserTokenRequest asks for a user token.
+// UserTokenRequest requests a user token.
 type UserTokenRequest struct {
 	Name     string        `json:"name"`             // required
 	Groups   []string      `json:"groups,omitempty"` // default: none but mesh-system:authenticated
 	ValidFor kind.Duration `json:"validFor"`         // required, at most ten years
 }
 
-// ZoneTokenRequest asks for a zone token.
+// ZoneTokenRequest requests a zone token.
 type ZoneTokenRequest struct {
 	Zone     string        `json:"zone"`            // required
 	Scope    []string      `json:"scope,omitempty"` // of cp, ingress, egress; default: all
 	ValidFor kind.Duration `json:"validFor"`        // required, at most ten years
 }
 
-// tokenRequest is one of them, behind a pointer.
+// tokenRequest is a pointer to a token request.
 type tokenRequest[R any] interface {
 	*R
-	// example is a right one, in JSON.
+	// example returns a valid request as JSON.
 	example() string
-	// claims fills in defaults and answers what the token will say, and every problem.
+	// claims sets defaults and returns the claims of the token, and all problems of the request.
 	claims() (identity.Claims, kind.Duration, resource.Problems)
 }
 
-// issue answers the handler that makes tokens of one kind.
+// issue returns the handler that issues tokens of one kind.
 func issue[R any, P tokenRequest[R]](a *api) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		body, err := readBody(w, r, maxRequest)
@@ -89,7 +89,7 @@ func issue[R any, P tokenRequest[R]](a *api) func(http.ResponseWriter, *http.Req
 		}
 		audit.Of(r.Context()).Issued(claims.Realm().String(), claims)
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		_, _ = io.WriteString(w, text) // a client that has gone needs no answer
+		_, _ = io.WriteString(w, text) // the client may be gone
 		return nil
 	}
 }
@@ -127,13 +127,14 @@ func (req *UserTokenRequest) claims() (identity.Claims, kind.Duration, resource.
 	}
 	for i, group := range req.Groups {
 		if !isPrincipal(group) {
-			problems.Add(fmt.Sprintf("groups[%d]", i), "is not the name of a group: 1 to 253 printable characters without comma")
+			problems.Add(fmt.Sprintf("groups[%d]", i),
+				"is not the name of a group: 1 to 253 printable characters without comma")
 		}
 	}
 	return &identity.UserClaims{Name: req.Name, Groups: req.Groups}, req.ValidFor, problems
 }
 
-// isPrincipal says whether a name of a user or group can stand in the settings, where commas divide them.
+// isPrincipal reports whether the settings can contain the name of a user or group: commas separate names there.
 func isPrincipal(name string) bool {
 	bad := func(r rune) bool { return r == ',' || !unicode.IsPrint(r) }
 	return strings.TrimSpace(name) == name && name != "" && len(name) <= 253 && !strings.ContainsFunc(name, bad)
@@ -145,12 +146,13 @@ func (*ZoneTokenRequest) example() string {
 
 func (req *ZoneTokenRequest) claims() (identity.Claims, kind.Duration, resource.Problems) {
 	var problems resource.Problems
-	if problem := kind.MeshNameProblem(req.Zone); problem != "" { // zones are named as meshes are
+	if problem := kind.MeshNameProblem(req.Zone); problem != "" { // the names of zones have the rules of mesh names
 		problems.Add("zone", "%s", problem)
 	}
 	for i, scope := range req.Scope {
 		if !slices.Contains(identity.ZoneScopes, scope) {
-			problems.Add(fmt.Sprintf("scope[%d]", i), "is %q, want one of %s", scope, strings.Join(identity.ZoneScopes, ", "))
+			problems.Add(fmt.Sprintf("scope[%d]", i), "is %q, want one of %s", scope,
+				strings.Join(identity.ZoneScopes, ", "))
 		}
 	}
 	claims := &identity.ZoneClaims{Zone: req.Zone, Scope: req.Scope}
@@ -160,7 +162,7 @@ func (req *ZoneTokenRequest) claims() (identity.Claims, kind.Duration, resource.
 	return claims, req.ValidFor, problems
 }
 
-// decodeRequest wants one JSON object with known fields, and nothing after it.
+// decodeRequest decodes one JSON object with known fields, and nothing after it.
 func decodeRequest(body []byte, into any, what, example string) error {
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.DisallowUnknownFields()
@@ -182,7 +184,7 @@ func decodeRequest(body []byte, into any, what, example string) error {
 	return resource.Errorf(resource.Invalid, "%s is invalid: %s", what, strings.TrimPrefix(err.Error(), "json: "))
 }
 
-// plainKind names a type of a request's fields as JSON does.
+// plainKind returns the JSON type of a request's field.
 func plainKind(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Map:

@@ -18,10 +18,11 @@ func (w *world) verify(token string, claims identity.Claims, now time.Time) erro
 	return identity.Verify(token, claims, w.keys, now)
 }
 
-func TestTokenSaysWhatWasAskedFor(t *testing.T) {
+func TestTokenHasTheRequestedClaims(t *testing.T) {
 	w := newWorld(t, newStore(t))
 	w.put(t, "/meshes/default", `{"type":"Mesh","name":"default"}`)
-	r := w.do("POST", "/tokens/dataplane", `{"name":"web-1","mesh":"default","tags":{"kuma.io/service":["web"]},"workload":"w","validFor":"1d"}`, nil)
+	r := w.do("POST", "/tokens/dataplane",
+		`{"name":"web-1","mesh":"default","tags":{"kuma.io/service":["web"]},"workload":"w","validFor":"1d"}`, nil)
 	token := text(r)
 	if r.StatusCode != http.StatusOK || !strings.HasPrefix(r.Header.Get("Content-Type"), "text/plain") {
 		t.Fatalf("%s %s %s", r.Status, r.Header, token)
@@ -30,7 +31,8 @@ func TestTokenSaysWhatWasAskedFor(t *testing.T) {
 	if err := w.verify(token, &claims, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if claims.Name != "web-1" || claims.Mesh != "default" || claims.Workload != "w" || claims.Tags["kuma.io/service"][0] != "web" {
+	if claims.Name != "web-1" || claims.Mesh != "default" || claims.Workload != "w" ||
+		claims.Tags["kuma.io/service"][0] != "web" {
 		t.Errorf("claims: %+v", claims)
 	}
 	if w.verify(token, &claims, time.Now().Add(25*time.Hour)) == nil {
@@ -38,7 +40,7 @@ func TestTokenSaysWhatWasAskedFor(t *testing.T) {
 	}
 }
 
-// The first tokens of a mesh are asked for at once: one signing key wins, and every token is good.
+// Concurrent requests for the first tokens of a mesh use one signing key, and every token is valid.
 func TestFirstTokensAtOnce(t *testing.T) {
 	w := newWorld(t, newStore(t))
 	w.put(t, "/meshes/default", `{"type":"Mesh","name":"default"}`)
@@ -63,13 +65,15 @@ func TestNewestSigningKeySigns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		secret := kind.Secrets.Make("default", identity.DataplaneRealm("default").SigningKey(kid).Name, kind.Secret{Data: key})
+		secret := kind.Secrets.Make("default", identity.DataplaneRealm("default").SigningKey(kid).Name,
+			kind.Secret{Data: key})
 		if _, err := w.writer.Put(t.Context(), secret, admit.Change{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	token := text(w.do("POST", "/tokens/dataplane", `{"validFor":"1h"}`, nil))
-	if r := w.do("DELETE", "/meshes/default/secrets/"+identity.DataplaneRealm("default").SigningKey("2").Name, "", nil); r.StatusCode != http.StatusOK {
+	if r := w.do("DELETE", "/meshes/default/secrets/"+identity.DataplaneRealm("default").SigningKey("2").Name, "",
+		nil); r.StatusCode != http.StatusOK {
 		t.Fatal(text(r))
 	}
 	if err := w.verify(token, &identity.DataplaneClaims{}, time.Now()); err != nil {
@@ -81,7 +85,8 @@ func TestTokensOfUsersAndZones(t *testing.T) {
 	w := newWorld(t, newStore(t))
 	var user identity.UserClaims
 	token := text(w.do("POST", "/tokens/user", `{"name":"ann","groups":["ops"],"validFor":"1h"}`, nil))
-	if err := w.verify(token, &user, time.Now()); err != nil || user.Name != "ann" || !slices.Equal(user.Groups, []string{"ops"}) {
+	if err := w.verify(token, &user, time.Now()); err != nil || user.Name != "ann" ||
+		!slices.Equal(user.Groups, []string{"ops"}) {
 		t.Errorf("%+v, %v", user, err)
 	}
 	var zone identity.ZoneClaims
@@ -91,42 +96,46 @@ func TestTokensOfUsersAndZones(t *testing.T) {
 	}
 }
 
-// A user of a token is who the token says, on the control plane's own machine too, until it is revoked.
+// The user of a token is authenticated on any machine, including the control plane's own, until the token is revoked.
 func TestAUserToken(t *testing.T) {
 	w := newWorld(t, newStore(t))
 	w.put(t, "/meshes/default", `{"type":"Mesh","name":"default"}`)
 	token := text(w.do("POST", "/tokens/user", `{"name":"ann","groups":["ops"],"validFor":"1h"}`, nil))
 	ann := http.Header{"Authorization": {"Bearer " + token}}
 	for _, request := range []struct {
-		what   string
-		want   int
-		answer string
+		what     string
+		want     int
+		response string
 	}{
-		{"GET /who-am-i", 200, `{"name":"ann","groups":["ops","mesh-system:authenticated"],"proof":"userToken","tokenId":"`},
+		{"GET /who-am-i", 200,
+			`{"name":"ann","groups":["ops","mesh-system:authenticated"],"proof":"userToken","tokenId":"`},
 		{"GET /meshes/default", 200, `"default"`},
 		{"GET /meshes/default/secrets", 403, "KUMA_ACCESS_STATIC_ADMIN_RESOURCES_GROUPS"},
-		{"GET /globalsecrets", 403, `user \"ann\" (groups ops, mesh-system:authenticated) may not read and write Secrets`},
+		{"GET /globalsecrets", 403,
+			`user \"ann\" (groups ops, mesh-system:authenticated) may not read and write Secrets`},
 		{"PUT /meshes/other", 403, "KUMA_ACCESS_STATIC_WRITE_GROUPS"},
 		{"POST /tokens/user", 403, "may not generate user tokens"},
 		{"GET /meshes/default/dataplanes/a/_config", 403, "KUMA_ACCESS_STATIC_GET_CONFIG_DUMP_GROUPS"},
 	} {
 		method, path, _ := strings.Cut(request.what, " ")
 		r := w.do(method, path, "", ann)
-		if answer := text(r); r.StatusCode != request.want || !strings.Contains(answer, request.answer) {
-			t.Errorf("%s: %s %s", request.what, r.Status, answer)
+		if response := text(r); r.StatusCode != request.want || !strings.Contains(response, request.response) {
+			t.Errorf("%s: %s %s", request.what, r.Status, response)
 		}
 	}
 	var claims identity.UserClaims
 	if err := w.verify(token, &claims, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	w.put(t, "/globalsecrets/user-token-revocations", `{"type":"GlobalSecret","data":"`+base64.StdEncoding.EncodeToString([]byte(claims.ID))+`"}`)
-	if r := w.do("GET", "/who-am-i", "", ann); r.StatusCode != http.StatusUnauthorized || !strings.Contains(text(r), "revoked") {
+	w.put(t, "/globalsecrets/user-token-revocations",
+		`{"type":"GlobalSecret","data":"`+base64.StdEncoding.EncodeToString([]byte(claims.ID))+`"}`)
+	if r := w.do("GET", "/who-am-i", "", ann); r.StatusCode != http.StatusUnauthorized ||
+		!strings.Contains(text(r), "revoked") {
 		t.Errorf("a revoked token: %s", r.Status)
 	}
 }
 
-// A proof that is no good is refused, also where the caller would be let in without it.
+// An invalid credential is rejected, even for an action that needs no credential.
 func TestNoGoodProof(t *testing.T) {
 	w := newWorld(t, newStore(t))
 	w.put(t, "/meshes/default", `{"type":"Mesh","name":"default"}`)
@@ -143,19 +152,20 @@ func TestNoGoodProof(t *testing.T) {
 		"without a scheme": {dataplane},
 	} {
 		r := w.do("GET", "/who-am-i", "", http.Header{"Authorization": values})
-		if answer := text(r); r.StatusCode != http.StatusUnauthorized || strings.Contains(answer, dataplane) {
-			t.Errorf("%s: %s %s", name, r.Status, answer)
+		if response := text(r); r.StatusCode != http.StatusUnauthorized || strings.Contains(response, dataplane) {
+			t.Errorf("%s: %s %s", name, r.Status, response)
 		}
 	}
 }
 
-// A token that no control plane would read is refused when it is made.
-func TestATokenThatNobodyWouldReadIsNotMade(t *testing.T) {
+// A token that no control plane would accept is not issued.
+func TestATokenThatNoControlPlaneAcceptsIsNotIssued(t *testing.T) {
 	w := newWorld(t, newStore(t))
 	w.put(t, "/meshes/default", `{"type":"Mesh","name":"default"}`)
 	long := strings.Repeat("x", identity.MaxToken)
 	r := w.do("POST", "/tokens/dataplane", `{"validFor":"1h","tags":{"kuma.io/service":["`+long+`"]}}`, nil)
-	if answer := text(r); r.StatusCode != http.StatusBadRequest || !strings.Contains(answer, "at most 16384 are read") {
-		t.Errorf("%s %s", r.Status, answer)
+	if response := text(r); r.StatusCode != http.StatusBadRequest ||
+		!strings.Contains(response, "at most 16384 are read") {
+		t.Errorf("%s %s", r.Status, response)
 	}
 }

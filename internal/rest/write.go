@@ -13,14 +13,14 @@ import (
 	"weft/resource"
 )
 
-// Bounds of requests. A resource's body is bounded by its kind ([resource.Info.Bytes]).
+// Maximum sizes of requests. The maximum of a resource's body is that of its kind ([resource.Info.Bytes]).
 const (
-	maxRequest = 64 << 10 // bytes of a body that is no resource
+	maxRequest = 64 << 10 // bytes of a body without a resource
 	maxQuery   = 16 << 10 // bytes of a query, before it is parsed
 	maxFilters = 32       // parameters of a list, names and values
 )
 
-// readBody reads a request's body. Where the caller says that it is larger nothing of it is read.
+// readBody reads a request's body. It reads nothing where Content-Length exceeds the maximum.
 func readBody(w http.ResponseWriter, r *http.Request, most int) ([]byte, error) {
 	if r.ContentLength > int64(most) {
 		return nil, &http.MaxBytesError{Limit: int64(most)}
@@ -32,7 +32,7 @@ func readBody(w http.ResponseWriter, r *http.Request, most int) ([]byte, error) 
 	return body, nil
 }
 
-// put writes a resource in either form: 201 where it is new, 200 where it was there.
+// put writes a resource in either form. The status is 201 for a new resource, else 200.
 func (a *api) put(d resource.Descriptor) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		change, err := changeOf(r)
@@ -66,10 +66,10 @@ func (a *api) put(d resource.Descriptor) func(http.ResponseWriter, *http.Request
 	}
 }
 
-// PutResponse is the answer to a PUT.
+// PutResponse is the response to a PUT.
 type PutResponse struct {
-	Changed  bool     `json:"changed"`  // false where the same was stored before
-	Warnings []string `json:"warnings"` // sentences about what is right and yet may surprise
+	Changed  bool     `json:"changed"`  // false where the stored resource is equal
+	Warnings []string `json:"warnings"` // sentences about valid input with a possibly surprising effect
 }
 
 func writeResult(w http.ResponseWriter, result admit.Result) error {
@@ -81,7 +81,7 @@ func writeResult(w http.ResponseWriter, result admit.Result) error {
 	return writeJSON(w, status, PutResponse{result.Changed, append([]string{}, result.Warnings...)})
 }
 
-// Preview is the answer to a PUT that is a dry run.
+// Preview is the response to a PUT that is a dry run.
 type Preview struct {
 	Created  bool            `json:"created"`
 	Changed  bool            `json:"changed"`
@@ -94,10 +94,11 @@ func writePreview(w http.ResponseWriter, d resource.Descriptor, result admit.Res
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, Preview{result.Created, result.Changed, append([]string{}, result.Warnings...), body})
+	return writeJSON(w, http.StatusOK, Preview{result.Created, result.Changed, append([]string{}, result.Warnings...),
+		body})
 }
 
-// delete removes a resource.
+// delete deletes a resource.
 func (a *api) delete(d resource.Descriptor) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		change, err := changeOf(r)
@@ -111,8 +112,8 @@ func (a *api) delete(d resource.Descriptor) func(http.ResponseWriter, *http.Requ
 	}
 }
 
-// place puts a parsed resource at the path's key. What the body leaves out is taken from the path; what
-// it says must agree.
+// place sets the key of a parsed resource to that of the path. A field of the body that contradicts the path is an
+// error.
 func place(o resource.Any, key resource.Key) error {
 	var problems resource.Problems
 	meta := o.Envelope()
@@ -132,7 +133,7 @@ func place(o resource.Any, key resource.Key) error {
 	return nil
 }
 
-// changeOf answers what a write rests on: the header If-Match, and whether it is a dry run (`dryRun` or
+// changeOf returns the precondition of a write, from the header If-Match, and whether it is a dry run (`dryRun` or
 // `dry_run`).
 func changeOf(r *http.Request) (admit.Change, error) {
 	version, err := ifMatch(r)
@@ -145,16 +146,18 @@ func changeOf(r *http.Request) (admit.Change, error) {
 		if !values.Has(name) {
 			continue
 		}
-		asked, err := strconv.ParseBool(values.Get(name))
+		dryRun, err := strconv.ParseBool(values.Get(name))
 		if err != nil {
-			return change, invalidQuery(resource.Problem{Field: name, Reason: strconv.Quote(values.Get(name)) + " is neither true nor false"})
+			return change,
+				invalidQuery(resource.Problem{Field: name,
+					Reason: strconv.Quote(values.Get(name)) + " is neither true nor false"})
 		}
-		change.DryRun = change.DryRun || asked
+		change.DryRun = change.DryRun || dryRun
 	}
 	return change, nil
 }
 
-// ifMatch answers the version on which a write is based, empty where it does not matter.
+// ifMatch returns the version that a write requires, or an empty string for any.
 func ifMatch(r *http.Request) (string, error) {
 	value := r.Header.Get("If-Match")
 	if value == "" {
@@ -167,7 +170,7 @@ func ifMatch(r *http.Request) (string, error) {
 	return version, nil
 }
 
-// bodyError is what to say of a body that could not be read.
+// bodyError returns the error of a body that could not be read.
 func bodyError(err error) error {
 	if tooLarge, ok := err.(*http.MaxBytesError); ok {
 		return tooLarge

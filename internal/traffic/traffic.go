@@ -1,8 +1,8 @@
-// Package traffic sends requests at a constant rate and counts what becomes of each: the measure of every
-// claim that nothing is lost.
+// Package traffic sends requests at a constant rate and counts their results. Tests use it to show that no request is
+// lost.
 //
-// The rate does not yield to slow answers, as many clients would not, so that a stall shows as requests
-// that pile up and not as fewer of them. A run knows nothing of what it asks.
+// Slow responses do not reduce the rate, so a stall shows as concurrent requests and not as fewer requests. A Run does
+// not know its server.
 package traffic
 
 import (
@@ -25,7 +25,7 @@ import (
 // Send sends one request and returns the name of the server. Its context ends at the timeout of the client.
 type Send func(ctx context.Context) (by string, err error)
 
-// Run is traffic that flows until Stop.
+// Run is traffic until Stop.
 type Run struct {
 	send     Send
 	timeout  time.Duration
@@ -38,7 +38,7 @@ type Run struct {
 	tally Tally
 }
 
-// Start sends perSecond requests a second. A request that takes longer than the timeout has failed.
+// Start sends perSecond requests a second. A request without a response after timeout has failed.
 func Start(perSecond int, timeout time.Duration, send Send) *Run {
 	ctx, stop := context.WithCancel(context.Background())
 	r := &Run{
@@ -49,7 +49,7 @@ func Start(perSecond int, timeout time.Duration, send Send) *Run {
 	return r
 }
 
-// keep holds the rate over the whole time: what a late tick left out is made up for.
+// keep keeps the average rate: after a late tick it sends the missing requests.
 func (r *Run) keep(ctx context.Context, perSecond int) {
 	defer close(r.stopped)
 	began := time.Now()
@@ -70,7 +70,7 @@ func (r *Run) keep(ctx context.Context, perSecond int) {
 	}
 }
 
-// one outlives the order to stop, so that what was begun is also counted.
+// one continues after Stop, so that each started request is counted.
 func (r *Run) one() {
 	ctx, cancel := context.WithTimeout(context.Background(), r.timeout)
 	defer cancel()
@@ -89,25 +89,25 @@ func (r *Run) one() {
 	r.tally.Responses[by]++
 }
 
-// Begun is how many requests were sent so far.
+// Begun returns the number of requests sent so far.
 func (r *Run) Begun() int64 { return r.begun.Load() }
 
-// Stop waits for the requests that are under way, and answers what became of all.
+// Stop waits for open requests and returns the results of all.
 func (r *Run) Stop() Tally {
 	r.stop()
 	<-r.stopped
 	return r.tally
 }
 
-// Tally is what became of the requests of a run.
+// Tally has the results of the requests of a run.
 type Tally struct {
 	Sent      int
 	Slowest   time.Duration
-	Responses map[string]int // by who served
+	Responses map[string]int // by server
 	Failed    map[string]int // by cause
 }
 
-// Failures is how many requests failed, and why: "3 x 503 no healthy upstream; 1 x timeout".
+// Failures returns the number of failed requests and their causes: "3 x 503 no healthy upstream; 1 x timeout".
 func (t Tally) Failures() (count int, causes string) {
 	var each []string
 	for _, cause := range slices.Sorted(maps.Keys(t.Failed)) {
@@ -117,7 +117,7 @@ func (t Tally) Failures() (count int, causes string) {
 	return count, strings.Join(each, "; ")
 }
 
-// Verdict is an error where any request failed, or where none was sent: that would prove nothing.
+// Verdict returns an error where a request failed, or where none was sent.
 func (t Tally) Verdict() (string, error) {
 	failures, causes := t.Failures()
 	switch {
@@ -132,7 +132,7 @@ func (t Tally) Verdict() (string, error) {
 // deadlinePassed is the cause of requests whose client has reached its timeout.
 const deadlinePassed = "timeout"
 
-// WithoutDeadlines returns the tally of the requests that did not fail by their client's deadline.
+// WithoutDeadlines returns the tally without requests that failed by their client's deadline.
 func (t Tally) WithoutDeadlines() Tally {
 	t.Sent -= t.Failed[deadlinePassed]
 	t.Failed = maps.Clone(t.Failed)
@@ -140,7 +140,7 @@ func (t Tally) WithoutDeadlines() Tally {
 	return t
 }
 
-// cause leaves out of an error what differs from one request to the next, such as a connection's port.
+// cause removes from an error the parts that differ between requests, such as a connection's port.
 func cause(err error) string {
 	var number syscall.Errno
 	switch {
@@ -155,28 +155,29 @@ func cause(err error) string {
 	return first
 }
 
-// Dial makes the connections of a client, as [net.Dialer.DialContext] does; nil is that one.
+// Dial opens the connections of a client, like [net.Dialer.DialContext], which is the default.
 type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Get asks a URL.
+// Get sends GET requests to a URL.
 func Get(url string) Send { return Dial(nil).Get(url) }
 
-// Post asks a URL in a way that no proxy may repeat once it was seen.
+// Post sends POST requests to a URL. No proxy may retry such a request once a server may have seen it.
 func Post(url string) Send { return Dial(nil).Post(url) }
 
-// Get asks a URL over these connections.
+// Get sends GET requests to a URL over these connections.
 func (d Dial) Get(url string) Send { return d.request(http.MethodGet, url) }
 
-// Post asks a URL over these connections, in a way that no proxy may repeat once it was seen.
+// Post sends POST requests to a URL over these connections. No proxy may retry such a request once a server may have
+// seen it.
 func (d Dial) Post(url string) Send { return d.request(http.MethodPost, url) }
 
-// request makes requests of one method. An answer other than 200 is a failure, with its status and first line; the first word of
-// another one is who served it. Few connections idle, so that requests share them as a client's do.
+// request returns a Send of one method. A response other than 200 is a failure, with its status and first line; the
+// first word of a 200 is the server's name. Few connections are idle, so that requests share them as a client's do.
 func (d Dial) request(method, url string) Send {
 	return By(&http.Transport{MaxIdleConnsPerHost: 64, DialContext: d}, method, url)
 }
 
-// By asks a URL with a method over a transport of the caller's.
+// By sends requests of a method to a URL over a transport of the caller.
 func By(transport http.RoundTripper, method, url string) Send {
 	client := &http.Client{Transport: transport}
 	return func(ctx context.Context) (string, error) {

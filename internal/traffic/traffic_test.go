@@ -13,12 +13,13 @@ import (
 	"time"
 )
 
-// serveUntil answers "backend-1", but breaks as told; reached closes at the n-th request.
+// serveUntil responds with "backend-1", and breaks the connections that broken selects. reached closes at the n-th
+// request.
 func serveUntil(t *testing.T, n int32, broken func(request int32) bool) (url string, reached chan struct{}) {
 	t.Helper()
 	reached = make(chan struct{})
 	var count atomic.Int32
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		i := count.Add(1)
 		if i == n {
 			close(reached)
@@ -67,7 +68,7 @@ func TestTrafficCountsLostConnections(t *testing.T) {
 	var once sync.Once
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		once.Do(func() { close(reached) })
-		panic(http.ErrAbortHandler) // closes the connection without an answer
+		panic(http.ErrAbortHandler) // closes the connection without a response
 	}))
 	t.Cleanup(server.Close)
 	running := Start(500, 5*time.Second, Get(server.URL))
@@ -87,15 +88,18 @@ func TestTheRateHoldsWhenResponsesAreSlow(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		count := running.Stop()
 		if count.Sent < 2990 || count.Sent > 3010 || count.Slowest != time.Second {
-			t.Errorf("%d requests in 3 s, the slowest took %v; want 1000 a second that took a second each", count.Sent, count.Slowest)
+			t.Errorf("%d requests in 3 s, the slowest took %v; want 1000 a second that took a second each", count.Sent,
+				count.Slowest)
 		}
 	})
 }
 
 func TestDeadlinesAreLeftOut(t *testing.T) {
-	all := Tally{Sent: 5, Responses: map[string]int{"backend-1": 2}, Failed: map[string]int{deadlinePassed: 2, "503 overflow": 1}}
+	all := Tally{Sent: 5, Responses: map[string]int{"backend-1": 2},
+		Failed: map[string]int{deadlinePassed: 2, "503 overflow": 1}}
 	rest := all.WithoutDeadlines()
-	if _, err := rest.Verdict(); err == nil || !strings.Contains(err.Error(), "1 of 3 requests failed: 1 x 503 overflow") {
+	if _, err := rest.Verdict(); err == nil ||
+		!strings.Contains(err.Error(), "1 of 3 requests failed: 1 x 503 overflow") {
 		t.Errorf("the verdict is %v, want the one failure of 3 requests", err)
 	}
 	if all.Failed[deadlinePassed] != 2 {

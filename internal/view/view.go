@@ -1,9 +1,8 @@
-// Package view reads resources from memory, where the mirror has brought them, instead of from the store.
+// Package view reads resources from the table's state instead of the store.
 //
-// What this instance has written is there for reads after the write has returned: a reader waits
-// for the milliseconds that the mirror lags, and for no writes of others. Where the mirror lags
-// for longer than [Timeout], the store itself is read, at the cost of a list. What other instances write
-// is there a few milliseconds later.
+// A read returns all earlier writes of this replica: it waits until the mirror has brought them, a few milliseconds,
+// and for no write of another replica. Where the mirror lags for longer than [Timeout], it reads the store itself, at
+// the cost of a list. Writes of other replicas appear a few milliseconds later.
 package view
 
 import (
@@ -22,38 +21,37 @@ import (
 	"weft/resource"
 )
 
-// Timeout is how long a reader waits for the mirror before it turns to the store.
+// Timeout is the time for which a reader waits for the mirror before it reads the store.
 const Timeout = time.Second
 
-// View answers reads. Its methods may be called at the same time.
+// View reads resources. It is safe for concurrent use.
 type View struct {
 	state *graph.State
 	rows  store.Store
 
 	mu sync.Mutex
-	// unseen is what this instance has written and the state does not show yet, by kind.
+	// unseen has the writes of this replica that the state does not contain yet, by kind.
 	unseen  map[string]map[resource.Key]write
-	writes  uint64         // how many were noted
+	writes  uint64         // number of writes
 	applied wait.Broadcast // of each batch
 }
 
-// write is one that the state does not show yet.
+// write is a write that the state does not contain yet.
 type write struct {
-	version string // of the row; empty: it was deleted
+	version string // of the row; empty after a deletion
 	number  uint64
 	at      time.Time
 }
 
-// New answers a view of a state that mirrors a store.
+// New returns a view of a state that mirrors a store.
 func New(state *graph.State, rows store.Store) *View {
 	return &View{state: state, rows: rows, unseen: map[string]map[resource.Key]write{}}
 }
 
-// Store answers the store that all of this instance must write through, so that the view knows what to
-// wait for.
+// Store returns the store through which this replica must write, so that the view knows its writes.
 func (v *View) Store() store.Store { return noting{v.rows, v} }
 
-// noting is a store whose writes the view hears of.
+// noting is a store that reports its writes to the view.
 type noting struct {
 	store.Store
 	view *View
@@ -83,8 +81,8 @@ func (n noting) note(key resource.Key, version string, err error) error {
 	return err
 }
 
-// note remembers a write, unless the state shows it already. A row of which an earlier write is still on
-// its way may look as wanted and yet change before this one arrives.
+// note records a write, unless the state already contains it. While an earlier write to the row is unseen, a row that
+// looks right may still change before this write arrives.
 func (v *View) note(key resource.Key, version string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -99,7 +97,7 @@ func (v *View) note(key resource.Key, version string) {
 	v.unseen[key.Kind][key] = write{version, v.writes, time.Now()}
 }
 
-// shown is the version of a row in the state; empty: there is none.
+// shown returns the version of a row in the state, or an empty string.
 func (v *View) shown(key resource.Key) string {
 	o, ok := v.state.Find(table.Eval(v.state.DB.Snapshot()), key)
 	if !ok {
@@ -108,7 +106,7 @@ func (v *View) shown(key resource.Key) string {
 	return o.Envelope().Version
 }
 
-// Applied tells the view of a batch that the state shows now.
+// Applied reports a batch that the state now contains.
 func (v *View) Applied(b mirror.Batch) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -127,9 +125,8 @@ func (v *View) seen(key resource.Key, version string) {
 	}
 }
 
-// Read answers the resources of some kinds, with all that this instance has written of them so far; those
-// of other kinds may be missing. No kinds mean all. It fails where ctx ends, or where the mirror is stuck
-// and the store fails.
+// Read returns the resources of the given kinds, with all earlier writes of this replica; other kinds may be missing.
+// Without kinds, it returns all. It returns an error where ctx ends, or where the mirror lags and the store fails.
 func (v *View) Read(ctx context.Context, kinds ...string) (*Rows, error) {
 	if len(kinds) == 0 {
 		kinds = v.state.Kinds()
@@ -155,8 +152,8 @@ func (v *View) Read(ctx context.Context, kinds ...string) (*Rows, error) {
 	}
 }
 
-// oldest is when the oldest write was that the state lacks, of those up to the last that counts; zero: it
-// lacks none. The channel is closed when that may have changed.
+// oldest returns the time of the oldest write up to number last that the state lacks, or zero. The channel closes when
+// that may have changed.
 func (v *View) oldest(kinds []string, last uint64) (at time.Time, applied <-chan struct{}) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -170,7 +167,7 @@ func (v *View) oldest(kinds []string, last uint64) (at time.Time, applied <-chan
 	return at, v.applied.Next()
 }
 
-// stored reads the store itself, into a state of its own.
+// stored reads the store into a new state.
 func (v *View) stored(ctx context.Context, kinds []string) (*Rows, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, bounded.Limit, store.ErrNoResponse)
 	defer cancel()
@@ -210,8 +207,8 @@ func (v *View) listed(ctx context.Context, kinds []string) (*Rows, error) {
 	return &Rows{state, state.DB.Snapshot()}, nil
 }
 
-// correct has the view wait for what the store holds now: somebody else may have written over a row before
-// the mirror brought what this instance had written.
+// correct updates the expected versions to those in the store: another replica may have overwritten a row before the
+// mirror brought this replica's write.
 func (v *View) correct(kind string, rows []store.Row, last uint64) {
 	versions := make(map[resource.Key]string, len(rows))
 	for _, row := range rows {
@@ -231,7 +228,7 @@ func (v *View) correct(kind string, rows []store.Row, last uint64) {
 	}
 }
 
-// Rows are all resources of one moment.
+// Rows is a consistent snapshot of all resources.
 type Rows struct {
 	State    *graph.State
 	Snapshot *table.Snapshot

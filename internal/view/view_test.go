@@ -22,10 +22,10 @@ import (
 	"weft/resource"
 )
 
-// world is a view whose batches the test brings itself.
+// world is a view whose batches the test applies.
 type world struct {
 	t     *testing.T
-	below store.Store // as another instance writes to it
+	below store.Store // the store that another replica writes to
 	state *graph.State
 	view  *view.View
 	store store.Store
@@ -65,7 +65,7 @@ func (w *world) update(in store.Store, row store.Row) store.Row {
 	return row
 }
 
-// bring has the state show a row.
+// bring applies a row to the state.
 func (w *world) bring(row store.Row) {
 	o, err := admit.Decode(row)
 	if err != nil {
@@ -75,7 +75,7 @@ func (w *world) bring(row store.Row) {
 	w.view.Applied(mirror.Batch{Put: []resource.Any{o}})
 }
 
-// version reads the version of a mesh, and says how long that took; empty: there is none.
+// version reads the version of a mesh, or an empty string, and the time that it took.
 func (w *world) version(name string) (version string, took time.Duration) {
 	w.t.Helper()
 	began := time.Now()
@@ -145,7 +145,7 @@ func TestAStuckMirrorCostsOneWait(t *testing.T) {
 	})
 }
 
-// What another instance writes over this one's write is all that the mirror brings of it.
+// Where another replica overwrites a write of this one, the mirror brings the other replica's version only.
 func TestAnotherInstanceWritesOverIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -172,7 +172,7 @@ func TestReadEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// A read after a write has returned finds it, whatever others write and read at the same time.
+// A read after a write returns the write, with concurrent writes and reads of other clients.
 func TestEverybodyReadsTheirOwnWrites(t *testing.T) {
 	rows := memory.New(memory.Options{})
 	defer rows.Close()
@@ -223,18 +223,19 @@ func writeAndRead(t *testing.T, v *view.View, name string, random *rand.Rand) er
 	return nil
 }
 
-// What is read from the store itself, while the mirror is stuck, is read with the settings of the control plane.
+// A read from the store, while the mirror is stuck, applies the settings of the control plane.
 func TestTheStoreIsReadWithTheSettings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.state.DefaultMesh, w.state.Alone = "shop", true
-		w.create(w.store, "a") // and the state never has it
+		w.create(w.store, "a") // that the state never gets
 		rows, err := w.view.Read(t.Context(), kind.Meshes.Name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if rows.State == w.state || rows.State.DefaultMesh != "shop" || !rows.State.Alone || rows.State.Zone != "east" {
-			t.Errorf("the state that was read has the default mesh %q and the zone %q", rows.State.DefaultMesh, rows.State.Zone)
+			t.Errorf("the state that was read has the default mesh %q and the zone %q", rows.State.DefaultMesh,
+				rows.State.Zone)
 		}
 	})
 }

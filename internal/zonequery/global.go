@@ -16,10 +16,10 @@ import (
 	"weft/resource"
 )
 
-// maxOpen questions wait for a zone at once.
+// maxOpen is the number of concurrent inspection requests to a zone.
 const maxOpen = 64
 
-// Global asks the zones that are connected to this instance of the global control plane.
+// Global sends inspection requests to the zones that are connected to this replica of the global control plane.
 type Global struct {
 	wire.UnimplementedZoneQueriesServer
 	authenticate func(context.Context) (zone string, err error)
@@ -28,7 +28,7 @@ type Global struct {
 	lines map[string]*line // by zone, the newest of each
 }
 
-// NewGlobal answers one that lets in whom authenticate lets in, whose errors are answered as they are.
+// NewGlobal returns a server that accepts the zones that authenticate accepts. A caller gets its errors unchanged.
 func NewGlobal(authenticate func(context.Context) (zone string, err error)) *Global {
 	return &Global{authenticate: authenticate, lines: map[string]*line{}}
 }
@@ -39,24 +39,25 @@ type line struct {
 	ended    chan struct{}
 
 	mu   sync.Mutex
-	open map[string]chan *wire.ZoneResponse // by the question's id; each takes one answer
+	open map[string]chan *wire.ZoneResponse // by the request's id; each gets one response
 }
 
-// Explain has the zone of a proxy say what becomes of a request.
+// Explain returns the result of a request, as the zone of its proxy computes it.
 func (g *Global) Explain(ctx context.Context, zone string, r envoysim.Request) (*envoysim.Explanation, error) {
-	answer, err := g.request(ctx, explainRequest(zone, r))
-	return read[envoysim.Explanation](zone, answer, err)
+	response, err := g.request(ctx, explainRequest(zone, r))
+	return read[envoysim.Explanation](zone, response, err)
 }
 
-// CrossZone has a zone say what becomes of a request that arrives at one of its ingresses.
-func (g *Global) CrossZone(ctx context.Context, zone string, c envoysim.CrossZoneRequest) (*envoysim.IngressResult, error) {
+// CrossZone returns the result of a request that arrives at an ingress of a zone, as that zone computes it.
+func (g *Global) CrossZone(ctx context.Context, zone string, c envoysim.CrossZoneRequest) (*envoysim.IngressResult,
+	error) {
 	return client(g.request).crossZone(ctx, zone, c)
 }
 
-// Backends has the zone of a service, named as there, say who is behind it.
+// Backends returns the backends of a service, by its name in its zone.
 func (g *Global) Backends(ctx context.Context, zone string, service graph.ServiceKey) (*graph.Backends, error) {
-	answer, err := g.request(ctx, backendsRequest(zone, service))
-	return read[graph.Backends](zone, answer, err)
+	response, err := g.request(ctx, backendsRequest(zone, service))
+	return read[graph.Backends](zone, response, err)
 }
 
 func (g *Global) request(ctx context.Context, q *wire.ZoneRequest) (*wire.ZoneResponse, error) {
@@ -64,28 +65,32 @@ func (g *Global) request(ctx context.Context, q *wire.ZoneRequest) (*wire.ZoneRe
 	l := g.lines[q.Zone]
 	g.mu.Unlock()
 	if l == nil {
-		return nil, resource.Errorf(resource.Unavailable, "the zone %s can't be asked: it is not connected to this instance of the global control plane", q.Zone)
+		return nil,
+			resource.Errorf(resource.Unavailable,
+				"the zone %s cannot be queried: it is not connected to this replica of the global control plane",
+				q.Zone)
 	}
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	q.Id = rand.Text()
-	answer, err := l.expect(q)
+	response, err := l.expect(q)
 	if err != nil {
 		return nil, err
 	}
-	defer l.forget(q.Id)
+	defer l.remove(q.Id)
 	select {
 	case l.requests <- q:
 	case <-l.ended:
 	case <-ctx.Done():
 	}
 	select {
-	case a := <-answer:
+	case a := <-response:
 		return a, nil
 	case <-l.ended:
-		return nil, resource.Errorf(resource.Unavailable, "the zone %s went while it was asked; try again", q.Zone)
+		return nil, resource.Errorf(resource.Unavailable, "the zone %s disconnected during the request; try again",
+			q.Zone)
 	case <-ctx.Done():
-		return nil, resource.Errorf(resource.Unavailable, "the zone %s does not answer in time; try again", q.Zone)
+		return nil, resource.Errorf(resource.Unavailable, "the zone %s does not respond in time; try again", q.Zone)
 	}
 }
 
@@ -93,25 +98,26 @@ func (l *line) expect(q *wire.ZoneRequest) (<-chan *wire.ZoneResponse, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.open) == maxOpen {
-		return nil, resource.Errorf(resource.Unavailable, "%d questions to the zone %s are open; try again when one is answered", maxOpen, q.Zone)
+		return nil, resource.Errorf(resource.Unavailable, "%d requests to the zone %s are open; try again later",
+			maxOpen, q.Zone)
 	}
-	answer := make(chan *wire.ZoneResponse, 1)
-	l.open[q.Id] = answer
-	return answer, nil
+	response := make(chan *wire.ZoneResponse, 1)
+	l.open[q.Id] = response
+	return response, nil
 }
 
-func (l *line) forget(id string) {
+func (l *line) remove(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.open, id)
 }
 
-// take hands an answer to who waits for it. One that nobody waits for any more is dropped.
-func (l *line) take(a *wire.ZoneResponse) {
+// deliver passes a response to its caller, and drops it where the caller is gone.
+func (l *line) deliver(a *wire.ZoneResponse) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if answer := l.open[a.Id]; answer != nil {
-		answer <- a
+	if response := l.open[a.Id]; response != nil {
+		response <- a
 		delete(l.open, a.Id)
 	}
 }
@@ -122,7 +128,8 @@ func (g *Global) Requests(stream wire.ZoneQueries_RequestsServer) error {
 	if err != nil {
 		return err
 	}
-	l := &line{requests: make(chan *wire.ZoneRequest), ended: make(chan struct{}), open: map[string]chan *wire.ZoneResponse{}}
+	l := &line{requests: make(chan *wire.ZoneRequest), ended: make(chan struct{}),
+		open: map[string]chan *wire.ZoneResponse{}}
 	defer g.hangUp(zone, l)
 	g.mu.Lock()
 	g.lines[zone] = l
@@ -141,17 +148,17 @@ func (g *Global) Requests(stream wire.ZoneQueries_RequestsServer) error {
 	}
 }
 
-// receive takes answers until the stream ends.
+// receive delivers responses until the stream ends.
 func (l *line) receive(stream wire.ZoneQueries_RequestsServer) error {
 	for {
-		answer, err := stream.Recv()
+		response, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		l.take(answer)
+		l.deliver(response)
 	}
 }
 
@@ -164,18 +171,20 @@ func (g *Global) hangUp(zone string, l *line) {
 	close(l.ended)
 }
 
-// Forward implements wire.ZoneQueriesServer. A zone learns of another what becomes of a request at its ingress, and
-// nothing else.
+// Forward implements wire.ZoneQueriesServer. A zone may query another one only for the result of a cross-zone request
+// at its ingress.
 func (g *Global) Forward(ctx context.Context, q *wire.ZoneRequest) (*wire.ZoneResponse, error) {
 	if _, err := g.authenticate(ctx); err != nil {
 		return nil, err
 	}
 	if q.GetCrossZone() == nil {
-		return nil, status.Error(codes.PermissionDenied, "a zone may ask another only what becomes of a request at its ingress")
+		return nil,
+			status.Error(codes.PermissionDenied,
+				"a zone may query another one only for a cross-zone request at its ingress")
 	}
-	answer, err := g.request(ctx, &wire.ZoneRequest{Zone: q.Zone, Query: q.Query})
+	response, err := g.request(ctx, &wire.ZoneRequest{Zone: q.Zone, Query: q.Query})
 	if err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
-	return answer, nil
+	return response, nil
 }

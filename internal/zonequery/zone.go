@@ -18,24 +18,24 @@ import (
 )
 
 const (
-	// atOnce is how many questions a zone responses at the same time; the others wait.
+	// atOnce is the number of requests that a zone processes concurrently; others wait.
 	atOnce = 4
-	// redial is the longest pause before the stream is opened anew; the shortest is half of it.
+	// redial is the longest pause before a new stream; the shortest is half of it.
 	redial = 2 * time.Second
 )
 
-// Zone is a zone's side: it responses what global asks, and asks other zones by way of global.
+// Zone is a zone's side: it responds to global's requests, and queries other zones through global.
 type Zone struct {
 	name      string
 	inspector Inspector
 	global    atomic.Pointer[wire.ZoneQueriesClient] // nil: the zone is not joined
 }
 
-// NewZone responses the side of a zone that is alone until [Zone.Follow].
+// NewZone returns the side of a zone without a connection to global until [Zone.Follow].
 func NewZone(name string, inspector Inspector) *Zone { return &Zone{name: name, inspector: inspector} }
 
-// Follow responses what global asks over a connection, which proves with each call for which zone it is, until
-// ctx ends.
+// Follow responds to global's requests over a connection until ctx ends. The connection authenticates the zone with
+// each call.
 func (z *Zone) Follow(ctx context.Context, global grpc.ClientConnInterface) {
 	client := wire.NewZoneQueriesClient(global)
 	z.global.Store(&client)
@@ -49,7 +49,7 @@ func (z *Zone) Follow(ctx context.Context, global grpc.ClientConnInterface) {
 	}
 }
 
-// respondAll responses questions until the stream ends. Why it ends, the streams of sync beside it say.
+// respondAll responds to requests until the stream ends. The streams of zone sync report the reason of its end.
 func (z *Zone) respondAll(ctx context.Context, client wire.ZoneQueriesClient) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -103,50 +103,56 @@ func (z *Zone) respond(ctx context.Context, q *wire.ZoneRequest) *wire.ZoneRespo
 }
 
 func (z *Zone) find(ctx context.Context, q *wire.ZoneRequest) (any, error) {
-	switch question := q.Query.(type) {
+	switch query := q.Query.(type) {
 	case *wire.ZoneRequest_Explain_:
-		return z.inspector.Explain(requestOf(question.Explain), func(zone string, c envoysim.CrossZoneRequest) (*envoysim.IngressResult, error) {
-			return z.CrossZone(ctx, zone, c)
-		})
+		return z.inspector.Explain(requestOf(query.Explain),
+			func(zone string, c envoysim.CrossZoneRequest) (*envoysim.IngressResult, error) {
+				return z.CrossZone(ctx, zone, c)
+			})
 	case *wire.ZoneRequest_CrossZone_:
-		return z.inspector.CrossZone(crossZoneRequestOf(question.CrossZone))
+		return z.inspector.CrossZone(crossZoneRequestOf(query.CrossZone))
 	case *wire.ZoneRequest_Backends_:
-		service := graph.ServiceKey{Mesh: question.Backends.Mesh, Name: question.Backends.Service}
+		service := graph.ServiceKey{Mesh: query.Backends.Mesh, Name: query.Backends.Service}
 		if backends := z.inspector.Backends(service); backends != nil {
 			return backends, nil
 		}
 		return nil, resource.Errorf(resource.NotFound, "there is no MeshService %s/%s", service.Mesh, service.Name)
 	}
-	return nil, resource.Errorf(resource.Invalid, "its release does not know the question; upgrade its control plane")
+	return nil, resource.Errorf(resource.Invalid, "its release does not support the request; upgrade its control plane")
 }
 
-// CrossZone has another zone say what becomes of a request that arrives at one of its ingresses.
-func (z *Zone) CrossZone(ctx context.Context, zone string, c envoysim.CrossZoneRequest) (*envoysim.IngressResult, error) {
+// CrossZone returns the result of a request that arrives at an ingress of another zone, as that zone computes it.
+func (z *Zone) CrossZone(ctx context.Context, zone string, c envoysim.CrossZoneRequest) (*envoysim.IngressResult,
+	error) {
 	return client(z.request).crossZone(ctx, zone, c)
 }
 
 func (z *Zone) request(ctx context.Context, q *wire.ZoneRequest) (*wire.ZoneResponse, error) {
 	global := z.global.Load()
 	if global == nil {
-		return nil, resource.Errorf(resource.Unavailable, "the zone %s can't be asked: this control plane is joined to no global one", q.Zone)
+		return nil,
+			resource.Errorf(resource.Unavailable,
+				"the zone %s cannot be queried: this control plane has not joined a global one", q.Zone)
 	}
 	response, err := (*global).Forward(ctx, q)
 	if err != nil {
-		return nil, resource.Errorf(resource.Unavailable, "by way of global: %s", status.Convert(err).Message())
+		return nil, resource.Errorf(resource.Unavailable, "through global: %s", status.Convert(err).Message())
 	}
 	return response, nil
 }
 
-// Explain responses only that another zone's proxies are known there and at global.
+// Explain returns an error: a zone cannot explain requests of another zone's proxies.
 func (z *Zone) Explain(_ context.Context, zone string, _ envoysim.Request) (*envoysim.Explanation, error) {
 	return nil, z.notHere(zone)
 }
 
-// Backends responses only that another zone's servers are known there and at global.
+// Backends returns an error: a zone does not know the backends of another zone's services.
 func (z *Zone) Backends(_ context.Context, zone string, _ graph.ServiceKey) (*graph.Backends, error) {
 	return nil, z.notHere(zone)
 }
 
 func (z *Zone) notHere(zone string) error {
-	return resource.Errorf(resource.Unavailable, "proxies of the zone %s are known there and at global, not in the zone %s; ask there", zone, z.name)
+	return resource.Errorf(resource.Unavailable,
+		"proxies of the zone %s are known there and on global, not in the zone %s; send the request there", zone,
+		z.name)
 }

@@ -1,9 +1,9 @@
-// Package zonequery asks zones what only they know: what becomes of a request in them, and who is behind one of
-// their services.
+// Package zonequery carries inspection requests to zones, for state that only a zone has: the result of a request
+// there, and the backends of its services.
 //
-// A zone dials global and keeps a stream open, on which global asks. A zone asks another by way of global, and
-// only for what becomes of a request of its own at the other's ingress. Answers are of this moment; nothing is
-// kept of them. A zone that is not connected can't be asked, and the error says so.
+// A zone dials global and keeps a stream open, on which global sends requests. A zone queries another through global,
+// and only for the result of its own requests at the other's ingress. Responses are not cached. A zone without a
+// connection cannot be queried; the error states it.
 package zonequery
 
 import (
@@ -18,17 +18,17 @@ import (
 	"weft/resource"
 )
 
-// Timeout is how long an answer of a zone may take, those that it asks for itself included.
+// Timeout is the timeout of a zone's response, including the zone's own queries.
 const Timeout = 10 * time.Second
 
-// Inspector answers in its own zone.
+// Inspector computes inspections of its own zone.
 type Inspector interface {
-	// Explain says what becomes of a request of a proxy of the zone, and asks beyond where it goes on in
+	// Explain returns the result of a request of a proxy of the zone, and calls RemoteZones where the request goes to
 	// another.
 	Explain(envoysim.Request, envoysim.RemoteZones) (*envoysim.Explanation, error)
-	// CrossZone says what becomes of a request that arrives at a zone ingress.
+	// CrossZone returns the result of a request that arrives at a zone ingress.
 	CrossZone(envoysim.CrossZoneRequest) (*envoysim.IngressResult, error)
-	// Backends says who is behind a service of the zone; nil where there is no such service.
+	// Backends returns the backends of a service of the zone, or nil for an unknown service.
 	Backends(graph.ServiceKey) *graph.Backends
 }
 
@@ -39,7 +39,8 @@ func explainRequest(zone string, r envoysim.Request) *wire.ZoneRequest {
 }
 
 func requestOf(q *wire.ZoneRequest_Explain) envoysim.Request {
-	return envoysim.Request{From: graph.ProxyKey{Mesh: q.Mesh, Name: q.Dataplane}, To: q.To, Method: q.Method, Path: q.Path}
+	return envoysim.Request{From: graph.ProxyKey{Mesh: q.Mesh, Name: q.Dataplane}, To: q.To, Method: q.Method,
+		Path: q.Path}
 }
 
 func crossZoneRequest(zone string, c envoysim.CrossZoneRequest) *wire.ZoneRequest {
@@ -66,25 +67,26 @@ func backendsRequest(zone string, service graph.ServiceKey) *wire.ZoneRequest {
 	}}}
 }
 
-// read decodes the answer of a zone.
-func read[T any](zone string, answer *wire.ZoneResponse, err error) (*T, error) {
+// read decodes the response of a zone.
+func read[T any](zone string, response *wire.ZoneResponse, err error) (*T, error) {
 	if err != nil {
 		return nil, err
 	}
-	if answer.Problem != "" {
-		return nil, resource.Errorf(resource.Invalid, "the zone %s: %s", zone, answer.Problem)
+	if response.Problem != "" {
+		return nil, resource.Errorf(resource.Invalid, "the zone %s: %s", zone, response.Problem)
 	}
 	document := new(T)
-	if err := json.Unmarshal(answer.Document, document); err != nil {
-		return nil, fmt.Errorf("the answer of the zone %s: %w", zone, err)
+	if err := json.Unmarshal(response.Document, document); err != nil {
+		return nil, fmt.Errorf("the response of the zone %s: %w", zone, err)
 	}
 	return document, nil
 }
 
-// client puts a question to its zone.
+// client sends a request to its zone.
 type client func(context.Context, *wire.ZoneRequest) (*wire.ZoneResponse, error)
 
-func (ask client) crossZone(ctx context.Context, zone string, c envoysim.CrossZoneRequest) (*envoysim.IngressResult, error) {
-	answer, err := ask(ctx, crossZoneRequest(zone, c))
-	return read[envoysim.IngressResult](zone, answer, err)
+func (query client) crossZone(ctx context.Context, zone string, c envoysim.CrossZoneRequest) (*envoysim.IngressResult,
+	error) {
+	response, err := query(ctx, crossZoneRequest(zone, c))
+	return read[envoysim.IngressResult](zone, response, err)
 }

@@ -18,15 +18,16 @@ import (
 	"weft/resource"
 )
 
-// inspector of a zone: web calls db of the zone west, and db-1 is behind db.
+// inspector is the inspector of a zone: web calls db of the zone west, whose backend is db-1.
 type inspector struct{ zone string }
 
-func (i inspector) Explain(r envoysim.Request, beyond envoysim.RemoteZones) (*envoysim.Explanation, error) {
+func (i inspector) Explain(r envoysim.Request, remote envoysim.RemoteZones) (*envoysim.Explanation, error) {
 	if r.From.Name != "web" {
 		return nil, errors.New("there is no proxy " + r.From.String())
 	}
-	arrival, err := beyond("west", envoysim.CrossZoneRequest{
-		Ingress: graph.ProxyKey{Mesh: r.From.Mesh, Name: "zi"}, Mesh: r.From.Mesh, SNI: "db.ms", SpiffeIDs: []string{"spiffe://east/web"}, Path: r.Path,
+	arrival, err := remote("west", envoysim.CrossZoneRequest{
+		Ingress: graph.ProxyKey{Mesh: r.From.Mesh, Name: "zi"}, Mesh: r.From.Mesh, SNI: "db.ms",
+		SpiffeIDs: []string{"spiffe://east/web"}, Path: r.Path,
 	})
 	if err != nil {
 		return &envoysim.Explanation{From: r.From.String(), Verdict: envoysim.Unknown, Reason: err.Error()}, nil
@@ -35,7 +36,8 @@ func (i inspector) Explain(r envoysim.Request, beyond envoysim.RemoteZones) (*en
 }
 
 func (i inspector) CrossZone(c envoysim.CrossZoneRequest) (*envoysim.IngressResult, error) {
-	return &envoysim.IngressResult{Listener: strings.Join([]string{i.zone, c.Ingress.String(), c.SNI, strings.Join(c.SpiffeIDs, " "), c.Path}, " ")}, nil
+	return &envoysim.IngressResult{Listener: strings.Join([]string{i.zone, c.Ingress.String(), c.SNI,
+		strings.Join(c.SpiffeIDs, " "), c.Path}, " ")}, nil
 }
 
 func (i inspector) Backends(key graph.ServiceKey) *graph.Backends {
@@ -45,7 +47,7 @@ func (i inspector) Backends(key graph.ServiceKey) *graph.Backends {
 	return &graph.Backends{Servers: []graph.Server{{Port: 80, Dataplane: "db-1"}}}
 }
 
-// zones are a global control plane and the zones that are connected to it. A caller is the zone that it says.
+// zones are a global control plane and its connected zones. A caller is the zone that it states.
 type zones struct {
 	global *zonequery.Global
 	server *grpc.Server
@@ -66,10 +68,12 @@ func newZones(t *testing.T) *zones {
 	t.Cleanup(server.Stop)
 	conn := func(zone string) *grpc.ClientConn {
 		c, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithStreamInterceptor(func(ctx context.Context, d *grpc.StreamDesc, c *grpc.ClientConn, m string, s grpc.Streamer, o ...grpc.CallOption) (grpc.ClientStream, error) {
+			grpc.WithStreamInterceptor(func(ctx context.Context, d *grpc.StreamDesc, c *grpc.ClientConn, m string,
+				s grpc.Streamer, o ...grpc.CallOption) (grpc.ClientStream, error) {
 				return s(metadata.AppendToOutgoingContext(ctx, "zone", zone), d, c, m, o...)
 			}),
-			grpc.WithUnaryInterceptor(func(ctx context.Context, m string, req, reply any, c *grpc.ClientConn, i grpc.UnaryInvoker, o ...grpc.CallOption) error {
+			grpc.WithUnaryInterceptor(func(ctx context.Context, m string, req, reply any, c *grpc.ClientConn,
+				i grpc.UnaryInvoker, o ...grpc.CallOption) error {
 				return i(metadata.AppendToOutgoingContext(ctx, "zone", zone), m, req, reply, c, o...)
 			}))
 		if err != nil {
@@ -81,7 +85,7 @@ func newZones(t *testing.T) *zones {
 	return &zones{global, server, conn}
 }
 
-// join connects a zone until the test ends, and returns once it answers.
+// join connects a zone until the test ends, and returns once it responds.
 func (z *zones) join(t *testing.T, name string) *zonequery.Zone {
 	zone := zonequery.NewZone(name, inspector{name})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -99,8 +103,8 @@ func (z *zones) join(t *testing.T, name string) *zonequery.Zone {
 
 var request = envoysim.Request{From: graph.ProxyKey{Mesh: "default", Name: "web"}, To: "db", Path: "/a"}
 
-// Whoever asks global follows a request through both zones; each answers for itself.
-func TestGlobalAsksBothZones(t *testing.T) {
+// A caller of global follows a request through both zones; each zone computes its part.
+func TestGlobalQueriesBothZones(t *testing.T) {
 	z := newZones(t)
 	z.join(t, "east")
 	z.join(t, "west")
@@ -108,24 +112,25 @@ func TestGlobalAsksBothZones(t *testing.T) {
 	if err != nil || got.Verdict != envoysim.Allowed || got.Listener != "west default.zi db.ms spiffe://east/web /a" {
 		t.Errorf("%+v, %v", got, err)
 	}
-	behind, err := z.global.Backends(t.Context(), "west", graph.ServiceKey{Mesh: "default", Name: "db"})
-	if err != nil || len(behind.Servers) != 1 || behind.Servers[0].Dataplane != "db-1" {
-		t.Errorf("%+v, %v", behind, err)
+	backends, err := z.global.Backends(t.Context(), "west", graph.ServiceKey{Mesh: "default", Name: "db"})
+	if err != nil || len(backends.Servers) != 1 || backends.Servers[0].Dataplane != "db-1" {
+		t.Errorf("%+v, %v", backends, err)
 	}
 }
 
-// A zone says why it has no answer, and what can't be asked is told from that.
-func TestNoAnswer(t *testing.T) {
+// A zone's reason for an error is distinguishable from a failed query.
+func TestNoResponse(t *testing.T) {
 	z := newZones(t)
 	east := z.join(t, "east")
 	for name, test := range map[string]struct {
-		ask  func() error
-		want string
+		query func() error
+		want  string
 	}{
 		"no such proxy": {func() error {
-			_, err := z.global.Explain(t.Context(), "east", envoysim.Request{From: graph.ProxyKey{Mesh: "default", Name: "nobody"}})
+			_, err := z.global.Explain(t.Context(), "east",
+				envoysim.Request{From: graph.ProxyKey{Mesh: "default", Name: "missing"}})
 			return err
-		}, "the zone east: there is no proxy default.nobody"},
+		}, "the zone east: there is no proxy default.missing"},
 		"no such service": {func() error {
 			_, err := z.global.Backends(t.Context(), "east", graph.ServiceKey{Mesh: "default", Name: "nothing"})
 			return err
@@ -133,40 +138,44 @@ func TestNoAnswer(t *testing.T) {
 		"global asks a zone that is away": {func() error {
 			_, err := z.global.Explain(t.Context(), "north", request)
 			return err
-		}, "the zone north can't be asked: it is not connected to this instance of the global control plane"},
+		}, "the zone north cannot be queried: it is not connected to this replica of the global control plane"},
 		"a zone asks a zone that is away": {func() error {
 			_, err := east.CrossZone(t.Context(), "north", envoysim.CrossZoneRequest{})
 			return err
-		}, "by way of global: the zone north can't be asked: it is not connected to this instance of the global control plane"},
+		}, "through global: the zone north cannot be queried: it is not connected to this replica of the global " +
+			"control plane"},
 		"a zone that is alone": {func() error {
 			_, err := zonequery.NewZone("alone", nil).CrossZone(t.Context(), "east", envoysim.CrossZoneRequest{})
 			return err
-		}, "the zone east can't be asked: this control plane is joined to no global one"},
+		}, "the zone east cannot be queried: this control plane has not joined a global one"},
 	} {
-		if err := test.ask(); err == nil || err.Error() != test.want {
+		if err := test.query(); err == nil || err.Error() != test.want {
 			t.Errorf("%s: %v, want %s", name, err, test.want)
 		}
 	}
 }
 
-// The client's half is told where the server's zone is away.
-func TestTheOtherZoneIsAway(t *testing.T) {
+// The client's part is returned while the server's zone is disconnected.
+func TestTheOtherZoneIsDisconnected(t *testing.T) {
 	z := newZones(t)
 	z.join(t, "east")
 	got, err := z.global.Explain(t.Context(), "east", request)
-	if err != nil || got.Verdict != envoysim.Unknown || !strings.Contains(got.Reason, "the zone west can't be asked") {
+	if err != nil || got.Verdict != envoysim.Unknown ||
+		!strings.Contains(got.Reason, "the zone west cannot be queried") {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
 
-// A zone asks another what becomes of its own requests, and learns nothing else of it.
+// A zone learns the results of its own requests in another zone, and nothing else.
 func TestAZoneLearnsNothingElse(t *testing.T) {
 	z := newZones(t)
 	z.join(t, "west")
 	hostile := wire.NewZoneQueriesClient(z.conn("hostile"))
 	for _, q := range []*wire.ZoneRequest{
-		{Zone: "west", Query: &wire.ZoneRequest_Backends_{Backends: &wire.ZoneRequest_Backends{Mesh: "default", Service: "db"}}},
-		{Zone: "west", Query: &wire.ZoneRequest_Explain_{Explain: &wire.ZoneRequest_Explain{Mesh: "default", Dataplane: "web"}}},
+		{Zone: "west",
+			Query: &wire.ZoneRequest_Backends_{Backends: &wire.ZoneRequest_Backends{Mesh: "default", Service: "db"}}},
+		{Zone: "west",
+			Query: &wire.ZoneRequest_Explain_{Explain: &wire.ZoneRequest_Explain{Mesh: "default", Dataplane: "web"}}},
 		{Zone: "west"},
 	} {
 		if a, err := hostile.Forward(t.Context(), q); err == nil || !strings.Contains(err.Error(), "PermissionDenied") {
@@ -175,21 +184,21 @@ func TestAZoneLearnsNothingElse(t *testing.T) {
 	}
 }
 
-// A zone that goes while it is asked is not waited for.
+// A request to a zone that disconnects fails at once.
 func TestAZoneGoes(t *testing.T) {
 	z := newZones(t)
 	stream, err := wire.NewZoneQueriesClient(z.conn("slow")).Requests(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	answered := make(chan error, 1)
+	responded := make(chan error, 1)
 	go func() {
 		for {
 			_, err := z.global.CrossZone(context.Background(), "slow", envoysim.CrossZoneRequest{})
 			if err != nil && strings.Contains(err.Error(), "not connected") {
 				continue // not yet
 			}
-			answered <- err
+			responded <- err
 			return
 		}
 	}()
@@ -199,7 +208,7 @@ func TestAZoneGoes(t *testing.T) {
 	if err := stream.CloseSend(); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-answered; err == nil || !strings.Contains(err.Error(), "went while it was asked") {
+	if err := <-responded; err == nil || !strings.Contains(err.Error(), "disconnected during the request") {
 		t.Errorf("%v", err)
 	}
 }

@@ -13,11 +13,12 @@ import (
 	"weft/internal/traffic"
 )
 
-// showAttacks is how `make hostile` has the table printed, and the long attacks run.
-var showAttacks = flag.Bool("hostile", false, "run the long attacks too, and print what every attack tried, and what held and fell")
+// showAttacks is set by `make hostile`: it prints the table, and runs the long attacks.
+var showAttacks = flag.Bool("hostile", false,
+	"run the long attacks too, and print what every attack tried, and what held and fell")
 
-// attack is one thing that an attacker with a known credential tries, in one form or in several. Tests of attacks are
-// named TestHostile....
+// attack is an attempt of an attacker with a known credential, in one form or in several. Tests of attacks have the
+// prefix TestHostile.
 type attack struct {
 	t    *testing.T
 	name string
@@ -27,7 +28,7 @@ type attack struct {
 	fell  int
 }
 
-// newAttack starts the count of an attack. The name says who tries what, as docs/security.md lists it.
+// newAttack starts the count of an attack. The name states attacker and attempt, as docs/security.md lists them.
 func newAttack(t *testing.T, name string) *attack {
 	a := &attack{t: t, name: name}
 	t.Cleanup(func() {
@@ -43,16 +44,16 @@ func newAttack(t *testing.T, name string) *attack {
 	return a
 }
 
-// held counts a try that the attacker gained nothing by.
-func (a *attack) held() { a.count(nil) }
+// repelled counts an attempt that gained the attacker nothing.
+func (a *attack) repelled() { a.count(nil) }
 
-// fellTo counts a try that succeeded, and fails the test with what the attacker gained.
+// fellTo counts an attempt that succeeded, and fails the test with the attacker's gain.
 func (a *attack) fellTo(format string, args ...any) {
 	a.t.Helper()
 	a.count(fmt.Errorf(format, args...))
 }
 
-// count counts a try: gained is nil where the attacker gained nothing.
+// count counts an attempt. gained is nil for an attempt that gained nothing.
 func (a *attack) count(gained error) {
 	a.t.Helper()
 	a.mu.Lock()
@@ -64,7 +65,7 @@ func (a *attack) count(gained error) {
 	}
 }
 
-// costs counts the requests of clients that an attack on others is not to fail, as a drill has seen them.
+// costs counts the requests of other clients during the attack, which must not fail.
 func (a *attack) costs(tally traffic.Tally) {
 	failed, _ := tally.Failures()
 	a.mu.Lock()

@@ -9,7 +9,7 @@ import (
 	"weft/internal/traffic"
 )
 
-// flips is how often blue and green change places.
+// flips returns the number of times that blue and green change places.
 func flips() int {
 	if *showDrills {
 		return 100
@@ -17,7 +17,7 @@ func flips() int {
 	return 5
 }
 
-// active are the service "web" for one color, and its preview for the other, as users copy them.
+// active returns the service "web" for one color, and its preview for the other, as users write them.
 func (w *world) active(color string) string {
 	w.t.Helper()
 	example, err := os.ReadFile("../../examples/blue-green/" + color + ".yaml")
@@ -27,7 +27,7 @@ func (w *world) active(color string) string {
 	return string(example)
 }
 
-// colored is an instance of a color, which no service knows by its tag kuma.io/service.
+// colored returns an instance of a color. No service selects it by the tag kuma.io/service.
 func colored(name, color string, host int) string {
 	return fmt.Sprintf(`
 type: Dataplane
@@ -53,7 +53,7 @@ networking:
   - {address: NET.9, port: 10002, backendRef: {kind: MeshService, name: web-preview, port: 80}}
 `
 
-// callsBoth starts the client, and answers where it reaches "web" and its preview.
+// callsBoth starts the client, and returns the addresses at which it reaches "web" and its preview.
 func (w *world) callsBoth() (active, preview string) {
 	w.t.Helper()
 	w.proxy("default", "client", activeAndPreview)
@@ -64,14 +64,14 @@ func (w *world) callsBoth() (active, preview string) {
 	return active, preview
 }
 
-// model is how the proxies of a mesh come to their certificates.
+// model is the source of the proxies' certificates.
 type model struct {
 	name string
-	mesh string // the resources that make it so
-	ids  string // begins the SPIFFE IDs of workloads
+	mesh string // the resources of the model
+	ids  string // prefix of workloads' SPIFFE IDs
 }
 
-// models are both of them.
+// models returns both models.
 func models() []model {
 	return []model{
 		{"a MeshIdentity", withIdentity, "spiffe://default.default.mesh.local/"},
@@ -79,7 +79,7 @@ func models() []model {
 	}
 }
 
-// inEachModel runs a drill with each of them.
+// inEachModel runs a drill with each model.
 func inEachModel(t *testing.T, run func(w *world, m model)) {
 	t.Parallel()
 	for _, m := range models() {
@@ -87,7 +87,7 @@ func inEachModel(t *testing.T, run func(w *world, m model)) {
 	}
 }
 
-// Blue and green: two sets of instances, and a service and its preview whose selectors change places.
+// Blue and green are two sets of instances. The selectors of a service and its preview change places.
 func TestDrillBlueAndGreenChangePlaces(t *testing.T) { inEachModel(t, (*world).blueAndGreen) }
 
 func (w *world) blueAndGreen(m model) {
@@ -99,21 +99,22 @@ func (w *world) blueAndGreen(m model) {
 		w.proxy("default", name, colored(name, color, 2+i))
 	}
 	active, preview := w.callsBoth()
-	d := w.drill("blue and green change places, under "+m.name, inTurn(traffic.Get(active), traffic.Post(active), traffic.Get(preview)))
+	d := w.drill("blue and green change places, under "+m.name,
+		inTurn(traffic.Get(active), traffic.Post(active), traffic.Get(preview)))
 	colors := [2]string{"blue", "green"}
 	for i := range flips() {
 		now, then := colors[(i+1)%2], colors[i%2]
 		w.apply(w.active(now))
-		w.answeredWith(active, now)
-		w.answeredWith(preview, then)
+		w.respondsWith(active, now)
+		w.respondsWith(preview, then)
 		d.more(10)
 	}
 	d.more(50)
 	d.end()
 }
 
-// answeredWith waits until whoever answers has a name that begins so.
-func (w *world) answeredWith(url, prefix string) {
+// respondsWith waits until the responding server has a name with the prefix.
+func (w *world) respondsWith(url, prefix string) {
 	w.t.Helper()
 	w.eventually(prefix+" answers", func() error {
 		body, err := fetch(url)
@@ -124,8 +125,8 @@ func (w *world) answeredWith(url, prefix string) {
 	})
 }
 
-// rolledOut is an instance in the middle of a rollout: on one port an inbound of "web" and one of its preview,
-// of which one is Ready and the other is Ignored.
+// rolledOut returns an instance during a rollout. One port has an inbound of "web" and one of its preview, of which one
+// is Ready and the other Ignored.
 func rolledOut(name string, host int, active bool) string {
 	states := [2]string{"Ignored", "Ready"}
 	if active {
@@ -133,12 +134,14 @@ func rolledOut(name string, host int, active bool) string {
 	}
 	inbounds := ""
 	for i, service := range []string{"web", "web-preview"} {
-		inbounds += fmt.Sprintf("\n  - {name: %[3]s, port: 20080, servicePort: 18080, serviceAddress: NET.%[1]d, protocol: http, state: %[2]s, tags: {kuma.io/service: %[3]s}}", host, states[i], service)
+		inbounds += fmt.Sprintf("\n  - {name: %[3]s, port: 20080, servicePort: 18080, serviceAddress: NET.%[1]d, "+
+			"protocol: http, state: %[2]s, tags: {kuma.io/service: %[3]s}}", host, states[i], service)
 	}
-	return fmt.Sprintf("\n---\ntype: Dataplane\nmesh: default\nname: %s\nlabels: {kuma.io/workload: web}\nnetworking:\n  address: NET.%d\n  inbound:%s", name, host, inbounds)
+	return fmt.Sprintf("\n---\ntype: Dataplane\nmesh: default\nname: %s\nlabels: {kuma.io/workload: "+
+		"web}\nnetworking:\n  address: NET.%d\n  inbound:%s", name, host, inbounds)
 }
 
-// lettingIn is a permission of one caller for the inbounds of a section.
+// lettingIn returns a permission of one caller for the inbounds of a section.
 func (m model) lettingIn(caller, section string) string {
 	return fmt.Sprintf(`
 ---
@@ -151,9 +154,8 @@ spec:
 `, caller, section, m.ids)
 }
 
-// A service that is Ignored and its preview that is Ready, on one port of one proxy, change places, as they do on
-// the proxies that a rollout puts behind a service. Each has a caller whom the other one does not let in.
-// (Adding inbounds in runtime.)
+// An Ignored service and its Ready preview, on one port of one proxy, change places, as in a rollout. Each has a caller
+// that the other denies. (Adding inbounds in runtime.)
 func TestDrillIgnoredAndReadyChangePlaces(t *testing.T) { inEachModel(t, (*world).ignoredAndReady) }
 
 func (w *world) ignoredAndReady(m model) {
@@ -166,15 +168,16 @@ func (w *world) ignoredAndReady(m model) {
 	w.proxy("default", "client", caller("client", 8, "backendRef: {kind: MeshService, name: web, port: 80}"))
 	w.proxy("default", "tester", caller("tester", 9, "backendRef: {kind: MeshService, name: web-preview, port: 80}"))
 	active, preview := fmt.Sprintf("http://%s:10001/", w.address(8)), fmt.Sprintf("http://%s:10001/", w.address(9))
-	w.answeredWith(active, "blue")
-	w.answeredWith(preview, "green")
-	d := w.drill("Ignored and Ready inbounds of one port change places, under "+m.name, inTurn(traffic.Get(active), traffic.Post(active), traffic.Get(preview)))
+	w.respondsWith(active, "blue")
+	w.respondsWith(preview, "green")
+	d := w.drill("Ignored and Ready inbounds of one port change places, under "+m.name,
+		inTurn(traffic.Get(active), traffic.Post(active), traffic.Get(preview)))
 	for i := range flips() {
-		blue := i%2 == 1 // is to be active
+		blue := i%2 == 1 // becomes active
 		w.apply(rolledOut("blue", 2, blue) + rolledOut("green", 3, !blue))
 		colors := map[bool]string{blue: "blue", !blue: "green"}
-		w.answeredWith(active, colors[true])
-		w.answeredWith(preview, colors[false])
+		w.respondsWith(active, colors[true])
+		w.respondsWith(preview, colors[false])
 		d.more(10)
 	}
 	d.more(50)

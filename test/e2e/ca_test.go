@@ -9,7 +9,7 @@ import (
 	"weft/internal/identity"
 )
 
-// newStrangersCA answers the file of a CA that signed nothing here.
+// newStrangersCA returns the file of a CA without any signed certificate here.
 func newStrangersCA(t *testing.T) string {
 	t.Helper()
 	certificate, _, err := identity.NewCA(time.Now(), "stranger.local")

@@ -13,8 +13,8 @@ import (
 	"weft/internal/traffic"
 )
 
-// pair is a mesh of two instances of web and a client of theirs; it answers the first one's agent and the
-// URL at which the client reaches them.
+// pair starts a mesh of two instances of web and a client. It returns the first instance's agent and the client's URL
+// of web.
 func (w *world) pair() (first *process, url string) {
 	w.t.Helper()
 	w.apply(secured)
@@ -27,9 +27,9 @@ func (w *world) pair() (first *process, url string) {
 	return first, url
 }
 
-// An application that is told to end finishes what it has and takes nothing new: what comes meanwhile goes
-// to the other instance. A POST that meets the end of an idle connection halfway may be lost: nobody can
-// know whether the application has seen it.
+// An application that is told to stop finishes open requests and accepts no new ones: these go to the other instance. A
+// POST that meets the end of an idle connection may be lost, since no proxy can know whether the application has seen
+// it.
 func TestDrillAnApplicationEndsAndComesBack(t *testing.T) {
 	w := newWorld(t)
 	application := w.service(2, 18080, "web-1")
@@ -48,7 +48,7 @@ func TestDrillAnApplicationEndsAndComesBack(t *testing.T) {
 	d.end()
 }
 
-// An Envoy that is killed is started again by its agent; requests that could be repeated are.
+// The agent restarts a killed Envoy. Repeatable requests are retried.
 func TestDrillAKilledEnvoyIsStartedAgain(t *testing.T) {
 	w := newWorld(t)
 	w.service(2, 18080, "web-1")
@@ -71,7 +71,7 @@ func TestDrillAKilledEnvoyIsStartedAgain(t *testing.T) {
 	d.end()
 }
 
-// envoyOf is the process that an agent has started, 0 where there is none at the moment.
+// envoyOf returns the Envoy process of an agent, or 0 without one.
 func (w *world) envoyOf(agent *process) int {
 	w.t.Helper()
 	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", agent.Process.Pid))
@@ -88,7 +88,7 @@ func (w *world) envoyOf(agent *process) int {
 	return 0
 }
 
-// One machine after the other is restarted, for as long as a rollout takes.
+// The machines are restarted one after the other, with the duration of a rollout.
 func TestDrillARollout(t *testing.T) {
 	if !*showDrills {
 		t.Skip("a long drill: make drills")

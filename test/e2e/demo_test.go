@@ -9,15 +9,15 @@ import (
 	"testing"
 )
 
-// TestTheDemoHoldsAndLeavesNothing runs what a newcomer runs first, from the binary alone.
-func TestTheDemoHoldsAndLeavesNothing(t *testing.T) {
+// TestTheDemoPassesAndCleansUp runs the first command of a newcomer, from the binary alone.
+func TestTheDemoPassesAndCleansUp(t *testing.T) {
 	t.Parallel()
 	temp := t.TempDir()
 	demo := exec.Command(filepath.Join(binaries, "weft"), "demo", "--once")
 	demo.Dir = temp
 	demo.Env = append(os.Environ(), "WEFT_ENVOY="+envoy, "TMPDIR="+temp)
 	demo.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
-	runtime.LockOSThread() // with which the demo would end
+	runtime.LockOSThread() // the end of the thread ends the demo
 	defer runtime.UnlockOSThread()
 	out, err := demo.CombinedOutput()
 	if err != nil {

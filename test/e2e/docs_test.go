@@ -16,8 +16,8 @@ import (
 
 var shellBlock = regexp.MustCompile("(?s)```sh\n(.*?)```")
 
-// The page for newcomers is run as it is written, but for ports and addresses, which others may have here,
-// and for the build, which is done.
+// The commands of the getting-started page run as written, except ports and addresses, which may be in use here, and
+// the build, which is done.
 func TestGettingStartedWorksAsWritten(t *testing.T) {
 	t.Parallel()
 	said, err := runPage(t, "getting-started.md", "/tmp/first-mesh", [][2]string{
@@ -29,8 +29,8 @@ func TestGettingStartedWorksAsWritten(t *testing.T) {
 	}
 }
 
-// TestComingFromKumaWorksAsWritten: an export is translated and applied, and a request passes by a permission that was
-// written with from.
+// TestComingFromKumaWorksAsWritten: an export is translated and applied. A permission that was written with from allows
+// a request.
 func TestComingFromKumaWorksAsWritten(t *testing.T) {
 	t.Parallel()
 	said, err := runPage(t, "coming-from-kuma.md", "/tmp/from-kuma", nil)
@@ -38,7 +38,8 @@ func TestComingFromKumaWorksAsWritten(t *testing.T) {
 		t.Errorf("%v, the page's commands say:\n%s", err, said)
 	}
 	for _, want := range []string{
-		"MeshRetry is a kind of Kuma that this release lacks", "MeshTrafficPermission shop/till-callers created", "spiffe://shop/cart asks for spiffe://shop/till", "the export lacks the Secret shop.ca-builtin-cert-ca-1",
+		"MeshRetry is a kind of Kuma that this release lacks", "MeshTrafficPermission shop/till-callers created",
+		"spiffe://shop/cart asks for spiffe://shop/till", "the export lacks the Secret shop.ca-builtin-cert-ca-1",
 	} {
 		if !strings.Contains(said, want) {
 			t.Errorf("the page's commands do not say %q:\n%s", want, said)
@@ -46,8 +47,8 @@ func TestComingFromKumaWorksAsWritten(t *testing.T) {
 	}
 }
 
-// runPage runs the shell commands of a page in docs, and returns what they say. The page's folder, addresses and ports
-// are replaced by others, and each of the further changes.
+// runPage runs the shell commands of a documentation page, and returns their output. It replaces the page's folder,
+// addresses and ports, and makes the further changes.
 func runPage(t *testing.T, name, folder string, changes [][2]string) (string, error) {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join("../../docs", name))
@@ -81,7 +82,8 @@ func runPage(t *testing.T, name, folder string, changes [][2]string) (string, er
 	cmd.Env = append(os.Environ(),
 		fmt.Sprintf("KUMA_DIAGNOSTICS_SERVER_PORT=%d", ports[0]), fmt.Sprintf("KUMA_DP_SERVER_PORT=%d", ports[1]),
 		fmt.Sprintf("KUMA_API_SERVER_HTTP_PORT=%d", ports[4]), fmt.Sprintf("KUMA_API_SERVER_HTTPS_PORT=%d", ports[5]),
-		fmt.Sprintf("WEFT_API=http://127.0.0.1:%d", ports[4]), "WEFT_ENVOY="+envoy, "PATH="+binaries+":"+os.Getenv("PATH"),
+		fmt.Sprintf("WEFT_API=http://127.0.0.1:%d", ports[4]), "WEFT_ENVOY="+envoy,
+		"PATH="+binaries+":"+os.Getenv("PATH"),
 		"WEFT_CONFIG="+filepath.Join(dir, "home", "config"))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
@@ -91,7 +93,7 @@ func runPage(t *testing.T, name, folder string, changes [][2]string) (string, er
 		t.Fatal(err)
 	}
 	err = cmd.Wait()
-	syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // whatever is left
+	syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // remaining processes
 	if t.Failed() || err != nil {
 		logs, _ := filepath.Glob(filepath.Join(dir, "*.log"))
 		for _, log := range logs {

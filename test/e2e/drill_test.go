@@ -15,35 +15,36 @@ import (
 	"weft/internal/traffic"
 )
 
-// showDrills is how `make drills` has the table printed, and the long drills run.
-var showDrills = flag.Bool("drills", false, "run the long drills too, and print what every drill sent, and what failed by cause")
+// showDrills is set by `make drills`: it prints the table, and runs the long drills.
+var showDrills = flag.Bool("drills", false,
+	"run the long drills too, and print what every drill sent, and what failed by cause")
 
-// drill is traffic that flows while something happens to a mesh. Tests of drills are called TestDrill....
+// drill is traffic during an event in a mesh. Tests of drills have the prefix TestDrill.
 type drill struct {
 	*traffic.Run
 	w         *world
 	name      string
 	perSecond int
 
-	// deadlinesMayPass says that requests may fail by their client's deadline, and by nothing else.
+	// deadlinesMayPass states that requests may fail by their client's deadline, and by nothing else.
 	deadlinesMayPass bool
-	// recovery is how long after a stall latency was normal; 0 where there was none.
+	// recovery is the time after a stall until latency was normal; 0 without a stall.
 	recovery time.Duration
 }
 
-// What clients do. Beside the other tests a machine of two cores, or one that others use too, has no room for
-// more, and requests that wait for a core prove nothing of a mesh.
+// The load of clients. Beside the other tests, two cores have no capacity for more, and a request that waits for a core
+// proves nothing about a mesh.
 var (
-	alone  = load{perSecond: 1000, patience: 5 * time.Second, leafLife: 10 * time.Second}
-	beside = load{perSecond: 100, patience: 20 * time.Second, leafLife: 15 * time.Second}
-	// besideBusy is that of a machine that other processes keep busy, where an agent may wait seconds for a core.
-	besideBusy = load{perSecond: 100, patience: 20 * time.Second, leafLife: time.Minute}
+	alone  = load{perSecond: 1000, timeout: 5 * time.Second, certificateLife: 10 * time.Second}
+	beside = load{perSecond: 100, timeout: 20 * time.Second, certificateLife: 15 * time.Second}
+	// besideBusy is the load on a busy machine, where an agent may wait seconds for a core.
+	besideBusy = load{perSecond: 100, timeout: 20 * time.Second, certificateLife: time.Minute}
 )
 
 type load struct {
-	perSecond int
-	patience  time.Duration
-	leafLife  time.Duration // where certificates are to be renewed
+	perSecond       int
+	timeout         time.Duration
+	certificateLife time.Duration // where certificates must be renewed
 }
 
 func drillLoad() load {
@@ -56,28 +57,30 @@ func drillLoad() load {
 	return beside
 }
 
-// drill starts to ask. The name says what is about to happen.
-func (w *world) drill(name string, ask traffic.Send) *drill { return w.drillAmong(1, name, ask) }
+// drill starts traffic. The name states the event.
+func (w *world) drill(name string, send traffic.Send) *drill { return w.drillAmong(1, name, send) }
 
-// drillAmong is one of several that run at once and share the load.
-func (w *world) drillAmong(several int, name string, ask traffic.Send) *drill {
-	return w.drillUnder(drillLoad(), several, name, ask)
+// drillAmong is drill for one of several drills that share the load.
+func (w *world) drillAmong(several int, name string, send traffic.Send) *drill {
+	return w.drillUnder(drillLoad(), several, name, send)
 }
 
-// drillUnder is one of several with a load of their own.
-func (w *world) drillUnder(l load, several int, name string, ask traffic.Send) *drill {
+// drillUnder is drillAmong with a load.
+func (w *world) drillUnder(l load, several int, name string, send traffic.Send) *drill {
 	perSecond := l.perSecond / several
-	d := &drill{Run: traffic.Start(perSecond, l.patience, ask), w: w, name: name, perSecond: perSecond, deadlinesMayPass: *busy}
+	d := &drill{Run: traffic.Start(perSecond, l.timeout, send), w: w, name: name, perSecond: perSecond,
+		deadlinesMayPass: *busy}
 	w.t.Cleanup(func() {
 		if tally := d.Stop(); w.t.Failed() {
 			failed, causes := tally.Failures()
-			w.t.Logf("%s: of %d requests %d failed: %s; the slowest took %s", name, tally.Sent, failed, causes, tally.Slowest)
+			w.t.Logf("%s: of %d requests %d failed: %s; the slowest took %s", name, tally.Sent, failed, causes,
+				tally.Slowest)
 		}
 	})
 	return d
 }
 
-// more waits until so many further requests were sent, or as many times more as the rate is higher.
+// more waits for n further requests, or for proportionally more with a higher rate.
 func (d *drill) more(n int64) {
 	d.w.t.Helper()
 	n *= int64(drillLoad().perSecond / beside.perSecond)
@@ -90,7 +93,7 @@ func (d *drill) more(n int64) {
 	})
 }
 
-// during waits for as long as something that takes a time of its own is to last.
+// during waits for the duration of a timed event.
 func (d *drill) during(t time.Duration) {
 	d.w.t.Helper()
 	from, least := time.Now(), d.Begun()+int64(t.Seconds()*float64(d.perSecond)/2)
@@ -99,7 +102,7 @@ func (d *drill) during(t time.Duration) {
 	}
 }
 
-// end ends the traffic, fails the test where the client saw a failure, and returns what became of the requests.
+// end ends the traffic, fails the test if a client saw a failure, and returns the results.
 func (d *drill) end() traffic.Tally {
 	d.w.t.Helper()
 	tally := d.Stop()
@@ -136,25 +139,26 @@ func printDrills(to io.Writer) {
 	for _, r := range drills.results {
 		rest := r.tally.WithoutDeadlines()
 		failed, causes := rest.Failures()
-		fmt.Fprintf(out, "%s\t%d\t%d\t%d\t%d\t%d ms\t%d ms\t%s\n", r.name, r.tally.Sent, rest.Sent-failed, r.tally.Sent-rest.Sent, failed, r.tally.Slowest.Milliseconds(), r.recovery.Milliseconds(), causes)
+		fmt.Fprintf(out, "%s\t%d\t%d\t%d\t%d\t%d ms\t%d ms\t%s\n", r.name, r.tally.Sent, rest.Sent-failed,
+			r.tally.Sent-rest.Sent, failed, r.tally.Slowest.Milliseconds(), r.recovery.Milliseconds(), causes)
 	}
 	out.Flush()
 }
 
-// inTurn asks one after the other.
-func inTurn(asks ...traffic.Send) traffic.Send {
+// inTurn sends requests by each Send in turn.
+func inTurn(sends ...traffic.Send) traffic.Send {
 	var mu sync.Mutex
 	next := 0
 	return func(ctx context.Context) (string, error) {
 		mu.Lock()
-		ask := asks[next%len(asks)]
+		send := sends[next%len(sends)]
 		next++
 		mu.Unlock()
-		return ask(ctx)
+		return send(ctx)
 	}
 }
 
-// greet makes a connection of bytes, and wants back what it says.
+// greet opens a TCP connection, and expects its message back.
 func greet(address string) traffic.Send { return greetBy((&net.Dialer{}).DialContext, address) }
 
 func greetBy(dial traffic.Dial, address string) traffic.Send {

@@ -21,22 +21,23 @@ import (
 	"weft/internal/traffic"
 )
 
-// outsideCA signs who is outside of the mesh, and whom they let in.
-type outsideCA struct {
+// externalCA signs external servers and their clients.
+type externalCA struct {
 	t    *testing.T
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-func newOutsideCA(t *testing.T) *outsideCA {
+func newOutsideCA(t *testing.T) *externalCA {
 	t.Helper()
-	ca := &outsideCA{t: t}
-	ca.cert, ca.key = ca.sign(&x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
+	ca := &externalCA{t: t}
+	ca.cert, ca.key = ca.sign(&x509.Certificate{IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign})
 	return ca
 }
 
-// sign makes a certificate for an hour; the CA's own where there is none yet.
-func (ca *outsideCA) sign(template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
+// sign returns a certificate that is valid for an hour. The first one is the CA's own.
+func (ca *externalCA) sign(template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
 	ca.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -72,16 +73,18 @@ func keyInPEM(t *testing.T, key *ecdsa.PrivateKey) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
 }
 
-// secret is a Secret of the mesh.
+// secret returns a Secret of the mesh.
 func secret(name string, data []byte) string {
-	return fmt.Sprintf("\n---\ntype: Secret\nmesh: default\nname: %s\ndata: %s\n", name, base64.StdEncoding.EncodeToString(data))
+	return fmt.Sprintf("\n---\ntype: Secret\nmesh: default\nname: %s\ndata: %s\n", name,
+		base64.StdEncoding.EncodeToString(data))
 }
 
-// vault starts an HTTPS server on this machine that lets in whom the CA has signed, and answers the Secrets with
-// which the mesh gets in.
-func (ca *outsideCA) vault(port int) (secrets string) {
+// vault starts an HTTPS server on this machine that accepts clients with certificates of the CA. It returns the Secrets
+// with the mesh's credentials.
+func (ca *externalCA) vault(port int) (secrets string) {
 	ca.t.Helper()
-	cert, key := ca.sign(&x509.Certificate{DNSNames: []string{"localhost"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	cert, key := ca.sign(&x509.Certificate{DNSNames: []string{"localhost"},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
 	pool := x509.NewCertPool()
 	pool.AddCert(ca.cert)
 	l, err := tls.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port), &tls.Config{
@@ -97,10 +100,11 @@ func (ca *outsideCA) vault(port int) (secrets string) {
 	go server.Serve(l)
 	ca.t.Cleanup(func() { server.Close() })
 	client, clientKey := ca.sign(&x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
-	return secret("outside-ca", inPEM(ca.cert)) + secret("client-cert", inPEM(client)) + secret("client-key", keyInPEM(ca.t, clientKey))
+	return secret("outside-ca", inPEM(ca.cert)) + secret("client-cert", inPEM(client)) + secret("client-key",
+		keyInPEM(ca.t, clientKey))
 }
 
-// external is a MeshExternalService at one endpoint.
+// external returns a MeshExternalService with one endpoint.
 func external(name, protocol string, port int, endpoint, more string) string {
 	return fmt.Sprintf(`
 ---
@@ -122,7 +126,7 @@ const vaultTLS = `  tls:
       clientKey: {type: Secret, secretRef: {kind: Secret, name: client-key}}
 `
 
-// egress is a Dataplane that is a zone's way out, at an address of the test.
+// egress returns a Dataplane with a zone egress at an address of the test.
 func egress(name string, host int) string {
 	return fmt.Sprintf(`
 ---
@@ -134,7 +138,7 @@ networking: {zoneEgress: {address: NET.%d, port: 20300}}
 `, name, host)
 }
 
-// lettingOut is a permission at the egresses for one caller.
+// lettingOut returns a permission at the egresses for one caller.
 func lettingOut(caller string) string {
 	return fmt.Sprintf(`
 ---
@@ -147,17 +151,20 @@ spec:
 `, caller)
 }
 
-// outsideCaller reaches the external services "plain", "vault" and "echo" at 10001 and on.
-func outsideCaller(name string, host int) string {
+// externalCaller reaches the external services "plain", "vault" and "echo" from port 10001 on.
+func externalCaller(name string, host int) string {
 	outbounds := ""
 	for i, service := range []string{"plain", "vault", "echo"} {
-		outbounds += fmt.Sprintf("\n  - {address: NET.%d, port: %d, backendRef: {kind: MeshExternalService, name: %s, port: %d}}", host, 10001+i, service, 80+i)
+		outbounds += fmt.Sprintf(
+			"\n  - {address: NET.%d, port: %d, backendRef: {kind: MeshExternalService, name: %s, port: %d}}", host,
+			10001+i, service, 80+i)
 	}
-	return fmt.Sprintf("\n---\ntype: Dataplane\nmesh: default\nname: %[1]s\nlabels: {kuma.io/workload: %[1]s}\nnetworking:\n  address: NET.%[2]d\n  outbound:%[3]s", name, host, outbounds)
+	return fmt.Sprintf("\n---\ntype: Dataplane\nmesh: default\nname: %[1]s\nlabels: {kuma.io/workload: "+
+		"%[1]s}\nnetworking:\n  address: NET.%[2]d\n  outbound:%[3]s", name, host, outbounds)
 }
 
-// goingOut is a mesh that uses what is outside: HTTP, HTTPS with certificates of both sides, and bytes.
-func goingOut(t *testing.T) *world {
+// externalMesh starts a mesh with external services: HTTP, HTTPS with client certificates, and TCP.
+func externalMesh(t *testing.T) *world {
 	w := newWorld(t)
 	w.service(50, 18090, "plain")
 	w.echo(50, 18091)
@@ -170,17 +177,17 @@ func goingOut(t *testing.T) *world {
 	return w
 }
 
-// out is where a host reaches an external service over HTTP.
+// out returns the URL at which a host reaches an external service over HTTP.
 func (w *world) out(host, port int) string {
 	return fmt.Sprintf("http://%s:%d/", w.address(host), port)
 }
 
-// What is outside is reached through the zone's egress alone, by whom its permissions name, and spoken to with the
-// certificates that the mesh has for it. (Mesh Scoped Zone Ingress and Zone Egress.)
-func TestWhatIsOutsideIsReachedThroughTheEgress(t *testing.T) {
-	w := goingOut(t)
-	w.proxy("default", "client", outsideCaller("client", 8))
-	w.proxy("default", "stranger", outsideCaller("stranger", 9))
+// External services are reachable through the zone's egress only, by the callers of their permissions, and with the
+// certificates of the mesh. (Mesh Scoped Zone Ingress and Zone Egress.)
+func TestExternalServicesAreReachedThroughTheEgress(t *testing.T) {
+	w := externalMesh(t)
+	w.proxy("default", "client", externalCaller("client", 8))
+	w.proxy("default", "stranger", externalCaller("stranger", 9))
 	w.eventually("without an egress nothing goes out, and it is said", func() error {
 		body, err := fetch(w.out(8, 10001))
 		if err == nil || !strings.Contains(err.Error(), "503") {
@@ -194,8 +201,8 @@ func TestWhatIsOutsideIsReachedThroughTheEgress(t *testing.T) {
 	})
 	w.proxy("default", "egress-1", egress("egress-1", 20))
 	for port, want := range map[int]string{10001: "plain", 10002: "vault for outside at localhost"} {
-		w.answers(fetch, w.out(8, port), want)
-		w.eventually("the stranger is refused", func() error { return w.refused(w.out(9, port)) })
+		w.responds(fetch, w.out(8, port), want)
+		w.eventually("the stranger is denied", func() error { return w.denied(w.out(9, port)) })
 	}
 	if _, err := greet(w.address(8) + ":10003")(t.Context()); err != nil {
 		t.Errorf("bytes do not come back: %v", err)
@@ -204,16 +211,18 @@ func TestWhatIsOutsideIsReachedThroughTheEgress(t *testing.T) {
 		t.Error("bytes of the stranger go out")
 	}
 	w.allowsBySNI()
-	if out, err := w.weft("get", "meshexternalservice", "plain", "-o", "yaml"); err != nil || !strings.Contains(out, "address: "+w.address(20)) {
+	if out, err := w.weft("get", "meshexternalservice", "plain", "-o", "yaml"); err != nil ||
+		!strings.Contains(out, "address: "+w.address(20)) {
 		t.Errorf("its status does not name the egress: %v\n%s", err, out)
 	}
-	if out, err := w.weft("explain", "--from", "stranger", "--to", "plain"); err != nil || !strings.Contains(out, "egress-1") {
-		t.Errorf("explain does not say where the stranger is refused: %v\n%s", err, out)
+	if out, err := w.weft("explain", "--from", "stranger", "--to", "plain"); err != nil ||
+		!strings.Contains(out, "egress-1") {
+		t.Errorf("explain does not say where the stranger is denied: %v\n%s", err, out)
 	}
 }
 
-// allowsBySNI applies a permission with entries that have an SNI: every caller may call plain and the client alone
-// vault, though an allow without an SNI would let the stranger in there.
+// allowsBySNI applies a permission with entries that have an SNI: every caller may call plain, and only the client
+// vault, although an allow without an SNI would admit the stranger there.
 func (w *world) allowsBySNI() {
 	w.t.Helper()
 	sniOf := func(service string) string {
@@ -243,10 +252,10 @@ spec:
         sni: {type: Exact, value: %[2]s}
       - sni: {type: Exact, value: %[3]s}
 `, sniOf("plain"), sniOf("vault"), sniOf("echo")))
-	w.answers(fetch, w.out(9, 10001), "plain")
-	w.answers(fetch, w.out(8, 10001), "plain")
-	w.answers(fetch, w.out(8, 10002), "vault for outside at localhost")
-	if err := w.refused(w.out(9, 10002)); err != nil {
+	w.responds(fetch, w.out(9, 10001), "plain")
+	w.responds(fetch, w.out(8, 10001), "plain")
+	w.responds(fetch, w.out(8, 10002), "vault for outside at localhost")
+	if err := w.denied(w.out(9, 10002)); err != nil {
 		w.t.Errorf("the stranger is not denied at vault: %v", err)
 	}
 	echoTo := func(host int) error {
@@ -265,17 +274,18 @@ spec:
 	}
 }
 
-// asksOut asks for everything that is outside in turn.
-func (w *world) asksOut(host int) traffic.Send {
-	return inTurn(traffic.Get(w.out(host, 10001)), traffic.Post(w.out(host, 10002)), greet(fmt.Sprintf("%s:10003", w.address(host))))
+// sendsOut sends requests to every external service in turn.
+func (w *world) sendsOut(host int) traffic.Send {
+	return inTurn(traffic.Get(w.out(host, 10001)), traffic.Post(w.out(host, 10002)),
+		greet(fmt.Sprintf("%s:10003", w.address(host))))
 }
 
-// Egresses go, come and are replaced under traffic to the outside.
+// Egresses stop, start and are replaced under traffic to external services.
 func TestDrillEgresses(t *testing.T) {
-	w := goingOut(t)
+	w := externalMesh(t)
 	first := w.proxy("default", "egress-1", egress("egress-1", 20))
 	second := w.proxy("default", "egress-2", egress("egress-2", 21))
-	w.proxy("default", "client", outsideCaller("client", 8))
+	w.proxy("default", "client", externalCaller("client", 8))
 	for _, port := range []int{10001, 10002} {
 		w.eventually("a request goes out", func() error { return get(w.out(8, port)) })
 	}
@@ -287,7 +297,7 @@ func TestDrillEgresses(t *testing.T) {
 	d.more(100)
 	d.end()
 
-	d = w.drill("the egresses of a zone are replaced, one after the other", w.asksOut(8))
+	d = w.drill("the egresses of a zone are replaced, one after the other", w.sendsOut(8))
 	d.more(50)
 	w.proxy("default", "egress-3", egress("egress-3", 22))
 	second.Process.Signal(syscall.SIGTERM)
@@ -299,7 +309,7 @@ func TestDrillEgresses(t *testing.T) {
 	d.end()
 }
 
-// sharing waits until clients are sent to all of these egresses.
+// sharing waits until clients use all of these egresses.
 func (w *world) sharing(egresses ...string) {
 	w.t.Helper()
 	w.eventually("the egresses share the load", func() error {

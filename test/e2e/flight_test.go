@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// What is in flight when an inbound goes is finished: a slow answer, and bytes on an open connection.
+// Requests in flight finish after the removal of their inbound: a slow response, and an open TCP connection.
 func TestWhatIsInFlightOutlivesItsInbound(t *testing.T) {
 	w := newWorld(t)
 	w.apply(secured)
@@ -18,10 +18,10 @@ func TestWhatIsInFlightOutlivesItsInbound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked, release := make(chan struct{}), make(chan struct{})
+	requested, release := make(chan struct{}), make(chan struct{})
 	slow := &http.Server{Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
-			close(asked)
+			close(requested)
 			<-release
 		}
 		io.WriteString(rw, "web-1")
@@ -30,7 +30,8 @@ func TestWhatIsInFlightOutlivesItsInbound(t *testing.T) {
 	t.Cleanup(func() { slow.Close() })
 	w.echo(2, 18081)
 	dataplane := func(inbounds string) string {
-		return "type: Dataplane\nmesh: default\nname: web-1\nlabels: {kuma.io/workload: web}\nnetworking:\n  address: NET.2\n  inbound:" + inbounds
+		return "type: Dataplane\nmesh: default\nname: web-1\nlabels: {kuma.io/workload: web}\nnetworking:\n  " +
+			"address: NET.2\n  inbound:" + inbounds
 	}
 	both := `
   - {port: 20080, servicePort: 18080, serviceAddress: NET.2, protocol: http, tags: {kuma.io/service: web}}
@@ -38,8 +39,10 @@ func TestWhatIsInFlightOutlivesItsInbound(t *testing.T) {
 	other := `
   - {port: 20082, servicePort: 18082, serviceAddress: NET.2, protocol: http, tags: {kuma.io/service: other}}`
 	w.proxy("default", "web-1", dataplane(both))
-	w.proxy("default", "client", "type: Dataplane\nmesh: default\nname: client\nlabels: {kuma.io/workload: client}\nnetworking:\n  address: NET.3\n  outbound:"+
-		"\n  - {address: NET.3, port: 10001, tags: {kuma.io/service: web}}\n  - {address: NET.3, port: 10002, tags: {kuma.io/service: echo}}")
+	w.proxy("default", "client", "type: Dataplane\nmesh: default\nname: client\nlabels: {kuma.io/workload: "+
+		"client}\nnetworking:\n  address: NET.3\n  outbound:"+
+		"\n  - {address: NET.3, port: 10001, tags: {kuma.io/service: web}}\n  - {address: NET.3, port: 10002, tags: "+
+		"{kuma.io/service: echo}}")
 	url := fmt.Sprintf("http://%s:10001/", w.address(3))
 	w.eventually("a request passes", func() error { return get(url) })
 
@@ -59,12 +62,12 @@ func TestWhatIsInFlightOutlivesItsInbound(t *testing.T) {
 	if err := said(); err != nil {
 		t.Fatal(err)
 	}
-	answered := make(chan error, 1)
+	responded := make(chan error, 1)
 	go func() {
 		_, err := fetch(url + "slow")
-		answered <- err
+		responded <- err
 	}()
-	<-asked
+	<-requested
 
 	holds := func() (n int, err error) {
 		clusters, err := w.api("/meshes/default/dataplanes/web-1/clusters")
@@ -79,7 +82,7 @@ func TestWhatIsInFlightOutlivesItsInbound(t *testing.T) {
 		t.Fatalf("web-1's Envoy knows %d applications, want 2: %v", n, err)
 	}
 
-	// The service is left without an endpoint on purpose: nothing else could serve what is in flight.
+	// The service has no endpoint on purpose: no other server could serve the requests in flight.
 	w.apply(dataplane(strings.ReplaceAll(both, "{port", "{state: NotReady, port")))
 	w.apply(dataplane(other))
 	w.eventually("its Envoy has let go of both", func() error {
@@ -92,7 +95,7 @@ func TestWhatIsInFlightOutlivesItsInbound(t *testing.T) {
 		t.Errorf("an open connection of bytes: %v", err)
 	}
 	close(release)
-	if err := <-answered; err != nil {
+	if err := <-responded; err != nil {
 		t.Errorf("a request that was under way: %v", err)
 	}
 }

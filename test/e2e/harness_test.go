@@ -1,5 +1,5 @@
-// Package e2e drives the real programs: weft, weft-dp and Envoy, on loopback addresses of this machine,
-// as users start them. Every wait is for an event, and every test counts what clients saw.
+// Package e2e drives the real programs: weft, weft-dp and Envoy, on loopback addresses of this machine, as users start
+// them. Every wait is for an event, and every test counts failures of clients.
 package e2e
 
 import (
@@ -27,7 +27,7 @@ import (
 var (
 	binaries string // the folder of weft and weft-dp
 	envoy    string
-	subnets  atomic.Int32 // every test has 127.30.N.0/24 of its own
+	subnets  atomic.Int32 // every test has a subnet 127.30.N.0/24
 	nextPort atomic.Int32
 )
 
@@ -81,8 +81,8 @@ func prepare(m *testing.M) (int, error) {
 	return code, nil
 }
 
-// touchSources looks at every source file. A result of go test is reused while no file has changed that a
-// test looked at, and the programs are made of files that this package does not import.
+// touchSources reads every source file. go test reuses a result while no file has changed that a test read, and this
+// package does not import the programs.
 var touchSources = sync.OnceValue(func() error {
 	return filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, ".go") {
@@ -110,13 +110,13 @@ func findEnvoy() (string, error) {
 	return path, nil
 }
 
-// world is one control plane with its proxies, all ended with the test.
+// world is one control plane with its proxies. The end of the test stops them.
 type world struct {
 	t               *testing.T
 	dir             string
-	machine         *machine // where all of it runs; nil: where the tests do
+	machine         *machine // that runs it; nil: the machine of the tests
 	network         string   // the first three bytes of its addresses
-	zone            string   // its name, where it has joined others
+	zone            string   // its name, where it has joined global
 	plane           *process
 	apiPort         int
 	dpPort          int
@@ -125,7 +125,7 @@ type world struct {
 	processes       []*process
 	env             []string
 	agentFlags      []string // further ones
-	tokenFlags      []string // of dataplane tokens, beside the file of the Dataplane
+	tokenFlags      []string // of dataplane tokens, beside the Dataplane's file
 }
 
 // newWorld starts a control plane.
@@ -136,7 +136,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// newInstance prepares a control plane with a folder and ports of its own.
+// newInstance returns a control plane with its own folder and ports, not started yet.
 func newInstance(t *testing.T, subnet int, settings ...string) *world {
 	if err := touchSources(); err != nil {
 		t.Fatal(err)
@@ -150,19 +150,19 @@ func newInstance(t *testing.T, subnet int, settings ...string) *world {
 		"KUMA_API_SERVER_HTTPS_PORT=0",
 		fmt.Sprintf("KUMA_DP_SERVER_PORT=%d", ports[1]),
 		fmt.Sprintf("KUMA_DIAGNOSTICS_SERVER_PORT=%d", ports[2]),
-		"KUMA_EGRESS_ALLOWED_LOCAL_NETWORKS=127.0.0.0/8", // in which everything of a test is
+		"KUMA_EGRESS_ALLOWED_LOCAL_NETWORKS=127.0.0.0/8", // with all servers of a test
 		fmt.Sprintf("WEFT_API=http://127.0.0.1:%d", ports[0]),
-		"WEFT_CONFIG="+filepath.Join(w.dir, "home", "config"), // beside it the links to administrators' sockets
+		"WEFT_CONFIG="+filepath.Join(w.dir, "home", "config"), // with the links to administrators' sockets
 	)
 	if !*showDrills && !*busy {
-		w.env = append(w.env, "KUMA_DP_SERVER_DRAIN_TIME=2s") // the shortest: tests wait for drains
+		w.env = append(w.env, "KUMA_DP_SERVER_DRAIN_TIME=2s") // the minimum: tests wait for drains
 	}
 	w.env = append(w.env, settings...)
 	return w
 }
 
-// freePorts answers ports below the ephemeral range, so that no client's socket takes one meanwhile, and
-// each one once, so that no other test does.
+// freePorts returns unused ports below the ephemeral range, so that no client's socket takes one meanwhile. Each is
+// returned once, so no other test gets it.
 func freePorts(t *testing.T, n int) []int {
 	t.Helper()
 	var ports []int
@@ -186,10 +186,10 @@ func (w *world) startPlane() {
 	})
 }
 
-// address answers an address of this world's own.
+// address returns an address of this world's subnet.
 func (w *world) address(host int) string { return fmt.Sprintf("%s.%d", w.network, host) }
 
-// process is a program that runs beside the test.
+// process is a program of the test.
 type process struct {
 	*exec.Cmd
 	name   string
@@ -202,13 +202,14 @@ func (w *world) start(name, program string, args ...string) *process {
 	return w.startOn(w.machine, name, program, args...)
 }
 
-// startOn starts a program on a machine, there as one of the proxy's group, or on none in particular.
+// startOn starts a program on a machine, as a member of the proxy's group, or on the machine of the tests for nil.
 func (w *world) startOn(m *machine, name, program string, args ...string) *process {
 	w.t.Helper()
 	if !filepath.IsAbs(program) {
 		program = filepath.Join(binaries, program)
 	}
-	p := &process{Cmd: exec.Command(program, args...), name: name, log: filepath.Join(w.dir, name+".log"), exited: make(chan struct{})}
+	p := &process{Cmd: exec.Command(program, args...), name: name, log: filepath.Join(w.dir, name+".log"),
+		exited: make(chan struct{})}
 	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		w.t.Fatal(err)
@@ -239,8 +240,8 @@ func (w *world) startOn(m *machine, name, program string, args ...string) *proce
 	return p
 }
 
-// lasting is a thread that ends with the tests. A program that is to die with its parent dies with the thread
-// that started it, and any other thread may be taken by a machine, which ends its own.
+// lasting runs functions on a thread that lives as long as the tests. A program with a parent-death signal dies with
+// the thread that started it, and other threads may belong to a machine, which ends them.
 var lasting = sync.OnceValue(func() chan<- func() {
 	calls := make(chan func())
 	go func() {
@@ -258,13 +259,13 @@ func onLastingThread(start func() error) error {
 	return <-err
 }
 
-// kill ends a program and what it started, as a machine that fails would.
+// kill kills a program and its children, as a machine failure would.
 func (p *process) kill() {
 	syscall.Kill(-p.Process.Pid, syscall.SIGKILL)
 	<-p.exited
 }
 
-// weft runs one command line.
+// weft runs one command.
 func (w *world) weft(args ...string) (string, error) {
 	return w.weftWith("", args...)
 }
@@ -280,8 +281,8 @@ func (w *world) weftWith(input string, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// apply writes resources; NET in them is the first three bytes of this test's addresses, LIFE how long a
-// certificate is valid.
+// apply writes resources. In them, NET stands for the first three bytes of this test's addresses, and LIFE for the
+// validity of a certificate.
 func (w *world) apply(resources string) {
 	w.t.Helper()
 	if _, err := w.weftWith(w.expand(resources), "apply", "-f", "-"); err != nil {
@@ -290,8 +291,8 @@ func (w *world) apply(resources string) {
 }
 
 func (w *world) expand(text string) string {
-	// Neither ends so within base64.
-	return strings.NewReplacer("NET.", w.network+".", ": LIFE", ": "+drillLoad().leafLife.String()).Replace(text)
+	// Neither string ends like this in base64.
+	return strings.NewReplacer("NET.", w.network+".", ": LIFE", ": "+drillLoad().certificateLife.String()).Replace(text)
 }
 
 // file writes a file into the test's folder.
@@ -304,7 +305,7 @@ func (w *world) file(name, text string) string {
 	return path
 }
 
-// token returns a dataplane token for a name, which vouches for nothing else but what further flags say.
+// token returns a dataplane token for a name. It vouches for the name only, unless flags state more.
 func (w *world) token(mesh, name string, flags ...string) string {
 	w.t.Helper()
 	return w.generate(append([]string{"--mesh", mesh, "--name", name}, flags...)...)
@@ -326,7 +327,7 @@ func (w *world) proxy(mesh, name, dataplane string) *process {
 	return w.proxyOn(w.machine, mesh, name, dataplane)
 }
 
-// proxyOn does so on a machine that reaches the control plane.
+// proxyOn starts weft-dp on a machine that reaches the control plane, and waits until it is ready.
 func (w *world) proxyOn(m *machine, mesh, name, dataplane string) *process {
 	w.t.Helper()
 	p, ready := w.begin(m, mesh, name, dataplane)
@@ -334,7 +335,7 @@ func (w *world) proxyOn(m *machine, mesh, name, dataplane string) *process {
 	return p
 }
 
-// begin starts weft-dp on a machine with a token that vouches for its Dataplane, and answers the port at which it says whether it is ready.
+// begin starts weft-dp on a machine with a token that vouches for its Dataplane, and returns its readiness port.
 func (w *world) begin(m *machine, mesh, name, dataplane string) (p *process, ready int) {
 	w.t.Helper()
 	ready = freePorts(w.t, 1)[0]
@@ -349,7 +350,7 @@ func (w *world) begin(m *machine, mesh, name, dataplane string) (p *process, rea
 	return p, ready
 }
 
-// ready waits until an agent says that it serves, at a port of its machine.
+// ready waits until an agent is ready, by a port of its machine.
 func (w *world) ready(m *machine, p *process, port int) {
 	w.t.Helper()
 	w.eventually(p.name+" is ready", func() error {
@@ -364,7 +365,7 @@ func (w *world) ready(m *machine, p *process, port int) {
 	})
 }
 
-// service starts an HTTP application that answers its name.
+// service starts an HTTP application that responds with its name.
 func (w *world) service(host, port int, name string) *http.Server {
 	w.t.Helper()
 	return w.serve(w.listen(host, port), name)
@@ -380,15 +381,16 @@ func (w *world) serve(l net.Listener, name string) *http.Server {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
-	server := &http.Server{Protocols: protocols, Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		fmt.Fprintf(rw, "%s %s", name, r.Header.Get("x-forwarded-client-cert"))
-	})}
+	server := &http.Server{Protocols: protocols,
+		Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			fmt.Fprintf(rw, "%s %s", name, r.Header.Get("x-forwarded-client-cert"))
+		})}
 	go server.Serve(l)
 	w.t.Cleanup(func() { server.Close() })
 	return server
 }
 
-// client never reuses a connection to an application's address, as a new client would not.
+// client never reuses a connection to an application's address, like a new client.
 var client = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 16}}
 
 func get(url string) error {
@@ -414,24 +416,24 @@ func fetchBy(client *http.Client, url string) (string, error) {
 	return string(body), nil
 }
 
-// patience is how long something that other programs bring about may take before a test fails.
-func patience() time.Duration {
+// timeout is the time for which a test waits for a result of other programs before it fails.
+func timeout() time.Duration {
 	if *busy {
 		return 3 * time.Minute
 	}
 	return 30 * time.Second
 }
 
-// eventually waits for something that other programs bring about.
+// eventually waits for a result of other programs.
 func (w *world) eventually(what string, try func() error) {
 	w.t.Helper()
 	eventually(w.t, what, try)
 }
 
-// eventually repeats try until it succeeds, and fails the test when the patience of a test has passed.
+// eventually repeats try until it succeeds, and fails the test after timeout.
 func eventually(t *testing.T, what string, try func() error) {
 	t.Helper()
-	deadline := time.Now().Add(patience())
+	deadline := time.Now().Add(timeout())
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {

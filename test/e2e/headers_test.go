@@ -19,7 +19,7 @@ import (
 	"weft/internal/identity"
 )
 
-// recorder is an application of several instances that records each request by its path, and responds as the test says.
+// recorder is an application of several instances that records each request by its path. The test sets its responses.
 type recorder struct {
 	mu       sync.Mutex
 	executed map[string]int
@@ -40,14 +40,14 @@ func (a *recorder) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	respond(rw, r)
 }
 
-// responds sets how every instance responds from now on.
+// responds sets the response of every instance.
 func (a *recorder) responds(respond func(http.ResponseWriter, *http.Request)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.respond = respond
 }
 
-// executions returns how often a request was executed.
+// executions returns the number of executions of a request.
 func (a *recorder) executions(path string) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -60,7 +60,7 @@ func (a *recorder) headers(path string) http.Header {
 	return a.saw[path]
 }
 
-// runs starts an instance of it.
+// runs starts an instance.
 func (a *recorder) runs(w *world, host, port int) {
 	w.t.Helper()
 	protocols := &http.Protocols{}
@@ -71,8 +71,8 @@ func (a *recorder) runs(w *world, host, port int) {
 	w.t.Cleanup(func() { server.Close() })
 }
 
-// refusing is an application that executes each request and then says, in HTTP/2, that it has not.
-func (a *recorder) refusing(w *world, host, port int) {
+// denyingStreams starts an application that executes each request and then states, in HTTP/2, that it has not.
+func (a *recorder) denyingStreams(w *world, host, port int) {
 	w.t.Helper()
 	l := w.listen(host, port)
 	go func() {
@@ -81,12 +81,12 @@ func (a *recorder) refusing(w *world, host, port int) {
 			if err != nil {
 				return
 			}
-			go a.refuse(conn)
+			go a.denyStreams(conn)
 		}
 	}()
 }
 
-func (a *recorder) refuse(conn net.Conn) {
+func (a *recorder) denyStreams(conn net.Conn) {
 	defer conn.Close()
 	if _, err := io.ReadFull(conn, make([]byte, len(http2.ClientPreface))); err != nil {
 		return
@@ -114,15 +114,16 @@ func (a *recorder) refuse(conn net.Conn) {
 	}
 }
 
-// ofProxies matches headers by which proxies steer each other.
+// ofProxies matches headers by which proxies instruct each other.
 var ofProxies = regexp.MustCompile(`(?i)^x[-_](envoy|weft)[-_]`)
 
-// steering returns the headers by which proxies steer each other, except the time that a proxy measured.
+// steering returns the headers by which proxies instruct each other, except the time that a proxy measured.
 func steering(headers ...http.Header) []string {
 	var found []string
 	for _, h := range headers {
 		for name := range h {
-			if h.Get(name) != "" && ofProxies.MatchString(name) && !strings.EqualFold(name, "x-envoy-upstream-service-time") {
+			if h.Get(name) != "" && ofProxies.MatchString(name) &&
+				!strings.EqualFold(name, "x-envoy-upstream-service-time") {
 				found = append(found, name+": "+h.Get(name))
 			}
 		}
@@ -130,33 +131,39 @@ func steering(headers ...http.Header) []string {
 	return found
 }
 
-// Whatever an application responds, a POST is executed once, and no header of proxies reaches the caller.
-func TestHostileApplicationsAskForAnotherTry(t *testing.T) {
+// With any response of an application, a POST is executed once, and no header between proxies reaches the caller.
+func TestHostileApplicationsRequestARetry(t *testing.T) {
 	w := newWorld(t)
 	app := newRecorder()
 	inbounds, outbounds := "", ""
 	protocols := []string{"http", "http2", "grpc", "tcp", "http2"}
-	services := []string{"http", "http2", "grpc", "unread", "refusing"}
+	services := []string{"http", "http2", "grpc", "unread", "denying"}
 	for i, name := range services {
 		port := 18080
-		if name == "refusing" {
+		if name == "denying" {
 			port = 18081
 		}
-		inbounds += fmt.Sprintf("\n  - {port: %d, name: %s, servicePort: %d, serviceAddress: NET.HOST, protocol: %s, tags: {kuma.io/service: %s}}", 20080+i, name, port, protocols[i], name)
-		outbounds += fmt.Sprintf("\n  - {address: NET.3, port: %d, backendRef: {kind: MeshService, name: %s, port: %d}}", 10001+i, name, 20080+i)
+		inbounds += fmt.Sprintf("\n  - {port: %d, name: %s, servicePort: %d, serviceAddress: NET.HOST, protocol: %s, "+
+			"tags: {kuma.io/service: %s}}", 20080+i, name, port, protocols[i], name)
+		outbounds += fmt.Sprintf(
+			"\n  - {address: NET.3, port: %d, backendRef: {kind: MeshService, name: %s, port: %d}}", 10001+i, name,
+			20080+i)
 	}
-	// An inbound of TCP behind a port of HTTP: nothing at the server's side reads what its application responds.
+	// A TCP inbound of an HTTP port: no proxy at the server reads the application's responses.
 	w.apply(secured + "---" + service("unread", "{port: 20083, targetPort: 20083, appProtocol: http}") +
 		external("outside", "http", 80, "{address: NET.2, port: 18080}, {address: NET.4, port: 18080}", ""))
 	for _, host := range []int{2, 4} {
 		app.runs(w, host, 18080)
-		app.refusing(w, host, 18081)
+		app.denyingStreams(w, host, 18081)
 		name := fmt.Sprintf("server-%d", host)
-		w.proxy("default", name, strings.ReplaceAll("type: Dataplane\nmesh: default\nname: "+name+"\nnetworking:\n  address: NET.HOST\n  inbound:"+inbounds, "HOST", fmt.Sprint(host)))
+		w.proxy("default", name,
+			strings.ReplaceAll("type: Dataplane\nmesh: default\nname: "+name+
+				"\nnetworking:\n  address: NET.HOST\n  inbound:"+inbounds, "HOST", fmt.Sprint(host)))
 	}
 	w.proxy("default", "egress-1", egress("egress-1", 20))
 	outbounds += "\n  - {address: NET.3, port: 10009, backendRef: {kind: MeshExternalService, name: outside, port: 80}}"
-	w.proxy("default", "client", "type: Dataplane\nmesh: default\nname: client\nlabels: {kuma.io/workload: client}\nnetworking:\n  address: NET.3\n  outbound:"+outbounds)
+	w.proxy("default", "client", "type: Dataplane\nmesh: default\nname: client\nlabels: {kuma.io/workload: "+
+		"client}\nnetworking:\n  address: NET.3\n  outbound:"+outbounds)
 
 	app.responds(func(http.ResponseWriter, *http.Request) {})
 	paths := map[string]string{"outside": fmt.Sprintf("http://%s:10009/", w.address(3))}
@@ -168,11 +175,12 @@ func TestHostileApplicationsAskForAnotherTry(t *testing.T) {
 	}
 
 	a := newAttack(t, "a hostile application asks proxies to repeat a POST")
-	for form, respond := range responsesForAnotherTry() {
+	for form, respond := range responsesThatRequestARetry() {
 		app.responds(respond)
 		for name, url := range paths {
 			path := "/" + name + "/" + strings.ReplaceAll(form, " ", "-")
-			request, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, strings.TrimSuffix(url, "/")+path, strings.NewReader("once"))
+			request, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, strings.TrimSuffix(url, "/")+path,
+				strings.NewReader("once"))
 			if name == "grpc" {
 				request.Header.Set("content-type", "application/grpc")
 			}
@@ -184,7 +192,9 @@ func TestHostileApplicationsAskForAnotherTry(t *testing.T) {
 			response.Body.Close()
 			found := steering(response.Header, response.Trailer)
 			if name == "unread" {
-				found = slices.DeleteFunc(found, func(h string) bool { return !strings.HasPrefix(h, "X-Weft-Unserved") })
+				found = slices.DeleteFunc(found, func(h string) bool {
+					return !strings.HasPrefix(h, "X-Weft-Unserved")
+				})
 			}
 			switch n := app.executions(path); {
 			case n != 1:
@@ -192,14 +202,14 @@ func TestHostileApplicationsAskForAnotherTry(t *testing.T) {
 			case len(found) > 0:
 				a.fellTo("%s, %s: the caller gets %v", name, form, found)
 			default:
-				a.held()
+				a.repelled()
 			}
 		}
 	}
 
-	refusing := fmt.Sprintf("http://%s:10005/", w.address(3))
-	w.eventually("the application that refuses is reached", func() error {
-		response, err := client.Post(refusing, "text/plain", nil)
+	url := fmt.Sprintf("http://%s:10005/", w.address(3))
+	w.eventually("the application that denies streams is reached", func() error {
+		response, err := client.Post(url, "text/plain", nil)
 		if err == nil {
 			response.Body.Close()
 		}
@@ -209,20 +219,20 @@ func TestHostileApplicationsAskForAnotherTry(t *testing.T) {
 		return nil
 	})
 	before := app.executions("refused")
-	response, err := client.Post(refusing, "text/plain", nil)
+	response, err := client.Post(url, "text/plain", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	response.Body.Close()
 	if n := app.executions("refused") - before; n != 1 {
-		a.fellTo("a stream that is refused once it was executed: executed %d times", n)
+		a.fellTo("a stream that is denied after its execution: executed %d times", n)
 	} else {
-		a.held()
+		a.repelled()
 	}
 }
 
-// responsesForAnotherTry are the ways in which an application asks for a further try of what it has executed.
-func responsesForAnotherTry() map[string]func(http.ResponseWriter, *http.Request) {
+// responsesForAnotherTry are responses by which an application requests a retry of a request that it has executed.
+func responsesThatRequestARetry() map[string]func(http.ResponseWriter, *http.Request) {
 	all := map[string]func(http.ResponseWriter, *http.Request){
 		"the connection breaks": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 		"the response breaks off": func(rw http.ResponseWriter, _ *http.Request) {
@@ -237,7 +247,8 @@ func responsesForAnotherTry() map[string]func(http.ResponseWriter, *http.Request
 		},
 	}
 	for name, value := range map[string]string{
-		"x-weft-unserved": "refused", "X-Weft-Unserved": "reset", "x_weft_unserved": "refused", "x-weft-other": "refused",
+		"x-weft-unserved": "refused", "X-Weft-Unserved": "reset", "x_weft_unserved": "refused",
+		"x-weft-other":        "refused",
 		"x-envoy-ratelimited": "true", "x-envoy-overloaded": "true", "x-envoy-immediate-health-check-fail": "true",
 		"x-envoy-degraded": "true", "x-envoy-decorator-operation": "other", "x-envoy-upstream-canary": "true",
 	} {
@@ -252,34 +263,42 @@ func responsesForAnotherTry() map[string]func(http.ResponseWriter, *http.Request
 	return all
 }
 
-// steers are request headers that would steer a proxy which took its caller for one of its own.
+// steers are request headers that would instruct a proxy which took its caller for a proxy.
 var steers = map[string]string{
-	"x-envoy-retry-on": "5xx,gateway-error,retriable-4xx,reset,retriable-status-codes", "x-envoy-retry-grpc-on": "unavailable,internal",
-	"x-envoy-max-retries": "10", "x-envoy-retriable-status-codes": "503", "x-envoy-retriable-header-names": "server",
-	"x-envoy-upstream-rq-timeout-ms": "1", "x-envoy-upstream-rq-per-try-timeout-ms": "1", "x-envoy-hedge-on-per-try-timeout": "true",
-	"x-envoy-expected-rq-timeout-ms": "1", "x-envoy-upstream-rq-timeout-alt-response": "true", "x-envoy-upstream-alt-stat-name": "other",
-	"x-envoy-original-path": "/other", "x-envoy-original-dst-host": "127.0.0.1:1", "x-envoy-force-trace": "true",
+	"x-envoy-retry-on":      "5xx,gateway-error,retriable-4xx,reset,retriable-status-codes",
+	"x-envoy-retry-grpc-on": "unavailable,internal",
+	"x-envoy-max-retries":   "10", "x-envoy-retriable-status-codes": "503", "x-envoy-retriable-header-names": "server",
+	"x-envoy-upstream-rq-timeout-ms": "1", "x-envoy-upstream-rq-per-try-timeout-ms": "1",
+	"x-envoy-hedge-on-per-try-timeout": "true",
+	"x-envoy-expected-rq-timeout-ms":   "1", "x-envoy-upstream-rq-timeout-alt-response": "true",
+	"x-envoy-upstream-alt-stat-name": "other",
+	"x-envoy-original-path":          "/other", "x-envoy-original-dst-host": "127.0.0.1:1",
+	"x-envoy-force-trace":         "true",
 	"x-envoy-decorator-operation": "other", "x-envoy-ip-tags": "inner", "x-envoy-internal": "true",
-	"x-envoy-external-address": "10.0.0.1", "x-envoy-downstream-service-cluster": "admin", "x-envoy-downstream-service-node": "admin",
-	"x-envoy-peer-metadata": "x", "x-weft-unserved": "refused", "x_envoy_internal": "true", "x-envoy_internal": "true",
+	"x-envoy-external-address": "10.0.0.1", "x-envoy-downstream-service-cluster": "admin",
+	"x-envoy-downstream-service-node": "admin",
+	"x-envoy-peer-metadata":           "x", "x-weft-unserved": "refused", "x_envoy_internal": "true",
+	"x-envoy_internal":        "true",
 	"connection":              "x-forwarded-client-cert",
 	"x-forwarded-client-cert": forged, "x_forwarded_client_cert": forged, "x-forwarded_client-cert": forged,
 }
 
 const forged = "By=spiffe://forged;URI=spiffe://forged"
 
-// passing are headers of applications, which pass as they are.
+// passing are headers of applications, which are forwarded unchanged.
 var passing = map[string]string{
-	"x-forwarded-proto": "https", "x-forwarded-host": "shop.example", "x-forwarded-port": "8443", "x-request-id": "not-a-uuid",
-	"forwarded": "for=10.0.0.1;proto=https", "x-real-ip": "10.0.0.1", "traceparent": "00-1-1-01",
+	"x-forwarded-proto": "https", "x-forwarded-host": "shop.example", "x-forwarded-port": "8443",
+	"x-request-id": "not-a-uuid",
+	"forwarded":    "for=10.0.0.1;proto=https", "x-real-ip": "10.0.0.1", "traceparent": "00-1-1-01",
 }
 
-// Whatever a caller writes, inside the mesh or outside, no proxy takes it for a word of its own side.
+// No proxy obeys headers of a caller, inside the mesh or outside.
 func TestHostileCallersSteerProxies(t *testing.T) {
 	w := newWorld(t)
 	app := newRecorder()
 	app.responds(func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(http.StatusServiceUnavailable) })
-	w.apply(withMTLS("ca-1", "PERMISSIVE") + "---" + allowing("spiffe://default/") + external("outside", "http", 80, "{address: NET.2, port: 18080}, {address: NET.4, port: 18080}", ""))
+	w.apply(withMTLS("ca-1", "PERMISSIVE") + "---" + allowing("spiffe://default/") + external("outside", "http", 80,
+		"{address: NET.2, port: 18080}, {address: NET.4, port: 18080}", ""))
 	ca := w.backendOf("default", "ca-1")
 	for _, host := range []int{2, 4} {
 		app.runs(w, host, 18080)
@@ -298,12 +317,14 @@ networking:
 	callers := []struct {
 		name, url string
 		client    *http.Client
-		identity  string // which the application is told
+		identity  string // that the application receives
 	}{
-		{"an application of the mesh", fmt.Sprintf("http://%s:10001", w.address(3)), client, "URI=spiffe://default/client"},
+		{"an application of the mesh", fmt.Sprintf("http://%s:10001", w.address(3)), client,
+			"URI=spiffe://default/client"},
 		{"an application of the mesh, to the outside", fmt.Sprintf("http://%s:10002", w.address(3)), client, ""},
 		{"a client without a certificate", "http://" + inbound, client, ""},
-		{"a client with a certificate", "https://" + inbound, certified(t, ca, "spiffe://default/client"), "URI=spiffe://default/client"},
+		{"a client with a certificate", "https://" + inbound, certified(t, ca, "spiffe://default/client"),
+			"URI=spiffe://default/client"},
 	}
 	for _, c := range callers {
 		w.eventually(c.name+" is served", func() error {
@@ -326,7 +347,8 @@ networking:
 	for i, c := range callers {
 		for j, forwardedFor := range []string{"", "10.0.0.1", "127.0.0.1", "::1", "203.0.113.7, 192.168.0.1"} {
 			path := fmt.Sprintf("/%d-%d", i, j)
-			request, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, c.url+path, strings.NewReader("once"))
+			request, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, c.url+path,
+				strings.NewReader("once"))
 			for _, headers := range []map[string]string{steers, passing} {
 				for name, value := range headers {
 					request.Header[name] = []string{value}
@@ -343,14 +365,14 @@ networking:
 			if err := untouched(app, path, forwardedFor, c.identity); err != nil {
 				a.fellTo("%s, x-forwarded-for %q, %s: %v", c.name, forwardedFor, response.Status, err)
 			} else {
-				a.held()
+				a.repelled()
 			}
 		}
 	}
 }
 
-// untouched fails unless a request was executed once, with the application's own headers and none of proxies but
-// the caller's identity.
+// untouched returns an error unless a request was executed once, with the application's own headers and, of proxies'
+// headers, only the caller's identity.
 func untouched(app *recorder, path, forwardedFor, identity string) error {
 	saw := app.headers(path)
 	if n := app.executions(path); n != 1 {
@@ -362,7 +384,8 @@ func untouched(app *recorder, path, forwardedFor, identity string) error {
 	for name, values := range saw {
 		text := strings.Join(values, ", ")
 		isCert := strings.EqualFold(strings.ReplaceAll(name, "_", "-"), "x-forwarded-client-cert")
-		if isCert && (identity == "" || !strings.Contains(text, identity) || strings.Contains(text, "forged") || strings.Contains(name, "_")) {
+		if isCert && (identity == "" || !strings.Contains(text, identity) || strings.Contains(text, "forged") ||
+			strings.Contains(name, "_")) {
 			return fmt.Errorf("the application is told %s: %s, want %q", name, text, identity)
 		}
 	}
@@ -379,7 +402,7 @@ func untouched(app *recorder, path, forwardedFor, identity string) error {
 	return nil
 }
 
-// certified is a client with a certificate of a CA's.
+// certified returns a client with a certificate of a CA.
 func certified(t *testing.T, ca *identity.CA, id string) *http.Client {
 	t.Helper()
 	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{

@@ -13,9 +13,10 @@ import (
 	"github.com/miekg/dns"
 )
 
-// tryAPI sends a request to what may be the control plane's API, and returns the status that it responds with; 0: none.
+// tryAPI sends a request to a possible API of the control plane. It returns the status of the response, or 0.
 func tryAPI(method, url, host string, headers map[string]string) (status int, body string) {
-	request, err := http.NewRequest(method, url, strings.NewReader(`{"name": "eve", "groups": ["mesh-system:admin"], "validFor": "1h"}`))
+	request, err := http.NewRequest(method, url,
+		strings.NewReader(`{"name": "eve", "groups": ["mesh-system:admin"], "validFor": "1h"}`))
 	if err != nil {
 		return 0, err.Error()
 	}
@@ -32,9 +33,10 @@ func tryAPI(method, url, host string, headers map[string]string) (status int, bo
 	return response.StatusCode, string(text)
 }
 
-// administration is what an administrator alone gets of the API.
+// administration has the requests of the API that only an administrator is allowed.
 var administration = []struct{ method, path string }{
-	{"GET", "/globalsecrets/admin-user-token"}, {"POST", "/tokens/user"}, {"GET", "/meshes"}, {"GET", "/config"}, {"DELETE", "/meshes/default"}, {"GET", "/_bundle"},
+	{"GET", "/globalsecrets/admin-user-token"}, {"POST", "/tokens/user"}, {"GET", "/meshes"}, {"GET", "/config"},
+	{"DELETE", "/meshes/default"}, {"GET", "/_bundle"},
 }
 
 // spoofs are the hosts and headers by which a caller claims to be on the control plane's machine.
@@ -42,14 +44,17 @@ var spoofs = []struct {
 	host    string
 	headers map[string]string
 }{
-	{"localhost", nil}, {"127.0.0.1:5681", nil}, {"[::1]:5681", map[string]string{"X-Forwarded-For": "127.0.0.1"}}, {"rebound.example", nil},
-	{"localhost", map[string]string{"Forwarded": "for=127.0.0.1"}}, {"localhost", map[string]string{"X-Real-Ip": "127.0.0.1", "Sec-Fetch-Site": "same-origin"}},
-	{"localhost", map[string]string{"Authorization": "Bearer "}}, {"admin.sock", map[string]string{"Authorization": "Basic cm9vdDo="}},
+	{"localhost", nil}, {"127.0.0.1:5681", nil}, {"[::1]:5681", map[string]string{"X-Forwarded-For": "127.0.0.1"}},
+	{"rebound.example", nil},
+	{"localhost", map[string]string{"Forwarded": "for=127.0.0.1"}},
+	{"localhost", map[string]string{"X-Real-Ip": "127.0.0.1", "Sec-Fetch-Site": "same-origin"}},
+	{"localhost", map[string]string{"Authorization": "Bearer "}},
+	{"admin.sock", map[string]string{"Authorization": "Basic cm9vdDo="}},
 	{"localhost", map[string]string{"X-Forwarded-Client-Cert": `Subject="O=mesh-system:admin,CN=mesh-system:admin"`}},
 }
 
-// A caller is no administrator for where it calls from: neither directly, nor through an egress, nor through an inbound
-// of a proxy on the control plane's machine.
+// A caller's address makes it no administrator: neither directly, nor through an egress, nor through an inbound of a
+// proxy on the control plane's machine.
 func TestHostileCallersFromTheControlPlanesMachine(t *testing.T) {
 	a := newAttack(t, "a caller from the control plane's machine, itself or through its proxies, is an administrator")
 	w := newWorld(t)
@@ -57,8 +62,9 @@ func TestHostileCallersFromTheControlPlanesMachine(t *testing.T) {
 		external("plain", "http", 80, fmt.Sprintf("{address: 127.0.0.1, port: %d}", w.apiPort), "") +
 		external("vault", "http", 81, fmt.Sprintf("{address: localhost, port: %d}", w.diagnosticsPort), ""))
 	w.proxy("default", "egress-1", egress("egress-1", 20))
-	w.proxy("default", "client", outsideCaller("client", 8))
-	inbound := strings.Replace(server("web-1", "web", "http", 2, 20080), "servicePort: 18080, serviceAddress: NET.2", fmt.Sprintf("servicePort: %d, serviceAddress: 127.0.0.1", w.apiPort), 1)
+	w.proxy("default", "client", externalCaller("client", 8))
+	inbound := strings.Replace(server("web-1", "web", "http", 2, 20080), "servicePort: 18080, serviceAddress: NET.2",
+		fmt.Sprintf("servicePort: %d, serviceAddress: 127.0.0.1", w.apiPort), 1)
 	w.proxy("default", "web-1", inbound)
 	w.proxy("default", "caller", caller("caller", 9, "backendRef: {kind: MeshService, name: web, port: 20080}"))
 	ways := map[string]string{
@@ -68,7 +74,8 @@ func TestHostileCallersFromTheControlPlanesMachine(t *testing.T) {
 	}
 	for name, way := range ways {
 		w.eventually("the API responds "+name, func() error {
-			if status, body := tryAPI("GET", strings.TrimSuffix(way, "/")+"/", "", nil); status != http.StatusOK || !strings.Contains(body, "instanceId") {
+			if status, body := tryAPI("GET", strings.TrimSuffix(way, "/")+"/", "", nil); status != http.StatusOK ||
+				!strings.Contains(body, "instanceId") {
 				return fmt.Errorf("%d %s", status, body)
 			}
 			return nil
@@ -77,23 +84,25 @@ func TestHostileCallersFromTheControlPlanesMachine(t *testing.T) {
 	for name, way := range ways {
 		for _, spoof := range spoofs[:forms(t, 3, len(spoofs))] {
 			for _, request := range administration {
-				status, body := tryAPI(request.method, strings.TrimSuffix(way, "/")+request.path, spoof.host, spoof.headers)
+				status, body := tryAPI(request.method, strings.TrimSuffix(way, "/")+request.path, spoof.host,
+					spoof.headers)
 				if status != http.StatusUnauthorized && status != http.StatusForbidden {
 					a.fellTo("%s %s %s as %q: %d %.80s", request.method, request.path, name, spoof.host, status, body)
 					continue
 				}
-				a.held()
+				a.repelled()
 			}
 		}
 	}
 	for _, path := range []string{"metrics", "debug/process", "debug/pprof/heap"} {
-		for name, way := range map[string]string{"directly": fmt.Sprintf("http://127.0.0.1:%d/", w.diagnosticsPort), "through an egress": w.out(8, 10002)} {
+		for name, way := range map[string]string{"directly": fmt.Sprintf("http://127.0.0.1:%d/", w.diagnosticsPort),
+			"through an egress": w.out(8, 10002)} {
 			status, body := tryAPI("GET", strings.TrimSuffix(way, "/")+"/"+path, "localhost", nil)
 			if status != http.StatusUnauthorized {
 				a.fellTo("GET /%s %s: %d %.80s", path, name, status, body)
 				continue
 			}
-			a.held()
+			a.repelled()
 		}
 	}
 	if users, err := w.weft("get", "meshes"); err != nil || !strings.Contains(users, "default") {
@@ -101,7 +110,7 @@ func TestHostileCallersFromTheControlPlanesMachine(t *testing.T) {
 	}
 }
 
-// victim is a server of the machine itself, which counts the connections that it gets.
+// victim starts a server of the machine itself, which counts its connections.
 func victim(w *world, address string) (port int, connections *atomic.Int32) {
 	w.t.Helper()
 	connections = &atomic.Int32{}
@@ -110,7 +119,7 @@ func victim(w *world, address string) (port int, connections *atomic.Int32) {
 	return l.Addr().(*net.TCPAddr).Port, connections
 }
 
-// countConnections counts the connections of a listener until it is closed. Each gets a response of HTTP/1.
+// countConnections counts the connections of a listener until it is closed. Each gets an HTTP/1 response.
 func countConnections(l net.Listener, connections *atomic.Int32) {
 	for {
 		c, err := l.Accept()
@@ -123,12 +132,12 @@ func countConnections(l net.Listener, connections *atomic.Int32) {
 	}
 }
 
-// zoneFile resolves names to records that change, and counts how often each was asked for.
+// zoneFile resolves names to records that change, and counts the queries of each.
 type zoneFile struct {
 	mu      sync.Mutex
 	records map[string][]string // by "name. TYPE"
-	asked   map[string]int
-	silent  bool // it responds to nothing
+	queries map[string]int
+	silent  bool // it does not respond
 }
 
 func (z *zoneFile) silence(silent bool) {
@@ -146,16 +155,16 @@ func (z *zoneFile) set(name, of string, values ...string) {
 func (z *zoneFile) times(name, of string) int {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	return z.asked[name+". "+of]
+	return z.queries[name+". "+of]
 }
 
-// ServeDNS implements [dns.Handler]. Nothing is to be remembered for longer than a second.
+// ServeDNS implements [dns.Handler]. The TTL is one second.
 func (z *zoneFile) ServeDNS(w dns.ResponseWriter, request *dns.Msg) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	q := request.Question[0]
 	key := strings.ToLower(q.Name) + " " + dns.TypeToString[q.Qtype]
-	z.asked[key]++
+	z.queries[key]++
 	if z.silent {
 		return
 	}
@@ -175,7 +184,7 @@ func startResolver(t *testing.T) (z *zoneFile, at string) {
 // startResolverOn starts a resolver at an address of a machine.
 func startResolverOn(t *testing.T, m *machine, address string) (z *zoneFile, at string) {
 	t.Helper()
-	z = &zoneFile{records: map[string][]string{}, asked: map[string]int{}}
+	z = &zoneFile{records: map[string][]string{}, queries: map[string]int{}}
 	var socket net.PacketConn
 	err := m.do(func() (err error) {
 		socket, err = net.ListenPacket("udp", address)
@@ -190,9 +199,8 @@ func startResolverOn(t *testing.T, m *machine, address string) (z *zoneFile, at 
 	return z, socket.LocalAddr().String()
 }
 
-// Who may write external services and rules names gets no connection of an egress to its own machine, its link or a
-// cloud's metadata: not by an address, not by a name, not by a name that led elsewhere before, and not by what is in the
-// store already.
+// An author of external services and rules gets no connection of an egress to its own machine, its link or a cloud's
+// metadata: not by an address, not by a host name, not by a host name that changes, and not by a stored resource.
 func TestHostileExternalServicesOnTheEgressesMachine(t *testing.T) {
 	t.Parallel()
 	a := newAttack(t, "a writer of external services reaches the egress's own machine")
@@ -208,17 +216,22 @@ func TestHostileExternalServicesOnTheEgressesMachine(t *testing.T) {
 	w.serve(good, "partner")
 	port := good.Addr().(*net.TCPAddr).Port
 	// While the setting allows it, a service of the machine itself gets into the store.
-	w.apply(withIdentity + "---" + lettingOut("client") + external("stored", "http", 83, fmt.Sprintf("{address: 127.0.0.1, port: %d}", secret), ""))
+	w.apply(withIdentity + "---" + lettingOut("client") + external("stored", "http", 83,
+		fmt.Sprintf("{address: 127.0.0.1, port: %d}", secret), ""))
 	w.plane.kill()
 	w.env = append(w.env, "KUMA_EGRESS_ALLOWED_LOCAL_NETWORKS="+w.address(0)+"/24")
 	w.startPlane()
 
 	for _, form := range []string{
-		"127.0.0.1", "localhost", "api.localhost", `"127.1"`, `"2130706433"`, "0x7f.1", "0x7f000001", `"0177.0.0.1"`, "0.0.0.0", "0.0.0.1",
-		"169.254.169.254", "255.255.255.255", "224.0.0.1", `"::1"`, `"::"`, `"::ffff:127.0.0.1"`, `"::ffff:7f00:1"`, `"64:ff9b::7f00:1"`, `"64:ff9b::a9fe:a9fe"`,
-		`"fe80::1"`, `"fe80::1%lo"`, `"::1%lo"`, `"2002:7f00:1::"`, `"fd00:ec2::254"`, "168.63.129.16", "127.0.0.1.", "LOCALHOST",
+		"127.0.0.1", "localhost", "api.localhost", `"127.1"`, `"2130706433"`, "0x7f.1", "0x7f000001", `"0177.0.0.1"`,
+		"0.0.0.0", "0.0.0.1",
+		"169.254.169.254", "255.255.255.255", "224.0.0.1", `"::1"`, `"::"`, `"::ffff:127.0.0.1"`, `"::ffff:7f00:1"`,
+		`"64:ff9b::7f00:1"`, `"64:ff9b::a9fe:a9fe"`,
+		`"fe80::1"`, `"fe80::1%lo"`, `"::1%lo"`, `"2002:7f00:1::"`, `"fd00:ec2::254"`, "168.63.129.16", "127.0.0.1.",
+		"LOCALHOST",
 	} {
-		_, err := w.weftWith(external("forged", "http", 90, fmt.Sprintf("{address: %s, port: %d}", form, secret), ""), "apply", "-f", "-")
+		_, err := w.weftWith(external("forged", "http", 90, fmt.Sprintf("{address: %s, port: %d}", form, secret), ""),
+			"apply", "-f", "-")
 		if err == nil {
 			a.fellTo("an external service at %s is stored", form)
 			continue
@@ -226,14 +239,15 @@ func TestHostileExternalServicesOnTheEgressesMachine(t *testing.T) {
 		if !strings.Contains(err.Error(), "spec.endpoints[0].address") {
 			t.Errorf("%s is rejected otherwise: %v", form, err)
 		}
-		a.held()
+		a.repelled()
 	}
 
 	zone, resolver := startResolver(t)
 	w.agentFlags = []string{"--dns-resolvers", resolver}
 	names := map[string][2]string{
-		"local.example": {"A", "127.0.0.1"}, "metadata.example": {"A", "169.254.169.254"}, "mapped.example": {"AAAA", "::ffff:127.0.0.1"},
-		"six.example": {"AAAA", "::1"}, "zero.example": {"A", "0.0.0.0"}, "nat.example": {"AAAA", "64:ff9b::7f00:1"},
+		"local.example": {"A", "127.0.0.1"}, "metadata.example": {"A", "169.254.169.254"},
+		"mapped.example": {"AAAA", "::ffff:127.0.0.1"},
+		"six.example":    {"AAAA", "::1"}, "zero.example": {"A", "0.0.0.0"}, "nat.example": {"AAAA", "64:ff9b::7f00:1"},
 	}
 	outbounds, resources, n := "", "", 0
 	ports := map[string]int{}
@@ -241,7 +255,9 @@ func TestHostileExternalServicesOnTheEgressesMachine(t *testing.T) {
 		n++
 		ports[name] = 11000 + n
 		resources += external(service, "http", servicePort, fmt.Sprintf("{address: %s, port: %d}", name, at), "")
-		outbounds += fmt.Sprintf("  - {address: NET.8, port: %d, backendRef: {kind: MeshExternalService, name: %s, port: %d}}\n", ports[name], service, servicePort)
+		outbounds += fmt.Sprintf(
+			"  - {address: NET.8, port: %d, backendRef: {kind: MeshExternalService, name: %s, port: %d}}\n",
+			ports[name], service, servicePort)
 	}
 	for name, record := range names {
 		zone.set(name, record[0], record[1])
@@ -257,9 +273,10 @@ func TestHostileExternalServicesOnTheEgressesMachine(t *testing.T) {
 	outbounds += "  - {address: NET.8, port: 12000, backendRef: {kind: MeshExternalService, name: stored, port: 83}}\n"
 	w.apply(resources)
 	w.proxy("default", "egress-1", egress("egress-1", 20))
-	w.proxy("default", "client", "type: Dataplane\nmesh: default\nname: client\nlabels: {kuma.io/workload: client}\nnetworking:\n  address: NET.8\n  outbound:\n"+outbounds)
+	w.proxy("default", "client", "type: Dataplane\nmesh: default\nname: client\nlabels: {kuma.io/workload: "+
+		"client}\nnetworking:\n  address: NET.8\n  outbound:\n"+outbounds)
 
-	w.answers(fetch, w.out(8, ports[rebound]), "partner")
+	w.responds(fetch, w.out(8, ports[rebound]), "partner")
 	for name, record := range names {
 		w.eventually(name+" is looked up", func() error {
 			if zone.times(name, record[0]) == 0 {
@@ -270,11 +287,12 @@ func TestHostileExternalServicesOnTheEgressesMachine(t *testing.T) {
 		reaches(a, w, name, w.out(8, ports[name]), connections, sixConnections)
 	}
 	reaches(a, w, "what was stored before", w.out(8, 12000), connections)
-	w.told("zone egresses do not connect to 127.0.0.1 (a loopback address)", "get", "meshexternalservice", "stored", "-o", "yaml")
+	w.told("zone egresses do not connect to 127.0.0.1 (a loopback address)", "get", "meshexternalservice", "stored",
+		"-o", "yaml")
 
-	// The name leads elsewhere from now on: to a machine's own address at the same port.
+	// The host name now resolves to another address: one of the machine itself, with the same port.
 	victimThere, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-	if err == nil { // else another program is there, which shall get nothing either
+	if err == nil { // otherwise another program listens there, which must get no connection either
 		defer victimThere.Close()
 		go countConnections(victimThere, connections)
 	}
@@ -286,12 +304,12 @@ func TestHostileExternalServicesOnTheEgressesMachine(t *testing.T) {
 		}
 		return nil
 	})
-	reaches(a, w, "a name that led elsewhere before", w.out(8, ports[rebound]), connections)
+	reaches(a, w, "a host name that had another address before", w.out(8, ports[rebound]), connections)
 	zone.set(rebound, "A", w.address(30))
-	w.answers(fetch, w.out(8, ports[rebound]), "partner")
+	w.responds(fetch, w.out(8, ports[rebound]), "partner")
 }
 
-// reaches counts whether requests along a way make a connection to a victim, or tell what it says.
+// reaches counts whether requests by a name reach a victim, or return its response.
 func reaches(a *attack, w *world, name, url string, victims ...*atomic.Int32) {
 	w.t.Helper()
 	for range forms(w.t, 3, 30) {
@@ -304,6 +322,6 @@ func reaches(a *attack, w *world, name, url string, victims ...*atomic.Int32) {
 			a.fellTo("%s: %d connections to the machine itself, %q, %v", name, total, body, err)
 			continue
 		}
-		a.held()
+		a.repelled()
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"weft/internal/traffic"
 )
 
-// While the database hangs the API says so in time, proxies serve, and afterwards everything goes on.
+// While the database hangs, the API reports it in time and proxies serve. Afterwards everything continues.
 func TestHostileADatabaseThatHangs(t *testing.T) {
 	t.Parallel()
 	a := newAttack(t, "who can make the database hang hangs the API, or costs requests")
@@ -28,7 +28,7 @@ func TestHostileADatabaseThatHangs(t *testing.T) {
 	thaw := server.Freeze(t)
 	administrator := w.administrator()
 	administrator.Timeout = 30 * time.Second
-	var asking sync.WaitGroup
+	var calls sync.WaitGroup
 	for _, request := range []struct{ method, path, body, says string }{
 		{"PUT", "/meshes/late", `{"type": "Mesh", "name": "late"}`, "does not respond"},
 		{"DELETE", "/meshes/default/dataplanes/absent", "", "does not respond"},
@@ -36,7 +36,7 @@ func TestHostileADatabaseThatHangs(t *testing.T) {
 		{"GET", "/dataplanes", "", ""},
 		{"GET", "/_check", "", ""},
 	} {
-		asking.Go(func() {
+		calls.Go(func() {
 			began := time.Now()
 			r, err := http.NewRequest(request.method, "http://localhost"+request.path, strings.NewReader(request.body))
 			if err != nil {
@@ -55,14 +55,15 @@ func TestHostileADatabaseThatHangs(t *testing.T) {
 			case took > 12*time.Second:
 				a.fellTo("%s %s takes %s", request.method, request.path, took)
 			case request.says == "" && response.StatusCode != http.StatusOK,
-				request.says != "" && (response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(text), request.says)):
+				request.says != "" && (response.StatusCode != http.StatusServiceUnavailable ||
+					!strings.Contains(string(text), request.says)):
 				a.fellTo("%s %s: %s %s", request.method, request.path, response.Status, text)
 			default:
-				a.held()
+				a.repelled()
 			}
 		})
 	}
-	asking.Wait()
+	calls.Wait()
 	d.more(20)
 	thaw()
 	w.eventually("writes are stored again", func() error {

@@ -6,12 +6,13 @@ import (
 	"testing"
 )
 
-// The DNS server of a host name, of another zone's ingresses or of a Dataplane, leads no proxy to its own machine, its link
-// or a cloud's metadata. A resolver that hangs costs no request.
+// The DNS server of a host name, of another zone's ingresses or of a Dataplane, leads no proxy to its own machine, its
+// link or a cloud's metadata. A resolver that hangs costs no request.
 func TestHostileHostNamesOnTheClientsMachine(t *testing.T) {
 	f := newFederation(t)
 	a := newAttack(t, "a name of an ingress or a Dataplane leads to the client's own machine")
-	east, west := f.eastAndWestBy(crossing, "KUMA_HOST_NAMES_RESOLVERS="+resolverAddress, "KUMA_EGRESS_ALLOWED_LOCAL_NETWORKS=")
+	east, west := f.eastAndWestBy(crossZoneRules, "KUMA_HOST_NAMES_RESOLVERS="+resolverAddress,
+		"KUMA_EGRESS_ALLOWED_LOCAL_NETWORKS=")
 	names, _ := startResolverOn(t, west.machine, resolverAddress)
 	url := west.outbound(3, "http")
 	connections := west.countsConnections("127.0.0.1:20100", "127.0.0.1:20080", "[::1]:20100", "[::1]:20080")
@@ -23,7 +24,8 @@ func TestHostileHostNamesOnTheClientsMachine(t *testing.T) {
 	west.passes(url, "web-1")
 	west.proxy("default", "local-client", webClient("local-client", 4, "west", 80))
 	west.apply(service("web", webPorts))
-	west.apply(strings.Replace(webServer("local", 5), "address: NET.5\n  inbound", "address: local.example\n  inbound", 1))
+	west.apply(strings.Replace(webServer("local", 5), "address: NET.5\n  inbound", "address: local.example\n  inbound",
+		1))
 
 	for _, records := range []struct {
 		kind      string
@@ -41,10 +43,13 @@ func TestHostileHostNamesOnTheClientsMachine(t *testing.T) {
 			west.lacksAddress(a, address)
 		}
 		if body, err := west.machine.fetch(url); err != nil || !strings.Contains(body, "web-1") {
-			a.fellTo("with %v no request gets to the ingress that was known before: %v %s", records.addresses, err, body)
+			a.fellTo("with %v no request gets to the ingress that was known before: %v %s", records.addresses, err,
+				body)
 		}
 	}
-	west.eventually("the name of the Dataplane is found", func() error { return west.resolves("local.example", "127.0.0.1 is a loopback address") })
+	west.eventually("the name of the Dataplane is found", func() error {
+		return west.resolves("local.example", "127.0.0.1 is a loopback address")
+	})
 	west.lacksAddress(a, "127.0.0.1:20080")
 	if n := connections.Load(); n > 0 {
 		a.fellTo("%d connections came to the client's own machine", n)
@@ -55,7 +60,7 @@ func TestHostileHostNamesOnTheClientsMachine(t *testing.T) {
 	if body, err := west.machine.fetch(url); err != nil {
 		a.fellTo("a resolver that hangs costs a request: %v %s", err, body)
 	}
-	a.held()
+	a.repelled()
 }
 
 // lacksAddress counts whether the Envoy of a client has an address.
@@ -66,15 +71,16 @@ func (w *world) lacksAddress(a *attack, address string) {
 		switch {
 		case err != nil:
 			w.t.Fatal(err)
-		case strings.Contains(clusters, "::"+address+":") || strings.Contains(clusters, "::["+address+"]:") || strings.Contains(clusters, "::"+address+"::"):
+		case strings.Contains(clusters, "::"+address+":") || strings.Contains(clusters, "::["+address+"]:") ||
+			strings.Contains(clusters, "::"+address+"::"):
 			a.fellTo("the Envoy of %s dials %s", proxy, address)
 		default:
-			a.held()
+			a.repelled()
 		}
 	}
 }
 
-// countsConnections listens at addresses of the world's machine, and counts who comes.
+// countsConnections listens at addresses of the world's machine, and counts connections.
 func (w *world) countsConnections(addresses ...string) *atomic.Int32 {
 	w.t.Helper()
 	connections := &atomic.Int32{}

@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// What leaves a machine through its proxy to where it was going (passthrough) makes nobody an administrator, also where
-// it arrives at the control plane from a loopback address; and strangers reach nothing of the machine through the ports
-// of the redirection.
+// A connection that leaves a machine by passthrough makes no caller an administrator, even where it reaches the control
+// plane from a loopback address. Strangers reach nothing of the machine through the redirection's ports.
 func TestHostilePassthrough(t *testing.T) {
 	wantRoot(t)
 	w := newWorld(t)
@@ -20,7 +19,7 @@ func TestHostilePassthrough(t *testing.T) {
 	router := newMachine(t)
 	router.forwardPackets()
 	client := w.redirected(router, "client", "3")
-	// A tunnel to the control plane from its loopback address, as SSH makes one.
+	// A tunnel to the control plane from its loopback address, like one of SSH.
 	tunnel := router.listen(t, fmt.Sprintf("%s:%d", routerAtClient, w.apiPort))
 	go func() {
 		for {
@@ -45,18 +44,22 @@ func TestHostilePassthrough(t *testing.T) {
 	})
 	for _, host := range []string{"localhost", "127.0.0.1:5681", ""} {
 		for _, request := range administration {
-			response, err := client.say(fmt.Sprintf("%s:%d", routerAtClient, w.apiPort), fmt.Sprintf("%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", request.method, request.path, host))
-			if err != nil || response != http.StatusUnauthorized && response != http.StatusForbidden && response != http.StatusBadRequest {
+			response, err := client.say(fmt.Sprintf("%s:%d", routerAtClient, w.apiPort),
+				fmt.Sprintf("%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
+					request.method, request.path, host))
+			if err != nil || response != http.StatusUnauthorized && response != http.StatusForbidden &&
+				response != http.StatusBadRequest {
 				a.fellTo("%s %s as %q: %d, %v", request.method, request.path, host, response, err)
 				continue
 			}
-			a.held()
+			a.repelled()
 		}
 	}
 	for _, port := range []int{15001, 15006, 18099} {
 		for _, asks := range []string{
 			"GET / HTTP/1.1\r\nHost: 127.0.0.1:18099\r\n\r\n",
-			"GET http://127.0.0.1:18099/ HTTP/1.1\r\nHost: 127.0.0.1:18099\r\nx-envoy-original-dst-host: 127.0.0.1:18099\r\n\r\n",
+			"GET http://127.0.0.1:18099/ HTTP/1.1\r\nHost: 127.0.0.1:18099\r\nx-envoy-original-dst-host: " +
+				"127.0.0.1:18099\r\n\r\n",
 			"CONNECT 127.0.0.1:18099 HTTP/1.1\r\nHost: 127.0.0.1:18099\r\n\r\n",
 			"PROXY TCP4 127.0.0.1 127.0.0.1 18099 18099\r\nGET / HTTP/1.1\r\nHost: 127.0.0.1:18099\r\n\r\n",
 		} {
@@ -64,7 +67,7 @@ func TestHostilePassthrough(t *testing.T) {
 				a.fellTo("a stranger at port %d gets %d for %q", port, status, asks)
 				continue
 			}
-			a.held()
+			a.repelled()
 		}
 	}
 }

@@ -18,14 +18,14 @@ import (
 	"weft/internal/adminsocket"
 )
 
-// What the ports of weft-dp tell strangers is whether it is ready, before and after; Envoy's administration interface is
-// at no port, and no program listens anywhere but where the documentation says.
+// The ports of weft-dp tell strangers only whether it is ready, before and after. Envoy's administration interface has
+// no port, and no program listens at an undocumented port.
 func TestHostileStrangersAtEveryPort(t *testing.T) {
 	a := newAttack(t, "a stranger or an application learns or changes something at a port of weft-dp or Envoy")
 	w := newWorld(t)
 	w.apply(secured)
 	w.service(2, 18080, "web-1")
-	taken := w.listen(2, 20080) // so that Envoy can't serve yet
+	taken := w.listen(2, 20080) // so that Envoy cannot bind yet
 	p, port := w.begin(nil, "default", "web-1", server("web-1", "web", "http", 2, 20080))
 	url := fmt.Sprintf("http://%s:%d", w.address(2), port)
 	w.eventually("the readiness port responds", func() error {
@@ -33,7 +33,8 @@ func TestHostileStrangersAtEveryPort(t *testing.T) {
 		return err
 	})
 	strangers := func(state string, status int) {
-		for path, want := range map[string]string{"/ready": state, "/live": "live", "/": "404 page not found", "/stats": "404 page not found", "/config_dump": "404 page not found", "/ready/x": "404 page not found"} {
+		for path, want := range map[string]string{"/ready": state, "/live": "live", "/": "404 page not found",
+			"/stats": "404 page not found", "/config_dump": "404 page not found", "/ready/x": "404 page not found"} {
 			code, body, err := tellsStranger("GET", url+path)
 			if err != nil {
 				t.Fatal(err)
@@ -42,7 +43,7 @@ func TestHostileStrangersAtEveryPort(t *testing.T) {
 				a.fellTo("GET %s tells %d %q, want %q", path, code, body, want)
 				continue
 			}
-			a.held()
+			a.repelled()
 		}
 		if code, body, _ := tellsStranger("POST", url+"/ready"); code != http.StatusMethodNotAllowed {
 			a.fellTo("POST /ready: %d %s", code, body)
@@ -81,7 +82,7 @@ func TestHostileStrangersAtEveryPort(t *testing.T) {
 			a.fellTo("%s listens at %v, want %v", c.name, got, c.want)
 			continue
 		}
-		a.held()
+		a.repelled()
 	}
 	sockets, err := filepath.Glob(filepath.Join(os.TempDir(), "weft-dp-*"))
 	if err != nil || len(sockets) == 0 {
@@ -92,12 +93,12 @@ func TestHostileStrangersAtEveryPort(t *testing.T) {
 			a.fellTo("the folder of Envoy's administration socket, %s, has mode %v", folder, info.Mode())
 			continue
 		}
-		a.held()
+		a.repelled()
 	}
 	if info, err := os.Stat(filepath.Join(w.dir, "data", "admin.sock")); err != nil || info.Mode().Perm() != 0o600 {
 		a.fellTo("the administrator's socket has mode %v, %v", info.Mode(), err)
 	}
-	// A MeshIdentity names the socket at which an Envoy of the same user gets its certificates, over HTTP/2.
+	// A MeshIdentity has the path of the socket at which an Envoy of the same user gets its certificates, over HTTP/2.
 	if c, err := adminsocket.Dial(t.Context(), filepath.Join(w.dir, "data", adminsocket.Name)); err != nil {
 		t.Fatal(err)
 	} else {
@@ -105,10 +106,11 @@ func TestHostileStrangersAtEveryPort(t *testing.T) {
 		c.SetDeadline(time.Now().Add(10 * time.Second))
 		said, _ := io.ReadAll(c)
 		c.Close()
-		if len(said) > 0 && !strings.HasPrefix(string(said), "HTTP/1.1 4") && !strings.HasPrefix(string(said), "HTTP/1.1 505") {
+		if len(said) > 0 && !strings.HasPrefix(string(said), "HTTP/1.1 4") &&
+			!strings.HasPrefix(string(said), "HTTP/1.1 505") {
 			a.fellTo("the administrator's socket speaks HTTP/2 with a proxy: %q", said)
 		} else {
-			a.held()
+			a.repelled()
 		}
 	}
 	for path, want := range map[string]string{"/ready": "OK", "/healthy": "OK"} {
@@ -117,11 +119,11 @@ func TestHostileStrangersAtEveryPort(t *testing.T) {
 			a.fellTo("GET %s of the control plane: %d %q %v", path, code, body, err)
 			continue
 		}
-		a.held()
+		a.repelled()
 	}
 }
 
-// kickListener has the control plane send the listeners anew: an Envoy that could not bind tries with the next ones.
+// kickListener has the control plane send the listeners anew: an Envoy that could not bind retries with the next ones.
 func (w *world) kickListener() {
 	w.t.Helper()
 	w.apply(strings.Replace(server("web-1", "web", "http", 2, 20080), "labels: {", "labels: {again: \"1\", ", 1))
@@ -141,7 +143,7 @@ func tellsStranger(method, url string) (status int, body string, err error) {
 	return response.StatusCode, strings.TrimSpace(string(text)), err
 }
 
-// child is the process that a process has started.
+// child returns the child of a process.
 func child(t *testing.T, pid int) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
@@ -161,8 +163,8 @@ func child(t *testing.T, pid int) int {
 	return found
 }
 
-// listening are the addresses at which a process takes TCP connections and UDP packets, in order; "any" is every address
-// of the machine.
+// listening returns the sorted addresses at which a process accepts TCP connections and UDP packets; "any" is every
+// address of the machine.
 func listening(t *testing.T, pid int) []string {
 	t.Helper()
 	inodes := map[string]bool{}
@@ -177,7 +179,8 @@ func listening(t *testing.T, pid int) []string {
 		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", pid, table))
 		for line := range strings.Lines(string(text)) {
 			fields := strings.Fields(line)
-			if len(fields) < 10 || !inodes[fields[9]] || fields[3] != map[bool]string{true: "0A", false: "07"}[strings.HasPrefix(table, "tcp")] {
+			if len(fields) < 10 || !inodes[fields[9]] ||
+				fields[3] != map[bool]string{true: "0A", false: "07"}[strings.HasPrefix(table, "tcp")] {
 				continue
 			}
 			found[socketAt(t, fields[1])] = true
@@ -191,7 +194,7 @@ func listening(t *testing.T, pid int) []string {
 	return all
 }
 
-// socketAt reads an address of /proc/net, such as "0100007F:1631".
+// socketAt parses an address of /proc/net, such as "0100007F:1631".
 func socketAt(t *testing.T, text string) string {
 	t.Helper()
 	host, port, _ := strings.Cut(text, ":")

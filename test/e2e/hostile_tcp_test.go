@@ -16,22 +16,22 @@ import (
 	"time"
 )
 
-// greetingSize is what a server says first: more than all buffers between it and a client hold.
+// greetingSize is the size of a server's first message. It exceeds all buffers between server and client.
 const greetingSize = 3_000_000
 
-// greeter starts an application that speaks first, then returns what it reads. It counts its connections.
+// greeter starts an application that speaks first, then echoes. It counts its connections.
 func (w *world) greeter(host, port int) *atomic.Int32 {
 	w.t.Helper()
 	l := w.listen(host, port)
 	w.t.Cleanup(func() { l.Close() })
-	dialled := &atomic.Int32{}
+	dialed := &atomic.Int32{}
 	go func() {
 		for {
 			conn, err := l.Accept()
 			if err != nil {
 				return
 			}
-			dialled.Add(1)
+			dialed.Add(1)
 			go func() {
 				defer conn.Close()
 				if _, err := conn.Write(make([]byte, greetingSize)); err == nil {
@@ -40,14 +40,14 @@ func (w *world) greeter(host, port int) *atomic.Int32 {
 			}()
 		}
 	}()
-	return dialled
+	return dialed
 }
 
-// speaker is who speaks first on a TCP connection, with how much an allowed client reads.
+// speaker tells which side speaks first on a TCP connection, and how much an allowed client reads.
 type speaker struct {
 	name    string
 	says    string // the client, before it reads
-	silent  bool   // the client sends nothing but the end of what it sends
+	silent  bool   // the client sends only the end of its side
 	expects int
 }
 
@@ -57,7 +57,8 @@ var speakers = []speaker{
 	{"the client only listens", "", true, greetingSize},
 }
 
-// reads returns how many bytes a client reads at an address: to the end of the connection, or what it expects.
+// reads returns the number of bytes that a client reads at an address: to the end of the connection, or what it
+// expects.
 func (s speaker) reads(address string) (int, error) {
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
@@ -79,13 +80,13 @@ func (s speaker) reads(address string) (int, error) {
 	return int(n), err
 }
 
-// Protocols whose connections are not read as requests, and those whose are.
+// Protocols that are forwarded as TCP, and protocols whose requests are read.
 var (
 	connectionProtocols = []string{"tcp", "tls", "kafka"}
 	requestProtocols    = []string{"http", "http2", "grpc"}
 )
 
-// member is a client in the mesh, at a host of the test, with what becomes of its calls.
+// member is a client in the mesh, at a host of the test, with the expected results of its calls.
 type member struct {
 	name    string
 	team    string
@@ -100,7 +101,7 @@ var members = []member{
 	{"a-evicted", "b", 6, false},
 }
 
-// served are the ports of a member at which it reaches each service.
+// served returns the ports at which a member reaches each service.
 func served() map[string]int {
 	ports := map[string]int{"outside": 10000}
 	for i, protocol := range append(connectionProtocols, requestProtocols...) {
@@ -109,8 +110,8 @@ func served() map[string]int {
 	return ports
 }
 
-// guardedServer is a Dataplane with an inbound of each protocol. The first one, of the service "tcp", has a protocol and
-// an application of its own.
+// guardedServer returns a Dataplane with an inbound of each protocol. The first one, of the service "tcp", has the
+// given protocol and application port.
 func guardedServer(first string, servicePort int) string {
 	inbounds := ""
 	for i, protocol := range append(connectionProtocols, requestProtocols...) {
@@ -118,14 +119,15 @@ func guardedServer(first string, servicePort int) string {
 		if i == 0 {
 			speaks, port = first, servicePort
 		}
-		inbounds += fmt.Sprintf("\n  - {port: %d, name: %s, servicePort: %d, serviceAddress: NET.2, protocol: %s, tags: {team: a, kuma.io/service: %s}}",
+		inbounds += fmt.Sprintf("\n  - {port: %d, name: %s, servicePort: %d, serviceAddress: NET.2, protocol: %s, "+
+			"tags: {team: a, kuma.io/service: %s}}",
 			20080+i, protocol, port, speaks, protocol)
 	}
 	return "type: Dataplane\nmesh: default\nname: server\nnetworking:\n  address: NET.2\n  inbound:" + inbounds
 }
 
-// guardedMesh has a service of each protocol, and one outside of the mesh behind an egress, with a permission for those
-// whose names begin with "a-" but for a-denied. It returns how often the server outside was dialled.
+// guardedMesh starts a mesh with a service of each protocol, and an external one behind an egress. The permission
+// allows names with the prefix "a-" except a-denied. It returns the number of connections to the external server.
 func guardedMesh(t *testing.T) (w *world, outside *atomic.Int32) {
 	w = newWorld(t)
 	w.greeter(2, 18080)
@@ -153,22 +155,24 @@ spec: {rules: [{default: {
 			}
 			outbounds += fmt.Sprintf("\n  - {address: NET.%d, port: %d, %s}", m.host, port, to)
 		}
-		w.proxy("default", m.name, fmt.Sprintf("type: Dataplane\nmesh: default\nname: %[1]s\nlabels: {team: %[2]s, kuma.io/workload: %[1]s}\nnetworking:\n  address: NET.%[3]d\n  outbound:%[4]s",
-			m.name, m.team, m.host, outbounds))
+		w.proxy("default", m.name,
+			fmt.Sprintf("type: Dataplane\nmesh: default\nname: %[1]s\nlabels: {team: %[2]s, kuma.io/workload: "+
+				"%[1]s}\nnetworking:\n  address: NET.%[3]d\n  outbound:%[4]s",
+				m.name, m.team, m.host, outbounds))
 	}
 	return w, outside
 }
 
-// at is where a member reaches a service.
+// at returns the address at which a member reaches a service.
 func (w *world) at(m member, service string) string {
 	return fmt.Sprintf("%s:%d", w.address(m.host), served()[service])
 }
 
-// TestHostileCallersReadWhatAServerSaysFirst: members that a TCP server does not allow stay silent, or speak, and read
-// what it says; the server is in the mesh, or outside of it behind an egress. What a member gets is what weft explain
-// says it gets.
+// TestHostileCallersReadWhatAServerSaysFirst: denied members stay silent, or speak, and read the message of a TCP
+// server in the mesh, or of an external one behind an egress. The result is the one that weft explain returns.
 func TestHostileCallersReadWhatAServerSaysFirst(t *testing.T) {
-	a := newAttack(t, "a member that no rule allows, that a rule denies, or that is evicted reads what a TCP server says")
+	a := newAttack(t,
+		"a member that no rule allows, that a rule denies, or that is evicted reads what a TCP server says")
 	w, outside := guardedMesh(t)
 	good, evicted := members[0], members[3]
 	for _, m := range []member{good, evicted} {
@@ -199,14 +203,14 @@ func TestHostileCallersReadWhatAServerSaysFirst(t *testing.T) {
 		w.explained(m)
 	}
 	if got, want := w.dials("server")-before, tries*len(speakers)*len(connectionProtocols); got != want {
-		t.Errorf("the server in the mesh was dialled %d times, want %d, for those who are allowed", got, want)
+		t.Errorf("the server in the mesh was dialed %d times, want %d, for those who are allowed", got, want)
 	}
 	if got, want := int(outside.Load()), tries*len(speakers); got != want {
-		t.Errorf("the server outside was dialled %d times, want %d, for those who are allowed", got, want)
+		t.Errorf("the server outside was dialed %d times, want %d, for those who are allowed", got, want)
 	}
 }
 
-// tries counts one connection: of a member that is allowed it only checks that it gets what it asks for.
+// tries counts one connection. For an allowed member it only checks that the member gets its response.
 func (w *world) tries(a *attack, m member, service string, s speaker) {
 	w.t.Helper()
 	n, err := s.reads(w.at(m, service))
@@ -217,21 +221,23 @@ func (w *world) tries(a *attack, m member, service string, s speaker) {
 	case n > 0:
 		a.fellTo("%s reads %d bytes of %s, where %s", m.name, n, service, s.name)
 	case errors.Is(err, io.EOF) || strings.Contains(fmt.Sprint(err), "reset"):
-		a.held()
+		a.repelled()
 	default:
 		w.t.Errorf("%s, %s, %s: the connection does not end: %v", m.name, service, s.name, err)
 	}
 }
 
-// dials returns how many connections a proxy has made to the servers of its TCP inbounds. weft-dp makes others to find
-// out whether they live.
+// dials returns the number of connections of a proxy to the servers of its TCP inbounds. weft-dp opens others for its
+// probes.
 func (w *world) dials(name string) (sum int) {
 	w.t.Helper()
 	body, err := w.api("/meshes/default/dataplanes/" + name + "/stats")
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	found := regexp.MustCompile(`(?m)^cluster\.self_inbound_[^:]*_2008[012]\.upstream_cx_total: (\d+)$`).FindAllStringSubmatch(body, -1)
+	found :=
+		regexp.MustCompile(
+			`(?m)^cluster\.self_inbound_[^:]*_2008[012]\.upstream_cx_total: (\d+)$`).FindAllStringSubmatch(body, -1)
 	if len(found) != len(connectionProtocols) {
 		w.t.Fatalf("%s has no count of its connections to the servers", name)
 	}
@@ -245,11 +251,11 @@ func (w *world) dials(name string) (sum int) {
 	return sum
 }
 
-// gets says whether a member gets through to a service or not.
+// gets returns an error unless the member's access to a service is as wanted.
 func (w *world) gets(m member, service string, want bool) error {
 	url := "http://" + w.at(m, service)
 	if served()[service] < served()["http"] {
-		listens := speakers[2] // its connection ends whatever the other side does
+		listens := speakers[2] // its connection ends in any case
 		n, err := listens.reads(w.at(m, service))
 		if whole := n == listens.expects; whole != want || n > 0 != want {
 			return fmt.Errorf("%s read %d bytes of %s: %v", m.name, n, service, err)
@@ -257,13 +263,13 @@ func (w *world) gets(m member, service string, want bool) error {
 		return nil
 	}
 	if !want {
-		return w.refused(url)
+		return w.denied(url)
 	}
 	return get(url)
 }
 
-// explained compares what weft explain says about a member with what it gets. An evicted one gets no configuration,
-// and what is said about it is that it is not admitted.
+// explained compares the result of weft explain with a member's access. An evicted member has no configuration; its
+// explanation states that it is not admitted.
 func (w *world) explained(m member) {
 	w.t.Helper()
 	for service := range served() {
@@ -273,13 +279,14 @@ func (w *world) explained(m member) {
 			err = json.Unmarshal([]byte(out), &said)
 		}
 		if want := map[bool]string{true: "allowed", false: "denied"}[m.allowed]; err != nil || said.Verdict != want {
-			w.t.Errorf("explain says of %s and %s %q (%s), want %s: %v", m.name, service, said.Verdict, said.Reason, want, err)
+			w.t.Errorf("explain says of %s and %s %q (%s), want %s: %v", m.name, service, said.Verdict, said.Reason,
+				want, err)
 		}
 	}
 }
 
-// TestRulesChangeUnderOpenConnections: a change of the rules, and an eviction, leave TCP connections alone that were
-// allowed, and hold for the next one.
+// TestRulesChangeUnderOpenConnections: a change of the rules, and an eviction, do not close open TCP connections that
+// were allowed, and apply to the next one.
 func TestRulesChangeUnderOpenConnections(t *testing.T) {
 	w, _ := guardedMesh(t)
 	good, evicted := members[0], members[3]
@@ -314,10 +321,12 @@ spec: {rules: [{default: {deny: [{spiffeID: {type: Prefix, value: "spiffe://defa
 	}
 	for _, name := range []string{"server", "egress-1"} {
 		body, err := w.api("/meshes/default/dataplanes/" + name + "/stats")
-		if err != nil || !strings.Contains(body, "listener_manager.total_filter_chains_draining: 0") || !strings.Contains(body, "listener_manager.total_listeners_draining: 0") {
+		if err != nil || !strings.Contains(body, "listener_manager.total_filter_chains_draining: 0") ||
+			!strings.Contains(body, "listener_manager.total_listeners_draining: 0") {
 			t.Errorf("%s drains: %v", name, err)
 		}
-		if !strings.Contains(body, "weft.tcp_connections") || !strings.Contains(body, "MeshTrafficPermission default/none rules[0].default.deny[0]") {
+		if !strings.Contains(body, "weft.tcp_connections") ||
+			!strings.Contains(body, "MeshTrafficPermission default/none rules[0].default.deny[0]") {
 			t.Errorf("%s does not count what it denies by rule", name)
 		}
 		if !strings.Contains(body, "MeshTrafficPermission default/all rules[0].default.allowWithShadowDeny[0]") {
@@ -326,15 +335,15 @@ spec: {rules: [{default: {deny: [{spiffeID: {type: Prefix, value: "spiffe://defa
 	}
 }
 
-// TestHostileCallersWhileAnInboundChanges: members that are not allowed try all the time while the application of a TCP
-// inbound moves to another port, and while the inbound becomes one of requests and TCP again.
+// TestHostileCallersWhileAnInboundChanges: denied members try continuously while the application of a TCP inbound moves
+// to another port, and while the inbound becomes HTTP and TCP again.
 func TestHostileCallersWhileAnInboundChanges(t *testing.T) {
 	a := newAttack(t, "a member that is not allowed reads what a TCP server says while its inbound changes")
 	w, _ := guardedMesh(t)
 	w.greeter(2, 18084)
 	good := members[0]
 	w.eventually(good.name+" reaches the server", func() error { return w.gets(good, "tcp", true) })
-	impatient := &http.Client{Timeout: time.Second} // what is no HTTP yet does not end what it says
+	impatient := &http.Client{Timeout: time.Second} // a response that is not HTTP yet may not end
 	done := make(chan struct{})
 	var trying sync.WaitGroup
 	for _, m := range members[1:3] {
@@ -349,7 +358,7 @@ func TestHostileCallersWhileAnInboundChanges(t *testing.T) {
 					a.fellTo("%s reads %d bytes", m.name, n)
 					return
 				}
-				a.held()
+				a.repelled()
 			}
 		})
 	}
@@ -378,7 +387,7 @@ func (w *world) dialsApplication(name string, port int) error {
 	return err
 }
 
-// says wants back what it writes.
+// says expects its message back.
 func says(conn net.Conn, text string) error {
 	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		return err

@@ -18,7 +18,7 @@ import (
 	"weft/internal/traffic"
 )
 
-// What nobody should send to a control plane comes to every port of it, while proxies are served and change.
+// Garbage is sent to every port of a control plane, while proxies are served and change.
 func TestDrillGarbageOnEveryPort(t *testing.T) {
 	w := newWorld(t)
 	w.service(2, 18080, "web-1")
@@ -50,7 +50,7 @@ func TestDrillGarbageOnEveryPort(t *testing.T) {
 	}
 }
 
-// sendGarbage sends bytes that are no protocol, in the clear and inside TLS.
+// sendGarbage sends bytes of no protocol, in plaintext and inside TLS.
 func sendGarbage(t *testing.T, address string) {
 	t.Helper()
 	seeded := rand.New(rand.NewPCG(1, 2))
@@ -71,14 +71,14 @@ func sendGarbage(t *testing.T, address string) {
 			if i%2 == 1 {
 				conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 			}
-			conn.Write(garbage) // whatever becomes of it
+			conn.Write(garbage) // the result does not matter
 			io.Copy(io.Discard, conn)
 		})
 	}
 	sending.Wait()
 }
 
-// openHalf makes connections that begin to say something and stop.
+// openHalf opens connections that send the beginning of a request and stop.
 func openHalf(t *testing.T, address string, n int) []net.Conn {
 	t.Helper()
 	var all []net.Conn
@@ -94,7 +94,7 @@ func openHalf(t *testing.T, address string, n int) []net.Conn {
 	return all
 }
 
-// leaveUnread asks again and again, and reads none of the answers.
+// leaveUnread sends requests without end, and reads no response.
 func leaveUnread(t *testing.T, address string) {
 	t.Helper()
 	conn, err := net.DialTimeout("tcp", address, 5*time.Second)
@@ -102,7 +102,7 @@ func leaveUnread(t *testing.T, address string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	conn.SetWriteDeadline(time.Now().Add(500 * time.Millisecond)) // until nothing is taken any more
+	conn.SetWriteDeadline(time.Now().Add(500 * time.Millisecond)) // until the server accepts no more
 	for range 10_000 {
 		if _, err := io.WriteString(conn, "GET /_resources HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"); err != nil {
 			return
@@ -150,7 +150,7 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// wantClosed waits until the server has had enough of every connection.
+// wantClosed waits until the server has closed every connection.
 func wantClosed(t *testing.T, all []net.Conn) {
 	t.Helper()
 	for _, conn := range all {
@@ -161,7 +161,7 @@ func wantClosed(t *testing.T, all []net.Conn) {
 	}
 }
 
-// memory is what a process holds, in bytes.
+// memory returns the resident memory of a process in bytes.
 func (p *process) memory(t *testing.T) (resident int) {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Process.Pid))

@@ -27,7 +27,7 @@ import (
 	"weft/internal/wire"
 )
 
-// thief holds a dataplane token and speaks to the control plane without weft-dp.
+// thief has a dataplane token and connects to the control plane without weft-dp.
 type thief struct {
 	w    *world
 	conn *grpc.ClientConn
@@ -39,7 +39,8 @@ type thief struct {
 func (w *world) thief(name, token string) *thief {
 	w.t.Helper()
 	conn, err := grpc.NewClient(fmt.Sprintf("127.0.0.1:%d", w.dpPort),
-		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true}))) // a thief trusts whoever has the keys
+		// a thief does not authenticate the server
+		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -50,11 +51,12 @@ func (w *world) thief(name, token string) *thief {
 }
 
 func (h *thief) register(document string) error {
-	_, err := wire.NewAgentClient(h.conn).Register(h.ctx, &wire.RegisterRequest{Dataplane: []byte(h.w.expand(document))})
+	_, err := wire.NewAgentClient(h.conn).Register(h.ctx,
+		&wire.RegisterRequest{Dataplane: []byte(h.w.expand(document))})
 	return err
 }
 
-// identity returns the SPIFFE IDs of a certificate that the thief gets for a Dataplane. What may yet come is waited for.
+// identity returns the SPIFFE IDs of a certificate that the thief gets for a Dataplane. It waits for propagation.
 func (h *thief) identity(mesh, name string) (ids string, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -65,9 +67,11 @@ func (h *thief) identity(mesh, name string) (ids string, err error) {
 		return "", err
 	}
 	for tick := time.NewTicker(20 * time.Millisecond); ; <-tick.C {
-		answer, err := wire.NewAgentClient(h.conn).Sign(h.ctx, &wire.SignRequest{Mesh: mesh, Name: name, Request: request})
-		// A registration and a new CA are known a moment later.
-		if code := status.Code(err); code == codes.Unavailable || code == codes.NotFound || code == codes.FailedPrecondition {
+		response, err := wire.NewAgentClient(h.conn).Sign(h.ctx,
+			&wire.SignRequest{Mesh: mesh, Name: name, Request: request})
+		// A registration and a new CA need a moment to propagate.
+		if code := status.Code(err); code == codes.Unavailable || code == codes.NotFound ||
+			code == codes.FailedPrecondition {
 			if h.ctx.Err() == nil {
 				continue
 			}
@@ -75,25 +79,27 @@ func (h *thief) identity(mesh, name string) (ids string, err error) {
 		if err != nil {
 			return "", err
 		}
-		leaf, err := x509.ParseCertificate(answer.Chain[0])
+		certificate, err := x509.ParseCertificate(response.Chain[0])
 		if err != nil {
 			return "", err
 		}
-		return fmt.Sprint(leaf.URIs), nil
+		return fmt.Sprint(certificate.URIs), nil
 	}
 }
 
-// finds opens a configuration stream and receives until the stream ends, or until something has a word.
+// finds opens a configuration stream and receives until the stream ends, or until a resource contains a word.
 func (h *thief) finds(mesh, name, word string) (found bool, err error) {
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(h.conn).DeltaAggregatedResources(h.ctx)
 	if err != nil {
 		return false, err
 	}
 	node := &corev3.Node{Id: mesh + "." + name}
-	for _, kind := range []string{"envoy.config.cluster.v3.Cluster", "envoy.config.listener.v3.Listener", "envoy.extensions.transport_sockets.tls.v3.Secret"} {
-		request := &discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: "type.googleapis.com/" + kind, ResourceNamesSubscribe: []string{"*"}}
+	for _, kind := range []string{"envoy.config.cluster.v3.Cluster", "envoy.config.listener.v3.Listener",
+		"envoy.extensions.transport_sockets.tls.v3.Secret"} {
+		request := &discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: "type.googleapis.com/" + kind,
+			ResourceNamesSubscribe: []string{"*"}}
 		if err := stream.Send(request); err != nil {
-			break // why is told by Recv
+			break // Recv returns the reason
 		}
 	}
 	for {
@@ -106,18 +112,19 @@ func (h *thief) finds(mesh, name, word string) (found bool, err error) {
 				return true, nil
 			}
 		}
-		// Why a send fails is told by Recv.
+		// Recv returns the reason of a failed send.
 		_ = stream.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: response.TypeUrl, ResponseNonce: response.Nonce})
 	}
 }
 
-// agentEnds runs weft-dp with a stolen token until it ends, and returns what it said.
+// agentEnds runs weft-dp with a stolen token until it exits, and returns its output.
 func (w *world) agentEnds(name, document, token string) (string, error) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(binaries, "weft-dp"), "run", "--cp-address", w.cpAddress,
-		"--ca-cert-file", filepath.Join(w.dir, "data", "ca.crt"), "--dataplane-file", w.file(name+"-stolen.yaml", w.expand(document)),
+		"--ca-cert-file", filepath.Join(w.dir, "data", "ca.crt"), "--dataplane-file",
+		w.file(name+"-stolen.yaml", w.expand(document)),
 		"--dataplane-token-file", w.file(name+"-stolen.token", token), "--envoy", envoy, "--readiness-port", "0")
 	out, err := cmd.CombinedOutput()
 	if err == nil || ctx.Err() != nil {
@@ -126,30 +133,33 @@ func (w *world) agentEnds(name, document, token string) (string, error) {
 	return string(out), nil
 }
 
-// zoneProxyOf is a Dataplane with zone proxy sections, and an inbound where it is to have one.
+// zoneProxyOf returns a Dataplane with zone proxy sections, and an inbound for a workload.
 func zoneProxyOf(name, sections string) string {
-	return fmt.Sprintf("type: Dataplane\nmesh: default\nname: %s\nlabels: {kuma.io/workload: egress}\nnetworking: {address: NET.40, %s}\n", name, sections)
+	return fmt.Sprintf("type: Dataplane\nmesh: default\nname: %s\nlabels: {kuma.io/workload: egress}\nnetworking: "+
+		"{address: NET.40, %s}\n", name, sections)
 }
 
-// The holder of the token of a workload does not become a zone egress, which has the private keys of external services
-// and half of each request in the clear, nor a zone ingress.
+// A workload's token makes its holder neither a zone egress, which has the private keys of external services and the
+// plaintext of requests, nor a zone ingress.
 func TestHostileADataplaneTokenIsNoZoneProxy(t *testing.T) {
 	a := newAttack(t, "a thief of a dataplane token becomes a zone egress or ingress")
 	w := newWorld(t)
 	ca := newOutsideCA(t)
-	w.apply(withIdentity + ca.vault(freePorts(t, 1)[0]) + external("vault", "http", 81, "{address: localhost, port: 81}", vaultTLS) + lettingOut("client"))
+	w.apply(withIdentity + ca.vault(freePorts(t, 1)[0]) + external("vault", "http", 81,
+		"{address: localhost, port: 81}", vaultTLS) + lettingOut("client"))
 	const key = "BEGIN PRIVATE KEY"
-	const egressAt, ingressAt = "zoneEgress: {address: NET.40, port: 20300}", "zoneIngress: {address: NET.40, port: 20301, advertisedAddress: NET.40, advertisedPort: 20301}"
+	const egressAt, ingressAt = "zoneEgress: {address: NET.40, port: 20300}",
+		"zoneIngress: {address: NET.40, port: 20301, advertisedAddress: NET.40, advertisedPort: 20301}"
 	const inbound = "inbound: [{port: 20080}]"
 
-	// What an egress of its own token finds, so that the attack is for something.
+	// The findings of an egress with its own token: the attack has a target.
 	honest := w.thief("egress-1", w.token("default", "egress-1", "--proxy-type", "egress", "--workload", "egress"))
 	if err := honest.register(zoneProxyOf("egress-1", egressAt)); err != nil {
 		t.Fatal(err)
 	}
 	w.eventually("the egress may connect", func() error {
 		found, err := honest.finds("default", "egress-1", key)
-		if !found && status.Code(err) != codes.NotFound { // it is known a moment later
+		if !found && status.Code(err) != codes.NotFound { // it needs a moment to propagate
 			t.Fatalf("the egress finds no key of the external service: %v", err)
 		}
 		return err
@@ -170,41 +180,45 @@ func TestHostileADataplaneTokenIsNoZoneProxy(t *testing.T) {
 				a.fellTo("a token for %s registers %s, and finds the key: %v, %v", what, sections, found, streamed)
 				continue
 			}
-			a.held()
+			a.repelled()
 		}
-		// As the egress that there is.
+		// As the existing egress.
 		if found, err := w.thief("thief", token).finds("default", "egress-1", key); found || err == nil {
 			a.fellTo("a token for %s connects as egress-1 and finds the key: %v, %v", what, found, err)
 		} else {
-			a.held()
+			a.repelled()
 		}
 	}
 	if err := w.thief("thief", tokens["a name"]).register(zoneProxyOf("thief", ingressAt)); err == nil {
 		a.fellTo("a token for a name registers an ingress")
 	} else {
-		a.held()
+		a.repelled()
 	}
-	if err := w.thief("thief", w.token("default", "thief", "--proxy-type", "egress")).register(zoneProxyOf("thief", egressAt+", "+inbound)); err == nil {
+	if err := w.thief("thief", w.token("default", "thief", "--proxy-type", "egress")).register(zoneProxyOf("thief",
+		egressAt+", "+inbound)); err == nil {
 		a.fellTo("a token of an egress registers an inbound")
 	} else {
-		a.held()
+		a.repelled()
 	}
 	for _, legacy := range []string{"ZoneEgress", "ZoneIngress"} {
-		err := w.thief("thief", tokens["the mesh"]).register("type: " + legacy + "\nname: thief\nnetworking: {address: NET.40, port: 20300, advertisedAddress: NET.40, advertisedPort: 20300}")
+		err := w.thief("thief", tokens["the mesh"]).register("type: " + legacy + "\nname: thief\nnetworking: " +
+			"{address: NET.40, port: 20300, advertisedAddress: NET.40, advertisedPort: 20300}")
 		if legacy == "ZoneEgress" {
-			err = w.thief("thief", tokens["the mesh"]).register("type: ZoneEgress\nname: thief\nnetworking: {address: NET.40, port: 20300}")
+			err = w.thief("thief",
+				tokens["the mesh"]).register(
+				"type: ZoneEgress\nname: thief\nnetworking: {address: NET.40, port: 20300}")
 		}
 		if err == nil || !strings.Contains(err.Error(), "weft generate zone-token") {
 			a.fellTo("a dataplane token registers a %s: %v", legacy, err)
 			continue
 		}
-		a.held()
+		a.repelled()
 	}
 	said, err := w.agentEnds("thief", zoneProxyOf("thief", egressAt), tokens["a name"])
 	if err != nil || !strings.Contains(said, "--name thief --workload egress --proxy-type egress") {
 		a.fellTo("weft-dp says %s, %v; want the command that makes the token", said, err)
 	} else {
-		a.held()
+		a.repelled()
 	}
 }
 
@@ -223,8 +237,8 @@ name: legacy
 mtls: {enabledBackend: ca-1, backends: [{name: ca-1, type: builtin}]}
 `
 
-// The holder of a token for a name, or of one for nothing in particular, gets the SPIFFE ID of no other workload:
-// neither by a label or a tag of its Dataplane, nor by the MeshIdentity that selects it, nor as another's Dataplane.
+// The holder of a token for a name, or of a mesh-wide one, gets no SPIFFE ID of another workload: neither by a label or
+// a tag of its Dataplane, nor by the MeshIdentity that selects it, nor as another Dataplane.
 func TestHostileADataplaneTokenIsNoOtherWorkload(t *testing.T) {
 	a := newAttack(t, "a thief of a dataplane token takes the SPIFFE ID of another workload")
 	w := newWorld(t)
@@ -232,23 +246,26 @@ func TestHostileADataplaneTokenIsNoOtherWorkload(t *testing.T) {
 	w.service(2, 18080, "web-1")
 	w.proxy("default", "web-1", server("web-1", "web", "http", 2, 20080))
 	dataplane := func(mesh, name, labels, tags string) string {
-		return fmt.Sprintf("type: Dataplane\nmesh: %s\nname: %s\nlabels: {%s}\nnetworking: {address: NET.40, inbound: [{port: 20080, tags: {%s}}]}\n", mesh, name, labels, tags)
+		return fmt.Sprintf("type: Dataplane\nmesh: %s\nname: %s\nlabels: {%s}\nnetworking: {address: NET.40, "+
+			"inbound: [{port: 20080, tags: {%s}}]}\n", mesh, name, labels, tags)
 	}
-	const labelled, tagged = "kuma.io/workload: web", "kuma.io/service: web"
+	const labeled, tagged = "kuma.io/workload: web", "kuma.io/service: web"
 	for i, c := range []struct {
 		what, mesh, name, labels, tags string
 		token                          []string
-		stolen                         string // the ID
+		stolen                         string // the SPIFFE ID
 	}{
-		{"a label", "default", "thief", labelled, "", []string{"--name", "thief"}, "/workload/web"},
+		{"a label", "default", "thief", labeled, "", []string{"--name", "thief"}, "/workload/web"},
 		{"a tag", "default", "thief", "", tagged, []string{"--name", "thief"}, "/workload/web"},
 		{"its name", "default", "web", "", "", nil, "/workload/web"},
 		{"selection", "default", "thief", "team: pay", "", []string{"--name", "thief"}, "/payments"},
 		{"a tag under mtls", "legacy", "thief", "", tagged, []string{"--name", "thief"}, "spiffe://legacy/web"},
-		{"a label under mtls", "legacy", "thief", labelled, "", []string{"--name", "thief"}, "spiffe://legacy/workload/web"},
-		{"another tag of the token", "legacy", "thief", "", tagged + ", team: a", []string{"--name", "thief", "--tag", "team=a"}, "spiffe://legacy/web"},
+		{"a label under mtls", "legacy", "thief", labeled, "", []string{"--name", "thief"},
+			"spiffe://legacy/workload/web"},
+		{"another tag of the token", "legacy", "thief", "", tagged + ", team: a",
+			[]string{"--name", "thief", "--tag", "team=a"}, "spiffe://legacy/web"},
 	} {
-		if c.name == "thief" { // each its own, so that none is taken for the one before
+		if c.name == "thief" { // each has its own, so that none is mistaken for the previous one
 			c.name = fmt.Sprint("thief-", i)
 			c.token[1] = c.name
 		}
@@ -260,39 +277,43 @@ func TestHostileADataplaneTokenIsNoOtherWorkload(t *testing.T) {
 		switch {
 		case err == nil:
 			a.fellTo("by %s it is %s", c.what, ids)
-		case status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "weft generate dataplane-token --mesh "+c.mesh+" --name "+c.name):
+		case status.Code(err) != codes.PermissionDenied ||
+			!strings.Contains(err.Error(), "weft generate dataplane-token --mesh "+c.mesh+" --name "+c.name):
 			a.fellTo("by %s it hears %v, want the command that makes the token", c.what, err)
 		default:
-			a.held()
+			a.repelled()
 		}
 	}
 
-	// As the Dataplane of another, with a token for the mesh, for its workload alone, or for its name alone.
+	// As another Dataplane, with a mesh-wide token, one for its workload, or one for its name.
 	for _, flags := range [][]string{nil, {"--workload", "web"}, {"--name", "web-1"}} {
 		h := w.thief("web-1", w.generate(flags...))
 		if ids, err := h.identity("default", "web-1"); err == nil {
 			a.fellTo("a token %v connects as web-1 and is %s", flags, ids)
 		} else {
-			a.held()
+			a.repelled()
 		}
-		taken := strings.Replace(server("web-1", "web", "http", 40, 20080), "labels: {kuma.io/workload: web}", "labels: {team: pay}", 1)
+		taken := strings.Replace(server("web-1", "web", "http", 40, 20080), "labels: {kuma.io/workload: web}",
+			"labels: {team: pay}", 1)
 		if err := h.register(taken); err == nil {
 			a.fellTo("a token %v takes the workload away from web-1", flags)
 		} else {
-			a.held()
+			a.repelled()
 		}
 	}
 
-	said, err := w.agentEnds("thief", dataplane("default", "thief", labelled, ""), w.token("default", "thief"))
-	if err != nil || !strings.Contains(said, "weft generate dataplane-token --mesh default --name thief --workload web") {
+	said, err := w.agentEnds("thief", dataplane("default", "thief", labeled, ""), w.token("default", "thief"))
+	if err != nil ||
+		!strings.Contains(said, "weft generate dataplane-token --mesh default --name thief --workload web") {
 		a.fellTo("weft-dp says %s, %v; want the command that makes the token", said, err)
 	} else {
-		a.held()
+		a.repelled()
 	}
 	if out, _ := w.weft("check"); !strings.Contains(out, "vouches for the label kuma.io/workload: web") {
 		t.Errorf("weft check does not say why the Dataplane has no SPIFFE ID: %s", out)
 	}
-	if out, err := w.weft("inspect", "dataplane", "thief", "-o", "json"); err != nil || !strings.Contains(out, "vouches for the label kuma.io/workload: web") {
+	if out, err := w.weft("inspect", "dataplane", "thief", "-o", "json"); err != nil ||
+		!strings.Contains(out, "vouches for the label kuma.io/workload: web") {
 		t.Errorf("weft inspect does not say why the Dataplane has no SPIFFE ID: %s %v", out, err)
 	}
 }

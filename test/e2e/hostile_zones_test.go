@@ -28,7 +28,7 @@ import (
 	"weft/resource"
 )
 
-// liar speaks as the control plane of a zone, with nothing but the zone's token. Its own writer checks nothing.
+// liar is a control plane of a zone with only the zone's token. Its own writer validates nothing.
 type liar struct {
 	*machine
 	f         *federation
@@ -38,7 +38,7 @@ type liar struct {
 	joined    *join.Zone
 }
 
-// tokenOf proves a zone by its token, whatever it says besides.
+// tokenOf authenticates a zone by its token, with any other metadata.
 type tokenOf map[string]string
 
 // GetRequestMetadata implements credentials.PerRPCCredentials.
@@ -49,13 +49,14 @@ func (c tokenOf) GetRequestMetadata(context.Context, ...string) (map[string]stri
 // RequireTransportSecurity implements credentials.PerRPCCredentials.
 func (tokenOf) RequireTransportSecurity() bool { return true }
 
-// lie prepares the control plane of a zone that lies, on a machine of its own.
+// lie prepares the control plane of a lying zone, on a machine of its own.
 func (f *federation) lie(zone string) *liar {
 	f.t.Helper()
 	w := f.place(zone)
 	rows := memory.New(memory.Options{})
 	f.t.Cleanup(func() { rows.Close() })
-	l := &liar{machine: w.machine, f: f, zone: zone, network: w.network, unchecked: admit.New(rows, admit.Options{Zone: zone})}
+	l := &liar{machine: w.machine, f: f, zone: zone, network: w.network,
+		unchecked: admit.New(rows, admit.Options{Zone: zone})}
 	l.put(kind.Meshes.Make("", "default", kind.Mesh{}))
 	token, err := f.global.weft("generate", "zone-token", "--zone", zone, "--scope", "cp")
 	if err != nil {
@@ -63,8 +64,11 @@ func (f *federation) lie(zone string) *liar {
 	}
 	says := tokenOf{"authorization": "Bearer " + strings.TrimSpace(token), "weft-zone": zone, "weft-store": rand.Text()}
 	conn, err := grpc.NewClient("passthrough:///"+globalAddress+":5685",
-		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})), grpc.WithPerRPCCredentials(says),
-		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) { return l.dial(ctx, "tcp", address) }))
+		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})),
+		grpc.WithPerRPCCredentials(says),
+		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+			return l.dial(ctx, "tcp", address)
+		}))
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -77,7 +81,7 @@ func (f *federation) lie(zone string) *liar {
 	return l
 }
 
-// join connects the zone that lies, until the test ends.
+// join connects the lying zone until the test ends.
 func (l *liar) join() {
 	l.f.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -97,7 +101,7 @@ func (l *liar) put(o resource.Any) {
 	}
 }
 
-// forge makes a CA of a trust domain, and says that its root proves that.
+// forge generates a CA of a trust domain, and a MeshTrust with its root.
 func (l *liar) forge(name, domain string) *identity.CA {
 	l.f.t.Helper()
 	certificate, key, err := identity.NewCA(time.Now(), domain)
@@ -109,26 +113,28 @@ func (l *liar) forge(name, domain string) *identity.CA {
 		l.f.t.Fatal(err)
 	}
 	bundle := kind.CABundle{Type: "Pem", PEM: &kind.PEMBundle{Value: string(certificate)}}
-	l.put(kind.MeshTrusts.Make("default", name, kind.MeshTrust{TrustDomain: domain, CABundles: []kind.CABundle{bundle}}))
+	l.put(kind.MeshTrusts.Make("default", name,
+		kind.MeshTrust{TrustDomain: domain, CABundles: []kind.CABundle{bundle}}))
 	return ca
 }
 
-// certificate is one that a CA signs for a SPIFFE ID.
+// certificate returns a certificate of a CA for a SPIFFE ID.
 func certificate(t *testing.T, ca *identity.CA, id string) *tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	leaf, err := ca.Sign(identity.CertificateContent{SpiffeIDs: []string{id}, DNSName: "any", PublicKey: key.Public(), Lifetime: time.Hour, Now: time.Now()})
+	workload, err := ca.Sign(identity.CertificateContent{SpiffeIDs: []string{id}, DNSName: "any",
+		PublicKey: key.Public(), Lifetime: time.Hour, Now: time.Now()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &tls.Certificate{Certificate: leaf.Chain, PrivateKey: key}
+	return &tls.Certificate{Certificate: workload.Chain, PrivateKey: key}
 }
 
-// asksAs asks an inbound with a certificate.
-func asksAs(dial traffic.Dial, shown *tls.Certificate, address string) (string, error) {
+// callAs sends a request to an inbound with a certificate.
+func callAs(dial traffic.Dial, shown *tls.Certificate, address string) (string, error) {
 	caller := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
 		DisableKeepAlives: true, DialContext: dial,
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{*shown}},
@@ -136,7 +142,7 @@ func asksAs(dial traffic.Dial, shown *tls.Certificate, address string) (string, 
 	return fetchBy(caller, "https://"+address)
 }
 
-// TestHostileZoneSpeaksAsAnother: a zone says by which roots the workloads of another one are known. Nobody takes a
+// TestHostileZoneSpeaksAsAnother: a zone states roots for the trust domain of another zone. No proxy accepts a
 // certificate of these, of a caller or of a server.
 func TestHostileZoneSpeaksAsAnother(t *testing.T) {
 	a := newAttack(t, "a zone says which roots prove another zone's trust domain")
@@ -150,7 +156,8 @@ func TestHostileZoneSpeaksAsAnother(t *testing.T) {
 		"spiffe://default/web":                             north.forge("forged-mtls", "default"),
 		"spiffe://partner.example/web":                     north.forge("forged-partner", "partner.example"),
 	}
-	served := north.lure(map[string]string{"spiffe://default.east.mesh.local/workload/web": "", "spiffe://default.north.mesh.local/workload/shop": ""})
+	served := north.lure(map[string]string{"spiffe://default.east.mesh.local/workload/web": "",
+		"spiffe://default.north.mesh.local/workload/shop": ""})
 	north.join()
 	f.global.eventually("global names all that it rejects", func() error {
 		out, err := f.global.weft("inspect", "zones")
@@ -164,14 +171,14 @@ func TestHostileZoneSpeaksAsAnother(t *testing.T) {
 		inbound := east.address(3) + ":20080"
 		mine := certificate(t, own, "spiffe://default.north.mesh.local/workload/evil")
 		east.eventually("the zone's own roots are trusted", func() error {
-			_, err := asksAs(east.machine.dial, mine, inbound)
+			_, err := callAs(east.machine.dial, mine, inbound)
 			return err
 		})
 		for id, ca := range forged {
-			if answer, err := asksAs(east.machine.dial, certificate(t, ca, id), inbound); err == nil {
-				a.fellTo("east served a caller that says it is %s: %s", id, answer)
+			if response, err := callAs(east.machine.dial, certificate(t, ca, id), inbound); err == nil {
+				a.fellTo("east served a caller that says it is %s: %s", id, response)
 			} else {
-				a.held()
+				a.repelled()
 			}
 		}
 	})
@@ -187,48 +194,51 @@ networking:
   - {address: NET.4, port: 10009, backendRef: {kind: MeshService, labels: {kuma.io/display-name: shop, kuma.io/zone: north}, port: 80}}
 `)
 		echo := greetBy(west.machine.dial, west.address(4)+":10009")
-		ask := func() error {
+		call := func() error {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
 			_, err := echo(ctx)
 			return err
 		}
 		served.Store(certificate(t, own, "spiffe://default.north.mesh.local/workload/shop"))
-		west.eventually("the zone's own server is taken", ask)
-		served.Store(certificate(t, forged["spiffe://default.east.mesh.local/workload/web"], "spiffe://default.east.mesh.local/workload/web"))
-		if err := ask(); err == nil {
+		west.eventually("the zone's own server is taken", call)
+		served.Store(certificate(t, forged["spiffe://default.east.mesh.local/workload/web"],
+			"spiffe://default.east.mesh.local/workload/web"))
+		if err := call(); err == nil {
 			a.fellTo("a client in west took a forged web of east for its server")
 		} else {
-			a.held()
+			a.repelled()
 		}
 		served.Store(certificate(t, own, "spiffe://default.north.mesh.local/workload/shop"))
-		west.eventually("the zone's own server is taken again", ask)
+		west.eventually("the zone's own server is taken again", call)
 	})
 	t.Run("by the API of the zone", func(t *testing.T) {
 		root := strings.ReplaceAll(own.Root(), "\n", "\n      ")
 		for _, domain := range []string{"default.east.mesh.local", "default", "partner.example"} {
-			file := west.file("forged.yaml", fmt.Sprintf("type: MeshTrust\nmesh: default\nname: forged\nspec:\n  trustDomain: %s\n  caBundles:\n  - type: Pem\n    pem:\n     value: |\n      %s\n", domain, root))
+			file := west.file("forged.yaml",
+				fmt.Sprintf("type: MeshTrust\nmesh: default\nname: forged\nspec:\n  trustDomain: %s\n  caBundles:\n  "+
+					"- type: Pem\n    pem:\n     value: |\n      %s\n", domain, root))
 			if _, err := west.weft("apply", "-f", file); err == nil {
 				a.fellTo("the API of west takes roots of %s", domain)
 			} else if !strings.Contains(err.Error(), "trustDomain") {
 				t.Errorf("%s: %v", domain, err)
 			} else {
-				a.held()
+				a.repelled()
 			}
 		}
 	})
 	west.passes(west.outbound(3, "http"), "web-1")
 }
 
-// lure has a service of the zone that lies, whose servers are said to have some SPIFFE IDs, and a server behind it that
-// presents what is stored in the pointer, and sends back what it gets.
+// lure creates a service of the lying zone, whose servers claim some SPIFFE IDs. Its server presents the certificate in
+// the pointer, and echoes.
 func (l *liar) lure(ids map[string]string) *atomic.Pointer[tls.Certificate] {
 	l.f.t.Helper()
 	shown := &atomic.Pointer[tls.Certificate]{}
 	listener := l.listen(l.f.t, l.network+".2:20100")
 	secured := tls.NewListener(listener, &tls.Config{
 		ClientAuth:             tls.RequestClientCert,
-		SessionTicketsDisabled: true, // each connection shows a certificate
+		SessionTicketsDisabled: true, // each connection presents a certificate
 		GetCertificate:         func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return shown.Load(), nil },
 	})
 	go func() {
@@ -254,8 +264,8 @@ func (l *liar) lure(ids map[string]string) *atomic.Pointer[tls.Certificate] {
 	return shown
 }
 
-// TestHostileSecondControlPlane: a second control plane runs under a zone's name, with a token of the zone and an empty
-// store. The zone keeps what it has everywhere, until an operator says otherwise.
+// TestHostileSecondControlPlane: a second control plane runs with a zone's name, a token of the zone and an empty
+// store. The zone keeps its resources everywhere until an operator decides otherwise.
 func TestHostileSecondControlPlane(t *testing.T) {
 	a := newAttack(t, "a second control plane under a zone's name, with its token and an empty store")
 	f := newFederation(t)
@@ -271,7 +281,8 @@ func TestHostileSecondControlPlane(t *testing.T) {
 		}
 		return err
 	}
-	d := west.drill("a second control plane under a zone's name, with an empty store", inTurn(west.get(west.outbound(3, "http")), west.post(west.outbound(3, "grpc"))))
+	d := west.drill("a second control plane under a zone's name, with an empty store",
+		inTurn(west.get(west.outbound(3, "http")), west.post(west.outbound(3, "grpc"))))
 	d.more(25)
 	token, err := f.global.weft("generate", "zone-token", "--zone", "east", "--scope", "cp")
 	if err != nil {
@@ -280,9 +291,11 @@ func TestHostileSecondControlPlane(t *testing.T) {
 	twin := f.place("twin", f.joining("east", f.global.file("twin.token", strings.TrimSpace(token)))...)
 	twin.zone = "east"
 	twin.startPlane()
-	twin.eventually("its log says what to do", func() error { return twin.plane.said("weft zone replace east --store") })
+	twin.eventually("its log says what to do", func() error {
+		return twin.plane.said("weft zone replace east --store")
+	})
 	f.global.eventually("global's check says what to do", func() error {
-		out, _ := f.global.weft("check") // it fails where it finds something
+		out, _ := f.global.weft("check") // it fails where it has findings
 		for _, want := range []string{"zone-has-another-store", "weft zone replace", twin.network + ".2"} {
 			if !strings.Contains(out, want) {
 				return fmt.Errorf("nothing of %q in:\n%s", want, out)
@@ -295,15 +308,15 @@ func TestHostileSecondControlPlane(t *testing.T) {
 	if err := kept(); err != nil {
 		a.fellTo("%v", err)
 	} else {
-		a.held()
+		a.repelled()
 	}
 	if err := f.global.zoneOnline("east"); err != nil {
 		a.fellTo("the zone's own control plane is out: %v", err)
 	} else {
-		a.held()
+		a.repelled()
 	}
 
-	// A zone that was installed anew.
+	// A reinstalled zone.
 	out, err := f.global.weft("zone", "replace", "east")
 	if err != nil || !strings.Contains(out, "replaces what the zone had") {
 		t.Fatalf("%q, %v", out, err)
@@ -315,5 +328,7 @@ func TestHostileSecondControlPlane(t *testing.T) {
 		}
 		return err
 	})
-	east.eventually("the former one is rejected", func() error { return east.plane.said("belongs to a control plane with another store") })
+	east.eventually("the former one is rejected", func() error {
+		return east.plane.said("belongs to a control plane with another store")
+	})
 }

@@ -27,7 +27,7 @@ import (
 	"weft/internal/wire"
 )
 
-// agentOf is a client of a control plane's data plane server, without an Envoy and with a token.
+// agentOf returns a client of a control plane's data plane server, with a token and without an Envoy.
 func (w *world) agentOf(token string) (wire.AgentClient, context.Context) {
 	w.t.Helper()
 	roots := x509.NewCertPool()
@@ -47,16 +47,19 @@ func (w *world) agentOf(token string) (wire.AgentClient, context.Context) {
 	return wire.NewAgentClient(conn), metadata.AppendToOutgoingContext(w.t.Context(), "authorization", "Bearer "+token)
 }
 
-// flooding is a Dataplane with as many services as one may have.
+// flooding returns a Dataplane with the maximum number of services.
 func flooding(n int) []byte {
 	var inbounds strings.Builder
 	for i := range 32 {
 		fmt.Fprintf(&inbounds, "{port: %d, servicePort: 1, tags: {kuma.io/service: flood-%d-%d}},", 1000+i, n, i)
 	}
-	return []byte(fmt.Sprintf("{type: Dataplane, mesh: default, name: flood-%d, networking: {address: 10.9.%d.%d, inbound: [%s]}}", n, n>>8, n&255, inbounds.String()))
+	return []byte(
+		fmt.Sprintf(
+			"{type: Dataplane, mesh: default, name: flood-%d, networking: {address: 10.9.%d.%d, inbound: [%s]}}", n,
+			n>>8, n&255, inbounds.String()))
 }
 
-// A thief of a mesh-wide dataplane token registers as fast as it can, and serves nothing.
+// A thief of a mesh-wide dataplane token registers as fast as possible, and serves nothing.
 func TestHostileRegistrationsFillNoZone(t *testing.T) {
 	a := newAttack(t, "a thief of a dataplane token registers Dataplanes of 32 services each as fast as it can")
 	f := newFederation(t)
@@ -81,7 +84,7 @@ func TestHostileRegistrationsFillNoZone(t *testing.T) {
 				case codes.OK:
 					accepted.Add(1)
 				case codes.ResourceExhausted:
-					a.held()
+					a.repelled()
 				default:
 					t.Errorf("a registration beyond the bounds gets %v, want ResourceExhausted", err)
 				}
@@ -89,7 +92,7 @@ func TestHostileRegistrationsFillNoZone(t *testing.T) {
 		})
 	}
 
-	// Meanwhile a service begins, with its first server.
+	// Meanwhile a service begins with its first server.
 	begin := time.Now()
 	east.proxy("default", "web-1", server("web-1", "web", "http", 3, 20080))
 	west.eventually("the service has come", func() error { return west.has("meshservices", "web") })
@@ -100,7 +103,7 @@ func TestHostileRegistrationsFillNoZone(t *testing.T) {
 		a.fellTo("%d Dataplanes without an agent are registered, want 1,000", n)
 	}
 
-	// Whatever the flood has made would be in the other zone before what begins now.
+	// All resources of the flood would reach the other zone before this later one.
 	east.service(4, 18080, "late-1")
 	east.proxy("default", "late-1", server("late-1", "late", "http", 4, 20080))
 	west.eventually("a later service has come", func() error { return west.has("meshservices", "late") })
@@ -110,14 +113,14 @@ func TestHostileRegistrationsFillNoZone(t *testing.T) {
 			t.Fatal(err)
 		}
 		if strings.Contains(out, "flood") {
-			a.fellTo("the zone %s has services that nobody has ever served:\n%.2000s", w.zone, out)
+			a.fellTo("the zone %s has services without any server:\n%.2000s", w.zone, out)
 		} else {
-			a.held()
+			a.repelled()
 		}
 	}
 }
 
-// Whoever reaches a port sends what costs much to read. A legitimate change goes through meanwhile.
+// A client of any port sends documents that are expensive to read. A legitimate change succeeds meanwhile.
 func TestHostileLargeDocuments(t *testing.T) {
 	a := newAttack(t, "a writer, or a thief of a dataplane token, sends documents that are dear to read")
 	w := newWorld(t)
@@ -148,9 +151,10 @@ func TestHostileLargeDocuments(t *testing.T) {
 	for range forms(t, 3, 30) {
 		for name, document := range documents {
 			sending.Go(func() {
-				response, err := w.administrator().Do(putRequest(t, "http://localhost/meshes/default/dataplanes/a", document))
+				response, err := w.administrator().Do(putRequest(t, "http://localhost/meshes/default/dataplanes/a",
+					document))
 				if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
-					a.held() // what is too large is not read
+					a.repelled() // too large a document is not read
 					return
 				}
 				if err != nil {
@@ -161,13 +165,13 @@ func TestHostileLargeDocuments(t *testing.T) {
 				response.Body.Close()
 				switch response.StatusCode {
 				case http.StatusBadRequest, http.StatusRequestEntityTooLarge:
-					a.held()
+					a.repelled()
 				default:
 					a.fellTo("%s: the API answers %s %.300s", name, response.Status, body)
 				}
 				_, err = agent.Register(ctx, &wire.RegisterRequest{Dataplane: []byte(document)})
 				if code := status.Code(err); code == codes.InvalidArgument || code == codes.ResourceExhausted {
-					a.held()
+					a.repelled()
 				} else {
 					a.fellTo("%s: the data plane server answers %v", name, err)
 				}
@@ -175,11 +179,12 @@ func TestHostileLargeDocuments(t *testing.T) {
 		}
 	}
 	begin := time.Now()
-	w.apply("type: MeshTrafficPermission\nmesh: default\nname: quick\nspec: {rules: [{default: {deny: [{spiffeID: {type: Prefix, value: spiffe://evil/}}]}}]}\n")
+	w.apply("type: MeshTrafficPermission\nmesh: default\nname: quick\nspec: {rules: [{default: {deny: [{spiffeID: " +
+		"{type: Prefix, value: spiffe://evil/}}]}}]}\n")
 	if took := time.Since(begin); took > 10*time.Second {
 		a.fellTo("a legitimate change took %s", took)
 	} else {
-		a.held()
+		a.repelled()
 		t.Logf("a legitimate change took %s", took)
 	}
 	sending.Wait()

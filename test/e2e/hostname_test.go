@@ -7,16 +7,17 @@ import (
 	"testing"
 )
 
-// resolverAddress is where each machine of a test of host names has a resolver of its own.
+// resolverAddress is the address of each machine's own resolver in tests of host names.
 const resolverAddress = "127.0.0.1:5353"
 
-// ingressAt is a zone ingress at a host that other zones dial at an address.
+// ingressAt returns a zone ingress at a host, with the address that other zones dial.
 func ingressAt(name string, host int, advertised string) string {
-	return strings.Replace(ingress(name, host), fmt.Sprintf("advertisedAddress: NET.%d", host), "advertisedAddress: "+advertised, 1)
+	return strings.Replace(ingress(name, host), fmt.Sprintf("advertisedAddress: NET.%d", host),
+		"advertisedAddress: "+advertised, 1)
 }
 
-// dialsAt waits until the Envoy of a proxy has one address of hosts of another zone for the ports of web, and none of those
-// that it is to have left.
+// dialsAt waits until the Envoy of a proxy has the address at for another zone's ports of web, and none of the
+// addresses in left.
 func (w *world) dialsAt(proxy, what string, at string, left ...string) {
 	w.t.Helper()
 	w.eventually(what, func() error {
@@ -25,11 +26,11 @@ func (w *world) dialsAt(proxy, what string, at string, left ...string) {
 			return err
 		}
 		if !strings.Contains(clusters, at) {
-			return fmt.Errorf("%s is not dialled", at)
+			return fmt.Errorf("%s is not dialed", at)
 		}
 		for _, address := range left {
 			if strings.Contains(clusters, address) {
-				return fmt.Errorf("%s is dialled still", address)
+				return fmt.Errorf("%s is dialed still", address)
 			}
 		}
 		return nil
@@ -40,7 +41,8 @@ func (w *world) dialsAt(proxy, what string, at string, left ...string) {
 // zone.
 func TestDrillHostNamesMove(t *testing.T) {
 	f := newFederation(t)
-	east, west := f.eastAndWestBy(crossing, "KUMA_HOST_NAMES_RESOLVERS="+resolverAddress, "KUMA_HOST_NAMES_DRAIN_TIME=2s")
+	east, west := f.eastAndWestBy(crossZoneRules, "KUMA_HOST_NAMES_RESOLVERS="+resolverAddress,
+		"KUMA_HOST_NAMES_DRAIN_TIME=2s")
 	names, _ := startResolverOn(t, west.machine, resolverAddress)
 	first, second := east.address(10)+":20100", east.address(11)+":20100"
 	url := west.outbound(3, "http")
@@ -78,13 +80,15 @@ func TestDrillHostNamesMove(t *testing.T) {
 	d.more(50)
 	west.plane.kill()
 	west.startPlane()
-	west.eventually("it is said that the name is not resolved", func() error { return west.resolves("lb.example", "SERVFAIL") })
+	west.eventually("it is said that the name is not resolved", func() error {
+		return west.resolves("lb.example", "SERVFAIL")
+	})
 	west.dialsAt("client", "the last address remains", second, first)
 	d.more(50)
 	d.end()
 }
 
-// resolves fails unless what is said of a host name contains a problem; an empty one: unless nothing is said.
+// resolves returns an error unless the problem of a host name contains the text, or is absent for an empty text.
 func (w *world) resolves(name, problem string) error {
 	out, err := w.weft("check")
 	found := strings.Contains(out, name)
@@ -97,7 +101,7 @@ func (w *world) resolves(name, problem string) error {
 	return nil
 }
 
-// The host name of a Dataplane moves, so its proxy listens at the new address, and clients follow, under traffic.
+// The host name of a Dataplane moves: its proxy listens at the new address, and clients follow, under traffic.
 func TestDrillADataplaneAtAHostName(t *testing.T) {
 	t.Parallel()
 	w := newInstance(t, int(subnets.Add(1)))
@@ -108,7 +112,8 @@ func TestDrillADataplaneAtAHostName(t *testing.T) {
 	w.service(3, 18080, "web-1")
 	w.echo(3, 18081)
 	names.set("web-1.example", "A", w.address(3))
-	document := strings.Replace(webServer("web-1", 3), "address: NET.3\n  inbound", "address: web-1.example\n  inbound", 1)
+	document := strings.Replace(webServer("web-1", 3), "address: NET.3\n  inbound", "address: web-1.example\n  inbound",
+		1)
 	if !strings.Contains(document, "web-1.example") {
 		t.Fatal("the Dataplane has no host name")
 	}
@@ -116,7 +121,8 @@ func TestDrillADataplaneAtAHostName(t *testing.T) {
 	w.proxy("default", "client", webClient("client", 8, "default", 80))
 	w.passes(w.outbound(8, "http"), "web-1")
 
-	d := w.drill("the host name of a Dataplane moves", inTurn(w.get(w.outbound(8, "http")), w.post(w.outbound(8, "http"))))
+	d := w.drill("the host name of a Dataplane moves",
+		inTurn(w.get(w.outbound(8, "http")), w.post(w.outbound(8, "http"))))
 	d.more(50)
 	names.set("web-1.example", "A", w.address(4))
 	w.dialsAt("client", "the client follows", w.address(4)+":20080", w.address(3)+":20080")

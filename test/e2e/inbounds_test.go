@@ -8,32 +8,37 @@ import (
 	"weft/internal/traffic"
 )
 
-// apiInbound is what callers of "web" reach, at a port and by a protocol of the moment.
+// apiInbound returns the inbound of "web", with the present port and protocol.
 func apiInbound(port int, protocol string) string {
-	return fmt.Sprintf("{name: api, port: %d, servicePort: 18080, serviceAddress: NET.2, protocol: %s, tags: {kuma.io/service: web}}", port, protocol)
+	return fmt.Sprintf(
+		"{name: api, port: %d, servicePort: 18080, serviceAddress: NET.2, protocol: %s, tags: {kuma.io/service: web}}",
+		port, protocol)
 }
 
-// extraInbound is one that comes and goes beside it.
-const extraInbound = "{name: extra, port: 20090, servicePort: 18080, serviceAddress: NET.2, protocol: http, tags: {kuma.io/service: extra}}"
+// extraInbound is added and removed beside it.
+const extraInbound = "{name: extra, port: 20090, servicePort: 18080, serviceAddress: NET.2, protocol: http, tags: " +
+	"{kuma.io/service: extra}}"
 
-// withInbounds is the only instance of "web".
+// withInbounds returns the only instance of "web".
 func withInbounds(inbounds ...string) string {
-	return "\n---\ntype: Dataplane\nmesh: default\nname: web-1\nlabels: {kuma.io/workload: web}\nnetworking:\n  address: NET.2\n  inbound:\n  - " +
+	return "\n---\ntype: Dataplane\nmesh: default\nname: web-1\nlabels: {kuma.io/workload: web}\nnetworking:\n  " +
+		"address: NET.2\n  inbound:\n  - " +
 		strings.Join(inbounds, "\n  - ") + "\n"
 }
 
-// spoken is "web", whose callers speak a protocol.
+// spoken returns "web" with a protocol.
 func spoken(protocol string) string {
-	return fmt.Sprintf("\n---\ntype: MeshService\nmesh: default\nname: web\nspec: {selector: {dataplaneTags: {kuma.io/service: web}}, ports: [{port: 80, targetPort: api, appProtocol: %s}]}\n", protocol)
+	return fmt.Sprintf("\n---\ntype: MeshService\nmesh: default\nname: web\nspec: {selector: {dataplaneTags: "+
+		"{kuma.io/service: web}}, ports: [{port: 80, targetPort: api, appProtocol: %s}]}\n", protocol)
 }
 
-// planes are the control planes of a mesh, and what happens to them while something else does.
+// planes are the control planes of a mesh, and their disturbance during other events.
 type planes struct {
 	*world
 	disturb func()
 }
 
-// restarted is one that is killed each time, and starts again.
+// restarted is one control plane that is killed and restarted each time.
 func restarted(t *testing.T) planes {
 	w := newWorld(t)
 	return planes{w, func() {
@@ -42,21 +47,21 @@ func restarted(t *testing.T) planes {
 	}}
 }
 
-// takingTurns are two on one PostgreSQL, of which one is killed each time: first the one that leads.
-func takingTurns(t *testing.T) planes {
+// inRotation is two control planes on one PostgreSQL. Each time one is killed, the leader first.
+func inRotation(t *testing.T) planes {
 	a, b := twoInstances(t)
 	a.startPlane()
 	b.startPlane()
-	away, here := b, a
+	stopped, here := b, a
 	return planes{a, func() {
-		away, here = here, away
-		away.plane.kill()
-		away.startPlane()
+		stopped, here = here, stopped
+		stopped.plane.kill()
+		stopped.startPlane()
 	}}
 }
 
-// Inbounds of a running proxy come, change their port and their protocol, and go, and nobody who calls it loses
-// a request. (Adding inbounds in runtime.)
+// Inbounds of a running proxy are added, change their port and their protocol, and are removed, without a lost request.
+// (Adding inbounds in runtime.)
 func TestDrillInboundsComeChangeAndGo(t *testing.T) {
 	t.Parallel()
 	for _, m := range models() {
@@ -64,10 +69,10 @@ func TestDrillInboundsComeChangeAndGo(t *testing.T) {
 		t.Run(name, func(t *testing.T) { restarted(t).inboundsComeChangeAndGo(m, name) })
 	}
 	if !*showDrills {
-		return // each time another instance leads after 15 s
+		return // each time another replica leads after 15 s
 	}
 	name := "inbounds come, change and go while two instances are killed in turn"
-	t.Run(name, func(t *testing.T) { takingTurns(t).inboundsComeChangeAndGo(models()[0], name) })
+	t.Run(name, func(t *testing.T) { inRotation(t).inboundsComeChangeAndGo(models()[0], name) })
 }
 
 func (w planes) inboundsComeChangeAndGo(m model, name string) {
@@ -105,7 +110,7 @@ networking:
 		d.more(30)
 	}
 	beside.end()
-	// Its service is left without an endpoint on purpose.
+	// Its service has no endpoint on purpose.
 	w.apply(withInbounds(apiInbound(20081, "http"), strings.Replace(extraInbound, "{", "{state: NotReady, ", 1)))
 	w.apply(withInbounds(apiInbound(20080, "http")))
 	d.more(10)
@@ -115,7 +120,7 @@ networking:
 	d.end()
 }
 
-// servesAlone waits until a proxy at host 2 serves these ports, and has let go of every other.
+// servesAlone waits until the proxy at host 2 serves exactly these ports.
 func (w *world) servesAlone(proxy string, ports ...int) {
 	w.t.Helper()
 	var addresses []string

@@ -8,30 +8,32 @@ import (
 	"testing"
 )
 
-// zoneIngress runs a ZoneIngress, which serves every mesh of a zone, by a token of the zone.
+// zoneIngress runs a ZoneIngress, which serves every mesh of a zone, with a zone token.
 func (f *federation) zoneIngress(w *world, zone, name string, host int) *process {
 	f.t.Helper()
 	token, err := f.global.weft("generate", "zone-token", "--zone", zone, "--scope", "ingress")
 	if err != nil {
 		f.t.Fatalf("%v\n%s", err, token)
 	}
-	document := fmt.Sprintf("{type: ZoneIngress, name: %s, networking: {address: NET.%[2]d, port: 20100, advertisedAddress: NET.%[2]d, advertisedPort: 20100}}", name, host)
+	document := fmt.Sprintf("{type: ZoneIngress, name: %s, networking: {address: NET.%[2]d, port: 20100, "+
+		"advertisedAddress: NET.%[2]d, advertisedPort: 20100}}", name, host)
 	return w.runZoneProxy("ingress", name, document, token)
 }
 
-// runZoneProxy runs a ZoneIngress or a ZoneEgress, by a token of the zone.
+// runZoneProxy runs a ZoneIngress or a ZoneEgress, with a zone token.
 func (w *world) runZoneProxy(proxyType, name, document, token string) *process {
 	w.t.Helper()
 	ready := freePorts(w.t, 1)[0]
 	p := w.startOn(w.machine, name, "weft-dp", append([]string{"run", "--proxy-type", proxyType,
 		"--cp-address", w.cpAddress, "--ca-cert-file", filepath.Join(w.dir, "data", "ca.crt"),
-		"--dataplane-file", w.file(name+".yaml", w.expand(document)), "--dataplane-token-file", w.file(name+".token", token),
+		"--dataplane-file", w.file(name+".yaml", w.expand(document)), "--dataplane-token-file",
+		w.file(name+".token", token),
 		"--envoy", envoy, "--readiness-port", fmt.Sprint(ready)}, w.agentFlags...)...)
 	w.ready(w.machine, p, ready)
 	return p
 }
 
-// closed fails while somebody listens at an address.
+// closed returns an error while a process listens at an address.
 func (w *world) closed(address string) error {
 	conn, err := w.machine.dial(w.t.Context(), "tcp", address)
 	if err == nil {
@@ -44,7 +46,8 @@ func (w *world) closed(address string) error {
 	return err
 }
 
-// The only ingress of a zone moves, gives way to a ZoneIngress, and takes over from that again, under traffic from another zone.
+// The only ingress of a zone moves, is replaced by a ZoneIngress, and replaces that again, under traffic from another
+// zone.
 func TestDrillIngresses(t *testing.T) {
 	f := newFederation(t)
 	east, west := f.eastAndWest()

@@ -16,7 +16,7 @@ import (
 	"weft/internal/adminsocket"
 )
 
-// keyMaterial is a private key in PEM, or its first bytes in base64.
+// keyMaterial matches a private key in PEM, or its first bytes in base64.
 var keyMaterial = regexp.MustCompile(`PRIVATE KEY|LS0tLS1CRUdJTiB[A-Za-z0-9+/]*UFJJVkFURSBLRV|LS0tLS1CRUdJTiBFQy|LS0tLS1CRUdJTiBQUklW|LS0tLS1CRUdJTiBSU0Eg`)
 
 // api returns the response to a GET of the control plane's HTTP API, as its administrator.
@@ -24,7 +24,7 @@ func (w *world) api(path string) (string, error) {
 	return fetchBy(w.administrator(), "http://localhost"+path)
 }
 
-// administrator is a client of the administrator's socket.
+// administrator returns a client of the administrator's socket.
 func (w *world) administrator() *http.Client {
 	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
 		DisableKeepAlives: true,
@@ -42,7 +42,8 @@ func TestEnvoysOwnPagesComeThroughTheAgentWithoutKeys(t *testing.T) {
 	for page, want := range map[string]string{
 		"xds":                  "envoy.admin.v3.SecretsConfigDump",
 		"xds?include_eds=true": "envoy.admin.v3.EndpointsConfigDump",
-		"clusters":             "self_inbound_" + w.address(2) + "_20080::" + w.address(2) + ":18080::health_flags::healthy",
+		"clusters": "self_inbound_" + w.address(2) + "_20080::" + w.address(2) +
+			":18080::health_flags::healthy",
 		"clusters?format=json": `"cluster_statuses"`,
 		"stats":                "listener_manager.total_listeners_active: 1",
 		"listeners":            "::" + w.address(2) + ":20080",
@@ -93,17 +94,20 @@ func TestEnvoysOwnPagesComeThroughTheAgentWithoutKeys(t *testing.T) {
 	})
 }
 
-// TestZoneProxiesOwnPagesComeThroughTheirAgentsWithoutKeys asks what `kumactl inspect zoneingress` and `zoneegress` ask.
+// TestZoneProxiesOwnPagesComeThroughTheirAgentsWithoutKeys sends the requests of `kumactl inspect zoneingress` and
+// `zoneegress`.
 func TestZoneProxiesOwnPagesComeThroughTheirAgentsWithoutKeys(t *testing.T) {
 	w := newWorld(t)
-	w.apply(identified("default") + "---" + outsideOf("default", "api", 9))
+	w.apply(identified("default") + "---" + externalOf("default", "api", 9))
 	token, err := w.weft("generate", "zone-token", "--zone", "default", "--scope", "ingress")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, token)
 	}
-	w.runZoneProxy("ingress", "zi", "{type: ZoneIngress, name: zi, networking: {address: NET.10, port: 20100, advertisedAddress: NET.10, advertisedPort: 20100}}", token)
+	w.runZoneProxy("ingress", "zi", "{type: ZoneIngress, name: zi, networking: {address: NET.10, port: 20100, "+
+		"advertisedAddress: NET.10, advertisedPort: 20100}}", token)
 	w.zoneEgress("ze", 11)
-	for proxy, listener := range map[string]string{"zoneingresses/zi": w.address(10) + ":20100", "zoneegresses/ze": w.address(11) + ":20300"} {
+	for proxy, listener := range map[string]string{"zoneingresses/zi": w.address(10) + ":20100",
+		"zoneegresses/ze": w.address(11) + ":20300"} {
 		for page, want := range map[string]string{
 			"xds?include_eds=false": "envoy.admin.v3.ListenersConfigDump",
 			"xds?include_eds=true":  "envoy.admin.v3.EndpointsConfigDump",
@@ -122,7 +126,8 @@ func TestZoneProxiesOwnPagesComeThroughTheirAgentsWithoutKeys(t *testing.T) {
 			}
 		}
 	}
-	for path, insight := range map[string]string{"/zoneingresses": "zoneIngressInsight", "/zoneegresses": "zoneEgressInsight"} {
+	for path, insight := range map[string]string{"/zoneingresses": "zoneIngressInsight",
+		"/zoneegresses": "zoneEgressInsight"} {
 		w.eventually(path+" shows versions and counts", func() error {
 			body, err := w.api(path + "/_overview")
 			if err != nil {
@@ -140,7 +145,7 @@ func TestZoneProxiesOwnPagesComeThroughTheirAgentsWithoutKeys(t *testing.T) {
 	}
 }
 
-// kumactlColumns wants what the columns of `kumactl inspect` are read from.
+// kumactlColumns requires the fields of the columns of `kumactl inspect`.
 func kumactlColumns(insight json.RawMessage) error {
 	var read struct {
 		Subscriptions []struct {
@@ -159,13 +164,14 @@ func kumactlColumns(insight json.RawMessage) error {
 		return fmt.Errorf("no subscription in %s", insight)
 	}
 	switch s := read.Subscriptions[len(read.Subscriptions)-1]; {
-	case s.ConnectTime.IsZero(), s.Version.KumaDP.Version == "", s.Version.Envoy.Version == "", s.Status.LastUpdateTime == nil, s.Status.Total.ResponsesSent == 0:
+	case s.ConnectTime.IsZero(), s.Version.KumaDP.Version == "", s.Version.Envoy.Version == "",
+		s.Status.LastUpdateTime == nil, s.Status.Total.ResponsesSent == 0:
 		return fmt.Errorf("a column is blank: %s", insight)
 	}
 	return nil
 }
 
-func TestARefusedListenerIsShownAndServesOnceItsPortIsFree(t *testing.T) {
+func TestARejectedListenerIsShownAndServesOnceItsPortIsFree(t *testing.T) {
 	w := newWorld(t)
 	w.service(2, 18080, "web-1")
 	taken, err := net.Listen("tcp", w.address(2)+":20081")
@@ -176,7 +182,9 @@ func TestARefusedListenerIsShownAndServesOnceItsPortIsFree(t *testing.T) {
 	w.proxy("default", "web-1", server("web-1", "web", "http", 2, 20080))
 	served := fmt.Sprintf("http://%s:20080/", w.address(2))
 	w.eventually("the first inbound serves", func() error { return get(served) })
-	w.apply(strings.Replace(server("web-1", "web", "http", 2, 20080), "inbound: [", "inbound: [{port: 20081, servicePort: 18080, serviceAddress: NET.2, protocol: http, tags: {kuma.io/service: late}}, ", 1))
+	w.apply(strings.Replace(server("web-1", "web", "http", 2, 20080), "inbound: [",
+		"inbound: [{port: 20081, servicePort: 18080, serviceAddress: NET.2, protocol: http, tags: "+
+			"{kuma.io/service: late}}, ", 1))
 
 	nacks := func() (string, error) {
 		body, err := w.api("/meshes/default/dataplanes/web-1/_overview")
@@ -202,15 +210,15 @@ func TestARefusedListenerIsShownAndServesOnceItsPortIsFree(t *testing.T) {
 	})
 	for _, part := range []string{"listener", "self_inbound_" + w.address(2) + "_20081", "Address already in use"} {
 		if !strings.Contains(said, part) {
-			t.Errorf("what is refused is %s, want it to tell %q", said, part)
+			t.Errorf("the rejected listener is %s, want %q in it", said, part)
 		}
 	}
 	if err := get(served); err != nil {
-		t.Errorf("while one listener is refused the other fails: %v", err)
+		t.Errorf("while one listener is rejected, the other fails: %v", err)
 	}
 	taken.Close()
 	w.eventually("the listener serves", func() error { return get(fmt.Sprintf("http://%s:20081/", w.address(2))) })
-	w.eventually("nothing is refused any more", func() error {
+	w.eventually("no listener is rejected any more", func() error {
 		if said, err = nacks(); err == nil && said != "" {
 			err = errors.New(said)
 		}

@@ -11,7 +11,7 @@ import (
 	"weft/internal/traffic"
 )
 
-// twoInstances prepares two control planes on one PostgreSQL. Agents know both.
+// twoInstances prepares two control planes on one PostgreSQL. Agents have the addresses of both.
 func twoInstances(t *testing.T) (a, b *world) {
 	t.Parallel()
 	settings := storedIn(t, postgrestest.Start(t))
@@ -22,7 +22,7 @@ func twoInstances(t *testing.T) (a, b *world) {
 	return a, b
 }
 
-// storedIn are the settings of control planes that share a database of a server.
+// storedIn returns the settings of control planes that share a database of a server.
 func storedIn(t *testing.T, server *postgrestest.Server) []string {
 	t.Helper()
 	database := server.Database(t)
@@ -40,7 +40,7 @@ func storedIn(t *testing.T, server *postgrestest.Server) []string {
 	}
 }
 
-// serves fails unless what is known of a proxy is that it is online and serves at these addresses alone.
+// serves returns an error unless a proxy is online and serves exactly these addresses.
 func (w *world) serves(proxy string, addresses ...string) error {
 	out, err := w.weft("inspect", "dataplanes")
 	if err != nil {
@@ -58,8 +58,8 @@ func (w *world) serves(proxy string, addresses ...string) error {
 	return fmt.Errorf("%s does not serve %s alone:\n%s", proxy, addresses, out)
 }
 
-// answers says who answered some requests.
-func answers(url string) (by string, err error) {
+// responder returns the server of some requests.
+func responder(url string) (by string, err error) {
 	for range 40 {
 		body, err := fetch(url)
 		if err != nil {
@@ -72,8 +72,8 @@ func answers(url string) (by string, err error) {
 	return by, nil
 }
 
-// Two control planes share a mesh. The one that leads and has every stream is killed: no request fails, the
-// proxies go to the other one, and that one knows what they serve and goes on with what was begun.
+// Two control planes share a mesh. The leader, which has every stream, is killed. No request fails; the proxies connect
+// to the other one, which has their listener status and continues open tasks.
 func TestDrillAnInstanceIsKilled(t *testing.T) {
 	a, b := twoInstances(t)
 	a.startPlane()
@@ -93,14 +93,14 @@ func TestDrillAnInstanceIsKilled(t *testing.T) {
 	a.plane.kill()
 	b.proxy("default", "web-3", server("web-3", "web", "http", 4, 20080))
 	b.eventually("a new endpoint is served by the other instance", func() error {
-		by, err := answers(url)
+		by, err := responder(url)
 		if err == nil && !strings.Contains(by, "web-3") {
 			err = fmt.Errorf("answered by %s", by)
 		}
 		return err
 	})
 	b.apply(server("web-1", "web", "http", 2, 20081))
-	b.eventually("an inbound that moved is withdrawn by the other instance", func() error {
+	b.eventually("the other instance drains an inbound that moved", func() error {
 		return b.serves("web-1", b.address(2)+":20081")
 	})
 	for name, address := range map[string]string{"web-2": b.address(3), "web-3": b.address(4)} {
@@ -113,7 +113,7 @@ func TestDrillAnInstanceIsKilled(t *testing.T) {
 	b.plane.kill()
 	a.apply(strings.Replace(server("web-2", "web", "http", 3, 20080), "protocol:", "state: NotReady, protocol:", 1))
 	a.eventually("a change at the first instance, which is back, reaches the client", func() error {
-		by, err := answers(url)
+		by, err := responder(url)
 		if err == nil && strings.Contains(by, "web-2") {
 			err = fmt.Errorf("answered by %s", by)
 		}

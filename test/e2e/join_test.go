@@ -7,10 +7,11 @@ import (
 	"testing"
 )
 
-// TestAMeshThatStartsAtOnce has simulated Envoys connect to the real control plane with no endpoint ready before. Each
-// gets little more than one full configuration, and nothing when the control plane is killed and started again.
+// TestAMeshThatStartsAtOnce connects simulated Envoys to the real control plane, without a ready endpoint before. Each
+// gets little more than one full configuration, and nothing after a kill and restart of the control plane.
 func TestAMeshThatStartsAtOnce(t *testing.T) {
-	cmd := exec.CommandContext(t.Context(), filepath.Join(binaries, "weft"), "load", "join", "--proxies", "120", "--services", "30", "-o", "json")
+	cmd := exec.CommandContext(t.Context(), filepath.Join(binaries, "weft"), "load", "join", "--proxies", "120",
+		"--services", "30", "-o", "json")
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("weft load join: %v", err)
@@ -25,7 +26,8 @@ func TestAMeshThatStartsAtOnce(t *testing.T) {
 		t.Fatalf("%v in:\n%s", err, out)
 	}
 	if report.FullBytes == 0 || float64(report.ControlPlane.Bytes) > 1.2*float64(report.FullBytes) {
-		t.Errorf("%d bytes to each proxy, want at most 1.2 times one full configuration of %d", report.ControlPlane.Bytes, report.FullBytes)
+		t.Errorf("%d bytes to each proxy, want at most 1.2 times one full configuration of %d",
+			report.ControlPlane.Bytes, report.FullBytes)
 	}
 	if report.BackSeconds == 0 || report.BackResources != 0 {
 		t.Errorf("after a restart %d resources were sent, want none", report.BackResources)

@@ -15,10 +15,10 @@ import (
 	"weft/internal/traffic"
 )
 
-// lasts is how long a response, or a conversation on a TCP connection, lasts.
+// lasts is the duration of a response, or of a conversation on a TCP connection.
 const lasts = 8 * time.Second
 
-// streaming is an application whose responses come piece by piece.
+// streaming is an application that sends its responses in pieces.
 func streaming(rw http.ResponseWriter, r *http.Request) {
 	flush := http.NewResponseController(rw)
 	for began := time.Now(); time.Since(began) < lasts; {
@@ -33,11 +33,11 @@ func streaming(rw http.ResponseWriter, r *http.Request) {
 	io.WriteString(rw, "end")
 }
 
-// streamed wants a whole response.
+// streamed expects a complete response.
 func streamed(dial traffic.Dial, url string) traffic.Send {
-	ask := traffic.By(&http.Transport{DialContext: dial, DisableKeepAlives: true}, http.MethodPost, url)
+	send := traffic.By(&http.Transport{DialContext: dial, DisableKeepAlives: true}, http.MethodPost, url)
 	return func(ctx context.Context) (string, error) {
-		body, err := ask(ctx)
+		body, err := send(ctx)
 		if err == nil && !strings.HasSuffix(body, ".end") {
 			err = errors.New("the response is not whole")
 		}
@@ -45,7 +45,7 @@ func streamed(dial traffic.Dial, url string) traffic.Send {
 	}
 }
 
-// conversed wants everything back that it says on one connection for a while.
+// conversed expects all its messages back on one connection for a while.
 func conversed(dial traffic.Dial, address string) traffic.Send {
 	return func(ctx context.Context) (string, error) {
 		conn, err := dial(ctx, "tcp", address)
@@ -81,14 +81,15 @@ func (f *federation) legacy(w *world, kind, name string, host int) *process {
 	ready := freePorts(f.t, 1)[0]
 	p := w.startOn(w.machine, name, "weft-dp", "run", "--proxy-type", "egress",
 		"--cp-address", w.cpAddress, "--ca-cert-file", filepath.Join(w.dir, "data", "ca.crt"),
-		"--dataplane-file", w.file(name+".yaml", w.expand(document)), "--dataplane-token-file", w.file(name+".token", token),
+		"--dataplane-file", w.file(name+".yaml", w.expand(document)), "--dataplane-token-file",
+		w.file(name+".token", token),
 		"--envoy", envoy, "--readiness-port", fmt.Sprint(ready))
 	w.ready(w.machine, p, ready)
 	return p
 }
 
-// Long responses, and TCP connections, pass zone proxies that are stopped, replaced by one of the other form, or lose
-// their section. A zone proxy that drains stays until the connections through it have ended, and new ones go elsewhere.
+// Long responses and TCP connections pass zone proxies that are stopped, replaced by the other form, or lose their
+// section. A draining zone proxy stays until its connections have ended, and new ones go to another.
 func TestDrillLongConnectionsPassDrainingZoneProxies(t *testing.T) {
 	f := newFederation(t)
 	east, west := f.eastAndWest()
@@ -99,19 +100,21 @@ func TestDrillLongConnectionsPassDrainingZoneProxies(t *testing.T) {
 	east.echo(4, 18081)
 	east.apply(service("slow", webPorts))
 	east.proxy("default", "slow-1", strings.ReplaceAll(webServer("slow-1", 4), "service: web", "service: slow"))
-	west.proxy("default", "slow-client", strings.ReplaceAll(webClient("slow-client", 4, "east", 80, 81, 82), "display-name: web", "display-name: slow"))
+	west.proxy("default", "slow-client", strings.ReplaceAll(webClient("slow-client", 4, "east", 80, 81, 82),
+		"display-name: web", "display-name: slow"))
 	dial := traffic.Dial(west.machine.dial)
 	url, tcp := west.outbound(4, "http"), fmt.Sprintf("%s:%d", west.address(4), webOutbounds["tcp"])
-	long := load{perSecond: 10, patience: 30 * time.Second}
-	short := load{perSecond: 50, patience: 20 * time.Second}
+	long := load{perSecond: 10, timeout: 30 * time.Second}
+	short := load{perSecond: 50, timeout: 20 * time.Second}
 
-	// drains stops a zone proxy, or does something else to it, under long and short connections.
+	// drains stops a zone proxy, or changes it by do, under long and short connections.
 	drains := func(name string, proxy *process, do func()) {
 		t.Helper()
 		drills := []*drill{
 			west.drillUnder(long, 1, name+": responses that last 8 s", streamed(dial, url)),
 			west.drillUnder(long, 5, name+": TCP connections that last 8 s", conversed(dial, tcp)),
-			west.drillUnder(short, 1, name+": short requests", inTurn(west.get(west.outbound(3, "http")), west.post(west.outbound(3, "http")))),
+			west.drillUnder(short, 1, name+": short requests",
+				inTurn(west.get(west.outbound(3, "http")), west.post(west.outbound(3, "http")))),
 		}
 		drills[2].during(2 * time.Second)
 		do()
@@ -138,9 +141,9 @@ func TestDrillLongConnectionsPassDrainingZoneProxies(t *testing.T) {
 	first := east.processOf("ingress-1")
 	drains("an ingress stops", first, stop(first))
 
-	egress := west.proxy("default", "egress-1", wayOut("egress-1", 11))
-	west.proxy("default", "egress-2", wayOut("egress-2", 12))
-	f.global.apply(sending(true))
+	egress := west.proxy("default", "egress-1", egressDataplane("egress-1", 11))
+	west.proxy("default", "egress-2", egressDataplane("egress-2", 12))
+	f.global.apply(routing(true))
 	west.eventually("the way leads through an egress", func() error { return west.goesThrough("egress-1") })
 	reached()
 	drains("an egress stops", egress, stop(egress))
@@ -153,20 +156,21 @@ func TestDrillLongConnectionsPassDrainingZoneProxies(t *testing.T) {
 	}
 	third := f.legacy(west, "egress", "old-egress", 13)
 	drains("an egress loses its section", nil, func() {
-		west.apply("type: Dataplane\nmesh: default\nname: egress-2\nlabels: {kuma.io/workload: egress-2}\nnetworking: {address: NET.12}\n")
+		west.apply("type: Dataplane\nmesh: default\nname: egress-2\nlabels: {kuma.io/workload: " +
+			"egress-2}\nnetworking: {address: NET.12}\n")
 		west.eventually("its listener is closed", func() error { return west.closed(west.address(12) + ":20300") })
 	})
 	if *showDrills {
-		west.proxy("default", "egress-3", wayOut("egress-3", 14))
+		west.proxy("default", "egress-3", egressDataplane("egress-3", 14))
 		west.eventually("the way leads through it", func() error { return west.goesThrough("egress-3") })
 		drains("an egress that serves every mesh stops", third, stop(third))
 	}
 }
 
-// converses asks once.
-func converses(ask traffic.Send) error {
+// converses sends one request.
+func converses(send traffic.Send) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	_, err := ask(ctx)
+	_, err := send(ctx)
 	return err
 }

@@ -19,25 +19,25 @@ import (
 	"github.com/miekg/dns"
 )
 
-// proxyGroup is the group of weft-dp and its Envoy, by which redirect rules tell their connections.
+// proxyGroup is the group of weft-dp and its Envoy, by which redirect rules identify their connections.
 const proxyGroup = 5678
 
-// machine is where a program runs or a socket is: a network namespace, with interfaces and redirect rules
-// of its own. It belongs to one thread, and is gone when that ends, however the test does.
+// machine is a network namespace for programs and sockets, with its own interfaces and redirect rules. It belongs to
+// one thread, and disappears with it, even where the test crashes.
 type machine struct {
 	t      *testing.T
 	thread int
 	calls  chan func()
-	gone   chan struct{} // closed when the test has ended
+	gone   chan struct{} // closed at the end of the test
 }
 
-// newMachine makes one whose only interface is loopback.
+// newMachine returns a machine with only a loopback interface.
 func newMachine(t *testing.T) *machine {
 	t.Helper()
 	m := &machine{t: t, calls: make(chan func()), gone: make(chan struct{})}
 	entered := make(chan error)
 	go func() {
-		runtime.LockOSThread() // for good: nothing else may run on a thread that is elsewhere
+		runtime.LockOSThread() // forever: no other goroutine may run on a thread of another namespace
 		m.thread = syscall.Gettid()
 		entered <- syscall.Unshare(syscall.CLONE_NEWNET)
 		for {
@@ -51,13 +51,14 @@ func newMachine(t *testing.T) *machine {
 	}()
 	t.Cleanup(func() { close(m.gone) })
 	if err := <-entered; err != nil {
-		t.Fatalf("this machine makes no network namespace (%v): run where root has CAP_SYS_ADMIN and CAP_NET_ADMIN", err)
+		t.Fatalf("this machine makes no network namespace (%v): run where root has CAP_SYS_ADMIN and CAP_NET_ADMIN",
+			err)
 	}
 	m.command("ip", "link", "set", "lo", "up")
 	return m
 }
 
-// do calls f there: it starts, listens or dials. Without a machine that is where the tests run.
+// do calls f on the machine, to start, listen or dial. A nil machine is that of the tests.
 func (m *machine) do(f func() error) error {
 	if m == nil {
 		return f()
@@ -71,7 +72,7 @@ func (m *machine) do(f func() error) error {
 	}
 }
 
-// command runs a program there, wants it to succeed, and answers what it says.
+// command runs a program on the machine, requires success, and returns its output.
 func (m *machine) command(program string, args ...string) string {
 	m.t.Helper()
 	return m.commandWith("", program, args...)
@@ -86,7 +87,7 @@ func (m *machine) commandWith(input, program string, args ...string) string {
 	return out
 }
 
-// try runs a program there and answers what it says, which an error has too.
+// try runs a program on the machine and returns its output, which an error contains too.
 func (m *machine) try(input, program string, args ...string) (string, error) {
 	cmd := exec.Command(program, args...)
 	cmd.Stdin = strings.NewReader(input)
@@ -99,7 +100,7 @@ func (m *machine) try(input, program string, args ...string) (string, error) {
 	return out.String(), err
 }
 
-// run runs a program there to its end.
+// run runs a program on the machine to its end.
 func (m *machine) run(cmd *exec.Cmd) error {
 	if err := m.do(cmd.Start); err != nil {
 		return err
@@ -107,7 +108,7 @@ func (m *machine) run(cmd *exec.Cmd) error {
 	return cmd.Wait()
 }
 
-// connect lays a cable to another machine, named alike at both ends.
+// connect connects two machines by a cable, whose ends have the same name.
 func (m *machine) connect(other *machine, name, address, otherAddress string) {
 	m.t.Helper()
 	m.command("ip", "link", "add", name, "type", "veth", "peer", "name", name, "netns", fmt.Sprint(other.thread))
@@ -117,7 +118,7 @@ func (m *machine) connect(other *machine, name, address, otherAddress string) {
 	other.command("ip", "link", "set", name, "up")
 }
 
-// forwardPackets makes it a router.
+// forwardPackets makes the machine a router.
 func (m *machine) forwardPackets() {
 	m.t.Helper()
 	for _, setting := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"} {
@@ -128,10 +129,10 @@ func (m *machine) forwardPackets() {
 	}
 }
 
-// bring makes a port of the loopback address where the tests run answer there too.
+// bring makes a loopback port of the tests' machine reachable on this machine.
 func (m *machine) bring(port int) { m.bringFrom(nil, port) }
 
-// bringFrom makes a port of another machine's loopback address answer there too.
+// bringFrom makes a loopback port of another machine reachable on this machine.
 func (m *machine) bringFrom(other *machine, port int) {
 	m.t.Helper()
 	address := fmt.Sprintf("127.0.0.1:%d", port)
@@ -147,7 +148,7 @@ func (m *machine) bringFrom(other *machine, port int) {
 	}()
 }
 
-// splice carries bytes both ways until one side has had enough.
+// splice copies bytes in both directions until one side closes.
 func splice(conn net.Conn, other *machine, to string) {
 	defer conn.Close()
 	onward, err := other.dial(context.Background(), "tcp", to)
@@ -166,7 +167,7 @@ func splice(conn net.Conn, other *machine, to string) {
 }
 
 // listen returns a listener of the machine, which the end of the test closes. A child process has a copy of every
-// listener between its fork and its exec, so an address that was closed a moment ago may still be in use.
+// listener between its fork and its exec, so a just closed address may still be in use.
 func (m *machine) listen(t *testing.T, address string) (l net.Listener) {
 	t.Helper()
 	eventually(t, "listens on "+address, func() error {
@@ -179,7 +180,7 @@ func (m *machine) listen(t *testing.T, address string) (l net.Listener) {
 	return l
 }
 
-// dial connects from there.
+// dial connects from the machine.
 func (m *machine) dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
 	err = m.do(func() error {
 		conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
@@ -188,7 +189,7 @@ func (m *machine) dial(ctx context.Context, network, address string) (conn net.C
 	return conn, err
 }
 
-// resolve answers DNS there, over UDP: the address for every A.
+// resolve starts a DNS server on the machine, over UDP, with the same address for every A query.
 func (m *machine) resolve(at, address string) {
 	m.t.Helper()
 	var socket net.PacketConn
@@ -211,12 +212,12 @@ func (m *machine) resolve(at, address string) {
 	m.t.Cleanup(func() { socket.Close() })
 }
 
-// curl asks for a URL from there, whose host's name the machine resolves.
+// curl requests a URL from the machine, which resolves its host name.
 func (m *machine) curl(url string) (string, error) {
 	return m.try("", "curl", "--silent", "--show-error", "--fail", "--max-time", "5", url)
 }
 
-// fetch asks for a URL from there, over a connection of its own.
+// fetch requests a URL from the machine over a new connection.
 func (m *machine) fetch(url string) (string, error) {
 	if m == nil {
 		return fetch(url)
@@ -227,7 +228,7 @@ func (m *machine) fetch(url string) (string, error) {
 	}, url)
 }
 
-// wantRoot ends a test that needs machines where there can be none.
+// wantRoot skips or fails a test that needs machines where there can be none.
 func wantRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -10,7 +10,7 @@ import (
 	"weft/internal/traffic"
 )
 
-// admitting is the mesh with a rule that admits a team alone; everybody where that is empty.
+// admitting returns the mesh with a rule that admits only a team, or every Dataplane for an empty team.
 func admitting(team string) string {
 	if team == "" {
 		return "type: Mesh\nname: default\n"
@@ -18,15 +18,15 @@ func admitting(team string) string {
 	return fmt.Sprintf("type: Mesh\nname: default\ndataplaneProxyMembership: {allowed: [{tags: {team: %s}}]}\n", team)
 }
 
-// inTeam is a Dataplane whose inbounds, or else whose labels, say its team.
+// inTeam returns a Dataplane whose inbounds or, without any, whose labels have its team.
 func inTeam(dataplane, team string) string {
 	return strings.NewReplacer("protocol: http, tags: {", "protocol: http, tags: {team: "+team+", ",
 		"labels: {", "labels: {team: "+team+", ").Replace(dataplane)
 }
 
-// TestDrillAMeshPutsProxiesOut: a server leaves the lists, a client is refused by the others, neither is let in
-// again, nobody else loses a request; and back.
-func TestDrillAMeshPutsProxiesOut(t *testing.T) {
+// TestDrillAMeshEvictsProxies: an evicted server leaves the endpoint lists, and servers deny an evicted client. Neither
+// is admitted again, no other client loses a request; then back.
+func TestDrillAMeshEvictsProxies(t *testing.T) {
 	w := newWorld(t)
 	w.apply(secured)
 	w.service(2, 18080, "web-1")
@@ -36,25 +36,26 @@ func TestDrillAMeshPutsProxiesOut(t *testing.T) {
 	w.proxy("default", "client", inTeam(caller("client", 3, "tags: {kuma.io/service: web}"), "a"))
 	w.proxy("default", "rogue", inTeam(caller("rogue", 5, "tags: {kuma.io/service: web}"), "b"))
 	url, rogue := fmt.Sprintf("http://%s:10001/", w.address(3)), fmt.Sprintf("http://%s:10001/", w.address(5))
-	w.eventually("both servers answer", func() error { return w.answeredBy(url, "web-1", "web-2") })
+	w.eventually("both servers answer", func() error { return w.respondedBy(url, "web-1", "web-2") })
 	w.eventually("the client that is to go gets through", func() error { return get(rogue) })
 
 	d := w.drill("a mesh puts a server and a client out, and lets them in again", traffic.Get(url))
 	w.apply(admitting("a"))
-	w.eventually("the server that is out answers nobody", func() error { return w.answeredBy(url, "web-1") })
-	w.eventually("the client that is out is refused by the others", func() error {
+	w.eventually("the evicted server gets no request", func() error { return w.respondedBy(url, "web-1") })
+	w.eventually("the other proxies deny the evicted client", func() error {
 		body, err := fetch(rogue)
 		if err == nil || !strings.Contains(body, "RBAC: access denied") {
 			return fmt.Errorf("answered %q, %v", body, err)
 		}
 		return nil
 	})
-	const refusal = "mesh default does not admit Dataplane web-2: networking.inbound[0] is allowed by none of dataplaneProxyMembership.allowed: {team: a}"
-	w.eventually("its agent says why", func() error { return leaving.said(refusal) })
-	w.refusedEverywhere(refusal)
+	const reason = "mesh default does not admit Dataplane web-2: networking.inbound[0] is allowed by none of " +
+		"dataplaneProxyMembership.allowed: {team: a}"
+	w.eventually("its agent says why", func() error { return leaving.said(reason) })
+	w.notAdmittedAnywhere(reason)
 	d.more(50)
 	w.apply(admitting(""))
-	w.eventually("both servers answer again", func() error { return w.answeredBy(url, "web-1", "web-2") })
+	w.eventually("both servers answer again", func() error { return w.respondedBy(url, "web-1", "web-2") })
 	w.eventually("the client gets through again", func() error { return get(rogue) })
 	w.eventually("both are back", func() error {
 		out, err := w.weft("inspect", "dataplanes")
@@ -66,15 +67,18 @@ func TestDrillAMeshPutsProxiesOut(t *testing.T) {
 	d.end()
 }
 
-// refusedEverywhere says that web-2 is neither written nor registered, with the words that inspect and check have.
-func (w *world) refusedEverywhere(words string) {
+// notAdmittedAnywhere checks that web-2 can neither be written nor registered, and that inspect and check report the
+// reason.
+func (w *world) notAdmittedAnywhere(words string) {
 	w.t.Helper()
 	dataplane := w.file("web-2.yaml", w.expand(inTeam(server("web-2", "web", "http", 4, 20081), "b")))
 	_, err := w.weft("apply", "-f", dataplane)
 	inspected, _ := w.weft("inspect", "dataplane", "web-2")
 	checked, _ := w.weft("check")
-	again := w.start("web-2-again", "weft-dp", "run", "--cp-address", w.cpAddress, "--ca-cert-file", filepath.Join(w.dir, "data", "ca.crt"),
-		"--dataplane-file", dataplane, "--dataplane-token-file", filepath.Join(w.dir, "web-2.token"), "--envoy", envoy, "--readiness-port", "0")
+	again := w.start("web-2-again", "weft-dp", "run", "--cp-address", w.cpAddress, "--ca-cert-file",
+		filepath.Join(w.dir, "data", "ca.crt"),
+		"--dataplane-file", dataplane, "--dataplane-token-file", filepath.Join(w.dir, "web-2.token"), "--envoy", envoy,
+		"--readiness-port", "0")
 	<-again.exited
 	for where, said := range map[string]string{"a write": fmt.Sprint(err), "inspect": inspected, "check": checked} {
 		if !strings.Contains(strings.Join(strings.Fields(said), " "), words) {
@@ -82,6 +86,6 @@ func (w *world) refusedEverywhere(words string) {
 		}
 	}
 	if err := again.said(words); err != nil || again.ProcessState.ExitCode() == 0 {
-		w.t.Errorf("one that is refused when it starts ends with %d: %v", again.ProcessState.ExitCode(), err)
+		w.t.Errorf("a proxy that is not admitted at its start exits with %d: %v", again.ProcessState.ExitCode(), err)
 	}
 }

@@ -25,7 +25,7 @@ spec: {selector: {dataplane: {matchLabels: {}}}, provider: {type: Bundled}}
 
 var secured = withIdentity + "---" + allowing("spiffe://default.default.mesh.local/")
 
-// allowing lets callers in whose SPIFFE IDs begin so.
+// allowing returns a permission for callers whose SPIFFE IDs have a prefix.
 func allowing(ids string) string {
 	return fmt.Sprintf(`
 type: MeshTrafficPermission
@@ -35,7 +35,7 @@ spec: {rules: [{default: {allow: [{spiffeID: {type: Prefix, value: %q}}]}}]}
 `, ids)
 }
 
-// server is a Dataplane of the service "web" (or another tag), whose application listens on 18080.
+// server returns a Dataplane of the service "web" (or another tag), whose application listens on 18080.
 func server(name, tag, protocol string, host, port int) string {
 	return fmt.Sprintf(`
 type: Dataplane
@@ -48,7 +48,7 @@ networking:
 `, name, tag, host, port, host, protocol, tag)
 }
 
-// caller is a Dataplane that reaches a service at port 10001 of its own address.
+// caller returns a Dataplane that reaches a service at port 10001 of its own address.
 func caller(name string, host int, backend string) string {
 	return fmt.Sprintf(`
 type: Dataplane
@@ -68,11 +68,14 @@ func TestEveryProtocolCrossesTwoEnvoysWithTheCallersName(t *testing.T) {
 	protocols := []string{"http", "http2", "grpc"}
 	inbounds, outbounds := "", ""
 	for i, protocol := range protocols {
-		inbounds += fmt.Sprintf("\n  - {port: %d, name: %s, servicePort: 18080, serviceAddress: NET.2, protocol: %s, tags: {kuma.io/service: %s}}", 20080+i, protocol, protocol, protocol)
+		inbounds += fmt.Sprintf("\n  - {port: %d, name: %s, servicePort: 18080, serviceAddress: NET.2, protocol: %s, "+
+			"tags: {kuma.io/service: %s}}", 20080+i, protocol, protocol, protocol)
 		outbounds += fmt.Sprintf("\n  - {address: NET.3, port: %d, tags: {kuma.io/service: %s}}", 10001+i, protocol)
 	}
-	w.proxy("default", "web-1", "type: Dataplane\nmesh: default\nname: web-1\nnetworking:\n  address: NET.2\n  inbound:"+inbounds)
-	w.proxy("default", "client", "type: Dataplane\nmesh: default\nname: client\nlabels: {kuma.io/workload: client}\nnetworking:\n  address: NET.3\n  outbound:"+outbounds)
+	w.proxy("default", "web-1",
+		"type: Dataplane\nmesh: default\nname: web-1\nnetworking:\n  address: NET.2\n  inbound:"+inbounds)
+	w.proxy("default", "client", "type: Dataplane\nmesh: default\nname: client\nlabels: {kuma.io/workload: "+
+		"client}\nnetworking:\n  address: NET.3\n  outbound:"+outbounds)
 	for i, protocol := range protocols {
 		var body string
 		w.eventually(protocol+" passes", func() (err error) {
@@ -90,7 +93,7 @@ func TestBytesOfAnyProtocolPassWithMutualTLS(t *testing.T) {
 	w.apply(secured)
 	w.echo(2, 18080)
 	w.proxy("default", "echo", server("echo", "echo", "tcp", 2, 20080))
-	// The tag makes the service: nobody wrote a MeshService.
+	// The tag generates the service: no user wrote a MeshService.
 	w.proxy("default", "client", caller("client", 3, "tags: {kuma.io/service: echo}"))
 	w.eventually("bytes come back", func() error {
 		c, err := net.Dial("tcp", w.address(3)+":10001")
@@ -107,12 +110,13 @@ func TestBytesOfAnyProtocolPassWithMutualTLS(t *testing.T) {
 		}
 		return nil
 	})
-	if out, err := w.weft("get", "meshservice", "echo", "-o", "yaml"); err != nil || !strings.Contains(out, "kuma.io/managed-by: weft") {
+	if out, err := w.weft("get", "meshservice", "echo", "-o", "yaml"); err != nil ||
+		!strings.Contains(out, "kuma.io/managed-by: weft") {
 		t.Errorf("the generated service is not marked: %v\n%s", err, out)
 	}
 }
 
-// echo starts an application that says what it hears.
+// echo starts an application that echoes.
 func (w *world) echo(host, port int) {
 	w.t.Helper()
 	w.echoAt(w.listen(host, port))
@@ -140,7 +144,8 @@ func TestAPlainEnvoyWithATokenIsServed(t *testing.T) {
 	w.apply(server("web-1", "web", "http", 2, 20080))
 	w.apply(caller("client", 3, "tags: {kuma.io/service: web}"))
 	for i, name := range []string{"web-1", "client"} {
-		w.start(name, envoy, "--disable-hot-restart", "--log-level", "warning", "--config-path", w.file(name+".json", w.bootstrap(name, i)))
+		w.start(name, envoy, "--disable-hot-restart", "--log-level", "warning", "--config-path",
+			w.file(name+".json", w.bootstrap(name, i)))
 	}
 	w.eventually("a request passes", func() error {
 		return get(fmt.Sprintf("http://%s:10001/", w.address(3)))
@@ -150,7 +155,7 @@ func TestAPlainEnvoyWithATokenIsServed(t *testing.T) {
 	}
 }
 
-// bootstrap is what a user writes who has no agent.
+// bootstrap returns the Envoy bootstrap that a user without an agent writes.
 func (w *world) bootstrap(name string, i int) string {
 	return fmt.Sprintf(`{
   "node": {"id": "default.%[1]s", "cluster": "%[1]s"},
@@ -183,7 +188,8 @@ func TestDrillARestartedControlPlaneSendsNothingAndLosesNothing(t *testing.T) {
 	w.apply(secured)
 	w.service(2, 18080, "web-1")
 	w.proxy("default", "web-1", server("web-1", "web", "http", 2, 20080))
-	w.proxy("default", "client", strings.Replace(caller("client", 3, "tags: {kuma.io/service: web}"), "networking:", "networking:\n  admin: {port: 20999}", 1))
+	w.proxy("default", "client", strings.Replace(caller("client", 3, "tags: {kuma.io/service: web}"), "networking:",
+		"networking:\n  admin: {port: 20999}", 1))
 	url := fmt.Sprintf("http://%s:10001/", w.address(3))
 	w.eventually("a request passes", func() error { return get(url) })
 
@@ -217,7 +223,7 @@ func TestDrillARestartedControlPlaneSendsNothingAndLosesNothing(t *testing.T) {
 	if after := updates(); after != before {
 		t.Errorf("nothing had changed, but Envoy was sent updates:\nbefore:\n%s\nafter:\n%s", before, after)
 	}
-	// A change that follows is counted, so that the counters would have shown one.
+	// A later change is counted, so the counters would have shown one.
 	w.apply(strings.Replace(server("web-1", "web", "http", 2, 20080), "protocol:", "state: NotReady, protocol:", 1))
 	w.eventually("a change reaches the client's Envoy", func() error {
 		if updates() == before {
@@ -227,8 +233,8 @@ func TestDrillARestartedControlPlaneSendsNothingAndLosesNothing(t *testing.T) {
 	})
 }
 
-// An inbound that moves to another port: clients hear of the new one when it serves, and the old one goes
-// when no client can be on its way to it.
+// An inbound moves to another port: clients get the new endpoint when it serves, and the old listener closes when no
+// client can use it any more.
 func TestDrillAnInboundMoves(t *testing.T) {
 	w := newWorld(t)
 	w.apply(secured)
@@ -251,7 +257,9 @@ spec: {selector: {dataplaneTags: {kuma.io/service: web}}, ports: [{port: 80, tar
 		w.apply(at(port))
 		w.eventually(fmt.Sprintf("port %d serves alone", port), func() error {
 			out, err := w.weft("inspect", "dataplanes")
-			if err == nil && (strings.Count(out, w.address(2)) != 1 || !strings.Contains(out, fmt.Sprintf("%s:%d", w.address(2), port))) {
+			if err == nil &&
+				(strings.Count(out, w.address(2)) != 1 ||
+					!strings.Contains(out, fmt.Sprintf("%s:%d", w.address(2), port))) {
 				err = fmt.Errorf("move %d: %s", i, out)
 			}
 			return err
@@ -260,12 +268,13 @@ spec: {selector: {dataplaneTags: {kuma.io/service: web}}, ports: [{port: 80, tar
 	d.end()
 }
 
-// Blue and green: the service's selector flips to instances that have not served yet.
+// Blue and green: the service's selector changes to instances that have not served yet.
 func TestDrillASelectorFlips(t *testing.T) {
 	w := newWorld(t)
 	w.apply(secured)
 	selecting := func(color string) string {
-		return fmt.Sprintf("type: MeshService\nmesh: default\nname: web\nspec: {selector: {dataplaneTags: {kuma.io/service: %s}}, ports: [{port: 80, targetPort: 20080, appProtocol: http}]}", color)
+		return fmt.Sprintf("type: MeshService\nmesh: default\nname: web\nspec: {selector: {dataplaneTags: "+
+			"{kuma.io/service: %s}}, ports: [{port: 80, targetPort: 20080, appProtocol: http}]}", color)
 	}
 	w.apply(selecting("blue"))
 	w.service(2, 18080, "blue")
@@ -273,7 +282,7 @@ func TestDrillASelectorFlips(t *testing.T) {
 	w.proxy("default", "blue", server("blue", "blue", "http", 2, 20080))
 	w.proxy("default", "client", caller("client", 3, "backendRef: {kind: MeshService, name: web, port: 80}"))
 	url := fmt.Sprintf("http://%s:10001/", w.address(3))
-	answers := func(color string) func() error {
+	responds := func(color string) func() error {
 		return func() error {
 			body, err := fetch(url)
 			if err == nil && !strings.HasPrefix(body, color) {
@@ -282,14 +291,14 @@ func TestDrillASelectorFlips(t *testing.T) {
 			return err
 		}
 	}
-	w.eventually("blue answers", answers("blue"))
+	w.eventually("blue answers", responds("blue"))
 	d := w.drill("a selector flips to instances that do not serve yet, and back", traffic.Get(url))
-	w.apply(selecting("green")) // nobody is green yet
+	w.apply(selecting("green")) // there is no green instance yet
 	d.more(50)
 	w.proxy("default", "green", server("green", "green", "http", 4, 20080))
-	w.eventually("green answers", answers("green"))
+	w.eventually("green answers", responds("green"))
 	w.apply(selecting("blue"))
-	w.eventually("blue answers again", answers("blue"))
+	w.eventually("blue answers again", responds("blue"))
 	d.more(50)
 	d.end()
 }
@@ -315,7 +324,7 @@ func TestDrillAProxyThatEndsDrainsFirst(t *testing.T) {
 	}
 }
 
-func TestADeadApplicationLeavesTheEndpoints(t *testing.T) {
+func TestADeadApplicationIsNoEndpoint(t *testing.T) {
 	w := newWorld(t)
 	dying := w.service(2, 18080, "web-1")
 	w.service(4, 18080, "web-2")
@@ -329,7 +338,7 @@ func TestADeadApplicationLeavesTheEndpoints(t *testing.T) {
 	w.endpoints(2, "it is back")
 }
 
-// endpoints waits until the client is sent to so many instances of web.
+// endpoints waits until the client has a number of endpoints of web.
 func (w *world) endpoints(want int, why string) {
 	w.t.Helper()
 	w.eventually(why, func() error {
@@ -344,7 +353,8 @@ func (w *world) endpoints(want int, why string) {
 func TestWhatCannotWorkIsSaidAndEndsTheAgent(t *testing.T) {
 	w := newWorld(t)
 	dataplane := w.file("dp.yaml", w.expand(server("web-1", "web", "http", 2, 20080)))
-	elsewhere := w.file("elsewhere.yaml", w.expand(strings.Replace(server("web-1", "web", "http", 2, 20080), "mesh: default", "mesh: nowhere", 1)))
+	anotherMesh := w.file("another-mesh.yaml",
+		w.expand(strings.Replace(server("web-1", "web", "http", 2, 20080), "mesh: default", "mesh: nowhere", 1)))
 	good := w.file("good.token", w.token("default", "web-1"))
 	other := w.file("other.token", w.token("default", "web-2"))
 	garbage := w.file("garbage.token", "garbage")
@@ -356,7 +366,7 @@ func TestWhatCannotWorkIsSaidAndEndsTheAgent(t *testing.T) {
 	}{
 		"a token that is none":             {dataplane, garbage, ca, envoy, "token"},
 		"another proxy's token":            {dataplane, other, ca, envoy, "web-2"},
-		"a mesh that does not exist":       {elsewhere, good, ca, envoy, "nowhere"},
+		"a mesh that does not exist":       {anotherMesh, good, ca, envoy, "nowhere"},
 		"a control plane that is a fraud":  {dataplane, good, stranger, envoy, "certificate"},
 		"an Envoy that is missing":         {dataplane, good, ca, "/nowhere/envoy", "/nowhere/envoy"},
 		"an Envoy that is something else":  {dataplane, good, ca, "/bin/true", "/bin/true"},
@@ -365,7 +375,8 @@ func TestWhatCannotWorkIsSaidAndEndsTheAgent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.Command(filepath.Join(binaries, "weft-dp"), "run",
 				"--cp-address", fmt.Sprintf("https://127.0.0.1:%d", w.dpPort), "--ca-cert-file", c.ca,
-				"--dataplane-file", c.dataplane, "--dataplane-token-file", c.token, "--envoy", c.envoy, "--readiness-port", "0")
+				"--dataplane-file", c.dataplane, "--dataplane-token-file", c.token, "--envoy", c.envoy,
+				"--readiness-port", "0")
 			out, err := cmd.CombinedOutput()
 			if err == nil {
 				t.Fatalf("weft-dp ended well:\n%s", out)
@@ -388,10 +399,11 @@ func TestASecondControlPlaneSaysWhichPortIsTaken(t *testing.T) {
 	}
 }
 
-// Leaves of a few seconds: each proxy's certificate is replaced several times under traffic.
+// Certificates are valid for seconds: each proxy's certificate is replaced several times under traffic.
 func TestDrillCertificatesAreRenewed(t *testing.T) {
 	w := newWorld(t)
-	w.apply(strings.Replace(secured, "provider: {type: Bundled}", "provider: {type: Bundled, bundled: {certificateParameters: {expiry: LIFE}}}", 1))
+	w.apply(strings.Replace(secured, "provider: {type: Bundled}",
+		"provider: {type: Bundled, bundled: {certificateParameters: {expiry: LIFE}}}", 1))
 	w.service(2, 18080, "web-1")
 	w.proxy("default", "web-1", server("web-1", "web", "http", 2, 20080))
 	w.proxy("default", "client", caller("client", 3, "tags: {kuma.io/service: web}"))

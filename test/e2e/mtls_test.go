@@ -21,23 +21,25 @@ import (
 	"weft/internal/traffic"
 )
 
-// withMTLS is a mesh with two backends of which one signs, in a mode.
+// withMTLS returns a mesh with two backends, of which one signs, in a mode.
 func withMTLS(enabled, mode string) string {
 	backends := ""
 	for _, name := range []string{"ca-1", "ca-2"} {
-		backends += fmt.Sprintf("\n  - {name: %s, type: builtin, mode: %s, dpCert: {rotation: {expiration: LIFE}}}", name, mode)
+		backends += fmt.Sprintf("\n  - {name: %s, type: builtin, mode: %s, dpCert: {rotation: {expiration: LIFE}}}",
+			name, mode)
 	}
 	return fmt.Sprintf("type: Mesh\nname: default\nmtls:\n  enabledBackend: %s\n  backends:%s\n", enabled, backends)
 }
 
-// backendOf waits until the control plane has made a builtin backend, and answers its CA.
+// backendOf waits until the control plane has generated a builtin backend, and returns its CA.
 func (w *world) backendOf(mesh, backend string) *identity.CA {
 	w.t.Helper()
 	var ca *identity.CA
 	w.eventually("there is a CA of "+backend, func() error {
 		var text []byte
 		for _, part := range []string{"cert", "key"} {
-			out, err := w.weft("get", "secret", fmt.Sprintf("%s.ca-builtin-%s-%s", mesh, part, backend), "--mesh", mesh, "-o", "yaml")
+			out, err := w.weft("get", "secret", fmt.Sprintf("%s.ca-builtin-%s-%s", mesh, part, backend), "--mesh", mesh,
+				"-o", "yaml")
 			if err != nil {
 				return err
 			}
@@ -56,24 +58,27 @@ func (w *world) backendOf(mesh, backend string) *identity.CA {
 	return ca
 }
 
-// callsAs asks an inbound with a certificate of a CA's.
+// callsAs sends a request to an inbound with a certificate of a CA.
 func callsAs(ca *identity.CA, address string, names ...string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err
 	}
-	leaf, err := ca.Sign(identity.CertificateContent{SpiffeIDs: names, DNSName: "any", PublicKey: key.Public(), Lifetime: time.Hour, Now: time.Now()})
+	certificate, err := ca.Sign(identity.CertificateContent{SpiffeIDs: names, DNSName: "any", PublicKey: key.Public(),
+		Lifetime: time.Hour, Now: time.Now()})
 	if err != nil {
 		return err
 	}
-	caller := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{
-		InsecureSkipVerify: true, Certificates: []tls.Certificate{{Certificate: leaf.Chain, PrivateKey: key}},
-	}}}
+	caller := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
+		TLSClientConfig: &tls.Config{
+			InsecureSkipVerify: true,
+			Certificates:       []tls.Certificate{{Certificate: certificate.Chain, PrivateKey: key}},
+		}}}
 	_, err = fetchBy(caller, "https://"+address)
 	return err
 }
 
-// presents waits until inbounds present a leaf of a CA with these names.
+// presents waits until inbounds present a certificate of a CA with these SPIFFE IDs.
 func (w *world) presents(ca *identity.CA, names []string, inbounds ...string) {
 	w.t.Helper()
 	block, _ := pem.Decode([]byte(ca.Root()))
@@ -83,27 +88,29 @@ func (w *world) presents(ca *identity.CA, names []string, inbounds ...string) {
 	}
 	for _, inbound := range inbounds {
 		w.eventually(fmt.Sprintf("%s presents %v", inbound, names), func() error {
-			leaf, err := presented(inbound)
+			certificate, err := presented(inbound)
 			if err != nil {
 				return err
 			}
 			var has []string
-			for _, uri := range leaf.URIs {
+			for _, uri := range certificate.URIs {
 				has = append(has, uri.String())
 			}
 			if !slices.Equal(has, names) {
 				return fmt.Errorf("it has %v", has)
 			}
-			return leaf.CheckSignatureFrom(root)
+			return certificate.CheckSignatureFrom(root)
 		})
 	}
 }
 
-// The older mutual TLS of a mesh: who has no certificate is refused, or let in where the mode says so; who has one
-// is let in by its service's name; a restart changes neither the CA nor what is served.
+// The older mutual TLS of a mesh. A client without a certificate is denied, or accepted in the permissive mode; a
+// client with one is allowed by its service's SPIFFE ID. A restart changes neither the CA nor the served configuration.
 func TestMTLSOfAMesh(t *testing.T) {
 	w := newWorld(t)
-	w.apply(withMTLS("ca-1", "STRICT") + "---\ntype: Mesh\nname: other\nmtls: {enabledBackend: ca-1, backends: [{name: ca-1, type: builtin}]}\n" +
+	w.apply(withMTLS("ca-1",
+		"STRICT") + "---\ntype: Mesh\nname: other\nmtls: {enabledBackend: ca-1, backends: [{name: ca-1, type: " +
+		"builtin}]}\n" +
 		permitting("spiffe://default/front"))
 	w.service(2, 18080, "web-1")
 	w.service(3, 18080, "front")
@@ -120,18 +127,18 @@ func TestMTLSOfAMesh(t *testing.T) {
 	})
 	ca, stranger := w.backendOf("default", "ca-1"), w.backendOf("other", "ca-1")
 	w.presents(ca, []string{"spiffe://default/web"}, inbound)
-	refused := func(what string, err error) {
+	denied := func(what string, err error) {
 		t.Helper()
 		if err == nil {
 			t.Errorf("%s is served", what)
 		}
 	}
 	if err := callsAs(ca, inbound, "spiffe://default/front"); err != nil {
-		t.Errorf("a caller with the name that is allowed is refused: %v", err)
+		t.Errorf("a caller with the allowed SPIFFE ID is denied: %v", err)
 	}
-	refused("a caller that no rule names", callsAs(ca, inbound, "spiffe://default/another"))
-	refused("a name of another mesh", callsAs(stranger, inbound, "spiffe://other/front"))
-	refused("a caller without a certificate", get("http://"+inbound))
+	denied("a caller that no rule names", callsAs(ca, inbound, "spiffe://default/another"))
+	denied("a name of another mesh", callsAs(stranger, inbound, "spiffe://other/front"))
+	denied("a caller without a certificate", get("http://"+inbound))
 
 	w.plane.kill()
 	w.startPlane()
@@ -143,7 +150,7 @@ func TestMTLSOfAMesh(t *testing.T) {
 	}
 	w.apply(withMTLS("ca-1", "PERMISSIVE"))
 	w.eventually("a caller without a certificate is served", func() error { return get("http://" + inbound) })
-	refused("a caller that no rule names, in the other mode", callsAs(ca, inbound, "spiffe://default/another"))
+	denied("a caller that no rule names, in the other mode", callsAs(ca, inbound, "spiffe://default/another"))
 	if err := get(outbound); err != nil {
 		t.Errorf("in the other mode: %v", err)
 	}
@@ -154,12 +161,13 @@ func TestMTLSOfAMesh(t *testing.T) {
 		}
 		return nil
 	})
-	if out, err := w.weft("get", "mesh", "default", "-o", "yaml"); err != nil || !strings.Contains(out, "reason: Ready") {
+	if out, err := w.weft("get", "mesh", "default", "-o", "yaml"); err != nil ||
+		!strings.Contains(out, "reason: Ready") {
 		t.Errorf("the mesh does not say that its mtls is ready: %v\n%s", err, out)
 	}
 }
 
-// talk is a connection of bytes that stays open.
+// talk is an open TCP connection.
 type talk struct{ net.Conn }
 
 func (c talk) says() error {
@@ -174,13 +182,12 @@ func (c talk) says() error {
 	return nil
 }
 
-// What users change of mutual TLS costs no request: the mode, the backend that signs, and the way to a MeshIdentity
-// and back.
+// Changes of mutual TLS cost no request: the mode, the signing backend, and the migration to a MeshIdentity and back.
 func TestDrillMTLSModes(t *testing.T) {
 	w := newWorld(t)
 	w.apply(withMTLS("ca-1", "STRICT") + permitting("spiffe://default/workload/client"))
-	ask, servers := w.inMotion()
-	d := w.drill("the mtls of a mesh becomes PERMISSIVE and STRICT again", ask)
+	send, servers := w.inMotion()
+	d := w.drill("the mtls of a mesh becomes PERMISSIVE and STRICT again", send)
 	conn, err := net.Dial("tcp", w.address(3)+":10003")
 	if err != nil {
 		t.Fatal(err)
@@ -203,7 +210,7 @@ func TestDrillMTLSModes(t *testing.T) {
 		}
 	}
 	if *showDrills {
-		d.during(40 * time.Second) // longer than what is drained is let be
+		d.during(40 * time.Second) // longer than a drain
 		if err := open.says(); err != nil {
 			t.Errorf("a connection that was open before the modes: %v", err)
 		}
@@ -217,9 +224,9 @@ var namesOfServices = []string{"spiffe://default/http", "spiffe://default/http2"
 func TestDrillMTLSBackends(t *testing.T) {
 	w := newWorld(t)
 	w.apply(withMTLS("ca-1", "STRICT") + permitting("spiffe://default/workload/client"))
-	ask, servers := w.inMotion()
+	send, servers := w.inMotion()
 	w.presents(w.backendOf("default", "ca-1"), namesOfServices, servers...)
-	d := w.drill("another backend of the mtls of a mesh signs, while the control plane is killed", ask)
+	d := w.drill("another backend of the mtls of a mesh signs, while the control plane is killed", send)
 	d.more(25)
 	w.apply(withMTLS("ca-2", "STRICT"))
 	w.plane.kill()
@@ -233,9 +240,9 @@ func TestDrillFromMTLSToAMeshIdentityAndBack(t *testing.T) {
 	w := newWorld(t)
 	w.newCA()
 	w.apply(withMTLS("ca-1", "STRICT") + permitting("spiffe://default/workload/client"))
-	ask, servers := w.inMotion()
+	send, servers := w.inMotion()
 	w.presents(w.backendOf("default", "ca-1"), namesOfServices, servers...)
-	d := w.drill("a mesh moves from its mtls to a MeshIdentity and back", ask)
+	d := w.drill("a mesh moves from its mtls to a MeshIdentity and back", send)
 	d.more(25)
 	w.apply(shortLived)
 	w.named("spiffe://default.default.mesh.local/workload/web", servers...)
@@ -250,7 +257,7 @@ func TestDrillFromMTLSToAMeshIdentityAndBack(t *testing.T) {
 	d.end()
 }
 
-// All zones sign with the one authority that global makes, and take each other's proxies by it.
+// All zones sign with the CA that global generates, and accept each other's proxies by it.
 func TestDrillMTLSAcrossZones(t *testing.T) {
 	f := newFederation(t)
 	east, west := f.eastAndWestBy(withMTLS("ca-1", "STRICT") + permitting("spiffe://default/workload/client"))
@@ -263,7 +270,8 @@ func TestDrillMTLSAcrossZones(t *testing.T) {
 		t.Errorf("the key of the authority has not come to a zone: %v", err)
 	}
 	echo := greetBy(west.machine.dial, fmt.Sprintf("%s:%d", west.address(3), webOutbounds["tcp"]))
-	d := west.drill("another backend of the mtls of a mesh signs in all zones", inTurn(west.get(west.outbound(3, "http")), west.post(west.outbound(3, "grpc")), echo))
+	d := west.drill("another backend of the mtls of a mesh signs in all zones",
+		inTurn(west.get(west.outbound(3, "http")), west.post(west.outbound(3, "grpc")), echo))
 	d.more(25)
 	f.global.apply(withMTLS("ca-2", "STRICT"))
 	f.signs("ca-2")
@@ -271,7 +279,7 @@ func TestDrillMTLSAcrossZones(t *testing.T) {
 	d.end()
 }
 
-// signs waits until the certificates of all proxies of the mesh are of a backend.
+// signs waits until all proxies of the mesh have certificates of a backend.
 func (f *federation) signs(backend string) {
 	f.t.Helper()
 	f.global.eventually("the certificates of all zones are of "+backend, func() error {

@@ -14,7 +14,7 @@ import (
 	"weft/internal/traffic"
 )
 
-// shortLived is an identity whose leaves are valid for seconds, and whose CA stands in a Secret.
+// shortLived is an identity whose certificates are valid for seconds, and whose CA is in a Secret.
 const shortLived = `
 type: MeshIdentity
 mesh: default
@@ -31,12 +31,12 @@ spec:
         privateKey: {type: Secret, secretRef: {kind: Secret, name: ca}}
 `
 
-// called is the same with another path of its names.
-func called(path string) string {
+// withPath returns shortLived with another path of SPIFFE IDs.
+func withPath(path string) string {
 	return strings.Replace(shortLived, "  provider:", fmt.Sprintf("  spiffeID: {path: %q}\n  provider:", path), 1)
 }
 
-// permitting lets one caller in.
+// permitting returns a permission for one caller.
 func permitting(id string) string {
 	return fmt.Sprintf(`
 ---
@@ -47,7 +47,7 @@ spec: {rules: [{default: {allow: [{spiffeID: {type: Exact, value: %q}}]}}]}
 `, id)
 }
 
-// newCA writes the Secret "ca" and answers its certificate.
+// newCA writes the Secret "ca" and returns its certificate.
 func (w *world) newCA() *x509.Certificate {
 	w.t.Helper()
 	certificate, key, err := identity.NewCA(time.Now(), "default.default.mesh.local")
@@ -59,17 +59,18 @@ func (w *world) newCA() *x509.Certificate {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.apply("type: Secret\nmesh: default\nname: ca\ndata: " + base64.StdEncoding.EncodeToString(append(certificate, key...)))
+	w.apply("type: Secret\nmesh: default\nname: ca\ndata: " + base64.StdEncoding.EncodeToString(append(certificate,
+		key...)))
 	return parsed
 }
 
-// presented is the leaf that an inbound presents to whoever dials it.
+// presented returns the certificate that an inbound presents.
 func presented(address string) (*x509.Certificate, error) {
-	var leaf *x509.Certificate
+	var certificate *x509.Certificate
 	conn, err := tls.Dial("tcp", address, &tls.Config{
 		InsecureSkipVerify: true,
 		VerifyConnection: func(s tls.ConnectionState) error {
-			leaf = s.PeerCertificates[0]
+			certificate = s.PeerCertificates[0]
 			return nil
 		},
 	})
@@ -77,24 +78,24 @@ func presented(address string) (*x509.Certificate, error) {
 		return nil, err
 	}
 	conn.Close()
-	return leaf, nil
+	return certificate, nil
 }
 
-// signedBy waits until inbounds present leaves of a CA.
+// signedBy waits until inbounds present certificates of a CA.
 func (w *world) signedBy(ca *x509.Certificate, inbounds ...string) {
 	w.t.Helper()
 	for _, inbound := range inbounds {
-		w.eventually(inbound+" presents a leaf of the new CA", func() error {
-			leaf, err := presented(inbound)
+		w.eventually(inbound+" presents a certificate of the new CA", func() error {
+			certificate, err := presented(inbound)
 			if err == nil {
-				err = leaf.CheckSignatureFrom(ca)
+				err = certificate.CheckSignatureFrom(ca)
 			}
 			return err
 		})
 	}
 }
 
-// protocols is a Dataplane that serves http, http2 and bytes at 20080, 20081 and 20082.
+// everyProtocol returns a Dataplane that serves http, http2 and tcp at 20080, 20081 and 20082.
 func everyProtocol(name string, host int) string {
 	inbounds := ""
 	for i, protocol := range []string{"http", "http2", "tcp"} {
@@ -102,13 +103,15 @@ func everyProtocol(name string, host int) string {
 		if protocol == "tcp" {
 			port = 18081
 		}
-		inbounds += fmt.Sprintf("\n  - {port: %d, name: %s, servicePort: %d, serviceAddress: NET.%d, protocol: %s, tags: {kuma.io/service: %s}}",
+		inbounds += fmt.Sprintf("\n  - {port: %d, name: %s, servicePort: %d, serviceAddress: NET.%d, protocol: %s, "+
+			"tags: {kuma.io/service: %s}}",
 			20080+i, protocol, port, host, protocol, protocol)
 	}
-	return fmt.Sprintf("type: Dataplane\nmesh: default\nname: %s\nlabels: {kuma.io/workload: web}\nnetworking:\n  address: NET.%d\n  inbound:%s", name, host, inbounds)
+	return fmt.Sprintf("type: Dataplane\nmesh: default\nname: %s\nlabels: {kuma.io/workload: web}\nnetworking:\n  "+
+		"address: NET.%d\n  inbound:%s", name, host, inbounds)
 }
 
-// everyCaller reaches them at ports 10001 and on.
+// everyCaller reaches them from port 10001 on.
 const everyCaller = `
 type: Dataplane
 mesh: default
@@ -122,9 +125,9 @@ networking:
   - {address: NET.3, port: 10003, tags: {kuma.io/service: tcp}}
 `
 
-// inMotion is a world in which a client asks two servers of every protocol, and answers what it asks and
-// where the servers are.
-func (w *world) inMotion() (ask traffic.Send, servers []string) {
+// inMotion starts a client of two servers of every protocol. It returns the client's traffic and the servers'
+// addresses.
+func (w *world) inMotion() (send traffic.Send, servers []string) {
 	for _, host := range []int{2, 4} {
 		name := fmt.Sprintf("web-%d", host)
 		w.service(host, 18080, name)
@@ -134,16 +137,16 @@ func (w *world) inMotion() (ask traffic.Send, servers []string) {
 	}
 	w.proxy("default", "client", everyCaller)
 	get := func(port int) traffic.Send { return traffic.Get(fmt.Sprintf("http://%s:%d/", w.address(3), port)) }
-	ask = inTurn(get(10001), get(10002), greet(w.address(3)+":10003"))
+	send = inTurn(get(10001), get(10002), greet(w.address(3)+":10003"))
 	w.eventually("every protocol passes", func() error {
 		for range 3 {
-			if _, err := ask(w.t.Context()); err != nil {
+			if _, err := send(w.t.Context()); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	return ask, servers
+	return send, servers
 }
 
 // named waits until inbounds present a SPIFFE ID.
@@ -151,9 +154,9 @@ func (w *world) named(id string, inbounds ...string) {
 	w.t.Helper()
 	for _, inbound := range inbounds {
 		w.eventually(inbound+" presents "+id, func() error {
-			leaf, err := presented(inbound)
-			if err == nil && leaf.URIs[0].String() != id {
-				err = fmt.Errorf("it is %s", leaf.URIs[0])
+			certificate, err := presented(inbound)
+			if err == nil && certificate.URIs[0].String() != id {
+				err = fmt.Errorf("it is %s", certificate.URIs[0])
 			}
 			return err
 		})
@@ -164,8 +167,8 @@ func TestDrillReplacedCAs(t *testing.T) {
 	w := newWorld(t)
 	w.newCA()
 	w.apply(shortLived + permitting("spiffe://default.default.mesh.local/workload/client"))
-	ask, servers := w.inMotion()
-	d := w.drill("a CA is replaced, and again while the control plane is killed", ask)
+	send, servers := w.inMotion()
+	d := w.drill("a CA is replaced, and again while the control plane is killed", send)
 	d.more(50)
 	w.signedBy(w.newCA(), servers...)
 	d.more(50)
@@ -173,16 +176,16 @@ func TestDrillReplacedCAs(t *testing.T) {
 	w.plane.kill()
 	w.startPlane()
 	w.signedBy(third, servers...)
-	// A Secret that holds no CA takes nothing from anybody: leaves are renewed as before.
+	// A Secret without a CA affects no proxy: certificates are renewed as before.
 	w.apply("type: Secret\nmesh: default\nname: ca\ndata: Z2FyYmFnZQ==")
-	leaf, err := presented(servers[0])
+	certificate, err := presented(servers[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.eventually("a leaf is renewed", func() error {
+	w.eventually("a certificate is renewed", func() error {
 		renewed, err := presented(servers[0])
-		if err == nil && renewed.SerialNumber.Cmp(leaf.SerialNumber) == 0 {
-			err = fmt.Errorf("the leaf is %x still", leaf.SerialNumber)
+		if err == nil && renewed.SerialNumber.Cmp(certificate.SerialNumber) == 0 {
+			err = fmt.Errorf("the certificate is still %x", certificate.SerialNumber)
 		}
 		return err
 	})
@@ -198,21 +201,21 @@ func TestDrillReplacedCAs(t *testing.T) {
 	})
 }
 
-// Every name in the mesh changes, and the permission knows one of each: it holds for the others while that
-// one may be shown.
+// Every SPIFFE ID in the mesh changes, and the permission has one for each workload. It applies to the others while
+// that one may be presented.
 func TestDrillNamesChange(t *testing.T) {
 	w := newWorld(t)
 	w.newCA()
 	w.apply(shortLived + permitting("spiffe://default.default.mesh.local/workload/client"))
-	ask, servers := w.inMotion()
-	d := w.drill("the names of all change, and a MeshIdentity is replaced by another one", ask)
+	send, servers := w.inMotion()
+	d := w.drill("the names of all change, and a MeshIdentity is replaced by another one", send)
 	d.more(50)
-	w.apply(called("/second/{{ .Workload }}"))
+	w.apply(withPath("/second/{{ .Workload }}"))
 	w.plane.kill()
 	w.startPlane()
 	w.named("spiffe://default.default.mesh.local/second/web", servers...)
-	// Names and the permission in one go, while all present the names before.
-	w.apply(called("/third/{{ .Workload }}") + permitting("spiffe://default.default.mesh.local/third/client"))
+	// SPIFFE IDs and the permission in one write, while all proxies present the former ones.
+	w.apply(withPath("/third/{{ .Workload }}") + permitting("spiffe://default.default.mesh.local/third/client"))
 	w.named("spiffe://default.default.mesh.local/third/web", servers...)
 	d.more(50)
 	w.apply(`
@@ -232,21 +235,21 @@ spec:
 	d.end()
 }
 
-// A mesh without identities gets them under traffic, and takes nothing without them in the end.
+// A mesh without identities gets them under traffic, and finally accepts no client without one.
 func TestDrillAPlainMeshGetsIdentities(t *testing.T) {
 	inEachModel(t, (*world).aPlainMeshGetsIdentities)
 }
 
 func (w *world) aPlainMeshGetsIdentities(m model) {
-	ask, servers := w.inMotion()
-	d := w.drill("a plain mesh gets identities, by "+m.name, ask)
+	send, servers := w.inMotion()
+	d := w.drill("a plain mesh gets identities, by "+m.name, send)
 	d.more(50)
 	w.apply(m.mesh + "---" + allowing(m.ids))
 	for _, server := range servers {
 		w.eventually(server+" presents a name of "+m.ids, func() error {
-			leaf, err := presented(server)
-			if err == nil && !strings.HasPrefix(leaf.URIs[0].String(), m.ids) {
-				err = fmt.Errorf("it is %s", leaf.URIs[0])
+			certificate, err := presented(server)
+			if err == nil && !strings.HasPrefix(certificate.URIs[0].String(), m.ids) {
+				err = fmt.Errorf("it is %s", certificate.URIs[0])
 			}
 			return err
 		})

@@ -16,14 +16,14 @@ import (
 	"weft/internal/traffic"
 )
 
-// silence makes a machine, or a proxy on it, say nothing, and ends that.
+// silence makes a machine, or a proxy on it, silent, and ends that.
 type silence struct {
 	name       string
 	begin, end func()
-	http       bool // TCP does not notice it
+	http       bool // TCP does not detect it
 }
 
-// dropped is a machine behind a router's cable of that name, to and from which no packet gets.
+// dropped is a machine behind a router's cable of that name, to and from which all packets are dropped.
 func dropped(router *machine, cable string) silence {
 	rules := func(action string) {
 		for _, direction := range []string{"-i", "-o"} {
@@ -38,29 +38,31 @@ func unplugged(router *machine, cable string) silence {
 	return silence{name: "its link is down", begin: func() { set("down") }, end: func() { set("up") }}
 }
 
-// stopped is a proxy whose Envoy does not run, while its machine acknowledges all that it is sent.
+// stopped is a proxy with a stopped Envoy, whose machine acknowledges all data.
 func (w *world) stopped(agent *process) silence {
 	signal := func(s syscall.Signal) {
 		if err := syscall.Kill(w.envoyOf(agent), s); err != nil {
 			w.t.Error(err)
 		}
 	}
-	return silence{name: "its Envoy is stopped", begin: func() { signal(syscall.SIGSTOP) }, end: func() { signal(syscall.SIGCONT) }}
+	return silence{name: "its Envoy is stopped", begin: func() { signal(syscall.SIGSTOP) }, end: func() {
+		signal(syscall.SIGCONT)
+	}}
 }
 
-// fewSeconds bounds how long a request takes that goes to another endpoint. Its own timeout is 15 s, and the silence lasts
-// longer than the bound.
+// fewSeconds is the maximum duration of a request that moves to another endpoint. Its own timeout is 15 s, and the
+// silence lasts longer than fewSeconds.
 const fewSeconds, silenceLasts = 10 * time.Second, 12 * time.Second
 
-// lives runs traffic from a machine while something is silent. No safe request fails, and none takes longer than a
-// few seconds; nor does a TCP connection that is made meanwhile.
+// lives runs traffic from a machine during a silence. No safe request fails or takes longer than a few seconds, nor
+// does a new TCP connection.
 func (w *world) lives(from *machine, s silence, what, host string, servers ...string) {
 	w.t.Helper()
 	dial := traffic.Dial(from.dial)
 	at := func(port int) string { return fmt.Sprintf("http://%s:%d/", host, port) }
 	for _, port := range []int{10001, 10002} {
 		w.eventually(fmt.Sprintf("every server is reached at port %d", port), func() error {
-			return answeredByEach(from, at(port), servers)
+			return respondedByEach(from, at(port), servers)
 		})
 	}
 	w.eventually("no endpoint is ejected", func() error {
@@ -70,14 +72,15 @@ func (w *world) lives(from *machine, s silence, what, host string, servers ...st
 		}
 		return err
 	})
-	// A request that waits for a core is not one that waits for a machine: the rate is less than that of other drills.
-	l := load{perSecond: 100, patience: 20 * time.Second}
+	// A request that waits for a core does not wait for a machine: the rate is lower than that of other drills.
+	l := load{perSecond: 100, timeout: 20 * time.Second}
 	d := w.drillUnder(l, 1, what+": "+s.name, inTurn(dial.Get(at(10001)), dial.Get(at(10002))))
 	d.during(time.Second)
 	s.begin()
 	drills := []*drill{d}
 	if !s.http {
-		drills = append(drills, w.drillUnder(l, 10, what+": "+s.name+": new TCP connections", greetBy(from.dial, host+":10003")))
+		drills = append(drills, w.drillUnder(l, 10, what+": "+s.name+": new TCP connections",
+			greetBy(from.dial, host+":10003")))
 	}
 	d.during(silenceLasts)
 	s.end()
@@ -92,8 +95,8 @@ func (w *world) lives(from *machine, s silence, what, host string, servers ...st
 	}
 }
 
-// answeredByEach fails unless each of the servers is among those that answer.
-func answeredByEach(from *machine, url string, servers []string) error {
+// respondedByEach returns an error unless each of the servers responds.
+func respondedByEach(from *machine, url string, servers []string) error {
 	seen := map[string]bool{}
 	for range 20 {
 		body, err := from.fetch(url)
@@ -111,7 +114,7 @@ func answeredByEach(from *machine, url string, servers []string) error {
 	return nil
 }
 
-// threeProtocols is a server of http, http2 and tcp.
+// threeProtocols returns a server of http, http2 and tcp.
 func threeProtocols(name, address string) string {
 	inbounds := ""
 	for i, protocol := range []string{"http", "http2", "tcp"} {
@@ -119,12 +122,14 @@ func threeProtocols(name, address string) string {
 		if protocol == "tcp" {
 			port = 18081
 		}
-		inbounds += fmt.Sprintf("\n  - {port: %d, name: %s, servicePort: %d, serviceAddress: %s, protocol: %s, tags: {kuma.io/service: %s}}", 20080+i, protocol, port, address, protocol, protocol)
+		inbounds += fmt.Sprintf("\n  - {port: %d, name: %s, servicePort: %d, serviceAddress: %s, protocol: %s, tags: "+
+			"{kuma.io/service: %s}}", 20080+i, protocol, port, address, protocol, protocol)
 	}
-	return fmt.Sprintf("type: Dataplane\nmesh: default\nname: %s\nlabels: {kuma.io/workload: web}\nnetworking:\n  address: %s\n  inbound:%s\n", name, address, inbounds)
+	return fmt.Sprintf("type: Dataplane\nmesh: default\nname: %s\nlabels: {kuma.io/workload: web}\nnetworking:\n  "+
+		"address: %s\n  inbound:%s\n", name, address, inbounds)
 }
 
-// machines is a mesh on machines of their own: two servers of every protocol, and a client.
+// machines is a mesh on several machines: two servers of every protocol, and a client.
 type machines struct {
 	*world
 	router, client *machine
@@ -139,19 +144,19 @@ func newMachines(t *testing.T) *machines {
 	ms.router.forwardPackets()
 	w.apply(secured)
 	for i, name := range []string{"web-1", "web-2"} {
-		m, address := ms.behind(name, i+1)
+		m, address := ms.routedMachine(name, i+1)
 		w.serveOn(m, address, name)
 		ms.agents = append(ms.agents, w.proxyOn(m, "default", name, threeProtocols(name, address)))
 		ms.cables = append(ms.cables, name)
 	}
-	m, address := ms.behind("client", 3)
+	m, address := ms.routedMachine("client", 3)
 	ms.client = m
 	w.proxyOn(m, "default", "client", strings.ReplaceAll(everyCaller, "NET.3", address))
 	return ms
 }
 
-// behind is a machine behind the router, with the control plane at hand whatever becomes of its cable.
-func (ms *machines) behind(name string, net int) (m *machine, address string) {
+// routedMachine returns a machine behind the router. It reaches the control plane even where its cable is cut.
+func (ms *machines) routedMachine(name string, net int) (m *machine, address string) {
 	m = newMachine(ms.t)
 	address = fmt.Sprintf("10.1.%d.2", net)
 	m.connect(ms.router, name, address+"/24", fmt.Sprintf("10.1.%d.1/24", net))
@@ -160,13 +165,13 @@ func (ms *machines) behind(name string, net int) (m *machine, address string) {
 	return m, address
 }
 
-// serveOn is an application on a machine: HTTP on 18080, an echo on 18081.
+// serveOn starts an application on a machine: HTTP on 18080, an echo on 18081.
 func (w *world) serveOn(m *machine, address, name string) {
 	w.serve(m.listen(w.t, address+":18080"), name)
 	w.echoAt(m.listen(w.t, address+":18081"))
 }
 
-// A machine, or a proxy, that falls silent without a word costs no safe request within a zone.
+// A machine, or a proxy, that falls silent costs no safe request within a zone.
 func TestDrillAServerFallsSilent(t *testing.T) {
 	ms := newMachines(t)
 	all := []silence{dropped(ms.router, ms.cables[0]), ms.stopped(ms.agents[1])}
@@ -183,7 +188,8 @@ func TestDrillAnIngressFallsSilent(t *testing.T) {
 	f := newFederation(t)
 	east, west := f.eastAndWest()
 	apart := f.machine("apart", east)
-	agent := east.proxyOn(apart.machine, "default", "ingress-2", strings.ReplaceAll(ingress("ingress-2", 0), "NET.0", apart.address))
+	agent := east.proxyOn(apart.machine, "default", "ingress-2", strings.ReplaceAll(ingress("ingress-2", 0), "NET.0",
+		apart.address))
 	used := regexp.MustCompile(regexp.QuoteMeta(apart.address+":20100") + "::cx_active::[1-9]")
 	west.eventually("the client uses both ingresses", func() error {
 		if _, err := west.machine.fetch(west.outbound(3, "http")); err != nil {
@@ -204,20 +210,21 @@ func TestDrillAnIngressFallsSilent(t *testing.T) {
 	west.lives(west.machine, unplugged(f.router, "apart"), "one of two ingresses falls silent", host)
 
 	east.serveOn(apart.machine, apart.address, "web-2")
-	server := east.proxyOn(apart.machine, "default", "web-2", strings.ReplaceAll(webServer("web-2", 0), "NET.0", apart.address))
+	server := east.proxyOn(apart.machine, "default", "web-2",
+		strings.ReplaceAll(webServer("web-2", 0), "NET.0", apart.address))
 	stopped := west.stopped(server)
-	stopped.http = true // the ingress finds a machine that takes connections, and reads no handshake
+	stopped.http = true // the ingress reaches a machine that accepts connections and reads no handshake
 	west.lives(west.machine, stopped, "one of two servers behind ingresses falls silent", host)
 	west.lives(west.machine, dropped(f.router, "apart"), "an ingress and a server fall silent", host)
 }
 
-// apart is a machine of a zone that is not its control plane's.
+// apart is a machine of a zone other than that of its control plane.
 type apart struct {
 	*machine
 	address string
 }
 
-// machine is a machine behind the router, with a zone's control plane at hand whatever becomes of its cable.
+// machine returns a machine behind the router. It reaches a zone's control plane even where its cable is cut.
 func (f *federation) machine(name string, w *world) apart {
 	f.t.Helper()
 	m, network := newMachine(f.t), fmt.Sprintf("10.0.%d", f.zones)
@@ -228,7 +235,8 @@ func (f *federation) machine(name string, w *world) apart {
 	return apart{m, network + ".2"}
 }
 
-// stall is how long what is alive keeps still: longer than the time after which a machine is taken for silent.
+// stall returns the duration for which a live peer is still: longer than the time after which a machine counts as
+// silent.
 func stall() time.Duration {
 	if *showDrills {
 		return 12 * time.Second
@@ -236,10 +244,10 @@ func stall() time.Duration {
 	return 5 * time.Second
 }
 
-// keepStill lasts as long. The time stands for no event: it is what is tested.
+// keepStill waits for it. The time stands for no event: it is the tested property.
 func keepStill() { <-time.After(stall()) }
 
-// A response that takes long, a receiver that stops reading, a WebSocket and a connection that idle are alive.
+// A long response, a receiver that stops reading, a WebSocket and an idle connection do not count as silent.
 func TestWhatKeepsStillIsNotTakenForSilent(t *testing.T) {
 	w := newWorld(t)
 	w.apply(secured)
@@ -302,7 +310,7 @@ func TestWhatKeepsStillIsNotTakenForSilent(t *testing.T) {
 			}
 		})
 		if protocol == "http2" {
-			continue // Go's server takes no WebSocket there
+			continue // Go's server supports no WebSocket over HTTP/2
 		}
 		t.Run("a WebSocket over "+protocol, func(t *testing.T) {
 			t.Parallel()
@@ -312,7 +320,9 @@ func TestWhatKeepsStillIsNotTakenForSilent(t *testing.T) {
 			}
 			defer conn.Close()
 			conn.SetDeadline(time.Now().Add(3 * stall()))
-			fmt.Fprint(conn, "GET /socket HTTP/1.1\r\nHost: web\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
+			fmt.Fprint(conn,
+				"GET /socket HTTP/1.1\r\nHost: web\r\nConnection: Upgrade\r\nUpgrade: "+
+					"websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
 			from := bufio.NewReader(conn)
 			response, err := http.ReadResponse(from, nil)
 			if err != nil || response.StatusCode != http.StatusSwitchingProtocols {
@@ -343,7 +353,7 @@ func TestWhatKeepsStillIsNotTakenForSilent(t *testing.T) {
 	})
 }
 
-// large is more than proxies and kernels keep for a receiver that does not read.
+// large exceeds the buffers of proxies and kernels for a receiver that does not read.
 const large = 64 << 20
 
 func keepsStill(rw http.ResponseWriter, r *http.Request) {

@@ -12,16 +12,17 @@ import (
 	"weft/internal/traffic"
 )
 
-// slowPath is a router's way to one port of a machine. Each piece of data that a client sends there is delivered after a
-// delay, which may change; what comes back is not delayed.
+// slowPath is a router's path to one port of a machine. It delays each piece of data from clients, by a time that may
+// change. Responses are not delayed.
 type slowPath struct{ delay atomic.Int64 }
 
-// slow puts a slow path in the way of connections to an address and port that pass a router. It has no delay at first.
+// slow adds a slow path to an address and port behind a router, without a delay at first.
 func (m *machine) slow(t *testing.T, address string, port int) *slowPath {
 	t.Helper()
 	p, to := &slowPath{}, fmt.Sprintf("%s:%d", address, port)
 	l := m.listen(t, "0.0.0.0:19999")
-	m.command("iptables", "-t", "nat", "-A", "PREROUTING", "-p", "tcp", "-d", address, "--dport", fmt.Sprint(port), "-j", "REDIRECT", "--to-ports", "19999")
+	m.command("iptables", "-t", "nat", "-A", "PREROUTING", "-p", "tcp", "-d", address, "--dport", fmt.Sprint(port),
+		"-j", "REDIRECT", "--to-ports", "19999")
 	go func() {
 		for {
 			client, err := l.Accept()
@@ -40,7 +41,7 @@ func (m *machine) slow(t *testing.T, address string, port int) *slowPath {
 	return p
 }
 
-// piece is data and when it is to be delivered.
+// piece is data and its time of delivery.
 type piece struct {
 	data []byte
 	at   time.Time
@@ -69,12 +70,12 @@ func (p *slowPath) deliver(from, to net.Conn) {
 	}
 }
 
-// Requests that a client's proxy has sent before it acks that an inbound is no endpoint any more arrive seconds after
-// that: the listener is there, and allows the callers of the drained inbound.
+// Requests that a client's proxy has sent before it acked the removal of an endpoint arrive seconds later: the listener
+// exists, and allows the callers of the drained inbound.
 func TestDrillRequestsArriveLateAtADrainedInbound(t *testing.T) {
 	wantRoot(t)
 	t.Parallel()
-	w := newInstance(t, int(subnets.Add(1)), "KUMA_DP_SERVER_DRAIN_TIME=5s") // longer than the requests are late
+	w := newInstance(t, int(subnets.Add(1)), "KUMA_DP_SERVER_DRAIN_TIME=5s") // longer than the delay of the requests
 	w.startPlane()
 	ms := &machines{world: w, router: newMachine(t)}
 	ms.router.forwardPackets()
@@ -86,16 +87,18 @@ func TestDrillRequestsArriveLateAtADrainedInbound(t *testing.T) {
 		return strings.ReplaceAll(rolledOut(name, 2, active), "NET.2", addresses[name])
 	}
 	for i, name := range []string{"blue", "green"} {
-		machine, address := ms.behind(name, i+1)
+		machine, address := ms.routedMachine(name, i+1)
 		addresses[name] = address
 		w.serve(machine.listen(t, address+":18080"), name)
 		w.proxyOn(machine, "default", name, strings.TrimPrefix(strings.TrimSpace(colored(name, name == "blue")), "---"))
 	}
-	machine, address := ms.behind("client", 3)
+	machine, address := ms.routedMachine("client", 3)
 	path := ms.router.slow(t, addresses["blue"], 20080)
-	w.proxyOn(machine, "default", "client", strings.ReplaceAll(caller("client", 8, "backendRef: {kind: MeshService, name: web, port: 80}"), "NET.8", address))
+	w.proxyOn(machine, "default", "client",
+		strings.ReplaceAll(caller("client", 8, "backendRef: {kind: MeshService, name: web, port: 80}"), "NET.8",
+			address))
 	url := fmt.Sprintf("http://%s:10001/", address)
-	w.answers(machine.fetch, url, "blue")
+	w.responds(machine.fetch, url, "blue")
 
 	dial := traffic.Dial(machine.dial)
 	d := w.drill("requests arrive late at an inbound that drains", inTurn(dial.Get(url), dial.Post(url)))
@@ -103,7 +106,7 @@ func TestDrillRequestsArriveLateAtADrainedInbound(t *testing.T) {
 	path.delay.Store(int64(2500 * time.Millisecond))
 	d.more(50)
 	w.apply(colored("blue", false) + colored("green", true))
-	w.answers(machine.fetch, url, "green")
+	w.responds(machine.fetch, url, "green")
 	d.more(50)
 	d.end()
 }

@@ -21,15 +21,15 @@ import (
 // spire is a SPIRE server with one agent, on this machine.
 type spire struct {
 	w       *world
-	folder  string            // of the programs
-	control string            // the server's own socket
-	socket  string            // the agent's, for workloads
-	changes *strings.Replacer // of the examples of configuration
+	folder  string            // with the programs
+	control string            // the server's admin socket
+	socket  string            // the agent's workload socket
+	changes *strings.Replacer // of the example configuration
 }
 
 var withSPIRE = flag.Bool("spire", false, "run the tests with a real SPIRE too, which `make spire` builds")
 
-// spirePrograms is the folder of SPIRE's programs.
+// spirePrograms returns the folder of SPIRE's programs.
 func spirePrograms(t *testing.T) string {
 	t.Helper()
 	if !*withSPIRE {
@@ -46,8 +46,8 @@ func spirePrograms(t *testing.T) string {
 	return folder
 }
 
-// startSPIRE starts a server of the trust domain weft.test, whose certificates are valid for ttl. The entries are
-// SPIFFE IDs by the paths of programs.
+// startSPIRE starts a server of the trust domain weft.test, whose certificates are valid for ttl. entries are SPIFFE
+// IDs by the paths of programs.
 func (w *world) startSPIRE(ttl string, entries map[string]string) *spire {
 	w.t.Helper()
 	s := &spire{
@@ -59,12 +59,12 @@ func (w *world) startSPIRE(ttl string, entries map[string]string) *spire {
 		"/run/spire/server.sock", s.control, "/run/spire/agent.sock", s.socket,
 		`"8081"`, fmt.Sprintf("%q", fmt.Sprint(freePorts(w.t, 1)[0])), `"1h"`, fmt.Sprintf("%q", ttl),
 		"insecure_bootstrap = true", `insecure_bootstrap = true
-    experimental { sync_interval = "1s" }`, // by default an agent looks for what is to be renewed every 5 s
+    experimental { sync_interval = "1s" }`, // an agent's default interval is 5 s
 	)
 	config := w.file("server.conf", s.changes.Replace(example(w.t, "spire/server.conf")))
 	w.start("spire-server", filepath.Join(s.folder, "spire-server"), "run", "-config", config)
 	w.eventually("the SPIRE server answers", func() error {
-		_, err := s.ask("healthcheck")
+		_, err := s.command("healthcheck")
 		return err
 	})
 	for path, id := range entries {
@@ -77,7 +77,7 @@ func (w *world) startSPIRE(ttl string, entries map[string]string) *spire {
 func (s *spire) startAgent() {
 	w := s.w
 	w.t.Helper()
-	said, err := s.ask("token", "generate", "-spiffeID", machineID)
+	said, err := s.command("token", "generate", "-spiffeID", machineID)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func (s *spire) startAgent() {
 // machineID is the SPIFFE ID of the agent of this machine.
 const machineID = "spiffe://weft.test/machine"
 
-// example is a file of the examples.
+// example returns a file of the examples.
 func example(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("../../examples", path))
@@ -103,24 +103,26 @@ func example(t *testing.T, path string) string {
 	return string(text)
 }
 
-// ask runs a command of the SPIRE server's.
-func (s *spire) ask(command ...string) (string, error) {
-	out, err := exec.Command(filepath.Join(s.folder, "spire-server"), append(command, "-socketPath", s.control)...).CombinedOutput()
+// command runs a command of the SPIRE server.
+func (s *spire) command(command ...string) (string, error) {
+	out, err := exec.Command(filepath.Join(s.folder, "spire-server"),
+		append(command, "-socketPath", s.control)...).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("spire-server %s: %w: %s", strings.Join(command, " "), err, out)
 	}
 	return string(out), nil
 }
 
-// register gives whoever runs a program a SPIFFE ID.
+// register gives the processes of a program a SPIFFE ID.
 func (s *spire) register(program, id string) {
 	s.w.t.Helper()
-	if _, err := s.ask("entry", "create", "-parentID", machineID, "-spiffeID", id, "-selector", "unix:path:"+program); err != nil {
+	if _, err := s.command("entry", "create", "-parentID", machineID, "-spiffeID", id, "-selector",
+		"unix:path:"+program); err != nil {
 		s.w.t.Fatal(err)
 	}
 }
 
-// ownEnvoy answers an Envoy of a path of its own, by which SPIRE tells it from the others of this machine.
+// ownEnvoy returns a copy of Envoy with its own path, by which SPIRE distinguishes it from the others on this machine.
 func (w *world) ownEnvoy(name string) string {
 	w.t.Helper()
 	path := filepath.Join(w.dir, "envoy-"+name)
@@ -152,23 +154,24 @@ func (w *world) ownEnvoy(name string) string {
 	return path
 }
 
-// attested starts weft-dp with an Envoy of its own.
+// attested starts weft-dp with its own copy of Envoy.
 func (w *world) attested(mesh, name, dataplane string) *process {
 	w.t.Helper()
 	w.agentFlags = []string{"--envoy", w.ownEnvoy(name)}
 	return w.proxy(mesh, name, dataplane)
 }
 
-// mesh is one whose proxies have their identities from SPIRE, under names of its own, and where a client
-// of that name may call.
+// mesh returns a mesh whose proxies have identities of SPIRE with a prefix of their own, and in which the client of
+// that name may call.
 func (s *spire) mesh(name string) string {
-	resources := strings.NewReplacer("mesh: default", "mesh: "+name, "/default/", "/"+name+"/", "/run/spire/agent.sock", s.socket).
+	resources := strings.NewReplacer("mesh: default", "mesh: "+name, "/default/", "/"+name+"/", "/run/spire/agent.sock",
+		s.socket).
 		Replace(example(s.w.t, "spire/mesh.yaml"))
 	return "type: Mesh\nname: " + name + "\n---\n" + resources + "---\n"
 }
 
-// Sidecars of two meshes under one trust domain have their certificates from SPIRE. Certificates are replaced,
-// and the control plane is killed, under requests of which none is lost.
+// Sidecars of two meshes in one trust domain have certificates of SPIRE. Certificates are replaced, and the control
+// plane is killed, without a lost request.
 func TestDrillIdentitiesFromSPIRE(t *testing.T) {
 	w := newWorld(t)
 	program, err := os.Executable()
@@ -190,7 +193,8 @@ func TestDrillIdentitiesFromSPIRE(t *testing.T) {
 	w.attested("default", "web-1", server("web-1", "web", "http", 2, 20080))
 	w.attested("default", "client", caller("client", 3, "tags: {kuma.io/service: web}"))
 	w.attested("default", "other", caller("other", 4, "tags: {kuma.io/service: web}"))
-	w.attested("second", "web-2", strings.Replace(server("web-2", "web", "http", 5, 20080), "mesh: default", "mesh: second", 1))
+	w.attested("second", "web-2", strings.Replace(server("web-2", "web", "http", 5, 20080), "mesh: default",
+		"mesh: second", 1))
 
 	url := fmt.Sprintf("http://%s:10001/", w.address(3))
 	w.eventually("the client is let in, under the name that SPIRE gives it", func() error {
@@ -200,7 +204,7 @@ func TestDrillIdentitiesFromSPIRE(t *testing.T) {
 		}
 		return err
 	})
-	w.eventually("whom no rule names is refused", func() error {
+	w.eventually("a caller without a rule is denied", func() error {
 		body, err := fetch(fmt.Sprintf("http://%s:10001/", w.address(4)))
 		if err == nil || !strings.Contains(err.Error(), "403") {
 			return fmt.Errorf("%v: %s", err, body)
@@ -222,7 +226,7 @@ func TestDrillIdentitiesFromSPIRE(t *testing.T) {
 	d.more(50)
 	d.end()
 
-	// The other mesh's roots are the same: its client is believed, and has no permission here.
+	// The other mesh has the same roots: its client is authenticated, and has no permission here.
 	caller := s.caller(t.Context())
 	for address, want := range map[string]int{w.address(2): http.StatusForbidden, w.address(5): http.StatusOK} {
 		response, err := caller.Get("https://" + address + ":20080/")
@@ -236,13 +240,13 @@ func TestDrillIdentitiesFromSPIRE(t *testing.T) {
 	}
 }
 
-// replaced says whether an inbound presents a certificate of another serial, which its insight tells.
+// replaced returns an error unless an inbound presents a certificate with another serial, which its insight has too.
 func (w *world) replaced(inbound, before string) error {
-	leaf, err := presented(inbound)
+	certificate, err := presented(inbound)
 	if err != nil {
 		return err
 	}
-	serial := leaf.SerialNumber.Text(16)
+	serial := certificate.SerialNumber.Text(16)
 	if serial == before {
 		return fmt.Errorf("it is %s still", serial)
 	}
@@ -253,10 +257,11 @@ func (w *world) replaced(inbound, before string) error {
 	return err
 }
 
-// caller is a client under the SPIFFE ID of this program, which takes any server.
+// caller returns a client with the SPIFFE ID of this program, which accepts any server.
 func (s *spire) caller(ctx context.Context) *http.Client {
 	s.w.t.Helper()
-	source, err := workloadapi.NewX509Source(ctx, workloadapi.WithClientOptions(workloadapi.WithAddr("unix://"+s.socket)))
+	source, err := workloadapi.NewX509Source(ctx,
+		workloadapi.WithClientOptions(workloadapi.WithAddr("unix://"+s.socket)))
 	if err != nil {
 		s.w.t.Fatal(err)
 	}
@@ -274,8 +279,8 @@ func (s *spire) caller(ctx context.Context) *http.Client {
 	}}}
 }
 
-// A proxy to which SPIRE gives nothing, or another name, serves nobody and says what to do; it goes on as soon as
-// that is done.
+// A proxy without a certificate of SPIRE, or with another SPIFFE ID, serves no client and reports the remedy. It
+// continues as soon as that is applied.
 func TestAProxyThatSPIREDoesNotKnow(t *testing.T) {
 	w := newWorld(t)
 	s := w.startSPIRE("1h", map[string]string{w.ownEnvoy("web-1"): "spiffe://weft.test/default/somebody"})
@@ -284,9 +289,11 @@ func TestAProxyThatSPIREDoesNotKnow(t *testing.T) {
 	w.agentFlags = []string{"--envoy", w.ownEnvoy("web-1")}
 	p, ready := w.begin(nil, "default", "web-1", server("web-1", "web", "http", 2, 20080)+
 		"  outbound: [{address: NET.2, port: 10001, tags: {kuma.io/service: web}}]")
-	w.tells("connect: no such file or directory: start the SPIRE agent there, or correct provider.spire.agent.socketPath of MeshIdentity spire")
+	w.tells("connect: no such file or directory: start the SPIRE agent there, or correct " +
+		"provider.spire.agent.socketPath of MeshIdentity spire")
 	s.startAgent()
-	w.tells("Envoy has a certificate of spiffe://weft.test/default/somebody, and wants one of spiffe://weft.test/default/web: register an entry")
+	w.tells("Envoy has a certificate of spiffe://weft.test/default/somebody, and wants one of " +
+		"spiffe://weft.test/default/web: register an entry")
 	if out, _ := w.weft("get", "meshservice", "web", "-o", "yaml"); strings.Contains(out, "healthy: 1") {
 		t.Errorf("it counts as healthy:\n%s", out)
 	}
@@ -294,9 +301,9 @@ func TestAProxyThatSPIREDoesNotKnow(t *testing.T) {
 	w.ready(nil, p, ready)
 }
 
-// Certificates of SPIRE and of the control plane don't go together: both sides refuse, nothing goes in plain text,
-// and it is said.
-func TestSPIREAndAnotherProviderRefuseEachOther(t *testing.T) {
+// Certificates of SPIRE and of the control plane are incompatible: both sides reject each other, no plaintext is sent,
+// and the conflict is reported.
+func TestSPIREAndAnotherProviderRejectEachOther(t *testing.T) {
 	w := newWorld(t)
 	s := w.startSPIRE("1h", map[string]string{w.ownEnvoy("web-1"): "spiffe://weft.test/default/web"})
 	s.startAgent()
@@ -320,16 +327,18 @@ spec:
 		}
 		return nil
 	})
-	w.told(`certificates of its proxies come from SPIRE of the trust domain "weft.test" and from the control plane`, "check")
+	w.told(`certificates of its proxies come from SPIRE of the trust domain "weft.test" and from the control plane`,
+		"check")
 	w.told("MixedProviders", "get", "meshidentity", "own", "-o", "yaml")
 	w.told("MixedProviders", "get", "meshidentity", "spire", "-o", "yaml")
-	if log, err := os.ReadFile(w.plane.log); err != nil || strings.Count(string(log), "have providers that don't go together") != 1 {
+	if log, err := os.ReadFile(w.plane.log); err != nil ||
+		strings.Count(string(log), "have providers that don't go together") != 1 {
 		t.Errorf("%v: the log does not say it once:\n%s", err, log)
 	}
 }
 
-// A zone egress has its identity from SPIRE like every other workload: a client reaches an external service through
-// it, and is known to it by its name.
+// A zone egress has its identity from SPIRE like every other workload. A client reaches an external service through it,
+// and the egress authenticates the client by its SPIFFE ID.
 func TestAZoneEgressOfSPIRE(t *testing.T) {
 	w := newWorld(t)
 	s := w.startSPIRE("1h", map[string]string{
@@ -357,7 +366,7 @@ networking: {zoneEgress: {address: NET.2, port: 10002}}
 		w.attested("default", name, caller(name, 3+i, "backendRef: {kind: MeshExternalService, name: api, port: 80}"))
 	}
 	w.eventually("the client is let in", func() error { return get(fmt.Sprintf("http://%s:10001/", w.address(3))) })
-	w.eventually("whom no rule names is refused", func() error {
+	w.eventually("a caller without a rule is denied", func() error {
 		body, err := fetch(fmt.Sprintf("http://%s:10001/", w.address(4)))
 		if err == nil || !strings.Contains(err.Error(), "403") {
 			return fmt.Errorf("%v: %s", err, body)
@@ -366,8 +375,8 @@ networking: {zoneEgress: {address: NET.2, port: 10002}}
 	})
 }
 
-// A ZoneEgress has its identity from SPIRE too. Clients of two meshes reach an external service of their own mesh through
-// it, and the permissions of each mesh apply to its own service. (Zone Egress Identity.)
+// A ZoneEgress has its identity from SPIRE too. Clients of two meshes reach an external service of their own mesh
+// through it, and the permissions of each mesh apply to its own service. (Zone Egress Identity.)
 func TestAZoneEgressOfSPIREServesTwoMeshes(t *testing.T) {
 	w := newWorld(t)
 	const id = "spiffe://weft.test/"
@@ -379,15 +388,18 @@ func TestAZoneEgressOfSPIREServesTwoMeshes(t *testing.T) {
 	})
 	s.startAgent()
 	forbidding := func(mesh string) string {
-		return strings.Replace(s.mesh(mesh), "name: "+mesh+"\n", "name: "+mesh+"\nrouting: {defaultForbidMeshExternalServiceAccess: true}\n", 1)
+		return strings.Replace(s.mesh(mesh), "name: "+mesh+"\n",
+			"name: "+mesh+"\nrouting: {defaultForbidMeshExternalServiceAccess: true}\n", 1)
 	}
-	w.apply(forbidding("default") + forbidding("shop") + outsideOf("default", "api", 9) + "---" + outsideOf("shop", "api", 8))
+	w.apply(forbidding("default") + forbidding("shop") + externalOf("default", "api", 9) + "---" + externalOf("shop",
+		"api", 8))
 	w.service(9, 18080, "of-default")
 	w.service(8, 18080, "of-shop")
 	w.agentFlags = []string{"--envoy", w.ownEnvoy("egress")}
 	w.zoneEgress("egress", 10)
 	w.attested("default", "client", callerOf("default", "client", 3, "api"))
-	w.attested("shop", "shopper", strings.Replace(callerOf("shop", "shopper", 4, "api"), "workload: shopper", "workload: client", 1))
+	w.attested("shop", "shopper", strings.Replace(callerOf("shop", "shopper", 4, "api"), "workload: shopper",
+		"workload: client", 1))
 	w.attested("shop", "other", callerOf("shop", "other", 5, "api"))
 	w.reaches(3, "of-default")
 	w.reaches(4, "of-shop")
@@ -400,14 +412,14 @@ func TestAZoneEgressOfSPIREServesTwoMeshes(t *testing.T) {
 	})
 }
 
-// tells waits until the insight of web-1 and `weft check` tell why it has no certificate.
+// tells waits until the insight of web-1 and `weft check` report why it has no certificate.
 func (w *world) tells(why string) {
 	w.t.Helper()
 	w.told(why, "get", "dataplane-insight", "web-1", "-o", "json")
 	w.told(why, "check")
 }
 
-// told waits until a command tells something.
+// told waits until the output of a command contains a text.
 func (w *world) told(what string, command ...string) {
 	w.t.Helper()
 	w.eventually(fmt.Sprintf("weft %s tells: %s", strings.Join(command, " "), what), func() error {

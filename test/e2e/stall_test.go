@@ -308,7 +308,7 @@ func (w *world) allStalls(where string, web *countedService, dial traffic.Dial, 
 	for _, s := range []freeze{stopped(worlds...), starved(w.t)} {
 		carried := capacity(client)
 		w.t.Logf("%s: the machine carries %d requests a second", where, carried)
-		w.stalls(where+" at 70 %", load{perSecond: max(1, carried*7/10), patience: time.Second}, s, web, client)
+		w.stalls(where+" at 70 %", load{perSecond: max(1, carried*7/10), timeout: time.Second}, s, web, client)
 	}
 }
 
@@ -351,7 +351,7 @@ func TestRequestsReachEveryServerBehindAnIngress(t *testing.T) {
 	var mu sync.Mutex
 	seen := map[string]bool{}
 	ask := west.get(west.outbound(3, "http"))
-	d := west.drillUnder(load{perSecond: 400, patience: 20 * time.Second}, 1, "requests to 5 servers behind an ingress", func(ctx context.Context) (string, error) {
+	d := west.drillUnder(load{perSecond: 400, timeout: 20 * time.Second}, 1, "requests to 5 servers behind an ingress", func(ctx context.Context) (string, error) {
 		by, err := ask(ctx)
 		mu.Lock()
 		defer mu.Unlock()
@@ -396,7 +396,7 @@ func TestRequestsThatPileUpAreServed(t *testing.T) {
 	url := fmt.Sprintf("http://%s:10001/", w.address(3))
 	w.eventually("a request passes", func() error { return get(url) })
 	ask := http2Client(nil, url+"pile").post
-	ctx, cancel := context.WithTimeout(t.Context(), patience())
+	ctx, cancel := context.WithTimeout(t.Context(), timeout())
 	defer cancel()
 	var requests sync.WaitGroup
 	for range pile {
@@ -437,7 +437,7 @@ func TestCancelledRequestsFailNoOthers(t *testing.T) {
 	url := fmt.Sprintf("http://%s:10001/", w.address(3))
 	w.eventually("a request passes", func() error { return get(url) })
 
-	ctx, cancel := context.WithTimeout(t.Context(), patience())
+	ctx, cancel := context.WithTimeout(t.Context(), timeout())
 	defer cancel()
 	transport := http2Transport(nil)
 	long, never := traffic.By(transport, http.MethodPost, url+"long"), traffic.By(transport, http.MethodGet, url+"never")

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The machines' addresses. Between them is a router, which is not in the mesh.
+// The machines' addresses. Between them is a router outside the mesh.
 const (
 	serverAddress   = "10.0.2.2"
 	server6Address  = "fd00:2::2"
@@ -17,8 +17,7 @@ const (
 	router6AtClient = "fd00:3::1"
 )
 
-// redirected is a machine behind the router whose connections go through its proxy, by rules that are
-// installed with these flags.
+// redirected returns a machine behind the router whose connections go through its proxy, by rules with these flags.
 func (w *world) redirected(router *machine, name, net string, flags ...string) *machine {
 	w.t.Helper()
 	m := newMachine(w.t)
@@ -36,18 +35,20 @@ func (w *world) redirected(router *machine, name, net string, flags ...string) *
 	return m
 }
 
-// install redirects a machine's connections and answers what was said.
+// install installs the redirection of a machine's connections and returns the output.
 func (m *machine) install(flags ...string) string {
 	m.t.Helper()
-	return m.command(filepath.Join(binaries, "weft-dp"), append([]string{"install", "transparent-proxy", "--proxy-group", fmt.Sprint(proxyGroup)}, flags...)...)
+	return m.command(filepath.Join(binaries, "weft-dp"),
+		append([]string{"install", "transparent-proxy", "--proxy-group", fmt.Sprint(proxyGroup)}, flags...)...)
 }
 
 func (m *machine) uninstall(flags ...string) string {
 	m.t.Helper()
-	return m.command(filepath.Join(binaries, "weft-dp"), append([]string{"uninstall", "transparent-proxy"}, flags...)...)
+	return m.command(filepath.Join(binaries, "weft-dp"),
+		append([]string{"uninstall", "transparent-proxy"}, flags...)...)
 }
 
-// transparent is a Dataplane that names no outbound.
+// transparent returns a Dataplane without outbounds.
 func transparent(name, address, inbounds string) string {
 	return fmt.Sprintf(`
 type: Dataplane
@@ -87,7 +88,8 @@ spec: {selector: {dataplaneTags: {kuma.io/service: tcp6}}, ports: [{port: 80, ta
 	router.forwardPackets()
 	server := w.redirected(router, "server", "2", "--exclude-inbound-ports", "18082")
 	client := w.redirected(router, "client", "3", "--redirect-all-dns-traffic", "--exclude-outbound-ports", "19001")
-	outside, outside6, direct := "http://"+routerAtClient+":19000/", "http://["+router6AtClient+"]:19000/", "http://"+routerAtClient+":19001/"
+	outside, outside6, direct := "http://"+routerAtClient+":19000/", "http://["+router6AtClient+"]:19000/",
+		"http://"+routerAtClient+":19001/"
 	w.serve(router.listen(t, ":19000"), "outside")
 	w.serve(router.listen(t, ":19001"), "direct")
 	router.resolve(routerAtClient+":53", routerAtClient)
@@ -96,7 +98,7 @@ spec: {selector: {dataplaneTags: {kuma.io/service: tcp6}}, ports: [{port: 80, ta
 			t.Fatalf("nothing redirects: without a proxy the client got %q", body)
 		}
 	}
-	w.answers(client.fetch, direct, "direct ")
+	w.responds(client.fetch, direct, "direct ")
 
 	application := w.serve(server.listen(t, serverAddress+":18080"), "web")
 	w.serve(server.listen(t, "["+server6Address+"]:18086"), "six")
@@ -104,7 +106,8 @@ spec: {selector: {dataplaneTags: {kuma.io/service: tcp6}}, ports: [{port: 80, ta
 	w.serve(server.listen(t, "["+server6Address+"]:18087"), "over TCP to IPv6")
 	w.serve(server.listen(t, serverAddress+":18081"), "hidden")
 	w.serve(server.listen(t, serverAddress+":18082"), "open")
-	w.proxyOn(server, "default", "server", transparent("server", serverAddress, `{port: 18080, protocol: http, tags: {kuma.io/service: web}},
+	w.proxyOn(server, "default", "server",
+		transparent("server", serverAddress, `{port: 18080, protocol: http, tags: {kuma.io/service: web}},
     {port: 18086, address: "`+server6Address+`", protocol: http, tags: {kuma.io/service: six}},
     {port: 18083, protocol: tcp, tags: {kuma.io/service: tcp}},
     {port: 18087, address: "`+server6Address+`", protocol: tcp, tags: {kuma.io/service: tcp6}}`))
@@ -112,18 +115,19 @@ spec: {selector: {dataplaneTags: {kuma.io/service: tcp6}}, ports: [{port: 80, ta
 	w.proxyOn(client, "default", "client", transparent("client", clientAddress, ""))
 
 	web := "http://" + w.virtualIP("web") + "/"
-	asServer, asClient := "By=spiffe://default.default.mesh.local/workload/server", "URI=spiffe://default.default.mesh.local/workload/client"
-	w.answers(client.fetch, web, "web "+asServer, asClient)
-	w.answers(server.fetch, web, "web "+asServer, "URI=spiffe://default.default.mesh.local/workload/server")
-	w.answers(client.curl, "http://web.svc.mesh.local/", "web "+asServer, asClient)
-	w.answers(client.curl, "http://six.svc.default.mesh.local/", "six "+asServer, asClient)
-	w.answers(client.fetch, "http://"+w.virtualIP("tcp")+"/", "over TCP ")
-	w.answers(server.fetch, "http://"+w.virtualIP("tcp")+"/", "over TCP ")
-	w.answers(client.curl, "http://tcp6.svc.mesh.local/", "over TCP to IPv6 ")
-	w.answers(client.curl, "http://outside.example:19000/", "outside ")
-	w.answers(client.fetch, outside, "outside ")
-	w.answers(client.fetch, outside6, "outside ")
-	w.answers(router.fetch, "http://"+serverAddress+":18082/", "open ")
+	asServer, asClient := "By=spiffe://default.default.mesh.local/workload/server",
+		"URI=spiffe://default.default.mesh.local/workload/client"
+	w.responds(client.fetch, web, "web "+asServer, asClient)
+	w.responds(server.fetch, web, "web "+asServer, "URI=spiffe://default.default.mesh.local/workload/server")
+	w.responds(client.curl, "http://web.svc.mesh.local/", "web "+asServer, asClient)
+	w.responds(client.curl, "http://six.svc.default.mesh.local/", "six "+asServer, asClient)
+	w.responds(client.fetch, "http://"+w.virtualIP("tcp")+"/", "over TCP ")
+	w.responds(server.fetch, "http://"+w.virtualIP("tcp")+"/", "over TCP ")
+	w.responds(client.curl, "http://tcp6.svc.mesh.local/", "over TCP to IPv6 ")
+	w.responds(client.curl, "http://outside.example:19000/", "outside ")
+	w.responds(client.fetch, outside, "outside ")
+	w.responds(client.fetch, outside6, "outside ")
+	w.responds(router.fetch, "http://"+serverAddress+":18082/", "open ")
 	for what, url := range map[string]string{
 		"a service without mutual TLS": "http://" + serverAddress + ":18080/",
 		"one over IPv6":                "http://[" + server6Address + "]:18086/",
@@ -142,18 +146,20 @@ spec: {selector: {dataplaneTags: {kuma.io/service: tcp6}}, ports: [{port: 80, ta
 	w.endpoints(0, "it has left, though connections to it are redirected")
 
 	w.plane.kill()
-	w.answers(client.curl, "http://six.svc.mesh.local/", "six "+asServer)
+	w.responds(client.curl, "http://six.svc.mesh.local/", "six "+asServer)
 }
 
-// TestRedirectRulesComeAndGo: what is installed is what was shown, stands beside the rules of others, and
-// leaves nothing behind.
+// TestRedirectRulesComeAndGo: the installed rules are those that were shown, coexist with other rules, and leave none
+// when they are removed.
 func TestRedirectRulesComeAndGo(t *testing.T) {
 	wantRoot(t)
 	t.Parallel()
 	m := newMachine(t)
-	const others = "*nat\n:OTHERS - [0:0]\n-A OUTPUT -d 10.9.9.9/32 -p tcp -j OTHERS\n-A OTHERS -j RETURN\nCOMMIT\n*raw\n-A OUTPUT -d 10.9.9.9/32 -j ACCEPT\nCOMMIT\n"
+	const others = "*nat\n:OTHERS - [0:0]\n-A OUTPUT -d 10.9.9.9/32 -p tcp -j OTHERS\n-A OTHERS -j " +
+		"RETURN\nCOMMIT\n*raw\n-A OUTPUT -d 10.9.9.9/32 -j ACCEPT\nCOMMIT\n"
 	for _, program := range []string{"iptables-restore", "ip6tables-restore"} {
-		m.commandWith(strings.ReplaceAll(others, "10.9.9.9/32", map[bool]string{true: "fd00::9/128", false: "10.9.9.9/32"}[program == "ip6tables-restore"]), program)
+		m.commandWith(strings.ReplaceAll(others, "10.9.9.9/32",
+			map[bool]string{true: "fd00::9/128", false: "10.9.9.9/32"}[program == "ip6tables-restore"]), program)
 	}
 	before := m.rules()
 	flags := []string{"--redirect-all-dns-traffic", "--exclude-outbound-ips", "10.0.0.0/8,fd00::/16"}
@@ -166,7 +172,8 @@ func TestRedirectRulesComeAndGo(t *testing.T) {
 	installed := m.rules()
 	for line := range strings.Lines(shown) {
 		if strings.HasPrefix(line, "-A") && strings.Count(installed, line) != strings.Count(shown, line) {
-			t.Errorf("--dry-run shows a rule %d times that is there %d times: %s", strings.Count(shown, line), strings.Count(installed, line), line)
+			t.Errorf("--dry-run shows a rule %d times that is there %d times: %s", strings.Count(shown, line),
+				strings.Count(installed, line), line)
 		}
 	}
 	if said := m.install(flags...); said != "nothing to change\n" || m.rules() != installed {
@@ -179,7 +186,8 @@ func TestRedirectRulesComeAndGo(t *testing.T) {
 
 	m.command("iptables", "-t", "nat", "-A", "WEFT_OUTBOUND", "-j", "RETURN")
 	edited := m.rules()
-	for _, args := range [][]string{{"install", "transparent-proxy", "--proxy-group", "0"}, {"uninstall", "transparent-proxy"}} {
+	for _, args := range [][]string{{"install", "transparent-proxy", "--proxy-group", "0"},
+		{"uninstall", "transparent-proxy"}} {
 		out, err := m.try("", filepath.Join(binaries, "weft-dp"), args...)
 		if err == nil || !strings.Contains(out, "nat WEFT_OUTBOUND: not as weft-dp made it") || m.rules() != edited {
 			t.Errorf("of a chain that somebody has changed %s says %q (%v)", args[0], out, err)
@@ -194,7 +202,7 @@ func TestRedirectRulesComeAndGo(t *testing.T) {
 	}
 }
 
-// rules are all rules and chains of a machine, without counters and the kernel's own empty chains.
+// rules returns all rules and chains of a machine, without counters and the kernel's own empty chains.
 func (m *machine) rules() string {
 	m.t.Helper()
 	var text strings.Builder
@@ -208,7 +216,7 @@ func (m *machine) rules() string {
 	return text.String()
 }
 
-// virtualIP is where redirected clients find a service.
+// virtualIP returns the address at which redirected clients reach a service.
 func (w *world) virtualIP(service string) string {
 	w.t.Helper()
 	var ip string
@@ -224,8 +232,8 @@ func (w *world) virtualIP(service string) string {
 	return ip
 }
 
-// answers waits until what is got of a URL has all of this in it.
-func (w *world) answers(get func(url string) (string, error), url string, want ...string) {
+// responds waits until the response of a URL contains all of want.
+func (w *world) responds(get func(url string) (string, error), url string, want ...string) {
 	w.t.Helper()
 	w.eventually(fmt.Sprintf("%s answers %q", url, want), func() error {
 		body, err := get(url)

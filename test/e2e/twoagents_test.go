@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Two agents of one Dataplane take the session from each other again and again, so that no control plane confirms a
-// drain: each of them drains all the same, before its supervisor ends it.
+// Two agents of one Dataplane take over the session from each other repeatedly, so no control plane confirms a drain.
+// Each of them drains nevertheless, before its supervisor ends it.
 func TestAnAgentDrainsWhoseSessionsBreak(t *testing.T) {
 	w := newWorld(t)
 	w.apply(secured)
@@ -15,7 +15,9 @@ func TestAnAgentDrainsWhoseSessionsBreak(t *testing.T) {
 	dataplane := server("web-1", "web", "http", 2, 20080)
 	first := w.proxy("default", "web-1", dataplane)
 	w.begin(w.machine, "default", "web-1-again", dataplane)
-	w.eventually("an agent takes the session of the other", func() error { return first.said("another agent of this Dataplane has connected") })
+	w.eventually("an agent takes the session of the other", func() error {
+		return first.said("another agent of this Dataplane has connected")
+	})
 	first.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-first.exited:

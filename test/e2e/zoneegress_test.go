@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// zoneEgress runs a ZoneEgress, which serves every mesh, by a token of the zone.
+// zoneEgress runs a ZoneEgress, which serves every mesh, with a zone token.
 func (w *world) zoneEgress(name string, host int) *process {
 	w.t.Helper()
 	token, err := w.weft("generate", "zone-token", "--zone", "default", "--scope", "egress")
@@ -18,7 +18,7 @@ func (w *world) zoneEgress(name string, host int) *process {
 	return w.runZoneProxy("egress", name, document, token)
 }
 
-// identified is a mesh whose Dataplanes all have identities.
+// identified returns a mesh whose Dataplanes all have identities.
 func identified(mesh string) string {
 	return fmt.Sprintf(`
 type: Mesh
@@ -33,8 +33,8 @@ spec:
 `, mesh)
 }
 
-// outsideOf is an external service of a mesh, at an address of the test.
-func outsideOf(mesh, name string, host int) string {
+// externalOf returns an external service of a mesh, at an address of the test.
+func externalOf(mesh, name string, host int) string {
 	return fmt.Sprintf(`
 type: MeshExternalService
 mesh: %[1]s
@@ -45,7 +45,7 @@ spec:
 `, mesh, name, host)
 }
 
-// callerOf is a client of a mesh that reaches an external service at port 15001 of its address.
+// callerOf returns a client of a mesh that reaches an external service at port 15001 of its address.
 func callerOf(mesh, name string, host int, service string) string {
 	return fmt.Sprintf(`
 type: Dataplane
@@ -58,19 +58,19 @@ networking:
 `, mesh, name, host, service)
 }
 
-// reaches waits until a caller is answered by a name.
+// reaches waits until a caller gets the response of the named server.
 func (w *world) reaches(host int, want string) {
 	w.t.Helper()
 	w.eventually("the caller is answered", func() error {
-		answer, err := fetch(fmt.Sprintf("http://%s:15001/", w.address(host)))
-		if err == nil && !strings.HasPrefix(answer, want) {
-			err = fmt.Errorf("answered %q, want %q", answer, want)
+		response, err := fetch(fmt.Sprintf("http://%s:15001/", w.address(host)))
+		if err == nil && !strings.HasPrefix(response, want) {
+			err = fmt.Errorf("answered %q, want %q", response, want)
 		}
 		return err
 	})
 }
 
-// dialsEgress waits until an external service is reached by the egress at an address.
+// dialsEgress waits until clients reach an external service by the egress at an address.
 func (w *world) dialsEgress(service, address string) {
 	w.t.Helper()
 	w.eventually(service+" is reached by "+address, func() error {
@@ -82,11 +82,11 @@ func (w *world) dialsEgress(service, address string) {
 	})
 }
 
-// In a system of one mesh an egress of either form needs no setting; the newer one is preferred while it is ready.
+// In a system of one mesh, an egress of either form needs no setting. The newer form is preferred while it is ready.
 // (Zone Egress Identity.)
 func TestEnablingAnEgressNeedsNoSetting(t *testing.T) {
 	w := newWorld(t)
-	w.apply(identified("default") + "---" + outsideOf("default", "api", 9))
+	w.apply(identified("default") + "---" + externalOf("default", "api", 9))
 	w.service(9, 18080, "outside")
 	w.proxy("default", "caller", callerOf("default", "caller", 3, "api"))
 	w.zoneEgress("older", 10)
@@ -106,8 +106,8 @@ networking: {zoneEgress: {address: NET.11, port: 20300}}
 	w.reaches(3, "outside")
 }
 
-// One ZoneEgress serves meshes with identities of their own making: by the mtls of one it has that mesh's name, and
-// the proxies of the others take it under this name; a permission of a mesh rules on what is its own.
+// One ZoneEgress serves meshes with different identities. With the mtls of one mesh it has a SPIFFE ID of that mesh,
+// which the proxies of the others accept. A permission of a mesh applies to its own services. (Zone Egress Identity.)
 func TestAZoneEgressServesEveryMesh(t *testing.T) {
 	w := newWorld(t)
 	w.apply(identified("default") + `---
@@ -118,7 +118,7 @@ mtls: {enabledBackend: ca-1, backends: [{name: ca-1, type: builtin}]}
 type: Mesh
 name: store
 mtls: {enabledBackend: ca-1, backends: [{name: ca-1, type: builtin}]}
----` + outsideOf("default", "api", 9) + "---" + outsideOf("shop", "api", 8) + "---" + outsideOf("store", "api", 7))
+---` + externalOf("default", "api", 9) + "---" + externalOf("shop", "api", 8) + "---" + externalOf("store", "api", 7))
 	for host, name := range map[int]string{9: "of-default", 8: "of-shop", 7: "of-store"} {
 		w.service(host, 18080, name)
 	}
@@ -130,25 +130,29 @@ mtls: {enabledBackend: ca-1, backends: [{name: ca-1, type: builtin}]}
 	w.reaches(4, "of-shop")
 	w.reaches(5, "of-store")
 	out, err := w.weft("get", "zoneegress", "older", "-o", "yaml")
-	if said := strings.Join(strings.Fields(out), " "); err != nil || !strings.Contains(said, "set KUMA_DEFAULTS_MESH") || !strings.Contains(said, "meanwhile the mtls of Mesh shop is used") {
+	if said := strings.Join(strings.Fields(out), " "); err != nil ||
+		!strings.Contains(said, "set KUMA_DEFAULTS_MESH") ||
+		!strings.Contains(said, "meanwhile the mtls of Mesh shop is used") {
 		t.Errorf("the egress says %s (%v)", out, err)
 	}
 	w.apply(`
 type: MeshTrafficPermission
 mesh: shop
-name: nobody
+name: no-callers
 spec: {rules: [{default: {allow: []}}]}
 `)
-	w.eventually("the mesh's rules hold on its own chain", func() error { return w.refused(fmt.Sprintf("http://%s:15001/", w.address(4))) })
+	w.eventually("the mesh's rules hold on its own chain", func() error {
+		return w.denied(fmt.Sprintf("http://%s:15001/", w.address(4)))
+	})
 	w.reaches(3, "of-default")
 	w.reaches(5, "of-store")
 }
 
-// An egress of one form gives way to one of the other and back, and its identity changes with the mesh's, under
+// An egress of one form is replaced by the other form and back, and its identity changes with the mesh's, under
 // traffic. (Mesh Scoped Zone Ingress and Zone Egress; Zone Egress Identity.)
 func TestDrillFromAZoneEgressToADataplaneAndBack(t *testing.T) {
 	w := newWorld(t)
-	w.apply(identified("default") + "---" + outsideOf("default", "api", 9))
+	w.apply(identified("default") + "---" + externalOf("default", "api", 9))
 	w.service(9, 18080, "outside")
 	w.proxy("default", "caller", callerOf("default", "caller", 3, "api"))
 	older := w.zoneEgress("older", 10)
@@ -179,7 +183,7 @@ networking: {zoneEgress: {address: NET.11, port: 20300}}
 	d.more(50)
 	d.end()
 
-	if out, err := w.weft("delete", "dataplane", "newer"); err != nil { // nobody waits for what is gone for good
+	if out, err := w.weft("delete", "dataplane", "newer"); err != nil { // no drain waits for a deleted Dataplane
 		t.Fatalf("%v\n%s", err, out)
 	}
 	d = w.drill("the ZoneEgress gets the identity of the mesh's mtls", inTurn(w.get(url), w.post(url)))
@@ -194,7 +198,7 @@ mtls: {enabledBackend: ca-1, backends: [{name: ca-1, type: builtin}]}
 	d.end()
 }
 
-// egressPresents waits until a ZoneEgress has a certificate of a name.
+// egressPresents waits until a ZoneEgress has a certificate with a SPIFFE ID.
 func (w *world) egressPresents(name, id string) {
 	w.t.Helper()
 	w.eventually(name+" presents "+id, func() error {

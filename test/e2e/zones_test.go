@@ -14,8 +14,8 @@ import (
 	"weft/internal/traffic"
 )
 
-// federation is a global control plane and the zones that joined it. Each is on a machine of its own; between
-// these is a router, which is in no zone.
+// federation is a global control plane and the zones that joined it. Each has a machine; between these is a router,
+// which belongs to no zone.
 type federation struct {
 	t      *testing.T
 	router *machine
@@ -23,10 +23,10 @@ type federation struct {
 	zones  int
 }
 
-// globalAddress is where zones find the global control plane.
+// globalAddress is the address of the global control plane for zones.
 const globalAddress = "10.0.0.2"
 
-// newFederation starts a global control plane, where root can make machines.
+// newFederation starts a global control plane. It needs root to create machines.
 func newFederation(t *testing.T) *federation {
 	wantRoot(t)
 	t.Parallel()
@@ -52,7 +52,7 @@ func (f *federation) place(name string, settings ...string) *world {
 	return w
 }
 
-// join starts a zone with further settings, and waits until global has it.
+// join starts a zone with further settings, and waits until it is connected to global.
 func (f *federation) join(zone string, settings ...string) *world {
 	f.t.Helper()
 	token, err := f.global.weft("generate", "zone-token", "--zone", zone, "--scope", "cp")
@@ -66,7 +66,7 @@ func (f *federation) join(zone string, settings ...string) *world {
 	return w
 }
 
-// joining is what a zone is told that joins with a token.
+// joining returns the settings of a zone that joins with a token.
 func (f *federation) joining(zone, tokenFile string) []string {
 	return []string{
 		"KUMA_MODE=zone",
@@ -77,7 +77,7 @@ func (f *federation) joining(zone, tokenFile string) []string {
 	}
 }
 
-// zoneOnline fails unless global has the zone's connection.
+// zoneOnline returns an error unless the zone is connected to global.
 func (w *world) zoneOnline(zone string) error {
 	out, err := w.api("/zones/" + zone + "/_overview")
 	if err != nil {
@@ -99,21 +99,21 @@ func (w *world) zoneOnline(zone string) error {
 	return fmt.Errorf("%s is not online: %s", zone, out)
 }
 
-// cut pulls the cable of the global control plane, or of a zone.
+// cut cuts the cable of the global control plane, or of a zone.
 func (f *federation) cut(name string) { f.router.command("ip", "link", "set", name, "down") }
 
-// mend puts it back.
+// mend restores it.
 func (f *federation) mend(name string) { f.router.command("ip", "link", "set", name, "up") }
 
-// crossing are the rules of a mesh whose workloads may call each other, whatever their zones.
-var crossing = `
+// crossZoneRules are the rules of a mesh whose workloads may call each other in any zone.
+var crossZoneRules = `
 type: MeshIdentity
 mesh: default
 name: identity
 spec: {selector: {dataplane: {matchLabels: {}}}, provider: {type: Bundled}}
 ---` + permittingZones("")
 
-// denying is the permission of crossing without one workload.
+// denying returns the permission of crossZoneRules without one workload.
 func denying(id string) string {
 	return permittingZones(fmt.Sprintf("deny: [{spiffeID: {type: Exact, value: %q}}], ", id))
 }
@@ -131,7 +131,7 @@ spec: {rules: [{default: {%sallow: [%s]}}]}
 `, deny, strings.Join(allow, ", "))
 }
 
-// ingress is a Dataplane that is a zone's door, at an address of the zone.
+// ingress returns a Dataplane with a zone ingress at an address of the zone.
 func ingress(name string, host int) string {
 	return fmt.Sprintf(`
 type: Dataplane
@@ -142,7 +142,7 @@ networking: {zoneIngress: {address: NET.%[2]d, port: 20100, advertisedAddress: N
 `, name, host)
 }
 
-// service is a MeshService that selects the Dataplanes of that tag.
+// service returns a MeshService that selects the Dataplanes with that tag.
 func service(name string, ports string) string {
 	return fmt.Sprintf(`
 type: MeshService
@@ -155,20 +155,20 @@ spec: {selector: {dataplaneTags: {kuma.io/service: %[1]s}}, ports: [%[2]s]}
 // httpPort is port 80 of a service whose inbounds listen on 20080.
 const httpPort = "{port: 80, targetPort: 20080, appProtocol: http}"
 
-// get asks from the world's machine.
+// get sends GET requests from the world's machine.
 func (w *world) get(url string) traffic.Send { return traffic.Dial(w.machine.dial).Get(url) }
 
-// post asks in a way that no proxy may repeat.
+// post sends requests that no proxy may retry.
 func (w *world) post(url string) traffic.Send { return traffic.Dial(w.machine.dial).Post(url) }
 
-// passes waits until a request from the world's machine is answered with all of this.
+// passes waits until the response to a request from the world's machine contains all of want.
 func (w *world) passes(url string, want ...string) {
 	w.t.Helper()
-	w.answers(w.machine.fetch, url, want...)
+	w.responds(w.machine.fetch, url, want...)
 }
 
-// answeredBy fails unless these instances answer, and no other does.
-func (w *world) answeredBy(url string, instances ...string) error {
+// respondedBy returns an error unless exactly these instances respond.
+func (w *world) respondedBy(url string, instances ...string) error {
 	seen := map[string]bool{}
 	for range 20 * len(instances) {
 		body, err := w.machine.fetch(url)
@@ -184,7 +184,7 @@ func (w *world) answeredBy(url string, instances ...string) error {
 	return nil
 }
 
-// processOf is the newest program of that name.
+// processOf returns the newest process of that name.
 func (w *world) processOf(name string) *process {
 	w.t.Helper()
 	for _, p := range slices.Backward(w.processes) {
@@ -196,7 +196,7 @@ func (w *world) processOf(name string) *process {
 	return nil
 }
 
-// said fails unless a program has written a line with all of this.
+// said returns an error unless a program has written a line with all of want.
 func (p *process) said(want ...string) error {
 	text, err := os.ReadFile(p.log)
 	if err != nil {
@@ -210,7 +210,7 @@ func (p *process) said(want ...string) error {
 	return fmt.Errorf("no line has %q:\n%s", want, text)
 }
 
-// killAll ends everything that was started in a world, as a power cut would.
+// killAll kills every process of a world, like a power failure.
 func (w *world) killAll() {
 	for _, p := range w.processes {
 		p.kill()

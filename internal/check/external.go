@@ -5,15 +5,18 @@ import (
 	"weft/kind"
 )
 
-// leaving finds a mesh that has no way to its other zones: what goes there is to go through zone egresses.
-func (l *look) leaving(mesh string) {
+// egressRoute finds a mesh whose proxies cannot reach remote zones: it routes cross-zone traffic through zone egresses
+// and has none.
+func (l *look) egressRoute(mesh string) {
 	ready := len(l.State.EgressRoute.Get(l.r, mesh).Egresses)
 	if l.State.ByEgress.Get(l.r, mesh) && ready == 0 && l.State.ManyZones(l.r, mesh) {
-		l.found(zoneWithoutEgress, objectOf(kind.Meshes.Key("", mesh)), "routing.zoneEgress sends what goes to other zones through a zone egress, and none of zone %s is ready", l.State.Zone)
+		l.found(zoneWithoutEgress, objectOf(kind.Meshes.Key("", mesh)),
+			"routing.zoneEgress sends cross-zone traffic through a zone egress, and none of zone %s is ready",
+			l.State.Zone)
 	}
 }
 
-// external looks at the services outside the mesh, as this zone reaches them.
+// external checks the external services, as this zone reaches them.
 func (l *look) external(mesh string) {
 	for o := range l.State.ExternalServices.From(l.Snapshot, graph.MeshKey(mesh), "") {
 		object := objectOf(o.Key())

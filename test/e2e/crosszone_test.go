@@ -17,12 +17,13 @@ import (
 	"weft/internal/traffic"
 )
 
-// Ports at which the client of the other zone reaches web's ports.
+// Ports at which the client in the other zone reaches web's ports.
 var webOutbounds = map[string]int{"http": 10001, "grpc": 10002, "tcp": 10003}
 
-const webPorts = `{port: 80, targetPort: 20080, appProtocol: http}, {port: 81, targetPort: 20081, appProtocol: grpc}, {port: 82, targetPort: 20082, appProtocol: tcp}`
+const webPorts = `{port: 80, targetPort: 20080, appProtocol: http}, {port: 81, targetPort: 20081, appProtocol: ` +
+	`grpc}, {port: 82, targetPort: 20082, appProtocol: tcp}`
 
-// webServer is an instance of web with an inbound for each of its ports.
+// webServer returns an instance of web with an inbound for each of its ports.
 func webServer(name string, host int) string {
 	return fmt.Sprintf(`
 type: Dataplane
@@ -38,11 +39,12 @@ networking:
 `, name, host)
 }
 
-// webClient reaches the ports of a zone's web, at 10001 and on.
+// webClient returns a client that reaches the ports of a zone's web, from 10001 on.
 func webClient(name string, host int, zone string, ports ...int) string {
 	outbounds := ""
 	for i, port := range ports {
-		outbounds += fmt.Sprintf("\n  - {address: NET.%d, port: %d, backendRef: {kind: MeshService, labels: {kuma.io/display-name: web, kuma.io/zone: %s}, port: %d}}", host, 10001+i, zone, port)
+		outbounds += fmt.Sprintf("\n  - {address: NET.%d, port: %d, backendRef: {kind: MeshService, labels: "+
+			"{kuma.io/display-name: web, kuma.io/zone: %s}, port: %d}}", host, 10001+i, zone, port)
 	}
 	return fmt.Sprintf(`
 type: Dataplane
@@ -55,17 +57,18 @@ networking:
 `, name, host, outbounds)
 }
 
-// eastAndWest are two zones: web in east, behind an ingress, and a client of it in west.
-func (f *federation) eastAndWest() (east, west *world) { return f.eastAndWestBy(crossing) }
+// eastAndWest starts two zones: web in east behind an ingress, and its client in west.
+func (f *federation) eastAndWest() (east, west *world) { return f.eastAndWestBy(crossZoneRules) }
 
-// eastAndWestBy is the same with other identities and rules than those of crossing, and with further settings of both
-// zones.
+// eastAndWestBy is eastAndWest with other identities and permissions, and with further settings of both zones.
 func (f *federation) eastAndWestBy(rules string, settings ...string) (east, west *world) {
 	f.t.Helper()
 	east, west = f.join("east", settings...), f.join("west", settings...)
 	f.global.apply(rules)
 	for _, zone := range []*world{east, west} {
-		zone.eventually("the rules of the mesh have come", func() error { return zone.has("meshtrafficpermissions", "all") })
+		zone.eventually("the rules of the mesh have come", func() error {
+			return zone.has("meshtrafficpermissions", "all")
+		})
 	}
 	east.apply(service("web", webPorts))
 	east.service(3, 18080, "web-1")
@@ -77,7 +80,7 @@ func (f *federation) eastAndWestBy(rules string, settings ...string) (east, west
 	return east, west
 }
 
-// has fails unless a list has something of that name.
+// has returns an error unless a list contains the name.
 func (w *world) has(what, name string) error {
 	out, err := w.weft("get", what)
 	if err == nil && !strings.Contains(out, name) {
@@ -86,7 +89,7 @@ func (w *world) has(what, name string) error {
 	return err
 }
 
-// outbound is where the client at a host reaches web by a protocol.
+// outbound returns the address at which the client at a host reaches web by a protocol.
 func (w *world) outbound(host int, protocol string) string {
 	return fmt.Sprintf("http://%s:%d/", w.address(host), webOutbounds[protocol])
 }
@@ -96,7 +99,8 @@ func TestARequestCrossesZones(t *testing.T) {
 	east, west := f.eastAndWest()
 	t.Run("by every protocol, with the caller's name", func(t *testing.T) {
 		for _, protocol := range []string{"http", "grpc"} {
-			west.passes(west.outbound(3, protocol), "web-1 By=spiffe://default.east.mesh.local/workload/web", "URI=spiffe://default.west.mesh.local/workload/client")
+			west.passes(west.outbound(3, protocol), "web-1 By=spiffe://default.east.mesh.local/workload/web",
+				"URI=spiffe://default.west.mesh.local/workload/client")
 		}
 		echo := greetBy(west.machine.dial, fmt.Sprintf("%s:%d", west.address(3), webOutbounds["tcp"]))
 		west.eventually("bytes come back", func() error {
@@ -108,13 +112,16 @@ func TestARequestCrossesZones(t *testing.T) {
 	})
 	t.Run("as a permission on global says", func(t *testing.T) {
 		f.global.apply(denying("spiffe://default.west.mesh.local/workload/client"))
-		west.eventually("the client is refused", func() error { return west.refused(west.outbound(3, "http")) })
-		f.global.apply(crossing)
+		west.eventually("the client is denied", func() error { return west.denied(west.outbound(3, "http")) })
+		f.global.apply(crossZoneRules)
 		west.passes(west.outbound(3, "http"), "web-1")
 	})
 	t.Run("unless global's Mesh puts the client out", func(t *testing.T) {
-		f.global.apply("type: Mesh\nname: default\ndataplaneProxyMembership: {blocked: [{tags: {kuma.io/workload: client}}]}\n")
-		west.eventually("the other zone's server refuses its certificate", func() error { return west.refused(west.outbound(3, "http")) })
+		f.global.apply(
+			"type: Mesh\nname: default\ndataplaneProxyMembership: {blocked: [{tags: {kuma.io/workload: client}}]}\n")
+		west.eventually("the other zone's server denies its certificate", func() error {
+			return west.denied(west.outbound(3, "http"))
+		})
 		f.global.apply("type: Mesh\nname: default\n")
 		west.passes(west.outbound(3, "http"), "web-1")
 	})
@@ -138,8 +145,8 @@ func TestARequestCrossesZones(t *testing.T) {
 	t.Run("and a zone without a good token does not join", f.strangers)
 }
 
-// refused fails unless a request is answered with 403.
-func (w *world) refused(url string) error {
+// denied returns an error unless the response is 403.
+func (w *world) denied(url string) error {
 	body, err := w.machine.fetch(url)
 	switch {
 	case err == nil:
@@ -150,7 +157,7 @@ func (w *world) refused(url string) error {
 	return nil
 }
 
-// strangersAtIngress dials an ingress from another zone with whatever should not pass.
+// strangersAtIngress dials an ingress from another zone with connections that it must not forward.
 func strangersAtIngress(t *testing.T, east, west *world) {
 	service, err := east.weft("get", "meshservice", "web", "-o", "yaml")
 	if err != nil {
@@ -160,8 +167,8 @@ func strangersAtIngress(t *testing.T, east, west *world) {
 	if sni == nil {
 		t.Fatalf("web has no SNI: %s", service)
 	}
-	door := east.address(10) + ":20100"
-	if presented, err := west.presented(door, sni[1]); presented != "spiffe://default.east.mesh.local/workload/web" {
+	ingress := east.address(10) + ":20100"
+	if presented, err := west.presented(ingress, sni[1]); presented != "spiffe://default.east.mesh.local/workload/web" {
 		t.Fatalf("for %s the ingress shows %q, %v: what follows would show nothing", sni[1], presented, err)
 	}
 	d := west.drill("strangers at a zone's ingress", west.get(west.outbound(3, "http")))
@@ -169,28 +176,30 @@ func strangersAtIngress(t *testing.T, east, west *world) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := []string{"", "unknown.ms", "a0000000000000000.web.80.default.ms", "a0000000000000000.web.80.default.mzms", "ms", ".ms", "web", "x" + sni[1], sni[1] + ".ms"}
+	names := []string{"", "unknown.ms", "a0000000000000000.web.80.default.ms", "a0000000000000000.web.80.default.mzms",
+		"ms", ".ms", "web", "x" + sni[1], sni[1] + ".ms"}
 	for line := range strings.Lines(clusters) {
 		if name, _, ok := strings.Cut(line, "::"); ok && !strings.HasSuffix(name, ".ms") {
 			names = append(names, name)
 		}
 	}
 	for _, name := range names {
-		if presented, err := west.presented(door, name); presented != "" || err == nil {
+		if presented, err := west.presented(ingress, name); presented != "" || err == nil {
 			t.Errorf("for the SNI %q the ingress shows %q, %v", name, presented, err)
 		}
 	}
-	for what, bytes := range map[string]string{"HTTP": "GET / HTTP/1.1\r\nHost: web\r\n\r\n", "zeros": strings.Repeat("\x00", 4096)} {
-		if answer, err := west.say(door, bytes); len(answer) > 0 {
-			t.Errorf("%s without TLS is answered %q, %v", what, answer, err)
+	for what, bytes := range map[string]string{"HTTP": "GET / HTTP/1.1\r\nHost: web\r\n\r\n",
+		"zeros": strings.Repeat("\x00", 4096)} {
+		if response, err := west.say(ingress, bytes); len(response) > 0 {
+			t.Errorf("%s without TLS is answered %q, %v", what, response, err)
 		}
 	}
 	d.more(20)
 	d.end()
 }
 
-// presented answers the SPIFFE ID that somebody shows at an address for a server name. The error is of the
-// handshake, which is never finished: there is no certificate to show in return.
+// presented returns the SPIFFE ID that the server at an address presents for an SNI. The error is that of the
+// handshake, which never completes: the caller has no certificate.
 func (w *world) presented(address, serverName string) (id string, err error) {
 	conn, err := w.machine.dial(w.t.Context(), "tcp", address)
 	if err != nil {
@@ -198,17 +207,18 @@ func (w *world) presented(address, serverName string) (id string, err error) {
 	}
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(5 * time.Second))
-	client := tls.Client(conn, &tls.Config{ServerName: serverName, InsecureSkipVerify: true, VerifyPeerCertificate: func(raw [][]byte, _ [][]*x509.Certificate) error {
-		leaf, err := x509.ParseCertificate(raw[0])
-		if err == nil && len(leaf.URIs) > 0 {
-			id = leaf.URIs[0].String()
-		}
-		return errors.New("seen")
-	}})
+	client := tls.Client(conn, &tls.Config{ServerName: serverName, InsecureSkipVerify: true,
+		VerifyPeerCertificate: func(raw [][]byte, _ [][]*x509.Certificate) error {
+			certificate, err := x509.ParseCertificate(raw[0])
+			if err == nil && len(certificate.URIs) > 0 {
+				id = certificate.URIs[0].String()
+			}
+			return errors.New("seen")
+		}})
 	return id, client.Handshake()
 }
 
-// say sends bytes and answers what comes back until the connection is closed.
+// say sends bytes and returns the response up to the end of the connection.
 func (w *world) say(address, bytes string) (string, error) {
 	conn, err := w.machine.dial(w.t.Context(), "tcp", address)
 	if err != nil {
@@ -219,30 +229,33 @@ func (w *world) say(address, bytes string) (string, error) {
 	if _, err := io.WriteString(conn, bytes); err != nil {
 		return "", err
 	}
-	answer, err := io.ReadAll(conn)
-	return string(answer), err
+	response, err := io.ReadAll(conn)
+	return string(response), err
 }
 
-// strangers are zones that global does not let in, and that say why.
+// strangers starts zones that global rejects, and checks the reason in their logs.
 func (f *federation) strangers(t *testing.T) {
-	foreign, err := f.global.weft("generate", "zone-token", "--zone", "east", "--scope", "cp")
+	otherToken, err := f.global.weft("generate", "zone-token", "--zone", "east", "--scope", "cp")
 	if err != nil {
 		t.Fatal(err)
 	}
-	door, err := f.global.weft("generate", "zone-token", "--zone", "north", "--scope", "ingress")
+	ingressToken, err := f.global.weft("generate", "zone-token", "--zone", "north", "--scope", "ingress")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct{ token, want string }{
 		"garbage":                {"garbage", "zone-token"},
-		"another zone's token":   {foreign, "east"},
-		"the token of a gateway": {door, "cp"},
+		"another zone's token":   {otherToken, "east"},
+		"the token of a gateway": {ingressToken, "cp"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := f.place(fmt.Sprintf("stranger-%d", f.zones), f.joining("north", f.global.file("north.token", strings.TrimSpace(c.token)))...)
+			w := f.place(fmt.Sprintf("stranger-%d", f.zones),
+				f.joining("north", f.global.file("north.token", strings.TrimSpace(c.token)))...)
 			w.t = t
-			w.startPlane() // it serves its own zone all the same
-			w.eventually("the zone says why it is not let in", func() error { return w.plane.said("not connected", c.want) })
+			w.startPlane() // it serves its own zone nevertheless
+			w.eventually("the zone says why it is not let in", func() error {
+				return w.plane.said("not connected", c.want)
+			})
 			if err := f.global.zoneOnline("north"); err == nil {
 				t.Error("global lets it in")
 			}
@@ -251,13 +264,13 @@ func (f *federation) strangers(t *testing.T) {
 	}
 }
 
-// Two zones under traffic from one to the other, while the parts between them go, come and change.
+// Traffic from one zone to the other, while the components between them stop, start and change.
 func TestDrillZones(t *testing.T) {
 	f := newFederation(t)
 	east, west := f.eastAndWest()
 	second := east.proxy("default", "ingress-2", ingress("ingress-2", 11))
 	west.proxy("default", "witness", webClient("witness", 4, "east", 80))
-	east.proxy("default", "neighbour", webClient("neighbour", 4, "east", 80))
+	east.proxy("default", "neighbor", webClient("neighbor", 4, "east", 80))
 	west.passes(west.outbound(4, "http"), "web-1")
 	east.passes(east.outbound(4, "http"), "web-1")
 	url := west.outbound(3, "http")
@@ -270,7 +283,7 @@ func TestDrillZones(t *testing.T) {
 	d.more(100)
 	d.end()
 
-	// The one that is left is told to end once there is another one.
+	// The remaining ingress is stopped once the new one is ready.
 	d = west.drill("the ingress of a zone is replaced", inTurn(west.get(url), west.post(url)))
 	d.more(50)
 	east.proxy("default", "ingress-3", ingress("ingress-3", 12))
@@ -283,7 +296,7 @@ func TestDrillZones(t *testing.T) {
 	f.portComesAndGoes(east, west)
 }
 
-// linkCut cuts global off from both zones.
+// linkCut disconnects global from both zones.
 func (f *federation) linkCut(east, west *world) {
 	f.t.Helper()
 	cut := 3 * time.Second
@@ -291,26 +304,29 @@ func (f *federation) linkCut(east, west *world) {
 		cut = time.Minute
 	}
 	echo := greetBy(west.machine.dial, fmt.Sprintf("%s:%d", west.address(3), webOutbounds["tcp"]))
-	// A connection of bytes is a handshake each time, which costs as much as many requests.
-	asks := append(slices.Repeat([]traffic.Send{west.get(west.outbound(3, "http")), west.post(west.outbound(3, "grpc"))}, 20), echo)
-	across := west.drillAmong(4, "the link to global is cut: across zones", inTurn(asks...))
+	// A TCP connection is a handshake each time, which costs as much as many requests.
+	sends := append(slices.Repeat([]traffic.Send{west.get(west.outbound(3, "http")),
+		west.post(west.outbound(3, "grpc"))}, 20), echo)
+	across := west.drillAmong(4, "the link to global is cut: across zones", inTurn(sends...))
 	within := east.drillAmong(4, "the link to global is cut: in a zone", east.get(east.outbound(4, "http")))
 	across.more(20)
 	f.cut("global")
 	f.global.apply(denying("spiffe://default.west.mesh.local/workload/witness"))
 	across.during(cut)
 	if body, err := west.machine.fetch(west.outbound(4, "http")); err != nil {
-		f.t.Errorf("the witness is refused before the link is back: %v %s", err, body)
+		f.t.Errorf("the witness is denied before the link is back: %v %s", err, body)
 	}
 	f.mend("global")
-	west.eventually("what global was told meanwhile has come", func() error { return west.refused(west.outbound(4, "http")) })
+	west.eventually("what global was told meanwhile has come", func() error {
+		return west.denied(west.outbound(4, "http"))
+	})
 	across.more(20)
 	across.end()
 	within.end()
 }
 
-// rollout replaces the server behind the ingress, one instance after the other. An ingress balances connections
-// and not requests, so that the new one may get none while the old one is there.
+// rollout replaces the servers behind the ingress, one after the other. An ingress balances connections and not
+// requests, so the new server may get none while the old one exists.
 func (f *federation) rollout(east, west *world) {
 	f.t.Helper()
 	url := west.outbound(3, "http")
@@ -321,13 +337,13 @@ func (f *federation) rollout(east, west *world) {
 	old := east.processOf("web-1")
 	east.proxy("default", "web-2", webServer("web-2", 5))
 	old.Process.Signal(syscall.SIGTERM)
-	west.eventually("the new instance answers alone", func() error { return west.answeredBy(url, "web-2") })
+	west.eventually("the new instance answers alone", func() error { return west.respondedBy(url, "web-2") })
 	d.more(100)
 	d.end()
 }
 
-// portComesAndGoes adds a port to a service and takes it away, under traffic to another port of it. The new
-// one works from the first answer on, and when it goes a client is told by its own proxy.
+// portComesAndGoes adds a port to a service and removes it, under traffic to another port. The new port serves from its
+// first response on. After its removal, the client's own proxy responds with an error.
 func (f *federation) portComesAndGoes(east, west *world) {
 	f.t.Helper()
 	west.apply(webClient("client", 3, "east", 80, 81, 82, 83))
@@ -351,7 +367,7 @@ func (f *federation) portComesAndGoes(east, west *world) {
 		if err == nil {
 			return errors.New("it answers")
 		}
-		// The client's own proxy has no endpoint of it, then no cluster, then no listener: it dials nobody.
+		// The client's own proxy has no endpoint, then no cluster, then no listener: it dials no server.
 		if strings.Contains(err.Error(), "upstream connect error") {
 			f.t.Errorf("the port fails before clients are told: %v", err)
 		}

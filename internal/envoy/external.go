@@ -17,29 +17,30 @@ import (
 	"weft/kind"
 )
 
-// ExternalUpstream is how zone egresses reach the servers of an external service. It is the same for all egresses of a mesh.
+// ExternalUpstream returns the resources by which zone egresses reach the servers of an external service. They are the
+// same for all egresses of a mesh.
 func ExternalUpstream(o *graph.ExternalUpstream) []*xds.Resource {
-	resources := []*xds.Resource{outsideCluster(o)}
+	resources := []*xds.Resource{externalCluster(o)}
 	if o.Protocol.IsHTTP() {
-		resources = append(resources, outsideRoute(o))
+		resources = append(resources, externalRoute(o))
 	}
-	return append(resources, outsideSecrets(o)...)
+	return append(resources, externalSecrets(o)...)
 }
 
-func outsideCluster(o *graph.ExternalUpstream) *xds.Resource {
+func externalCluster(o *graph.ExternalUpstream) *xds.Resource {
 	name := o.Key.String()
 	cluster := &clusterv3.Cluster{
 		Name:                          name,
-		ConnectTimeout:                duration(outsideConnectTimeout),
-		LoadAssignment:                &endpointv3.ClusterLoadAssignment{ClusterName: name, Endpoints: outsideEndpoints(o)},
-		PerConnectionBufferLimitBytes: number(applicationBuffer),
+		ConnectTimeout:                duration(externalConnectTimeout),
+		LoadAssignment:                &endpointv3.ClusterLoadAssignment{ClusterName: name, Endpoints: externalEndpoints(o)},
+		PerConnectionBufferLimitBytes: uint32Value(applicationBuffer),
 		CircuitBreakers:               noBreakers(),
-		OutlierDetection:              deadHosts(),
+		OutlierDetection:              outlierDetection(),
 		IgnoreHealthOnHostRemoval:     true,
 		TypedExtensionProtocolOptions: applicationOptions(o.Protocol),
 	}
 	if hasPriorities(o) {
-		cluster.OutlierDetection = givenUpSoon()
+		cluster.OutlierDetection = priorityOutlierDetection()
 	}
 	if hasNames(o) {
 		lookUpNames(cluster)
@@ -50,8 +51,8 @@ func outsideCluster(o *graph.ExternalUpstream) *xds.Resource {
 	return xds.NewResource(xds.Cluster, name, cluster)
 }
 
-// lookUpNames has the egress look up its endpoints, for as long as the answers say. A cluster whose names can't be
-// looked up holds up no other: it has no endpoints until they can.
+// lookUpNames has the egress resolve the host names of its endpoints, for the TTL of each DNS response. A cluster whose
+// host names do not resolve holds up no other: it has no endpoints until they do.
 func lookUpNames(c *clusterv3.Cluster) {
 	c.ClusterDiscoveryType = &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{
 		Name: "envoy.cluster.dns",
@@ -64,19 +65,20 @@ func lookUpNames(c *clusterv3.Cluster) {
 			DnsLookupFamily: dnsv3.DnsLookupFamily_V4_PREFERRED,
 		}),
 	}}
-	c.WaitForWarmOnInit = no()
+	c.WaitForWarmOnInit = boolFalse()
 }
 
-// outsideEndpoints are a locality for each priority.
-func outsideEndpoints(o *graph.ExternalUpstream) []*endpointv3.LocalityLbEndpoints {
+// externalEndpoints returns a locality for each priority.
+func externalEndpoints(o *graph.ExternalUpstream) []*endpointv3.LocalityLbEndpoints {
 	var localities []*endpointv3.LocalityLbEndpoints
 	for _, e := range o.Endpoints {
 		if n := len(localities); n == 0 || localities[n-1].Priority != e.Priority {
 			localities = append(localities, &endpointv3.LocalityLbEndpoints{Priority: e.Priority})
 		}
-		server := externalEndpoint(e)
-		if asksByAddress(o) {
-			server.Metadata = &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{SocketMatch: serverAt(e.Address)}}
+		server := externalLbEndpoint(e)
+		if hasServerNames(o) {
+			server.Metadata =
+				&corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{SocketMatch: serverAt(e.Address)}}
 		}
 		at := localities[len(localities)-1]
 		at.LbEndpoints = append(at.LbEndpoints, server)
@@ -84,8 +86,8 @@ func outsideEndpoints(o *graph.ExternalUpstream) []*endpointv3.LocalityLbEndpoin
 	return localities
 }
 
-// externalEndpoint is a server by its address, or by a name that the egress's agent resolves.
-func externalEndpoint(e kind.ExternalEndpoint) *endpointv3.LbEndpoint {
+// externalLbEndpoint returns a server by its address, or by a host name that the egress's agent resolves.
+func externalLbEndpoint(e kind.ExternalEndpoint) *endpointv3.LbEndpoint {
 	if !isName(e.Address) {
 		return lbEndpoint(e.Address, e.Port)
 	}
@@ -99,19 +101,19 @@ func serverAt(address string) *structpb.Struct {
 	return &structpb.Struct{Fields: map[string]*structpb.Value{"server": structpb.NewStringValue(address)}}
 }
 
-// outsideRoute sends requests to the servers under their own names. How long one may take is for its client to say,
-// and no answer is asked for twice: a request goes elsewhere only where no answer came, and one that may change
-// something only where no server can have seen it.
-func outsideRoute(o *graph.ExternalUpstream) *xds.Resource {
+// externalRoute sends requests to the servers under their own host names. The client sets the timeout of a request. A
+// request is retried only without a response and, unless it is safe, only where no server can have seen it.
+func externalRoute(o *graph.ExternalUpstream) *xds.Resource {
 	name := o.Key.String()
 	return xds.NewResource(xds.Route, name, &routev3.RouteConfiguration{
-		Name:             name,
-		VirtualHosts:     bySafety(name, outsideAction(o, safeCauses), outsideAction(o, unprocessedCauses)),
-		ValidateClusters: no(),
+		Name: name,
+		VirtualHosts: bySafety(name, externalRouteAction(o, safeRetryOn),
+			externalRouteAction(o, unprocessedRetryOn)),
+		ValidateClusters: boolFalse(),
 	})
 }
 
-func outsideAction(o *graph.ExternalUpstream, causes string) *routev3.Route_Route {
+func externalRouteAction(o *graph.ExternalUpstream, causes string) *routev3.Route_Route {
 	retry := retryPolicy(causes)
 	if hasPriorities(o) {
 		retry.RetryPriority = &routev3.RetryPolicy_RetryPriority{
@@ -127,7 +129,7 @@ func outsideAction(o *graph.ExternalUpstream, causes string) *routev3.Route_Rout
 		RetryPolicy:      retry,
 	}
 	if hasNames(o) {
-		action.HostRewriteSpecifier = &routev3.RouteAction_AutoHostRewrite{AutoHostRewrite: yes()}
+		action.HostRewriteSpecifier = &routev3.RouteAction_AutoHostRewrite{AutoHostRewrite: boolTrue()}
 	}
 	return &routev3.Route_Route{Route: action}
 }
@@ -146,15 +148,15 @@ func hasNames(o *graph.ExternalUpstream) bool {
 	return false
 }
 
-// hasPriorities says whether some endpoints are to be used only where others don't answer.
+// hasPriorities reports whether some endpoints are used only while others do not respond.
 func hasPriorities(o *graph.ExternalUpstream) bool {
 	n := len(o.Endpoints)
 	return n > 0 && o.Endpoints[n-1].Priority > 0
 }
 
-// givenUpSoon sets endpoints aside where others stand ready to take their place, all of a priority if need be.
-func givenUpSoon() *clusterv3.OutlierDetection {
-	detection := deadHosts()
-	detection.MaxEjectionPercent = number(100)
+// priorityOutlierDetection ejects endpoints where others can replace them, up to all of a priority.
+func priorityOutlierDetection() *clusterv3.OutlierDetection {
+	detection := outlierDetection()
+	detection.MaxEjectionPercent = uint32Value(100)
 	return detection
 }

@@ -6,22 +6,23 @@ import (
 	"testing"
 )
 
-// What an external service is spoken to with stands in Secrets: one that is missing or wrong is told, the egress goes
-// on with what was right last, and the key is shown to nobody.
+// The credentials for an external service are Secrets. A missing or invalid one is reported, the egress keeps the last
+// valid one, and no response contains the key.
 func TestASecretThatIsWrongCostsNoRequest(t *testing.T) {
 	w := newWorld(t)
 	port := freePorts(t, 1)[0]
 	secrets := newOutsideCA(t).vault(port)
-	w.apply(withIdentity + external("vault", "http", 81, fmt.Sprintf("{address: localhost, port: %d}", port), vaultTLS) + lettingOut("client"))
+	w.apply(withIdentity + external("vault", "http", 81, fmt.Sprintf("{address: localhost, port: %d}", port),
+		vaultTLS) + lettingOut("client"))
 	w.proxy("default", "egress-1", egress("egress-1", 20))
-	w.proxy("default", "client", outsideCaller("client", 8))
+	w.proxy("default", "client", externalCaller("client", 8))
 	tells := func(what string) {
 		t.Helper()
 		w.told(what, "get", "meshexternalservice", "vault", "-o", "json")
 	}
 	tells(`there is no Secret \"outside-ca\" in the mesh; create it; no zone egress serves it until then`)
 	w.apply(secrets)
-	w.answers(fetch, w.out(8, 10002), "vault for outside at localhost")
+	w.responds(fetch, w.out(8, 10002), "vault for outside at localhost")
 
 	w.apply(secret("outside-ca", []byte("x")))
 	tells("zone egresses go on with what they had")
@@ -34,15 +35,15 @@ func TestASecretThatIsWrongCostsNoRequest(t *testing.T) {
 	}
 }
 
-// Services that come and go beside those that are used fail nothing of what goes out, bytes included.
+// Services that are added and removed do not disturb requests and TCP connections to other external services.
 func TestDrillServicesComeAndGoAtAnEgress(t *testing.T) {
-	w := goingOut(t)
+	w := externalMesh(t)
 	w.proxy("default", "egress-1", egress("egress-1", 20))
-	w.proxy("default", "client", outsideCaller("client", 8))
+	w.proxy("default", "client", externalCaller("client", 8))
 	for _, port := range []int{10001, 10002} {
 		w.eventually("a request goes out", func() error { return get(w.out(8, port)) })
 	}
-	d := w.drill("services beside those that are used come and go at an egress", w.asksOut(8))
+	d := w.drill("services beside those that are used come and go at an egress", w.sendsOut(8))
 	for range 3 {
 		w.apply(external("beside", "http", 90, "{address: localhost, port: 1}", ""))
 		d.more(20)
