@@ -48,9 +48,15 @@ func index(by func(*resource.Info) string) map[string]resource.Descriptor {
 	return kinds
 }
 
-// Policies are the kinds that say how traffic is treated.
-func Policies() []resource.Descriptor {
-	return slices.DeleteFunc(All(), func(d resource.Descriptor) bool { return !d.Describe().Policy })
+// Policies are the kinds of policies.
+func Policies() []Policy {
+	var policies []Policy
+	for _, d := range All() {
+		if p, ok := d.(Policy); ok {
+			policies = append(policies, p)
+		}
+	}
+	return policies
 }
 
 // Written are the kinds that users write.

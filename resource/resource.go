@@ -149,8 +149,6 @@ type Info struct {
 	AdminOnly bool
 	// Encrypted kinds are stored encrypted, where anything is stored.
 	Encrypted bool
-	// Policy kinds say how traffic is treated.
-	Policy bool
 	// Hidden kinds are rows of the control plane's own; the API does not list them.
 	Hidden bool
 	// StatusOf names the kind whose status this kind's rows carry. A status is a row of its own, so

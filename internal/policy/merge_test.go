@@ -20,9 +20,9 @@ type everything struct {
 	Raw      json.RawMessage     `json:"raw,omitempty"`
 	Next     *everything         `json:"next,omitempty"`
 	Headers  []string            `json:"headers,omitempty" merge:"append"`
-	ByName   []named             `json:"byName,omitempty" merge:"key=name"`
+	ByName   []item              `json:"byName,omitempty" merge:"key=name"`
 	Unnamed  *bool
-	Replaced []named `json:"replaced,omitempty"`
+	Replaced []item `json:"replaced,omitempty"`
 }
 
 // Embedded has its fields in the object that embeds it.
@@ -31,7 +31,7 @@ type Embedded struct {
 	Size *int `json:"size,omitempty"`
 }
 
-type named struct {
+type item struct {
 	Name  string `json:"name"`
 	Value string `json:"value,omitempty"`
 }
@@ -140,8 +140,8 @@ func TestPlansFail(t *testing.T) {
 		"items of string have no fields": &struct {
 			L []string `merge:"key=name"`
 		}{},
-		`items of policy.named have no field "Name"`: &struct {
-			L []named `merge:"key=Name"`
+		`items of policy.item have no field "Name"`: &struct {
+			L []item `merge:"key=Name"`
 		}{},
 		"is neither a string nor a policy.Keyed": &struct {
 			L []Embedded `merge:"key=port"`
@@ -155,6 +155,15 @@ func TestPlansFail(t *testing.T) {
 	} {
 		if _, err := NewPlan(conf); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the plan of %T: the error is %v, want %q", conf, err, want)
+		}
+	}
+}
+
+// TestKindsHavePlans: the confs of all kinds of policies merge as their tags say.
+func TestKindsHavePlans(t *testing.T) {
+	for _, p := range kind.Policies() {
+		if _, err := NewPlan(p.Conf()); err != nil {
+			t.Errorf("%s: %v", p.Describe().Name, err)
 		}
 	}
 }

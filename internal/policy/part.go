@@ -31,6 +31,28 @@ type Part struct {
 // Origin returns the place of the part.
 func (p *Part) Origin() Origin { return Origin{p.Policy.Key, p.Index} }
 
+// PartsOf returns the parts of a policy with the metadata, in the order in which they stand. A rule with several matches
+// is a part for each.
+func PartsOf(p *Policy, meta *resource.Meta, of kind.Parts) []Part {
+	var parts []Part
+	for i := range of.To {
+		parts = append(parts, Part{Policy: p, Index: i, To: toOf(meta, &of.To[i].TargetRef), Conf: of.To[i].Conf})
+	}
+	for i, rule := range of.Rules {
+		matches := rule.Matches
+		if len(matches) == 0 {
+			matches = []kind.RuleMatch{{}}
+		}
+		for _, m := range matches {
+			parts = append(parts, Part{Policy: p, Index: i, Match: matchOf(m), Conf: rule.Conf})
+		}
+	}
+	if of.Default != nil {
+		parts = append(parts, Part{Policy: p, Conf: of.Default})
+	}
+	return parts
+}
+
 // Sort sorts parts of one kind of policy in ascending order: a later part overrides an earlier one.
 func Sort(parts []Part) {
 	slices.SortFunc(parts, func(a, b Part) int {
@@ -42,7 +64,8 @@ func Sort(parts []Part) {
 type ToKind uint8
 
 const (
-	ToMesh ToKind = iota
+	toNothing ToKind = iota
+	ToMesh
 	ToMeshService
 	ToMeshExternalService
 	ToMeshMultiZoneService
@@ -56,9 +79,23 @@ type To struct {
 	Section string            // a port of the destination; empty: all ports
 }
 
-// Named returns the labels by which the name of a target in a policy selects: the display name, the namespace, which is
+// toKinds are the kinds of the targets of to items. An unknown kind matches no destination.
+var toKinds = map[string]ToKind{
+	"Mesh": ToMesh, "MeshService": ToMeshService, "MeshExternalService": ToMeshExternalService,
+	"MeshMultiZoneService": ToMeshMultiZoneService, "MeshHTTPRoute": ToMeshHTTPRoute,
+}
+
+func toOf(policy *resource.Meta, ref *kind.TargetRef) *To {
+	to := &To{Kind: toKinds[ref.Kind], Labels: ref.Labels, Section: ref.SectionName}
+	if ref.Name != "" {
+		to.Labels = named(policy, ref.Name, ref.Namespace)
+	}
+	return to
+}
+
+// named returns the labels by which the name of a target in a policy selects: the display name, the namespace, which is
 // by default that of the policy, and the zone where the policy belongs to one.
-func Named(policy *resource.Meta, name, namespace string) map[string]string {
+func named(policy *resource.Meta, name, namespace string) map[string]string {
 	labels := map[string]string{resource.DisplayName: name}
 	if namespace = cmp.Or(namespace, policy.Label(resource.NamespaceLabel)); namespace != "" {
 		labels[resource.NamespaceLabel] = namespace
@@ -117,6 +154,20 @@ type Match struct {
 	SpiffeID string
 	Prefix   bool   // SpiffeID is the prefix of SPIFFE IDs, which ends in a slash or anywhere in the path
 	SNI      string // empty: any
+}
+
+func matchOf(m kind.RuleMatch) Match {
+	var match Match
+	if id := m.SpiffeID; id != nil {
+		match.SpiffeID, match.Prefix = id.Value, id.Type == "Prefix"
+		if match.Prefix {
+			match.SpiffeID = id.Prefix()
+		}
+	}
+	if m.SNI != nil {
+		match.SNI = m.SNI.Value
+	}
+	return match
 }
 
 // covers reports whether each caller that the other match matches is a caller of this one.

@@ -142,7 +142,7 @@ func TestNamed(t *testing.T) {
 		{"kuma.io/origin=global kuma.io/zone=east", "", "map[kuma.io/display-name:b]"},
 	} {
 		meta := &resource.Meta{Name: "p", Labels: labelsOf(strings.Fields(c.policy))}
-		if got := fmt.Sprint(Named(meta, "b", c.namespace)); got != c.want {
+		if got := fmt.Sprint(named(meta, "b", c.namespace)); got != c.want {
 			t.Errorf("in a policy with %q the name selects %s, want %s", c.policy, got, c.want)
 		}
 	}
@@ -250,5 +250,49 @@ func TestSelectionsAreEqual(t *testing.T) {
 	}
 	if EqualSelections([]Selected{{of[0].Policy, nil}}, []Selected{{of[0].Policy, []string{}}}) {
 		t.Error("the whole proxy equals no section")
+	}
+}
+
+// TestPartsOf: a written policy is its to items, its rules once for each match, and its default.
+func TestPartsOf(t *testing.T) {
+	meta := &resource.Meta{Mesh: "m", Name: "p", Labels: labelsOf([]string{"ns=a"})}
+	p := New(resource.Key{Kind: "MeshTest", Mesh: "m", Name: "p"}, meta, Target{})
+	exact, prefix := &kind.IDMatch{Type: "Exact", Value: "spiffe://m/a"}, &kind.IDMatch{Type: "Prefix", Value: "spiffe://m"}
+	parts := PartsOf(&p, meta, kind.Parts{
+		To: []kind.ToPart{
+			{TargetRef: kind.TargetRef{Kind: "Mesh"}, Conf: "to 0"},
+			{TargetRef: kind.TargetRef{Kind: "MeshService", Name: "b", SectionName: "http"}, Conf: "to 1"},
+			{TargetRef: kind.TargetRef{Kind: "MeshExternalService", Labels: labelsOf([]string{"env=dev"})}, Conf: "to 2"},
+			{TargetRef: kind.TargetRef{Kind: "MeshOfTheFuture"}, Conf: "to 3"},
+		},
+		Rules: []kind.RulePart{
+			{Conf: "rule 0"},
+			{Matches: []kind.RuleMatch{{SpiffeID: exact}, {SpiffeID: prefix, SNI: &kind.SNIMatch{Value: "sni"}}}, Conf: "rule 1"},
+		},
+		Default: "default",
+	})
+	var got []string
+	for _, part := range parts {
+		to := "-"
+		if part.To != nil {
+			to = fmt.Sprint(*part.To)
+		}
+		got = append(got, fmt.Sprint(part.Conf, " ", part.Index, " ", to, " ", part.Match))
+	}
+	want := []string{
+		"to 0 0 {1 map[] } { false }",
+		"to 1 1 {2 map[k8s.kuma.io/namespace:a kuma.io/display-name:b] http} { false }",
+		"to 2 2 {3 map[env:dev] } { false }",
+		"to 3 3 {0 map[] } { false }",
+		"rule 0 0 - { false }",
+		"rule 1 1 - {spiffe://m/a false }",
+		"rule 1 1 - {spiffe://m/ true sni}",
+		"default 0 - { false }",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the parts are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if parts[3].To.Matches(destination("b:http")) {
+		t.Error("a to item of an unknown kind matches a destination")
 	}
 }

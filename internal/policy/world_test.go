@@ -164,11 +164,6 @@ func targetOf(words []string) Target {
 	return t
 }
 
-var toKinds = map[string]ToKind{
-	"Mesh": ToMesh, "MeshService": ToMeshService, "MeshExternalService": ToMeshExternalService,
-	"MeshMultiZoneService": ToMeshMultiZoneService, "MeshHTTPRoute": ToMeshHTTPRoute,
-}
-
 // to reads "MeshService b" as the display name b, and "MeshService env=dev section=http" as labels and a section.
 func to(words []string) *To {
 	t := &To{Kind: toKinds[words[0]], Labels: map[string]string{}}

@@ -76,7 +76,15 @@ var overviewReads = append([]resource.Descriptor{
 	kind.ZoneIngresses, kind.ZoneIngressInsights, kind.ZoneIngressListenerStatuses,
 	kind.ZoneEgresses, kind.ZoneEgressInsights, kind.ZoneEgressListenerStatuses,
 	kind.MeshExternalServices,
-}, kind.Policies()...)
+}, policyKinds()...)
+
+func policyKinds() []resource.Descriptor {
+	var kinds []resource.Descriptor
+	for _, p := range kind.Policies() {
+		kinds = append(kinds, p)
+	}
+	return kinds
+}
 
 // overviewRoutes are those of the kinds whose resources are shown beside what is known of them, with the older
 // spelling of each path too.
