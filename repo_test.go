@@ -46,7 +46,7 @@ var rooms = []room{
 	{"internal/store", []string{"resource", "internal/store"}, "a store keeps bytes under keys; what they mean is others' matter"},
 	{"internal/sni", []string{"kind", "resource"}, "a server name is a function of the resource alone, so that everybody can check whose it is"},
 	{"internal/policy", []string{"kind", "resource"}, "selection, order and merging are proven without a mesh, and are the same for every kind of policy"},
-	{"internal/match", []string{"kind", "resource"}, "what hits which proxy is a function of the resources alone"},
+	{"internal/match", []string{"kind", "resource", "internal/policy"}, "what hits which proxy is a function of the resources alone"},
 	{"internal/graph", []string{"kind", "resource", "internal/table", "internal/match", "internal/identity", "internal/sni"}, "what the mesh means is said without Envoy and without a store"},
 	{"internal/envoy", []string{"kind", "internal/graph", "internal/match", "internal/xds"}, "configuration is a function of the graph: nothing is looked up on the way"},
 	{"internal/envoysim", []string{"kind", "internal/graph", "internal/match", "internal/xds", "internal/envoy"}, "what a request does is read from the generated configuration, never from the policies a second time"},
