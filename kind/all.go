@@ -50,8 +50,14 @@ func index(by func(*resource.Info) string) map[string]resource.Descriptor {
 }
 
 // Policies returns the policy kinds.
-func Policies() []resource.Descriptor {
-	return slices.DeleteFunc(All(), func(d resource.Descriptor) bool { return !d.Describe().Policy })
+func Policies() []Policy {
+	var policies []Policy
+	for _, d := range All() {
+		if p, ok := d.(Policy); ok {
+			policies = append(policies, p)
+		}
+	}
+	return policies
 }
 
 // Written returns the kinds that users write.

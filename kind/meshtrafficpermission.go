@@ -78,19 +78,34 @@ type IDMatch struct {
 }
 
 // MeshTrafficPermissions is the kind of [MeshTrafficPermission].
-var MeshTrafficPermissions = &resource.Kind[MeshTrafficPermission]{
-	Info: resource.Info{
-		Name: "MeshTrafficPermission", Plural: "meshtrafficpermissions", ShortName: "mtp", Scope: resource.Mesh,
-		Sync: resource.GlobalToZones | resource.ZoneToGlobal, Policy: true,
-		Replaced: map[string]string{
-			"targetRef.tags":       "is not served by this release; use labels, which are those of the Dataplanes",
-			"targetRef.proxyTypes": "is not served by this release; use labels, which are those of the Dataplanes",
-			"from":                 "has no meaning here; use `rules`, which `weft migrate` makes of it",
-			"rules.default.action": "has no meaning here; use allow, deny or allowWithShadowDeny",
+var MeshTrafficPermissions = &PolicyKind[MeshTrafficPermission, PermissionDefault]{
+	Kind: resource.Kind[MeshTrafficPermission]{
+		Info: resource.Info{
+			Name: "MeshTrafficPermission", Plural: "meshtrafficpermissions", ShortName: "mtp", Scope: resource.Mesh,
+			Sync: resource.GlobalToZones | resource.ZoneToGlobal,
+			Replaced: map[string]string{
+				"targetRef.tags":       "is not served by this release; use labels, which are those of the Dataplanes",
+				"targetRef.proxyTypes": "is not served by this release; use labels, which are those of the Dataplanes",
+				"from":                 "has no meaning here; use `rules`, which `weft migrate` makes of it",
+				"rules.default.action": "has no meaning here; use allow, deny or allowWithShadowDeny",
+			},
 		},
+		Default:  defaultMeshTrafficPermission,
+		Validate: validateMeshTrafficPermission,
 	},
-	Default:  defaultMeshTrafficPermission,
-	Validate: validateMeshTrafficPermission,
+	Split: permissionParts,
+}
+
+func permissionParts(p *MeshTrafficPermission) Parts {
+	parts := Parts{TargetRef: p.TargetRef}
+	for i := range p.Rules {
+		rule := RulePart{Conf: &p.Rules[i].Default}
+		for _, m := range p.Rules[i].Matches {
+			rule.Matches = append(rule.Matches, RuleMatch{SNI: m.SNI})
+		}
+		parts.Rules = append(parts.Rules, rule)
+	}
+	return parts
 }
 
 // MeshTrafficPermissionStatus says whether proxies accept a MeshTrafficPermission.

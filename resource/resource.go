@@ -151,8 +151,6 @@ type Info struct {
 	AdminOnly bool
 	// Encrypted kinds are encrypted in the store.
 	Encrypted bool
-	// Policy kinds change the handling of traffic.
-	Policy bool
 	// Hidden kinds are rows of the control plane itself; the API does not list them.
 	Hidden bool
 	// StatusOf is the kind whose status this kind's rows have. A status has its own row, so a write of it affects only

@@ -293,7 +293,7 @@ func NewState(zone string) *State {
 	s.Identities = addRows(s, kind.MeshIdentities)
 	s.SigningCAs = addRows(s, kind.SigningCAs)
 	s.Trusts = addRows(s, kind.MeshTrusts)
-	s.Permissions = addRows(s, kind.MeshTrafficPermissions)
+	s.Permissions = addRows(s, &kind.MeshTrafficPermissions.Kind)
 	s.TrustStatuses = addRows(s, kind.MeshTrustStatuses)
 	s.PermissionStatuses = addRows(s, kind.MeshTrafficPermissionStatuses)
 	s.Generators = addRows(s, kind.HostnameGenerators)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"weft/internal/policy"
 	"weft/kind"
 	"weft/resource"
 )
@@ -91,15 +92,13 @@ const anyID = "spiffe://"
 
 // Hits reports whether a target selects a section of a proxy. Section is the inbound's name, or several joined with "+"
 // where inbounds share a listener.
-func Hits(target *kind.TargetRef, proxy *resource.Meta, section string) bool {
-	if target == nil || target.Kind == "Mesh" {
-		return true
+func Hits(ref *kind.TargetRef, proxy *resource.Meta, section string) bool {
+	target, p := policy.TargetOf(ref), policy.Proxy{Name: proxy.Name, Labels: proxy.Labels}
+	if target.Section != "" {
+		for name := range strings.SplitSeq(section, "+") {
+			p.Sections = append(p.Sections, policy.Section{Name: name})
+		}
 	}
-	if target.Name != "" && target.Name != proxy.Name {
-		return false
-	}
-	if target.SectionName != "" && !slices.Contains(strings.Split(section, "+"), target.SectionName) {
-		return false
-	}
-	return kind.Subset(target.Labels, proxy.Labels)
+	sections, all := target.Selects(&p)
+	return all || len(sections) > 0
 }

@@ -59,14 +59,15 @@ type PolicyType struct {
 func (a *api) resources(w http.ResponseWriter, _ *http.Request) error {
 	entries := []ResourceType{}
 	for _, d := range kind.All() {
-		if info := d.Describe(); !info.Hidden {
-			entries = append(entries, resourceType(info))
+		if !d.Describe().Hidden {
+			entries = append(entries, resourceType(d))
 		}
 	}
 	return writeJSON(w, http.StatusOK, map[string][]ResourceType{"resources": entries})
 }
 
-func resourceType(info *resource.Info) ResourceType {
+func resourceType(d resource.Descriptor) ResourceType {
+	info := d.Describe()
 	entry := ResourceType{
 		Name: info.Name, Scope: "Global", Path: info.Plural, ReadOnly: info.ReadOnly,
 		IncludeInFederation: !info.ReadOnly && (info.Sync.Has(resource.GlobalToZones) || info.Encrypted),
@@ -76,7 +77,7 @@ func resourceType(info *resource.Info) ResourceType {
 	if info.Scope == resource.Mesh {
 		entry.Scope = "Mesh"
 	}
-	if info.Policy {
+	if _, ok := d.(kind.Policy); ok {
 		entry.Policy = &PolicyType{IsTargetRef: true, HasRulesTargetRef: true}
 	}
 	return entry

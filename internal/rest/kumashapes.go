@@ -84,16 +84,21 @@ func (a *api) inspectedProxy(r *http.Request) (inspected, error) {
 	return inspected{m, dataplane(o), applied}, nil
 }
 
-// permissions returns the policies that apply to any of the inbounds, in the order of their merge.
-func (p inspected) permissions(inbounds []graph.AppliedInbound) []resource.Any {
+// policies returns the policies that apply to any of the inbounds, by kind and in the order of their merge.
+func (p inspected) policies(inbounds []graph.AppliedInbound) []resource.Any {
 	var found []resource.Any
-	seen := map[string]bool{}
-	for _, in := range inbounds {
-		for _, policy := range in.Policies {
-			name := strings.TrimPrefix(policy, kind.MeshTrafficPermissions.Name+" "+p.dataplane.Mesh+"/")
-			if o, ok := p.find(kind.MeshTrafficPermissions.Key(p.dataplane.Mesh, name)); ok && !seen[name] {
-				seen[name] = true
-				found = append(found, o)
+	for _, k := range kind.Policies() {
+		info, seen := k.Describe(), map[string]bool{}
+		for _, in := range inbounds {
+			for _, policy := range in.Policies {
+				name, of := strings.CutPrefix(policy, info.Name+" "+p.dataplane.Mesh+"/")
+				if !of || seen[name] {
+					continue
+				}
+				if o, ok := p.find(resource.Key{Kind: info.Name, Mesh: p.dataplane.Mesh, Name: name}); ok {
+					seen[name] = true
+					found = append(found, o)
+				}
 			}
 		}
 	}
@@ -112,7 +117,7 @@ func (a *api) matchedPolicies(w http.ResponseWriter, r *http.Request) error {
 	}
 	items := []item{}
 	matched := map[string][]shownMeta{}
-	for _, o := range p.permissions(p.applied.Inbounds) {
+	for _, o := range p.policies(p.applied.Inbounds) {
 		matched[o.Key().Kind] = append(matched[o.Key().Kind], kriMeta(o))
 	}
 	if len(matched) > 0 {
@@ -142,11 +147,12 @@ func (a *api) effectivePolicies(w http.ResponseWriter, r *http.Request) error {
 		Origins []origin `json:"origins"`
 	}
 	policies := []policy{}
-	for _, o := range p.permissions(p.applied.Inbounds) {
-		if len(policies) == 0 {
+	for _, o := range p.policies(p.applied.Inbounds) {
+		if last := len(policies) - 1; last < 0 || policies[last].Kind != o.Key().Kind {
 			policies = append(policies, policy{Kind: o.Key().Kind})
 		}
-		policies[0].Origins = append(policies[0].Origins, origin{kriMeta(o).KRI})
+		last := &policies[len(policies)-1]
+		last.Origins = append(last.Origins, origin{kriMeta(o).KRI})
 	}
 	return writeJSON(w, http.StatusOK, map[string]any{"policies": policies})
 }
@@ -188,7 +194,7 @@ func (a *api) inboundRules(w http.ResponseWriter, r *http.Request) error {
 	rules := []policyRules{}
 	for _, in := range p.applied.Inbounds {
 		origins := []ruleOrigin{}
-		for _, o := range p.permissions([]graph.AppliedInbound{in}) {
+		for _, o := range p.policies([]graph.AppliedInbound{in}) {
 			origins = append(origins, ruleOrigin{kriMeta(o)})
 		}
 		if in.Rules == nil || len(origins) == 0 {
@@ -312,21 +318,21 @@ func attached(o resource.Any) any {
 func bare(o resource.Any) any { return kriMeta(o) }
 
 // policyDataplanes lists the Dataplanes that a policy selects, entirely or by a section.
-func (a *api) policyDataplanes(d resource.Descriptor, show func(resource.Any) any) func(http.ResponseWriter,
+func (a *api) policyDataplanes(p kind.Policy, show func(resource.Any) any) func(http.ResponseWriter,
 	*http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		m, err := a.read(r.Context(), kind.Meshes, d, kind.Dataplanes)
+		m, err := a.read(r.Context(), kind.Meshes, p, kind.Dataplanes)
 		if err != nil {
 			return err
 		}
-		o, err := m.need(keyOf(d, r))
+		o, err := m.need(keyOf(p, r))
 		if err != nil {
 			return err
 		}
-		permission := o.(*resource.Object[kind.MeshTrafficPermission]) // the only policy of this release
+		target := p.Parts(o).TargetRef
 		var items []any
-		for dp := range m.State.Dataplanes.From(m.Snapshot, graph.MeshKey(permission.Mesh), "") {
-			if match.Hits(permission.Spec.TargetRef, &dp.Meta, sectionsOf(&dp.Spec.Networking)) {
+		for dp := range m.State.Dataplanes.From(m.Snapshot, graph.MeshKey(o.Key().Mesh), "") {
+			if match.Hits(target, &dp.Meta, sectionsOf(&dp.Spec.Networking)) {
 				items = append(items, show(dp))
 			}
 		}

@@ -76,7 +76,15 @@ var overviewReads = append([]resource.Descriptor{
 	kind.ZoneIngresses, kind.ZoneIngressInsights, kind.ZoneIngressListenerStatuses,
 	kind.ZoneEgresses, kind.ZoneEgressInsights, kind.ZoneEgressListenerStatuses,
 	kind.MeshExternalServices,
-}, kind.Policies()...)
+}, policyKinds()...)
+
+func policyKinds() []resource.Descriptor {
+	var kinds []resource.Descriptor
+	for _, p := range kind.Policies() {
+		kinds = append(kinds, p)
+	}
+	return kinds
+}
 
 // overviewRoutes returns the routes of the kinds that are shown with their insights. Each path has its older spelling
 // too.

@@ -1,0 +1,129 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+)
+
+// List is the policies of a mesh and kind in the order of precedence, with an index by what they select.
+type List struct {
+	policies []Policy
+	// Each policy stands in one of these, as its place in policies.
+	every  []int32
+	names  map[string][]int32
+	labels map[pair][]int32 // under the label that the fewest policies of the list require
+	tags   map[pair][]int32 // likewise
+}
+
+// pair is a label or a tag with its value.
+type pair struct{ name, value string }
+
+// NewList returns the list of the policies in any order. It sorts and keeps the slice.
+func NewList(policies []Policy) *List {
+	slices.SortFunc(policies, func(a, b Policy) int { return Compare(&a, &b) })
+	l := &List{policies: policies, names: map[string][]int32{}, labels: map[pair][]int32{}, tags: map[pair][]int32{}}
+	labeled, tagged := map[pair]int{}, map[pair]int{}
+	for i := range policies {
+		count(labeled, policies[i].Target.Labels)
+		count(tagged, policies[i].Target.Tags)
+	}
+	for i := range policies {
+		switch t := &policies[i].Target; {
+		case t.Name != "":
+			l.names[t.Name] = append(l.names[t.Name], int32(i))
+		case len(t.Labels) > 0:
+			rarest := rarest(t.Labels, labeled)
+			l.labels[rarest] = append(l.labels[rarest], int32(i))
+		case len(t.Tags) > 0:
+			rarest := rarest(t.Tags, tagged)
+			l.tags[rarest] = append(l.tags[rarest], int32(i))
+		default:
+			l.every = append(l.every, int32(i))
+		}
+	}
+	return l
+}
+
+func count(uses map[pair]int, required map[string]string) {
+	for name, value := range required {
+		uses[pair{name, value}]++
+	}
+}
+
+// rarest returns the required pair with the fewest uses, and of several the first one by name.
+func rarest(required map[string]string, uses map[pair]int) pair {
+	var rarest pair
+	for name, value := range required {
+		p := pair{name, value}
+		if fewer := uses[p] - uses[rarest]; rarest.name == "" || fewer < 0 || fewer == 0 && name < rarest.name {
+			rarest = p
+		}
+	}
+	return rarest
+}
+
+// Equal reports whether both lists have equal policies, so that they select the same for every proxy.
+func (l *List) Equal(other *List) bool {
+	return l == other || slices.EqualFunc(l.policies, other.policies, func(a, b Policy) bool { return a.Equal(&b) })
+}
+
+// All returns the policies, in ascending order: a later one overrides an earlier one.
+func (l *List) All() []Policy { return l.policies }
+
+// Selected is a policy that applies to a proxy.
+type Selected struct {
+	*Policy
+	// Sections are the names of the sections to which the policy applies; nil: the whole proxy.
+	Sections []string
+}
+
+// AppliesTo reports whether the policy applies to a section. Its name may be several, joined with "+", where sections
+// share a listener; then the policy applies to at least one of them.
+func (s *Selected) AppliesTo(section string) bool {
+	if s.Sections == nil {
+		return true
+	}
+	for name := range strings.SplitSeq(section, "+") {
+		if slices.Contains(s.Sections, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// Select returns the policies that apply to a proxy, in ascending order. Its cost follows the candidates of the index,
+// not the length of the list.
+func (l *List) Select(p *Proxy) []Selected {
+	var buffer [64]int32
+	candidates := append(buffer[:0], l.every...)
+	candidates = append(candidates, l.names[p.Name]...)
+	if len(l.labels) > 0 {
+		for name, value := range p.Labels {
+			candidates = append(candidates, l.labels[pair{name, value}]...)
+		}
+	}
+	if len(l.tags) > 0 {
+		for i := range p.Sections {
+			for name, value := range p.Sections[i].Tags {
+				candidates = append(candidates, l.tags[pair{name, value}]...)
+			}
+		}
+	}
+	slices.Sort(candidates)
+	selected := make([]Selected, 0, len(candidates))
+	for _, i := range slices.Compact(candidates) { // several sections may have a tag
+		policy := &l.policies[i]
+		if sections, all := policy.Target.Selects(p); (all || sections != nil) && policy.reaches(p) {
+			selected = append(selected, Selected{policy, sections})
+		}
+	}
+	return slices.Clip(selected)
+}
+
+// EqualSelections reports whether two proxies have the same policies for the same sections.
+func EqualSelections(a, b []Selected) bool {
+	return slices.EqualFunc(a, b, func(a, b Selected) bool {
+		return a.Policy.Equal(b.Policy) && (a.Sections == nil) == (b.Sections == nil) &&
+			slices.Equal(a.Sections, b.Sections)
+	})
+}

@@ -1,0 +1,228 @@
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"weft/kind"
+	"weft/resource"
+)
+
+// Origin is a part of a policy: a to item or a rule by its index, or the default.
+type Origin struct {
+	Policy resource.Key
+	Part   int
+}
+
+// String reads as "MeshTimeout default/web[0]".
+func (o Origin) String() string { return fmt.Sprintf("%s[%d]", o.Policy, o.Part) }
+
+// Part is one conf of a policy and what it is about.
+type Part struct {
+	Policy *Policy
+	Index  int
+	To     *To   // of a to item, else nil
+	Match  Match // of a rule, else the zero value
+	Conf   any   // a pointer to the conf's struct
+}
+
+// Origin returns the place of the part.
+func (p *Part) Origin() Origin { return Origin{p.Policy.Key, p.Index} }
+
+// PartsOf returns the parts of a policy with the metadata, in the order in which they stand. A rule with several
+// matches is a part for each.
+func PartsOf(p *Policy, meta *resource.Meta, of kind.Parts) []Part {
+	var parts []Part
+	for i := range of.To {
+		parts = append(parts, Part{Policy: p, Index: i, To: toOf(meta, &of.To[i].TargetRef), Conf: of.To[i].Conf})
+	}
+	for i, rule := range of.Rules {
+		matches := rule.Matches
+		if len(matches) == 0 {
+			matches = []kind.RuleMatch{{}}
+		}
+		for _, m := range matches {
+			parts = append(parts, Part{Policy: p, Index: i, Match: matchOf(m), Conf: rule.Conf})
+		}
+	}
+	if of.Default != nil {
+		parts = append(parts, Part{Policy: p, Conf: of.Default})
+	}
+	return parts
+}
+
+// Sort sorts parts of one kind of policy in ascending order: a later part overrides an earlier one.
+func Sort(parts []Part) {
+	slices.SortFunc(parts, func(a, b Part) int {
+		return cmp.Or(compare(&a.Policy.Rank, &b.Policy.Rank, a.To.rank(), b.To.rank()), cmp.Compare(a.Index, b.Index))
+	})
+}
+
+// ToKind is the kind of a to item's target, in the order of precedence.
+type ToKind uint8
+
+// The kinds of targets, from the least to the most specific.
+const (
+	toNothing ToKind = iota
+	ToMesh
+	ToMeshService
+	ToMeshExternalService
+	ToMeshMultiZoneService
+	ToMeshHTTPRoute
+)
+
+// To is the target of a to item.
+type To struct {
+	Kind    ToKind
+	Labels  map[string]string // labels of the destination or route
+	Section string            // a port of the destination; empty: all ports
+}
+
+// toKinds are the kinds of the targets of to items. An unknown kind matches no destination.
+var toKinds = map[string]ToKind{
+	"Mesh": ToMesh, "MeshService": ToMeshService, "MeshExternalService": ToMeshExternalService,
+	"MeshMultiZoneService": ToMeshMultiZoneService, "MeshHTTPRoute": ToMeshHTTPRoute,
+}
+
+func toOf(policy *resource.Meta, ref *kind.TargetRef) *To {
+	to := &To{Kind: toKinds[ref.Kind], Labels: ref.Labels, Section: ref.SectionName}
+	if ref.Name != "" {
+		to.Labels = named(policy, ref.Name, ref.Namespace)
+	}
+	return to
+}
+
+// named returns the labels by which the name of a target in a policy selects: the display name, the namespace, which is
+// by default that of the policy, and the zone where the policy belongs to one.
+func named(policy *resource.Meta, name, namespace string) map[string]string {
+	labels := map[string]string{resource.DisplayName: name}
+	if namespace = cmp.Or(namespace, policy.Label(resource.NamespaceLabel)); namespace != "" {
+		labels[resource.NamespaceLabel] = namespace
+	}
+	if zone := policy.Label(resource.ZoneLabel); zone != "" && policy.Label(kind.OriginLabel) == "zone" {
+		labels[resource.ZoneLabel] = zone
+	}
+	return labels
+}
+
+// rank is the place of the to item in the order of precedence. Only for a MeshService a section counts.
+func (t *To) rank() uint8 {
+	if t == nil {
+		return 0
+	}
+	rank := uint8(t.Kind) << 1
+	if t.Kind == ToMeshService && t.Section != "" {
+		rank++
+	}
+	return rank
+}
+
+// Destination is a port of a service as to items match it.
+type Destination struct {
+	Kind   ToKind
+	Labels map[string]string // with the display name
+	// Sections are the names that a to item has for the port: its name, and its number where no other port has this
+	// name.
+	Sections []string
+	Routes   []map[string]string // labels of the routes that a request takes; none: traffic without a route
+}
+
+// Matches reports whether the to item is about traffic to the destination.
+func (t *To) Matches(d *Destination) bool {
+	switch t.Kind {
+	case ToMesh:
+		return true
+	case ToMeshHTTPRoute:
+		return slices.ContainsFunc(d.Routes, func(route map[string]string) bool { return kind.Subset(t.Labels, route) })
+	}
+	return t.Kind == d.Kind && (t.Section == "" || slices.Contains(d.Sections, t.Section)) &&
+		kind.Subset(t.Labels, d.Labels)
+}
+
+// Outbound returns the to items among sorted parts that are about traffic to a destination, still sorted.
+func Outbound(parts []Part, d *Destination) []Part {
+	var about []Part
+	for _, part := range parts {
+		if part.To != nil && part.To.Matches(d) {
+			about = append(about, part)
+		}
+	}
+	return about
+}
+
+// Match is one match of a rule; all its fields must hold. The zero value matches every caller.
+type Match struct {
+	SpiffeID string
+	Prefix   bool   // SpiffeID is the prefix of SPIFFE IDs, which ends in a slash or anywhere in the path
+	SNI      string // empty: any
+}
+
+func matchOf(m kind.RuleMatch) Match {
+	var match Match
+	if id := m.SpiffeID; id != nil {
+		match.SpiffeID, match.Prefix = id.Value, id.Type == "Prefix"
+		if match.Prefix {
+			match.SpiffeID = id.Prefix()
+		}
+	}
+	if m.SNI != nil {
+		match.SNI = m.SNI.Value
+	}
+	return match
+}
+
+// covers reports whether each caller that the other match matches is a caller of this one.
+func (m Match) covers(other Match) bool {
+	if m.SNI != "" && m.SNI != other.SNI {
+		return false
+	}
+	if m.Prefix {
+		return strings.HasPrefix(other.SpiffeID, m.SpiffeID)
+	}
+	return m.SpiffeID == "" || m.SpiffeID == other.SpiffeID && !other.Prefix
+}
+
+// specificity is greater for the match that decides: an exact SPIFFE ID before a prefix, a longer prefix before a
+// shorter one, a prefix before an SNI alone, this before no match, and of each the match with an SNI before the one
+// without.
+func (m Match) specificity() int {
+	level, length := 0, 0
+	switch {
+	case m.Prefix:
+		level, length = 2, len(m.SpiffeID)
+	case m.SpiffeID != "":
+		level = 4
+	}
+	if m.SNI != "" {
+		level++
+	}
+	return level<<32 + length
+}
+
+// Matched is the effective parts for the callers of one match.
+type Matched struct {
+	Match Match
+	Parts []Part // ascending: a later one overrides
+}
+
+// Inbound returns the matches of the rules among sorted parts, the most specific first, each with all rules that cover
+// it. The first match of a caller decides. A rule with several matches is one part for each of them.
+func Inbound(parts []Part) []Matched {
+	rules := slices.DeleteFunc(slices.Clone(parts), func(p Part) bool { return p.To != nil })
+	slices.SortStableFunc(rules, func(a, b Part) int {
+		return cmp.Compare(a.Match.specificity(), b.Match.specificity())
+	})
+	var matched []Matched
+	seen := map[Match]bool{}
+	for _, rule := range slices.Backward(rules) {
+		if seen[rule.Match] {
+			continue
+		}
+		seen[rule.Match] = true
+		covering := slices.DeleteFunc(slices.Clone(rules), func(p Part) bool { return !p.Match.covers(rule.Match) })
+		matched = append(matched, Matched{rule.Match, covering})
+	}
+	return matched
+}

@@ -1,0 +1,112 @@
+// Package policy selects, orders and merges policies of any kind. It is pure: all functions depend on their arguments
+// alone, and results share memory with arguments, which must not change.
+//
+// A policy of a mesh selects proxies by its top-level targetRef ([Target]) and has confs in its to items, its rules or
+// its default ([Part]). For one traffic of one proxy, the parts that apply are sorted in the order of precedence
+// ([Sort]), and a later part overrides an earlier one field by field ([Plan.Merge]). The merged conf comes with the
+// part that each field is from ([Origins]).
+//
+// The package knows no kind of policy: a kind describes its confs with Go types and the struct tag `merge`.
+package policy
+
+import (
+	"cmp"
+
+	"weft/kind"
+	"weft/resource"
+)
+
+// Labels of a policy that change where it applies.
+const (
+	RoleLabel   = "kuma.io/policy-role"
+	EffectLabel = "kuma.io/effect"
+)
+
+// Policy is one policy without its confs, so that a changed conf leaves it equal.
+type Policy struct {
+	Key    resource.Key
+	Target Target
+	Rank   Rank
+}
+
+// New returns the policy with a key, metadata and a top-level targetRef.
+func New(key resource.Key, meta *resource.Meta, target Target) Policy {
+	return Policy{key, target, rankOf(meta, &target)}
+}
+
+// reaches reports whether a policy applies in the zone and in the namespace of a proxy. Policies of a zone apply in it,
+// those of a producer everywhere, and those of a consumer or a workload owner in their namespace.
+func (p *Policy) reaches(proxy *Proxy) bool {
+	r := &p.Rank
+	otherZone := r.origin == ofZone && r.role != producer && r.zone != "" && proxy.Zone != "" && r.zone != proxy.Zone
+	otherNamespace := (r.role == consumer || r.role == workloadOwner) &&
+		r.namespace != proxy.Labels[resource.NamespaceLabel]
+	return !otherZone && !otherNamespace
+}
+
+// Equal reports whether both policies select the same proxies and have the same precedence.
+func (p *Policy) Equal(other *Policy) bool {
+	return p == other || p.Key == other.Key && p.Rank == other.Rank && p.Target.equal(&other.Target)
+}
+
+// Shadow reports whether a policy has no effect, and shows only in a shadow configuration.
+func Shadow(meta *resource.Meta) bool { return meta.Label(EffectLabel) == "shadow" }
+
+// role is the relation between the owner of a policy and the proxies that it configures. Roles are ordered: a later one
+// overrides an earlier one.
+type role uint8
+
+const (
+	system        role = iota
+	producer           // of a service, for all its clients
+	consumer           // of services, for the clients of its namespace
+	workloadOwner      // of the proxies of its namespace
+)
+
+// roleOf are the values of [RoleLabel]. The role of a policy without the label is system.
+var roleOf = map[string]role{"producer": producer, "consumer": consumer, "workload-owner": workloadOwner}
+
+// origin is the control plane that owns a policy. A zone knows its proxies better than global.
+type origin uint8
+
+const (
+	ofGlobal origin = iota
+	unlabelled
+	ofZone
+)
+
+// originOf are the values of [kind.OriginLabel].
+var originOf = map[string]origin{"global": ofGlobal, "": unlabelled, "zone": ofZone}
+
+// Rank is the place of a policy in the order of precedence. Ranks of two policies of a mesh and kind are never equal.
+type Rank struct {
+	target    uint8
+	origin    origin
+	role      role
+	display   string // the name that the owner gave
+	namespace string
+	zone      string
+	name      string
+}
+
+func rankOf(meta *resource.Meta, target *Target) Rank {
+	return Rank{
+		target: target.rank(), origin: originOf[meta.Label(kind.OriginLabel)], role: roleOf[meta.Label(RoleLabel)],
+		display:   cmp.Or(meta.Label(resource.DisplayName), meta.Name),
+		namespace: meta.Label(resource.NamespaceLabel), zone: meta.Label(resource.ZoneLabel), name: meta.Name,
+	}
+}
+
+// compare is negative where a is overridden by b. The specificity of a to item stands between the role and the name; of
+// two names the smaller one overrides.
+func compare(a, b *Rank, toA, toB uint8) int {
+	if order := cmp.Or(cmp.Compare(a.target, b.target), cmp.Compare(a.origin, b.origin), cmp.Compare(a.role, b.role),
+		cmp.Compare(toA, toB)); order != 0 {
+		return order
+	}
+	return cmp.Or(cmp.Compare(b.display, a.display), cmp.Compare(b.namespace, a.namespace), cmp.Compare(b.zone, a.zone),
+		cmp.Compare(b.name, a.name))
+}
+
+// Compare is negative where b overrides a.
+func Compare(a, b *Policy) int { return compare(&a.Rank, &b.Rank, 0, 0) }

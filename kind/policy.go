@@ -1,0 +1,50 @@
+package kind
+
+import "weft/resource"
+
+// Policy is a kind of policies: resources that say how the traffic of the selected proxies is treated.
+type Policy interface {
+	resource.Descriptor
+	// Parts returns the parts of a resource of the kind.
+	Parts(resource.Any) Parts
+	// Conf returns an empty conf. Confs merge by its type; see internal/policy.
+	Conf() any
+}
+
+// Parts are what a policy says to the proxies that it selects. Confs are pointers into the policy, which is shared.
+type Parts struct {
+	TargetRef *TargetRef // the selected proxies; nil: all proxies of the mesh
+	To        []ToPart   // about the traffic that they send
+	Rules     []RulePart // about the traffic that they receive
+	Default   any        // the conf about the whole proxy; nil: none
+}
+
+// ToPart is a conf about traffic to the destinations that its target selects.
+type ToPart struct {
+	TargetRef TargetRef
+	Conf      any
+}
+
+// RulePart is a conf about the callers that match one of its matches; without matches, about all callers.
+type RulePart struct {
+	Matches []RuleMatch
+	Conf    any
+}
+
+// RuleMatch matches callers by their SPIFFE ID, by the SNI that they use, or by both.
+type RuleMatch struct {
+	SpiffeID *IDMatch
+	SNI      *SNIMatch
+}
+
+// PolicyKind is the kind of policies whose spec is an S and whose confs are a C.
+type PolicyKind[S, C any] struct {
+	resource.Kind[S]
+	Split func(*S) Parts // with confs of the type *C
+}
+
+// Parts implements [Policy].
+func (k *PolicyKind[S, C]) Parts(o resource.Any) Parts { return k.Split(&o.(*resource.Object[S]).Spec) }
+
+// Conf implements [Policy].
+func (k *PolicyKind[S, C]) Conf() any { return new(C) }
