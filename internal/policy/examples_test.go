@@ -110,7 +110,7 @@ func TestExamples(t *testing.T) {
 			P2: Dataplane = {"appendMatch": ["y"]}`, `
 			proxy: {"appendMatch":["x","y"]}`},
 		{"21: rules merge by their matches", `
-			P1: Mesh > Mesh {"rules": [{"matches": [{"path": "/m"}], "default": {"filters":["F1"],"backendRefs":["B1"]}}]}
+			P1: Mesh > Mesh {"rules":[{"matches":[{"path":"/m"}],"default": {"filters":["F1"],"backendRefs":["B1"]}}]}
 			P2: Dataplane > Mesh {"rules": [{"matches": [{"path": "/m"}], "default": {"filters": ["F2"]}}]}`, `
 			to b:http: {"rules":[{"matches":[{"path":"/m"}],"default":{"filters":["F2"],"backendRefs":["B1"]}}]}`},
 		{"22: rules of the more specific policy come first", `

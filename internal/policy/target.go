@@ -11,7 +11,7 @@ import (
 // TargetKind is the kind of a top-level targetRef, in the order of precedence.
 type TargetKind uint8
 
-// The kinds of top-level targetRefs. MeshSubset, MeshService and MeshServiceSubset are the older forms. All three select
+// The kinds of top-level targetRefs. MeshSubset, MeshService and MeshServiceSubset are the older forms. They select
 // inbounds by their tags, the latter two with the tag kuma.io/service.
 const (
 	WholeMesh TargetKind = iota
