@@ -127,7 +127,7 @@ func (p *plane) runZone(ctx context.Context, group *errgroup.Group, tail *bundle
 func lookAtIngresses(ctx context.Context, self *instances.Member, reconciler *reconcile.Reconciler) {
 	for ctx.Err() == nil {
 		changed := self.Changed()
-		reconciler.LookAtDoors()
+		reconciler.InstancesChanged()
 		select {
 		case <-changed:
 		case <-ctx.Done():
@@ -187,27 +187,48 @@ func timed(apply func(mirror.Batch), figures *metrics.Metrics) func(mirror.Batch
 }
 
 // ownWrites are the reconciler's writes.
-type ownWrites struct{ writer *admit.Writer }
+type ownWrites struct {
+	writer  *admit.Writer
+	version func(context.Context, resource.Key) (string, error)
+}
 
-func (w ownWrites) Put(ctx context.Context, o resource.Any) error {
-	_, err := w.writer.Put(ctx, o, admit.Change{ControlPlane: true, IfMatch: o.Envelope().Version})
-	if resource.CodeOf(err) == resource.Stale {
-		return reconcile.ErrOvertaken
+// Put implements [reconcile.Writer].
+func (w ownWrites) Put(ctx context.Context, o resource.Any) (string, error) {
+	result, err := w.writer.Put(ctx, o, admit.Change{ControlPlane: true, IfMatch: o.Envelope().Version})
+	return writtenAs(result, err)
+}
+
+// Create implements [reconcile.Writer].
+func (w ownWrites) Create(ctx context.Context, o resource.Any) (string, error) {
+	return writtenAs(w.writer.Create(ctx, o, nil))
+}
+
+// Delete implements [reconcile.Writer].
+func (w ownWrites) Delete(ctx context.Context, key resource.Key, version string) error {
+	_, err := writtenAs(admit.Result{}, w.writer.Delete(ctx, key, admit.Change{ControlPlane: true, IfMatch: version}))
+	return err
+}
+
+// Version implements [reconcile.Writer].
+func (w ownWrites) Version(ctx context.Context, key resource.Key) (string, error) {
+	return w.version(ctx, key)
+}
+
+// writtenAs takes it as done where what was to be written belongs to something that has gone: the reconciler hears of that.
+func writtenAs(result admit.Result, err error) (version string, _ error) {
+	switch {
+	case resource.CodeOf(err) == resource.Stale:
+		return "", reconcile.ErrOvertaken
+	case err != nil:
+		return "", unlessGone(err)
+	case result.Object == nil:
+		return "", nil
 	}
-	return unlessGone(err)
-}
-
-func (w ownWrites) Create(ctx context.Context, o resource.Any) error {
-	_, err := w.writer.Create(ctx, o, nil)
-	return unlessGone(err)
-}
-
-func (w ownWrites) Delete(ctx context.Context, key resource.Key) error {
-	return unlessGone(w.writer.Delete(ctx, key, admit.Change{ControlPlane: true}))
+	return result.Object.Envelope().Version, nil
 }
 
 // unlessGone takes it as done where what was to be written belongs to something that has gone, or has
-// changed meanwhile: the reconciler hears of that change and asks anew.
+// changed meanwhile.
 func unlessGone(err error) error {
 	if code := resource.CodeOf(err); code == resource.NotFound || code == resource.Stale {
 		return nil

@@ -123,7 +123,7 @@ func (p *plane) assemble(ctx context.Context) error {
 		_, ended := p.self.Expired(instance)
 		return !ended
 	}
-	p.reconciler = reconcile.New(plan, ownWrites{p.writer}, p.hub, p.log)
+	p.reconciler = reconcile.New(plan, ownWrites{p.writer, storedVersion(p.rows)}, p.hub, p.hub.Commit, p.log)
 	p.hub.Follow(p.reconciler.Observe)
 	auditing, closeAudit, err := openAudit(p.settings, p.instance, p.log)
 	if err != nil {
@@ -188,6 +188,7 @@ func (p *plane) serve(ctx context.Context, group *errgroup.Group, proxies *dpser
 		Now: time.Now, Log: p.log,
 	})
 	group.Go(func() error { p.self.Run(ctx); return nil })
+	group.Go(func() error { p.hub.KeepTime(ctx); return nil })
 	p.lead(ctx, group, p.reconciler.Run)
 	api = p.figures.API(api)
 	serveAPI(ctx, group, p.ports, p.certificates.api, api, p.refused)
