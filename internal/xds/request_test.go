@@ -8,7 +8,7 @@ import (
 	"unsafe"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
@@ -18,7 +18,7 @@ import (
 func requestOf(t interface {
 	Helper()
 	Fatal(...any)
-}, sent *discovery.DeltaDiscoveryRequest) *request {
+}, sent *discoveryv3.DeltaDiscoveryRequest) *request {
 	t.Helper()
 	wire, err := proto.Marshal(sent)
 	if err != nil {
@@ -32,8 +32,8 @@ func requestOf(t interface {
 }
 
 // message is the request as the generated code has it. Fields that a session does not read are missing.
-func (r *request) message() *discovery.DeltaDiscoveryRequest {
-	m := &discovery.DeltaDiscoveryRequest{
+func (r *request) message() *discoveryv3.DeltaDiscoveryRequest {
+	m := &discoveryv3.DeltaDiscoveryRequest{
 		Node: r.node, TypeUrl: r.typeURL, ResponseNonce: r.nonce, ErrorDetail: r.rejection,
 		ResourceNamesSubscribe: r.subscribe, ResourceNamesUnsubscribe: r.unsubscribe,
 	}
@@ -46,7 +46,7 @@ func (r *request) message() *discovery.DeltaDiscoveryRequest {
 	return m
 }
 
-var everyField = &discovery.DeltaDiscoveryRequest{
+var everyField = &discoveryv3.DeltaDiscoveryRequest{
 	Node:                     &corev3.Node{Id: "default.web-1", UserAgentName: "envoy"},
 	TypeUrl:                  Cluster.URL(),
 	ResourceNamesSubscribe:   []string{"a", "", "b"},
@@ -69,7 +69,7 @@ func FuzzRequest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, wire []byte) {
 		got := request{typeURL: "of the request before"}
 		err := got.unmarshal(mem.BufferSlice{mem.SliceBuffer(wire)})
-		var want discovery.DeltaDiscoveryRequest
+		var want discoveryv3.DeltaDiscoveryRequest
 		if proto.Unmarshal(wire, &want) != nil {
 			return
 		}
@@ -112,7 +112,7 @@ func TestARequestIsReadInPlaceOfTheLast(t *testing.T) {
 	if !proto.Equal(r.message(), everyField) {
 		t.Errorf("%v, want %v", r.message(), everyField)
 	}
-	if err := r.unmarshal(mem.BufferSlice{mem.SliceBuffer(nil)}); err != nil || !proto.Equal(r.message(), &discovery.DeltaDiscoveryRequest{}) {
+	if err := r.unmarshal(mem.BufferSlice{mem.SliceBuffer(nil)}); err != nil || !proto.Equal(r.message(), &discoveryv3.DeltaDiscoveryRequest{}) {
 		t.Errorf("%v is left of the request before; %v", r.message(), err)
 	}
 }
@@ -122,7 +122,7 @@ func TestRememberedNamesDoNotKeepTheirMessage(t *testing.T) {
 	s := newSession(NewCatalog(), func() {})
 	s.follow([]*ResourceSet{s.catalog.NewResourceSet()})
 	long := strings.Repeat("x", maxName)
-	r := requestOf(t, &discovery.DeltaDiscoveryRequest{TypeUrl: Route.URL(), ResourceNamesSubscribe: []string{"short", long}})
+	r := requestOf(t, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: Route.URL(), ResourceNamesSubscribe: []string{"short", long}})
 	if _, err := s.step(r); err != nil {
 		t.Fatal(err)
 	}
