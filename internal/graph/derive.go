@@ -42,7 +42,8 @@ func (s *State) derive() {
 	s.MultiZone = table.NewDerived(s.DB, "destination of many zones", s.multiZone, same[*Destination])
 	s.LocalityEndpoints = table.NewDerived(s.DB, "endpoints of a locality", s.localityEndpoints, equalEndpoints)
 	s.External = table.NewDerived(s.DB, "external destination", s.external, same[*Destination])
-	s.ExternalEndpoints = table.NewDerived(s.DB, "endpoints of an external destination", s.externalEndpoints, equalEndpoints)
+	s.ExternalEndpoints = table.NewDerived(s.DB, "endpoints of an external destination", s.externalEndpoints,
+		equalEndpoints)
 	s.ServiceSNIRoutes = table.NewDerived(s.DB, "SNI routes of a service", s.serviceSNIRoutes, slices.Equal)
 	s.SNIRoutes = table.NewDerived(s.DB, "SNI routes of a mesh", s.sniRoutes, slices.Equal)
 	s.RemoteEndpoints = table.NewDerived(s.DB, "ingresses of other zones", s.beyond, slices.Equal)
@@ -84,7 +85,8 @@ func (s *State) identity(r *table.Reader, key ProxyKey) *Identity {
 	if err != nil {
 		return &Identity{MeshIdentity: chosen.Name, Problem: err.Error(), Source: sourceOf(&chosen.Spec, "")}
 	}
-	given := &Identity{MeshIdentity: chosen.Name, SpiffeIDs: kind.SpiffeIDsOf(id), TrustDomain: domain, Source: sourceOf(&chosen.Spec, domain)}
+	given := &Identity{MeshIdentity: chosen.Name, SpiffeIDs: kind.SpiffeIDsOf(id), TrustDomain: domain,
+		Source: sourceOf(&chosen.Spec, domain)}
 	var facts []string // of SPIRE none: it attests the workload itself
 	if !given.Source.FromSPIRE() {
 		facts = identity.SpiffeFacts(&chosen.Spec, dp)

@@ -57,7 +57,7 @@ func TestExplainWhatLeavesTheMesh(t *testing.T) {
 			": add it under rules[].default.allow of a MeshTrafficPermission that targets the server\nSNI " + sni +
 			"\nverdict denied: no rule allows " + caller + ": add it under rules[].default.allow of a MeshTrafficPermission that targets the server\n"},
 		"no egress is ready": {withEgress(egressOf("east", false)),
-			"verdict unserved: destination kri_extsvc_default_east__api_443 can't be reached: no zone egress of this zone is ready, and what leaves the zone goes through one\n"},
+			"verdict unserved: destination kri_extsvc_default_east__api_443 is unreachable: no zone egress of this zone is ready, and what leaves the zone goes through one\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, err := test.hub.Explain(envoysim.Request{From: graph.ProxyKey{Mesh: mesh, Name: "client"}, To: "api"}, nil)
@@ -82,7 +82,7 @@ func TestExplainWhatAnEgressPassesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, text, _ := strings.Cut(e.Text(), "mutual TLS")
-	compareWords(t, `yes, spiffe://default.east.mesh.local/workload/client asks for spiffe://default.west.mesh.local/workload/web
+	compareWords(t, `yes, client spiffe://default.east.mesh.local/workload/client, server spiffe://default.west.mesh.local/workload/web
 zone egress 10.0.0.7:10002 default.egress: forwards the TLS connection by SNI
 SNI a1.web.80.default.ms
 zone ingress 192.168.1.100:30001 door of the zone west

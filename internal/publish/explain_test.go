@@ -123,7 +123,7 @@ listener self_outbound_127.0.0.1_10001
 route safe
 retries 3, on connect-failure,refused-stream,reset,retriable-headers
 destination kri_msvc_default_west__web_80
-mutual TLS yes, spiffe://default.east.mesh.local/workload/client asks for spiffe://default.west.mesh.local/workload/web
+mutual TLS yes, client spiffe://default.east.mesh.local/workload/client, server spiffe://default.west.mesh.local/workload/web
 zone ingress 192.168.1.100:30001 door of the zone west
 SNI a1.web.80.default.ms
 `+test.want, e.Text())

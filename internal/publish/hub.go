@@ -89,7 +89,30 @@ func NewHub(state *graph.State, catalog *xds.Catalog, log *slog.Logger) *Hub {
 func (h *Hub) Follow(f Follower) { h.followers = append(h.followers, f) }
 
 // Apply commits a batch and publishes what it changes.
-func (h *Hub) Apply(b mirror.Batch) {
+func (h *Hub) Apply(b mirror.Batch) { h.apply(b, func(*table.Tx) {}) }
+
+// Commit changes rows of this instance alone, which are in no store, and publishes what they change.
+func (h *Hub) Commit(change func(*table.Tx)) { h.apply(mirror.Batch{}, change) }
+
+// KeepTime commits whenever the time comes that a derived value waits for, until ctx ends.
+func (h *Hub) KeepTime(ctx context.Context) {
+	for {
+		next, changed := h.state.DB.NextDeadline()
+		var come <-chan time.Time
+		if !next.IsZero() {
+			come = time.After(time.Until(next))
+		}
+		select {
+		case <-come:
+			h.Commit(func(*table.Tx) {})
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (h *Hub) apply(b mirror.Batch, change func(*table.Tx)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	before := h.reader()
@@ -100,6 +123,7 @@ func (h *Hub) Apply(b mirror.Batch) {
 		for _, key := range b.Removed {
 			h.state.Remove(tx, key)
 		}
+		change(tx)
 	})
 	now := time.Now()
 	commits := []*table.Changes{changes}

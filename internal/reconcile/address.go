@@ -2,7 +2,6 @@ package reconcile
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
@@ -16,24 +15,42 @@ import (
 // connection that breaks, says nothing about whether it takes connections.
 const doorGrace = 15 * time.Second
 
-// absences are the zone proxies whose stream is lost, and since when that has been known here. The times are
-// of this run alone: where it begins, everybody has the grace anew.
-type absences map[graph.ProxyKey]time.Time
+// absence is a zone proxy whose stream is lost, and since when that has been known here. It is a row of this run alone:
+// where it begins, everybody has the grace anew.
+type absence struct {
+	Unit  Unit // of which it is an entry
+	Proxy graph.ProxyKey
+	Since time.Time // zero: it is back, or has gone
+}
 
-// keep forgets those of a mesh that have no door any more.
-func (a absences) keep(mesh string, doors []graph.ZoneProxy) {
-	maps.DeleteFunc(a, func(key graph.ProxyKey, _ time.Time) bool {
-		return key.Mesh == mesh && !slices.ContainsFunc(doors, func(d graph.ZoneProxy) bool { return d.Proxy == key })
-	})
+func (a absence) key() string { return a.Unit.String() + " " + a.Proxy.String() }
+
+// store puts the absence into the table, or ends it.
+func (a *absence) store(p *Plan) func(*table.Tx) {
+	return func(tx *table.Tx) {
+		if a.Since.IsZero() {
+			p.absences.Delete(tx, a.key())
+		} else {
+			p.absences.Put(tx, *a)
+		}
+	}
+}
+
+// forgetLocal removes the rows of an earlier run of this instance.
+func (p *Plan) forgetLocal(tx *table.Tx) {
+	for gone := range p.absences.All(p.State.DB.Snapshot()) {
+		p.absences.Delete(tx, gone.key())
+	}
 }
 
 // gate is one of the two sorts of zone proxies: ingresses, by which other zones come in, and egresses, by which the
 // proxies of this one go out. Of each sort one row for each mesh tells where they are dialled.
 type gate struct {
-	doors  *table.Derived[string, []graph.ZoneProxy]
-	told   func(r *table.Reader, mesh string) (entries []kind.ZoneProxyAddress, row resource.Any)
-	tell   func(mesh string, entries []kind.ZoneProxyAddress) resource.Any
-	absent absences
+	doors *table.Derived[string, []graph.ZoneProxy]
+	told  func(r *table.Reader, mesh string) (entries []kind.ZoneProxyAddress, row resource.Any)
+	tell  func(mesh string, entries []kind.ZoneProxyAddress) resource.Any
+	// keep has the row of a mesh keep its Unit.
+	keep func(*family)
 }
 
 // gates are the sorts of zone proxies, by the kind of their rows.
@@ -48,7 +65,7 @@ func gates(s *graph.State) map[string]*gate {
 
 func newGate[S any](zone string, k *resource.Kind[S], rows graph.Rows[S], doors *table.Derived[string, []graph.ZoneProxy], entriesOf func(*S) *[]kind.ZoneProxyAddress) *gate {
 	return &gate{
-		doors: doors, absent: absences{},
+		doors: doors,
 		told: func(r *table.Reader, mesh string) ([]kind.ZoneProxyAddress, resource.Any) {
 			row, ok := rows.Find(r, mesh, zone)
 			if !ok {
@@ -61,6 +78,14 @@ func newGate[S any](zone string, k *resource.Kind[S], rows graph.Rows[S], doors 
 			*entriesOf(&spec) = entries
 			return k.Make(mesh, zone, spec)
 		},
+		keep: func(f *family) {
+			table.KeepFor(rows.Input, f.Derived, func(o *resource.Object[S]) []Unit {
+				if o.Name != zone {
+					return nil
+				}
+				return []Unit{{k.Name, o.Mesh, ""}}
+			})
+		},
 	}
 }
 
@@ -68,47 +93,77 @@ func newGate[S any](zone string, k *resource.Kind[S], rows graph.Rows[S], doors 
 // and those that serve every mesh where none of the mesh's own can be dialled. One stays in the list for as long as
 // it exists, whatever its health, so that a zone whose last ingress fails is still dialled.
 // (Mesh Scoped Zone Ingress and Zone Egress.)
-func (p *Plan) address(r *table.Reader, g *gate, mesh string, now time.Time) (steps []Step, again time.Time) {
-	before, stored := g.told(r, mesh)
+func (p *Plan) address(r *table.Reader, g *gate, u Unit) (w Writes) {
+	before, stored := g.told(r, u.Mesh)
+	here := presence{p: p, r: r, unit: u, writes: &w}
 	var own, legacy []kind.ZoneProxyAddress
-	if _, ok := p.State.Meshes.Find(r, "", mesh); ok {
-		var next time.Time
-		own, again = p.entries(r, g, mesh, before, now)
-		legacy, next = p.entries(r, g, "", before, now)
-		again = earliest(again, next)
+	if _, ok := p.State.Meshes.Find(r, "", u.Mesh); ok {
+		own = here.entries(g.doors.Get(r, u.Mesh), before)
+		legacy = here.entries(g.doors.Get(r, ""), before)
 	}
+	here.forget()
 	wanted := preferred(own, legacy)
 	switch {
 	case slices.Equal(wanted, before):
-		return nil, again
+		return w
 	case len(wanted) == 0:
-		gone := stored.Key()
-		return []Step{{Delete: &gone}}, again
+		w.add(0, Write{Delete: stored})
+		return w
 	}
-	row := g.tell(mesh, wanted)
+	row := g.tell(u.Mesh, wanted)
 	row.Envelope().Labels = map[string]string{kind.ZoneLabel: p.State.Zone, kind.OriginLabel: kind.OriginZone}
-	if stored != nil {
-		row.Envelope().Version = stored.Envelope().Version
+	if stored == nil {
+		w.add(0, Write{Create: row})
+		return w
 	}
-	return []Step{{Put: row}}, again
+	row.Envelope().Version = stored.Envelope().Version
+	w.add(0, Write{Put: row})
+	return w
 }
 
-// entries are the zone proxies of a mesh, or of all, that have ever served, and when their health changes by
-// itself.
-func (p *Plan) entries(r *table.Reader, g *gate, mesh string, before []kind.ZoneProxyAddress, now time.Time) (entries []kind.ZoneProxyAddress, again time.Time) {
-	doors := g.doors.Get(r, mesh)
-	g.absent.keep(mesh, doors)
+// presence says which zone proxies are there, and has their absences noted.
+type presence struct {
+	p      *Plan
+	r      *table.Reader
+	unit   Unit
+	writes *Writes
+	away   []graph.ProxyKey
+}
+
+// entries are the zone proxies of a mesh, or of all, that have ever served.
+func (h *presence) entries(doors []graph.ZoneProxy, before []kind.ZoneProxyAddress) (entries []kind.ZoneProxyAddress) {
 	for i := range doors {
 		d := &doors[i]
-		present, next := p.present(g, d, now)
-		again = earliest(again, next)
-		entry, ok := entryOf(d, before)
-		if ok {
+		present := h.present(d)
+		if entry, ok := entryOf(d, before); ok {
 			entry.Healthy = (d.Serves || d.ServesFormer) && !d.Draining && !d.Plaintext && present
 			entries = append(entries, entry)
 		}
 	}
-	return entries, again
+	return entries
+}
+
+// present says whether the proxy of a door is there, or its stream is lost for less than the grace.
+func (h *presence) present(d *graph.ZoneProxy) bool {
+	if d.Instance != "" && h.p.lives(h.r, d.Instance) {
+		return true
+	}
+	h.away = append(h.away, d.Proxy)
+	gone, known := h.p.absences.Get(h.r, absence{Unit: h.unit, Proxy: d.Proxy}.key())
+	if !known {
+		gone = absence{h.unit, d.Proxy, h.r.Now()}
+		h.writes.add(0, Write{Local: &gone})
+	}
+	return !h.r.Past(gone.Since.Add(doorGrace))
+}
+
+// forget ends the absences of those that are back, or have no door any more.
+func (h *presence) forget() {
+	for _, gone := range h.p.absent.List(h.r, h.unit.String()) {
+		if !slices.Contains(h.away, gone.Proxy) {
+			h.writes.add(0, Write{Local: &absence{Unit: gone.Unit, Proxy: gone.Proxy}})
+		}
+	}
 }
 
 // entryOf is where a zone proxy is dialled: where it listens now, or, until it does, where it has been dialled
@@ -123,22 +178,6 @@ func entryOf(d *graph.ZoneProxy, before []kind.ZoneProxyAddress) (kind.ZoneProxy
 		return kind.ZoneProxyAddress{}, false
 	}
 	return before[i], true
-}
-
-// present says whether the proxy of a door is there, and when its grace ends where its stream is lost.
-func (p *Plan) present(g *gate, d *graph.ZoneProxy, now time.Time) (present bool, again time.Time) {
-	if d.Instance != "" && p.Lives(d.Instance) {
-		delete(g.absent, d.Proxy)
-		return true, time.Time{}
-	}
-	if _, known := g.absent[d.Proxy]; !known {
-		g.absent[d.Proxy] = now
-	}
-	end := g.absent[d.Proxy].Add(doorGrace)
-	if now.Before(end) {
-		return true, end
-	}
-	return false, time.Time{}
 }
 
 // preferred are the entries of a mesh: the mesh's own, and the others only while none of these is healthy.

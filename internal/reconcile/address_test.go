@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
 )
@@ -128,7 +127,7 @@ func TestAnIngressWithoutAStreamHasAGrace(t *testing.T) {
 	if got != "one=192.168.1.1" || !again.Equal(w.now.Add(doorGrace)) {
 		t.Errorf("at first: %q, looked at again at %v; want it kept for %v", got, again, doorGrace)
 	}
-	clear(w.plan.gates[kind.MeshZoneAddresses.Name].absent) // a restart
+	w.commit(w.plan.forgetLocal) // a restart
 	w.now = w.now.Add(doorGrace)
 	w.wantAddresses("after a restart", "one=192.168.1.1")
 	w.now = w.now.Add(doorGrace)
@@ -166,7 +165,7 @@ func TestAnAddressIsWrittenOnce(t *testing.T) {
 	w := newDoors(t)
 	w.put(w.door("one", "192.168.1.1"), w.stream("one", "here"), w.passes("one", "192.168.1.1"))
 	w.wantAddresses("at first", "one=192.168.1.1")
-	steps, _ := w.plan.For(table.Eval(w.plan.State.DB.Snapshot()), Unit{kind.MeshZoneAddresses.Name, "default", ""}, w.now)
+	steps := w.writes(w.reader(), kind.MeshZoneAddresses.Name, "").Do
 	if len(steps) > 0 {
 		t.Errorf("nothing has changed, and %d writes are asked for", len(steps))
 	}

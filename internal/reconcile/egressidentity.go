@@ -1,17 +1,14 @@
 package reconcile
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
-	"time"
 
 	"weft/internal/graph"
 	"weft/internal/table"
 	"weft/kind"
-	"weft/resource"
 )
 
 // hasIdentity is the type of the condition that says which identity a ZoneEgress presents, or why it has none.
@@ -25,16 +22,22 @@ const (
 )
 
 // egressIdentities keeps what the ZoneEgresses of this zone say about their identity. (Zone Egress Identity.)
-func (p *Plan) egressIdentities(r *table.Reader) []Step {
-	var steps []Step
+func (p *Plan) egressIdentities(r *table.Reader, _ Unit) (w Writes) {
 	wanted := p.egressSays.Get(r, p.State.Zone)
-	for _, name := range p.ownEgresses(r) {
-		stored, ok := p.State.ZoneEgressStatuses.Find(r, "", name)
-		if !ok || !slices.Equal(stored.Spec.Conditions, wanted) {
-			steps = append(steps, Step{Put: kind.ZoneEgressStatuses.Make("", name, kind.ZoneEgressStatus{Conditions: wanted})})
+	egresses := p.ownEgresses(r)
+	for _, name := range egresses {
+		stored, _ := p.State.ZoneEgressStatuses.Find(r, "", name)
+		put(&w, soon, stored, kind.ZoneEgressStatuses.Make("", name, kind.ZoneEgressStatus{Conditions: wanted}))
+	}
+	if len(egresses) == 0 {
+		return w
+	}
+	for _, said := range wanted {
+		if advice, ok := egressAdvice[said.Reason]; ok {
+			w.Notices = append(w.Notices, Notice{advice.level, advice.says, []any{"zoneEgress", strings.Join(egresses, ", "), "problem", said.Message}})
 		}
 	}
-	return steps
+	return w
 }
 
 // ownEgresses returns the names of the ZoneEgresses of this zone, sorted.
@@ -89,50 +92,21 @@ var egressAdvice = map[string]struct {
 	mixedProviders: {slog.LevelWarn, "a zone egress can't serve some meshes"},
 }
 
-// logEgresses logs what an operator has to do about the zone's ZoneEgresses, which all have the same conditions: once
-// for as long as a condition holds and this instance leads, whatever is stored.
-func (rc *Reconciler) logEgresses(r *table.Reader) {
-	egresses := rc.plan.ownEgresses(r)
-	if len(egresses) == 0 {
-		rc.logged = nil
-		return
-	}
-	before := rc.logged
-	rc.logged = rc.plan.egressSays.Get(r, rc.plan.State.Zone)
-	for _, said := range rc.logged {
-		if advice, ok := egressAdvice[said.Reason]; ok && !slices.Contains(before, said) {
-			rc.log.Log(context.Background(), advice.level, advice.says, "zoneEgress", strings.Join(egresses, ", "), "problem", said.Message)
-		}
-	}
-}
-
 // egressLeaves forgets the leaves of a ZoneEgress that nobody can be shown any more.
-func (p *Plan) egressLeaves(r *table.Reader, mesh, name string, now time.Time) (steps []Step, again time.Time) {
-	row, ok := p.State.EgressCertificates.Find(r, mesh, name)
+func (p *Plan) egressLeaves(r *table.Reader, u Unit) (w Writes) {
+	row, ok := p.State.EgressCertificates.Find(r, u.Mesh, u.Name)
 	if !ok {
-		return nil, time.Time{}
-	}
-	kept, again := counting(row.Spec.Certificates, now)
-	_, there := p.State.ZoneEgresses.Find(r, "", name)
-	switch {
-	case !there || len(kept) == 0:
-		gone := row.Key()
-		return []Step{{Delete: &gone}}, time.Time{}
-	case len(kept) == len(row.Spec.Certificates):
-		return nil, again
+		return w
 	}
 	changed := *row
-	changed.Spec.Certificates = kept
-	return []Step{{Put: &changed}}, again
-}
-
-func (rc *Reconciler) observeEgressLeaves(o *resource.Object[kind.DataplaneCertificates], now time.Time) {
-	rc.ask(Unit(o.Key()), now.Add(calmly))
-	if used := o.Spec.InUse(); used != nil && len(o.Spec.Certificates) > 1 {
-		rc.ask(Unit{kind.MeshIdentities.Name, o.Mesh, used.MeshIdentity}, now.Add(calmly))
+	changed.Spec.Certificates = counting(r, row.Spec.Certificates)
+	egress := kind.ZoneEgresses.Key("", u.Name)
+	if _, there := p.State.ZoneEgresses.Find(r, "", u.Name); !there {
+		w.add(calmly, Write{Delete: row, Gone: egress})
+	} else if len(changed.Spec.Certificates) == 0 {
+		w.add(calmly, Write{Delete: row})
+	} else {
+		put(&w, calmly, row, &changed)
 	}
-}
-
-func (rc *Reconciler) askEgressIdentities(now time.Time) {
-	rc.ask(Unit{kind.ZoneEgresses.Name, "", ""}, now.Add(soon))
+	return w
 }

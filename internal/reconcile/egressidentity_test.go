@@ -31,13 +31,10 @@ func ownEgress(name string) resource.Any {
 func TestAZoneEgressSaysWhoseIdentityItHas(t *testing.T) {
 	w := newWorld(t, "241.0.0.0/8")
 	var log bytes.Buffer
-	rc := New(w.plan, worldWriter{w}, nil, slog.New(slog.NewTextHandler(&log, nil)))
+	m := follow(w, false, calm{}, slog.New(slog.NewTextHandler(&log, nil)))
 	look := func() kind.Condition {
 		t.Helper()
-		rc.reconcile(t.Context(), []Unit{{kind.ZoneEgresses.Name, "", ""}})
-		if again := w.plan.egressIdentities(w.reader()); len(again) > 0 {
-			t.Errorf("what is said is written again: %v", again)
-		}
+		m.drain()
 		status, ok := w.plan.State.ZoneEgressStatuses.Find(w.reader(), "", "ze")
 		if !ok {
 			t.Fatal("it has no status")
@@ -60,7 +57,7 @@ func TestAZoneEgressSaysWhoseIdentityItHas(t *testing.T) {
 		{"its identity", identityFor("default", "identity", nil), "True", "MeshIdentity default/identity", ""},
 	} {
 		log.Reset()
-		w.put(step.put)
+		m.user(step.put)
 		said := look()
 		if said.Type != "Identity" || said.Status != step.status || !strings.Contains(said.Message, step.says) {
 			t.Errorf("%s: it says %+v, want %s that says %q", step.what, said, step.status, step.says)
@@ -76,29 +73,19 @@ func TestAZoneEgressSaysWhoseIdentityItHas(t *testing.T) {
 	}
 }
 
-// worldWriter writes into a world.
-type worldWriter struct{ *world }
-
-func (w worldWriter) Put(_ context.Context, o resource.Any) error    { w.put(o); return nil }
-func (w worldWriter) Create(_ context.Context, o resource.Any) error { w.put(o); return nil }
-func (w worldWriter) Delete(_ context.Context, key resource.Key) error {
-	w.remove(key)
-	return nil
-}
-
 // TestTheMissingDefaultMeshIsLoggedOnceForEachLeadership: a control plane that begins to lead logs it, though an
 // earlier one has stored it, and logs it once for all ZoneEgresses of the zone. (Zone Egress Identity.)
 func TestTheMissingDefaultMeshIsLoggedOnceForEachLeadership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "241.0.0.0/8")
-		w.put(ownEgress("ze-1"), ownEgress("ze-2"), kind.Meshes.Make("", "shop", kind.Mesh{}), kind.Meshes.Make("", "apple", kind.Mesh{}),
-			identityFor("shop", "all", nil))
 		var log bytes.Buffer
-		rc := New(w.plan, worldWriter{w}, nil, slog.New(slog.NewTextHandler(&log, nil)))
+		m := follow(w, true, calm{}, slog.New(slog.NewTextHandler(&log, nil)))
+		m.user(ownEgress("ze-1"), ownEgress("ze-2"), kind.Meshes.Make("", "shop", kind.Mesh{}), kind.Meshes.Make("", "apple", kind.Mesh{}),
+			identityFor("shop", "all", nil))
 		for _, term := range []string{"the first", "the same instance, once more"} {
 			log.Reset()
 			ctx, cancel := context.WithCancel(t.Context())
-			go rc.Run(ctx)
+			go m.rc.Run(ctx)
 			for _, when := range []string{"at its beginning", "when the ZoneEgresses are reconciled again"} {
 				time.Sleep(time.Minute)
 				synctest.Wait()
@@ -106,7 +93,7 @@ func TestTheMissingDefaultMeshIsLoggedOnceForEachLeadership(t *testing.T) {
 				if got := log.String(); strings.Count(got, sentence) != 1 || !strings.Contains(got, `zoneEgress="ze-1, ze-2"`) {
 					t.Errorf("%s leadership, %s: the log has %q, want %q once", term, when, got, sentence)
 				}
-				rc.askEgressIdentities(time.Now())
+				m.rn.want(Unit{Kind: kind.ZoneEgresses.Name}, m.rn.jobs[Unit{Kind: kind.ZoneEgresses.Name}].writes, time.Now())
 			}
 			cancel()
 			synctest.Wait()
@@ -127,8 +114,8 @@ func TestAZoneEgressNamesTheMeshesThatItCanNotServe(t *testing.T) {
 		w.put(kind.Meshes.Make("", mesh, kind.Mesh{}))
 	}
 	w.put(spire("default", "corp.example"), spire("spired", "corp.example"), spire("elsewhere", "other.example"), identityFor("shop", "all", nil), ownEgress("ze"))
-	for _, step := range w.plan.egressIdentities(w.reader()) {
-		w.put(step.Put)
+	for _, write := range w.plan.egressIdentities(w.reader(), Unit{}).Do {
+		w.put(write.Create)
 	}
 	status, _ := w.plan.State.ZoneEgressStatuses.Find(w.reader(), "", "ze")
 	said, ok := conditionOf(status.Spec.Conditions, "Compatible")

@@ -1,9 +1,8 @@
 package reconcile
 
 import (
-	"time"
+	"slices"
 
-	"weft/internal/graph"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -12,22 +11,23 @@ import (
 // external gives a MeshExternalService its virtual IP and host names in this zone, and its status. Whether a zone
 // egress is ready is no part of what is stored: one that comes or goes would be a write for each service.
 // (Mesh Scoped Zone Ingress and Zone Egress.)
-func (p *Plan) external(r *table.Reader, u Unit, now time.Time) (steps []Step, again time.Time) {
+func (p *Plan) external(r *table.Reader, u Unit) (w Writes) {
 	service, ok := p.State.ExternalServices.Find(r, u.Mesh, u.Name)
 	if !ok {
-		if _, had := p.State.ExternalMaterials.Find(r, u.Mesh, u.Name); had {
-			steps = append(steps, p.forgetMaterial(u.Mesh, u.Name))
+		if material, had := p.State.ExternalMaterials.Find(r, u.Mesh, u.Name); had {
+			w.add(soon, Write{Delete: material, Gone: resource.Key(u)})
 		}
-		return steps, time.Time{}
+		return w
 	}
-	steps, secrets, again := p.material(r, service, now)
+	secrets := p.material(r, &w, service)
 	refused := p.refused.Get(r, causeOf(resource.Key(u)))
 	status := kind.MeshExternalServiceStatus{Conditions: append(refused.conditions(), secrets...)}
-	var had kind.Places
-	if stored, ok := p.State.ExternalServiceStatuses.Find(r, u.Mesh, u.Name); ok {
-		had = stored.Spec.Places()
+	var old kind.MeshExternalServiceStatus
+	stored, had := p.State.ExternalServiceStatuses.Find(r, u.Mesh, u.Name)
+	if had {
+		old = stored.Spec
 	}
-	vips, full := p.vipsOf(r, u, had.VIPs)
+	vips, full := p.vipsOf(r, u, old.Places().VIPs)
 	if full != nil {
 		status.Conditions = append(status.Conditions, *full)
 	}
@@ -35,23 +35,7 @@ func (p *Plan) external(r *table.Reader, u Unit, now time.Time) (steps []Step, a
 		status.VIP = &vips[0]
 	}
 	status.Addresses, status.HostnameGenerators = p.namesOf(r, u)
-	return append(steps, Step{Put: kind.MeshExternalServiceStatuses.Make(u.Mesh, u.Name, status)}), again
-}
-
-func (rc *Reconciler) followExternal(key resource.Key, now time.Time) {
-	if service := (graph.ServiceKey{Mesh: key.Mesh, Name: key.Name}); !rc.pinnedExternal[service] {
-		rc.pinnedExternal[service] = true
-		rc.plan.names.Pin(Unit(key))
-		rc.followRefusals(causeOf(key))
-	}
-	rc.ask(Unit(key), now.Add(soon))
-}
-
-func (rc *Reconciler) forgetExternal(key resource.Key, now time.Time) {
-	if service := (graph.ServiceKey{Mesh: key.Mesh, Name: key.Name}); rc.pinnedExternal[service] {
-		delete(rc.pinnedExternal, service)
-		rc.plan.names.Unpin(Unit(key))
-		rc.forgetRefusals(causeOf(key))
-		rc.ask(Unit(key), now.Add(soon))
-	}
+	served := had && slices.Equal(old.Places().VIPs, vips) && slices.Equal(old.Addresses, status.Addresses)
+	put(&w, pace(served), stored, kind.MeshExternalServiceStatuses.Make(u.Mesh, u.Name, status))
+	return w
 }

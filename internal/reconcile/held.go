@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -30,31 +31,23 @@ func (p *Plan) holdProgress(r *table.Reader, key rowKey) progress {
 }
 
 // hold ends what is held when its time has come.
-func (p *Plan) hold(r *table.Reader, key rowKey, now time.Time) (steps []Step, again time.Time) {
-	row, ok := p.State.RetainedEndpoints.Find(r, key.Mesh, key.Name)
+func (p *Plan) hold(r *table.Reader, u Unit) (w Writes) {
+	row, ok := p.State.RetainedEndpoints.Find(r, u.Mesh, u.Name)
 	if !ok {
-		return nil, time.Time{}
+		return w
 	}
-	at := p.progress.Get(r, key)
-	end := row.Spec.Since.Add(holdAtMost)
+	at := p.progress.Get(r, rowKey{u.Mesh, u.Name})
+	ends := at.held == 0 || at.ready > 0 && at.serving == at.ready || r.Past(row.Spec.Since.Add(holdAtMost))
 	if at.serving > 0 {
-		first := now
-		if row.Spec.FirstServed != nil {
-			first = row.Spec.FirstServed.Time
-		} else {
-			updated := *row
-			updated.Spec.FirstServed = &kind.Time{Time: now}
-			steps = append(steps, Step{Put: &updated})
-		}
-		if soonest := first.Add(holdAfterFirst); soonest.Before(end) {
-			end = soonest
-		}
+		updated := *row
+		updated.Spec.FirstServed = cmp.Or(row.Spec.FirstServed, &kind.Time{Time: r.Now()})
+		ends = ends || r.Past(updated.Spec.FirstServed.Add(holdAfterFirst))
+		put(&w, 0, row, &updated)
 	}
-	if at.held == 0 || at.ready > 0 && at.serving == at.ready || !now.Before(end) {
-		gone := row.Key()
-		return []Step{{Delete: &gone}}, time.Time{}
+	if ends {
+		return Writes{Do: []Write{{Delete: row}}}
 	}
-	return steps, end
+	return w
 }
 
 // heldCondition tells readers of a service that former servers are still in use.

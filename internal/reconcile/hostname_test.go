@@ -106,8 +106,8 @@ func TestAHostnameWakesWhomItConcerns(t *testing.T) {
 		w.plan.names.Pin(Unit(service.Key()))
 	}
 	w.reconcile("MeshService", "younger")
-	steps, _ := w.plan.For(w.reader(), Unit{"MeshService", "default", "older"}, w.now)
-	changes := w.plan.State.DB.Commit(func(tx *table.Tx) { w.plan.State.Put(tx, steps[len(steps)-1].Put) })
+	writes := w.writes(w.reader(), "MeshService", "older").Do
+	changes := w.plan.State.DB.Commit(func(tx *table.Tx) { w.plan.State.Put(tx, writes[len(writes)-1].Create) })
 	var woken []string
 	for key := range w.plan.names.Changed(changes) {
 		woken = append(woken, key.Name)

@@ -89,7 +89,8 @@ func (p *Plan) zoneServices(r *table.Reader, mesh string) []*resource.Object[kin
 
 // nextLeaves is a row as it is to be, nil where it stays, and when that changes by itself.
 func (p *Plan) nextLeaves(r *table.Reader, row *resource.Object[kind.DataplaneCertificates], now time.Time) (updated *resource.Object[kind.DataplaneCertificates], again time.Time) {
-	kept, again := counting(row.Spec.Certificates, now)
+	kept := counting(r, row.Spec.Certificates)
+	again = r.Deadline()
 	next := row.Spec.Next
 	if announced := p.State.Announce(r, graph.ProxyKey{Mesh: row.Mesh, Name: row.Name}, now); announced != nil {
 		next = announced.Spec.Next
@@ -105,14 +106,14 @@ func (p *Plan) nextLeaves(r *table.Reader, row *resource.Object[kind.DataplaneCe
 	return &changed, again
 }
 
-// counting are the leaves by which a proxy can be known still, and when the next of them is none any more.
-func counting(leaves []kind.WorkloadCertificate, now time.Time) (kept []kind.WorkloadCertificate, again time.Time) {
+// counting are the leaves by which a proxy can be known still.
+func counting(r *table.Reader, leaves []kind.WorkloadCertificate) (kept []kind.WorkloadCertificate) {
 	for _, leaf := range leaves {
-		if end := leaf.Until.Add(graph.ConnectionLife); now.Before(end) {
-			kept, again = append(kept, leaf), earliest(again, end)
+		if !r.Past(leaf.Until.Add(graph.ConnectionLife)) {
+			kept = append(kept, leaf)
 		}
 	}
-	return kept, again
+	return kept
 }
 
 func earliest(a, b time.Time) time.Time {

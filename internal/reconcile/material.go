@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"time"
 
-	"weft/internal/graph"
 	"weft/internal/identity"
 	"weft/internal/table"
 	"weft/kind"
@@ -21,42 +20,33 @@ import (
 const shortestRSA = 2048
 
 // material keeps how egresses dial an external service that names certificates: it is stored anew where all of these
-// can be read and used, and stays as it was while one can't, which the condition tells. Again is when a certificate
-// that is used expires.
-func (p *Plan) material(r *table.Reader, service *resource.Object[kind.MeshExternalService], now time.Time) (steps []Step, conditions []kind.Condition, again time.Time) {
+// can be read and used, and stays as it was while one can't, which the conditions tell.
+func (p *Plan) material(r *table.Reader, w *Writes, service *resource.Object[kind.MeshExternalService]) []kind.Condition {
 	stored, had := p.State.ExternalMaterials.Find(r, service.Mesh, service.Name)
 	if !service.Spec.NamesCertificates() {
 		if had {
-			steps = append(steps, p.forgetMaterial(service.Mesh, service.Name))
+			w.add(soon, Write{Delete: stored})
 		}
-		return steps, nil, time.Time{}
+		return nil
 	}
-	found, again, trouble := p.resolve(r, service, now)
+	found, trouble := p.resolve(r, service)
 	if trouble != nil {
 		meanwhile := "no zone egress serves it until then"
 		if had {
 			meanwhile = "zone egresses go on with what they had"
 		}
-		return nil, []kind.Condition{{
+		return []kind.Condition{{
 			Type: "SecretsResolved", Status: "False", Reason: trouble.reason, Message: trouble.message + "; " + meanwhile,
-		}}, again
+		}}
 	}
-	row := kind.ExternalMaterials.Make(service.Mesh, service.Name, *found)
-	if had {
-		row.Version = stored.Version
-	}
-	return []Step{{Put: row}}, nil, again
+	put(w, soon, stored, kind.ExternalMaterials.Make(service.Mesh, service.Name, *found))
+	return nil
 }
 
-func (p *Plan) forgetMaterial(mesh, name string) Step {
-	gone := kind.ExternalMaterials.Key(mesh, name)
-	return Step{Delete: &gone}
-}
-
-// resolve reads what a service names. Again is when the first of it expires.
-func (p *Plan) resolve(r *table.Reader, service *resource.Object[kind.MeshExternalService], now time.Time) (found *kind.ExternalMaterial, again time.Time, trouble *problem) {
+// resolve reads what a service names.
+func (p *Plan) resolve(r *table.Reader, service *resource.Object[kind.MeshExternalService]) (*kind.ExternalMaterial, *problem) {
 	verification := *service.Spec.TLS.Verification
-	found = &kind.ExternalMaterial{Endpoints: service.Spec.Endpoints}
+	found := &kind.ExternalMaterial{Endpoints: service.Spec.Endpoints}
 	for _, part := range []struct {
 		field  string
 		source *kind.DataSource
@@ -71,7 +61,7 @@ func (p *Plan) resolve(r *table.Reader, service *resource.Object[kind.MeshExtern
 		}
 		text, err := identity.Read(part.source, "spec.tls.verification."+part.field, p.secrets(r, service.Mesh))
 		if err != nil {
-			return nil, time.Time{}, &problem{"SecretMissing", err.Error()}
+			return nil, &problem{"SecretMissing", err.Error()}
 		}
 		*part.to = text
 	}
@@ -79,11 +69,7 @@ func (p *Plan) resolve(r *table.Reader, service *resource.Object[kind.MeshExtern
 	as := *service.Spec.TLS
 	as.Verification = &verification
 	found.TLS = &as
-	expires, trouble := usable(found, now)
-	if trouble == nil && now.Before(expires) {
-		again = expires
-	}
-	return found, again, trouble
+	return found, usable(r, found)
 }
 
 // secrets finds the data of the Secrets of a mesh.
@@ -97,23 +83,23 @@ func (p *Plan) secrets(r *table.Reader, mesh string) func(name string) ([]byte, 
 	}
 }
 
-// usable says until when certificates can be used, and why they can't.
-func usable(m *kind.ExternalMaterial, now time.Time) (until time.Time, trouble *problem) {
+// usable says why certificates can't be used now; nil where they can.
+func usable(r *table.Reader, m *kind.ExternalMaterial) *problem {
 	if len(m.CACert) > 0 {
-		if until, trouble = usableRoots(m.CACert, now); trouble != nil {
-			return until, trouble
+		if trouble := usableRoots(r, m.CACert); trouble != nil {
+			return trouble
 		}
 	}
 	if len(m.ClientCert) == 0 {
-		return until, nil
+		return nil
 	}
-	expires, trouble := usablePair(m.ClientCert, m.ClientKey, now)
-	return earliest(until, expires), trouble
+	return usablePair(r, m.ClientCert, m.ClientKey)
 }
 
-// usableRoots wants certificates of which one at least has not expired; it answers when the last one does.
-func usableRoots(text []byte, now time.Time) (last time.Time, trouble *problem) {
+// usableRoots wants certificates of which one at least has not expired.
+func usableRoots(r *table.Reader, text []byte) *problem {
 	const field = "spec.tls.verification.caCert"
+	var last time.Time
 	for rest := text; ; {
 		var block *pem.Block
 		if block, rest = pem.Decode(rest); block == nil {
@@ -121,7 +107,7 @@ func usableRoots(text []byte, now time.Time) (last time.Time, trouble *problem) 
 		}
 		root, err := x509.ParseCertificate(block.Bytes)
 		if err != nil || block.Type != "CERTIFICATE" {
-			return last, &problem{"CertificateInvalid", fmt.Sprintf("%s: a block %q of it is no certificate; it is the authorities' certificates in PEM and nothing else", field, block.Type)}
+			return &problem{"CertificateInvalid", fmt.Sprintf("%s: a block %q of it is no certificate; it is the authorities' certificates in PEM and nothing else", field, block.Type)}
 		}
 		if root.NotAfter.After(last) {
 			last = root.NotAfter
@@ -129,28 +115,28 @@ func usableRoots(text []byte, now time.Time) (last time.Time, trouble *problem) 
 	}
 	switch {
 	case last.IsZero():
-		return last, &problem{"CertificateInvalid", field + ": it holds no certificate; it is the authorities' certificates in PEM"}
-	case !now.Before(last):
-		return last, &problem{"CertificateExpired", fmt.Sprintf("%s: its last authority ended at %s; replace it", field, last.UTC().Format(time.RFC3339))}
+		return &problem{"CertificateInvalid", field + ": it holds no certificate; it is the authorities' certificates in PEM"}
+	case r.Past(last):
+		return &problem{"CertificateExpired", fmt.Sprintf("%s: its last authority ended at %s; replace it", field, last.UTC().Format(time.RFC3339))}
 	}
-	return last, nil
+	return nil
 }
 
-// usablePair wants a certificate that Envoy can present, and its key; it answers when the certificate expires.
-func usablePair(certificate, key []byte, now time.Time) (expires time.Time, trouble *problem) {
+// usablePair wants a certificate that Envoy can present, and its key.
+func usablePair(r *table.Reader, certificate, key []byte) *problem {
 	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
 		// What it says names no byte of the key.
-		return expires, &problem{"CertificateInvalid", fmt.Sprintf("spec.tls.verification.clientCert and clientKey: %s; they are a certificate and its own key in PEM", err)}
+		return &problem{"CertificateInvalid", fmt.Sprintf("spec.tls.verification.clientCert and clientKey: %s; they are a certificate and its own key in PEM", err)}
 	}
 	leaf := pair.Leaf
 	if !presentable(leaf) {
-		return expires, &problem{"CertificateInvalid", "spec.tls.verification.clientCert: Envoy presents certificates with keys of RSA of 2048 bits or more, or of ECDSA with P-256, P-384 or P-521, and this is another one"}
+		return &problem{"CertificateInvalid", "spec.tls.verification.clientCert: Envoy presents certificates with keys of RSA of 2048 bits or more, or of ECDSA with P-256, P-384 or P-521, and this is another one"}
 	}
-	if !now.Before(leaf.NotAfter) {
-		return expires, &problem{"CertificateExpired", fmt.Sprintf("spec.tls.verification.clientCert: it ended at %s; replace it", leaf.NotAfter.UTC().Format(time.RFC3339))}
+	if r.Past(leaf.NotAfter) {
+		return &problem{"CertificateExpired", fmt.Sprintf("spec.tls.verification.clientCert: it ended at %s; replace it", leaf.NotAfter.UTC().Format(time.RFC3339))}
 	}
-	return leaf.NotAfter, nil
+	return nil
 }
 
 func presentable(leaf *x509.Certificate) bool {
@@ -161,12 +147,4 @@ func presentable(leaf *x509.Certificate) bool {
 		return key.Curve == elliptic.P256() || key.Curve == elliptic.P384() || key.Curve == elliptic.P521()
 	}
 	return false
-}
-
-// askNaming asks about the external services that name a Secret.
-func (rc *Reconciler) askNaming(secret resource.Key, now time.Time) {
-	r := table.Eval(rc.plan.State.DB.Snapshot())
-	for _, service := range rc.plan.State.ExternalServicesBySecret.List(r, graph.RowKey(secret.Mesh, secret.Name)) {
-		rc.ask(Unit(service.Key()), now)
-	}
 }

@@ -193,6 +193,13 @@ func (m *motion) sign(p *proxy) {
 
 // write stores what a plan says, a part of it where the control plane is killed meanwhile.
 func (m *motion) write(u Unit, most int) {
+	if m.plan.families[u.Kind] != nil {
+		writes := m.writes(m.reader(), u.Kind, u.Name).Do
+		for i := range writes[:min(most, len(writes))] {
+			m.doWrite(&writes[i])
+		}
+		return
+	}
 	steps, _ := m.plan.For(m.reader(), u, m.now)
 	for _, step := range steps[:min(most, len(steps))] {
 		if step.Settle != nil && m.waiting[step.Settle.Topic] == nil {

@@ -5,12 +5,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"weft/internal/graph"
 	"weft/internal/table"
 	"weft/kind"
-	"weft/resource"
 )
 
 // members are what the status of a MeshMultiZoneService is made of.
@@ -47,23 +45,26 @@ func (p *Plan) membersOf(r *table.Reader, key graph.ServiceKey) members {
 }
 
 // multiZone gives a MeshMultiZoneService its virtual IP, which global has no use for, and its status.
-func (p *Plan) multiZone(r *table.Reader, u Unit) []Step {
+func (p *Plan) multiZone(r *table.Reader, u Unit) (w Writes) {
 	if _, ok := p.State.MultiZoneServices.Find(r, u.Mesh, u.Name); !ok {
-		return nil
+		return w
 	}
 	m := p.members.Get(r, graph.ServiceKey{Mesh: u.Mesh, Name: u.Name})
 	status := kind.MeshMultiZoneServiceStatus{MeshServices: m.services, Conditions: append(m.refused.conditions(), m.conditions()...)}
-	var had []kind.VIP
-	if stored, ok := p.State.MultiZoneServiceStatuses.Find(r, u.Mesh, u.Name); ok {
-		had = stored.Spec.VIPs
+	var old kind.MeshMultiZoneServiceStatus
+	stored, had := p.State.MultiZoneServiceStatuses.Find(r, u.Mesh, u.Name)
+	if had {
+		old = stored.Spec
 	}
-	vips, full := p.vipsOf(r, u, had)
+	vips, full := p.vipsOf(r, u, old.VIPs)
 	if full != nil {
 		status.Conditions = append(status.Conditions, *full)
 	}
 	status.VIPs = vips
 	status.Addresses, status.HostnameGenerators = p.namesOf(r, u)
-	return []Step{{Put: kind.MeshMultiZoneServiceStatuses.Make(u.Mesh, u.Name, status)}}
+	served := had && slices.Equal(old.VIPs, status.VIPs) && slices.Equal(old.Addresses, status.Addresses)
+	put(&w, pace(served), stored, kind.MeshMultiZoneServiceStatuses.Make(u.Mesh, u.Name, status))
+	return w
 }
 
 // conditions name the MeshServices that a port leaves out; none where it leaves out nobody.
@@ -84,20 +85,3 @@ func (m *members) conditions() []kind.Condition {
 
 // namedMembers are as many as a condition names.
 const namedMembers = 10
-
-func (rc *Reconciler) followMembers(key resource.Key, now time.Time) {
-	if service := (graph.ServiceKey{Mesh: key.Mesh, Name: key.Name}); !rc.pinnedMembers[service] {
-		rc.pinnedMembers[service] = true
-		rc.plan.members.Pin(service)
-		rc.plan.names.Pin(Unit(key))
-	}
-	rc.ask(Unit(key), now.Add(soon))
-}
-
-func (rc *Reconciler) forgetMembers(key resource.Key) {
-	if service := (graph.ServiceKey{Mesh: key.Mesh, Name: key.Name}); rc.pinnedMembers[service] {
-		delete(rc.pinnedMembers, service)
-		rc.plan.members.Unpin(service)
-		rc.plan.names.Unpin(Unit(key))
-	}
-}

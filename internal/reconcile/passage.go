@@ -65,5 +65,5 @@ func (rc *Reconciler) deleteOnceConfirmed(ctx context.Context, l *Leave) error {
 	if ctx.Err() != nil || !ok || !now.Spec.Since.Equal(l.Row.Spec.Since.Time) {
 		return ctx.Err()
 	}
-	return rc.writer.Delete(ctx, l.Row.Key())
+	return rc.writer.Delete(ctx, l.Row.Key(), "")
 }

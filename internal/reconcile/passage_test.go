@@ -31,10 +31,11 @@ func (z *zones) Confirmed(ctx context.Context, rows ...resource.Key) error {
 // deletions are the rows that are deleted, and nothing else is written.
 type deletions chan resource.Key
 
-func (d deletions) Put(context.Context, resource.Any) error    { return nil }
-func (d deletions) Create(context.Context, resource.Any) error { return nil }
+func (d deletions) Put(context.Context, resource.Any) (string, error)    { return "", nil }
+func (d deletions) Create(context.Context, resource.Any) (string, error) { return "", nil }
 
-func (d deletions) Delete(_ context.Context, key resource.Key) error {
+func (d deletions) Version(context.Context, resource.Key) (string, error) { return "", nil }
+func (d deletions) Delete(_ context.Context, key resource.Key, _ string) error {
 	d <- key
 	return nil
 }
@@ -48,7 +49,7 @@ func passing(t *testing.T) (w *world, z *zones, deleted deletions, observe func(
 	w = newWorld(t, "241.0.0.0/8")
 	w.plan.DrainTime = 5 * time.Second
 	z, deleted = &zones{asked: make(chan []resource.Key, 1), confirm: make(chan struct{})}, make(deletions, 1)
-	rc := New(w.plan, deleted, nil, slog.New(slog.DiscardHandler))
+	rc := New(w.plan, deleted, nil, w.commit, slog.New(slog.DiscardHandler))
 	rc.Zones = z
 	observe = func(o resource.Any) {
 		changes := w.plan.State.DB.Commit(func(tx *table.Tx) { w.plan.State.Put(tx, o) })

@@ -2,14 +2,17 @@
 // IPs, services made for kuma.io/service tags, certificate authorities and MeshTrusts of MeshIdentities,
 // and statuses.
 //
-// A [Plan] is pure, but for what it remembers of zone proxies that are away: it answers what is to be written for one unit at one time, and when to ask again. The
-// [Reconciler] asks it whenever something that the unit reads has changed.
+// A [Plan] has a derived table of [Writes] for each kind of work, and the runner stores what these say, see
+// addFamilies. Steps that wait for acks are not among them: [Plan.For] returns these for one Unit at one time, and when to
+// ask again, and the [Reconciler] asks it whenever something that the Unit reads has changed.
 package reconcile
 
 import (
 	"cmp"
 	"fmt"
 	"hash/fnv"
+	"log/slog"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,11 +29,13 @@ const Grace = time.Hour
 
 // Unit is what is reconciled at once.
 type Unit struct {
-	// Kind is MeshService, MeshMultiZoneService, MeshExternalService, MeshIdentity, MeshTrafficPermission, MeshTrust, RetainedEndpoints,
-	// RetainedSNIRoute, [TagUnit] with the tag's value as the name, or MeshZoneAddress, EvictedProxies, [LeavesUnit], [NamesUnit], [SNIUnit] or
-	// [ChangingUnit] without one, or ZoneEgress without either, for all of the zone.
+	// Kind is that of a resource, or [TagUnit] with the tag's value as the name. MeshZoneAddress, EvictedProxies, [LeavesUnit],
+	// [NamesUnit], [SNIUnit] and [ChangingUnit] have no name, and ZoneEgress has neither name nor mesh, for all of the zone.
 	Kind, Mesh, Name string
 }
+
+// String is its kind, mesh and name.
+func (u Unit) String() string { return u.Kind + " " + u.Mesh + "/" + u.Name }
 
 // TagUnit is the kind of units that stand for one value of kuma.io/service.
 const TagUnit = "tag"
@@ -100,6 +105,15 @@ type Plan struct {
 	// egressSays is what is said of this zone's ZoneEgresses, by the zone.
 	egressSays *table.Derived[string, []kind.Condition]
 	members    *table.Derived[graph.ServiceKey, members]
+	// full says whether a mesh has as many generated services as it may have, and noVIP whether a range has none
+	// left.
+	full     *table.Derived[string, bool]
+	noVIP    *table.Derived[netip.Prefix, bool]
+	absences *table.Input[absence]
+	absent   *table.Index[absence] // by the Unit that waits
+	// instances has one row, which changes when an instance of the control plane comes or goes.
+	instances *table.Input[int]
+	families  map[string]*family // by the kind of their Units
 }
 
 // Global says whether it is the plan of the global control plane, which serves no proxy.
@@ -131,8 +145,11 @@ func NewPlan(state *graph.State, ranges Ranges) *Plan {
 	p := &Plan{
 		State: state, Ranges: ranges, gates: gates(state),
 		Behind: func(string) []graph.ProxyKey { return nil }, Unconfirmed: func(string) string { return "" },
-		Lives: func(string) bool { return true },
+		Lives: func(string) bool { return true }, families: map[string]*family{},
 	}
+	p.absences = table.NewInput(state.DB, absence.key)
+	p.absent = table.NewIndex(p.absences, func(a absence) []string { return []string{a.Unit.String()} })
+	p.instances = table.NewInput(state.DB, func(int) string { return "" })
 	p.refused = table.NewDerived(state.DB, "NACKs", p.refusedBy, func(a, b refusals) bool { return a == b })
 	p.facts = table.NewDerived(state.DB, "service facts", p.serviceFacts, func(a, b facts) bool { return a == b })
 	p.generated = table.NewDerived(state.DB, "generated services", p.generatedService, equalServices)
@@ -140,7 +157,18 @@ func NewPlan(state *graph.State, ranges Ranges) *Plan {
 	p.egressSays = table.NewDerived(state.DB, "conditions of zone egresses", p.egressConditions, slices.Equal)
 	p.members = table.NewDerived(state.DB, "members of many zones", p.membersOf, equalMembers)
 	p.progress = table.NewDerived(state.DB, "progress of retained endpoints", p.holdProgress, func(a, b progress) bool { return a == b })
+	p.full = table.NewDerived(state.DB, "meshes with all generated services", func(r *table.Reader, mesh string) bool {
+		return state.Generated(r, mesh) >= graph.MaxGenerated
+	}, func(a, b bool) bool { return a == b })
+	p.noVIP = table.NewDerived(state.DB, "ranges without a free address", p.rangeIsFull, func(a, b bool) bool { return a == b })
+	p.addFamilies()
 	return p
+}
+
+// lives says whether an instance of the control plane is there.
+func (p *Plan) lives(r *table.Reader, instance string) bool {
+	p.instances.Get(r, "")
+	return p.Lives(instance)
 }
 
 func equalServices(a, b *kind.MeshService) bool {
@@ -157,40 +185,20 @@ func equalPorts(a, b kind.ServicePort) bool {
 // For answers what one unit needs now, and when to ask again though nothing has changed (zero: never).
 func (p *Plan) For(r *table.Reader, u Unit, now time.Time) (steps []Step, again time.Time) {
 	switch u.Kind {
-	case kind.MeshServices.Name:
-		return p.service(r, graph.ServiceKey{Mesh: u.Mesh, Name: u.Name}, now)
-	case kind.MeshMultiZoneServices.Name:
-		return p.multiZone(r, u), time.Time{}
-	case kind.MeshExternalServices.Name:
-		return p.external(r, u, now)
-	case TagUnit:
-		return p.tag(r, tagKey{u.Mesh, u.Name}), time.Time{}
 	case kind.MeshIdentities.Name:
 		return p.identity(r, u.Mesh, u.Name, now)
-	case kind.MeshTrafficPermissions.Name:
-		return p.permission(r, u.Mesh, u.Name), time.Time{}
-	case kind.MeshTrusts.Name:
-		return p.trust(r, u.Mesh, u.Name), time.Time{}
 	case SNIUnit:
 		return p.serverNames(r, u.Mesh, now)
-	case kind.MeshZoneAddresses.Name, kind.MeshEgressAddresses.Name:
-		return p.address(r, p.gates[u.Kind], u.Mesh, now)
 	case kind.EvictedProxiesList.Name:
 		return p.putOut(r, u.Mesh, now)
 	case kind.RetainedSNIRoutes.Name:
 		return p.passage(r, u.Mesh, u.Name, now)
-	case kind.ZoneEgresses.Name:
-		return p.egressIdentities(r), time.Time{}
-	case kind.ZoneEgressCertificatesList.Name:
-		return p.egressLeaves(r, u.Mesh, u.Name, now)
 	case ChangingUnit:
 		return p.changing(r, u.Mesh, now)
 	case LeavesUnit:
 		return p.leaves(r, u.Mesh, p.State.CertificatesByRoot.List(r, graph.MeshKey(u.Mesh)), now)
 	case NamesUnit:
 		return p.leaves(r, u.Mesh, p.State.CertificatesChanging.List(r, graph.MeshKey(u.Mesh)), now)
-	case kind.RetainedEndpointsList.Name:
-		return p.hold(r, rowKey{u.Mesh, u.Name}, now)
 	}
 	panic("reconcile: no such unit: " + u.Kind)
 }
@@ -219,18 +227,23 @@ func (p *Plan) serviceFacts(r *table.Reader, key graph.ServiceKey) facts {
 
 // service gives a MeshService its virtual IP, its identities and its status, and ends a generated one
 // that nobody serves any more. Another zone's has a virtual IP and names here too, and is else left alone.
-func (p *Plan) service(r *table.Reader, key graph.ServiceKey, now time.Time) (steps []Step, again time.Time) {
-	service, ok := p.State.Services.Find(r, key.Mesh, key.Name)
+func (p *Plan) service(r *table.Reader, u Unit) (w Writes) {
+	service, ok := p.State.Services.Find(r, u.Mesh, u.Name)
 	if !ok {
-		return nil, time.Time{}
+		return w
 	}
-	f := p.facts.Get(r, key)
+	f := p.facts.Get(r, graph.ServiceKey{Mesh: u.Mesh, Name: u.Name})
 	own := !p.State.IsRemote(service)
-	if spec, differs := withIdentities(service, f); own && differs {
-		steps = append(steps, Step{Put: spec})
+	if own {
+		spec, pace := p.grown(r, service)
+		updated, differs := withIdentities(spec, f)
+		if differs || spec != service {
+			w.add(pace, Write{Put: updated})
+		}
 	}
 	var old kind.MeshServiceStatus
-	if stored, ok := p.State.ServiceStatuses.Find(r, key.Mesh, key.Name); ok {
+	stored, had := p.State.ServiceStatuses.Find(r, u.Mesh, u.Name)
+	if had {
 		old = stored.Spec
 	}
 	status := kind.MeshServiceStatus{
@@ -244,7 +257,6 @@ func (p *Plan) service(r *table.Reader, key graph.ServiceKey, now time.Time) (st
 	if f.secured {
 		status.TLS.Status = "Ready"
 	}
-	u := Unit{kind.MeshServices.Name, key.Mesh, key.Name}
 	status.Addresses, status.HostnameGenerators = p.namesOf(r, u)
 	if vips, full := p.vipsOf(r, u, old.VIPs); full != nil {
 		status.Conditions = append(status.Conditions, *full)
@@ -252,14 +264,42 @@ func (p *Plan) service(r *table.Reader, key graph.ServiceKey, now time.Time) (st
 		status.VIPs = vips
 	}
 	if own && service.Label(kind.ManagedBy) == kind.GeneratedBy && f.count.Total == 0 {
-		status.Abandoned = cmp.Or(old.Abandoned, &kind.Time{Time: now})
-		again = status.Abandoned.Add(Grace)
-		if !now.Before(again) {
-			gone := kind.MeshServices.Key(key.Mesh, key.Name)
-			return []Step{{Delete: &gone}}, time.Time{}
+		status.Abandoned = cmp.Or(old.Abandoned, &kind.Time{Time: r.Now()})
+		if r.Past(status.Abandoned.Add(Grace)) {
+			return Writes{Do: []Write{{Delete: service}}}
 		}
 	}
-	return append(steps, Step{Put: kind.MeshServiceStatuses.Make(key.Mesh, key.Name, status)}), again
+	served := had && slices.Equal(old.VIPs, status.VIPs) && slices.Equal(old.Addresses, status.Addresses)
+	put(&w, pace(served), stored, kind.MeshServiceStatuses.Make(u.Mesh, u.Name, status))
+	return w
+}
+
+// pace is how long a status may wait: not long, unless what serving needs stands there.
+func pace(served bool) time.Duration {
+	if served {
+		return calmly
+	}
+	return soon
+}
+
+// grown is a service with the ports that proxies serve meanwhile, the same one where it has them. Its ports only grow
+// here: one that its last Dataplane took along goes with the service.
+func (p *Plan) grown(r *table.Reader, service *resource.Object[kind.MeshService]) (*resource.Object[kind.MeshService], time.Duration) {
+	tag := service.Spec.Selector.DataplaneTags[kind.ServiceTag]
+	if service.Label(kind.ManagedBy) != kind.GeneratedBy || serviceName(tag) != service.Name {
+		return service, calmly
+	}
+	wanted := p.generated.Get(r, tagKey{service.Mesh, tag})
+	if wanted == nil {
+		return service, calmly
+	}
+	ports := mergePorts(service.Spec.Ports, wanted.Ports)
+	if slices.EqualFunc(ports, service.Spec.Ports, equalPorts) {
+		return service, calmly
+	}
+	updated := *service
+	updated.Spec.Ports = ports
+	return &updated, soon
 }
 
 func withIdentities(service *resource.Object[kind.MeshService], f facts) (*resource.Object[kind.MeshService], bool) {
@@ -275,7 +315,7 @@ func withIdentities(service *resource.Object[kind.MeshService], f facts) (*resou
 		ids = append(ids, kind.ServiceIdentity{Type: kind.SpiffeIdentity, Value: id})
 	}
 	if service.Spec.State == state && slices.Equal(service.Spec.Identities, ids) {
-		return nil, false
+		return service, false
 	}
 	updated := *service
 	updated.Spec.State, updated.Spec.Identities = state, ids
@@ -317,28 +357,24 @@ func generatedPort(in *kind.Inbound) kind.ServicePort {
 	return port
 }
 
-// tag writes the generated service. Its ports only grow here: one that its last Dataplane took along
-// goes with the service.
-func (p *Plan) tag(r *table.Reader, key tagKey) []Step {
-	wanted := p.generated.Get(r, key)
-	if wanted == nil {
-		return nil
+// tag makes the generated service, unless a service has its name.
+func (p *Plan) tag(r *table.Reader, u Unit) (w Writes) {
+	name := serviceName(u.Name)
+	if _, stored := p.State.Services.Find(r, u.Mesh, name); stored {
+		return w
 	}
-	name := serviceName(key.Value)
-	service := kind.MeshServices.Make(key.Mesh, name, *wanted)
-	service.Labels = map[string]string{kind.ManagedBy: kind.GeneratedBy}
-	if stored, ok := p.State.Services.Find(r, key.Mesh, name); ok {
-		if stored.Label(kind.ManagedBy) != kind.GeneratedBy {
-			return nil
-		}
-		merged := *stored
-		merged.Spec.Ports = mergePorts(stored.Spec.Ports, wanted.Ports)
-		if slices.EqualFunc(merged.Spec.Ports, stored.Spec.Ports, equalPorts) {
-			return nil
-		}
-		service = &merged
+	wanted := p.generated.Get(r, tagKey{u.Mesh, u.Name})
+	switch {
+	case wanted == nil:
+	case p.full.Get(r, u.Mesh):
+		w.Notices = []Notice{{slog.LevelWarn, "no service is generated for a tag: the mesh has as many as it may have; write a MeshService for it, or remove services",
+			[]any{"mesh", u.Mesh, "tag", kind.ServiceTag, "value", u.Name, "bound", graph.MaxGenerated}}}
+	default:
+		service := kind.MeshServices.Make(u.Mesh, name, *wanted)
+		service.Labels = map[string]string{kind.ManagedBy: kind.GeneratedBy}
+		w.add(soon, Write{Create: service})
 	}
-	return []Step{{Put: service}}
+	return w
 }
 
 // mergePorts adds ports to those that a service has, up to [kind.MaxServicePorts].

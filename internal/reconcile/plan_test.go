@@ -1,7 +1,7 @@
 package reconcile
 
 import (
-	"errors"
+	"bytes"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -30,11 +30,16 @@ type world struct {
 
 func newWorld(t rapid.TB, cidr string) *world {
 	state, all := graph.NewState("east"), netip.MustParsePrefix(cidr)
-	return &world{
+	w := &world{
 		t: t, plan: NewPlan(state, Ranges{all, all, all}), now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC),
 		waiting: map[string]*Settle{},
 	}
+	state.DB.Clock = func() time.Time { return w.now }
+	return w
 }
+
+// commit changes the table.
+func (w *world) commit(change func(*table.Tx)) { w.plan.State.DB.Commit(change) }
 
 func (w *world) put(objects ...resource.Any) *table.Changes {
 	return w.plan.State.DB.Commit(func(tx *table.Tx) {
@@ -55,15 +60,40 @@ func (w *world) remove(key resource.Key) *table.Changes {
 	return w.plan.State.DB.Commit(func(tx *table.Tx) { w.plan.State.Remove(tx, key) })
 }
 
-func (w *world) reader() *table.Reader { return table.Eval(w.plan.State.DB.Snapshot()) }
+func (w *world) reader() *table.Reader { return table.Eval(w.plan.State.DB.Snapshot().At(w.now)) }
 
-// reconcile does what the plan says about a unit, and answers when to ask again.
+// writes are those of a unit of the mesh.
+func (w *world) writes(r *table.Reader, kind, name string) Writes {
+	return w.plan.families[kind].Get(r, Unit{kind, "default", name})
+}
+
+// reconcile does what the plan says about a unit, and answers when that changes by itself.
 func (w *world) reconcile(kind, name string) time.Time {
-	steps, again := w.plan.For(w.reader(), Unit{kind, "default", name}, w.now)
-	for _, step := range steps {
-		w.do(step)
+	r := w.reader()
+	if w.plan.families[kind] == nil {
+		steps, again := w.plan.For(r, Unit{kind, "default", name}, w.now)
+		for _, step := range steps {
+			w.do(step)
+		}
+		return again
 	}
-	return again
+	for _, write := range w.writes(r, kind, name).Do {
+		w.doWrite(&write)
+	}
+	return r.Deadline()
+}
+
+func (w *world) doWrite(write *Write) {
+	switch {
+	case write.Local != nil:
+		w.commit(write.Local.store(w.plan))
+	case write.Delete != nil:
+		w.remove(write.Delete.Key())
+	case write.Create != nil:
+		w.put(write.Create)
+	default:
+		w.put(write.Put)
+	}
 }
 
 func (w *world) do(step Step) {
@@ -184,53 +214,50 @@ func TestAServiceGrowsByServedPortsUpToItsBound(t *testing.T) {
 		}
 		w.put(w.servesInbound(name, "10.0.0.2", in))
 	}
-	w.reconcile(TagUnit, "web")
+	w.reconcile("MeshService", "web")
 	spec, _ := w.service("web")
 	if len(spec.Ports) != kind.MaxServicePorts || spec.Ports[0].Port != 8080 {
 		t.Errorf("the service has %d ports, the first %d; want %d, and the port that it had", len(spec.Ports), spec.Ports[0].Port, kind.MaxServicePorts)
 	}
 }
 
-// TestAMeshHasABoundOfGeneratedServices: beyond it tags get none, until a service goes.
+// TestAMeshHasABoundOfGeneratedServices: beyond it tags get none, until a service goes. Those count that the table has not
+// heard of.
 func TestAMeshHasABoundOfGeneratedServices(t *testing.T) {
-	w := newWorld(t, "241.0.0.0/8")
-	rc := New(w.plan, nil, nil, slog.New(slog.DiscardHandler))
-	generated := func(name string) *resource.Object[kind.MeshService] {
+	var log bytes.Buffer
+	m := follow(newWorld(t, "241.0.0.0/8"), false, calm{}, slog.New(slog.NewTextHandler(&log, nil)))
+	m.user(kind.MeshServices.Make("default", "written", kind.MeshService{}))
+	for i := range graph.MaxGenerated - 2 {
+		name := fmt.Sprint("s-", i)
 		o := kind.MeshServices.Make("default", name, kind.MeshService{Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: name}}})
 		o.Labels = map[string]string{kind.ManagedBy: kind.GeneratedBy}
-		return o
+		m.user(o)
 	}
-	full := func(name string) bool {
-		return rc.full(w.reader(), Unit{TagUnit, "default", name}, Step{Put: generated(name)})
+	made := func() (n int) {
+		for _, name := range []string{"a", "b", "c"} {
+			if _, ok := m.rows[kind.MeshServices.Key("default", name)]; ok {
+				n++
+			}
+		}
+		return n
 	}
-	var there []resource.Any
-	for i := range graph.MaxGenerated - 2 {
-		there = append(there, generated(fmt.Sprint("s-", i)))
+	for i, name := range []string{"a", "b", "c"} {
+		address := fmt.Sprint("10.0.0.", i)
+		m.user(m.dataplane(name, address, name), m.serves(name, address))
 	}
-	w.put(there...)
-	w.put(kind.MeshServices.Make("default", "written", kind.MeshService{}))
-	if full("a") || full("a") || full("b") {
-		t.Fatal("a service below the bound is not made")
+	m.lags = true
+	m.now = m.now.Add(soon)
+	m.step()
+	if got := made(); got != 2 {
+		t.Fatalf("%d services are made before the table has heard of any, want 2", got)
 	}
-	if !full("c") {
-		t.Fatal("two services that are being written are not counted")
+	m.drain()
+	if got := made(); got != 2 || strings.Count(log.String(), "no service is generated for a tag") != 1 {
+		t.Fatalf("%d services are made, want 2; the log has\n%s", got, log.String())
 	}
-	if full("s-1") {
-		t.Error("a service that is there is not changed any more")
-	}
-	rc.unmade(Step{Put: generated("b")}, errors.New("the store is away"))
-	if full("c") {
-		t.Error("a service whose write failed is counted")
-	}
-	if !full("d") {
-		t.Fatal("the bound is not kept")
-	}
-	w.remove(kind.MeshServices.Key("default", "s-1"))
-	rc.observeRemoved(kind.MeshServices.Key("default", "s-1"), time.Unix(0, 0))
-	if _, due := rc.due[Unit{TagUnit, "default", "d"}]; !due {
-		t.Error("a tag without a service is not tried again when one goes")
-	}
-	if full("d") {
+	m.removes(kind.MeshServices.Key("default", "s-1"))
+	m.drain()
+	if made() != 3 {
 		t.Error("there is room, and the service is not made")
 	}
 }

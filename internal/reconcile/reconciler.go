@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -22,10 +21,14 @@ var ErrOvertaken = errors.New("reconcile: the row has changed meanwhile")
 // Writer stores what a plan asks for. Put is for the control plane's own writes, and changes nothing
 // where the resource is stored as it is. It answers [ErrOvertaken] where that has another version.
 type Writer interface {
-	Put(ctx context.Context, o resource.Any) error
-	// Create stores a resource that is not there, and does nothing where it is.
-	Create(ctx context.Context, o resource.Any) error
-	Delete(ctx context.Context, key resource.Key) error
+	// Put returns the version of the row as it is stored now.
+	Put(ctx context.Context, o resource.Any) (version string, err error)
+	// Create stores a resource that is not there, and does nothing where it is. It returns the version that is stored.
+	Create(ctx context.Context, o resource.Any) (version string, err error)
+	// Delete removes a row that has a version, or any where that is empty.
+	Delete(ctx context.Context, key resource.Key, version string) error
+	// Version returns the version of a row as it is stored, empty where there is none.
+	Version(ctx context.Context, key resource.Key) (string, error)
 }
 
 // AckWaiter knows what proxies run with.
@@ -59,58 +62,36 @@ type Reconciler struct {
 	Zones Zones
 
 	plan    *Plan
+	runner  *runner
 	writer  Writer
 	settler AckWaiter
 	log     *slog.Logger
 
 	// What is pinned is followed; it belongs to the table's writer.
-	pinnedMeshes   map[string]bool
-	pinnedServices map[graph.ServiceKey]bool
-	pinnedMembers  map[graph.ServiceKey]bool
-	pinnedExternal map[graph.ServiceKey]bool
-	// pinnedTags are the followed tags, by the service that is generated for them.
-	pinnedTags   map[graph.ServiceKey][]tagKey
-	pinnedHolds  map[rowKey]bool
-	pinnedMoves  map[graph.ProxyKey]bool
-	pinnedCauses map[causeKey]bool
+	pinnedMoves map[graph.ProxyKey]bool
 	// pinnedRefusals are the followed meshes, each with its followed holders of certificates.
 	pinnedRefusals map[string]map[graph.ProxyKey]bool
 
-	// given are the virtual IPs that were written; Run's own.
-	given map[string]resource.Key
 	// failed are the units whose last write failed, with how long they wait; Run's own.
 	failed map[Unit]time.Duration
 	// mixed are the meshes of which it was said that their providers don't go together; Run's own.
 	mixed map[string]bool
-	// logged are the conditions of the zone's ZoneEgresses that the log has; Run's own.
-	logged []kind.Condition
 
 	mu      sync.Mutex
 	running bool // this instance leads
 	due     map[Unit]time.Time
-	made    map[resource.Key]bool // generated services that are being written and are not in the table yet
-	surplus map[tagKey]bool       // tags without a service, because their mesh has graph.MaxGenerated
-	behind  map[string]*behind    // by topic, of what is waited for
-	leaving map[Unit]bool         // waiting for other zones
+	behind  map[string]*behind // by topic, of what is waited for
+	leaving map[Unit]bool      // waiting for other zones
 	wake    chan struct{}
 }
 
-// New makes a Reconciler.
-func New(plan *Plan, writer Writer, settler AckWaiter, log *slog.Logger) *Reconciler {
+// New makes a Reconciler. commit has the table's writer change rows of this instance alone.
+func New(plan *Plan, writer Writer, settler AckWaiter, commit func(func(*table.Tx)), log *slog.Logger) *Reconciler {
 	rc := &Reconciler{
 		plan: plan, writer: writer, settler: settler, log: log,
-		pinnedMeshes:   map[string]bool{},
-		pinnedServices: map[graph.ServiceKey]bool{},
-		pinnedMembers:  map[graph.ServiceKey]bool{},
-		pinnedExternal: map[graph.ServiceKey]bool{},
-		pinnedTags:     map[graph.ServiceKey][]tagKey{},
-		pinnedHolds:    map[rowKey]bool{},
+		runner:         newRunner(plan, writer, commit, log),
 		pinnedMoves:    map[graph.ProxyKey]bool{},
-		pinnedCauses:   map[causeKey]bool{},
 		pinnedRefusals: map[string]map[graph.ProxyKey]bool{},
-		made:           map[resource.Key]bool{},
-		surplus:        map[tagKey]bool{},
-		given:          map[string]resource.Key{},
 		failed:         map[Unit]time.Duration{},
 		mixed:          map[string]bool{},
 		due:            map[Unit]time.Time{},
@@ -119,15 +100,13 @@ func New(plan *Plan, writer Writer, settler AckWaiter, log *slog.Logger) *Reconc
 		wake:           make(chan struct{}, 1),
 	}
 	plan.Behind, plan.Unconfirmed = rc.behindOf, rc.unconfirmed
-	if !plan.Global() {
-		plan.egressSays.Pin(plan.State.Zone)
-	}
 	return rc
 }
 
 // Observe is told of every commit, by the table's writer: the rows that were put and removed, and the
 // derived values that differ.
 func (rc *Reconciler) Observe(put []resource.Any, removed []resource.Key, commits []*table.Changes, now time.Time) {
+	rc.runner.observe(put, removed, commits, now)
 	if rc.plan.Global() {
 		put = slices.DeleteFunc(slices.Clone(put), func(o resource.Any) bool { return !plannedOnGlobal[o.Key().Kind] })
 		removed = slices.DeleteFunc(slices.Clone(removed), func(key resource.Key) bool { return !plannedOnGlobal[key.Kind] })
@@ -139,37 +118,20 @@ func (rc *Reconciler) Observe(put []resource.Any, removed []resource.Key, commit
 		rc.observeRemoved(key, now)
 	}
 	for _, changes := range commits {
-		rc.observeDerived(changes, now)
+		rc.observeMembership(changes, now)
+		for key := range rc.plan.State.Moving.Changed(changes) {
+			rc.ask(Unit{NamesUnit, key.Mesh, ""}, now.Add(soon))
+		}
 	}
 }
 
-func (rc *Reconciler) observeDerived(changes *table.Changes, now time.Time) {
-	for key := range rc.plan.facts.Changed(changes) {
-		rc.ask(Unit{kind.MeshServices.Name, key.Mesh, key.Name}, now.Add(calmly))
-	}
-	for key := range rc.plan.refused.Changed(changes) {
-		rc.ask(key.unit(), now.Add(calmly))
-	}
-	for u := range rc.plan.names.Changed(changes) {
-		rc.ask(u, now.Add(soon))
-	}
-	for key := range rc.plan.members.Changed(changes) {
-		rc.ask(Unit{kind.MeshMultiZoneServices.Name, key.Mesh, key.Name}, now.Add(calmly))
-	}
-	for key := range rc.plan.progress.Changed(changes) {
-		rc.ask(Unit{kind.RetainedEndpointsList.Name, key.Mesh, key.Name}, now)
-	}
-	rc.observeDoors(changes, now)
-	rc.observeMembership(changes, now)
-	for range rc.plan.egressSays.Changed(changes) {
-		rc.askEgressIdentities(now)
-	}
-	for key := range rc.plan.State.Moving.Changed(changes) {
-		rc.ask(Unit{NamesUnit, key.Mesh, ""}, now.Add(soon))
-	}
-	for key := range rc.plan.generated.Changed(changes) {
-		rc.ask(Unit{TagUnit, key.Mesh, key.Value}, now.Add(soon))
-	}
+// InstancesChanged has what depends on the instances of the control plane looked at anew. Call it when one has come or
+// gone, of which no row tells.
+func (rc *Reconciler) InstancesChanged() {
+	rc.runner.commit(func(tx *table.Tx) {
+		n, _ := rc.plan.instances.Get(table.Eval(rc.plan.State.DB.Snapshot()), "")
+		rc.plan.instances.Put(tx, n+1)
+	})
 }
 
 func (rc *Reconciler) observePut(o resource.Any, now time.Time) {
@@ -177,45 +139,12 @@ func (rc *Reconciler) observePut(o resource.Any, now time.Time) {
 	rc.observeNames(o, now)
 	switch o := o.(type) {
 	case *resource.Object[kind.Mesh]:
-		rc.followDoors(key.Name, now)
-		rc.followMembership(key.Name, now)
+		if !rc.plan.Global() {
+			rc.followMembership(key.Name, now)
+		}
 		rc.askIdentities(key.Name, now)
-	case *resource.Object[kind.ZoneEgress]:
-		rc.askEgressIdentities(now)
-	case *resource.Object[kind.MeshZoneAddress], *resource.Object[kind.MeshEgressAddress]:
-		rc.askAddresses(key.Mesh, now)
-	case *resource.Object[kind.MeshService]:
-		rc.arrived(key)
-		service := graph.ServiceKey{Mesh: key.Mesh, Name: key.Name}
-		if !rc.pinnedServices[service] {
-			rc.pinnedServices[service] = true
-			rc.plan.facts.Pin(service)
-			rc.plan.names.Pin(Unit(key))
-		}
-		rc.askTags(service, now)
-		rc.ask(Unit(key), now.Add(soon))
-	case *resource.Object[kind.MeshMultiZoneService]:
-		rc.followMembers(key, now)
-	case *resource.Object[kind.MeshExternalService]:
-		rc.followExternal(key, now)
-	case *resource.Object[kind.Dataplane]:
-		for _, in := range o.Spec.Networking.Inbound {
-			if value := in.Tags[kind.ServiceTag]; value != "" {
-				rc.follow(tagKey{key.Mesh, value}, now)
-			}
-		}
-	case *resource.Object[kind.RetainedEndpoints]:
-		if row := (rowKey{key.Mesh, key.Name}); !rc.pinnedHolds[row] {
-			rc.pinnedHolds[row] = true
-			rc.plan.progress.Pin(row)
-			rc.ask(Unit{kind.MeshServices.Name, key.Mesh, o.Spec.Service}, now.Add(calmly))
-		}
-		rc.ask(Unit{key.Kind, key.Mesh, key.Name}, now)
 	case *resource.Object[kind.RetainedSNIRoute]:
 		rc.ask(Unit{key.Kind, key.Mesh, key.Name}, now)
-	case *resource.Object[kind.MeshTrafficPermission]:
-		rc.followRefusals(causeOf(key))
-		rc.ask(Unit{key.Kind, key.Mesh, key.Name}, now.Add(calmly))
 	case *resource.Object[kind.MeshIdentity]:
 		rc.ask(Unit{key.Kind, key.Mesh, key.Name}, now)
 		rc.askIdentities(key.Mesh, now)
@@ -226,23 +155,18 @@ func (rc *Reconciler) observePut(o resource.Any, now time.Time) {
 			rc.ask(Unit{ChangingUnit, key.Mesh, ""}, now.Add(soon))
 		}
 	case *resource.Object[kind.DataplaneCertificates]:
-		if key.Kind == kind.ZoneEgressCertificatesList.Name {
-			rc.observeEgressLeaves(o, now)
-		} else {
+		if key.Kind == kind.DataplaneCertificatesList.Name {
 			rc.observeLeaves(o, now)
+		} else if used := o.Spec.InUse(); used != nil && len(o.Spec.Certificates) > 1 {
+			rc.ask(Unit{kind.MeshIdentities.Name, o.Mesh, used.MeshIdentity}, now.Add(calmly))
 		}
 	case *resource.Object[kind.EvictedProxies]:
 		rc.askPutOut(key.Mesh, now)
 	case *resource.Object[kind.ChangingIdentities]:
 		rc.ask(Unit{NamesUnit, key.Mesh, ""}, now.Add(soon))
 	case *resource.Object[kind.MeshTrust]:
-		if !rc.plan.Global() { // which serves no proxy that could reject it
-			rc.followRefusals(causeOf(key))
-			rc.ask(Unit{key.Kind, key.Mesh, key.Name}, now.Add(calmly))
-		}
 		rc.askIdentities(key.Mesh, now)
 	case *resource.Object[kind.Secret]:
-		rc.askNaming(key, now)
 		rc.askIdentities(key.Mesh, now)
 	}
 }
@@ -270,39 +194,7 @@ func (rc *Reconciler) observeLeaves(o *resource.Object[kind.DataplaneCertificate
 func (rc *Reconciler) observeRemoved(key resource.Key, now time.Time) {
 	switch key.Kind {
 	case kind.Meshes.Name:
-		rc.forgetDoors(key.Name)
 		rc.forgetMembership(key.Name)
-	case kind.MeshZoneAddresses.Name, kind.MeshEgressAddresses.Name:
-		rc.askAddresses(key.Mesh, now)
-	case kind.MeshServices.Name:
-		rc.arrived(key)
-		rc.askSurplus(key.Mesh, now)
-		service := graph.ServiceKey{Mesh: key.Mesh, Name: key.Name}
-		if rc.pinnedServices[service] {
-			delete(rc.pinnedServices, service)
-			rc.plan.facts.Unpin(service)
-			rc.plan.names.Unpin(Unit(key))
-		}
-		rc.askTags(service, now)
-	case kind.MeshMultiZoneServices.Name:
-		rc.forgetMembers(key)
-	case kind.MeshExternalServices.Name:
-		rc.forgetExternal(key, now)
-	case kind.MeshExternalServiceStatuses.Name:
-		rc.ask(Unit{kind.MeshExternalServices.Name, key.Mesh, key.Name}, now.Add(soon))
-	case kind.MeshMultiZoneServiceStatuses.Name:
-		rc.ask(Unit{kind.MeshMultiZoneServices.Name, key.Mesh, key.Name}, now.Add(soon))
-	case kind.RetainedEndpointsList.Name:
-		if row := (rowKey{key.Mesh, key.Name}); rc.pinnedHolds[row] {
-			delete(rc.pinnedHolds, row)
-			rc.plan.progress.Unpin(row)
-		}
-		service := key.Name[:strings.LastIndexByte(key.Name, '-')]
-		rc.ask(Unit{kind.MeshServices.Name, key.Mesh, service}, now.Add(calmly))
-	case kind.MeshTrafficPermissions.Name:
-		rc.forgetRefusals(causeOf(key))
-	case kind.MeshServiceStatuses.Name:
-		rc.ask(Unit{kind.MeshServices.Name, key.Mesh, key.Name}, now.Add(soon))
 	case kind.DataplaneCertificatesList.Name:
 		rc.forgetHolder(graph.ProxyKey{Mesh: key.Mesh, Name: key.Name}, now)
 		rc.ask(Unit{NamesUnit, key.Mesh, ""}, now.Add(soon))
@@ -314,44 +206,11 @@ func (rc *Reconciler) observeRemoved(key resource.Key, now time.Time) {
 		rc.ask(Unit{kind.MeshIdentities.Name, key.Mesh, key.Name}, now.Add(soon))
 	case kind.MeshStatuses.Name:
 		rc.ask(Unit{kind.MeshIdentities.Name, key.Name, kind.MTLSIdentity}, now.Add(soon))
-	case kind.MeshTrustStatuses.Name:
-		rc.ask(Unit{kind.MeshTrusts.Name, key.Mesh, key.Name}, now.Add(soon))
-		rc.askIdentities(key.Mesh, now)
-	case kind.MeshTrafficPermissionStatuses.Name:
-		rc.ask(Unit{kind.MeshTrafficPermissions.Name, key.Mesh, key.Name}, now.Add(soon))
-	case kind.ZoneEgressStatuses.Name:
-		rc.askEgressIdentities(now)
-	case kind.ZoneEgresses.Name:
-		rc.askEgressIdentities(now)
-		for _, row := range rc.plan.State.EgressCertificatesByName.List(table.Eval(rc.plan.State.DB.Snapshot()), key.Name) {
-			rc.ask(Unit(row.Key()), now)
-		}
 	case kind.MeshIdentities.Name:
 		rc.ask(Unit{key.Kind, key.Mesh, key.Name}, now)
 		rc.askIdentities(key.Mesh, now)
-	case kind.MeshTrusts.Name:
-		rc.forgetRefusals(causeOf(key))
+	case kind.MeshTrusts.Name, kind.Secrets.Name:
 		rc.askIdentities(key.Mesh, now)
-	case kind.Secrets.Name:
-		rc.askNaming(key, now)
-		rc.askIdentities(key.Mesh, now)
-	}
-}
-
-func (rc *Reconciler) follow(key tagKey, now time.Time) {
-	service := graph.ServiceKey{Mesh: key.Mesh, Name: serviceName(key.Value)}
-	if slices.Contains(rc.pinnedTags[service], key) {
-		return
-	}
-	rc.pinnedTags[service] = append(rc.pinnedTags[service], key)
-	rc.plan.generated.Pin(key)
-	rc.ask(Unit{TagUnit, key.Mesh, key.Value}, now.Add(soon))
-}
-
-// askTags enqueues the tags for which a service is generated: its row has changed or is gone.
-func (rc *Reconciler) askTags(service graph.ServiceKey, now time.Time) {
-	for _, tag := range rc.pinnedTags[service] {
-		rc.ask(Unit{TagUnit, tag.Mesh, tag.Value}, now.Add(soon))
 	}
 }
 
@@ -387,7 +246,7 @@ func (rc *Reconciler) Backlog() int {
 	if !rc.running {
 		return 0
 	}
-	return len(rc.due)
+	return len(rc.due) + rc.runner.backlog()
 }
 
 func (rc *Reconciler) setRunning(running bool) {
@@ -416,12 +275,11 @@ func (rc *Reconciler) take(now time.Time) (units []Unit, next time.Time) {
 func (rc *Reconciler) Run(ctx context.Context) {
 	rc.setRunning(true)
 	defer rc.setRunning(false)
-	clear(rc.given)
+	var writes sync.WaitGroup
+	writes.Go(func() { rc.runner.run(ctx) })
+	defer writes.Wait()
 	clear(rc.failed)
 	rc.sayAgain()
-	for _, g := range rc.plan.gates {
-		clear(g.absent)
-	}
 	for ctx.Err() == nil {
 		units, next := rc.take(time.Now())
 		if len(units) > 0 {
@@ -443,11 +301,7 @@ func (rc *Reconciler) Run(ctx context.Context) {
 // sayAgain has what the log says once for each leadership looked at anew.
 func (rc *Reconciler) sayAgain() {
 	clear(rc.mixed)
-	rc.logged = nil
 	now := time.Now()
-	if !rc.plan.Global() {
-		rc.askEgressIdentities(now)
-	}
 	for _, mesh := range rc.plan.State.MeshNames(table.Eval(rc.plan.State.DB.Snapshot())) {
 		rc.askIdentities(mesh, now)
 	}
@@ -456,11 +310,8 @@ func (rc *Reconciler) sayAgain() {
 // reconcile asks the plan about every unit and does what it says.
 func (rc *Reconciler) reconcile(ctx context.Context, units []Unit) {
 	for _, u := range units {
-		r := table.Eval(rc.plan.State.DB.Snapshot())
-		steps, again := rc.plan.For(r, u, time.Now())
-		if u.Kind == kind.ZoneEgresses.Name {
-			rc.logEgresses(r)
-		}
+		now := time.Now()
+		steps, again := rc.plan.For(table.Eval(rc.plan.State.DB.Snapshot().At(now)), u, now)
 		if !again.IsZero() {
 			rc.ask(u, again)
 		}
@@ -473,16 +324,8 @@ func (rc *Reconciler) reconcile(ctx context.Context, units []Unit) {
 				rc.leave(ctx, u, step.Leave)
 				continue
 			}
-			if rc.collides(r, step) {
-				rc.ask(u, time.Now().Add(soon))
-				break
-			}
-			if rc.full(r, u, step) {
-				break
-			}
 			rc.warnMixed(step.Put)
 			err := rc.do(ctx, step)
-			rc.unmade(step, err)
 			if errors.Is(err, ErrOvertaken) {
 				rc.ask(u, time.Now().Add(soon))
 				break
@@ -501,14 +344,16 @@ func (rc *Reconciler) reconcile(ctx context.Context, units []Unit) {
 func (rc *Reconciler) do(ctx context.Context, step Step) error {
 	switch {
 	case step.Put != nil:
-		return rc.writer.Put(ctx, step.Put)
+		_, err := rc.writer.Put(ctx, step.Put)
+		return err
 	case step.Delete != nil:
-		return rc.writer.Delete(ctx, *step.Delete)
+		return rc.writer.Delete(ctx, *step.Delete, "")
 	}
 	made, err := step.Make.Make(time.Now())
 	if err != nil {
 		return err
 	}
 	key := step.Make.Key
-	return rc.writer.Create(ctx, kind.Secrets.Make(key.Mesh, key.Name, kind.Secret{Data: made}))
+	_, err = rc.writer.Create(ctx, kind.Secrets.Make(key.Mesh, key.Name, kind.Secret{Data: made}))
+	return err
 }

@@ -92,48 +92,48 @@ func (f refusals) conditions() []kind.Condition {
 }
 
 // permission says of a MeshTrafficPermission whether proxies take it.
-func (p *Plan) permission(r *table.Reader, mesh, name string) []Step {
-	if _, ok := p.State.Permissions.Find(r, mesh, name); !ok {
-		return nil
+func (p *Plan) permission(r *table.Reader, u Unit) (w Writes) {
+	if _, ok := p.State.Permissions.Find(r, u.Mesh, u.Name); !ok {
+		return w
 	}
-	conditions := p.refused.Get(r, causeOf(kind.MeshTrafficPermissions.Key(mesh, name))).conditions()
-	if _, told := p.State.PermissionStatuses.Find(r, mesh, name); !told && len(conditions) == 0 {
-		return nil
+	conditions := p.refused.Get(r, causeOf(resource.Key(u))).conditions()
+	stored, told := p.State.PermissionStatuses.Find(r, u.Mesh, u.Name)
+	if told || len(conditions) > 0 {
+		status := kind.MeshTrafficPermissionStatus{Conditions: conditions}
+		put(&w, calmly, stored, kind.MeshTrafficPermissionStatuses.Make(u.Mesh, u.Name, status))
 	}
-	status := kind.MeshTrafficPermissionStatus{Conditions: conditions}
-	return []Step{{Put: kind.MeshTrafficPermissionStatuses.Make(mesh, name, status)}}
+	return w
 }
 
-// trust says of a MeshTrust whether proxies take it. Where it comes from is for whoever made it to say.
-func (p *Plan) trust(r *table.Reader, mesh, name string) []Step {
-	if _, ok := p.State.Trusts.Find(r, mesh, name); !ok {
-		return nil
+// trust says of a MeshTrust whether proxies take it, and what it was made for.
+func (p *Plan) trust(r *table.Reader, u Unit) (w Writes) {
+	if _, ok := p.State.Trusts.Find(r, u.Mesh, u.Name); !ok {
+		return w
 	}
-	status := kind.MeshTrustStatus{Conditions: p.refused.Get(r, causeOf(kind.MeshTrusts.Key(mesh, name))).conditions()}
-	told, ok := p.State.TrustStatuses.Find(r, mesh, name)
+	status := kind.MeshTrustStatus{Conditions: p.refused.Get(r, causeOf(resource.Key(u))).conditions()}
+	stored, told := p.State.TrustStatuses.Find(r, u.Mesh, u.Name)
+	if told {
+		status.Origin = stored.Spec.Origin
+	}
+	ca, ok := p.State.SigningCAs.Find(r, u.Mesh, u.Name)
+	if made := ok && len(ca.Spec.Roots) > 0; made {
+		status.Origin = &kind.TrustOrigin{KRI: p.origin(u.Mesh, u.Name)}
+	} else if p.Global() {
+		return w // its zone says whether proxies take it
+	}
 	switch {
-	case ok:
-		status.Origin = told.Spec.Origin
-	case len(status.Conditions) == 0:
-		return nil
+	case told:
+		put(&w, calmly, stored, kind.MeshTrustStatuses.Make(u.Mesh, u.Name, status))
+	case status.Origin != nil || len(status.Conditions) > 0:
+		put(&w, soon, stored, kind.MeshTrustStatuses.Make(u.Mesh, u.Name, status))
 	}
-	return []Step{{Put: kind.MeshTrustStatuses.Make(mesh, name, status)}}
+	return w
 }
 
-// followRefusals keeps an eye on what is refused of a resource that has a status for it alone.
-func (rc *Reconciler) followRefusals(key causeKey) {
-	if rc.pinnedCauses[key] {
-		return
+// origin names what a MeshTrust was made for: a MeshIdentity, or the mtls of its mesh.
+func (p *Plan) origin(mesh, name string) string {
+	if name == kind.MTLSIdentity {
+		return fmt.Sprintf("kri_m____%s_", mesh)
 	}
-	rc.pinnedCauses[key] = true
-	rc.plan.refused.Pin(key)
+	return fmt.Sprintf("kri_mid_%s_%s__%s_", mesh, p.State.Zone, name)
 }
-
-func (rc *Reconciler) forgetRefusals(key causeKey) {
-	if rc.pinnedCauses[key] {
-		delete(rc.pinnedCauses, key)
-		rc.plan.refused.Unpin(key)
-	}
-}
-
-func (k causeKey) unit() Unit { return Unit{k.Cause.Kind, k.Mesh, k.Cause.Name} }

@@ -3,6 +3,8 @@ package reconcile
 import (
 	"cmp"
 	"fmt"
+	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -102,37 +104,31 @@ func TestWhatProxiesRefuseStandsOnWhatItWasMadeOf(t *testing.T) {
 	expect("after six took it and one went", nil)
 }
 
-func TestWhoseStatusARefusalChangesIsLookedAtAgain(t *testing.T) {
-	w := newWorld(t, "241.0.0.0/8")
-	rc := New(w.plan, nil, nil, nil)
-	observe := func(objects ...resource.Any) []Unit {
-		changes := w.plan.State.DB.Commit(func(tx *table.Tx) {
-			for _, o := range objects {
-				w.plan.State.Put(tx, o)
-			}
-		})
-		rc.Observe(objects, nil, []*table.Changes{changes}, w.now)
-		units, _ := rc.take(w.now.Add(time.Hour))
-		slices.SortFunc(units, func(a, b Unit) int { return cmp.Compare(a.Kind, b.Kind) })
-		return units
+// An insight changes with each connection and certificate, and a status with what is refused alone.
+func TestOnlyARefusalChangesAStatus(t *testing.T) {
+	m := follow(newWorld(t, "241.0.0.0/8"), false, calm{}, slog.New(slog.DiscardHandler))
+	all, web := kind.MeshTrafficPermissionStatuses.Key("default", "all"), kind.MeshServiceStatuses.Key("default", "web")
+	observe := func(objects ...resource.Any) []resource.Key {
+		clear(m.made)
+		m.user(objects...)
+		m.drain()
+		return slices.SortedFunc(maps.Keys(m.made), func(a, b resource.Key) int { return cmp.Compare(b.Kind, a.Kind) })
 	}
-	all := Unit{"MeshTrafficPermission", "default", "all"}
-	web := Unit{"MeshService", "default", "web"}
 	observe(
 		kind.MeshServices.Make("default", "web", kind.MeshService{Ports: []kind.ServicePort{{Port: 80}}}),
 		kind.MeshTrafficPermissions.Make("default", "all", kind.MeshTrafficPermission{}),
 	)
-	refuser := w.refuser("a-1", "no", kind.Cause{Kind: all.Kind, Name: all.Name}, kind.Cause{Kind: web.Kind, Name: web.Name})
-	if got, want := observe(refuser), []Unit{web, all}; !slices.Equal(got, want) {
-		t.Errorf("after a refusal %v are looked at, want %v", got, want)
+	refuser := m.refuser("a-1", "no", kind.Cause{Kind: "MeshTrafficPermission", Name: all.Name}, kind.Cause{Kind: "MeshService", Name: web.Name})
+	if got, want := observe(refuser), []resource.Key{all, web}; !slices.Equal(got, want) {
+		t.Errorf("after a refusal %v are written, want %v", got, want)
 	}
 	again := *refuser
 	again.Spec.Certificate = &kind.Certificate{Serial: "5e"}
 	if got := observe(&again); len(got) > 0 {
-		t.Errorf("after another change of the insight %v are looked at", got)
+		t.Errorf("after another change of the insight %v are written", got)
 	}
-	if got, want := observe(w.refuser("a-1", "")), []Unit{web, all}; !slices.Equal(got, want) {
-		t.Errorf("after it is taken %v are looked at, want %v", got, want)
+	if got, want := observe(m.refuser("a-1", "")), []resource.Key{all, web}; !slices.Equal(got, want) {
+		t.Errorf("after it is taken %v are written, want %v", got, want)
 	}
 }
 

@@ -231,22 +231,7 @@ func (rot *rotation) storeTrust() {
 	if !reflect.DeepEqual(trust.Spec.CABundles, rot.bundles) {
 		trust.Spec.CABundles = rot.bundles
 		rot.do(Step{Put: trust})
-	} else if len(rot.signing.Roots) == 0 {
-		return
 	}
-	status := kind.MeshTrustStatus{
-		Origin:     &kind.TrustOrigin{KRI: rot.origin()},
-		Conditions: rot.plan.refused.Get(rot.r, causeOf(kind.MeshTrusts.Key(rot.mesh, rot.name))).conditions(),
-	}
-	rot.do(Step{Put: kind.MeshTrustStatuses.Make(rot.mesh, rot.name, status)})
-}
-
-// origin names what the MeshTrust was made for.
-func (rot *rotation) origin() string {
-	if rot.name == kind.MTLSIdentity {
-		return fmt.Sprintf("kri_m____%s_", rot.mesh)
-	}
-	return fmt.Sprintf("kri_mid_%s_%s__%s_", rot.mesh, rot.plan.State.Zone, rot.name)
 }
 
 // prune takes former roots out of the MeshTrust that nobody's leaf needs any more. That it did is noted

@@ -95,7 +95,7 @@ func (rc *Reconciler) writeSettled(ctx context.Context, s *Settle) error {
 			}
 		}
 		writers.Go(func() error {
-			if err := rc.writer.Put(ctx, o); !errors.Is(err, ErrOvertaken) {
+			if _, err := rc.writer.Put(ctx, o); !errors.Is(err, ErrOvertaken) {
 				return err
 			}
 			return nil

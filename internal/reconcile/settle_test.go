@@ -31,10 +31,10 @@ type versioned struct {
 	*world
 }
 
-func (v versioned) Put(ctx context.Context, o resource.Any) error {
+func (v versioned) Put(ctx context.Context, o resource.Any) (string, error) {
 	before, ok := v.plan.State.Find(v.reader(), o.Key())
 	if ok && before.Envelope().Version != o.Envelope().Version {
-		return ErrOvertaken
+		return "", ErrOvertaken
 	}
 	return v.sink.Put(ctx, o)
 }
@@ -63,7 +63,7 @@ func TestARenewedCertificateDoesNotEndTheWaitForANextIdentity(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				mesh, written := slow{make(chan struct{})}, make(chan resource.Any, 1)
-				rc := New(w.plan, versioned{sink{written}, w}, mesh, slog.New(slog.DiscardHandler))
+				rc := New(w.plan, versioned{sink{written}, w}, mesh, w.commit, slog.New(slog.DiscardHandler))
 				rc.settle(ctx, Unit{Kind: NamesUnit, Mesh: "default"}, w.plan.settleNames(w.reader(), "default", slices.Clone([]*resource.Object[kind.DataplaneCertificates]{announced})))
 				synctest.Wait()
 				w.put(c.meanwhile)

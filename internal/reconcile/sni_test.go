@@ -70,7 +70,7 @@ func TestServicesOfAnEarlierReleaseAreNamed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, "241.0.0.0/8")
-			rc := New(w.plan, nil, nil, nil)
+			rc := New(w.plan, nil, nil, w.commit, nil)
 			w.put(test.service)
 			rc.Observe([]resource.Any{test.service}, nil, nil, w.now)
 			if _, asks := rc.due[Unit{SNIUnit, "default", ""}]; asks != test.asks {
@@ -267,9 +267,10 @@ func (calm) WaitAcked(context.Context, string, bool, []resource.Key, func([]grap
 // sink takes the names that are written.
 type sink struct{ written chan resource.Any }
 
-func (s sink) Put(_ context.Context, o resource.Any) error    { s.written <- o; return nil }
-func (s sink) Create(context.Context, resource.Any) error     { return nil }
-func (s sink) Delete(_ context.Context, _ resource.Key) error { return nil }
+func (s sink) Put(_ context.Context, o resource.Any) (string, error) { s.written <- o; return "", nil }
+func (s sink) Create(context.Context, resource.Any) (string, error)  { return "", nil }
+func (s sink) Version(context.Context, resource.Key) (string, error) { return "", nil }
+func (s sink) Delete(context.Context, resource.Key, string) error    { return nil }
 
 // TestOtherZonesAreWaitedFor: a name goes to the front once all zones confirm and the drain time has passed, and until
 // then it is said who does not.
@@ -281,7 +282,7 @@ func TestOtherZonesAreWaitedFor(t *testing.T) {
 		service := webOf(east, v1, v2)
 		w.put(service, kind.SNIFormats.Make("", kind.TheSNIFormat, kind.SNIFormat{Format: "v2"}))
 		zones, written := &cutOff{connected: make(chan struct{})}, sink{make(chan resource.Any, 100)}
-		rc := New(w.plan, written, calm{}, slog.New(slog.NewTextHandler(io.Discard, nil)))
+		rc := New(w.plan, written, calm{}, w.commit, slog.New(slog.NewTextHandler(io.Discard, nil)))
 		rc.Zones = zones
 		rc.Observe([]resource.Any{service}, nil, nil, time.Now())
 		ctx, cancel := context.WithCancel(t.Context())

@@ -79,7 +79,7 @@ func TestTheControlPlanesCAGoesAfterSPIREHasTakenOver(t *testing.T) {
 func TestMixedProvidersAreLoggedOnce(t *testing.T) {
 	w := newWorld(t, "241.0.0.0/8")
 	var log bytes.Buffer
-	rc := New(w.plan, nil, nil, slog.New(slog.NewTextHandler(&log, nil)))
+	rc := New(w.plan, nil, nil, w.commit, slog.New(slog.NewTextHandler(&log, nil)))
 	w.put(fromSPIRE("id", "weft.test"), kind.MeshIdentities.Make("default", "other", kind.MeshIdentity{Provider: kind.IdentityProvider{Type: kind.Bundled}}))
 	for _, name := range []string{"id", "other", "id", "other"} {
 		steps, _ := w.plan.For(w.reader(), Unit{"MeshIdentity", "default", name}, w.now)

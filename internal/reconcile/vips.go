@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"net/netip"
 
 	"weft/internal/table"
@@ -34,8 +35,10 @@ func (p *Plan) vipsOf(r *table.Reader, u Unit, had []kind.VIP) (vips []kind.VIP,
 		return had, nil
 	}
 	cidr, setting := p.Ranges.of(u)
-	if vip, ok := p.freeVIP(r, u, cidr); ok {
-		return []kind.VIP{{IP: vip.String()}}, nil
+	if !p.noVIP.Get(r, cidr.Masked()) {
+		if vip, ok := p.freeVIP(r, u.Mesh+"/"+u.Name, cidr); ok {
+			return []kind.VIP{{IP: vip.String()}}, nil
+		}
 	}
 	return nil, &kind.Condition{
 		Type: "VIPAssigned", Status: "False", Reason: "RangeIsFull",
@@ -43,13 +46,20 @@ func (p *Plan) vipsOf(r *table.Reader, u Unit, had []kind.VIP) (vips []kind.VIP,
 	}
 }
 
+// rangeIsFull stands between a full range and the services that got no address there, so that these read one value and
+// not each address.
+func (p *Plan) rangeIsFull(r *table.Reader, cidr netip.Prefix) bool {
+	_, free := p.freeVIP(r, "", cidr)
+	return !free
+}
+
 // freeVIP begins at a place that depends on the name alone, so that a service mostly has the same
 // address in every world that is built from the same resources. It is false where the range is full.
-func (p *Plan) freeVIP(r *table.Reader, u Unit, cidr netip.Prefix) (netip.Addr, bool) {
+func (p *Plan) freeVIP(r *table.Reader, name string, cidr netip.Prefix) (netip.Addr, bool) {
 	base := binary.BigEndian.Uint32(cidr.Masked().Addr().AsSlice())
 	usable := uint32(1)<<(32-cidr.Bits()) - 2 // neither the network's address nor the last one
 	h := fnv.New32a()
-	fmt.Fprintf(h, "%s/%s", u.Mesh, u.Name)
+	io.WriteString(h, name)
 	start := h.Sum32() % usable
 	for i := range usable {
 		var raw [4]byte
@@ -61,31 +71,15 @@ func (p *Plan) freeVIP(r *table.Reader, u Unit, cidr netip.Prefix) (netip.Addr, 
 	return netip.Addr{}, false
 }
 
-// collides says whether a step would give away a virtual IP that was given to another service a moment
-// ago, of which the table has not heard yet.
-func (rc *Reconciler) collides(r *table.Reader, step Step) bool {
-	service, vips := givenBy(step)
-	for _, vip := range vips {
-		owner, taken := rc.given[vip.IP]
-		if taken && owner != service {
-			if _, lives := rc.plan.State.Find(r, owner); lives {
-				return true
-			}
-		}
-		rc.given[vip.IP] = service
-	}
-	return false
-}
-
-// givenBy are the virtual IPs that a step gives to a service.
-func givenBy(step Step) (service resource.Key, vips []kind.VIP) {
-	switch status := step.Put.(type) {
+// vipsIn are the virtual IPs that a row gives to its service.
+func vipsIn(row resource.Any) []kind.VIP {
+	switch status := row.(type) {
 	case *resource.Object[kind.MeshServiceStatus]:
-		return kind.MeshServices.Key(status.Mesh, status.Name), status.Spec.VIPs
+		return status.Spec.VIPs
 	case *resource.Object[kind.MeshMultiZoneServiceStatus]:
-		return kind.MeshMultiZoneServices.Key(status.Mesh, status.Name), status.Spec.VIPs
+		return status.Spec.VIPs
 	case *resource.Object[kind.MeshExternalServiceStatus]:
-		return kind.MeshExternalServices.Key(status.Mesh, status.Name), status.Spec.Places().VIPs
+		return status.Spec.Places().VIPs
 	}
-	return resource.Key{}, nil
+	return nil
 }

@@ -230,7 +230,7 @@ func (s *Server) buildReconciler(context.Context) error {
 		_, ended := s.replica.Expired(instance)
 		return !ended
 	}
-	s.reconciler = reconcile.New(plan, ownWrites{s.writer}, s.hub, s.log)
+	s.reconciler = reconcile.New(plan, ownWrites{s.writer, storedVersion(s.store)}, s.hub, s.hub.Commit, s.log)
 	s.hub.Follow(s.reconciler.Observe)
 	return nil
 }
@@ -321,6 +321,7 @@ func (s *Server) serve(ctx context.Context) error {
 		Now: time.Now, Log: s.log,
 	}))
 	s.goRun(ctx, s.replica.Run)
+	s.goRun(ctx, s.hub.KeepTime)
 	s.goLead(ctx, s.reconciler.Run)
 	s.serveAPI(ctx, api)
 	health := diagnostics(s.guard, s.metrics)

@@ -17,27 +17,43 @@ import (
 )
 
 // ownWrites is the reconciler's writer.
-type ownWrites struct{ writer *admit.Writer }
+type ownWrites struct {
+	writer  *admit.Writer
+	version func(context.Context, resource.Key) (string, error)
+}
 
-func (w ownWrites) Put(ctx context.Context, o resource.Any) error {
-	_, err := w.writer.Put(ctx, o, admit.Change{ControlPlane: true, IfMatch: o.Envelope().Version})
-	if resource.CodeOf(err) == resource.Stale {
-		return reconcile.ErrOvertaken
+func (w ownWrites) Put(ctx context.Context, o resource.Any) (string, error) {
+	return storedAs(w.writer.Put(ctx, o, admit.Change{ControlPlane: true, IfMatch: o.Envelope().Version}))
+}
+
+func (w ownWrites) Create(ctx context.Context, o resource.Any) (string, error) {
+	return storedAs(w.writer.Create(ctx, o, nil))
+}
+
+func (w ownWrites) Delete(ctx context.Context, key resource.Key, version string) error {
+	_, err := storedAs(admit.Result{}, w.writer.Delete(ctx, key, admit.Change{ControlPlane: true, IfMatch: version}))
+	return err
+}
+
+func (w ownWrites) Version(ctx context.Context, key resource.Key) (string, error) {
+	return w.version(ctx, key)
+}
+
+// storedAs returns the version that a write stored; empty where it stored nothing, as for a resource whose owner is
+// gone.
+func storedAs(result admit.Result, err error) (version string, _ error) {
+	switch {
+	case resource.CodeOf(err) == resource.Stale:
+		return "", reconcile.ErrOvertaken
+	case err != nil:
+		return "", unlessGone(err)
+	case result.Object == nil:
+		return "", nil
 	}
-	return unlessGone(err)
+	return result.Object.Envelope().Version, nil
 }
 
-func (w ownWrites) Create(ctx context.Context, o resource.Any) error {
-	_, err := w.writer.Create(ctx, o, nil)
-	return unlessGone(err)
-}
-
-func (w ownWrites) Delete(ctx context.Context, key resource.Key) error {
-	return unlessGone(w.writer.Delete(ctx, key, admit.Change{ControlPlane: true}))
-}
-
-// unlessGone returns nil for the error of a write to a resource that was deleted or changed meanwhile: that change
-// makes the reconciler plan again.
+// unlessGone returns nil for the error of a write to a resource that was deleted or changed meanwhile.
 func unlessGone(err error) error {
 	if code := resource.CodeOf(err); code == resource.NotFound || code == resource.Stale {
 		return nil

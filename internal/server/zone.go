@@ -67,7 +67,7 @@ func (s *Server) startZone(ctx context.Context) error {
 func (s *Server) lookAtIngresses(ctx context.Context) {
 	for ctx.Err() == nil {
 		changed := s.replica.Changed()
-		s.reconciler.LookAtDoors()
+		s.reconciler.InstancesChanged()
 		select {
 		case <-changed:
 		case <-ctx.Done():

@@ -13,6 +13,11 @@
 // Values are computed on demand and kept while somebody needs them: a pin from outside, or another kept
 // value that has read them.
 //
+// Time is a read too: [Reader.Past] records the time that a function compares with, and the first commit at
+// or after it recomputes the value. [DB.NextDeadline] returns when that is.
+//
+// A value is also kept while rows are there that it belongs to, see [KeepFor].
+//
 // The same functions answer from nothing on any [Snapshot] through [Eval]; that both ways agree after
 // any sequence of changes is this package's contract, and its property test.
 //
@@ -41,6 +46,10 @@ type DB struct {
 	observe func(Stage)
 	tell    func(Failure)      // nil: panics are passed on
 	failing map[*node]struct{} // kept values whose function panicked when they were last tried
+
+	// Clock is the time of commits. It is set before the first one; [New] sets [time.Now].
+	Clock     func() time.Time
+	deadlines deadlines
 }
 
 // Stage is what one commit cost in one derived table.
@@ -57,7 +66,8 @@ func (db *DB) Observe(f func(Stage)) { db.observe = f }
 
 // New answers an empty DB.
 func New() *DB {
-	db := &DB{readers: map[leaf]map[*node]struct{}{}, failing: map[*node]struct{}{}}
+	db := &DB{readers: map[leaf]map[*node]struct{}{}, failing: map[*node]struct{}{}, Clock: time.Now}
+	db.deadlines.changed = make(chan struct{}, 1)
 	db.snapshot.Store(&Snapshot{})
 	return db
 }
@@ -65,6 +75,7 @@ func New() *DB {
 // Snapshot is the state of all rows at one revision.
 type Snapshot struct {
 	Revision uint64
+	Time     time.Time           // of the commit, never before that of an earlier one
 	trees    []*iradix.Tree[any] // by source: inputs and their indexes
 }
 
@@ -91,6 +102,7 @@ type Input[V any] struct {
 		source int
 		keys   func(V) []string
 	}
+	keeps []keep[V]
 }
 
 // NewInput adds a table. Rows are shared and must not be changed once they are in.
@@ -200,6 +212,7 @@ type Tx struct {
 	db      *DB
 	txns    map[int]*iradix.Txn[any]
 	touched map[leaf]struct{}
+	kept    map[int]*keeping // by derived table
 }
 
 func (tx *Tx) txn(source int) *iradix.Txn[any] {
@@ -222,7 +235,9 @@ func (t *Input[V]) Delete(tx *Tx, key string) {
 
 func (t *Input[V]) replace(tx *Tx, key string, row V, present bool) {
 	rows := tx.txn(t.source)
-	if old, ok := rows.Get([]byte(key)); ok {
+	stored, ok := rows.Get([]byte(key))
+	t.keep(tx, stored, row, present)
+	if old := stored; ok {
 		t.indexKeys(old, func(source int, index string) {
 			tx.txn(source).Delete(entryKey(index, key))
 			tx.touched[leaf{source, index}] = struct{}{}
@@ -242,21 +257,29 @@ func (t *Input[V]) replace(tx *Tx, key string, row V, present bool) {
 
 // Commit applies a change, recomputes what has read anything of it, and answers what differs.
 func (db *DB) Commit(change func(*Tx)) *Changes {
-	tx := &Tx{db: db, txns: map[int]*iradix.Txn[any]{}, touched: map[leaf]struct{}{}}
+	tx := &Tx{db: db, txns: map[int]*iradix.Txn[any]{}, touched: map[leaf]struct{}{}, kept: map[int]*keeping{}}
 	change(tx)
 	old := db.Snapshot()
-	next := &Snapshot{Revision: old.Revision + 1, trees: append([]*iradix.Tree[any](nil), old.trees...)}
+	next := &Snapshot{Revision: old.Revision + 1, Time: later(old.Time, db.Clock()), trees: append([]*iradix.Tree[any](nil), old.trees...)}
 	for source, txn := range tx.txns {
 		next.trees[source] = txn.Commit()
 	}
 	db.snapshot.Store(next)
-	return db.propagate(tx.touched, next)
+	return db.propagate(tx, next)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // Changes are the derived values that a commit made differ.
 type Changes struct {
 	Revision uint64
 	nodes    map[int][]difference // by derived table
+	dropped  map[int][]any        // keys, by derived table
 }
 
 type difference struct {
@@ -264,7 +287,7 @@ type difference struct {
 	before any
 }
 
-func (db *DB) propagate(touched map[leaf]struct{}, s *Snapshot) *Changes {
+func (db *DB) propagate(tx *Tx, s *Snapshot) *Changes {
 	dirty := make([]map[*node]struct{}, len(db.derived))
 	mark := func(readers map[*node]struct{}) {
 		for n := range readers {
@@ -274,15 +297,18 @@ func (db *DB) propagate(touched map[leaf]struct{}, s *Snapshot) *Changes {
 			dirty[n.table][n] = struct{}{}
 		}
 	}
-	for l := range touched {
+	for l := range tx.touched {
 		mark(db.readers[l])
 	}
-	changes := &Changes{Revision: s.Revision, nodes: map[int][]difference{}}
+	mark(db.deadlines.due(s.Time))
+	changes := &Changes{Revision: s.Revision, nodes: map[int][]difference{}, dropped: map[int][]any{}}
 	for stage := range dirty {
-		if len(dirty[stage]) == 0 {
+		kept := tx.kept[stage]
+		if len(dirty[stage]) == 0 && kept == nil {
 			continue
 		}
 		began := time.Now()
+		made := db.keep(kept, stage, s, changes)
 		for n := range dirty[stage] {
 			before := n.value
 			if n.dead || !db.recompute(n, s) {
@@ -292,9 +318,10 @@ func (db *DB) propagate(touched map[leaf]struct{}, s *Snapshot) *Changes {
 			mark(n.readers)
 		}
 		if db.observe != nil {
-			db.observe(Stage{db.derived[stage].String(), len(dirty[stage]), len(changes.nodes[stage]), time.Since(began)})
+			db.observe(Stage{db.derived[stage].String(), len(dirty[stage]) + made, len(changes.nodes[stage]), time.Since(began)})
 		}
 	}
+	db.deadlines.tell()
 	return changes
 }
 
@@ -308,12 +335,16 @@ type node struct {
 	leaves  map[leaf]struct{}
 	inputs  map[*node]struct{} // derived values that it has read
 	readers map[*node]struct{} // derived values that have read it
+
+	deadline time.Time // the earliest that it waits for; zero: none
+	at       int       // its place among the deadlines
 }
 
 // recompute answers whether the value differs from the one before.
 func (db *DB) recompute(n *node, s *Snapshot) bool {
 	leaves, inputs := n.leaves, n.inputs
 	n.leaves, n.inputs = map[leaf]struct{}{}, map[*node]struct{}{}
+	db.deadlines.remove(n)
 	failed := db.fails(n)
 	value, ok := db.derive(n, s)
 	for l := range leaves {
@@ -353,6 +384,7 @@ func (db *DB) release(n *node) {
 		db.mend(n)
 	}
 	db.derived[n.table].forget(n.key)
+	db.deadlines.remove(n)
 	for l := range n.leaves {
 		db.forgetLeaf(l, n)
 	}
@@ -369,6 +401,8 @@ type derivedTable interface {
 	equal(a, b any) bool
 	forget(key any)
 	zero() any
+	pinned(s *Snapshot, key any) *node
+	unpin(key any) (last bool)
 }
 
 // Derived is a table of values computed from rows and from derived tables that were made before it.
@@ -428,20 +462,26 @@ func (d *Derived[K, V]) node(s *Snapshot, key K) *node {
 }
 
 // Pin keeps a value up to date until as many Unpins, and answers it.
-func (d *Derived[K, V]) Pin(key K) V {
-	n := d.node(d.db.Snapshot(), key)
+func (d *Derived[K, V]) Pin(key K) V { return d.pinned(d.db.Snapshot(), key).value.(V) }
+
+func (d *Derived[K, V]) pinned(s *Snapshot, key any) *node {
+	n := d.node(s, key.(K))
 	n.pins++
-	return n.value.(V)
+	return n
 }
 
 // Unpin takes back one Pin.
-func (d *Derived[K, V]) Unpin(key K) {
-	n := d.nodes[key]
+func (d *Derived[K, V]) Unpin(key K) { d.unpin(key) }
+
+// unpin says whether that was the last pin.
+func (d *Derived[K, V]) unpin(key any) (last bool) {
+	n := d.nodes[key.(K)]
 	if n == nil || n.pins == 0 {
 		panic(fmt.Sprintf("table: %s %v unpinned, but it is not pinned", d.name, key))
 	}
 	n.pins--
 	d.db.release(n)
+	return n.pins == 0
 }
 
 // Value answers a kept value; false where nobody keeps it.
@@ -491,6 +531,7 @@ type Reader struct {
 	db       *DB
 	node     *node
 	memo     map[memoKey]any // of an Eval
+	deadline time.Time       // of an Eval: the earliest that was not past
 }
 
 func (r *Reader) recordLeaf(l leaf) {

@@ -39,7 +39,7 @@ func TestComingFromKumaWorksAsWritten(t *testing.T) {
 	}
 	for _, want := range []string{
 		"MeshRetry is a kind of Kuma that this release lacks", "MeshTrafficPermission shop/till-callers created",
-		"spiffe://shop/cart asks for spiffe://shop/till", "the export lacks the Secret shop.ca-builtin-cert-ca-1",
+		"client spiffe://shop/cart, server spiffe://shop/till", "the export lacks the Secret shop.ca-builtin-cert-ca-1",
 	} {
 		if !strings.Contains(said, want) {
 			t.Errorf("the page's commands do not say %q:\n%s", want, said)

@@ -1,0 +1,153 @@
+package reconcile
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"weft/kind"
+	"weft/resource"
+)
+
+func newMirrored(t *testing.T) *mirrored {
+	return follow(newWorld(t, "241.0.0.0/8"), false, calm{}, slog.New(slog.DiscardHandler))
+}
+
+// The condition of retained endpoints follows their row, also where it changes under the same name.
+func TestTheRetainedEndpointsAreCounted(t *testing.T) {
+	m := newMirrored(t)
+	retained := func(endpoints ...kind.RetainedEndpoint) resource.Any {
+		return kind.RetainedEndpointsList.Make("default", "web-8080", kind.RetainedEndpoints{
+			Service: "web", Port: 8080, Since: kind.Time{Time: m.now}, Endpoints: endpoints,
+		})
+	}
+	blue, green := kind.RetainedEndpoint{Dataplane: "blue", Address: "10.0.0.1", Port: 8080}, kind.RetainedEndpoint{Dataplane: "green", Address: "10.0.0.2", Port: 8080}
+	m.user(kind.MeshServices.Make("default", "web", kind.MeshService{Ports: []kind.ServicePort{{Port: 8080}}}),
+		m.dataplane("blue", "10.0.0.1", "x"), m.serves("blue", "10.0.0.1"), m.dataplane("green", "10.0.0.2", "x"), m.serves("green", "10.0.0.2"))
+	for _, step := range []struct {
+		row  resource.Any
+		says string
+	}{
+		{retained(blue), "so 1 former ones stay"},
+		{retained(blue, green), "so 2 former ones stay"},
+	} {
+		m.user(step.row)
+		m.drain()
+		_, status := m.service("web")
+		if len(status.Conditions) != 1 || !strings.Contains(status.Conditions[0].Message, step.says) {
+			t.Errorf("the conditions are %+v, want one that says %q", status.Conditions, step.says)
+		}
+	}
+	m.removes(kind.RetainedEndpointsList.Key("default", "web-8080"))
+	m.drain()
+	if _, status := m.service("web"); len(status.Conditions) > 0 {
+		t.Errorf("nothing is retained, and the conditions are %+v", status.Conditions)
+	}
+}
+
+// What follows from the absence of a row of which the table has not heard yet is not done.
+func TestNothingIsDeletedBeforeItsSourceIsHeardOf(t *testing.T) {
+	m := newMirrored(t)
+	m.lags = true
+	held := kind.ZoneEgressCertificatesList.Make("default", "out", kind.DataplaneCertificates{Certificates: []kind.WorkloadCertificate{{
+		SpiffeIDs: kind.SpiffeIDsOf("spiffe://default/egress"), Root: "root", Until: kind.Time{Time: m.now.Add(time.Hour)},
+	}}})
+	m.user(held, ownEgress("out"))
+	m.hear(1)
+	for range 5 {
+		m.now = m.now.Add(calmly)
+		m.step()
+	}
+	if _, ok := m.rows[held.Key()]; !ok {
+		t.Fatal("the certificates of a ZoneEgress are forgotten that is stored, and not heard of yet")
+	}
+	m.drain()
+	m.removes(kind.ZoneEgresses.Key("", "out"))
+	m.drain()
+	if _, ok := m.rows[held.Key()]; ok {
+		t.Error("the certificates of a ZoneEgress stay that is gone")
+	}
+}
+
+// A write that comes to what is stored is not repeated, and neither is one of which the table has not heard.
+func TestAWriteIsNotRepeated(t *testing.T) {
+	m := newMirrored(t)
+	m.user(services("web")[0])
+	m.drain()
+	m.written, m.alike = 0, true
+	m.user(m.refuser("a-1", "no", kind.Cause{Kind: "MeshService", Name: "web"}))
+	m.drain()
+	if m.written != 1 {
+		t.Errorf("%d writes, and each comes to what is stored", m.written)
+	}
+	m.written, m.alike, m.lags = 0, false, true
+	m.user(m.refuser("a-1", "never", kind.Cause{Kind: "MeshService", Name: "web"}))
+	m.hear(1)
+	for range 5 {
+		m.now = m.now.Add(10 * calmly)
+		m.step()
+	}
+	if m.written != 1 {
+		t.Errorf("%d writes before the table has heard of the first", m.written)
+	}
+}
+
+// A problem is logged once while it lasts, a further one beside it or in its place too, and one that comes back again.
+func TestEachProblemIsLoggedOnce(t *testing.T) {
+	var log bytes.Buffer
+	m := follow(newWorld(t, "241.0.0.0/8"), false, calm{}, slog.New(slog.NewTextHandler(&log, nil)))
+	of := func(problems ...string) (w Writes) {
+		for _, problem := range problems {
+			w.Notices = append(w.Notices, Notice{Message: problem})
+		}
+		return w
+	}
+	for _, step := range []struct {
+		writes Writes
+		logged string
+	}{
+		{of("one"), "one"}, {of("one"), ""}, {of("one", "two"), "two"}, {of("three"), "three"}, {of(), ""}, {of("one"), "one"},
+	} {
+		log.Reset()
+		m.rn.want(Unit{Kind: "test"}, step.writes, m.now)
+		m.drain()
+		if got := log.String(); strings.Count(got, "msg=") != len(strings.Fields(step.logged)) || !strings.Contains(got, step.logged) {
+			t.Errorf("of %v the log has %q, want %q", step.writes.Notices, got, step.logged)
+		}
+	}
+}
+
+// Nothing is kept of what is gone.
+func TestWhatIsGoneLeavesNothing(t *testing.T) {
+	m := newMirrored(t)
+	rows := append(services("web"), m.dataplane("web-1", "10.0.0.1", "web"), m.serves("web-1", "10.0.0.1"), ownEgress("out"),
+		kind.Meshes.Make("", "default", kind.Mesh{}), m.door("in", "10.0.0.9"), m.stream("in", ""), m.passes("in", "10.0.0.9"))
+	m.user(rows...)
+	m.drain()
+	for _, o := range rows {
+		m.removes(o.Key())
+	}
+	m.drain()
+	kept := 0
+	for _, f := range m.plan.families {
+		kept += f.Len()
+	}
+	if left := len(m.rn.jobs) + len(m.rn.unseen) + len(m.rn.reserved) + len(m.rn.making); left+kept > 0 {
+		t.Errorf("%d writes wait and %d are kept, of nothing", left, kept)
+	}
+	for gone := range m.plan.absences.All(m.plan.State.DB.Snapshot()) {
+		t.Errorf("%v is absent still", gone)
+	}
+}
+
+func TestARowHasOneWriter(t *testing.T) {
+	m := newMirrored(t)
+	defer func() {
+		if recover() == nil {
+			t.Error("a second writer of a kind must not go unnoticed")
+		}
+	}()
+	m.plan.addFamily("another", nil, kind.MeshTrustStatuses.Name)
+}

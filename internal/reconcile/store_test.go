@@ -1,0 +1,303 @@
+package reconcile
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// mirrored is a store, and a world whose table follows it: at once, or where it lags, when the test says so.
+type mirrored struct {
+	*world
+	rn *runner
+	rc *Reconciler
+
+	mu      sync.Mutex
+	rows    map[resource.Key]resource.Any
+	late    []resource.Key // changed, and not heard of by the table yet
+	lags    bool
+	fails   bool // each write
+	alike   bool // what is written comes to what is stored
+	made    map[resource.Key]bool
+	written int
+}
+
+// follow makes a world the table of an empty store. Time is the world's, or where live the real one.
+func follow(w *world, live bool, settler AckWaiter, log *slog.Logger) *mirrored {
+	m := &mirrored{world: w, rows: map[resource.Key]resource.Any{}, made: map[resource.Key]bool{}}
+	m.rc = New(w.plan, m, settler, m.commit, log)
+	m.rn = m.rc.runner
+	m.rn.now = func() time.Time { return w.now }
+	if live {
+		w.plan.State.DB.Clock, m.rn.now = time.Now, time.Now
+	}
+	return m
+}
+
+// commit changes rows of the table alone.
+func (m *mirrored) commit(change func(*table.Tx)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.apply(nil, nil, change)
+}
+
+func (m *mirrored) apply(put []resource.Any, removed []resource.Key, change func(*table.Tx)) {
+	changes := m.plan.State.DB.Commit(func(tx *table.Tx) {
+		for _, o := range put {
+			m.plan.State.Put(tx, o)
+		}
+		for _, key := range removed {
+			m.plan.State.Remove(tx, key)
+		}
+		change(tx)
+	})
+	m.rc.Observe(put, removed, []*table.Changes{changes}, m.rn.now())
+}
+
+// hear brings the table up to a number of the changes that it lacks; what was changed twice it hears of once.
+func (m *mirrored) hear(n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.hearNow(n)
+}
+
+func (m *mirrored) hearNow(n int) {
+	n = min(n, len(m.late))
+	var put []resource.Any
+	var removed, heard []resource.Key
+	for _, key := range m.late[:n] {
+		if slices.Contains(heard, key) {
+			continue
+		}
+		heard = append(heard, key)
+		if o, ok := m.rows[key]; ok {
+			put = append(put, o)
+		} else {
+			removed = append(removed, key)
+		}
+	}
+	m.late = slices.Delete(m.late, 0, n)
+	m.apply(put, removed, func(*table.Tx) {})
+}
+
+// list has the table hear of the differences to the store and of nothing that came and went, as after a lost watch.
+func (m *mirrored) list() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.late = slices.DeleteFunc(m.late, func(key resource.Key) bool {
+		_, stored := m.rows[key]
+		_, there := m.plan.State.Find(m.reader(), key)
+		return !stored && !there
+	})
+	m.hearNow(len(m.late))
+}
+
+func (m *mirrored) changed(key resource.Key) {
+	if m.plan.State.HasRows(key.Kind) {
+		m.late = append(m.late, key)
+	}
+	if !m.lags {
+		m.hearNow(len(m.late))
+	}
+}
+
+// user writes and deletes as users and agents do.
+func (m *mirrored) user(objects ...resource.Any) {
+	for _, o := range objects {
+		m.mu.Lock()
+		if dp, ok := o.(*resource.Object[kind.Dataplane]); ok {
+			kind.VouchOperator(nil, dp)
+		}
+		m.store(o)
+		m.mu.Unlock()
+	}
+}
+
+func (m *mirrored) removes(key resource.Key) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.drop(key)
+}
+
+// drop removes a resource and its status.
+func (m *mirrored) drop(key resource.Key) {
+	keys := []resource.Key{key}
+	if status := kind.StatusKind(key.Kind); status != nil {
+		keys = append(keys, resource.Key{Kind: status.Describe().Name, Mesh: key.Mesh, Name: key.Name})
+	}
+	for _, key := range keys {
+		if _, ok := m.rows[key]; ok {
+			delete(m.rows, key)
+			m.changed(key)
+		}
+	}
+}
+
+// store stores a copy, as it reads when it is read back, unless the same is stored.
+func (m *mirrored) store(o resource.Any) string {
+	body, err := resource.Body(o)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	key, created := o.Key(), m.now
+	if before, ok := m.rows[key]; ok {
+		created = before.Envelope().Created
+		if had, err := resource.Body(before); err == nil && bytes.Equal(had, body) {
+			return before.Envelope().Version
+		}
+	}
+	m.version++
+	version := fmt.Sprint(m.version)
+	stored, err := resource.FromBody(kind.ByName(key.Kind), resource.Meta{Mesh: key.Mesh, Name: key.Name, Version: version, Created: created}, body)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.rows[key] = stored
+	m.changed(key)
+	return version
+}
+
+// parent is what a status belongs to.
+func (m *mirrored) orphan(key resource.Key) bool {
+	for of := range m.plan.families {
+		if d := kind.ByName(of); d != nil && kind.StatusKind(of) != nil && kind.StatusKind(of).Describe().Name == key.Kind {
+			_, ok := m.rows[resource.Key{Kind: of, Mesh: key.Mesh, Name: key.Name}]
+			return !ok
+		}
+	}
+	return false
+}
+
+var errAway = errors.New("the store is away")
+
+// Put implements Writer.
+func (m *mirrored) Put(_ context.Context, o resource.Any) (string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	stored, ok := m.rows[o.Key()]
+	switch version := o.Envelope().Version; {
+	case m.fails:
+		return "", errAway
+	case version != "" && (!ok || stored.Envelope().Version != version):
+		return "", ErrOvertaken
+	case m.orphan(o.Key()):
+		return "", nil
+	}
+	m.made[o.Key()] = true
+	m.written++
+	if m.alike {
+		return stored.Envelope().Version, nil
+	}
+	return m.store(o), nil
+}
+
+// Create implements Writer.
+func (m *mirrored) Create(_ context.Context, o resource.Any) (string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	stored, ok := m.rows[o.Key()]
+	switch {
+	case m.fails:
+		return "", errAway
+	case ok:
+		return stored.Envelope().Version, nil
+	case m.orphan(o.Key()):
+		return "", nil
+	}
+	m.made[o.Key()] = true
+	m.written++
+	return m.store(o), nil
+}
+
+// Delete implements Writer.
+func (m *mirrored) Delete(_ context.Context, key resource.Key, version string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	stored, ok := m.rows[key]
+	switch {
+	case m.fails:
+		return errAway
+	case ok && version != "" && stored.Envelope().Version != version:
+		return ErrOvertaken
+	}
+	m.written++
+	m.drop(key)
+	return nil
+}
+
+// Version implements Writer.
+func (m *mirrored) Version(_ context.Context, key resource.Key) (string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.fails {
+		return "", errAway
+	}
+	if o, ok := m.rows[key]; ok {
+		return o.Envelope().Version, nil
+	}
+	return "", nil
+}
+
+// step stores what is due now.
+func (m *mirrored) step() (worked bool) {
+	due, unsure, _ := m.rn.take(m.now)
+	for _, j := range due {
+		m.rn.write(context.Background(), j)
+	}
+	for _, j := range unsure {
+		m.rn.compare(context.Background(), j)
+	}
+	return len(due)+len(unsure) > 0
+}
+
+// drain lets everything happen that can before a time has passed in which nothing does.
+func (m *mirrored) drain() {
+	m.fails = false
+	for range 1000 {
+		m.hear(len(m.late))
+		if worked := m.step(); worked {
+			continue
+		}
+		_, _, next := m.rn.take(m.now)
+		if next.IsZero() && len(m.late) == 0 {
+			return
+		}
+		m.now = later(m.now, next)
+		m.commit(func(*table.Tx) {})
+	}
+	m.t.Fatalf("the writes come to no end: %v", slices.Collect(maps.Values(m.rn.jobs)))
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// keepTime commits when a deadline has come, until ctx ends.
+func (m *mirrored) keepTime(ctx context.Context) {
+	for ctx.Err() == nil {
+		next, changed := m.plan.State.DB.NextDeadline()
+		var come <-chan time.Time
+		if !next.IsZero() {
+			come = time.After(time.Until(next))
+		}
+		select {
+		case <-come:
+			m.commit(func(*table.Tx) {})
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
+}
