@@ -2,7 +2,10 @@ package xds
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"unicode/utf8"
+	"unsafe"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/genproto/googleapis/rpc/status"
@@ -25,6 +28,10 @@ type request struct {
 	rejection *status.Status
 }
 
+// maxNames is how many names a request may have in each of its lists. A decoded name takes more memory than the 2 bytes
+// that an empty one takes on the wire, so a small message could cost much. 4 MiB of names of usual length are half as many.
+const maxNames = 1 << 17
+
 // statement is a resource that a client says it has. A name that is stated twice counts as each of its versions.
 type statement struct{ name, version string }
 
@@ -45,8 +52,35 @@ const (
 // unmarshal decodes a message. Nothing of what the request was before is left.
 func (r *request) unmarshal(data mem.BufferSlice) error {
 	*r = request{}
-	wire := data.Materialize()
-	return chunk{wire, string(wire)}.fields(r.field)
+	whole := copyOf(data)
+	return whole.fields(func(number protowire.Number, value chunk) error {
+		r.reserve(number, whole)
+		return r.field(number, value)
+	})
+}
+
+// reserve allocates a list of names at its first field, so that it does not grow name by name.
+func (r *request) reserve(number protowire.Number, whole chunk) {
+	switch {
+	case number == subscribeField && r.subscribe == nil:
+		r.subscribe = make([]string, 0, min(whole.count(number), maxNames))
+	case number == unsubscribeField && r.unsubscribe == nil:
+		r.unsubscribe = make([]string, 0, min(whole.count(number), maxNames))
+	case number == initialVersionsField && r.stated == nil:
+		r.stated = make([]statement, 0, min(whole.count(number), maxNames))
+	}
+}
+
+// copyOf returns a whole message. Its buffers return to their pool.
+func copyOf(data mem.BufferSlice) chunk {
+	var text strings.Builder
+	text.Grow(data.Len())
+	for _, buffer := range data {
+		_, _ = text.Write(buffer.ReadOnlyData()) // which never fails
+	}
+	whole := text.String()
+	// Nothing writes to the bytes of a chunk, so its string may share them.
+	return chunk{unsafe.Slice(unsafe.StringData(whole), len(whole)), whole}
 }
 
 func (r *request) field(number protowire.Number, value chunk) (err error) {
@@ -63,6 +97,9 @@ func (r *request) field(number protowire.Number, value chunk) (err error) {
 	case unsubscribeField:
 		r.unsubscribe, err = value.appendTo(r.unsubscribe)
 	case initialVersionsField:
+		if len(r.stated) == maxNames {
+			return errTooManyNames
+		}
 		var s statement
 		err = value.fields(s.field)
 		r.stated = append(r.stated, s)
@@ -117,7 +154,29 @@ func (c chunk) fields(each func(protowire.Number, chunk) error) error {
 	return nil
 }
 
-var errNotUTF8 = errors.New("a string is not UTF-8")
+// count returns how many fields of a message have a number, up to where it is malformed.
+func (c chunk) count(number protowire.Number) (n int) {
+	for at := 0; at < len(c.wire); {
+		found, wireType, tag := protowire.ConsumeTag(c.wire[at:])
+		if tag < 0 {
+			return n
+		}
+		value := protowire.ConsumeFieldValue(found, wireType, c.wire[at+tag:])
+		if value < 0 {
+			return n
+		}
+		if found == number {
+			n++
+		}
+		at += tag + value
+	}
+	return n
+}
+
+var (
+	errNotUTF8      = errors.New("a string is not UTF-8")
+	errTooManyNames = fmt.Errorf("a request has more than %d names in a list", maxNames)
+)
 
 func (c chunk) utf8() (string, error) {
 	if !utf8.ValidString(c.text) {
@@ -127,6 +186,9 @@ func (c chunk) utf8() (string, error) {
 }
 
 func (c chunk) appendTo(all []string) ([]string, error) {
+	if len(all) == maxNames {
+		return nil, errTooManyNames
+	}
 	text, err := c.utf8()
 	return append(all, text), err
 }

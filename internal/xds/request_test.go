@@ -1,7 +1,10 @@
 package xds
 
 import (
+	"bytes"
+	"errors"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -104,6 +107,36 @@ func TestAMalformedRequestIsRejected(t *testing.T) {
 		if err := r.unmarshal(mem.BufferSlice{mem.SliceBuffer(wire)}); err == nil {
 			t.Errorf("%s: it is read as %v", what, r.message())
 		}
+	}
+}
+
+// A decoded name takes more memory than the 2 bytes of an empty one on the wire.
+func TestAMessageOfTinyNamesCostsLittleMemory(t *testing.T) {
+	for _, list := range []struct {
+		name string
+		tag  byte
+	}{{"subscribe", 0x1a}, {"unsubscribe", 0x22}, {"initial versions", 0x2a}} {
+		t.Run(list.name, func(t *testing.T) {
+			var r request
+			largest := bytes.Repeat([]byte{list.tag, 0}, maxNames)
+			if err := r.unmarshal(mem.BufferSlice{mem.SliceBuffer(largest)}); err != nil {
+				t.Errorf("%d names: %v", maxNames, err)
+			}
+			if got := len(r.subscribe) + len(r.unsubscribe) + len(r.stated); got != maxNames {
+				t.Errorf("%d names are read, want %d", got, maxNames)
+			}
+			hostile := mem.BufferSlice{mem.SliceBuffer(bytes.Repeat([]byte{list.tag, 0}, maxRequest/2))}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			err := r.unmarshal(hostile)
+			runtime.ReadMemStats(&after)
+			if !errors.Is(err, errTooManyNames) {
+				t.Errorf("%d names: %v, want %v", maxRequest/2, err, errTooManyNames)
+			}
+			if used := after.TotalAlloc - before.TotalAlloc; used > 3*maxRequest {
+				t.Errorf("a message of %d bytes takes %d bytes of memory", maxRequest, used)
+			}
+		})
 	}
 }
 
