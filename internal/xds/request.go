@@ -3,7 +3,7 @@ package xds
 import (
 	"errors"
 	"fmt"
-	"strings"
+	"sync"
 	"unicode/utf8"
 	"unsafe"
 
@@ -15,8 +15,8 @@ import (
 )
 
 // request is an envoy.service.discovery.v3.DeltaDiscoveryRequest, decoded without a copy of each string: a client that
-// comes back states thousands of names and versions at once. Its strings share the memory of the whole message, so that
-// what outlives the request has to be cloned.
+// comes back states thousands of names and versions at once. Its strings share memory that is used again after release,
+// so that what outlives the request has to be cloned.
 type request struct {
 	node        *corev3.Node // nil: the request has none
 	typeURL     string
@@ -26,6 +26,41 @@ type request struct {
 	stated      []statement
 	// rejection is why the client rejects the response; nil: it does not.
 	rejection *status.Status
+
+	scratch *scratch // nil: nothing was decoded since the last release
+}
+
+// scratch is the memory of a decoded request. Thousands of clients that come back at once would each allocate as much as
+// they state, 150 kB, and leave it to the garbage collector.
+type scratch struct {
+	wire                   []byte
+	subscribe, unsubscribe []string
+	stated                 []statement
+}
+
+var scratches = sync.Pool{New: func() any { return &scratch{} }}
+
+// Larger ones than a proxy of a large mesh needs are left to the garbage collector.
+const (
+	maxScratchBytes = 1 << 20
+	maxScratchNames = 1 << 14
+)
+
+// release forgets the request, whose strings are not valid any more.
+func (r *request) release() {
+	of := r.scratch
+	*r = request{}
+	if of == nil || cap(of.wire) > maxScratchBytes || max(cap(of.subscribe), cap(of.unsubscribe), cap(of.stated)) > maxScratchNames {
+		return
+	}
+	scratches.Put(of)
+}
+
+// keep returns the request for longer than until release. Its memory is its own from then on.
+func (r *request) keep() *request {
+	kept := *r
+	kept.scratch, r.scratch = nil, nil
+	return &kept
 }
 
 // maxNames is how many names a request may have in each of its lists. A decoded name takes more memory than the 2 bytes
@@ -51,36 +86,51 @@ const (
 
 // unmarshal decodes a message. Nothing of what the request was before is left.
 func (r *request) unmarshal(data mem.BufferSlice) error {
-	*r = request{}
-	whole := copyOf(data)
-	return whole.fields(func(number protowire.Number, value chunk) error {
+	r.release()
+	r.scratch = scratches.Get().(*scratch)
+	r.scratch.wire = listOf(r.scratch.wire, data.Len())[:data.Len()]
+	data.CopyTo(r.scratch.wire)
+	// Nothing writes to the bytes before release, so the string may share them.
+	whole := chunk{r.scratch.wire, unsafe.String(unsafe.SliceData(r.scratch.wire), data.Len())}
+	err := whole.fields(func(number protowire.Number, value chunk) error {
 		r.reserve(number, whole)
 		return r.field(number, value)
 	})
+	r.scratch.hold(r)
+	return err
 }
 
-// reserve allocates a list of names at its first field, so that it does not grow name by name.
+// hold notes the lists of a request that have outgrown the former ones.
+func (of *scratch) hold(r *request) {
+	if cap(r.subscribe) > cap(of.subscribe) {
+		of.subscribe = r.subscribe
+	}
+	if cap(r.unsubscribe) > cap(of.unsubscribe) {
+		of.unsubscribe = r.unsubscribe
+	}
+	if cap(r.stated) > cap(of.stated) {
+		of.stated = r.stated
+	}
+}
+
+// reserve makes room in a list of names at its first field, so that it does not grow name by name.
 func (r *request) reserve(number protowire.Number, whole chunk) {
 	switch {
-	case number == subscribeField && r.subscribe == nil:
-		r.subscribe = make([]string, 0, min(whole.count(number), maxNames))
-	case number == unsubscribeField && r.unsubscribe == nil:
-		r.unsubscribe = make([]string, 0, min(whole.count(number), maxNames))
-	case number == initialVersionsField && r.stated == nil:
-		r.stated = make([]statement, 0, min(whole.count(number), maxNames))
+	case number == subscribeField && len(r.subscribe) == 0:
+		r.subscribe = listOf(r.scratch.subscribe, min(whole.count(number), maxNames))
+	case number == unsubscribeField && len(r.unsubscribe) == 0:
+		r.unsubscribe = listOf(r.scratch.unsubscribe, min(whole.count(number), maxNames))
+	case number == initialVersionsField && len(r.stated) == 0:
+		r.stated = listOf(r.scratch.stated, min(whole.count(number), maxNames))
 	}
 }
 
-// copyOf returns a whole message. Its buffers return to their pool.
-func copyOf(data mem.BufferSlice) chunk {
-	var text strings.Builder
-	text.Grow(data.Len())
-	for _, buffer := range data {
-		_, _ = text.Write(buffer.ReadOnlyData()) // which never fails
+// listOf returns an empty list for n items, in the memory of a former one where that is large enough.
+func listOf[T any](former []T, n int) []T {
+	if cap(former) < n {
+		return make([]T, 0, n)
 	}
-	whole := text.String()
-	// Nothing writes to the bytes of a chunk, so its string may share them.
-	return chunk{unsafe.Slice(unsafe.StringData(whole), len(whole)), whole}
+	return former[:0]
 }
 
 func (r *request) field(number protowire.Number, value chunk) (err error) {

@@ -34,6 +34,23 @@ func requestOf(t interface {
 	return &r
 }
 
+// stepWith gives a session what a client sends. The memory of the request is used again afterwards, as a stream does.
+func stepWith(t interface {
+	Helper()
+	Fatal(...any)
+}, s *session, sent *discovery.DeltaDiscoveryRequest) (outcome, error) {
+	t.Helper()
+	r := requestOf(t, sent)
+	result, err := s.step(r)
+	if r.scratch != nil {
+		for i := range r.scratch.wire {
+			r.scratch.wire[i] = '!'
+		}
+	}
+	r.release()
+	return result, err
+}
+
 // message is the request as the generated code has it. Fields that a session does not read are missing.
 func (r *request) message() *discovery.DeltaDiscoveryRequest {
 	m := &discovery.DeltaDiscoveryRequest{
@@ -85,6 +102,21 @@ func FuzzRequest(f *testing.F) {
 			t.Errorf("%v, want %v", got.message(), &want)
 		}
 	})
+}
+
+// The first requests wait for the stream's resource sets, while others are read into the same memory.
+func TestARequestThatWaitsIsKept(t *testing.T) {
+	s := newSession(NewCatalog(), func() {})
+	for _, name := range []string{"first", "other"} {
+		sent := &discovery.DeltaDiscoveryRequest{TypeUrl: Cluster.URL(), InitialResourceVersions: map[string]string{name: "1"}}
+		if _, err := stepWith(t, s, sent); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.follow([]*ResourceSet{s.catalog.NewResourceSet()})
+	if got := s.subs[Cluster].gone; !slices.Equal(got, []string{"first"}) {
+		t.Errorf("the client has %q too many, want the first", got)
+	}
 }
 
 func TestAMalformedRequestIsRejected(t *testing.T) {
@@ -150,7 +182,7 @@ func TestARequestIsReadInPlaceOfTheLast(t *testing.T) {
 	}
 }
 
-// A name that is remembered must not keep the message that it came with.
+// What a session remembers of a request must not be a part of the message that it came with.
 func TestRememberedNamesDoNotKeepTheirMessage(t *testing.T) {
 	s := newSession(NewCatalog(), func() {})
 	s.follow([]*ResourceSet{s.catalog.NewResourceSet()})
