@@ -131,6 +131,9 @@ func (s *Stream) step(r *request) error {
 	if s.session.restless() || len(outcome.refused) > 0 {
 		s.rouse()
 	}
+	if outcome.acked || len(outcome.refused) > 0 {
+		s.progress()
+	}
 	s.report()
 	now := time.Now()
 	switch {
