@@ -196,10 +196,13 @@ func Modify[S any](ctx context.Context, w *Writer, k *resource.Kind[S], mesh, na
 	}
 }
 
-// ModifyKnown is [Modify] of a resource that the caller has in memory; nil: it has none. The first attempt reads nothing and
-// writes over the known version only, so a memory that lags costs one attempt. A change that answers false for the known
-// resource is asked again with the stored one. It must not alter what the resource refers to in place.
-func ModifyKnown[S any](ctx context.Context, w *Writer, known *resource.Object[S], k *resource.Kind[S], mesh, name string, change func(*resource.Object[S]) bool) error {
+// ModifyKnown is [Modify] of a resource that the caller has in memory; nil: it has none. The first attempt reads nothing
+// and writes over the known version only, so a memory that lags costs one attempt. A change that returns false for the
+// known resource is called again with the stored one. It must not alter what the resource refers to in place.
+func ModifyKnown[S any](
+	ctx context.Context, w *Writer, known *resource.Object[S], k *resource.Kind[S], mesh, name string,
+	change func(*resource.Object[S]) bool,
+) error {
 	var empty S
 	o, stored := k.Make(mesh, name, empty), (*current)(nil)
 	if known != nil {

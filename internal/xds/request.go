@@ -30,8 +30,8 @@ type request struct {
 	scratch *scratch // nil: nothing was decoded since the last release
 }
 
-// scratch is the memory of a decoded request. Thousands of clients that come back at once would each allocate as much as
-// they state, 150 kB, and leave it to the garbage collector.
+// scratch is the memory of a decoded request. Thousands of clients that come back at once would each allocate as much
+// as they state, 150 kB, and leave it to the garbage collector.
 type scratch struct {
 	wire                   []byte
 	subscribe, unsubscribe []string
@@ -50,11 +50,13 @@ const (
 func (r *request) release() {
 	of := r.scratch
 	*r = request{}
-	if of == nil || cap(of.wire) > maxScratchBytes || max(cap(of.subscribe), cap(of.unsubscribe), cap(of.stated)) > maxScratchNames {
-		return
+	if of != nil && cap(of.wire) <= maxScratchBytes && of.names() <= maxScratchNames {
+		scratches.Put(of)
 	}
-	scratches.Put(of)
 }
+
+// names is how many names there is memory for, in the longest list.
+func (of *scratch) names() int { return max(cap(of.subscribe), cap(of.unsubscribe), cap(of.stated)) }
 
 // keep returns the request for longer than until release. Its memory is its own from then on.
 func (r *request) keep() *request {
@@ -64,7 +66,8 @@ func (r *request) keep() *request {
 }
 
 // maxNames is how many names a request may have in each of its lists. A decoded name takes more memory than the 2 bytes
-// that an empty one takes on the wire, so a small message could cost much. 4 MiB of names of usual length are half as many.
+// that an empty one takes on the wire, so a small message could cost much. 4 MiB of names of usual length are half as
+// many.
 const maxNames = 1 << 17
 
 // statement is a resource that a client says it has. A name that is stated twice counts as each of its versions.

@@ -40,8 +40,8 @@ func (s *Server) WaitAcked(ctx context.Context, revision uint64, concerns func(N
 }
 
 // WaitHalfAcked waits until half of the streams that are open now have acked or rejected everything up to a revision, or
-// have ended. It calls progress, which may be nil, for each response that a stream acks or rejects until it has all: several
-// at once, and it must not block. The error is the context's.
+// have ended. It calls progress, which may be nil, for each response that a stream acks or rejects until it has all:
+// several at once, and it must not block. The error is the context's.
 func (s *Server) WaitHalfAcked(ctx context.Context, revision uint64, progress func()) error {
 	streams := s.Streams()
 	_, err := settle(ctx, streams, wait{revision: revision, progress: progress}, len(streams)/2)
