@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"math"
 
-	bootstrap "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
-	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	endpoint "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
-	internallistener "github.com/envoyproxy/go-control-plane/envoy/extensions/bootstrap/internal_listener/v3"
-	upstream "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	internallistenerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/bootstrap/internal_listener/v3"
+	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -42,7 +42,7 @@ const maxFiles = 1 << 20
 
 // bootstrap writes Envoy's bootstrap and answers its path.
 func (a *agent) bootstrap(r *room, settings *wire.Settings) (string, error) {
-	node := &core.Node{
+	node := &corev3.Node{
 		Id:      a.mesh + "." + a.name,
 		Cluster: kind.Workload(a.name, a.dataplane.Labels, &a.dataplane.Spec),
 		Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{
@@ -67,12 +67,12 @@ func (a *agent) bootstrap(r *room, settings *wire.Settings) (string, error) {
 }
 
 // newBootstrap returns the bootstrap of an Envoy whose heap has a bound in bytes, 0 for none.
-func newBootstrap(node *core.Node, r *room, settings *wire.Settings, memory uint64) (*bootstrap.Bootstrap, error) {
-	http2, err := anypb.New(&upstream.HttpProtocolOptions{
-		UpstreamProtocolOptions: &upstream.HttpProtocolOptions_ExplicitHttpConfig_{
-			ExplicitHttpConfig: &upstream.HttpProtocolOptions_ExplicitHttpConfig{
-				ProtocolConfig: &upstream.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{
-					Http2ProtocolOptions: &core.Http2ProtocolOptions{},
+func newBootstrap(node *corev3.Node, r *room, settings *wire.Settings, memory uint64) (*bootstrapv3.Bootstrap, error) {
+	http2, err := anypb.New(&httpv3.HttpProtocolOptions{
+		UpstreamProtocolOptions: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{
+			ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
+				ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{
+					Http2ProtocolOptions: &corev3.Http2ProtocolOptions{},
 				},
 			},
 		},
@@ -80,7 +80,7 @@ func newBootstrap(node *core.Node, r *room, settings *wire.Settings, memory uint
 	if err != nil {
 		return nil, err
 	}
-	internal, err := anypb.New(&internallistener.InternalListener{BufferSizeKb: wrapperspb.UInt32(internalBuffer)})
+	internal, err := anypb.New(&internallistenerv3.InternalListener{BufferSizeKb: wrapperspb.UInt32(internalBuffer)})
 	if err != nil {
 		return nil, err
 	}
@@ -88,31 +88,31 @@ func newBootstrap(node *core.Node, r *room, settings *wire.Settings, memory uint
 	if err != nil {
 		return nil, err
 	}
-	fromADS := &core.ConfigSource{
-		ResourceApiVersion:    core.ApiVersion_V3,
-		ConfigSourceSpecifier: &core.ConfigSource_Ads{Ads: &core.AggregatedConfigSource{}},
+	fromADS := &corev3.ConfigSource{
+		ResourceApiVersion:    corev3.ApiVersion_V3,
+		ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}},
 	}
-	return &bootstrap.Bootstrap{
+	return &bootstrapv3.Bootstrap{
 		Node:  node,
-		Admin: &bootstrap.Admin{Address: adminAddress(r, settings)},
-		DynamicResources: &bootstrap.Bootstrap_DynamicResources{
+		Admin: &bootstrapv3.Admin{Address: adminAddress(r, settings)},
+		DynamicResources: &bootstrapv3.Bootstrap_DynamicResources{
 			CdsConfig: fromADS,
 			LdsConfig: fromADS,
-			AdsConfig: &core.ApiConfigSource{
-				ApiType:             core.ApiConfigSource_DELTA_GRPC,
-				TransportApiVersion: core.ApiVersion_V3,
-				GrpcServices: []*core.GrpcService{{TargetSpecifier: &core.GrpcService_EnvoyGrpc_{
-					EnvoyGrpc: &core.GrpcService_EnvoyGrpc{ClusterName: discoveryCluster},
+			AdsConfig: &corev3.ApiConfigSource{
+				ApiType:             corev3.ApiConfigSource_DELTA_GRPC,
+				TransportApiVersion: corev3.ApiVersion_V3,
+				GrpcServices: []*corev3.GrpcService{{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{
+					EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: discoveryCluster},
 				}}},
 			},
 		},
 		OverloadManager: limits,
 		LayeredRuntime:  cancelledRequests(),
 		// TCP inbounds, and egress chains of TCP external services, have an internal listener behind their decision.
-		BootstrapExtensions: []*core.TypedExtensionConfig{{
+		BootstrapExtensions: []*corev3.TypedExtensionConfig{{
 			Name: "envoy.bootstrap.internal_listener", TypedConfig: internal,
 		}},
-		StaticResources: &bootstrap.Bootstrap_StaticResources{Clusters: []*cluster.Cluster{
+		StaticResources: &bootstrapv3.Bootstrap_StaticResources{Clusters: []*clusterv3.Cluster{
 			agentCluster(discoveryCluster, r, http2),
 			agentCluster(secretsCluster, r, http2),
 		}},
@@ -123,43 +123,43 @@ func newBootstrap(node *core.Node, r *room, settings *wire.Settings, memory uint
 // a stall, its proxy cancels most requests of its connections. By default Envoy takes that for the HTTP/2 rapid reset
 // attack and closes the connection, which fails all other requests on it. Instead, Envoy forwards one request of a
 // connection at a time, so that those that are cancelled meanwhile reach no application.
-func cancelledRequests() *bootstrap.LayeredRuntime {
-	return &bootstrap.LayeredRuntime{Layers: []*bootstrap.RuntimeLayer{{
+func cancelledRequests() *bootstrapv3.LayeredRuntime {
+	return &bootstrapv3.LayeredRuntime{Layers: []*bootstrapv3.RuntimeLayer{{
 		Name: "weft",
-		LayerSpecifier: &bootstrap.RuntimeLayer_StaticLayer{StaticLayer: &structpb.Struct{Fields: map[string]*structpb.Value{
+		LayerSpecifier: &bootstrapv3.RuntimeLayer_StaticLayer{StaticLayer: &structpb.Struct{Fields: map[string]*structpb.Value{
 			"http.max_requests_per_io_cycle":              structpb.NewNumberValue(1),
 			"overload.premature_reset_total_stream_count": structpb.NewNumberValue(math.MaxUint32),
 		}}},
 	}}}
 }
 
-func agentCluster(name string, r *room, http2 *anypb.Any) *cluster.Cluster {
-	return &cluster.Cluster{
+func agentCluster(name string, r *room, http2 *anypb.Any) *clusterv3.Cluster {
+	return &clusterv3.Cluster{
 		Name:                          name,
 		ConnectTimeout:                durationpb.New(reconnect.MaxDelay),
 		TypedExtensionProtocolOptions: map[string]*anypb.Any{httpOptions: http2},
-		LoadAssignment: &endpoint.ClusterLoadAssignment{
+		LoadAssignment: &endpointv3.ClusterLoadAssignment{
 			ClusterName: name,
-			Endpoints: []*endpoint.LocalityLbEndpoints{{LbEndpoints: []*endpoint.LbEndpoint{{
-				HostIdentifier: &endpoint.LbEndpoint_Endpoint{Endpoint: &endpoint.Endpoint{Address: pipe(r.discovery())}},
+			Endpoints: []*endpointv3.LocalityLbEndpoints{{LbEndpoints: []*endpointv3.LbEndpoint{{
+				HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: pipe(r.discovery())}},
 			}}}},
 		},
 	}
 }
 
 // adminAddress is a socket that only this user reaches, or the port that the Dataplane names, on loopback.
-func adminAddress(r *room, settings *wire.Settings) *core.Address {
+func adminAddress(r *room, settings *wire.Settings) *corev3.Address {
 	if settings.AdminPort == 0 {
 		return pipe(r.admin())
 	}
-	return &core.Address{Address: &core.Address_SocketAddress{SocketAddress: &core.SocketAddress{
+	return &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
 		Address:       loopback,
-		PortSpecifier: &core.SocketAddress_PortValue{PortValue: settings.AdminPort},
+		PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: settings.AdminPort},
 	}}}
 }
 
 const loopback = "127.0.0.1"
 
-func pipe(path string) *core.Address {
-	return &core.Address{Address: &core.Address_Pipe{Pipe: &core.Pipe{Path: path}}}
+func pipe(path string) *corev3.Address {
+	return &corev3.Address{Address: &corev3.Address_Pipe{Pipe: &corev3.Pipe{Path: path}}}
 }

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	cares "github.com/envoyproxy/go-control-plane/envoy/extensions/network/dns_resolver/cares/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	caresv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/network/dns_resolver/cares/v3"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/types/known/anypb"
 
@@ -56,15 +56,15 @@ func (a *agent) localNetworks() []netip.Prefix {
 }
 
 // externalResolver has Envoy ask the agent alone.
-func externalResolver(at netip.AddrPort) (*core.TypedExtensionConfig, error) {
-	config, err := anypb.New(&cares.CaresDnsResolverConfig{
-		Resolvers: []*core.Address{{Address: &core.Address_SocketAddress{SocketAddress: &core.SocketAddress{
-			Address: at.Addr().String(), PortSpecifier: &core.SocketAddress_PortValue{PortValue: uint32(at.Port())},
+func externalResolver(at netip.AddrPort) (*corev3.TypedExtensionConfig, error) {
+	config, err := anypb.New(&caresv3.CaresDnsResolverConfig{
+		Resolvers: []*corev3.Address{{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+			Address: at.Addr().String(), PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: uint32(at.Port())},
 		}}}},
-		DnsResolverOptions: &core.DnsResolverOptions{NoDefaultSearchDomain: true},
+		DnsResolverOptions: &corev3.DnsResolverOptions{NoDefaultSearchDomain: true},
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &core.TypedExtensionConfig{Name: "envoy.network.dns_resolver.cares", TypedConfig: config}, nil
+	return &corev3.TypedExtensionConfig{Name: "envoy.network.dns_resolver.cares", TypedConfig: config}, nil
 }

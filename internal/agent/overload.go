@@ -8,9 +8,9 @@ import (
 	"syscall"
 	"time"
 
-	overload "github.com/envoyproxy/go-control-plane/envoy/config/overload/v3"
-	connections "github.com/envoyproxy/go-control-plane/envoy/extensions/resource_monitors/downstream_connections/v3"
-	heap "github.com/envoyproxy/go-control-plane/envoy/extensions/resource_monitors/fixed_heap/v3"
+	overloadv3 "github.com/envoyproxy/go-control-plane/envoy/config/overload/v3"
+	downstreamconnectionsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/resource_monitors/downstream_connections/v3"
+	fixedheapv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/resource_monitors/fixed_heap/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -39,23 +39,23 @@ const (
 )
 
 // overloadManager bounds Envoy's connections by the open files that it may have, and its heap by bytes; 0 is no bound.
-func overloadManager(bytes uint64) (*overload.OverloadManager, error) {
+func overloadManager(bytes uint64) (*overloadv3.OverloadManager, error) {
 	limit, err := connectionLimit()
 	if err != nil {
 		return nil, err
 	}
-	manager := &overload.OverloadManager{RefreshInterval: durationpb.New(heapRefresh)}
+	manager := &overloadv3.OverloadManager{RefreshInterval: durationpb.New(heapRefresh)}
 	if err := monitor(manager, connectionsMonitor, limit); err != nil || bytes == 0 {
 		return manager, err
 	}
-	if err := monitor(manager, heapMonitor, &heap.FixedHeapConfig{MaxHeapSizeBytes: bytes}); err != nil {
+	if err := monitor(manager, heapMonitor, &fixedheapv3.FixedHeapConfig{MaxHeapSizeBytes: bytes}); err != nil {
 		return nil, err
 	}
-	manager.BufferFactoryConfig = &overload.BufferFactoryConfig{MinimumAccountToTrackPowerOfTwo: trackedStream}
-	manager.Actions = []*overload.OverloadAction{
+	manager.BufferFactoryConfig = &overloadv3.BufferFactoryConfig{MinimumAccountToTrackPowerOfTwo: trackedStream}
+	manager.Actions = []*overloadv3.OverloadAction{
 		{Name: "envoy.overload_actions.shrink_heap", Triggers: above(memoryShrink)},
-		{Name: "envoy.overload_actions.reset_high_memory_stream", Triggers: []*overload.Trigger{{
-			Name: heapMonitor, TriggerOneof: &overload.Trigger_Scaled{Scaled: &overload.ScaledTrigger{
+		{Name: "envoy.overload_actions.reset_high_memory_stream", Triggers: []*overloadv3.Trigger{{
+			Name: heapMonitor, TriggerOneof: &overloadv3.Trigger_Scaled{Scaled: &overloadv3.ScaledTrigger{
 				ScalingThreshold: memoryReset, SaturationThreshold: memoryResetAll,
 			}},
 		}}},
@@ -65,31 +65,31 @@ func overloadManager(bytes uint64) (*overload.OverloadManager, error) {
 	return manager, nil
 }
 
-func monitor(manager *overload.OverloadManager, name string, config proto.Message) error {
+func monitor(manager *overloadv3.OverloadManager, name string, config proto.Message) error {
 	packed, err := anypb.New(config)
 	if err != nil {
 		return err
 	}
-	manager.ResourceMonitors = append(manager.ResourceMonitors, &overload.ResourceMonitor{
-		Name: name, ConfigType: &overload.ResourceMonitor_TypedConfig{TypedConfig: packed},
+	manager.ResourceMonitors = append(manager.ResourceMonitors, &overloadv3.ResourceMonitor{
+		Name: name, ConfigType: &overloadv3.ResourceMonitor_TypedConfig{TypedConfig: packed},
 	})
 	return nil
 }
 
-func above(share float64) []*overload.Trigger {
-	return []*overload.Trigger{{
-		Name: heapMonitor, TriggerOneof: &overload.Trigger_Threshold{Threshold: &overload.ThresholdTrigger{Value: share}},
+func above(share float64) []*overloadv3.Trigger {
+	return []*overloadv3.Trigger{{
+		Name: heapMonitor, TriggerOneof: &overloadv3.Trigger_Threshold{Threshold: &overloadv3.ThresholdTrigger{Value: share}},
 	}}
 }
 
 // connectionLimit keeps Envoy from taking connections for which it would have no file descriptor left to
 // pass them on: each needs two.
-func connectionLimit() (*connections.DownstreamConnectionsConfig, error) {
+func connectionLimit() (*downstreamconnectionsv3.DownstreamConnectionsConfig, error) {
 	var files syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
 		return nil, fmt.Errorf("the limit of open files: %w", err)
 	}
-	return &connections.DownstreamConnectionsConfig{
+	return &downstreamconnectionsv3.DownstreamConnectionsConfig{
 		MaxActiveDownstreamConnections: int64(min(files.Cur, maxFiles) / 2),
 	}, nil
 }

@@ -7,7 +7,7 @@ import (
 	"io"
 	"math"
 
-	secret "github.com/envoyproxy/go-control-plane/envoy/service/secret/v3"
+	secretv3 "github.com/envoyproxy/go-control-plane/envoy/service/secret/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/proto"
@@ -25,7 +25,7 @@ func (a *agent) newRelay() *grpc.Server {
 		grpc.ForceServerCodecV2(frames{encoding.GetCodecV2(proto.Name)}),
 		grpc.MaxRecvMsgSize(math.MaxInt32), grpc.MaxSendMsgSize(math.MaxInt32),
 	)
-	secret.RegisterSecretDiscoveryServiceServer(server, &secrets{leaves: a.leaves})
+	secretv3.RegisterSecretDiscoveryServiceServer(server, &secrets{leaves: a.leaves})
 	server.RegisterService(&grpc.ServiceDesc{
 		ServiceName: adsService,
 		HandlerType: (*any)(nil),

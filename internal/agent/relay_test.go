@@ -13,8 +13,8 @@ import (
 	"time"
 
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	secret "github.com/envoyproxy/go-control-plane/envoy/service/secret/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	secretv3 "github.com/envoyproxy/go-control-plane/envoy/service/secret/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -132,8 +132,8 @@ func TestTheLeafIsServedAndRotates(t *testing.T) {
 	held := newLeaves()
 	leaves := held.of(leafSecret)
 	server := grpc.NewServer()
-	secret.RegisterSecretDiscoveryServiceServer(server, &secrets{leaves: held})
-	client := secret.NewSecretDiscoveryServiceClient(serveUnix(t, server))
+	secretv3.RegisterSecretDiscoveryServiceServer(server, &secrets{leaves: held})
+	client := secretv3.NewSecretDiscoveryServiceClient(serveUnix(t, server))
 
 	whole, err := client.StreamSecrets(t.Context())
 	if err != nil {
@@ -143,10 +143,10 @@ func TestTheLeafIsServedAndRotates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := whole.Send(&discovery.DiscoveryRequest{TypeUrl: secretType, ResourceNames: []string{leafSecret}}); err != nil {
+	if err := whole.Send(&discoveryv3.DiscoveryRequest{TypeUrl: secretType, ResourceNames: []string{leafSecret}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := delta.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: secretType, ResourceNamesSubscribe: []string{leafSecret}}); err != nil {
+	if err := delta.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: secretType, ResourceNamesSubscribe: []string{leafSecret}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, serial := range []string{"01", "02"} {
@@ -165,8 +165,8 @@ func TestTheLeafIsServedAndRotates(t *testing.T) {
 		if len(change.Resources) != 1 || change.Resources[0].Version != serial || change.Resources[0].Name != leafSecret {
 			t.Errorf("delta: %v, want %s at version %s", change.Resources, leafSecret, serial)
 		}
-		whole.Send(&discovery.DiscoveryRequest{TypeUrl: secretType, ResourceNames: []string{leafSecret}, VersionInfo: serial, ResponseNonce: response.Nonce})
-		delta.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: secretType, ResponseNonce: change.Nonce})
+		whole.Send(&discoveryv3.DiscoveryRequest{TypeUrl: secretType, ResourceNames: []string{leafSecret}, VersionInfo: serial, ResponseNonce: response.Nonce})
+		delta.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: secretType, ResponseNonce: change.Nonce})
 	}
 }
 
@@ -186,16 +186,16 @@ func TestOrdinaryMessagesPassTheCodecToo(t *testing.T) {
 func TestEachLeafIsServedUnderItsSecret(t *testing.T) {
 	held := newLeaves()
 	server := grpc.NewServer()
-	secret.RegisterSecretDiscoveryServiceServer(server, &secrets{leaves: held})
-	client := secret.NewSecretDiscoveryServiceClient(serveUnix(t, server))
+	secretv3.RegisterSecretDiscoveryServiceServer(server, &secrets{leaves: held})
+	client := secretv3.NewSecretDiscoveryServiceClient(serveUnix(t, server))
 	names := []string{leafSecret, "identity_shop"}
-	var streams []secret.SecretDiscoveryService_StreamSecretsClient
+	var streams []secretv3.SecretDiscoveryService_StreamSecretsClient
 	for _, name := range names {
 		stream, err := client.StreamSecrets(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := stream.Send(&discovery.DiscoveryRequest{TypeUrl: secretType, ResourceNames: []string{name}}); err != nil {
+		if err := stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: secretType, ResourceNames: []string{name}}); err != nil {
 			t.Fatal(err)
 		}
 		streams = append(streams, stream)

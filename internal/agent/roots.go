@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 )
 
@@ -50,10 +50,10 @@ func machineRoots(file string) (*tlsv3.Secret, error) {
 		if err != nil {
 			return nil, err
 		}
-		roots.TrustedCa = &core.DataSource{Specifier: &core.DataSource_InlineBytes{InlineBytes: nobody}}
+		roots.TrustedCa = &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: nobody}}
 	} else {
-		roots.TrustedCa = &core.DataSource{Specifier: &core.DataSource_Filename{Filename: file}}
-		roots.WatchedDirectory = &core.WatchedDirectory{Path: filepath.Dir(file)}
+		roots.TrustedCa = &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: file}}
+		roots.WatchedDirectory = &corev3.WatchedDirectory{Path: filepath.Dir(file)}
 	}
 	return &tlsv3.Secret{Name: rootsSecret, Type: &tlsv3.Secret_ValidationContext{ValidationContext: roots}}, nil
 }

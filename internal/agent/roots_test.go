@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	secret "github.com/envoyproxy/go-control-plane/envoy/service/secret/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	secretv3 "github.com/envoyproxy/go-control-plane/envoy/service/secret/v3"
 	"google.golang.org/grpc"
 )
 
@@ -40,12 +40,12 @@ func TestTheMachinesRootsAreServed(t *testing.T) {
 func TestAMachineWithoutRootsBelievesNobody(t *testing.T) {
 	t.Setenv("SSL_CERT_FILE", filepath.Join(t.TempDir(), "gone.pem"))
 	server := grpc.NewServer()
-	secret.RegisterSecretDiscoveryServiceServer(server, &secrets{leaves: newLeaves()})
-	stream, err := secret.NewSecretDiscoveryServiceClient(serveUnix(t, server)).StreamSecrets(t.Context())
+	secretv3.RegisterSecretDiscoveryServiceServer(server, &secrets{leaves: newLeaves()})
+	stream, err := secretv3.NewSecretDiscoveryServiceClient(serveUnix(t, server)).StreamSecrets(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := stream.Send(&discovery.DiscoveryRequest{TypeUrl: secretType, ResourceNames: []string{rootsSecret}}); err != nil {
+	if err := stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: secretType, ResourceNames: []string{rootsSecret}}); err != nil {
 		t.Fatal(err)
 	}
 	response, err := stream.Recv()

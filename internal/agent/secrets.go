@@ -5,10 +5,10 @@ import (
 	"context"
 	"slices"
 
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	secret "github.com/envoyproxy/go-control-plane/envoy/service/secret/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	secretv3 "github.com/envoyproxy/go-control-plane/envoy/service/secret/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -20,24 +20,24 @@ const secretType = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v
 // since configuration may ask either way. A stream is about one secret, as Envoy's are; the version of a leaf is its
 // serial.
 type secrets struct {
-	secret.UnimplementedSecretDiscoveryServiceServer
+	secretv3.UnimplementedSecretDiscoveryServiceServer
 	leaves *leaves
 }
 
 // StreamSecrets implements the state-of-the-world form.
-func (s *secrets) StreamSecrets(stream secret.SecretDiscoveryService_StreamSecretsServer) error {
+func (s *secrets) StreamSecrets(stream secretv3.SecretDiscoveryService_StreamSecretsServer) error {
 	return s.serve(stream.Context(), func() (string, error) {
 		r, err := stream.Recv()
 		return first(r.GetResourceNames()), err
 	}, func(_, version string, message *anypb.Any) error {
-		return stream.Send(&discovery.DiscoveryResponse{
+		return stream.Send(&discoveryv3.DiscoveryResponse{
 			VersionInfo: version, Nonce: version, TypeUrl: secretType, Resources: []*anypb.Any{message},
 		})
 	})
 }
 
 // DeltaSecrets implements the delta form.
-func (s *secrets) DeltaSecrets(stream secret.SecretDiscoveryService_DeltaSecretsServer) error {
+func (s *secrets) DeltaSecrets(stream secretv3.SecretDiscoveryService_DeltaSecretsServer) error {
 	wanted := "" // a delta request names what changes
 	return s.serve(stream.Context(), func() (string, error) {
 		r, err := stream.Recv()
@@ -47,9 +47,9 @@ func (s *secrets) DeltaSecrets(stream secret.SecretDiscoveryService_DeltaSecrets
 		}
 		return wanted, err
 	}, func(name, version string, message *anypb.Any) error {
-		return stream.Send(&discovery.DeltaDiscoveryResponse{
+		return stream.Send(&discoveryv3.DeltaDiscoveryResponse{
 			SystemVersionInfo: version, Nonce: version, TypeUrl: secretType,
-			Resources: []*discovery.Resource{{Name: name, Version: version, Resource: message}},
+			Resources: []*discoveryv3.Resource{{Name: name, Version: version, Resource: message}},
 		})
 	})
 }
@@ -62,7 +62,7 @@ func first(names []string) string {
 }
 
 // FetchSecrets is not offered: Envoy streams.
-func (s *secrets) FetchSecrets(context.Context, *discovery.DiscoveryRequest) (*discovery.DiscoveryResponse, error) {
+func (s *secrets) FetchSecrets(context.Context, *discoveryv3.DiscoveryRequest) (*discoveryv3.DiscoveryResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "secrets are streamed")
 }
 
@@ -138,8 +138,8 @@ func (s *secrets) sendNext(name, sent string, send func(name, version string, me
 }
 
 func (l *leaf) secret(name string) *tlsv3.Secret {
-	inline := func(text []byte) *core.DataSource {
-		return &core.DataSource{Specifier: &core.DataSource_InlineBytes{InlineBytes: text}}
+	inline := func(text []byte) *corev3.DataSource {
+		return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: text}}
 	}
 	return &tlsv3.Secret{
 		Name: name,

@@ -20,8 +20,8 @@ import (
 	"testing"
 	"time"
 
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	secret "github.com/envoyproxy/go-control-plane/envoy/service/secret/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	secretv3 "github.com/envoyproxy/go-control-plane/envoy/service/secret/v3"
 	"google.golang.org/grpc"
 
 	"weft/internal/wire"
@@ -170,18 +170,18 @@ func TestAListenerWithACertificateOfSPIREServes(t *testing.T) {
 func TestALeafOfSPIREIsNotServed(t *testing.T) {
 	held := newLeaves()
 	server := grpc.NewServer()
-	secret.RegisterSecretDiscoveryServiceServer(server, &secrets{leaves: held})
-	stream, err := secret.NewSecretDiscoveryServiceClient(serveUnix(t, server)).StreamSecrets(t.Context())
+	secretv3.RegisterSecretDiscoveryServiceServer(server, &secrets{leaves: held})
+	stream, err := secretv3.NewSecretDiscoveryServiceClient(serveUnix(t, server)).StreamSecrets(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	held.of(leafSecret).store(&leaf{serial: "01"})
-	if err := stream.Send(&discovery.DiscoveryRequest{TypeUrl: secretType, ResourceNames: []string{leafSecret}}); err != nil {
+	if err := stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: secretType, ResourceNames: []string{leafSecret}}); err != nil {
 		t.Fatal(err)
 	}
 	// A request for another one is read after the first, and answered alone.
 	held.of("other").store(&leaf{serial: "02", chain: []byte("chain"), key: []byte("key")})
-	if err := stream.Send(&discovery.DiscoveryRequest{TypeUrl: secretType, ResourceNames: []string{"other"}}); err != nil {
+	if err := stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: secretType, ResourceNames: []string{"other"}}); err != nil {
 		t.Fatal(err)
 	}
 	response, err := stream.Recv()

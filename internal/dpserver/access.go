@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	grpcpeer "google.golang.org/grpc/peer"
@@ -192,7 +192,7 @@ const typeMetadata = "dataplane.proxyType"
 
 // nodeKey reads whose node it is: of its id, "MESH.NAME", or ".NAME" of a proxy that belongs to no mesh, and of its
 // metadata. Mesh names have no dot, so that the first one divides.
-func nodeKey(node *core.Node) (graph.ProxyKey, error) {
+func nodeKey(node *corev3.Node) (graph.ProxyKey, error) {
 	mesh, name, ok := strings.Cut(node.GetId(), ".")
 	if !ok || name == "" || len(node.GetId()) > 320 {
 		return graph.ProxyKey{}, status.Error(codes.InvalidArgument, fmt.Sprintf("node.id is %.320q, want MESH.NAME, for example default.web-1, or .NAME for a ZoneIngress or ZoneEgress", node.GetId()))

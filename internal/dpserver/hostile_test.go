@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
@@ -48,7 +48,7 @@ func TestATokenWithoutANameWritesOverNobodyElsesDataplane(t *testing.T) {
 
 func TestACallerWithoutATokenHoldsNoStream(t *testing.T) {
 	p := newPlane(t)
-	stream, err := discovery.NewAggregatedDiscoveryServiceClient(p.conn).DeltaAggregatedResources(t.Context())
+	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(p.conn).DeltaAggregatedResources(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,12 +86,12 @@ func TestWhatAProxySaysOfItselfIsBounded(t *testing.T) {
 		})
 	}
 
-	stream, err := discovery.NewAggregatedDiscoveryServiceClient(p.conn).DeltaAggregatedResources(p.as("web-1"))
+	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(p.conn).DeltaAggregatedResources(p.as("web-1"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	node := &core.Node{Id: "default.web-1", UserAgentVersionType: &core.Node_UserAgentVersion{UserAgentVersion: long}}
-	if err := stream.Send(&discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: xds.Cluster.URL()}); err != nil {
+	node := &corev3.Node{Id: "default.web-1", UserAgentVersionType: &corev3.Node_UserAgentVersion{UserAgentVersion: long}}
+	if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: xds.Cluster.URL()}); err != nil {
 		t.Fatal(err)
 	}
 	stored(p, kind.DataplaneInsights, func(i kind.DataplaneInsight) bool {

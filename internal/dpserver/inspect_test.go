@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 
@@ -210,9 +210,9 @@ func TestHowFarAProxyHasComeIsKnown(t *testing.T) {
 	if !live.Connected || live.ConnectedSince == nil || live.InSync || live.PendingSince == nil || live.Instance != "cp-1" {
 		t.Errorf("with an answer that is not acknowledged: %+v", live)
 	}
-	reply := func(response *discovery.DeltaDiscoveryResponse, refusal *rpcstatus.Status) {
+	reply := func(response *discoveryv3.DeltaDiscoveryResponse, refusal *rpcstatus.Status) {
 		t.Helper()
-		if err := stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: response.TypeUrl, ResponseNonce: response.Nonce, ErrorDetail: refusal}); err != nil {
+		if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: response.TypeUrl, ResponseNonce: response.Nonce, ErrorDetail: refusal}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -235,7 +235,7 @@ func TestHowFarAProxyHasComeIsKnown(t *testing.T) {
 
 // attached opens a configuration stream of web-1, whose Dataplane the control plane may not have heard of
 // yet, and answers it with the first response.
-func (p *plane) attached() (stream discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, first *discovery.DeltaDiscoveryResponse) {
+func (p *plane) attached() (stream discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, first *discoveryv3.DeltaDiscoveryResponse) {
 	p.t.Helper()
 	var err error
 	p.eventually(func() bool {
@@ -269,8 +269,8 @@ func TestARefusalNamesWhatTheResourceWasMadeOf(t *testing.T) {
 		Address: "10.0.0.1", TransparentProxying: &kind.TransparentProxying{},
 	}}))
 	stream, first := p.attached()
-	refuseClusters := func(response *discovery.DeltaDiscoveryResponse) {
-		reply := &discovery.DeltaDiscoveryRequest{TypeUrl: response.TypeUrl, ResponseNonce: response.Nonce}
+	refuseClusters := func(response *discoveryv3.DeltaDiscoveryResponse) {
+		reply := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: response.TypeUrl, ResponseNonce: response.Nonce}
 		if response.TypeUrl == xds.Cluster.URL() {
 			reply.ErrorDetail = &rpcstatus.Status{Message: "no such field"}
 		}

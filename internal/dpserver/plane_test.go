@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
@@ -273,20 +273,20 @@ func stored[S any](p *plane, k *resource.Kind[S], right func(S) bool) {
 }
 
 // discover opens a configuration stream with a node id.
-func (p *plane) discover(ctx context.Context, node string) (discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, error) {
+func (p *plane) discover(ctx context.Context, node string) (discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, error) {
 	p.t.Helper()
-	return p.discoverAs(ctx, &core.Node{Id: node})
+	return p.discoverAs(ctx, &corev3.Node{Id: node})
 }
 
 // discoverAs opens a configuration stream of a node.
-func (p *plane) discoverAs(ctx context.Context, node *core.Node) (discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, error) {
+func (p *plane) discoverAs(ctx context.Context, node *corev3.Node) (discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, error) {
 	p.t.Helper()
-	stream, err := discovery.NewAggregatedDiscoveryServiceClient(p.conn).DeltaAggregatedResources(ctx)
+	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(p.conn).DeltaAggregatedResources(ctx)
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	for _, t := range []xds.Type{xds.Cluster, xds.Listener} {
-		if err := stream.Send(&discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: t.URL()}); err != nil {
+		if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: t.URL()}); err != nil {
 			break // why is told by Recv
 		}
 	}

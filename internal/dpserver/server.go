@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 
 	"weft/internal/access"
@@ -135,7 +135,7 @@ func New(c Config) *Server {
 
 // Register adds the services to a gRPC server, which must be made with [xds.ServerOptions].
 func (s *Server) Register(g *grpc.Server) {
-	discovery.RegisterAggregatedDiscoveryServiceServer(g, s.discovery)
+	discoveryv3.RegisterAggregatedDiscoveryServiceServer(g, s.discovery)
 	wire.RegisterAgentServer(g, &agents{Server: s})
 }
 

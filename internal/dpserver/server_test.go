@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	types "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -305,14 +305,14 @@ func webDataplane(t *testing.T) resource.Any {
 }
 
 // acknowledge takes what comes until the listeners have come.
-func acknowledge(t *testing.T, stream discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient) {
+func acknowledge(t *testing.T, stream discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient) {
 	t.Helper()
 	for {
 		response, err := stream.Recv()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: response.TypeUrl, ResponseNonce: response.Nonce}); err != nil {
+		if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: response.TypeUrl, ResponseNonce: response.Nonce}); err != nil {
 			t.Fatal(err)
 		}
 		if response.TypeUrl == xds.Listener.URL() {
@@ -326,13 +326,13 @@ func TestAnEnvoyThatIsTooOldIsRejected(t *testing.T) {
 	p := newPlane(t)
 	p.register()
 	for minor, want := range map[uint32]string{39: "the proxy runs Envoy 1.39.3, and 1.40 is the oldest that is supported", 40: "", 41: ""} {
-		stream, err := discovery.NewAggregatedDiscoveryServiceClient(p.conn).DeltaAggregatedResources(p.as("web-1"))
+		stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(p.conn).DeltaAggregatedResources(p.as("web-1"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		version := &core.BuildVersion{Version: &types.SemanticVersion{MajorNumber: 1, MinorNumber: minor, Patch: 3}}
-		node := &core.Node{Id: "default.web-1", UserAgentVersionType: &core.Node_UserAgentBuildVersion{UserAgentBuildVersion: version}}
-		if err := stream.Send(&discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: xds.Cluster.URL()}); err != nil {
+		version := &corev3.BuildVersion{Version: &typev3.SemanticVersion{MajorNumber: 1, MinorNumber: minor, Patch: 3}}
+		node := &corev3.Node{Id: "default.web-1", UserAgentVersionType: &corev3.Node_UserAgentBuildVersion{UserAgentBuildVersion: version}}
+		if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: xds.Cluster.URL()}); err != nil {
 			t.Fatal(err)
 		}
 		switch _, err = stream.Recv(); {

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/google/uuid"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -24,7 +24,7 @@ import (
 )
 
 // accept lets in a configuration stream.
-func (s *Server) accept(ctx context.Context, node *core.Node, stream *xds.Stream) (xds.Peer, error) {
+func (s *Server) accept(ctx context.Context, node *corev3.Node, stream *xds.Stream) (xds.Peer, error) {
 	key, err := nodeKey(node)
 	if err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func supported(version string) error {
 }
 
 // envoyVersion is what a client says of itself, cut where no version goes on; empty where it says nothing.
-func envoyVersion(node *core.Node) string {
+func envoyVersion(node *corev3.Node) string {
 	if v := node.GetUserAgentBuildVersion().GetVersion(); v != nil {
 		return fmt.Sprintf("%d.%d.%d", v.MajorNumber, v.MinorNumber, v.Patch)
 	}
@@ -77,7 +77,7 @@ func envoyVersion(node *core.Node) string {
 }
 
 // agentVersion is the version of weft-dp that the bootstrap of an Envoy states; empty where it states none.
-func agentVersion(node *core.Node) string {
+func agentVersion(node *corev3.Node) string {
 	return word(node.GetMetadata().GetFields()[wire.AgentVersion].GetStringValue())
 }
 

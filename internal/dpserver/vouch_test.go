@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -456,7 +456,7 @@ const clientKey = "KEY-OF-THE-BANK"
 
 // keyStream is a configuration stream of web-1 that asks for everything, and what came of the client key.
 type keyStream struct {
-	discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
+	discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
 }
 
 func (p *plane) keys(ctx context.Context) keyStream {
@@ -466,7 +466,7 @@ func (p *plane) keys(ctx context.Context) keyStream {
 		p.t.Fatal(err)
 	}
 	for _, t := range []xds.Type{xds.Secret} {
-		if err := stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: t.URL(), ResourceNamesSubscribe: []string{"*"}}); err != nil && err != io.EOF { // why it is closed, Recv tells
+		if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: t.URL(), ResourceNamesSubscribe: []string{"*"}}); err != nil && err != io.EOF { // why it is closed, Recv tells
 			p.t.Fatal(err)
 		}
 	}
@@ -474,32 +474,32 @@ func (p *plane) keys(ctx context.Context) keyStream {
 }
 
 // until receives until a response is right, or the stream ends.
-func (s keyStream) until(right func(*discovery.DeltaDiscoveryResponse) bool) error {
+func (s keyStream) until(right func(*discoveryv3.DeltaDiscoveryResponse) bool) error {
 	for {
 		response, err := s.Recv()
 		if err != nil || right(response) {
 			return err
 		}
 		// Why a send fails is told by Recv.
-		_ = s.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: response.TypeUrl, ResponseNonce: response.Nonce})
+		_ = s.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: response.TypeUrl, ResponseNonce: response.Nonce})
 	}
 }
 
-func shows(response *discovery.DeltaDiscoveryResponse, word string) bool {
-	return slices.ContainsFunc(response.Resources, func(r *discovery.Resource) bool {
+func shows(response *discoveryv3.DeltaDiscoveryResponse, word string) bool {
+	return slices.ContainsFunc(response.Resources, func(r *discoveryv3.Resource) bool {
 		return bytes.Contains(r.Resource.GetValue(), []byte(word))
 	})
 }
 
 // await receives until a response has a word, or the stream ends.
 func (s keyStream) await(word string) error {
-	return s.until(func(response *discovery.DeltaDiscoveryResponse) bool { return shows(response, word) })
+	return s.until(func(response *discoveryv3.DeltaDiscoveryResponse) bool { return shows(response, word) })
 }
 
 // without receives until a response is right, and fails where one shows a word before.
-func (s keyStream) without(t *testing.T, word string, right func(*discovery.DeltaDiscoveryResponse) bool) {
+func (s keyStream) without(t *testing.T, word string, right func(*discoveryv3.DeltaDiscoveryResponse) bool) {
 	t.Helper()
-	err := s.until(func(response *discovery.DeltaDiscoveryResponse) bool {
+	err := s.until(func(response *discoveryv3.DeltaDiscoveryResponse) bool {
 		if shows(response, word) {
 			t.Fatalf("the stream shows %s", word)
 		}
@@ -559,10 +559,12 @@ func TestAnEgressLosesTheKeysOfExternalServices(t *testing.T) {
 			}
 			c.end(t, p, id)
 			if c.code == codes.OK {
-				stream.without(t, clientKey, func(r *discovery.DeltaDiscoveryResponse) bool { return len(r.RemovedResources) > 0 })
+				stream.without(t, clientKey, func(r *discoveryv3.DeltaDiscoveryResponse) bool { return len(r.RemovedResources) > 0 })
 				rotate(p)
 				p.operator(strings.Replace(plain, "port: 80", "port: 81", 1))
-				stream.without(t, other, func(r *discovery.DeltaDiscoveryResponse) bool { return shows(r, "inbound:81") || shows(r, "10.0.0.9") })
+				stream.without(t, other, func(r *discoveryv3.DeltaDiscoveryResponse) bool {
+					return shows(r, "inbound:81") || shows(r, "10.0.0.9")
+				})
 				return
 			}
 			err := stream.await(other)

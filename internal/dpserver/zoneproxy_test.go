@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -115,12 +115,12 @@ func TestWhoMayBeAZoneProxy(t *testing.T) {
 }
 
 // typed is the node of a proxy that belongs to no mesh.
-func typed(name string, proxyType any) *core.Node {
+func typed(name string, proxyType any) *corev3.Node {
 	metadata, err := structpb.NewStruct(map[string]any{"dataplane.proxyType": proxyType})
 	if err != nil {
 		panic(err)
 	}
-	return &core.Node{Id: "." + name, Metadata: metadata}
+	return &corev3.Node{Id: "." + name, Metadata: metadata}
 }
 
 // A ZoneIngress and a ZoneEgress of one name are two proxies, and neither is taken for the other.
@@ -171,12 +171,12 @@ func TestAZoneEgressBesideAZoneIngressOfItsName(t *testing.T) {
 func TestANodeThatSaysItsTypeWrongly(t *testing.T) {
 	p := newZonePlane(t)
 	for name, c := range map[string]struct {
-		node *core.Node
+		node *corev3.Node
 		says string
 	}{
 		"no text":             {typed("old", 1.0), "is no text, want dataplane, ingress or egress"},
 		"an unknown one":      {typed("old", "gateway"), `is "gateway", want dataplane, ingress or egress`},
-		"an egress of a mesh": {&core.Node{Id: "default.old", Metadata: typed("", "egress").Metadata}, `belongs to no mesh, and this one names the mesh "default"`},
+		"an egress of a mesh": {&corev3.Node{Id: "default.old", Metadata: typed("", "egress").Metadata}, `belongs to no mesh, and this one names the mesh "default"`},
 		"no mesh":             {typed("old", "dataplane"), "belongs to a mesh, and this one names none"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,7 +3,7 @@ package envoy
 import (
 	"slices"
 
-	endpoints "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	"google.golang.org/protobuf/proto"
 
 	"weft/internal/xds"
@@ -31,10 +31,10 @@ func OnlyAddsEndpoints(before, after *xds.Resource) bool {
 // HasEndpoints says whether a load assignment has an endpoint. nil has none, nor has a version that cannot be decoded.
 func HasEndpoints(r *xds.Resource) bool {
 	assignment := loadAssignment(r)
-	return assignment != nil && slices.ContainsFunc(assignment.Endpoints, func(l *endpoints.LocalityLbEndpoints) bool { return len(l.LbEndpoints) > 0 })
+	return assignment != nil && slices.ContainsFunc(assignment.Endpoints, func(l *endpointv3.LocalityLbEndpoints) bool { return len(l.LbEndpoints) > 0 })
 }
 
-func loadAssignment(r *xds.Resource) *endpoints.ClusterLoadAssignment {
+func loadAssignment(r *xds.Resource) *endpointv3.ClusterLoadAssignment {
 	if r == nil {
 		return nil
 	}
@@ -42,19 +42,19 @@ func loadAssignment(r *xds.Resource) *endpoints.ClusterLoadAssignment {
 	if err != nil {
 		return nil
 	}
-	assignment, _ := message.(*endpoints.ClusterLoadAssignment)
+	assignment, _ := message.(*endpointv3.ClusterLoadAssignment)
 	return assignment
 }
 
 // endpointSet has each endpoint, encoded with what its locality says.
-func endpointSet(a *endpoints.ClusterLoadAssignment) map[string]bool {
+func endpointSet(a *endpointv3.ClusterLoadAssignment) map[string]bool {
 	all := map[string]bool{}
 	for _, locality := range a.Endpoints {
 		for _, endpoint := range locality.LbEndpoints {
-			one := &endpoints.LocalityLbEndpoints{
+			one := &endpointv3.LocalityLbEndpoints{
 				Locality: locality.Locality, Metadata: locality.Metadata, Priority: locality.Priority,
 				Proximity: locality.Proximity, LoadBalancingWeight: locality.LoadBalancingWeight,
-				LbEndpoints: []*endpoints.LbEndpoint{endpoint},
+				LbEndpoints: []*endpointv3.LbEndpoint{endpoint},
 			}
 			wire, err := proto.MarshalOptions{Deterministic: true}.Marshal(one)
 			if err != nil {

@@ -3,7 +3,7 @@ package envoy
 import (
 	"bufio"
 	"context"
-	cryptotls "crypto/tls"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"log"
@@ -236,7 +236,7 @@ func TestCaptureRefusesWhatIsSentToItself(t *testing.T) {
 
 // caller is a certificate that a server is shown, with what becomes of its owner.
 type caller struct {
-	leaf    cryptotls.Certificate
+	leaf    tls.Certificate
 	allowed bool
 }
 
@@ -301,7 +301,7 @@ func TestWhoGetsInTCP(t *testing.T) {
 	startEnvoy(t, append(behind(in, evictedName), trust(east, west), identity(t, east.leaf(t, serverID)))...)
 	for name, caller := range callers(t, east, west) {
 		t.Run(name, func(t *testing.T) {
-			conn, err := cryptotls.Dial("tcp", address(in), presenting(caller.leaf))
+			conn, err := tls.Dial("tcp", address(in), presenting(caller.leaf))
 			if err == nil {
 				defer conn.Close()
 				_, _ = io.WriteString(conn, "x")
@@ -322,7 +322,7 @@ func TestWhoGetsInTCP(t *testing.T) {
 func TestWhichServerIsBelieved(t *testing.T) {
 	east, west := newAuthority(t, domainEast), newAuthority(t, domainWest)
 	for name, c := range map[string]struct {
-		server   cryptotls.Certificate
+		server   tls.Certificate
 		believed bool
 	}{
 		"its own":                             {east.leaf(t, serverID), true},
@@ -334,7 +334,7 @@ func TestWhichServerIsBelieved(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-			server.TLS = &cryptotls.Config{Certificates: []cryptotls.Certificate{c.server}, ClientAuth: cryptotls.RequireAnyClientCert}
+			server.TLS = &tls.Config{Certificates: []tls.Certificate{c.server}, ClientAuth: tls.RequireAnyClientCert}
 			server.Config.ErrorLog = log.New(io.Discard, "", 0)
 			server.EnableHTTP2 = true // as an inbound does
 			server.StartTLS()
@@ -390,8 +390,8 @@ func echo(conn net.Conn, heard *atomic.Int32) {
 }
 
 // presenting shows a certificate and believes any server.
-func presenting(leaf cryptotls.Certificate) *cryptotls.Config {
-	return &cryptotls.Config{Certificates: []cryptotls.Certificate{leaf}, InsecureSkipVerify: true}
+func presenting(leaf tls.Certificate) *tls.Config {
+	return &tls.Config{Certificates: []tls.Certificate{leaf}, InsecureSkipVerify: true}
 }
 
 // dialTo goes to one address, whatever it is asked for.

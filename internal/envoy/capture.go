@@ -1,10 +1,10 @@
 package envoy
 
 import (
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	listeners "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	direct "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/direct_response/v3"
-	tcpproxy "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	directresponsev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/direct_response/v3"
+	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 
 	"weft/internal/graph"
 	"weft/internal/xds"
@@ -31,8 +31,8 @@ func Capture(c *graph.Capture) []*xds.Resource {
 			continue
 		}
 		resources = append(resources,
-			capture(captureOutboundName+ip.postfix, ip.wildcard, c.OutboundPort, core.TrafficDirection_OUTBOUND, passthrough()),
-			capture(captureInboundName+ip.postfix, ip.wildcard, c.InboundPort, core.TrafficDirection_INBOUND, refusal()),
+			capture(captureOutboundName+ip.postfix, ip.wildcard, c.OutboundPort, corev3.TrafficDirection_OUTBOUND, passthrough()),
+			capture(captureInboundName+ip.postfix, ip.wildcard, c.InboundPort, corev3.TrafficDirection_INBOUND, refusal()),
 		)
 	}
 	return resources
@@ -40,31 +40,31 @@ func Capture(c *graph.Capture) []*xds.Resource {
 
 // capture closes what was sent to its own port: nothing redirected it, so that passing it on to where it
 // was going would bring it back for ever.
-func capture(name, wildcard string, port uint32, direction core.TrafficDirection, otherwise *listeners.Filter) *xds.Resource {
-	return xds.NewResource(xds.Listener, name, &listeners.Listener{
+func capture(name, wildcard string, port uint32, direction corev3.TrafficDirection, otherwise *listenerv3.Filter) *xds.Resource {
+	return xds.NewResource(xds.Listener, name, &listenerv3.Listener{
 		Name:             name,
 		Address:          socketAddress(wildcard, port),
 		UseOriginalDst:   yes(),
 		TrafficDirection: direction,
-		FilterChains: []*listeners.FilterChain{{
+		FilterChains: []*listenerv3.FilterChain{{
 			Name:             "unredirected",
-			FilterChainMatch: &listeners.FilterChainMatch{DestinationPort: number(port)},
-			Filters:          []*listeners.Filter{refusal()},
+			FilterChainMatch: &listenerv3.FilterChainMatch{DestinationPort: number(port)},
+			Filters:          []*listenerv3.Filter{refusal()},
 		}},
-		DefaultFilterChain: &listeners.FilterChain{
+		DefaultFilterChain: &listenerv3.FilterChain{
 			Name:    "unknown",
-			Filters: []*listeners.Filter{otherwise},
+			Filters: []*listenerv3.Filter{otherwise},
 		},
 	})
 }
 
-func passthrough() *listeners.Filter {
-	return networkFilter(&tcpproxy.TcpProxy{
+func passthrough() *listenerv3.Filter {
+	return networkFilter(&tcpproxyv3.TcpProxy{
 		StatPrefix:       passthroughName,
-		ClusterSpecifier: &tcpproxy.TcpProxy_Cluster{Cluster: passthroughName},
+		ClusterSpecifier: &tcpproxyv3.TcpProxy_Cluster{Cluster: passthroughName},
 		IdleTimeout:      duration(idleTimeout),
 	})
 }
 
 // refusal closes a connection without a word.
-func refusal() *listeners.Filter { return networkFilter(&direct.Config{}) }
+func refusal() *listenerv3.Filter { return networkFilter(&directresponsev3.Config{}) }

@@ -1,12 +1,12 @@
 package envoy
 
 import (
-	clusters "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	endpoints "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
-	raw "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/raw_buffer/v3"
-	upstreams "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
-	percents "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	rawbufferv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/raw_buffer/v3"
+	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -54,14 +54,14 @@ func oneWay(key graph.DestinationKey, protocol kind.Protocol, servers *graph.Ser
 }
 
 // discoveredCluster has endpoints that come as an assignment of its name.
-func discoveredCluster(key graph.DestinationKey, h hop) *clusters.Cluster {
-	cluster := &clusters.Cluster{
+func discoveredCluster(key graph.DestinationKey, h hop) *clusterv3.Cluster {
+	cluster := &clusterv3.Cluster{
 		Name:                 key.String(),
 		CommonLbConfig:       promptly(key.Locality),
-		ClusterDiscoveryType: &clusters.Cluster_Type{Type: clusters.Cluster_EDS},
+		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS},
 		// The assignment's name is the cluster's, and so distinct: two clusters that name one
 		// assignment stall each other on a delta stream.
-		EdsClusterConfig:              &clusters.Cluster_EdsClusterConfig{EdsConfig: ads()},
+		EdsClusterConfig:              &clusterv3.Cluster_EdsClusterConfig{EdsConfig: ads()},
 		ConnectTimeout:                duration(h.connectTimeout()),
 		CircuitBreakers:               breakers(),
 		OutlierDetection:              deadHostsOf(key.Locality),
@@ -76,8 +76,8 @@ func discoveredCluster(key graph.DestinationKey, h hop) *clusters.Cluster {
 // than absent, since a cluster that waits for its assignment holds up all others. The ingresses of another
 // zone are a locality of its name.
 func Assignment(e *graph.Endpoints) *xds.Resource {
-	assignment := &endpoints.ClusterLoadAssignment{ClusterName: e.Destination.String(), Policy: policyOf(e.Destination.Locality)}
-	var locality *endpoints.LocalityLbEndpoints
+	assignment := &endpointv3.ClusterLoadAssignment{ClusterName: e.Destination.String(), Policy: policyOf(e.Destination.Locality)}
+	var locality *endpointv3.LocalityLbEndpoints
 	for i := range e.Endpoints {
 		endpoint := &e.Endpoints[i]
 		if locality == nil || locality.Locality.GetZone() != endpoint.Zone {
@@ -86,7 +86,7 @@ func Assignment(e *graph.Endpoints) *xds.Resource {
 		}
 		server := lbEndpoint(endpoint.Address, endpoint.Port)
 		if mark := markOf(e.Destination.Locality, endpoint); mark != nil {
-			server.Metadata = &core.Metadata{FilterMetadata: map[string]*structpb.Struct{SocketMatch: mark}}
+			server.Metadata = &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{SocketMatch: mark}}
 		}
 		locality.LbEndpoints = append(locality.LbEndpoints, server)
 	}
@@ -95,18 +95,18 @@ func Assignment(e *graph.Endpoints) *xds.Resource {
 
 // policyOf keeps all of the load in the client's own zone while one endpoint there is not set aside. Envoy's
 // default would send a part away as soon as less than 72 % are left.
-func policyOf(leg graph.Locality) *endpoints.ClusterLoadAssignment_Policy {
+func policyOf(leg graph.Locality) *endpointv3.ClusterLoadAssignment_Policy {
 	if leg != graph.LocalLocality {
 		return nil
 	}
-	return &endpoints.ClusterLoadAssignment_Policy{OverprovisioningFactor: number(localLegFactor)}
+	return &endpointv3.ClusterLoadAssignment_Policy{OverprovisioningFactor: number(localLegFactor)}
 }
 
-func localityOf(zone string) *endpoints.LocalityLbEndpoints {
+func localityOf(zone string) *endpointv3.LocalityLbEndpoints {
 	if zone == "" {
-		return &endpoints.LocalityLbEndpoints{}
+		return &endpointv3.LocalityLbEndpoints{}
 	}
-	return &endpoints.LocalityLbEndpoints{Locality: &core.Locality{Zone: zone}}
+	return &endpointv3.LocalityLbEndpoints{Locality: &corev3.Locality{Zone: zone}}
 }
 
 // markOf is by which of its cluster's transports an endpoint is reached; nil: by the first.
@@ -129,28 +129,28 @@ func plainEndpoint() *structpb.Struct {
 }
 
 // unlessPlain reaches the endpoints so marked without TLS, and no others: a mark is the only way there.
-func unlessPlain() []*clusters.Cluster_TransportSocketMatch {
-	return []*clusters.Cluster_TransportSocketMatch{{
+func unlessPlain() []*clusterv3.Cluster_TransportSocketMatch {
+	return []*clusterv3.Cluster_TransportSocketMatch{{
 		Name: "plain", Match: plainEndpoint(),
-		TransportSocket: &core.TransportSocket{
+		TransportSocket: &corev3.TransportSocket{
 			Name:       "envoy.transport_sockets.raw_buffer",
-			ConfigType: &core.TransportSocket_TypedConfig{TypedConfig: pack(&raw.RawBuffer{})},
+			ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: pack(&rawbufferv3.RawBuffer{})},
 		},
 	}}
 }
 
 // localCluster is the application behind an inbound.
 func localCluster(name string, l *graph.InboundListener) *xds.Resource {
-	return xds.NewResource(xds.Cluster, name, &clusters.Cluster{
+	return xds.NewResource(xds.Cluster, name, &clusterv3.Cluster{
 		Name:                 name,
-		ClusterDiscoveryType: &clusters.Cluster_Type{Type: clusters.Cluster_STATIC},
+		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
 		UpstreamBindConfig:   dialledFrom(l.ServiceSource()),
 		ConnectTimeout:       duration(localConnectTimeout),
 		CircuitBreakers:      noBreakers(),
-		LoadAssignment: &endpoints.ClusterLoadAssignment{
+		LoadAssignment: &endpointv3.ClusterLoadAssignment{
 			ClusterName: name,
-			Endpoints: []*endpoints.LocalityLbEndpoints{{
-				LbEndpoints: []*endpoints.LbEndpoint{lbEndpoint(l.ServiceAddress, l.ServicePort)},
+			Endpoints: []*endpointv3.LocalityLbEndpoints{{
+				LbEndpoints: []*endpointv3.LbEndpoint{lbEndpoint(l.ServiceAddress, l.ServicePort)},
 			}},
 		},
 		TypedExtensionProtocolOptions: applicationOptions(l.Protocol),
@@ -158,50 +158,50 @@ func localCluster(name string, l *graph.InboundListener) *xds.Resource {
 }
 
 // dialledFrom makes a cluster's connections begin at an address, on whatever port; empty: anywhere.
-func dialledFrom(source string) *core.BindConfig {
+func dialledFrom(source string) *corev3.BindConfig {
 	if source == "" {
 		return nil
 	}
-	return &core.BindConfig{SourceAddress: &core.SocketAddress{
+	return &corev3.BindConfig{SourceAddress: &corev3.SocketAddress{
 		Address:       source,
-		PortSpecifier: &core.SocketAddress_PortValue{PortValue: 0},
+		PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: 0},
 	}}
 }
 
 // passthroughCluster sends a connection where it was going.
 func passthroughCluster() *xds.Resource {
-	return xds.NewResource(xds.Cluster, passthroughName, &clusters.Cluster{
+	return xds.NewResource(xds.Cluster, passthroughName, &clusterv3.Cluster{
 		Name:                 passthroughName,
-		ClusterDiscoveryType: &clusters.Cluster_Type{Type: clusters.Cluster_ORIGINAL_DST},
-		LbPolicy:             clusters.Cluster_CLUSTER_PROVIDED,
+		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_ORIGINAL_DST},
+		LbPolicy:             clusterv3.Cluster_CLUSTER_PROVIDED,
 		ConnectTimeout:       duration(outsideConnectTimeout),
 		CircuitBreakers:      noBreakers(),
 	})
 }
 
-func lbEndpoint(address string, port uint32) *endpoints.LbEndpoint {
-	return &endpoints.LbEndpoint{HostIdentifier: &endpoints.LbEndpoint_Endpoint{
-		Endpoint: &endpoints.Endpoint{Address: socketAddress(address, port)},
+func lbEndpoint(address string, port uint32) *endpointv3.LbEndpoint {
+	return &endpointv3.LbEndpoint{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{
+		Endpoint: &endpointv3.Endpoint{Address: socketAddress(address, port)},
 	}}
 }
 
 // breakers sheds what a destination does not take. The retries of a small client are not limited by their share: when one
 // of two endpoints falls silent, nearly all running requests are retried at once.
-func breakers() *clusters.CircuitBreakers {
-	return &clusters.CircuitBreakers{Thresholds: []*clusters.CircuitBreakers_Thresholds{{
+func breakers() *clusterv3.CircuitBreakers {
+	return &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{{
 		MaxConnections:     number(maxConnections),
 		MaxPendingRequests: number(maxRequests),
 		MaxRequests:        number(maxRequests),
-		RetryBudget: &clusters.CircuitBreakers_Thresholds_RetryBudget{
-			BudgetPercent:       &percents.Percent{Value: retryShare},
+		RetryBudget: &clusterv3.CircuitBreakers_Thresholds_RetryBudget{
+			BudgetPercent:       &typev3.Percent{Value: retryShare},
 			MinRetryConcurrency: number(minRetries),
 		},
 	}}}
 }
 
 // noBreakers limits nothing: the application decides, or the clients' proxies do.
-func noBreakers() *clusters.CircuitBreakers {
-	return &clusters.CircuitBreakers{Thresholds: []*clusters.CircuitBreakers_Thresholds{{
+func noBreakers() *clusterv3.CircuitBreakers {
+	return &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{{
 		MaxConnections:     number(localBreakerLimit),
 		MaxPendingRequests: number(localBreakerLimit),
 		MaxRequests:        number(localBreakerLimit),
@@ -211,8 +211,8 @@ func noBreakers() *clusters.CircuitBreakers {
 
 // deadHosts ejects, for a short time that grows a little, an endpoint after [ejectedAfter] local-origin failures in a row. What an application answers is never held against its endpoint: behind a zone's ingress are the servers of
 // many services.
-func deadHosts() *clusters.OutlierDetection {
-	return &clusters.OutlierDetection{
+func deadHosts() *clusterv3.OutlierDetection {
+	return &clusterv3.OutlierDetection{
 		SplitExternalLocalOriginErrors:  true,
 		ConsecutiveLocalOriginFailure:   number(ejectedAfter),
 		Interval:                        duration(ejectionSweep),
@@ -227,15 +227,15 @@ func deadHosts() *clusters.OutlierDetection {
 
 // promptly has the aggregate see at once what is set aside in a leg. Envoy would tell it of the first such change,
 // and of all others within a second at the end of that, in which connections go on to the dead.
-func promptly(leg graph.Locality) *clusters.Cluster_CommonLbConfig {
+func promptly(leg graph.Locality) *clusterv3.Cluster_CommonLbConfig {
 	if leg == "" {
 		return nil
 	}
-	return &clusters.Cluster_CommonLbConfig{UpdateMergeWindow: duration(0)}
+	return &clusterv3.Cluster_CommonLbConfig{UpdateMergeWindow: duration(0)}
 }
 
 // deadHostsOf may eject every endpoint of the client's own zone where other zones can serve instead.
-func deadHostsOf(leg graph.Locality) *clusters.OutlierDetection {
+func deadHostsOf(leg graph.Locality) *clusterv3.OutlierDetection {
 	detection := deadHosts()
 	if leg == graph.LocalLocality {
 		detection.MaxEjectionPercent = number(100)
@@ -251,24 +251,24 @@ func applicationOptions(protocol kind.Protocol) map[string]*anypb.Any {
 	if !protocol.IsHTTP() {
 		return nil
 	}
-	return packedOptions(&upstreams.HttpProtocolOptions{
-		CommonHttpProtocolOptions: &core.HttpProtocolOptions{IdleTimeout: duration(localIdleTimeout)},
-		UpstreamProtocolOptions:   httpVersion(protocol == kind.HTTP, &core.Http2ProtocolOptions{}),
+	return packedOptions(&httpv3.HttpProtocolOptions{
+		CommonHttpProtocolOptions: &corev3.HttpProtocolOptions{IdleTimeout: duration(localIdleTimeout)},
+		UpstreamProtocolOptions:   httpVersion(protocol == kind.HTTP, &corev3.Http2ProtocolOptions{}),
 		HttpFilters:               withoutProxyHeaders(),
 	})
 }
 
 // httpVersion is HTTP/1.1, or HTTP/2 with its options.
-func httpVersion(one bool, two *core.Http2ProtocolOptions) *upstreams.HttpProtocolOptions_ExplicitHttpConfig_ {
-	config := &upstreams.HttpProtocolOptions_ExplicitHttpConfig{}
+func httpVersion(one bool, two *corev3.Http2ProtocolOptions) *httpv3.HttpProtocolOptions_ExplicitHttpConfig_ {
+	config := &httpv3.HttpProtocolOptions_ExplicitHttpConfig{}
 	if one {
-		config.ProtocolConfig = &upstreams.HttpProtocolOptions_ExplicitHttpConfig_HttpProtocolOptions{HttpProtocolOptions: &core.Http1ProtocolOptions{}}
+		config.ProtocolConfig = &httpv3.HttpProtocolOptions_ExplicitHttpConfig_HttpProtocolOptions{HttpProtocolOptions: &corev3.Http1ProtocolOptions{}}
 	} else {
-		config.ProtocolConfig = &upstreams.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{Http2ProtocolOptions: two}
+		config.ProtocolConfig = &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{Http2ProtocolOptions: two}
 	}
-	return &upstreams.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: config}
+	return &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: config}
 }
 
-func packedOptions(options *upstreams.HttpProtocolOptions) map[string]*anypb.Any {
+func packedOptions(options *httpv3.HttpProtocolOptions) map[string]*anypb.Any {
 	return map[string]*anypb.Any{protocolOptionsName: pack(options)}
 }

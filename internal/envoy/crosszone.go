@@ -3,11 +3,11 @@ package envoy
 import (
 	"strings"
 
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	listeners "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	values "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/common/set_filter_state/v3"
-	filterstate "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/set_filter_state/v3"
-	tcpproxy "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	filterstatevaluev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/common/set_filter_state/v3"
+	filterstatev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/set_filter_state/v3"
+	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 
 	"weft/internal/graph"
 )
@@ -32,23 +32,23 @@ func ServerName(cluster string) (sni string, isAbroad bool) {
 
 // abroadChain is the part of a zone egress that passes connections on to the ingresses of other zones, by the server
 // name and unopened, as [Ingress] does: it stays as it is whatever services there are.
-func abroadChain(statPrefix string) *listeners.FilterChain {
-	return &listeners.FilterChain{
+func abroadChain(statPrefix string) *listenerv3.FilterChain {
+	return &listenerv3.FilterChain{
 		Name:             statPrefix + crossZoneSuffix,
 		FilterChainMatch: whoNames(passable...),
-		Filters: []*listeners.Filter{
-			networkFilter(&filterstate.Config{OnNewConnection: []*values.FilterStateValue{{
-				Key: &values.FilterStateValue_ObjectKey{ObjectKey: "envoy.tcp_proxy.cluster"},
-				Value: &values.FilterStateValue_FormatString{FormatString: &core.SubstitutionFormatString{
-					Format: &core.SubstitutionFormatString_TextFormatSource{TextFormatSource: &core.DataSource{
-						Specifier: &core.DataSource_InlineString{InlineString: "%REQUESTED_SERVER_NAME%" + crossZoneSuffix},
+		Filters: []*listenerv3.Filter{
+			networkFilter(&filterstatev3.Config{OnNewConnection: []*filterstatevaluev3.FilterStateValue{{
+				Key: &filterstatevaluev3.FilterStateValue_ObjectKey{ObjectKey: "envoy.tcp_proxy.cluster"},
+				Value: &filterstatevaluev3.FilterStateValue_FormatString{FormatString: &corev3.SubstitutionFormatString{
+					Format: &corev3.SubstitutionFormatString_TextFormatSource{TextFormatSource: &corev3.DataSource{
+						Specifier: &corev3.DataSource_InlineString{InlineString: "%REQUESTED_SERVER_NAME%" + crossZoneSuffix},
 					}},
 				}},
 			}}}),
-			networkFilter(&tcpproxy.TcpProxy{
+			networkFilter(&tcpproxyv3.TcpProxy{
 				StatPrefix: statPrefix + crossZoneSuffix,
 				// It takes the cluster that the filter before has named; there is none of this name.
-				ClusterSpecifier:   &tcpproxy.TcpProxy_Cluster{Cluster: statPrefix},
+				ClusterSpecifier:   &tcpproxyv3.TcpProxy_Cluster{Cluster: statPrefix},
 				IdleTimeout:        duration(inboundIdleTimeout),
 				MaxConnectAttempts: number(connectAttempts),
 				BackoffOptions:     untilSetAside(),

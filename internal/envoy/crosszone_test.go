@@ -1,7 +1,7 @@
 package envoy
 
 import (
-	cryptotls "crypto/tls"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	listeners "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 
 	"weft/internal/graph"
 	"weft/internal/match"
@@ -62,7 +62,7 @@ func TestWhereAnEgressLeadsAbroad(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			at := fmt.Sprintf("127.0.0.1:%d", c.port)
-			conn, err := cryptotls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", at, naming(east.leaf(t, clientID), c.sni))
+			conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", at, naming(east.leaf(t, clientID), c.sni))
 			if err == nil {
 				defer conn.Close()
 				_, _ = io.WriteString(conn, "x")
@@ -78,9 +78,9 @@ func TestWhereAnEgressLeadsAbroad(t *testing.T) {
 // leadingAbroad is a listener that passes on to other zones alone.
 func leadingAbroad(port uint32) *xds.Resource {
 	name := fmt.Sprintf("self_egress_127.0.0.1_%d", port)
-	return xds.NewResource(xds.Listener, name, &listeners.Listener{
+	return xds.NewResource(xds.Listener, name, &listenerv3.Listener{
 		Name: name, Address: socketAddress("127.0.0.1", port),
 		ListenerFilters: inspectTLS(), ListenerFiltersTimeout: duration(helloTimeout),
-		FilterChains: []*listeners.FilterChain{abroadChain(name)},
+		FilterChains: []*listenerv3.FilterChain{abroadChain(name)},
 	})
 }

@@ -5,14 +5,14 @@ import (
 	"slices"
 	"strings"
 
-	xdscore "github.com/cncf/xds/go/xds/core/v3"
-	xdsmatcher "github.com/cncf/xds/go/xds/type/matcher/v3"
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	rbac "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
-	values "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/common/set_filter_state/v3"
-	filterstate "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/set_filter_state/v3"
-	cel "github.com/envoyproxy/go-control-plane/envoy/extensions/formatter/cel/v3"
-	inputs "github.com/envoyproxy/go-control-plane/envoy/extensions/matching/common_inputs/network/v3"
+	xdscorev3 "github.com/cncf/xds/go/xds/core/v3"
+	xdsmatcherv3 "github.com/cncf/xds/go/xds/type/matcher/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+	filterstatevaluev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/common/set_filter_state/v3"
+	filterstatev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/set_filter_state/v3"
+	celformatterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/formatter/cel/v3"
+	networkinputv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/matching/common_inputs/network/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"weft/internal/match"
@@ -50,8 +50,8 @@ const longestCondition = 40_000
 func decisionName(place string) string { return "self_permission_tcp_" + place }
 
 // decision is the filter that applies the permissions of a place. Without a rule it allows no caller.
-func decision(p *match.Permissions, domains []string) *filterstate.Config {
-	entries := []*values.FilterStateValue{
+func decision(p *match.Permissions, domains []string) *filterstatev3.Config {
+	entries := []*filterstatevaluev3.FilterStateValue{
 		setText(uriKey, ",%DOWNSTREAM_PEER_URI_SAN%,"),
 		decide(NoRule),
 	}
@@ -65,21 +65,21 @@ func decision(p *match.Permissions, domains []string) *filterstate.Config {
 		}
 	}
 	entries = append(entries, ruleEntries(denied(p, domains), uris, Deny)...)
-	return &filterstate.Config{OnDownstreamTlsHandshake: append(entries,
+	return &filterstatev3.Config{OnDownstreamTlsHandshake: append(entries,
 		// The attribute holds the first URI alone. It is the one whose trust domain chose the CA that was checked: a
 		// CA that signs a comma into a further one may as well sign two.
 		decideIf("connection.uri_san_peer_certificate.contains(',')", Deny+severalSANs))}
 }
 
 // evicted is the filter that denies evicted instances by rules that match their DNS SANs.
-func evicted(rules *rbac.RBAC) *filterstate.Config {
-	entries := []*values.FilterStateValue{setText(dnsKey, ",%DOWNSTREAM_PEER_DNS_SAN%,")}
-	return &filterstate.Config{OnDownstreamTlsHandshake: append(entries, ruleEntries(rules, sans(dnsKey), Deny)...)}
+func evicted(rules *rbacv3.RBAC) *filterstatev3.Config {
+	entries := []*filterstatevaluev3.FilterStateValue{setText(dnsKey, ",%DOWNSTREAM_PEER_DNS_SAN%,")}
+	return &filterstatev3.Config{OnDownstreamTlsHandshake: append(entries, ruleEntries(rules, sans(dnsKey), Deny)...)}
 }
 
 // ruleEntries are the entries that decide as rules say.
-func ruleEntries(rules *rbac.RBAC, subject sans, verdict string) []*values.FilterStateValue {
-	var entries []*values.FilterStateValue
+func ruleEntries(rules *rbacv3.RBAC, subject sans, verdict string) []*filterstatevaluev3.FilterStateValue {
+	var entries []*filterstatevaluev3.FilterStateValue
 	for _, origin := range lastWins(rules) {
 		for _, condition := range subject.conditions(rules.Policies[origin].Principals) {
 			entries = append(entries, decideIf(condition, verdict+origin))
@@ -90,7 +90,7 @@ func ruleEntries(rules *rbac.RBAC, subject sans, verdict string) []*values.Filte
 
 // lastWins returns the origins of rules so that the one that is told is the one that HTTP RBAC tells: the first in
 // order.
-func lastWins(rules *rbac.RBAC) []string {
+func lastWins(rules *rbacv3.RBAC) []string {
 	var origins []string
 	for origin := range rules.Policies {
 		origins = append(origins, origin)
@@ -104,7 +104,7 @@ func lastWins(rules *rbac.RBAC) []string {
 type sans string
 
 // conditions are CEL expressions, each of bounded length, one of which holds where one of the principals matches.
-func (k sans) conditions(principals []*rbac.Principal) []string {
+func (k sans) conditions(principals []*rbacv3.Principal) []string {
 	var joined []string
 	for _, principal := range principals {
 		for _, condition := range k.condition(principal) {
@@ -119,13 +119,13 @@ func (k sans) conditions(principals []*rbac.Principal) []string {
 	return joined
 }
 
-func (k sans) condition(principal *rbac.Principal) []string {
+func (k sans) condition(principal *rbacv3.Principal) []string {
 	switch id := principal.Identifier.(type) {
-	case *rbac.Principal_OrIds:
+	case *rbacv3.Principal_OrIds:
 		return k.conditions(id.OrIds.Ids)
-	case *rbac.Principal_AndIds:
+	case *rbacv3.Principal_AndIds:
 		return k.all(id.AndIds.Ids)
-	case *rbac.Principal_Authenticated_:
+	case *rbacv3.Principal_Authenticated_:
 		name := id.Authenticated.PrincipalName
 		if exact := name.GetExact(); exact != "" {
 			return k.contains(exact, ",")
@@ -136,7 +136,7 @@ func (k sans) condition(principal *rbac.Principal) []string {
 }
 
 // all holds where each of the principals matches.
-func (k sans) all(principals []*rbac.Principal) []string {
+func (k sans) all(principals []*rbacv3.Principal) []string {
 	conditions := k.conditions(principals[:1])
 	for _, principal := range principals[1:] {
 		var both []string
@@ -178,54 +178,56 @@ func quote(text string) string {
 	return quoted.String()
 }
 
-func decide(verdict string) *values.FilterStateValue { return toServer(setText(decisionKey, verdict)) }
+func decide(verdict string) *filterstatevaluev3.FilterStateValue {
+	return toServer(setText(decisionKey, verdict))
+}
 
-func decideIf(condition, verdict string) *values.FilterStateValue {
+func decideIf(condition, verdict string) *filterstatevaluev3.FilterStateValue {
 	return toServer(setIf(decisionKey, condition, verdict))
 }
 
 // toServer has a decision go with its connection to the listener behind the guard. It is hashed, so that a connection
 // of one decision never serves another.
-func toServer(v *values.FilterStateValue) *values.FilterStateValue {
+func toServer(v *filterstatevaluev3.FilterStateValue) *filterstatevaluev3.FilterStateValue {
 	v.FactoryKey = "envoy.hashable_string"
-	v.SharedWithUpstream = values.FilterStateValue_ONCE
+	v.SharedWithUpstream = filterstatevaluev3.FilterStateValue_ONCE
 	return v
 }
 
 // setIf sets a filter state to a text where a condition holds, and leaves it as it is where not. A condition that
 // fails to evaluate sets it to "-", which allows nothing.
-func setIf(key, condition, text string) *values.FilterStateValue {
-	v := setText(key, "%CEL("+condition+" ? "+quote(text)+" : '')%", &core.TypedExtensionConfig{
+func setIf(key, condition, text string) *filterstatevaluev3.FilterStateValue {
+	v := setText(key, "%CEL("+condition+" ? "+quote(text)+" : '')%", &corev3.TypedExtensionConfig{
 		Name:        "envoy.formatter.cel",
-		TypedConfig: pack(&cel.Cel{CelConfig: &core.CelExpressionConfig{EnableStringConversion: true}}),
+		TypedConfig: pack(&celformatterv3.Cel{CelConfig: &corev3.CelExpressionConfig{EnableStringConversion: true}}),
 	})
 	v.SkipIfEmpty = true
 	return v
 }
 
 // setText sets a filter state to a format.
-func setText(key, format string, formatters ...*core.TypedExtensionConfig) *values.FilterStateValue {
-	return &values.FilterStateValue{
-		Key:        &values.FilterStateValue_ObjectKey{ObjectKey: key},
+func setText(key, format string, formatters ...*corev3.TypedExtensionConfig) *filterstatevaluev3.FilterStateValue {
+	return &filterstatevaluev3.FilterStateValue{
+		Key:        &filterstatevaluev3.FilterStateValue_ObjectKey{ObjectKey: key},
 		FactoryKey: "envoy.string",
-		Value: &values.FilterStateValue_FormatString{FormatString: &core.SubstitutionFormatString{
+		Value: &filterstatevaluev3.FilterStateValue_FormatString{FormatString: &corev3.SubstitutionFormatString{
 			Formatters: formatters,
-			Format: &core.SubstitutionFormatString_TextFormatSource{TextFormatSource: &core.DataSource{
-				Specifier: &core.DataSource_InlineString{InlineString: format},
+			Format: &corev3.SubstitutionFormatString_TextFormatSource{TextFormatSource: &corev3.DataSource{
+				Specifier: &corev3.DataSource_InlineString{InlineString: format},
 			}},
 		}},
 	}
 }
 
 // onlyAllowed chooses the filter chain of that name for a connection that was allowed, and none for all others.
-func onlyAllowed(chain string) *xdsmatcher.Matcher {
-	return &xdsmatcher.Matcher{MatcherType: &xdsmatcher.Matcher_MatcherTree_{MatcherTree: &xdsmatcher.Matcher_MatcherTree{
-		Input: &xdscore.TypedExtensionConfig{
-			Name: "envoy.matching.inputs.filter_state", TypedConfig: pack(&inputs.FilterStateInput{Key: decisionKey}),
+func onlyAllowed(chain string) *xdsmatcherv3.Matcher {
+	return &xdsmatcherv3.Matcher{MatcherType: &xdsmatcherv3.Matcher_MatcherTree_{MatcherTree: &xdsmatcherv3.Matcher_MatcherTree{
+		Input: &xdscorev3.TypedExtensionConfig{
+			Name: "envoy.matching.inputs.filter_state", TypedConfig: pack(&networkinputv3.FilterStateInput{Key: decisionKey}),
 		},
-		TreeType: &xdsmatcher.Matcher_MatcherTree_PrefixMatchMap{PrefixMatchMap: &xdsmatcher.Matcher_MatcherTree_MatchMap{
-			Map: map[string]*xdsmatcher.Matcher_OnMatch{Allow: {OnMatch: &xdsmatcher.Matcher_OnMatch_Action{
-				Action: &xdscore.TypedExtensionConfig{Name: chain, TypedConfig: pack(wrapperspb.String(chain))},
+		TreeType: &xdsmatcherv3.Matcher_MatcherTree_PrefixMatchMap{PrefixMatchMap: &xdsmatcherv3.Matcher_MatcherTree_MatchMap{
+			Map: map[string]*xdsmatcherv3.Matcher_OnMatch{Allow: {OnMatch: &xdsmatcherv3.Matcher_OnMatch_Action{
+				Action: &xdscorev3.TypedExtensionConfig{Name: chain, TypedConfig: pack(wrapperspb.String(chain))},
 			}}},
 		}},
 	}}}

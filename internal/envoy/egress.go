@@ -3,12 +3,12 @@ package envoy
 import (
 	"fmt"
 
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	listeners "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	routes "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	router "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
-	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
-	tcpproxy "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 
 	"weft/internal/graph"
 	"weft/internal/xds"
@@ -22,13 +22,13 @@ import (
 // service is dialled, and the chains of other services that come and go leave its connections alone.
 func Egress(l *graph.EgressListener, from graph.Source, chains []graph.EgressChain) *xds.Resource {
 	name := fmt.Sprintf("self_egress_%s_%d", l.Address, l.Port)
-	listener := &listeners.Listener{
+	listener := &listenerv3.Listener{
 		Name:                   name,
 		Address:                socketAddress(l.Address, l.Port),
-		TrafficDirection:       core.TrafficDirection_INBOUND,
+		TrafficDirection:       corev3.TrafficDirection_INBOUND,
 		ListenerFilters:        inspectTLS(),
 		ListenerFiltersTimeout: duration(helloTimeout),
-		FilterChains:           []*listeners.FilterChain{readyChain(from), abroadChain(name)},
+		FilterChains:           []*listenerv3.FilterChain{readyChain(from), abroadChain(name)},
 	}
 	for i := range chains {
 		listener.FilterChains = append(listener.FilterChains, exitChain(&chains[i]))
@@ -43,9 +43,9 @@ func ChainResources(c *graph.EgressChain) []*xds.Resource {
 	if c.Protocol.IsHTTP() {
 		return resources
 	}
-	return append(resources, allowedConnections(c.Guard(), &tcpproxy.TcpProxy{
+	return append(resources, allowedConnections(c.Guard(), &tcpproxyv3.TcpProxy{
 		StatPrefix:         c.Key.String(),
-		ClusterSpecifier:   &tcpproxy.TcpProxy_Cluster{Cluster: outsideName(c.Key)},
+		ClusterSpecifier:   &tcpproxyv3.TcpProxy_Cluster{Cluster: outsideName(c.Key)},
 		IdleTimeout:        duration(inboundIdleTimeout),
 		MaxConnectAttempts: number(connectAttempts),
 	})...)
@@ -53,27 +53,27 @@ func ChainResources(c *graph.EgressChain) []*xds.Resource {
 
 // readyChain answers a handshake, and nothing that comes after it. Filters that close a connection do so before its
 // handshake; one that reads requests waits for the first.
-func readyChain(from graph.Source) *listeners.FilterChain {
+func readyChain(from graph.Source) *listenerv3.FilterChain {
 	manager := connectionManager(graph.ReadyName)
-	manager.CommonHttpProtocolOptions = &core.HttpProtocolOptions{IdleTimeout: duration(helloTimeout)}
-	manager.RouteSpecifier = &hcm.HttpConnectionManager_RouteConfig{RouteConfig: &routes.RouteConfiguration{Name: graph.ReadyName}}
-	chain := &listeners.FilterChain{
+	manager.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{IdleTimeout: duration(helloTimeout)}
+	manager.RouteSpecifier = &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: &routev3.RouteConfiguration{Name: graph.ReadyName}}
+	chain := &listenerv3.FilterChain{
 		Name:             graph.ReadyName,
 		FilterChainMatch: whoNames(graph.ReadyName),
-		Filters:          []*listeners.Filter{networkFilter(manager)},
+		Filters:          []*listenerv3.Filter{networkFilter(manager)},
 	}
 	demandTLS(chain, kind.TCP, from)
 	return chain
 }
 
-func exitChain(c *graph.EgressChain) *listeners.FilterChain {
-	chain := &listeners.FilterChain{
+func exitChain(c *graph.EgressChain) *listenerv3.FilterChain {
+	chain := &listenerv3.FilterChain{
 		Name:             c.Key.String(),
 		FilterChainMatch: whoNames(c.SNIs...),
 	}
 	demandTLS(chain, c.Protocol, c.Source)
 	if c.Protocol.IsHTTP() {
-		chain.Filters = []*listeners.Filter{networkFilter(exitManager(c))}
+		chain.Filters = []*listenerv3.Filter{networkFilter(exitManager(c))}
 	} else {
 		chain.Filters = guardedConnections(c.Guard())
 	}
@@ -82,15 +82,15 @@ func exitChain(c *graph.EgressChain) *listeners.FilterChain {
 
 // exitManager reads the requests to an external service. Who calls is not told to the outside, nor what the mesh's
 // proxies tell each other.
-func exitManager(c *graph.EgressChain) *hcm.HttpConnectionManager {
+func exitManager(c *graph.EgressChain) *hcmv3.HttpConnectionManager {
 	manager := connectionManager(c.Key.String())
 	manager.CommonHttpProtocolOptions = servedConnection()
 	manager.StreamIdleTimeout = duration(inboundStreamIdleTimeout)
-	manager.RouteSpecifier = &hcm.HttpConnectionManager_Rds{Rds: &hcm.Rds{
+	manager.RouteSpecifier = &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{
 		ConfigSource:    adsOrWait(),
 		RouteConfigName: outsideName(c.Key),
 	}}
-	manager.HttpFilters[0].ConfigType = &hcm.HttpFilter_TypedConfig{TypedConfig: pack(&router.Router{SuppressEnvoyHeaders: true})}
+	manager.HttpFilters[0].ConfigType = &hcmv3.HttpFilter_TypedConfig{TypedConfig: pack(&routerv3.Router{SuppressEnvoyHeaders: true})}
 	manager.LocalReplyConfig = tellGone()
 	guardedRequests(c.Guard(), manager)
 	return manager
@@ -98,8 +98,8 @@ func exitManager(c *graph.EgressChain) *hcm.HttpConnectionManager {
 
 // tellGone marks the answers of an egress that has let go of the service, which another one may have still. That
 // the outside can't be reached is not marked: every egress would have tried what this one has.
-func tellGone() *hcm.LocalReplyConfig {
-	return &hcm.LocalReplyConfig{Mappers: []*hcm.ResponseMapper{markFlag("NC", unservedRefused), markOverload()}}
+func tellGone() *hcmv3.LocalReplyConfig {
+	return &hcmv3.LocalReplyConfig{Mappers: []*hcmv3.ResponseMapper{markFlag("NC", unservedRefused), markOverload()}}
 }
 
 // outsideName is the name of what an egress has of an external service beyond its own chain.

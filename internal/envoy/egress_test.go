@@ -2,7 +2,7 @@ package envoy
 
 import (
 	"bufio"
-	cryptotls "crypto/tls"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
@@ -21,7 +21,7 @@ import (
 	"weft/internal/xds"
 	"weft/kind"
 
-	tls "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 )
 
 const (
@@ -69,7 +69,7 @@ func startEgress(t *testing.T, east *authority, chains []graph.EgressChain, more
 }
 
 // through is a client of HTTP whose connections go to an egress under a server name.
-func through(t *testing.T, egress, sni string, leaf cryptotls.Certificate) *http.Client {
+func through(t *testing.T, egress, sni string, leaf tls.Certificate) *http.Client {
 	t.Helper()
 	transport := &http.Transport{
 		TLSClientConfig: naming(leaf, sni),
@@ -97,7 +97,7 @@ func TestWhoGetsOut(t *testing.T) {
 
 	for _, c := range []struct {
 		who       string
-		leaf      cryptotls.Certificate
+		leaf      tls.Certificate
 		api, open bool
 	}{
 		{"named by the rule", east.leaf(t, clientID), true, true},
@@ -120,7 +120,7 @@ func TestWhoGetsOut(t *testing.T) {
 	}
 	t.Run("the agent beside it sees the leaf", func(t *testing.T) {
 		seen := false
-		conn, err := cryptotls.Dial("tcp", egress, &cryptotls.Config{
+		conn, err := tls.Dial("tcp", egress, &tls.Config{
 			ServerName: graph.ReadyName, InsecureSkipVerify: true,
 			VerifyPeerCertificate: func(leaf [][]byte, _ [][]*x509.Certificate) error { seen = len(leaf) > 0; return nil },
 		})
@@ -132,7 +132,7 @@ func TestWhoGetsOut(t *testing.T) {
 		}
 	})
 	for leaf, want := range map[string]bool{second: true, clientID: false} {
-		conn, err := cryptotls.Dial("tcp", egress, naming(east.leaf(t, leaf), otherSNI))
+		conn, err := tls.Dial("tcp", egress, naming(east.leaf(t, leaf), otherSNI))
 		if err == nil {
 			defer conn.Close()
 			_, _ = io.WriteString(conn, "x")
@@ -145,7 +145,7 @@ func TestWhoGetsOut(t *testing.T) {
 }
 
 // worldly is the certificate of a server of the world with the names.
-func (a *authority) worldly(t *testing.T, names ...string) cryptotls.Certificate {
+func (a *authority) worldly(t *testing.T, names ...string) tls.Certificate {
 	t.Helper()
 	return a.sign(t, &x509.Certificate{DNSNames: names, IPAddresses: ipsOf(names)})
 }
@@ -164,7 +164,7 @@ func (a *authority) text() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 }
 
-func pair(t *testing.T, leaf cryptotls.Certificate) (certificate, key []byte) {
+func pair(t *testing.T, leaf tls.Certificate) (certificate, key []byte) {
 	t.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(leaf.PrivateKey)
 	if err != nil {
@@ -175,9 +175,9 @@ func pair(t *testing.T, leaf cryptotls.Certificate) (certificate, key []byte) {
 
 // machineTrusts is what the agent would say of the machine's authorities.
 func machineTrusts(a *authority) *xds.Resource {
-	return xds.NewResource(xds.Secret, rootsSecret, &tls.Secret{
+	return xds.NewResource(xds.Secret, rootsSecret, &tlsv3.Secret{
 		Name: rootsSecret,
-		Type: &tls.Secret_ValidationContext{ValidationContext: &tls.CertificateValidationContext{TrustedCa: inlined(a.text())}},
+		Type: &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{TrustedCa: inlined(a.text())}},
 	})
 }
 
@@ -200,7 +200,7 @@ func TestWhichServerOutsideIsBelieved(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		address  string
-		server   cryptotls.Certificate
+		server   tls.Certificate
 		tls      *kind.ExternalTLS
 		ca       *authority // nil: the machine's, which is world
 		believed bool
@@ -226,7 +226,7 @@ func TestWhichServerOutsideIsBelieved(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			app := worldServer(t, &cryptotls.Config{Certificates: []cryptotls.Certificate{c.server}}, func(http.ResponseWriter, *http.Request) {})
+			app := worldServer(t, &tls.Config{Certificates: []tls.Certificate{c.server}}, func(http.ResponseWriter, *http.Request) {})
 			east := newAuthority(t, domainEast)
 			chain := chainFor(apiSNI, kind.HTTP, match.Everybody("the mesh").Allow...)
 			out := outsideOf(chain, c.tls, serverOf(t, c.address, app.Listener.Addr()))
@@ -259,7 +259,7 @@ func reaches(t *testing.T, client *http.Client) bool {
 	return false
 }
 
-func worldServer(t *testing.T, config *cryptotls.Config, handler http.HandlerFunc) *httptest.Server {
+func worldServer(t *testing.T, config *tls.Config, handler http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	server := httptest.NewUnstartedServer(handler)
 	server.TLS = config
@@ -276,8 +276,8 @@ func TestWhatTheOutsideSees(t *testing.T) {
 	var host, sni, presented string
 	clients := x509.NewCertPool()
 	clients.AddCert(world.cert)
-	app := worldServer(t, &cryptotls.Config{
-		Certificates: []cryptotls.Certificate{world.worldly(t, "localhost")}, ClientAuth: cryptotls.RequireAndVerifyClientCert, ClientCAs: clients,
+	app := worldServer(t, &tls.Config{
+		Certificates: []tls.Certificate{world.worldly(t, "localhost")}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients,
 	}, func(w http.ResponseWriter, r *http.Request) {
 		seen, host, sni, presented = r.Header, r.Host, r.TLS.ServerName, r.TLS.PeerCertificates[0].DNSNames[0]
 		w.Header().Set(unservedHeader, unservedRefused)
@@ -364,8 +364,8 @@ func TestChainsOfOthersComeAndGo(t *testing.T) {
 	resources = append(resources, Evicted("default", nil)...)
 	reload := startReloading(t, Egress(l, graph.Source{}, []graph.EgressChain{stays}), resources...)
 	egress := fmt.Sprintf("127.0.0.1:%d", l.Port)
-	dial := func(sni string) (*cryptotls.Conn, error) {
-		return cryptotls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", egress, naming(east.leaf(t, clientID), sni))
+	dial := func(sni string) (*tls.Conn, error) {
+		return tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", egress, naming(east.leaf(t, clientID), sni))
 	}
 	conn, err := dial(apiSNI)
 	if err != nil {

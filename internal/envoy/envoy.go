@@ -18,7 +18,7 @@ import (
 	"fmt"
 	"time"
 
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -35,26 +35,26 @@ func pack(message proto.Message) *anypb.Any {
 }
 
 // ads answers "over the stream that this came by".
-func ads() *core.ConfigSource {
-	return &core.ConfigSource{
-		ResourceApiVersion:    core.ApiVersion_V3,
-		ConfigSourceSpecifier: &core.ConfigSource_Ads{Ads: &core.AggregatedConfigSource{}},
+func ads() *corev3.ConfigSource {
+	return &corev3.ConfigSource{
+		ResourceApiVersion:    corev3.ApiVersion_V3,
+		ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}},
 	}
 }
 
 // adsOrWait is ads for a resource without which its user must not come into use: it waits for it without
 // end, and what was there before serves on meanwhile. Envoy's default is to go on without it after 15
 // seconds, which would be a listener that answers 404, or none at all where the old one worked.
-func adsOrWait() *core.ConfigSource {
+func adsOrWait() *corev3.ConfigSource {
 	source := ads()
 	source.InitialFetchTimeout = duration(0)
 	return source
 }
 
-func socketAddress(address string, port uint32) *core.Address {
-	return &core.Address{Address: &core.Address_SocketAddress{SocketAddress: &core.SocketAddress{
+func socketAddress(address string, port uint32) *corev3.Address {
+	return &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
 		Address:       address,
-		PortSpecifier: &core.SocketAddress_PortValue{PortValue: port},
+		PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: port},
 	}}}
 }
 

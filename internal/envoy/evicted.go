@@ -1,9 +1,9 @@
 package envoy
 
 import (
-	rbac "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
-	httprbac "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
-	matchers "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+	httprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 
 	"weft/internal/xds"
 )
@@ -13,12 +13,12 @@ import (
 // listener of the mesh that terminates mutual TLS. They are there when no instance is evicted too, so that an eviction
 // never changes a filter chain.
 func Evicted(mesh string, names []string) []*xds.Resource {
-	rules := &rbac.RBAC{Action: rbac.RBAC_DENY, Policies: map[string]*rbac.Policy{}}
+	rules := &rbacv3.RBAC{Action: rbacv3.RBAC_DENY, Policies: map[string]*rbacv3.Policy{}}
 	if len(names) > 0 {
 		rules.Policies["weft: mesh "+mesh+" does not admit the caller"] = policy(calledAny(names, deepest)...)
 	}
 	return []*xds.Resource{
-		extension(evictedHTTPName(mesh), &httprbac.RBAC{Rules: rules}),
+		extension(evictedHTTPName(mesh), &httprbacv3.RBAC{Rules: rules}),
 		extension(evictedTCPName(mesh), evicted(rules)),
 	}
 }
@@ -39,11 +39,11 @@ const (
 // calledAny matches a caller with any of some sorted names. Envoy puts a request to one principal after the other, a
 // fifth of a microsecond each; so those that begin alike stand behind their beginning, and of a thousand names a
 // few dozen are looked at.
-func calledAny(names []string, depth int) []*rbac.Principal {
-	var principals []*rbac.Principal
+func calledAny(names []string, depth int) []*rbacv3.Principal {
+	var principals []*rbacv3.Principal
 	if len(names) <= fewNames || depth == 0 {
 		for _, name := range names {
-			principals = append(principals, authenticated(&matchers.StringMatcher{MatchPattern: &matchers.StringMatcher_Exact{Exact: name}}))
+			principals = append(principals, authenticated(&matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: name}}))
 		}
 		return principals
 	}
@@ -58,8 +58,8 @@ func calledAny(names []string, depth int) []*rbac.Principal {
 			principals = append(principals, calledAny(group, depth)...)
 			continue
 		}
-		principals = append(principals, &rbac.Principal{Identifier: &rbac.Principal_AndIds{AndIds: &rbac.Principal_Set{
-			Ids: []*rbac.Principal{under(group[0][:sharedBy(group)]), oneOf(calledAny(group, depth-1))},
+		principals = append(principals, &rbacv3.Principal{Identifier: &rbacv3.Principal_AndIds{AndIds: &rbacv3.Principal_Set{
+			Ids: []*rbacv3.Principal{under(group[0][:sharedBy(group)]), oneOf(calledAny(group, depth-1))},
 		}}})
 	}
 	return principals
@@ -75,6 +75,6 @@ func sharedBy(names []string) int {
 	return n
 }
 
-func oneOf(principals []*rbac.Principal) *rbac.Principal {
-	return &rbac.Principal{Identifier: &rbac.Principal_OrIds{OrIds: &rbac.Principal_Set{Ids: principals}}}
+func oneOf(principals []*rbacv3.Principal) *rbacv3.Principal {
+	return &rbacv3.Principal{Identifier: &rbacv3.Principal_OrIds{OrIds: &rbacv3.Principal_Set{Ids: principals}}}
 }

@@ -1,16 +1,16 @@
 package envoy
 
 import (
-	accesslog "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
-	clusters "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	endpoints "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
-	listeners "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	stats "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/stats/v3"
-	tcpproxy "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
-	internalupstream "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/internal_upstream/v3"
-	raw "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/raw_buffer/v3"
-	scopes "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	statsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/stats/v3"
+	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	internalupstreamv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/internal_upstream/v3"
+	rawbufferv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/raw_buffer/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"weft/internal/graph"
@@ -27,30 +27,30 @@ func guardedName(g graph.Guard) string { return "self_guarded_" + g.Place }
 
 // guardedConnections are the filters that decide on the connections of a place, and hand them on with the decision
 // once the handshake is complete.
-func guardedConnections(g graph.Guard) []*listeners.Filter {
-	return []*listeners.Filter{
+func guardedConnections(g graph.Guard) []*listenerv3.Filter {
+	return []*listenerv3.Filter{
 		discoveredDecision(decisionName(g.Place)),
 		discoveredDecision(evictedTCPName(g.Mesh)),
-		networkFilter(&tcpproxy.TcpProxy{
+		networkFilter(&tcpproxyv3.TcpProxy{
 			StatPrefix:          guardedName(g),
-			ClusterSpecifier:    &tcpproxy.TcpProxy_Cluster{Cluster: guardedName(g)},
+			ClusterSpecifier:    &tcpproxyv3.TcpProxy_Cluster{Cluster: guardedName(g)},
 			IdleTimeout:         duration(inboundIdleTimeout),
-			UpstreamConnectMode: tcpproxy.UpstreamConnectMode_ON_DOWNSTREAM_TLS_HANDSHAKE,
+			UpstreamConnectMode: tcpproxyv3.UpstreamConnectMode_ON_DOWNSTREAM_TLS_HANDSHAKE,
 			MaxEarlyDataBytes:   number(0),
-			AccessLog:           []*accesslog.AccessLog{countDecisions(g)},
+			AccessLog:           []*accesslogv3.AccessLog{countDecisions(g)},
 		}),
 	}
 }
 
 // countDecisions counts the connections of a place by what was decided, when they end. There are as many counters as
 // rules, since a caller chooses none of the tags.
-func countDecisions(g graph.Guard) *accesslog.AccessLog {
-	return &accesslog.AccessLog{
+func countDecisions(g graph.Guard) *accesslogv3.AccessLog {
+	return &accesslogv3.AccessLog{
 		Name: "envoy.access_loggers.stats",
-		ConfigType: &accesslog.AccessLog_TypedConfig{TypedConfig: pack(&stats.Config{
-			StatsScope: &scopes.Scope{Prefix: "weft"},
-			Counters: []*stats.Config_Counter{{
-				Stat: &stats.Config_Stat{Name: "tcp_connections", Tags: []*stats.Config_Tag{
+		ConfigType: &accesslogv3.AccessLog_TypedConfig{TypedConfig: pack(&statsv3.Config{
+			StatsScope: &typev3.Scope{Prefix: "weft"},
+			Counters: []*statsv3.Config_Counter{{
+				Stat: &statsv3.Config_Stat{Name: "tcp_connections", Tags: []*statsv3.Config_Tag{
 					{Name: "place", ValueFormat: g.Place},
 					{Name: "decision", ValueFormat: "%FILTER_STATE(" + decisionKey + ":PLAIN)%"},
 					{Name: "shadow_deny", ValueFormat: "%FILTER_STATE(" + ShadowKey + ":PLAIN)%"},
@@ -63,40 +63,40 @@ func countDecisions(g graph.Guard) *accesslog.AccessLog {
 
 // allowedConnections are the internal listener of a place, with the filter that takes what was allowed, and the
 // cluster that leads to the listener.
-func allowedConnections(g graph.Guard, to *tcpproxy.TcpProxy) []*xds.Resource {
+func allowedConnections(g graph.Guard, to *tcpproxyv3.TcpProxy) []*xds.Resource {
 	name := guardedName(g)
-	listener := &listeners.Listener{
+	listener := &listenerv3.Listener{
 		Name: name,
-		ListenerSpecifier: &listeners.Listener_InternalListener{
-			InternalListener: &listeners.Listener_InternalListenerConfig{},
+		ListenerSpecifier: &listenerv3.Listener_InternalListener{
+			InternalListener: &listenerv3.Listener_InternalListenerConfig{},
 		},
-		TrafficDirection:              core.TrafficDirection_INBOUND,
+		TrafficDirection:              corev3.TrafficDirection_INBOUND,
 		PerConnectionBufferLimitBytes: number(guardedBuffer),
 		FilterChainMatcher:            onlyAllowed(name),
-		FilterChains:                  []*listeners.FilterChain{{Name: name, Filters: []*listeners.Filter{networkFilter(to)}}},
+		FilterChains:                  []*listenerv3.FilterChain{{Name: name, Filters: []*listenerv3.Filter{networkFilter(to)}}},
 	}
-	cluster := &clusters.Cluster{
+	cluster := &clusterv3.Cluster{
 		Name:                          name,
-		ClusterDiscoveryType:          &clusters.Cluster_Type{Type: clusters.Cluster_STATIC},
+		ClusterDiscoveryType:          &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
 		ConnectTimeout:                duration(localConnectTimeout),
 		PerConnectionBufferLimitBytes: number(guardedBuffer),
 		CircuitBreakers:               noBreakers(),
-		LoadAssignment: &endpoints.ClusterLoadAssignment{
+		LoadAssignment: &endpointv3.ClusterLoadAssignment{
 			ClusterName: name,
-			Endpoints: []*endpoints.LocalityLbEndpoints{{LbEndpoints: []*endpoints.LbEndpoint{{
-				HostIdentifier: &endpoints.LbEndpoint_Endpoint{Endpoint: &endpoints.Endpoint{Address: &core.Address{
-					Address: &core.Address_EnvoyInternalAddress{EnvoyInternalAddress: &core.EnvoyInternalAddress{
-						AddressNameSpecifier: &core.EnvoyInternalAddress_ServerListenerName{ServerListenerName: name},
+			Endpoints: []*endpointv3.LocalityLbEndpoints{{LbEndpoints: []*endpointv3.LbEndpoint{{
+				HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: &corev3.Address{
+					Address: &corev3.Address_EnvoyInternalAddress{EnvoyInternalAddress: &corev3.EnvoyInternalAddress{
+						AddressNameSpecifier: &corev3.EnvoyInternalAddress_ServerListenerName{ServerListenerName: name},
 					}},
 				}}},
 			}}}},
 		},
-		TransportSocket: &core.TransportSocket{
+		TransportSocket: &corev3.TransportSocket{
 			Name: "envoy.transport_sockets.internal_upstream",
-			ConfigType: &core.TransportSocket_TypedConfig{TypedConfig: pack(&internalupstream.InternalUpstreamTransport{
-				TransportSocket: &core.TransportSocket{
+			ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: pack(&internalupstreamv3.InternalUpstreamTransport{
+				TransportSocket: &corev3.TransportSocket{
 					Name:       "envoy.transport_sockets.raw_buffer",
-					ConfigType: &core.TransportSocket_TypedConfig{TypedConfig: pack(&raw.RawBuffer{})},
+					ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: pack(&rawbufferv3.RawBuffer{})},
 				},
 			})},
 		},

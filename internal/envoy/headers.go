@@ -1,13 +1,13 @@
 package envoy
 
 import (
-	mutations "github.com/envoyproxy/go-control-plane/envoy/config/common/mutation_rules/v3"
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	mutation "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/header_mutation/v3"
-	codec "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/upstream_codec/v3"
-	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
-	early "github.com/envoyproxy/go-control-plane/envoy/extensions/http/early_header_mutation/header_mutation/v3"
-	matchers "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	mutationrulesv3 "github.com/envoyproxy/go-control-plane/envoy/config/common/mutation_rules/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	headermutationv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/header_mutation/v3"
+	upstreamcodecv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/upstream_codec/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	earlyheadermutationv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/early_header_mutation/header_mutation/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 )
 
 // Headers by which proxies tell each other what to do, and by which an inbound names the caller. None crosses an
@@ -20,10 +20,10 @@ const (
 
 // callersHeaders removes, before Envoy reads a request, what only a proxy may write. Requests come from an application
 // or from the mesh; neither decides about retries, timeouts, traces or hosts, and neither names the caller.
-func callersHeaders() []*core.TypedExtensionConfig {
-	return []*core.TypedExtensionConfig{{
+func callersHeaders() []*corev3.TypedExtensionConfig {
+	return []*corev3.TypedExtensionConfig{{
 		Name: "envoy.http.early_header_mutation.header_mutation",
-		TypedConfig: pack(&early.HeaderMutation{Mutations: []*mutations.HeaderMutation{
+		TypedConfig: pack(&earlyheadermutationv3.HeaderMutation{Mutations: []*mutationrulesv3.HeaderMutation{
 			removed(callerHeaders),
 		}}),
 	}}
@@ -31,26 +31,26 @@ func callersHeaders() []*core.TypedExtensionConfig {
 
 // withoutProxyHeaders removes, before Envoy decides about a retry, what only a proxy may write in a response. What a
 // proxy responds in place of the server keeps it.
-func withoutProxyHeaders() []*hcm.HttpFilter {
-	return []*hcm.HttpFilter{
+func withoutProxyHeaders() []*hcmv3.HttpFilter {
+	return []*hcmv3.HttpFilter{
 		{
 			Name: "envoy.filters.http.header_mutation",
-			ConfigType: &hcm.HttpFilter_TypedConfig{TypedConfig: pack(&mutation.HeaderMutation{Mutations: &mutation.Mutations{
-				ResponseMutations:         []*mutations.HeaderMutation{removed(proxyHeaders)},
-				ResponseTrailersMutations: []*mutations.HeaderMutation{removed(proxyHeaders)},
+			ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: pack(&headermutationv3.HeaderMutation{Mutations: &headermutationv3.Mutations{
+				ResponseMutations:         []*mutationrulesv3.HeaderMutation{removed(proxyHeaders)},
+				ResponseTrailersMutations: []*mutationrulesv3.HeaderMutation{removed(proxyHeaders)},
 			}})},
 		},
 		{
 			Name:       "envoy.filters.http.upstream_codec",
-			ConfigType: &hcm.HttpFilter_TypedConfig{TypedConfig: pack(&codec.UpstreamCodec{})},
+			ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: pack(&upstreamcodecv3.UpstreamCodec{})},
 		},
 	}
 }
 
-func removed(names string) *mutations.HeaderMutation {
-	return &mutations.HeaderMutation{Action: &mutations.HeaderMutation_RemoveOnMatch_{
-		RemoveOnMatch: &mutations.HeaderMutation_RemoveOnMatch{KeyMatcher: &matchers.StringMatcher{
-			MatchPattern: &matchers.StringMatcher_SafeRegex{SafeRegex: &matchers.RegexMatcher{Regex: names}},
+func removed(names string) *mutationrulesv3.HeaderMutation {
+	return &mutationrulesv3.HeaderMutation{Action: &mutationrulesv3.HeaderMutation_RemoveOnMatch_{
+		RemoveOnMatch: &mutationrulesv3.HeaderMutation_RemoveOnMatch{KeyMatcher: &matcherv3.StringMatcher{
+			MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: &matcherv3.RegexMatcher{Regex: names}},
 		}},
 	}}
 }

@@ -3,9 +3,9 @@ package envoy
 import (
 	"time"
 
-	clusters "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	upstreams "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -72,8 +72,8 @@ func (h hop) alpn() []string {
 }
 
 func (h hop) protocolOptions() map[string]*anypb.Any {
-	options := &upstreams.HttpProtocolOptions{
-		CommonHttpProtocolOptions: &core.HttpProtocolOptions{MaxConnectionDuration: duration(h.connectionLife())},
+	options := &httpv3.HttpProtocolOptions{
+		CommonHttpProtocolOptions: &corev3.HttpProtocolOptions{MaxConnectionDuration: duration(h.connectionLife())},
 	}
 	if h.byZoneProxy {
 		options.CommonHttpProtocolOptions.MaxRequestsPerConnection = number(zonesConnectionRequests)
@@ -82,8 +82,8 @@ func (h hop) protocolOptions() map[string]*anypb.Any {
 	case tcp:
 		return nil
 	case negotiated:
-		options.UpstreamProtocolOptions = &upstreams.HttpProtocolOptions_AutoConfig{AutoConfig: &upstreams.HttpProtocolOptions_AutoHttpConfig{
-			HttpProtocolOptions: &core.Http1ProtocolOptions{}, Http2ProtocolOptions: pinged(),
+		options.UpstreamProtocolOptions = &httpv3.HttpProtocolOptions_AutoConfig{AutoConfig: &httpv3.HttpProtocolOptions_AutoHttpConfig{
+			HttpProtocolOptions: &corev3.Http1ProtocolOptions{}, Http2ProtocolOptions: pinged(),
 		}}
 	default:
 		options.UpstreamProtocolOptions = httpVersion(h.version == http1, pinged())
@@ -93,8 +93,8 @@ func (h hop) protocolOptions() map[string]*anypb.Any {
 
 // http2 is HTTP/2 as proxies speak it to each other. WebSockets pass. The side that takes connections takes more streams
 // than its clients open, since it may hear later than they do that a stream has ended.
-func http2() *core.Http2ProtocolOptions {
-	return &core.Http2ProtocolOptions{
+func http2() *corev3.Http2ProtocolOptions {
+	return &corev3.Http2ProtocolOptions{
 		AllowConnect:                true,
 		MaxConcurrentStreams:        number(2 * maxStreams),
 		InitialStreamWindowSize:     number(streamWindow),
@@ -105,11 +105,11 @@ func http2() *core.Http2ProtocolOptions {
 }
 
 // pinged is http2 on the side that makes the connection, which notices whether the other side is there.
-func pinged() *core.Http2ProtocolOptions {
+func pinged() *corev3.Http2ProtocolOptions {
 	options := http2()
 	options.StreamResetBurst, options.StreamResetRate = nil, nil
 	options.MaxConcurrentStreams = number(maxStreams)
-	options.ConnectionKeepalive = &core.KeepaliveSettings{Interval: duration(pingInterval), Timeout: duration(pingTimeout)}
+	options.ConnectionKeepalive = &corev3.KeepaliveSettings{Interval: duration(pingInterval), Timeout: duration(pingTimeout)}
 	return options
 }
 
@@ -119,19 +119,19 @@ const ipprotoTCP, tcpUserTimeout = 6, 18
 
 // noticeSilence has a cluster close connections whose peer is silent: some time after data was sent that is not
 // acknowledged, and on TCP after some probes of an idle connection.
-func (h hop) noticeSilence(c *clusters.Cluster) {
+func (h hop) noticeSilence(c *clusterv3.Cluster) {
 	after := tcpSilentAfter
 	if h.version == negotiated || h.version == http2Only {
 		after = silentAfter
 	}
-	c.UpstreamBindConfig = &core.BindConfig{SocketOptions: []*core.SocketOption{{
+	c.UpstreamBindConfig = &corev3.BindConfig{SocketOptions: []*corev3.SocketOption{{
 		Description: "TCP_USER_TIMEOUT",
 		Level:       ipprotoTCP,
 		Name:        tcpUserTimeout,
-		Value:       &core.SocketOption_IntValue{IntValue: after.Milliseconds()},
+		Value:       &corev3.SocketOption_IntValue{IntValue: after.Milliseconds()},
 	}}}
 	if after == tcpSilentAfter {
-		c.UpstreamConnectionOptions = &clusters.UpstreamConnectionOptions{TcpKeepalive: &core.TcpKeepalive{
+		c.UpstreamConnectionOptions = &clusterv3.UpstreamConnectionOptions{TcpKeepalive: &corev3.TcpKeepalive{
 			KeepaliveTime:     number(uint32(tcpKeepaliveTime.Seconds())),
 			KeepaliveInterval: number(uint32(tcpKeepaliveInterval.Seconds())),
 		}}

@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	listeners "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 
 	"google.golang.org/protobuf/proto"
 
@@ -65,13 +65,13 @@ func TestTheClientsAddressIsTheConnections(t *testing.T) {
 				t.Fatal(err)
 			}
 			visit(t, message, func(m proto.Message) {
-				if manager, ok := m.(*hcm.HttpConnectionManager); ok {
-					manager.GetRouteConfig().RequestHeadersToAdd = []*core.HeaderValueOption{{
-						Header: &core.HeaderValue{Key: "address", Value: "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%"},
+				if manager, ok := m.(*hcmv3.HttpConnectionManager); ok {
+					manager.GetRouteConfig().RequestHeadersToAdd = []*corev3.HeaderValueOption{{
+						Header: &corev3.HeaderValue{Key: "address", Value: "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%"},
 					}}
 				}
 			})
-			r = xds.NewResource(xds.Listener, r.Name, message.(*listeners.Listener))
+			r = xds.NewResource(xds.Listener, r.Name, message.(*listenerv3.Listener))
 		}
 		resources = append(resources, r)
 	}

@@ -3,12 +3,12 @@ package envoy
 import (
 	"fmt"
 
-	clusters "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	endpoints "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
-	listeners "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	snicluster "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/sni_cluster/v3"
-	tcpproxy "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	sniclusterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/sni_cluster/v3"
+	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 
 	"weft/internal/graph"
 	"weft/internal/xds"
@@ -23,20 +23,20 @@ var passable = []string{"*.ms", "*.mzms"}
 // TLS goes through unbroken; a connection without a name that is known is closed.
 func Ingress(l *graph.IngressListener) *xds.Resource {
 	name := fmt.Sprintf("self_ingress_%s_%d", l.Address, l.Port)
-	return xds.NewResource(xds.Listener, name, &listeners.Listener{
+	return xds.NewResource(xds.Listener, name, &listenerv3.Listener{
 		Name:                   name,
 		Address:                socketAddress(l.Address, l.Port),
-		TrafficDirection:       core.TrafficDirection_INBOUND,
+		TrafficDirection:       corev3.TrafficDirection_INBOUND,
 		ListenerFilters:        inspectTLS(),
 		ListenerFiltersTimeout: duration(helloTimeout),
-		FilterChains: []*listeners.FilterChain{{
+		FilterChains: []*listenerv3.FilterChain{{
 			FilterChainMatch: whoNames(passable...),
-			Filters: []*listeners.Filter{
-				networkFilter(&snicluster.SniCluster{}),
-				networkFilter(&tcpproxy.TcpProxy{
+			Filters: []*listenerv3.Filter{
+				networkFilter(&sniclusterv3.SniCluster{}),
+				networkFilter(&tcpproxyv3.TcpProxy{
 					StatPrefix: name,
 					// It takes the cluster that sni_cluster has named; there is none of this name.
-					ClusterSpecifier:   &tcpproxy.TcpProxy_Cluster{Cluster: name},
+					ClusterSpecifier:   &tcpproxyv3.TcpProxy_Cluster{Cluster: name},
 					IdleTimeout:        duration(inboundIdleTimeout),
 					MaxConnectAttempts: number(connectAttempts),
 				}),
@@ -46,17 +46,17 @@ func Ingress(l *graph.IngressListener) *xds.Resource {
 }
 
 // whoNames matches connections of TLS that name one of the servers.
-func whoNames(names ...string) *listeners.FilterChainMatch {
-	return &listeners.FilterChainMatch{TransportProtocol: "tls", ServerNames: names}
+func whoNames(names ...string) *listenerv3.FilterChainMatch {
+	return &listenerv3.FilterChainMatch{TransportProtocol: "tls", ServerNames: names}
 }
 
 // ClusterOfSNIRoute is where connections with a server name are passed on to, as they are; it has the passage's name.
 // How many there may be is for the clients' proxies to say, each of which has limits of its own.
 func ClusterOfSNIRoute(name string) *xds.Resource {
-	cluster := &clusters.Cluster{
+	cluster := &clusterv3.Cluster{
 		Name:                      name,
-		ClusterDiscoveryType:      &clusters.Cluster_Type{Type: clusters.Cluster_EDS},
-		EdsClusterConfig:          &clusters.Cluster_EdsClusterConfig{EdsConfig: ads()},
+		ClusterDiscoveryType:      &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS},
+		EdsClusterConfig:          &clusterv3.Cluster_EdsClusterConfig{EdsConfig: ads()},
 		ConnectTimeout:            duration(connectTimeout),
 		CircuitBreakers:           noBreakers(),
 		OutlierDetection:          deadHosts(),
@@ -68,13 +68,13 @@ func ClusterOfSNIRoute(name string) *xds.Resource {
 
 // EndpointsOfSNIRoute is the servers behind a passage, or the ingresses of other zones that lead to them.
 func EndpointsOfSNIRoute(name string, servers []graph.Endpoint) *xds.Resource {
-	assignment := &endpoints.ClusterLoadAssignment{ClusterName: name}
+	assignment := &endpointv3.ClusterLoadAssignment{ClusterName: name}
 	if len(servers) > 0 {
-		locality := &endpoints.LocalityLbEndpoints{}
+		locality := &endpointv3.LocalityLbEndpoints{}
 		for _, server := range servers {
 			locality.LbEndpoints = append(locality.LbEndpoints, lbEndpoint(server.Address, server.Port))
 		}
-		assignment.Endpoints = []*endpoints.LocalityLbEndpoints{locality}
+		assignment.Endpoints = []*endpointv3.LocalityLbEndpoints{locality}
 	}
 	return xds.NewResource(xds.Endpoint, name, assignment)
 }

@@ -1,7 +1,7 @@
 package envoy
 
 import (
-	cryptotls "crypto/tls"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -46,7 +46,7 @@ func TestWhereAnIngressLeads(t *testing.T) {
 		{"the suffix alone", "ms", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			conn, err := cryptotls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", at, naming(east.leaf(t, clientID), c.sni))
+			conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", at, naming(east.leaf(t, clientID), c.sni))
 			if err == nil {
 				defer conn.Close()
 				_, _ = io.WriteString(conn, "x")
@@ -69,7 +69,7 @@ func TestWhereAnIngressLeads(t *testing.T) {
 		}
 	})
 	t.Run("as somebody whom the server does not let in", func(t *testing.T) {
-		conn, err := cryptotls.Dial("tcp", at, naming(east.leaf(t, clientID+"-2"), sni))
+		conn, err := tls.Dial("tcp", at, naming(east.leaf(t, clientID+"-2"), sni))
 		if err == nil {
 			defer conn.Close()
 			_, _ = io.WriteString(conn, "x")
@@ -82,7 +82,7 @@ func TestWhereAnIngressLeads(t *testing.T) {
 }
 
 // naming shows a certificate, asks for a server by name and believes any.
-func naming(leaf cryptotls.Certificate, sni string) *cryptotls.Config {
+func naming(leaf tls.Certificate, sni string) *tls.Config {
 	config := presenting(leaf)
 	config.ServerName = sni
 	return config

@@ -3,14 +3,14 @@ package envoy
 import (
 	"fmt"
 
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	listeners "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	router "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
-	inspector "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
-	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
-	filterstate "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/set_filter_state/v3"
-	snicluster "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/sni_cluster/v3"
-	tcpproxy "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
+	tlsinspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	filterstatev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/set_filter_state/v3"
+	sniclusterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/sni_cluster/v3"
+	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	"google.golang.org/protobuf/proto"
 
 	"weft/internal/graph"
@@ -46,24 +46,24 @@ func Explicit(o *graph.ExplicitOutbound) *xds.Resource {
 	return xds.NewResource(xds.Listener, name, outbound(name, o.Address, o.Port, o.Destination, o.Protocol))
 }
 
-func outbound(name, address string, port uint32, to graph.DestinationKey, protocol kind.Protocol) *listeners.Listener {
-	return &listeners.Listener{
+func outbound(name, address string, port uint32, to graph.DestinationKey, protocol kind.Protocol) *listenerv3.Listener {
+	return &listenerv3.Listener{
 		Name:             name,
 		Address:          socketAddress(address, port),
-		TrafficDirection: core.TrafficDirection_OUTBOUND,
-		FilterChains: []*listeners.FilterChain{{
-			Filters: []*listeners.Filter{outboundFilter(to, protocol)},
+		TrafficDirection: corev3.TrafficDirection_OUTBOUND,
+		FilterChains: []*listenerv3.FilterChain{{
+			Filters: []*listenerv3.Filter{outboundFilter(to, protocol)},
 		}},
 	}
 }
 
 // outboundFilter leads to a destination: by its route where requests are read, else to its cluster.
-func outboundFilter(to graph.DestinationKey, protocol kind.Protocol) *listeners.Filter {
+func outboundFilter(to graph.DestinationKey, protocol kind.Protocol) *listenerv3.Filter {
 	destination := to.String()
 	if !protocol.IsHTTP() {
-		proxy := &tcpproxy.TcpProxy{
+		proxy := &tcpproxyv3.TcpProxy{
 			StatPrefix:         destination,
-			ClusterSpecifier:   &tcpproxy.TcpProxy_Cluster{Cluster: destination},
+			ClusterSpecifier:   &tcpproxyv3.TcpProxy_Cluster{Cluster: destination},
 			IdleTimeout:        duration(idleTimeout),
 			MaxConnectAttempts: number(connectAttempts),
 		}
@@ -73,9 +73,9 @@ func outboundFilter(to graph.DestinationKey, protocol kind.Protocol) *listeners.
 		return networkFilter(proxy)
 	}
 	manager := connectionManager(destination)
-	manager.CommonHttpProtocolOptions = &core.HttpProtocolOptions{IdleTimeout: duration(idleTimeout)}
+	manager.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{IdleTimeout: duration(idleTimeout)}
 	manager.StreamIdleTimeout = duration(streamIdleTimeout)
-	manager.RouteSpecifier = &hcm.HttpConnectionManager_Rds{Rds: &hcm.Rds{
+	manager.RouteSpecifier = &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{
 		ConfigSource:    adsOrWait(),
 		RouteConfigName: destination,
 	}}
@@ -84,65 +84,65 @@ func outboundFilter(to graph.DestinationKey, protocol kind.Protocol) *listeners.
 
 // connectionManager is what all that reads requests has in common: the application's own headers pass, and WebSockets
 // do; no header of a caller decides what a proxy does.
-func connectionManager(statPrefix string) *hcm.HttpConnectionManager {
-	return &hcm.HttpConnectionManager{
+func connectionManager(statPrefix string) *hcmv3.HttpConnectionManager {
+	return &hcmv3.HttpConnectionManager{
 		StatPrefix:                    statPrefix,
-		ServerHeaderTransformation:    hcm.HttpConnectionManager_PASS_THROUGH,
-		UpgradeConfigs:                []*hcm.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
+		ServerHeaderTransformation:    hcmv3.HttpConnectionManager_PASS_THROUGH,
+		UpgradeConfigs:                []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
 		Http2ProtocolOptions:          http2(),
 		EarlyHeaderMutationExtensions: callersHeaders(),
 		XffNumTrustedHops:             beyondForwardedFor,
-		HttpFilters: []*hcm.HttpFilter{{
+		HttpFilters: []*hcmv3.HttpFilter{{
 			Name:       "envoy.filters.http.router",
-			ConfigType: &hcm.HttpFilter_TypedConfig{TypedConfig: pack(&router.Router{})},
+			ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: pack(&routerv3.Router{})},
 		}},
 	}
 }
 
 // inspectTLS looks at the first bytes of a connection: whether it is TLS, and the server name.
-func inspectTLS() []*listeners.ListenerFilter {
-	return []*listeners.ListenerFilter{{
+func inspectTLS() []*listenerv3.ListenerFilter {
+	return []*listenerv3.ListenerFilter{{
 		Name:       "envoy.filters.listener.tls_inspector",
-		ConfigType: &listeners.ListenerFilter_TypedConfig{TypedConfig: pack(&inspector.TlsInspector{})},
+		ConfigType: &listenerv3.ListenerFilter_TypedConfig{TypedConfig: pack(&tlsinspectorv3.TlsInspector{})},
 	}}
 }
 
 // filterName is the name that Envoy's documentation gives a network filter.
 func filterName(filter proto.Message) string {
 	switch filter.(type) {
-	case *hcm.HttpConnectionManager:
+	case *hcmv3.HttpConnectionManager:
 		return "envoy.filters.network.http_connection_manager"
-	case *tcpproxy.TcpProxy:
+	case *tcpproxyv3.TcpProxy:
 		return "envoy.filters.network.tcp_proxy"
-	case *snicluster.SniCluster:
+	case *sniclusterv3.SniCluster:
 		return "envoy.filters.network.sni_cluster"
-	case *filterstate.Config:
+	case *filterstatev3.Config:
 		return "envoy.filters.network.set_filter_state"
 	}
 	return "envoy.filters.network.direct_response"
 }
 
-func networkFilter(filter proto.Message) *listeners.Filter {
-	return &listeners.Filter{
+func networkFilter(filter proto.Message) *listenerv3.Filter {
+	return &listenerv3.Filter{
 		Name:       filterName(filter),
-		ConfigType: &listeners.Filter_TypedConfig{TypedConfig: pack(filter)},
+		ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: pack(filter)},
 	}
 }
 
 // discoveredDecision and discoveredHTTPFilter come as an extension config of their name. Without it no connection and
 // no request gets through.
-func discoveredDecision(name string) *listeners.Filter {
-	return &listeners.Filter{Name: name, ConfigType: &listeners.Filter_ConfigDiscovery{
+func discoveredDecision(name string) *listenerv3.Filter {
+	return &listenerv3.Filter{Name: name, ConfigType: &listenerv3.Filter_ConfigDiscovery{
 		ConfigDiscovery: discovered(decisionType),
 	}}
 }
 
-func discoveredHTTPFilter(name string) *hcm.HttpFilter {
-	return &hcm.HttpFilter{Name: name, ConfigType: &hcm.HttpFilter_ConfigDiscovery{
+func discoveredHTTPFilter(name string) *hcmv3.HttpFilter {
+	return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_ConfigDiscovery{
 		ConfigDiscovery: discovered(httpRBACType),
 	}}
 }
 
-func discovered(typeURL string) *core.ExtensionConfigSource {
-	return &core.ExtensionConfigSource{ConfigSource: adsOrWait(), TypeUrls: []string{typeURL}}
+func discovered(typeURL string) *corev3.ExtensionConfigSource {
+	return &corev3.ExtensionConfigSource{ConfigSource: adsOrWait(), TypeUrls: []string{typeURL}}
 }

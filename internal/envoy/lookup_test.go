@@ -6,9 +6,9 @@ import (
 	"sync"
 	"testing"
 
-	bootstrap "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	cares "github.com/envoyproxy/go-control-plane/envoy/extensions/network/dns_resolver/cares/v3"
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	caresv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/network/dns_resolver/cares/v3"
 	"github.com/miekg/dns"
 
 	"weft/kind"
@@ -33,15 +33,15 @@ var agentResolver = sync.OnceValues(func() (*net.UDPAddr, error) {
 })
 
 // withAgentResolver has an Envoy resolve names as beside an agent.
-func withAgentResolver(t *testing.T, b *bootstrap.Bootstrap) *bootstrap.Bootstrap {
+func withAgentResolver(t *testing.T, b *bootstrapv3.Bootstrap) *bootstrapv3.Bootstrap {
 	t.Helper()
 	at, err := agentResolver()
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.TypedDnsResolverConfig = &core.TypedExtensionConfig{
+	b.TypedDnsResolverConfig = &corev3.TypedExtensionConfig{
 		Name:        "envoy.network.dns_resolver.cares",
-		TypedConfig: pack(&cares.CaresDnsResolverConfig{Resolvers: []*core.Address{socketAddress(at.IP.String(), uint32(at.Port))}}),
+		TypedConfig: pack(&caresv3.CaresDnsResolverConfig{Resolvers: []*corev3.Address{socketAddress(at.IP.String(), uint32(at.Port))}}),
 	}
 	return b
 }

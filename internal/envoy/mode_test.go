@@ -3,7 +3,7 @@ package envoy
 import (
 	"testing"
 
-	listeners "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	"google.golang.org/protobuf/proto"
 
 	"weft/internal/graph"
@@ -31,7 +31,7 @@ func TestAModeChangesNothingOfConnectionsWithTLS(t *testing.T) {
 }
 
 // inboundIn is a listener of a mesh with mtls.
-func inboundIn(t *testing.T, protocol kind.Protocol, permissive bool) *listeners.Listener {
+func inboundIn(t *testing.T, protocol kind.Protocol, permissive bool) *listenerv3.Listener {
 	t.Helper()
 	resources := Inbound(&graph.InboundListener{
 		Address: "10.0.0.1", Port: 80, Name: "80", Protocol: protocol, ServiceAddress: "127.0.0.1", ServicePort: 80, Bind: true,
@@ -43,7 +43,7 @@ func inboundIn(t *testing.T, protocol kind.Protocol, permissive bool) *listeners
 			if err != nil {
 				t.Fatal(err)
 			}
-			return message.(*listeners.Listener)
+			return message.(*listenerv3.Listener)
 		}
 	}
 	t.Fatal("no listener")

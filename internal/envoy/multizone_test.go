@@ -1,7 +1,7 @@
 package envoy
 
 import (
-	cryptotls "crypto/tls"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"log"
@@ -29,12 +29,12 @@ type zoneServer struct {
 	close func()
 }
 
-func newZoneServer(t *testing.T, zone string, leaf cryptotls.Certificate, protocol kind.Protocol) *zoneServer {
+func newZoneServer(t *testing.T, zone string, leaf tls.Certificate, protocol kind.Protocol) *zoneServer {
 	t.Helper()
 	s := &zoneServer{}
-	config := &cryptotls.Config{
-		Certificates: []cryptotls.Certificate{leaf}, ClientAuth: cryptotls.RequireAnyClientCert,
-		GetConfigForClient: func(hello *cryptotls.ClientHelloInfo) (*cryptotls.Config, error) {
+	config := &tls.Config{
+		Certificates: []tls.Certificate{leaf}, ClientAuth: tls.RequireAnyClientCert,
+		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 			s.sni.Store(hello.ServerName)
 			return nil, nil
 		},
@@ -47,7 +47,7 @@ func newZoneServer(t *testing.T, zone string, leaf cryptotls.Certificate, protoc
 		server.StartTLS()
 		addr, s.close = server.Listener.Addr(), func() { server.CloseClientConnections(); server.Close() }
 	} else {
-		l, err := cryptotls.Listen("tcp", "127.0.0.1:0", config)
+		l, err := tls.Listen("tcp", "127.0.0.1:0", config)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,7 +1,7 @@
 package envoy
 
 import (
-	cryptotls "crypto/tls"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -64,8 +64,8 @@ var orders = []order{
 
 // talk returns how much a caller reads at an address. A caller that is denied reads to the end of the connection, an
 // allowed one what it expects.
-func (o order) talk(address string, config *cryptotls.Config) int {
-	conn, err := cryptotls.Dial("tcp", address, config)
+func (o order) talk(address string, config *tls.Config) int {
+	conn, err := tls.Dial("tcp", address, config)
 	if err != nil {
 		return 0
 	}
@@ -107,7 +107,7 @@ func TestDeniedCallersReadNothing(t *testing.T) {
 }
 
 // allows returns whether a caller of a TCP inbound gets through.
-func allows(t *testing.T, address string, config *cryptotls.Config) bool {
+func allows(t *testing.T, address string, config *tls.Config) bool {
 	t.Helper()
 	switch read := orders[1].talk(address, config); read {
 	case 0:
@@ -231,12 +231,12 @@ func TestNoSessionIsResumedAfterADenial(t *testing.T) {
 	east := newAuthority(t, domainEast)
 	in := inboundTo(t, app, kind.TCP, match.Rule{Origin: "client", Exact: clientID})
 	startEnvoy(t, append(behind(in, evictedName), trust(east), identity(t, east.leaf(t, serverID)))...)
-	for _, version := range []uint16{cryptotls.VersionTLS12, cryptotls.VersionTLS13} {
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		config := presenting(east.instance(t, evictedName, clientID))
-		config.ClientSessionCache, config.MinVersion, config.MaxVersion = cryptotls.NewLRUClientSessionCache(1), version, version
+		config.ClientSessionCache, config.MinVersion, config.MaxVersion = tls.NewLRUClientSessionCache(1), version, version
 		for range 3 {
 			if allows(t, address(in), config) {
-				t.Errorf("with %s an evicted instance reads", cryptotls.VersionName(version))
+				t.Errorf("with %s an evicted instance reads", tls.VersionName(version))
 			}
 		}
 	}
@@ -284,7 +284,7 @@ func TestHalfOfAConnectionCloses(t *testing.T) {
 	east := newAuthority(t, domainEast)
 	in := inboundTo(t, l.Addr(), kind.TCP, match.Rule{Origin: "client", Exact: clientID})
 	startEnvoy(t, append(behind(in), trust(east), identity(t, east.leaf(t, serverID)))...)
-	conn, err := cryptotls.Dial("tcp", address(in), presenting(east.leaf(t, clientID)))
+	conn, err := tls.Dial("tcp", address(in), presenting(east.leaf(t, clientID)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -333,13 +333,13 @@ func TestADecisionIsOfItsOwnConnection(t *testing.T) {
 }
 
 // leave begins a connection and breaks it off as soon as the handshake is complete.
-func leave(address string, config *cryptotls.Config) {
+func leave(address string, config *tls.Config) {
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
 		return
 	}
 	_ = conn.(*net.TCPConn).SetLinger(0)
-	_ = cryptotls.Client(conn, config).Handshake()
+	_ = tls.Client(conn, config).Handshake()
 	conn.Close()
 }
 

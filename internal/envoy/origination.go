@@ -4,10 +4,10 @@ import (
 	"slices"
 	"strings"
 
-	clusters "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	tls "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
-	matchers "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 
 	"weft/internal/graph"
 	"weft/internal/xds"
@@ -25,7 +25,7 @@ const (
 
 // originate has a cluster speak TLS to its servers. Where these are asked for by several names, each has a transport
 // of its own, that of the first being for whoever is none of them.
-func originate(c *clusters.Cluster, o *graph.ExternalUpstream) {
+func originate(c *clusterv3.Cluster, o *graph.ExternalUpstream) {
 	if o.TLS == nil || len(o.Endpoints) == 0 {
 		return
 	}
@@ -39,7 +39,7 @@ func originate(c *clusters.Cluster, o *graph.ExternalUpstream) {
 			continue
 		}
 		seen[e.Address] = true
-		c.TransportSocketMatches = append(c.TransportSocketMatches, &clusters.Cluster_TransportSocketMatch{
+		c.TransportSocketMatches = append(c.TransportSocketMatches, &clusterv3.Cluster_TransportSocketMatch{
 			Name: e.Address, Match: serverAt(e.Address), TransportSocket: outsideTLS(o, e.Address),
 		})
 	}
@@ -59,21 +59,21 @@ func verificationOf(o *graph.ExternalUpstream) kind.ExternalVerification {
 }
 
 // outsideTLS speaks to the servers of one address.
-func outsideTLS(o *graph.ExternalUpstream, address string) *core.TransportSocket {
+func outsideTLS(o *graph.ExternalUpstream, address string) *corev3.TransportSocket {
 	verification := verificationOf(o)
 	server := verification.ServerName
 	if server == "" {
 		server = address
 	}
-	common := &tls.CommonTlsContext{
+	common := &tlsv3.CommonTlsContext{
 		TlsParams:     versionsOf(o.TLS.Version),
 		AlpnProtocols: clientProtocols(o.Protocol),
 	}
 	believe(common, o, &verification, server)
 	if len(o.ClientCert) > 0 {
-		common.TlsCertificateSdsSecretConfigs = []*tls.SdsSecretConfig{{Name: outsideCertificate + o.Key.String(), SdsConfig: adsOrWait()}}
+		common.TlsCertificateSdsSecretConfigs = []*tlsv3.SdsSecretConfig{{Name: outsideCertificate + o.Key.String(), SdsConfig: adsOrWait()}}
 	}
-	context := &tls.UpstreamTlsContext{CommonTlsContext: common, AllowRenegotiation: o.TLS.AllowRenegotiation}
+	context := &tlsv3.UpstreamTlsContext{CommonTlsContext: common, AllowRenegotiation: o.TLS.AllowRenegotiation}
 	if isName(server) {
 		context.Sni = server
 	}
@@ -82,23 +82,23 @@ func outsideTLS(o *graph.ExternalUpstream, address string) *core.TransportSocket
 
 // believe says which servers are taken for the service. Where no authority is asked for, names prove nothing either:
 // anybody can write them into a certificate, and Envoy compares none then.
-func believe(common *tls.CommonTlsContext, o *graph.ExternalUpstream, v *kind.ExternalVerification, server string) {
-	expected := &tls.CertificateValidationContext{}
+func believe(common *tlsv3.CommonTlsContext, o *graph.ExternalUpstream, v *kind.ExternalVerification, server string) {
+	expected := &tlsv3.CertificateValidationContext{}
 	switch v.Mode {
 	case "SkipCA", "SkipAll":
-		expected.TrustChainVerification = tls.CertificateValidationContext_ACCEPT_UNTRUSTED
-		common.ValidationContextType = &tls.CommonTlsContext_ValidationContext{ValidationContext: expected}
+		expected.TrustChainVerification = tlsv3.CertificateValidationContext_ACCEPT_UNTRUSTED
+		common.ValidationContextType = &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: expected}
 		return
 	case "SkipSAN":
 	default:
 		expected.MatchTypedSubjectAltNames = subjectNames(v.SubjectAltNames, server)
 	}
-	roots := &tls.SdsSecretConfig{Name: outsideCA + o.Key.String(), SdsConfig: adsOrWait()}
+	roots := &tlsv3.SdsSecretConfig{Name: outsideCA + o.Key.String(), SdsConfig: adsOrWait()}
 	if len(o.CACert) == 0 {
-		roots = &tls.SdsSecretConfig{Name: rootsSecret, SdsConfig: machineRoots()}
+		roots = &tlsv3.SdsSecretConfig{Name: rootsSecret, SdsConfig: machineRoots()}
 	}
-	common.ValidationContextType = &tls.CommonTlsContext_CombinedValidationContext{
-		CombinedValidationContext: &tls.CommonTlsContext_CombinedCertificateValidationContext{
+	common.ValidationContextType = &tlsv3.CommonTlsContext_CombinedValidationContext{
+		CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
 			DefaultValidationContext: expected, ValidationContextSdsSecretConfig: roots,
 		},
 	}
@@ -106,18 +106,18 @@ func believe(common *tls.CommonTlsContext, o *graph.ExternalUpstream, v *kind.Ex
 
 // machineRoots answers "from the agent", which always has them. An older one does not, and is not waited for without
 // end: the cluster would hold up all others.
-func machineRoots() *core.ConfigSource {
+func machineRoots() *corev3.ConfigSource {
 	source := secretsOf(graph.Source{})
 	source.InitialFetchTimeout = nil
 	return source
 }
 
 // subjectNames are the names of which a server's certificate must have one: those that are written, or its own.
-func subjectNames(written []kind.SANMatch, server string) []*tls.SubjectAltNameMatcher {
+func subjectNames(written []kind.SANMatch, server string) []*tlsv3.SubjectAltNameMatcher {
 	if len(written) == 0 {
 		written = []kind.SANMatch{{Type: "Exact", Value: server}}
 	}
-	var matching []*tls.SubjectAltNameMatcher
+	var matching []*tlsv3.SubjectAltNameMatcher
 	for _, name := range written {
 		matching = append(matching, subjectName(name))
 	}
@@ -125,33 +125,33 @@ func subjectNames(written []kind.SANMatch, server string) []*tls.SubjectAltNameM
 }
 
 // subjectName tells by a name's form which kind of name is meant.
-func subjectName(name kind.SANMatch) *tls.SubjectAltNameMatcher {
-	m := &tls.SubjectAltNameMatcher{
-		SanType: tls.SubjectAltNameMatcher_DNS,
-		Matcher: &matchers.StringMatcher{MatchPattern: &matchers.StringMatcher_Exact{Exact: name.Value}},
+func subjectName(name kind.SANMatch) *tlsv3.SubjectAltNameMatcher {
+	m := &tlsv3.SubjectAltNameMatcher{
+		SanType: tlsv3.SubjectAltNameMatcher_DNS,
+		Matcher: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: name.Value}},
 	}
 	switch {
 	case strings.Contains(name.Value, "://"):
-		m.SanType = tls.SubjectAltNameMatcher_URI
+		m.SanType = tlsv3.SubjectAltNameMatcher_URI
 	case !isName(name.Value):
-		m.SanType = tls.SubjectAltNameMatcher_IP_ADDRESS
+		m.SanType = tlsv3.SubjectAltNameMatcher_IP_ADDRESS
 	}
 	if name.Type == "Prefix" {
-		m.Matcher.MatchPattern = &matchers.StringMatcher_Prefix{Prefix: name.Value}
+		m.Matcher.MatchPattern = &matcherv3.StringMatcher_Prefix{Prefix: name.Value}
 	}
 	return m
 }
 
-var versions = map[string]tls.TlsParameters_TlsProtocol{
-	"TLS10": tls.TlsParameters_TLSv1_0, "TLS11": tls.TlsParameters_TLSv1_1,
-	"TLS12": tls.TlsParameters_TLSv1_2, "TLS13": tls.TlsParameters_TLSv1_3,
+var versions = map[string]tlsv3.TlsParameters_TlsProtocol{
+	"TLS10": tlsv3.TlsParameters_TLSv1_0, "TLS11": tlsv3.TlsParameters_TLSv1_1,
+	"TLS12": tlsv3.TlsParameters_TLSv1_2, "TLS13": tlsv3.TlsParameters_TLSv1_3,
 }
 
 // versionsOf are TLS 1.2 and 1.3 where nothing else is written.
-func versionsOf(v *kind.TLSVersions) *tls.TlsParameters {
-	params := &tls.TlsParameters{
-		TlsMinimumProtocolVersion: tls.TlsParameters_TLSv1_2,
-		TlsMaximumProtocolVersion: tls.TlsParameters_TLSv1_3,
+func versionsOf(v *kind.TLSVersions) *tlsv3.TlsParameters {
+	params := &tlsv3.TlsParameters{
+		TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2,
+		TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
 	}
 	if v == nil {
 		return params
@@ -171,16 +171,16 @@ func outsideSecrets(o *graph.ExternalUpstream) []*xds.Resource {
 	var secrets []*xds.Resource
 	if len(o.CACert) > 0 {
 		name := outsideCA + o.Key.String()
-		secrets = append(secrets, xds.NewResource(xds.Secret, name, &tls.Secret{
+		secrets = append(secrets, xds.NewResource(xds.Secret, name, &tlsv3.Secret{
 			Name: name,
-			Type: &tls.Secret_ValidationContext{ValidationContext: &tls.CertificateValidationContext{TrustedCa: inlined(o.CACert)}},
+			Type: &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{TrustedCa: inlined(o.CACert)}},
 		}))
 	}
 	if len(o.ClientCert) > 0 {
 		name := outsideCertificate + o.Key.String()
-		secrets = append(secrets, xds.NewResource(xds.Secret, name, &tls.Secret{
+		secrets = append(secrets, xds.NewResource(xds.Secret, name, &tlsv3.Secret{
 			Name: name,
-			Type: &tls.Secret_TlsCertificate{TlsCertificate: &tls.TlsCertificate{
+			Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{
 				CertificateChain: inlined(o.ClientCert), PrivateKey: inlined(o.ClientKey),
 			}},
 		}))
@@ -188,8 +188,8 @@ func outsideSecrets(o *graph.ExternalUpstream) []*xds.Resource {
 	return secrets
 }
 
-func inlined(text []byte) *core.DataSource {
-	return &core.DataSource{Specifier: &core.DataSource_InlineBytes{InlineBytes: text}}
+func inlined(text []byte) *corev3.DataSource {
+	return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: text}}
 }
 
 // WithoutKey is a resource as it may be shown: a private key in it is left out. It keeps its version.
@@ -198,10 +198,10 @@ func WithoutKey(r *xds.Resource) *xds.Resource {
 		return r
 	}
 	message, err := r.Message()
-	secret, ok := message.(*tls.Secret)
+	secret, ok := message.(*tlsv3.Secret)
 	switch {
 	case err != nil || !ok:
-		secret = &tls.Secret{Name: r.Name} // nobody knows what it holds
+		secret = &tlsv3.Secret{Name: r.Name} // nobody knows what it holds
 	case secret.GetTlsCertificate() == nil:
 		return r
 	default:

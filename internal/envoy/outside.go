@@ -3,13 +3,13 @@ package envoy
 import (
 	"net/netip"
 
-	clusters "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	endpoints "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
-	routes "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	dns "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/common/dns/v3"
-	dnscluster "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/dns/v3"
-	previous "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/priority/previous_priorities/v3"
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	dnsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/common/dns/v3"
+	dnsclusterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/dns/v3"
+	previousprioritiesv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/priority/previous_priorities/v3"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"weft/internal/graph"
@@ -28,10 +28,10 @@ func ExternalUpstream(o *graph.ExternalUpstream) []*xds.Resource {
 
 func outsideCluster(o *graph.ExternalUpstream) *xds.Resource {
 	name := o.Key.String()
-	cluster := &clusters.Cluster{
+	cluster := &clusterv3.Cluster{
 		Name:                          name,
 		ConnectTimeout:                duration(outsideConnectTimeout),
-		LoadAssignment:                &endpoints.ClusterLoadAssignment{ClusterName: name, Endpoints: outsideEndpoints(o)},
+		LoadAssignment:                &endpointv3.ClusterLoadAssignment{ClusterName: name, Endpoints: outsideEndpoints(o)},
 		CircuitBreakers:               noBreakers(),
 		OutlierDetection:              deadHosts(),
 		IgnoreHealthOnHostRemoval:     true,
@@ -43,7 +43,7 @@ func outsideCluster(o *graph.ExternalUpstream) *xds.Resource {
 	if hasNames(o) {
 		lookUpNames(cluster)
 	} else {
-		cluster.ClusterDiscoveryType = &clusters.Cluster_Type{Type: clusters.Cluster_STATIC}
+		cluster.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}
 	}
 	originate(cluster, o)
 	return xds.NewResource(xds.Cluster, name, cluster)
@@ -51,31 +51,31 @@ func outsideCluster(o *graph.ExternalUpstream) *xds.Resource {
 
 // lookUpNames has the egress look up its endpoints, for as long as the answers say. A cluster whose names can't be
 // looked up holds up no other: it has no endpoints until they can.
-func lookUpNames(c *clusters.Cluster) {
-	c.ClusterDiscoveryType = &clusters.Cluster_ClusterType{ClusterType: &clusters.Cluster_CustomClusterType{
+func lookUpNames(c *clusterv3.Cluster) {
+	c.ClusterDiscoveryType = &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{
 		Name: "envoy.cluster.dns",
-		TypedConfig: pack(&dnscluster.DnsCluster{
+		TypedConfig: pack(&dnsclusterv3.DnsCluster{
 			DnsRefreshRate: duration(lookupInterval),
-			DnsFailureRefreshRate: &dnscluster.DnsCluster_RefreshRate{
+			DnsFailureRefreshRate: &dnsclusterv3.DnsCluster_RefreshRate{
 				BaseInterval: duration(lookupRetry), MaxInterval: duration(lookupLongestRetry),
 			},
 			RespectDnsTtl:   true,
-			DnsLookupFamily: dns.DnsLookupFamily_V4_PREFERRED,
+			DnsLookupFamily: dnsv3.DnsLookupFamily_V4_PREFERRED,
 		}),
 	}}
 	c.WaitForWarmOnInit = no()
 }
 
 // outsideEndpoints are a locality for each priority.
-func outsideEndpoints(o *graph.ExternalUpstream) []*endpoints.LocalityLbEndpoints {
-	var localities []*endpoints.LocalityLbEndpoints
+func outsideEndpoints(o *graph.ExternalUpstream) []*endpointv3.LocalityLbEndpoints {
+	var localities []*endpointv3.LocalityLbEndpoints
 	for _, e := range o.Endpoints {
 		if n := len(localities); n == 0 || localities[n-1].Priority != e.Priority {
-			localities = append(localities, &endpoints.LocalityLbEndpoints{Priority: e.Priority})
+			localities = append(localities, &endpointv3.LocalityLbEndpoints{Priority: e.Priority})
 		}
 		server := externalEndpoint(e)
 		if asksByAddress(o) {
-			server.Metadata = &core.Metadata{FilterMetadata: map[string]*structpb.Struct{SocketMatch: serverAt(e.Address)}}
+			server.Metadata = &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{SocketMatch: serverAt(e.Address)}}
 		}
 		at := localities[len(localities)-1]
 		at.LbEndpoints = append(at.LbEndpoints, server)
@@ -84,7 +84,7 @@ func outsideEndpoints(o *graph.ExternalUpstream) []*endpoints.LocalityLbEndpoint
 }
 
 // externalEndpoint is a server by its address, or by a name that the egress's agent resolves.
-func externalEndpoint(e kind.ExternalEndpoint) *endpoints.LbEndpoint {
+func externalEndpoint(e kind.ExternalEndpoint) *endpointv3.LbEndpoint {
 	if !isName(e.Address) {
 		return lbEndpoint(e.Address, e.Port)
 	}
@@ -103,32 +103,32 @@ func serverAt(address string) *structpb.Struct {
 // something only where no server can have seen it.
 func outsideRoute(o *graph.ExternalUpstream) *xds.Resource {
 	name := o.Key.String()
-	return xds.NewResource(xds.Route, name, &routes.RouteConfiguration{
+	return xds.NewResource(xds.Route, name, &routev3.RouteConfiguration{
 		Name:             name,
 		VirtualHosts:     bySafety(name, outsideAction(o, safeCauses), outsideAction(o, unprocessedCauses)),
 		ValidateClusters: no(),
 	})
 }
 
-func outsideAction(o *graph.ExternalUpstream, causes string) *routes.Route_Route {
+func outsideAction(o *graph.ExternalUpstream, causes string) *routev3.Route_Route {
 	retry := retryPolicy(causes)
 	if hasPriorities(o) {
-		retry.RetryPriority = &routes.RetryPolicy_RetryPriority{
+		retry.RetryPriority = &routev3.RetryPolicy_RetryPriority{
 			Name: "envoy.retry_priorities.previous_priorities",
-			ConfigType: &routes.RetryPolicy_RetryPriority_TypedConfig{
-				TypedConfig: pack(&previous.PreviousPrioritiesConfig{UpdateFrequency: 1}),
+			ConfigType: &routev3.RetryPolicy_RetryPriority_TypedConfig{
+				TypedConfig: pack(&previousprioritiesv3.PreviousPrioritiesConfig{UpdateFrequency: 1}),
 			},
 		}
 	}
-	action := &routes.RouteAction{
-		ClusterSpecifier: &routes.RouteAction_Cluster{Cluster: o.Key.String()},
+	action := &routev3.RouteAction{
+		ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: o.Key.String()},
 		Timeout:          duration(0),
 		RetryPolicy:      retry,
 	}
 	if hasNames(o) {
-		action.HostRewriteSpecifier = &routes.RouteAction_AutoHostRewrite{AutoHostRewrite: yes()}
+		action.HostRewriteSpecifier = &routev3.RouteAction_AutoHostRewrite{AutoHostRewrite: yes()}
 	}
-	return &routes.Route_Route{Route: action}
+	return &routev3.Route_Route{Route: action}
 }
 
 func isName(address string) bool {
@@ -152,7 +152,7 @@ func hasPriorities(o *graph.ExternalUpstream) bool {
 }
 
 // givenUpSoon sets endpoints aside where others stand ready to take their place, all of a priority if need be.
-func givenUpSoon() *clusters.OutlierDetection {
+func givenUpSoon() *clusterv3.OutlierDetection {
 	detection := deadHosts()
 	detection.MaxEjectionPercent = number(100)
 	return detection

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	overload "github.com/envoyproxy/go-control-plane/envoy/config/overload/v3"
-	injected "github.com/envoyproxy/go-control-plane/envoy/extensions/resource_monitors/injected_resource/v3"
+	overloadv3 "github.com/envoyproxy/go-control-plane/envoy/config/overload/v3"
+	injectedresourcev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/resource_monitors/injected_resource/v3"
 
 	"weft/kind"
 )
@@ -25,15 +25,15 @@ func TestAnOverloadedProxySaysThatItServedNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	bootstrap := static(t, Inbound(in, false))
-	bootstrap.OverloadManager = &overload.OverloadManager{
+	bootstrap.OverloadManager = &overloadv3.OverloadManager{
 		RefreshInterval: duration(localIdleTimeout / 100),
-		ResourceMonitors: []*overload.ResourceMonitor{{
-			Name: monitor, ConfigType: &overload.ResourceMonitor_TypedConfig{TypedConfig: pack(&injected.InjectedResourceConfig{Filename: pressure})},
+		ResourceMonitors: []*overloadv3.ResourceMonitor{{
+			Name: monitor, ConfigType: &overloadv3.ResourceMonitor_TypedConfig{TypedConfig: pack(&injectedresourcev3.InjectedResourceConfig{Filename: pressure})},
 		}},
-		Actions: []*overload.OverloadAction{{
+		Actions: []*overloadv3.OverloadAction{{
 			Name: "envoy.overload_actions.stop_accepting_requests",
-			Triggers: []*overload.Trigger{{
-				Name: monitor, TriggerOneof: &overload.Trigger_Threshold{Threshold: &overload.ThresholdTrigger{Value: 0.95}},
+			Triggers: []*overloadv3.Trigger{{
+				Name: monitor, TriggerOneof: &overloadv3.Trigger_Threshold{Threshold: &overloadv3.ThresholdTrigger{Value: 0.95}},
 			}},
 		}},
 	}

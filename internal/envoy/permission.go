@@ -4,11 +4,11 @@ import (
 	"slices"
 	"strings"
 
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	rbac "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
-	httprbac "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
-	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
-	matchers "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+	httprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/proto"
 
 	"weft/internal/graph"
@@ -50,14 +50,14 @@ func permissions(g graph.Guard) []*xds.Resource {
 	deny := denied(rules, g.TrustDomains)
 	deny.Policies[forgedDetails] = policy(matching(`(?s)spiffe://.*[^A-Za-z0-9._/-].*`), matching(`(?s).+spiffe://.*`))
 	return []*xds.Resource{
-		extension(denyName(g.Place), &httprbac.RBAC{Rules: deny, ShadowRules: shadowDenied(rules)}),
-		extension(allowName(g.Place), &httprbac.RBAC{Rules: allowed(rules, g.TrustDomains)}),
+		extension(denyName(g.Place), &httprbacv3.RBAC{Rules: deny, ShadowRules: shadowDenied(rules)}),
+		extension(allowName(g.Place), &httprbacv3.RBAC{Rules: allowed(rules, g.TrustDomains)}),
 	}
 }
 
 // guardedRequests puts the filters of a place before what it leads to.
-func guardedRequests(g graph.Guard, manager *hcm.HttpConnectionManager) {
-	manager.HttpFilters = append([]*hcm.HttpFilter{
+func guardedRequests(g graph.Guard, manager *hcmv3.HttpConnectionManager) {
+	manager.HttpFilters = append([]*hcmv3.HttpFilter{
 		discoveredHTTPFilter(evictedHTTPName(g.Mesh)),
 		discoveredHTTPFilter(denyName(g.Place)),
 		discoveredHTTPFilter(allowName(g.Place)),
@@ -65,11 +65,11 @@ func guardedRequests(g graph.Guard, manager *hcm.HttpConnectionManager) {
 }
 
 func extension(name string, filter proto.Message) *xds.Resource {
-	return xds.NewResource(xds.Extension, name, &core.TypedExtensionConfig{Name: name, TypedConfig: pack(filter)})
+	return xds.NewResource(xds.Extension, name, &corev3.TypedExtensionConfig{Name: name, TypedConfig: pack(filter)})
 }
 
-func denied(p *match.Permissions, domains []string) *rbac.RBAC {
-	rules := &rbac.RBAC{Action: rbac.RBAC_DENY, Policies: map[string]*rbac.Policy{}}
+func denied(p *match.Permissions, domains []string) *rbacv3.RBAC {
+	rules := &rbacv3.RBAC{Action: rbacv3.RBAC_DENY, Policies: map[string]*rbacv3.Policy{}}
 	for _, rule := range p.Deny {
 		rules.Policies[rule.Origin] = policy(named(rule)...)
 	}
@@ -80,11 +80,11 @@ func denied(p *match.Permissions, domains []string) *rbac.RBAC {
 }
 
 // shadowDenied is counted and logged as a denial, and denies nothing.
-func shadowDenied(p *match.Permissions) *rbac.RBAC {
+func shadowDenied(p *match.Permissions) *rbacv3.RBAC {
 	if len(p.ShadowDeny) == 0 {
 		return nil
 	}
-	rules := &rbac.RBAC{Action: rbac.RBAC_DENY, Policies: map[string]*rbac.Policy{}}
+	rules := &rbacv3.RBAC{Action: rbacv3.RBAC_DENY, Policies: map[string]*rbacv3.Policy{}}
 	for _, rule := range p.ShadowDeny {
 		rules.Policies[rule.Origin] = policy(named(rule)...)
 	}
@@ -93,8 +93,8 @@ func shadowDenied(p *match.Permissions) *rbac.RBAC {
 
 // allowed lets in whom a rule names, as far as the mesh believes in the name's trust domain: a name of
 // another one can only stand beside the one that was checked. Without a rule it lets in nobody.
-func allowed(p *match.Permissions, domains []string) *rbac.RBAC {
-	rules := &rbac.RBAC{Action: rbac.RBAC_ALLOW, Policies: map[string]*rbac.Policy{}}
+func allowed(p *match.Permissions, domains []string) *rbacv3.RBAC {
+	rules := &rbacv3.RBAC{Action: rbacv3.RBAC_ALLOW, Policies: map[string]*rbacv3.Policy{}}
 	for _, list := range [][]match.Rule{p.ShadowDeny, p.Allow} {
 		for _, rule := range list {
 			if principals := believed(rule, domains); len(principals) > 0 {
@@ -107,7 +107,7 @@ func allowed(p *match.Permissions, domains []string) *rbac.RBAC {
 
 // believed narrows a rule to the names of the domains: it is kept where it lies within one of them, and
 // where it spans some it becomes each of those.
-func believed(rule match.Rule, domains []string) []*rbac.Principal {
+func believed(rule match.Rule, domains []string) []*rbacv3.Principal {
 	within := func(pattern string) bool {
 		return slices.ContainsFunc(domains, func(domain string) bool { return strings.HasPrefix(pattern, idPrefix(domain)) })
 	}
@@ -117,7 +117,7 @@ func believed(rule match.Rule, domains []string) []*rbac.Principal {
 			kept.Also = append(kept.Also, name)
 		}
 	}
-	var principals []*rbac.Principal
+	var principals []*rbacv3.Principal
 	switch {
 	case within(rule.Exact + rule.Prefix): // one of them is empty
 		kept.Exact, kept.Prefix = rule.Exact, rule.Prefix
@@ -133,60 +133,60 @@ func believed(rule match.Rule, domains []string) []*rbac.Principal {
 
 // inTwoOf matches a caller with names in two of the domains, in a size that grows hardly faster than
 // their number: one in each half, or two in either half.
-func inTwoOf(domains []string) []*rbac.Principal {
+func inTwoOf(domains []string) []*rbacv3.Principal {
 	if len(domains) < 2 {
 		return nil
 	}
 	left, right := domains[:len(domains)/2], domains[len(domains)/2:]
-	across := &rbac.Principal{Identifier: &rbac.Principal_AndIds{AndIds: &rbac.Principal_Set{
-		Ids: []*rbac.Principal{inOneOf(left), inOneOf(right)},
+	across := &rbacv3.Principal{Identifier: &rbacv3.Principal_AndIds{AndIds: &rbacv3.Principal_Set{
+		Ids: []*rbacv3.Principal{inOneOf(left), inOneOf(right)},
 	}}}
-	return append(append([]*rbac.Principal{across}, inTwoOf(left)...), inTwoOf(right)...)
+	return append(append([]*rbacv3.Principal{across}, inTwoOf(left)...), inTwoOf(right)...)
 }
 
-func inOneOf(domains []string) *rbac.Principal {
-	set := &rbac.Principal_Set{}
+func inOneOf(domains []string) *rbacv3.Principal {
+	set := &rbacv3.Principal_Set{}
 	for _, domain := range domains {
 		set.Ids = append(set.Ids, under(idPrefix(domain)))
 	}
-	return &rbac.Principal{Identifier: &rbac.Principal_OrIds{OrIds: set}}
+	return &rbacv3.Principal{Identifier: &rbacv3.Principal_OrIds{OrIds: set}}
 }
 
 func idPrefix(domain string) string { return "spiffe://" + domain + "/" }
 
 // named matches all whom a rule names, and for whom it holds also.
-func named(rule match.Rule) []*rbac.Principal {
-	var principals []*rbac.Principal
+func named(rule match.Rule) []*rbacv3.Principal {
+	var principals []*rbacv3.Principal
 	if rule.Prefix != "" {
 		principals = append(principals, under(rule.Prefix))
 	}
 	for _, name := range append([]string{rule.Exact}, rule.Also...) {
 		if name != "" {
-			principals = append(principals, authenticated(&matchers.StringMatcher{MatchPattern: &matchers.StringMatcher_Exact{Exact: name}}))
+			principals = append(principals, authenticated(&matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: name}}))
 		}
 	}
 	return principals
 }
 
-func under(prefix string) *rbac.Principal {
-	return authenticated(&matchers.StringMatcher{MatchPattern: &matchers.StringMatcher_Prefix{Prefix: prefix}})
+func under(prefix string) *rbacv3.Principal {
+	return authenticated(&matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: prefix}})
 }
 
-func matching(expression string) *rbac.Principal {
-	return authenticated(&matchers.StringMatcher{
-		MatchPattern: &matchers.StringMatcher_SafeRegex{SafeRegex: &matchers.RegexMatcher{Regex: expression}},
+func matching(expression string) *rbacv3.Principal {
+	return authenticated(&matcherv3.StringMatcher{
+		MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: &matcherv3.RegexMatcher{Regex: expression}},
 	})
 }
 
-func authenticated(name *matchers.StringMatcher) *rbac.Principal {
-	return &rbac.Principal{Identifier: &rbac.Principal_Authenticated_{
-		Authenticated: &rbac.Principal_Authenticated{PrincipalName: name},
+func authenticated(name *matcherv3.StringMatcher) *rbacv3.Principal {
+	return &rbacv3.Principal{Identifier: &rbacv3.Principal_Authenticated_{
+		Authenticated: &rbacv3.Principal_Authenticated{PrincipalName: name},
 	}}
 }
 
-func policy(principals ...*rbac.Principal) *rbac.Policy {
-	return &rbac.Policy{
-		Permissions: []*rbac.Permission{{Rule: &rbac.Permission_Any{Any: true}}},
+func policy(principals ...*rbacv3.Principal) *rbacv3.Policy {
+	return &rbacv3.Policy{
+		Permissions: []*rbacv3.Permission{{Rule: &rbacv3.Permission_Any{Any: true}}},
 		Principals:  principals,
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	cryptotls "crypto/tls"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"math/big"
@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	tls "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 
 	"weft/internal/graph"
 	"weft/internal/xds"
@@ -46,19 +46,19 @@ func newAuthority(t *testing.T, domain string) *authority {
 }
 
 // leaf signs a certificate with the names, in their order.
-func (a *authority) leaf(t *testing.T, names ...string) cryptotls.Certificate {
+func (a *authority) leaf(t *testing.T, names ...string) tls.Certificate {
 	t.Helper()
 	return a.sign(t, &x509.Certificate{URIs: uris(t, names...)})
 }
 
 // instance signs one that names an instance beside.
-func (a *authority) instance(t *testing.T, dnsName string, names ...string) cryptotls.Certificate {
+func (a *authority) instance(t *testing.T, dnsName string, names ...string) tls.Certificate {
 	t.Helper()
 	return a.sign(t, &x509.Certificate{URIs: uris(t, names...), DNSNames: []string{dnsName}})
 }
 
 // sign makes a certificate of a template that has the names.
-func (a *authority) sign(t *testing.T, template *x509.Certificate) cryptotls.Certificate {
+func (a *authority) sign(t *testing.T, template *x509.Certificate) tls.Certificate {
 	t.Helper()
 	template.SerialNumber, template.NotAfter = big.NewInt(2), time.Now().Add(time.Hour)
 	template.KeyUsage = x509.KeyUsageDigitalSignature
@@ -68,7 +68,7 @@ func (a *authority) sign(t *testing.T, template *x509.Certificate) cryptotls.Cer
 	if err != nil {
 		t.Fatal(err)
 	}
-	return cryptotls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
 // trust is the bundle of a mesh that believes the authorities.
@@ -84,23 +84,23 @@ func trustOf(authorities ...*authority) *graph.Trust {
 }
 
 // identity is the leaf as the agent would serve it.
-func identity(t *testing.T, leaf cryptotls.Certificate) *xds.Resource {
+func identity(t *testing.T, leaf tls.Certificate) *xds.Resource {
 	t.Helper()
 	key, err := x509.MarshalPKCS8PrivateKey(leaf.PrivateKey)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return xds.NewResource(xds.Secret, graph.IdentitySecret, &tls.Secret{
+	return xds.NewResource(xds.Secret, graph.IdentitySecret, &tlsv3.Secret{
 		Name: graph.IdentitySecret,
-		Type: &tls.Secret_TlsCertificate{TlsCertificate: &tls.TlsCertificate{
+		Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{
 			CertificateChain: inline(&pem.Block{Type: "CERTIFICATE", Bytes: leaf.Certificate[0]}),
 			PrivateKey:       inline(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
 		}},
 	})
 }
 
-func inline(block *pem.Block) *core.DataSource {
-	return &core.DataSource{Specifier: &core.DataSource_InlineBytes{InlineBytes: pem.EncodeToMemory(block)}}
+func inline(block *pem.Block) *corev3.DataSource {
+	return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: pem.EncodeToMemory(block)}}
 }
 
 func newKey(t *testing.T) *ecdsa.PrivateKey {

@@ -5,9 +5,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	listeners "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"weft/internal/xds"
@@ -20,7 +20,7 @@ func startReloading(t *testing.T, first *xds.Resource, rest ...*xds.Resource) (r
 	dir := t.TempDir()
 	path := filepath.Join(dir, "listeners.json")
 	// resolved is the listener with what it refers to in it, as static leaves it.
-	resolved := func(l *xds.Resource) *listeners.Listener {
+	resolved := func(l *xds.Resource) *listenerv3.Listener {
 		return static(t, append([]*xds.Resource{l}, rest...)).StaticResources.Listeners[0]
 	}
 	version := 0
@@ -31,7 +31,7 @@ func startReloading(t *testing.T, first *xds.Resource, rest ...*xds.Resource) (r
 			t.Fatal(err)
 		}
 		next := filepath.Join(dir, "next.json")
-		writeJSON(t, next, &discovery.DiscoveryResponse{
+		writeJSON(t, next, &discoveryv3.DiscoveryResponse{
 			VersionInfo: string(rune('0' + version)), TypeUrl: packed.TypeUrl, Resources: []*anypb.Any{packed},
 		})
 		if err := os.Rename(next, path); err != nil { // upon which Envoy reads it
@@ -40,9 +40,9 @@ func startReloading(t *testing.T, first *xds.Resource, rest ...*xds.Resource) (r
 	}
 	write(first)
 	b := static(t, rest)
-	b.DynamicResources.LdsConfig = &core.ConfigSource{
-		ResourceApiVersion:    core.ApiVersion_V3,
-		ConfigSourceSpecifier: &core.ConfigSource_PathConfigSource{PathConfigSource: &core.PathConfigSource{Path: path}},
+	b.DynamicResources.LdsConfig = &corev3.ConfigSource{
+		ResourceApiVersion:    corev3.ApiVersion_V3,
+		ConfigSourceSpecifier: &corev3.ConfigSource_PathConfigSource{PathConfigSource: &corev3.PathConfigSource{Path: path}},
 	}
 	b.DynamicResources.AdsConfig = nil
 	runEnvoy(t, writeBootstrap(t, b), "--drain-time-s", "1", "--drain-strategy", "immediate")

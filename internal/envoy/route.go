@@ -3,9 +3,9 @@ package envoy
 import (
 	"strings"
 
-	routes "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	previous "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/host/previous_hosts/v3"
-	matchers "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	previoushostsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/host/previous_hosts/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 
 	"weft/internal/graph"
 	"weft/internal/xds"
@@ -23,7 +23,7 @@ func Route(d *graph.Destination) *xds.Resource {
 		return nil
 	}
 	name := d.Key.String()
-	return xds.NewResource(xds.Route, name, &routes.RouteConfiguration{
+	return xds.NewResource(xds.Route, name, &routev3.RouteConfiguration{
 		Name: name,
 		VirtualHosts: bySafety(name,
 			to(d, retryPolicy(safeCauses, trusted(d, unservedRefused, unservedReset)...)),
@@ -42,30 +42,30 @@ func trusted(d *graph.Destination, marks ...string) []string {
 }
 
 // bySafety sends requests that ask for no change one way, which may try again more often, and all others another.
-func bySafety(name string, safe, other *routes.Route_Route) []*routes.VirtualHost {
-	return []*routes.VirtualHost{{
+func bySafety(name string, safe, other *routev3.Route_Route) []*routev3.VirtualHost {
+	return []*routev3.VirtualHost{{
 		Name:    name,
 		Domains: []string{"*"},
 		// Envoy removes it after it has decided whether to retry.
 		ResponseHeadersToRemove: []string{unservedHeader},
-		Routes: []*routes.Route{
+		Routes: []*routev3.Route{
 			{
 				Name:   "safe",
-				Match:  &routes.RouteMatch{PathSpecifier: anyPath(), Headers: []*routes.HeaderMatcher{headerIn(":method", safeMethods)}},
+				Match:  &routev3.RouteMatch{PathSpecifier: anyPath(), Headers: []*routev3.HeaderMatcher{headerIn(":method", safeMethods)}},
 				Action: safe,
 			},
 			{
 				Name:   "other",
-				Match:  &routes.RouteMatch{PathSpecifier: anyPath()},
+				Match:  &routev3.RouteMatch{PathSpecifier: anyPath()},
 				Action: other,
 			},
 		},
 	}}
 }
 
-func to(d *graph.Destination, retry *routes.RetryPolicy) *routes.Route_Route {
-	action := &routes.RouteAction{
-		ClusterSpecifier: &routes.RouteAction_Cluster{Cluster: d.Key.String()},
+func to(d *graph.Destination, retry *routev3.RetryPolicy) *routev3.Route_Route {
+	action := &routev3.RouteAction{
+		ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: d.Key.String()},
 		Timeout:          duration(requestTimeout),
 		RetryPolicy:      retry,
 	}
@@ -74,9 +74,9 @@ func to(d *graph.Destination, retry *routes.RetryPolicy) *routes.Route_Route {
 	}
 	if d.Protocol == kind.GRPC {
 		action.Timeout = duration(0)
-		action.MaxStreamDuration = &routes.RouteAction_MaxStreamDuration{GrpcTimeoutHeaderMax: duration(0)}
+		action.MaxStreamDuration = &routev3.RouteAction_MaxStreamDuration{GrpcTimeoutHeaderMax: duration(0)}
 	}
-	return &routes.Route_Route{Route: action}
+	return &routev3.Route_Route{Route: action}
 }
 
 const (
@@ -88,33 +88,33 @@ const (
 
 // retryPolicy sends requests elsewhere for causes, and where the server's proxy says that they are unserved, if one of
 // ours is there.
-func retryPolicy(causes string, unserved ...string) *routes.RetryPolicy {
-	policy := &routes.RetryPolicy{
+func retryPolicy(causes string, unserved ...string) *routev3.RetryPolicy {
+	policy := &routev3.RetryPolicy{
 		RetryOn:    causes,
 		NumRetries: number(retries),
-		RetryHostPredicate: []*routes.RetryPolicy_RetryHostPredicate{{
+		RetryHostPredicate: []*routev3.RetryPolicy_RetryHostPredicate{{
 			Name:       "envoy.retry_host_predicates.previous_hosts",
-			ConfigType: &routes.RetryPolicy_RetryHostPredicate_TypedConfig{TypedConfig: previousHosts},
+			ConfigType: &routev3.RetryPolicy_RetryHostPredicate_TypedConfig{TypedConfig: previousHosts},
 		}},
 		HostSelectionRetryMaxAttempts: otherHostAttempts,
 	}
 	if len(unserved) > 0 {
 		policy.RetryOn += ",retriable-headers"
-		policy.RetriableHeaders = []*routes.HeaderMatcher{headerIn(unservedHeader, unserved)}
+		policy.RetriableHeaders = []*routev3.HeaderMatcher{headerIn(unservedHeader, unserved)}
 	}
 	return policy
 }
 
-var previousHosts = pack(&previous.PreviousHostsPredicate{})
+var previousHosts = pack(&previoushostsv3.PreviousHostsPredicate{})
 
-func anyPath() *routes.RouteMatch_Prefix { return &routes.RouteMatch_Prefix{Prefix: "/"} }
+func anyPath() *routev3.RouteMatch_Prefix { return &routev3.RouteMatch_Prefix{Prefix: "/"} }
 
 // headerIn matches a header with exactly one of the values, which are no patterns.
-func headerIn(name string, values []string) *routes.HeaderMatcher {
-	return &routes.HeaderMatcher{
+func headerIn(name string, values []string) *routev3.HeaderMatcher {
+	return &routev3.HeaderMatcher{
 		Name: name,
-		HeaderMatchSpecifier: &routes.HeaderMatcher_StringMatch{StringMatch: &matchers.StringMatcher{
-			MatchPattern: &matchers.StringMatcher_SafeRegex{SafeRegex: &matchers.RegexMatcher{
+		HeaderMatchSpecifier: &routev3.HeaderMatcher_StringMatch{StringMatch: &matcherv3.StringMatcher{
+			MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: &matcherv3.RegexMatcher{
 				Regex: strings.Join(values, "|"),
 			}},
 		}},
@@ -124,16 +124,16 @@ func headerIn(name string, values []string) *routes.HeaderMatcher {
 // localRoute is the route of an inbound. It is part of the listener, since nothing in it ever changes: how
 // long a request may take is for its client to say, and what can't be served here is for the client's
 // proxy to send elsewhere.
-func localRoute(cluster string) *routes.RouteConfiguration {
-	return &routes.RouteConfiguration{
+func localRoute(cluster string) *routev3.RouteConfiguration {
+	return &routev3.RouteConfiguration{
 		Name: cluster,
-		VirtualHosts: []*routes.VirtualHost{{
+		VirtualHosts: []*routev3.VirtualHost{{
 			Name:    cluster,
 			Domains: []string{"*"},
-			Routes: []*routes.Route{{
-				Match: &routes.RouteMatch{PathSpecifier: anyPath()},
-				Action: &routes.Route_Route{Route: &routes.RouteAction{
-					ClusterSpecifier: &routes.RouteAction_Cluster{Cluster: cluster},
+			Routes: []*routev3.Route{{
+				Match: &routev3.RouteMatch{PathSpecifier: anyPath()},
+				Action: &routev3.Route_Route{Route: &routev3.RouteAction{
+					ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cluster},
 					Timeout:          duration(0),
 				}},
 			}},

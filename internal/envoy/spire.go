@@ -3,11 +3,11 @@ package envoy
 import (
 	"cmp"
 
-	clusters "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	endpoints "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
-	tls "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
-	upstreams "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 
 	"weft/internal/graph"
 	"weft/internal/xds"
@@ -22,16 +22,16 @@ const spireLeaf = "default"
 // there: whoever asked for it would be taken for the workload.
 func SPIREAgent(from graph.Source) *xds.Resource {
 	name := secretsCluster(from)
-	return xds.NewResource(xds.Cluster, name, &clusters.Cluster{
+	return xds.NewResource(xds.Cluster, name, &clusterv3.Cluster{
 		Name:                          name,
-		ClusterDiscoveryType:          &clusters.Cluster_Type{Type: clusters.Cluster_STATIC},
+		ClusterDiscoveryType:          &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
 		ConnectTimeout:                duration(from.Timeout),
-		TypedExtensionProtocolOptions: packedOptions(&upstreams.HttpProtocolOptions{UpstreamProtocolOptions: httpVersion(false, &core.Http2ProtocolOptions{})}),
-		LoadAssignment: &endpoints.ClusterLoadAssignment{
+		TypedExtensionProtocolOptions: packedOptions(&httpv3.HttpProtocolOptions{UpstreamProtocolOptions: httpVersion(false, &corev3.Http2ProtocolOptions{})}),
+		LoadAssignment: &endpointv3.ClusterLoadAssignment{
 			ClusterName: name,
-			Endpoints: []*endpoints.LocalityLbEndpoints{{LbEndpoints: []*endpoints.LbEndpoint{{
-				HostIdentifier: &endpoints.LbEndpoint_Endpoint{Endpoint: &endpoints.Endpoint{Address: &core.Address{
-					Address: &core.Address_Pipe{Pipe: &core.Pipe{Path: from.Socket}},
+			Endpoints: []*endpointv3.LocalityLbEndpoints{{LbEndpoints: []*endpointv3.LbEndpoint{{
+				HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: &corev3.Address{
+					Address: &corev3.Address_Pipe{Pipe: &corev3.Pipe{Path: from.Socket}},
 				}}},
 			}}}},
 		},
@@ -48,27 +48,27 @@ func secretsCluster(from graph.Source) string {
 
 // askAgain is how soon Envoy asks a SPIRE agent again that was away or knew nothing of it. Envoy's default grows to
 // half a minute, in which a workload that was just registered serves nobody.
-func askAgain() *core.RetryPolicy {
-	return &core.RetryPolicy{RetryBackOff: &core.BackoffStrategy{
+func askAgain() *corev3.RetryPolicy {
+	return &corev3.RetryPolicy{RetryBackOff: &corev3.BackoffStrategy{
 		BaseInterval: duration(spireBackoff), MaxInterval: duration(spireLongestBackoff),
 	}}
 }
 
 // leafFrom is the proxy's leaf.
-func leafFrom(from graph.Source) *tls.SdsSecretConfig {
+func leafFrom(from graph.Source) *tlsv3.SdsSecretConfig {
 	name := cmp.Or(from.Certificate, graph.IdentitySecret)
 	if from.FromSPIRE() {
 		name = spireLeaf
 	}
-	return &tls.SdsSecretConfig{Name: name, SdsConfig: secretsOf(from)}
+	return &tlsv3.SdsSecretConfig{Name: name, SdsConfig: secretsOf(from)}
 }
 
 // rootsFrom is the roots in a secret. From a SPIRE agent they are those of its own trust domain, whichever are meant:
 // the validator looks at the first SPIFFE ID of a certificate alone, so that a server that believed others too could
 // be shown a name of its own domain that they have signed.
-func rootsFrom(from graph.Source, secret string) *tls.SdsSecretConfig {
+func rootsFrom(from graph.Source, secret string) *tlsv3.SdsSecretConfig {
 	if from.FromSPIRE() {
-		return &tls.SdsSecretConfig{Name: "spiffe://" + from.TrustDomain, SdsConfig: secretsOf(from)}
+		return &tlsv3.SdsSecretConfig{Name: "spiffe://" + from.TrustDomain, SdsConfig: secretsOf(from)}
 	}
-	return &tls.SdsSecretConfig{Name: secret, SdsConfig: adsOrWait()}
+	return &tlsv3.SdsSecretConfig{Name: secret, SdsConfig: adsOrWait()}
 }

@@ -3,16 +3,16 @@ package envoy
 import (
 	"testing"
 
-	bootstrap "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
-	clusters "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	endpoints "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
-	listeners "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	routes "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	internallistener "github.com/envoyproxy/go-control-plane/envoy/extensions/bootstrap/internal_listener/v3"
-	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
-	tls "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
-	upstreams "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	internallistenerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/bootstrap/internal_listener/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -57,92 +57,92 @@ func visit(t *testing.T, m proto.Message, f func(proto.Message)) {
 
 // static writes resources into a bootstrap, in which every reference that they can resolve among
 // themselves is resolved, so that Envoy reads all of them at once.
-func static(t *testing.T, resources []*xds.Resource) *bootstrap.Bootstrap {
+func static(t *testing.T, resources []*xds.Resource) *bootstrapv3.Bootstrap {
 	t.Helper()
 	s := &resolver{
-		routes:      map[string]*routes.RouteConfiguration{},
+		routes:      map[string]*routev3.RouteConfiguration{},
 		extensions:  map[string]*anypb.Any{},
 		secrets:     map[string]bool{},
-		assignments: map[string]*endpoints.ClusterLoadAssignment{},
+		assignments: map[string]*endpointv3.ClusterLoadAssignment{},
 	}
-	out := &bootstrap.Bootstrap_StaticResources{Clusters: []*clusters.Cluster{controlPlane("ads"), controlPlane(identityCluster)}}
+	out := &bootstrapv3.Bootstrap_StaticResources{Clusters: []*clusterv3.Cluster{controlPlane("ads"), controlPlane(identityCluster)}}
 	for _, r := range resources {
 		switch m := message(t, r).(type) {
-		case *clusters.Cluster:
+		case *clusterv3.Cluster:
 			out.Clusters = append(out.Clusters, m)
-		case *listeners.Listener:
+		case *listenerv3.Listener:
 			out.Listeners = append(out.Listeners, m)
-		case *tls.Secret:
+		case *tlsv3.Secret:
 			out.Secrets = append(out.Secrets, m)
 			s.secrets[m.Name] = true
-		case *routes.RouteConfiguration:
+		case *routev3.RouteConfiguration:
 			s.routes[m.Name] = m
-		case *core.TypedExtensionConfig:
+		case *corev3.TypedExtensionConfig:
 			s.extensions[m.Name] = m.TypedConfig
-		case *endpoints.ClusterLoadAssignment:
+		case *endpointv3.ClusterLoadAssignment:
 			s.assignments[m.ClusterName] = m
 		}
 	}
 	visit(t, out, s.resolve)
-	return withAgentResolver(t, &bootstrap.Bootstrap{
-		Node:            &core.Node{Id: "default.test", Cluster: "test"},
+	return withAgentResolver(t, &bootstrapv3.Bootstrap{
+		Node:            &corev3.Node{Id: "default.test", Cluster: "test"},
 		StaticResources: out,
-		BootstrapExtensions: []*core.TypedExtensionConfig{{
-			Name: "envoy.bootstrap.internal_listener", TypedConfig: pack(&internallistener.InternalListener{}),
+		BootstrapExtensions: []*corev3.TypedExtensionConfig{{
+			Name: "envoy.bootstrap.internal_listener", TypedConfig: pack(&internallistenerv3.InternalListener{}),
 		}},
-		DynamicResources: &bootstrap.Bootstrap_DynamicResources{AdsConfig: &core.ApiConfigSource{
-			ApiType:             core.ApiConfigSource_DELTA_GRPC,
-			TransportApiVersion: core.ApiVersion_V3,
-			GrpcServices: []*core.GrpcService{{TargetSpecifier: &core.GrpcService_EnvoyGrpc_{
-				EnvoyGrpc: &core.GrpcService_EnvoyGrpc{ClusterName: "ads"},
+		DynamicResources: &bootstrapv3.Bootstrap_DynamicResources{AdsConfig: &corev3.ApiConfigSource{
+			ApiType:             corev3.ApiConfigSource_DELTA_GRPC,
+			TransportApiVersion: corev3.ApiVersion_V3,
+			GrpcServices: []*corev3.GrpcService{{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{
+				EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: "ads"},
 			}}},
 		}},
 	})
 }
 
 type resolver struct {
-	routes      map[string]*routes.RouteConfiguration
+	routes      map[string]*routev3.RouteConfiguration
 	extensions  map[string]*anypb.Any
 	secrets     map[string]bool
-	assignments map[string]*endpoints.ClusterLoadAssignment
+	assignments map[string]*endpointv3.ClusterLoadAssignment
 }
 
 func (s *resolver) resolve(m proto.Message) {
 	switch m := m.(type) {
-	case *hcm.HttpConnectionManager:
+	case *hcmv3.HttpConnectionManager:
 		if route := s.routes[m.GetRds().GetRouteConfigName()]; route != nil {
-			m.RouteSpecifier = &hcm.HttpConnectionManager_RouteConfig{RouteConfig: route}
+			m.RouteSpecifier = &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: route}
 		}
-	case *hcm.HttpFilter:
+	case *hcmv3.HttpFilter:
 		if config := s.extensions[m.Name]; config != nil {
-			m.ConfigType = &hcm.HttpFilter_TypedConfig{TypedConfig: config}
+			m.ConfigType = &hcmv3.HttpFilter_TypedConfig{TypedConfig: config}
 		}
-	case *listeners.Filter:
+	case *listenerv3.Filter:
 		if config := s.extensions[m.Name]; config != nil {
-			m.ConfigType = &listeners.Filter_TypedConfig{TypedConfig: config}
+			m.ConfigType = &listenerv3.Filter_TypedConfig{TypedConfig: config}
 		}
-	case *tls.SdsSecretConfig:
+	case *tlsv3.SdsSecretConfig:
 		if s.secrets[m.Name] {
 			m.SdsConfig = nil
 		}
-	case *clusters.Cluster:
+	case *clusterv3.Cluster:
 		if assignment := s.assignments[m.Name]; assignment != nil {
-			m.ClusterDiscoveryType = &clusters.Cluster_Type{Type: clusters.Cluster_STATIC}
+			m.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}
 			m.EdsClusterConfig, m.LoadAssignment = nil, assignment
 		}
 	}
 }
 
 // controlPlane is a cluster that nobody answers.
-func controlPlane(name string) *clusters.Cluster {
-	return &clusters.Cluster{
+func controlPlane(name string) *clusterv3.Cluster {
+	return &clusterv3.Cluster{
 		Name:                          name,
-		ClusterDiscoveryType:          &clusters.Cluster_Type{Type: clusters.Cluster_STATIC},
-		TypedExtensionProtocolOptions: packedOptions(&upstreams.HttpProtocolOptions{UpstreamProtocolOptions: httpVersion(false, &core.Http2ProtocolOptions{})}),
-		LoadAssignment: &endpoints.ClusterLoadAssignment{
+		ClusterDiscoveryType:          &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
+		TypedExtensionProtocolOptions: packedOptions(&httpv3.HttpProtocolOptions{UpstreamProtocolOptions: httpVersion(false, &corev3.Http2ProtocolOptions{})}),
+		LoadAssignment: &endpointv3.ClusterLoadAssignment{
 			ClusterName: name,
-			Endpoints: []*endpoints.LocalityLbEndpoints{{
-				LbEndpoints: []*endpoints.LbEndpoint{lbEndpoint("127.0.0.1", 1)},
+			Endpoints: []*endpointv3.LocalityLbEndpoints{{
+				LbEndpoints: []*endpointv3.LbEndpoint{lbEndpoint("127.0.0.1", 1)},
 			}},
 		},
 	}

@@ -3,10 +3,10 @@ package envoy
 import (
 	"strings"
 
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	listeners "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	tls "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
-	matchers "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/proto"
 
 	"weft/internal/graph"
@@ -78,19 +78,19 @@ func domainSecret(domain string) string {
 }
 
 func bundle(name string, domains []graph.TrustDomain) *xds.Resource {
-	config := &tls.SPIFFECertValidatorConfig{}
+	config := &tlsv3.SPIFFECertValidatorConfig{}
 	for _, domain := range domains {
-		config.TrustDomains = append(config.TrustDomains, &tls.SPIFFECertValidatorConfig_TrustDomain{
+		config.TrustDomains = append(config.TrustDomains, &tlsv3.SPIFFECertValidatorConfig_TrustDomain{
 			Name: domain.Name,
-			TrustBundle: &core.DataSource{Specifier: &core.DataSource_InlineString{
+			TrustBundle: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{
 				InlineString: strings.Join(domain.Roots, "\n"),
 			}},
 		})
 	}
-	return xds.NewResource(xds.Secret, name, &tls.Secret{
+	return xds.NewResource(xds.Secret, name, &tlsv3.Secret{
 		Name: name,
-		Type: &tls.Secret_ValidationContext{ValidationContext: &tls.CertificateValidationContext{
-			CustomValidatorConfig: &core.TypedExtensionConfig{
+		Type: &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{
+			CustomValidatorConfig: &corev3.TypedExtensionConfig{
 				Name:        "envoy.tls.cert_validator.spiffe",
 				TypedConfig: pack(config),
 			},
@@ -99,26 +99,26 @@ func bundle(name string, domains []graph.TrustDomain) *xds.Resource {
 }
 
 // clientTLS presents the proxy's leaf and takes a server only under one of its names.
-func clientTLS(key graph.DestinationKey, h hop, servers *graph.Servers, from graph.Source) *core.TransportSocket {
+func clientTLS(key graph.DestinationKey, h hop, servers *graph.Servers, from graph.Source) *corev3.TransportSocket {
 	roots := domainSecret(servers.TrustDomain)
 	if servers.External() {
 		roots = egressSecret
 	}
 	common := mutualTLS(from, roots, servers.Identities)
 	common.AlpnProtocols = h.alpn()
-	return transportSocket(&tls.UpstreamTlsContext{CommonTlsContext: common, Sni: serverName(key, servers)})
+	return transportSocket(&tlsv3.UpstreamTlsContext{CommonTlsContext: common, Sni: serverName(key, servers)})
 }
 
 // demandTLS makes a filter chain terminate mutual TLS. A client that does not complete the handshake in time is closed:
 // nothing is known about it, and the idle timeouts are for clients that are.
-func demandTLS(chain *listeners.FilterChain, protocol kind.Protocol, from graph.Source) {
+func demandTLS(chain *listenerv3.FilterChain, protocol kind.Protocol, from graph.Source) {
 	chain.TransportSocket = serverTLS(protocol, from)
 	chain.TransportSocketConnectTimeout = duration(handshakeTimeout)
 }
 
 // serverTLS demands a certificate that the proxy trusts; the permissions decide on its owner. No session is
 // resumed, so that every connection proves the identity of the caller anew.
-func serverTLS(protocol kind.Protocol, from graph.Source) *core.TransportSocket {
+func serverTLS(protocol kind.Protocol, from graph.Source) *corev3.TransportSocket {
 	roots := trustSecret
 	if from.RootsOf != "" {
 		roots = meshSecret(from.RootsOf)
@@ -127,10 +127,10 @@ func serverTLS(protocol kind.Protocol, from graph.Source) *core.TransportSocket 
 	if protocol.IsHTTP() {
 		common.AlpnProtocols = []string{"h2", "http/1.1"}
 	}
-	return transportSocket(&tls.DownstreamTlsContext{
+	return transportSocket(&tlsv3.DownstreamTlsContext{
 		CommonTlsContext:         common,
 		RequireClientCertificate: yes(),
-		SessionTicketKeysType: &tls.DownstreamTlsContext_DisableStatelessSessionResumption{
+		SessionTicketKeysType: &tlsv3.DownstreamTlsContext_DisableStatelessSessionResumption{
 			DisableStatelessSessionResumption: true,
 		},
 		DisableStatefulSessionResumption: true,
@@ -139,16 +139,16 @@ func serverTLS(protocol kind.Protocol, from graph.Source) *core.TransportSocket 
 
 // mutualTLS presents the proxy's leaf and checks the other side's against the roots in a secret and, where there are
 // any, the names.
-func mutualTLS(from graph.Source, roots string, names []string) *tls.CommonTlsContext {
-	return &tls.CommonTlsContext{
-		TlsParams: &tls.TlsParameters{
-			TlsMinimumProtocolVersion: tls.TlsParameters_TLSv1_2,
-			TlsMaximumProtocolVersion: tls.TlsParameters_TLSv1_3,
+func mutualTLS(from graph.Source, roots string, names []string) *tlsv3.CommonTlsContext {
+	return &tlsv3.CommonTlsContext{
+		TlsParams: &tlsv3.TlsParameters{
+			TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2,
+			TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
 		},
-		TlsCertificateSdsSecretConfigs: []*tls.SdsSecretConfig{leafFrom(from)},
-		ValidationContextType: &tls.CommonTlsContext_CombinedValidationContext{
-			CombinedValidationContext: &tls.CommonTlsContext_CombinedCertificateValidationContext{
-				DefaultValidationContext: &tls.CertificateValidationContext{
+		TlsCertificateSdsSecretConfigs: []*tlsv3.SdsSecretConfig{leafFrom(from)},
+		ValidationContextType: &tlsv3.CommonTlsContext_CombinedValidationContext{
+			CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
+				DefaultValidationContext: &tlsv3.CertificateValidationContext{
 					MatchTypedSubjectAltNames: exactly(names),
 				},
 				ValidationContextSdsSecretConfig: rootsFrom(from, roots),
@@ -157,30 +157,30 @@ func mutualTLS(from graph.Source, roots string, names []string) *tls.CommonTlsCo
 	}
 }
 
-func exactly(names []string) []*tls.SubjectAltNameMatcher {
-	var matching []*tls.SubjectAltNameMatcher
+func exactly(names []string) []*tlsv3.SubjectAltNameMatcher {
+	var matching []*tlsv3.SubjectAltNameMatcher
 	for _, name := range names {
-		matching = append(matching, &tls.SubjectAltNameMatcher{
-			SanType: tls.SubjectAltNameMatcher_URI,
-			Matcher: &matchers.StringMatcher{MatchPattern: &matchers.StringMatcher_Exact{Exact: name}},
+		matching = append(matching, &tlsv3.SubjectAltNameMatcher{
+			SanType: tlsv3.SubjectAltNameMatcher_URI,
+			Matcher: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: name}},
 		})
 	}
 	return matching
 }
 
 // secretsOf answers "from who has the proxy's leaf", and waits for it like adsOrWait.
-func secretsOf(from graph.Source) *core.ConfigSource {
-	server := &core.GrpcService_EnvoyGrpc{ClusterName: secretsCluster(from)}
+func secretsOf(from graph.Source) *corev3.ConfigSource {
+	server := &corev3.GrpcService_EnvoyGrpc{ClusterName: secretsCluster(from)}
 	if from.FromSPIRE() {
 		server.RetryPolicy = askAgain()
 	}
-	return &core.ConfigSource{
-		ResourceApiVersion:  core.ApiVersion_V3,
+	return &corev3.ConfigSource{
+		ResourceApiVersion:  corev3.ApiVersion_V3,
 		InitialFetchTimeout: duration(0),
-		ConfigSourceSpecifier: &core.ConfigSource_ApiConfigSource{ApiConfigSource: &core.ApiConfigSource{
-			ApiType:             core.ApiConfigSource_GRPC,
-			TransportApiVersion: core.ApiVersion_V3,
-			GrpcServices:        []*core.GrpcService{{TargetSpecifier: &core.GrpcService_EnvoyGrpc_{EnvoyGrpc: server}}},
+		ConfigSourceSpecifier: &corev3.ConfigSource_ApiConfigSource{ApiConfigSource: &corev3.ApiConfigSource{
+			ApiType:             corev3.ApiConfigSource_GRPC,
+			TransportApiVersion: corev3.ApiVersion_V3,
+			GrpcServices:        []*corev3.GrpcService{{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{EnvoyGrpc: server}}},
 		}},
 	}
 }
@@ -206,9 +206,9 @@ func serverName(key graph.DestinationKey, servers *graph.Servers) string {
 	return name[:min(len(name), maxServerName)]
 }
 
-func transportSocket(context proto.Message) *core.TransportSocket {
-	return &core.TransportSocket{
+func transportSocket(context proto.Message) *corev3.TransportSocket {
+	return &corev3.TransportSocket{
 		Name:       "envoy.transport_sockets.tls",
-		ConfigType: &core.TransportSocket_TypedConfig{TypedConfig: pack(context)},
+		ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: pack(context)},
 	}
 }

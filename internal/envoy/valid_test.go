@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	bootstrap "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
@@ -59,7 +59,7 @@ func bootstrapFile(t *testing.T, resources []*xds.Resource) string {
 	return writeBootstrap(t, static(t, resources))
 }
 
-func writeBootstrap(t *testing.T, b *bootstrap.Bootstrap) string {
+func writeBootstrap(t *testing.T, b *bootstrapv3.Bootstrap) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "envoy.json")
 	writeJSON(t, path, b)

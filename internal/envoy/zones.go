@@ -3,11 +3,11 @@ package envoy
 import (
 	"slices"
 
-	clusters "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	routes "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	aggregates "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/aggregate/v3"
-	previous "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/priority/previous_priorities/v3"
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	aggregatev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/aggregate/v3"
+	previousprioritiesv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/priority/previous_priorities/v3"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"weft/internal/graph"
@@ -18,16 +18,16 @@ import (
 // aggregate prefers the first of the legs that has an endpoint that is not set aside. Its limits are those of
 // the legs: Envoy counts running requests and retries here, not there.
 func aggregate(key graph.DestinationKey, legs []graph.DestinationKey) *xds.Resource {
-	config := &aggregates.ClusterConfig{}
+	config := &aggregatev3.ClusterConfig{}
 	for _, leg := range legs {
 		config.Clusters = append(config.Clusters, leg.String())
 	}
-	return xds.NewResource(xds.Cluster, key.String(), &clusters.Cluster{
+	return xds.NewResource(xds.Cluster, key.String(), &clusterv3.Cluster{
 		Name: key.String(),
-		ClusterDiscoveryType: &clusters.Cluster_ClusterType{ClusterType: &clusters.Cluster_CustomClusterType{
+		ClusterDiscoveryType: &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{
 			Name: "envoy.clusters.aggregate", TypedConfig: pack(config),
 		}},
-		LbPolicy:        clusters.Cluster_CLUSTER_PROVIDED,
+		LbPolicy:        clusterv3.Cluster_CLUSTER_PROVIDED,
 		ConnectTimeout:  duration(connectTimeout),
 		CircuitBreakers: breakers(),
 	})
@@ -43,7 +43,7 @@ func otherZones(key graph.DestinationKey, protocol kind.Protocol, zones []graph.
 	// does not have: without a transport it would be spoken to in plain text.
 	cluster.TransportSocket = clientTLS(key, h, anyOf(zones), from)
 	for i := range zones {
-		cluster.TransportSocketMatches = append(cluster.TransportSocketMatches, &clusters.Cluster_TransportSocketMatch{
+		cluster.TransportSocketMatches = append(cluster.TransportSocketMatches, &clusterv3.Cluster_TransportSocketMatch{
 			Name: zones[i].Zone, Match: endpointOf(zones[i].Zone), TransportSocket: clientTLS(key, h, &zones[i], from),
 		})
 	}
@@ -79,29 +79,29 @@ func unreachable(d *graph.Destination, secured bool) *xds.Resource {
 	reason := &structpb.Struct{Fields: map[string]*structpb.Value{
 		"unreachable": structpb.NewStringValue(d.UnreachableReason(secured)),
 	}}
-	return xds.NewResource(xds.Cluster, d.Key.String(), &clusters.Cluster{
+	return xds.NewResource(xds.Cluster, d.Key.String(), &clusterv3.Cluster{
 		Name:                 d.Key.String(),
-		ClusterDiscoveryType: &clusters.Cluster_Type{Type: clusters.Cluster_STATIC},
+		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
 		ConnectTimeout:       duration(connectTimeout),
-		Metadata:             &core.Metadata{FilterMetadata: map[string]*structpb.Struct{metadataName: reason}},
+		Metadata:             &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{metadataName: reason}},
 	})
 }
 
 // Unreachable is why a cluster that this package made has no endpoint and never will; empty: it may have.
-func Unreachable(cluster *clusters.Cluster) string {
+func Unreachable(cluster *clusterv3.Cluster) string {
 	return cluster.GetMetadata().GetFilterMetadata()[metadataName].GetFields()["unreachable"].GetStringValue()
 }
 
 // otherZoneThen sends the retries of a request, once its own zone has had its attempts, to other zones.
-var otherZoneThen = &routes.RetryPolicy_RetryPriority{
+var otherZoneThen = &routev3.RetryPolicy_RetryPriority{
 	Name: "envoy.retry_priorities.previous_priorities",
-	ConfigType: &routes.RetryPolicy_RetryPriority_TypedConfig{
-		TypedConfig: pack(&previous.PreviousPrioritiesConfig{UpdateFrequency: localAttempts}),
+	ConfigType: &routev3.RetryPolicy_RetryPriority_TypedConfig{
+		TypedConfig: pack(&previousprioritiesv3.PreviousPrioritiesConfig{UpdateFrequency: localAttempts}),
 	},
 }
 
 // untilSetAside gives outlier detection the moment that it needs to set a dead endpoint aside: attempts that follow
 // each other at once all go to the same zone.
-func untilSetAside() *core.BackoffStrategy {
-	return &core.BackoffStrategy{BaseInterval: duration(zonesBackoff), MaxInterval: duration(zonesLongestBackoff)}
+func untilSetAside() *corev3.BackoffStrategy {
+	return &corev3.BackoffStrategy{BaseInterval: duration(zonesBackoff), MaxInterval: duration(zonesLongestBackoff)}
 }

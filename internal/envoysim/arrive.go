@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	listeners "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	snicluster "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/sni_cluster/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	sniclusterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/sni_cluster/v3"
 
 	"weft/internal/graph"
 )
@@ -66,9 +66,9 @@ func (c *Config) passage(sni string) (listener string, servers []Address, err er
 }
 
 // passes says whether a filter chain leads to the cluster that is called as the server name.
-func passes(chain *listeners.FilterChain) bool {
+func passes(chain *listenerv3.FilterChain) bool {
 	for _, filter := range chain.Filters {
-		if filter.GetTypedConfig().MessageIs(&snicluster.SniCluster{}) {
+		if filter.GetTypedConfig().MessageIs(&sniclusterv3.SniCluster{}) {
 			return true
 		}
 	}

@@ -13,12 +13,12 @@ import (
 	"strconv"
 	"strings"
 
-	clusters "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	endpoints "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
-	listeners "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	routes "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	tls "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
@@ -27,22 +27,22 @@ import (
 
 // Config is all that one proxy has been given.
 type Config struct {
-	listeners   []*listeners.Listener // sorted by name
-	clusters    map[string]*clusters.Cluster
-	assignments map[string]*endpoints.ClusterLoadAssignment
-	routes      map[string]*routes.RouteConfiguration
+	listeners   []*listenerv3.Listener // sorted by name
+	clusters    map[string]*clusterv3.Cluster
+	assignments map[string]*endpointv3.ClusterLoadAssignment
+	routes      map[string]*routev3.RouteConfiguration
 	extensions  map[string]*anypb.Any
-	secrets     map[string]*tls.Secret
+	secrets     map[string]*tlsv3.Secret
 }
 
 // Load decodes a proxy's resources, its class's and its own.
 func Load(resources []*xds.Resource) (*Config, error) {
 	c := &Config{
-		clusters:    map[string]*clusters.Cluster{},
-		assignments: map[string]*endpoints.ClusterLoadAssignment{},
-		routes:      map[string]*routes.RouteConfiguration{},
+		clusters:    map[string]*clusterv3.Cluster{},
+		assignments: map[string]*endpointv3.ClusterLoadAssignment{},
+		routes:      map[string]*routev3.RouteConfiguration{},
 		extensions:  map[string]*anypb.Any{},
-		secrets:     map[string]*tls.Secret{},
+		secrets:     map[string]*tlsv3.Secret{},
 	}
 	for _, r := range resources {
 		message, err := r.Message()
@@ -51,23 +51,23 @@ func Load(resources []*xds.Resource) (*Config, error) {
 		}
 		c.add(message)
 	}
-	slices.SortFunc(c.listeners, func(a, b *listeners.Listener) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(c.listeners, func(a, b *listenerv3.Listener) int { return strings.Compare(a.Name, b.Name) })
 	return c, nil
 }
 
 func (c *Config) add(message proto.Message) {
 	switch m := message.(type) {
-	case *listeners.Listener:
+	case *listenerv3.Listener:
 		c.listeners = append(c.listeners, m)
-	case *clusters.Cluster:
+	case *clusterv3.Cluster:
 		c.clusters[m.Name] = m
-	case *endpoints.ClusterLoadAssignment:
+	case *endpointv3.ClusterLoadAssignment:
 		c.assignments[m.ClusterName] = m
-	case *routes.RouteConfiguration:
+	case *routev3.RouteConfiguration:
 		c.routes[m.Name] = m
-	case *core.TypedExtensionConfig:
+	case *corev3.TypedExtensionConfig:
 		c.extensions[m.Name] = m.TypedConfig
-	case *tls.Secret:
+	case *tlsv3.Secret:
 		c.secrets[m.Name] = m
 	}
 }
@@ -116,7 +116,7 @@ func orElse(value, otherwise string) string {
 
 // listener finds the listener of a direction at an address; connections to one that binds nothing come
 // through a capture listener.
-func (c *Config) listener(direction core.TrafficDirection, address string, port uint32) *listeners.Listener {
+func (c *Config) listener(direction corev3.TrafficDirection, address string, port uint32) *listenerv3.Listener {
 	for _, l := range c.listeners {
 		at := l.Address.GetSocketAddress()
 		if l.TrafficDirection == direction && at.GetAddress() == address && at.GetPortValue() == port && !l.UseOriginalDst.GetValue() {
@@ -127,7 +127,7 @@ func (c *Config) listener(direction core.TrafficDirection, address string, port 
 }
 
 // capture is the listener of a direction that takes what was redirected; nil where nothing is.
-func (c *Config) capture(direction core.TrafficDirection, address string) *listeners.Listener {
+func (c *Config) capture(direction corev3.TrafficDirection, address string) *listenerv3.Listener {
 	for _, l := range c.listeners {
 		six := strings.Contains(l.Address.GetSocketAddress().GetAddress(), ":")
 		if l.TrafficDirection == direction && l.UseOriginalDst.GetValue() && six == strings.Contains(address, ":") {
@@ -138,7 +138,7 @@ func (c *Config) capture(direction core.TrafficDirection, address string) *liste
 }
 
 // lastFilter decodes the filter that ends a chain: it decides where the chain leads.
-func lastFilter(chain *listeners.FilterChain) (proto.Message, error) {
+func lastFilter(chain *listenerv3.FilterChain) (proto.Message, error) {
 	if len(chain.GetFilters()) == 0 {
 		return nil, fmt.Errorf("filter chain %q has no filters", chain.GetName())
 	}

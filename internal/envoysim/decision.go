@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"strings"
 
-	xdsmatcher "github.com/cncf/xds/go/xds/type/matcher/v3"
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	listeners "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	filterstate "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/set_filter_state/v3"
-	tcpproxy "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
-	inputs "github.com/envoyproxy/go-control-plane/envoy/extensions/matching/common_inputs/network/v3"
+	xdsmatcherv3 "github.com/cncf/xds/go/xds/type/matcher/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	filterstatev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/set_filter_state/v3"
+	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	networkinputv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/matching/common_inputs/network/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -19,7 +19,7 @@ import (
 
 // admitConnection goes through a filter chain that reads no requests: the filters before the last one write filter
 // state, by which the internal listener behind the last one decides. A chain without such filters takes every caller.
-func (c *Config) admitConnection(result *InboundResult, chain *listeners.FilterChain, to *tcpproxy.TcpProxy, call Call) error {
+func (c *Config) admitConnection(result *InboundResult, chain *listenerv3.FilterChain, to *tcpproxyv3.TcpProxy, call Call) error {
 	result.Cluster = to.GetCluster()
 	behind := c.internalListener(to.GetCluster())
 	if behind == nil {
@@ -40,7 +40,7 @@ func (c *Config) admitConnection(result *InboundResult, chain *listeners.FilterC
 	if err != nil {
 		return err
 	}
-	input := &inputs.FilterStateInput{}
+	input := &networkinputv3.FilterStateInput{}
 	if err := behind.GetFilterChainMatcher().GetMatcherTree().GetInput().GetTypedConfig().UnmarshalTo(input); err != nil {
 		return fmt.Errorf("listener %s: %w", behind.Name, err)
 	}
@@ -53,7 +53,7 @@ func (c *Config) admitConnection(result *InboundResult, chain *listeners.FilterC
 }
 
 // decided reads a decision and the filter chain to which it leads; nil: to none.
-func (r *InboundResult) decided(decision string, chain *listeners.FilterChain, call Call) error {
+func (r *InboundResult) decided(decision string, chain *listenerv3.FilterChain, call Call) error {
 	if origin, denied := strings.CutPrefix(decision, envoy.Deny); denied {
 		r.Rule = origin
 		return deniedBy(origin, call.PeerURIs)
@@ -66,7 +66,7 @@ func (r *InboundResult) decided(decision string, chain *listeners.FilterChain, c
 	if err != nil {
 		return err
 	}
-	proxy, ok := last.(*tcpproxy.TcpProxy)
+	proxy, ok := last.(*tcpproxyv3.TcpProxy)
 	if !ok {
 		return errors.New("the listener closes every connection")
 	}
@@ -75,7 +75,7 @@ func (r *InboundResult) decided(decision string, chain *listeners.FilterChain, c
 }
 
 // internalListener is the one to which a cluster leads; nil: it leads to none.
-func (c *Config) internalListener(cluster string) *listeners.Listener {
+func (c *Config) internalListener(cluster string) *listenerv3.Listener {
 	for _, locality := range c.clusters[cluster].GetLoadAssignment().GetEndpoints() {
 		for _, endpoint := range locality.LbEndpoints {
 			name := endpoint.GetEndpoint().GetAddress().GetEnvoyInternalAddress().GetServerListenerName()
@@ -90,9 +90,9 @@ func (c *Config) internalListener(cluster string) *listeners.Listener {
 }
 
 // chainByPrefix is the filter chain that a listener chooses by what a value begins with; nil: none.
-func chainByPrefix(l *listeners.Listener, value string) (*listeners.FilterChain, error) {
+func chainByPrefix(l *listenerv3.Listener, value string) (*listenerv3.FilterChain, error) {
 	var longest string
-	var chosen *xdsmatcher.Matcher_OnMatch
+	var chosen *xdsmatcherv3.Matcher_OnMatch
 	for prefix, match := range l.FilterChainMatcher.GetMatcherTree().GetPrefixMatchMap().GetMap() {
 		if strings.HasPrefix(value, prefix) && len(prefix) >= len(longest) {
 			longest, chosen = prefix, match
@@ -120,7 +120,7 @@ func filterState(filters []proto.Message, call Call) (map[string]string, error) 
 		scope.attributes["connection.uri_san_peer_certificate"] = call.PeerURIs[0]
 	}
 	for _, filter := range filters {
-		config, ok := filter.(*filterstate.Config)
+		config, ok := filter.(*filterstatev3.Config)
 		if !ok || len(config.OnNewConnection)+len(config.OnDownstreamData) > 0 {
 			return nil, fmt.Errorf("a filter of type %T that decides otherwise than by the handshake is not understood", filter)
 		}
@@ -138,7 +138,7 @@ func filterState(filters []proto.Message, call Call) (map[string]string, error) 
 }
 
 // formatted is what a format makes of a call: it is an expression of CEL, or a text with lists of SANs in it.
-func formatted(format *core.SubstitutionFormatString, scope celScope, call Call) (string, error) {
+func formatted(format *corev3.SubstitutionFormatString, scope celScope, call Call) (string, error) {
 	text := format.GetTextFormatSource().GetInlineString()
 	if expression, ok := strings.CutPrefix(text, "%CEL("); ok {
 		expression, ok = strings.CutSuffix(expression, ")%")

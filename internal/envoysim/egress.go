@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"fmt"
 
-	filterstate "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/set_filter_state/v3"
-	tls "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	filterstatev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/set_filter_state/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 
 	"weft/internal/envoy"
 	"weft/internal/graph"
@@ -67,7 +67,7 @@ func (c *Config) crossZone(at Address, sni string) (ingresses []Address, passes 
 		return nil, false
 	}
 	chain := chainFor(listener, Call{TLS: true, SNI: sni})
-	if chain == nil || !chain.GetFilters()[0].GetTypedConfig().MessageIs(&filterstate.Config{}) {
+	if chain == nil || !chain.GetFilters()[0].GetTypedConfig().MessageIs(&filterstatev3.Config{}) {
 		return nil, false
 	}
 	cluster := envoy.SNIRouteCluster(graph.SNIRoute{SNI: sni, CrossZone: true})
@@ -85,7 +85,7 @@ func (c *Config) outside(cluster string) (servers []string, speaksTLS bool) {
 	for _, locality := range of.GetLoadAssignment().GetEndpoints() {
 		for _, endpoint := range locality.LbEndpoints {
 			socket := transportOf(of, endpoint)
-			speaksTLS = speaksTLS || socket.GetTypedConfig().MessageIs(&tls.UpstreamTlsContext{})
+			speaksTLS = speaksTLS || socket.GetTypedConfig().MessageIs(&tlsv3.UpstreamTlsContext{})
 			server := addressOf(endpoint)
 			server.Address = cmp.Or(endpoint.GetEndpoint().GetHostname(), server.Address)
 			servers = append(servers, server.String())

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"slices"
 
-	clusters "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	endpoints "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
-	aggregates "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/aggregate/v3"
-	tls "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	aggregatev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/aggregate/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -37,7 +37,7 @@ type Security struct {
 }
 
 // endpointsOf are the endpoints of a cluster; of one with legs, those of each in turn.
-func (c *Config) endpointsOf(cluster *clusters.Cluster) ([]Endpoint, error) {
+func (c *Config) endpointsOf(cluster *clusterv3.Cluster) ([]Endpoint, error) {
 	legs, err := legsOf(cluster)
 	if err != nil {
 		return nil, err
@@ -65,19 +65,19 @@ func (c *Config) endpointsOf(cluster *clusters.Cluster) ([]Endpoint, error) {
 }
 
 // legsOf are the clusters that a cluster is made of; nil where it stands for itself.
-func legsOf(cluster *clusters.Cluster) ([]string, error) {
+func legsOf(cluster *clusterv3.Cluster) ([]string, error) {
 	custom := cluster.GetClusterType()
 	if custom == nil {
 		return nil, nil
 	}
-	config := &aggregates.ClusterConfig{}
+	config := &aggregatev3.ClusterConfig{}
 	if err := custom.GetTypedConfig().UnmarshalTo(config); err != nil {
 		return nil, fmt.Errorf("cluster %s: %w", cluster.Name, err)
 	}
 	return config.Clusters, nil
 }
 
-func (c *Config) ownEndpoints(cluster *clusters.Cluster) ([]Endpoint, error) {
+func (c *Config) ownEndpoints(cluster *clusterv3.Cluster) ([]Endpoint, error) {
 	var found []Endpoint
 	for _, locality := range c.assignments[cluster.Name].GetEndpoints() {
 		for _, endpoint := range locality.LbEndpoints {
@@ -91,13 +91,13 @@ func (c *Config) ownEndpoints(cluster *clusters.Cluster) ([]Endpoint, error) {
 	return found, nil
 }
 
-func addressOf(endpoint *endpoints.LbEndpoint) Address {
+func addressOf(endpoint *endpointv3.LbEndpoint) Address {
 	at := endpoint.GetEndpoint().GetAddress().GetSocketAddress()
 	return Address{at.GetAddress(), at.GetPortValue()}
 }
 
 // transportOf is by what an endpoint is reached: the first match whose marks it has, else what its cluster has.
-func transportOf(cluster *clusters.Cluster, endpoint *endpoints.LbEndpoint) *core.TransportSocket {
+func transportOf(cluster *clusterv3.Cluster, endpoint *endpointv3.LbEndpoint) *corev3.TransportSocket {
 	marks := endpoint.GetMetadata().GetFilterMetadata()[envoy.SocketMatch]
 	for _, match := range cluster.TransportSocketMatches {
 		if marked(match.Match, marks) {
@@ -116,11 +116,11 @@ func marked(want, have *structpb.Struct) bool {
 	return true
 }
 
-func securityOf(socket *core.TransportSocket) (Security, error) {
-	if socket == nil || !socket.GetTypedConfig().MessageIs(&tls.UpstreamTlsContext{}) {
+func securityOf(socket *corev3.TransportSocket) (Security, error) {
+	if socket == nil || !socket.GetTypedConfig().MessageIs(&tlsv3.UpstreamTlsContext{}) {
 		return Security{}, nil
 	}
-	context := &tls.UpstreamTlsContext{}
+	context := &tlsv3.UpstreamTlsContext{}
 	if err := socket.GetTypedConfig().UnmarshalTo(context); err != nil {
 		return Security{}, err
 	}
@@ -133,7 +133,7 @@ func securityOf(socket *core.TransportSocket) (Security, error) {
 }
 
 // whyNone says why a destination has no endpoint.
-func whyNone(cluster *clusters.Cluster) error {
+func whyNone(cluster *clusterv3.Cluster) error {
 	if reason := envoy.Unreachable(cluster); reason != "" {
 		return fmt.Errorf("destination %s can't be reached: %s", cluster.Name, reason)
 	}

@@ -8,13 +8,13 @@ import (
 	"slices"
 	"strings"
 
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	listeners "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	rbac "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
-	httprbac "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
-	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
-	tcpproxy "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
-	tls "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+	httprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -53,14 +53,14 @@ func (c *Config) Inbound(call Call) InboundResult {
 	return result
 }
 
-func (c *Config) inboundListener(address string, port uint32) *listeners.Listener {
-	return c.listener(core.TrafficDirection_INBOUND, address, port)
+func (c *Config) inboundListener(address string, port uint32) *listenerv3.Listener {
+	return c.listener(corev3.TrafficDirection_INBOUND, address, port)
 }
 
 // chainFor is the filter chain that takes a call: there may be one for TLS and one without, or one for each server
 // name. It is nil where none takes such names.
-func chainFor(l *listeners.Listener, call Call) *listeners.FilterChain {
-	var others *listeners.FilterChain // that take connections whatever they ask for
+func chainFor(l *listenerv3.Listener, call Call) *listenerv3.FilterChain {
+	var others *listenerv3.FilterChain // that take connections whatever they ask for
 	for _, chain := range l.FilterChains {
 		match := chain.GetFilterChainMatch()
 		if names := match.GetServerNames(); len(names) > 0 {
@@ -78,7 +78,7 @@ func chainFor(l *listeners.Listener, call Call) *listeners.FilterChain {
 }
 
 // admit goes through a filter chain as a connection would; an error is a refusal.
-func (c *Config) admit(result *InboundResult, chain *listeners.FilterChain, call Call) error {
+func (c *Config) admit(result *InboundResult, chain *listenerv3.FilterChain, call Call) error {
 	if err := c.handshake(chain.TransportSocket, call); err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (c *Config) admit(result *InboundResult, chain *listeners.FilterChain, call
 	if err != nil {
 		return err
 	}
-	if proxy, ok := last.(*tcpproxy.TcpProxy); ok {
+	if proxy, ok := last.(*tcpproxyv3.TcpProxy); ok {
 		return c.admitConnection(result, chain, proxy, call)
 	}
 	filters, cluster, err := c.permissionFilters(last)
@@ -103,7 +103,7 @@ func (c *Config) admit(result *InboundResult, chain *listeners.FilterChain, call
 }
 
 // handshake says what mutual TLS would.
-func (c *Config) handshake(socket *core.TransportSocket, call Call) error {
+func (c *Config) handshake(socket *corev3.TransportSocket, call Call) error {
 	if socket == nil {
 		if call.TLS {
 			return errors.New("the caller begins with TLS, and the server is plain")
@@ -114,7 +114,7 @@ func (c *Config) handshake(socket *core.TransportSocket, call Call) error {
 		return errors.New("the server takes mutual TLS only, and the caller uses plaintext: " +
 			"a MeshIdentity that selects the caller's Dataplane, or the mtls of the mesh, gives it a certificate")
 	}
-	context := &tls.DownstreamTlsContext{}
+	context := &tlsv3.DownstreamTlsContext{}
 	if err := socket.GetTypedConfig().UnmarshalTo(context); err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (c *Config) believes(bundle, id string) error {
 	if secret == nil {
 		return fmt.Errorf("the proxy lacks the secret %s, and trusts no certificate", bundle)
 	}
-	config := &tls.SPIFFECertValidatorConfig{}
+	config := &tlsv3.SPIFFECertValidatorConfig{}
 	if err := secret.GetValidationContext().GetCustomValidatorConfig().GetTypedConfig().UnmarshalTo(config); err != nil {
 		return fmt.Errorf("secret %s: %w", bundle, err)
 	}
@@ -159,7 +159,7 @@ func within(id string, domains ...string) error {
 // permissionFilters returns the filters before the one that ends a chain which reads requests, and the cluster that
 // it leads to.
 func (c *Config) permissionFilters(last proto.Message) ([]proto.Message, string, error) {
-	manager, ok := last.(*hcm.HttpConnectionManager)
+	manager, ok := last.(*hcmv3.HttpConnectionManager)
 	if !ok {
 		return nil, "", errors.New("the listener closes every connection")
 	}
@@ -196,7 +196,7 @@ func (c *Config) extensionsNamed(names []string) ([]proto.Message, error) {
 
 // check puts a caller to one filter; an error is a refusal.
 func (r *InboundResult) check(filter proto.Message, call Call) error {
-	f, ok := filter.(*httprbac.RBAC)
+	f, ok := filter.(*httprbacv3.RBAC)
 	if !ok {
 		return fmt.Errorf("a filter of type %T is not understood", filter)
 	}
@@ -219,21 +219,21 @@ func (c *Call) peerNames() []string {
 	return append(slices.Clone(c.PeerURIs), c.PeerDNS)
 }
 
-func shadowed(before string, rules *rbac.RBAC, names []string) (string, error) {
+func shadowed(before string, rules *rbacv3.RBAC, names []string) (string, error) {
 	if rules == nil {
 		return before, nil
 	}
 	return matchPolicies(rules, names)
 }
 
-func (r *InboundResult) decide(action rbac.RBAC_Action, rule string, names []string) error {
+func (r *InboundResult) decide(action rbacv3.RBAC_Action, rule string, names []string) error {
 	switch {
-	case action == rbac.RBAC_DENY && rule != "":
+	case action == rbacv3.RBAC_DENY && rule != "":
 		r.Rule = rule
 		return deniedBy(rule, names)
-	case action == rbac.RBAC_ALLOW && rule == "":
+	case action == rbacv3.RBAC_ALLOW && rule == "":
 		return allowedByNone(names)
-	case action == rbac.RBAC_ALLOW:
+	case action == rbacv3.RBAC_ALLOW:
 		r.Rule = rule
 	}
 	return nil

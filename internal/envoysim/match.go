@@ -5,13 +5,13 @@ import (
 	"regexp"
 	"strings"
 
-	rbac "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
-	routes "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	matchers "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 )
 
-func matchRoute(match *routes.RouteMatch, call Call) (bool, error) {
-	prefix, ok := match.PathSpecifier.(*routes.RouteMatch_Prefix)
+func matchRoute(match *routev3.RouteMatch, call Call) (bool, error) {
+	prefix, ok := match.PathSpecifier.(*routev3.RouteMatch_Prefix)
 	if !ok {
 		return false, fmt.Errorf("a path match of type %T is not understood", match.PathSpecifier)
 	}
@@ -30,13 +30,13 @@ func matchRoute(match *routes.RouteMatch, call Call) (bool, error) {
 }
 
 // matchString matches the whole of a string, as Envoy does.
-func matchString(matcher *matchers.StringMatcher, value string) (bool, error) {
+func matchString(matcher *matcherv3.StringMatcher, value string) (bool, error) {
 	switch pattern := matcher.GetMatchPattern().(type) {
-	case *matchers.StringMatcher_Exact:
+	case *matcherv3.StringMatcher_Exact:
 		return value == pattern.Exact, nil
-	case *matchers.StringMatcher_Prefix:
+	case *matcherv3.StringMatcher_Prefix:
 		return strings.HasPrefix(value, pattern.Prefix), nil
-	case *matchers.StringMatcher_SafeRegex:
+	case *matcherv3.StringMatcher_SafeRegex:
 		expression, err := regexp.Compile(`\A(?:` + pattern.SafeRegex.Regex + `)\z`)
 		if err != nil {
 			return false, err
@@ -47,7 +47,7 @@ func matchString(matcher *matchers.StringMatcher, value string) (bool, error) {
 }
 
 // matchPolicies answers the first policy by name that matches the caller, empty where none does.
-func matchPolicies(rules *rbac.RBAC, names []string) (string, error) {
+func matchPolicies(rules *rbacv3.RBAC, names []string) (string, error) {
 	for _, origin := range sortedKeys(rules.GetPolicies()) {
 		policy := rules.Policies[origin]
 		for _, permission := range policy.Permissions {
@@ -66,19 +66,19 @@ func matchPolicies(rules *rbac.RBAC, names []string) (string, error) {
 	return "", nil
 }
 
-func matchPrincipal(principal *rbac.Principal, names []string) (bool, error) {
+func matchPrincipal(principal *rbacv3.Principal, names []string) (bool, error) {
 	switch id := principal.Identifier.(type) {
-	case *rbac.Principal_AndIds:
+	case *rbacv3.Principal_AndIds:
 		return matchAll(id.AndIds.Ids, names)
-	case *rbac.Principal_OrIds:
+	case *rbacv3.Principal_OrIds:
 		return matchAny(id.OrIds.Ids, names)
-	case *rbac.Principal_Authenticated_:
+	case *rbacv3.Principal_Authenticated_:
 		return matchNames(id.Authenticated.PrincipalName, names)
 	}
 	return false, fmt.Errorf("a principal of type %T is not understood", principal.Identifier)
 }
 
-func matchAny(principals []*rbac.Principal, names []string) (bool, error) {
+func matchAny(principals []*rbacv3.Principal, names []string) (bool, error) {
 	for _, principal := range principals {
 		if matched, err := matchPrincipal(principal, names); matched || err != nil {
 			return matched, err
@@ -87,7 +87,7 @@ func matchAny(principals []*rbac.Principal, names []string) (bool, error) {
 	return false, nil
 }
 
-func matchAll(principals []*rbac.Principal, names []string) (bool, error) {
+func matchAll(principals []*rbacv3.Principal, names []string) (bool, error) {
 	for _, principal := range principals {
 		if matched, err := matchPrincipal(principal, names); !matched || err != nil {
 			return false, err
@@ -97,7 +97,7 @@ func matchAll(principals []*rbac.Principal, names []string) (bool, error) {
 }
 
 // matchNames says whether any of a caller's names matches: Envoy looks at all of them.
-func matchNames(matcher *matchers.StringMatcher, names []string) (bool, error) {
+func matchNames(matcher *matcherv3.StringMatcher, names []string) (bool, error) {
 	for _, name := range names {
 		if matched, err := matchString(matcher, name); matched || err != nil {
 			return matched, err

@@ -3,12 +3,12 @@ package envoysim
 import (
 	"fmt"
 
-	clusters "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	listeners "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	routes "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
-	tcpproxy "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 )
 
 // OutboundResult is what a proxy does with what its application sends.
@@ -46,9 +46,9 @@ func (a Address) String() string { return hostPort(a.Address, a.Port) }
 // Outbound answers where a call of the application beside the proxy goes.
 func (c *Config) Outbound(call Call) OutboundResult {
 	var result OutboundResult
-	listener := c.listener(core.TrafficDirection_OUTBOUND, call.Address, call.Port)
-	capture := c.capture(core.TrafficDirection_OUTBOUND, call.Address)
-	var chain *listeners.FilterChain
+	listener := c.listener(corev3.TrafficDirection_OUTBOUND, call.Address, call.Port)
+	capture := c.capture(corev3.TrafficDirection_OUTBOUND, call.Address)
+	var chain *listenerv3.FilterChain
 	switch {
 	case listener != nil && bound(listener):
 		chain = listener.FilterChains[0]
@@ -67,18 +67,18 @@ func (c *Config) Outbound(call Call) OutboundResult {
 	return result
 }
 
-func bound(l *listeners.Listener) bool { return l.BindToPort == nil || l.BindToPort.Value }
+func bound(l *listenerv3.Listener) bool { return l.BindToPort == nil || l.BindToPort.Value }
 
 // follow goes from a filter chain by its route, if it has one, to a cluster and its endpoints.
-func (c *Config) follow(result *OutboundResult, chain *listeners.FilterChain, call Call) error {
+func (c *Config) follow(result *OutboundResult, chain *listenerv3.FilterChain, call Call) error {
 	filter, err := lastFilter(chain)
 	if err != nil {
 		return err
 	}
 	switch f := filter.(type) {
-	case *tcpproxy.TcpProxy:
+	case *tcpproxyv3.TcpProxy:
 		result.Cluster = f.GetCluster()
-	case *hcm.HttpConnectionManager:
+	case *hcmv3.HttpConnectionManager:
 		if err := c.followRoute(result, f.GetRds().GetRouteConfigName(), call); err != nil {
 			return err
 		}
@@ -109,7 +109,7 @@ func (c *Config) followRoute(result *OutboundResult, name string, call Call) err
 	return fmt.Errorf("no route of %s takes %s %s", name, orElse(call.Method, "GET"), orElse(call.Path, "/"))
 }
 
-func (r *OutboundResult) useAction(action *routes.RouteAction) {
+func (r *OutboundResult) useAction(action *routev3.RouteAction) {
 	r.Cluster = action.GetCluster()
 	r.Retries = action.GetRetryPolicy().GetNumRetries().GetValue()
 	r.RetryOn = action.GetRetryPolicy().GetRetryOn()
@@ -120,7 +120,7 @@ func (c *Config) followCluster(result *OutboundResult, call Call) error {
 	if cluster == nil {
 		return fmt.Errorf("the proxy has not been given cluster %s", result.Cluster)
 	}
-	if cluster.GetType() == clusters.Cluster_ORIGINAL_DST {
+	if cluster.GetType() == clusterv3.Cluster_ORIGINAL_DST {
 		result.Passed, result.Endpoints = true, []Endpoint{{At: Address{call.Address, call.Port}}}
 		return nil
 	}

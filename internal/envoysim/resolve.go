@@ -8,10 +8,10 @@ import (
 	"strconv"
 	"strings"
 
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	listeners "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
-	tcpproxy "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 
 	"weft/internal/graph"
 )
@@ -98,7 +98,7 @@ func resolveService(ways []reach, service string, port uint32) (Address, error) 
 func (c *Config) reaches() ([]reach, error) {
 	var ways []reach
 	for _, l := range c.listeners {
-		if l.TrafficDirection != core.TrafficDirection_OUTBOUND || l.UseOriginalDst.GetValue() {
+		if l.TrafficDirection != corev3.TrafficDirection_OUTBOUND || l.UseOriginalDst.GetValue() {
 			continue
 		}
 		destination, err := destinationOf(l)
@@ -125,15 +125,15 @@ func (c *Config) reaches() ([]reach, error) {
 }
 
 // destinationOf is the name of the destination that a listener leads to.
-func destinationOf(l *listeners.Listener) (string, error) {
+func destinationOf(l *listenerv3.Listener) (string, error) {
 	filter, err := lastFilter(l.FilterChains[0])
 	if err != nil {
 		return "", fmt.Errorf("listener %s: %w", l.Name, err)
 	}
 	switch f := filter.(type) {
-	case *hcm.HttpConnectionManager:
+	case *hcmv3.HttpConnectionManager:
 		return f.GetRds().GetRouteConfigName(), nil
-	case *tcpproxy.TcpProxy:
+	case *tcpproxyv3.TcpProxy:
 		return f.GetCluster(), nil
 	}
 	return "", nil

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
@@ -148,7 +148,7 @@ func (f *fleet) run(ctx context.Context, p *proxy, started func()) error {
 func (f *fleet) stream(ctx context.Context, p *proxy, started func()) error {
 	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+f.target.token))
 	defer cancel()
-	stream, err := discovery.NewAggregatedDiscoveryServiceClient(p.conn).DeltaAggregatedResources(ctx, grpc.WaitForReady(f.restarting.Load()))
+	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(p.conn).DeltaAggregatedResources(ctx, grpc.WaitForReady(f.restarting.Load()))
 	if err != nil {
 		return err
 	}
@@ -286,7 +286,7 @@ func (f *fleet) take(stream grpc.ClientStream, p *proxy, m *message) error {
 }
 
 // take notes what has come, and answers the requests that follow from it.
-func (p *proxy) take(m *message) []*discovery.DeltaDiscoveryRequest {
+func (p *proxy) take(m *message) []*discoveryv3.DeltaDiscoveryRequest {
 	p.messages++
 	fresh := map[xds.Type][]string{}
 	for _, part := range m.parts {
@@ -298,14 +298,14 @@ func (p *proxy) take(m *message) []*discovery.DeltaDiscoveryRequest {
 			fresh[t] = append(fresh[t], p.ask(t, names)...)
 		}
 	}
-	var requests []*discovery.DeltaDiscoveryRequest
+	var requests []*discoveryv3.DeltaDiscoveryRequest
 	for t, fresh := range fresh {
 		if len(fresh) > 0 {
-			requests = append(requests, &discovery.DeltaDiscoveryRequest{TypeUrl: t.URL(), ResourceNamesSubscribe: fresh})
+			requests = append(requests, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: t.URL(), ResourceNamesSubscribe: fresh})
 		}
 	}
 	if m.typ == xds.Cluster && p.messages == 1 { // Envoy asks for listeners after its first clusters
-		requests = append(requests, &discovery.DeltaDiscoveryRequest{TypeUrl: xds.Listener.URL()})
+		requests = append(requests, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: xds.Listener.URL()})
 	}
 	p.listens = p.listens || m.typ == xds.Listener
 	return requests

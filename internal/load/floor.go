@@ -21,7 +21,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/protobuf/proto"
@@ -40,7 +40,7 @@ type FloorConfig struct {
 // floor is a bare server: grpc-go and TLS with the control plane's options, and nothing behind. It sends
 // the same bytes to every stream and reads what comes. It is what a control plane costs at the least.
 type floor struct {
-	discovery.UnimplementedAggregatedDiscoveryServiceServer
+	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 	first []encoded
 
 	mu      sync.Mutex
@@ -122,7 +122,7 @@ func ServeFloor(ctx context.Context, config FloorConfig, out io.Writer) error {
 	// The later codec wins: the floor sends bytes that are encoded already, as the control plane does.
 	options := append(xds.ServerOptions(credentials.NewServerTLSFromCert(&certificate)), grpc.ForceServerCodecV2(newReader()))
 	gs := grpc.NewServer(options...)
-	discovery.RegisterAggregatedDiscoveryServiceServer(gs, bare)
+	discoveryv3.RegisterAggregatedDiscoveryServiceServer(gs, bare)
 	failed := make(chan error, 2)
 	go func() { failed <- gs.Serve(plane) }()
 	go func() { failed <- server.Serve(control) }()
@@ -141,7 +141,7 @@ func ServeFloor(ctx context.Context, config FloorConfig, out io.Writer) error {
 }
 
 // DeltaAggregatedResources serves one stream.
-func (f *floor) DeltaAggregatedResources(stream discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+func (f *floor) DeltaAggregatedResources(stream discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
 	if _, err := stream.Recv(); err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ func (f *floor) DeltaAggregatedResources(stream discovery.AggregatedDiscoverySer
 }
 
 func drain(stream grpc.ServerStream) error {
-	var request discovery.DeltaDiscoveryRequest
+	var request discoveryv3.DeltaDiscoveryRequest
 	for {
 		if err := stream.RecvMsg(&request); err != nil {
 			return err
@@ -207,11 +207,11 @@ func socket(address string) *corev3.Address {
 
 // padded is a response of one resource and of that many bytes, or of as few as it takes.
 func padded(t xds.Type, name string, body proto.Message, size int) encoded {
-	resource := &discovery.Resource{Name: name, Version: "1"}
+	resource := &discoveryv3.Resource{Name: name, Version: "1"}
 	if body != nil {
 		resource = decoded(xds.NewResource(t, name, body))
 	}
-	response := &discovery.DeltaDiscoveryResponse{TypeUrl: t.URL(), Nonce: "1", Resources: []*discovery.Resource{resource}}
+	response := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: t.URL(), Nonce: "1", Resources: []*discoveryv3.Resource{resource}}
 	const overhead = 8 // the tags and lengths that the padding makes longer
 	if missing := size - proto.Size(response) - overhead; missing > 0 {
 		resource.Aliases = []string{strings.Repeat("x", missing)}
@@ -223,8 +223,8 @@ func padded(t xds.Type, name string, body proto.Message, size int) encoded {
 	return wire
 }
 
-func decoded(r *xds.Resource) *discovery.Resource {
-	var resource discovery.Resource
+func decoded(r *xds.Resource) *discoveryv3.Resource {
+	var resource discoveryv3.Resource
 	if err := proto.Unmarshal(r.Wire, &resource); err != nil {
 		panic(fmt.Sprintf("load: decoding %s: %v", r.Name, err)) // of our own making
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
@@ -36,9 +36,9 @@ func TestAnAssignmentIsFullWithEachProxyOfItsService(t *testing.T) {
 func TestAProxyThatComesBackStatesWhatItHas(t *testing.T) {
 	r := newReader()
 	receive := func(typ xds.Type, removed []string, versions ...string) *message {
-		sent := &discovery.DeltaDiscoveryResponse{TypeUrl: typ.URL(), RemovedResources: removed}
+		sent := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typ.URL(), RemovedResources: removed}
 		for i := 0; i < len(versions); i += 2 {
-			sent.Resources = append(sent.Resources, &discovery.Resource{Name: versions[i], Version: versions[i+1]})
+			sent.Resources = append(sent.Resources, &discoveryv3.Resource{Name: versions[i], Version: versions[i+1]})
 		}
 		wire, err := proto.Marshal(sent)
 		if err != nil {
@@ -61,7 +61,7 @@ func TestAProxyThatComesBackStatesWhatItHas(t *testing.T) {
 	if len(got) == 3 {
 		slices.Sort(got[1].ResourceNamesSubscribe)
 	}
-	want := []*discovery.DeltaDiscoveryRequest{
+	want := []*discoveryv3.DeltaDiscoveryRequest{
 		{Node: &corev3.Node{Id: "load.proxy-1"}, TypeUrl: xds.Cluster.URL(), InitialResourceVersions: map[string]string{"a": "2", "c": "1"}},
 		{TypeUrl: xds.Endpoint.URL(), ResourceNamesSubscribe: []string{"a", "b"}, InitialResourceVersions: map[string]string{"a": "1"}},
 		{TypeUrl: xds.Listener.URL()},
@@ -70,15 +70,15 @@ func TestAProxyThatComesBackStatesWhatItHas(t *testing.T) {
 		t.Errorf("a proxy that comes back states (-want +got):\n%s", diff)
 	}
 	first := decodeRequests(t, (&proxy{node: "load.proxy-2"}).opening(r))
-	want = []*discovery.DeltaDiscoveryRequest{{Node: &corev3.Node{Id: "load.proxy-2"}, TypeUrl: xds.Cluster.URL()}}
+	want = []*discoveryv3.DeltaDiscoveryRequest{{Node: &corev3.Node{Id: "load.proxy-2"}, TypeUrl: xds.Cluster.URL()}}
 	if diff := cmp.Diff(want, first, protocmp.Transform()); diff != "" {
 		t.Errorf("a new proxy begins with (-want +got):\n%s", diff)
 	}
 }
 
-func decodeRequests(t *testing.T, requests []encoded) (all []*discovery.DeltaDiscoveryRequest) {
+func decodeRequests(t *testing.T, requests []encoded) (all []*discoveryv3.DeltaDiscoveryRequest) {
 	for _, wire := range requests {
-		var request discovery.DeltaDiscoveryRequest
+		var request discoveryv3.DeltaDiscoveryRequest
 		if err := proto.Unmarshal(wire, &request); err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
@@ -132,7 +132,7 @@ func startPlane(t *testing.T) (Plane, *fakePlane) {
 		},
 	})
 	gs := grpc.NewServer(xds.ServerOptions(credentials.NewServerTLSFromCert(&certificate))...)
-	discovery.RegisterAggregatedDiscoveryServiceServer(gs, server)
+	discoveryv3.RegisterAggregatedDiscoveryServiceServer(gs, server)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

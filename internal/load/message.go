@@ -10,7 +10,7 @@ import (
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/encoding"
 	_ "google.golang.org/grpc/encoding/proto" // registers the codec that the others use
 	"google.golang.org/grpc/mem"
@@ -128,7 +128,7 @@ func (r *reader) assignment(address string) (string, bool) {
 
 // decode reads a response: its own fields here, and each resource that was not seen before by [reader.part].
 func (r *reader) decode(wire []byte) (*message, error) {
-	var rest discovery.DeltaDiscoveryResponse // without the resources
+	var rest discoveryv3.DeltaDiscoveryResponse // without the resources
 	var resources [][]byte
 	var others []byte
 	for left := wire; len(left) > 0; {
@@ -166,7 +166,7 @@ func (r *reader) decode(wire []byte) (*message, error) {
 		}
 		m.parts = append(m.parts, p)
 	}
-	ack, err := proto.Marshal(&discovery.DeltaDiscoveryRequest{TypeUrl: rest.TypeUrl, ResponseNonce: rest.Nonce})
+	ack, err := proto.Marshal(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: rest.TypeUrl, ResponseNonce: rest.Nonce})
 	m.ack = ack
 	return m, err
 }
@@ -208,7 +208,7 @@ func (r *reader) part(t xds.Type, wire []byte) (*part, error) {
 	if p != nil {
 		return p, nil
 	}
-	var resource discovery.Resource
+	var resource discoveryv3.Resource
 	if err := proto.Unmarshal(wire, &resource); err != nil {
 		return nil, err
 	}

@@ -7,7 +7,7 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
@@ -34,9 +34,9 @@ func sample(t *testing.T) []byte {
 	}
 	listener := &listenerv3.Listener{Name: "l", FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{{
 		Name: "http", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: pack(t, manager)}}}}}}
-	wire, err := proto.Marshal(&discovery.DeltaDiscoveryResponse{
+	wire, err := proto.Marshal(&discoveryv3.DeltaDiscoveryResponse{
 		TypeUrl: xds.Cluster.URL(), Nonce: "1",
-		Resources: []*discovery.Resource{
+		Resources: []*discoveryv3.Resource{
 			{Name: "backend", Resource: pack(t, cluster)},
 			{Name: "l", Resource: pack(t, listener)},
 		},

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	clusters "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 
 	"weft/internal/graph"
 	"weft/internal/settings"
@@ -103,7 +103,7 @@ func (knowing) Applied(key graph.ProxyKey) *graph.Applied {
 }
 
 func (knowing) Config(key graph.ProxyKey) ([]*xds.Resource, bool) {
-	return []*xds.Resource{xds.NewResource(xds.Cluster, "till", &clusters.Cluster{Name: "till"})}, key.Name == "cart-1"
+	return []*xds.Resource{xds.NewResource(xds.Cluster, "till", &clusterv3.Cluster{Name: "till"})}, key.Name == "cart-1"
 }
 
 // shop is a mesh with what kumactl inspects.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
 // What a client asks for that does not exist is remembered, so that it gets it later; a client can't make
@@ -21,7 +21,7 @@ func TestNamesThatDoNotExistAreBoundedByTheirSize(t *testing.T) {
 			asked, err := 0, error(nil)
 			for ; err == nil && asked < 10*maxMissing; asked += size {
 				name := fmt.Sprintf("%0*d", size, asked)
-				_, err = stepWith(t, s.session, &discovery.DeltaDiscoveryRequest{TypeUrl: Cluster.URL(), ResourceNamesSubscribe: []string{name}})
+				_, err = stepWith(t, s.session, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: Cluster.URL(), ResourceNamesSubscribe: []string{name}})
 			}
 			if err == nil || !strings.Contains(err.Error(), "of type cluster that do not exist") {
 				t.Errorf("after %d bytes of names the session ended with %v", asked, err)
@@ -38,7 +38,7 @@ func TestNamesThatAreNotAskedForAnyMoreAreForgotten(t *testing.T) {
 	s.session.follow([]*ResourceSet{s.catalog.NewResourceSet()})
 	for i := range 4 * maxMissing / maxName {
 		names := []string{fmt.Sprintf("%0*d", maxName, i)}
-		for _, request := range []*discovery.DeltaDiscoveryRequest{{ResourceNamesSubscribe: names}, {ResourceNamesUnsubscribe: names}} {
+		for _, request := range []*discoveryv3.DeltaDiscoveryRequest{{ResourceNamesSubscribe: names}, {ResourceNamesUnsubscribe: names}} {
 			request.TypeUrl = Route.URL()
 			if _, err := stepWith(t, s.session, request); err != nil {
 				t.Fatalf("at name %d: %v", i, err)

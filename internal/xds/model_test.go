@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
@@ -43,7 +43,7 @@ type world struct {
 	session  *session
 	has      [numTypes]map[string]string // what the client runs: name to version
 	asked    [numTypes]map[string]bool
-	queue    []*discovery.DeltaDiscoveryResponse // sent, not delivered yet
+	queue    []*discoveryv3.DeltaDiscoveryResponse // sent, not delivered yet
 	versions int
 	now      time.Time
 }
@@ -93,7 +93,7 @@ func drawType(t *rapid.T) Type { return Type(rapid.IntRange(0, int(numTypes)-1).
 func (w *world) pump() {
 	w.session.retry(w.now)
 	for _, r := range w.session.ready() {
-		var message discovery.DeltaDiscoveryResponse
+		var message discoveryv3.DeltaDiscoveryResponse
 		if err := proto.Unmarshal(r.wire, &message); err != nil {
 			panic(err)
 		}
@@ -123,16 +123,16 @@ func (w *world) deliver(t *rapid.T) {
 	for _, name := range message.RemovedResources {
 		delete(w.has[typ], name)
 	}
-	request := &discovery.DeltaDiscoveryRequest{TypeUrl: message.TypeUrl, ResponseNonce: message.Nonce}
+	request := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: message.TypeUrl, ResponseNonce: message.Nonce}
 	if refused {
 		request.ErrorDetail = &status.Status{Message: "bad"}
 	}
 	w.step(t, request)
 }
 
-func bad(r *discovery.Resource) bool { return len(r.Version) > 1 }
+func bad(r *discoveryv3.Resource) bool { return len(r.Version) > 1 }
 
-func (w *world) step(t *rapid.T, request *discovery.DeltaDiscoveryRequest) {
+func (w *world) step(t *rapid.T, request *discoveryv3.DeltaDiscoveryRequest) {
 	if _, err := stepWith(t, w.session, request); err != nil {
 		t.Fatalf("an ordinary request was refused: %v", err)
 	}
@@ -141,14 +141,14 @@ func (w *world) step(t *rapid.T, request *discovery.DeltaDiscoveryRequest) {
 func (w *world) subscribe(t *rapid.T) {
 	typ, name := drawNamed(t)
 	w.asked[typ][name] = true
-	w.step(t, &discovery.DeltaDiscoveryRequest{TypeUrl: typ.URL(), ResourceNamesSubscribe: []string{name}})
+	w.step(t, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: typ.URL(), ResourceNamesSubscribe: []string{name}})
 }
 
 func (w *world) unsubscribe(t *rapid.T) {
 	typ, name := drawNamed(t)
 	delete(w.asked[typ], name)
 	delete(w.has[typ], name)
-	w.step(t, &discovery.DeltaDiscoveryRequest{TypeUrl: typ.URL(), ResourceNamesUnsubscribe: []string{name}})
+	w.step(t, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: typ.URL(), ResourceNamesUnsubscribe: []string{name}})
 }
 
 func drawNamed(t *rapid.T) (Type, string) {
@@ -176,7 +176,7 @@ func (w *world) reconnect(t *rapid.T) {
 		w.session.follow(w.feeds())
 	}
 	for typ := range numTypes {
-		w.step(t, &discovery.DeltaDiscoveryRequest{
+		w.step(t, &discoveryv3.DeltaDiscoveryRequest{
 			TypeUrl:                 typ.URL(),
 			InitialResourceVersions: maps.Clone(w.has[typ]),
 			ResourceNamesSubscribe:  slices.Sorted(maps.Keys(w.asked[typ])),
@@ -249,9 +249,9 @@ func FuzzStep(f *testing.F) {
 	})
 }
 
-func fuzzed(typ, what byte, name string, s *session) *discovery.DeltaDiscoveryRequest {
+func fuzzed(typ, what byte, name string, s *session) *discoveryv3.DeltaDiscoveryRequest {
 	t := Type(typ) % numTypes
-	request := &discovery.DeltaDiscoveryRequest{TypeUrl: t.URL()}
+	request := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: t.URL()}
 	if typ > 200 {
 		request.TypeUrl = name
 	}

@@ -11,7 +11,7 @@ import (
 	"unsafe"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
@@ -21,7 +21,7 @@ import (
 func requestOf(t interface {
 	Helper()
 	Fatal(...any)
-}, sent *discovery.DeltaDiscoveryRequest) *request {
+}, sent *discoveryv3.DeltaDiscoveryRequest) *request {
 	t.Helper()
 	wire, err := proto.Marshal(sent)
 	if err != nil {
@@ -38,7 +38,7 @@ func requestOf(t interface {
 func stepWith(t interface {
 	Helper()
 	Fatal(...any)
-}, s *session, sent *discovery.DeltaDiscoveryRequest) (outcome, error) {
+}, s *session, sent *discoveryv3.DeltaDiscoveryRequest) (outcome, error) {
 	t.Helper()
 	r := requestOf(t, sent)
 	result, err := s.step(r)
@@ -52,8 +52,8 @@ func stepWith(t interface {
 }
 
 // message is the request as the generated code has it. Fields that a session does not read are missing.
-func (r *request) message() *discovery.DeltaDiscoveryRequest {
-	m := &discovery.DeltaDiscoveryRequest{
+func (r *request) message() *discoveryv3.DeltaDiscoveryRequest {
+	m := &discoveryv3.DeltaDiscoveryRequest{
 		Node: r.node, TypeUrl: r.typeURL, ResponseNonce: r.nonce, ErrorDetail: r.rejection,
 		ResourceNamesSubscribe: r.subscribe, ResourceNamesUnsubscribe: r.unsubscribe,
 	}
@@ -66,7 +66,7 @@ func (r *request) message() *discovery.DeltaDiscoveryRequest {
 	return m
 }
 
-var everyField = &discovery.DeltaDiscoveryRequest{
+var everyField = &discoveryv3.DeltaDiscoveryRequest{
 	Node:                     &corev3.Node{Id: "default.web-1", UserAgentName: "envoy"},
 	TypeUrl:                  Cluster.URL(),
 	ResourceNamesSubscribe:   []string{"a", "", "b"},
@@ -89,7 +89,7 @@ func FuzzRequest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, wire []byte) {
 		got := request{typeURL: "of the request before"}
 		err := got.unmarshal(mem.BufferSlice{mem.SliceBuffer(wire)})
-		var want discovery.DeltaDiscoveryRequest
+		var want discoveryv3.DeltaDiscoveryRequest
 		if proto.Unmarshal(wire, &want) != nil {
 			return
 		}
@@ -108,7 +108,7 @@ func FuzzRequest(f *testing.F) {
 func TestARequestThatWaitsIsKept(t *testing.T) {
 	s := newSession(NewCatalog(), func() {})
 	for _, name := range []string{"first", "other"} {
-		sent := &discovery.DeltaDiscoveryRequest{TypeUrl: Cluster.URL(), InitialResourceVersions: map[string]string{name: "1"}}
+		sent := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: Cluster.URL(), InitialResourceVersions: map[string]string{name: "1"}}
 		if _, err := stepWith(t, s, sent); err != nil {
 			t.Fatal(err)
 		}
@@ -177,7 +177,7 @@ func TestARequestIsReadInPlaceOfTheLast(t *testing.T) {
 	if !proto.Equal(r.message(), everyField) {
 		t.Errorf("%v, want %v", r.message(), everyField)
 	}
-	if err := r.unmarshal(mem.BufferSlice{mem.SliceBuffer(nil)}); err != nil || !proto.Equal(r.message(), &discovery.DeltaDiscoveryRequest{}) {
+	if err := r.unmarshal(mem.BufferSlice{mem.SliceBuffer(nil)}); err != nil || !proto.Equal(r.message(), &discoveryv3.DeltaDiscoveryRequest{}) {
 		t.Errorf("%v is left of the request before; %v", r.message(), err)
 	}
 }
@@ -187,7 +187,7 @@ func TestRememberedNamesDoNotKeepTheirMessage(t *testing.T) {
 	s := newSession(NewCatalog(), func() {})
 	s.follow([]*ResourceSet{s.catalog.NewResourceSet()})
 	long := strings.Repeat("x", maxName)
-	r := requestOf(t, &discovery.DeltaDiscoveryRequest{TypeUrl: Route.URL(), ResourceNamesSubscribe: []string{"short", long}})
+	r := requestOf(t, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: Route.URL(), ResourceNamesSubscribe: []string{"short", long}})
 	if _, err := s.step(r); err != nil {
 		t.Fatal(err)
 	}

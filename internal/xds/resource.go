@@ -5,7 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 )
@@ -69,7 +69,7 @@ func NewResource(t Type, name string, message proto.Message) *Resource {
 	}
 	sum := sha256.Sum256(body)
 	version := hex.EncodeToString(sum[:8])
-	wire, err := proto.MarshalOptions{Deterministic: true}.Marshal(&discovery.Resource{
+	wire, err := proto.MarshalOptions{Deterministic: true}.Marshal(&discoveryv3.Resource{
 		Name: name, Version: version,
 		Resource: &anypb.Any{TypeUrl: t.URL(), Value: body},
 	})
@@ -81,7 +81,7 @@ func NewResource(t Type, name string, message proto.Message) *Resource {
 
 // Message decodes the resource, for those who read configuration rather than send it.
 func (r *Resource) Message() (proto.Message, error) {
-	var outer discovery.Resource
+	var outer discoveryv3.Resource
 	if err := proto.Unmarshal(r.Wire, &outer); err != nil {
 		return nil, err
 	}

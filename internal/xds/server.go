@@ -12,7 +12,7 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -50,7 +50,7 @@ type Config struct {
 // The gRPC server that it is registered with must be made with [ServerOptions]: they carry the codec
 // that sends shared bytes.
 type Server struct {
-	discovery.UnimplementedAggregatedDiscoveryServiceServer
+	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 	config Config
 
 	traffic [numTypes]counters
@@ -95,12 +95,12 @@ func NewServer(config Config) *Server {
 }
 
 // StreamAggregatedResources refuses state-of-the-world streams: they send everything at each change.
-func (s *Server) StreamAggregatedResources(discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+func (s *Server) StreamAggregatedResources(discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
 	return status.Error(codes.Unimplemented, "state-of-the-world streams are not served; set api_type: DELTA_GRPC in the bootstrap's ads_config")
 }
 
 // DeltaAggregatedResources serves one stream.
-func (s *Server) DeltaAggregatedResources(transport discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+func (s *Server) DeltaAggregatedResources(transport discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
 	if s.config.Authenticate != nil {
 		if err := s.config.Authenticate(transport.Context()); err != nil {
 			return err

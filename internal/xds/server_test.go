@@ -16,7 +16,7 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -48,7 +48,7 @@ func newRoom(t *testing.T) *room {
 	r.feed = r.catalog.NewResourceSet()
 	r.server = NewServer(Config{Catalog: r.catalog, Accept: r.accept, Log: slog.New(slog.DiscardHandler)})
 	gs := grpc.NewServer(ServerOptions(credentials.NewServerTLSFromCert(&web.TLS.Certificates[0]))...)
-	discovery.RegisterAggregatedDiscoveryServiceServer(gs, r.server)
+	discoveryv3.RegisterAggregatedDiscoveryServiceServer(gs, r.server)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -93,18 +93,18 @@ func (r *room) expect(t *testing.T, want string) {
 }
 
 type client struct {
-	discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
+	discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
 	t     *testing.T
 	close context.CancelFunc
 }
 
-func (r *room) dial(t *testing.T) discovery.AggregatedDiscoveryServiceClient {
+func (r *room) dial(t *testing.T) discoveryv3.AggregatedDiscoveryServiceClient {
 	conn, err := grpc.NewClient(r.address, grpc.WithTransportCredentials(r.creds))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	return discovery.NewAggregatedDiscoveryServiceClient(conn)
+	return discoveryv3.NewAggregatedDiscoveryServiceClient(conn)
 }
 
 func (r *room) connect(t *testing.T, node string) *client {
@@ -115,24 +115,24 @@ func (r *room) connect(t *testing.T, node string) *client {
 		t.Fatal(err)
 	}
 	c := &client{stream, t, cancel}
-	c.say(&discovery.DeltaDiscoveryRequest{Node: &corev3.Node{Id: node}, TypeUrl: Cluster.URL()})
+	c.say(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: node}, TypeUrl: Cluster.URL()})
 	return c
 }
 
-func (c *client) say(request *discovery.DeltaDiscoveryRequest) {
+func (c *client) say(request *discoveryv3.DeltaDiscoveryRequest) {
 	c.t.Helper()
 	if err := c.Send(request); err != nil {
 		c.t.Fatal(err)
 	}
 }
 
-func (c *client) ack(response *discovery.DeltaDiscoveryResponse) {
+func (c *client) ack(response *discoveryv3.DeltaDiscoveryResponse) {
 	c.t.Helper()
-	c.say(&discovery.DeltaDiscoveryRequest{TypeUrl: response.TypeUrl, ResponseNonce: response.Nonce})
+	c.say(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: response.TypeUrl, ResponseNonce: response.Nonce})
 }
 
 // hear answers the next response; want is "name@version ...".
-func (c *client) hear(want string) *discovery.DeltaDiscoveryResponse {
+func (c *client) hear(want string) *discoveryv3.DeltaDiscoveryResponse {
 	c.t.Helper()
 	response, err := c.Recv()
 	if err != nil {
@@ -157,7 +157,7 @@ func TestServerSendsChangesAndReportsAnswers(t *testing.T) {
 
 	r.feed.Commit([]*Resource{fake(Cluster, "a", "2")}, nil)
 	response := c.hear("a@2")
-	c.say(&discovery.DeltaDiscoveryRequest{
+	c.say(&discoveryv3.DeltaDiscoveryRequest{
 		TypeUrl: response.TypeUrl, ResponseNonce: response.Nonce,
 		ErrorDetail: &rpcstatus.Status{Message: "no"},
 	})
@@ -173,18 +173,18 @@ func TestServerRefusesWithAReason(t *testing.T) {
 	clusters := Cluster.URL()
 	tests := []struct {
 		name  string
-		first *discovery.DeltaDiscoveryRequest
-		then  *discovery.DeltaDiscoveryRequest
+		first *discoveryv3.DeltaDiscoveryRequest
+		then  *discoveryv3.DeltaDiscoveryRequest
 		code  codes.Code
 		text  string
 	}{
-		{"no node", &discovery.DeltaDiscoveryRequest{TypeUrl: clusters}, nil, codes.InvalidArgument, "node.id"},
-		{"not accepted", &discovery.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "stranger"}, TypeUrl: clusters}, nil, codes.PermissionDenied, "another mesh"},
-		{"a bug on accepting", &discovery.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "panic"}, TypeUrl: clusters}, nil, codes.Internal, "log"},
-		{"unknown type", &discovery.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "a"}, TypeUrl: "x"}, nil, codes.InvalidArgument, `type_url "x"`},
-		{"second node", &discovery.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "a"}, TypeUrl: clusters},
-			&discovery.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "b"}, TypeUrl: clusters}, codes.InvalidArgument, "node changed"},
-		{"endless name", &discovery.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "a"}, TypeUrl: clusters,
+		{"no node", &discoveryv3.DeltaDiscoveryRequest{TypeUrl: clusters}, nil, codes.InvalidArgument, "node.id"},
+		{"not accepted", &discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "stranger"}, TypeUrl: clusters}, nil, codes.PermissionDenied, "another mesh"},
+		{"a bug on accepting", &discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "panic"}, TypeUrl: clusters}, nil, codes.Internal, "log"},
+		{"unknown type", &discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "a"}, TypeUrl: "x"}, nil, codes.InvalidArgument, `type_url "x"`},
+		{"second node", &discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "a"}, TypeUrl: clusters},
+			&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "b"}, TypeUrl: clusters}, codes.InvalidArgument, "node changed"},
+		{"endless name", &discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "a"}, TypeUrl: clusters,
 			ResourceNamesSubscribe: []string{strings.Repeat("x", maxName+1)}}, nil, codes.InvalidArgument, "longer than"},
 	}
 	r := newRoom(t)
@@ -245,7 +245,7 @@ func TestWaitSettled(t *testing.T) {
 	r.awaited(t)
 	fast.ack(fast.hear("a@1"))
 	response := refusing.hear("a@1")
-	refusing.say(&discovery.DeltaDiscoveryRequest{
+	refusing.say(&discoveryv3.DeltaDiscoveryRequest{
 		TypeUrl: response.TypeUrl, ResponseNonce: response.Nonce, ErrorDetail: &rpcstatus.Status{Message: "no"}})
 	leaving.hear("a@1")
 	leaving.close()
@@ -308,7 +308,7 @@ func TestEachAckOfAStreamIsProgress(t *testing.T) {
 	clients := []*client{r.connect(t, "a"), r.connect(t, "b")}
 	for _, c := range clients {
 		c.ack(c.hear(""))
-		c.say(&discovery.DeltaDiscoveryRequest{TypeUrl: Secret.URL(), ResourceNamesSubscribe: []string{"s"}})
+		c.say(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: Secret.URL(), ResourceNamesSubscribe: []string{"s"}})
 		c.ack(c.hear(""))
 	}
 	for range 4 {
@@ -385,7 +385,7 @@ func (c *client) until(version string) {
 			c.t.Errorf("before version %s: %v", version, err)
 			return
 		}
-		_ = c.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: response.TypeUrl, ResponseNonce: response.Nonce})
+		_ = c.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: response.TypeUrl, ResponseNonce: response.Nonce})
 		for _, resource := range response.Resources {
 			if resource.Name == "a" && resource.Version == version {
 				return

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/proto"
@@ -101,10 +101,10 @@ func (s *stage) command(name string, args []string) {
 		s.request(s.typ(args[0]), args[1:])
 	case "ack":
 		t := s.typ(args[0])
-		s.step(&discovery.DeltaDiscoveryRequest{TypeUrl: t.URL(), ResponseNonce: s.nonce(t)})
+		s.step(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: t.URL(), ResponseNonce: s.nonce(t)})
 	case "nack":
 		t := s.typ(args[0])
-		s.step(&discovery.DeltaDiscoveryRequest{
+		s.step(&discoveryv3.DeltaDiscoveryRequest{
 			TypeUrl: t.URL(), ResponseNonce: s.nonce(t),
 			ErrorDetail: &status.Status{Message: strings.Join(args[1:], " ")},
 		})
@@ -158,7 +158,7 @@ func fake(t Type, name, version string) *Resource {
 	if strings.HasSuffix(version, "big") {
 		size = portionBytes * 2 / 3
 	}
-	wire, err := proto.Marshal(&discovery.Resource{Name: name, Version: version, Aliases: []string{strings.Repeat("x", size)}})
+	wire, err := proto.Marshal(&discoveryv3.Resource{Name: name, Version: version, Aliases: []string{strings.Repeat("x", size)}})
 	if err != nil {
 		panic(err)
 	}
@@ -166,7 +166,7 @@ func fake(t Type, name, version string) *Resource {
 }
 
 func (s *stage) request(t Type, args []string) {
-	request := &discovery.DeltaDiscoveryRequest{TypeUrl: t.URL(), InitialResourceVersions: map[string]string{}}
+	request := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: t.URL(), InitialResourceVersions: map[string]string{}}
 	for _, arg := range args {
 		name, version, stated := strings.Cut(arg, "=")
 		switch {
@@ -190,7 +190,7 @@ func (s *stage) nonce(t Type) string {
 	return nonce
 }
 
-func (s *stage) step(request *discovery.DeltaDiscoveryRequest) {
+func (s *stage) step(request *discoveryv3.DeltaDiscoveryRequest) {
 	outcome, err := stepWith(s.t, s.session, request)
 	if err != nil {
 		s.tell("stream refused: %v", err)
@@ -237,7 +237,7 @@ func (s *stage) typ(name string) Type {
 
 // describe reads a response's bytes, as a client would.
 func describe(t *testing.T, r *response) string {
-	var message discovery.DeltaDiscoveryResponse
+	var message discoveryv3.DeltaDiscoveryResponse
 	if err := proto.Unmarshal(r.wire, &message); err != nil {
 		t.Fatalf("the response does not decode: %v", err)
 	}

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -17,7 +17,7 @@ import (
 // the stream has ended.
 type Stream struct {
 	node      string
-	transport discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer
+	transport discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer
 	peer      Peer
 	traffic   *[numTypes]counters // the server's
 	settled   func(time.Duration) // of the server's configuration
@@ -36,7 +36,7 @@ type Stream struct {
 	sent            atomic.Uint64
 }
 
-func newStream(c *Catalog, transport discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer, node string) *Stream {
+func newStream(c *Catalog, transport discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer, node string) *Stream {
 	s := &Stream{node: node, transport: transport, wake: make(chan struct{}, 1), closing: make(chan error, 1)}
 	s.session = newSession(c, s.rouse)
 	return s

@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -85,13 +85,13 @@ func (h *thief) identity(mesh, name string) (ids string, err error) {
 
 // finds opens a configuration stream and receives until the stream ends, or until something has a word.
 func (h *thief) finds(mesh, name, word string) (found bool, err error) {
-	stream, err := discovery.NewAggregatedDiscoveryServiceClient(h.conn).DeltaAggregatedResources(h.ctx)
+	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(h.conn).DeltaAggregatedResources(h.ctx)
 	if err != nil {
 		return false, err
 	}
-	node := &core.Node{Id: mesh + "." + name}
+	node := &corev3.Node{Id: mesh + "." + name}
 	for _, kind := range []string{"envoy.config.cluster.v3.Cluster", "envoy.config.listener.v3.Listener", "envoy.extensions.transport_sockets.tls.v3.Secret"} {
-		request := &discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: "type.googleapis.com/" + kind, ResourceNamesSubscribe: []string{"*"}}
+		request := &discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: "type.googleapis.com/" + kind, ResourceNamesSubscribe: []string{"*"}}
 		if err := stream.Send(request); err != nil {
 			break // why is told by Recv
 		}
@@ -107,7 +107,7 @@ func (h *thief) finds(mesh, name, word string) (found bool, err error) {
 			}
 		}
 		// Why a send fails is told by Recv.
-		_ = stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: response.TypeUrl, ResponseNonce: response.Nonce})
+		_ = stream.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: response.TypeUrl, ResponseNonce: response.Nonce})
 	}
 }
 
